@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cube is the contract between the framework and a network function.
+//
+// A service registers once, from an init function, what it is: its YANG model, its
+// eBPF programs compiled for each hook, and a constructor. The framework does the
+// rest: decoding, validation, defaults, REST, CLI help, persistence, transactions,
+// loading and linking. A cube imports this package and nothing else of the project.
+package cube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+
+	"github.com/cilium/ebpf"
+)
+
+// Hook is a family of kernel hooks; a cube's programs are compiled once for each.
+type Hook uint8
+
+// The hooks. XDP serves both the native and the generic (skb) mode.
+const (
+	TC Hook = iota
+	XDP
+)
+
+// String returns the hook's name in lower case, as objects and pins are named.
+func (h Hook) String() string {
+	if h == XDP {
+		return "xdp"
+	}
+	return "tc"
+}
+
+// Type is where a cube instance runs, the model's leaf `type`.
+type Type string
+
+// The types a cube can have.
+const (
+	TypeTC     Type = "TC"
+	TypeXDPSKB Type = "XDP_SKB"
+	TypeXDPDRV Type = "XDP_DRV"
+)
+
+// Hook returns the hook family of the type.
+func (t Type) Hook() Hook {
+	if t == TypeTC {
+		return TC
+	}
+	return XDP
+}
+
+// Direction says which way a packet goes past a port or a netdev.
+type Direction uint8
+
+// Ingress is from the wire towards the cube or the stack, Egress the reverse.
+const (
+	Ingress Direction = iota
+	Egress
+)
+
+// Service is a type of network function.
+type Service struct {
+	// Model is the text of the YANG module; name, version and description come from it.
+	Model string
+	// Objects holds the compiled program files (ELF) by hook.
+	Objects map[Hook][]byte
+	// MaxPorts bounds the ports of an instance; 0 is the framework's limit.
+	MaxPorts int
+	// New makes an instance; it must not touch maps yet, Commit of the first plan may.
+	New func(Env) (Instance, error)
+}
+
+// Instance is the control plane of one cube. Its methods are called one at a time.
+// The optional interfaces below add state, actions, packets and notifications.
+type Instance interface {
+	// Prepare checks the step from configuration old to after and returns what carries it
+	// out; nothing may change before Commit. Both are the cube's whole configuration as
+	// JSON of its model; old is nil at creation. An error refuses the change.
+	Prepare(ctx context.Context, old, after json.RawMessage) (Plan, error)
+}
+
+// Plan carries out a prepared change.
+type Plan struct {
+	// Constants are new values of the program's PCN_CONFIG variables, by C name; a value
+	// is a Go integer, bool or a struct laid out as the C type. Nil leaves them alone.
+	// A change of constants relinks the programs.
+	Constants map[string]any
+	// MapSizes overrides max_entries of maps by name. Only the plan of the creation may set it.
+	MapSizes map[string]uint32
+	// Commit updates the maps. It runs after the programs with the new constants were
+	// loaded and before they see packets. If it fails it must have changed nothing.
+	Commit func() error
+	// Undo reverses a successful Commit when a later step of the transaction failed.
+	Undo func() error
+}
+
+// Stater adds state to what is read. State returns a value that marshals to a JSON
+// object shaped like the cube's tree; the framework lays it over the configuration
+// (lists are merged by their keys). path is what was asked for, so that a cube need
+// not collect the rest; nil asks for everything.
+type Stater interface {
+	State(ctx context.Context, path []string) (any, error)
+}
+
+// StateDeleter deletes state that is not configuration, such as a learned address.
+// It returns an error wrapping ErrNotFound when there is no such thing.
+type StateDeleter interface {
+	DeleteState(ctx context.Context, path []string) error
+}
+
+// Actor runs the model's actions. path is the action's path, keys included.
+type Actor interface {
+	Action(ctx context.Context, path []string, input json.RawMessage) (ActionResult, error)
+}
+
+// ActionResult is what an action answers and what it changes in the configuration.
+type ActionResult struct {
+	// Output marshals to the JSON object of the action's output; nil for none.
+	Output any
+	// Edits are applied to the configuration in the same transaction, then persisted.
+	Edits []Edit
+}
+
+// Edit is one change of configuration asked for by an action.
+type Edit struct {
+	// Delete removes the node; otherwise Value (marshalled to JSON) is merged at Path.
+	Delete bool
+	Path   []string
+	Value  any
+}
+
+// PacketHandler receives the packets that the fast path sent to the slow path.
+// The packet's Data is valid only during the call.
+type PacketHandler interface {
+	PacketIn(*PacketIn)
+}
+
+// PortWatcher is told when ports get or lose their peer.
+type PortWatcher interface {
+	PortChanged(port string, up bool)
+}
+
+// ParentWatcher is told when a transparent cube was attached, detached, or a parameter of
+// its parent changed. parent is "cube:port", a netdev's name, or "" when detached.
+type ParentWatcher interface {
+	ParentChanged(parent string)
+}
+
+// Closer is called when the cube is deleted or the daemon stops; maps stay pinned in the latter case.
+type Closer interface {
+	Close()
+}
+
+// Env is what the framework offers an instance.
+type Env interface {
+	// Name is the cube's name, Type where it runs.
+	Name() string
+	Type() Type
+	// Logger writes at the cube's own level.
+	Logger() *slog.Logger
+	// Map returns one of the instance's maps by its C name. It is available from the
+	// first Commit on; before, and for unknown names, an error is returned.
+	Map(name string) (*ebpf.Map, error)
+	// PortIndex returns the index that the fast path knows a port by, and PortName the reverse.
+	PortIndex(name string) (uint16, bool)
+	PortName(index uint16) (string, bool)
+	// Send puts a packet back into the fast path.
+	Send(*PacketOut) error
+}
+
+// Offload is the state of checksum and segmentation offload that travels with a packet
+// through the slow path, so that a 64 KB TCP superframe survives the round trip.
+type Offload struct {
+	// GSOSize is the payload of each segment in bytes, 0 for an ordinary packet.
+	GSOSize uint16
+	// GSOSegs is the number of segments the kernel counted.
+	GSOSegs uint16
+}
+
+// PacketIn is a packet from the fast path.
+type PacketIn struct {
+	// Port is the index of the port where it entered (ingress) or would leave (egress).
+	Port      uint16
+	Direction Direction
+	// Reason and Metadata are what the program gave to pcn_pkt_controller_md.
+	Reason   uint16
+	Metadata [4]uint32
+	// TrafficClass is the packet's class (the skb mark on TC).
+	TrafficClass uint32
+	Offload      Offload
+	// Length is the packet's length on the wire in bytes; Data may hold less when it was truncated.
+	Length int
+	// Data is the frame from its Ethernet header on, VLAN tags in their place.
+	Data []byte
+}
+
+// PacketOut is a packet for the fast path.
+type PacketOut struct {
+	// Port of a standard cube. Transparent cubes leave it 0.
+	Port uint16
+	// Direction: for a standard cube, Egress sends out of Port and Ingress makes the
+	// packet appear as received there. For a transparent cube, the packet goes on in
+	// that direction behind this cube.
+	Direction Direction
+	// Recirculate makes a transparent cube see the packet again itself.
+	Recirculate  bool
+	Metadata     [4]uint32
+	TrafficClass uint32
+	Offload      Offload
+	Data         []byte
+}
+
+// Port is a port as every standard cube's configuration holds it; embed it to add members.
+type Port struct {
+	Name   string   `json:"name"`
+	Peer   string   `json:"peer,omitempty"`
+	Tcubes []string `json:"tcubes,omitempty"`
+}
+
+// Typed adapts a handler of a native Go configuration to Instance. C is the struct that
+// the cube's configuration decodes into; its JSON names are the model's.
+type Typed[C any] struct {
+	// PrepareConfig is Prepare with decoded configurations; old is nil at creation.
+	PrepareConfig func(ctx context.Context, old, after *C) (Plan, error)
+}
+
+// Prepare implements Instance.
+func (t Typed[C]) Prepare(ctx context.Context, old, after json.RawMessage) (Plan, error) {
+	var was *C
+	if old != nil {
+		was = new(C)
+		if err := json.Unmarshal(old, was); err != nil {
+			return Plan{}, fmt.Errorf("decoding the present configuration: %w", err)
+		}
+	}
+	is := new(C)
+	if err := json.Unmarshal(after, is); err != nil {
+		return Plan{}, fmt.Errorf("decoding the configuration: %w", err)
+	}
+	return t.PrepareConfig(ctx, was, is)
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cube
+
+import "errors"
+
+// The kinds of error that a caller can act on. Wrap them with a sentence that says what
+// was being done: fmt.Errorf("simplebridge br1: port p9: %w", cube.ErrNotFound). One
+// switch in the REST server maps them to statuses.
+var (
+	// ErrNotFound: the thing named does not exist.
+	ErrNotFound = errors.New("not found")
+	// ErrExists: a thing with that name is there already.
+	ErrExists = errors.New("already exists")
+	// ErrInvalid: the request can never be right as it is.
+	ErrInvalid = errors.New("invalid")
+	// ErrInUse: right in itself, refused because something else holds the resource.
+	ErrInUse = errors.New("in use")
+	// ErrUnsupported: not possible on this kernel, device or hook.
+	ErrUnsupported = errors.New("not supported")
+	// ErrFull: a table or an identifier space has no room left.
+	ErrFull = errors.New("full")
+)
