@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# One entry point for people and for CI: every target works from a clean clone
+# and installs what it needs. Objects are compiled next to their sources, because
+# the Go packages embed them; programs land in bin/.
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := build
+.DELETE_ON_ERROR:
+.SECONDEXPANSION:
+
+GO      ?= go
+CLANG   ?= clang
+STRIP   ?= llvm-strip
+PREFIX  ?= /usr/local
+MODULE  := github.com/polycube/polycube
+TOOLS   := $(CURDIR)/.cache/bin
+GIT     := git -c safe.directory='*'
+VERSION ?= $(shell $(GIT) describe --tags --always --dirty 2>/dev/null || echo dev)
+
+# Stamping from a checkout that another user owns makes go build fail; the
+# version comes from git describe instead.
+export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
+LDFLAGS := -X $(MODULE)/internal/cli.Version=$(VERSION) -X $(MODULE)/internal/daemon.Version=$(VERSION)
+
+# Packages tested under the race detector (a regular expression: it costs several
+# times the time, so not where packets are counted), and limits of one run.
+RACE_PKGS    ?= /internal/(cli|store|rest|topology)(/|$$)
+TEST_TIMEOUT ?= 10m
+TEST_FLAGS   ?=
+BENCH_FLAGS  ?=
+DEMO_FLAGS   ?=
+
+# Every eBPF program is compiled twice: for TC (skb) and for XDP.
+BPF_DIRS := $(wildcard bpf cubes internal test examples)
+BPF_SRC  := $(if $(BPF_DIRS),$(shell find $(BPF_DIRS) -name '*.bpf.c' | LC_ALL=C sort))
+BPF_OBJ  := $(BPF_SRC:.bpf.c=.tc.o) $(BPF_SRC:.bpf.c=.xdp.o)
+BPF_HDR  := $(if $(BPF_DIRS),$(shell find bpf -name '*.h'))
+BPF_FLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -I bpf/include \
+	-idirafter /usr/include/$(shell uname -m)-linux-gnu -ffile-prefix-map=$(CURDIR)=.
+
+.PHONY: help deps deps-lint generate build fmt lint test soak demo bench docs install clean bpffs
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+deps: ## install the missing packages (apt; needs root when something is missing)
+	@scripts/deps.sh build
+
+deps-lint: deps
+	@scripts/deps.sh lint
+
+# BTF keeps the source lines; DWARF would only make the binaries bigger. The
+# rename at the end is what makes two makes side by side safe.
+define compile
+	@echo "  BPF  $@"
+	@$(CLANG) $(BPF_FLAGS) -D$(1) -c $< -o $@.$$$$.tmp && $(STRIP) -g $@.$$$$.tmp && mv $@.$$$$.tmp $@ \
+		|| { rm -f $@.$$$$.tmp; exit 1; }
+endef
+
+# A header beside the program, or one folder up for programs in testdata, is a
+# dependency as much as the shared ones are.
+%.tc.o: %.bpf.c Makefile $(BPF_HDR) $$(wildcard $$(dir $$@)*.h $$(dir $$@)../*.h)
+	$(call compile,PCN_TC)
+
+%.xdp.o: %.bpf.c Makefile $(BPF_HDR) $$(wildcard $$(dir $$@)*.h $$(dir $$@)../*.h)
+	$(call compile,PCN_XDP)
+
+generate: deps ## compile the eBPF programs for TC and XDP (incremental)
+	@$(MAKE) -j$(shell nproc) $(BPF_OBJ) generate-done
+
+.PHONY: generate-done
+generate-done: $(BPF_OBJ)
+	@:
+
+build: generate ## build bin/polycubed and bin/polycubectl
+	CGO_ENABLED=1 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/polycubed ./cmd/polycubed
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(LDFLAGS)" -o bin/polycubectl ./cmd/polycubectl
+
+fmt: deps ## format Go and C sources in place
+	gofmt -s -w $$($(GIT) ls-files '*.go')
+	$(GIT) ls-files -z '*.c' '*.h' | xargs -0r clang-format -i
+
+lint: deps-lint generate ## linters, formats, models, scripts and the house rules
+	scripts/lint.sh
+	$(GO) test -count=1 ./test/lint/...
+
+bpffs:
+	@scripts/bpffs.sh
+
+test: build bpffs ## every test, unit and root (root tests skip when not root)
+	$(GO) vet ./...
+	@set -e; all=$$($(GO) list ./...); \
+	race=$$(printf '%s\n' $$all | grep -E '$(RACE_PKGS)' || true); \
+	rest=$$(printf '%s\n' $$all | grep -vE '$(RACE_PKGS)' || true); \
+	set -x; \
+	$(if $(RACE_PKGS),[ -z "$$race" ] || $(GO) test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$race;) \
+	$(GO) test -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $(if $(RACE_PKGS),$$rest,$$all)
+
+soak: build bpffs ## the long forms of the tests (POLYCUBE_SOAK=1)
+	POLYCUBE_SOAK=1 $(GO) test -count=1 -timeout 6h $(TEST_FLAGS) ./...
+
+demo: build bpffs ## two bridges, three hosts and a transparent cube, live
+	scripts/demo.sh $(DEMO_FLAGS)
+
+bench: build bpffs ## measure, beside the kernel's own ways, in one run
+	$(GO) run ./test/perf/cmd/bench $(BENCH_FLAGS)
+
+docs: deps ## build docs/reference from the models
+	scripts/reference.sh docs/reference
+
+install: build ## install the programs under PREFIX (and DESTDIR)
+	install -D -m 0755 bin/polycubed $(DESTDIR)$(PREFIX)/sbin/polycubed
+	install -D -m 0755 bin/polycubectl $(DESTDIR)$(PREFIX)/bin/polycubectl
+
+clean: ## remove what was built (installed tools under .cache stay)
+	rm -rf bin coverage.out
+	$(if $(BPF_DIRS),find $(BPF_DIRS) -name '*.tc.o' -delete -o -name '*.xdp.o' -delete)
