@@ -39,7 +39,7 @@ BPF_HDR  := $(if $(BPF_DIRS),$(shell find bpf -name '*.h'))
 BPF_FLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -I bpf/include \
 	-idirafter /usr/include/$(shell uname -m)-linux-gnu -ffile-prefix-map=$(CURDIR)=.
 
-.PHONY: help deps deps-lint generate build fmt lint test soak demo bench docs install clean bpffs
+.PHONY: help deps deps-lint generate build fmt lint test soak demo bench docs install clean bpffs objects
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -67,10 +67,9 @@ endef
 	$(call compile,PCN_XDP)
 
 generate: deps ## compile the eBPF programs for TC and XDP (incremental)
-	@$(MAKE) -j$(shell nproc) $(BPF_OBJ) generate-done
+	@$(MAKE) $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc)) objects
 
-.PHONY: generate-done
-generate-done: $(BPF_OBJ)
+objects: $(BPF_OBJ)
 	@:
 
 build: generate ## build bin/polycubed and bin/polycubectl

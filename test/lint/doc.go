@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lint holds the house rules that no linter knows, as functions from a
+// tree of files to findings. The test of the package runs them on the repository;
+// each rule is also shown a tree that breaks it, so that a rule which can no
+// longer fail is noticed.
+package lint
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"sort"
+	"strings"
+)
+
+// Module is the import path of the repository's Go module.
+const Module = "github.com/polycube/polycube"
+
+// Finding is one place where a rule is broken.
+type Finding struct {
+	Path   string // slash separated, from the top of the repository
+	Line   int    // 1 is the first; 0 when the finding is about the whole file
+	What   string // what is wrong there
+	Remedy string // what to do about it
+}
+
+// String gives the finding in the form that editors jump to.
+func (f Finding) String() string {
+	place := f.Path
+	if f.Line > 0 {
+		place = fmt.Sprintf("%s:%d", f.Path, f.Line)
+	}
+	return fmt.Sprintf("%s: %s; remedy: %s", place, f.What, f.Remedy)
+}
+
+// Tree is the tracked files by path, slash separated, from the top of the repository.
+type Tree map[string][]byte
+
+// Paths lists the files that keep accepts, sorted.
+func (t Tree) Paths(keep func(name string) bool) []string {
+	var paths []string
+	for name := range t {
+		if keep(name) {
+			paths = append(paths, name)
+		}
+	}
+	sort.Strings(paths)
+	return paths
+}
+
+// HasDir tells whether a folder holds a tracked file.
+func (t Tree) HasDir(dir string) bool {
+	for name := range t {
+		if strings.HasPrefix(name, dir+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// Rule is one house rule.
+type Rule struct {
+	Name  string // reads as the name of a test
+	Check func(Tree) []Finding
+}
+
+// Rules are all house rules.
+func Rules() []Rule {
+	return []Rule{
+		{"files are short", FileLength},
+		{"Go functions are short", GoFunctionLength},
+		{"C functions are short", CFunctionLength},
+		{"the smallest cube is small", HelloBudget},
+		{"imports point one way", ImportDirection},
+		{"cgo is in one package", Cgo},
+		{"each file names its licence", Licence},
+		{"tests do not sleep", Sleeps},
+		{"errors say what was being done", ErrorTexts},
+		{"nothing is left unfinished", Marks},
+		{"no path of one machine is in a file", MachinePaths},
+		{"nothing that is built is tracked", Generated},
+		{"cubes have their files", CubeFiles},
+		{"links in Markdown resolve", Links},
+	}
+}
+
+func isGo(name string) bool       { return path.Ext(name) == ".go" }
+func isGoTest(name string) bool   { return strings.HasSuffix(name, "_test.go") }
+func isC(name string) bool        { return path.Ext(name) == ".c" || path.Ext(name) == ".h" }
+func isMarkdown(name string) bool { return path.Ext(name) == ".md" }
+
+// lines counts as an editor does: a last line without a newline is one.
+func lines(data []byte) int {
+	n := bytes.Count(data, []byte("\n"))
+	if len(data) > 0 && data[len(data)-1] != '\n' {
+		n++
+	}
+	return n
+}
+
+func lineAt(data []byte, offset int) int {
+	return 1 + bytes.Count(data[:offset], []byte("\n"))
+}
