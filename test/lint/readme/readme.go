@@ -204,13 +204,12 @@ func mismatch(want, got []string) int {
 	for i, line := range want {
 		next := make([]bool, len(got)+1)
 		ok := false
-		pattern := linePattern(line)
 		for j := range reach {
 			switch {
 			case strings.TrimSpace(line) == wildcard:
 				next[j] = reach[j] || j > 0 && next[j-1]
 			case j > 0:
-				next[j] = reach[j-1] && pattern.MatchString(got[j-1])
+				next[j] = reach[j-1] && fits(line, got[j-1])
 			}
 			ok = ok || next[j]
 		}
@@ -225,12 +224,18 @@ func mismatch(want, got []string) int {
 	return len(want)
 }
 
-func linePattern(line string) *regexp.Regexp {
-	parts := strings.Split(line, wildcard)
-	for i := range parts {
-		parts[i] = regexp.QuoteMeta(parts[i])
+// fits compares one line, in which a wildcard stands for any text, also for none.
+func fits(want, got string) bool {
+	parts := strings.Split(want, wildcard)
+	rest, ok := strings.CutPrefix(got, parts[0])
+	if len(parts) == 1 {
+		return ok && rest == ""
 	}
-	return regexp.MustCompile(`^` + strings.Join(parts, `.*`) + `$`)
+	for _, part := range parts[1 : len(parts)-1] {
+		_, after, found := strings.Cut(rest, part)
+		rest, ok = after, ok && found
+	}
+	return ok && strings.HasSuffix(rest, parts[len(parts)-1])
 }
 
 func quote(lines []string) string {
