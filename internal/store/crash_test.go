@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A crash is simulated by keeping, before each step of a commit or a rotation, the directories that a power cut could
+// leave there: files not yet synced are empty, half or whole, names not yet synced are there or not.
+
+package store
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// crashes collects directories and what may be found in each.
+type crashes struct {
+	t       *testing.T
+	dir     string
+	durable int // transactions whose Commit returned
+	cases   []crash
+	// What the directory entry of a name was before the last syncDir: "" for none.
+	unsynced map[string]string
+	dirty    map[string]int64 // synced length of files with bytes that are not
+}
+
+type crash struct {
+	what, dir string
+	durable   int
+}
+
+func (c *crashes) fault(op, name string) error {
+	c.t.Helper()
+	what := fmt.Sprintf("after %d transactions, before %s %s", c.durable, op, name)
+	c.keep(what, nil)
+	switch op {
+	case "create":
+		c.unsynced[name] = ""
+	case "write":
+		c.dirty[name] = c.length(name)
+	case "sync":
+		for _, part := range []int64{0, 2} {
+			synced, length := c.dirty[name], c.length(name)
+			cut := synced
+			if part > 0 {
+				cut += (length - synced) / part
+			}
+			c.keep(fmt.Sprintf("%s, cut at %d", what, cut), func(dir string) error {
+				return os.Truncate(filepath.Join(dir, name), cut)
+			})
+		}
+		delete(c.dirty, name)
+	case "rename":
+		c.unsynced[name] = name + tmpSuffix
+	case "remove":
+		delete(c.unsynced, name)
+	case "syncdir":
+		for name, was := range c.unsynced {
+			c.keep(fmt.Sprintf("%s, without %s", what, name), func(dir string) error {
+				from := filepath.Join(dir, name)
+				if was == "" {
+					return os.Remove(from)
+				}
+				return os.Rename(from, filepath.Join(dir, was))
+			})
+		}
+		clear(c.unsynced)
+	}
+	return nil
+}
+
+func (c *crashes) length(name string) int64 {
+	st, err := os.Stat(filepath.Join(c.dir, name))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return st.Size()
+}
+
+func (c *crashes) keep(what string, change func(dir string) error) {
+	c.t.Helper()
+	dir := copyDir(c.t, c.dir)
+	if change != nil {
+		if err := change(dir); err != nil {
+			c.t.Fatalf("%s: %v", what, err)
+		}
+	}
+	c.cases = append(c.cases, crash{what: what, dir: dir, durable: c.durable})
+}
+
+func TestCrashBetweenAnyTwoStepsKeepsWhatWasCommitted(t *testing.T) {
+	c := &crashes{t: t, dir: newDir(t), unsynced: map[string]string{}, dirty: map[string]int64{}}
+	s, _, err := open(Options{Dir: c.dir, SnapshotEvery: 4, KeepGenerations: 2, Logger: quiet()}, c.fault)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	txs, states := history(16)
+	for _, tx := range txs {
+		mustCommit(t, s, tx...)
+		c.durable++
+	}
+	if gens := listGenerations(t, c.dir); gens[len(gens)-1].gen < 4 {
+		t.Fatalf("only %d generations were begun", gens[len(gens)-1].gen)
+	}
+	for _, crash := range c.cases {
+		checkCrash(t, crash, states)
+	}
+	t.Logf("%d crashes", len(c.cases))
+}
+
+// checkCrash opens what a crash left, commits to it and opens it again.
+func checkCrash(t *testing.T, c crash, states []map[string]string) {
+	t.Helper()
+	s, st, err := Open(Options{Dir: c.dir, Logger: quiet()})
+	if err != nil {
+		t.Errorf("%s: %v", c.what, err)
+		return
+	}
+	got := asMap(st)
+	next := min(c.durable+1, len(states)-1)
+	if !maps.Equal(got, states[c.durable]) && !maps.Equal(got, states[next]) {
+		t.Errorf("%s: state %v, want %v or %v", c.what, got, states[c.durable], states[next])
+	}
+	mustCommit(t, s, put("later", c.what))
+	s.Close()
+	got["later"] = c.what
+	if again, err := reopen(t, c.dir, nil); err != nil || !maps.Equal(again, got) {
+		t.Errorf("%s: then %v, %v; want %v", c.what, again, err, got)
+	}
+}
+
+var errFault = errors.New("injected fault")
+
+// TestFaultAtAnyStepIsReportedOrHarmless refuses every single operation of a workload once: a Commit that returns nil is
+// in the store afterwards, one that returns an error is not, and the store goes on.
+func TestFaultAtAnyStepIsReportedOrHarmless(t *testing.T) {
+	txs, _ := history(10)
+	for step := 0; ; step++ {
+		dir, n, refused := newDir(t), -1, ""
+		armed := false
+		s, _, err := open(Options{Dir: dir, SnapshotEvery: 4, KeepGenerations: 2, Logger: quiet()}, func(op, name string) error {
+			if !armed {
+				return nil
+			}
+			if n++; n == step {
+				refused = op + " " + name
+				return errFault
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		armed = true
+		want := map[string]string{}
+		for i, tx := range txs {
+			err := s.Commit(tx)
+			if err != nil && !errors.Is(err, errFault) {
+				t.Fatalf("%s: transaction %d: %v", refused, i, err)
+			}
+			if err != nil {
+				continue
+			}
+			for _, r := range tx {
+				delete(want, r.Key)
+				if r.Value != nil {
+					want[r.Key] = string(r.Value)
+				}
+			}
+		}
+		s.Close()
+		if got, err := reopen(t, dir, nil); err != nil || !maps.Equal(got, want) {
+			t.Errorf("%s refused: %v, %v; want %v", refused, got, err, want)
+		}
+		if refused == "" {
+			if step < 40 {
+				t.Errorf("only %d steps were tried", step)
+			}
+			return
+		}
+	}
+}
+
+func TestStoreHealsWhenTheDiskDoes(t *testing.T) {
+	dir, sick := newDir(t), false
+	s, _, err := open(Options{Dir: dir, Logger: quiet()}, func(op, _ string) error {
+		if sick && (op == "sync" || op == "syncdir") {
+			return unix.EIO
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustCommit(t, s, put("a", "1"))
+	sick = true
+	for range 3 {
+		if err := s.Commit([]Record{put("a", "2"), put("b", "2")}); !errors.Is(err, ErrBroken) || !errors.Is(err, unix.EIO) {
+			t.Fatalf("on a sick disk: %v", err)
+		}
+	}
+	sick = false
+	mustCommit(t, s, put("c", "3"))
+	s.Close()
+	want := map[string]string{"a": "1", "c": "3"}
+	if got, err := reopen(t, dir, nil); err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
+	}
+}
+
+func TestFullDiskRefusesAndKeepsTheOldState(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount a small tmpfs")
+	}
+	mnt := t.TempDir()
+	if err := unix.Mount("store-test", mnt, "tmpfs", 0, "size=256k"); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(mnt, unix.MNT_DETACH)
+	dir := filepath.Join(mnt, "state")
+	s, _ := mustOpen(t, Options{Dir: dir, SnapshotEvery: 2})
+	want := map[string]string{}
+	refused := 0
+	for i := range 20 {
+		k, v := fmt.Sprintf("k%d", i), strings.Repeat("y", 30_000)
+		err := s.Commit([]Record{put(k, v)})
+		switch {
+		case err == nil:
+			want[k] = v
+		case errors.Is(err, unix.ENOSPC) && !errors.Is(err, ErrBroken):
+			refused++
+		default:
+			t.Fatal(err)
+		}
+	}
+	if refused == 0 || len(want) == 0 {
+		t.Fatalf("%d refused, %d stored", refused, len(want))
+	}
+	mustCommit(t, s, put("small", "fits"))
+	want["small"] = "fits"
+	s.Close()
+	got, err := reopen(t, dir, nil)
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("%d keys, %v; want %d", len(got), err, len(want))
+	}
+}
+
+// TestDamagedTailOnAFullDiskIsCut: there is no room for a new generation, and the daemon must start nevertheless.
+func TestDamagedTailOnAFullDiskIsCut(t *testing.T) {
+	dir, journal, ends, states := journalOf(t, 5)
+	writeFile(t, filepath.Join(dir, journalName(1)), journal[:ends[5]-3])
+	full := true
+	s, st, err := open(Options{Dir: dir, Logger: quiet()}, func(op, name string) error {
+		if full && op == "write" {
+			return unix.ENOSPC
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := asMap(st); !maps.Equal(got, states[4]) {
+		t.Errorf("state %v, want %v", got, states[4])
+	}
+	full = false
+	mustCommit(t, s, put("after", "1"))
+	s.Close()
+	want := maps.Clone(states[4])
+	want["after"] = "1"
+	if got, err := reopen(t, dir, nil); err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
+	}
+}
