@@ -28,11 +28,20 @@ c_format() { tracked '*.c' '*.h' | existing | xargs -0r clang-format --dry-run -
 
 shell_check() { tracked '*.sh' .ci/run | existing | xargs -0r shellcheck; }
 
+# pyang_lint runs pyang without two rules that are about publishing a module as an RFC.
+pyang_lint() {
+	local found
+	found=$(.cache/pyang/bin/pyang -W none -p yang --lint "$1" 2>&1 |
+		grep -v -e 'statement "module" must have a "contact"' \
+			-e 'statement "revision" must have a "reference"')
+	[ -z "$found" ] || { printf '%s\n' "$found" && return 1; }
+}
+
 models() {
 	local model status=0
 	while IFS= read -r -d '' model; do
 		yanglint -p yang "$model" || status=1
-		.cache/pyang/bin/pyang -p yang --lint "$model" || status=1
+		pyang_lint "$model" || status=1
 	done < <(tracked 'yang/*.yang' 'cubes/*.yang' | existing)
 	return $status
 }
