@@ -75,6 +75,7 @@ func Rules() []Rule {
 		{"imports point one way", ImportDirection},
 		{"cgo is in one package", Cgo},
 		{"each file names its licence", Licence},
+		{"files say why they exist", Openings},
 		{"tests do not sleep", Sleeps},
 		{"errors say what was being done", ErrorTexts},
 		{"nothing is left unfinished", Marks},

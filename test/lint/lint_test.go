@@ -86,6 +86,13 @@ var ruleTests = []struct {
 		"Makefile": []byte("all:\n"), "a.yang": []byte("module a {}\n"), "ietf-x.yang": []byte("module x {}\n"),
 		"README.md": []byte("# x\n"), "a/testdata/in.yaml": []byte("a: 1\n"),
 	}, []string{"Makefile:1", "a.yang:1", "apache.bpf.c:1", "no.sh:1", "none.go:1"}},
+	{"files that open without a reason", Openings, Tree{
+		"a.go": goFile("func f() {}\n"), "after.go": goFile("func f() {} // why\n"), "one_test.go": goFile(""),
+		"before.go": []byte("// " + spdx + apache + "\n\n// Why.\npackage p\n\nimport \"fmt\"\n"),
+		"below.go":  goFile("// Why.\n\nimport \"fmt\"\n"), "directive.go": []byte("// x\n\n//go:build linux\n\npackage p\n"),
+		"a.c": []byte("// x\n#include <a.h>\nint a; // a\n"), "b.h": []byte("// x\n\n/* Why. */\n#pragma once\n"),
+		"c.h": []byte("// x\n#pragma once\n// Why.\n"), "d.h": []byte("// x\n"),
+	}, []string{"a.c:1", "a.go:1", "after.go:1", "d.h:1", "directive.go:1"}},
 	{"sleeps in tests, by any name", Sleeps, Tree{
 		"a_test.go": goFile("import \"time\"\n\nfunc f() { time.Sleep(1) }\n"),
 		"b_test.go": goFile("import clock \"time\"\n\nfunc f() { clock.Sleep(1) }\n"),

@@ -7,9 +7,11 @@ package lint
 
 import (
 	"go/ast"
+	"go/parser"
 	"go/token"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -156,4 +158,43 @@ func grep(t Tree, keep func(string) bool, pattern *regexp.Regexp, what, remedy s
 		}
 	}
 	return out
+}
+
+// Openings wants a comment, other than the licence, before what a Go file declares
+// and before the first code of a C file: a reader learns first why the file exists.
+func Openings(t Tree) []Finding {
+	var out []Finding
+	for _, name := range t.Paths(func(n string) bool { return isGo(n) && !isGoTest(n) || isC(n) }) {
+		if !opens(name, t[name]) {
+			out = append(out, Finding{name, 1, "does not say why it exists", "begin it with a comment that does"})
+		}
+	}
+	return out
+}
+
+func opens(name string, src []byte) bool {
+	if isGo(name) {
+		fset, file, _ := parseGo(name, src, parser.ParseComments)
+		if file == nil {
+			return true // GoFunctionLength and the compiler report it
+		}
+		first := slices.IndexFunc(file.Decls, func(d ast.Decl) bool {
+			g, ok := d.(*ast.GenDecl)
+			return !ok || g.Tok != token.IMPORT
+		})
+		return slices.ContainsFunc(file.Comments, func(c *ast.CommentGroup) bool {
+			return strings.TrimSpace(c.Text()) != "" && (fset.Position(c.Pos()).Line > 1 || len(c.List) > 1) &&
+				(first < 0 || c.Pos() < file.Decls[first].Pos())
+		})
+	}
+	for _, line := range strings.Split(string(src), "\n")[1:] {
+		text := strings.TrimSpace(line)
+		if strings.HasPrefix(text, "//") || strings.HasPrefix(text, "/*") {
+			return true
+		}
+		if text != "" && !strings.HasPrefix(text, "#") {
+			return false
+		}
+	}
+	return false
 }
