@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The grammar knows verbs, path words, key=value pairs and show flags, and no
+// model at all: that is what lets one client serve every cube, present or future.
+
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+)
+
+// verb is the word that selects the HTTP method; none means a YANG action.
+type verb string
+
+const (
+	verbNone verb = ""
+	verbAdd  verb = "add"
+	verbDel  verb = "del"
+	verbShow verb = "show"
+	verbSet  verb = "set"
+)
+
+func isVerb(w string) bool {
+	switch verb(w) {
+	case verbAdd, verbDel, verbShow, verbSet:
+		return true
+	}
+	return false
+}
+
+func (v verb) method() string {
+	switch v {
+	case verbShow:
+		return http.MethodGet
+	case verbSet:
+		return http.MethodPatch
+	case verbDel:
+		return http.MethodDelete
+	default:
+		return http.MethodPost
+	}
+}
+
+// helpName is the value of the help query parameter for this verb.
+func (v verb) helpName() string {
+	if v == verbNone {
+		return "NONE"
+	}
+	return strings.ToUpper(string(v))
+}
+
+// form is how an answer is printed.
+type form string
+
+const (
+	formNormal  form = "normal"
+	formBrief   form = "brief"
+	formVerbose form = "verbose"
+	formJSON    form = "json"
+	formYAML    form = "yaml"
+)
+
+var forms = []form{formNormal, formBrief, formVerbose, formJSON, formYAML}
+
+type showOptions struct {
+	form form     // empty until a flag or a default sets it
+	hide []string // dotted paths from the root of the answer
+}
+
+type pair struct{ key, value string }
+
+// command is a parsed command line.
+type command struct {
+	path  []string
+	verb  verb
+	pairs []pair
+	show  showOptions
+	help  bool // the last word was "?"
+	stdin bool // a lone "-" asked for the body on standard input
+}
+
+func (c command) first() string {
+	if len(c.path) == 0 {
+		return ""
+	}
+	return c.path[0]
+}
+
+// usageError is a mistake in the command line; usage, when set, is the correct
+// form of the alias concerned.
+type usageError struct {
+	message string
+	usage   string
+}
+
+func (e *usageError) Error() string { return e.message }
+
+func usagef(format string, args ...any) error {
+	return &usageError{message: fmt.Sprintf(format, args...)}
+}
+
+// parse turns the words of a command line into a command, or returns a *usageError.
+func parse(words []string) (command, error) {
+	var c command
+	for i, w := range words {
+		if err := c.word(w, i == len(words)-1); err != nil {
+			return command{}, err
+		}
+	}
+	return c, c.check()
+}
+
+func (c *command) word(w string, last bool) error {
+	switch {
+	case w == "":
+		return usagef("an empty word cannot be part of a path")
+	case !utf8.ValidString(w):
+		return usagef("%q is not valid UTF-8", w)
+	case w == "?":
+		if !last {
+			return usagef(`"?" must be the last word`)
+		}
+		c.help = true
+		return nil
+	case w == "-":
+		c.stdin = true
+		return nil
+	case strings.HasPrefix(w, "-"):
+		return c.flag(w)
+	case strings.Contains(w, "="):
+		return c.pair(w)
+	case len(c.pairs) > 0:
+		return usagef("%q comes after %q: words of the path and verbs come before key=value", w, c.pairs[0].key+"=")
+	case isVerb(w):
+		if c.verb != verbNone {
+			return usagef("two verbs, %q and %q: give one", c.verb, w)
+		}
+		c.verb = verb(w)
+		return nil
+	case w == "." || w == "..":
+		return usagef("%q cannot be a name", w)
+	default:
+		c.path = append(c.path, w)
+		return nil
+	}
+}
+
+func (c *command) flag(w string) error {
+	name, hidden, isHide := strings.Cut(w, "=")
+	known := isHide && name == "-hide"
+	for _, f := range forms {
+		known = known || w == "-"+string(f)
+	}
+	switch {
+	case w == "-h" || w == "--help":
+		return usagef("%s is accepted only as the sole argument; end the command with \"?\" for help on it", w)
+	case w == "--instance" || name == "--instance":
+		return usagef("--instance NAME comes before everything else")
+	case !known:
+		return usagef("unknown flag %q", w)
+	case c.verb != verbShow:
+		return usagef("%q is accepted only after the verb show", w)
+	case isHide:
+		return c.hideKeys(w, hidden)
+	case c.show.form != "":
+		return usagef("two output forms, -%s and %s: give one", c.show.form, w)
+	}
+	c.show.form = form(w[1:])
+	return nil
+}
+
+func (c *command) hideKeys(w, list string) error {
+	for key := range strings.SplitSeq(list, ",") {
+		if key == "" {
+			return usagef("%q: an empty key; write -hide=key1,key2.inner", w)
+		}
+		c.show.hide = append(c.show.hide, key)
+	}
+	return nil
+}
+
+func (c *command) pair(w string) error {
+	key, val, _ := strings.Cut(w, "=")
+	if strings.Contains(val, "=") {
+		return usagef("%q is not a valid format: key=value has exactly one \"=\" (a value with \"=\" can be given in YAML or JSON on standard input)", w)
+	}
+	for part := range strings.SplitSeq(key, ".") {
+		if part == "" {
+			return usagef("%q is not a valid format: the key is empty", w)
+		}
+	}
+	for _, p := range c.pairs {
+		if p.key == key {
+			return usagef("%q is given twice", key+"=")
+		}
+	}
+	c.pairs = append(c.pairs, pair{key, val})
+	return nil
+}
+
+// check finds what no single word shows.
+func (c *command) check() error {
+	reads := c.verb == verbShow || c.verb == verbDel
+	switch {
+	case reads && len(c.pairs) > 0:
+		return usagef("%s takes no key=value, but %q is given", c.verb, c.pairs[0].key+"=")
+	case reads && c.stdin:
+		return usagef("%s takes no body, but \"-\" asks for one", c.verb)
+	case len(c.path) == 0 && c.verb != verbShow && !c.help:
+		return usagef("say what to act on: a service, a cube or a command")
+	}
+	return nil
+}

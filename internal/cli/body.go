@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A body typed as words has no types; the model that knows them is in the
+// daemon. So words are typed by their looks (integer, number, boolean, string)
+// and a value in JSON quotes stays a string: the way to say "007".
+
+package cli
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// typed gives a word its JSON type.
+func typed(word string) value {
+	if s, ok := quoted(word); ok {
+		return stringValue(s)
+	}
+	if n, ok := integer(word); ok {
+		return value{kind: kindNumber, text: n}
+	}
+	if n, ok := float(word); ok {
+		return value{kind: kindNumber, text: n}
+	}
+	if b, err := strconv.ParseBool(word); err == nil {
+		return value{kind: kindBool, text: strconv.FormatBool(b)}
+	}
+	return stringValue(word)
+}
+
+func quoted(word string) (string, bool) {
+	if len(word) < 2 || word[0] != '"' {
+		return "", false
+	}
+	var s string
+	if err := json.Unmarshal([]byte(word), &s); err != nil {
+		return "", false
+	}
+	return s, true
+}
+
+// integer accepts an optional sign and decimal digits of any number, because
+// uint64 counters and identifiers must arrive exactly.
+func integer(word string) (string, bool) {
+	digits := strings.TrimLeft(word, "+-")
+	if digits == "" || len(word)-len(digits) > 1 || strings.Trim(digits, "0123456789") != "" {
+		return "", false
+	}
+	digits = strings.TrimLeft(digits[:len(digits)-1], "0") + digits[len(digits)-1:]
+	if word[0] == '-' && digits != "0" {
+		return "-" + digits, true
+	}
+	return digits, true
+}
+
+// float accepts decimal notation only: NaN, Inf and hexadecimal floats have no
+// JSON form and are words. A literal JSON can hold is kept as it was typed.
+func float(word string) (string, bool) {
+	if strings.Trim(word, "+-.0123456789eE") != "" {
+		return "", false
+	}
+	f, err := strconv.ParseFloat(word, 64)
+	if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+		return "", false
+	}
+	if json.Valid([]byte(word)) {
+		return word, true
+	}
+	return strconv.FormatFloat(f, 'g', -1, 64), true
+}
+
+// object builds the body of several pairs; a dotted key nests.
+func object(pairs []pair) (value, error) {
+	root := objectValue()
+	for _, p := range pairs {
+		if !insert(&root, strings.Split(p.key, "."), typed(p.value)) {
+			return value{}, usagef("%q contradicts another key: a name holds a value or members, not both", p.key+"=")
+		}
+	}
+	return root, nil
+}
+
+func insert(at *value, path []string, leaf value) bool {
+	if at.kind != kindObject {
+		return false
+	}
+	for i := range at.members {
+		if at.members[i].key == path[0] {
+			return len(path) > 1 && insert(&at.members[i].val, path[1:], leaf)
+		}
+	}
+	if len(path) == 1 {
+		at.members = append(at.members, member{path[0], leaf})
+		return true
+	}
+	inner := objectValue()
+	insert(&inner, path[1:], leaf)
+	at.members = append(at.members, member{path[0], inner})
+	return true
+}

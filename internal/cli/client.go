@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// One request and its answer. What can go wrong between the two is told in
+// sentences that name the place and the remedy, because "connection refused"
+// is the first thing a new user meets.
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	maxAnswer    = 64 << 20
+	maxRedirects = 3
+	dialTimeout  = 5 * time.Second
+	maxDebugBody = 64 << 10
+)
+
+// answer is a complete response.
+type answer struct {
+	status int
+	line   string // the HTTP status line
+	body   []byte
+}
+
+func (a answer) ok() bool { return a.status >= 200 && a.status < 300 }
+
+// redirectError is an answer of the daemon that would lead elsewhere.
+type redirectError struct{ message string }
+
+func (e *redirectError) Error() string { return e.message }
+
+type client struct {
+	end   endpoint
+	http  *http.Client
+	debug io.Writer // nil: off
+}
+
+func newClient(e endpoint, debug io.Writer) *client {
+	transport := &http.Transport{
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 64 << 10,
+		TLSClientConfig:        e.tls,
+		TLSHandshakeTimeout:    dialTimeout,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			d := net.Dialer{Timeout: dialTimeout}
+			if e.socket != "" {
+				return d.DialContext(ctx, "unix", e.socket)
+			}
+			return d.DialContext(ctx, network, addr)
+		},
+	}
+	return &client{end: e, debug: debug, http: &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+func (c *client) close() { c.http.CloseIdleConnections() }
+
+// do sends a request and follows the redirects by which the daemon puts the
+// service before the name of a cube: method and body stay, the host too.
+func (c *client) do(ctx context.Context, r request) (answer, error) {
+	target, err := url.Parse(c.end.base.String() + r.target())
+	if err != nil {
+		return answer{}, fmt.Errorf("make the URL: %w", err)
+	}
+	referer := ""
+	for hop := 0; ; hop++ {
+		a, location, err := c.once(ctx, r, target, referer)
+		if err != nil || location == nil {
+			return a, err
+		}
+		if location.Scheme != target.Scheme || location.Host != target.Host {
+			return answer{}, &redirectError{fmt.Sprintf("the daemon redirects to another host, %s: not followed", clean(location.Host))}
+		}
+		if hop == maxRedirects {
+			return answer{}, &redirectError{fmt.Sprintf("the daemon redirects more than %d times", maxRedirects)}
+		}
+		if location.RawQuery == "" {
+			location.RawQuery = target.RawQuery
+		}
+		location.Fragment = ""
+		referer, target = target.String(), location
+	}
+}
+
+// once makes one exchange; location is set when it is to be followed.
+func (c *client) once(ctx context.Context, r request, target *url.URL, referer string) (answer, *url.URL, error) {
+	var body io.Reader
+	if r.body != nil {
+		body = bytes.NewReader(r.body)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, target.String(), body)
+	if err != nil {
+		return answer{}, nil, fmt.Errorf("make the request: %w", err)
+	}
+	req.Header.Set("Accept", "application/yang.data+json, application/json")
+	req.Header.Set("User-Agent", "polycubectl/"+Version)
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if referer != "" {
+		req.Header.Set("Referer", referer)
+	}
+	if c.end.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.end.token)
+	}
+	c.trace("> %s %s\n%s", r.method, target, r.body)
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return answer{}, nil, c.end.explain(err)
+	}
+	defer resp.Body.Close()
+	a := answer{status: resp.StatusCode, line: resp.Proto + " " + resp.Status}
+	if a.body, err = readAnswer(resp.Body); err != nil {
+		return answer{}, nil, c.end.explain(err)
+	}
+	c.trace("< %s\n%s", a.line, a.body)
+	if a.status != http.StatusPermanentRedirect && a.status != http.StatusTemporaryRedirect {
+		return a, nil, nil
+	}
+	location, err := resp.Location()
+	if err != nil {
+		return answer{}, nil, &redirectError{"the daemon redirects without a usable location"}
+	}
+	return a, location, nil
+}
+
+func readAnswer(r io.Reader) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
+	if err == nil && len(body) > maxAnswer {
+		err = fmt.Errorf("the answer is larger than %d MiB", maxAnswer>>20)
+	}
+	return body, err
+}
+
+// trace shows the exchange when debug is on; the token is not part of it.
+func (c *client) trace(format string, first, second any, more ...[]byte) {
+	if c.debug == nil {
+		return
+	}
+	args := []any{first, second}
+	for _, b := range more {
+		args = append(args, b)
+	}
+	for i, arg := range args {
+		if b, ok := arg.([]byte); ok {
+			args[i] = b[:min(len(b), maxDebugBody)]
+		}
+	}
+	text := strings.TrimSuffix(fmt.Sprintf(format, args...), "\n")
+	fmt.Fprintln(c.debug, cleanText(text))
+}
+
+// explain makes a sentence of a failure to reach the daemon.
+func (e endpoint) explain(err error) error {
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		err = ue.Err
+	}
+	absent := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("the daemon at %s did not answer in time", e)
+	case e.socket != "" && errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("not allowed to use %s: run as root, or join the group polycube", e)
+	case e.socket != "" && absent:
+		return fmt.Errorf("cannot contact the daemon at %s: it does not seem to run; start it with %q", e, e.startCommand())
+	case absent:
+		return fmt.Errorf("cannot contact the daemon at %s, check that it runs and listens there (the address comes from %s)", e, e.origin)
+	default:
+		return fmt.Errorf("cannot contact the daemon at %s: %w", e, err)
+	}
+}
+
+func (e endpoint) startCommand() string {
+	if e.instance != "" {
+		return "polycubed --instance " + e.instance
+	}
+	return "systemctl start polycubed"
+}

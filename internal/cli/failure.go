@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the daemon refuses, it explains in RESTCONF's error JSON; people get the
+// sentences, one a line, and anything else as it came.
+
+package cli
+
+import "strings"
+
+// sentences is the text of an answer that is no success.
+func sentences(a answer) string {
+	if text := restconfSentences(a.body); text != "" {
+		return text
+	}
+	if text := strings.TrimSpace(cleanText(string(a.body))); text != "" {
+		return text
+	}
+	return clean(a.line)
+}
+
+func restconfSentences(body []byte) string {
+	v, err := decodeJSON(body)
+	if err != nil {
+		return ""
+	}
+	envelope, _ := v.get("ietf-restconf:errors")
+	list, _ := envelope.get("error")
+	var lines []string
+	for _, e := range list.items {
+		if s := errorSentence(e); s != "" {
+			lines = append(lines, clean(s))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// errorSentence makes do with tag, info and path where the message is missing.
+func errorSentence(e value) string {
+	if s := e.string("error-message"); s != "" {
+		return s
+	}
+	s := e.string("error-tag")
+	if info, ok := e.get("error-info"); ok && info.isLeaf() {
+		s += ": " + info.text
+	} else if ok {
+		s += ": " + string(info.appendJSON(nil))
+	}
+	if path := e.string("error-path"); path != "" {
+		s += " (" + path + ")"
+	}
+	return s
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A plan is everything a command line means, as data: which request to send,
+// what standard input may add to it, how the answer is shown. Nothing has been
+// opened, read or sent when it exists, so a wrong command line changes nothing.
+
+package cli
+
+import (
+	"net/url"
+	"strings"
+)
+
+// request is one HTTP request relative to the configured base.
+type request struct {
+	method string
+	path   []string // one word per URL segment, not yet escaped
+	query  string
+	body   []byte // nil: none
+}
+
+// target is the escaped path below the base, always with a trailing slash.
+func (r request) target() string {
+	var b strings.Builder
+	for _, w := range r.path {
+		b.WriteString(url.PathEscape(w))
+		b.WriteByte('/')
+	}
+	if r.query != "" {
+		b.WriteString("?" + r.query)
+	}
+	return b.String()
+}
+
+// rendering says what becomes of a successful answer.
+type rendering uint8
+
+const (
+	renderNothing rendering = iota
+	renderAnswer
+	renderUsage // of an alias, which the daemon does not know
+	renderHelp
+	renderRootHelp
+	renderVersion
+)
+
+type plan struct {
+	req    request
+	node   []string // the path when the body comes from standard input
+	stdin  stdinUse
+	noBody string // why the command is wrong when no body arrives
+	usage  string // of the alias, for errors found later
+	show   showOptions
+	render rendering
+	single bool // show the only element of an array as an object
+}
+
+// withInput puts the body of standard input, in place of the pairs', into the request.
+func (p *plan) withInput(data []byte) error {
+	body, err := bodyFromYAML(data)
+	if err != nil {
+		return usagef("standard input is neither YAML nor JSON: %v", err)
+	}
+	if body == nil {
+		if p.noBody != "" {
+			return &usageError{message: p.noBody, usage: p.usage}
+		}
+		return nil
+	}
+	if len(body) > maxBody {
+		return usagef("the body is larger than %d MiB once it is JSON", maxBody>>20)
+	}
+	p.req.path, p.req.body = p.node, body
+	return nil
+}
+
+// resolve makes the plan of a command; single tells whether "set" with one pair
+// is sent as a bare scalar.
+func resolve(c command, single bool) (plan, error) {
+	a, isAlias := aliases[c.first()]
+	if c.help {
+		if isAlias && !a.serverHelp {
+			return plan{render: renderUsage, usage: a.usage}, nil
+		}
+		return helpPlan(c), nil
+	}
+	if isAlias {
+		p, err := a.plan(c)
+		if ue, isUsage := err.(*usageError); isUsage {
+			ue.usage = a.usage
+		}
+		p.usage = a.usage
+		return p, err
+	}
+	return genericPlan(c, single)
+}
+
+func genericPlan(c command, single bool) (plan, error) {
+	p := plan{req: request{method: c.verb.method(), path: c.path}, node: c.path, show: c.show}
+	switch c.verb {
+	case verbShow:
+		p.render = renderAnswer
+		return p, nil
+	case verbDel:
+		return p, nil
+	case verbNone:
+		p.render = renderAnswer
+	}
+	p.stdin = useOfStdin(c)
+	if c.stdin {
+		p.noBody = `"-" asks for a body on standard input, but it is empty`
+	}
+	if c.verb == verbSet && len(c.pairs) == 0 && p.noBody == "" {
+		p.noBody = "set needs key=value, or a body in YAML or JSON on standard input"
+	}
+	if c.verb == verbSet && len(c.pairs) == 1 && single {
+		only := c.pairs[0]
+		p.req.path = append(append([]string{}, c.path...), strings.Split(only.key, ".")...)
+		p.req.body = typed(only.value).appendJSON(nil)
+		return p, nil
+	}
+	if c.verb == verbAdd || len(c.pairs) > 0 {
+		body, err := object(c.pairs)
+		if err != nil {
+			return plan{}, err
+		}
+		p.req.body = body.appendJSON(nil)
+	}
+	return p, nil
+}
+
+// useOfStdin: an action with one empty pair ("batch rules=") announces a body,
+// and a set without pairs cannot do without one.
+func useOfStdin(c command) stdinUse {
+	switch {
+	case c.stdin:
+		return stdinExplicit
+	case c.verb == verbSet && len(c.pairs) == 0:
+		return stdinRequired
+	case c.verb == verbNone && len(c.pairs) == 1 && c.pairs[0].value == "":
+		return stdinExpected
+	default:
+		return stdinOffered
+	}
+}
+
+// helpPlan asks the daemon what may follow.
+func helpPlan(c command) plan {
+	p := plan{
+		req:    request{method: "OPTIONS", path: c.path, query: "help=" + c.verb.helpName()},
+		render: renderHelp,
+	}
+	if len(c.path) == 0 && c.verb == verbNone {
+		p.render = renderRootHelp
+	}
+	return p
+}

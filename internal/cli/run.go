@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is polycubectl: it maps words to one HTTP request and shows the
+// answer. It knows no data model, so every service the daemon loads has its
+// command line at once.
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+)
+
+// Version is the version of the client, set when it is linked.
+var Version = "dev"
+
+// Exit statuses of Run.
+const (
+	ExitOK      = 0  // done
+	ExitContact = 1  // the daemon or the configuration could not be used
+	ExitServer  = 2  // the daemon answered, and it is no success
+	ExitUsage   = 64 // the command line is wrong; nothing was sent
+)
+
+// session is one run of the program.
+type session struct {
+	stdin    *os.File
+	stdout   *bufio.Writer // keeps the first error until it is flushed
+	stderr   io.Writer
+	getenv   func(string) string
+	patience patience
+	config   config
+	sent     request // for the log
+	status   int
+}
+
+// Run is the program: args without the program's name. It returns the exit status.
+func Run(args []string, stdin *os.File, stdout, stderr io.Writer, getenv func(string) string) int {
+	s := &session{
+		stdin: stdin, stdout: bufio.NewWriter(stdout), stderr: stderr,
+		getenv: getenv, patience: defaultPatience,
+	}
+	return s.run(args)
+}
+
+func (s *session) run(args []string) int {
+	began := time.Now()
+	err := s.execute(args)
+	flushed := s.stdout.Flush()
+	code := s.conclude(err)
+	if flushed != nil {
+		code = max(code, s.conclude(fmt.Errorf("write the answer: %w", flushed)))
+	}
+	s.log(args, code, time.Since(began))
+	return code
+}
+
+// serverError is an answer that is no success.
+type serverError struct{ text string }
+
+func (e *serverError) Error() string { return e.text }
+
+// conclude tells the user about an error and gives it its exit status.
+func (s *session) conclude(err error) int {
+	var wrong *usageError
+	var refused *serverError
+	var astray *redirectError
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &wrong):
+		fmt.Fprintf(s.stderr, "polycubectl: %s\n", clean(wrong.message))
+		if wrong.usage != "" {
+			fmt.Fprintf(s.stderr, "Usage: polycubectl %s\n", wrong.usage)
+		} else {
+			fmt.Fprintln(s.stderr, `Try "polycubectl -h", or "?" as the last word.`)
+		}
+		return ExitUsage
+	case errors.As(err, &refused):
+		fmt.Fprintln(s.stderr, refused.text)
+		return ExitServer
+	case errors.As(err, &astray):
+		fmt.Fprintf(s.stderr, "polycubectl: %s\n", astray.message)
+		return ExitServer
+	default:
+		fmt.Fprintf(s.stderr, "polycubectl: %s\n", clean(err.Error()))
+		return ExitContact
+	}
+}
+
+func (s *session) execute(args []string) error {
+	args, instance, err := cutInstance(args)
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 || len(args) == 1 && (args[0] == "-h" || args[0] == "--help") {
+		_, err := s.stdout.WriteString(usage())
+		return err
+	}
+	switch {
+	case args[0] == completeCommand:
+		return s.complete(args[1:], instance)
+	case len(args) == 2 && args[0] == "completion" && args[1] == "bash":
+		_, err := s.stdout.WriteString(completionScript)
+		return err
+	}
+	cmd, err := parse(args)
+	if err != nil {
+		return err
+	}
+	if s.config, err = loadConfig(s.getenv, instance); err != nil {
+		return err
+	}
+	for _, w := range s.config.warnings {
+		fmt.Fprintf(s.stderr, "polycubectl: warning: %s\n", clean(w))
+	}
+	p, err := resolve(cmd, s.config.singleParam)
+	if err != nil {
+		return err
+	}
+	if p.render == renderUsage {
+		fmt.Fprintf(s.stdout, "Usage: polycubectl %s\n", p.usage)
+		return nil
+	}
+	input, err := readInput(s.stdin, p.stdin, s.patience)
+	if err != nil {
+		return err
+	}
+	if err := p.withInput(input); err != nil {
+		return err
+	}
+	createConfig(s.getenv)
+	return s.exchange(p, cmd.verb)
+}
+
+// cutInstance takes --instance NAME off the front.
+func cutInstance(args []string) (rest []string, instance string, err error) {
+	if len(args) == 0 {
+		return args, "", nil
+	}
+	name, found := strings.CutPrefix(args[0], "--instance=")
+	switch {
+	case found:
+		args = args[1:]
+	case args[0] != "--instance":
+		return args, "", nil
+	case len(args) == 1:
+		return nil, "", usagef("--instance needs the name of an instance")
+	default:
+		name, args = args[1], args[2:]
+	}
+	if !validInstance(name) {
+		return nil, "", usagef("--instance: %q is not the name of an instance", name)
+	}
+	return args, name, nil
+}
+
+// exchange carries a plan out.
+func (s *session) exchange(p plan, v verb) error {
+	end, err := s.config.endpoint()
+	if err != nil {
+		return err
+	}
+	var debug io.Writer
+	if s.config.debug {
+		debug = s.stderr
+	}
+	c := newClient(end, debug)
+	defer c.close()
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
+	defer cancel()
+	if p.render == renderVersion {
+		return s.version(ctx, c, p)
+	}
+	s.sent = p.req
+	a, err := c.do(ctx, p.req)
+	if err != nil {
+		return err
+	}
+	if s.status = a.status; !a.ok() {
+		return &serverError{sentences(a)}
+	}
+	switch p.render {
+	case renderAnswer:
+		return printAnswer(s.stdout, a.body, p.show, p.single)
+	case renderHelp:
+		return printHelp(s.stdout, a.body, v)
+	case renderRootHelp:
+		return s.rootHelp(ctx, c, a.body)
+	}
+	return nil
+}
+
+func (s *session) rootHelp(ctx context.Context, c *client, services []byte) error {
+	cubes, err := c.do(ctx, request{method: "GET", path: []string{"cubes"}})
+	if err != nil {
+		return err
+	}
+	if s.status = cubes.status; !cubes.ok() {
+		return &serverError{sentences(cubes)}
+	}
+	return printRootHelp(s.stdout, services, cubes.body, s.config.expert)
+}
+
+// version shows the client's version even when the daemon's is not to be had.
+func (s *session) version(ctx context.Context, c *client, p plan) error {
+	versions := objectValue(member{"polycubectl", objectValue(member{"version", stringValue(Version)})})
+	s.sent = p.req
+	a, err := c.do(ctx, p.req)
+	s.status = a.status
+	if err == nil && !a.ok() {
+		err = &serverError{sentences(a)}
+	}
+	if err == nil {
+		var daemon value
+		if daemon, err = decodeJSON(a.body); err == nil {
+			versions.members = append(versions.members, daemon.members...)
+		}
+	}
+	return errors.Join(printAnswer(s.stdout, versions.appendJSON(nil), p.show, false), err)
+}
+
+// log appends to the log file, if the user configured one; a log that cannot be
+// written is worth a warning and never the command.
+func (s *session) log(args []string, code int, took time.Duration) {
+	if s.config.logFile == "" {
+		return
+	}
+	f, err := os.OpenFile(s.config.logFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		fmt.Fprintf(s.stderr, "polycubectl: warning: logfile: %s\n", clean(err.Error()))
+		return
+	}
+	defer f.Close()
+	slog.New(slog.NewJSONHandler(f, nil)).Info("command", "args", args, "method", s.sent.method,
+		"target", s.sent.target(), "status", s.status, "exit", code, "took", took.String())
+}
