@@ -78,8 +78,8 @@ build: generate ## build bin/polycubed and bin/polycubectl
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(LDFLAGS)" -o bin/polycubectl ./cmd/polycubectl
 
 fmt: deps ## format Go and C sources in place
-	gofmt -s -w $$($(GIT) ls-files '*.go')
-	$(GIT) ls-files -z '*.c' '*.h' | xargs -0r clang-format -i
+	gofmt -s -w .
+	$(if $(BPF_DIRS),find $(BPF_DIRS) -name '*.[ch]' -print0 | xargs -0r clang-format -i)
 
 lint: deps-lint generate ## linters, formats, models, scripts and the house rules
 	scripts/lint.sh
@@ -90,12 +90,13 @@ bpffs:
 
 test: build bpffs ## every test, unit and root (root tests skip when not root)
 	$(GO) vet ./...
-	@set -e; all=$$($(GO) list ./...); \
-	race=$$(printf '%s\n' $$all | grep -E '$(RACE_PKGS)' || true); \
-	rest=$$(printf '%s\n' $$all | grep -vE '$(RACE_PKGS)' || true); \
-	set -x; \
-	$(if $(RACE_PKGS),[ -z "$$race" ] || $(GO) test -vet=off -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$race;) \
-	$(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $(if $(RACE_PKGS),$$rest,$$all)
+	@set -e; all=$$($(GO) list ./...); rest=$$all; \
+	if [ -n '$(RACE_PKGS)' ] && race=$$(printf '%s\n' $$all | grep -E '$(RACE_PKGS)'); then \
+		rest=$$(printf '%s\n' $$all | grep -vE '$(RACE_PKGS)'); echo "$(GO) test -race" $$race; \
+		$(GO) test -vet=off -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$race; \
+	fi; \
+	echo "$(GO) test, the other packages"; \
+	$(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$rest
 
 soak: build bpffs ## the long forms of the tests (POLYCUBE_SOAK=1)
 	POLYCUBE_SOAK=1 $(GO) test -timeout 6h $(TEST_FLAGS) ./...

@@ -58,15 +58,14 @@ check_go() {
 		die "Go is missing: install the version that go.mod names, or a newer one, and put it in PATH"
 }
 
-# once NAME VERSION runs the rest of its arguments unless .cache says that this version is there.
+# once FILE VERSION COMMAND runs COMMAND, which makes FILE, unless this version of it is there.
 once() {
-	local mark=".cache/$1.version" version=$2
-	shift 2
-	if [ -e "$mark" ] && [ "$(cat "$mark")" = "$version" ]; then
+	local file=$1 version=$2
+	if [ -x "$file" ] && [ "$(cat "$file.version" 2>/dev/null)" = "$version" ]; then
 		return 0
 	fi
-	"$@"
-	echo "$version" >"$mark"
+	"$3"
+	echo "$version" >"$file.version"
 }
 
 install_golangci() {
@@ -91,8 +90,8 @@ build)
 lint)
 	check_go
 	install_packages "${LINT_PACKAGES[@]}"
-	once pyang "$PYANG_VERSION" install_pyang
-	once golangci-lint "$GOLANGCI_VERSION" install_golangci
+	once .cache/pyang/bin/pyang "$PYANG_VERSION" install_pyang
+	once .cache/bin/golangci-lint "$GOLANGCI_VERSION" install_golangci
 	;;
 *)
 	die "usage: scripts/deps.sh build|lint"

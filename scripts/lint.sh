@@ -46,8 +46,11 @@ models() {
 	return $status
 }
 
+tidy() { go mod tidy -diff || { echo 'go.mod: run go mod tidy' >&2 && return 1; }; }
+
 step golangci-lint .cache/bin/golangci-lint run ./...
 step 'clang-format (make fmt mends it)' c_format
+step 'go.mod is tidy' tidy
 step shellcheck shell_check
 step 'models (yanglint, pyang)' models
 
