@@ -14,7 +14,6 @@ CLANG   ?= clang
 STRIP   ?= llvm-strip
 PREFIX  ?= /usr/local
 MODULE  := github.com/polycube/polycube
-TOOLS   := $(CURDIR)/.cache/bin
 GIT     := git -c safe.directory='*'
 VERSION ?= $(shell $(GIT) describe --tags --always --dirty 2>/dev/null || echo dev)
 
@@ -55,8 +54,8 @@ deps-lint: deps
 # rename at the end is what makes two makes side by side safe.
 define compile
 	@echo "  BPF  $@"
-	@$(CLANG) $(BPF_FLAGS) -D$(1) -c $< -o $@.$$$$.tmp && $(STRIP) -g $@.$$$$.tmp && mv $@.$$$$.tmp $@ \
-		|| { rm -f $@.$$$$.tmp; exit 1; }
+	@tmp=.cache/$(notdir $@).$$$$; trap 'rm -f "$$tmp"' EXIT; \
+	$(CLANG) $(BPF_FLAGS) -D$(1) -c $< -o $$tmp && $(STRIP) -g $$tmp && mv $$tmp $@
 endef
 
 # A header beside the program, or one folder up for programs in testdata, is a

@@ -80,8 +80,8 @@ install_pyang() {
 	.cache/pyang/bin/pip install -q --disable-pip-version-check "pyang==$PYANG_VERSION"
 }
 
-[ "${SKIP_DEPS:-}" != 1 ] || exit 0
 mkdir -p .cache/bin
+[ "${SKIP_DEPS:-}" != 1 ] || exit 0
 case "${1:-build}" in
 build)
 	check_go
