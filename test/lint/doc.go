@@ -82,6 +82,7 @@ func Rules() []Rule {
 		{"no path of one machine is in a file", MachinePaths},
 		{"nothing that is built is tracked", Generated},
 		{"cubes have their files", CubeFiles},
+		{"READMEs of cubes have examples", Examples},
 		{"links in Markdown resolve", Links},
 	}
 }

@@ -6,8 +6,11 @@ package lint
 // tracked.
 
 import (
+	"bytes"
 	"path"
 	"strings"
+
+	"github.com/polycube/polycube/test/lint/readme"
 )
 
 // Generated reports tracked files that the build makes.
@@ -43,6 +46,27 @@ func CubeFiles(t Tree) []Finding {
 		tests := t.Paths(func(n string) bool { return path.Dir(n) == dir && isGoTest(n) })
 		if len(tests) == 0 {
 			out = append(out, Finding{Path: dir, What: "has no test", Remedy: "add a _test.go in which every leaf changes something"})
+		}
+	}
+	return out
+}
+
+// Examples wants in the README of every cube examples that a test can run.
+func Examples(t Tree) []Finding {
+	const remedy = "show commands and their output in a block marked console, as package test/lint/readme reads them"
+	var out []Finding
+	for cube := range cubeNames(t) {
+		name := "cubes/" + cube + "/README.md"
+		text, ok := t[name]
+		if !ok {
+			continue // CubeFiles reports it
+		}
+		examples, err := readme.Parse(bytes.NewReader(text))
+		switch {
+		case err != nil:
+			out = append(out, Finding{Path: name, What: err.Error(), Remedy: remedy})
+		case len(examples) == 0:
+			out = append(out, Finding{Path: name, What: "has no example", Remedy: remedy})
 		}
 	}
 	return out

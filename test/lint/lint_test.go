@@ -120,6 +120,10 @@ var ruleTests = []struct {
 		"cubes/ok/README.md": nil, "cubes/ok/ok.yang": nil, "cubes/ok/ok.bpf.c": nil, "cubes/ok/ok.go": nil, "cubes/ok/a_test.go": nil,
 		"cubes/all/all.go": nil, "cubes/README.md": nil,
 	}, []string{"cubes/nat:0", "cubes/nat:0"}},
+	{"READMEs without examples that can be run", Examples, Tree{
+		"cubes/a/README.md": []byte("# a\n"), "cubes/b/README.md": []byte("```console\n# b\n```\n"),
+		"cubes/c/README.md": []byte("```console\n$ c\n```\n"), "cubes/d/d.go": nil,
+	}, []string{"cubes/a/README.md:0", "cubes/b/README.md:0"}},
 	{"links that lead nowhere", Links, Tree{
 		"README.md": []byte("# Top\n## Two words, `code`\n[a](docs/a.md) [b](docs) [c](#two-words-code) [d](https://x.y/z)\n" +
 			"[e](docs/none.md) ![f](none.png \"t\")\n```\n[g](none)\n```\n`[h](none)`\n[i](#none) [j](docs/a.md#none)\n\n[ref]: gone.md\n"),
