@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// The contract of the store as its callers see it.
+
 package store
 
 import (
@@ -206,11 +208,11 @@ func TestKilledOwnerLosesNothing(t *testing.T) {
 
 func TestDirectoryIsPrivateAndNeverALink(t *testing.T) {
 	tmp := t.TempDir()
-	real := filepath.Join(tmp, "real")
-	if err := os.Mkdir(real, 0o755); err != nil {
+	outer := filepath.Join(tmp, "real")
+	if err := os.Mkdir(outer, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, link := range []struct{ from, to string }{{"link", real}, {"dangling", filepath.Join(tmp, "nowhere")}} {
+	for _, link := range []struct{ from, to string }{{"link", outer}, {"dangling", filepath.Join(tmp, "nowhere")}} {
 		if err := os.Symlink(link.to, filepath.Join(tmp, link.from)); err != nil {
 			t.Fatal(err)
 		}
@@ -220,17 +222,17 @@ func TestDirectoryIsPrivateAndNeverALink(t *testing.T) {
 			}
 		}
 	}
-	if names, _ := os.ReadDir(real); len(names) != 0 {
+	if names, _ := os.ReadDir(outer); len(names) != 0 {
 		t.Errorf("files were made behind the link: %v", names)
 	}
-	if _, err := reopen(t, filepath.Join(real, "a/b"), nil); err != nil {
+	if _, err := reopen(t, filepath.Join(outer, "a/b"), nil); err != nil {
 		t.Fatal(err)
 	}
-	st, err := os.Stat(filepath.Join(real, "a/b"))
+	st, err := os.Stat(filepath.Join(outer, "a/b"))
 	if err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("mode %v, %v; want 0700", st.Mode(), err)
 	}
-	files, _ := os.ReadDir(filepath.Join(real, "a/b"))
+	files, _ := os.ReadDir(filepath.Join(outer, "a/b"))
 	for _, f := range files {
 		if info, err := f.Info(); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: mode %v, %v; want 0600", f.Name(), info.Mode(), err)

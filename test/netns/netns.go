@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package netns gives tests and benchmarks network namespaces: hosts with one interface, and a lab that plays the machine
+// on which the daemon runs. Everything has a unique name and is removed when the test ends, so that tests run side by
+// side; what a test binary leaves behind is found by CheckLeaks.
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Prefix begins the name of every namespace made here; the process id follows it.
+const Prefix = "pcnt-"
+
+const namesDir = "/run/netns"
+
+// sequence makes names unique within the process.
+var sequence atomic.Int64
+
+// machine is the namespace in which the process was started.
+var machine, errMachine = os.Stat("/proc/self/ns/net")
+
+// Namespace is a network namespace with a name that `ip netns` knows. Its loopback is up.
+type Namespace struct {
+	// Name is its name under /run/netns.
+	Name string
+
+	t  testing.TB
+	fd *os.File
+}
+
+type config struct {
+	ipv6, gro, noTxChecksum bool
+	mtu                     int
+	gateway                 netip.Addr
+}
+
+// Option changes what New, NewLab and Host make.
+type Option func(*config)
+
+// WithIPv6 leaves IPv6 on, without router solicitations and duplicate address detection. It is off by default because
+// the frames that the kernel sends of itself disturb counters.
+func WithIPv6() Option { return func(c *config) { c.ipv6 = true } }
+
+// WithGRO switches GRO on at a host's eth0, so that it receives what XDP programs redirect to its outer end.
+func WithGRO() Option { return func(c *config) { c.gro = true } }
+
+// WithoutTxChecksum makes a host fill in its checksums itself. XDP programs redirect a frame without the offload state
+// that says they are missing.
+func WithoutTxChecksum() Option { return func(c *config) { c.noTxChecksum = true } }
+
+// WithMTU sets the MTU of both ends of a host's link.
+func WithMTU(mtu int) Option { return func(c *config) { c.mtu = mtu } }
+
+// WithGateway gives a host a default route.
+func WithGateway(addr string) Option {
+	gw := netip.MustParseAddr(addr)
+	return func(c *config) { c.gateway = gw }
+}
+
+// New makes a namespace and removes it when the test ends. It skips the test when not root.
+func New(t testing.TB, opts ...Option) *Namespace {
+	t.Helper()
+	NeedRoot(t)
+	var c config
+	for _, o := range opts {
+		o(&c)
+	}
+	name := fmt.Sprintf("%s%d-%d", Prefix, os.Getpid(), sequence.Add(1))
+	path := filepath.Join(namesDir, name)
+	if err := create(path, c); err != nil {
+		t.Fatalf("namespace %s: %v", name, err)
+	}
+	fd, err := os.Open(path)
+	if err != nil {
+		t.Fatalf("namespace %s: %v", name, errors.Join(err, removeName(path)))
+	}
+	n := &Namespace{Name: name, t: t, fd: fd}
+	t.Cleanup(n.remove)
+	return n
+}
+
+// NeedRoot skips the test when it does not run as root.
+func NeedRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: network namespaces and devices are made")
+	}
+}
+
+// create makes the namespace and its name. The thread comes back: a goroutine that ends with its thread elsewhere may
+// be on the first thread of the process, which the runtime cannot end.
+func create(path string, c config) error {
+	return visit(func() error { return unshare(path, c) })
+}
+
+func unshare(path string, c config) error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	if err := configure(c); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(namesDir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o444)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	if err := unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, ""); err != nil {
+		return errors.Join(fmt.Errorf("bind mount: %w", err), os.Remove(path))
+	}
+	return nil
+}
+
+// configure sets up the namespace of the calling thread.
+func configure(c config) error {
+	sysctl := map[string]string{"disable_ipv6": "1"}
+	if c.ipv6 {
+		sysctl = map[string]string{"router_solicitations": "0", "accept_ra": "0", "accept_dad": "0", "autoconf": "0"}
+	}
+	for _, scope := range []string{"all", "default"} {
+		for key, value := range sysctl {
+			path := filepath.Join("/proc/sys/net/ipv6/conf", scope, key)
+			err := os.WriteFile(path, []byte(value), 0)
+			if err != nil && !(errors.Is(err, os.ErrNotExist) && !c.ipv6) {
+				return err
+			}
+		}
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("lo: %w", err)
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return fmt.Errorf("lo up: %w", err)
+	}
+	return nil
+}
+
+// remove is the cleanup. A process that stays in the namespace would keep it alive, so it is an error of the test.
+func (n *Namespace) remove() {
+	track(n)
+	var left []string
+	for deadline := time.Now().Add(2 * time.Second); ; {
+		left = n.processes()
+		if len(left) == 0 || time.Now().After(deadline) {
+			break
+		}
+		time.Sleep(pollInterval)
+	}
+	if len(left) > 0 {
+		n.t.Errorf("namespace %s: processes are left in it: %s", n.Name, strings.Join(left, ", "))
+	}
+	n.fd.Close()
+	if err := removeName(n.Path()); err != nil {
+		n.t.Errorf("namespace %s: %v", n.Name, err)
+	}
+}
+
+func removeName(path string) error {
+	err := unix.Unmount(path, unix.MNT_DETACH)
+	if err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: not mounted
+		return fmt.Errorf("unmount %s: %w", path, err)
+	}
+	return os.Remove(path)
+}
+
+// processes lists those in the namespace, without this one, whose first thread may just be visiting.
+func (n *Namespace) processes() []string {
+	own, err := os.Stat(n.Path())
+	if err != nil {
+		return nil
+	}
+	paths, _ := filepath.Glob("/proc/[0-9]*/ns/net") // the pattern is well formed
+	var found []string
+	for _, path := range paths {
+		st, err := os.Stat(path)
+		if err != nil || !os.SameFile(own, st) { // err: the process has ended
+			continue
+		}
+		proc := filepath.Dir(filepath.Dir(path))
+		if filepath.Base(proc) == strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		comm, _ := os.ReadFile(filepath.Join(proc, "comm"))
+		found = append(found, fmt.Sprintf("%s (%s)", filepath.Base(proc), strings.TrimSpace(string(comm))))
+	}
+	return found
+}
+
+// Path is the file that stands for the namespace.
+func (n *Namespace) Path() string { return filepath.Join(namesDir, n.Name) }
+
+// Fd is a descriptor of the namespace, valid until the test ends.
+func (n *Namespace) Fd() int { return int(n.fd.Fd()) }
+
+// Do runs fn on this goroutine with its thread inside the namespace and returns its error. Sockets opened by fn stay in
+// the namespace; goroutines it starts are not inside. fn may end the test with t.Fatal.
+func (n *Namespace) Do(fn func() error) error {
+	return visit(func() error {
+		if err := unix.Setns(n.Fd(), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter namespace %s: %w", n.Name, err)
+		}
+		return fn()
+	})
+}
+
+// visit runs fn, which moves its thread to another namespace, and returns to where it was.
+func visit(fn func() error) error {
+	runtime.LockOSThread()
+	before, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("namespace of the thread: %w", err)
+	}
+	defer before.Close()
+	defer func() {
+		if err := unix.Setns(int(before.Fd()), unix.CLONE_NEWNET); err != nil {
+			// The caller would go on in the wrong namespace.
+			panic(fmt.Sprintf("return to the namespace of the thread: %v", err))
+		}
+		runtime.UnlockOSThread()
+	}()
+	return fn()
+}
+
+// Must is Do for what cannot go wrong unless the test is broken.
+func (n *Namespace) Must(fn func() error) {
+	n.t.Helper()
+	if err := n.Do(fn); err != nil {
+		n.t.Fatalf("in namespace %s: %v", n.Name, err)
+	}
+}
+
+// Command is a command inside the namespace, killed when the test ends. Unlike `ip netns exec` it sees the mounts of the
+// caller, bpffs among them.
+func (n *Namespace) Command(name string, args ...string) *exec.Cmd {
+	return exec.CommandContext(n.t.Context(), "nsenter", append([]string{"--net=" + n.Path(), "--", name}, args...)...)
+}
+
+// Run runs a command inside the namespace and returns its output; it ends the test when the command fails.
+func (n *Namespace) Run(name string, args ...string) string {
+	n.t.Helper()
+	out, err := n.Command(name, args...).CombinedOutput()
+	if err != nil {
+		n.t.Fatalf("in namespace %s: %s %s: %v\n%s", n.Name, name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
