@@ -42,11 +42,14 @@ type session struct {
 
 // Run is the program: args without the program's name. It returns the exit status.
 func Run(args []string, stdin *os.File, stdout, stderr io.Writer, getenv func(string) string) int {
-	s := &session{
+	return newSession(stdin, stdout, stderr, getenv).run(args)
+}
+
+func newSession(stdin *os.File, stdout, stderr io.Writer, getenv func(string) string) *session {
+	return &session{
 		stdin: stdin, stdout: bufio.NewWriter(stdout), stderr: stderr,
 		getenv: getenv, patience: defaultPatience,
 	}
-	return s.run(args)
 }
 
 func (s *session) run(args []string) int {

@@ -19,8 +19,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxValues bounds the values of one document after its aliases are expanded.
-const maxValues = 4 << 20
+// valueCost is what a value counts beside its text against maxBody, so that
+// aliases cannot multiply a small document into one that fills the memory.
+const valueCost = 4
+
+var errExpanded = fmt.Errorf("larger than %d MiB once aliases are expanded", maxBody>>20)
 
 // bodyFromYAML converts a YAML or JSON document to JSON. A document without
 // content (empty, or comments only) gives nil.
@@ -54,11 +57,11 @@ func bodyFromYAML(data []byte) ([]byte, error) {
 	return v.appendJSON(nil), nil
 }
 
-type converter struct{ values int }
+type converter struct{ size int }
 
 func (c *converter) value(n *yaml.Node, depth int) (value, error) {
-	if c.values++; c.values > maxValues {
-		return value{}, fmt.Errorf("more than %d values once aliases are expanded", maxValues)
+	if c.size += len(n.Value) + valueCost; c.size > maxBody {
+		return value{}, errExpanded
 	}
 	if depth > maxDepth {
 		return value{}, errTooDeep
@@ -103,6 +106,7 @@ func (c *converter) mapping(n *yaml.Node, depth int) (value, error) {
 			return value{}, fmt.Errorf("line %d: key %q is given twice", key.Line, key.Value)
 		}
 		seen[key.Value] = true
+		c.size += len(key.Value)
 		val, err := c.value(n.Content[i+1], depth+1)
 		if err != nil {
 			return value{}, err
@@ -124,7 +128,7 @@ func (c *converter) merge(v *value, seen map[string]bool, n *yaml.Node, depth in
 			return err
 		}
 		sources := from.items
-		if from.kind == kindObject {
+		if from.kind != kindArray {
 			sources = []value{from}
 		}
 		for _, src := range sources {
