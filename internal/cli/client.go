@@ -45,12 +45,12 @@ func (e *redirectError) Error() string { return e.message }
 
 type client struct {
 	end   endpoint
-	http  *http.Client
-	debug io.Writer // nil: off
+	http  *http.Transport // not http.Client, which has its own mind about redirects
+	debug io.Writer       // nil: off
 }
 
 func newClient(e endpoint, debug io.Writer) *client {
-	transport := &http.Transport{
+	return &client{end: e, debug: debug, http: &http.Transport{
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: 64 << 10,
 		TLSClientConfig:        e.tls,
@@ -62,10 +62,6 @@ func newClient(e endpoint, debug io.Writer) *client {
 			}
 			return d.DialContext(ctx, network, addr)
 		},
-	}
-	return &client{end: e, debug: debug, http: &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
@@ -93,7 +89,7 @@ func (c *client) do(ctx context.Context, r request) (answer, error) {
 		if location.RawQuery == "" {
 			location.RawQuery = target.RawQuery
 		}
-		location.Fragment = ""
+		location.Fragment, location.ForceQuery = "", false
 		referer, target = target.String(), location
 	}
 }
@@ -120,7 +116,7 @@ func (c *client) once(ctx context.Context, r request, target *url.URL, referer s
 		req.Header.Set("Authorization", "Bearer "+c.end.token)
 	}
 	c.trace("> %s %s\n%s", r.method, target, r.body)
-	resp, err := c.http.Do(req)
+	resp, err := c.http.RoundTrip(req)
 	if err != nil {
 		return answer{}, nil, c.end.explain(err)
 	}
@@ -168,10 +164,6 @@ func (c *client) trace(format string, first, second any, more ...[]byte) {
 
 // explain makes a sentence of a failure to reach the daemon.
 func (e endpoint) explain(err error) error {
-	var ue *url.Error
-	if errors.As(err, &ue) {
-		err = ue.Err
-	}
 	absent := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
