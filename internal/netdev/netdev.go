@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package netdev knows the network devices of the namespace that the daemon runs in: what there is, what changes, and
+// whether frames that XDP redirects to a device can arrive behind it. Functions work in the network namespace of the
+// calling thread.
+package netdev
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+var (
+	// ErrNotFound is returned for a device that does not exist.
+	ErrNotFound = errors.New("no such network device")
+	// ErrInvalidName is returned for what cannot be the name of a device.
+	ErrInvalidName = errors.New("not a name of a network device")
+)
+
+// Info is what is known about a device at one moment.
+type Info struct {
+	Name  string
+	Index int
+	MAC   net.HardwareAddr
+	MTU   int
+	// Up is the administrative state; Carrier tells that the link works as well, on a veth that both ends are up.
+	Up      bool
+	Carrier bool
+	// Kind is "physical", "loopback", "tun", "tap", or the kernel's name of a virtual kind: "veth", "bridge", "vlan"...
+	Kind      string
+	Addresses []netip.Prefix // sorted
+	// PeerIndex is the index of a veth's other end, 0 for other kinds. PeerNetnsID is the number by which this namespace
+	// knows the one that the other end is in, -1 when it is in this one.
+	PeerIndex   int
+	PeerNetnsID int
+	// XDPMode is "native", "generic", "offload" or "multi" when an XDP program is attached, otherwise empty.
+	XDPMode string
+}
+
+// CheckName returns ErrInvalidName with the reason when name cannot be the name of a device.
+func CheckName(name string) error {
+	reason := ""
+	switch {
+	case name == "":
+		reason = "it is empty"
+	case len(name) >= unix.IFNAMSIZ:
+		reason = fmt.Sprintf("it has %d bytes, at most %d are allowed", len(name), unix.IFNAMSIZ-1)
+	case name == "." || name == "..":
+		reason = "it is a directory"
+	case strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || r <= ' ' || r == 0x7f }):
+		reason = "it contains '/', ':', a space or a control character"
+	default:
+		return nil
+	}
+	if len(name) > 64 {
+		name = name[:64] + "..."
+	}
+	return fmt.Errorf("%q: %s: %w", name, reason, ErrInvalidName)
+}
+
+// List returns all devices, in the order of their indexes.
+func List() ([]Info, error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("list network devices: %w", err)
+	}
+	defer h.Close()
+	return list(h)
+}
+
+// listTries bounds the repetition of a listing that the kernel says was disturbed by changes.
+const listTries = 10
+
+func list(h *netlink.Handle) ([]Info, error) {
+	for try := 1; ; try++ {
+		infos, err := listOnce(h)
+		if err == nil {
+			return infos, nil
+		}
+		if !errors.Is(err, netlink.ErrDumpInterrupted) || try == listTries {
+			return nil, fmt.Errorf("list network devices: %w", err)
+		}
+	}
+}
+
+func listOnce(h *netlink.Handle) ([]Info, error) {
+	links, err := h.LinkList()
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := h.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, err
+	}
+	byIndex := map[int][]netip.Prefix{}
+	for _, a := range addrs {
+		if p, ok := prefixOf(a.IPNet); ok {
+			byIndex[a.LinkIndex] = append(byIndex[a.LinkIndex], p)
+		}
+	}
+	infos := make([]Info, 0, len(links))
+	for _, l := range links {
+		info := infoOf(l)
+		info.Addresses = sortPrefixes(byIndex[info.Index])
+		infos = append(infos, info)
+	}
+	slices.SortFunc(infos, func(a, b Info) int { return a.Index - b.Index })
+	return infos, nil
+}
+
+// Get returns one device, ErrNotFound or ErrInvalidName. Alternative names are not followed: the name that a port is
+// bound to is the one in every event.
+func Get(name string) (Info, error) {
+	if err := CheckName(name); err != nil {
+		return Info{}, err
+	}
+	l, err := linkByName(name)
+	if err != nil {
+		return Info{}, err
+	}
+	info := infoOf(l)
+	addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+	if err != nil {
+		return Info{}, fmt.Errorf("network device %s: addresses: %w", name, err)
+	}
+	for _, a := range addrs {
+		if p, ok := prefixOf(a.IPNet); ok {
+			info.Addresses = append(info.Addresses, p)
+		}
+	}
+	sortPrefixes(info.Addresses)
+	return info, nil
+}
+
+func linkByName(name string) (netlink.Link, error) {
+	l, err := netlink.LinkByName(name)
+	var notFound netlink.LinkNotFoundError
+	switch {
+	case errors.As(err, &notFound):
+		return nil, fmt.Errorf("%s: %w", name, ErrNotFound)
+	case err != nil:
+		return nil, fmt.Errorf("network device %s: %w", name, err)
+	case l.Attrs().Name != name:
+		return nil, fmt.Errorf("%s is an alternative name, use %s: %w", name, l.Attrs().Name, ErrNotFound)
+	}
+	return l, nil
+}
+
+// infoOf converts all but the addresses, which are separate messages.
+func infoOf(l netlink.Link) Info {
+	a := l.Attrs()
+	info := Info{
+		Name: a.Name, Index: a.Index, MAC: slices.Clone(a.HardwareAddr), MTU: a.MTU, Kind: kindOf(l),
+		Up: a.RawFlags&unix.IFF_UP != 0, Carrier: a.RawFlags&unix.IFF_LOWER_UP != 0, PeerNetnsID: -1,
+	}
+	if info.Kind == "veth" {
+		info.PeerIndex, info.PeerNetnsID = a.ParentIndex, a.NetNsID
+	}
+	if a.Xdp != nil && a.Xdp.Attached {
+		info.XDPMode = map[uint32]string{
+			nl.XDP_ATTACHED_DRV: "native", nl.XDP_ATTACHED_SKB: "generic", nl.XDP_ATTACHED_HW: "offload",
+		}[a.Xdp.AttachMode]
+		if info.XDPMode == "" {
+			info.XDPMode = "multi"
+		}
+	}
+	return info
+}
+
+func kindOf(l netlink.Link) string {
+	if tun, ok := l.(*netlink.Tuntap); ok {
+		if tun.Mode == netlink.TUNTAP_MODE_TAP {
+			return "tap"
+		}
+		return "tun"
+	}
+	kind := l.Type()
+	switch {
+	case l.Attrs().RawFlags&unix.IFF_LOOPBACK != 0:
+		return "loopback"
+	case kind == "device" || kind == "":
+		return "physical"
+	}
+	return kind
+}
+
+func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
+	if n == nil {
+		return netip.Prefix{}, false
+	}
+	addr, ok := netip.AddrFromSlice(n.IP)
+	bits, _ := n.Mask.Size()
+	return netip.PrefixFrom(addr.Unmap(), bits), ok
+}
+
+func sortPrefixes(p []netip.Prefix) []netip.Prefix {
+	slices.SortFunc(p, netip.Prefix.Compare)
+	return p
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What is listed is compared with what ip was told to make.
+
+package netdev
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/test/netns"
+)
+
+func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
+
+func TestHostileNamesAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		ok   bool
+	}{
+		{"eth0", true}, {"a", true}, {"veth-1.100@x", true}, {"123456789012345", true}, {"größe", true}, {"...", true},
+		{"", false}, {"1234567890123456", false}, {strings.Repeat("x", 1<<20), false}, {".", false}, {"..", false},
+		{"a/b", false}, {"../x", false}, {"a b", false}, {"a\x00b", false}, {"a\n", false}, {"a\tb", false}, {"eth0:1", false}, {"\x7f", false},
+	} {
+		err := CheckName(c.name)
+		if c.ok != (err == nil) || err != nil && !errors.Is(err, ErrInvalidName) {
+			t.Errorf("%.20q: %v, want ok %v", c.name, err, c.ok)
+		}
+		if err != nil && len(err.Error()) > 300 {
+			t.Errorf("%.20q: error of %d bytes", c.name, len(err.Error()))
+		}
+		if c.ok {
+			continue
+		}
+		_, getErr := Get(c.name)
+		_, readyErr := EnsureCanReceiveRedirects(c.name)
+		_, txErr := SetPeerTxChecksum(c.name, false)
+		for _, err := range []error{getErr, readyErr, txErr} {
+			if !errors.Is(err, ErrInvalidName) {
+				t.Errorf("%.20q: %v, want ErrInvalidName", c.name, err)
+			}
+		}
+	}
+}
+
+func TestMissingDeviceIsNotFound(t *testing.T) {
+	lab := netns.NewLab(t)
+	lab.Run("ip", "link", "add", "real0", "type", "veth", "peer", "name", "real1")
+	lab.Run("ip", "link", "property", "add", "dev", "real0", "altname", "other0")
+	for _, name := range []string{"none0", "other0"} {
+		for what, fn := range map[string]func() error{
+			"Get":                       func() error { _, err := Get(name); return err },
+			"EnsureCanReceiveRedirects": func() error { _, err := EnsureCanReceiveRedirects(name); return err },
+			"SetPeerTxChecksum":         func() error { _, err := SetPeerTxChecksum(name, true); return err },
+		} {
+			if err := lab.Do(fn); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s(%s): %v, want ErrNotFound that names it", what, name, err)
+			}
+		}
+	}
+}
+
+func TestListAndGetTellWhatIsThere(t *testing.T) {
+	lab := netns.NewLab(t, netns.WithIPv6())
+	lab.Host("h1", "10.9.0.2/24")
+	for _, cmd := range []string{
+		"link add a0 address 02:00:00:00:00:0a mtu 1400 type veth peer name b0",
+		"addr add 10.0.0.1/24 dev a0",
+		"addr add 10.0.0.9/32 dev a0",
+		"addr add fd00::1/64 dev a0",
+		"addr add 10.1.0.1 peer 10.1.0.2/32 dev b0",
+		"link set a0 up",
+		"link add br0 type bridge",
+		"tuntap add tap0 mode tap",
+		"tuntap add tun0 mode tun",
+	} {
+		lab.Run("ip", strings.Fields(cmd)...)
+	}
+	var infos []Info
+	// The kernel gives link-local addresses a moment after the carrier, so the two are compared until it has.
+	netns.Eventually(t, 5*time.Second, func() error {
+		return lab.Do(func() (err error) {
+			if infos, err = List(); err != nil {
+				return err
+			}
+			for _, want := range infos {
+				if got, err := Get(want.Name); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+					return fmt.Errorf("Get(%s): %+v, %w; List says %+v", want.Name, got, err, want)
+				}
+			}
+			return nil
+		})
+	})
+	by := map[string]Info{}
+	for _, i := range infos {
+		by[i.Name] = i
+	}
+	a, b := by["a0"], by["b0"]
+	if a.MAC.String() != "02:00:00:00:00:0a" || a.MTU != 1400 || !a.Up || a.Carrier || b.Up {
+		t.Errorf("a0 is %+v, b0 %+v", a, b)
+	}
+	if a.PeerIndex != b.Index || b.PeerIndex != a.Index || a.PeerNetnsID != -1 {
+		t.Errorf("a0 is %+v, b0 %+v: want each other's peers here", a, b)
+	}
+	if h1 := by["h1"]; h1.PeerNetnsID < 0 || h1.PeerIndex == 0 || !h1.Carrier || !h1.Up {
+		t.Errorf("h1 is %+v: want a peer elsewhere and a carrier", h1)
+	}
+	want := []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24"), netip.MustParsePrefix("10.0.0.9/32"), netip.MustParsePrefix("fd00::1/64")}
+	for _, p := range want {
+		if !slices.Contains(a.Addresses, p) {
+			t.Errorf("a0 has %v, want %v in it", a.Addresses, p)
+		}
+	}
+	if len(b.Addresses) != 1 || b.Addresses[0].Addr() != netip.MustParseAddr("10.1.0.1") {
+		t.Errorf("b0 has %v, want its own side of the link, 10.1.0.1", b.Addresses)
+	}
+	for name, kind := range map[string]string{"lo": "loopback", "a0": "veth", "br0": "bridge", "tap0": "tap", "tun0": "tun"} {
+		if by[name].Kind != kind {
+			t.Errorf("%s is of kind %q, want %q", name, by[name].Kind, kind)
+		}
+	}
+}

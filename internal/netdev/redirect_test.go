@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Real redirects: two hosts, and XDP programs that send each other's frames on.
+
+package netdev
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/netns"
+)
+
+// attach puts a native XDP program on dev of the calling thread's namespace.
+func attach(t *testing.T, dev string, insns ...asm.Instruction) error {
+	t.Helper()
+	iface, err := net.InterfaceByName(dev)
+	if err != nil {
+		return err
+	}
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: insns})
+	if err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	defer prog.Close()
+	l, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: iface.Index, Flags: link.XDPDriverMode})
+	if err != nil {
+		return fmt.Errorf("attach to %s: %w", dev, err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return nil
+}
+
+// redirect makes everything that arrives on from leave by to.
+func redirect(t *testing.T, from, to string) error {
+	t.Helper()
+	out, err := net.InterfaceByName(to)
+	if err != nil {
+		return err
+	}
+	return attach(t, from, asm.Mov.Imm(asm.R1, int32(out.Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return())
+}
+
+// wired is a lab with two hosts and redirects both ways.
+func wired(t *testing.T) (lab *netns.Lab, h1, h2 *netns.Node) {
+	t.Helper()
+	lab = netns.NewLab(t)
+	h1, h2 = lab.Host("h1", "10.0.0.1/24"), lab.Host("h2", "10.0.0.2/24")
+	lab.Must(func() error { return errors.Join(redirect(t, "h1", "h2"), redirect(t, "h2", "h1")) })
+	return lab, h1, h2
+}
+
+func ensure(t *testing.T, lab *netns.Lab, name string) Readiness {
+	t.Helper()
+	var r Readiness
+	lab.Must(func() (err error) {
+		r, err = EnsureCanReceiveRedirects(name)
+		return err
+	})
+	return r
+}
+
+func TestRedirectsAreReceivedOnceEnsured(t *testing.T) {
+	lab, h1, _ := wired(t)
+	if err := h1.Ping("10.0.0.2"); err == nil {
+		t.Fatal("ping is answered before anything was ensured: the test proves nothing")
+	}
+	for _, name := range []string{"h1", "h2"} {
+		if r := ensure(t, lab, name); !r.OK || !r.Changed || !strings.Contains(r.Reason, "GRO") {
+			t.Errorf("%s: %+v, want OK by a change", name, r)
+		}
+	}
+	netns.Eventually(t, 5*time.Second, func() error { return h1.Ping("10.0.0.2", netns.PingOptions{Count: 3}) })
+	for _, name := range []string{"h1", "h2"} {
+		if r := ensure(t, lab, name); !r.OK || r.Changed {
+			t.Errorf("%s again: %+v, want OK without a change", name, r)
+		}
+	}
+}
+
+func TestNativeProgramAtTheOtherEndIsEnough(t *testing.T) {
+	lab, h1, h2 := wired(t)
+	for _, h := range []*netns.Node{h1, h2} {
+		h.Must(func() error { return attach(t, netns.Inner, asm.Mov.Imm(asm.R0, 2), asm.Return()) })
+		if r := ensure(t, lab, h.Outer); !r.OK || r.Changed || !strings.Contains(r.Reason, "native XDP program") {
+			t.Errorf("%s: %+v, want OK because of the program", h.Outer, r)
+		}
+	}
+	netns.Eventually(t, 5*time.Second, func() error { return h1.Ping("10.0.0.2") })
+}
+
+// exchange sends text by TCP from h1 to h2 and returns what arrived.
+func exchange(h1, h2 *netns.Node, within time.Duration) (string, error) {
+	var l net.Listener
+	err := h2.Do(func() (err error) {
+		l, err = net.Listen("tcp4", "10.0.0.2:0")
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	got := make(chan string, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			got <- ""
+			return
+		}
+		defer c.Close()
+		b, _ := io.ReadAll(c) // what is missing shows in the comparison
+		got <- string(b)
+	}()
+	err = h1.Do(func() error {
+		c, err := (&net.Dialer{Timeout: within}).Dial("tcp4", l.Addr().String())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = io.WriteString(c, "checksummed")
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return <-got, nil
+}
+
+func TestTCPOverXDPNeedsChecksumsFilledIn(t *testing.T) {
+	lab, h1, h2 := wired(t)
+	ensure(t, lab, "h1")
+	ensure(t, lab, "h2")
+	netns.Eventually(t, 5*time.Second, func() error { return h1.Ping("10.0.0.2") })
+	if _, err := exchange(h1, h2, 300*time.Millisecond); err == nil {
+		t.Log("this kernel carries unfinished checksums through a redirect")
+	}
+	for round, want := range []bool{true, false} {
+		for _, name := range []string{"h1", "h2"} {
+			lab.Must(func() error {
+				changed, err := SetPeerTxChecksum(name, false)
+				if changed != want {
+					t.Errorf("%s, call %d: changed %v, want %v", name, round+1, changed, want)
+				}
+				return err
+			})
+		}
+	}
+	if got, err := exchange(h1, h2, 5*time.Second); err != nil || got != "checksummed" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if out := h1.Run("ethtool", "-k", netns.Inner); !strings.Contains(out, "tx-checksumming: off\n") {
+		t.Error(out)
+	}
+	lab.Must(func() error { _, err := SetPeerTxChecksum("h1", true); return err })
+	if out := h1.Run("ethtool", "-k", netns.Inner); !strings.Contains(out, "tx-checksumming: on\n") {
+		t.Error(out)
+	}
+}
+
+func TestReadinessSaysWhatIsMissing(t *testing.T) {
+	lab := netns.NewLab(t)
+	h := lab.Host("h1", "")
+	h.Run("ip", "link", "set", netns.Inner, "down")
+	if r := ensure(t, lab, "h1"); r.OK || !r.Changed || !strings.Contains(r.Reason, "eth0, is down: set it up") {
+		t.Errorf("other end down: %+v", r)
+	}
+	h.Run("ip", "link", "set", netns.Inner, "up")
+	if r := ensure(t, lab, "h1"); !r.OK || r.Changed {
+		t.Errorf("other end up: %+v", r)
+	}
+	lab.Run("ip", "link", "add", "a0", "type", "veth", "peer", "name", "b0")
+	lab.Run("ip", "link", "set", "b0", "up")
+	if r := ensure(t, lab, "a0"); !r.OK || !r.Changed {
+		t.Errorf("other end in the same namespace: %+v", r)
+	}
+	if out := lab.Run("ethtool", "-k", "b0"); !strings.Contains(out, "generic-receive-offload: on\n") {
+		t.Error(out)
+	}
+	if out := lab.Run("ethtool", "-k", "a0"); !strings.Contains(out, "generic-receive-offload: off\n") {
+		t.Error("the wrong end was changed:\n" + out)
+	}
+	lab.Run("ip", "link", "add", "br0", "type", "bridge")
+	for name, kind := range map[string]string{"br0": "bridge", "lo": "loopback"} {
+		if r := ensure(t, lab, name); !r.OK || r.Changed || !strings.Contains(r.Reason, kind) {
+			t.Errorf("%s: %+v, want OK because it is a %s", name, r, kind)
+		}
+	}
+}
+
+// TestNamespaceWithoutANameIsFoundByItsProcess: the other end is moved to a namespace that only a process holds.
+func TestNamespaceWithoutANameIsFoundByItsProcess(t *testing.T) {
+	lab := netns.NewLab(t)
+	lab.Run("ip", "link", "add", "a0", "type", "veth", "peer", "name", "b0")
+	sleeper := exec.CommandContext(t.Context(), "sleep", "60")
+	sleeper.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sleeper.Wait() }) // killed by the context
+	pid := fmt.Sprint(sleeper.Process.Pid)
+	lab.Run("ip", "link", "set", "b0", "netns", pid)
+	inside := func(args ...string) string {
+		out, err := exec.Command("nsenter", append([]string{"-t", pid, "-n", "--"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	inside("ip", "link", "set", "b0", "up")
+	if r := ensure(t, lab, "a0"); !r.OK || !r.Changed {
+		t.Errorf("%+v, want OK by a change", r)
+	}
+	if out := inside("ethtool", "-k", "b0"); !strings.Contains(out, "generic-receive-offload: on\n") {
+		t.Error(out)
+	}
+}
+
+func TestUnreachableNamespaceIsReportedWithTheRemedy(t *testing.T) {
+	lab := netns.NewLab(t)
+	h := lab.Host("h1", "")
+	patterns := namespaceFiles
+	namespaceFiles = []string{"/run/netns/" + lab.Name, "/dev/null", "/nowhere/*"}
+	defer func() { namespaceFiles = patterns }()
+	if r := ensure(t, lab, "h1"); r.OK || r.Changed || !strings.Contains(r.Reason, "ethtool -K DEVICE gro on") {
+		t.Errorf("%+v, want the remedy", r)
+	}
+	if out := h.Run("ethtool", "-k", netns.Inner); !strings.Contains(out, "generic-receive-offload: off\n") {
+		t.Error(out)
+	}
+	lab.Must(func() error {
+		if _, err := SetPeerTxChecksum("h1", false); !errors.Is(err, errUnreachable) {
+			t.Errorf("SetPeerTxChecksum: %v, want errUnreachable", err)
+		}
+		return nil
+	})
+}

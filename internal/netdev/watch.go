@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Watching: one socket subscribed to links and addresses, so that their messages come in the order of the changes. The
+// messages update a table of what is known, and an event is a difference in that table; so a flood of messages that
+// change nothing is silent, and after lost messages a new listing is compared with the table in the same way.
+
+package netdev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// EventKind is what happened to a device.
+type EventKind int
+
+// The kinds of events.
+const (
+	// Added is a device that appeared, or was there when Watch began.
+	Added EventKind = iota + 1
+	// Removed is a device that is gone; Info is what was last known of it.
+	Removed
+	// Changed is a device whose name, state, carrier, MTU, MAC, addresses, kind or peer changed; Old is what it was.
+	Changed
+	// Synced follows the Added events of the devices that were there when Watch began. It has no Info.
+	Synced
+)
+
+func (k EventKind) String() string {
+	switch k {
+	case Added:
+		return "added"
+	case Removed:
+		return "removed"
+	case Changed:
+		return "changed"
+	case Synced:
+		return "synced"
+	}
+	return fmt.Sprintf("EventKind(%d)", int(k))
+}
+
+// Event tells of one device. A rename is a Changed whose names differ: the index is what stays.
+type Event struct {
+	Kind EventKind
+	Info Info
+	Old  *Info
+}
+
+// receiveBuffer holds the messages of some ten thousand changes while fn is busy.
+const receiveBuffer = 4 << 20
+
+// Watch calls fn for every device there is, then with Synced, then for every change, one call at a time, until ctx is
+// done; it returns nil then. It watches the namespace that the calling thread is in when it begins.
+func Watch(ctx context.Context, fn func(Event)) error {
+	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
+	if err != nil {
+		return fmt.Errorf("watch network devices: subscribe: %w", err)
+	}
+	defer s.Close()
+	if err := s.SetReceiveBufferSize(receiveBuffer, true); err != nil {
+		// Without CAP_NET_ADMIN the buffer stays at the system's limit, and more often a new listing is needed.
+		if err := s.SetReceiveBufferSize(receiveBuffer, false); err != nil {
+			return fmt.Errorf("watch network devices: receive buffer: %w", err)
+		}
+	}
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("watch network devices: %w", err)
+	}
+	defer h.Close()
+	stop := context.AfterFunc(ctx, s.Close)
+	defer stop()
+	w := &watcher{
+		known: map[int]Info{}, emit: fn,
+		list:    func() ([]Info, error) { return list(h) },
+		receive: s.Receive,
+		drain:   func() error { return drain(s) },
+	}
+	err = w.run(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("watch network devices: %w", err)
+}
+
+// drain discards what the socket holds. Messages from before a listing would tell of states that have passed.
+func drain(s *nl.NetlinkSocket) error {
+	if err := s.SetReceiveTimeout(&unix.Timeval{Usec: 1000}); err != nil {
+		return fmt.Errorf("drain: %w", err)
+	}
+	for {
+		_, _, err := s.Receive()
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return s.SetReceiveTimeout(&unix.Timeval{})
+		case err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("drain: %w", err)
+		}
+	}
+}
+
+// watcher keeps what is known. Its functions are fields so that tests can lose messages.
+type watcher struct {
+	known   map[int]Info
+	emit    func(Event)
+	list    func() ([]Info, error)
+	receive func() ([]syscall.NetlinkMessage, *unix.SockaddrNetlink, error)
+	drain   func() error
+}
+
+func (w *watcher) run(ctx context.Context) error {
+	if err := w.resync(); err != nil {
+		return err
+	}
+	w.emit(Event{Kind: Synced})
+	for ctx.Err() == nil {
+		msgs, from, err := w.receive()
+		switch {
+		case errors.Is(err, unix.ENOBUFS):
+			if err := w.drain(); err != nil {
+				return err
+			}
+			if err := w.resync(); err != nil {
+				return err
+			}
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return err
+		case from.Pid == nl.PidKernel: // any process may send to the socket
+			for _, m := range msgs {
+				if err := w.message(m); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// resync makes the table equal to a new listing. Those gone are told first: their names may have been taken.
+func (w *watcher) resync() error {
+	infos, err := w.list()
+	if err != nil {
+		return err
+	}
+	var gone []int
+	for index := range w.known {
+		if !slices.ContainsFunc(infos, func(i Info) bool { return i.Index == index }) {
+			gone = append(gone, index)
+		}
+	}
+	slices.Sort(gone)
+	for _, index := range gone {
+		w.remove(index)
+	}
+	for _, info := range infos {
+		w.set(info)
+	}
+	return nil
+}
+
+func (w *watcher) message(m syscall.NetlinkMessage) error {
+	switch m.Header.Type {
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		// A bridge tells of its ports by the same messages, in a family of its own.
+		if nl.DeserializeIfInfomsg(m.Data).Family != unix.AF_UNSPEC {
+			return nil
+		}
+		header := unix.NlMsghdr(m.Header)
+		l, err := netlink.LinkDeserialize(&header, m.Data)
+		if err != nil {
+			return fmt.Errorf("link message: %w", err)
+		}
+		if m.Header.Type == unix.RTM_DELLINK {
+			w.remove(l.Attrs().Index)
+			return nil
+		}
+		info := infoOf(l)
+		info.Addresses = w.known[info.Index].Addresses
+		w.set(info)
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		index, prefix, err := parseAddress(m.Data)
+		if err != nil {
+			return fmt.Errorf("address message: %w", err)
+		}
+		w.address(index, prefix, m.Header.Type == unix.RTM_NEWADDR)
+	}
+	return nil
+}
+
+func (w *watcher) address(index int, prefix netip.Prefix, add bool) {
+	info, ok := w.known[index]
+	if !ok {
+		return // its link is gone already
+	}
+	if at := slices.Index(info.Addresses, prefix); add == (at >= 0) {
+		return
+	} else if add {
+		info.Addresses = sortPrefixes(append(slices.Clone(info.Addresses), prefix))
+	} else {
+		info.Addresses = slices.Delete(slices.Clone(info.Addresses), at, at+1)
+	}
+	w.set(info)
+}
+
+func (w *watcher) set(info Info) {
+	old, ok := w.known[info.Index]
+	w.known[info.Index] = info
+	switch {
+	case !ok:
+		w.emit(Event{Kind: Added, Info: info})
+	case !same(old, info):
+		w.emit(Event{Kind: Changed, Info: info, Old: &old})
+	}
+}
+
+func (w *watcher) remove(index int) {
+	old, ok := w.known[index]
+	if !ok {
+		return
+	}
+	delete(w.known, index)
+	w.emit(Event{Kind: Removed, Info: old})
+}
+
+// same leaves XDPMode out: the kernel does not tell of every change of it.
+func same(a, b Info) bool {
+	return a.Name == b.Name && slices.Equal(a.MAC, b.MAC) && a.MTU == b.MTU && a.Up == b.Up && a.Carrier == b.Carrier &&
+		a.Kind == b.Kind && slices.Equal(a.Addresses, b.Addresses) && a.PeerIndex == b.PeerIndex && a.PeerNetnsID == b.PeerNetnsID
+}
+
+// parseAddress reads struct ifaddrmsg and its attributes. On a point-to-point link IFA_ADDRESS is the other side, so
+// IFA_LOCAL counts where there is one.
+func parseAddress(b []byte) (index int, prefix netip.Prefix, err error) {
+	if len(b) < unix.SizeofIfAddrmsg {
+		return 0, netip.Prefix{}, fmt.Errorf("%d bytes", len(b))
+	}
+	msg := nl.DeserializeIfAddrmsg(b)
+	attrs, err := nl.ParseRouteAttr(b[msg.Len():])
+	if err != nil {
+		return 0, netip.Prefix{}, err
+	}
+	var addr, local netip.Addr
+	for _, a := range attrs {
+		switch a.Attr.Type {
+		case unix.IFA_ADDRESS:
+			addr, _ = netip.AddrFromSlice(a.Value)
+		case unix.IFA_LOCAL:
+			local, _ = netip.AddrFromSlice(a.Value)
+		}
+	}
+	if local.IsValid() {
+		addr = local
+	}
+	if !addr.IsValid() {
+		return 0, netip.Prefix{}, errors.New("no address in it")
+	}
+	return int(msg.Index), netip.PrefixFrom(addr, int(msg.Prefixlen)), nil
+}
