@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Tables and records that the daemon and the framework's programs share. Cubes never see them.
+ * internal/datapath/abi.go derives its types from here and a test compares the two. */
+#ifndef PCN_ABI_H
+#define PCN_ABI_H
+
+#include <pcn/ctx.h>
+#include <pcn/md.h>
+
+#define PCN_MAX_CUBES 1024
+#define PCN_MAX_PORTS 512 /* of one cube; a power of two */
+#define PCN_PAGES 16
+#define PCN_SLOTS 1000 /* counter slots in a page */
+#define PCN_ENTRIES 65536
+#define PCN_RING_SIZE (8 << 20)
+
+/* skb->tc_index of a packet that one of our programs sends past the program of a netdev that
+ * has seen it already. */
+#define PCN_SKIP 0x9c5b
+/* The upper half of skb->cb[0] of a copy on its way to a cube; hops are in the lower half. */
+#define PCN_COPY_MAGIC 0x7063
+
+/* Where a packet from a netdev goes: by interface index. */
+struct pcn_entry {
+	__u16 cube; /* 0: nowhere */
+	__u16 port;
+	__u16 page; /* counters of the port */
+	__u16 slot;
+};
+
+/* Where a port's packets go: by cube << 9 | port. */
+struct pcn_exit {
+	__u32 ifindex; /* 0: no netdev there */
+	__u16 page;
+	__u16 slot;
+};
+
+struct pcn_slot {
+	__u64 rx_packets, rx_bytes, tx_packets, tx_bytes;
+};
+
+struct pcn_page {
+	struct pcn_slot slot[PCN_SLOTS];
+};
+
+struct pcn_fates {
+	__u64 count[PCN_REASON_MAX];
+};
+
+/* Where a program resumes: after a turn back, a packet from the slow path, a copy. */
+enum pcn_target {
+	PCN_TO_RX,	 /* as received on md.in_port */
+	PCN_TO_TX,	 /* as sent to md.out_port */
+	PCN_TO_IN,	 /* the cube's ingress program */
+	PCN_TO_IN_NEXT,	 /* behind a transparent cube's ingress program */
+	PCN_TO_OUT,	 /* the cube's egress program */
+	PCN_TO_OUT_NEXT, /* behind the cube's egress program */
+};
+
+struct pcn_resume {
+	struct pcn_md md;
+	__u16 cube;
+	__u16 target;
+	__u32 pad;
+};
+
+/* A packet-out: written by the daemon before it writes the frame to the TAP, consumed in the
+ * same system call. */
+struct pcn_down {
+	__u32 state; /* 0 nothing, 1 set by the daemon, 2 consumed */
+	__u32 pad;
+	struct pcn_resume resume;
+};
+
+/* Where the copies of a flooded packet go, by cube. */
+struct pcn_flood_exit {
+	__u32 ifindex;
+	__u16 port;
+	__u16 page;
+	__u16 slot;
+	__u16 pad;
+};
+
+struct pcn_flood {
+	__u32 count;   /* ports that lead to a netdev: exit[0..count) */
+	__u32 complex; /* ports that lead to another program */
+	__u32 tap;     /* interface that takes copies for programs (TC) */
+	__u32 pad;
+	__u64 simple_ports[PCN_MAX_PORTS / 64];
+	__u64 complex_ports[PCN_MAX_PORTS / 64];
+	struct pcn_flood_exit exit[PCN_MAX_PORTS];
+};
+
+/* A cube's share of the ring, in bytes. */
+struct pcn_share {
+	__u64 produced;
+	__u64 consumed; /* written by the daemon */
+};
+
+struct pcn_control {
+	__u32 sleeping; /* the reader waits and must be woken */
+	__u32 pad;
+};
+
+enum pcn_record_kind {
+	PCN_RECORD_PACKET = 1,
+	PCN_RECORD_LOG = 2,
+	PCN_RECORD_FLOOD = 3, /* a packet that user space must replicate */
+};
+
+#define PCN_RECORD_VLAN 1 /* flags: vlan_proto and vlan_tci hold */
+#define PCN_RECORD_EGRESS 2
+#define PCN_RECORD_XDP 4
+
+/* What comes up through the ring, 72 bytes before the packet. */
+struct pcn_record {
+	__u16 kind;
+	__u16 cube;
+	__u16 port;
+	__u16 reason;
+	__u32 flags;
+	__u32 len;    /* on the wire */
+	__u32 caplen; /* bytes that follow */
+	__u32 size;   /* charged to the cube's share */
+	__u32 ifindex;
+	__u32 traffic_class;
+	__u32 gso_size;
+	__u32 gso_segs;
+	__u16 vlan_proto; /* network order */
+	__u16 vlan_tci;
+	__u32 hops;
+	__u32 md[4];
+	__u32 flow_hash;
+	__u32 tenant;
+	__u8 data[];
+};
+
+_Static_assert(sizeof(struct pcn_record) == 72, "record header");
+
+#endif

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* The framework's functions in a fused program. The linker takes them out of this object; the
+ * program at the end only keeps them together. */
+#include <pcn/cube.h>
+#include "maps.h"
+
+#ifdef PCN_TC
+#define HOOK_FLAGS 0
+#define LEN(ctx) ((ctx)->len)
+#else
+#define HOOK_FLAGS PCN_RECORD_XDP
+#define LEN(ctx) bpf_xdp_get_buff_len(ctx)
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__uint(max_entries, PCN_MAX_CUBES);
+	__type(key, __u32);
+	__array(values, struct {
+		__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+		__uint(max_entries, PCN_MAX_PORTS);
+		__type(key, __u32);
+		__type(value, __u32);
+	});
+} pcn_broadcasts SEC(".maps");
+#endif
+
+/* What a call for a cube is about: the linker fills it in, so a cube cannot forge it. */
+#define CUBE(who) ((who)&0xffff)
+#define EGRESS(who) ((who)&0x10000)
+#define THROUGH_EGRESS(who) ((who)&0x20000) /* copies must run the cube's egress program */
+
+/* True if the cube may put size more bytes into the ring: what it has there already must not
+ * exceed what is free. One noisy cube gets half of the ring at most, and one that has little
+ * there always finds room (Choudhury and Hahne, dynamic queue length thresholds, 1998). */
+PCN_INLINE int admit(struct pcn_share *s, __u32 size)
+{
+	__u64 used = bpf_ringbuf_query(&pcn_ring, BPF_RB_AVAIL_DATA);
+	__u64 mine = s->produced - *(volatile __u64 *)&s->consumed;
+
+	return mine + size + used <= PCN_RING_SIZE;
+}
+
+/* Wakes the reader only if it sleeps. The exchange orders our reservation before the look. */
+PCN_INLINE __u64 wakeup(void)
+{
+	__u32 zero = 0;
+	struct pcn_control *c = bpf_map_lookup_elem(&pcn_control, &zero);
+
+	if (c && __sync_lock_test_and_set(&c->sleeping, 0))
+		return BPF_RB_FORCE_WAKEUP;
+	return BPF_RB_NO_WAKEUP;
+}
+
+PCN_INLINE void fill(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_record *r, __u32 who)
+{
+	r->cube = CUBE(who);
+	r->port = EGRESS(who) ? md->out_port : md->in_port;
+	r->reason = md->reason;
+	r->flags = HOOK_FLAGS | (EGRESS(who) ? PCN_RECORD_EGRESS : 0);
+	r->traffic_class = md->traffic_class;
+	r->hops = md->hops;
+	r->flow_hash = md->flow_hash;
+	r->tenant = md->tenant;
+	r->md[0] = md->md[0];
+	r->md[1] = md->md[1];
+	r->md[2] = md->md[2];
+	r->md[3] = md->md[3];
+#ifdef PCN_TC
+	r->ifindex = md->pass_ifindex ?: ctx->ifindex;
+	r->gso_size = ctx->gso_size;
+	r->gso_segs = ctx->gso_segs;
+	r->vlan_proto = ctx->vlan_proto;
+	r->vlan_tci = ctx->vlan_tci;
+	if (ctx->vlan_present)
+		r->flags |= PCN_RECORD_VLAN;
+#else
+	r->ifindex = md->pass_ifindex ?: ctx->ingress_ifindex;
+	r->gso_size = 0;
+	r->gso_segs = 0;
+	r->vlan_proto = 0;
+	r->vlan_tci = 0;
+#endif
+}
+
+/* One size class: reserve, fill, copy, submit. Reservations need a constant size. */
+#define CLASS(max)                                                          \
+	do {                                                                \
+		struct pcn_record *r;                                       \
+		__u32 n = len;                                              \
+		if (!admit(share, sizeof(*r) + (max)))                      \
+			return -1;                                          \
+		r = bpf_ringbuf_reserve(&pcn_ring, sizeof(*r) + (max), 0);  \
+		if (!r)                                                     \
+			return -1;                                          \
+		__sync_fetch_and_add(&share->produced, sizeof(*r) + (max)); \
+		r->kind = kind;                                             \
+		r->len = len;                                               \
+		r->size = sizeof(*r) + (max);                               \
+		fill(ctx, md, r, who);                                      \
+		if (n > (max))                                              \
+			n = (max);                                          \
+		r->caplen = n && !load(ctx, r->data, n, max) ? n : 0;       \
+		bpf_ringbuf_submit(r, wakeup());                            \
+		return 0;                                                   \
+	} while (0)
+
+PCN_INLINE long load(struct CTXTYPE *ctx, void *to, __u32 n, const __u32 max)
+{
+	/* the verifier must see the bounds after all folding */
+	asm volatile("" : "+r"(n));
+	if (n < 1 || n > max)
+		return -1;
+#ifdef PCN_TC
+	return bpf_skb_load_bytes(ctx, 0, to, n);
+#else
+	return bpf_xdp_load_bytes(ctx, 0, to, n);
+#endif
+}
+
+PCN_INLINE int put(struct CTXTYPE *ctx, struct pcn_md *md, __u32 who, __u32 kind)
+{
+	__u32 len = LEN(ctx), cube = CUBE(who);
+	struct pcn_share *share = bpf_map_lookup_elem(&pcn_shares, &cube);
+
+	if (!share)
+		return -1;
+	if (len <= 192)
+		CLASS(192);
+	if (len <= 2048)
+		CLASS(2048);
+	if (len <= 16384)
+		CLASS(16384);
+	CLASS(65536 + 4096);
+}
+
+/* To the slow path of the cube; the packet ends here. */
+PCN_NOINLINE int pcn_core_up(struct CTXTYPE *ctx, struct pcn_md *md, __u32 who)
+{
+	int shed = put(ctx, md, who, PCN_RECORD_PACKET);
+
+	pcn_count_fate(CUBE(who), shed ? PCN_REASON_SLOWPATH_SHED : PCN_REASON_SLOWPATH);
+	return 0;
+}
+
+/* A copy to the slow path of the cube; the packet goes on. */
+PCN_NOINLINE int pcn_core_copy_for(struct CTXTYPE *ctx, struct pcn_md *md, __u32 reason, __u32 who)
+{
+	__u16 was = md->reason;
+
+	md->reason = reason;
+	int shed = put(ctx, md, who, PCN_RECORD_PACKET);
+	md->reason = was;
+	return shed;
+}
+
+/* A line for the cube's log. */
+PCN_NOINLINE int pcn_core_log_for(struct CTXTYPE *ctx, const struct pcn_log_args *args, __u32 who)
+{
+	__u32 cube = CUBE(who);
+	struct pcn_share *share = bpf_map_lookup_elem(&pcn_shares, &cube);
+	struct pcn_record *r;
+	const __u32 size = sizeof(*r) + sizeof(*args);
+
+	(void)ctx;
+	if (!share || !admit(share, size))
+		return -1;
+	r = bpf_ringbuf_reserve(&pcn_ring, size, 0);
+	if (!r)
+		return -1;
+	__sync_fetch_and_add(&share->produced, size);
+	__builtin_memset(r, 0, sizeof(*r));
+	r->kind = PCN_RECORD_LOG;
+	r->cube = cube;
+	r->size = size;
+	r->caplen = sizeof(*args);
+	__builtin_memcpy(r->data, args, sizeof(*args));
+	bpf_ringbuf_submit(r, wakeup());
+	return 0;
+}
+
+PCN_INLINE void count_tx(__u32 page, __u32 slot, __u32 len)
+{
+	struct pcn_page *p = bpf_map_lookup_elem(&pcn_counters, &page);
+
+	if (!p || slot >= PCN_SLOTS)
+		return;
+	p->slot[slot].tx_packets++;
+	p->slot[slot].tx_bytes += len;
+}
+
+#ifdef PCN_TC
+/* Sends a copy to a port by way of our own interface, where it enters that port's programs. */
+PCN_INLINE long recirculate(struct __sk_buff *ctx, struct pcn_md *md, __u32 cube, __u32 port,
+			    __u32 tap)
+{
+	ctx->cb[0] = PCN_COPY_MAGIC << 16 | md->hops;
+	ctx->cb[1] = cube << 16 | port;
+	ctx->cb[2] = md->flow_hash;
+	ctx->cb[3] = md->tenant;
+	ctx->cb[4] = md->pass_ifindex ?: ctx->ifindex;
+	long err = bpf_clone_redirect(ctx, tap, BPF_F_INGRESS);
+	ctx->cb[0] = 0;
+	return err;
+}
+
+struct flood_walk {
+	struct __sk_buff *ctx;
+	struct pcn_md *md;
+	struct pcn_flood *row;
+	__u32 who;
+	__u32 len;
+};
+
+static long flood_one(__u32 i, struct flood_walk *w)
+{
+	if (i >= PCN_MAX_PORTS)
+		return 1;
+	struct pcn_flood_exit *e = &w->row->exit[i];
+	long err;
+
+	if (e->port == w->md->in_port)
+		return 0;
+	if (THROUGH_EGRESS(w->who)) {
+		err = recirculate(w->ctx, w->md, CUBE(w->who), e->port, w->row->tap);
+	} else {
+		err = bpf_clone_redirect(w->ctx, e->ifindex, 0);
+		if (!err)
+			count_tx(e->page, e->slot, w->len);
+	}
+	if (err)
+		pcn_count_fate(CUBE(w->who), PCN_REASON_COPY_FAILED);
+	return 0;
+}
+
+/* Sends copies to all netdev ports of the cube but the one where the packet came in. The
+ * packet itself stays. Always 0: the driver goes on to the ports that lead to cubes. */
+PCN_NOINLINE int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md, __u32 who)
+{
+	__u32 cube = CUBE(who);
+	struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &cube);
+
+	pcn_count_fate(cube, PCN_REASON_FLOOD);
+	if (!row)
+		return 0;
+	ctx->mark = md->traffic_class;
+	struct flood_walk w = { ctx, md, row, who, ctx->len };
+	bpf_loop(row->count, flood_one, &w, 0);
+	return 0;
+}
+
+/* Sends a copy to a port that leads to another program. tap is our own interface. */
+PCN_NOINLINE int pcn_core_recirculate(struct CTXTYPE *ctx, struct pcn_md *md, __u32 who, __u32 port,
+				      __u32 tap)
+{
+	ctx->mark = md->traffic_class;
+	if (recirculate(ctx, md, CUBE(who), port, tap))
+		pcn_count_fate(CUBE(who), PCN_REASON_COPY_FAILED);
+	return 0;
+}
+#else
+struct flood_walk {
+	struct pcn_flood *row;
+	__u32 in_port;
+	__u32 len;
+};
+
+static long flood_count(__u32 i, struct flood_walk *w)
+{
+	if (i >= PCN_MAX_PORTS)
+		return 1;
+	struct pcn_flood_exit *e = &w->row->exit[i];
+	if (e->port != w->in_port)
+		count_tx(e->page, e->slot, w->len);
+	return 0;
+}
+
+PCN_INLINE int has(const __u64 *ports, __u32 port)
+{
+	return port < PCN_MAX_PORTS && ports[port / 64] >> (port % 64) & 1;
+}
+
+/* True if the packet is just in from the netdev of the port, so that the kernel can leave that
+ * netdev out of a broadcast. */
+PCN_INLINE int came_from(struct xdp_md *ctx, __u32 cube, __u32 port)
+{
+	__u32 key = cube * PCN_MAX_PORTS + port;
+	struct pcn_exit *e = bpf_map_lookup_elem(&pcn_exits, &key);
+
+	return e && e->ifindex == ctx->ingress_ifindex;
+}
+
+/* Sends the packet to all ports of the cube but the one where it came in, as far as the kernel
+ * can: a broadcast to netdevs. Returns the hook's verdict, or -1 if there is just one port to
+ * send to and it leads to another program, to which the driver then goes. All other mixtures
+ * go to user space, which makes the copies. */
+PCN_NOINLINE int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md, __u32 who)
+{
+	__u32 cube = CUBE(who), in_port = md->in_port;
+	struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &cube);
+
+	pcn_count_fate(cube, PCN_REASON_FLOOD);
+	if (!row)
+		return XDP_DROP;
+	int from_netdev = has(row->simple_ports, in_port);
+	int netdevs = row->count - from_netdev;
+	int others = row->complex - has(row->complex_ports, in_port);
+
+	if (!netdevs && others < 2)
+		return others ? -1 : XDP_DROP;
+	void *map = bpf_map_lookup_elem(&pcn_broadcasts, &cube);
+	if (others || !map || THROUGH_EGRESS(who) ||
+	    (from_netdev && !came_from(ctx, cube, in_port))) {
+		if (put(ctx, md, who, PCN_RECORD_FLOOD))
+			pcn_count_fate(cube, PCN_REASON_SLOWPATH_SHED);
+		return XDP_DROP;
+	}
+	struct flood_walk w = { row, in_port, LEN(ctx) };
+	bpf_loop(row->count, flood_count, &w, 0);
+	return bpf_redirect_map(map, 0,
+				BPF_F_BROADCAST | (from_netdev ? BPF_F_EXCLUDE_INGRESS : 0));
+}
+#endif
+
+SEC(PCN_SECTION) int pcn_core(struct CTXTYPE *ctx)
+{
+	struct pcn_md md = {};
+	struct pcn_log_args args = {};
+	int r = pcn_core_up(ctx, &md, 1) + pcn_core_copy_for(ctx, &md, 1, 1) +
+		pcn_core_log_for(ctx, &args, 1) + pcn_core_flood(ctx, &md, 1);
+#ifdef PCN_TC
+	r += pcn_core_recirculate(ctx, &md, 1, 1, 1);
+#endif
+	return r;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The framework's maps. Each object that includes this uses the same pinned maps. */
+#ifndef PCN_MAPS_H
+#define PCN_MAPS_H
+
+#include <pcn/map.h>
+#include "abi.h"
+
+PCN_MAP(pcn_entries, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_entry, PCN_ENTRIES);
+/* Interface indexes of PCN_ENTRIES and more. */
+PCN_MAP_FLAGS(pcn_far_entries, BPF_MAP_TYPE_HASH, __u32, struct pcn_entry, PCN_ENTRIES,
+	      BPF_F_NO_PREALLOC);
+/* The outermost transparent cube on the egress of a netdev. */
+PCN_MAP_FLAGS(pcn_out_entries, BPF_MAP_TYPE_HASH, __u32, struct pcn_entry, PCN_MAX_CUBES,
+	      BPF_F_NO_PREALLOC);
+PCN_MAP(pcn_exits, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_exit, PCN_MAX_CUBES *PCN_MAX_PORTS);
+PCN_MAP(pcn_counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_page, PCN_PAGES);
+PCN_MAP(pcn_fates, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_fates, PCN_MAX_CUBES);
+PCN_MAP(pcn_resumes, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_resume, 1);
+PCN_MAP_FLAGS(pcn_floods, BPF_MAP_TYPE_HASH, __u32, struct pcn_flood, PCN_MAX_CUBES,
+	      BPF_F_NO_PREALLOC);
+PCN_MAP_FLAGS(pcn_shares, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_share, PCN_MAX_CUBES,
+	      BPF_F_MMAPABLE);
+PCN_MAP_FLAGS(pcn_control, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_control, 1, BPF_F_MMAPABLE);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, PCN_RING_SIZE);
+} pcn_ring SEC(".maps");
+
+#ifdef PCN_XDP
+/* The netdevs of pcn_exits, for XDP redirection. */
+PCN_MAP(pcn_devices, BPF_MAP_TYPE_DEVMAP, __u32, __u32, PCN_MAX_CUBES *PCN_MAX_PORTS);
+#endif
+
+/* Counts a packet under a fate of a cube; cube 0 is the framework itself. */
+PCN_INLINE void pcn_count_fate(__u32 cube, __u32 reason)
+{
+	struct pcn_fates *f = bpf_map_lookup_elem(&pcn_fates, &cube);
+
+	if (!f)
+		return;
+	if (reason >= PCN_REASON_MAX)
+		reason = PCN_REASON_UNSPECIFIED;
+	f->count[reason]++;
+}
+
+#endif

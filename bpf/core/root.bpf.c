@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* The root program that a netdev carries: it enters whatever its slot holds. Swapping the slot
+ * swaps the program of all netdevs that share the root, at once and without a lost packet. */
+#include "maps.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} pcn_slot SEC(".maps");
+
+SEC(PCN_SECTION) int pcn_root(struct CTXTYPE *ctx)
+{
+#ifdef PCN_TC
+	if (ctx->tc_index == PCN_SKIP) {
+		ctx->tc_index = 0;
+		return -1; /* TC_ACT_UNSPEC: the next program, then the stack or the wire */
+	}
+#endif
+	bpf_tail_call(ctx, &pcn_slot, 0);
+	pcn_count_fate(0, PCN_REASON_NO_PROGRAM);
+#ifdef PCN_TC
+	return 2; /* TC_ACT_SHOT */
+#else
+	return XDP_DROP;
+#endif
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

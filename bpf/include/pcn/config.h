@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Constants that configuration sets. They are frozen before the program is verified, so the
+ * verifier removes what they rule out and a feature that is off costs nothing. */
+#ifndef PCN_CONFIG_H
+#define PCN_CONFIG_H
+
+#include <pcn/ctx.h>
+
+/* PCN_CONFIG(type, name) = default; e.g. PCN_CONFIG(__u32, aging_time) = 300;
+ * The control plane sets it by name in the Constants of its plan. */
+#define PCN_CONFIG(type, name) const volatile type name
+
+/* Names the enum of the cube's own drop and slow-path reasons, whose first value is
+ * PCN_REASON_FIRST. Counter and metric labels are made from it. */
+#define PCN_REASONS(name) const volatile enum name pcn_reasons __attribute__((used)) = 0
+
+/* The service's programs: PCN_INGRESS { ... return pcn_pkt_send(ctx, md, port); } */
+#define PCN_INGRESS \
+	SEC(PCN_SECTION) int pcn_ingress(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
+#define PCN_EGRESS \
+	SEC(PCN_SECTION) int pcn_egress(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
+
+#define PCN_LICENSE char _license[] SEC("license") = "Dual BSD/GPL"
+
+#endif

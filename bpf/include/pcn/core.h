@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Functions of the framework that a cube may call in the middle of its work. The bodies here
+ * are never run: the linker drops them and binds the calls to the framework's own functions,
+ * adding the caller's identity, which a cube therefore cannot forge. */
+#ifndef PCN_CORE_H
+#define PCN_CORE_H
+
+#include <pcn/ctx.h>
+#include <pcn/md.h>
+
+#define PCN_STUB __attribute__((noinline, weak))
+
+/* Sends a copy of the packet to the slow path; the original goes on. Returns 0, or -1 if the
+ * copy was shed. */
+PCN_STUB int pcn_core_copy(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 reason)
+{
+	asm volatile("" : : "r"(ctx), "r"(md), "r"(reason));
+	return 0;
+}
+
+#define PCN_LOG_FMT_MAX 88
+struct pcn_log_args {
+	__u32 level;
+	__u32 count;
+	__u64 arg[4];
+	char fmt[PCN_LOG_FMT_MAX];
+};
+
+/* Writes a record to the cube's log. Use pcn_log() instead. */
+PCN_STUB int pcn_core_log(struct CTXTYPE *ctx, const struct pcn_log_args *args PCN_NONNULL)
+{
+	asm volatile("" : : "r"(ctx), "r"(args));
+	return 0;
+}
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What travels with a packet through a chain of cubes, and the ways a packet can end. */
+#ifndef PCN_MD_H
+#define PCN_MD_H
+
+#include <linux/types.h>
+
+/* Metadata of a packet, version 1: 64 bytes, zeroed when the packet enters. The linker and
+ * the daemon know the offsets (internal/datapath/abi.go); grow it only in `reserved`. */
+struct pcn_md {
+	__u16 in_port;	     /* port of this cube where the packet came in */
+	__u16 out_port;	     /* port that pcn_pkt_send chose; valid in egress programs */
+	__u16 reason;	     /* why it was dropped or sent to the slow path */
+	__u16 hops;	     /* cubes visited so far */
+	__u32 packet_len;    /* bytes on the wire, without FCS */
+	__u32 traffic_class; /* kept along the chain; the skb mark at TC */
+	__u32 flow_hash;     /* 0 until a cube computes it; kept along the chain */
+	__u32 tenant;	     /* tenant or QFI; kept along the chain */
+	__u32 md[4]; /* the cube's own words: zero at every crossing; sent along by pcn_pkt_controller_md */
+	__u32 pass_ifindex; /* the netdev whose stack gets a passed packet, 0: where it is now */
+	__u32 reserved[5];
+};
+
+_Static_assert(sizeof(struct pcn_md) == 64, "md is 64 bytes");
+
+/* What a program returns. Any other value drops the packet as `bad-verdict`. */
+enum pcn_verdict {
+	PCN_PASS =
+		0, /* standard cube: to the stack (ingress) or go on (egress); transparent: go on */
+	PCN_SEND = 1,	    /* out of md->out_port */
+	PCN_DROP = 2,	    /* drop, md->reason says why */
+	PCN_FLOOD = 3,	    /* out of every port but md->in_port */
+	PCN_CONTROLLER = 4, /* to the slow path, md->reason says why */
+};
+
+/* How packets end in a cube: verdict, counter index, drop reason and metric label in one.
+ * Labels are these names in lower case with dashes. A cube's own reasons start at
+ * PCN_REASON_FIRST; it lists them in one enum and names that in PCN_REASONS. */
+enum pcn_reason {
+	PCN_REASON_UNSPECIFIED = 0, /* dropped by the cube without a reason */
+	PCN_REASON_PASS,	    /* given to the stack */
+	PCN_REASON_SLOWPATH,	    /* given to the cube's slow path */
+	PCN_REASON_FLOOD,	    /* replicated; each copy is counted on its port */
+	PCN_REASON_NO_PEER,	    /* the output port has no peer, or it is gone */
+	PCN_REASON_BAD_PORT,	    /* the cube chose a port that it does not have */
+	PCN_REASON_BAD_VERDICT,	    /* the program returned no verdict of enum pcn_verdict */
+	PCN_REASON_HOP_LIMIT,	    /* more cubes visited than the budget, or too many turns back */
+	PCN_REASON_SLOWPATH_SHED,   /* the slow path had no room in the cube's share */
+	PCN_REASON_NO_PROGRAM,	    /* the netdev or the cube has no program at the moment */
+	PCN_REASON_MALFORMED,	    /* too short to be an Ethernet frame */
+	PCN_REASON_COPY_FAILED,	    /* a copy for one of the ports could not be made */
+	PCN_REASON_FIRST = 32,
+	PCN_REASON_MAX = 64,
+};
+
+#endif

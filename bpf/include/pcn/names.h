@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The older names of the same things, for programs written for the first Polycube. */
+#ifndef PCN_NAMES_H
+#define PCN_NAMES_H
+
+#include <pcn/verdict.h>
+
+#define RX_OK PCN_PASS
+#define RX_REDIRECT PCN_SEND
+#define RX_DROP PCN_DROP
+#define pkt_metadata pcn_md
+#define pcn_pkt_redirect pcn_pkt_send
+#define pcn_pkt_controller_with_metadata pcn_pkt_controller_md
+
+#endif

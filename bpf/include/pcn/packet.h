@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Reading a packet through a cursor that hands out typed pointers, NULL where the packet ends. */
+#ifndef PCN_PACKET_H
+#define PCN_PACKET_H
+
+#include <linux/if_ether.h>
+#include <pcn/ctx.h>
+
+struct pcn_cursor {
+	void *pos;
+	void *end;
+};
+
+/* Makes at least len bytes readable (at TC the headers of an skb may lie in fragments), then
+ * points the cursor to the first byte. A shorter packet is left as it is. */
+PCN_INLINE void pcn_cursor_open(struct pcn_cursor *c, struct CTXTYPE *ctx, __u32 len)
+{
+#ifdef PCN_TC
+	if (pcn_data(ctx) + len > pcn_data_end(ctx))
+		bpf_skb_pull_data(ctx, len);
+#else
+	(void)len;
+#endif
+	c->pos = pcn_data(ctx);
+	c->end = pcn_data_end(ctx);
+}
+
+/* Returns the next size bytes and moves behind them, or NULL. size is a constant. */
+PCN_INLINE void *pcn_cursor_take(struct pcn_cursor *c, const __u32 size)
+{
+	void *p = c->pos;
+
+	if (p + size > c->end)
+		return NULL;
+	c->pos = p + size;
+	return p;
+}
+
+PCN_INLINE struct ethhdr *pcn_parse_eth(struct pcn_cursor *c)
+{
+	return pcn_cursor_take(c, sizeof(struct ethhdr));
+}
+
+/* A MAC address as the low 48 bits of an integer, first byte lowest, as in the packet. */
+PCN_INLINE __u64 pcn_mac(const __u8 mac[ETH_ALEN])
+{
+	return (__u64)mac[0] | (__u64)mac[1] << 8 | (__u64)mac[2] << 16 | (__u64)mac[3] << 24 |
+	       (__u64)mac[4] << 32 | (__u64)mac[5] << 40;
+}
+
+/* True for broadcast and multicast addresses. */
+PCN_INLINE int pcn_mac_is_group(const __u8 mac[ETH_ALEN])
+{
+	return mac[0] & 1;
+}
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What a program can do with a packet: `return pcn_pkt_...(ctx, md, ...)`. */
+#ifndef PCN_VERDICT_H
+#define PCN_VERDICT_H
+
+#include <pcn/core.h>
+
+/* Sends the packet out of a port of this cube: through the cube's egress program, the port's
+ * transparent cubes, then to the port's peer. Ingress programs of standard cubes only. */
+PCN_INLINE int pcn_pkt_send(struct CTXTYPE *ctx, struct pcn_md *md, __u16 port)
+{
+	(void)ctx;
+	md->out_port = port;
+	return PCN_SEND;
+}
+
+/* Drops the packet and counts it under the reason. */
+PCN_INLINE int pcn_pkt_drop(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason)
+{
+	(void)ctx;
+	md->reason = reason;
+	return PCN_DROP;
+}
+
+/* Standard cube, ingress: the stack of the netdev where the packet entered gets it. Elsewhere
+ * the packet goes on. */
+PCN_INLINE int pcn_pkt_pass(struct CTXTYPE *ctx, struct pcn_md *md)
+{
+	(void)ctx;
+	(void)md;
+	return PCN_PASS;
+}
+
+/* Sends a copy out of every port except the one where the packet came in. */
+PCN_INLINE int pcn_pkt_flood(struct CTXTYPE *ctx, struct pcn_md *md)
+{
+	(void)ctx;
+	(void)md;
+	return PCN_FLOOD;
+}
+
+/* Hands the packet to the cube's slow path. */
+PCN_INLINE int pcn_pkt_controller(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason)
+{
+	(void)ctx;
+	md->reason = reason;
+	return PCN_CONTROLLER;
+}
+
+/* The same, with four words for the control plane. */
+PCN_INLINE int pcn_pkt_controller_md(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason,
+				     const __u32 words[4])
+{
+	(void)ctx;
+	md->reason = reason;
+	md->md[0] = words[0];
+	md->md[1] = words[1];
+	md->md[2] = words[2];
+	md->md[3] = words[3];
+	return PCN_CONTROLLER;
+}
+
+/* Sends a copy to the slow path; the packet itself goes on. 0, or -1 if the copy was shed. */
+PCN_INLINE int pcn_pkt_copy(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason)
+{
+	return pcn_core_copy(ctx, md, reason);
+}
+
+#endif

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Constants returns a copy of the object's constants with values set by C name. A value is
+// a Go integer, bool or struct laid out as the C type, of the same size.
+func (o *Object) Constants(values map[string]any) ([]byte, error) {
+	data := bytes.Clone(o.rodata)
+	for name, value := range values {
+		v, ok := o.variables[name]
+		if !ok {
+			known := slices.Sorted(maps.Keys(o.variables))
+			return nil, fmt.Errorf("constant %s: no such variable in the program (it has %s): %w",
+				name, strings.Join(known, ", "), cube.ErrNotFound)
+		}
+		var buf bytes.Buffer
+		if err := binary.Write(&buf, binary.NativeEndian, fixedSize(value)); err != nil {
+			return nil, fmt.Errorf("constant %s: %w", name, err)
+		}
+		if buf.Len() != int(v.size) {
+			return nil, fmt.Errorf("constant %s: value of %d bytes for a variable of %d: %w",
+				name, buf.Len(), v.size, cube.ErrInvalid)
+		}
+		copy(data[v.offset:], buf.Bytes())
+	}
+	return data, nil
+}
+
+// fixedSize makes int and uint, which have no size of their own, 32 bits wide.
+func fixedSize(v any) any {
+	switch x := v.(type) {
+	case int:
+		return int32(x)
+	case uint:
+		return uint32(x)
+	}
+	return v
+}

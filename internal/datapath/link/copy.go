@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Reasons why a component cannot be linked in a mode.
+var (
+	ErrTooLarge     = errors.New("program too large")
+	ErrNotInlinable = errors.New("cannot be inlined")
+)
+
+// who is what a call to the framework says about its caller: cube and direction.
+func (s site) who() int32 { return int32(s.cube.ID) | int32(s.dir)<<16 }
+
+// symbol is the name of the site's copy of a function.
+func (s site) symbol(function string) string {
+	return fmt.Sprintf("c%d%c_%s", s.cube.ID, "io"[s.dir], function)
+}
+
+// stubs are the functions of <pcn/core.h> that a cube calls; the linker binds them to the
+// framework's own, passing the caller's identity in one more argument.
+var stubs = map[string]struct {
+	function string
+	who      asm.Register
+}{
+	"pcn_core_copy": {"pcn_core_copy_for", asm.R4},
+	"pcn_core_log":  {"pcn_core_log_for", asm.R3},
+}
+
+// bind rewrites one instruction of a cube for the site: maps, constants, calls. It may
+// return two instructions.
+func (g *generator) bind(s site, ins asm.Instruction) (asm.Instructions, error) {
+	c := s.cube
+	switch {
+	case ins.IsLoadFromMap():
+		return g.bindMap(c, ins)
+	case ins.IsFunctionReference():
+		name := ins.Reference()
+		stub, ok := stubs[name]
+		if !ok {
+			return asm.Instructions{ins.WithReference(s.symbol(name))}, nil
+		}
+		g.use(stub.function)
+		who := asm.Mov.Imm(stub.who, s.who()).WithSymbol(ins.Symbol())
+		return asm.Instructions{who, ins.WithSymbol("").WithReference(stub.function)}, nil
+	}
+	return asm.Instructions{ins}, nil
+}
+
+func (g *generator) bindMap(c *Cube, ins asm.Instruction) (asm.Instructions, error) {
+	name := ins.Reference()
+	m := c.Maps[name]
+	if base, ok := c.Object.sections[name]; ok {
+		m = g.core.Rodata
+		offset := uint32(uint64(ins.Constant)>>32) + base + c.Rodata
+		if err := ins.RewriteMapOffset(offset); err != nil {
+			return nil, fmt.Errorf("%s: constants in %s: %w", c.Name, name, err)
+		}
+	}
+	if m == nil || name == "" {
+		return nil, fmt.Errorf("%s: map %q: %w", c.Name, name, cube.ErrNotFound)
+	}
+	if err := ins.AssociateMap(m); err != nil {
+		return nil, fmt.Errorf("%s: map %s: %w", c.Name, name, err)
+	}
+	return asm.Instructions{ins}, nil
+}
+
+// function returns the site's own copy of a function, as a function of the program.
+func (g *generator) function(s site, body asm.Instructions, linkage btf.FuncLinkage) (asm.Instructions, error) {
+	out := make(asm.Instructions, 0, len(body)+8)
+	labelled := label(body, s.symbol(body[0].Symbol())+".")
+	for n, ins := range labelled {
+		fn := btf.FuncMetadata(&ins)
+		bound, err := g.bind(s, ins)
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			renamed := *fn
+			renamed.Name, renamed.Linkage = s.symbol(fn.Name), linkage
+			bound[0] = btf.WithFuncMetadata(bound[0], &renamed).WithSymbol(renamed.Name)
+		}
+		out = append(out, bound...)
+	}
+	return out, nil
+}
+
+// callees returns the site's copies of the static functions that its program calls.
+func (g *generator) callees(s site, f *Function) (asm.Instructions, error) {
+	var out asm.Instructions
+	for name, body := range f.Callees {
+		if _, ok := stubs[name]; ok {
+			continue
+		}
+		fn, err := g.function(s, body, btf.StaticFunc)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, fn...)
+	}
+	return out, nil
+}
+
+// label turns the relative jumps inside a function into symbolic ones, so that instructions
+// can be inserted. The first instruction keeps its symbol.
+func label(body asm.Instructions, prefix string) asm.Instructions {
+	index := map[asm.RawInstructionOffset]int{}
+	for it := body.Iterate(); it.Next(); {
+		index[it.Offset] = it.Index
+	}
+	out := make(asm.Instructions, len(body))
+	copy(out, body)
+	for it := body.Iterate(); it.Next(); {
+		ins := it.Ins
+		op := ins.OpCode
+		if !op.Class().IsJump() || op.JumpOp() == asm.Exit || op.JumpOp() == asm.Call || ins.Reference() != "" {
+			continue
+		}
+		delta := asm.RawInstructionOffset(int64(ins.Offset))
+		long := op.Class() == asm.Jump32Class && op.JumpOp() == asm.Ja
+		if long {
+			delta = asm.RawInstructionOffset(ins.Constant)
+		}
+		target := index[it.Offset+delta+1]
+		name := out[target].Symbol()
+		if name == "" {
+			name = fmt.Sprintf("%s%d", prefix, target)
+			out[target] = out[target].WithSymbol(name)
+		}
+		jump := out[it.Index].WithReference(name)
+		if long {
+			jump.Constant = -1
+		} else {
+			jump.Offset = -1
+		}
+		out[it.Index] = jump
+	}
+	return out
+}
+
+// inline appends the body of the site's program to the driver's block: its frame lies below
+// the driver's, and its returns become jumps to done.
+func (g *generator) inline(b *block, s site, f *Function, done string) error {
+	if f.notInlinable != "" {
+		return fmt.Errorf("%s: %s: %w", s.cube.Name, f.notInlinable, ErrNotInlinable)
+	}
+	if f.Frame+frameSize > stackLimit {
+		return fmt.Errorf("%s: stack of %d bytes: %w", s.cube.Name, f.Frame, ErrNotInlinable)
+	}
+	// Slots written in part keep junk of the previous cube in their other bytes, which keeps
+	// the verifier from recognising states it has seen. Zeroed first, they do not.
+	for _, slot := range f.narrow {
+		b.set(asm.R10, slot-frameSize, 0, asm.DWord)
+	}
+	body := label(f.Body, b.label+".b")
+	for n, ins := range body {
+		symbol := ins.Symbol()
+		if n == 0 && !strings.HasPrefix(symbol, b.label) {
+			symbol = ""
+		}
+		bound, err := g.bind(s, strip(ins, symbol))
+		if err != nil {
+			return err
+		}
+		for _, i := range bound {
+			b.add(shift(i, done)...)
+		}
+	}
+	return nil
+}
+
+// strip removes what makes an instruction the start of a function.
+func strip(ins asm.Instruction, symbol string) asm.Instruction {
+	if btf.FuncMetadata(&ins) != nil {
+		source := ins.Source()
+		ref := ins.Reference()
+		ins = ins.WithMetadata(asm.Metadata{}).WithReference(ref)
+		if source != nil {
+			ins = ins.WithSource(source)
+		}
+	}
+	return ins.WithSymbol(symbol)
+}
+
+// shift moves an inlined instruction's use of the frame below the driver's.
+func shift(ins asm.Instruction, done string) asm.Instructions {
+	switch {
+	case ins.OpCode.JumpOp() == asm.Exit && ins.OpCode.Class().IsJump():
+		leave := asm.Ja.Label(done)
+		leave.Metadata = ins.Metadata
+		return asm.Instructions{leave.WithReference(done)}
+	case isStore(&ins) && ins.Dst == asm.R10, isLoad(&ins) && ins.Src == asm.R10:
+		ins.Offset -= frameSize
+	case isFrameCopy(&ins):
+		return asm.Instructions{ins, asm.Add.Imm(ins.Dst, -frameSize)}
+	}
+	return asm.Instructions{ins}
+}

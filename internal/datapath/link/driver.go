@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Mode is how cubes' programs stand in the linked program.
+type Mode uint8
+
+// Call keeps them global functions; Inline splices them into the driver.
+const (
+	Call Mode = iota
+	Inline
+)
+
+// String returns "call" or "inline".
+func (m Mode) String() string {
+	if m == Inline {
+		return "inline"
+	}
+	return "call"
+}
+
+// Role is where packets enter a linked program.
+type Role uint8
+
+const (
+	// OnIngress programs get packets from netdevs.
+	OnIngress Role = iota
+	// OnEgress programs (TC) get packets that leave through netdevs.
+	OnEgress
+	// OnResume programs are entered by a tail call, to go on where pcn_resume says.
+	OnResume
+)
+
+// String returns the role's name, as programs are named in the kernel.
+func (r Role) String() string { return [...]string{"in", "out", "resume"}[r] }
+
+// Core is what the framework gives every linked program.
+type Core struct {
+	Object *Object
+	// Maps of the framework by C name.
+	Maps map[string]asm.FDer
+	// Rodata holds the constants of all cubes of the component, frozen.
+	Rodata asm.FDer
+	// Generation is the program array for turning back; slot 0 is the resume program.
+	Generation asm.FDer
+	// TapIndex is the interface that copies for cubes are sent to (TC).
+	TapIndex int
+	// Frags is set for XDP programs that must take frames in several buffers.
+	Frags bool
+}
+
+// sk_buff and xdp_md fields, verdicts.
+const (
+	skbLen, skbMark, skbIfindex, skbTCIndex       = 0, 8, 40, 44
+	xdpData, xdpDataEnd, xdpIngressIfindex        = 0, 4, 12
+	tcUnspec, tcShot                        int32 = -1, 2
+	xdpDrop, xdpPass, xdpRedirect           int32 = 1, 2, 4
+)
+
+// Verdicts and reasons of <pcn/md.h>.
+const (
+	verdictPass, verdictSend, verdictDrop, verdictFlood, verdictController = 0, 1, 2, 3, 4
+
+	reasonUnspecified, reasonPass, reasonNoPeer           = 0, 1, 4
+	reasonBadPort, reasonBadVerdict, reasonHopLimit       = 5, 6, 7
+	reasonNoProgram                                       = 9
+	targetRX, targetTX, targetIn, targetInNext, targetOut = 0, 1, 2, 3, 4
+	targetOutNext                                         = 5
+)
+
+type generator struct {
+	c      *Component
+	core   *Core
+	mode   Mode
+	role   Role
+	blocks []*block
+	cold   []*block // what is rarely run, laid out behind the rest
+	order  []site
+	index  map[site]int
+	used   []string // framework functions
+	err    error
+}
+
+// Program links the component's program for a role.
+func Program(c *Component, core *Core, mode Mode, role Role) (*ebpf.ProgramSpec, error) {
+	g := &generator{c: c, core: core, mode: mode, role: role}
+	g.order, g.index = order(g.roots())
+	g.prologue()
+	for _, s := range g.order {
+		g.site(s)
+	}
+	g.blocks = append(g.blocks, g.cold...)
+	for _, cb := range c.Cubes {
+		g.ends(cb)
+	}
+	g.tails()
+	if g.err != nil {
+		return nil, g.err
+	}
+	main, err := layout(g.blocks)
+	if err != nil {
+		return nil, fmt.Errorf("%s program of %s: %w", role, c.Cubes[0].Name, err)
+	}
+	main[0] = btf.WithFuncMetadata(main[0], mainFunc(c.Hook)).WithSymbol("pcn_driver").
+		WithSource(asm.Comment("driver: entry"))
+	functions, err := g.functions(main)
+	if err != nil {
+		return nil, err
+	}
+	spec := &ebpf.ProgramSpec{
+		Name: "pcn_" + role.String(), Type: ebpf.SchedCLS, License: "Dual BSD/GPL",
+		Instructions: append(main, functions...),
+	}
+	if c.Hook == cube.XDP {
+		spec.Type, spec.AttachType = ebpf.XDP, ebpf.AttachXDP
+		if core.Frags {
+			spec.Flags = flagXDPHasFrags
+		}
+	}
+	return spec, nil
+}
+
+const flagXDPHasFrags = 1 << 5 // BPF_F_XDP_HAS_FRAGS
+
+// mainFunc is the type of the driver: int pcn_driver(struct CTXTYPE *ctx).
+func mainFunc(hook cube.Hook) *btf.Func {
+	name := "__sk_buff"
+	if hook == cube.XDP {
+		name = "xdp_md"
+	}
+	return &btf.Func{
+		Name: "pcn_driver", Linkage: btf.GlobalFunc,
+		Type: &btf.FuncProto{
+			Return: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed},
+			Params: []btf.FuncParam{{Name: "ctx", Type: &btf.Pointer{Target: &btf.Fwd{Name: name}}}},
+		},
+	}
+}
+
+// roots are the sites where packets may enter the program.
+func (g *generator) roots() []site {
+	var out []site
+	for _, c := range g.c.Cubes {
+		switch {
+		case g.role == OnResume:
+			out = append(out, c.arrivals()...)
+			if c.has(cube.Egress) {
+				out = append(out, site{c, cube.Egress})
+			}
+		case !c.Entry:
+		case g.role == OnIngress:
+			out = append(out, c.arrivals()...)
+		case g.role == OnEgress && c.Transparent:
+			out = append(out, site{c, cube.Egress})
+		}
+	}
+	return out
+}
+
+// use records that the program calls a function of the framework.
+func (g *generator) use(name string) {
+	for _, u := range g.used {
+		if u == name {
+			return
+		}
+	}
+	g.used = append(g.used, name)
+}
+
+func (g *generator) block(format string, args ...any) *block {
+	b := &block{label: fmt.Sprintf(format, args...)}
+	g.blocks = append(g.blocks, b)
+	return b
+}
+
+func (g *generator) m(name string) asm.FDer {
+	m := g.core.Maps[name]
+	if m == nil && g.err == nil {
+		g.err = fmt.Errorf("framework map %s: %w", name, cube.ErrNotFound)
+	}
+	return m
+}
+
+func (g *generator) tc() bool { return g.c.Hook == cube.TC }
+
+func (g *generator) drop() int32 {
+	if g.tc() {
+		return tcShot
+	}
+	return xdpDrop
+}
+
+func (g *generator) pass() int32 {
+	if g.tc() {
+		return tcUnspec
+	}
+	return xdpPass
+}
+
+// functions returns what the driver calls: the cubes' programs in call mode, the cubes'
+// static functions, and the framework's functions.
+func (g *generator) functions(main asm.Instructions) (asm.Instructions, error) {
+	var out asm.Instructions
+	for _, s := range g.order {
+		f := s.cube.function(s.dir)
+		if f == nil {
+			continue
+		}
+		if g.mode == Call {
+			body, err := g.function(s, f.Body, btf.GlobalFunc)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, body...)
+		}
+		callees, err := g.callees(s, f)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, callees...)
+	}
+	if n := len(main.FunctionReferences()) + len(g.used) + len(g.order); n > 250 {
+		return nil, fmt.Errorf("%d functions: %w", n, ErrTooLarge)
+	}
+	core, err := g.coreFunctions()
+	return append(out, core...), err
+}
+
+func (g *generator) coreFunctions() (asm.Instructions, error) {
+	var out asm.Instructions
+	done := map[string]bool{}
+	add := func(body asm.Instructions) error {
+		for _, ins := range body {
+			if ins.IsLoadFromMap() {
+				if err := ins.AssociateMap(g.m(ins.Reference())); err != nil {
+					return fmt.Errorf("framework function: %w", err)
+				}
+			}
+			out = append(out, ins)
+		}
+		return g.err
+	}
+	for _, name := range g.used {
+		f := g.core.Object.Functions[name]
+		if f == nil {
+			return nil, fmt.Errorf("framework function %s: %w", name, cube.ErrNotFound)
+		}
+		bodies := map[string]asm.Instructions{name: f.Body}
+		for callee, body := range f.Callees {
+			bodies[callee] = body
+		}
+		for n, body := range bodies {
+			if done[n] {
+				continue
+			}
+			done[n] = true
+			if err := add(body); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}

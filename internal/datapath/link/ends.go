@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// ends emits the ways in which packets end in a cube. Those that nothing refers to are left
+// out by layout.
+func (g *generator) ends(c *Cube) {
+	id := c.ID
+	g.rx(c)
+	for label, reason := range map[string]int32{
+		"hop": reasonHopLimit, "badport": reasonBadPort, "badverdict": reasonBadVerdict,
+	} {
+		b := g.block("%s.%d", label, id)
+		b.add(asm.Mov.Imm(asm.R6, int32(id)), asm.Mov.Imm(asm.R7, reason))
+		b.jump("fate.drop")
+	}
+	// The cube's own reasons start at reasonFirst; what it cannot have decided is unspecified.
+	drop := g.block("drop.%d", id)
+	drop.add(asm.Mov.Imm(asm.R6, int32(id)))
+	drop.load(asm.R7, asm.R10, mdReason, asm.Half)
+	drop.add(asm.JGE.Imm(asm.R7, reasonFirst, "fate.drop"), asm.Mov.Imm(asm.R7, reasonUnspecified))
+	drop.jump("fate.drop")
+	for label, tail := range map[string]string{"stack": "fate.stack", "hook": "fate.hook"} {
+		b := g.block("%s.%d", label, id)
+		b.add(asm.Mov.Imm(asm.R6, int32(id)), asm.Mov.Imm(asm.R7, reasonPass))
+		b.jump(tail)
+	}
+	if !c.Transparent {
+		g.flood(c)
+	}
+}
+
+// tails emits what all cubes share: the exit to a netdev and the counting of fates.
+func (g *generator) tails() {
+	g.exit()
+	for _, tail := range []string{"fate.drop", "fate.stack", "fate.hook"} {
+		b := g.block("%s", tail)
+		b.store(asm.R10, offKey, asm.R6, asm.Word)
+		b.lookup(g.m("pcn_fates"), tail+".end")
+		b.add(asm.JLT.Imm(asm.R7, reasonMax, tail+".ok"), asm.Mov.Imm(asm.R7, reasonUnspecified))
+		b.mark(tail + ".ok")
+		b.add(asm.LSh.Imm(asm.R7, 3), asm.Add.Reg(asm.R0, asm.R7))
+		b.load(asm.R1, asm.R0, 0, asm.DWord)
+		b.add(asm.Add.Imm(asm.R1, 1))
+		b.store(asm.R0, 0, asm.R1, asm.DWord)
+		b.mark(tail + ".end")
+		switch tail {
+		case "fate.drop":
+			b.leave(g.drop())
+		case "fate.stack":
+			g.toHook(b, 1)
+		default:
+			g.toHook(b, 0)
+		}
+	}
+	g.block("leave").add(asm.Return())
+	lost := g.block("lost")
+	lost.add(asm.Mov.Imm(asm.R6, 0), asm.Mov.Imm(asm.R7, reasonNoProgram))
+	lost.jump("fate.drop")
+}
+
+// toHook lets the packet go: to the stack or the wire where it is, or, when it comes from the
+// slow path, to those of the netdev that md names (flags 1: its ingress, 0: its egress), past
+// the programs there, which have seen it.
+func (g *generator) toHook(b *block, flags int32) {
+	if !g.tc() || g.role != OnResume {
+		b.leave(g.pass())
+		return
+	}
+	here := b.local()
+	b.load(asm.R1, asm.R10, mdPassIfindex, asm.Word)
+	b.add(asm.JEq.Imm(asm.R1, 0, here))
+	b.load(asm.R2, asm.R10, offCtx, asm.DWord)
+	b.add(asm.Mov.Imm(asm.R3, skipMark))
+	b.store(asm.R2, skbTCIndex, asm.R3, asm.Word)
+	b.add(asm.Mov.Imm(asm.R2, flags), asm.FnRedirect.Call(), asm.Return())
+	b.mark(here)
+	b.leave(g.pass())
+}
+
+// exit emits the way out to a netdev; r1 is the key in the table of exits, r6 the cube.
+func (g *generator) exit() {
+	b := g.block("exit")
+	b.store(asm.R10, offKey, asm.R1, asm.Word)
+	b.lookup(g.m("pcn_exits"), "nopeer")
+	b.add(asm.Mov.Reg(asm.R7, asm.R0))
+	b.load(asm.R8, asm.R7, 0, asm.Word) // ifindex
+	b.add(asm.JEq.Imm(asm.R8, 0, "nopeer"))
+	if !g.tc() {
+		b.load(asm.R2, asm.R10, offKey, asm.Word)
+		b.add(mapPtr(asm.R1, g.m("pcn_devices")), asm.Mov.Imm(asm.R3, xdpDrop),
+			asm.FnRedirectMap.Call(), asm.JNE.Imm(asm.R0, xdpRedirect, "nopeer"))
+	}
+	b.load(asm.R1, asm.R7, 4, asm.Half) // page
+	b.load(asm.R2, asm.R10, offPage, asm.DWord)
+	b.add(asm.JNE.Imm(asm.R1, int32(g.c.Page), "exit.page"))
+	b.mark("exit.count")
+	b.load(asm.R1, asm.R7, 6, asm.Half) // slot
+	b.add(asm.JGE.Imm(asm.R1, Slots, "exit.go"),
+		asm.LSh.Imm(asm.R1, slotShift), asm.Add.Reg(asm.R2, asm.R1))
+	b.count(asm.R2, 16)
+	b.mark("exit.go")
+	if g.tc() {
+		b.load(asm.R1, asm.R10, offCtx, asm.DWord)
+		b.load(asm.R2, asm.R10, mdTrafficClass, asm.Word)
+		b.store(asm.R1, skbMark, asm.R2, asm.Word)
+		b.add(asm.Mov.Reg(asm.R1, asm.R8), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return())
+	} else {
+		b.leave(xdpRedirect)
+	}
+	page := g.block("exit.page")
+	page.store(asm.R10, offKey, asm.R1, asm.Word)
+	page.lookup(g.m("pcn_counters"), "exit.go")
+	page.add(asm.Mov.Reg(asm.R2, asm.R0))
+	page.jump("exit.count")
+
+	none := g.block("nopeer")
+	none.add(asm.Mov.Imm(asm.R7, reasonNoPeer))
+	none.jump("fate.drop")
+}
+
+// flood emits the replication to the ports of a cube: netdevs in the framework's function,
+// then the ports that lead to programs.
+func (g *generator) flood(c *Cube) {
+	b := g.block("flood.%d", c.ID)
+	g.use("pcn_core_flood")
+	b.args()
+	who := int32(c.ID)
+	if c.has(cube.Egress) {
+		who |= 1 << 17 // every copy must run the egress program
+	}
+	b.add(asm.Mov.Imm(asm.R3, who))
+	b.call("pcn_core_flood")
+	if !g.tc() {
+		b.add(asm.JNE.Imm32(asm.R0, -1, "leave"))
+	}
+	b.load(asm.R7, asm.R10, mdInPort, asm.Half)
+	last := len(c.Ports) - 1
+	for i, p := range c.Ports {
+		skip := b.local()
+		b.add(asm.JEq.Imm(asm.R7, int32(p.Index), skip))
+		final := !g.tc() || i == last
+		if !final && i == last-1 { // the last port is left out when the packet came from there
+			more := b.local()
+			b.add(asm.JNE.Imm(asm.R7, int32(c.Ports[last].Index), more))
+			g.sendTo(b, c, p)
+			b.mark(more)
+		}
+		if final {
+			g.sendTo(b, c, p)
+		} else {
+			g.recirculate(b, c, p)
+		}
+		b.mark(skip)
+	}
+	b.leave(g.drop())
+}
+
+func (g *generator) sendTo(b *block, c *Cube, p *Port) {
+	b.set(asm.R10, mdOutPort, int32(p.Index), asm.Half)
+	b.jump(txLabel(c))
+}
+
+// recirculate sends a copy to the port by way of our own interface.
+func (g *generator) recirculate(b *block, c *Cube, p *Port) {
+	g.use("pcn_core_recirculate")
+	b.args()
+	b.add(asm.Mov.Imm(asm.R3, int32(c.ID)), asm.Mov.Imm(asm.R4, int32(p.Index)),
+		asm.Mov.Imm(asm.R5, int32(g.core.TapIndex)))
+	b.call("pcn_core_recirculate")
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// prologue emits how a packet enters the program: what md starts as, and where it goes.
+func (g *generator) prologue() {
+	b := g.block("entry")
+	b.store(asm.R10, offCtx, asm.R1, asm.DWord)
+	b.add(asm.Mov.Reg(asm.R6, asm.R1))
+	b.lookupConst(g.m("pcn_counters"), int32(g.c.Page), "lost")
+	b.store(asm.R10, offPage, asm.R0, asm.DWord)
+	if g.role == OnResume {
+		g.resume(b)
+		return
+	}
+	for off := int16(0); off < mdSize; off += 8 {
+		b.set(asm.R10, offMD+off, 0, asm.DWord)
+	}
+	g.length(b)
+	if g.role == OnEgress {
+		g.enterEgress(b)
+		return
+	}
+	g.enterIngress(b)
+}
+
+// length sets md.packet_len and, at TC, md.traffic_class from the packet in r6.
+func (g *generator) length(b *block) {
+	switch {
+	case g.tc():
+		b.load(asm.R1, asm.R6, skbLen, asm.Word)
+		b.load(asm.R2, asm.R6, skbMark, asm.Word)
+		b.store(asm.R10, mdTrafficClass, asm.R2, asm.Word)
+	case g.core.Frags:
+		b.add(asm.Mov.Reg(asm.R1, asm.R6), asm.FnXdpGetBuffLen.Call(), asm.Mov.Reg(asm.R1, asm.R0))
+	default:
+		b.load(asm.R1, asm.R6, xdpDataEnd, asm.Word)
+		b.load(asm.R2, asm.R6, xdpData, asm.Word)
+		b.add(asm.Sub.Reg(asm.R1, asm.R2))
+	}
+	b.store(asm.R10, mdLen, asm.R1, asm.Word)
+}
+
+// ifindex loads the netdev of the packet in r6 into the key and r1.
+func (g *generator) ifindex(b *block) {
+	off := int16(skbIfindex)
+	if !g.tc() {
+		off = xdpIngressIfindex
+	}
+	b.load(asm.R1, asm.R6, off, asm.Word)
+	b.store(asm.R10, offKey, asm.R1, asm.Word)
+}
+
+// enterIngress looks up the port behind the netdev, counts and goes there.
+func (g *generator) enterIngress(b *block) {
+	g.ifindex(b)
+	b.add(asm.JGE.Imm(asm.R1, Entries, "entry.far"))
+	b.lookup(g.m("pcn_entries"), "lost")
+	b.mark("entry.found")
+	b.add(asm.Mov.Reg(asm.R7, asm.R0))
+	b.load(asm.R1, asm.R7, 4, asm.Half) // page
+	b.load(asm.R2, asm.R10, offPage, asm.DWord)
+	b.add(asm.JNE.Imm(asm.R1, int32(g.c.Page), "entry.page"))
+	b.mark("entry.count")
+	b.load(asm.R1, asm.R7, 6, asm.Half) // slot
+	b.add(asm.JGT.Imm(asm.R1, Slots-1, "lost"),
+		asm.LSh.Imm(asm.R1, slotShift), asm.Add.Reg(asm.R2, asm.R1))
+	b.count(asm.R2, 0)
+	b.load(asm.R1, asm.R7, 2, asm.Half) // port
+	b.store(asm.R10, mdInPort, asm.R1, asm.Half)
+	b.load(asm.R1, asm.R7, 0, asm.Half) // cube
+	var to []branch
+	for _, c := range g.c.Cubes {
+		if c.Entry {
+			to = append(to, branch{int32(c.ID), fmt.Sprintf("rx.%d", c.ID)})
+		}
+	}
+	b.choose(asm.R1, to, "lost")
+
+	far := g.block("entry.far")
+	far.lookup(g.m("pcn_far_entries"), "lost")
+	far.jump("entry.found")
+
+	page := g.block("entry.page")
+	page.store(asm.R10, offKey, asm.R1, asm.Word)
+	page.lookup(g.m("pcn_counters"), "lost")
+	page.add(asm.Mov.Reg(asm.R2, asm.R0))
+	page.jump("entry.count")
+}
+
+// enterEgress looks up the outermost transparent cube on the netdev.
+func (g *generator) enterEgress(b *block) {
+	g.ifindex(b)
+	b.lookup(g.m("pcn_out_entries"), "lost")
+	b.load(asm.R1, asm.R0, 0, asm.Half)
+	var to []branch
+	for _, c := range g.c.Cubes {
+		if c.Entry && c.Transparent {
+			to = append(to, branch{int32(c.ID), siteLabel(site{c, cube.Egress})})
+		}
+	}
+	b.choose(asm.R1, to, "lost")
+}
+
+// resume restores md and goes on at the target.
+func (g *generator) resume(b *block) {
+	b.lookupConst(g.m("pcn_resumes"), 0, "lost")
+	for off := int16(0); off < mdSize; off += 8 {
+		b.load(asm.R1, asm.R0, off, asm.DWord)
+		b.store(asm.R10, offMD+off, asm.R1, asm.DWord)
+	}
+	b.load(asm.R2, asm.R0, mdSize+2, asm.Half) // target
+	b.load(asm.R1, asm.R0, mdSize, asm.Half)   // cube
+	var to []branch
+	for _, c := range g.c.Cubes {
+		to = append(to, branch{int32(c.ID), fmt.Sprintf("to.%d", c.ID)})
+	}
+	b.choose(asm.R1, to, "lost")
+	for _, c := range g.c.Cubes {
+		g.targets(c)
+	}
+}
+
+// targets emits where a packet may resume in a cube; r2 is the target.
+func (g *generator) targets(c *Cube) {
+	to := []branch{
+		{targetIn, siteLabel(site{c, cube.Ingress})},
+	}
+	if c.Transparent {
+		to = append(to,
+			branch{targetInNext, fmt.Sprintf("innext.%d", c.ID)},
+			branch{targetOut, siteLabel(site{c, cube.Egress})},
+			branch{targetOutNext, fmt.Sprintf("outnext.%d", c.ID)})
+	} else {
+		to = append([]branch{
+			{targetRX, fmt.Sprintf("rx.%d", c.ID)},
+			{targetTX, txLabel(c)},
+		}, to...)
+		if c.has(cube.Egress) {
+			to = append(to, branch{targetOut, siteLabel(site{c, cube.Egress})})
+		}
+	}
+	g.block("to.%d", c.ID).choose(asm.R2, to, "lost")
+}
+
+// rx emits where a packet goes that entered a cube at md.in_port.
+func (g *generator) rx(c *Cube) {
+	b := g.block("rx.%d", c.ID)
+	in := siteLabel(site{c, cube.Ingress})
+	if c.Transparent || len(c.Ports) == 0 {
+		b.jump(in)
+		return
+	}
+	var to []branch
+	for _, p := range c.Ports {
+		if n := len(p.Tcubes); n > 0 {
+			to = append(to, branch{int32(p.Index), siteLabel(site{p.Tcubes[n-1], cube.Ingress})})
+		}
+	}
+	b.load(asm.R1, asm.R10, mdInPort, asm.Half)
+	b.choose(asm.R1, to, in)
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package link makes one kernel program out of many cubes. It is pure: compiled objects and
+// a description of the graph go in, instructions come out; nothing is loaded here.
+//
+// A cube's program is a function int f(ctx, md). The linker copies its instructions once per
+// instance, renames its symbols, binds the instance's maps and constants, and writes a driver
+// around the copies that keeps md on its stack and acts on each verdict. In call mode the
+// copies stay global functions, which the verifier checks one by one; in inline mode their
+// bodies are spliced into the driver.
+package link
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Names of a cube's programs in its object.
+const (
+	Ingress = "pcn_ingress"
+	Egress  = "pcn_egress"
+)
+
+// reasonFirst and reasonMax are PCN_REASON_FIRST and PCN_REASON_MAX of <pcn/md.h>.
+const (
+	reasonFirst = 32
+	reasonMax   = 64
+)
+
+// ErrObject marks an object that is no cube program.
+var ErrObject = errors.New("not a cube's object")
+
+// Object is a compiled cube, parsed once and shared by its instances.
+type Object struct {
+	Hook cube.Hook
+	// Functions by name: Ingress, Egress, and for the framework's own object its helpers.
+	Functions map[string]*Function
+	// Maps to create for each instance.
+	Maps map[string]*ebpf.MapSpec
+	// Reasons are the labels of the cube's own reasons; Reasons[0] is PCN_REASON_FIRST.
+	Reasons []string
+
+	rodata    []byte
+	sections  map[string]uint32 // offset of each .rodata section in rodata
+	variables map[string]variable
+}
+
+type variable struct{ offset, size uint32 }
+
+// Function is a program with the static functions that it calls.
+type Function struct {
+	Name string
+	Body asm.Instructions
+	// Callees are the static functions that Body reaches, by name.
+	Callees map[string]asm.Instructions
+	// Frame is the number of stack bytes that Body uses.
+	Frame int
+	// narrow holds the 8-byte stack slots (as negative offsets) that Body writes in part.
+	narrow []int16
+	// notInlinable says why Body cannot be spliced into a driver, or is empty.
+	notInlinable string
+}
+
+// ParseObject reads a compiled object (ELF).
+func ParseObject(hook cube.Hook, elf []byte) (*Object, error) {
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(elf))
+	if err != nil {
+		return nil, fmt.Errorf("reading object: %w", err)
+	}
+	o := &Object{Hook: hook, Functions: map[string]*Function{}, Maps: map[string]*ebpf.MapSpec{}}
+	want := ebpf.SchedCLS
+	if hook == cube.XDP {
+		want = ebpf.XDP
+	}
+	for name, p := range spec.Programs {
+		if p.Type != want {
+			return nil, fmt.Errorf("program %s is of type %s, want %s: %w", name, p.Type, want, ErrObject)
+		}
+		if err := o.addFunctions(p.Instructions); err != nil {
+			return nil, fmt.Errorf("program %s: %w", name, err)
+		}
+	}
+	if err := o.addMaps(spec); err != nil {
+		return nil, err
+	}
+	if v, ok := spec.Variables["pcn_reasons"]; ok {
+		if o.Reasons, err = reasonLabels(v); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+// addMaps sorts the object's maps into constants and maps of the instance.
+func (o *Object) addMaps(spec *ebpf.CollectionSpec) error {
+	o.sections, o.variables = map[string]uint32{}, map[string]variable{}
+	for name, m := range spec.Maps {
+		if !strings.HasPrefix(name, ".rodata") {
+			o.Maps[name] = m
+			continue
+		}
+		content, ok := m.Contents[0].Value.([]byte)
+		if !ok {
+			return fmt.Errorf("section %s has no bytes: %w", name, ErrObject)
+		}
+		for len(o.rodata)%16 != 0 {
+			o.rodata = append(o.rodata, 0)
+		}
+		o.sections[name] = uint32(len(o.rodata))
+		o.rodata = append(o.rodata, content...)
+	}
+	for name, v := range spec.Variables {
+		if base, ok := o.sections[v.SectionName]; ok {
+			o.variables[name] = variable{offset: base + v.Offset, size: uint32(len(v.Value))}
+		}
+	}
+	return nil
+}
+
+// addFunctions cuts a flattened program into its functions.
+func (o *Object) addFunctions(insns asm.Instructions) error {
+	functions := map[string]asm.Instructions{}
+	var order []string
+	for _, ins := range insns {
+		if btf.FuncMetadata(&ins) != nil {
+			order = append(order, ins.Symbol())
+		}
+		if len(order) == 0 {
+			return fmt.Errorf("no type information for functions: %w", ErrObject)
+		}
+		name := order[len(order)-1]
+		functions[name] = append(functions[name], ins)
+	}
+	for _, name := range order {
+		if _, ok := o.Functions[name]; ok {
+			continue
+		}
+		f := &Function{Name: name, Body: functions[name], Callees: map[string]asm.Instructions{}}
+		f.addCallees(functions, f.Body)
+		f.measure()
+		o.Functions[name] = f
+	}
+	return nil
+}
+
+func (f *Function) addCallees(all map[string]asm.Instructions, body asm.Instructions) {
+	for _, ref := range body.FunctionReferences() {
+		if _, ok := f.Callees[ref]; ok || ref == f.Name {
+			continue
+		}
+		f.Callees[ref] = all[ref]
+		f.addCallees(all, all[ref])
+	}
+}
+
+// measure finds what inlining must know about the body's use of its stack.
+func (f *Function) measure() {
+	slots := map[int16]bool{}
+	for i := range f.Body {
+		ins := &f.Body[i]
+		onStack := ins.Dst == asm.R10 && isStore(ins) || ins.Src == asm.R10 && isLoad(ins)
+		switch {
+		case onStack:
+			f.Frame = max(f.Frame, int(-ins.Offset))
+			if isStore(ins) && ins.OpCode.Size() != asm.DWord {
+				slots[ins.Offset&^7] = true
+			}
+		case ins.Src == asm.R10 && isStore(ins):
+			f.notInlinable = "it stores its frame pointer"
+		case ins.Src == asm.R10 && !isFrameCopy(ins):
+			f.notInlinable = "it computes with its frame pointer"
+		}
+	}
+	// Addresses of locals: mov rX, r10; add rX, -n. The lowest one bounds the frame; slots
+	// reached through pointers are written by helpers and callees.
+	for i := 0; i+1 < len(f.Body); i++ {
+		next := &f.Body[i+1]
+		if isFrameCopy(&f.Body[i]) && next.Dst == f.Body[i].Dst && next.OpCode.ALUOp() == asm.Add &&
+			next.OpCode.Source() == asm.ImmSource && next.Constant < 0 {
+			f.Frame = max(f.Frame, int(-next.Constant))
+		}
+	}
+	for s := range slots {
+		f.narrow = append(f.narrow, s)
+	}
+}
+
+func isStore(ins *asm.Instruction) bool {
+	return ins.OpCode.Class() == asm.StClass || ins.OpCode.Class() == asm.StXClass
+}
+
+func isLoad(ins *asm.Instruction) bool { return ins.OpCode.Class() == asm.LdXClass }
+
+func isFrameCopy(ins *asm.Instruction) bool {
+	return ins.OpCode.Class() == asm.ALU64Class && ins.OpCode.ALUOp() == asm.Mov &&
+		ins.OpCode.Source() == asm.RegSource && ins.Src == asm.R10
+}
+
+// reasonLabels turns enumerators such as SIMPLEBRIDGE_SAME_PORT into labels ("same-port").
+func reasonLabels(v *ebpf.VariableSpec) ([]string, error) {
+	typ, ok := btf.UnderlyingType(v.Type.Type).(*btf.Enum)
+	if !ok {
+		return nil, fmt.Errorf("PCN_REASONS names %v, not an enum: %w", v.Type.Type, ErrObject)
+	}
+	prefix := strings.ToUpper(strings.TrimSuffix(typ.Name, "reason"))
+	labels := make([]string, 0, len(typ.Values))
+	for i, e := range typ.Values {
+		if e.Value != uint64(reasonFirst+i) || e.Value >= reasonMax {
+			return nil, fmt.Errorf("enum %s: %s is %d, want %d (below %d): %w",
+				typ.Name, e.Name, e.Value, reasonFirst+i, reasonMax, ErrObject)
+		}
+		name := strings.TrimPrefix(e.Name, prefix)
+		labels = append(labels, strings.ReplaceAll(strings.ToLower(name), "_", "-"))
+	}
+	return labels, nil
+}
