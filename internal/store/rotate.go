@@ -16,12 +16,12 @@ import (
 // maybeRotate starts a new generation when the journal has grown enough. What was committed is durable already, so a
 // refusal (a full disk) is only logged, and tried again later.
 func (s *Store) maybeRotate() {
-	large := s.size > journalSoftLimit && s.size > 2*s.bytes
+	large := s.size > s.tryAt && s.size > 2*s.bytes
 	if s.records < s.nextTry && !large {
 		return
 	}
 	if err := s.rotate(); err != nil {
-		s.nextTry = s.records + s.opts.SnapshotEvery
+		s.nextTry, s.tryAt = s.records+s.opts.SnapshotEvery, s.size+journalSoftLimit
 		s.log.Warn("no snapshot was made, the journal goes on", "records", s.records, "reason", err)
 	}
 }
@@ -64,7 +64,7 @@ func (s *Store) rotate() error {
 	}
 	s.journal, s.gen, s.size, s.records = f, gen, journalHeaderLen, 0
 	s.broken = false
-	s.nextTry = s.opts.SnapshotEvery
+	s.nextTry, s.tryAt = s.opts.SnapshotEvery, journalSoftLimit
 	if err := s.prune(); err != nil {
 		s.log.Warn("old generations stay on disk", "reason", err)
 	}

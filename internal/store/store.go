@@ -78,6 +78,7 @@ type Store struct {
 	size    int64 // of the journal
 	records int   // in the journal
 	nextTry int   // records at which the next snapshot is tried
+	tryAt   int64 // journal bytes at which it is tried before that
 	suspect map[uint64]bool
 	broken  bool // the end of the journal or the newest rename may or may not be on disk
 	closed  bool
@@ -160,7 +161,7 @@ func (s *Store) resume(r *recovered) error {
 		return err
 	}
 	s.journal, s.size, s.records = f, r.size, r.records
-	s.nextTry = s.opts.SnapshotEvery
+	s.nextTry, s.tryAt = s.opts.SnapshotEvery, journalSoftLimit
 	return nil
 }
 

@@ -147,6 +147,43 @@ func TestOnlyTheGenerationsToKeepStay(t *testing.T) {
 	}
 }
 
+// TestJournalOfLargeRecordsIsReplacedBeforeItsCount: one key written again and again must not fill the disk, and a
+// refused snapshot is tried again only after as much again.
+func TestJournalOfLargeRecordsIsReplacedBeforeItsCount(t *testing.T) {
+	refuse, tries := true, 0
+	s, _, err := open(Options{Dir: newDir(t), Logger: quiet()}, func(op, name string) error {
+		if op == "create" && name == journalName(2) || op == "create" && name == journalName(3) {
+			tries++
+			if refuse {
+				return unix.ENOSPC
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	value := bytes.Repeat([]byte("v"), 8<<20)
+	for n := 1; s.gen == 1 && n < 30; n++ {
+		refuse = tries == 0
+		mustCommit(t, s, Record{Key: "k", Value: value})
+		want := 0
+		if n >= 8 {
+			want = 1
+		}
+		if n >= 16 {
+			want = 2
+		}
+		if tries != want {
+			t.Fatalf("after %d records of 8 MB: %d tries, want %d", n, tries, want)
+		}
+	}
+	if s.gen != 3 || s.size != journalHeaderLen {
+		t.Errorf("generation %d with a journal of %d bytes, want 3 and an empty one", s.gen, s.size)
+	}
+}
+
 func TestOneProcessOwnsTheStore(t *testing.T) {
 	dir := newDir(t)
 	s, _ := mustOpen(t, Options{Dir: dir})
