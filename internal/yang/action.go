@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Actions: their input and output are checked against the model and against
+// the configuration that they refer to.
+
+package yang
+
+import "fmt"
+
+// ParseInput checks the body of a call of the action at p and returns it
+// normalised, with defaults. The list entries on the way must exist.
+func (t *Tree) ParseInput(p Path, body []byte) ([]byte, error) {
+	return t.operation(p, body, false)
+}
+
+// CheckOutput checks what a call of the action at p returned and returns it
+// normalised.
+func (t *Tree) CheckOutput(p Path, body []byte) ([]byte, error) {
+	return t.operation(p, body, true)
+}
+
+func (t *Tree) operation(p Path, body []byte, output bool) ([]byte, error) {
+	if t.broken != nil {
+		return nil, t.broken
+	}
+	action, err := t.schema.node(p)
+	if err != nil {
+		return nil, err
+	}
+	if action.kind != Action {
+		return nil, fault(OperationNotSupported, p, "is not an action")
+	}
+	v, err := parseBody(body)
+	if err != nil {
+		return nil, &Error{Tag: InvalidValue, Path: p.String(), Message: err.Error()}
+	}
+	b := &builder{}
+	defer b.free()
+	call, err := t.call(b, p)
+	if err != nil {
+		return nil, err
+	}
+	part := action.input
+	if output {
+		part = action.output
+	}
+	b.object(call, part, p, v)
+	if err := join(b.errs); err != nil {
+		return nil, err
+	}
+	if err := validateOp(b.tops[0].topRef(), t.root, output); err != nil {
+		return nil, t.explain(err)
+	}
+	items, err := t.read(call.ref, oneNode)
+	if err != nil {
+		return nil, err
+	}
+	pr := &printer{defaults: true}
+	pr.object(items[0].kids)
+	return pr.buf, nil
+}
+
+// call makes the action and what is above it.
+func (t *Tree) call(b *builder, p Path) (*fragment, error) {
+	var parent *fragment
+	node := t.schema.root
+	for i, step := range p {
+		node = node.Child(step.Name)
+		if node.kind == List {
+			at, err := t.find(p[:i+1])
+			if err != nil {
+				return nil, err
+			}
+			if at == nil {
+				return nil, fault(DataMissing, p[:i+1], "does not exist")
+			}
+		}
+		if parent = b.step(parent, node, p[:i], step.Keys); parent == nil {
+			return nil, join(b.errs)
+		}
+	}
+	if len(b.tops) == 0 {
+		return nil, fmt.Errorf("call %s: no action was made", p)
+	}
+	return parent, nil
+}
+
+// topRef returns the libyang node of a top: that of a list is its entry.
+func (f *fragment) topRef() ref {
+	if f.ref == nil && len(f.kids) > 0 {
+		return f.kids[0].ref
+	}
+	return f.ref
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// An edit: build the new data apart, bring it into the tree while recording
+// the reverse, validate the whole, and take everything back if that fails.
+
+package yang
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Op is what an edit does to the node it names.
+type Op int
+
+// The operations and the HTTP methods they stand for.
+const (
+	// Create makes what does not exist yet (POST). A container without
+	// presence always exists: what it is given is merged into it.
+	Create Op = iota
+	// Replace gives the node exactly this content (PUT). Members that are
+	// fixed at creation and not given stay.
+	Replace
+	// Merge changes what is given and leaves the rest (PATCH). A leaf-list is
+	// one value and is replaced.
+	Merge
+	// Delete removes the node, or what was set in a container (DELETE).
+	Delete
+)
+
+// String names the operation.
+func (op Op) String() string {
+	return [...]string{"create", "replace", "merge", "delete"}[op]
+}
+
+// Edit applies op with a JSON body to the node at p and validates the tree. On
+// any error the tree is as it was before. Faults of the request are [*Error].
+func (t *Tree) Edit(op Op, p Path, body []byte) (*Change, error) {
+	return t.edit(op, p, body, false)
+}
+
+// Amend is Edit for changes that the daemon makes itself: it may also change
+// what is fixed at creation, such as a port's tcubes.
+func (t *Tree) Amend(op Op, p Path, body []byte) (*Change, error) {
+	return t.edit(op, p, body, true)
+}
+
+func (t *Tree) edit(op Op, p Path, body []byte, amend bool) (*Change, error) {
+	if t.broken != nil {
+		return nil, t.broken
+	}
+	t.collect()
+	if op < Create || op > Delete {
+		return nil, fmt.Errorf("edit %s: no operation %d", p, int(op))
+	}
+	node, err := t.schema.node(p)
+	if err != nil {
+		return nil, err
+	}
+	if err := editable(op, p, node); err != nil {
+		return nil, err
+	}
+	b := &builder{}
+	defer b.free()
+	chain, target, err := t.request(b, op, p, node, body)
+	if err != nil {
+		return nil, err
+	}
+	e := &editor{t: t, op: op, amend: amend, undo: &undo{}}
+	if err := e.run(p, node, chain, target); err != nil {
+		return nil, e.rollback(err)
+	}
+	e.undo.diff, err = t.schema.validate(&t.root)
+	if err != nil {
+		return nil, e.rollback(t.explain(err))
+	}
+	deltas, err := e.deltas()
+	if err != nil {
+		return nil, e.rollback(err)
+	}
+	return t.changed(e, deltas), nil
+}
+
+// editable refuses what cannot be edited whatever the body.
+func editable(op Op, p Path, node *Node) error {
+	switch {
+	case node.kind == Action:
+		return fault(OperationNotSupported, p, "is an action, not configuration")
+	case !node.config:
+		return fault(InvalidValue, p[:len(p)-1], "%s is read-only", node.name)
+	case node.key:
+		return fault(OperationNotSupported, p, "is a key and cannot be changed")
+	case len(p) == 0 && op == Delete:
+		return &Error{Tag: OperationNotSupported, Message: "a cube is deleted as a whole, not emptied"}
+	}
+	return nil
+}
+
+// request builds the fragments of the nodes above the target and of the target
+// itself: its content for the cube, a list for a list or an entry of it.
+func (t *Tree) request(b *builder, op Op, p Path, node *Node, body []byte) ([]*fragment, *fragment, error) {
+	var v value
+	if op != Delete {
+		var err error
+		if v, err = parseBody(body); err != nil {
+			return nil, nil, &Error{Tag: InvalidValue, Path: p.String(), Message: err.Error()}
+		}
+		if scalar := node.kind == Leaf; scalar && v.kind == objectValue && len(v.members) == 0 {
+			return nil, nil, fault(MissingElement, p, "the body is empty, %s is wanted", node.typ.allowed())
+		}
+	}
+	if len(p) == 0 {
+		// the cube is no data node: its members are tops of the builder
+		b.object(nil, node, p, v)
+		t.nameService(b)
+		return nil, &fragment{node: node, kids: b.tops}, join(b.errs)
+	}
+	var chain []*fragment
+	var parent *fragment
+	above := t.schema.root
+	for i, step := range p[:len(p)-1] {
+		above = above.Child(step.Name)
+		if parent = b.step(parent, above, p[:i], step.Keys); parent == nil {
+			return nil, nil, join(b.errs)
+		}
+		chain = append(chain, parent)
+	}
+	target := b.target(parent, op, p, node, v)
+	return chain, target, join(b.errs)
+}
+
+// nameService fills in the leaf that says which service a new cube is of.
+func (t *Tree) nameService(b *builder) {
+	leaf := t.schema.root.Child("service-name")
+	if t.created || leaf == nil {
+		return
+	}
+	for _, f := range b.tops {
+		if f.node == leaf {
+			return
+		}
+	}
+	b.leaf(nil, leaf, Path{{Name: leaf.name}}, value{kind: stringValue, text: t.schema.info.Name})
+}
+
+// target builds the node that an edit is about.
+func (b *builder) target(parent *fragment, op Op, p Path, node *Node, v value) *fragment {
+	above, step := p[:len(p)-1], p[len(p)-1]
+	holder := &builder{}
+	defer func() {
+		b.errs = append(b.errs, holder.errs...)
+		if parent == nil {
+			b.tops = append(b.tops, holder.tops...)
+		}
+	}()
+	switch {
+	case op == Delete && len(step.Keys) == 0:
+		return &fragment{node: node}
+	case node.kind == LeafList && len(step.Keys) > 0:
+		list := &fragment{node: node}
+		holder.attach(parent, list)
+		if len(v.members) > 0 || (op != Delete && v.kind != objectValue) {
+			holder.fault(InvalidValue, p, "the value is in the path, the body must be empty")
+		}
+		if f := holder.term(parent, node, p, value{kind: stringValue, text: step.Keys[0]}); f != nil {
+			f.keys = []string{termValue(f.ref)}
+			list.kids = append(list.kids, f)
+		}
+		return list
+	case node.kind == List && len(step.Keys) > 0:
+		entry := holder.step(parent, node, above, step.Keys)
+		if entry == nil {
+			return nil
+		}
+		if op != Delete {
+			holder.object(entry, node, p, v)
+		}
+		return &fragment{node: node, kids: []*fragment{entry}}
+	}
+	siblings := &holder.tops
+	if parent != nil {
+		siblings = &parent.kids
+	}
+	holder.member(parent, node, above, v)
+	if len(*siblings) == 0 {
+		return &fragment{node: node}
+	}
+	return (*siblings)[len(*siblings)-1]
+}
+
+// changed makes the change of a finished edit.
+func (t *Tree) changed(e *editor, deltas []Delta) *Change {
+	c := &Change{tree: t, before: t.version, created: t.created, deltas: deltas, undo: e.undo}
+	t.versions++
+	t.version, t.created = t.versions, true
+	c.after = t.version
+	t.live[e.undo] = struct{}{}
+	c.watch()
+	return c
+}
+
+// rollback takes back what the editor did and returns why it had to.
+func (e *editor) rollback(cause error) error {
+	if err := e.undo.apply(e.t); err != nil {
+		e.t.broken = fmt.Errorf("the configuration is damaged, taking an edit back: %w", err)
+		return errors.Join(cause, e.t.broken)
+	}
+	return cause
+}

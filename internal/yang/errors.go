@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What goes wrong with a request, in the vocabulary of RESTCONF: the tag
+// decides the HTTP status, the sentence is for a person.
+
+package yang
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Tag is a RESTCONF error tag.
+type Tag string
+
+// The tags that this package uses.
+const (
+	InvalidValue          Tag = "invalid-value"
+	MissingAttribute      Tag = "missing-attribute"
+	MissingElement        Tag = "missing-element"
+	BadAttribute          Tag = "bad-attribute"
+	BadElement            Tag = "bad-element"
+	DataExists            Tag = "data-exists"
+	DataMissing           Tag = "data-missing"
+	OperationNotSupported Tag = "operation-not-supported"
+)
+
+// ErrNotFound is what a read of data that does not exist wraps.
+var ErrNotFound = errors.New("not found")
+
+// Error is a request that the model refuses.
+type Error struct {
+	// Tag says what kind of fault it is.
+	Tag Tag
+	// Path is the node concerned as a URL path below the cube.
+	Path string
+	// Message is a sentence that names the node, the value and what is allowed.
+	Message string
+	// Errs holds all faults when there are several; the first is this one.
+	Errs []*Error
+}
+
+// Error returns the sentence, and how many more faults there are.
+func (e *Error) Error() string {
+	if len(e.Errs) > 1 {
+		return fmt.Sprintf("%s (and %d more)", e.Message, len(e.Errs)-1)
+	}
+	return e.Message
+}
+
+// Is makes a data-missing error match [ErrNotFound].
+func (e *Error) Is(target error) bool {
+	return target == ErrNotFound && e.Tag == DataMissing
+}
+
+// PartialKeysError is a path that ends within the keys of a list.
+type PartialKeysError struct {
+	// List is the list whose keys are incomplete.
+	List *Node
+	// Path leads to the list; the keys that were given are not part of it.
+	Path Path
+	// Given holds the keys that were given, in model order.
+	Given []string
+}
+
+// Error names the keys that are missing.
+func (e *PartialKeysError) Error() string {
+	var missing []string
+	for _, k := range e.List.Keys()[len(e.Given):] {
+		missing = append(missing, k.Name())
+	}
+	return fmt.Sprintf("%s: %d of %d keys given, missing: %s", e.Path.Words(), len(e.Given), len(e.List.Keys()),
+		strings.Join(missing, ", "))
+}
+
+// fault makes an error about the node at p.
+func fault(tag Tag, p Path, format string, args ...any) *Error {
+	message := fmt.Sprintf(format, args...)
+	if words := p.Words(); words != "" {
+		message = words + ": " + message
+	}
+	return &Error{Tag: tag, Path: p.String(), Message: message}
+}
+
+// join makes one error of several.
+func join(errs []*Error) error {
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	first := *errs[0]
+	first.Errs = errs
+	return &first
+}
+
+// shorten keeps a value that is quoted in a sentence readable.
+func shorten(value string) string {
+	const most = 64
+	if len(value) <= most {
+		return value
+	}
+	return strings.ToValidUTF8(value[:most], "") + "..."
+}

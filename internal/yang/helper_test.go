@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package yang
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// load compiles a model of testdata for the length of a test.
+func load(t testing.TB, name string) *Schema {
+	t.Helper()
+	text, err := os.ReadFile("testdata/" + name + ".yang")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Load(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// cube makes a tree with a body.
+func cube(t testing.TB, s *Schema, body string) *Tree {
+	t.Helper()
+	tree := s.NewTree()
+	t.Cleanup(tree.Close)
+	if _, err := tree.Edit(Create, nil, []byte(body)); err != nil {
+		t.Fatalf("create: %v", err)
+	}
+	return tree
+}
+
+// at resolves a path written with spaces between its words.
+func at(t testing.TB, s *Schema, words string) Path {
+	t.Helper()
+	_, p, err := s.Resolve(strings.Fields(words))
+	if err != nil {
+		t.Fatalf("resolve %q: %v", words, err)
+	}
+	return p
+}
+
+// show prints a node with what was set explicitly.
+func show(t testing.TB, tree *Tree, words string) string {
+	t.Helper()
+	out, err := tree.JSON(at(t, tree.Schema(), words), JSONOptions{})
+	if err != nil {
+		t.Fatalf("show %q: %v", words, err)
+	}
+	return string(out)
+}
+
+// state is all there is to see of a tree.
+func state(t testing.TB, tree *Tree) string {
+	t.Helper()
+	set, err := tree.JSON(nil, JSONOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := tree.JSON(nil, JSONOptions{Defaults: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(set) + "\n" + string(all)
+}

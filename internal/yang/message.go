@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Turns what libyang's validation says into the errors of this package.
+
+package yang
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// explain makes a sentence of a validation error. It looks at the tree as
+// validation left it.
+func (t *Tree) explain(err error) error {
+	var n *nativeError
+	if !errors.As(err, &n) {
+		return err
+	}
+	p := parseLocation(n.path)
+	node, at := t.schema.nearest(p)
+	named := quotedIn(n.msg)
+	switch {
+	case strings.HasPrefix(n.msg, "Mandatory node "):
+		return t.missing(node, at, named)
+	case strings.HasPrefix(n.msg, "Mandatory choice "):
+		return fault(MissingAttribute, at, "one of the alternatives of %s must be given", named)
+	case n.apptag == "too-few-elements":
+		return fault(MissingElement, whole(at), "too few entries, at least %d are needed", node.min)
+	case n.apptag == "too-many-elements":
+		return fault(InvalidValue, whole(at), "too many entries, at most %d are allowed", node.max)
+	case n.apptag == "data-not-unique":
+		return fault(InvalidValue, at, "another entry has the same %s", named)
+	case n.apptag == "instance-required":
+		return fault(InvalidValue, at, "refers to %q, which is not in %s", shorten(named), node.typ.LeafrefPath)
+	case strings.HasPrefix(n.msg, "When condition "):
+		return fault(InvalidValue, at, "is allowed only when %s", strings.TrimSuffix(named, "."))
+	case strings.HasPrefix(n.msg, "Must condition "):
+		return fault(InvalidValue, at, "does not satisfy the condition %s", named)
+	case strings.HasPrefix(n.msg, "Data for both cases "):
+		return fault(InvalidValue, at, "alternatives that exclude each other are given")
+	}
+	return fault(InvalidValue, at, "%s", strings.TrimSuffix(n.msg, "."))
+}
+
+// whole drops the keys of the last step.
+func whole(p Path) Path {
+	if len(p) == 0 {
+		return p
+	}
+	return p[:len(p)-1].with(p[len(p)-1].Name)
+}
+
+// missing reports a mandatory leaf. libyang names its place in the schema
+// only, so the first entry that lacks it is looked for.
+func (t *Tree) missing(node *Node, at Path, name string) error {
+	if node.name == name && node.parent != nil {
+		node, at = node.parent, at[:len(at)-1]
+	}
+	child := node.Child(name)
+	if child == nil {
+		return fault(MissingAttribute, at, "%s is mandatory and not given", name)
+	}
+	items, err := t.read(t.root, allSiblings)
+	if err != nil {
+		return err
+	}
+	if found, ok := lacking(items, Path{}, child); ok {
+		at = found
+	}
+	e := fault(MissingAttribute, at, "%s is mandatory and not given", name)
+	e.Path = at.with(name).String()
+	return e
+}
+
+// lacking finds an instance of the parent of n that has no n.
+func lacking(items []*item, p Path, n *Node) (Path, bool) {
+	for _, it := range items {
+		if it.node.kind != Container && it.node.kind != List {
+			continue
+		}
+		at := p.with(it.node.name)
+		if it.node.kind == List {
+			at = p.with(it.node.name, itemKeys(it)...)
+		}
+		if it.node == n.parent && !slices.ContainsFunc(it.kids, func(k *item) bool { return k.node == n }) {
+			return at, true
+		}
+		if found, ok := lacking(it.kids, at, n); ok {
+			return found, true
+		}
+	}
+	return nil, false
+}
+
+// nearest returns the deepest node on a path that the model has, and the path
+// to it: schema paths name choices and cases too, which are skipped.
+func (s *Schema) nearest(p Path) (*Node, Path) {
+	node, at := s.root, Path{}
+	for _, step := range p {
+		child := node.Child(step.Name)
+		if child == nil && node.kind == Action {
+			if child = node.input.Child(step.Name); child == nil {
+				child = node.output.Child(step.Name)
+			}
+		}
+		if child != nil {
+			node = child
+			at = at.with(step.Name, step.Keys...)
+		}
+	}
+	return node, at
+}
+
+// quotedIn returns the first text in quotes of a message. What libyang quotes
+// may hold quotes itself; then its end is where the message goes on.
+func quotedIn(msg string) string {
+	_, rest, ok := strings.Cut(msg, `"`)
+	if !ok {
+		return ""
+	}
+	for _, end := range []string{`" - no target`, `" not satisfied`, `" instance`, `" data do not`} {
+		if text, _, ok := strings.Cut(rest, end); ok {
+			return text
+		}
+	}
+	text, _, _ := strings.Cut(rest, `"`)
+	return text
+}
+
+// parseLocation reads the path out of libyang's description of a place, such as
+// Data location "/m:list[k='v']/leaf".
+func parseLocation(place string) Path {
+	if _, after, ok := strings.Cut(place, `location "`); ok {
+		place = after
+		for _, end := range []string{`", line`, `", data`, `".`} {
+			if i := strings.LastIndex(place, end); i >= 0 {
+				place = place[:i]
+			}
+		}
+	}
+	var p Path
+	for strings.HasPrefix(place, "/") {
+		end := strings.IndexAny(place[1:], "/[") + 1
+		if end == 0 {
+			end = len(place)
+		}
+		step := Step{Name: bare(place[1:end])}
+		place = place[end:]
+		for strings.HasPrefix(place, "[") {
+			key, rest, ok := parsePredicate(place)
+			if !ok {
+				return append(p, step)
+			}
+			step.Keys = append(step.Keys, key)
+			place = rest
+		}
+		p = append(p, step)
+	}
+	return p
+}
+
+// parsePredicate reads [name='value'] and returns the value and what follows.
+func parsePredicate(s string) (key, rest string, ok bool) {
+	i := strings.IndexByte(s, '=')
+	if i < 0 || i+1 >= len(s) || (s[i+1] != '\'' && s[i+1] != '"') {
+		return "", "", false
+	}
+	key, rest, ok = strings.Cut(s[i+2:], s[i+1:i+2]+"]")
+	return key, rest, ok
+}

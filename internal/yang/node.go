@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The model as Go values. It is copied out of libyang once, when a service is
+// loaded, so that walking it crosses into C never again.
+
+package yang
+
+import "strings"
+
+// Kind is what a schema node is. A choice is not a kind: its cases' nodes
+// appear as members of the node that holds it, as they do in the data.
+type Kind int
+
+// The kinds of schema node.
+const (
+	Container Kind = iota
+	List
+	Leaf
+	LeafList
+	Action
+)
+
+// String returns the YANG keyword of the kind.
+func (k Kind) String() string {
+	return [...]string{"container", "list", "leaf", "leaf-list", "action"}[k]
+}
+
+// Type is the type of a leaf or leaf-list.
+type Type struct {
+	// Name is the type as the model writes it, e.g. "inet:ipv4-address".
+	Name string
+	// Base is the built-in type beneath, e.g. "string". That of a leafref is
+	// the base of what it refers to; LeafrefPath tells that it is one.
+	Base string
+	// Enums holds the names of an enumeration, of bits, or of the identities
+	// that an identityref accepts, as the model spells them.
+	Enums []string
+	// Range is what a number may be, e.g. "1..4094"; always set for integers.
+	Range string
+	// Length is what the length of a string or binary may be.
+	Length string
+	// Patterns are regular expressions (XML Schema) that a string must match;
+	// one that begins with "!" must not match.
+	Patterns []string
+	// LeafrefPath is the path of a leafref.
+	LeafrefPath string
+	// FractionDigits is the number of digits after the point of a decimal64.
+	FractionDigits int
+	// Union holds the member types of a union.
+	Union []Type
+
+	identities map[string]string
+}
+
+// Node is a node of the model.
+type Node struct {
+	name, description, units, path string
+	kind                           Kind
+	config, mandatory, key         bool
+	initOnly, presence, userOrder  bool
+	def                            *string
+	typ                            Type
+	min, max                       int
+	extensions                     map[string]string
+	parent                         *Node
+	keys, children                 []*Node
+	byName                         map[string]*Node
+	input, output                  *Node
+	index                          int
+	schema                         *Schema
+	inOutput                       bool
+	native                         schemaRef
+	cases                          []alternative
+}
+
+// alternative is a case of a choice that a node is in.
+type alternative struct{ choice, in schemaRef }
+
+// Name returns the node's name.
+func (n *Node) Name() string { return n.name }
+
+// Path returns the names from the cube to the node, separated by slashes.
+func (n *Node) Path() string { return n.path }
+
+// Kind returns what the node is.
+func (n *Node) Kind() Kind { return n.kind }
+
+// Config reports whether the node is configuration. It is true for the input
+// of an action.
+func (n *Node) Config() bool { return n.config }
+
+// InitOnly reports whether the node is settable at creation only, because of
+// its own statement or that of a node above it.
+func (n *Node) InitOnly() bool { return n.initOnly }
+
+// Mandatory reports whether the node must be given: by a mandatory statement,
+// as a key, or by min-elements.
+func (n *Node) Mandatory() bool { return n.mandatory }
+
+// Presence reports whether a container means something by existing.
+func (n *Node) Presence() bool { return n.presence }
+
+// Keys returns the keys of a list in model order.
+func (n *Node) Keys() []*Node { return n.keys }
+
+// IsKey reports whether the node is a key of its list.
+func (n *Node) IsKey() bool { return n.key }
+
+// Default returns the default value of a leaf.
+func (n *Node) Default() (string, bool) {
+	if n.def == nil {
+		return "", false
+	}
+	return *n.def, true
+}
+
+// Type returns the type of a leaf or leaf-list.
+func (n *Node) Type() Type { return n.typ }
+
+// Description returns the text of the description statement.
+func (n *Node) Description() string { return n.description }
+
+// Units returns the text of the units statement.
+func (n *Node) Units() string { return n.units }
+
+// Example returns the argument of cli-example.
+func (n *Node) Example() string { return n.extensions["cli-example"] }
+
+// Extension returns the argument of one of our extensions and whether the node
+// has it.
+func (n *Node) Extension(name string) (string, bool) {
+	arg, ok := n.extensions[name]
+	return arg, ok
+}
+
+// Children returns the members of a container, list, input or output in model
+// order, actions last.
+func (n *Node) Children() []*Node { return n.children }
+
+// Child returns the member with a name, nil if there is none.
+func (n *Node) Child(name string) *Node { return n.byName[name] }
+
+// Input returns the node that holds the input of an action; it has no members
+// when the action takes none.
+func (n *Node) Input() *Node { return n.input }
+
+// Output returns the node that holds the output of an action.
+func (n *Node) Output() *Node { return n.output }
+
+// Parent returns the node above, nil for the cube.
+func (n *Node) Parent() *Node { return n.parent }
+
+// MinElements returns how many entries a list must have.
+func (n *Node) MinElements() int { return n.min }
+
+// MaxElements returns how many entries a list may have, 0 for any number.
+func (n *Node) MaxElements() int { return n.max }
+
+// UserOrdered reports whether the order of a list's entries means something.
+func (n *Node) UserOrdered() bool { return n.userOrder }
+
+// keyCount is the number of words that name an entry.
+func (n *Node) keyCount() int {
+	switch n.kind {
+	case List:
+		return len(n.keys)
+	case LeafList:
+		return 1
+	}
+	return 0
+}
+
+// what names the node at p in a sentence about its members.
+func (n *Node) what(p Path) string {
+	if len(p) == 0 {
+		return n.schema.info.Name
+	}
+	return p.Words()
+}
+
+// has reports whether the extension is the node's own or that of one above it.
+func (n *Node) inherits(extension string) bool {
+	for ; n != nil; n = n.parent {
+		if _, ok := n.extensions[extension]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// add links a member to its parent.
+func (n *Node) add(child *Node) {
+	child.index = len(n.children)
+	n.children = append(n.children, child)
+	if n.byName == nil {
+		n.byName = make(map[string]*Node)
+	}
+	n.byName[child.name] = child
+}
+
+// allowed says in a few words what a leaf may be.
+func (t *Type) allowed() string {
+	switch {
+	case len(t.Enums) > 0:
+		return "one of " + strings.Join(t.Enums, ", ")
+	case t.Range != "":
+		return "a number in " + t.Range
+	case t.Base == "boolean":
+		return "true or false"
+	case len(t.Union) > 0:
+		members := make([]string, len(t.Union))
+		for i := range t.Union {
+			members[i] = t.Union[i].allowed()
+		}
+		return strings.Join(members, " or ")
+	case t.Name != t.Base:
+		return "a valid " + bare(t.Name)
+	}
+	return "a " + t.Base
+}
+
+// bare takes the prefix off a name.
+func bare(name string) string {
+	return name[strings.LastIndexByte(name, ':')+1:]
+}

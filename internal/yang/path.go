@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Paths into the data of a cube: words as they come in a URL, resolved against
+// the model.
+
+package yang
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits on what a path may contain before libyang sees it.
+const (
+	maxDepth     = 64
+	maxPathWords = maxDepth * 9
+	maxValue     = 1 << 20
+)
+
+// Step is one node on a path.
+type Step struct {
+	// Name is the node's name in the model.
+	Name string
+	// Keys holds the keys of a list entry in model order, or the value of a
+	// leaf-list entry. It is nil for a whole list and for anything else.
+	Keys []string
+}
+
+// Path leads from a cube to a node in it. The empty path is the cube.
+type Path []Step
+
+// Segments returns the words of the path, keys following their list.
+func (p Path) Segments() []string {
+	var words []string
+	for _, s := range p {
+		words = append(append(words, s.Name), s.Keys...)
+	}
+	return words
+}
+
+// String returns the path as a URL path, each word escaped.
+func (p Path) String() string {
+	words := p.Segments()
+	for i, w := range words {
+		words[i] = url.PathEscape(w)
+	}
+	return strings.Join(words, "/")
+}
+
+// Words returns the path as a person types it.
+func (p Path) Words() string {
+	words := p.Segments()
+	for i, w := range words {
+		words[i] = shorten(w)
+	}
+	return strings.Join(words, " ")
+}
+
+// with returns the path extended by one step, never sharing memory with p.
+func (p Path) with(name string, keys ...string) Path {
+	out := make(Path, len(p), len(p)+1)
+	copy(out, p)
+	return append(out, Step{Name: name, Keys: keys})
+}
+
+// id is a string that differs for different paths, whatever bytes keys hold.
+func (p Path) id() string {
+	var b strings.Builder
+	for _, s := range p {
+		fmt.Fprintf(&b, "/%s%q", s.Name, s.Keys)
+	}
+	return b.String()
+}
+
+// keysID is a string that differs for different keys.
+func keysID(keys []string) string { return fmt.Sprintf("%q", keys) }
+
+// Resolve turns the words of a URL below a cube into a node and the path to it.
+// Keys are positional, one word each. A path that ends within the keys of a
+// list is reported as [*PartialKeysError], anything else as [*Error].
+func (s *Schema) Resolve(words []string) (*Node, Path, error) {
+	if len(words) > maxPathWords {
+		return nil, nil, &Error{Tag: InvalidValue, Message: "the path is too long"}
+	}
+	node, path := s.root, Path{}
+	for len(words) > 0 {
+		name := words[0]
+		child := node.Child(name)
+		if child == nil {
+			return nil, nil, &Error{Tag: BadElement, Path: path.with(shorten(name)).String(),
+				Message: fmt.Sprintf("%s has no %q", node.what(path), shorten(name))}
+		}
+		node, words = child, words[1:]
+		keys, err := stepKeys(child, path, words)
+		if err != nil {
+			return nil, nil, err
+		}
+		path = path.with(name, keys...)
+		words = words[len(keys):]
+	}
+	return node, path, nil
+}
+
+// stepKeys takes the keys of node off words. No keys at all are fine.
+func stepKeys(node *Node, parent Path, words []string) ([]string, error) {
+	want := node.keyCount()
+	if want == 0 || len(words) == 0 {
+		return nil, nil
+	}
+	keys := words[:min(want, len(words))]
+	for _, k := range keys {
+		if err := checkText(k); err != nil {
+			return nil, fault(InvalidValue, parent.with(node.name), "key %q: %v", shorten(k), err)
+		}
+	}
+	if len(keys) < want {
+		return nil, &PartialKeysError{List: node, Path: parent.with(node.name), Given: keys}
+	}
+	return keys, nil
+}
+
+// node checks a path that a caller built and returns the node it leads to.
+func (s *Schema) node(p Path) (*Node, error) {
+	if len(p) > maxDepth {
+		return nil, &Error{Tag: InvalidValue, Message: "the path is too deep"}
+	}
+	node := s.root
+	for i, step := range p {
+		child := node.Child(step.Name)
+		if child == nil {
+			return nil, &Error{Tag: BadElement, Path: p[:i+1].String(),
+				Message: fmt.Sprintf("%s has no %q", node.what(p[:i]), shorten(step.Name))}
+		}
+		want := child.keyCount()
+		if len(step.Keys) > 0 && len(step.Keys) != want {
+			return nil, fault(InvalidValue, p[:i+1], "%d keys given, %d wanted", len(step.Keys), want)
+		}
+		if child.kind == List && len(step.Keys) == 0 && i < len(p)-1 {
+			return nil, fault(MissingElement, p[:i+1], "keys are missing")
+		}
+		for _, k := range step.Keys {
+			if err := checkText(k); err != nil {
+				return nil, fault(InvalidValue, p[:i], "%s: key %q: %v", step.Name, shorten(k), err)
+			}
+		}
+		node = child
+	}
+	return node, nil
+}
+
+// checkText accepts what RFC 7950 §9.4 allows in a string; libyang relies on it.
+func checkText(s string) error {
+	if len(s) > maxValue {
+		return fmt.Errorf("longer than %d bytes", maxValue)
+	}
+	if !utf8.ValidString(s) {
+		return fmt.Errorf("not valid UTF-8")
+	}
+	for _, r := range s {
+		if (r < ' ' && r != '\t' && r != '\n' && r != '\r') || r&0xfffe == 0xfffe || (r >= 0xfdd0 && r <= 0xfdef) {
+			return fmt.Errorf("contains the character %U, which is not allowed", r)
+		}
+	}
+	return nil
+}

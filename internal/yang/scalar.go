@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Brings a JSON scalar, or a word of a path, into the form that libyang takes,
+// and says what was wrong with one that it does not take.
+
+package yang
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"unicode/utf8"
+)
+
+// scalar returns the text of v for a leaf of type t. The error is the end of a
+// sentence that begins with the leaf's name.
+func (n *Node) scalar(v value) (string, error) {
+	if n.typ.Base == "empty" {
+		return emptyText(v)
+	}
+	switch v.kind {
+	case objectValue, arrayValue, nullValue:
+		return "", fmt.Errorf("%s is given, %s is wanted", v.kind, n.typ.allowed())
+	case stringValue:
+		if err := checkText(v.text); err != nil {
+			return "", fmt.Errorf("the value %w", err)
+		}
+	}
+	return n.typ.normal(v, func(s string) bool { _, err := canonical(n, s); return err == nil })
+}
+
+// word returns the text of a word of a path for the key n.
+func (n *Node) word(text string) (string, error) {
+	return n.scalar(value{kind: stringValue, text: text})
+}
+
+// emptyText accepts the usual ways to say that a leaf of type empty exists.
+func emptyText(v value) (string, error) {
+	listed := v.kind == arrayValue && len(v.items) == 1 && v.items[0].kind == nullValue
+	if listed || v.kind == nullValue || (v.kind != arrayValue && v.kind != objectValue &&
+		(v.text == "true" || v.text == "")) {
+		return "", nil
+	}
+	return "", errors.New("the leaf has no value, give true or delete it")
+}
+
+// normal brings a scalar into canonical spelling; accepts tells whether the
+// type as a whole takes a text.
+func (t *Type) normal(v value, accepts func(string) bool) (string, error) {
+	switch t.Base {
+	case "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64":
+		return t.integer(v)
+	case "decimal64":
+		return t.decimal(v)
+	case "boolean":
+		if text := strings.ToLower(v.text); v.kind != numberValue && (text == "true" || text == "false") {
+			return text, nil
+		}
+		return "", fmt.Errorf("%q is not true or false", shorten(v.text))
+	case "union":
+		return t.member(v, accepts), nil
+	}
+	if v.kind != stringValue {
+		return "", fmt.Errorf("%s is %s, a string is wanted", v.text, v.kind)
+	}
+	switch t.Base {
+	case "enumeration":
+		return t.enum(v.text)
+	case "identityref":
+		if id, ok := t.identities[bare(v.text)]; ok {
+			return id, nil
+		}
+		return "", fmt.Errorf("%q is not %s", shorten(v.text), t.allowed())
+	}
+	return v.text, nil
+}
+
+// enum finds a name whatever its case; one that matches exactly goes first.
+func (t *Type) enum(text string) (string, error) {
+	found := ""
+	for _, e := range t.Enums {
+		if e == text {
+			return e, nil
+		}
+		if found == "" && strings.EqualFold(e, text) {
+			found = e
+		}
+	}
+	if found == "" {
+		return "", fmt.Errorf("%q is not %s", shorten(text), t.allowed())
+	}
+	return found, nil
+}
+
+// member leaves a text that the union takes alone, and otherwise tries the
+// spelling of its enums and identities.
+func (t *Type) member(v value, accepts func(string) bool) string {
+	if accepts(v.text) {
+		return v.text
+	}
+	for i := range t.Union {
+		m := &t.Union[i]
+		if m.Base != "enumeration" && m.Base != "identityref" && m.Base != "boolean" {
+			continue
+		}
+		if text, err := m.normal(v, accepts); err == nil && accepts(text) {
+			return text
+		}
+	}
+	return v.text
+}
+
+// integer takes plain decimal digits only: libyang would read 010 as eight.
+func (t *Type) integer(v value) (string, error) {
+	text, sign := v.text, ""
+	if v.kind == boolValue {
+		return "", fmt.Errorf("%s is a boolean, %s is wanted", text, t.allowed())
+	}
+	if strings.HasPrefix(text, "-") {
+		text, sign = text[1:], "-"
+	}
+	digits := strings.TrimLeft(text, "0")
+	if text == "" || strings.Trim(digits, "0123456789") != "" {
+		return "", fmt.Errorf("%q is not a whole number in %s", shorten(v.text), t.Range)
+	}
+	if digits == "" {
+		return "0", nil
+	}
+	if len(digits) > 20 {
+		return "", fmt.Errorf("%s is out of range %s", shorten(v.text), t.Range)
+	}
+	return sign + digits, nil
+}
+
+// decimal writes a number without exponent.
+func (t *Type) decimal(v value) (string, error) {
+	bad := fmt.Errorf("%q is not a decimal number with at most %d digits after the point", shorten(v.text),
+		t.FractionDigits)
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(v.text), "e")
+	if v.kind == boolValue || len(v.text) > 40 || len(exponent) > 3 ||
+		mantissa == "" || strings.Trim(mantissa, "-0123456789.") != "" {
+		return "", bad
+	}
+	number, ok := new(big.Rat).SetString(v.text)
+	if !ok {
+		return "", bad
+	}
+	text := number.FloatString(t.FractionDigits)
+	exact, ok := new(big.Rat).SetString(text)
+	if !ok || exact.Cmp(number) != 0 {
+		return "", bad
+	}
+	return text, nil
+}
+
+// reason says why libyang refused a text for a leaf, as the end of a sentence.
+func (n *Node) reason(text string, err error) string {
+	var native *nativeError
+	t, quotedText := &n.typ, fmt.Sprintf("%q", shorten(text))
+	if !errors.As(err, &native) {
+		return fmt.Sprintf("%s is not %s: %v", quotedText, t.allowed(), err)
+	}
+	if custom := customMessage(native.msg); custom != "" {
+		return fmt.Sprintf("%s is refused: %s", quotedText, custom)
+	}
+	switch {
+	case t.Range != "":
+		return fmt.Sprintf("%s is out of range %s", shorten(text), t.Range)
+	case t.Length != "" && strings.Contains(native.msg, "length"):
+		return fmt.Sprintf("%s has %d characters, allowed are %s", quotedText, utf8.RuneCountInString(text), t.Length)
+	case t.Name != t.Base || len(t.Enums) > 0:
+		return fmt.Sprintf("%s is not %s%s", quotedText, t.allowed(), n.like())
+	case len(t.Patterns) > 0:
+		return fmt.Sprintf("%s does not match the pattern %s%s", quotedText, strings.Join(t.Patterns, " and "), n.like())
+	}
+	return fmt.Sprintf("%s is not %s%s", quotedText, t.allowed(), n.like())
+}
+
+// like gives the example of the model.
+func (n *Node) like() string {
+	if n.Example() == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (for example %s)", n.Example())
+}
+
+// stock holds how libyang's own messages about values begin.
+var stock = []string{"Invalid ", "Unsatisfied ", "Value ", "Unsupported ", "Failed ", "Internal ", "Leafref ", "Base64 ",
+	"Unexpected ", "Duplicate ", "Conversion ", "libyang error"}
+
+// customMessage returns a message that comes from the model's error-message.
+func customMessage(msg string) string {
+	if msg == "" {
+		return ""
+	}
+	for _, s := range stock {
+		if strings.HasPrefix(msg, s) {
+			return ""
+		}
+	}
+	return strings.TrimSuffix(msg, ".")
+}

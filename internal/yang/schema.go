@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Loading a service: its module and what that imports become one libyang
+// context, because two services may well use the same names.
+
+package yang
+
+// #include <stdlib.h>
+// #include "libyang.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"unsafe"
+
+	models "github.com/polycube/polycube/yang"
+)
+
+// Limits on a model before libyang sees it.
+const (
+	maxModule      = 4 << 20
+	maxModuleDepth = maxDepth
+)
+
+// Groupings that make a service standard or transparent.
+const (
+	standardGrouping    = "standard-base-yang-module"
+	transparentGrouping = "transparent-base-yang-module"
+)
+
+// Info is what a model says about its service.
+type Info struct {
+	// Name is the service's name in URLs.
+	Name string
+	// Description is one line for help.
+	Description string
+	// Version is the version of the model.
+	Version string
+	// MinKernel is the oldest kernel on which the service works.
+	MinKernel string
+	// Transparent tells a transparent service from a standard one.
+	Transparent bool
+	// Namespace is the module's namespace.
+	Namespace string
+	// Module is the module's name.
+	Module string
+	// Text is the module as it was loaded.
+	Text string
+}
+
+// Schema is the model of one service, in a libyang context of its own. It is
+// safe for use by many goroutines, until Close.
+type Schema struct {
+	ctx    *C.struct_ly_ctx
+	module *C.struct_lys_module
+	root   *Node
+	info   Info
+	nodes  map[uintptr]*Node
+}
+
+// Load compiles the text of a service module. The modules it imports come from
+// package models and from libyang itself, never from the file system.
+func Load(serviceModule string) (*Schema, error) {
+	if err := checkModule(serviceModule); err != nil {
+		return nil, fmt.Errorf("load model: %w", err)
+	}
+	initialise()
+	sources, free, err := imports()
+	if err != nil {
+		return nil, fmt.Errorf("load model: %w", err)
+	}
+	defer free()
+	text := C.CString(serviceModule)
+	defer C.free(unsafe.Pointer(text))
+
+	s := &Schema{nodes: make(map[uintptr]*Node)}
+	var e C.struct_pcn_err
+	var ctx *C.struct_ly_ctx
+	var module *C.struct_lys_module
+	code := C.pcn_load(sources, text, &ctx, &module, &e)
+	s.ctx, s.module = ctx, module
+	if err := takeError(code, &e); err != nil {
+		return nil, fmt.Errorf("load model: %w", describeLoad(err))
+	}
+	if err := s.build(serviceModule); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("load model: %w", err)
+	}
+	return s, nil
+}
+
+// describeLoad adds the place to an error of libyang's parser.
+func describeLoad(err error) error {
+	var native *nativeError
+	if errors.As(err, &native) && native.path != "" {
+		return fmt.Errorf("%w (%s)", err, strings.TrimSuffix(native.path, "."))
+	}
+	return err
+}
+
+// Close frees the model. All trees must have been closed before.
+func (s *Schema) Close() {
+	if s.ctx != nil {
+		C.ly_ctx_destroy(s.ctx)
+		s.ctx, s.module = nil, nil
+	}
+}
+
+// Service returns what the model says about the service.
+func (s *Schema) Service() Info { return s.info }
+
+// Root returns the node that stands for a cube: its children are the base
+// members, then the service's own.
+func (s *Schema) Root() *Node { return s.root }
+
+// build copies the compiled model into Go.
+func (s *Schema) build(text string) error {
+	s.info = Info{
+		Module:    C.GoString(s.module.name),
+		Namespace: goString(s.module.ns),
+		Text:      text,
+	}
+	s.info.Name = s.info.Module
+	each(func(i C.size_t, name, owner **C.char) *C.char { return C.pcn_module_ext(s.module, i, name, owner) },
+		func(name, arg string) {
+			switch name {
+			case "service-name":
+				s.info.Name = arg
+			case "service-description":
+				s.info.Description = arg
+			case "service-version":
+				s.info.Version = arg
+			case "service-min-kernel-version":
+				s.info.MinKernel = arg
+			}
+		})
+	var bases []string
+	for i := C.size_t(0); ; i++ {
+		used := C.pcn_uses(s.module, i)
+		if used == nil {
+			break
+		}
+		if name := bare(C.GoString(used)); name == standardGrouping || name == transparentGrouping {
+			bases = append(bases, name)
+		}
+	}
+	if len(bases) != 1 {
+		return fmt.Errorf("module %s: must use exactly one of %s and %s, uses %d", s.info.Module, standardGrouping,
+			transparentGrouping, len(bases))
+	}
+	s.info.Transparent = bases[0] == transparentGrouping
+	return s.walk()
+}
+
+// each calls f for all our extensions that next delivers.
+func each(next func(i C.size_t, name, owner **C.char) *C.char, f func(name, arg string)) {
+	for i := C.size_t(0); ; i++ {
+		var name, owner *C.char
+		arg := next(i, &name, &owner)
+		if arg == nil {
+			return
+		}
+		if C.GoString(owner) == "polycube-base" {
+			f(C.GoString(name), C.GoString(arg))
+		}
+	}
+}
+
+// imports hands the embedded modules to C; free must be called after the load.
+func imports() (*C.struct_pcn_sources, func(), error) {
+	names, err := fs.Glob(models.FS, "*.yang")
+	if err != nil {
+		return nil, nil, fmt.Errorf("list base modules: %w", err)
+	}
+	var list *C.struct_pcn_source
+	memory := C.calloc(C.size_t(len(names)+1), C.size_t(unsafe.Sizeof(*list)))
+	set := (*C.struct_pcn_sources)(C.calloc(1, C.size_t(unsafe.Sizeof(C.struct_pcn_sources{}))))
+	set.list = (*C.struct_pcn_source)(memory)
+	entries := unsafe.Slice(set.list, len(names)+1)
+	free := func() {
+		for _, e := range entries {
+			C.free(unsafe.Pointer(e.name))
+			C.free(unsafe.Pointer(e.text))
+		}
+		C.free(memory)
+		C.free(unsafe.Pointer(set))
+	}
+	for i, name := range names {
+		text, err := fs.ReadFile(models.FS, name)
+		if err != nil {
+			free()
+			return nil, nil, fmt.Errorf("read base module %s: %w", name, err)
+		}
+		entries[i].name = C.CString(strings.TrimSuffix(name, ".yang"))
+		entries[i].text = C.CString(string(text))
+		set.count++
+	}
+	return set, free, nil
+}
+
+// checkModule bounds size and nesting: libyang's parser recurses.
+func checkModule(text string) error {
+	if len(text) > maxModule {
+		return fmt.Errorf("the module is longer than %d bytes", maxModule)
+	}
+	if err := checkModuleText(text); err != nil {
+		return err
+	}
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch rest := text[i:]; {
+		case rest[0] == '{':
+			depth++
+			if depth > maxModuleDepth {
+				return fmt.Errorf("the module nests deeper than %d statements", maxModuleDepth)
+			}
+		case rest[0] == '}':
+			depth--
+		case rest[0] == '"' || rest[0] == '\'':
+			i += quoted(rest)
+		case strings.HasPrefix(rest, "//"):
+			i += skipTo(rest, "\n")
+		case strings.HasPrefix(rest, "/*"):
+			i += skipTo(rest, "*/")
+		}
+	}
+	return nil
+}
+
+// checkModuleText refuses bytes that no YANG module contains.
+func checkModuleText(text string) error {
+	for len(text) > 0 {
+		n := min(len(text), maxValue)
+		if n < len(text) {
+			for n > 0 && text[n]&0xc0 == 0x80 {
+				n--
+			}
+			if n == 0 {
+				return errors.New("not valid UTF-8")
+			}
+		}
+		if err := checkText(text[:n]); err != nil {
+			return err
+		}
+		text = text[n:]
+	}
+	return nil
+}
+
+// quoted returns the offset of the quote that ends the string text begins with.
+func quoted(text string) int {
+	for i := 1; i < len(text); i++ {
+		switch {
+		case text[0] == '"' && text[i] == '\\':
+			i++
+		case text[i] == text[0]:
+			return i
+		}
+	}
+	return len(text)
+}
+
+// skipTo returns the offset of the last byte of end in text.
+func skipTo(text, end string) int {
+	i := strings.Index(text, end)
+	if i < 0 {
+		return len(text)
+	}
+	return i + len(end) - 1
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The elementary steps of an edit. Each records its reverse and what it
+// touches.
+
+package yang
+
+import (
+	"fmt"
+	"slices"
+)
+
+// touchNow remembers the present value at p.
+func (e *editor) touchNow(p Path, n *Node) error {
+	if _, ok := e.seen[p.id()]; ok {
+		return nil
+	}
+	old, err := e.now(touch{path: p, node: n})
+	if err != nil {
+		return err
+	}
+	e.touched(p, n, old)
+	return nil
+}
+
+// remove takes a node out of the tree; parent leads to the node above it.
+func (e *editor) remove(parent Path, node ref) {
+	at := position(node)
+	unlink(&e.t.root, node)
+	e.undo.records = append(e.undo.records, record{kind: removed, path: parent, node: node, at: at})
+}
+
+// removeEntry takes a list entry out.
+func (e *editor) removeEntry(in place, n *Node, entry ref) error {
+	if err := e.touchNow(in.path.with(n.name, entryKeys(entry, n)...), n); err != nil {
+		return err
+	}
+	e.remove(in.path, entry)
+	return nil
+}
+
+// removeAll takes all instances of n out, defaults too unless told to keep them.
+func (e *editor) removeAll(in place, n *Node, keepDefaults bool) error {
+	for _, cur := range e.instances(in, n) {
+		if keepDefaults && isDefault(cur) {
+			continue
+		}
+		if n.kind != List {
+			e.remove(in.path, cur)
+			continue
+		}
+		if err := e.removeEntry(in, n, cur); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clear unsets the member n of a place. What is fixed at creation stays.
+func (e *editor) clear(in place, n *Node) error {
+	cur := findSchema(e.t.root, in.at, n)
+	if cur == nil || e.fixed(in, n) || n.kind == Action {
+		return nil
+	}
+	p := in.path.with(n.name)
+	switch n.kind {
+	case Leaf, LeafList:
+		if isDefault(cur) {
+			return nil
+		}
+		if err := e.touchNow(p, n); err != nil {
+			return err
+		}
+		return e.removeAll(in, n, true)
+	case List:
+		return e.removeAll(in, n, true)
+	}
+	if n.presence {
+		if err := e.touchNow(p, n); err != nil {
+			return err
+		}
+		e.remove(in.path, cur)
+		return nil
+	}
+	for _, c := range n.children {
+		if err := e.clear(e.in(in, n, cur), c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// insert moves a fragment into the tree, behind the other entries of its list.
+func (e *editor) insert(in place, f *fragment) error {
+	p := in.path.with(f.node.name, f.keys...)
+	if in.existing && !e.amend {
+		if err := newFixed(f, p); err != nil {
+			return err
+		}
+	}
+	e.touchNew(in.path, f)
+	var apart ref
+	unlink(&apart, f.ref)
+	f.moved = true
+	if err := insertAt(&e.t.root, in.at, f.ref, last); err != nil {
+		freeTree(f.ref)
+		return fmt.Errorf("insert %s: %w", p, err)
+	}
+	e.undo.records = append(e.undo.records, record{kind: inserted, path: p})
+	return nil
+}
+
+// newFixed refuses, within a container or entry that was there before, new
+// nodes that are fixed at creation; a new entry may bring its own.
+func newFixed(f *fragment, p Path) error {
+	switch f.node.kind {
+	case Leaf, LeafList:
+		// what setLeaf and setLeafList let pass: the default given again
+		return nil
+	case List:
+		if f.node.initOnly {
+			return fault(InvalidValue, p, "is fixed at creation and cannot be added")
+		}
+		return nil
+	}
+	for _, k := range f.kids {
+		at := p.with(k.node.name)
+		if k.node.initOnly {
+			return fault(InvalidValue, at, "is fixed at creation, when it was not set")
+		}
+		if k.node.kind == Container {
+			if err := newFixed(k, at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// touchNew records the places that a new fragment brings; p is its parent's.
+func (e *editor) touchNew(p Path, f *fragment) {
+	n := f.node
+	at := p.with(n.name)
+	switch {
+	case n.kind == List && f.ref == nil:
+		for _, entry := range f.kids {
+			e.touchNew(p, entry)
+		}
+	case n.kind == List:
+		e.touched(p.with(n.name, f.keys...), n, nil)
+	case n.kind == Container && !n.presence:
+		for _, k := range f.kids {
+			e.touchNew(at, k)
+		}
+	default:
+		e.touched(at, n, nil)
+	}
+}
+
+// misplaced reports whether replacing the entries of a list leaves them in
+// another order than the fragment's: what stays keeps its place, what is new
+// goes behind.
+func (e *editor) misplaced(in place, list *fragment) bool {
+	want := make(map[string]bool, len(list.kids))
+	for _, f := range list.kids {
+		want[keysID(f.keys)] = true
+	}
+	have := make(map[string]bool)
+	var natural []string
+	for _, cur := range slices.Backward(e.instances(in, list.node)) {
+		if id := keysID(entryKeys(cur, list.node)); want[id] {
+			natural = append(natural, id)
+			have[id] = true
+		}
+	}
+	for _, f := range list.kids {
+		if id := keysID(f.keys); !have[id] {
+			natural = append(natural, id)
+		}
+	}
+	for i, f := range list.kids {
+		if natural[i] != keysID(f.keys) {
+			return true
+		}
+	}
+	return false
+}
+
+// reorder brings the entries of a list, which are those of the fragment, into
+// its order by taking out and appending each.
+func (e *editor) reorder(in place, list *fragment) error {
+	for _, f := range list.kids {
+		p := in.path.with(list.node.name, f.keys...)
+		node, err := e.t.find(p)
+		if err != nil || node == nil {
+			return fmt.Errorf("reorder %s: find entry: %w", p, err)
+		}
+		at := position(node)
+		if at == last {
+			continue
+		}
+		unlink(&e.t.root, node)
+		if err := insertAt(&e.t.root, in.at, node, last); err != nil {
+			freeTree(node)
+			return fmt.Errorf("reorder %s: %w", p, err)
+		}
+		e.undo.records = append(e.undo.records, record{kind: moved, path: p, at: at})
+	}
+	return nil
+}

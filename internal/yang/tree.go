@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The configuration of one cube, and reading it.
+
+package yang
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Tree is the configuration of one cube. It belongs to one goroutine at a time
+// and must be closed before its schema.
+type Tree struct {
+	schema  *Schema
+	root    ref
+	created bool
+	// version numbers the states of the tree, so that changes are taken back
+	// in the reverse of the order in which they were made.
+	version, versions uint64
+	// broken is why the tree cannot be trusted any more.
+	broken error
+	live   map[*undo]struct{}
+	mu     sync.Mutex
+	dead   []*undo
+}
+
+// NewTree returns the tree of a cube that does not exist yet: the first edit,
+// usually a Create of the empty path, makes it.
+func (s *Schema) NewTree() *Tree {
+	return &Tree{schema: s, live: make(map[*undo]struct{})}
+}
+
+// Close frees the tree. Changes made to it cannot be reverted any more.
+func (t *Tree) Close() {
+	t.collect()
+	for u := range t.live {
+		u.free()
+	}
+	t.live = nil
+	freeAll(t.root)
+	t.root = nil
+	t.broken = fmt.Errorf("the configuration was closed")
+}
+
+// Clone returns an independent copy. The changes of t cannot be reverted on it.
+// A tree that cannot be trusted has copies that cannot either.
+func (t *Tree) Clone() *Tree {
+	c := t.schema.NewTree()
+	c.created, c.broken = t.created, t.broken
+	if c.broken != nil {
+		return c
+	}
+	root, err := cloneTree(t.root)
+	if err != nil {
+		c.broken = fmt.Errorf("clone configuration: %w", err)
+		return c
+	}
+	c.root = root
+	return c
+}
+
+// Schema returns the model of the tree.
+func (t *Tree) Schema() *Schema { return t.schema }
+
+// JSON prints the node at p: an object for the cube, a container or a list
+// entry, an array for a whole list or leaf-list, a scalar for a leaf. A leaf
+// that has its default is printed whatever the options say. What does not
+// exist is an error that matches [ErrNotFound].
+func (t *Tree) JSON(p Path, o JSONOptions) ([]byte, error) {
+	if t.broken != nil {
+		return nil, t.broken
+	}
+	node, err := t.schema.node(p)
+	if err != nil {
+		return nil, err
+	}
+	if node.kind == Action {
+		return nil, fault(OperationNotSupported, p, "is an action and has no value")
+	}
+	if !node.config {
+		return nil, fault(DataMissing, p, "is state, not configuration")
+	}
+	out, err := t.render(p, node, o.Defaults)
+	if err != nil {
+		return nil, err
+	}
+	if out == nil {
+		return nil, fault(DataMissing, p, "does not exist")
+	}
+	return out, nil
+}
+
+// Entries returns the keys of the entries of the list at p, or the values of
+// the leaf-list at p, in order. p names the whole list.
+func (t *Tree) Entries(p Path) ([][]string, error) {
+	if t.broken != nil {
+		return nil, t.broken
+	}
+	node, err := t.schema.node(p)
+	if err != nil {
+		return nil, err
+	}
+	if node.keyCount() == 0 || !node.config || len(p[len(p)-1].Keys) > 0 {
+		return nil, fault(BadElement, p, "is not a list")
+	}
+	first, err := t.find(p)
+	if err != nil {
+		return nil, err
+	}
+	var out [][]string
+	for e := first; e != nil && e.schema == first.schema; e = nextSibling(e) {
+		if node.kind == List {
+			out = append(out, entryKeys(e, node))
+		} else {
+			out = append(out, []string{termValue(e)})
+		}
+	}
+	return out, nil
+}
+
+// render prints what is at p, or returns nil when nothing is. Lists,
+// leaf-lists and containers without presence always exist if their parent does.
+func (t *Tree) render(p Path, node *Node, defaults bool) ([]byte, error) {
+	pr := &printer{defaults: defaults}
+	if len(p) == 0 {
+		items, err := t.read(t.root, allSiblings)
+		if err != nil {
+			return nil, err
+		}
+		pr.object(items)
+		return pr.buf, nil
+	}
+	at, err := t.find(p)
+	if err != nil {
+		return nil, err
+	}
+	whole := node.keyCount() > 0 && len(p[len(p)-1].Keys) == 0
+	if at == nil {
+		return t.nothing(p, node, whole)
+	}
+	what := oneNode
+	if whole {
+		what = allInstances
+	}
+	items, err := t.read(at, what)
+	if err != nil {
+		return nil, err
+	}
+	if whole {
+		pr.array(items)
+	} else {
+		pr.item(items[0])
+	}
+	return pr.buf, nil
+}
+
+// nothing prints a node that has no data.
+func (t *Tree) nothing(p Path, node *Node, whole bool) ([]byte, error) {
+	if !whole && (node.kind != Container || node.presence) {
+		return nil, nil
+	}
+	for i := len(p) - 1; i > 0; i-- {
+		parent, err := t.schema.node(p[:i])
+		if err != nil {
+			return nil, err
+		}
+		if parent.kind == Container && !parent.presence {
+			continue
+		}
+		at, err := t.find(p[:i])
+		if err != nil || at == nil {
+			return nil, err
+		}
+		break
+	}
+	if whole {
+		return []byte("[]"), nil
+	}
+	return []byte("{}"), nil
+}
+
+// read takes nodes over from C.
+func (t *Tree) read(at ref, what scope) ([]*item, error) {
+	buf, err := dump(at, what, false)
+	if err != nil {
+		return nil, err
+	}
+	return t.schema.decode(buf, false)
+}
+
+// find returns the node at p, nil if there is none. For a whole list it is the
+// first entry.
+func (t *Tree) find(p Path) (ref, error) {
+	b := &builder{}
+	defer b.free()
+	var parent ref
+	var like *fragment
+	node := t.schema.root
+	for i, step := range p {
+		node = node.Child(step.Name)
+		if node == nil {
+			return nil, fault(BadElement, p[:i+1], "unknown")
+		}
+		at, next := t.findStep(b, like, parent, node, p[:i], step)
+		if len(b.errs) > 0 {
+			return nil, join(b.errs)
+		}
+		if at == nil {
+			return nil, nil
+		}
+		parent, like = at, next
+	}
+	return parent, nil
+}
+
+// findStep finds one step below parent. An entry is found by a node that looks
+// like it, made below like: its keys may hold any byte, so no XPath is built.
+func (t *Tree) findStep(b *builder, like *fragment, parent ref, node *Node, p Path, step Step) (ref, *fragment) {
+	switch {
+	case node.kind == Container:
+		f := b.step(like, node, p, nil)
+		return findSchema(t.root, parent, node), f
+	case len(step.Keys) == 0:
+		return findSchema(t.root, parent, node), nil
+	case node.kind == LeafList:
+		f := b.term(like, node, p.with(node.name), value{kind: stringValue, text: step.Keys[0]})
+		if f == nil {
+			return nil, nil
+		}
+		b.attach(like, f)
+		return findSame(t.root, parent, f.ref), f
+	}
+	f := b.step(like, node, p, step.Keys)
+	if f == nil {
+		return nil, nil
+	}
+	return findSame(t.root, parent, f.ref), f
+}
