@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Completion, in the client and through a real bash.
+
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// completing answers completion requests from a table of "path verb".
+func completing(t *testing.T) *daemon {
+	answers := map[string]string{
+		"/ NONE":                      `["bridge","router","connect","r1"]`,
+		"/r1/ NONE":                   `["ports","loglevel","add","del","show","set"]`,
+		"/r1/ports/ ADD":              `["<name>"]`,
+		"/r1/ports/p1/ ADD":           `["peer=","ip="]`,
+		"/r1/ SET":                    `["loglevel=","peer="]`,
+		"/r1/loglevel/ SET":           `["trace","debug","info"]`,
+		"/r1/peer/ SET":               `["<peer>"]`,
+		"/r1/route/ DEL":              `["10.0.0.0/8","$(reboot)","a b","\u001b[2J","",{"a":1},["x"],"ü"]`,
+		"/r1/route/10.0.0.0%2F8/ DEL": `["1.1.1.1"]`,
+	}
+	return newDaemon(t, "unix", func(w http.ResponseWriter, r *http.Request) {
+		path := strings.TrimPrefix(r.URL.EscapedPath(), "/polycube/v1")
+		switch {
+		case r.Method == "GET" && path == "/cubes/":
+			reply(200, `{"router":[{"name":"r1"}],"nat":[{"name":"n1"}]}`)(w, r)
+		case r.Method == "GET" && (path == "/netdevs/" || path == "/services/"):
+			reply(200, `[{"name":"one"},{"name":"two"}]`)(w, r)
+		case r.Method == "OPTIONS" && r.URL.Query().Has("completion"):
+			body, ok := answers[path+" "+r.URL.Query().Get("help")]
+			if !ok {
+				http.NotFound(w, r)
+				return
+			}
+			reply(200, body)(w, r)
+		default:
+			http.Error(w, "not a completion: "+r.RequestURI, 400)
+		}
+	})
+}
+
+func TestWhatMayFollow(t *testing.T) {
+	tests := []struct{ line, want string }{
+		{"polycubectl ", "bridge router connect r1"},
+		{"polycubectl r", "router r1"},
+		{"polycubectl r1 ", "ports loglevel add del show set"},
+		{"polycubectl r1 s", "show set"},
+		{"polycubectl r1 ports add ", "<name>"},
+		{"polycubectl r1 add ports ", "<name>"},
+		{"polycubectl r1 ports add p", ""},
+		{"polycubectl r1 ports add p1 ", "peer= ip="},
+		{"polycubectl r1 ports add p1 ip=1 ", "peer="},
+		{"polycubectl r1 set log", "loglevel="},
+		{"polycubectl r1 set loglevel=", "loglevel=trace loglevel=debug loglevel=info"},
+		{"polycubectl r1 set loglevel=d", "loglevel=debug"},
+		{"polycubectl r1 set peer=", ""},
+		{"polycubectl r1 route del ", `10.0.0.0/8 \$\(reboot\) a\ b ü`},
+		{"polycubectl r1 route del 10.0.0.0/8 ", "1.1.1.1"},
+		{`polycubectl r1 route del '10.0.0.0/8' `, "1.1.1.1"},
+		{`polycubectl r1 route del a\ `, `a\ b`},
+		{"polycubectl show r1 -", "-hide= -normal -brief -verbose -json -yaml"},
+		{"polycubectl show r1 -json -", "-hide="},
+		{"polycubectl r1 add -", ""},
+		{"polycubectl services ", "show add del"},
+		{"polycubectl services show ", "one two"},
+		{"polycubectl services del o", "one"},
+		{"polycubectl services add ", "type= uri= name="},
+		{"polycubectl services add type=", "type=lib type=grpc"},
+		{"polycubectl cubes ", "show add"},
+		{"polycubectl cubes show ", "r1 n1"},
+		{"polycubectl topology ", "show"},
+		{"polycubectl topology show ", "one two"},
+		{"polycubectl netdevs show t", "two"},
+		{"polycubectl attach ", "r1 n1"},
+		{"polycubectl attach n1 r1:p1 ", "position= before= after="},
+		{"polycubectl attach n1 r1:p1 position=", "position=auto position=first position=last"},
+		{"polycubectl attach n1 r1:p1 position=first ", ""},
+		{"polycubectl completion ", "bash"},
+		{"polycubectl unknown ", ""},
+		{"polycubectl .. ", "bridge router connect r1"},
+		{"polycubectl", ""},
+		{"", "bridge router connect r1"},
+	}
+	d := completing(t)
+	for _, tt := range tests {
+		r := d.run(completeCommand, tt.line)
+		got := strings.ReplaceAll(strings.TrimSuffix(r.out, "\n"), "\n", " ")
+		if r.code != ExitOK || r.err != "" || got != tt.want {
+			t.Errorf("%q: exit %d, stderr %q, offers %q, want %q", tt.line, r.code, r.err, got, tt.want)
+		}
+	}
+	if _, err := os.Stat(configPath(d.getenv)); err == nil {
+		t.Error("completion created the configuration file")
+	}
+}
+
+func TestCompletionIsSilentWithoutADaemon(t *testing.T) {
+	env := map[string]string{"POLYCUBECTL_SOCKET": "/nonexistent/d.sock"}
+	for _, line := range []string{"polycubectl ", "polycubectl r1 ", "polycubectl cubes show ", "polycubectl --instance pctl-none r1 "} {
+		r := runWith(func(k string) string { return env[k] }, nil, completeCommand, line)
+		if r.code != ExitOK || r.out != "" || r.err != "" {
+			t.Errorf("%q: exit %d, stdout %q, stderr %q", line, r.code, r.out, r.err)
+		}
+	}
+}
+
+func TestALineIsSplitAsAShellDoes(t *testing.T) {
+	tests := []struct {
+		line, current string
+		words         []string
+	}{
+		{"", "", nil},
+		{"a b", "b", []string{"a"}},
+		{"a b ", "", []string{"a", "b"}},
+		{"a  'b c'\td", "d", []string{"a", "b c"}},
+		{`a "b \" c" '' x\ y`, "x y", []string{"a", `b " c`, ""}},
+		{`a 'b\' c`, "c", []string{"a", `b\`}},
+		{"a 'b c", "b c", []string{"a"}},
+		{`a \`, "", []string{"a"}},
+	}
+	for _, tt := range tests {
+		words, current := splitLine(tt.line)
+		if !slices.Equal(words, tt.words) || current != tt.current {
+			t.Errorf("%q: %q and %q, want %q and %q", tt.line, words, current, tt.words, tt.current)
+		}
+	}
+}
+
+func TestBashCompletes(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("bash is not installed")
+	}
+	d := completing(t)
+	dir := t.TempDir()
+	// The test binary stands in for the program: see TestMain.
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(dir, "polycubectl")); err != nil {
+		t.Fatal(err)
+	}
+	script := runWith(d.getenv, nil, "completion", "bash")
+	if script.code != ExitOK {
+		t.Fatal(script.err)
+	}
+	harness := script.out + `
+compopt() { echo "compopt $*"; }
+COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDS=(polycubectl)
+_polycubectl
+printf '[%s]' "${COMPREPLY[@]}"
+`
+	tests := []struct{ line, want string }{
+		{"polycubectl r", "[router][r1]"},
+		{"polycubectl r1 set log", "compopt -o nospace\n[loglevel=]"},
+		{"polycubectl r1 set loglevel=", "[trace][debug][info]"},
+		{"polycubectl r1 set loglevel=d", "[debug]"},
+		{"polycubectl r1 ports add ", "[<name>][]"},
+		{"polycubectl attach n1 r1:p1 position=f", "[first]"},
+		{`polycubectl r1 route del \$`, `[\$\(reboot\)]`},
+		{"polycubectl nothing ", "[]"},
+	}
+	for _, tt := range tests {
+		cmd := exec.Command(bash, "--norc", "-c", harness, "bash", tt.line)
+		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), actAsProgram + "=1"}
+		for k, v := range d.env {
+			cmd.Env = append(cmd.Env, k+"="+v)
+		}
+		out, err := cmd.CombinedOutput()
+		if err != nil || string(out) != tt.want {
+			t.Errorf("%q: %q, %v, want %q", tt.line, out, err, tt.want)
+		}
+	}
+}
+
+// actAsProgram makes the test binary the program itself.
+const actAsProgram = "POLYCUBECTL_TEST_ACT_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(actAsProgram) != "" {
+		os.Exit(Run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+	}
+	os.Exit(m.Run())
+}
+
+// TestTheProgramUnderAShell runs the program as users do: redirections, pipes
+// and here-strings of a real shell, with its real patience.
+func TestTheProgramUnderAShell(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("bash is not installed")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, script, out string
+		want              []string
+	}{
+		{"a here-string", `p fw chain INGRESS batch rules= <<<"{'rules': [1,]}"; echo $?`, "1\n0\n", []string{`POST /polycube/v1/fw/chain/INGRESS/batch/ {"rules":[1]}`}},
+		{"a here-document", "p cubes add <<E\n- name: r1\nE\necho $?", "0\n", []string{`POST /polycube/v1/cubes/ [{"name":"r1"}]`}},
+		{"a pipe", `echo 'a: 1' | p r1 add x -; echo $?`, "0\n", []string{`POST /polycube/v1/r1/x/ {"a":1}`}},
+		{"/dev/null", `p r1 add x b=2 </dev/null; echo $?`, "0\n", []string{`POST /polycube/v1/r1/x/ {"b":2}`}},
+		{"closed descriptors", `p r1 add x b=2 <&-; echo $?`, "0\n", []string{`POST /polycube/v1/r1/x/ {"b":2}`}},
+		{"a loop at the end of its list", "while read n; do p r1 del ports $n; done <<<$'p1\\np2'; echo $?", "0\n", []string{`DELETE /polycube/v1/r1/ports/p1/ `, `DELETE /polycube/v1/r1/ports/p2/ `}},
+		{"a comparison", `[ "$(p r1 show name)" = 1 ] && echo same`, "same\n", []string{`GET /polycube/v1/r1/name/ `}},
+		{"a wrong command", `p r1 add show 2>/dev/null; echo $?`, "64\n", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDaemon(t, "unix", reply(200, "1"))
+			cmd := exec.Command(bash, "--norc", "-c", "p() { "+self+" \"$@\"; }\n"+tt.script)
+			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), actAsProgram + "=1"}
+			for k, v := range d.env {
+				cmd.Env = append(cmd.Env, k+"="+v)
+			}
+			out, err := cmd.CombinedOutput()
+			if err != nil || string(out) != tt.out {
+				t.Errorf("printed %q, %v, want %q", out, err, tt.out)
+			}
+			if got := d.requests(); fmt.Sprint(got) != fmt.Sprint(tt.want) {
+				t.Errorf("sent %v\nwant %v", got, tt.want)
+			}
+		})
+	}
+}
