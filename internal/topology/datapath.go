@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// What the topology needs of the layers below it, as interfaces: the data plane and the netdevs. Tests stand in for both,
+// so that every step of a transaction can be made to fail.
+
+import (
+	"context"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/netdev"
+)
+
+// Change is a prepared graph. Commit makes it the one in use; when it returns an error it has undone itself. Abort gives
+// a change up that was not committed. It is an alias, so that the data plane needs nothing of this package.
+type Change = interface {
+	Commit() error
+	Abort()
+}
+
+// Datapath is the data plane.
+type Datapath interface {
+	// CreateCube makes the cube's maps, or opens them again by UUID after a restart.
+	CreateCube(datapath.Spec) error
+	// DeleteCube removes the cube's maps for good.
+	DeleteCube(datapath.CubeID) error
+	// Map returns one of a cube's maps by its C name.
+	Map(id datapath.CubeID, name string) (*ebpf.Map, error)
+	// Prepare links and loads what the graph needs; nothing visible changes.
+	Prepare(ctx context.Context, g *datapath.Graph) (Change, error)
+	// PortCounters reads the counters of a slot.
+	PortCounters(slot uint16) (datapath.PortCounters, error)
+	// Fates reads how packets ended in a cube.
+	Fates(id datapath.CubeID) ([]datapath.Fate, error)
+	// Status says how a cube's programs run.
+	Status(id datapath.CubeID) datapath.CubeStatus
+	// CheckObject parses a service's compiled programs once, when it registers.
+	CheckObject(service string, objects map[cube.Hook][]byte) error
+	// Send puts a packet of the slow path into the fast path.
+	Send(id datapath.CubeID, transparent bool, p *cube.PacketOut) error
+}
+
+// Netdevs is what the topology asks about network devices.
+type Netdevs interface {
+	List() ([]netdev.Info, error)
+	// Get returns an error wrapping netdev.ErrNotFound for a device that does not exist.
+	Get(name string) (netdev.Info, error)
+	// EnsureCanReceiveRedirects readies a device for frames that XDP redirects to it.
+	EnsureCanReceiveRedirects(name string) (netdev.Readiness, error)
+}
+
+// kernelNetdevs are the devices of the network namespace that the daemon runs in.
+type kernelNetdevs struct{}
+
+func (kernelNetdevs) List() ([]netdev.Info, error)         { return netdev.List() }
+func (kernelNetdevs) Get(name string) (netdev.Info, error) { return netdev.Get(name) }
+func (kernelNetdevs) EnsureCanReceiveRedirects(name string) (netdev.Readiness, error) {
+	return netdev.EnsureCanReceiveRedirects(name)
+}

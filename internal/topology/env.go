@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// What a cube's code sees of the framework. Nothing here waits for a lock of the topology, so a cube may use it at any
+// time, from its own goroutines too.
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+)
+
+// env implements cube.Env.
+type env struct {
+	name        string
+	typ         cube.Type
+	id          datapath.CubeID
+	transparent bool
+	dp          Datapath
+	log         *slog.Logger
+	level       *slog.LevelVar
+	// ready is set before the first Commit: the maps exist.
+	ready atomic.Bool
+	ports atomic.Pointer[portTable]
+}
+
+// portTable translates between the names and the indexes of ports. While a transaction runs it holds the ports from
+// before and after.
+type portTable struct {
+	index map[string]uint16
+	name  map[uint16]string
+}
+
+func newPortTable(recs ...*record) *portTable {
+	t := &portTable{index: map[string]uint16{}, name: map[uint16]string{}}
+	for _, rec := range recs {
+		if rec == nil {
+			continue
+		}
+		for _, p := range rec.ports {
+			t.index[p.name] = p.index
+			t.name[p.index] = p.name
+		}
+	}
+	return t
+}
+
+func (e *env) Name() string         { return e.name }
+func (e *env) Type() cube.Type      { return e.typ }
+func (e *env) Logger() *slog.Logger { return e.log }
+
+func (e *env) Map(name string) (*ebpf.Map, error) {
+	if !e.ready.Load() {
+		return nil, fmt.Errorf("%s: map %s: maps exist from the first Commit on", e.name, name)
+	}
+	m, err := e.dp.Map(e.id, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: map %s: %w", e.name, name, err)
+	}
+	return m, nil
+}
+
+func (e *env) PortIndex(name string) (uint16, bool) {
+	i, ok := e.ports.Load().index[name]
+	return i, ok
+}
+
+func (e *env) PortName(index uint16) (string, bool) {
+	n, ok := e.ports.Load().name[index]
+	return n, ok
+}
+
+func (e *env) Send(p *cube.PacketOut) error {
+	if !e.ready.Load() {
+		return fmt.Errorf("%s: sending a packet: the cube is not in the fast path yet", e.name)
+	}
+	if err := e.dp.Send(e.id, e.transparent, p); err != nil {
+		return fmt.Errorf("%s: sending a packet: %w", e.name, err)
+	}
+	return nil
+}
+
+// Levels of the model that slog has no name for.
+const (
+	levelTrace    = slog.LevelDebug - 4
+	levelCritical = slog.LevelError + 4
+	levelOff      = slog.LevelError + 100
+)
+
+// logLevels translates the model's enum loglevel.
+var logLevels = map[string]struct {
+	fast datapath.LogLevel
+	slow slog.Level
+}{
+	"TRACE": {datapath.LogTrace, levelTrace}, "DEBUG": {datapath.LogDebug, slog.LevelDebug},
+	"INFO": {datapath.LogInfo, slog.LevelInfo}, "WARN": {datapath.LogWarn, slog.LevelWarn},
+	"ERR": {datapath.LogErr, slog.LevelError}, "CRITICAL": {datapath.LogCritical, levelCritical},
+	"OFF": {datapath.LogOff, levelOff},
+}
+
+// slowLevel is the slog level of a fast-path record.
+func slowLevel(l datapath.LogLevel) slog.Level {
+	for _, v := range logLevels {
+		if v.fast == l {
+			return v.slow
+		}
+	}
+	return levelCritical
+}
+
+// cubeHandler lets a cube log at its own level, whatever the daemon's is.
+type cubeHandler struct {
+	slog.Handler
+	level slog.Leveler
+}
+
+func (h cubeHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level.Level() }
+
+func (h cubeHandler) WithAttrs(a []slog.Attr) slog.Handler {
+	return cubeHandler{h.Handler.WithAttrs(a), h.level}
+}
+
+func (h cubeHandler) WithGroup(name string) slog.Handler {
+	return cubeHandler{h.Handler.WithGroup(name), h.level}
+}

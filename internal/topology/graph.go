@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// From the world to the data plane's desired state.
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/polycube/polycube/internal/datapath"
+)
+
+// graph derives the desired state. What a restored configuration names and is not there (a broken cube, a missing
+// netdev) is left unlinked: a port whose filter could not be restored passes nothing rather than everything.
+func (w *world) graph() *datapath.Graph {
+	g := &datapath.Graph{Cubes: make(map[datapath.CubeID]*datapath.Node, len(w.cubes)), Netdevs: map[string]*datapath.Netdev{}}
+	for name, chain := range w.chains {
+		ids, _ := w.chainIDs(chain)
+		w.addNetdev(g, name).Tcubes = ids
+	}
+	for _, rec := range w.cubes {
+		g.Cubes[rec.id] = w.node(g, rec)
+	}
+	return g
+}
+
+func (w *world) node(g *datapath.Graph, rec *record) *datapath.Node {
+	n := &datapath.Node{ID: rec.id, Name: rec.name, Type: rec.typ, LogLevel: rec.level, Constants: maps.Clone(rec.constants)}
+	if rec.transparent {
+		return n
+	}
+	n.Ports = make(map[uint16]*datapath.Port, len(rec.ports))
+	for _, p := range rec.ports {
+		tcubes, whole := w.chainIDs(p.tcubes)
+		dp := &datapath.Port{Index: p.index, Name: p.name, Slot: p.slot, Tcubes: tcubes}
+		if whole {
+			dp.Peer = w.peer(g, rec, p)
+		}
+		n.Ports[p.index] = dp
+	}
+	return n
+}
+
+// peer translates a port's peer; a cube-to-cube link exists once both sides name each other.
+func (w *world) peer(g *datapath.Graph, rec *record, p *port) datapath.Peer {
+	at, err := parsePlace(p.peer)
+	if err != nil {
+		return datapath.Peer{}
+	}
+	if at.netdev != "" {
+		if _, whole := w.chainIDs(w.chains[at.netdev]); !whole {
+			return datapath.Peer{}
+		}
+		w.addNetdev(g, at.netdev)
+		return datapath.Peer{Netdev: at.netdev}
+	}
+	far, other, err := w.portAt(at)
+	if err != nil || other.peer != (place{cube: rec.name, port: p.name}).String() {
+		return datapath.Peer{}
+	}
+	return datapath.Peer{Cube: far.id, Port: other.index}
+}
+
+func (w *world) addNetdev(g *datapath.Graph, name string) *datapath.Netdev {
+	n := g.Netdevs[name]
+	if n == nil {
+		n = &datapath.Netdev{Name: name}
+		if l := w.links[name]; !l.refused {
+			n.Index = l.index
+		}
+		g.Netdevs[name] = n
+	}
+	return n
+}
+
+// chainIDs translates a chain; whole is false when one of its cubes is not there.
+func (w *world) chainIDs(chain []string) (ids []datapath.CubeID, whole bool) {
+	whole = true
+	for _, name := range chain {
+		if rec := w.cubes[name]; rec != nil {
+			ids = append(ids, rec.id)
+		} else {
+			whole = false
+		}
+	}
+	return slices.Clip(ids), whole
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// Netdevs come and go on their own. The configured name counts: a device that appears under it is bound, whatever its
+// index is this time, and one that vanishes leaves its port down until it is back.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/netdev"
+)
+
+// notifyTimeout bounds the wait for a cube's code to take a notification.
+const notifyTimeout = 10 * time.Second
+
+// NetdevEvent takes note of a change of a netdev.
+func (m *Manager) NetdevEvent(e netdev.Event) {
+	ctx := context.Background()
+	switch e.Kind {
+	case netdev.Added, netdev.Changed:
+		if e.Old != nil && e.Old.Name != e.Info.Name {
+			m.unlink(ctx, e.Old.Name, e.Info.Index)
+		}
+		m.relink(ctx, e.Info.Name, link{index: e.Info.Index, up: e.Info.Up})
+		if e.Old != nil && !slices.Equal(e.Old.Addresses, e.Info.Addresses) {
+			m.parameterChanged(ctx, e.Info.Name)
+		}
+	case netdev.Removed:
+		m.unlink(ctx, e.Info.Name, e.Info.Index)
+	}
+}
+
+// unlink forgets a netdev, unless the name is another device's by now: a request may have seen it before its event came.
+func (m *Manager) unlink(ctx context.Context, name string, index int) {
+	if m.view.Load().links[name].index == index {
+		m.relink(ctx, name, link{})
+	}
+}
+
+// relink states the graph with a netdev as it is now. A device that the data plane cannot use is left out, so that it
+// does not stand in the way of changes elsewhere.
+func (m *Manager) relink(ctx context.Context, name string, l link) {
+	if m.view.Load().links[name] == l {
+		return
+	}
+	set := func(l link) error {
+		return m.transactRestoring(ctx, func(t *txn) error {
+			if l.index == 0 {
+				delete(t.next.links, name)
+			} else {
+				t.next.links[name] = l
+			}
+			return nil
+		})
+	}
+	err := set(l)
+	if err == nil || errors.Is(err, errClosed) {
+		return
+	}
+	m.log.Error("a netdev cannot be used, it is left out until it changes", "netdev", name, "error", err)
+	l.refused = true
+	if err := set(l); err != nil {
+		m.log.Error("leaving a netdev out", "netdev", name, "error", err)
+	}
+}
+
+// transactRestoring is transact for changes that nobody asked for. While New runs, it holds the writer's token itself.
+func (m *Manager) transactRestoring(ctx context.Context, fn func(*txn) error) error {
+	lenient := func(t *txn) error {
+		t.restoring = true
+		return fn(t)
+	}
+	if m.started {
+		return m.transact(ctx, lenient)
+	}
+	t := m.begin(ctx)
+	if err := t.run(lenient); err != nil {
+		t.rollback()
+		return err
+	}
+	t.publish()
+	return nil
+}
+
+// Netdevs lists the network devices as a JSON array.
+func (m *Manager) Netdevs(context.Context) (json.RawMessage, error) {
+	infos, err := m.netdevs.List()
+	if err != nil {
+		return nil, fmt.Errorf("listing the netdevs: %w", err)
+	}
+	w := m.view.Load()
+	held := w.holders()
+	list := make([]netdevJSON, 0, len(infos))
+	for _, info := range infos {
+		list = append(list, w.describe(info, held))
+	}
+	return json.Marshal(list)
+}
+
+// Netdev describes one network device as a JSON array of one element, the shape that clients know.
+func (m *Manager) Netdev(_ context.Context, name string) (json.RawMessage, error) {
+	info, err := m.getNetdev(name)
+	if err != nil {
+		return nil, err
+	}
+	w := m.view.Load()
+	return json.Marshal([]netdevJSON{w.describe(info, w.holders())})
+}
+
+// getNetdev asks the kernel for a device, and speaks in the errors of package cube.
+func (m *Manager) getNetdev(name string) (netdev.Info, error) {
+	info, err := m.netdevs.Get(name)
+	switch {
+	case errors.Is(err, netdev.ErrNotFound):
+		return info, fmt.Errorf("netdev %.80s: %w", name, cube.ErrNotFound)
+	case errors.Is(err, netdev.ErrInvalidName):
+		return info, fmt.Errorf("netdev: %w: %w", err, cube.ErrInvalid)
+	case err != nil:
+		return info, fmt.Errorf("netdev %.80s: %w", name, err)
+	}
+	return info, nil
+}
+
+// netdevJSON is a netdev as answers show it.
+type netdevJSON struct {
+	Name      string   `json:"name"`
+	Addresses []string `json:"addresses"`
+	Index     int      `json:"index"`
+	MAC       string   `json:"mac"`
+	MTU       int      `json:"mtu"`
+	Status    string   `json:"status"`
+	Kind      string   `json:"kind"`
+	Peer      string   `json:"peer"`
+	Tcubes    []string `json:"tcubes"`
+}
+
+func (w *world) describe(info netdev.Info, held map[string][]place) netdevJSON {
+	d := netdevJSON{Name: info.Name, Addresses: []string{}, Index: info.Index, MAC: info.MAC.String(), MTU: info.MTU,
+		Status: status(info.Up), Kind: info.Kind, Tcubes: append([]string{}, w.chains[info.Name]...)}
+	for _, a := range info.Addresses {
+		d.Addresses = append(d.Addresses, a.String())
+	}
+	for _, p := range held[info.Name] {
+		d.Peer = p.String()
+	}
+	return d
+}
+
+func status(up bool) string {
+	if up {
+		return "UP"
+	}
+	return "DOWN"
+}
+
+// notify tells cubes what the transaction changed around them.
+func (t *txn) notify() {
+	ctx, cancel := context.WithTimeout(context.Background(), notifyTimeout)
+	defer cancel()
+	for _, rec := range t.next.inOrder() {
+		u := t.next.units[rec.name]
+		for _, p := range rec.portsByIndex() {
+			t.notifyPort(ctx, u, rec, p)
+		}
+		if rec.transparent {
+			t.notifyParent(ctx, u, rec)
+		}
+	}
+}
+
+func (t *txn) notifyPort(ctx context.Context, u *unit, rec *record, p *port) {
+	var was *port
+	old := t.old.cubes[rec.name]
+	if old != nil {
+		was = old.ports[p.name]
+	}
+	t.ready(rec, p, was)
+	w, ok := u.inst.(cube.PortWatcher)
+	if !ok {
+		return
+	}
+	up := t.next.linked(rec, p)
+	if up == (was != nil && t.old.linked(old, was)) {
+		return
+	}
+	_ = u.handle(ctx, "PortChanged", func() error { w.PortChanged(p.name, up); return nil }) // it answers nothing; a panic is logged
+}
+
+// ready makes a netdev that was just bound to an XDP port fit for frames that XDP redirects to it.
+func (t *txn) ready(rec *record, p *port, was *port) {
+	l := t.next.links[p.peer]
+	if rec.typ.Hook() != cube.XDP || l.index == 0 || l.refused {
+		return
+	}
+	if before := t.old.links[p.peer]; was != nil && was.peer == p.peer && before == l {
+		return
+	}
+	r, err := t.m.netdevs.EnsureCanReceiveRedirects(p.peer)
+	if err != nil || !r.OK {
+		t.m.log.Warn("a netdev may lose frames that XDP redirects to it", "netdev", p.peer, "reason", r.Reason, "error", err)
+	}
+}
+
+func (t *txn) notifyParent(ctx context.Context, u *unit, rec *record) {
+	w, ok := u.inst.(cube.ParentWatcher)
+	if !ok {
+		return
+	}
+	was := ""
+	if old := t.old.cubes[rec.name]; old != nil {
+		was = old.parent
+	}
+	if was == rec.parent && !t.parentChanged(rec.parent) {
+		return
+	}
+	_ = u.handle(ctx, "ParentChanged", func() error { w.ParentChanged(rec.parent); return nil }) // it answers nothing; a panic is logged
+}
+
+// parentChanged says whether the parent is a port whose configuration is another than before.
+func (t *txn) parentChanged(parent string) bool {
+	name, portName, isPort := strings.Cut(parent, ":")
+	if !isPort {
+		return false
+	}
+	old, is := t.old.cubes[name], t.next.cubes[name]
+	if old == nil || is == nil || old.conf == is.conf {
+		return false
+	}
+	return !reflect.DeepEqual(portConfig(old, portName), portConfig(is, portName))
+}
+
+// portConfig is the entry of a port in its cube's configuration, nil when there is none.
+func portConfig(rec *record, portName string) any {
+	object, err := rec.conf.decode()
+	if err != nil {
+		return nil
+	}
+	ports, _ := object["ports"].([]any)
+	for _, entry := range ports {
+		if e, ok := entry.(map[string]any); ok && e["name"] == portName {
+			return e
+		}
+	}
+	return nil
+}
+
+// parameterChanged tells the cubes on a netdev, or on the port that it is the peer of, that its addresses changed.
+func (m *Manager) parameterChanged(ctx context.Context, name string) {
+	w := m.view.Load()
+	chain := w.chains[name]
+	for _, at := range w.holders()[name] {
+		chain = append(chain[:len(chain):len(chain)], w.chainAt(at)...)
+	}
+	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+	defer cancel()
+	for _, c := range chain {
+		rec, u := w.cubes[c], w.units[c]
+		if rec == nil {
+			continue
+		}
+		if pw, ok := u.inst.(cube.ParentWatcher); ok {
+			_ = u.handle(ctx, "ParentChanged", func() error { pw.ParentChanged(rec.parent); return nil }) // it answers nothing; a panic is logged
+		}
+	}
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// The requests that make, change and end cubes.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// Create makes a cube. The body may hold the tcubes of ports, and must hold no other name than the cube's.
+func (m *Manager) Create(ctx context.Context, serviceName, name string, body []byte) error {
+	return m.transact(ctx, func(t *txn) error { return t.create(serviceName, name, body) })
+}
+
+func (t *txn) create(serviceName, name string, body []byte) error {
+	svc, err := t.m.service(serviceName)
+	if err != nil {
+		return err
+	}
+	if err := t.m.checkCubeName(name); err != nil {
+		return err
+	}
+	if other := t.next.cubes[name]; other != nil {
+		return fmt.Errorf("cube %s: there is a %s with that name: %w", name, other.service, cube.ErrExists)
+	}
+	if b := t.next.broken[name]; b != nil {
+		return fmt.Errorf("cube %s: it is in the store but could not be restored (%s), delete it first: %w", name, b.reason, cube.ErrExists)
+	}
+	id, err := t.next.freeID(t.m.lastID)
+	if err != nil {
+		return err
+	}
+	body, err = takeName(name, body)
+	if err != nil {
+		return err
+	}
+	t.m.lastID = id
+	t.m.seq++
+	u := t.m.newUnit(svc, name, newUUID(), id)
+	t.created = append(t.created, u)
+	t.next.units[name] = u
+	t.next.cubes[name] = &record{name: name, service: serviceName, uuid: u.uuid, id: id, seq: t.m.seq,
+		transparent: svc.info.Transparent, ports: map[string]*port{}}
+	t.direct[name] = true
+	return t.edit(u, yang.Create, nil, body)
+}
+
+// newUnit makes a unit without an instance.
+func (m *Manager) newUnit(svc *service, name, uuid string, id datapath.CubeID) *unit {
+	level := new(slog.LevelVar)
+	u := &unit{name: name, svc: svc, uuid: uuid, id: id, tree: svc.schema.NewTree(), turn: make(chan struct{}, 1)}
+	u.turn <- struct{}{}
+	u.log = m.logger(svc.info.Name, name, new(slog.LevelVar))
+	u.env = &env{name: name, id: id, transparent: svc.info.Transparent, dp: m.dp, level: level,
+		log: m.logger(svc.info.Name, name, level)}
+	u.env.ports.Store(newPortTable())
+	u.mail = newMailbox(u.deliver)
+	return u
+}
+
+// Edit changes a part of a cube's configuration. Deleting a list entry that is state, such as a learned address, is
+// passed on to the cube.
+func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op, path yang.Path, body []byte) error {
+	if len(path) == 0 && op != yang.Merge {
+		if op == yang.Delete {
+			return m.Delete(ctx, serviceName, name)
+		}
+		return m.Create(ctx, serviceName, name, body)
+	}
+	return m.transact(ctx, func(t *txn) error {
+		_, u, err := t.next.find(serviceName, name)
+		if err != nil {
+			return err
+		}
+		t.direct[name] = true
+		if len(path) == 0 {
+			if body, err = takeName(name, body); err != nil {
+				return err
+			}
+		}
+		err = t.edit(u, op, path, body)
+		if op == yang.Delete {
+			return t.deleteState(u, path, err)
+		}
+		return err
+	})
+}
+
+// deleteState asks the cube to delete what its configuration does not have.
+func (t *txn) deleteState(u *unit, path yang.Path, err error) error {
+	var missing *yang.Error
+	if !errors.As(err, &missing) || missing.Tag != yang.DataMissing || len(path[len(path)-1].Keys) == 0 {
+		return err
+	}
+	deleter, ok := u.inst.(cube.StateDeleter)
+	if !ok {
+		return err
+	}
+	gone := u.handle(t.ctx, "DeleteState", func() error { return deleter.DeleteState(t.ctx, path.Segments()) })
+	if errors.Is(gone, cube.ErrNotFound) {
+		return err
+	}
+	if gone != nil {
+		return fmt.Errorf("%s: %s: %w", u.name, path.Words(), gone)
+	}
+	return nil
+}
+
+// Delete ends a cube: its ports' peers are disconnected, and the transparent cubes on them released. A cube that could
+// not be restored is taken out of the store.
+func (m *Manager) Delete(ctx context.Context, serviceName, name string) error {
+	if b := m.view.Load().broken[name]; b != nil && b.stored.Service == serviceName {
+		return m.deleteBroken(ctx, name, b)
+	}
+	return m.transact(ctx, func(t *txn) error {
+		rec, u, err := t.next.find(serviceName, name)
+		if err != nil {
+			return err
+		}
+		if err := t.detach(rec); err != nil {
+			return err
+		}
+		for _, p := range rec.ports {
+			t.release(p.tcubes)
+		}
+		delete(t.next.cubes, name)
+		delete(t.next.units, name)
+		t.removed = append(t.removed, u)
+		return nil
+	})
+}
+
+func (m *Manager) deleteBroken(ctx context.Context, name string, b *brokenCube) error {
+	err := m.transact(ctx, func(t *txn) error {
+		if t.next.broken[name] != b {
+			return fmt.Errorf("cube %s: %w", name, cube.ErrNotFound)
+		}
+		delete(t.next.broken, name)
+		for _, rec := range t.next.inOrder() {
+			for _, p := range rec.portsByIndex() {
+				if err := t.detachName(place{cube: rec.name, port: p.name}, name); err != nil {
+					return err
+				}
+			}
+		}
+		for _, dev := range sortedKeys(t.next.chains) {
+			if err := t.detachName(place{netdev: dev}, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil && b.made {
+		if err := m.dp.DeleteCube(b.stored.ID); err != nil {
+			m.log.Error("removing a cube's maps", "cube", name, "error", err)
+		}
+	}
+	return err
+}
+
+// Action runs one of the model's actions; the changes of configuration that it asks for are part of the transaction.
+func (m *Manager) Action(ctx context.Context, serviceName, name string, path yang.Path, body []byte) (json.RawMessage, error) {
+	var output json.RawMessage
+	err := m.transact(ctx, func(t *txn) error {
+		_, u, err := t.next.find(serviceName, name)
+		if err != nil {
+			return err
+		}
+		output, err = t.act(u, path, body)
+		return err
+	})
+	return output, err
+}
+
+func (t *txn) act(u *unit, path yang.Path, body []byte) (json.RawMessage, error) {
+	node, err := nodeAt(u.svc.schema, path)
+	if err != nil {
+		return nil, err
+	}
+	actor, ok := u.inst.(cube.Actor)
+	if node.Kind() != yang.Action || !ok {
+		return nil, &yang.Error{Tag: yang.OperationNotSupported, Path: path.String(), Message: path.Words() + ": not an action of " + u.name}
+	}
+	input, err := u.tree.ParseInput(path, body)
+	if err != nil {
+		return nil, err
+	}
+	t.direct[u.name] = true
+	var result cube.ActionResult
+	err = u.handle(t.ctx, "Action", func() (err error) {
+		result, err = actor.Action(t.ctx, path.Segments(), input)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
+	}
+	output, err := actionOutput(u, path, result.Output)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
+	}
+	for _, e := range result.Edits {
+		if err := t.applyEdit(u, e); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
+		}
+	}
+	return output, nil
+}
+
+func actionOutput(u *unit, path yang.Path, value any) (json.RawMessage, error) {
+	if value == nil {
+		return nil, nil
+	}
+	output, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("encoding its output: %w", err)
+	}
+	checked, err := u.tree.CheckOutput(path, output)
+	if err != nil {
+		// The cube is at fault, not the request: the kind of error must not say otherwise.
+		return nil, fmt.Errorf("its output does not fit the model: %s", err.Error())
+	}
+	return checked, nil
+}
+
+// applyEdit makes one change that an action asked for. A list entry that is not there yet is created.
+func (t *txn) applyEdit(u *unit, e cube.Edit) error {
+	_, path, err := u.svc.schema.Resolve(e.Path)
+	if err != nil {
+		return err
+	}
+	if e.Delete {
+		return t.edit(u, yang.Delete, path, nil)
+	}
+	body, err := json.Marshal(e.Value)
+	if err != nil {
+		return fmt.Errorf("encoding a change: %w", err)
+	}
+	err = t.edit(u, yang.Merge, path, body)
+	var missing *yang.Error
+	if errors.As(err, &missing) && missing.Tag == yang.DataMissing && len(path) > 0 && len(path[len(path)-1].Keys) > 0 {
+		return t.edit(u, yang.Create, path, body)
+	}
+	return err
+}
+
+// CreateMany creates the cubes of an array, with their peers and attachments, or none of them. An element is a cube's
+// body with service-name and name; that of a transparent cube may say in parent which netdev it is attached to.
+func (m *Manager) CreateMany(ctx context.Context, body []byte) error {
+	var list []members
+	if err := json.Unmarshal(body, &list); err != nil {
+		return &yang.Error{Tag: yang.InvalidValue, Message: "an array of cubes is wanted: " + err.Error()}
+	}
+	return m.transact(ctx, func(t *txn) error {
+		for i, object := range list {
+			if err := t.createElement(object); err != nil {
+				return fmt.Errorf("element %d: %w", i, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (t *txn) createElement(object members) error {
+	var serviceName, name, parent string
+	for member, into := range map[string]*string{"service-name": &serviceName, "name": &name, "parent": &parent} {
+		raw, ok := object[member]
+		if !ok && member != "parent" {
+			return &yang.Error{Tag: yang.MissingAttribute, Path: member, Message: member + " is missing"}
+		}
+		if ok && json.Unmarshal(raw, into) != nil {
+			return &yang.Error{Tag: yang.InvalidValue, Path: member, Message: member + ": a string is wanted"}
+		}
+	}
+	svc, err := t.m.service(serviceName)
+	if err != nil {
+		return err
+	}
+	if svc.info.Transparent {
+		delete(object, "parent")
+	}
+	body, err := json.Marshal(object)
+	if err != nil {
+		return fmt.Errorf("encoding cube %.80s: %w", name, err)
+	}
+	if err := t.create(serviceName, name, body); err != nil {
+		return err
+	}
+	if svc.info.Transparent {
+		t.parents = append(t.parents, givenParent{cube: name, parent: parent})
+	}
+	return nil
+}

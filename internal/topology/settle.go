@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// From edited trees to the next world: records are derived from configurations, ports get their numbers, what the change
+// implies elsewhere is done (a peer that is gone, a filter that is released), and the rules of service chains checked.
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// baseConfig are the members of a configuration that the framework itself acts on.
+type baseConfig struct {
+	Type     cube.Type `json:"type"`
+	Loglevel string    `json:"loglevel"`
+	Shadow   bool      `json:"shadow"`
+	Span     bool      `json:"span"`
+	Ports    []struct {
+		Name   string   `json:"name"`
+		Peer   string   `json:"peer"`
+		Tcubes []string `json:"tcubes"`
+	} `json:"ports"`
+}
+
+// settle completes the next world and checks it.
+func (t *txn) settle() error {
+	for _, name := range slices.Clone(t.touched) {
+		if err := t.derive(name); err != nil {
+			return err
+		}
+	}
+	if err := t.clearStalePeers(); err != nil {
+		return err
+	}
+	if t.restoring {
+		t.restoreParents()
+		return nil
+	}
+	if err := t.attachGiven(); err != nil {
+		return err
+	}
+	if err := t.checkPeers(); err != nil {
+		return err
+	}
+	return t.next.checkHooks()
+}
+
+// derive makes a cube's record follow its tree.
+func (t *txn) derive(name string) error {
+	u, rec := t.next.units[name], t.own(name)
+	if rec == nil {
+		return nil // deleted
+	}
+	raw, err := u.tree.JSON(nil, yang.JSONOptions{Defaults: true})
+	if err != nil {
+		return fmt.Errorf("%s: reading its configuration: %w", name, err)
+	}
+	saved, err := u.tree.JSON(nil, yang.JSONOptions{})
+	if err != nil {
+		return fmt.Errorf("%s: reading its configuration: %w", name, err)
+	}
+	var conf baseConfig
+	if err := json.Unmarshal(raw, &conf); err != nil {
+		return fmt.Errorf("%s: decoding its configuration: %w", name, err)
+	}
+	if conf.Shadow || conf.Span {
+		return fmt.Errorf("%s: shadow and span are not built yet, a later release has them: %w", name, cube.ErrUnsupported)
+	}
+	level, ok := logLevels[conf.Loglevel]
+	if !ok {
+		return fmt.Errorf("%s: loglevel %q: %w", name, conf.Loglevel, cube.ErrInvalid)
+	}
+	rec.conf, rec.saved, rec.typ, rec.level = &document{raw: raw}, saved, conf.Type, level.fast
+	if t.old.cubes[name] == nil {
+		u.env.typ = conf.Type
+		if _, ok := u.svc.Objects[conf.Type.Hook()]; !ok && len(u.svc.Objects) > 0 {
+			return fmt.Errorf("%s: service %s has no programs for type %s: %w", name, rec.service, conf.Type, cube.ErrUnsupported)
+		}
+	}
+	return t.derivePorts(rec, conf)
+}
+
+func (t *txn) derivePorts(rec *record, conf baseConfig) error {
+	var fresh []*port
+	taken := map[uint16]bool{}
+	there := make(map[string]bool, len(conf.Ports))
+	for _, c := range conf.Ports {
+		there[c.Name] = true
+		if p := rec.ports[c.Name]; p != nil {
+			p.peer, p.tcubes = c.Peer, c.Tcubes
+			continue
+		}
+		if err := checkPortName(rec.name, c.Name); err != nil {
+			return err
+		}
+		fresh = append(fresh, &port{name: c.Name, uuid: newUUID(), peer: c.Peer, tcubes: c.Tcubes})
+		if len(c.Tcubes) > 0 {
+			t.given = append(t.given, givenChain{at: place{cube: rec.name, port: c.Name}, tcubes: c.Tcubes})
+		}
+	}
+	for name, p := range rec.ports {
+		if !there[name] {
+			taken[p.index] = true
+			t.release(p.tcubes)
+			delete(rec.ports, name)
+		}
+	}
+	if err := t.next.numberPorts(rec, fresh, taken, t.next.units[rec.name].svc.portLimit()); err != nil {
+		return err
+	}
+	for _, p := range fresh {
+		rec.ports[p.name] = p
+	}
+	return nil
+}
+
+// attachGiven attaches what the bodies of new ports and cubes ask for.
+func (t *txn) attachGiven() error {
+	for _, g := range t.given {
+		for _, name := range g.tcubes {
+			if err := t.checkAttach(name, g.at); err != nil {
+				return fmt.Errorf("port %s of %s: tcubes: %w", g.at.port, g.at.cube, err)
+			}
+			t.own(name).parent = g.at.String()
+		}
+	}
+	for _, g := range t.parents {
+		if g.parent == "" || t.next.cubes[g.cube].parent == g.parent {
+			continue // a port's own tcubes say so too
+		}
+		at, err := parsePlace(g.parent)
+		if err == nil {
+			err = t.attach(g.cube, at, AttachRequest{Position: "last"})
+		}
+		if err == nil && at.netdev == "" {
+			err = t.derive(at.cube)
+		}
+		if err != nil {
+			return fmt.Errorf("cube %s: parent %.140s: %w", g.cube, g.parent, err)
+		}
+	}
+	return nil
+}
+
+// restoreParents notes where the transparent cubes of a restored world are attached.
+func (t *txn) restoreParents() {
+	note := func(name string, at place) {
+		if rec := t.next.cubes[name]; rec != nil && rec.parent != at.String() {
+			t.own(name).parent = at.String()
+		}
+	}
+	for _, rec := range t.next.inOrder() {
+		for _, p := range rec.portsByIndex() {
+			for _, name := range p.tcubes {
+				note(name, place{cube: rec.name, port: p.name})
+			}
+		}
+	}
+	for dev, chain := range t.next.chains {
+		for _, name := range chain {
+			note(name, place{netdev: dev})
+		}
+	}
+}
+
+// release detaches transparent cubes from a place that goes.
+func (t *txn) release(chain []string) {
+	for _, name := range chain {
+		if rec := t.own(name); rec != nil {
+			rec.parent = ""
+		}
+	}
+}
+
+// clearStalePeers empties the peer of ports whose other side was deleted or turned to another peer in this transaction,
+// as a disconnect would.
+func (t *txn) clearStalePeers() error {
+	if t.restoring {
+		return nil
+	}
+	for _, rec := range t.next.inOrder() {
+		for _, p := range rec.portsByIndex() {
+			if !t.stale(rec, p) {
+				continue
+			}
+			if err := t.setPeer(rec.name, p.name, ""); err != nil {
+				return err
+			}
+			if err := t.derive(rec.name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t *txn) stale(rec *record, p *port) bool {
+	if !strings.Contains(p.peer, ":") || t.peerChanged(rec.name, p) {
+		return false
+	}
+	at, err := parsePlace(p.peer)
+	if err != nil {
+		return false
+	}
+	_, was, err := t.old.portAt(at)
+	if err != nil {
+		return false // it was not there before either: a configuration restored in part
+	}
+	_, is, err := t.next.portAt(at)
+	if err != nil {
+		return true
+	}
+	me := place{cube: rec.name, port: p.name}.String()
+	return is.peer != was.peer && is.peer != "" && is.peer != me
+}
+
+// peerChanged says whether this transaction gave the port the peer that it has.
+func (t *txn) peerChanged(cubeName string, p *port) bool {
+	was := t.old.cubes[cubeName]
+	return was == nil || was.ports[p.name] == nil || was.ports[p.name].peer != p.peer
+}
+
+// setPeer edits the leaf peer of a port.
+func (t *txn) setPeer(cubeName, portName, peer string) error {
+	path := yang.Path{{Name: "ports", Keys: []string{portName}}, {Name: "peer"}}
+	body, _ := json.Marshal(peer) // a string always marshals
+	return t.edit(t.next.units[cubeName], yang.Merge, path, body)
+}
+
+// checkPeers checks each peer that this transaction set.
+func (t *txn) checkPeers() error {
+	held := t.next.holders()
+	for _, name := range t.touched {
+		rec := t.next.cubes[name]
+		if rec == nil {
+			continue
+		}
+		for _, p := range rec.portsByIndex() {
+			if p.peer == "" || !t.peerChanged(name, p) {
+				continue
+			}
+			if err := t.checkPeer(rec, p, held[p.peer]); err != nil {
+				return fmt.Errorf("port %s of %s: peer %.140s: %w", p.name, name, p.peer, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (t *txn) checkPeer(rec *record, p *port, holders []place) error {
+	at, err := parsePlace(p.peer)
+	if err != nil {
+		return err
+	}
+	me := place{cube: rec.name, port: p.name}
+	if at == me {
+		return fmt.Errorf("a port cannot be its own peer: %w", cube.ErrInvalid)
+	}
+	if at.netdev != "" {
+		err = t.checkNetdev(at.netdev)
+	} else {
+		err = t.checkFarPort(rec, me, at)
+	}
+	if err != nil {
+		return err
+	}
+	for _, other := range holders {
+		if other != me {
+			return fmt.Errorf("already the peer of %s, disconnect them first: %w", other, cube.ErrInUse)
+		}
+	}
+	return nil
+}
+
+func (t *txn) checkFarPort(rec *record, me, at place) error {
+	far, other, err := t.next.portAt(at)
+	if err != nil {
+		return err
+	}
+	if far.typ.Hook() != rec.typ.Hook() {
+		return fmt.Errorf("%s runs at %s and %s at %s: a TC and an XDP port cannot be linked: %w",
+			rec.name, rec.typ, far.name, far.typ, cube.ErrInvalid)
+	}
+	if other.peer != "" && other.peer != me.String() {
+		return fmt.Errorf("it already has a peer, %s: %w", other.peer, cube.ErrInUse)
+	}
+	return nil
+}
+
+// checkNetdev checks a netdev that a request names as a peer, and notes its index.
+func (t *txn) checkNetdev(name string) error {
+	l, err := t.findNetdev(name)
+	if err != nil {
+		return err
+	}
+	if !l.up {
+		return fmt.Errorf("netdev %s is down, set it up first (ip link set %s up): %w", name, name, cube.ErrInvalid)
+	}
+	return nil
+}
+
+// checkHooks checks that what is on one path runs at one family of hooks.
+func (w *world) checkHooks() error {
+	first := map[string]*record{} // by netdev
+	agree := func(name string, rec *record) error {
+		tc := w.cubes[name]
+		if tc == nil || tc.typ.Hook() == rec.typ.Hook() {
+			return nil
+		}
+		return fmt.Errorf("%s runs at %s, but %s at %s is there: TC and XDP do not mix: %w",
+			name, tc.typ, rec.name, rec.typ, cube.ErrInvalid)
+	}
+	for _, rec := range w.inOrder() {
+		for _, p := range rec.portsByIndex() {
+			for _, name := range p.tcubes {
+				if err := agree(name, rec); err != nil {
+					return fmt.Errorf("%s:%s: %w", rec.name, p.name, err)
+				}
+			}
+			if p.peer != "" && !strings.Contains(p.peer, ":") {
+				first[p.peer] = rec
+			}
+		}
+	}
+	for _, dev := range sortedKeys(w.chains) {
+		for _, name := range w.chains[dev] {
+			if first[dev] == nil {
+				first[dev] = w.cubes[name]
+			}
+			if rec := first[dev]; rec != nil {
+				if err := agree(name, rec); err != nil {
+					return fmt.Errorf("netdev %s: %w", dev, err)
+				}
+			}
+		}
+	}
+	return nil
+}

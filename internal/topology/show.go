@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// The whole topology, and the order in which a netdev's packets meet cubes. Scripts look for the exact strings.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// baseMembers are what the topology shows of a cube: how it is linked, not what it does.
+var baseMembers = []string{"uuid", "service-name", "type", "loglevel", "shadow", "span", "ports", "parent"}
+
+// portMembers are the same for a port.
+var portMembers = []string{"name", "uuid", "status", "peer", "tcubes"}
+
+// Topology returns all cubes, in order of creation, with what links them.
+func (m *Manager) Topology(context.Context) (json.RawMessage, error) {
+	w := m.view.Load()
+	var b bytes.Buffer
+	b.WriteByte('[')
+	for i, rec := range w.inOrder() {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		conf, err := rec.conf.decode()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", rec.name, err)
+		}
+		emitBase(&b, rec.name, []any{conf, w.base(rec)})
+	}
+	b.WriteByte(']')
+	return b.Bytes(), nil
+}
+
+func emitBase(b *bytes.Buffer, name string, layers []any) {
+	out := object{b: b}
+	out.member("name", encode(name))
+	for _, member := range baseMembers {
+		values := membersOf(layers, member)
+		if len(values) == 0 {
+			continue
+		}
+		if member != "ports" {
+			out.member(member, encode(values[len(values)-1]))
+			continue
+		}
+		out.key(member)
+		emitPorts(b, values)
+	}
+	out.end()
+}
+
+// emitPorts writes ports without what their service adds. The last layer, the framework's, has every port whole.
+func emitPorts(b *bytes.Buffer, layers []any) {
+	ports, _ := layers[len(layers)-1].([]any)
+	b.WriteByte('[')
+	for i, p := range ports {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		out := object{b: b}
+		for _, member := range portMembers {
+			out.member(member, encode(p.(map[string]any)[member]))
+		}
+		out.end()
+	}
+	b.WriteByte(']')
+}
+
+// NetdevTopology shows the order of cubes on a netdev, from the wire to the stack or the port whose peer it is, and back.
+func (m *Manager) NetdevTopology(_ context.Context, iface string) (json.RawMessage, error) {
+	w := m.view.Load()
+	ends := w.holders()[iface]
+	if len(w.chains[iface]) == 0 && len(ends) == 0 {
+		if _, err := m.getNetdev(iface); err != nil {
+			return nil, err
+		}
+	}
+	chain := slices.Clone(w.chains[iface])
+	end := "stack"
+	if len(ends) > 0 {
+		end = ends[0].String()
+		for _, name := range slices.Backward(w.chainAt(ends[0])) {
+			chain = append(chain, name) // a port's chain begins next to the cube
+		}
+	}
+	positions := make([]string, 0, len(chain))
+	for i, name := range chain {
+		positions = append(positions, fmt.Sprintf("%s, %d, %d", name, i, len(chain)-1-i))
+	}
+	ingress := append(chain, end)
+	egress := slices.Clone(ingress)
+	slices.Reverse(egress)
+	const arrow = " ---> "
+	var b bytes.Buffer
+	out := object{b: &b}
+	out.member("name", encode(iface))
+	out.member("cubes, ingress_index, egress_index", encode(positions))
+	out.member("ingress service chain", encode(strings.Join(ingress, arrow)))
+	out.member("egress service chain", encode(strings.Join(egress, arrow)))
+	out.end()
+	return b.Bytes(), nil
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package topology owns the cubes: their life from a request or the store to their end, their configuration, how ports
+// and netdevs are linked and which transparent cubes are attached where. Every change of any of it is one transaction
+// that happens whole or not at all (DESIGN §4), and survives a restart.
+//
+// Two kinds of state are kept apart. The world is data: readers take the current one and wait for nobody. Units are
+// living cubes: their code is called one call at a time, and may panic without harm to others.
+package topology
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// Options of New. Datapath is required.
+type Options struct {
+	Datapath Datapath
+	// Store keeps the configuration; nil keeps it in memory only. State is what the store held when it was opened.
+	Store *store.Store
+	State *store.State
+	// Services are the types of cube that can be made.
+	Services []cube.Service
+	// Netdevs are the network devices; nil means those of the kernel.
+	Netdevs Netdevs
+	// Logger gets the topology's and, with attributes service and cube, the cubes' lines; nil means slog.Default.
+	Logger *slog.Logger
+	// Version is the daemon's.
+	Version string
+}
+
+// Manager owns the cubes. Its methods may be called from any goroutine.
+type Manager struct {
+	dp       Datapath
+	netdevs  Netdevs
+	log      *slog.Logger
+	version  string
+	services map[string]*service
+	order    []string // of services
+	commit   func([]store.Record) error
+
+	view   atomic.Pointer[world]
+	byID   sync.Map // datapath.CubeID to *unit
+	strays atomic.Uint64
+
+	// writer holds one token: who has it may change what follows.
+	writer chan struct{}
+	closed bool
+	// started is set once New is done: until then nobody else has the manager, and the token is not given out.
+	started bool
+	graph   *datapath.Graph // the one in use, nil when unknown
+	seq     uint64
+	lastID  datapath.CubeID
+}
+
+// New loads the services' models and restores the stored cubes.
+func New(o Options) (*Manager, error) {
+	if o.Store == nil {
+		return newManager(o, nil)
+	}
+	return newManager(o, o.Store.Commit)
+}
+
+// newManager is New with another way to make records durable, nil for none.
+func newManager(o Options, commit func([]store.Record) error) (*Manager, error) {
+	if o.Datapath == nil {
+		return nil, errors.New("topology: no data plane given")
+	}
+	m := &Manager{dp: o.Datapath, netdevs: o.Netdevs, log: o.Logger, version: o.Version, commit: commit,
+		services: map[string]*service{}, writer: make(chan struct{}, 1)}
+	if m.netdevs == nil {
+		m.netdevs = kernelNetdevs{}
+	}
+	if m.log == nil {
+		m.log = slog.Default()
+	}
+	m.view.Store(newWorld())
+	err := m.load(o.Services)
+	if err == nil {
+		err = m.restore(context.Background(), o.State)
+	}
+	if err != nil {
+		m.closeSchemas()
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	m.started = true
+	m.writer <- struct{}{}
+	return m, nil
+}
+
+// load reads the models and checks the programs.
+func (m *Manager) load(services []cube.Service) error {
+	for i, s := range services {
+		schema, err := yang.Load(s.Model)
+		if err != nil {
+			return fmt.Errorf("model of service %d: %w", i, err)
+		}
+		info := schema.Service()
+		if m.services[info.Name] != nil || reserved[info.Name] || !nameRule.MatchString(info.Name) {
+			schema.Close()
+			return fmt.Errorf("service %q: the name is taken or not allowed: %w", info.Name, cube.ErrInvalid)
+		}
+		m.services[info.Name] = &service{Service: s, schema: schema, info: info}
+		m.order = append(m.order, info.Name)
+		if s.New == nil {
+			return fmt.Errorf("service %s: no constructor: %w", info.Name, cube.ErrInvalid)
+		}
+		if err := m.dp.CheckObject(info.Name, s.Objects); err != nil {
+			return fmt.Errorf("programs of service %s: %w", info.Name, err)
+		}
+	}
+	return nil
+}
+
+// Close ends the cubes' code. The fast path and the store stay as they are.
+func (m *Manager) Close(ctx context.Context) error {
+	select {
+	case <-m.writer:
+	case <-ctx.Done():
+		return fmt.Errorf("topology: closing: %w", ctx.Err())
+	}
+	defer func() { m.writer <- struct{}{} }()
+	if m.closed {
+		return nil
+	}
+	m.closed = true
+	for _, u := range m.view.Load().units {
+		m.byID.Delete(u.id)
+		m.endUnit(u)
+	}
+	m.closeSchemas()
+	return nil
+}
+
+func (m *Manager) closeSchemas() {
+	for _, s := range m.services {
+		s.schema.Close()
+	}
+}
+
+// ServiceInfo describes a service.
+type ServiceInfo struct {
+	Name, Description, Version string
+	// Controller is where the service runs, "builtin" for those within the daemon.
+	Controller string
+	MinKernel  string
+	// Model is the text of the YANG module.
+	Model       string
+	Transparent bool
+}
+
+// Services lists what is loaded, in order of registration.
+func (m *Manager) Services() []ServiceInfo {
+	list := make([]ServiceInfo, 0, len(m.order))
+	for _, name := range m.order {
+		s := m.services[name]
+		list = append(list, ServiceInfo{Name: name, Description: s.info.Description, Version: s.info.Version,
+			Controller: "builtin", MinKernel: s.info.MinKernel, Model: s.Model, Transparent: s.info.Transparent})
+	}
+	return list
+}
+
+// Schema returns a service's model. It is usable until Close.
+func (m *Manager) Schema(name string) (*yang.Schema, error) {
+	s, err := m.service(name)
+	if err != nil {
+		return nil, err
+	}
+	return s.schema, nil
+}
+
+func (m *Manager) service(name string) (*service, error) {
+	s := m.services[name]
+	if s == nil {
+		return nil, fmt.Errorf("service %.80q: %w", name, cube.ErrNotFound)
+	}
+	return s, nil
+}
+
+// CubeRef names a cube and its service.
+type CubeRef struct{ Name, Service string }
+
+// Cubes lists what runs, in order of creation.
+func (m *Manager) Cubes() []CubeRef {
+	recs := m.view.Load().inOrder()
+	list := make([]CubeRef, 0, len(recs))
+	for _, rec := range recs {
+		list = append(list, CubeRef{Name: rec.name, Service: rec.service})
+	}
+	return list
+}
+
+// ServiceOf returns the service of a cube.
+func (m *Manager) ServiceOf(name string) (string, bool) {
+	rec := m.view.Load().cubes[name]
+	if rec == nil {
+		return "", false
+	}
+	return rec.service, true
+}
+
+// Degraded says why a cube's code is not called any more; "" while all is well or the cube does not exist.
+func (m *Manager) Degraded(name string) string {
+	if u := m.view.Load().units[name]; u != nil {
+		if reason := u.degraded.Load(); reason != nil {
+			return *reason
+		}
+	}
+	return ""
+}
+
+// Status says how a cube's programs run.
+func (m *Manager) Status(name string) (datapath.CubeStatus, error) {
+	rec, _, err := m.find("", name)
+	if err != nil {
+		return datapath.CubeStatus{}, err
+	}
+	return m.dp.Status(rec.id), nil
+}
+
+// PortStats reads the counters of a port.
+func (m *Manager) PortStats(name, portName string) (datapath.PortCounters, error) {
+	_, p, err := m.view.Load().portAt(place{cube: name, port: portName})
+	if err != nil {
+		return datapath.PortCounters{}, err
+	}
+	c, err := m.dp.PortCounters(p.slot)
+	if err != nil {
+		return datapath.PortCounters{}, fmt.Errorf("port %s of %s: counters: %w", portName, name, err)
+	}
+	return c, nil
+}
+
+// Fates reads how packets ended in a cube.
+func (m *Manager) Fates(name string) ([]datapath.Fate, error) {
+	rec, _, err := m.find("", name)
+	if err != nil {
+		return nil, err
+	}
+	fates, err := m.dp.Fates(rec.id)
+	if err != nil {
+		return nil, fmt.Errorf("%s: fates: %w", name, err)
+	}
+	return fates, nil
+}
+
+// find returns a cube as readers see it; an empty service is any.
+func (m *Manager) find(serviceName, name string) (*record, *unit, error) {
+	w := m.view.Load()
+	return w.find(serviceName, name)
+}
+
+func (w *world) find(serviceName, name string) (*record, *unit, error) {
+	rec := w.cubes[name]
+	if rec == nil {
+		return nil, nil, fmt.Errorf("cube %.80s: %w", name, w.missing(name))
+	}
+	if serviceName != "" && rec.service != serviceName {
+		return nil, nil, fmt.Errorf("%s is a %s, there is no %s of that name: %w", name, rec.service, serviceName, cube.ErrNotFound)
+	}
+	return rec, w.units[name], nil
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// Version is the daemon's.
+func (m *Manager) Version() string { return m.version }

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// A unit is a living cube: its data tree, its instance, its environment. The code of a cube is never trusted to return
+// normally: every call into it goes through a unit, one at a time, and a panic ends the call and nothing else.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// service is a registered service with its model loaded.
+type service struct {
+	cube.Service
+	schema *yang.Schema
+	info   yang.Info
+}
+
+// portLimit is how many ports an instance can have.
+func (s *service) portLimit() int {
+	if s.MaxPorts > 0 && s.MaxPorts < datapath.MaxPorts {
+		return s.MaxPorts
+	}
+	return datapath.MaxPorts
+}
+
+// errGone is the answer of a unit whose cube was deleted while the caller waited for it.
+var errGone = fmt.Errorf("the cube was deleted: %w", cube.ErrNotFound)
+
+// panicError is a panic in a cube's code.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic in the cube's code: %v", e.value) }
+
+// unit is a living cube.
+type unit struct {
+	name string
+	svc  *service
+	uuid string
+	id   datapath.CubeID
+	// tree is used by the transaction that runs, under the manager's writer lock.
+	tree *yang.Tree
+	env  *env
+	log  *slog.Logger
+
+	// turn holds one token: who has it may call the instance. A channel, because a wait for it must end with a context.
+	turn   chan struct{}
+	inst   cube.Instance
+	closed bool
+
+	mail *mailbox
+	// degraded says why the cube's code is not called any more; nil while all is well.
+	degraded atomic.Pointer[string]
+}
+
+// guard runs fn and turns a panic into a *panicError.
+func guard(fn func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &panicError{value: v, stack: debug.Stack()}
+		}
+	}()
+	return fn()
+}
+
+// enter waits for the unit's turn. The caller must leave.
+func (u *unit) enter(ctx context.Context) error {
+	select {
+	case <-u.turn:
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for %s: %w", u.name, ctx.Err())
+	}
+	if u.closed {
+		u.leave()
+		return errGone
+	}
+	return nil
+}
+
+func (u *unit) leave() { u.turn <- struct{}{} }
+
+// call runs fn when it is the unit's turn. A panic is an error and nothing more: the caller undoes what was begun.
+func (u *unit) call(ctx context.Context, fn func() error) error {
+	if err := u.enter(ctx); err != nil {
+		return err
+	}
+	defer u.leave()
+	return u.logPanic(guard(fn))
+}
+
+// handle is call for what no transaction can undo: after a panic the cube is degraded, and its code is left alone.
+func (u *unit) handle(ctx context.Context, what string, fn func() error) error {
+	if reason := u.degraded.Load(); reason != nil {
+		return fmt.Errorf("%s: degraded (%s): %w", u.name, *reason, errDegraded)
+	}
+	err := u.call(ctx, fn)
+	var p *panicError
+	if errors.As(err, &p) {
+		u.degrade(fmt.Sprintf("%s: %v", what, p.value))
+	}
+	return err
+}
+
+// errDegraded marks a call that was not made because the cube's code panicked before.
+var errDegraded = errors.New("delete the cube and create it again")
+
+// degrade leaves the cube's code alone from now on; its programs go on forwarding.
+func (u *unit) degrade(reason string) {
+	if u.degraded.CompareAndSwap(nil, &reason) {
+		u.log.Error("degraded: its code is not called any more, the fast path goes on", "reason", reason)
+	}
+}
+
+func (u *unit) logPanic(err error) error {
+	var p *panicError
+	if errors.As(err, &p) {
+		u.log.Error("panic", "value", p.value, "stack", string(p.stack))
+	}
+	return err
+}
+
+// close ends the instance. The code of a degraded cube may never return, nobody waits for it.
+func (u *unit) close(ctx context.Context) {
+	u.mail.close()
+	closer, ok := u.inst.(cube.Closer)
+	finish := func() {
+		if err := u.enter(ctx); err != nil {
+			u.log.Warn("its code does not return, it is closed without", "error", err)
+			return
+		}
+		defer u.leave()
+		u.closed = true
+		if ok {
+			_ = u.logPanic(guard(func() error { closer.Close(); return nil }))
+		}
+	}
+	if u.degraded.Load() != nil {
+		go finish()
+		return
+	}
+	finish()
+}

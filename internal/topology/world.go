@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// The world is all that the topology knows, as data: readers hold one and never wait, a transaction makes the next one.
+// Whatever a published world points to is never changed again.
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+)
+
+// world is one consistent state of cubes, chains and netdevs.
+type world struct {
+	cubes map[string]*record
+	units map[string]*unit
+	// chains holds the transparent cubes of netdevs, listed first to last towards the stack on ingress.
+	chains map[string][]string
+	links  map[string]link
+	// broken are the cubes that could not be restored; their names and numbers stay taken.
+	broken map[string]*brokenCube
+}
+
+// record is one cube as data.
+type record struct {
+	name, service, uuid string
+	id                  datapath.CubeID
+	// seq orders cubes by creation.
+	seq         uint64
+	typ         cube.Type
+	transparent bool
+	level       datapath.LogLevel
+	// conf is the configuration with defaults, saved only what was set.
+	conf  *document
+	saved json.RawMessage
+	// constants are all that the cube's plans have set so far.
+	constants map[string]any
+	ports     map[string]*port
+	// parent is where a transparent cube is attached, "" for nowhere.
+	parent string
+	// blob is the record as it was last stored.
+	blob []byte
+}
+
+// port is a standard cube's port as data.
+type port struct {
+	name, uuid  string
+	index, slot uint16
+	peer        string
+	// tcubes are the port's transparent cubes, index 0 next to the cube.
+	tcubes []string
+}
+
+// link is what matters of a netdev.
+type link struct {
+	index int
+	up    bool
+	// refused is set when the data plane could not use the device; it is left out until it changes.
+	refused bool
+}
+
+// brokenCube is a cube of the store that could not be restored.
+type brokenCube struct {
+	stored stored
+	reason string
+	// made says that its maps exist in the data plane.
+	made bool
+}
+
+// document is a JSON object that is decoded when first needed.
+type document struct {
+	raw    json.RawMessage
+	once   sync.Once
+	object map[string]any
+	err    error
+}
+
+func (d *document) decode() (map[string]any, error) {
+	d.once.Do(func() { d.object, d.err = decodeObject(d.raw) })
+	return d.object, d.err
+}
+
+// decodeObject keeps numbers as they are written: 64-bit ones do not fit a float.
+func decodeObject(raw []byte) (map[string]any, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	object := map[string]any{}
+	if err := dec.Decode(&object); err != nil {
+		return nil, fmt.Errorf("decoding a JSON object: %w", err)
+	}
+	return object, nil
+}
+
+func newWorld() *world {
+	return &world{
+		cubes: map[string]*record{}, units: map[string]*unit{}, chains: map[string][]string{},
+		links: map[string]link{}, broken: map[string]*brokenCube{},
+	}
+}
+
+// clone is a world that can be changed; its records are still shared.
+func (w *world) clone() *world {
+	return &world{
+		cubes: maps.Clone(w.cubes), units: maps.Clone(w.units), chains: maps.Clone(w.chains),
+		links: maps.Clone(w.links), broken: maps.Clone(w.broken),
+	}
+}
+
+// clone is a record that can be changed without being seen by readers of the old one.
+func (r *record) clone() *record {
+	c := *r
+	c.ports = make(map[string]*port, len(r.ports))
+	for name, p := range r.ports {
+		q := *p
+		c.ports[name] = &q
+	}
+	return &c
+}
+
+// inOrder returns the records by creation.
+func (w *world) inOrder() []*record {
+	recs := slices.Collect(maps.Values(w.cubes))
+	slices.SortFunc(recs, func(a, b *record) int { return int(int64(a.seq) - int64(b.seq)) })
+	return recs
+}
+
+// portsByIndex returns the ports in the order that the fast path numbers them.
+func (r *record) portsByIndex() []*port {
+	ports := slices.Collect(maps.Values(r.ports))
+	slices.SortFunc(ports, func(a, b *port) int { return int(a.index) - int(b.index) })
+	return ports
+}
+
+// portAt finds the port that a place names.
+func (w *world) portAt(at place) (*record, *port, error) {
+	rec := w.cubes[at.cube]
+	if rec == nil {
+		return nil, nil, fmt.Errorf("cube %s: %w", at.cube, w.missing(at.cube))
+	}
+	if rec.transparent {
+		return nil, nil, fmt.Errorf("%s is a transparent cube and has no ports: attach it to a port or netdev: %w", at.cube, cube.ErrInvalid)
+	}
+	p := rec.ports[at.port]
+	if p == nil {
+		return nil, nil, fmt.Errorf("port %s of %s: %w", at.port, at.cube, cube.ErrNotFound)
+	}
+	return rec, p, nil
+}
+
+// missing is why a cube is not among the cubes.
+func (w *world) missing(name string) error {
+	if b := w.broken[name]; b != nil {
+		return fmt.Errorf("could not be restored (%s), delete it or repair its service: %w", b.reason, cube.ErrNotFound)
+	}
+	return cube.ErrNotFound
+}
+
+// chainAt returns the transparent cubes at a place that exists.
+func (w *world) chainAt(at place) []string {
+	if at.netdev != "" {
+		return w.chains[at.netdev]
+	}
+	if rec := w.cubes[at.cube]; rec != nil && rec.ports[at.port] != nil {
+		return rec.ports[at.port].tcubes
+	}
+	return nil
+}
+
+// linked says whether packets can cross between a port and its peer.
+func (w *world) linked(rec *record, p *port) bool {
+	at, err := parsePlace(p.peer)
+	if err != nil {
+		return false
+	}
+	if at.netdev != "" {
+		l := w.links[at.netdev]
+		return l.index != 0 && l.up && !l.refused
+	}
+	_, other, err := w.portAt(at)
+	return err == nil && other.peer == (place{cube: rec.name, port: p.name}).String()
+}
+
+// holders maps each peer that a port names to the ports that name it.
+func (w *world) holders() map[string][]place {
+	held := map[string][]place{}
+	for _, rec := range w.cubes {
+		for _, p := range rec.ports {
+			if p.peer != "" {
+				held[p.peer] = append(held[p.peer], place{cube: rec.name, port: p.name})
+			}
+		}
+	}
+	return held
+}
