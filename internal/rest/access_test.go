@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// shutdownPatience bounds the end of a test's server.
+const shutdownPatience = 10 * time.Second
+
+// TestTCPAccess: the rules of Host, Origin and token over TCP.
+func TestTCPAccess(t *testing.T) {
+	const token = "0123456789abcdef"
+	l := newLab(t, Options{Token: token}, true)
+	port := l.tcp[strings.LastIndexByte(l.tcp, ':')+1:]
+	tests := []struct {
+		name, method, host string
+		header             map[string]string
+		status             int
+	}{
+		{"a read needs nothing", "GET", "", nil, 200},
+		{"help needs nothing", "OPTIONS", "", nil, 200},
+		{"localhost is us", "GET", "localhost:" + port, nil, 200},
+		{"LOCALHOST is us", "GET", "LOCALHOST:" + port, nil, 200},
+		{"any loopback address is us", "GET", "127.0.0.9:" + port, nil, 200},
+		{"the IPv6 loopback is us", "GET", "[::1]:" + port, nil, 200},
+		{"another name is not: DNS rebinding", "GET", "evil.example:" + port, nil, 403},
+		{"a name that begins like ours is not", "GET", "localhost.evil.example:" + port, nil, 403},
+		{"another port is not", "GET", "localhost:1", nil, 403},
+		{"no port is port 80", "GET", "localhost", nil, 403},
+		{"an address of the machine that is not loopback is not", "GET", "192.0.2.1:" + port, nil, 403},
+		{"our own origin", "GET", "", map[string]string{"Origin": "http://" + l.tcp}, 200},
+		{"a foreign origin", "GET", "", map[string]string{"Origin": "http://evil.example"}, 403},
+		{"a foreign origin with the token", "POST", "", map[string]string{"Origin": "https://evil.example", "Authorization": "Bearer " + token}, 403},
+		{"an opaque origin", "GET", "", map[string]string{"Origin": "null"}, 403},
+		{"our host over another scheme", "GET", "", map[string]string{"Origin": "https://" + l.tcp}, 403},
+		{"a browser's cross-site request", "GET", "", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
+		{"a browser's address bar", "GET", "", map[string]string{"Sec-Fetch-Site": "none"}, 200},
+		{"a write without token", "POST", "", nil, 401},
+		{"a write with a wrong token", "POST", "", map[string]string{"Authorization": "Bearer 0123456789abcdee"}, 401},
+		{"a write with a part of the token", "POST", "", map[string]string{"Authorization": "Bearer 0123"}, 401},
+		{"a write with another scheme", "POST", "", map[string]string{"Authorization": "Basic " + token}, 401},
+		{"a write with the token", "POST", "", map[string]string{"Authorization": "Bearer " + token}, 201},
+		{"a deletion without token", "DELETE", "", nil, 401},
+		{"a deletion with the token", "DELETE", "", map[string]string{"Authorization": "bearer " + token}, 200},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := "/lab/l1"
+			if tt.method == "GET" || tt.method == "OPTIONS" {
+				path = "/version"
+			}
+			req, err := http.NewRequest(tt.method, "http://"+l.tcp+basePath+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.host != "" {
+				req.Host = tt.host
+			}
+			for k, v := range tt.header {
+				req.Header.Set(k, v)
+			}
+			a := l.send(t, http.DefaultClient, req)
+			if a.status != tt.status {
+				t.Fatalf("status %d, want %d: %s", a.status, tt.status, a.body)
+			}
+			if tt.status >= 400 {
+				if e := a.fault(t); e.Tag != tagAccessDenied {
+					t.Errorf("tag %s, want %s", e.Tag, tagAccessDenied)
+				}
+			}
+		})
+	}
+}
+
+// TestNoTokenNoWrite: a server without a token refuses every write over TCP, an insecure
+// one none.
+func TestNoTokenNoWrite(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		options Options
+		status  int
+	}{
+		{"no token", Options{}, 401},
+		{"insecure loopback", Options{InsecureLoopback: true}, 201},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLab(t, tt.options, true)
+			req, err := http.NewRequest("POST", "http://"+l.tcp+basePath+"/lab/l1", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer ")
+			if a := l.send(t, http.DefaultClient, req); a.status != tt.status {
+				t.Errorf("status %d, want %d: %s", a.status, tt.status, a.body)
+			}
+		})
+	}
+}
+
+// TestAllowed: which peers of the Unix socket may pass.
+func TestAllowed(t *testing.T) {
+	other := uint32(os.Geteuid()) + 1000
+	tests := []struct {
+		name  string
+		peer  credentials
+		group int
+		want  bool
+	}{
+		{"root", credentials{UID: 0}, -1, true},
+		{"the daemon's own user", credentials{UID: uint32(os.Geteuid()), GID: 5}, -1, true},
+		{"another user without a group", credentials{UID: other, GID: 50}, -1, false},
+		{"another user outside the group", credentials{UID: other, GID: 50, Groups: []uint32{51, 52}}, 60, false},
+		{"primary group", credentials{UID: other, GID: 60}, 60, true},
+		{"supplementary group", credentials{UID: other, GID: 50, Groups: []uint32{51, 60}}, 60, true},
+		{"group 4294967295 is not \"no group\"", credentials{UID: other, GID: 1<<32 - 1}, -1, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.peer.allowed(tt.group); got != tt.want {
+				t.Errorf("allowed = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestMain doubles as the client of TestPeerCredentials, which has to be another process.
+func TestMain(m *testing.M) {
+	if socket := os.Getenv("REST_TEST_SOCKET"); socket != "" {
+		c, err := net.Dial("unix", socket)
+		if err == nil {
+			_, err = io.WriteString(c, "GET /polycube/v1/version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		}
+		if err == nil {
+			_, err = io.Copy(os.Stdout, c)
+		}
+		if err != nil {
+			os.Stdout.WriteString(err.Error())
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// TestPeerCredentials: the kernel's word about the peer decides, not the file's mode.
+func TestPeerCredentials(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: becomes other users")
+	}
+	const group = "daemon"
+	gid := groupID(group)
+	if gid < 0 {
+		t.Skipf("needs the system group %q", group)
+	}
+	l := newLab(t, Options{Group: group}, false)
+	// The path and the mode let everybody reach the socket, so that only the check is left.
+	for dir := l.socket; len(dir) > len(os.TempDir()); dir = dir[:strings.LastIndexByte(dir, '/')] {
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := os.CreateTemp(os.TempDir(), "rest-client-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(client.Name())
+	if _, err := client.Write(self); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Chmod(0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name   string
+		cred   syscall.Credential
+		status string
+	}{
+		{"root", syscall.Credential{Uid: 0, Gid: 0}, "200 OK"},
+		{"a stranger", syscall.Credential{Uid: 54321, Gid: 54321}, "403 Forbidden"},
+		{"a stranger with other groups", syscall.Credential{Uid: 54321, Gid: 54321, Groups: []uint32{54322, 54323}}, "403 Forbidden"},
+		{"a member by primary group", syscall.Credential{Uid: 54321, Gid: uint32(gid)}, "200 OK"},
+		{"a member by supplementary group", syscall.Credential{Uid: 54321, Gid: 54321, Groups: []uint32{54322, uint32(gid)}}, "200 OK"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cmd := exec.Command(client.Name())
+			cmd.Dir = "/"
+			cmd.Env = append(os.Environ(), "REST_TEST_SOCKET="+l.socket)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &tt.cred}
+			out, err := cmd.CombinedOutput()
+			if err != nil || !strings.HasPrefix(string(out), "HTTP/1.1 "+tt.status) {
+				t.Errorf("answer %q, %v, want %s", out, err, tt.status)
+			}
+		})
+	}
+}
+
+// TestListenAddress: TCP is served on loopback only, and the refusal says why.
+func TestListenAddress(t *testing.T) {
+	for addr, want := range map[string]string{
+		"localhost": "", "127.0.0.1": "", "::1": "", "127.1.2.3": "", "::ffff:127.0.0.1": "",
+		"0.0.0.0": "not loopback", "::": "not loopback", "192.0.2.1": "not loopback", "8.8.8.8": "not loopback",
+		"example.org": "neither localhost nor an IP address", "": "neither localhost nor an IP address",
+	} {
+		_, err := loopback(addr)
+		if (want == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), want)) {
+			t.Errorf("loopback(%q): error %v, want %q", addr, err, want)
+		}
+	}
+}
+
+// TestListenUnix: the socket is private, replaces a dead one, and nothing else.
+func TestListenUnix(t *testing.T) {
+	dir := t.TempDir()
+	path := dir + "/s"
+	first, err := ListenUnix(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mode := info.Mode(); mode&os.ModeSocket == 0 || mode.Perm()&0o007 != 0 {
+		t.Errorf("the socket has mode %v, others must have no right", mode)
+	}
+	second, err := ListenUnix(path)
+	if err != nil {
+		t.Fatalf("replacing a dead socket: %v", err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); err == nil {
+		t.Error("Close leaves the socket file behind")
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ListenUnix(path); err == nil {
+		t.Error("a regular file was replaced")
+	}
+	if _, err := ListenUnix(dir + "/" + strings.Repeat("x", 200)); err == nil || !strings.Contains(err.Error(), "too long") {
+		t.Errorf("a path that is too long: error %v", err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("left behind: %v", entries)
+	}
+}

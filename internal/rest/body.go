@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"unicode/utf8"
+)
+
+// A body is bounded in size and depth and known to be JSON before anybody interprets it.
+
+// Limits of a request's body.
+const (
+	maxBodyBytes = 8 << 20
+	maxBodyDepth = 64
+)
+
+// readBody returns the request's body, nil when it is empty or blank.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength > maxBodyBytes {
+		return nil, tooBig()
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	var most *http.MaxBytesError
+	switch {
+	case errors.As(err, &most):
+		return nil, tooBig()
+	case err != nil:
+		return nil, &problem{Status: http.StatusBadRequest, Tag: tagMalformed,
+			Message: fmt.Sprintf("reading the request body: %v", err)}
+	}
+	if body = bytes.TrimSpace(body); len(body) == 0 {
+		return nil, nil
+	}
+	return body, checkJSON(body)
+}
+
+func tooBig() *problem {
+	return &problem{Status: http.StatusRequestEntityTooLarge, Tag: tagTooBig,
+		Message: fmt.Sprintf("the request body is larger than %d MiB", maxBodyBytes>>20)}
+}
+
+// checkJSON accepts one JSON value in UTF-8 of bounded depth.
+func checkJSON(body []byte) error {
+	if depth := jsonDepth(body); depth > maxBodyDepth {
+		return malformed("the request body nests deeper than %d levels", maxBodyDepth)
+	}
+	if !utf8.Valid(body) {
+		return malformed("the request body is not UTF-8")
+	}
+	var raw json.RawMessage
+	err := json.Unmarshal(body, &raw)
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		line, column := position(body, syntax.Offset)
+		return malformed("the request body is not JSON: line %d column %d: %v", line, column, syntax)
+	}
+	if err != nil {
+		return malformed("the request body is not JSON: %v", err)
+	}
+	return nil
+}
+
+// position turns the offset of a syntax error, which counts the byte read last, into
+// line and column from 1.
+func position(body []byte, offset int64) (line, column int) {
+	before := body[:max(0, min(int(offset)-1, len(body)))]
+	return 1 + bytes.Count(before, []byte{'\n'}), len(before) - bytes.LastIndexByte(before, '\n')
+}
+
+// jsonDepth is the deepest nesting of brackets outside strings. It does not need valid JSON.
+func jsonDepth(body []byte) int {
+	depth, deepest, quoted := 0, 0, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+			deepest = max(deepest, depth)
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return deepest
+}
+
+func malformed(format string, args ...any) *problem {
+	return &problem{Status: http.StatusBadRequest, Tag: tagMalformed, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Completion for shells: the same help as a flat list of words, and help for the
+// commands that no model describes.
+
+// words are what may be typed next: verbs, keys that exist, a placeholder for a new key,
+// members with their "=", the values of an enumeration in lower case.
+func (h help) words(verb string) []string {
+	out := append([]string{}, h.commands...)
+	for _, e := range h.elements {
+		if len(e) > 0 {
+			out = append(out, fmt.Sprint(e[0].value))
+		}
+	}
+	for i, p := range h.params {
+		out = append(out, p.words(verb, i == 0, h)...)
+	}
+	for _, p := range h.optional {
+		out = append(out, p.words(verb, false, h)...)
+	}
+	for _, p := range h.actions {
+		out = append(out, p.Name)
+	}
+	seen := map[string]bool{}
+	return slices.DeleteFunc(out, func(w string) bool {
+		dup := seen[w]
+		seen[w] = true
+		return dup
+	})
+}
+
+// words of one parameter. Keys are positional, so only the first is next.
+func (p param) words(verb string, first bool, h help) []string {
+	switch {
+	case p.Type == "key" && !first:
+		return nil
+	case p.Type == "key" && len(p.enums) > 0:
+		return lower(p.enums)
+	case p.Type == "key" && (verb == verbAdd || h.elements == nil):
+		return []string{"<" + p.Name + ">"}
+	case p.Type == "key":
+		return nil
+	case p.Type == "leaf" && (verb == verbAdd || verb == verbSet):
+		return []string{p.Name + "="}
+	case p.Type == "leaf" && verb == verbNone && h.commands == nil:
+		// The input of an action.
+		return []string{p.Name + "="}
+	}
+	return []string{p.Name}
+}
+
+func lower(values []string) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = strings.ToLower(v)
+	}
+	return out
+}
+
+// leafWords are the values of a leaf that are known.
+func (p param) leafWords() []string {
+	if len(p.enums) > 0 {
+		return lower(p.enums)
+	}
+	return []string{"<" + p.Name + ">"}
+}
+
+// commandWords are the framework's own first words, as the root's completion lists them.
+func commandWords() []string {
+	return []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs"}
+}
+
+// serviceParam describes a service in the root's help.
+type serviceParam struct {
+	Name        string `json:"name"`
+	SimpleType  string `json:"simpletype"`
+	Type        string `json:"type"`
+	Description string `json:"description"`
+	Version     string `json:"version"`
+	Pyang       string `json:"pyang_repo_id"`
+	Swagger     string `json:"swagger_codegen_repo_id"`
+}
+
+// helpRoot answers OPTIONS /.
+func (s *Server) helpRoot(w http.ResponseWriter, r *http.Request) error {
+	_, completion, err := helpVerb(r)
+	if err != nil {
+		return err
+	}
+	setAllow(w.Header(), []string{http.MethodGet, http.MethodOptions})
+	words := commandWords()
+	var params ordered
+	for _, i := range s.manager.Services() {
+		words = append(words, i.Name)
+		params = params.with(i.Name, serviceParam{Name: i.Name, SimpleType: "service", Type: "leaf", Description: i.Description, Version: i.Version})
+	}
+	if completion {
+		for _, ref := range s.manager.Cubes() {
+			words = append(words, ref.Name)
+		}
+		return s.writeJSON(w, r, http.StatusOK, words)
+	}
+	return s.writeJSON(w, r, http.StatusOK, ordered{}.with("params", params))
+}
+
+// helpShow answers OPTIONS of what is only read. A collection's members are completed.
+func (s *Server) helpShow(w http.ResponseWriter, r *http.Request, rest []string) error {
+	verb, completion, err := helpVerb(r)
+	if err != nil {
+		return err
+	}
+	h := help{}
+	if verb == verbNone {
+		h.commands = []string{"show"}
+	}
+	if command := commandName(r); len(rest) == 0 && (command == "netdevs" || command == "topology") && (verb == verbNone || verb == verbShow) {
+		h.params = []param{{Name: "name", Description: "Name of a network device", Example: "eth0", Type: "key", SimpleType: "string"}}
+		h.elements = named(s.netdevNames(r))
+	}
+	return s.answerHelp(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
+}
+
+// helpCubes answers OPTIONS of /cubes.
+func (s *Server) helpCubes(w http.ResponseWriter, r *http.Request, rest []string) error {
+	verb, completion, err := helpVerb(r)
+	if err != nil {
+		return err
+	}
+	h, methods := help{}, []string{http.MethodGet, http.MethodOptions}
+	if verb == verbNone {
+		h.commands = []string{"show"}
+	}
+	if len(rest) == 0 {
+		methods = []string{http.MethodGet, http.MethodPost, http.MethodOptions}
+		if verb == verbNone {
+			h.commands = []string{"add", "show"}
+		}
+		if verb != verbAdd {
+			h.params = []param{{Name: "name", Description: "Name of the cube", Example: "br1", Type: "key", SimpleType: "string"}}
+			h.elements = s.cubeElements(func(cubeName) bool { return true })
+		}
+	}
+	return s.answerHelp(w, r, methods, verb, completion, h)
+}
+
+// helpServices answers OPTIONS of /services.
+func (s *Server) helpServices(w http.ResponseWriter, r *http.Request, rest []string) error {
+	verb, completion, err := helpVerb(r)
+	if err != nil {
+		return err
+	}
+	h, methods := help{}, []string{http.MethodGet, http.MethodDelete, http.MethodOptions}
+	if verb == verbNone {
+		h.commands = []string{"show", "del"}
+	}
+	if len(rest) == 0 {
+		methods = []string{http.MethodGet, http.MethodPost, http.MethodOptions}
+		if verb == verbNone {
+			h.commands = []string{"add", "show", "del"}
+		}
+		if verb == verbAdd {
+			h.params = []param{
+				{Name: "type", Description: "How the service runs", Example: "grpc", Type: "leaf", SimpleType: "string"},
+				{Name: "uri", Description: "Where the service is", Example: "127.0.0.1:9001", Type: "leaf", SimpleType: "string"},
+				{Name: "name", Description: "Name of the service", Example: "myservice", Type: "leaf", SimpleType: "string"},
+			}
+		} else {
+			h.params = []param{{Name: "name", Description: "Name of the service", Example: "simplebridge", Type: "key", SimpleType: "string"}}
+			h.elements = []ordered{}
+			for _, i := range s.manager.Services() {
+				h.elements = append(h.elements, ordered{}.with("name", i.Name))
+			}
+		}
+	}
+	return s.answerHelp(w, r, methods, verb, completion, h)
+}
+
+// helpConnect answers OPTIONS of /connect and /disconnect; one segment is the first peer.
+func (s *Server) helpConnect(w http.ResponseWriter, r *http.Request, rest []string) error {
+	verb, completion, err := helpVerb(r)
+	if err != nil {
+		return err
+	}
+	peers := []param{
+		{Name: "peer1", Description: "A netdev or CUBE:PORT", Example: "br1:p1", Type: "key", SimpleType: "string"},
+		{Name: "peer2", Description: "A netdev or CUBE:PORT", Example: "veth1", Type: "key", SimpleType: "string"},
+	}
+	h := help{params: peers[len(rest):]}
+	if completion && len(rest) < 2 {
+		h.elements = named(append(s.portNames(r), s.netdevNames(r)...))
+	}
+	return s.answerHelp(w, r, []string{http.MethodPost, http.MethodOptions}, verb, completion, h)
+}
+
+// helpAttach answers OPTIONS of /attach and /detach; segments are the cube and the port.
+func (s *Server) helpAttach(w http.ResponseWriter, r *http.Request, rest []string) error {
+	verb, completion, err := helpVerb(r)
+	if err != nil {
+		return err
+	}
+	places := []param{
+		{Name: "cube", Description: "A transparent cube", Example: "fw1", Type: "key", SimpleType: "string"},
+		{Name: "port", Description: "A netdev or CUBE:PORT", Example: "br1:p1", Type: "key", SimpleType: "string"},
+	}
+	h := help{params: places[len(rest):]}
+	if commandName(r) == "attach" && (len(rest) == 2 || !completion) {
+		h.optional = []param{
+			{Name: "position", Description: "auto, first or last", Example: "last", Type: "leaf", SimpleType: "string"},
+			{Name: "before", Description: "The cube that comes after", Example: "fw2", Type: "leaf", SimpleType: "string"},
+			{Name: "after", Description: "The cube that comes before", Example: "fw2", Type: "leaf", SimpleType: "string"},
+		}
+	}
+	switch {
+	case !completion:
+	case len(rest) == 0:
+		h.elements = s.cubeElements(func(c cubeName) bool { return s.transparent(c.service) })
+	case len(rest) == 1:
+		h.elements = named(append(s.portNames(r), s.netdevNames(r)...))
+	}
+	return s.answerHelp(w, r, []string{http.MethodPost, http.MethodOptions}, verb, completion, h)
+}
+
+func (s *Server) transparent(service string) bool {
+	for _, i := range s.manager.Services() {
+		if i.Name == service {
+			return i.Transparent
+		}
+	}
+	return false
+}
+
+func named(names []string) []ordered {
+	out := []ordered{}
+	for _, n := range names {
+		out = append(out, ordered{}.with("name", n))
+	}
+	return out
+}
+
+// netdevNames lists network devices, none when they cannot be read.
+func (s *Server) netdevNames(r *http.Request) []string {
+	raw, err := s.manager.Netdevs(r.Context())
+	if err != nil {
+		return nil
+	}
+	return names(raw)
+}
+
+// portNames lists CUBE:PORT of every port.
+func (s *Server) portNames(r *http.Request) []string {
+	var out []string
+	for _, ref := range s.manager.Cubes() {
+		for _, port := range s.ports(r.Context(), ref.Service, ref.Name) {
+			out = append(out, ref.Name+":"+port)
+		}
+	}
+	return out
+}
+
+// names reads the member `name` of each object in an array.
+func names(raw json.RawMessage) []string {
+	var all []struct {
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil
+	}
+	out := make([]string, len(all))
+	for i, n := range all {
+		out[i] = n.Name
+	}
+	return out
+}

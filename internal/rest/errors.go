@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// One switch decides the status of every error, and one shape of JSON, RESTCONF's,
+// carries it. Clients of the first API looked at the status and error-tag; people read
+// error-message.
+
+// Tags of errors that no model gave rise to; the rest are yang.Tag's.
+const (
+	tagInvalidValue = "invalid-value"
+	tagBadElement   = "bad-element"
+	tagDataExists   = "data-exists"
+	tagDataMissing  = "data-missing"
+	tagUnsupported  = "operation-not-supported"
+	tagAccessDenied = "access-denied"
+	tagMalformed    = "malformed-message"
+	tagTooBig       = "too-big"
+	tagInUse        = "in-use"
+	tagResource     = "resource-denied"
+	tagFailed       = "operation-failed"
+	tagMissing      = "missing-attribute"
+)
+
+// problem is an error whose status is known already.
+type problem struct {
+	Status  int
+	Tag     string
+	Message string
+	// Field is what error-info names: the member or segment that is wrong.
+	Field string
+	// Allow lists the methods that a 405 answer names.
+	Allow []string
+}
+
+func (p *problem) Error() string { return p.Message }
+
+// errorEntry is one error on the wire.
+type errorEntry struct {
+	Type    string `json:"error-type"`
+	Tag     string `json:"error-tag"`
+	Path    string `json:"error-path,omitempty"`
+	Message string `json:"error-message"`
+	Info    string `json:"error-info,omitempty"`
+}
+
+type errorBody struct {
+	Errors struct {
+		Error []errorEntry `json:"error"`
+	} `json:"ietf-restconf:errors"`
+}
+
+// classify maps an error to status and tag. method matters for what is missing. Data that
+// the URL names: a read answers 404, deleting or updating it answers 409, as ever. A
+// thing that the body names (a netdev, a peer) makes the request a bad one.
+func classify(method string, err error) (int, string) {
+	var p *problem
+	var y *yang.Error
+	switch {
+	case errors.As(err, &p):
+		return p.Status, p.Tag
+	case errors.As(err, &y):
+		return yangStatus(method, y.Tag), string(y.Tag)
+	case errors.Is(err, cube.ErrNotFound):
+		switch {
+		case readOnly(method):
+			return http.StatusNotFound, tagDataMissing
+		case method == http.MethodDelete:
+			return http.StatusConflict, tagDataMissing
+		}
+		return http.StatusBadRequest, tagDataMissing
+	case errors.Is(err, cube.ErrExists):
+		return http.StatusConflict, tagDataExists
+	case errors.Is(err, cube.ErrInvalid):
+		return http.StatusBadRequest, tagInvalidValue
+	case errors.Is(err, cube.ErrInUse):
+		return http.StatusConflict, tagInUse
+	case errors.Is(err, cube.ErrUnsupported):
+		return http.StatusBadRequest, tagUnsupported
+	case errors.Is(err, cube.ErrFull):
+		return http.StatusConflict, tagResource
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return http.StatusServiceUnavailable, tagFailed
+	}
+	return http.StatusInternalServerError, tagFailed
+}
+
+// yangStatus is the status of an error that a model gave rise to.
+func yangStatus(method string, tag yang.Tag) int {
+	switch {
+	case tag == yang.DataExists:
+		return http.StatusConflict
+	case tag == yang.DataMissing && (method == http.MethodDelete || method == http.MethodPatch):
+		return http.StatusConflict
+	case tag == yang.DataMissing:
+		return http.StatusNotFound
+	}
+	return http.StatusBadRequest
+}
+
+// isMissing tells whether what was read is not there.
+func isMissing(err error) bool {
+	status, _ := classify(http.MethodGet, err)
+	return status == http.StatusNotFound
+}
+
+// writeError answers a request with an error.
+func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
+	status, tag := classify(r.Method, err)
+	if status == http.StatusInternalServerError {
+		s.log.Error("request ended in an internal error", "method", r.Method, "path", r.URL.EscapedPath(), "err", err)
+	}
+	header := w.Header()
+	var p *problem
+	if errors.As(err, &p) {
+		if p.Allow != nil {
+			setAllow(header, p.Allow)
+		}
+		if status == http.StatusUnauthorized {
+			header.Set("WWW-Authenticate", `Bearer realm="polycube"`)
+		}
+		if status == http.StatusServiceUnavailable {
+			header.Set("Retry-After", "1")
+		}
+	}
+	var body errorBody
+	body.Errors.Error = entries(r, err, tag)
+	raw, err := json.Marshal(body)
+	if err != nil {
+		s.log.Error("encoding an error", "err", err)
+	}
+	s.writeRaw(w, r, status, raw)
+}
+
+// entries lists the errors; validation may have found several.
+func entries(r *http.Request, err error, tag string) []errorEntry {
+	var y *yang.Error
+	if errors.As(err, &y) {
+		if len(y.Errs) == 0 {
+			// The wrapping says where (service, cube), the inner error what.
+			return []errorEntry{{Type: "application", Tag: tag, Path: y.Path, Message: err.Error(), Info: y.Path}}
+		}
+		out := make([]errorEntry, len(y.Errs))
+		for i, e := range y.Errs {
+			out[i] = errorEntry{Type: "application", Tag: string(e.Tag), Path: e.Path, Message: e.Message, Info: e.Path}
+		}
+		return out
+	}
+	e := errorEntry{Type: "application", Tag: tag, Path: r.URL.Path, Message: err.Error()}
+	var p *problem
+	if errors.As(err, &p) {
+		e.Type, e.Info = "protocol", p.Field
+	}
+	return []errorEntry{e}
+}
+
+// asBadRequest makes whatever the client did wrong a 400, as the framework's own
+// resources have always answered. Faults of the daemon keep their status.
+func asBadRequest(method string, err error) error {
+	var p *problem
+	if err == nil || errors.As(err, &p) {
+		return err
+	}
+	status, tag := classify(method, err)
+	if status >= http.StatusInternalServerError {
+		return err
+	}
+	return &problem{Status: http.StatusBadRequest, Tag: tag, Message: err.Error()}
+}

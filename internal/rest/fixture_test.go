@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology"
+)
+
+// The tests run against the real manager and real models; only the kernel is made up.
+
+//go:embed testdata/lab.yang
+var labModel string
+
+//go:embed testdata/tap.yang
+var tapModel string
+
+// noKernel is a data plane that accepts everything.
+type noKernel struct{}
+
+type noChange struct{}
+
+func (noChange) Commit() error { return nil }
+func (noChange) Abort()        {}
+
+func (noKernel) CreateCube(datapath.Spec) error   { return nil }
+func (noKernel) DeleteCube(datapath.CubeID) error { return nil }
+func (noKernel) Status(datapath.CubeID) datapath.CubeStatus {
+	return datapath.CubeStatus{Mode: "inline", Instructions: 77}
+}
+func (noKernel) CheckObject(string, map[cube.Hook][]byte) error    { return nil }
+func (noKernel) Send(datapath.CubeID, bool, *cube.PacketOut) error { return nil }
+func (noKernel) Map(datapath.CubeID, string) (*ebpf.Map, error)    { return nil, cube.ErrNotFound }
+func (noKernel) Prepare(context.Context, *datapath.Graph) (topology.Change, error) {
+	return noChange{}, nil
+}
+func (noKernel) PortCounters(slot uint16) (datapath.PortCounters, error) {
+	return datapath.PortCounters{RxPackets: 10, RxBytes: 1000, TxPackets: 3, TxBytes: 300}, nil
+}
+func (noKernel) Fates(datapath.CubeID) ([]datapath.Fate, error) {
+	return []datapath.Fate{{Name: "pass", Packets: 5}, {Name: "no-peer", Drop: true, Packets: 7}}, nil
+}
+
+// madeUpNetdevs are veth1 and veth2, up, and down0, down.
+type madeUpNetdevs struct{}
+
+func (madeUpNetdevs) List() ([]netdev.Info, error) {
+	return []netdev.Info{
+		{Name: "veth1", Index: 7, Up: true, Kind: "veth", MTU: 1500, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}},
+		{Name: "veth2", Index: 8, Up: true, Kind: "veth", MTU: 1500},
+		{Name: "down0", Index: 9, Kind: "veth", MTU: 1500},
+	}, nil
+}
+
+func (n madeUpNetdevs) Get(name string) (netdev.Info, error) {
+	all, err := n.List()
+	for _, i := range all {
+		if i.Name == name {
+			return i, err
+		}
+	}
+	return netdev.Info{}, fmt.Errorf("netdev %s: %w", name, netdev.ErrNotFound)
+}
+
+func (madeUpNetdevs) EnsureCanReceiveRedirects(string) (netdev.Readiness, error) {
+	return netdev.Readiness{OK: true}, nil
+}
+
+// labCube accepts every configuration, and has one packet to show.
+type labCube struct{}
+
+func (labCube) Prepare(context.Context, json.RawMessage, json.RawMessage) (cube.Plan, error) {
+	return cube.Plan{}, nil
+}
+
+func (labCube) State(context.Context, []string) (any, error) {
+	return map[string]any{"seen": uint64(1) << 60}, nil
+}
+
+func (labCube) Action(context.Context, []string, json.RawMessage) (cube.ActionResult, error) {
+	return cube.ActionResult{Output: map[string]any{"flushed": true}}, nil
+}
+
+type tapCube struct{}
+
+func (tapCube) Prepare(context.Context, json.RawMessage, json.RawMessage) (cube.Plan, error) {
+	return cube.Plan{}, nil
+}
+
+// newManager makes a real manager of the services lab and tap.
+func newManager(t testing.TB) *topology.Manager {
+	t.Helper()
+	objects := map[cube.Hook][]byte{cube.TC: {1}, cube.XDP: {1}}
+	m, err := topology.New(topology.Options{
+		Datapath: noKernel{}, Netdevs: madeUpNetdevs{}, Version: "test", Logger: slog.New(slog.DiscardHandler),
+		Services: []cube.Service{
+			{Model: labModel, Objects: objects, New: func(cube.Env) (cube.Instance, error) { return labCube{}, nil }},
+			{Model: tapModel, Objects: objects, New: func(cube.Env) (cube.Instance, error) { return tapCube{}, nil }},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(context.Background()); err != nil {
+			t.Errorf("closing the manager: %v", err)
+		}
+	})
+	return m
+}
+
+// lab is a server on a Unix socket, and on TCP when asked for.
+type lab struct {
+	server *Server
+	log    *syncBuffer
+	socket string
+	client *http.Client
+	// tcp is "127.0.0.1:PORT", "" without TCP.
+	tcp string
+}
+
+// syncBuffer is a log that a test reads while the server writes.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// newLab serves a manager, the real one when m is nil.
+func newLab(t testing.TB, o Options, tcp bool) *lab {
+	t.Helper()
+	if o.Manager == nil {
+		o.Manager = newManager(t)
+	}
+	l := &lab{log: &syncBuffer{}, socket: filepath.Join(t.TempDir(), "api.sock")}
+	o.Logger = slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if o.Version == "" {
+		o.Version = "1.2.3"
+	}
+	l.server = New(o)
+	unixListener, err := ListenUnix(l.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listeners := []net.Listener{unixListener}
+	if tcp {
+		tcpListener, err := ListenTCP("localhost", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.tcp = tcpListener.Addr().String()
+		listeners = append(listeners, tcpListener)
+	}
+	var done sync.WaitGroup
+	for _, x := range listeners {
+		done.Go(func() {
+			if err := l.server.Serve(x); err != nil {
+				t.Errorf("serving: %v", err)
+			}
+		})
+	}
+	l.client = &http.Client{
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", l.socket)
+		}},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	t.Cleanup(func() {
+		l.client.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), shutdownPatience)
+		defer cancel()
+		if err := l.server.Shutdown(ctx); err != nil {
+			t.Errorf("shutting down: %v", err)
+		}
+		done.Wait()
+	})
+	return l
+}
+
+// answer is a response that was read.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// do sends a request over the Unix socket; path is behind the base path.
+func (l *lab) do(t testing.TB, method, path, body string) answer {
+	t.Helper()
+	var r io.Reader
+	if body != "" {
+		r = strings.NewReader(body)
+	}
+	req, err := http.NewRequest(method, "http://daemon"+basePath+path, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.send(t, l.client, req)
+}
+
+func (l *lab) send(t testing.TB, c *http.Client, req *http.Request) answer {
+	t.Helper()
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatalf("%s %s: %v", req.Method, req.URL, err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s: reading the answer: %v", req.Method, req.URL, err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(raw)}
+}
+
+// must sends a request that has to end in a status.
+func (l *lab) must(t testing.TB, status int, method, path, body string) answer {
+	t.Helper()
+	a := l.do(t, method, path, body)
+	if a.status != status {
+		t.Fatalf("%s %s %s: status %d, want %d: %s", method, path, body, a.status, status, a.body)
+	}
+	return a
+}
+
+// fault decodes the first error of an answer and checks its shape.
+func (a answer) fault(t testing.TB) errorEntry {
+	t.Helper()
+	if got := a.header.Get("Content-Type"); got != contentType {
+		t.Errorf("an error has content type %q, want %q (%s)", got, contentType, a.body)
+	}
+	var body errorBody
+	if err := json.Unmarshal([]byte(a.body), &body); err != nil || len(body.Errors.Error) == 0 {
+		t.Fatalf("not an error body: %v: %s", err, a.body)
+	}
+	e := body.Errors.Error[0]
+	if e.Type == "" || e.Tag == "" || e.Message == "" {
+		t.Errorf("an error without type, tag or message: %s", a.body)
+	}
+	return e
+}

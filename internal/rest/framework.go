@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology"
+)
+
+// Resources of the framework itself. What a client did wrong is always a 400 on those
+// that change something, as in the first API; what is not there is a 404 when read.
+
+func (s *Server) writeJSON(w http.ResponseWriter, r *http.Request, status int, v any) error {
+	raw, err := encode(v)
+	if err != nil {
+		return err
+	}
+	s.writeRaw(w, r, status, raw)
+	return nil
+}
+
+// encode is JSON without the escapes that only HTML needs.
+func encode(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("encoding the answer: %w", err)
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// serveEntry answers /: where everything begins.
+func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) error {
+	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+		return err
+	}
+	if r.Method == http.MethodOptions {
+		return s.helpRoot(w, r)
+	}
+	return s.writeJSON(w, r, http.StatusOK, s.entryPoint(r))
+}
+
+func (s *Server) serveVersion(w http.ResponseWriter, r *http.Request, _ []string) error {
+	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+		return err
+	}
+	if r.Method == http.MethodOptions {
+		return s.helpShow(w, r, nil)
+	}
+	return s.writeJSON(w, r, http.StatusOK, map[string]any{"polycubed": map[string]string{"version": s.version}})
+}
+
+// serviceEntry is a service as GET /services lists it. The two repository ids named the
+// code generators of the first Polycube; clients expect the members.
+type serviceEntry struct {
+	Name        string `json:"name"`
+	Controller  string `json:"servicecontroller"`
+	Description string `json:"description"`
+	Version     string `json:"version"`
+	Pyang       string `json:"pyang_repo_id"`
+	Swagger     string `json:"swagger_codegen_repo_id"`
+}
+
+func entryOf(i topology.ServiceInfo) serviceEntry {
+	return serviceEntry{Name: i.Name, Controller: i.Controller, Description: i.Description, Version: i.Version}
+}
+
+func (s *Server) serveServices(w http.ResponseWriter, r *http.Request, rest []string) error {
+	methods := []string{http.MethodGet, http.MethodPost, http.MethodOptions}
+	if len(rest) == 1 {
+		methods = []string{http.MethodGet, http.MethodDelete, http.MethodOptions}
+	}
+	if err := allow(r, methods...); err != nil {
+		return err
+	}
+	switch r.Method {
+	case http.MethodOptions:
+		return s.helpServices(w, r, rest)
+	case http.MethodPost:
+		return s.addService(w, r)
+	case http.MethodDelete:
+		return s.removeService(rest[0])
+	}
+	if len(rest) == 0 {
+		out := []serviceEntry{}
+		for _, info := range s.manager.Services() {
+			out = append(out, entryOf(info))
+		}
+		return s.writeJSON(w, r, http.StatusOK, out)
+	}
+	for _, info := range s.manager.Services() {
+		if info.Name == rest[0] {
+			return s.writeJSON(w, r, http.StatusOK, []any{struct {
+				Name       string `json:"name"`
+				Controller string `json:"servicecontroller"`
+				Model      string `json:"datamodel"`
+			}{info.Name, info.Controller, info.Model}})
+		}
+	}
+	return notFound("no service is named %s", clip(rest[0]))
+}
+
+// addService checks the request as ever, then says that the services of this release
+// are those built into the daemon.
+func (s *Server) addService(w http.ResponseWriter, r *http.Request) error {
+	m, err := readMembers(w, r, []string{"type", "uri", "name"}, nil)
+	if err != nil {
+		return err
+	}
+	if m["type"] != "lib" && m["type"] != "grpc" {
+		return &problem{Status: http.StatusBadRequest, Tag: "bad-attribute", Field: "type",
+			Message: fmt.Sprintf("type: %s is neither lib nor grpc", clip(m["type"]))}
+	}
+	return &problem{Status: http.StatusBadRequest, Tag: tagUnsupported, Field: "name",
+		Message: fmt.Sprintf("service %s: this daemon runs the services it was built with, others cannot be added", clip(m["name"]))}
+}
+
+func (s *Server) removeService(name string) error {
+	if !s.hasService(name) {
+		return &problem{Status: http.StatusBadRequest, Tag: tagDataMissing, Message: fmt.Sprintf("no service is named %s", clip(name))}
+	}
+	return &problem{Status: http.StatusBadRequest, Tag: tagUnsupported,
+		Message: fmt.Sprintf("service %s is built into the daemon, it cannot be removed", clip(name))}
+}
+
+// serveCubes answers /cubes, /cubes/NAME and /cubes/NAME/stats.
+func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []string) error {
+	methods := []string{http.MethodGet, http.MethodPost, http.MethodOptions}
+	if len(rest) > 0 {
+		methods = []string{http.MethodGet, http.MethodOptions}
+	}
+	if len(rest) == 2 && rest[1] != "stats" {
+		return notFound("no resource cubes/%s: there is stats", clip(rest[1]))
+	}
+	if err := allow(r, methods...); err != nil {
+		return err
+	}
+	switch {
+	case r.Method == http.MethodOptions:
+		return s.helpCubes(w, r, rest)
+	case r.Method == http.MethodPost:
+		body, err := readBody(w, r)
+		if err != nil {
+			return err
+		}
+		if err := s.manager.CreateMany(r.Context(), body); err != nil {
+			return err
+		}
+		w.WriteHeader(http.StatusCreated)
+		return nil
+	case len(rest) == 0:
+		return s.listCubes(w, r)
+	}
+	service, ok := s.manager.ServiceOf(rest[0])
+	if !ok {
+		return notFound("no cube is named %s", clip(rest[0]))
+	}
+	if len(rest) == 2 {
+		stats, err := s.cubeStats(r.Context(), service, rest[0])
+		if err != nil {
+			return err
+		}
+		return s.writeJSON(w, r, http.StatusOK, stats)
+	}
+	raw, err := s.manager.Read(r.Context(), service, rest[0], nil)
+	if err != nil {
+		return err
+	}
+	s.writeRaw(w, r, http.StatusOK, raw)
+	return nil
+}
+
+// listCubes answers every cube by service.
+func (s *Server) listCubes(w http.ResponseWriter, r *http.Request) error {
+	byService := ordered{}
+	for _, info := range s.manager.Services() {
+		raw, err := s.readCubes(r.Context(), info.Name)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(raw, []byte("[]")) {
+			byService = byService.with(info.Name, raw)
+		}
+	}
+	return s.writeJSON(w, r, http.StatusOK, byService)
+}
+
+// serveNetdevs answers /netdevs and /netdevs/NAME.
+func (s *Server) serveNetdevs(w http.ResponseWriter, r *http.Request, rest []string) error {
+	return s.serveView(w, r, rest, s.manager.Netdevs, s.manager.Netdev)
+}
+
+// serveTopology answers /topology and /topology/IFACE.
+func (s *Server) serveTopology(w http.ResponseWriter, r *http.Request, rest []string) error {
+	return s.serveView(w, r, rest, s.manager.Topology, s.manager.NetdevTopology)
+}
+
+// serveView answers a collection that is only read, or one of its members.
+func (s *Server) serveView(w http.ResponseWriter, r *http.Request, rest []string,
+	all func(context.Context) (json.RawMessage, error), one func(context.Context, string) (json.RawMessage, error)) error {
+	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+		return err
+	}
+	if r.Method == http.MethodOptions {
+		return s.helpShow(w, r, rest)
+	}
+	var raw json.RawMessage
+	var err error
+	if len(rest) == 0 {
+		raw, err = all(r.Context())
+	} else {
+		raw, err = one(r.Context(), rest[0])
+	}
+	if errors.Is(err, cube.ErrInvalid) {
+		// A name that no netdev can have is the name of no netdev.
+		return notFound("%v", err)
+	}
+	if err != nil {
+		return err
+	}
+	s.writeRaw(w, r, http.StatusOK, raw)
+	return nil
+}
+
+// serveConnect answers /connect and /disconnect.
+func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, rest []string) error {
+	if r.Method == http.MethodOptions {
+		return s.helpConnect(w, r, rest)
+	}
+	if err := commandOnly(r, rest); err != nil {
+		return err
+	}
+	m, err := readMembers(w, r, []string{"peer1", "peer2"}, nil)
+	if err != nil {
+		return err
+	}
+	act := s.manager.Connect
+	if commandName(r) == "disconnect" {
+		act = s.manager.Disconnect
+	}
+	return asBadRequest(r.Method, act(r.Context(), m["peer1"], m["peer2"]))
+}
+
+// serveAttach answers /attach and /detach.
+func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, rest []string) error {
+	if r.Method == http.MethodOptions {
+		return s.helpAttach(w, r, rest)
+	}
+	if err := commandOnly(r, rest); err != nil {
+		return err
+	}
+	if commandName(r) == "detach" {
+		m, err := readMembers(w, r, []string{"cube", "port"}, nil)
+		if err != nil {
+			return err
+		}
+		return asBadRequest(r.Method, s.manager.Detach(r.Context(), m["cube"], m["port"]))
+	}
+	places := []string{"position", "before", "after"}
+	m, err := readMembers(w, r, []string{"cube", "port"}, places)
+	if err != nil {
+		return err
+	}
+	given := 0
+	for _, p := range places {
+		if _, ok := m[p]; ok {
+			given++
+		}
+	}
+	if given > 1 {
+		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Message: "position, before and after exclude each other"}
+	}
+	return asBadRequest(r.Method, s.manager.Attach(r.Context(), topology.AttachRequest{
+		Cube: m["cube"], Port: m["port"], Position: m["position"], Before: m["before"], After: m["after"]}))
+}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// Help for people who type commands, made from the model: OPTIONS …?help=VERB says what
+// may come next. Verbs are the command line's: NONE, ADD, SET, SHOW, DEL.
+
+// The verbs of help.
+const (
+	verbNone = "NONE"
+	verbAdd  = "ADD"
+	verbSet  = "SET"
+	verbShow = "SHOW"
+	verbDel  = "DEL"
+)
+
+// param describes one word or key=value that may come next.
+type param struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Example     string `json:"example"`
+	// Type is key, leaf, list, complex or action; SimpleType the type of its value.
+	Type       string `json:"type"`
+	SimpleType string `json:"simpletype"`
+
+	// enums are the values of an enumeration, for completion.
+	enums []string
+}
+
+// help is the answer to OPTIONS; absent parts are left out.
+type help struct {
+	commands         []string
+	params, optional []param
+	// elements are the entries of a list by their keys, in the model's order.
+	elements []ordered
+	actions  []param
+}
+
+// MarshalJSON writes params in the model's order.
+func (h help) MarshalJSON() ([]byte, error) {
+	var out ordered
+	if h.commands != nil {
+		out = out.with("commands", h.commands)
+	}
+	for _, part := range []struct {
+		name   string
+		params []param
+	}{{"params", h.params}, {"optional-params", h.optional}, {"actions", h.actions}} {
+		if part.params == nil {
+			continue
+		}
+		var members ordered
+		for _, p := range part.params {
+			members = members.with(p.Name, p)
+		}
+		out = out.with(part.name, members)
+	}
+	if h.elements != nil {
+		out = out.with("elements", h.elements)
+	}
+	return out.MarshalJSON()
+}
+
+// helpVerb reads ?help= and ?completion.
+func helpVerb(r *http.Request) (verb string, completion bool, err error) {
+	q := r.URL.Query()
+	completion = q.Has("completion")
+	verb = strings.ToUpper(q.Get("help"))
+	switch verb {
+	case "":
+		verb = verbNone
+	case verbNone, verbAdd, verbSet, verbShow, verbDel:
+	default:
+		err = badPath("help=%s: the kinds of help are NONE, ADD, SET, SHOW and DEL", clip(verb))
+	}
+	return verb, completion, err
+}
+
+// answerHelp sends help, or the words that complete it.
+func (s *Server) answerHelp(w http.ResponseWriter, r *http.Request, methods []string, verb string, completion bool, h help) error {
+	setAllow(w.Header(), methods)
+	if completion {
+		return s.writeJSON(w, r, http.StatusOK, h.words(verb))
+	}
+	return s.writeJSON(w, r, http.StatusOK, h)
+}
+
+// helpNode answers OPTIONS of a cube or a node in it. The cube need not exist: help for
+// adding it is asked before.
+func (s *Server) helpNode(w http.ResponseWriter, r *http.Request, t *target) error {
+	verb, completion, err := helpVerb(r)
+	if err != nil {
+		return err
+	}
+	var h help
+	switch t.kind {
+	case kindLeaf, kindLeafList, kindValue:
+		return s.helpLeaf(w, r, t.node, t.methods())
+	case kindAction:
+		h.params, h.optional = inputParams(t.node)
+	case kindList:
+		h = s.listHelp(r, t, verb)
+	default:
+		h = nodeHelp(t, verb)
+	}
+	return s.answerHelp(w, r, t.methods(), verb, completion, h)
+}
+
+// nodeHelp is that of what has members: a cube, a container, a list entry.
+func nodeHelp(t *target, verb string) help {
+	children := t.node.Children()
+	if t.kind == kindCube {
+		children = slices.DeleteFunc(slices.Clone(children), func(n *yang.Node) bool { return n.Name() == "name" })
+	}
+	var h help
+	switch verb {
+	case verbAdd:
+		h.params, h.optional = []param{}, []param{}
+		for _, c := range children {
+			switch {
+			case !settable(c):
+			case c.Mandatory():
+				h.params = append(h.params, paramOf(c))
+			default:
+				h.optional = append(h.optional, paramOf(c))
+			}
+		}
+	case verbSet:
+		h.params = pick(children, func(n *yang.Node) bool { return settable(n) && !n.InitOnly() })
+	case verbShow:
+		h.params = pick(children, func(n *yang.Node) bool { return n.Kind() != yang.Action })
+	case verbDel:
+		h.params = pick(children, func(n *yang.Node) bool { return inner(n) && n.Config() })
+	default:
+		h.commands = []string{"show"}
+		if t.kind == kindCube || t.node.Config() {
+			h.commands = []string{"set", "show", "del"}
+		}
+		h.params = pick(children, inner)
+		h.actions = pick(children, func(n *yang.Node) bool { return n.Kind() == yang.Action })
+	}
+	return h
+}
+
+// listHelp is that of a whole list: its keys, and the entries that exist.
+func (s *Server) listHelp(r *http.Request, t *target, verb string) help {
+	h := help{params: keyParams(t.node.Keys())}
+	if verb == verbNone {
+		h.commands = []string{"show"}
+		if t.node.Config() {
+			h.commands = []string{"add", "set", "show", "del"}
+		}
+	}
+	if verb != verbAdd {
+		h.elements = s.elements(r, t, nil)
+	}
+	return h
+}
+
+// elements are the entries of a list whose first keys are given, by the other keys.
+func (s *Server) elements(r *http.Request, t *target, given []string) []ordered {
+	out := []ordered{}
+	raw, err := s.manager.Read(r.Context(), t.service, t.cube, t.path)
+	if err != nil {
+		// Help for a list of a cube that does not exist yet has no entries to show.
+		return out
+	}
+	for _, keys := range entryKeys(t.node, raw) {
+		if !slices.Equal(keys[:len(given)], given) {
+			continue
+		}
+		var e ordered
+		for i, k := range t.node.Keys()[len(given):] {
+			e = e.with(k.Name(), keys[len(given)+i])
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// helpPartial answers OPTIONS within the keys of a list.
+func (s *Server) helpPartial(w http.ResponseWriter, r *http.Request, segments []string, p *yang.PartialKeysError) error {
+	verb, completion, err := helpVerb(r)
+	if err != nil {
+		return err
+	}
+	t := &target{service: segments[0], cube: segments[1], segments: segments, node: p.List, path: p.Path, kind: kindList}
+	h := help{params: keyParams(p.List.Keys()[len(p.Given):])}
+	if verb != verbAdd {
+		h.elements = s.elements(r, t, p.Given)
+	}
+	return s.answerHelp(w, r, []string{http.MethodOptions}, verb, completion, h)
+}
+
+// helpService answers OPTIONS of a service as a whole: its cubes are its elements.
+func (s *Server) helpService(w http.ResponseWriter, r *http.Request, service string) error {
+	verb, completion, err := helpVerb(r)
+	if err != nil {
+		return err
+	}
+	h := help{params: []param{{Name: "name", Description: "Name of the cube", Example: service + "1", Type: "key", SimpleType: "string"}}}
+	if verb == verbNone {
+		h.commands = []string{"add", "show", "del"}
+	}
+	if verb != verbAdd {
+		h.elements = s.cubeElements(func(ref cubeName) bool { return ref.service == service })
+	}
+	return s.answerHelp(w, r, []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodOptions}, verb, completion, h)
+}
+
+// cubeName is a cube and its service.
+type cubeName struct{ name, service string }
+
+// cubeElements are the running cubes that keep wants.
+func (s *Server) cubeElements(keep func(cubeName) bool) []ordered {
+	out := []ordered{}
+	for _, ref := range s.manager.Cubes() {
+		if keep(cubeName{ref.Name, ref.Service}) {
+			out = append(out, ordered{}.with("name", ref.Name))
+		}
+	}
+	return out
+}
+
+// settable are the nodes that a key=value can set.
+func settable(n *yang.Node) bool {
+	return n.Config() && !n.IsKey() && (n.Kind() == yang.Leaf || n.Kind() == yang.LeafList)
+}
+
+// inner are the nodes that have members of their own.
+func inner(n *yang.Node) bool { return n.Kind() == yang.Container || n.Kind() == yang.List }
+
+// pick describes the nodes that keep wants.
+func pick(nodes []*yang.Node, keep func(*yang.Node) bool) []param {
+	out := []param{}
+	for _, n := range nodes {
+		if keep(n) {
+			out = append(out, paramOf(n))
+		}
+	}
+	return out
+}
+
+func keyParams(keys []*yang.Node) []param {
+	out := make([]param, len(keys))
+	for i, k := range keys {
+		out[i] = paramOf(k)
+	}
+	return out
+}
+
+// inputParams describes the input of an action.
+func inputParams(action *yang.Node) (mandatory, optional []param) {
+	mandatory, optional = []param{}, []param{}
+	if action.Input() == nil {
+		return mandatory, optional
+	}
+	for _, c := range action.Input().Children() {
+		if c.Mandatory() {
+			mandatory = append(mandatory, paramOf(c))
+		} else {
+			optional = append(optional, paramOf(c))
+		}
+	}
+	return mandatory, optional
+}
+
+// inputLeaf finds a member of an action's input, which has no resource of its own but is
+// completed like any other leaf.
+func (s *Server) inputLeaf(segments []string) *yang.Node {
+	last := len(segments) - 1
+	if last < 2 {
+		return nil
+	}
+	t, err := s.resolve(segments[:last])
+	if err != nil || t.kind != kindAction || t.node.Input() == nil {
+		return nil
+	}
+	return t.node.Input().Child(segments[last])
+}
+
+// helpLeaf answers OPTIONS of one leaf.
+func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, n *yang.Node, methods []string) error {
+	verb, completion, err := helpVerb(r)
+	if err != nil {
+		return err
+	}
+	p := paramOf(n)
+	if completion {
+		setAllow(w.Header(), methods)
+		return s.writeJSON(w, r, http.StatusOK, p.leafWords())
+	}
+	h := help{params: []param{p}}
+	if verb == verbNone {
+		h.commands = []string{"show"}
+	}
+	return s.answerHelp(w, r, methods, verb, false, h)
+}
+
+// paramOf describes a node.
+func paramOf(n *yang.Node) param {
+	p := param{Name: n.Name(), Description: strings.Join(strings.Fields(n.Description()), " "), Example: n.Example(), Type: "leaf"}
+	switch n.Kind() {
+	case yang.Container:
+		p.Type, p.SimpleType = "complex", ""
+	case yang.List:
+		p.Type, p.SimpleType = "list", ""
+	case yang.Action:
+		p.Type, p.SimpleType = "action", ""
+	default:
+		t := n.Type()
+		p.SimpleType, p.enums = t.Base, t.Enums
+		if n.IsKey() {
+			p.Type = "key"
+		}
+		if t.Base == "boolean" {
+			p.enums = []string{"true", "false"}
+		}
+		if n.Kind() == yang.LeafList {
+			p.SimpleType += "[]"
+		}
+	}
+	return p
+}

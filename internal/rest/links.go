@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// Links let a client walk the API without knowing a model. An answer that is an object
+// carries them as the member _links. An answer that is an array has no room for a member
+// that its readers would not take for an entry, so there they are a Link header (RFC 8288).
+
+// link is one entry of _links.
+type link struct {
+	Rel  string `json:"rel"`
+	Href string `json:"href"`
+}
+
+// hrefBase is what a link begins with: scheme-relative on TCP, nothing on a Unix socket,
+// which has no authority.
+func hrefBase(r *http.Request) string {
+	if info, ok := r.Context().Value(connKey{}).(connInfo); ok && info.local.IsValid() {
+		return "//" + info.local.String()
+	}
+	return ""
+}
+
+// entryPoint lists the first words of every path.
+func (s *Server) entryPoint(r *http.Request) []link {
+	base := hrefBase(r)
+	out := []link{{"self", base + joinPath()}}
+	for _, name := range []string{"version", "services", "cubes", "netdevs", "topology"} {
+		out = append(out, link{name, base + joinPath(name)})
+	}
+	for _, info := range s.manager.Services() {
+		out = append(out, link{info.Name, base + joinPath(info.Name)})
+	}
+	return out
+}
+
+// serviceLinks lists a service and its cubes.
+func (s *Server) serviceLinks(r *http.Request, service string) []link {
+	base := hrefBase(r)
+	out := []link{{"self", base + joinPath(service)}}
+	for _, ref := range s.manager.Cubes() {
+		if ref.Service == service {
+			out = append(out, link{ref.Name, base + joinPath(service, ref.Name)})
+		}
+	}
+	return out
+}
+
+// nodeLinks lists a node and its children.
+func (s *Server) nodeLinks(r *http.Request, t *target) []link {
+	self := hrefBase(r) + joinPath(t.segments...)
+	out := []link{{"self", self}}
+	children := t.node.Children()
+	if t.kind == kindCube {
+		children = baseFirst(children)
+	}
+	for _, c := range children {
+		out = append(out, link{c.Name(), self + c.Name() + "/"})
+	}
+	return out
+}
+
+// baseFirst orders a cube's children as the first API did: ports before shadow and span,
+// and without parent, which its models did not have.
+func baseFirst(children []*yang.Node) []*yang.Node {
+	order := []string{"uuid", "type", "service-name", "loglevel", "ports", "shadow", "span"}
+	rank := func(n *yang.Node) int {
+		if i := slices.Index(order, n.Name()); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	out := slices.DeleteFunc(slices.Clone(children), func(n *yang.Node) bool {
+		return n.Name() == "name" || n.Name() == "parent"
+	})
+	slices.SortStableFunc(out, func(a, b *yang.Node) int { return rank(a) - rank(b) })
+	return out
+}
+
+// entryLinks lists a list and the entries that were read.
+func (s *Server) entryLinks(r *http.Request, t *target, raw json.RawMessage) []link {
+	self := hrefBase(r) + joinPath(t.segments...)
+	out := []link{{"self", self}}
+	for _, keys := range entryKeys(t.node, raw) {
+		href := hrefBase(r) + joinPath(append(slices.Clone(t.segments), keys...)...)
+		out = append(out, link{strings.Join(keys, " "), href})
+	}
+	return out
+}
+
+// entryKeys reads the keys of a list's entries, in the model's order.
+func entryKeys(list *yang.Node, raw json.RawMessage) [][]string {
+	var entries []map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &entries); err != nil {
+		return nil
+	}
+	out := make([][]string, 0, len(entries))
+	for _, e := range entries {
+		var keys []string
+		for _, k := range list.Keys() {
+			keys = append(keys, scalar(e[k.Name()]))
+		}
+		out = append(out, keys)
+	}
+	return out
+}
+
+// scalar is a JSON scalar as it stands in a URL.
+func scalar(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(bytes.TrimSpace(raw))
+}
+
+// appendLinks adds _links as the last member of an object; anything else stays as it is.
+func appendLinks(raw json.RawMessage, links []link) json.RawMessage {
+	body := bytes.TrimSpace(raw)
+	if len(body) < 2 || body[0] != '{' || body[len(body)-1] != '}' {
+		return raw
+	}
+	encoded, err := encode(links)
+	if err != nil {
+		return raw
+	}
+	body = bytes.TrimRight(body[:len(body)-1], " \t\r\n")
+	out := slices.Clone(body)
+	if len(body) > 1 {
+		out = append(out, ',')
+	}
+	out = append(out, `"_links":`...)
+	out = append(out, encoded...)
+	return append(out, '}')
+}
+
+// maxLinkHeader keeps the header of a long list below what clients accept.
+const maxLinkHeader = 8 << 10
+
+// setLinkHeader writes links as one header; entries beyond the limit are left out.
+func setLinkHeader(h http.Header, links []link) {
+	var b strings.Builder
+	for _, l := range links {
+		part := fmt.Sprintf("<%s>; rel=%q", l.Href, "item")
+		if l.Rel == "self" {
+			part = fmt.Sprintf("<%s>; rel=%q", l.Href, "self")
+		}
+		if b.Len()+len(part) > maxLinkHeader {
+			break
+		}
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(part)
+	}
+	h.Set("Link", b.String())
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// Manager owns the cubes; *topology.Manager is the real one. A path is relative to the
+// cube; nil is the cube itself. Every method may be called at any time by any goroutine.
+type Manager interface {
+	// Services lists what is loaded, in order of registration; Schema is a service's model.
+	Services() []topology.ServiceInfo
+	Schema(service string) (*yang.Schema, error)
+	// Cubes lists what runs, in order of creation; ServiceOf finds one.
+	Cubes() []topology.CubeRef
+	ServiceOf(cube string) (string, bool)
+
+	Create(ctx context.Context, service, name string, body []byte) error
+	Edit(ctx context.Context, service, name string, op yang.Op, path yang.Path, body []byte) error
+	Delete(ctx context.Context, service, name string) error
+	Read(ctx context.Context, service, name string, path yang.Path) (json.RawMessage, error)
+	Action(ctx context.Context, service, name string, path yang.Path, body []byte) (json.RawMessage, error)
+	// CreateMany creates every cube of an array, or none.
+	CreateMany(ctx context.Context, body []byte) error
+
+	Connect(ctx context.Context, a, b string) error
+	Disconnect(ctx context.Context, a, b string) error
+	Attach(ctx context.Context, r topology.AttachRequest) error
+	Detach(ctx context.Context, cube, port string) error
+	Topology(ctx context.Context) (json.RawMessage, error)
+	NetdevTopology(ctx context.Context, iface string) (json.RawMessage, error)
+	Netdevs(ctx context.Context) (json.RawMessage, error)
+	Netdev(ctx context.Context, name string) (json.RawMessage, error)
+
+	// PortStats and Fates are the counters of a cube.
+	PortStats(cube, port string) (datapath.PortCounters, error)
+	Fates(cube string) ([]datapath.Fate, error)
+	// Status says how a cube's programs run, Degraded why its code is not called any more.
+	Status(cube string) (datapath.CubeStatus, error)
+	Degraded(cube string) string
+}

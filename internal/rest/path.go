@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+// URLs are hostile input: a list key may hold any byte, a slash too (as %2F), so the
+// path is split while it is still escaped, and every limit is checked before a name is
+// looked up anywhere.
+
+// basePath is what every resource but /metrics begins with.
+const basePath = "/polycube/v1"
+
+// Limits of a URL's path.
+const (
+	maxPathBytes = 8 << 10
+	maxSegments  = 64
+	maxNameBytes = 255
+	maxKeyBytes  = 1024
+)
+
+// splitPath returns the decoded segments behind the base path. escaped is the path as it
+// came over the wire. A trailing slash is optional.
+func splitPath(escaped string) ([]string, error) {
+	if len(escaped) > maxPathBytes {
+		return nil, &problem{Status: http.StatusRequestURITooLong, Tag: tagTooBig,
+			Message: fmt.Sprintf("the path has %d bytes, at most %d are accepted", len(escaped), maxPathBytes)}
+	}
+	rest, ok := strings.CutPrefix(escaped, basePath)
+	if !ok || (rest != "" && rest[0] != '/') {
+		return nil, &problem{Status: http.StatusNotFound, Tag: tagBadElement,
+			Message: fmt.Sprintf("no resource %s: the API is below %s/", clip(escaped), basePath)}
+	}
+	if rest = strings.TrimPrefix(rest, "/"); rest == "" {
+		return nil, nil
+	}
+	parts := strings.Split(strings.TrimSuffix(rest, "/"), "/")
+	if len(parts) > maxSegments {
+		return nil, badPath("the path has %d segments, at most %d are accepted", len(parts), maxSegments)
+	}
+	for i, p := range parts {
+		limit := maxKeyBytes
+		if i < 2 {
+			limit = maxNameBytes
+		}
+		s, err := decodeSegment(p, limit)
+		if err != nil {
+			return nil, err
+		}
+		parts[i] = s
+	}
+	return parts, nil
+}
+
+// decodeSegment percent-decodes one segment and refuses what no name or key can be.
+func decodeSegment(p string, limit int) (string, error) {
+	s, err := url.PathUnescape(p)
+	switch {
+	case err != nil:
+		return "", badPath("path segment %s: wrong percent-encoding", clip(p))
+	case s == "":
+		return "", badPath("the path has an empty segment (two slashes in a row)")
+	case len(s) > limit:
+		return "", badPath("path segment %s has %d bytes, at most %d are accepted", clip(s), len(s), limit)
+	case !utf8.ValidString(s):
+		return "", badPath("path segment %s is not UTF-8", clip(p))
+	case strings.IndexByte(s, 0) >= 0:
+		return "", badPath("path segment %s contains a NUL byte", clip(p))
+	}
+	for part := range strings.SplitSeq(s, "/") {
+		if part == "." || part == ".." {
+			return "", badPath("path segment %s: %q is not a name", clip(s), part)
+		}
+	}
+	return s, nil
+}
+
+// joinPath is the reverse of splitPath, with the trailing slash that clients compare.
+func joinPath(segments ...string) string {
+	var b strings.Builder
+	b.WriteString(basePath)
+	b.WriteByte('/')
+	for _, s := range segments {
+		b.WriteString(url.PathEscape(s))
+		b.WriteByte('/')
+	}
+	return b.String()
+}
+
+func badPath(format string, args ...any) *problem {
+	return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Message: fmt.Sprintf(format, args...)}
+}
+
+// clip quotes hostile text for a message and keeps it short.
+func clip(s string) string {
+	const most = 64
+	if len(s) > most {
+		return fmt.Sprintf("%q…", strings.ToValidUTF8(s[:most], ""))
+	}
+	return fmt.Sprintf("%q", s)
+}

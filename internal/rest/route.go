@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// frameworkResource serves one resource that no model describes. rest are the segments
+// behind its name.
+type frameworkResource struct {
+	// most is the number of segments that may follow the name.
+	most  int
+	serve func(s *Server, w http.ResponseWriter, r *http.Request, rest []string) error
+}
+
+// framework returns the resources by name. They are reserved words: no service or cube
+// has such a name.
+func framework(name string) (frameworkResource, bool) {
+	switch name {
+	case "version":
+		return frameworkResource{0, (*Server).serveVersion}, true
+	case "services":
+		return frameworkResource{1, (*Server).serveServices}, true
+	case "cubes":
+		return frameworkResource{2, (*Server).serveCubes}, true
+	case "netdevs":
+		return frameworkResource{1, (*Server).serveNetdevs}, true
+	case "topology":
+		return frameworkResource{1, (*Server).serveTopology}, true
+	case "connect", "disconnect":
+		return frameworkResource{2, (*Server).serveConnect}, true
+	case "attach", "detach":
+		return frameworkResource{2, (*Server).serveAttach}, true
+	case "metrics":
+		return frameworkResource{0, (*Server).serveMetrics}, true
+	}
+	return frameworkResource{}, false
+}
+
+// route finds the resource and lets it answer. An error that comes back has not been
+// answered yet.
+func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
+	if r.URL.Path == "/metrics" {
+		return s.serveMetrics(w, r, nil)
+	}
+	segments, err := splitPath(r.URL.EscapedPath())
+	if err != nil {
+		return err
+	}
+	if len(segments) == 0 {
+		return s.serveEntry(w, r)
+	}
+	first := segments[0]
+	if f, ok := framework(first); ok {
+		if len(segments)-1 > f.most {
+			return notFound("no resource %s", clip(strings.Join(segments, "/")))
+		}
+		return f.serve(s, w, r, segments[1:])
+	}
+	if s.hasService(first) {
+		return s.serveService(w, r, segments)
+	}
+	service, ok := s.manager.ServiceOf(first)
+	if !ok || !s.hasService(service) {
+		return notFound("no cube, service or command is named %s", clip(first))
+	}
+	return redirect(w, r, service)
+}
+
+func (s *Server) hasService(name string) bool {
+	for _, info := range s.manager.Services() {
+		if info.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// redirect sends the client to the same path with the cube's service inserted. There is
+// no loop: the new path begins with a service, which is never redirected.
+func redirect(w http.ResponseWriter, r *http.Request, service string) error {
+	location := joinPath(service) + strings.TrimPrefix(r.URL.EscapedPath(), basePath+"/")
+	if r.URL.RawQuery != "" {
+		location += "?" + r.URL.RawQuery
+	}
+	w.Header().Set("Location", location)
+	w.WriteHeader(http.StatusPermanentRedirect)
+	return nil
+}
+
+// allow refuses a method that the resource does not have. HEAD goes where GET does.
+func allow(r *http.Request, methods ...string) error {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	if slices.Contains(methods, method) {
+		return nil
+	}
+	return &problem{Status: http.StatusMethodNotAllowed, Tag: tagUnsupported, Allow: methods,
+		Message: fmt.Sprintf("%s is not possible on %s, only %s", clip(r.Method), clip(r.URL.Path), strings.Join(methods, ", "))}
+}
+
+func notFound(format string, args ...any) *problem {
+	return &problem{Status: http.StatusNotFound, Tag: tagDataMissing, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// Resources of services: which there are, and which methods they have, follows from the
+// model at the time of the request.
+
+// target is the node of a cube that a URL names.
+type target struct {
+	service, cube string
+	// segments are the whole path, service and cube first.
+	segments []string
+	node     *yang.Node
+	path     yang.Path
+	kind     resourceKind
+}
+
+// resourceKind is what a URL names within a cube.
+type resourceKind int
+
+const (
+	kindCube resourceKind = iota
+	kindContainer
+	kindLeaf
+	kindLeafList
+	// kindValue is one value of a leaf-list.
+	kindValue
+	kindList
+	kindEntry
+	kindAction
+)
+
+// serveService answers /SERVICE and everything below.
+func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments []string) error {
+	if len(segments) == 1 {
+		return s.serveWholeService(w, r, segments[0])
+	}
+	t, err := s.resolve(segments)
+	var partial *yang.PartialKeysError
+	if errors.As(err, &partial) {
+		if err := allow(r, http.MethodOptions); err != nil {
+			return err
+		}
+		return s.helpPartial(w, r, segments, partial)
+	}
+	if err != nil {
+		if r.Method == http.MethodOptions {
+			if input := s.inputLeaf(segments); input != nil {
+				return s.helpLeaf(w, r, input, []string{http.MethodOptions})
+			}
+		}
+		return resolveError(segments, err)
+	}
+	if err := t.allow(r); err != nil {
+		return err
+	}
+	if r.Method == http.MethodOptions {
+		return s.helpNode(w, r, t)
+	}
+	if err := s.checkCube(r, t); err != nil {
+		return err
+	}
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		return s.read(w, r, t)
+	case http.MethodDelete:
+		return s.remove(w, r, t)
+	}
+	body, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	return s.write(w, r, t, body)
+}
+
+// resolve finds the node that the segments name.
+func (s *Server) resolve(segments []string) (*target, error) {
+	t := &target{service: segments[0], cube: segments[1], segments: segments}
+	schema, err := s.manager.Schema(t.service)
+	if err != nil {
+		return nil, err
+	}
+	if len(segments) == 2 {
+		t.node = schema.Root()
+		return t, nil
+	}
+	if t.node, t.path, err = schema.Resolve(segments[2:]); err != nil {
+		return nil, err
+	}
+	t.kind = kindOf(t.node, t.path)
+	return t, nil
+}
+
+// resolveError gives what no model has 404.
+func resolveError(segments []string, err error) error {
+	var y *yang.Error
+	if errors.As(err, &y) && y.Tag == yang.BadElement {
+		return &problem{Status: http.StatusNotFound, Tag: tagBadElement,
+			Message: fmt.Sprintf("no resource %s: %v", clip(strings.Join(segments, "/")), err)}
+	}
+	return err
+}
+
+func kindOf(n *yang.Node, p yang.Path) resourceKind {
+	switch n.Kind() {
+	case yang.Container:
+		return kindContainer
+	case yang.Leaf:
+		return kindLeaf
+	case yang.LeafList:
+		if len(p[len(p)-1].Keys) > 0 {
+			return kindValue
+		}
+		return kindLeafList
+	case yang.Action:
+		return kindAction
+	}
+	if len(p[len(p)-1].Keys) == 0 {
+		return kindList
+	}
+	return kindEntry
+}
+
+// methods are those of interface table: state is only read, an action only called, a
+// leaf only read and updated.
+func (t *target) methods() []string {
+	const get, post, put, patch, del, options = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodOptions
+	switch {
+	case t.kind == kindAction:
+		return []string{post, options}
+	case t.kind == kindCube:
+	case !t.node.Config():
+		return []string{get, options}
+	case t.kind == kindLeaf || t.kind == kindLeafList || t.kind == kindValue:
+		if t.node.InitOnly() || t.node.IsKey() {
+			return []string{get, options}
+		}
+		if t.kind == kindLeaf {
+			return []string{get, patch, options}
+		}
+		if t.kind == kindValue {
+			return []string{get, post, del, options}
+		}
+	}
+	return []string{get, post, put, patch, del, options}
+}
+
+// allow refuses a method that the node does not have, and says why where the model does.
+func (t *target) allow(r *http.Request) error {
+	err := allow(r, t.methods()...)
+	var p *problem
+	if t.kind == kindCube || t.kind == kindAction || !errors.As(err, &p) {
+		return err
+	}
+	switch {
+	case !t.node.Config():
+		p.Message = t.node.Name() + " is state: it can only be read"
+	case t.node.IsKey():
+		p.Message = t.node.Name() + " is a key: it cannot change, delete the entry and create another"
+	case t.node.InitOnly():
+		p.Message = t.node.Name() + " can only be set when its parent is created"
+	}
+	p.Field = t.node.Name()
+	return p
+}
+
+// checkCube answers 404 to whatever is asked of a cube that does not exist, but for its
+// creation and its deletion, which the Manager answers.
+func (s *Server) checkCube(r *http.Request, t *target) error {
+	if t.kind == kindCube && r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPatch {
+		return nil
+	}
+	if service, ok := s.manager.ServiceOf(t.cube); !ok || service != t.service {
+		if t.kind == kindCube && r.Method == http.MethodPatch {
+			return &problem{Status: http.StatusConflict, Tag: tagDataMissing,
+				Message: fmt.Sprintf("no %s is named %s", t.service, clip(t.cube))}
+		}
+		return notFound("no %s is named %s", t.service, clip(t.cube))
+	}
+	return nil
+}
+
+// read answers GET.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, t *target) error {
+	raw, err := s.manager.Read(r.Context(), t.service, t.cube, t.path)
+	if err != nil {
+		return err
+	}
+	switch t.kind {
+	case kindCube, kindContainer, kindEntry:
+		raw = appendLinks(raw, s.nodeLinks(r, t))
+	case kindList:
+		setLinkHeader(w.Header(), s.entryLinks(r, t, raw))
+	}
+	s.writeRaw(w, r, http.StatusOK, raw)
+	return nil
+}
+
+// remove answers DELETE.
+func (s *Server) remove(w http.ResponseWriter, r *http.Request, t *target) error {
+	status := http.StatusOK
+	var err error
+	switch t.kind {
+	case kindCube:
+		err = s.manager.Delete(r.Context(), t.service, t.cube)
+	case kindContainer, kindEntry, kindValue:
+		status = http.StatusNoContent
+		fallthrough
+	default:
+		err = s.manager.Edit(r.Context(), t.service, t.cube, yang.Delete, t.path, nil)
+	}
+	if err != nil {
+		return err
+	}
+	w.WriteHeader(status)
+	return nil
+}
+
+// write answers POST, PUT and PATCH.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target, body []byte) error {
+	if t.kind == kindCube {
+		rest, err := ownBody(body, t.cube)
+		if err != nil {
+			return err
+		}
+		body = rest
+	}
+	status := http.StatusCreated
+	var out json.RawMessage
+	var err error
+	switch {
+	case t.kind == kindAction:
+		out, err = s.manager.Action(r.Context(), t.service, t.cube, t.path, body)
+	case t.kind == kindCube && r.Method != http.MethodPatch:
+		err = s.manager.Create(r.Context(), t.service, t.cube, body)
+	default:
+		if t.kind == kindLeaf {
+			status = http.StatusOK
+		}
+		err = s.manager.Edit(r.Context(), t.service, t.cube, operation(r.Method), t.path, body)
+	}
+	if err != nil {
+		return err
+	}
+	s.writeRaw(w, r, status, out)
+	return nil
+}
+
+func operation(method string) yang.Op {
+	switch method {
+	case http.MethodPost:
+		return yang.Create
+	case http.MethodPut:
+		return yang.Replace
+	}
+	return yang.Merge
+}
+
+// ownBody takes `name`, which the model does not have, off a cube's body. It refuses a
+// body that names another cube than the URL.
+func ownBody(body []byte, cube string) ([]byte, error) {
+	name, rest, err := takeName(body)
+	if err == nil && name != "" && name != cube {
+		err = &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "name",
+			Message: fmt.Sprintf("name: the body says %s, the path %s", clip(name), clip(cube))}
+	}
+	return rest, err
+}
+
+// takeName splits a cube's body into the member `name`, "" when there is none, and the rest.
+func takeName(body []byte) (string, []byte, error) {
+	if len(body) == 0 {
+		return "", nil, nil
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(body, &members); err != nil || members == nil {
+		return "", nil, &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue,
+			Message: "the request body has to be a JSON object"}
+	}
+	raw, ok := members["name"]
+	if !ok {
+		return "", body, nil
+	}
+	var name string
+	if err := json.Unmarshal(raw, &name); err != nil || name == "" {
+		return "", nil, &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "name",
+			Message: "name: has to be a string that is not empty"}
+	}
+	delete(members, "name")
+	rest, err := encode(members)
+	return name, rest, err
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"context"
+
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// portStats are a port's totals since it was made.
+type portStats struct {
+	Name      string `json:"name"`
+	RxPackets uint64 `json:"rx-packets"`
+	RxBytes   uint64 `json:"rx-bytes"`
+	TxPackets uint64 `json:"tx-packets"`
+	TxBytes   uint64 `json:"tx-bytes"`
+}
+
+// fateStats is one way in which packets ended in the cube.
+type fateStats struct {
+	Name    string `json:"name"`
+	Drop    bool   `json:"drop"`
+	Packets uint64 `json:"packets"`
+}
+
+// cubeStats is the answer of /cubes/NAME/stats.
+type cubeStats struct {
+	Name    string `json:"name"`
+	Service string `json:"service-name"`
+	// Mode is call or inline, Reason why it is not inline; "" while no program is in use.
+	Mode         string `json:"mode"`
+	Reason       string `json:"mode-reason"`
+	Instructions int    `json:"instructions"`
+	// Degraded says why the cube's code is not called any more, "" when all is well.
+	Degraded string      `json:"degraded"`
+	Ports    []portStats `json:"ports"`
+	Fates    []fateStats `json:"fates"`
+}
+
+// cubeStats reads a cube's counters.
+func (s *Server) cubeStats(ctx context.Context, service, name string) (cubeStats, error) {
+	out := cubeStats{Name: name, Service: service, Degraded: s.manager.Degraded(name), Ports: []portStats{}, Fates: []fateStats{}}
+	status, err := s.manager.Status(name)
+	if err != nil {
+		return out, err
+	}
+	out.Mode, out.Reason, out.Instructions = status.Mode, status.Reason, status.Instructions
+	for _, port := range s.ports(ctx, service, name) {
+		c, err := s.manager.PortStats(name, port)
+		if err != nil {
+			return out, err
+		}
+		out.Ports = append(out.Ports, portStats{port, c.RxPackets, c.RxBytes, c.TxPackets, c.TxBytes})
+	}
+	fates, err := s.manager.Fates(name)
+	if err != nil {
+		return out, err
+	}
+	for _, f := range fates {
+		out.Fates = append(out.Fates, fateStats{f.Name, f.Drop, f.Packets})
+	}
+	return out, nil
+}
+
+// ports are the names of a cube's ports, none for a transparent cube.
+func (s *Server) ports(ctx context.Context, service, name string) []string {
+	if s.transparent(service) {
+		return nil
+	}
+	raw, err := s.manager.Read(ctx, service, name, yang.Path{{Name: "ports"}})
+	if err != nil {
+		return nil
+	}
+	return names(raw)
+}

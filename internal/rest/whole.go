@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// A service as a whole: the list of its cubes.
+
+// serveWholeService answers /SERVICE.
+func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, service string) error {
+	if err := allow(r, http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodOptions); err != nil {
+		return err
+	}
+	switch r.Method {
+	case http.MethodOptions:
+		return s.helpService(w, r, service)
+	case http.MethodPost, http.MethodPatch:
+		body, err := readBody(w, r)
+		if err != nil {
+			return err
+		}
+		if r.Method == http.MethodPost {
+			err = s.createIn(r.Context(), service, body)
+		} else {
+			err = s.updateIn(r.Context(), service, body)
+		}
+		if err != nil {
+			return err
+		}
+		w.WriteHeader(http.StatusCreated)
+		return nil
+	}
+	if r.ContentLength != 0 {
+		return &problem{Status: http.StatusMethodNotAllowed, Tag: tagUnsupported, Allow: []string{http.MethodPost, http.MethodPatch},
+			Message: "a GET of a service takes no body: POST creates a cube"}
+	}
+	list, err := s.readCubes(r.Context(), service)
+	if err != nil {
+		return err
+	}
+	setLinkHeader(w.Header(), s.serviceLinks(r, service))
+	s.writeRaw(w, r, http.StatusOK, list)
+	return nil
+}
+
+// readCubes is the array of a service's cubes. A cube that goes meanwhile is left out.
+func (s *Server) readCubes(ctx context.Context, service string) (json.RawMessage, error) {
+	out := bytes.NewBufferString("[")
+	for _, ref := range s.manager.Cubes() {
+		if ref.Service != service {
+			continue
+		}
+		raw, err := s.manager.Read(ctx, service, ref.Name, nil)
+		if err != nil && isMissing(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if out.Len() > 1 {
+			out.WriteByte(',')
+		}
+		out.Write(raw)
+	}
+	out.WriteByte(']')
+	return out.Bytes(), nil
+}
+
+// createIn creates the cube that the body names, or every cube of an array or none.
+func (s *Server) createIn(ctx context.Context, service string, body []byte) error {
+	if len(body) > 0 && body[0] == '[' {
+		all, err := withService(service, body)
+		if err != nil {
+			return err
+		}
+		return s.manager.CreateMany(ctx, all)
+	}
+	name, body, err := requireName(body)
+	if err != nil {
+		return err
+	}
+	return s.manager.Create(ctx, service, name, body)
+}
+
+// updateIn updates the cube that the body names. One cube a request, as there is no
+// transaction over several.
+func (s *Server) updateIn(ctx context.Context, service string, body []byte) error {
+	if len(body) > 0 && body[0] == '[' {
+		var all []json.RawMessage
+		if err := json.Unmarshal(body, &all); err != nil || len(all) != 1 {
+			return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue,
+				Message: fmt.Sprintf("an update of %s takes one cube a request, the body has %d", service, len(all))}
+		}
+		body = bytes.TrimSpace(all[0])
+	}
+	name, body, err := requireName(body)
+	if err != nil {
+		return err
+	}
+	return s.manager.Edit(ctx, service, name, yang.Merge, nil, body)
+}
+
+func requireName(body []byte) (string, []byte, error) {
+	name, rest, err := takeName(body)
+	if err == nil && name == "" {
+		err = missingMember("name")
+	}
+	return name, rest, err
+}
+
+func missingMember(name string) *problem {
+	return &problem{Status: http.StatusBadRequest, Tag: tagMissing, Field: name,
+		Message: fmt.Sprintf("the request body has no member %q", name)}
+}
+
+// withService adds the path's service to each cube of an array that does not name one,
+// and refuses another.
+func withService(service string, body []byte) ([]byte, error) {
+	var all []map[string]json.RawMessage
+	if err := json.Unmarshal(body, &all); err != nil {
+		return nil, &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue,
+			Message: "the request body has to be a cube or an array of cubes"}
+	}
+	own, err := json.Marshal(service)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the service's name: %w", err)
+	}
+	for _, c := range all {
+		if c == nil {
+			return nil, missingMember("name")
+		}
+		if named, ok := c["service-name"]; ok && !bytes.Equal(named, own) {
+			return nil, &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "service-name",
+				Message: fmt.Sprintf("service-name: the body says %s, the path %q", clip(string(named)), service)}
+		}
+		c["service-name"] = own
+	}
+	return json.Marshal(all)
+}
