@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/polycube/polycube/internal/rest"
+	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology"
+)
+
+// shutdownTimeout bounds each step of stopping.
+const shutdownTimeout = 10 * time.Second
+
+// watchRetry is how long the daemon waits before it watches network devices again.
+const watchRetry = time.Second
+
+// daemon is one that boots, runs or stops.
+type daemon struct {
+	opts   Options
+	parts  parts
+	stdout io.Writer
+	log    *slog.Logger
+	file   *logFile
+
+	store   *store.Store
+	state   *store.State
+	plane   plane
+	manager *topology.Manager
+	server  *rest.Server
+	// started is true from the ready line on.
+	started bool
+
+	// undo holds what closes the parts, in the order in which they were opened.
+	undo []func() error
+}
+
+// step is one step of boot. It appends to undo what reverses it.
+type step struct {
+	what string
+	run  func(context.Context) error
+}
+
+// run boots the daemon, serves until ctx ends or a listener breaks, and closes
+// everything in reverse. hup asks for a new log file.
+func run(ctx context.Context, o Options, p parts, stdout, stderr io.Writer, hup <-chan os.Signal) (err error) {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	d := &daemon{opts: o, parts: p, stdout: stdout}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.openLog(stderr); err != nil {
+		return err
+	}
+	for _, s := range d.boot(fail) {
+		if ctx.Err() != nil {
+			d.log.Info("told to stop while starting")
+			return nil
+		}
+		if err := s.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.what, err)
+		}
+	}
+	for {
+		select {
+		case <-hup:
+			if err := d.file.Reopen(); err != nil {
+				d.log.Error("reopening the log", "err", err)
+			}
+		case <-ctx.Done():
+			d.log.Info("stopping")
+			d.tell("STOPPING=1")
+			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+				return cause
+			}
+			return nil
+		}
+	}
+}
+
+// openLog takes the instance's lock and opens its log, the first two things of all.
+func (d *daemon) openLog(stderr io.Writer) error {
+	lock, err := lockInstance(d.opts.RunDir, d.opts.Instance)
+	if err != nil {
+		return err
+	}
+	d.undo = append(d.undo, lock.release)
+	if d.file, err = openLog(d.opts.LogFile, stderr); err != nil {
+		return err
+	}
+	d.undo = append(d.undo, d.file.Close)
+	d.log = newLogger(d.file, d.opts.LogLevel)
+	for _, w := range d.opts.Warnings {
+		d.log.Warn(w)
+	}
+	return nil
+}
+
+// boot lists the steps in dependency order.
+func (d *daemon) boot(fail context.CancelCauseFunc) []step {
+	return []step{
+		{"preparing the system", d.prepareSystem},
+		{"opening the configuration", d.openStore},
+		{"opening the data plane", d.openPlane},
+		{"restoring the cubes", d.openManager},
+		{"starting the slow path", d.startSlowPath},
+		{"watching network devices", d.startWatch},
+		{"opening the API", func(ctx context.Context) error { return d.serve(ctx, fail) }},
+		{"getting ready", d.ready},
+	}
+}
+
+func (d *daemon) prepareSystem(context.Context) error {
+	d.log.Info("starting", "version", Version, "instance", d.opts.Instance, "pid", os.Getpid())
+	if err := raiseFileLimit(); err != nil {
+		d.log.Warn("few files can be open", "err", err)
+	}
+	return d.parts.ensureBPFFS(d.opts.BPFFS)
+}
+
+func (d *daemon) openStore(context.Context) (err error) {
+	d.store, d.state, err = store.Open(store.Options{Dir: d.opts.StateDir, Logger: d.log})
+	if err == nil {
+		d.undo = append(d.undo, d.store.Close)
+	}
+	return err
+}
+
+func (d *daemon) openPlane(context.Context) (err error) {
+	d.plane, err = d.parts.openPlane(planeOptions{BPFFS: d.opts.BPFFS, Instance: d.opts.Instance, Logger: d.log})
+	if err != nil {
+		return err
+	}
+	d.undo = append(d.undo, func() error {
+		// A boot that fails must not take down the traffic of the daemon before it.
+		if d.started && d.opts.OnExit == ExitClean {
+			return d.plane.Cleanup()
+		}
+		return d.plane.Close()
+	})
+	return nil
+}
+
+func (d *daemon) openManager(context.Context) (err error) {
+	d.manager, err = topology.New(topology.Options{
+		Datapath: d.plane, Store: d.store, State: d.state, Services: d.parts.services(), Logger: d.log, Version: Version,
+	})
+	if err == nil {
+		d.undo = append(d.undo, func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+			defer cancel()
+			return d.manager.Close(ctx)
+		})
+	}
+	return err
+}
+
+func (d *daemon) startSlowPath(ctx context.Context) error {
+	stop, err := d.parts.startSlowPath(context.WithoutCancel(ctx), d.plane, d.manager, d.log)
+	if err == nil {
+		d.undo = append(d.undo, stop)
+	}
+	return err
+}
+
+// startWatch reports network devices to the manager. A watch that breaks is begun again:
+// it starts with a look at all devices, so that nothing is missed.
+func (d *daemon) startWatch(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var done sync.WaitGroup
+	done.Go(func() {
+		for ctx.Err() == nil {
+			if err := d.parts.watch(ctx, d.manager.NetdevEvent); err != nil && ctx.Err() == nil {
+				d.log.Error("watching network devices broke, beginning again", "err", err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(watchRetry):
+			}
+		}
+	})
+	d.undo = append(d.undo, func() error {
+		cancel()
+		done.Wait()
+		return nil
+	})
+	return nil
+}
+
+// serve opens the listeners and serves them in the background.
+func (d *daemon) serve(_ context.Context, fail context.CancelCauseFunc) error {
+	token, err := loadToken(d.opts.RunDir)
+	if err != nil {
+		return err
+	}
+	listeners, err := d.listen()
+	if err != nil {
+		return err
+	}
+	d.server = rest.New(rest.Options{Manager: d.manager, Version: Version, Logger: d.log, Token: token,
+		InsecureLoopback: d.opts.InsecureLoopback})
+	var done sync.WaitGroup
+	for _, l := range listeners {
+		d.log.Info("listening", "address", l.Addr().String())
+		done.Go(func() {
+			if err := d.server.Serve(l); err != nil {
+				fail(err)
+			}
+		})
+	}
+	d.undo = append(d.undo, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+		defer cancel()
+		err := d.server.Shutdown(ctx)
+		done.Wait()
+		return err
+	})
+	return nil
+}
+
+// listen opens the Unix socket and, when asked for, TCP. It opens both or none.
+func (d *daemon) listen() ([]net.Listener, error) {
+	l, err := rest.ListenUnix(d.opts.Socket)
+	if err != nil {
+		return nil, err
+	}
+	if !d.opts.TCP {
+		return []net.Listener{l}, nil
+	}
+	if d.opts.InsecureLoopback {
+		d.log.Warn("every local user may change the configuration over TCP (--insecure-loopback)")
+	}
+	t, err := rest.ListenTCP(d.opts.Addr, d.opts.Port)
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return []net.Listener{l, t}, nil
+}
+
+// ready tells everybody who waits for the daemon.
+func (d *daemon) ready(context.Context) error {
+	if err := writePidFile(d.opts.PidFile); err != nil {
+		return err
+	}
+	d.undo = append(d.undo, func() error { return removeIfThere(d.opts.PidFile) })
+	d.started = true
+	d.log.Info("polycubed ready", "cubes", len(d.manager.Cubes()))
+	if _, err := fmt.Fprintln(d.stdout, "polycubed ready"); err != nil {
+		d.log.Warn("writing the ready line", "err", err)
+	}
+	d.tell("READY=1")
+	return nil
+}
+
+// tell informs the service manager, if there is one.
+func (d *daemon) tell(state string) {
+	if err := notify(state); err != nil {
+		d.log.Warn("no word to the service manager", "err", err)
+	}
+}
+
+// close closes what was opened, in reverse. Every part is closed whatever the others say.
+func (d *daemon) close() error {
+	var errs []error
+	for _, undo := range slices.Backward(d.undo) {
+		errs = append(errs, undo())
+	}
+	d.undo = nil
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("stopping: %w", err)
+	}
+	return nil
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("removing a file of the daemon: %w", err)
+	}
+	return nil
+}
+
+// cleanup removes what a stopped daemon left in the kernel and in its run directory. The
+// configuration on disk stays.
+func cleanup(o Options, p parts, stdout, stderr io.Writer) (err error) {
+	lock, err := lockInstance(o.RunDir, o.Instance)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.release()) }()
+	if err := p.ensureBPFFS(o.BPFFS); err != nil {
+		return err
+	}
+	out, err := openLog("", stderr)
+	if err != nil {
+		return err
+	}
+	plane, err := p.openPlane(planeOptions{BPFFS: o.BPFFS, Instance: o.Instance, Logger: newLogger(out, o.LogLevel)})
+	if err != nil {
+		return fmt.Errorf("opening the data plane: %w", err)
+	}
+	if err := plane.Cleanup(); err != nil {
+		return fmt.Errorf("removing what is in the kernel: %w", err)
+	}
+	if err := errors.Join(removeIfThere(o.Socket), removeIfThere(o.PidFile), os.RemoveAll(o.BPFFS)); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "nothing of polycubed%s is left in the kernel; its configuration is still in %s\n", describe(o.Instance), o.StateDir)
+	return err
+}

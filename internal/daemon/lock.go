@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// One daemon per instance: whoever holds the lock owns the run directory, the socket,
+// the pins and the state of that name. The kernel releases it however the process ends.
+
+// instanceLock is a locked file; it is never removed, or two daemons could lock two files.
+type instanceLock struct{ file *os.File }
+
+// lockInstance takes the lock of a run directory, which it makes when missing.
+func lockInstance(runDir, instance string) (*instanceLock, error) {
+	if err := os.MkdirAll(runDir, 0o755); err != nil {
+		return nil, fmt.Errorf("making the run directory: %w", err)
+	}
+	path := filepath.Join(runDir, "lock")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("polycubed%s runs already%s: stop it first, or choose another --instance",
+				describe(instance), holder(f))
+		}
+		return nil, fmt.Errorf("locking %s: %w", path, err)
+	}
+	if err := writePid(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("writing the lock: %w", err), f.Close())
+	}
+	return &instanceLock{f}, nil
+}
+
+func describe(instance string) string {
+	if instance == "" {
+		return ""
+	}
+	return " instance " + instance
+}
+
+// holder names the process that wrote the lock last.
+func holder(f *os.File) string {
+	text, err := io.ReadAll(io.LimitReader(f, 32))
+	if pid, convErr := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && convErr == nil {
+		return fmt.Sprintf(" (pid %d)", pid)
+	}
+	return ""
+}
+
+func writePid(f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+// release gives the lock up.
+func (l *instanceLock) release() error { return l.file.Close() }
+
+// writePidFile writes the process id where service managers look for it.
+func writePidFile(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("making the pid file's directory: %w", err)
+	}
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil {
+		return fmt.Errorf("writing the pid file: %w", err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return fmt.Errorf("placing the pid file: %w", err)
+	}
+	return nil
+}

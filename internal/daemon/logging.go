@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Log lines have the shape that scripts of the first Polycube cut into fields:
+//
+//	[date time] [polycubed] [level] message key=value …
+//	[date time] [Service] [cube] [level] message key=value …
+//
+// One record is one line whatever it contains: a packet's log text or a name from a
+// request must not forge another.
+
+// Levels beyond those of slog.
+const (
+	levelTrace    = slog.LevelDebug - 4
+	levelCritical = slog.LevelError + 4
+	levelOff      = slog.LevelError + 100
+)
+
+// parseLevel reads the option loglevel.
+func parseLevel(s string) (slog.Level, error) {
+	switch strings.ToLower(s) {
+	case "trace":
+		return levelTrace, nil
+	case "debug":
+		return slog.LevelDebug, nil
+	case "info":
+		return slog.LevelInfo, nil
+	case "warn", "warning":
+		return slog.LevelWarn, nil
+	case "err", "error":
+		return slog.LevelError, nil
+	case "critical":
+		return levelCritical, nil
+	case "off":
+		return levelOff, nil
+	}
+	return 0, fmt.Errorf("loglevel %q: is one of trace, debug, info, warn, err, critical and off", s)
+}
+
+// levelName is the reverse, for lines.
+func levelName(l slog.Level) string {
+	switch {
+	case l < slog.LevelDebug:
+		return "trace"
+	case l < slog.LevelInfo:
+		return "debug"
+	case l < slog.LevelWarn:
+		return "info"
+	case l < slog.LevelError:
+		return "warning"
+	case l < levelCritical:
+		return "error"
+	}
+	return "critical"
+}
+
+// lineHandler writes records as lines. Loggers that carry the attributes service and
+// cube, as the topology makes them, are cubes' loggers: those have a level of their own
+// and are not filtered here.
+type lineHandler struct {
+	out           *logFile
+	level         slog.Level
+	service, cube string
+	group         string
+	attrs         string
+}
+
+// newLogger makes the daemon's logger.
+func newLogger(out *logFile, level slog.Level) *slog.Logger {
+	return slog.New(&lineHandler{out: out, level: level})
+}
+
+// Enabled implements slog.Handler.
+func (h *lineHandler) Enabled(_ context.Context, l slog.Level) bool {
+	return h.cube != "" || (l >= h.level && h.level < levelOff)
+}
+
+// WithAttrs implements slog.Handler.
+func (h *lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	c := *h
+	var service, cube string
+	for _, a := range attrs {
+		switch a.Key {
+		case "service":
+			service = a.Value.String()
+		case "cube":
+			cube = a.Value.String()
+		}
+	}
+	var b strings.Builder
+	for _, a := range attrs {
+		if service != "" && cube != "" && h.group == "" && (a.Key == "service" || a.Key == "cube") {
+			c.service, c.cube = service, cube
+			continue
+		}
+		appendAttr(&b, h.group, a)
+	}
+	c.attrs += b.String()
+	return &c
+}
+
+// WithGroup implements slog.Handler.
+func (h *lineHandler) WithGroup(name string) slog.Handler {
+	c := *h
+	c.group += name + "."
+	return &c
+}
+
+// Handle implements slog.Handler.
+func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
+	at := r.Time
+	if at.IsZero() {
+		at = time.Now()
+	}
+	var b strings.Builder
+	b.WriteString(at.Format("[2006-01-02 15:04:05.000] "))
+	if h.cube != "" {
+		b.WriteString("[" + oneLine(h.service) + "] [" + oneLine(h.cube) + "] ")
+	} else {
+		b.WriteString("[polycubed] ")
+	}
+	b.WriteString("[" + levelName(r.Level) + "] " + oneLine(r.Message) + h.attrs)
+	r.Attrs(func(a slog.Attr) bool {
+		appendAttr(&b, h.group, a)
+		return true
+	})
+	b.WriteByte('\n')
+	_, err := h.out.Write([]byte(b.String()))
+	return err
+}
+
+// appendAttr writes " key=value", quoted where it would not be one word.
+func appendAttr(b *strings.Builder, group string, a slog.Attr) {
+	v := a.Value.Resolve()
+	if v.Kind() == slog.KindGroup {
+		for _, inner := range v.Group() {
+			appendAttr(b, group+a.Key+".", inner)
+		}
+		return
+	}
+	if a.Key == "" {
+		return
+	}
+	text := v.String()
+	if text == "" || strings.ContainsAny(text, " \"=") || oneLine(text) != text {
+		text = strconv.Quote(text)
+	}
+	b.WriteString(" " + oneLine(group+a.Key) + "=" + text)
+}
+
+// oneLine escapes control characters.
+func oneLine(s string) string {
+	if !strings.ContainsFunc(s, isControl) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if isControl(r) {
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func isControl(r rune) bool {
+	return r < ' ' || (r >= 0x7f && r < 0xa0) || r == '\u2028' || r == '\u2029'
+}
+
+// logFile is where lines go: a file that can be opened anew after it was rotated, or
+// standard error.
+type logFile struct {
+	path string
+	mu   sync.Mutex
+	out  io.Writer
+	file *os.File
+}
+
+// openLog opens the log; path "" is the stream given.
+func openLog(path string, otherwise io.Writer) (*logFile, error) {
+	l := &logFile{path: path, out: otherwise}
+	return l, l.Reopen()
+}
+
+// Reopen opens the file again by its name. On an error the old one stays in use.
+func (l *logFile) Reopen() error {
+	if l.path == "" {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(l.path), 0o755); err != nil {
+		return fmt.Errorf("making the log's directory: %w", err)
+	}
+	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
+	if err != nil {
+		return fmt.Errorf("opening the log: %w", err)
+	}
+	l.mu.Lock()
+	old := l.file
+	l.file, l.out = f, f
+	l.mu.Unlock()
+	if old != nil {
+		return old.Close()
+	}
+	return nil
+}
+
+// Write appends one line.
+func (l *logFile) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(line)
+}
+
+// Close closes the file; later lines are lost.
+func (l *logFile) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	l.out = io.Discard
+	return l.file.Close()
+}

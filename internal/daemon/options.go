@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Options come from the command line, then from the configuration file, then from
+// defaults that depend on the instance, so that several daemons run side by side.
+
+// Version of the daemon, set with -ldflags -X.
+var Version = "dev"
+
+// Exit policies: what stays in the kernel when the daemon stops.
+const (
+	// ExitKeep leaves programs, maps and attachments: traffic keeps flowing.
+	ExitKeep = "keep"
+	// ExitClean removes everything from the kernel; the configuration stays on disk.
+	ExitClean = "clean"
+)
+
+// Defaults of the options.
+const (
+	defaultAddr       = "localhost"
+	defaultPort       = 9000
+	defaultConfigFile = "/etc/polycube/polycubed.conf"
+	bpffsRoot         = "/sys/fs/bpf"
+)
+
+// Options of one daemon.
+type Options struct {
+	// Instance is "" for the machine's main daemon.
+	Instance string
+	// Socket, StateDir, RunDir and BPFFS are absolute paths.
+	Socket, StateDir, RunDir, BPFFS string
+	// TCP tells whether a TCP listener was asked for.
+	TCP              bool
+	Addr             string
+	Port             uint16
+	InsecureLoopback bool
+	LogLevel         slog.Level
+	// LogFile is "" for standard error.
+	LogFile string
+	PidFile string
+	OnExit  string
+	// Warnings are what the user should know about the options given.
+	Warnings []string
+}
+
+// errShown is returned after help or version were printed: there is nothing to run.
+var errShown = errors.New("shown")
+
+// usageError is a mistake in the command line or the configuration file.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// rawOptions are the flags as given.
+type rawOptions struct {
+	Options
+	level, config string
+	port          uint16
+	version, help bool
+}
+
+// deprecated are options of the first daemon that are accepted and without effect.
+var deprecated = map[string]string{
+	"cubes-dump-enable": "the configuration is always kept",
+	"cubes-dump":        "the configuration is always kept",
+	"cubes-dump-file":   "the configuration is kept in the state directory",
+	"daemon":            "run polycubed as a service (systemd), it does not detach",
+}
+
+// refused are options of the first daemon that must not be ignored silently.
+var refused = map[string]string{
+	"cert":                  "this release serves TCP on loopback only, without TLS",
+	"key":                   "this release serves TCP on loopback only, without TLS",
+	"cacert":                "this release serves TCP on loopback only, without TLS",
+	"cert-whitelist":        "this release serves TCP on loopback only, without TLS",
+	"cert-blacklist":        "this release serves TCP on loopback only, without TLS",
+	"cert-white-list":       "this release serves TCP on loopback only, without TLS",
+	"cert-black-list":       "this release serves TCP on loopback only, without TLS",
+	"cubes-dump-clean-init": "to start empty, move the state directory away",
+	"cubes-init":            "to start empty, move the state directory away",
+	"cubes-nodump":          "the configuration is always kept",
+}
+
+// flagSet declares every option; r receives their values.
+func flagSet(name string, r *rawOptions) *pflag.FlagSet {
+	f := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	f.SortFlags = false
+	f.SetOutput(io.Discard)
+	f.Usage = func() {}
+	f.StringVar(&r.Instance, "instance", "", "name of this daemon, to run several side by side")
+	f.StringVar(&r.Socket, "socket", "", "Unix socket of the API (default RUN-DIR/polycubed.sock)")
+	f.StringVarP(&r.Addr, "addr", "a", defaultAddr, "loopback address of the API over TCP (off unless --addr or --port is given)")
+	f.Uint16VarP(&r.port, "port", "p", defaultPort, "TCP port of the API (off unless --addr or --port is given)")
+	f.BoolVar(&r.InsecureLoopback, "insecure-loopback", false, "let every local user change the configuration over TCP, without the token")
+	f.StringVarP(&r.level, "loglevel", "l", "info", "trace, debug, info, warn, err, critical or off")
+	f.StringVar(&r.LogFile, "logfile", "", "file for the log, reopened on SIGHUP (default standard error)")
+	f.StringVar(&r.PidFile, "pidfile", "", "file for the process id (default RUN-DIR/polycubed.pid)")
+	f.StringVar(&r.config, "configfile", defaultConfigFile, "file with lines \"option: value\"; the command line wins")
+	f.StringVar(&r.StateDir, "state-dir", "", "where the configuration is kept (default /var/lib/polycube[/INSTANCE])")
+	f.StringVar(&r.RunDir, "run-dir", "", "where socket, token and lock are (default /run/polycube[/INSTANCE])")
+	f.StringVar(&r.BPFFS, "bpffs", "", "directory in a BPF file system for what is pinned (default /sys/fs/bpf/polycube[-INSTANCE])")
+	f.StringVar(&r.OnExit, "on-exit", ExitKeep, "keep: traffic flows on without the daemon; clean: nothing is left in the kernel")
+	f.BoolVarP(&r.version, "version", "v", false, "print the version")
+	f.BoolVarP(&r.help, "help", "h", false, "print this help")
+	for _, table := range []map[string]string{deprecated, refused} {
+		for name := range table {
+			short := ""
+			if name == "daemon" {
+				short = "d"
+			}
+			f.StringP(name, short, "", "")
+			f.Lookup(name).NoOptDefVal = "true"
+			f.Lookup(name).Hidden = true
+		}
+	}
+	// These take a value, also after a blank.
+	for _, name := range []string{"cubes-dump-file", "cert", "key", "cacert", "cert-whitelist", "cert-blacklist", "cert-white-list", "cert-black-list"} {
+		f.Lookup(name).NoOptDefVal = ""
+	}
+	return f
+}
+
+// ParseOptions reads the command line (without the program's name) and the configuration
+// file. Help and version are printed to out.
+func ParseOptions(args []string, out io.Writer) (Options, error) {
+	var r rawOptions
+	f := flagSet("polycubed", &r)
+	if err := f.Parse(args); err != nil {
+		return Options{}, usageError{err}
+	}
+	switch {
+	case r.help:
+		fmt.Fprintf(out, "Usage: polycubed [options]\n       polycubed cleanup [options]   remove what a stopped daemon left in the kernel\n\n%s", f.FlagUsages())
+		return Options{}, errShown
+	case r.version:
+		fmt.Fprintf(out, "polycubed %s\n", Version)
+		return Options{}, errShown
+	case f.NArg() > 0:
+		return Options{}, usageError{fmt.Errorf("unexpected word %q", f.Arg(0))}
+	}
+	if err := r.readConfig(f); err != nil {
+		return Options{}, usageError{err}
+	}
+	if err := r.finish(f); err != nil {
+		return Options{}, usageError{err}
+	}
+	return r.Options, nil
+}
+
+// readConfig applies the configuration file below the command line. A file that nobody
+// named need not exist.
+func (r *rawOptions) readConfig(f *pflag.FlagSet) error {
+	named := f.Changed("configfile")
+	if !named && r.Instance != "" {
+		// The main daemon's file must not give its socket and port to another instance.
+		return nil
+	}
+	text, err := os.ReadFile(r.config)
+	if errors.Is(err, os.ErrNotExist) && !named {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("configuration file: %w", err)
+	}
+	settings, err := parseConfig(string(text))
+	if err != nil {
+		return fmt.Errorf("configuration file %s: %w", r.config, err)
+	}
+	for _, s := range settings {
+		flag := f.Lookup(s.name)
+		if flag == nil || s.name == "configfile" || s.name == "help" || s.name == "version" {
+			return fmt.Errorf("configuration file %s line %d: no option %q", r.config, s.line, s.name)
+		}
+		if flag.Changed {
+			if flag.Value.String() != s.value {
+				r.Warnings = append(r.Warnings, fmt.Sprintf("--%s of the command line stands above %s line %d", s.name, r.config, s.line))
+			}
+			continue
+		}
+		value := s.value
+		if value == "" && flag.NoOptDefVal != "" {
+			value = flag.NoOptDefVal
+		}
+		if err := flag.Value.Set(value); err != nil {
+			return fmt.Errorf("configuration file %s line %d: %s: %w", r.config, s.line, s.name, err)
+		}
+	}
+	for _, s := range settings {
+		f.Lookup(s.name).Changed = true
+	}
+	return nil
+}
+
+var instanceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$`)
+
+// finish checks the options and fills in what depends on others.
+func (r *rawOptions) finish(f *pflag.FlagSet) error {
+	if err := r.checkOld(f); err != nil {
+		return err
+	}
+	if r.Instance != "" && !instanceName.MatchString(r.Instance) {
+		return fmt.Errorf("instance %q: a name is 1 to 32 of the characters A-Z a-z 0-9 _ -", r.Instance)
+	}
+	var err error
+	if r.LogLevel, err = parseLevel(r.level); err != nil {
+		return err
+	}
+	if r.OnExit != ExitKeep && r.OnExit != ExitClean {
+		return fmt.Errorf("on-exit %q: is keep or clean", r.OnExit)
+	}
+	r.Port = r.port
+	r.TCP = f.Changed("addr") || f.Changed("port")
+	if r.InsecureLoopback && !r.TCP {
+		return errors.New("insecure-loopback has no meaning without --addr or --port")
+	}
+	r.defaultPaths()
+	for _, p := range []*string{&r.Socket, &r.StateDir, &r.RunDir, &r.BPFFS, &r.PidFile} {
+		if *p, err = filepath.Abs(*p); err != nil {
+			return fmt.Errorf("path %q: %w", *p, err)
+		}
+	}
+	return nil
+}
+
+// defaultPaths derives the paths that were not given from the instance.
+func (r *rawOptions) defaultPaths() {
+	pick := func(p *string, otherwise string) {
+		if *p == "" {
+			*p = otherwise
+		}
+	}
+	pins := "polycube"
+	if r.Instance != "" {
+		pins += "-" + r.Instance
+	}
+	pick(&r.StateDir, filepath.Join("/var/lib/polycube", r.Instance))
+	pick(&r.RunDir, filepath.Join("/run/polycube", r.Instance))
+	pick(&r.BPFFS, filepath.Join(bpffsRoot, pins))
+	pick(&r.Socket, filepath.Join(r.RunDir, "polycubed.sock"))
+	pick(&r.PidFile, filepath.Join(r.RunDir, "polycubed.pid"))
+}
+
+// checkOld warns of the first daemon's options that have no effect and refuses those
+// that would have one.
+func (r *rawOptions) checkOld(f *pflag.FlagSet) error {
+	var err error
+	f.VisitAll(func(flag *pflag.Flag) {
+		if !flag.Changed || strings.EqualFold(flag.Value.String(), "false") {
+			return
+		}
+		if why, ok := deprecated[flag.Name]; ok {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("option %s is deprecated and has no effect: %s", flag.Name, why))
+		}
+		if why, ok := refused[flag.Name]; ok && err == nil {
+			err = fmt.Errorf("option %s is not available: %s", flag.Name, why)
+		}
+	})
+	return err
+}

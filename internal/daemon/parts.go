@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology"
+)
+
+// What the daemon is made of, as functions, so that its life (boot, signals, failures at
+// each step, shutdown) is tested without a kernel. wire.go has the real ones.
+
+// plane is the data plane as the daemon opens and closes it.
+type plane interface {
+	topology.Datapath
+	// Close lets go of the kernel's objects; they stay pinned and traffic flows on.
+	Close() error
+	// Cleanup removes everything of the instance from the kernel and closes.
+	Cleanup() error
+}
+
+// planeOptions say where a data plane keeps its pins.
+type planeOptions struct {
+	BPFFS, Instance string
+	Logger          *slog.Logger
+}
+
+// parts make the daemon's parts.
+type parts struct {
+	services  func() []cube.Service
+	openPlane func(planeOptions) (plane, error)
+	// startSlowPath hands packets and log lines from the data plane to the manager, until stop.
+	startSlowPath func(context.Context, plane, *topology.Manager, *slog.Logger) (stop func() error, err error)
+	// watch reports events of network devices until ctx ends.
+	watch func(context.Context, func(netdev.Event)) error
+	// ensureBPFFS makes the directory for pins.
+	ensureBPFFS func(dir string) error
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the daemon asks of the system before it opens anything.
+
+// wantFiles is the number of descriptors that many cubes need: maps, programs, links.
+const wantFiles = 65536
+
+// raiseFileLimit raises RLIMIT_NOFILE as far as it may.
+func raiseFileLimit() error {
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		return fmt.Errorf("reading the limit of open files: %w", err)
+	}
+	if lim.Cur >= wantFiles {
+		return nil
+	}
+	err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: wantFiles, Max: max(lim.Max, wantFiles)})
+	if errors.Is(err, unix.EPERM) {
+		err = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: min(lim.Max, wantFiles), Max: lim.Max})
+	}
+	if err != nil {
+		return fmt.Errorf("raising the limit of open files: %w", err)
+	}
+	return nil
+}
+
+// ensureBPFFS makes the directory for pins. When it is below /sys/fs/bpf and nothing is
+// mounted there, a BPF file system is.
+func ensureBPFFS(dir string) error {
+	if dir == bpffsRoot || strings.HasPrefix(dir, bpffsRoot+"/") {
+		if err := mountBPFFS(bpffsRoot); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("making the directory for pins: %w", err)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return fmt.Errorf("looking at %s: %w", dir, err)
+	}
+	if uint32(st.Type) != unix.BPF_FS_MAGIC {
+		return fmt.Errorf("%s is not in a BPF file system: mount one with \"mount -t bpf bpf %s\", or give another --bpffs", dir, dir)
+	}
+	return nil
+}
+
+func mountBPFFS(at string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(at, &st); err != nil {
+		return fmt.Errorf("looking at %s: %w", at, err)
+	}
+	if uint32(st.Type) == unix.BPF_FS_MAGIC {
+		return nil
+	}
+	if err := unix.Mount("bpf", at, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
+		return fmt.Errorf("mounting a BPF file system at %s: %w", at, err)
+	}
+	return nil
+}
+
+// notify tells a service manager (systemd's protocol) about the daemon's state. Without
+// NOTIFY_SOCKET it does nothing.
+func notify(state string) error {
+	path := os.Getenv("NOTIFY_SOCKET")
+	if path == "" {
+		return nil
+	}
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		return fmt.Errorf("telling the service manager: %w", err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte(state)); err != nil {
+		return fmt.Errorf("telling the service manager: %w", err)
+	}
+	return nil
+}
