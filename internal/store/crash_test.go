@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,40 +38,49 @@ func (c *crashes) fault(op, name string) error {
 	c.t.Helper()
 	what := fmt.Sprintf("after %d transactions, before %s %s", c.durable, op, name)
 	c.keep(what, nil)
+	for file, synced := range c.dirty {
+		for _, cut := range []int64{synced, synced + (c.length(file)-synced)/2} {
+			c.keep(fmt.Sprintf("%s, %s cut at %d", what, file, cut), func(dir string) error {
+				return os.Truncate(filepath.Join(dir, file), cut)
+			})
+		}
+	}
+	for name := range c.unsynced {
+		c.keep(fmt.Sprintf("%s, without %s", what, name), func(dir string) error { return c.revert(dir, name) })
+	}
 	switch op {
 	case "create":
 		c.unsynced[name] = ""
 	case "write":
-		c.dirty[name] = c.length(name)
-	case "sync":
-		for _, part := range []int64{0, 2} {
-			synced, length := c.dirty[name], c.length(name)
-			cut := synced
-			if part > 0 {
-				cut += (length - synced) / part
-			}
-			c.keep(fmt.Sprintf("%s, cut at %d", what, cut), func(dir string) error {
-				return os.Truncate(filepath.Join(dir, name), cut)
-			})
+		if _, ok := c.dirty[name]; !ok {
+			c.dirty[name] = c.length(name)
 		}
+	case "sync":
 		delete(c.dirty, name)
 	case "rename":
-		c.unsynced[name] = name + tmpSuffix
+		from := name + tmpSuffix
+		c.unsynced[name] = from
+		if synced, ok := c.dirty[from]; ok {
+			c.dirty[name] = synced
+		}
+		delete(c.dirty, from)
+		delete(c.unsynced, from)
 	case "remove":
 		delete(c.unsynced, name)
+		delete(c.dirty, name)
 	case "syncdir":
-		for name, was := range c.unsynced {
-			c.keep(fmt.Sprintf("%s, without %s", what, name), func(dir string) error {
-				from := filepath.Join(dir, name)
-				if was == "" {
-					return os.Remove(from)
-				}
-				return os.Rename(from, filepath.Join(dir, was))
-			})
-		}
 		clear(c.unsynced)
 	}
 	return nil
+}
+
+// revert undoes in dir what was not synced of a name.
+func (c *crashes) revert(dir, name string) error {
+	from := filepath.Join(dir, name)
+	if was := c.unsynced[name]; was != "" {
+		return os.Rename(from, filepath.Join(dir, was))
+	}
+	return os.Remove(from)
 }
 
 func (c *crashes) length(name string) int64 {
@@ -223,7 +233,8 @@ func TestFullDiskRefusesAndKeepsTheOldState(t *testing.T) {
 	}
 	defer unix.Unmount(mnt, unix.MNT_DETACH)
 	dir := filepath.Join(mnt, "state")
-	s, _ := mustOpen(t, Options{Dir: dir, SnapshotEvery: 2})
+	var log logBuffer
+	s, _ := mustOpen(t, Options{Dir: dir, Logger: log.logger()})
 	want := map[string]string{}
 	refused := 0
 	for i := range 20 {
@@ -244,9 +255,73 @@ func TestFullDiskRefusesAndKeepsTheOldState(t *testing.T) {
 	mustCommit(t, s, put("small", "fits"))
 	want["small"] = "fits"
 	s.Close()
-	got, err := reopen(t, dir, nil)
+	got, err := reopen(t, dir, log.logger())
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("%d keys, %v; want %d", len(got), err, len(want))
+	}
+	if log.Len() > 0 {
+		t.Errorf("what was refused is left in the journal: %s", log.String())
+	}
+}
+
+// rejecting opens a store whose next commit reaches the journal whole, and is refused all the same at the step ops name.
+func rejecting(t *testing.T, dir string, ops ...string) (s *Store, arm func()) {
+	t.Helper()
+	armed := false
+	s, _, err := open(Options{Dir: dir, Logger: quiet()}, func(op, name string) error {
+		if !armed || !slices.Contains(ops, op) {
+			return nil
+		}
+		armed = op != ops[len(ops)-1]
+		if op == "write" {
+			f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_APPEND, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if _, err := f.Write(appendFrame(nil, s.seq+1, []Record{put("rejected", strings.Repeat("r", 500))})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return errFault
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s, func() { armed = true }
+}
+
+// TestRejectedTransactionNeverComesBack: its bytes are in the old generation's journal for good, and must not be read
+// when the recovery falls back to it.
+func TestRejectedTransactionNeverComesBack(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		ops  []string
+	}{{"fsync refused", []string{"sync"}}, {"write and truncate refused", []string{"write", "truncate"}}} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := newDir(t)
+			s, arm := rejecting(t, dir, c.ops...)
+			mustCommit(t, s, put("a", "1"))
+			arm()
+			if err := s.Commit([]Record{put("rejected", "x")}); !errors.Is(err, errFault) || errors.Is(err, ErrBroken) {
+				t.Fatalf("%v, want the fault and a store that goes on", err)
+			}
+			mustCommit(t, s, put("b", "2"))
+			s.Close()
+			var log logBuffer
+			want := map[string]string{"a": "1", "b": "2"}
+			if got, err := reopen(t, dir, log.logger()); err != nil || !maps.Equal(got, want) || log.Len() > 0 {
+				t.Errorf("%v, %v; want %v and silence: %s", got, err, want, log.String())
+			}
+			if b := readFile(t, filepath.Join(dir, journalName(1))); !strings.Contains(string(b), "rejected") {
+				t.Fatal("the journal does not hold the rejected transaction: the test proves nothing")
+			}
+			writeFile(t, filepath.Join(dir, snapshotName(2)), []byte("damaged"))
+			if got, err := reopen(t, dir, nil); err != nil || !maps.Equal(got, want) {
+				t.Errorf("after falling back: %v, %v; want %v", got, err, want)
+			}
+		})
 	}
 }
 

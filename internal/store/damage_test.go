@@ -212,6 +212,57 @@ func TestDamageInSeveralFiles(t *testing.T) {
 	}
 }
 
+func TestJournalThatDoesNotContinueTheStateIsLeftOut(t *testing.T) {
+	base, states := generationsOf(t, 14)
+	gens := listGenerations(t, base)
+	t.Run("the one before it was cut between transactions", func(t *testing.T) {
+		dir := copyDir(t, base)
+		name := filepath.Join(dir, journalName(gens[1].gen))
+		b := readFile(t, name)
+		first, _, n, err := decodeFrame(b[journalHeaderLen:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, name, b[:journalHeaderLen+n])
+		writeFile(t, filepath.Join(dir, snapshotName(gens[2].gen)), nil)
+		checkLeftOut(t, dir, states[first])
+	})
+	t.Run("the snapshot is of a later time", func(t *testing.T) {
+		dir := copyDir(t, base)
+		last := gens[2].gen
+		later := []Record{put("from", "a backup")}
+		writeFile(t, filepath.Join(dir, snapshotName(last)), encodeSnapshot(last, 99, later))
+		checkLeftOut(t, dir, asMap(&State{Records: later}))
+	})
+}
+
+func checkLeftOut(t *testing.T, dir string, want map[string]string) {
+	t.Helper()
+	var log logBuffer
+	got, err := reopen(t, dir, log.logger())
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
+	}
+	if strings.Count(log.String(), "does not continue the state") != 1 {
+		t.Errorf("said: %s", log.String())
+	}
+}
+
+func TestDamagedGenerationsAreNotCountedAsKept(t *testing.T) {
+	dir := newDir(t)
+	for round := range 3 {
+		s, _ := mustOpen(t, Options{Dir: dir, KeepGenerations: 2})
+		mustCommit(t, s, put(fmt.Sprint(round), "x"))
+		s.Close()
+		gens := listGenerations(t, dir)
+		writeFile(t, filepath.Join(dir, snapshotName(gens[len(gens)-1].gen)), []byte("damaged"))
+	}
+	want := map[string]string{"0": "x", "1": "x", "2": "x"}
+	if got, err := reopen(t, dir, nil); err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
+	}
+}
+
 func TestRefusedOpenLeavesTheFilesAlone(t *testing.T) {
 	dir, _ := generationsOf(t, 14)
 	for _, g := range listGenerations(t, dir) {
