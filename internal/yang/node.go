@@ -5,7 +5,10 @@
 
 package yang
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Kind is what a schema node is. A choice is not a kind: its cases' nodes
 // appear as members of the node that holds it, as they do in the data.
@@ -207,14 +210,16 @@ func (t *Type) allowed() string {
 		return "a number in " + t.Range
 	case t.Base == "boolean":
 		return "true or false"
+	case t.Name != t.Base && t.LeafrefPath == "":
+		return "a valid " + bare(t.Name)
 	case len(t.Union) > 0:
-		members := make([]string, len(t.Union))
+		var members []string
 		for i := range t.Union {
-			members[i] = t.Union[i].allowed()
+			if m := t.Union[i].allowed(); !slices.Contains(members, m) {
+				members = append(members, m)
+			}
 		}
 		return strings.Join(members, " or ")
-	case t.Name != t.Base:
-		return "a valid " + bare(t.Name)
 	}
 	return "a " + t.Base
 }

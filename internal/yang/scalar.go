@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -73,7 +74,19 @@ func (t *Type) normal(v value, accepts func(string) bool) (string, error) {
 		}
 		return "", fmt.Errorf("%q is not %s", shorten(v.text), t.allowed())
 	}
+	if slices.ContainsFunc(t.Patterns, func(p string) bool { return hexPatterns[p] }) {
+		return strings.ToLower(v.text), nil
+	}
 	return v.text, nil
+}
+
+// hexPatterns are the patterns of the types of RFC 6991 whose canonical form
+// is lower case. libyang 2.1 leaves the case alone, and a MAC address in two
+// spellings would be two keys.
+var hexPatterns = map[string]bool{
+	"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}":                                          true, // mac-address
+	"([0-9a-fA-F]{2}(:[0-9a-fA-F]{2})*)?":                                         true, // phys-address, hex-string
+	"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}": true, // uuid
 }
 
 // enum finds a name whatever its case; one that matches exactly goes first.
@@ -138,7 +151,7 @@ func (t *Type) decimal(v value) (string, error) {
 	bad := fmt.Errorf("%q is not a decimal number with at most %d digits after the point", shorten(v.text),
 		t.FractionDigits)
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(v.text), "e")
-	if v.kind == boolValue || len(v.text) > 40 || len(exponent) > 3 ||
+	if v.kind == boolValue || len(v.text) > 40 || len(strings.TrimLeft(exponent, "+-")) > 2 ||
 		mantissa == "" || strings.Trim(mantissa, "-0123456789.") != "" {
 		return "", bad
 	}
