@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// The second half of a transaction, DESIGN §4: cubes prepare, the data plane prepares, cubes commit, the data plane
+// commits, the store commits. Each step that is done leaves its reverse on the transaction's list.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+)
+
+// carryOut makes the next world real.
+func (t *txn) carryOut() error {
+	plans, err := t.preparePlans()
+	if err != nil {
+		return err
+	}
+	if err := t.createMaps(plans); err != nil {
+		return err
+	}
+	t.graph = t.next.graph()
+	change, err := t.prepareGraph()
+	if err != nil {
+		return err
+	}
+	if err := t.commitPlans(plans); err != nil {
+		return err
+	}
+	if err := t.commitGraph(change); err != nil {
+		return err
+	}
+	return t.persist()
+}
+
+// planned is a cube's answer to Prepare.
+type planned struct {
+	unit *unit
+	plan cube.Plan
+}
+
+func (t *txn) preparePlans() ([]planned, error) {
+	var plans []planned
+	for _, name := range t.touched {
+		u, rec, was := t.next.units[name], t.next.cubes[name], t.old.cubes[name]
+		if rec == nil {
+			continue // deleted
+		}
+		fresh := was == nil
+		if !fresh && string(was.conf.raw) == string(rec.conf.raw) {
+			continue
+		}
+		if reason := u.degraded.Load(); reason != nil {
+			if t.direct[name] {
+				return nil, fmt.Errorf("%s is degraded (%s), delete the cube and create it again: %w", name, *reason, cube.ErrUnsupported)
+			}
+			continue
+		}
+		t.widenPorts(u, was, rec)
+		plan, err := t.prepareOne(u, was, rec)
+		if err != nil {
+			return nil, blame(name, fmt.Errorf("%s: %w", name, err))
+		}
+		t.mergeConstants(rec, plan.Constants)
+		plans = append(plans, planned{u, plan})
+	}
+	return plans, nil
+}
+
+// widenPorts lets the cube's code translate ports from before and after while the transaction runs.
+func (t *txn) widenPorts(u *unit, was, rec *record) {
+	before := u.env.ports.Load()
+	u.env.ports.Store(newPortTable(was, rec))
+	t.undo = append(t.undo, func() error { u.env.ports.Store(before); return nil })
+}
+
+func (t *txn) prepareOne(u *unit, was, rec *record) (plan cube.Plan, err error) {
+	var before json.RawMessage
+	if was != nil {
+		before = was.conf.raw
+	}
+	u.env.level.Set(logLevels[levelName(rec.level)].slow)
+	if was != nil {
+		t.undo = append(t.undo, func() error { u.env.level.Set(logLevels[levelName(was.level)].slow); return nil })
+	}
+	err = u.call(t.ctx, func() error {
+		if u.inst == nil {
+			inst, err := u.svc.New(u.env)
+			if err != nil {
+				return err
+			}
+			u.inst = inst
+		}
+		plan, err = u.inst.Prepare(t.ctx, before, rec.conf.raw)
+		return err
+	})
+	if err == nil && was != nil && plan.MapSizes != nil {
+		err = fmt.Errorf("sizes of maps can be set only when the cube is made: %w", cube.ErrUnsupported)
+	}
+	return plan, err
+}
+
+func levelName(l datapath.LogLevel) string {
+	for name, v := range logLevels {
+		if v.fast == l {
+			return name
+		}
+	}
+	return "INFO"
+}
+
+func (t *txn) mergeConstants(rec *record, fresh map[string]any) {
+	if fresh == nil {
+		return
+	}
+	merged := make(map[string]any, len(rec.constants)+len(fresh))
+	for k, v := range rec.constants {
+		merged[k] = v
+	}
+	for k, v := range fresh {
+		merged[k] = v
+	}
+	rec.constants = merged
+}
+
+// createMaps brings new cubes into the data plane.
+func (t *txn) createMaps(plans []planned) error {
+	for _, p := range plans {
+		u, rec := p.unit, t.next.cubes[p.unit.name]
+		if !slices.Contains(t.created, u) || u.env.ready.Load() {
+			continue
+		}
+		spec := datapath.Spec{ID: u.id, UUID: u.uuid, Name: u.name, Service: u.svc.info.Name, Type: rec.typ,
+			Transparent: rec.transparent, MapSizes: p.plan.MapSizes}
+		if err := t.m.dp.CreateCube(spec); err != nil {
+			return blame(u.name, fmt.Errorf("%s: making its maps: %w", u.name, err))
+		}
+		u.env.ready.Store(true)
+		t.m.byID.Store(u.id, u)
+		if t.restoring {
+			continue // the maps hold state that outlives a failed start
+		}
+		t.undo = append(t.undo, func() error {
+			t.m.byID.Delete(u.id)
+			u.env.ready.Store(false)
+			return t.m.dp.DeleteCube(u.id)
+		})
+	}
+	return nil
+}
+
+// prepareGraph returns nil when the data plane has nothing to do.
+func (t *txn) prepareGraph() (Change, error) {
+	if t.m.graph != nil && reflect.DeepEqual(t.graph, t.m.graph) {
+		return nil, nil
+	}
+	change, err := t.m.dp.Prepare(t.ctx, t.graph)
+	if err != nil {
+		return nil, fmt.Errorf("data plane: %w", err)
+	}
+	open := true
+	t.undo = append(t.undo, func() error {
+		if open {
+			change.Abort()
+		}
+		return nil
+	})
+	return &onceChange{change, &open}, nil
+}
+
+// onceChange notes that a change was committed, or undid itself: it is not to be aborted then.
+type onceChange struct {
+	Change
+	open *bool
+}
+
+func (c *onceChange) Commit() error {
+	*c.open = false
+	return c.Change.Commit()
+}
+
+func (t *txn) commitPlans(plans []planned) error {
+	for _, p := range plans {
+		if p.plan.Commit == nil {
+			continue
+		}
+		if err := p.unit.call(t.ctx, p.plan.Commit); err != nil {
+			return blame(p.unit.name, fmt.Errorf("%s: %w", p.unit.name, err))
+		}
+		t.undo = append(t.undo, func() error {
+			if p.plan.Undo == nil {
+				return nil
+			}
+			if err := p.unit.call(context.WithoutCancel(t.ctx), p.plan.Undo); err != nil {
+				p.unit.degrade("undoing a change: " + err.Error())
+				return fmt.Errorf("%s: %w", p.unit.name, err)
+			}
+			return nil
+		})
+	}
+	return nil
+}
+
+func (t *txn) commitGraph(change Change) error {
+	if change == nil {
+		return nil
+	}
+	before := t.m.graph
+	err := guard(change.Commit)
+	if err == nil {
+		t.m.graph = t.graph
+	} else if p := (*panicError)(nil); errors.As(err, &p) {
+		t.m.graph = nil // how far it came is not known
+	}
+	if err != nil {
+		return fmt.Errorf("data plane: %w", err)
+	}
+	t.undo = append(t.undo, func() error { return t.m.returnTo(context.WithoutCancel(t.ctx), before) })
+	return nil
+}
+
+// returnTo makes an earlier graph the one in use again. If that is refused, m.graph stays nil: the next transaction
+// states the whole graph again.
+func (m *Manager) returnTo(ctx context.Context, before *datapath.Graph) error {
+	m.graph = nil
+	g := before
+	if g == nil {
+		g = newWorld().graph()
+	}
+	change, err := m.dp.Prepare(ctx, g)
+	if err != nil {
+		return fmt.Errorf("returning to the old graph: %w", err)
+	}
+	if err := change.Commit(); err != nil {
+		return fmt.Errorf("returning to the old graph: %w", err)
+	}
+	m.graph = before
+	return nil
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// A manager with everything around it, driven by requests as a person types them.
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// lab is a manager with everything around it.
+type lab struct {
+	*Manager
+	t       *testing.T
+	plane   *fakePlane
+	devs    *fakeNetdevs
+	b       *behaviour
+	records map[string][]byte
+	mu      sync.Mutex
+}
+
+func newLab(t *testing.T, devs ...string) *lab {
+	t.Helper()
+	l := &lab{t: t, plane: newFakePlane(), devs: newFakeNetdevs(devs...), b: &behaviour{learned: map[string]string{}},
+		records: map[string][]byte{}}
+	l.start()
+	t.Cleanup(func() { l.stop() })
+	return l
+}
+
+// start makes a manager of what the lab's store holds.
+func (l *lab) start() {
+	l.t.Helper()
+	state := &store.State{}
+	for _, k := range sortedKeys(l.records) {
+		state.Records = append(state.Records, store.Record{Key: k, Value: l.records[k]})
+	}
+	m, err := newManager(Options{Datapath: l.plane, State: state, Services: toyServices(l.t, l.b), Netdevs: l.devs,
+		Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)), Version: "1"}, l.commit)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.Manager = m
+}
+
+func (l *lab) stop() {
+	if err := l.Close(context.Background()); err != nil {
+		l.t.Error(err)
+	}
+}
+
+// commit is the lab's store.
+func (l *lab) commit(recs []store.Record) error {
+	if err := l.plane.step("store"); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range recs {
+		if r.Value == nil {
+			delete(l.records, r.Key)
+		} else {
+			l.records[r.Key] = bytes.Clone(r.Value)
+		}
+	}
+	return nil
+}
+
+// do runs requests, written as a person types them; the first that is refused ends it.
+func (l *lab) do(lines ...string) error {
+	for _, line := range lines {
+		if err := l.one(line); err != nil {
+			return fmt.Errorf("%s: %w", line, err)
+		}
+	}
+	return nil
+}
+
+// must is do for requests that are right.
+func (l *lab) must(lines ...string) {
+	l.t.Helper()
+	if err := l.do(lines...); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// one runs "VERB words... [JSON]".
+func (l *lab) one(line string) error {
+	ctx := context.Background()
+	line, body, _ := strings.Cut(line, " <<< ")
+	w := strings.Fields(line)
+	switch w[0] {
+	case "create":
+		return l.Create(ctx, w[1], w[2], []byte(body))
+	case "many":
+		return l.CreateMany(ctx, []byte(body))
+	case "delete":
+		service, ok := l.ServiceOf(w[1])
+		if !ok {
+			service = "toybridge"
+		}
+		return l.Delete(ctx, service, w[1])
+	case "connect":
+		return l.Connect(ctx, w[1], w[2])
+	case "disconnect":
+		return l.Disconnect(ctx, w[1], w[2])
+	case "attach":
+		r := AttachRequest{Cube: w[1], Port: w[2]}
+		for _, option := range w[3:] {
+			key, value, _ := strings.Cut(option, "=")
+			switch key {
+			case "position":
+				r.Position = value
+			case "before":
+				r.Before = value
+			case "after":
+				r.After = value
+			}
+		}
+		return l.Attach(ctx, r)
+	case "detach":
+		return l.Detach(ctx, w[1], w[2])
+	}
+	if w[0] == "act" {
+		_, err := l.act(w[1], w[2:], body)
+		return err
+	}
+	op := map[string]yang.Op{"post": yang.Create, "put": yang.Replace, "patch": yang.Merge, "del": yang.Delete}[w[0]]
+	return l.edit(op, w[1], w[2:], body)
+}
+
+func (l *lab) edit(op yang.Op, name string, words []string, body string) error {
+	service, ok := l.ServiceOf(name)
+	if !ok {
+		return fmt.Errorf("cube %s: %w", name, cube.ErrNotFound)
+	}
+	schema, err := l.Schema(service)
+	if err != nil {
+		return err
+	}
+	_, path, err := schema.Resolve(words)
+	if err != nil {
+		return err
+	}
+	return l.Edit(context.Background(), service, name, op, path, []byte(body))
+}
+
+func (l *lab) act(name string, words []string, body string) (string, error) {
+	service, _ := l.ServiceOf(name)
+	schema, err := l.Schema(service)
+	if err != nil {
+		return "", err
+	}
+	_, path, err := schema.Resolve(words)
+	if err != nil {
+		return "", err
+	}
+	out, err := l.Action(context.Background(), service, name, path, []byte(body))
+	return string(out), err
+}
+
+// read reads a part of a cube.
+func (l *lab) read(name string, words ...string) (string, error) {
+	service, _ := l.ServiceOf(name)
+	schema, err := l.Schema(service)
+	if err != nil {
+		return "", err
+	}
+	_, path, err := schema.Resolve(words)
+	if err != nil {
+		return "", err
+	}
+	raw, err := l.Read(context.Background(), service, name, path)
+	return string(raw), err
+}
+
+func (l *lab) wantRead(want, name string, words ...string) {
+	l.t.Helper()
+	got, err := l.read(name, words...)
+	if err != nil || got != want {
+		l.t.Errorf("%s %v reads %s, %v; want %s", name, words, got, err, want)
+	}
+}
+
+// state is all that a refused request must leave alone.
+type state struct {
+	graph   *datapath.Graph
+	records map[string][]byte
+	maps    map[datapath.CubeID]datapath.Spec
+	shown   string
+	trees   string
+}
+
+func (l *lab) state() state {
+	l.t.Helper()
+	shown, err := l.Topology(context.Background())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	s := state{graph: l.plane.now(), shown: string(shown)}
+	l.mu.Lock()
+	s.records = maps.Clone(l.records)
+	l.mu.Unlock()
+	l.plane.mu.Lock()
+	s.maps = maps.Clone(l.plane.cubes)
+	open := l.plane.open
+	l.plane.mu.Unlock()
+	if open != 0 {
+		l.t.Errorf("%d changes of the data plane were neither committed nor aborted", open)
+	}
+	<-l.writer
+	defer func() { l.writer <- struct{}{} }()
+	w := l.view.Load()
+	for _, name := range sortedKeys(w.units) {
+		raw, err := w.units[name].tree.JSON(nil, yang.JSONOptions{Defaults: true})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		s.trees += name + string(raw)
+	}
+	return s
+}
+
+func (l *lab) wantState(want state) {
+	l.t.Helper()
+	got := l.state()
+	if !reflect.DeepEqual(got, want) {
+		l.t.Errorf("a refused request left a trace:\n got %+v\nwant %+v", got, want)
+	}
+}

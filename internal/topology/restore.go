@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// How stored cubes come back at a start: with the same numbers, whole or not at all, and without one cube's trouble
+// becoming another's.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// staged is a stored cube on its way back.
+type staged struct {
+	stored stored
+	unit   *unit
+	rec    *record
+}
+
+// restore brings back what the store holds. Only trouble that concerns everything is an error.
+func (m *Manager) restore(ctx context.Context, state *store.State) error {
+	w := newWorld()
+	if err := m.loadLinks(w); err != nil {
+		return err
+	}
+	var back []*staged
+	if state != nil {
+		for _, s := range m.readState(w, state) {
+			st, err := m.stage(s)
+			if err != nil {
+				m.markBroken(w, &staged{stored: s}, err)
+				continue
+			}
+			back = append(back, st)
+		}
+	}
+	m.view.Store(w)
+	return m.bringBack(ctx, back)
+}
+
+func (m *Manager) loadLinks(w *world) error {
+	infos, err := m.netdevs.List()
+	if err != nil {
+		return fmt.Errorf("listing the netdevs: %w", err)
+	}
+	for _, info := range infos {
+		w.links[info.Name] = link{index: info.Index, up: info.Up}
+	}
+	return nil
+}
+
+// readState decodes the store's records: chains go into the world, cubes are returned by age.
+func (m *Manager) readState(w *world, state *store.State) []stored {
+	var cubes []stored
+	for _, r := range state.Records {
+		name, isCube := strings.CutPrefix(r.Key, cubeKey)
+		dev, isNetdev := strings.CutPrefix(r.Key, netdevKey)
+		var chain storedChain
+		s := stored{Name: name}
+		var err error
+		switch {
+		case isCube:
+			if err = json.Unmarshal(r.Value, &s); err != nil || s.Name != name {
+				s = stored{Name: name}
+				m.markBroken(w, &staged{stored: s}, fmt.Errorf("its record cannot be read: %w", errors.Join(err, cube.ErrInvalid)))
+				continue
+			}
+			cubes = append(cubes, s)
+		case isNetdev:
+			if err = json.Unmarshal(r.Value, &chain); err == nil && len(chain.Tcubes) > 0 {
+				w.chains[dev] = chain.Tcubes
+			}
+		}
+		if err != nil {
+			m.log.Error("a stored record cannot be read, it is left in the store", "key", r.Key, "error", err)
+		}
+	}
+	slices.SortFunc(cubes, func(a, b stored) int { return int(int64(a.Seq) - int64(b.Seq)) })
+	return cubes
+}
+
+// stage makes tree, unit and record of a stored cube; its code is not called yet.
+func (m *Manager) stage(s stored) (*staged, error) {
+	svc := m.services[s.Service]
+	if svc == nil {
+		return nil, fmt.Errorf("service %s is not loaded: %w", s.Service, cube.ErrNotFound)
+	}
+	if err := m.checkCubeName(s.Name); err != nil {
+		return nil, err
+	}
+	if s.ID == 0 || s.ID > datapath.MaxCubeID || s.UUID == "" {
+		return nil, fmt.Errorf("its record has no valid number or UUID: %w", cube.ErrInvalid)
+	}
+	u := m.newUnit(svc, s.Name, s.UUID, s.ID)
+	if _, err := u.tree.Edit(yang.Create, nil, s.Config); err != nil {
+		u.tree.Close()
+		return nil, fmt.Errorf("its configuration: %w", err)
+	}
+	rec := &record{name: s.Name, service: s.Service, uuid: s.UUID, id: s.ID, seq: s.Seq, typ: s.Type,
+		transparent: svc.info.Transparent, ports: map[string]*port{}}
+	for _, p := range s.Ports {
+		rec.ports[p.Name] = &port{name: p.Name, uuid: p.UUID, index: p.Index, slot: p.Slot}
+	}
+	m.seq = max(m.seq, s.Seq)
+	m.lastID = max(m.lastID, s.ID)
+	return &staged{stored: s, unit: u, rec: rec}, nil
+}
+
+// bringBack restores the staged cubes in one transaction, leaving out those that stand in its way.
+func (m *Manager) bringBack(ctx context.Context, back []*staged) error {
+	for {
+		err := m.attempt(ctx, back)
+		if err == nil {
+			return nil
+		}
+		var culprit *cubeError
+		if !errors.As(err, &culprit) {
+			m.log.Warn("the stored topology is refused as a whole, its cubes are restored one by one", "error", err)
+			return m.bringBackOneByOne(ctx, back)
+		}
+		back = m.giveUp(back, culprit.cube, err)
+	}
+}
+
+// attempt restores cubes in one transaction.
+func (m *Manager) attempt(ctx context.Context, back []*staged) error {
+	return m.transactRestoring(ctx, func(t *txn) error {
+		for _, s := range back {
+			t.next.cubes[s.rec.name], t.next.units[s.rec.name] = s.rec, s.unit
+			t.created = append(t.created, s.unit)
+			t.touch(s.rec.name)
+		}
+		for _, s := range back {
+			if err := t.next.checkNumbers(s); err != nil {
+				return blame(s.rec.name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// checkNumbers checks that a stored cube takes no number of another one.
+func (w *world) checkNumbers(s *staged) error {
+	slots := map[uint16]string{}
+	for _, rec := range w.cubes {
+		if rec.seq > s.rec.seq || rec == s.rec {
+			continue // of two that collide, the younger one is at fault
+		}
+		if rec.id == s.rec.id {
+			return fmt.Errorf("its number %d is that of %s: %w", s.rec.id, rec.name, cube.ErrInvalid)
+		}
+		for _, p := range rec.ports {
+			slots[p.slot] = rec.name
+		}
+	}
+	indexes := map[uint16]bool{}
+	for _, p := range s.rec.ports {
+		if slots[p.slot] != "" || indexes[p.index] || p.slot > datapath.MaxSlot || p.index >= datapath.MaxPorts {
+			return fmt.Errorf("the numbers of port %s are not its own: %w", p.name, cube.ErrInvalid)
+		}
+		indexes[p.index], slots[p.slot] = true, s.rec.name
+	}
+	return nil
+}
+
+// bringBackOneByOne is for a data plane that refuses the whole: first the cubes without netdevs, then the netdevs.
+func (m *Manager) bringBackOneByOne(ctx context.Context, back []*staged) error {
+	w := m.view.Load().clone()
+	for name, l := range w.links {
+		l.refused = true
+		w.links[name] = l
+	}
+	m.view.Store(w)
+	for _, s := range back {
+		if err := m.attempt(ctx, []*staged{s}); err != nil {
+			m.giveUp([]*staged{s}, s.rec.name, err)
+		}
+	}
+	for _, name := range sortedKeys(m.view.Load().links) {
+		l := m.view.Load().links[name]
+		l.refused = false
+		m.relink(ctx, name, l)
+	}
+	return nil
+}
+
+// giveUp marks one of the cubes broken and returns the others.
+func (m *Manager) giveUp(back []*staged, name string, why error) []*staged {
+	i := slices.IndexFunc(back, func(s *staged) bool { return s.rec.name == name })
+	w := m.view.Load().clone()
+	m.markBroken(w, back[i], why)
+	m.view.Store(w)
+	m.byID.Delete(back[i].unit.id)
+	m.endUnit(back[i].unit)
+	return slices.Delete(back, i, i+1)
+}
+
+// markBroken keeps a stored cube that cannot run.
+func (m *Manager) markBroken(w *world, s *staged, why error) {
+	m.log.Error("a stored cube cannot be restored, it is left in the store", "cube", s.stored.Name,
+		"service", s.stored.Service, "error", why)
+	w.broken[s.stored.Name] = &brokenCube{stored: s.stored, reason: why.Error(),
+		made: s.unit != nil && s.unit.env.ready.Load()}
+}
+
+// BrokenCube is a stored cube that could not be restored. It can be deleted.
+type BrokenCube struct{ Name, Service, Reason string }
+
+// Broken lists the stored cubes that could not be restored, by name.
+func (m *Manager) Broken() []BrokenCube {
+	w := m.view.Load()
+	var list []BrokenCube
+	for _, name := range sortedKeys(w.broken) {
+		list = append(list, BrokenCube{Name: name, Service: w.broken[name].stored.Service, Reason: w.broken[name].reason})
+	}
+	return list
+}
