@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package all registers the services that ship with Polycube: a program that imports it has
+// them all.
+package all
+
+import (
+	_ "github.com/polycube/polycube/cubes/helloworld"            // registers itself
+	_ "github.com/polycube/polycube/cubes/simplebridge"          // registers itself
+	_ "github.com/polycube/polycube/cubes/simpleforwarder"       // registers itself
+	_ "github.com/polycube/polycube/cubes/transparenthelloworld" // registers itself
+)

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package helloworld is the smallest standard cube, to be read first: it shows how a model,
+// an eBPF program and a control plane become a network function.
+package helloworld
+
+import (
+	"context"
+	_ "embed" // for the model and the compiled programs
+	"encoding/binary"
+	"fmt"
+	"net"
+
+	"github.com/polycube/polycube/cube"
+)
+
+var (
+	//go:embed helloworld.yang
+	model string
+	//go:embed helloworld.tc.o
+	tc []byte
+	//go:embed helloworld.xdp.o
+	xdp []byte
+)
+
+func init() {
+	cube.Register(cube.Service{
+		Model:    model,
+		Objects:  map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
+		MaxPorts: 2,
+		New:      func(env cube.Env) (cube.Instance, error) { return newHello(env), nil },
+	})
+}
+
+// Config is what the model's tree decodes into.
+type Config struct {
+	Ports  []cube.Port `json:"ports"`
+	Action Action      `json:"action"`
+}
+
+// Action is the leaf `action`; its values are those of enum helloworld_action.
+type Action uint32
+
+// UnmarshalText reads the model's name of an action.
+func (a *Action) UnmarshalText(text []byte) error {
+	for value, name := range []string{"DROP", "SLOWPATH", "FORWARD"} {
+		if name == string(text) {
+			*a = Action(value)
+			return nil
+		}
+	}
+	return fmt.Errorf("action %q: %w", text, cube.ErrInvalid)
+}
+
+type hello struct {
+	cube.Typed[Config]
+	env cube.Env
+}
+
+func newHello(env cube.Env) *hello {
+	h := &hello{env: env}
+	h.PrepareConfig = h.prepare
+	return h
+}
+
+func (h *hello) prepare(_ context.Context, old, after *Config) (cube.Plan, error) {
+	if old == nil {
+		old = &Config{}
+	}
+	before, err := h.slots(old)
+	if err != nil {
+		return cube.Plan{}, err
+	}
+	is, err := h.slots(after)
+	if err != nil {
+		return cube.Plan{}, err
+	}
+	return cube.Plan{
+		Constants: map[string]any{"action": uint32(after.Action)},
+		Commit:    func() error { return h.store(is) },
+		Undo:      func() error { return h.store(before) },
+	}, nil
+}
+
+// slots is what the map `ports` holds for a configuration.
+func (h *hello) slots(c *Config) (slots [2]uint32, err error) {
+	if len(c.Ports) > len(slots) {
+		return slots, fmt.Errorf("%d ports, but a helloworld has at most 2 ports: %w", len(c.Ports), cube.ErrFull)
+	}
+	for i, p := range c.Ports {
+		index, ok := h.env.PortIndex(p.Name)
+		if !ok {
+			return slots, fmt.Errorf("port %s: %w", p.Name, cube.ErrNotFound)
+		}
+		slots[i] = uint32(index) + 1
+	}
+	return slots, nil
+}
+
+func (h *hello) store(slots [2]uint32) error {
+	ports, err := h.env.Map("ports")
+	if err != nil {
+		return err
+	}
+	for i, port := range slots {
+		if err := ports.Put(uint32(i), port); err != nil {
+			return fmt.Errorf("writing port %d of 2: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// PacketIn logs a packet that action SLOWPATH sent up.
+func (h *hello) PacketIn(p *cube.PacketIn) {
+	port, _ := h.env.PortName(p.Port)
+	if len(p.Data) < 14 {
+		h.env.Logger().Info("packet", "port", port, "length", p.Length)
+		return
+	}
+	h.env.Logger().Info("packet", "port", port, "length", p.Length,
+		"from", net.HardwareAddr(p.Data[6:12]).String(), "to", net.HardwareAddr(p.Data[:6]).String(),
+		"ethertype", fmt.Sprintf("0x%04x", binary.BigEndian.Uint16(p.Data[12:])))
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simplebridge
+
+// What is read and deleted that is not configuration: learned addresses and the counter.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// state is shaped like the model's tree.
+type state struct {
+	Fdb stateFdb `json:"fdb"`
+}
+
+type stateFdb struct {
+	NotLearned *uint64   `json:"not-learned,omitempty"`
+	Entry      []learned `json:"entry,omitempty"`
+}
+
+type learned struct {
+	Address Address `json:"address"`
+	Port    string  `json:"port"`
+	Age     uint32  `json:"age"`
+}
+
+// State returns the learned addresses that are not aged, in ascending order, and the counter of
+// those that found no room. Configured entries are the framework's to show.
+func (b *bridge) State(_ context.Context, path []string) (any, error) {
+	if len(path) > 0 && path[0] != "fdb" {
+		return nil, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return nil, nil
+	}
+	var s state
+	var err error
+	if len(path) < 2 || path[1] == "not-learned" {
+		if s.Fdb.NotLearned, err = b.notLearned(); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case len(path) > 2 && path[1] == "entry":
+		s.Fdb.Entry, err = b.learnedEntry(path[2])
+	case len(path) < 2 || path[1] == "entry":
+		s.Fdb.Entry, err = b.learnedEntries()
+	}
+	return s, err
+}
+
+func (b *bridge) notLearned() (*uint64, error) {
+	m, err := b.env.Map("not_learned")
+	if err != nil {
+		return nil, err
+	}
+	var perCPU []uint64
+	if err := m.Lookup(uint32(0), &perCPU); err != nil {
+		return nil, fmt.Errorf("reading the counter of addresses not learned: %w", err)
+	}
+	sum := uint64(0)
+	for _, n := range perCPU {
+		sum += n
+	}
+	return &sum, nil
+}
+
+func (b *bridge) learnedEntries() ([]learned, error) {
+	now, err := clock()
+	if err != nil {
+		return nil, err
+	}
+	var out []learned
+	err = b.fdb.all(func(a Address, e entry) {
+		if l, ok := b.show(a, e, now); ok {
+			out = append(out, l)
+		}
+	})
+	// The order of the text is that of the bytes.
+	slices.SortFunc(out, func(x, y learned) int { return strings.Compare(x.Address.String(), y.Address.String()) })
+	return out, err
+}
+
+func (b *bridge) learnedEntry(text string) ([]learned, error) {
+	a, err := parseAddress(text)
+	if err != nil {
+		return nil, err
+	}
+	now, err := clock()
+	if err != nil {
+		return nil, err
+	}
+	e, ok, err := b.fdb.get(a)
+	if !ok {
+		return nil, err
+	}
+	l, ok := b.show(a, e, now)
+	if !ok {
+		return nil, nil
+	}
+	return []learned{l}, nil
+}
+
+// show is how an entry reads; false for those that are configured, aged or behind no port.
+func (b *bridge) show(a Address, e entry, now uint64) (learned, bool) {
+	port, ok := b.env.PortName(e.Port)
+	if !ok || e.Fixed != 0 || e.aged(now, b.aging) {
+		return learned{}, false
+	}
+	return learned{Address: a, Port: port, Age: uint32(e.age(now) / time.Second)}, true
+}
+
+// DeleteState forgets a learned address.
+func (b *bridge) DeleteState(_ context.Context, path []string) error {
+	if len(path) != 3 || path[0] != "fdb" || path[1] != "entry" {
+		return fmt.Errorf("deleting %s: only learned entries can be deleted: %w", strings.Join(path, " "), cube.ErrNotFound)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return fmt.Errorf("fdb entry %s: %w", path[2], cube.ErrNotFound)
+	}
+	found, err := b.learnedEntry(path[2])
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("fdb entry %s: %w", path[2], cube.ErrNotFound)
+	}
+	return b.fdb.remove(found[0].Address)
+}
+
+// Action runs `fdb flush`: learned addresses go at once, configured entries by the edit of the
+// configuration that it asks for.
+func (b *bridge) Action(_ context.Context, path []string, _ json.RawMessage) (cube.ActionResult, error) {
+	if !slices.Equal(path, []string{"fdb", "flush"}) {
+		return cube.ActionResult{}, fmt.Errorf("action %s: %w", strings.Join(path, " "), cube.ErrNotFound)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return cube.ActionResult{}, fmt.Errorf("fdb flush: the cube is not in the fast path yet: %w", cube.ErrNotFound)
+	}
+	if err := b.fdb.removeIf(func(_ Address, e entry) bool { return e.Fixed == 0 }); err != nil {
+		return cube.ActionResult{}, err
+	}
+	result := cube.ActionResult{Output: map[string]bool{"flushed": true}}
+	if len(b.static) > 0 {
+		result.Edits = []cube.Edit{{Delete: true, Path: []string{"fdb", "entry"}}}
+	}
+	return result, nil
+}

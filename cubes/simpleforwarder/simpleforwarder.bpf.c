@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+//go:build ignore
+
+/* Static forwarding by one array lookup. Entries are data: editing one never links anew. */
+#include <pcn/cube.h>
+
+/* The enumeration of the model's leaf `action`, in its order, behind "no entry". */
+enum simpleforwarder_action {
+	NONE,
+	DROP,
+	SLOWPATH,
+	FORWARD,
+};
+
+struct simpleforwarder_entry {
+	__u16 action;
+	__u16 outport;
+};
+
+enum simpleforwarder_reason {
+	SIMPLEFORWARDER_NO_ACTION = PCN_REASON_FIRST, /* the port has no entry */
+	SIMPLEFORWARDER_ACTION_DROP,		      /* its entry says so */
+	SIMPLEFORWARDER_ACTION_SLOWPATH,	      /* its entry says so */
+};
+PCN_REASONS(simpleforwarder_reason);
+
+/* By input port. As many entries as a cube can have ports. */
+PCN_MAP(actions, BPF_MAP_TYPE_ARRAY, __u32, struct simpleforwarder_entry, 512);
+
+PCN_INGRESS
+{
+	__u32 inport = md->in_port;
+	struct simpleforwarder_entry *entry = bpf_map_lookup_elem(&actions, &inport);
+
+	if (!entry || entry->action == NONE)
+		return pcn_pkt_drop(ctx, md, SIMPLEFORWARDER_NO_ACTION);
+	pcn_log(ctx, LOG_DEBUG, "port %d: action %d, outport %d", inport, entry->action,
+		entry->outport);
+	if (entry->action == FORWARD)
+		return pcn_pkt_send(ctx, md, entry->outport);
+	if (entry->action == SLOWPATH)
+		return pcn_pkt_controller(ctx, md, SIMPLEFORWARDER_ACTION_SLOWPATH);
+	return pcn_pkt_drop(ctx, md, SIMPLEFORWARDER_ACTION_DROP);
+}
+
+PCN_LICENSE;

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+//go:build ignore
+
+/* The smallest transparent cube: a frozen constant for each direction. */
+#include <pcn/cube.h>
+
+/* The model's type `action`, in its order. */
+enum transparenthelloworld_action {
+	DROP,
+	PASS,
+	SLOWPATH,
+};
+
+/* Each is what the direction's leaf says. */
+enum transparenthelloworld_reason {
+	TRANSPARENTHELLOWORLD_INGRESS_DROP = PCN_REASON_FIRST,
+	TRANSPARENTHELLOWORLD_EGRESS_DROP,
+	TRANSPARENTHELLOWORLD_INGRESS_SLOWPATH,
+	TRANSPARENTHELLOWORLD_EGRESS_SLOWPATH,
+};
+PCN_REASONS(transparenthelloworld_reason);
+
+PCN_CONFIG(__u32, ingress_action) = PASS;
+PCN_CONFIG(__u32, egress_action) = PASS;
+
+PCN_INGRESS
+{
+	pcn_log(ctx, LOG_DEBUG, "ingress: %d bytes, action %d", md->packet_len, ingress_action);
+	if (ingress_action == DROP)
+		return pcn_pkt_drop(ctx, md, TRANSPARENTHELLOWORLD_INGRESS_DROP);
+	if (ingress_action == SLOWPATH)
+		return pcn_pkt_controller(ctx, md, TRANSPARENTHELLOWORLD_INGRESS_SLOWPATH);
+	return pcn_pkt_pass(ctx, md);
+}
+
+PCN_EGRESS
+{
+	pcn_log(ctx, LOG_DEBUG, "egress: %d bytes, action %d", md->packet_len, egress_action);
+	if (egress_action == DROP)
+		return pcn_pkt_drop(ctx, md, TRANSPARENTHELLOWORLD_EGRESS_DROP);
+	if (egress_action == SLOWPATH)
+		return pcn_pkt_controller(ctx, md, TRANSPARENTHELLOWORLD_EGRESS_SLOWPATH);
+	return pcn_pkt_pass(ctx, md);
+}
+
+PCN_LICENSE;

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package transparenthelloworld is the smallest transparent cube: it passes, drops or sends
+// through the slow path what goes by, in each direction as a leaf says.
+package transparenthelloworld
+
+import (
+	"context"
+	_ "embed" // for the model and the compiled programs
+	"fmt"
+
+	"github.com/polycube/polycube/cube"
+)
+
+var (
+	//go:embed transparenthelloworld.yang
+	model string
+	//go:embed transparenthelloworld.tc.o
+	tc []byte
+	//go:embed transparenthelloworld.xdp.o
+	xdp []byte
+)
+
+func init() {
+	cube.Register(cube.Service{
+		Model:   model,
+		Objects: map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
+		New:     func(env cube.Env) (cube.Instance, error) { return newHello(env), nil },
+	})
+}
+
+// Config is what the model's tree decodes into.
+type Config struct {
+	IngressAction Action `json:"ingress-action"`
+	EgressAction  Action `json:"egress-action"`
+}
+
+// Action is the model's type `action`; its values are those of enum transparenthelloworld_action.
+type Action uint32
+
+// UnmarshalText reads the model's name of an action.
+func (a *Action) UnmarshalText(text []byte) error {
+	for value, name := range []string{"DROP", "PASS", "SLOWPATH"} {
+		if name == string(text) {
+			*a = Action(value)
+			return nil
+		}
+	}
+	return fmt.Errorf("action %q: %w", text, cube.ErrInvalid)
+}
+
+type hello struct {
+	cube.Typed[Config]
+	env cube.Env
+}
+
+func newHello(env cube.Env) *hello {
+	h := &hello{env: env}
+	h.PrepareConfig = func(_ context.Context, _, after *Config) (cube.Plan, error) {
+		return cube.Plan{Constants: map[string]any{
+			"ingress_action": uint32(after.IngressAction),
+			"egress_action":  uint32(after.EgressAction),
+		}}, nil
+	}
+	return h
+}
+
+// PacketIn sends a packet that action SLOWPATH sent up on its way, behind this cube.
+func (h *hello) PacketIn(p *cube.PacketIn) {
+	direction := [...]string{"ingress", "egress"}[p.Direction]
+	if p.Length > len(p.Data) {
+		h.env.Logger().Warn("packet dropped: it is longer than the slow path takes",
+			"direction", direction, "length", p.Length, "taken", len(p.Data))
+		return
+	}
+	h.env.Logger().Debug("packet", "direction", direction, "length", p.Length)
+	err := h.env.Send(&cube.PacketOut{
+		Direction: p.Direction, TrafficClass: p.TrafficClass, Offload: p.Offload, Data: p.Data,
+	})
+	if err != nil {
+		h.env.Logger().Warn("packet dropped: it cannot be sent on", "direction", direction, "error", err)
+	}
+}
