@@ -172,7 +172,7 @@ printf '[%s]' "${COMPREPLY[@]}"
 	}
 	for _, tt := range tests {
 		cmd := exec.Command(bash, "--norc", "-c", harness, "bash", tt.line)
-		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), actAsProgram + "=1"}
+		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), actAsProgram + "=1", "GOCOVERDIR=" + t.TempDir()}
 		for k, v := range d.env {
 			cmd.Env = append(cmd.Env, k+"="+v)
 		}
@@ -221,7 +221,7 @@ func TestTheProgramUnderAShell(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDaemon(t, "unix", reply(200, "1"))
 			cmd := exec.Command(bash, "--norc", "-c", "p() { "+self+" \"$@\"; }\n"+tt.script)
-			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), actAsProgram + "=1"}
+			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), actAsProgram + "=1", "GOCOVERDIR=" + t.TempDir()}
 			for k, v := range d.env {
 				cmd.Env = append(cmd.Env, k+"="+v)
 			}

@@ -9,7 +9,6 @@ package cli
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -17,8 +16,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // linksKey holds the hypermedia links of an answer, of no interest to people.
@@ -34,11 +31,18 @@ func printAnswer(w io.Writer, body []byte, o showOptions, single bool) error {
 		// Not every resource is JSON: /metrics is text.
 		return writeLine(w, cleanText(string(body)))
 	}
-	switch o.form {
-	case formJSON:
-		return printJSON(w, body)
-	case formYAML:
-		return printYAML(w, v)
+	b := bufio.NewWriter(w)
+	switch {
+	case o.form == formJSON:
+		printJSON(b, v, "")
+		_ = b.WriteByte('\n')
+		return b.Flush()
+	case o.form == formYAML && v.opens():
+		printYAML(b, v, "")
+		return b.Flush()
+	case o.form == formYAML:
+		yamlLeaf(b, v, "")
+		return b.Flush()
 	}
 	if single && v.kind == kindArray && len(v.items) == 1 {
 		v = v.items[0]
@@ -52,60 +56,6 @@ func writeLine(w io.Writer, s string) error {
 	}
 	_, err := io.WriteString(w, s)
 	return err
-}
-
-// printJSON indents the bytes as they came: no number or escape is rewritten.
-func printJSON(w io.Writer, body []byte) error {
-	var b bytes.Buffer
-	if err := json.Indent(&b, bytes.TrimSpace(body), "", "  "); err != nil {
-		return fmt.Errorf("indent the answer: %w", err)
-	}
-	return writeLine(w, escapeJSONControls(b.String()))
-}
-
-// escapeJSONControls escapes the control characters that JSON allows unescaped
-// inside strings, the only place where they can be.
-func escapeJSONControls(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if r != '\n' && hazardous(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func printYAML(w io.Writer, v value) error {
-	enc := yaml.NewEncoder(w)
-	enc.SetIndent(2)
-	if err := enc.Encode(yamlNode(v)); err != nil {
-		return fmt.Errorf("write YAML: %w", err)
-	}
-	return enc.Close()
-}
-
-func yamlNode(v value) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.ScalarNode, Value: v.text}
-	switch v.kind {
-	case kindArray:
-		n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
-		for _, item := range v.items {
-			n.Content = append(n.Content, yamlNode(item))
-		}
-	case kindObject:
-		n.Kind, n.Tag = yaml.MappingNode, "!!map"
-		for _, m := range v.members {
-			n.Content = append(n.Content, yamlNode(stringValue(m.key)), yamlNode(m.val))
-		}
-	case kindString:
-		n.Tag = "!!str"
-		if strings.ContainsFunc(v.text, func(r rune) bool { return r != '\n' && hazardous(r) }) {
-			n.Style = yaml.DoubleQuotedStyle
-		}
-	}
-	return n
 }
 
 func depthOf(f form) int {
@@ -123,7 +73,7 @@ func depthOf(f form) int {
 func printPretty(w io.Writer, v value, o showOptions) error {
 	b := bufio.NewWriter(w)
 	p := printer{b}
-	v = prune(v, "", o.hide)
+	v.prune("", o.hide)
 	switch v.kind {
 	case kindObject:
 		p.object(v, depthOf(o.form), "")
@@ -138,19 +88,16 @@ func printPretty(w io.Writer, v value, o showOptions) error {
 }
 
 // prune drops links and hidden keys; elements of arrays have the path of the array.
-func prune(v value, path string, hide []string) value {
-	out := value{kind: v.kind, text: v.text}
-	for _, item := range v.items {
-		out.items = append(out.items, prune(item, path, hide))
+func (v *value) prune(path string, hide []string) {
+	for i := range v.items {
+		v.items[i].prune(path, hide)
 	}
-	for _, m := range v.members {
-		inner := path + m.key
-		if m.key == linksKey || slices.Contains(hide, inner) {
-			continue
-		}
-		out.members = append(out.members, member{m.key, prune(m.val, inner+".", hide)})
+	v.members = slices.DeleteFunc(v.members, func(m member) bool {
+		return m.key == linksKey || slices.Contains(hide, path+m.key)
+	})
+	for i := range v.members {
+		v.members[i].val.prune(path+v.members[i].key+".", hide)
 	}
-	return out
 }
 
 // printer relies on bufio.Writer to keep the first error until Flush.

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // maxDepth bounds the nesting of JSON and YAML: far above any model, far below
@@ -174,6 +175,10 @@ func (v value) appendJSON(dst []byte) []byte {
 // appendJSONString quotes s without the HTML escapes of encoding/json, so that
 // "a<b" arrives as it was typed.
 func appendJSONString(dst []byte, s string) []byte {
+	special := func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
+	if !strings.ContainsFunc(s, special) {
+		return append(append(append(dst, '"'), s...), '"')
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

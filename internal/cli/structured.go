@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// JSON and YAML for programs, written as the tree is walked: a list of 200,000
+// rules costs no memory beyond the answer. (The YAML library's encoder takes
+// gigabytes for it.) A string is plain YAML only where no reader of YAML 1.1 or
+// 1.2 can take it for anything else.
+
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+// printJSON indents by two and keeps number literals.
+func printJSON(w *bufio.Writer, v value, indent string) {
+	opening, closing, count := "[", "]", len(v.items)
+	if v.kind == kindObject {
+		opening, closing, count = "{", "}", len(v.members)
+	}
+	switch {
+	case v.isLeaf():
+		_, _ = w.WriteString(escapeJSONControls(string(v.appendJSON(nil))))
+		return
+	case count == 0:
+		_, _ = w.WriteString(opening + closing)
+		return
+	}
+	inner := indent + "  "
+	_, _ = w.WriteString(opening)
+	for i := range count {
+		if i > 0 {
+			_ = w.WriteByte(',')
+		}
+		_, _ = w.WriteString("\n" + inner)
+		if v.kind == kindArray {
+			printJSON(w, v.items[i], inner)
+			continue
+		}
+		_, _ = w.WriteString(escapeJSONControls(string(appendJSONString(nil, v.members[i].key))) + ": ")
+		printJSON(w, v.members[i].val, inner)
+	}
+	_, _ = w.WriteString("\n" + indent + closing)
+}
+
+// escapeJSONControls escapes the control characters that JSON allows unescaped
+// inside strings.
+func escapeJSONControls(s string) string {
+	if !strings.ContainsFunc(s, hazardous) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if hazardous(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// printYAML writes block style. The cursor stands where the value may begin;
+// indent is that of its parent's lines, and of the value's own after a line break.
+func printYAML(w *bufio.Writer, v value, indent string) {
+	switch v.kind {
+	case kindArray:
+		for i, item := range v.items {
+			if i > 0 {
+				_, _ = w.WriteString(indent)
+			}
+			_, _ = w.WriteString("- ")
+			if item.opens() {
+				printYAML(w, item, indent+"  ")
+			} else {
+				yamlLeaf(w, item, indent+"  ")
+			}
+		}
+	case kindObject:
+		for i, m := range v.members {
+			if i > 0 {
+				_, _ = w.WriteString(indent)
+			}
+			_, _ = w.WriteString(yamlKey(m.key, indent))
+			if m.val.opens() {
+				_, _ = w.WriteString("\n" + indent + "  ")
+				printYAML(w, m.val, indent+"  ")
+			} else {
+				_ = w.WriteByte(' ')
+				yamlLeaf(w, m.val, indent+"  ")
+			}
+		}
+	}
+}
+
+// yamlKey: YAML limits keys to 1024 characters, unless "?" announces them.
+func yamlKey(key, indent string) string {
+	text := yamlText(key)
+	if len(text) > 1000 {
+		return "? " + text + "\n" + indent + ":"
+	}
+	return text + ":"
+}
+
+// opens tells whether a value takes lines of its own.
+func (v value) opens() bool { return len(v.items)+len(v.members) > 0 }
+
+// yamlLeaf writes what fits behind a key or dash, or a block of text at indent.
+func yamlLeaf(w *bufio.Writer, v value, indent string) {
+	switch {
+	case v.kind == kindArray:
+		_, _ = w.WriteString("[]\n")
+	case v.kind == kindObject:
+		_, _ = w.WriteString("{}\n")
+	case v.kind != kindString:
+		_, _ = w.WriteString(v.text + "\n")
+	case indent != "" && isBlock(v.text):
+		body, trailing := strings.CutSuffix(v.text, "\n")
+		if trailing {
+			_, _ = w.WriteString("|\n")
+		} else {
+			_, _ = w.WriteString("|-\n")
+		}
+		for line := range strings.SplitSeq(body, "\n") {
+			if line != "" {
+				_, _ = w.WriteString(indent + line)
+			}
+			_ = w.WriteByte('\n')
+		}
+	default:
+		_, _ = w.WriteString(yamlText(v.text) + "\n")
+	}
+}
+
+// isBlock: text of several lines whose literal form is beyond doubt.
+func isBlock(s string) bool {
+	odd := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
+	return strings.Contains(strings.TrimSuffix(s, "\n"), "\n") &&
+		!strings.ContainsAny(s[:1], " \t\n") && !strings.HasSuffix(s, "\n\n") &&
+		!strings.Contains(s, " \n") && !strings.Contains(s, "\t\n") && !strings.ContainsAny(s[len(s)-1:], " \t") &&
+		!strings.ContainsFunc(s, odd)
+}
+
+var plainWords = regexp.MustCompile(`^[A-Za-z_/][A-Za-z0-9_./@-]*(:[A-Za-z0-9_./@-]+)*$|^[A-Za-z][A-Za-z0-9_./@-]*( [A-Za-z0-9_./@-]+)+$`).MatchString
+
+// yamlText is a string on one line.
+func yamlText(s string) string {
+	switch strings.ToLower(s) {
+	case "null", "true", "false", "yes", "no", "on", "off", "y", "n":
+		return quoteYAML(s)
+	}
+	if plainWords(s) {
+		return s
+	}
+	// Three dots make it neither a number nor a date.
+	if addr, _, _ := strings.Cut(s, "/"); strings.Count(addr, ".") == 3 {
+		if _, err := netip.ParseAddr(addr); err == nil && !strings.ContainsFunc(s, notAddress) {
+			return s
+		}
+	}
+	return quoteYAML(s)
+}
+
+func notAddress(r rune) bool { return !strings.ContainsRune("0123456789./", r) }
+
+func quoteYAML(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r <= 0xffff:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
