@@ -109,13 +109,20 @@ func (s *Server) helpNode(w http.ResponseWriter, r *http.Request, t *target) err
 	case kindList:
 		h = s.listHelp(r, t, verb)
 	default:
-		h = nodeHelp(t, verb)
+		h = nodeHelp(t, verb, s.running(t))
 	}
 	return s.answerHelp(w, r, t.methods(), verb, completion, h)
 }
 
-// nodeHelp is that of what has members: a cube, a container, a list entry.
-func nodeHelp(t *target, verb string) help {
+// running tells whether the target's cube exists.
+func (s *Server) running(t *target) bool {
+	service, ok := s.manager.ServiceOf(t.cube)
+	return ok && service == t.service
+}
+
+// nodeHelp is that of what has members: a cube, a container, a list entry. What exists
+// already is not added itself: there, ADD leads to its lists.
+func nodeHelp(t *target, verb string, running bool) help {
 	children := t.node.Children()
 	if t.kind == kindCube {
 		children = slices.DeleteFunc(slices.Clone(children), func(n *yang.Node) bool { return n.Name() == "name" })
@@ -123,6 +130,10 @@ func nodeHelp(t *target, verb string) help {
 	var h help
 	switch verb {
 	case verbAdd:
+		if running && t.kind != kindEntry {
+			h.params = pick(children, func(n *yang.Node) bool { return inner(n) && n.Config() })
+			break
+		}
 		h.params, h.optional = []param{}, []param{}
 		for _, c := range children {
 			switch {
@@ -142,7 +153,7 @@ func nodeHelp(t *target, verb string) help {
 	default:
 		h.commands = []string{"show"}
 		if t.kind == kindCube || t.node.Config() {
-			h.commands = []string{"set", "show", "del"}
+			h.commands = []string{"add", "set", "show", "del"}
 		}
 		h.params = pick(children, inner)
 		h.actions = pick(children, func(n *yang.Node) bool { return n.Kind() == yang.Action })
@@ -307,7 +318,7 @@ func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, n *yang.Node, 
 
 // paramOf describes a node.
 func paramOf(n *yang.Node) param {
-	p := param{Name: n.Name(), Description: strings.Join(strings.Fields(n.Description()), " "), Example: n.Example(), Type: "leaf"}
+	p := param{Name: n.Name(), Description: describe(n), Example: n.Example(), Type: "leaf"}
 	switch n.Kind() {
 	case yang.Container:
 		p.Type, p.SimpleType = "complex", ""
@@ -329,4 +340,19 @@ func paramOf(n *yang.Node) param {
 		}
 	}
 	return p
+}
+
+// describe is the model's description with what else a person needs to give a value.
+func describe(n *yang.Node) string {
+	parts := strings.Fields(n.Description())
+	if values := n.Type().Enums; len(values) > 0 {
+		parts = append(parts, "One of "+strings.Join(values, ", ")+".")
+	}
+	if n.Units() != "" {
+		parts = append(parts, "In "+n.Units()+".")
+	}
+	if value, ok := n.Default(); ok {
+		parts = append(parts, "Default "+value+".")
+	}
+	return strings.Join(parts, " ")
 }
