@@ -39,10 +39,21 @@ func parseConfig(text string) ([]setting, error) {
 	return out, nil
 }
 
-// stripComment cuts a # that begins the line or follows a blank: a value may hold one.
+// stripComment cuts a # that begins the line or follows a blank, outside quotes: a value
+// may hold one.
 func stripComment(line string) string {
+	quote := byte(0)
 	for i := range len(line) {
-		if line[i] == '#' && (i == 0 || line[i-1] == ' ' || line[i-1] == '\t') {
+		c := line[i]
+		first := i == 0 || line[i-1] == ' ' || line[i-1] == '\t'
+		switch {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case (c == '"' || c == '\'') && i > 0 && (first || line[i-1] == ':'):
+			quote = c
+		case c == '#' && first:
 			return line[:i]
 		}
 	}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestEnsureBPFFS: pins go to a BPF file system or nowhere.
+func TestEnsureBPFFS(t *testing.T) {
+	err := ensureBPFFS(filepath.Join(t.TempDir(), "pins"))
+	if err == nil || !strings.Contains(err.Error(), "mount -t bpf") {
+		t.Errorf("a directory of another file system: error %v", err)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes a directory in a BPF file system")
+	}
+	dir := filepath.Join(bpffsRoot, fmt.Sprintf("daemon-test-%d", os.Getpid()))
+	if err := ensureBPFFS(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(dir)
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory has mode %v, %v", info.Mode(), err)
+	}
+	if err := ensureBPFFS(dir); err != nil {
+		t.Errorf("a second time: %v", err)
+	}
+}
+
+// TestRaiseFileLimit: the soft limit is at least what it was, and never above the hard one.
+func TestRaiseFileLimit(t *testing.T) {
+	var before, after unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := raiseFileLimit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &after); err != nil {
+		t.Fatal(err)
+	}
+	if after.Cur < before.Cur || after.Cur > after.Max || (after.Max >= wantFiles && after.Cur < wantFiles) {
+		t.Errorf("from %+v to %+v", before, after)
+	}
+}
