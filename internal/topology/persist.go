@@ -30,6 +30,8 @@ type stored struct {
 	Type    cube.Type       `json:"type"`
 	Config  json.RawMessage `json:"config"`
 	Ports   []storedPort    `json:"ports,omitempty"`
+	// blob is the record as it was read.
+	blob []byte
 }
 
 type storedPort struct {

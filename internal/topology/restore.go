@@ -74,6 +74,7 @@ func (m *Manager) readState(w *world, state *store.State) []stored {
 				m.markBroken(w, &staged{stored: s}, fmt.Errorf("its record cannot be read: %w", errors.Join(err, cube.ErrInvalid)))
 				continue
 			}
+			s.blob = r.Value
 			cubes = append(cubes, s)
 		case isNetdev:
 			if err = json.Unmarshal(r.Value, &chain); err == nil && len(chain.Tcubes) > 0 {
@@ -105,7 +106,7 @@ func (m *Manager) stage(s stored) (*staged, error) {
 		u.tree.Close()
 		return nil, fmt.Errorf("its configuration: %w", err)
 	}
-	rec := &record{name: s.Name, service: s.Service, uuid: s.UUID, id: s.ID, seq: s.Seq, typ: s.Type,
+	rec := &record{name: s.Name, service: s.Service, uuid: s.UUID, id: s.ID, seq: s.Seq, typ: s.Type, blob: s.blob,
 		transparent: svc.info.Transparent, ports: map[string]*port{}}
 	for _, p := range s.Ports {
 		rec.ports[p.Name] = &port{name: p.Name, uuid: p.UUID, index: p.Index, slot: p.Slot}

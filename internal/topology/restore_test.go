@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// What a restart brings back, and what it does with what cannot come back.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/store"
+)
+
+// restart ends the manager and makes another one of what the store holds.
+func (l *lab) restart() {
+	l.t.Helper()
+	l.stop()
+	l.start()
+}
+
+func TestARestartBringsEverythingBack(t *testing.T) {
+	l := stand(t)
+	l.must(`act br1 fdb learn <<< {"address":"bb"}`, `delete br2`, bridges[1], `del br1 ports p1`,
+		`post br1 ports p9 <<< {"tcubes":["th1"],"peer":"veth2"}`, `attach th3 br1:p9 position=first`, `patch br1 <<< {"loglevel":"TRACE"}`)
+	before := l.state()
+	var recs []*record
+	for _, rec := range l.view.Load().inOrder() {
+		recs = append(recs, rec)
+	}
+	wrote := false
+	l.plane.setFail(func(step string) error {
+		wrote = wrote || step == "store"
+		return nil
+	})
+	l.restart()
+	l.plane.setFail(nil)
+	l.wantState(before)
+	if wrote {
+		t.Error("the restart wrote to the store though nothing changed")
+	}
+	for i, rec := range l.view.Load().inOrder() {
+		was := recs[i]
+		if rec.name != was.name || rec.id != was.id || rec.uuid != was.uuid || rec.seq != was.seq || !reflect.DeepEqual(rec.ports, was.ports) {
+			t.Errorf("cube %d comes back as %+v, was %+v", i, rec, was)
+		}
+	}
+	l.wantRead(`"learned bb"`, "br1", "note")
+	l.must(`create toybridge later`)
+	if id := l.view.Load().cubes["later"].id; id != 9 {
+		t.Errorf("a new cube has the number %d, want 9: numbers go round", id)
+	}
+	if refs := l.Cubes(); refs[len(refs)-1].Name != "later" || refs[0].Name != "br1" {
+		t.Errorf("order of creation is %v", refs)
+	}
+}
+
+func TestOneBrokenCubeDoesNotHinderOthers(t *testing.T) {
+	cases := []struct {
+		name  string
+		spoil func(*lab)
+		mend  func(*lab)
+		why   string
+	}{
+		{"its record is cut", func(l *lab) { l.records["cube/br2"] = l.records["cube/br2"][:40] }, nil, "its record cannot be read"},
+		{"its record is another's", func(l *lab) { l.records["cube/br2"] = l.records["cube/br1"] }, nil, "its record cannot be read"},
+		{"its service is gone", func(l *lab) {
+			l.records["cube/br2"] = []byte(strings.Replace(string(l.records["cube/br2"]), `"toybridge"`, `"lost"`, 1))
+		}, nil, "service lost is not loaded"},
+		{"its configuration is invalid", func(l *lab) {
+			l.records["cube/br2"] = []byte(strings.Replace(string(l.records["cube/br2"]), `"config":{`, `"config":{"fdb":{"aging-time":-1},`, 1))
+		}, nil, "aging-time"},
+		{"it has the number of another", func(l *lab) {
+			l.records["cube/br2"] = []byte(strings.Replace(string(l.records["cube/br2"]), `"id":2`, `"id":1`, 1))
+		}, nil, "its number 1 is that of br1"},
+		{"its port has the slot of another", func(l *lab) {
+			l.records["cube/br2"] = []byte(strings.Replace(string(l.records["cube/br2"]), `"slot":2`, `"slot":1`, 1))
+		}, nil, "numbers of port"},
+		{"its code refuses", func(l *lab) { l.b.setFail(failAt("br2 Prepare", nil)) }, func(l *lab) { l.b.setFail(nil) }, "injected"},
+		{"its code panics", func(l *lab) { l.b.setFail(failAt("br2 New", errInjected)) }, func(l *lab) { l.b.setFail(nil) }, "injected"},
+		{"its commit fails", func(l *lab) { l.b.setFail(failAt("br2 Commit", nil)) }, func(l *lab) { l.b.setFail(nil) }, "injected"},
+		{"the data plane refuses it", func(l *lab) {
+			l.plane.refuse = func(g *datapath.Graph) error {
+				for _, n := range g.Cubes {
+					if n.Name == "br2" {
+						return errInjected
+					}
+				}
+				return nil
+			}
+		}, func(l *lab) { l.plane.refuse = nil }, "injected"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := stand(t)
+			good := maps.Clone(l.records)
+			before := l.state()
+			l.stop()
+			c.spoil(l)
+			spoilt := maps.Clone(l.records)
+			l.start()
+			broken := l.Broken()
+			if len(broken) != 1 || broken[0].Name != "br2" || !strings.Contains(broken[0].Reason, c.why) {
+				t.Fatalf("broken: %+v, want br2: %s", broken, c.why)
+			}
+			if len(l.Cubes()) != len(bridges)-1 {
+				t.Errorf("cubes: %v", l.Cubes())
+			}
+			if !reflect.DeepEqual(l.records, spoilt) {
+				t.Error("the store was changed")
+			}
+			if got := portRow(l, "br1", "p2"); got != "veth1 UP linked=true" {
+				t.Errorf("br1:p2 is %q", got)
+			}
+			if got := portRow(l, "br1", "p1"); got != "br2:p1 DOWN linked=false" {
+				t.Errorf("br1:p1 is %q", got)
+			}
+			if err := l.do(`create toybridge br2`); !errors.Is(err, cube.ErrExists) {
+				t.Errorf("creating it anew answers %v", err)
+			}
+			if _, err := l.NetdevTopology(context.Background(), "veth1"); err != nil {
+				t.Error(err)
+			}
+			l.must(`patch br1 fdb aging-time <<< 300`, `create toybridge other`, `delete other`)
+			l.stop()
+			l.records = good
+			if c.mend != nil {
+				c.mend(l)
+			}
+			l.start()
+			l.wantState(before)
+		})
+	}
+}
+
+// failAt makes one call of a cube's code fail, or panic with a value.
+func failAt(at string, value any) func(string) error {
+	return func(call string) error {
+		if call != at {
+			return nil
+		}
+		if value != nil {
+			panic(value)
+		}
+		return errInjected
+	}
+}
+
+func TestABrokenFilterKeepsItsPortClosed(t *testing.T) {
+	l := stand(t)
+	l.stop()
+	l.b.setFail(failAt("th1 Prepare", nil))
+	l.start()
+	if got := portRow(l, "br1", "p1"); got != "br2:p1 UP linked=false" && got != "br2:p1 DOWN linked=false" {
+		t.Errorf("a port whose filter is broken is %q", got)
+	}
+	l.wantRead(`["th1"]`, "br1", "ports", "p1", "tcubes")
+	if err := l.Delete(context.Background(), "toyfilter", "th1"); err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Broken()) != 0 || l.records[cubeKey+"th1"] != nil {
+		t.Error("the deleted cube is still there")
+	}
+	l.wantRead(`[]`, "br1", "ports", "p1", "tcubes")
+	if got := portRow(l, "br1", "p1"); got != "br2:p1 UP linked=true" {
+		t.Errorf("without the filter the port is %q", got)
+	}
+	if _, ok := l.plane.cubes[4]; ok {
+		t.Error("the maps of the deleted cube are still there")
+	}
+}
+
+func TestANetdevThatCannotBeUsedStopsNobody(t *testing.T) {
+	l := stand(t)
+	l.must(`connect br2:p2 veth2`)
+	before := l.state()
+	l.stop()
+	l.plane.refuse = func(g *datapath.Graph) error {
+		if n := g.Netdevs["veth2"]; n != nil && n.Index != 0 {
+			return fmt.Errorf("veth2: another program is attached: %w", cube.ErrInUse)
+		}
+		return nil
+	}
+	l.start()
+	if len(l.Broken()) != 0 {
+		t.Errorf("broken: %v", l.Broken())
+	}
+	if got := portRow(l, "br2", "p2"); got != "veth2 DOWN linked=true" {
+		t.Errorf("br2:p2 is %q", got)
+	}
+	if got := portRow(l, "br1", "p2"); got != "veth1 UP linked=true" {
+		t.Errorf("br1:p2 is %q", got)
+	}
+	l.plane.refuse = nil
+	l.NetdevEvent(netdev.Event{Kind: netdev.Changed, Info: l.devs.infos["veth2"]})
+	l.wantState(before)
+}
+
+func TestNumbersArePersistedAsTheyAre(t *testing.T) {
+	l := newLab(t, "veth1")
+	l.must(`create toybridge br <<< {"ports":[{"name":"a"},{"name":"b","peer":"veth1"},{"name":"c"}]}`, `del br ports a`)
+	var s stored
+	if err := json.Unmarshal(l.records["cube/br"], &s); err != nil {
+		t.Fatal(err)
+	}
+	rec := l.view.Load().cubes["br"]
+	want := stored{Service: "toybridge", Name: "br", UUID: rec.uuid, ID: 1, Seq: 1, Type: cube.TypeTC, Config: s.Config,
+		Ports: []storedPort{{"b", 1, 1, rec.ports["b"].uuid}, {"c", 2, 2, rec.ports["c"].uuid}}}
+	if !reflect.DeepEqual(s, want) {
+		t.Errorf("stored %+v, want %+v", s, want)
+	}
+	l.must(`post br ports d`)
+	if p := graphPort(l, "br", "d"); p.Index != 0 || p.Slot != 0 {
+		t.Errorf("a new port takes index %d and slot %d, want the lowest free", p.Index, p.Slot)
+	}
+}
+
+func TestWithTheRealStore(t *testing.T) {
+	dir := t.TempDir() + "/store"
+	plane, devs, b := newFakePlane(), newFakeNetdevs("veth1"), &behaviour{learned: map[string]string{}}
+	var shown string
+	for range 2 {
+		s, st, err := store.Open(store.Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := New(Options{Datapath: plane, Store: s, State: st, Services: toyServices(t, b), Netdevs: devs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &lab{Manager: m, t: t, plane: plane, devs: devs, b: b}
+		if shown == "" {
+			l.must(bridges...)
+			l.must(`connect br1:p1 veth1`, `attach th1 veth1`, `attach th2 br1:p2`, `delete br2`)
+		}
+		now, err := m.Topology(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shown != "" && shown != string(now) {
+			t.Errorf("after the restart the topology is\n%s, was\n%s", now, shown)
+		}
+		shown = string(now)
+		if err := errors.Join(m.Close(context.Background()), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestIdentitiesAreBounded(t *testing.T) {
+	w := newWorld()
+	for i := range datapath.MaxCubeID {
+		name := fmt.Sprint("c", i)
+		id, err := w.freeID(datapath.CubeID(i))
+		if err != nil || int(id) != i+1 {
+			t.Fatalf("cube %d has the number %d, %v", i, id, err)
+		}
+		w.cubes[name] = &record{name: name, id: id}
+	}
+	if _, err := w.freeID(5); !errors.Is(err, cube.ErrFull) {
+		t.Errorf("one cube too many answers %v", err)
+	}
+	delete(w.cubes, "c7")
+	w.broken["lost"] = &brokenCube{stored: stored{ID: 8}}
+	if id, err := w.freeID(5); !errors.Is(err, cube.ErrFull) {
+		t.Errorf("the number of a broken cube is used again: %d", id)
+	}
+}
+
+func TestSlotsStayInOnePage(t *testing.T) {
+	const page = datapath.SlotsPerPage
+	used := map[uint16]bool{}
+	for s := range uint16(page - 2) {
+		used[s] = true
+	}
+	cases := []struct {
+		name string
+		own  map[int]bool
+		n    int
+		want []uint16
+	}{
+		{"what fits in the first page", nil, 2, []uint16{page - 2, page - 1}},
+		{"what does not goes to the next", nil, 3, []uint16{page, page + 1, page + 2}},
+		{"more ports of a cube follow the others", map[int]bool{3: true}, 1, []uint16{3 * page}},
+		{"a full own page is left", map[int]bool{0: true}, 3, []uint16{page, page + 1, page + 2}},
+	}
+	for _, c := range cases {
+		if got, err := freeSlots(used, c.own, c.n); err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %v, %v, want %v", c.name, got, err, c.want)
+		}
+	}
+	for s := range datapath.MaxSlot + 1 {
+		used[uint16(s)] = s%page != 0
+	}
+	if got, err := freeSlots(used, nil, 3); err != nil || !reflect.DeepEqual(got, []uint16{0, page, 2 * page}) {
+		t.Errorf("scattered room gives %v, %v", got, err)
+	}
+	if _, err := freeSlots(used, nil, 17); !errors.Is(err, cube.ErrFull) {
+		t.Errorf("no room answers %v", err)
+	}
+}
