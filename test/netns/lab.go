@@ -43,7 +43,7 @@ type Node struct {
 	MAC  net.HardwareAddr
 }
 
-// Host makes a host wired to the lab by an interface that has the host's name. addr is like 10.0.0.1/24, or empty.
+// Host makes a host wired to the lab by an interface that has the host's name; both ends send when it returns. addr is like 10.0.0.1/24, or empty.
 func (l *Lab) Host(name, addr string, opts ...Option) *Node {
 	l.t.Helper()
 	n := newNode(l.t, name, addr, opts)
@@ -109,7 +109,28 @@ func (n *Node) wire(opts []Option) error {
 	if err := netlink.LinkSetUp(outer); err != nil {
 		return fmt.Errorf("host %s: outer end up: %w", n.Outer, err)
 	}
+	if err := errors.Join(operational(n.Outer), n.Do(func() error { return operational(Inner) })); err != nil {
+		return fmt.Errorf("host %s: %w", n.Outer, err)
+	}
 	return nil
+}
+
+// operational waits until the device sends: the kernel gives it its queue a moment after the carrier, and until then
+// what is sent is lost.
+func operational(dev string) error {
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		l, err := netlink.LinkByName(dev)
+		if err != nil {
+			return err
+		}
+		if l.Attrs().OperState == netlink.OperUp {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is %s after 5 s", dev, l.Attrs().OperState)
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (n *Node) configureInner(c config) error {

@@ -7,6 +7,7 @@
 package netns
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -26,7 +27,7 @@ import (
 )
 
 // leakDeadline is how long what is on its way out may take: namespaces and eBPF objects are freed in the background.
-const leakDeadline = 5 * time.Second
+var leakDeadline = 5 * time.Second
 
 // object is an eBPF object that was seen where only this process's tests put things.
 type object struct {
@@ -53,6 +54,9 @@ func note(kind string, id uint32, where string) {
 func track(n *Namespace) {
 	err := n.Do(func() error {
 		links, err := netlink.LinkList()
+		for try := 1; errors.Is(err, netlink.ErrDumpInterrupted) && try < 10; try++ {
+			links, err = netlink.LinkList()
+		}
 		if err != nil {
 			return err
 		}
