@@ -10,7 +10,7 @@
 #define PCN_MAX_CUBES 1024
 #define PCN_MAX_PORTS 512 /* of one cube; a power of two */
 #define PCN_PAGES 16
-#define PCN_SLOTS 1000 /* counter slots in a page */
+#define PCN_SLOTS 1001 /* counter slots in a page; the last one counts what belongs to no port */
 #define PCN_ENTRIES 65536
 #define PCN_RING_SIZE (8 << 20)
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+//go:build ignore
+
 /* The framework's functions in a fused program. The linker takes them out of this object; the
  * program at the end only keeps them together. */
 #include <pcn/cube.h>

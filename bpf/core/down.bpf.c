@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+//go:build ignore
+
 /* The program of the TAP that takes packets from the slow path down into the fast path. What
  * is to be done with a frame stands in shared memory, not in the frame: the daemon writes the
  * record, then the frame, and the kernel runs this program inside that write. So the frame is

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+//go:build ignore
+
 /* The root program that a netdev carries: it enters whatever its slot holds. Swapping the slot
  * swaps the program of all netdevs that share the root, at once and without a lost packet. */
 #include "maps.h"

@@ -9,7 +9,10 @@
 // then commits or aborts it.
 package datapath
 
-import "github.com/polycube/polycube/cube"
+import (
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
 
 // CubeID identifies a cube in the fast path: in tables, counters and slow-path records.
 // 0 is no cube. The caller allocates it, and keeps it as long as the cube lives, across
@@ -19,13 +22,13 @@ type CubeID uint16
 // Limits of the fast path.
 const (
 	// MaxCubeID is the largest CubeID.
-	MaxCubeID = 4095
+	MaxCubeID = link.MaxCubes - 1
 	// MaxPorts is the number of ports that one cube can have.
-	MaxPorts = 1024
+	MaxPorts = link.MaxPorts
 	// MaxSlot is the largest counter slot.
-	MaxSlot = 16*SlotsPerPage - 1
+	MaxSlot = link.Pages*link.Slots - 1
 	// SlotsPerPage is the number of counter slots in one page of per-CPU memory.
-	SlotsPerPage = 1000
+	SlotsPerPage = link.Slots
 )
 
 // LogLevel orders what a cube logs; records above the cube's level are compiled out.

@@ -12,10 +12,11 @@ import (
 
 // Limits and layouts shared with the C headers; a test compares them with the objects' types.
 const (
-	MaxCubes    = 1024 // PCN_MAX_CUBES
-	MaxPorts    = 512  // PCN_MAX_PORTS, per cube
-	Pages       = 16   // PCN_PAGES
-	Slots       = 1000 // PCN_SLOTS, per page
+	MaxCubes    = 1024  // PCN_MAX_CUBES
+	MaxPorts    = 512   // PCN_MAX_PORTS, per cube
+	Pages       = 16    // PCN_PAGES
+	Slots       = 1000  // of ports per page; PCN_SLOTS is one more
+	NoSlot      = Slots // the place in a page that counts what belongs to no port
 	Entries     = 65536
 	slotSize    = 32 // sizeof(struct pcn_slot)
 	slotShift   = 5

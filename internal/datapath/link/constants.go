@@ -47,3 +47,9 @@ func fixedSize(v any) any {
 	}
 	return v
 }
+
+// HasConstant tells whether the object has a constant of that C name.
+func (o *Object) HasConstant(name string) bool {
+	_, ok := o.variables[name]
+	return ok
+}

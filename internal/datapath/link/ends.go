@@ -102,7 +102,7 @@ func (g *generator) exit() {
 	b.add(asm.JNE.Imm(asm.R1, int32(g.c.Page), "exit.page"))
 	b.mark("exit.count")
 	b.load(asm.R1, asm.R7, 6, asm.Half) // slot
-	b.add(asm.JGE.Imm(asm.R1, Slots, "exit.go"),
+	b.add(asm.JGT.Imm(asm.R1, NoSlot, "exit.go"),
 		asm.LSh.Imm(asm.R1, slotShift), asm.Add.Reg(asm.R2, asm.R1))
 	b.count(asm.R2, 16)
 	b.mark("exit.go")

@@ -71,7 +71,7 @@ func (g *generator) enterIngress(b *block) {
 	b.add(asm.JNE.Imm(asm.R1, int32(g.c.Page), "entry.page"))
 	b.mark("entry.count")
 	b.load(asm.R1, asm.R7, 6, asm.Half) // slot
-	b.add(asm.JGT.Imm(asm.R1, Slots-1, "lost"),
+	b.add(asm.JGT.Imm(asm.R1, NoSlot, "lost"),
 		asm.LSh.Imm(asm.R1, slotShift), asm.Add.Reg(asm.R2, asm.R1))
 	b.count(asm.R2, 0)
 	b.load(asm.R1, asm.R7, 2, asm.Half) // port

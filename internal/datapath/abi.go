@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import "github.com/polycube/polycube/internal/datapath/link"
+
+// The Go side of bpf/core/abi.h; TestABI compares the two through BTF.
+
+type entry struct{ Cube, Port, Page, Slot uint16 }
+
+type exit struct {
+	Ifindex    uint32
+	Page, Slot uint16
+}
+
+type slot struct{ RxPackets, RxBytes, TxPackets, TxBytes uint64 }
+
+type page struct{ Slot [link.Slots + 1]slot }
+
+type fates struct{ Count [64]uint64 }
+
+type floodExit struct {
+	Ifindex                uint32
+	Port, Page, Slot, Pad_ uint16
+}
+
+type flood struct {
+	Count, Complex, Tap, Pad_ uint32
+	SimplePorts, ComplexPorts [link.MaxPorts / 64]uint64
+	Exit                      [link.MaxPorts]floodExit
+}
+
+// exitKey is the key of pcn_exits and pcn_devices.
+func exitKey(id CubeID, port uint16) uint32 { return uint32(id)*link.MaxPorts + uint32(port) }
+
+// slotAddress splits a slot into its page and the place there.
+func slotAddress(s uint16) (page, place uint16) { return s / link.Slots, s % link.Slots }

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	ebpflink "github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// spot is one place of one netdev.
+type spot struct {
+	ifindex int
+	place   kind
+}
+
+// attachment is a root program on a netdev.
+type attachment struct {
+	spot spot
+	root *root
+	mode cube.Type // XDP_SKB or XDP_DRV at XDP
+	hold holder
+}
+
+// holder keeps a program on a netdev: a pinned bpf_link, or a filter where the kernel has no tcx.
+type holder interface {
+	// update swaps the program without a gap.
+	update(*root) error
+	// detach takes the program off.
+	detach() error
+	// close lets go of descriptors; the program stays.
+	close()
+}
+
+// linkHolder is a pinned bpf_link (XDP and tcx).
+type linkHolder struct {
+	link ebpflink.Link
+	pin  string
+}
+
+func (l *linkHolder) update(r *root) error { return l.link.Update(r.prog) }
+
+func (l *linkHolder) detach() error {
+	err := l.link.Detach()
+	if errors.Is(err, unix.ENOLINK) || errors.Is(err, ebpf.ErrNotSupported) {
+		err = nil // the netdev is gone already, or closing the link detaches
+	}
+	l.link.Close()
+	if rm := os.Remove(l.pin); rm != nil && !errors.Is(rm, fs.ErrNotExist) {
+		err = errors.Join(err, rm)
+	}
+	return err
+}
+
+func (l *linkHolder) close() { l.link.Close() }
+
+// attach puts a root program on a netdev.
+func (p *Plane) attach(name string, s spot, mode cube.Type, r *root) (*attachment, error) {
+	a := &attachment{spot: s, root: r, mode: mode}
+	var err error
+	switch {
+	case s.place == kindXDP:
+		a.hold, err = p.attachXDP(s, mode, r)
+	case p.opts.Clsact:
+		a.hold, err = attachFilter(s, p.opts.Instance, r)
+	default:
+		a.hold, err = p.attachTCX(s, r)
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			a.hold, err = attachFilter(s, p.opts.Instance, r)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("attaching to %s: %w", name, explain(err, name, mode))
+	}
+	return a, nil
+}
+
+// explain adds the remedy to the kernel's errors that users meet.
+func explain(err error, name string, mode cube.Type) error {
+	switch {
+	case errors.Is(err, unix.EBUSY):
+		return fmt.Errorf("%s has an XDP program of somebody else (see `ip link show %s`): %w: %w", name, name, cube.ErrInUse, err)
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, ebpf.ErrNotSupported):
+		return fmt.Errorf("the driver of %s cannot do %s; use type XDP_SKB or TC: %w: %w", name, mode, cube.ErrUnsupported, err)
+	case errors.Is(err, unix.ERANGE):
+		return fmt.Errorf("the MTU of %s or of its peer is too large for %s; lower it: %w: %w", name, mode, cube.ErrUnsupported, err)
+	}
+	return err
+}
+
+func (p *Plane) linkPin(s spot) string {
+	return filepath.Join(p.dir("links"), fmt.Sprintf("%s-%d", s.place, s.ifindex))
+}
+
+func (p *Plane) attachXDP(s spot, mode cube.Type, r *root) (holder, error) {
+	flags := ebpflink.XDPDriverMode
+	if mode == cube.TypeXDPSKB {
+		flags = ebpflink.XDPGenericMode
+	}
+	l, err := ebpflink.AttachXDP(ebpflink.XDPOptions{Program: r.prog, Interface: s.ifindex, Flags: flags})
+	if err != nil {
+		return nil, err
+	}
+	return p.pinLink(l, s)
+}
+
+func (p *Plane) attachTCX(s spot, r *root) (holder, error) {
+	at := ebpf.AttachTCXIngress
+	if s.place == kindEgress {
+		at = ebpf.AttachTCXEgress
+	}
+	l, err := ebpflink.AttachTCX(ebpflink.TCXOptions{Program: r.prog, Interface: s.ifindex, Attach: at})
+	if err != nil {
+		return nil, err
+	}
+	return p.pinLink(l, s)
+}
+
+func (p *Plane) pinLink(l ebpflink.Link, s spot) (holder, error) {
+	pin := p.linkPin(s)
+	// A pin that is there belongs to a netdev that had this index before.
+	if err := os.Remove(pin); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(err, l.Close())
+	}
+	if err := l.Pin(pin); err != nil {
+		return nil, errors.Join(fmt.Errorf("pinning: %w", err), l.Close())
+	}
+	return &linkHolder{link: l, pin: pin}, nil
+}
+
+// openAttachments finds what an earlier daemon left on the netdevs.
+func (p *Plane) openAttachments() error {
+	roots, err := p.openRoots()
+	if err != nil {
+		return err
+	}
+	pins, err := os.ReadDir(p.dir("links"))
+	if err != nil {
+		return fmt.Errorf("reading links: %w", err)
+	}
+	for _, pin := range pins {
+		if err := p.openLink(pin.Name(), roots); err != nil {
+			p.log.Warn("dropping an attachment of an earlier daemon", "pin", pin.Name(), "err", err)
+			if err := os.Remove(filepath.Join(p.dir("links"), pin.Name())); err != nil {
+				return fmt.Errorf("removing link: %w", err)
+			}
+		}
+	}
+	filters, err := openFilters(p.opts.Instance, roots)
+	if err != nil {
+		return err
+	}
+	for _, a := range filters {
+		p.attached[a.spot] = a
+	}
+	used := map[*root]bool{}
+	for _, a := range p.attached {
+		used[a.root] = true
+	}
+	for _, r := range roots {
+		p.roots[r] = true
+		if !used[r] {
+			delete(p.roots, r)
+			if err := r.remove(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Plane) openLink(name string, roots map[ebpf.ProgramID]*root) error {
+	place, number, _ := strings.Cut(name, "-")
+	ifindex, err := strconv.Atoi(number)
+	if err != nil {
+		return nil // a TAP's
+	}
+	s := spot{ifindex: ifindex, place: kind(place)}
+	l, err := ebpflink.LoadPinnedLink(p.linkPin(s), nil)
+	if err != nil {
+		return err
+	}
+	info, err := l.Info()
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	a := &attachment{spot: s, root: roots[info.Program], hold: &linkHolder{link: l, pin: p.linkPin(s)}}
+	if a.root == nil || linkIfindex(info) != ifindex {
+		return errors.Join(errors.New("its netdev or its root program is gone"), l.Close())
+	}
+	p.attached[s] = a
+	return nil
+}
+
+// linkIfindex is the netdev of a link, 0 when it is gone.
+func linkIfindex(info *ebpflink.Info) int {
+	if x := info.XDP(); x != nil {
+		return int(x.Ifindex)
+	}
+	if t := info.TCX(); t != nil {
+		return int(t.Ifindex)
+	}
+	return 0
+}

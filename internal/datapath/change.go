@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// change is a prepared graph: its components, those that differ from the present ones built.
+type change struct {
+	p      *Plane
+	g      *Graph
+	parts  []*component
+	built  []*component // subset of parts
+	tables *tables
+	plan   *plan
+}
+
+// Prepare links and loads what the graph needs that is not there yet. Nothing is visible to
+// packets before Commit.
+func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ch := &change{p: p, g: g, tables: tablesOf(g, p.opts.Taps[cube.TC])}
+	for _, ids := range split(g) {
+		if err := ctx.Err(); err != nil {
+			ch.drop()
+			return nil, fmt.Errorf("preparing the data plane: %w", err)
+		}
+		c, err := p.describe(g, ids)
+		if err == nil {
+			err = p.reuseOrBuild(ch, c)
+		}
+		if err != nil {
+			ch.drop()
+			return nil, err
+		}
+		ch.parts = append(ch.parts, c)
+	}
+	return ch, nil
+}
+
+// reuseOrBuild gives the component the programs it has already, if the code is the same, or
+// new ones.
+func (p *Plane) reuseOrBuild(ch *change, c *component) error {
+	i := slices.IndexFunc(p.parts, func(old *component) bool { return old.print == c.print })
+	if i >= 0 {
+		c.gen, c.note = p.parts[i].gen, p.parts[i].note
+		return nil
+	}
+	mode := link.Call
+	if p.opts.Mode == ModeInline {
+		mode = link.Inline
+	}
+	gen, err := p.build(c, mode)
+	if err != nil {
+		return err
+	}
+	c.gen = gen
+	ch.built = append(ch.built, c)
+	return nil
+}
+
+// Abort drops what was prepared.
+func (ch *change) Abort() {
+	ch.p.mu.Lock()
+	defer ch.p.mu.Unlock()
+	ch.drop()
+}
+
+func (ch *change) drop() {
+	for _, c := range ch.built {
+		if err := c.gen.close(); err != nil {
+			ch.p.log.Warn("dropping prepared programs", "err", err)
+		}
+	}
+	ch.built = nil
+}
+
+// Commit makes the graph effective: exits first, then new netdevs, then the programs, then
+// the entries, so that at each step every packet finds what it needs.
+func (ch *change) Commit() error {
+	p := ch.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var u undo
+	if err := ch.effect(&u); err != nil {
+		err = errors.Join(err, u.run())
+		ch.drop()
+		return err
+	}
+	ch.finish()
+	return nil
+}
+
+// effect does all that can fail, recording the way back.
+func (ch *change) effect(u *undo) error {
+	p := ch.p
+	if err := ch.startCounters(); err != nil {
+		return err
+	}
+	if err := p.writeExits(u, p.tables, ch.tables, false); err != nil {
+		return err
+	}
+	plan := ch.makePlan()
+	ch.plan = plan
+	if err := plan.makeRoots(u); err != nil {
+		return err
+	}
+	isNew := func(had bool) bool { return !had }
+	if err := p.writeEntries(u, p.tables, ch.tables, false, isNew); err != nil {
+		return err
+	}
+	if err := plan.attach(u); err != nil {
+		return err
+	}
+	if err := ch.swap(u); err != nil {
+		return err
+	}
+	wasThere := func(had bool) bool { return had }
+	if err := p.writeEntries(u, p.tables, ch.tables, false, wasThere); err != nil {
+		return err
+	}
+	return plan.move(u)
+}
+
+// finish removes what the new graph has no use for. Nothing here can undo the change; what
+// goes wrong is logged.
+func (ch *change) finish() {
+	p := ch.p
+	first := p.graph == nil
+	old := p.parts
+	ch.plan.detachUnused()
+	if err := errors.Join(
+		p.writeEntries(nil, p.tables, ch.tables, true, nil),
+		p.writeExits(nil, p.tables, ch.tables, true),
+		p.clearCubes(ch.g),
+	); err != nil {
+		p.log.Error("clearing rows of the data plane's tables", "err", err)
+	}
+	p.graph, p.parts, p.tables = ch.g, ch.parts, ch.tables
+	inUse := map[*generation]bool{}
+	for _, c := range ch.parts {
+		inUse[c.gen] = true
+	}
+	for _, c := range old {
+		if !inUse[c.gen] {
+			p.collect.add(c.gen.close)
+		}
+	}
+	if first {
+		p.forget()
+		p.collect.addStale()
+	}
+	p.inline.wake()
+}
+
+// startCounters notes where the counters of new ports stand, since slots are used again.
+func (ch *change) startCounters() error {
+	p := ch.p
+	if p.graph == nil {
+		return nil // ports restored after a restart keep their counters
+	}
+	had := map[uint16]bool{}
+	for _, n := range p.graph.Cubes {
+		for _, port := range n.Ports {
+			had[port.Slot] = true
+		}
+	}
+	for _, n := range ch.g.Cubes {
+		for _, port := range n.Ports {
+			if had[port.Slot] {
+				continue
+			}
+			now, err := p.rawCounters(port.Slot)
+			if err != nil {
+				return err
+			}
+			if err := p.fw.maps[mapBases].Put(uint32(port.Slot), now); err != nil {
+				return fmt.Errorf("counters of port %s of %s: %w", port.Name, n.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// swap writes the programs into every slot that leads to them.
+func (ch *change) swap(u *undo) error {
+	before := map[CubeID]*generation{}
+	for _, c := range ch.p.parts {
+		for _, id := range c.ids {
+			before[id] = c.gen
+		}
+	}
+	for _, c := range ch.parts {
+		if err := ch.p.enter(u, c, before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enter makes the component's generation the one that packets enter. before tells which
+// generation each cube was in; slots that hold the same one already are left alone.
+func (p *Plane) enter(u *undo, c *component, before map[CubeID]*generation) error {
+	for _, rs := range c.roots {
+		for _, r := range rs {
+			if r.into == c.gen {
+				continue
+			}
+			if err := r.enter(u, c.gen); err != nil {
+				return err
+			}
+		}
+	}
+	for _, id := range c.ids {
+		if before[id] == c.gen {
+			continue
+		}
+		for _, h := range hooks {
+			if err := p.enterCube(u, h, id, before[id], c.gen); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// enter swaps what the root leads to.
+func (r *root) enter(u *undo, gen *generation) error {
+	prog := gen.progs[r.kind.program()]
+	if prog == nil {
+		return fmt.Errorf("root %d: the component has no %s program: %w", r.id, r.kind, cube.ErrNotFound)
+	}
+	if err := r.slot.Put(uint32(0), prog); err != nil {
+		return fmt.Errorf("swapping the %s program: %w", r.kind, err)
+	}
+	if was := r.into; was != nil && was.progs[r.kind.program()] != nil {
+		u.push(func() error {
+			r.into = was
+			return r.slot.Put(uint32(0), was.progs[r.kind.program()])
+		})
+	}
+	r.into = gen
+	return nil
+}
+
+// enterCube swaps where packets from the slow path enter.
+func (p *Plane) enterCube(u *undo, h cube.Hook, id CubeID, was, gen *generation) error {
+	m := p.fw.hook[h][mapCubes]
+	prog := gen.progs[program{h, link.OnResume}]
+	put := func(prog *ebpf.Program) error {
+		if prog == nil {
+			return hashSetter[uint32](m)(uint32(id), nil)
+		}
+		if err := m.Put(uint32(id), prog); err != nil {
+			return fmt.Errorf("swapping the resume program: %w", err)
+		}
+		return nil
+	}
+	var old *ebpf.Program
+	if was != nil {
+		old = was.progs[program{h, link.OnResume}]
+	}
+	if prog == nil && old == nil && was != nil {
+		return nil
+	}
+	if err := put(prog); err != nil {
+		return err
+	}
+	if was != nil {
+		u.push(func() error { return put(old) })
+	}
+	return nil
+}
+
+// clearCubes empties the slots of cubes that are gone.
+func (p *Plane) clearCubes(g *Graph) error {
+	if p.graph == nil {
+		for id := range uint32(link.MaxCubes) {
+			if g.Cubes[CubeID(id)] == nil {
+				p.clearCube(id)
+			}
+		}
+		return nil
+	}
+	for id := range p.graph.Cubes {
+		if g.Cubes[id] == nil {
+			p.clearCube(uint32(id))
+		}
+	}
+	return nil
+}
+
+func (p *Plane) clearCube(id uint32) {
+	for _, h := range hooks {
+		if err := hashSetter[uint32](p.fw.hook[h][mapCubes])(id, nil); err != nil {
+			p.log.Warn("clearing a cube's slot", "err", err)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// frameworkFates are the labels of enum pcn_reason below PCN_REASON_FIRST.
+var frameworkFates = []Fate{
+	{Name: "unspecified", Drop: true},
+	{Name: "pass"},
+	{Name: "slowpath"},
+	{Name: "flood"},
+	{Name: "no-peer", Drop: true},
+	{Name: "bad-port", Drop: true},
+	{Name: "bad-verdict", Drop: true},
+	{Name: "hop-limit", Drop: true},
+	{Name: "slowpath-shed", Drop: true},
+	{Name: "no-program", Drop: true},
+	{Name: "malformed", Drop: true},
+	{Name: "copy-failed", Drop: true},
+}
+
+const firstReason = 32 // PCN_REASON_FIRST
+
+// PortCounters returns a port's totals since the port was made.
+func (p *Plane) PortCounters(slot uint16) (PortCounters, error) {
+	now, err := p.rawCounters(slot)
+	if err != nil {
+		return PortCounters{}, err
+	}
+	var base PortCounters
+	if err := p.fw.maps[mapBases].Lookup(uint32(slot), &base); err != nil {
+		return PortCounters{}, fmt.Errorf("counters of slot %d: %w", slot, err)
+	}
+	return PortCounters{
+		RxPackets: now.RxPackets - base.RxPackets, RxBytes: now.RxBytes - base.RxBytes,
+		TxPackets: now.TxPackets - base.TxPackets, TxBytes: now.TxBytes - base.TxBytes,
+	}, nil
+}
+
+// rawCounters sums a slot over the CPUs.
+func (p *Plane) rawCounters(s uint16) (PortCounters, error) {
+	if s > MaxSlot {
+		return PortCounters{}, fmt.Errorf("counter slot %d is above %d: %w", s, MaxSlot, cube.ErrInvalid)
+	}
+	pg, place := slotAddress(s)
+	var pages []page
+	if err := p.fw.maps[mapCounters].Lookup(uint32(pg), &pages); err != nil {
+		return PortCounters{}, fmt.Errorf("counters of slot %d: %w", s, err)
+	}
+	var sum PortCounters
+	for i := range pages {
+		c := &pages[i].Slot[place]
+		sum.RxPackets += c.RxPackets
+		sum.RxBytes += c.RxBytes
+		sum.TxPackets += c.TxPackets
+		sum.TxBytes += c.TxBytes
+	}
+	return sum, nil
+}
+
+// Fates returns how packets ended in a cube, other than forwarded, those that occurred and
+// all that the service knows. Cube 0 is the framework itself.
+func (p *Plane) Fates(id CubeID) ([]Fate, error) {
+	var perCPU []fates
+	if err := p.fw.maps[mapFates].Lookup(uint32(id), &perCPU); err != nil {
+		return nil, fmt.Errorf("fates of cube %d: %w", id, err)
+	}
+	out := append([]Fate(nil), frameworkFates...)
+	p.mu.Lock()
+	in := p.cubes[id]
+	p.mu.Unlock()
+	var own []string
+	if in != nil {
+		own = in.objects[in.spec.Type.Hook()].Reasons
+	}
+	for _, name := range own {
+		out = append(out, Fate{Name: name, Drop: true})
+	}
+	for i := range out {
+		at := i
+		if i >= len(frameworkFates) {
+			at = firstReason + i - len(frameworkFates)
+		}
+		for _, f := range perCPU {
+			out[i].Packets += f.Count[at]
+		}
+	}
+	return out, nil
+}
+
+// Status tells how a cube's programs run.
+func (p *Plane) Status(id CubeID) CubeStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.parts {
+		for _, other := range c.ids {
+			if other == id {
+				return CubeStatus{Mode: c.gen.mode.String(), Reason: c.note, Instructions: c.gen.insns}
+			}
+		}
+	}
+	return CubeStatus{}
+}
+
+// needFrags tells whether a netdev's frames may not fit one buffer at XDP.
+func (p *Plane) needFrags(devs []*Netdev) bool {
+	mtu := p.opts.MTU
+	if mtu == nil {
+		mtu = kernelMTU
+	}
+	limit := os.Getpagesize() - 640 // headroom, shared info and Ethernet header
+	for _, d := range devs {
+		if d.Index == 0 {
+			continue
+		}
+		if n, err := mtu(d.Index); err == nil && n > limit {
+			return true
+		}
+	}
+	return false
+}
+
+func kernelMTU(ifindex int) (int, error) {
+	l, err := netlink.LinkByIndex(ifindex)
+	if err != nil {
+		return 0, fmt.Errorf("netdev %d: %w", ifindex, err)
+	}
+	return l.Attrs().MTU, nil
+}
+
+// readTables reads what an earlier daemon wrote, so that the first commit changes what differs
+// and clears what is gone.
+func (p *Plane) readTables() (*tables, error) {
+	t := newTables()
+	err := errors.Join(
+		readArray(p.fw.maps[mapEntries], t.entries),
+		readHash(p.fw.maps[mapFar], t.entries),
+		readHash(p.fw.maps[mapOutEntries], t.outEntries),
+		readArray(p.fw.maps[mapExits], t.exits),
+		readHash(p.fw.maps[mapFloods], t.floods),
+	)
+	for key, e := range t.exits {
+		t.devices[key] = e.Ifindex
+	}
+	var id, inner uint32
+	it := p.fw.maps[mapBroadcasts].Iterate()
+	for it.Next(&id, &inner) {
+		t.broadcasts[id] = netdevSet{}
+	}
+	return t, errors.Join(err, it.Err())
+}
+
+// readArray collects the rows of an array that are not zero.
+func readArray[V comparable](m *ebpf.Map, into map[uint32]V) error {
+	const batch = 8192
+	keys, values := make([]uint32, batch), make([]V, batch)
+	var cursor ebpf.MapBatchCursor
+	var zero V
+	for {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		for i := range n {
+			if values[i] != zero {
+				into[keys[i]] = values[i]
+			}
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading table %s: %w", m, err)
+		}
+	}
+}
+
+func readHash[V any](m *ebpf.Map, into map[uint32]V) error {
+	var k uint32
+	var v V
+	it := m.Iterate()
+	for it.Next(&k, &v) {
+		into[k] = v
+	}
+	if err := it.Err(); err != nil {
+		return fmt.Errorf("reading table %s: %w", m, err)
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// Mode says how components are linked.
+type Mode string
+
+// The modes: automatic is call mode at once, then inline in the background.
+const (
+	ModeAuto   Mode = "auto"
+	ModeCall   Mode = "call"
+	ModeInline Mode = "inline"
+)
+
+// program identifies one of a generation's programs.
+type program struct {
+	hook cube.Hook
+	role link.Role
+}
+
+// generation is one version of a component's programs. It owns its program array, so packets
+// that are in it finish in it while the next one is entered already.
+type generation struct {
+	mode  link.Mode
+	progs map[program]*ebpf.Program
+	array *ebpf.Map // slot 0: the resume program of the component's hook
+	pin   string
+	insns int
+	// linked and loaded are the times that the steps took.
+	linked, loaded time.Duration
+}
+
+// build links and loads a component in a mode.
+func (p *Plane) build(c *component, mode link.Mode) (*generation, error) {
+	gen := &generation{mode: mode, progs: map[program]*ebpf.Program{}}
+	rodata, err := freeze(c.rodata)
+	if err != nil {
+		return nil, err
+	}
+	defer rodata.Close()
+	gen.pin = filepath.Join(p.dir("generations"), fmt.Sprint(p.sequence.Add(1)))
+	gen.array, err = openMap(gen.pin, &ebpf.MapSpec{
+		Name: "pcn_generation", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	specs, err := p.specs(c, gen, rodata, mode)
+	gen.linked = time.Since(start)
+	if err == nil {
+		start = time.Now()
+		err = gen.load(specs)
+		gen.loaded = time.Since(start)
+	}
+	if err == nil {
+		if resume := gen.progs[program{c.hook, link.OnResume}]; resume != nil {
+			err = gen.array.Put(uint32(0), resume)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("component of %s, %s mode: %w", c.code.Cubes[0].Name, mode, err), gen.close())
+	}
+	return gen, nil
+}
+
+// specs links all programs of the component.
+func (p *Plane) specs(c *component, gen *generation, rodata *ebpf.Map, mode link.Mode) (map[program]*ebpf.ProgramSpec, error) {
+	out := map[program]*ebpf.ProgramSpec{}
+	add := func(lc *link.Component, roles ...link.Role) error {
+		core := &link.Core{
+			Object: p.fw.objects[lc.Hook], Maps: p.fw.linkMaps(), Rodata: rodata,
+			Generation: gen.array, TapIndex: p.opts.Taps[cube.TC], Frags: c.frags,
+		}
+		for _, role := range roles {
+			spec, err := link.Program(lc, core, mode, role)
+			if err != nil {
+				return err
+			}
+			out[program{lc.Hook, role}] = spec
+		}
+		return nil
+	}
+	roles := []link.Role{link.OnIngress, link.OnResume}
+	if c.egress && c.companion == nil {
+		roles = append(roles, link.OnEgress)
+	}
+	if !c.enterable() {
+		roles = roles[1:]
+	}
+	if err := add(c.code, roles...); err != nil || c.companion == nil {
+		return out, err
+	}
+	return out, add(c.companion, link.OnEgress, link.OnResume)
+}
+
+// enterable tells whether packets from netdevs can enter the component at all.
+func (c *component) enterable() bool {
+	for _, lc := range c.code.Cubes {
+		if lc.Entry {
+			return true
+		}
+	}
+	return false
+}
+
+// load loads the programs, side by side, since the verifier is what takes the time.
+func (gen *generation) load(specs map[program]*ebpf.ProgramSpec) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for key, spec := range specs {
+		wg.Go(func() {
+			prog, err := ebpf.NewProgramWithOptions(spec, ebpf.ProgramOptions{LogDisabled: true})
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("loading the %s %s program: %w", key.hook, key.role, err))
+				return
+			}
+			gen.progs[key] = prog
+			gen.insns = max(gen.insns, len(spec.Instructions))
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// freeze makes the constants a map that nobody can write, so the verifier knows their values.
+func freeze(data []byte) (*ebpf.Map, error) {
+	if len(data) == 0 {
+		data = make([]byte, 16)
+	}
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "pcn_rodata", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(data)), MaxEntries: 1,
+		Flags: flagRdonlyProg, Contents: []ebpf.MapKV{{Key: uint32(0), Value: data}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("constants: %w", err)
+	}
+	if err := m.Freeze(); err != nil {
+		m.Close()
+		return nil, fmt.Errorf("freezing constants: %w", err)
+	}
+	return m, nil
+}
+
+const flagRdonlyProg = 1 << 7 // BPF_F_RDONLY_PROG
+
+// release closes the descriptors; pins keep the programs running.
+func (gen *generation) release() {
+	for _, p := range gen.progs {
+		p.Close()
+	}
+	gen.array.Close()
+}
+
+// close lets the generation go. Its array empties with the last pin and descriptor, so no
+// packet may be inside any more.
+func (gen *generation) close() error {
+	gen.release()
+	if err := os.Remove(gen.pin); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("removing generation: %w", err)
+	}
+	return nil
+}

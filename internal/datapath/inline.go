@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// The second tier: components that were published in call mode are linked again inline, in
+// the background, once changes have calmed down.
+const (
+	inlineQuiet  = 30 * time.Millisecond // without changes before inlining starts
+	inlineAtMost = 2 * time.Second       // a component that takes longer stays in call mode next time
+)
+
+type inliner struct {
+	p      *Plane
+	kick   chan struct{}
+	cancel context.CancelFunc
+	done   chan struct{}
+	// refused remembers prints of components that cannot be inlined, with the reason.
+	refused map[string]string
+}
+
+func newInliner(p *Plane) *inliner {
+	ctx, cancel := context.WithCancel(context.Background())
+	in := &inliner{
+		p: p, kick: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{}),
+		refused: map[string]string{},
+	}
+	go in.run(ctx)
+	return in
+}
+
+// wake tells that the components have changed.
+func (in *inliner) wake() {
+	select {
+	case in.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (in *inliner) stop() {
+	in.cancel()
+	<-in.done
+}
+
+func (in *inliner) run(ctx context.Context) {
+	defer close(in.done)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-in.kick:
+		}
+		if in.p.opts.Mode != ModeAuto || !in.calm(ctx) {
+			continue
+		}
+		for in.one(ctx) {
+		}
+	}
+}
+
+// calm waits until there was no change for a while.
+func (in *inliner) calm(ctx context.Context) bool {
+	t := time.NewTimer(inlineQuiet)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-in.kick:
+			t.Reset(inlineQuiet)
+		case <-t.C:
+			return true
+		}
+	}
+}
+
+// one inlines one component; false if there is none left.
+func (in *inliner) one(ctx context.Context) bool {
+	c := in.next()
+	if c == nil || ctx.Err() != nil {
+		return false
+	}
+	start := time.Now()
+	gen, err := in.p.build(c, link.Inline)
+	took := time.Since(start)
+	c.giveBack()
+	in.p.mu.Lock()
+	defer in.p.mu.Unlock()
+	if err != nil || took > inlineAtMost {
+		note := fmt.Sprintf("linking inline took %s", took.Round(time.Millisecond))
+		if err != nil {
+			note = err.Error()
+		}
+		in.refused[c.print] = note
+		in.p.log.Info("component stays in call mode", "cube", c.code.Cubes[0].Name, "reason", note)
+	}
+	if err != nil {
+		return true
+	}
+	in.p.publish(c, gen)
+	return true
+}
+
+// next picks a component in call mode whose inlining was not refused.
+func (in *inliner) next() *component {
+	in.p.mu.Lock()
+	defer in.p.mu.Unlock()
+	for _, c := range in.p.parts {
+		if c.gen.mode == link.Inline {
+			continue
+		}
+		if note, no := in.refused[c.print]; no {
+			c.note = note
+			continue
+		}
+		if err := c.hold(); err != nil {
+			in.refused[c.print] = err.Error()
+			continue
+		}
+		return c
+	}
+	return nil
+}
+
+// hold gives the component descriptors of its own for the cubes' maps, so that a cube deleted
+// meanwhile does not take them away under the linker. Components are described anew for each
+// graph, so nobody else reads these.
+func (c *component) hold() error {
+	for _, lc := range c.linked() {
+		held := make(map[string]asm.FDer, len(lc.Maps))
+		for name, m := range lc.Maps {
+			own, err := m.(*ebpf.Map).Clone()
+			if err != nil {
+				return fmt.Errorf("holding map %s: %w", name, err)
+			}
+			held[name] = own
+		}
+		lc.Maps = held
+	}
+	return nil
+}
+
+func (c *component) giveBack() {
+	for _, lc := range c.linked() {
+		for _, m := range lc.Maps {
+			m.(*ebpf.Map).Close()
+		}
+		lc.Maps = nil
+	}
+}
+
+// linked lists the component's cubes, those of the companion too.
+func (c *component) linked() []*link.Cube {
+	if c.companion == nil {
+		return c.code.Cubes
+	}
+	return append(slices.Clone(c.code.Cubes), c.companion.Cubes...)
+}
+
+// publish swaps a new generation of a component in, if the component is still there.
+func (p *Plane) publish(c *component, gen *generation) {
+	var now *component
+	for _, part := range p.parts {
+		if part.print == c.print {
+			now = part
+		}
+	}
+	if now == nil {
+		p.collect.add(gen.close)
+		return
+	}
+	before := map[CubeID]*generation{}
+	for _, id := range now.ids {
+		before[id] = now.gen
+	}
+	old := now.gen
+	now.gen, now.note = gen, ""
+	var u undo
+	if err := p.enter(&u, now, before); err != nil {
+		p.log.Error("swapping the inlined programs in", "err", err, "undo", u.run())
+		now.gen, now.note = old, err.Error()
+		p.collect.add(gen.close)
+		return
+	}
+	p.collect.add(old.close)
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/netdev"
+)
+
+// plan says which root program each netdev gets in a new graph.
+//
+// A root program leads to one component. When components merge, all their roots lead to the
+// new one, and nothing is attached anew. When a component splits, each root stays with the
+// part that most of its netdevs belong to; the others' netdevs move to another root, each by
+// one link update, without a gap.
+type plan struct {
+	p     *Plane
+	parts []*component
+	wants []want
+}
+
+// want is a netdev's place in the new graph.
+type want struct {
+	spot spot
+	name string
+	kind kind
+	mode cube.Type
+	part *component
+}
+
+func (ch *change) makePlan() *plan {
+	pl := &plan{p: ch.p, parts: ch.parts}
+	for _, c := range ch.parts {
+		for _, dev := range c.netdevs {
+			if dev.Index > 0 {
+				pl.addNetdev(ch.g, c, dev)
+			}
+		}
+	}
+	pl.giveRoots()
+	return pl
+}
+
+func (pl *plan) addNetdev(g *Graph, c *component, dev *Netdev) {
+	k := kindIngress
+	if c.hook == cube.XDP {
+		k = kindXDP
+		if c.frags {
+			k = kindXDPFrags
+		}
+	}
+	w := want{spot: spot{dev.Index, k.place()}, name: dev.Name, kind: k, mode: ownerType(g, c, dev), part: c}
+	pl.wants = append(pl.wants, w)
+	if len(dev.Tcubes) > 0 {
+		w.kind, w.spot.place = kindEgress, kindEgress
+		pl.wants = append(pl.wants, w)
+	}
+}
+
+// ownerType is the type of the cube that a netdev leads to.
+func ownerType(g *Graph, c *component, dev *Netdev) cube.Type {
+	for _, id := range c.ids {
+		for _, p := range g.Cubes[id].Ports {
+			if p.Peer.Netdev == dev.Name {
+				return g.Cubes[id].Type
+			}
+		}
+	}
+	return g.Cubes[dev.Tcubes[0]].Type
+}
+
+// giveRoots hands each root that is in use to the component with most of its netdevs.
+func (pl *plan) giveRoots() {
+	votes := map[*root]map[*component]int{}
+	for _, w := range pl.wants {
+		a := pl.p.attached[w.spot]
+		if a == nil || a.root.kind != w.kind {
+			continue
+		}
+		if votes[a.root] == nil {
+			votes[a.root] = map[*component]int{}
+		}
+		votes[a.root][w.part]++
+	}
+	roots := make([]*root, 0, len(votes))
+	for r := range votes {
+		roots = append(roots, r)
+	}
+	slices.SortFunc(roots, func(a, b *root) int { return cmp.Compare(a.id, b.id) })
+	for _, r := range roots {
+		var best *component
+		for c, n := range votes[r] {
+			if best == nil || n > votes[r][best] || n == votes[r][best] && c.ids[0] < best.ids[0] {
+				best = c
+			}
+		}
+		best.roots[r.kind] = append(best.roots[r.kind], r)
+	}
+}
+
+// makeRoots makes a root for each component that needs one and has none.
+func (pl *plan) makeRoots(u *undo) error {
+	for _, w := range pl.wants {
+		if len(w.part.roots[w.kind]) > 0 {
+			continue
+		}
+		r, err := pl.p.newRoot(w.kind, w.part.gen.progs[w.kind.program()])
+		if err != nil {
+			return err
+		}
+		r.into = w.part.gen
+		w.part.roots[w.kind] = []*root{r}
+		pl.p.roots[r] = true
+		u.push(func() error {
+			delete(pl.p.roots, r)
+			return r.remove()
+		})
+	}
+	return nil
+}
+
+// attach puts roots on netdevs that have none.
+func (pl *plan) attach(u *undo) error {
+	for _, w := range pl.wants {
+		if a := pl.p.attached[w.spot]; a != nil && (a.mode == "" || a.mode == w.mode || w.spot.place != kindXDP) {
+			a.mode = w.mode
+			continue
+		}
+		if err := pl.p.attachAnew(u, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attachAnew attaches a netdev. One that changes between generic and native XDP is detached
+// first, since the kernel holds one of the two.
+func (p *Plane) attachAnew(u *undo, w want) error {
+	r := w.part.roots[w.kind][0]
+	if old := p.attached[w.spot]; old != nil {
+		if err := old.hold.detach(); err != nil {
+			return fmt.Errorf("detaching from %s: %w", w.name, err)
+		}
+		delete(p.attached, w.spot)
+		u.push(func() error {
+			a, err := p.attach(w.name, old.spot, old.mode, old.root)
+			if err == nil {
+				p.attached[w.spot] = a
+			}
+			return err
+		})
+	}
+	if w.spot.place == kindXDP {
+		p.readyForXDP(w.name)
+	}
+	a, err := p.attach(w.name, w.spot, w.mode, r)
+	if err != nil {
+		return err
+	}
+	p.attached[w.spot] = a
+	u.push(func() error {
+		delete(p.attached, w.spot)
+		return a.hold.detach()
+	})
+	return nil
+}
+
+// readyForXDP prepares what a veth needs to take redirected frames, and says what is missing.
+func (p *Plane) readyForXDP(name string) {
+	ready, err := netdev.EnsureCanReceiveRedirects(name)
+	switch {
+	case err != nil:
+		p.log.Warn("cannot tell whether the netdev takes redirected frames", "netdev", name, "err", err)
+	case !ready.OK:
+		p.log.Warn("frames redirected to this netdev are lost", "netdev", name, "reason", ready.Reason)
+	case ready.Changed:
+		p.log.Info("prepared the netdev for redirected frames", "netdev", name, "what", ready.Reason)
+	}
+	if _, err := netdev.SetPeerTxChecksum(name, false); err != nil {
+		p.log.Debug("leaving the peer's checksum offload alone", "netdev", name, "err", err)
+	}
+}
+
+// move updates netdevs whose root leads to another component now.
+func (pl *plan) move(u *undo) error {
+	for _, w := range pl.wants {
+		a := pl.p.attached[w.spot]
+		if slices.Contains(w.part.roots[w.kind], a.root) {
+			continue
+		}
+		was, now := a.root, w.part.roots[w.kind][0]
+		if err := a.hold.update(now); err != nil {
+			return fmt.Errorf("moving %s to another root program: %w", w.name, err)
+		}
+		a.root = now
+		u.push(func() error {
+			a.root = was
+			return a.hold.update(was)
+		})
+	}
+	return nil
+}
+
+// detachUnused takes roots off netdevs that the new graph does not have, and removes the roots
+// that no netdev has any more.
+func (pl *plan) detachUnused() {
+	p := pl.p
+	wanted := map[spot]bool{}
+	for _, w := range pl.wants {
+		wanted[w.spot] = true
+	}
+	for s, a := range p.attached {
+		if wanted[s] {
+			continue
+		}
+		if err := a.hold.detach(); err != nil {
+			p.log.Warn("detaching from a netdev", "ifindex", s.ifindex, "err", err)
+		}
+		delete(p.attached, s)
+	}
+	used := map[*root]bool{}
+	for _, a := range p.attached {
+		used[a.root] = true
+	}
+	for r := range p.roots {
+		if !used[r] {
+			delete(p.roots, r)
+			p.collect.add(r.remove)
+		}
+	}
+	for _, c := range pl.parts {
+		for k := range c.roots {
+			c.roots[k] = slices.DeleteFunc(c.roots[k], func(r *root) bool { return !used[r] })
+		}
+	}
+}

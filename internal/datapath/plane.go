@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// Options of a Plane.
+type Options struct {
+	// Dir is the directory on a bpffs where everything is pinned, made with mode 0700. What
+	// an earlier daemon left there goes on forwarding until the first change is committed.
+	Dir string
+	// Instance names the daemon in what cannot be pinned (filters).
+	Instance string
+	Logger   *slog.Logger
+	// Mode chooses how components are linked; empty is automatic.
+	Mode Mode
+	// Clsact forces filters on clsact where tcx would do; for tests.
+	Clsact bool
+	// Taps are the interfaces that take packets from the slow path, by hook.
+	Taps map[cube.Hook]int
+	// MTU returns a netdev's MTU in bytes; nil asks the kernel.
+	MTU func(ifindex int) (int, error)
+}
+
+// Plane is the data plane of one daemon. Its methods may be called from many goroutines, but
+// only one prepared change at a time can be committed.
+type Plane struct {
+	opts Options
+	log  *slog.Logger
+	fw   *framework
+
+	mu       sync.Mutex
+	services map[string]map[cube.Hook]*link.Object
+	cubes    map[CubeID]*instance
+	graph    *Graph // committed; nil before the first commit
+	parts    []*component
+	tables   *tables
+	attached map[spot]*attachment
+	roots    map[*root]bool
+	lastRoot int
+	sequence atomic.Uint64 // of generations
+
+	collect *collector
+	inline  *inliner
+}
+
+// Change is a prepared step to a new graph: commit or abort it, once.
+type Change interface {
+	// Commit makes the new graph effective. On an error everything is as before.
+	Commit() error
+	// Abort drops what was prepared.
+	Abort()
+}
+
+// Open opens the data plane, adopting what is pinned under Options.Dir.
+func Open(o Options) (*Plane, error) {
+	if o.Mode == "" {
+		o.Mode = ModeAuto
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Plane{
+		opts: o, log: o.Logger,
+		services: map[string]map[cube.Hook]*link.Object{}, cubes: map[CubeID]*instance{},
+		attached: map[spot]*attachment{}, roots: map[*root]bool{},
+	}
+	for _, d := range []string{"", "core", "cubes", "roots", "links", "generations"} {
+		if err := ensureDir(p.dir(d)); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if p.fw, err = openFramework(p.dir("core")); err != nil {
+		return nil, err
+	}
+	if p.tables, err = p.readTables(); err == nil {
+		err = p.openAttachments()
+	}
+	if err != nil {
+		p.fw.close()
+		return nil, err
+	}
+	p.collect = newCollector(p.log)
+	stale, err := p.staleGenerations()
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	p.collect.after = stale
+	p.inline = newInliner(p)
+	return p, nil
+}
+
+func (p *Plane) dir(name string) string { return filepath.Join(p.opts.Dir, name) }
+
+// Close lets go of everything and leaves it running: pinned programs go on forwarding.
+func (p *Plane) Close() error {
+	if p.inline != nil {
+		p.inline.stop()
+	}
+	p.collect.stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range p.attached {
+		a.hold.close()
+	}
+	for _, c := range p.parts {
+		c.gen.release()
+	}
+	for r := range p.roots {
+		r.close()
+	}
+	for _, in := range p.cubes {
+		in.close()
+	}
+	p.fw.close()
+	return nil
+}
+
+// Cleanup takes everything off the netdevs and removes all pins: traffic through the cubes
+// stops. The Plane is closed.
+func (p *Plane) Cleanup() error {
+	p.mu.Lock()
+	var errs []error
+	for s, a := range p.attached {
+		errs = append(errs, a.hold.detach())
+		delete(p.attached, s)
+	}
+	p.mu.Unlock()
+	errs = append(errs, p.Close(), removeAll(p.opts.Dir))
+	return errors.Join(errs...)
+}
+
+func removeAll(dir string) error {
+	if err := os.RemoveAll(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing %s: %w", dir, err)
+	}
+	return nil
+}
+
+// FrameworkMap returns a map that the slow path shares with the programs: "pcn_ring",
+// "pcn_control", "pcn_shares".
+func (p *Plane) FrameworkMap(name string) *ebpf.Map { return p.fw.maps[name] }
+
+// DownMap returns the hook's packet-out record.
+func (p *Plane) DownMap(h cube.Hook) *ebpf.Map { return p.fw.hook[h][mapDown] }
+
+// staleGenerations lists the pins of generations that an earlier daemon made; they can go once
+// the first commit has replaced them.
+func (p *Plane) staleGenerations() ([]string, error) {
+	entries, err := os.ReadDir(p.dir("generations"))
+	if err != nil {
+		return nil, fmt.Errorf("reading generations: %w", err)
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, filepath.Join(p.dir("generations"), e.Name()))
+		var n uint64
+		if _, err := fmt.Sscan(e.Name(), &n); err == nil && n > p.sequence.Load() {
+			p.sequence.Store(n)
+		}
+	}
+	return out, nil
+}
+
+// forget removes the maps of cubes that nobody knows any more, after the first commit.
+func (p *Plane) forget() {
+	entries, err := os.ReadDir(p.dir("cubes"))
+	if err != nil {
+		p.log.Warn("reading pinned cubes", "err", err)
+		return
+	}
+	known := map[string]bool{}
+	for _, in := range p.cubes {
+		known[in.spec.UUID] = true
+	}
+	for _, e := range entries {
+		if known[e.Name()] {
+			continue
+		}
+		p.log.Info("removing the maps of a cube that is gone", "uuid", e.Name())
+		if err := removeAll(filepath.Join(p.dir("cubes"), e.Name())); err != nil {
+			p.log.Warn("removing stale maps", "err", err)
+		}
+	}
+}

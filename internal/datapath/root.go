@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// kind is a place on a netdev that takes a root program.
+type kind string
+
+// The kinds. XDP programs that take frames in several buffers are a kind of their own: the
+// kernel does not let them share a program array with others.
+const (
+	kindXDP      kind = "xdp"
+	kindXDPFrags kind = "xdpfrags"
+	kindIngress  kind = "tcin"
+	kindEgress   kind = "tcout"
+)
+
+func (k kind) hook() cube.Hook {
+	if k == kindXDP || k == kindXDPFrags {
+		return cube.XDP
+	}
+	return cube.TC
+}
+
+// place is the kind without its variants: what can be on a netdev only once.
+func (k kind) place() kind {
+	if k == kindXDPFrags {
+		return kindXDP
+	}
+	return k
+}
+
+// program says which of a generation's programs the kind leads to.
+func (k kind) program() program {
+	if k == kindEgress {
+		return program{cube.TC, link.OnEgress}
+	}
+	return program{k.hook(), link.OnIngress}
+}
+
+// root is a root program, shared by netdevs of one component, with the slot it enters.
+type root struct {
+	id   int
+	kind kind
+	prog *ebpf.Program
+	slot *ebpf.Map
+	dir  string
+	into *generation // what the slot holds; nil: what an earlier daemon put there
+}
+
+// newRoot loads and pins a root program. Its slot is filled before it is attached anywhere.
+func (p *Plane) newRoot(k kind, into *ebpf.Program) (*root, error) {
+	p.lastRoot++
+	r := &root{id: p.lastRoot, kind: k}
+	r.dir = filepath.Join(p.dir("roots"), fmt.Sprintf("%d-%s", r.id, k))
+	if err := ensureDir(r.dir); err != nil {
+		return nil, err
+	}
+	err := r.load(p.fw)
+	if err == nil {
+		err = r.slot.Put(uint32(0), into)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("root program: %w", err), r.remove())
+	}
+	return r, nil
+}
+
+func (r *root) load(fw *framework) (err error) {
+	spec := fw.roots[r.kind.hook()]
+	if r.slot, err = openMap(filepath.Join(r.dir, "slot"), spec.Maps["pcn_slot"]); err != nil {
+		return err
+	}
+	ps := spec.Programs["pcn_root"].Copy()
+	if err := errors.Join(associate(ps, "pcn_slot", r.slot), associate(ps, mapFates, fw.maps[mapFates])); err != nil {
+		return err
+	}
+	if r.kind == kindXDPFrags {
+		ps.Flags |= 1 << 5 // BPF_F_XDP_HAS_FRAGS
+	}
+	if r.prog, err = ebpf.NewProgram(ps); err != nil {
+		return err
+	}
+	return r.prog.Pin(filepath.Join(r.dir, "prog"))
+}
+
+// remove takes the root away; nothing may be attached to it.
+func (r *root) remove() error {
+	if r.prog != nil {
+		r.prog.Close()
+	}
+	if r.slot != nil {
+		r.slot.Close()
+	}
+	if err := os.RemoveAll(r.dir); err != nil {
+		return fmt.Errorf("removing root program: %w", err)
+	}
+	return nil
+}
+
+func (r *root) close() {
+	r.prog.Close()
+	r.slot.Close()
+}
+
+// openRoots reopens the roots that an earlier daemon left, by program ID.
+func (p *Plane) openRoots() (map[ebpf.ProgramID]*root, error) {
+	entries, err := os.ReadDir(p.dir("roots"))
+	if err != nil {
+		return nil, fmt.Errorf("reading roots: %w", err)
+	}
+	out := map[ebpf.ProgramID]*root{}
+	for _, e := range entries {
+		number, k, _ := strings.Cut(e.Name(), "-")
+		id, err := strconv.Atoi(number)
+		if err != nil {
+			continue
+		}
+		p.lastRoot = max(p.lastRoot, id)
+		r := &root{id: id, kind: kind(k), dir: filepath.Join(p.dir("roots"), e.Name())}
+		progID, err := r.reopen()
+		if err != nil {
+			p.log.Warn("removing a root program that cannot be reopened", "root", e.Name(), "err", err)
+			if err := os.RemoveAll(r.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, fmt.Errorf("removing root %s: %w", e.Name(), err)
+			}
+			continue
+		}
+		out[progID] = r
+	}
+	return out, nil
+}
+
+func (r *root) reopen() (ebpf.ProgramID, error) {
+	var err error
+	if r.slot, err = ebpf.LoadPinnedMap(filepath.Join(r.dir, "slot"), nil); err != nil {
+		return 0, err
+	}
+	if r.prog, err = ebpf.LoadPinnedProgram(filepath.Join(r.dir, "prog"), nil); err != nil {
+		r.slot.Close()
+		return 0, err
+	}
+	info, err := r.prog.Info()
+	if err != nil {
+		r.close()
+		return 0, err
+	}
+	id, _ := info.ID()
+	return id, nil
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// tables is what the graph says about netdevs: data that programs look up, so that netdevs
+// come and go without a relink.
+type tables struct {
+	entries    map[uint32]entry     // by ifindex
+	outEntries map[uint32]entry     // by ifindex
+	exits      map[uint32]exit      // by exitKey
+	devices    map[uint32]uint32    // the exits of XDP cubes: exitKey to ifindex
+	floods     map[uint32]flood     // by cube
+	broadcasts map[uint32]netdevSet // XDP cubes: the netdevs of the flood row
+}
+
+// netdevSet holds ifindexes, then zeros.
+type netdevSet [link.MaxPorts]uint32
+
+func newTables() *tables {
+	return &tables{
+		entries: map[uint32]entry{}, outEntries: map[uint32]entry{}, exits: map[uint32]exit{},
+		devices: map[uint32]uint32{}, floods: map[uint32]flood{}, broadcasts: map[uint32]netdevSet{},
+	}
+}
+
+// tablesOf derives the tables from the graph.
+func tablesOf(g *Graph, tap int) *tables {
+	t := newTables()
+	for id, n := range g.Cubes {
+		row := flood{Tap: uint32(tap)}
+		for _, index := range slices.Sorted(maps.Keys(n.Ports)) {
+			t.addPort(g, n, n.Ports[index], &row)
+		}
+		if n.Ports == nil {
+			continue
+		}
+		t.floods[uint32(id)] = row
+		if n.Type.Hook() == cube.XDP && row.Count > 0 {
+			var set netdevSet
+			for i, e := range row.Exit[:row.Count] {
+				set[i] = e.Ifindex
+			}
+			t.broadcasts[uint32(id)] = set
+		}
+	}
+	for _, dev := range g.Netdevs {
+		if n := len(dev.Tcubes); n > 0 && dev.Index > 0 {
+			e := t.entries[uint32(dev.Index)] // the port's, if the netdev is a peer
+			if e.Cube == 0 {
+				e.Slot = link.NoSlot
+			}
+			e.Cube = uint16(dev.Tcubes[0])
+			t.entries[uint32(dev.Index)] = e
+			t.outEntries[uint32(dev.Index)] = entry{Cube: uint16(dev.Tcubes[n-1])}
+		}
+	}
+	return t
+}
+
+func (t *tables) addPort(g *Graph, n *Node, p *Port, row *flood) {
+	pg, place := slotAddress(p.Slot)
+	dev := g.Netdevs[p.Peer.Netdev]
+	netdev := p.Peer.Netdev != "" && dev != nil && dev.Index > 0
+	if netdev {
+		key := exitKey(n.ID, p.Index)
+		t.exits[key] = exit{Ifindex: uint32(dev.Index), Page: pg, Slot: place}
+		if n.Type.Hook() == cube.XDP {
+			t.devices[key] = uint32(dev.Index)
+		}
+		t.entries[uint32(dev.Index)] = entry{Cube: uint16(n.ID), Port: p.Index, Page: pg, Slot: place}
+	}
+	word, bit := p.Index/64, uint64(1)<<(p.Index%64)
+	b := builder{g: g}
+	switch {
+	case len(p.Tcubes) > 0 || b.peerOf(n.ID, p) != nil:
+		row.Complex++
+		row.ComplexPorts[word] |= bit
+	case netdev:
+		row.Exit[row.Count] = floodExit{Ifindex: uint32(dev.Index), Port: p.Index, Page: pg, Slot: place}
+		row.SimplePorts[word] |= bit
+		row.Count++
+	}
+}
+
+// undo is a stack of steps back.
+type undo []func() error
+
+func (u *undo) push(f func() error) { *u = append(*u, f) }
+
+// run goes back, last step first.
+func (u *undo) run() error {
+	var errs []error
+	for _, f := range slices.Backward(*u) {
+		errs = append(errs, f())
+	}
+	return errors.Join(errs...)
+}
+
+// setter writes one row; a nil value deletes it.
+type setter[V comparable] func(key uint32, value *V) error
+
+// apply brings rows from old to new: with remove, it deletes what new lacks, else it adds and
+// changes. only, if set, chooses among the keys to add or change.
+func apply[V comparable](u *undo, set setter[V], old, now map[uint32]V, remove bool, only func(had bool) bool) error {
+	if remove {
+		for k := range old {
+			if _, keep := now[k]; !keep {
+				if err := set(k, nil); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	for k, v := range now {
+		was, had := old[k]
+		if had && was == v || only != nil && !only(had) {
+			continue
+		}
+		if err := set(k, &v); err != nil {
+			return err
+		}
+		if had {
+			u.push(func() error { return set(k, &was) })
+		} else {
+			u.push(func() error { return set(k, nil) })
+		}
+	}
+	return nil
+}
+
+// writeExits adds or removes what programs need to send to netdevs.
+func (p *Plane) writeExits(u *undo, old, now *tables, remove bool) error {
+	return errors.Join(
+		apply(u, arraySetter[exit](p.fw.maps[mapExits]), old.exits, now.exits, remove, nil),
+		apply(u, hashSetter[uint32](p.fw.maps[mapDevices]), old.devices, now.devices, remove, nil),
+		apply(u, hashSetter[flood](p.fw.maps[mapFloods]), old.floods, now.floods, remove, nil),
+		apply(u, p.setBroadcast, old.broadcasts, now.broadcasts, remove, nil),
+	)
+}
+
+// writeEntries adds or removes where packets from netdevs go.
+func (p *Plane) writeEntries(u *undo, old, now *tables, remove bool, only func(had bool) bool) error {
+	return errors.Join(
+		apply(u, p.setEntry, old.entries, now.entries, remove, only),
+		apply(u, hashSetter[entry](p.fw.maps[mapOutEntries]), old.outEntries, now.outEntries, remove, only),
+	)
+}
+
+func (p *Plane) setEntry(ifindex uint32, e *entry) error {
+	if ifindex >= link.Entries {
+		return hashSetter[entry](p.fw.maps[mapFar])(ifindex, e)
+	}
+	return arraySetter[entry](p.fw.maps[mapEntries])(ifindex, e)
+}
+
+func arraySetter[V comparable](m *ebpf.Map) setter[V] {
+	return func(key uint32, value *V) error {
+		if value == nil {
+			value = new(V)
+		}
+		if err := m.Put(key, value); err != nil {
+			return fmt.Errorf("table %s, row %d: %w", m, key, err)
+		}
+		return nil
+	}
+}
+
+func hashSetter[V comparable](m *ebpf.Map) setter[V] {
+	return func(key uint32, value *V) error {
+		var err error
+		if value == nil {
+			if err = m.Delete(key); errors.Is(err, ebpf.ErrKeyNotExist) {
+				return nil
+			}
+		} else {
+			err = m.Put(key, value)
+		}
+		if err != nil {
+			return fmt.Errorf("table %s, row %d: %w", m, key, err)
+		}
+		return nil
+	}
+}
+
+// setBroadcast replaces the set of netdevs that an XDP cube floods to.
+func (p *Plane) setBroadcast(id uint32, set *netdevSet) error {
+	outer := p.fw.maps[mapBroadcasts]
+	if set == nil {
+		return hashSetter[uint32](outer)(id, nil)
+	}
+	inner, err := ebpf.NewMap(p.fw.objects[cube.XDP].Maps[mapBroadcasts].InnerMap)
+	if err != nil {
+		return fmt.Errorf("flood set of cube %d: %w", id, err)
+	}
+	defer inner.Close()
+	for n, ifindex := range set {
+		if ifindex == 0 {
+			break
+		}
+		if err := inner.Put(uint32(n), ifindex); err != nil {
+			return fmt.Errorf("flood set of cube %d, netdev %d: %w", id, ifindex, err)
+		}
+	}
+	if err := outer.Put(id, inner); err != nil {
+		return fmt.Errorf("flood set of cube %d: %w", id, err)
+	}
+	return nil
+}
