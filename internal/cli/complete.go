@@ -30,14 +30,6 @@ var (
 	shellSafe   = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+$`).MatchString
 )
 
-// aliasWords are what may follow a client's command; "" as a word stands for
-// what the daemon calls the members of the resource.
-var aliasWords = map[string][]string{
-	"services": {"show", "add", "del"}, "cubes": {"show", "add"},
-	"topology": {"show"}, "netdevs": {"show"}, "completion": {"bash"},
-	"services add": {"type=", "uri=", "name="},
-}
-
 func (s *session) complete(args []string, instance string) error {
 	if len(args) != 1 {
 		return usagef("%s takes the command line up to the cursor as one word", completeCommand)
@@ -68,8 +60,8 @@ func (s *session) candidates(words []string, current string) []string {
 	if strings.HasPrefix(current, "-") {
 		return showFlags(c)
 	}
-	if _, ok := aliases[c.first()]; ok {
-		return s.aliasCandidates(c, current)
+	if words, ok := clientWords(c, current); ok {
+		return words
 	}
 	if key, _, isPair := strings.Cut(current, "="); isPair {
 		c.path = append(slices.Clone(c.path), strings.Split(key, ".")...)
@@ -112,32 +104,42 @@ func showFlags(c command) []string {
 	return flags
 }
 
-func (s *session) aliasCandidates(c command, current string) []string {
-	name := c.first()
-	switch {
-	case name == "attach" && len(c.path) == 3 && len(c.pairs) == 0:
-		if strings.HasPrefix(current, "position=") {
-			return []string{"position=auto", "position=first", "position=last"}
-		}
-		return []string{"position=", "before=", "after="}
-	case (name == "attach" || name == "detach") && len(c.path) == 1:
-		return s.names("cubes")
-	case name == "services" && c.verb == verbAdd && strings.HasPrefix(current, "type="):
-		return []string{"type=lib", "type=grpc"}
-	case c.verb == verbNone && len(c.path) == 1:
-		return aliasWords[name]
-	case len(c.path) == 1 && name == "topology":
-		return s.names("netdevs")
-	case len(c.path) == 1 && (c.verb == verbShow || c.verb == verbDel):
-		return s.names(name)
-	default:
-		return aliasWords[name+" "+string(c.verb)]
+// clientWords is what the client knows better than the daemon, and whether this
+// is such a place.
+func clientWords(c command, current string) ([]string, bool) {
+	switch name := c.first(); {
+	case name == "completion" && len(c.path) == 1:
+		return []string{"bash"}, true
+	case name == "completion" || name == "version":
+		return nil, true
+	case name == "attach" && len(c.pairs) > 0:
+		return nil, true
+	case name == "attach" && strings.HasPrefix(current, "position="):
+		return []string{"position=auto", "position=first", "position=last"}, true
+	case name == "services" && strings.HasPrefix(current, "type="):
+		return []string{"type=lib", "type=grpc"}, true
 	}
+	return nil, false
 }
 
 // ask returns the daemon's completion of a path, nothing on any error.
 func (s *session) ask(c command) []string {
-	v := s.fetch(request{method: "OPTIONS", path: c.path, query: "help=" + c.verb.helpName() + "&completion"})
+	end, err := s.config.endpoint()
+	if err != nil {
+		return nil
+	}
+	client := newClient(end, nil)
+	defer client.close()
+	ctx, cancel := context.WithTimeout(context.Background(), min(completeTimeout, s.config.timeout))
+	defer cancel()
+	a, err := client.do(ctx, request{method: "OPTIONS", path: c.path, query: "help=" + c.verb.helpName() + "&completion"})
+	if err != nil || !a.ok() {
+		return nil
+	}
+	v, err := decodeJSON(a.body)
+	if err != nil {
+		return nil
+	}
 	var out []string
 	for _, item := range v.items {
 		if item.isLeaf() {
@@ -145,43 +147,6 @@ func (s *session) ask(c command) []string {
 		}
 	}
 	return out
-}
-
-// names returns the names in one of the daemon's collections: an array of named
-// objects, or an object of such arrays.
-func (s *session) names(resource string) []string {
-	v := s.fetch(request{method: "GET", path: []string{resource}})
-	lists := []value{v}
-	for _, m := range v.members {
-		lists = append(lists, m.val)
-	}
-	var out []string
-	for _, list := range lists {
-		for _, item := range list.items {
-			out = append(out, item.string("name"))
-		}
-	}
-	return out
-}
-
-func (s *session) fetch(r request) value {
-	end, err := s.config.endpoint()
-	if err != nil {
-		return value{}
-	}
-	c := newClient(end, nil)
-	defer c.close()
-	ctx, cancel := context.WithTimeout(context.Background(), min(completeTimeout, s.config.timeout))
-	defer cancel()
-	a, err := c.do(ctx, r)
-	if err != nil || !a.ok() {
-		return value{}
-	}
-	v, err := decodeJSON(a.body)
-	if err != nil {
-		return value{}
-	}
-	return v
 }
 
 // splitLine splits a command line as a shell would, quotes and backslashes

@@ -27,14 +27,18 @@ func completing(t *testing.T) *daemon {
 		"/r1/peer/ SET":               `["<peer>"]`,
 		"/r1/route/ DEL":              `["10.0.0.0/8","$(reboot)","a b","\u001b[2J","",{"a":1},["x"],"ü"]`,
 		"/r1/route/10.0.0.0%2F8/ DEL": `["1.1.1.1"]`,
+		"/services/ NONE":             `["add","show","del"]`,
+		"/services/ SHOW":             `["one","two"]`,
+		"/services/ ADD":              `["type=","uri=","name="]`,
+		"/topology/ NONE":             `["show"]`,
+		"/netdevs/ SHOW":              `["one","two"]`,
+		"/connect/r1:p1/ NONE":        `["r1:p2","veth1"]`,
+		"/attach/ NONE":               `["n1"]`,
+		"/attach/n1/r1:p1/ NONE":      `["position=","before=","after="]`,
 	}
 	return newDaemon(t, "unix", func(w http.ResponseWriter, r *http.Request) {
 		path := strings.TrimPrefix(r.URL.EscapedPath(), "/polycube/v1")
 		switch {
-		case r.Method == "GET" && path == "/cubes/":
-			reply(200, `{"router":[{"name":"r1"}],"nat":[{"name":"n1"}]}`)(w, r)
-		case r.Method == "GET" && (path == "/netdevs/" || path == "/services/"):
-			reply(200, `[{"name":"one"},{"name":"two"}]`)(w, r)
 		case r.Method == "OPTIONS" && r.URL.Query().Has("completion"):
 			body, ok := answers[path+" "+r.URL.Query().Get("help")]
 			if !ok {
@@ -70,20 +74,21 @@ func TestWhatMayFollow(t *testing.T) {
 		{"polycubectl show r1 -", "-hide= -normal -brief -verbose -json -yaml"},
 		{"polycubectl show r1 -json -", "-hide="},
 		{"polycubectl r1 add -", ""},
-		{"polycubectl services ", "show add del"},
+		{"polycubectl services ", "add show del"},
 		{"polycubectl services show ", "one two"},
-		{"polycubectl services del o", "one"},
 		{"polycubectl services add ", "type= uri= name="},
 		{"polycubectl services add type=", "type=lib type=grpc"},
-		{"polycubectl cubes ", "show add"},
-		{"polycubectl cubes show ", "r1 n1"},
+		{"polycubectl services add type=lib ", "uri= name="},
 		{"polycubectl topology ", "show"},
-		{"polycubectl topology show ", "one two"},
 		{"polycubectl netdevs show t", "two"},
-		{"polycubectl attach ", "r1 n1"},
+		{"polycubectl connect r1:p1 ", "r1:p2 veth1"},
+		{"polycubectl connect r1:p1 r1:", "r1:p2"},
+		{"polycubectl attach ", "n1"},
 		{"polycubectl attach n1 r1:p1 ", "position= before= after="},
 		{"polycubectl attach n1 r1:p1 position=", "position=auto position=first position=last"},
 		{"polycubectl attach n1 r1:p1 position=first ", ""},
+		{"polycubectl version ", ""},
+		{"polycubectl completion bash ", ""},
 		{"polycubectl completion ", "bash"},
 		{"polycubectl unknown ", ""},
 		{"polycubectl .. ", "bridge router connect r1"},
@@ -167,6 +172,7 @@ printf '[%s]' "${COMPREPLY[@]}"
 		{"polycubectl r1 set loglevel=d", "[debug]"},
 		{"polycubectl r1 ports add ", "[<name>][]"},
 		{"polycubectl attach n1 r1:p1 position=f", "[first]"},
+		{"polycubectl connect r1:p1 r1:", "[p2]"},
 		{`polycubectl r1 route del \$`, `[\$\(reboot\)]`},
 		{"polycubectl nothing ", "[]"},
 	}

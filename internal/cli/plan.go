@@ -7,6 +7,7 @@
 package cli
 
 import (
+	"errors"
 	"net/url"
 	"strings"
 )
@@ -86,8 +87,9 @@ func resolve(c command, single bool) (plan, error) {
 	}
 	if isAlias {
 		p, err := a.plan(c)
-		if ue, isUsage := err.(*usageError); isUsage {
-			ue.usage = a.usage
+		var wrong *usageError
+		if errors.As(err, &wrong) {
+			wrong.usage = a.usage
 		}
 		p.usage = a.usage
 		return p, err
