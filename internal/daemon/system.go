@@ -82,8 +82,8 @@ func notify(state string) error {
 	if err != nil {
 		return fmt.Errorf("telling the service manager: %w", err)
 	}
-	defer c.Close()
-	if _, err := c.Write([]byte(state)); err != nil {
+	_, err = c.Write([]byte(state))
+	if err = errors.Join(err, c.Close()); err != nil {
 		return fmt.Errorf("telling the service manager: %w", err)
 	}
 	return nil

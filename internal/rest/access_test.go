@@ -3,6 +3,7 @@
 package rest
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -144,7 +145,7 @@ func TestMain(m *testing.M) {
 			_, err = io.Copy(os.Stdout, c)
 		}
 		if err != nil {
-			os.Stdout.WriteString(err.Error())
+			fmt.Println(err)
 			os.Exit(1)
 		}
 		os.Exit(0)

@@ -247,8 +247,11 @@ func TestLargeHeader(t *testing.T) {
 	// The server may hang up before all is written, which is as good an answer.
 	_, _ = fmt.Fprintf(c, "GET /polycube/v1/version HTTP/1.1\r\nHost: %s\r\nX-Big: %s\r\n\r\n", l.tcp, strings.Repeat("x", 64<<10))
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err == nil && resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("status %d, want 431", resp.StatusCode)
+	if err == nil {
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("status %d, want 431", resp.StatusCode)
+		}
 	}
 	l.must(t, 200, "GET", "/version", "")
 }

@@ -45,7 +45,7 @@ func groupID(name string) int {
 // ListenUnix listens on a socket file of mode 0660 for the group, or 0600 when the group
 // does not exist. A socket left by a killed daemon is replaced; the caller holds the
 // instance's lock, so nobody serves it.
-func ListenUnix(path string) (net.Listener, error) {
+func ListenUnix(path string) (_ net.Listener, err error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != fs.ModeSocket {
 			return nil, fmt.Errorf("socket %s: a file of another kind is in its place", path)
@@ -60,7 +60,7 @@ func ListenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making room for socket %s: %w", path, err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	tmp := filepath.Join(dir, "s")
 	if most := maxSocketPath - max(len(tmp)-len(path), 0); len(path) > most {
 		return nil, fmt.Errorf("socket %s: the path is too long for a Unix socket, %d bytes at most", path, most)

@@ -3,10 +3,10 @@
 package rest
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -237,12 +237,11 @@ var (
 )
 
 // writeFamilies writes counters and gauges in Prometheus' text format 0.0.4.
-func writeFamilies(to interface{ Write([]byte) (int, error) }, families []*dto.MetricFamily) error {
-	b := bufio.NewWriter(to)
+func writeFamilies(to io.Writer, families []*dto.MetricFamily) error {
+	var b strings.Builder
 	for _, f := range families {
 		name := f.GetName()
-		b.WriteString("# HELP " + name + " " + helpEscaper.Replace(f.GetHelp()) + "\n")
-		b.WriteString("# TYPE " + name + " " + strings.ToLower(f.GetType().String()) + "\n")
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, helpEscaper.Replace(f.GetHelp()), name, strings.ToLower(f.GetType().String()))
 		for _, m := range f.GetMetric() {
 			b.WriteString(name + "{")
 			for i, l := range m.GetLabel() {
@@ -258,5 +257,6 @@ func writeFamilies(to interface{ Write([]byte) (int, error) }, families []*dto.M
 			b.WriteString("} " + strconv.FormatFloat(value, 'f', 6, 64) + "\n")
 		}
 	}
-	return b.Flush()
+	_, err := io.WriteString(to, b.String())
+	return err
 }

@@ -124,6 +124,7 @@ func kindOf(n *yang.Node, p yang.Path) resourceKind {
 		return kindLeafList
 	case yang.Action:
 		return kindAction
+	case yang.List:
 	}
 	if len(p[len(p)-1].Keys) == 0 {
 		return kindList
@@ -202,6 +203,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, t *target) error {
 		raw = appendLinks(raw, s.nodeLinks(r, t))
 	case kindList:
 		setLinkHeader(w.Header(), s.entryLinks(r, t, raw))
+	case kindLeaf, kindLeafList, kindValue, kindAction:
 	}
 	s.writeRaw(w, r, http.StatusOK, raw)
 	return nil
