@@ -115,7 +115,7 @@ func (c *client) once(ctx context.Context, r request, target *url.URL, referer s
 	if c.end.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.end.token)
 	}
-	c.trace("> %s %s\n%s", r.method, target, r.body)
+	c.trace("> "+r.method+" "+target.String(), r.body)
 	resp, err := c.http.RoundTrip(req)
 	if err != nil {
 		return answer{}, nil, c.end.explain(err)
@@ -125,7 +125,7 @@ func (c *client) once(ctx context.Context, r request, target *url.URL, referer s
 	if a.body, err = readAnswer(resp.Body); err != nil {
 		return answer{}, nil, c.end.explain(err)
 	}
-	c.trace("< %s\n%s", a.line, a.body)
+	c.trace("< "+a.line, a.body)
 	if a.status != http.StatusPermanentRedirect && a.status != http.StatusTemporaryRedirect {
 		return a, nil, nil
 	}
@@ -144,22 +144,15 @@ func readAnswer(r io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// trace shows the exchange when debug is on; the token is not part of it.
-func (c *client) trace(format string, first, second any, more ...[]byte) {
+// trace shows one side of the exchange when debug is on; the token is in neither.
+func (c *client) trace(first string, body []byte) {
 	if c.debug == nil {
 		return
 	}
-	args := []any{first, second}
-	for _, b := range more {
-		args = append(args, b)
+	fmt.Fprintln(c.debug, clean(first))
+	if len(body) > 0 {
+		fmt.Fprintln(c.debug, strings.TrimSuffix(cleanText(string(body[:min(len(body), maxDebugBody)])), "\n"))
 	}
-	for i, arg := range args {
-		if b, ok := arg.([]byte); ok {
-			args[i] = b[:min(len(b), maxDebugBody)]
-		}
-	}
-	text := strings.TrimSuffix(fmt.Sprintf(format, args...), "\n")
-	fmt.Fprintln(c.debug, cleanText(text))
 }
 
 // explain makes a sentence of a failure to reach the daemon.

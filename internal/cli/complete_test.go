@@ -189,16 +189,6 @@ printf '[%s]' "${COMPREPLY[@]}"
 	}
 }
 
-// actAsProgram makes the test binary the program itself.
-const actAsProgram = "POLYCUBECTL_TEST_ACT_AS_PROGRAM"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(actAsProgram) != "" {
-		os.Exit(Run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
-	}
-	os.Exit(m.Run())
-}
-
 // TestTheProgramUnderAShell runs the program as users do: redirections, pipes
 // and here-strings of a real shell, with its real patience.
 func TestTheProgramUnderAShell(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 const (
 	defaultTimeout = 60 * time.Second
 	maxConfig      = 1 << 20
+	envPrefix      = "POLYCUBECTL_"
 )
 
 // configTemplate is written on the first run: every key, none set, so that a
@@ -34,6 +35,7 @@ const configTemplate = `# Settings of polycubectl. Without "url" it uses the dae
 #expert: true
 #url: http://localhost:9000/polycube/v1/
 #instance: NAME
+#socket: /path/polycubed.sock
 #singleparameterworkaround: true
 #cacert: /path/ca.pem
 #cert: /path/client.pem
@@ -141,6 +143,9 @@ func (c *config) set(key, text, origin string) error {
 	if text == "" {
 		return nil
 	}
+	if key == "token" && !strings.HasPrefix(origin, envPrefix) {
+		return errors.New("token: write it to a file of its own and name that in tokenfile")
+	}
 	var err error
 	switch target := targets[key].(type) {
 	case *bool:
@@ -172,7 +177,7 @@ func (c *config) applyEnv(getenv func(string) string) error {
 		c.url, c.socket, c.instance = "", "", ""
 	}
 	for _, key := range []string{"debug", "expert", "cacert", "cert", "key", "token", "timeout", "instance", "socket", "url"} {
-		name := "POLYCUBECTL_" + strings.ToUpper(key)
+		name := envPrefix + strings.ToUpper(key)
 		if err := c.set(key, getenv(name), name); err != nil {
 			return fmt.Errorf("environment %s: %w", name, err)
 		}

@@ -134,3 +134,13 @@ func fileInput(t testing.TB, content string) *os.File {
 
 // longPatience is for tests in which input does come; far more than they take.
 var longPatience = patience{offered: time.Minute, awaited: time.Minute}
+
+// actAsProgram makes the test binary the program itself.
+const actAsProgram = "POLYCUBECTL_TEST_ACT_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(actAsProgram) != "" {
+		os.Exit(Run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+	}
+	os.Exit(m.Run())
+}
