@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -102,7 +103,7 @@ func (in *instance) openMaps() (reopened bool, err error) {
 			if n := in.spec.MapSizes[name]; n != 0 {
 				s.MaxEntries = n
 			}
-			m, err := openMap(filepath.Join(in.dir, name), s)
+			m, err := openMap(filepath.Join(in.dir, strings.ReplaceAll(name, ".", "_")), s) // bpffs takes no dots
 			if err != nil {
 				if !reopened {
 					err = errors.Join(err, in.remove())

@@ -100,7 +100,7 @@ func (f *framework) openDown(h cube.Hook, dir string) error {
 	}
 	f.hook[h] = map[string]*ebpf.Map{}
 	for _, name := range []string{mapDown, mapCubes} {
-		m, err := openMap(filepath.Join(dir, name+"."+h.String()), spec.Maps[name])
+		m, err := openMap(filepath.Join(dir, name+"-"+h.String()), spec.Maps[name])
 		if err != nil {
 			return err
 		}

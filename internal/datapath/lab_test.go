@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/netns"
+)
+
+func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
+
+var (
+	//go:embed testdata/probe.tc.o
+	probeTC []byte
+	//go:embed testdata/probe.xdp.o
+	probeXDP []byte
+	//go:embed testdata/gate.tc.o
+	gateTC []byte
+	//go:embed testdata/gate.xdp.o
+	gateXDP []byte
+)
+
+// bench is a plane in a machine of its own, with a graph that tests grow.
+type bench struct {
+	t      *testing.T
+	lab    *netns.Lab
+	dir    string
+	opts   Options
+	plane  *Plane
+	g      *Graph
+	typ    cube.Type
+	slots  uint16
+	nextID CubeID
+}
+
+// setting is how a test runs: hook and mode.
+type setting struct {
+	typ    cube.Type
+	mode   Mode
+	clsact bool
+}
+
+func (s setting) String() string {
+	name := fmt.Sprintf("%s_%s", s.typ, s.mode)
+	if s.clsact {
+		name += "_clsact"
+	}
+	return name
+}
+
+var settings = []setting{
+	{typ: cube.TypeTC, mode: ModeCall},
+	{typ: cube.TypeTC, mode: ModeInline},
+	{typ: cube.TypeTC, mode: ModeInline, clsact: true},
+	{typ: cube.TypeXDPDRV, mode: ModeCall},
+	{typ: cube.TypeXDPDRV, mode: ModeInline},
+	{typ: cube.TypeXDPSKB, mode: ModeInline},
+}
+
+// everywhere runs a test in all settings.
+func everywhere(t *testing.T, test func(*testing.T, *bench)) {
+	netns.NeedRoot(t)
+	for _, s := range settings {
+		t.Run(s.String(), func(t *testing.T) { test(t, newBench(t, s)) })
+	}
+}
+
+func newBench(t *testing.T, s setting) *bench {
+	b := &bench{
+		t: t, lab: netns.NewLab(t), typ: s.typ, dir: filepath.Join(netns.Bpffs(t), "pcn"),
+		g: &Graph{Cubes: map[CubeID]*Node{}, Netdevs: map[string]*Netdev{}},
+	}
+	b.opts = Options{
+		Dir: b.dir, Instance: "test", Mode: s.mode, Clsact: s.clsact,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	b.open()
+	t.Cleanup(func() {
+		if b.plane != nil {
+			b.must(b.plane.Cleanup)
+		}
+	})
+	return b
+}
+
+func (b *bench) open() {
+	b.t.Helper()
+	b.must(func() (err error) {
+		if b.plane, err = Open(b.opts); err != nil {
+			return err
+		}
+		if err := b.plane.CheckObject("probe", map[cube.Hook][]byte{cube.TC: probeTC, cube.XDP: probeXDP}); err != nil {
+			return err
+		}
+		return b.plane.CheckObject("gate", map[cube.Hook][]byte{cube.TC: gateTC, cube.XDP: gateXDP})
+	})
+}
+
+func (b *bench) must(fn func() error) {
+	b.t.Helper()
+	if err := b.lab.Do(fn); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// cube makes a cube of a service with n ports.
+func (b *bench) cube(service string, ports int, constants map[string]any) *Node {
+	b.t.Helper()
+	b.nextID++
+	n := &Node{
+		ID: b.nextID, Name: fmt.Sprintf("%s%d", service, b.nextID), Type: b.typ, LogLevel: LogInfo,
+		Constants: constants,
+	}
+	b.must(func() error {
+		return b.plane.CreateCube(Spec{
+			ID: n.ID, UUID: n.Name, Name: n.Name, Service: service, Type: b.typ, Transparent: service == "gate",
+		})
+	})
+	b.g.Cubes[n.ID] = n
+	if service != "gate" {
+		n.Ports = map[uint16]*Port{}
+	}
+	for i := range uint16(ports) {
+		n.Ports[i] = &Port{Index: i, Name: fmt.Sprintf("p%d", i), Slot: b.slots}
+		b.slots++
+	}
+	return n
+}
+
+// link connects two ports of cubes.
+func (b *bench) link(a *Node, p uint16, c *Node, q uint16) {
+	a.Ports[p].Peer = Peer{Cube: c.ID, Port: q}
+	c.Ports[q].Peer = Peer{Cube: a.ID, Port: p}
+}
+
+// host makes a host behind a port.
+func (b *bench) host(name, addr string, n *Node, p uint16) *netns.Node {
+	b.t.Helper()
+	h := b.lab.Host(name, addr, netns.WithGRO())
+	b.netdev(name)
+	n.Ports[p].Peer = Peer{Netdev: name}
+	return h
+}
+
+func (b *bench) netdev(name string) *Netdev {
+	b.t.Helper()
+	d := &Netdev{Name: name}
+	b.must(func() error {
+		i, err := ifindex(name)
+		d.Index = i
+		return err
+	})
+	b.g.Netdevs[name] = d
+	return d
+}
+
+// commit makes the graph effective.
+func (b *bench) commit() {
+	b.t.Helper()
+	b.must(b.tryCommit)
+}
+
+func (b *bench) tryCommit() error {
+	ch, err := b.plane.Prepare(context.Background(), b.g.clone())
+	if err != nil {
+		return err
+	}
+	return ch.Commit()
+}
+
+// clone copies the graph deeply, as the caller of a plane does for each change.
+func (g *Graph) clone() *Graph {
+	out := &Graph{Cubes: map[CubeID]*Node{}, Netdevs: map[string]*Netdev{}}
+	for id, n := range g.Cubes {
+		c := *n
+		if n.Ports != nil {
+			c.Ports = map[uint16]*Port{}
+		}
+		for i, p := range n.Ports {
+			q := *p
+			q.Tcubes = append([]CubeID(nil), p.Tcubes...)
+			c.Ports[i] = &q
+		}
+		out.Cubes[id] = &c
+	}
+	for name, d := range g.Netdevs {
+		c := *d
+		c.Tcubes = append([]CubeID(nil), d.Tcubes...)
+		out.Netdevs[name] = &c
+	}
+	return out
+}
+
+// fate returns how many packets ended so in a cube.
+func (b *bench) fate(n *Node, name string) uint64 {
+	b.t.Helper()
+	fs, err := b.plane.Fates(n.ID)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, f := range fs {
+		if f.Name == name {
+			return f.Packets
+		}
+	}
+	b.t.Fatalf("%s has no fate %q", n.Name, name)
+	return 0
+}
+
+func (b *bench) counters(n *Node, port uint16) PortCounters {
+	b.t.Helper()
+	c, err := b.plane.PortCounters(n.Ports[port].Slot)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return c
+}
+
+// frame is a test frame: broadcast by default, with an ethertype that no stack answers.
+func frame(payload string) []byte {
+	f := make([]byte, 64)
+	copy(f, []byte{0x02, 0xaa, 0, 0, 0, 2, 0x02, 0xaa, 0, 0, 0, 1, 0x88, 0xb5})
+	copy(f[14+16:], payload)
+	return f
+}
+
+func isTest(f []byte) bool { return len(f) > 14 && f[12] == 0x88 && f[13] == 0xb5 }
+
+const soon = 5 * time.Second
+
+// passes sends a frame at one host and returns it as another gets it.
+func (b *bench) passes(from, to *netns.Node, f []byte) []byte {
+	b.t.Helper()
+	rx := netns.OpenRaw(b.t, to, netns.Inner)
+	tx := netns.OpenRaw(b.t, from, netns.Inner)
+	if err := tx.Send(f); err != nil {
+		b.t.Fatal(err)
+	}
+	got, err := rx.Recv(isTest, soon)
+	if err != nil {
+		b.t.Fatalf("from %s to %s: %v", from.Outer, to.Outer, err)
+	}
+	return got
+}
