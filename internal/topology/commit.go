@@ -59,7 +59,7 @@ func (t *txn) preparePlans() ([]planned, error) {
 		}
 		if reason := u.degraded.Load(); reason != nil {
 			if t.direct[name] {
-				return nil, fmt.Errorf("%s is degraded (%s), delete the cube and create it again: %w", name, *reason, cube.ErrUnsupported)
+				return nil, fmt.Errorf("%s is degraded (%s): %w", name, *reason, errDegraded)
 			}
 			continue
 		}
@@ -81,39 +81,32 @@ func (t *txn) widenPorts(u *unit, was, rec *record) {
 	t.undo = append(t.undo, func() error { u.env.ports.Store(before); return nil })
 }
 
-func (t *txn) prepareOne(u *unit, was, rec *record) (plan cube.Plan, err error) {
+func (t *txn) prepareOne(u *unit, was, rec *record) (cube.Plan, error) {
 	var before json.RawMessage
 	if was != nil {
 		before = was.conf.raw
 	}
-	u.env.level.Set(logLevels[levelName(rec.level)].slow)
-	if was != nil {
-		t.undo = append(t.undo, func() error { u.env.level.Set(logLevels[levelName(was.level)].slow); return nil })
-	}
-	err = u.call(t.ctx, func() error {
+	level := u.env.level.Level()
+	u.env.level.Set(slowLevel(rec.level))
+	t.undo = append(t.undo, func() error { u.env.level.Set(level); return nil })
+	var plan cube.Plan
+	err := u.call(t.ctx, func() (err error) {
 		if u.inst == nil {
-			inst, err := u.svc.New(u.env)
-			if err != nil {
+			if u.inst, err = u.svc.New(u.env); err != nil {
+				u.inst = nil
 				return err
 			}
-			u.inst = inst
 		}
 		plan, err = u.inst.Prepare(t.ctx, before, rec.conf.raw)
 		return err
 	})
-	if err == nil && was != nil && plan.MapSizes != nil {
-		err = fmt.Errorf("sizes of maps can be set only when the cube is made: %w", cube.ErrUnsupported)
+	if err != nil {
+		return cube.Plan{}, err
 	}
-	return plan, err
-}
-
-func levelName(l datapath.LogLevel) string {
-	for name, v := range logLevels {
-		if v.fast == l {
-			return name
-		}
+	if was != nil && plan.MapSizes != nil {
+		return cube.Plan{}, fmt.Errorf("sizes of maps can be set only when the cube is made: %w", cube.ErrUnsupported)
 	}
-	return "INFO"
+	return plan, nil
 }
 
 func (t *txn) mergeConstants(rec *record, fresh map[string]any) {

@@ -122,8 +122,13 @@ func (u *unit) deliver(ctx context.Context, batch []cube.PacketIn) {
 		u.mail.drop(len(batch))
 		return
 	}
+	if u.degraded.Load() != nil || u.enter(ctx) != nil {
+		u.mail.drop(len(batch))
+		return
+	}
+	defer u.leave()
 	done := 0
-	err := u.handle(ctx, "PacketIn", func() error {
+	err := guard(func() error {
 		for i := range batch {
 			handler.PacketIn(&batch[i])
 			done++
@@ -131,6 +136,7 @@ func (u *unit) deliver(ctx context.Context, batch []cube.PacketIn) {
 		return nil
 	})
 	if err != nil {
+		_ = u.judge("PacketIn", u.logPanic(err)) // nobody waits for an answer
 		u.mail.drop(len(batch) - done)
 	}
 }
@@ -152,6 +158,9 @@ func (m *Manager) DatapathLog(id datapath.CubeID, level datapath.LogLevel, msg s
 	}
 	m.strays.Add(1)
 }
+
+// StrayPackets returns how many packets and log lines came from the fast path for cubes that do not exist (any more).
+func (m *Manager) StrayPackets() uint64 { return m.strays.Load() }
 
 // ShedPackets returns how many packets of the slow path were not handled because the cube had too many waiting, or its
 // code panicked. It returns 0 for a cube that does not exist.

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/yang"
@@ -82,16 +83,22 @@ func (u *unit) state(ctx context.Context, path yang.Path) (map[string]any, error
 	if err != nil {
 		return nil, fmt.Errorf("%s: state: %w", u.name, err)
 	}
-	raw, err := json.Marshal(value)
-	if err != nil {
-		return nil, fmt.Errorf("%s: encoding its state: %w", u.name, err)
-	}
-	if string(raw) == "null" {
-		return nil, nil
-	}
-	object, err := decodeObject(raw)
+	object, err := encodeState(value)
 	if err != nil {
 		return nil, fmt.Errorf("%s: its state: %w", u.name, err)
+	}
+	return object, nil
+}
+
+// encodeState turns what a cube's code answers into a layer; nil when there is nothing.
+func encodeState(value any) (map[string]any, error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("encoding it: %w", err)
+	}
+	object, err := decodeObject(raw)
+	if err != nil || len(object) == 0 {
+		return nil, err
 	}
 	return object, nil
 }
@@ -164,12 +171,22 @@ func entries(list *yang.Node, layers []any, keys []string) []any {
 	for _, l := range layers {
 		array, _ := l.([]any)
 		for _, entry := range array {
-			if slices.Equal(keysOf(list, entry), keys) {
+			if sameKeys(list, keysOf(list, entry), keys) {
 				out = append(out, entry)
 			}
 		}
 	}
 	return out
+}
+
+// sameKeys compares keys as the model does: enums in any case.
+func sameKeys(list *yang.Node, a, b []string) bool {
+	for i, k := range list.Keys() {
+		if a[i] != b[i] && (len(k.Type().Enums) == 0 || !strings.EqualFold(a[i], b[i])) {
+			return false
+		}
+	}
+	return true
 }
 
 // keysOf are the values of an entry's keys as text.

@@ -196,14 +196,9 @@ func (t *txn) publish() {
 
 // endUnit closes what a unit holds.
 func (m *Manager) endUnit(u *unit) {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	u.close(ctx)
+	u.close()
 	u.tree.Close()
 }
-
-// closeTimeout bounds the wait for a cube's code to return when the cube goes.
-const closeTimeout = 5 * time.Second
 
 // logger returns the logger of a new cube, which has a level of its own.
 func (m *Manager) logger(service, name string, level *slog.LevelVar) *slog.Logger {

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
@@ -91,21 +92,42 @@ func (u *unit) enter(ctx context.Context) error {
 
 func (u *unit) leave() { u.turn <- struct{}{} }
 
-// call runs fn when it is the unit's turn. A panic is an error and nothing more: the caller undoes what was begun.
+// hangTimeout is how long the code of a cube may take for one call. Var, for the tests.
+var hangTimeout = 30 * time.Second
+
+// call runs fn when it is the unit's turn. A panic is an error and nothing more: the caller undoes what was begun. Code
+// that does not return degrades the cube and keeps its turn; the caller goes on, and must not look at what fn writes
+// when there is an error.
 func (u *unit) call(ctx context.Context, fn func() error) error {
 	if err := u.enter(ctx); err != nil {
 		return err
 	}
-	defer u.leave()
-	return u.logPanic(guard(fn))
+	done := make(chan error, 1)
+	go func() {
+		defer u.leave()
+		done <- guard(fn)
+	}()
+	timer := time.NewTimer(hangTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return u.logPanic(err)
+	case <-timer.C:
+		u.degrade(fmt.Sprintf("its code has not returned for %v", hangTimeout))
+		return fmt.Errorf("its code has not returned for %v, the cube is degraded: %w", hangTimeout, errDegraded)
+	}
 }
 
 // handle is call for what no transaction can undo: after a panic the cube is degraded, and its code is left alone.
 func (u *unit) handle(ctx context.Context, what string, fn func() error) error {
 	if reason := u.degraded.Load(); reason != nil {
-		return fmt.Errorf("%s: degraded (%s): %w", u.name, *reason, errDegraded)
+		return fmt.Errorf("%s is degraded (%s): %w", u.name, *reason, errDegraded)
 	}
-	err := u.call(ctx, fn)
+	return u.judge(what, u.call(ctx, fn))
+}
+
+// judge degrades the cube when a call ended in a panic.
+func (u *unit) judge(what string, err error) error {
 	var p *panicError
 	if errors.As(err, &p) {
 		u.degrade(fmt.Sprintf("%s: %v", what, p.value))
@@ -113,8 +135,8 @@ func (u *unit) handle(ctx context.Context, what string, fn func() error) error {
 	return err
 }
 
-// errDegraded marks a call that was not made because the cube's code panicked before.
-var errDegraded = errors.New("delete the cube and create it again")
+// errDegraded marks a call that was not made because of what the cube's code did before.
+var errDegraded = fmt.Errorf("delete the cube and create it again: %w", cube.ErrUnsupported)
 
 // degrade leaves the cube's code alone from now on; its programs go on forwarding.
 func (u *unit) degrade(reason string) {
@@ -132,23 +154,29 @@ func (u *unit) logPanic(err error) error {
 }
 
 // close ends the instance. The code of a degraded cube may never return, nobody waits for it.
-func (u *unit) close(ctx context.Context) {
+func (u *unit) close() {
 	u.mail.close()
-	closer, ok := u.inst.(cube.Closer)
-	finish := func() {
-		if err := u.enter(ctx); err != nil {
-			u.log.Warn("its code does not return, it is closed without", "error", err)
-			return
-		}
-		defer u.leave()
-		u.closed = true
-		if ok {
-			_ = u.logPanic(guard(func() error { closer.Close(); return nil }))
-		}
-	}
 	if u.degraded.Load() != nil {
-		go finish()
+		go u.finish()
 		return
 	}
-	finish()
+	u.finish()
 }
+
+func (u *unit) finish() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := u.call(ctx, func() error {
+		u.closed = true
+		if closer, ok := u.inst.(cube.Closer); ok {
+			closer.Close()
+		}
+		return nil
+	})
+	if err != nil {
+		u.log.Warn("its code did not end as it should", "error", err)
+	}
+}
+
+// closeTimeout bounds the wait for a cube's turn when the cube goes.
+const closeTimeout = 5 * time.Second
