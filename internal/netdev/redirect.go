@@ -160,7 +160,7 @@ func ethtool(dev string, cmd, data uint32) (uint32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("socket: %w", err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }() // nothing was written
 	value := struct{ cmd, data uint32 }{cmd, data}
 	ifreq := struct {
 		name [unix.IFNAMSIZ]byte

@@ -33,12 +33,16 @@ func attach(t *testing.T, dev string, insns ...asm.Instruction) error {
 	if err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
-	defer prog.Close()
+	defer func() { _ = prog.Close() }() // the link holds it
 	l, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: iface.Index, Flags: link.XDPDriverMode})
 	if err != nil {
 		return fmt.Errorf("attach to %s: %w", dev, err)
 	}
-	t.Cleanup(func() { l.Close() })
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return nil
 }
 

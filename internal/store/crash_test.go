@@ -14,8 +14,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/netns"
 )
 
 // crashes collects directories and what may be found in each.
@@ -108,7 +111,7 @@ func TestCrashBetweenAnyTwoStepsKeepsWhatWasCommitted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer mustClose(t, s)
 	txs, states := history(16)
 	for _, tx := range txs {
 		mustCommit(t, s, tx...)
@@ -126,10 +129,14 @@ func TestCrashBetweenAnyTwoStepsKeepsWhatWasCommitted(t *testing.T) {
 // checkCrash opens what a crash left, commits to it and opens it again.
 func checkCrash(t *testing.T, c crash, states []map[string]string) {
 	t.Helper()
-	s, st, err := Open(Options{Dir: c.dir, Logger: quiet()})
+	var log logBuffer
+	s, st, err := Open(Options{Dir: c.dir, Logger: log.logger()})
 	if err != nil {
 		t.Errorf("%s: %v", c.what, err)
 		return
+	}
+	if strings.Contains(log.String(), "snapshot damaged") {
+		t.Errorf("%s: a snapshot got its name before its bytes were durable: %s", c.what, log.String())
 	}
 	got := asMap(st)
 	next := min(c.durable+1, len(states)-1)
@@ -137,7 +144,7 @@ func checkCrash(t *testing.T, c crash, states []map[string]string) {
 		t.Errorf("%s: state %v, want %v or %v", c.what, got, states[c.durable], states[next])
 	}
 	mustCommit(t, s, put("later", c.what))
-	s.Close()
+	mustClose(t, s)
 	got["later"] = c.what
 	if again, err := reopen(t, c.dir, nil); err != nil || !maps.Equal(again, got) {
 		t.Errorf("%s: then %v, %v; want %v", c.what, again, err, got)
@@ -183,7 +190,7 @@ func TestFaultAtAnyStepIsReportedOrHarmless(t *testing.T) {
 				}
 			}
 		}
-		s.Close()
+		mustClose(t, s)
 		if got, err := reopen(t, dir, nil); err != nil || !maps.Equal(got, want) {
 			t.Errorf("%s refused: %v, %v; want %v", refused, got, err, want)
 		}
@@ -193,6 +200,48 @@ func TestFaultAtAnyStepIsReportedOrHarmless(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+// TestCommitsThatWaitTogetherFailAlone: the two are written as one, that is refused, and then only the first again.
+func TestCommitsThatWaitTogetherFailAlone(t *testing.T) {
+	dir, writes := newDir(t), -1
+	s, _, err := open(Options{Dir: dir, Logger: quiet()}, func(op, _ string) error {
+		if op != "write" || writes < 0 {
+			return nil
+		}
+		if writes++; writes <= 2 {
+			return unix.ENOSPC
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	writes = 0
+	results := [2]chan error{make(chan error, 1), make(chan error, 1)}
+	for i, key := range []string{"large", "small"} {
+		go func() { results[i] <- s.Commit([]Record{put(key, "x")}) }()
+		netns.Eventually(t, 5*time.Second, func() error {
+			s.queueMu.Lock()
+			defer s.queueMu.Unlock()
+			if len(s.queue) != i+1 {
+				return fmt.Errorf("%d commits wait", len(s.queue))
+			}
+			return nil
+		})
+	}
+	s.mu.Unlock()
+	if err := <-results[0]; !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("the first: %v, want ENOSPC", err)
+	}
+	if err := <-results[1]; err != nil {
+		t.Errorf("the second: %v", err)
+	}
+	mustClose(t, s)
+	if got, err := reopen(t, dir, nil); err != nil || !maps.Equal(got, map[string]string{"small": "x"}) {
+		t.Errorf("%v, %v; want the second alone", got, err)
 	}
 }
 
@@ -216,7 +265,7 @@ func TestStoreHealsWhenTheDiskDoes(t *testing.T) {
 	}
 	sick = false
 	mustCommit(t, s, put("c", "3"))
-	s.Close()
+	mustClose(t, s)
 	want := map[string]string{"a": "1", "c": "3"}
 	if got, err := reopen(t, dir, nil); err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
@@ -231,7 +280,11 @@ func TestFullDiskRefusesAndKeepsTheOldState(t *testing.T) {
 	if err := unix.Mount("store-test", mnt, "tmpfs", 0, "size=256k"); err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Unmount(mnt, unix.MNT_DETACH)
+	defer func() {
+		if err := unix.Unmount(mnt, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
 	dir := filepath.Join(mnt, "state")
 	var log logBuffer
 	s, _ := mustOpen(t, Options{Dir: dir, Logger: log.logger()})
@@ -254,7 +307,7 @@ func TestFullDiskRefusesAndKeepsTheOldState(t *testing.T) {
 	}
 	mustCommit(t, s, put("small", "fits"))
 	want["small"] = "fits"
-	s.Close()
+	mustClose(t, s)
 	got, err := reopen(t, dir, log.logger())
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("%d keys, %v; want %d", len(got), err, len(want))
@@ -288,7 +341,7 @@ func rejecting(t *testing.T, dir string, ops ...string) (s *Store, arm func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
+	t.Cleanup(func() { mustClose(t, s) })
 	return s, func() { armed = true }
 }
 
@@ -308,7 +361,7 @@ func TestRejectedTransactionNeverComesBack(t *testing.T) {
 				t.Fatalf("%v, want the fault and a store that goes on", err)
 			}
 			mustCommit(t, s, put("b", "2"))
-			s.Close()
+			mustClose(t, s)
 			var log logBuffer
 			want := map[string]string{"a": "1", "b": "2"}
 			if got, err := reopen(t, dir, log.logger()); err != nil || !maps.Equal(got, want) || log.Len() > 0 {
@@ -344,7 +397,7 @@ func TestDamagedTailOnAFullDiskIsCut(t *testing.T) {
 	}
 	full = false
 	mustCommit(t, s, put("after", "1"))
-	s.Close()
+	mustClose(t, s)
 	want := maps.Clone(states[4])
 	want["after"] = "1"
 	if got, err := reopen(t, dir, nil); err != nil || !maps.Equal(got, want) {

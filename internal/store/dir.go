@@ -66,7 +66,7 @@ func openDir(path string) (*dir, error) {
 			continue
 		}
 		next, err := openOrMake(fd, name, flags)
-		unix.Close(fd)
+		_ = unix.Close(fd) // only read from
 		if err != nil {
 			return nil, fmt.Errorf("store %s: directory %q: %w", path, name, err)
 		}

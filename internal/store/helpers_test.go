@@ -32,8 +32,15 @@ func mustOpen(t testing.TB, o Options) (*Store, map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
+	t.Cleanup(func() { mustClose(t, s) })
 	return s, asMap(st)
+}
+
+func mustClose(t testing.TB, s *Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 func mustCommit(t testing.TB, s *Store, recs ...Record) {

@@ -123,8 +123,7 @@ func open(o Options, fault func(op, name string) error) (*Store, *State, error) 
 		return nil, nil, err
 	}
 	if err := s.start(); err != nil {
-		s.closeFiles()
-		return nil, nil, fmt.Errorf("store %s: %w", d.path, err)
+		return nil, nil, fmt.Errorf("store %s: %w", d.path, errors.Join(err, s.closeFiles()))
 	}
 	return s, &State{Records: s.sorted()}, nil
 }

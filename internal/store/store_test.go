@@ -30,7 +30,7 @@ func TestStateIsTheLastValueOfEveryKey(t *testing.T) {
 					t.Fatalf("after %d transactions: %v, want %v", i, got, states[i])
 				}
 				mustCommit(t, s, tx...)
-				s.Close()
+				mustClose(t, s)
 			}
 		})
 	}
@@ -40,7 +40,7 @@ func TestRecordsAreSortedAndEmptyIsNotDeleted(t *testing.T) {
 	dir := newDir(t)
 	s, _ := mustOpen(t, Options{Dir: dir})
 	mustCommit(t, s, put("b", "x"), put("a", ""), put("c", "x"), put("c", "y"), put("b", "z"), del("b"), del("never"))
-	s.Close()
+	mustClose(t, s)
 	_, st, err := Open(Options{Dir: dir, Logger: quiet()})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestInvalidRecordsChangeNothing(t *testing.T) {
 	if err := s.Commit(nil); err != nil || s.size != size {
 		t.Errorf("nothing to commit: %v, journal grew from %d to %d", err, size, s.size)
 	}
-	s.Close()
+	mustClose(t, s)
 	if err := s.Commit([]Record{put("a", "3")}); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v, want ErrClosed", err)
 	}
@@ -87,7 +87,7 @@ func TestLargeRecordsSurvive(t *testing.T) {
 		want[k] = bytes.Clone(v)
 		clear(v) // the caller may reuse its memory
 	}
-	s.Close()
+	mustClose(t, s)
 	_, st, err := Open(Options{Dir: dir, Logger: quiet()})
 	if err != nil || len(st.Records) != len(want) {
 		t.Fatalf("%d records, %v; want %d", len(st.Records), err, len(want))
@@ -116,7 +116,7 @@ func TestConcurrentCommitsAreAllKept(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	s.Close()
+	mustClose(t, s)
 	got, err := reopen(t, dir, nil)
 	if err != nil || len(got) != 2*workers {
 		t.Fatalf("%d keys, %v; want %d", len(got), err, 2*workers)
@@ -163,7 +163,7 @@ func TestJournalOfLargeRecordsIsReplacedBeforeItsCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer mustClose(t, s)
 	value := bytes.Repeat([]byte("v"), 8<<20)
 	for n := 1; s.gen == 1 && n < 30; n++ {
 		refuse = tries == 0
@@ -192,7 +192,7 @@ func TestOneProcessOwnsTheStore(t *testing.T) {
 	if !errors.As(err, &locked) || !errors.Is(err, ErrLocked) || locked.PID != os.Getpid() {
 		t.Fatalf("second open: %v, want a LockedError with process %d", err, os.Getpid())
 	}
-	s.Close()
+	mustClose(t, s)
 	if _, err := reopen(t, dir, nil); err != nil {
 		t.Errorf("after Close: %v", err)
 	}
@@ -209,7 +209,7 @@ func TestKilledOwnerLosesNothing(t *testing.T) {
 		}
 	}
 	dir := newDir(t)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledOwnerLosesNothing$")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledOwnerLosesNothing$")
 	cmd.Env = append(os.Environ(), "PCN_STORE_CHILD="+dir)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -286,7 +286,7 @@ func TestFilesThatAreLinksOrForeignAreRefused(t *testing.T) {
 			dir := newDir(t)
 			s, _ := mustOpen(t, Options{Dir: dir})
 			mustCommit(t, s, put("a", "1"))
-			s.Close()
+			mustClose(t, s)
 			victim := filepath.Join(t.TempDir(), "victim")
 			writeFile(t, victim, readFile(t, filepath.Join(dir, name)))
 			if err := os.Remove(filepath.Join(dir, name)); err != nil {
@@ -298,7 +298,9 @@ func TestFilesThatAreLinksOrForeignAreRefused(t *testing.T) {
 			if _, err := reopen(t, dir, nil); !errors.Is(err, unix.ELOOP) {
 				t.Errorf("a link: %v, want ELOOP", err)
 			}
-			os.Remove(filepath.Join(dir, name))
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
 			if err := unix.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
 				t.Fatal(err)
 			}

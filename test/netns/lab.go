@@ -43,7 +43,8 @@ type Node struct {
 	MAC  net.HardwareAddr
 }
 
-// Host makes a host wired to the lab by an interface that has the host's name; both ends send when it returns. addr is like 10.0.0.1/24, or empty.
+// Host makes a host wired to the lab by an interface that has the host's name; both ends send when it returns. addr is
+// like 10.0.0.1/24, or empty.
 func (l *Lab) Host(name, addr string, opts ...Option) *Node {
 	l.t.Helper()
 	n := newNode(l.t, name, addr, opts)
@@ -173,7 +174,7 @@ func setFeature(dev string, cmd uint32, on bool) error {
 	if err != nil {
 		return fmt.Errorf("socket: %w", err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }() // nothing was written
 	value := struct{ cmd, data uint32 }{cmd: cmd}
 	if on {
 		value.data = 1

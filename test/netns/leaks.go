@@ -214,17 +214,17 @@ func (o object) exists() bool {
 	case "program":
 		var p *ebpf.Program
 		if p, err = ebpf.NewProgramFromID(ebpf.ProgramID(o.id)); err == nil {
-			p.Close()
+			err = p.Close()
 		}
 	case "map":
 		var m *ebpf.Map
 		if m, err = ebpf.NewMapFromID(ebpf.MapID(o.id)); err == nil {
-			m.Close()
+			err = m.Close()
 		}
 	default:
 		var l link.Link
 		if l, err = link.NewFromID(link.ID(o.id)); err == nil {
-			l.Close()
+			err = l.Close()
 		}
 	}
 	return err == nil

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -224,7 +225,7 @@ func TestLeak(t *testing.T) {
 		if err != nil || fd < 0 {
 			t.Fatal(err)
 		}
-		m.Close()
+		closeObject(t, m)
 	case "process":
 		if err := exec.Command("sleep", "2").Start(); err != nil {
 			t.Fatal(err)
@@ -239,7 +240,7 @@ func TestLeak(t *testing.T) {
 	case "pin":
 		// The object outlives its pin because the parent of this child holds it open.
 		m := newMap(t)
-		defer m.Close()
+		defer closeObject(t, m)
 		if err := m.Pin(filepath.Join(Bpffs(t), "m")); err != nil {
 			t.Fatal(err)
 		}
@@ -247,6 +248,13 @@ func TestLeak(t *testing.T) {
 		if err != nil || fd < 0 {
 			t.Fatal(err)
 		}
+	}
+}
+
+func closeObject(t *testing.T, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -278,7 +286,9 @@ func TestLeaksAreFound(t *testing.T) {
 	t.Cleanup(func() {
 		left, _ := filepath.Glob(filepath.Join(namesDir, Prefix+"*-left"))
 		for _, name := range left {
-			os.Remove(name)
+			if err := os.Remove(name); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }
@@ -294,7 +304,7 @@ func TestAttachedProgramsAreTracked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer prog.Close()
+		defer closeObject(t, prog)
 		info, err := prog.Info()
 		if err != nil {
 			t.Fatal(err)

@@ -39,7 +39,11 @@ func OpenRaw(t testing.TB, in Doer, dev string) *Raw {
 	if err := in.Do(r.open); err != nil {
 		t.Fatalf("packet socket on %s: %v", dev, err)
 	}
-	t.Cleanup(func() { unix.Close(r.fd) })
+	t.Cleanup(func() {
+		if err := unix.Close(r.fd); err != nil {
+			t.Errorf("close the packet socket on %s: %v", dev, err)
+		}
+	})
 	return r
 }
 
@@ -65,8 +69,7 @@ func (r *Raw) open() error {
 		err = unix.Bind(r.fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: iface.Index})
 	}
 	if err != nil {
-		unix.Close(r.fd)
-		return err
+		return errors.Join(err, unix.Close(r.fd))
 	}
 	return nil
 }
