@@ -251,7 +251,7 @@ func (d *daemon) ready(context.Context) error {
 	if err := writePidFile(d.opts.PidFile); err != nil {
 		return err
 	}
-	d.undo = append(d.undo, func() error { return removeIfThere(d.opts.PidFile) })
+	d.undo = append(d.undo, func() error { return removePidFile(d.opts.PidFile) })
 	d.started = true
 	d.log.Info("polycubed ready", "cubes", len(d.manager.Cubes()))
 	if _, err := fmt.Fprintln(d.stdout, "polycubed ready"); err != nil {
@@ -281,13 +281,6 @@ func (d *daemon) close() error {
 	return nil
 }
 
-func removeIfThere(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("removing a file of the daemon: %w", err)
-	}
-	return nil
-}
-
 // cleanup removes what a stopped daemon left in the kernel and in its run directory. The
 // configuration on disk stays.
 func cleanup(o Options, p parts, stdout, stderr io.Writer) (err error) {
@@ -310,7 +303,7 @@ func cleanup(o Options, p parts, stdout, stderr io.Writer) (err error) {
 	if err := plane.Cleanup(); err != nil {
 		return fmt.Errorf("removing what is in the kernel: %w", err)
 	}
-	if err := errors.Join(removeIfThere(o.Socket), removeIfThere(o.PidFile), os.RemoveAll(o.BPFFS)); err != nil {
+	if err := errors.Join(removeSocket(o.Socket), removePidFile(o.PidFile), removeEmpty(o.BPFFS)); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(stdout, "nothing of polycubed%s is left in the kernel; its configuration is still in %s\n", describe(o.Instance), o.StateDir)

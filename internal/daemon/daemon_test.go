@@ -261,6 +261,25 @@ func TestCleanup(t *testing.T) {
 	}
 }
 
+// TestCleanupSparesFiles: a path given by mistake costs nobody a file.
+func TestCleanupSparesFiles(t *testing.T) {
+	b := newBench(t)
+	precious := filepath.Join(b.dir, "precious")
+	if err := os.WriteFile(precious, []byte("notes"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--socket", precious}, {"--pidfile", precious}, {"--bpffs", b.dir}} {
+		var out, errs safeBuffer
+		status := command(t.Context(), append([]string{"cleanup"}, b.args("main", args...)...), b.parts, &out, &errs, nil)
+		if text, err := os.ReadFile(precious); err != nil || string(text) != "notes" {
+			t.Fatalf("cleanup %v removed a file: %v", args, err)
+		}
+		if args[0] != "--bpffs" && (status != exitFailed || !strings.Contains(errs.String(), "left alone")) {
+			t.Errorf("cleanup %v: status %d, %q", args, status, errs.String())
+		}
+	}
+}
+
 // TestNotify: a service manager is told when the daemon is ready and when it stops.
 func TestNotify(t *testing.T) {
 	b := newBench(t)

@@ -85,3 +85,43 @@ func writePidFile(path string) error {
 	}
 	return nil
 }
+
+// removePidFile removes a pid file, and no file that is something else.
+func removePidFile(path string) error {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the pid file: %w", err)
+	}
+	if _, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+		return fmt.Errorf("pid file %s does not hold a process id, it is left alone", path)
+	}
+	return os.Remove(path)
+}
+
+// removeSocket removes the socket of a daemon that was killed, and no file that is
+// something else.
+func removeSocket(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking at the socket: %w", err)
+	}
+	if info.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("%s is not a socket, it is left alone", path)
+	}
+	return os.Remove(path)
+}
+
+// removeEmpty removes a directory unless somebody else's files are in it.
+func removeEmpty(dir string) error {
+	err := os.Remove(dir)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return err
+}

@@ -27,6 +27,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	// A second signal ends a daemon that hangs while it stops.
 	context.AfterFunc(ctx, stop)
+	// Whoever read the output or the log may go: that is no reason to end.
+	signal.Ignore(unix.SIGPIPE)
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP)
 	defer signal.Stop(hup)

@@ -228,6 +228,9 @@ func (r *rawOptions) finish(f *pflag.FlagSet) error {
 		return errors.New("insecure-loopback has no meaning without --addr or --port")
 	}
 	r.defaultPaths()
+	if filepath.Clean(r.BPFFS) == bpffsRoot {
+		return fmt.Errorf("bpffs %s is shared with others: give a directory in it", r.BPFFS)
+	}
 	for _, p := range []*string{&r.Socket, &r.StateDir, &r.RunDir, &r.BPFFS, &r.PidFile} {
 		if *p, err = filepath.Abs(*p); err != nil {
 			return fmt.Errorf("path %q: %w", *p, err)

@@ -50,6 +50,7 @@ func TestParseOptions(t *testing.T) {
 		{"another policy", []string{"--on-exit=burn"}, nil, "keep or clean"},
 		{"an instance that is a path", []string{"--instance", "../x"}, nil, "a name is"},
 		{"an instance that is too long", []string{"--instance", strings.Repeat("x", 33)}, nil, "a name is"},
+		{"pins among everybody's", []string{"--bpffs", "/sys/fs/bpf/"}, nil, "shared with others"},
 		{"insecure without TCP", []string{"--insecure-loopback"}, nil, "no meaning"},
 		{"a configuration file that is not there", []string{"--configfile", "/none/x"}, nil, "no such file"},
 	}

@@ -54,7 +54,25 @@ func ensureBPFFS(dir string) error {
 	if uint32(st.Type) != unix.BPF_FS_MAGIC {
 		return fmt.Errorf("%s is not in a BPF file system: mount one with \"mount -t bpf bpf %s\", or give another --bpffs", dir, dir)
 	}
-	return nil
+	return ownPins(dir)
+}
+
+// ownPins refuses a directory that somebody else keeps pins in: cleaning up removes all
+// that is in it. Ours has the directory core, which the data plane makes first.
+func ownPins(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("looking at the directory for pins: %w", err)
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	for _, e := range entries {
+		if e.Name() == "core" && e.IsDir() {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s holds pins of something else (%s): give a directory of its own", dir, entries[0].Name())
 }
 
 func mountBPFFS(at string) error {

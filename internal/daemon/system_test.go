@@ -32,6 +32,20 @@ func TestEnsureBPFFS(t *testing.T) {
 	if err := ensureBPFFS(dir); err != nil {
 		t.Errorf("a second time: %v", err)
 	}
+	defer os.Remove(dir + "/theirs")
+	if err := os.Mkdir(dir+"/theirs", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := ensureBPFFS(dir); err == nil || !strings.Contains(err.Error(), "theirs") {
+		t.Errorf("a directory with the pins of something else: error %v", err)
+	}
+	defer os.Remove(dir + "/core")
+	if err := os.Mkdir(dir+"/core", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := ensureBPFFS(dir); err != nil {
+		t.Errorf("a directory of ours: %v", err)
+	}
 }
 
 // TestRaiseFileLimit: the soft limit is at least what it was, and never above the hard one.

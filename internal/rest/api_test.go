@@ -97,6 +97,13 @@ func TestStatuses(t *testing.T) {
 		{"post an object to a whole list", "POST", "/lab/l1/fdb/entry", `{"address":"bb:bb:bb:bb:bb:bb","port":"p1"}`, 400, "invalid-value", ""},
 		{"delete a whole list", "DELETE", "/lab/l1/fdb/entry", "", 200, "", ""},
 
+		{"put a leaf-list", "PUT", "/lab/l1/label", `["a","b"]`, 201, "", ""},
+		{"post to a leaf-list", "POST", "/lab/l1/label", `["c"]`, 201, "", ""},
+		{"post a value", "POST", "/lab/l1/label/x%2Fy", "", 201, "", ""},
+		{"delete a value that is not there", "DELETE", "/lab/l1/label/x", "", 409, "data-missing", ""},
+		{"put a scalar to a leaf-list", "PUT", "/lab/l1/label", `7`, 400, "invalid-value", ""},
+		{"set attached cubes", "PUT", "/lab/l1/ports/p1/tcubes", `["t1"]`, 405, "operation-not-supported", ""},
+
 		{"an action", "POST", "/lab/l1/fdb/flush", "", 201, "", `{"flushed":true}`},
 		{"read an action", "GET", "/lab/l1/fdb/flush", "", 405, "operation-not-supported", ""},
 		{"an action of a cube that is not there", "POST", "/lab/l9/fdb/flush", "", 404, "data-missing", ""},
@@ -233,7 +240,7 @@ func TestLinks(t *testing.T) {
 	l := newLab(t, Options{InsecureLoopback: true}, true)
 	l.must(t, 201, "POST", "/cubes", labSetUp)
 	tests := []struct{ path, self, children string }{
-		{"/lab/l1", "/lab/l1/", "uuid type service-name loglevel ports shadow span fdb route mode enabled seen"},
+		{"/lab/l1", "/lab/l1/", "uuid type service-name loglevel ports shadow span fdb route mode enabled label seen"},
 		{"/tap/t1", "/tap/t1/", "uuid type service-name loglevel capture"},
 		{"/lab/l1/fdb", "/lab/l1/fdb/", "aging-time entry flush"},
 		{"/lab/l1/fdb/entry/aa:aa:aa:aa:aa:aa/", "/lab/l1/fdb/entry/aa:aa:aa:aa:aa:aa/", "address port age"},
