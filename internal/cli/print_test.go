@@ -103,7 +103,7 @@ func TestJSONAndYAMLKeepTheValue(t *testing.T) {
 	}
 	inputs = append(inputs, "")
 	for _, input := range inputs {
-		body := []byte(`{"yes":"no","5":"5","~":"~","n":-1.50,"s":" a ","t":"2001-01-01","x":"0x1f","e":"","m":"a\n b\n\n","o":"on","<<":"=","z":"\u0085\ufeff\u0000"}`)
+		body := []byte(`{"yes":"no","5":"5","~":"~","n":-1.50,"s":" a ","t":"2001-01-01","x":"0x1f","e":"","m":"a\n b\n\n","o":"on","u":"12345678-0123-4567-8901-234567890123","<<":"=","z":"\u0085\ufeff\u0000"}`)
 		if input != "" {
 			if body, err = os.ReadFile(input); err != nil {
 				t.Fatal(err)

@@ -145,7 +145,7 @@ func isBlock(s string) bool {
 		!strings.ContainsFunc(s, odd)
 }
 
-var plainWords = regexp.MustCompile(`^[A-Za-z_/][A-Za-z0-9_./@-]*(:[A-Za-z0-9_./@-]+)*$|^[A-Za-z][A-Za-z0-9_./@-]*( [A-Za-z0-9_./@-]+)+$`).MatchString
+var plainWords = regexp.MustCompile(`^[A-Za-z_/][A-Za-z0-9_./@-]*(:[A-Za-z0-9_./@-]+)*$|^[A-Za-z][A-Za-z0-9_./@-]*( [A-Za-z0-9_./@-]+)+$|^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString
 
 // yamlText is a string on one line.
 func yamlText(s string) string {
