@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bpftest runs packets through cubes as the daemon links them: the real topology, data
+// plane and linker, in a network namespace and a bpffs of the test's own, without REST and
+// without waiting. A test wires cubes to the hosts of a lab, gives a frame to the program that
+// their netdev carries (BPF_PROG_TEST_RUN) and compares what became of it: verdict, bytes,
+// counters and fates.
+package bpftest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/yang"
+	"github.com/polycube/polycube/test/netns"
+)
+
+// Options of a Lab.
+type Options struct {
+	// Type is the type of the cubes that Create makes; TC when empty.
+	Type cube.Type
+	// Mode is how they are linked; inline when empty.
+	Mode datapath.Mode
+	// Hosts is how many hosts there are: veth1, veth2 ...; 3 when 0.
+	Hosts int
+	// Host are options of the hosts.
+	Host []netns.Option
+	// Services that can be made; those that are registered when nil.
+	Services []cube.Service
+}
+
+// Lab is a daemon without REST: a topology on a data plane, and hosts to wire cubes to.
+type Lab struct {
+	*netns.Lab
+	Type cube.Type
+	// Hosts have no addresses; the end of host i in the lab is veth<i+1>.
+	Hosts []*netns.Node
+
+	t       testing.TB
+	plane   *plane
+	manager *topology.Manager
+	logs    *logs
+	up      *up
+}
+
+// New makes a lab. Everything is removed when the test ends. It skips the test when not root.
+func New(t testing.TB, o Options) *Lab {
+	t.Helper()
+	if o.Type == "" {
+		o.Type = cube.TypeTC
+	}
+	if o.Mode == "" {
+		o.Mode = datapath.ModeInline
+	}
+	if o.Hosts == 0 {
+		o.Hosts = 3
+	}
+	if o.Services == nil {
+		o.Services = cube.Services()
+	}
+	l := &Lab{Lab: netns.NewLab(t), Type: o.Type, t: t, logs: &logs{}}
+	for i := range o.Hosts {
+		l.Hosts = append(l.Hosts, l.Host(fmt.Sprintf("veth%d", i+1), "", o.Host...))
+	}
+	dir := filepath.Join(netns.Bpffs(t), "polycube")
+	l.Must(func() error { return l.start(o, dir) })
+	return l
+}
+
+func (l *Lab) start(o Options, dir string) error {
+	logger := slog.New(slog.NewTextHandler(l.logs, &slog.HandlerOptions{Level: slog.LevelDebug - 4}))
+	taps, err := openTaps(l)
+	if err != nil {
+		return err
+	}
+	p, err := datapath.Open(datapath.Options{
+		Dir: dir, Instance: filepath.Base(filepath.Dir(dir)), Logger: logger, Mode: o.Mode, Taps: taps.indexes(),
+	})
+	if err != nil {
+		return err
+	}
+	l.plane = &plane{Plane: p, ids: map[string]datapath.CubeID{}, taps: taps}
+	l.t.Cleanup(func() { l.Must(p.Cleanup) })
+	l.manager, err = topology.New(topology.Options{Datapath: l.plane, Services: o.Services, Logger: logger})
+	if err != nil {
+		return err
+	}
+	l.t.Cleanup(func() {
+		if err := l.manager.Close(context.Background()); err != nil {
+			l.t.Errorf("closing the topology: %v", err)
+		}
+	})
+	l.up, err = startUp(l)
+	return err
+}
+
+// Each runs a test at each hook and in each mode of linking: what a cube does must not depend
+// on either.
+func Each(t *testing.T, o Options, test func(t *testing.T, l *Lab)) {
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
+		for _, mode := range []datapath.Mode{datapath.ModeCall, datapath.ModeInline} {
+			t.Run(strings.ToLower(string(typ))+"/"+string(mode), func(t *testing.T) {
+				t.Parallel()
+				o := o
+				o.Type, o.Mode = typ, mode
+				test(t, New(t, o))
+			})
+		}
+	}
+}
+
+// plane is the data plane as the topology wants it, with a memory for the cubes' numbers.
+type plane struct {
+	*datapath.Plane
+	taps taps
+
+	mu  sync.Mutex
+	ids map[string]datapath.CubeID
+}
+
+func (p *plane) CreateCube(s datapath.Spec) error {
+	p.mu.Lock()
+	p.ids[s.Name] = s.ID
+	p.mu.Unlock()
+	return p.Plane.CreateCube(s)
+}
+
+func (p *plane) id(name string) datapath.CubeID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ids[name]
+}
+
+// Prepare has the type that the topology declares.
+func (p *plane) Prepare(ctx context.Context, g *datapath.Graph) (topology.Change, error) {
+	return p.Plane.Prepare(ctx, g)
+}
+
+// logs keeps what was logged.
+type logs struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// Logs returns the lines logged so far, by the topology, the data plane and the cubes.
+func (l *Lab) Logs() string {
+	l.logs.mu.Lock()
+	defer l.logs.mu.Unlock()
+	return l.logs.text.String()
+}
+
+// Create makes a cube of the lab's type. body is JSON, "" for defaults.
+func (l *Lab) Create(service, name, body string) {
+	l.t.Helper()
+	if err := l.TryCreate(service, name, body); err != nil {
+		l.t.Fatalf("%s add %s: %v", service, name, err)
+	}
+}
+
+// TryCreate is Create for what may be refused.
+func (l *Lab) TryCreate(service, name, body string) error {
+	body = strings.TrimSpace(body)
+	if inner := strings.TrimSpace(strings.TrimPrefix(body, "{")); body == "" || inner == "}" {
+		body = fmt.Sprintf(`{"type":%q}`, l.Type)
+	} else {
+		body = fmt.Sprintf(`{"type":%q,%s`, l.Type, inner)
+	}
+	return l.Do(func() error { return l.manager.Create(l.t.Context(), service, name, []byte(body)) })
+}
+
+// Set changes configuration: op on the place that words name, such as "br1 fdb aging-time".
+func (l *Lab) Set(op yang.Op, words, body string) {
+	l.t.Helper()
+	if err := l.Try(op, words, body); err != nil {
+		l.t.Fatalf("%s: %v", words, err)
+	}
+}
+
+// Try is Set for what may be refused.
+func (l *Lab) Try(op yang.Op, words, body string) error {
+	name, service, path, err := l.resolve(words)
+	if err != nil {
+		return err
+	}
+	return l.Do(func() error { return l.manager.Edit(l.t.Context(), service, name, op, path, []byte(body)) })
+}
+
+// Connect wires two ports, or a port to a netdev.
+func (l *Lab) Connect(a, b string) {
+	l.t.Helper()
+	if err := l.Do(func() error { return l.manager.Connect(l.t.Context(), a, b) }); err != nil {
+		l.t.Fatalf("connect %s %s: %v", a, b, err)
+	}
+}
+
+// Attach puts a transparent cube on a port (CUBE:PORT) or a netdev, as the outermost there.
+func (l *Lab) Attach(name, to string) {
+	l.t.Helper()
+	r := topology.AttachRequest{Cube: name, Port: to, Position: "last"}
+	if err := l.Do(func() error { return l.manager.Attach(l.t.Context(), r) }); err != nil {
+		l.t.Fatalf("attach %s %s: %v", name, to, err)
+	}
+}
+
+// Read returns a part of a cube as JSON.
+func (l *Lab) Read(words string) string {
+	l.t.Helper()
+	text, err := l.TryRead(words)
+	if err != nil {
+		l.t.Fatalf("show %s: %v", words, err)
+	}
+	return text
+}
+
+// TryRead is Read for what may not be there.
+func (l *Lab) TryRead(words string) (string, error) {
+	name, service, path, err := l.resolve(words)
+	if err != nil {
+		return "", err
+	}
+	text, err := l.manager.Read(l.t.Context(), service, name, path)
+	return string(text), err
+}
+
+// Action runs an action, such as "br1 fdb flush", and returns its output.
+func (l *Lab) Action(words, input string) string {
+	l.t.Helper()
+	name, service, path, err := l.resolve(words)
+	var output []byte
+	if err == nil {
+		err = l.Do(func() (err error) {
+			output, err = l.manager.Action(l.t.Context(), service, name, path, []byte(input))
+			return err
+		})
+	}
+	if err != nil {
+		l.t.Fatalf("%s: %v", words, err)
+	}
+	return string(output)
+}
+
+func (l *Lab) resolve(words string) (name, service string, path yang.Path, err error) {
+	list := strings.Fields(words)
+	service, ok := l.manager.ServiceOf(list[0])
+	if !ok {
+		return "", "", nil, fmt.Errorf("cube %s: %w", list[0], cube.ErrNotFound)
+	}
+	schema, err := l.manager.Schema(service)
+	if err != nil {
+		return "", "", nil, err
+	}
+	_, path, err = schema.Resolve(list[1:])
+	return list[0], service, path, err
+}
+
+// Map returns a map of a cube by its C name.
+func (l *Lab) Map(name, mapName string) *ebpf.Map {
+	l.t.Helper()
+	m, err := l.plane.Map(l.plane.id(name), mapName)
+	if err != nil {
+		l.t.Fatalf("map %s of %s: %v", mapName, name, err)
+	}
+	return m
+}
+
+// Mode says how a cube's programs are linked, "call" or "inline".
+func (l *Lab) Mode(name string) string { return l.plane.Status(l.plane.id(name)).Mode }
+
+// Instructions is the size of the kernel program that a cube is part of. It changes when the
+// cube is linked anew with other constants.
+func (l *Lab) Instructions(name string) int { return l.plane.Status(l.plane.id(name)).Instructions }

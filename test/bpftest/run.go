@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bpftest
+
+// One frame through the program that a netdev carries, and all that it changed.
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+)
+
+// Outcome is what became of a frame.
+type Outcome struct {
+	// Verdict is "send", "flood", "drop" or "pass"; the same at both hooks.
+	Verdict string
+	// Sent are the ports that sent it, as "br1:p2", sorted and separated by blanks.
+	Sent string
+	// Fate are the cubes in which it ended and how, as "br1 same-port", separated by commas.
+	Fate string
+}
+
+// Run gives a frame to the program on a netdev as if it came in there, and returns what became
+// of it. The test fails if the frame's bytes changed, if its port did not count it, or if
+// verdict and counters contradict each other.
+func (l *Lab) Run(dev string, frame []byte) Outcome {
+	l.t.Helper()
+	out, got := l.RunBytes(dev, frame)
+	if !bytes.Equal(got, frame) {
+		l.t.Errorf("the frame changed on its way\nfrom %x\n  to %x", frame, got)
+	}
+	return out
+}
+
+// RunBytes is Run for programs that change frames; it returns what they made of this one.
+func (l *Lab) RunBytes(dev string, frame []byte) (Outcome, []byte) {
+	l.t.Helper()
+	before := l.count()
+	verdict, got, err := l.run(dev, frame)
+	if err != nil {
+		l.t.Fatalf("run a frame of %d bytes on %s: %v", len(frame), dev, err)
+	}
+	after := l.count()
+	out := Outcome{Sent: strings.Join(grown(before.tx, after.tx), " "), Fate: strings.Join(grown(before.fates, after.fates), ", ")}
+	if n := len(grown(before.rx, after.rx)); n == 0 && len(before.rx) > 0 {
+		l.t.Errorf("no port counted the frame from %s", dev)
+	}
+	if out.Verdict, err = l.judge(verdict, out); err != nil {
+		l.t.Errorf("frame from %s: %v", dev, err)
+	}
+	return out, got
+}
+
+// raw verdicts of the hooks.
+const (
+	tcUnspec, tcOK, tcShot, tcRedirect = 0xffffffff, 0, 2, 7
+	xdpDrop, xdpPass, xdpRedirect      = 1, 2, 4
+)
+
+// judge names a hook's verdict, held against what was counted.
+func (l *Lab) judge(raw uint32, o Outcome) (string, error) {
+	names := map[uint32]string{tcUnspec: "pass", tcOK: "pass", tcShot: "drop", tcRedirect: "send"}
+	if l.Type.Hook() == cube.XDP {
+		names = map[uint32]string{xdpDrop: "drop", xdpPass: "pass", xdpRedirect: "send"}
+	}
+	name, ok := names[raw]
+	flooded := strings.Contains(o.Fate, " flood")
+	switch {
+	case !ok:
+		return "", fmt.Errorf("the program returned %d, which is no verdict of the hook", int32(raw))
+	case flooded && name != "pass":
+		return "flood", nil // TC drops the original of the copies, XDP broadcasts it
+	case name == "send" && o.Sent == "", name == "drop" && o.Fate == "", name == "pass" && !strings.Contains(o.Fate, " pass"):
+		return name, fmt.Errorf("the verdict is %s, but sent is %q and fate %q", name, o.Sent, o.Fate)
+	}
+	return name, nil
+}
+
+// run calls BPF_PROG_TEST_RUN on the root program of a netdev.
+func (l *Lab) run(dev string, frame []byte) (verdict uint32, got []byte, err error) {
+	err = l.Do(func() error {
+		prog, ifindex, err := l.program(dev)
+		if err != nil {
+			return err
+		}
+		defer prog.Close()
+		opts := l.testRun(ifindex, frame)
+		if verdict, err = prog.Run(opts); err != nil {
+			return err
+		}
+		got = opts.DataOut
+		return nil
+	})
+	return verdict, got, err
+}
+
+// testRun are the arguments of BPF_PROG_TEST_RUN for a frame from a netdev.
+func (l *Lab) testRun(ifindex int, frame []byte) *ebpf.RunOptions {
+	opts := &ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256)}
+	if l.Type.Hook() == cube.XDP {
+		opts.Context = xdpMD{DataEnd: uint32(len(frame)), IngressIfindex: uint32(ifindex)}
+	} else {
+		opts.Context = skBuff{Ifindex: uint32(ifindex)}
+	}
+	return opts
+}
+
+// skBuff is the beginning of struct __sk_buff of <linux/bpf.h>, which the kernel completes.
+type skBuff struct {
+	Len, PktType, Mark, QueueMapping, Protocol, VLANPresent, VLANTCI, VLANProto, Priority uint32
+	IngressIfindex, Ifindex                                                               uint32
+}
+
+// xdpMD is struct xdp_md of <linux/bpf.h>.
+type xdpMD struct{ Data, DataEnd, DataMeta, IngressIfindex, RxQueueIndex, EgressIfindex uint32 }
+
+// program opens the program that a netdev of this namespace carries at the lab's hook.
+func (l *Lab) program(dev string) (*ebpf.Program, int, error) {
+	nl, err := netlink.LinkByName(dev)
+	if err != nil {
+		return nil, 0, err
+	}
+	attrs := nl.Attrs()
+	if l.Type.Hook() == cube.XDP {
+		if attrs.Xdp == nil || !attrs.Xdp.Attached {
+			return nil, 0, errors.New("it carries no XDP program")
+		}
+		prog, err := ebpf.NewProgramFromID(ebpf.ProgramID(attrs.Xdp.ProgId))
+		return prog, attrs.Index, err
+	}
+	found, err := link.QueryPrograms(link.QueryOptions{Target: attrs.Index, Attach: ebpf.AttachTCXIngress})
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(found.Programs) != 1 {
+		return nil, 0, fmt.Errorf("it carries %d programs, want 1", len(found.Programs))
+	}
+	prog, err := ebpf.NewProgramFromID(found.Programs[0].ID)
+	return prog, attrs.Index, err
+}
+
+// totals are all counters of the lab, by what they count.
+type totals struct{ rx, tx, fates map[string]uint64 }
+
+func (l *Lab) count() totals {
+	l.t.Helper()
+	t := totals{map[string]uint64{}, map[string]uint64{}, map[string]uint64{}}
+	for _, ref := range l.manager.Cubes() {
+		for name, n := range l.Fates(ref.Name) {
+			t.fates[ref.Name+" "+name] = n
+		}
+		for _, port := range l.ports(ref.Name) {
+			c := l.Counters(ref.Name, port)
+			t.rx[ref.Name+":"+port], t.tx[ref.Name+":"+port] = c.RxPackets, c.TxPackets
+		}
+	}
+	lost, err := l.plane.Fates(0)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, f := range lost {
+		t.fates["framework "+f.Name] = f.Packets
+	}
+	return t
+}
+
+func (l *Lab) ports(name string) []string {
+	var conf struct {
+		Ports []cube.Port `json:"ports"`
+	}
+	if err := json.Unmarshal([]byte(l.Read(name)), &conf); err != nil {
+		l.t.Fatalf("ports of %s: %v", name, err)
+	}
+	var out []string
+	for _, p := range conf.Ports {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+// grown lists what was counted, with how often when it was more than once.
+func grown(before, after map[string]uint64) []string {
+	var out []string
+	for what, n := range after {
+		switch n - before[what] {
+		case 0:
+		case 1:
+			out = append(out, what)
+		default:
+			out = append(out, fmt.Sprintf("%s x%d", what, n-before[what]))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Counters of a port.
+func (l *Lab) Counters(name, port string) datapath.PortCounters {
+	l.t.Helper()
+	c, err := l.manager.PortStats(name, port)
+	if err != nil {
+		l.t.Fatalf("counters of %s:%s: %v", name, port, err)
+	}
+	return c
+}
+
+// Fates of a cube that occurred, by name.
+func (l *Lab) Fates(name string) map[string]uint64 {
+	l.t.Helper()
+	list, err := l.manager.Fates(name)
+	if err != nil {
+		l.t.Fatalf("fates of %s: %v", name, err)
+	}
+	out := map[string]uint64{}
+	for _, f := range list {
+		if f.Packets > 0 {
+			out[f.Name] = f.Packets
+		}
+	}
+	return out
+}
+
+// Time returns nanoseconds for each run of a frame on a netdev, the framework's part included.
+func (l *Lab) Time(b *testing.B, dev string, frame []byte) {
+	b.Helper()
+	err := l.Do(func() error {
+		prog, ifindex, err := l.program(dev)
+		if err != nil {
+			return err
+		}
+		defer prog.Close()
+		opts := l.testRun(ifindex, frame)
+		opts.Repeat = uint32(b.N)
+		b.ResetTimer()
+		_, err = prog.Run(opts)
+		b.StopTimer()
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
