@@ -236,9 +236,12 @@ func (m *Manager) Detach(ctx context.Context, name, from string) error {
 
 // detach takes a cube out of the chain it is in, if any.
 func (t *txn) detach(rec *record) error {
+	if rec.parent == "" {
+		return nil
+	}
 	at, err := parsePlace(rec.parent)
 	if err != nil {
-		return nil // nowhere
+		return err
 	}
 	t.own(rec.name).parent = ""
 	return t.detachName(at, rec.name)

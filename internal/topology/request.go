@@ -57,7 +57,8 @@ func (t *txn) create(serviceName, name string, body []byte) error {
 // newUnit makes a unit without an instance.
 func (m *Manager) newUnit(svc *service, name, uuid string, id datapath.CubeID) *unit {
 	level := new(slog.LevelVar)
-	u := &unit{name: name, svc: svc, uuid: uuid, id: id, tree: svc.schema.NewTree(), turn: make(chan struct{}, 1)}
+	u := &unit{name: name, svc: svc, uuid: uuid, id: id, tree: svc.schema.NewTree(), turn: make(chan struct{}, 1),
+		patience: hangTimeout}
 	u.turn <- struct{}{}
 	u.log = m.logger(svc.info.Name, name, new(slog.LevelVar))
 	u.env = &env{name: name, id: id, transparent: svc.info.Transparent, dp: m.dp, level: level,

@@ -179,6 +179,19 @@ func TestABrokenFilterKeepsItsPortClosed(t *testing.T) {
 	}
 }
 
+func TestABrokenFilterOnANetdevKeepsThePortBehindItClosed(t *testing.T) {
+	l := stand(t)
+	if got := portRow(l, "br1", "p2"); got != "veth1 UP linked=true" {
+		t.Fatalf("br1:p2 is %q", got)
+	}
+	l.stop()
+	l.b.setFail(failAt("th2 Prepare", nil))
+	l.start()
+	if graphPort(l, "br1", "p2").Peer != (datapath.Peer{}) {
+		t.Error("packets pass a netdev whose filter is broken")
+	}
+}
+
 func TestANetdevThatCannotBeUsedStopsNobody(t *testing.T) {
 	l := stand(t)
 	l.must(`connect br2:p2 veth2`)

@@ -62,6 +62,8 @@ type unit struct {
 	closed bool
 
 	mail *mailbox
+	// patience is how long a call may take.
+	patience time.Duration
 	// degraded says why the cube's code is not called any more; nil while all is well.
 	degraded atomic.Pointer[string]
 }
@@ -92,8 +94,8 @@ func (u *unit) enter(ctx context.Context) error {
 
 func (u *unit) leave() { u.turn <- struct{}{} }
 
-// hangTimeout is how long the code of a cube may take for one call. Var, for the tests.
-var hangTimeout = 30 * time.Second
+// hangTimeout is how long the code of a cube may take for one call.
+const hangTimeout = 30 * time.Second
 
 // call runs fn when it is the unit's turn. A panic is an error and nothing more: the caller undoes what was begun. Code
 // that does not return degrades the cube and keeps its turn; the caller goes on, and must not look at what fn writes
@@ -107,14 +109,14 @@ func (u *unit) call(ctx context.Context, fn func() error) error {
 		defer u.leave()
 		done <- guard(fn)
 	}()
-	timer := time.NewTimer(hangTimeout)
+	timer := time.NewTimer(u.patience)
 	defer timer.Stop()
 	select {
 	case err := <-done:
 		return u.logPanic(err)
 	case <-timer.C:
-		u.degrade(fmt.Sprintf("its code has not returned for %v", hangTimeout))
-		return fmt.Errorf("its code has not returned for %v, the cube is degraded: %w", hangTimeout, errDegraded)
+		u.degrade(fmt.Sprintf("its code has not returned for %v", u.patience))
+		return fmt.Errorf("its code has not returned for %v, the cube is degraded: %w", u.patience, errDegraded)
 	}
 }
 

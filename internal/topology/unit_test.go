@@ -127,11 +127,9 @@ func TestAPanicInPacketInIsTheLastOne(t *testing.T) {
 }
 
 func TestCodeThatDoesNotReturnStopsNobodyElse(t *testing.T) {
-	old := hangTimeout
-	hangTimeout = 20 * time.Millisecond
-	defer func() { hangTimeout = old }()
 	for _, call := range []string{"br1 Prepare", "br1 Commit", "br1 State", "br1 Action", "br1 PortChanged"} {
 		l := stand(t)
+		l.view.Load().units["br1"].patience = 20 * time.Millisecond
 		release := make(chan struct{})
 		l.b.setFail(func(at string) error {
 			if at == call {

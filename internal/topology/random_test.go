@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// Random requests, some made to fail at a random step, against what must always hold.
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/internal/netdev"
+)
+
+// randomLine makes a request that may or may not be right.
+func randomLine(r *rand.Rand) string {
+	pick := func(s ...string) string { return s[r.IntN(len(s))] }
+	br, th, p := pick("b1", "b2", "x1"), pick("t1", "t2", "t3", "y1"), pick("p1", "p2", "p3")
+	port := br + ":" + p
+	dev := pick("veth1", "veth2", "veth3", "nodev0")
+	spot := pick(port, dev)
+	peer := pick(dev, "", pick("b1", "b2", "x1")+":"+pick("p1", "p2", "p3"))
+	typ := "TC"
+	if br == "x1" {
+		typ = "XDP_DRV"
+	}
+	ttyp := "TC"
+	if th == "y1" {
+		ttyp = "XDP_DRV"
+	}
+	switch r.IntN(14) {
+	case 0:
+		return fmt.Sprintf(`create toybridge %s <<< {"type":%q,"ports":[{"name":"p1","peer":%q},{"name":"p2"}]}`, br, typ, pick("", "", peer))
+	case 1:
+		return fmt.Sprintf(`create toyfilter %s <<< {"type":%q}`, th, ttyp)
+	case 2:
+		return "delete " + pick(br, th)
+	case 3, 4:
+		return fmt.Sprintf(`connect %s %s`, port, pick(dev, pick("b1", "b2", "x1")+":"+pick("p1", "p2", "p3")))
+	case 5:
+		return fmt.Sprintf(`disconnect %s %s`, port, pick(dev, pick("b1", "b2", "x1")+":"+pick("p1", "p2", "p3")))
+	case 6, 7:
+		return fmt.Sprintf(`attach %s %s %s`, th, spot, pick("", "position=first", "position=last", "before=t1", "after=t2"))
+	case 8:
+		return fmt.Sprintf(`detach %s %s`, th, spot)
+	case 9:
+		return fmt.Sprintf(`post %s ports %s <<< {"peer":%q,"tcubes":[%q]}`, br, p, peer, th)
+	case 10:
+		return fmt.Sprintf(`del %s ports %s`, br, p)
+	case 11:
+		return fmt.Sprintf(`patch %s ports %s peer <<< %q`, br, p, peer)
+	case 12:
+		return fmt.Sprintf(`put %s ports <<< [{"name":"p1","peer":%q},{"name":%q,"mac":"m"}]`, br, peer, pick("p2", "p3"))
+	}
+	return fmt.Sprintf(`patch %s <<< {"fdb":{"aging-time":%d},"loglevel":%q}`, br, r.IntN(400), pick("INFO", "DEBUG"))
+}
+
+// wantSound checks what holds at all times.
+func (l *lab) wantSound() {
+	l.t.Helper()
+	w := l.view.Load()
+	if !reflect.DeepEqual(l.plane.now(), w.graph()) {
+		l.t.Fatalf("the data plane's graph is not the world's:\n%+v\n%+v", l.plane.now(), w.graph())
+	}
+	if len(l.plane.cubes) != len(w.cubes) || len(w.units) != len(w.cubes) {
+		l.t.Fatalf("%d cubes, %d units, %d sets of maps", len(w.cubes), len(w.units), len(l.plane.cubes))
+	}
+	if err := w.checkHooks(); err != nil {
+		l.t.Fatal(err)
+	}
+	parents, slots := map[string]string{}, map[uint16]string{}
+	put := func(name, where string) {
+		if parents[name] != "" {
+			l.t.Fatalf("%s is attached to %s and %s", name, parents[name], where)
+		}
+		parents[name] = where
+	}
+	for dev, chain := range w.chains {
+		for _, name := range chain {
+			put(name, dev)
+		}
+	}
+	for _, rec := range w.inOrder() {
+		for _, p := range rec.portsByIndex() {
+			me := place{cube: rec.name, port: p.name}.String()
+			for _, name := range p.tcubes {
+				put(name, me)
+			}
+			if slots[p.slot] != "" {
+				l.t.Fatalf("%s has the slot of %s", me, slots[p.slot])
+			}
+			slots[p.slot] = me
+			l.wantSoundPeer(w, p, me)
+		}
+	}
+	for _, rec := range w.inOrder() {
+		if rec.parent != parents[rec.name] {
+			l.t.Fatalf("%s says that it is at %q, it is at %q", rec.name, rec.parent, parents[rec.name])
+		}
+	}
+	for peer, holders := range w.holders() {
+		if len(holders) > 1 {
+			l.t.Fatalf("%s is the peer of %v", peer, holders)
+		}
+	}
+}
+
+func (l *lab) wantSoundPeer(w *world, p *port, me string) {
+	l.t.Helper()
+	if !strings.Contains(p.peer, ":") {
+		return
+	}
+	at, err := parsePlace(p.peer)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	_, other, err := w.portAt(at)
+	if err != nil {
+		l.t.Fatalf("%s has the peer %s: %v", me, p.peer, err)
+	}
+	if other.peer != "" && other.peer != me {
+		l.t.Fatalf("%s has the peer %s, which has %s", me, p.peer, other.peer)
+	}
+}
+
+func TestRandomRequests(t *testing.T) {
+	const rounds, requests = 12, 150
+	done, refused := 0, 0
+	for seed := range uint64(rounds) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		l := newLab(t, "veth1", "veth2", "veth3")
+		for range requests {
+			line := randomLine(r)
+			left := r.IntN(40)
+			fail := func(string) error {
+				if left--; left == 0 {
+					return errInjected
+				}
+				return nil
+			}
+			before := l.state()
+			l.plane.setFail(fail)
+			l.b.setFail(func(call string) error {
+				if strings.Contains(call, "Prepare") || strings.Contains(call, "Commit") {
+					return fail(call)
+				}
+				return nil
+			})
+			err := l.do(line)
+			l.plane.setFail(nil)
+			l.b.setFail(nil)
+			done++
+			if err != nil {
+				refused++
+				if l.wantState(before); t.Failed() {
+					t.Fatalf("seed %d: after the refused %s: %v", seed, line, err)
+				}
+			}
+			if l.wantSound(); t.Failed() {
+				t.Fatalf("seed %d: after %s", seed, line)
+			}
+			if r.IntN(10) == 0 {
+				l.NetdevEvent(randomEvent(l, r))
+				l.wantSound()
+			}
+			if r.IntN(30) == 0 {
+				before := l.state()
+				l.restart()
+				l.wantState(before)
+				l.wantSound()
+			}
+		}
+	}
+	if refused < done/10 || refused > done*9/10 {
+		t.Errorf("%d of %d requests were refused: too one-sided to prove anything", refused, done)
+	}
+}
+
+// randomEvent makes one of the netdevs go or come, with another index.
+func randomEvent(l *lab, r *rand.Rand) netdev.Event {
+	name := []string{"veth1", "veth2", "veth3"}[r.IntN(3)]
+	if infos, _ := l.devs.List(); slices.ContainsFunc(infos, func(i netdev.Info) bool { return i.Name == name }) {
+		return netdev.Event{Kind: netdev.Removed, Info: l.devs.remove(name)}
+	}
+	return netdev.Event{Kind: netdev.Added, Info: l.devs.set(netdev.Info{Name: name, Index: 100 + r.IntN(1000), Up: r.IntN(4) > 0})}
+}
