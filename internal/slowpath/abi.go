@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What this package shares with the framework's eBPF programs: the Go side of bpf/core/abi.h. A test compares the
+// layouts with the types of the compiled programs.
+
+package slowpath
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Limits of the fast path.
+const (
+	maxCubes = 1024
+	maxPorts = 512
+)
+
+// The kinds of Target: enum pcn_target.
+const (
+	// ToRX: as received on the cube's port.
+	ToRX uint16 = iota
+	// ToTX: as sent to the cube's port.
+	ToTX
+	// ToIn: the transparent cube's ingress program.
+	ToIn
+	// ToInNext: behind the transparent cube's ingress program.
+	ToInNext
+	// ToOut: the transparent cube's egress program.
+	ToOut
+	// ToOutNext: behind the transparent cube's egress program.
+	ToOutNext
+	targets
+)
+
+// Kinds of records: enum pcn_record_kind.
+const (
+	recordPacket = 1
+	recordLog    = 2
+	recordFlood  = 3
+)
+
+// Flags of records.
+const (
+	flagVLAN   = 1
+	flagEgress = 2
+	flagXDP    = 4
+)
+
+// md is struct pcn_md.
+type md struct {
+	InPort, OutPort, Reason, Hops             uint16
+	PacketLen, TrafficClass, FlowHash, Tenant uint32
+	MD                                        [4]uint32
+	PassIfindex                               uint32
+	Reserved                                  [5]uint32
+}
+
+// resume is struct pcn_resume.
+type resume struct {
+	MD           md
+	Cube, Target uint16
+	Pad          uint32
+}
+
+// down is struct pcn_down.
+type down struct {
+	State, Pad uint32
+	Resume     resume
+}
+
+// States of down.
+const (
+	downIdle     = 0
+	downSet      = 1
+	downConsumed = 2
+)
+
+// share is struct pcn_share.
+type share struct{ Produced, Consumed uint64 }
+
+// control is struct pcn_control.
+type control struct{ Sleeping, Pad uint32 }
+
+// record is the head of struct pcn_record, without the packet that follows.
+type record struct {
+	kind, cube, port, reason uint16
+	flags                    uint32
+	len, caplen, size        uint32
+	ifindex, trafficClass    uint32
+	gsoSize, gsoSegs         uint32
+	vlanProto                [2]byte // as on the wire
+	vlanTCI                  uint16
+	hops                     uint32
+	md                       [4]uint32
+	flowHash, tenant         uint32
+}
+
+const recordHead = 72
+
+// An Ethernet header, and the longest frame with a VLAN tag that an IP packet fits in.
+const (
+	ethernetHead = 14
+	maxFrame     = 65535 + 18
+	vlanTag      = 4
+	// maxCapture is more than the largest size class of the fast path.
+	maxCapture = 128 << 10
+)
+
+// What is wrong with a record. They are made once: whoever floods the ring with such records must not make garbage.
+var (
+	errRecordShort = errors.New("it ends inside its head")
+	errRecordData  = errors.New("it says that it holds more than it does")
+	errRecordLen   = errors.New("its packet is shorter than what was captured of it")
+	errRecordFrame = errors.New("its packet is no Ethernet frame, or is longer than any class of records")
+	errRecordGSO   = errors.New("its segment size is out of range")
+	errRecordKind  = errors.New("its kind is unknown")
+)
+
+// decode reads the head of a record. It does not judge it: even a bad record is charged to a cube.
+func (r *record) decode(b []byte) error {
+	if len(b) < recordHead {
+		return errRecordShort
+	}
+	b = b[:recordHead]
+	e := binary.NativeEndian
+	r.kind, r.cube, r.port, r.reason = e.Uint16(b[0:]), e.Uint16(b[2:]), e.Uint16(b[4:]), e.Uint16(b[6:])
+	r.flags, r.len, r.caplen, r.size = e.Uint32(b[8:]), e.Uint32(b[12:]), e.Uint32(b[16:]), e.Uint32(b[20:])
+	r.ifindex, r.trafficClass = e.Uint32(b[24:]), e.Uint32(b[28:])
+	r.gsoSize, r.gsoSegs = e.Uint32(b[32:]), e.Uint32(b[36:])
+	r.vlanProto, r.vlanTCI, r.hops = [2]byte(b[40:42]), e.Uint16(b[42:]), e.Uint32(b[44:])
+	r.md = [4]uint32{e.Uint32(b[48:]), e.Uint32(b[52:]), e.Uint32(b[56:]), e.Uint32(b[60:])}
+	r.flowHash, r.tenant = e.Uint32(b[64:]), e.Uint32(b[68:])
+	return nil
+}
+
+// body is what follows the head of a decoded record; b is the record.
+func (r *record) body(b []byte) ([]byte, error) {
+	if uint64(r.caplen) > uint64(len(b)-recordHead) {
+		return nil, errRecordData
+	}
+	return b[recordHead : recordHead+int(r.caplen)], nil
+}
+
+// checkPacket says whether a record with that body can be handed on as a packet.
+func (r *record) checkPacket(body []byte) error {
+	switch {
+	case r.len < r.caplen:
+		return errRecordLen
+	case len(body) < ethernetHead || len(body) > maxCapture:
+		return errRecordFrame
+	case r.gsoSize > 0xffff || r.gsoSegs > 0xffff:
+		return errRecordGSO
+	}
+	return nil
+}
+
+// packet fills p and m. The bytes are copied into buf, so that a handler may change them where they are: a write to
+// the ring would end the process. The VLAN tag that the kernel keeps beside the packet takes its place again.
+func (r *record) packet(body, buf []byte, p *cube.PacketIn, m *Meta) {
+	n := 0
+	if r.flags&flagVLAN != 0 {
+		n = copy(buf, body[:12])
+		n += copy(buf[n:], r.vlanProto[:])
+		binary.BigEndian.PutUint16(buf[n:], r.vlanTCI)
+		n += 2 + copy(buf[n+2:], body[12:])
+	} else {
+		n = copy(buf, body)
+	}
+	*p = cube.PacketIn{
+		Port:         r.port,
+		Reason:       r.reason,
+		Metadata:     r.md,
+		TrafficClass: r.trafficClass,
+		Offload:      cube.Offload{GSOSize: uint16(r.gsoSize), GSOSegs: uint16(r.gsoSegs)},
+		Length:       int(r.len) + n - len(body),
+		Data:         buf[:n:n],
+	}
+	if r.flags&flagEgress != 0 {
+		p.Direction = cube.Egress
+	}
+	*m = Meta{
+		Ifindex:  int(r.ifindex),
+		Hops:     uint16(min(r.hops, 0xffff)),
+		XDP:      r.flags&flagXDP != 0,
+		FlowHash: r.flowHash,
+		Tenant:   r.tenant,
+	}
+}
+
+// Meta is what belongs to a packet's way through the fast path and not to the cube: it comes up with a packet and goes
+// down with what becomes of it. The zero value is a packet that a cube made itself.
+type Meta struct {
+	// Ifindex is the netdev where the packet entered, whose stack gets it when it is passed; 0 is none.
+	Ifindex int
+	// Hops is how many cubes the packet has visited.
+	Hops uint16
+	// XDP says that the packet comes from, or goes to, programs at the XDP hook.
+	XDP bool
+	// FlowHash and Tenant are kept along the chain; 0 is unknown.
+	FlowHash, Tenant uint32
+}
+
+// Target is where a packet enters the fast path.
+type Target struct {
+	Cube uint16
+	// Kind is one of ToRX to ToOutNext.
+	Kind uint16
+}
+
+// TargetOf is the kind of target that a packet of a cube is for.
+func TargetOf(transparent bool, p *cube.PacketOut) uint16 {
+	out := p.Direction == cube.Egress
+	switch {
+	case !transparent && out:
+		return ToTX
+	case !transparent:
+		return ToRX
+	case p.Recirculate && out:
+		return ToOut
+	case p.Recirculate:
+		return ToIn
+	case out:
+		return ToOutNext
+	}
+	return ToInNext
+}
+
+// check refuses what the fast path has no place for.
+func (t Target) check(port uint16) error {
+	switch {
+	case t.Cube == 0 || t.Cube >= maxCubes:
+		return fmt.Errorf("cube %d: the identifiers are 1 to %d", t.Cube, maxCubes-1)
+	case t.Kind >= targets:
+		return fmt.Errorf("target %d: the kinds are 0 to %d", t.Kind, targets-1)
+	case port >= maxPorts:
+		return fmt.Errorf("port %d: the indexes are 0 to %d", port, maxPorts-1)
+	}
+	return nil
+}

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package slowpath carries packets up from the fast path, through a ring that it shares with the eBPF programs, and
+// down into it, through a TAP. Neither way costs a system call or an allocation for a packet on the way up; down it is
+// one write.
+//
+// The layout of the ring is the kernel's (Documentation/bpf/ringbuf.rst): the reader's position in a page of its own,
+// the writers' position and the data, which are mapped twice in a row so that a record never wraps, behind it. Each
+// record has a head of 8 bytes: its length with two flags on top, and a number that only the kernel uses.
+package slowpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Handler takes what comes up. Its methods are called one at a time, from Run's goroutine. A packet, its bytes, which
+// may be changed, and the PacketIn itself, are valid only during the call.
+type Handler interface {
+	// Packet takes a packet for a cube's slow path.
+	Packet(cube uint16, p *cube.PacketIn, m Meta)
+	// Log takes a line that a cube's program wrote. It is one line of printable text.
+	Log(cube uint16, level uint32, line string)
+	// Flood takes a packet of which each port of the cube but p.Port is to get a copy.
+	Flood(cube uint16, p *cube.PacketIn, m Meta)
+}
+
+const (
+	busyBit    = 1 << 31
+	discardBit = 1 << 30
+	headSize   = 8
+
+	// publishEvery is how many bytes are read before the space is given back: each time costs the writers a cache miss.
+	publishEvery = 32 << 10
+	// pause is how long the reader looks away when the ring is empty and more may come at once. It earns one pause by
+	// so many records, and keeps so many: so a trickle wakes it, and a stream finds it awake.
+	pause           = 50 * time.Microsecond
+	recordsPerPause = 8
+	maxPauses       = 8
+	// safetyNet bounds a sleep that nobody ends.
+	safetyNet = time.Second
+	// staleDeadline is how long OpenRing waits for programs that are just writing.
+	staleDeadline = time.Second
+)
+
+// ErrClosed is returned by what was closed before.
+var ErrClosed = errors.New("it is closed")
+
+// Stats are totals since OpenRing.
+type Stats struct {
+	Packets, Floods, Logs uint64
+	// Stale records were in the ring when it was opened; they were for a reader that is gone.
+	Stale uint64
+	// Malformed records were dropped, because they contradict themselves.
+	Malformed uint64
+	// Damaged is how often the reader lost its place and gave up what was in the ring.
+	Damaged uint64
+	// Sleeps is how often the reader waited to be woken.
+	Sleeps uint64
+}
+
+// Ring reads the records of the fast path.
+type Ring struct {
+	positions, pages []byte // the mappings, to undo
+	controlMem       []byte
+	sharesMem        []byte
+
+	consumer, producer *uint64
+	sleeping           *uint32
+	data               []byte // twice in a row
+	size               uint64
+	shares             shares
+
+	// next is where the next record begins. published is what the writers know of that.
+	next, published uint64
+	settled         bool
+	record          record
+	packet          cube.PacketIn
+	meta            Meta
+	buf             []byte
+
+	counted Stats // by the reader
+	statsMu sync.Mutex
+	stats   Stats // for others
+
+	epoll, kick int
+	closing     atomic.Bool
+	running     sync.Mutex // held by Run
+	closeOnce   sync.Once
+	closed      bool // under running
+}
+
+// OpenRing maps the ring (pcn_ring), the flag by which its reader sleeps (pcn_control) and the cubes' shares
+// (pcn_shares). Records that are there already are skipped: they are packets from before a restart, and one of them
+// may be what ended the last reader. The maps may be closed afterwards.
+func OpenRing(ring, control, shares *ebpf.Map) (*Ring, error) {
+	r := &Ring{epoll: -1, kick: -1, buf: make([]byte, maxCapture+vlanTag)}
+	if err := r.open(ring, control, shares); err != nil {
+		return nil, fmt.Errorf("open the ring of the slow path: %w", errors.Join(err, r.release()))
+	}
+	return r, nil
+}
+
+func (r *Ring) open(ring, ctl, shs *ebpf.Map) error {
+	if ring == nil || ring.Type() != ebpf.RingBuf {
+		return errors.New("map pcn_ring: it is not a ring buffer")
+	}
+	page := os.Getpagesize()
+	r.size = uint64(ring.MaxEntries())
+	var err error
+	if r.controlMem, err = mapArray(ctl, "pcn_control", uint32(unsafe.Sizeof(control{})), 1); err != nil {
+		return err
+	}
+	if r.sharesMem, err = mapArray(shs, "pcn_shares", uint32(unsafe.Sizeof(share{})), 1); err != nil {
+		return err
+	}
+	if r.positions, err = mapMemory(ring, 0, page, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		return fmt.Errorf("map pcn_ring: reader's position: %w", err)
+	}
+	if r.pages, err = mapMemory(ring, int64(page), page+2*int(r.size), unix.PROT_READ); err != nil {
+		return fmt.Errorf("map pcn_ring: data: %w", err)
+	}
+	r.consumer = (*uint64)(unsafe.Pointer(&r.positions[0]))
+	r.producer = (*uint64)(unsafe.Pointer(&r.pages[0]))
+	r.data = r.pages[page:]
+	r.sleeping = &(*control)(unsafe.Pointer(&r.controlMem[0])).Sleeping
+	r.shares = unsafe.Slice((*share)(unsafe.Pointer(&r.sharesMem[0])), shs.MaxEntries())
+	if err := r.openPoll(ring.FD()); err != nil {
+		return err
+	}
+	r.next = atomic.LoadUint64(r.consumer)
+	r.published = r.next
+	return r.skip(staleDeadline)
+}
+
+// openPoll makes what the reader sleeps on: the ring, or an end to it. The caller may close the map:
+// its mapping keeps the file open that epoll watches.
+func (r *Ring) openPoll(ring int) error {
+	var err error
+	if r.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	if r.kick, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return fmt.Errorf("eventfd: %w", err)
+	}
+	for _, fd := range []int{ring, r.kick} {
+		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
+		if err := unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
+			return fmt.Errorf("epoll: %w", err)
+		}
+	}
+	return nil
+}
+
+// skip drops what is in the ring now. It waits for records that are being written, since a writer would write on into
+// space that was given back.
+func (r *Ring) skip(within time.Duration) error {
+	end, deadline := atomic.LoadUint64(r.producer), time.Now().Add(within)
+	before := r.counted
+	for r.next < end {
+		if r.drain(nil) == 0 && r.next < end {
+			if time.Now().After(deadline) {
+				return fmt.Errorf("a record of the ring was not finished within %v", within)
+			}
+			nap()
+		}
+	}
+	read := r.counted
+	r.counted = before
+	r.counted.Damaged = read.Damaged
+	r.counted.Stale += read.Packets + read.Floods + read.Logs + read.Malformed - before.Packets - before.Floods -
+		before.Logs - before.Malformed
+	r.report()
+	return nil
+}
+
+// Run reads records and calls h until ctx ends, which is no error. Only one Run reads at a time.
+func (r *Ring) Run(ctx context.Context, h Handler) error {
+	r.running.Lock()
+	defer r.running.Unlock()
+	if r.closed {
+		return fmt.Errorf("read the ring of the slow path: %w", ErrClosed)
+	}
+	kicked := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { defer close(kicked); r.wake() })
+	defer func() {
+		if !stop() {
+			<-kicked // the descriptor may be closed afterwards
+		}
+	}()
+	defer r.report()
+	earned := 0
+	for ctx.Err() == nil && !r.closing.Load() {
+		if n := r.drain(h); n > 0 {
+			earned = min(earned+n, maxPauses*recordsPerPause)
+			continue
+		}
+		switch {
+		case !r.empty(): // someone writes
+			nap()
+		case earned >= recordsPerPause:
+			earned -= recordsPerPause
+			nap()
+		default:
+			if err := r.sleep(); err != nil {
+				return fmt.Errorf("read the ring of the slow path: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// nap does not use the runtime's timers, which know milliseconds only when nothing else runs.
+func nap() {
+	t := unix.NsecToTimespec(int64(pause))
+	_ = unix.Nanosleep(&t, nil) // a signal ends it early, and the caller looks again anyway
+}
+
+// empty tells whether no record is written or being written.
+func (r *Ring) empty() bool { return atomic.LoadUint64(r.producer) == r.next }
+
+// sleep waits until a program writes a record. The flag is set before the last look, and programs reserve before they
+// take the flag, so one of both sees the other.
+func (r *Ring) sleep() error {
+	if !r.settled {
+		r.settled = r.shares.settle(r.empty)
+	}
+	r.counted.Sleeps++
+	r.report()
+	atomic.StoreUint32(r.sleeping, 1)
+	defer atomic.StoreUint32(r.sleeping, 0)
+	if !r.empty() {
+		return nil
+	}
+	var events [2]unix.EpollEvent
+	n, err := unix.EpollWait(r.epoll, events[:], int(safetyNet.Milliseconds()))
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	for _, ev := range events[:max(n, 0)] {
+		if int(ev.Fd) == r.kick {
+			var count [8]byte
+			if _, err := unix.Read(r.kick, count[:]); err != nil && !errors.Is(err, unix.EAGAIN) {
+				return fmt.Errorf("eventfd: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// wake ends a sleep, this one or the next.
+func (r *Ring) wake() {
+	one := [8]byte{1, 1} // any number but 0, whatever the byte order
+	_, _ = unix.Write(r.kick, one[:])
+}
+
+// drain handles the records that are finished now, in their order, and returns how many. A nil handler only takes
+// them out.
+func (r *Ring) drain(h Handler) int {
+	n, end := 0, atomic.LoadUint64(r.producer)
+	for r.next != end {
+		if left := end - r.next; left > r.size {
+			r.damaged(end)
+			break
+		}
+		at := r.next & (r.size - 1)
+		head := atomic.LoadUint32((*uint32)(unsafe.Pointer(&r.data[at])))
+		if head&busyBit != 0 {
+			break
+		}
+		length := uint64(head &^ (busyBit | discardBit))
+		step := (headSize + length + 7) &^ 7
+		if step > end-r.next {
+			r.damaged(end)
+			break
+		}
+		// Before the handler runs: if it panics and somebody catches that, it is not given the same record again.
+		r.next += step
+		n++
+		if head&discardBit == 0 {
+			r.deliver(r.data[at+headSize:at+headSize+length], h)
+		}
+		if r.next-r.published >= publishEvery {
+			r.publish()
+		}
+	}
+	r.publish()
+	if n > 0 {
+		r.report()
+	}
+	return n
+}
+
+// publish gives the space of the records that were read back to the writers.
+func (r *Ring) publish() {
+	if r.published != r.next {
+		r.published = r.next
+		atomic.StoreUint64(r.consumer, r.next)
+	}
+}
+
+// damaged goes on with the next record that will be written: positions are always at the start of a record. It takes
+// another process that writes to the ring to get here.
+func (r *Ring) damaged(end uint64) {
+	r.next = end
+	r.counted.Damaged++
+	r.settled = false
+}
+
+// deliver handles one record and credits its cube.
+func (r *Ring) deliver(b []byte, h Handler) {
+	rec := &r.record
+	if rec.decode(b) != nil {
+		r.counted.Malformed++
+		return
+	}
+	if int(rec.cube) >= len(r.shares) {
+		r.counted.Malformed++
+		return
+	}
+	defer r.shares.credit(rec.cube, rec.size)
+	if err := r.hand(b, h); err != nil {
+		r.counted.Malformed++
+	}
+}
+
+// hand calls the handler with a decoded record.
+func (r *Ring) hand(b []byte, h Handler) error {
+	rec := &r.record
+	body, err := rec.body(b)
+	if err != nil {
+		return err
+	}
+	switch rec.kind {
+	case recordLog:
+		level, line, err := formatLog(body)
+		if err != nil {
+			return err
+		}
+		r.counted.Logs++
+		if h != nil {
+			h.Log(rec.cube, level, line)
+		}
+	case recordPacket, recordFlood:
+		if err := rec.checkPacket(body); err != nil {
+			return err
+		}
+		rec.packet(body, r.buf, &r.packet, &r.meta)
+		if rec.kind == recordPacket {
+			r.counted.Packets++
+			if h != nil {
+				h.Packet(rec.cube, &r.packet, r.meta)
+			}
+			return nil
+		}
+		r.counted.Floods++
+		if h != nil {
+			h.Flood(rec.cube, &r.packet, r.meta)
+		}
+	default:
+		return errRecordKind
+	}
+	return nil
+}
+
+// report makes the counters visible.
+func (r *Ring) report() {
+	r.statsMu.Lock()
+	defer r.statsMu.Unlock()
+	r.stats = r.counted
+}
+
+// Stats returns the counters.
+func (r *Ring) Stats() Stats {
+	r.statsMu.Lock()
+	defer r.statsMu.Unlock()
+	return r.stats
+}
+
+// Close ends Run, waits for it, and lets go of the ring, which stays. A handler must not call it.
+func (r *Ring) Close() error {
+	var err error
+	r.closeOnce.Do(func() {
+		r.closing.Store(true)
+		r.wake()
+		r.running.Lock()
+		defer r.running.Unlock()
+		r.closed = true
+		err = r.release()
+	})
+	if err != nil {
+		return fmt.Errorf("close the ring of the slow path: %w", err)
+	}
+	return nil
+}
+
+func (r *Ring) release() error {
+	err := unmap(r.positions, r.pages, r.controlMem, r.sharesMem)
+	for _, fd := range []int{r.epoll, r.kick} {
+		if fd >= 0 {
+			err = errors.Join(err, unix.Close(fd))
+		}
+	}
+	return err
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Sending down: what is to be done with a frame is written to memory that the TAP's program reads, then the frame is
+// written to the TAP. The kernel runs the program inside that write, so the frame carries nothing but itself.
+
+package slowpath
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+)
+
+const downSize = uint32(unsafe.Sizeof(down{}))
+
+// ErrNotTaken is returned when the kernel took a frame and the TAP's program did not.
+var ErrNotTaken = errors.New("no program of the TAP took the frame")
+
+// Send puts a packet into the fast path at target. When it returns nil the programs have run; what became of the packet
+// is in their counters. m is what came up with the packet, or zero for a new one, with XDP set when the TAP is that of
+// XDP cubes. A superframe's checksum field holds the sum of its pseudo header, as it came up.
+func (t *Tap) Send(target Target, p *cube.PacketOut, m Meta) error {
+	if err := checkOut(target, p, m); err != nil {
+		return fmt.Errorf("send to cube %d: %w", target.Cube, err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.send(target, p, m); err != nil {
+		return fmt.Errorf("send to cube %d by the TAP %s: %w", target.Cube, t.name, err)
+	}
+	return nil
+}
+
+func checkOut(target Target, p *cube.PacketOut, m Meta) error {
+	if err := target.check(p.Port); err != nil {
+		return err
+	}
+	switch {
+	case len(p.Data) < ethernetHead:
+		return fmt.Errorf("a frame of %d bytes has no Ethernet header", len(p.Data))
+	case len(p.Data) > maxFrame:
+		return fmt.Errorf("a frame of %d bytes is longer than %d", len(p.Data), maxFrame)
+	case m.XDP && p.Offload.GSOSize != 0:
+		return errors.New("XDP takes no superframe")
+	}
+	return nil
+}
+
+// send runs with the lock held: there is one record and one frame at a time.
+func (t *Tap) send(target Target, p *cube.PacketOut, m Meta) error {
+	switch {
+	case t.fd < 0:
+		return ErrClosed
+	case t.down == nil:
+		return errors.New("SetDown was not called")
+	}
+	if m.XDP { // an XDP program would lose what the header says
+		t.head = [virtioHead]byte{}
+	} else if err := virtioHeader(&t.head, p.Data, p.Offload); err != nil {
+		return err
+	}
+	t.fill(target, p, m)
+	n, err := t.writeFrame(p.Data)
+	// Whatever happened, no later frame is taken for this one.
+	state := atomic.SwapUint32(&t.down.State, downIdle)
+	switch {
+	case err != nil:
+		return fmt.Errorf("write %d bytes: %w", len(p.Data), err)
+	case n != virtioHead+len(p.Data):
+		return fmt.Errorf("write %d bytes: %d were taken", len(p.Data), n-virtioHead)
+	case state != downConsumed:
+		return ErrNotTaken
+	}
+	return nil
+}
+
+// fill writes the record; the state goes last.
+func (t *Tap) fill(target Target, p *cube.PacketOut, m Meta) {
+	to := &t.down.Resume
+	*to = resume{
+		MD: md{
+			Hops:         m.Hops,
+			TrafficClass: p.TrafficClass,
+			FlowHash:     m.FlowHash,
+			Tenant:       m.Tenant,
+			MD:           p.Metadata,
+			PassIfindex:  uint32(m.Ifindex),
+		},
+		Cube:   target.Cube,
+		Target: target.Kind,
+	}
+	switch target.Kind {
+	case ToRX, ToIn, ToInNext:
+		to.MD.InPort = p.Port
+	default:
+		to.MD.OutPort = p.Port
+	}
+	atomic.StoreUint32(&t.down.State, downSet)
+}
+
+// writeFrame writes the header and the frame in one call, without making one buffer of them.
+func (t *Tap) writeFrame(frame []byte) (int, error) {
+	t.iov[0] = unix.Iovec{Base: &t.head[0], Len: virtioHead}
+	t.iov[1] = unix.Iovec{Base: &frame[0]}
+	t.iov[1].SetLen(len(frame))
+	for {
+		n, _, errno := unix.Syscall(unix.SYS_WRITEV, uintptr(t.fd), uintptr(unsafe.Pointer(&t.iov[0])), uintptr(len(t.iov)))
+		if errno == unix.EINTR && atomic.LoadUint32(&t.down.State) == downSet {
+			continue
+		}
+		t.iov[1].Base = nil
+		runtime.KeepAlive(frame)
+		if errno != 0 {
+			return 0, errno
+		}
+		return int(n), nil
+	}
+}
+
+func (t *Tap) setMemory(mem []byte) {
+	t.mem = mem
+	t.down = (*down)(unsafe.Pointer(&mem[0]))
+	atomic.StoreUint32(&t.down.State, downIdle)
+}
