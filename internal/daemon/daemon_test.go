@@ -26,6 +26,9 @@ import (
 func TestLife(t *testing.T) {
 	b := newBench(t)
 	p := b.start("main")
+	if want := "listening address=" + p.socket + "\n"; !strings.Contains(p.errs.String(), want) {
+		t.Errorf("no line with %q in the log %q", want, p.errs.String())
+	}
 	p.must(201, "POST", "/echo/e1", `{"level":7}`)
 	pid, err := os.ReadFile(filepath.Join(b.dir, "main/run/polycubed.pid"))
 	if err != nil || strings.TrimSpace(string(pid)) != fmt.Sprint(os.Getpid()) {

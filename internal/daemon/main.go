@@ -37,10 +37,6 @@ func Main(args []string, stdout, stderr io.Writer) int {
 
 // command is Main without the process.
 func command(ctx context.Context, args []string, p parts, stdout, stderr io.Writer, hup <-chan os.Signal) int {
-	clean := len(args) > 0 && args[0] == "cleanup"
-	if clean {
-		args = args[1:]
-	}
 	o, err := ParseOptions(args, stdout)
 	var usage usageError
 	switch {
@@ -49,7 +45,7 @@ func command(ctx context.Context, args []string, p parts, stdout, stderr io.Writ
 	case errors.As(err, &usage):
 		fmt.Fprintf(stderr, "polycubed: %v (see polycubed --help)\n", err)
 		return exitUsage
-	case clean:
+	case o.Cleanup:
 		err = cleanup(o, p, stdout, stderr)
 	default:
 		err = run(ctx, o, p, stdout, stderr, hup)

@@ -53,6 +53,8 @@ type Options struct {
 	LogFile string
 	PidFile string
 	OnExit  string
+	// Cleanup asks for the removal of what a stopped daemon left, instead of a daemon.
+	Cleanup bool
 	// Warnings are what the user should know about the options given.
 	Warnings []string
 }
@@ -149,6 +151,8 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 	case r.version:
 		fmt.Fprintf(out, "polycubed %s\n", Version)
 		return Options{}, errShown
+	case f.NArg() == 1 && f.Arg(0) == "cleanup":
+		r.Cleanup = true
 	case f.NArg() > 0:
 		return Options{}, usageError{fmt.Errorf("unexpected word %q", f.Arg(0))}
 	}

@@ -5,25 +5,220 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/slowpath"
 	"github.com/polycube/polycube/internal/topology"
 )
 
-// errNoDataPlane is what a build without a data plane says at start.
-var errNoDataPlane = errors.New("this build of polycubed has no data plane")
+// The real parts: the kernel's data plane, and the slow path that belongs to it.
 
 // wire chooses the real parts.
 func wire() parts {
 	return parts{
-		services:  cube.Services,
-		openPlane: func(planeOptions) (plane, error) { return nil, errNoDataPlane },
-		startSlowPath: func(context.Context, plane, *topology.Manager, *slog.Logger) (func() error, error) {
-			return nil, errNoDataPlane
+		services:      cube.Services,
+		openPlane:     openKernel,
+		startSlowPath: startKernelSlowPath,
+		watch:         netdev.Watch,
+		ensureBPFFS: func(dir string) error {
+			if os.Geteuid() != 0 {
+				return errors.New("polycubed puts programs into the kernel: run it as root")
+			}
+			return ensureBPFFS(dir)
 		},
-		watch:       netdev.Watch,
-		ensureBPFFS: ensureBPFFS,
 	}
+}
+
+// kernelPlane is the data plane with its way down for packets of the slow path.
+type kernelPlane struct {
+	*datapath.Plane
+	taps map[cube.Hook]*slowpath.Tap
+	// hooks has the hook of each cube, by cube.
+	hooks sync.Map
+	// graph is the committed one, for floods.
+	graph atomic.Pointer[datapath.Graph]
+}
+
+// tapName is the name of a helper interface. That of an instance is made from a hash,
+// because a netdev's name has 15 bytes at most.
+func tapName(h cube.Hook, instance string) string {
+	if instance == "" {
+		return "pcn_" + h.String() + "_cp"
+	}
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(instance)) // never fails
+	return fmt.Sprintf("pcn_%s_%07x", h, sum.Sum32()&0xfffffff)
+}
+
+// openKernel makes the helper interfaces and opens the data plane with them.
+func openKernel(o planeOptions) (_ plane, err error) {
+	k := &kernelPlane{taps: map[cube.Hook]*slowpath.Tap{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, k.eachTap((*slowpath.Tap).Close))
+		}
+	}()
+	index := map[cube.Hook]int{}
+	for _, h := range []cube.Hook{cube.TC, cube.XDP} {
+		tap, err := slowpath.OpenTap(tapName(h, o.Instance))
+		if err != nil {
+			return nil, err
+		}
+		k.taps[h], index[h] = tap, tap.Index()
+	}
+	k.Plane, err = datapath.Open(datapath.Options{Dir: o.BPFFS, Instance: o.Instance, Logger: o.Logger, Taps: index})
+	if err != nil {
+		return nil, err
+	}
+	for h, tap := range k.taps {
+		if err := tap.SetDown(k.DownMap(h)); err != nil {
+			return nil, errors.Join(err, k.Plane.Close())
+		}
+	}
+	return k, nil
+}
+
+func (k *kernelPlane) eachTap(do func(*slowpath.Tap) error) error {
+	var errs []error
+	for _, tap := range k.taps {
+		errs = append(errs, do(tap))
+	}
+	return errors.Join(errs...)
+}
+
+// Close lets go of everything; the helper interfaces stay, programs send copies to them.
+func (k *kernelPlane) Close() error {
+	return errors.Join(k.Plane.Close(), k.eachTap((*slowpath.Tap).Close))
+}
+
+// Cleanup removes everything, the helper interfaces too.
+func (k *kernelPlane) Cleanup() error {
+	return errors.Join(k.Plane.Cleanup(), k.eachTap((*slowpath.Tap).Remove))
+}
+
+// CreateCube remembers the hook of a cube, which decides by which TAP its packets go down.
+func (k *kernelPlane) CreateCube(s datapath.Spec) error {
+	if err := k.Plane.CreateCube(s); err != nil {
+		return err
+	}
+	k.hooks.Store(s.ID, s.Type.Hook())
+	return nil
+}
+
+// DeleteCube forgets the hook with the cube.
+func (k *kernelPlane) DeleteCube(id datapath.CubeID) error {
+	k.hooks.Delete(id)
+	return k.Plane.DeleteCube(id)
+}
+
+// Prepare remembers the graph when it is committed.
+func (k *kernelPlane) Prepare(ctx context.Context, g *datapath.Graph) (topology.Change, error) {
+	c, err := k.Plane.Prepare(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	return kernelChange{c, k, g}, nil
+}
+
+// kernelChange is a change of the data plane that keeps the graph for floods.
+type kernelChange struct {
+	datapath.Change
+	plane *kernelPlane
+	graph *datapath.Graph
+}
+
+// Commit makes the graph the one in use.
+func (c kernelChange) Commit() error {
+	if err := c.Change.Commit(); err != nil {
+		return err
+	}
+	c.plane.graph.Store(c.graph)
+	return nil
+}
+
+// Send puts a packet of a cube into the fast path.
+func (k *kernelPlane) Send(id datapath.CubeID, transparent bool, p *cube.PacketOut) error {
+	return k.send(id, slowpath.TargetOf(transparent, p), p, slowpath.Meta{})
+}
+
+func (k *kernelPlane) send(id datapath.CubeID, kind uint16, p *cube.PacketOut, m slowpath.Meta) error {
+	h, ok := k.hooks.Load(id)
+	if !ok {
+		return fmt.Errorf("sending a packet of cube %d: %w", id, cube.ErrNotFound)
+	}
+	hook := h.(cube.Hook)
+	m.XDP = hook == cube.XDP
+	return k.taps[hook].Send(slowpath.Target{Cube: uint16(id), Kind: kind}, p, m)
+}
+
+// upward hands what comes up from the fast path to the manager.
+type upward struct {
+	plane   *kernelPlane
+	manager *topology.Manager
+	log     *slog.Logger
+}
+
+// Packet implements slowpath.Handler.
+func (u upward) Packet(id uint16, p *cube.PacketIn, _ slowpath.Meta) {
+	u.manager.PacketIn(datapath.CubeID(id), p)
+}
+
+// Log implements slowpath.Handler.
+func (u upward) Log(id uint16, level uint32, line string) {
+	u.manager.DatapathLog(datapath.CubeID(id), datapath.LogLevel(level), line)
+}
+
+// Flood sends a copy out of each port but the one where the packet entered: the kernel
+// had no way to make them.
+func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
+	g := u.plane.graph.Load()
+	if g == nil {
+		return
+	}
+	node := g.Cubes[datapath.CubeID(id)]
+	if node == nil {
+		return
+	}
+	out := cube.PacketOut{Direction: cube.Egress, Metadata: p.Metadata, TrafficClass: p.TrafficClass, Offload: p.Offload, Data: p.Data}
+	for index, port := range node.Ports {
+		if index == p.Port || port.Peer == (datapath.Peer{}) {
+			continue
+		}
+		out.Port = index
+		if err := u.plane.send(node.ID, slowpath.ToTX, &out, m); err != nil {
+			u.log.Debug("flooding a copy", "cube", node.Name, "port", port.Name, "err", err)
+		}
+	}
+}
+
+// startKernelSlowPath reads what comes up until stop.
+func startKernelSlowPath(ctx context.Context, p plane, m *topology.Manager, log *slog.Logger) (func() error, error) {
+	k, ok := p.(*kernelPlane)
+	if !ok {
+		return nil, fmt.Errorf("the slow path belongs to the kernel's data plane, not to %T", p)
+	}
+	ring, err := slowpath.OpenRing(k.FrameworkMap("pcn_ring"), k.FrameworkMap("pcn_control"), k.FrameworkMap("pcn_shares"))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		if err := ring.Run(ctx, upward{k, m, log}); err != nil && ctx.Err() == nil {
+			log.Error("the slow path stopped: packets that the fast path cannot finish are lost", "err", err)
+		}
+	})
+	return func() error {
+		cancel()
+		done.Wait()
+		return ring.Close()
+	}, nil
 }

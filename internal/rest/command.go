@@ -62,3 +62,11 @@ func readMembers(w http.ResponseWriter, r *http.Request, required, optional []st
 	}
 	return out, nil
 }
+
+// done ends a command: 200 without a body, or what was wrong.
+func done(w http.ResponseWriter, r *http.Request, err error) error {
+	if err == nil {
+		w.WriteHeader(http.StatusOK)
+	}
+	return asBadRequest(r.Method, err)
+}

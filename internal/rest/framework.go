@@ -246,7 +246,7 @@ func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, rest []str
 	if commandName(r) == "disconnect" {
 		act = s.manager.Disconnect
 	}
-	return asBadRequest(r.Method, act(r.Context(), m["peer1"], m["peer2"]))
+	return done(w, r, act(r.Context(), m["peer1"], m["peer2"]))
 }
 
 // serveAttach answers /attach and /detach.
@@ -262,7 +262,7 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, rest []stri
 		if err != nil {
 			return err
 		}
-		return asBadRequest(r.Method, s.manager.Detach(r.Context(), m["cube"], m["port"]))
+		return done(w, r, s.manager.Detach(r.Context(), m["cube"], m["port"]))
 	}
 	places := []string{"position", "before", "after"}
 	m, err := readMembers(w, r, []string{"cube", "port"}, places)
@@ -278,6 +278,6 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, rest []stri
 	if given > 1 {
 		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Message: "position, before and after exclude each other"}
 	}
-	return asBadRequest(r.Method, s.manager.Attach(r.Context(), topology.AttachRequest{
+	return done(w, r, s.manager.Attach(r.Context(), topology.AttachRequest{
 		Cube: m["cube"], Port: m["port"], Position: m["position"], Before: m["before"], After: m["after"]}))
 }

@@ -151,6 +151,14 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	return &limitedConn{Conn: c, release: func() { <-l.slots }}, nil
 }
 
+// Addr is where clients connect: the socket was made elsewhere and moved.
+func (l *limitedListener) Addr() net.Addr {
+	if l.path != "" {
+		return &net.UnixAddr{Name: l.path, Net: "unix"}
+	}
+	return l.Listener.Addr()
+}
+
 // Close removes the socket file first, so that a client gets "no such file" and not a
 // connection that nobody answers.
 func (l *limitedListener) Close() error {
