@@ -49,8 +49,6 @@ type Netdevs interface {
 	List() ([]netdev.Info, error)
 	// Get returns an error wrapping netdev.ErrNotFound for a device that does not exist.
 	Get(name string) (netdev.Info, error)
-	// EnsureCanReceiveRedirects readies a device for frames that XDP redirects to it.
-	EnsureCanReceiveRedirects(name string) (netdev.Readiness, error)
 }
 
 // kernelNetdevs are the devices of the network namespace that the daemon runs in.
@@ -58,6 +56,3 @@ type kernelNetdevs struct{}
 
 func (kernelNetdevs) List() ([]netdev.Info, error)         { return netdev.List() }
 func (kernelNetdevs) Get(name string) (netdev.Info, error) { return netdev.Get(name) }
-func (kernelNetdevs) EnsureCanReceiveRedirects(name string) (netdev.Readiness, error) {
-	return netdev.EnsureCanReceiveRedirects(name)
-}

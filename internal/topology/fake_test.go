@@ -24,8 +24,10 @@ var errInjected = errors.New("injected")
 
 // fakePlane is a data plane in memory.
 type fakePlane struct {
-	mu       sync.Mutex
+	mu sync.Mutex
+	// cubes are pinned and outlive a manager, opened are those that the present one has.
 	cubes    map[datapath.CubeID]datapath.Spec
+	opened   map[datapath.CubeID]bool
 	graph    *datapath.Graph
 	open     int // changes neither committed nor aborted
 	prepared int
@@ -37,7 +39,7 @@ type fakePlane struct {
 }
 
 func newFakePlane() *fakePlane {
-	return &fakePlane{cubes: map[datapath.CubeID]datapath.Spec{}, graph: newWorld().graph()}
+	return &fakePlane{cubes: map[datapath.CubeID]datapath.Spec{}, opened: map[datapath.CubeID]bool{}, graph: newWorld().graph()}
 }
 
 func (f *fakePlane) step(name string) error {
@@ -65,27 +67,31 @@ func (f *fakePlane) CreateCube(s datapath.Spec) error {
 	if old, ok := f.cubes[s.ID]; ok && old.UUID != s.UUID {
 		return fmt.Errorf("cube %d is another one: %w", s.ID, cube.ErrExists)
 	}
-	f.cubes[s.ID] = s
+	if f.opened[s.ID] {
+		return fmt.Errorf("cube %d is open: %w", s.ID, cube.ErrExists)
+	}
+	f.cubes[s.ID], f.opened[s.ID] = s, true
 	return nil
 }
 
 func (f *fakePlane) DeleteCube(id datapath.CubeID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, ok := f.cubes[id]; !ok {
+	if !f.opened[id] {
 		return fmt.Errorf("cube %d: %w", id, cube.ErrNotFound)
 	}
 	if f.graph.Cubes[id] != nil {
 		return fmt.Errorf("cube %d is in the graph: %w", id, cube.ErrInUse)
 	}
 	delete(f.cubes, id)
+	delete(f.opened, id)
 	return nil
 }
 
 func (f *fakePlane) Map(id datapath.CubeID, name string) (*ebpf.Map, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, ok := f.cubes[id]; !ok || name != "fdb" {
+	if !f.opened[id] || name != "fdb" {
 		return nil, fmt.Errorf("cube %d map %s: %w", id, name, cube.ErrNotFound)
 	}
 	return nil, nil
@@ -109,7 +115,7 @@ func (f *fakePlane) Prepare(ctx context.Context, g *datapath.Graph) (Change, err
 		}
 	}
 	for id := range g.Cubes {
-		if _, ok := f.cubes[id]; !ok {
+		if !f.opened[id] {
 			return nil, fmt.Errorf("cube %d has no maps: %w", id, cube.ErrNotFound)
 		}
 	}
@@ -176,9 +182,8 @@ func (f *fakePlane) now() *datapath.Graph {
 
 // fakeNetdevs are devices in memory.
 type fakeNetdevs struct {
-	mu      sync.Mutex
-	infos   map[string]netdev.Info
-	readied []string
+	mu    sync.Mutex
+	infos map[string]netdev.Info
 }
 
 func newFakeNetdevs(names ...string) *fakeNetdevs {
@@ -205,13 +210,6 @@ func (f *fakeNetdevs) Get(name string) (netdev.Info, error) {
 		return info, fmt.Errorf("%s: %w", name, netdev.ErrNotFound)
 	}
 	return info, nil
-}
-
-func (f *fakeNetdevs) EnsureCanReceiveRedirects(name string) (netdev.Readiness, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.readied = append(f.readied, name)
-	return netdev.Readiness{OK: true}, nil
 }
 
 func (f *fakeNetdevs) set(info netdev.Info) netdev.Info {

@@ -44,6 +44,7 @@ func newLab(t *testing.T, devs ...string) *lab {
 // start makes a manager of what the lab's store holds.
 func (l *lab) start() {
 	l.t.Helper()
+	l.plane.opened = map[datapath.CubeID]bool{}
 	state := &store.State{}
 	for _, k := range sortedKeys(l.records) {
 		state.Records = append(state.Records, store.Record{Key: k, Value: l.records[k]})

@@ -183,7 +183,6 @@ func (t *txn) notifyPort(ctx context.Context, u *unit, rec *record, p *port) {
 	if old != nil {
 		was = old.ports[p.name]
 	}
-	t.ready(rec, p, was)
 	w, ok := u.inst.(cube.PortWatcher)
 	if !ok {
 		return
@@ -193,21 +192,6 @@ func (t *txn) notifyPort(ctx context.Context, u *unit, rec *record, p *port) {
 		return
 	}
 	_ = u.handle(ctx, "PortChanged", func() error { w.PortChanged(p.name, up); return nil }) // it answers nothing; a panic is logged
-}
-
-// ready makes a netdev that was just bound to an XDP port fit for frames that XDP redirects to it.
-func (t *txn) ready(rec *record, p *port, was *port) {
-	l := t.next.links[p.peer]
-	if rec.typ.Hook() != cube.XDP || l.index == 0 || l.refused {
-		return
-	}
-	if before := t.old.links[p.peer]; was != nil && was.peer == p.peer && before == l {
-		return
-	}
-	r, err := t.m.netdevs.EnsureCanReceiveRedirects(p.peer)
-	if err != nil || !r.OK {
-		t.m.log.Warn("a netdev may lose frames that XDP redirects to it", "netdev", p.peer, "reason", r.Reason, "error", err)
-	}
 }
 
 func (t *txn) notifyParent(ctx context.Context, u *unit, rec *record) {

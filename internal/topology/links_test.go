@@ -105,16 +105,6 @@ func TestARefusedNetdevIsLeftOutUntilItChanges(t *testing.T) {
 	l.wantRead(`"UP"`, "br", "ports", "p1", "status")
 }
 
-func TestXDPNetdevsAreMadeReady(t *testing.T) {
-	l := newLab(t, "veth1", "veth2")
-	l.must(`create toybridge x <<< {"type":"XDP_DRV","ports":[{"name":"p1","peer":"veth1"}]}`,
-		`create toybridge c <<< {"ports":[{"name":"p1","peer":"veth2"}]}`, `patch x fdb aging-time <<< 5`)
-	l.NetdevEvent(netdev.Event{Kind: netdev.Added, Info: netdev.Info{Name: "veth1", Index: 66, Up: true}})
-	if want := []string{"veth1", "veth1"}; !slices.Equal(l.devs.readied, want) {
-		t.Errorf("made ready: %q, want %q: at each binding of an XDP port, never for TC", l.devs.readied, want)
-	}
-}
-
 func TestParentsAreFollowed(t *testing.T) {
 	l := newLab(t, "veth1")
 	l.must(bridges...)

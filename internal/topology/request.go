@@ -160,30 +160,12 @@ func (m *Manager) deleteBroken(ctx context.Context, name string, b *brokenCube) 
 		}
 		return nil
 	})
-	if err == nil {
-		m.dropMaps(b)
+	if err == nil && b.made {
+		if err := guard(func() error { return m.dp.DeleteCube(b.stored.ID) }); err != nil {
+			m.log.Error("removing a cube's maps", "cube", name, "error", err)
+		}
 	}
 	return err
-}
-
-// dropMaps removes the maps of a cube that could not be restored; they are pinned since an earlier run.
-func (m *Manager) dropMaps(b *brokenCube) {
-	svc := m.services[b.stored.Service]
-	if svc == nil || b.stored.ID == 0 {
-		return // nobody knows what they are
-	}
-	err := guard(func() error {
-		if !b.made {
-			if err := m.dp.CreateCube(datapath.Spec{ID: b.stored.ID, UUID: b.stored.UUID, Name: b.stored.Name,
-				Service: b.stored.Service, Type: b.stored.Type, Transparent: svc.info.Transparent}); err != nil {
-				return err
-			}
-		}
-		return m.dp.DeleteCube(b.stored.ID)
-	})
-	if err != nil {
-		m.log.Error("removing a cube's maps", "cube", b.stored.Name, "error", err)
-	}
 }
 
 // Action runs one of the model's actions; the changes of configuration that it asks for are part of the transaction.

@@ -44,7 +44,31 @@ func (m *Manager) restore(ctx context.Context, state *store.State) error {
 		}
 	}
 	m.view.Store(w)
+	for _, name := range sortedKeys(w.broken) {
+		m.holdMaps(w.broken[name], back)
+	}
 	return m.bringBack(ctx, back)
+}
+
+// holdMaps opens the maps of a cube that cannot be restored, where that is possible: the data plane removes those that
+// nobody has opened when the first graph is committed, and with them the cube's state.
+func (m *Manager) holdMaps(b *brokenCube, back []*staged) {
+	svc := m.services[b.stored.Service]
+	if b.made || svc == nil || b.stored.ID == 0 || b.stored.UUID == "" {
+		return
+	}
+	if slices.ContainsFunc(back, func(s *staged) bool { return s.rec.id == b.stored.ID || s.rec.uuid == b.stored.UUID }) {
+		return // the number is another one's
+	}
+	err := guard(func() error {
+		return m.dp.CreateCube(datapath.Spec{ID: b.stored.ID, UUID: b.stored.UUID, Name: b.stored.Name,
+			Service: b.stored.Service, Type: b.stored.Type, Transparent: svc.info.Transparent})
+	})
+	if err != nil {
+		m.log.Warn("the maps of a broken cube are lost", "cube", b.stored.Name, "error", err)
+		return
+	}
+	b.made = true
 }
 
 func (m *Manager) loadLinks(w *world) error {
@@ -198,11 +222,14 @@ func (m *Manager) bringBackOneByOne(ctx context.Context, back []*staged) error {
 func (m *Manager) giveUp(back []*staged, name string, why error) []*staged {
 	i := slices.IndexFunc(back, func(s *staged) bool { return s.rec.name == name })
 	w := m.view.Load().clone()
-	m.markBroken(w, back[i], why)
+	gone := back[i]
+	back = slices.Delete(back, i, i+1)
+	m.markBroken(w, gone, why)
+	m.holdMaps(w.broken[name], back)
 	m.view.Store(w)
-	m.byID.Delete(back[i].unit.id)
-	m.endUnit(back[i].unit)
-	return slices.Delete(back, i, i+1)
+	m.byID.Delete(gone.unit.id)
+	m.endUnit(gone.unit)
+	return back
 }
 
 // markBroken keeps a stored cube that cannot run.

@@ -69,24 +69,25 @@ func TestOneBrokenCubeDoesNotHinderOthers(t *testing.T) {
 		spoil func(*lab)
 		mend  func(*lab)
 		why   string
+		held  bool
 	}{
-		{"its record is cut", func(l *lab) { l.records["cube/br2"] = l.records["cube/br2"][:40] }, nil, "its record cannot be read"},
-		{"its record is another's", func(l *lab) { l.records["cube/br2"] = l.records["cube/br1"] }, nil, "its record cannot be read"},
+		{"its record is cut", func(l *lab) { l.records["cube/br2"] = l.records["cube/br2"][:40] }, nil, "its record cannot be read", false},
+		{"its record is another's", func(l *lab) { l.records["cube/br2"] = l.records["cube/br1"] }, nil, "its record cannot be read", false},
 		{"its service is gone", func(l *lab) {
 			l.records["cube/br2"] = []byte(strings.Replace(string(l.records["cube/br2"]), `"toybridge"`, `"lost"`, 1))
-		}, nil, "service lost is not loaded"},
+		}, nil, "service lost is not loaded", false},
 		{"its configuration is invalid", func(l *lab) {
 			l.records["cube/br2"] = []byte(strings.Replace(string(l.records["cube/br2"]), `"config":{`, `"config":{"fdb":{"aging-time":-1},`, 1))
-		}, nil, "aging-time"},
+		}, nil, "aging-time", true},
 		{"it has the number of another", func(l *lab) {
 			l.records["cube/br2"] = []byte(strings.Replace(string(l.records["cube/br2"]), `"id":2`, `"id":1`, 1))
-		}, nil, "its number 1 is that of br1"},
+		}, nil, "its number 1 is that of br1", false},
 		{"its port has the slot of another", func(l *lab) {
 			l.records["cube/br2"] = []byte(strings.Replace(string(l.records["cube/br2"]), `"slot":2`, `"slot":1`, 1))
-		}, nil, "numbers of port"},
-		{"its code refuses", func(l *lab) { l.b.setFail(failAt("br2 Prepare", nil)) }, func(l *lab) { l.b.setFail(nil) }, "injected"},
-		{"its code panics", func(l *lab) { l.b.setFail(failAt("br2 New", errInjected)) }, func(l *lab) { l.b.setFail(nil) }, "injected"},
-		{"its commit fails", func(l *lab) { l.b.setFail(failAt("br2 Commit", nil)) }, func(l *lab) { l.b.setFail(nil) }, "injected"},
+		}, nil, "numbers of port", true},
+		{"its code refuses", func(l *lab) { l.b.setFail(failAt("br2 Prepare", nil)) }, func(l *lab) { l.b.setFail(nil) }, "injected", true},
+		{"its code panics", func(l *lab) { l.b.setFail(failAt("br2 New", errInjected)) }, func(l *lab) { l.b.setFail(nil) }, "injected", true},
+		{"its commit fails", func(l *lab) { l.b.setFail(failAt("br2 Commit", nil)) }, func(l *lab) { l.b.setFail(nil) }, "injected", true},
 		{"the data plane refuses it", func(l *lab) {
 			l.plane.refuse = func(g *datapath.Graph) error {
 				for _, n := range g.Cubes {
@@ -96,7 +97,7 @@ func TestOneBrokenCubeDoesNotHinderOthers(t *testing.T) {
 				}
 				return nil
 			}
-		}, func(l *lab) { l.plane.refuse = nil }, "injected"},
+		}, func(l *lab) { l.plane.refuse = nil }, "injected", true},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -109,6 +110,9 @@ func TestOneBrokenCubeDoesNotHinderOthers(t *testing.T) {
 			spoilt := maps.Clone(l.records)
 			l.start()
 			broken := l.Broken()
+			if _, held := l.plane.opened[2]; held != c.held {
+				t.Errorf("the maps of br2 are held: %v, want %v", held, c.held)
+			}
 			if len(broken) != 1 || broken[0].Name != "br2" || !strings.Contains(broken[0].Reason, c.why) {
 				t.Fatalf("broken: %+v, want br2: %s", broken, c.why)
 			}
@@ -242,6 +246,7 @@ func TestWithTheRealStore(t *testing.T) {
 	plane, devs, b := newFakePlane(), newFakeNetdevs("veth1"), &behaviour{learned: map[string]string{}}
 	var shown string
 	for range 2 {
+		plane.opened = map[datapath.CubeID]bool{}
 		s, st, err := store.Open(store.Options{Dir: dir})
 		if err != nil {
 			t.Fatal(err)
