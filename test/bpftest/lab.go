@@ -51,7 +51,6 @@ type Lab struct {
 	plane   *plane
 	manager *topology.Manager
 	logs    *logs
-	up      *up
 }
 
 // New makes a lab. Everything is removed when the test ends. It skips the test when not root.
@@ -90,8 +89,11 @@ func (l *Lab) start(o Options, dir string) error {
 	if err != nil {
 		return err
 	}
-	l.plane = &plane{Plane: p, ids: map[string]datapath.CubeID{}, taps: taps}
+	l.plane = &plane{Plane: p, ids: map[string]datapath.CubeID{}, taps: taps, hook: l.Type.Hook()}
 	l.t.Cleanup(func() { l.Must(p.Cleanup) })
+	if err := taps.attach(p); err != nil {
+		return err
+	}
 	l.manager, err = topology.New(topology.Options{Datapath: l.plane, Services: o.Services, Logger: logger})
 	if err != nil {
 		return err
@@ -101,8 +103,7 @@ func (l *Lab) start(o Options, dir string) error {
 			l.t.Errorf("closing the topology: %v", err)
 		}
 	})
-	l.up, err = startUp(l)
-	return err
+	return startUp(l)
 }
 
 // Each runs a test at each hook and in each mode of linking: what a cube does must not depend
@@ -124,9 +125,11 @@ func Each(t *testing.T, o Options, test func(t *testing.T, l *Lab)) {
 type plane struct {
 	*datapath.Plane
 	taps taps
+	hook cube.Hook
 
-	mu  sync.Mutex
-	ids map[string]datapath.CubeID
+	mu    sync.Mutex
+	ids   map[string]datapath.CubeID
+	graph *datapath.Graph // the last that was prepared
 }
 
 func (p *plane) CreateCube(s datapath.Spec) error {
@@ -144,6 +147,9 @@ func (p *plane) id(name string) datapath.CubeID {
 
 // Prepare has the type that the topology declares.
 func (p *plane) Prepare(ctx context.Context, g *datapath.Graph) (topology.Change, error) {
+	p.mu.Lock()
+	p.graph = g
+	p.mu.Unlock()
 	return p.Plane.Prepare(ctx, g)
 }
 
@@ -185,16 +191,21 @@ func (l *Lab) TryCreate(service, name, body string) error {
 	return l.Do(func() error { return l.manager.Create(l.t.Context(), service, name, []byte(body)) })
 }
 
-// Set changes configuration: op on the place that words name, such as "br1 fdb aging-time".
-func (l *Lab) Set(op yang.Op, words, body string) {
+// Set changes configuration: a method of REST (POST, PUT, PATCH, DELETE) on the place that words
+// name, such as "br1 fdb aging-time".
+func (l *Lab) Set(method, words, body string) {
 	l.t.Helper()
-	if err := l.Try(op, words, body); err != nil {
-		l.t.Fatalf("%s: %v", words, err)
+	if err := l.Try(method, words, body); err != nil {
+		l.t.Fatalf("%s %s %s: %v", method, words, body, err)
 	}
 }
 
 // Try is Set for what may be refused.
-func (l *Lab) Try(op yang.Op, words, body string) error {
+func (l *Lab) Try(method, words, body string) error {
+	op, ok := map[string]yang.Op{"POST": yang.Create, "PUT": yang.Replace, "PATCH": yang.Merge, "DELETE": yang.Delete}[method]
+	if !ok {
+		return fmt.Errorf("method %s: %w", method, cube.ErrInvalid)
+	}
 	name, service, path, err := l.resolve(words)
 	if err != nil {
 		return err

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simplebridge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
+)
+
+// fdbOf opens the table of the bridge `br`.
+func fdbOf(l *bpftest.Lab) table { return table{l.Map("br", "fdb")} }
+
+func address(t *testing.T, text string) Address {
+	t.Helper()
+	a, err := parseAddress(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// look reads an address's entry, which must be there.
+func look(t *testing.T, l *bpftest.Lab, text string) entry {
+	t.Helper()
+	e, ok, err := fdbOf(l).get(address(t, text))
+	if err != nil || !ok {
+		t.Fatalf("entry %s: there %v, error %v", text, ok, err)
+	}
+	return e
+}
+
+// backdate makes an entry look as if its last frame was that long ago.
+func backdate(t *testing.T, l *bpftest.Lab, text string, by time.Duration) {
+	t.Helper()
+	e := look(t, l, text)
+	e.Seen -= uint64(by)
+	if err := fdbOf(l).Put(address(t, text), e); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shown are the addresses and ports that a read shows.
+func shown(t *testing.T, l *bpftest.Lab) map[string]string {
+	t.Helper()
+	var fdb Fdb
+	if err := json.Unmarshal([]byte(l.Read("br fdb")), &fdb); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, e := range fdb.Entry {
+		out[e.Address.String()] = e.Port
+	}
+	return out
+}
+
+func wantShown(t *testing.T, l *bpftest.Lab, want map[string]string) {
+	t.Helper()
+	if got := shown(t, l); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("shown are %v, want %v", got, want)
+	}
+}
+
+func TestAnAgedEntryIsNotUsed(t *testing.T) {
+	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
+		l.Create("simplebridge", "br", threePorts)
+		walk(t, l, []step{{"learn", "veth2", frame(two, one), flood("br:p1 br:p3")}})
+		tests := []struct {
+			aging string
+			old   time.Duration
+			want  bpftest.Outcome
+		}{
+			{"300", 0, send("br:p2")},
+			{"300", 290 * time.Second, send("br:p2")},
+			{"300", 20 * time.Second, flood("br:p2 br:p3")},
+			{"600", 0, send("br:p2")},
+			{"20", 0, flood("br:p2 br:p3")},
+			{"0", 1000 * time.Second, send("br:p2")},
+		}
+		for _, tt := range tests { // each entry is older than the last by old
+			l.Set("PATCH", "br fdb aging-time", tt.aging)
+			backdate(t, l, two, tt.old)
+			if got := l.Run("veth1", frame(one, two)); got != tt.want {
+				t.Errorf("aging-time %s, %v older: got %+v, want %+v", tt.aging, tt.old, got, tt.want)
+			}
+			if _, there := shown(t, l)[two]; there != (tt.want.Verdict == "send") {
+				t.Errorf("aging-time %s: shown %v, verdict %s", tt.aging, there, tt.want.Verdict)
+			}
+		}
+	})
+}
+
+func TestAgingTimeEndsInTime(t *testing.T) {
+	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
+		l.Create("simplebridge", "br", strings.Replace(threePorts, "{", `{"fdb":{"aging-time":1},`, 1))
+		start := time.Now()
+		l.Run("veth2", frame(two, one))
+		netns.Eventually(t, bpftest.Patience, func() error {
+			if got := l.Run("veth1", frame(one, two)); got.Verdict != "flood" {
+				return fmt.Errorf("still %s after %v", got.Verdict, time.Since(start))
+			}
+			return nil
+		})
+		if took := time.Since(start); took < 980*time.Millisecond {
+			t.Errorf("the entry was given up after %v", took)
+		}
+		netns.Eventually(t, bpftest.Patience, func() error {
+			if _, ok, err := fdbOf(l).get(address(t, two)); ok || err != nil {
+				return fmt.Errorf("the aged entry is still in the table (error %v)", err)
+			}
+			return nil
+		})
+	})
+}
+
+func TestAFrameMakesAnEntryYoung(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{})
+	l.Create("simplebridge", "br", threePorts)
+	l.Run("veth2", frame(two, one))
+	first := look(t, l, two).Seen
+	l.Run("veth2", frame(two, one))
+	if again := look(t, l, two).Seen; again != first {
+		t.Errorf("`seen` was written %d ns after the last time, less than a second", again-first)
+	}
+	backdate(t, l, two, 299*time.Second)
+	if age := l.Read("br fdb entry " + two + " age"); age != "299" {
+		t.Errorf("age is %s, want 299", age)
+	}
+	l.Run("veth2", frame(two, one))
+	if got := look(t, l, two).Seen; got < first {
+		t.Errorf("a frame left the entry %v old", time.Duration(first-got))
+	}
+}
+
+func TestConfiguredEntries(t *testing.T) {
+	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
+		l.Create("simplebridge", "br", threePorts)
+		l.Set("POST", "br fdb entry "+two, `{"port":"p2"}`)
+		walk(t, l, []step{
+			{"is used before the first frame", "veth1", frame(one, two), send("br:p2")},
+			{"its station may send from elsewhere", "veth3", frame(two, one), send("br:p1")},
+			{"and is not learned there", "veth1", frame(one, two), send("br:p2")},
+		})
+		backdate(t, l, two, time.Hour)
+		walk(t, l, []step{{"does not age", "veth1", frame(one, two), send("br:p2")}})
+		l.Set("PATCH", "br fdb entry "+two+" port", `"p3"`)
+		walk(t, l, []step{{"follows its configuration", "veth1", frame(one, two), send("br:p3")}})
+		wantShown(t, l, map[string]string{one: "p1", two: "p3"})
+
+		l.Set("POST", "br fdb entry "+one, `{"port":"p3"}`)
+		walk(t, l, []step{{"takes the place of a learned one", "veth2", frame(two, one), send("br:p3")}})
+		if e := look(t, l, one); e.Fixed != 1 {
+			t.Errorf("the entry is %+v, not configured", e)
+		}
+		l.Set("DELETE", "br fdb entry "+one, "")
+		walk(t, l, []step{{"is unknown once deleted", "veth2", frame(two, one), flood("br:p1 br:p3")}})
+	})
+}
+
+func TestLearnedEntriesCanBeDeleted(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{})
+	l.Create("simplebridge", "br", threePorts)
+	l.Run("veth2", frame(two, one))
+	wantShown(t, l, map[string]string{two: "p2"})
+	if err := l.Try("DELETE", "br fdb entry "+three, ""); err == nil {
+		t.Error("an address that nobody has was deleted")
+	}
+	l.Set("DELETE", "br fdb entry "+strings.ToUpper(two), "")
+	wantShown(t, l, map[string]string{})
+	walk(t, l, []step{{"a deleted entry is not used", "veth1", frame(one, two), flood("br:p2 br:p3")}})
+}
+
+func TestFlushEmptiesTheDatabase(t *testing.T) {
+	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
+		l.Create("simplebridge", "br", threePorts)
+		for range 2 { // with and without entries
+			if got := l.Action("br fdb flush", ""); got != `{"flushed":true}` {
+				t.Errorf("flush answers %s", got)
+			}
+			wantShown(t, l, map[string]string{})
+			walk(t, l, []step{
+				{"nothing is known", "veth1", frame(one, two), flood("br:p2 br:p3")},
+				{"nor the third", "veth2", frame(two, three), flood("br:p1 br:p3")},
+			})
+			l.Set("POST", "br fdb entry "+three, `{"port":"p3"}`)
+			wantShown(t, l, map[string]string{one: "p1", two: "p2", three: "p3"})
+		}
+	})
+}
+
+// nth is one of many addresses.
+func nth(n int) string { return fmt.Sprintf("02:11:00:00:%02x:%02x", n>>8, n&0xff) }
+
+func TestAFullDatabase(t *testing.T) {
+	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
+		l.Create("simplebridge", "br", strings.Replace(threePorts, "{", `{"fdb":{"max-entries":64},`, 1))
+		for n := range 64 {
+			l.Run("veth1", frame(nth(n), pkt.Broadcast))
+		}
+		if got := l.Read("br fdb not-learned"); got != "0" {
+			t.Errorf("not-learned is %s with room for all", got)
+		}
+		walk(t, l, []step{
+			{"a frame from one more is forwarded", "veth2", frame(two, nth(5)), send("br:p1")},
+			{"and it is not learned", "veth1", frame(nth(5), two), flood("br:p2 br:p3")},
+			{"a learned station still moves", "veth3", frame(nth(6), nth(5)), send("br:p1")},
+			{"and is found", "veth1", frame(nth(5), nth(6)), send("br:p3")},
+		})
+		if got := l.Read("br fdb not-learned"); got != "1" {
+			t.Errorf("not-learned is %s, want 1", got)
+		}
+		backdate(t, l, nth(7), 100*time.Second)
+		l.Set("POST", "br fdb entry "+two, `{"port":"p2"}`)
+		walk(t, l, []step{
+			{"a configured entry finds room", "veth1", frame(nth(5), two), send("br:p2")},
+			{"in the place of the one that was silent for longest", "veth2", frame(two, nth(7)), flood("br:p1 br:p3")},
+		})
+		l.Set("DELETE", "br fdb entry "+two, "")
+		walk(t, l, []step{
+			{"room again", "veth2", frame(three, nth(5)), send("br:p1")},
+			{"for the next", "veth1", frame(nth(5), three), send("br:p2")},
+		})
+	})
+}
+
+func TestMaxEntriesIsTheSizeOfTheTable(t *testing.T) {
+	for body, want := range map[string]uint32{``: 4096, `{"fdb":{"max-entries":64}}`: 64, `{"fdb":{"max-entries":100000}}`: 100000} {
+		l := bpftest.New(t, bpftest.Options{Hosts: 1})
+		l.Create("simplebridge", "br", body)
+		if got := fdbOf(l).MaxEntries(); got != want {
+			t.Errorf("%s: the table has %d entries, want %d", body, got, want)
+		}
+	}
+}
+
+func TestMistakesAreRefusedAndChangeNothing(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{})
+	l.Create("simplebridge", "br", strings.Replace(threePorts, "{", `{"fdb":{"max-entries":64,"entry":[{"address":"`+two+`","port":"p2"}]},`, 1))
+	many := make([]string, 65)
+	for i := range many {
+		many[i] = fmt.Sprintf(`{"address":%q,"port":"p1"}`, nth(i))
+	}
+	tests := []struct{ name, method, words, body, says string }{
+		{"a port that is not there", "POST", "br fdb entry " + three, `{"port":"p9"}`, "p9"},
+		{"no port", "POST", "br fdb entry " + three, `{}`, "port"},
+		{"a group address", "POST", "br fdb entry 01:00:5e:00:00:01", `{"port":"p1"}`, "group address"},
+		{"no address", "POST", "br fdb entry nonsense", `{"port":"p1"}`, "address"},
+		{"more time than fits", "PATCH", "br fdb aging-time", `4294967296`, "aging-time"},
+		{"another size", "PATCH", "br fdb max-entries", `128`, "max-entries"},
+		{"more entries than fit", "POST", "br fdb entry", "[" + strings.Join(many, ",") + "]", "max-entries is 64"},
+		{"the age of an entry", "PATCH", "br fdb entry " + two, `{"age":1}`, "age"},
+		{"the port of an entry", "DELETE", "br ports p2", "", "p2"},
+	}
+	before := l.Read("br fdb")
+	for _, tt := range tests {
+		err := l.Try(tt.method, tt.words, tt.body)
+		if err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: the error is %v, it should name %s", tt.name, err, tt.says)
+		}
+		if after := l.Read("br fdb"); after != before {
+			t.Errorf("%s: the database became %s", tt.name, after)
+		}
+	}
+	if err := l.TryCreate("simplebridge", "br2", `{"fdb":{"max-entries":63}}`); err == nil {
+		t.Error("a table of 63 entries was made")
+	}
+	walk(t, l, []step{{"the entry that was there is", "veth1", frame(one, two), send("br:p2")}})
+}
+
+func TestPortsThatGoTakeTheirAddressesAlong(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{})
+	l.Create("simplebridge", "br", threePorts)
+	l.Run("veth2", frame(two, one))
+	l.Run("veth3", frame(three, one))
+	l.Set("PATCH", "br ports p2 peer", `""`)
+	wantShown(t, l, map[string]string{three: "p3"})
+	walk(t, l, []step{{"a station behind a port without peer is looked for", "veth1", frame(one, two), flood("br:p3")}})
+	l.Set("DELETE", "br ports p3", "")
+	wantShown(t, l, map[string]string{one: "p1"})
+	if err := fdbOf(l).Put(address(t, three), entry{Seen: look(t, l, one).Seen, Port: 2}); err != nil {
+		t.Fatal(err) // as a frame would that was on its way when the port went
+	}
+	l.Set("POST", "br ports p4", `{"peer":"veth3"}`)
+	wantShown(t, l, map[string]string{one: "p1"})
+}
+
+func TestADamagedTableIsMended(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{})
+	l.Create("simplebridge", "br", strings.Replace(threePorts, "{", `{"fdb":{"aging-time":4,"entry":[{"address":"`+two+`","port":"p2"}]},`, 1))
+	fdb := fdbOf(l)
+	now := look(t, l, two).Seen
+	for a, e := range map[string]entry{two: {Seen: now, Port: 0}, one: {Seen: now, Port: 1, Fixed: 1}, three: {Seen: now + uint64(time.Hour), Port: 77}} {
+		if err := fdb.Put(address(t, a), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	netns.Eventually(t, bpftest.Patience, func() error {
+		found := map[string]entry{}
+		if err := fdb.all(func(a Address, e entry) { found[a.String()] = e }); err != nil {
+			return err
+		}
+		if e := found[two]; len(found) != 1 || e.Port != 1 || e.Fixed != 1 {
+			return fmt.Errorf("the table holds %v", found)
+		}
+		return nil
+	})
+}
+
+func TestEditsOfTheTableAreTakenBack(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{})
+	l.Create("simplebridge", "br", threePorts)
+	l.Run("veth1", frame(one, two))
+	was := look(t, l, one)
+	e := &edit{table: fdbOf(l)}
+	for _, err := range []error{
+		e.put(address(t, one), entry{Port: 2, Fixed: 1}), e.put(address(t, two), entry{Port: 1, Fixed: 1}),
+		e.remove(address(t, one)), e.remove(address(t, three)), e.revert(),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if is := look(t, l, one); is != was {
+		t.Errorf("the entry is %+v, was %+v", is, was)
+	}
+	if _, ok, err := fdbOf(l).get(address(t, two)); ok || err != nil {
+		t.Errorf("what was added is there: %v, error %v", ok, err)
+	}
+	if err := e.Lookup(address(t, two), &was); !errors.Is(err, ebpf.ErrKeyNotExist) {
+		t.Errorf("lookup: %v", err)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for text, want := range map[string]Address{"aa:bb:cc:dd:ee:ff": 0xffeeddccbbaa, "02:00:00:00:00:01": 0x010000000002} {
+		if got := address(t, strings.ToUpper(text)); got != want || got.String() != text {
+			t.Errorf("%s is %#x and prints as %s, want %#x", text, uint64(got), got, uint64(want))
+		}
+	}
+	for _, text := range []string{"", "02:00:00:00:00", "02:00:00:00:00:00:00:01", "02-00"} {
+		if a, err := parseAddress(text); !errors.Is(err, cube.ErrInvalid) {
+			t.Errorf("%q is %v, error %v", text, a, err)
+		}
+	}
+}

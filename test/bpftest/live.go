@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bpftest
+
+// Frames on the wire: from one host's interface to another's, through the hooks as the kernel
+// calls them. It is the only way to see generic XDP, VLAN tags that the kernel moved into the
+// packet's metadata, frames in several buffers, and copies.
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/polycube/polycube/test/netns"
+)
+
+// Wire is a host's end of its link, host 1 being the first.
+type Wire struct {
+	*netns.Raw
+	name string
+	l    *Lab
+}
+
+// Patience is how long a test waits for what must come.
+const Patience = 5 * time.Second
+
+// Wires opens the end of every host's link.
+func (l *Lab) Wires() []*Wire {
+	l.t.Helper()
+	var out []*Wire
+	for i, h := range l.Hosts {
+		out = append(out, &Wire{netns.OpenRaw(l.t, h, netns.Inner), fmt.Sprintf("host %d", i+1), l})
+	}
+	return out
+}
+
+// Gets fails the test unless the frame arrives; others before it are ignored.
+func (w *Wire) Gets(frame []byte) {
+	w.l.t.Helper()
+	// Ethernet pads, and drivers may leave the padding on.
+	same := func(got []byte) bool {
+		return len(got) >= len(frame) && bytes.Equal(got[:len(frame)], frame) && len(bytes.Trim(got[len(frame):], "\x00")) == 0
+	}
+	if _, err := w.Recv(same, Patience); err != nil {
+		w.l.t.Errorf("%s: the frame of %d bytes, %x..., does not come: %v", w.name, len(frame), frame[:min(len(frame), 32)], err)
+	}
+}
+
+// Got says whether the frame is among those that have arrived. Ask when something that was sent
+// later has arrived.
+func (w *Wire) Got(frame []byte) bool {
+	w.l.t.Helper()
+	_, err := w.Recv(func(got []byte) bool { return bytes.HasPrefix(got, frame) }, 0)
+	return err == nil
+}
+
+// Puts sends a frame.
+func (w *Wire) Puts(frame []byte) {
+	w.l.t.Helper()
+	if err := w.Send(frame); err != nil {
+		w.l.t.Fatalf("%s: %v", w.name, err)
+	}
+}
