@@ -6,6 +6,10 @@
 #include <pcn/cube.h>
 #include "maps.h"
 
+/* Global, so that the verifier looks at each once, and that the compiler does not specialise
+ * it for the arguments of the one call that it sees. */
+#define PCN_GLOBAL __attribute__((noinline))
+
 #ifdef PCN_TC
 #define HOOK_FLAGS 0
 #define LEN(ctx) ((ctx)->len)
@@ -135,7 +139,7 @@ PCN_INLINE int put(struct CTXTYPE *ctx, struct pcn_md *md, __u32 who, __u32 kind
 }
 
 /* To the slow path of the cube; the packet ends here. */
-PCN_NOINLINE int pcn_core_up(struct CTXTYPE *ctx, struct pcn_md *md, __u32 who)
+PCN_GLOBAL int pcn_core_up(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
 {
 	int shed = put(ctx, md, who, PCN_RECORD_PACKET);
 
@@ -144,7 +148,8 @@ PCN_NOINLINE int pcn_core_up(struct CTXTYPE *ctx, struct pcn_md *md, __u32 who)
 }
 
 /* A copy to the slow path of the cube; the packet goes on. */
-PCN_NOINLINE int pcn_core_copy_for(struct CTXTYPE *ctx, struct pcn_md *md, __u32 reason, __u32 who)
+PCN_GLOBAL int pcn_core_copy_for(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 reason,
+				 __u32 who)
 {
 	__u16 was = md->reason;
 
@@ -155,7 +160,8 @@ PCN_NOINLINE int pcn_core_copy_for(struct CTXTYPE *ctx, struct pcn_md *md, __u32
 }
 
 /* A line for the cube's log. */
-PCN_NOINLINE int pcn_core_log_for(struct CTXTYPE *ctx, const struct pcn_log_args *args, __u32 who)
+PCN_GLOBAL int pcn_core_log_for(struct CTXTYPE *ctx, const struct pcn_log_args *args PCN_NONNULL,
+				__u32 who)
 {
 	__u32 cube = CUBE(who);
 	struct pcn_share *share = bpf_map_lookup_elem(&pcn_shares, &cube);
@@ -235,7 +241,7 @@ static long flood_one(__u32 i, struct flood_walk *w)
 
 /* Sends copies to all netdev ports of the cube but the one where the packet came in. The
  * packet itself stays. Always 0: the driver goes on to the ports that lead to cubes. */
-PCN_NOINLINE int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md, __u32 who)
+PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
 {
 	__u32 cube = CUBE(who);
 	struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &cube);
@@ -250,8 +256,8 @@ PCN_NOINLINE int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md, __u32 wh
 }
 
 /* Sends a copy to a port that leads to another program. tap is our own interface. */
-PCN_NOINLINE int pcn_core_recirculate(struct CTXTYPE *ctx, struct pcn_md *md, __u32 who, __u32 port,
-				      __u32 tap)
+PCN_GLOBAL int pcn_core_recirculate(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who,
+				    __u32 port, __u32 tap)
 {
 	ctx->mark = md->traffic_class;
 	if (recirculate(ctx, md, CUBE(who), port, tap))
@@ -294,7 +300,7 @@ PCN_INLINE int came_from(struct xdp_md *ctx, __u32 cube, __u32 port)
  * can: a broadcast to netdevs. Returns the hook's verdict, or -1 if there is just one port to
  * send to and it leads to another program, to which the driver then goes. All other mixtures
  * go to user space, which makes the copies. */
-PCN_NOINLINE int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md, __u32 who)
+PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
 {
 	__u32 cube = CUBE(who), in_port = md->in_port;
 	struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &cube);

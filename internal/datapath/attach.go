@@ -72,11 +72,11 @@ func (p *Plane) attach(name string, s spot, mode cube.Type, r *root) (*attachmen
 	case s.place == kindXDP:
 		a.hold, err = p.attachXDP(s, mode, r)
 	case p.opts.Clsact:
-		a.hold, err = attachFilter(s, p.opts.Instance, r)
+		a.hold, err = attachFilter(s, filterName(p.opts.Instance), r.prog)
 	default:
 		a.hold, err = p.attachTCX(s, r)
 		if errors.Is(err, ebpf.ErrNotSupported) {
-			a.hold, err = attachFilter(s, p.opts.Instance, r)
+			a.hold, err = attachFilter(s, filterName(p.opts.Instance), r.prog)
 		}
 	}
 	if err != nil {

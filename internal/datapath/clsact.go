@@ -20,6 +20,9 @@ const filterPriority = 49152
 
 func filterName(instance string) string { return "polycube-" + instance }
 
+// tapFilterName differs, so that a TAP is not taken for a netdev of the graph.
+func tapFilterName(instance string) string { return "polycube-tap-" + instance }
+
 func filterParent(place kind) uint32 {
 	if place == kindEgress {
 		return netlink.HANDLE_MIN_EGRESS
@@ -28,7 +31,7 @@ func filterParent(place kind) uint32 {
 }
 
 // attachFilter makes the qdisc if need be and sets the filter.
-func attachFilter(s spot, instance string, r *root) (holder, error) {
+func attachFilter(s spot, name string, prog *ebpf.Program) (holder, error) {
 	qdisc := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: s.ifindex, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
 	}}
@@ -40,13 +43,15 @@ func attachFilter(s spot, instance string, r *root) (holder, error) {
 			LinkIndex: s.ifindex, Parent: filterParent(s.place), Handle: 1,
 			Protocol: unix.ETH_P_ALL, Priority: filterPriority,
 		},
-		Name: filterName(instance), DirectAction: true,
+		Name: name, DirectAction: true,
 	}}
-	return h, h.update(r)
+	return h, h.set(prog)
 }
 
-func (h *filterHolder) update(r *root) error {
-	h.filter.Fd = r.prog.FD()
+func (h *filterHolder) update(r *root) error { return h.set(r.prog) }
+
+func (h *filterHolder) set(prog *ebpf.Program) error {
+	h.filter.Fd = prog.FD()
 	if err := netlink.FilterReplace(h.filter); err != nil {
 		return fmt.Errorf("setting bpf filter: %w", err)
 	}

@@ -105,6 +105,12 @@ func (b *bench) open() {
 	})
 }
 
+// close stops the daemon; programs stay.
+func (b *bench) close() {
+	b.t.Helper()
+	b.must(b.plane.Close)
+}
+
 func (b *bench) must(fn func() error) {
 	b.t.Helper()
 	if err := b.lab.Do(fn); err != nil {

@@ -50,7 +50,6 @@ func (g *generator) bind(s site, ins asm.Instruction) (asm.Instructions, error) 
 		if !ok {
 			return asm.Instructions{ins.WithReference(s.symbol(name))}, nil
 		}
-		g.use(stub.function)
 		who := asm.Mov.Imm(stub.who, s.who()).WithSymbol(ins.Symbol())
 		return asm.Instructions{who, ins.WithSymbol("").WithReference(stub.function)}, nil
 	}

@@ -70,7 +70,6 @@ func (g *generator) verdict(s site, b *block) {
 
 	up := &block{label: "up." + siteLabel(s)}
 	g.cold = append(g.cold, o, up)
-	g.use("pcn_core_up")
 	up.args()
 	up.add(asm.Mov.Imm(asm.R3, s.who()))
 	up.call("pcn_core_up")

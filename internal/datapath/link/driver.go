@@ -87,7 +87,6 @@ type generator struct {
 	cold   []*block // what is rarely run, laid out behind the rest
 	order  []site
 	index  map[site]int
-	used   []string // framework functions
 	err    error
 }
 
@@ -167,16 +166,6 @@ func (g *generator) roots() []site {
 	return out
 }
 
-// use records that the program calls a function of the framework.
-func (g *generator) use(name string) {
-	for _, u := range g.used {
-		if u == name {
-			return
-		}
-	}
-	g.used = append(g.used, name)
-}
-
 func (g *generator) block(format string, args ...any) *block {
 	b := &block{label: fmt.Sprintf(format, args...)}
 	g.blocks = append(g.blocks, b)
@@ -229,14 +218,28 @@ func (g *generator) functions(main asm.Instructions) (asm.Instructions, error) {
 		}
 		out = append(out, callees...)
 	}
-	if n := len(main.FunctionReferences()) + len(g.used) + len(g.order); n > 250 {
+	core, err := g.coreFunctions(append(main.FunctionReferences(), out.FunctionReferences()...))
+	out = append(out, core...)
+	if n := countFunctions(out); n > maxFunctions {
 		return nil, fmt.Errorf("%d functions: %w", n, ErrTooLarge)
 	}
-	core, err := g.coreFunctions()
-	return append(out, core...), err
+	return out, err
 }
 
-func (g *generator) coreFunctions() (asm.Instructions, error) {
+const maxFunctions = 250 // the kernel's limit is 256
+
+func countFunctions(insns asm.Instructions) int {
+	n := 0
+	for i := range insns {
+		if btf.FuncMetadata(&insns[i]) != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// coreFunctions returns the framework's functions among the references, with their callees.
+func (g *generator) coreFunctions(references []string) (asm.Instructions, error) {
 	var out asm.Instructions
 	done := map[string]bool{}
 	add := func(body asm.Instructions) error {
@@ -250,10 +253,10 @@ func (g *generator) coreFunctions() (asm.Instructions, error) {
 		}
 		return g.err
 	}
-	for _, name := range g.used {
+	for _, name := range references {
 		f := g.core.Object.Functions[name]
 		if f == nil {
-			return nil, fmt.Errorf("framework function %s: %w", name, cube.ErrNotFound)
+			continue // a cube's
 		}
 		bodies := map[string]asm.Instructions{name: f.Body}
 		for callee, body := range f.Callees {

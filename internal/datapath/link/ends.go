@@ -129,7 +129,6 @@ func (g *generator) exit() {
 // then the ports that lead to programs.
 func (g *generator) flood(c *Cube) {
 	b := g.block("flood.%d", c.ID)
-	g.use("pcn_core_flood")
 	b.args()
 	who := int32(c.ID)
 	if c.has(cube.Egress) {
@@ -169,7 +168,6 @@ func (g *generator) sendTo(b *block, c *Cube, p *Port) {
 
 // recirculate sends a copy to the port by way of our own interface.
 func (g *generator) recirculate(b *block, c *Cube, p *Port) {
-	g.use("pcn_core_recirculate")
 	b.args()
 	b.add(asm.Mov.Imm(asm.R3, int32(c.ID)), asm.Mov.Imm(asm.R4, int32(p.Index)),
 		asm.Mov.Imm(asm.R5, int32(g.core.TapIndex)))
