@@ -36,6 +36,7 @@ func (m *Manager) NetdevEvent(e netdev.Event) {
 		}
 	case netdev.Removed:
 		m.unlink(ctx, e.Info.Name, e.Info.Index)
+	case netdev.Synced: // says nothing of a device
 	}
 }
 

@@ -117,9 +117,9 @@ func (t *txn) deleteState(u *unit, path yang.Path, err error) error {
 }
 
 // Delete ends a cube: its ports' peers are disconnected, and the transparent cubes on them released. A cube that could
-// not be restored is taken out of the store.
+// not be restored is taken out of the store; where its service is not loaded, any other's name will do.
 func (m *Manager) Delete(ctx context.Context, serviceName, name string) error {
-	if b := m.view.Load().broken[name]; b != nil && b.stored.Service == serviceName {
+	if b := m.view.Load().broken[name]; b != nil && (b.stored.Service == serviceName || m.services[b.stored.Service] == nil) {
 		return m.deleteBroken(ctx, name, b)
 	}
 	return m.transact(ctx, func(t *txn) error {

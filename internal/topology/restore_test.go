@@ -159,6 +159,24 @@ func failAt(at string, value any) func(string) error {
 	}
 }
 
+func TestABrokenCubeCanBeDeletedWhateverItsService(t *testing.T) {
+	for _, blob := range []string{`{"service":"lost","name":"old","id":3,"uuid":"u","config":{}}`, `garbage`, `{"service":"toyfilter","name":"old","config":{}}`} {
+		l := newLab(t)
+		l.records["cube/old"] = []byte(blob)
+		l.restart()
+		if len(l.Broken()) != 1 {
+			t.Fatalf("%s: broken are %v", blob, l.Broken())
+		}
+		if err := l.Delete(context.Background(), "toyfilter", "old"); err != nil {
+			t.Errorf("%s: %v", blob, err)
+		}
+		if len(l.Broken()) != 0 || len(l.records) != 0 {
+			t.Errorf("%s: broken are %v, the store has %d records", blob, l.Broken(), len(l.records))
+		}
+		l.must(`create toybridge old`)
+	}
+}
+
 func TestABrokenFilterKeepsItsPortClosed(t *testing.T) {
 	l := stand(t)
 	l.stop()
