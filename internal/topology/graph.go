@@ -44,6 +44,9 @@ func (w *world) node(g *datapath.Graph, rec *record) *datapath.Node {
 
 // peer translates a port's peer; a cube-to-cube link exists once both sides name each other.
 func (w *world) peer(g *datapath.Graph, rec *record, p *port) datapath.Peer {
+	if p.peer == "" {
+		return datapath.Peer{}
+	}
 	at, err := parsePlace(p.peer)
 	if err != nil {
 		return datapath.Peer{}

@@ -6,27 +6,38 @@ package topology
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/polycube/polycube/cube"
 )
 
-var (
-	nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
-	// reserved are the first words of command lines and URLs that mean something else.
-	reserved = map[string]bool{
-		"connect": true, "disconnect": true, "attach": true, "detach": true, "services": true, "cubes": true,
-		"topology": true, "netdevs": true, "version": true, "add": true, "del": true, "show": true, "set": true,
-		"metrics": true, "openapi.json": true,
+// reserved are the first words of command lines and URLs that mean something else.
+var reserved = map[string]bool{
+	"connect": true, "disconnect": true, "attach": true, "detach": true, "services": true, "cubes": true,
+	"topology": true, "netdevs": true, "version": true, "add": true, "del": true, "show": true, "set": true,
+	"metrics": true, "openapi.json": true,
+}
+
+// nameLimit is the length of the longest name of a cube or port.
+const nameLimit = 64
+
+// validName is [A-Za-z0-9][A-Za-z0-9._+-]*; it runs for every port in every transaction.
+func validName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && (i == 0 || c != '.' && c != '_' && c != '+' && c != '-') {
+			return false
+		}
 	}
-)
+	return s != "" && len(s) <= nameLimit
+}
 
 // shadowPortPrefix names the hidden twins of a shadow cube's ports.
 const shadowPortPrefix = "ns_port_"
 
 func (m *Manager) checkCubeName(name string) error {
-	if !nameRule.MatchString(name) {
+	if !validName(name) {
 		return fmt.Errorf("cube name %.80q: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ + -, and begins with a letter or digit: %w",
 			name, cube.ErrInvalid)
 	}
@@ -37,7 +48,7 @@ func (m *Manager) checkCubeName(name string) error {
 }
 
 func checkPortName(owner, name string) error {
-	if !nameRule.MatchString(name) {
+	if !validName(name) {
 		return fmt.Errorf("%s: port name %.80q: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ + -, and begins with a letter or digit: %w",
 			owner, name, cube.ErrInvalid)
 	}
@@ -66,7 +77,7 @@ func (p place) String() string {
 func parsePlace(s string) (place, error) {
 	c, p, isPort := strings.Cut(s, ":")
 	if isPort {
-		if !nameRule.MatchString(c) || !nameRule.MatchString(p) {
+		if !validName(c) || !validName(p) {
 			return place{}, fmt.Errorf("%.140q: a port is written cube:port: %w", s, cube.ErrInvalid)
 		}
 		return place{cube: c, port: p}, nil

@@ -108,7 +108,7 @@ func (m *Manager) load(services []cube.Service) error {
 			return fmt.Errorf("model of service %d: %w", i, err)
 		}
 		info := schema.Service()
-		if m.services[info.Name] != nil || reserved[info.Name] || !nameRule.MatchString(info.Name) {
+		if m.services[info.Name] != nil || reserved[info.Name] || !validName(info.Name) {
 			schema.Close()
 			return fmt.Errorf("service %q: the name is taken or not allowed: %w", info.Name, cube.ErrInvalid)
 		}

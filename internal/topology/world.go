@@ -175,6 +175,9 @@ func (w *world) chainAt(at place) []string {
 
 // linked says whether packets can cross between a port and its peer.
 func (w *world) linked(rec *record, p *port) bool {
+	if p.peer == "" {
+		return false
+	}
 	at, err := parsePlace(p.peer)
 	if err != nil {
 		return false
