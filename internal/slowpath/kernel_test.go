@@ -76,7 +76,7 @@ func (k *kernel) load(spec *ebpf.CollectionSpec) map[string]*ebpf.Program {
 	}
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared})
 	if err != nil {
-		k.t.Fatalf("load: %+v", err)
+		k.t.Fatalf("load: %v", err)
 	}
 	k.t.Cleanup(coll.Close)
 	for name, m := range coll.Maps {
