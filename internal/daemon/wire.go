@@ -79,7 +79,11 @@ func openKernel(o planeOptions) (_ plane, err error) {
 		return nil, err
 	}
 	for h, tap := range k.taps {
-		if err := tap.SetDown(k.DownMap(h)); err != nil {
+		err := tap.SetDown(k.DownMap(h))
+		if err == nil {
+			err = k.AttachTap(h, tap.Index())
+		}
+		if err != nil {
 			return nil, errors.Join(err, k.Plane.Close())
 		}
 	}
