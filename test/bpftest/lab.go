@@ -10,9 +10,11 @@ package bpftest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
 	"github.com/polycube/polycube/test/netns"
@@ -47,10 +50,17 @@ type Lab struct {
 	// Hosts have no addresses; the end of host i in the lab is veth<i+1>.
 	Hosts []*netns.Node
 
-	t       testing.TB
+	t    testing.TB
+	opts Options
+	dir  string // on the bpffs
+	conf string // directory of the store
+	logs *logs
+
+	taps    taps
 	plane   *plane
 	manager *topology.Manager
-	logs    *logs
+	// undo ends what start began, last first.
+	undo []func() error
 }
 
 // New makes a lab. Everything is removed when the test ends. It skips the test when not root.
@@ -68,42 +78,75 @@ func New(t testing.TB, o Options) *Lab {
 	if o.Services == nil {
 		o.Services = cube.Services()
 	}
-	l := &Lab{Lab: netns.NewLab(t), Type: o.Type, t: t, logs: &logs{}}
+	l := &Lab{Lab: netns.NewLab(t), Type: o.Type, t: t, opts: o, logs: &logs{}, conf: t.TempDir()}
 	for i := range o.Hosts {
 		l.Hosts = append(l.Hosts, l.Host(fmt.Sprintf("veth%d", i+1), "", o.Host...))
 	}
-	dir := filepath.Join(netns.Bpffs(t), "polycube")
-	l.Must(func() error { return l.start(o, dir) })
+	l.dir = filepath.Join(netns.Bpffs(t), "polycube")
+	l.Must(func() (err error) { l.taps, err = openTaps(l); return err })
+	t.Cleanup(func() {
+		l.Must(func() error {
+			if l.plane != nil {
+				l.plane.clean = true
+			}
+			return l.stop()
+		})
+	})
+	l.Must(l.start)
 	return l
 }
 
-func (l *Lab) start(o Options, dir string) error {
+// start is what a daemon does when it starts.
+func (l *Lab) start() error {
 	logger := slog.New(slog.NewTextHandler(l.logs, &slog.HandlerOptions{Level: slog.LevelDebug - 4}))
-	taps, err := openTaps(l)
-	if err != nil {
-		return err
-	}
 	p, err := datapath.Open(datapath.Options{
-		Dir: dir, Instance: filepath.Base(filepath.Dir(dir)), Logger: logger, Mode: o.Mode, Taps: taps.indexes(),
+		Dir: l.dir, Instance: filepath.Base(filepath.Dir(l.dir)), Logger: logger, Mode: l.opts.Mode, Taps: l.taps.indexes(),
 	})
 	if err != nil {
 		return err
 	}
-	l.plane = &plane{Plane: p, ids: map[string]datapath.CubeID{}, taps: taps, hook: l.Type.Hook()}
-	l.t.Cleanup(func() { l.Must(p.Cleanup) })
-	if err := taps.attach(p); err != nil {
+	l.plane = &plane{Plane: p, ids: map[string]datapath.CubeID{}, taps: l.taps, hook: l.Type.Hook()}
+	l.undo = append(l.undo, l.plane.end)
+	if err := l.taps.attach(p); err != nil {
 		return err
 	}
-	l.manager, err = topology.New(topology.Options{Datapath: l.plane, Services: o.Services, Logger: logger})
+	st, state, err := store.Open(store.Options{Dir: l.conf})
 	if err != nil {
 		return err
 	}
-	l.t.Cleanup(func() {
-		if err := l.manager.Close(context.Background()); err != nil {
-			l.t.Errorf("closing the topology: %v", err)
-		}
+	l.undo = append(l.undo, st.Close)
+	l.manager, err = topology.New(topology.Options{
+		Datapath: l.plane, Store: st, State: state, Services: l.opts.Services, Logger: logger,
 	})
-	return startUp(l)
+	if err != nil {
+		return err
+	}
+	l.undo = append(l.undo, func() error { return l.manager.Close(context.Background()) })
+	stop, err := startUp(l)
+	if err == nil {
+		l.undo = append(l.undo, stop)
+	}
+	return err
+}
+
+// stop is what a daemon does when it stops: traffic goes on.
+func (l *Lab) stop() error {
+	var errs []error
+	for _, end := range slices.Backward(l.undo) {
+		errs = append(errs, end())
+	}
+	l.undo = nil
+	return errors.Join(errs...)
+}
+
+// Restart ends the daemon and starts it again. Meanwhile is run in between, if it is not nil.
+func (l *Lab) Restart(meanwhile func()) {
+	l.t.Helper()
+	l.Must(l.stop)
+	if meanwhile != nil {
+		meanwhile()
+	}
+	l.Must(l.start)
 }
 
 // Each runs a test at each hook and in each mode of linking: what a cube does must not depend
@@ -130,6 +173,15 @@ type plane struct {
 	mu    sync.Mutex
 	ids   map[string]datapath.CubeID
 	graph *datapath.Graph // the last that was prepared
+	// clean makes end remove everything.
+	clean bool
+}
+
+func (p *plane) end() error {
+	if p.clean {
+		return p.Cleanup()
+	}
+	return p.Close()
 }
 
 func (p *plane) CreateCube(s datapath.Spec) error {

@@ -63,23 +63,20 @@ func (p *plane) send(id datapath.CubeID, kind uint16, out *cube.PacketOut, m slo
 	return p.taps[p.hook].Send(slowpath.Target{Cube: uint16(id), Kind: kind}, out, m)
 }
 
-// startUp reads what comes up until the test ends.
-func startUp(l *Lab) error {
+// startUp reads what comes up until stop is called.
+func startUp(l *Lab) (stop func() error, err error) {
 	p := l.plane
 	ring, err := slowpath.OpenRing(p.FrameworkMap("pcn_ring"), p.FrameworkMap("pcn_control"), p.FrameworkMap("pcn_shares"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- ring.Run(ctx, upward{l}) }()
-	l.t.Cleanup(func() {
-		stop()
-		if err := errors.Join(<-ended, ring.Close()); err != nil {
-			l.t.Errorf("the reader of the slow path: %v", err)
-		}
-	})
-	return nil
+	return func() error {
+		cancel()
+		return errors.Join(<-ended, ring.Close())
+	}, nil
 }
 
 // upward hands what comes up to the topology, as the daemon does.
