@@ -65,7 +65,7 @@ func (e *editor) run(p Path, node *Node, chain []*fragment, target *fragment) er
 func (e *editor) descend(from place, f *fragment, p Path) (place, error) {
 	n := f.node
 	if n.kind == List {
-		at := findSame(e.t.root, from.at, f.ref)
+		at := e.t.same(from.at, f)
 		if at == nil {
 			return place{}, fault(DataMissing, p, "does not exist")
 		}
@@ -83,7 +83,7 @@ func (e *editor) descend(from place, f *fragment, p Path) (place, error) {
 		return place{}, fmt.Errorf("make %s: %w", p, err)
 	}
 	if from.at == nil {
-		if err := insertAt(&e.t.root, nil, at, last); err != nil {
+		if err := e.t.link(nil, at, last); err != nil {
 			freeTree(at)
 			return place{}, fmt.Errorf("insert %s: %w", p, err)
 		}
@@ -136,7 +136,7 @@ func (e *editor) containerTarget(in place, f *fragment) error {
 func (e *editor) entryTarget(in place, list *fragment) error {
 	n, f := list.node, list.kids[0]
 	p := in.path.with(n.name, f.keys...)
-	cur := findSame(e.t.root, in.at, f.ref)
+	cur := e.t.same(in.at, f)
 	switch {
 	case e.op == Create && cur != nil:
 		return fault(DataExists, p, "exists already")
@@ -152,7 +152,7 @@ func (e *editor) entryTarget(in place, list *fragment) error {
 	}
 	switch {
 	case e.op == Delete && n.kind == LeafList:
-		e.remove(in.path, cur)
+		e.remove(in, cur)
 		return nil
 	case e.op == Delete:
 		return e.removeEntry(in, n, cur)
@@ -180,7 +180,7 @@ func (e *editor) wholeTarget(in place, list *fragment) error {
 		return e.setLeafList(in, list)
 	}
 	for _, f := range list.kids {
-		exists := findSame(e.t.root, in.at, f.ref) != nil
+		exists := e.t.same(in.at, f) != nil
 		if e.op == Create && exists {
 			return fault(DataExists, in.path.with(n.name, f.keys...), "exists already")
 		}
@@ -252,7 +252,7 @@ func (e *editor) setLeaf(in place, f *fragment) error {
 		return err
 	}
 	if cur != nil {
-		e.remove(in.path, cur)
+		e.remove(in, cur)
 	}
 	return e.insert(in, f)
 }
@@ -324,7 +324,7 @@ func (e *editor) list(in place, list *fragment, replace bool) error {
 	for _, f := range list.kids {
 		at := place{path: in.path.with(n.name, f.keys...), node: n, existing: true}
 		var err error
-		if at.at = findSame(e.t.root, in.at, f.ref); at.at != nil {
+		if at.at = e.t.same(in.at, f); at.at != nil {
 			err = e.content(at, f.kids, replace)
 		} else {
 			err = e.insert(in, f)

@@ -82,7 +82,7 @@ func (c *Change) Revert() error {
 // the tree, which frees it when it is next used: libyang's data must not be
 // touched by the garbage collector's goroutine.
 func (c *Change) watch() {
-	if len(c.undo.records) == 0 && c.undo.diff == nil {
+	if len(c.undo.records) == 0 && c.undo.diff == nil && c.undo.before == nil {
 		return
 	}
 	t := c.tree

@@ -156,6 +156,7 @@ void pcn_schema(const struct lysc_node *node, struct pcn_snode *out)
 	out->nodetype = node->nodetype;
 	out->flags = node->flags;
 	out->next = node->next;
+	out->has_when = lysc_has_when(node) != NULL;
 	if (node->nodetype & (LYS_LEAF | LYS_LEAFLIST)) {
 		schema_leaf(node, out);
 		return;

@@ -117,6 +117,14 @@ size_t pcn_position(const struct lyd_node *node)
 	return n;
 }
 
+/* Whether a node of a diff neither came nor went, only what is below it. */
+int pcn_diff_keeps(const struct lyd_node *node)
+{
+	const struct lyd_meta *op = lyd_find_meta(node->meta, NULL, "yang:operation");
+
+	return op && !strcmp(lyd_get_meta_value(op), "none");
+}
+
 void pcn_unlink(struct lyd_node **root, struct lyd_node *node)
 {
 	if (*root == node)
@@ -164,6 +172,11 @@ int pcn_insert_at(struct lyd_node **root, struct lyd_node *parent, struct lyd_no
 		at = next;
 	}
 	return LY_SUCCESS;
+}
+
+int pcn_defaults(struct lyd_node *node, struct pcn_err *err)
+{
+	return result(LYD_CTX(node), lyd_new_implicit_tree(node, LYD_IMPLICIT_NO_STATE, NULL), err);
 }
 
 int pcn_validate(struct lyd_node **root, const struct lys_module *mod, struct lyd_node **diff, struct pcn_err *err)

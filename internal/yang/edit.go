@@ -67,10 +67,14 @@ func (t *Tree) edit(op Op, p Path, body []byte, amend bool) (*Change, error) {
 		return nil, err
 	}
 	e := &editor{t: t, op: op, amend: amend, undo: &undo{}}
+	if err := e.undo.copyTree(t); err != nil {
+		return nil, err
+	}
 	if err := e.run(p, node, chain, target); err != nil {
 		return nil, e.rollback(err)
 	}
 	e.undo.diff, err = t.schema.validate(&t.root)
+	t.outdated(e.undo.diff)
 	if err != nil {
 		return nil, e.rollback(t.explain(err))
 	}

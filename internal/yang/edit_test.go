@@ -413,3 +413,55 @@ func TestManyFaults(t *testing.T) {
 		t.Errorf("got %q, want %q", err, want)
 	}
 }
+
+// Entries that validation deletes come back in their order.
+func TestConditionalLists(t *testing.T) {
+	s := load(t, "conditional")
+	const body = `{"on":true,"free":[{"id":3},{"id":1,"note":"x"},{"id":2}],"ordered":[{"id":3},{"id":1},{"id":2}],` +
+		`"words":["c","a","b"],"many":[{"id":3},{"id":1},{"id":2}]}`
+	for _, c := range []struct{ body, want string }{
+		{`{"on":false}`, `{"service-name":"conditional","on":false,"many":[{"id":3},{"id":1},{"id":2}]}`},
+		{`{"few":1}`, `{"service-name":"conditional",` + strings.Replace(body[1:], `"many":[{"id":3},{"id":1},{"id":2}]`, `"few":1`, 1)},
+		{`{"on":false,"few":1}`, `{"service-name":"conditional","on":false,"few":1}`},
+	} {
+		tree := cube(t, s, body)
+		before := state(t, tree)
+		for range 3 {
+			change, err := tree.Edit(Merge, nil, []byte(c.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := show(t, tree, ""); got != c.want {
+				t.Errorf("%s makes\n%s, want\n%s", c.body, got, c.want)
+			}
+			if len(diff(change)) < 3 && c.body != `{"few":1}` {
+				t.Errorf("%s: diff is %q", c.body, diff(change))
+			}
+			if err := change.Revert(); err != nil {
+				t.Fatal(err)
+			}
+			if after := state(t, tree); after != before {
+				t.Errorf("%s: the tree was\n%s\nand is\n%s", c.body, before, after)
+			}
+		}
+	}
+}
+
+// A cube that cannot be made leaves nothing behind.
+func TestFailedCreation(t *testing.T) {
+	s := load(t, "zoo")
+	tree := s.NewTree()
+	defer tree.Close()
+	for _, body := range []string{`{"limits":{"low":10}}`, `{"span":true,"ports":[{"name":"p1"}]}`, `{"nix":1}`, `[]`,
+		`{"limits":{"complete":[{"id":1}]}}`} {
+		if _, err := tree.Edit(Create, nil, []byte(body)); err == nil {
+			t.Errorf("%s was accepted", body)
+		}
+		if got := state(t, tree); got != "{}\n{}" {
+			t.Errorf("%s leaves %s", body, got)
+		}
+	}
+	if _, err := tree.Edit(Create, nil, []byte(zooCube)); err != nil {
+		t.Error(err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 )
@@ -105,42 +106,70 @@ func FuzzLoad(f *testing.F) {
 // TestRandomEdits makes long sequences of random edits and reverts, with
 // values that are likely to meet each other.
 func TestRandomEdits(t *testing.T) {
-	s := load(t, "zoo")
-	for seed := range uint64(40) {
+	text, err := os.ReadFile("testdata/zoo.yang")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := load(t, "zoo")
+	conditional, err := Load(strings.Replace(string(text), "  list rule {", extra+"  list rule {", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conditional.Close()
+	if plain.conditional || !conditional.conditional {
+		t.Errorf("conditional are %v and %v", plain.conditional, conditional.conditional)
+	}
+	for seed := range uint64(80) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, 1))
-			tree := cube(t, s, zooCube)
-			var changes []*Change
-			states := []string{state(t, tree)}
-			for range 60 {
-				p, op, body := randomEdit(r)
-				c, err := tree.Edit(op, p, []byte(body))
-				var e *Error
-				switch {
-				case err != nil && !errors.As(err, &e):
-					t.Fatalf("%s %s %s: %v", op, p, body, err)
-				case err != nil:
-					if got := state(t, tree); got != states[len(states)-1] {
-						t.Fatalf("%s %s %s: %v: the tree was\n%s\nand is\n%s", op, p, body, err, states[len(states)-1], got)
-					}
-				default:
-					changes, states = append(changes, c), append(states, state(t, tree))
-					if c.Empty() != (values(states[len(states)-1]) == values(states[len(states)-2])) {
-						t.Fatalf("%s %s %s: diff is %q between\n%s\n%s", op, p, body, diff(c), states[len(states)-2],
-							states[len(states)-1])
-					}
-				}
+			s := plain
+			if seed%2 == 1 {
+				s = conditional
 			}
-			roundTrip(t, s, tree)
-			for i := len(changes) - 1; i >= 0; i-- {
-				if err := changes[i].Revert(); err != nil {
-					t.Fatal(err)
-				}
-				if got := state(t, tree); got != states[i] {
-					t.Fatalf("step %d: the tree was\n%s\nand is\n%s", i, states[i], got)
-				}
-			}
+			randomEdits(t, s, seed)
 		})
+	}
+}
+
+// extra makes the lists of the zoo conditional, which is undone in another way.
+const extra = `container extra {
+	when "../limits/tagged = 'true'";
+	list step { key id; ordered-by user; leaf id { type uint8; } leaf note { type string; default "none"; } }
+	leaf-list word { type string; ordered-by user; }
+}
+`
+
+func randomEdits(t *testing.T, s *Schema, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	tree := cube(t, s, zooCube)
+	var changes []*Change
+	states := []string{state(t, tree)}
+	for range 60 {
+		p, op, body := randomEdit(r)
+		c, err := tree.Edit(op, p, []byte(body))
+		var e *Error
+		switch {
+		case err != nil && !errors.As(err, &e):
+			t.Fatalf("%s %s %s: %v", op, p, body, err)
+		case err != nil:
+			if got := state(t, tree); got != states[len(states)-1] {
+				t.Fatalf("%s %s %s: %v: the tree was\n%s\nand is\n%s", op, p, body, err, states[len(states)-1], got)
+			}
+		default:
+			changes, states = append(changes, c), append(states, state(t, tree))
+			if c.Empty() != (values(states[len(states)-1]) == values(states[len(states)-2])) {
+				t.Fatalf("%s %s %s: diff is %q between\n%s\n%s", op, p, body, diff(c), states[len(states)-2],
+					states[len(states)-1])
+			}
+		}
+	}
+	roundTrip(t, s, tree)
+	for i := len(changes) - 1; i >= 0; i-- {
+		if err := changes[i].Revert(); err != nil {
+			t.Fatal(err)
+		}
+		if got := state(t, tree); got != states[i] {
+			t.Fatalf("step %d: the tree was\n%s\nand is\n%s", i, states[i], got)
+		}
 	}
 }
 
@@ -158,7 +187,11 @@ func randomEdit(r *rand.Rand) (Path, Op, string) {
 			pick("", `,"verdict":"pass"`, `,"match":[{"field":"`+n()+`"}]`, `,"tag":"t"`))
 	}
 	op := Op(r.IntN(4))
-	switch r.IntN(9) {
+	switch r.IntN(11) {
+	case 9:
+		return Path{{Name: "extra"}, {Name: "step", Keys: []string{n()}}}, op, pick(`{}`, `{"note":"x"}`)
+	case 10:
+		return Path{{Name: "extra"}}, op, pick(`{"step":[{"id":1},{"id":3},{"id":2}]}`, `{"step":[{"id":2,"note":"x"}]}`, `{"word":["c","a","b"]}`, `{}`)
 	case 0:
 		return Path{{Name: "rule", Keys: []string{pick("a", "b", "c"), n()}}}, op, pick(`{}`, `{"verdict":"PASS"}`, `{"tag":"x"}`)
 	case 1:

@@ -155,22 +155,39 @@ func BenchmarkLeafIn1000(b *testing.B) {
 			}
 		}
 	})
-	b.Run("create and revert all", func(b *testing.B) {
-		body, err := tree.JSON(Path{{Name: "fdb"}, {Name: "entry"}}, JSONOptions{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		other := cube(b, s, `{}`)
-		for range b.N {
-			c, err := other.Edit(Create, Path{{Name: "fdb"}, {Name: "entry"}}, body)
-			if err != nil {
-				b.Fatal(err)
+}
+
+// BenchmarkThousandEntries makes and takes back a thousand entries, of a list in
+// a container and of one at the top of the tree.
+func BenchmarkThousandEntries(b *testing.B) {
+	zoo, bridge := load(b, "zoo"), load(b, "simplebridge")
+	var rules, macs strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&rules, `,{"from":"r%d","to":1}`, i)
+		fmt.Fprintf(&macs, `,{"address":"02:00:00:00:%02x:%02x","port":"p"}`, i>>8, i&0xff)
+	}
+	for _, c := range []struct {
+		name string
+		s    *Schema
+		path Path
+		body string
+	}{
+		{"top", zoo, Path{{Name: "rule"}}, rules.String()},
+		{"container", bridge, Path{{Name: "fdb"}, {Name: "entry"}}, macs.String()},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			tree := cube(b, c.s, `{}`)
+			for range b.N {
+				change, err := tree.Edit(Create, c.path, []byte("["+c.body[1:]+"]"))
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := change.Revert(); err != nil {
+					b.Fatal(err)
+				}
 			}
-			if err := c.Revert(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
+		})
+	}
 }
 
 // TestEditCost sees that an edit of one leaf costs little more than libyang's

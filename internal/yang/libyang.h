@@ -37,6 +37,7 @@ struct pcn_snode {
 	const char *name, *dsc, *units, *type_name, *dflt;
 	uint16_t nodetype, flags;
 	uint32_t min, max;
+	int has_when;
 	const struct lysc_type *type;
 	const struct lysc_node *child, *next, *actions, *input, *output;
 };
@@ -81,12 +82,14 @@ struct lyd_node *pcn_find_same(struct lyd_node *root, struct lyd_node *parent, c
 struct lyd_node *pcn_child(struct lyd_node *node);
 struct lyd_node *pcn_next(struct lyd_node *node);
 const char *pcn_value(const struct lyd_node *node);
+int pcn_diff_keeps(const struct lyd_node *node);
 size_t pcn_position(const struct lyd_node *node);
 
 int pcn_insert(struct lyd_node **root, struct lyd_node *parent, struct lyd_node *node, struct pcn_err *err);
 int pcn_insert_at(struct lyd_node **root, struct lyd_node *parent, struct lyd_node *node, size_t position,
 		  struct pcn_err *err);
 void pcn_unlink(struct lyd_node **root, struct lyd_node *node);
+int pcn_defaults(struct lyd_node *node, struct pcn_err *err);
 int pcn_validate(struct lyd_node **root, const struct lys_module *mod, struct lyd_node **diff, struct pcn_err *err);
 int pcn_validate_op(struct lyd_node *op, struct lyd_node *tree, int output, struct pcn_err *err);
 int pcn_undo_diff(struct lyd_node **root, const struct lyd_node *diff, struct pcn_err *err);

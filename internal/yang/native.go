@@ -200,6 +200,15 @@ func (s *Schema) validate(root *ref) (diff ref, err error) {
 	return diff, takeError(code, &e)
 }
 
+// diffKeeps reports whether a node of a diff neither came nor went.
+func diffKeeps(node ref) bool { return C.pcn_diff_keeps(node) != 0 }
+
+// addDefaults gives a node that stands apart the defaults below it.
+func addDefaults(node ref) error {
+	var e C.struct_pcn_err
+	return takeError(C.pcn_defaults(node, &e), &e)
+}
+
 // validateOp checks the input or output of an action against the data in tree.
 func validateOp(op, tree ref, output bool) error {
 	var e C.struct_pcn_err

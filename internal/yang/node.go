@@ -61,6 +61,7 @@ type Node struct {
 	kind                           Kind
 	config, mandatory, key         bool
 	initOnly, presence, userOrder  bool
+	when                           bool
 	def                            *string
 	typ                            Type
 	min, max                       int
@@ -161,6 +162,9 @@ func (n *Node) MaxElements() int { return n.max }
 
 // UserOrdered reports whether the order of a list's entries means something.
 func (n *Node) UserOrdered() bool { return n.userOrder }
+
+// listed reports whether the node has entries that are configuration.
+func (n *Node) listed() bool { return n.config && (n.kind == List || n.kind == LeafList) }
 
 // keyCount is the number of words that name an entry.
 func (n *Node) keyCount() int {

@@ -59,6 +59,10 @@ type Schema struct {
 	root   *Node
 	info   Info
 	nodes  map[uintptr]*Node
+	// conditional tells that validation may delete entries of a list, because
+	// that, or what holds it, has a when or is in a choice. The diff that
+	// says so does not tell their order.
+	conditional bool
 }
 
 // Load compiles the text of a service module. The modules it imports come from

@@ -23,11 +23,11 @@ func (e *editor) touchNow(p Path, n *Node) error {
 	return nil
 }
 
-// remove takes a node out of the tree; parent leads to the node above it.
-func (e *editor) remove(parent Path, node ref) {
+// remove takes a node out of its place.
+func (e *editor) remove(in place, node ref) {
 	at := position(node)
-	unlink(&e.t.root, node)
-	e.undo.records = append(e.undo.records, record{kind: removed, path: parent, node: node, at: at})
+	e.t.unlink(in.at, node)
+	e.undo.records = append(e.undo.records, record{kind: removed, path: in.path, node: node, at: at})
 }
 
 // removeEntry takes a list entry out.
@@ -35,7 +35,7 @@ func (e *editor) removeEntry(in place, n *Node, entry ref) error {
 	if err := e.touchNow(in.path.with(n.name, entryKeys(entry, n)...), n); err != nil {
 		return err
 	}
-	e.remove(in.path, entry)
+	e.remove(in, entry)
 	return nil
 }
 
@@ -46,7 +46,7 @@ func (e *editor) removeAll(in place, n *Node, keepDefaults bool) error {
 			continue
 		}
 		if n.kind != List {
-			e.remove(in.path, cur)
+			e.remove(in, cur)
 			continue
 		}
 		if err := e.removeEntry(in, n, cur); err != nil {
@@ -79,7 +79,7 @@ func (e *editor) clear(in place, n *Node) error {
 		if err := e.touchNow(p, n); err != nil {
 			return err
 		}
-		e.remove(in.path, cur)
+		e.remove(in, cur)
 		return nil
 	}
 	for _, c := range n.children {
@@ -102,7 +102,15 @@ func (e *editor) insert(in place, f *fragment) error {
 	var apart ref
 	unlink(&apart, f.ref)
 	f.moved = true
-	if err := insertAt(&e.t.root, in.at, f.ref, last); err != nil {
+	if f.node.kind == List {
+		// validation would add them too, but its diff takes time that grows
+		// with the square of the number of entries
+		if err := addDefaults(f.ref); err != nil {
+			freeTree(f.ref)
+			return fmt.Errorf("add defaults to %s: %w", p, err)
+		}
+	}
+	if err := e.t.link(in.at, f.ref, last); err != nil {
 		freeTree(f.ref)
 		return fmt.Errorf("insert %s: %w", p, err)
 	}
@@ -199,8 +207,8 @@ func (e *editor) reorder(in place, list *fragment) error {
 		if at == last {
 			continue
 		}
-		unlink(&e.t.root, node)
-		if err := insertAt(&e.t.root, in.at, node, last); err != nil {
+		e.t.unlink(in.at, node)
+		if err := e.t.link(in.at, node, last); err != nil {
 			freeTree(node)
 			return fmt.Errorf("reorder %s: %w", p, err)
 		}

@@ -20,6 +20,7 @@ type Tree struct {
 	version, versions uint64
 	// broken is why the tree cannot be trusted any more.
 	broken error
+	tops   index
 	live   map[*undo]struct{}
 	mu     sync.Mutex
 	dead   []*undo
@@ -28,7 +29,7 @@ type Tree struct {
 // NewTree returns the tree of a cube that does not exist yet: the first edit,
 // usually a Create of the empty path, makes it.
 func (s *Schema) NewTree() *Tree {
-	return &Tree{schema: s, live: make(map[*undo]struct{})}
+	return &Tree{schema: s, live: make(map[*undo]struct{}), tops: make(index)}
 }
 
 // Close frees the tree. Changes made to it cannot be reverted any more.
@@ -37,7 +38,7 @@ func (t *Tree) Close() {
 	for u := range t.live {
 		u.free()
 	}
-	t.live = nil
+	t.live, t.tops = nil, nil
 	freeAll(t.root)
 	t.root = nil
 	t.broken = fmt.Errorf("the configuration was closed")
@@ -229,11 +230,11 @@ func (t *Tree) findStep(b *builder, like *fragment, parent ref, node *Node, p Pa
 			return nil, nil
 		}
 		b.attach(like, f)
-		return findSame(t.root, parent, f.ref), f
+		return t.same(parent, f), f
 	}
 	f := b.step(like, node, p, step.Keys)
 	if f == nil {
 		return nil, nil
 	}
-	return findSame(t.root, parent, f.ref), f
+	return t.same(parent, f), f
 }

@@ -31,15 +31,33 @@ type record struct {
 }
 
 // undo is the reverse of an edit: what validation changed, then the records.
+// For a model with conditional lists it is the whole tree as it was, because
+// that is the only way to know the order of entries that validation deleted.
 type undo struct {
 	records []record
 	diff    ref
+	before  ref
+	copied  bool
+}
+
+// copyTree remembers the whole tree if the model needs it.
+func (u *undo) copyTree(t *Tree) error {
+	if !t.schema.conditional {
+		return nil
+	}
+	before, err := cloneTree(t.root)
+	if err != nil {
+		return fmt.Errorf("copy configuration: %w", err)
+	}
+	u.before, u.copied = before, true
+	return nil
 }
 
 // free gives up the possibility to undo.
 func (u *undo) free() {
 	freeAll(u.diff)
-	u.diff = nil
+	freeAll(u.before)
+	u.diff, u.before = nil, nil
 	for _, r := range u.records {
 		freeTree(r.node)
 	}
@@ -49,6 +67,11 @@ func (u *undo) free() {
 // apply takes everything back, newest first. Nothing is left to free.
 func (u *undo) apply(t *Tree) error {
 	defer u.free()
+	if u.copied {
+		freeAll(t.root)
+		t.root, u.before, t.tops = u.before, nil, make(index)
+		return nil
+	}
 	deleted := false
 	if u.diff != nil {
 		buf, err := dump(u.diff, allSiblings, true)
@@ -60,6 +83,7 @@ func (u *undo) apply(t *Tree) error {
 			return fmt.Errorf("read what validation changed: %w", err)
 		}
 		deleted = anyDeleted(items)
+		t.outdated(u.diff)
 		if err := undoDiff(&t.root, u.diff); err != nil {
 			return fmt.Errorf("take back defaults: %w", err)
 		}
@@ -80,6 +104,7 @@ func (u *undo) settle(t *Tree, deleted bool) error {
 		return nil
 	}
 	diff, err := t.schema.validate(&t.root)
+	t.outdated(diff)
 	freeAll(diff)
 	if err != nil {
 		return fmt.Errorf("validate what was there before: %w", err)
@@ -88,31 +113,38 @@ func (u *undo) settle(t *Tree, deleted bool) error {
 }
 
 func (r *record) apply(t *Tree) error {
-	at, err := t.find(r.path)
+	above := r.path
+	if r.kind != removed {
+		above = r.path[:len(r.path)-1]
+	}
+	parent, err := t.find(above)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", above, err)
+	}
+	if parent == nil && len(above) > 0 {
+		return fmt.Errorf("find %s: %w", above, ErrNotFound)
+	}
+	if r.kind == removed {
+		if err := t.link(parent, r.node, r.at); err != nil {
+			return fmt.Errorf("put back a member of %s: %w", above, err)
+		}
+		r.node = nil
+		return nil
+	}
+	node, err := t.find(r.path)
 	if err != nil {
 		return fmt.Errorf("find %s: %w", r.path, err)
 	}
-	if at == nil && len(r.path) > 0 {
+	if node == nil {
 		return fmt.Errorf("find %s: %w", r.path, ErrNotFound)
 	}
-	switch r.kind {
-	case inserted:
-		unlink(&t.root, at)
-		freeTree(at)
-	case removed:
-		if err := insertAt(&t.root, at, r.node, r.at); err != nil {
-			return fmt.Errorf("put back a member of %s: %w", r.path, err)
-		}
-		r.node = nil
-	case moved:
-		above, err := t.find(r.path[:len(r.path)-1])
-		if err != nil {
-			return fmt.Errorf("find what holds %s: %w", r.path, err)
-		}
-		unlink(&t.root, at)
-		if err := insertAt(&t.root, above, at, r.at); err != nil {
-			return fmt.Errorf("put %s back in its place: %w", r.path, err)
-		}
+	t.unlink(parent, node)
+	if r.kind == inserted {
+		freeTree(node)
+		return nil
+	}
+	if err := t.link(parent, node, r.at); err != nil {
+		return fmt.Errorf("put %s back in its place: %w", r.path, err)
 	}
 	return nil
 }

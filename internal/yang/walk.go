@@ -10,6 +10,7 @@ import "C"
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -46,6 +47,7 @@ func (s *Schema) walk() error {
 	for _, c := range s.root.children {
 		c.parent = s.root
 	}
+	s.conditional = s.root.conditional(false)
 	return nil
 }
 
@@ -109,7 +111,18 @@ func (w *walker) node(parent *Node, ref schemaRef, sn *C.struct_pcn_snode, depth
 	n.initOnly = n.inherits("init-only-config")
 	w.schema.nodes[uintptr(unsafe.Pointer(ref))] = n
 	parent.add(n)
+	n.when = sn.has_when != 0
 	w.kind(n, sn, depth)
+}
+
+// conditional reports whether a list is below n or is n, and that or something
+// between has a when or is in a choice.
+func (n *Node) conditional(above bool) bool {
+	above = above || n.when || len(n.cases) > 0
+	if above && n.listed() {
+		return true
+	}
+	return slices.ContainsFunc(n.children, func(c *Node) bool { return c.conditional(above) })
 }
 
 // kind fills in what depends on the kind of node.

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// libyang finds entries by hash below a node, but walks all siblings at the top
+// of a tree, where a router keeps its routes. This index of the lists at the
+// top makes up for it.
+
+package yang
+
+import "unsafe"
+
+// index holds the entries of lists at the top of a tree by their keys. A list
+// is indexed when it is first searched.
+type index map[*Node]map[string]ref
+
+// same returns the node below parent that has the keys or the value of like.
+func (t *Tree) same(parent ref, like *fragment) ref {
+	if parent != nil || like.node.kind != List {
+		return findSame(t.root, parent, like.ref)
+	}
+	entries, ok := t.tops[like.node]
+	if !ok {
+		entries = make(map[string]ref)
+		for cur := findSchema(t.root, nil, like.node); cur != nil && t.schema.is(cur, like.node); cur = nextSibling(cur) {
+			entries[keysID(entryKeys(cur, like.node))] = cur
+		}
+		t.tops[like.node] = entries
+	}
+	return entries[keysID(like.keys)]
+}
+
+// link puts a node into the tree at a place in its list.
+func (t *Tree) link(parent, node ref, at uint64) error {
+	if err := insertAt(&t.root, parent, node, at); err != nil {
+		return err
+	}
+	if n := t.indexed(parent, node); n != nil {
+		t.tops[n][keysID(entryKeys(node, n))] = node
+	}
+	return nil
+}
+
+// unlink takes a node out of the tree.
+func (t *Tree) unlink(parent, node ref) {
+	if n := t.indexed(parent, node); n != nil {
+		delete(t.tops[n], keysID(entryKeys(node, n)))
+	}
+	unlink(&t.root, node)
+}
+
+// indexed returns the list of an entry if the index knows it.
+func (t *Tree) indexed(parent, node ref) *Node {
+	if parent != nil {
+		return nil
+	}
+	n := t.schema.nodes[uintptr(unsafe.Pointer(node.schema))]
+	if _, ok := t.tops[n]; !ok {
+		return nil
+	}
+	return n
+}
+
+// outdated forgets what libyang changed itself, as a diff tells.
+func (t *Tree) outdated(diff ref) {
+	for d := diff; d != nil && len(t.tops) > 0; d = nextSibling(d) {
+		if n := t.indexed(nil, d); n != nil && !diffKeeps(d) {
+			delete(t.tops, n)
+		}
+	}
+}
