@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +22,9 @@ import (
 
 // shutdownTimeout bounds each step of stopping.
 const shutdownTimeout = 10 * time.Second
+
+// requestTimeout is how long requests under way may take when the daemon stops.
+const requestTimeout = 5 * time.Second
 
 // watchRetry is how long the daemon waits before it watches network devices again.
 const watchRetry = time.Second
@@ -127,8 +131,13 @@ func (d *daemon) prepareSystem(context.Context) error {
 	return d.parts.ensureBPFFS(d.opts.BPFFS)
 }
 
+// openStore opens the configuration. It is in a directory of its own, whose name no
+// instance can have: an instance's state directory is within that of the main daemon.
 func (d *daemon) openStore(context.Context) (err error) {
-	d.store, d.state, err = store.Open(store.Options{Dir: d.opts.StateDir, Logger: d.log})
+	if err := os.MkdirAll(d.opts.StateDir, 0o755); err != nil {
+		return fmt.Errorf("making the state directory: %w", err)
+	}
+	d.store, d.state, err = store.Open(store.Options{Dir: filepath.Join(d.opts.StateDir, "store.d"), Logger: d.log})
 	if err == nil {
 		d.undo = append(d.undo, d.store.Close)
 	}
@@ -218,7 +227,7 @@ func (d *daemon) serve(_ context.Context, fail context.CancelCauseFunc) error {
 		})
 	}
 	d.undo = append(d.undo, func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 		defer cancel()
 		err := d.server.Shutdown(ctx)
 		done.Wait()

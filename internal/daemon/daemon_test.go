@@ -189,6 +189,32 @@ func TestInstances(t *testing.T) {
 	}
 }
 
+// TestNestedState: an instance keeps its configuration within the state directory of the
+// main daemon, whichever of them starts first.
+func TestNestedState(t *testing.T) {
+	for _, order := range [][]string{{"main", "two"}, {"two", "main"}} {
+		b := newBench(t)
+		state := map[string]string{"main": filepath.Join(b.dir, "state"), "two": filepath.Join(b.dir, "state", "two")}
+		for round := range 2 {
+			running := map[string]*process{}
+			for _, name := range order {
+				running[name] = b.start(name, "--state-dir", state[name])
+				if round == 0 {
+					running[name].must(201, "POST", "/echo/of-"+name, "")
+				}
+			}
+			for name, p := range running {
+				if got := p.must(200, "GET", "/cubes", ""); strings.Count(got, `"uuid"`) != 1 || !strings.Contains(got, "of-"+name) {
+					t.Errorf("%v, round %d: %s has %s", order, round, name, got)
+				}
+				if status := p.end(); status != 0 {
+					t.Errorf("%v, round %d: %s ends with status %d", order, round, name, status)
+				}
+			}
+		}
+	}
+}
+
 // TestSignalsWhileRunning: SIGHUP opens the log anew.
 func TestSignalsWhileRunning(t *testing.T) {
 	b := newBench(t)

@@ -22,6 +22,9 @@ const (
 	verbDel  = "DEL"
 )
 
+// maxElements bounds what help lists: nobody reads more.
+const maxElements = 10000
+
 // param describes one word or key=value that may come next.
 type param struct {
 	Name        string `json:"name"`
@@ -184,7 +187,7 @@ func (s *Server) elements(r *http.Request, t *target, given []string) []ordered 
 		// Help for a list of a cube that does not exist yet has no entries to show.
 		return out
 	}
-	for _, keys := range entryKeys(t.node, raw) {
+	for _, keys := range entryKeys(t.node, raw, maxElements) {
 		if !slices.Equal(keys[:len(given)], given) {
 			continue
 		}

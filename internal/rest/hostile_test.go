@@ -5,6 +5,7 @@ package rest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -204,6 +205,35 @@ func TestTooManyRequests(t *testing.T) {
 		t.Errorf("requests under way ended in %v", statuses)
 	}
 	l.must(t, 200, "GET", "/version", "")
+}
+
+// TestShutdownCutsOff: a request that hangs does not keep the daemon from stopping.
+func TestShutdownCutsOff(t *testing.T) {
+	release, started := make(chan struct{}), make(chan struct{})
+	l := newLab(t, Options{Manager: stub{newManager(t), func(string) ([]datapath.Fate, error) {
+		close(started)
+		<-release
+		return nil, nil
+	}}}, false)
+	l.must(t, 201, "POST", "/lab/l1", "")
+	cut := make(chan error)
+	go func() {
+		resp, err := l.client.Get("http://daemon" + basePath + "/cubes/l1/stats")
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		cut <- err
+	}()
+	<-started
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := l.server.Shutdown(ctx); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if err := <-cut; err == nil {
+		t.Error("the hanging request was answered")
+	}
+	close(release)
 }
 
 // TestSlowClients: clients that never finish their headers are cut off, and do not keep

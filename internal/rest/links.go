@@ -90,26 +90,31 @@ func baseFirst(children []*yang.Node) []*yang.Node {
 
 // entryLinks lists a list and the entries that were read.
 func (s *Server) entryLinks(r *http.Request, t *target, raw json.RawMessage) []link {
-	self := hrefBase(r) + joinPath(t.segments...)
+	base := hrefBase(r)
+	self := base + joinPath(t.segments...)
 	out := []link{{"self", self}}
-	for _, keys := range entryKeys(t.node, raw) {
-		href := hrefBase(r) + joinPath(append(slices.Clone(t.segments), keys...)...)
+	for _, keys := range entryKeys(t.node, raw, maxLinkHeader/len(self)) {
+		href := base + joinPath(append(slices.Clone(t.segments), keys...)...)
 		out = append(out, link{strings.Join(keys, " "), href})
 	}
 	return out
 }
 
-// entryKeys reads the keys of a list's entries, in the model's order.
-func entryKeys(list *yang.Node, raw json.RawMessage) [][]string {
-	var entries []map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &entries); err != nil {
+// entryKeys reads the keys of at most so many of a list's entries, in the model's order.
+func entryKeys(list *yang.Node, raw json.RawMessage, most int) [][]string {
+	var out [][]string
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := dec.Token(); err != nil {
 		return nil
 	}
-	out := make([][]string, 0, len(entries))
-	for _, e := range entries {
+	for len(out) < most && dec.More() {
+		var entry map[string]json.RawMessage
+		if err := dec.Decode(&entry); err != nil {
+			return out
+		}
 		var keys []string
 		for _, k := range list.Keys() {
-			keys = append(keys, scalar(e[k.Name()]))
+			keys = append(keys, scalar(entry[k.Name()]))
 		}
 		out = append(out, keys)
 	}

@@ -90,10 +90,16 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Shutdown stops listening, waits for the requests under way until ctx ends, then cuts them.
+// Shutdown stops listening, waits for the requests under way until ctx ends, then cuts
+// them off, which is no error.
 func (s *Server) Shutdown(ctx context.Context) error {
-	if err := s.http.Shutdown(ctx); err != nil {
-		return errors.Join(fmt.Errorf("waiting for requests under way: %w", err), s.http.Close())
+	err := s.http.Shutdown(ctx)
+	if err != nil && ctx.Err() != nil {
+		s.log.Warn("requests under way were cut off")
+		err = s.http.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("closing the API: %w", err)
 	}
 	return nil
 }
