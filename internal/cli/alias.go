@@ -54,7 +54,7 @@ func init() {
 		},
 		"cubes": {
 			description: "Show running cubes, or add several from a file",
-			usage:       "cubes [show [NAME]] | cubes add < FILE  (YAML or JSON array of cubes)",
+			usage:       "cubes [show [NAME [stats]]] | cubes add < FILE  (YAML or JSON array of cubes)",
 			serverHelp:  true,
 			plan:        planCubes,
 		},
@@ -159,7 +159,7 @@ func planShow(c command) (plan, error) {
 	switch {
 	case c.verb == verbNone && len(c.path) > 1:
 		return plan{}, usagef("%s: say what to do with %q", c.path[0], c.path[1])
-	case len(c.path) > 2:
+	case len(c.path) > 2 && !isStats(c.path):
 		return plan{}, usagef("%s show takes one name, but %d are given", c.path[0], len(c.path)-1)
 	case c.verb != verbNone && c.verb != verbShow:
 		return plan{}, usagef("%s has no verb %q", c.path[0], c.verb)
@@ -172,6 +172,11 @@ func planShow(c command) (plan, error) {
 		show:   c.show,
 		render: renderAnswer,
 	}, nil
+}
+
+// isStats tells whether the words name the counters of a cube.
+func isStats(path []string) bool {
+	return len(path) == 3 && path[0] == "cubes" && path[2] == "stats"
 }
 
 func planServices(c command) (plan, error) {
