@@ -52,25 +52,29 @@ func TestService(t *testing.T) {
 	}
 }
 
+// lookUp finds a node of the model, inputs and outputs of actions too.
+func lookUp(t *testing.T, s *Schema, words string) *Node {
+	t.Helper()
+	n := s.Root()
+	for _, w := range strings.Fields(words) {
+		switch {
+		case w == "input" && n.Kind() == Action:
+			n = n.Input()
+		case w == "output" && n.Kind() == Action:
+			n = n.Output()
+		default:
+			n = n.Child(w)
+		}
+		if n == nil {
+			t.Fatalf("no %s in %q", w, words)
+		}
+	}
+	return n
+}
+
 func TestNodes(t *testing.T) {
 	s := load(t, "zoo")
-	node := func(words string) *Node {
-		n := s.Root()
-		for _, w := range strings.Fields(words) {
-			switch {
-			case w == "input" && n.Kind() == Action:
-				n = n.Input()
-			case w == "output" && n.Kind() == Action:
-				n = n.Output()
-			default:
-				n = n.Child(w)
-			}
-			if n == nil {
-				t.Fatalf("no %s in %q", w, words)
-			}
-		}
-		return n
-	}
+	node := func(words string) *Node { return lookUp(t, s, words) }
 	for _, c := range []struct {
 		words, is string
 		got, want any
