@@ -340,4 +340,7 @@ SEC(PCN_SECTION) int pcn_core(struct CTXTYPE *ctx)
 	return r;
 }
 
+/* Keeps the enum in the type information, where a test compares it with the Go side. */
+const volatile enum pcn_reason pcn_framework_reasons __attribute__((used)) = 0;
+
 char _license[] SEC("license") = "Dual BSD/GPL";

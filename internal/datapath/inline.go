@@ -4,6 +4,7 @@ package datapath
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,6 +20,7 @@ import (
 const (
 	inlineQuiet  = 30 * time.Millisecond // without changes before inlining starts
 	inlineAtMost = 2 * time.Second       // a component that takes longer stays in call mode next time
+	inlineBudget = 100_000               // instructions of a program
 )
 
 type inliner struct {
@@ -28,13 +30,15 @@ type inliner struct {
 	done   chan struct{}
 	// refused remembers prints of components that cannot be inlined, with the reason.
 	refused map[string]string
+	// budget bounds the instructions of an inlined program.
+	budget int
 }
 
 func newInliner(p *Plane) *inliner {
 	ctx, cancel := context.WithCancel(context.Background())
 	in := &inliner{
 		p: p, kick: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{}),
-		refused: map[string]string{},
+		refused: map[string]string{}, budget: inlineBudget,
 	}
 	go in.run(ctx)
 	return in
@@ -93,6 +97,9 @@ func (in *inliner) one(ctx context.Context) bool {
 	}
 	start := time.Now()
 	gen, err := in.p.build(c, link.Inline)
+	if err == nil && gen.insns > in.budget {
+		err = errors.Join(fmt.Errorf("%d instructions, the budget is %d: %w", gen.insns, in.budget, link.ErrTooLarge), gen.close())
+	}
 	took := time.Since(start)
 	c.giveBack()
 	in.p.mu.Lock()

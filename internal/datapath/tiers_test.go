@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/test/netns"
+)
+
+func TestCallModeIsPublishedAtOnceAndInlineFollows(t *testing.T) {
+	netns.NeedRoot(t)
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
+		t.Run(string(typ), func(t *testing.T) {
+			b := newBench(t, setting{typ: typ, mode: ModeAuto})
+			one, _, a, z := b.chain()
+			if got := b.plane.Status(one.ID); got.Mode != "call" && got.Mode != "inline" {
+				t.Errorf("status %+v right after the commit", got)
+			}
+			b.passes(a, z, frame("at once"))
+			netns.Eventually(t, soon, func() error {
+				if got := b.plane.Status(one.ID); got.Mode != "inline" || got.Reason != "" || got.Instructions == 0 {
+					return fmt.Errorf("status %+v, want inline", got)
+				}
+				return nil
+			})
+			b.passes(a, z, frame("inline"))
+			b.passes(z, a, frame("inline"))
+		})
+	}
+}
+
+func TestWhatCannotBeInlinedStaysInCallModeWithAReason(t *testing.T) {
+	netns.NeedRoot(t)
+	b := newBench(t, setting{typ: cube.TypeTC, mode: ModeAuto})
+	// with a budget so small, nothing fits
+	b.plane.inline.budget = 10
+	one, _, a, z := b.chain()
+	netns.Eventually(t, soon, func() error {
+		if got := b.plane.Status(one.ID); got.Mode != "call" || !strings.Contains(got.Reason, "instructions") {
+			return fmt.Errorf("status %+v, want call with a reason", got)
+		}
+		return nil
+	})
+	b.passes(a, z, frame("still there"))
+}
+
+// verdictOf runs the first component's program on a frame as from the netdev.
+func (b *bench) verdictOf(netdev string, f []byte) (uint32, []byte) {
+	b.t.Helper()
+	ctx := make([]byte, 24)
+	at := 12 // xdp_md.ingress_ifindex
+	if b.typ == cube.TypeTC {
+		ctx, at = make([]byte, 192), 40 // __sk_buff.ifindex
+	} else {
+		ctx[4], ctx[5] = byte(len(f)), byte(len(f)>>8) // data_end
+	}
+	ctx[at] = byte(b.g.Netdevs[netdev].Index)
+	var verdict uint32
+	out := make([]byte, len(f))
+	b.must(func() (err error) {
+		prog := b.plane.parts[0].gen.progs[program{b.typ.Hook(), link.OnIngress}]
+		opts := &ebpf.RunOptions{Data: f, DataOut: out, Context: ctx}
+		verdict, err = prog.Run(opts)
+		out = opts.DataOut
+		return err
+	})
+	return verdict, out
+}
+
+// outcome is what became of one packet, in terms that hooks and modes share.
+type outcome struct {
+	verdict string
+	bytes   string
+	counts  string
+}
+
+var verdictNames = map[cube.Hook]map[uint32]string{
+	cube.TC:  {0xffffffff: "pass", 2: "drop", 7: "redirect"},
+	cube.XDP: {2: "pass", 1: "drop", 4: "redirect"},
+}
+
+func TestBothModesAndBothHooksGiveTheSameResults(t *testing.T) {
+	netns.NeedRoot(t)
+	var want []outcome
+	for _, s := range settings {
+		if s.typ == cube.TypeXDPSKB || s.clsact {
+			continue // the programs are the same as for XDP_DRV and tcx
+		}
+		t.Run(s.String(), func(t *testing.T) {
+			got := outcomes(newBench(t, s))
+			if want == nil {
+				want = got
+			}
+			for i := range want {
+				if got[i] != want[i] {
+					t.Errorf("packet %d:\n got %+v\nwant %+v", i, got[i], want[i])
+				}
+			}
+		})
+	}
+}
+
+// outcomes runs all kinds of packets through three cubes that do all kinds of things.
+func outcomes(b *bench) []outcome {
+	one := b.cube("probe", 3, nil)
+	two := b.cube("probe", 3, nil)
+	b.link(one, 1, two, 0)
+	b.host("a", "", one, 0)
+	b.host("z", "", two, 1)
+	one.Ports[1].Tcubes = b.gates("t")
+	gate := b.g.Cubes[one.Ports[1].Tcubes[0]]
+	var out []outcome
+	for what := range uint32(9) {
+		if what == 2 || what == 3 {
+			continue // a flood with copies and the slow path have tests of their own
+		}
+		for _, c := range []*Node{one, two} {
+			c.Constants = map[string]any{"what": what}
+			b.commit()
+			for _, size := range []int{14, 20, 60, 64, 590, 1514} {
+				f := make([]byte, size)
+				copy(f, frame("x"))
+				verdict, bytes := b.verdictOf("a", f)
+				o := outcome{verdict: verdictNames[b.typ.Hook()][verdict], bytes: fmt.Sprintf("%x", bytes)}
+				for _, n := range []*Node{one, two, gate} {
+					fs, err := b.plane.Fates(n.ID)
+					if err != nil {
+						b.t.Fatal(err)
+					}
+					o.counts += fmt.Sprint(fs)
+					for i := range uint16(len(n.Ports)) {
+						o.counts += fmt.Sprint(b.counters(n, i))
+					}
+				}
+				out = append(out, o)
+			}
+			c.Constants = nil
+		}
+	}
+	return out
+}
