@@ -13,8 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -346,6 +348,20 @@ func (l *Lab) Map(name, mapName string) *ebpf.Map {
 // Mode says how a cube's programs are linked, "call" or "inline".
 func (l *Lab) Mode(name string) string { return l.plane.Status(l.plane.id(name)).Mode }
 
-// Instructions is the size of the kernel program that a cube is part of. It changes when the
-// cube is linked anew with other constants.
-func (l *Lab) Instructions(name string) int { return l.plane.Status(l.plane.id(name)).Instructions }
+// Linked is the number of the last program that was linked; it grows when a change links anew.
+func (l *Lab) Linked() int {
+	l.t.Helper()
+	entries, err := os.ReadDir(filepath.Join(l.dir, "generations"))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	last := 0
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
+		if err != nil {
+			l.t.Fatalf("generation %s: %v", e.Name(), err)
+		}
+		last = max(last, n)
+	}
+	return last
+}

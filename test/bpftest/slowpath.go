@@ -54,13 +54,15 @@ func (t taps) attach(p *datapath.Plane) error {
 
 // Send takes a packet of a cube's code down.
 func (p *plane) Send(id datapath.CubeID, transparent bool, out *cube.PacketOut) error {
-	kind := slowpath.TargetOf(transparent, out)
-	return p.send(id, kind, out, slowpath.Meta{})
+	kind, netdev, hook := slowpath.TargetOf(transparent, out), p.netdevOf(id), p.hook
+	if netdev > 0 && out.Direction == cube.Egress {
+		hook = cube.TC // XDP has no egress, so there an XDP cube is a program of TC
+	}
+	return p.send(hook, slowpath.Target{Cube: uint16(id), Kind: kind}, out, netdev)
 }
 
-func (p *plane) send(id datapath.CubeID, kind uint16, out *cube.PacketOut, m slowpath.Meta) error {
-	m.XDP = p.hook == cube.XDP
-	return p.taps[p.hook].Send(slowpath.Target{Cube: uint16(id), Kind: kind}, out, m)
+func (p *plane) send(hook cube.Hook, to slowpath.Target, out *cube.PacketOut, netdev int) error {
+	return p.taps[hook].Send(to, out, slowpath.Meta{XDP: hook == cube.XDP, Ifindex: netdev})
 }
 
 // startUp reads what comes up until stop is called.
@@ -99,10 +101,27 @@ func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
 			continue
 		}
 		out := &cube.PacketOut{Port: port, Direction: cube.Egress, TrafficClass: p.TrafficClass, Offload: p.Offload, Data: p.Data}
-		if err := u.plane.send(datapath.CubeID(id), slowpath.ToTX, out, m); err != nil {
+		to := slowpath.Target{Cube: id, Kind: slowpath.ToTX}
+		if err := u.plane.send(u.plane.hook, to, out, m.Ifindex); err != nil {
 			u.t.Errorf("a copy for port %d of cube %d: %v", port, id, err)
 		}
 	}
+}
+
+// netdevOf is the index of the netdev that a transparent cube is attached to, 0 for none. Behind
+// the cube is that netdev's stack or wire, and not those of the TAP where the packet comes down.
+func (p *plane) netdevOf(id datapath.CubeID) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.graph == nil {
+		return 0
+	}
+	for _, dev := range p.graph.Netdevs {
+		if slices.Contains(dev.Tcubes, id) {
+			return dev.Index
+		}
+	}
+	return 0
 }
 
 // portsOf are the indexes of a cube's ports in the last graph.

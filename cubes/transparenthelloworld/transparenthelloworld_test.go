@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transparenthelloworld
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/modeltest"
+)
+
+func TestModelAndCodeSayTheSame(t *testing.T) {
+	modeltest.Match(t, modeltest.Load(t, model), Config{})
+}
+
+func TestAnUnknownActionIsRefused(t *testing.T) {
+	var a Action
+	if err := a.UnmarshalText([]byte("BOUNCE")); !errors.Is(err, cube.ErrInvalid) {
+		t.Errorf("decoding BOUNCE: %v", err)
+	}
+}
+
+// env takes what the cube sends.
+type env struct {
+	logs bytes.Buffer
+	sent []cube.PacketOut
+	err  error
+}
+
+func (e *env) Name() string                    { return "th" }
+func (e *env) Type() cube.Type                 { return cube.TypeTC }
+func (e *env) Logger() *slog.Logger            { return slog.New(slog.NewTextHandler(&e.logs, nil)) }
+func (e *env) Map(string) (*ebpf.Map, error)   { return nil, cube.ErrNotFound }
+func (e *env) PortIndex(string) (uint16, bool) { return 0, false }
+func (e *env) PortName(uint16) (string, bool)  { return "", false }
+func (e *env) Send(p *cube.PacketOut) error {
+	e.sent = append(e.sent, *p)
+	return e.err
+}
+
+func TestPacketsOfTheSlowPathGoOn(t *testing.T) {
+	data, offload := []byte("a frame of many bytes"), cube.Offload{GSOSize: 1448, GSOSegs: 3}
+	tests := []struct {
+		name string
+		in   cube.PacketIn
+		err  error
+		sent []cube.PacketOut
+		log  string
+	}{
+		{"on their way in", cube.PacketIn{Port: 3, Direction: cube.Ingress, Reason: 34, TrafficClass: 7, Length: len(data), Data: data}, nil,
+			[]cube.PacketOut{{Direction: cube.Ingress, TrafficClass: 7, Data: data}}, ""},
+		{"on their way out, with their offload state", cube.PacketIn{Direction: cube.Egress, Offload: offload, Length: len(data), Data: data}, nil,
+			[]cube.PacketOut{{Direction: cube.Egress, Offload: offload, Data: data}}, ""},
+		{"not when the end is missing", cube.PacketIn{Length: len(data) + 1, Data: data}, nil, nil, "longer than the slow path takes"},
+		{"not when there is no way", cube.PacketIn{Length: len(data), Data: data}, cube.ErrNotFound,
+			[]cube.PacketOut{{Data: data}}, "cannot be sent on"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := &env{err: tt.err}
+			newHello(e).PacketIn(&tt.in)
+			if !reflect.DeepEqual(e.sent, tt.sent) {
+				t.Errorf("sent %+v, want %+v", e.sent, tt.sent)
+			}
+			if logs := e.logs.String(); (logs == "") != (tt.log == "") || !strings.Contains(logs, tt.log) {
+				t.Errorf("logged %q, want %q", logs, tt.log)
+			}
+		})
+	}
+}
