@@ -185,6 +185,37 @@ func TestBridgeOutlivesDaemon(t *testing.T) {
 	}
 }
 
+// TestSlowPathOfNetdev: a transparent cube on a netdev sends every packet through user
+// space, both ways, and the machine's own stack still gets and sends them.
+func TestSlowPathOfNetdev(t *testing.T) {
+	for _, hook := range []string{"TC", "XDP_DRV"} {
+		t.Run(hook, func(t *testing.T) {
+			m := newMachine(t)
+			h1 := m.lab.Host("h1", "10.0.0.1/24")
+			m.lab.Run("ip", "addr", "add", "10.0.0.254/24", "dev", "h1")
+			daemon, out := m.start()
+			m.must(201, "POST", "/transparenthelloworld/th1", `{"type":"`+hook+`","ingress-action":"SLOWPATH","egress-action":"SLOWPATH"}`)
+			m.must(200, "POST", "/attach", `{"cube":"th1","port":"h1"}`)
+			if err := h1.Ping("10.0.0.254"); err != nil {
+				t.Errorf("%v\n%s\n%s", err, m.must(200, "GET", "/cubes/th1/stats", ""), out)
+			}
+			if stats := m.must(200, "GET", "/cubes/th1/stats", ""); strings.Contains(stats, `{"name":"slowpath","drop":false,"packets":0}`) {
+				t.Errorf("nothing went through user space: %s", stats)
+			}
+			if err := daemon.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if err := daemon.Wait(); err != nil {
+				t.Errorf("SIGTERM: %v: %s", err, out)
+			}
+			cmd, said := m.command("cleanup")
+			if err := cmd.Run(); err != nil {
+				t.Fatalf("cleanup: %v: %s", err, said)
+			}
+		})
+	}
+}
+
 // TestSignalDuringBoot: told to stop at any moment of its start, the daemon ends without
 // a crash, and the next one starts.
 func TestSignalDuringBoot(t *testing.T) {

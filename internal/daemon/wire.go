@@ -43,8 +43,58 @@ type kernelPlane struct {
 	taps map[cube.Hook]*slowpath.Tap
 	// hooks has the hook of each cube, by cube.
 	hooks sync.Map
-	// graph is the committed one, for floods.
-	graph atomic.Pointer[datapath.Graph]
+	// now is the committed graph.
+	now atomic.Pointer[committed]
+}
+
+// committed is the graph in use, and where packets of transparent cubes come from.
+type committed struct {
+	*datapath.Graph
+	// origin is the netdev that a transparent cube is on, or that is the peer of its port.
+	origin map[datapath.CubeID]int
+	// onNetdev are the transparent cubes that are on a netdev and not on a port.
+	onNetdev map[datapath.CubeID]bool
+}
+
+func commit(g *datapath.Graph) *committed {
+	c := &committed{g, map[datapath.CubeID]int{}, map[datapath.CubeID]bool{}}
+	for _, n := range g.Netdevs {
+		for _, id := range n.Tcubes {
+			c.origin[id], c.onNetdev[id] = n.Index, true
+		}
+	}
+	for _, node := range g.Cubes {
+		for _, port := range node.Ports {
+			for _, id := range port.Tcubes {
+				c.origin[id] = c.index(port.Peer)
+			}
+		}
+	}
+	return c
+}
+
+// index is the interface index of a peer, 0 when it is not a netdev or not there.
+func (c *committed) index(p datapath.Peer) int {
+	if n := c.Netdevs[p.Netdev]; n != nil {
+		return n.Index
+	}
+	return 0
+}
+
+// entry is the netdev where a packet of a cube counts as received: a cube gets packets
+// without it, and whoever passes them on to the stack needs it.
+func (c *committed) entry(id datapath.CubeID, transparent bool, port uint16) int {
+	if c == nil {
+		return 0
+	}
+	if transparent {
+		return c.origin[id]
+	}
+	node := c.Cubes[id]
+	if node == nil || node.Ports[port] == nil {
+		return 0
+	}
+	return c.index(node.Ports[port].Peer)
 }
 
 // tapName is the name of a helper interface. That of an instance is made from a hash,
@@ -144,23 +194,36 @@ func (c kernelChange) Commit() error {
 	if err := c.Change.Commit(); err != nil {
 		return err
 	}
-	c.plane.graph.Store(c.graph)
+	c.plane.now.Store(commit(c.graph))
 	return nil
 }
 
-// Send puts a packet of a cube into the fast path.
+// Send puts a packet of a cube into the fast path. What leaves by a netdev passes TC there,
+// also that of an XDP cube on it, as XDP does not see what the stack sends.
 func (k *kernelPlane) Send(id datapath.CubeID, transparent bool, p *cube.PacketOut) error {
-	return k.send(id, slowpath.TargetOf(transparent, p), p, slowpath.Meta{})
+	hook, err := k.hookOf(id)
+	if err != nil {
+		return err
+	}
+	now := k.now.Load()
+	if now != nil && now.onNetdev[id] && p.Direction == cube.Egress {
+		hook = cube.TC
+	}
+	m := slowpath.Meta{Ifindex: now.entry(id, transparent, p.Port)}
+	return k.send(hook, slowpath.Target{Cube: uint16(id), Kind: slowpath.TargetOf(transparent, p)}, p, m)
 }
 
-func (k *kernelPlane) send(id datapath.CubeID, kind uint16, p *cube.PacketOut, m slowpath.Meta) error {
+func (k *kernelPlane) hookOf(id datapath.CubeID) (cube.Hook, error) {
 	h, ok := k.hooks.Load(id)
 	if !ok {
-		return fmt.Errorf("sending a packet of cube %d: %w", id, cube.ErrNotFound)
+		return cube.TC, fmt.Errorf("sending a packet of cube %d: %w", id, cube.ErrNotFound)
 	}
-	hook := h.(cube.Hook)
-	m.XDP = hook == cube.XDP
-	return k.taps[hook].Send(slowpath.Target{Cube: uint16(id), Kind: kind}, p, m)
+	return h.(cube.Hook), nil
+}
+
+func (k *kernelPlane) send(h cube.Hook, to slowpath.Target, p *cube.PacketOut, m slowpath.Meta) error {
+	m.XDP = h == cube.XDP
+	return k.taps[h].Send(to, p, m)
 }
 
 // upward hands what comes up from the fast path to the manager.
@@ -183,12 +246,16 @@ func (u upward) Log(id uint16, level uint32, line string) {
 // Flood sends a copy out of each port but the one where the packet entered: the kernel
 // had no way to make them.
 func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
-	g := u.plane.graph.Load()
+	g := u.plane.now.Load()
 	if g == nil {
 		return
 	}
 	node := g.Cubes[datapath.CubeID(id)]
 	if node == nil {
+		return
+	}
+	hook, err := u.plane.hookOf(node.ID)
+	if err != nil {
 		return
 	}
 	out := cube.PacketOut{Direction: cube.Egress, Metadata: p.Metadata, TrafficClass: p.TrafficClass, Offload: p.Offload, Data: p.Data}
@@ -197,7 +264,7 @@ func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
 			continue
 		}
 		out.Port = index
-		if err := u.plane.send(node.ID, slowpath.ToTX, &out, m); err != nil {
+		if err := u.plane.send(hook, slowpath.Target{Cube: id, Kind: slowpath.ToTX}, &out, m); err != nil {
 			u.log.Debug("flooding a copy", "cube", node.Name, "port", port.Name, "err", err)
 		}
 	}
