@@ -92,71 +92,74 @@ func TestMatch(t *testing.T) {
 	}{})
 }
 
+// mismatchCases are configurations that do not fit, and how the faults end.
+var mismatchCases = []struct {
+	name   string
+	plain  bool
+	config any
+	want   []string
+}{
+	{"no struct", true, 5, []string{"the configuration is int, a struct is wanted"}},
+	{"nothing", true, nil, []string{"the configuration is <nil>, a struct is wanted"}},
+	{"a leaf is missing", true, struct{}{}, []string{`action: struct {} has no field with the tag json:"action"`}},
+	{"a field too many", true, struct {
+		Action string `json:"action"`
+		Colour string `json:"colour"`
+	}{}, []string{"Colour: the model has no colour: drop the field or add the node"}},
+	{"a field without tag", true, struct {
+		Action string `json:"action"`
+		Colour string
+	}{}, []string{"Colour has no json tag: name the node it belongs to"}},
+	{"a tag twice", true, struct {
+		acting
+		Other string `json:"action"`
+	}{}, []string{`the fields Action and Other have the same tag json:"action"`}},
+	{"an enum as a number", true, struct {
+		Action int `json:"action"`
+	}{}, []string{"Action is int, a string or a type with UnmarshalText is wanted for enumeration"}},
+	{"state and base", true, struct {
+		Action string `json:"action"`
+		UUID   string `json:"uuid"`
+		Type   bool   `json:"type"`
+	}{}, []string{"UUID is state, not configuration: drop the field",
+		"Type is bool, a string or a type with UnmarshalText is wanted for enumeration"}},
+	{"everything in the wrong kind", false, struct {
+		Flag  int     `json:"flag"`
+		Ports []entry `json:"ports"`
+		FDB   struct {
+			AgingTime time.Duration `json:"aging-time"`
+			Entry     []string      `json:"entry"`
+			Flush     bool          `json:"flush"`
+		} `json:"fdb"`
+		Ratio int    `json:"ratio"`
+		Raw   int    `json:"raw"`
+		VLAN  uint16 `json:"vlan"`
+		Tags  []int8 `json:"tags"`
+	}{}, []string{
+		`ports/name: modeltest.entry has no field with the tag json:"name"`,
+		`ports/ip: modeltest.entry has no field with the tag json:"ip"`,
+		"modeltest.entry.Address: the model has no ports/address: drop the field or add the node",
+		"which would read uint32 as nanoseconds: use a type with UnmarshalJSON",
+		"a slice of structs is wanted for a list",
+		"Flush is an action, not configuration: drop the field",
+		"Flag is int, a bool is wanted for boolean",
+		"Ratio is int, a float is wanted for decimal64",
+		"Raw is int, a []byte or a string is wanted for binary",
+		"VLAN is uint16, a string, an interface, or a type with UnmarshalJSON or UnmarshalText is wanted for union",
+		"Tags is int8, an integer that holds uint16 is wanted for uint16",
+	}},
+	{"a list that the service adds to is missing", false, struct {
+		good
+		Ports []port `json:"-"`
+		FDB   string `json:"fdb"`
+		Tags  uint16 `json:"tags"`
+	}{}, []string{"have the same tag json:\"fdb\"", "have the same tag json:\"tags\"",
+		"a struct is wanted for a container", "a slice is wanted for a leaf-list"}},
+}
+
 func TestMismatches(t *testing.T) {
 	demo, small := Load(t, model), Load(t, plain)
-	for _, c := range []struct {
-		name   string
-		plain  bool
-		config any
-		want   []string
-	}{
-		{"no struct", true, 5, []string{"the configuration is int, a struct is wanted"}},
-		{"nothing", true, nil, []string{"the configuration is <nil>, a struct is wanted"}},
-		{"a leaf is missing", true, struct{}{}, []string{`action: struct {} has no field with the tag json:"action"`}},
-		{"a field too many", true, struct {
-			Action string `json:"action"`
-			Colour string `json:"colour"`
-		}{}, []string{"Colour: the model has no colour: drop the field or add the node"}},
-		{"a field without tag", true, struct {
-			Action string `json:"action"`
-			Colour string
-		}{}, []string{"Colour has no json tag: name the node it belongs to"}},
-		{"a tag twice", true, struct {
-			acting
-			Other string `json:"action"`
-		}{}, []string{`the fields Action and Other have the same tag json:"action"`}},
-		{"an enum as a number", true, struct {
-			Action int `json:"action"`
-		}{}, []string{"Action is int, a string or a type with UnmarshalText is wanted for enumeration"}},
-		{"state and base", true, struct {
-			Action string `json:"action"`
-			UUID   string `json:"uuid"`
-			Type   bool   `json:"type"`
-		}{}, []string{"UUID is state, not configuration: drop the field",
-			"Type is bool, a string or a type with UnmarshalText is wanted for enumeration"}},
-		{"everything in the wrong kind", false, struct {
-			Flag  int     `json:"flag"`
-			Ports []entry `json:"ports"`
-			FDB   struct {
-				AgingTime time.Duration `json:"aging-time"`
-				Entry     []string      `json:"entry"`
-				Flush     bool          `json:"flush"`
-			} `json:"fdb"`
-			Ratio int    `json:"ratio"`
-			Raw   int    `json:"raw"`
-			VLAN  uint16 `json:"vlan"`
-			Tags  []int8 `json:"tags"`
-		}{}, []string{
-			`ports/name: modeltest.entry has no field with the tag json:"name"`,
-			`ports/ip: modeltest.entry has no field with the tag json:"ip"`,
-			"modeltest.entry.Address: the model has no ports/address: drop the field or add the node",
-			"which would read uint32 as nanoseconds: use a type with UnmarshalJSON",
-			"a slice of structs is wanted for a list",
-			"Flush is an action, not configuration: drop the field",
-			"Flag is int, a bool is wanted for boolean",
-			"Ratio is int, a float is wanted for decimal64",
-			"Raw is int, a []byte or a string is wanted for binary",
-			"VLAN is uint16, a string, an interface, or a type with UnmarshalJSON or UnmarshalText is wanted for union",
-			"Tags is int8, an integer that holds uint16 is wanted for uint16",
-		}},
-		{"a list that the service adds to is missing", false, struct {
-			good
-			Ports []port `json:"-"`
-			FDB   string `json:"fdb"`
-			Tags  uint16 `json:"tags"`
-		}{}, []string{"have the same tag json:\"fdb\"", "have the same tag json:\"tags\"",
-			"a struct is wanted for a container", "a slice is wanted for a leaf-list"}},
-	} {
+	for _, c := range mismatchCases {
 		t.Run(c.name, func(t *testing.T) {
 			schema := demo
 			if c.plain {
