@@ -1,0 +1,283 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The main job, live: three hosts behind two chained bridges with a transparent
+# cube on one port. Every step is verified, so that a demo which ends well has shown
+# what it says. Everything is made in namespaces, a daemon instance and directories
+# of its own, and is removed at the end: it runs beside whatever the machine does.
+#
+#   scripts/demo.sh [--keep]
+#
+# --keep leaves everything running, to look around, until Ctrl-C.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+instance=demo-$$
+machine=pcn-demo-$$
+state=
+daemon=
+pinger=
+keep=no
+
+bold='' green='' red='' plain=''
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
+	bold=$'\e[1m' green=$'\e[32m' red=$'\e[31m' plain=$'\e[0m'
+fi
+
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
+ok() { printf '%s  ok: %s%s\n' "$green" "$*" "$plain"; }
+die() {
+	printf '%sdemo: %s%s\n' "$red" "$*" "$plain" >&2
+	exit 1
+}
+
+# host N COMMAND... runs a command on a host; bpffs and all other mounts stay visible.
+host() { nsenter --net="/run/netns/$machine-host$1" -- "${@:2}"; }
+
+# ctl runs polycubectl and shows the command and what it prints; its output is in $output.
+ctl() {
+	printf '$ polycubectl %s\n' "$*"
+	output=$(polycubectl "$@" </dev/null) || die "polycubectl $* ended with $?: $output"
+	[ -z "$output" ] || printf '%s\n' "$output"
+}
+
+# expect WHAT PATTERN checks the output of the last ctl.
+expect() {
+	grep -Eq -e "$2" <<<"$output" || die "not shown: $1 (no line matches $2)"
+	ok "$1"
+}
+
+# fate CUBE NAME prints how many packets ended so in a cube.
+fate() {
+	polycubectl cubes show "$1" stats -json </dev/null |
+		jq -er --arg name "$2" '.fates[] | select(.name == $name) | .packets'
+}
+
+# learned CUBE prints the addresses that a bridge knows and where, without their age.
+learned() {
+	polycubectl "$1" show fdb -json </dev/null | jq -r '.entry[] | "\(.address) \(.port)"' | sort
+}
+
+# reach FROM TO pings TO's address until it is answered, three times at most.
+reach() {
+	local line
+	line=$(host "$1" ping -n -q -c 3 -i 0.05 -W 2 "10.0.0.$2" | grep received) ||
+		die "host$1 does not reach host$2"
+	grep -q ' 0% packet loss' <<<"$line" || die "host$1 to host$2: $line"
+	ok "host$1 reaches host$2: $line"
+}
+
+# stream SECONDS begins a ping of 200 packets a second from host1 to host3.
+stream() {
+	host 1 ping -n -q -i 0.005 -c $(($1 * 200)) -W 2 10.0.0.3 >"$state/ping" 2>&1 &
+	pinger=$!
+}
+
+# stream_end waits for the stream; not one packet may be missing.
+stream_end() {
+	wait "$pinger" || die "the stream: $(cat "$state/ping")"
+	pinger=
+	local sent got
+	read -r sent got < <(sed -n 's/^\([0-9]*\) packets transmitted, \([0-9]*\) received.*/\1 \2/p' "$state/ping")
+	if [ -z "$sent" ] || [ "$sent" -ne "$got" ]; then
+		die "$1: $(cat "$state/ping")"
+	fi
+	ok "$1: $sent packets sent, $got answered, none lost"
+}
+
+# now_ms is the time since boot in milliseconds.
+now_ms() { awk '{ printf "%d\n", $1 * 1000 }' /proc/uptime; }
+
+start_daemon() {
+	nsenter --net="/run/netns/$machine" -- polycubed --configfile /dev/null --instance "$instance" \
+		--state-dir "$state/state" --run-dir "/run/polycube/$instance" >>"$state/log" 2>&1 &
+	daemon=$!
+	local until=$(($(now_ms) + 20000))
+	until polycubectl version </dev/null >/dev/null 2>&1; do
+		kill -0 "$daemon" 2>/dev/null || die "the daemon ended: $(cat "$state/log")"
+		[ "$(now_ms)" -lt "$until" ] || die "no answer from the daemon in 20 s: $(cat "$state/log")"
+		sleep 0.02
+	done
+}
+
+stop_daemon() {
+	[ -n "$daemon" ] || return 0
+	kill "-$1" "$daemon" 2>/dev/null || true
+	wait "$daemon" 2>/dev/null || true
+	daemon=
+}
+
+# clean_up removes what this run made and nothing else; it may be called at any point.
+clean_up() {
+	local status=$?
+	trap - EXIT INT TERM HUP
+	[ -z "$pinger" ] || kill "$pinger" 2>/dev/null || true
+	if [ $status -eq 1 ] && [ -s "$state/log" ]; then
+		printf 'demo: the last lines of the daemon:\n' >&2
+		tail -n 20 "$state/log" >&2
+	fi
+	stop_daemon TERM
+	if [ -e "/run/netns/$machine" ]; then
+		nsenter --net="/run/netns/$machine" -- polycubed cleanup --configfile /dev/null --instance "$instance" \
+			--state-dir "$state/state" --run-dir "/run/polycube/$instance" >"$state/cleanup" 2>&1 ||
+			{ cat "$state/cleanup" >&2 && status=1; }
+	fi
+	local name
+	for name in "$machine"-host1 "$machine"-host2 "$machine"-host3 "$machine"; do
+		[ ! -e "/run/netns/$name" ] || ip netns del "$name" || status=1
+	done
+	if [ -e "/sys/fs/bpf/polycube-$instance" ]; then
+		echo "demo: pins are left in /sys/fs/bpf/polycube-$instance" >&2
+		status=1
+	fi
+	rm -rf "$state" "/run/polycube/$instance"
+	exit $status
+}
+
+# namespace NAME makes one without IPv6, whose own chatter would blur the counters.
+namespace() {
+	ip netns add "$1"
+	[ ! -d /proc/sys/net/ipv6 ] || nsenter --net="/run/netns/$1" -- \
+		tee /proc/sys/net/ipv6/conf/{all,default}/disable_ipv6 >/dev/null <<<1
+}
+
+make_hosts() {
+	say "Three hosts, each a network namespace with a wire to the machine: veth1, veth2, veth3."
+	namespace "$machine"
+	local i
+	for i in 1 2 3; do
+		namespace "$machine-host$i"
+		ip -n "$machine" link add "veth$i" type veth peer name eth0 netns "$machine-host$i"
+		ip -n "$machine" link set "veth$i" up
+		ip -n "$machine-host$i" addr add "10.0.0.$i/24" dev eth0
+		ip -n "$machine-host$i" link set eth0 up
+		echo "host$i: 10.0.0.$i behind veth$i"
+	done
+}
+
+build_chain() {
+	say "Two bridges. host1 and host2 are on br1, host3 is on br2, and a wire joins the bridges."
+	ctl simplebridge add br1
+	ctl simplebridge add br2
+	ctl br1 ports add p1 peer=veth1
+	ctl br1 ports add p2 peer=veth2
+	ctl br2 ports add p3 peer=veth3
+	ctl br1 ports add up
+	ctl br2 ports add up
+	ctl connect br1:up br2:up
+	say "A transparent cube on the port of host1: it sees what goes by."
+	ctl transparenthelloworld add th1
+	ctl attach th1 br1:p1
+}
+
+show_forwarding() {
+	say "Real packets."
+	reach 1 2
+	reach 1 3
+	reach 3 2
+	say "What it looks like: the topology, the addresses that were learned, what each port counted."
+	ctl topology
+	expect "the bridges are joined" 'up +.* br2:up'
+	ctl topology show veth1
+	expect "packets from veth1 pass th1 first" '^ingress service chain: th1 ---> br1:p1'
+	ctl br1 show fdb
+	expect "br1 learned host3 behind its wire to br2" "^$(ip -n "$machine-host3" -j link show eth0 | jq -r '.[].address') +up "
+	ctl cubes show br1 stats -hide=fates
+	expect "port p1 counted packets in both directions" '^p1( +[1-9][0-9]*){4}'
+}
+
+show_drop() {
+	say "One packet dropped for a stated reason: th1 drops what enters the port."
+	local before after
+	ctl th1 set ingress-action=DROP
+	before=$(fate th1 ingress-drop)
+	! host 1 ping -n -q -c 1 -W 1 10.0.0.3 >/dev/null || die "the ping was answered, though th1 drops"
+	after=$(fate th1 ingress-drop)
+	echo "packets that th1 dropped, reason ingress-drop: $before before, $after after one ping"
+	[ "$after" -gt "$before" ] || die "the drop was not counted"
+	ok "the packet was dropped, and the counter says why"
+	ctl th1 set ingress-action=PASS
+	reach 1 3
+}
+
+show_live_changes() {
+	say "Live changes, while host1 sends 200 packets a second to host3."
+	stream 4
+	ctl transparenthelloworld add th2
+	ctl attach th2 br2:p3
+	ctl topology show veth3
+	expect "th2 is in the packets' way" '^ingress service chain: th2 ---> br2:p3'
+	ctl br1 set loglevel=DEBUG
+	ctl br1 fdb set aging-time=60
+	ctl br2 ports add spare
+	ctl br2 ports del spare
+	ctl br1 set loglevel=INFO
+	ctl detach th2 br2:p3
+	ctl del th2
+	stream_end "eight changes"
+}
+
+show_restart() {
+	say "kill -9 of the daemon, still under traffic, and a new one."
+	local before after killed
+	before=$(learned br1)
+	stream 5
+	stop_daemon KILL
+	! polycubectl version </dev/null >/dev/null 2>&1 || die "a daemon answers, though it was killed"
+	host 2 ping -n -q -c 10 -i 0.1 10.0.0.3 >/dev/null || die "no traffic without the daemon"
+	ok "host2 reaches host3 while there is no daemon"
+	killed=$(now_ms)
+	start_daemon
+	ok "the new daemon answered after $(($(now_ms) - killed)) ms"
+	stream_end "killed and restarted"
+	after=$(learned br1)
+	[ "$before" = "$after" ] || die "learned before: $before; after: $after"
+	ok "br1 still knows $(wc -l <<<"$after") addresses"
+	ctl topology
+	expect "the configuration is back" '^th1 .* br1:p1$'
+}
+
+main() {
+	case "${1:-}" in
+	'') ;;
+	--keep) keep=yes ;;
+	*) die "unknown option $1; usage: scripts/demo.sh [--keep]" ;;
+	esac
+	[ "$(id -u)" -eq 0 ] || die "the demo makes network namespaces: run it as root"
+	if ! [ -x bin/polycubed ] || ! [ -x bin/polycubectl ]; then
+		die "bin/polycubed and bin/polycubectl are missing: run make build"
+	fi
+	scripts/bpffs.sh
+	trap clean_up EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM HUP
+	state=$(mktemp -d)
+	# The settings of whoever runs the demo are for another daemon.
+	export PATH=$PWD/bin:$PATH HOME=$state POLYCUBECTL_INSTANCE=$instance
+	unset POLYCUBECTL_URL POLYCUBECTL_SOCKET
+
+	make_hosts
+	say "The daemon, as an instance of its own: polycubed --instance $instance"
+	start_daemon
+	ctl version
+	build_chain
+	show_forwarding
+	show_drop
+	show_live_changes
+	show_restart
+	if [ $keep = yes ]; then
+		say "It stays as it is until Ctrl-C. In another terminal:"
+		printf '  export POLYCUBECTL_INSTANCE=%s PATH=%s/bin:%sPATH\n' "$instance" "$PWD" '$'
+		printf '  polycubectl ?\n  nsenter --net=/run/netns/%s-host1 ping 10.0.0.3\n' "$machine"
+		wait "$daemon"
+	fi
+	say "Taking everything away."
+	ctl del th1
+	ctl del br1
+	ctl del br2
+	ctl cubes show
+	expect "nothing is left" '^(\{\})?$'
+	say "The demo showed all of it, in $SECONDS s."
+}
+
+main "$@"
