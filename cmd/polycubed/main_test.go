@@ -128,6 +128,7 @@ func (m *machine) must(status int, method, path, body string) string {
 // TestBridgeOutlivesDaemon: traffic flows while the daemon is dead, and what the bridge
 // learned is still there when it comes back.
 func TestBridgeOutlivesDaemon(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	h1, h2 := m.lab.Host("h1", "10.0.0.1/24"), m.lab.Host("h2", "10.0.0.2/24")
 	ping := func(when string) {
@@ -190,6 +191,7 @@ func TestBridgeOutlivesDaemon(t *testing.T) {
 func TestSlowPathOfNetdev(t *testing.T) {
 	for _, hook := range []string{"TC", "XDP_DRV"} {
 		t.Run(hook, func(t *testing.T) {
+			t.Parallel()
 			m := newMachine(t)
 			h1 := m.lab.Host("h1", "10.0.0.1/24")
 			m.lab.Run("ip", "addr", "add", "10.0.0.254/24", "dev", "h1")
@@ -219,6 +221,7 @@ func TestSlowPathOfNetdev(t *testing.T) {
 // TestSignalDuringBoot: told to stop at any moment of its start, the daemon ends without
 // a crash, and the next one starts.
 func TestSignalDuringBoot(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	for delay := time.Duration(0); delay < 300*time.Millisecond; delay += 30 * time.Millisecond {
 		cmd, out := m.command()

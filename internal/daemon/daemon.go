@@ -49,6 +49,11 @@ type daemon struct {
 	undo []func() error
 }
 
+// brokenError ends a daemon that nobody told to stop.
+type brokenError struct{ err error }
+
+func (e *brokenError) Error() string { return e.err.Error() }
+
 // step is one step of boot. It appends to undo what reverses it.
 type step struct {
 	what string
@@ -81,10 +86,11 @@ func run(ctx context.Context, o Options, p parts, stdout, stderr io.Writer, hup 
 				d.log.Error("reopening the log", "err", err)
 			}
 		case <-ctx.Done():
-			d.log.Info("stopping")
+			d.log.Info("stopping", "cause", context.Cause(ctx))
 			d.tell("STOPPING=1")
-			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-				return cause
+			var broken *brokenError
+			if errors.As(context.Cause(ctx), &broken) {
+				return broken.err
 			}
 			return nil
 		}
@@ -222,7 +228,7 @@ func (d *daemon) serve(_ context.Context, fail context.CancelCauseFunc) error {
 		d.log.Info("listening", "address", l.Addr().String())
 		done.Go(func() {
 			if err := d.server.Serve(l); err != nil {
-				fail(err)
+				fail(&brokenError{err})
 			}
 		})
 	}

@@ -230,7 +230,7 @@ func TestSignalsWhileRunning(t *testing.T) {
 	})
 	p.end()
 	text, err := os.ReadFile(log)
-	if err != nil || !strings.Contains(string(text), "[polycubed] [info] stopping") {
+	if err != nil || !strings.Contains(string(text), "[polycubed] [info] stopping cause=") {
 		t.Errorf("the new log holds %q, %v", text, err)
 	}
 }
