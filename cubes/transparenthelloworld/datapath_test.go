@@ -143,3 +143,5 @@ func TestOnANetdevTheSlowPathLeadsToStackAndWire(t *testing.T) {
 		}
 	})
 }
+
+func TestExamplesOfTheReadme(t *testing.T) { bpftest.Readme(t, "README.md") }
