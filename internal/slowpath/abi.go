@@ -161,7 +161,7 @@ func (r *record) checkPacket(body []byte) error {
 // packet fills p and m. The bytes are copied into buf, so that a handler may change them where they are: a write to
 // the ring would end the process. The VLAN tag that the kernel keeps beside the packet takes its place again.
 func (r *record) packet(body, buf []byte, p *cube.PacketIn, m *Meta) {
-	n := 0
+	var n int
 	if r.flags&flagVLAN != 0 {
 		n = copy(buf, body[:12])
 		n += copy(buf[n:], r.vlanProto[:])

@@ -91,7 +91,7 @@ func BenchmarkDown(b *testing.B) {
 }
 
 // cpu is the processor time of the process so far: on a machine that others use too, the clock says little.
-func cpu(b *testing.B) time.Duration {
+func cpu(b testing.TB) time.Duration {
 	b.Helper()
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

@@ -178,7 +178,7 @@ func findTransport(frame []byte) (transport, bool) {
 
 // header checks that the header is there, at an offset that the virtio header can say.
 func (l4 *transport) header(frame []byte) bool {
-	size := 0
+	var size int
 	switch l4.proto {
 	case unix.IPPROTO_TCP:
 		size, l4.sumAt = tcpHead, tcpSumAt

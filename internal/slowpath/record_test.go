@@ -180,7 +180,11 @@ func TestARecordIsNotHandedTwiceToAHandlerThatPanics(t *testing.T) {
 	r.put(uint32(len(rec)), rec)
 	r.shares[1].Produced = uint64(2 * len(rec))
 	func() {
-		defer func() { recover() }()
+		defer func() {
+			if recover() == nil {
+				t.Error("the handler did not panic")
+			}
+		}()
 		r.drain(panics{})
 	}()
 	var got collector

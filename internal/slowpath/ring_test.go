@@ -146,14 +146,19 @@ func (c *counter) Packet(id uint16, p *cube.PacketIn, _ Meta) {
 func (c *counter) Flood(uint16, *cube.PacketIn, Meta) {}
 func (c *counter) Log(uint16, uint32, string)         {}
 
-// slow takes its time with the packets of cube 1.
+// slow takes its time with the packets of cube 1, and compares them all with what was sent.
 type slow struct {
 	counter
-	until time.Duration
+	until   time.Duration
+	sent    []byte
+	damaged int
 }
 
 func (s *slow) Packet(id uint16, p *cube.PacketIn, m Meta) {
 	s.counter.Packet(id, p, m)
+	if !bytes.Equal(p.Data, s.sent) {
+		s.damaged++
+	}
 	if id == 1 {
 		for begin := time.Now(); time.Since(begin) < s.until; {
 			runtime.Gosched()
@@ -166,12 +171,12 @@ func TestQuietCubeLosesNothingBesideAFlood(t *testing.T) {
 	k := newKernel(t)
 	noisy := k.caller(cube.TC, "pcn_core_up", 1, withMD(mdBytes(md{})))
 	quiet := k.caller(cube.TC, "pcn_core_up", 2, withMD(mdBytes(md{})))
-	h := &slow{until: 2 * time.Microsecond}
+	h := &slow{until: 2 * time.Microsecond, sent: frame(187)}
 	stop := start(t, k.open(), h)
 	const rounds, quietEach, noisyEach = 200, 100, 10000
 	for range rounds {
-		run(t, noisy, frame(60), noisyEach, nil)
-		run(t, quiet, frame(60), quietEach, nil)
+		run(t, noisy, h.sent, noisyEach, nil)
+		run(t, quiet, h.sent, quietEach, nil)
 	}
 	netns.Eventually(t, soon, func() error {
 		if a, b := k.share(1), k.share(2); a.Produced != a.Consumed || b.Produced != b.Consumed {
@@ -180,6 +185,9 @@ func TestQuietCubeLosesNothingBesideAFlood(t *testing.T) {
 		return nil
 	})
 	stop()
+	if h.damaged != 0 {
+		t.Errorf("%d packets came up damaged, after the ring had gone round %d times", h.damaged, k.share(1).Produced/(8<<20))
+	}
 	// A run that a signal interrupts is repeated, so the fast path's own counters say how many there were.
 	up, shed := k.fate(2, reasonSlowpath), k.fate(2, reasonShed)
 	if up < rounds*quietEach || shed != 0 || h.packets[2] != up {
@@ -231,12 +239,13 @@ func TestAnIdleReaderUsesNoCPU(t *testing.T) {
 	r := k.open()
 	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 	defer cancel()
+	before := cpu(t)
 	if err := r.Run(ctx, &counter{}); err != nil {
 		t.Fatal(err)
 	}
 	// One sleep at the start, one after the safety net ended it, and nothing in between.
-	if s := r.Stats(); s.Sleeps < 1 || s.Sleeps > 3 {
-		t.Errorf("it slept %d times in 1.5 s", s.Sleeps)
+	if s, used := r.Stats(), cpu(t)-before; s.Sleeps < 1 || s.Sleeps > 3 || used > 100*time.Millisecond {
+		t.Errorf("it slept %d times in 1.5 s and used %v", s.Sleeps, used)
 	}
 }
 

@@ -86,7 +86,9 @@ type lane struct {
 func newLane(t testing.TB, ns *netns.Namespace, hook cube.Hook, out int) *lane {
 	t.Helper()
 	k := newKernel(t)
-	enter := k.load(loadSpec(t, "down."+hook.String()+".o"))["pcn_down_in"]
+	spec := loadSpec(t, "down."+hook.String()+".o")
+	spec.Programs = map[string]*ebpf.ProgramSpec{"pcn_down_in": spec.Programs["pcn_down_in"]}
+	enter := k.load(spec)["pcn_down_in"]
 	eye, seen := k.eye(hook, out)
 	for _, id := range []uint32{1, maxCubes - 1} {
 		if err := k.maps["pcn_cubes"].Put(id, eye); err != nil {
