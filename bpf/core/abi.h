@@ -83,12 +83,37 @@ struct pcn_flood_exit {
 
 struct pcn_flood {
 	__u32 count;   /* ports that lead to a netdev: exit[0..count) */
-	__u32 complex; /* ports that lead to another program */
-	__u32 tap;     /* interface that takes copies for programs (TC) */
-	__u32 pad;
+	__u32 complex; /* ports that lead to another program, known to the driver */
+	__u32 tap;     /* interface that takes copies for programs: TAP (TC), loop (XDP); 0: none */
+	__u32 copies;  /* ports whose copies must go through programs: copy_port[0..copies) */
 	__u64 simple_ports[PCN_MAX_PORTS / 64];
 	__u64 complex_ports[PCN_MAX_PORTS / 64];
 	struct pcn_flood_exit exit[PCN_MAX_PORTS];
+	__u16 copy_port[PCN_MAX_PORTS];
+};
+
+#define PCN_LOOP_MAGIC 0x70636e02
+
+/* Stands before a frame on the loop, the veth pair by which XDP copies come back in. */
+struct pcn_loop {
+	__u32 magic;
+	__u32 serial; /* of the flood; the upper byte is the CPU */
+	__u16 cube;
+	__u16 in_port;
+	__u16 hops;
+	__u16 pad;
+	__u32 traffic_class;
+	__u32 flow_hash;
+	__u32 tenant;
+	__u32 pass_ifindex;
+};
+
+_Static_assert(sizeof(struct pcn_loop) == 32, "loop header");
+
+/* How many copies of a flood have come back. */
+struct pcn_returned {
+	__u32 serial;
+	__u32 count;
 };
 
 /* A cube's share of the ring, in bytes. */

@@ -6,9 +6,9 @@
 #include <pcn/cube.h>
 #include "maps.h"
 
-/* Global, so that the verifier looks at each once, and that the compiler does not specialise
- * it for the arguments of the one call that it sees. */
-#define PCN_GLOBAL __attribute__((noinline))
+/* Global, so that the verifier looks at each once; weak, so that the compiler does not make it
+ * fit the arguments of the one call that it sees. */
+#define PCN_GLOBAL __attribute__((noinline, weak))
 
 #ifdef PCN_TC
 #define HOOK_FLAGS 0
@@ -23,8 +23,8 @@ struct {
 	__array(values, struct {
 		__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
 		__uint(max_entries, PCN_MAX_PORTS);
-		__type(key, __u32);
-		__type(value, __u32);
+		__uint(key_size, sizeof(__u32));
+		__uint(value_size, sizeof(struct bpf_devmap_val));
 	});
 } pcn_broadcasts SEC(".maps");
 #endif
@@ -296,10 +296,46 @@ PCN_INLINE int came_from(struct xdp_md *ctx, __u32 cube, __u32 port)
 	return e && e->ifindex == ctx->ingress_ifindex;
 }
 
-/* Sends the packet to all ports of the cube but the one where it came in, as far as the kernel
- * can: a broadcast to netdevs. Returns the hook's verdict, or -1 if there is just one port to
- * send to and it leads to another program, to which the driver then goes. All other mixtures
- * go to user space, which makes the copies. */
+/* Says what the copies on the loop are: in the metadata before the frame, which a native driver
+ * carries along to the queue, and per CPU, where generic XDP looks within this call. */
+PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube)
+{
+	__u32 zero = 0;
+	struct pcn_loop *now = bpf_map_lookup_elem(&pcn_flooding, &zero);
+
+	if (!now || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*now)))
+		return -1;
+	struct pcn_loop *meta = (void *)(long)ctx->data_meta;
+	if ((void *)(meta + 1) > pcn_data(ctx))
+		return -1;
+	now->magic = PCN_LOOP_MAGIC;
+	now->serial = bpf_get_smp_processor_id() << 24 | ((now->serial + 1) & 0xffffff);
+	now->cube = cube;
+	now->in_port = md->in_port;
+	now->hops = md->hops;
+	now->traffic_class = md->traffic_class;
+	now->flow_hash = md->flow_hash;
+	now->tenant = md->tenant;
+	now->pass_ifindex = md->pass_ifindex ?: ctx->ingress_ifindex;
+	*meta = *now;
+	return 0;
+}
+
+/* True if the kernel can make all copies: it can leave out the netdev that the packet is just
+ * in from but no other, and it cannot clone a frame of several buffers. */
+PCN_INLINE int can_broadcast(struct xdp_md *ctx, struct pcn_flood *row, __u32 cube, __u32 in_port)
+{
+	if (row->copies && !row->tap)
+		return 0;
+	if (has(row->simple_ports, in_port) && !came_from(ctx, cube, in_port))
+		return 0;
+	return LEN(ctx) == (__u64)(ctx->data_end - ctx->data);
+}
+
+/* Sends the packet to all ports of the cube but the one where it came in: one broadcast to the
+ * netdevs, and by the loop to the ports that lead to programs. What the kernel cannot copy goes
+ * to user space. Returns the hook's verdict, or -1 if there is just one port to send to and it
+ * leads to another program, to which the driver then goes. */
 PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
 {
 	__u32 cube = CUBE(who), in_port = md->in_port;
@@ -312,19 +348,36 @@ PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 	int netdevs = row->count - from_netdev;
 	int others = row->complex - has(row->complex_ports, in_port);
 
-	if (!netdevs && others < 2)
+	if (!netdevs && others < 2 && !(THROUGH_EGRESS(who) && others))
 		return others ? -1 : XDP_DROP;
 	void *map = bpf_map_lookup_elem(&pcn_broadcasts, &cube);
-	if (others || !map || THROUGH_EGRESS(who) ||
-	    (from_netdev && !came_from(ctx, cube, in_port))) {
+	if (!map || !can_broadcast(ctx, row, cube, in_port) ||
+	    (row->copies && announce(ctx, md, cube))) {
 		if (put(ctx, md, who, PCN_RECORD_FLOOD))
 			pcn_count_fate(cube, PCN_REASON_SLOWPATH_SHED);
 		return XDP_DROP;
 	}
-	struct flood_walk w = { row, in_port, LEN(ctx) };
-	bpf_loop(row->count, flood_count, &w, 0);
+	if (!THROUGH_EGRESS(who)) {
+		struct flood_walk w = { row, in_port, LEN(ctx) };
+		bpf_loop(row->count, flood_count, &w, 0);
+	}
+	from_netdev = from_netdev && !THROUGH_EGRESS(who);
 	return bpf_redirect_map(map, 0,
 				BPF_F_BROADCAST | (from_netdev ? BPF_F_EXCLUDE_INGRESS : 0));
+}
+
+/* Lets a packet pass to the stack of the netdev where it once entered: the program behind XDP
+ * on our own interface finds the netdev in the metadata. */
+PCN_GLOBAL int pcn_core_pass(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
+{
+	__u32 ifindex = md->pass_ifindex;
+
+	if (!ifindex || bpf_xdp_adjust_meta(ctx, -(int)sizeof(ifindex)))
+		return XDP_PASS;
+	__u32 *meta = (void *)(long)ctx->data_meta;
+	if ((void *)(meta + 1) <= pcn_data(ctx))
+		*meta = ifindex;
+	return XDP_PASS;
 }
 #endif
 
@@ -336,6 +389,8 @@ SEC(PCN_SECTION) int pcn_core(struct CTXTYPE *ctx)
 		pcn_core_log_for(ctx, &args, 1) + pcn_core_flood(ctx, &md, 1);
 #ifdef PCN_TC
 	r += pcn_core_recirculate(ctx, &md, 1, 1, 1);
+#else
+	r += pcn_core_pass(ctx, &md);
 #endif
 	return r;
 }

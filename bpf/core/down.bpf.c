@@ -69,17 +69,85 @@ SEC(PCN_SECTION) int pcn_down_in(struct CTXTYPE *ctx)
 }
 
 #ifdef PCN_TC
-/* At the TC ingress of the XDP cubes' TAP: a packet that an XDP program passed goes to the
- * stack of the netdev where it once entered. */
+/* At the TC ingress of the interfaces where packets come back into XDP cubes: a packet that an
+ * XDP program passed goes to the stack of the netdev where it once entered. Which that is
+ * stands in the metadata, or, where the kernel does not keep metadata of a TAP, in the record
+ * of the packet-out. */
 SEC(PCN_SECTION) int pcn_down_pass(struct CTXTYPE *ctx)
 {
-	__u32 zero = 0;
+	__u32 zero = 0, *meta = (void *)(long)ctx->data_meta;
 	struct pcn_down *down = bpf_map_lookup_elem(&pcn_down, &zero);
+	__u32 ifindex = 0;
 
-	if (!down || !down->resume.md.pass_ifindex)
+	if ((void *)(meta + 1) <= pcn_data(ctx))
+		ifindex = *meta;
+	else if (down)
+		ifindex = down->resume.md.pass_ifindex;
+	if (!ifindex) {
+		pcn_count_fate(0, PCN_REASON_NO_PROGRAM);
 		return DROP;
+	}
 	ctx->tc_index = PCN_SKIP;
-	return bpf_redirect(down->resume.md.pass_ifindex, BPF_F_INGRESS);
+	return bpf_redirect(ifindex, BPF_F_INGRESS);
+}
+#else
+/* What came back on the loop, by the CPU that sent it. */
+PCN_MAP(pcn_returns, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_returned, 256);
+
+/* On the way to the loop: puts the header before each copy. */
+SEC("xdp/devmap") int pcn_loop_out(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+	struct pcn_loop *from = (void *)(long)ctx->data_meta, *to, header;
+
+	if ((void *)(from + 1) > pcn_data(ctx) || from->magic != PCN_LOOP_MAGIC)
+		from = bpf_map_lookup_elem(&pcn_flooding, &zero);
+	if (!from)
+		return XDP_DROP;
+	header = *from;
+	if (bpf_xdp_adjust_head(ctx, -(int)sizeof(header)))
+		return XDP_DROP;
+	to = pcn_data(ctx);
+	if ((void *)(to + 1) > pcn_data_end(ctx))
+		return XDP_DROP;
+	*to = header;
+	return XDP_PASS;
+}
+
+/* Back from the loop: the n-th copy of a flood goes to the n-th port that leads to a program. */
+SEC(PCN_SECTION) int pcn_loop_in(struct xdp_md *ctx)
+{
+	struct pcn_loop *header = pcn_data(ctx), h;
+	__u32 zero = 0, key, n;
+
+	if ((void *)(header + 1) > pcn_data_end(ctx) || header->magic != PCN_LOOP_MAGIC)
+		return XDP_DROP; /* not ours: the stack talks on any interface */
+	h = *header;
+	key = h.serial >> 24;
+	struct pcn_returned *r = bpf_map_lookup_elem(&pcn_returns, &key);
+	struct pcn_resume *to = bpf_map_lookup_elem(&pcn_resumes, &zero);
+	key = h.cube;
+	struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &key);
+	if (!r || !to || !row || bpf_xdp_adjust_head(ctx, sizeof(h)))
+		return XDP_DROP;
+	if (r->serial != h.serial) {
+		r->serial = h.serial;
+		r->count = 0;
+	}
+	n = r->count++;
+	if (n >= row->copies || n >= PCN_MAX_PORTS || row->copy_port[n] == h.in_port)
+		return XDP_DROP; /* the copy for the port where the original came in */
+	__builtin_memset(to, 0, sizeof(*to));
+	to->cube = h.cube;
+	to->target = PCN_TO_TX;
+	to->md.out_port = row->copy_port[n];
+	to->md.hops = h.hops;
+	to->md.flow_hash = h.flow_hash;
+	to->md.tenant = h.tenant;
+	to->md.pass_ifindex = h.pass_ifindex;
+	to->md.traffic_class = h.traffic_class;
+	to->md.packet_len = ctx->data_end - ctx->data;
+	return enter(ctx, h.cube);
 }
 #endif
 

@@ -29,6 +29,8 @@ struct {
 } pcn_ring SEC(".maps");
 
 #ifdef PCN_XDP
+/* The flood that this CPU is sending copies of. */
+PCN_MAP(pcn_flooding, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_loop, 1);
 /* The netdevs of pcn_exits, for XDP redirection. */
 PCN_MAP(pcn_devices, BPF_MAP_TYPE_DEVMAP, __u32, __u32, PCN_MAX_CUBES *PCN_MAX_PORTS);
 #endif

@@ -41,6 +41,7 @@ func wire() parts {
 type kernelPlane struct {
 	*datapath.Plane
 	taps map[cube.Hook]*slowpath.Tap
+	loop datapath.Loop
 	// hooks has the hook of each cube, by cube.
 	hooks sync.Map
 	// now is the committed graph.
@@ -97,15 +98,15 @@ func (c *committed) entry(id datapath.CubeID, transparent bool, port uint16) int
 	return c.index(node.Ports[port].Peer)
 }
 
-// tapName is the name of a helper interface. That of an instance is made from a hash,
+// helperName is the name of a helper interface. That of an instance is made from a hash,
 // because a netdev's name has 15 bytes at most.
-func tapName(h cube.Hook, instance string) string {
+func helperName(what, instance string) string {
 	if instance == "" {
-		return "pcn_" + h.String() + "_cp"
+		return "pcn_" + what
 	}
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(instance)) // never fails
-	return fmt.Sprintf("pcn_%s_%07x", h, sum.Sum32()&0xfffffff)
+	return fmt.Sprintf("pcn_%.2s%07x", what, sum.Sum32()&0xfffffff)
 }
 
 // openKernel makes the helper interfaces and opens the data plane with them.
@@ -118,15 +119,23 @@ func openKernel(o planeOptions) (_ plane, err error) {
 	}()
 	index := map[cube.Hook]int{}
 	for _, h := range []cube.Hook{cube.TC, cube.XDP} {
-		tap, err := slowpath.OpenTap(tapName(h, o.Instance))
+		tap, err := slowpath.OpenTap(helperName(h.String()+"_cp", o.Instance))
 		if err != nil {
 			return nil, err
 		}
 		k.taps[h], index[h] = tap, tap.Index()
 	}
-	k.Plane, err = datapath.Open(datapath.Options{Dir: o.BPFFS, Instance: o.Instance, Logger: o.Logger, Taps: index})
+	if k.loop, err = datapath.OpenLoop(helperName("loop", o.Instance)); err != nil {
+		return nil, err
+	}
+	k.Plane, err = datapath.Open(datapath.Options{
+		Dir: o.BPFFS, Instance: o.Instance, Logger: o.Logger, Taps: index, Loop: k.loop,
+	})
 	if err != nil {
 		return nil, err
+	}
+	if err := k.AttachLoop(); err != nil {
+		return nil, errors.Join(err, k.Plane.Close())
 	}
 	for h, tap := range k.taps {
 		err := tap.SetDown(k.DownMap(h))
@@ -155,7 +164,7 @@ func (k *kernelPlane) Close() error {
 
 // Cleanup removes everything, the helper interfaces too.
 func (k *kernelPlane) Cleanup() error {
-	return errors.Join(k.Plane.Cleanup(), k.eachTap((*slowpath.Tap).Remove))
+	return errors.Join(k.Plane.Cleanup(), k.eachTap((*slowpath.Tap).Remove), k.loop.Remove())
 }
 
 // CreateCube remembers the hook of a cube, which decides by which TAP its packets go down.

@@ -25,10 +25,15 @@ type floodExit struct {
 }
 
 type flood struct {
-	Count, Complex, Tap, Pad_ uint32
-	SimplePorts, ComplexPorts [link.MaxPorts / 64]uint64
-	Exit                      [link.MaxPorts]floodExit
+	Count, Complex, Tap, Copies uint32
+	SimplePorts, ComplexPorts   [link.MaxPorts / 64]uint64
+	Exit                        [link.MaxPorts]floodExit
+	CopyPort                    [link.MaxPorts]uint16
 }
+
+// device is struct bpf_devmap_val: a netdev in a broadcast and the program that copies for it
+// pass first, 0 for none.
+type device struct{ Ifindex, Program uint32 }
 
 // exitKey is the key of pcn_exits and pcn_devices.
 func exitKey(id CubeID, port uint16) uint32 { return uint32(id)*link.MaxPorts + uint32(port) }

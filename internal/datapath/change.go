@@ -29,7 +29,7 @@ type change struct {
 func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ch := &change{p: p, g: g, tables: tablesOf(g, p.opts.Taps[cube.TC])}
+	ch := &change{p: p, g: g, tables: p.tablesOf(g)}
 	for _, ids := range split(g) {
 		if err := ctx.Err(); err != nil {
 			ch.drop()

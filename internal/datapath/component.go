@@ -26,8 +26,9 @@ type component struct {
 	print string
 	// egress is true if netdevs need a program on their TC egress.
 	egress bool
-	frags  bool
-	gen    *generation
+	// frags is true if frames may lie in several buffers.
+	frags bool
+	gen   *generation
 	// roots are the root programs that lead into this component, by kind.
 	roots map[kind][]*root
 	// note says why the component is not inlined.

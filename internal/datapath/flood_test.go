@@ -67,44 +67,60 @@ func TestFloodReachesEveryOtherPortOnce(t *testing.T) {
 	})
 }
 
-func TestFloodRunsTheProgramsBehindPorts(t *testing.T) {
-	netns.NeedRoot(t)
-	for _, s := range settings {
-		if s.typ != cube.TypeTC {
-			continue // at XDP, user space makes these copies
+// withHelpers reopens the plane with the interfaces by which copies come back in.
+func (b *bench) withHelpers() {
+	b.t.Helper()
+	b.close()
+	b.lab.Host("tap", "") // any interface can take copies at TC
+	b.must(func() error {
+		tap, err := ifindex("tap")
+		if err != nil {
+			return err
 		}
-		t.Run(s.String(), func(t *testing.T) {
-			b := newBench(t, s)
-			b.close()
-			b.lab.Host("tap", "") // any interface can take copies
-			b.must(func() error {
-				i, err := ifindex("tap")
-				b.opts.Taps = map[cube.Hook]int{cube.TC: i}
-				return err
-			})
-			b.open()
-			b.must(func() error { return b.plane.AttachTap(cube.TC, b.opts.Taps[cube.TC]) })
-			center := b.cube("probe", 5, map[string]any{"what": uint32(2)})
-			src, plain := b.host("src", "", center, 0), b.host("plain", "", center, 1)
-			gated := b.host("gated", "", center, 2)
-			center.Ports[2].Tcubes = b.gates("g")
-			var far []*netns.Node
-			for i := range uint16(2) {
-				n := b.cube("probe", 2, map[string]any{"what": uint32(6)})
-				b.link(center, 3+i, n, 0)
-				far = append(far, b.host(fmt.Sprintf("far%d", i), "", n, 1))
+		b.opts.Taps = map[cube.Hook]int{cube.TC: tap}
+		b.opts.Loop, err = OpenLoop("loop")
+		return err
+	})
+	b.open()
+	b.must(func() error { return b.plane.AttachTap(cube.TC, b.opts.Taps[cube.TC]) })
+	b.must(b.plane.AttachLoop)
+}
+
+func TestFloodRunsTheProgramsBehindPorts(t *testing.T) {
+	everywhere(t, func(t *testing.T, b *bench) {
+		b.withHelpers()
+		center := b.cube("probe", 5, map[string]any{"what": uint32(2)})
+		src, plain := b.host("src", "", center, 0), b.host("plain", "", center, 1)
+		gated := b.host("gated", "", center, 2)
+		center.Ports[2].Tcubes = b.gates("g")
+		var far []*netns.Node
+		for i := range uint16(2) {
+			n := b.cube("probe", 2, map[string]any{"what": uint32(6)})
+			b.link(center, 3+i, n, 0)
+			far = append(far, b.host(fmt.Sprintf("far%d", i), "", n, 1))
+		}
+		b.commit()
+		hosts := []*netns.Node{src, plain, gated, far[0], far[1]}
+		for from, sender := range hosts {
+			ls := b.listeners(hosts...)
+			f := frame("to all from " + sender.Outer)
+			b.send(sender, f)
+			for i, r := range ls {
+				want, name := bytes.Clone(f), fmt.Sprintf("%s, from %s,", hosts[i].Outer, sender.Outer)
+				if (i == 2) != (from == 2) {
+					want[14] = 'g' // once past the gate, in or out
+				}
+				if i == from {
+					continue
+				}
+				b.receives(r, name, want)
 			}
-			b.commit()
-			ls := b.listeners(plain, gated, far[0], far[1])
-			f := frame("to all")
-			b.send(src, f)
-			b.receives(ls[0], "plain", f)
-			b.receives(ls[2], "far0", f)
-			b.receives(ls[3], "far1", f)
-			got, err := ls[1].Recv(isTest, soon)
-			if err != nil || marks(got) != "g" {
-				t.Errorf("gated got %q (%v), want a frame with g", marks(got), err)
+			if back, err := ls[from].Recv(isTest, 0); err == nil {
+				t.Errorf("%s got its own frame back: % x", sender.Outer, back)
 			}
-		})
-	}
+		}
+		if got := b.fate(center, "slowpath-shed") + b.fate(center, "copy-failed"); got != 0 {
+			t.Errorf("%d copies went to user space or were lost", got)
+		}
+	})
 }

@@ -109,6 +109,7 @@ func (b *bench) open() {
 func (b *bench) close() {
 	b.t.Helper()
 	b.must(b.plane.Close)
+	b.plane = nil
 }
 
 func (b *bench) must(fn func() error) {

@@ -31,6 +31,7 @@ const (
 	mapBroadcasts = "pcn_broadcasts"
 	mapDown       = "pcn_down"
 	mapCubes      = "pcn_cubes"
+	mapReturns    = "pcn_returns"
 	mapBases      = "bases"
 )
 
@@ -42,7 +43,7 @@ type framework struct {
 	roots   map[cube.Hook]*ebpf.CollectionSpec
 	maps    map[string]*ebpf.Map               // shared by both hooks
 	hook    map[cube.Hook]map[string]*ebpf.Map // of one hook: pcn_cubes, pcn_down
-	downs   map[string]*ebpf.Program           // "tc", "xdp", "pass"
+	downs   map[string]*ebpf.Program           // of our own interfaces, by name
 }
 
 // openFramework makes the framework's maps, or reopens those that are pinned in dir.
@@ -106,31 +107,45 @@ func (f *framework) openDown(h cube.Hook, dir string) error {
 		}
 		f.hook[h][name] = m
 	}
-	load := func(name, program string, down *ebpf.Map) error {
-		p := spec.Programs[program].Copy()
-		for ref, m := range f.maps {
+	if h == cube.TC {
+		return f.loadDown("tc", spec.Programs["pcn_down_in"], h)
+	}
+	f.hook[h][mapReturns], err = openMap(filepath.Join(dir, mapReturns), spec.Maps[mapReturns])
+	if err != nil {
+		return err
+	}
+	// The TC program behind the XDP one shares that one's record.
+	behind, err := loadSpec("down.tc.o")
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		f.loadDown("xdp", spec.Programs["pcn_down_in"], h),
+		f.loadDown("loop-in", spec.Programs["pcn_loop_in"], h),
+		f.loadDown("loop-out", spec.Programs["pcn_loop_out"], h),
+		f.loadDown("pass", behind.Programs["pcn_down_pass"], h),
+	)
+}
+
+// loadDown loads one of the programs of our own interfaces, with the maps of a hook.
+func (f *framework) loadDown(name string, spec *ebpf.ProgramSpec, h cube.Hook) error {
+	p := spec.Copy()
+	for _, maps := range []map[string]*ebpf.Map{f.maps, f.hook[h]} {
+		for ref, m := range maps {
 			if err := associate(p, ref, m); err != nil {
-				return err
+				return fmt.Errorf("binding %s: %w", spec.Name, err)
 			}
 		}
-		if err := errors.Join(associate(p, mapDown, down), associate(p, mapCubes, f.hook[h][mapCubes])); err != nil {
-			return err
-		}
-		prog, err := ebpf.NewProgram(p)
-		if err != nil {
-			return fmt.Errorf("loading %s: %w", program, err)
-		}
-		f.downs[name] = prog
-		return nil
 	}
-	if err := load(h.String(), "pcn_down_in", f.hook[h][mapDown]); err != nil || h == cube.TC {
-		return err
+	if p.Type == ebpf.XDP {
+		p.Flags |= link.FlagFrags
 	}
-	// The TC program behind the XDP one on the XDP cubes' TAP shares that one's record.
-	if spec, err = loadSpec("down.tc.o"); err != nil {
-		return err
+	prog, err := ebpf.NewProgram(p)
+	if err != nil {
+		return fmt.Errorf("loading %s: %w", spec.Name, err)
 	}
-	return load("pass", "pcn_down_pass", f.hook[cube.XDP][mapDown])
+	f.downs[name] = prog
+	return nil
 }
 
 // associate binds the program's references to a map, if it has any.

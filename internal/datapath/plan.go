@@ -27,7 +27,6 @@ type plan struct {
 type want struct {
 	spot spot
 	name string
-	kind kind
 	mode cube.Type
 	part *component
 }
@@ -49,14 +48,11 @@ func (pl *plan) addNetdev(g *Graph, c *component, dev *Netdev) {
 	k := kindIngress
 	if c.hook == cube.XDP {
 		k = kindXDP
-		if c.frags {
-			k = kindXDPFrags
-		}
 	}
-	w := want{spot: spot{dev.Index, k.place()}, name: dev.Name, kind: k, mode: ownerType(g, c, dev), part: c}
+	w := want{spot: spot{dev.Index, k}, name: dev.Name, mode: ownerType(g, c, dev), part: c}
 	pl.wants = append(pl.wants, w)
 	if len(dev.Tcubes) > 0 {
-		w.kind, w.spot.place = kindEgress, kindEgress
+		w.spot.place = kindEgress
 		pl.wants = append(pl.wants, w)
 	}
 }
@@ -78,7 +74,7 @@ func (pl *plan) giveRoots() {
 	votes := map[*root]map[*component]int{}
 	for _, w := range pl.wants {
 		a := pl.p.attached[w.spot]
-		if a == nil || a.root.kind != w.kind {
+		if a == nil {
 			continue
 		}
 		if votes[a.root] == nil {
@@ -105,15 +101,15 @@ func (pl *plan) giveRoots() {
 // makeRoots makes a root for each component that needs one and has none.
 func (pl *plan) makeRoots(u *undo) error {
 	for _, w := range pl.wants {
-		if len(w.part.roots[w.kind]) > 0 {
+		if len(w.part.roots[w.spot.place]) > 0 {
 			continue
 		}
-		r, err := pl.p.newRoot(w.kind, w.part.gen.progs[w.kind.program()])
+		r, err := pl.p.newRoot(w.spot.place, w.part.gen.progs[w.spot.place.program()])
 		if err != nil {
 			return err
 		}
 		r.into = w.part.gen
-		w.part.roots[w.kind] = []*root{r}
+		w.part.roots[w.spot.place] = []*root{r}
 		pl.p.roots[r] = true
 		u.push(func() error {
 			delete(pl.p.roots, r)
@@ -140,7 +136,7 @@ func (pl *plan) attach(u *undo) error {
 // attachAnew attaches a netdev. One that changes between generic and native XDP is detached
 // first, since the kernel holds one of the two.
 func (p *Plane) attachAnew(u *undo, w want) error {
-	r := w.part.roots[w.kind][0]
+	r := w.part.roots[w.spot.place][0]
 	if old := p.attached[w.spot]; old != nil {
 		if err := old.hold.detach(); err != nil {
 			return fmt.Errorf("detaching from %s: %w", w.name, err)
@@ -189,10 +185,10 @@ func (p *Plane) readyForXDP(name string) {
 func (pl *plan) move(u *undo) error {
 	for _, w := range pl.wants {
 		a := pl.p.attached[w.spot]
-		if slices.Contains(w.part.roots[w.kind], a.root) {
+		if slices.Contains(w.part.roots[w.spot.place], a.root) {
 			continue
 		}
-		was, now := a.root, w.part.roots[w.kind][0]
+		was, now := a.root, w.part.roots[w.spot.place][0]
 		if err := a.hold.update(now); err != nil {
 			return fmt.Errorf("moving %s to another root program: %w", w.name, err)
 		}

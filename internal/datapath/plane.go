@@ -32,6 +32,9 @@ type Options struct {
 	Clsact bool
 	// Taps are the interfaces that take packets from the slow path, by hook.
 	Taps map[cube.Hook]int
+	// Loop takes the copies that XDP programs make for other programs; without one, user
+	// space makes them.
+	Loop Loop
 	// MTU returns a netdev's MTU in bytes; nil asks the kernel.
 	MTU func(ifindex int) (int, error)
 }

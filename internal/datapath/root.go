@@ -20,28 +20,18 @@ import (
 // kind is a place on a netdev that takes a root program.
 type kind string
 
-// The kinds. XDP programs that take frames in several buffers are a kind of their own: the
-// kernel does not let them share a program array with others.
+// The kinds.
 const (
-	kindXDP      kind = "xdp"
-	kindXDPFrags kind = "xdpfrags"
-	kindIngress  kind = "tcin"
-	kindEgress   kind = "tcout"
+	kindXDP     kind = "xdp"
+	kindIngress kind = "tcin"
+	kindEgress  kind = "tcout"
 )
 
 func (k kind) hook() cube.Hook {
-	if k == kindXDP || k == kindXDPFrags {
+	if k == kindXDP {
 		return cube.XDP
 	}
 	return cube.TC
-}
-
-// place is the kind without its variants: what can be on a netdev only once.
-func (k kind) place() kind {
-	if k == kindXDPFrags {
-		return kindXDP
-	}
-	return k
 }
 
 // program says which of a generation's programs the kind leads to.
@@ -89,8 +79,8 @@ func (r *root) load(fw *framework) (err error) {
 	if err := errors.Join(associate(ps, "pcn_slot", r.slot), associate(ps, mapFates, fw.maps[mapFates])); err != nil {
 		return err
 	}
-	if r.kind == kindXDPFrags {
-		ps.Flags |= 1 << 5 // BPF_F_XDP_HAS_FRAGS
+	if r.kind == kindXDP {
+		ps.Flags |= link.FlagFrags
 	}
 	if r.prog, err = ebpf.NewProgram(ps); err != nil {
 		return err

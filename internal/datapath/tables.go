@@ -36,24 +36,25 @@ func newTables() *tables {
 }
 
 // tablesOf derives the tables from the graph.
-func tablesOf(g *Graph, tap int) *tables {
+func (p *Plane) tablesOf(g *Graph) *tables {
 	t := newTables()
 	for id, n := range g.Cubes {
-		row := flood{Tap: uint32(tap)}
+		row := flood{Tap: uint32(p.opts.Taps[n.Type.Hook()])}
+		if n.Type.Hook() == cube.XDP {
+			row.Tap = uint32(p.opts.Loop.Out)
+		}
 		for _, index := range slices.Sorted(maps.Keys(n.Ports)) {
 			t.addPort(g, n, n.Ports[index], &row)
 		}
 		if n.Ports == nil {
 			continue
 		}
-		t.floods[uint32(id)] = row
-		if n.Type.Hook() == cube.XDP && row.Count > 0 {
-			var set netdevSet
-			for i, e := range row.Exit[:row.Count] {
-				set[i] = e.Ifindex
+		if n.Type.Hook() == cube.XDP {
+			if set := p.broadcast(&row, p.throughEgress(id)); set[0] != 0 {
+				t.broadcasts[uint32(id)] = set
 			}
-			t.broadcasts[uint32(id)] = set
 		}
+		t.floods[uint32(id)] = row
 	}
 	for _, dev := range g.Netdevs {
 		if n := len(dev.Tcubes); n > 0 && dev.Index > 0 {
@@ -67,6 +68,37 @@ func tablesOf(g *Graph, tap int) *tables {
 		}
 	}
 	return t
+}
+
+// throughEgress tells whether the copies of a cube's floods must pass its egress program.
+func (p *Plane) throughEgress(id CubeID) bool {
+	in := p.cubes[id]
+	return in != nil && in.objects[in.spec.Type.Hook()].Functions[link.Egress] != nil
+}
+
+// broadcast completes an XDP cube's flood row with the ports whose copies go by the loop, and
+// returns the devices of the broadcast: the netdevs, then the loop once for each such port.
+func (p *Plane) broadcast(row *flood, egress bool) netdevSet {
+	var set netdevSet
+	n := 0
+	for port := range uint16(link.MaxPorts) {
+		word, bit := port/64, uint64(1)<<(port%64)
+		if row.ComplexPorts[word]&bit != 0 || egress && row.SimplePorts[word]&bit != 0 {
+			row.CopyPort[row.Copies] = port
+			row.Copies++
+		}
+	}
+	if !egress {
+		for _, e := range row.Exit[:row.Count] {
+			set[n] = e.Ifindex
+			n++
+		}
+	}
+	for range row.Copies {
+		set[n] = uint32(p.opts.Loop.Out)
+		n++
+	}
+	return set
 }
 
 func (t *tables) addPort(g *Graph, n *Node, p *Port, row *flood) {
@@ -210,7 +242,11 @@ func (p *Plane) setBroadcast(id uint32, set *netdevSet) error {
 		if ifindex == 0 {
 			break
 		}
-		if err := inner.Put(uint32(n), ifindex); err != nil {
+		d := device{Ifindex: ifindex}
+		if int(ifindex) == p.opts.Loop.Out {
+			d.Program = uint32(p.fw.downs["loop-out"].FD())
+		}
+		if err := inner.Put(uint32(n), d); err != nil {
 			return fmt.Errorf("flood set of cube %d, netdev %d: %w", id, ifindex, err)
 		}
 	}

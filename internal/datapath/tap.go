@@ -15,45 +15,54 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
+// own is a program of the framework on one of our own interfaces.
+type own struct {
+	pin, program string
+	xdp          bool
+}
+
 // AttachTap puts the packet-out programs of a hook on its TAP. What an earlier daemon attached
 // to the same interface is replaced without a gap.
 func (p *Plane) AttachTap(h cube.Hook, ifindex int) error {
-	type place struct {
-		name string
-		prog *ebpf.Program
-		xdp  bool
+	if h == cube.TC {
+		return p.attachOwn(ifindex, own{"tap-tc", "tc", false})
 	}
-	places := []place{{"tap-tc", p.fw.downs["tc"], false}}
-	if h == cube.XDP {
-		places = []place{{"tap-xdp", p.fw.downs["xdp"], true}, {"tap-pass", p.fw.downs["pass"], false}}
-	}
-	for _, pl := range places {
-		pin := filepath.Join(p.dir("links"), pl.name)
-		if p.updateTap(pin, pl.prog, ifindex) {
+	return p.attachOwn(ifindex, own{"tap-xdp", "xdp", true}, own{"tap-pass", "pass", false})
+}
+
+// AttachLoop puts the programs on the end where copies come back in.
+func (p *Plane) AttachLoop() error {
+	return p.attachOwn(p.opts.Loop.In, own{"loop-xdp", "loop-in", true}, own{"loop-pass", "pass", false})
+}
+
+func (p *Plane) attachOwn(ifindex int, programs ...own) error {
+	for _, o := range programs {
+		pin, prog := filepath.Join(p.dir("links"), o.pin), p.fw.downs[o.program]
+		if p.updateOwn(pin, prog, ifindex) {
 			continue
 		}
 		var l ebpflink.Link
 		var err error
-		if pl.xdp {
-			l, err = ebpflink.AttachXDP(ebpflink.XDPOptions{Program: pl.prog, Interface: ifindex})
+		if o.xdp {
+			l, err = ebpflink.AttachXDP(ebpflink.XDPOptions{Program: prog, Interface: ifindex})
 		} else {
-			l, err = p.attachTapTC(pl.prog, ifindex)
+			l, err = p.attachOwnTC(prog, ifindex)
 		}
 		if err != nil {
-			return fmt.Errorf("attaching %s: %w", pl.name, err)
+			return fmt.Errorf("attaching %s: %w", o.pin, err)
 		}
 		if l == nil {
 			continue
 		}
 		if err := errors.Join(l.Pin(pin), l.Close()); err != nil {
-			return fmt.Errorf("pinning %s: %w", pl.name, err)
+			return fmt.Errorf("pinning %s: %w", o.pin, err)
 		}
 	}
 	return nil
 }
 
-// attachTapTC uses a filter where there is no tcx; then there is no link to pin.
-func (p *Plane) attachTapTC(prog *ebpf.Program, ifindex int) (ebpflink.Link, error) {
+// attachOwnTC uses a filter where there is no tcx; then there is no link to pin.
+func (p *Plane) attachOwnTC(prog *ebpf.Program, ifindex int) (ebpflink.Link, error) {
 	if !p.opts.Clsact {
 		l, err := ebpflink.AttachTCX(ebpflink.TCXOptions{
 			Program: prog, Interface: ifindex, Attach: ebpf.AttachTCXIngress,
@@ -66,8 +75,8 @@ func (p *Plane) attachTapTC(prog *ebpf.Program, ifindex int) (ebpflink.Link, err
 	return nil, err
 }
 
-// updateTap updates the pinned link, if it is on this interface; another one's is dropped.
-func (p *Plane) updateTap(pin string, prog *ebpf.Program, ifindex int) bool {
+// updateOwn updates the pinned link, if it is on this interface; another one's is dropped.
+func (p *Plane) updateOwn(pin string, prog *ebpf.Program, ifindex int) bool {
 	l, err := ebpflink.LoadPinnedLink(pin, nil)
 	if err != nil {
 		return false

@@ -55,7 +55,7 @@ type Core struct {
 	Generation asm.FDer
 	// TapIndex is the interface that copies for cubes are sent to (TC).
 	TapIndex int
-	// Frags is set for XDP programs that must take frames in several buffers.
+	// Frags is set where XDP frames may lie in several buffers, so that their length takes a call.
 	Frags bool
 }
 
@@ -121,15 +121,14 @@ func Program(c *Component, core *Core, mode Mode, role Role) (*ebpf.ProgramSpec,
 		Instructions: append(main, functions...),
 	}
 	if c.Hook == cube.XDP {
-		spec.Type, spec.AttachType = ebpf.XDP, ebpf.AttachXDP
-		if core.Frags {
-			spec.Flags = flagXDPHasFrags
-		}
+		spec.Type, spec.AttachType, spec.Flags = ebpf.XDP, ebpf.AttachXDP, FlagFrags
 	}
 	return spec, nil
 }
 
-const flagXDPHasFrags = 1 << 5 // BPF_F_XDP_HAS_FRAGS
+// FlagFrags is BPF_F_XDP_HAS_FRAGS. All XDP programs have it, since programs that differ in it
+// cannot share a program array.
+const FlagFrags = 1 << 5
 
 // mainFunc is the type of the driver: int pcn_driver(struct CTXTYPE *ctx).
 func mainFunc(hook cube.Hook) *btf.Func {

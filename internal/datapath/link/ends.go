@@ -69,8 +69,14 @@ func (g *generator) tails() {
 // slow path, to those of the netdev that md names (flags 1: its ingress, 0: its egress), past
 // the programs there, which have seen it.
 func (g *generator) toHook(b *block, flags int32) {
-	if !g.tc() || g.role != OnResume {
+	if g.role != OnResume {
 		b.leave(g.pass())
+		return
+	}
+	if !g.tc() {
+		b.args()
+		b.call("pcn_core_pass")
+		b.add(asm.Return())
 		return
 	}
 	here := b.local()
