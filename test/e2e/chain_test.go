@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A chain of two bridges on each hook: what goes in at one end comes out at the other, byte for byte.
+
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/test/netns"
+	"golang.org/x/sys/unix"
+)
+
+// types are the hooks that a cube can be on.
+var types = []string{"TC", "XDP_SKB", "XDP_DRV"}
+
+// twoBridges joins two bridges of a type by a wire: veth1 and veth2 are on br1, veth3 is on br2. Nodes with other names
+// are left alone.
+func (m *machine) twoBridges(kind string) {
+	m.t.Helper()
+	m.Must(201, "POST", "/cubes", fmt.Sprintf(`[
+		{"service-name":"simplebridge","name":"br1","type":%[1]q,"ports":[
+			{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"},{"name":"up","peer":"br2:up"}]},
+		{"service-name":"simplebridge","name":"br2","type":%[1]q,"ports":[
+			{"name":"p3","peer":"veth3"},{"name":"up","peer":"br1:up"}]}]`, kind))
+}
+
+// threeHosts are wired to the lab by veth1, veth2 and veth3.
+func threeHosts(m *machine, prefix string, opts ...netns.Option) [3]*netns.Node {
+	m.t.Helper()
+	var hosts [3]*netns.Node
+	for i := range hosts {
+		hosts[i] = m.lab.Host(fmt.Sprintf("veth%d", i+1), fmt.Sprintf(prefix, i+1), opts...)
+	}
+	return hosts
+}
+
+const (
+	v4 = "10.0.0.%d/24"
+	v6 = "fd00::%d/64"
+)
+
+// reaches pings until the answer comes: the first frames after a program was attached may be lost in the device.
+func reaches(t testing.TB, from *netns.Node, ip string, opts ...netns.PingOptions) {
+	t.Helper()
+	netns.Eventually(t, patience, func() error { return from.Ping(ip, opts...) })
+}
+
+func TestHostsReachEachOtherThroughTwoBridges(t *testing.T) {
+	for _, kind := range types {
+		for _, c := range []struct {
+			name, prefix, target string
+			mtu                  int
+			ping                 netns.PingOptions
+		}{
+			{"IPv4", v4, "10.0.0.3", 1500, netns.PingOptions{Count: 5}},
+			{"IPv4, fragments", v4, "10.0.0.3", 1500, netns.PingOptions{Count: 3, Size: 8000}},
+			{"IPv6", v6, "fd00::3", 1500, netns.PingOptions{Count: 5}},
+			{"IPv6, fragments", v6, "fd00::3", 1500, netns.PingOptions{Count: 3, Size: 8000}},
+			{"IPv4, jumbo frames", v4, "10.0.0.3", 9000, netns.PingOptions{Count: 3, Size: 8900, DontFragment: true}},
+			{"IPv6, jumbo frames", v6, "fd00::3", 9000, netns.PingOptions{Count: 3, Size: 8900}},
+		} {
+			t.Run(kind+", "+c.name, func(t *testing.T) {
+				t.Parallel()
+				var opts []netns.Option
+				if c.prefix == v6 {
+					opts = append(opts, netns.WithIPv6())
+				}
+				d := start(t)
+				hosts := threeHosts(d.machine, c.prefix, append(opts, netns.WithMTU(c.mtu))...)
+				d.twoBridges(kind)
+				reaches(t, hosts[0], c.target, c.ping)
+				if err := hosts[2].Ping(hosts[1].Addr.Addr().String(), c.ping); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+func TestTaggedInterfacesReachEachOther(t *testing.T) {
+	for _, kind := range types {
+		for _, proto := range []string{"802.1Q", "802.1ad"} {
+			t.Run(kind+", "+proto, func(t *testing.T) {
+				t.Parallel()
+				d := start(t)
+				hosts := threeHosts(d.machine, v4)
+				d.twoBridges(kind)
+				// A VLAN interface leaves the tag beside the bytes of the frame, for the device to put in.
+				for i, h := range hosts {
+					h.Run("ip", "link", "add", "link", netns.Inner, "name", "tagged", "type", "vlan", "proto", proto, "id", "100")
+					h.Run("ip", "addr", "add", fmt.Sprintf("10.1.0.%d/24", i+1), "dev", "tagged")
+					h.Run("ip", "link", "set", "tagged", "up")
+				}
+				reaches(t, hosts[0], "10.1.0.3", netns.PingOptions{Count: 3})
+				hosts[1].Run("ip", "link", "del", "tagged")
+				if hosts[0].Ping("10.1.0.2") == nil {
+					t.Error("a tagged frame was answered by an interface without a tag")
+				}
+			})
+		}
+	}
+}
+
+// ipv4 is a packet of UDP, or a part of one: fragment is the field with flags and offset.
+func ipv4(fragment uint16, payload []byte) []byte {
+	h := []byte{0x45, 0, 0, 0, 0x12, 0x34, 0, 0, 64, unix.IPPROTO_UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 3}
+	binary.BigEndian.PutUint16(h[2:], uint16(20+len(payload)))
+	binary.BigEndian.PutUint16(h[6:], fragment)
+	sum := uint32(0)
+	for i := 0; i < len(h); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(h[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	binary.BigEndian.PutUint16(h[10:], ^uint16(sum))
+	return append(h, payload...)
+}
+
+func noise(n int) []byte {
+	b := make([]byte, n)
+	r := rand.New(rand.NewPCG(1, uint64(n)))
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+func unhex(s string) []byte {
+	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// oddFrames are the frames that a bridge must not touch, behind their two addresses.
+func oddFrames(mtu int) map[string][]byte {
+	udp := func(n int) []byte { return append(unhex("1000 2000 0000 0000"), noise(n)...) }
+	frames := map[string][]byte{
+		"untagged":                   append(unhex("88b5"), noise(46)...),
+		"tagged":                     append(unhex("8100 2064 0800"), ipv4(0, udp(40))...),
+		"priority tag":               append(unhex("8100 a000 88b5"), noise(46)...),
+		"service tag":                append(unhex("88a8 0007 88b5"), noise(46)...),
+		"two tags":                   append(unhex("88a8 0007 8100 e064 0800"), ipv4(0, udp(40))...),
+		"three tags":                 append(unhex("88a8 0007 8100 e064 8100 0001 88b5"), noise(46)...),
+		"fragment, the first":        append(unhex("0800"), ipv4(0x2000, udp(1000))...),
+		"fragment, the middle":       append(unhex("0800"), ipv4(0x2000|126, noise(1008))...),
+		"fragment, the last":         append(unhex("0800"), ipv4(252, noise(33))...),
+		"IPv4 header cut short":      unhex("0800 4500 0054 1234"),
+		"IPv4 with a wrong checksum": append(unhex("0800 4500 0020 1234 0000 4011 dead 0a000001 0a000003"), udp(4)...),
+		"IPv4 longer than the frame": append(unhex("0800 4500 0fff 1234 0000 4011 0000 0a000001 0a000003"), udp(4)...),
+		"IPv6 header cut short":      unhex("86dd 6000 0000 0008"),
+		"IPv6 fragment":              append(unhex("86dd 6000 0000 0010 2c40"+strings.Repeat("fd", 32)+"1100 0001 0000 0001"), noise(8)...),
+		"802.3 length, no EtherType": append(unhex("0026 4242 03"), noise(35)...),
+		"length of nothing":          append(unhex("0000"), noise(46)...),
+		"the largest":                append(unhex("88b5"), noise(mtu)...),
+		"the largest with a tag":     append(unhex("8100 0fff 88b5"), noise(mtu)...),
+	}
+	for n := 14; n <= 60; n++ {
+		frames[fmt.Sprintf("%d bytes", n)] = append(unhex("88b5"), noise(n-14)...)
+	}
+	return frames
+}
+
+func TestFramesOfEveryKindArriveUnharmed(t *testing.T) {
+	for _, kind := range types {
+		for _, mtu := range []int{1500, 9000} {
+			t.Run(fmt.Sprintf("%s, MTU %d", kind, mtu), func(t *testing.T) {
+				t.Parallel()
+				d := start(t)
+				hosts := threeHosts(d.machine, v4, netns.WithMTU(mtu))
+				d.twoBridges(kind)
+				reaches(t, hosts[0], "10.0.0.3")
+				in, out := netns.OpenRaw(t, hosts[0], netns.Inner), netns.OpenRaw(t, hosts[2], netns.Inner)
+				aside := netns.OpenRaw(t, hosts[1], netns.Inner)
+				frames := oddFrames(mtu)
+				for _, to := range []struct {
+					name    string
+					dst     net.HardwareAddr
+					flooded bool
+				}{
+					{"learned", hosts[2].MAC, false},
+					{"unknown", net.HardwareAddr{2, 0, 0, 0, 0, 0x99}, true},
+					{"broadcast", net.HardwareAddr{255, 255, 255, 255, 255, 255}, true},
+				} {
+					for name, rest := range frames {
+						frame := slices.Concat([]byte(to.dst), []byte(hosts[0].MAC), rest)
+						if err := in.Send(frame); err != nil {
+							t.Fatalf("%s, %s: %v", to.name, name, err)
+						}
+						sameFrame(t, out, to.name+" address, "+name, frame)
+						if to.flooded {
+							sameFrame(t, aside, to.name+" address, the other copy, "+name, frame)
+						}
+					}
+				}
+				if f, err := aside.Recv(func(f []byte) bool { return bytes.HasPrefix(f, hosts[2].MAC) }, 0); err == nil {
+					t.Errorf("a frame to a learned address was flooded: %x", f[:14])
+				}
+			})
+		}
+	}
+}
+
+// sameFrame receives the next frame and compares it.
+func sameFrame(t *testing.T, r *netns.Raw, what string, want []byte) {
+	t.Helper()
+	got, err := r.Recv(func(f []byte) bool { return bytes.HasPrefix(f, want[:12]) }, 2*time.Second)
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+		return
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s, %d bytes: got %d bytes\n%x\nwant\n%x", what, len(want), len(got), got[:min(len(got), 80)], want[:min(len(want), 80)])
+	}
+}
+
+func TestTCPArrivesIntact(t *testing.T) {
+	for _, kind := range types {
+		for _, mtu := range []int{1500, 9000} {
+			t.Run(fmt.Sprintf("%s, MTU %d", kind, mtu), func(t *testing.T) {
+				t.Parallel()
+				d := start(t)
+				opts := []netns.Option{netns.WithMTU(mtu)}
+				if kind == "XDP_DRV" {
+					// A native XDP redirect has no room for the state that says a checksum is missing.
+					opts = append(opts, netns.WithoutTxChecksum())
+				}
+				hosts := threeHosts(d.machine, v4, opts...)
+				d.twoBridges(kind)
+				reaches(t, hosts[0], "10.0.0.3")
+				transfer(t, hosts[0], hosts[2], 16<<20)
+			})
+		}
+	}
+}
+
+// transfer sends bytes over TCP and compares what arrives; it returns how long that took.
+func transfer(t testing.TB, from, to *netns.Node, size int) time.Duration {
+	t.Helper()
+	address := net.JoinHostPort(to.Addr.Addr().String(), "5001")
+	var listener net.Listener
+	err := to.Do(func() (err error) {
+		listener, err = net.Listen("tcp", address)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	type received struct {
+		sum [sha256.Size]byte
+		err error
+	}
+	result := make(chan received, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			result <- received{err: err}
+			return
+		}
+		defer conn.Close()
+		err = conn.SetDeadline(time.Now().Add(patience))
+		h := sha256.New()
+		if err == nil {
+			_, err = io.Copy(h, conn)
+		}
+		result <- received{[sha256.Size]byte(h.Sum(nil)), err}
+	}()
+	data := noise(size)
+	begin := time.Now()
+	var conn net.Conn
+	// The socket is made by the dialler on this thread, as the address needs no look-up.
+	err = from.Do(func() (err error) {
+		conn, err = (&net.Dialer{Timeout: patience}).Dial("tcp", address)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("TCP from %s to %s: %v", from.Outer, to.Outer, err)
+	}
+	if err = conn.SetDeadline(time.Now().Add(patience)); err == nil {
+		_, err = conn.Write(data)
+	}
+	if closeErr := conn.Close(); err == nil {
+		err = closeErr
+	}
+	got := <-result
+	took := time.Since(begin)
+	if err != nil || got.err != nil {
+		t.Fatalf("TCP transfer after %v: sender %v, receiver %v", took, err, got.err)
+	}
+	if got.sum != sha256.Sum256(data) {
+		t.Fatalf("TCP transfer: %d bytes arrive changed", size)
+	}
+	return took
+}

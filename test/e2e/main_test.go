@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/test/netns"
+)
+
+// patience bounds every wait; it is reached only when something is broken.
+const patience = 20 * time.Second
+
+// soak tells whether the long form of a test was asked for.
+var soak = os.Getenv("POLYCUBE_SOAK") != ""
+
+func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
+
+// program is the absolute path of a built program. Tests use those of bin/, or of the directory POLYCUBE_BIN.
+func program(t testing.TB, name string) string {
+	t.Helper()
+	dir := os.Getenv("POLYCUBE_BIN")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "bin")
+	}
+	path, err := filepath.Abs(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("needs %s: run make build (%v)", name, err)
+	}
+	return path
+}

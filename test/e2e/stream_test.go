@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Traffic that knows what was lost: numbered frames between two hosts, all through a change.
+
+package e2e
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/test/netns"
+)
+
+const (
+	// streamType is the EtherType that IEEE left for local experiments.
+	streamType = 0x88b5
+	// perTick frames are sent every tick: 4,000 in a second.
+	perTick = 4
+	tick    = time.Millisecond
+)
+
+// stream is numbered frames on their way from one host to another.
+type stream struct {
+	t        testing.TB
+	from, to *netns.Raw
+	frame    []byte
+	sent     atomic.Uint64
+	stop     chan struct{}
+	done     sync.WaitGroup
+
+	mu       sync.Mutex
+	seen     []uint8 // by number: how often it arrived
+	arrived  uint64
+	problems []error
+}
+
+// streams counts streams, so that two of them between the same hosts are told apart.
+var streams atomic.Uint32
+
+// startStream sends frames between two hosts until Stop. Both addresses are made known to the bridges on the way first.
+func startStream(t testing.TB, from, to *netns.Node) *stream {
+	t.Helper()
+	s := &stream{t: t, from: netns.OpenRaw(t, from, netns.Inner), to: netns.OpenRaw(t, to, netns.Inner), stop: make(chan struct{})}
+	id := streams.Add(1)
+	s.frame = ethernet(to.MAC, from.MAC, streamType, make([]byte, 50))
+	binary.BigEndian.PutUint32(s.frame[14:], id)
+	back := ethernet(from.MAC, to.MAC, streamType, make([]byte, 50))
+	if err := s.to.Send(back); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.from.Recv(func(f []byte) bool { return isStream(f) }, patience); err != nil {
+		t.Fatalf("the way back: %v", err)
+	}
+	s.done.Go(s.send)
+	received := make(chan struct{})
+	go func() { defer close(received); s.receive(id) }()
+	t.Cleanup(func() { s.end(); <-received })
+	return s
+}
+
+func ethernet(dst, src []byte, etherType uint16, payload []byte) []byte {
+	f := append(append(make([]byte, 0, 14+len(payload)), dst...), src...)
+	return append(binary.BigEndian.AppendUint16(f, etherType), payload...)
+}
+
+func isStream(f []byte) bool { return len(f) >= 26 && binary.BigEndian.Uint16(f[12:]) == streamType }
+
+// end stops the sender; it may be called twice.
+func (s *stream) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.stop:
+	default:
+		close(s.stop)
+	}
+}
+
+func (s *stream) problem(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.problems = append(s.problems, err)
+}
+
+func (s *stream) send() {
+	pace := time.NewTicker(tick)
+	defer pace.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-pace.C:
+		}
+		for range perTick {
+			binary.BigEndian.PutUint64(s.frame[18:], s.sent.Load())
+			if err := s.from.Send(s.frame); err != nil {
+				s.problem(err)
+				return
+			}
+			s.sent.Add(1)
+		}
+	}
+}
+
+// receive goes on until all that was sent has arrived, or the sender has ended and nothing more comes.
+func (s *stream) receive(id uint32) {
+	mine := func(f []byte) bool { return isStream(f) && binary.BigEndian.Uint32(f[14:]) == id }
+	for {
+		f, err := s.to.Recv(mine, 100*time.Millisecond)
+		switch {
+		case err == nil:
+			s.count(binary.BigEndian.Uint64(f[18:]))
+			continue
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			s.problem(err)
+			return
+		}
+		select {
+		case <-s.stop:
+			return
+		default:
+		}
+	}
+}
+
+func (s *stream) count(number uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uint64(len(s.seen)) <= number {
+		s.seen = append(s.seen, 0)
+	}
+	s.seen[number]++
+	s.arrived++
+}
+
+// Arrived is how many frames have arrived so far.
+func (s *stream) Arrived() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.arrived
+}
+
+// Flowing waits until so many more frames have arrived: what was done before is then in use.
+func (s *stream) Flowing(more uint64) {
+	s.t.Helper()
+	goal := s.Arrived() + more
+	netns.Eventually(s.t, patience, func() error {
+		if s.Arrived() < goal {
+			return errors.New("the stream stands still")
+		}
+		return nil
+	})
+}
+
+// Stop ends the stream; every frame must have arrived once. It returns how many were sent.
+func (s *stream) Stop() uint64 {
+	s.t.Helper()
+	s.end()
+	s.done.Wait()
+	sent := s.sent.Load()
+	// What was sent is on its way through queues of this machine only.
+	for deadline := time.Now().Add(2 * time.Second); s.Arrived() < sent && time.Now().Before(deadline); {
+		<-time.After(10 * time.Millisecond)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, err := range s.problems {
+		s.t.Errorf("stream: %v", err)
+	}
+	lost, twice, first := uint64(0), 0, uint64(0)
+	for n := range sent {
+		switch {
+		case n >= uint64(len(s.seen)) || s.seen[n] == 0:
+			if lost++; lost == 1 {
+				first = n
+			}
+		case s.seen[n] > 1:
+			twice++
+		}
+	}
+	if lost > 0 || twice > 0 || sent == 0 {
+		s.t.Errorf("stream: %d frames sent, %d lost (the first is number %d), %d arrived more than once", sent, lost, first, twice)
+	}
+	return sent
+}
