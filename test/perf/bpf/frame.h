@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The frames of the benchmarks: station i on the left talks to station i on the right. Which one
+ * a frame belongs to is in its MAC addresses, 02:b0:SIDE:00:hi:lo, so the sink can tell that it
+ * came out right. */
+#ifndef PERF_FRAME_H
+#define PERF_FRAME_H
+
+#include <linux/if_ether.h>
+#include <pcn/ctx.h>
+
+#define LEFT 1
+#define RIGHT 2
+
+/* The first four bytes of a station's address on a side, as they lie in memory. */
+#define STATION(side) (0x0000b002 | (__u32)(side) << 16)
+
+/* Writes the addresses of flow i, from one side to the other. */
+PCN_INLINE void address(__u16 *w, __u32 i, __u32 from)
+{
+	__u32 to = LEFT + RIGHT - from, low = bpf_htons(i);
+
+	w[0] = (__u16)STATION(to);
+	w[1] = STATION(to) >> 16;
+	w[2] = low;
+	w[3] = (__u16)STATION(from);
+	w[4] = STATION(from) >> 16;
+	w[5] = low;
+}
+
+/* True for a frame from a side to the other, between stations of the same number. */
+PCN_INLINE int is_ours(const __u16 *w, __u32 from)
+{
+	__u32 to = LEFT + RIGHT - from;
+
+	return w[0] == (__u16)STATION(to) && w[1] == STATION(to) >> 16 &&
+	       w[3] == (__u16)STATION(from) && w[4] == STATION(from) >> 16 && w[2] == w[5];
+}
+
+#endif

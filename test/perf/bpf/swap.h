@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The work of one trivial cube, the same for ours and for the peers. */
+#ifndef PERF_SWAP_H
+#define PERF_SWAP_H
+
+#include <pcn/packet.h>
+
+/* Checks the bounds and swaps the MAC addresses; -1 for a frame that is too short. In words of
+ * 16 bits: a struct ethhdr is packed, and the compiler would go byte by byte. */
+PCN_INLINE int swap_macs(struct CTXTYPE *ctx)
+{
+	struct pcn_cursor c;
+
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
+	__u16 *w = (void *)pcn_parse_eth(&c);
+
+	if (!w)
+		return -1;
+	__u16 a = w[0], b = w[1], d = w[2];
+	w[0] = w[3];
+	w[1] = w[4];
+	w[2] = w[5];
+	w[3] = a;
+	w[4] = b;
+	w[5] = d;
+	return 0;
+}
+
+#endif

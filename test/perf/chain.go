@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+// The cost of a crossing: chains of trivial cubes, linked by us in both modes, against the same
+// work by hand.
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/perf/lab"
+	"github.com/polycube/polycube/test/perf/report"
+)
+
+// Lengths of the chains.
+var (
+	chainLengths      = []int{1, 2, 4, 8, 16, 32}
+	chainLengthsQuick = []int{1, 4, 8}
+)
+
+// chainTimes are the times of all programs above the empty one, round by round, in ns.
+type chainTimes map[chainKey]report.Sample
+
+// chain is the part "chain".
+func chain(ctx context.Context, r *Run) error {
+	lengths := chainLengths
+	if r.Quick {
+		lengths = chainLengthsQuick
+	}
+	section := Section{Title: "A chain of trivial cubes", Text: chainText}
+	var checks []report.Check
+	for _, hook := range []cube.Hook{cube.XDP, cube.TC} {
+		err := lab.With(ctx, func(rig *lab.Rig) error {
+			c, err := newChains(rig, hook, lengths)
+			if err != nil {
+				return err
+			}
+			times, err := c.measure(r, r.rounds(15, 3))
+			if err != nil {
+				return err
+			}
+			section.Tables = append(section.Tables, chainTable(hook, times, lengths))
+			checks = append(checks, chainChecks(hook, times, lengths)...)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", hook, err)
+		}
+	}
+	r.add(section, checks...)
+	return nil
+}
+
+const chainText = "A trivial cube checks the bounds of the frame, swaps its MAC addresses and sends it to its " +
+	"other port. ns per packet above an empty program (`BPF_PROG_TEST_RUN`, CPU time of the thread, best of a few " +
+	"runs in each round, median over the rounds with minimum and maximum). All variants do the same at the ends: " +
+	"look the port up by interface index, count packet and bytes in, look the exit up, count out, redirect. Between the " +
+	"cubes only ours counts, keeps metadata and bounds the cubes visited. *up* is the way through the cubes in the order " +
+	"in which they were made, *down* the way back; the checks take the slower one. Our root program, one more " +
+	"tail call for each packet on any chain, is left out here and is in the figures of the bridge."
+
+// check runs every program once: all must forward.
+func (c *chains) check(frame []byte) error {
+	want := map[cube.Hook]uint32{cube.XDP: 4, cube.TC: 7}[c.hook] // XDP_REDIRECT, TC_ACT_REDIRECT
+	for key, p := range c.programs {
+		verdict, _, err := lab.Run(p, frame, 1)
+		if err != nil {
+			return err
+		}
+		if verdict != want && key.variant != chainEmpty {
+			return fmt.Errorf("%s chain of %d ends with verdict %d, want %d: %w", key.variant, key.n, verdict, want, cube.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// measure times all programs, in a new order in each round.
+func (c *chains) measure(r *Run, rounds int) (chainTimes, error) {
+	frame := lab.Template(lab.FrameSize)
+	if err := c.check(frame); err != nil {
+		return nil, err
+	}
+	raw := chainTimes{}
+	keys := slices.Collect(maps.Keys(c.programs))
+	for round := range rounds {
+		r.progress("chain, %s: round %d of %d", c.hook, round+1, rounds)
+		rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+		for _, key := range keys {
+			if err := c.rig.Context().Err(); err != nil {
+				return nil, err
+			}
+			ns, err := lab.Best(c.programs[key], frame, lab.EffortFor(c.hook))
+			if err != nil {
+				return nil, err
+			}
+			raw[key] = append(raw[key], ns)
+		}
+	}
+	net := chainTimes{}
+	for key, s := range raw {
+		net[key] = s.Less(raw[chainKey{chainEmpty, 0}])
+	}
+	return net, nil
+}
+
+// worse is the slower of the two ways through a chain of ours.
+func (t chainTimes) worse(variant string, n int) float64 {
+	up, down := t[chainKey{variant, n}].Median(), t[chainKey{variant + string(downwards), n}].Median()
+	return max(up, down)
+}
+
+func chainTable(hook cube.Hook, times chainTimes, lengths []int) *report.Table {
+	t := &report.Table{
+		Title: fmt.Sprintf("%s, ns per packet", hookName(hook)),
+		Columns: []string{"N", "by hand, one program", "direct tail calls", "ours inline, up", "ours inline, down",
+			"ours call, up", "ours call, down", "inline / tail calls"},
+	}
+	for _, n := range lengths {
+		tail := times[chainKey{chainTail, n}].Median()
+		row := []string{fmt.Sprint(n)}
+		for _, v := range []string{chainSingle, chainTail, chainInline, chainInline + string(downwards), chainCall, chainCall + string(downwards)} {
+			row = append(row, times[chainKey{v, n}].Spread(1))
+		}
+		t.Add(append(row, fmt.Sprintf("%.2f", times.worse(chainInline, n)/tail))...)
+	}
+	t.Notes = []string{fmt.Sprintf("The ends alone, without a cube: %s ns. Per crossing: %s.",
+		times[chainKey{chainEnds, 0}].Spread(1), times.slopes(lengths))}
+	return t
+}
+
+// slope is what one more cube costs, the least-squares line through the medians.
+func (t chainTimes) slope(variant string, lengths []int) float64 {
+	xs, ys := make([]float64, len(lengths)), make([]float64, len(lengths))
+	for i, n := range lengths {
+		xs[i], ys[i] = float64(n), t[chainKey{variant, n}].Median()
+	}
+	return report.Slope(xs, ys)
+}
+
+func (t chainTimes) slopes(lengths []int) string {
+	out := ""
+	for i, v := range []string{chainSingle, chainTail, chainInline, chainInline + string(downwards), chainCall, chainCall + string(downwards)} {
+		if i > 0 {
+			out += ", "
+		}
+		out += fmt.Sprintf("%s %.1f ns", v, t.slope(v, lengths))
+	}
+	return out
+}
+
+func chainChecks(hook cube.Hook, times chainTimes, lengths []int) []report.Check {
+	var out []report.Check
+	for _, n := range lengths {
+		tail, ours := times[chainKey{chainTail, n}].Median(), times.worse(chainInline, n)
+		what := fmt.Sprintf("%s, inlined chain of %d against direct tail calls", hookName(hook), n)
+		if n < 4 {
+			out = append(out, report.AtMost(what, "%.1f ns more", ours-tail, 3))
+		} else {
+			out = append(out, report.AtMost(what, "%.2f ×", ours/tail, 1))
+		}
+	}
+	slope := max(times.slope(chainInline, lengths), times.slope(chainInline+string(downwards), lengths))
+	return append(out, report.AtMost(hookName(hook)+", inlined chain, per crossing", "%.1f ns", slope, 5))
+}
+
+func hookName(h cube.Hook) string {
+	if h == cube.XDP {
+		return "XDP"
+	}
+	return "TC"
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+// The programs of the chain benchmark: ours out of the data plane, the peers written by hand.
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/perf/bpf"
+	"github.com/polycube/polycube/test/perf/lab"
+)
+
+// loopback is the interface that a test run's packet is received on.
+const loopback = 1
+
+// chains holds the programs to compare, by variant and length.
+type chains struct {
+	rig      *lab.Rig
+	hook     cube.Hook
+	ns       *netns.Lab
+	programs map[chainKey]*ebpf.Program
+}
+
+type chainKey struct {
+	variant string
+	n       int
+}
+
+// The variants of a chain.
+const (
+	chainEmpty  = "empty"
+	chainEnds   = "ends"
+	chainSingle = "single"
+	chainTail   = "tail"
+	chainInline = "inline"
+	chainCall   = "call"
+)
+
+// newChains loads all variants of all lengths for a hook.
+func newChains(r *lab.Rig, hook cube.Hook, lengths []int) (*chains, error) {
+	c := &chains{rig: r, hook: hook, ns: netns.NewLab(r), programs: map[chainKey]*ebpf.Program{}}
+	c.ns.Host("out", "")
+	if err := c.peers(lengths); err != nil {
+		return nil, err
+	}
+	for _, n := range lengths {
+		for _, mode := range []datapath.Mode{datapath.ModeInline, datapath.ModeCall} {
+			if err := c.ours(mode, n); err != nil {
+				return nil, fmt.Errorf("chain of %d, %s: %w", n, mode, err)
+			}
+		}
+	}
+	return c, nil
+}
+
+// keep remembers a program and closes it with the rig.
+func (c *chains) keep(key chainKey, p *ebpf.Program) {
+	c.programs[key] = p
+	c.rig.Closing(p)
+}
+
+// ours links a chain of n trivial cubes and takes its program. Every plane has a namespace of
+// its own, because test runs enter all of them by the loopback.
+func (c *chains) ours(mode datapath.Mode, n int) error {
+	object, err := bpf.Object("trivial", c.hook)
+	if err != nil {
+		return err
+	}
+	for _, way := range []direction{upwards, downwards} {
+		if n == 1 && way == downwards {
+			c.programs[chainKey{string(mode) + string(way), n}] = c.programs[chainKey{string(mode), n}]
+			continue
+		}
+		ns := netns.NewLab(c.rig)
+		ns.Host("out", "")
+		o := lab.PlaneOptions{
+			Type: cube.TypeTC, Mode: mode,
+			Services: map[string]map[cube.Hook][]byte{"trivial": {c.hook: object}},
+		}
+		kind := "tcin"
+		if c.hook == cube.XDP {
+			o.Type, kind = cube.TypeXDPSKB, "xdp"
+		}
+		p, err := c.rig.NewPlane(ns.Namespace, o)
+		if err != nil {
+			return err
+		}
+		if _, err := trivialChain(p, n, way, "lo", "out"); err != nil {
+			return err
+		}
+		prog, err := p.Entry(kind)
+		if err != nil {
+			return err
+		}
+		c.keep(chainKey{string(mode) + string(way), n}, prog)
+	}
+	return nil
+}
+
+// direction is how a packet's way through a chain relates to the order in which its cubes were
+// made: the linker may lay one way out better than the other.
+type direction string
+
+const (
+	upwards   direction = ""
+	downwards direction = "-reverse"
+)
+
+// trivialChain commits a chain of n trivial cubes between two netdevs and returns the cubes in
+// the order in which they were made.
+func trivialChain(p *lab.Plane, n int, way direction, in, out string) ([]*datapath.Node, error) {
+	cubes := make([]*datapath.Node, n)
+	for i := range cubes {
+		var err error
+		if cubes[i], err = p.Cube("trivial", 2, nil); err != nil {
+			return nil, err
+		}
+	}
+	path := slices.Clone(cubes)
+	if way == downwards {
+		slices.Reverse(path)
+	}
+	for i := 1; i < n; i++ {
+		p.Link(path[i-1], 1, path[i], 0)
+	}
+	if err := errors.Join(p.Netdev(path[0], 0, in), p.Netdev(path[n-1], 1, out)); err != nil {
+		return nil, err
+	}
+	return cubes, p.Commit()
+}
+
+// peers loads the hand-written programs. All share one set of tables.
+func (c *chains) peers(lengths []int) error {
+	spec, err := bpf.Spec("chain", c.hook)
+	if err != nil {
+		return err
+	}
+	base, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return fmt.Errorf("hand-written chain: %w", err)
+	}
+	c.rig.Cleanup(base.Close)
+	if err := c.fill(base); err != nil {
+		return fmt.Errorf("hand-written chain: %w", err)
+	}
+	c.programs[chainKey{chainEmpty, 0}] = base.Programs["chain_empty"]
+	c.programs[chainKey{chainEnds, 0}] = base.Programs["chain_ends"]
+	for _, n := range lengths {
+		single, err := c.step(base, "chain_single", map[string]uint32{"chain_length": uint32(n)}, nil)
+		if err != nil {
+			return err
+		}
+		c.keep(chainKey{chainSingle, n}, single)
+		if err := c.tail(base, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill writes the tables of the peers: in at the loopback, out at the host.
+func (c *chains) fill(base *ebpf.Collection) error {
+	return c.ns.Do(func() error {
+		out, err := ifindex("out")
+		if err != nil {
+			return err
+		}
+		entry := struct{ Step, Port uint16 }{0, 2}
+		err = errors.Join(base.Maps["chain_entries"].Put(uint32(loopback), entry),
+			base.Maps["chain_exits"].Put(uint32(1), out))
+		if err == nil && c.hook == cube.XDP {
+			err = base.Maps["chain_devices"].Put(uint32(1), out)
+		}
+		return err
+	})
+}
+
+// tail loads n programs that call each other in a row.
+func (c *chains) tail(base *ebpf.Collection, n int) error {
+	if n == 1 {
+		c.programs[chainKey{chainTail, 1}] = c.programs[chainKey{chainSingle, 1}]
+		return nil
+	}
+	steps, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "chain_steps", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 64,
+	})
+	if err != nil {
+		return fmt.Errorf("program array: %w", err)
+	}
+	c.rig.Closing(steps)
+	for i := range n {
+		name := "chain_middle"
+		switch i {
+		case 0:
+			name = "chain_first"
+		case n - 1:
+			name = "chain_last"
+		}
+		p, err := c.step(base, name, map[string]uint32{"chain_next": uint32(i + 1)}, steps)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			c.keep(chainKey{chainTail, n}, p)
+			continue
+		}
+		err = errors.Join(steps.Put(uint32(i), p), p.Close()) // the array holds it
+		if err != nil {
+			return fmt.Errorf("step %d of %d: %w", i, n, err)
+		}
+	}
+	return nil
+}
+
+// step loads one program with constants of its own, on the tables of base.
+func (c *chains) step(base *ebpf.Collection, name string, constants map[string]uint32, steps *ebpf.Map) (*ebpf.Program, error) {
+	spec, err := bpf.Spec("chain", c.hook)
+	if err != nil {
+		return nil, err
+	}
+	for k, v := range constants {
+		if err := spec.Variables[k].Set(v); err != nil {
+			return nil, fmt.Errorf("%s: constant %s: %w", name, k, err)
+		}
+	}
+	for other := range spec.Programs {
+		if other != name {
+			delete(spec.Programs, other)
+		}
+	}
+	shared := map[string]*ebpf.Map{}
+	for m := range spec.Maps {
+		if base.Maps[m] != nil && m != ".rodata" {
+			shared[m] = base.Maps[m]
+		}
+	}
+	if steps != nil {
+		shared["chain_steps"] = steps
+	}
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	defer coll.Close()
+	return coll.DetachProgram(name), nil
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures the data plane and the daemon beside the kernel's own ways, prints what
+// it finds and writes docs/performance.md. It runs as root, in namespaces of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/polycube/polycube/test/perf"
+	"github.com/polycube/polycube/test/perf/report"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+var errMissed = errors.New("not all that was promised was measured")
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	only := flags.String("only", "", "parts to run, separated by commas: "+strings.Join(perf.PartNames(), ", "))
+	rounds := flags.Int("rounds", 0, "rounds of each part; 0: the part's own number")
+	quick := flags.Bool("quick", false, "measure less of everything")
+	out := flags.String("o", "", "write the results to this file as Markdown")
+	check := flags.Bool("check", false, "exit with 1 if a promise is not kept")
+	root := flags.String("root", ".", "directory of the repository")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("needs root: it makes network namespaces and loads programs")
+	}
+	var parts []string
+	if *only != "" {
+		parts = strings.Split(*only, ",")
+	}
+	r := &perf.Run{Config: perf.Config{Rounds: *rounds, Quick: *quick, Root: *root, Progress: os.Stdout}}
+	if err := r.Do(ctx, parts); err != nil {
+		return err
+	}
+	fmt.Printf("\n%s", report.Checks(r.Checks).Markdown())
+	if *out != "" {
+		if err := os.WriteFile(*out, []byte(r.Document(args)), 0o644); err != nil {
+			return fmt.Errorf("writing the results: %w", err)
+		}
+	}
+	if n := report.Misses(r.Checks); n > 0 && *check {
+		return fmt.Errorf("%d of %d checks: %w", n, len(r.Checks), errMissed)
+	}
+	return nil
+}

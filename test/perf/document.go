@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/perf/report"
+)
+
+// Document is docs/performance.md: what was found, on what machine, by what command.
+func (r *Run) Document(args []string) string {
+	var b strings.Builder
+	b.WriteString("# Performance\n\n" + documentHead + "\n")
+	fmt.Fprintf(&b, "Measured on %s by `%s`.\n\n", time.Now().UTC().Format(time.DateOnly),
+		strings.TrimSpace("go run ./test/perf/cmd/bench "+strings.Join(args, " ")))
+	b.WriteString(machine().Markdown())
+	b.WriteString("\n## What was promised\n\n")
+	b.WriteString(report.Checks(r.Checks).Markdown())
+	for _, s := range r.Sections {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", s.Title, s.Text)
+		for _, t := range s.Tables {
+			fmt.Fprintf(&b, "\n%s", t.Markdown())
+		}
+	}
+	b.WriteString("\n" + documentTail)
+	return b.String()
+}
+
+const documentHead = `What Polycube costs, beside the kernel's own ways of doing the same, measured in one run.
+This file is written by ` + "`make bench BENCH_FLAGS='-o docs/performance.md'`" + `; do not edit it.
+
+How to read it: figures are medians over rounds, with minimum and maximum; in each round everything is measured once, in a
+new random order, so that what disturbs the machine for a while disturbs all alike. Compare figures of one table with each
+other: absolute values are this machine's. Below 10 % a difference is a tie.
+`
+
+const documentTail = `## What these figures do not say
+
+- One machine, virtual, two CPUs, veths instead of network cards: ratios carry over better than nanoseconds. On a card the
+  driver's share is another one, and several queues work side by side.
+- Frames of the smallest size: the cost of a packet, not of a byte.
+- On veth an XDP program sees the frame before the kernel has made an skb for it, which is most of its lead over TC and the
+  bridge; on TC the skb has been paid for already.
+- CPU mitigations weigh on calls, indirect jumps and tail calls; with others the variants move apart or together.
+- Every run of ` + "`BPF_PROG_TEST_RUN`" + ` finds the same data in the caches: a lower bound of what a program costs.
+`
+
+// machine lists what the figures depend on, and nothing that names the machine.
+func machine() *report.Table {
+	t := &report.Table{Columns: []string{"machine", ""}}
+	var u unix.Utsname
+	if err := unix.Uname(&u); err == nil {
+		t.Add("kernel", fmt.Sprintf("%s %s", unix.ByteSliceToString(u.Sysname[:]), kernelVersion(unix.ByteSliceToString(u.Release[:]))))
+	}
+	model, cpus := processor()
+	t.Add("CPU", fmt.Sprintf("%d × %s", cpus, model))
+	t.Add("BPF JIT", firstLine("/proc/sys/net/core/bpf_jit_enable")+", hardening "+firstLine("/proc/sys/net/core/bpf_jit_harden"))
+	t.Add("Spectre v2", firstLine("/sys/devices/system/cpu/vulnerabilities/spectre_v2"))
+	t.Add("load when it ended", firstLine("/proc/loadavg"))
+	return t
+}
+
+// kernelVersion is the release without what a builder added to it.
+func kernelVersion(release string) string {
+	version, _, _ := strings.Cut(release, "-")
+	return version
+}
+
+func processor() (model string, cpus int) {
+	data, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return "unknown", 0
+	}
+	for line := range strings.Lines(string(data)) {
+		key, value, _ := strings.Cut(line, ":")
+		switch strings.TrimSpace(key) {
+		case "processor":
+			cpus++
+		case "model name":
+			model = strings.TrimSpace(value)
+		}
+	}
+	return model, cpus
+}
+
+func firstLine(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "unknown"
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(data)), "\n")
+	return line
+}

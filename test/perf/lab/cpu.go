@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// CPU time is what is measured: wall time would count what neighbours on the machine take.
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// threadTime is the CPU time of the calling thread in nanoseconds.
+func threadTime() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		panic(err) // the clock is always there
+	}
+	return ts.Nano()
+}
+
+// OnCPU runs fn on a thread bound to one CPU.
+func OnCPU(cpu int, fn func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var was, now unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &was); err != nil {
+		return fmt.Errorf("reading the thread's CPUs: %w", err)
+	}
+	now.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &now); err != nil {
+		return fmt.Errorf("binding the thread to CPU %d: %w", cpu, err)
+	}
+	return errors.Join(fn(), unix.SchedSetaffinity(0, &was))
+}
+
+// processTime is the CPU time in ns that the first thread of a process has used.
+func processTime(pid int) (int64, error) {
+	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "schedstat"))
+	if err != nil {
+		return 0, fmt.Errorf("CPU time of process %d: %w", pid, err)
+	}
+	ns, err := strconv.ParseInt(strings.Fields(string(data))[0], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("CPU time of process %d: %w", pid, err)
+	}
+	return ns, nil
+}
+
+// ksoftirqd is the process that handles what softirqs of a CPU leave over.
+func ksoftirqd(cpu int) (int, error) {
+	paths, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		return 0, err
+	}
+	for _, path := range paths {
+		comm, err := os.ReadFile(path)
+		if err == nil && strings.TrimSpace(string(comm)) == "ksoftirqd/"+strconv.Itoa(cpu) {
+			return strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return 0, fmt.Errorf("no ksoftirqd of CPU %d among the processes", cpu)
+}

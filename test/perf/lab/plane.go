@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Our data plane without the daemon: a graph that a benchmark grows and commits.
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/test/netns"
+)
+
+// Plane is a data plane in a network namespace, with the graph of its cubes.
+type Plane struct {
+	*datapath.Plane
+	Graph *datapath.Graph
+
+	ns    *netns.Namespace
+	dir   string
+	typ   cube.Type
+	slots uint16
+}
+
+// PlaneOptions of NewPlane.
+type PlaneOptions struct {
+	Type cube.Type
+	Mode datapath.Mode
+	// Services are the objects of the cubes to come, by service and hook.
+	Services map[string]map[cube.Hook][]byte
+	// Taps are the interfaces of the slow path, by hook.
+	Taps map[cube.Hook]int
+}
+
+// NewPlane opens a data plane in a namespace; it goes with the rig.
+func (r *Rig) NewPlane(ns *netns.Namespace, o PlaneOptions) (*Plane, error) {
+	p := &Plane{
+		Graph: &datapath.Graph{Cubes: map[datapath.CubeID]*datapath.Node{}, Netdevs: map[string]*datapath.Netdev{}},
+		ns:    ns, typ: o.Type, dir: filepath.Join(netns.Bpffs(r), "pcn"),
+	}
+	err := ns.Do(func() (err error) {
+		p.Plane, err = datapath.Open(datapath.Options{
+			Dir: p.dir, Instance: "bench", Mode: o.Mode, Taps: o.Taps,
+			// The loopback, which test runs enter by, has an MTU that would ask for fragments.
+			MTU: func(int) (int, error) { return 1500, nil },
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.Cleanup(func() {
+		if err := ns.Do(p.Cleanup); err != nil {
+			r.Error(err)
+		}
+	})
+	for name, objects := range o.Services {
+		if err := p.CheckObject(name, objects); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// Cube adds a standard cube with a number of ports to the graph.
+func (p *Plane) Cube(service string, ports int, sizes map[string]uint32) (*datapath.Node, error) {
+	id := datapath.CubeID(len(p.Graph.Cubes) + 1)
+	n := &datapath.Node{
+		ID: id, Name: fmt.Sprintf("%s%d", service, id), Type: p.typ, LogLevel: datapath.LogInfo,
+		Ports: map[uint16]*datapath.Port{},
+	}
+	err := p.CreateCube(datapath.Spec{
+		ID: id, UUID: n.Name, Name: n.Name, Service: service, Type: p.typ, MapSizes: sizes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range uint16(ports) {
+		n.Ports[i] = &datapath.Port{Index: i, Name: fmt.Sprintf("p%d", i), Slot: p.slots}
+		p.slots++
+	}
+	p.Graph.Cubes[id] = n
+	return n, nil
+}
+
+// Link makes two ports of cubes each other's peer.
+func (p *Plane) Link(a *datapath.Node, i uint16, b *datapath.Node, j uint16) {
+	a.Ports[i].Peer = datapath.Peer{Cube: b.ID, Port: j}
+	b.Ports[j].Peer = datapath.Peer{Cube: a.ID, Port: i}
+}
+
+// Netdev makes a netdev of the namespace the peer of a port.
+func (p *Plane) Netdev(n *datapath.Node, port uint16, name string) error {
+	return p.ns.Do(func() error {
+		dev, err := net.InterfaceByName(name)
+		if err != nil {
+			return fmt.Errorf("netdev %s: %w", name, err)
+		}
+		p.Graph.Netdevs[name] = &datapath.Netdev{Name: name, Index: dev.Index}
+		n.Ports[port].Peer = datapath.Peer{Netdev: name}
+		return nil
+	})
+}
+
+// Commit makes the graph effective.
+func (p *Plane) Commit() error {
+	return p.ns.Do(func() error {
+		ch, err := p.Prepare(context.Background(), p.snapshot())
+		if err != nil {
+			return err
+		}
+		return ch.Commit()
+	})
+}
+
+// snapshot copies what benchmarks change between commits, since a plane keeps what it is given.
+func (p *Plane) snapshot() *datapath.Graph {
+	out := &datapath.Graph{Cubes: map[datapath.CubeID]*datapath.Node{}, Netdevs: maps.Clone(p.Graph.Netdevs)}
+	for id, n := range p.Graph.Cubes {
+		c := *n
+		c.Constants, c.Ports = maps.Clone(n.Constants), map[uint16]*datapath.Port{}
+		for i, port := range n.Ports {
+			q := *port
+			c.Ports[i] = &q
+		}
+		out.Cubes[id] = &c
+	}
+	return out
+}
+
+// Entry opens the program that packets from netdevs run after the root program, through the
+// slot of the only root of a kind ("xdp", "tcin").
+func (p *Plane) Entry(kind string) (*ebpf.Program, error) {
+	slots, err := filepath.Glob(filepath.Join(p.dir, "roots", "*-"+kind, "slot"))
+	if err != nil || len(slots) != 1 {
+		return nil, errors.Join(err, fmt.Errorf("%d root programs of kind %s, want 1", len(slots), kind))
+	}
+	slot, err := ebpf.LoadPinnedMap(slots[0], nil)
+	if err != nil {
+		return nil, fmt.Errorf("slot of the root program: %w", err)
+	}
+	defer slot.Close()
+	var id uint32
+	if err := slot.Lookup(uint32(0), &id); err != nil {
+		return nil, fmt.Errorf("slot of the root program: %w", err)
+	}
+	prog, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+	if err != nil {
+		return nil, fmt.Errorf("program of the root's slot: %w", err)
+	}
+	return prog, nil
+}
+
+// Root opens the only root program of a kind.
+func (p *Plane) Root(kind string) (*ebpf.Program, error) {
+	paths, err := filepath.Glob(filepath.Join(p.dir, "roots", "*-"+kind, "prog"))
+	if err != nil || len(paths) != 1 {
+		return nil, errors.Join(err, fmt.Errorf("%d root programs of kind %s, want 1", len(paths), kind))
+	}
+	prog, err := ebpf.LoadPinnedProgram(paths[0], nil)
+	if err != nil {
+		return nil, fmt.Errorf("root program: %w", err)
+	}
+	return prog, nil
+}

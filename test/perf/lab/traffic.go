@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The generator and the sink: everything that a packet costs is spent in the task that sends it.
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/cilium/ebpf"
+	ebpflink "github.com/cilium/ebpf/link"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/perf/bpf"
+)
+
+// Wire is a device under test between two hosts:
+//
+//	left eth0 ── In [device under test] Out ── eth0 right
+//
+// The generator runs in the namespace of the left host; the sink is the XDP program of the right
+// one's eth0. By default both are on one CPU: the kernel handles a frame from veth to veth in the
+// task that sends it, so that task's CPU time is the cost of the packet, end to end.
+type Wire struct {
+	Machine     *netns.Lab
+	Left, Right *netns.Node
+
+	objects *ebpf.Collection
+	sink    ebpflink.Link
+	frame   []byte
+}
+
+// In and Out are the netdevs of the device under test.
+const (
+	In  = "in"
+	Out = "out"
+)
+
+// FrameSize is the length of the frames in bytes, without FCS: the smallest there are.
+const FrameSize = 60
+
+// The sides of a wire, as the programs know them.
+const (
+	FromLeft  uint32 = 1
+	FromRight uint32 = 2
+)
+
+// NewWire makes the two hosts and the sink; flows is how many stations take turns at each side.
+func (r *Rig) NewWire(flows int, opts ...netns.Option) (*Wire, error) {
+	opts = append(opts, netns.WithGRO())
+	w := &Wire{Machine: netns.NewLab(r), frame: Template(FrameSize)}
+	w.Left = w.Machine.Host(In, "", opts...)
+	w.Right = w.Machine.Host(Out, "", opts...)
+	for _, host := range []*netns.Node{w.Left, w.Right} {
+		err := host.Do(func() error {
+			ready, err := netdev.EnsureCanReceiveRedirects(netns.Inner)
+			if err == nil && !ready.OK {
+				err = errors.New(ready.Reason)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("wiring: %w", err)
+		}
+	}
+	var err error
+	if w.objects, err = trafficPrograms(w.Left, FromLeft, flows); err != nil {
+		return nil, err
+	}
+	r.Cleanup(w.objects.Close)
+	return w, nil
+}
+
+// trafficPrograms loads generator and sink, the former to send from a host's eth0.
+func trafficPrograms(host *netns.Node, side uint32, flows int) (*ebpf.Collection, error) {
+	spec, err := bpf.Spec("traffic", cube.XDP)
+	if err != nil {
+		return nil, err
+	}
+	var index uint32
+	err = host.Do(func() error {
+		dev, err := net.InterfaceByName(netns.Inner)
+		if err == nil {
+			index = uint32(dev.Index)
+		}
+		return err
+	})
+	for name, value := range map[string]uint32{"gen_ifindex": index, "gen_side": side, "gen_flows": uint32(flows)} {
+		err = errors.Join(err, spec.Variables[name].Set(value))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("generator: %w", err)
+	}
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return nil, fmt.Errorf("generator and sink: %w", err)
+	}
+	return coll, nil
+}
+
+// Template is a frame of a number of bytes, an IPv4 UDP packet whose addresses the generator fills in.
+func Template(size int) []byte {
+	f := make([]byte, size)
+	f[12] = 8
+	ip := f[14:]
+	copy(ip, []byte{0x45, 0, byte((size - 14) >> 8), byte(size - 14), 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2})
+	var sum uint32
+	for i := 0; i < 20; i += 2 {
+		sum += uint32(ip[i])<<8 | uint32(ip[i+1])
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	ip[10], ip[11] = byte(^sum>>8), byte(^sum)
+	copy(ip[20:], []byte{0x10, 0, 0x10, 1, byte((size - 34) >> 8), byte(size - 34)})
+	return f
+}
+
+// Sink puts the sink on the right host.
+func (r *Rig) Sink(w *Wire) error {
+	err := w.Right.Do(func() (err error) {
+		w.sink, err = attachXDP(netns.Inner, w.objects.Programs["sink"])
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("sink: %w", err)
+	}
+	r.Closing(w.sink)
+	return nil
+}
+
+// attachXDP attaches a program to a netdev of the calling thread's namespace, in the driver.
+func attachXDP(name string, p *ebpf.Program) (ebpflink.Link, error) {
+	dev, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("netdev %s: %w", name, err)
+	}
+	return ebpflink.AttachXDP(ebpflink.XDPOptions{Program: p, Interface: dev.Index, Flags: ebpflink.XDPDriverMode})
+}
+
+// Closing closes c with the rig.
+func (r *Rig) Closing(c interface{ Close() error }) {
+	r.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			r.Error(err)
+		}
+	})
+}
+
+// Discard makes the device under test drop everything as it comes in: what remains is the cost of
+// the generator and one veth.
+func (r *Rig) Discard(w *Wire) error {
+	err := w.Machine.Do(func() error {
+		l, err := attachXDP(In, w.objects.Programs["discard"])
+		if err == nil {
+			r.Closing(l)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("discarding: %w", err)
+	}
+	return nil
+}
+
+// Counts are totals since the wire was made.
+type Counts struct{ Sent, Received, Wrong uint64 }
+
+// Counts reads the generator's and the sink's counters.
+func (w *Wire) Counts() (Counts, error) {
+	type state struct {
+		Packets, Wrong uint64
+		Next, Pad      uint32
+	}
+	var c Counts
+	var sent, got []state
+	if err := w.objects.Maps["sent"].Lookup(uint32(0), &sent); err != nil {
+		return c, fmt.Errorf("generator's counter: %w", err)
+	}
+	if err := w.objects.Maps["received"].Lookup(uint32(0), &got); err != nil {
+		return c, fmt.Errorf("sink's counter: %w", err)
+	}
+	for i := range sent {
+		c.Sent += sent[i].Packets
+		c.Received += got[i].Packets
+		c.Wrong += got[i].Wrong
+	}
+	return c, nil
+}
+
+// Send sends a number of frames from the left host on the calling thread, which should be locked.
+func (w *Wire) Send(packets int) error {
+	return w.Left.Do(func() error { return live(w.objects.Programs["generator"], w.frame, packets) })
+}
+
+const liveFrames = 1 << 1 // BPF_F_TEST_XDP_LIVE_FRAMES
+
+func live(p *ebpf.Program, frame []byte, packets int) error {
+	_, err := p.Run(&ebpf.RunOptions{Data: frame, Repeat: uint32(packets), Flags: liveFrames})
+	if err != nil {
+		return fmt.Errorf("sending live frames: %w", err)
+	}
+	return nil
+}
+
+// Teach lets the device under test learn the stations of both sides: each sends one frame.
+func (w *Wire) Teach(flows int) error {
+	back, err := trafficPrograms(w.Right, FromRight, flows)
+	if err != nil {
+		return err
+	}
+	defer back.Close()
+	if err := w.Send(flows); err != nil {
+		return err
+	}
+	return w.Right.Do(func() error { return live(back.Programs["generator"], w.frame, flows) })
+}
+
+// Cost is what a packet costs from the generator to the sink.
+type Cost struct {
+	NS   float64 // CPU time in ns
+	Lost uint64
+}
+
+// Measure sends a number of frames on one CPU and returns what each of them cost: the CPU time of
+// the thread that sends and of that CPU's ksoftirqd, which takes over now and then.
+func (w *Wire) Measure(packets, cpu int) (Cost, error) {
+	var c Cost
+	err := OnCPU(cpu, func() error {
+		before, err := w.Counts()
+		if err != nil {
+			return err
+		}
+		ksoft, err := ksoftirqd(cpu)
+		if err != nil {
+			return err
+		}
+		soft, err := processTime(ksoft)
+		if err != nil {
+			return err
+		}
+		start := threadTime()
+		if err := w.Send(packets); err != nil {
+			return err
+		}
+		took := threadTime() - start
+		later, err := processTime(ksoft)
+		if err != nil {
+			return err
+		}
+		after, err := w.settled(before.Received + uint64(packets))
+		if err != nil {
+			return err
+		}
+		got := after.Received - before.Received
+		if got == 0 || after.Wrong > before.Wrong {
+			return fmt.Errorf("of %d frames %d arrived, %d of them changed", packets, got, after.Wrong-before.Wrong)
+		}
+		c.NS = float64(took+later-soft) / float64(got)
+		c.Lost = after.Sent - before.Sent - min(got, after.Sent-before.Sent)
+		return nil
+	})
+	return c, err
+}
+
+// settled waits until that many frames are there or no more come.
+func (w *Wire) settled(want uint64) (Counts, error) {
+	const quiet = 200 * time.Millisecond
+	c, err := w.Counts()
+	for last := time.Now(); err == nil && c.Received < want && time.Since(last) < quiet; {
+		was := c.Received
+		time.Sleep(time.Millisecond)
+		if c, err = w.Counts(); c.Received > was {
+			last = time.Now()
+		}
+	}
+	return c, err
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package perf measures the data plane and the daemon beside the kernel's own ways of doing the
+// same, in one run, and holds the results against what was promised.
+package perf
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/perf/report"
+)
+
+// Config of a run.
+type Config struct {
+	// Rounds is how often each thing is measured, all things of a part in a new random order
+	// each time; 0 is the part's own default.
+	Rounds int
+	// Quick measures less of everything: for a look, not for figures to keep.
+	Quick bool
+	// Root is the directory of the repository, where bin/ holds the daemon and the CLI.
+	Root string
+	// Progress gets a line for each step.
+	Progress io.Writer
+}
+
+// Run is a run of the benchmarks and what it found.
+type Run struct {
+	Config
+	Sections []Section
+	Checks   []report.Check
+}
+
+// Section is what one part found.
+type Section struct {
+	Title  string
+	Text   string
+	Tables []*report.Table
+}
+
+// Part is a benchmark that can be run by itself.
+type Part struct {
+	Name string
+	do   func(context.Context, *Run) error
+}
+
+// Parts lists the benchmarks in the order in which they run.
+func Parts() []Part {
+	return []Part{
+		{"chain", chain},
+		{"bridge", bridge},
+	}
+}
+
+// PartNames lists the names of all parts.
+func PartNames() []string {
+	var names []string
+	for _, p := range Parts() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// Do runs the named parts, all when there are none.
+func (r *Run) Do(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if !slices.Contains(PartNames(), name) {
+			return fmt.Errorf("benchmark %q: %w (there are %v)", name, cube.ErrNotFound, PartNames())
+		}
+	}
+	for _, p := range Parts() {
+		if len(names) > 0 && !slices.Contains(names, p.Name) {
+			continue
+		}
+		start := time.Now()
+		r.progress("%s: begins", p.Name)
+		if err := p.do(ctx, r); err != nil {
+			return fmt.Errorf("benchmark %s: %w", p.Name, err)
+		}
+		r.progress("%s: done in %s", p.Name, time.Since(start).Round(time.Second))
+	}
+	return nil
+}
+
+func (r *Run) progress(format string, args ...any) {
+	fmt.Fprintf(r.Progress, "# "+format+"\n", args...)
+}
+
+// rounds is how many rounds a part makes.
+func (r *Run) rounds(full, quick int) int {
+	switch {
+	case r.Rounds > 0:
+		return r.Rounds
+	case r.Quick:
+		return quick
+	}
+	return full
+}
+
+// add appends a section and prints its tables.
+func (r *Run) add(s Section, checks ...report.Check) {
+	r.Sections = append(r.Sections, s)
+	r.Checks = append(r.Checks, checks...)
+	for _, t := range s.Tables {
+		fmt.Fprintf(r.Progress, "\n%s\n", t.Markdown())
+	}
+	for _, c := range checks {
+		fmt.Fprintf(r.Progress, "%s  %s: %s (promised %s)\n", c.Verdict(), c.What, c.Measured, c.Promised)
+	}
+}
+
+// ifindex is the interface index of a netdev in the namespace of the calling thread.
+func ifindex(name string) (uint32, error) {
+	dev, err := net.InterfaceByName(name)
+	if err != nil {
+		return 0, fmt.Errorf("netdev %s: %w", name, err)
+	}
+	return uint32(dev.Index), nil
+}
