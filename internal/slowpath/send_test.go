@@ -242,7 +242,7 @@ func TestWhatCannotBeSentIsRefused(t *testing.T) {
 
 func TestManySendersDoNotMixTheirRecords(t *testing.T) {
 	l := newLane(t, netns.New(t), cube.TC, 0)
-	const senders, each = 8, 500
+	const senders, each = 4, 20000
 	var wg sync.WaitGroup
 	errs := make(chan error, senders)
 	for s := range senders {
