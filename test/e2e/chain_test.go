@@ -89,30 +89,6 @@ func TestHostsReachEachOtherThroughTwoBridges(t *testing.T) {
 	}
 }
 
-func TestTaggedInterfacesReachEachOther(t *testing.T) {
-	for _, kind := range types {
-		for _, proto := range []string{"802.1Q", "802.1ad"} {
-			t.Run(kind+", "+proto, func(t *testing.T) {
-				t.Parallel()
-				d := start(t)
-				hosts := threeHosts(d.machine, v4)
-				d.twoBridges(kind)
-				// A VLAN interface leaves the tag beside the bytes of the frame, for the device to put in.
-				for i, h := range hosts {
-					h.Run("ip", "link", "add", "link", netns.Inner, "name", "tagged", "type", "vlan", "proto", proto, "id", "100")
-					h.Run("ip", "addr", "add", fmt.Sprintf("10.1.0.%d/24", i+1), "dev", "tagged")
-					h.Run("ip", "link", "set", "tagged", "up")
-				}
-				reaches(t, hosts[0], "10.1.0.3", netns.PingOptions{Count: 3})
-				hosts[1].Run("ip", "link", "del", "tagged")
-				if hosts[0].Ping("10.1.0.2") == nil {
-					t.Error("a tagged frame was answered by an interface without a tag")
-				}
-			})
-		}
-	}
-}
-
 // ipv4 is a packet of UDP, or a part of one: fragment is the field with flags and offset.
 func ipv4(fragment uint16, payload []byte) []byte {
 	h := []byte{0x45, 0, 0, 0, 0x12, 0x34, 0, 0, 64, unix.IPPROTO_UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 3}

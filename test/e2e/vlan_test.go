@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A VLAN tag is usually not in the bytes of a frame but beside them, in the kernel's buffer, because that is what devices
+// with offloads and VLAN interfaces make. A packet socket cannot send such a frame; a small program on the host's device
+// can.
+
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/netns"
+)
+
+// pushTag makes a host's device put a tag beside every frame that it sends.
+func pushTag(t *testing.T, h *netns.Node, proto, tci uint16) {
+	t.Helper()
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+		asm.Mov.Imm(asm.R2, int32(proto>>8|proto<<8)), // a number in network order, on a little-endian machine
+		asm.Mov.Imm(asm.R3, int32(tci)),
+		asm.FnSkbVlanPush.Call(),
+		asm.Mov.Imm(asm.R0, -1),
+		asm.Return(),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { prog.Close() })
+	h.Must(func() error {
+		dev, err := net.InterfaceByName(netns.Inner)
+		if err != nil {
+			return err
+		}
+		l, err := link.AttachTCX(link.TCXOptions{Interface: dev.Index, Program: prog, Attach: ebpf.AttachTCXEgress})
+		if err != nil {
+			return fmt.Errorf("attach: %w", err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return nil
+	})
+}
+
+func TestTagsBesideTheFrameArrive(t *testing.T) {
+	for _, kind := range types {
+		for _, c := range []struct {
+			name  string
+			proto uint16
+			tci   uint16
+			rest  []byte // behind the tag
+		}{
+			{"802.1Q", unix.ETH_P_8021Q, 100, append(unhex("88b5"), noise(46)...)},
+			{"802.1ad", unix.ETH_P_8021AD, 7, append(unhex("88b5"), noise(46)...)},
+			{"with priority", unix.ETH_P_8021Q, 5<<13 | 100, append(unhex("0800"), ipv4(0, noise(60))...)},
+			{"outside a tag in the bytes", unix.ETH_P_8021AD, 7, append(unhex("8100 0064 88b5"), noise(46)...)},
+		} {
+			t.Run(kind+", "+c.name, func(t *testing.T) {
+				t.Parallel()
+				d := start(t)
+				hosts := threeHosts(d.machine, v4)
+				d.twoBridges(kind)
+				reaches(t, hosts[0], "10.0.0.3")
+				in, out := netns.OpenRaw(t, hosts[0], netns.Inner), netns.OpenRaw(t, hosts[2], netns.Inner)
+				pushTag(t, hosts[0], c.proto, c.tci)
+				head := slices.Concat([]byte(hosts[2].MAC), []byte(hosts[0].MAC))
+				if err := in.Send(slices.Concat(head, c.rest)); err != nil {
+					t.Fatal(err)
+				}
+				tag := []byte{byte(c.proto >> 8), byte(c.proto), byte(c.tci >> 8), byte(c.tci)}
+				sameFrame(t, out, c.name, slices.Concat(head, tag, c.rest))
+			})
+		}
+	}
+}
