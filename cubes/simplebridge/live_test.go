@@ -34,7 +34,8 @@ func kinds(to string) map[string][]byte {
 }
 
 func TestFramesOfAllKindsArriveUnharmed(t *testing.T) {
-	for typ, mtu := range map[cube.Type]int{cube.TypeTC: 9000, cube.TypeXDPSKB: 1500, cube.TypeXDPDRV: 1500} {
+	const mtu = 9000
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPSKB, cube.TypeXDPDRV} {
 		t.Run(strings.ToLower(string(typ)), func(t *testing.T) {
 			t.Parallel()
 			l := bpftest.New(t, bpftest.Options{Type: typ, Host: []netns.Option{netns.WithMTU(mtu)}})
@@ -45,9 +46,6 @@ func TestFramesOfAllKindsArriveUnharmed(t *testing.T) {
 			wires[0].Gets(hello)
 			wires[2].Gets(hello)
 			for name, f := range kinds(two) {
-				if len(f) > mtu+18 {
-					continue
-				}
 				t.Run(name, func(t *testing.T) {
 					wires[0].Puts(f)
 					wires[1].Gets(f)

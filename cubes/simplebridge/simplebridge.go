@@ -134,6 +134,8 @@ func (b *bridge) commit(want desired) (func() error, error) {
 			b.open = false
 			return nil, err
 		}
+	}
+	if b.sweep == nil {
 		b.sweep = startSweeper(b)
 	}
 	b.sweep.every(want.aging)

@@ -59,6 +59,7 @@ type Lab struct {
 	logs *logs
 
 	taps    taps
+	loop    datapath.Loop
 	plane   *plane
 	manager *topology.Manager
 	// undo ends what start began, last first.
@@ -85,7 +86,7 @@ func New(t testing.TB, o Options) *Lab {
 		l.Hosts = append(l.Hosts, l.Host(fmt.Sprintf("veth%d", i+1), "", o.Host...))
 	}
 	l.dir = filepath.Join(netns.Bpffs(t), "polycube")
-	l.Must(func() (err error) { l.taps, err = openTaps(l); return err })
+	l.Must(func() (err error) { l.taps, l.loop, err = openHelpers(l); return err })
 	t.Cleanup(func() {
 		l.Must(func() error {
 			if l.plane != nil {
@@ -102,7 +103,8 @@ func New(t testing.TB, o Options) *Lab {
 func (l *Lab) start() error {
 	logger := slog.New(slog.NewTextHandler(l.logs, &slog.HandlerOptions{Level: slog.LevelDebug - 4}))
 	p, err := datapath.Open(datapath.Options{
-		Dir: l.dir, Instance: filepath.Base(filepath.Dir(l.dir)), Logger: logger, Mode: l.opts.Mode, Taps: l.taps.indexes(),
+		Dir: l.dir, Instance: filepath.Base(filepath.Dir(l.dir)), Logger: logger, Mode: l.opts.Mode,
+		Taps: l.taps.indexes(), Loop: l.loop,
 	})
 	if err != nil {
 		return err

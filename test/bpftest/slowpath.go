@@ -20,18 +20,22 @@ import (
 // taps take packets down, by hook.
 type taps map[cube.Hook]*slowpath.Tap
 
-// openTaps makes the TAPs in the namespace of the calling thread.
-func openTaps(l *Lab) (taps, error) {
+// openHelpers makes the TAPs, and the loop for copies at XDP, in the namespace of the calling thread.
+func openHelpers(l *Lab) (taps, datapath.Loop, error) {
 	t := taps{}
 	for hook, name := range map[cube.Hook]string{cube.TC: "pcn_tc_cp", cube.XDP: "pcn_xdp_cp"} {
 		tap, err := slowpath.OpenTap(name)
 		if err != nil {
-			return nil, err
+			return nil, datapath.Loop{}, err
 		}
 		l.t.Cleanup(func() { l.Must(tap.Remove) })
 		t[hook] = tap
 	}
-	return t, nil
+	loop, err := datapath.OpenLoop("pcn_loop")
+	if err == nil {
+		l.t.Cleanup(func() { l.Must(loop.Remove) })
+	}
+	return t, loop, err
 }
 
 func (t taps) indexes() map[cube.Hook]int {
@@ -42,8 +46,11 @@ func (t taps) indexes() map[cube.Hook]int {
 	return out
 }
 
-// attach leads what is written to the TAPs into the fast path.
+// attach leads what is written to the TAPs, and what comes back by the loop, into the fast path.
 func (t taps) attach(p *datapath.Plane) error {
+	if err := p.AttachLoop(); err != nil {
+		return err
+	}
 	for hook, tap := range t {
 		if err := errors.Join(p.AttachTap(hook, tap.Index()), tap.SetDown(p.DownMap(hook))); err != nil {
 			return fmt.Errorf("the TAP of hook %s: %w", hook, err)
