@@ -55,14 +55,15 @@ func (t table) all(fn func(Address, entry)) error {
 	keys, values := make([]Address, batch), make([]entry, batch)
 	for {
 		n, err := t.BatchLookup(&cursor, keys, values, nil)
-		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		last := errors.Is(err, ebpf.ErrKeyNotExist)
+		if err != nil && !last {
 			return fmt.Errorf("reading the filtering database: %w", err)
 		}
 		for i := range n {
 			fn(keys[i], values[i])
 		}
-		if err != nil {
-			return nil // it was the last batch
+		if last {
+			return nil
 		}
 	}
 }

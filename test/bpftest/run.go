@@ -89,12 +89,12 @@ func (l *Lab) judge(raw uint32, o Outcome) (string, error) {
 
 // run calls BPF_PROG_TEST_RUN on the root program of a netdev.
 func (l *Lab) run(dev string, frame []byte) (verdict uint32, got []byte, err error) {
-	err = l.Do(func() error {
+	err = l.Do(func() (err error) {
 		prog, ifindex, err := l.program(dev)
 		if err != nil {
 			return err
 		}
-		defer prog.Close()
+		defer func() { err = errors.Join(err, prog.Close()) }()
 		opts := l.testRun(ifindex, frame)
 		if verdict, err = prog.Run(opts); err != nil {
 			return err
@@ -234,12 +234,12 @@ func (l *Lab) Fates(name string) map[string]uint64 {
 // Time returns nanoseconds for each run of a frame on a netdev, the framework's part included.
 func (l *Lab) Time(b *testing.B, dev string, frame []byte) {
 	b.Helper()
-	err := l.Do(func() error {
+	err := l.Do(func() (err error) {
 		prog, ifindex, err := l.program(dev)
 		if err != nil {
 			return err
 		}
-		defer prog.Close()
+		defer func() { err = errors.Join(err, prog.Close()) }()
 		opts := l.testRun(ifindex, frame)
 		opts.Repeat = uint32(b.N)
 		b.ResetTimer()
