@@ -22,8 +22,16 @@ struct {
 #define DROP XDP_DROP
 #endif
 
-PCN_INLINE int enter(struct CTXTYPE *ctx, __u32 cube)
+/* Enters the cube's program where the CPU's pcn_resumes says, which counts as a hop. */
+PCN_INLINE int enter(struct CTXTYPE *ctx, struct pcn_resume *to)
 {
+	__u32 cube = to->cube;
+
+	if (to->md.hops >= PCN_MAX_HOPS) {
+		pcn_count_fate(cube, PCN_REASON_HOP_LIMIT);
+		return DROP;
+	}
+	to->md.hops++;
 	bpf_tail_call(ctx, &pcn_cubes, cube);
 	pcn_count_fate(cube < PCN_MAX_CUBES ? cube : 0, PCN_REASON_NO_PROGRAM);
 	return DROP;
@@ -50,7 +58,7 @@ SEC(PCN_SECTION) int pcn_down_in(struct CTXTYPE *ctx)
 		to->md.packet_len = ctx->len;
 		to->md.traffic_class = ctx->mark;
 		ctx->cb[0] = 0;
-		return enter(ctx, to->cube);
+		return enter(ctx, to);
 	}
 #endif
 	if (down->state != 1) {
@@ -65,7 +73,7 @@ SEC(PCN_SECTION) int pcn_down_in(struct CTXTYPE *ctx)
 #else
 	to->md.packet_len = ctx->data_end - ctx->data;
 #endif
-	return enter(ctx, to->cube);
+	return enter(ctx, to);
 }
 
 #ifdef PCN_TC
@@ -147,7 +155,7 @@ SEC(PCN_SECTION) int pcn_loop_in(struct xdp_md *ctx)
 	to->md.pass_ifindex = h.pass_ifindex;
 	to->md.traffic_class = h.traffic_class;
 	to->md.packet_len = ctx->data_end - ctx->data;
-	return enter(ctx, h.cube);
+	return enter(ctx, to);
 }
 #endif
 

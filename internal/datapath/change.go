@@ -104,7 +104,7 @@ func (ch *change) Commit() error {
 // effect does all that can fail, recording the way back.
 func (ch *change) effect(u *undo) error {
 	p := ch.p
-	if err := ch.startCounters(); err != nil {
+	if err := ch.keepAccounts(u); err != nil {
 		return err
 	}
 	if err := p.writeExits(u, p.tables, ch.tables, false); err != nil {
@@ -161,35 +161,6 @@ func (ch *change) finish() {
 		p.collect.addStale()
 	}
 	p.inline.wake()
-}
-
-// startCounters notes where the counters of new ports stand, since slots are used again.
-func (ch *change) startCounters() error {
-	p := ch.p
-	if p.graph == nil {
-		return nil // ports restored after a restart keep their counters
-	}
-	had := map[uint16]bool{}
-	for _, n := range p.graph.Cubes {
-		for _, port := range n.Ports {
-			had[port.Slot] = true
-		}
-	}
-	for _, n := range ch.g.Cubes {
-		for _, port := range n.Ports {
-			if had[port.Slot] {
-				continue
-			}
-			now, err := p.rawCounters(port.Slot)
-			if err != nil {
-				return err
-			}
-			if err := p.fw.maps[mapBases].Put(uint32(port.Slot), now); err != nil {
-				return fmt.Errorf("counters of port %s of %s: %w", port.Name, n.Name, err)
-			}
-		}
-	}
-	return nil
 }
 
 // swap writes the programs into every slot that leads to them.

@@ -9,8 +9,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
-
-	"github.com/polycube/polycube/cube"
 )
 
 // frameworkFates are the labels of enum pcn_reason below PCN_REASON_FIRST.
@@ -30,43 +28,6 @@ var frameworkFates = []Fate{
 }
 
 const firstReason = 32 // PCN_REASON_FIRST
-
-// PortCounters returns a port's totals since the port was made.
-func (p *Plane) PortCounters(slot uint16) (PortCounters, error) {
-	now, err := p.rawCounters(slot)
-	if err != nil {
-		return PortCounters{}, err
-	}
-	var base PortCounters
-	if err := p.fw.maps[mapBases].Lookup(uint32(slot), &base); err != nil {
-		return PortCounters{}, fmt.Errorf("counters of slot %d: %w", slot, err)
-	}
-	return PortCounters{
-		RxPackets: now.RxPackets - base.RxPackets, RxBytes: now.RxBytes - base.RxBytes,
-		TxPackets: now.TxPackets - base.TxPackets, TxBytes: now.TxBytes - base.TxBytes,
-	}, nil
-}
-
-// rawCounters sums a slot over the CPUs.
-func (p *Plane) rawCounters(s uint16) (PortCounters, error) {
-	if s > MaxSlot {
-		return PortCounters{}, fmt.Errorf("counter slot %d is above %d: %w", s, MaxSlot, cube.ErrInvalid)
-	}
-	pg, place := slotAddress(s)
-	var pages []page
-	if err := p.fw.maps[mapCounters].Lookup(uint32(pg), &pages); err != nil {
-		return PortCounters{}, fmt.Errorf("counters of slot %d: %w", s, err)
-	}
-	var sum PortCounters
-	for i := range pages {
-		c := &pages[i].Slot[place]
-		sum.RxPackets += c.RxPackets
-		sum.RxBytes += c.RxBytes
-		sum.TxPackets += c.TxPackets
-		sum.TxBytes += c.TxBytes
-	}
-	return sum, nil
-}
 
 // Fates returns how packets ended in a cube, other than forwarded, those that occurred and
 // all that the service knows. Cube 0 is the framework itself.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -32,7 +33,7 @@ const (
 	mapDown       = "pcn_down"
 	mapCubes      = "pcn_cubes"
 	mapReturns    = "pcn_returns"
-	mapBases      = "bases"
+	mapAccounts   = "accounts"
 )
 
 var hooks = []cube.Hook{cube.TC, cube.XDP}
@@ -59,15 +60,16 @@ func openFramework(dir string) (*framework, error) {
 			return nil, err
 		}
 	}
-	bases := &ebpf.MapSpec{
-		Name: mapBases, Type: ebpf.Array, KeySize: 4, ValueSize: 32, MaxEntries: link.Pages * link.Slots,
+	accounts := &ebpf.MapSpec{
+		Name: mapAccounts, Type: ebpf.Array, KeySize: 4, MaxEntries: link.Pages * link.Slots,
+		ValueSize: uint32(unsafe.Sizeof(account{})),
 	}
-	m, err := openMap(filepath.Join(dir, mapBases), bases)
+	m, err := openMap(filepath.Join(dir, mapAccounts), accounts)
 	if err != nil {
 		f.close()
 		return nil, err
 	}
-	f.maps[mapBases] = m
+	f.maps[mapAccounts] = m
 	return f, nil
 }
 

@@ -11,7 +11,7 @@ struct pcn_md {
 	__u16 in_port;	     /* port of this cube where the packet came in */
 	__u16 out_port;	     /* port that pcn_pkt_send chose; valid in egress programs */
 	__u16 reason;	     /* why it was dropped or sent to the slow path */
-	__u16 hops;	     /* cubes visited so far */
+	__u16 hops;	     /* how often the packet turned back or entered again */
 	__u32 packet_len;    /* bytes on the wire, without FCS */
 	__u32 traffic_class; /* kept along the chain; the skb mark at TC */
 	__u32 flow_hash;     /* 0 until a cube computes it; kept along the chain */
@@ -44,7 +44,7 @@ enum pcn_reason {
 	PCN_REASON_NO_PEER,	    /* the output port has no peer, or it is gone */
 	PCN_REASON_BAD_PORT,	    /* the cube chose a port that it does not have */
 	PCN_REASON_BAD_VERDICT,	    /* the program returned no verdict of enum pcn_verdict */
-	PCN_REASON_HOP_LIMIT,	    /* more cubes visited than the budget, or too many turns back */
+	PCN_REASON_HOP_LIMIT,	    /* it went round more often than the budget allows */
 	PCN_REASON_SLOWPATH_SHED,   /* the slow path had no room in the cube's share */
 	PCN_REASON_NO_PROGRAM,	    /* the netdev or the cube has no program at the moment */
 	PCN_REASON_MALFORMED,	    /* too short to be an Ethernet frame */

@@ -3,6 +3,7 @@
 package link
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/cilium/ebpf/asm"
@@ -20,8 +21,9 @@ const (
 	Entries     = 65536
 	slotSize    = 32 // sizeof(struct pcn_slot)
 	slotShift   = 5
+	slotTx      = 16     // where the counters of sent packets start in a slot
 	skipMark    = 0x9c5b // PCN_SKIP
-	DefaultHops = 128    // cubes that a packet may visit
+	DefaultHops = 128    // PCN_MAX_HOPS
 )
 
 // Component is a connected part of the cube graph, with all that its code depends on.
@@ -30,7 +32,7 @@ type Component struct {
 	Cubes []*Cube // by ascending ID
 	// Page is the page of counters that most ports of the component have.
 	Page uint16
-	// Hops bounds the cubes that a packet may visit.
+	// Hops bounds how often a packet may turn back or enter again.
 	Hops int
 }
 
@@ -101,10 +103,24 @@ func (c *Cube) function(dir cube.Direction) *Function {
 	return c.Object.Functions[Egress]
 }
 
-// site is one program of one cube: where its code stands in the driver.
+// site is one program of one cube.
 type site struct {
 	cube *Cube
 	dir  cube.Direction
+}
+
+// place is where the code of a site stands in the driver. The sites are laid out twice: in
+// order in the first sweep, in reverse order in the second. So a packet goes up the order in
+// the first and down in the second by plain forward jumps, and turns once for nothing; only
+// turning up again takes a tail call.
+type place struct {
+	site
+	sweep int
+}
+
+// String is the label of the place's code.
+func (p place) String() string {
+	return fmt.Sprintf("%s.%d%s", [...]string{"in", "out"}[p.dir], p.cube.ID, [...]string{"", "'"}[p.sweep])
 }
 
 // successors lists the sites that may follow directly, hot paths first.

@@ -5,7 +5,6 @@ package link
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
@@ -78,8 +77,8 @@ func (g *generator) bindMap(c *Cube, ins asm.Instruction) (asm.Instructions, err
 // function returns the site's own copy of a function, as a function of the program.
 func (g *generator) function(s site, body asm.Instructions, linkage btf.FuncLinkage) (asm.Instructions, error) {
 	out := make(asm.Instructions, 0, len(body)+8)
-	labelled := label(body, s.symbol(body[0].Symbol())+".")
-	for n, ins := range labelled {
+	name := s.symbol(body[0].Symbol())
+	for n, ins := range label(body, name+".", name) {
 		fn := btf.FuncMetadata(&ins)
 		bound, err := g.bind(s, ins)
 		if err != nil {
@@ -87,8 +86,8 @@ func (g *generator) function(s site, body asm.Instructions, linkage btf.FuncLink
 		}
 		if n == 0 {
 			renamed := *fn
-			renamed.Name, renamed.Linkage = s.symbol(fn.Name), linkage
-			bound[0] = btf.WithFuncMetadata(bound[0], &renamed).WithSymbol(renamed.Name)
+			renamed.Name, renamed.Linkage = name, linkage
+			bound[0] = btf.WithFuncMetadata(bound[0], &renamed)
 		}
 		out = append(out, bound...)
 	}
@@ -112,14 +111,15 @@ func (g *generator) callees(s site, f *Function) (asm.Instructions, error) {
 }
 
 // label turns the relative jumps inside a function into symbolic ones, so that instructions
-// can be inserted. The first instruction keeps its symbol.
-func label(body asm.Instructions, prefix string) asm.Instructions {
+// can be inserted. The first instruction gets the symbol first.
+func label(body asm.Instructions, prefix, first string) asm.Instructions {
 	index := map[asm.RawInstructionOffset]int{}
 	for it := body.Iterate(); it.Next(); {
 		index[it.Offset] = it.Index
 	}
 	out := make(asm.Instructions, len(body))
 	copy(out, body)
+	out[0] = out[0].WithSymbol(first)
 	for it := body.Iterate(); it.Next(); {
 		ins := it.Ins
 		op := ins.OpCode
@@ -162,13 +162,9 @@ func (g *generator) inline(b *block, s site, f *Function, done string) error {
 	for _, slot := range f.narrow {
 		b.set(asm.R10, slot-frameSize, 0, asm.DWord)
 	}
-	body := label(f.Body, b.label+".b")
-	for n, ins := range body {
-		symbol := ins.Symbol()
-		if n == 0 && !strings.HasPrefix(symbol, b.label) {
-			symbol = ""
-		}
-		bound, err := g.bind(s, strip(ins, symbol))
+	prefix := b.label + ".b"
+	for _, ins := range label(f.Body, prefix, prefix) {
+		bound, err := g.bind(s, strip(ins))
 		if err != nil {
 			return err
 		}
@@ -180,16 +176,15 @@ func (g *generator) inline(b *block, s site, f *Function, done string) error {
 }
 
 // strip removes what makes an instruction the start of a function.
-func strip(ins asm.Instruction, symbol string) asm.Instruction {
-	if btf.FuncMetadata(&ins) != nil {
-		source := ins.Source()
-		ref := ins.Reference()
-		ins = ins.WithMetadata(asm.Metadata{}).WithReference(ref)
-		if source != nil {
-			ins = ins.WithSource(source)
-		}
+func strip(ins asm.Instruction) asm.Instruction {
+	if btf.FuncMetadata(&ins) == nil {
+		return ins
 	}
-	return ins.WithSymbol(symbol)
+	out := ins.WithMetadata(asm.Metadata{}).WithReference(ins.Reference()).WithSymbol(ins.Symbol())
+	if source := ins.Source(); source != nil {
+		out = out.WithSource(source)
+	}
+	return out
 }
 
 // shift moves an inlined instruction's use of the frame below the driver's.

@@ -10,142 +10,130 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-func siteLabel(s site) string {
-	return fmt.Sprintf("%s.%d", [...]string{"in", "out"}[s.dir], s.cube.ID)
-}
+// first is the place of a site in the first sweep, where packets enter.
+func first(c *Cube, dir cube.Direction) place { return place{site{c, dir}, 0} }
 
 // site emits a cube's program and what is done with its verdict.
-func (g *generator) site(s site) {
-	c, name := s.cube, siteLabel(s)
-	b := g.block("%s", name)
-	if c.Transparent || s.dir == cube.Ingress {
-		g.visit(b, c)
+func (g *generator) site(at place) {
+	c := at.cube
+	b := g.block("%s", at)
+	if c.Transparent || at.dir == cube.Ingress {
+		// the words of the cube before are none of this one's business
+		b.set(asm.R10, mdWords, 0, asm.DWord)
+		b.set(asm.R10, mdWords+8, 0, asm.DWord)
 	}
-	f := c.function(s.dir)
+	f := c.function(at.dir)
 	b.args()
-	done := name + ".done"
+	done := at.String() + ".done"
 	if g.mode == Inline {
-		if err := g.inline(b, s, f, done); err != nil && g.err == nil {
+		if err := g.inline(b, at.site, f, done); err != nil && g.err == nil {
 			g.err = err
 		}
 	} else {
-		b.call(s.symbol(f.Name))
+		b.call(at.symbol(f.Name))
 		b.jump(done)
 	}
-	g.verdict(s, g.block("%s", done))
-}
-
-// visit counts a cube visited, and takes the words of the cube before out of md.
-func (g *generator) visit(b *block, c *Cube) {
-	b.load(asm.R1, asm.R10, mdHops, asm.Half)
-	b.add(asm.JGE.Imm(asm.R1, int32(g.c.Hops), fmt.Sprintf("hop.%d", c.ID)), asm.Add.Imm(asm.R1, 1))
-	b.store(asm.R10, mdHops, asm.R1, asm.Half)
-	b.set(asm.R10, mdReason, 0, asm.Half)
-	b.set(asm.R10, mdWords, 0, asm.DWord)
-	b.set(asm.R10, mdWords+8, 0, asm.DWord)
+	g.verdict(at, g.block("%s", done))
 }
 
 // verdict emits the dispatch on what a program returned, the common case first.
-func (g *generator) verdict(s site, b *block) {
-	id := s.cube.ID
-	other := fmt.Sprintf("%s.other", siteLabel(s))
-	o := &block{label: other}
+func (g *generator) verdict(at place, b *block) {
+	id := at.cube.ID
+	o := &block{label: at.String() + ".other"}
+	g.cold = append(g.cold, o)
 	switch {
-	case s.cube.Transparent:
-		b.add(asm.JNE.Imm32(asm.R0, verdictPass, other))
-		b.jump(fmt.Sprintf("%snext.%d", [...]string{"in", "out"}[s.dir], id))
-	case s.dir == cube.Egress:
-		b.add(asm.JNE.Imm32(asm.R0, verdictPass, other))
-		b.jump(fmt.Sprintf("wire.%d", id))
+	case at.cube.Transparent:
+		b.add(asm.JNE.Imm32(asm.R0, verdictPass, o.label))
+		b.jump(nextLabel(at))
+	case at.dir == cube.Egress:
+		b.add(asm.JNE.Imm32(asm.R0, verdictPass, o.label))
+		b.jump(wireLabel(at))
 	default:
-		b.add(asm.JNE.Imm32(asm.R0, verdictSend, other))
-		b.jump(txLabel(s.cube))
-		o.add(asm.JEq.Imm32(asm.R0, verdictFlood, fmt.Sprintf("flood.%d", id)),
+		b.add(asm.JNE.Imm32(asm.R0, verdictSend, o.label))
+		b.jump(txLabel(at))
+		o.add(asm.JEq.Imm32(asm.R0, verdictFlood, floodLabel(at)),
 			asm.JEq.Imm32(asm.R0, verdictPass, fmt.Sprintf("stack.%d", id)))
 	}
-	o.add(asm.JEq.Imm32(asm.R0, verdictController, fmt.Sprintf("up.%s", siteLabel(s))),
+	o.add(asm.JEq.Imm32(asm.R0, verdictController, fmt.Sprintf("up.%s", place{at.site, 0})),
 		asm.JEq.Imm32(asm.R0, verdictDrop, fmt.Sprintf("drop.%d", id)))
 	o.jump(fmt.Sprintf("badverdict.%d", id))
-	g.afterSite(s)
-
-	up := &block{label: "up." + siteLabel(s)}
-	g.cold = append(g.cold, o, up)
-	up.args()
-	up.add(asm.Mov.Imm(asm.R3, s.who()))
-	up.call("pcn_core_up")
-	up.leave(g.drop())
+	g.onward(at)
 }
 
-// afterSite emits the ways on from a site, right behind it so that the hot path falls through.
-func (g *generator) afterSite(s site) {
-	c := s.cube
+// onward emits the ways on from a place, right behind it so that the hot path falls through.
+func (g *generator) onward(at place) {
+	c := at.cube
 	switch {
-	case c.Transparent && s.dir == cube.Ingress:
-		g.next(g.block("innext.%d", c.ID), s, c.NextIn)
+	case c.Transparent && at.dir == cube.Ingress:
+		g.next(g.block("%s", nextLabel(at)), at, c.NextIn)
 	case c.Transparent:
-		g.next(g.block("outnext.%d", c.ID), s, c.NextOut)
-	case s.dir == cube.Ingress && c.has(cube.Egress):
-		g.jumpTo(g.block("%s", txLabel(c)), s, site{c, cube.Egress})
+		g.next(g.block("%s", nextLabel(at)), at, c.NextOut)
+	case at.dir == cube.Ingress && c.has(cube.Egress):
+		g.jumpTo(g.block("%s", txLabel(at)), at, site{c, cube.Egress})
 	default:
-		g.wire(c)
-		g.ports(c, s)
+		g.wire(at)
+		g.ports(at)
+	}
+	if !c.Transparent && at.dir == cube.Ingress {
+		g.flood(at)
 	}
 }
+
+// Labels of what follows a place.
+func wireLabel(at place) string  { return fmt.Sprintf("wire.%d.%d", at.cube.ID, at.sweep) }
+func floodLabel(at place) string { return fmt.Sprintf("flood.%d.%d", at.cube.ID, at.sweep) }
+func nextLabel(at place) string  { return at.String() + ".next" }
 
 // txLabel is where a packet goes that a standard cube sends to md.out_port.
-func txLabel(c *Cube) string {
-	if c.has(cube.Egress) {
-		return fmt.Sprintf("tx.%d", c.ID)
+func txLabel(at place) string {
+	if at.cube.has(cube.Egress) {
+		return fmt.Sprintf("tx.%d.%d", at.cube.ID, at.sweep)
 	}
-	return fmt.Sprintf("wire.%d", c.ID)
+	return wireLabel(at)
 }
 
-// ports emits the ways out of a standard cube that are code; s is its last site.
-func (g *generator) ports(c *Cube, s site) {
-	for _, p := range c.Ports {
-		b := g.block("port.%d.%d", c.ID, p.Index)
+// ports emits the ways out of a standard cube that are code; at is its last place.
+func (g *generator) ports(at place) {
+	for _, p := range at.cube.Ports {
+		b := g.block("port.%d.%d.%d", at.cube.ID, p.Index, at.sweep)
 		if len(p.Tcubes) > 0 {
-			g.jumpTo(b, s, site{p.Tcubes[0], cube.Egress})
+			g.jumpTo(b, at, site{p.Tcubes[0], cube.Egress})
 			continue
 		}
-		g.peer(b, s, c, p)
+		g.peer(b, at, at.cube, p)
 	}
 }
 
 // wire emits the choice of the output port: code for the ports that lead to programs, the
 // table of exits for those that lead to netdevs.
-func (g *generator) wire(c *Cube) {
-	b := g.block("wire.%d", c.ID)
+func (g *generator) wire(at place) {
+	c := at.cube
+	b := g.block("%s", wireLabel(at))
 	b.load(asm.R1, asm.R10, mdOutPort, asm.Half)
 	var to []branch
 	for _, p := range c.Ports {
-		to = append(to, branch{int32(p.Index), fmt.Sprintf("port.%d.%d", c.ID, p.Index)})
+		to = append(to, branch{int32(p.Index), fmt.Sprintf("port.%d.%d.%d", c.ID, p.Index, at.sweep)})
 	}
 	b.choose(asm.R1, to, fmt.Sprintf("exit.%d", c.ID))
-	e := g.block("exit.%d", c.ID)
-	e.add(asm.JGE.Imm(asm.R1, MaxPorts, fmt.Sprintf("badport.%d", c.ID)),
-		asm.Or.Imm(asm.R1, int32(c.ID)*MaxPorts),
-		asm.Mov.Imm(asm.R6, int32(c.ID)))
-	e.jump("exit")
 }
 
 // peer emits the crossing from a port to its peer.
-func (g *generator) peer(b *block, s site, c *Cube, p *Port) {
+func (g *generator) peer(b *block, at place, c *Cube, p *Port) {
 	if p.Peer == nil {
 		b.add(asm.Mov.Imm(asm.R1, int32(c.ID)*MaxPorts+int32(p.Index)),
 			asm.Mov.Imm(asm.R6, int32(c.ID)))
 		b.jump("exit")
 		return
 	}
-	g.countEdge(b, p, 16)
-	g.countEdge(b, p.PeerPort, 0)
+	g.countEdge(b, p)
 	b.set(asm.R10, mdInPort, int32(p.PeerPort.Index), asm.Half)
-	g.jumpTo(b, s, p.PeerPort.arrival(p.Peer)[0])
+	g.jumpTo(b, at, p.PeerPort.arrival(p.Peer)[0])
 }
 
-// countEdge counts the packet on a port, received (0) or sent (16).
-func (g *generator) countEdge(b *block, p *Port, off int16) {
-	at := int16(p.Slot)*slotSize + off
+// countEdge counts a packet that crosses from a port to another cube, as sent by the port. That
+// the peer received it follows, so it is not counted twice (see account).
+func (g *generator) countEdge(b *block, p *Port) {
+	at := int16(p.Slot)*slotSize + slotTx
 	if p.Page == g.c.Page {
 		b.load(asm.R2, asm.R10, offPage, asm.DWord)
 		b.count(asm.R2, at)
@@ -158,39 +146,48 @@ func (g *generator) countEdge(b *block, p *Port, off int16) {
 }
 
 // next emits the way on behind a transparent cube.
-func (g *generator) next(b *block, s site, n Next) {
+func (g *generator) next(b *block, at place, n Next) {
 	switch n.Kind {
 	case ToCube:
-		g.jumpTo(b, s, site{n.Cube, s.dir})
+		g.jumpTo(b, at, site{n.Cube, at.dir})
 	case ToPort:
 		b.set(asm.R10, mdInPort, int32(n.Port), asm.Half)
-		g.jumpTo(b, s, site{n.Cube, cube.Ingress})
+		g.jumpTo(b, at, site{n.Cube, cube.Ingress})
 	case ToEntry:
 		b.set(asm.R10, mdInPort, int32(n.Port), asm.Half)
-		g.jumpTo(b, s, n.sites(s.dir)[0])
+		g.jumpTo(b, at, n.sites(at.dir)[0])
 	case ToPeer:
-		g.peer(b, s, n.Cube, n.Cube.port(n.Port))
+		g.peer(b, at, n.Cube, n.Cube.port(n.Port))
 	case ToHook:
 		to := "stack"
-		if s.dir == cube.Egress {
+		if at.dir == cube.Egress {
 			to = "hook"
 		}
-		b.jump(fmt.Sprintf("%s.%d", to, s.cube.ID))
+		b.jump(fmt.Sprintf("%s.%d", to, at.cube.ID))
 	}
 }
 
-// jumpTo goes to another site: forward by a jump, back by a tail call to the resume program
-// of this generation, which keeps the verifier's work linear.
-func (g *generator) jumpTo(b *block, from, to site) {
-	if g.index[to] > g.index[from] {
-		b.jump(siteLabel(to))
+// jumpTo goes to another site: up in the first sweep, down in the second. Up again it goes by
+// a tail call to the resume program of this generation, which keeps the verifier's work linear;
+// each such turn counts as a hop, so that loops end.
+func (g *generator) jumpTo(b *block, from place, to site) {
+	up := g.index[to] > g.index[from.site]
+	switch {
+	case from.sweep == 0 && up:
+		b.jump(place{to, 0}.String())
+		return
+	case from.sweep == 0, g.index[to] < g.index[from.site]:
+		b.jump(place{to, 1}.String())
 		return
 	}
+	hop := fmt.Sprintf("hop.%d", to.cube.ID)
+	b.load(asm.R1, asm.R10, mdHops, asm.Half)
+	b.add(asm.JGE.Imm(asm.R1, int32(g.c.Hops), hop), asm.Add.Imm(asm.R1, 1))
+	b.store(asm.R10, mdHops, asm.R1, asm.Half)
 	target := int32(targetIn)
 	if to.dir == cube.Egress {
 		target = targetOut
 	}
-	hop := fmt.Sprintf("hop.%d", to.cube.ID)
 	b.lookupConst(g.m("pcn_resumes"), 0, hop)
 	for off := int16(0); off < mdSize; off += 8 {
 		b.load(asm.R1, asm.R10, offMD+off, asm.DWord)

@@ -4,6 +4,7 @@ package link
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -96,7 +97,10 @@ func Program(c *Component, core *Core, mode Mode, role Role) (*ebpf.ProgramSpec,
 	g.order, g.index = order(g.roots())
 	g.prologue()
 	for _, s := range g.order {
-		g.site(s)
+		g.site(place{s, 0})
+	}
+	for _, s := range slices.Backward(g.order) {
+		g.site(place{s, 1})
 	}
 	g.blocks = append(g.blocks, g.cold...)
 	for _, cb := range c.Cubes {

@@ -3,6 +3,8 @@
 package link
 
 import (
+	"fmt"
+
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/polycube/polycube/cube"
@@ -31,8 +33,18 @@ func (g *generator) ends(c *Cube) {
 		b.add(asm.Mov.Imm(asm.R6, int32(id)), asm.Mov.Imm(asm.R7, reasonPass))
 		b.jump(tail)
 	}
-	if !c.Transparent {
-		g.flood(c)
+	exit := g.block("exit.%d", id) // r1 is md.out_port
+	exit.add(asm.JGE.Imm(asm.R1, MaxPorts, fmt.Sprintf("badport.%d", id)),
+		asm.Or.Imm(asm.R1, int32(id)*MaxPorts),
+		asm.Mov.Imm(asm.R6, int32(id)))
+	exit.jump("exit")
+	for _, dir := range []cube.Direction{cube.Ingress, cube.Egress} {
+		at := first(c, dir)
+		up := g.block("up.%s", at)
+		up.args()
+		up.add(asm.Mov.Imm(asm.R3, at.who()))
+		up.call("pcn_core_up")
+		up.leave(g.drop())
 	}
 }
 
@@ -110,7 +122,7 @@ func (g *generator) exit() {
 	b.load(asm.R1, asm.R7, 6, asm.Half) // slot
 	b.add(asm.JGT.Imm(asm.R1, NoSlot, "exit.go"),
 		asm.LSh.Imm(asm.R1, slotShift), asm.Add.Reg(asm.R2, asm.R1))
-	b.count(asm.R2, 16)
+	b.count(asm.R2, slotTx)
 	b.mark("exit.go")
 	if g.tc() {
 		b.load(asm.R1, asm.R10, offCtx, asm.DWord)
@@ -133,8 +145,9 @@ func (g *generator) exit() {
 
 // flood emits the replication to the ports of a cube: netdevs in the framework's function,
 // then the ports that lead to programs.
-func (g *generator) flood(c *Cube) {
-	b := g.block("flood.%d", c.ID)
+func (g *generator) flood(at place) {
+	c := at.cube
+	b := g.block("%s", floodLabel(at))
 	b.args()
 	who := int32(c.ID)
 	if c.has(cube.Egress) {
@@ -154,11 +167,11 @@ func (g *generator) flood(c *Cube) {
 		if !final && i == last-1 { // the last port is left out when the packet came from there
 			more := b.local()
 			b.add(asm.JNE.Imm(asm.R7, int32(c.Ports[last].Index), more))
-			g.sendTo(b, c, p)
+			g.sendTo(b, at, p)
 			b.mark(more)
 		}
 		if final {
-			g.sendTo(b, c, p)
+			g.sendTo(b, at, p)
 		} else {
 			g.recirculate(b, c, p)
 		}
@@ -167,9 +180,9 @@ func (g *generator) flood(c *Cube) {
 	b.leave(g.drop())
 }
 
-func (g *generator) sendTo(b *block, c *Cube, p *Port) {
+func (g *generator) sendTo(b *block, at place, p *Port) {
 	b.set(asm.R10, mdOutPort, int32(p.Index), asm.Half)
-	b.jump(txLabel(c))
+	b.jump(txLabel(at))
 }
 
 // recirculate sends a copy to the port by way of our own interface.

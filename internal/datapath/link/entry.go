@@ -21,7 +21,7 @@ func (g *generator) prologue() {
 		g.resume(b)
 		return
 	}
-	for off := int16(0); off < mdSize; off += 8 {
+	for _, off := range []int16{0, 8, 16, 40, 48, 56} { // the cube's words are zeroed before each cube
 		b.set(asm.R10, offMD+off, 0, asm.DWord)
 	}
 	g.length(b)
@@ -104,7 +104,7 @@ func (g *generator) enterEgress(b *block) {
 	var to []branch
 	for _, c := range g.c.Cubes {
 		if c.Entry && c.Transparent {
-			to = append(to, branch{int32(c.ID), siteLabel(site{c, cube.Egress})})
+			to = append(to, branch{int32(c.ID), first(c, cube.Egress).String()})
 		}
 	}
 	b.choose(asm.R1, to, "lost")
@@ -132,20 +132,20 @@ func (g *generator) resume(b *block) {
 // targets emits where a packet may resume in a cube; r2 is the target.
 func (g *generator) targets(c *Cube) {
 	to := []branch{
-		{targetIn, siteLabel(site{c, cube.Ingress})},
+		{targetIn, first(c, cube.Ingress).String()},
 	}
 	if c.Transparent {
 		to = append(to,
-			branch{targetInNext, fmt.Sprintf("innext.%d", c.ID)},
-			branch{targetOut, siteLabel(site{c, cube.Egress})},
-			branch{targetOutNext, fmt.Sprintf("outnext.%d", c.ID)})
+			branch{targetInNext, nextLabel(first(c, cube.Ingress))},
+			branch{targetOut, first(c, cube.Egress).String()},
+			branch{targetOutNext, nextLabel(first(c, cube.Egress))})
 	} else {
 		to = append([]branch{
 			{targetRX, fmt.Sprintf("rx.%d", c.ID)},
-			{targetTX, txLabel(c)},
+			{targetTX, txLabel(first(c, cube.Ingress))},
 		}, to...)
 		if c.has(cube.Egress) {
-			to = append(to, branch{targetOut, siteLabel(site{c, cube.Egress})})
+			to = append(to, branch{targetOut, first(c, cube.Egress).String()})
 		}
 	}
 	g.block("to.%d", c.ID).choose(asm.R2, to, "lost")
@@ -154,7 +154,7 @@ func (g *generator) targets(c *Cube) {
 // rx emits where a packet goes that entered a cube at md.in_port.
 func (g *generator) rx(c *Cube) {
 	b := g.block("rx.%d", c.ID)
-	in := siteLabel(site{c, cube.Ingress})
+	in := first(c, cube.Ingress).String()
 	if c.Transparent || len(c.Ports) == 0 {
 		b.jump(in)
 		return
@@ -162,7 +162,7 @@ func (g *generator) rx(c *Cube) {
 	var to []branch
 	for _, p := range c.Ports {
 		if n := len(p.Tcubes); n > 0 {
-			to = append(to, branch{int32(p.Index), siteLabel(site{p.Tcubes[n-1], cube.Ingress})})
+			to = append(to, branch{int32(p.Index), first(p.Tcubes[n-1], cube.Ingress).String()})
 		}
 	}
 	b.load(asm.R1, asm.R10, mdInPort, asm.Half)
