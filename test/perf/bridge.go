@@ -24,7 +24,16 @@ func bridge(ctx context.Context, r *Run) error {
 	if err != nil {
 		return err
 	}
-	section.Tables = append(section.Tables, through)
+	alone, aloneChecks, err := bridgeAlone(ctx, r)
+	if err != nil {
+		return fmt.Errorf("the program alone: %w", err)
+	}
+	latency, err := bridgeLatency(ctx, r)
+	if err != nil {
+		return err
+	}
+	section.Tables = append(section.Tables, through, alone, latency)
+	checks = append(checks, aloneChecks...)
 	r.add(section, checks...)
 	return nil
 }

@@ -51,19 +51,19 @@ func forwarders() []forwarder {
 // ours forwards by a simplebridge with two ports.
 func ours(typ cube.Type) func(*lab.Rig, *lab.Wire) error {
 	return func(r *lab.Rig, w *lab.Wire) error {
-		_, _, err := newBridge(r, w, typ)
+		_, _, err := newBridge(r, w, typ, datapath.ModeInline)
 		return err
 	}
 }
 
 // newBridge links a simplebridge between the netdevs of a wire.
-func newBridge(r *lab.Rig, w *lab.Wire, typ cube.Type) (*lab.Plane, *datapath.Node, error) {
+func newBridge(r *lab.Rig, w *lab.Wire, typ cube.Type, mode datapath.Mode) (*lab.Plane, *datapath.Node, error) {
 	objects, err := service("simplebridge")
 	if err != nil {
 		return nil, nil, err
 	}
 	p, err := r.NewPlane(w.Machine.Namespace, lab.PlaneOptions{
-		Type: typ, Mode: datapath.ModeInline,
+		Type: typ, Mode: mode,
 		Services: map[string]map[cube.Hook][]byte{"simplebridge": objects},
 	})
 	if err != nil {

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* The frames of the benchmarks: station i on the left talks to station i on the right. Which one
  * a frame belongs to is in its MAC addresses, 02:b0:SIDE:00:hi:lo, so the sink can tell that it
  * came out right. */

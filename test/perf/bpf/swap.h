@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* The work of one trivial cube, the same for ours and for the peers. */
 #ifndef PERF_SWAP_H
 #define PERF_SWAP_H

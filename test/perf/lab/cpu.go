@@ -40,6 +40,9 @@ func OnCPU(cpu int, fn func() error) error {
 	return errors.Join(fn(), unix.SchedSetaffinity(0, &was))
 }
 
+// lastCPU is the highest number of a CPU that the process may use.
+func lastCPU() int { return runtime.NumCPU() - 1 }
+
 // processTime is the CPU time in ns that the first thread of a process has used.
 func processTime(pid int) (int64, error) {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "schedstat"))

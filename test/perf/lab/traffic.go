@@ -54,8 +54,8 @@ const (
 func (r *Rig) NewWire(flows int, opts ...netns.Option) (*Wire, error) {
 	opts = append(opts, netns.WithGRO())
 	w := &Wire{Machine: netns.NewLab(r), frame: Template(FrameSize)}
-	w.Left = w.Machine.Host(In, "", opts...)
-	w.Right = w.Machine.Host(Out, "", opts...)
+	w.Left = w.Machine.Host(In, "10.77.0.1/24", opts...)
+	w.Right = w.Machine.Host(Out, "10.77.0.2/24", opts...)
 	for _, host := range []*netns.Node{w.Left, w.Right} {
 		err := host.Do(func() error {
 			ready, err := netdev.EnsureCanReceiveRedirects(netns.Inner)
@@ -210,14 +210,14 @@ func live(p *ebpf.Program, frame []byte, packets int) error {
 
 // Teach lets the device under test learn the stations of both sides: each sends one frame.
 func (w *Wire) Teach(flows int) error {
+	if err := w.Send(flows); err != nil {
+		return err
+	}
 	back, err := trafficPrograms(w.Right, FromRight, flows)
 	if err != nil {
 		return err
 	}
 	defer back.Close()
-	if err := w.Send(flows); err != nil {
-		return err
-	}
 	return w.Right.Do(func() error { return live(back.Programs["generator"], w.frame, flows) })
 }
 

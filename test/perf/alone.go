@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+// The bridge's program alone: what it costs to look up and to learn, without a network.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/test/perf/bpf"
+	"github.com/polycube/polycube/test/perf/lab"
+	"github.com/polycube/polycube/test/perf/report"
+)
+
+// alone is one program to time on many flows.
+type alone struct {
+	hook    cube.Hook
+	mode    datapath.Mode
+	harness *ebpf.Program
+	program *ebpf.Program // nil: nothing
+}
+
+// bridgeAlone times simplebridge's programs on frames of all stations.
+func bridgeAlone(ctx context.Context, r *Run) (*report.Table, []report.Check, error) {
+	t := &report.Table{
+		Title:   "The program alone, with learning, 1,000 flows",
+		Columns: []string{"", "ns per packet"},
+		Notes: []string{"Entry, lookup of the source, lookup of the destination, exit, counters. A harness gives the frame the " +
+			"addresses of the next flow before each run; its cost, with a program that does nothing, is subtracted."},
+	}
+	times := map[string]report.Sample{}
+	err := lab.With(ctx, func(rig *lab.Rig) error {
+		var all []*alone
+		for _, hook := range []cube.Hook{cube.XDP, cube.TC} {
+			for _, mode := range []datapath.Mode{"", datapath.ModeInline, datapath.ModeCall} {
+				a, err := newAlone(rig, hook, mode)
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", hook, mode, err)
+				}
+				all = append(all, a)
+			}
+		}
+		return measureAlone(r, rig, all, times)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	var checks []report.Check
+	for _, hook := range []cube.Hook{cube.XDP, cube.TC} {
+		base := times[aloneName(hook, "")]
+		for _, mode := range []datapath.Mode{datapath.ModeInline, datapath.ModeCall} {
+			net := times[aloneName(hook, mode)].Less(base)
+			t.Add(aloneName(hook, mode), net.Spread(1))
+			if mode == datapath.ModeInline {
+				checks = append(checks, report.AtMost("simplebridge program alone, with learning, "+hookName(hook), "%.0f ns", net.Median(), 70))
+			}
+		}
+	}
+	return t, checks, nil
+}
+
+func aloneName(hook cube.Hook, mode datapath.Mode) string {
+	return fmt.Sprintf("%s, %s", hookName(hook), mode)
+}
+
+func measureAlone(r *Run, rig *lab.Rig, all []*alone, times map[string]report.Sample) error {
+	frame := lab.Template(lab.FrameSize)
+	for range r.rounds(15, 3) {
+		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		for _, a := range all {
+			if err := rig.Context().Err(); err != nil {
+				return err
+			}
+			if err := a.check(frame); err != nil {
+				return err
+			}
+			ns, err := lab.Best(a.harness, frame, lab.EffortFor(a.hook))
+			if err != nil {
+				return err
+			}
+			name := aloneName(a.hook, a.mode)
+			times[name] = append(times[name], ns)
+		}
+	}
+	return nil
+}
+
+// check runs every flow once: all stations are learned, none is flooded.
+func (a *alone) check(frame []byte) error {
+	if a.program == nil {
+		return nil
+	}
+	want := map[cube.Hook]uint32{cube.XDP: 4, cube.TC: 7}[a.hook] // XDP_REDIRECT, TC_ACT_REDIRECT
+	for range stations {
+		verdict, _, err := lab.Run(a.harness, frame, 1)
+		if err != nil {
+			return err
+		}
+		if verdict != want {
+			return fmt.Errorf("the bridge ends with verdict %d, want %d: %w", verdict, want, cube.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// newAlone makes a harness around a bridge in a namespace of its own; around nothing without a mode.
+func newAlone(rig *lab.Rig, hook cube.Hook, mode datapath.Mode) (*alone, error) {
+	a := &alone{hook: hook, mode: mode}
+	if mode == "" {
+		return a, a.load(rig)
+	}
+	w, err := rig.NewWire(stations)
+	if err != nil {
+		return nil, err
+	}
+	typ, kind := cube.TypeTC, "tcin"
+	if hook == cube.XDP {
+		typ, kind = cube.TypeXDPSKB, "xdp"
+	}
+	p, b, err := newBridge(rig, w, typ, mode)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Teach(stations); err != nil {
+		return nil, err
+	}
+	// Test runs enter by the loopback. It could not be there before: what is flooded to it comes back.
+	delete(p.Graph.Netdevs, lab.In)
+	if err := errors.Join(p.Netdev(b, 0, "lo"), p.Commit()); err != nil {
+		return nil, err
+	}
+	if a.program, err = p.Entry(kind); err != nil {
+		return nil, err
+	}
+	rig.Closing(a.program)
+	return a, a.load(rig)
+}
+
+// flagFrags is BPF_F_XDP_HAS_FRAGS: programs that call each other must agree on it.
+const flagFrags = 1 << 5
+
+// load makes the harness and puts the program into its slot, or one that does nothing.
+func (a *alone) load(rig *lab.Rig) error {
+	err := a.try(rig, 0)
+	if errors.Is(err, unix.EINVAL) && a.hook == cube.XDP {
+		err = a.try(rig, flagFrags)
+	}
+	if err != nil {
+		return fmt.Errorf("harness: %w", err)
+	}
+	return nil
+}
+
+func (a *alone) try(rig *lab.Rig, flags uint32) error {
+	spec, err := bpf.Spec("reset", a.hook)
+	if err == nil {
+		err = spec.Variables["reset_flows"].Set(uint32(stations))
+	}
+	if err != nil {
+		return err
+	}
+	for _, p := range spec.Programs {
+		p.Flags |= flags
+	}
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return err
+	}
+	rig.Cleanup(coll.Close)
+	program := a.program
+	if program == nil {
+		program = coll.Programs["nothing"]
+	}
+	a.harness = coll.Programs["reset"]
+	return coll.Maps["reset_program"].Put(uint32(0), program)
+}

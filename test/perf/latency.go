@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+// How long a packet is on its way, alone and beside others.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/perf/lab"
+	"github.com/polycube/polycube/test/perf/report"
+)
+
+// loadRate is the traffic beside the datagrams, in packets per second: well below what the slowest
+// forwarder can do.
+const loadRate = 100_000
+
+// latencies are the quantiles of one forwarder, by load, one value for each round, in µs.
+type latencies struct{ p50, p99 [2]report.Sample }
+
+// bridgeLatency measures round trips of UDP datagrams through all forwarders.
+func bridgeLatency(ctx context.Context, r *Run) (*report.Table, error) {
+	var all []forwarder
+	results := map[string]*latencies{}
+	for _, f := range forwarders() {
+		if f.name != nothing {
+			all = append(all, f)
+			results[f.name] = &latencies{}
+		}
+	}
+	rounds := r.rounds(7, 1)
+	for round := range rounds {
+		r.progress("bridge, latency: round %d of %d", round+1, rounds)
+		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		for _, f := range all {
+			if err := f.latency(ctx, results[f.name], r.Quick); err != nil {
+				return nil, fmt.Errorf("latency, %s: %w", f.name, err)
+			}
+		}
+	}
+	t := &report.Table{
+		Title:   "Latency, there and back, µs",
+		Columns: []string{"", "alone, p50", "alone, p99", "at 100 kpps, p50", "at 100 kpps, p99"},
+		Notes: []string{"UDP datagrams of 18 bytes between two hosts, one at a time; most of the time is the hosts' own: system calls " +
+			"and waking the other end."},
+	}
+	for _, f := range forwarders() {
+		if l := results[f.name]; l != nil {
+			t.Add(f.name, l.p50[0].Spread(1), l.p99[0].Spread(1), l.p50[1].Spread(1), l.p99[1].Spread(1))
+		}
+	}
+	return t, nil
+}
+
+// latency adds one round of one forwarder.
+func (f forwarder) latency(ctx context.Context, l *latencies, quick bool) error {
+	pings := 4000
+	if quick {
+		pings = 1000
+	}
+	return lab.With(ctx, func(rig *lab.Rig) error {
+		w, err := rig.NewWire(stations, netns.WithoutTxChecksum())
+		if err != nil {
+			return err
+		}
+		if err := f.setup(rig, w); err != nil {
+			return err
+		}
+		if err := w.Teach(stations); err != nil {
+			return err
+		}
+		for loaded := range 2 {
+			times, err := roundTrips(ctx, w, pings, loaded == 1)
+			if err != nil {
+				return err
+			}
+			l.p50[loaded] = append(l.p50[loaded], report.Sample(times).Quantile(0.5))
+			l.p99[loaded] = append(l.p99[loaded], report.Sample(times).Quantile(0.99))
+		}
+		return nil
+	})
+}
+
+func roundTrips(ctx context.Context, w *lab.Wire, n int, loaded bool) ([]float64, error) {
+	if !loaded {
+		return w.PingPong(ctx, n)
+	}
+	loading, stop := context.WithCancel(ctx)
+	var loadErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { _, loadErr = w.Load(loading, loadRate, stations) })
+	times, err := w.PingPong(ctx, n)
+	stop()
+	wg.Wait()
+	return times, errors.Join(err, loadErr)
+}
