@@ -54,6 +54,7 @@ func Parts() []Part {
 	return []Part{
 		{"chain", chain},
 		{"bridge", bridge},
+		{"reload", reload},
 	}
 }
 

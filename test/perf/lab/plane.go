@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net"
 	"path/filepath"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -112,13 +113,26 @@ func (p *Plane) Netdev(n *datapath.Node, port uint16, name string) error {
 
 // Commit makes the graph effective.
 func (p *Plane) Commit() error {
-	return p.ns.Do(func() error {
+	_, _, err := p.TimedCommit()
+	return err
+}
+
+// TimedCommit makes the graph effective, and returns how long it took to prepare it (to link and
+// load) and to commit it (to swap it in).
+func (p *Plane) TimedCommit() (prepared, committed time.Duration, err error) {
+	err = p.ns.Do(func() error {
+		start := time.Now()
 		ch, err := p.Prepare(context.Background(), p.snapshot())
 		if err != nil {
 			return err
 		}
-		return ch.Commit()
+		prepared = time.Since(start)
+		start = time.Now()
+		err = ch.Commit()
+		committed = time.Since(start)
+		return err
 	})
+	return prepared, committed, err
 }
 
 // snapshot copies what benchmarks change between commits, since a plane keeps what it is given.

@@ -5,6 +5,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	ebpflink "github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
@@ -198,6 +200,34 @@ func (w *Wire) Send(packets int) error {
 	return w.Left.Do(func() error { return live(w.objects.Programs["generator"], w.frame, packets) })
 }
 
+// floodCall is how many frames one call sends while flooding: each call waits for the kernel to
+// patch its XDP dispatcher, and there should be few such pauses.
+const floodCall = 1 << 19
+
+// Flood sends frames from CPU 0 as fast as they go through, until the context ends.
+func (w *Wire) Flood(ctx context.Context) error {
+	return OnCPU(0, func() error {
+		for ctx.Err() == nil {
+			if err := w.Send(floodCall); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Spare adds a veth to the machine that nobody sends to: one more netdev to attach.
+func (w *Wire) Spare(name string) error {
+	return w.Machine.Do(func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.Flags = name, net.FlagUp
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: name + "p"}); err != nil {
+			return fmt.Errorf("spare netdev %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
 const liveFrames = 1 << 1 // BPF_F_TEST_XDP_LIVE_FRAMES
 
 func live(p *ebpf.Program, frame []byte, packets int) error {
@@ -266,6 +296,15 @@ func (w *Wire) Measure(packets, cpu int) (Cost, error) {
 		return nil
 	})
 	return c, err
+}
+
+// Settle waits until all frames that were sent are there, or no more come.
+func (w *Wire) Settle() (Counts, error) {
+	c, err := w.Counts()
+	if err != nil {
+		return c, err
+	}
+	return w.settled(c.Sent)
 }
 
 // settled waits until that many frames are there or no more come.
