@@ -17,13 +17,9 @@ func first(c *Cube, dir cube.Direction) place { return place{site{c, dir}, 0} }
 func (g *generator) site(at place) {
 	c := at.cube
 	b := g.block("%s", at)
-	if c.Transparent || at.dir == cube.Ingress {
-		// the words of the cube before are none of this one's business
-		b.set(asm.R10, mdWords, 0, asm.DWord)
-		b.set(asm.R10, mdWords+8, 0, asm.DWord)
-	}
 	f := c.function(at.dir)
-	b.args()
+	g.get(b, asm.R1, slotCtx, false)
+	g.get(b, asm.R2, slotMD, false)
 	done := at.String() + ".done"
 	if g.mode == Inline {
 		if err := g.inline(b, at.site, f, done); err != nil && g.err == nil {
@@ -97,6 +93,7 @@ func (g *generator) ports(at place) {
 	for _, p := range at.cube.Ports {
 		b := g.block("port.%d.%d.%d", at.cube.ID, p.Index, at.sweep)
 		if len(p.Tcubes) > 0 {
+			scrub(b, at.cube)
 			g.jumpTo(b, at, site{p.Tcubes[0], cube.Egress})
 			continue
 		}
@@ -126,8 +123,21 @@ func (g *generator) peer(b *block, at place, c *Cube, p *Port) {
 		return
 	}
 	g.countEdge(b, p)
+	scrub(b, at.cube)
 	b.set(asm.R10, mdInPort, int32(p.PeerPort.Index), asm.Half)
 	g.jumpTo(b, at, p.PeerPort.arrival(p.Peer)[0])
+}
+
+// scrub takes the words of a cube that may have written some out of md at the crossing to the
+// next, whose business they are not.
+func scrub(b *block, c *Cube) {
+	for _, f := range c.Object.Functions {
+		if f.writesWords && (f.Name == Ingress || f.Name == Egress) {
+			b.set(asm.R10, mdWords, 0, asm.DWord)
+			b.set(asm.R10, mdWords+8, 0, asm.DWord)
+			return
+		}
+	}
 }
 
 // countEdge counts a packet that crosses from a port to another cube, as sent by the port. That
@@ -135,8 +145,12 @@ func (g *generator) peer(b *block, at place, c *Cube, p *Port) {
 func (g *generator) countEdge(b *block, p *Port) {
 	at := int16(p.Slot)*slotSize + slotTx
 	if p.Page == g.c.Page {
-		b.load(asm.R2, asm.R10, offPage, asm.DWord)
-		b.count(asm.R2, at)
+		page, kept := g.kept[slotPage]
+		if !kept {
+			page = asm.R2
+			g.get(b, page, slotPage, true)
+		}
+		b.count(page, at)
 		return
 	}
 	skip := b.local()
@@ -147,6 +161,9 @@ func (g *generator) countEdge(b *block, p *Port) {
 
 // next emits the way on behind a transparent cube.
 func (g *generator) next(b *block, at place, n Next) {
+	if n.Kind != ToPeer {
+		scrub(b, at.cube)
+	}
 	switch n.Kind {
 	case ToCube:
 		g.jumpTo(b, at, site{n.Cube, at.dir})

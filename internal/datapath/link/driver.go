@@ -88,6 +88,7 @@ type generator struct {
 	cold   []*block // what is rarely run, laid out behind the rest
 	order  []site
 	index  map[site]int
+	kept   map[frameSlot]asm.Register
 	err    error
 }
 
@@ -95,6 +96,7 @@ type generator struct {
 func Program(c *Component, core *Core, mode Mode, role Role) (*ebpf.ProgramSpec, error) {
 	g := &generator{c: c, core: core, mode: mode, role: role}
 	g.order, g.index = order(g.roots())
+	g.keep()
 	g.prologue()
 	for _, s := range g.order {
 		g.site(place{s, 0})

@@ -104,6 +104,58 @@ func (b *block) args() {
 	b.add(asm.Mov.Reg(asm.R2, asm.R10), asm.Add.Imm(asm.R2, offMD))
 }
 
+// frameSlot is a pointer that the driver keeps, on its stack and, where no cube's code needs
+// the register, in one.
+type frameSlot uint8
+
+const (
+	slotPage frameSlot = iota // the component's page of counters
+	slotMD                    // md
+	slotCtx                   // the context
+)
+
+// keep chooses the registers. Called functions preserve callee-saved registers; inlined code
+// must not use them.
+func (g *generator) keep() {
+	var used uint16
+	if g.mode == Inline {
+		for _, s := range g.order {
+			used |= s.cube.function(s.dir).registers
+		}
+	}
+	g.kept = map[frameSlot]asm.Register{}
+	for slot, r := range map[frameSlot]asm.Register{slotPage: asm.R9, slotMD: asm.R8, slotCtx: asm.R7} {
+		if used>>r&1 == 0 {
+			g.kept[slot] = r
+		}
+	}
+}
+
+// fill loads the registers that are kept; it is the last thing before the first cube.
+func (g *generator) fill(b *block) {
+	for _, slot := range []frameSlot{slotPage, slotMD, slotCtx} {
+		if r, ok := g.kept[slot]; ok {
+			g.get(b, r, slot, true)
+		}
+	}
+}
+
+// get copies a kept pointer to a register, from its register or, if fresh, from the stack.
+func (g *generator) get(b *block, to asm.Register, slot frameSlot, fresh bool) {
+	if r, ok := g.kept[slot]; ok && !fresh {
+		b.add(asm.Mov.Reg(to, r))
+		return
+	}
+	switch slot {
+	case slotPage:
+		b.load(to, asm.R10, offPage, asm.DWord)
+	case slotMD:
+		b.add(asm.Mov.Reg(to, asm.R10), asm.Add.Imm(to, offMD))
+	case slotCtx:
+		b.load(to, asm.R10, offCtx, asm.DWord)
+	}
+}
+
 // call calls one of the framework's functions.
 func (b *block) call(name string) { b.add(asm.Call.Label(name)) }
 

@@ -158,15 +158,15 @@ func (g *generator) flood(at place) {
 	if !g.tc() {
 		b.add(asm.JNE.Imm32(asm.R0, -1, "leave"))
 	}
-	b.load(asm.R7, asm.R10, mdInPort, asm.Half)
 	last := len(c.Ports) - 1
 	for i, p := range c.Ports {
 		skip := b.local()
-		b.add(asm.JEq.Imm(asm.R7, int32(p.Index), skip))
+		b.load(asm.R1, asm.R10, mdInPort, asm.Half)
+		b.add(asm.JEq.Imm(asm.R1, int32(p.Index), skip))
 		final := !g.tc() || i == last
 		if !final && i == last-1 { // the last port is left out when the packet came from there
 			more := b.local()
-			b.add(asm.JNE.Imm(asm.R7, int32(c.Ports[last].Index), more))
+			b.add(asm.JNE.Imm(asm.R1, int32(c.Ports[last].Index), more))
 			g.sendTo(b, at, p)
 			b.mark(more)
 		}

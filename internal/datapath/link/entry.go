@@ -21,7 +21,7 @@ func (g *generator) prologue() {
 		g.resume(b)
 		return
 	}
-	for _, off := range []int16{0, 8, 16, 40, 48, 56} { // the cube's words are zeroed before each cube
+	for off := int16(0); off < mdSize; off += 8 {
 		b.set(asm.R10, offMD+off, 0, asm.DWord)
 	}
 	g.length(b)
@@ -77,6 +77,7 @@ func (g *generator) enterIngress(b *block) {
 	b.load(asm.R1, asm.R7, 2, asm.Half) // port
 	b.store(asm.R10, mdInPort, asm.R1, asm.Half)
 	b.load(asm.R1, asm.R7, 0, asm.Half) // cube
+	g.fill(b)
 	var to []branch
 	for _, c := range g.c.Cubes {
 		if c.Entry {
@@ -101,6 +102,7 @@ func (g *generator) enterEgress(b *block) {
 	g.ifindex(b)
 	b.lookup(g.m("pcn_out_entries"), "lost")
 	b.load(asm.R1, asm.R0, 0, asm.Half)
+	g.fill(b)
 	var to []branch
 	for _, c := range g.c.Cubes {
 		if c.Entry && c.Transparent {
@@ -119,6 +121,7 @@ func (g *generator) resume(b *block) {
 	}
 	b.load(asm.R2, asm.R0, mdSize+2, asm.Half) // target
 	b.load(asm.R1, asm.R0, mdSize, asm.Half)   // cube
+	g.fill(b)
 	var to []branch
 	for _, c := range g.c.Cubes {
 		to = append(to, branch{int32(c.ID), fmt.Sprintf("to.%d", c.ID)})

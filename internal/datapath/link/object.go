@@ -65,6 +65,10 @@ type Function struct {
 	Frame int
 	// narrow holds the 8-byte stack slots (as negative offsets) that Body writes in part.
 	narrow []int16
+	// writesWords is false if Body surely leaves md's words alone.
+	writesWords bool
+	// registers is the set of registers that Body uses, as a bit mask.
+	registers uint16
 	// notInlinable says why Body cannot be spliced into a driver, or is empty.
 	notInlinable string
 }
@@ -191,6 +195,7 @@ func (f *Function) measure() {
 	for s := range slots {
 		f.narrow = append(f.narrow, s)
 	}
+	f.writesWords, f.registers = mayWriteWords(f.Body), usedRegisters(f.Body)
 }
 
 func isStore(ins *asm.Instruction) bool {

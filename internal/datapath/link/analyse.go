@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"github.com/cilium/ebpf/asm"
+)
+
+// What the driver need not do depends on what the cubes' code does: whether it may write to
+// the words of md that are the cube's own, and which callee-saved registers it leaves alone.
+
+// Bytes of md that are the cube's own words.
+const wordsFrom, wordsTo = 24, 40
+
+// pointers is what is known at one instruction about pointers into md.
+type pointers struct {
+	md      uint16 // registers that may point to md or into it
+	derived uint16 // those among them whose offset is not known
+	spilled bool   // a pointer into md may be on the stack
+	reached bool
+}
+
+func (p pointers) has(r asm.Register) bool { return p.md>>r&1 != 0 }
+
+func (p *pointers) set(r asm.Register, md, derived bool) {
+	p.md &^= 1 << r
+	p.derived &^= 1 << r
+	if md {
+		p.md |= 1 << r
+	}
+	if md && derived {
+		p.derived |= 1 << r
+	}
+}
+
+func (p pointers) join(q pointers) pointers {
+	return pointers{p.md | q.md, p.derived | q.derived, p.spilled || q.spilled, true}
+}
+
+// mayWriteWords tells whether a body may write to md's words, or lets a pointer into md out of
+// sight. It follows the pointers through the control flow until nothing changes.
+func mayWriteWords(body asm.Instructions) bool {
+	index := map[asm.RawInstructionOffset]int{}
+	offset := make([]asm.RawInstructionOffset, len(body))
+	for it := body.Iterate(); it.Next(); {
+		index[it.Offset], offset[it.Index] = it.Index, it.Offset
+	}
+	states := make([]pointers, len(body))
+	states[0] = pointers{md: 1 << asm.R2, reached: true}
+	work := []int{0}
+	for len(work) > 0 {
+		i := work[len(work)-1]
+		work = work[:len(work)-1]
+		after, writes := states[i].step(&body[i])
+		if writes {
+			return true
+		}
+		for _, next := range successors(body, index, offset, i) {
+			if joined := states[next].join(after); joined != states[next] {
+				states[next] = joined
+				work = append(work, next)
+			}
+		}
+	}
+	return false
+}
+
+// successors lists the instructions that may follow the i-th.
+func successors(body asm.Instructions, index map[asm.RawInstructionOffset]int, offset []asm.RawInstructionOffset, i int) []int {
+	ins := &body[i]
+	op := ins.OpCode
+	if !op.Class().IsJump() || op.JumpOp() == asm.Call {
+		return []int{i + 1}
+	}
+	if op.JumpOp() == asm.Exit {
+		return nil
+	}
+	delta := int64(ins.Offset)
+	if op.Class() == asm.Jump32Class && op.JumpOp() == asm.Ja {
+		delta = ins.Constant
+	}
+	target := index[offset[i]+asm.RawInstructionOffset(delta)+1]
+	if op.JumpOp() == asm.Ja {
+		return []int{target}
+	}
+	return []int{i + 1, target}
+}
+
+// step returns what is known behind an instruction, and whether it may write to the words.
+func (p pointers) step(ins *asm.Instruction) (pointers, bool) {
+	op := ins.OpCode
+	switch {
+	case op.Class().IsJump():
+		if op.JumpOp() != asm.Call {
+			return p, false
+		}
+		return p.call(ins)
+	case isStore(ins):
+		return p.store(ins)
+	case isLoad(ins):
+		p.set(ins.Dst, ins.Src == asm.R10 && p.spilled && op.Size() == asm.DWord, true)
+	case op.Class() == asm.ALU64Class && op.ALUOp() == asm.Mov && op.Source() == asm.RegSource:
+		p.set(ins.Dst, p.has(ins.Src), p.derived>>ins.Src&1 != 0)
+	case op.Class() == asm.ALU64Class && op.ALUOp() != asm.Mov:
+		fromSrc := op.Source() == asm.RegSource && p.has(ins.Src)
+		p.set(ins.Dst, p.has(ins.Dst) || fromSrc, true)
+	default: // constants and 32-bit results are no pointers
+		p.set(ins.Dst, false, false)
+	}
+	return p, false
+}
+
+func (p pointers) store(ins *asm.Instruction) (pointers, bool) {
+	if ins.OpCode.Class() == asm.StXClass && p.has(ins.Src) {
+		if ins.Dst != asm.R10 {
+			return p, true // the pointer goes where we do not look
+		}
+		p.spilled = true
+	}
+	if !p.has(ins.Dst) {
+		return p, false
+	}
+	end := int(ins.Offset) + ins.OpCode.Size().Sizeof()
+	return p, p.derived>>ins.Dst&1 != 0 || int(ins.Offset) < wordsTo && end > wordsFrom
+}
+
+// call: a function that gets a pointer into md may write through it, except the framework's.
+func (p pointers) call(ins *asm.Instruction) (pointers, bool) {
+	_, framework := stubs[ins.Reference()]
+	for r := asm.R1; r <= asm.R5; r++ {
+		if p.has(r) && !framework {
+			return p, true
+		}
+	}
+	if p.spilled && !framework {
+		return p, true // the callee may get a pointer to where the pointer is
+	}
+	for r := asm.R0; r <= asm.R5; r++ {
+		p.set(r, false, false)
+	}
+	return p, false
+}
+
+// usedRegisters is the set of registers that a body names, as a bit mask.
+func usedRegisters(body asm.Instructions) uint16 {
+	var used uint16
+	for i := range body {
+		used |= 1<<body[i].Dst | 1<<(body[i].Src&15)
+	}
+	return used
+}
