@@ -11,12 +11,13 @@ struct pcn_cursor {
 	void *end;
 };
 
-/* Makes at least len bytes readable (at TC the headers of an skb may lie in fragments), then
- * points the cursor to the first byte. A shorter packet is left as it is. */
-PCN_INLINE void pcn_cursor_open(struct pcn_cursor *c, struct CTXTYPE *ctx, __u32 len)
+/* Makes at least len bytes readable, then points the cursor to the first byte. A shorter packet
+ * is left as it is. At TC the headers of an skb may lie in fragments, but never its Ethernet
+ * header; so for that alone there is nothing to do. */
+PCN_INLINE void pcn_cursor_open(struct pcn_cursor *c, struct CTXTYPE *ctx, const __u32 len)
 {
 #ifdef PCN_TC
-	if (pcn_data(ctx) + len > pcn_data_end(ctx))
+	if (len > sizeof(struct ethhdr) && pcn_data(ctx) + len > pcn_data_end(ctx))
 		bpf_skb_pull_data(ctx, len);
 #else
 	(void)len;
