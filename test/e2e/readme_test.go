@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the documents show is executed: the console blocks of every README, and the five minutes of the first one.
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/test/lint/readme"
+	"github.com/polycube/polycube/test/netns"
+)
+
+// shell is a user's shell on the machine: in its namespace, with the programs in PATH and a /run/netns of its own, in
+// which the hosts are host1, host2, ... and which goes with the shell.
+func (m *machine) shell(script string, hosts ...*netns.Node) *exec.Cmd {
+	m.t.Helper()
+	var b strings.Builder
+	dir := filepath.Join(m.dir, "names")
+	fmt.Fprintf(&b, "mkdir -p %[1]s && mount -t tmpfs names %[1]s\n", dir)
+	for i, h := range hosts {
+		fmt.Fprintf(&b, "touch %[1]s/host%[2]d && mount --bind %[3]s %[1]s/host%[2]d\n", dir, i+1, h.Path())
+	}
+	// ip netns wants to share what it mounts there with others, which a private copy must not.
+	fmt.Fprintf(&b, "mount --rbind %s /run/netns\n", dir)
+	b.WriteString(script)
+	cmd := m.lab.Command("unshare", "--mount", "bash", "-c", b.String())
+	cmd.Env = append(m.environment(), "PATH="+filepath.Dir(program(m.t, "polycubectl"))+":"+os.Getenv("PATH"))
+	// The folder of the examples is where a clone has it; what a document writes is written elsewhere.
+	cmd.Dir = filepath.Join(m.dir, "clone")
+	examples, err := filepath.Abs("../../examples")
+	if err == nil {
+		err = os.MkdirAll(cmd.Dir, 0o755)
+	}
+	if err == nil {
+		err = os.Symlink(examples, filepath.Join(cmd.Dir, "examples"))
+	}
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		m.t.Fatal(err)
+	}
+	return cmd
+}
+
+func TestExamplesOfDocumentsDoWhatTheyShow(t *testing.T) {
+	documents, err := filepath.Glob("../../cubes/*/README.md")
+	if err != nil || len(documents) == 0 {
+		t.Fatalf("no README of a cube: %v", err)
+	}
+	documents = append(documents, "../../README.md", "../../examples/README.md")
+	guides, err := filepath.Glob("../../docs/guide/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(documents, guides...) {
+		t.Run(strings.TrimPrefix(path, "../../"), func(t *testing.T) {
+			t.Parallel()
+			f, err := os.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			examples, err := readme.Parse(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(examples) == 0 {
+				t.Skip("no console block")
+			}
+			d := start(t)
+			hosts := threeHosts(d.machine, v4)
+			for _, e := range examples {
+				// One stream, as on a terminal: errors are on the other one.
+				out := &output{}
+				cmd := d.shell("exec 2>&1\n"+e.Command, hosts[:]...)
+				cmd.Stdout, cmd.Stderr = out, out
+				err := cmd.Run()
+				if got := cmd.ProcessState.ExitCode(); got != e.Exit {
+					t.Errorf("line %d: %s: exit %d (%v), the document says %d:\n%s", e.Line, e.Command, got, err, e.Exit, out)
+				}
+				if err := e.Match(out.String()); err != nil {
+					t.Error(err)
+				}
+			}
+			d.Alive()
+		})
+	}
+}
+
+var shBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
+
+// TestFirstFiveMinutes runs what the first README tells a newcomer to type, apart from building and starting.
+func TestFirstFiveMinutes(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(text), "\n## Five minutes to a forwarded packet\n")
+	section, _, end := strings.Cut(section, "\n## ")
+	if !ok || !end {
+		t.Fatal("the README has no five minutes")
+	}
+	var script strings.Builder
+	for _, block := range shBlock.FindAllStringSubmatch(section, -1) {
+		for line := range strings.Lines(block[1]) {
+			command, comment, _ := strings.Cut(strings.TrimRight(line, "\n"), "#")
+			command = strings.TrimRight(command, " ")
+			switch {
+			case command == "make build", command == "polycubed", strings.HasPrefix(command, "export PATH="):
+				continue
+			case strings.Contains(comment, "no answer"):
+				command = "! " + command + " -W 1"
+			}
+			script.WriteString(command + "\n")
+		}
+	}
+	if n := strings.Count(script.String(), "ping"); n < 2 {
+		t.Fatalf("%d pings in\n%s", n, &script)
+	}
+	d := start(t)
+	cmd := d.shell("set -e\ntrap 'echo failed: \"$BASH_COMMAND\"' ERR\n" + script.String())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	for _, part := range []string{"3 packets transmitted, 3 received, 0% packet loss", "entry:", "3 packets transmitted, 0 received, 100% packet loss",
+		"simplebridge", "br1:p1"} {
+		if !strings.Contains(string(out), part) {
+			t.Errorf("%q is not in the output:\n%s", part, out)
+		}
+	}
+	if text := strings.TrimSpace(d.Configuration()); text != "{}" {
+		t.Errorf("left at the end: %s", text)
+	}
+}
