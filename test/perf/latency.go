@@ -93,7 +93,7 @@ func roundTrips(ctx context.Context, w *lab.Wire, n int, loaded bool) ([]float64
 	loading, stop := context.WithCancel(ctx)
 	var loadErr error
 	var wg sync.WaitGroup
-	wg.Go(func() { _, loadErr = w.Load(loading, loadRate, stations) })
+	wg.Go(func() { _, loadErr = lab.Load(loading, w.Left, loadRate, stations) })
 	times, err := w.PingPong(ctx, n)
 	stop()
 	wg.Wait()

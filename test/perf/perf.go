@@ -55,6 +55,7 @@ func Parts() []Part {
 		{"chain", chain},
 		{"bridge", bridge},
 		{"reload", reload},
+		{"slowpath", slowPath},
 	}
 }
 

@@ -40,6 +40,30 @@ func OnCPU(cpu int, fn func() error) error {
 	return errors.Join(fn(), unix.SchedSetaffinity(0, &was))
 }
 
+// CPUTime runs fn on one CPU and returns the CPU time in ns that it took: of the thread, and of
+// that CPU's ksoftirqd, which takes over now and then.
+func CPUTime(cpu int, fn func() error) (ns int64, err error) {
+	pid, err := ksoftirqd(cpu)
+	if err != nil {
+		return 0, err
+	}
+	err = OnCPU(cpu, func() error {
+		soft, err := processTime(pid)
+		if err != nil {
+			return err
+		}
+		start := threadTime()
+		if err := fn(); err != nil {
+			return err
+		}
+		ns = threadTime() - start
+		later, err := processTime(pid)
+		ns += later - soft
+		return err
+	})
+	return ns, err
+}
+
 // lastCPU is the highest number of a CPU that the process may use.
 func lastCPU() int { return runtime.NumCPU() - 1 }
 

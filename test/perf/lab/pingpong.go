@@ -114,11 +114,11 @@ func ping(fd int, to [4]byte, n int) ([]float64, error) {
 	return out, nil
 }
 
-// Load sends frames between stations at a rate from the left host until the context ends, spread
-// evenly; it returns how many it sent.
-func (w *Wire) Load(ctx context.Context, perSecond, flows int) (int, error) {
+// Load sends frames between stations at a rate from a host until the context ends, spread evenly;
+// it returns how many it sent.
+func Load(ctx context.Context, from *netns.Node, perSecond, flows int) (int, error) {
 	const every = 100 * time.Microsecond
-	fd, err := w.packetSocket()
+	fd, err := packetSocket(from)
 	if err != nil {
 		return 0, err
 	}
@@ -131,7 +131,7 @@ func (w *Wire) Load(ctx context.Context, perSecond, flows int) (int, error) {
 		for start := time.Now(); ctx.Err() == nil; {
 			due := int(time.Since(start).Seconds() * float64(perSecond))
 			for ; sent < due; sent++ {
-				station(frame, sent%flows)
+				Station(frame, sent%flows)
 				if err := unix.Send(fd, frame, 0); err != nil && !errors.Is(err, unix.ENOBUFS) {
 					return fmt.Errorf("sending a frame: %w", err)
 				}
@@ -146,8 +146,8 @@ func (w *Wire) Load(ctx context.Context, perSecond, flows int) (int, error) {
 	return sent, err
 }
 
-func (w *Wire) packetSocket() (fd int, err error) {
-	err = w.Left.Do(func() error {
+func packetSocket(host *netns.Node) (fd int, err error) {
+	err = host.Do(func() error {
 		dev, err := net.InterfaceByName(netns.Inner)
 		if err != nil {
 			return err
@@ -159,12 +159,12 @@ func (w *Wire) packetSocket() (fd int, err error) {
 			unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: dev.Index}))
 	})
 	if err != nil {
-		return -1, fmt.Errorf("packet socket of host %s: %w", w.Left.Outer, err)
+		return -1, fmt.Errorf("packet socket of host %s: %w", host.Outer, err)
 	}
 	return fd, nil
 }
 
-// station writes the addresses of flow i from left to right, as bpf/frame.h does.
-func station(frame []byte, i int) {
+// Station writes the addresses of flow i from left to right, as bpf/frame.h does.
+func Station(frame []byte, i int) {
 	copy(frame, []byte{0x02, 0xb0, byte(FromRight), 0, byte(i >> 8), byte(i), 0x02, 0xb0, byte(FromLeft), 0, byte(i >> 8), byte(i)})
 }

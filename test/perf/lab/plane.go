@@ -29,6 +29,7 @@ type Plane struct {
 	dir   string
 	typ   cube.Type
 	slots uint16
+	slow  *slow // nil: none
 }
 
 // PlaneOptions of NewPlane.
@@ -37,8 +38,8 @@ type PlaneOptions struct {
 	Mode datapath.Mode
 	// Services are the objects of the cubes to come, by service and hook.
 	Services map[string]map[cube.Hook][]byte
-	// Taps are the interfaces of the slow path, by hook.
-	Taps map[cube.Hook]int
+	// SlowPath makes the helper interfaces by which packets go down.
+	SlowPath bool
 }
 
 // NewPlane opens a data plane in a namespace; it goes with the rig.
@@ -47,15 +48,13 @@ func (r *Rig) NewPlane(ns *netns.Namespace, o PlaneOptions) (*Plane, error) {
 		Graph: &datapath.Graph{Cubes: map[datapath.CubeID]*datapath.Node{}, Netdevs: map[string]*datapath.Netdev{}},
 		ns:    ns, typ: o.Type, dir: filepath.Join(netns.Bpffs(r), "pcn"),
 	}
-	err := ns.Do(func() (err error) {
-		p.Plane, err = datapath.Open(datapath.Options{
-			Dir: p.dir, Instance: "bench", Mode: o.Mode, Taps: o.Taps,
-			// The loopback, which test runs enter by, has an MTU that would ask for fragments.
-			MTU: func(int) (int, error) { return 1500, nil },
-		})
-		return err
-	})
-	if err != nil {
+	if o.SlowPath {
+		var err error
+		if p.slow, err = r.openSlow(ns); err != nil {
+			return nil, err
+		}
+	}
+	if err := ns.Do(func() error { return p.open(o) }); err != nil {
 		return nil, err
 	}
 	r.Cleanup(func() {
@@ -69,6 +68,25 @@ func (r *Rig) NewPlane(ns *netns.Namespace, o PlaneOptions) (*Plane, error) {
 		}
 	}
 	return p, nil
+}
+
+// open runs in the plane's namespace.
+func (p *Plane) open(o PlaneOptions) (err error) {
+	opts := datapath.Options{
+		Dir: p.dir, Instance: "bench", Mode: o.Mode,
+		// The loopback, which test runs enter by, has an MTU that would ask for fragments.
+		MTU: func(int) (int, error) { return 1500, nil },
+	}
+	if p.slow != nil {
+		opts.Taps, opts.Loop = p.slow.indexes(), p.slow.loop
+	}
+	if p.Plane, err = datapath.Open(opts); err != nil || p.slow == nil {
+		return err
+	}
+	if err := p.slow.attach(p.Plane); err != nil {
+		return errors.Join(err, p.Cleanup())
+	}
+	return nil
 }
 
 // Cube adds a standard cube with a number of ports to the graph.

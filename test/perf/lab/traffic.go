@@ -257,45 +257,28 @@ type Cost struct {
 	Lost uint64
 }
 
-// Measure sends a number of frames on one CPU and returns what each of them cost: the CPU time of
-// the thread that sends and of that CPU's ksoftirqd, which takes over now and then.
+// Measure sends a number of frames on one CPU and returns what each of them cost.
 func (w *Wire) Measure(packets, cpu int) (Cost, error) {
 	var c Cost
-	err := OnCPU(cpu, func() error {
-		before, err := w.Counts()
-		if err != nil {
-			return err
-		}
-		ksoft, err := ksoftirqd(cpu)
-		if err != nil {
-			return err
-		}
-		soft, err := processTime(ksoft)
-		if err != nil {
-			return err
-		}
-		start := threadTime()
-		if err := w.Send(packets); err != nil {
-			return err
-		}
-		took := threadTime() - start
-		later, err := processTime(ksoft)
-		if err != nil {
-			return err
-		}
-		after, err := w.settled(before.Received + uint64(packets))
-		if err != nil {
-			return err
-		}
-		got := after.Received - before.Received
-		if got == 0 || after.Wrong > before.Wrong {
-			return fmt.Errorf("of %d frames %d arrived, %d of them changed", packets, got, after.Wrong-before.Wrong)
-		}
-		c.NS = float64(took+later-soft) / float64(got)
-		c.Lost = after.Sent - before.Sent - min(got, after.Sent-before.Sent)
-		return nil
-	})
-	return c, err
+	before, err := w.Counts()
+	if err != nil {
+		return c, err
+	}
+	spent, err := CPUTime(cpu, func() error { return w.Send(packets) })
+	if err != nil {
+		return c, err
+	}
+	after, err := w.settled(before.Received + uint64(packets))
+	if err != nil {
+		return c, err
+	}
+	got := after.Received - before.Received
+	if got == 0 || after.Wrong > before.Wrong {
+		return c, fmt.Errorf("of %d frames %d arrived, %d of them changed", packets, got, after.Wrong-before.Wrong)
+	}
+	c.NS = float64(spent) / float64(got)
+	c.Lost = uint64(packets) - min(got, uint64(packets))
+	return c, nil
 }
 
 // Settle waits until all frames that were sent are there, or no more come.

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The slow path of a plane: its ring and its TAPs.
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/slowpath"
+	"github.com/polycube/polycube/test/netns"
+)
+
+// slow holds the helper interfaces of a plane.
+type slow struct {
+	taps map[cube.Hook]*slowpath.Tap
+	loop datapath.Loop
+}
+
+// openSlow makes the helper interfaces in a namespace; they go with the rig.
+func (r *Rig) openSlow(ns *netns.Namespace) (*slow, error) {
+	s := &slow{taps: map[cube.Hook]*slowpath.Tap{}}
+	undo := func(remove func() error) {
+		r.Cleanup(func() {
+			if err := ns.Do(remove); err != nil {
+				r.Error(err)
+			}
+		})
+	}
+	err := ns.Do(func() (err error) {
+		for hook, name := range map[cube.Hook]string{cube.TC: "pcn_tc_cp", cube.XDP: "pcn_xdp_cp"} {
+			tap, err := slowpath.OpenTap(name)
+			if err != nil {
+				return err
+			}
+			s.taps[hook] = tap
+			undo(tap.Remove)
+		}
+		if s.loop, err = datapath.OpenLoop("pcn_loop"); err == nil {
+			undo(s.loop.Remove)
+		}
+		return err
+	})
+	return s, err
+}
+
+func (s *slow) indexes() map[cube.Hook]int {
+	out := map[cube.Hook]int{}
+	for hook, tap := range s.taps {
+		out[hook] = tap.Index()
+	}
+	return out
+}
+
+// attach leads what is written to the TAPs into the fast path; call it in the plane's namespace.
+func (s *slow) attach(p *datapath.Plane) error {
+	if err := p.AttachLoop(); err != nil {
+		return err
+	}
+	for hook, tap := range s.taps {
+		if err := errors.Join(p.AttachTap(hook, tap.Index()), tap.SetDown(p.DownMap(hook))); err != nil {
+			return fmt.Errorf("the TAP of hook %s: %w", hook, err)
+		}
+	}
+	return nil
+}
+
+// Send takes a packet of a standard cube down.
+func (p *Plane) Send(id datapath.CubeID, out *cube.PacketOut) error {
+	hook := p.typ.Hook()
+	to := slowpath.Target{Cube: uint16(id), Kind: slowpath.TargetOf(false, out)}
+	return p.slow.taps[hook].Send(to, out, slowpath.Meta{XDP: hook == cube.XDP})
+}
+
+// Reader is a slow path that is being read.
+type Reader struct {
+	stop  context.CancelFunc
+	ended chan error
+	spent int64
+}
+
+// Read starts to read what comes up, on the last CPU; call Stop.
+func (p *Plane) Read(ctx context.Context, h slowpath.Handler) (*Reader, error) {
+	ring, err := slowpath.OpenRing(p.FrameworkMap("pcn_ring"), p.FrameworkMap("pcn_control"), p.FrameworkMap("pcn_shares"))
+	if err != nil {
+		return nil, err
+	}
+	rd := &Reader{ended: make(chan error, 1)}
+	ctx, rd.stop = context.WithCancel(ctx)
+	go func() {
+		err := OnCPU(lastCPU(), func() error {
+			start := threadTime()
+			defer func() { rd.spent = threadTime() - start }()
+			return ring.Run(ctx, h)
+		})
+		rd.ended <- errors.Join(err, ring.Close())
+	}()
+	return rd, nil
+}
+
+// Stop ends the reader and returns the CPU time in ns that it used.
+func (rd *Reader) Stop() (int64, error) {
+	rd.stop()
+	err := <-rd.ended
+	return rd.spent, err
+}
