@@ -91,6 +91,7 @@ func (ch *change) Commit() error {
 	p := ch.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	ch.refresh()
 	var u undo
 	if err := ch.effect(&u); err != nil {
 		err = errors.Join(err, u.run())
@@ -101,13 +102,28 @@ func (ch *change) Commit() error {
 	return nil
 }
 
+// refresh takes over what the inliner has published since Prepare for components that the
+// change reuses.
+func (ch *change) refresh() {
+	for _, c := range ch.parts {
+		if slices.Contains(ch.built, c) {
+			continue
+		}
+		for _, now := range ch.p.parts {
+			if now.print == c.print {
+				c.gen, c.note = now.gen, now.note
+			}
+		}
+	}
+}
+
 // effect does all that can fail, recording the way back.
 func (ch *change) effect(u *undo) error {
 	p := ch.p
 	if err := ch.keepAccounts(u); err != nil {
 		return err
 	}
-	if err := p.writeExits(u, p.tables, ch.tables, false); err != nil {
+	if err := p.writeExits(u, p.tables, ch.tables); err != nil {
 		return err
 	}
 	plan := ch.makePlan()
@@ -115,8 +131,10 @@ func (ch *change) effect(u *undo) error {
 	if err := plan.makeRoots(u); err != nil {
 		return err
 	}
-	isNew := func(had bool) bool { return !had }
-	if err := p.writeEntries(u, p.tables, ch.tables, false, isNew); err != nil {
+	// Rows that the programs in use understand come before the swap, the others behind it:
+	// a netdev that loses its transparent cube leads to its port before the new programs
+	// forget the cube, and one that gets a cube leads there once they know it.
+	if err := p.writeEntries(u, p.tables, ch.tables, p.understood); err != nil {
 		return err
 	}
 	if err := plan.attach(u); err != nil {
@@ -125,11 +143,30 @@ func (ch *change) effect(u *undo) error {
 	if err := ch.swap(u); err != nil {
 		return err
 	}
-	wasThere := func(had bool) bool { return had }
-	if err := p.writeEntries(u, p.tables, ch.tables, false, wasThere); err != nil {
+	if err := p.writeEntries(u, p.tables, ch.tables, nil); err != nil {
 		return err
 	}
 	return plan.move(u)
+}
+
+// understood tells whether an entry can be changed from was to now while the present programs
+// run: either no program looks at it yet, or the one that does knows the new cube too.
+func (p *Plane) understood(was, now entry) bool {
+	if was.Cube == 0 {
+		return true
+	}
+	for _, c := range p.parts {
+		if c.enters(was.Cube) && c.enters(now.Cube) {
+			return true
+		}
+	}
+	return false
+}
+
+// enters tells whether packets from netdevs may enter the component at a cube.
+func (c *component) enters(id uint16) bool {
+	i := slices.Index(c.ids, CubeID(id))
+	return i >= 0 && c.code.Cubes[i].Entry
 }
 
 // finish removes what the new graph has no use for. Nothing here can undo the change; what
@@ -140,8 +177,8 @@ func (ch *change) finish() {
 	old := p.parts
 	ch.plan.detachUnused()
 	if err := errors.Join(
-		p.writeEntries(nil, p.tables, ch.tables, true, nil),
-		p.writeExits(nil, p.tables, ch.tables, true),
+		p.clearEntries(p.tables, ch.tables),
+		p.clearExits(p.tables, ch.tables),
 		p.clearCubes(ch.g),
 	); err != nil {
 		p.log.Error("clearing rows of the data plane's tables", "err", err)

@@ -133,7 +133,7 @@ func (in *instance) remove() error {
 
 func (in *instance) close() {
 	for _, m := range in.maps {
-		m.Close()
+		_ = m.Close()
 	}
 }
 

@@ -51,7 +51,7 @@ func (p *Plane) build(c *component, mode link.Mode) (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer rodata.Close()
+	defer func() { _ = rodata.Close() }()
 	gen.pin = filepath.Join(p.dir("generations"), fmt.Sprint(p.sequence.Add(1)))
 	gen.array, err = openMap(gen.pin, &ebpf.MapSpec{
 		Name: "pcn_generation", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1,
@@ -153,7 +153,7 @@ func freeze(data []byte) (*ebpf.Map, error) {
 		return nil, fmt.Errorf("constants: %w", err)
 	}
 	if err := m.Freeze(); err != nil {
-		m.Close()
+		_ = m.Close()
 		return nil, fmt.Errorf("freezing constants: %w", err)
 	}
 	return m, nil
@@ -164,9 +164,9 @@ const flagRdonlyProg = 1 << 7 // BPF_F_RDONLY_PROG
 // release closes the descriptors; pins keep the programs running.
 func (gen *generation) release() {
 	for _, p := range gen.progs {
-		p.Close()
+		_ = p.Close()
 	}
-	gen.array.Close()
+	_ = gen.array.Close()
 }
 
 // close lets the generation go. Its array empties with the last pin and descriptor, so no

@@ -161,7 +161,7 @@ func (c *component) hold() error {
 func (c *component) giveBack() {
 	for _, lc := range c.linked() {
 		for _, m := range lc.Maps {
-			m.(*ebpf.Map).Close()
+			_ = m.(*ebpf.Map).Close()
 		}
 		lc.Maps = nil
 	}

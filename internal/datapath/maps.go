@@ -182,15 +182,15 @@ func (f *framework) linkMaps() map[string]asm.FDer {
 
 func (f *framework) close() {
 	for _, m := range f.maps {
-		m.Close()
+		_ = m.Close()
 	}
 	for _, h := range f.hook {
 		for _, m := range h {
-			m.Close()
+			_ = m.Close()
 		}
 	}
 	for _, p := range f.downs {
-		p.Close()
+		_ = p.Close()
 	}
 }
 
@@ -201,7 +201,7 @@ func openMap(path string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	switch {
 	case err == nil:
 		if err := spec.Compatible(m); err != nil {
-			m.Close()
+			_ = m.Close()
 			return nil, fmt.Errorf("map %s is there with another layout: %w", path, err)
 		}
 		return m, nil
@@ -214,7 +214,7 @@ func openMap(path string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 		return nil, fmt.Errorf("creating map %s: %w", spec.Name, err)
 	}
 	if err := m.Pin(path); err != nil {
-		m.Close()
+		_ = m.Close()
 		return nil, fmt.Errorf("pinning map %s: %w", spec.Name, err)
 	}
 	return m, nil

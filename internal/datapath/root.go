@@ -91,10 +91,10 @@ func (r *root) load(fw *framework) (err error) {
 // remove takes the root away; nothing may be attached to it.
 func (r *root) remove() error {
 	if r.prog != nil {
-		r.prog.Close()
+		_ = r.prog.Close()
 	}
 	if r.slot != nil {
-		r.slot.Close()
+		_ = r.slot.Close()
 	}
 	if err := os.RemoveAll(r.dir); err != nil {
 		return fmt.Errorf("removing root program: %w", err)
@@ -103,8 +103,8 @@ func (r *root) remove() error {
 }
 
 func (r *root) close() {
-	r.prog.Close()
-	r.slot.Close()
+	_ = r.prog.Close()
+	_ = r.slot.Close()
 }
 
 // openRoots reopens the roots that an earlier daemon left, by program ID.
@@ -141,7 +141,7 @@ func (r *root) reopen() (ebpf.ProgramID, error) {
 		return 0, err
 	}
 	if r.prog, err = ebpf.LoadPinnedProgram(filepath.Join(r.dir, "prog"), nil); err != nil {
-		r.slot.Close()
+		_ = r.slot.Close()
 		return 0, err
 	}
 	info, err := r.prog.Info()

@@ -143,22 +143,12 @@ func (u *undo) run() error {
 // setter writes one row; a nil value deletes it.
 type setter[V comparable] func(key uint32, value *V) error
 
-// apply brings rows from old to new: with remove, it deletes what new lacks, else it adds and
-// changes. only, if set, chooses among the keys to add or change.
-func apply[V comparable](u *undo, set setter[V], old, now map[uint32]V, remove bool, only func(had bool) bool) error {
-	if remove {
-		for k := range old {
-			if _, keep := now[k]; !keep {
-				if err := set(k, nil); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}
+// write adds and changes rows so that the table holds now, where it may hold old or already
+// now. only, if set, chooses among the rows to change.
+func write[V comparable](u *undo, set setter[V], old, now map[uint32]V, only func(was, now V) bool) error {
 	for k, v := range now {
 		was, had := old[k]
-		if had && was == v || only != nil && !only(had) {
+		if had && was == v || only != nil && !only(was, v) {
 			continue
 		}
 		if err := set(k, &v); err != nil {
@@ -173,21 +163,50 @@ func apply[V comparable](u *undo, set setter[V], old, now map[uint32]V, remove b
 	return nil
 }
 
-// writeExits adds or removes what programs need to send to netdevs.
-func (p *Plane) writeExits(u *undo, old, now *tables, remove bool) error {
+// clearRows deletes the rows of old that now lacks.
+func clearRows[V comparable](set setter[V], old, now map[uint32]V) error {
+	for k := range old {
+		if _, keep := now[k]; keep {
+			continue
+		}
+		if err := set(k, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeExits adds what programs need to send to netdevs.
+func (p *Plane) writeExits(u *undo, old, now *tables) error {
 	return errors.Join(
-		apply(u, arraySetter[exit](p.fw.maps[mapExits]), old.exits, now.exits, remove, nil),
-		apply(u, hashSetter[uint32](p.fw.maps[mapDevices]), old.devices, now.devices, remove, nil),
-		apply(u, hashSetter[flood](p.fw.maps[mapFloods]), old.floods, now.floods, remove, nil),
-		apply(u, p.setBroadcast, old.broadcasts, now.broadcasts, remove, nil),
+		write(u, arraySetter[exit](p.fw.maps[mapExits]), old.exits, now.exits, nil),
+		write(u, hashSetter[uint32](p.fw.maps[mapDevices]), old.devices, now.devices, nil),
+		write(u, hashSetter[flood](p.fw.maps[mapFloods]), old.floods, now.floods, nil),
+		write(u, p.setBroadcast, old.broadcasts, now.broadcasts, nil),
 	)
 }
 
-// writeEntries adds or removes where packets from netdevs go.
-func (p *Plane) writeEntries(u *undo, old, now *tables, remove bool, only func(had bool) bool) error {
+func (p *Plane) clearExits(old, now *tables) error {
 	return errors.Join(
-		apply(u, p.setEntry, old.entries, now.entries, remove, only),
-		apply(u, hashSetter[entry](p.fw.maps[mapOutEntries]), old.outEntries, now.outEntries, remove, only),
+		clearRows(arraySetter[exit](p.fw.maps[mapExits]), old.exits, now.exits),
+		clearRows(hashSetter[uint32](p.fw.maps[mapDevices]), old.devices, now.devices),
+		clearRows(hashSetter[flood](p.fw.maps[mapFloods]), old.floods, now.floods),
+		clearRows(p.setBroadcast, old.broadcasts, now.broadcasts),
+	)
+}
+
+// writeEntries adds and changes where packets from netdevs go. Writing a row twice does no harm.
+func (p *Plane) writeEntries(u *undo, old, now *tables, only func(was, now entry) bool) error {
+	return errors.Join(
+		write(u, p.setEntry, old.entries, now.entries, only),
+		write(u, hashSetter[entry](p.fw.maps[mapOutEntries]), old.outEntries, now.outEntries, only),
+	)
+}
+
+func (p *Plane) clearEntries(old, now *tables) error {
+	return errors.Join(
+		clearRows(p.setEntry, old.entries, now.entries),
+		clearRows(hashSetter[entry](p.fw.maps[mapOutEntries]), old.outEntries, now.outEntries),
 	)
 }
 

@@ -81,7 +81,7 @@ func (p *Plane) updateOwn(pin string, prog *ebpf.Program, ifindex int) bool {
 	if err != nil {
 		return false
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	if info, err := l.Info(); err == nil && linkIfindex(info) == ifindex && l.Update(prog) == nil {
 		return true
 	}
