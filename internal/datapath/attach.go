@@ -183,7 +183,7 @@ func (p *Plane) openLink(name string, roots map[ebpf.ProgramID]*root) error {
 	place, number, _ := strings.Cut(name, "-")
 	ifindex, err := strconv.Atoi(number)
 	if err != nil {
-		return nil //nolint:nilerr // a TAP's: openTaps reads those
+		return nil //nolint:nilerr // a TAP's: updateOwn opens it
 	}
 	s := spot{ifindex: ifindex, place: kind(place)}
 	l, err := ebpflink.LoadPinnedLink(p.linkPin(s), nil)

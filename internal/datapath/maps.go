@@ -4,11 +4,14 @@ package datapath
 
 import (
 	"bytes"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -33,6 +36,7 @@ const (
 	mapDown       = "pcn_down"
 	mapCubes      = "pcn_cubes"
 	mapReturns    = "pcn_returns"
+	mapGeneric    = "pcn_generic"
 	mapAccounts   = "accounts"
 )
 
@@ -45,6 +49,7 @@ type framework struct {
 	maps    map[string]*ebpf.Map               // shared by both hooks
 	hook    map[cube.Hook]map[string]*ebpf.Map // of one hook: pcn_cubes, pcn_down
 	downs   map[string]*ebpf.Program           // of our own interfaces, by name
+	secret  uint64                             // marks frames for the stack of a netdev with generic XDP
 }
 
 // openFramework makes the framework's maps, or reopens those that are pinned in dir.
@@ -53,6 +58,10 @@ func openFramework(dir string) (*framework, error) {
 		objects: map[cube.Hook]*link.Object{}, roots: map[cube.Hook]*ebpf.CollectionSpec{},
 		maps: map[string]*ebpf.Map{}, hook: map[cube.Hook]map[string]*ebpf.Map{},
 		downs: map[string]*ebpf.Program{},
+	}
+	var err error
+	if f.secret, err = openSecret(dir); err != nil {
+		return nil, err
 	}
 	for _, h := range hooks {
 		if err := f.openHook(h, dir); err != nil {
@@ -95,68 +104,110 @@ func (f *framework) openHook(h cube.Hook, dir string) error {
 	return f.openDown(h, dir)
 }
 
-// openDown loads the programs of the hook's TAP.
+// openDown loads the programs of the hook's own interfaces.
 func (f *framework) openDown(h cube.Hook, dir string) error {
 	spec, err := loadSpec("down." + h.String() + ".o")
 	if err != nil {
 		return err
 	}
 	f.hook[h] = map[string]*ebpf.Map{}
-	for _, name := range []string{mapDown, mapCubes} {
-		m, err := openMap(filepath.Join(dir, name+"-"+h.String()), spec.Maps[name])
-		if err != nil {
-			return err
+	open := func(name, pin string, spec *ebpf.CollectionSpec) {
+		if err == nil {
+			f.hook[h][name], err = openMap(filepath.Join(dir, pin), spec.Maps[name])
 		}
-		f.hook[h][name] = m
 	}
+	open(mapDown, mapDown+"-"+h.String(), spec)
+	open(mapCubes, mapCubes+"-"+h.String(), spec)
 	if h == cube.TC {
-		return f.loadDown("tc", spec.Programs["pcn_down_in"], h)
+		return errors.Join(err, f.loadDown(h, spec, "tc", "pcn_down_in"))
 	}
-	f.hook[h][mapReturns], err = openMap(filepath.Join(dir, mapReturns), spec.Maps[mapReturns])
-	if err != nil {
+	open(mapReturns, mapReturns, spec)
+	// The TC program behind the XDP one shares that one's record.
+	behind, specErr := loadSpec("down.tc.o")
+	if err := errors.Join(err, specErr); err != nil {
 		return err
 	}
-	// The TC program behind the XDP one shares that one's record.
-	behind, err := loadSpec("down.tc.o")
+	open(mapGeneric, mapGeneric, behind)
 	if err != nil {
 		return err
 	}
 	return errors.Join(
-		f.loadDown("xdp", spec.Programs["pcn_down_in"], h),
-		f.loadDown("loop-in", spec.Programs["pcn_loop_in"], h),
-		f.loadDown("loop-out", spec.Programs["pcn_loop_out"], h),
-		f.loadDown("pass", behind.Programs["pcn_down_pass"], h),
+		f.loadDown(h, spec, "xdp", "pcn_down_in"),
+		f.loadDown(h, spec, "loop-in", "pcn_loop_in"),
+		f.loadDown(h, spec, "loop-out", "pcn_loop_out"),
+		f.loadDown(h, behind, "pass", "pcn_down_pass"),
 	)
 }
 
 // loadDown loads one of the programs of our own interfaces, with the maps of a hook.
-func (f *framework) loadDown(name string, spec *ebpf.ProgramSpec, h cube.Hook) error {
-	p := spec.Copy()
-	for _, maps := range []map[string]*ebpf.Map{f.maps, f.hook[h]} {
-		for ref, m := range maps {
-			if err := associate(p, ref, m); err != nil {
-				return fmt.Errorf("binding %s: %w", spec.Name, err)
-			}
-		}
+func (f *framework) loadDown(h cube.Hook, spec *ebpf.CollectionSpec, name, program string) error {
+	if f.hook[h][mapDown] == nil {
+		return nil // an error before this one
 	}
-	if p.Type == ebpf.XDP {
-		p.Flags |= link.FlagFrags
-	}
-	prog, err := ebpf.NewProgram(p)
+	prog, err := f.loadOne(spec, program, f.hook[h], f.secret)
 	if err != nil {
-		return fmt.Errorf("loading %s: %w", spec.Name, err)
+		return err
 	}
 	f.downs[name] = prog
 	return nil
 }
 
-// associate binds the program's references to a map, if it has any.
-func associate(p *ebpf.ProgramSpec, name string, m *ebpf.Map) error {
-	err := p.Instructions.AssociateMap(name, m)
-	if errors.Is(err, asm.ErrUnreferencedSymbol) {
-		return nil
+// loadOne loads one program of an object, bound to the framework's maps and others.
+func (f *framework) loadOne(spec *ebpf.CollectionSpec, program string, others map[string]*ebpf.Map, secret uint64) (*ebpf.Program, error) {
+	s := spec.Copy()
+	s.Programs = map[string]*ebpf.ProgramSpec{program: s.Programs[program]}
+	if s.Programs[program].Type == ebpf.XDP {
+		s.Programs[program].Flags |= link.FlagFrags
 	}
-	return err
+	if v := s.Variables["pcn_secret"]; v != nil {
+		if err := v.Set(secret); err != nil {
+			return nil, fmt.Errorf("%s: setting the secret: %w", program, err)
+		}
+	}
+	bound := map[string]*ebpf.Map{}
+	for name := range s.Maps {
+		if m := f.maps[name]; m != nil {
+			bound[name] = m
+		}
+		if m := others[name]; m != nil {
+			bound[name] = m
+		}
+		if bound[name] == nil && !strings.HasPrefix(name, ".rodata") {
+			delete(s.Maps, name) // of another program in the object
+		}
+	}
+	c, err := ebpf.NewCollectionWithOptions(s, ebpf.CollectionOptions{MapReplacements: bound})
+	if err != nil {
+		return nil, fmt.Errorf("loading %s: %w", program, err)
+	}
+	defer c.Close()
+	return c.DetachProgram(program), nil
+}
+
+// openSecret reads the secret that marks frames for the stack, or makes one. It is pinned,
+// because programs that outlive a daemon know it.
+func openSecret(dir string) (uint64, error) {
+	m, err := openMap(filepath.Join(dir, "secret"), &ebpf.MapSpec{
+		Name: "pcn_secret", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer m.Close()
+	var secret uint64
+	if err := m.Lookup(uint32(0), &secret); err != nil {
+		return 0, fmt.Errorf("reading the secret: %w", err)
+	}
+	if secret != 0 {
+		return secret, nil
+	}
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails
+	secret = binary.NativeEndian.Uint64(random[:]) | 1
+	if err := m.Put(uint32(0), secret); err != nil {
+		return 0, fmt.Errorf("keeping the secret: %w", err)
+	}
+	return secret, nil
 }
 
 func loadSpec(file string) (*ebpf.CollectionSpec, error) {

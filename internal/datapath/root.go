@@ -23,15 +23,24 @@ type kind string
 // The kinds.
 const (
 	kindXDP     kind = "xdp"
+	kindGeneric kind = "xdpskb" // generic XDP, which shares the place with native
 	kindIngress kind = "tcin"
 	kindEgress  kind = "tcout"
 )
 
 func (k kind) hook() cube.Hook {
-	if k == kindXDP {
+	if k.place() == kindXDP {
 		return cube.XDP
 	}
 	return cube.TC
+}
+
+// place is what can be on a netdev only once.
+func (k kind) place() kind {
+	if k == kindGeneric {
+		return kindXDP
+	}
+	return k
 }
 
 // program says which of a generation's programs the kind leads to.
@@ -75,14 +84,12 @@ func (r *root) load(fw *framework) (err error) {
 	if r.slot, err = openMap(filepath.Join(r.dir, "slot"), spec.Maps["pcn_slot"]); err != nil {
 		return err
 	}
-	ps := spec.Programs["pcn_root"].Copy()
-	if err := errors.Join(associate(ps, "pcn_slot", r.slot), associate(ps, mapFates, fw.maps[mapFates])); err != nil {
-		return err
+	var secret uint64
+	if r.kind == kindGeneric {
+		secret = fw.secret
 	}
-	if r.kind == kindXDP {
-		ps.Flags |= link.FlagFrags
-	}
-	if r.prog, err = ebpf.NewProgram(ps); err != nil {
+	r.prog, err = fw.loadOne(spec, "pcn_root", map[string]*ebpf.Map{"pcn_slot": r.slot}, secret)
+	if err != nil {
 		return err
 	}
 	return r.prog.Pin(filepath.Join(r.dir, "prog"))
