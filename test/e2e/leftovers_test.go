@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Cubes come and go a thousand times; what the daemon holds afterwards is what it held before.
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/test/netns"
+)
+
+// growthKB is how much resident memory may grow: the heap of a garbage collector breathes, a leak of one kilobyte per
+// cube would be several times this.
+const growthKB = 12 << 10
+
+func TestCubesLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	rounds := 1000 / perRound
+	if soak {
+		rounds *= 50
+	}
+	d := start(t)
+	hosts := threeHosts(d.machine, v4)
+	d.lab.Host("veth4", "")
+	d.Must(http.StatusCreated, "POST", "/simplebridge/stays", `{"ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"}]}`)
+	reaches(t, hosts[0], "10.0.0.2")
+	// The first rounds fill pools and caches that stay.
+	for i := range rounds / 5 {
+		d.comeAndGo(i)
+	}
+	before := d.settled()
+	for i := range rounds {
+		d.comeAndGo(i)
+	}
+	t.Logf("before %v, %d KB", before, before.RSS)
+	netns.Eventually(t, patience, func() error {
+		after := d.Inventory()
+		grown := after.RSS - before.RSS
+		if after.RSS = before.RSS; after != before {
+			return fmt.Errorf("after %d rounds the daemon holds %v; before it held %v", rounds, after, before)
+		}
+		if grown > growthKB {
+			return fmt.Errorf("after %d rounds the daemon has %d KB more than the %d KB before", rounds, grown, before.RSS)
+		}
+		return nil
+	})
+	if err := hosts[0].Ping("10.0.0.2"); err != nil {
+		t.Error(err)
+	}
+}
+
+// perRound is how many cubes a round makes and deletes.
+const perRound = 5
+
+// comeAndGo makes cubes of every service with ports, wires, netdevs and attachments on both hooks, and deletes them in
+// changing order.
+func (m *machine) comeAndGo(round int) {
+	m.t.Helper()
+	kind := types[round%len(types)]
+	m.Must(http.StatusCreated, "POST", "/cubes", fmt.Sprintf(`[
+		{"service-name":"simplebridge","name":"a","type":%[1]q,"ports":[{"name":"p1","peer":"veth3"},{"name":"up","peer":"b:up"}],
+			"fdb":{"entry":[{"address":"02:00:00:00:00:01","port":"p1"}]}},
+		{"service-name":"simplebridge","name":"b","type":%[1]q,"ports":[{"name":"p1","peer":"veth4","tcubes":["t"]},{"name":"up","peer":"a:up"}]},
+		{"service-name":"transparenthelloworld","name":"t","type":%[1]q},
+		{"service-name":"transparenthelloworld","name":"n","type":%[1]q},
+		{"service-name":"simpleforwarder","name":"f","type":%[1]q,"ports":[{"name":"p1"}],"actions":[{"inport":"p1","action":"DROP"}]}]`, kind))
+	m.Must(http.StatusOK, "POST", "/attach", `{"cube":"n","port":"veth3"}`)
+	m.Must(http.StatusOK, "PATCH", "/transparenthelloworld/t/egress-action", `"DROP"`)
+	all := []string{"simplebridge/a", "simplebridge/b", "transparenthelloworld/t", "transparenthelloworld/n", "simpleforwarder/f"}
+	for i := range all {
+		m.Must(http.StatusOK, "DELETE", "/"+all[(round+i)%len(all)], "")
+	}
+}
+
+// settled is the inventory once what is freed in the background is freed: three looks in a row that agree.
+func (d *daemon) settled() inventory {
+	d.t.Helper()
+	last, same := d.Inventory(), 0
+	netns.Eventually(d.t, patience, func() error {
+		<-time.After(100 * time.Millisecond)
+		now := d.Inventory()
+		memory := now.RSS
+		if now.RSS = last.RSS; now == last {
+			same++
+		} else {
+			same = 0
+		}
+		now.RSS = memory
+		last = now
+		if same < 3 {
+			return fmt.Errorf("still changing: %v", now)
+		}
+		return nil
+	})
+	return last
+}
