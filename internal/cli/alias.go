@@ -188,10 +188,11 @@ func planServices(c command) (plan, error) {
 			return plan{}, usagef("services del takes one name, but %d are given", len(c.path)-1)
 		}
 		return plan{req: request{method: "DELETE", path: c.path}}, nil
+	default:
+		p, err := planShow(c)
+		p.single = len(c.path) == 2
+		return p, err
 	}
-	p, err := planShow(c)
-	p.single = len(c.path) == 2
-	return p, err
 }
 
 func planServicesAdd(c command) (plan, error) {

@@ -27,8 +27,9 @@ func isVerb(w string) bool {
 	switch verb(w) {
 	case verbAdd, verbDel, verbShow, verbSet:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 func (v verb) method() string {

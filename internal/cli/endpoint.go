@@ -141,7 +141,7 @@ func (c config) tlsConfig() (*tls.Config, error) {
 }
 
 func (c config) bearer() (string, error) {
-	token, from := c.token, "POLYCUBECTL_TOKEN"
+	token, from := c.token, "POLYCUBECTL_TOKEN" //nolint:gosec // the variable's name, not a token
 	if token == "" && c.tokenFile != "" {
 		from = "tokenfile " + c.tokenFile
 		data, err := os.ReadFile(c.tokenFile)

@@ -107,6 +107,7 @@ func genericPlan(c command, single bool) (plan, error) {
 		return p, nil
 	case verbNone:
 		p.render = renderAnswer
+	case verbAdd, verbSet:
 	}
 	p.stdin = useOfStdin(c)
 	if c.stdin {

@@ -196,8 +196,9 @@ func (s *session) exchange(p plan, v verb) error {
 		return printHelp(s.stdout, a.body, v)
 	case renderRootHelp:
 		return s.rootHelp(ctx, c, a.body)
+	default:
+		return nil
 	}
-	return nil
 }
 
 func (s *session) rootHelp(ctx context.Context, c *client, services []byte) error {

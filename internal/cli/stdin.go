@@ -51,8 +51,7 @@ func readInput(f *os.File, use stdinUse, p patience) ([]byte, error) {
 	}
 	info, err := f.Stat()
 	if err != nil {
-		// A closed descriptor is an absent body, not a mistake of the user.
-		return nil, nil
+		return nil, nil //nolint:nilerr // a closed descriptor is an absent body, not a mistake of the user
 	}
 	switch {
 	case info.Mode().IsRegular():

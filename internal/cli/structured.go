@@ -94,6 +94,8 @@ func printYAML(w *bufio.Writer, v value, indent string) {
 				yamlLeaf(w, m.val, indent+"  ")
 			}
 		}
+	default:
+		yamlLeaf(w, v, indent)
 	}
 }
 

@@ -47,7 +47,7 @@ type Info struct {
 
 // CheckName returns ErrInvalidName with the reason when name cannot be the name of a device.
 func CheckName(name string) error {
-	reason := ""
+	var reason string
 	switch {
 	case name == "":
 		reason = "it is empty"

@@ -33,9 +33,7 @@ func TestARestartBringsEverythingBack(t *testing.T) {
 		`post br1 ports p9 <<< {"tcubes":["th1"],"peer":"veth2"}`, `attach th3 br1:p9 position=first`, `patch br1 <<< {"loglevel":"TRACE"}`)
 	before := l.state()
 	var recs []*record
-	for _, rec := range l.view.Load().inOrder() {
-		recs = append(recs, rec)
-	}
+	recs = append(recs, l.view.Load().inOrder()...)
 	wrote := false
 	l.plane.setFail(func(step string) error {
 		wrote = wrote || step == "store"

@@ -221,6 +221,7 @@ func (e *editor) member(in place, f *fragment, replace bool) error {
 		return e.setLeafList(in, f)
 	case List:
 		return e.list(in, f, replace)
+	case Container, Action:
 	}
 	cur := findSchema(e.t.root, in.at, f.node)
 	if cur == nil {

@@ -43,8 +43,9 @@ void pcn_err_free(struct pcn_err *err)
 	memset(err, 0, sizeof *err);
 }
 
-static LY_ERR import(const char *name, const char *rev, const char *submod, const char *subrev, void *arg,
-		     LYS_INFORMAT *format, const char **text, ly_module_imp_data_free_clb *release)
+static LY_ERR import(const char *name, const char *rev, const char *submod, const char *subrev,
+		     void *arg, LYS_INFORMAT *format, const char **text,
+		     ly_module_imp_data_free_clb *release)
 {
 	const struct pcn_sources *sources = arg;
 
@@ -66,8 +67,8 @@ static LY_ERR import(const char *name, const char *rev, const char *submod, cons
 int pcn_load(const struct pcn_sources *imports, const char *text, struct ly_ctx **ctx,
 	     const struct lys_module **mod, struct pcn_err *err)
 {
-	const uint16_t options = LY_CTX_NO_YANGLIBRARY | LY_CTX_DISABLE_SEARCHDIRS | LY_CTX_DISABLE_SEARCHDIR_CWD |
-				 LY_CTX_SET_PRIV_PARSED;
+	const uint16_t options = LY_CTX_NO_YANGLIBRARY | LY_CTX_DISABLE_SEARCHDIRS |
+				 LY_CTX_DISABLE_SEARCHDIR_CWD | LY_CTX_SET_PRIV_PARSED;
 	struct lys_module *module = NULL;
 	int ret;
 
@@ -104,7 +105,8 @@ const struct lysc_node *pcn_module_data(const struct lys_module *mod)
 	return mod->compiled->data;
 }
 
-static const char *ext(const struct lysc_ext_instance *list, size_t index, const char **name, const char **owner)
+static const char *ext(const struct lysc_ext_instance *list, size_t index, const char **name,
+		       const char **owner)
 {
 	if (index >= LY_ARRAY_COUNT(list) || !list[index].def)
 		return NULL;
@@ -113,12 +115,14 @@ static const char *ext(const struct lysc_ext_instance *list, size_t index, const
 	return list[index].argument ? list[index].argument : "";
 }
 
-const char *pcn_module_ext(const struct lys_module *mod, size_t index, const char **name, const char **owner)
+const char *pcn_module_ext(const struct lys_module *mod, size_t index, const char **name,
+			   const char **owner)
 {
 	return ext(mod->compiled->exts, index, name, owner);
 }
 
-const char *pcn_node_ext(const struct lysc_node *node, size_t index, const char **name, const char **owner)
+const char *pcn_node_ext(const struct lysc_node *node, size_t index, const char **name,
+			 const char **owner)
 {
 	return ext(node->exts, index, name, owner);
 }
@@ -285,7 +289,8 @@ static const struct lysc_ident *derived(const struct lysc_ident *ident, size_t *
 
 	if (depth > 32)
 		return NULL;
-	LY_ARRAY_FOR(ident->derived, i) {
+	LY_ARRAY_FOR(ident->derived, i)
+	{
 		if (!(*index)--)
 			return ident->derived[i];
 		const struct lysc_ident *below = derived(ident->derived[i], index, depth + 1);

@@ -15,8 +15,8 @@ static int result(const struct ly_ctx *ctx, int ret, struct pcn_err *err)
 	return ret;
 }
 
-int pcn_new_list(struct lyd_node *parent, const struct lysc_node *schema, const char *keys, size_t nkeys, int output,
-		 struct lyd_node **node, struct pcn_err *err)
+int pcn_new_list(struct lyd_node *parent, const struct lysc_node *schema, const char *keys,
+		 size_t nkeys, int output, struct lyd_node **node, struct pcn_err *err)
 {
 	const char *k[PCN_MAX_KEYS] = { 0 };
 
@@ -28,22 +28,23 @@ int pcn_new_list(struct lyd_node *parent, const struct lysc_node *schema, const 
 	}
 	/* libyang reads as many as the list has keys, the caller checked that it is nkeys */
 	return result(schema->module->ctx,
-		      lyd_new_list(parent, schema->module, schema->name, output, node, k[0], k[1], k[2], k[3], k[4],
-				   k[5], k[6], k[7]),
+		      lyd_new_list(parent, schema->module, schema->name, output, node, k[0], k[1],
+				   k[2], k[3], k[4], k[5], k[6], k[7]),
 		      err);
 }
 
-int pcn_new_inner(struct lyd_node *parent, const struct lysc_node *schema, int output, struct lyd_node **node,
-		  struct pcn_err *err)
+int pcn_new_inner(struct lyd_node *parent, const struct lysc_node *schema, int output,
+		  struct lyd_node **node, struct pcn_err *err)
 {
-	return result(schema->module->ctx, lyd_new_inner(parent, schema->module, schema->name, output, node), err);
+	return result(schema->module->ctx,
+		      lyd_new_inner(parent, schema->module, schema->name, output, node), err);
 }
 
-int pcn_new_term(struct lyd_node *parent, const struct lysc_node *schema, const char *value, int output,
-		 struct lyd_node **node, struct pcn_err *err)
+int pcn_new_term(struct lyd_node *parent, const struct lysc_node *schema, const char *value,
+		 int output, struct lyd_node **node, struct pcn_err *err)
 {
-	return result(schema->module->ctx, lyd_new_term(parent, schema->module, schema->name, value, output, node),
-		      err);
+	return result(schema->module->ctx,
+		      lyd_new_term(parent, schema->module, schema->name, value, output, node), err);
 }
 
 char *pcn_canonical(const struct lysc_node *schema, const char *value, struct pcn_err *err)
@@ -68,7 +69,8 @@ static struct lyd_node *siblings(struct lyd_node *root, struct lyd_node *parent)
 	return parent ? lyd_child(parent) : root;
 }
 
-struct lyd_node *pcn_find_schema(struct lyd_node *root, struct lyd_node *parent, const struct lysc_node *schema)
+struct lyd_node *pcn_find_schema(struct lyd_node *root, struct lyd_node *parent,
+				 const struct lysc_node *schema)
 {
 	struct lyd_node *match = NULL, *first = siblings(root, parent);
 
@@ -77,7 +79,8 @@ struct lyd_node *pcn_find_schema(struct lyd_node *root, struct lyd_node *parent,
 	return match;
 }
 
-struct lyd_node *pcn_find_same(struct lyd_node *root, struct lyd_node *parent, const struct lyd_node *like)
+struct lyd_node *pcn_find_same(struct lyd_node *root, struct lyd_node *parent,
+			       const struct lyd_node *like)
 {
 	struct lyd_node *match = NULL, *first = siblings(root, parent);
 
@@ -132,7 +135,8 @@ void pcn_unlink(struct lyd_node **root, struct lyd_node *node)
 	lyd_unlink_tree(node);
 }
 
-int pcn_insert(struct lyd_node **root, struct lyd_node *parent, struct lyd_node *node, struct pcn_err *err)
+int pcn_insert(struct lyd_node **root, struct lyd_node *parent, struct lyd_node *node,
+	       struct pcn_err *err)
 {
 	const struct ly_ctx *ctx = LYD_CTX(node);
 	int ret;
@@ -152,8 +156,8 @@ int pcn_insert(struct lyd_node **root, struct lyd_node *parent, struct lyd_node 
  * libyang appends an entry behind the others of its list. To give it back its place, the entries that
  * followed it are taken out and appended again.
  */
-int pcn_insert_at(struct lyd_node **root, struct lyd_node *parent, struct lyd_node *node, size_t position,
-		  struct pcn_err *err)
+int pcn_insert_at(struct lyd_node **root, struct lyd_node *parent, struct lyd_node *node,
+		  size_t position, struct pcn_err *err)
 {
 	struct lyd_node *at, *next;
 	int ret = pcn_insert(root, parent, node, err);
@@ -179,7 +183,8 @@ int pcn_defaults(struct lyd_node *node, struct pcn_err *err)
 	return result(LYD_CTX(node), lyd_new_implicit_tree(node, LYD_IMPLICIT_NO_STATE, NULL), err);
 }
 
-int pcn_validate(struct lyd_node **root, const struct lys_module *mod, struct lyd_node **diff, struct pcn_err *err)
+int pcn_validate(struct lyd_node **root, const struct lys_module *mod, struct lyd_node **diff,
+		 struct pcn_err *err)
 {
 	int ret;
 
@@ -190,8 +195,10 @@ int pcn_validate(struct lyd_node **root, const struct lys_module *mod, struct ly
 
 int pcn_validate_op(struct lyd_node *op, struct lyd_node *tree, int output, struct pcn_err *err)
 {
-	return result(LYD_CTX(op),
-		      lyd_validate_op(op, tree, output ? LYD_TYPE_REPLY_YANG : LYD_TYPE_RPC_YANG, NULL), err);
+	return result(
+		LYD_CTX(op),
+		lyd_validate_op(op, tree, output ? LYD_TYPE_REPLY_YANG : LYD_TYPE_RPC_YANG, NULL),
+		err);
 }
 
 int pcn_undo_diff(struct lyd_node **root, const struct lyd_node *diff, struct pcn_err *err)
@@ -208,5 +215,7 @@ int pcn_undo_diff(struct lyd_node **root, const struct lyd_node *diff, struct pc
 
 int pcn_clone(const struct lyd_node *root, struct lyd_node **copy, struct pcn_err *err)
 {
-	return result(LYD_CTX(root), lyd_dup_siblings(root, NULL, LYD_DUP_RECURSIVE | LYD_DUP_WITH_FLAGS, copy), err);
+	return result(LYD_CTX(root),
+		      lyd_dup_siblings(root, NULL, LYD_DUP_RECURSIVE | LYD_DUP_WITH_FLAGS, copy),
+		      err);
 }

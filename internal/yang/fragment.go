@@ -228,6 +228,7 @@ func (b *builder) member(parent *fragment, n *Node, p Path, v value) {
 		if f := b.step(parent, n, p, nil); f != nil {
 			b.object(f, n, p.with(n.name), v)
 		}
+	case Action: // object refuses it as a member
 	}
 }
 

@@ -119,8 +119,9 @@ func (p *printer) shown(it *item) bool {
 		return p.defaults || !it.isDef || it.node.key
 	case Container:
 		return it.node.presence || slices.ContainsFunc(it.kids, p.shown)
+	default:
+		return true
 	}
-	return true
 }
 
 // object prints the members of a container or list entry in model order.

@@ -58,10 +58,12 @@ int pcn_load(const struct pcn_sources *imports, const char *text, struct ly_ctx 
 	     const struct lys_module **mod, struct pcn_err *err);
 const char *pcn_uses(const struct lys_module *mod, size_t index);
 const struct lysc_node *pcn_module_data(const struct lys_module *mod);
-const char *pcn_module_ext(const struct lys_module *mod, size_t index, const char **name, const char **owner);
+const char *pcn_module_ext(const struct lys_module *mod, size_t index, const char **name,
+			   const char **owner);
 
 void pcn_schema(const struct lysc_node *node, struct pcn_snode *out);
-const char *pcn_node_ext(const struct lysc_node *node, size_t index, const char **name, const char **owner);
+const char *pcn_node_ext(const struct lysc_node *node, size_t index, const char **name,
+			 const char **owner);
 void pcn_type(const struct lysc_type *type, struct pcn_stype *out);
 void pcn_type_range(const struct lysc_type *type, size_t index, int64_t *min, int64_t *max);
 const char *pcn_type_pattern(const struct lysc_type *type, size_t index, int *inverted);
@@ -69,28 +71,32 @@ const char *pcn_type_name(const struct lysc_type *type, size_t index);
 const struct lysc_type *pcn_type_member(const struct lysc_type *type, size_t index);
 const char *pcn_identity(const struct lysc_type *type, size_t index, const char **module);
 
-int pcn_new_list(struct lyd_node *parent, const struct lysc_node *schema, const char *keys, size_t nkeys, int output,
-		 struct lyd_node **node, struct pcn_err *err);
-int pcn_new_inner(struct lyd_node *parent, const struct lysc_node *schema, int output, struct lyd_node **node,
-		  struct pcn_err *err);
-int pcn_new_term(struct lyd_node *parent, const struct lysc_node *schema, const char *value, int output,
-		 struct lyd_node **node, struct pcn_err *err);
+int pcn_new_list(struct lyd_node *parent, const struct lysc_node *schema, const char *keys,
+		 size_t nkeys, int output, struct lyd_node **node, struct pcn_err *err);
+int pcn_new_inner(struct lyd_node *parent, const struct lysc_node *schema, int output,
+		  struct lyd_node **node, struct pcn_err *err);
+int pcn_new_term(struct lyd_node *parent, const struct lysc_node *schema, const char *value,
+		 int output, struct lyd_node **node, struct pcn_err *err);
 char *pcn_canonical(const struct lysc_node *schema, const char *value, struct pcn_err *err);
 
-struct lyd_node *pcn_find_schema(struct lyd_node *root, struct lyd_node *parent, const struct lysc_node *schema);
-struct lyd_node *pcn_find_same(struct lyd_node *root, struct lyd_node *parent, const struct lyd_node *like);
+struct lyd_node *pcn_find_schema(struct lyd_node *root, struct lyd_node *parent,
+				 const struct lysc_node *schema);
+struct lyd_node *pcn_find_same(struct lyd_node *root, struct lyd_node *parent,
+			       const struct lyd_node *like);
 struct lyd_node *pcn_child(struct lyd_node *node);
 struct lyd_node *pcn_next(struct lyd_node *node);
 const char *pcn_value(const struct lyd_node *node);
 int pcn_diff_keeps(const struct lyd_node *node);
 size_t pcn_position(const struct lyd_node *node);
 
-int pcn_insert(struct lyd_node **root, struct lyd_node *parent, struct lyd_node *node, struct pcn_err *err);
-int pcn_insert_at(struct lyd_node **root, struct lyd_node *parent, struct lyd_node *node, size_t position,
-		  struct pcn_err *err);
+int pcn_insert(struct lyd_node **root, struct lyd_node *parent, struct lyd_node *node,
+	       struct pcn_err *err);
+int pcn_insert_at(struct lyd_node **root, struct lyd_node *parent, struct lyd_node *node,
+		  size_t position, struct pcn_err *err);
 void pcn_unlink(struct lyd_node **root, struct lyd_node *node);
 int pcn_defaults(struct lyd_node *node, struct pcn_err *err);
-int pcn_validate(struct lyd_node **root, const struct lys_module *mod, struct lyd_node **diff, struct pcn_err *err);
+int pcn_validate(struct lyd_node **root, const struct lys_module *mod, struct lyd_node **diff,
+		 struct pcn_err *err);
 int pcn_validate_op(struct lyd_node *op, struct lyd_node *tree, int output, struct pcn_err *err);
 int pcn_undo_diff(struct lyd_node **root, const struct lyd_node *diff, struct pcn_err *err);
 int pcn_clone(const struct lyd_node *root, struct lyd_node **copy, struct pcn_err *err);

@@ -173,8 +173,9 @@ func (n *Node) keyCount() int {
 		return len(n.keys)
 	case LeafList:
 		return 1
+	default:
+		return 0
 	}
-	return 0
 }
 
 // what names the node at p in a sentence about its members.

@@ -27,6 +27,7 @@ func (n *Node) scalar(v value) (string, error) {
 		if err := checkText(v.text); err != nil {
 			return "", fmt.Errorf("the value %w", err)
 		}
+	case numberValue, boolValue:
 	}
 	return n.typ.normal(v, func(s string) bool { _, err := canonical(n, s); return err == nil })
 }

@@ -74,6 +74,7 @@ func (e *editor) clear(in place, n *Node) error {
 		return e.removeAll(in, n, true)
 	case List:
 		return e.removeAll(in, n, true)
+	case Container, Action:
 	}
 	if n.presence {
 		if err := e.touchNow(p, n); err != nil {
@@ -130,6 +131,7 @@ func newFixed(f *fragment, p Path) error {
 			return fault(InvalidValue, p, "is fixed at creation and cannot be added")
 		}
 		return nil
+	case Container, Action:
 	}
 	for _, k := range f.kids {
 		at := p.with(k.node.name)

@@ -239,6 +239,7 @@ func holds(typ reflect.Type, name string) bool {
 		return typ.Bits() > bits || (typ.Bits() == bits && !unsigned)
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return unsigned && typ.Bits() >= bits
+	default:
+		return false
 	}
-	return false
 }

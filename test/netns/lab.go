@@ -219,8 +219,11 @@ func (n *Node) Ping(ip string, opts ...PingOptions) error {
 		args = append(args, "-M", "do")
 	}
 	out, err := n.Command("ping", append(args, ip)...).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), " "+strconv.Itoa(count)+" received") {
-		return fmt.Errorf("ping %s from %s: %v: %s", ip, n.Outer, err, strings.TrimSpace(string(out)))
+	if err == nil && !strings.Contains(string(out), " "+strconv.Itoa(count)+" received") {
+		err = errors.New("answers are missing")
+	}
+	if err != nil {
+		return fmt.Errorf("ping %s from %s: %w: %s", ip, n.Outer, err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }
