@@ -56,6 +56,7 @@ func Parts() []Part {
 		{"bridge", bridge},
 		{"reload", reload},
 		{"slowpath", slowPath},
+		{"daemon", daemon},
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/polycube/polycube/cube"
@@ -103,32 +102,12 @@ func (c reloadCase) run(ctx context.Context, length time.Duration) (*reloadResul
 		if err != nil {
 			return err
 		}
-		before, err := w.Counts()
-		if err != nil {
-			return err
-		}
-		sending, stop := context.WithCancel(rig.Context())
-		var sendErr error
-		var wg sync.WaitGroup
-		wg.Go(func() { sendErr = w.Flood(sending) })
 		start := time.Now()
-		err = c.reloads(rig.Context(), p, cubes, length, got)
-		stop()
-		wg.Wait()
+		got.packets, got.lost, err = underLoad(rig.Context(), w, func() error {
+			return c.reloads(rig.Context(), p, cubes, length, got)
+		})
 		got.seconds = time.Since(start).Seconds()
-		if err := errors.Join(err, sendErr); err != nil {
-			return err
-		}
-		after, err := w.Settle()
-		if err != nil {
-			return err
-		}
-		got.packets = after.Received - before.Received
-		got.lost = after.Sent - before.Sent - got.packets
-		if got.packets == 0 || after.Wrong > before.Wrong {
-			return fmt.Errorf("%d frames arrived, %d changed: %w", got.packets, after.Wrong-before.Wrong, cube.ErrInvalid)
-		}
-		return nil
+		return err
 	})
 	return got, err
 }

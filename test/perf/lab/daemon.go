@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A real daemon in a namespace, with directories and pins of its own.
+
+package lab
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/polycube/polycube/test/netns"
+)
+
+// Daemon is a polycubed, or the place where one runs.
+type Daemon struct {
+	rig  *Rig
+	ns   *netns.Namespace
+	bin  string
+	dir  string
+	pins string
+	http *http.Client
+
+	cmd *exec.Cmd
+	out bytes.Buffer // read when the process has ended
+}
+
+// answerWithin is how long the daemon may take to start.
+const answerWithin = 20 * time.Second
+
+// NewDaemon prepares a place for a daemon; bin is the directory of the programs.
+func (r *Rig) NewDaemon(ns *netns.Namespace, bin string) (*Daemon, error) {
+	abs, err := filepath.Abs(bin)
+	if err == nil {
+		_, err = os.Stat(filepath.Join(abs, "polycubed"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the daemon's program: %w (run make build)", err)
+	}
+	d := &Daemon{rig: r, ns: ns, bin: abs, dir: r.TempDir(), pins: filepath.Join(netns.Bpffs(r), "pins")}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var dialer net.Dialer
+		return dialer.DialContext(ctx, "unix", d.socket())
+	}
+	d.http = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	r.Cleanup(func() {
+		if err := d.end(); err != nil {
+			r.Error(err)
+		}
+	})
+	return d, nil
+}
+
+func (d *Daemon) socket() string { return filepath.Join(d.dir, "run", "polycubed.sock") }
+
+func (d *Daemon) options() []string {
+	return []string{"--configfile", "/dev/null", "--instance", fmt.Sprintf("bench%d", os.Getpid()), "--run-dir", filepath.Join(d.dir, "run"),
+		"--state-dir", filepath.Join(d.dir, "state"), "--bpffs", d.pins}
+}
+
+// Start runs the daemon and returns how long it took to answer.
+func (d *Daemon) Start() (time.Duration, error) {
+	d.out.Reset()
+	d.cmd = d.ns.Command(filepath.Join(d.bin, "polycubed"), d.options()...)
+	d.cmd.Stdout, d.cmd.Stderr = &d.out, &d.out
+	start := time.Now()
+	if err := d.cmd.Start(); err != nil {
+		return 0, fmt.Errorf("starting the daemon: %w", err)
+	}
+	for {
+		err := d.answers()
+		took := time.Since(start)
+		if err == nil {
+			return took, nil
+		}
+		if took > answerWithin {
+			return 0, errors.Join(fmt.Errorf("the daemon does not answer: %w", err), d.Kill())
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (d *Daemon) answers() error {
+	resp, err := d.http.Get("http://polycubed/polycube/v1/version")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		return errors.Join(err, fmt.Errorf("status %s", resp.Status))
+	}
+	return nil
+}
+
+// Kill ends the daemon without a chance to clean up.
+func (d *Daemon) Kill() error {
+	if d.cmd == nil {
+		return nil
+	}
+	err := d.cmd.Process.Kill()
+	_ = d.cmd.Wait() // it says that the process was killed
+	d.cmd = nil
+	return err
+}
+
+// end kills the daemon and removes what it left in the kernel.
+func (d *Daemon) end() error {
+	err := d.Kill()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.rig.Context()), answerWithin)
+	defer cancel()
+	args := append([]string{"--net=" + d.ns.Path(), "--", filepath.Join(d.bin, "polycubed"), "cleanup"}, d.options()...)
+	if out, cerr := exec.CommandContext(ctx, "nsenter", args...).CombinedOutput(); cerr != nil {
+		err = errors.Join(err, fmt.Errorf("cleaning up after the daemon: %w\n%s", cerr, out))
+	}
+	return err
+}
+
+// Ctl runs polycubectl with a body on its standard input and returns its output.
+func (d *Daemon) Ctl(body string, args ...string) (string, error) {
+	cmd := exec.CommandContext(d.rig.Context(), filepath.Join(d.bin, "polycubectl"), args...)
+	cmd.Env = append(os.Environ(), "POLYCUBECTL_SOCKET="+d.socket(), "POLYCUBECTL_URL=", "HOME="+d.dir)
+	if body != "" {
+		cmd.Stdin = strings.NewReader(body)
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("polycubectl %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+// Request sends a body to a path of the API.
+func (d *Daemon) Request(method, path, body string) error {
+	req, err := http.NewRequestWithContext(d.rig.Context(), method, "http://polycubed/polycube/v1"+path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := d.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusBadRequest {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // the status says enough
+		return fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
+	}
+	return nil
+}
+
+// Memory is what a daemon takes, in bytes.
+type Memory struct {
+	// Resident is the process's memory, Private the part that is no file's.
+	Resident, Private uint64
+	// Maps is what the kernel keeps for the maps that the process holds, Programs for its programs.
+	Maps, Programs uint64
+}
+
+// Memory reads it.
+func (d *Daemon) Memory() (Memory, error) {
+	var m Memory
+	proc := filepath.Join("/proc", strconv.Itoa(d.cmd.Process.Pid))
+	status, err := fields(filepath.Join(proc, "status"))
+	if err != nil {
+		return m, fmt.Errorf("memory of the daemon: %w", err)
+	}
+	m.Resident, m.Private = status["VmRSS"]*1024, status["RssAnon"]*1024
+	entries, err := os.ReadDir(filepath.Join(proc, "fdinfo"))
+	if err != nil {
+		return m, fmt.Errorf("memory of the daemon: %w", err)
+	}
+	maps, programs := map[uint64]uint64{}, map[uint64]uint64{}
+	for _, e := range entries {
+		info, err := fields(filepath.Join(proc, "fdinfo", e.Name()))
+		if err != nil {
+			continue // closed meanwhile
+		}
+		if id, ok := info["map_id"]; ok {
+			maps[id] = info["memlock"]
+		} else if id, ok := info["prog_id"]; ok {
+			programs[id] = info["memlock"]
+		}
+	}
+	for _, n := range maps {
+		m.Maps += n
+	}
+	for _, n := range programs {
+		m.Programs += n
+	}
+	return m, nil
+}
+
+// fields reads the "name: number" lines of a file of /proc.
+func fields(path string) (map[string]uint64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	out := map[string]uint64{}
+	for s := bufio.NewScanner(f); s.Scan(); {
+		name, rest, _ := strings.Cut(s.Text(), ":")
+		words := strings.Fields(rest)
+		if len(words) == 0 {
+			continue
+		}
+		if n, err := strconv.ParseUint(words[0], 10, 64); err == nil {
+			out[name] = n
+		}
+	}
+	return out, nil
+}
