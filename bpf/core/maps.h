@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* The framework's maps. Each object that includes this uses the same pinned maps. */
 #ifndef PCN_MAPS_H
 #define PCN_MAPS_H

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* Constants that configuration sets. They are frozen before the program is verified, so the
  * verifier removes what they rule out and a feature that is off costs nothing. */
 #ifndef PCN_CONFIG_H

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* Functions of the framework that a cube may call in the middle of its work. The bodies here
  * are never run: the linker drops them and binds the calls to the framework's own functions,
  * adding the caller's identity, which a cube therefore cannot forge. */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* Internet checksums (RFC 1071), updated in place as RFC 1624 says (equation 3). */
 #ifndef PCN_CSUM_H
 #define PCN_CSUM_H

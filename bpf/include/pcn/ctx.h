@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* Which hook a source is compiled for. Every program is compiled twice, with -DPCN_TC and
  * with -DPCN_XDP; the rest of these headers hide the difference. */
 #ifndef PCN_CTX_H

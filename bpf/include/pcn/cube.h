@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* All that a cube's program includes. */
 #ifndef PCN_CUBE_H
 #define PCN_CUBE_H

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* Log lines from the fast path. What is below the cube's level is compiled out. */
 #ifndef PCN_LOG_H
 #define PCN_LOG_H

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* Maps of a cube. Every instance has its own, pinned as long as the cube lives, and carried
  * over by name when the programs are reloaded. */
 #ifndef PCN_MAP_H

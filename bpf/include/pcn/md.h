@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* What travels with a packet through a chain of cubes, and the ways a packet can end. */
 #ifndef PCN_MD_H
 #define PCN_MD_H

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* Reading a packet through a cursor that hands out typed pointers, NULL where the packet ends. */
 #ifndef PCN_PACKET_H
 #define PCN_PACKET_H

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* What a program can do with a packet: `return pcn_pkt_...(ctx, md, ...)`. */
 #ifndef PCN_VERDICT_H
 #define PCN_VERDICT_H

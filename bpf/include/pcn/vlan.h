@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* 802.1Q and 802.1ad tags, the same at both hooks. At TC the outer tag usually lives in the
  * skb (vlan_tci), at XDP always in the bytes. */
 #ifndef PCN_VLAN_H
