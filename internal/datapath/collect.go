@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// What has been swapped out goes later: a packet that entered a generation before the swap
+// still runs in it, and finds its program array empty once the last descriptor is closed.
+
 package datapath
 
 import (
