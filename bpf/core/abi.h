@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* Tables and records that the daemon and the framework's programs share. Cubes never see them.
  * internal/datapath/abi.go derives its types from here and a test compares the two. */
 #ifndef PCN_ABI_H
@@ -18,6 +18,13 @@
 /* skb->tc_index of a packet that one of our programs sends past the program of a netdev that
  * has seen it already. */
 #define PCN_SKIP 0x9c5b
+/* Stands before a frame that goes to the stack of a netdev with generic XDP, whose program would
+ * see it again: a secret that only our programs know, where an Ethernet header is expected. */
+struct pcn_pass {
+	__u64 secret;
+	__u8 pad[8];
+};
+
 /* The upper half of skb->cb[0] of a copy on its way to a cube; hops are in the lower half. */
 #define PCN_COPY_MAGIC 0x7063
 

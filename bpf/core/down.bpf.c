@@ -77,6 +77,10 @@ SEC(PCN_SECTION) int pcn_down_in(struct CTXTYPE *ctx)
 }
 
 #ifdef PCN_TC
+/* The netdevs with generic XDP, and the secret that their root programs know. */
+PCN_MAP(pcn_generic, BPF_MAP_TYPE_HASH, __u32, __u32, PCN_MAX_CUBES);
+const volatile __u64 pcn_secret = 0;
+
 /* At the TC ingress of the interfaces where packets come back into XDP cubes: a packet that an
  * XDP program passed goes to the stack of the netdev where it once entered. Which that is
  * stands in the metadata, or, where the kernel does not keep metadata of a TAP, in the record
@@ -94,6 +98,13 @@ SEC(PCN_SECTION) int pcn_down_pass(struct CTXTYPE *ctx)
 	if (!ifindex) {
 		pcn_count_fate(0, PCN_REASON_NO_PROGRAM);
 		return DROP;
+	}
+	if (bpf_map_lookup_elem(&pcn_generic, &ifindex)) {
+		struct pcn_pass header = { .secret = pcn_secret };
+
+		if (bpf_skb_change_head(ctx, sizeof(header), 0) ||
+		    bpf_skb_store_bytes(ctx, 0, &header, sizeof(header), 0))
+			return DROP;
 	}
 	ctx->tc_index = PCN_SKIP;
 	return bpf_redirect(ifindex, BPF_F_INGRESS);

@@ -12,9 +12,27 @@ struct {
 	__type(value, __u32);
 } pcn_slot SEC(".maps");
 
+#ifdef PCN_XDP
+/* Not 0 on a netdev with generic XDP. */
+const volatile __u64 pcn_secret = 0;
+
+/* True for a frame that one of our programs sends to the stack, past the programs that have
+ * seen it. Takes the header off. */
+PCN_INLINE int passes(struct xdp_md *ctx)
+{
+	struct pcn_pass *p = pcn_data(ctx);
+
+	return pcn_secret && (void *)(p + 1) <= pcn_data_end(ctx) && p->secret == pcn_secret &&
+	       !bpf_xdp_adjust_head(ctx, sizeof(*p));
+}
+#endif
+
 SEC(PCN_SECTION) int pcn_root(struct CTXTYPE *ctx)
 {
-#ifdef PCN_TC
+#ifdef PCN_XDP
+	if (passes(ctx))
+		return XDP_PASS;
+#else
 	if (ctx->tc_index == PCN_SKIP) {
 		ctx->tc_index = 0;
 		return -1; /* TC_ACT_UNSPEC: the next program, then the stack or the wire */

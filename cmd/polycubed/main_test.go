@@ -189,7 +189,7 @@ func TestBridgeOutlivesDaemon(t *testing.T) {
 // TestSlowPathOfNetdev: a transparent cube on a netdev sends every packet through user
 // space, both ways, and the machine's own stack still gets and sends them.
 func TestSlowPathOfNetdev(t *testing.T) {
-	for _, hook := range []string{"TC", "XDP_DRV"} {
+	for _, hook := range []string{"TC", "XDP_SKB", "XDP_DRV"} {
 		t.Run(hook, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)

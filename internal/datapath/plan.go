@@ -27,6 +27,7 @@ type plan struct {
 type want struct {
 	spot spot
 	name string
+	kind kind
 	mode cube.Type
 	part *component
 }
@@ -49,10 +50,13 @@ func (pl *plan) addNetdev(g *Graph, c *component, dev *Netdev) {
 	if c.hook == cube.XDP {
 		k = kindXDP
 	}
-	w := want{spot: spot{dev.Index, k}, name: dev.Name, mode: ownerType(g, c, dev), part: c}
+	w := want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, mode: ownerType(g, c, dev), part: c}
+	if w.mode == cube.TypeXDPSKB {
+		w.kind = kindGeneric
+	}
 	pl.wants = append(pl.wants, w)
 	if len(dev.Tcubes) > 0 {
-		w.spot.place = kindEgress
+		w.kind, w.spot.place = kindEgress, kindEgress
 		pl.wants = append(pl.wants, w)
 	}
 }
@@ -74,7 +78,7 @@ func (pl *plan) giveRoots() {
 	votes := map[*root]map[*component]int{}
 	for _, w := range pl.wants {
 		a := pl.p.attached[w.spot]
-		if a == nil {
+		if a == nil || a.root.kind != w.kind {
 			continue
 		}
 		if votes[a.root] == nil {
@@ -101,15 +105,15 @@ func (pl *plan) giveRoots() {
 // makeRoots makes a root for each component that needs one and has none.
 func (pl *plan) makeRoots(u *undo) error {
 	for _, w := range pl.wants {
-		if len(w.part.roots[w.spot.place]) > 0 {
+		if len(w.part.roots[w.kind]) > 0 {
 			continue
 		}
-		r, err := pl.p.newRoot(w.spot.place, w.part.gen.progs[w.spot.place.program()])
+		r, err := pl.p.newRoot(w.kind, w.part.gen.progs[w.kind.program()])
 		if err != nil {
 			return err
 		}
 		r.into = w.part.gen
-		w.part.roots[w.spot.place] = []*root{r}
+		w.part.roots[w.kind] = []*root{r}
 		pl.p.roots[r] = true
 		u.push(func() error {
 			delete(pl.p.roots, r)
@@ -136,7 +140,7 @@ func (pl *plan) attach(u *undo) error {
 // attachAnew attaches a netdev. One that changes between generic and native XDP is detached
 // first, since the kernel holds one of the two.
 func (p *Plane) attachAnew(u *undo, w want) error {
-	r := w.part.roots[w.spot.place][0]
+	r := w.part.roots[w.kind][0]
 	if old := p.attached[w.spot]; old != nil {
 		if err := old.hold.detach(); err != nil {
 			return fmt.Errorf("detaching from %s: %w", w.name, err)
@@ -153,6 +157,9 @@ func (p *Plane) attachAnew(u *undo, w want) error {
 	if w.spot.place == kindXDP {
 		p.readyForXDP(w.name)
 	}
+	if err := p.markGeneric(u, w); err != nil {
+		return err
+	}
 	a, err := p.attach(w.name, w.spot, w.mode, r)
 	if err != nil {
 		return err
@@ -163,6 +170,20 @@ func (p *Plane) attachAnew(u *undo, w want) error {
 		return a.hold.detach()
 	})
 	return nil
+}
+
+// markGeneric notes whether a netdev has generic XDP, for packets that are passed to its stack.
+func (p *Plane) markGeneric(u *undo, w want) error {
+	if w.spot.place != kindXDP {
+		return nil
+	}
+	set := hashSetter[uint32](p.fw.hook[cube.XDP][mapGeneric])
+	ifindex, yes := uint32(w.spot.ifindex), uint32(1)
+	if w.kind != kindGeneric {
+		return set(ifindex, nil)
+	}
+	u.push(func() error { return set(ifindex, nil) })
+	return set(ifindex, &yes)
 }
 
 // readyForXDP prepares what a veth needs to take redirected frames, and says what is missing.
@@ -185,10 +206,10 @@ func (p *Plane) readyForXDP(name string) {
 func (pl *plan) move(u *undo) error {
 	for _, w := range pl.wants {
 		a := pl.p.attached[w.spot]
-		if slices.Contains(w.part.roots[w.spot.place], a.root) {
+		if slices.Contains(w.part.roots[w.kind], a.root) {
 			continue
 		}
-		was, now := a.root, w.part.roots[w.spot.place][0]
+		was, now := a.root, w.part.roots[w.kind][0]
 		if err := a.hold.update(now); err != nil {
 			return fmt.Errorf("moving %s to another root program: %w", w.name, err)
 		}
@@ -215,6 +236,11 @@ func (pl *plan) detachUnused() {
 		}
 		if err := a.hold.detach(); err != nil {
 			p.log.Warn("detaching from a netdev", "ifindex", s.ifindex, "err", err)
+		}
+		if a.root.kind == kindGeneric {
+			if err := hashSetter[uint32](p.fw.hook[cube.XDP][mapGeneric])(uint32(s.ifindex), nil); err != nil {
+				p.log.Warn("forgetting a netdev", "ifindex", s.ifindex, "err", err)
+			}
 		}
 		delete(p.attached, s)
 	}
