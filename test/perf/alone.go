@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -74,7 +73,7 @@ func aloneName(hook cube.Hook, mode datapath.Mode) string {
 func measureAlone(r *Run, rig *lab.Rig, all []*alone, times map[string]report.Sample) error {
 	frame := lab.Template(lab.FrameSize)
 	for range r.rounds(15, 3) {
-		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		shuffle(all)
 		for _, a := range all {
 			if err := rig.Context().Err(); err != nil {
 				return err

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/polycube/polycube/test/perf/lab"
 	"github.com/polycube/polycube/test/perf/report"
@@ -50,7 +49,7 @@ func bridgeThroughput(ctx context.Context, r *Run) (*report.Table, []report.Chec
 	rounds := r.rounds(9, 2)
 	for round := range rounds {
 		r.progress("bridge: round %d of %d", round+1, rounds)
-		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		shuffle(all)
 		for _, f := range all {
 			cost, err := f.cost(ctx, r.Quick)
 			if err != nil {

@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/polycube/polycube/cube"
@@ -89,7 +88,7 @@ func (c *chains) measure(r *Run, rounds int) (chainTimes, error) {
 	keys := slices.Collect(maps.Keys(c.programs))
 	for round := range rounds {
 		r.progress("chain, %s: round %d of %d", c.hook, round+1, rounds)
-		rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+		shuffle(keys)
 		for _, key := range keys {
 			if err := c.rig.Context().Err(); err != nil {
 				return nil, err

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 
 	"github.com/polycube/polycube/test/netns"
@@ -36,7 +35,7 @@ func bridgeLatency(ctx context.Context, r *Run) (*report.Table, error) {
 	rounds := r.rounds(7, 1)
 	for round := range rounds {
 		r.progress("bridge, latency: round %d of %d", round+1, rounds)
-		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		shuffle(all)
 		for _, f := range all {
 			if err := f.latency(ctx, results[f.name], r.Quick); err != nil {
 				return nil, fmt.Errorf("latency, %s: %w", f.name, err)

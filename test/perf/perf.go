@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"time"
@@ -115,6 +116,11 @@ func (r *Run) add(s Section, checks ...report.Check) {
 	for _, c := range checks {
 		fmt.Fprintf(r.Progress, "%s  %s: %s (promised %s)\n", c.Verdict(), c.What, c.Measured, c.Promised)
 	}
+}
+
+// shuffle puts the things to measure in a new order, so that none always comes behind the same other.
+func shuffle[T any](s []T) {
+	rand.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] }) //nolint:gosec // an order, not a secret
 }
 
 // ifindex is the interface index of a netdev in the namespace of the calling thread.

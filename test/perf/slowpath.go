@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,27 +28,25 @@ func slowPath(ctx context.Context, r *Run) error {
 		Notes: []string{"Up: the kernel's side is generator, veth, program and ring, the reader's side a handler that counts; the slower " +
 			"of both is the rate. Down: one thread writes, and the kernel handles the packet to the sink behind the next veth within that write."},
 	}
-	up, down := map[cube.Type]report.Sample{}, map[cube.Type]report.Sample{}
-	var steps [2]map[cube.Type][]slowCost
-	steps[0], steps[1] = map[cube.Type][]slowCost{}, map[cube.Type][]slowCost{}
+	types := []cube.Type{cube.TypeXDPDRV, cube.TypeTC}
+	up, down := map[cube.Type][]slowCost{}, map[cube.Type][]slowCost{}
 	rounds := r.rounds(7, 2)
 	for round := range rounds {
 		r.progress("slowpath: round %d of %d", round+1, rounds)
-		for _, typ := range []cube.Type{cube.TypeXDPDRV, cube.TypeTC} {
+		shuffle(types)
+		for _, typ := range types {
 			u, d, err := slowRates(ctx, typ, r.Quick)
 			if err != nil {
 				return fmt.Errorf("%s: %w", typ, err)
 			}
-			up[typ], down[typ] = append(up[typ], u.mpps()), append(down[typ], d.mpps())
-			steps[0][typ], steps[1][typ] = append(steps[0][typ], u), append(steps[1][typ], d)
+			up[typ], down[typ] = append(up[typ], u), append(down[typ], d)
 		}
 	}
 	var checks []report.Check
 	for _, typ := range []cube.Type{cube.TypeXDPDRV, cube.TypeTC} {
 		hook := hookName(typ.Hook())
-		slowRows(rates, hook, up[typ], steps[0][typ], down[typ], steps[1][typ])
-		checks = append(checks, report.AtLeast("slow path up, "+hook, "%.2f Mpps", up[typ].Median(), 1),
-			report.AtLeast("slow path down, "+hook, "%.2f Mpps", down[typ].Median(), 0.8))
+		checks = append(checks, report.AtLeast("slow path up, "+hook, "%.2f Mpps", slowRow(rates, "up, "+hook, up[typ]), 1),
+			report.AtLeast("slow path down, "+hook, "%.2f Mpps", slowRow(rates, "down, "+hook, down[typ]), 0.8))
 	}
 	fair, fairChecks, err := fairness(ctx, r)
 	if err != nil {
@@ -76,16 +73,19 @@ type slowCost struct {
 // mpps is what one core for each side does.
 func (c slowCost) mpps() float64 { return 1000 / max(c.kernel, c.reader) }
 
-func slowRows(t *report.Table, hook string, up report.Sample, ups []slowCost, down report.Sample, downs []slowCost) {
-	var kernel, reader, shed, write report.Sample
-	for _, c := range ups {
-		kernel, reader, shed = append(kernel, c.kernel), append(reader, c.reader), append(shed, c.shed)
+// slowRow adds a row and returns the median rate in Mpps.
+func slowRow(t *report.Table, name string, costs []slowCost) float64 {
+	var rate, kernel, reader, shed report.Sample
+	for _, c := range costs {
+		rate, kernel = append(rate, c.mpps()), append(kernel, c.kernel)
+		reader, shed = append(reader, c.reader), append(shed, c.shed)
 	}
-	for _, c := range downs {
-		write = append(write, c.kernel)
+	row := []string{name, rate.Spread(2), kernel.Spread(0)}
+	if reader.Max() > 0 {
+		row = append(row, reader.Spread(0), shed.Spread(1))
 	}
-	t.Add("up, "+hook, up.Spread(2), kernel.Spread(0), reader.Spread(0), shed.Spread(1))
-	t.Add("down, "+hook, down.Spread(2), write.Spread(0), "", "")
+	t.Add(row...)
+	return rate.Median()
 }
 
 // puntPlane links a punting cube between the netdevs of a wire.
@@ -231,67 +231,4 @@ func until(within time.Duration, met func() bool) error {
 		}
 	}
 	return nil
-}
-
-// fairness floods one cube, whose handler is too slow, beside one that gets a little.
-func fairness(ctx context.Context, r *Run) (*report.Table, []report.Check, error) {
-	const rate, work = 10_000, 2 * time.Microsecond
-	length := 3 * time.Second
-	if r.Quick {
-		length = 500 * time.Millisecond
-	}
-	t := &report.Table{Title: "A quiet cube beside a flooded one", Columns: []string{"", "packets up", "shed", "shed %"}}
-	var quiet, noisy struct{ up, shed uint64 }
-	var sent int
-	err := lab.With(ctx, func(rig *lab.Rig) error {
-		w, err := rig.NewWire(stations)
-		if err != nil {
-			return err
-		}
-		p, loud, err := puntPlane(rig, w, cube.TypeXDPDRV)
-		if err != nil {
-			return err
-		}
-		host := w.Machine.Host("quiet", "")
-		still, err := p.Cube("punt", 1, nil)
-		if err == nil {
-			err = errors.Join(p.Netdev(still, 0, "quiet"), p.Commit())
-		}
-		if err != nil {
-			return err
-		}
-		h := &counter{each: func(id uint16, _ *cube.PacketIn) {
-			for start := time.Now(); datapath.CubeID(id) == loud.ID && time.Since(start) < work; {
-			}
-		}}
-		rd, err := p.Read(rig.Context(), h)
-		if err != nil {
-			return err
-		}
-		loading, stop := context.WithTimeout(rig.Context(), length)
-		defer stop()
-		var floodErr, loadErr error
-		var wg sync.WaitGroup
-		wg.Go(func() { floodErr = w.Flood(loading) })
-		wg.Go(func() { sent, loadErr = lab.Load(loading, host, rate, stations) })
-		wg.Wait()
-		quiet.up, quiet.shed, err = fates(p, still.ID)
-		if err == nil {
-			noisy.up, noisy.shed, err = fates(p, loud.ID)
-		}
-		_, rerr := rd.Stop()
-		return errors.Join(err, rerr, floodErr, loadErr)
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	if noisy.shed == 0 {
-		return nil, nil, errors.New("the flooded cube lost nothing, so this shows nothing")
-	}
-	share := func(up, shed uint64) string { return fmt.Sprintf("%.1f", 100*float64(shed)/float64(up+shed)) }
-	t.Add("quiet, 10 kpps", fmt.Sprint(quiet.up), fmt.Sprint(quiet.shed), share(quiet.up, quiet.shed))
-	t.Add("flooded", fmt.Sprint(noisy.up), fmt.Sprint(noisy.shed), share(noisy.up, noisy.shed))
-	t.Notes = []string{fmt.Sprintf("The handler takes %s for each packet of the flooded cube. The quiet cube was sent %d packets.", work, sent)}
-	lost := float64(sent) - float64(quiet.up)
-	return t, []report.Check{report.AtMost("slow path, quiet cube beside a flooded one: packets lost", "%.0f", lost, 0)}, nil
 }

@@ -179,7 +179,7 @@ func (p *Plane) Entry(kind string) (*ebpf.Program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("slot of the root program: %w", err)
 	}
-	defer slot.Close()
+	defer func() { _ = slot.Close() }()
 	var id uint32
 	if err := slot.Lookup(uint32(0), &id); err != nil {
 		return nil, fmt.Errorf("slot of the root program: %w", err)
@@ -187,19 +187,6 @@ func (p *Plane) Entry(kind string) (*ebpf.Program, error) {
 	prog, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
 	if err != nil {
 		return nil, fmt.Errorf("program of the root's slot: %w", err)
-	}
-	return prog, nil
-}
-
-// Root opens the only root program of a kind.
-func (p *Plane) Root(kind string) (*ebpf.Program, error) {
-	paths, err := filepath.Glob(filepath.Join(p.dir, "roots", "*-"+kind, "prog"))
-	if err != nil || len(paths) != 1 {
-		return nil, errors.Join(err, fmt.Errorf("%d root programs of kind %s, want 1", len(paths), kind))
-	}
-	prog, err := ebpf.LoadPinnedProgram(paths[0], nil)
-	if err != nil {
-		return nil, fmt.Errorf("root program: %w", err)
 	}
 	return prog, nil
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -34,7 +35,7 @@ func run(ctx context.Context, args []string) error {
 	only := flags.String("only", "", "parts to run, separated by commas: "+strings.Join(perf.PartNames(), ", "))
 	rounds := flags.Int("rounds", 0, "rounds of each part; 0: the part's own number")
 	quick := flags.Bool("quick", false, "measure less of everything")
-	out := flags.String("o", "", "write the results to this file as Markdown")
+	out := flags.String("o", "", "write the results to this file as Markdown; a whole run that is not quick writes docs/performance.md")
 	check := flags.Bool("check", false, "exit with 1 if a promise is not kept")
 	root := flags.String("root", ".", "directory of the repository")
 	if err := flags.Parse(args); err != nil {
@@ -52,6 +53,9 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	fmt.Printf("\n%s", report.Checks(r.Checks).Markdown())
+	if *out == "" && *only == "" && !*quick {
+		*out = filepath.Join(*root, "docs", "performance.md")
+	}
 	if *out != "" {
 		if err := os.WriteFile(*out, []byte(r.Document(args)), 0o644); err != nil {
 			return fmt.Errorf("writing the results: %w", err)
