@@ -6,14 +6,16 @@
 #include <pcn/map.h>
 #include "abi.h"
 
-PCN_MAP(pcn_entries, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_entry, PCN_ENTRIES);
+PCN_MAP_FLAGS(pcn_entries, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_entry, PCN_ENTRIES,
+	      BPF_F_MMAPABLE);
 /* Interface indexes of PCN_ENTRIES and more. */
 PCN_MAP_FLAGS(pcn_far_entries, BPF_MAP_TYPE_HASH, __u32, struct pcn_entry, PCN_ENTRIES,
 	      BPF_F_NO_PREALLOC);
 /* The outermost transparent cube on the egress of a netdev. */
 PCN_MAP_FLAGS(pcn_out_entries, BPF_MAP_TYPE_HASH, __u32, struct pcn_entry, PCN_MAX_CUBES,
 	      BPF_F_NO_PREALLOC);
-PCN_MAP(pcn_exits, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_exit, PCN_MAX_CUBES *PCN_MAX_PORTS);
+PCN_MAP_FLAGS(pcn_exits, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_exit, PCN_MAX_CUBES *PCN_MAX_PORTS,
+	      BPF_F_MMAPABLE);
 PCN_MAP(pcn_counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_page, PCN_PAGES);
 PCN_MAP(pcn_fates, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_fates, PCN_MAX_CUBES);
 PCN_MAP(pcn_resumes, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_resume, 1);

@@ -51,9 +51,8 @@ func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 // reuseOrBuild gives the component the programs it has already, if the code is the same, or
 // new ones.
 func (p *Plane) reuseOrBuild(ch *change, c *component) error {
-	i := slices.IndexFunc(p.parts, func(old *component) bool { return old.print == c.print })
-	if i >= 0 {
-		c.gen, c.note = p.parts[i].gen, p.parts[i].note
+	if old := p.part(c.print); old != nil {
+		c.gen, c.note = old.gen, old.note
 		return nil
 	}
 	mode := link.Call
@@ -109,11 +108,8 @@ func (ch *change) refresh() {
 		if slices.Contains(ch.built, c) {
 			continue
 		}
-		for _, now := range ch.p.parts {
-			if now.print == c.print {
-				c.gen, c.note = now.gen, now.note
-			}
-		}
+		now := ch.p.part(c.print)
+		c.gen, c.note = now.gen, now.note
 	}
 }
 

@@ -26,6 +26,7 @@ type collector struct {
 	waiting []func() error
 	kick    chan struct{}
 	done    chan struct{}
+	end     sync.Once
 }
 
 func newCollector(log *slog.Logger) *collector {
@@ -82,6 +83,6 @@ func (c *collector) sweep() {
 
 // stop frees what is waiting and ends.
 func (c *collector) stop() {
-	close(c.kick)
+	c.end.Do(func() { close(c.kick) })
 	<-c.done
 }

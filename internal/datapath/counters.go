@@ -3,6 +3,7 @@
 package datapath
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -121,26 +122,28 @@ func (p *Plane) readTables() (*tables, error) {
 	return t, errors.Join(err, it.Err())
 }
 
-// readArray collects the rows of an array that are not zero.
+// readArray collects the rows of a mapped array that are not zero.
 func readArray[V comparable](m *ebpf.Map, into map[uint32]V) error {
-	const batch = 8192
-	keys, values := make([]uint32, batch), make([]V, batch)
-	var cursor ebpf.MapBatchCursor
-	var zero V
-	for {
-		n, err := m.BatchLookup(&cursor, keys, values, nil)
-		for i := range n {
-			if values[i] != zero {
-				into[keys[i]] = values[i]
-			}
-		}
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("reading table %s: %w", m, err)
-		}
+	memory, err := m.Memory()
+	if err != nil {
+		return fmt.Errorf("reading table %s: %w", m, err)
 	}
+	rows, size := make([]byte, memory.Size()), int(m.ValueSize())
+	if _, err := memory.ReadAt(rows, 0); err != nil {
+		return fmt.Errorf("reading table %s: %w", m, err)
+	}
+	for key := range m.MaxEntries() {
+		row := rows[int(key)*size:][:size]
+		if binary.NativeEndian.Uint64(row) == 0 { // rows have 8 bytes, see TestABI
+			continue
+		}
+		var v V
+		if _, err := binary.Decode(row, binary.NativeEndian, &v); err != nil {
+			return fmt.Errorf("table %s, row %d: %w", m, key, err)
+		}
+		into[key] = v
+	}
+	return nil
 }
 
 func readHash[V any](m *ebpf.Map, into map[uint32]V) error {

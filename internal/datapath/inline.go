@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -123,6 +124,7 @@ func (in *inliner) one(ctx context.Context) bool {
 func (in *inliner) next() *component {
 	in.p.mu.Lock()
 	defer in.p.mu.Unlock()
+	maps.DeleteFunc(in.refused, func(print, _ string) bool { return in.p.part(print) == nil })
 	for _, c := range in.p.parts {
 		if c.gen.mode == link.Inline {
 			continue
@@ -175,14 +177,18 @@ func (c *component) linked() []*link.Cube {
 	return append(slices.Clone(c.code.Cubes), c.companion.Cubes...)
 }
 
+// part returns the component with a print, or nil.
+func (p *Plane) part(print string) *component {
+	i := slices.IndexFunc(p.parts, func(c *component) bool { return c.print == print })
+	if i < 0 {
+		return nil
+	}
+	return p.parts[i]
+}
+
 // publish swaps a new generation of a component in, if the component is still there.
 func (p *Plane) publish(c *component, gen *generation) {
-	var now *component
-	for _, part := range p.parts {
-		if part.print == c.print {
-			now = part
-		}
-	}
+	now := p.part(c.print)
 	if now == nil {
 		p.collect.add(gen.close)
 		return

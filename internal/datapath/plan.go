@@ -197,8 +197,12 @@ func (p *Plane) readyForXDP(name string) {
 	case ready.Changed:
 		p.log.Info("prepared the netdev for redirected frames", "netdev", name, "what", ready.Reason)
 	}
-	if _, err := netdev.SetPeerTxChecksum(name, false); err != nil {
-		p.log.Debug("leaving the peer's checksum offload alone", "netdev", name, "err", err)
+	changed, err := netdev.PreparePeerForXDP(name)
+	if err != nil {
+		p.log.Debug("leaving the offloads towards the netdev alone", "netdev", name, "err", err)
+	}
+	if len(changed) > 0 {
+		p.log.Info("switched off what frames cannot carry through XDP", "netdev", name, "features", changed)
 	}
 }
 
