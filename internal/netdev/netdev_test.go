@@ -40,8 +40,8 @@ func TestHostileNamesAreRefused(t *testing.T) {
 		}
 		_, getErr := Get(c.name)
 		_, readyErr := EnsureCanReceiveRedirects(c.name)
-		_, txErr := SetPeerTxChecksum(c.name, false)
-		for _, err := range []error{getErr, readyErr, txErr} {
+		_, prepareErr := PreparePeerForXDP(c.name)
+		for _, err := range []error{getErr, readyErr, prepareErr} {
 			if !errors.Is(err, ErrInvalidName) {
 				t.Errorf("%.20q: %v, want ErrInvalidName", c.name, err)
 			}
@@ -57,7 +57,7 @@ func TestMissingDeviceIsNotFound(t *testing.T) {
 		for what, fn := range map[string]func() error{
 			"Get":                       func() error { _, err := Get(name); return err },
 			"EnsureCanReceiveRedirects": func() error { _, err := EnsureCanReceiveRedirects(name); return err },
-			"SetPeerTxChecksum":         func() error { _, err := SetPeerTxChecksum(name, true); return err },
+			"PreparePeerForXDP":         func() error { _, err := PreparePeerForXDP(name); return err },
 		} {
 			if err := lab.Do(fn); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), name) {
 				t.Errorf("%s(%s): %v, want ErrNotFound that names it", what, name, err)

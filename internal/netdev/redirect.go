@@ -2,15 +2,13 @@
 
 // What XDP redirects into a veth is received by its other end, and lost there without a trace unless that end polls
 // (NAPI): it does when GRO is on or a native XDP program is attached, and it is up. Frames also carry no offload state,
-// so a checksum that the sender left to the hardware stays unfinished.
+// so a checksum that the sender left to the hardware stays unfinished, and a VLAN tag that it left beside the bytes is lost.
 
 package netdev
 
 import (
 	"errors"
 	"fmt"
-	"os"
-	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -71,22 +69,46 @@ func (r *Readiness) prepare(name string, peer Info) error {
 	return nil
 }
 
-// SetPeerTxChecksum switches, at the other end of a veth, whether checksums are left for later. Off is what TCP and UDP
-// over XDP need: the frame that is redirected does not say that its checksum is unfinished. It changes nothing, and
-// reports so, on devices of other kinds.
-func SetPeerTxChecksum(name string, on bool) (changed bool, err error) {
-	_, err = withPeer(name, func(peer Info) error {
-		is, err := feature(peer.Name, unix.ETHTOOL_GTXCSUM)
-		if err != nil || is == on {
-			return err
+// What the sender of a frame may leave undone because it is not in the bytes: native XDP gets the bytes alone.
+var (
+	peerTags = []string{"tx-vlan-hw-insert", "tx-vlan-stag-hw-insert"}
+	ownTags  = []string{"rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"}
+)
+
+// TxChecksum is how PreparePeerForXDP names the checksums of all protocols together.
+const TxChecksum = "tx-checksumming"
+
+// PreparePeerForXDP makes whole frames arrive at a device that has a native XDP program: it switches off what puts a part
+// of them beside the bytes, where such a program loses it. For a veth these are checksums and VLAN tags that the other end
+// leaves for later; for other kinds, VLAN tags that the device itself takes out of what it receives. It returns the
+// offloads that it switched off, by their kernel names (checksums are TxChecksum), also when a later one is an error.
+// Nothing is changed back.
+func PreparePeerForXDP(name string) (changed []string, err error) {
+	kind, err := withPeer(name, func(peer Info) error {
+		off, err := switchTxChecksumOff(peer.Name)
+		if off {
+			changed = append(changed, TxChecksum)
 		}
-		changed = true
-		return setFeature(peer.Name, unix.ETHTOOL_STXCSUM, unix.ETHTOOL_GTXCSUM, on)
+		tags, tagErr := switchOff(peer.Name, peerTags)
+		changed = append(changed, tags...)
+		return errors.Join(err, tagErr)
 	})
+	if err == nil && kind != "veth" {
+		changed, err = switchOff(name, ownTags)
+	}
 	if err != nil {
-		return false, fmt.Errorf("transmit checksums towards %s: %w", name, err)
+		return changed, fmt.Errorf("offloads that frames lose on their way to XDP on %s: %w", name, err)
 	}
 	return changed, nil
+}
+
+func switchTxChecksumOff(dev string) (changed bool, err error) {
+	on, err := feature(dev, unix.ETHTOOL_GTXCSUM)
+	if err != nil || !on {
+		return false, err
+	}
+	err = setFeature(dev, unix.ETHTOOL_STXCSUM, unix.ETHTOOL_GTXCSUM, false)
+	return err == nil, err
 }
 
 // errNoPeer is a veth whose other end is not where it says.
@@ -131,46 +153,4 @@ func peerOf(info Info) (Info, error) {
 		return Info{}, fmt.Errorf("device %d is %s: %w", info.PeerIndex, peer.Name, errNoPeer)
 	}
 	return peer, nil
-}
-
-// setFeature switches an offload and reads it back: the kernel accepts what a device then does not do.
-func setFeature(dev string, set, get uint32, on bool) error {
-	value := uint32(0)
-	if on {
-		value = 1
-	}
-	if _, err := ethtool(dev, set, value); err != nil {
-		return err
-	}
-	is, err := feature(dev, get)
-	if err == nil && is != on {
-		err = fmt.Errorf("%s: ethtool command %#x has no effect", dev, set)
-	}
-	return err
-}
-
-func feature(dev string, get uint32) (bool, error) {
-	v, err := ethtool(dev, get, 0)
-	return v != 0, err
-}
-
-// ethtool does a command that takes and gives one number, struct ethtool_value.
-func ethtool(dev string, cmd, data uint32) (uint32, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, fmt.Errorf("socket: %w", err)
-	}
-	defer func() { _ = unix.Close(fd) }() // nothing was written
-	value := struct{ cmd, data uint32 }{cmd, data}
-	ifreq := struct {
-		name [unix.IFNAMSIZ]byte
-		data unsafe.Pointer
-		_    [16]byte
-	}{data: unsafe.Pointer(&value)}
-	copy(ifreq.name[:unix.IFNAMSIZ-1], dev)
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&ifreq)))
-	if errno != 0 {
-		return 0, fmt.Errorf("%s: ethtool command %#x: %w", dev, cmd, os.NewSyscallError("ioctl", errno))
-	}
-	return value.data, nil
 }

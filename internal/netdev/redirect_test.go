@@ -5,11 +5,14 @@
 package netdev
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +76,15 @@ func ensure(t *testing.T, lab *netns.Lab, name string) Readiness {
 		return err
 	})
 	return r
+}
+
+func prepare(t *testing.T, lab *netns.Lab, name string) (changed []string) {
+	t.Helper()
+	lab.Must(func() (err error) {
+		changed, err = PreparePeerForXDP(name)
+		return err
+	})
+	return changed
 }
 
 func TestRedirectsAreReceivedOnceEnsured(t *testing.T) {
@@ -149,15 +161,13 @@ func TestTCPOverXDPNeedsChecksumsFilledIn(t *testing.T) {
 	if _, err := exchange(h1, h2, 300*time.Millisecond); err == nil {
 		t.Log("this kernel carries unfinished checksums through a redirect")
 	}
-	for round, want := range []bool{true, false} {
-		for _, name := range []string{"h1", "h2"} {
-			lab.Must(func() error {
-				changed, err := SetPeerTxChecksum(name, false)
-				if changed != want {
-					t.Errorf("%s, call %d: changed %v, want %v", name, round+1, changed, want)
-				}
-				return err
-			})
+	all := []string{TxChecksum, "tx-vlan-hw-insert", "tx-vlan-stag-hw-insert"}
+	for _, name := range []string{"h1", "h2"} {
+		if got := prepare(t, lab, name); !slices.Equal(got, all) {
+			t.Errorf("%s: changed %q, want %q", name, got, all)
+		}
+		if got := prepare(t, lab, name); len(got) != 0 {
+			t.Errorf("%s again: changed %q", name, got)
 		}
 	}
 	if got, err := exchange(h1, h2, 5*time.Second); err != nil || got != "checksummed" {
@@ -166,9 +176,68 @@ func TestTCPOverXDPNeedsChecksumsFilledIn(t *testing.T) {
 	if out := h1.Run("ethtool", "-k", netns.Inner); !strings.Contains(out, "tx-checksumming: off\n") {
 		t.Error(out)
 	}
-	lab.Must(func() error { _, err := SetPeerTxChecksum("h1", true); return err })
-	if out := h1.Run("ethtool", "-k", netns.Inner); !strings.Contains(out, "tx-checksumming: on\n") {
-		t.Error(out)
+}
+
+// tagBeside makes a host's device put VLAN 100 beside the bytes of every frame that it sends, as a VLAN interface does.
+func tagBeside(t *testing.T, h *netns.Node, proto uint16) {
+	t.Helper()
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+		asm.Mov.Imm(asm.R2, int32(binary.NativeEndian.Uint16([]byte{byte(proto >> 8), byte(proto)}))), asm.Mov.Imm(asm.R3, 100),
+		asm.FnSkbVlanPush.Call(), asm.Mov.Imm(asm.R0, -1), asm.Return(),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prog.Close() // the link holds it
+	h.Must(func() error {
+		dev, err := net.InterfaceByName(netns.Inner)
+		if err != nil {
+			return err
+		}
+		l, err := link.AttachTCX(link.TCXOptions{Interface: dev.Index, Program: prog, Attach: ebpf.AttachTCXEgress})
+		if err == nil {
+			t.Cleanup(func() { l.Close() })
+		}
+		return err
+	})
+}
+
+func TestVLANTagsOverXDPNeedToBeInTheFrame(t *testing.T) {
+	for name, proto := range map[string]uint16{"802.1Q": unix.ETH_P_8021Q, "802.1ad": unix.ETH_P_8021AD} {
+		t.Run(name, func(t *testing.T) {
+			lab, h1, h2 := wired(t)
+			ensure(t, lab, "h1")
+			ensure(t, lab, "h2")
+			netns.Eventually(t, 5*time.Second, func() error { return h1.Ping("10.0.0.2") })
+			tagBeside(t, h1, proto)
+			in, out := netns.OpenRaw(t, h1, netns.Inner), netns.OpenRaw(t, h2, netns.Inner)
+			addresses := slices.Concat([]byte(h2.MAC), []byte(h1.MAC))
+			payload := append([]byte{0x88, 0xb5}, make([]byte, 46)...)
+			tagged := slices.Concat(addresses, []byte{byte(proto >> 8), byte(proto), 0, 100}, payload)
+			// arrives sends a frame and wants it on the other side.
+			arrives := func(want []byte) {
+				t.Helper()
+				if err := in.Send(slices.Concat(addresses, payload)); err != nil {
+					t.Fatal(err)
+				}
+				ours := func(f []byte) bool { return bytes.HasPrefix(f, addresses) && bytes.HasSuffix(f, payload) }
+				if got, err := out.Recv(ours, 5*time.Second); err != nil || !bytes.Equal(got, want) {
+					t.Fatalf("got  %x, %v\nwant %x", got, err, want)
+				}
+			}
+			arrives(slices.Concat(addresses, payload)) // the tag is lost: this is what must not stay so
+			for _, end := range []string{"h1", "h2"} {
+				prepare(t, lab, end)
+			}
+			arrives(tagged)
+			if out := h1.Run("ethtool", "-k", netns.Inner); !strings.Contains(out, "tx-vlan-offload: off\n") ||
+				!strings.Contains(out, "tx-vlan-stag-hw-insert: off\n") || !strings.Contains(out, "rx-vlan-offload: on\n") {
+				t.Error(out)
+			}
+			if out := lab.Run("ethtool", "-k", "h1"); !strings.Contains(out, "tx-vlan-offload: on\n") {
+				t.Error("the wrong end was changed:\n" + out)
+			}
+		})
 	}
 }
 
@@ -243,8 +312,8 @@ func TestUnreachableNamespaceIsReportedWithTheRemedy(t *testing.T) {
 		t.Error(out)
 	}
 	lab.Must(func() error {
-		if _, err := SetPeerTxChecksum("h1", false); !errors.Is(err, errUnreachable) {
-			t.Errorf("SetPeerTxChecksum: %v, want errUnreachable", err)
+		if changed, err := PreparePeerForXDP("h1"); !errors.Is(err, errUnreachable) || len(changed) != 0 {
+			t.Errorf("PreparePeerForXDP: %q, %v, want errUnreachable", changed, err)
 		}
 		return nil
 	})

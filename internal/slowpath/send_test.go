@@ -269,7 +269,7 @@ func TestManySendersDoNotMixTheirRecords(t *testing.T) {
 func TestOffloadStateSurvives(t *testing.T) {
 	lab := netns.NewLab(t)
 	host := lab.Host("h1", "", netns.WithMTU(1500))
-	if err := host.Do(func() error { _, err := netdev.SetPeerTxChecksum(netns.Inner, false); return err }); err != nil {
+	if err := host.Do(func() error { _, err := netdev.PreparePeerForXDP(netns.Inner); return err }); err != nil {
 		t.Fatal(err)
 	}
 	var out int
