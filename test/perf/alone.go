@@ -120,9 +120,9 @@ func newAlone(rig *lab.Rig, hook cube.Hook, mode datapath.Mode) (*alone, error) 
 	if err != nil {
 		return nil, err
 	}
-	typ, kind := cube.TypeTC, "tcin"
+	typ := cube.TypeTC
 	if hook == cube.XDP {
-		typ, kind = cube.TypeXDPSKB, "xdp"
+		typ = cube.TypeXDPSKB
 	}
 	p, b, err := newBridge(rig, w, typ, mode)
 	if err != nil {
@@ -136,7 +136,7 @@ func newAlone(rig *lab.Rig, hook cube.Hook, mode datapath.Mode) (*alone, error) 
 	if err := errors.Join(p.Netdev(b, 0, "lo"), p.Commit()); err != nil {
 		return nil, err
 	}
-	if a.program, err = p.Entry(kind); err != nil {
+	if a.program, err = p.Entry(); err != nil {
 		return nil, err
 	}
 	rig.Closing(a.program)

@@ -85,9 +85,8 @@ func (c *chains) ours(mode datapath.Mode, n int) error {
 			Type: cube.TypeTC, Mode: mode,
 			Services: map[string]map[cube.Hook][]byte{"trivial": {c.hook: object}},
 		}
-		kind := "tcin"
 		if c.hook == cube.XDP {
-			o.Type, kind = cube.TypeXDPSKB, "xdp"
+			o.Type = cube.TypeXDPSKB
 		}
 		p, err := c.rig.NewPlane(ns.Namespace, o)
 		if err != nil {
@@ -96,7 +95,7 @@ func (c *chains) ours(mode datapath.Mode, n int) error {
 		if _, err := trivialChain(p, n, way, "lo", "out"); err != nil {
 			return err
 		}
-		prog, err := p.Entry(kind)
+		prog, err := p.Entry()
 		if err != nil {
 			return err
 		}

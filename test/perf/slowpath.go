@@ -151,7 +151,7 @@ func slowRates(ctx context.Context, typ cube.Type, quick bool) (up, down slowCos
 	err = lab.With(ctx, func(rig *lab.Rig) error {
 		w, err := rig.NewWire(stations)
 		if err == nil {
-			err = rig.Sink(w)
+			err = rig.Sink(w, typ.Hook())
 		}
 		if err != nil {
 			return err

@@ -168,12 +168,13 @@ func (p *Plane) snapshot() *datapath.Graph {
 	return out
 }
 
-// Entry opens the program that packets from netdevs run after the root program, through the
-// slot of the only root of a kind ("xdp", "tcin").
-func (p *Plane) Entry(kind string) (*ebpf.Program, error) {
-	slots, err := filepath.Glob(filepath.Join(p.dir, "roots", "*-"+kind, "slot"))
+// Entry opens the program that packets from netdevs run after the root program, through the slot
+// of the only root.
+func (p *Plane) Entry() (*ebpf.Program, error) {
+	pattern := map[cube.Hook]string{cube.XDP: "*-xdp*", cube.TC: "*-tcin"}[p.typ.Hook()]
+	slots, err := filepath.Glob(filepath.Join(p.dir, "roots", pattern, "slot"))
 	if err != nil || len(slots) != 1 {
-		return nil, errors.Join(err, fmt.Errorf("%d root programs of kind %s, want 1", len(slots), kind))
+		return nil, errors.Join(err, fmt.Errorf("%d root programs for packets from netdevs, want 1", len(slots)))
 	}
 	slot, err := ebpf.LoadPinnedMap(slots[0], nil)
 	if err != nil {

@@ -33,7 +33,6 @@ type Wire struct {
 	Left, Right *netns.Node
 
 	objects *ebpf.Collection
-	sink    ebpflink.Link
 	frame   []byte
 }
 
@@ -123,26 +122,59 @@ func Template(size int) []byte {
 	return f
 }
 
-// Sink puts the sink on the right host.
-func (r *Rig) Sink(w *Wire) error {
-	err := w.Right.Do(func() (err error) {
-		w.sink, err = attachXDP(netns.Inner, w.objects.Programs["sink"])
-		return err
+// Sink puts the sink on the right host: as a program of the hook at which what the device under
+// test sends arrives there without being turned into something else.
+func (r *Rig) Sink(w *Wire, hook cube.Hook) error {
+	err := w.Right.Do(func() error {
+		if hook == cube.XDP {
+			return r.attachXDP(netns.Inner, w.objects.Programs["sink"])
+		}
+		return r.tcSink(w)
 	})
 	if err != nil {
 		return fmt.Errorf("sink: %w", err)
 	}
-	r.Closing(w.sink)
 	return nil
 }
 
+// tcSink runs in the right host's namespace.
+func (r *Rig) tcSink(w *Wire) error {
+	spec, err := bpf.Spec("traffic", cube.TC)
+	if err != nil {
+		return err
+	}
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
+		MapReplacements: map[string]*ebpf.Map{"received": w.objects.Maps["received"]},
+	})
+	if err != nil {
+		return err
+	}
+	r.Cleanup(coll.Close)
+	dev, err := net.InterfaceByName(netns.Inner)
+	if err != nil {
+		return err
+	}
+	l, err := ebpflink.AttachTCX(ebpflink.TCXOptions{
+		Program: coll.Programs["sink"], Interface: dev.Index, Attach: ebpf.AttachTCXIngress,
+	})
+	if err == nil {
+		r.Closing(l)
+	}
+	return err
+}
+
 // attachXDP attaches a program to a netdev of the calling thread's namespace, in the driver.
-func attachXDP(name string, p *ebpf.Program) (ebpflink.Link, error) {
+func (r *Rig) attachXDP(name string, p *ebpf.Program) error {
 	dev, err := net.InterfaceByName(name)
 	if err != nil {
-		return nil, fmt.Errorf("netdev %s: %w", name, err)
+		return fmt.Errorf("netdev %s: %w", name, err)
 	}
-	return ebpflink.AttachXDP(ebpflink.XDPOptions{Program: p, Interface: dev.Index, Flags: ebpflink.XDPDriverMode})
+	l, err := ebpflink.AttachXDP(ebpflink.XDPOptions{Program: p, Interface: dev.Index, Flags: ebpflink.XDPDriverMode})
+	if err != nil {
+		return fmt.Errorf("attaching to %s: %w", name, err)
+	}
+	r.Closing(l)
+	return nil
 }
 
 // Closing closes c with the rig.
@@ -157,13 +189,7 @@ func (r *Rig) Closing(c interface{ Close() error }) {
 // Discard makes the device under test drop everything as it comes in: what remains is the cost of
 // the generator and one veth.
 func (r *Rig) Discard(w *Wire) error {
-	err := w.Machine.Do(func() error {
-		l, err := attachXDP(In, w.objects.Programs["discard"])
-		if err == nil {
-			r.Closing(l)
-		}
-		return err
-	})
+	err := w.Machine.Do(func() error { return r.attachXDP(In, w.objects.Programs["sink"]) })
 	if err != nil {
 		return fmt.Errorf("discarding: %w", err)
 	}
