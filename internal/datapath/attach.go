@@ -28,7 +28,8 @@ type spot struct {
 type attachment struct {
 	spot spot
 	root *root
-	mode cube.Type // XDP_SKB or XDP_DRV at XDP
+	mode cube.Type // XDP_SKB or XDP_DRV at XDP, "" while not known after a restart
+	port bool      // promiscuous as the peer of a port
 	hold holder
 }
 

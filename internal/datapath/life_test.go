@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/polycube/polycube/cube"
@@ -225,5 +226,37 @@ func TestWrongConstantsAndCubesAreRefused(t *testing.T) {
 	}
 	if left := b.pins("cubes"); len(left) != 1 {
 		t.Errorf("pins %v, want those of one cube", left)
+	}
+}
+
+func TestNetdevsOfPortsArePromiscuousWhileTheyServe(t *testing.T) {
+	netns.NeedRoot(t)
+	b := newBench(t, setting{typ: cube.TypeTC, mode: ModeInline})
+	promisc := func(name string) bool {
+		return strings.Contains(b.lab.Run("ip", "-d", "link", "show", name), "promiscuity 1")
+	}
+	one, _, _, _ := b.chain()
+	b.host("spare", "", one, 2)
+	b.lab.Run("ip", "link", "set", "spare", "promisc", "on") // somebody else's choice
+	b.commit()
+	if !promisc("a") || !promisc("z") {
+		t.Error("the netdev of a port is not promiscuous")
+	}
+	b.close()
+	b.open()
+	for _, n := range b.g.Cubes {
+		b.must(func() error {
+			return b.plane.CreateCube(Spec{ID: n.ID, UUID: n.Name, Name: n.Name, Service: "probe", Type: b.typ})
+		})
+	}
+	one.Ports[0].Peer, one.Ports[2].Peer = Peer{}, Peer{}
+	delete(b.g.Netdevs, "a")
+	delete(b.g.Netdevs, "spare")
+	b.commit()
+	if promisc("a") {
+		t.Error("a netdev that left is still promiscuous")
+	}
+	if !promisc("spare") {
+		t.Error("a netdev that was promiscuous before us is not any more")
 	}
 }

@@ -79,6 +79,10 @@ func openFramework(dir string) (*framework, error) {
 		return nil, err
 	}
 	f.maps[mapAccounts] = m
+	if f.maps[mapPromisc], err = openPromisc(dir); err != nil {
+		f.close()
+		return nil, err
+	}
 	return f, nil
 }
 

@@ -29,6 +29,7 @@ type want struct {
 	name string
 	kind kind
 	mode cube.Type
+	port bool // the netdev is the peer of a port
 	part *component
 }
 
@@ -50,7 +51,8 @@ func (pl *plan) addNetdev(g *Graph, c *component, dev *Netdev) {
 	if c.hook == cube.XDP {
 		k = kindXDP
 	}
-	w := want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, mode: ownerType(g, c, dev), part: c}
+	w := want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, part: c}
+	w.mode, w.port = ownerType(g, c, dev)
 	if w.mode == cube.TypeXDPSKB {
 		w.kind = kindGeneric
 	}
@@ -61,16 +63,16 @@ func (pl *plan) addNetdev(g *Graph, c *component, dev *Netdev) {
 	}
 }
 
-// ownerType is the type of the cube that a netdev leads to.
-func ownerType(g *Graph, c *component, dev *Netdev) cube.Type {
+// ownerType is the type of the cube that a netdev leads to, and whether that is by a port.
+func ownerType(g *Graph, c *component, dev *Netdev) (typ cube.Type, port bool) {
 	for _, id := range c.ids {
 		for _, p := range g.Cubes[id].Ports {
 			if p.Peer.Netdev == dev.Name {
-				return g.Cubes[id].Type
+				return g.Cubes[id].Type, true
 			}
 		}
 	}
-	return g.Cubes[dev.Tcubes[0]].Type
+	return g.Cubes[dev.Tcubes[0]].Type, false
 }
 
 // giveRoots hands each root that is in use to the component with most of its netdevs.
@@ -123,15 +125,22 @@ func (pl *plan) makeRoots(u *undo) error {
 	return nil
 }
 
-// attach puts roots on netdevs that have none.
+// attach puts roots on netdevs that have none, and makes those of ports promiscuous.
 func (pl *plan) attach(u *undo) error {
 	for _, w := range pl.wants {
-		if a := pl.p.attached[w.spot]; a != nil && (a.mode == "" || a.mode == w.mode || w.spot.place != kindXDP) {
-			a.mode = w.mode
-			continue
+		a := pl.p.attached[w.spot]
+		if a == nil || a.mode != "" && a.mode != w.mode && w.spot.place == kindXDP {
+			if err := pl.p.attachAnew(u, w); err != nil {
+				return err
+			}
+			a = pl.p.attached[w.spot]
 		}
-		if err := pl.p.attachAnew(u, w); err != nil {
-			return err
+		a.mode = w.mode
+		if w.port && !a.port {
+			if err := pl.p.promiscOn(u, w); err != nil {
+				return err
+			}
+			a.port = true
 		}
 	}
 	return nil
@@ -240,6 +249,9 @@ func (pl *plan) detachUnused() {
 		}
 		if err := a.hold.detach(); err != nil {
 			p.log.Warn("detaching from a netdev", "ifindex", s.ifindex, "err", err)
+		}
+		if err := p.promiscOff(s); err != nil {
+			p.log.Warn("leaving a netdev promiscuous", "ifindex", s.ifindex, "err", err)
 		}
 		if a.root.kind == kindGeneric {
 			if err := hashSetter[uint32](p.fw.hook[cube.XDP][mapGeneric])(uint32(s.ifindex), nil); err != nil {

@@ -140,7 +140,7 @@ func (p *Plane) Cleanup() error {
 	p.mu.Lock()
 	var errs []error
 	for s, a := range p.attached {
-		errs = append(errs, a.hold.detach())
+		errs = append(errs, a.hold.detach(), p.promiscOff(s))
 		delete(p.attached, s)
 	}
 	p.mu.Unlock()
