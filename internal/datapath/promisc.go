@@ -60,7 +60,7 @@ func (p *Plane) promiscOff(s spot) error {
 	if err == nil {
 		err = netlink.SetPromiscOff(l)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, unix.ENODEV) { // it may go at any moment
 		return fmt.Errorf("netdev %d: promiscuous mode off: %w", s.ifindex, err)
 	}
 	return nil
