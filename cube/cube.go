@@ -180,6 +180,20 @@ type Offload struct {
 	GSOSegs uint16
 }
 
+// Trip is what the framework keeps of a packet's way; copy it to PacketOut when the packet
+// goes on. The zero value is a packet that the cube made itself.
+type Trip struct {
+	// Hops is how often the packet turned back or entered the fast path; one that does so
+	// too often is dropped as hop-limit, which ends loops that lead through user space.
+	Hops uint16
+	// Netdev is the index of the network interface where the packet entered, whose stack
+	// gets it when it is passed. When it is 0, that is the netdev where the cube is attached
+	// or, for a standard cube, the peer of the port that the packet is sent to.
+	Netdev int
+	// FlowHash and Tenant are those of the metadata; 0 is unknown.
+	FlowHash, Tenant uint32
+}
+
 // PacketIn is a packet from the fast path.
 type PacketIn struct {
 	// Port is the index of the port where it entered (ingress) or would leave (egress).
@@ -190,7 +204,9 @@ type PacketIn struct {
 	Metadata [4]uint32
 	// TrafficClass is the packet's class (the skb mark on TC).
 	TrafficClass uint32
-	Offload      Offload
+	// Trip is to be copied to what is sent on.
+	Trip    Trip
+	Offload Offload
 	// Length is the packet's length on the wire in bytes; Data may hold less when it was truncated.
 	Length int
 	// Data is the frame from its Ethernet header on, VLAN tags in their place.
@@ -206,11 +222,14 @@ type PacketOut struct {
 	// that direction behind this cube.
 	Direction Direction
 	// Recirculate makes a transparent cube see the packet again itself.
-	Recirculate  bool
+	Recirculate bool
+	// Metadata is for the cube's own programs; what goes on behind a transparent cube has none.
 	Metadata     [4]uint32
 	TrafficClass uint32
-	Offload      Offload
-	Data         []byte
+	// Trip is that of the PacketIn that goes on, or zero for a new packet.
+	Trip    Trip
+	Offload Offload
+	Data    []byte
 }
 
 // Port is a port as every standard cube's configuration holds it; embed it to add members.

@@ -75,7 +75,7 @@ func (h *hello) PacketIn(p *cube.PacketIn) {
 	}
 	h.env.Logger().Debug("packet", "direction", direction, "length", p.Length)
 	err := h.env.Send(&cube.PacketOut{
-		Direction: p.Direction, TrafficClass: p.TrafficClass, Offload: p.Offload, Data: p.Data,
+		Direction: p.Direction, TrafficClass: p.TrafficClass, Trip: p.Trip, Offload: p.Offload, Data: p.Data,
 	})
 	if err != nil {
 		h.env.Logger().Warn("packet dropped: it cannot be sent on", "direction", direction, "error", err)

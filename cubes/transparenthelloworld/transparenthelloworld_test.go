@@ -47,6 +47,7 @@ func (e *env) Send(p *cube.PacketOut) error {
 
 func TestPacketsOfTheSlowPathGoOn(t *testing.T) {
 	data, offload := []byte("a frame of many bytes"), cube.Offload{GSOSize: 1448, GSOSegs: 3}
+	trip := cube.Trip{Hops: 9, Netdev: 4711, FlowHash: 0x12345678, Tenant: 77}
 	tests := []struct {
 		name string
 		in   cube.PacketIn
@@ -54,8 +55,8 @@ func TestPacketsOfTheSlowPathGoOn(t *testing.T) {
 		sent []cube.PacketOut
 		log  string
 	}{
-		{"on their way in", cube.PacketIn{Port: 3, Direction: cube.Ingress, Reason: 34, TrafficClass: 7, Length: len(data), Data: data}, nil,
-			[]cube.PacketOut{{Direction: cube.Ingress, TrafficClass: 7, Data: data}}, ""},
+		{"on their way in", cube.PacketIn{Port: 3, Direction: cube.Ingress, Reason: 34, TrafficClass: 7, Trip: trip, Length: len(data), Data: data}, nil,
+			[]cube.PacketOut{{Direction: cube.Ingress, TrafficClass: 7, Trip: trip, Data: data}}, ""},
 		{"on their way out, with their offload state", cube.PacketIn{Direction: cube.Egress, Offload: offload, Length: len(data), Data: data}, nil,
 			[]cube.PacketOut{{Direction: cube.Egress, Offload: offload, Data: data}}, ""},
 		{"not when the end is missing", cube.PacketIn{Length: len(data) + 1, Data: data}, nil, nil, "longer than the slow path takes"},

@@ -46,6 +46,8 @@ type kernelPlane struct {
 	hooks sync.Map
 	// now is the committed graph.
 	now atomic.Pointer[committed]
+	// helpers are the indexes of the helper interfaces.
+	helpers map[int]bool
 }
 
 // committed is the graph in use, and where packets of transparent cubes come from.
@@ -128,6 +130,7 @@ func openKernel(o planeOptions) (_ plane, err error) {
 	if k.loop, err = datapath.OpenLoop(helperName("loop", o.Instance)); err != nil {
 		return nil, err
 	}
+	k.helpers = map[int]bool{index[cube.TC]: true, index[cube.XDP]: true, k.loop.In: true, k.loop.Out: true}
 	k.Plane, err = datapath.Open(datapath.Options{
 		Dir: o.BPFFS, Instance: o.Instance, Logger: o.Logger, Taps: index, Loop: k.loop,
 	})
@@ -207,7 +210,8 @@ func (c kernelChange) Commit() error {
 	return nil
 }
 
-// Send puts a packet of a cube into the fast path. What leaves by a netdev passes TC there,
+// Send puts a packet of a cube into the fast path. One that did not enter by a netdev counts as
+// received where the cube is attached. What leaves by a netdev passes TC there,
 // also that of an XDP cube on it, as XDP does not see what the stack sends.
 func (k *kernelPlane) Send(id datapath.CubeID, transparent bool, p *cube.PacketOut) error {
 	hook, err := k.hookOf(id)
@@ -218,8 +222,19 @@ func (k *kernelPlane) Send(id datapath.CubeID, transparent bool, p *cube.PacketO
 	if now != nil && now.onNetdev[id] && p.Direction == cube.Egress {
 		hook = cube.TC
 	}
-	m := slowpath.Meta{Ifindex: now.entry(id, transparent, p.Port)}
+	var m slowpath.Meta
+	if p.Trip.Netdev == 0 {
+		m.Ifindex = now.entry(id, transparent, p.Port)
+	}
 	return k.send(hook, slowpath.Target{Cube: uint16(id), Kind: slowpath.TargetOf(transparent, p)}, p, m)
+}
+
+// forgetHelper takes a helper interface out of a trip. A packet that went down without a netdev
+// comes up again as if it had entered there, but behind the helpers is no stack that wants it.
+func (k *kernelPlane) forgetHelper(t *cube.Trip) {
+	if k.helpers[t.Netdev] {
+		t.Netdev = 0
+	}
 }
 
 func (k *kernelPlane) hookOf(id datapath.CubeID) (cube.Hook, error) {
@@ -244,6 +259,7 @@ type upward struct {
 
 // Packet implements slowpath.Handler.
 func (u upward) Packet(id uint16, p *cube.PacketIn, _ slowpath.Meta) {
+	u.plane.forgetHelper(&p.Trip)
 	u.manager.PacketIn(datapath.CubeID(id), p)
 }
 
@@ -254,7 +270,7 @@ func (u upward) Log(id uint16, level uint32, line string) {
 
 // Flood sends a copy out of each port but the one where the packet entered: the kernel
 // had no way to make them.
-func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
+func (u upward) Flood(id uint16, p *cube.PacketIn, _ slowpath.Meta) {
 	g := u.plane.now.Load()
 	if g == nil {
 		return
@@ -267,13 +283,16 @@ func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
 	if err != nil {
 		return
 	}
-	out := cube.PacketOut{Direction: cube.Egress, Metadata: p.Metadata, TrafficClass: p.TrafficClass, Offload: p.Offload, Data: p.Data}
+	u.plane.forgetHelper(&p.Trip)
+	out := cube.PacketOut{
+		Direction: cube.Egress, Metadata: p.Metadata, TrafficClass: p.TrafficClass, Trip: p.Trip, Offload: p.Offload, Data: p.Data,
+	}
 	for index, port := range node.Ports {
 		if index == p.Port || port.Peer == (datapath.Peer{}) {
 			continue
 		}
 		out.Port = index
-		if err := u.plane.send(hook, slowpath.Target{Cube: id, Kind: slowpath.ToTX}, &out, m); err != nil {
+		if err := u.plane.send(hook, slowpath.Target{Cube: id, Kind: slowpath.ToTX}, &out, slowpath.Meta{}); err != nil {
 			u.log.Debug("flooding a copy", "cube", node.Name, "port", port.Name, "err", err)
 		}
 	}

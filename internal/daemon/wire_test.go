@@ -53,6 +53,17 @@ func TestEntry(t *testing.T) {
 	}
 }
 
+// TestForgetHelper: a packet that came down by a helper interface did not enter there.
+func TestForgetHelper(t *testing.T) {
+	k := &kernelPlane{helpers: map[int]bool{7: true, 8: true}}
+	for netdev, want := range map[int]int{0: 0, 6: 6, 7: 0, 8: 0} {
+		trip, rest := cube.Trip{Hops: 3, Netdev: netdev, FlowHash: 4, Tenant: 5}, cube.Trip{Hops: 3, Netdev: want, FlowHash: 4, Tenant: 5}
+		if k.forgetHelper(&trip); trip != rest {
+			t.Errorf("entered at %d: %+v, want %+v", netdev, trip, rest)
+		}
+	}
+}
+
 // TestTapName: helper interfaces have names that fit, and that differ between instances.
 func TestTapName(t *testing.T) {
 	seen := map[string]bool{}

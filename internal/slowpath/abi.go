@@ -175,33 +175,29 @@ func (r *record) packet(body, buf []byte, p *cube.PacketIn, m *Meta) {
 		Reason:       r.reason,
 		Metadata:     r.md,
 		TrafficClass: r.trafficClass,
-		Offload:      cube.Offload{GSOSize: uint16(r.gsoSize), GSOSegs: uint16(r.gsoSegs)},
-		Length:       int(r.len) + n - len(body),
-		Data:         buf[:n:n],
+		Trip: cube.Trip{
+			Hops:     uint16(min(r.hops, 0xffff)),
+			Netdev:   int(r.ifindex),
+			FlowHash: r.flowHash,
+			Tenant:   r.tenant,
+		},
+		Offload: cube.Offload{GSOSize: uint16(r.gsoSize), GSOSegs: uint16(r.gsoSegs)},
+		Length:  int(r.len) + n - len(body),
+		Data:    buf[:n:n],
 	}
 	if r.flags&flagEgress != 0 {
 		p.Direction = cube.Egress
 	}
-	*m = Meta{
-		Ifindex:  int(r.ifindex),
-		Hops:     uint16(min(r.hops, 0xffff)),
-		XDP:      r.flags&flagXDP != 0,
-		FlowHash: r.flowHash,
-		Tenant:   r.tenant,
-	}
+	*m = Meta{Ifindex: int(r.ifindex), XDP: r.flags&flagXDP != 0}
 }
 
-// Meta is what belongs to a packet's way through the fast path and not to the cube: it comes up with a packet and goes
-// down with what becomes of it. The zero value is a packet that a cube made itself.
+// Meta is where a packet leaves or enters the fast path, which only the framework knows.
 type Meta struct {
-	// Ifindex is the netdev where the packet entered, whose stack gets it when it is passed; 0 is none.
+	// Ifindex is the netdev where the packet entered, whose stack gets it when it is passed; 0 is none. On the way down
+	// it stands in for that of a packet whose Trip has none.
 	Ifindex int
-	// Hops is how many cubes the packet has visited.
-	Hops uint16
 	// XDP says that the packet comes from, or goes to, programs at the XDP hook.
 	XDP bool
-	// FlowHash and Tenant are kept along the chain; 0 is unknown.
-	FlowHash, Tenant uint32
 }
 
 // Target is where a packet enters the fast path.

@@ -45,16 +45,19 @@ type skb struct {
 var someMD = md{InPort: 3, OutPort: 5, Reason: 40, Hops: 9, TrafficClass: 0xdeadbeef, FlowHash: 0x12345678, Tenant: 77,
 	MD: [4]uint32{1, 0x80000002, 3, 0xffffffff}, PassIfindex: 4711}
 
+// someTrip is that of a packet with someMD.
+var someTrip = cube.Trip{Hops: 9, Netdev: 4711, FlowHash: 0x12345678, Tenant: 77}
+
 func TestPacketsComeUpAsTheyAre(t *testing.T) {
 	plain, tagged := frame(60), slices.Concat(frame(60)[:12], []byte{0x81, 0, 0x20, 0x64}, frame(60)[12:])
 	in := func(f func(*cube.PacketIn)) cube.PacketIn {
-		p := cube.PacketIn{Port: 3, Reason: 40, Metadata: someMD.MD, TrafficClass: 0xdeadbeef, Length: 60, Data: plain}
+		p := cube.PacketIn{Port: 3, Reason: 40, Metadata: someMD.MD, TrafficClass: 0xdeadbeef, Trip: someTrip, Length: 60, Data: plain}
 		if f != nil {
 			f(&p)
 		}
 		return p
 	}
-	meta := Meta{Ifindex: 4711, Hops: 9, FlowHash: 0x12345678, Tenant: 77}
+	meta := Meta{Ifindex: 4711}
 	for _, c := range []struct {
 		name  string
 		hook  cube.Hook

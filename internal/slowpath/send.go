@@ -6,8 +6,10 @@
 package slowpath
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync/atomic"
 	"unsafe"
@@ -23,8 +25,8 @@ const downSize = uint32(unsafe.Sizeof(down{}))
 var ErrNotTaken = errors.New("no program of the TAP took the frame")
 
 // Send puts a packet into the fast path at target. When it returns nil the programs have run; what became of the packet
-// is in their counters. m is what came up with the packet, or zero for a new one, with XDP set when the TAP is that of
-// XDP cubes. A superframe's checksum field holds the sum of its pseudo header, as it came up.
+// is in their counters. m has XDP set when the TAP is that of XDP cubes. A superframe's checksum field holds the sum of its
+// pseudo header, as it came up.
 func (t *Tap) Send(target Target, p *cube.PacketOut, m Meta) error {
 	if err := checkOut(target, p, m); err != nil {
 		return fmt.Errorf("send to cube %d: %w", target.Cube, err)
@@ -46,6 +48,8 @@ func checkOut(target Target, p *cube.PacketOut, m Meta) error {
 		return fmt.Errorf("a frame of %d bytes has no Ethernet header", len(p.Data))
 	case len(p.Data) > maxFrame:
 		return fmt.Errorf("a frame of %d bytes is longer than %d", len(p.Data), maxFrame)
+	case p.Trip.Netdev < 0 || p.Trip.Netdev > math.MaxInt32:
+		return fmt.Errorf("network interface %d: the indexes are 1 to %d", p.Trip.Netdev, math.MaxInt32)
 	case m.XDP && p.Offload.GSOSize != 0:
 		return errors.New("XDP takes no superframe")
 	}
@@ -85,12 +89,12 @@ func (t *Tap) fill(target Target, p *cube.PacketOut, m Meta) {
 	to := &t.down.Resume
 	*to = resume{
 		MD: md{
-			Hops:         m.Hops,
+			Hops:         p.Trip.Hops,
 			TrafficClass: p.TrafficClass,
-			FlowHash:     m.FlowHash,
-			Tenant:       m.Tenant,
+			FlowHash:     p.Trip.FlowHash,
+			Tenant:       p.Trip.Tenant,
 			MD:           p.Metadata,
-			PassIfindex:  uint32(m.Ifindex),
+			PassIfindex:  uint32(cmp.Or(p.Trip.Netdev, m.Ifindex)),
 		},
 		Cube:   target.Cube,
 		Target: target.Kind,
@@ -100,6 +104,9 @@ func (t *Tap) fill(target Target, p *cube.PacketOut, m Meta) {
 		to.MD.InPort = p.Port
 	default:
 		to.MD.OutPort = p.Port
+	}
+	if target.Kind == ToInNext || target.Kind == ToOutNext {
+		to.MD.MD = [4]uint32{} // they are the cube's own, and the next program is another cube's
 	}
 	atomic.StoreUint32(&t.down.State, downSet)
 }

@@ -126,7 +126,6 @@ func (l *lane) look() sight {
 }
 
 func TestPacketsGoDownWithTheirMetadata(t *testing.T) {
-	meta := Meta{Ifindex: 4711, Hops: 9, FlowHash: 0x12345678, Tenant: 77}
 	words := [4]uint32{1, 0x80000002, 3, 0xffffffff}
 	for _, hook := range []cube.Hook{cube.TC, cube.XDP} {
 		t.Run(hook.String(), func(t *testing.T) {
@@ -147,12 +146,14 @@ func TestPacketsGoDownWithTheirMetadata(t *testing.T) {
 				{"jumbo", Target{1, ToRX}, cube.PacketOut{Port: 1, Data: frame(9014)}, md{InPort: 1, PacketLen: 9014}},
 				{"the longest", Target{1, ToRX}, cube.PacketOut{Port: 1, Data: frame(maxFrame)}, md{InPort: 1, PacketLen: maxFrame}},
 			} {
-				m := meta
-				m.XDP = hook == cube.XDP
-				c.out.Metadata, c.out.TrafficClass = words, 0xdeadbeef
-				c.want.MD, c.want.TrafficClass = words, 0xdeadbeef
-				c.want.Hops, c.want.FlowHash, c.want.Tenant, c.want.PassIfindex = 9, 0x12345678, 77, 4711
-				if err := l.Send(c.target, &c.out, m); err != nil {
+				c.out.Metadata, c.out.TrafficClass, c.out.Trip = words, 0xdeadbeef, someTrip
+				c.want.TrafficClass = 0xdeadbeef
+				if c.target.Kind != ToInNext && c.target.Kind != ToOutNext { // there the words are another cube's
+					c.want.MD = words
+				}
+				// Entering is a hop.
+				c.want.Hops, c.want.FlowHash, c.want.Tenant, c.want.PassIfindex = someTrip.Hops+1, 0x12345678, 77, 4711
+				if err := l.Send(c.target, &c.out, Meta{XDP: hook == cube.XDP, Ifindex: 1}); err != nil {
 					t.Errorf("%s: %v", c.name, err)
 					continue
 				}
@@ -167,8 +168,41 @@ func TestPacketsGoDownWithTheirMetadata(t *testing.T) {
 			if err := l.Send(Target{1, ToRX}, &cube.PacketOut{Data: frame(60)}, Meta{XDP: hook == cube.XDP}); err != nil {
 				t.Error(err)
 			}
-			if got := l.look().Resume; got != (resume{MD: md{PacketLen: 60}, Cube: 1}) {
+			if got := l.look().Resume; got != (resume{MD: md{PacketLen: 60, Hops: 1}, Cube: 1}) {
 				t.Errorf("something is left of former packets: %+v", got)
+			}
+			if err := l.Send(Target{1, ToRX}, &cube.PacketOut{Data: frame(60)}, Meta{XDP: hook == cube.XDP, Ifindex: 5}); err != nil {
+				t.Error(err)
+			}
+			if got := l.look().Resume.MD.PassIfindex; got != 5 {
+				t.Errorf("a packet without a trip entered at %d, want 5", got)
+			}
+		})
+	}
+}
+
+// TestHopsEndInUserSpaceToo: a packet that was on its way for too long does not go down again, and is counted.
+func TestHopsEndInUserSpaceToo(t *testing.T) {
+	const reasonHopLimit, maxHops = 7, 128 // PCN_REASON_HOP_LIMIT, PCN_MAX_HOPS
+	for _, hook := range []cube.Hook{cube.TC, cube.XDP} {
+		t.Run(hook.String(), func(t *testing.T) {
+			l := newLane(t, netns.New(t), hook, 0)
+			for _, c := range []struct {
+				hops   uint16
+				passes bool
+			}{{0, true}, {maxHops - 1, true}, {maxHops, false}, {maxHops + 1, false}, {0xffff, false}} {
+				before := l.k.fate(1, reasonHopLimit)
+				out := &cube.PacketOut{Trip: cube.Trip{Hops: c.hops}, Data: frame(60)}
+				if err := l.Send(Target{1, ToRX}, out, Meta{XDP: hook == cube.XDP}); err != nil {
+					t.Fatal(err)
+				}
+				got, dropped := l.look(), l.k.fate(1, reasonHopLimit)-before
+				if want := map[bool]uint32{true: 1}[c.passes]; got.Count != want || dropped != 1-uint64(want) {
+					t.Errorf("%d hops: seen %d times, dropped %d", c.hops, got.Count, dropped)
+				}
+				if c.passes && got.Resume.MD.Hops != c.hops+1 {
+					t.Errorf("%d hops arrive as %d", c.hops, got.Resume.MD.Hops)
+				}
 			}
 		})
 	}
@@ -207,6 +241,8 @@ func TestWhatCannotBeSentIsRefused(t *testing.T) {
 		{"cube 1024", Target{1024, ToRX}, cube.PacketOut{Data: frame(60)}, Meta{}, "cube 1024"},
 		{"no such kind", Target{1, targets}, cube.PacketOut{Data: frame(60)}, Meta{}, "target 6"},
 		{"port 512", Target{1, ToTX}, cube.PacketOut{Port: 512, Data: frame(60)}, Meta{}, "port 512"},
+		{"netdev -1", Target{1, ToTX}, cube.PacketOut{Trip: cube.Trip{Netdev: -1}, Data: frame(60)}, Meta{}, "network interface -1"},
+		{"netdev 1 << 31", Target{1, ToTX}, cube.PacketOut{Trip: cube.Trip{Netdev: 1 << 31}, Data: frame(60)}, Meta{}, "network interface 2147483648"},
 		{"superframe for XDP", Target{1, ToTX}, cube.PacketOut{Data: super, Offload: cube.Offload{GSOSize: 1000}}, Meta{XDP: true}, "superframe"},
 		{"superframe of nothing", Target{1, ToTX}, cube.PacketOut{Data: frame(5000), Offload: cube.Offload{GSOSize: 1000}}, Meta{}, "superframe"},
 	} {

@@ -109,7 +109,7 @@ func (c *toy) PacketIn(p *cube.PacketIn) {
 	if err := c.b.call(c.env.Name(), "PacketIn", " ", string(p.Data)); err != nil {
 		return
 	}
-	_ = c.env.Send(&cube.PacketOut{Port: p.Port, Data: bytes.Clone(p.Data)})
+	_ = c.env.Send(&cube.PacketOut{Port: p.Port, Trip: p.Trip, Data: bytes.Clone(p.Data)})
 }
 
 type toyBridge struct{ toy }

@@ -39,14 +39,17 @@ func TestPacketsReachTheirCubeInOrderAndGoBack(t *testing.T) {
 	l := newLab(t)
 	l.must(bridges...)
 	data := make([]byte, 0, 16)
+	trip := func(i int) cube.Trip {
+		return cube.Trip{Hops: uint16(i), Netdev: i + 1, FlowHash: uint32(i + 2), Tenant: uint32(i + 3)}
+	}
 	for i := range 1000 {
 		data = fmt.Appendf(data[:0], "packet %d", i) // the reader's buffer is its own again after each call
-		l.PacketIn(1, &cube.PacketIn{Port: 1, Data: data})
+		l.PacketIn(1, &cube.PacketIn{Port: 1, Trip: trip(i), Data: data})
 	}
 	eventually(t, "1000 packets come back", func() bool { return l.sentPackets() == 1000 })
 	for i, p := range l.plane.sent {
-		if want := fmt.Sprint("packet ", i); string(p.Data) != want || p.Port != 1 {
-			t.Fatalf("packet %d is %q on port %d, want %q", i, p.Data, p.Port, want)
+		if want := fmt.Sprint("packet ", i); string(p.Data) != want || p.Port != 1 || p.Trip != trip(i) {
+			t.Fatalf("packet %d is %q on port %d after %+v, want %q", i, p.Data, p.Port, p.Trip, want)
 		}
 	}
 	l.PacketIn(99, &cube.PacketIn{Data: data})
