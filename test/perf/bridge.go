@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/perf/lab"
 	"github.com/polycube/polycube/test/perf/report"
 )
@@ -72,7 +73,7 @@ func (f forwarder) cost(ctx context.Context, quick bool) (lab.Cost, error) {
 	err := lab.With(ctx, func(rig *lab.Rig) error {
 		w, err := rig.NewWire(stations)
 		if err == nil {
-			err = errors.Join(rig.Sink(w, f.hook), f.setup(rig, w))
+			err = errors.Join(rig.Sink(w, cube.XDP), f.setup(rig, w))
 		}
 		if err != nil {
 			return err

@@ -57,7 +57,7 @@ func firstPacket(ctx context.Context, r *Run) (*report.Table, error) {
 		rounds := r.rounds(11, 3)
 		r.progress("daemon: first packet, %s, %d rounds", typ, rounds)
 		err := lab.With(ctx, func(rig *lab.Rig) error {
-			w, d, err := daemonOnWire(rig, r, typ.Hook())
+			w, d, err := daemonOnWire(rig, r)
 			if err != nil {
 				return err
 			}
@@ -88,12 +88,12 @@ func firstPacket(ctx context.Context, r *Run) (*report.Table, error) {
 }
 
 // daemonOnWire starts a daemon between two hosts, with the sink at the right one.
-func daemonOnWire(rig *lab.Rig, r *Run, hook cube.Hook) (*lab.Wire, *lab.Daemon, error) {
+func daemonOnWire(rig *lab.Rig, r *Run) (*lab.Wire, *lab.Daemon, error) {
 	w, err := rig.NewWire(stations)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := rig.Sink(w, hook); err != nil {
+	if err := rig.Sink(w, cube.XDP); err != nil {
 		return nil, nil, err
 	}
 	d, err := rig.NewDaemon(w.Machine.Namespace, filepath.Join(r.Root, "bin"))
@@ -205,7 +205,7 @@ func restarts(ctx context.Context, r *Run) (*report.Table, []report.Check, error
 		var packets, lost uint64
 		kept := true
 		err := lab.With(ctx, func(rig *lab.Rig) error {
-			w, d, err := daemonOnWire(rig, r, typ.Hook())
+			w, d, err := daemonOnWire(rig, r)
 			if err != nil {
 				return err
 			}

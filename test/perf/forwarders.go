@@ -32,21 +32,19 @@ const (
 )
 
 type forwarder struct {
-	name string
-	// hook is where what it sends arrives at the next veth without a detour.
-	hook  cube.Hook
+	name  string
 	setup func(*lab.Rig, *lab.Wire) error
 }
 
 // forwarders lists all, the fastest first.
 func forwarders() []forwarder {
 	return []forwarder{
-		{nothing, cube.XDP, (*lab.Rig).Discard},
-		{vanillaXDP, cube.XDP, redirectXDP},
-		{ourXDP, cube.XDP, ours(cube.TypeXDPDRV)},
-		{vanillaTC, cube.TC, redirectTC},
-		{ourTC, cube.TC, ours(cube.TypeTC)},
-		{linuxBridge, cube.TC, kernelBridge},
+		{nothing, (*lab.Rig).Discard},
+		{vanillaXDP, redirectXDP},
+		{ourXDP, ours(cube.TypeXDPDRV)},
+		{vanillaTC, redirectTC},
+		{ourTC, ours(cube.TypeTC)},
+		{linuxBridge, kernelBridge},
 	}
 }
 

@@ -116,7 +116,7 @@ func (c reloadCase) run(ctx context.Context, length time.Duration) (*reloadResul
 func (c reloadCase) build(rig *lab.Rig) (*lab.Wire, *lab.Plane, []*datapath.Node, error) {
 	w, err := rig.NewWire(stations)
 	if err == nil {
-		err = rig.Sink(w, c.typ.Hook())
+		err = rig.Sink(w, cube.XDP)
 	}
 	if err != nil {
 		return nil, nil, nil, err

@@ -2,8 +2,8 @@
 //go:build ignore
 
 /* The two ends of a benchmark: the generator, run with live frames (BPF_F_TEST_XDP_LIVE_FRAMES),
- * and the sink, which counts and drops. The sink is there for both hooks, because it would cost
- * much to turn what arrives into what the other hook takes. */
+ * and the sink, which counts and drops. The sink is there for both hooks: which one costs less
+ * depends on where the frames were made. */
 #include "frame.h"
 #include <pcn/map.h>
 

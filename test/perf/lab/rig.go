@@ -30,6 +30,9 @@ type failure struct{ err error }
 
 // With runs fn with a rig and takes down what fn set up. A Fatal of a helper is its error.
 func With(ctx context.Context, fn func(*Rig) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	r := &Rig{}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	defer func() { err = errors.Join(err, r.close()) }()
