@@ -42,6 +42,13 @@ type vm struct {
 	resume asm.Instructions
 	r      [11]uint64
 	steps  int
+	ways   map[*asm.Instruction]ways
+}
+
+// ways is where a program's jumps and labels lead.
+type ways struct {
+	target []int
+	labels map[string]int
 }
 
 const frameRegionSize = 512
@@ -135,12 +142,29 @@ func jumps(prog asm.Instructions) (target []int, labels map[string]int, err erro
 	return target, labels, nil
 }
 
+// know works out a program's jumps, once.
+func (m *vm) know(prog asm.Instructions) (w ways, err error) {
+	w, ok := m.ways[&prog[0]]
+	if ok {
+		return w, nil
+	}
+	if w.target, w.labels, err = jumps(prog); err != nil {
+		return w, err
+	}
+	if m.ways == nil {
+		m.ways = map[*asm.Instruction]ways{}
+	}
+	m.ways[&prog[0]] = w
+	return w, nil
+}
+
 // function runs from an instruction to the exit.
 func (m *vm) function(prog asm.Instructions, pc int) (uint64, error) {
-	target, labels, err := jumps(prog)
+	known, err := m.know(prog)
 	if err != nil {
 		return 0, err
 	}
+	target, labels := known.target, known.labels
 	for {
 		if m.steps++; m.steps > 100_000 {
 			return 0, fmt.Errorf("no end after %d instructions", m.steps)
