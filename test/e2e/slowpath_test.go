@@ -81,37 +81,34 @@ func TestLargeSegmentsSurviveTheSlowPath(t *testing.T) {
 // TestSlowPathOfStandardCubesIsLogged: packets that a cube hands to user space and that end there are told in the log.
 func TestSlowPathOfStandardCubesIsLogged(t *testing.T) {
 	for _, kind := range types {
-		for _, c := range []struct {
-			service  string
-			commands []string
-		}{
-			{"helloworld", []string{"cube set action=SLOWPATH"}},
-			{"simpleforwarder", []string{"cube actions add p1 action=SLOWPATH"}},
-		} {
-			t.Run(kind+", "+c.service, func(t *testing.T) {
-				t.Parallel()
-				d := start(t)
-				host := d.lab.Host("veth1", "10.0.0.1/24")
-				d.Do(fmt.Sprintf("%s add cube type=%s", c.service, kind))
-				d.Do("cube ports add p1 peer=veth1")
-				for _, line := range c.commands {
-					d.Do(line)
-				}
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			d := start(t)
+			for i, c := range []struct{ service, command string }{
+				{"helloworld", "set action=SLOWPATH"},
+				{"simpleforwarder", "actions add p1 action=SLOWPATH"},
+			} {
+				veth := fmt.Sprintf("veth%d", i+1)
+				host := d.lab.Host(veth, "")
+				d.Do(fmt.Sprintf("%s add cube%d type=%s", c.service, i, kind))
+				d.Do(fmt.Sprintf("cube%d ports add p1 peer=%s", i, veth))
+				d.Do(fmt.Sprintf("cube%d %s", i, c.command))
 				in := netns.OpenRaw(t, host, netns.Inner)
 				frame := ethernet([]byte{255, 255, 255, 255, 255, 255}, host.MAC, streamType, make([]byte, 50))
 				netns.Eventually(t, patience, func() error {
 					if err := in.Send(frame); err != nil {
 						return err
 					}
-					if log := d.out.String(); !strings.Contains(log, host.MAC.String()) && !strings.Contains(log, "port=p1") {
-						return fmt.Errorf("no packet in the log:\n%s", tail(log, 5))
+					line := fmt.Sprintf("[%s] [cube%d] [info] packet port=p1 length=64 from=%s to=ff:ff:ff:ff:ff:ff", c.service, i, host.MAC)
+					if log := d.out.String(); !strings.Contains(log, line) {
+						return fmt.Errorf("%q is not in the log:\n%s", line, tail(log, 5))
 					}
 					return nil
 				})
-				if n := d.Stats("cube").Fate(t, "slowpath"); n == 0 {
-					t.Error("no packet is counted as slowpath")
+				if n := d.Stats(fmt.Sprintf("cube%d", i)).Fate(t, "slowpath"); n == 0 {
+					t.Errorf("%s: no packet is counted as slowpath", c.service)
 				}
-			})
-		}
+			}
+		})
 	}
 }
