@@ -87,61 +87,89 @@ PCN_INLINE void fill(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_record *
 #endif
 }
 
-/* One size class: reserve, fill, copy, submit. Reservations need a constant size. */
-#define CLASS(max)                                                          \
-	do {                                                                \
-		struct pcn_record *r;                                       \
-		__u32 n = len;                                              \
-		if (!admit(share, sizeof(*r) + (max)))                      \
-			return -1;                                          \
-		r = bpf_ringbuf_reserve(&pcn_ring, sizeof(*r) + (max), 0);  \
-		if (!r)                                                     \
-			return -1;                                          \
-		__sync_fetch_and_add(&share->produced, sizeof(*r) + (max)); \
-		r->kind = kind;                                             \
-		r->len = len;                                               \
-		r->size = sizeof(*r) + (max);                               \
-		fill(ctx, md, r, who);                                      \
-		if (n > (max))                                              \
-			n = (max);                                          \
-		r->caplen = n && !load(ctx, r->data, n, max) ? n : 0;       \
-		bpf_ringbuf_submit(r, wakeup());                            \
-		return 0;                                                   \
-	} while (0)
+/* Size classes of the packets in the ring: a reservation needs a constant size. */
+#define CLASS_1 192
+#define CLASS_2 2048
+#define CLASS_3 16384
+#define CLASS_4 (65536 + 4096)
 
-PCN_INLINE long load(struct CTXTYPE *ctx, void *to, __u32 n, const __u32 max)
+/* The record's size for n bytes of a packet. */
+#define RECORD(n) (sizeof(struct pcn_record) + (n))
+
+PCN_INLINE struct pcn_record *reserve(__u32 class)
+{
+	switch (class) {
+	case CLASS_1:
+		return bpf_ringbuf_reserve(&pcn_ring, RECORD(CLASS_1), 0);
+	case CLASS_2:
+		return bpf_ringbuf_reserve(&pcn_ring, RECORD(CLASS_2), 0);
+	case CLASS_3:
+		return bpf_ringbuf_reserve(&pcn_ring, RECORD(CLASS_3), 0);
+	default:
+		return bpf_ringbuf_reserve(&pcn_ring, RECORD(CLASS_4), 0);
+	}
+}
+
+/* Copies n bytes of the packet to a record that has room for max. */
+PCN_INLINE long load(struct CTXTYPE *ctx, struct pcn_record *r, __u32 n, const __u32 max)
 {
 	/* the verifier must see the bounds after all folding */
 	asm volatile("" : "+r"(n));
 	if (n < 1 || n > max)
 		return -1;
 #ifdef PCN_TC
-	return bpf_skb_load_bytes(ctx, 0, to, n);
+	return bpf_skb_load_bytes(ctx, 0, r->data, n);
 #else
-	return bpf_xdp_load_bytes(ctx, 0, to, n);
+	return bpf_xdp_load_bytes(ctx, 0, r->data, n);
 #endif
 }
 
-PCN_INLINE int put(struct CTXTYPE *ctx, struct pcn_md *md, __u32 who, __u32 kind)
+PCN_INLINE long load_class(struct CTXTYPE *ctx, struct pcn_record *r, __u32 n, __u32 class)
+{
+	switch (class) {
+	case CLASS_1:
+		return load(ctx, r, n, CLASS_1);
+	case CLASS_2:
+		return load(ctx, r, n, CLASS_2);
+	case CLASS_3:
+		return load(ctx, r, n, CLASS_3);
+	default:
+		return load(ctx, r, n, CLASS_4);
+	}
+}
+
+/* Puts the packet into the ring: 0, or -1 if there was no room. */
+PCN_GLOBAL int pcn_core_put(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who,
+			    __u32 kind)
 {
 	__u32 len = LEN(ctx), cube = CUBE(who);
 	struct pcn_share *share = bpf_map_lookup_elem(&pcn_shares, &cube);
+	__u32 class = len <= CLASS_1   ? CLASS_1
+		      : len <= CLASS_2 ? CLASS_2
+		      : len <= CLASS_3 ? CLASS_3
+				       : CLASS_4;
 
-	if (!share)
+	if (!share || !admit(share, RECORD(class)))
 		return -1;
-	if (len <= 192)
-		CLASS(192);
-	if (len <= 2048)
-		CLASS(2048);
-	if (len <= 16384)
-		CLASS(16384);
-	CLASS(65536 + 4096);
+	struct pcn_record *r = reserve(class);
+	if (!r)
+		return -1;
+	__sync_fetch_and_add(&share->produced, RECORD(class));
+	r->kind = kind;
+	r->len = len;
+	r->size = RECORD(class);
+	fill(ctx, md, r, who);
+	if (len > class)
+		len = class;
+	r->caplen = load_class(ctx, r, len, class) ? 0 : len;
+	bpf_ringbuf_submit(r, wakeup());
+	return 0;
 }
 
 /* To the slow path of the cube; the packet ends here. */
 PCN_GLOBAL int pcn_core_up(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
 {
-	int shed = put(ctx, md, who, PCN_RECORD_PACKET);
+	int shed = pcn_core_put(ctx, md, who, PCN_RECORD_PACKET);
 
 	pcn_count_fate(CUBE(who), shed ? PCN_REASON_SLOWPATH_SHED : PCN_REASON_SLOWPATH);
 	return 0;
@@ -154,7 +182,7 @@ PCN_GLOBAL int pcn_core_copy_for(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONN
 	__u16 was = md->reason;
 
 	md->reason = reason;
-	int shed = put(ctx, md, who, PCN_RECORD_PACKET);
+	int shed = pcn_core_put(ctx, md, who, PCN_RECORD_PACKET);
 	md->reason = was;
 	return shed;
 }
@@ -353,7 +381,7 @@ PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 	void *map = bpf_map_lookup_elem(&pcn_broadcasts, &cube);
 	if (!map || !can_broadcast(ctx, row, cube, in_port) ||
 	    (row->copies && announce(ctx, md, cube))) {
-		if (put(ctx, md, who, PCN_RECORD_FLOOD))
+		if (pcn_core_put(ctx, md, who, PCN_RECORD_FLOOD))
 			pcn_count_fate(cube, PCN_REASON_SLOWPATH_SHED);
 		return XDP_DROP;
 	}

@@ -87,7 +87,11 @@ func (p *Plane) specs(c *component, gen *generation, rodata *ebpf.Map, mode link
 			Generation: gen.array, TapIndex: p.opts.Taps[cube.TC], Frags: c.frags,
 		}
 		for _, role := range roles {
-			spec, err := link.Program(lc, core, mode, role)
+			as := mode
+			if role == link.OnResume {
+				as = link.Call // entered rarely, and faster to load
+			}
+			spec, err := link.Program(lc, core, as, role)
 			if err != nil {
 				return err
 			}
