@@ -84,6 +84,7 @@ func Rules() []Rule {
 		{"cubes have their files", CubeFiles},
 		{"READMEs of cubes have examples", Examples},
 		{"links in Markdown resolve", Links},
+		{"quotations in Markdown are true", Quotes},
 	}
 }
 

@@ -124,6 +124,14 @@ var ruleTests = []struct {
 		"cubes/a/README.md": []byte("# a\n"), "cubes/b/README.md": []byte("```console\n# b\n```\n"),
 		"cubes/c/README.md": []byte("```console\n$ c\n```\n"), "cubes/d/d.go": nil,
 	}, []string{"cubes/a/README.md:0", "cubes/b/README.md:0"}},
+	{"quotations that their file does not have", Quotes, Tree{
+		"a/x.c": []byte("int a;\n\nint b;\nint c;\n"),
+		"doc.md": []byte("```c a/x.c\nint a;\n...\nint c;\n```\n" + // 1: true
+			"```c a/x.c\nint c;\n...\nint a;\n```\n" + // 6: the other way round
+			"```c a/x.c\nint d;\n```\n" + // 11: not there
+			"```c a/gone.c\nint a;\n```\n" + // 14: no such file
+			"```c\nint d;\n```\n"), // no quotation
+	}, []string{"doc.md:11", "doc.md:14", "doc.md:6"}},
 	{"links that lead nowhere", Links, Tree{
 		"README.md": []byte("# Top\n## Two words, `code`\n[a](docs/a.md) [b](docs) [c](#two-words-code) [d](https://x.y/z)\n" +
 			"[e](docs/none.md) ![f](none.png \"t\")\n```\n[g](none)\n```\n`[h](none)`\n[i](#none) [j](docs/a.md#none)\n\n[ref]: gone.md\n"),
