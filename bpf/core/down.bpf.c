@@ -71,7 +71,7 @@ SEC(PCN_SECTION) int pcn_down_in(struct CTXTYPE *ctx)
 	ctx->mark = to->md.traffic_class;
 	to->md.packet_len = ctx->len;
 #else
-	to->md.packet_len = ctx->data_end - ctx->data;
+	to->md.packet_len = bpf_xdp_get_buff_len(ctx);
 #endif
 	return enter(ctx, to);
 }
@@ -165,7 +165,7 @@ SEC(PCN_SECTION) int pcn_loop_in(struct xdp_md *ctx)
 	to->md.tenant = h.tenant;
 	to->md.pass_ifindex = h.pass_ifindex;
 	to->md.traffic_class = h.traffic_class;
-	to->md.packet_len = ctx->data_end - ctx->data;
+	to->md.packet_len = bpf_xdp_get_buff_len(ctx);
 	return enter(ctx, to);
 }
 #endif

@@ -208,7 +208,7 @@ func (p *Plane) readyForXDP(name string) {
 	}
 	changed, err := netdev.PreparePeerForXDP(name)
 	if err != nil {
-		p.log.Debug("leaving the offloads towards the netdev alone", "netdev", name, "err", err)
+		p.log.Warn("frames may lose a VLAN tag or a checksum", "netdev", name, "err", err)
 	}
 	if len(changed) > 0 {
 		p.log.Info("switched off what frames cannot carry through XDP", "netdev", name, "features", changed)
