@@ -5,6 +5,8 @@ package datapath
 import (
 	"context"
 	_ "embed"
+	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,7 +18,14 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
+// TestMain lets more tests run side by side than there are processors: most of their time they
+// wait for the kernel's grace periods. The flag still overrides it.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err) // the testing package has another name for it
+	}
+	os.Exit(netns.CheckLeaks(m))
+}
 
 var (
 	//go:embed testdata/probe.tc.o
@@ -27,6 +36,14 @@ var (
 	gateTC []byte
 	//go:embed testdata/gate.xdp.o
 	gateXDP []byte
+	//go:embed testdata/hostile.tc.o
+	hostileTC []byte
+	//go:embed testdata/hostile.xdp.o
+	hostileXDP []byte
+	//go:embed testdata/twoway.tc.o
+	twowayTC []byte
+	//go:embed testdata/twoway.xdp.o
+	twowayXDP []byte
 )
 
 // bench is a plane in a machine of its own, with a graph that tests grow.
@@ -66,11 +83,18 @@ var settings = []setting{
 	{typ: cube.TypeXDPSKB, mode: ModeInline},
 }
 
-// everywhere runs a test in all settings.
-func everywhere(t *testing.T, test func(*testing.T, *bench)) {
+// everywhere runs a test in all settings, side by side: each has a machine of its own.
+func everywhere(t *testing.T, test func(*testing.T, *bench)) { in(t, settings, test) }
+
+// in runs a test in some settings.
+func in(t *testing.T, some []setting, test func(*testing.T, *bench)) {
 	netns.NeedRoot(t)
-	for _, s := range settings {
-		t.Run(s.String(), func(t *testing.T) { test(t, newBench(t, s)) })
+	t.Parallel()
+	for _, s := range some {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			test(t, newBench(t, s))
+		})
 	}
 }
 
@@ -98,11 +122,22 @@ func (b *bench) open() {
 		if b.plane, err = Open(b.opts); err != nil {
 			return err
 		}
-		if err := b.plane.CheckObject("probe", map[cube.Hook][]byte{cube.TC: probeTC, cube.XDP: probeXDP}); err != nil {
-			return err
-		}
-		return b.plane.CheckObject("gate", map[cube.Hook][]byte{cube.TC: gateTC, cube.XDP: gateXDP})
+		return register(b.plane)
 	})
+}
+
+// register makes the tests' services known to a plane.
+func register(p *Plane) error {
+	var errs []error
+	for name, objects := range map[string]map[cube.Hook][]byte{
+		"probe":   {cube.TC: probeTC, cube.XDP: probeXDP},
+		"gate":    {cube.TC: gateTC, cube.XDP: gateXDP},
+		"hostile": {cube.TC: hostileTC, cube.XDP: hostileXDP},
+		"twoway":  {cube.TC: twowayTC, cube.XDP: twowayXDP},
+	} {
+		errs = append(errs, p.CheckObject(name, objects))
+	}
+	return errors.Join(errs...)
 }
 
 // close stops the daemon; programs stay.

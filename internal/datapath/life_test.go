@@ -203,6 +203,7 @@ func TestAnAbortedChangeLeavesNothing(t *testing.T) {
 
 func TestWrongConstantsAndCubesAreRefused(t *testing.T) {
 	netns.NeedRoot(t)
+	t.Parallel()
 	b := newBench(t, settings[0])
 	c := b.cube("probe", 2, map[string]any{"no_such": uint32(1)})
 	if err := b.inLab(b.tryCommit); !errors.Is(err, cube.ErrNotFound) {
@@ -231,6 +232,7 @@ func TestWrongConstantsAndCubesAreRefused(t *testing.T) {
 
 func TestNetdevsOfPortsArePromiscuousWhileTheyServe(t *testing.T) {
 	netns.NeedRoot(t)
+	t.Parallel()
 	b := newBench(t, setting{typ: cube.TypeTC, mode: ModeInline})
 	promisc := func(name string) bool {
 		return strings.Contains(b.lab.Run("ip", "-d", "link", "show", name), "promiscuity 1")

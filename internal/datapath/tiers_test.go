@@ -16,8 +16,10 @@ import (
 
 func TestCallModeIsPublishedAtOnceAndInlineFollows(t *testing.T) {
 	netns.NeedRoot(t)
+	t.Parallel()
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
 		t.Run(string(typ), func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t, setting{typ: typ, mode: ModeAuto})
 			one, _, a, z := b.chain()
 			if got := b.plane.Status(one.ID); got.Mode != "call" && got.Mode != "inline" {
@@ -38,6 +40,7 @@ func TestCallModeIsPublishedAtOnceAndInlineFollows(t *testing.T) {
 
 func TestWhatCannotBeInlinedStaysInCallModeWithAReason(t *testing.T) {
 	netns.NeedRoot(t)
+	t.Parallel()
 	b := newBench(t, setting{typ: cube.TypeTC, mode: ModeAuto})
 	// with a budget so small, nothing fits
 	b.plane.inline.budget = 10
@@ -88,6 +91,7 @@ var verdictNames = map[cube.Hook]map[uint32]string{
 
 func TestBothModesAndBothHooksGiveTheSameResults(t *testing.T) {
 	netns.NeedRoot(t)
+	t.Parallel()
 	var want []outcome
 	for _, s := range settings {
 		if s.typ == cube.TypeXDPSKB || s.clsact {
