@@ -107,7 +107,7 @@ func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
 		if port == p.Port {
 			continue
 		}
-		out := &cube.PacketOut{Port: port, Direction: cube.Egress, TrafficClass: p.TrafficClass, Offload: p.Offload, Data: p.Data}
+		out := &cube.PacketOut{Port: port, Direction: cube.Egress, Trip: p.Trip, TrafficClass: p.TrafficClass, Offload: p.Offload, Data: p.Data}
 		to := slowpath.Target{Cube: id, Kind: slowpath.ToTX}
 		if err := u.plane.send(u.plane.hook, to, out, m.Ifindex); err != nil {
 			u.t.Errorf("a copy for port %d of cube %d: %v", port, id, err)
