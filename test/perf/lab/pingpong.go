@@ -8,9 +8,11 @@ package lab
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -87,31 +89,47 @@ func echo(ctx context.Context, fd int) error {
 func ping(fd int, to [4]byte, n int) ([]float64, error) {
 	const warmUp, mayLose = 50, 20
 	addr := &unix.SockaddrInet4{Port: pingPort, Addr: to}
-	out, buf := make([]float64, 0, n), make([]byte, 64)
+	out, data := make([]float64, 0, n), make([]byte, 18)
 	lost := 0
-	for i := 0; len(out) < n; i++ {
-		buf[0], buf[1] = byte(i), byte(i>>8)
+	for i := uint64(0); len(out) < n; i++ {
+		binary.LittleEndian.PutUint64(data, i)
 		start := time.Now()
-		if err := unix.Sendto(fd, buf[:18], 0, addr); err != nil {
+		if err := unix.Sendto(fd, data, 0, addr); err != nil {
 			return nil, fmt.Errorf("sending a datagram: %w", err)
 		}
-		answer := make([]byte, 64)
-		_, _, err := unix.Recvfrom(fd, answer, 0)
+		answered, err := await(fd, i)
 		took := time.Since(start)
-		switch {
-		case errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR):
-			if lost++; lost > mayLose {
-				return nil, fmt.Errorf("%d of %d datagrams without an answer: %w", lost, i+1, err)
-			}
-		case err != nil:
+		if err != nil {
 			return nil, fmt.Errorf("waiting for an answer: %w", err)
-		case answer[0] != byte(i) || answer[1] != byte(i>>8):
-			continue // a late one
-		case i >= warmUp:
+		}
+		if !answered {
+			if lost++; lost > mayLose {
+				return nil, fmt.Errorf("%d of %d datagrams without an answer: %w", lost, i+1, os.ErrDeadlineExceeded)
+			}
+			continue
+		}
+		if i >= warmUp {
 			out = append(out, float64(took.Nanoseconds())/1000)
 		}
 	}
 	return out, nil
+}
+
+// await receives the answer to datagram i, past late answers to others; false if it does not come.
+func await(fd int, i uint64) (bool, error) {
+	answer := make([]byte, 64)
+	for {
+		n, _, err := unix.Recvfrom(fd, answer, 0)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
+			return false, nil
+		case err != nil:
+			return false, err
+		case n >= 8 && binary.LittleEndian.Uint64(answer) == i:
+			return true, nil
+		}
+	}
 }
 
 // Load sends frames between stations at a rate from a host until the context ends, spread evenly;
