@@ -33,7 +33,7 @@ func (r *Run) Document(args []string) string {
 }
 
 const documentHead = `What Polycube costs, beside the kernel's own ways of doing the same, measured in one run.
-This file is written by ` + "`make bench BENCH_FLAGS='-o docs/performance.md'`" + `; do not edit it.
+This file is written by ` + "`make bench`" + `; do not edit it.
 
 How to read it: figures are medians over rounds, with minimum and maximum; in each round everything is measured once, in a
 new random order, so that what disturbs the machine for a while disturbs all alike. Compare figures of one table with each

@@ -3,17 +3,23 @@
 package perf
 
 import (
+	"errors"
+	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/perf/report"
 )
 
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
 
-// The smallest run of the part that needs no daemon: everything is loaded, linked, run and
-// reported, whatever the figures are.
+// The smallest run of a part: everything is loaded, linked, run and reported, whatever the
+// figures are.
 func TestAQuickRunOfTheChainReportsEveryLength(t *testing.T) {
 	netns.NeedRoot(t)
 	r := &Run{Config: Config{Rounds: 1, Quick: true, Progress: t.Output()}}
@@ -31,21 +37,104 @@ func TestAQuickRunOfTheChainReportsEveryLength(t *testing.T) {
 	if want := 2 * (len(chainLengthsQuick) + 1); len(r.Checks) != want {
 		t.Errorf("%d checks, want %d", len(r.Checks), want)
 	}
-	doc := r.Document([]string{"-quick"})
-	for _, want := range []string{"# Performance", "-quick", "## A chain of trivial cubes", "| direct tail calls"} {
-		if !strings.Contains(doc, want) && !strings.Contains(doc, strings.TrimPrefix(want, "| ")) {
-			t.Errorf("the document has no %q:\n%s", want, doc)
-		}
-	}
 }
 
-func TestAPartThatDoesNotExistIsRefused(t *testing.T) {
+func TestAPartThatDoesNotExistIsRefusedBeforeAnythingRuns(t *testing.T) {
 	r := &Run{Config: Config{Progress: t.Output()}}
 	err := r.Do(t.Context(), []string{"chain", "nosuch"})
-	if err == nil || !strings.Contains(err.Error(), `"nosuch"`) {
+	if !errors.Is(err, cube.ErrNotFound) || !strings.Contains(err.Error(), `"nosuch"`) {
 		t.Errorf("error %v, want one that names the part", err)
 	}
 	if len(r.Sections) != 0 {
 		t.Errorf("%d sections were measured before the error", len(r.Sections))
+	}
+}
+
+func TestRounds(t *testing.T) {
+	tests := map[string]struct {
+		config Config
+		want   int
+	}{
+		"the part's own number": {Config{}, 9},
+		"fewer when quick":      {Config{Quick: true}, 2},
+		"what was asked for":    {Config{Quick: true, Rounds: 5}, 5},
+	}
+	for name, tt := range tests {
+		if got := (&Run{Config: tt.config}).rounds(9, 2); got != tt.want {
+			t.Errorf("%s: %d rounds, want %d", name, got, tt.want)
+		}
+	}
+}
+
+func TestTheDocumentHasEverySectionCheckAndTheCommand(t *testing.T) {
+	r := &Run{Config: Config{Progress: t.Output()}}
+	table := &report.Table{Title: "Times", Columns: []string{"", "ns"}}
+	table.Add("a row", "12")
+	r.add(Section{Title: "A section", Text: "What it is.", Tables: []*report.Table{table}},
+		report.AtMost("a promise", "%.0f ns", 12, 10))
+	doc := r.Document([]string{"-rounds", "3"})
+	for _, want := range []string{
+		"# Performance\n", "`go run ./test/perf/cmd/bench -rounds 3`", time.Now().UTC().Format(time.DateOnly), "| BPF JIT",
+		"| a promise |", "FAIL |", "## A section\n\nWhat it is.\n", "### Times\n", "| a row |", "## What these figures do not say",
+	} {
+		if !strings.Contains(doc, want) {
+			t.Errorf("the document has no %q:\n%s", want, doc)
+		}
+	}
+	if host, err := os.Hostname(); err == nil && len(host) > 2 && strings.Contains(doc, host) {
+		t.Errorf("the document names the machine, %s", host)
+	}
+}
+
+func TestChainChecksTakeTheSlowerWay(t *testing.T) {
+	times := chainTimes{}
+	for _, n := range []int{1, 4} {
+		times[chainKey{chainTail, n}] = report.Sample{10}
+		times[chainKey{chainInline, n}] = report.Sample{9}
+		times[chainKey{chainInline + string(downwards), n}] = report.Sample{9 + float64(n)}
+	}
+	checks := chainChecks(cube.TC, times, []int{1, 4})
+	want := []struct {
+		measured string
+		pass     bool
+	}{{"0.0 ns more", true}, {"1.30 ×", false}, {"1.0 ns", true}}
+	if len(checks) != len(want) {
+		t.Fatalf("%d checks, want %d: %+v", len(checks), len(want), checks)
+	}
+	for i, w := range want {
+		if checks[i].Measured != w.measured || checks[i].Pass != w.pass {
+			t.Errorf("%s: %s, %t; want %s, %t", checks[i].What, checks[i].Measured, checks[i].Pass, w.measured, w.pass)
+		}
+	}
+}
+
+func TestTheSlowerSideOfTheSlowPathIsItsRate(t *testing.T) {
+	for _, tt := range []struct {
+		cost slowCost
+		want float64
+	}{{slowCost{kernel: 500, reader: 100}, 2}, {slowCost{kernel: 100, reader: 1000}, 1}, {slowCost{kernel: 1250}, 0.8}} {
+		if got := tt.cost.mpps(); math.Abs(got-tt.want) > 1e-9 {
+			t.Errorf("%+v: %g Mpps, want %g", tt.cost, got, tt.want)
+		}
+	}
+}
+
+func TestTheServiceOfABridgeIsFoundForBothHooks(t *testing.T) {
+	objects, err := service("simplebridge")
+	if err != nil || len(objects) != 2 {
+		t.Errorf("%d objects, error %v; want two", len(objects), err)
+	}
+	if _, err := service("nosuch"); !errors.Is(err, cube.ErrNotFound) {
+		t.Errorf("error %v for a service that is not there", err)
+	}
+}
+
+// Without the programs the part ends at once, and says what to do.
+func TestTheDaemonPartNeedsItsPrograms(t *testing.T) {
+	netns.NeedRoot(t)
+	r := &Run{Config: Config{Quick: true, Root: filepath.Join(t.TempDir(), "nothing"), Progress: t.Output()}}
+	err := r.Do(t.Context(), []string{"daemon"})
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("error %v, want one that says make build", err)
 	}
 }

@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string) error {
 		*out = filepath.Join(*root, "docs", "performance.md")
 	}
 	if *out != "" {
-		if err := os.WriteFile(*out, []byte(r.Document(args)), 0o644); err != nil {
+		if err := os.WriteFile(*out, []byte(r.Document(repeatable(flags))), 0o644); err != nil {
 			return fmt.Errorf("writing the results: %w", err)
 		}
 	}
@@ -65,4 +65,15 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("%d of %d checks: %w", n, len(r.Checks), errMissed)
 	}
 	return nil
+}
+
+// repeatable lists the options that a reader needs to measure the same.
+func repeatable(flags *flag.FlagSet) []string {
+	var args []string
+	flags.Visit(func(f *flag.Flag) {
+		if f.Name != "o" && f.Name != "root" && f.Name != "check" {
+			args = append(args, fmt.Sprintf("-%s=%s", f.Name, f.Value))
+		}
+	})
+	return args
 }
