@@ -31,6 +31,12 @@ func TestChainOfEveryService(t *testing.T) {
 				{"service-name":"transparenthelloworld","name":"th3","type":%[1]q}]`, kind))
 			reaches(t, h1, "10.0.0.2")
 			transfer(t, h2, h1, 1<<20)
+			in, out := netns.OpenRaw(t, h1, netns.Inner), netns.OpenRaw(t, h2, netns.Inner)
+			frame := ethernet(h2.MAC, h1.MAC, streamType, make([]byte, 50))
+			if err := in.Send(frame); err != nil {
+				t.Fatal(err)
+			}
+			sameFrame(t, out, "nothing stopped", frame)
 			for _, c := range []struct {
 				cube, reason string
 				stop, again  string // commands
@@ -39,18 +45,24 @@ func TestChainOfEveryService(t *testing.T) {
 				{"sf", "action-drop", "sf actions p1 set action=DROP", "sf actions p1 set action=FORWARD"},
 				{"sf", "no-action", "sf actions del p1", "sf actions add p1 action=FORWARD outport=p2"},
 				{"th1", "ingress-drop", "th1 set ingress-action=DROP", "th1 set ingress-action=PASS"},
-				{"th3", "egress-drop", "th3 set egress-action=DROP", "th3 set egress-action=PASS"},
+				{"th3", "ingress-drop", "th3 set ingress-action=DROP", "th3 set ingress-action=PASS"},
 				// A bridge forgets what was behind the port: what it floods goes to no other one.
 				{"br1", "flood", "disconnect br1:up hw:p1", "connect br1:up hw:p1"},
 				{"hw", "no-peer", "disconnect hw:p2 sf:p1", "connect hw:p2 sf:p1"},
 			} {
 				d.Do(c.stop)
-				before := d.Stats(c.cube).Fate(t, c.reason)
-				if h1.Ping("10.0.0.2") == nil {
-					t.Errorf("after %s, ping is answered", c.stop)
+				want := d.Stats(c.cube).Fate(t, c.reason) + 1
+				if err := in.Send(frame); err != nil {
+					t.Fatal(err)
 				}
-				if d.Stats(c.cube).Fate(t, c.reason) == before {
-					t.Errorf("after %s, %s counts no %s: %+v", c.stop, c.cube, c.reason, d.Stats(c.cube).Fates)
+				netns.Eventually(t, patience, func() error {
+					if got := d.Stats(c.cube).Fate(t, c.reason); got < want {
+						return fmt.Errorf("after %s, %s counts %d packets as %s, want %d", c.stop, c.cube, got, c.reason, want)
+					}
+					return nil
+				})
+				if _, err := out.Recv(isStream, 0); err == nil {
+					t.Errorf("after %s, the frame arrives", c.stop)
 				}
 				d.Do(c.again)
 				reaches(t, h1, "10.0.0.2")
