@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/output"
 )
 
 // fate is how many packets of a cube ended in a way.
@@ -39,7 +40,7 @@ func (m *machine) fate(cube, name string) uint64 {
 }
 
 // end stops a daemon in an orderly way and takes away all that it made.
-func (m *machine) end(daemon *exec.Cmd, out *output) {
+func (m *machine) end(daemon *exec.Cmd, out *output.Buffer) {
 	m.t.Helper()
 	if err := daemon.Process.Signal(syscall.SIGTERM); err != nil {
 		m.t.Fatal(err)

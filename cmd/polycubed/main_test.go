@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,12 +13,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/output"
 )
 
 // The daemon as a process, with the kernel: a bridge between two hosts lives through the
@@ -49,7 +48,7 @@ func newMachine(t *testing.T) *machine {
 }
 
 // command is polycubed with paths of its own.
-func (m *machine) command(args ...string) (*exec.Cmd, *output) {
+func (m *machine) command(args ...string) (*exec.Cmd, *output.Buffer) {
 	args = append([]string{"--configfile", "/dev/null", "--instance", "test", "--run-dir", m.dir + "/run", "--state-dir", m.dir + "/state",
 		"--bpffs", m.pins}, args...)
 	self, err := os.Executable()
@@ -58,31 +57,13 @@ func (m *machine) command(args ...string) (*exec.Cmd, *output) {
 	}
 	cmd := m.lab.Command(self, args...)
 	cmd.Env = append(os.Environ(), "POLYCUBED_TEST_RUN=1")
-	out := &output{}
+	out := &output.Buffer{}
 	cmd.Stdout, cmd.Stderr = out, out
 	return cmd, out
 }
 
-// output is what a process wrote so far.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // start runs a daemon until it is ready.
-func (m *machine) start() (*exec.Cmd, *output) {
+func (m *machine) start() (*exec.Cmd, *output.Buffer) {
 	m.t.Helper()
 	cmd, out := m.command()
 	if err := cmd.Start(); err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/test/output"
 )
 
 // TestLife: a daemon starts, serves, keeps its configuration over a restart, and leaves
@@ -148,7 +149,7 @@ func TestStopDuringBoot(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			at(b, cancel)
-			var out, errs safeBuffer
+			var out, errs output.Buffer
 			if status := command(ctx, b.args("main"), b.parts, &out, &errs, nil); status != 0 {
 				t.Errorf("exit status %d: %s", status, errs.String())
 			}
@@ -273,7 +274,7 @@ func TestTCP(t *testing.T) {
 func TestCleanup(t *testing.T) {
 	b := newBench(t)
 	p := b.start("main")
-	var out, errs safeBuffer
+	var out, errs output.Buffer
 	if status := command(t.Context(), append([]string{"cleanup"}, b.args("main")...), b.parts, &out, &errs, nil); status != exitFailed || !strings.Contains(errs.String(), "runs already") {
 		t.Errorf("cleanup of a running daemon: status %d, %q", status, errs.String())
 	}
@@ -281,7 +282,7 @@ func TestCleanup(t *testing.T) {
 		t.Error("it cleaned all the same")
 	}
 	p.end()
-	out, errs = safeBuffer{}, safeBuffer{}
+	out, errs = output.Buffer{}, output.Buffer{}
 	if status := command(t.Context(), append([]string{"cleanup"}, b.args("main")...), b.parts, &out, &errs, nil); status != 0 || !b.plane.cleaned.Load() {
 		t.Errorf("cleanup: status %d, cleaned %v, %q", status, b.plane.cleaned.Load(), errs.String())
 	}
@@ -298,7 +299,7 @@ func TestCleanupSparesFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"--socket", precious}, {"--pidfile", precious}, {"--bpffs", b.dir}} {
-		var out, errs safeBuffer
+		var out, errs output.Buffer
 		status := command(t.Context(), append([]string{"cleanup"}, b.args("main", args...)...), b.parts, &out, &errs, nil)
 		if text, err := os.ReadFile(precious); err != nil || string(text) != "notes" {
 			t.Fatalf("cleanup %v removed a file: %v", args, err)

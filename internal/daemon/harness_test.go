@@ -3,7 +3,6 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/test/output"
 )
 
 const echoModel = `module echo {
@@ -112,27 +111,9 @@ type process struct {
 	socket string
 	stop   context.CancelFunc
 	hup    chan os.Signal
-	out    *safeBuffer
-	errs   *safeBuffer
+	out    *output.Buffer
+	errs   *output.Buffer
 	status chan int
-}
-
-// safeBuffer is output that is read while it is written.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // start runs a daemon until its ready line.
@@ -147,7 +128,7 @@ func (b *bench) launch(instance string, more ...string) *process {
 	b.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	p := &process{t: b.t, socket: filepath.Join(b.dir, instance, "run", "polycubed.sock"), stop: stop, hup: make(chan os.Signal, 1),
-		out: &safeBuffer{}, errs: &safeBuffer{}, status: make(chan int, 1)}
+		out: &output.Buffer{}, errs: &output.Buffer{}, status: make(chan int, 1)}
 	args := b.args(instance, more...)
 	go func() { p.status <- command(ctx, args, b.parts, p.out, p.errs, p.hup) }()
 	b.t.Cleanup(stop)

@@ -3,7 +3,6 @@
 package rest
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -24,6 +23,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/test/output"
 )
 
 // The tests run against the real manager and real models; only the kernel is made up.
@@ -131,29 +131,11 @@ func newManager(t testing.TB) *topology.Manager {
 // lab is a server on a Unix socket, and on TCP when asked for.
 type lab struct {
 	server *Server
-	log    *syncBuffer
+	log    *output.Buffer
 	socket string
 	client *http.Client
 	// tcp is "127.0.0.1:PORT", "" without TCP.
 	tcp string
-}
-
-// syncBuffer is a log that a test reads while the server writes.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // newLab serves a manager, the real one when m is nil.
@@ -162,7 +144,7 @@ func newLab(t testing.TB, o Options, tcp bool) *lab {
 	if o.Manager == nil {
 		o.Manager = newManager(t)
 	}
-	l := &lab{log: &syncBuffer{}, socket: filepath.Join(t.TempDir(), "api.sock")}
+	l := &lab{log: &output.Buffer{}, socket: filepath.Join(t.TempDir(), "api.sock")}
 	o.Logger = slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if o.Version == "" {
 		o.Version = "1.2.3"

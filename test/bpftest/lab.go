@@ -8,7 +8,6 @@
 package bpftest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +28,7 @@ import (
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/output"
 )
 
 // Options of a Lab.
@@ -56,7 +56,7 @@ type Lab struct {
 	opts Options
 	dir  string // on the bpffs
 	conf string // directory of the store
-	logs *logs
+	logs *output.Buffer
 
 	taps    taps
 	loop    datapath.Loop
@@ -81,7 +81,7 @@ func New(t testing.TB, o Options) *Lab {
 	if o.Services == nil {
 		o.Services = cube.Services()
 	}
-	l := &Lab{Lab: netns.NewLab(t), Type: o.Type, t: t, opts: o, logs: &logs{}, conf: t.TempDir()}
+	l := &Lab{Lab: netns.NewLab(t), Type: o.Type, t: t, opts: o, logs: &output.Buffer{}, conf: t.TempDir()}
 	for i := range o.Hosts {
 		l.Hosts = append(l.Hosts, l.Host(fmt.Sprintf("veth%d", i+1), "", o.Host...))
 	}
@@ -209,24 +209,8 @@ func (p *plane) Prepare(ctx context.Context, g *datapath.Graph) (topology.Change
 	return p.Plane.Prepare(ctx, g)
 }
 
-// logs keeps what was logged.
-type logs struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logs) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
 // Logs returns the lines logged so far, by the topology, the data plane and the cubes.
-func (l *Lab) Logs() string {
-	l.logs.mu.Lock()
-	defer l.logs.mu.Unlock()
-	return l.logs.text.String()
-}
+func (l *Lab) Logs() string { return l.logs.String() }
 
 // Create makes a cube of the lab's type. body is JSON, "" for defaults.
 func (l *Lab) Create(service, name, body string) {

@@ -5,7 +5,6 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"os"
@@ -13,12 +12,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/output"
 )
 
 // machine is a lab in which daemons run, one at a time and instance.
@@ -35,7 +34,7 @@ type machine struct {
 type daemon struct {
 	*machine
 	cmd *exec.Cmd
-	out *output
+	out *output.Buffer
 	// ended is closed when the process has ended, with err how.
 	ended chan struct{}
 	err   error
@@ -104,7 +103,7 @@ func (m *machine) Start(args ...string) *daemon {
 // Launch runs a daemon and does not wait for it.
 func (m *machine) Launch(args ...string) *daemon {
 	m.t.Helper()
-	d := &daemon{machine: m, out: &output{}, ended: make(chan struct{})}
+	d := &daemon{machine: m, out: &output.Buffer{}, ended: make(chan struct{})}
 	d.cmd = m.lab.Command(program(m.t, "polycubed"), slices.Concat(m.options(), args)...)
 	d.cmd.Stdout, d.cmd.Stderr = d.out, d.out
 	if err := d.cmd.Start(); err != nil {
@@ -184,24 +183,6 @@ func (d *daemon) Alive() {
 	default:
 	}
 	d.Must(http.StatusOK, http.MethodGet, "/version", "")
-}
-
-// output is what a process wrote so far.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
 }
 
 func tail(text string, lines int) string {

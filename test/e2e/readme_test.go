@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/test/lint/readme"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/output"
 )
 
 // shell is a user's shell on the machine: in its namespace, with the programs in PATH and a /run/netns of its own, in
@@ -77,7 +78,7 @@ func TestExamplesOfDocumentsDoWhatTheyShow(t *testing.T) {
 			hosts := threeHosts(d.machine, v4)
 			for _, e := range examples {
 				// One stream, as on a terminal: errors are on the other one.
-				out := &output{}
+				out := &output.Buffer{}
 				cmd := d.shell("exec 2>&1\n"+e.Command, hosts[:]...)
 				cmd.Stdout, cmd.Stderr = out, out
 				err := cmd.Run()
