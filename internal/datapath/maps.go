@@ -197,7 +197,7 @@ func openSecret(dir string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer m.Close()
+	defer func() { _ = m.Close() }()
 	var secret uint64
 	if err := m.Lookup(uint32(0), &secret); err != nil {
 		return 0, fmt.Errorf("reading the secret: %w", err)

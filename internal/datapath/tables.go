@@ -256,7 +256,7 @@ func (p *Plane) setBroadcast(id uint32, set *netdevSet) error {
 	if err != nil {
 		return fmt.Errorf("flood set of cube %d: %w", id, err)
 	}
-	defer inner.Close()
+	defer func() { _ = inner.Close() }()
 	for n, ifindex := range set {
 		if ifindex == 0 {
 			break
