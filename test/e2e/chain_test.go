@@ -103,12 +103,11 @@ func ipv4(fragment uint16, payload []byte) []byte {
 }
 
 func noise(n int) []byte {
-	b := make([]byte, n)
-	r := rand.New(rand.NewPCG(1, uint64(n)))
-	for i := range b {
-		b[i] = byte(r.Uint32())
+	b := make([]byte, 0, n+8)
+	for r := rand.NewPCG(1, uint64(n)); len(b) < n; {
+		b = binary.NativeEndian.AppendUint64(b, r.Uint64())
 	}
-	return b
+	return b[:n:n]
 }
 
 func unhex(s string) []byte {
