@@ -41,7 +41,9 @@ func bridge(ctx context.Context, r *Run) error {
 const bridgeText = "Frames of 60 bytes go from a generator through one veth, the device under test and another veth " +
 	"to a counting sink, all on one CPU and in one task; its CPU time is what a packet costs. 1,000 stations on each " +
 	"side were learned before; frames of the 1,000 pairs take turns. *nothing* drops where the device under test would " +
-	"begin: generator and first veth. In *net* that is subtracted; what is left still has the second veth and the sink."
+	"begin: generator and first veth. In *net* that is subtracted; what is left still has the second veth and the sink. " +
+	"Frames are *lost* when the kernel leaves its work to ksoftirqd, as it does when others want the CPU, and the 256 places " +
+	"of a veth fill up meanwhile: that is the machine, not the forwarder."
 
 func bridgeThroughput(ctx context.Context, r *Run) (*report.Table, []report.Check, error) {
 	all := forwarders()
