@@ -223,6 +223,22 @@ PCN_INLINE void count_tx(__u32 page, __u32 slot, __u32 len)
 	p->slot[slot].tx_bytes += len;
 }
 
+PCN_INLINE int has(const __u64 *ports, __u32 port)
+{
+	return port < PCN_MAX_PORTS && ports[port / 64] >> (port % 64) & 1;
+}
+
+/* Counts a flood under its fate and tells whether there is any port to send to. */
+PCN_INLINE int flood_begins(struct pcn_flood *row, __u32 cube, __u32 in_port)
+{
+	int ports = row ? row->count + row->complex : 0;
+
+	if (row && (has(row->simple_ports, in_port) || has(row->complex_ports, in_port)))
+		ports--;
+	pcn_count_fate(cube, ports ? PCN_REASON_FLOOD : PCN_REASON_NO_PEER);
+	return ports;
+}
+
 #ifdef PCN_TC
 /* Sends a copy to a port by way of our own interface, where it enters that port's programs. */
 PCN_INLINE long recirculate(struct __sk_buff *ctx, struct pcn_md *md, __u32 cube, __u32 port,
@@ -274,8 +290,7 @@ PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 	__u32 cube = CUBE(who);
 	struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &cube);
 
-	pcn_count_fate(cube, PCN_REASON_FLOOD);
-	if (!row)
+	if (!flood_begins(row, cube, md->in_port) || !row)
 		return 0;
 	ctx->mark = md->traffic_class;
 	struct flood_walk w = { ctx, md, row, who, ctx->len };
@@ -307,11 +322,6 @@ static long flood_count(__u32 i, struct flood_walk *w)
 	if (e->port != w->in_port)
 		count_tx(e->page, e->slot, w->len);
 	return 0;
-}
-
-PCN_INLINE int has(const __u64 *ports, __u32 port)
-{
-	return port < PCN_MAX_PORTS && ports[port / 64] >> (port % 64) & 1;
 }
 
 /* True if the packet is just in from the netdev of the port, so that the kernel can leave that
@@ -369,8 +379,7 @@ PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 	__u32 cube = CUBE(who), in_port = md->in_port;
 	struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &cube);
 
-	pcn_count_fate(cube, PCN_REASON_FLOOD);
-	if (!row)
+	if (!flood_begins(row, cube, in_port) || !row)
 		return XDP_DROP;
 	int from_netdev = has(row->simple_ports, in_port);
 	int netdevs = row->count - from_netdev;

@@ -176,7 +176,8 @@ func (c *config) applyEnv(getenv func(string) string) error {
 	if getenv("POLYCUBECTL_URL")+getenv("POLYCUBECTL_SOCKET")+getenv("POLYCUBECTL_INSTANCE") != "" {
 		c.url, c.socket, c.instance = "", "", ""
 	}
-	for _, key := range []string{"debug", "expert", "cacert", "cert", "key", "token", "timeout", "instance", "socket", "url"} {
+	for _, key := range []string{"debug", "expert", "cacert", "cert", "key", "token", "tokenfile",
+		"timeout", "logfile", "singleparameterworkaround", "instance", "socket", "url"} {
 		name := envPrefix + strings.ToUpper(key)
 		if err := c.set(key, getenv(name), name); err != nil {
 			return fmt.Errorf("environment %s: %w", name, err)

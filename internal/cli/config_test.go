@@ -85,6 +85,19 @@ func TestEverySettingHasAnEffect(t *testing.T) {
 	}
 }
 
+func TestEveryKeyOfTheFileCanComeFromTheEnvironment(t *testing.T) {
+	env := map[string]string{
+		"POLYCUBECTL_TOKENFILE": "/t", "POLYCUBECTL_LOGFILE": "/l", "POLYCUBECTL_SINGLEPARAMETERWORKAROUND": "false",
+	}
+	c := defaultConfig()
+	if err := c.applyEnv(func(name string) string { return env[name] }); err != nil {
+		t.Fatal(err)
+	}
+	if c.tokenFile != "/t" || c.logFile != "/l" || c.singleParam {
+		t.Errorf("the environment gave %+v", c)
+	}
+}
+
 func TestAWrongSettingIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	blank := filepath.Join(dir, "blank")

@@ -41,7 +41,7 @@ func TestEveryPacketThatIsNotForwardedIsCountedUnderItsReason(t *testing.T) {
 		{"a port that the cube does not have", "no-peer", map[string]any{"out": uint16(9)}},
 		{"a port number beyond all", "bad-port", map[string]any{"out": uint16(60000)}},
 		{"a port without peer", "no-peer", map[string]any{"out": uint16(1)}},
-		{"a flood with nowhere to go", "flood", map[string]any{"what": uint32(2)}},
+		{"a flood with nowhere to go", "no-peer", map[string]any{"what": uint32(2)}},
 		{"to the stack", "pass", map[string]any{"what": uint32(4)}},
 		{"to the slow path", "slowpath", map[string]any{"what": uint32(3)}},
 	}
