@@ -48,7 +48,7 @@ models() {
 
 tidy() { go mod tidy -diff || { echo 'go.mod: run go mod tidy' >&2 && return 1; }; }
 
-step golangci-lint .cache/bin/golangci-lint run ./...
+step golangci-lint .cache/bin/golangci-lint run --allow-parallel-runners ./...
 step 'clang-format (make fmt mends it)' c_format
 step 'go.mod is tidy' tidy
 step shellcheck shell_check
