@@ -16,7 +16,7 @@ import (
 )
 
 func TestEgressProgramsRunBehindTheIngressProgramOfTheSameCube(t *testing.T) {
-	everywhere(t, func(t *testing.T, b *bench) {
+	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		one, two := b.cube("twoway", 2, nil), b.cube("twoway", 2, nil)
 		b.link(one, 1, two, 0)
 		one.Ports[1].Tcubes = b.gates("g")
@@ -37,7 +37,7 @@ func TestEgressProgramsRunBehindTheIngressProgramOfTheSameCube(t *testing.T) {
 }
 
 func TestEgressProgramsEndPackets(t *testing.T) {
-	everywhere(t, func(t *testing.T, b *bench) {
+	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		c := b.cube("twoway", 2, map[string]any{"what": uint32(2)})
 		a := b.host("a", "", c, 0)
 		b.host("z", "", c, 1)
@@ -55,7 +55,7 @@ func TestEgressProgramsEndPackets(t *testing.T) {
 }
 
 func TestCopiesOfAFloodPassTheEgressProgram(t *testing.T) {
-	everywhere(t, func(t *testing.T, b *bench) {
+	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		b.withHelpers()
 		c := b.cube("twoway", 3, map[string]any{"what": uint32(1)})
 		var hosts []*netns.Node
@@ -117,7 +117,7 @@ func (b *bench) records() []record {
 }
 
 func TestCopiesReachTheRingAndTheOriginalGoesOn(t *testing.T) {
-	everywhere(t, func(t *testing.T, b *bench) {
+	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		c := b.cube("twoway", 2, map[string]any{"what": uint32(4)})
 		a, z := b.host("a", "", c, 0), b.host("z", "", c, 1)
 		b.commit()
@@ -146,7 +146,7 @@ func TestCopiesReachTheRingAndTheOriginalGoesOn(t *testing.T) {
 }
 
 func TestLogLinesReachTheRingFromTheLevelOn(t *testing.T) {
-	everywhere(t, func(t *testing.T, b *bench) {
+	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		c := b.cube("twoway", 2, map[string]any{"what": uint32(5)})
 		a, z := b.host("a", "", c, 0), b.host("z", "", c, 1)
 		for level, want := range map[LogLevel]int{LogDebug: 2, LogInfo: 2, LogWarn: 1, LogErr: 0, LogOff: 0} {

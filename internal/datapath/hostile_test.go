@@ -22,7 +22,7 @@ func (b *bench) hostility(constants map[string]any) (bad, witness *Node) {
 
 func TestCubesThatReachBeyondTheirMetadataAreNotLoaded(t *testing.T) {
 	cases := map[string]uint32{"a write behind md": 2, "a write before md": 3, "a read behind md": 4}
-	in(t, settings, func(t *testing.T, b *bench) {
+	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		bad, _ := b.hostility(nil)
 		a := b.host("a", "", bad, 0)
 		z := b.host("z", "", b.g.Cubes[2], 1)
@@ -54,7 +54,7 @@ func (b *bench) testimony(n *Node) []byte {
 
 func TestTheNextCubeGetsItsOwnPortAndCleanWords(t *testing.T) {
 	cases := map[string]uint32{"junk all over md": 1, "the words through a pointer": 5, "another port": 8}
-	everywhere(t, func(t *testing.T, b *bench) {
+	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		bad, witness := b.hostility(nil)
 		a, z := b.host("a", "", bad, 0), b.host("z", "", witness, 1)
 		for name, what := range cases {
@@ -90,7 +90,7 @@ func TestACubeCannotSayThatTheFrameworkDroppedAPacket(t *testing.T) {
 		{32, 0x7fffff, "bad-verdict"}, // no verdict
 		{32, -1, "bad-verdict"},
 	}
-	everywhere(t, func(t *testing.T, b *bench) {
+	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		bad, witness := b.hostility(nil)
 		a := b.host("a", "", bad, 0)
 		b.host("z", "", witness, 1)
@@ -120,7 +120,7 @@ func TestACubeCannotSayThatTheFrameworkDroppedAPacket(t *testing.T) {
 }
 
 func TestACubeThatDeniesItsTurnsIsStoppedByTheKernel(t *testing.T) {
-	everywhere(t, func(t *testing.T, b *bench) {
+	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		deny := map[string]any{"what": uint32(6)}
 		one, two := b.cube("hostile", 3, deny), b.cube("hostile", 3, deny)
 		b.link(one, 1, two, 1)

@@ -83,6 +83,10 @@ var settings = []setting{
 	{typ: cube.TypeXDPSKB, mode: ModeInline},
 }
 
+// hooksAndModes are the settings for tests of what depends on the programs alone, which filters
+// and generic XDP share with tcx and native XDP.
+var hooksAndModes = []setting{settings[0], settings[1], settings[3], settings[4]}
+
 // everywhere runs a test in all settings, side by side: each has a machine of its own.
 func everywhere(t *testing.T, test func(*testing.T, *bench)) { in(t, settings, test) }
 

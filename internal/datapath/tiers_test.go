@@ -93,10 +93,7 @@ func TestBothModesAndBothHooksGiveTheSameResults(t *testing.T) {
 	netns.NeedRoot(t)
 	t.Parallel()
 	var want []outcome
-	for _, s := range settings {
-		if s.typ == cube.TypeXDPSKB || s.clsact {
-			continue // the programs are the same as for XDP_DRV and tcx
-		}
+	for _, s := range hooksAndModes {
 		t.Run(s.String(), func(t *testing.T) {
 			got := outcomes(newBench(t, s))
 			if want == nil {
