@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/perf/lab"
@@ -141,15 +142,18 @@ func (t chainTimes) slope(variant string, lengths []int) float64 {
 	return report.Slope(xs, ys)
 }
 
+// slopes lists them for all variants.
 func (t chainTimes) slopes(lengths []int) string {
-	out := ""
-	for i, v := range []string{chainSingle, chainTail, chainInline, chainInline + string(downwards), chainCall, chainCall + string(downwards)} {
-		if i > 0 {
-			out += ", "
-		}
-		out += fmt.Sprintf("%s %.1f ns", v, t.slope(v, lengths))
+	var out []string
+	for _, v := range []string{chainSingle, chainTail, chainInline, chainInline + string(downwards), chainCall, chainCall + string(downwards)} {
+		out = append(out, fmt.Sprintf("%s %.1f ns", chainNames[v], t.slope(v, lengths)))
 	}
-	return out
+	return strings.Join(out, ", ")
+}
+
+var chainNames = map[string]string{
+	chainSingle: "by hand", chainTail: "tail calls", chainInline: "inline up", chainInline + string(downwards): "inline down",
+	chainCall: "call up", chainCall + string(downwards): "call down",
 }
 
 func chainChecks(hook cube.Hook, times chainTimes, lengths []int) []report.Check {
