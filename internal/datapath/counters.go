@@ -48,16 +48,24 @@ func (p *Plane) Fates(id CubeID) ([]Fate, error) {
 	for _, name := range own {
 		out = append(out, Fate{Name: name, Drop: true})
 	}
-	for i := range out {
-		at := i
-		if i >= len(frameworkFates) {
-			at = firstReason + i - len(frameworkFates)
-		}
-		for _, f := range perCPU {
-			out[i].Packets += f.Count[at]
+	for _, f := range perCPU {
+		for at, n := range f.Count {
+			out[fateIndex(at, len(own))].Packets += n
 		}
 	}
 	return out, nil
+}
+
+// fateIndex is the place of a counter in what Fates returns: reasons without a label, of the
+// framework's or of own ones, are unspecified drops.
+func fateIndex(reason, own int) int {
+	switch {
+	case reason < len(frameworkFates):
+		return reason
+	case reason >= firstReason && reason < firstReason+own:
+		return len(frameworkFates) + reason - firstReason
+	}
+	return 0
 }
 
 // Status tells how a cube's programs run.

@@ -65,12 +65,21 @@ func TestTheNextCubeGetsItsOwnPortAndCleanWords(t *testing.T) {
 			if port := binary.NativeEndian.Uint16(md); port != 0 {
 				t.Errorf("%s: the next cube takes the packet for one from port %d, want 0", name, port)
 			}
+			if n := binary.NativeEndian.Uint32(md[8:]); n != 64 {
+				t.Errorf("%s: the next cube takes the packet for one of %d bytes, want 64", name, n)
+			}
+			if n := binary.NativeEndian.Uint32(md[40:]); n != 0 {
+				t.Errorf("%s: the next cube would pass the packet to netdev %d", name, n)
+			}
 			for i := 24; i < 40; i++ {
 				if md[i] != 0 {
 					t.Errorf("%s: the next cube gets the words % x", name, md[24:40])
 					break
 				}
 			}
+		}
+		if got := b.counters(witness, 0); got.RxBytes != uint64(len(cases)*64) {
+			t.Errorf("the witness has received %d bytes, want %d: the length was forged", got.RxBytes, len(cases)*64)
 		}
 		if got := b.counters(witness, 0); got.RxPackets != uint64(len(cases)) {
 			t.Errorf("the witness has received %d packets, want %d", got.RxPackets, len(cases))

@@ -58,11 +58,16 @@ func TestOffsetsAreThoseOfTheStructs(t *testing.T) {
 			}
 		}
 	}
-	words := structOf(t, cube.TC, "pcn_md").Members
-	for _, m := range words {
-		if size, err := btf.Sizeof(m.Type); m.Name == "md" &&
-			(err != nil || int(m.Offset.Bytes()) != wordsFrom || int(m.Offset.Bytes())+size != wordsTo) {
-			t.Errorf("md's words are at %d and %d bytes (%v), the analysis looks at %d..%d", m.Offset.Bytes(), size, err, wordsFrom, wordsTo)
+	whose := map[string]effects{
+		"in_port": 0, "out_port": 0, "reason": 0, "traffic_class": 0, "flow_hash": 0, "tenant": 0,
+		"hops": writesFramework, "packet_len": writesFramework, "pass_ifindex": writesFramework,
+		"reserved": writesFramework, "md": writesWords,
+	}
+	for _, m := range structOf(t, cube.TC, "pcn_md").Members {
+		size, err := btf.Sizeof(m.Type)
+		want, known := whose[m.Name]
+		if got := on(int(m.Offset.Bytes()), size); err != nil || !known || got != want {
+			t.Errorf("a write to md.%s has effects %d, want %d (%t, %v)", m.Name, got, want, known, err)
 		}
 	}
 }

@@ -6,11 +6,31 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// What the driver need not do depends on what the cubes' code does: whether it may write to
-// the words of md that are the cube's own, and which callee-saved registers it leaves alone.
+// What the driver must do around a cube depends on what the cube's code does: whether it may
+// write to the words of md that are the cube's own, or to members that are the framework's, and
+// which callee-saved registers it leaves alone.
 
-// Bytes of md that are the cube's own words.
-const wordsFrom, wordsTo = 24, 40
+// effects is what a body may do to md.
+type effects uint8
+
+const (
+	writesWords     effects = 1 << iota // to the cube's own words
+	writesFramework                     // to hops, packet_len, pass_ifindex or what is reserved
+	writesAnything  = writesWords | writesFramework
+)
+
+// on returns the effects of a write of size bytes at an offset in md.
+func on(offset, size int) effects {
+	overlaps := func(from, to int) bool { return offset < to && offset+size > from }
+	var e effects
+	if overlaps(24, 40) {
+		e |= writesWords
+	}
+	if overlaps(6, 12) || overlaps(40, mdSize) {
+		e |= writesFramework
+	}
+	return e
+}
 
 // pointers is what is known at one instruction about pointers into md.
 type pointers struct {
@@ -37,9 +57,9 @@ func (p pointers) join(q pointers) pointers {
 	return pointers{p.md | q.md, p.derived | q.derived, p.spilled || q.spilled, true}
 }
 
-// mayWriteWords tells whether a body may write to md's words, or lets a pointer into md out of
+// effectsOf tells what a body may do to md; anything, where it lets a pointer into md out of
 // sight. It follows the pointers through the control flow until nothing changes.
-func mayWriteWords(body asm.Instructions) bool {
+func effectsOf(body asm.Instructions) effects {
 	index := map[asm.RawInstructionOffset]int{}
 	offset := make([]asm.RawInstructionOffset, len(body))
 	for it := body.Iterate(); it.Next(); {
@@ -48,13 +68,12 @@ func mayWriteWords(body asm.Instructions) bool {
 	states := make([]pointers, len(body))
 	states[0] = pointers{md: 1 << asm.R2, reached: true}
 	work := []int{0}
+	var all effects
 	for len(work) > 0 {
 		i := work[len(work)-1]
 		work = work[:len(work)-1]
-		after, writes := states[i].step(&body[i])
-		if writes {
-			return true
-		}
+		after, e := states[i].step(&body[i])
+		all |= e
 		for _, next := range successors(body, index, offset, i) {
 			if joined := states[next].join(after); joined != states[next] {
 				states[next] = joined
@@ -62,7 +81,7 @@ func mayWriteWords(body asm.Instructions) bool {
 			}
 		}
 	}
-	return false
+	return all
 }
 
 // successors lists the instructions that may follow the i-th.
@@ -86,13 +105,13 @@ func successors(body asm.Instructions, index map[asm.RawInstructionOffset]int, o
 	return []int{i + 1, target}
 }
 
-// step returns what is known behind an instruction, and whether it may write to the words.
-func (p pointers) step(ins *asm.Instruction) (pointers, bool) {
+// step returns what is known behind an instruction, and what the instruction may do to md.
+func (p pointers) step(ins *asm.Instruction) (pointers, effects) {
 	op := ins.OpCode
 	switch {
 	case op.Class().IsJump():
 		if op.JumpOp() != asm.Call {
-			return p, false
+			return p, 0
 		}
 		return p.call(ins)
 	case isStore(ins):
@@ -107,38 +126,54 @@ func (p pointers) step(ins *asm.Instruction) (pointers, bool) {
 	default: // constants and 32-bit results are no pointers
 		p.set(ins.Dst, false, false)
 	}
-	return p, false
+	return p, 0
 }
 
-func (p pointers) store(ins *asm.Instruction) (pointers, bool) {
+func (p pointers) store(ins *asm.Instruction) (pointers, effects) {
 	if ins.OpCode.Class() == asm.StXClass && p.has(ins.Src) {
 		if ins.Dst != asm.R10 {
-			return p, true // the pointer goes where we do not look
+			return p, writesAnything // the pointer goes where we do not look
 		}
 		p.spilled = true
 	}
-	if !p.has(ins.Dst) {
-		return p, false
+	switch {
+	case !p.has(ins.Dst):
+		return p, 0
+	case p.derived>>ins.Dst&1 != 0:
+		return p, writesAnything
 	}
-	end := int(ins.Offset) + ins.OpCode.Size().Sizeof()
-	return p, p.derived>>ins.Dst&1 != 0 || int(ins.Offset) < wordsTo && end > wordsFrom
+	return p, on(int(ins.Offset), ins.OpCode.Size().Sizeof())
 }
 
-// call: a function that gets a pointer into md may write through it, except the framework's.
-func (p pointers) call(ins *asm.Instruction) (pointers, bool) {
+// harmless are helpers that write to no memory that their arguments point to.
+var harmless = map[asm.BuiltinFunc]bool{
+	asm.FnMapLookupElem: true, asm.FnMapUpdateElem: true, asm.FnMapDeleteElem: true,
+	asm.FnKtimeGetNs: true, asm.FnKtimeGetCoarseNs: true, asm.FnKtimeGetBootNs: true,
+	asm.FnGetSmpProcessorId: true, asm.FnGetPrandomU32: true, asm.FnSkbPullData: true,
+}
+
+// call: a function that gets a pointer into md may write through it, except the framework's
+// and harmless ones.
+func (p pointers) call(ins *asm.Instruction) (pointers, effects) {
 	_, framework := stubs[ins.Reference()]
+	framework = framework || ins.IsBuiltinCall() && harmless[asm.BuiltinFunc(ins.Constant)]
 	for r := asm.R1; r <= asm.R5; r++ {
 		if p.has(r) && !framework {
-			return p, true
+			return p.called(), writesAnything
 		}
 	}
 	if p.spilled && !framework {
-		return p, true // the callee may get a pointer to where the pointer is
+		return p.called(), writesAnything // the callee may get a pointer to where the pointer is
 	}
+	return p.called(), 0
+}
+
+// called is what is known behind a call.
+func (p pointers) called() pointers {
 	for r := asm.R0; r <= asm.R5; r++ {
 		p.set(r, false, false)
 	}
-	return p, false
+	return p
 }
 
 // usedRegisters is the set of registers that a body names, as a bit mask.

@@ -24,6 +24,9 @@ func (o *Object) Constants(values map[string]any) ([]byte, error) {
 			return nil, fmt.Errorf("constant %s: no such variable in the program (it has %s): %w",
 				name, strings.Join(known, ", "), cube.ErrNotFound)
 		}
+		if value == nil {
+			return nil, fmt.Errorf("constant %s: no value: %w", name, cube.ErrInvalid)
+		}
 		var buf bytes.Buffer
 		if err := binary.Write(&buf, binary.NativeEndian, fixedSize(value)); err != nil {
 			return nil, fmt.Errorf("constant %s: %w", name, err)

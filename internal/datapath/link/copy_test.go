@@ -175,7 +175,7 @@ func TestWhatCannotBeInlinedIsRefusedWithAReason(t *testing.T) {
 			t.Errorf("%v: %v, want ErrNotInlinable: %s", test.f.Body, err, test.want)
 		}
 	}
-	fits := body("f", wide(-424), asm.Return())
+	fits := body("f", wide(-(stackLimit - frameSize)), asm.Return())
 	if err := g.inline(b, s, fits, "done"); err != nil {
 		t.Errorf("a body that fills the frame to the last byte: %v", err)
 	}

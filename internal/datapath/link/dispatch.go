@@ -18,6 +18,10 @@ func (g *generator) site(at place) {
 	c := at.cube
 	b := g.block("%s", at)
 	f := c.function(at.dir)
+	guarded := f.effects&writesFramework != 0
+	if guarded {
+		keepSafe(b, true)
+	}
 	g.get(b, asm.R1, slotCtx, false)
 	g.get(b, asm.R2, slotMD, false)
 	done := at.String() + ".done"
@@ -29,7 +33,27 @@ func (g *generator) site(at place) {
 		b.call(at.symbol(f.Name))
 		b.jump(done)
 	}
-	g.verdict(at, g.block("%s", done))
+	after := g.block("%s", done)
+	if guarded {
+		keepSafe(after, false)
+	}
+	g.verdict(at, after)
+}
+
+// keepSafe copies the members of md that are the framework's out of a cube's reach, or back.
+func keepSafe(b *block, out bool) {
+	// where they are in md, and where they are kept
+	for _, m := range []struct {
+		md, safe int16
+		size     asm.Size
+	}{{mdHops, 0, asm.Half}, {mdLen, 4, asm.Word}, {mdPassIfindex, 8, asm.Word}} {
+		src, dst := m.md, offSafe+m.safe
+		if !out {
+			src, dst = dst, src
+		}
+		b.load(asm.R3, asm.R10, src, m.size)
+		b.store(asm.R10, dst, asm.R3, m.size)
+	}
 }
 
 // verdict emits the dispatch on what a program returned, the common case first.
@@ -132,7 +156,7 @@ func (g *generator) peer(b *block, at place, c *Cube, p *Port) {
 // next, whose business they are not.
 func scrub(b *block, c *Cube) {
 	for _, f := range c.Object.Functions {
-		if f.writesWords && (f.Name == Ingress || f.Name == Egress) {
+		if f.effects&writesWords != 0 && (f.Name == Ingress || f.Name == Egress) {
 			b.set(asm.R10, mdWords, 0, asm.DWord)
 			b.set(asm.R10, mdWords+8, 0, asm.DWord)
 			return

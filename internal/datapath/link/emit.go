@@ -41,10 +41,11 @@ func (b *block) jump(label string) { b.add(asm.Ja.Label(label)) }
 // frame offsets of the driver, from r10.
 const (
 	offCtx     = -8
-	offPage    = -16 // pointer to the component's page of counters
-	offMD      = -80 // struct pcn_md
-	offKey     = -88 // key of a map lookup
-	frameSize  = 88
+	offPage    = -16  // pointer to the component's page of counters
+	offMD      = -80  // struct pcn_md
+	offKey     = -88  // key of a map lookup
+	offSafe    = -104 // the framework's members of md while a cube runs that may write to them
+	frameSize  = 104
 	stackLimit = 512
 )
 

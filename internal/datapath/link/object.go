@@ -65,8 +65,8 @@ type Function struct {
 	Frame int
 	// narrow holds the 8-byte stack slots (as negative offsets) that Body writes in part.
 	narrow []int16
-	// writesWords is false if Body surely leaves md's words alone.
-	writesWords bool
+	// effects is what Body may do to md.
+	effects effects
 	// registers is the set of registers that Body uses, as a bit mask.
 	registers uint16
 	// notInlinable says why Body cannot be spliced into a driver, or is empty.
@@ -165,20 +165,24 @@ func (f *Function) addCallees(all map[string]asm.Instructions, body asm.Instruct
 	}
 }
 
-// measure finds what inlining must know about the body's use of its stack.
+// measure finds what inlining must know about the body's use of its stack. The frame pointer may
+// only be a base of accesses below it and be copied to take the address of a local: a body that
+// keeps the pointer itself would get the driver's when it is inlined.
 func (f *Function) measure() {
 	slots := map[int16]bool{}
 	for i := range f.Body {
 		ins := &f.Body[i]
 		onStack := ins.Dst == asm.R10 && isStore(ins) || ins.Src == asm.R10 && isLoad(ins)
 		switch {
+		case ins.Src == asm.R10 && ins.OpCode.Class() == asm.StXClass:
+			f.notInlinable = "it stores its frame pointer"
+		case onStack && ins.Offset >= 0:
+			f.notInlinable = "it reaches above its frame"
 		case onStack:
 			f.Frame = max(f.Frame, int(-ins.Offset))
 			if isStore(ins) && ins.OpCode.Size() != asm.DWord {
 				slots[ins.Offset&^7] = true
 			}
-		case ins.Src == asm.R10 && isStore(ins):
-			f.notInlinable = "it stores its frame pointer"
 		case ins.Src == asm.R10 && !isFrameCopy(ins):
 			f.notInlinable = "it computes with its frame pointer"
 		}
@@ -195,7 +199,7 @@ func (f *Function) measure() {
 	for s := range slots {
 		f.narrow = append(f.narrow, s)
 	}
-	f.writesWords, f.registers = mayWriteWords(f.Body), usedRegisters(f.Body)
+	f.effects, f.registers = effectsOf(f.Body), usedRegisters(f.Body)
 }
 
 func isStore(ins *asm.Instruction) bool {
