@@ -46,8 +46,8 @@ func TestChainOfEveryService(t *testing.T) {
 				{"sf", "no-action", "sf actions del p1", "sf actions add p1 action=FORWARD outport=p2"},
 				{"th1", "ingress-drop", "th1 set ingress-action=DROP", "th1 set ingress-action=PASS"},
 				{"th3", "ingress-drop", "th3 set ingress-action=DROP", "th3 set ingress-action=PASS"},
-				// A bridge forgets what was behind the port: what it floods goes to no other one.
-				{"br1", "flood", "disconnect br1:up hw:p1", "connect br1:up hw:p1"},
+				// A bridge forgets what was behind the port, and a flood with no other port to go to ends as no-peer.
+				{"br1", "no-peer", "disconnect br1:up hw:p1", "connect br1:up hw:p1"},
 				{"hw", "no-peer", "disconnect hw:p2 sf:p1", "connect hw:p2 sf:p1"},
 			} {
 				d.Do(c.stop)
