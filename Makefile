@@ -109,9 +109,11 @@ bench: build bpffs ## measure, beside the kernel's own ways, in one run
 docs: deps ## build docs/reference from the models
 	scripts/reference.sh docs/reference
 
-install: build ## install the programs under PREFIX (and DESTDIR)
+install: build ## install programs and systemd unit under PREFIX (and DESTDIR)
 	install -D -m 0755 bin/polycubed $(DESTDIR)$(PREFIX)/sbin/polycubed
 	install -D -m 0755 bin/polycubectl $(DESTDIR)$(PREFIX)/bin/polycubectl
+	install -D -m 0644 deploy/polycubed.service $(DESTDIR)$(PREFIX)/lib/systemd/system/polycubed.service
+	sed -i 's|/usr/local|$(PREFIX)|' $(DESTDIR)$(PREFIX)/lib/systemd/system/polycubed.service
 
 clean: ## remove what was built (installed tools under .cache stay)
 	rm -rf bin coverage.out
