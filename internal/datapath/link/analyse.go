@@ -60,6 +60,12 @@ func (p pointers) join(q pointers) pointers {
 // effectsOf tells what a body may do to md; anything, where it lets a pointer into md out of
 // sight. It follows the pointers through the control flow until nothing changes.
 func effectsOf(body asm.Instructions) effects {
+	_, all := follow(body)
+	return all
+}
+
+// follow returns what is known about pointers into md before each instruction of a body.
+func follow(body asm.Instructions) ([]pointers, effects) {
 	index := map[asm.RawInstructionOffset]int{}
 	offset := make([]asm.RawInstructionOffset, len(body))
 	for it := body.Iterate(); it.Next(); {
@@ -81,7 +87,7 @@ func effectsOf(body asm.Instructions) effects {
 			}
 		}
 	}
-	return all
+	return states, all
 }
 
 // successors lists the instructions that may follow the i-th.

@@ -14,7 +14,7 @@ import (
 
 // Reasons why a component cannot be linked in a mode.
 var (
-	ErrTooLarge     = errors.New("program too large")
+	ErrTooLarge     = fmt.Errorf("program too large: %w", cube.ErrFull)
 	ErrNotInlinable = errors.New("cannot be inlined")
 )
 
@@ -150,12 +150,12 @@ func label(body asm.Instructions, prefix, first string) asm.Instructions {
 
 // inline appends the body of the site's program to the driver's block: its frame lies below
 // the driver's, and its returns become jumps to done.
-func (g *generator) inline(b *block, s site, f *Function, done string) error {
+func (g *generator) inline(b *block, at place, f *Function, done string) error {
 	if f.notInlinable != "" {
-		return fmt.Errorf("%s: %s: %w", s.cube.Name, f.notInlinable, ErrNotInlinable)
+		return fmt.Errorf("%s: %s: %w", at.cube.Name, f.notInlinable, ErrNotInlinable)
 	}
 	if f.Frame+frameSize > stackLimit {
-		return fmt.Errorf("%s: stack of %d bytes: %w", s.cube.Name, f.Frame, ErrNotInlinable)
+		return fmt.Errorf("%s: stack of %d bytes: %w", at.cube.Name, f.Frame, ErrNotInlinable)
 	}
 	// Slots written in part keep junk of the previous cube in their other bytes, which keeps
 	// the verifier from recognising states it has seen. Zeroed first, they do not.
@@ -163,16 +163,37 @@ func (g *generator) inline(b *block, s site, f *Function, done string) error {
 		b.set(asm.R10, slot-frameSize, 0, asm.DWord)
 	}
 	prefix := b.label + ".b"
-	for _, ins := range label(f.Body, prefix, prefix) {
-		bound, err := g.bind(s, strip(ins))
+	body := label(f.Body, prefix, prefix)
+	threads := map[int]string{}
+	if f.effects&writesFramework == 0 { // else md must be put right on every way out
+		threads = g.threads(at, f, body)
+	}
+	for i, ins := range body {
+		if to, ok := threads[i]; ok {
+			jump := asm.Ja.Label(to)
+			jump.Metadata = strip(ins).Metadata
+			b.add(jump.WithReference(to))
+			continue
+		}
+		if isExit(&ins) && i > 0 && ins.Symbol() != "" && !g.reaches(body, threads, i) {
+			continue // all that came here was threaded
+		}
+		bound, err := g.bind(at.site, strip(ins))
 		if err != nil {
 			return err
 		}
-		for _, i := range bound {
-			b.add(shift(i, done)...)
+		for _, one := range bound {
+			b.add(shift(one, done)...)
 		}
 	}
 	return nil
+}
+
+// reaches tells whether anything still gets to the i-th instruction of a body.
+func (g *generator) reaches(body asm.Instructions, threads map[int]string, i int) bool {
+	_, threaded := threads[i-1]
+	falls := !threaded && !isExit(&body[i-1]) && !(body[i-1].OpCode.Class().IsJump() && body[i-1].OpCode.JumpOp() == asm.Ja)
+	return falls || referenced(body, threads, body[i].Symbol())
 }
 
 // strip removes what makes an instruction the start of a function.

@@ -102,11 +102,15 @@ func inlined(t *testing.T, f *Function, first byte) (uint64, []byte) {
 	g := &generator{core: &Core{}}
 	b := &block{label: "in.1"}
 	b.store(asm.R10, offMD, asm.R2, asm.DWord)
-	s := site{cube: &Cube{ID: 1, Name: "c", Object: &Object{}}}
+	s := place{site{cube: &Cube{ID: 1, Name: "c", Object: &Object{}}}, 0}
 	if err := g.inline(b, s, f, "in.1.done"); err != nil {
 		t.Fatal(err)
 	}
-	insns, err := layout([]*block{b, labelled("in.1.done", asm.Return())})
+	blocks := []*block{b, labelled("in.1.done", asm.Return())}
+	for _, where := range []string{"wire.1.0", "stack.1", "drop.1", "flood.1.0", "up.in.1", "badverdict.1"} {
+		blocks = append(blocks, labelled(where, asm.Return())) // threaded returns go there
+	}
+	insns, err := layout(blocks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +163,7 @@ func wide(off int16) asm.Instruction {
 func TestWhatCannotBeInlinedIsRefusedWithAReason(t *testing.T) {
 	b := &block{label: "in.1"}
 	g := &generator{core: &Core{}}
-	s := site{cube: &Cube{ID: 1, Name: "c", Object: &Object{}}}
+	s := place{site{cube: &Cube{ID: 1, Name: "c", Object: &Object{}}}, 0}
 	tests := []struct {
 		f    *Function
 		want string

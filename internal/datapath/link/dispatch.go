@@ -26,7 +26,7 @@ func (g *generator) site(at place) {
 	g.get(b, asm.R2, slotMD, false)
 	done := at.String() + ".done"
 	if g.mode == Inline {
-		if err := g.inline(b, at.site, f, done); err != nil && g.err == nil {
+		if err := g.inline(b, at, f, done); err != nil && g.err == nil {
 			g.err = err
 		}
 	} else {

@@ -122,9 +122,13 @@ func Program(c *Component, core *Core, mode Mode, role Role) (*ebpf.ProgramSpec,
 	if err != nil {
 		return nil, err
 	}
+	insns := append(main, functions...)
+	if err := checkLimits(insns); err != nil {
+		return nil, fmt.Errorf("%d cubes in one component, among them %s: %w", len(c.Cubes), c.Cubes[0].Name, err)
+	}
 	spec := &ebpf.ProgramSpec{
 		Name: "pcn_" + role.String(), Type: ebpf.SchedCLS, License: "Dual BSD/GPL",
-		Instructions: append(main, functions...),
+		Instructions: insns,
 	}
 	if c.Hook == cube.XDP {
 		spec.Type, spec.AttachType, spec.Flags = ebpf.XDP, ebpf.AttachXDP, FlagFrags
@@ -225,22 +229,34 @@ func (g *generator) functions(main asm.Instructions) (asm.Instructions, error) {
 	}
 	core, err := g.coreFunctions(append(main.FunctionReferences(), out.FunctionReferences()...))
 	out = append(out, core...)
-	if n := countFunctions(out); n > maxFunctions {
-		return nil, fmt.Errorf("%d functions: %w", n, ErrTooLarge)
-	}
 	return out, err
 }
 
-const maxFunctions = 250 // the kernel's limit is 256
+// The kernel's limits of one program (BPF_MAX_SUBPROGS, MAX_USED_MAPS).
+const (
+	maxFunctions = 256
+	maxMaps      = 64
+)
 
-func countFunctions(insns asm.Instructions) int {
-	n := 0
+// checkLimits says which limit of the kernel a program exceeds, where the kernel's own answer
+// would be "argument list too long".
+func checkLimits(insns asm.Instructions) error {
+	functions, used := 0, map[asm.FDer]bool{}
 	for i := range insns {
 		if btf.FuncMetadata(&insns[i]) != nil {
-			n++
+			functions++
+		}
+		if m := insns[i].Map(); m != nil {
+			used[m] = true
 		}
 	}
-	return n
+	if functions > maxFunctions {
+		return fmt.Errorf("they need %d functions in one program, the kernel allows %d: %w", functions, maxFunctions, ErrTooLarge)
+	}
+	if len(used) > maxMaps {
+		return fmt.Errorf("they need %d maps in one program, the kernel allows %d: %w", len(used), maxMaps, ErrTooLarge)
+	}
+	return nil
 }
 
 // coreFunctions returns the framework's functions among the references, with their callees.
