@@ -40,6 +40,7 @@ const (
 	chainEnds   = "ends"
 	chainSingle = "single"
 	chainTail   = "tail"
+	chainCount  = "tail that counts"
 	chainInline = "inline"
 	chainCall   = "call"
 )
@@ -158,7 +159,7 @@ func (c *chains) peers(lengths []int) error {
 			return err
 		}
 		c.keep(chainKey{chainSingle, n}, single)
-		if err := c.tail(base, n); err != nil {
+		if err := errors.Join(c.tail(base, n, chainTail), c.tail(base, n, chainCount)); err != nil {
 			return err
 		}
 	}
@@ -183,10 +184,14 @@ func (c *chains) fill(base *ebpf.Collection) error {
 }
 
 // tail loads n programs that call each other in a row.
-func (c *chains) tail(base *ebpf.Collection, n int) error {
+func (c *chains) tail(base *ebpf.Collection, n int, variant string) error {
 	if n == 1 {
-		c.programs[chainKey{chainTail, 1}] = c.programs[chainKey{chainSingle, 1}]
+		c.programs[chainKey{variant, 1}] = c.programs[chainKey{chainSingle, 1}]
 		return nil
+	}
+	counts := uint32(0)
+	if variant == chainCount {
+		counts = 1
 	}
 	steps, err := ebpf.NewMap(&ebpf.MapSpec{
 		Name: "chain_steps", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 64,
@@ -203,12 +208,12 @@ func (c *chains) tail(base *ebpf.Collection, n int) error {
 		case n - 1:
 			name = "chain_last"
 		}
-		p, err := c.step(base, name, map[string]uint32{"chain_next": uint32(i + 1)}, steps)
+		p, err := c.step(base, name, map[string]uint32{"chain_next": uint32(i + 1), "chain_counts": counts}, steps)
 		if err != nil {
 			return err
 		}
 		if i == 0 {
-			c.keep(chainKey{chainTail, n}, p)
+			c.keep(chainKey{variant, n}, p)
 			continue
 		}
 		err = errors.Join(steps.Put(uint32(i), p), p.Close()) // the array holds it

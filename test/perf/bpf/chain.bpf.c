@@ -27,7 +27,7 @@ struct chain_page {
 
 PCN_MAP(chain_entries, BPF_MAP_TYPE_ARRAY, __u32, struct chain_entry, ENTRIES);
 PCN_MAP(chain_exits, BPF_MAP_TYPE_ARRAY, __u32, __u32, PORTS);
-PCN_MAP(chain_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct chain_page, 1);
+PCN_MAP(chain_pages, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct chain_page, 1);
 #ifdef PCN_XDP
 PCN_MAP(chain_devices, BPF_MAP_TYPE_DEVMAP, __u32, __u32, PORTS);
 #endif
@@ -43,6 +43,8 @@ struct {
  * loaded, so the index of the tail call is a constant. */
 const volatile __u32 chain_length = 1;
 const volatile __u32 chain_next = 1;
+/* Whether a step counts the packet on the way to the next, as our driver does at a crossing. */
+const volatile __u32 chain_counts = 0;
 
 #ifdef PCN_TC
 #define DROP 2 /* TC_ACT_SHOT */
@@ -61,7 +63,7 @@ PCN_INLINE int enter(struct CTXTYPE *ctx)
 {
 	__u32 key = IFINDEX(ctx), zero = 0;
 	struct chain_entry *e = bpf_map_lookup_elem(&chain_entries, &key);
-	struct chain_page *page = bpf_map_lookup_elem(&chain_counts, &zero);
+	struct chain_page *page = bpf_map_lookup_elem(&chain_pages, &zero);
 
 	if (!e || !page || !e->port || e->port >= PORTS)
 		return -1;
@@ -74,7 +76,7 @@ PCN_INLINE int leave(struct CTXTYPE *ctx, __u32 port)
 {
 	__u32 zero = 0;
 	__u32 *ifindex = bpf_map_lookup_elem(&chain_exits, &port);
-	struct chain_page *page = bpf_map_lookup_elem(&chain_counts, &zero);
+	struct chain_page *page = bpf_map_lookup_elem(&chain_pages, &zero);
 
 	if (!ifindex || !page || !*ifindex || port >= PORTS)
 		return DROP;
@@ -85,6 +87,18 @@ PCN_INLINE int leave(struct CTXTYPE *ctx, __u32 port)
 #else
 	return bpf_redirect_map(&chain_devices, port, XDP_DROP);
 #endif
+}
+
+/* Counts the packet on the port that leads to the next step. */
+PCN_INLINE void cross(struct CTXTYPE *ctx)
+{
+	__u32 zero = 0;
+	struct chain_page *page = bpf_map_lookup_elem(&chain_pages, &zero);
+
+	if (!page || chain_next >= PORTS)
+		return;
+	page->port[chain_next].tx_packets++;
+	page->port[chain_next].tx_bytes += LEN(ctx);
 }
 
 /* Keeps the compiler from merging two steps into none. */
@@ -127,6 +141,8 @@ SEC(PCN_SECTION) int chain_first(struct CTXTYPE *ctx)
 	if (enter(ctx))
 		return DROP;
 	STEP(ctx);
+	if (chain_counts)
+		cross(ctx);
 	bpf_tail_call(ctx, &chain_steps, chain_next);
 	return DROP;
 }
@@ -134,6 +150,8 @@ SEC(PCN_SECTION) int chain_first(struct CTXTYPE *ctx)
 SEC(PCN_SECTION) int chain_middle(struct CTXTYPE *ctx)
 {
 	STEP(ctx);
+	if (chain_counts)
+		cross(ctx);
 	bpf_tail_call(ctx, &chain_steps, chain_next);
 	return DROP;
 }
