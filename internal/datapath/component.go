@@ -6,8 +6,11 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
+
+	"github.com/vishvananda/netlink"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
@@ -310,4 +313,30 @@ func (b *builder) finish() {
 	b.c.frags = b.c.hook == cube.XDP && b.p.needFrags(b.c.netdevs)
 	fmt.Fprintf(&b.print, "page %d frags %t tap %d\n%x", b.c.code.Page, b.c.frags, b.p.opts.Taps[cube.TC], b.c.rodata)
 	b.c.print = b.print.String()
+}
+
+// needFrags tells whether a netdev's frames may not fit one buffer at XDP.
+func (p *Plane) needFrags(devs []*Netdev) bool {
+	mtu := p.opts.MTU
+	if mtu == nil {
+		mtu = kernelMTU
+	}
+	limit := os.Getpagesize() - 640 // headroom, shared info and Ethernet header
+	for _, d := range devs {
+		if d.Index == 0 {
+			continue
+		}
+		if n, err := mtu(d.Index); err == nil && n > limit {
+			return true
+		}
+	}
+	return false
+}
+
+func kernelMTU(ifindex int) (int, error) {
+	l, err := netlink.LinkByIndex(ifindex)
+	if err != nil {
+		return 0, fmt.Errorf("netdev %d: %w", ifindex, err)
+	}
+	return l.Attrs().MTU, nil
 }
