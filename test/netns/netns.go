@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -180,29 +179,6 @@ func removeName(path string) error {
 		return fmt.Errorf("unmount %s: %w", path, err)
 	}
 	return os.Remove(path)
-}
-
-// processes lists those in the namespace, without this one, whose first thread may just be visiting.
-func (n *Namespace) processes() []string {
-	own, err := os.Stat(n.Path())
-	if err != nil {
-		return nil
-	}
-	paths, _ := filepath.Glob("/proc/[0-9]*/ns/net") // the pattern is well formed
-	var found []string
-	for _, path := range paths {
-		st, err := os.Stat(path)
-		if err != nil || !os.SameFile(own, st) { // err: the process has ended
-			continue
-		}
-		proc := filepath.Dir(filepath.Dir(path))
-		if filepath.Base(proc) == strconv.Itoa(os.Getpid()) {
-			continue
-		}
-		comm, _ := os.ReadFile(filepath.Join(proc, "comm"))
-		found = append(found, fmt.Sprintf("%s (%s)", filepath.Base(proc), strings.TrimSpace(string(comm))))
-	}
-	return found
 }
 
 // Path is the file that stands for the namespace.

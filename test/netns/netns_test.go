@@ -42,6 +42,7 @@ func TestTwoHostsReachEachOtherThroughABridge(t *testing.T) {
 		{"GRO, no checksum offload", "10.0.0.1/24", "10.0.0.2/24", "10.0.0.2", []Option{WithGRO(), WithoutTxChecksum()}, PingOptions{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			lab := NewLab(t)
 			h1, _ := lab.Host("h1", c.a, c.opts...), lab.Host("h2", c.b, c.opts...)
 			lab.Run("ip", "link", "add", "br0", "mtu", "9000", "type", "bridge")

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Who is in a namespace. Each test asks when its namespaces go, so it has to be cheap.
+
+package netns
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// strangers are the processes that ran before the first test: none of them moves into a namespace that is made here. To
+// ask for the namespace of a process costs the kernel a hundred times more than to list its number.
+var strangers = struct {
+	sync.Mutex
+	pids map[string]bool
+}{pids: asSet(running())}
+
+// running lists the numbers of all processes.
+func running() []string {
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer proc.Close()
+	names, _ := proc.Readdirnames(-1) // no /proc, and nothing else works either
+	var pids []string
+	for _, name := range names {
+		if _, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, name)
+		}
+	}
+	return pids
+}
+
+func asSet(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, n := range names {
+		set[n] = true
+	}
+	return set
+}
+
+// candidates lists the processes that may be in a namespace made here. A stranger that has ended is forgotten, so that
+// the next process with its number is none.
+func candidates() []string {
+	strangers.Lock()
+	defer strangers.Unlock()
+	still := make(map[string]bool, len(strangers.pids))
+	var found []string
+	for _, pid := range running() {
+		if strangers.pids[pid] {
+			still[pid] = true
+		} else if pid != strconv.Itoa(os.Getpid()) {
+			found = append(found, pid)
+		}
+	}
+	strangers.pids = still
+	return found
+}
+
+// processes lists those in the namespace, without this one, whose first thread may just be visiting.
+func (n *Namespace) processes() []string {
+	own, err := os.Stat(n.Path())
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for _, pid := range candidates() {
+		proc := filepath.Join("/proc", pid)
+		st, err := os.Stat(filepath.Join(proc, "ns/net"))
+		if err != nil || !os.SameFile(own, st) { // err: the process has ended
+			continue
+		}
+		comm, _ := os.ReadFile(filepath.Join(proc, "comm"))
+		found = append(found, fmt.Sprintf("%s (%s)", pid, strings.TrimSpace(string(comm))))
+	}
+	return found
+}
