@@ -140,6 +140,9 @@ func TestALineIsSplitAsAShellDoes(t *testing.T) {
 	}
 }
 
+// noSleepAtExit is for a child with the race detector, which by default waits a second before the process ends.
+const noSleepAtExit = "GORACE=atexit_sleep_ms=0"
+
 func TestBashCompletes(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -178,7 +181,7 @@ printf '[%s]' "${COMPREPLY[@]}"
 	}
 	for _, tt := range tests {
 		cmd := exec.Command(bash, "--norc", "-c", harness, "bash", tt.line)
-		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), actAsProgram + "=1", "GOCOVERDIR=" + t.TempDir()}
+		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), actAsProgram + "=1", noSleepAtExit, "GOCOVERDIR=" + t.TempDir()}
 		for k, v := range d.env {
 			cmd.Env = append(cmd.Env, k+"="+v)
 		}
@@ -217,7 +220,7 @@ func TestTheProgramUnderAShell(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDaemon(t, "unix", reply(200, "1"))
 			cmd := exec.Command(bash, "--norc", "-c", "p() { "+self+" \"$@\"; }\n"+tt.script)
-			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), actAsProgram + "=1", "GOCOVERDIR=" + t.TempDir()}
+			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), actAsProgram + "=1", noSleepAtExit, "GOCOVERDIR=" + t.TempDir()}
 			for k, v := range d.env {
 				cmd.Env = append(cmd.Env, k+"="+v)
 			}
