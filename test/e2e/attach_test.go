@@ -17,6 +17,7 @@ import (
 )
 
 func TestTransparentCubesStandInTheOrderAskedFor(t *testing.T) {
+	t.Parallel()
 	const row = "th1 ---> th2 ---> th3 ---> th4 ---> th5"
 	const back = "th5 ---> th4 ---> th3 ---> th2 ---> th1"
 	for _, kind := range types {

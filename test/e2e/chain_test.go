@@ -58,6 +58,7 @@ func reaches(t testing.TB, from *netns.Node, ip string, opts ...netns.PingOption
 }
 
 func TestHostsReachEachOtherThroughTwoBridges(t *testing.T) {
+	t.Parallel()
 	for _, kind := range types {
 		for version, prefix := range map[string]string{"IPv4": v4, "IPv6": v6} {
 			t.Run(kind+", "+version, func(t *testing.T) {
@@ -148,6 +149,7 @@ func oddFrames(mtu int) map[string][]byte {
 }
 
 func TestFramesOfEveryKindArriveUnharmed(t *testing.T) {
+	t.Parallel()
 	for _, kind := range types {
 		for _, mtu := range []int{1500, 9000} {
 			t.Run(fmt.Sprintf("%s, MTU %d", kind, mtu), func(t *testing.T) {
@@ -201,6 +203,7 @@ func sameFrame(t *testing.T, r *netns.Raw, what string, want []byte) {
 }
 
 func TestTCPArrivesIntact(t *testing.T) {
+	t.Parallel()
 	for _, kind := range types {
 		for _, mtu := range []int{1500, 9000} {
 			t.Run(fmt.Sprintf("%s, MTU %d", kind, mtu), func(t *testing.T) {

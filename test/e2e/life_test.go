@@ -92,6 +92,7 @@ func TestRestartUnderTraffic(t *testing.T) {
 }
 
 func TestDamagedTailOfTheJournalIsCut(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		damage func(t *testing.T, journal string)
@@ -195,6 +196,7 @@ func (m *machine) nothingLeft() {
 }
 
 func TestNothingStaysAfter(t *testing.T) {
+	t.Parallel()
 	ends := []struct {
 		name string
 		args []string

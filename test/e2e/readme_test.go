@@ -50,6 +50,7 @@ func (m *machine) shell(script string, hosts ...*netns.Node) *exec.Cmd {
 }
 
 func TestExamplesOfDocumentsDoWhatTheyShow(t *testing.T) {
+	t.Parallel()
 	documents, err := filepath.Glob("../../cubes/*/README.md")
 	if err != nil || len(documents) == 0 {
 		t.Fatalf("no README of a cube: %v", err)

@@ -15,6 +15,7 @@ import (
 )
 
 func TestChainOfEveryService(t *testing.T) {
+	t.Parallel()
 	for _, kind := range types {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -73,6 +74,7 @@ func TestChainOfEveryService(t *testing.T) {
 
 // TestLogLevelIsPerCube: lines for each packet come from the cube whose level asks for them, and stop with it.
 func TestLogLevelIsPerCube(t *testing.T) {
+	t.Parallel()
 	for _, kind := range types {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -14,6 +14,7 @@ import (
 )
 
 func TestSlowPathPutsPacketsBack(t *testing.T) {
+	t.Parallel()
 	for _, kind := range types {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -80,6 +81,7 @@ func TestLargeSegmentsSurviveTheSlowPath(t *testing.T) {
 
 // TestSlowPathOfStandardCubesIsLogged: packets that a cube hands to user space and that end there are told in the log.
 func TestSlowPathOfStandardCubesIsLogged(t *testing.T) {
+	t.Parallel()
 	for _, kind := range types {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

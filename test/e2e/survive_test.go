@@ -19,6 +19,7 @@ import (
 
 // TestKilledInTheMiddleOfChanges: what was acknowledged is there, traffic goes on, and the next daemon takes over.
 func TestKilledInTheMiddleOfChanges(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"TC", "XDP_DRV"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -80,6 +81,7 @@ func TestKilledInTheMiddleOfChanges(t *testing.T) {
 }
 
 func TestDevicesGoAndComeBack(t *testing.T) {
+	t.Parallel()
 	for _, kind := range types {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

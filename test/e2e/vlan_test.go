@@ -53,6 +53,7 @@ func pushTag(t *testing.T, h *netns.Node, proto, tci uint16) {
 }
 
 func TestTagsBesideTheFrameArrive(t *testing.T) {
+	t.Parallel()
 	for _, kind := range types {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
