@@ -23,11 +23,14 @@ export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 LDFLAGS := -X $(MODULE)/internal/cli.Version=$(VERSION) -X $(MODULE)/internal/daemon.Version=$(VERSION)
 
 # Packages tested under the race detector (a regular expression: it costs several
-# times the time, so not where packets are counted), and limits of one run.
+# times the time, so not where packets are counted), those that take longest, which
+# begin first, and limits of one run.
 RACE_PKGS    ?= /internal/(cli|store|rest|topology)(/|$$)
+SLOW_PKGS    ?= ./test/e2e ./internal/datapath
 TEST_TIMEOUT ?= 10m
-# Results are not taken from the cache: it does not see the kernel, nor bin/.
-TEST_FLAGS   ?= -count=1
+# Results are not taken from the cache: it does not see the kernel, nor bin/. Most of
+# the time a test waits for the kernel, so more of them run than there are processors.
+TEST_FLAGS   ?= -count=1 -p 4 -parallel 4
 BENCH_FLAGS  ?=
 DEMO_FLAGS   ?=
 
@@ -39,7 +42,7 @@ BPF_HDR  := $(if $(BPF_DIRS),$(shell find bpf -name '*.h'))
 BPF_FLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -I bpf/include \
 	-idirafter /usr/include/$(shell uname -m)-linux-gnu -ffile-prefix-map=$(CURDIR)=.
 
-.PHONY: help deps deps-lint generate build fmt lint test soak demo bench docs install clean bpffs objects
+.PHONY: help deps deps-lint generate build fmt lint test soak demo bench docs install clean bpffs objects test-race test-others
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -89,13 +92,18 @@ bpffs:
 
 test: build bpffs ## every test, unit and root (root tests skip when not root)
 	$(GO) vet ./...
-	@set -e; all=$$($(GO) list ./...); rest=$$all; \
-	if [ -n '$(RACE_PKGS)' ] && race=$$(printf '%s\n' $$all | grep -E '$(RACE_PKGS)'); then \
-		rest=$$(printf '%s\n' $$all | grep -vE '$(RACE_PKGS)'); echo "$(GO) test -race" $$race; \
-		$(GO) test -vet=off -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$race; \
-	fi; \
-	echo "$(GO) test, the other packages"; \
-	$(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$rest
+	@$(MAKE) -j2 test-race test-others
+
+race_pkgs = $(or $(RACE_PKGS),^$$)
+go_test = $(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TEST_FLAGS)
+
+test-race:
+	@pkgs=$$($(GO) list ./... | grep -E '$(race_pkgs)') || exit 0; \
+	echo "$(go_test) -race" $$pkgs; $(go_test) -race $$pkgs
+
+test-others:
+	@pkgs=$$($(GO) list ./... | grep -vE '$(race_pkgs)'); echo "$(go_test), the other packages"; \
+	$(go_test) $(SLOW_PKGS) $$pkgs
 
 soak: build bpffs ## the long forms of the tests (POLYCUBE_SOAK=1)
 	POLYCUBE_SOAK=1 $(GO) test -timeout 6h $(TEST_FLAGS) ./...
