@@ -164,19 +164,22 @@ func (g *generator) inline(b *block, at place, f *Function, done string) error {
 	}
 	prefix := b.label + ".b"
 	body := label(f.Body, prefix, prefix)
-	threads := map[int]string{}
+	var skip threads
 	if f.effects&writesFramework == 0 { // else md must be put right on every way out
-		threads = g.threads(at, f, body)
+		skip = g.threads(at, f, body)
 	}
 	for i, ins := range body {
-		if to, ok := threads[i]; ok {
+		if to, ok := skip.at[i]; ok {
 			jump := asm.Ja.Label(to)
 			jump.Metadata = strip(ins).Metadata
 			b.add(jump.WithReference(to))
 			continue
 		}
-		if isExit(&ins) && i > 0 && ins.Symbol() != "" && !g.reaches(body, threads, i) {
-			continue // all that came here was threaded
+		if to, ok := skip.before[i]; ok {
+			b.jump(to)
+		}
+		if i > 0 && isExit(&ins) && ins.Symbol() != "" && !skip.reaches(body, i) {
+			continue // all that came here goes elsewhere
 		}
 		bound, err := g.bind(at.site, strip(ins))
 		if err != nil {
@@ -187,13 +190,6 @@ func (g *generator) inline(b *block, at place, f *Function, done string) error {
 		}
 	}
 	return nil
-}
-
-// reaches tells whether anything still gets to the i-th instruction of a body.
-func (g *generator) reaches(body asm.Instructions, threads map[int]string, i int) bool {
-	_, threaded := threads[i-1]
-	falls := !threaded && !isExit(&body[i-1]) && !(body[i-1].OpCode.Class().IsJump() && body[i-1].OpCode.JumpOp() == asm.Ja)
-	return falls || referenced(body, threads, body[i].Symbol())
 }
 
 // strip removes what makes an instruction the start of a function.

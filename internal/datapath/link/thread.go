@@ -14,11 +14,19 @@ import (
 // jumps to what follows that verdict instead of to the dispatch that would find it out, and past
 // the choice of the port, too, if the port is a constant.
 
-// threads finds the returns of a body (labelled, see label) that need no dispatch: by the index
-// of the instruction that leaves, where to go.
-func (g *generator) threads(at place, f *Function, body asm.Instructions) map[int]string {
+// threads are the returns of a body that need no dispatch, by the index of an instruction, and
+// where to go instead.
+type threads struct {
+	// at is for a return, or a jump to one: it is replaced.
+	at map[int]string
+	// before is for a return that others jump to: what falls into it goes elsewhere.
+	before map[int]string
+}
+
+// threads finds them in a labelled body (see label).
+func (g *generator) threads(at place, f *Function, body asm.Instructions) threads {
 	states, _ := follow(f.Body)
-	to := map[int]string{}
+	to := threads{at: map[int]string{}, before: map[int]string{}}
 	byLabel := map[string]int{}
 	for i := range body {
 		if s := body[i].Symbol(); s != "" {
@@ -26,16 +34,17 @@ func (g *generator) threads(at place, f *Function, body asm.Instructions) map[in
 		}
 	}
 	for i := range body {
-		leaves := isExit(&body[i]) && body[i].Symbol() == ""
-		if body[i].OpCode.Class().IsJump() && body[i].OpCode.JumpOp() == asm.Ja {
-			leaves = isExit(&body[byLabel[body[i].Reference()]])
-		}
-		if !leaves {
+		into := to.at
+		switch {
+		case isExit(&body[i]) && body[i].Symbol() != "":
+			into = to.before
+		case isExit(&body[i]):
+		case isGoto(&body[i]) && isExit(&body[byLabel[body[i].Reference()]]):
+		default:
 			continue
 		}
-		verdict, port := constantsAt(body, states, i)
-		if verdict >= 0 {
-			to[i] = g.destination(at, verdict, port)
+		if verdict, port := constantsAt(body, states, i); verdict >= 0 {
+			into[i] = g.destination(at, verdict, port)
 		}
 	}
 	return to
@@ -45,13 +54,20 @@ func isExit(ins *asm.Instruction) bool {
 	return ins.OpCode.Class().IsJump() && ins.OpCode.JumpOp() == asm.Exit
 }
 
-// constantsAt returns the verdict and the output port that are constants when the instruction
-// at end is reached, -1 for one that is not known. It looks back through the straight line of
-// code before.
+func isGoto(ins *asm.Instruction) bool {
+	return ins.OpCode.Class().IsJump() && ins.OpCode.JumpOp() == asm.Ja
+}
+
+// constantsAt returns the verdict and the output port that are constants when the code falls
+// into the instruction at end, -1 for one that is not known. It looks back through the straight
+// line of code before.
 func constantsAt(body asm.Instructions, states []pointers, end int) (verdict, port int64) {
 	first := end
-	for first > 0 && body[first].Symbol() == "" && !leavesLine(&body[first-1]) {
+	for first > 0 && !leavesLine(&body[first-1]) && (first == end || body[first].Symbol() == "") {
 		first--
+	}
+	if first < end && body[end].Symbol() != "" && !isExit(&body[end]) {
+		return -1, -1 // others jump to this goto, too
 	}
 	verdict, port = -1, -1
 	known := map[asm.Register]int64{}
@@ -124,13 +140,15 @@ func (g *generator) destination(at place, verdict, port int64) string {
 	return fmt.Sprintf("badverdict.%d", id)
 }
 
-// referenced tells whether a label is still the target of a jump of the body that was not
-// threaded.
-func referenced(body asm.Instructions, threads map[int]string, label string) bool {
-	for i := range body {
-		if _, threaded := threads[i]; !threaded && body[i].Reference() == label && body[i].OpCode.Class().IsJump() {
+// reaches tells whether anything still gets to the return at i, which others jump to: a jump
+// that was not threaded, or what falls into it.
+func (t threads) reaches(body asm.Instructions, i int) bool {
+	for j := range body {
+		if _, threaded := t.at[j]; !threaded && body[j].Reference() == body[i].Symbol() && body[j].OpCode.Class().IsJump() {
 			return true
 		}
 	}
-	return false
+	_, elsewhere := t.before[i]
+	_, gone := t.at[i-1]
+	return !elsewhere && !gone && !isExit(&body[i-1]) && !isGoto(&body[i-1])
 }

@@ -46,8 +46,14 @@ func TestReturnsOfConstantsSkipTheDispatch(t *testing.T) {
 			asm.Mov.Imm(asm.R3, 1), store(asm.R3), asm.Mov.Imm(asm.R3, 0), asm.StoreMem(asm.R2, 0, asm.R3, asm.Word),
 			asm.Mov.Imm(asm.R0, 1), asm.Return(),
 		}},
-		{"a verdict set before a branch joins", map[int]string{}, []asm.Instruction{
+		{"a return that a branch joins: what falls into it", map[int]string{3: "drop.1"}, []asm.Instruction{
 			asm.Mov.Imm(asm.R0, 1), to(asm.JEq.Imm(asm.R3, 0, ""), 1), asm.Mov.Imm(asm.R0, 2), asm.Return(),
+		}},
+		{"a verdict before the branch that it falls through", map[int]string{}, []asm.Instruction{
+			asm.Mov.Imm(asm.R0, 1), to(asm.JEq.Imm(asm.R3, 0, ""), 0), asm.Return(),
+		}},
+		{"a goto that others jump to", map[int]string{}, []asm.Instruction{
+			to(asm.JEq.Imm(asm.R3, 0, ""), 1), asm.Mov.Imm(asm.R0, 2), to(asm.Ja.Label(""), 1), asm.Mov.Imm(asm.R4, 0), asm.Return(),
 		}},
 	}
 	c := &Cube{ID: 1, Name: "c", Ports: []*Port{{Index: 1}}}
@@ -55,7 +61,9 @@ func TestReturnsOfConstantsSkipTheDispatch(t *testing.T) {
 		f := body("f", test.body...)
 		c.Object = &Object{Functions: map[string]*Function{Ingress: f}}
 		g := &generator{core: &Core{}}
-		got := g.threads(first(c, cube.Ingress), f, label(f.Body, "p", "p"))
+		threads := g.threads(first(c, cube.Ingress), f, label(f.Body, "p", "p"))
+		got := maps.Clone(threads.at)
+		maps.Copy(got, threads.before)
 		if !maps.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
