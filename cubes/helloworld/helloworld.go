@@ -42,14 +42,9 @@ type Config struct {
 type Action uint32
 
 // UnmarshalText reads the model's name of an action.
-func (a *Action) UnmarshalText(text []byte) error {
-	for value, name := range []string{"DROP", "SLOWPATH", "FORWARD"} {
-		if name == string(text) {
-			*a = Action(value)
-			return nil
-		}
-	}
-	return fmt.Errorf("action %q: %w", text, cube.ErrInvalid)
+func (a *Action) UnmarshalText(text []byte) (err error) {
+	*a, err = cube.Enum[Action]("action", text, "DROP", "SLOWPATH", "FORWARD")
+	return err
 }
 
 type hello struct {

@@ -7,7 +7,6 @@ package transparenthelloworld
 import (
 	"context"
 	_ "embed" // for the model and the compiled programs
-	"fmt"
 
 	"github.com/polycube/polycube/cube"
 )
@@ -39,14 +38,9 @@ type Config struct {
 type Action uint32
 
 // UnmarshalText reads the model's name of an action.
-func (a *Action) UnmarshalText(text []byte) error {
-	for value, name := range []string{"DROP", "PASS", "SLOWPATH"} {
-		if name == string(text) {
-			*a = Action(value)
-			return nil
-		}
-	}
-	return fmt.Errorf("action %q: %w", text, cube.ErrInvalid)
+func (a *Action) UnmarshalText(text []byte) (err error) {
+	*a, err = cube.Enum[Action]("action", text, "DROP", "PASS", "SLOWPATH")
+	return err
 }
 
 type hello struct {
