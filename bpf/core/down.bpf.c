@@ -22,19 +22,23 @@ struct {
 #define DROP XDP_DROP
 #endif
 
+/* Drops a packet that belongs to a cube, or to none (0), and counts it. */
+PCN_INLINE int lost(__u32 cube, __u32 reason)
+{
+	pcn_count_fate(cube < PCN_MAX_CUBES ? cube : 0, reason);
+	return DROP;
+}
+
 /* Enters the cube's program where the CPU's pcn_resumes says, which counts as a hop. */
 PCN_INLINE int enter(struct CTXTYPE *ctx, struct pcn_resume *to)
 {
 	__u32 cube = to->cube;
 
-	if (to->md.hops >= PCN_MAX_HOPS) {
-		pcn_count_fate(cube, PCN_REASON_HOP_LIMIT);
-		return DROP;
-	}
+	if (to->md.hops >= PCN_MAX_HOPS)
+		return lost(cube, PCN_REASON_HOP_LIMIT);
 	to->md.hops++;
 	bpf_tail_call(ctx, &pcn_cubes, cube);
-	pcn_count_fate(cube < PCN_MAX_CUBES ? cube : 0, PCN_REASON_NO_PROGRAM);
-	return DROP;
+	return lost(cube, PCN_REASON_NO_PROGRAM);
 }
 
 SEC(PCN_SECTION) int pcn_down_in(struct CTXTYPE *ctx)
@@ -44,7 +48,7 @@ SEC(PCN_SECTION) int pcn_down_in(struct CTXTYPE *ctx)
 	struct pcn_resume *to = bpf_map_lookup_elem(&pcn_resumes, &zero);
 
 	if (!down || !to)
-		return DROP;
+		return lost(0, PCN_REASON_NO_PROGRAM);
 #ifdef PCN_TC
 	if (ctx->cb[0] >> 16 == PCN_COPY_MAGIC) {
 		__builtin_memset(to, 0, sizeof(*to));
@@ -61,10 +65,8 @@ SEC(PCN_SECTION) int pcn_down_in(struct CTXTYPE *ctx)
 		return enter(ctx, to);
 	}
 #endif
-	if (down->state != 1) {
-		pcn_count_fate(0, PCN_REASON_NO_PROGRAM);
-		return DROP;
-	}
+	if (down->state != 1)
+		return lost(0, PCN_REASON_NO_PROGRAM);
 	down->state = 2;
 	*to = down->resume;
 #ifdef PCN_TC
@@ -95,16 +97,14 @@ SEC(PCN_SECTION) int pcn_down_pass(struct CTXTYPE *ctx)
 		ifindex = *meta;
 	else if (down)
 		ifindex = down->resume.md.pass_ifindex;
-	if (!ifindex) {
-		pcn_count_fate(0, PCN_REASON_NO_PROGRAM);
-		return DROP;
-	}
+	if (!ifindex)
+		return lost(0, PCN_REASON_NO_PROGRAM);
 	if (bpf_map_lookup_elem(&pcn_generic, &ifindex)) {
 		struct pcn_pass header = { .secret = pcn_secret };
 
 		if (bpf_skb_change_head(ctx, sizeof(header), 0) ||
 		    bpf_skb_store_bytes(ctx, 0, &header, sizeof(header), 0))
-			return DROP;
+			return lost(0, PCN_REASON_NO_PROGRAM);
 	}
 	ctx->tc_index = PCN_SKIP;
 	return bpf_redirect(ifindex, BPF_F_INGRESS);
@@ -122,13 +122,13 @@ SEC("xdp/devmap") int pcn_loop_out(struct xdp_md *ctx)
 	if ((void *)(from + 1) > pcn_data(ctx) || from->magic != PCN_LOOP_MAGIC)
 		from = bpf_map_lookup_elem(&pcn_flooding, &zero);
 	if (!from)
-		return XDP_DROP;
+		return lost(0, PCN_REASON_COPY_FAILED);
 	header = *from;
 	if (bpf_xdp_adjust_head(ctx, -(int)sizeof(header)))
-		return XDP_DROP;
+		return lost(header.cube, PCN_REASON_COPY_FAILED);
 	to = pcn_data(ctx);
 	if ((void *)(to + 1) > pcn_data_end(ctx))
-		return XDP_DROP;
+		return lost(header.cube, PCN_REASON_COPY_FAILED);
 	*to = header;
 	return XDP_PASS;
 }
@@ -148,7 +148,7 @@ SEC(PCN_SECTION) int pcn_loop_in(struct xdp_md *ctx)
 	key = h.cube;
 	struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &key);
 	if (!r || !to || !row || bpf_xdp_adjust_head(ctx, sizeof(h)))
-		return XDP_DROP;
+		return lost(h.cube, PCN_REASON_COPY_FAILED);
 	if (r->serial != h.serial) {
 		r->serial = h.serial;
 		r->count = 0;
