@@ -90,6 +90,9 @@ type Plan struct {
 	Constants map[string]any
 	// MapSizes overrides max_entries of maps by name. Only the plan of the creation may set it.
 	MapSizes map[string]uint32
+	// Programs changes which programs the cube consists of, in one swap with the rest of the change; nil takes a program
+	// away. A cube that has more than pcn_ingress and pcn_egress names the others in the plan of its creation.
+	Programs map[ProgramSlot]*Program
 	// Commit updates the maps. It runs after the programs with the new constants were
 	// loaded and before they see packets. If it fails it must have changed nothing.
 	Commit func() error
@@ -138,7 +141,7 @@ type PacketHandler interface {
 	PacketIn(*PacketIn)
 }
 
-// PortWatcher is told when ports get or lose their peer.
+// PortWatcher is told when ports got or lost their peer, after the change is in force.
 type PortWatcher interface {
 	PortChanged(port string, up bool)
 }
