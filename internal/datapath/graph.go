@@ -61,8 +61,8 @@ type Node struct {
 	// variables by C name (see cube.Plan).
 	LogLevel  LogLevel
 	Constants map[string]any
-	// Programs are all programs that the cube consists of; nil means pcn_ingress and pcn_egress of the service's objects,
-	// each at index 0 of its direction.
+	// Programs are what the cube consists of besides, or instead of, pcn_ingress and pcn_egress of the service's objects,
+	// which stand at index 0 of their directions unless that slot is named here. A Program without a Function is none.
 	Programs map[cube.ProgramSlot]cube.Program
 	// Ports of a standard cube by index; nil for a transparent cube.
 	Ports map[uint16]*Port
