@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// From a name to files: everything is rendered before anything is written, so that a name which
+// will not do leaves the tree as it was.
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"go/format"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+//go:embed templates
+var templates embed.FS
+
+// placeholder stands for the cube's name in the names of templates.
+const placeholder = "NAME"
+
+// listing is the file that imports every cube.
+const listing = "cubes/all/all.go"
+
+// nameLimit keeps lines that hold the name within the formatter's columns.
+const nameLimit = 24
+
+var (
+	errNameless = errors.New("a cube needs a name: make new-cube NAME=firewall")
+	errName     = errors.New("choose another name")
+	goodName    = regexp.MustCompile(`^[a-z][a-z0-9]+$`)
+)
+
+// words are names that mean something else: on the command line (see internal/topology), to the
+// Go tools, or in the headers of the eBPF programs.
+var words = []string{
+	"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "version", "add", "del",
+	"show", "set", "metrics", "all", "main", "internal", "vendor", "testdata", "cube", "pcn",
+}
+
+// checkName says why a service cannot have a name.
+func checkName(root, name string) error {
+	switch {
+	case name == "":
+		return errNameless
+	case len(name) > nameLimit || !goodName.MatchString(name):
+		return fmt.Errorf("%.80q: a name is 2 to %d lower-case letters and digits and begins with a letter, as it names "+
+			"a YANG module, a Go package and C enums: %w", name, nameLimit, errName)
+	case token.IsKeyword(name) || slices.Contains(words, name):
+		return fmt.Errorf("%q is a word of the command line, of Go or of the framework: %w", name, errName)
+	}
+	switch _, err := os.Lstat(filepath.Join(root, "cubes", name)); {
+	case err == nil:
+		return fmt.Errorf("cubes/%s is there already: %w", name, errName)
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("looking for cubes/%s: %w", name, err)
+	}
+	return nil
+}
+
+// scaffold writes the cube's folder and lists it, and returns the paths of what it wrote.
+func scaffold(root, name string, transparent bool) ([]string, error) {
+	if err := checkName(root, name); err != nil {
+		return nil, err
+	}
+	files, err := render(name, transparent)
+	if err != nil {
+		return nil, err
+	}
+	list := filepath.Join(root, filepath.FromSlash(listing))
+	all, err := os.ReadFile(list)
+	if err != nil {
+		return nil, fmt.Errorf("reading the list of cubes: %w", err)
+	}
+	if all, err = enlist(all, name); err != nil {
+		return nil, fmt.Errorf("adding %s to %s: %w", name, listing, err)
+	}
+	dir := filepath.Join(root, "cubes", name)
+	if err := writeAll(dir, files); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := os.WriteFile(list, all, 0o644); err != nil {
+		return nil, errors.Join(fmt.Errorf("writing the list of cubes: %w", err), os.RemoveAll(dir))
+	}
+	written := []string{listing}
+	for file := range files {
+		written = append(written, path.Join("cubes", name, file))
+	}
+	slices.Sort(written)
+	return written, nil
+}
+
+func writeAll(dir string, files map[string][]byte) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return fmt.Errorf("making the cube's folder: %w", err)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return fmt.Errorf("writing the cube's files: %w", err)
+		}
+	}
+	return nil
+}
+
+// render makes the files of a cube from the templates of its kind, by name.
+func render(name string, transparent bool) (map[string][]byte, error) {
+	kind := "standard"
+	if transparent {
+		kind = "transparent"
+	}
+	data := struct{ Name, Upper string }{name, strings.ToUpper(name)}
+	files := map[string][]byte{}
+	dir := path.Join("templates", kind)
+	entries, err := templates.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("reading the templates: %w", err)
+	}
+	for _, e := range entries {
+		source, err := templates.ReadFile(path.Join(dir, e.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("reading a template: %w", err)
+		}
+		// The usual braces are everywhere in what is rendered.
+		t, err := template.New(e.Name()).Delims("[[", "]]").Option("missingkey=error").Parse(string(source))
+		if err != nil {
+			return nil, fmt.Errorf("reading a template: %w", err)
+		}
+		var text bytes.Buffer
+		if err := t.Execute(&text, data); err != nil {
+			return nil, fmt.Errorf("filling in a template: %w", err)
+		}
+		file := strings.TrimSuffix(strings.ReplaceAll(e.Name(), placeholder, name), ".tmpl")
+		files[file] = text.Bytes()
+		if path.Ext(file) != ".go" {
+			continue
+		}
+		if files[file], err = format.Source(text.Bytes()); err != nil {
+			return nil, fmt.Errorf("formatting %s: %w", file, err)
+		}
+	}
+	return files, nil
+}
+
+// enlist adds the import of a cube to the source of package all, in its alphabetical place.
+func enlist(source []byte, name string) ([]byte, error) {
+	const prefix = "\t_ \"github.com/polycube/polycube/cubes/"
+	line := prefix + name + "\" // registers itself"
+	lines := strings.Split(string(source), "\n")
+	last := -1
+	for i, l := range lines {
+		if strings.HasPrefix(l, prefix) {
+			if strings.Compare(l, line) > 0 {
+				return format.Source([]byte(strings.Join(slices.Insert(lines, i, line), "\n")))
+			}
+			last = i
+		}
+	}
+	if last < 0 {
+		return nil, errors.New("it imports no cube, so there is no place to add one")
+	}
+	return format.Source([]byte(strings.Join(slices.Insert(lines, last+1, line), "\n")))
+}
