@@ -14,10 +14,14 @@ enum helloworld_action {
 
 enum helloworld_reason {
 	HELLOWORLD_ACTION_DROP = PCN_REASON_FIRST, /* action says so */
-	HELLOWORLD_ACTION_SLOWPATH,		   /* action says so */
 	HELLOWORLD_NO_OTHER_PORT,		   /* action is FORWARD and this is the only port */
 };
 PCN_REASONS(helloworld_reason);
+
+enum helloworld_slowpath_reason {
+	HELLOWORLD_SLOWPATH_ACTION = PCN_REASON_FIRST, /* action says so */
+};
+PCN_SLOWPATH_REASONS(helloworld_slowpath_reason);
 
 PCN_CONFIG(__u32, action) = DROP;
 
@@ -41,7 +45,7 @@ PCN_INGRESS
 
 	pcn_log(ctx, LOG_DEBUG, "ingress: port %d, %d bytes", md->in_port, md->packet_len);
 	if (action == SLOWPATH)
-		return pcn_pkt_controller(ctx, md, HELLOWORLD_ACTION_SLOWPATH);
+		return pcn_pkt_controller(ctx, md, HELLOWORLD_SLOWPATH_ACTION);
 	if (action == DROP)
 		return pcn_pkt_drop(ctx, md, HELLOWORLD_ACTION_DROP);
 	out = other_port(md->in_port);

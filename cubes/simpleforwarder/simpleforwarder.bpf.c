@@ -20,9 +20,13 @@ struct simpleforwarder_entry {
 enum simpleforwarder_reason {
 	SIMPLEFORWARDER_NO_ACTION = PCN_REASON_FIRST, /* the port has no entry */
 	SIMPLEFORWARDER_ACTION_DROP,		      /* its entry says so */
-	SIMPLEFORWARDER_ACTION_SLOWPATH,	      /* its entry says so */
 };
 PCN_REASONS(simpleforwarder_reason);
+
+enum simpleforwarder_slowpath_reason {
+	SIMPLEFORWARDER_SLOWPATH_ACTION = PCN_REASON_FIRST, /* the port's entry says so */
+};
+PCN_SLOWPATH_REASONS(simpleforwarder_slowpath_reason);
 
 /* By input port. As many entries as a cube can have ports. */
 PCN_MAP(actions, BPF_MAP_TYPE_ARRAY, __u32, struct simpleforwarder_entry, 512);
@@ -39,7 +43,7 @@ PCN_INGRESS
 	if (entry->action == FORWARD)
 		return pcn_pkt_send(ctx, md, entry->outport);
 	if (entry->action == SLOWPATH)
-		return pcn_pkt_controller(ctx, md, SIMPLEFORWARDER_ACTION_SLOWPATH);
+		return pcn_pkt_controller(ctx, md, SIMPLEFORWARDER_SLOWPATH_ACTION);
 	return pcn_pkt_drop(ctx, md, SIMPLEFORWARDER_ACTION_DROP);
 }
 

@@ -15,10 +15,14 @@ enum transparenthelloworld_action {
 enum transparenthelloworld_reason {
 	TRANSPARENTHELLOWORLD_INGRESS_DROP = PCN_REASON_FIRST,
 	TRANSPARENTHELLOWORLD_EGRESS_DROP,
-	TRANSPARENTHELLOWORLD_INGRESS_SLOWPATH,
-	TRANSPARENTHELLOWORLD_EGRESS_SLOWPATH,
 };
 PCN_REASONS(transparenthelloworld_reason);
+
+enum transparenthelloworld_slowpath_reason {
+	TRANSPARENTHELLOWORLD_SLOWPATH_INGRESS = PCN_REASON_FIRST,
+	TRANSPARENTHELLOWORLD_SLOWPATH_EGRESS,
+};
+PCN_SLOWPATH_REASONS(transparenthelloworld_slowpath_reason);
 
 PCN_CONFIG(__u32, ingress_action) = PASS;
 PCN_CONFIG(__u32, egress_action) = PASS;
@@ -29,7 +33,7 @@ PCN_INGRESS
 	if (ingress_action == DROP)
 		return pcn_pkt_drop(ctx, md, TRANSPARENTHELLOWORLD_INGRESS_DROP);
 	if (ingress_action == SLOWPATH)
-		return pcn_pkt_controller(ctx, md, TRANSPARENTHELLOWORLD_INGRESS_SLOWPATH);
+		return pcn_pkt_controller(ctx, md, TRANSPARENTHELLOWORLD_SLOWPATH_INGRESS);
 	return pcn_pkt_pass(ctx, md);
 }
 
@@ -39,7 +43,7 @@ PCN_EGRESS
 	if (egress_action == DROP)
 		return pcn_pkt_drop(ctx, md, TRANSPARENTHELLOWORLD_EGRESS_DROP);
 	if (egress_action == SLOWPATH)
-		return pcn_pkt_controller(ctx, md, TRANSPARENTHELLOWORLD_EGRESS_SLOWPATH);
+		return pcn_pkt_controller(ctx, md, TRANSPARENTHELLOWORLD_SLOWPATH_EGRESS);
 	return pcn_pkt_pass(ctx, md);
 }
 

@@ -7,6 +7,7 @@
 package cli
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -20,7 +21,7 @@ type alias struct {
 }
 
 // aliasOrder is the order of the root help.
-var aliasOrder = []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs"}
+var aliasOrder = []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "drops"}
 
 var aliases map[string]alias
 
@@ -81,6 +82,7 @@ func init() {
 			},
 		},
 	}
+	maps.Copy(aliases, packetAliases())
 }
 
 // planPost is a POST of strings, taken as they are: a cube may be named "1".

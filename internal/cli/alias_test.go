@@ -38,6 +38,9 @@ func TestAnAliasBecomesItsRequest(t *testing.T) {
 		{"topology", `GET /topology/ `},
 		{"topology show veth1", `GET /topology/veth1/ `},
 		{"netdevs", `GET /netdevs/ `},
+		{"drops", `GET /drops/ `},
+		{"drops br1", `GET /drops/br1/ `},
+		{"drops show br1", `GET /drops/br1/ `},
 		{"netdevs show", `GET /netdevs/ `},
 		{"netdevs show veth1", `GET /netdevs/veth1/ `},
 		{"version", `GET /version/ `},
@@ -111,7 +114,7 @@ func TestAWrongAliasIsAnsweredWithItsUsage(t *testing.T) {
 }
 
 func TestAnAliasExplainsItselfWithoutTheDaemon(t *testing.T) {
-	for _, name := range []string{"connect", "disconnect", "attach", "detach", "services", "topology", "netdevs", "version", "completion"} {
+	for _, name := range []string{"connect", "disconnect", "attach", "detach", "services", "topology", "netdevs", "drops", "version", "completion"} {
 		r := runWith(func(string) string { return "" }, nil, name, "?")
 		if r.code != ExitOK || r.out != "Usage: polycubectl "+aliases[name].usage+"\n" {
 			t.Errorf("%s: exit %d, stdout %q, stderr %q", name, r.code, r.out, r.err)

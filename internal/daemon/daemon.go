@@ -18,6 +18,7 @@ import (
 	"github.com/polycube/polycube/internal/rest"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/trace"
 )
 
 // shutdownTimeout bounds each step of stopping.
@@ -221,8 +222,10 @@ func (d *daemon) serve(_ context.Context, fail context.CancelCauseFunc) error {
 	if err != nil {
 		return err
 	}
+	drops := trace.NewDrops(d.manager, nil)
+	d.undo = append(d.undo, background(drops.Run))
 	d.server = rest.New(rest.Options{Manager: d.manager, Version: Version, Logger: d.log, Token: token,
-		InsecureLoopback: d.opts.InsecureLoopback})
+		InsecureLoopback: d.opts.InsecureLoopback, Drops: drops})
 	var done sync.WaitGroup
 	for _, l := range listeners {
 		d.log.Info("listening", "address", l.Addr().String())
@@ -240,6 +243,18 @@ func (d *daemon) serve(_ context.Context, fail context.CancelCauseFunc) error {
 		return err
 	})
 	return nil
+}
+
+// background runs fn until the function that it returns is called, which waits for its end.
+func background(fn func(context.Context)) (stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { fn(ctx) })
+	return func() error {
+		cancel()
+		done.Wait()
+		return nil
+	}
 }
 
 // listen opens the Unix socket and, when asked for, TCP. It opens both or none.

@@ -302,6 +302,9 @@ func TestFramework(t *testing.T) {
 		{"/lab", `[{"name":"l1","uuid":"`},
 		{"/cubes/l1/stats", `"ports":[{"name":"p1","rx-packets":10,"rx-bytes":1000,"tx-packets":3,"tx-bytes":300}]`},
 		{"/cubes/l1/stats", `"fates":[{"name":"pass","drop":false,"packets":5},{"name":"no-peer","drop":true,"packets":7}]`},
+		{"/drops", `[{"cube":"l1","reason":"no-peer","packets":7,"per-second":0},{"cube":"t1",`},
+		{"/drops/t1", `[{"cube":"t1","reason":"no-peer","packets":7,"per-second":0}]`},
+		{"/drops/framework", `[{"cube":"framework","reason":"no-peer","packets":7,"per-second":0}]`},
 		{"/cubes/t1/stats", `"mode":"inline","mode-reason":"","instructions":77,"degraded":"","ports":[]`},
 		{"/netdevs", `"name":"veth1"`},
 		{"/netdevs/veth2", `"name":"veth2"`},
@@ -317,7 +320,7 @@ func TestFramework(t *testing.T) {
 			t.Errorf("GET %s: content type %q", c.path, got)
 		}
 	}
-	for _, missing := range []string{"/services/none", "/cubes/none", "/cubes/none/stats", "/cubes/l1/other", "/netdevs/none", "/topology/none",
+	for _, missing := range []string{"/services/none", "/cubes/none", "/cubes/none/stats", "/cubes/l1/other", "/netdevs/none", "/topology/none", "/drops/none",
 		"/netdevs/" + strings.Repeat("x", 100), "/openapi.json"} {
 		l.must(t, 404, "GET", missing, "").fault(t)
 	}

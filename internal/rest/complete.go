@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/polycube/polycube/internal/trace"
 )
 
 // Completion for shells: the same help as a flat list of words, and help for the
@@ -77,7 +79,7 @@ func (p param) leafWords() []string {
 
 // commandWords are the framework's own first words, as the root's completion lists them.
 func commandWords() []string {
-	return []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs"}
+	return []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "drops"}
 }
 
 // serviceParam describes a service in the root's help.
@@ -126,6 +128,10 @@ func (s *Server) helpShow(w http.ResponseWriter, r *http.Request, rest []string)
 	if command := commandName(r); len(rest) == 0 && (command == "netdevs" || command == "topology") && (verb == verbNone || verb == verbShow) {
 		h.params = []param{{Name: "name", Description: "Name of a network device", Example: "eth0", Type: "key", SimpleType: "string"}}
 		h.elements = named(s.netdevNames(r))
+	}
+	if len(rest) == 0 && commandName(r) == "drops" && (verb == verbNone || verb == verbShow) {
+		h.params = []param{{Name: "cube", Description: "Name of the cube", Example: "br1", Type: "key", SimpleType: "string"}}
+		h.elements = append(s.cubeElements(func(cubeName) bool { return true }), named([]string{trace.Framework})...)
 	}
 	return s.answerHelp(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
 }

@@ -36,7 +36,7 @@ func hrefBase(r *http.Request) string {
 func (s *Server) entryPoint(r *http.Request) []link {
 	base := hrefBase(r)
 	out := []link{{"self", base + joinPath()}}
-	for _, name := range []string{"version", "services", "cubes", "netdevs", "topology"} {
+	for _, name := range []string{"version", "services", "cubes", "netdevs", "topology", "drops"} {
 		out = append(out, link{name, base + joinPath(name)})
 	}
 	for _, info := range s.manager.Services() {

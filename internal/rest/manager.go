@@ -41,6 +41,9 @@ type Manager interface {
 	// PortStats and Fates are the counters of a cube.
 	PortStats(cube, port string) (datapath.PortCounters, error)
 	Fates(cube string) ([]datapath.Fate, error)
+	// CubeNames and FrameworkFates are for who watches all drops.
+	CubeNames() []string
+	FrameworkFates() ([]datapath.Fate, error)
 	// Status says how a cube's programs run, Degraded why its code is not called any more.
 	Status(cube string) (datapath.CubeStatus, error)
 	Degraded(cube string) string

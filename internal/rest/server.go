@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/polycube/polycube/internal/trace"
 )
 
 // Limits of the server.
@@ -39,6 +41,8 @@ type Options struct {
 	Token string
 	// InsecureLoopback lets anybody on the machine write over TCP.
 	InsecureLoopback bool
+	// Drops is what samples the counters of drops; nil knows no rates and times.
+	Drops *trace.Drops
 	// Group is the system group that may use the Unix socket; "" is the constant Group.
 	Group string
 }
@@ -54,6 +58,7 @@ type Server struct {
 	group     int
 	slots     chan struct{}
 	metrics   *metrics
+	drops     *trace.Drops
 	http      *http.Server
 }
 
@@ -69,6 +74,9 @@ func New(o Options) *Server {
 	}
 	s.group = groupID(s.groupName)
 	s.metrics = newMetrics(s)
+	if s.drops = o.Drops; s.drops == nil {
+		s.drops = trace.NewDrops(o.Manager, nil)
+	}
 	s.http = &http.Server{
 		Handler:           s,
 		ConnContext:       identify,

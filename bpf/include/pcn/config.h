@@ -10,9 +10,14 @@
  * The control plane sets it by name in the Constants of its plan. */
 #define PCN_CONFIG(type, name) const volatile type name
 
-/* Names the enum of the cube's own drop and slow-path reasons, whose first value is
- * PCN_REASON_FIRST. Counter and metric labels are made from it. */
+/* Names the enum of the cube's own drop reasons, whose first value is PCN_REASON_FIRST. Counter
+ * and metric labels are made from it. */
 #define PCN_REASONS(name) const volatile enum name pcn_reasons __attribute__((used)) = 0
+
+/* Names the enum of the reasons for which the cube calls its slow path, whose first value is
+ * PCN_REASON_FIRST too: such packets are counted as slowpath, whatever the reason. */
+#define PCN_SLOWPATH_REASONS(name) \
+	const volatile enum name pcn_slowpath_reasons __attribute__((used)) = 0
 
 /* The service's programs: PCN_INGRESS { ... return pcn_pkt_send(ctx, md, port); } */
 #define PCN_INGRESS \

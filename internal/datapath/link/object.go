@@ -45,8 +45,9 @@ type Object struct {
 	Functions map[string]*Function
 	// Maps to create for each instance.
 	Maps map[string]*ebpf.MapSpec
-	// Reasons are the labels of the cube's own reasons; Reasons[0] is PCN_REASON_FIRST.
-	Reasons []string
+	// Reasons are the labels of the cube's own drop reasons; Reasons[0] is PCN_REASON_FIRST.
+	// SlowpathReasons are those of the reasons for which it calls its slow path.
+	Reasons, SlowpathReasons []string
 
 	rodata    []byte
 	sections  map[string]uint32 // offset of each .rodata section in rodata
@@ -95,9 +96,11 @@ func ParseObject(hook cube.Hook, elf []byte) (*Object, error) {
 	if err := o.addMaps(spec); err != nil {
 		return nil, err
 	}
-	if v, ok := spec.Variables["pcn_reasons"]; ok {
-		if o.Reasons, err = reasonLabels(v); err != nil {
-			return nil, err
+	for name, labels := range map[string]*[]string{"pcn_reasons": &o.Reasons, "pcn_slowpath_reasons": &o.SlowpathReasons} {
+		if v, ok := spec.Variables[name]; ok {
+			if *labels, err = reasonLabels(v); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return o, nil

@@ -6,9 +6,13 @@
 
 enum probe_reason {
 	PROBE_TOLD_TO = PCN_REASON_FIRST,
-	PROBE_UP,
 };
 PCN_REASONS(probe_reason);
+
+enum probe_slowpath_reason {
+	PROBE_SLOWPATH_UP = PCN_REASON_FIRST,
+};
+PCN_SLOWPATH_REASONS(probe_slowpath_reason);
 
 /* 0 send to `out`, 1 drop, 2 flood, 3 slow path, 4 pass, 5 swap MACs and send to `out`,
  * 6 the other of ports 0 and 1, 7 a verdict that does not exist, 8 a copy up and send */
@@ -43,7 +47,7 @@ PCN_INGRESS
 		return pcn_pkt_flood(ctx, md);
 	case 3: {
 		__u32 words[4] = { 1, 2, 3, md->in_port };
-		return pcn_pkt_controller_md(ctx, md, PROBE_UP, words);
+		return pcn_pkt_controller_md(ctx, md, PROBE_SLOWPATH_UP, words);
 	}
 	case 4:
 		return pcn_pkt_pass(ctx, md);
@@ -59,7 +63,7 @@ PCN_INGRESS
 	case 6:
 		return pcn_pkt_send(ctx, md, !md->in_port);
 	case 8:
-		pcn_pkt_copy(ctx, md, PROBE_UP);
+		pcn_pkt_copy(ctx, md, PROBE_SLOWPATH_UP);
 		return pcn_pkt_send(ctx, md, out);
 	}
 	return 99;

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"net/http"
+)
+
+// serveDrops answers /drops and /drops/CUBE: who drops packets and why, now and since when.
+func (s *Server) serveDrops(w http.ResponseWriter, r *http.Request, rest []string) error {
+	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+		return err
+	}
+	if r.Method == http.MethodOptions {
+		return s.helpShow(w, r, rest)
+	}
+	name := ""
+	if len(rest) > 0 {
+		name = rest[0]
+	}
+	drops, err := s.drops.Report(name)
+	if err != nil {
+		return err
+	}
+	return s.writeJSON(w, r, http.StatusOK, drops)
+}
