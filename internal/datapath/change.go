@@ -90,6 +90,7 @@ func (ch *change) Commit() error {
 	p := ch.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer expedite.begin()()
 	ch.refresh()
 	var u undo
 	if err := ch.effect(&u); err != nil {

@@ -323,10 +323,11 @@ func (p *Plane) needFrags(devs []*Netdev) bool {
 	}
 	limit := os.Getpagesize() - 640 // headroom, shared info and Ethernet header
 	for _, d := range devs {
-		if d.Index == 0 {
-			continue
+		n := d.MTU
+		if n == 0 && d.Index != 0 {
+			n, _ = mtu(d.Index) // a netdev that is gone by now has no frames
 		}
-		if n, err := mtu(d.Index); err == nil && n > limit {
+		if n > limit {
 			return true
 		}
 	}

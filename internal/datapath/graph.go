@@ -91,6 +91,8 @@ type Netdev struct {
 	Name string
 	// Index is its interface index; 0 while the device does not exist.
 	Index int
+	// MTU in bytes; 0 asks the kernel.
+	MTU int
 	// Tcubes are the transparent cubes on the netdev, listed first to last towards the
 	// stack (or the port whose peer it is) on ingress; egress runs them in reverse.
 	Tcubes []CubeID

@@ -36,9 +36,10 @@ type want struct {
 func (ch *change) makePlan() *plan {
 	pl := &plan{p: ch.p, parts: ch.parts}
 	for _, c := range ch.parts {
+		types := peerTypes(ch.g, c)
 		for _, dev := range c.netdevs {
 			if dev.Index > 0 {
-				pl.addNetdev(ch.g, c, dev)
+				pl.addNetdev(ch.g, c, dev, types)
 			}
 		}
 	}
@@ -46,13 +47,16 @@ func (ch *change) makePlan() *plan {
 	return pl
 }
 
-func (pl *plan) addNetdev(g *Graph, c *component, dev *Netdev) {
+func (pl *plan) addNetdev(g *Graph, c *component, dev *Netdev, types map[string]cube.Type) {
 	k := kindIngress
 	if c.hook == cube.XDP {
 		k = kindXDP
 	}
 	w := want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, part: c}
-	w.mode, w.port = ownerType(g, c, dev)
+	w.mode, w.port = types[dev.Name]
+	if !w.port {
+		w.mode = g.Cubes[dev.Tcubes[0]].Type
+	}
 	if w.mode == cube.TypeXDPSKB {
 		w.kind = kindGeneric
 	}
@@ -63,16 +67,17 @@ func (pl *plan) addNetdev(g *Graph, c *component, dev *Netdev) {
 	}
 }
 
-// ownerType is the type of the cube that a netdev leads to, and whether that is by a port.
-func ownerType(g *Graph, c *component, dev *Netdev) (typ cube.Type, port bool) {
+// peerTypes are the types of the cubes whose ports' peers are netdevs, by netdev.
+func peerTypes(g *Graph, c *component) map[string]cube.Type {
+	types := make(map[string]cube.Type, len(c.netdevs))
 	for _, id := range c.ids {
 		for _, p := range g.Cubes[id].Ports {
-			if p.Peer.Netdev == dev.Name {
-				return g.Cubes[id].Type, true
+			if p.Peer.Netdev != "" {
+				types[p.Peer.Netdev] = g.Cubes[id].Type
 			}
 		}
 	}
-	return g.Cubes[dev.Tcubes[0]].Type, false
+	return types
 }
 
 // giveRoots hands each root that is in use to the component with most of its netdevs.

@@ -137,6 +137,7 @@ func (p *Plane) Close() error {
 // Cleanup takes everything off the netdevs and removes all pins: traffic through the cubes
 // stops. The Plane is closed.
 func (p *Plane) Cleanup() error {
+	defer expedite.begin()()
 	p.mu.Lock()
 	var errs []error
 	for s, a := range p.attached {

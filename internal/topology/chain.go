@@ -262,7 +262,7 @@ func (t *txn) findNetdev(name string) (link, error) {
 	if err != nil {
 		return link{}, err
 	}
-	l := link{index: info.Index, up: info.Up}
+	l := linkOf(info)
 	t.next.links[name] = l
 	return l, nil
 }

@@ -70,7 +70,7 @@ func (w *world) addNetdev(g *datapath.Graph, name string) *datapath.Netdev {
 	if n == nil {
 		n = &datapath.Netdev{Name: name}
 		if l := w.links[name]; !l.refused {
-			n.Index = l.index
+			n.Index, n.MTU = l.index, l.mtu
 		}
 		g.Netdevs[name] = n
 	}

@@ -30,7 +30,7 @@ func (m *Manager) NetdevEvent(e netdev.Event) {
 		if e.Old != nil && e.Old.Name != e.Info.Name {
 			m.unlink(ctx, e.Old.Name, e.Info.Index)
 		}
-		m.relink(ctx, e.Info.Name, link{index: e.Info.Index, up: e.Info.Up})
+		m.relink(ctx, e.Info.Name, linkOf(e.Info))
 		if e.Old != nil && !slices.Equal(e.Old.Addresses, e.Info.Addresses) {
 			m.parameterChanged(ctx, e.Info.Name)
 		}

@@ -77,7 +77,7 @@ func (m *Manager) loadLinks(w *world) error {
 		return fmt.Errorf("listing the netdevs: %w", err)
 	}
 	for _, info := range infos {
-		w.links[info.Name] = link{index: info.Index, up: info.Up}
+		w.links[info.Name] = linkOf(info)
 	}
 	return nil
 }

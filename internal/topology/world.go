@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/netdev"
 )
 
 // world is one consistent state of cubes, chains and netdevs.
@@ -62,9 +63,12 @@ type port struct {
 type link struct {
 	index int
 	up    bool
+	mtu   int
 	// refused is set when the data plane could not use the device; it is left out until it changes.
 	refused bool
 }
+
+func linkOf(info netdev.Info) link { return link{index: info.Index, up: info.Up, mtu: info.MTU} }
 
 // brokenCube is a cube of the store that could not be restored.
 type brokenCube struct {

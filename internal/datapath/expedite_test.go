@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/test/netns"
+)
+
+func TestExpeditedGracePeriodsAreSwitchedBack(t *testing.T) {
+	ours := strconv.Itoa(expeditedOurs)
+	cases := []struct {
+		name           string
+		before         string
+		meanwhile      string // what somebody else writes during the change
+		during, behind string
+	}{
+		{"off", "0\n", "", ours, "0"},
+		{"somebody has it on", "1\n", "", "1", "1"},
+		{"a killed daemon left it on", ours + "\n", "", ours, "0"},
+		{"somebody switches it on meanwhile", "0\n", "1", ours, "1"},
+		{"another daemon ends meanwhile", "0\n", "0", ours, "0"},
+		{"not a number", "on\n", "", "on", "on"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			e := &expediter{file: filepath.Join(t.TempDir(), "rcu_expedited")}
+			set := func(s string) {
+				if err := os.WriteFile(e.file, []byte(s), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := func(when, want string) {
+				t.Helper()
+				got, err := os.ReadFile(e.file)
+				// What is shorter does not cut a plain file, as it replaces a number in sysfs.
+				if err != nil || !strings.HasPrefix(string(got), want) {
+					t.Errorf("%s the file has %q, want %q (%v)", when, got, want, err)
+				}
+			}
+			set(c.before)
+			end := e.begin()
+			want("during the change", c.during)
+			inner := e.begin()
+			inner()
+			want("after a change beside it", c.during)
+			if c.meanwhile != "" {
+				set(c.meanwhile)
+			}
+			end()
+			end()
+			want("after the change", c.behind)
+		})
+	}
+}
+
+func TestWithoutTheSwitchNothingIsDifferent(t *testing.T) {
+	e := &expediter{file: filepath.Join(t.TempDir(), "none")}
+	e.begin()()
+	if _, err := os.Stat(e.file); !os.IsNotExist(err) {
+		t.Errorf("the file was made: %v", err)
+	}
+}
+
+// TestTheFiveHundredthPortCostsWhatTheFifthDoes attaches ports one by one: what grows with the
+// number of ports must stay small beside what does not, on each hook.
+func TestTheFiveHundredthPortCostsWhatTheFifthDoes(t *testing.T) {
+	in(t, []setting{settings[0], settings[3]}, func(t *testing.T, b *bench) {
+		const ports, around = 500, 8
+		c := b.cube("probe", ports, map[string]any{"what": uint32(2)})
+		names := b.pairs(ports / 2)
+		took := make([]time.Duration, ports)
+		var gen *generation
+		for i, name := range names {
+			b.netdev(name).MTU = 1500
+			c.Ports[uint16(i)].Peer = Peer{Netdev: name}
+			g := b.g.clone()
+			b.must(func() error {
+				start := time.Now()
+				ch, err := b.plane.Prepare(t.Context(), g)
+				if err != nil {
+					return err
+				}
+				if err := ch.Commit(); err != nil {
+					return err
+				}
+				took[i] = time.Since(start)
+				return nil
+			})
+			if gen == nil {
+				gen = b.generation()
+			}
+		}
+		if b.generation() != gen {
+			t.Error("ports relinked the component")
+		}
+		fifth, last := median(took[2:2+2*around]), median(took[ports-2*around:])
+		t.Logf("port 5: %s, port 500: %s", fifth.Round(time.Microsecond), last.Round(time.Microsecond))
+		if limit := 5*fifth + 2*time.Millisecond; last > limit {
+			t.Errorf("port 500 takes %s, port 5 %s: more than %s", last, fifth, limit)
+		}
+	})
+}
+
+func median(all []time.Duration) time.Duration {
+	all = slices.Sorted(slices.Values(all))
+	return all[len(all)/2]
+}
+
+// TestACommitLeavesGracePeriodsAsTheyWere looks at the machine's own switch.
+func TestACommitLeavesGracePeriodsAsTheyWere(t *testing.T) {
+	if _, err := os.Stat(expeditedFile); err != nil {
+		t.Skipf("needs %s: %v", expeditedFile, err)
+	}
+	in(t, settings[:1], func(t *testing.T, b *bench) {
+		c := b.cube("probe", 1, nil)
+		b.host("a", "", c, 0)
+		b.commit()
+		netns.Eventually(t, soon, func() error { // others may be in a change at this moment
+			if n, ok := expedite.read(); !ok || n == expeditedOurs {
+				return fmt.Errorf("%s has %d", expeditedFile, n)
+			}
+			return nil
+		})
+	})
+}
