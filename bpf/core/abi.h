@@ -25,6 +25,12 @@ struct pcn_pass {
 	__u8 pad[8];
 };
 
+/* skb->tc_index of a copy for a namespace: its taps see it, its stack does not. */
+#define PCN_SPAN 0x9c5c
+
+/* In pcn_entry.port: packets of the cube's namespace, which leave by the port. */
+#define PCN_SENT 0x8000
+
 /* The upper half of skb->cb[0] of a copy on its way to a cube; hops are in the lower half. */
 #define PCN_COPY_MAGIC 0x7063
 
@@ -63,6 +69,7 @@ enum pcn_target {
 	PCN_TO_IN_NEXT,	 /* behind a transparent cube's ingress program */
 	PCN_TO_OUT,	 /* the cube's egress program */
 	PCN_TO_OUT_NEXT, /* behind the cube's egress program */
+	PCN_TO_SHADOW,	 /* as given to the cube's namespace, at md.out_port */
 };
 
 struct pcn_resume {

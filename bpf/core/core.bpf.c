@@ -418,6 +418,8 @@ PCN_GLOBAL int pcn_core_pass(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 }
 #endif
 
+#include "span.h"
+
 SEC(PCN_SECTION) int pcn_core(struct CTXTYPE *ctx)
 {
 	struct pcn_md md = {};
@@ -425,7 +427,7 @@ SEC(PCN_SECTION) int pcn_core(struct CTXTYPE *ctx)
 	int r = pcn_core_up(ctx, &md, 1) + pcn_core_copy_for(ctx, &md, 1, 1) +
 		pcn_core_log_for(ctx, &args, 1) + pcn_core_flood(ctx, &md, 1);
 #ifdef PCN_TC
-	r += pcn_core_recirculate(ctx, &md, 1, 1, 1);
+	r += pcn_core_recirculate(ctx, &md, 1, 1, 1) + pcn_core_span(ctx, &md, 1);
 #else
 	r += pcn_core_pass(ctx, &md);
 #endif

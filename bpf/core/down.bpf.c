@@ -109,6 +109,13 @@ SEC(PCN_SECTION) int pcn_down_pass(struct CTXTYPE *ctx)
 	ctx->tc_index = PCN_SKIP;
 	return bpf_redirect(ifindex, BPF_F_INGRESS);
 }
+
+/* At the TC ingress of an interface in a cube's namespace: copies have been shown to the taps by
+ * now, and go no further, so that nobody answers what the cube answers. */
+SEC(PCN_SECTION) int pcn_span_end(struct CTXTYPE *ctx)
+{
+	return ctx->tc_index == PCN_SPAN ? DROP : -1;
+}
 #else
 /* What came back on the loop, by the CPU that sent it. */
 PCN_MAP(pcn_returns, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_returned, 256);

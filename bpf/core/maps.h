@@ -30,6 +30,11 @@ struct {
 	__uint(max_entries, PCN_RING_SIZE);
 } pcn_ring SEC(".maps");
 
+#ifdef PCN_TC
+/* The interfaces that lead into the namespaces of cubes, by the keys of pcn_exits. */
+PCN_MAP_FLAGS(pcn_shadows, BPF_MAP_TYPE_HASH, __u32, __u32, PCN_ENTRIES, BPF_F_NO_PREALLOC);
+#endif
+
 #ifdef PCN_XDP
 /* The flood that this CPU is sending copies of. */
 PCN_MAP(pcn_flooding, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_loop, 1);

@@ -140,6 +140,9 @@ func (b *builder) addCubes() error {
 			Rodata: offset, Maps: in.linkMaps(), Entry: !in.spec.Transparent,
 		}
 		fmt.Fprintf(&b.print, "cube %d %s %p\n", id, in.spec.UUID, o)
+		if err := b.addShadow(n); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -153,6 +156,7 @@ func (b *builder) constants(o *link.Object, n *Node) (uint32, error) {
 	if o.HasConstant(logLevelConstant) {
 		values[logLevelConstant] = uint32(n.LogLevel)
 	}
+	shadowConstants(o, n, values)
 	data, err := o.Constants(values)
 	if err != nil {
 		return 0, fmt.Errorf("cube %s: %w", n.Name, err)

@@ -20,6 +20,7 @@ var frameworkFates = []Fate{
 	{Name: "no-program", Drop: true},
 	{Name: "malformed", Drop: true},
 	{Name: "copy-failed", Drop: true},
+	{Name: "namespace"},
 }
 
 const firstReason = 32 // PCN_REASON_FIRST

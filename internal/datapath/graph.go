@@ -66,6 +66,8 @@ type Node struct {
 	Programs map[cube.ProgramSlot]cube.Program
 	// Ports of a standard cube by index; nil for a transparent cube.
 	Ports map[uint16]*Port
+	// Shadow is set for a cube with a namespace (TC).
+	Shadow *Shadow
 }
 
 // Port is a standard cube's port.

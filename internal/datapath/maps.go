@@ -29,6 +29,7 @@ const (
 	mapOutEntries = "pcn_out_entries"
 	mapExits      = "pcn_exits"
 	mapDevices    = "pcn_devices"
+	mapShadows    = "pcn_shadows"
 	mapCounters   = "pcn_counters"
 	mapFates      = "pcn_fates"
 	mapFloods     = "pcn_floods"
@@ -123,7 +124,7 @@ func (f *framework) openDown(h cube.Hook, dir string) error {
 	open(mapDown, mapDown+"-"+h.String(), spec)
 	open(mapCubes, mapCubes+"-"+h.String(), spec)
 	if h == cube.TC {
-		return errors.Join(err, f.loadDown(h, spec, "tc", "pcn_down_in"))
+		return errors.Join(err, f.loadDown(h, spec, "tc", "pcn_down_in"), f.loadDown(h, spec, "span-end", "pcn_span_end"))
 	}
 	open(mapReturns, mapReturns, spec)
 	// The TC program behind the XDP one shares that one's record.

@@ -42,6 +42,7 @@ func (ch *change) makePlan() *plan {
 				pl.addNetdev(ch.g, c, dev, types)
 			}
 		}
+		pl.addShadows(ch.g, c)
 	}
 	pl.giveRoots()
 	return pl

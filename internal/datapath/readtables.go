@@ -21,6 +21,7 @@ func (p *Plane) readTables() (*tables, error) {
 		readHash(p.fw.maps[mapFar], t.entries),
 		readHash(p.fw.maps[mapOutEntries], t.outEntries),
 		readArray(p.fw.maps[mapExits], t.exits),
+		readHash(p.fw.maps[mapShadows], t.shadows),
 		readHash(p.fw.maps[mapFloods], t.floods),
 	)
 	for key, e := range t.exits {

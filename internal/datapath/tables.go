@@ -21,6 +21,7 @@ type tables struct {
 	outEntries map[uint32]entry     // by ifindex
 	exits      map[uint32]exit      // by exitKey
 	devices    map[uint32]uint32    // the exits of XDP cubes: exitKey to ifindex
+	shadows    map[uint32]uint32    // the ports of shadow cubes: exitKey to ifindex
 	floods     map[uint32]flood     // by cube
 	broadcasts map[uint32]netdevSet // XDP cubes: the netdevs of the flood row
 }
@@ -30,7 +31,7 @@ type netdevSet [link.MaxPorts]uint32
 
 func newTables() *tables {
 	return &tables{
-		entries: map[uint32]entry{}, outEntries: map[uint32]entry{}, exits: map[uint32]exit{},
+		entries: map[uint32]entry{}, outEntries: map[uint32]entry{}, exits: map[uint32]exit{}, shadows: map[uint32]uint32{},
 		devices: map[uint32]uint32{}, floods: map[uint32]flood{}, broadcasts: map[uint32]netdevSet{},
 	}
 }
@@ -54,6 +55,7 @@ func (p *Plane) tablesOf(g *Graph) *tables {
 				t.broadcasts[uint32(id)] = set
 			}
 		}
+		t.addShadow(n)
 		t.floods[uint32(id)] = row
 	}
 	for _, dev := range g.Netdevs {
@@ -181,6 +183,7 @@ func (p *Plane) writeExits(u *undo, old, now *tables) error {
 	return errors.Join(
 		write(u, arraySetter[exit](p.fw.maps[mapExits]), old.exits, now.exits, nil),
 		write(u, hashSetter[uint32](p.fw.maps[mapDevices]), old.devices, now.devices, nil),
+		write(u, hashSetter[uint32](p.fw.maps[mapShadows]), old.shadows, now.shadows, nil),
 		write(u, hashSetter[flood](p.fw.maps[mapFloods]), old.floods, now.floods, nil),
 		write(u, p.setBroadcast, old.broadcasts, now.broadcasts, nil),
 	)
@@ -190,6 +193,7 @@ func (p *Plane) clearExits(old, now *tables) error {
 	return errors.Join(
 		clearRows(arraySetter[exit](p.fw.maps[mapExits]), old.exits, now.exits),
 		clearRows(hashSetter[uint32](p.fw.maps[mapDevices]), old.devices, now.devices),
+		clearRows(hashSetter[uint32](p.fw.maps[mapShadows]), old.shadows, now.shadows),
 		clearRows(hashSetter[flood](p.fw.maps[mapFloods]), old.floods, now.floods),
 		clearRows(p.setBroadcast, old.broadcasts, now.broadcasts),
 	)

@@ -10,6 +10,11 @@
  * The control plane sets it by name in the Constants of its plan. */
 #define PCN_CONFIG(type, name) const volatile type name
 
+/* 1 if the cube has a namespace, and if that gets copies of all its traffic. The linker sets
+ * them, so that code for the other case costs nothing. */
+const volatile __u32 pcn_shadow = 0;
+const volatile __u32 pcn_span = 0;
+
 /* Names the enum of the cube's own drop reasons, whose first value is PCN_REASON_FIRST. Counter
  * and metric labels are made from it. */
 #define PCN_REASONS(name) const volatile enum name pcn_reasons __attribute__((used)) = 0

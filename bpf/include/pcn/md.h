@@ -31,6 +31,7 @@ enum pcn_verdict {
 	PCN_DROP = 2,	    /* drop, md->reason says why */
 	PCN_FLOOD = 3,	    /* out of every port but md->in_port */
 	PCN_CONTROLLER = 4, /* to the slow path, md->reason says why */
+	PCN_NAMESPACE = 6,  /* to the cube's namespace, by the interface of md->out_port */
 };
 
 /* How packets end in a cube: verdict, counter index, drop reason and metric label in one.
@@ -49,6 +50,7 @@ enum pcn_reason {
 	PCN_REASON_NO_PROGRAM,	    /* the netdev or the cube has no program at the moment */
 	PCN_REASON_MALFORMED,	    /* too short to be an Ethernet frame */
 	PCN_REASON_COPY_FAILED,	    /* a copy for one of the ports could not be made */
+	PCN_REASON_NAMESPACE,	    /* given to the cube's namespace */
 	PCN_REASON_FIRST = 32,
 	PCN_REASON_MAX = 64,
 };

@@ -5,11 +5,14 @@
 
 #include <pcn/verdict.h>
 
+#define SHADOW pcn_shadow
+#define SPAN pcn_span
 #define RX_OK PCN_PASS
 #define RX_REDIRECT PCN_SEND
 #define RX_DROP PCN_DROP
 #define pkt_metadata pcn_md
 #define pcn_pkt_redirect pcn_pkt_send
+#define pcn_pkt_redirect_ns pcn_pkt_namespace
 #define pcn_pkt_controller_with_metadata pcn_pkt_controller_md
 
 #endif

@@ -22,13 +22,23 @@ PCN_INLINE int pcn_pkt_drop(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason
 	return PCN_DROP;
 }
 
-/* Standard cube, ingress: the stack of the netdev where the packet entered gets it. Elsewhere
- * the packet goes on. */
+/* Standard cube, ingress: the stack of the netdev where the packet entered gets it, or, if the
+ * cube is a shadow cube, its namespace by the port where it came in. Elsewhere the packet goes
+ * on. */
 PCN_INLINE int pcn_pkt_pass(struct CTXTYPE *ctx, struct pcn_md *md)
 {
 	(void)ctx;
 	(void)md;
 	return PCN_PASS;
+}
+
+/* Gives the packet to the cube's namespace, where it comes in by the interface of the port. A cube
+ * without one (SHADOW is 0) drops it as no-peer. TC, standard cubes. */
+PCN_INLINE int pcn_pkt_namespace(struct CTXTYPE *ctx, struct pcn_md *md, __u16 port)
+{
+	(void)ctx;
+	md->out_port = port;
+	return PCN_NAMESPACE;
 }
 
 /* Sends a copy out of every port except the one where the packet came in. */

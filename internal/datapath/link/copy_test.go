@@ -107,7 +107,7 @@ func inlined(t *testing.T, f *Function, first byte) (uint64, []byte) {
 		t.Fatal(err)
 	}
 	blocks := []*block{b, labelled("in.1.done", asm.Return())}
-	for _, where := range []string{"wire.1.0", "stack.1", "drop.1", "flood.1.0", "up.in.1", "badverdict.1"} {
+	for _, where := range []string{"wire.1.0", "stack.1", "drop.1", "flood.1.0", "up.in.1", "badverdict.1", "namespace.1"} {
 		blocks = append(blocks, labelled(where, asm.Return())) // threaded returns go there
 	}
 	insns, err := layout(blocks)

@@ -17,6 +17,7 @@ func first(c *Cube, dir cube.Direction) place { return place{site{c, dir}, 0} }
 func (g *generator) site(at place) {
 	c := at.cube
 	b := g.block("%s", at)
+	g.spanIn(b, at)
 	f := c.function(at.dir)
 	guarded := f.effects&writesFramework != 0
 	if guarded {
@@ -76,6 +77,7 @@ func (g *generator) verdict(at place, b *block) {
 	}
 	o.add(asm.JEq.Imm32(asm.R0, verdictController, fmt.Sprintf("up.%s", place{at.site, 0})),
 		asm.JEq.Imm32(asm.R0, verdictDrop, fmt.Sprintf("drop.%d", id)))
+	g.toNamespace(o, at)
 	o.jump(fmt.Sprintf("badverdict.%d", id))
 	g.onward(at)
 }
@@ -130,6 +132,7 @@ func (g *generator) ports(at place) {
 func (g *generator) wire(at place) {
 	c := at.cube
 	b := g.block("%s", wireLabel(at))
+	g.spanOut(b, c)
 	b.load(asm.R1, asm.R10, mdOutPort, asm.Half)
 	var to []branch
 	for _, p := range c.Ports {

@@ -28,8 +28,15 @@ func (g *generator) ends(c *Cube) {
 	drop.load(asm.R7, asm.R10, mdReason, asm.Half)
 	drop.add(asm.JGE.Imm(asm.R7, reasonFirst, "fate.drop"), asm.Mov.Imm(asm.R7, reasonUnspecified))
 	drop.jump("fate.drop")
+	g.namespace(c)
 	for label, tail := range map[string]string{"stack": "fate.stack", "hook": "fate.hook"} {
 		b := g.block("%s.%d", label, id)
+		if c.Shadow && label == "stack" {
+			b.load(asm.R1, asm.R10, mdInPort, asm.Half)
+			b.store(asm.R10, mdOutPort, asm.R1, asm.Half)
+			b.jump(namespaceLabel(c))
+			continue
+		}
 		b.add(asm.Mov.Imm(asm.R6, int32(id)), asm.Mov.Imm(asm.R7, reasonPass))
 		b.jump(tail)
 	}
@@ -51,6 +58,7 @@ func (g *generator) ends(c *Cube) {
 // tails emits what all cubes share: the exit to a netdev and the counting of fates.
 func (g *generator) tails() {
 	g.exit()
+	g.enterNamespace()
 	for _, tail := range []string{"fate.drop", "fate.stack", "fate.hook"} {
 		b := g.block("%s", tail)
 		b.store(asm.R10, offKey, asm.R6, asm.Word)
@@ -150,8 +158,8 @@ func (g *generator) flood(at place) {
 	b := g.block("%s", floodLabel(at))
 	b.args()
 	who := int32(c.ID)
-	if c.has(cube.Egress) {
-		who |= 1 << 17 // every copy must run the egress program
+	if c.has(cube.Egress) || c.Span {
+		who |= 1 << 17 // every copy must run the egress program, or be copied itself
 	}
 	b.add(asm.Mov.Imm(asm.R3, who))
 	b.call("pcn_core_flood")

@@ -147,6 +147,7 @@ func (g *generator) targets(c *Cube) {
 			{targetRX, fmt.Sprintf("rx.%d", c.ID)},
 			{targetTX, txLabel(first(c, cube.Ingress))},
 		}, to...)
+		to = append(to, branch{targetNamespace, namespaceLabel(c)})
 		if c.has(cube.Egress) {
 			to = append(to, branch{targetOut, first(c, cube.Egress).String()})
 		}
@@ -157,6 +158,7 @@ func (g *generator) targets(c *Cube) {
 // rx emits where a packet goes that entered a cube at md.in_port.
 func (g *generator) rx(c *Cube) {
 	b := g.block("rx.%d", c.ID)
+	g.sentByNamespace(b, c)
 	in := first(c, cube.Ingress).String()
 	if c.Transparent || len(c.Ports) == 0 {
 		b.jump(in)

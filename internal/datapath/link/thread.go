@@ -121,6 +121,8 @@ func (g *generator) destination(at place, verdict, port int64) string {
 	switch {
 	case verdict == verdictController:
 		return fmt.Sprintf("up.%s", place{at.site, 0})
+	case verdict == verdictNamespace && !at.cube.Transparent:
+		return namespaceLabel(at.cube)
 	case verdict == verdictDrop:
 		return fmt.Sprintf("drop.%d", id)
 	case verdict == verdictPass && at.cube.Transparent:
@@ -130,7 +132,7 @@ func (g *generator) destination(at place, verdict, port int64) string {
 	case verdict == verdictPass:
 		return fmt.Sprintf("stack.%d", id)
 	case verdict == verdictSend && forwards:
-		if port >= 0 && !at.cube.has(cube.Egress) && at.cube.port(uint16(port)) != nil {
+		if port >= 0 && !at.cube.Span && !at.cube.has(cube.Egress) && at.cube.port(uint16(port)) != nil {
 			return fmt.Sprintf("port.%d.%d.%d", id, port, at.sweep)
 		}
 		return txLabel(at)

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// A shadow cube has a network namespace in which its ports are interfaces. What its programs give
+// to the namespace leaves by the table of those interfaces; what programs in the namespace send
+// enters like a packet of any netdev, by a row that says that the port sends it.
+
+const (
+	verdictNamespace = 6
+	reasonNamespace  = 12
+	targetNamespace  = 6
+	sentFlag         = 0x8000 // PCN_SENT
+)
+
+// SentPort is what an entry holds as the port of packets that the cube's namespace sends by it.
+func SentPort(index uint16) uint16 { return index | sentFlag }
+
+func namespaceLabel(c *Cube) string { return fmt.Sprintf("namespace.%d", c.ID) }
+
+// toNamespace emits the test for the verdict; transparent cubes do not have it.
+func (g *generator) toNamespace(b *block, at place) {
+	if !at.cube.Transparent {
+		b.add(asm.JEq.Imm32(asm.R0, verdictNamespace, namespaceLabel(at.cube)))
+	}
+}
+
+// namespace emits the way of a cube's packets into its namespace, by md.out_port.
+func (g *generator) namespace(c *Cube) {
+	b := g.block("%s", namespaceLabel(c))
+	b.add(asm.Mov.Imm(asm.R6, int32(c.ID)))
+	if !c.Shadow || !g.tc() {
+		b.jump("nopeer")
+		return
+	}
+	b.load(asm.R1, asm.R10, mdOutPort, asm.Half)
+	b.add(asm.JGE.Imm(asm.R1, MaxPorts, fmt.Sprintf("badport.%d", c.ID)),
+		asm.Or.Imm(asm.R1, int32(c.ID)*MaxPorts))
+	b.jump("namespace")
+}
+
+// enterNamespace emits what shadow cubes share: r1 is the key in the table of the namespaces'
+// interfaces, r6 the cube.
+func (g *generator) enterNamespace() {
+	shadows := false
+	for _, c := range g.c.Cubes {
+		shadows = shadows || c.Shadow
+	}
+	if !shadows || !g.tc() {
+		return
+	}
+	b := g.block("namespace")
+	b.store(asm.R10, offKey, asm.R1, asm.Word)
+	b.lookup(g.m("pcn_shadows"), "nopeer")
+	b.load(asm.R8, asm.R0, 0, asm.Word) // ifindex
+	b.store(asm.R10, offKey, asm.R6, asm.Word)
+	b.lookup(g.m("pcn_fates"), "namespace.go")
+	b.load(asm.R1, asm.R0, reasonNamespace*8, asm.DWord)
+	b.add(asm.Add.Imm(asm.R1, 1))
+	b.store(asm.R0, reasonNamespace*8, asm.R1, asm.DWord)
+	b.mark("namespace.go")
+	b.add(asm.Mov.Reg(asm.R1, asm.R8), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return())
+}
+
+// sentByNamespace emits where a packet goes that a shadow cube's namespace sends: out of the port.
+func (g *generator) sentByNamespace(b *block, c *Cube) {
+	if !c.Shadow {
+		return
+	}
+	sent := g.block("sent.%d", c.ID)
+	sent.add(asm.And.Imm(asm.R1, MaxPorts-1))
+	sent.store(asm.R10, mdInPort, asm.R1, asm.Half)
+	sent.store(asm.R10, mdOutPort, asm.R1, asm.Half)
+	sent.jump(txLabel(first(c, cube.Ingress)))
+	b.load(asm.R1, asm.R10, mdInPort, asm.Half)
+	b.add(asm.JSet.Imm(asm.R1, sentFlag, sent.label))
+}
+
+// spanIn emits the copy of what a cube receives, before its program sees it.
+func (g *generator) spanIn(b *block, at place) {
+	if at.cube.Span && at == (place{site{at.cube, cube.Ingress}, at.sweep}) {
+		g.span(b, int32(at.cube.ID))
+	}
+}
+
+// spanOut emits the copy of what a cube sends, behind its program.
+func (g *generator) spanOut(b *block, c *Cube) {
+	if c.Span {
+		g.span(b, int32(c.ID)|1<<16)
+	}
+}
+
+func (g *generator) span(b *block, who int32) {
+	if !g.tc() {
+		return
+	}
+	b.args()
+	b.add(asm.Mov.Imm(asm.R3, who))
+	b.call("pcn_core_span")
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"fmt"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// A shadow cube's ports are interfaces in a namespace, each of them a veth whose outer end is
+// here. The outer ends are data, like other netdevs: programs give packets to the namespace by
+// the table of shadows, and what the namespace sends enters by a row of the port.
+
+// Shadow is a cube's namespace.
+type Shadow struct {
+	// Span gives the namespace a copy of all packets that the cube's ports receive and send.
+	Span bool
+	// Ends are the interface indexes of the outer ends, by port.
+	Ends map[uint16]int
+}
+
+// Constants of the programs that the linker sets (pcn/config.h).
+const (
+	shadowConstant = "pcn_shadow"
+	spanConstant   = "pcn_span"
+)
+
+// shadowConstants lets a program know whether its cube has a namespace.
+func shadowConstants(o *link.Object, n *Node, values map[string]any) {
+	flag := func(name string, on bool) {
+		if !o.HasConstant(name) {
+			return
+		}
+		values[name] = uint32(0)
+		if on {
+			values[name] = uint32(1)
+		}
+	}
+	flag(shadowConstant, n.Shadow != nil)
+	flag(spanConstant, n.Shadow != nil && n.Shadow.Span)
+}
+
+// addShadow describes a cube's namespace to the linker.
+func (b *builder) addShadow(n *Node) error {
+	if n.Shadow == nil {
+		return nil
+	}
+	if b.c.hook != cube.TC {
+		return fmt.Errorf("cube %s: only a TC cube can have a namespace, %s has no way there: %w", n.Name, n.Type, cube.ErrUnsupported)
+	}
+	c := b.cubes[n.ID]
+	c.Shadow, c.Span = true, n.Shadow.Span
+	fmt.Fprintf(&b.print, "shadow span %t\n", c.Span)
+	return nil
+}
+
+// addShadow adds the rows of a cube's namespace.
+func (t *tables) addShadow(n *Node) {
+	if n.Shadow == nil {
+		return
+	}
+	for index, ifindex := range n.Shadow.Ends {
+		p := n.Ports[index]
+		if p == nil || ifindex <= 0 {
+			continue
+		}
+		pg, _ := slotAddress(p.Slot)
+		t.shadows[exitKey(n.ID, index)] = uint32(ifindex)
+		t.entries[uint32(ifindex)] = entry{Cube: uint16(n.ID), Port: link.SentPort(index), Page: pg, Slot: link.NoSlot}
+	}
+}
+
+// addShadows wants root programs on the outer ends.
+func (pl *plan) addShadows(g *Graph, c *component) {
+	for _, id := range c.ids {
+		n := g.Cubes[id]
+		if n.Shadow == nil {
+			continue
+		}
+		for index, ifindex := range n.Shadow.Ends {
+			if p := n.Ports[index]; p != nil && ifindex > 0 {
+				pl.wants = append(pl.wants, want{spot: spot{ifindex, kindIngress}, kind: kindIngress, part: c, mode: cube.TypeTC,
+					name: fmt.Sprintf("the namespace's end of %s:%s", n.Name, p.Name)})
+			}
+		}
+	}
+}
+
+// AttachSpanEnd puts a program on an interface of a cube's namespace that keeps copies of the
+// cube's traffic from the stack there. The calling thread is in the namespace. It is a filter,
+// which needs no pin and goes with the interface.
+func (p *Plane) AttachSpanEnd(ifindex int) error {
+	_, err := attachFilter(spot{ifindex, kindIngress}, "polycube-span", p.fw.downs["span-end"])
+	return err
+}
