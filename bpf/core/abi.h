@@ -31,8 +31,9 @@ struct pcn_pass {
 /* In pcn_entry.port: packets of the cube's namespace, which leave by the port. */
 #define PCN_SENT 0x8000
 
-/* The upper half of skb->cb[0] of a copy on its way to a cube; hops are in the lower half. */
-#define PCN_COPY_MAGIC 0x7063
+/* The upper half of skb->cb[0] of a packet that enters again by our own interface; below are its
+ * target and its hops (8 bits each). cb[1] has the cube, md's flags (7 bits) and the port (9). */
+#define PCN_AGAIN_MAGIC 0x7063
 
 /* Where a packet from a netdev goes: by interface index. */
 struct pcn_entry {
@@ -61,7 +62,9 @@ struct pcn_fates {
 	__u64 count[PCN_REASON_MAX];
 };
 
-/* Where a program resumes: after a turn back, a packet from the slow path, a copy. */
+/* Where a program resumes: after a turn, a packet from the slow path, a copy. For the cube's
+ * programs the index is above, shifted by PCN_TARGET_SHIFT. */
+#define PCN_TARGET_SHIFT 3
 enum pcn_target {
 	PCN_TO_RX,	 /* as received on md.in_port */
 	PCN_TO_TX,	 /* as sent to md.out_port */
@@ -108,6 +111,7 @@ struct pcn_flood {
 };
 
 #define PCN_LOOP_MAGIC 0x70636e02
+#define PCN_LOOP_FRAME 3380 /* bytes that the loop takes besides the header; it has an MTU of 3400 */
 
 /* Stands before a frame on the loop, the veth pair by which XDP copies come back in. */
 struct pcn_loop {
@@ -115,15 +119,16 @@ struct pcn_loop {
 	__u32 serial; /* of the flood; the upper byte is the CPU */
 	__u16 cube;
 	__u16 in_port;
-	__u16 hops;
-	__u16 pad;
+	__u8 hops;
+	__u8 flags;   /* of md */
+	__u16 single; /* not 0: one packet, for in_port; its target and 1 << 15 */
 	__u32 traffic_class;
 	__u32 flow_hash;
 	__u32 tenant;
 	__u32 pass_ifindex;
 };
 
-_Static_assert(sizeof(struct pcn_loop) == 32, "loop header");
+_Static_assert(sizeof(struct pcn_loop) == 32, "loop header, as much as XDP metadata may be");
 
 /* How many copies of a flood have come back. */
 struct pcn_returned {

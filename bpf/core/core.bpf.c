@@ -239,16 +239,31 @@ PCN_INLINE int flood_begins(struct pcn_flood *row, __u32 cube, __u32 in_port)
 	return ports;
 }
 
+/* True for targets on the way out of a cube. */
+PCN_INLINE int leaves(__u32 target)
+{
+	target &= (1 << PCN_TARGET_SHIFT) - 1;
+	return target == PCN_TO_TX || target == PCN_TO_OUT || target == PCN_TO_OUT_NEXT;
+}
+
 #ifdef PCN_TC
+/* Says where a packet goes that our own interface gets. */
+PCN_INLINE void address(struct __sk_buff *ctx, struct pcn_md *md, __u32 cube, __u32 port,
+			__u32 target)
+{
+	ctx->cb[0] = PCN_AGAIN_MAGIC << 16 | target << 8 | (md->hops & 0xff);
+	ctx->cb[1] = cube << 16 | (md->flags & 0x7f) << 9 | (port & (PCN_MAX_PORTS - 1));
+	ctx->cb[2] = md->flow_hash;
+	ctx->cb[3] = md->tenant;
+	ctx->cb[4] = md->pass_ifindex ?: ctx->ifindex;
+	ctx->mark = md->traffic_class;
+}
+
 /* Sends a copy to a port by way of our own interface, where it enters that port's programs. */
 PCN_INLINE long recirculate(struct __sk_buff *ctx, struct pcn_md *md, __u32 cube, __u32 port,
 			    __u32 tap)
 {
-	ctx->cb[0] = PCN_COPY_MAGIC << 16 | md->hops;
-	ctx->cb[1] = cube << 16 | port;
-	ctx->cb[2] = md->flow_hash;
-	ctx->cb[3] = md->tenant;
-	ctx->cb[4] = md->pass_ifindex ?: ctx->ifindex;
+	address(ctx, md, cube, port, PCN_TO_TX);
 	long err = bpf_clone_redirect(ctx, tap, BPF_F_INGRESS);
 	ctx->cb[0] = 0;
 	return err;
@@ -302,10 +317,19 @@ PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 PCN_GLOBAL int pcn_core_recirculate(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who,
 				    __u32 port, __u32 tap)
 {
-	ctx->mark = md->traffic_class;
 	if (recirculate(ctx, md, CUBE(who), port, tap))
 		pcn_count_fate(CUBE(who), PCN_REASON_COPY_FAILED);
 	return 0;
+}
+/* Sends the packet itself by way of our own interface to where it would have turned: it has
+ * taken as many tail calls as one run may. Returns the hook's verdict. */
+PCN_GLOBAL int pcn_core_again(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 cube,
+			      __u32 target, __u32 tap)
+{
+	__u32 port = leaves(target) ? md->out_port : md->in_port;
+
+	address(ctx, md, cube, port, target);
+	return bpf_redirect(tap, BPF_F_INGRESS);
 }
 #else
 struct flood_walk {
@@ -336,7 +360,8 @@ PCN_INLINE int came_from(struct xdp_md *ctx, __u32 cube, __u32 port)
 
 /* Says what the copies on the loop are: in the metadata before the frame, which a native driver
  * carries along to the queue, and per CPU, where generic XDP looks within this call. */
-PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube)
+PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube, __u32 port,
+			__u32 single)
 {
 	__u32 zero = 0;
 	struct pcn_loop *now = bpf_map_lookup_elem(&pcn_flooding, &zero);
@@ -349,7 +374,9 @@ PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube)
 	now->magic = PCN_LOOP_MAGIC;
 	now->serial = bpf_get_smp_processor_id() << 24 | ((now->serial + 1) & 0xffffff);
 	now->cube = cube;
-	now->in_port = md->in_port;
+	now->in_port = port;
+	now->single = single;
+	now->flags = md->flags;
 	now->hops = md->hops;
 	now->traffic_class = md->traffic_class;
 	now->flow_hash = md->flow_hash;
@@ -389,7 +416,7 @@ PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 		return others ? -1 : XDP_DROP;
 	void *map = bpf_map_lookup_elem(&pcn_broadcasts, &cube);
 	if (!map || !can_broadcast(ctx, row, cube, in_port) ||
-	    (row->copies && announce(ctx, md, cube))) {
+	    (row->copies && announce(ctx, md, cube, in_port, 0))) {
 		if (pcn_core_put(ctx, md, who, PCN_RECORD_FLOOD))
 			pcn_count_fate(cube, PCN_REASON_SLOWPATH_SHED);
 		return XDP_DROP;
@@ -401,6 +428,22 @@ PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 	from_netdev = from_netdev && !THROUGH_EGRESS(who);
 	return bpf_redirect_map(map, 0,
 				BPF_F_BROADCAST | (from_netdev ? BPF_F_EXCLUDE_INGRESS : 0));
+}
+
+/* Sends the packet by the loop to where it would have turned: it has taken as many tail calls
+ * as one run may. Returns the hook's verdict. */
+PCN_GLOBAL int pcn_core_again(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 cube,
+			      __u32 target, __u32 tap)
+{
+	__u32 port = leaves(target) ? md->out_port : md->in_port;
+
+	(void)tap;
+	if (LEN(ctx) > PCN_LOOP_FRAME || announce(ctx, md, cube, port, 1 << 15 | target) ||
+	    bpf_redirect_map(&pcn_loop_exit, 0, 0) != XDP_REDIRECT) {
+		pcn_count_fate(CUBE(cube), PCN_REASON_HOP_LIMIT);
+		return XDP_DROP;
+	}
+	return XDP_REDIRECT;
 }
 
 /* Lets a packet pass to the stack of the netdev where it once entered: the program behind XDP
@@ -425,7 +468,8 @@ SEC(PCN_SECTION) int pcn_core(struct CTXTYPE *ctx)
 	struct pcn_md md = {};
 	struct pcn_log_args args = {};
 	int r = pcn_core_up(ctx, &md, 1) + pcn_core_copy_for(ctx, &md, 1, 1) +
-		pcn_core_log_for(ctx, &args, 1) + pcn_core_flood(ctx, &md, 1);
+		pcn_core_log_for(ctx, &args, 1) + pcn_core_flood(ctx, &md, 1) +
+		pcn_core_again(ctx, &md, 1, 1, 1);
 #ifdef PCN_TC
 	r += pcn_core_recirculate(ctx, &md, 1, 1, 1) + pcn_core_span(ctx, &md, 1);
 #else

@@ -9,13 +9,6 @@
 
 PCN_MAP_FLAGS(pcn_down, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_down, 1, BPF_F_MMAPABLE);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, PCN_MAX_CUBES);
-	__type(key, __u32);
-	__type(value, __u32);
-} pcn_cubes SEC(".maps");
-
 #ifdef PCN_TC
 #define DROP 2
 #else
@@ -37,8 +30,24 @@ PCN_INLINE int enter(struct CTXTYPE *ctx, struct pcn_resume *to)
 	if (to->md.hops >= PCN_MAX_HOPS)
 		return lost(cube, PCN_REASON_HOP_LIMIT);
 	to->md.hops++;
+	to->md.turns = 0;
 	bpf_tail_call(ctx, &pcn_cubes, cube);
 	return lost(cube, PCN_REASON_NO_PROGRAM);
+}
+
+/* The port of a target: where the packet goes out of the cube, or came in. */
+PCN_INLINE void set_port(struct pcn_resume *to, __u16 port)
+{
+	switch (to->target & ((1 << PCN_TARGET_SHIFT) - 1)) {
+	case PCN_TO_TX:
+	case PCN_TO_OUT:
+	case PCN_TO_OUT_NEXT:
+	case PCN_TO_SHADOW:
+		to->md.out_port = port;
+		break;
+	default:
+		to->md.in_port = port;
+	}
 }
 
 SEC(PCN_SECTION) int pcn_down_in(struct CTXTYPE *ctx)
@@ -50,12 +59,13 @@ SEC(PCN_SECTION) int pcn_down_in(struct CTXTYPE *ctx)
 	if (!down || !to)
 		return lost(0, PCN_REASON_NO_PROGRAM);
 #ifdef PCN_TC
-	if (ctx->cb[0] >> 16 == PCN_COPY_MAGIC) {
+	if (ctx->cb[0] >> 16 == PCN_AGAIN_MAGIC) {
 		__builtin_memset(to, 0, sizeof(*to));
 		to->cube = ctx->cb[1] >> 16;
-		to->target = PCN_TO_TX;
-		to->md.out_port = ctx->cb[1];
-		to->md.hops = ctx->cb[0];
+		to->target = ctx->cb[0] >> 8 & 0xff;
+		set_port(to, ctx->cb[1] & (PCN_MAX_PORTS - 1));
+		to->md.flags = ctx->cb[1] >> 9 & 0x7f;
+		to->md.hops = ctx->cb[0] & 0xff;
 		to->md.flow_hash = ctx->cb[2];
 		to->md.tenant = ctx->cb[3];
 		to->md.pass_ifindex = ctx->cb[4];
@@ -140,6 +150,21 @@ SEC("xdp/devmap") int pcn_loop_out(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
+/* Tells how many copies of a flood were back before this one. */
+PCN_INLINE __u32 returned(const struct pcn_loop *h)
+{
+	__u32 key = h->serial >> 24;
+	struct pcn_returned *r = bpf_map_lookup_elem(&pcn_returns, &key);
+
+	if (!r)
+		return PCN_MAX_PORTS;
+	if (r->serial != h->serial) {
+		r->serial = h->serial;
+		r->count = 0;
+	}
+	return r->count++;
+}
+
 /* Back from the loop: the n-th copy of a flood goes to the n-th port that leads to a program. */
 SEC(PCN_SECTION) int pcn_loop_in(struct xdp_md *ctx)
 {
@@ -149,25 +174,27 @@ SEC(PCN_SECTION) int pcn_loop_in(struct xdp_md *ctx)
 	if ((void *)(header + 1) > pcn_data_end(ctx) || header->magic != PCN_LOOP_MAGIC)
 		return XDP_DROP; /* not ours: the stack talks on any interface */
 	h = *header;
-	key = h.serial >> 24;
-	struct pcn_returned *r = bpf_map_lookup_elem(&pcn_returns, &key);
 	struct pcn_resume *to = bpf_map_lookup_elem(&pcn_resumes, &zero);
-	key = h.cube;
-	struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &key);
-	if (!r || !to || !row || bpf_xdp_adjust_head(ctx, sizeof(h)))
+	if (!to || bpf_xdp_adjust_head(ctx, sizeof(h)))
 		return lost(h.cube, PCN_REASON_COPY_FAILED);
-	if (r->serial != h.serial) {
-		r->serial = h.serial;
-		r->count = 0;
-	}
-	n = r->count++;
-	if (n >= row->copies || n >= PCN_MAX_PORTS || row->copy_port[n] == h.in_port)
-		return XDP_DROP; /* the copy for the port where the original came in */
 	__builtin_memset(to, 0, sizeof(*to));
 	to->cube = h.cube;
-	to->target = PCN_TO_TX;
-	to->md.out_port = row->copy_port[n];
+	if (h.single) {
+		to->target = h.single & 0xff;
+		set_port(to, h.in_port);
+	} else {
+		n = returned(&h);
+		key = h.cube;
+		struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &key);
+		if (!row)
+			return lost(h.cube, PCN_REASON_COPY_FAILED);
+		if (n >= row->copies || n >= PCN_MAX_PORTS || row->copy_port[n] == h.in_port)
+			return XDP_DROP; /* the copy for the port where the original came in */
+		to->target = PCN_TO_TX;
+		to->md.out_port = row->copy_port[n];
+	}
 	to->md.hops = h.hops;
+	to->md.flags = h.flags;
 	to->md.flow_hash = h.flow_hash;
 	to->md.tenant = h.tenant;
 	to->md.pass_ifindex = h.pass_ifindex;

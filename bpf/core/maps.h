@@ -30,12 +30,28 @@ struct {
 	__uint(max_entries, PCN_RING_SIZE);
 } pcn_ring SEC(".maps");
 
+/* The resume program of each cube, of this hook: how packets get to a cube from outside of its
+ * component. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, PCN_MAX_CUBES);
+	__type(key, __u32);
+	__type(value, __u32);
+} pcn_cubes SEC(".maps");
+
 #ifdef PCN_TC
 /* The interfaces that lead into the namespaces of cubes, by the keys of pcn_exits. */
 PCN_MAP_FLAGS(pcn_shadows, BPF_MAP_TYPE_HASH, __u32, __u32, PCN_ENTRIES, BPF_F_NO_PREALLOC);
 #endif
 
 #ifdef PCN_XDP
+/* The way to the loop for a single packet. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct bpf_devmap_val));
+} pcn_loop_exit SEC(".maps");
 /* The flood that this CPU is sending copies of. */
 PCN_MAP(pcn_flooding, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_loop, 1);
 /* The netdevs of pcn_exits, for XDP redirection. */

@@ -83,9 +83,9 @@ func (p *Plane) rawCounters(s uint16) (PortCounters, error) {
 func (ch *change) keepAccounts(u *undo) error {
 	before := map[uint16]uint64{}
 	if ch.p.graph != nil {
-		before = linkedSlots(ch.p.graph)
+		before = linkedSlots(&wiring{g: ch.p.graph})
 	}
-	for slot, peer := range linkedSlots(ch.g) {
+	for slot, peer := range linkedSlots(ch.wiring) {
 		was, known := before[slot]
 		if known && was == peer {
 			continue
@@ -98,12 +98,12 @@ func (ch *change) keepAccounts(u *undo) error {
 }
 
 // linkedSlots maps the slot of each port to that of the linked port plus one, or 0.
-func linkedSlots(g *Graph) map[uint16]uint64 {
-	b, out := builder{g: g}, map[uint16]uint64{}
-	for id, n := range g.Cubes {
+func linkedSlots(w *wiring) map[uint16]uint64 {
+	out := map[uint16]uint64{}
+	for id, n := range w.g.Cubes {
 		for _, port := range n.Ports {
 			out[port.Slot] = 0
-			if q := b.peerOf(id, port); q != nil {
+			if q := w.peerOf(id, port); q != nil {
 				out[port.Slot] = uint64(q.Slot) + 1
 			}
 		}

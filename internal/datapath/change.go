@@ -18,8 +18,9 @@ import (
 type change struct {
 	p      *Plane
 	g      *Graph
-	parts  []*component
-	built  []*component // subset of parts
+	wiring *wiring
+	parts  []*segment
+	built  []*segment // subset of parts
 	tables *tables
 	plan   *plan
 }
@@ -29,28 +30,60 @@ type change struct {
 func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ch := &change{p: p, g: g, tables: p.tablesOf(g)}
-	for _, ids := range split(g) {
-		if err := ctx.Err(); err != nil {
-			ch.drop()
-			return nil, fmt.Errorf("preparing the data plane: %w", err)
-		}
-		c, err := p.describe(g, ids)
-		if err == nil {
-			err = p.reuseOrBuild(ch, c)
-		}
+	w := newWiring(g)
+	ch := &change{p: p, g: g, wiring: w, tables: p.tablesOf(w)}
+	for {
+		again, err := ch.build(ctx, w)
 		if err != nil {
 			ch.drop()
 			return nil, err
 		}
-		ch.parts = append(ch.parts, c)
+		if !again {
+			return ch, nil
+		}
 	}
-	return ch, nil
+}
+
+// build makes the segments of the graph; again is true if one was too large for the kernel, so
+// that the graph must be cut into smaller ones. Those that fit and stay the same are kept.
+func (ch *change) build(ctx context.Context, w *wiring) (again bool, err error) {
+	was := ch.built
+	ch.parts, ch.built = nil, nil
+	defer func() {
+		for _, c := range was {
+			if err := c.gen.close(); err != nil {
+				ch.p.log.Warn("dropping prepared programs", "err", err)
+			}
+		}
+	}()
+	for _, part := range ch.p.partition(w) {
+		for i, ids := range part {
+			if err := ctx.Err(); err != nil {
+				return false, fmt.Errorf("preparing the data plane: %w", err)
+			}
+			c, err := ch.p.describe(w, ids)
+			if err != nil {
+				return false, err
+			}
+			c.number, c.of = i+1, len(part)
+			if at := slices.IndexFunc(was, func(b *segment) bool { return b.print == c.print }); at >= 0 {
+				c.gen, was = was[at].gen, slices.Delete(was, at, at+1)
+				ch.built = append(ch.built, c)
+			} else if err := ch.p.reuseOrBuild(ch, c); err != nil {
+				if ch.p.tooLarge(c, err) {
+					return true, nil
+				}
+				return false, err
+			}
+			ch.parts = append(ch.parts, c)
+		}
+	}
+	return false, nil
 }
 
 // reuseOrBuild gives the component the programs it has already, if the code is the same, or
 // new ones.
-func (p *Plane) reuseOrBuild(ch *change, c *component) error {
+func (p *Plane) reuseOrBuild(ch *change, c *segment) error {
 	if old := p.part(c.print); old != nil {
 		c.gen, c.note = old.gen, old.note
 		return nil
@@ -161,7 +194,7 @@ func (p *Plane) understood(was, now entry) bool {
 }
 
 // enters tells whether packets from netdevs may enter the component at a cube.
-func (c *component) enters(id uint16) bool {
+func (c *segment) enters(id uint16) bool {
 	i := slices.Index(c.ids, CubeID(id))
 	return i >= 0 && c.code.Cubes[i].Entry
 }
@@ -176,10 +209,11 @@ func (ch *change) finish() {
 	if err := errors.Join(
 		p.clearEntries(p.tables, ch.tables),
 		p.clearExits(p.tables, ch.tables),
-		p.clearCubes(ch.g),
 	); err != nil {
 		p.log.Error("clearing rows of the data plane's tables", "err", err)
 	}
+	p.clearCubes(ch.g)
+	p.forgetObjects(ch.g)
 	p.graph, p.parts, p.tables = ch.g, ch.parts, ch.tables
 	inUse := map[*generation]bool{}
 	for _, c := range ch.parts {
@@ -205,6 +239,12 @@ func (ch *change) swap(u *undo) error {
 			before[id] = c.gen
 		}
 	}
+	// A cube that is new to the data plane is there before others lead to it.
+	for _, c := range ch.parts {
+		if err := ch.p.enterCubes(u, c, before, true); err != nil {
+			return err
+		}
+	}
 	for _, c := range ch.parts {
 		if err := ch.p.enter(u, c, before); err != nil {
 			return err
@@ -215,7 +255,7 @@ func (ch *change) swap(u *undo) error {
 
 // enter makes the component's generation the one that packets enter. before tells which
 // generation each cube was in; slots that hold the same one already are left alone.
-func (p *Plane) enter(u *undo, c *component, before map[CubeID]*generation) error {
+func (p *Plane) enter(u *undo, c *segment, before map[CubeID]*generation) error {
 	for _, rs := range c.roots {
 		for _, r := range rs {
 			if r.into == c.gen {
@@ -226,8 +266,14 @@ func (p *Plane) enter(u *undo, c *component, before map[CubeID]*generation) erro
 			}
 		}
 	}
+	return p.enterCubes(u, c, before, false)
+}
+
+// enterCubes swaps where packets from outside enter the segment's cubes: those that are new, or
+// those that are not.
+func (p *Plane) enterCubes(u *undo, c *segment, before map[CubeID]*generation, isNew bool) error {
 	for _, id := range c.ids {
-		if before[id] == c.gen {
+		if before[id] == c.gen || (before[id] == nil) != isNew {
 			continue
 		}
 		for _, h := range hooks {
@@ -287,27 +333,33 @@ func (p *Plane) enterCube(u *undo, h cube.Hook, id CubeID, was, gen *generation)
 	return nil
 }
 
-// clearCubes empties the slots of cubes that are gone.
-func (p *Plane) clearCubes(g *Graph) error {
+// clearCubes empties the slots of cubes that are gone, once no packet can be on its way to them.
+func (p *Plane) clearCubes(g *Graph) {
 	if p.graph == nil {
-		for id := range uint32(link.MaxCubes) {
-			if g.Cubes[CubeID(id)] == nil {
+		for id := range CubeID(link.MaxCubes) {
+			if g.Cubes[id] == nil {
 				p.clearCube(id)
 			}
 		}
-		return nil
+		return
 	}
 	for id := range p.graph.Cubes {
 		if g.Cubes[id] == nil {
-			p.clearCube(uint32(id))
+			p.collect.add(func() error {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				if p.graph.Cubes[id] == nil { // or another cube has the number by now
+					p.clearCube(id)
+				}
+				return nil
+			})
 		}
 	}
-	return nil
 }
 
-func (p *Plane) clearCube(id uint32) {
+func (p *Plane) clearCube(id CubeID) {
 	for _, h := range hooks {
-		if err := hashSetter[uint32](p.fw.hook[h][mapCubes])(id, nil); err != nil {
+		if err := hashSetter[uint32](p.fw.hook[h][mapCubes])(uint32(id), nil); err != nil {
 			p.log.Warn("clearing a cube's slot", "err", err)
 		}
 	}

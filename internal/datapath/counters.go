@@ -70,7 +70,10 @@ func (p *Plane) Status(id CubeID) CubeStatus {
 	for _, c := range p.parts {
 		for _, other := range c.ids {
 			if other == id {
-				return CubeStatus{Mode: c.gen.mode.String(), Reason: c.note, Instructions: c.gen.insns}
+				return CubeStatus{
+					Mode: c.gen.mode.String(), Reason: c.note, Segment: c.number, Segments: c.of, Cubes: len(c.ids),
+					Instructions: c.gen.insns, Verified: c.gen.verified, Load: c.gen.loaded,
+				}
 			}
 		}
 	}

@@ -122,6 +122,25 @@ func (in *instance) openMaps() (reopened bool, err error) {
 	return reopened, nil
 }
 
+// addMaps makes the maps of an object given at run time that the cube does not have yet. They
+// stay as long as the cube, so that what comes back finds its state.
+func (in *instance) addMaps(o *link.Object) error {
+	for name, spec := range o.Maps {
+		if m := in.maps[name]; m != nil {
+			if err := spec.Compatible(m); err != nil {
+				return fmt.Errorf("map %s has another layout in the cube: %w", name, err)
+			}
+			continue
+		}
+		m, err := openMap(filepath.Join(in.dir, strings.ReplaceAll(name, ".", "_")), spec)
+		if err != nil {
+			return err
+		}
+		in.maps[name] = m
+	}
+	return nil
+}
+
 // remove closes the maps and takes their pins away.
 func (in *instance) remove() error {
 	in.close()

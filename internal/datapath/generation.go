@@ -37,27 +37,26 @@ type program struct {
 type generation struct {
 	mode  link.Mode
 	progs map[program]*ebpf.Program
-	array *ebpf.Map // slot 0: the resume program of the component's hook
-	pin   string
-	insns int
+	// arrays hold the resume programs, by hook, at 0: for turning back.
+	arrays map[cube.Hook]*ebpf.Map
+	pins   []string
+	insns  int
+	// verified is the number of instructions that the verifier looked at.
+	verified int
 	// linked and loaded are the times that the steps took.
 	linked, loaded time.Duration
 }
 
 // build links and loads a component in a mode.
-func (p *Plane) build(c *component, mode link.Mode) (*generation, error) {
-	gen := &generation{mode: mode, progs: map[program]*ebpf.Program{}}
+func (p *Plane) build(c *segment, mode link.Mode) (*generation, error) {
+	gen := &generation{mode: mode, progs: map[program]*ebpf.Program{}, arrays: map[cube.Hook]*ebpf.Map{}}
 	rodata, err := freeze(c.rodata)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rodata.Close() }()
-	gen.pin = filepath.Join(p.dir("generations"), fmt.Sprint(p.sequence.Add(1)))
-	gen.array, err = openMap(gen.pin, &ebpf.MapSpec{
-		Name: "pcn_generation", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1,
-	})
-	if err != nil {
-		return nil, err
+	if err := gen.makeArrays(p, c); err != nil {
+		return nil, errors.Join(err, gen.close())
 	}
 	start := time.Now()
 	specs, err := p.specs(c, gen, rodata, mode)
@@ -67,24 +66,44 @@ func (p *Plane) build(c *component, mode link.Mode) (*generation, error) {
 		err = gen.load(specs)
 		gen.loaded = time.Since(start)
 	}
-	if err == nil {
-		if resume := gen.progs[program{c.hook, link.OnResume}]; resume != nil {
-			err = gen.array.Put(uint32(0), resume)
+	for h, array := range gen.arrays {
+		if err == nil {
+			err = array.Put(uint32(0), gen.progs[program{h, link.OnResume}])
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("component of %s, %s mode: %w", c.code.Cubes[0].Name, mode, err), gen.close())
+		return nil, errors.Join(fmt.Errorf("segment of %s, %s mode: %w", c.code.Cubes[0].Name, mode, err), gen.close())
 	}
 	return gen, nil
 }
 
+// makeArrays makes the program arrays of the segment's hook and its companion's.
+func (gen *generation) makeArrays(p *Plane, c *segment) (err error) {
+	pin := filepath.Join(p.dir("generations"), fmt.Sprint(p.sequence.Add(1)))
+	used := []cube.Hook{c.hook}
+	if c.companion != nil {
+		used = append(used, c.companion.Hook)
+	}
+	for _, h := range used {
+		gen.pins = append(gen.pins, pin+"-"+h.String())
+		gen.arrays[h], err = openMap(pin+"-"+h.String(), &ebpf.MapSpec{
+			Name: "pcn_generation", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1,
+		})
+		if err != nil {
+			delete(gen.arrays, h)
+			return err
+		}
+	}
+	return nil
+}
+
 // specs links all programs of the component.
-func (p *Plane) specs(c *component, gen *generation, rodata *ebpf.Map, mode link.Mode) (map[program]*ebpf.ProgramSpec, error) {
+func (p *Plane) specs(c *segment, gen *generation, rodata *ebpf.Map, mode link.Mode) (map[program]*ebpf.ProgramSpec, error) {
 	out := map[program]*ebpf.ProgramSpec{}
 	add := func(lc *link.Component, roles ...link.Role) error {
 		core := &link.Core{
-			Object: p.fw.objects[lc.Hook], Maps: p.fw.linkMaps(), Rodata: rodata,
-			Generation: gen.array, TapIndex: p.opts.Taps[cube.TC], Frags: c.frags,
+			Object: p.fw.objects[lc.Hook], Maps: p.fw.linkMaps(lc.Hook), Rodata: rodata,
+			Generation: gen.arrays[lc.Hook], TapIndex: p.again(lc.Hook), Frags: c.frags,
 		}
 		for _, role := range roles {
 			as := mode
@@ -112,8 +131,16 @@ func (p *Plane) specs(c *component, gen *generation, rodata *ebpf.Map, mode link
 	return out, add(c.companion, link.OnEgress, link.OnResume)
 }
 
+// again is the interface by which packets enter programs of a hook again.
+func (p *Plane) again(h cube.Hook) int {
+	if h == cube.XDP {
+		return p.opts.Loop.Out
+	}
+	return p.opts.Taps[cube.TC]
+}
+
 // enterable tells whether packets from netdevs can enter the component at all.
-func (c *component) enterable() bool {
+func (c *segment) enterable() bool {
 	for _, lc := range c.code.Cubes {
 		if lc.Entry {
 			return true
@@ -138,6 +165,10 @@ func (gen *generation) load(specs map[program]*ebpf.ProgramSpec) error {
 			}
 			gen.progs[key] = prog
 			gen.insns = max(gen.insns, len(spec.Instructions))
+			if info, err := prog.Info(); err == nil {
+				n, _ := info.VerifiedInstructions()
+				gen.verified = max(gen.verified, int(n))
+			}
 		})
 	}
 	wg.Wait()
@@ -170,15 +201,20 @@ func (gen *generation) release() {
 	for _, p := range gen.progs {
 		_ = p.Close()
 	}
-	_ = gen.array.Close()
+	for _, m := range gen.arrays {
+		_ = m.Close()
+	}
 }
 
-// close lets the generation go. Its array empties with the last pin and descriptor, so no
+// close lets the generation go. Its arrays empty with the last pin and descriptor, so no
 // packet may be inside any more.
 func (gen *generation) close() error {
 	gen.release()
-	if err := os.Remove(gen.pin); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("removing generation: %w", err)
+	var errs []error
+	for _, pin := range gen.pins {
+		if err := os.Remove(pin); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("removing generation: %w", err))
+		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -10,6 +10,8 @@
 package datapath
 
 import (
+	"time"
+
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
@@ -133,6 +135,11 @@ type CubeStatus struct {
 	Mode string
 	// Reason says why the cube is not inlined, "" if it is or soon will be.
 	Reason string
-	// Instructions is the size of the kernel program that the cube is part of.
-	Instructions int
+	// Segment is the number of the cube's segment among the Segments of its connected part of
+	// the graph, from 1, and Cubes how many cubes are in the segment.
+	Segment, Segments, Cubes int
+	// Instructions is the size of the kernel program that the cube is part of, Verified how many
+	// instructions the verifier looked at for it, and Load how long that took.
+	Instructions, Verified int
+	Load                   time.Duration
 }

@@ -111,7 +111,7 @@ func (in *inliner) one(ctx context.Context) bool {
 			note = err.Error()
 		}
 		in.refused[c.print] = note
-		in.p.log.Info("component stays in call mode", "cube", c.code.Cubes[0].Name, "reason", note)
+		in.p.log.Info("segment stays in call mode", "cube", c.code.Cubes[0].Name, "reason", note)
 	}
 	if err != nil {
 		return true
@@ -121,7 +121,7 @@ func (in *inliner) one(ctx context.Context) bool {
 }
 
 // next picks a component in call mode whose inlining was not refused.
-func (in *inliner) next() *component {
+func (in *inliner) next() *segment {
 	in.p.mu.Lock()
 	defer in.p.mu.Unlock()
 	maps.DeleteFunc(in.refused, func(print, _ string) bool { return in.p.part(print) == nil })
@@ -145,7 +145,7 @@ func (in *inliner) next() *component {
 // hold gives the component descriptors of its own for the cubes' maps, so that a cube deleted
 // meanwhile does not take them away under the linker. Components are described anew for each
 // graph, so nobody else reads these.
-func (c *component) hold() error {
+func (c *segment) hold() error {
 	for _, lc := range c.linked() {
 		held := make(map[string]asm.FDer, len(lc.Maps))
 		for name, m := range lc.Maps {
@@ -160,7 +160,7 @@ func (c *component) hold() error {
 	return nil
 }
 
-func (c *component) giveBack() {
+func (c *segment) giveBack() {
 	for _, lc := range c.linked() {
 		for _, m := range lc.Maps {
 			_ = m.(*ebpf.Map).Close()
@@ -170,7 +170,7 @@ func (c *component) giveBack() {
 }
 
 // linked lists the component's cubes, those of the companion too.
-func (c *component) linked() []*link.Cube {
+func (c *segment) linked() []*link.Cube {
 	if c.companion == nil {
 		return c.code.Cubes
 	}
@@ -178,8 +178,8 @@ func (c *component) linked() []*link.Cube {
 }
 
 // part returns the component with a print, or nil.
-func (p *Plane) part(print string) *component {
-	i := slices.IndexFunc(p.parts, func(c *component) bool { return c.print == print })
+func (p *Plane) part(print string) *segment {
+	i := slices.IndexFunc(p.parts, func(c *segment) bool { return c.print == print })
 	if i < 0 {
 		return nil
 	}
@@ -187,7 +187,7 @@ func (p *Plane) part(print string) *component {
 }
 
 // publish swaps a new generation of a component in, if the component is still there.
-func (p *Plane) publish(c *component, gen *generation) {
+func (p *Plane) publish(c *segment, gen *generation) {
 	now := p.part(c.print)
 	if now == nil {
 		p.collect.add(gen.close)

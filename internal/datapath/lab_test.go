@@ -18,6 +18,9 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
+// segmentCubes makes all tests cut their graphs into small segments: -segment-cubes 1.
+var segmentCubes = flag.Int("segment-cubes", 0, "bound the cubes of one segment")
+
 // TestMain lets more tests run side by side than there are processors: most of their time they
 // wait for the kernel's grace periods. The flag still overrides it.
 func TestMain(m *testing.M) {
@@ -109,7 +112,7 @@ func newBench(t *testing.T, s setting) *bench {
 	}
 	b.opts = Options{
 		Dir: b.dir, Instance: "test", Mode: s.mode, Clsact: s.clsact,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), SegmentCubes: *segmentCubes,
 	}
 	b.open()
 	t.Cleanup(func() {

@@ -58,6 +58,15 @@ func OpenLoop(name string) (Loop, error) {
 	return l, nil
 }
 
+// openLoopExit lets single packets out of the loop.
+func (f *framework) openLoopExit(l Loop) error {
+	to := device{Ifindex: uint32(l.Out), Program: uint32(f.downs["loop-out"].FD())}
+	if err := f.maps[mapLoopExit].Put(uint32(0), to); err != nil {
+		return fmt.Errorf("opening the way to the loop: %w", err)
+	}
+	return nil
+}
+
 // Remove deletes the pair.
 func (l Loop) Remove() error {
 	link, err := netlink.LinkByName(l.name)

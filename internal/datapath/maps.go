@@ -38,6 +38,7 @@ const (
 	mapCubes      = "pcn_cubes"
 	mapReturns    = "pcn_returns"
 	mapGeneric    = "pcn_generic"
+	mapLoopExit   = "pcn_loop_exit"
 	mapAccounts   = "accounts"
 )
 
@@ -96,7 +97,7 @@ func (f *framework) openHook(h cube.Hook, dir string) error {
 		return fmt.Errorf("framework programs: %w", err)
 	}
 	for name, spec := range f.objects[h].Maps {
-		if f.maps[name] != nil {
+		if f.maps[name] != nil || name == mapCubes {
 			continue
 		}
 		if f.maps[name], err = openMap(filepath.Join(dir, name), spec); err != nil {
@@ -228,8 +229,9 @@ func loadSpec(file string) (*ebpf.CollectionSpec, error) {
 }
 
 // linkMaps is what the linker may refer to for a hook.
-func (f *framework) linkMaps() map[string]asm.FDer {
-	out := make(map[string]asm.FDer, len(f.maps))
+func (f *framework) linkMaps(h cube.Hook) map[string]asm.FDer {
+	out := make(map[string]asm.FDer, len(f.maps)+1)
+	out[mapCubes] = f.hook[h][mapCubes]
 	for name, m := range f.maps {
 		out[name] = m
 	}

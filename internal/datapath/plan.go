@@ -19,7 +19,8 @@ import (
 // one link update, without a gap.
 type plan struct {
 	p     *Plane
-	parts []*component
+	parts []*segment
+	owner map[string]portRef
 	wants []want
 }
 
@@ -30,17 +31,17 @@ type want struct {
 	kind kind
 	mode cube.Type
 	port bool // the netdev is the peer of a port
-	part *component
+	part *segment
 }
 
 func (ch *change) makePlan() *plan {
-	pl := &plan{p: ch.p, parts: ch.parts}
+	pl := &plan{p: ch.p, parts: ch.parts, owner: ch.wiring.owner}
 	for _, c := range ch.parts {
-		types := peerTypes(ch.g, c)
 		for _, dev := range c.netdevs {
-			if dev.Index > 0 {
-				pl.addNetdev(ch.g, c, dev, types)
-			}
+			pl.addNetdev(ch.g, c, dev)
+		}
+		for _, dev := range c.outNetdevs {
+			pl.addOutNetdev(ch.g, c, dev)
 		}
 		pl.addShadows(ch.g, c)
 	}
@@ -48,49 +49,48 @@ func (ch *change) makePlan() *plan {
 	return pl
 }
 
-func (pl *plan) addNetdev(g *Graph, c *component, dev *Netdev, types map[string]cube.Type) {
+func (pl *plan) addNetdev(g *Graph, c *segment, dev *Netdev) {
+	if dev.Index == 0 {
+		return
+	}
 	k := kindIngress
 	if c.hook == cube.XDP {
 		k = kindXDP
 	}
 	w := want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, part: c}
-	w.mode, w.port = types[dev.Name]
-	if !w.port {
-		w.mode = g.Cubes[dev.Tcubes[0]].Type
-	}
+	w.mode, w.port = pl.ownerType(g, dev)
 	if w.mode == cube.TypeXDPSKB {
 		w.kind = kindGeneric
 	}
 	pl.wants = append(pl.wants, w)
-	if len(dev.Tcubes) > 0 {
-		w.kind, w.spot.place = kindEgress, kindEgress
-		pl.wants = append(pl.wants, w)
+}
+
+func (pl *plan) addOutNetdev(g *Graph, c *segment, dev *Netdev) {
+	if dev.Index > 0 {
+		pl.wants = append(pl.wants, want{
+			spot: spot{dev.Index, kindEgress}, name: dev.Name, kind: kindEgress, part: c, mode: g.Cubes[dev.Tcubes[0]].Type,
+		})
 	}
 }
 
-// peerTypes are the types of the cubes whose ports' peers are netdevs, by netdev.
-func peerTypes(g *Graph, c *component) map[string]cube.Type {
-	types := make(map[string]cube.Type, len(c.netdevs))
-	for _, id := range c.ids {
-		for _, p := range g.Cubes[id].Ports {
-			if p.Peer.Netdev != "" {
-				types[p.Peer.Netdev] = g.Cubes[id].Type
-			}
-		}
+// ownerType is the type of the cube that a netdev leads to, and whether that is by a port.
+func (pl *plan) ownerType(g *Graph, dev *Netdev) (typ cube.Type, port bool) {
+	if ref, ok := pl.owner[dev.Name]; ok {
+		return g.Cubes[ref.id].Type, true
 	}
-	return types
+	return g.Cubes[dev.Tcubes[0]].Type, false
 }
 
 // giveRoots hands each root that is in use to the component with most of its netdevs.
 func (pl *plan) giveRoots() {
-	votes := map[*root]map[*component]int{}
+	votes := map[*root]map[*segment]int{}
 	for _, w := range pl.wants {
 		a := pl.p.attached[w.spot]
 		if a == nil || a.root.kind != w.kind {
 			continue
 		}
 		if votes[a.root] == nil {
-			votes[a.root] = map[*component]int{}
+			votes[a.root] = map[*segment]int{}
 		}
 		votes[a.root][w.part]++
 	}
@@ -100,7 +100,7 @@ func (pl *plan) giveRoots() {
 	}
 	slices.SortFunc(roots, func(a, b *root) int { return cmp.Compare(a.id, b.id) })
 	for _, r := range roots {
-		var best *component
+		var best *segment
 		for c, n := range votes[r] {
 			if best == nil || n > votes[r][best] || n == votes[r][best] && c.ids[0] < best.ids[0] {
 				best = c

@@ -35,6 +35,8 @@ type Options struct {
 	// Loop takes the copies that XDP programs make for other programs; without one, user
 	// space makes them.
 	Loop Loop
+	// SegmentCubes bounds the cubes of one segment, for tests; 0 is what the kernel can take.
+	SegmentCubes int
 	// MTU returns a netdev's MTU in bytes; nil asks the kernel.
 	MTU func(ifindex int) (int, error)
 }
@@ -48,9 +50,12 @@ type Plane struct {
 
 	mu       sync.Mutex
 	services map[string]map[cube.Hook]*link.Object
+	given    map[source]*link.Object // at run time, by their bytes
+	// heavier counts how often an object's programs turned out heavier than thought.
+	heavier  map[*link.Object]int
 	cubes    map[CubeID]*instance
 	graph    *Graph // committed; nil before the first commit
-	parts    []*component
+	parts    []*segment
 	tables   *tables
 	attached map[spot]*attachment
 	roots    map[*root]bool
@@ -80,6 +85,7 @@ func Open(o Options) (*Plane, error) {
 	p := &Plane{
 		opts: o, log: o.Logger,
 		services: map[string]map[cube.Hook]*link.Object{}, cubes: map[CubeID]*instance{},
+		given: map[source]*link.Object{}, heavier: map[*link.Object]int{},
 		attached: map[spot]*attachment{}, roots: map[*root]bool{},
 	}
 	for _, d := range []string{"", "core", "cubes", "roots", "links", "generations"} {
@@ -93,6 +99,9 @@ func Open(o Options) (*Plane, error) {
 	}
 	if p.tables, err = p.readTables(); err == nil {
 		err = p.openAttachments()
+	}
+	if err == nil && o.Loop.Out != 0 {
+		err = p.fw.openLoopExit(o.Loop)
 	}
 	if err != nil {
 		p.fw.close()

@@ -156,7 +156,9 @@ func (b *bench) watch(w *watched) {
 		}
 	}
 	for _, c := range b.plane.parts {
-		w.maps[b.mapID(c.gen.array)] = true
+		for _, m := range c.gen.arrays {
+			w.maps[b.mapID(m)] = true
+		}
 		for _, p := range c.gen.progs {
 			info, err := p.Info()
 			if err != nil {

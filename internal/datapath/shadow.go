@@ -73,7 +73,7 @@ func (t *tables) addShadow(n *Node) {
 }
 
 // addShadows wants root programs on the outer ends.
-func (pl *plan) addShadows(g *Graph, c *component) {
+func (pl *plan) addShadows(g *Graph, c *segment) {
 	for _, id := range c.ids {
 		n := g.Cubes[id]
 		if n.Shadow == nil {

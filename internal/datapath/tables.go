@@ -37,7 +37,8 @@ func newTables() *tables {
 }
 
 // tablesOf derives the tables from the graph.
-func (p *Plane) tablesOf(g *Graph) *tables {
+func (p *Plane) tablesOf(w *wiring) *tables {
+	g := w.g
 	t := newTables()
 	for id, n := range g.Cubes {
 		row := flood{Tap: uint32(p.opts.Taps[n.Type.Hook()])}
@@ -45,7 +46,7 @@ func (p *Plane) tablesOf(g *Graph) *tables {
 			row.Tap = uint32(p.opts.Loop.Out)
 		}
 		for _, index := range slices.Sorted(maps.Keys(n.Ports)) {
-			t.addPort(g, n, n.Ports[index], &row)
+			t.addPort(w, n, n.Ports[index], &row)
 		}
 		if n.Ports == nil {
 			continue
@@ -103,9 +104,9 @@ func (p *Plane) broadcast(row *flood, egress bool) netdevSet {
 	return set
 }
 
-func (t *tables) addPort(g *Graph, n *Node, p *Port, row *flood) {
+func (t *tables) addPort(w *wiring, n *Node, p *Port, row *flood) {
 	pg, place := slotAddress(p.Slot)
-	dev := g.Netdevs[p.Peer.Netdev]
+	dev := w.g.Netdevs[p.Peer.Netdev]
 	netdev := p.Peer.Netdev != "" && dev != nil && dev.Index > 0
 	if netdev {
 		key := exitKey(n.ID, p.Index)
@@ -116,9 +117,8 @@ func (t *tables) addPort(g *Graph, n *Node, p *Port, row *flood) {
 		t.entries[uint32(dev.Index)] = entry{Cube: uint16(n.ID), Port: p.Index, Page: pg, Slot: place}
 	}
 	word, bit := p.Index/64, uint64(1)<<(p.Index%64)
-	b := builder{g: g}
 	switch {
-	case len(p.Tcubes) > 0 || b.peerOf(n.ID, p) != nil:
+	case len(p.Tcubes) > 0 || w.peerOf(n.ID, p) != nil:
 		row.Complex++
 		row.ComplexPorts[word] |= bit
 	case netdev:

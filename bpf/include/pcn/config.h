@@ -30,6 +30,10 @@ const volatile __u32 pcn_span = 0;
 #define PCN_EGRESS \
 	SEC(PCN_SECTION) int pcn_egress(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 
+/* A further program of the service, to which pcn_call_program leads: PCN_PROGRAM(name) { ... }
+ * The control plane gives it a direction and an index. */
+#define PCN_PROGRAM(name) SEC(PCN_SECTION) int name(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
+
 #define PCN_LICENSE char _license[] SEC("license") = "Dual BSD/GPL"
 
 #endif

@@ -18,7 +18,9 @@ struct pcn_md {
 	__u32 tenant;	     /* tenant or QFI; kept along the chain */
 	__u32 md[4]; /* the cube's own words: zero at every crossing; sent along by pcn_pkt_controller_md */
 	__u32 pass_ifindex; /* the netdev whose stack gets a passed packet, 0: where it is now */
-	__u32 reserved[5];
+	__u16 turns;	     /* tail calls since the kernel entered our programs */
+	__u16 flags;	     /* PCN_MD_... */
+	__u32 reserved[4];
 };
 
 _Static_assert(sizeof(struct pcn_md) == 64, "md is 64 bytes");
@@ -31,6 +33,7 @@ enum pcn_verdict {
 	PCN_DROP = 2,	    /* drop, md->reason says why */
 	PCN_FLOOD = 3,	    /* out of every port but md->in_port */
 	PCN_CONTROLLER = 4, /* to the slow path, md->reason says why */
+	PCN_CALL = 5,	    /* another program of this cube, md->reason is its index */
 	PCN_NAMESPACE = 6,  /* to the cube's namespace, by the interface of md->out_port */
 };
 

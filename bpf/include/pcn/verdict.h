@@ -70,6 +70,15 @@ PCN_INLINE int pcn_pkt_controller_md(struct CTXTYPE *ctx, struct pcn_md *md, __u
 	return PCN_CONTROLLER;
 }
 
+/* Goes on in another program of this cube and direction, by its index; does not come back. The
+ * words in md->md stay. A packet for an index without a program is dropped as `no-program`. */
+PCN_INLINE int pcn_call_program(struct CTXTYPE *ctx, struct pcn_md *md, __u16 index)
+{
+	(void)ctx;
+	md->reason = index;
+	return PCN_CALL;
+}
+
 /* Sends a copy to the slow path; the packet itself goes on. 0, or -1 if the copy was shed. */
 PCN_INLINE int pcn_pkt_copy(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason)
 {

@@ -26,13 +26,14 @@ const (
 	DefaultHops = 128    // PCN_MAX_HOPS
 )
 
-// Component is a connected part of the cube graph, with all that its code depends on.
+// Component is what becomes one program for each role: a connected part of the cube graph, or a
+// segment of one that is too large, with all that its code depends on.
 type Component struct {
 	Hook  cube.Hook
 	Cubes []*Cube // by ascending ID
 	// Page is the page of counters that most ports of the component have.
 	Page uint16
-	// Hops bounds how often a packet may turn back or enter again.
+	// Hops bounds how often a packet may turn back, cross into another segment or enter again.
 	Hops int
 }
 
@@ -55,6 +56,23 @@ type Cube struct {
 	Shadow, Span bool
 	// NextIn and NextOut say where a transparent cube's packets go on.
 	NextIn, NextOut Next
+	// Programs by direction, in ascending order of their indexes; empty for those of the object
+	// alone: Ingress and Egress, with index 0.
+	Programs [2][]CubeProgram
+	// Foreign is true for a cube of another segment: only ID, Name and Transparent are known,
+	// and the indexes of its ports. Packets go there by a tail call.
+	Foreign bool
+}
+
+// CubeProgram is one of a cube's programs in a direction. Packets enter at index 0; programs call
+// each other by index.
+type CubeProgram struct {
+	Index uint8
+	// Object is where the function and its constants come from.
+	Object   *Object
+	Function *Function
+	// Rodata is where the constants of the object start in the component's constants.
+	Rodata uint32
 }
 
 // Port is an edge that is code.
@@ -62,7 +80,8 @@ type Port struct {
 	Index, Page, Slot uint16
 	// Tcubes are the transparent cubes on the port, innermost first.
 	Tcubes []*Cube
-	// Peer is the cube at the other end and PeerPort its port; nil for a netdev or nothing.
+	// Peer is the cube at the other end and PeerPort its port; nil for a netdev or nothing. Of
+	// the port of a foreign cube only Index is known.
 	Peer     *Cube
 	PeerPort *Port
 }
@@ -95,21 +114,42 @@ func (c *Cube) port(index uint16) *Port {
 	return c.Ports[i]
 }
 
-// has tells whether the cube has a program for the direction.
-func (c *Cube) has(dir cube.Direction) bool { return c.function(dir) != nil }
+// has tells whether the cube has programs for the direction.
+func (c *Cube) has(dir cube.Direction) bool { return c.Foreign || c.program(dir, 0) != nil }
 
-func (c *Cube) function(dir cube.Direction) *Function {
-	if dir == cube.Ingress {
-		return c.Object.Functions[Ingress]
+// programs lists the cube's programs for a direction.
+func (c *Cube) programs(dir cube.Direction) []CubeProgram {
+	if c.Foreign || len(c.Programs[cube.Ingress])+len(c.Programs[cube.Egress]) > 0 {
+		return c.Programs[dir]
 	}
-	return c.Object.Functions[Egress]
+	f := c.Object.Functions[[...]string{Ingress, Egress}[dir]]
+	if f == nil {
+		return nil
+	}
+	return []CubeProgram{{Object: c.Object, Function: f, Rodata: c.Rodata}}
+}
+
+// program returns one of the cube's programs, or nil.
+func (c *Cube) program(dir cube.Direction, index uint8) *CubeProgram {
+	for _, p := range c.programs(dir) {
+		if p.Index == index {
+			return &p
+		}
+	}
+	return nil
 }
 
 // site is one program of one cube.
 type site struct {
-	cube *Cube
-	dir  cube.Direction
+	cube  *Cube
+	dir   cube.Direction
+	index uint8
 }
+
+// entrance is the first of a cube's programs in a direction.
+func entrance(c *Cube, dir cube.Direction) site { return site{cube: c, dir: dir} }
+
+func (s site) program() *CubeProgram { return s.cube.program(s.dir, s.index) }
 
 // place is where the code of a site stands in the driver. The sites are laid out twice: in
 // order in the first sweep, in reverse order in the second. So a packet goes up the order in
@@ -122,25 +162,40 @@ type place struct {
 
 // String is the label of the place's code.
 func (p place) String() string {
-	return fmt.Sprintf("%s.%d%s", [...]string{"in", "out"}[p.dir], p.cube.ID, [...]string{"", "'"}[p.sweep])
+	label := fmt.Sprintf("%s.%d", [...]string{"in", "out"}[p.dir], p.cube.ID)
+	if p.index > 0 {
+		label += fmt.Sprintf(":%d", p.index)
+	}
+	return label + [...]string{"", "'"}[p.sweep]
 }
 
-// successors lists the sites that may follow directly, hot paths first.
+// successors lists the sites of the same component that may follow directly, hot paths first.
 func (s site) successors() []site {
 	c := s.cube
-	if c.Transparent {
-		next := c.NextIn
-		if s.dir == cube.Egress {
-			next = c.NextOut
+	out := s.siblings()
+	switch {
+	case c.Transparent && s.dir == cube.Ingress:
+		out = append(out, c.NextIn.sites(s.dir)...)
+	case c.Transparent:
+		out = append(out, c.NextOut.sites(s.dir)...)
+	case s.dir == cube.Ingress && c.has(cube.Egress):
+		out = append(out, entrance(c, cube.Egress))
+	default:
+		for _, p := range c.Ports {
+			out = append(out, p.behind()...)
 		}
-		return next.sites(s.dir)
 	}
-	if s.dir == cube.Ingress && c.has(cube.Egress) {
-		return []site{{c, cube.Egress}}
-	}
+	return slices.DeleteFunc(out, func(to site) bool { return to.cube.Foreign })
+}
+
+// siblings are the programs of the cube in the same direction with a higher index. A program may
+// call the others, too, but that is not how programs are usually chained.
+func (s site) siblings() []site {
 	var out []site
-	for _, p := range c.Ports {
-		out = append(out, p.behind()...)
+	for _, p := range s.cube.programs(s.dir) {
+		if p.Index > s.index {
+			out = append(out, site{s.cube, s.dir, p.Index})
+		}
 	}
 	return out
 }
@@ -148,9 +203,9 @@ func (s site) successors() []site {
 func (n Next) sites(dir cube.Direction) []site {
 	switch n.Kind {
 	case ToCube:
-		return []site{{n.Cube, dir}}
+		return []site{entrance(n.Cube, dir)}
 	case ToPort:
-		return []site{{n.Cube, cube.Ingress}}
+		return []site{entrance(n.Cube, cube.Ingress)}
 	case ToPeer:
 		if p := n.Cube.port(n.Port); p != nil && p.Peer != nil {
 			return p.PeerPort.arrival(p.Peer)
@@ -159,7 +214,7 @@ func (n Next) sites(dir cube.Direction) []site {
 		if p := n.Cube.port(n.Port); p != nil {
 			return p.arrival(n.Cube)
 		}
-		return []site{{n.Cube, cube.Ingress}}
+		return []site{entrance(n.Cube, cube.Ingress)}
 	case ToHook:
 	}
 	return nil
@@ -168,7 +223,7 @@ func (n Next) sites(dir cube.Direction) []site {
 // behind lists the sites that a packet leaving the port meets first.
 func (p *Port) behind() []site {
 	if len(p.Tcubes) > 0 {
-		return []site{{p.Tcubes[0], cube.Egress}}
+		return []site{entrance(p.Tcubes[0], cube.Egress)}
 	}
 	if p.Peer != nil {
 		return p.PeerPort.arrival(p.Peer)
@@ -179,9 +234,9 @@ func (p *Port) behind() []site {
 // arrival is the site that a packet entering cube c at this port meets first.
 func (p *Port) arrival(c *Cube) []site {
 	if n := len(p.Tcubes); n > 0 {
-		return []site{{p.Tcubes[n-1], cube.Ingress}}
+		return []site{entrance(p.Tcubes[n-1], cube.Ingress)}
 	}
-	return []site{{c, cube.Ingress}}
+	return []site{entrance(c, cube.Ingress)}
 }
 
 // arrivals are all sites that a packet entering the cube at some port may meet first.
@@ -194,7 +249,7 @@ func (c *Cube) arrivals() []site {
 			}
 		}
 	}
-	return append(out, site{c, cube.Ingress})
+	return append(out, entrance(c, cube.Ingress))
 }
 
 // order numbers the sites reachable from the roots so that as many edges as possible go

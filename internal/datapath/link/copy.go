@@ -23,6 +23,9 @@ func (s site) who() int32 { return int32(s.cube.ID) | int32(s.dir)<<16 }
 
 // symbol is the name of the site's copy of a function.
 func (s site) symbol(function string) string {
+	if s.index > 0 {
+		return fmt.Sprintf("c%d%c%d_%s", s.cube.ID, "io"[s.dir], s.index, function)
+	}
 	return fmt.Sprintf("c%d%c_%s", s.cube.ID, "io"[s.dir], function)
 }
 
@@ -39,10 +42,9 @@ var stubs = map[string]struct {
 // bind rewrites one instruction of a cube for the site: maps, constants, calls. It may
 // return two instructions.
 func (g *generator) bind(s site, ins asm.Instruction) (asm.Instructions, error) {
-	c := s.cube
 	switch {
 	case ins.IsLoadFromMap():
-		return g.bindMap(c, ins)
+		return g.bindMap(s, ins)
 	case ins.IsFunctionReference():
 		name := ins.Reference()
 		stub, ok := stubs[name]
@@ -55,12 +57,12 @@ func (g *generator) bind(s site, ins asm.Instruction) (asm.Instructions, error) 
 	return asm.Instructions{ins}, nil
 }
 
-func (g *generator) bindMap(c *Cube, ins asm.Instruction) (asm.Instructions, error) {
-	name := ins.Reference()
+func (g *generator) bindMap(s site, ins asm.Instruction) (asm.Instructions, error) {
+	name, c, p := ins.Reference(), s.cube, s.program()
 	m := c.Maps[name]
-	if base, ok := c.Object.sections[name]; ok {
+	if base, ok := p.Object.sections[name]; ok {
 		m = g.core.Rodata
-		offset := uint32(uint64(ins.Constant)>>32) + base + c.Rodata
+		offset := uint32(uint64(ins.Constant)>>32) + base + p.Rodata
 		if err := ins.RewriteMapOffset(offset); err != nil {
 			return nil, fmt.Errorf("%s: constants in %s: %w", c.Name, name, err)
 		}

@@ -213,9 +213,12 @@ func bindings() (*generator, site, *table, *table) {
 	fdb, rodata := &table{name: "fdb"}, &table{name: "rodata"}
 	c := &Cube{
 		ID: 0x123, Name: "c", Rodata: 0x1000, Maps: map[string]asm.FDer{"fdb": fdb},
-		Object: &Object{sections: map[string]uint32{".rodata": 0, ".rodata.str": 0x40}},
+		Object: &Object{
+			sections:  map[string]uint32{".rodata": 0, ".rodata.str": 0x40},
+			Functions: map[string]*Function{Ingress: {}, Egress: {}},
+		},
 	}
-	return &generator{core: &Core{Rodata: rodata}}, site{c, cube.Egress}, fdb, rodata
+	return &generator{core: &Core{Rodata: rodata}}, entrance(c, cube.Egress), fdb, rodata
 }
 
 func TestMapsAndConstantsAreThoseOfTheInstance(t *testing.T) {

@@ -4,6 +4,7 @@ package link
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf/asm"
 
@@ -11,14 +12,13 @@ import (
 )
 
 // first is the place of a site in the first sweep, where packets enter.
-func first(c *Cube, dir cube.Direction) place { return place{site{c, dir}, 0} }
+func first(c *Cube, dir cube.Direction) place { return place{entrance(c, dir), 0} }
 
 // site emits a cube's program and what is done with its verdict.
 func (g *generator) site(at place) {
-	c := at.cube
 	b := g.block("%s", at)
 	g.spanIn(b, at)
-	f := c.function(at.dir)
+	f := at.program().Function
 	guarded := f.effects&writesFramework != 0
 	if guarded {
 		keepSafe(b, true)
@@ -47,7 +47,7 @@ func keepSafe(b *block, out bool) {
 	for _, m := range []struct {
 		md, safe int16
 		size     asm.Size
-	}{{mdHops, 0, asm.Half}, {mdLen, 4, asm.Word}, {mdPassIfindex, 8, asm.Word}} {
+	}{{mdHops, 0, asm.Half}, {mdLen, 4, asm.Word}, {mdPassIfindex, 8, asm.DWord}} {
 		src, dst := m.md, offSafe+m.safe
 		if !out {
 			src, dst = dst, src
@@ -75,11 +75,44 @@ func (g *generator) verdict(at place, b *block) {
 		o.add(asm.JEq.Imm32(asm.R0, verdictFlood, floodLabel(at)),
 			asm.JEq.Imm32(asm.R0, verdictPass, fmt.Sprintf("stack.%d", id)))
 	}
-	o.add(asm.JEq.Imm32(asm.R0, verdictController, fmt.Sprintf("up.%s", place{at.site, 0})),
-		asm.JEq.Imm32(asm.R0, verdictDrop, fmt.Sprintf("drop.%d", id)))
+	o.add(asm.JEq.Imm32(asm.R0, verdictController, upLabel(at)),
+		asm.JEq.Imm32(asm.R0, verdictDrop, fmt.Sprintf("drop.%d", id)),
+		asm.JEq.Imm32(asm.R0, verdictCall, callLabel(at)))
 	g.toNamespace(o, at)
 	o.jump(fmt.Sprintf("badverdict.%d", id))
-	g.onward(at)
+	g.calls(at)
+	if g.last(at) {
+		g.onward(at)
+	}
+}
+
+// calls emits where a program goes that calls another of its cube, by the index in md.reason.
+func (g *generator) calls(at place) {
+	var to []branch
+	for _, p := range at.cube.programs(at.dir) {
+		to = append(to, branch{int32(p.Index), fmt.Sprintf("%s:%d", callLabel(at), p.Index)})
+	}
+	b := &block{label: callLabel(at)}
+	b.load(asm.R1, asm.R10, mdReason, asm.Half)
+	b.choose(asm.R1, to, fmt.Sprintf("nocall.%d", at.cube.ID))
+	g.cold = append(g.cold, b)
+	for i, p := range at.cube.programs(at.dir) {
+		c := &block{label: to[i].label}
+		g.jumpTo(c, at, site{at.cube, at.dir, p.Index}, turnCall)
+		g.cold = append(g.cold, c)
+	}
+}
+
+// last tells whether the place is the last of its cube and direction in its sweep. What follows
+// the cube's programs stands behind it, once, so that all of them get there by forward jumps.
+func (g *generator) last(at place) bool {
+	for _, p := range at.cube.programs(at.dir) {
+		other := g.index[site{at.cube, at.dir, p.Index}]
+		if at.sweep == 0 && other > g.index[at.site] || at.sweep == 1 && other < g.index[at.site] {
+			return false
+		}
+	}
+	return true
 }
 
 // onward emits the ways on from a place, right behind it so that the hot path falls through.
@@ -91,7 +124,7 @@ func (g *generator) onward(at place) {
 	case c.Transparent:
 		g.next(g.block("%s", nextLabel(at)), at, c.NextOut)
 	case at.dir == cube.Ingress && c.has(cube.Egress):
-		g.jumpTo(g.block("%s", txLabel(at)), at, site{c, cube.Egress})
+		g.jumpTo(g.block("%s", txLabel(at)), at, entrance(c, cube.Egress), turnCall)
 	default:
 		g.wire(at)
 		g.ports(at)
@@ -104,7 +137,9 @@ func (g *generator) onward(at place) {
 // Labels of what follows a place.
 func wireLabel(at place) string  { return fmt.Sprintf("wire.%d.%d", at.cube.ID, at.sweep) }
 func floodLabel(at place) string { return fmt.Sprintf("flood.%d.%d", at.cube.ID, at.sweep) }
-func nextLabel(at place) string  { return at.String() + ".next" }
+func nextLabel(at place) string  { return fmt.Sprintf("next.%d.%d.%d", at.dir, at.cube.ID, at.sweep) }
+func callLabel(at place) string  { return at.String() + ".call" }
+func upLabel(at place) string    { return "up." + first(at.cube, at.dir).String() }
 
 // txLabel is where a packet goes that a standard cube sends to md.out_port.
 func txLabel(at place) string {
@@ -120,7 +155,7 @@ func (g *generator) ports(at place) {
 		b := g.block("port.%d.%d.%d", at.cube.ID, p.Index, at.sweep)
 		if len(p.Tcubes) > 0 {
 			scrub(b, at.cube)
-			g.jumpTo(b, at, site{p.Tcubes[0], cube.Egress})
+			g.jumpTo(b, at, entrance(p.Tcubes[0], cube.Egress), turnCross)
 			continue
 		}
 		g.peer(b, at, at.cube, p)
@@ -152,14 +187,24 @@ func (g *generator) peer(b *block, at place, c *Cube, p *Port) {
 	g.countEdge(b, p)
 	scrub(b, at.cube)
 	b.set(asm.R10, mdInPort, int32(p.PeerPort.Index), asm.Half)
-	g.jumpTo(b, at, p.PeerPort.arrival(p.Peer)[0])
+	g.arrive(b, at, p.Peer, p.PeerPort)
+}
+
+// arrive goes to what a packet meets first that enters the cube at the port, whose index is in
+// md.in_port. What that is in another segment, that segment knows.
+func (g *generator) arrive(b *block, at place, c *Cube, p *Port) {
+	if c.Foreign {
+		b.jump(g.turn(turn{entrance(c, cube.Ingress), turnArrive}))
+		return
+	}
+	g.jumpTo(b, at, p.arrival(c)[0], turnCross)
 }
 
 // scrub takes the words of a cube that may have written some out of md at the crossing to the
 // next, whose business they are not.
 func scrub(b *block, c *Cube) {
-	for _, f := range c.Object.Functions {
-		if f.effects&writesWords != 0 && (f.Name == Ingress || f.Name == Egress) {
+	for _, p := range slices.Concat(c.programs(cube.Ingress), c.programs(cube.Egress)) {
+		if p.Function.effects&writesWords != 0 {
 			b.set(asm.R10, mdWords, 0, asm.DWord)
 			b.set(asm.R10, mdWords+8, 0, asm.DWord)
 			return
@@ -193,13 +238,17 @@ func (g *generator) next(b *block, at place, n Next) {
 	}
 	switch n.Kind {
 	case ToCube:
-		g.jumpTo(b, at, site{n.Cube, at.dir})
+		g.jumpTo(b, at, entrance(n.Cube, at.dir), turnCross)
 	case ToPort:
 		b.set(asm.R10, mdInPort, int32(n.Port), asm.Half)
-		g.jumpTo(b, at, site{n.Cube, cube.Ingress})
+		g.jumpTo(b, at, entrance(n.Cube, cube.Ingress), turnCross)
 	case ToEntry:
 		b.set(asm.R10, mdInPort, int32(n.Port), asm.Half)
-		g.jumpTo(b, at, n.sites(at.dir)[0])
+		if n.Cube.Foreign {
+			g.arrive(b, at, n.Cube, nil)
+			return
+		}
+		g.jumpTo(b, at, n.sites(at.dir)[0], turnCross)
 	case ToPeer:
 		g.peer(b, at, n.Cube, n.Cube.port(n.Port))
 	case ToHook:
@@ -213,10 +262,11 @@ func (g *generator) next(b *block, at place, n Next) {
 
 // jumpTo goes to another site: up in the first sweep, down in the second. Up again it goes by
 // a tail call to the resume program of this generation, which keeps the verifier's work linear;
-// each such turn counts as a hop, so that loops end.
-func (g *generator) jumpTo(b *block, from place, to site) {
+// into another segment always.
+func (g *generator) jumpTo(b *block, from place, to site, why turnKind) {
 	up := g.index[to] > g.index[from.site]
 	switch {
+	case to.cube.Foreign:
 	case from.sweep == 0 && up:
 		b.jump(place{to, 0}.String())
 		return
@@ -224,22 +274,5 @@ func (g *generator) jumpTo(b *block, from place, to site) {
 		b.jump(place{to, 1}.String())
 		return
 	}
-	hop := fmt.Sprintf("hop.%d", to.cube.ID)
-	b.load(asm.R1, asm.R10, mdHops, asm.Half)
-	b.add(asm.JGE.Imm(asm.R1, int32(g.c.Hops), hop), asm.Add.Imm(asm.R1, 1))
-	b.store(asm.R10, mdHops, asm.R1, asm.Half)
-	target := int32(targetIn)
-	if to.dir == cube.Egress {
-		target = targetOut
-	}
-	b.lookupConst(g.m("pcn_resumes"), 0, hop)
-	for off := int16(0); off < mdSize; off += 8 {
-		b.load(asm.R1, asm.R10, offMD+off, asm.DWord)
-		b.store(asm.R0, off, asm.R1, asm.DWord)
-	}
-	b.set(asm.R0, mdSize, int32(to.cube.ID), asm.Half)
-	b.set(asm.R0, mdSize+2, target, asm.Half)
-	b.load(asm.R1, asm.R10, offCtx, asm.DWord)
-	b.add(mapPtr(asm.R2, g.core.Generation), asm.Mov.Imm(asm.R3, 0), asm.FnTailCall.Call())
-	b.jump(hop) // the kernel's limit of tail calls
+	b.jump(g.turn(turn{to, why}))
 }

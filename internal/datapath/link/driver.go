@@ -54,7 +54,8 @@ type Core struct {
 	Rodata asm.FDer
 	// Generation is the program array for turning back; slot 0 is the resume program.
 	Generation asm.FDer
-	// TapIndex is the interface that copies for cubes are sent to (TC).
+	// TapIndex is the interface by which packets enter again, 0 for none: copies for cubes (TC),
+	// and packets that have turned too often.
 	TapIndex int
 	// Frags is set where XDP frames may lie in several buffers, so that their length takes a call.
 	Frags bool
@@ -71,12 +72,14 @@ const (
 // Verdicts and reasons of <pcn/md.h>.
 const (
 	verdictPass, verdictSend, verdictDrop, verdictFlood, verdictController = 0, 1, 2, 3, 4
+	verdictCall                                                            = 5
 
 	reasonUnspecified, reasonPass, reasonNoPeer           = 0, 1, 4
 	reasonBadPort, reasonBadVerdict, reasonHopLimit       = 5, 6, 7
 	reasonNoProgram                                       = 9
 	targetRX, targetTX, targetIn, targetInNext, targetOut = 0, 1, 2, 3, 4
 	targetOutNext                                         = 5
+	targetShift                                           = 3 // the program's index is above
 )
 
 type generator struct {
@@ -89,6 +92,7 @@ type generator struct {
 	order  []site
 	index  map[site]int
 	kept   map[frameSlot]asm.Register
+	turns  map[turn]string // those that are taken, with their labels
 	err    error
 }
 
@@ -109,6 +113,7 @@ func Program(c *Component, core *Core, mode Mode, role Role) (*ebpf.ProgramSpec,
 		g.ends(cb)
 	}
 	g.tails()
+	g.emitTurns()
 	if g.err != nil {
 		return nil, g.err
 	}
@@ -163,16 +168,16 @@ func (g *generator) roots() []site {
 		case g.role == OnResume:
 			out = append(out, c.arrivals()...)
 			if c.has(cube.Egress) {
-				out = append(out, site{c, cube.Egress})
+				out = append(out, entrance(c, cube.Egress))
 			}
 		case !c.Entry:
 		case g.role == OnIngress:
 			out = append(out, c.arrivals()...)
 		case g.role == OnEgress && c.Transparent:
-			out = append(out, site{c, cube.Egress})
+			out = append(out, entrance(c, cube.Egress))
 		}
 	}
-	return out
+	return slices.DeleteFunc(out, func(s site) bool { return s.cube.Foreign })
 }
 
 func (g *generator) block(format string, args ...any) *block {
@@ -210,10 +215,7 @@ func (g *generator) pass() int32 {
 func (g *generator) functions(main asm.Instructions) (asm.Instructions, error) {
 	var out asm.Instructions
 	for _, s := range g.order {
-		f := s.cube.function(s.dir)
-		if f == nil {
-			continue
-		}
+		f := s.program().Function
 		if g.mode == Call {
 			body, err := g.function(s, f.Body, btf.GlobalFunc)
 			if err != nil {

@@ -59,6 +59,7 @@ const (
 	mdTrafficClass = offMD + 12
 	mdWords        = offMD + 24
 	mdPassIfindex  = offMD + 40
+	mdTurns        = offMD + 44
 	mdSize         = 64
 )
 
@@ -121,7 +122,7 @@ func (g *generator) keep() {
 	var used uint16
 	if g.mode == Inline {
 		for _, s := range g.order {
-			used |= s.cube.function(s.dir).registers
+			used |= s.program().Function.registers
 		}
 	}
 	g.kept = map[frameSlot]asm.Register{}

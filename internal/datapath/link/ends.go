@@ -16,11 +16,9 @@ func (g *generator) ends(c *Cube) {
 	id := c.ID
 	g.rx(c)
 	for label, reason := range map[string]int32{
-		"hop": reasonHopLimit, "badport": reasonBadPort, "badverdict": reasonBadVerdict,
+		"hop": reasonHopLimit, "badport": reasonBadPort, "badverdict": reasonBadVerdict, "nocall": reasonNoProgram,
 	} {
-		b := g.block("%s.%d", label, id)
-		b.add(asm.Mov.Imm(asm.R6, int32(id)), asm.Mov.Imm(asm.R7, reason))
-		b.jump("fate.drop")
+		g.dropAs(label, id, reason)
 	}
 	// The cube's own reasons start at reasonFirst; what it cannot have decided is unspecified.
 	drop := g.block("drop.%d", id)
@@ -53,6 +51,13 @@ func (g *generator) ends(c *Cube) {
 		up.call("pcn_core_up")
 		up.leave(g.drop())
 	}
+}
+
+// dropAs emits a drop that is counted for a cube under a reason.
+func (g *generator) dropAs(label string, id uint16, reason int32) {
+	b := g.block("%s.%d", label, id)
+	b.add(asm.Mov.Imm(asm.R6, int32(id)), asm.Mov.Imm(asm.R7, reason))
+	b.jump("fate.drop")
 }
 
 // tails emits what all cubes share: the exit to a netdev and the counting of fates.

@@ -3,7 +3,9 @@
 package link
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf/asm"
 
@@ -84,7 +86,8 @@ func (g *generator) enterIngress(b *block) {
 			to = append(to, branch{int32(c.ID), fmt.Sprintf("rx.%d", c.ID)})
 		}
 	}
-	b.choose(asm.R1, to, "lost")
+	b.choose(asm.R1, to, "elsewhere")
+	g.elsewhere(targetRX)
 
 	far := g.block("entry.far")
 	far.lookup(g.m("pcn_far_entries"), "lost")
@@ -109,7 +112,8 @@ func (g *generator) enterEgress(b *block) {
 			to = append(to, branch{int32(c.ID), first(c, cube.Egress).String()})
 		}
 	}
-	b.choose(asm.R1, to, "lost")
+	b.choose(asm.R1, to, "elsewhere")
+	g.elsewhere(targetOut)
 }
 
 // resume restores md and goes on at the target.
@@ -134,24 +138,26 @@ func (g *generator) resume(b *block) {
 
 // targets emits where a packet may resume in a cube; r2 is the target.
 func (g *generator) targets(c *Cube) {
-	to := []branch{
-		{targetIn, first(c, cube.Ingress).String()},
+	var to []branch
+	programs := func(target int32, dir cube.Direction) {
+		for _, p := range c.programs(dir) {
+			at := place{site{c, dir, p.Index}, 0}
+			to = append(to, branch{target | int32(p.Index)<<targetShift, at.String()})
+		}
 	}
+	programs(targetIn, cube.Ingress)
+	programs(targetOut, cube.Egress)
 	if c.Transparent {
 		to = append(to,
 			branch{targetInNext, nextLabel(first(c, cube.Ingress))},
-			branch{targetOut, first(c, cube.Egress).String()},
 			branch{targetOutNext, nextLabel(first(c, cube.Egress))})
 	} else {
-		to = append([]branch{
-			{targetRX, fmt.Sprintf("rx.%d", c.ID)},
-			{targetTX, txLabel(first(c, cube.Ingress))},
-		}, to...)
-		to = append(to, branch{targetNamespace, namespaceLabel(c)})
-		if c.has(cube.Egress) {
-			to = append(to, branch{targetOut, first(c, cube.Egress).String()})
-		}
+		to = append(to,
+			branch{targetRX, fmt.Sprintf("rx.%d", c.ID)},
+			branch{targetTX, txLabel(first(c, cube.Ingress))},
+			branch{targetNamespace, namespaceLabel(c)})
 	}
+	slices.SortFunc(to, func(a, b branch) int { return cmp.Compare(a.value, b.value) })
 	g.block("to.%d", c.ID).choose(asm.R2, to, "lost")
 }
 
@@ -167,9 +173,17 @@ func (g *generator) rx(c *Cube) {
 	var to []branch
 	for _, p := range c.Ports {
 		if n := len(p.Tcubes); n > 0 {
-			to = append(to, branch{int32(p.Index), first(p.Tcubes[n-1], cube.Ingress).String()})
+			to = append(to, branch{int32(p.Index), g.entrance(p.Tcubes[n-1])})
 		}
 	}
 	b.load(asm.R1, asm.R10, mdInPort, asm.Half)
 	b.choose(asm.R1, to, in)
+}
+
+// entrance is the label of a transparent cube's first ingress program.
+func (g *generator) entrance(t *Cube) string {
+	if t.Foreign {
+		return g.turn(turn{entrance(t, cube.Ingress), turnCross})
+	}
+	return first(t, cube.Ingress).String()
 }

@@ -205,6 +205,44 @@ func (f *Function) measure() {
 	f.effects, f.registers = effectsOf(f.Body), usedRegisters(f.Body)
 }
 
+// Uses returns the names of the maps that the function and its callees refer to, constants
+// included, and how many instructions they have together.
+func (f *Function) Uses() (maps []string, instructions int) {
+	seen := map[string]bool{}
+	count := func(body asm.Instructions) {
+		instructions += len(body)
+		for i := range body {
+			if name := body[i].Reference(); body[i].IsLoadFromMap() && !seen[name] {
+				seen[name] = true
+				maps = append(maps, name)
+			}
+		}
+	}
+	count(f.Body)
+	for _, body := range f.Callees {
+		count(body)
+	}
+	return maps, instructions
+}
+
+// IsProgram tells whether the function has the type of a cube's program, int (ctx, md).
+func (f *Function) IsProgram() bool {
+	fn := btf.FuncMetadata(&f.Body[0])
+	if fn == nil || fn.Linkage != btf.GlobalFunc {
+		return false
+	}
+	proto, ok := fn.Type.(*btf.FuncProto)
+	if !ok || len(proto.Params) != 2 {
+		return false
+	}
+	md, ok := proto.Params[1].Type.(*btf.Pointer)
+	if !ok {
+		return false
+	}
+	to, ok := btf.UnderlyingType(md.Target).(*btf.Struct)
+	return ok && to.Name == "pcn_md"
+}
+
 func isStore(ins *asm.Instruction) bool {
 	return ins.OpCode.Class() == asm.StClass || ins.OpCode.Class() == asm.StXClass
 }

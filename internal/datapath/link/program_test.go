@@ -34,7 +34,7 @@ func TestEveryVerdictEndsAsItShould(t *testing.T) {
 		{"send to a port as large as can be", send(65535), dropped, reasonBadPort},
 		{"drop without a reason", verdictDrop << 16, dropped, reasonUnspecified},
 		{"to the slow path", verdictController << 16, dropped, -1},
-		{"a verdict that does not exist", 5 << 16, dropped, reasonBadVerdict},
+		{"a verdict that does not exist", 99 << 16, dropped, reasonBadVerdict},
 		{"a negative verdict", 0xffff << 16, dropped, reasonBadVerdict},
 	}
 	g := new(graph).cubes(1)

@@ -86,7 +86,7 @@ func (g *generator) sentByNamespace(b *block, c *Cube) {
 
 // spanIn emits the copy of what a cube receives, before its program sees it.
 func (g *generator) spanIn(b *block, at place) {
-	if at.cube.Span && at == (place{site{at.cube, cube.Ingress}, at.sweep}) {
+	if at.cube.Span && at == (place{entrance(at.cube, cube.Ingress), at.sweep}) {
 		g.span(b, int32(at.cube.ID))
 	}
 }

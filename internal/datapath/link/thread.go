@@ -120,7 +120,9 @@ func (g *generator) destination(at place, verdict, port int64) string {
 	forwards := !at.cube.Transparent && at.dir == cube.Ingress
 	switch {
 	case verdict == verdictController:
-		return fmt.Sprintf("up.%s", place{at.site, 0})
+		return upLabel(at)
+	case verdict == verdictCall:
+		return callLabel(at)
 	case verdict == verdictNamespace && !at.cube.Transparent:
 		return namespaceLabel(at.cube)
 	case verdict == verdictDrop:

@@ -41,11 +41,12 @@ type machine struct {
 }
 
 // placeLabel matches the labels of cubes' places.
-var placeLabel = regexp.MustCompile(`^(in|out)\.\d+'?$`)
+var placeLabel = regexp.MustCompile(`^(in|out)\.\d+(:\d+)?'?$`)
 
 // placeCube is the cube of a place label.
 func placeCube(label string) string {
 	_, id, _ := strings.Cut(strings.TrimSuffix(label, "'"), ".")
+	id, _, _ = strings.Cut(id, ":")
 	return id
 }
 

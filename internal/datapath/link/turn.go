@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// A turn is a tail call with md in the CPU's pcn_resumes: back up in this component, where plain
+// jumps would be a loop to the verifier, or across into another segment. Each counts as a hop,
+// so that loops end. The kernel allows 33 tail calls for one run of a program; a packet that
+// crosses to another cube after maxTurns of them goes by our own interface instead, where it
+// starts a new run. (Within a cube the four words of md could not go along; a cube's own
+// programs have the rest of the 33.)
+
+const maxTurns = 20
+
+// turnKind says where a packet turns.
+type turnKind uint8
+
+const (
+	turnCross  turnKind = iota // on its way to another cube
+	turnCall                   // within a cube, whose words in md it keeps
+	turnArrive                 // to a port of a cube in another segment, in md.in_port
+)
+
+type turn struct {
+	to   site
+	kind turnKind
+}
+
+// turn returns the label of the code that takes a turn.
+func (g *generator) turn(t turn) string {
+	if g.turns == nil {
+		g.turns = map[turn]string{}
+	}
+	if g.turns[t] == "" {
+		g.turns[t] = fmt.Sprintf("turn.%d.%s", t.kind, place{t.to, 0})
+	}
+	return g.turns[t]
+}
+
+// target is the turn's value of enum pcn_target, the program's index above.
+func (t turn) target() int32 {
+	switch {
+	case t.kind == turnArrive:
+		return targetRX
+	case t.to.dir == cube.Egress:
+		return targetOut | int32(t.to.index)<<targetShift
+	}
+	return targetIn | int32(t.to.index)<<targetShift
+}
+
+// emitTurns emits the turns that are taken, in a stable order.
+func (g *generator) emitTurns() {
+	turns := slices.SortedFunc(maps.Keys(g.turns), func(a, b turn) int {
+		return cmp.Compare(g.turns[a], g.turns[b])
+	})
+	foreign := map[uint16]bool{}
+	for _, t := range turns {
+		g.emitTurn(t)
+		if id := t.to.cube.ID; t.to.cube.Foreign && !foreign[id] {
+			foreign[id] = true
+			g.dropAs("hop", id, reasonHopLimit)
+			g.dropAs("noprogram", id, reasonNoProgram) // or the kernel's limit of tail calls
+		}
+	}
+}
+
+func (g *generator) emitTurn(t turn) {
+	id := t.to.cube.ID
+	b, hop := g.block("%s", g.turns[t]), fmt.Sprintf("hop.%d", id)
+	b.load(asm.R1, asm.R10, mdHops, asm.Half)
+	b.add(asm.JGE.Imm(asm.R1, int32(g.c.Hops), hop), asm.Add.Imm(asm.R1, 1))
+	b.store(asm.R10, mdHops, asm.R1, asm.Half)
+	if t.kind != turnCall && g.core.TapIndex != 0 {
+		again := b.label + ".again"
+		b.load(asm.R1, asm.R10, mdTurns, asm.Half)
+		b.add(asm.JGE.Imm(asm.R1, maxTurns, again), asm.Add.Imm(asm.R1, 1))
+		b.store(asm.R10, mdTurns, asm.R1, asm.Half)
+		g.enterAgain(g.block("%s", again), t)
+	}
+	none := hop // the kernel's limit of tail calls
+	if t.to.cube.Foreign {
+		none = fmt.Sprintf("noprogram.%d", id)
+	}
+	g.resumeAt(b, hop, func() {
+		b.set(asm.R0, mdSize, int32(id), asm.Half)
+		b.set(asm.R0, mdSize+2, t.target(), asm.Half)
+	})
+	if t.to.cube.Foreign {
+		b.add(mapPtr(asm.R2, g.m("pcn_cubes")), asm.Mov.Imm(asm.R3, int32(id)))
+	} else {
+		b.add(mapPtr(asm.R2, g.core.Generation), asm.Mov.Imm(asm.R3, 0))
+	}
+	b.add(asm.FnTailCall.Call())
+	b.jump(none)
+}
+
+// resumeAt copies md to the CPU's pcn_resumes, has set fill in the rest behind r0, and leaves
+// the context in r1 for a tail call.
+func (g *generator) resumeAt(b *block, fail string, set func()) {
+	b.lookupConst(g.m("pcn_resumes"), 0, fail)
+	for off := int16(0); off < mdSize; off += 8 {
+		b.load(asm.R1, asm.R10, offMD+off, asm.DWord)
+		b.store(asm.R0, off, asm.R1, asm.DWord)
+	}
+	set()
+	b.load(asm.R1, asm.R10, offCtx, asm.DWord)
+}
+
+// enterAgain sends the packet by way of our own interface to where it would have turned.
+func (g *generator) enterAgain(b *block, t turn) {
+	b.args()
+	b.add(asm.Mov.Imm(asm.R3, int32(t.to.cube.ID)), asm.Mov.Imm(asm.R4, t.target()),
+		asm.Mov.Imm(asm.R5, int32(g.core.TapIndex)))
+	b.call("pcn_core_again")
+	b.add(asm.Return())
+}
+
+// elsewhere emits where a packet goes from a table that leads to a cube of another component:
+// while netdevs move between components, their rows and their programs change one by one. r1 is
+// the cube.
+func (g *generator) elsewhere(target int32) {
+	b := g.block("elsewhere")
+	b.add(asm.Mov.Reg(asm.R6, asm.R1))
+	b.load(asm.R1, asm.R10, mdHops, asm.Half)
+	b.add(asm.JGE.Imm(asm.R1, int32(g.c.Hops), "lost"), asm.Add.Imm(asm.R1, 1))
+	b.store(asm.R10, mdHops, asm.R1, asm.Half)
+	g.resumeAt(b, "lost", func() {
+		b.store(asm.R0, mdSize, asm.R6, asm.Half)
+		b.set(asm.R0, mdSize+2, target, asm.Half)
+	})
+	b.add(mapPtr(asm.R2, g.m("pcn_cubes")), asm.Mov.Reg(asm.R3, asm.R6), asm.FnTailCall.Call())
+	b.jump("lost")
+}

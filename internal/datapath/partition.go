@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// One kernel program may use 64 maps and 256 functions, and the verifier looks at a million
+// instructions at most. A connected part of the graph that needs more is cut into segments.
+// Cuts are kept from one graph to the next, so that a change relinks the segments it touches;
+// where nothing is known, parts are joined along the links that have carried most packets, so
+// that the links that are cut, which cost a tail call, are those least used.
+
+// load is what a cube or a segment takes of the kernel's limits.
+type load struct{ cubes, maps, functions, verified int }
+
+// segmentLimit leaves room for the framework's own: about 20 maps and functions.
+var segmentLimit = load{cubes: link.MaxCubes, maps: 42, functions: 220, verified: 600_000}
+
+func (l load) plus(m load) load {
+	return load{l.cubes + m.cubes, l.maps + m.maps, l.functions + m.functions, l.verified + m.verified}
+}
+
+func (l load) fits(limit load) bool {
+	return l.cubes <= limit.cubes && l.maps <= limit.maps && l.functions <= limit.functions && l.verified <= limit.verified
+}
+
+// verifiedPerInstruction guesses how often the verifier looks at an instruction of a program
+// that it has not met yet.
+const verifiedPerInstruction = 4
+
+// loadOf is what a cube takes. A cube whose programs are not known takes nothing; describe
+// refuses it.
+func (p *Plane) loadOf(n *Node) load {
+	l := load{cubes: 1}
+	programs, err := p.programsOf(n, n.Type.Hook())
+	if err != nil {
+		return l
+	}
+	used := map[string]bool{}
+	for _, pr := range programs {
+		maps, instructions := pr.function.Uses()
+		for _, m := range maps {
+			if !strings.HasPrefix(m, ".") { // constants of all are in one
+				used[m] = true
+			}
+		}
+		l.functions += 1 + len(pr.function.Callees)
+		l.verified += instructions * verifiedPerInstruction << p.heavier[pr.object]
+	}
+	l.maps = len(used)
+	return l
+}
+
+// partition cuts the graph into segments.
+func (p *Plane) partition(w *wiring) [][][]CubeID {
+	stacks, links := w.edges()
+	limit := segmentLimit
+	if n := p.opts.SegmentCubes; n > 0 {
+		limit.cubes = n
+	}
+	loads := map[CubeID]load{}
+	for id, n := range w.g.Cubes {
+		loads[id] = p.loadOf(n)
+	}
+	var out [][][]CubeID
+	var edges []edge // in the order in which to join
+	for _, ids := range w.split(append(stacks, links...)) {
+		var total load
+		for _, id := range ids {
+			total = total.plus(loads[id])
+		}
+		if total.fits(limit) {
+			out = append(out, [][]CubeID{ids})
+			continue
+		}
+		if edges == nil {
+			p.byUse(w, links)
+			edges = append(stacks, links...)
+		}
+		out = append(out, p.cut(ids, edges, loads, limit))
+	}
+	return out
+}
+
+// cut divides a connected part of the graph into segments within the limit.
+func (p *Plane) cut(ids []CubeID, edges []edge, loads map[CubeID]load, limit load) [][]CubeID {
+	u, total := p.kept(ids, loads, limit)
+	join := func(a, b CubeID) {
+		a, b = u.find(a), u.find(b)
+		if sum := total[a].plus(total[b]); a != b && sum.fits(limit) {
+			u.join(a, b)
+			total[u.find(a)] = sum
+		}
+	}
+	for _, e := range edges {
+		if _, ours := u[e.a]; ours {
+			join(e.a, e.b)
+		}
+	}
+	// What is left are groups without room for a neighbour. Small ones share a segment though no
+	// link joins them: the leaves of a star whose hub is full.
+	groups := u.groups()
+	for i, group := range groups {
+		for _, earlier := range groups[:i] {
+			join(earlier[0], group[0])
+		}
+	}
+	return u.groups()
+}
+
+// kept groups the cubes as they are in the present segments, where those still fit.
+func (p *Plane) kept(ids []CubeID, loads map[CubeID]load, limit load) (union, map[CubeID]load) {
+	u, total := union{}, map[CubeID]load{}
+	for _, id := range ids {
+		u[id], total[id] = id, loads[id]
+	}
+	for _, c := range p.parts {
+		var group []CubeID
+		var sum load
+		for _, id := range c.ids {
+			if _, ours := u[id]; ours {
+				group, sum = append(group, id), sum.plus(loads[id])
+			}
+		}
+		if len(group) == 0 || !sum.fits(limit) {
+			continue
+		}
+		for _, id := range group {
+			u.join(id, group[0])
+		}
+		total[u.find(group[0])] = sum
+	}
+	return u, total
+}
+
+// byUse sorts the links between cubes by the packets that have crossed them, most first, when
+// nothing else tells how to cut: at the start of a daemon that adopts its counters.
+func (p *Plane) byUse(w *wiring, links []edge) {
+	if len(p.parts) > 0 {
+		return
+	}
+	packets := map[edge]uint64{}
+	for id, n := range w.g.Cubes {
+		for _, port := range n.Ports {
+			if w.peerOf(id, port) == nil {
+				continue
+			}
+			c, err := p.PortCounters(port.Slot)
+			if err != nil {
+				return // in the order of the IDs, then
+			}
+			packets[edge{min(id, port.Peer.Cube), max(id, port.Peer.Cube)}] += c.TxPackets
+		}
+	}
+	slices.SortStableFunc(links, func(x, y edge) int { return cmp.Compare(packets[y], packets[x]) })
+}
+
+// tooLarge tells whether an error means that a segment must be smaller, and notes that its
+// programs are heavier than was thought. A single cube cannot be cut.
+func (p *Plane) tooLarge(c *segment, err error) bool {
+	if len(c.ids) < 2 || !errors.Is(err, link.ErrTooLarge) && !errors.Is(err, unix.E2BIG) {
+		return false
+	}
+	seen := map[*link.Object]bool{}
+	for _, lc := range c.code.Cubes {
+		for _, dir := range []cube.Direction{cube.Ingress, cube.Egress} {
+			for _, pr := range lc.Programs[dir] {
+				if !seen[pr.Object] {
+					seen[pr.Object] = true
+					p.heavier[pr.Object]++
+				}
+			}
+		}
+	}
+	return true
+}

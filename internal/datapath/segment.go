@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// segment is the unit of linking: a connected part of the graph, or, where that is too large for
+// one program, a part of it (see partition).
+type segment struct {
+	ids []CubeID // ascending
+	// netdevs are those whose packets enter here, outNetdevs those whose leaving packets do.
+	netdevs, outNetdevs []*Netdev
+	hook                cube.Hook
+	// code is what the linker gets, companion the TC side of an XDP segment whose
+	// transparent cubes have egress on netdevs, else nil.
+	code, companion *link.Component
+	rodata          []byte
+	// print holds all that the code depends on: equal prints need no relink.
+	print string
+	// egress is true if netdevs need a program on their TC egress.
+	egress bool
+	// frags is true if frames may lie in several buffers.
+	frags bool
+	gen   *generation
+	// roots are the root programs that lead into this segment, by kind.
+	roots map[kind][]*root
+	// note says why the segment is not inlined.
+	note string
+	// number and of tell the segment among those of its connected part of the graph.
+	number, of int
+}
+
+// builder makes a segment's code description from the graph.
+type builder struct {
+	*wiring
+	p     *Plane
+	c     *segment
+	cubes map[CubeID]*link.Cube
+	ports map[*Port]*link.Port
+	local map[CubeID]bool
+	print strings.Builder
+}
+
+// describe makes the segment of the cubes.
+func (p *Plane) describe(w *wiring, ids []CubeID) (*segment, error) {
+	b := &builder{
+		wiring: w, p: p, cubes: map[CubeID]*link.Cube{}, ports: map[*Port]*link.Port{}, local: map[CubeID]bool{},
+		c: &segment{ids: ids, hook: w.g.Cubes[ids[0]].Type.Hook(), roots: map[kind][]*root{}},
+	}
+	b.c.code = &link.Component{Hook: b.c.hook, Hops: link.DefaultHops}
+	if err := b.addCubes(); err != nil {
+		return nil, err
+	}
+	b.addPorts()
+	b.addNetdevs()
+	for _, id := range ids {
+		b.addStack(id)
+		b.c.code.Cubes = append(b.c.code.Cubes, b.cubes[id])
+	}
+	if err := b.addCompanion(); err != nil {
+		return nil, err
+	}
+	b.finish()
+	return b.c, nil
+}
+
+func (b *builder) addCubes() error {
+	for _, id := range b.c.ids {
+		n, in := b.g.Cubes[id], b.p.cubes[id]
+		if in == nil {
+			return fmt.Errorf("cube %s: %w in the data plane", n.Name, cube.ErrNotFound)
+		}
+		if n.Type.Hook() != b.c.hook {
+			return fmt.Errorf("cube %s is of type %s, but is linked to cubes of %s: %w", n.Name, n.Type, b.c.hook, cube.ErrInvalid)
+		}
+		lc := &link.Cube{
+			ID: uint16(id), Name: n.Name, Transparent: in.spec.Transparent,
+			Maps: in.linkMaps(), Entry: !in.spec.Transparent,
+		}
+		if err := b.addPrograms(lc, n, b.c.hook); err != nil {
+			return err
+		}
+		b.cubes[id], b.local[id] = lc, true
+		fmt.Fprintf(&b.print, "cube %d %s\n", id, in.spec.UUID)
+		if err := b.addShadow(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addPrograms gives a cube its programs for a hook.
+func (b *builder) addPrograms(lc *link.Cube, n *Node, h cube.Hook) error {
+	offsets := map[*link.Object]uint32{}
+	programs, err := b.p.programsOf(n, h)
+	if err != nil {
+		return err
+	}
+	for _, pr := range programs {
+		if _, there := offsets[pr.object]; !there {
+			if offsets[pr.object], err = b.constants(pr.object, n); err != nil {
+				return err
+			}
+		}
+		lc.Programs[pr.Direction] = append(lc.Programs[pr.Direction], link.CubeProgram{
+			Index: uint8(pr.Index), Object: pr.object, Function: pr.function, Rodata: offsets[pr.object],
+		})
+		fmt.Fprintf(&b.print, "program %s %d.%d %p\n", h, pr.Direction, pr.Index, pr.function)
+	}
+	return nil
+}
+
+// cube returns the linker's view of a cube, a foreign one if it is not in this segment.
+func (b *builder) cube(id CubeID) *link.Cube {
+	if b.cubes[id] == nil {
+		b.cubes[id] = &link.Cube{ID: uint16(id), Name: b.g.Cubes[id].Name, Foreign: true}
+	}
+	return b.cubes[id]
+}
+
+// port returns the linker's view of a port.
+func (b *builder) port(id CubeID, p *Port) *link.Port {
+	if lp := b.ports[p]; lp != nil {
+		return lp
+	}
+	pg, place := slotAddress(p.Slot)
+	lp := &link.Port{Index: p.Index, Page: pg, Slot: place}
+	b.ports[p] = lp
+	for _, t := range p.Tcubes {
+		lp.Tcubes = append(lp.Tcubes, b.cube(t))
+	}
+	if peer := b.peerOf(id, p); peer != nil {
+		lp.Peer, lp.PeerPort = b.cube(p.Peer.Cube), b.port(p.Peer.Cube, peer)
+	}
+	return lp
+}
+
+// constants appends a cube's constants to the component's and returns where they start.
+func (b *builder) constants(o *link.Object, n *Node) (uint32, error) {
+	values := map[string]any{}
+	for name, v := range n.Constants {
+		if o.HasConstant(name) || len(n.Programs) == 0 {
+			values[name] = v
+		}
+	}
+	if o.HasConstant(logLevelConstant) {
+		values[logLevelConstant] = uint32(n.LogLevel)
+	}
+	shadowConstants(o, n, values)
+	data, err := o.Constants(values)
+	if err != nil {
+		return 0, fmt.Errorf("cube %s: %w", n.Name, err)
+	}
+	offset := uint32(len(b.c.rodata)+15) &^ 15
+	b.c.rodata = append(b.c.rodata, make([]byte, int(offset)-len(b.c.rodata))...)
+	b.c.rodata = append(b.c.rodata, data...)
+	return offset, nil
+}
+
+const logLevelConstant = "pcn_log_level"
+
+// addPorts describes the ports that are code: those that lead to a cube, and those with
+// transparent cubes.
+func (b *builder) addPorts() {
+	for _, id := range b.c.ids {
+		n := b.g.Cubes[id]
+		for _, index := range slices.Sorted(maps.Keys(n.Ports)) {
+			p := n.Ports[index]
+			if len(p.Tcubes) == 0 && b.peerOf(id, p) == nil {
+				continue
+			}
+			b.cubes[id].Ports = append(b.cubes[id].Ports, b.port(id, p))
+			b.printPort(id, p)
+		}
+	}
+}
+
+// printPort adds to the fingerprint what the code of a port depends on.
+func (b *builder) printPort(id CubeID, p *Port) {
+	fmt.Fprintf(&b.print, "port %d.%d slot %d peer %d.%d %t tcubes", id, p.Index, p.Slot,
+		p.Peer.Cube, p.Peer.Port, b.local[p.Peer.Cube])
+	for _, t := range p.Tcubes {
+		fmt.Fprintf(&b.print, " %d %t", t, b.local[t])
+	}
+	b.print.WriteByte('\n')
+}
+
+// addStack chains a transparent cube to its neighbours. On a port, ingress goes from the
+// outermost to the cube, egress from the innermost to the peer; on a netdev, ingress goes on to
+// the port whose peer it is, or the stack, and egress to the wire.
+func (b *builder) addStack(id CubeID) {
+	at, there := b.stack[id]
+	if !there {
+		return
+	}
+	lt := b.cubes[id]
+	inward, outward := at.i-1, at.i+1
+	if at.dev == nil {
+		c := b.cube(at.port.id)
+		if c.Foreign && c.Ports == nil {
+			c.Ports = []*link.Port{b.port(at.port.id, at.port.port)}
+			b.printPort(at.port.id, at.port.port)
+		}
+		lt.NextIn = link.Next{Kind: link.ToPort, Cube: c, Port: at.port.port.Index}
+		lt.NextOut = link.Next{Kind: link.ToPeer, Cube: c, Port: at.port.port.Index}
+	} else {
+		inward, outward = at.i+1, at.i-1
+		lt.Entry = true
+		lt.NextIn, lt.NextOut = link.Next{Kind: link.ToHook}, link.Next{Kind: link.ToHook}
+		if ref, isPeer := b.owner[at.dev.Name]; isPeer {
+			lt.NextIn = link.Next{Kind: link.ToEntry, Cube: b.cube(ref.id), Port: ref.port.Index}
+		}
+	}
+	if inward >= 0 && inward < len(at.chain) {
+		lt.NextIn = link.Next{Kind: link.ToCube, Cube: b.cube(at.chain[inward])}
+	}
+	if outward >= 0 && outward < len(at.chain) {
+		lt.NextOut = link.Next{Kind: link.ToCube, Cube: b.cube(at.chain[outward])}
+	}
+	b.printNext(lt.NextIn)
+	b.printNext(lt.NextOut)
+}
+
+func (b *builder) printNext(n link.Next) {
+	fmt.Fprintf(&b.print, "next %d", n.Kind)
+	if n.Cube != nil {
+		fmt.Fprintf(&b.print, " %d.%d %t", n.Cube.ID, n.Port, n.Cube.Foreign)
+	}
+	b.print.WriteByte('\n')
+}
+
+// addNetdevs notes which netdevs lead into the segment.
+func (b *builder) addNetdevs() {
+	for _, dev := range b.devs {
+		in, out := b.enters(dev)
+		if b.local[in] {
+			b.c.netdevs = append(b.c.netdevs, dev)
+		}
+		if b.local[out] {
+			b.c.outNetdevs = append(b.c.outNetdevs, dev)
+			b.c.egress = true
+		}
+	}
+}
+
+// addCompanion describes the TC egress of an XDP component: the transparent cubes on netdevs,
+// with the TC build of their programs and the same maps.
+func (b *builder) addCompanion() error {
+	if b.c.hook != cube.XDP || !b.c.egress {
+		return nil
+	}
+	b.c.companion = &link.Component{Hook: cube.TC, Hops: link.DefaultHops}
+	twins := map[*link.Cube]*link.Cube{}
+	for _, c := range b.c.code.Cubes {
+		if !c.Transparent || !c.Entry {
+			continue
+		}
+		if b.p.cubes[CubeID(c.ID)].objects[cube.TC] == nil {
+			return fmt.Errorf("cube %s: the service has no TC programs, which its egress needs: %w", c.Name, cube.ErrUnsupported)
+		}
+		twin := *c
+		twin.Programs, twin.NextIn = [2][]link.CubeProgram{}, link.Next{Kind: link.ToHook}
+		if err := b.addPrograms(&twin, b.g.Cubes[CubeID(c.ID)], cube.TC); err != nil {
+			return err
+		}
+		twins[c] = &twin
+		b.c.companion.Cubes = append(b.c.companion.Cubes, &twin)
+	}
+	for _, t := range twins {
+		if t.NextOut.Kind == link.ToCube && !t.NextOut.Cube.Foreign {
+			t.NextOut.Cube = twins[t.NextOut.Cube]
+		}
+	}
+	return nil
+}
+
+// finish chooses the page of counters and closes the fingerprint.
+func (b *builder) finish() {
+	for _, id := range b.c.ids {
+		n := b.g.Cubes[id]
+		if len(n.Ports) > 0 {
+			first := n.Ports[slices.Min(slices.Collect(maps.Keys(n.Ports)))]
+			b.c.code.Page, _ = slotAddress(first.Slot)
+			break
+		}
+	}
+	b.c.frags = b.c.hook == cube.XDP && b.p.needFrags(b.c.netdevs)
+	fmt.Fprintf(&b.print, "page %d frags %t tap %d\n%x", b.c.code.Page, b.c.frags, b.p.again(b.c.hook), b.c.rodata)
+	b.c.print = b.print.String()
+}
+
+// needFrags tells whether a netdev's frames may not fit one buffer at XDP.
+func (p *Plane) needFrags(devs []*Netdev) bool {
+	mtu := p.opts.MTU
+	if mtu == nil {
+		mtu = kernelMTU
+	}
+	limit := os.Getpagesize() - 640 // headroom, shared info and Ethernet header
+	for _, d := range devs {
+		n := d.MTU
+		if n == 0 && d.Index != 0 {
+			n, _ = mtu(d.Index) // a netdev that is gone by now has no frames
+		}
+		if n > limit {
+			return true
+		}
+	}
+	return false
+}
+
+func kernelMTU(ifindex int) (int, error) {
+	l, err := netlink.LinkByIndex(ifindex)
+	if err != nil {
+		return 0, fmt.Errorf("netdev %d: %w", ifindex, err)
+	}
+	return l.Attrs().MTU, nil
+}
