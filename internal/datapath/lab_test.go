@@ -21,6 +21,14 @@ import (
 // segmentCubes makes all tests cut their graphs into small segments: -segment-cubes 1.
 var segmentCubes = flag.Int("segment-cubes", 0, "bound the cubes of one segment")
 
+// needsWhole skips a test of what holds for uncut graphs only.
+func needsWhole(t *testing.T) {
+	t.Helper()
+	if *segmentCubes != 0 {
+		t.Skip("graphs are cut into segments")
+	}
+}
+
 // TestMain lets more tests run side by side than there are processors: most of their time they
 // wait for the kernel's grace periods. The flag still overrides it.
 func TestMain(m *testing.M) {

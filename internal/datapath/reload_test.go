@@ -83,6 +83,7 @@ const (
 )
 
 func TestReloadsUnderLoadLoseNothing(t *testing.T) {
+	needsWhole(t)
 	some := []setting{settings[0], settings[1], settings[3], settings[4], {typ: settings[0].typ, mode: ModeAuto}}
 	in(t, some, func(t *testing.T, b *bench) {
 		one, two, a, z := b.chain()

@@ -28,7 +28,7 @@ type segment struct {
 	rodata          []byte
 	// print holds all that the code depends on: equal prints need no relink.
 	print string
-	// egress is true if netdevs need a program on their TC egress.
+	// egress is true if there are transparent cubes of netdevs, which see TC egress, too.
 	egress bool
 	// frags is true if frames may lie in several buffers.
 	frags bool
@@ -216,7 +216,7 @@ func (b *builder) addStack(id CubeID) {
 		lt.NextOut = link.Next{Kind: link.ToPeer, Cube: c, Port: at.port.port.Index}
 	} else {
 		inward, outward = at.i+1, at.i-1
-		lt.Entry = true
+		lt.Entry, b.c.egress = true, true
 		lt.NextIn, lt.NextOut = link.Next{Kind: link.ToHook}, link.Next{Kind: link.ToHook}
 		if ref, isPeer := b.owner[at.dev.Name]; isPeer {
 			lt.NextIn = link.Next{Kind: link.ToEntry, Cube: b.cube(ref.id), Port: ref.port.Index}
@@ -249,7 +249,6 @@ func (b *builder) addNetdevs() {
 		}
 		if b.local[out] {
 			b.c.outNetdevs = append(b.c.outNetdevs, dev)
-			b.c.egress = true
 		}
 	}
 }

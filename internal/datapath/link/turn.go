@@ -20,7 +20,10 @@ import (
 // starts a new run. (Within a cube the four words of md could not go along; a cube's own
 // programs have the rest of the 33.)
 
-const maxTurns = 20
+const (
+	maxTurns    = 20
+	kernelTurns = 31 // with those that led into the program: the kernel allows no more
+)
 
 // turnKind says where a packet turns.
 type turnKind uint8
@@ -69,7 +72,7 @@ func (g *generator) emitTurns() {
 		if id := t.to.cube.ID; t.to.cube.Foreign && !foreign[id] {
 			foreign[id] = true
 			g.dropAs("hop", id, reasonHopLimit)
-			g.dropAs("noprogram", id, reasonNoProgram) // or the kernel's limit of tail calls
+			g.dropAs("noprogram", id, reasonNoProgram)
 		}
 	}
 }
@@ -80,17 +83,14 @@ func (g *generator) emitTurn(t turn) {
 	b.load(asm.R1, asm.R10, mdHops, asm.Half)
 	b.add(asm.JGE.Imm(asm.R1, int32(g.c.Hops), hop), asm.Add.Imm(asm.R1, 1))
 	b.store(asm.R10, mdHops, asm.R1, asm.Half)
+	b.load(asm.R1, asm.R10, mdTurns, asm.Half)
 	if t.kind != turnCall && g.core.TapIndex != 0 {
 		again := b.label + ".again"
-		b.load(asm.R1, asm.R10, mdTurns, asm.Half)
-		b.add(asm.JGE.Imm(asm.R1, maxTurns, again), asm.Add.Imm(asm.R1, 1))
-		b.store(asm.R10, mdTurns, asm.R1, asm.Half)
+		b.add(asm.JGE.Imm(asm.R1, maxTurns, again))
 		g.enterAgain(g.block("%s", again), t)
 	}
-	none := hop // the kernel's limit of tail calls
-	if t.to.cube.Foreign {
-		none = fmt.Sprintf("noprogram.%d", id)
-	}
+	b.add(asm.Add.Imm(asm.R1, 1))
+	b.store(asm.R10, mdTurns, asm.R1, asm.Half)
 	g.resumeAt(b, hop, func() {
 		b.set(asm.R0, mdSize, int32(id), asm.Half)
 		b.set(asm.R0, mdSize+2, t.target(), asm.Half)
@@ -101,7 +101,11 @@ func (g *generator) emitTurn(t turn) {
 		b.add(mapPtr(asm.R2, g.core.Generation), asm.Mov.Imm(asm.R3, 0))
 	}
 	b.add(asm.FnTailCall.Call())
-	b.jump(none)
+	if t.to.cube.Foreign {
+		b.load(asm.R1, asm.R10, mdTurns, asm.Half)
+		b.add(asm.JLT.Imm(asm.R1, kernelTurns, fmt.Sprintf("noprogram.%d", id)))
+	}
+	b.jump(hop)
 }
 
 // resumeAt copies md to the CPU's pcn_resumes, has set fill in the rest behind r0, and leaves
