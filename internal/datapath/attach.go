@@ -30,7 +30,9 @@ type attachment struct {
 	root *root
 	mode cube.Type // XDP_SKB or XDP_DRV at XDP, "" while not known after a restart
 	port bool      // promiscuous as the peer of a port
-	hold holder
+	// carrier is that of the netdev when it was last looked at.
+	carrier bool
+	hold    holder
 }
 
 // holder keeps a program on a netdev: a pinned bpf_link, or a filter where the kernel has no tcx.
@@ -89,8 +91,8 @@ func (p *Plane) attach(name string, s spot, mode cube.Type, r *root) (*attachmen
 // explain adds the remedy to the kernel's errors that users meet.
 func explain(err error, name string, mode cube.Type) error {
 	switch {
-	case errors.Is(err, unix.EBUSY):
-		return fmt.Errorf("%s has an XDP program of somebody else (see `ip link show %s`): %w: %w", name, name, cube.ErrInUse, err)
+	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
+		return fmt.Errorf("%s has an XDP program of somebody else (see `ip link show %s`), take it off first: %w: %w", name, name, cube.ErrInUse, err)
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, ebpf.ErrNotSupported):
 		return fmt.Errorf("the driver of %s cannot do %s; use type XDP_SKB or TC: %w: %w", name, mode, cube.ErrUnsupported, err)
 	case errors.Is(err, unix.ERANGE):
@@ -198,6 +200,13 @@ func (p *Plane) openLink(name string, roots map[ebpf.ProgramID]*root) error {
 	a := &attachment{spot: s, root: roots[info.Program], hold: &linkHolder{link: l, pin: p.linkPin(s)}}
 	if a.root == nil || linkIfindex(info) != ifindex {
 		return errors.Join(errors.New("its netdev or its root program is gone"), l.Close())
+	}
+	there, err := carries(info, s)
+	if err == nil && !there {
+		err = errors.New("its netdev is in another namespace")
+	}
+	if err != nil {
+		return errors.Join(err, l.Close())
 	}
 	p.attached[s] = a
 	return nil

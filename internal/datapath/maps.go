@@ -81,7 +81,10 @@ func openFramework(dir string) (*framework, error) {
 		return nil, err
 	}
 	f.maps[mapAccounts] = m
-	if f.maps[mapPromisc], err = openPromisc(dir); err != nil {
+	if f.maps[mapPromisc], err = openPromisc(dir); err == nil {
+		f.maps[mapPrepared], err = openPrepared(dir)
+	}
+	if err != nil {
 		f.close()
 		return nil, err
 	}

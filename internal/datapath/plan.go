@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/netdev"
 )
 
 // plan says which root program each netdev gets in a new graph.
@@ -31,7 +30,9 @@ type want struct {
 	kind kind
 	mode cube.Type
 	port bool // the netdev is the peer of a port
-	part *segment
+	// carrier is that of the netdev; when it changes, the other end of a pair may have, too.
+	carrier bool
+	part    *segment
 }
 
 func (ch *change) makePlan() *plan {
@@ -57,7 +58,7 @@ func (pl *plan) addNetdev(g *Graph, c *segment, dev *Netdev) {
 	if c.hook == cube.XDP {
 		k = kindXDP
 	}
-	w := want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, part: c}
+	w := want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, part: c, carrier: dev.Carrier}
 	w.mode, w.port = pl.ownerType(g, dev)
 	if w.mode == cube.TypeXDPSKB {
 		w.kind = kindGeneric
@@ -140,8 +141,12 @@ func (pl *plan) attach(u *undo) error {
 				return err
 			}
 			a = pl.p.attached[w.spot]
+		} else if a.carrier != w.carrier {
+			if err := pl.p.readyForXDP(u, w); err != nil {
+				return err
+			}
 		}
-		a.mode = w.mode
+		a.mode, a.carrier = w.mode, w.carrier
 		if w.port && !a.port {
 			if err := pl.p.promiscOn(u, w); err != nil {
 				return err
@@ -169,8 +174,11 @@ func (p *Plane) attachAnew(u *undo, w want) error {
 			return err
 		})
 	}
-	if w.spot.place == kindXDP {
-		p.readyForXDP(w.name)
+	if err := p.foreign(w.name, w.spot); err != nil {
+		return err
+	}
+	if err := p.readyForXDP(u, w); err != nil {
+		return err
 	}
 	if err := p.markGeneric(u, w); err != nil {
 		return err
@@ -199,26 +207,6 @@ func (p *Plane) markGeneric(u *undo, w want) error {
 	}
 	u.push(func() error { return set(ifindex, nil) })
 	return set(ifindex, &yes)
-}
-
-// readyForXDP prepares what a veth needs to take redirected frames, and says what is missing.
-func (p *Plane) readyForXDP(name string) {
-	ready, err := netdev.EnsureCanReceiveRedirects(name)
-	switch {
-	case err != nil:
-		p.log.Warn("cannot tell whether the netdev takes redirected frames", "netdev", name, "err", err)
-	case !ready.OK:
-		p.log.Warn("frames redirected to this netdev are lost", "netdev", name, "reason", ready.Reason)
-	case ready.Changed:
-		p.log.Info("prepared the netdev for redirected frames", "netdev", name, "what", ready.Reason)
-	}
-	changed, err := netdev.PreparePeerForXDP(name)
-	if err != nil {
-		p.log.Warn("frames may lose a VLAN tag or a checksum", "netdev", name, "err", err)
-	}
-	if len(changed) > 0 {
-		p.log.Info("switched off what frames cannot carry through XDP", "netdev", name, "features", changed)
-	}
 }
 
 // move updates netdevs whose root leads to another component now.
@@ -255,6 +243,9 @@ func (pl *plan) detachUnused() {
 		}
 		if err := a.hold.detach(); err != nil {
 			p.log.Warn("detaching from a netdev", "ifindex", s.ifindex, "err", err)
+		}
+		if err := p.undoForXDP(s); err != nil {
+			p.log.Warn("leaving offloads as XDP needed them", "ifindex", s.ifindex, "err", err)
 		}
 		if err := p.promiscOff(s); err != nil {
 			p.log.Warn("leaving a netdev promiscuous", "ifindex", s.ifindex, "err", err)

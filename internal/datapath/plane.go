@@ -58,6 +58,7 @@ type Plane struct {
 	parts    []*segment
 	tables   *tables
 	attached map[spot]*attachment
+	notes    sync.Map // by ifindex: what stands in the way of packets
 	roots    map[*root]bool
 	lastRoot int
 	sequence atomic.Uint64 // of generations
@@ -102,6 +103,9 @@ func Open(o Options) (*Plane, error) {
 	}
 	if err == nil && o.Loop.Out != 0 {
 		err = p.fw.openLoopExit(o.Loop)
+	}
+	if err == nil {
+		err = p.forgetNetdevs()
 	}
 	if err != nil {
 		p.fw.close()
@@ -150,7 +154,7 @@ func (p *Plane) Cleanup() error {
 	p.mu.Lock()
 	var errs []error
 	for s, a := range p.attached {
-		errs = append(errs, a.hold.detach(), p.promiscOff(s))
+		errs = append(errs, a.hold.detach(), p.promiscOff(s), p.undoForXDP(s))
 		delete(p.attached, s)
 	}
 	p.mu.Unlock()

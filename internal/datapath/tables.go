@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
@@ -109,12 +110,14 @@ func (t *tables) addPort(w *wiring, n *Node, p *Port, row *flood) {
 	dev := w.g.Netdevs[p.Peer.Netdev]
 	netdev := p.Peer.Netdev != "" && dev != nil && dev.Index > 0
 	if netdev {
+		t.entries[uint32(dev.Index)] = entry{Cube: uint16(n.ID), Port: p.Index, Page: pg, Slot: place}
+	}
+	if netdev = netdev && !dev.Down; netdev {
 		key := exitKey(n.ID, p.Index)
 		t.exits[key] = exit{Ifindex: uint32(dev.Index), Page: pg, Slot: place}
 		if n.Type.Hook() == cube.XDP {
 			t.devices[key] = uint32(dev.Index)
 		}
-		t.entries[uint32(dev.Index)] = entry{Cube: uint16(n.ID), Port: p.Index, Page: pg, Slot: place}
 	}
 	word, bit := p.Index/64, uint64(1)<<(p.Index%64)
 	switch {
@@ -182,7 +185,7 @@ func clearRows[V comparable](set setter[V], old, now map[uint32]V) error {
 func (p *Plane) writeExits(u *undo, old, now *tables) error {
 	return errors.Join(
 		write(u, arraySetter[exit](p.fw.maps[mapExits]), old.exits, now.exits, nil),
-		write(u, hashSetter[uint32](p.fw.maps[mapDevices]), old.devices, now.devices, nil),
+		write(u, p.setDevice, old.devices, now.devices, nil),
 		write(u, hashSetter[uint32](p.fw.maps[mapShadows]), old.shadows, now.shadows, nil),
 		write(u, hashSetter[flood](p.fw.maps[mapFloods]), old.floods, now.floods, nil),
 		write(u, p.setBroadcast, old.broadcasts, now.broadcasts, nil),
@@ -192,7 +195,7 @@ func (p *Plane) writeExits(u *undo, old, now *tables) error {
 func (p *Plane) clearExits(old, now *tables) error {
 	return errors.Join(
 		clearRows(arraySetter[exit](p.fw.maps[mapExits]), old.exits, now.exits),
-		clearRows(hashSetter[uint32](p.fw.maps[mapDevices]), old.devices, now.devices),
+		clearRows(p.setDevice, old.devices, now.devices),
 		clearRows(hashSetter[uint32](p.fw.maps[mapShadows]), old.shadows, now.shadows),
 		clearRows(hashSetter[flood](p.fw.maps[mapFloods]), old.floods, now.floods),
 		clearRows(p.setBroadcast, old.broadcasts, now.broadcasts),
@@ -250,6 +253,16 @@ func hashSetter[V comparable](m *ebpf.Map) setter[V] {
 	}
 }
 
+// setDevice writes where a port of an XDP cube sends. The kernel takes no netdev that is gone; the
+// event that says so is under way then, and must not stand in the way of other changes.
+func (p *Plane) setDevice(key uint32, ifindex *uint32) error {
+	err := hashSetter[uint32](p.fw.maps[mapDevices])(key, ifindex)
+	if ifindex != nil && errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	return err
+}
+
 // setBroadcast replaces the set of netdevs that an XDP cube floods to.
 func (p *Plane) setBroadcast(id uint32, set *netdevSet) error {
 	outer := p.fw.maps[mapBroadcasts]
@@ -269,7 +282,9 @@ func (p *Plane) setBroadcast(id uint32, set *netdevSet) error {
 		if int(ifindex) == p.opts.Loop.Out {
 			d.Program = uint32(p.fw.downs["loop-out"].FD())
 		}
-		if err := inner.Put(uint32(n), d); err != nil {
+		if err := inner.Put(uint32(n), d); errors.Is(err, unix.EINVAL) {
+			continue // the netdev is gone, and an event that says so under way
+		} else if err != nil {
 			return fmt.Errorf("flood set of cube %d, netdev %d: %w", id, ifindex, err)
 		}
 	}

@@ -71,6 +71,27 @@ func switchOff(dev string, names []string) (changed []string, err error) {
 	return changed, prefixed(dev, err)
 }
 
+// switchOn switches those of the named offloads on that are off and that the device has.
+func switchOn(dev string, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	f, err := readFeatures(dev)
+	if err != nil {
+		return err
+	}
+	wishes := make([]featureWish, len(f.blocks))
+	for _, name := range names {
+		block, bit, ok := f.find(name)
+		if !ok || f.blocks[block].Active&bit != 0 {
+			continue
+		}
+		wishes[block].Valid |= bit
+		wishes[block].Requested |= bit
+	}
+	return writeFeatures(dev, wishes)
+}
+
 func prefixed(dev string, err error) error {
 	if err == nil {
 		return nil

@@ -35,7 +35,11 @@ type Info struct {
 	Up      bool
 	Carrier bool
 	// Kind is "physical", "loopback", "tun", "tap", or the kernel's name of a virtual kind: "veth", "bridge", "vlan"...
-	Kind      string
+	Kind string
+	// Ethernet tells that what the device sends and receives begins with an Ethernet header.
+	Ethernet bool
+	// OwnOnly tells that only frames to its own address and to groups are received, whatever promiscuous mode says.
+	OwnOnly   bool
 	Addresses []netip.Prefix // sorted
 	// PeerIndex is the index of a veth's other end, 0 for other kinds. PeerNetnsID is the number by which this namespace
 	// knows the one that the other end is in, -1 when it is in this one.
@@ -160,6 +164,7 @@ func infoOf(l netlink.Link) Info {
 	info := Info{
 		Name: a.Name, Index: a.Index, MAC: slices.Clone(a.HardwareAddr), MTU: a.MTU, Kind: kindOf(l),
 		Up: a.RawFlags&unix.IFF_UP != 0, Carrier: a.RawFlags&unix.IFF_LOWER_UP != 0, PeerNetnsID: -1,
+		Ethernet: a.EncapType == "ether" || a.EncapType == "loopback", OwnOnly: ownOnly(l),
 	}
 	if info.Kind == "veth" {
 		info.PeerIndex, info.PeerNetnsID = a.ParentIndex, a.NetNsID
@@ -173,6 +178,17 @@ func infoOf(l netlink.Link) Info {
 		}
 	}
 	return info
+}
+
+// ownOnly is about macvlans: the kernel gives each frame to the one whose address it has, except in mode passthru.
+func ownOnly(l netlink.Link) bool {
+	switch dev := l.(type) {
+	case *netlink.Macvlan:
+		return dev.Mode != netlink.MACVLAN_MODE_PASSTHRU
+	case *netlink.Macvtap:
+		return dev.Mode != netlink.MACVLAN_MODE_PASSTHRU
+	}
+	return false
 }
 
 func kindOf(l netlink.Link) string {

@@ -17,7 +17,7 @@ import (
 // Readiness tells whether frames redirected by XDP to a device arrive.
 type Readiness struct {
 	OK      bool
-	Changed bool // the other end was changed to make it so
+	Changed bool // GRO was switched on at the other end to make it so
 	// Reason is a sentence: what was found, and when not OK what to do.
 	Reason string
 }
@@ -75,14 +75,18 @@ var (
 	ownTags  = []string{"rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"}
 )
 
-// TxChecksum is how PreparePeerForXDP names the checksums of all protocols together.
-const TxChecksum = "tx-checksumming"
+const (
+	// TxChecksum is how PreparePeerForXDP names the checksums of all protocols together.
+	TxChecksum = "tx-checksumming"
+	// GRO is how UndoForXDP names what EnsureCanReceiveRedirects switches on.
+	GRO = "rx-gro"
+)
 
 // PreparePeerForXDP makes whole frames arrive at a device that has a native XDP program: it switches off what puts a part
 // of them beside the bytes, where such a program loses it. For a veth these are checksums and VLAN tags that the other end
 // leaves for later; for other kinds, VLAN tags that the device itself takes out of what it receives. It returns the
 // offloads that it switched off, by their kernel names (checksums are TxChecksum), also when a later one is an error.
-// Nothing is changed back.
+// UndoForXDP changes it back.
 func PreparePeerForXDP(name string) (changed []string, err error) {
 	kind, err := withPeer(name, func(peer Info) error {
 		off, err := switchTxChecksumOff(peer.Name)
@@ -100,6 +104,33 @@ func PreparePeerForXDP(name string) (changed []string, err error) {
 		return changed, fmt.Errorf("offloads that frames lose on their way to XDP on %s: %w", name, err)
 	}
 	return changed, nil
+}
+
+// UndoForXDP switches back what EnsureCanReceiveRedirects and PreparePeerForXDP have changed for the device, when it has no
+// XDP program any more. What somebody else has switched back already stays as it is.
+func UndoForXDP(name string, changed []string) error {
+	var tags []string
+	kind, err := withPeer(name, func(peer Info) error {
+		var errs []error
+		for _, what := range changed {
+			switch what {
+			case GRO:
+				errs = append(errs, setFeature(peer.Name, unix.ETHTOOL_SGRO, unix.ETHTOOL_GGRO, false))
+			case TxChecksum:
+				errs = append(errs, setFeature(peer.Name, unix.ETHTOOL_STXCSUM, unix.ETHTOOL_GTXCSUM, true))
+			default:
+				tags = append(tags, what)
+			}
+		}
+		return errors.Join(append(errs, switchOn(peer.Name, tags))...)
+	})
+	if err == nil && kind != "veth" {
+		err = switchOn(name, changed)
+	}
+	if err != nil {
+		return fmt.Errorf("switching back what XDP on %s needed: %w", name, err)
+	}
+	return nil
 }
 
 func switchTxChecksumOff(dev string) (changed bool, err error) {

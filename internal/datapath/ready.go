@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+
+	"github.com/polycube/polycube/internal/netdev"
+)
+
+// What a netdev needs to carry XDP is switched when a program comes to it, and back when the
+// program goes: a pinned map remembers it, so that a restart in between makes no difference. What
+// stands in the way of packets is kept as a sentence for those who ask for the port's status.
+
+const mapPrepared = "prepared"
+
+// preparations are the bits of a value of the map, in the order of what they stand for. They
+// outlive a daemon: new ones go to the end.
+var preparations = []string{
+	netdev.GRO, netdev.TxChecksum,
+	"tx-vlan-hw-insert", "tx-vlan-stag-hw-insert", "rx-vlan-hw-parse", "rx-vlan-stag-hw-parse",
+}
+
+func openPrepared(dir string) (*ebpf.Map, error) {
+	return openMap(filepath.Join(dir, mapPrepared), &ebpf.MapSpec{
+		Name: mapPrepared, Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: MaxSlot,
+	})
+}
+
+// NetdevNote says what stands in the way of packets by a netdev that carries a program, and what
+// to do; "" when nothing is known. It does not wait for changes under way.
+func (p *Plane) NetdevNote(ifindex int) string {
+	note, _ := p.notes.Load(ifindex)
+	s, _ := note.(string)
+	return s
+}
+
+// note keeps what is known of a netdev and logs what is new.
+func (p *Plane) note(w want, text string) {
+	old := p.NetdevNote(w.spot.ifindex)
+	switch {
+	case text == old:
+	case text == "":
+		p.notes.Delete(w.spot.ifindex)
+		p.log.Info("the netdev takes redirected frames now", "netdev", w.name)
+	default:
+		p.notes.Store(w.spot.ifindex, text)
+		p.log.Warn("frames by this netdev are lost or damaged", "netdev", w.name, "reason", text)
+	}
+}
+
+// readyForXDP prepares what a netdev needs to take redirected frames and to hand whole ones to
+// programs. What it cannot mend is noted: the peer may be mended later by those it belongs to.
+func (p *Plane) readyForXDP(u *undo, w want) error {
+	if w.spot.place != kindXDP {
+		return nil
+	}
+	var text string
+	ready, err := netdev.EnsureCanReceiveRedirects(w.name)
+	switch {
+	case err != nil:
+		text = err.Error()
+	case !ready.OK:
+		text = ready.Reason
+	}
+	changed, err := netdev.PreparePeerForXDP(w.name)
+	if err != nil && text == "" {
+		text = err.Error()
+	}
+	if ready.Changed {
+		changed = append(changed, netdev.GRO)
+	}
+	if len(changed) > 0 {
+		p.log.Info("prepared the netdev for XDP", "netdev", w.name, "switched", changed)
+		u.push(func() error { return p.undoForXDP(w.spot) })
+		if err := p.remember(w.spot, changed); err != nil {
+			return fmt.Errorf("netdev %s: %w", w.name, err)
+		}
+	}
+	p.note(w, text)
+	return nil
+}
+
+// remember adds to what was switched for a netdev.
+func (p *Plane) remember(s spot, changed []string) error {
+	m, key := p.fw.maps[mapPrepared], uint32(s.ifindex)
+	var bits uint32
+	if err := m.Lookup(key, &bits); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("remembering what was switched: %w", err)
+	}
+	for _, what := range changed {
+		if i := slices.Index(preparations, what); i >= 0 {
+			bits |= 1 << i
+		}
+	}
+	if err := m.Put(key, bits); err != nil {
+		return fmt.Errorf("remembering what was switched: %w", err)
+	}
+	return nil
+}
+
+// undoForXDP switches back what readyForXDP did. A netdev that is gone takes it along.
+func (p *Plane) undoForXDP(s spot) error {
+	if s.place != kindXDP {
+		return nil
+	}
+	p.notes.Delete(s.ifindex)
+	m, key := p.fw.maps[mapPrepared], uint32(s.ifindex)
+	var bits uint32
+	if err := m.LookupAndDelete(key, &bits); errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("netdev %d: what was switched for XDP: %w", s.ifindex, err)
+	}
+	l, err := netlink.LinkByIndex(s.ifindex)
+	var gone netlink.LinkNotFoundError
+	if errors.As(err, &gone) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("netdev %d: %w", s.ifindex, err)
+	}
+	var changed []string
+	for i, what := range preparations {
+		if bits&(1<<i) != 0 {
+			changed = append(changed, what)
+		}
+	}
+	// The other end may be going, or out of reach by now, and what is left there does no harm.
+	if err := netdev.UndoForXDP(l.Attrs().Name, changed); err != nil && !errors.Is(err, netdev.ErrNotFound) {
+		p.log.Warn("offloads stay as XDP needed them", "netdev", l.Attrs().Name, "switched", changed, "err", err)
+	}
+	return nil
+}
+
+// forgetNetdevs forgets what an earlier daemon did to netdevs that carry no program of ours any
+// more: the number may be another netdev's by now.
+func (p *Plane) forgetNetdevs() error {
+	for _, name := range []string{mapPromisc, mapPrepared} {
+		var key, value uint32
+		var gone []uint32
+		rows := p.fw.maps[name].Iterate()
+		for rows.Next(&key, &value) {
+			i := int(key)
+			if p.attached[spot{i, kindIngress}] == nil && p.attached[spot{i, kindXDP}] == nil {
+				gone = append(gone, key)
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return fmt.Errorf("reading map %s: %w", name, err)
+		}
+		for _, key := range gone {
+			if err := p.fw.maps[name].Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("map %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
