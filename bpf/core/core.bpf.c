@@ -290,8 +290,12 @@ static long flood_one(__u32 i, struct flood_walk *w)
 		err = recirculate(w->ctx, w->md, CUBE(w->who), e->port, w->row->tap);
 	} else {
 		err = bpf_clone_redirect(w->ctx, e->ifindex, 0);
-		if (!err)
+		/* Positive: the netdev's own egress dropped it, or took it. It was sent there, as
+		 * one that is not a copy is. */
+		if (err >= 0) {
 			count_tx(e->page, e->slot, w->len);
+			err = 0;
+		}
 	}
 	if (err)
 		pcn_count_fate(CUBE(w->who), PCN_REASON_COPY_FAILED);

@@ -70,7 +70,7 @@ func (w *world) addNetdev(g *datapath.Graph, name string) *datapath.Netdev {
 	if n == nil {
 		n = &datapath.Netdev{Name: name}
 		if l := w.links[name]; !l.refused {
-			n.Index, n.MTU = l.index, l.mtu
+			n.Index, n.MTU, n.Down = l.index, l.mtu, l.index != 0 && !l.up
 		}
 		g.Netdevs[name] = n
 	}
