@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,6 +61,8 @@ func TestExamplesOfDocumentsDoWhatTheyShow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// What is for authors is in another machine: package authors has it.
+	guides = slices.DeleteFunc(guides, func(path string) bool { return filepath.Base(path) == "write-a-cube.md" })
 	for _, path := range append(documents, guides...) {
 		t.Run(strings.TrimPrefix(path, "../../"), func(t *testing.T) {
 			t.Parallel()

@@ -85,6 +85,7 @@ func Rules() []Rule {
 		{"READMEs of cubes have examples", Examples},
 		{"links in Markdown resolve", Links},
 		{"quotations in Markdown are true", Quotes},
+		{"helpers for programs are documented", Helpers},
 	}
 }
 

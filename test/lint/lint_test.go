@@ -130,8 +130,14 @@ var ruleTests = []struct {
 			"```c a/x.c\nint c;\n...\nint a;\n```\n" + // 6: the other way round
 			"```c a/x.c\nint d;\n```\n" + // 11: not there
 			"```c a/gone.c\nint a;\n```\n" + // 14: no such file
-			"```c\nint d;\n```\n"), // no quotation
+			"```c\nint d;\n```\n" + // no quotation
+			"```c file=a/new.c\nint d;\n```\n"), // a file to be made
 	}, []string{"doc.md:11", "doc.md:14", "doc.md:6"}},
+	{"helpers without a comment, and a reference of yesterday", Helpers, Tree{
+		"bpf/include/pcn/a.h": []byte("/* About. */\n#ifndef A_H\n#define A_H\n\n/* Adds. */\nPCN_INLINE int pcn_a(int a)\n{\n\treturn a;\n}\n\n" +
+			"PCN_INLINE int pcn_b(int a)\n{\n\treturn a;\n}\n\n/* Internal: x. */\n#define PCN_X 1\n#endif\n"),
+		"docs/reference/helpers.md": []byte("# Helpers\n"),
+	}, []string{"bpf/include/pcn/a.h:11", "docs/reference/helpers.md:0"}},
 	{"links that lead nowhere", Links, Tree{
 		"README.md": []byte("# Top\n## Two words, `code`\n[a](docs/a.md) [b](docs) [c](#two-words-code) [d](https://x.y/z)\n" +
 			"[e](docs/none.md) ![f](none.png \"t\")\n```\n[g](none)\n```\n`[h](none)`\n[i](#none) [j](docs/a.md#none)\n\n[ref]: gone.md\n"),

@@ -52,7 +52,8 @@ func quotes(data []byte) []quote {
 			fenced, open = false, nil
 		case isFence:
 			fenced = true
-			if words := strings.Fields(info); len(words) == 2 {
+			// "file=" is how a guide tells its reader to make a file.
+			if words := strings.Fields(info); len(words) == 2 && !strings.HasPrefix(words[1], "file=") {
 				open = &quote{line: i + 1, file: words[1]}
 			}
 		case open != nil:

@@ -32,8 +32,10 @@ const volatile __u32 pcn_span = 0;
 
 /* A further program of the service, to which pcn_call_program leads: PCN_PROGRAM(name) { ... }
  * The control plane gives it a direction and an index. */
-#define PCN_PROGRAM(name) SEC(PCN_SECTION) int name(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
+#define PCN_PROGRAM(name) \
+	SEC(PCN_SECTION) int name(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 
+/* Ends a program's source: the kernel wants to know. */
 #define PCN_LICENSE char _license[] SEC("license") = "Dual BSD/GPL"
 
 #endif

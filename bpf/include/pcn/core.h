@@ -8,6 +8,7 @@
 #include <pcn/ctx.h>
 #include <pcn/md.h>
 
+/* Internal: a function that the linker replaces. */
 #define PCN_STUB __attribute__((noinline, weak))
 
 /* Sends a copy of the packet to the slow path; the original goes on. Returns 0, or -1 if the
@@ -18,6 +19,7 @@ PCN_STUB int pcn_core_copy(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, _
 	return 0;
 }
 
+/* Internal: the size of a format with its end. */
 #define PCN_LOG_FMT_MAX 88
 struct pcn_log_args {
 	__u32 level;

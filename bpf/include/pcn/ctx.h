@@ -9,27 +9,37 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 
+/* The context of a program, `struct CTXTYPE *ctx`: an skb at TC, a frame at XDP. */
 #if defined(PCN_TC)
 #define CTXTYPE __sk_buff
-#define PCN_SECTION "tc"
 #elif defined(PCN_XDP)
 #define CTXTYPE xdp_md
-#define PCN_SECTION "xdp"
 #else
 #error "compile with -DPCN_TC or -DPCN_XDP"
 #endif
 
+/* Internal: the section of the object that programs are in. */
+#if defined(PCN_TC)
+#define PCN_SECTION "tc"
+#else
+#define PCN_SECTION "xdp"
+#endif
+
+/* Before a function: it becomes part of its callers, or stays a call (5 arguments at most), which
+ * is for large ones that several places use. */
 #define PCN_INLINE static __always_inline
 #define PCN_NOINLINE static __attribute__((noinline))
-/* Tells the verifier of a global function that an argument is never NULL (Linux 6.8). */
+
+/* Internal: tells the verifier of a global function that an argument is never NULL (Linux 6.8). */
 #define PCN_NONNULL __attribute__((btf_decl_tag("arg:nonnull")))
 
-/* Start and end of the packet bytes that can be read directly. */
+/* Start of the packet bytes that can be read directly. A cursor is the safer way. */
 PCN_INLINE void *pcn_data(struct CTXTYPE *ctx)
 {
 	return (void *)(long)ctx->data;
 }
 
+/* Their end: what is compared with before each access. */
 PCN_INLINE void *pcn_data_end(struct CTXTYPE *ctx)
 {
 	return (void *)(long)ctx->data_end;

@@ -18,6 +18,7 @@ enum pcn_log_level {
 /* The cube's level, set by the linker. */
 const volatile __u32 pcn_log_level = LOG_INFO;
 
+/* Internal: counts the arguments and stores each. */
 #define PCN_LOG_N(a, b, c, d, e, n, ...) n
 #define PCN_LOG_COUNT(...) PCN_LOG_N(_, ##__VA_ARGS__, 4, 3, 2, 1, 0)
 #define PCN_LOG_SET0(a)
@@ -30,7 +31,8 @@ const volatile __u32 pcn_log_level = LOG_INFO;
 
 /* pcn_log(ctx, LOG_DEBUG, "from %M on port %d", mac, md->in_port): a literal format of at most
  * 87 characters and up to four integers. Formats: %d %i %u %x %X %llu and, of integers in
- * network byte order, %I (IPv4 address), %M (MAC address), %P (L4 port). */
+ * network byte order, %I (IPv4 address), %M (MAC address), %P (L4 port). Lines that the daemon has
+ * no time for are lost. A level below the cube's costs nothing: the line is not in the program. */
 #define pcn_log(ctx, lvl, format, ...)                                                           \
 	do {                                                                                     \
 		_Static_assert(sizeof(format) <= PCN_LOG_FMT_MAX, "pcn_log format is too long"); \

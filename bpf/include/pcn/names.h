@@ -5,6 +5,8 @@
 
 #include <pcn/verdict.h>
 
+/* pcn_shadow, pcn_span, PCN_PASS, PCN_SEND, PCN_DROP, struct pcn_md, pcn_pkt_send,
+ * pcn_pkt_namespace and pcn_pkt_controller_md. */
 #define SHADOW pcn_shadow
 #define SPAN pcn_span
 #define RX_OK PCN_PASS

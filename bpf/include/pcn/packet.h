@@ -12,7 +12,7 @@ struct pcn_cursor {
 };
 
 /* Makes at least len bytes readable, then points the cursor to the first byte. A shorter packet
- * is left as it is. At TC the headers of an skb may lie in fragments, but never its Ethernet
+ * is left as it is. Packet pointers that were read before are invalid then. At TC the headers of an skb may lie in fragments, but never its Ethernet
  * header; so for that alone there is nothing to do. */
 PCN_INLINE void pcn_cursor_open(struct pcn_cursor *c, struct CTXTYPE *ctx, const __u32 len)
 {
@@ -37,6 +37,7 @@ PCN_INLINE void *pcn_cursor_take(struct pcn_cursor *c, const __u32 size)
 	return p;
 }
 
+/* Takes the Ethernet header: NULL when the frame is too short to have one. */
 PCN_INLINE struct ethhdr *pcn_parse_eth(struct pcn_cursor *c)
 {
 	return pcn_cursor_take(c, sizeof(struct ethhdr));

@@ -6,6 +6,7 @@
 
 #include <pcn/packet.h>
 
+/* The bits of a tag's tci, in host byte order, that are its id. */
 #define PCN_VLAN_VID_MASK 0x0fff
 
 struct pcn_vlan_hdr {
@@ -19,7 +20,8 @@ PCN_INLINE int pcn_is_vlan_proto(__be16 proto)
 	return proto == bpf_htons(ETH_P_8021Q) || proto == bpf_htons(ETH_P_8021AD);
 }
 
-/* Reads the outer tag: its id (0..4095), or -1 when the frame has none. */
+/* Reads the outer tag: its id (0..4095), or -1 when the frame has none. Packet pointers that were
+ * read before are invalid then. */
 PCN_INLINE int pcn_get_vlan_id(struct CTXTYPE *ctx)
 {
 #ifdef PCN_TC
@@ -35,7 +37,7 @@ PCN_INLINE int pcn_get_vlan_id(struct CTXTYPE *ctx)
 	return tag ? bpf_ntohs(tag->tci) & PCN_VLAN_VID_MASK : -1;
 }
 
-/* True when the frame has a tag. */
+/* True when the frame has a tag. Packet pointers that were read before are invalid then. */
 PCN_INLINE int pcn_is_vlan_present(struct CTXTYPE *ctx)
 {
 	return pcn_get_vlan_id(ctx) >= 0;

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A fresh copy of the repository and a terminal in it. The terminal is in network, mount and
+// process namespaces of its own, where a daemon without any option finds an empty machine.
+
+package authors
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/test/lint"
+	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/output"
+)
+
+func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
+
+// patience bounds a step in the terminal, which may build everything.
+const patience = 90 * time.Second
+
+const root = "../.."
+
+// clone copies what is tracked, as it is now, and what is new and not ignored.
+func clone(t *testing.T) string {
+	t.Helper()
+	netns.NeedRoot(t)
+	cmd := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Skipf("needs a git checkout: %v", err)
+	}
+	dir := filepath.Join(t.TempDir(), "polycube")
+	for _, name := range strings.Split(strings.TrimRight(string(out), "\x00"), "\x00") {
+		if err := copyFile(filepath.Join(root, name), filepath.Join(dir, name)); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func copyFile(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, info.Mode().Perm())
+}
+
+// tree reads the sources of a clone, without what was built.
+func tree(t *testing.T, dir string) lint.Tree {
+	t.Helper()
+	out := lint.Tree{}
+	err := filepath.WalkDir(dir, func(name string, e os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && (e.Name() == "bin" || e.Name() == ".cache"):
+			return filepath.SkipDir
+		case e.IsDir(), strings.HasSuffix(name, ".o"):
+			return nil
+		}
+		rel, err := filepath.Rel(dir, name)
+		if err == nil {
+			out[filepath.ToSlash(rel)], err = os.ReadFile(name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// terminal is a shell that stays: what one command sets, the next has.
+type terminal struct {
+	t     *testing.T
+	dir   string // for the scripts
+	in    io.Writer
+	out   *output.Buffer
+	ended chan struct{}
+	steps int
+}
+
+// prepare gives the namespaces places of their own for what a daemon, and `ip netns`, keep.
+// Packages look at the rest of /var/lib.
+const prepare = `set -e
+mkdir -p "$0/lib"
+mount --rbind /var/lib "$0/lib"
+mount -t tmpfs machine /var/lib
+for each in "$0"/lib/*; do
+    [ "${each##*/}" = polycube ] || ln -s "$each" /var/lib/
+done
+mount -t tmpfs machine /run
+mount -t bpf bpf /sys/fs/bpf
+exec bash --noprofile --norc 2>&1
+`
+
+// open opens a terminal in a folder.
+func open(t *testing.T, folder string) *terminal {
+	t.Helper()
+	lab := netns.NewLab(t)
+	term := &terminal{t: t, dir: t.TempDir(), out: &output.Buffer{}, ended: make(chan struct{})}
+	cmd := lab.Command("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", prepare, t.TempDir())
+	cmd.Dir = folder
+	// Paths in what is compiled would keep the tools from using what others compiled before.
+	cmd.Env = append(os.Environ(), "SKIP_DEPS=1", "GOFLAGS=-trimpath", "MAKEFLAGS=")
+	cmd.Stdout, cmd.Stderr = term.out, term.out
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	term.in = in
+	go func() {
+		defer close(term.ended)
+		_ = cmd.Wait() // ended by the test, or by a command that the test reports
+	}()
+	t.Cleanup(func() {
+		if said, err := os.ReadFile(filepath.Join(folder, "polycubed.log")); err == nil && t.Failed() {
+			t.Logf("the daemon said:\n%s", said)
+		}
+		_ = cmd.Process.Kill() // its namespace goes with it, and all that runs there
+		<-term.ended
+	})
+	return term
+}
+
+// Run types a script and returns what it prints and how it ends.
+func (term *terminal) Run(script string) (printed string, exit int) {
+	term.t.Helper()
+	term.steps++
+	file := filepath.Join(term.dir, fmt.Sprint(term.steps))
+	if err := os.WriteFile(file, []byte(script+"\n"), 0o644); err != nil {
+		term.t.Fatal(err)
+	}
+	before := len(term.out.String())
+	mark := fmt.Sprintf("=== step %d ended with ", term.steps)
+	if _, err := fmt.Fprintf(term.in, ". %s </dev/null; status=$?; echo; echo '%s'$status.\n", file, mark); err != nil {
+		term.t.Fatalf("the terminal is gone: %v\n%s", err, term.out)
+	}
+	netns.Eventually(term.t, patience, func() error {
+		text, rest, ok := strings.Cut(term.out.String()[before:], "\n"+mark)
+		if _, err := fmt.Sscanf(rest, "%d.", &exit); ok && err == nil {
+			printed = text
+			return nil
+		}
+		select {
+		case <-term.ended:
+			term.t.Fatalf("the terminal was closed by\n%s\n%s", script, text)
+		default:
+		}
+		return fmt.Errorf("not at its end:\n%s\n%s", script, text)
+	})
+	return printed, exit
+}
+
+// Must types a script and returns what it prints. A command that fails closes the terminal, and so ends the test.
+func (term *terminal) Must(script string) string {
+	term.t.Helper()
+	printed, _ := term.Run("trap 'echo \"this ended with $?: $BASH_COMMAND\"' ERR; set -e\n" + script + "\nset +e; trap - ERR")
+	return printed
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package authors
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/test/lint"
+)
+
+// hosts are two network namespaces, each with a wire to the machine.
+const hosts = `for i in 1 2; do
+    ip netns add host$i
+    ip link add veth$i type veth peer name eth0 netns host$i
+    ip link set veth$i up
+    ip -n host$i link set eth0 up
+    ip -n host$i addr add 10.0.0.$i/24 dev eth0
+done
+`
+
+// daemon starts one as it is installed.
+const daemon = `export PATH=$PWD/bin:$PATH
+polycubed >polycubed.log 2>&1 &
+until polycubectl cubes show >/dev/null 2>&1; do sleep 0.1; done
+`
+
+// TestNewCubesWorkAtOnce makes a cube of each kind and does with them what their authors would:
+// build, test, check, run.
+func TestNewCubesWorkAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := clone(t)
+	before := tree(t, dir)
+	term := open(t, dir)
+	term.Must("make new-cube NAME=patchpanel\nmake new-cube NAME=sizeguard TRANSPARENT=1")
+	if out, exit := term.Run("make new-cube NAME=patchpanel"); exit == 0 || !strings.Contains(out, "cubes/patchpanel is there already") {
+		t.Errorf("a name that is taken: exit %d\n%s", exit, out)
+	}
+	checkSources(t, term, before, tree(t, dir))
+	if out := term.Must("make\ngo test -v ./cubes/patchpanel ./cubes/sizeguard"); strings.Contains(out, "--- SKIP") {
+		t.Errorf("a test of the new cubes was skipped:\n%s", out)
+	}
+	term.Must(daemon + hosts + `polycubectl patchpanel add p
+polycubectl p ports add p1 peer=veth1
+polycubectl p ports add p2 peer=veth2
+polycubectl sizeguard add s
+polycubectl attach s p:p1
+ip netns exec host1 ping -c 1 -s 1000 10.0.0.2
+polycubectl s set max-length=200`)
+	if out, exit := term.Run("ip netns exec host1 ping -c 1 -W 1 -s 1000 10.0.0.2"); exit != 1 {
+		t.Errorf("ping of 1000 bytes at a limit of 200: exit %d\n%s", exit, out)
+	}
+	term.Must("ip netns exec host1 ping -c 1 -s 100 10.0.0.2")
+}
+
+// checkSources holds what was made to the house rules and the tools that `make lint` runs.
+func checkSources(t *testing.T, term *terminal, before, after lint.Tree) {
+	t.Helper()
+	keepRules(t, after, "cubes/patchpanel/", "cubes/sizeguard/", "cubes/all/")
+	made := 0
+	for name, text := range after {
+		switch old, ok := before[name]; {
+		case strings.HasPrefix(name, "cubes/patchpanel/"), strings.HasPrefix(name, "cubes/sizeguard/"):
+			made++
+		case !ok || string(old) != string(text):
+			if name != "cubes/all/all.go" {
+				t.Errorf("%s was changed", name)
+			}
+		}
+	}
+	if made != 13 {
+		t.Errorf("%d files were made, want 13", made)
+	}
+	pyang, err := filepath.Abs(filepath.Join(root, ".cache/pyang/bin/pyang"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	term.Must(`[ -z "$(gofmt -s -l cubes)" ]
+clang-format --dry-run --Werror cubes/patchpanel/*.c cubes/sizeguard/*.c
+for model in cubes/patchpanel/*.yang cubes/sizeguard/*.yang; do
+    yanglint -p yang $model
+    if [ -x ` + pyang + ` ]; then
+        [ -z "$(` + pyang + ` -W none -p yang --lint $model 2>&1 | grep -v -e '"contact"' -e '"reference"')" ]
+    fi
+done`)
+}
+
+// keepRules holds the files below some folders to the house rules.
+func keepRules(t *testing.T, files lint.Tree, folders ...string) {
+	t.Helper()
+	for _, rule := range lint.Rules() {
+		for _, f := range rule.Check(files) {
+			if slices.ContainsFunc(folders, func(dir string) bool { return strings.HasPrefix(f.Path+"/", dir) }) {
+				t.Errorf("%s: %v", rule.Name, f)
+			}
+		}
+	}
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reference
+
+// From headers to the document, and back to its costs.
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Document is where the reference is, from the top of the repository.
+const Document = "docs/reference/helpers.md"
+
+// Costs is what was measured of each helper by name: a sentence, such as "2.1 ns at TC, 1.9 ns at XDP".
+type Costs map[string]string
+
+const opening = `# Helpers for programs of cubes
+
+What ` + "`#include <pcn/cube.h>`" + ` offers, header by header. It is written by ` + "`make reference`" + ` from the comments in
+` + "`bpf/include/pcn`" + `; the costs are measured by ` + "`make bench`" + ` (its part ` + "`helpers`" + `): nanoseconds that one use adds to a
+packet, the median over rounds, by ` + "`BPF_PROG_TEST_RUN`" + ` on the machine of [performance](../performance.md), data in the
+caches. Helpers that return a verdict are measured with what the framework then does, against ` + "`pcn_pkt_drop`" + `. What
+declares something, or is folded into constants, adds no instruction. Everything is for both hooks unless it says
+otherwise. Packet pointers, among them those of a cursor, are valid until a helper that says that it moves packet bytes.
+
+`
+
+const measured = "Cost: "
+
+// Render writes the document.
+func Render(headers []Header, costs Costs) []byte {
+	var b strings.Builder
+	b.WriteString(opening)
+	for _, h := range headers {
+		if len(h.Helpers) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "## %s\n\n%s\n\n", h.Name, wrap(h.About))
+		for i := 0; i < len(h.Helpers); {
+			n := 1 // those that share a comment are shown together
+			for i+n < len(h.Helpers) && h.Helpers[i+n].Doc == h.Helpers[i].Doc {
+				n++
+			}
+			entry(&b, h.Helpers[i:i+n], costs)
+			i += n
+		}
+	}
+	return []byte(strings.TrimRight(b.String(), "\n") + "\n")
+}
+
+// entry writes helpers of one comment.
+func entry(b *strings.Builder, helpers []Helper, costs Costs) {
+	var names []string
+	for _, h := range helpers {
+		names = append(names, "`"+h.Name+"`")
+	}
+	fmt.Fprintf(b, "### %s\n\n```c\n", strings.Join(names, ", "))
+	for _, h := range helpers {
+		fmt.Fprintln(b, h.Signature)
+	}
+	doc := helpers[0].Doc
+	if hook := helpers[0].Hook; hook != "" {
+		doc += " At " + hook + " only."
+	}
+	fmt.Fprintf(b, "```\n\n%s\n\n", wrap(doc))
+	for _, h := range helpers {
+		if cost := costs[h.Name]; cost != "" {
+			fmt.Fprintf(b, "%s`%s` %s.\n\n", measured, h.Name, cost)
+		}
+	}
+}
+
+// columns is where prose goes on in the next line, as in the documents written by hand.
+const columns = 120
+
+func wrap(text string) string {
+	var b strings.Builder
+	length := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case length+1+len(word) > columns:
+			b.WriteByte('\n')
+			length = 0
+		default:
+			b.WriteByte(' ')
+			length++
+		}
+		b.WriteString(word)
+		length += len(word)
+	}
+	return b.String()
+}
+
+var costLine = regexp.MustCompile("(?m)^" + measured + "`(\\w+)` (.*)\\.$")
+
+// CostsOf reads the costs out of a document that Render wrote.
+func CostsOf(document []byte) Costs {
+	costs := Costs{}
+	for _, m := range costLine.FindAllSubmatch(document, -1) {
+		costs[string(m[1])] = string(m[2])
+	}
+	return costs
+}
+
+// Write writes the document of a repository. It keeps the costs that are in it but for those
+// that were measured anew.
+func Write(root string, fresh Costs) error {
+	paths, err := filepath.Glob(filepath.Join(root, Headers, "*.h"))
+	if err != nil || len(paths) == 0 {
+		return errors.Join(err, fmt.Errorf("no header in %s", Headers))
+	}
+	files := map[string][]byte{}
+	for _, name := range paths {
+		if files[Headers+filepath.Base(name)], err = os.ReadFile(name); err != nil {
+			return fmt.Errorf("reading the headers: %w", err)
+		}
+	}
+	document := filepath.Join(root, Document)
+	old, err := os.ReadFile(document)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading the costs measured before: %w", err)
+	}
+	costs := CostsOf(old)
+	maps.Copy(costs, fresh)
+	if err := os.MkdirAll(filepath.Dir(document), 0o755); err != nil {
+		return fmt.Errorf("the folder of the reference: %w", err)
+	}
+	if err := os.WriteFile(document, Render(Parse(files), costs), 0o644); err != nil {
+		return fmt.Errorf("writing the reference: %w", err)
+	}
+	return nil
+}
