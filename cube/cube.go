@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/cilium/ebpf"
 )
@@ -146,10 +147,9 @@ type PortWatcher interface {
 	PortChanged(port string, up bool)
 }
 
-// ParentWatcher is told when a transparent cube was attached, detached, or a parameter of
-// its parent changed. parent is "cube:port", a netdev's name, or "" when detached.
-type ParentWatcher interface {
-	ParentChanged(parent string)
+// Notified gets the messages that the cube's programs send with pcn_notify. data is valid only during the call.
+type Notified interface {
+	Notify(kind uint32, data []byte)
 }
 
 // Closer is called when the cube is deleted or the daemon stops; maps stay pinned in the latter case.
@@ -172,6 +172,14 @@ type Env interface {
 	PortName(index uint16) (string, bool)
 	// Send puts a packet back into the fast path.
 	Send(*PacketOut) error
+	// Programs changes the programs that the cube consists of.
+	Programs() Programs
+	// Every calls fn each time that d has passed, After once. The calls take turns with the cube's handlers, so fn needs
+	// no lock, and begin when the cube has been made. A call that is due while the last one waits or runs is left out.
+	// A d below a millisecond is taken for one. stop ends it: once it has returned in a handler, fn is not called any
+	// more; elsewhere, a call may be on its way. Deleting the cube and stopping the daemon stop it too.
+	Every(d time.Duration, fn func()) (stop func())
+	After(d time.Duration, fn func()) (stop func())
 }
 
 // Offload is the state of checksum and segmentation offload that travels with a packet

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/modeltest"
 )
@@ -29,17 +27,16 @@ func TestAnUnknownActionIsRefused(t *testing.T) {
 
 // env takes what the cube sends.
 type env struct {
+	cube.Env // what this cube does not use is not there
+
 	logs bytes.Buffer
 	sent []cube.PacketOut
 	err  error
 }
 
-func (e *env) Name() string                    { return "th" }
-func (e *env) Type() cube.Type                 { return cube.TypeTC }
-func (e *env) Logger() *slog.Logger            { return slog.New(slog.NewTextHandler(&e.logs, nil)) }
-func (e *env) Map(string) (*ebpf.Map, error)   { return nil, cube.ErrNotFound }
-func (e *env) PortIndex(string) (uint16, bool) { return 0, false }
-func (e *env) PortName(uint16) (string, bool)  { return "", false }
+func (e *env) Name() string         { return "th" }
+func (e *env) Type() cube.Type      { return cube.TypeTC }
+func (e *env) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(&e.logs, nil)) }
 func (e *env) Send(p *cube.PacketOut) error {
 	e.sent = append(e.sent, *p)
 	return e.err

@@ -59,6 +59,14 @@ func (p *Plane) programsOf(n *Node, h cube.Hook) ([]placed, error) {
 	return out, nil
 }
 
+// HasFunction says whether the objects of a service have a function for a hook.
+func (p *Plane) HasFunction(service string, h cube.Hook, name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.services[service][h]
+	return o != nil && o.Functions[name] != nil
+}
+
 // source identifies bytes that nobody changes.
 type source struct {
 	first *byte

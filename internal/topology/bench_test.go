@@ -94,7 +94,7 @@ func BenchmarkPacketIn(b *testing.B) {
 		b.Fatal(err)
 	}
 	u := m.view.Load().units["th"]
-	u.mail.deliver = func(context.Context, []cube.PacketIn) {}
+	u.mail.deliver = func(context.Context, []letter) {}
 	p := cube.PacketIn{Data: make([]byte, 64)}
 	for b.Loop() {
 		m.PacketIn(u.id, &p)

@@ -26,6 +26,12 @@ func (t *txn) carryOut() error {
 	if err := t.createMaps(plans); err != nil {
 		return err
 	}
+	if err := t.lock(); err != nil {
+		return err
+	}
+	if err := t.changePrograms(plans); err != nil {
+		return err
+	}
 	t.graph = t.next.graph()
 	change, err := t.prepareGraph()
 	if err != nil {
@@ -90,7 +96,7 @@ func (t *txn) prepareOne(u *unit, was, rec *record) (cube.Plan, error) {
 	u.env.level.Set(slowLevel(rec.level))
 	t.undo = append(t.undo, func() error { u.env.level.Set(level); return nil })
 	var plan cube.Plan
-	err := u.call(t.ctx, func() (err error) {
+	err := t.call(t.ctx, u, func() (err error) {
 		if u.inst == nil {
 			if u.inst, err = u.svc.New(u.env); err != nil {
 				u.inst = nil
@@ -184,14 +190,14 @@ func (t *txn) commitPlans(plans []planned) error {
 		if p.plan.Commit == nil {
 			continue
 		}
-		if err := p.unit.call(t.ctx, p.plan.Commit); err != nil {
+		if err := t.commitPlan(t.ctx, p.unit, p.plan.Commit); err != nil {
 			return blame(p.unit.name, fmt.Errorf("%s: %w", p.unit.name, err))
 		}
 		t.undo = append(t.undo, func() error {
 			if p.plan.Undo == nil {
 				return nil
 			}
-			if err := p.unit.call(context.WithoutCancel(t.ctx), p.plan.Undo); err != nil {
+			if err := t.commitPlan(context.WithoutCancel(t.ctx), p.unit, p.plan.Undo); err != nil {
 				p.unit.degrade("undoing a change: " + err.Error())
 				return fmt.Errorf("%s: %w", p.unit.name, err)
 			}
@@ -199,6 +205,13 @@ func (t *txn) commitPlans(plans []planned) error {
 		})
 	}
 	return nil
+}
+
+// commitPlan runs Commit or Undo of a plan. Meanwhile the cube cannot change its programs: it would wait for itself.
+func (t *txn) commitPlan(ctx context.Context, u *unit, fn func() error) error {
+	u.committing.Store(true)
+	defer u.committing.Store(false)
+	return t.call(ctx, u, fn)
 }
 
 func (t *txn) commitGraph(change Change) error {

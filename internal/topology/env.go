@@ -2,14 +2,15 @@
 
 package topology
 
-// What a cube's code sees of the framework. Nothing here waits for a lock of the topology, so a cube may use it at any
-// time, from its own goroutines too.
+// What a cube's code sees of the framework. Nothing here but a change of programs waits for a lock of the topology, so a
+// cube may use it at any time, from its own goroutines too.
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -29,6 +30,9 @@ type env struct {
 	// ready is set before the first Commit: the maps exist.
 	ready atomic.Bool
 	ports atomic.Pointer[portTable]
+	// programs and start are the unit's.
+	programs cube.Programs
+	start    func(d time.Duration, repeat bool, fn func()) (stop func())
 }
 
 // portTable translates between the names and the indexes of ports. While a transaction runs it holds the ports from
@@ -86,6 +90,11 @@ func (e *env) Send(p *cube.PacketOut) error {
 	}
 	return nil
 }
+
+func (e *env) Programs() cube.Programs { return e.programs }
+
+func (e *env) Every(d time.Duration, fn func()) (stop func()) { return e.start(d, true, fn) }
+func (e *env) After(d time.Duration, fn func()) (stop func()) { return e.start(d, false, fn) }
 
 // Levels of the model that slog has no name for.
 const (

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
@@ -240,5 +241,20 @@ func (l *lab) wantState(want state) {
 	got := l.state()
 	if !reflect.DeepEqual(got, want) {
 		l.t.Errorf("a refused request left a trace:\n got %+v\nwant %+v", got, want)
+	}
+}
+
+// quiet waits until all cubes have been told what they are to be told.
+func (l *lab) quiet() {
+	l.t.Helper()
+	for name, u := range l.view.Load().units {
+		done := make(chan struct{})
+		end := sync.OnceFunc(func() { close(done) })
+		u.mail.post(task{what: "quiet", run: end, dropped: end})
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			l.t.Fatalf("%s does not end what it does", name)
+		}
 	}
 }

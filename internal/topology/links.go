@@ -10,34 +10,26 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// notifyTimeout bounds the wait for a cube's code to take a notification.
-const notifyTimeout = 10 * time.Second
-
 // NetdevEvent takes note of a change of a netdev.
 func (m *Manager) NetdevEvent(e netdev.Event) {
 	ctx := context.Background()
+	m.noteNetdev(e)
 	switch e.Kind {
 	case netdev.Added, netdev.Changed:
 		if e.Old != nil && e.Old.Name != e.Info.Name {
 			m.unlink(ctx, e.Old.Name, e.Info.Index)
 		}
 		m.relink(ctx, e.Info.Name, linkOf(e.Info))
-		if e.Old != nil && !slices.Equal(e.Old.Addresses, e.Info.Addresses) {
-			m.parameterChanged(ctx, e.Info.Name)
-		}
 	case netdev.Removed:
 		m.unlink(ctx, e.Info.Name, e.Info.Index)
 	case netdev.Synced: // says nothing of a device
 	}
+	m.tellParents()
 }
 
 // unlink forgets a netdev, unless the name is another device's by now: a request may have seen it before its event came.
@@ -163,22 +155,19 @@ func status(up bool) string {
 	return "DOWN"
 }
 
-// notify tells cubes what the transaction changed around them.
+// notify tells cubes what the transaction changed around them. They hear of it by their mailbox, when the transaction is
+// over: a cube's code may want one of its own.
 func (t *txn) notify() {
-	ctx, cancel := context.WithTimeout(context.Background(), notifyTimeout)
-	defer cancel()
 	for _, rec := range t.next.inOrder() {
 		u := t.next.units[rec.name]
 		for _, p := range rec.portsByIndex() {
-			t.notifyPort(ctx, u, rec, p)
-		}
-		if rec.transparent {
-			t.notifyParent(ctx, u, rec)
+			t.notifyPort(u, rec, p)
 		}
 	}
+	t.m.tellParents()
 }
 
-func (t *txn) notifyPort(ctx context.Context, u *unit, rec *record, p *port) {
+func (t *txn) notifyPort(u *unit, rec *record, p *port) {
 	var was *port
 	old := t.old.cubes[rec.name]
 	if old != nil {
@@ -192,68 +181,5 @@ func (t *txn) notifyPort(ctx context.Context, u *unit, rec *record, p *port) {
 	if up == (was != nil && t.old.linked(old, was)) {
 		return
 	}
-	_ = u.handle(ctx, "PortChanged", func() error { w.PortChanged(p.name, up); return nil }) // it answers nothing; a panic is logged
-}
-
-func (t *txn) notifyParent(ctx context.Context, u *unit, rec *record) {
-	w, ok := u.inst.(cube.ParentWatcher)
-	if !ok {
-		return
-	}
-	was := ""
-	if old := t.old.cubes[rec.name]; old != nil {
-		was = old.parent
-	}
-	if was == rec.parent && !t.parentChanged(rec.parent) {
-		return
-	}
-	_ = u.handle(ctx, "ParentChanged", func() error { w.ParentChanged(rec.parent); return nil }) // it answers nothing; a panic is logged
-}
-
-// parentChanged says whether the parent is a port whose configuration is another than before.
-func (t *txn) parentChanged(parent string) bool {
-	name, portName, isPort := strings.Cut(parent, ":")
-	if !isPort {
-		return false
-	}
-	old, is := t.old.cubes[name], t.next.cubes[name]
-	if old == nil || is == nil || old.conf == is.conf {
-		return false
-	}
-	return !reflect.DeepEqual(portConfig(old, portName), portConfig(is, portName))
-}
-
-// portConfig is the entry of a port in its cube's configuration, nil when there is none.
-func portConfig(rec *record, portName string) any {
-	object, err := rec.conf.decode()
-	if err != nil {
-		return nil
-	}
-	ports, _ := object["ports"].([]any)
-	for _, entry := range ports {
-		if e, ok := entry.(map[string]any); ok && e["name"] == portName {
-			return e
-		}
-	}
-	return nil
-}
-
-// parameterChanged tells the cubes on a netdev, or on the port that it is the peer of, that its addresses changed.
-func (m *Manager) parameterChanged(ctx context.Context, name string) {
-	w := m.view.Load()
-	chain := w.chains[name]
-	for _, at := range w.holders()[name] {
-		chain = append(chain[:len(chain):len(chain)], w.chainAt(at)...)
-	}
-	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
-	defer cancel()
-	for _, c := range chain {
-		rec, u := w.cubes[c], w.units[c]
-		if rec == nil {
-			continue
-		}
-		if pw, ok := u.inst.(cube.ParentWatcher); ok {
-			_ = u.handle(ctx, "ParentChanged", func() error { pw.ParentChanged(rec.parent); return nil }) // it answers nothing; a panic is logged
-		}
-	}
+	u.mail.post(task{what: "PortChanged", run: func() { w.PortChanged(p.name, up) }})
 }

@@ -45,6 +45,7 @@ func TestPortsFollowTheirNetdev(t *testing.T) {
 		t.Fatalf("the graph has index %d", got)
 	}
 	stored := string(l.records["cube/br"])
+	l.quiet()
 	l.b.calls()
 	for _, s := range steps {
 		l.NetdevEvent(s.event)
@@ -54,6 +55,7 @@ func TestPortsFollowTheirNetdev(t *testing.T) {
 		l.wantRead(`"`+s.status+`"`, "br", "ports", "p1", "status")
 		l.wantRead(`"veth1"`, "br", "ports", "p1", "peer")
 		var calls []string
+		l.quiet()
 		for _, c := range l.b.calls() {
 			if strings.Contains(c, "PortChanged") {
 				calls = append(calls, strings.NewReplacer("Changed p1 true", " up", "Changed p1 false", " down").Replace(c))
@@ -111,6 +113,7 @@ func TestParentsAreFollowed(t *testing.T) {
 	told := func(step string, want ...string) {
 		t.Helper()
 		var got []string
+		l.quiet()
 		for _, c := range l.b.calls() {
 			if strings.Contains(c, "ParentChanged") {
 				got = append(got, strings.TrimSpace(strings.Replace(c, " ParentChanged", "", 1)))

@@ -2,12 +2,14 @@
 
 package topology
 
-// Packets from the fast path wait for their cube here. Every cube has a queue and a goroutine of its own and the queues
-// are bounded, so the reader never waits and a flood for one cube takes nothing from another.
+// What a cube's code is to be told waits here: packets and messages from the fast path, timers, changes around it. Every
+// cube has a queue and a goroutine of its own and the queues are bounded, so the reader never waits and a flood for one
+// cube takes nothing from another.
 
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
@@ -21,39 +23,70 @@ const (
 	mailTurn = 64
 )
 
+// letter is something from the fast path: a packet or, if notice is set, the data of a message whose kind is Metadata[0].
+type letter struct {
+	cube.PacketIn
+	notice bool
+}
+
+// task is a call of the cube's code. Its senders see to it that few wait at a time. dropped, if not nil, is called instead
+// of run when the cube's code is not called any more.
+type task struct {
+	what         string
+	run, dropped func()
+}
+
 // mailbox is a cube's queue. Two sets of buffers take turns, so nothing is allocated once it has warmed up.
 type mailbox struct {
 	mu      sync.Mutex
-	packets []cube.PacketIn
+	letters []letter
 	arena   []byte
+	tasks   []task
 	shed    uint64
 	closed  bool
 	started bool
 	wake    chan struct{}
-	deliver func(context.Context, []cube.PacketIn)
+	deliver func(context.Context, []letter)
+	perform func(task)
 }
 
-func newMailbox(deliver func(context.Context, []cube.PacketIn)) *mailbox {
-	return &mailbox{wake: make(chan struct{}, 1), deliver: deliver}
+func newMailbox(deliver func(context.Context, []letter), perform func(task)) *mailbox {
+	return &mailbox{wake: make(chan struct{}, 1), deliver: deliver, perform: perform}
 }
 
-// offer copies a packet into the queue; it never waits for the cube.
-func (b *mailbox) offer(p *cube.PacketIn) {
+// offer copies a packet or message into the queue; it never waits for the cube.
+func (b *mailbox) offer(p *cube.PacketIn, notice bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || len(b.packets) >= mailPackets || len(b.arena)+len(p.Data) > mailBytes {
+	if b.closed || len(b.letters) >= mailPackets || len(b.arena)+len(p.Data) > mailBytes {
 		b.shed++
 		return
 	}
+	// The arena may move while it grows: the bytes are cut out of it when they are taken.
+	b.arena = append(b.arena, p.Data...)
+	q := letter{*p, notice}
+	q.Data = q.Data[:len(p.Data):len(p.Data)]
+	b.letters = append(b.letters, q)
+	b.ring()
+}
+
+// post queues a call of the cube's code, which goes before packets.
+func (b *mailbox) post(t task) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	b.tasks = append(b.tasks, t)
+	b.ring()
+}
+
+// ring wakes the goroutine. b.mu is held.
+func (b *mailbox) ring() {
 	if !b.started {
 		b.started = true
 		go b.run()
 	}
-	// The arena may move while it grows: the bytes are cut out of it when they are taken.
-	b.arena = append(b.arena, p.Data...)
-	q := *p
-	q.Data = q.Data[:len(p.Data):len(p.Data)]
-	b.packets = append(b.packets, q)
 	select {
 	case b.wake <- struct{}{}:
 	default:
@@ -61,11 +94,11 @@ func (b *mailbox) offer(p *cube.PacketIn) {
 }
 
 // take swaps the queue for empty buffers. ok is false when the mailbox is closed.
-func (b *mailbox) take(packets []cube.PacketIn, arena []byte) (full []cube.PacketIn, bytes []byte, ok bool) {
+func (b *mailbox) take(letters []letter, arena []byte) (full []letter, bytes []byte, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	full, bytes = b.packets, b.arena
-	b.packets, b.arena = packets[:0], arena[:0]
+	full, bytes = b.letters, b.arena
+	b.letters, b.arena = letters[:0], arena[:0]
 	at := 0
 	for i := range full {
 		n := len(full[i].Data)
@@ -75,20 +108,37 @@ func (b *mailbox) take(packets []cube.PacketIn, arena []byte) (full []cube.Packe
 	return full, bytes, !b.closed
 }
 
+func (b *mailbox) takeTasks() []task {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	tasks := b.tasks
+	b.tasks = nil
+	return tasks
+}
+
 func (b *mailbox) run() {
-	var packets []cube.PacketIn
+	var letters []letter
 	var arena []byte
 	for range b.wake {
+		b.work()
 		var ok bool
-		packets, arena, ok = b.take(packets, arena)
+		letters, arena, ok = b.take(letters, arena)
 		if !ok {
 			return
 		}
-		for rest := packets; len(rest) > 0; {
+		for rest := letters; len(rest) > 0; {
 			n := min(mailTurn, len(rest))
 			b.deliver(context.Background(), rest[:n])
 			rest = rest[n:]
+			b.work()
 		}
+	}
+}
+
+// work performs the tasks that wait.
+func (b *mailbox) work() {
+	for _, t := range b.takeTasks() {
+		b.perform(t)
 	}
 }
 
@@ -104,7 +154,7 @@ func (b *mailbox) close() {
 	defer b.mu.Unlock()
 	if !b.closed {
 		b.closed = true
-		b.packets, b.arena = nil, nil
+		b.letters, b.arena, b.tasks = nil, nil, nil
 		close(b.wake)
 	}
 }
@@ -116,35 +166,70 @@ func (b *mailbox) count() uint64 {
 }
 
 // deliver hands a batch to the cube in one turn.
-func (u *unit) deliver(ctx context.Context, batch []cube.PacketIn) {
-	handler, ok := u.inst.(cube.PacketHandler)
-	if !ok {
+func (u *unit) deliver(ctx context.Context, batch []letter) {
+	if u.degraded.Load() != nil || u.enterGate(ctx) != nil {
 		u.mail.drop(len(batch))
 		return
 	}
-	if u.degraded.Load() != nil || u.enter(ctx) != nil {
+	defer u.leaveGate()
+	if u.enter(ctx) != nil {
 		u.mail.drop(len(batch))
 		return
 	}
 	defer u.leave()
-	done := 0
+	watch := time.AfterFunc(u.patience, func() { _ = u.hang() }) // what it says has been logged
+	defer watch.Stop()
+	packets, _ := u.inst.(cube.PacketHandler)
+	notices, _ := u.inst.(cube.Notified)
+	what, done := "", 0
 	err := guard(func() error {
 		for i := range batch {
-			handler.PacketIn(&batch[i])
+			switch l := &batch[i]; {
+			case l.notice && notices != nil:
+				what = "Notify"
+				notices.Notify(l.Metadata[0], l.Data)
+			case !l.notice && packets != nil:
+				what = "PacketIn"
+				packets.PacketIn(&l.PacketIn)
+			default:
+				u.mail.drop(1)
+			}
 			done++
 		}
 		return nil
 	})
 	if err != nil {
-		_ = u.judge("PacketIn", u.logPanic(err)) // nobody waits for an answer
+		_ = u.judge(what, u.logPanic(err)) // nobody waits for an answer
 		u.mail.drop(len(batch) - done)
+	}
+}
+
+// perform runs a task in the cube's turn.
+func (u *unit) perform(t task) {
+	ctx := context.Background()
+	err := u.enterGate(ctx)
+	if err == nil {
+		err = u.handle(ctx, t.what, func() error { t.run(); return nil })
+		u.leaveGate()
+	}
+	if err != nil && t.dropped != nil {
+		t.dropped() // a panic has been logged, and whoever posted it waits for no answer
 	}
 }
 
 // PacketIn takes a packet of the slow path for a cube. It copies what it keeps and does not wait.
 func (m *Manager) PacketIn(id datapath.CubeID, p *cube.PacketIn) {
 	if u, ok := m.byID.Load(id); ok {
-		u.(*unit).mail.offer(p)
+		u.(*unit).mail.offer(p, false)
+		return
+	}
+	m.strays.Add(1)
+}
+
+// Notify takes a message that a cube's program sent with pcn_notify. It copies what it keeps and does not wait.
+func (m *Manager) Notify(id datapath.CubeID, kind uint32, data []byte) {
+	if u, ok := m.byID.Load(id); ok {
+		u.(*unit).mail.offer(&cube.PacketIn{Metadata: [4]uint32{kind}, Data: data}, true)
 		return
 	}
 	m.strays.Add(1)
@@ -159,10 +244,10 @@ func (m *Manager) DatapathLog(id datapath.CubeID, level datapath.LogLevel, msg s
 	m.strays.Add(1)
 }
 
-// StrayPackets returns how many packets and log lines came from the fast path for cubes that do not exist (any more).
+// StrayPackets returns how many packets, messages and log lines came from the fast path for cubes that do not exist (any more).
 func (m *Manager) StrayPackets() uint64 { return m.strays.Load() }
 
-// ShedPackets returns how many packets of the slow path were not handled because the cube had too many waiting, or its
+// ShedPackets returns how many packets and messages of the slow path were not handled because the cube had too many waiting, or its
 // code panicked. It returns 0 for a cube that does not exist.
 func (m *Manager) ShedPackets(name string) uint64 {
 	if u := m.view.Load().units[name]; u != nil {

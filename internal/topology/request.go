@@ -58,13 +58,15 @@ func (t *txn) create(serviceName, name string, body []byte) error {
 func (m *Manager) newUnit(svc *service, name, uuid string, id datapath.CubeID) *unit {
 	level := new(slog.LevelVar)
 	u := &unit{name: name, svc: svc, uuid: uuid, id: id, tree: svc.schema.NewTree(), turn: make(chan struct{}, 1),
-		patience: hangTimeout}
+		gate: make(chan struct{}, 1), hung: make(chan struct{}), patience: hangTimeout}
 	u.turn <- struct{}{}
+	u.gate <- struct{}{}
 	u.log = m.logger(svc.info.Name, name, new(slog.LevelVar))
 	u.env = &env{name: name, id: id, transparent: svc.info.Transparent, dp: m.dp, level: level,
 		log: m.logger(svc.info.Name, name, level)}
+	u.env.programs, u.env.start = programs{m, u}, u.start
 	u.env.ports.Store(newPortTable())
-	u.mail = newMailbox(u.deliver)
+	u.mail = newMailbox(u.deliver, u.perform)
 	return u
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -78,6 +79,7 @@ func (m *Manager) loadLinks(w *world) error {
 	}
 	for _, info := range infos {
 		w.links[info.Name] = linkOf(info)
+		m.noteNetdev(netdev.Event{Kind: netdev.Added, Info: info})
 	}
 	return nil
 }

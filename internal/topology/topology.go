@@ -21,6 +21,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -55,12 +56,20 @@ type Manager struct {
 	byID   sync.Map // datapath.CubeID to *unit
 	strays atomic.Uint64
 
+	// plane holds one token: who has it may change the data plane, and the graph in use. It is taken last, after the
+	// writer's and the gates of cubes, and no handler is waited for while it is held.
+	plane chan struct{}
+	graph *datapath.Graph // nil when unknown
+
+	// parents orders what transparent cubes are told; it guards infos, the netdevs by name.
+	parents sync.Mutex
+	infos   map[string]netdev.Info
+
 	// writer holds one token: who has it may change what follows.
 	writer chan struct{}
-	closed bool
+	closed bool // written with both tokens
 	// started is set once New is done: until then nobody else has the manager, and the token is not given out.
 	started bool
-	graph   *datapath.Graph // the one in use, nil when unknown
 	seq     uint64
 	lastID  datapath.CubeID
 }
@@ -79,7 +88,9 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 		return nil, errors.New("topology: no data plane given")
 	}
 	m := &Manager{dp: o.Datapath, netdevs: o.Netdevs, log: o.Logger, version: o.Version, commit: commit,
-		services: map[string]*service{}, writer: make(chan struct{}, 1)}
+		services: map[string]*service{}, writer: make(chan struct{}, 1), plane: make(chan struct{}, 1),
+		infos: map[string]netdev.Info{}}
+	m.plane <- struct{}{}
 	if m.netdevs == nil {
 		m.netdevs = kernelNetdevs{}
 	}
@@ -135,7 +146,11 @@ func (m *Manager) Close(ctx context.Context) error {
 	if m.closed {
 		return nil
 	}
+	if err := m.lockPlane(ctx); err != nil {
+		return fmt.Errorf("topology: closing: %w", err)
+	}
 	m.closed = true
+	m.unlockPlane()
 	for _, u := range m.view.Load().units {
 		m.byID.Delete(u.id)
 		m.endUnit(u)

@@ -165,8 +165,8 @@ func (c *toyBridge) Action(_ context.Context, path []string, input json.RawMessa
 
 type toyFilter struct{ toy }
 
-func (c *toyFilter) ParentChanged(parent string) {
-	_ = c.b.call(c.env.Name(), "ParentChanged", " ", parent)
+func (c *toyFilter) ParentChanged(p cube.Parent) {
+	_ = c.b.call(c.env.Name(), "ParentChanged", " ", p.Name)
 }
 
 func readFile(t testing.TB, path string) string {

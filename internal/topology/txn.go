@@ -42,6 +42,11 @@ type txn struct {
 	// restoring keeps what a stored configuration names even where it is not there at the moment.
 	restoring bool
 	graph     *datapath.Graph
+	// held are the units whose gate the transaction has: from the first call of a cube's code until the end, so that the
+	// data plane is locked after the last wait for a handler (see programs.go).
+	held map[*unit]bool
+	// locked says that the transaction has the plane lock.
+	locked bool
 }
 
 // givenChain are the tcubes that a new port's configuration names.
@@ -91,11 +96,43 @@ func (m *Manager) transact(ctx context.Context, fn func(*txn) error) error {
 	return nil
 }
 
+// call runs a cube's code. From then on until the end of the transaction the cube gets no packets.
+func (t *txn) call(ctx context.Context, u *unit, fn func() error) error {
+	if !t.held[u] {
+		if err := u.enterGate(ctx); err != nil {
+			return err
+		}
+		t.held[u] = true
+	}
+	return u.call(ctx, fn)
+}
+
+// lock takes the plane lock. No cube's handler is waited for from here on.
+func (t *txn) lock() error {
+	if err := t.m.lockPlane(t.ctx); err != nil {
+		return err
+	}
+	t.locked = true
+	return nil
+}
+
+// letGo gives back what the transaction holds.
+func (t *txn) letGo() {
+	if t.locked {
+		t.locked = false
+		t.m.unlockPlane()
+	}
+	for u := range t.held {
+		u.leaveGate()
+	}
+	clear(t.held)
+}
+
 var errClosed = errors.New("the daemon is stopping")
 
 func (m *Manager) begin(ctx context.Context) *txn {
 	old := m.view.Load()
-	return &txn{m: m, ctx: ctx, old: old, next: old.clone(), direct: map[string]bool{}}
+	return &txn{m: m, ctx: ctx, old: old, next: old.clone(), direct: map[string]bool{}, held: map[*unit]bool{}}
 }
 
 // run does everything up to the point where the change is durable.
@@ -166,6 +203,7 @@ func (t *txn) rollback() {
 			t.m.log.Error("undoing a change", "error", err)
 		}
 	}
+	t.letGo()
 	if t.restoring {
 		return
 	}
@@ -185,6 +223,7 @@ func (t *txn) publish() {
 		t.m.byID.Delete(u.id)
 	}
 	t.m.view.Store(t.next)
+	t.letGo()
 	for _, u := range t.removed {
 		t.m.endUnit(u)
 		if err := guard(func() error { return t.m.dp.DeleteCube(u.id) }); err != nil {

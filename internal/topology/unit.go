@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,13 +58,27 @@ type unit struct {
 	log  *slog.Logger
 
 	// turn holds one token: who has it may call the instance. A channel, because a wait for it must end with a context.
-	turn   chan struct{}
+	turn chan struct{}
+	// gate holds one token, taken before the turn by those who may wait for the plane lock, or have it: what comes from the
+	// mailbox, and transactions, which keep it until they end. Reads do without.
+	gate   chan struct{}
 	inst   cube.Instance
 	closed bool
 
 	mail *mailbox
+	// timers are stopped when the unit ends.
+	timers timers
+	// programs are those that differ from what every cube has; written under the manager's plane lock.
+	programs atomic.Pointer[programSet]
+	// committing is set while the code of a plan runs: the plane lock is held then.
+	committing atomic.Bool
+	// parent is what the cube was last told, or will be; under the manager's parents lock.
+	parent heard
 	// patience is how long a call may take.
 	patience time.Duration
+	// hung is closed when the cube's code did not return in time: nobody waits for its turn any more.
+	hung     chan struct{}
+	hangOnce sync.Once
 	// degraded says why the cube's code is not called any more; nil while all is well.
 	degraded atomic.Pointer[string]
 }
@@ -78,10 +93,14 @@ func guard(fn func() error) (err error) {
 	return fn()
 }
 
-// enter waits for the unit's turn. The caller must leave.
-func (u *unit) enter(ctx context.Context) error {
+// enter waits for the unit's turn, unless the cube's code has it and does not return. The caller must leave.
+func (u *unit) enter(ctx context.Context) error { return u.enterUnless(ctx, u.hung) }
+
+func (u *unit) enterUnless(ctx context.Context, hung <-chan struct{}) error {
 	select {
 	case <-u.turn:
+	case <-hung:
+		return errDegraded
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for %s: %w", u.name, ctx.Err())
 	}
@@ -94,14 +113,30 @@ func (u *unit) enter(ctx context.Context) error {
 
 func (u *unit) leave() { u.turn <- struct{}{} }
 
+// enterGate waits for the unit's gate. The caller must leave it.
+func (u *unit) enterGate(ctx context.Context) error {
+	select {
+	case <-u.gate:
+		return nil
+	case <-u.hung:
+		return errDegraded
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for %s: %w", u.name, ctx.Err())
+	}
+}
+
+func (u *unit) leaveGate() { u.gate <- struct{}{} }
+
 // hangTimeout is how long the code of a cube may take for one call.
 const hangTimeout = 30 * time.Second
 
 // call runs fn when it is the unit's turn. A panic is an error and nothing more: the caller undoes what was begun. Code
 // that does not return degrades the cube and keeps its turn; the caller goes on, and must not look at what fn writes
 // when there is an error.
-func (u *unit) call(ctx context.Context, fn func() error) error {
-	if err := u.enter(ctx); err != nil {
+func (u *unit) call(ctx context.Context, fn func() error) error { return u.callUnless(ctx, u.hung, fn) }
+
+func (u *unit) callUnless(ctx context.Context, hung <-chan struct{}, fn func() error) error {
+	if err := u.enterUnless(ctx, hung); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
@@ -115,9 +150,15 @@ func (u *unit) call(ctx context.Context, fn func() error) error {
 	case err := <-done:
 		return u.logPanic(err)
 	case <-timer.C:
-		u.degrade(fmt.Sprintf("its code has not returned for %v", u.patience))
-		return fmt.Errorf("its code has not returned for %v, the cube is degraded: %w", u.patience, errDegraded)
+		return u.hang()
 	}
+}
+
+// hang degrades the cube because its code does not return.
+func (u *unit) hang() error {
+	u.degrade(fmt.Sprintf("its code has not returned for %v", u.patience))
+	u.hangOnce.Do(func() { close(u.hung) })
+	return fmt.Errorf("its code has not returned for %v, the cube is degraded: %w", u.patience, errDegraded)
 }
 
 // handle is call for what no transaction can undo: after a panic the cube is degraded, and its code is left alone.
@@ -157,6 +198,7 @@ func (u *unit) logPanic(err error) error {
 
 // close ends the instance. The code of a degraded cube may never return, nobody waits for it.
 func (u *unit) close() {
+	u.timers.stop()
 	u.mail.close()
 	if u.degraded.Load() != nil {
 		go u.finish()
@@ -168,7 +210,7 @@ func (u *unit) close() {
 func (u *unit) finish() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	err := u.call(ctx, func() error {
+	err := u.callUnless(ctx, nil, func() error {
 		u.closed = true
 		if closer, ok := u.inst.(cube.Closer); ok {
 			closer.Close()

@@ -130,7 +130,8 @@ func TestAPanicInPacketInIsTheLastOne(t *testing.T) {
 }
 
 func TestCodeThatDoesNotReturnStopsNobodyElse(t *testing.T) {
-	for _, call := range []string{"br1 Prepare", "br1 Commit", "br1 State", "br1 Action", "br1 PortChanged"} {
+	for _, call := range []string{"br1 Prepare", "br1 Commit", "br1 State", "br1 Action", "br1 PortChanged",
+		"br1 PacketIn"} {
 		l := stand(t)
 		l.view.Load().units["br1"].patience = 20 * time.Millisecond
 		release := make(chan struct{})
@@ -142,10 +143,11 @@ func TestCodeThatDoesNotReturnStopsNobodyElse(t *testing.T) {
 		})
 		_ = l.do(`patch br1 <<< {"note":"n"}`)
 		_, _ = l.read("br1")
+		l.PacketIn(1, &cube.PacketIn{Data: []byte("p")})
 		_ = l.do(`act br1 fdb flush`, `disconnect br1:p2 veth1`)
-		if !strings.Contains(l.Degraded("br1"), "has not returned") {
-			t.Errorf("%s hangs and the cube is %q", call, l.Degraded("br1"))
-		}
+		eventually(t, call+" hangs and the cube is degraded", func() bool {
+			return strings.Contains(l.Degraded("br1"), "has not returned")
+		})
 		l.must(`patch br2 <<< {"note":"n"}`, `delete br1`)
 		close(release)
 	}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cube
+
+import (
+	"encoding/json"
+	"net"
+	"net/netip"
+	"slices"
+)
+
+// ParentWatcher is told when a transparent cube was attached or detached, and when a parameter of its parent changed:
+// the configuration of the port, its peer, or the netdev. The calls come in the order of the changes, each with all that
+// is known at the time, and not before the change is in force; several changes may be told in one call.
+type ParentWatcher interface {
+	ParentChanged(Parent)
+}
+
+// Parent is what a transparent cube is attached to, with the parameters that the cube inherits. The zero value is a cube
+// that is not attached. It must not be changed.
+type Parent struct {
+	// Name is "cube:port" or the name of a netdev.
+	Name string
+	// Cube and Port are the two parts of the name of a port.
+	Cube, Port string
+	// Peer is the peer of a port: a netdev, "cube:port", or "" for none.
+	Peer string
+	// Netdev is the netdev itself or the one that is the port's peer, and Index its number, 0 while it does not exist.
+	Netdev string
+	Index  int
+	// MAC is the leaf `mac` of the port; if it has none, that of the netdev.
+	MAC net.HardwareAddr
+	// Addresses are the leaf `ip` of the port, then those of its list `secondaryip`; if the port's model has no `ip`, they
+	// are the netdev's.
+	Addresses []netip.Prefix
+	// MTU is the leaf `mtu` of the port; if it has none, that of the netdev; 0 is unknown.
+	MTU int
+	// Leaves is the port's configuration with defaults, an object of its model; nil for a netdev.
+	Leaves json.RawMessage
+}
+
+// Leaf decodes a member of the parent port's configuration into what value points to, and says whether there is one that
+// fits.
+func (p Parent) Leaf(name string, value any) bool {
+	var object map[string]json.RawMessage
+	if p.Leaves == nil || json.Unmarshal(p.Leaves, &object) != nil {
+		return false
+	}
+	raw, ok := object[name]
+	return ok && json.Unmarshal(raw, value) == nil
+}
+
+// Equal says whether nothing changed from one Parent to another.
+func (p Parent) Equal(q Parent) bool {
+	return p.Name == q.Name && p.Peer == q.Peer && p.Netdev == q.Netdev && p.Index == q.Index && p.MTU == q.MTU &&
+		slices.Equal(p.MAC, q.MAC) && slices.Equal(p.Addresses, q.Addresses) && slices.Equal(p.Leaves, q.Leaves)
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// What a transparent cube inherits from where it is attached. It is computed anew after everything that may have changed
+// it, compared with what the cube was told last, and told if it differs. One lock keeps the order; what is told is put
+// together when the cube is ready to hear it, so a burst of changes is told once.
+
+import (
+	"encoding/json"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/netdev"
+)
+
+// heard is what a cube was told of its parent, or will be.
+type heard struct {
+	cube.Parent
+	// from and device are what it was computed from: both are never changed, so the same ones say the same.
+	from   *record
+	device netdev.Info
+	// posted says that a call is in the mailbox: it takes what is here then.
+	posted bool
+}
+
+// noteNetdev keeps what is known of the netdevs, for those who inherit from them.
+func (m *Manager) noteNetdev(e netdev.Event) {
+	m.parents.Lock()
+	defer m.parents.Unlock()
+	forget := func(i netdev.Info) {
+		if m.infos[i.Name].Index == i.Index {
+			delete(m.infos, i.Name)
+		}
+	}
+	switch e.Kind {
+	case netdev.Added, netdev.Changed:
+		if e.Old != nil && e.Old.Name != e.Info.Name {
+			forget(*e.Old)
+		}
+		m.infos[e.Info.Name] = e.Info
+	case netdev.Removed:
+		forget(e.Info)
+	case netdev.Synced: // says nothing of a device
+	}
+}
+
+// tellParents tells transparent cubes what changed of their parents.
+func (m *Manager) tellParents() {
+	m.parents.Lock()
+	defer m.parents.Unlock()
+	w := m.view.Load()
+	for name, rec := range w.cubes {
+		u := w.units[name]
+		if !rec.transparent {
+			continue
+		}
+		watcher, ok := u.inst.(cube.ParentWatcher)
+		if !ok || !m.inherit(w, rec, &u.parent) || u.parent.posted {
+			continue
+		}
+		u.parent.posted = true
+		u.mail.post(task{what: "ParentChanged", run: func() {
+			m.parents.Lock()
+			u.parent.posted = false
+			parent := u.parent.Parent
+			m.parents.Unlock()
+			watcher.ParentChanged(parent)
+		}})
+	}
+}
+
+// inherit brings what a cube hears of its parent up to date, and says whether it changed.
+func (m *Manager) inherit(w *world, rec *record, h *heard) bool {
+	p := cube.Parent{Name: rec.parent}
+	var from *record
+	if rec.parent != "" {
+		at, err := parsePlace(rec.parent)
+		if err != nil {
+			return false
+		}
+		p.Netdev = at.netdev
+		if at.netdev == "" {
+			from = w.cubes[at.cube]
+			p.Cube, p.Port, p.Peer, p.Netdev = at.cube, at.port, "", ""
+			if peer, err := w.peerOf(at); err == nil {
+				p.Peer, p.Netdev = peer.String(), peer.netdev
+			}
+		}
+	}
+	device := m.infos[p.Netdev]
+	if h.Name == p.Name && h.Netdev == p.Netdev && h.from == from && sameNetdev(h.device, device) {
+		return false
+	}
+	fill(&p, from, device)
+	changed := !h.Equal(p)
+	h.Parent, h.from, h.device = p, from, device
+	return changed
+}
+
+// peerOf returns the peer of a port.
+func (w *world) peerOf(at place) (place, error) {
+	_, p, err := w.portAt(at)
+	if err != nil {
+		return place{}, err
+	}
+	return parsePlace(p.peer)
+}
+
+// fill sets what the port's configuration says, and for the rest what the netdev has. from is nil when there is no port.
+func fill(p *cube.Parent, from *record, device netdev.Info) {
+	p.Index, p.MAC, p.MTU, p.Addresses = device.Index, device.MAC, device.MTU, device.Addresses
+	if from == nil {
+		return
+	}
+	entry := portConfig(from, p.Port)
+	if entry == nil {
+		return
+	}
+	p.Leaves, _ = json.Marshal(entry) // it was decoded from JSON
+	if text, ok := entry["mac"].(string); ok {
+		if mac, err := net.ParseMAC(text); err == nil {
+			p.MAC = mac
+		}
+	}
+	if number, ok := entry["mtu"].(json.Number); ok {
+		if mtu, err := number.Int64(); err == nil {
+			p.MTU = int(mtu)
+		}
+	}
+	if addresses := addressesOf(entry); len(addresses) > 0 {
+		p.Addresses = addresses
+	}
+}
+
+// addressesOf are a port's own addresses, the primary one first.
+func addressesOf(entry map[string]any) []netip.Prefix {
+	primary, ok := entry["ip"].(string)
+	if !ok {
+		return nil
+	}
+	texts := []string{primary}
+	others, _ := entry["secondaryip"].([]any)
+	for _, o := range others {
+		switch o := o.(type) {
+		case string:
+			texts = append(texts, o)
+		case map[string]any:
+			text, _ := o["ip"].(string)
+			texts = append(texts, text)
+		}
+	}
+	var list []netip.Prefix
+	for _, text := range texts {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			list = append(list, prefix)
+		} else if addr, err := netip.ParseAddr(text); err == nil {
+			list = append(list, netip.PrefixFrom(addr, addr.BitLen()))
+		}
+	}
+	return list
+}
+
+// portConfig is the entry of a port in its cube's configuration, nil when there is none.
+func portConfig(rec *record, portName string) map[string]any {
+	object, err := rec.conf.decode()
+	if err != nil {
+		return nil
+	}
+	ports, _ := object["ports"].([]any)
+	for _, entry := range ports {
+		if e, ok := entry.(map[string]any); ok && e["name"] == portName {
+			return e
+		}
+	}
+	return nil
+}
+
+// sameNetdev says whether nothing changed that is inherited.
+func sameNetdev(a, b netdev.Info) bool {
+	return a.Index == b.Index && a.MTU == b.MTU && slices.Equal(a.MAC, b.MAC) && slices.Equal(a.Addresses, b.Addresses)
+}

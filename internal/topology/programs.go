@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// The programs of a cube change with a plan, or alone, when the cube's code asks for it, often in the middle of handling
+// a packet. A transaction that wants to change the same cube waits for that handler: so what the handler waits for must
+// not be the transaction. Hence a lock of its own for the data plane, taken last: a transaction goes through the gates of
+// all cubes that it will call first, locks the plane then, and waits for no handler while it has it.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	linker "github.com/polycube/polycube/internal/datapath/link"
+)
+
+// programSet are the programs of a cube that differ from the usual ones; a slot without a function is empty.
+type programSet map[cube.ProgramSlot]cube.Program
+
+// programTimeout bounds how long a cube's code waits for a change of its programs.
+const programTimeout = 20 * time.Second
+
+// commitGrace is how long a change of programs waits for the cube's own Commit to end, before it is taken for one that
+// comes from within.
+const commitGrace = time.Second
+
+func (m *Manager) lockPlane(ctx context.Context) error {
+	select {
+	case <-m.plane:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for another change of the data plane to end: %w", ctx.Err())
+	}
+}
+
+func (m *Manager) unlockPlane() { m.plane <- struct{}{} }
+
+// programsOf returns what the data plane is given.
+func (u *unit) programsOf() programSet {
+	if set := u.programs.Load(); set != nil {
+		return *set
+	}
+	return nil
+}
+
+// change returns the set with a change made to it.
+func (s programSet) change(by map[cube.ProgramSlot]*cube.Program) (programSet, error) {
+	next := maps.Clone(s)
+	if next == nil {
+		next = programSet{}
+	}
+	for slot, p := range by {
+		switch {
+		case slot.Direction > cube.Egress || slot.Index < 0 || slot.Index >= cube.MaxPrograms:
+			return nil, fmt.Errorf("%s: the indexes are 0 to %d: %w", where(slot), cube.MaxPrograms-1, cube.ErrInvalid)
+		case p == nil && slot == cube.ProgramSlot{}:
+			return nil, fmt.Errorf("%s: packets enter there, it can be replaced and not be taken away: %w", where(slot), cube.ErrInvalid)
+		case p == nil && slot.Index > 0:
+			delete(next, slot)
+		case p == nil:
+			next[slot] = cube.Program{}
+		case p.Function == "":
+			return nil, fmt.Errorf("%s: it has no function: %w", where(slot), cube.ErrInvalid)
+		default:
+			next[slot] = *p
+		}
+	}
+	return next, nil
+}
+
+func where(s cube.ProgramSlot) string {
+	if s.Direction == cube.Egress {
+		return fmt.Sprintf("egress program %d", s.Index)
+	}
+	return fmt.Sprintf("ingress program %d", s.Index)
+}
+
+// changePrograms makes the changes that the plans ask for. The plane lock is held.
+func (t *txn) changePrograms(plans []planned) error {
+	for _, p := range plans {
+		if len(p.plan.Programs) == 0 {
+			continue
+		}
+		u := p.unit
+		next, err := u.programsOf().change(p.plan.Programs)
+		if err != nil {
+			return blame(u.name, fmt.Errorf("%s: %w", u.name, err))
+		}
+		before := u.programs.Swap(&next)
+		t.undo = append(t.undo, func() error { u.programs.Store(before); return nil })
+	}
+	return nil
+}
+
+// programs implements cube.Programs.
+type programs struct {
+	m *Manager
+	u *unit
+}
+
+// Reload implements cube.Programs.
+func (p programs) Reload(slot cube.ProgramSlot, program cube.Program) error {
+	return p.ReloadAll(map[cube.ProgramSlot]*cube.Program{slot: &program})
+}
+
+// ReloadAll implements cube.Programs.
+func (p programs) ReloadAll(by map[cube.ProgramSlot]*cube.Program) error {
+	return p.alter(func(programSet) (map[cube.ProgramSlot]*cube.Program, error) { return by, nil })
+}
+
+// AddProgram implements cube.Programs.
+func (p programs) AddProgram(d cube.Direction, program cube.Program) (int, error) {
+	slot := cube.ProgramSlot{Direction: d}
+	err := p.alter(func(set programSet) (map[cube.ProgramSlot]*cube.Program, error) {
+		set = p.complete(set)
+		for slot.Index = range cube.MaxPrograms {
+			if set[slot].Function == "" {
+				return map[cube.ProgramSlot]*cube.Program{slot: &program}, nil
+			}
+		}
+		return nil, fmt.Errorf("all %d indexes are taken: %w", cube.MaxPrograms, cube.ErrFull)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return slot.Index, nil
+}
+
+// DelProgram implements cube.Programs.
+func (p programs) DelProgram(slot cube.ProgramSlot) error {
+	return p.alter(func(set programSet) (map[cube.ProgramSlot]*cube.Program, error) {
+		if slot != (cube.ProgramSlot{}) && p.complete(set)[slot].Function == "" {
+			return nil, fmt.Errorf("%s: %w", where(slot), cube.ErrNotFound)
+		}
+		return map[cube.ProgramSlot]*cube.Program{slot: nil}, nil
+	})
+}
+
+// List implements cube.Programs.
+func (p programs) List() map[cube.ProgramSlot]cube.Program {
+	set := p.complete(p.u.programsOf())
+	maps.DeleteFunc(set, func(_ cube.ProgramSlot, program cube.Program) bool { return program.Function == "" })
+	return set
+}
+
+// functionFinder is a data plane that knows what functions a service's programs have.
+type functionFinder interface {
+	HasFunction(service string, h cube.Hook, name string) bool
+}
+
+// complete is the set with the usual programs in it.
+func (p programs) complete(set programSet) programSet {
+	all := maps.Clone(set)
+	if all == nil {
+		all = programSet{}
+	}
+	usual := func(d cube.Direction, function string) {
+		slot := cube.ProgramSlot{Direction: d}
+		if _, named := all[slot]; !named {
+			all[slot] = cube.Program{Function: function}
+		}
+	}
+	usual(cube.Ingress, linker.Ingress)
+	if f, ok := p.m.dp.(functionFinder); ok && f.HasFunction(p.u.svc.info.Name, p.u.env.typ.Hook(), linker.Egress) {
+		usual(cube.Egress, linker.Egress)
+	}
+	return all
+}
+
+// alter changes the programs of a living cube and swaps them in.
+func (p programs) alter(ask func(programSet) (map[cube.ProgramSlot]*cube.Program, error)) error {
+	if err := p.enter(); err != nil {
+		return fmt.Errorf("%s: changing its programs: %w", p.u.name, err)
+	}
+	defer p.m.unlockPlane()
+	if err := p.alterLocked(ask); err != nil {
+		return fmt.Errorf("%s: changing its programs: %w", p.u.name, err)
+	}
+	return nil
+}
+
+// enter takes the plane lock, unless it is the caller's own transaction that has it.
+func (p programs) enter() error {
+	ctx, cancel := context.WithTimeout(context.Background(), programTimeout)
+	defer cancel()
+	for {
+		once, done := context.WithTimeout(ctx, commitGrace)
+		err := p.m.lockPlane(once)
+		done()
+		switch {
+		case err == nil:
+			return nil
+		case p.u.committing.Load():
+			return fmt.Errorf("not from Commit and Undo, use Plan.Programs: %w", cube.ErrInUse)
+		case ctx.Err() != nil:
+			return err
+		}
+	}
+}
+
+func (p programs) alterLocked(ask func(programSet) (map[cube.ProgramSlot]*cube.Program, error)) error {
+	m, u := p.m, p.u
+	if m.closed {
+		return errClosed
+	}
+	w := m.view.Load()
+	if w.units[u.name] != u {
+		return fmt.Errorf("the cube is not in the fast path: %w", cube.ErrNotFound)
+	}
+	before := u.programs.Load()
+	by, err := ask(u.programsOf())
+	if err != nil || len(by) == 0 {
+		return err
+	}
+	next, err := u.programsOf().change(by)
+	if err != nil {
+		return err
+	}
+	u.programs.Store(&next)
+	if err := m.swapGraph(w.graph()); err != nil {
+		u.programs.Store(before)
+		return err
+	}
+	return nil
+}
+
+// swapGraph makes a graph the one in use. The plane lock is held.
+func (m *Manager) swapGraph(g *datapath.Graph) error {
+	ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
+	defer cancel()
+	err := guard(func() error {
+		change, err := m.dp.Prepare(ctx, g)
+		if err != nil {
+			return err
+		}
+		return change.Commit()
+	})
+	if err == nil {
+		m.graph = g
+	} else if p := (*panicError)(nil); errors.As(err, &p) {
+		m.graph = nil // how far it came is not known
+		m.log.Error("panic in the data plane", "value", p.value, "stack", string(p.stack))
+	}
+	if err != nil {
+		return fmt.Errorf("data plane: %w", err)
+	}
+	return nil
+}
