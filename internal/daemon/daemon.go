@@ -152,7 +152,9 @@ func (d *daemon) openStore(context.Context) (err error) {
 }
 
 func (d *daemon) openPlane(context.Context) (err error) {
-	d.plane, err = d.parts.openPlane(planeOptions{BPFFS: d.opts.BPFFS, Instance: d.opts.Instance, Logger: d.log})
+	d.plane, err = d.parts.openPlane(planeOptions{
+		BPFFS: d.opts.BPFFS, Instance: d.opts.Instance, Logger: d.log, SegmentCubes: d.opts.SegmentCubes,
+	})
 	if err != nil {
 		return err
 	}

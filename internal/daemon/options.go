@@ -53,6 +53,8 @@ type Options struct {
 	LogFile string
 	PidFile string
 	OnExit  string
+	// SegmentCubes bounds the cubes of one linked program, for tests; 0 is what the kernel can take.
+	SegmentCubes int
 	// Cleanup asks for the removal of what a stopped daemon left, instead of a daemon.
 	Cleanup bool
 	// Warnings are what the user should know about the options given.
@@ -116,6 +118,8 @@ func flagSet(name string, r *rawOptions) *pflag.FlagSet {
 	f.StringVar(&r.RunDir, "run-dir", "", "where socket, token and lock are (default /run/polycube[/INSTANCE])")
 	f.StringVar(&r.BPFFS, "bpffs", "", "directory in a BPF file system for what is pinned (default /sys/fs/bpf/polycube[-INSTANCE])")
 	f.StringVar(&r.OnExit, "on-exit", ExitKeep, "keep: traffic flows on without the daemon; clean: nothing is left in the kernel")
+	f.IntVar(&r.SegmentCubes, "segment-cubes", 0, "at most so many cubes in one program (for tests)")
+	f.Lookup("segment-cubes").Hidden = true
 	f.BoolVarP(&r.version, "version", "v", false, "print the version")
 	f.BoolVarP(&r.help, "help", "h", false, "print this help")
 	for _, table := range []map[string]string{deprecated, refused} {

@@ -27,6 +27,7 @@ type plane interface {
 type planeOptions struct {
 	BPFFS, Instance string
 	Logger          *slog.Logger
+	SegmentCubes    int
 }
 
 // parts make the daemon's parts.

@@ -132,7 +132,7 @@ func openKernel(o planeOptions) (_ plane, err error) {
 	}
 	k.helpers = map[int]bool{index[cube.TC]: true, index[cube.XDP]: true, k.loop.In: true, k.loop.Out: true}
 	k.Plane, err = datapath.Open(datapath.Options{
-		Dir: o.BPFFS, Instance: o.Instance, Logger: o.Logger, Taps: index, Loop: k.loop,
+		Dir: o.BPFFS, Instance: o.Instance, Logger: o.Logger, Taps: index, Loop: k.loop, SegmentCubes: o.SegmentCubes,
 	})
 	if err != nil {
 		return nil, err

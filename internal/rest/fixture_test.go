@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -45,7 +46,9 @@ func (noChange) Abort()        {}
 func (noKernel) CreateCube(datapath.Spec) error   { return nil }
 func (noKernel) DeleteCube(datapath.CubeID) error { return nil }
 func (noKernel) Status(datapath.CubeID) datapath.CubeStatus {
-	return datapath.CubeStatus{Mode: "inline", Instructions: 77}
+	return datapath.CubeStatus{
+		Mode: "inline", Segment: 2, Segments: 3, Cubes: 4, Instructions: 77, Verified: 99, Load: 5 * time.Millisecond,
+	}
 }
 func (noKernel) CheckObject(string, map[cube.Hook][]byte) error    { return nil }
 func (noKernel) Send(datapath.CubeID, bool, *cube.PacketOut) error { return nil }

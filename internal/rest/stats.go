@@ -29,9 +29,18 @@ type cubeStats struct {
 	Name    string `json:"name"`
 	Service string `json:"service-name"`
 	// Mode is call or inline, Reason why it is not inline; "" while no program is in use.
-	Mode         string `json:"mode"`
-	Reason       string `json:"mode-reason"`
-	Instructions int    `json:"instructions"`
+	Mode   string `json:"mode"`
+	Reason string `json:"mode-reason"`
+	// Segment is the number of the cube's program among the Segments that its connected cubes were
+	// cut into, from 1; SegmentCubes cubes are in it.
+	Segment      int `json:"segment"`
+	Segments     int `json:"segments"`
+	SegmentCubes int `json:"segment-cubes"`
+	// Instructions is the size of that program, Verified how many the kernel's verifier looked at,
+	// in LoadMicroseconds.
+	Instructions     int   `json:"instructions"`
+	Verified         int   `json:"verified-instructions"`
+	LoadMicroseconds int64 `json:"load-microseconds"`
 	// Degraded says why the cube's code is not called any more, "" when all is well.
 	Degraded string      `json:"degraded"`
 	Ports    []portStats `json:"ports"`
@@ -45,7 +54,9 @@ func (s *Server) cubeStats(ctx context.Context, service, name string) (cubeStats
 	if err != nil {
 		return out, err
 	}
-	out.Mode, out.Reason, out.Instructions = status.Mode, status.Reason, status.Instructions
+	out.Mode, out.Reason = status.Mode, status.Reason
+	out.Segment, out.Segments, out.SegmentCubes = status.Segment, status.Segments, status.Cubes
+	out.Instructions, out.Verified, out.LoadMicroseconds = status.Instructions, status.Verified, status.Load.Microseconds()
 	for _, port := range s.ports(ctx, service, name) {
 		c, err := s.manager.PortStats(name, port)
 		if err != nil {
