@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A long sequence of operations that fails is made short: A. Zeller, R. Hildebrandt, "Simplifying and isolating
+// failure-inducing input", 2002.
+
+package model
+
+import "time"
+
+// Shrink leaves operations out as long as the rest still fails, until no half, quarter, ... or single one can go, or the
+// time is over.
+func Shrink(ops []Op, until time.Time, fails func([]Op) bool) []Op {
+	for size := len(ops) / 2; size > 0; {
+		shorter := false
+		// What was done last stays longest: from the end of the sequence it is the first to be needed.
+		for at := 0; at+size <= len(ops); {
+			if !time.Now().Before(until) {
+				return ops
+			}
+			rest := append(append([]Op{}, ops[:at]...), ops[at+size:]...)
+			if fails(rest) {
+				ops, shorter = rest, true
+			} else {
+				at += size
+			}
+		}
+		if !shorter || size > len(ops) {
+			size /= 2
+		}
+	}
+	return ops
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the daemon shows and what the model has, as lines that can be compared.
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/test/e2e/model"
+)
+
+// flatten turns the answer of GET /cubes into sorted lines, without what was learned.
+func flatten(text string) ([]string, error) {
+	var all map[string][]shown
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		return nil, fmt.Errorf("GET /cubes: %w: %s", err, clip(text))
+	}
+	var out []string
+	for service, cubes := range all {
+		for _, c := range cubes {
+			out = append(out, fmt.Sprintf("%s %s %s %s parent=%q action=%s %s/%s aging=%d", service, c.Name, c.Type, c.Level, c.Parent, c.Action, c.Ingress, c.Egress, c.Fdb.Aging))
+			for _, p := range c.Ports {
+				out = append(out, portLine(c.Name, p.Name, p.Peer, p.Status == "UP", p.Tcubes))
+			}
+			for _, a := range c.Actions {
+				out = append(out, fmt.Sprintf("%s: %s %s %s", c.Name, a.Inport, a.Action, a.Outport))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+func portLine(cube, port, peer string, up bool, tcubes []string) string {
+	return fmt.Sprintf("%s:%s peer=%q up=%t tcubes=%s", cube, port, peer, up, strings.Join(tcubes, ","))
+}
+
+// wanted is the model's world in the form of flatten.
+func (s *site) wanted() []string {
+	var out []string
+	for _, name := range s.world.Names() {
+		c := s.world.Cubes[name]
+		out = append(out, fmt.Sprintf("%s %s %s %s parent=%q action=%s %s/%s aging=%d", c.Service, name, c.Type, c.Loglevel, c.Parent, c.Action, c.Ingress, c.Egress, c.Aging))
+		for _, p := range c.Ports {
+			out = append(out, portLine(name, p.Name, p.Peer, s.world.Linked(c, p), p.Tcubes))
+		}
+		for _, in := range slices.Sorted(maps.Keys(c.Actions)) {
+			a := c.Actions[in]
+			out = append(out, fmt.Sprintf("%s: %s %s %s", name, in, a.Verb, a.Out))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// learnedAsModelled compares what bridges learned. It is not part of what is configured, and needs one request for each.
+func (s *site) learnedAsModelled() {
+	s.t.Helper()
+	for _, name := range s.world.Names() {
+		c := s.world.Cubes[name]
+		if c.Service != model.Bridge || s.world.Down {
+			continue
+		}
+		var want []string
+		for _, known := range []map[string]string{c.Fixed, c.Learned} {
+			for mac, port := range known {
+				want = append(want, mac+" "+port)
+			}
+		}
+		slices.Sort(want)
+		if got := s.learned(name); !slices.Equal(got, want) {
+			s.t.Errorf("%s knows %v, want %v", name, got, want)
+		}
+	}
+}
