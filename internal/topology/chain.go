@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/yang"
@@ -29,7 +30,7 @@ type AttachRequest struct {
 
 // Connect links two ports, or a port and a netdev.
 func (m *Manager) Connect(ctx context.Context, a, b string) error {
-	return m.transact(ctx, func(t *txn) error {
+	return m.together(ctx, cubesOf(a, b), true, func(t *txn) error {
 		ends, err := t.ends(a, b)
 		if err != nil {
 			return fmt.Errorf("connect %.140s %.140s: %w", a, b, err)
@@ -41,6 +42,15 @@ func (m *Manager) Connect(ctx context.Context, a, b string) error {
 		}
 		return nil
 	})
+}
+
+// cubesOf are the cubes, or netdevs, of two ends.
+func cubesOf(ends ...string) []string {
+	out := make([]string, len(ends))
+	for i, end := range ends {
+		out[i], _, _ = strings.Cut(end, ":")
+	}
+	return out
 }
 
 func (t *txn) connectEnd(end, far place) error {
@@ -82,7 +92,7 @@ func (t *txn) ends(a, b string) ([2]place, error) {
 
 // Disconnect undoes Connect.
 func (m *Manager) Disconnect(ctx context.Context, a, b string) error {
-	return m.transact(ctx, func(t *txn) error {
+	return m.together(ctx, cubesOf(a, b), true, func(t *txn) error {
 		ends, err := t.ends(a, b)
 		if err != nil {
 			return fmt.Errorf("disconnect %.140s %.140s: %w", a, b, err)

@@ -18,7 +18,7 @@ import (
 
 // Create makes a cube. The body may hold the tcubes of ports, and must hold no other name than the cube's.
 func (m *Manager) Create(ctx context.Context, serviceName, name string, body []byte) error {
-	return m.transact(ctx, func(t *txn) error { return t.create(serviceName, name, body) })
+	return m.together(ctx, []string{name}, false, func(t *txn) error { return t.create(serviceName, name, body) })
 }
 
 func (t *txn) create(serviceName, name string, body []byte) error {
@@ -79,12 +79,13 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 		}
 		return m.Create(ctx, serviceName, name, body)
 	}
-	return m.transact(ctx, func(t *txn) error {
+	change := func(t *txn) error {
 		_, u, err := t.next.find(serviceName, name)
 		if err != nil {
 			return err
 		}
 		t.direct[name] = true
+		body := body
 		if len(path) == 0 {
 			if body, err = takeName(name, body); err != nil {
 				return err
@@ -95,7 +96,11 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 			return t.deleteState(u, path, err)
 		}
 		return err
-	})
+	}
+	if op == yang.Delete {
+		return m.transact(ctx, change) // it may ask the cube, which does not forget that it was asked
+	}
+	return m.together(ctx, []string{name}, false, change)
 }
 
 // deleteState asks the cube to delete what its configuration does not have.

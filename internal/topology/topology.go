@@ -65,6 +65,8 @@ type Manager struct {
 	parents sync.Mutex
 	infos   map[string]netdev.Info
 
+	// queue holds the changes that may be made together.
+	queue queue
 	// writer holds one token: who has it may change what follows.
 	writer chan struct{}
 	closed bool // written with both tokens

@@ -82,6 +82,11 @@ func (m *Manager) transact(ctx context.Context, fn func(*txn) error) error {
 		return fmt.Errorf("waiting for another change to end: %w", ctx.Err())
 	}
 	defer func() { m.writer <- struct{}{} }()
+	return m.one(ctx, fn)
+}
+
+// one runs one transaction. The caller has the writer's token.
+func (m *Manager) one(ctx context.Context, fn func(*txn) error) error {
 	if m.closed {
 		return errClosed
 	}

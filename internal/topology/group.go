@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// Changes that wait for the writer's token at the same time are made together: one relink, one write to disk. What does
+// not work together is made one by one, so nobody sees a difference but in speed.
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// maxGroup bounds the changes that are made together, and so what each may have to wait for.
+const maxGroup = 64
+
+// waiting is a change on its way.
+type waiting struct {
+	ctx context.Context
+	fn  func(*txn) error
+	// cubes are those that the change looks at.
+	cubes []string
+	// alone tells that no other change of the group may touch them: the change decides by what was there before.
+	alone bool
+	done  chan error
+}
+
+// queue holds what waits.
+type queue struct {
+	mu   sync.Mutex
+	list []*waiting
+}
+
+func (q *queue) add(w *waiting) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.list = append(q.list, w)
+}
+
+// remove takes a change back; false if it is being made.
+func (q *queue) remove(w *waiting) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.list, w)
+	if i < 0 {
+		return false
+	}
+	q.list = slices.Delete(q.list, i, i+1)
+	return true
+}
+
+// take removes the first change and those behind it that can be made together with it.
+func (q *queue) take() []*waiting {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var group, rest []*waiting
+	taken := map[string]bool{} // by whether the change that has the cube is alone with it
+	for _, w := range q.list {
+		fits := len(group) < maxGroup && !slices.ContainsFunc(w.cubes, func(c string) bool {
+			alone, there := taken[c]
+			return there && (alone || w.alone)
+		})
+		if !fits {
+			rest = append(rest, w)
+			for _, c := range w.cubes {
+				taken[c] = true // what comes later stays behind it
+			}
+			continue
+		}
+		group = append(group, w)
+		for _, c := range w.cubes {
+			taken[c] = taken[c] || w.alone
+		}
+	}
+	q.list = rest
+	return group
+}
+
+// together runs a change in a transaction, with others that wait. fn may run twice, and must do nothing but edit.
+func (m *Manager) together(ctx context.Context, cubes []string, alone bool, fn func(*txn) error) error {
+	w := &waiting{ctx: ctx, fn: fn, cubes: cubes, alone: alone, done: make(chan error, 1)}
+	m.queue.add(w)
+	for {
+		select {
+		case err := <-w.done:
+			return err
+		case <-m.writer:
+			m.makeGroup()
+			m.writer <- struct{}{}
+		case <-ctx.Done():
+			if m.queue.remove(w) {
+				return fmt.Errorf("waiting for another change to end: %w", ctx.Err())
+			}
+			return <-w.done
+		}
+	}
+}
+
+// makeGroup makes the changes at the head of the queue. The caller has the writer's token.
+func (m *Manager) makeGroup() {
+	group := slices.DeleteFunc(m.queue.take(), func(w *waiting) bool {
+		if w.ctx.Err() != nil {
+			w.done <- fmt.Errorf("waiting for another change to end: %w", w.ctx.Err())
+			return true
+		}
+		return false
+	})
+	if len(group) > 1 && m.one(context.WithoutCancel(group[0].ctx), func(t *txn) error {
+		for _, w := range group {
+			if err := w.fn(t); err != nil {
+				return err
+			}
+		}
+		return nil
+	}) == nil {
+		for _, w := range group {
+			w.done <- nil
+		}
+		return
+	}
+	for _, w := range group {
+		w.done <- m.one(w.ctx, w.fn)
+	}
+}
