@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filter
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// Registers of the translation; all survive calls.
+const (
+	regCtx = asm.R6
+	regA   = asm.R7
+	regX   = asm.R8
+)
+
+// Calls names the functions by which the code reads the packet: Load(ctx, offset, width) is the
+// value, or negative where the packet ends, and Length(ctx) the packet's length.
+type Calls struct{ Load, Length string }
+
+// EBPF translates the filter to a function int(ctx) that returns 1 for packets that pass and 0 for
+// others. Labels begin with the name, which is the symbol of its first instruction. Classic BPF
+// only jumps forward, so the kernel's verifier looks at each path once.
+func (f *Filter) EBPF(name string, calls Calls) asm.Instructions {
+	t := translator{name: name, calls: calls, targets: map[int]bool{}}
+	t.add(asm.Mov.Reg(regCtx, asm.R1).WithSymbol(name), asm.Mov.Imm32(regA, 0), asm.Mov.Imm32(regX, 0))
+	for _, ins := range f.prog {
+		if class := ins.code & classMask; class <= classLDX && ins.code&modeMask == modeMEM {
+			t.add(asm.StoreImm(asm.R10, slot(ins.k), 0, asm.Word))
+		}
+	}
+	t.findTargets(f.prog)
+	for i, ins := range f.prog {
+		t.pc = i
+		if t.targets[i] {
+			t.next = t.label(i)
+		}
+		t.instruction(ins)
+	}
+	if t.fails { // the kernel refuses code that nothing reaches
+		t.next = t.name + ".no"
+		t.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
+	}
+	return t.out
+}
+
+type translator struct {
+	name    string
+	calls   Calls
+	pc      int
+	targets map[int]bool
+	next    string // label of the next instruction
+	fails   bool   // something ends early
+	out     asm.Instructions
+}
+
+func (t *translator) label(i int) string { return fmt.Sprintf("%s.%d", t.name, i) }
+
+// no is the label of where the filter ends early.
+func (t *translator) no() string {
+	t.fails = true
+	return t.name + ".no"
+}
+
+func (t *translator) add(ins ...asm.Instruction) {
+	for _, i := range ins {
+		if t.next != "" {
+			i, t.next = i.WithSymbol(t.next), ""
+		}
+		t.out = append(t.out, i)
+	}
+}
+
+// slot is where a word of memory is on the stack.
+func slot(k uint32) int16 { return -4 * int16(k+1) }
+
+func (t *translator) findTargets(prog []instruction) {
+	for i, ins := range prog {
+		if ins.code&classMask != classJMP {
+			continue
+		}
+		if ins.code&opMask == jmpJA {
+			t.targets[i+1+int(ins.k)] = true
+			continue
+		}
+		t.targets[i+1+int(ins.jt)] = true
+		t.targets[i+1+int(ins.jf)] = true
+	}
+}
+
+func (t *translator) instruction(ins instruction) {
+	switch ins.code & classMask {
+	case classLD:
+		t.load(ins, regA)
+	case classLDX:
+		t.load(ins, regX)
+	case classST:
+		t.add(asm.StoreMem(asm.R10, slot(ins.k), regA, asm.Word))
+	case classSTX:
+		t.add(asm.StoreMem(asm.R10, slot(ins.k), regX, asm.Word))
+	case classALU:
+		t.compute(ins)
+	case classJMP:
+		t.jump(ins)
+	case classRET:
+		t.leave(ins)
+	case classMISC:
+		if ins.code&miscTA != 0 {
+			t.add(asm.Mov.Reg32(regA, regX))
+		} else {
+			t.add(asm.Mov.Reg32(regX, regA))
+		}
+	}
+}
+
+// load reads into A or X; where the packet ends, the filter ends with no.
+func (t *translator) load(ins instruction, to asm.Register) {
+	switch ins.code & modeMask {
+	case modeIMM:
+		t.add(asm.Mov.Imm32(to, int32(ins.k)))
+		return
+	case modeMEM:
+		t.add(asm.LoadMem(to, asm.R10, slot(ins.k), asm.Word))
+		return
+	case modeLEN:
+		t.add(asm.Mov.Reg(asm.R1, regCtx), asm.Call.Label(t.calls.Length), asm.Mov.Reg32(to, asm.R0))
+		return
+	}
+	width := ins.width()
+	if ins.code&modeMask == modeMSH {
+		width = 1
+	}
+	t.add(asm.Mov.Reg(asm.R1, regCtx))
+	if ins.code&modeMask == modeIND {
+		t.add(asm.Mov.Reg32(asm.R2, regX), asm.Add.Imm32(asm.R2, int32(ins.k)))
+	} else {
+		t.add(asm.Mov.Imm32(asm.R2, int32(ins.k)))
+	}
+	t.add(asm.Mov.Imm32(asm.R3, int32(width)), asm.Call.Label(t.calls.Load),
+		asm.JSLT.Imm(asm.R0, 0, t.no()), asm.Mov.Reg32(to, asm.R0))
+	if ins.code&modeMask == modeMSH {
+		t.add(asm.And.Imm32(to, 0xf), asm.LSh.Imm32(to, 2))
+	}
+}
+
+var arithmetic = map[uint16]asm.ALUOp{
+	aluAdd: asm.Add, aluSub: asm.Sub, aluMul: asm.Mul, aluDiv: asm.Div, aluOr: asm.Or, aluAnd: asm.And,
+	aluLsh: asm.LSh, aluRsh: asm.RSh, aluMod: asm.Mod, aluXor: asm.Xor,
+}
+
+func (t *translator) compute(ins instruction) {
+	op := ins.code & opMask
+	divides := op == aluDiv || op == aluMod
+	switch {
+	case op == aluNeg:
+		t.add(asm.Neg.Imm32(regA, 0))
+	case ins.code&srcX != 0:
+		if divides {
+			t.add(jump32(asm.JEq, regX, 0, t.no()))
+		}
+		t.add(asm.Mov.Reg32(asm.R1, regX))
+		if op == aluLsh || op == aluRsh {
+			t.add(asm.And.Imm32(asm.R1, 31))
+		}
+		t.add(arithmetic[op].Reg32(regA, asm.R1))
+	case divides && ins.k == 0:
+		t.add(asm.Ja.Label(t.no()))
+	default:
+		k := ins.k
+		if op == aluLsh || op == aluRsh {
+			k &= 31
+		}
+		t.add(arithmetic[op].Imm32(regA, int32(k)))
+	}
+}
+
+var conditions = map[uint16]asm.JumpOp{jmpJEQ: asm.JEq, jmpJGT: asm.JGT, jmpJGE: asm.JGE, jmpJSET: asm.JSet}
+
+func jump32(op asm.JumpOp, r asm.Register, k uint32, label string) asm.Instruction {
+	return op.Imm32(r, int32(k), label)
+}
+
+func (t *translator) jump(ins instruction) {
+	op := ins.code & opMask
+	if op == jmpJA {
+		t.add(asm.Ja.Label(t.label(t.pc + 1 + int(ins.k))))
+		return
+	}
+	yes, no := t.label(t.pc+1+int(ins.jt)), t.label(t.pc+1+int(ins.jf))
+	if ins.code&srcX != 0 {
+		t.add(conditions[op].Reg32(regA, regX, yes))
+	} else {
+		t.add(jump32(conditions[op], regA, ins.k, yes))
+	}
+	if ins.jf != 0 {
+		t.add(asm.Ja.Label(no))
+	}
+}
+
+func (t *translator) leave(ins instruction) {
+	switch {
+	case ins.code&retA != 0:
+		yes := t.label(t.pc) + ".yes"
+		t.add(jump32(asm.JNE, regA, 0, yes), asm.Mov.Imm(asm.R0, 0), asm.Return())
+		t.next = yes
+		t.add(asm.Mov.Imm(asm.R0, 1), asm.Return())
+	case ins.k == 0:
+		t.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
+	default:
+		t.add(asm.Mov.Imm(asm.R0, 1), asm.Return())
+	}
+}
