@@ -151,6 +151,7 @@ enum pcn_record_kind {
 	PCN_RECORD_PACKET = 1,
 	PCN_RECORD_LOG = 2,
 	PCN_RECORD_FLOOD = 3, /* a packet that user space must replicate */
+	PCN_RECORD_TRACE = 5, /* a step of a packet that is traced: struct pcn_trace, then the packet */
 };
 
 #define PCN_RECORD_VLAN 1 /* flags: vlan_proto and vlan_tci hold */
@@ -181,5 +182,35 @@ struct pcn_record {
 };
 
 _Static_assert(sizeof(struct pcn_record) == 72, "record header");
+
+/* What a record of a traced packet is about. */
+enum pcn_trace_stage {
+	PCN_TRACE_PROGRAM = 1, /* a program returned the verdict */
+	PCN_TRACE_END,	       /* the framework dropped the packet; extra is the reason */
+	PCN_TRACE_LEAVE,       /* it leaves; extra is the interface index */
+	PCN_TRACE_IN,	       /* the cube gets it by in_port */
+	PCN_TRACE_OUT,	       /* the cube sends it by port extra */
+};
+
+#define PCN_TRACE_BYTES 128 /* of a packet in the record of a step */
+
+struct pcn_trace {
+	__u64 time; /* monotonic ns */
+	__u16 cube;
+	__u16 in_port;
+	__u16 out_port;
+	__u16 reason;
+	__u32 extra;
+	__u16 id; /* of the packet; copies get others */
+	__u8 stage;
+	__u8 verdict;
+	__u8 program;
+	__u8 egress;
+	__u8 sessions; /* those that want the record */
+	__u8 pad;
+	__u32 reserved;
+};
+
+_Static_assert(sizeof(struct pcn_trace) == 32, "head of a trace");
 
 #endif

@@ -466,6 +466,7 @@ PCN_GLOBAL int pcn_core_pass(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 #endif
 
 #include "span.h"
+#include "trace.h"
 
 SEC(PCN_SECTION) int pcn_core(struct CTXTYPE *ctx)
 {
@@ -473,7 +474,9 @@ SEC(PCN_SECTION) int pcn_core(struct CTXTYPE *ctx)
 	struct pcn_log_args args = {};
 	int r = pcn_core_up(ctx, &md, 1) + pcn_core_copy_for(ctx, &md, 1, 1) +
 		pcn_core_log_for(ctx, &args, 1) + pcn_core_flood(ctx, &md, 1) +
-		pcn_core_again(ctx, &md, 1, 1, 1);
+		pcn_core_again(ctx, &md, 1, 1, 1) + pcn_core_field(ctx, 1, 1) +
+		pcn_core_length(ctx) + pcn_core_trace_begin(ctx, &md, 1) +
+		pcn_core_trace(ctx, &md, 1, 1, 1) + pcn_core_capture(ctx, &md, 1, 1, 1);
 #ifdef PCN_TC
 	r += pcn_core_recirculate(ctx, &md, 1, 1, 1) + pcn_core_span(ctx, &md, 1);
 #else

@@ -52,6 +52,8 @@ type Graph struct {
 	Cubes map[CubeID]*Node
 	// Netdevs holds every netdev that is a port's peer or has transparent cubes, by name.
 	Netdevs map[string]*Netdev
+	// Trace is what sessions want to see of packets; nil for nothing. It is not changed either.
+	Trace *link.Trace
 }
 
 // Node is a cube in the graph.

@@ -236,7 +236,7 @@ func (b *bench) tryCommit() error {
 
 // clone copies the graph deeply, as the caller of a plane does for each change.
 func (g *Graph) clone() *Graph {
-	out := &Graph{Cubes: map[CubeID]*Node{}, Netdevs: map[string]*Netdev{}}
+	out := &Graph{Cubes: map[CubeID]*Node{}, Netdevs: map[string]*Netdev{}, Trace: g.Trace}
 	for id, n := range g.Cubes {
 		c := *n
 		if n.Ports != nil {

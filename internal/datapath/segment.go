@@ -294,6 +294,7 @@ func (b *builder) finish() {
 			break
 		}
 	}
+	b.trace()
 	b.c.frags = b.c.hook == cube.XDP && b.p.needFrags(b.c.netdevs)
 	fmt.Fprintf(&b.print, "page %d frags %t tap %d\n%x", b.c.code.Page, b.c.frags, b.p.again(b.c.hook), b.c.rodata)
 	b.c.print = b.print.String()

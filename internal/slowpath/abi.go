@@ -56,7 +56,8 @@ type md struct {
 	PacketLen, TrafficClass, FlowHash, Tenant uint32
 	MD                                        [4]uint32
 	PassIfindex                               uint32
-	Reserved                                  [5]uint32
+	Turns, Flags, TraceID, Pad                uint16
+	Reserved                                  [3]uint32
 }
 
 // resume is struct pcn_resume.
@@ -158,18 +159,22 @@ func (r *record) checkPacket(body []byte) error {
 	return nil
 }
 
+// frame copies a frame into buf, with the tag that the kernel keeps beside the packet in its place, and returns its
+// length.
+func (r *record) frame(body, buf []byte) int {
+	if r.flags&flagVLAN == 0 || len(body) < ethernetHead {
+		return copy(buf, body)
+	}
+	n := copy(buf, body[:12])
+	n += copy(buf[n:], r.vlanProto[:])
+	binary.BigEndian.PutUint16(buf[n:], r.vlanTCI)
+	return n + 2 + copy(buf[n+2:], body[12:])
+}
+
 // packet fills p and m. The bytes are copied into buf, so that a handler may change them where they are: a write to
 // the ring would end the process. The VLAN tag that the kernel keeps beside the packet takes its place again.
 func (r *record) packet(body, buf []byte, p *cube.PacketIn, m *Meta) {
-	var n int
-	if r.flags&flagVLAN != 0 {
-		n = copy(buf, body[:12])
-		n += copy(buf[n:], r.vlanProto[:])
-		binary.BigEndian.PutUint16(buf[n:], r.vlanTCI)
-		n += 2 + copy(buf[n+2:], body[12:])
-	} else {
-		n = copy(buf, body)
-	}
+	n := r.frame(body, buf)
 	*p = cube.PacketIn{
 		Port:         r.port,
 		Reason:       r.reason,

@@ -217,7 +217,7 @@ func FuzzRecord(f *testing.F) {
 		if n != 1 || !r.empty() || s.Damaged != 0 || s.Packets+s.Floods+s.Logs != uint64(len(got.all())) {
 			t.Fatalf("%d records, %+v, %d calls", n, s, len(got.all()))
 		}
-		if !discard && s.Malformed+uint64(len(got.all())) != 1 {
+		if !discard && s.Malformed+s.Steps+uint64(len(got.all())) != 1 {
 			t.Errorf("neither handled nor counted: %+v", s)
 		}
 		for _, e := range got.all() {

@@ -60,6 +60,8 @@ var ErrClosed = errors.New("it is closed")
 // Stats are totals since OpenRing.
 type Stats struct {
 	Packets, Floods, Logs uint64
+	// Steps are those of packets that are traced.
+	Steps uint64
 	// Stale records were in the ring when it was opened; they were for a reader that is gone.
 	Stale uint64
 	// Malformed records were dropped, because they contradict themselves.
@@ -87,6 +89,7 @@ type Ring struct {
 	settled         bool
 	record          record
 	packet          cube.PacketIn
+	step            Step
 	meta            Meta
 	buf             []byte
 
@@ -179,7 +182,7 @@ func (r *Ring) skip(within time.Duration) error {
 	read := r.counted
 	r.counted = before
 	r.counted.Damaged = read.Damaged
-	r.counted.Stale += read.Packets + read.Floods + read.Logs + read.Malformed - before.Packets - before.Floods -
+	r.counted.Stale += read.Packets + read.Floods + read.Logs + read.Steps + read.Malformed - before.Steps - before.Packets - before.Floods -
 		before.Logs - before.Malformed
 	r.report()
 	return nil
@@ -368,8 +371,22 @@ func (r *Ring) hand(b []byte, h Handler) error {
 		if h != nil {
 			h.Flood(rec.cube, &r.packet, r.meta)
 		}
+	case recordTrace:
+		return r.trace(body, h)
 	default:
 		return errRecordKind
+	}
+	return nil
+}
+
+// trace hands a step of a packet to a handler that takes them.
+func (r *Ring) trace(body []byte, h Handler) error {
+	if err := r.record.step(body, r.buf, &r.step); err != nil {
+		return err
+	}
+	r.counted.Steps++
+	if t, ok := h.(Tracer); ok {
+		t.Trace(&r.step)
 	}
 	return nil
 }

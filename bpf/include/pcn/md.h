@@ -20,10 +20,14 @@ struct pcn_md {
 	__u32 pass_ifindex; /* the netdev whose stack gets a passed packet, 0: where it is now */
 	__u16 turns;	     /* tail calls since the kernel entered our programs */
 	__u16 flags;	     /* PCN_MD_... */
-	__u32 reserved[4];
+	__u16 trace_id;	     /* tells packets that are traced from each other */
+	__u16 pad;
+	__u32 reserved[3];
 };
 
 _Static_assert(sizeof(struct pcn_md) == 64, "md is 64 bytes");
+
+#define PCN_MD_TRACE 0xf /* flags: the sessions that follow the packet */
 
 /* What a program returns. Any other value drops the packet as `bad-verdict`. */
 enum pcn_verdict {

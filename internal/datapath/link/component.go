@@ -35,6 +35,8 @@ type Component struct {
 	Page uint16
 	// Hops bounds how often a packet may turn back, cross into another segment or enter again.
 	Hops int
+	// Trace is what sessions want to see; nil for none.
+	Trace *Trace
 }
 
 // Cube is one instance in a component.

@@ -18,10 +18,11 @@ func first(c *Cube, dir cube.Direction) place { return place{entrance(c, dir), 0
 func (g *generator) site(at place) {
 	b := g.block("%s", at)
 	g.spanIn(b, at)
+	g.captureIn(b, at)
 	f := at.program().Function
 	guarded := f.effects&writesFramework != 0
 	if guarded {
-		keepSafe(b, true)
+		g.keepSafe(b, true)
 	}
 	g.get(b, asm.R1, slotCtx, false)
 	g.get(b, asm.R2, slotMD, false)
@@ -36,18 +37,23 @@ func (g *generator) site(at place) {
 	}
 	after := g.block("%s", done)
 	if guarded {
-		keepSafe(after, false)
+		g.keepSafe(after, false)
 	}
+	g.traceProgram(after, at)
 	g.verdict(at, after)
 }
 
 // keepSafe copies the members of md that are the framework's out of a cube's reach, or back.
-func keepSafe(b *block, out bool) {
-	// where they are in md, and where they are kept
-	for _, m := range []struct {
+func (g *generator) keepSafe(b *block, out bool) {
+	type member struct { // where it is in md, and where it is kept
 		md, safe int16
 		size     asm.Size
-	}{{mdHops, 0, asm.Half}, {mdLen, 4, asm.Word}, {mdPassIfindex, 8, asm.DWord}} {
+	}
+	members := []member{{mdHops, 0, asm.Half}, {mdLen, 4, asm.Word}, {mdPassIfindex, 8, asm.DWord}}
+	if g.traced() {
+		members = append(members, member{mdTraceID, 2, asm.Half})
+	}
+	for _, m := range members {
 		src, dst := m.md, offSafe+m.safe
 		if !out {
 			src, dst = dst, src
@@ -168,6 +174,7 @@ func (g *generator) wire(at place) {
 	c := at.cube
 	b := g.block("%s", wireLabel(at))
 	g.spanOut(b, c)
+	g.captureOut(b, c)
 	b.load(asm.R1, asm.R10, mdOutPort, asm.Half)
 	var to []branch
 	for _, p := range c.Ports {

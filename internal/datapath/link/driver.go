@@ -229,6 +229,11 @@ func (g *generator) functions(main asm.Instructions) (asm.Instructions, error) {
 		}
 		out = append(out, callees...)
 	}
+	filters, err := g.filters()
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, filters...)
 	core, err := g.coreFunctions(append(main.FunctionReferences(), out.FunctionReferences()...))
 	out = append(out, core...)
 	return out, err

@@ -60,6 +60,8 @@ const (
 	mdWords        = offMD + 24
 	mdPassIfindex  = offMD + 40
 	mdTurns        = offMD + 44
+	mdFlags        = offMD + 46
+	mdTraceID      = offMD + 48
 	mdSize         = 64
 )
 

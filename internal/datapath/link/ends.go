@@ -66,6 +66,9 @@ func (g *generator) tails() {
 	g.enterNamespace()
 	for _, tail := range []string{"fate.drop", "fate.stack", "fate.hook"} {
 		b := g.block("%s", tail)
+		if tail == "fate.drop" {
+			g.traceEnd(b)
+		}
 		b.store(asm.R10, offKey, asm.R6, asm.Word)
 		b.lookup(g.m("pcn_fates"), tail+".end")
 		b.add(asm.JLT.Imm(asm.R7, reasonMax, tail+".ok"), asm.Mov.Imm(asm.R7, reasonUnspecified))
@@ -137,6 +140,7 @@ func (g *generator) exit() {
 		asm.LSh.Imm(asm.R1, slotShift), asm.Add.Reg(asm.R2, asm.R1))
 	b.count(asm.R2, slotTx)
 	b.mark("exit.go")
+	g.traceLeave(b)
 	if g.tc() {
 		b.load(asm.R1, asm.R10, offCtx, asm.DWord)
 		b.load(asm.R2, asm.R10, mdTrafficClass, asm.Word)
@@ -161,6 +165,7 @@ func (g *generator) exit() {
 func (g *generator) flood(at place) {
 	c := at.cube
 	b := g.block("%s", floodLabel(at))
+	g.captureFlood(b, c)
 	b.args()
 	who := int32(c.ID)
 	if c.has(cube.Egress) || c.Span {

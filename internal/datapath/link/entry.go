@@ -27,6 +27,7 @@ func (g *generator) prologue() {
 		b.set(asm.R10, offMD+off, 0, asm.DWord)
 	}
 	g.length(b)
+	g.traceBegin(b)
 	if g.role == OnEgress {
 		g.enterEgress(b)
 		return
@@ -123,6 +124,7 @@ func (g *generator) resume(b *block) {
 		b.load(asm.R1, asm.R0, off, asm.DWord)
 		b.store(asm.R10, offMD+off, asm.R1, asm.DWord)
 	}
+	g.traceResume(b)
 	b.load(asm.R2, asm.R0, mdSize+2, asm.Half) // target
 	b.load(asm.R1, asm.R0, mdSize, asm.Half)   // cube
 	g.fill(b)

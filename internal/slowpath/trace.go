@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Steps of packets that are traced come up by the same ring. They are charged to the framework's
+// own share, so tracing takes nothing from the slow path.
+
+package slowpath
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+)
+
+const recordTrace = 5
+
+// Step is what one cube, or the framework, did with a packet that is traced: struct pcn_trace.
+type Step struct {
+	// Time is that of the machine's monotonic clock.
+	Time time.Duration
+	// Cube is 0 for the framework itself.
+	Cube, InPort, OutPort, Reason uint16
+	// Extra depends on the stage: a reason, an interface index, a port.
+	Extra uint32
+	// ID tells packets apart that are traced at about the same time.
+	ID                      uint16
+	Stage, Verdict, Program uint8
+	Egress, XDP             bool
+	// Sessions has a bit for each session that wants the step.
+	Sessions uint8
+	// Ifindex is the netdev where the packet entered.
+	Ifindex int
+	// Length is that of the frame on the wire, of which Data are the first bytes.
+	Length int
+	Data   []byte
+}
+
+// Tracer is a Handler that takes steps. The step and its bytes are valid only during the call.
+type Tracer interface {
+	Trace(s *Step)
+}
+
+// traceHead is sizeof(struct pcn_trace).
+const traceHead = 32
+
+var errRecordTrace = errors.New("it is a step of a packet and contradicts itself")
+
+// step decodes the body of a record; its bytes are copied into buf.
+func (r *record) step(body, buf []byte, s *Step) error {
+	if len(body) < traceHead || len(body) > maxCapture {
+		return errRecordTrace
+	}
+	e, data := binary.NativeEndian, body[traceHead:]
+	if len(data) > 0 && len(data) < ethernetHead || int64(r.len) < int64(len(data)) {
+		return errRecordTrace
+	}
+	*s = Step{
+		Time: time.Duration(e.Uint64(body)), Cube: e.Uint16(body[8:]),
+		InPort: e.Uint16(body[10:]), OutPort: e.Uint16(body[12:]), Reason: e.Uint16(body[14:]),
+		Extra: e.Uint32(body[16:]), ID: e.Uint16(body[20:]),
+		Stage: body[22], Verdict: body[23], Program: body[24], Egress: body[25] != 0, Sessions: body[26],
+		XDP: r.flags&flagXDP != 0, Ifindex: int(r.ifindex), Data: buf[:r.frame(data, buf)],
+	}
+	s.Length = int(r.len) + len(s.Data) - len(data)
+	return nil
+}
