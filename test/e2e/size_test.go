@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/polycube/polycube/test/netns"
@@ -235,4 +238,58 @@ func TestTwoHundredSeparateComponents(t *testing.T) {
 	if n := d.segments("c200"); n != 1 {
 		t.Errorf("%d segments for two bridges", n)
 	}
+}
+
+// lastGeneration is the number of the newest linked program.
+func (m *machine) lastGeneration() (last int) {
+	m.t.Helper()
+	entries, err := os.ReadDir(filepath.Join(m.pins, "generations"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, e := range entries {
+		var n int
+		if _, err := fmt.Sscanf(e.Name(), "%d-", &n); err == nil {
+			last = max(last, n)
+		}
+	}
+	return last
+}
+
+func TestABurstOfChangesCausesFewRelinks(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	cubes := makeCubes("simplebridge", "TC", 8)
+	for i := range cubes[1:] {
+		wire(cubes[i], cubes[i+1])
+	}
+	a, _ := d.plug(cubes[0], 1), d.plug(cubes[7], 2)
+	d.create(cubes)
+	reaches(t, a, "10.0.0.2")
+	const changes, clients = 500, 32
+	before := d.lastGeneration()
+	requests := make(chan int)
+	var done sync.WaitGroup
+	for range clients {
+		done.Go(func() {
+			for i := range requests {
+				level := []string{"TRACE", "DEBUG", "INFO", "WARN"}[i/8%4]
+				status, text, err := d.Request("PATCH", fmt.Sprintf("/simplebridge/c%d/loglevel", i%8), `"`+level+`"`)
+				if err != nil || status != http.StatusOK {
+					t.Errorf("status %d, %v: %s", status, err, text)
+				}
+			}
+		})
+	}
+	for i := range changes {
+		requests <- i
+	}
+	close(requests)
+	done.Wait()
+	relinks := d.lastGeneration() - before
+	t.Logf("%d changes, %d relinks", changes, relinks)
+	if relinks > changes/4 {
+		t.Errorf("%d changes caused %d relinks", changes, relinks)
+	}
+	reaches(t, a, "10.0.0.2")
 }
