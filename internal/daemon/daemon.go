@@ -190,30 +190,6 @@ func (d *daemon) startSlowPath(ctx context.Context) error {
 	return err
 }
 
-// startWatch reports network devices to the manager. A watch that breaks is begun again:
-// it starts with a look at all devices, so that nothing is missed.
-func (d *daemon) startWatch(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var done sync.WaitGroup
-	done.Go(func() {
-		for ctx.Err() == nil {
-			if err := d.parts.watch(ctx, d.manager.NetdevEvent); err != nil && ctx.Err() == nil {
-				d.log.Error("watching network devices broke, beginning again", "err", err)
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(watchRetry):
-			}
-		}
-	})
-	d.undo = append(d.undo, func() error {
-		cancel()
-		done.Wait()
-		return nil
-	})
-	return nil
-}
-
 // serve opens the listeners and serves them in the background.
 func (d *daemon) serve(_ context.Context, fail context.CancelCauseFunc) error {
 	token, err := loadToken(d.opts.RunDir)

@@ -36,8 +36,8 @@ type Info struct {
 	Carrier bool
 	// Kind is "physical", "loopback", "tun", "tap", or the kernel's name of a virtual kind: "veth", "bridge", "vlan"...
 	Kind string
-	// Ethernet tells that what the device sends and receives begins with an Ethernet header.
-	Ethernet bool
+	// NoEthernet tells that what the device sends and receives does not begin with an Ethernet header.
+	NoEthernet bool
 	// OwnOnly tells that only frames to its own address and to groups are received, whatever promiscuous mode says.
 	OwnOnly   bool
 	Addresses []netip.Prefix // sorted
@@ -164,7 +164,7 @@ func infoOf(l netlink.Link) Info {
 	info := Info{
 		Name: a.Name, Index: a.Index, MAC: slices.Clone(a.HardwareAddr), MTU: a.MTU, Kind: kindOf(l),
 		Up: a.RawFlags&unix.IFF_UP != 0, Carrier: a.RawFlags&unix.IFF_LOWER_UP != 0, PeerNetnsID: -1,
-		Ethernet: a.EncapType == "ether" || a.EncapType == "loopback", OwnOnly: ownOnly(l),
+		NoEthernet: a.EncapType != "ether" && a.EncapType != "loopback", OwnOnly: ownOnly(l),
 	}
 	if info.Kind == "veth" {
 		info.PeerIndex, info.PeerNetnsID = a.ParentIndex, a.NetNsID

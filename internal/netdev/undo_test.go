@@ -76,16 +76,16 @@ func TestKindsAreTold(t *testing.T) {
 		lab.Run("ip", strings.Fields(line)...)
 	}
 	for _, c := range []struct {
-		name, kind        string
-		ethernet, ownOnly bool
+		name, kind    string
+		bare, ownOnly bool
 	}{
-		{"lo", "loopback", true, false}, {"v0", "veth", true, false}, {"br0", "bridge", true, false},
-		{"ifb9", "ifb", true, false}, {"vx0", "vxlan", true, false}, {"mv0", "macvlan", true, true},
-		{"mp0", "macvlan", true, false}, {"tap0", "tap", true, false}, {"tun0", "tun", false, false},
+		{"lo", "loopback", false, false}, {"v0", "veth", false, false}, {"br0", "bridge", false, false},
+		{"ifb9", "ifb", false, false}, {"vx0", "vxlan", false, false}, {"mv0", "macvlan", false, true},
+		{"mp0", "macvlan", false, false}, {"tap0", "tap", false, false}, {"tun0", "tun", true, false},
 	} {
 		lab.Must(func() error {
 			info, err := Get(c.name)
-			if info.Kind != c.kind || info.Ethernet != c.ethernet || info.OwnOnly != c.ownOnly {
+			if info.Kind != c.kind || info.NoEthernet != c.bare || info.OwnOnly != c.ownOnly {
 				t.Errorf("%+v, want %+v", info, c)
 			}
 			return err

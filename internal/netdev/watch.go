@@ -235,7 +235,7 @@ func (w *watcher) remove(index int) {
 // same leaves XDPMode out: the kernel does not tell of every change of it.
 func same(a, b Info) bool {
 	return a.Name == b.Name && slices.Equal(a.MAC, b.MAC) && a.MTU == b.MTU && a.Up == b.Up && a.Carrier == b.Carrier &&
-		a.Kind == b.Kind && a.Ethernet == b.Ethernet && a.OwnOnly == b.OwnOnly && slices.Equal(a.Addresses, b.Addresses) && a.PeerIndex == b.PeerIndex && a.PeerNetnsID == b.PeerNetnsID
+		a.Kind == b.Kind && a.NoEthernet == b.NoEthernet && a.OwnOnly == b.OwnOnly && slices.Equal(a.Addresses, b.Addresses) && a.PeerIndex == b.PeerIndex && a.PeerNetnsID == b.PeerNetnsID
 }
 
 // parseAddress reads struct ifaddrmsg and its attributes. On a point-to-point link IFA_ADDRESS is the other side, so

@@ -66,6 +66,9 @@ func (s *Server) nodeLinks(r *http.Request, t *target) []link {
 		children = baseFirst(children)
 	}
 	for _, c := range children {
+		if c.Name() == "status-reason" {
+			continue // most ports have none, and the first API had none
+		}
 		out = append(out, link{c.Name(), self + c.Name() + "/"})
 	}
 	return out

@@ -170,7 +170,10 @@ func (t *txn) checkAttachPoint(at place) error {
 		_, _, err := t.next.portAt(at)
 		return err
 	}
-	_, err := t.findNetdev(at.netdev)
+	l, err := t.findNetdev(at.netdev)
+	if err == nil && l.bare {
+		err = fmt.Errorf("netdev %s %s: %w", at.netdev, unfit(l), cube.ErrInvalid)
+	}
 	return err
 }
 

@@ -189,7 +189,7 @@ type fakeNetdevs struct {
 func newFakeNetdevs(names ...string) *fakeNetdevs {
 	f := &fakeNetdevs{infos: map[string]netdev.Info{}}
 	for i, name := range names {
-		f.infos[name] = netdev.Info{Name: name, Index: 10 + i, Up: true, Kind: "veth"}
+		f.infos[name] = netdev.Info{Name: name, Index: 10 + i, Up: true, Carrier: true, Kind: "veth"}
 	}
 	return f
 }

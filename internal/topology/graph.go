@@ -55,7 +55,7 @@ func (w *world) peer(g *datapath.Graph, rec *record, p *port) datapath.Peer {
 		return datapath.Peer{}
 	}
 	if at.netdev != "" {
-		if _, whole := w.chainIDs(w.chains[at.netdev]); !whole {
+		if _, whole := w.chainIDs(w.chains[at.netdev]); !whole || unfit(w.links[at.netdev]) != "" {
 			return datapath.Peer{}
 		}
 		w.addNetdev(g, at.netdev)
@@ -72,8 +72,8 @@ func (w *world) addNetdev(g *datapath.Graph, name string) *datapath.Netdev {
 	n := g.Netdevs[name]
 	if n == nil {
 		n = &datapath.Netdev{Name: name}
-		if l := w.links[name]; !l.refused {
-			n.Index, n.MTU, n.Down = l.index, l.mtu, l.index != 0 && !l.up
+		if l := w.links[name]; l.refused == "" && !l.bare {
+			n.Index, n.MTU, n.Down, n.Carrier = l.index, l.mtu, l.index != 0 && !l.up, l.carrier
 		}
 		g.Netdevs[name] = n
 	}

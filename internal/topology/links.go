@@ -2,8 +2,7 @@
 
 package topology
 
-// Netdevs come and go on their own. The configured name counts: a device that appears under it is bound, whatever its
-// index is this time, and one that vanishes leaves its port down until it is back.
+// What requests ask about netdevs, and what cubes are told of them.
 
 import (
 	"context"
@@ -14,57 +13,6 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
 )
-
-// NetdevEvent takes note of a change of a netdev.
-func (m *Manager) NetdevEvent(e netdev.Event) {
-	ctx := context.Background()
-	m.noteNetdev(e)
-	switch e.Kind {
-	case netdev.Added, netdev.Changed:
-		if e.Old != nil && e.Old.Name != e.Info.Name {
-			m.unlink(ctx, e.Old.Name, e.Info.Index)
-		}
-		m.relink(ctx, e.Info.Name, linkOf(e.Info))
-	case netdev.Removed:
-		m.unlink(ctx, e.Info.Name, e.Info.Index)
-	case netdev.Synced: // says nothing of a device
-	}
-	m.tellParents()
-}
-
-// unlink forgets a netdev, unless the name is another device's by now: a request may have seen it before its event came.
-func (m *Manager) unlink(ctx context.Context, name string, index int) {
-	if m.view.Load().links[name].index == index {
-		m.relink(ctx, name, link{})
-	}
-}
-
-// relink states the graph with a netdev as it is now. A device that the data plane cannot use is left out, so that it
-// does not stand in the way of changes elsewhere.
-func (m *Manager) relink(ctx context.Context, name string, l link) {
-	if m.view.Load().links[name] == l {
-		return
-	}
-	set := func(l link) error {
-		return m.transactRestoring(ctx, func(t *txn) error {
-			if l.index == 0 {
-				delete(t.next.links, name)
-			} else {
-				t.next.links[name] = l
-			}
-			return nil
-		})
-	}
-	err := set(l)
-	if err == nil || errors.Is(err, errClosed) {
-		return
-	}
-	m.log.Error("a netdev cannot be used, it is left out until it changes", "netdev", name, "error", err)
-	l.refused = true
-	if err := set(l); err != nil {
-		m.log.Error("leaving a netdev out", "netdev", name, "error", err)
-	}
-}
 
 // transactRestoring is transact for changes that nobody asked for. While New runs, it holds the writer's token itself.
 func (m *Manager) transactRestoring(ctx context.Context, fn func(*txn) error) error {

@@ -185,5 +185,5 @@ func randomEvent(l *lab, r *rand.Rand) netdev.Event {
 	if infos, _ := l.devs.List(); slices.ContainsFunc(infos, func(i netdev.Info) bool { return i.Name == name }) {
 		return netdev.Event{Kind: netdev.Removed, Info: l.devs.remove(name)}
 	}
-	return netdev.Event{Kind: netdev.Added, Info: l.devs.set(netdev.Info{Name: name, Index: 100 + r.IntN(1000), Up: r.IntN(4) > 0})}
+	return netdev.Event{Kind: netdev.Added, Info: l.devs.set(netdev.Info{Name: name, Index: 100 + r.IntN(1000), Up: r.IntN(4) > 0, Carrier: true})}
 }

@@ -44,7 +44,7 @@ func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.
 	if state != nil {
 		layers = append(layers, confineToPorts(state, rec))
 	}
-	layers = append(layers, w.base(rec))
+	layers = append(layers, m.base(w, rec))
 	if layers, err = walk(u.svc.schema.Root(), path, layers); err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func confineToPorts(state map[string]any, rec *record) map[string]any {
 }
 
 // base is the framework's layer.
-func (w *world) base(rec *record) map[string]any {
+func (m *Manager) base(w *world, rec *record) map[string]any {
 	if rec.transparent {
 		return map[string]any{"uuid": rec.uuid, "service-name": rec.service, "parent": rec.parent}
 	}
@@ -126,8 +126,12 @@ func (w *world) base(rec *record) map[string]any {
 		for _, name := range p.tcubes {
 			tcubes = append(tcubes, name)
 		}
-		ports = append(ports, map[string]any{"name": p.name, "uuid": p.uuid, "status": status(w.linked(rec, p)),
-			"peer": p.peer, "tcubes": tcubes})
+		entry := map[string]any{"name": p.name, "uuid": p.uuid, "status": status(w.linked(rec, p)),
+			"peer": p.peer, "tcubes": tcubes}
+		if remark := m.remark(w, rec, p); remark != "" {
+			entry["status-reason"] = remark
+		}
+		ports = append(ports, entry)
 	}
 	return map[string]any{"uuid": rec.uuid, "service-name": rec.service, "ports": ports}
 }

@@ -199,11 +199,14 @@ func (w *world) checkNumbers(s *staged) error {
 	return nil
 }
 
+// leftOut marks netdevs that are tried one by one.
+const leftOut = "it is not tried yet"
+
 // bringBackOneByOne is for a data plane that refuses the whole: first the cubes without netdevs, then the netdevs.
 func (m *Manager) bringBackOneByOne(ctx context.Context, back []*staged) error {
 	w := m.view.Load().clone()
 	for name, l := range w.links {
-		l.refused = true
+		l.refused = leftOut
 		w.links[name] = l
 	}
 	m.view.Store(w)
@@ -214,7 +217,7 @@ func (m *Manager) bringBackOneByOne(ctx context.Context, back []*staged) error {
 	}
 	for _, name := range sortedKeys(m.view.Load().links) {
 		l := m.view.Load().links[name]
-		l.refused = false
+		l.refused = ""
 		m.relink(ctx, name, l)
 	}
 	return nil

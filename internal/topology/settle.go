@@ -299,6 +299,9 @@ func (t *txn) checkNetdev(name string) error {
 	if err != nil {
 		return err
 	}
+	if why := unfit(l); why != "" {
+		return fmt.Errorf("netdev %s %s: %w", name, why, cube.ErrInvalid)
+	}
 	if !l.up {
 		return fmt.Errorf("netdev %s is down, set it up first (ip link set %s up): %w", name, name, cube.ErrInvalid)
 	}

@@ -17,7 +17,7 @@ import (
 var baseMembers = []string{"uuid", "service-name", "type", "loglevel", "shadow", "span", "ports", "parent"}
 
 // portMembers are the same for a port.
-var portMembers = []string{"name", "uuid", "status", "peer", "tcubes"}
+var portMembers = []string{"name", "uuid", "status", "status-reason", "peer", "tcubes"}
 
 // Topology returns all cubes, in order of creation, with what links them.
 func (m *Manager) Topology(context.Context) (json.RawMessage, error) {
@@ -32,7 +32,7 @@ func (m *Manager) Topology(context.Context) (json.RawMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", rec.name, err)
 		}
-		emitBase(&b, rec.name, []any{conf, w.base(rec)})
+		emitBase(&b, rec.name, []any{conf, m.base(w, rec)})
 	}
 	b.WriteByte(']')
 	return b.Bytes(), nil
@@ -66,7 +66,9 @@ func emitPorts(b *bytes.Buffer, layers []any) {
 		}
 		out := object{b: b}
 		for _, member := range portMembers {
-			out.member(member, encode(p.(map[string]any)[member]))
+			if value := p.(map[string]any)[member]; value != nil {
+				out.member(member, encode(value))
+			}
 		}
 		out.end()
 	}

@@ -72,8 +72,12 @@ type Manager struct {
 	closed bool // written with both tokens
 	// started is set once New is done: until then nobody else has the manager, and the token is not given out.
 	started bool
-	seq     uint64
-	lastID  datapath.CubeID
+	// seen are the netdevs that were told of since watching began; of the goroutine that tells.
+	seen map[string]bool
+	// notes knows what stands in the way of packets, nil when the data plane does not.
+	notes  noter
+	seq    uint64
+	lastID datapath.CubeID
 }
 
 // New loads the services' models and restores the stored cubes.
@@ -91,8 +95,9 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	}
 	m := &Manager{dp: o.Datapath, netdevs: o.Netdevs, log: o.Logger, version: o.Version, commit: commit,
 		services: map[string]*service{}, writer: make(chan struct{}, 1), plane: make(chan struct{}, 1),
-		infos: map[string]netdev.Info{}}
+		infos: map[string]netdev.Info{}, seen: map[string]bool{}}
 	m.plane <- struct{}{}
+	m.notes, _ = o.Datapath.(noter)
 	if m.netdevs == nil {
 		m.netdevs = kernelNetdevs{}
 	}

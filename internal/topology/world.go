@@ -64,11 +64,21 @@ type link struct {
 	index int
 	up    bool
 	mtu   int
-	// refused is set when the data plane could not use the device; it is left out until it changes.
-	refused bool
+	// carrier tells that the device's other end works.
+	carrier bool
+	// kind is netdev.Info's; bare (NoEthernet there) and ownOnly, too.
+	kind          string
+	bare, ownOnly bool
+	// gone says how a device went that a cube has to do with; the rest is zero then.
+	gone string
+	// refused says why the data plane could not use the device; it is left out until it changes.
+	refused string
 }
 
-func linkOf(info netdev.Info) link { return link{index: info.Index, up: info.Up, mtu: info.MTU} }
+func linkOf(info netdev.Info) link {
+	return link{index: info.Index, up: info.Up, mtu: info.MTU, carrier: info.Carrier,
+		kind: info.Kind, bare: info.NoEthernet, ownOnly: info.OwnOnly}
+}
 
 // brokenCube is a cube of the store that could not be restored.
 type brokenCube struct {
@@ -187,8 +197,7 @@ func (w *world) linked(rec *record, p *port) bool {
 		return false
 	}
 	if at.netdev != "" {
-		l := w.links[at.netdev]
-		return l.index != 0 && l.up && !l.refused
+		return w.whyDown(at.netdev) == ""
 	}
 	_, other, err := w.portAt(at)
 	return err == nil && other.peer == (place{cube: rec.name, port: p.name}).String()

@@ -100,7 +100,7 @@ func TestNodes(t *testing.T) {
 		{"limits to-port", "leafref", node("limits to-port").Type().LeafrefPath, "/ports/name"},
 		{"limits to-port", "base", node("limits to-port").Type().Base, "string"},
 		{"ports", "augmented members", names(node("ports").Children()),
-			[]string{"name", "uuid", "status", "peer", "tcubes", "mac", "speed"}},
+			[]string{"name", "uuid", "status", "status-reason", "peer", "tcubes", "mac", "speed"}},
 		{"ports speed", "units", node("ports speed").Units(), "Mbit/s"},
 		{"ports speed", "path", node("ports speed").Path(), "ports/speed"},
 		{"ports tcubes", "kind", node("ports tcubes").Kind(), LeafList},

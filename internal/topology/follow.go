@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// Netdevs come and go on their own. The configured name counts: a device that appears under it is bound, whatever its
+// index is this time, and one that vanishes leaves its port down until it is back.
+
+import (
+	"context"
+	"errors"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/netdev"
+)
+
+// NetdevEvent takes note of a change of a netdev.
+func (m *Manager) NetdevEvent(e netdev.Event) { m.NetdevEvents([]netdev.Event{e}) }
+
+// NetdevEvents takes note of changes of netdevs, in their order. What they come to is one change of the data plane: two
+// hundred containers that start together are not two hundred changes. It is called from one goroutine at a time.
+func (m *Manager) NetdevEvents(events []netdev.Event) {
+	ctx := context.Background()
+	b := m.newBatch()
+	for _, e := range events {
+		m.noteNetdev(e)
+		switch e.Kind {
+		case netdev.Added, netdev.Changed:
+			if e.Kind == netdev.Added && b.removed[e.Info.Index] {
+				// Another device has the number of one that went: what the old one had must be gone first.
+				m.settleNetdevs(ctx, b)
+				b = m.newBatch()
+			}
+			if e.Old != nil && e.Old.Name != e.Info.Name {
+				b.gone(e.Old.Name, e.Info.Index, "it was renamed to "+e.Info.Name)
+			}
+			b.set(e.Info.Name, linkOf(e.Info))
+			m.seen[e.Info.Name] = true
+		case netdev.Removed:
+			b.removed[e.Info.Index] = true
+			b.gone(e.Info.Name, e.Info.Index, "it was deleted or moved to another namespace")
+		case netdev.Synced:
+			m.missing(b)
+		}
+	}
+	m.settleNetdevs(ctx, b)
+	m.tellParents()
+}
+
+// batch is what some events come to.
+type batch struct {
+	known map[string]link
+	links map[string]link
+	// removed are the numbers of devices that went.
+	removed map[int]bool
+}
+
+func (m *Manager) newBatch() *batch {
+	return &batch{known: m.view.Load().links, links: map[string]link{}, removed: map[int]bool{}}
+}
+
+func (b *batch) now(name string) link {
+	if l, ok := b.links[name]; ok {
+		return l
+	}
+	return b.known[name]
+}
+
+func (b *batch) set(name string, l link) { b.links[name] = l }
+
+// gone forgets a netdev, unless the name is another device's by now: a request may have seen it before its event came.
+func (b *batch) gone(name string, index int, how string) {
+	if b.now(name).index == index {
+		b.links[name] = link{gone: how}
+	}
+}
+
+// missing looks for devices that went while nobody watched, when all that are there have been told of.
+func (m *Manager) missing(b *batch) {
+	for name, l := range m.view.Load().links {
+		if l.index == 0 || m.seen[name] {
+			continue
+		}
+		if _, err := m.netdevs.Get(name); errors.Is(err, netdev.ErrNotFound) {
+			b.gone(name, l.index, "it is gone")
+		}
+	}
+	clear(m.seen)
+}
+
+// settleNetdevs states the graph with the netdevs as they are now.
+func (m *Manager) settleNetdevs(ctx context.Context, b *batch) {
+	for name, l := range b.links {
+		if b.known[name] == l {
+			delete(b.links, name)
+		}
+	}
+	if len(b.links) == 0 || m.setUnused(b.links) {
+		return
+	}
+	before := m.view.Load()
+	err := m.setLinks(ctx, b.links)
+	if err == nil || errors.Is(err, errClosed) {
+		m.tellOfNetdevs(before, sortedKeys(b.links))
+		return
+	}
+	for _, name := range sortedKeys(b.links) {
+		m.relink(ctx, name, b.links[name])
+	}
+}
+
+// setUnused takes note of netdevs that no cube has to do with, which is no matter of the data plane.
+func (m *Manager) setUnused(links map[string]link) bool {
+	if !m.started {
+		return false
+	}
+	<-m.writer
+	defer func() { m.writer <- struct{}{} }()
+	if m.closed {
+		return true
+	}
+	w := m.view.Load()
+	held := w.holders()
+	for name := range links {
+		if len(held[name]) > 0 || len(w.chains[name]) > 0 {
+			return false
+		}
+	}
+	w = w.clone()
+	w.setLinks(links)
+	m.view.Store(w)
+	return true
+}
+
+func (m *Manager) setLinks(ctx context.Context, links map[string]link) error {
+	return m.transactRestoring(ctx, func(t *txn) error {
+		t.next.setLinks(links)
+		return nil
+	})
+}
+
+// setLinks takes netdevs over; one that is gone is kept as long as somebody may ask where it is.
+func (w *world) setLinks(links map[string]link) {
+	held := w.holders()
+	for name, l := range links {
+		if l.index == 0 && len(held[name]) == 0 && len(w.chains[name]) == 0 {
+			delete(w.links, name)
+		} else {
+			w.links[name] = l
+		}
+	}
+}
+
+// relink states the graph with one netdev as it is now. A device that the data plane cannot use is left out, so that it
+// does not stand in the way of changes elsewhere.
+func (m *Manager) relink(ctx context.Context, name string, l link) {
+	before := m.view.Load()
+	was := before.links[name]
+	if was == l {
+		return
+	}
+	err := m.setLinks(ctx, map[string]link{name: l})
+	if err != nil && !errors.Is(err, errClosed) {
+		l.refused = err.Error()
+		if l.refused != was.refused {
+			m.log.Error("a netdev cannot be used, it is left out until it changes", "netdev", name, "error", err)
+		}
+		if err := m.setLinks(ctx, map[string]link{name: l}); err != nil {
+			m.log.Error("leaving a netdev out", "netdev", name, "error", err)
+		}
+		return
+	}
+	m.tellOfNetdevs(before, []string{name})
+}
+
+// tellOfNetdevs logs which ports went down and came up with netdevs, each once.
+func (m *Manager) tellOfNetdevs(before *world, names []string) {
+	now := m.view.Load()
+	held := now.holders()
+	for _, name := range names {
+		was, is := before.whyDown(name), now.whyDown(name)
+		if was == is {
+			continue
+		}
+		for _, at := range held[name] {
+			if is == "" {
+				m.log.Info("a port is up again", "port", at.String(), "netdev", name)
+			} else {
+				m.log.Warn("a port is down", "port", at.String(), "reason", is)
+			}
+		}
+	}
+}
+
+// whyDown says why nothing passes by a netdev, and what to do; "" when it is in use.
+func (w *world) whyDown(name string) string {
+	l := w.links[name]
+	switch {
+	case l.gone != "":
+		return "there is no netdev " + name + " any more, " + l.gone + ": the port is bound again when it appears"
+	case l.index == 0:
+		return "there is no netdev " + name + ": the port is bound when it appears"
+	case unfit(l) != "":
+		return name + " " + unfit(l)
+	case l.refused != "":
+		return l.refused
+	case !l.up:
+		return name + " is down: ip link set " + name + " up"
+	}
+	return ""
+}
+
+// unfit says why a device cannot be the peer of a port; "" for those that can.
+func unfit(l link) string {
+	switch {
+	case l.bare:
+		return "is a " + l.kind + " device, which has no Ethernet frames: use a TAP or a veth pair"
+	case l.kind == "loopback":
+		return "is the loopback, which brings back what is sent to it: use one end of a veth pair"
+	case l.kind == "ifb":
+		return "is an ifb device, which takes packets from tc mirred only: use the device whose packets it is given"
+	}
+	return ""
+}
+
+// remark is what is to be said of a port's status: why it is down, or what is lost although it is up.
+func (m *Manager) remark(w *world, rec *record, p *port) string {
+	at, err := parsePlace(p.peer)
+	if p.peer == "" || err != nil {
+		return ""
+	}
+	if at.netdev == "" {
+		_, far, err := w.portAt(at)
+		switch {
+		case errors.Is(err, cube.ErrNotFound):
+			return "there is no port " + p.peer
+		case err == nil && far.peer != (place{cube: rec.name, port: p.name}).String():
+			return p.peer + " is not connected to this port: polycubectl connect " + rec.name + ":" + p.name + " " + p.peer
+		}
+		return ""
+	}
+	if why := w.whyDown(at.netdev); why != "" {
+		return why
+	}
+	l := w.links[at.netdev]
+	if m.notes != nil {
+		if note := m.notes.NetdevNote(l.index); note != "" {
+			return note
+		}
+	}
+	switch {
+	case !l.carrier && l.kind == "veth":
+		return at.netdev + " has no carrier: set its other end up"
+	case !l.carrier:
+		return at.netdev + " has no carrier: nobody is at its other end"
+	case l.ownOnly:
+		return at.netdev + " receives only frames to its own address: a bridge needs a macvlan of mode passthru"
+	}
+	return ""
+}
+
+// noter is a data plane that knows what stands in the way of packets by a netdev.
+type noter interface {
+	// NetdevNote is a sentence, or "" when nothing is known.
+	NetdevNote(ifindex int) string
+}
