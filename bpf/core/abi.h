@@ -150,8 +150,9 @@ struct pcn_control {
 enum pcn_record_kind {
 	PCN_RECORD_PACKET = 1,
 	PCN_RECORD_LOG = 2,
-	PCN_RECORD_FLOOD = 3, /* a packet that user space must replicate */
-	PCN_RECORD_TRACE = 5, /* a step of a packet that is traced: struct pcn_trace, then the packet */
+	PCN_RECORD_FLOOD = 3,  /* a packet that user space must replicate */
+	PCN_RECORD_NOTIFY = 4, /* a message of its kind, md[0] */
+	PCN_RECORD_TRACE = 5,  /* a step of a packet that is traced: struct pcn_trace, then the packet */
 };
 
 #define PCN_RECORD_VLAN 1 /* flags: vlan_proto and vlan_tci hold */

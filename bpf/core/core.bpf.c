@@ -467,16 +467,19 @@ PCN_GLOBAL int pcn_core_pass(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 
 #include "span.h"
 #include "trace.h"
+#include "notify.h"
 
 SEC(PCN_SECTION) int pcn_core(struct CTXTYPE *ctx)
 {
 	struct pcn_md md = {};
 	struct pcn_log_args args = {};
+	struct pcn_notice notice = {};
 	int r = pcn_core_up(ctx, &md, 1) + pcn_core_copy_for(ctx, &md, 1, 1) +
 		pcn_core_log_for(ctx, &args, 1) + pcn_core_flood(ctx, &md, 1) +
-		pcn_core_again(ctx, &md, 1, 1, 1) + pcn_core_field(ctx, 1, 1) +
-		pcn_core_length(ctx) + pcn_core_trace_begin(ctx, &md, 1) +
-		pcn_core_trace(ctx, &md, 1, 1, 1) + pcn_core_capture(ctx, &md, 1, 1, 1);
+		pcn_core_again(ctx, &md, 1, 1, 1) + pcn_core_notify_for(ctx, &notice, 1) +
+		pcn_core_field(ctx, 1, 1) + pcn_core_length(ctx) +
+		pcn_core_trace_begin(ctx, &md, 1) + pcn_core_trace(ctx, &md, 1, 1, 1) +
+		pcn_core_capture(ctx, &md, 1, 1, 1);
 #ifdef PCN_TC
 	r += pcn_core_recirculate(ctx, &md, 1, 1, 1) + pcn_core_span(ctx, &md, 1);
 #else

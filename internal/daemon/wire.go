@@ -268,6 +268,11 @@ func (u upward) Log(id uint16, level uint32, line string) {
 	u.manager.DatapathLog(datapath.CubeID(id), datapath.LogLevel(level), line)
 }
 
+// Notify implements slowpath.Handler.
+func (u upward) Notify(id uint16, kind uint32, message []byte) {
+	u.manager.Notify(datapath.CubeID(id), kind, message)
+}
+
 // Flood sends a copy out of each port but the one where the packet entered: the kernel
 // had no way to make them.
 func (u upward) Flood(id uint16, p *cube.PacketIn, _ slowpath.Meta) {

@@ -21,6 +21,7 @@ var frameworkFates = []Fate{
 	{Name: "malformed", Drop: true},
 	{Name: "copy-failed", Drop: true},
 	{Name: "namespace"},
+	{Name: "notify-shed"},
 }
 
 const firstReason = 32 // PCN_REASON_FIRST

@@ -51,7 +51,9 @@ func (p *Plane) programsOf(n *Node, h cube.Hook) ([]placed, error) {
 			return nil, fmt.Errorf("cube %s: program %d: the %s object has no PCN_PROGRAM(%s): %w",
 				n.Name, slot.Index, h, pr.Function, cube.ErrNotFound)
 		}
-		out = append(out, placed{slot, o, f})
+		if programs[cube.ProgramSlot{Direction: slot.Direction}].Function != "" { // else nothing leads to it
+			out = append(out, placed{slot, o, f})
+		}
 	}
 	slices.SortFunc(out, func(a, b placed) int {
 		return cmp.Or(cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.Index, b.Index))

@@ -41,6 +41,7 @@ const (
 	recordPacket = 1
 	recordLog    = 2
 	recordFlood  = 3
+	recordNotify = 4
 )
 
 // Flags of records.

@@ -228,6 +228,10 @@ func (c *collector) Log(id uint16, level uint32, line string) {
 	c.add(event{What: "log", Cube: id, Level: level, Line: line})
 }
 
+func (c *collector) Notify(id uint16, kind uint32, message []byte) {
+	c.add(event{What: "notify", Cube: id, Level: kind, Line: string(message)})
+}
+
 func (c *collector) packet(what string, id uint16, p *cube.PacketIn, m Meta) {
 	kept := *p
 	kept.Data = slices.Clone(p.Data)

@@ -67,7 +67,7 @@ func TestHostileRecordsAreDropped(t *testing.T) {
 		{"segments of 64 KB", recordBytes(1, 1, frame(60), set32(32, 1<<16))},
 		{"65536 segments", recordBytes(1, 1, frame(60), set32(36, 1<<16))},
 		{"kind 0", recordBytes(0, 1, frame(60), nil)},
-		{"kind 4", recordBytes(4, 1, frame(60), nil)},
+		{"kind 6", recordBytes(6, 1, frame(60), nil)},
 		{"a cube that cannot be", recordBytes(1, 4, frame(60), nil)},
 		{"cube 65535", recordBytes(1, 0xffff, frame(60), nil)},
 		{"a short log", recordBytes(2, 1, logArgs(1, "x")[:127], nil)},
@@ -262,5 +262,22 @@ func TestLayoutsAreThoseOfThePrograms(t *testing.T) {
 	}
 	if n := core.Maps["pcn_exits"].MaxEntries; n != maxCubes*maxPorts {
 		t.Errorf("%d exits, want %d", n, maxCubes*maxPorts)
+	}
+}
+
+func TestMessagesArriveAsTheyWereSent(t *testing.T) {
+	for _, c := range []struct {
+		kind    uint32
+		message string
+	}{{7, "five!"}, {0, ""}, {1<<32 - 1, string(frame(128))}} {
+		r := fakeRing(1 << 16)
+		rec := recordBytes(recordNotify, 2, []byte(c.message), set32(48, c.kind))
+		r.put(uint32(len(rec)), rec)
+		var got collector
+		r.drain(&got)
+		want := []event{{What: "notify", Cube: 2, Level: c.kind, Line: c.message}}
+		if !reflect.DeepEqual(got.all(), want) || r.Stats() != (Stats{Notices: 1}) {
+			t.Errorf("kind %d: %+v, %+v", c.kind, got.all(), r.Stats())
+		}
 	}
 }

@@ -34,6 +34,8 @@ type Handler interface {
 	Log(cube uint16, level uint32, line string)
 	// Flood takes a packet of which each port of the cube but p.Port is to get a copy.
 	Flood(cube uint16, p *cube.PacketIn, m Meta)
+	// Notify takes a message that a cube's program sent. It is valid only during the call.
+	Notify(cube uint16, kind uint32, message []byte)
 }
 
 const (
@@ -59,7 +61,7 @@ var ErrClosed = errors.New("it is closed")
 
 // Stats are totals since OpenRing.
 type Stats struct {
-	Packets, Floods, Logs uint64
+	Packets, Floods, Logs, Notices uint64
 	// Steps are those of packets that are traced.
 	Steps uint64
 	// Stale records were in the ring when it was opened; they were for a reader that is gone.
@@ -70,6 +72,11 @@ type Stats struct {
 	Damaged uint64
 	// Sleeps is how often the reader waited to be woken.
 	Sleeps uint64
+}
+
+// handled is how many records were handed on or found malformed.
+func (s Stats) handled() uint64 {
+	return s.Packets + s.Floods + s.Logs + s.Notices + s.Steps + s.Malformed
 }
 
 // Ring reads the records of the fast path.
@@ -182,8 +189,7 @@ func (r *Ring) skip(within time.Duration) error {
 	read := r.counted
 	r.counted = before
 	r.counted.Damaged = read.Damaged
-	r.counted.Stale += read.Packets + read.Floods + read.Logs + read.Steps + read.Malformed - before.Steps - before.Packets - before.Floods -
-		before.Logs - before.Malformed
+	r.counted.Stale += read.handled() - before.handled()
 	r.report()
 	return nil
 }
@@ -354,6 +360,12 @@ func (r *Ring) hand(b []byte, h Handler) error {
 		r.counted.Logs++
 		if h != nil {
 			h.Log(rec.cube, level, line)
+		}
+	case recordNotify:
+		r.counted.Notices++
+		if h != nil {
+			// A copy: a write to the ring would end the process.
+			h.Notify(rec.cube, rec.md[0], r.buf[:copy(r.buf, body)])
 		}
 	case recordPacket, recordFlood:
 		if err := rec.checkPacket(body); err != nil {

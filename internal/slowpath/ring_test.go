@@ -147,6 +147,7 @@ func (c *counter) Packet(id uint16, p *cube.PacketIn, _ Meta) {
 	c.bytes[id&7] += uint64(len(p.Data))
 }
 func (c *counter) Flood(uint16, *cube.PacketIn, Meta) {}
+func (c *counter) Notify(uint16, uint32, []byte)      {}
 func (c *counter) Log(uint16, uint32, string)         {}
 
 // slow takes its time with the packets of cube 1, and compares them all with what was sent.

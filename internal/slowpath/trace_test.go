@@ -21,6 +21,7 @@ type steps struct {
 func (s *steps) Packet(uint16, *cube.PacketIn, Meta) { s.t.Error("a packet came up") }
 func (s *steps) Log(uint16, uint32, string)          { s.t.Error("a log line came up") }
 func (s *steps) Flood(uint16, *cube.PacketIn, Meta)  { s.t.Error("a flood came up") }
+func (s *steps) Notify(uint16, uint32, []byte)       {}
 func (s *steps) Trace(step *Step) {
 	one := *step
 	one.Data = bytes.Clone(step.Data)

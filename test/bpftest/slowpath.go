@@ -101,6 +101,11 @@ func (u upward) Log(id uint16, level uint32, line string) {
 	u.manager.DatapathLog(datapath.CubeID(id), datapath.LogLevel(level), line)
 }
 
+// Notify implements slowpath.Handler.
+func (u upward) Notify(id uint16, kind uint32, message []byte) {
+	u.manager.Notify(datapath.CubeID(id), kind, message)
+}
+
 // Flood implements slowpath.Handler: it makes the copies that the kernel could not make.
 func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
 	for _, port := range u.plane.portsOf(datapath.CubeID(id)) {

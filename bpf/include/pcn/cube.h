@@ -9,6 +9,7 @@
 #include <pcn/config.h>
 #include <pcn/verdict.h>
 #include <pcn/log.h>
+#include <pcn/notify.h>
 #include <pcn/packet.h>
 #include <pcn/time.h>
 #include <pcn/vlan.h>

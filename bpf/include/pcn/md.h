@@ -27,7 +27,8 @@ struct pcn_md {
 
 _Static_assert(sizeof(struct pcn_md) == 64, "md is 64 bytes");
 
-#define PCN_MD_TRACE 0xf /* flags: the sessions that follow the packet */
+/* Internal: in md.flags, the sessions that follow the packet. */
+#define PCN_MD_TRACE 0xf
 
 /* What a program returns. Any other value drops the packet as `bad-verdict`. */
 enum pcn_verdict {
@@ -58,6 +59,7 @@ enum pcn_reason {
 	PCN_REASON_MALFORMED,	    /* too short to be an Ethernet frame */
 	PCN_REASON_COPY_FAILED,	    /* a copy for one of the ports could not be made */
 	PCN_REASON_NAMESPACE,	    /* given to the cube's namespace */
+	PCN_REASON_NOTIFY_SHED, /* no packet: a message of pcn_notify for which there was no room */
 	PCN_REASON_FIRST = 32,
 	PCN_REASON_MAX = 64,
 };

@@ -35,8 +35,9 @@ var stubs = map[string]struct {
 	function string
 	who      asm.Register
 }{
-	"pcn_core_copy": {"pcn_core_copy_for", asm.R4},
-	"pcn_core_log":  {"pcn_core_log_for", asm.R3},
+	"pcn_core_copy":   {"pcn_core_copy_for", asm.R4},
+	"pcn_core_log":    {"pcn_core_log_for", asm.R3},
+	"pcn_core_notify": {"pcn_core_notify_for", asm.R3},
 }
 
 // bind rewrites one instruction of a cube for the site: maps, constants, calls. It may

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package author holds what the API promises to authors of cubes against a cube that uses all of it: programs within a
+// cube that change at run time, messages from the fast path, timers, parameters of a parent. Everything is real but
+// REST: the topology, the data plane, the slow path.
+package author
+
+import (
+	"context"
+	_ "embed" // for the models and the compiled programs
+	"sync"
+
+	"github.com/polycube/polycube/cube"
+)
+
+var (
+	//go:embed twelve.yang
+	twelveModel string
+	//go:embed twelve.tc.o
+	twelveTC []byte
+	//go:embed twelve.xdp.o
+	twelveXDP []byte
+	//go:embed late.tc.o
+	lateTC []byte
+	//go:embed late.xdp.o
+	lateXDP []byte
+)
+
+// config is the model's tree.
+type config struct {
+	Ports  []cube.Port `json:"ports"`
+	What   string      `json:"what"`
+	Stages int         `json:"stages"`
+}
+
+// twelve is the instance. The functions are what a test makes its handlers do.
+type twelve struct {
+	cube.Typed[config]
+	env cube.Env
+
+	mu       sync.Mutex
+	packetIn func(*cube.PacketIn)
+	notified func(kind uint32, data []byte)
+}
+
+// ingress are the functions of the longest way in, in its order.
+var ingress = []string{"pcn_ingress", "stage1", "stage2", "stage3", "stage4", "stage5", "stage6", "leave"}
+
+// others are what takes their place at run time.
+var others = []string{"other0", "other1", "other2", "other3", "other4", "other5", "other6", "other7"}
+
+// egress are the functions of the way out.
+var egress = []string{"pcn_egress", "out1", "out2", "out3"}
+
+func slots(d cube.Direction, functions ...string) map[cube.ProgramSlot]*cube.Program {
+	set := map[cube.ProgramSlot]*cube.Program{}
+	for i, f := range functions {
+		set[cube.ProgramSlot{Direction: d, Index: i}] = &cube.Program{Function: f}
+	}
+	return set
+}
+
+// prepare puts as many stages in a row as are wanted, with the last one behind them. A way of fewer programs takes the
+// rest away.
+func (c *twelve) prepare(_ context.Context, old, after *config) (cube.Plan, error) {
+	what := map[string]uint32{"FORWARD": 0, "SLOWPATH": 1, "NOTIFY": 2}[after.What]
+	plan := cube.Plan{Constants: map[string]any{"what": what}}
+	if old != nil && old.Stages == after.Stages {
+		return plan, nil
+	}
+	plan.Programs = slots(cube.Egress, egress...)
+	for i, f := range ingress {
+		slot := cube.ProgramSlot{Index: i}
+		switch {
+		case i < after.Stages-1:
+			plan.Programs[slot] = &cube.Program{Function: f}
+		case i == after.Stages-1:
+			plan.Programs[slot] = &cube.Program{Function: "leave"}
+		default:
+			plan.Programs[slot] = nil
+		}
+	}
+	return plan, nil
+}
+
+// PacketIn implements cube.PacketHandler.
+func (c *twelve) PacketIn(p *cube.PacketIn) {
+	c.mu.Lock()
+	do := c.packetIn
+	c.mu.Unlock()
+	if do != nil {
+		do(p)
+	}
+}
+
+// Notify implements cube.Notified.
+func (c *twelve) Notify(kind uint32, data []byte) {
+	c.mu.Lock()
+	do := c.notified
+	c.mu.Unlock()
+	if do != nil {
+		do(kind, data)
+	}
+}
+
+func (c *twelve) set(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+}
+
+// service makes instances, and hands each to made.
+func service(made func(*twelve)) cube.Service {
+	return cube.Service{
+		Model:   twelveModel,
+		Objects: map[cube.Hook][]byte{cube.TC: twelveTC, cube.XDP: twelveXDP},
+		New: func(env cube.Env) (cube.Instance, error) {
+			c := &twelve{env: env}
+			c.PrepareConfig = c.prepare
+			made(c)
+			return c, nil
+		},
+	}
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* What the programs of the cube `twelve` share, those given at run time too. */
+#ifndef TWELVE_H
+#define TWELVE_H
+
+#include <pcn/cube.h>
+
+/* How often each program ran, by its letter. */
+PCN_MAP(visits, BPF_MAP_TYPE_ARRAY, __u32, __u64, 256);
+
+/* Appends a letter to the payload, so that the way through the cube shows in the packet. The
+ * first of the cube's own words counts them: it is kept from program to program. */
+PCN_INLINE void mark(struct CTXTYPE *ctx, struct pcn_md *md, __u8 letter)
+{
+	struct pcn_cursor c;
+	__u32 key = letter, at = md->md[0]++;
+
+	pcn_cursor_open(&c, ctx, 64);
+	struct ethhdr *eth = pcn_parse_eth(&c);
+	__u8 *payload = eth ? pcn_cursor_take(&c, 16) : NULL;
+	if (payload) {
+#pragma unroll
+		for (__u32 i = 0; i < 16;
+		     i++) /* each at a constant offset, as the verifier likes it */
+			if (i == at)
+				payload[i] = letter;
+	}
+	__u64 *n = bpf_map_lookup_elem(&visits, &key);
+	if (n)
+		__sync_fetch_and_add(n, 1);
+}
+
+/* A program that leaves its letter and calls another one. */
+#define STAGE(name, letter, next)                       \
+	PCN_PROGRAM(name)                               \
+	{                                               \
+		mark(ctx, md, letter);                  \
+		return pcn_call_program(ctx, md, next); \
+	}
+
+#endif
