@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netdev
+
+import "os"
+
+// InNamespace runs fn on a thread inside the network namespace that ns stands for; fn must do all its work on the
+// goroutine that it is called on.
+func InNamespace(ns *os.File, fn func() error) error { return inNamespace(ns, fn) }

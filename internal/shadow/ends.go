@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/netdev"
+)
+
+// alias begins what the outer ends have as their alias.
+const alias = "polycube shadow "
+
+// Ends are the interfaces of a cube's namespace.
+type Ends struct {
+	// Outer are the indexes of the outer ends, by port.
+	Outer map[string]int
+	// Made are the ports whose interfaces were not there before.
+	Made []string
+	// Undo removes what was made, and nothing else.
+	Undo func() error
+}
+
+// Ensure makes what is missing of a cube's namespace and of its ports' interfaces.
+func (k *Keeper) Ensure(c Cube) (Ends, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	ends := Ends{Outer: make(map[string]int, len(c.Ports))}
+	s, fresh, err := k.space(c)
+	if err != nil {
+		return Ends{}, err
+	}
+	undo := func() error {
+		var errs []error
+		for _, port := range ends.Made {
+			errs = append(errs, s.remove(InnerName(port)))
+		}
+		if fresh {
+			errs = append(errs, k.remove(c.UUID))
+		}
+		return errors.Join(errs...)
+	}
+	for _, port := range c.Ports {
+		name := InnerName(port)
+		e, there := s.ends[name]
+		if !there {
+			if e, err = k.wire(c, s, port); err != nil {
+				return Ends{}, errors.Join(err, undo())
+			}
+			s.ends[name] = e
+			ends.Made = append(ends.Made, port)
+		}
+		ends.Outer[port] = e.outer
+	}
+	ends.Undo = func() error {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return undo()
+	}
+	return ends, nil
+}
+
+// space returns the cube's namespace with its name and what is in it now; fresh tells that it was made.
+func (k *Keeper) space(c Cube) (s *space, fresh bool, err error) {
+	if s = k.spaces[c.UUID]; s != nil {
+		err = k.rename(s)
+	} else if s, fresh, err = k.open(c); err == nil {
+		k.spaces[c.UUID] = s
+		k.watch(c.UUID, s)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return s, fresh, s.find()
+}
+
+// find notes the interfaces that the namespace has: veths whose other end is an outer end of ours.
+func (s *space) find() error {
+	inside := map[string]*netlink.Veth{}
+	err := netdev.InNamespace(s.file, func() error {
+		links, err := netlink.LinkList()
+		for _, l := range links {
+			if v, ok := l.(*netlink.Veth); ok {
+				inside[v.Name] = v
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("shadow: interfaces of %s: %w", s.path, err)
+	}
+	s.ends = map[string]end{}
+	for name, v := range inside {
+		outer, err := netlink.LinkByIndex(v.ParentIndex)
+		if err == nil && strings.HasPrefix(outer.Attrs().Alias, alias) && outer.Attrs().ParentIndex == v.Index {
+			s.ends[name] = end{v.Index, v.ParentIndex}
+		}
+	}
+	return nil
+}
+
+// wire makes a port's interface. Its outer end gets a name with a hash where the plain one is taken.
+func (k *Keeper) wire(c Cube, s *space, port string) (end, error) {
+	inner := InnerName(port)
+	err := k.addVeth(s, OuterName(c.Name, port), inner)
+	outer := OuterName(c.Name, port)
+	if _, taken := netlink.LinkByName(outer); errors.Is(err, unix.EEXIST) && taken == nil && outer != hashedOuter(c.Name, port) {
+		outer = hashedOuter(c.Name, port)
+		err = k.addVeth(s, outer, inner)
+	}
+	if errors.Is(err, unix.EEXIST) {
+		return end{}, fmt.Errorf("port %s: an interface %s, or %s in %s, is there already: %w", port, outer, inner, k.Name(c.Name), cube.ErrInUse)
+	}
+	if err != nil {
+		return end{}, fmt.Errorf("shadow: interface of port %s: %w", port, err)
+	}
+	e, err := k.ready(s, outer, inner, c.Name+":"+port)
+	if err != nil {
+		return end{}, errors.Join(err, removeLink(outer))
+	}
+	return e, nil
+}
+
+func (k *Keeper) addVeth(s *space, outer, inner string) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = outer
+	return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: inner, PeerNamespace: netlink.NsFd(s.file.Fd())})
+}
+
+// ready finishes a new interface. The outer end has no IPv6 of its own, and says whose it is.
+func (k *Keeper) ready(s *space, outer, inner, port string) (end, error) {
+	l, err := netlink.LinkByName(outer)
+	if err != nil {
+		return end{}, fmt.Errorf("shadow: outer end of %s: %w", port, err)
+	}
+	// A kernel without IPv6 needs no such setting.
+	if err := netlink.LinkSetIP6AddrGenMode(l, nl6None); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) && !errors.Is(err, unix.EOPNOTSUPP) {
+		return end{}, fmt.Errorf("shadow: outer end of %s: %w", port, err)
+	}
+	if err := netlink.LinkSetAlias(l, alias+port); err != nil {
+		return end{}, fmt.Errorf("shadow: outer end of %s: %w", port, err)
+	}
+	e := end{inner: l.Attrs().ParentIndex, outer: l.Attrs().Index}
+	err = netdev.InNamespace(s.file, func() error {
+		in, err := netlink.LinkByName(inner)
+		if err != nil {
+			return err
+		}
+		e.inner = in.Attrs().Index
+		if k.o.Prepare != nil {
+			if err := k.o.Prepare(e.inner); err != nil {
+				return err
+			}
+		}
+		return netlink.LinkSetUp(in)
+	})
+	if err != nil {
+		return end{}, fmt.Errorf("shadow: interface of %s in %s: %w", port, s.path, err)
+	}
+	return e, nil
+}
+
+// nl6None is IN6_ADDR_GEN_MODE_NONE.
+const nl6None = 1
+
+// Owner is the UUID of the cube that an outer end belongs to, "" for any other interface.
+func (k *Keeper) Owner(ifindex int) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for uuid, s := range k.spaces {
+		for _, e := range s.ends {
+			if e.outer == ifindex {
+				return uuid
+			}
+		}
+	}
+	return ""
+}
+
+// Trim removes the interfaces of ports that the cube does not have any more.
+func (k *Keeper) Trim(c Cube) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.spaces[c.UUID]
+	if s == nil {
+		return nil
+	}
+	keep := map[string]bool{}
+	for _, port := range c.Ports {
+		keep[InnerName(port)] = true
+	}
+	var errs []error
+	for name := range s.ends {
+		if !keep[name] {
+			errs = append(errs, s.remove(name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// remove deletes one interface, by its outer end.
+func (s *space) remove(name string) error {
+	e := s.ends[name]
+	delete(s.ends, name)
+	l, err := netlink.LinkByIndex(e.outer)
+	if err == nil {
+		err = netlink.LinkDel(l)
+	}
+	return gone(err)
+}
+
+func removeLink(name string) error {
+	l, err := netlink.LinkByName(name)
+	if err == nil {
+		err = netlink.LinkDel(l)
+	}
+	return gone(err)
+}
+
+// gone takes an interface that is not there any more for success.
+func gone(err error) error {
+	var missing netlink.LinkNotFoundError
+	if err == nil || errors.As(err, &missing) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return fmt.Errorf("shadow: removing an interface: %w", err)
+}
+
+// removeEnds deletes all veths of a namespace that have an outer end of ours.
+func removeEnds(f *os.File) error {
+	s := &space{path: f.Name(), file: f}
+	if err := s.find(); err != nil {
+		return err
+	}
+	var errs []error
+	for name := range s.ends {
+		errs = append(errs, s.remove(name))
+	}
+	return errors.Join(errs...)
+}
+
+// Remove deletes a cube's namespace: its name and interfaces. Processes in it keep an empty one.
+func (k *Keeper) Remove(uuid string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.remove(uuid)
+}
+
+func (k *Keeper) remove(uuid string) error {
+	s := k.spaces[uuid]
+	if s == nil {
+		return nil
+	}
+	delete(k.spaces, uuid)
+	err := errors.Join(removeEnds(s.file), removeName(s.path))
+	s.close()
+	return err
+}

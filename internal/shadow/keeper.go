@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package shadow makes the network namespaces of shadow cubes: each port of such a cube is an interface there, a veth
+// whose outer end is in the daemon's namespace and belongs to the data plane. The namespaces have names that `ip netns`
+// knows, outlive the daemon, and are found again by a mark that they carry.
+package shadow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// Options of a Keeper.
+type Options struct {
+	// Instance names the daemon, "" for the machine's main one.
+	Instance string
+	Logger   *slog.Logger
+	// Prepare readies a new interface of a namespace, given its index; the calling thread is in the namespace. May be nil.
+	Prepare func(ifindex int) error
+	// Dir is where namespaces have their names; empty for /run/netns.
+	Dir string
+}
+
+// namesDir is where iproute2 keeps the names of namespaces.
+const namesDir = "/run/netns"
+
+// Cube is what a namespace is made for.
+type Cube struct {
+	Name, UUID string
+	Ports      []string
+}
+
+// Keeper makes and keeps namespaces. It must be opened, and its methods called, in the daemon's network namespace.
+type Keeper struct {
+	o Options
+	// machine is the number of the daemon's own namespace.
+	machine uint64
+
+	mu      sync.Mutex
+	spaces  map[string]*space // by the cube's UUID
+	changed func(uuid string)
+	names   *os.File // inotify, nil until there is a namespace to watch
+	ctx     context.Context
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+}
+
+// Open makes a keeper without namespaces.
+func Open(o Options) (*Keeper, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Dir == "" {
+		o.Dir = namesDir
+	}
+	own, err := os.Stat("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, fmt.Errorf("shadow: looking at the daemon's own namespace: %w", err)
+	}
+	k := &Keeper{o: o, machine: own.Sys().(*syscall.Stat_t).Ino, spaces: map[string]*space{}}
+	k.ctx, k.cancel = context.WithCancel(context.Background())
+	return k, nil
+}
+
+// Start begins to report: changed is called with a cube's UUID when something in its namespace, or its name, was changed
+// by anybody, and once for each namespace that there is. It is not called any more once Close has returned.
+func (k *Keeper) Start(changed func(uuid string)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.changed = changed
+	for uuid, s := range k.spaces {
+		k.watch(uuid, s)
+	}
+}
+
+// Close lets go of all namespaces and leaves them running.
+func (k *Keeper) Close() error {
+	k.cancel()
+	k.mu.Lock()
+	var err error
+	if k.names != nil {
+		err = k.names.Close()
+	}
+	for uuid, s := range k.spaces {
+		s.close()
+		delete(k.spaces, uuid)
+	}
+	k.mu.Unlock()
+	k.done.Wait()
+	return err
+}
+
+// prefix begins the names of the instance's namespaces. No name of an instance or a cube has an @ in it, so that those
+// of two instances cannot be the same.
+func (k *Keeper) prefix() string {
+	if k.o.Instance == "" {
+		return "pcn-"
+	}
+	return "pcn-" + k.o.Instance + "@"
+}
+
+// Name is the name of a cube's namespace.
+func (k *Keeper) Name(cube string) string { return k.prefix() + cube }
+
+func (k *Keeper) path(cube string) string { return filepath.Join(k.o.Dir, k.Name(cube)) }
+
+// mark is what the loopback interface of a cube's namespace has as its alias: by it the next daemon knows the namespace
+// again, whatever its name says. The namespace of the daemon is part of it: tests run several machines side by side.
+func (k *Keeper) mark(uuid string) string {
+	return fmt.Sprintf("polycube %s@%d %s", k.o.Instance, k.machine, uuid)
+}
+
+// Sweep removes the instance's namespaces of cubes that keep does not want.
+func (k *Keeper) Sweep(keep func(uuid string) bool) error {
+	paths, err := filepath.Glob(filepath.Join(k.o.Dir, "pcn-*"))
+	if err != nil {
+		return fmt.Errorf("shadow: looking for namespaces: %w", err)
+	}
+	var errs []error
+	for _, path := range paths {
+		f, mark, err := openNamed(path)
+		if err != nil {
+			continue // not a namespace, or gone in the meantime
+		}
+		uuid, ours := strings.CutPrefix(mark, k.mark(""))
+		if ours && !keep(uuid) {
+			k.o.Logger.Info("removing the namespace of a cube that is gone", "namespace", filepath.Base(path))
+			errs = append(errs, removeEnds(f), removeName(path))
+		}
+		_ = f.Close() // nothing was written
+	}
+	return errors.Join(errs...)
+}
+
+// removeName takes a namespace's name away; the namespace lives on while somebody uses it.
+func removeName(path string) error {
+	if err := syscall.Unmount(path, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("shadow: unmounting %s: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("shadow: removing %s: %w", path, err)
+	}
+	return nil
+}

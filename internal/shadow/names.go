@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+import (
+	"fmt"
+	"hash/fnv"
+)
+
+// maxName is the longest name of a network interface.
+const maxName = 15
+
+// reserved cannot be the name of a port's interface: the kernel has an interface or settings of that name.
+var reserved = map[string]bool{"lo": true, "all": true, "default": true}
+
+// InnerName is the name of a port's interface in the namespace: the port's own, or, where no interface can have that
+// name, its beginning and a hash.
+func InnerName(port string) string {
+	if len(port) <= maxName && !reserved[port] {
+		return port
+	}
+	return hashed(port, port)
+}
+
+// OuterName is the name of the outer end: cube-port, or, where that is too long, its beginning and a hash.
+func OuterName(cube, port string) string {
+	name := cube + "-" + port
+	if len(name) <= maxName {
+		return name
+	}
+	return hashedOuter(cube, port)
+}
+
+// hashedOuter is the outer name that tells a-b:c from a:b-c.
+func hashedOuter(cube, port string) string { return hashed(cube+"-"+port, cube+":"+port) }
+
+// hashed is the beginning of a text and the hash of what is meant, 15 bytes at most.
+func hashed(text, meant string) string {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(meant)) // never fails
+	return fmt.Sprintf("%.6s-%08x", text, sum.Sum32())
+}

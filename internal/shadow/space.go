@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/netdev"
+)
+
+// space is a cube's namespace.
+type space struct {
+	cube string
+	path string
+	file *os.File
+	// ends are the interfaces by their names in the namespace.
+	ends map[string]end
+	stop context.CancelFunc
+}
+
+// end is a port's interface: its index in the namespace, and that of its outer end.
+type end struct{ inner, outer int }
+
+// close lets go of the namespace, which stays.
+func (s *space) close() {
+	if s.stop != nil {
+		s.stop()
+	}
+	_ = s.file.Close() // nothing was written
+}
+
+// openNamed opens the namespace that a path stands for and returns its mark.
+func openNamed(path string) (f *os.File, mark string, err error) {
+	// O_NONBLOCK: a FIFO in this place must not stop the daemon.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, "", fmt.Errorf("shadow: opening %s: %w", path, err)
+	}
+	f = os.NewFile(uintptr(fd), path)
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(fd, &st); err != nil || st.Type != unix.NSFS_MAGIC {
+		return nil, "", errors.Join(fmt.Errorf("shadow: %s: %w", path, errNoNamespace), err, f.Close())
+	}
+	err = netdev.InNamespace(f, func() error {
+		lo, err := netlink.LinkByName("lo")
+		if err == nil {
+			mark = lo.Attrs().Alias
+		}
+		return err
+	})
+	if err != nil {
+		return nil, "", errors.Join(fmt.Errorf("shadow: reading the mark of %s: %w", path, err), f.Close())
+	}
+	return f, mark, nil
+}
+
+// errNoNamespace is a file in the place of a namespace's name.
+var errNoNamespace = errors.New("not a network namespace")
+
+// open finds the cube's namespace, or makes it; fresh tells which.
+func (k *Keeper) open(c Cube) (s *space, fresh bool, err error) {
+	path := k.path(c.Name)
+	s = &space{cube: c.Name, path: path, ends: map[string]end{}}
+	f, mark, err := openNamed(path)
+	switch {
+	case err == nil && mark == k.mark(c.UUID):
+		s.file = f
+		return s, false, nil
+	case err == nil && strings.HasPrefix(mark, k.mark("")):
+		k.o.Logger.Info("removing the namespace of an earlier cube of that name", "namespace", filepath.Base(path))
+		if err := errors.Join(removeEnds(f), f.Close(), removeName(path)); err != nil {
+			return nil, false, err
+		}
+	case err == nil:
+		_ = f.Close() // nothing was written
+		return nil, false, fmt.Errorf("namespace %s is somebody else's: remove it (ip netns del %[1]s) or choose another name: %w",
+			filepath.Base(path), cube.ErrInUse)
+	case errors.Is(err, errNoNamespace):
+		// A name that was left behind; what is not an empty file is not ours to remove.
+		if info, statErr := os.Lstat(path); statErr != nil || !info.Mode().IsRegular() || info.Size() > 0 {
+			return nil, false, fmt.Errorf("%s is in the way: %w: %w", path, err, cube.ErrInUse)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, false, fmt.Errorf("shadow: removing %s: %w", path, err)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, false, err
+	}
+	s.file, err = k.create(path, k.mark(c.UUID))
+	return s, true, err
+}
+
+// create makes a namespace with a mark and a name. The thread that made it is left to end there: it is a new one.
+func (k *Keeper) create(path, mark string) (*os.File, error) {
+	if err := os.MkdirAll(k.o.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("shadow: %w", err)
+	}
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, fmt.Errorf("shadow: the daemon's own namespace: %w", err)
+	}
+	defer func() { _ = own.Close() }() // nothing was written
+	var f *os.File
+	err = netdev.InNamespace(own, func() error { // it brings the thread back
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("making a namespace: %w", err)
+		}
+		lo, err := netlink.LinkByName("lo")
+		if err == nil {
+			err = errors.Join(netlink.LinkSetAlias(lo, mark), netlink.LinkSetUp(lo))
+		}
+		if err != nil {
+			return fmt.Errorf("loopback: %w", err)
+		}
+		f, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("shadow: %s: %w", path, err)
+	}
+	if err := mount(f, path); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// mount gives a namespace its name.
+func mount(f *os.File, path string) error {
+	name, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o444)
+	if err != nil {
+		return fmt.Errorf("shadow: %w", err)
+	}
+	_ = name.Close() // nothing was written
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), path, "", unix.MS_BIND, ""); err != nil {
+		return errors.Join(fmt.Errorf("shadow: naming %s: %w", path, err), os.Remove(path))
+	}
+	return nil
+}
+
+// rename puts the name back that somebody took away. The namespace itself has lived on, with the processes in it.
+func (k *Keeper) rename(s *space) error {
+	var have, is unix.Stat_t
+	if err := unix.Fstat(int(s.file.Fd()), &have); err != nil {
+		return fmt.Errorf("shadow: %s: %w", s.path, err)
+	}
+	err := unix.Stat(s.path, &is)
+	if err == nil && is.Ino == have.Ino && is.Dev == have.Dev {
+		return nil
+	}
+	if err == nil {
+		return fmt.Errorf("%s is in the way of the namespace of %s: %w", s.path, s.cube, cube.ErrInUse)
+	}
+	if err := mount(s.file, s.path); err != nil {
+		return err
+	}
+	k.o.Logger.Warn("somebody removed the name of a cube's namespace, it is back; delete the cube to be rid of it",
+		"cube", s.cube, "namespace", filepath.Base(s.path))
+	return nil
+}
