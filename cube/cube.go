@@ -232,6 +232,8 @@ type PacketOut struct {
 	// packet appear as received there. For a transparent cube, the packet goes on in
 	// that direction behind this cube.
 	Direction Direction
+	// Namespace gives the packet to the namespace of a shadow cube instead, by the interface of Port.
+	Namespace bool
 	// Recirculate makes a transparent cube see the packet again itself.
 	Recirculate bool
 	// Metadata is for the cube's own programs; what goes on behind a transparent cube has none.

@@ -170,7 +170,7 @@ func (d *daemon) openPlane(context.Context) (err error) {
 
 func (d *daemon) openManager(context.Context) (err error) {
 	d.manager, err = topology.New(topology.Options{
-		Datapath: d.plane, Store: d.store, State: d.state, Services: d.parts.services(), Logger: d.log, Version: Version,
+		Datapath: d.plane, Shadows: shadowsOf(d.plane), Store: d.store, State: d.state, Services: d.parts.services(), Logger: d.log, Version: Version,
 	})
 	if err == nil {
 		d.undo = append(d.undo, func() error {

@@ -23,6 +23,14 @@ type plane interface {
 	Cleanup() error
 }
 
+// shadowsOf is what makes the namespaces of cubes: the data plane, if it can.
+func shadowsOf(p plane) topology.Shadows {
+	if s, ok := p.(interface{ Shadows() topology.Shadows }); ok {
+		return s.Shadows()
+	}
+	return nil
+}
+
 // planeOptions say where a data plane keeps its pins.
 type planeOptions struct {
 	BPFFS, Instance string

@@ -15,6 +15,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/shadow"
 	"github.com/polycube/polycube/internal/slowpath"
 	"github.com/polycube/polycube/internal/topology"
 )
@@ -46,6 +47,8 @@ type kernelPlane struct {
 	hooks sync.Map
 	// now is the committed graph.
 	now atomic.Pointer[committed]
+	// shadows makes the namespaces of cubes.
+	shadows *shadow.Keeper
 	// helpers are the indexes of the helper interfaces.
 	helpers map[int]bool
 }
@@ -140,6 +143,10 @@ func openKernel(o planeOptions) (_ plane, err error) {
 	if err := k.AttachLoop(); err != nil {
 		return nil, errors.Join(err, k.Plane.Close())
 	}
+	k.shadows, err = shadow.Open(shadow.Options{Instance: o.Instance, Logger: o.Logger, Prepare: k.AttachSpanEnd})
+	if err != nil {
+		return nil, errors.Join(err, k.Plane.Close())
+	}
 	for h, tap := range k.taps {
 		err := tap.SetDown(k.DownMap(h))
 		if err == nil {
@@ -160,14 +167,18 @@ func (k *kernelPlane) eachTap(do func(*slowpath.Tap) error) error {
 	return errors.Join(errs...)
 }
 
+// Shadows makes the namespaces of cubes.
+func (k *kernelPlane) Shadows() topology.Shadows { return k.shadows }
+
 // Close lets go of everything; the helper interfaces stay, programs send copies to them.
 func (k *kernelPlane) Close() error {
-	return errors.Join(k.Plane.Close(), k.eachTap((*slowpath.Tap).Close))
+	return errors.Join(k.shadows.Close(), k.Plane.Close(), k.eachTap((*slowpath.Tap).Close))
 }
 
-// Cleanup removes everything, the helper interfaces too.
+// Cleanup removes everything, the helper interfaces and the namespaces too.
 func (k *kernelPlane) Cleanup() error {
-	return errors.Join(k.Plane.Cleanup(), k.eachTap((*slowpath.Tap).Remove), k.loop.Remove())
+	none := func(string) bool { return false }
+	return errors.Join(k.shadows.Close(), k.shadows.Sweep(none), k.Plane.Cleanup(), k.eachTap((*slowpath.Tap).Remove), k.loop.Remove())
 }
 
 // CreateCube remembers the hook of a cube, which decides by which TAP its packets go down.

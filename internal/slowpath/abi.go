@@ -33,6 +33,8 @@ const (
 	ToOut
 	// ToOutNext: behind the transparent cube's egress program.
 	ToOutNext
+	// ToNamespace: as given to the cube's namespace, by the interface of the port.
+	ToNamespace
 	targets
 )
 
@@ -217,6 +219,8 @@ type Target struct {
 func TargetOf(transparent bool, p *cube.PacketOut) uint16 {
 	out := p.Direction == cube.Egress
 	switch {
+	case !transparent && p.Namespace:
+		return ToNamespace
 	case !transparent && out:
 		return ToTX
 	case !transparent:

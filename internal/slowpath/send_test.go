@@ -239,7 +239,7 @@ func TestWhatCannotBeSentIsRefused(t *testing.T) {
 		{"too long", Target{1, ToRX}, cube.PacketOut{Data: frame(maxFrame + 1)}, Meta{}, "longer than"},
 		{"cube 0", Target{0, ToRX}, cube.PacketOut{Data: frame(60)}, Meta{}, "cube 0"},
 		{"cube 1024", Target{1024, ToRX}, cube.PacketOut{Data: frame(60)}, Meta{}, "cube 1024"},
-		{"no such kind", Target{1, targets}, cube.PacketOut{Data: frame(60)}, Meta{}, "target 6"},
+		{"no such kind", Target{1, targets}, cube.PacketOut{Data: frame(60)}, Meta{}, "target 7"},
 		{"port 512", Target{1, ToTX}, cube.PacketOut{Port: 512, Data: frame(60)}, Meta{}, "port 512"},
 		{"netdev -1", Target{1, ToTX}, cube.PacketOut{Trip: cube.Trip{Netdev: -1}, Data: frame(60)}, Meta{}, "network interface -1"},
 		{"netdev 1 << 31", Target{1, ToTX}, cube.PacketOut{Trip: cube.Trip{Netdev: 1 << 31}, Data: frame(60)}, Meta{}, "network interface 2147483648"},

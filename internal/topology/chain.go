@@ -275,6 +275,9 @@ func (t *txn) findNetdev(name string) (link, error) {
 	if err != nil {
 		return link{}, err
 	}
+	if err := t.m.refuseShadow(info); err != nil {
+		return link{}, err
+	}
 	l := linkOf(info)
 	t.next.links[name] = l
 	return l, nil

@@ -26,6 +26,9 @@ func (t *txn) carryOut() error {
 	if err := t.createMaps(plans); err != nil {
 		return err
 	}
+	if err := t.ensureShadows(); err != nil {
+		return err
+	}
 	if err := t.lock(); err != nil {
 		return err
 	}
@@ -41,6 +44,9 @@ func (t *txn) carryOut() error {
 		return err
 	}
 	if err := t.commitGraph(change); err != nil {
+		return err
+	}
+	if err := t.alignShadows(); err != nil {
 		return err
 	}
 	return t.persist()

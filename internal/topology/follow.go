@@ -22,6 +22,9 @@ func (m *Manager) NetdevEvents(events []netdev.Event) {
 	ctx := context.Background()
 	b := m.newBatch()
 	for _, e := range events {
+		if m.shadowEvent(e) {
+			continue
+		}
 		m.noteNetdev(e)
 		switch e.Kind {
 		case netdev.Added, netdev.Changed:

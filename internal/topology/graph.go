@@ -33,6 +33,7 @@ func (w *world) node(g *datapath.Graph, rec *record) *datapath.Node {
 	if rec.transparent {
 		return n
 	}
+	n.Shadow = rec.shadowNode()
 	n.Ports = make(map[uint16]*datapath.Port, len(rec.ports))
 	for _, p := range rec.ports {
 		tcubes, whole := w.chainIDs(p.tcubes)

@@ -31,6 +31,7 @@ type lab struct {
 	devs    *fakeNetdevs
 	b       *behaviour
 	records map[string][]byte
+	shadows Shadows // nil: none
 	mu      sync.Mutex
 }
 
@@ -51,7 +52,7 @@ func (l *lab) start() {
 	for _, k := range sortedKeys(l.records) {
 		state.Records = append(state.Records, store.Record{Key: k, Value: l.records[k]})
 	}
-	m, err := newManager(Options{Datapath: l.plane, State: state, Services: toyServices(l.t, l.b), Netdevs: l.devs,
+	m, err := newManager(Options{Datapath: l.plane, State: state, Services: toyServices(l.t, l.b), Netdevs: l.devs, Shadows: l.shadows,
 		Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)), Version: "1"}, l.commit)
 	if err != nil {
 		l.t.Fatal(err)

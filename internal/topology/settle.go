@@ -69,8 +69,8 @@ func (t *txn) derive(name string) error {
 	if err := json.Unmarshal(raw, &conf); err != nil {
 		return fmt.Errorf("%s: decoding its configuration: %w", name, err)
 	}
-	if conf.Shadow || conf.Span {
-		return fmt.Errorf("%s: shadow and span are not built yet, a later release has them: %w", name, cube.ErrUnsupported)
+	if err := t.deriveShadow(rec, conf); err != nil {
+		return err
 	}
 	level, ok := logLevels[conf.Loglevel]
 	if !ok {

@@ -36,6 +36,8 @@ type Options struct {
 	Services []cube.Service
 	// Netdevs are the network devices; nil means those of the kernel.
 	Netdevs Netdevs
+	// Shadows makes the namespaces of shadow cubes; without it such cubes are refused.
+	Shadows Shadows
 	// Logger gets the topology's and, with attributes service and cube, the cubes' lines; nil means slog.Default.
 	Logger *slog.Logger
 	// Version is the daemon's.
@@ -46,6 +48,7 @@ type Options struct {
 type Manager struct {
 	dp       Datapath
 	netdevs  Netdevs
+	shadows  Shadows
 	log      *slog.Logger
 	version  string
 	services map[string]*service
@@ -93,7 +96,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	if o.Datapath == nil {
 		return nil, errors.New("topology: no data plane given")
 	}
-	m := &Manager{dp: o.Datapath, netdevs: o.Netdevs, log: o.Logger, version: o.Version, commit: commit,
+	m := &Manager{dp: o.Datapath, netdevs: o.Netdevs, shadows: o.Shadows, log: o.Logger, version: o.Version, commit: commit,
 		services: map[string]*service{}, writer: make(chan struct{}, 1), plane: make(chan struct{}, 1),
 		infos: map[string]netdev.Info{}, seen: map[string]bool{}}
 	m.plane <- struct{}{}
@@ -115,6 +118,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	}
 	m.started = true
 	m.writer <- struct{}{}
+	m.startShadows()
 	return m, nil
 }
 

@@ -41,7 +41,10 @@ type txn struct {
 	undo    []func() error
 	// restoring keeps what a stored configuration names even where it is not there at the moment.
 	restoring bool
-	graph     *datapath.Graph
+	// made are the ports whose interfaces in namespaces are new, alignments what the change does to those interfaces.
+	made       map[place]bool
+	alignments []alignment
+	graph      *datapath.Graph
 	// held are the units whose gate the transaction has: from the first call of a cube's code until the end, so that the
 	// data plane is locked after the last wait for a handler (see programs.go).
 	held map[*unit]bool
@@ -235,6 +238,7 @@ func (t *txn) publish() {
 			t.m.log.Error("removing a cube's maps", "cube", u.name, "error", err)
 		}
 	}
+	t.finishShadows()
 	t.notify()
 }
 

@@ -268,7 +268,7 @@ func TestNames(t *testing.T) {
 
 func TestRefusedBodies(t *testing.T) {
 	cases := []struct{ line, says string }{
-		{`create toybridge x <<< {"shadow":true}`, "shadow and span are not built yet"},
+		{`create toybridge x <<< {"shadow":true}`, "makes no namespaces"},
 		{`create toybridge x <<< {"name":"y"}`, "the body says"},
 		{`create toybridge x <<< {"na\u006de":"y"}`, "the body says"},
 		{`create toybridge x <<< {"name":5}`, "the body says"},

@@ -44,6 +44,8 @@ type record struct {
 	// constants are all that the cube's plans have set so far.
 	constants map[string]any
 	ports     map[string]*port
+	// shadow is true for a cube with a namespace, span if that sees all its traffic.
+	shadow, span bool
 	// parent is where a transparent cube is attached, "" for nowhere.
 	parent string
 	// blob is the record as it was last stored.
@@ -57,6 +59,8 @@ type port struct {
 	peer        string
 	// tcubes are the port's transparent cubes, index 0 next to the cube.
 	tcubes []string
+	// outer is the index of the outer end of its interface in the cube's namespace, 0 for none.
+	outer int
 }
 
 // link is what matters of a netdev.

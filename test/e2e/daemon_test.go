@@ -27,6 +27,8 @@ type machine struct {
 	// dir holds run and state directory, pins is in a bpffs of the test's own.
 	dir, pins string
 	instance  string
+	// own makes the daemon this test binary, with the services of the tests.
+	own bool
 	http      *http.Client
 }
 
@@ -104,7 +106,12 @@ func (m *machine) Start(args ...string) *daemon {
 func (m *machine) Launch(args ...string) *daemon {
 	m.t.Helper()
 	d := &daemon{machine: m, out: &output.Buffer{}, ended: make(chan struct{})}
-	d.cmd = m.lab.Command(program(m.t, "polycubed"), slices.Concat(m.options(), args)...)
+	words := []string{program(m.t, "polycubed")}
+	if m.own {
+		words = []string{"env", asDaemon + "=1", os.Args[0]}
+	}
+	words = slices.Concat(words, m.options(), args)
+	d.cmd = m.lab.Command(words[0], words[1:]...)
 	d.cmd.Stdout, d.cmd.Stderr = d.out, d.out
 	if err := d.cmd.Start(); err != nil {
 		m.t.Fatal(err)

@@ -17,7 +17,12 @@ const patience = 20 * time.Second
 // soak tells whether the long form of a test was asked for.
 var soak = os.Getenv("POLYCUBE_SOAK") != ""
 
-func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(asDaemon) != "" {
+		beDaemon()
+	}
+	os.Exit(netns.CheckLeaks(m))
+}
 
 // program is the absolute path of a built program. Tests use those of bin/, or of the directory POLYCUBE_BIN.
 func program(t testing.TB, name string) string {

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// The namespaces of shadow cubes within a transaction: they are made before the data plane prepares, since it must know
+// their interfaces, and what is not wanted any more is removed when the change is in force. Addresses follow the
+// configuration before it is written to disk, so that what a restarted daemon finds in a namespace is never older than
+// what it reads: it may take all differences for changes that somebody made there.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/shadow"
+)
+
+// Shadows makes the namespaces of shadow cubes; *shadow.Keeper.
+type Shadows interface {
+	// Ensure makes what is missing of a cube's namespace.
+	Ensure(shadow.Cube) (shadow.Ends, error)
+	// Trim removes the interfaces of ports that the cube does not have.
+	Trim(shadow.Cube) error
+	// Remove deletes a cube's namespace.
+	Remove(uuid string) error
+	// Set changes a port's interface.
+	Set(uuid, port string, to shadow.Setting) error
+	// States reads the interfaces of a cube's ports.
+	States(shadow.Cube) (map[string]shadow.State, error)
+	// Owner is the UUID of the cube that an outer end belongs to, "" for any other device.
+	Owner(ifindex int) string
+	// Sweep removes the namespaces of cubes that are not kept.
+	Sweep(keep func(uuid string) bool) error
+	// Start begins to report changes in namespaces.
+	Start(changed func(uuid string))
+}
+
+// deriveShadow takes over whether a cube has a namespace.
+func (t *txn) deriveShadow(rec *record, conf baseConfig) error {
+	if conf.Shadow && conf.Type.Hook() != cube.TC {
+		return fmt.Errorf("%s: packets have no way from %s into a namespace, a shadow cube is of type TC: %w", rec.name, conf.Type, cube.ErrInvalid)
+	}
+	if conf.Shadow && t.m.shadows == nil {
+		return fmt.Errorf("%s: this daemon makes no namespaces: %w", rec.name, cube.ErrUnsupported)
+	}
+	rec.shadow, rec.span = conf.Shadow, conf.Span
+	return nil
+}
+
+// shadowOf describes a cube to the keeper of namespaces.
+func (r *record) shadowOf() shadow.Cube {
+	return shadow.Cube{Name: r.name, UUID: r.uuid, Ports: sortedKeys(r.ports)}
+}
+
+// ensureShadows makes what the touched cubes need of namespaces.
+func (t *txn) ensureShadows() error {
+	for _, name := range t.touched {
+		rec := t.own(name)
+		if rec == nil || !rec.shadow {
+			continue
+		}
+		if err := t.ensureShadow(rec); err != nil {
+			return blame(name, fmt.Errorf("%s: its namespace: %w", name, err))
+		}
+		if err := t.planAlignment(rec); err != nil {
+			return blame(name, err)
+		}
+	}
+	return nil
+}
+
+func (t *txn) ensureShadow(rec *record) error {
+	ends, err := t.m.shadows.Ensure(rec.shadowOf())
+	if err != nil {
+		return err
+	}
+	t.undo = append(t.undo, ends.Undo)
+	for name, p := range rec.ports {
+		p.outer = ends.Outer[name]
+	}
+	if t.made == nil {
+		t.made = map[place]bool{}
+	}
+	for _, name := range ends.Made {
+		t.made[place{cube: rec.name, port: name}] = true
+	}
+	return nil
+}
+
+// alignment is what a transaction does to the interface of a port, and its reverse.
+type alignment struct {
+	uuid, port  string
+	forth, back shadow.Setting
+}
+
+// planAlignment asks a cube what its ports are to look like. It may wait for the cube, so it comes before the plane lock.
+func (t *txn) planAlignment(rec *record) error {
+	was := t.old.cubes[rec.name]
+	before, err := t.interfaces(was)
+	if err != nil {
+		return err
+	}
+	after, err := t.interfaces(rec)
+	if err != nil {
+		return err
+	}
+	for _, p := range rec.portsByIndex() {
+		from, to := before[p.name], after[p.name]
+		if t.made[place{cube: rec.name, port: p.name}] {
+			from = cube.Interface{}
+		} else if was == nil {
+			continue // found after a restart: what differs was changed in the namespace
+		}
+		forth := step(from, to)
+		if forth.MAC != nil || len(forth.Add)+len(forth.Remove) > 0 {
+			t.alignments = append(t.alignments, alignment{rec.uuid, p.name, forth, step(to, from)})
+		}
+	}
+	return nil
+}
+
+// alignShadows gives the interfaces of touched cubes the addresses that their ports have been given.
+func (t *txn) alignShadows() error {
+	for _, a := range t.alignments {
+		t.undo = append(t.undo, func() error { return t.m.shadows.Set(a.uuid, a.port, a.back) })
+		if err := t.m.shadows.Set(a.uuid, a.port, a.forth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step is what leads from one look of an interface to another.
+func step(from, to cube.Interface) shadow.Setting {
+	var s shadow.Setting
+	if to.MAC != nil && !bytes.Equal(from.MAC, to.MAC) {
+		s.MAC = to.MAC
+	}
+	for _, a := range to.Addresses {
+		if !slices.Contains(from.Addresses, a) {
+			s.Add = append(s.Add, a)
+		}
+	}
+	for _, a := range from.Addresses {
+		if !slices.Contains(to.Addresses, a) {
+			s.Remove = append(s.Remove, a)
+		}
+	}
+	return s
+}
+
+// interfaces asks a cube how its ports look; a cube without addresses has no answer.
+func (t *txn) interfaces(rec *record) (map[string]cube.Interface, error) {
+	if rec == nil {
+		return nil, nil
+	}
+	u := t.next.units[rec.name]
+	asked, ok := u.inst.(cube.Shadower)
+	if !ok || u.degraded.Load() != nil {
+		return nil, nil
+	}
+	var answer map[string]cube.Interface
+	err := t.call(t.ctx, u, func() (err error) {
+		answer, err = asked.Interfaces(rec.conf.raw)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: how its ports look in the namespace: %w", rec.name, err)
+	}
+	return answer, nil
+}
+
+// finishShadows removes what the change has no use for, and tells the interfaces whether their ports are linked and how
+// large packets may be there. Nothing here can undo the change; what goes wrong is logged.
+func (t *txn) finishShadows() {
+	if t.m.shadows == nil {
+		return
+	}
+	var errs []error
+	for _, u := range t.removed {
+		errs = append(errs, t.m.shadows.Remove(u.uuid))
+	}
+	for _, name := range t.touched {
+		if rec := t.next.cubes[name]; rec != nil && rec.shadow {
+			errs = append(errs, t.m.shadows.Trim(rec.shadowOf()))
+		}
+	}
+	for _, rec := range t.next.cubes {
+		if !rec.shadow {
+			continue
+		}
+		for _, p := range rec.ports {
+			errs = append(errs, t.followPeer(rec, p))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		t.m.log.Error("a namespace is not as its cube is", "error", err)
+	}
+}
+
+// followPeer gives a port's interface the carrier and the MTU of the port's link, when they have changed.
+func (t *txn) followPeer(rec *record, p *port) error {
+	var was *port
+	old := t.old.cubes[rec.name]
+	if old != nil && !t.made[place{cube: rec.name, port: p.name}] {
+		was = old.ports[p.name]
+	}
+	up, mtu := t.next.linked(rec, p), t.next.links[p.peer].mtu
+	var to shadow.Setting
+	if was == nil || up != t.old.linked(old, was) {
+		to.Up = &up
+	}
+	if mtu > 0 && (was == nil || mtu != t.old.links[was.peer].mtu) {
+		to.MTU = mtu
+	}
+	if to.Up == nil && to.MTU == 0 {
+		return nil
+	}
+	return t.m.shadows.Set(rec.uuid, p.name, to)
+}
+
+// startShadows removes the namespaces of cubes that are gone, and begins to follow those that are there.
+func (m *Manager) startShadows() {
+	if m.shadows == nil {
+		return
+	}
+	w := m.view.Load()
+	keep := map[string]bool{}
+	for _, rec := range w.cubes {
+		keep[rec.uuid] = rec.shadow
+	}
+	for _, b := range w.broken {
+		keep[b.stored.UUID] = true
+	}
+	if err := m.shadows.Sweep(func(uuid string) bool { return keep[uuid] }); err != nil {
+		m.log.Error("removing namespaces of cubes that are gone", "error", err)
+	}
+	m.shadows.Start(m.shadowChanged)
+}
+
+// errUnchanged ends a transaction that has nothing to do.
+var errUnchanged = errors.New("nothing has changed")
+
+// shadowChanged repairs a cube's namespace, and has the cube follow what was changed there. A change that the cube
+// refuses stays in the namespace, and is told to the log; it does not undo the repair.
+func (m *Manager) shadowChanged(uuid string) {
+	for _, what := range []struct {
+		fails string
+		do    func(*txn, *record) error
+	}{
+		{"a cube's namespace cannot be repaired", (*txn).repairShadow},
+		{"a cube does not follow its namespace", (*txn).followShadow},
+	} {
+		err := m.transact(context.Background(), func(t *txn) error {
+			for name, rec := range t.next.cubes {
+				if rec.uuid == uuid && rec.shadow {
+					return what.do(t, t.own(name))
+				}
+			}
+			return errUnchanged
+		})
+		if err != nil && !errors.Is(err, errUnchanged) && !errors.Is(err, errClosed) {
+			m.log.Warn(what.fails, "error", err)
+		}
+	}
+}
+
+// repairShadow makes what is missing of a cube's namespace.
+func (t *txn) repairShadow(rec *record) error {
+	before := map[string]int{}
+	for name, p := range rec.ports {
+		before[name] = p.outer
+	}
+	if err := t.ensureShadow(rec); err != nil {
+		return fmt.Errorf("%s: %w", rec.name, err)
+	}
+	for name, p := range rec.ports {
+		if p.outer != before[name] {
+			t.m.log.Warn("an interface of a cube's namespace was gone, it is back", "cube", rec.name, "port", name)
+			t.touch(rec.name)
+		}
+	}
+	if len(t.touched) == 0 {
+		return errUnchanged
+	}
+	return nil
+}
+
+// followShadow makes the edits by which a cube follows its namespace.
+func (t *txn) followShadow(rec *record) error {
+	edits, err := t.differences(rec)
+	if err != nil {
+		return err
+	}
+	if len(edits) == 0 {
+		return errUnchanged
+	}
+	for _, e := range edits {
+		if err := t.applyEdit(t.next.units[rec.name], e); err != nil {
+			return fmt.Errorf("%s: %s: %w", rec.name, strings.Join(e.Path, " "), err)
+		}
+	}
+	return nil
+}
+
+// differences asks a cube for the edits by which its ports look as their interfaces do.
+func (t *txn) differences(rec *record) ([]cube.Edit, error) {
+	wanted, err := t.interfaces(rec)
+	if err != nil || wanted == nil {
+		return nil, err
+	}
+	states, err := t.m.shadows.States(rec.shadowOf())
+	if err != nil {
+		return nil, err
+	}
+	u := t.next.units[rec.name]
+	var edits []cube.Edit
+	for _, name := range sortedKeys(states) {
+		want, ok := wanted[name]
+		if !ok || looks(states[name].Interface, want) {
+			continue
+		}
+		err := t.call(t.ctx, u, func() error {
+			more, err := u.inst.(cube.Shadower).InterfaceChanged(name, want, states[name].Interface)
+			edits = append(edits, more...)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("port %s of %s: %w", name, rec.name, err)
+		}
+	}
+	return edits, nil
+}
+
+// looks tells whether an interface is as a cube wants it.
+func looks(is, want cube.Interface) bool {
+	sorted := func(list []netip.Prefix) []netip.Prefix {
+		return slices.Compact(slices.SortedFunc(slices.Values(list), netip.Prefix.Compare))
+	}
+	return (want.MAC == nil || bytes.Equal(is.MAC, want.MAC)) && slices.Equal(sorted(is.Addresses), sorted(want.Addresses))
+}
+
+// shadowEvent takes an event about an outer end, which is no netdev for users. One that somebody deleted is made again.
+func (m *Manager) shadowEvent(e netdev.Event) bool {
+	if m.shadows == nil || e.Kind == netdev.Synced {
+		return false
+	}
+	uuid := m.shadows.Owner(e.Info.Index)
+	if uuid != "" && e.Kind == netdev.Removed {
+		m.shadowChanged(uuid)
+	}
+	return uuid != ""
+}
+
+// refuseShadow refuses an outer end as anybody's peer.
+func (m *Manager) refuseShadow(info netdev.Info) error {
+	if m.shadows == nil || m.shadows.Owner(info.Index) == "" {
+		return nil
+	}
+	return fmt.Errorf("netdev %s leads into the namespace of a cube: %w", info.Name, cube.ErrInUse)
+}
+
+// shadowNode is a cube's namespace as the data plane sees it, nil for none.
+func (r *record) shadowNode() *datapath.Shadow {
+	if !r.shadow {
+		return nil
+	}
+	n := &datapath.Shadow{Span: r.span, Ends: make(map[uint16]int, len(r.ports))}
+	for _, p := range r.ports {
+		n.Ends[p.index] = p.outer
+	}
+	return n
+}
