@@ -18,17 +18,6 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// segmentCubes makes all tests cut their graphs into small segments: -segment-cubes 1.
-var segmentCubes = flag.Int("segment-cubes", 0, "bound the cubes of one segment")
-
-// needsWhole skips a test of what holds for uncut graphs only.
-func needsWhole(t *testing.T) {
-	t.Helper()
-	if *segmentCubes != 0 {
-		t.Skip("graphs are cut into segments")
-	}
-}
-
 // TestMain lets more tests run side by side than there are processors: most of their time they
 // wait for the kernel's grace periods. The flag still overrides it.
 func TestMain(m *testing.M) {
@@ -75,12 +64,16 @@ type setting struct {
 	typ    cube.Type
 	mode   Mode
 	clsact bool
+	cut    int // the cubes of one segment, 0 for as many as fit
 }
 
 func (s setting) String() string {
 	name := fmt.Sprintf("%s_%s", s.typ, s.mode)
 	if s.clsact {
 		name += "_clsact"
+	}
+	if s.cut > 0 {
+		name += "_cut"
 	}
 	return name
 }
@@ -92,7 +85,12 @@ var settings = []setting{
 	{typ: cube.TypeXDPDRV, mode: ModeCall},
 	{typ: cube.TypeXDPDRV, mode: ModeInline},
 	{typ: cube.TypeXDPSKB, mode: ModeInline},
+	{typ: cube.TypeTC, mode: ModeInline, cut: 1},
+	{typ: cube.TypeXDPDRV, mode: ModeCall, cut: 1},
 }
+
+// whole are the settings for tests of what holds for uncut graphs only.
+var whole = settings[:6]
 
 // hooksAndModes are the settings for tests of what depends on the programs alone, which filters
 // and generic XDP share with tcx and native XDP.
@@ -120,7 +118,7 @@ func newBench(t *testing.T, s setting) *bench {
 	}
 	b.opts = Options{
 		Dir: b.dir, Instance: "test", Mode: s.mode, Clsact: s.clsact,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), SegmentCubes: *segmentCubes,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), SegmentCubes: s.cut,
 	}
 	b.open()
 	t.Cleanup(func() {

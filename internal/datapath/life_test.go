@@ -36,8 +36,7 @@ func (b *bench) stops(from *netns.Node, n *Node, reason string) {
 }
 
 func TestTrafficFlowsOnWithoutTheDaemonAndItAdoptsWhatItFinds(t *testing.T) {
-	needsWhole(t)
-	everywhere(t, func(t *testing.T, b *bench) {
+	in(t, whole, func(t *testing.T, b *bench) {
 		one, two, a, z := b.chain()
 		b.passes(a, z, frame("before"))
 		b.close()
@@ -88,8 +87,7 @@ func (b *bench) pins(sub string) []string {
 func sameStrings(a, b []string) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 
 func TestComponentsSplitAndMerge(t *testing.T) {
-	needsWhole(t)
-	everywhere(t, func(t *testing.T, b *bench) {
+	in(t, whole, func(t *testing.T, b *bench) {
 		one, two, a, z := b.chain()
 		one.Ports[1].Peer, two.Ports[0].Peer = Peer{}, Peer{}
 		b.commit()

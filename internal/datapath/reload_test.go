@@ -83,7 +83,6 @@ const (
 )
 
 func TestReloadsUnderLoadLoseNothing(t *testing.T) {
-	needsWhole(t)
 	some := []setting{settings[0], settings[1], settings[3], settings[4], {typ: settings[0].typ, mode: ModeAuto}}
 	in(t, some, func(t *testing.T, b *bench) {
 		one, two, a, z := b.chain()
@@ -94,7 +93,7 @@ func TestReloadsUnderLoadLoseNothing(t *testing.T) {
 		n, end := 0, time.Now().Add(reloads)
 		tick := time.NewTicker(reloadEvery)
 		defer tick.Stop()
-		for ; time.Now().Before(end); n++ {
+		for ; n < 5 || time.Now().Before(end); n++ {
 			<-tick.C
 			// a constant that what 6 does not look at, in one cube or the other
 			c := []*Node{one, two}[n%2]
@@ -110,8 +109,8 @@ func TestReloadsUnderLoadLoseNothing(t *testing.T) {
 		b.packets(one, 1, 0, uint64(sent))
 		b.packets(two, 0, uint64(sent), 0)
 		t.Logf("%d reloads, %d frames", n, sent)
-		if n < 5 || sent < 50 {
-			t.Errorf("only %d reloads and %d frames", n, sent)
+		if sent < 50 {
+			t.Errorf("only %d frames", sent)
 		}
 	})
 }
