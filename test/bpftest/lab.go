@@ -343,7 +343,8 @@ func (l *Lab) Linked() int {
 	}
 	last := 0
 	for _, e := range entries {
-		n, err := strconv.Atoi(e.Name())
+		number, _, _ := strings.Cut(e.Name(), "-")
+		n, err := strconv.Atoi(number)
 		if err != nil {
 			l.t.Fatalf("generation %s: %v", e.Name(), err)
 		}
