@@ -2,24 +2,20 @@
 
 // Random operations on a real daemon, held to the reference model: after each one, what should pass does, byte for byte,
 // what should not is counted where and why, and nothing else happens. A sequence that fails is made as short as can be and
-// printed as commands. POLYCUBE_SEED=N repeats the sequence with that seed.
+// printed as commands. POLYCUBE_SEED=SEED/OPERATIONS repeats one.
 
 package e2e
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/polycube/polycube/test/e2e/model"
-	"github.com/polycube/polycube/test/netns"
 )
 
 // mixes are the types of cubes that stand together.
@@ -32,6 +28,8 @@ var mixes = []struct {
 	{"XDP_SKB", []string{"XDP_SKB"}, nil},
 	{"XDP_DRV", []string{"XDP_DRV"}, nil},
 	{"all", types, nil},
+	{"one cube a segment", types, []string{"--segment-cubes", "1"}},
+	{"two cubes a segment", types, []string{"--segment-cubes", "2"}},
 }
 
 func TestRandomOperations(t *testing.T) {
@@ -42,11 +40,10 @@ func TestRandomOperations(t *testing.T) {
 	}
 	first := uint64(time.Now().UnixNano()) % 1e9
 	if given, ok := os.LookupEnv("POLYCUBE_SEED"); ok {
-		n, err := strconv.ParseUint(given, 10, 64)
-		if err != nil {
-			t.Fatalf("POLYCUBE_SEED: %v", err)
+		seeds, forShrinking = 1, 10*time.Minute
+		if _, err := fmt.Sscanf(given, "%d/%d", &first, &length); err != nil {
+			t.Fatalf("POLYCUBE_SEED=%s: want SEED/OPERATIONS: %v", given, err)
 		}
-		seeds, first = 1, n
 	}
 	for _, mix := range mixes {
 		t.Run(mix.name, func(t *testing.T) {
@@ -55,12 +52,11 @@ func TestRandomOperations(t *testing.T) {
 				ops, crossed := drawOps(seed, length, mix.types)
 				t.Logf("seed %d: %d operations, %d copies of frames arrive", seed, len(ops), crossed)
 				begin := time.Now()
-				_, err := try(t, func(t testing.TB) { replay(t, ops, mix.args) })
-				if err == nil {
-					t.Logf("seed %d: %v", seed, time.Since(begin).Round(time.Millisecond))
-					continue
+				whole := &sequence{ops: ops, args: mix.args}
+				if err := whole.try(t); err != nil {
+					t.Errorf("POLYCUBE_SEED=%d/%d: %v\n\n%s", seed, length, err, whole.shrink(t, time.Now().Add(forShrinking)))
 				}
-				report(t, seed, ops, mix.args, err, time.Now().Add(forShrinking))
+				t.Logf("seed %d: %v", seed, time.Since(begin).Round(time.Millisecond))
 			}
 		})
 	}
@@ -142,139 +138,4 @@ func drawOps(seed uint64, length int, types []string) ([]model.Op, int) {
 		}
 	}
 	return ops, crossed
-}
-
-// report makes a sequence that fails short, and fails the test with it.
-func report(t *testing.T, seed uint64, ops []model.Op, args []string, failure error, until time.Time) {
-	t.Helper()
-	why := failure
-	fails := func(some []model.Op) bool {
-		_, err := try(t, func(t testing.TB) { replay(t, some, args) })
-		if err != nil {
-			why = err
-		}
-		return err != nil
-	}
-	short := ops
-	if some := granted(ops); fails(some) {
-		short = some
-	}
-	short = model.Shrink(short, until, fails)
-	var commands []string
-	for _, o := range short {
-		commands = append(commands, o.String())
-	}
-	t.Errorf("POLYCUBE_SEED=%d: %v\n\n%d of %d operations are enough (daemon options %v):\n%s\n\nthey end with: %v",
-		seed, failure, len(short), len(ops), args, strings.Join(commands, "\n"), why)
-}
-
-// granted leaves out the operations of a sequence that are refused.
-func granted(ops []model.Op) []model.Op {
-	w := newWorld()
-	return slices.DeleteFunc(slices.Clone(ops), func(o model.Op) bool { return !w.Sensible(o) || w.Apply(o) != nil })
-}
-
-// replay does a sequence on a machine of its own. What cannot be done without an operation that is missing is left out.
-func replay(t testing.TB, ops []model.Op, args []string) {
-	t.Helper()
-	s := newSite(t, args...)
-	before := s.d.settled()
-	for _, o := range ops {
-		if !s.world.Sensible(o) {
-			continue
-		}
-		s.do(o)
-		s.configured()
-		s.probe()
-		if t.Failed() {
-			t.Fatalf("after operation %d, %s", s.step, o)
-		}
-	}
-	s.clear(before)
-}
-
-// clear takes everything away: nothing is left of it.
-func (s *site) clear(before inventory) {
-	s.t.Helper()
-	if s.world.Down {
-		s.do(model.Op{Verb: model.Start})
-		s.configured()
-	}
-	for _, name := range s.world.Names() {
-		s.do(model.Op{Verb: model.DelCube, Cube: name})
-	}
-	for _, name := range s.world.Devices() {
-		if !s.world.Netdevs[name].Present {
-			s.do(model.Op{Verb: model.AddNetdev, To: name})
-		}
-	}
-	s.configured()
-	before.RSS = 0
-	netns.Eventually(s.t, patience, func() error {
-		now := s.d.Inventory()
-		if now.RSS = 0; now != before {
-			return fmt.Errorf("the daemon holds %v, and %v before the operations", now, before)
-		}
-		return nil
-	})
-	s.d.Stop()
-	if r := s.Polycubed("cleanup"); r.code != 0 {
-		s.t.Error(r)
-	}
-	s.nothingLeft()
-}
-
-// probe sends frames between all hosts, and holds what happens to the model.
-func (s *site) probe() {
-	s.t.Helper()
-	if s.away != nil && !s.world.Down {
-		s.quiet()
-	}
-	// Broadcasts first: what bridges learn from them does not depend on the order in which processors take the frames.
-	s.round(0, func(string, *plug) []string { return []string{model.Broadcast} })
-	s.round(1, func(from string, _ *plug) []string {
-		var to []string
-		for name, p := range s.hosts {
-			if name != from {
-				to = append(to, p.mac.String())
-			}
-		}
-		return to
-	})
-	if s.step%8 == 0 {
-		s.learnedAsModelled()
-	}
-}
-
-// round sends frames from each host to the addresses that it is given, and waits until each has ended as the model says.
-func (s *site) round(number byte, targets func(string, *plug) []string) {
-	s.t.Helper()
-	x := &expected{site: s, outcome: model.NewOutcome(), frames: map[string]map[string]int{}}
-	if s.world.Down {
-		if s.away == nil {
-			s.away = x.outcome
-		}
-		x.outcome = s.away
-	}
-	for _, name := range s.world.Devices() {
-		p, n := s.hosts[name], s.world.Netdevs[name]
-		if !n.Present || !n.Up || n.Touched {
-			continue
-		}
-		for i, dst := range targets(name, p) {
-			x.fromHost(p, dst, number, byte(i))
-		}
-		if len(n.Chain) > 0 && number == 0 {
-			x.fromStack(p)
-		}
-	}
-	x.settle()
-}
-
-// probeFrame is a frame that no other is equal to.
-func (s *site) probeFrame(dst, src string, marks ...byte) []byte {
-	body := binary.BigEndian.AppendUint32([]byte("pcn-prop"), s.step)
-	body = append(body, marks...)
-	body = append(body, noise(40+int(s.step)*37%1300)...)
-	return ethernet(unhex(strings.ReplaceAll(dst, ":", "")), unhex(strings.ReplaceAll(src, ":", "")), streamType, body)
 }

@@ -147,7 +147,10 @@ func (s *site) forget(o model.Op) {
 		delete(s.last, o.Cube)
 	case model.DelPort:
 		name, port, _ := strings.Cut(o.At, ":")
-		was := s.last[name]
+		was, known := s.last[name]
+		if !known {
+			return
+		}
 		was.Ports = slices.Clone(was.Ports)
 		for i := range was.Ports {
 			if was.Ports[i].Name == port {

@@ -172,6 +172,9 @@ func (w *World) connect(o Op) error {
 		if p.Peer != "" && p.Peer != far {
 			return refuse("%s has a peer", at)
 		}
+		if p.Peer == "" {
+			w.leaveBehind(at, far)
+		}
 	}
 	if err := w.setPeer(o.At, o.To); err != nil {
 		return err
@@ -212,7 +215,12 @@ func (w *World) setPeer(at, peer string) error {
 		return err
 	}
 	p.Peer = peer
-	// Whoever named this port and is not its peer now is left behind, and shown without a peer.
+	w.leaveBehind(at, peer)
+	return nil
+}
+
+// leaveBehind takes the peer from ports that name one which turns to another peer.
+func (w *World) leaveBehind(at, peer string) {
 	for _, other := range w.Cubes {
 		for _, q := range other.Ports {
 			if peer != "" && q.Peer == at && other.Name+":"+q.Name != peer {
@@ -220,7 +228,6 @@ func (w *World) setPeer(at, peer string) error {
 			}
 		}
 	}
-	return nil
 }
 
 func (w *World) checkPeer(c *Cube, at, peer string) error {

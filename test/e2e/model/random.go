@@ -6,6 +6,7 @@ package model
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 )
@@ -31,7 +32,7 @@ type weight struct {
 // weights say how often each operation is drawn.
 var weights = []weight{
 	{AddCube, 14}, {DelCube, 2}, {AddPort, 24}, {DelPort, 3}, {Connect, 40}, {Disconnect, 5}, {SetPeer, 2}, {Attach, 10}, {Detach, 6},
-	{Set, 16}, {SetAction, 16}, {DelAction, 1}, {AddEntry, 2}, {DelEntry, 2}, {Flush, 2}, {DelNetdev, 2}, {AddNetdev, 20},
+	{Set, 16}, {SetAction, 16}, {DelAction, 1}, {AddEntry, 4}, {DelEntry, 4}, {Flush, 2}, {DelNetdev, 2}, {AddNetdev, 20},
 	{NetdevDown, 2}, {NetdevUp, 20}, {Kill, 2}, {Stop, 1}, {Start, 60},
 }
 
@@ -159,6 +160,8 @@ func (g *Generator) settings(w *World, o Op) Op {
 		}
 	case DelAction:
 		o.At = at
+	case DelEntry:
+		o.Cube, o.Value = name, g.one(append(slices.Sorted(maps.Keys(c.Fixed)), mac))
 	case AddEntry:
 		o.At, o.Value = at, mac
 	default:
