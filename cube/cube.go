@@ -70,8 +70,26 @@ type Service struct {
 	Objects map[Hook][]byte
 	// MaxPorts bounds the ports of an instance; 0 is the framework's limit.
 	MaxPorts int
+	// Migrate carries the entries of a map over to its new layout when a daemon whose programs
+	// declare the map otherwise takes over a cube. Without it such an upgrade is refused.
+	Migrate func(Migration) error
 	// New makes an instance; it must not touch maps yet, Commit of the first plan may.
 	New func(Env) (Instance, error)
+}
+
+// Migration is a map whose declaration is not that of the programs that wrote it. It is carried
+// out before anything of the cube is touched, while packets go on using Old; what they write
+// meanwhile is not in New. An error refuses the upgrade of the cube, which goes on forwarding
+// with its old programs and maps.
+//
+// Maps that differ in max_entries alone are carried over by the framework.
+type Migration struct {
+	// Cube and Map are the names of the instance and, as in C, of the map.
+	Cube, Map string
+	// Old has the entries, and New, empty, the present layout. Neither is to be closed.
+	Old, New *ebpf.Map
+	// Was is the old declaration with its types, or nil where it is not known.
+	Was *ebpf.MapSpec
 }
 
 // Instance is the control plane of one cube. Its methods are called one at a time.
@@ -167,6 +185,8 @@ type Env interface {
 	// Map returns one of the instance's maps by its C name. It is available from the
 	// first Commit on; before, and for unknown names, an error is returned.
 	Map(name string) (*ebpf.Map, error)
+	// Inner says what the maps inside one of the instance's maps of maps are like; see OpenMapOf.
+	Inner(name string) (*ebpf.MapSpec, error)
 	// PortIndex returns the index that the fast path knows a port by, and PortName the reverse.
 	PortIndex(name string) (uint16, bool)
 	PortName(index uint16) (string, bool)

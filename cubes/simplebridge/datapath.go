@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
@@ -44,52 +43,17 @@ func clock() (uint64, error) {
 }
 
 // table is the map `fdb`.
-type table struct{ *ebpf.Map }
-
-// batch is how many entries one system call reads; more than a hash bucket ever holds.
-const batch = 1024
-
-// all calls fn for each entry. An entry that comes or goes meanwhile may be left out.
-func (t table) all(fn func(Address, entry)) error {
-	var cursor ebpf.MapBatchCursor
-	keys, values := make([]Address, batch), make([]entry, batch)
-	for {
-		n, err := t.BatchLookup(&cursor, keys, values, nil)
-		last := errors.Is(err, ebpf.ErrKeyNotExist)
-		if err != nil && !last {
-			return fmt.Errorf("reading the filtering database: %w", err)
-		}
-		for i := range n {
-			fn(keys[i], values[i])
-		}
-		if last {
-			return nil
-		}
-	}
-}
-
-// get returns an address's entry, and whether there is one.
-func (t table) get(a Address) (e entry, ok bool, err error) {
-	err = t.Lookup(a, &e)
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		return entry{}, false, nil
-	}
-	if err != nil {
-		return entry{}, false, fmt.Errorf("reading entry %s: %w", a, err)
-	}
-	return e, true, nil
+type table struct {
+	cube.Table[Address, entry]
 }
 
 // put writes a configured entry. In a full table it takes the place of the learned address that
 // was silent for longest.
 func (t table) put(a Address, e entry) error {
 	for range 16 { // learning goes on and may take the place that was made
-		err := t.Put(a, e)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, unix.E2BIG) {
-			return fmt.Errorf("writing entry %s: %w", a, err)
+		err := t.Set(a, e)
+		if !errors.Is(err, cube.ErrFull) {
+			return err
 		}
 		if err := t.evict(); err != nil {
 			return fmt.Errorf("entry %s: %w", a, err)
@@ -102,11 +66,12 @@ func (t table) evict() error {
 	var oldest Address
 	var seen uint64
 	found := false
-	err := t.all(func(a Address, e entry) {
+	var err error
+	for a, e := range t.All(&err) {
 		if e.Fixed == 0 && (!found || e.Seen < seen) {
 			oldest, seen, found = a, e.Seen, true
 		}
-	})
+	}
 	if err != nil {
 		return err
 	}
@@ -118,28 +83,23 @@ func (t table) evict() error {
 
 // remove deletes an entry that may be gone.
 func (t table) remove(a Address) error {
-	if err := t.Delete(a); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("deleting entry %s: %w", a, err)
-	}
-	return nil
+	_, err := t.Delete(a)
+	return err
 }
 
 // removeIf deletes the entries for which pick holds.
 func (t table) removeIf(pick func(Address, entry) bool) error {
 	var gone []Address
-	if err := t.all(func(a Address, e entry) {
+	var err error
+	for a, e := range t.All(&err) {
 		if pick(a, e) {
 			gone = append(gone, a)
 		}
-	}); err != nil {
-		return err
 	}
-	for _, a := range gone {
-		if err := t.remove(a); err != nil {
-			return err
-		}
+	if err == nil {
+		_, err = t.DeleteAll(gone)
 	}
-	return nil
+	return err
 }
 
 // edit is a change of the table that can be taken back.
@@ -150,7 +110,7 @@ type edit struct {
 
 // record notes what an address has now.
 func (e *edit) record(a Address) error {
-	before, had, err := e.get(a)
+	before, had, err := e.Get(a)
 	if err != nil {
 		return err
 	}

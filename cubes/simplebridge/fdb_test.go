@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
@@ -19,7 +17,13 @@ import (
 )
 
 // fdbOf opens the table of the bridge `br`.
-func fdbOf(l *bpftest.Lab) table { return table{l.Map("br", "fdb")} }
+func fdbOf(l *bpftest.Lab) table {
+	fdb, err := cube.TableOf[Address, entry]("fdb", l.Map("br", "fdb"))
+	if err != nil {
+		panic(err) // another test compares the layouts
+	}
+	return table{fdb}
+}
 
 func address(t *testing.T, text string) Address {
 	t.Helper()
@@ -33,7 +37,7 @@ func address(t *testing.T, text string) Address {
 // look reads an address's entry, which must be there.
 func look(t *testing.T, l *bpftest.Lab, text string) entry {
 	t.Helper()
-	e, ok, err := fdbOf(l).get(address(t, text))
+	e, ok, err := fdbOf(l).Get(address(t, text))
 	if err != nil || !ok {
 		t.Fatalf("entry %s: there %v, error %v", text, ok, err)
 	}
@@ -45,7 +49,7 @@ func backdate(t *testing.T, l *bpftest.Lab, text string, by time.Duration) {
 	t.Helper()
 	e := look(t, l, text)
 	e.Seen -= uint64(by)
-	if err := fdbOf(l).Put(address(t, text), e); err != nil {
+	if err := fdbOf(l).Set(address(t, text), e); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -115,7 +119,7 @@ func TestAgingTimeEndsInTime(t *testing.T) {
 			t.Errorf("the entry was given up after %v", took)
 		}
 		netns.Eventually(t, bpftest.Patience, func() error {
-			_, ok, err := fdbOf(l).get(address(t, two))
+			_, ok, err := fdbOf(l).Get(address(t, two))
 			if ok {
 				return errors.New("the aged entry is still in the table")
 			}
@@ -259,7 +263,7 @@ func TestMaxEntriesIsTheSizeOfTheTable(t *testing.T) {
 	for body, want := range map[string]uint32{``: 4096, `{"fdb":{"max-entries":64}}`: 64, `{"fdb":{"max-entries":100000}}`: 100000} {
 		l := bpftest.New(t, bpftest.Options{Hosts: 1})
 		l.Create("simplebridge", "br", body)
-		if got := fdbOf(l).MaxEntries(); got != want {
+		if got := fdbOf(l).Map().MaxEntries(); got != want {
 			t.Errorf("%s: the table has %d entries, want %d", body, got, want)
 		}
 	}
@@ -309,7 +313,7 @@ func TestPortsThatGoTakeTheirAddressesAlong(t *testing.T) {
 	walk(t, l, []step{{"a station behind a port without peer is looked for", "veth1", frame(one, two), flood("br:p3")}})
 	l.Set("DELETE", "br ports p3", "")
 	wantShown(t, l, map[string]string{one: "p1"})
-	if err := fdbOf(l).Put(address(t, three), entry{Seen: look(t, l, one).Seen, Port: 2}); err != nil {
+	if err := fdbOf(l).Set(address(t, three), entry{Seen: look(t, l, one).Seen, Port: 2}); err != nil {
 		t.Fatal(err) // as a frame would that was on its way when the port went
 	}
 	l.Set("POST", "br ports p4", `{"peer":"veth3"}`)
@@ -322,13 +326,17 @@ func TestADamagedTableIsMended(t *testing.T) {
 	fdb := fdbOf(l)
 	now := look(t, l, two).Seen
 	for a, e := range map[string]entry{two: {Seen: now, Port: 0}, one: {Seen: now, Port: 1, Fixed: 1}, three: {Seen: now + uint64(time.Hour), Port: 77}} {
-		if err := fdb.Put(address(t, a), e); err != nil {
+		if err := fdb.Set(address(t, a), e); err != nil {
 			t.Fatal(err)
 		}
 	}
 	netns.Eventually(t, bpftest.Patience, func() error {
 		found := map[string]entry{}
-		if err := fdb.all(func(a Address, e entry) { found[a.String()] = e }); err != nil {
+		var err error
+		for a, e := range fdb.All(&err) {
+			found[a.String()] = e
+		}
+		if err != nil {
 			return err
 		}
 		if e := found[two]; len(found) != 1 || e.Port != 1 || e.Fixed != 1 {
@@ -355,11 +363,8 @@ func TestEditsOfTheTableAreTakenBack(t *testing.T) {
 	if is := look(t, l, one); is != was {
 		t.Errorf("the entry is %+v, was %+v", is, was)
 	}
-	if _, ok, err := fdbOf(l).get(address(t, two)); ok || err != nil {
+	if _, ok, err := fdbOf(l).Get(address(t, two)); ok || err != nil {
 		t.Errorf("what was added is there: %v, error %v", ok, err)
-	}
-	if err := e.Lookup(address(t, two), &was); !errors.Is(err, ebpf.ErrKeyNotExist) {
-		t.Errorf("lookup: %v", err)
 	}
 }
 

@@ -113,7 +113,7 @@ func (b *bridge) commit(want desired) (func() error, error) {
 	defer b.mu.Unlock()
 	fresh := !b.open
 	if fresh {
-		fdb, err := b.env.Map("fdb")
+		fdb, err := cube.OpenTable[Address, entry](b.env, "fdb")
 		if err != nil {
 			return nil, err
 		}
@@ -163,11 +163,12 @@ func (b *bridge) apply(e *edit, want desired) error {
 	}
 	if len(want.dead) > 0 {
 		var gone []Address
-		err := e.all(func(a Address, is entry) {
+		var err error
+		for a, is := range e.All(&err) {
 			if is.Fixed == 0 && want.dead[is.Port] {
 				gone = append(gone, a)
 			}
-		})
+		}
 		if err != nil {
 			return err
 		}

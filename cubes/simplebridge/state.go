@@ -59,19 +59,12 @@ func (b *bridge) State(_ context.Context, path []string) (any, error) {
 }
 
 func (b *bridge) notLearned() (*uint64, error) {
-	m, err := b.env.Map("not_learned")
+	counter, err := cube.OpenPerCPU[uint32, uint64](b.env, "not_learned")
 	if err != nil {
 		return nil, err
 	}
-	var perCPU []uint64
-	if err := m.Lookup(uint32(0), &perCPU); err != nil {
-		return nil, fmt.Errorf("reading the counter of addresses not learned: %w", err)
-	}
-	sum := uint64(0)
-	for _, n := range perCPU {
-		sum += n
-	}
-	return &sum, nil
+	sum, err := cube.Sum(counter, 0)
+	return &sum, err
 }
 
 func (b *bridge) learnedEntries() ([]learned, error) {
@@ -80,11 +73,11 @@ func (b *bridge) learnedEntries() ([]learned, error) {
 		return nil, err
 	}
 	var out []learned
-	err = b.fdb.all(func(a Address, e entry) {
+	for a, e := range b.fdb.All(&err) {
 		if l, ok := b.show(a, e, now); ok {
 			out = append(out, l)
 		}
-	})
+	}
 	// The order of the text is that of the bytes.
 	slices.SortFunc(out, func(x, y learned) int { return strings.Compare(x.Address.String(), y.Address.String()) })
 	return out, err
@@ -99,7 +92,7 @@ func (b *bridge) learnedEntry(text string) ([]learned, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, ok, err := b.fdb.get(a)
+	e, ok, err := b.fdb.Get(a)
 	if !ok {
 		return nil, err
 	}

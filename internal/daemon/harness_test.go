@@ -48,6 +48,10 @@ func (fakeChange) Abort()        {}
 func (*fakePlane) CreateCube(datapath.Spec) error                         { return nil }
 func (*fakePlane) DeleteCube(datapath.CubeID) error                       { return nil }
 func (*fakePlane) Map(datapath.CubeID, string) (*ebpf.Map, error)         { return nil, cube.ErrNotFound }
+func (*fakePlane) Inner(datapath.CubeID, string) (*ebpf.MapSpec, error)   { return nil, cube.ErrNotFound }
+func (*fakePlane) HoldCube(datapath.Spec) error                           { return cube.ErrNotFound }
+func (*fakePlane) Keep(string)                                            {}
+func (*fakePlane) Forget(string) error                                    { return nil }
 func (*fakePlane) PortCounters(uint16) (c datapath.PortCounters, _ error) { return c, nil }
 func (*fakePlane) Fates(datapath.CubeID) ([]datapath.Fate, error)         { return nil, nil }
 func (*fakePlane) Status(datapath.CubeID) (s datapath.CubeStatus)         { return s }

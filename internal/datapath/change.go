@@ -215,6 +215,7 @@ func (ch *change) finish() {
 	p.clearCubes(ch.g)
 	p.forgetObjects(ch.g)
 	p.graph, p.parts, p.tables = ch.g, ch.parts, ch.tables
+	p.keep(ch)
 	inUse := map[*generation]bool{}
 	for _, c := range ch.parts {
 		inUse[c.gen] = true

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -19,104 +21,173 @@ import (
 
 // instance is a cube's part of the fast path: the parsed objects of its service and its maps.
 type instance struct {
-	spec    Spec
-	objects map[cube.Hook]*link.Object
-	maps    map[string]*ebpf.Map
-	dir     string // where the maps are pinned
+	spec     Spec
+	objects  map[cube.Hook]*link.Object
+	elfs     map[cube.Hook][]byte
+	declared map[string]declaration // of the hooks that the cube uses
+	maps     map[string]*ebpf.Map
+	dir      string   // where the maps are pinned
+	commons  []string // the maps that it has in common with others
+
+	// was is how an earlier daemon's programs declared the maps.
+	was map[string]*ebpf.MapSpec
+	// moves, late and olds are what is to be done once programs use the successors of maps.
+	moves []move
+	late  []succession
+	olds  []*ebpf.Map
+
+	// saved is what is pinned of its programs. wasOwn are the maps that the service declared.
+	saved  map[string][]byte
+	wasOwn map[string]bool
+	tidied bool
+	// frozen marks a cube that runs with what is saved: programs and constants.
+	frozen    bool
+	programs  map[cube.Hook][]placed
+	constants map[*link.Object][]byte
 }
 
 // CheckObject parses a service's objects, so that a bad one is refused when the service is
 // registered, and remembers them for the cubes to come.
 func (p *Plane) CheckObject(service string, objects map[cube.Hook][]byte) error {
-	parsed := map[cube.Hook]*link.Object{}
-	for h, elf := range objects {
-		o, err := link.ParseObject(h, elf)
-		if err != nil {
-			return fmt.Errorf("service %s, %s object: %w", service, h, err)
-		}
-		if o.Functions[link.Ingress] == nil {
-			return fmt.Errorf("service %s, %s object: no PCN_INGRESS program: %w", service, h, cube.ErrInvalid)
-		}
-		parsed[h] = o
+	s, err := parseService(service, objects)
+	if err != nil {
+		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.services[service] = parsed
+	p.services[service] = s
 	return nil
 }
 
-// CreateCube makes the cube's maps, or reopens those that an earlier daemon left pinned.
+// CreateCube makes the cube's maps, or reopens those that an earlier daemon left pinned. Maps
+// whose declaration changed get successors with their entries, or the cube is refused; either
+// way the programs that run go on with the maps they have.
 func (p *Plane) CreateCube(spec Spec) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if spec.ID == 0 || spec.ID > MaxCubeID {
-		return fmt.Errorf("cube %s: id %d is not in 1..%d: %w", spec.Name, spec.ID, MaxCubeID, cube.ErrInvalid)
+	if err := p.checkSpec(spec); err != nil {
+		return err
 	}
-	if other := p.cubes[spec.ID]; other != nil {
-		return fmt.Errorf("cube %s: id %d belongs to %s: %w", spec.Name, spec.ID, other.spec.Name, cube.ErrExists)
-	}
-	objects := p.services[spec.Service]
-	if objects[spec.Type.Hook()] == nil {
+	service := p.services[spec.Service]
+	if service == nil || service.objects[spec.Type.Hook()] == nil {
 		return fmt.Errorf("cube %s: service %s has no programs for %s: %w", spec.Name, spec.Service, spec.Type, cube.ErrUnsupported)
 	}
 	if spec.Transparent {
-		for h, o := range objects {
+		for h, o := range service.objects {
 			if o.Functions[link.Egress] == nil {
 				return fmt.Errorf("cube %s: the transparent service %s has no %s egress program: %w",
 					spec.Name, spec.Service, h, cube.ErrInvalid)
 			}
 		}
 	}
-	in := &instance{
-		spec: spec, objects: objects, maps: map[string]*ebpf.Map{},
-		dir: filepath.Join(p.dir("cubes"), spec.UUID),
-	}
-	reopened, err := in.openMaps()
+	in := p.newInstance(spec, service.objects, service.elfs)
+	reopened, err := p.openMaps(in, service.declared)
 	if err != nil {
-		return err
+		return fmt.Errorf("cube %s: %w", spec.Name, err)
 	}
 	if !reopened {
 		if err := p.fw.maps[mapFates].Put(uint32(spec.ID), make([]fates, ebpf.MustPossibleCPU())); err != nil {
-			return errors.Join(fmt.Errorf("cube %s: clearing counters: %w", spec.Name, err), in.remove())
+			return errors.Join(fmt.Errorf("cube %s: clearing counters: %w", spec.Name, err), p.remove(in))
 		}
 	}
 	p.cubes[spec.ID] = in
 	return nil
 }
 
-// openMaps fills in.maps; it reports whether the maps were there already.
-func (in *instance) openMaps() (reopened bool, err error) {
-	if _, err := os.Stat(in.dir); err == nil {
-		reopened = true
-	} else if err := ensureDir(in.dir); err != nil {
-		return false, err
+// checkSpec checks the numbers and names of a cube, which become indexes and pins.
+func (p *Plane) checkSpec(spec Spec) error {
+	if spec.ID == 0 || spec.ID > MaxCubeID {
+		return fmt.Errorf("cube %s: id %d is not in 1..%d: %w", spec.Name, spec.ID, MaxCubeID, cube.ErrInvalid)
 	}
-	for h, o := range in.objects {
-		if h != in.spec.Type.Hook() && !(in.spec.Transparent && h == cube.TC) {
-			continue
+	if !isPin(spec.UUID) {
+		return fmt.Errorf("cube %s: %.80q is no UUID: %w", spec.Name, spec.UUID, cube.ErrInvalid)
+	}
+	if other := p.cubes[spec.ID]; other != nil {
+		return fmt.Errorf("cube %s: id %d belongs to %s: %w", spec.Name, spec.ID, other.spec.Name, cube.ErrExists)
+	}
+	for _, other := range p.cubes {
+		if other.spec.UUID == spec.UUID {
+			return fmt.Errorf("cube %s: its UUID is that of %s: %w", spec.Name, other.spec.Name, cube.ErrExists)
 		}
-		for name, spec := range o.Maps {
-			if in.maps[name] != nil {
+	}
+	return nil
+}
+
+// isPin tells whether a name can be one of a directory of pins.
+func isPin(name string) bool {
+	return name != "" && len(name) <= 128 && !strings.ContainsAny(name, "./*?[\\\x00")
+}
+
+func (p *Plane) newInstance(spec Spec, objects map[cube.Hook]*link.Object, elfs map[cube.Hook][]byte) *instance {
+	return &instance{
+		spec: spec, objects: objects, elfs: elfs, maps: map[string]*ebpf.Map{}, declared: map[string]declaration{},
+		dir: filepath.Join(p.dir("cubes"), spec.UUID), saved: map[string][]byte{},
+	}
+}
+
+// hooks are those whose objects the cube uses.
+func (in *instance) hooks() []cube.Hook {
+	own := in.spec.Type.Hook()
+	if in.spec.Transparent && own != cube.TC && in.objects[cube.TC] != nil {
+		return []cube.Hook{own, cube.TC} // for the egress of netdevs
+	}
+	return []cube.Hook{own}
+}
+
+// declare collects the maps of the hooks that the cube uses.
+func (in *instance) declare(declared map[cube.Hook]map[string]declaration) error {
+	for _, h := range in.hooks() {
+		for name, d := range declared[h] {
+			first, twice := in.declared[name]
+			if !twice {
+				in.declared[name] = d
 				continue
 			}
-			s := spec.Copy()
-			if n := in.spec.MapSizes[name]; n != 0 {
-				s.MaxEntries = n
+			if what := declaredOtherwise(first.spec, d.spec); what != "" || first.common(name) != d.common(name) {
+				return fmt.Errorf("map %s: it is declared otherwise for %s (%s): %w", name, h, what, cube.ErrInvalid)
 			}
-			m, err := openMap(filepath.Join(in.dir, strings.ReplaceAll(name, ".", "_")), s) // bpffs takes no dots
-			if err != nil {
-				if !reopened {
-					err = errors.Join(err, in.remove())
-				}
-				return false, fmt.Errorf("cube %s: %w", in.spec.Name, err)
-			}
-			in.maps[name] = m
 		}
 	}
-	for name := range in.spec.MapSizes {
-		if in.maps[name] == nil {
-			return false, errors.Join(
-				fmt.Errorf("cube %s: map %s: %w", in.spec.Name, name, cube.ErrNotFound), in.remove())
+	for name, n := range in.spec.MapSizes {
+		d, ok := in.declared[name]
+		switch {
+		case !ok:
+			return fmt.Errorf("map %s: %w", name, cube.ErrNotFound)
+		case d.scope != private:
+			return fmt.Errorf("map %s: the size of a map in common is that of its declaration: %w", name, cube.ErrInvalid)
+		case n == 0:
+			continue
+		}
+		d.spec = d.spec.Copy()
+		d.spec.MaxEntries = n
+		if err := checkSpec(d.spec); err != nil {
+			return fmt.Errorf("map %s: %w", name, err)
+		}
+		in.declared[name] = d
+	}
+	return nil
+}
+
+// openMaps fills in.maps; it reports whether the maps were there already. On an error nothing
+// that was there has changed, and nothing is left of what was not.
+func (p *Plane) openMaps(in *instance, declared map[cube.Hook]map[string]declaration) (reopened bool, err error) {
+	if err := in.declare(declared); err != nil {
+		return false, err
+	}
+	var u undo
+	if _, err := os.Stat(in.dir); err == nil {
+		reopened = true
+		in.readSaved()
+	} else {
+		if err := ensureDir(in.dir); err != nil {
+			return false, err
+		}
+		u.push(func() error { return removeAll(in.dir) })
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.declared)) {
+		if err := p.openOne(in, name, in.declared[name], &u); err != nil {
+			p.discard(in)
+			return false, errors.Join(err, u.run())
 		}
 	}
 	return reopened, nil
@@ -124,36 +195,126 @@ func (in *instance) openMaps() (reopened bool, err error) {
 
 // addMaps makes the maps of an object given at run time that the cube does not have yet. They
 // stay as long as the cube, so that what comes back finds its state.
-func (in *instance) addMaps(o *link.Object) error {
-	for name, spec := range o.Maps {
-		if m := in.maps[name]; m != nil {
-			if err := spec.Compatible(m); err != nil {
-				return fmt.Errorf("map %s has another layout in the cube: %w", name, err)
+func (p *Plane) addMaps(in *instance, o *link.Object) error {
+	declared, err := declarations(in.spec.Service, o)
+	if err != nil {
+		return err
+	}
+	var u undo
+	for _, name := range slices.Sorted(maps.Keys(declared)) {
+		d, err := p.owned(name, declared[name])
+		if err != nil {
+			return errors.Join(fmt.Errorf("map %s: %w", name, err), u.run())
+		}
+		if is, ok := in.declared[name]; ok {
+			if err := in.agree(name, is, d); err != nil {
+				return errors.Join(err, u.run())
 			}
 			continue
 		}
-		m, err := openMap(filepath.Join(in.dir, strings.ReplaceAll(name, ".", "_")), spec)
-		if err != nil {
-			return err
+		if err := p.openOne(in, name, d, &u); err != nil {
+			return errors.Join(err, u.run())
 		}
+		u.push(func() error {
+			m := in.maps[name]
+			delete(in.maps, name)
+			delete(in.declared, name)
+			return m.Close()
+		})
+	}
+	return nil
+}
+
+// agree refuses a declaration that is not that of a map which the cube has.
+func (in *instance) agree(name string, is, d declaration) error {
+	spec := d.spec
+	if n := in.spec.MapSizes[name]; n != 0 {
+		spec = spec.Copy()
+		spec.MaxEntries = n
+	}
+	what := declaredOtherwise(is.spec, spec)
+	if what == "" && is.common(name) != d.common(name) {
+		what = "it is shared in another way"
+	}
+	if what != "" {
+		return fmt.Errorf("map %s has another layout in the cube: %s: %w", name, what, cube.ErrInvalid)
+	}
+	return nil
+}
+
+// openOne opens or makes a map, in the scope that its declaration says.
+func (p *Plane) openOne(in *instance, name string, d declaration, u *undo) error {
+	d, err := p.owned(name, d)
+	if err != nil {
+		return fmt.Errorf("map %s: %w", name, err)
+	}
+	if d.scope == private {
+		err = in.openPrivate(name, d.spec, u)
+	} else {
+		err = p.openCommon(in, name, d, u)
+	}
+	if err == nil {
+		in.declared[name] = d
+	}
+	return err
+}
+
+// openPrivate opens or makes a map of the cube's own.
+func (in *instance) openPrivate(name string, spec *ebpf.MapSpec, u *undo) error {
+	path := filepath.Join(in.dir, pinName(name))
+	m, fresh, err := openPinned(path, spec)
+	if err != nil {
+		return err
+	}
+	if fresh {
+		u.push(func() error { return os.Remove(path) })
 		in.maps[name] = m
+		return nil
 	}
+	next, err := in.carry(name, m, spec, u)
+	if err != nil {
+		return errors.Join(err, m.Close())
+	}
+	if next != m {
+		in.settled(m)
+		in.moves = append(in.moves, move{path: path, now: next})
+	}
+	in.maps[name] = next
 	return nil
 }
 
-// remove closes the maps and takes their pins away.
-func (in *instance) remove() error {
-	in.close()
-	if err := os.RemoveAll(in.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cube %s: removing maps: %w", in.spec.Name, err)
+// openPinned opens the map pinned at path, whatever its layout, or creates and pins it.
+func openPinned(path string, spec *ebpf.MapSpec) (m *ebpf.Map, fresh bool, err error) {
+	m, err = ebpf.LoadPinnedMap(path, nil)
+	if err == nil {
+		return m, false, nil
 	}
-	return nil
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, false, fmt.Errorf("opening map %s: %w", path, err)
+	}
+	m, err = openMap(path, spec)
+	return m, err == nil, err
 }
 
-func (in *instance) close() {
+// discard closes what an instance has open; the pins stay.
+func (p *Plane) discard(in *instance) {
 	for _, m := range in.maps {
 		_ = m.Close()
 	}
+	for _, m := range in.olds {
+		_ = m.Close()
+	}
+	p.leaveCommons(in)
+}
+
+// remove closes the maps and takes their pins away, and those of maps in common that nobody else
+// uses.
+func (p *Plane) remove(in *instance) error {
+	p.discard(in)
+	if err := removeAll(in.dir); err != nil {
+		return fmt.Errorf("cube %s: removing maps: %w", in.spec.Name, err)
+	}
+	return p.dropCommons()
 }
 
 // linkMaps are the maps that the linker binds.
@@ -177,20 +338,43 @@ func (p *Plane) DeleteCube(id CubeID) error {
 		return fmt.Errorf("cube %s is still in the graph: %w", in.spec.Name, cube.ErrInUse)
 	}
 	delete(p.cubes, id)
-	return in.remove()
+	return p.remove(in)
 }
 
 // Map returns one of the cube's maps.
 func (p *Plane) Map(id CubeID, name string) (*ebpf.Map, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	in, err := p.having(id, name)
+	if err != nil {
+		return nil, err
+	}
+	return in.maps[name], nil
+}
+
+// Inner returns what the maps inside one of the cube's maps of maps are like.
+func (p *Plane) Inner(id CubeID, name string) (*ebpf.MapSpec, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	in, err := p.having(id, name)
+	if err != nil {
+		return nil, err
+	}
+	inner := in.declared[name].spec.InnerMap
+	if inner == nil {
+		return nil, fmt.Errorf("cube %s: map %s has no maps inside: %w", in.spec.Name, name, cube.ErrInvalid)
+	}
+	return inner.Copy(), nil
+}
+
+// having returns the cube if it has a map of that name.
+func (p *Plane) having(id CubeID, name string) (*instance, error) {
 	in := p.cubes[id]
 	if in == nil {
 		return nil, fmt.Errorf("cube %d: %w", id, cube.ErrNotFound)
 	}
-	m := in.maps[name]
-	if m == nil {
+	if in.maps[name] == nil {
 		return nil, fmt.Errorf("cube %s: map %s: %w", in.spec.Name, name, cube.ErrNotFound)
 	}
-	return m, nil
+	return in, nil
 }

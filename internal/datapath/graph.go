@@ -118,6 +118,8 @@ type Spec struct {
 	Transparent bool
 	// MapSizes overrides max_entries by map name.
 	MapSizes map[string]uint32
+	// Migrate is the service's; nil if it has none.
+	Migrate func(cube.Migration) error
 }
 
 // PortCounters are totals since the port was made.

@@ -49,19 +49,23 @@ type Plane struct {
 	fw   *framework
 
 	mu       sync.Mutex
-	services map[string]map[cube.Hook]*link.Object
+	services map[string]*serviceObjects
 	given    map[source]*link.Object // at run time, by their bytes
 	// heavier counts how often an object's programs turned out heavier than thought.
-	heavier  map[*link.Object]int
-	cubes    map[CubeID]*instance
-	graph    *Graph // committed; nil before the first commit
-	parts    []*segment
-	tables   *tables
-	attached map[spot]*attachment
-	notes    sync.Map // by ifindex: what stands in the way of packets
-	roots    map[*root]bool
-	lastRoot int
-	sequence atomic.Uint64 // of generations
+	heavier map[*link.Object]int
+	cubes   map[CubeID]*instance
+	commons map[string]*common // maps that cubes have in common, by place
+	spared  map[string]bool    // UUIDs of cubes that are not open and not forgotten
+	// savedObjects hold the files of objects that cubes have pinned.
+	savedObjects map[*link.Object]*ebpf.Map
+	graph        *Graph // committed; nil before the first commit
+	parts        []*segment
+	tables       *tables
+	attached     map[spot]*attachment
+	notes        sync.Map // by ifindex: what stands in the way of packets
+	roots        map[*root]bool
+	lastRoot     int
+	sequence     atomic.Uint64 // of generations
 
 	collect *collector
 	inline  *inliner
@@ -85,9 +89,11 @@ func Open(o Options) (*Plane, error) {
 	}
 	p := &Plane{
 		opts: o, log: o.Logger,
-		services: map[string]map[cube.Hook]*link.Object{}, cubes: map[CubeID]*instance{},
+		services: map[string]*serviceObjects{}, cubes: map[CubeID]*instance{},
 		given: map[source]*link.Object{}, heavier: map[*link.Object]int{},
-		attached: map[spot]*attachment{}, roots: map[*root]bool{},
+		commons: map[string]*common{}, spared: map[string]bool{},
+		savedObjects: map[*link.Object]*ebpf.Map{},
+		attached:     map[spot]*attachment{}, roots: map[*root]bool{},
 	}
 	for _, d := range []string{"", "core", "cubes", "roots", "links", "generations"} {
 		if err := ensureDir(p.dir(d)); err != nil {
@@ -141,7 +147,10 @@ func (p *Plane) Close() error {
 		r.close()
 	}
 	for _, in := range p.cubes {
-		in.close()
+		p.discard(in)
+	}
+	for _, m := range p.savedObjects {
+		_ = m.Close()
 	}
 	p.fw.close()
 	return nil
@@ -192,26 +201,4 @@ func (p *Plane) staleGenerations() ([]string, error) {
 		}
 	}
 	return out, nil
-}
-
-// forget removes the maps of cubes that nobody knows any more, after the first commit.
-func (p *Plane) forget() {
-	entries, err := os.ReadDir(p.dir("cubes"))
-	if err != nil {
-		p.log.Warn("reading pinned cubes", "err", err)
-		return
-	}
-	known := map[string]bool{}
-	for _, in := range p.cubes {
-		known[in.spec.UUID] = true
-	}
-	for _, e := range entries {
-		if known[e.Name()] {
-			continue
-		}
-		p.log.Info("removing the maps of a cube that is gone", "uuid", e.Name())
-		if err := removeAll(filepath.Join(p.dir("cubes"), e.Name())); err != nil {
-			p.log.Warn("removing stale maps", "err", err)
-		}
-	}
 }

@@ -25,6 +25,9 @@ func (p *Plane) programsOf(n *Node, h cube.Hook) ([]placed, error) {
 	if in == nil {
 		return nil, fmt.Errorf("cube %s: %w in the data plane", n.Name, cube.ErrNotFound)
 	}
+	if in.frozen {
+		return in.programs[h], nil
+	}
 	programs := map[cube.ProgramSlot]cube.Program{
 		{Direction: cube.Ingress}: {Function: link.Ingress},
 	}
@@ -65,7 +68,11 @@ func (p *Plane) programsOf(n *Node, h cube.Hook) ([]placed, error) {
 func (p *Plane) HasFunction(service string, h cube.Hook, name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	o := p.services[service][h]
+	s := p.services[service]
+	if s == nil {
+		return false
+	}
+	o := s.objects[h]
 	return o != nil && o.Functions[name] != nil
 }
 
@@ -94,7 +101,7 @@ func (p *Plane) objectOf(in *instance, pr cube.Program, h cube.Hook) (*link.Obje
 		}
 		p.given[key] = o
 	}
-	return o, in.addMaps(o)
+	return o, p.addMaps(in, o)
 }
 
 // forgetObjects lets go of the objects given at run time that the graph has no use for.
@@ -110,6 +117,10 @@ func (p *Plane) forgetObjects(g *Graph) {
 	for key, o := range p.given {
 		if !used[key] {
 			delete(p.given, key)
+			if m := p.savedObjects[o]; m != nil {
+				_ = m.Close() // the pins hold it
+				delete(p.savedObjects, o)
+			}
 			delete(p.heavier, o)
 		}
 	}

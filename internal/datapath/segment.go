@@ -37,6 +37,8 @@ type segment struct {
 	roots map[kind][]*root
 	// note says why the segment is not inlined.
 	note string
+	// constants are those of its cubes.
+	constants map[linked][]byte
 	// number and of tell the segment among those of its connected part of the graph.
 	number, of int
 }
@@ -56,7 +58,8 @@ type builder struct {
 func (p *Plane) describe(w *wiring, ids []CubeID) (*segment, error) {
 	b := &builder{
 		wiring: w, p: p, cubes: map[CubeID]*link.Cube{}, ports: map[*Port]*link.Port{}, local: map[CubeID]bool{},
-		c: &segment{ids: ids, hook: w.g.Cubes[ids[0]].Type.Hook(), roots: map[kind][]*root{}},
+		c: &segment{ids: ids, hook: w.g.Cubes[ids[0]].Type.Hook(), roots: map[kind][]*root{},
+			constants: map[linked][]byte{}},
 	}
 	b.c.code = &link.Component{Hook: b.c.hook, Hops: link.DefaultHops}
 	if err := b.addCubes(); err != nil {
@@ -159,9 +162,13 @@ func (b *builder) constants(o *link.Object, n *Node) (uint32, error) {
 	}
 	shadowConstants(o, n, values)
 	data, err := o.Constants(values)
+	if in := b.p.cubes[n.ID]; in.frozen {
+		data, err = in.constants[o], nil
+	}
 	if err != nil {
 		return 0, fmt.Errorf("cube %s: %w", n.Name, err)
 	}
+	b.c.constants[linked{n.ID, o}] = data
 	offset := uint32(len(b.c.rodata)+15) &^ 15
 	b.c.rodata = append(b.c.rodata, make([]byte, int(offset)-len(b.c.rodata))...)
 	b.c.rodata = append(b.c.rodata, data...)

@@ -143,7 +143,7 @@ func (t *txn) createMaps(plans []planned) error {
 			continue
 		}
 		spec := datapath.Spec{ID: u.id, UUID: u.uuid, Name: u.name, Service: u.svc.info.Name, Type: rec.typ,
-			Transparent: rec.transparent, MapSizes: p.plan.MapSizes}
+			Transparent: rec.transparent, MapSizes: p.plan.MapSizes, Migrate: u.svc.Migrate}
 		if err := t.m.dp.CreateCube(spec); err != nil {
 			return blame(u.name, fmt.Errorf("%s: making its maps: %w", u.name, err))
 		}

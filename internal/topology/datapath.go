@@ -30,6 +30,16 @@ type Datapath interface {
 	DeleteCube(datapath.CubeID) error
 	// Map returns one of a cube's maps by its C name.
 	Map(id datapath.CubeID, name string) (*ebpf.Map, error)
+	// Inner says what the maps inside one of a cube's maps of maps are like.
+	Inner(id datapath.CubeID, name string) (*ebpf.MapSpec, error)
+	// HoldCube opens a cube as an earlier daemon left it, with its programs and constants; a cube that CreateCube opened
+	// and that is in no graph becomes such a one.
+	HoldCube(datapath.Spec) error
+	// Keep protects the maps of a cube that is not open from the first commit, which removes what nobody opened. An empty
+	// UUID protects all.
+	Keep(uuid string)
+	// Forget removes the maps of a cube that is not open.
+	Forget(uuid string) error
 	// Prepare links and loads what the graph needs; nothing visible changes.
 	Prepare(ctx context.Context, g *datapath.Graph) (Change, error)
 	// PortCounters reads the counters of a slot.

@@ -71,6 +71,14 @@ func (e *env) Map(name string) (*ebpf.Map, error) {
 	return m, nil
 }
 
+func (e *env) Inner(name string) (*ebpf.MapSpec, error) {
+	spec, err := e.dp.Inner(e.id, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: map %s: %w", e.name, name, err)
+	}
+	return spec, nil
+}
+
 func (e *env) PortIndex(name string) (uint16, bool) {
 	i, ok := e.ports.Load().index[name]
 	return i, ok

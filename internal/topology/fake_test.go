@@ -36,6 +36,9 @@ type fakePlane struct {
 	fail func(step string) error
 	// refuse looks at a graph that is prepared.
 	refuse func(*datapath.Graph) error
+	// holds says whether the programs of earlier managers are still there, kept are the UUIDs that are protected.
+	holds bool
+	kept  []string
 }
 
 func newFakePlane() *fakePlane {
@@ -59,7 +62,7 @@ func (f *fakePlane) setFail(fail func(string) error) {
 }
 
 func (f *fakePlane) CreateCube(s datapath.Spec) error {
-	if err := f.step("CreateCube"); err != nil {
+	if err := errors.Join(f.step("CreateCube"), f.step("CreateCube "+s.Name)); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -95,6 +98,38 @@ func (f *fakePlane) Map(id datapath.CubeID, name string) (*ebpf.Map, error) {
 		return nil, fmt.Errorf("cube %d map %s: %w", id, name, cube.ErrNotFound)
 	}
 	return nil, nil
+}
+
+func (f *fakePlane) Inner(id datapath.CubeID, name string) (*ebpf.MapSpec, error) {
+	return nil, fmt.Errorf("cube %d map %s: %w", id, name, cube.ErrNotFound)
+}
+
+func (f *fakePlane) HoldCube(s datapath.Spec) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if was, ok := f.cubes[s.ID]; !f.holds || !ok || was.UUID != s.UUID {
+		delete(f.opened, s.ID)
+		return fmt.Errorf("cube %d: %w", s.ID, cube.ErrNotFound)
+	}
+	f.opened[s.ID] = true
+	return nil
+}
+
+func (f *fakePlane) Keep(uuid string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.kept = append(f.kept, uuid)
+}
+
+func (f *fakePlane) Forget(uuid string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, s := range f.cubes {
+		if s.UUID == uuid && !f.opened[id] {
+			delete(f.cubes, id)
+		}
+	}
+	return nil
 }
 
 type fakeChange struct {

@@ -11,15 +11,16 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 )
 
-// graph derives the desired state. What a restored configuration names and is not there (a broken cube, a missing
-// netdev) is left unlinked: a port whose filter could not be restored passes nothing rather than everything.
+// graph derives the desired state. Cubes that could not be restored are in it as long as they go on with the programs
+// that they had. What a restored configuration names and is not there (another broken cube, a missing netdev) is left
+// unlinked: a port whose filter is gone passes nothing rather than everything.
 func (w *world) graph() *datapath.Graph {
 	g := &datapath.Graph{Cubes: make(map[datapath.CubeID]*datapath.Node, len(w.cubes)), Netdevs: map[string]*datapath.Netdev{}}
 	for name, chain := range w.chains {
 		ids, _ := w.chainIDs(chain)
 		w.addNetdev(g, name).Tcubes = ids
 	}
-	for _, rec := range w.cubes {
+	for _, rec := range w.allRunning() {
 		g.Cubes[rec.id] = w.node(g, rec)
 	}
 	return g
@@ -62,8 +63,8 @@ func (w *world) peer(g *datapath.Graph, rec *record, p *port) datapath.Peer {
 		w.addNetdev(g, at.netdev)
 		return datapath.Peer{Netdev: at.netdev}
 	}
-	far, other, err := w.portAt(at)
-	if err != nil || other.peer != (place{cube: rec.name, port: p.name}).String() {
+	far, other := w.runningPort(at)
+	if other == nil || other.peer != (place{cube: rec.name, port: p.name}).String() {
 		return datapath.Peer{}
 	}
 	return datapath.Peer{Cube: far.id, Port: other.index}
@@ -85,7 +86,7 @@ func (w *world) addNetdev(g *datapath.Graph, name string) *datapath.Netdev {
 func (w *world) chainIDs(chain []string) (ids []datapath.CubeID, whole bool) {
 	whole = true
 	for _, name := range chain {
-		if rec := w.cubes[name]; rec != nil {
+		if rec := w.running(name); rec != nil {
 			ids = append(ids, rec.id)
 		} else {
 			whole = false

@@ -30,6 +30,8 @@ type stored struct {
 	Type    cube.Type       `json:"type"`
 	Config  json.RawMessage `json:"config"`
 	Ports   []storedPort    `json:"ports,omitempty"`
+	// Transparent is noted for a daemon in which the service is not loaded.
+	Transparent bool `json:"transparent,omitempty"`
 	// blob is the record as it was read.
 	blob []byte
 }
@@ -47,7 +49,8 @@ type storedChain struct {
 }
 
 func (r *record) encode() ([]byte, error) {
-	s := stored{Service: r.service, Name: r.name, UUID: r.uuid, ID: r.id, Seq: r.seq, Type: r.typ, Config: r.saved}
+	s := stored{Service: r.service, Name: r.name, UUID: r.uuid, ID: r.id, Seq: r.seq, Type: r.typ, Config: r.saved,
+		Transparent: r.transparent}
 	for _, p := range r.portsByIndex() {
 		s.Ports = append(s.Ports, storedPort{Name: p.name, Index: p.index, Slot: p.slot, UUID: p.uuid})
 	}

@@ -167,12 +167,17 @@ func (m *Manager) deleteBroken(ctx context.Context, name string, b *brokenCube) 
 		}
 		return nil
 	})
-	if err == nil && b.made {
-		if err := guard(func() error { return m.dp.DeleteCube(b.stored.ID) }); err != nil {
-			m.log.Error("removing a cube's maps", "cube", name, "error", err)
-		}
+	if err != nil || b.stored.UUID == "" {
+		return err
 	}
-	return err
+	remove := func() error { return m.dp.Forget(b.stored.UUID) }
+	if b.made {
+		remove = func() error { return m.dp.DeleteCube(b.stored.ID) }
+	}
+	if err := guard(remove); err != nil {
+		m.log.Error("removing a cube's maps", "cube", name, "error", err)
+	}
+	return nil
 }
 
 // Action runs one of the model's actions; the changes of configuration that it asks for are part of the transaction.

@@ -46,30 +46,102 @@ func (m *Manager) restore(ctx context.Context, state *store.State) error {
 	}
 	m.view.Store(w)
 	for _, name := range sortedKeys(w.broken) {
-		m.holdMaps(w.broken[name], back)
+		m.hold(w.broken[name], back)
 	}
 	return m.bringBack(ctx, back)
 }
 
-// holdMaps opens the maps of a cube that cannot be restored, where that is possible: the data plane removes those that
-// nobody has opened when the first graph is committed, and with them the cube's state.
-func (m *Manager) holdMaps(b *brokenCube, back []*staged) {
-	svc := m.services[b.stored.Service]
-	if b.made || svc == nil || b.stored.ID == 0 || b.stored.UUID == "" {
+// hold lets a cube that cannot be restored go on forwarding as an earlier daemon left it, where its programs and maps
+// are still there (they are not after a reboot). Else its maps are protected until it is restored or deleted.
+func (m *Manager) hold(b *brokenCube, back []*staged) {
+	s := b.stored
+	m.dp.Keep(s.UUID)
+	if s.ID == 0 || s.ID > datapath.MaxCubeID || s.UUID == "" {
 		return
 	}
-	if slices.ContainsFunc(back, func(s *staged) bool { return s.rec.id == b.stored.ID || s.rec.uuid == b.stored.UUID }) {
-		return // the number is another one's
+	spec := datapath.Spec{ID: s.ID, UUID: s.UUID, Name: s.Name, Service: s.Service, Type: s.Type, Transparent: s.Transparent}
+	if svc := m.services[s.Service]; svc != nil {
+		spec.Transparent = svc.info.Transparent
 	}
-	err := guard(func() error {
-		return m.dp.CreateCube(datapath.Spec{ID: b.stored.ID, UUID: b.stored.UUID, Name: b.stored.Name,
-			Service: b.stored.Service, Type: b.stored.Type, Transparent: svc.info.Transparent})
-	})
+	rec, err := s.record(spec.Transparent)
+	if err == nil {
+		err = m.collides(rec, back)
+	}
+	if err == nil {
+		err = guard(func() error { return m.dp.HoldCube(spec) })
+		b.made = err == nil
+	}
 	if err != nil {
-		m.log.Warn("the maps of a broken cube are lost", "cube", b.stored.Name, "error", err)
+		m.log.Warn("a broken cube does not forward, its state is kept", "cube", s.Name, "reason", err)
 		return
 	}
-	b.made = true
+	b.rec = rec
+	m.log.Warn("a broken cube goes on forwarding with the programs and the configuration that it had", "cube", s.Name)
+}
+
+// collides refuses a record whose numbers are those of a cube that is there or on its way back.
+func (m *Manager) collides(rec *record, back []*staged) error {
+	others := m.view.Load().allRunning()
+	for _, s := range back {
+		others = append(others, s.rec)
+	}
+	slots := map[uint16]bool{}
+	for _, o := range others {
+		if o.id == rec.id || o.uuid == rec.uuid {
+			return fmt.Errorf("its number %d is that of %s: %w", rec.id, o.name, cube.ErrInvalid)
+		}
+		for _, p := range o.ports {
+			slots[p.slot] = true
+		}
+	}
+	indexes := map[uint16]bool{}
+	for _, p := range rec.ports {
+		if slots[p.slot] || indexes[p.index] || p.slot > datapath.MaxSlot || p.index >= datapath.MaxPorts {
+			return fmt.Errorf("the numbers of port %s are not its own: %w", p.name, cube.ErrInvalid)
+		}
+		slots[p.slot], indexes[p.index] = true, true
+	}
+	return nil
+}
+
+// record is what the data plane must know of a stored cube that goes on as it was.
+func (s *stored) record(transparent bool) (*record, error) {
+	var conf baseConfig
+	if err := json.Unmarshal(s.Config, &conf); err != nil {
+		return nil, fmt.Errorf("its configuration: %w", err)
+	}
+	if conf.Shadow || conf.Span {
+		return nil, fmt.Errorf("its namespace needs its service: %w", cube.ErrUnsupported)
+	}
+	rec := &record{name: s.Name, service: s.Service, uuid: s.UUID, id: s.ID, seq: s.Seq, typ: s.Type, transparent: transparent,
+		ports: map[string]*port{}}
+	for _, p := range s.Ports {
+		rec.ports[p.Name] = &port{name: p.Name, uuid: p.UUID, index: p.Index, slot: p.Slot}
+	}
+	for _, c := range conf.Ports {
+		if p := rec.ports[c.Name]; p != nil {
+			p.peer, p.tcubes = c.Peer, c.Tcubes
+		}
+	}
+	return rec, nil
+}
+
+// letGo takes the held cubes out of the graph; it reports whether there were any.
+func (m *Manager) letGo(why error) bool {
+	w := m.view.Load().clone()
+	any := false
+	for name, b := range w.broken {
+		if b.rec == nil {
+			continue
+		}
+		any = true
+		closed := *b
+		closed.rec = nil
+		w.broken[name] = &closed
+		m.log.Warn("a broken cube cannot go on beside the others, it does not forward", "cube", name, "reason", why)
+	}
+	m.view.Store(w)
+	return any
 }
 
 func (m *Manager) loadLinks(w *world) error {
@@ -151,6 +223,9 @@ func (m *Manager) bringBack(ctx context.Context, back []*staged) error {
 		}
 		var culprit *cubeError
 		if !errors.As(err, &culprit) {
+			if m.letGo(err) {
+				continue
+			}
 			m.log.Warn("the stored topology is refused as a whole, its cubes are restored one by one", "error", err)
 			return m.bringBackOneByOne(ctx, back)
 		}
@@ -230,7 +305,7 @@ func (m *Manager) giveUp(back []*staged, name string, why error) []*staged {
 	gone := back[i]
 	back = slices.Delete(back, i, i+1)
 	m.markBroken(w, gone, why)
-	m.holdMaps(w.broken[name], back)
+	m.hold(w.broken[name], back)
 	m.view.Store(w)
 	m.byID.Delete(gone.unit.id)
 	m.endUnit(gone.unit)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,25 +68,26 @@ func TestOneBrokenCubeDoesNotHinderOthers(t *testing.T) {
 		spoil func(*lab)
 		mend  func(*lab)
 		why   string
-		held  bool
+		// lost says that the UUID cannot be read.
+		lost bool
 	}{
-		{"its record is cut", func(l *lab) { l.records["cube/br2"] = l.records["cube/br2"][:40] }, nil, "its record cannot be read", false},
-		{"its record is another's", func(l *lab) { l.records["cube/br2"] = l.records["cube/br1"] }, nil, "its record cannot be read", false},
+		{"its record is cut", func(l *lab) { l.records["cube/br2"] = l.records["cube/br2"][:40] }, nil, "its record cannot be read", true},
+		{"its record is another's", func(l *lab) { l.records["cube/br2"] = l.records["cube/br1"] }, nil, "its record cannot be read", true},
 		{"its service is gone", func(l *lab) {
 			l.records["cube/br2"] = []byte(strings.Replace(string(l.records["cube/br2"]), `"toybridge"`, `"lost"`, 1))
 		}, nil, "service lost is not loaded", false},
 		{"its configuration is invalid", func(l *lab) {
 			l.records["cube/br2"] = []byte(strings.Replace(string(l.records["cube/br2"]), `"config":{`, `"config":{"fdb":{"aging-time":-1},`, 1))
-		}, nil, "aging-time", true},
+		}, nil, "aging-time", false},
 		{"it has the number of another", func(l *lab) {
 			l.records["cube/br2"] = []byte(strings.Replace(string(l.records["cube/br2"]), `"id":2`, `"id":1`, 1))
 		}, nil, "its number 1 is that of br1", false},
 		{"its port has the slot of another", func(l *lab) {
 			l.records["cube/br2"] = []byte(strings.Replace(string(l.records["cube/br2"]), `"slot":2`, `"slot":1`, 1))
-		}, nil, "numbers of port", true},
-		{"its code refuses", func(l *lab) { l.b.setFail(failAt("br2 Prepare", nil)) }, func(l *lab) { l.b.setFail(nil) }, "injected", true},
-		{"its code panics", func(l *lab) { l.b.setFail(failAt("br2 New", errInjected)) }, func(l *lab) { l.b.setFail(nil) }, "injected", true},
-		{"its commit fails", func(l *lab) { l.b.setFail(failAt("br2 Commit", nil)) }, func(l *lab) { l.b.setFail(nil) }, "injected", true},
+		}, nil, "numbers of port", false},
+		{"its code refuses", func(l *lab) { l.b.setFail(failAt("br2 Prepare", nil)) }, func(l *lab) { l.b.setFail(nil) }, "injected", false},
+		{"its code panics", func(l *lab) { l.b.setFail(failAt("br2 New", errInjected)) }, func(l *lab) { l.b.setFail(nil) }, "injected", false},
+		{"its commit fails", func(l *lab) { l.b.setFail(failAt("br2 Commit", nil)) }, func(l *lab) { l.b.setFail(nil) }, "injected", false},
 		{"the data plane refuses it", func(l *lab) {
 			l.plane.refuse = func(g *datapath.Graph) error {
 				for _, n := range g.Cubes {
@@ -95,21 +97,25 @@ func TestOneBrokenCubeDoesNotHinderOthers(t *testing.T) {
 				}
 				return nil
 			}
-		}, func(l *lab) { l.plane.refuse = nil }, "injected", true},
+		}, func(l *lab) { l.plane.refuse = nil }, "injected", false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			l := stand(t)
 			good := maps.Clone(l.records)
-			before := l.state()
+			before, uuid := l.state(), l.view.Load().cubes["br2"].uuid
 			l.stop()
 			c.spoil(l)
 			spoilt := maps.Clone(l.records)
 			l.start()
 			broken := l.Broken()
-			if _, held := l.plane.opened[2]; held != c.held {
-				t.Errorf("the maps of br2 are held: %v, want %v", held, c.held)
+			want := uuid
+			if c.lost {
+				want = "" // all are kept
+			}
+			if !slices.Equal(l.plane.kept, []string{want}) {
+				t.Errorf("the maps of %v are kept, want %q", l.plane.kept, want)
 			}
 			if len(broken) != 1 || broken[0].Name != "br2" || !strings.Contains(broken[0].Reason, c.why) {
 				t.Fatalf("broken: %+v, want br2: %s", broken, c.why)
@@ -172,6 +178,104 @@ func TestABrokenCubeCanBeDeletedWhateverItsService(t *testing.T) {
 			t.Errorf("%s: broken are %v, the store has %d records", blob, l.Broken(), len(l.records))
 		}
 		l.must(`create toybridge old`)
+	}
+}
+
+// A cube that cannot be restored goes on in the graph with the numbers, peers and filters that it had.
+func TestABrokenCubeGoesOnWhereItsProgramsAreThere(t *testing.T) {
+	spoils := map[string]func(*lab){
+		"its service is gone": func(l *lab) {
+			l.records["cube/br2"] = []byte(strings.Replace(string(l.records["cube/br2"]), `"toybridge"`, `"lost"`, 1))
+		},
+		"the model does not have a leaf": func(l *lab) {
+			l.records["cube/br2"] = []byte(strings.Replace(string(l.records["cube/br2"]), `"config":{`, `"config":{"colour":"red",`, 1))
+		},
+		"its maps cannot be carried over": func(l *lab) {
+			l.plane.setFail(func(step string) error {
+				if step == "CreateCube br2" {
+					return errInjected
+				}
+				return nil
+			})
+		},
+		"its commit fails": func(l *lab) { l.b.setFail(failAt("br2 Commit", nil)) },
+	}
+	for name, spoil := range spoils {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := stand(t)
+			l.must(`connect br2:p2 veth2`)
+			before := l.plane.now()
+			good := maps.Clone(l.records)
+			l.stop()
+			spoil(l)
+			spoilt := maps.Clone(l.records)
+			l.plane.holds = true
+			l.start()
+			if broken := l.Broken(); len(broken) != 1 || broken[0].Name != "br2" {
+				t.Fatalf("broken: %+v", broken)
+			}
+			after := l.plane.now()
+			after.Cubes[2].Constants, after.Cubes[2].LogLevel = before.Cubes[2].Constants, before.Cubes[2].LogLevel // pinned, not known here
+			if !reflect.DeepEqual(after, before) {
+				t.Errorf("the graph is\n%+v, was\n%+v", after, before)
+			}
+			if !reflect.DeepEqual(l.records, spoilt) {
+				t.Error("the store was changed")
+			}
+			if got := portRow(l, "br1", "p1"); got != "br2:p1 UP linked=true" {
+				t.Errorf("br1:p1 is %q", got)
+			}
+			if err := l.do(`post br1 ports p3 <<< {"peer":"veth2"}`); !errors.Is(err, cube.ErrInUse) {
+				t.Errorf("taking its netdev answers %v", err)
+			}
+			for _, line := range []string{`connect br2:p2 veth1`, `patch br2 fdb aging-time <<< 3`, `attach th3 br2:p1`} {
+				if err := l.do(line); !errors.Is(err, cube.ErrNotFound) {
+					t.Errorf("%s answers %v", line, err)
+				}
+			}
+			l.must(`patch br1 fdb aging-time <<< 300`)
+			if err := l.Delete(context.Background(), "toybridge", "br2"); err != nil {
+				t.Fatal(err)
+			}
+			if l.plane.now().Cubes[2] != nil || l.plane.cubes[2].UUID != "" {
+				t.Error("the deleted cube is still there")
+			}
+			if got := portRow(l, "br1", "p1"); got != "br2:p1 DOWN linked=false" {
+				t.Errorf("without it br1:p1 is %q", got)
+			}
+			l.stop()
+			l.b.setFail(nil)
+			l.plane.setFail(nil)
+			l.records = good
+			l.start()
+		})
+	}
+}
+
+func TestABrokenCubeThatCannotBeLinkedHindersNobody(t *testing.T) {
+	l := stand(t)
+	l.stop()
+	l.plane.holds = true
+	l.b.setFail(failAt("br2 Prepare", nil))
+	l.plane.refuse = func(g *datapath.Graph) error {
+		if g.Cubes[2] != nil {
+			return errInjected
+		}
+		return nil
+	}
+	l.start()
+	if broken := l.Broken(); len(broken) != 1 || broken[0].Name != "br2" {
+		t.Errorf("broken: %+v", broken)
+	}
+	if n := len(l.Cubes()); n != len(bridges)-1 {
+		t.Errorf("%d cubes are there, want %d", n, len(bridges)-1)
+	}
+	if got := portRow(l, "br1", "p2"); got != "veth1 UP linked=true" {
+		t.Errorf("br1:p2 is %q", got)
+	}
+	if got := portRow(l, "br1", "p1"); got != "br2:p1 DOWN linked=false" {
+		t.Errorf("br1:p1 is %q", got)
 	}
 }
 

@@ -88,8 +88,10 @@ func linkOf(info netdev.Info) link {
 type brokenCube struct {
 	stored stored
 	reason string
-	// made says that its maps exist in the data plane.
+	// made says that its maps are open in the data plane.
 	made bool
+	// rec is set while it goes on forwarding with the programs that an earlier daemon linked.
+	rec *record
 }
 
 // document is a JSON object that is decoded when first needed.
@@ -149,6 +151,17 @@ func (w *world) inOrder() []*record {
 	return recs
 }
 
+// allRunning returns the records of all cubes that the data plane has.
+func (w *world) allRunning() []*record {
+	recs := slices.Collect(maps.Values(w.cubes))
+	for _, b := range w.broken {
+		if b.rec != nil {
+			recs = append(recs, b.rec)
+		}
+	}
+	return recs
+}
+
 // portsByIndex returns the ports in the order that the fast path numbers them.
 func (r *record) portsByIndex() []*port {
 	ports := slices.Collect(maps.Values(r.ports))
@@ -172,10 +185,34 @@ func (w *world) portAt(at place) (*record, *port, error) {
 	return rec, p, nil
 }
 
+// running returns a cube that the data plane has: one of ours, or one that could not be restored and goes on as it was.
+func (w *world) running(name string) *record {
+	if rec := w.cubes[name]; rec != nil {
+		return rec
+	}
+	if b := w.broken[name]; b != nil {
+		return b.rec
+	}
+	return nil
+}
+
+// runningPort is portAt for the data plane: nil when there is no such port.
+func (w *world) runningPort(at place) (*record, *port) {
+	rec := w.running(at.cube)
+	if rec == nil || rec.ports[at.port] == nil {
+		return nil, nil
+	}
+	return rec, rec.ports[at.port]
+}
+
 // missing is why a cube is not among the cubes.
 func (w *world) missing(name string) error {
 	if b := w.broken[name]; b != nil {
-		return fmt.Errorf("could not be restored (%s), delete it or repair its service: %w", b.reason, cube.ErrNotFound)
+		goesOn := ""
+		if b.rec != nil {
+			goesOn = ", goes on forwarding as it was"
+		}
+		return fmt.Errorf("could not be restored (%s)%s, delete it or repair its service: %w", b.reason, goesOn, cube.ErrNotFound)
 	}
 	return cube.ErrNotFound
 }
@@ -203,14 +240,14 @@ func (w *world) linked(rec *record, p *port) bool {
 	if at.netdev != "" {
 		return w.whyDown(at.netdev) == ""
 	}
-	_, other, err := w.portAt(at)
-	return err == nil && other.peer == (place{cube: rec.name, port: p.name}).String()
+	_, other := w.runningPort(at)
+	return other != nil && other.peer == (place{cube: rec.name, port: p.name}).String()
 }
 
 // holders maps each peer that a port names to the ports that name it.
 func (w *world) holders() map[string][]place {
 	held := map[string][]place{}
-	for _, rec := range w.cubes {
+	for _, rec := range w.allRunning() {
 		for _, p := range rec.ports {
 			if p.peer != "" {
 				held[p.peer] = append(held[p.peer], place{cube: rec.name, port: p.name})

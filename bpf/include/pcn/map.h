@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Maps of a cube. Every instance has its own, pinned as long as the cube lives, and carried
- * over by name when the programs are reloaded. */
+/* Maps of a cube: its own, or in common with others. They are pinned as long as a cube uses them,
+ * and carried over by name when programs are relinked, the daemon restarts or is replaced.
+ *
+ * scope    macro            who has it
+ * private  PCN_MAP          one instance; nobody else can reach it
+ * shared   PCN_MAP_SHARED   all cubes, of any service, whose programs name the same namespace
+ * public   PCN_MAP_PUBLIC   all instances of the service that declares it, and the cubes that
+ *          PCN_MAP_EXTERN   import it by the names of service and map
+ *
+ * Who has a map in common may write to it. All must declare it alike. */
 #ifndef PCN_MAP_H
 #define PCN_MAP_H
 
@@ -12,12 +20,57 @@
 
 /* The same with map flags (BPF_F_NO_PREALLOC ...). */
 #define PCN_MAP_FLAGS(name, kind, key_type, value_type, entries, flags) \
-	struct {                                                        \
-		__uint(type, kind);                                     \
-		__uint(max_entries, entries);                           \
-		__uint(map_flags, flags);                               \
-		__type(key, key_type);                                  \
-		__type(value, value_type);                              \
+	PCN_MAP_STRUCT(kind, key_type, value_type, entries, flags) name SEC(".maps")
+
+/* PCN_MAP_SHARED(flows, sessions, BPF_MAP_TYPE_LRU_HASH, struct flow, struct session, 65536);
+ * The namespace is a bare word. */
+#define PCN_MAP_SHARED(namespace, name, kind, key_type, value_type, entries) \
+	PCN_MAP_SHARED_FLAGS(namespace, name, kind, key_type, value_type, entries, 0)
+/* The same with map flags. */
+#define PCN_MAP_SHARED_FLAGS(namespace, name, kind, key_type, value_type, entries, flags) \
+	PCN_MAP_STRUCT(kind, key_type, value_type, entries, flags)                        \
+	name SEC(".maps") PCN_MAP_TAG("pcn_shared:" #namespace)
+
+/* One map for all instances of the service, open to others by PCN_MAP_EXTERN. */
+#define PCN_MAP_PUBLIC(name, kind, key_type, value_type, entries) \
+	PCN_MAP_PUBLIC_FLAGS(name, kind, key_type, value_type, entries, 0)
+/* The same with map flags. */
+#define PCN_MAP_PUBLIC_FLAGS(name, kind, key_type, value_type, entries, flags) \
+	PCN_MAP_STRUCT(kind, key_type, value_type, entries, flags)             \
+	name SEC(".maps") PCN_MAP_TAG("pcn_public")
+
+/* The public map of another service; size and flags are as that one says. */
+#define PCN_MAP_EXTERN(service, name, kind, key_type, value_type) \
+	PCN_MAP_STRUCT(kind, key_type, value_type, 1, 0)          \
+	name SEC(".maps") PCN_MAP_TAG("pcn_extern:" #service)
+
+/* An array or hash of maps: sets of entries that Go code replaces whole (cube.MapOf), so that a
+ * packet sees the old set or the new one, never a part. The inner map is a template. One of type
+ * array has just inner_entries entries, unless inner_flags has BPF_F_INNER_MAP.
+ *
+ *	__u32 service = 0, slot = 7;
+ *	void *ring = bpf_map_lookup_elem(&rings, &service);
+ *	__u32 *backend = ring ? bpf_map_lookup_elem(ring, &slot) : NULL; */
+#define PCN_MAP_OF_MAPS(name, kind, key_type, entries, inner_kind, inner_key, inner_value, \
+			inner_entries, inner_flags)                                        \
+	struct {                                                                           \
+		__uint(type, kind);                                                        \
+		__uint(max_entries, entries);                                              \
+		__type(key, key_type);                                                     \
+		__array(values, PCN_MAP_STRUCT(inner_kind, inner_key, inner_value,         \
+					       inner_entries, inner_flags));                              \
 	} name SEC(".maps")
+
+/* Internal: a map without a name. */
+#define PCN_MAP_STRUCT(kind, key_type, value_type, entries, flags) \
+	struct {                                                   \
+		__uint(type, kind);                                \
+		__uint(max_entries, entries);                      \
+		__uint(map_flags, flags);                          \
+		__type(key, key_type);                             \
+		__type(value, value_type);                         \
+	}
+/* Internal: a word to the daemon. */
+#define PCN_MAP_TAG(text) __attribute__((btf_decl_tag(text)))
 
 #endif

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cube
+
+// The maps of a cube as Go code uses them: typed, in batches, with the errors of this package.
+
+import (
+	"encoding"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Table is a map whose keys are K and whose values are V: fixed-size Go types laid out as the C
+// types. It is a view: the map belongs to the framework and is not closed by it. Programs, and
+// other goroutines, may change the map at the same time.
+type Table[K comparable, V any] struct {
+	name string
+	m    *ebpf.Map
+}
+
+// OpenTable returns one of the instance's maps by its C name. Like Env.Map, it is of use from
+// the first Commit on.
+func OpenTable[K comparable, V any](env Env, name string) (Table[K, V], error) {
+	m, err := env.Map(name)
+	if err != nil {
+		return Table[K, V]{}, err
+	}
+	return TableOf[K, V](name, m)
+}
+
+// TableOf is the typed view of a map. name is what errors call it.
+func TableOf[K comparable, V any](name string, m *ebpf.Map) (Table[K, V], error) {
+	t := Table[K, V]{name: name, m: m}
+	if isPerCPU(m.Type()) {
+		return t, fmt.Errorf("map %s: its values are per CPU, use PerCPU: %w", name, ErrInvalid)
+	}
+	return t, checkSizes[K, V](name, m)
+}
+
+// checkSizes compares the Go types with the map.
+func checkSizes[K comparable, V any](name string, m *ebpf.Map) error {
+	for _, c := range []struct {
+		what string
+		size int
+		want uint32
+	}{{"key", sizeOf[K](), m.KeySize()}, {"value", sizeOf[V](), m.ValueSize()}} {
+		if c.size >= 0 && c.size != int(c.want) {
+			return fmt.Errorf("map %s: a Go type of %d bytes for a %s of %d: %w", name, c.size, c.what, c.want, ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// sizeOf is the size of a type in a map, -1 for one that encodes itself, 0 for one without a
+// fixed size.
+func sizeOf[T any]() int {
+	var zero T
+	if _, ok := any(zero).(encoding.BinaryMarshaler); ok {
+		return -1
+	}
+	return max(0, binary.Size(zero))
+}
+
+func isPerCPU(t ebpf.MapType) bool {
+	return t == ebpf.PerCPUArray || t == ebpf.PerCPUHash || t == ebpf.LRUCPUHash
+}
+
+func isArray(t ebpf.MapType) bool {
+	return t == ebpf.Array || t == ebpf.PerCPUArray || t == ebpf.ArrayOfMaps
+}
+
+// Map returns the map itself.
+func (t Table[K, V]) Map() *ebpf.Map { return t.m }
+
+// Get returns a key's value, and whether there is one.
+func (t Table[K, V]) Get(key K) (value V, ok bool, err error) {
+	err = t.m.Lookup(key, &value)
+	ok, err = found(t.name, t.m, fmt.Sprintf("reading %v", key), err)
+	return value, ok, err
+}
+
+// Set writes an entry. The error of a full map wraps ErrFull.
+func (t Table[K, V]) Set(key K, value V) error {
+	return fault(t.name, t.m, "writing", key, t.m.Put(key, value))
+}
+
+// Add writes an entry if there is none; it reports whether it did. Programs that write the same
+// key at the same time cannot come in between.
+func (t Table[K, V]) Add(key K, value V) (bool, error) {
+	err := t.m.Update(key, value, ebpf.UpdateNoExist)
+	if errors.Is(err, ebpf.ErrKeyExist) {
+		return false, nil
+	}
+	return err == nil, fault(t.name, t.m, "writing", key, err)
+}
+
+// Delete removes an entry; it reports whether there was one. Entries of arrays cannot be removed.
+func (t Table[K, V]) Delete(key K) (bool, error) {
+	return found(t.name, t.m, fmt.Sprintf("deleting %v", key), t.m.Delete(key))
+}
+
+// LookupAndDelete takes an entry of a hash out, in one step that no program can come between.
+func (t Table[K, V]) LookupAndDelete(key K) (value V, ok bool, err error) {
+	err = t.m.LookupAndDelete(key, &value)
+	ok, err = found(t.name, t.m, fmt.Sprintf("taking %v", key), err)
+	return value, ok, err
+}
+
+// All goes through the entries, reading many in one system call. An entry that is there from
+// beginning to end comes exactly once; one that comes or goes meanwhile may be left out. When the
+// loop is over, failed is the error that ended it, or nil.
+//
+//	var err error
+//	for key, value := range table.All(&err) { ... }
+//	if err != nil { ... }
+func (t Table[K, V]) All(failed *error) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		*failed = entries(t.name, t.m, 1, t.m.BatchLookup, func(k K, v []V) bool { return yield(k, v[0]) })
+	}
+}
+
+// Drain takes the entries of a hash out, many in one system call: what a program writes between the
+// reading and the deleting of an entry is never lost. What was taken out is passed on, also when
+// the loop ends with an error; but who leaves the loop early loses up to a batch of them.
+func (t Table[K, V]) Drain(failed *error) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		*failed = drain(t.name, t.m, 1, func(k K, v []V) bool { return yield(k, v[0]) })
+	}
+}
+
+// SetAll writes entries, many in one system call. It returns how many of them, from the first,
+// are written: with an error, all before the one at fault.
+func (t Table[K, V]) SetAll(keys []K, values []V) (int, error) {
+	if len(keys) != len(values) {
+		return 0, fmt.Errorf("map %s: %d keys for %d values: %w", t.name, len(keys), len(values), ErrInvalid)
+	}
+	return setAll(t.name, t.m, keys, values, func(i int) error { return t.m.Put(keys[i], values[i]) })
+}
+
+// DeleteAll removes entries, many in one system call; it returns how many of them there were.
+func (t Table[K, V]) DeleteAll(keys []K) (int, error) { return deleteAll(t.name, t.m, keys) }
+
+// Clear removes the entries that are there; those of an array become zero. What programs add
+// meanwhile may stay.
+func (t Table[K, V]) Clear() error {
+	var keys []K
+	var err error
+	for k := range t.All(&err) {
+		keys = append(keys, k)
+	}
+	if err != nil {
+		return err
+	}
+	if isArray(t.m.Type()) {
+		_, err = t.SetAll(keys, make([]V, len(keys)))
+		return err
+	}
+	_, err = t.DeleteAll(keys)
+	return err
+}
+
+// found turns the error for a missing key into false.
+func found(name string, m *ebpf.Map, what string, err error) (bool, error) {
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, ebpf.ErrKeyNotExist):
+		return false, nil
+	case isArray(m.Type()) && errors.Is(err, unix.EINVAL):
+		return false, fmt.Errorf("map %s: %s: the entries of an array cannot be removed: %w", name, what, ErrUnsupported)
+	case errors.Is(err, ebpf.ErrNotSupported):
+		return false, fmt.Errorf("map %s: %s: not with a map of type %s: %w", name, what, m.Type(), ErrUnsupported)
+	}
+	return false, fmt.Errorf("map %s: %s: %w", name, what, err)
+}
+
+// fault says what went wrong with a key, in the kinds of error of this package.
+func fault(name string, m *ebpf.Map, what string, key any, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case isArray(m.Type()) && errors.Is(err, unix.E2BIG):
+		return fmt.Errorf("map %s: %s %v: the array has %d entries: %w", name, what, key, m.MaxEntries(), ErrInvalid)
+	case errors.Is(err, unix.E2BIG), errors.Is(err, unix.ENOSPC):
+		return fmt.Errorf("map %s: %s %v: its %d entries are taken: %w", name, what, key, m.MaxEntries(), ErrFull)
+	}
+	return fmt.Errorf("map %s: %s %v: %w", name, what, key, err)
+}

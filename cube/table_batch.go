@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cube
+
+// Many entries in one system call, and what to do where the kernel has no such call.
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// batch is how many entries one system call moves; a hash bucket that holds more makes it grow.
+const batch = 1024
+
+// batchRead is BatchLookup or BatchLookupAndDelete.
+type batchRead func(cursor *ebpf.MapBatchCursor, keys, values any, opts *ebpf.BatchOptions) (int, error)
+
+// entries passes the entries of a map to yield. stride is the number of values of an entry: 1, or
+// one for each CPU; the slice is valid during the call only.
+func entries[K comparable, V any](name string, m *ebpf.Map, stride int, read batchRead, yield func(K, []V) bool) error {
+	switch m.Type() {
+	case ebpf.Queue, ebpf.Stack, ebpf.BloomFilter, ebpf.RingBuf, ebpf.PerfEventArray:
+		return fmt.Errorf("map %s: a map of type %s has no entries to go through: %w", name, m.Type(), ErrUnsupported)
+	case ebpf.LPMTrie:
+		// A batch begins anew when the key where the last one ended is gone.
+		return walk(name, m, yield)
+	}
+	var cursor ebpf.MapBatchCursor
+	size := max(1, min(batch, int(m.MaxEntries())))
+	keys, values := make([]K, size), make([]V, size*stride)
+	for {
+		n, err := read(&cursor, keys, values, nil)
+		switch {
+		case errors.Is(err, unix.ENOSPC):
+			size *= 2 // one bucket holds more; the cursor is where it was
+			keys, values = make([]K, size), make([]V, size*stride)
+			continue
+		case errors.Is(err, ebpf.ErrNotSupported):
+			return fmt.Errorf("map %s: batches on a map of type %s: %w", name, m.Type(), ErrUnsupported)
+		case err != nil && !errors.Is(err, ebpf.ErrKeyNotExist):
+			return fmt.Errorf("map %s: reading its entries: %w", name, err)
+		}
+		for i := range n {
+			if !yield(keys[i], values[i*stride:(i+1)*stride]) {
+				return nil
+			}
+		}
+		if err != nil {
+			return nil // that was the last batch
+		}
+	}
+}
+
+// walk goes from key to key. Where a key is deleted meanwhile, the kernel begins anew, so keys
+// that were passed on are remembered.
+func walk[K comparable, V any](name string, m *ebpf.Map, yield func(K, []V) bool) error {
+	seen := map[K]bool{}
+	var key K
+	err := m.NextKey(nil, &key)
+	for steps := uint64(0); err == nil; steps++ {
+		if steps > 16*(uint64(m.MaxEntries())+batch) {
+			return fmt.Errorf("map %s: its entries change faster than they can be read: %w", name, ErrInUse)
+		}
+		if !seen[key] {
+			seen[key] = true
+			value := make([]V, 1)
+			lookup := m.Lookup(key, &value[0])
+			if lookup != nil && !errors.Is(lookup, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("map %s: reading %v: %w", name, key, lookup)
+			}
+			if lookup == nil && !yield(key, value) {
+				return nil
+			}
+		}
+		var next K
+		err = m.NextKey(key, &next)
+		key = next
+	}
+	if !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("map %s: reading its keys: %w", name, err)
+	}
+	return nil
+}
+
+// drain takes the entries out, where the kernel can do that without losing what programs write.
+func drain[K comparable, V any](name string, m *ebpf.Map, stride int, yield func(K, []V) bool) error {
+	switch {
+	case isArray(m.Type()):
+		return fmt.Errorf("map %s: the entries of an array cannot be removed: %w", name, ErrUnsupported)
+	case m.Type() == ebpf.LPMTrie:
+		return fmt.Errorf("map %s: entries of a map of type %s cannot be taken out: %w", name, m.Type(), ErrUnsupported)
+	}
+	return entries(name, m, stride, m.BatchLookupAndDelete, yield)
+}
+
+// setAll writes keys in one batch; one writes a single entry where the map has no batches.
+func setAll[K comparable](name string, m *ebpf.Map, keys []K, values any, one func(i int) error) (int, error) {
+	if len(keys) == 0 {
+		return 0, nil
+	}
+	n, err := m.BatchUpdate(keys, values, nil)
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		for n, err = 0, nil; n < len(keys) && err == nil; {
+			if err = one(n); err == nil {
+				n++
+			}
+		}
+	}
+	if err != nil {
+		at := min(n, len(keys)-1)
+		return n, fmt.Errorf("%d of %d entries are written: %w", n, len(keys), fault(name, m, "writing", keys[at], err))
+	}
+	return len(keys), nil
+}
+
+// deleteAll removes keys; those that are not there are passed over.
+func deleteAll[K comparable](name string, m *ebpf.Map, keys []K) (int, error) {
+	gone := 0
+	for len(keys) > 0 {
+		n, err := m.BatchDelete(keys, nil)
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			n = 0
+		}
+		gone += n
+		if err == nil {
+			return gone, nil
+		}
+		if n >= len(keys) {
+			return gone, fmt.Errorf("map %s: deleting entries: %w", name, err)
+		}
+		// The batch ends at a key that is missing, or has not begun.
+		ok, err := found(name, m, fmt.Sprintf("deleting %v", keys[n]), m.Delete(keys[n]))
+		if err != nil {
+			return gone, err
+		}
+		if ok {
+			gone++
+		}
+		keys = keys[n+1:]
+	}
+	return gone, nil
+}

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/netns"
+)
+
+// counter is an entry of the map `seen` of testdata/tally.h, wide one of tally_wide.
+type counter struct{ Packets, Bytes uint32 }
+type wide struct{ Packets, Bytes uint64 }
+
+// tallied is a cube of the first version with a packet seen on each port.
+func (b *bench) tallied() (n *Node, x, y *netns.Node) {
+	b.t.Helper()
+	b.serve("tally")
+	n, x, y = b.pair("tally", map[string]any{"mark": uint32(7)})
+	b.commit()
+	b.passes(x, y, frame("one"))
+	b.passes(x, y, frame("two"))
+	b.passes(y, x, frame("back"))
+	return n, x, y
+}
+
+// upgrade is a new daemon whose service tally has other programs. It opens the cube.
+func (b *bench) upgrade(n *Node, version string, migrate func(cube.Migration) error, sizes map[string]uint32) error {
+	b.t.Helper()
+	b.close()
+	b.open()
+	if err := b.plane.CheckObject("tally", objectsOf(version)); err != nil {
+		b.t.Fatal(err)
+	}
+	return b.inLab(func() error { return b.plane.CreateCube(b.spec(n, migrate, sizes)) })
+}
+
+func (b *bench) spec(n *Node, migrate func(cube.Migration) error, sizes map[string]uint32) Spec {
+	return Spec{ID: n.ID, UUID: n.Name, Name: n.Name, Service: "tally", Type: b.typ, Migrate: migrate, MapSizes: sizes}
+}
+
+// seen reads the counters by port.
+func seen[V any](b *bench, n *Node) map[uint32]V {
+	b.t.Helper()
+	m, err := b.plane.Map(n.ID, "seen")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	table, err := cube.TableOf[uint32, V]("seen", m)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	got := maps.Collect(table.All(&err))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return got
+}
+
+// widen is the Migrate of tally_wide.
+func widen(m cube.Migration) error {
+	from, err := cube.TableOf[uint32, counter](m.Map, m.Old)
+	if err != nil {
+		return err
+	}
+	to, err := cube.TableOf[uint32, wide](m.Map, m.New)
+	if err != nil {
+		return err
+	}
+	for port, c := range from.All(&err) {
+		if err := to.Set(port, wide{uint64(c.Packets), uint64(c.Bytes)}); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func TestAnUpgradeKeepsState(t *testing.T) {
+	in(t, few, func(t *testing.T, b *bench) {
+		n, x, y := b.tallied()
+		b.must(func() error { return b.upgrade(n, "tally_code", nil, nil) })
+		b.commit()
+		b.passes(x, y, frame("by the new code"))
+		if got, want := seen[counter](b, n), (map[uint32]counter{0: {12, 192}, 1: {1, 64}}); !maps.Equal(got, want) {
+			t.Errorf("counted %v, want %v", got, want)
+		}
+
+		b.must(func() error { return b.upgrade(n, "tally_wide", widen, nil) })
+		b.commit()
+		b.passes(x, y, frame("by the wide one"))
+		if got, want := seen[wide](b, n), (map[uint32]wide{0: {13, 256}, 1: {1, 64}}); !maps.Equal(got, want) {
+			t.Errorf("after the migration %v, want %v", got, want)
+		}
+
+		// The pin is the new map's: another restart has nothing to do.
+		b.must(func() error {
+			return b.upgrade(n, "tally_wide", func(cube.Migration) error { return errors.New("not needed") }, nil)
+		})
+		b.commit()
+		b.passes(y, x, frame("and back"))
+		if got, want := seen[wide](b, n), (map[uint32]wide{0: {13, 256}, 1: {2, 128}}); !maps.Equal(got, want) {
+			t.Errorf("after another restart %v, want %v", got, want)
+		}
+	})
+}
+
+func TestAMapOfAnotherSizeKeepsItsEntries(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, settings[1])
+	n, x, y := b.tallied()
+	want := map[uint32]counter{0: {2, 128}, 1: {1, 64}}
+	for _, tt := range []struct {
+		version string
+		sizes   map[string]uint32
+		entries uint32
+	}{{"tally_large", nil, 128}, {"tally", nil, 64}, {"tally", map[string]uint32{"seen": 3}, 3}, {"tally", map[string]uint32{"marks": 5}, 64}} {
+		b.must(func() error { return b.upgrade(n, tt.version, nil, tt.sizes) })
+		b.commit()
+		m, err := b.plane.Map(n.ID, "seen")
+		if err != nil || m.MaxEntries() != tt.entries {
+			t.Fatalf("%s: %v, %v, want %d entries", tt.version, m, err, tt.entries)
+		}
+		if got := seen[counter](b, n); !maps.Equal(got, want) {
+			t.Errorf("%s %v: counted %v, want %v", tt.version, tt.sizes, got, want)
+		}
+		b.passes(x, y, frame("one more"))
+		want[0] = counter{want[0].Packets + 1, want[0].Bytes + 64}
+	}
+	err := b.upgrade(n, "tally_small", nil, nil)
+	if !errors.Is(err, cube.ErrFull) || !strings.Contains(err.Error(), "more than 1 entries are there") {
+		t.Errorf("two entries in a map for one: %v", err)
+	}
+}
+
+// What programs write between the copy and the swap is not lost.
+func TestEntriesWrittenWhileAMapIsCopiedFollow(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, settings[0])
+	b.serve("tally")
+	n, x, y := b.pair("tally", nil)
+	b.commit()
+	b.passes(x, y, frame("before"))
+	b.must(func() error { return b.upgrade(n, "tally_large", nil, nil) })
+	b.passes(y, x, frame("meanwhile, counted in the old map"))
+	if got := seen[counter](b, n); len(got) != 1 {
+		t.Fatalf("the copy has %v already", got)
+	}
+	b.commit()
+	netns.Eventually(t, soon, func() error {
+		if got, want := seen[counter](b, n), (map[uint32]counter{0: {1, 64}, 1: {1, 64}}); !maps.Equal(got, want) {
+			return fmt.Errorf("counted %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+func TestALayoutThatCannotBeCarriedOverChangesNothing(t *testing.T) {
+	boom := func(cube.Migration) error { panic("boom") }
+	refuse := func(m cube.Migration) error {
+		if m.Cube == "" || m.Map != "seen" || m.Was == nil || m.Old.ValueSize() != 8 || m.New.ValueSize() != 16 {
+			return fmt.Errorf("asked for %+v", m)
+		}
+		return errors.New("not these")
+	}
+	in(t, few, func(t *testing.T, b *bench) {
+		n, x, y := b.tallied()
+		pins := b.pins("cubes/" + n.Name)
+		for _, tt := range []struct {
+			version string
+			migrate func(cube.Migration) error
+			want    string
+		}{
+			{"tally_wide", nil, "map seen has another layout (ValueSize: 8 changed to 16), and the service cannot carry its entries over"},
+			{"tally_swapped", nil, "value: {packets u32 at 0; bytes u32 at 4} changed to {bytes u32 at 0; packets u32 at 4}"},
+			{"tally_wide", boom, "panic in the service's Migrate: boom"},
+			{"tally_wide", refuse, "cannot be carried over: not these"},
+			{"tally_small", nil, "more than 1 entries are there"},
+		} {
+			err := b.upgrade(n, tt.version, tt.migrate, nil)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: %v, want %q", tt.version, err, tt.want)
+			}
+			if now := b.pins("cubes/" + n.Name); !slices.Equal(now, pins) {
+				t.Errorf("%s: pins %v, before %v", tt.version, now, pins)
+			}
+			b.passes(x, y, frame("goes on"))
+		}
+		b.must(func() error { return b.upgrade(n, "tally", nil, nil) })
+		b.commit()
+		if got, want := seen[counter](b, n), (map[uint32]counter{0: {7, 448}, 1: {1, 64}}); !maps.Equal(got, want) {
+			t.Errorf("counted %v, want %v", got, want)
+		}
+	})
+}
+
+func TestACubeThatIsHeldGoesOnWithWhatItHas(t *testing.T) {
+	in(t, few, func(t *testing.T, b *bench) {
+		n, x, y := b.tallied()
+		far := b.cube("probe", 3, map[string]any{"what": uint32(6)})
+		b.link(n, 1, far, 0)
+		delete(b.g.Netdevs, y.Outer)
+		z := b.host("z", "", far, 1)
+		b.commit()
+		b.passes(x, z, frame("through both"))
+
+		if err := b.upgrade(n, "tally_swapped", nil, nil); err == nil {
+			t.Fatal("the upgrade was not refused")
+		}
+		b.must(func() error { return b.plane.HoldCube(b.spec(n, nil, nil)) })
+		b.must(func() error {
+			return b.plane.CreateCube(Spec{ID: far.ID, UUID: far.Name, Name: far.Name, Service: "probe", Type: b.typ})
+		})
+		// Its constants are those it had, whatever the graph says; its neighbour changes.
+		n.Constants = map[string]any{"mark": uint32(99), "unknown": uint64(1)}
+		far.Constants = map[string]any{"what": uint32(5), "out": uint16(1)}
+		b.commit()
+		got := b.passes(x, z, frame("beside a new neighbour"))
+		if got[5] != 1 || got[11] != 2 {
+			t.Errorf("the neighbour is the old one: its MACs are % x", got[:12])
+		}
+		if got, want := seen[counter](b, n)[0], (counter{4, 256}); got != want {
+			t.Errorf("counted %v, want %v", got, want)
+		}
+		m, err := b.plane.Map(n.ID, "marks")
+		var mark uint32
+		if err := errors.Join(err, m.Lookup(uint32(0), &mark)); err != nil || mark != 7 {
+			t.Errorf("its constant is %d (%v), want 7", mark, err)
+		}
+		if s := b.plane.Status(n.ID); s.Mode == "" {
+			t.Error("the held cube has no programs")
+		}
+		// A daemon that can carry its entries over takes it on.
+		b.must(func() error { return b.upgrade(n, "tally_swapped", swap, nil) })
+		b.must(func() error {
+			return b.plane.CreateCube(Spec{ID: far.ID, UUID: far.Name, Name: far.Name, Service: "probe", Type: b.typ})
+		})
+		n.Constants = map[string]any{"mark": uint32(8)}
+		b.commit()
+		b.passes(x, z, frame("by the new version"))
+		if got, want := seen[swapped](b, n)[0], (swapped{320, 5}); got != want {
+			t.Errorf("counted %v, want %v", got, want)
+		}
+	})
+}
+
+// swapped is an entry of tally_swapped.
+type swapped struct{ Bytes, Packets uint32 }
+
+func swap(m cube.Migration) error {
+	from, err := cube.TableOf[uint32, counter](m.Map, m.Old)
+	if err != nil {
+		return err
+	}
+	to, err := cube.TableOf[uint32, swapped](m.Map, m.New)
+	if err != nil {
+		return err
+	}
+	for port, c := range from.All(&err) {
+		if err := to.Set(port, swapped{c.Bytes, c.Packets}); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func TestWhatIsNotThereCannotBeHeld(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, settings[0])
+	b.serve("tally")
+	n := &Node{ID: 5, Name: "gone"}
+	if err := b.plane.HoldCube(b.spec(n, nil, nil)); !errors.Is(err, cube.ErrNotFound) {
+		t.Errorf("a cube that never was: %v", err)
+	}
+	c := b.cube("tally", 1, nil)
+	if err := b.plane.HoldCube(b.spec(c, nil, nil)); !errors.Is(err, cube.ErrNotFound) {
+		t.Errorf("a cube that was never linked: %v", err)
+	}
+	b.must(func() error { return b.plane.CreateCube(b.spec(c, nil, nil)) })
+	b.commit()
+	if err := b.plane.HoldCube(b.spec(c, nil, nil)); !errors.Is(err, cube.ErrExists) {
+		t.Errorf("a cube that runs: %v", err)
+	}
+}
+
+// Each type of map is copied whole, into one that is larger.
+func TestEntriesOfAllTypesAreCopied(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	inner := &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 2}
+	for _, typ := range mapTypes {
+		spec := &ebpf.MapSpec{Type: typ, KeySize: 4, ValueSize: 8, MaxEntries: 300}
+		switch typ {
+		case ebpf.ArrayOfMaps, ebpf.HashOfMaps:
+			spec.ValueSize, spec.InnerMap = 4, inner
+		case ebpf.LPMTrie:
+			spec.KeySize, spec.Flags = 8, 1
+		case ebpf.Queue, ebpf.Stack, ebpf.BloomFilter, ebpf.RingBuf:
+			continue
+		}
+		t.Run(typ.String(), func(t *testing.T) {
+			n := 300
+			if spec.InnerMap != nil {
+				n = 12 // each costs a grace period
+			}
+			from, to := newMap(t, spec, uint32(n)), newMap(t, spec, uint32(n+100))
+			fill(t, from, inner, n)
+			if err := copyEntries(from, to, ebpf.UpdateAny); err != nil {
+				t.Fatal(err)
+			}
+			wantSame(t, from, to, n)
+			if err := copyEntries(from, to, ebpf.UpdateNoExist); err != nil && typ != ebpf.ArrayOfMaps {
+				t.Errorf("a second time: %v", err)
+			}
+			small := newMap(t, spec, 10)
+			err := copyEntries(from, small, ebpf.UpdateAny)
+			switch typ {
+			case ebpf.Array, ebpf.PerCPUArray, ebpf.ArrayOfMaps:
+				if err != nil {
+					t.Errorf("the beginning of an array: %v", err)
+				}
+				wantSame(t, from, small, 10)
+			case ebpf.LRUHash, ebpf.LRUCPUHash: // it forgets
+			default:
+				if !errors.Is(err, cube.ErrFull) {
+					t.Errorf("into a smaller one: %v", err)
+				}
+			}
+		})
+	}
+	for _, typ := range []ebpf.MapType{ebpf.Queue, ebpf.BloomFilter} {
+		spec := &ebpf.MapSpec{Type: typ, ValueSize: 8, MaxEntries: 16}
+		if err := copyEntries(newMap(t, spec, 16), newMap(t, spec, 32), ebpf.UpdateAny); !errors.Is(err, cube.ErrUnsupported) {
+			t.Errorf("%s: %v", typ, err)
+		}
+	}
+}
+
+func newMap(t *testing.T, spec *ebpf.MapSpec, entries uint32) *ebpf.Map {
+	t.Helper()
+	s := spec.Copy()
+	s.MaxEntries = entries
+	m, err := ebpf.NewMap(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	return m
+}
+
+// key is the n-th of a map's keys.
+func key(m *ebpf.Map, n int) []byte {
+	k := make([]byte, m.KeySize())
+	if m.Type() == ebpf.LPMTrie {
+		k[0], k[4], k[5] = 32, byte(n), byte(n>>8)
+		return k
+	}
+	k[0], k[1] = byte(n), byte(n>>8)
+	return k
+}
+
+func fill(t *testing.T, m *ebpf.Map, inner *ebpf.MapSpec, entries int) {
+	t.Helper()
+	for n := range entries {
+		var value any = []byte{byte(n), byte(n >> 8), 1, 0, 0, 0, 0, 9}
+		switch m.Type() {
+		case ebpf.PerCPUArray, ebpf.PerCPUHash, ebpf.LRUCPUHash:
+			value = [][]byte{value.([]byte), {byte(n), 2, 0, 0, 0, 0, 0, 0}}[:ebpf.MustPossibleCPU()]
+		case ebpf.ArrayOfMaps, ebpf.HashOfMaps:
+			value = newMap(t, inner, 2)
+		}
+		if err := m.Put(key(m, n), value); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func wantSame(t *testing.T, from, to *ebpf.Map, n int) {
+	t.Helper()
+	for i := range n {
+		a, err1 := from.LookupBytes(key(from, i))
+		b, err2 := to.LookupBytes(key(to, i))
+		if err := errors.Join(err1, err2); err != nil || a == nil && from.Type() != ebpf.LRUHash || string(a) != string(b) {
+			t.Fatalf("entry %d is % x, was % x (%v)", i, b, a, err)
+		}
+	}
+}
+
+// A commit that fails leaves maps and pins to the programs that run.
+func TestAnUpgradeThatIsNotCommittedCanBeTriedAgain(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, settings[0])
+	n, x, y := b.tallied()
+	b.must(func() error { return b.upgrade(n, "tally_wide", widen, nil) })
+	ch, err := b.plane.Prepare(context.Background(), b.g.clone())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch.Abort()
+	b.passes(x, y, frame("still the old version"))
+	b.must(func() error { return b.upgrade(n, "tally_wide", widen, nil) })
+	b.commit()
+	if got, want := seen[wide](b, n)[0], (wide{3, 192}); got != want {
+		t.Errorf("counted %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+// A cube's programs outlive the daemon that linked them, and so must what is needed to link them
+// again beside changed neighbours: object and constants are pinned with the cube's maps. A daemon
+// that cannot run a stored cube itself (its service is not loaded, its model refuses the
+// configuration, its maps cannot be carried over) lets it go on forwarding with them.
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// savedABI says which framework an object was compiled for; it changes with struct pcn_md and
+// with the functions of <pcn/core.h>.
+const savedABI = 1
+
+// Pins of what is saved of a cube's programs, each followed by a hook, objects and constants also
+// by a number.
+const (
+	pinPrograms  = "+programs-"
+	pinObject    = "+object-"
+	pinConstants = "+constants-"
+)
+
+// savedProgram is one of the programs that a cube consists of.
+type savedProgram struct {
+	Direction cube.Direction
+	Index     int
+	Function  string
+	// Object is the number of its object. Own says that it is the service's, and not one that
+	// the cube was given at run time.
+	Object int
+	Own    bool
+}
+
+// encodeSaved puts the framework's version and the length before the bytes.
+func encodeSaved(data []byte) []byte {
+	out := binary.NativeEndian.AppendUint32(nil, savedABI)
+	out = binary.NativeEndian.AppendUint32(out, uint32(len(data)))
+	return append(out, data...)
+}
+
+func decodeSaved(raw []byte) ([]byte, error) {
+	if len(raw) < 8 || int(binary.NativeEndian.Uint32(raw[4:])) != len(raw)-8 {
+		return nil, fmt.Errorf("what is saved of the programs is damaged: %w", cube.ErrInvalid)
+	}
+	if abi := binary.NativeEndian.Uint32(raw); abi != savedABI {
+		return nil, fmt.Errorf("its programs are for version %d of the framework, this is %d: %w", abi, savedABI, cube.ErrUnsupported)
+	}
+	return raw[8:], nil
+}
+
+// save pins bytes in the cube's directory, if they are not there already.
+func (in *instance) save(pin string, data []byte) error {
+	if was, ok := in.saved[pin]; ok && bytes.Equal(was, data) {
+		return nil
+	}
+	m, err := saving(data)
+	if err != nil {
+		return fmt.Errorf("cube %s: saving %s: %w", in.spec.Name, pin, err)
+	}
+	defer func() { _ = m.Close() }() // the pin holds it
+	return in.savedAs(pin, data, m)
+}
+
+// savedAs pins a map that holds bytes.
+func (in *instance) savedAs(pin string, data []byte, m *ebpf.Map) error {
+	if err := repin(m, filepath.Join(in.dir, pin)); err != nil {
+		return fmt.Errorf("cube %s: saving %s: %w", in.spec.Name, pin, err)
+	}
+	in.saved[pin] = data
+	return nil
+}
+
+// saving makes a map that holds bytes.
+func saving(data []byte) (*ebpf.Map, error) {
+	raw := encodeSaved(data)
+	return ebpf.NewMap(&ebpf.MapSpec{
+		Name: "pcn_saved", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(raw)), MaxEntries: 1,
+		Contents: []ebpf.MapKV{{Key: uint32(0), Value: raw}},
+	})
+}
+
+// load reads what save pinned.
+func (in *instance) load(pin string) ([]byte, error) {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(in.dir, pin), nil)
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", pin, err)
+	}
+	defer func() { _ = m.Close() }()
+	raw, err := m.LookupBytes(uint32(0))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", pin, err)
+	}
+	return decodeSaved(raw)
+}
+
+// readSaved notes what is saved, and how the saved programs declare their maps. What cannot be
+// read is written again; then sizes alone tell whether maps are alike.
+func (in *instance) readSaved() map[cube.Hook][]savedProgram {
+	in.was, in.wasOwn = map[string]*ebpf.MapSpec{}, map[string]bool{}
+	out := map[cube.Hook][]savedProgram{}
+	for _, h := range hooks {
+		list, err := in.load(pinPrograms + h.String())
+		var programs []savedProgram
+		if err != nil || json.Unmarshal(list, &programs) != nil {
+			continue
+		}
+		in.saved[pinPrograms+h.String()] = list
+		for _, pr := range programs {
+			in.readObject(h, pr)
+		}
+		out[h] = programs
+	}
+	return out
+}
+
+// readObject reads the object of a program, once.
+func (in *instance) readObject(h cube.Hook, pr savedProgram) {
+	pin := numbered(pinObject, h, pr.Object)
+	if in.saved[pin] != nil {
+		return
+	}
+	elf, err := in.load(pin)
+	if err != nil {
+		return
+	}
+	in.saved[pin] = elf
+	if data, err := in.load(numbered(pinConstants, h, pr.Object)); err == nil {
+		in.saved[numbered(pinConstants, h, pr.Object)] = data
+	}
+	o, err := link.ParseObject(h, elf)
+	if err != nil {
+		return
+	}
+	for name, spec := range o.Maps {
+		in.was[name] = spec
+		in.wasOwn[name] = in.wasOwn[name] || pr.Own
+	}
+}
+
+func numbered(pin string, h cube.Hook, n int) string { return fmt.Sprintf("%s%s-%d", pin, h, n) }
+
+// linked identifies a cube's constants for one object.
+type linked struct {
+	id     CubeID
+	object *link.Object
+}
+
+// keep does what follows from programs being in use: their cubes' maps take over from those
+// before them, and what another daemon needs to link them again is saved. It cannot undo the
+// change; what goes wrong is logged.
+func (p *Plane) keep(ch *change) {
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(ch.g.Cubes)) {
+		in := p.cubes[id]
+		errs = append(errs, p.takeOver(in))
+		if !in.tidied && !in.frozen {
+			errs = append(errs, in.tidy())
+		}
+		in.tidied = true
+	}
+	for _, c := range ch.built {
+		for _, id := range c.ids {
+			if in := p.cubes[id]; !in.frozen {
+				for _, h := range in.hooks() {
+					errs = append(errs, p.savePrograms(in, ch.g.Cubes[id], h, c.constants))
+				}
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		p.log.Error("keeping cubes' maps and programs for the next daemon", "err", err)
+	}
+}
+
+// savePrograms saves what a cube is linked of at a hook. constants are those of its segment.
+func (p *Plane) savePrograms(in *instance, n *Node, h cube.Hook, constants map[linked][]byte) error {
+	programs, err := p.programsOf(n, h)
+	if err != nil {
+		return err
+	}
+	var objects []*link.Object
+	var list []savedProgram
+	for _, pr := range programs {
+		if _, ok := constants[linked{n.ID, pr.object}]; !ok {
+			return nil // the TC side of a transparent XDP cube that is not on a netdev
+		}
+		at := slices.Index(objects, pr.object)
+		if at < 0 {
+			at = len(objects)
+			objects = append(objects, pr.object)
+		}
+		list = append(list, savedProgram{pr.Direction, pr.Index, pr.function.Name, at, pr.object == in.objects[h]})
+	}
+	var errs []error
+	for i, o := range objects {
+		errs = append(errs,
+			p.saveObject(in, numbered(pinObject, h, i), o, h),
+			in.save(numbered(pinConstants, h, i), constants[linked{n.ID, o}]))
+	}
+	text, err := json.Marshal(list)
+	errs = append(errs, err, in.save(pinPrograms+h.String(), text))
+	for i := len(objects); in.saved[numbered(pinObject, h, i)] != nil; i++ {
+		for _, pin := range []string{numbered(pinObject, h, i), numbered(pinConstants, h, i)} {
+			delete(in.saved, pin)
+			errs = append(errs, os.Remove(filepath.Join(in.dir, pin)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// saveObject saves an object, in one map for all cubes that have it.
+func (p *Plane) saveObject(in *instance, pin string, o *link.Object, h cube.Hook) error {
+	elf := p.elfOf(in, o, h)
+	if bytes.Equal(in.saved[pin], elf) {
+		return nil
+	}
+	m := p.savedObjects[o]
+	if m == nil {
+		var err error
+		if m, err = saving(elf); err != nil {
+			return fmt.Errorf("cube %s: saving %s: %w", in.spec.Name, pin, err)
+		}
+		p.savedObjects[o] = m
+	}
+	return in.savedAs(pin, elf, m)
+}
+
+// elfOf returns the file that an object was read from.
+func (p *Plane) elfOf(in *instance, o *link.Object, h cube.Hook) []byte {
+	if o == in.objects[h] {
+		return in.elfs[h]
+	}
+	for key, given := range p.given {
+		if given == o {
+			return unsafe.Slice(key.first, key.size)
+		}
+	}
+	return nil
+}
+
+// tidy removes the pins that the present programs have no use for: maps that the service does
+// not declare any more, references to maps in common, and what a daemon that was killed left.
+func (in *instance) tidy() error {
+	wanted := map[string]bool{}
+	for name, d := range in.declared {
+		if place := d.common(name); place != "" {
+			wanted[refName(place)] = true
+		} else {
+			wanted[pinName(name)] = true
+		}
+	}
+	entries, err := os.ReadDir(in.dir)
+	if err != nil {
+		return fmt.Errorf("reading pins: %w", err)
+	}
+	dropped := map[string]bool{"+next": true}
+	for name, own := range in.wasOwn {
+		dropped[pinName(name)] = own
+	}
+	var errs []error
+	for _, e := range entries {
+		if pin := e.Name(); !wanted[pin] && (dropped[pin] || strings.Count(pin, "+") > 1) {
+			errs = append(errs, os.Remove(filepath.Join(in.dir, pin)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// HoldCube opens a cube as an earlier daemon left it: with the programs, constants and maps that
+// it has. Nothing about it can be changed but its place in the graph. The error wraps ErrNotFound
+// when not all of that is there.
+func (p *Plane) HoldCube(spec Spec) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if old := p.cubes[spec.ID]; old != nil && old.spec.UUID == spec.UUID && (p.graph == nil || p.graph.Cubes[spec.ID] == nil) {
+		p.discard(old)
+		delete(p.cubes, spec.ID)
+	}
+	if err := p.checkSpec(spec); err != nil {
+		return err
+	}
+	spec.MapSizes, spec.Migrate = nil, nil
+	in := p.newInstance(spec, map[cube.Hook]*link.Object{}, nil)
+	in.frozen, in.programs, in.constants = true, map[cube.Hook][]placed{}, map[*link.Object][]byte{}
+	if err := p.openFrozen(in); err != nil {
+		p.discard(in)
+		return fmt.Errorf("cube %s: %w", spec.Name, err)
+	}
+	p.cubes[spec.ID] = in
+	return nil
+}
+
+// openFrozen fills an instance with what is pinned of it.
+func (p *Plane) openFrozen(in *instance) error {
+	own := in.spec.Type.Hook()
+	for h, programs := range in.readSaved() {
+		if err := in.thaw(h, programs); err != nil {
+			return err
+		}
+	}
+	if in.objects[own] == nil {
+		return fmt.Errorf("no programs of it are there for %s: %w", own, cube.ErrNotFound)
+	}
+	for name, d := range in.declared {
+		pin := pinName(name)
+		if place := d.common(name); place != "" {
+			pin = refName(place)
+		}
+		m, err := ebpf.LoadPinnedMap(filepath.Join(in.dir, pin), nil)
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("map %s: %w", name, cube.ErrNotFound)
+		}
+		if err != nil {
+			return fmt.Errorf("opening map %s: %w", name, err)
+		}
+		in.maps[name] = m
+	}
+	return nil
+}
+
+// thaw parses the saved objects of a hook and finds the programs in them.
+func (in *instance) thaw(h cube.Hook, programs []savedProgram) error {
+	objects := map[int]*link.Object{}
+	for _, pr := range programs {
+		o := objects[pr.Object]
+		if o == nil {
+			data, ok := in.saved[numbered(pinConstants, h, pr.Object)]
+			if !ok {
+				return fmt.Errorf("the constants of object %d for %s: %w", pr.Object, h, cube.ErrNotFound)
+			}
+			var err error
+			if o, err = link.ParseObject(h, in.saved[numbered(pinObject, h, pr.Object)]); err != nil {
+				return err
+			}
+			declared, err := declarations(in.spec.Service, o)
+			if err != nil {
+				return err
+			}
+			maps.Copy(in.declared, declared)
+			objects[pr.Object], in.constants[o] = o, data
+			if pr.Own || in.objects[h] == nil {
+				in.objects[h] = o
+			}
+		}
+		f := o.Functions[pr.Function]
+		if f == nil {
+			return fmt.Errorf("program %s for %s: %w", pr.Function, h, cube.ErrNotFound)
+		}
+		slot := cube.ProgramSlot{Direction: pr.Direction, Index: pr.Index}
+		in.programs[h] = append(in.programs[h], placed{slot, o, f})
+	}
+	return nil
+}
+
+// Keep protects the maps of a cube that the store knows and that cannot be opened: the first
+// commit removes what nobody has opened. An empty UUID, of a record that cannot be read, protects
+// all there are.
+func (p *Plane) Keep(uuid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.spared[uuid] = true
+}
+
+// Forget removes what is pinned of a cube that is not open.
+func (p *Plane) Forget(uuid string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !isPin(uuid) {
+		return fmt.Errorf("%.80q is no UUID: %w", uuid, cube.ErrInvalid)
+	}
+	for _, in := range p.cubes {
+		if in.spec.UUID == uuid {
+			return fmt.Errorf("cube %s is open: %w", in.spec.Name, cube.ErrInUse)
+		}
+	}
+	delete(p.spared, uuid)
+	return errors.Join(removeAll(filepath.Join(p.dir("cubes"), uuid)), p.dropCommons())
+}
+
+// forget removes the maps of cubes that nobody knows any more, after the first commit.
+func (p *Plane) forget() {
+	entries, err := os.ReadDir(p.dir("cubes"))
+	if err != nil {
+		p.log.Warn("reading pinned cubes", "err", err)
+		return
+	}
+	known := maps.Clone(p.spared)
+	for _, in := range p.cubes {
+		known[in.spec.UUID] = true
+	}
+	for _, e := range entries {
+		if known[e.Name()] || p.spared[""] {
+			continue
+		}
+		p.log.Info("removing the maps of a cube that is gone", "uuid", e.Name())
+		if err := removeAll(filepath.Join(p.dir("cubes"), e.Name())); err != nil {
+			p.log.Warn("removing stale maps", "err", err)
+		}
+	}
+	if err := p.dropCommons(); err != nil {
+		p.log.Warn("removing stale maps that cubes had in common", "err", err)
+	}
+}

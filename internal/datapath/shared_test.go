@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/test/netns"
+)
+
+//go:embed testdata/*.o
+var testObjects embed.FS
+
+// objectsOf are the compiled programs of a file in testdata.
+func objectsOf(file string) map[cube.Hook][]byte {
+	out := map[cube.Hook][]byte{}
+	for _, h := range hooks {
+		elf, err := testObjects.ReadFile("testdata/" + file + "." + h.String() + ".o")
+		if err != nil {
+			panic(err) // it was embedded
+		}
+		out[h] = elf
+	}
+	return out
+}
+
+// serve registers services whose programs have the same name.
+func (b *bench) serve(services ...string) {
+	b.t.Helper()
+	for _, s := range services {
+		if err := b.plane.CheckObject(s, objectsOf(s)); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// pair is a cube between two hosts.
+func (b *bench) pair(service string, constants map[string]any) (n *Node, x, y *netns.Node) {
+	b.t.Helper()
+	n = b.cube(service, 2, constants)
+	x, y = b.host("x"+n.Name, "", n, 0), b.host("y"+n.Name, "", n, 1)
+	return n, x, y
+}
+
+// number reads a counter of a cube, 0 where there is none.
+func (b *bench) number(n *Node, name string) uint64 {
+	b.t.Helper()
+	m, err := b.plane.Map(n.ID, name)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var v uint64
+	if err := m.Lookup(uint32(0), &v); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		b.t.Fatal(err)
+	}
+	return v
+}
+
+// drop takes a cube out of the graph and deletes it.
+func (b *bench) drop(n *Node) {
+	b.t.Helper()
+	for _, p := range n.Ports {
+		delete(b.g.Netdevs, p.Peer.Netdev)
+	}
+	delete(b.g.Cubes, n.ID)
+	b.commit()
+	b.must(func() error { return b.plane.DeleteCube(n.ID) })
+}
+
+// there tells which of the plane's maps in common are pinned.
+func (b *bench) there() string {
+	b.t.Helper()
+	paths, err := filepath.Glob(filepath.Join(b.dir, "[sp]*", "*", "*"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for i := range paths {
+		paths[i] = strings.TrimPrefix(paths[i], b.dir+"/")
+	}
+	return strings.Join(paths, " ")
+}
+
+func TestMapsInCommonAreOneForAllWhoNameThem(t *testing.T) {
+	in(t, hooksAndModes, func(t *testing.T, b *bench) {
+		b.serve("sharer", "importer")
+		one, x, y := b.pair("sharer", map[string]any{"what": uint32(1)})
+		two, v, w := b.pair("sharer", map[string]any{"what": uint32(2)})
+		own, p, q := b.pair("sharer", map[string]any{"what": uint32(3)})
+		imp, r, s := b.pair("importer", nil)
+		b.commit()
+		for _, hosts := range [][2]*netns.Node{{x, y}, {x, y}, {v, w}, {p, q}, {r, s}} {
+			b.passes(hosts[0], hosts[1], frame("x"))
+		}
+		for _, n := range []*Node{one, two, own} {
+			if shared, public := b.number(n, "visits"), b.number(n, "notices"); shared != 3 || public != 2 {
+				t.Errorf("%s sees %d visits and %d notices, want 3 and 2", n.Name, shared, public)
+			}
+			if got, want := b.number(n, "own"), map[*Node]uint64{own: 1}[n]; got != want {
+				t.Errorf("%s has %d in its own map, want %d", n.Name, got, want)
+			}
+		}
+		if shared, public := b.number(imp, "visits"), b.number(imp, "notices"); shared != 3 || public != 2 {
+			t.Errorf("the importer sees %d visits and %d notices, want 3 and 2", shared, public)
+		}
+	})
+}
+
+func TestMapsInCommonGoWithTheirLastUser(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, settings[0])
+	b.serve("sharer", "importer")
+	one, x, y := b.pair("sharer", map[string]any{"what": uint32(2)})
+	imp, _, _ := b.pair("importer", nil)
+	b.commit()
+	b.passes(x, y, frame("x"))
+	const all = "public/sharer/notices shared/meeting/visits"
+	if got := b.there(); got != all {
+		t.Errorf("pinned are %s, want %s", got, all)
+	}
+	b.drop(one)
+	if got := b.there(); got != all {
+		t.Errorf("with the importer left, pinned are %s, want %s", got, all)
+	}
+	if got := b.number(imp, "notices"); got != 1 {
+		t.Errorf("the importer sees %d notices, want 1", got)
+	}
+	b.drop(imp)
+	if got := b.there(); got != "" {
+		t.Errorf("without users, pinned are %s", got)
+	}
+	if len(b.plane.commons) != 0 {
+		t.Errorf("%d maps in common are open", len(b.plane.commons))
+	}
+}
+
+func TestMapsInCommonSurviveARestart(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, settings[0])
+	b.serve("sharer", "importer")
+	one, x, y := b.pair("sharer", map[string]any{"what": uint32(2)})
+	imp, _, _ := b.pair("importer", nil)
+	b.commit()
+	b.passes(x, y, frame("x"))
+	b.close()
+	b.passes(x, y, frame("daemon away"))
+	b.open()
+	b.serve("importer") // the owner's service is not there any more
+	spec := Spec{ID: imp.ID, UUID: imp.Name, Name: imp.Name, Service: "importer", Type: b.typ}
+	if err := b.inLab(func() error { return b.plane.CreateCube(spec) }); !errors.Is(err, cube.ErrNotFound) {
+		t.Errorf("importing from a service that is not loaded: %v", err)
+	}
+	b.serve("sharer")
+	b.must(func() error { return b.plane.CreateCube(spec) })
+	// The owner's cube is known to the store, but cannot be opened: its maps stay.
+	b.plane.Keep(one.Name)
+	g := b.g
+	b.g = &Graph{Cubes: map[CubeID]*Node{imp.ID: imp}, Netdevs: map[string]*Netdev{}}
+	for _, p := range imp.Ports {
+		b.g.Netdevs[p.Peer.Netdev] = g.Netdevs[p.Peer.Netdev]
+	}
+	b.commit()
+	if got := b.number(imp, "notices"); got != 2 {
+		t.Errorf("after the restart the importer sees %d notices, want 2", got)
+	}
+	b.drop(imp)
+	if got := b.there(); got != "public/sharer/notices shared/meeting/visits" {
+		t.Errorf("the kept cube's maps in common are %q", got)
+	}
+	b.must(func() error { return b.plane.Forget(one.Name) })
+	if got := b.there(); got != "" || len(b.pins("cubes")) != 0 {
+		t.Errorf("after all are gone, pinned are %s and %v", got, b.pins("cubes"))
+	}
+}
+
+func TestMapsInCommonAreDeclaredAlikeOrRefused(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, settings[0])
+	b.serve("sharer", "importer", "clash", "crowd")
+	one, x, y := b.pair("sharer", map[string]any{"what": uint32(1)})
+	b.commit()
+	before := fmt.Sprint(b.there(), b.pins("cubes"), b.pins("cubes/"+one.Name))
+	for service, want := range map[string]string{
+		"crowd": "shared/meeting/visits is in use by " + one.Name,
+		"clash": "service sharer declares it otherwise",
+	} {
+		err := b.inLab(func() error {
+			return b.plane.CreateCube(Spec{ID: 99, UUID: "other", Name: "other", Service: service, Type: b.typ})
+		})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", service, err, want)
+		}
+		if after := fmt.Sprint(b.there(), b.pins("cubes"), b.pins("cubes/"+one.Name)); after != before {
+			t.Errorf("%s: pinned are %s, before %s", service, after, before)
+		}
+	}
+	err := b.plane.CreateCube(Spec{ID: 99, UUID: "other", Name: "other", Service: "sharer", Type: b.typ, MapSizes: map[string]uint32{"visits": 9}})
+	if !errors.Is(err, cube.ErrInvalid) {
+		t.Errorf("another size for a map in common: %v", err)
+	}
+	b.passes(x, y, frame("x"))
+	if got := b.number(one, "visits"); got != 1 {
+		t.Errorf("%d visits, want 1", got)
+	}
+	b.drop(one)
+	// Now the name is free.
+	crowd, _, _ := b.pair("crowd", nil)
+	b.commit()
+	b.drop(crowd)
+	if got := b.there(); got != "" {
+		t.Errorf("in the end, pinned are %s", got)
+	}
+}
+
+func TestAnObjectThatGraspsForWhatIsNotItsOwnIsRefused(t *testing.T) {
+	p := &Plane{services: map[string]*serviceObjects{}}
+	err := p.CheckObject("grabber", objectsOf("grabber"))
+	if err == nil || !strings.Contains(err.Error(), `map "pcn_entries": names that begin with pcn_ are the framework's`) {
+		t.Errorf("a map of the framework's name: %v", err)
+	}
+	if p.services["grabber"] != nil {
+		t.Error("the refused service is known")
+	}
+}
+
+func TestHostileDeclarations(t *testing.T) {
+	good := &ebpf.MapSpec{Name: "m", Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 16}
+	with := func(change func(*ebpf.MapSpec)) *ebpf.MapSpec {
+		s := good.Copy()
+		change(s)
+		return s
+	}
+	tagged := func(tags ...string) *ebpf.MapSpec { return with(func(s *ebpf.MapSpec) { s.Tags = tags }) }
+	typed := func(typ ebpf.MapType) *ebpf.MapSpec { return with(func(s *ebpf.MapSpec) { s.Type = typ }) }
+	tests := []struct {
+		name string
+		spec *ebpf.MapSpec
+		want string // "" is accepted
+	}{
+		{"fdb", good, ""},
+		{".bss", with(func(s *ebpf.MapSpec) { s.Type = ebpf.Array }), ""},
+		{"fdb", tagged("pcn_shared:a-b_9"), ""},
+		{"fdb", tagged("other tools' tag", "pcn_public"), ""},
+		{"fdb", tagged("pcn_extern:nat"), ""},
+		{"../../br1/fdb", good, "C name"},
+		{"..", good, "C name"},
+		{"+object-tc", good, "C name"},
+		{"a/b", good, "C name"},
+		{"", good, "C name"},
+		{strings.Repeat("m", 65), good, "C name"},
+		{"pcn_ring", good, "the framework's"},
+		{"fdb", tagged("pcn_shared:../../core"), "cannot be shared under"},
+		{"fdb", tagged("pcn_shared:"), "cannot be shared under"},
+		{"fdb", tagged("pcn_shared:" + strings.Repeat("n", 65)), "cannot be shared under"},
+		{"fdb", tagged("pcn_extern:a+b"), "cannot be shared under"},
+		{"fdb", tagged("pcn_shared:a", "pcn_public"), "in two ways"},
+		{"fdb", tagged("pcn_extern:me"), "imports its own"},
+		{"fdb", tagged("pcn_owner:a"), "means nothing"},
+		{"fdb", with(func(s *ebpf.MapSpec) { s.MaxEntries = 1 << 31 }), "a map may take 1024 MB"},
+		{"fdb", with(func(s *ebpf.MapSpec) { s.Type, s.ValueSize, s.MaxEntries = ebpf.PerCPUArray, 1<<20, 1<<12 }), "a map may take 1024 MB"},
+		{"fdb", with(func(s *ebpf.MapSpec) { s.MaxEntries = 0 }), "max_entries is 0"},
+		{"fdb", typed(ebpf.ProgramArray), "cannot have a map of type"},
+		{"fdb", typed(ebpf.DevMap), "cannot have a map of type"},
+		{"fdb", typed(ebpf.XSKMap), "cannot have a map of type"},
+		{"fdb", typed(ebpf.CPUMap), "cannot have a map of type"},
+		{"fdb", typed(ebpf.SockHash), "cannot have a map of type"},
+		{"fdb", typed(ebpf.MapType(200)), "cannot have a map of type"},
+		{"fdb", typed(ebpf.ArrayOfMaps), "nothing of the maps inside"},
+		{"fdb", with(func(s *ebpf.MapSpec) { s.Type, s.InnerMap = ebpf.HashOfMaps, typed(ebpf.ProgramArray) }), "the maps inside: a cube cannot"},
+	}
+	for _, tt := range tests {
+		o := &link.Object{Maps: map[string]*ebpf.MapSpec{tt.name: tt.spec}}
+		_, err := declarations("me", o)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("map %.20q %s %.30q: %v, want %q", tt.name, tt.spec, tt.spec.Tags, err, tt.want)
+		}
+	}
+	twins := &link.Object{Maps: map[string]*ebpf.MapSpec{".bss": good, "_bss": good}}
+	if _, err := declarations("me", twins); !errors.Is(err, cube.ErrInvalid) {
+		t.Errorf("two maps with one pin: %v", err)
+	}
+}
+
+func TestUUIDsAreNoPaths(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, settings[0])
+	c := b.cube("probe", 1, nil)
+	for _, uuid := range []string{"", ".", "..", "../x", "a/b", "*", strings.Repeat("u", 129), c.Name} {
+		spec := Spec{ID: 9, UUID: uuid, Name: "x", Service: "probe", Type: b.typ}
+		if err := b.plane.CreateCube(spec); err == nil {
+			t.Errorf("a cube with the UUID %.20q was made", uuid)
+		}
+		if err := b.plane.Forget(uuid); err == nil {
+			t.Errorf("a cube with the UUID %.20q was forgotten", uuid)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(b.dir, "cubes", c.Name)); err != nil {
+		t.Error(err)
+	}
+}
