@@ -244,7 +244,7 @@ func (m *Manager) returnTo(ctx context.Context, before *datapath.Graph) error {
 	m.graph = nil
 	g := before
 	if g == nil {
-		g = newWorld().graph()
+		g = m.view.Load().graph()
 	}
 	change, err := m.dp.Prepare(ctx, g)
 	if err != nil {

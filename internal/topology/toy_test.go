@@ -29,6 +29,8 @@ type behaviour struct {
 	log     []string
 	learned map[string]string
 	sizes   map[string]uint32
+	// programs are in every plan.
+	programs map[cube.ProgramSlot]*cube.Program
 }
 
 func (b *behaviour) call(name, method string, args ...any) error {
@@ -86,7 +88,7 @@ func (c *toy) Prepare(_ context.Context, old, after json.RawMessage) (cube.Plan,
 			return cube.Plan{}, fmt.Errorf("port %s has no index in Prepare", p.Name)
 		}
 	}
-	plan := cube.Plan{Constants: map[string]any{"aging_time": conf.Fdb.AgingTime}}
+	plan := cube.Plan{Constants: map[string]any{"aging_time": conf.Fdb.AgingTime}, Programs: c.b.programs}
 	if old == nil {
 		plan.MapSizes = c.b.sizes
 		if _, err := c.env.Map("fdb"); err == nil && c.b.sizes != nil {
@@ -110,6 +112,10 @@ func (c *toy) PacketIn(p *cube.PacketIn) {
 		return
 	}
 	_ = c.env.Send(&cube.PacketOut{Port: p.Port, Trip: p.Trip, Data: bytes.Clone(p.Data)})
+}
+
+func (c *toy) Notify(kind uint32, data []byte) {
+	_ = c.b.call(c.env.Name(), "Notify", " ", kind, " ", string(data))
 }
 
 type toyBridge struct{ toy }

@@ -211,10 +211,14 @@ func (t *txn) rollback() {
 			t.m.log.Error("undoing a change", "error", err)
 		}
 	}
-	t.letGo()
 	if t.restoring {
+		t.letGo()
 		return
 	}
+	for _, u := range t.created {
+		u.ended.Store(true)
+	}
+	t.letGo()
 	for _, u := range t.created {
 		t.m.endUnit(u)
 	}
@@ -228,6 +232,7 @@ func (t *txn) publish() {
 		}
 	}
 	for _, u := range t.removed {
+		u.ended.Store(true)
 		t.m.byID.Delete(u.id)
 	}
 	t.m.view.Store(t.next)

@@ -61,7 +61,9 @@ type unit struct {
 	turn chan struct{}
 	// gate holds one token, taken before the turn by those who may wait for the plane lock, or have it: what comes from the
 	// mailbox, and transactions, which keep it until they end. Reads do without.
-	gate   chan struct{}
+	gate chan struct{}
+	// ended is set when the cube will not live: nothing comes from its mailbox any more.
+	ended  atomic.Bool
 	inst   cube.Instance
 	closed bool
 
@@ -117,6 +119,10 @@ func (u *unit) leave() { u.turn <- struct{}{} }
 func (u *unit) enterGate(ctx context.Context) error {
 	select {
 	case <-u.gate:
+		if u.ended.Load() {
+			u.leaveGate()
+			return errGone
+		}
 		return nil
 	case <-u.hung:
 		return errDegraded
@@ -198,6 +204,7 @@ func (u *unit) logPanic(err error) error {
 
 // close ends the instance. The code of a degraded cube may never return, nobody waits for it.
 func (u *unit) close() {
+	u.ended.Store(true)
 	u.timers.stop()
 	u.mail.close()
 	if u.degraded.Load() != nil {

@@ -251,3 +251,25 @@ func (l *Lab) Time(b *testing.B, dev string, frame []byte) {
 		b.Fatal(err)
 	}
 }
+
+// Flood gives a frame to the program on a netdev many times, as fast as it goes.
+func (l *Lab) Flood(dev string, frame []byte, times uint32) {
+	l.t.Helper()
+	err := l.Do(func() (err error) {
+		prog, ifindex, err := l.program(dev)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, prog.Close()) }()
+		opts := l.testRun(ifindex, frame)
+		opts.Repeat = times
+		_, err = prog.Run(opts)
+		return err
+	})
+	if err != nil {
+		l.t.Fatalf("run %d frames on %s: %v", times, dev, err)
+	}
+}
+
+// Shed is how many packets and messages of a cube were not handled in user space.
+func (l *Lab) Shed(name string) uint64 { return l.manager.ShedPackets(name) }
