@@ -21,7 +21,7 @@ type alias struct {
 }
 
 // aliasOrder is the order of the root help.
-var aliasOrder = []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "drops"}
+var aliasOrder = []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "drops", "trace"}
 
 var aliases map[string]alias
 

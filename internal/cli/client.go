@@ -96,24 +96,12 @@ func (c *client) do(ctx context.Context, r request) (answer, error) {
 
 // once makes one exchange; location is set when it is to be followed.
 func (c *client) once(ctx context.Context, r request, target *url.URL, referer string) (answer, *url.URL, error) {
-	var body io.Reader
-	if r.body != nil {
-		body = bytes.NewReader(r.body)
-	}
-	req, err := http.NewRequestWithContext(ctx, r.method, target.String(), body)
+	req, err := c.newRequest(ctx, r, target)
 	if err != nil {
-		return answer{}, nil, fmt.Errorf("make the request: %w", err)
-	}
-	req.Header.Set("Accept", "application/yang.data+json, application/json")
-	req.Header.Set("User-Agent", "polycubectl/"+Version)
-	if r.body != nil {
-		req.Header.Set("Content-Type", "application/json")
+		return answer{}, nil, err
 	}
 	if referer != "" {
 		req.Header.Set("Referer", referer)
-	}
-	if c.end.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.end.token)
 	}
 	c.trace("> "+r.method+" "+target.String(), r.body)
 	resp, err := c.http.RoundTrip(req)
@@ -134,6 +122,27 @@ func (c *client) once(ctx context.Context, r request, target *url.URL, referer s
 		return answer{}, nil, &redirectError{"the daemon redirects without a usable location"}
 	}
 	return a, location, nil
+}
+
+// newRequest makes the HTTP request.
+func (c *client) newRequest(ctx context.Context, r request, target *url.URL) (*http.Request, error) {
+	var body io.Reader
+	if r.body != nil {
+		body = bytes.NewReader(r.body)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, target.String(), body)
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	req.Header.Set("Accept", "application/yang.data+json, application/json")
+	req.Header.Set("User-Agent", "polycubectl/"+Version)
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.end.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.end.token)
+	}
+	return req, nil
 }
 
 func readAnswer(r io.Reader) ([]byte, error) {

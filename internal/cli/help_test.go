@@ -106,6 +106,7 @@ cubes       command  Show running cubes, or add several from a file
 topology    command  Show how cubes are connected
 netdevs     command  Show network devices that cubes can use
 drops       command  Show who drops packets and why, now and since when
+trace       command  Show each step of packets through the cubes, live
 r1          cube     Cube of type router
 `
 	if r := d.run("?"); r.code != ExitOK || r.out != want {

@@ -1,8 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Commands about packets: what became of them, and where.
+// Commands about packets: what became of them, and where. Their arguments are those of tcpdump,
+// a filter and flags with one dash, which the grammar of all other commands has no place for.
 
 package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
 
 func packetAliases() map[string]alias {
 	return map[string]alias{
@@ -10,6 +20,11 @@ func packetAliases() map[string]alias {
 			description: "Show who drops packets and why, now and since when",
 			usage:       "drops [show] [CUBE]       (the cube framework has what belongs to none)",
 			plan:        planDrops,
+		},
+		"trace": {
+			description: "Show each step of packets through the cubes, live",
+			usage:       "trace [FILTER] [--cube CUBE] [-c COUNT] [-t SECONDS] [-json]  (FILTER as tcpdump takes it)",
+			plan:        notAlone,
 		},
 	}
 }
@@ -20,4 +35,137 @@ func planDrops(c command) (plan, error) {
 		c.verb = verbShow
 	}
 	return planShow(c)
+}
+
+// notAlone is the plan of commands that are taken before the grammar sees them.
+func notAlone(c command) (plan, error) {
+	return plan{}, usagef("%s comes before everything but --instance", c.path[0])
+}
+
+// watching is a command that shows packets as they pass.
+type watching struct {
+	command       string
+	words         []string // of the filter
+	cube          string
+	count, second string
+	json          bool
+}
+
+// parseWatching reads the words behind the name of such a command.
+func parseWatching(command string, words []string) (watching, error) {
+	w := watching{command: command}
+	valued := map[string]*string{"--cube": &w.cube, "-c": &w.count, "-t": &w.second}
+	for i := 0; i < len(words); i++ {
+		name, value, given := strings.Cut(words[i], "=")
+		to := valued[name]
+		switch {
+		case to == nil && words[i] == "-json":
+			w.json = true
+		case to == nil && words[i] == "--":
+			w.words = append(w.words, words[i+1:]...)
+			return w, w.check()
+		case to == nil && strings.HasPrefix(words[i], "-"):
+			return w, w.wrong("unknown flag %q", words[i])
+		case to == nil:
+			w.words = append(w.words, words[i])
+		case *to != "":
+			return w, w.wrong("%s is given twice", name)
+		case given:
+			*to = value
+		case i+1 == len(words):
+			return w, w.wrong("%s needs a value", name)
+		default:
+			i++
+			*to = words[i]
+		}
+	}
+	return w, w.check()
+}
+
+func (w watching) wrong(format string, args ...any) error {
+	return &usageError{message: w.command + ": " + fmt.Sprintf(format, args...), usage: aliases[w.command].usage}
+}
+
+func (w watching) check() error {
+	for flag, value := range map[string]string{"-c": w.count, "-t": w.second} {
+		if n, err := strconv.Atoi(value); value != "" && (err != nil || n < 1) {
+			return w.wrong("%s %q: it takes a number from 1 on", flag, value)
+		}
+	}
+	return nil
+}
+
+// request is the stream to ask the daemon for.
+func (w watching) request() request {
+	q := url.Values{}
+	for name, value := range map[string]string{"filter": strings.Join(w.words, " "), "cube": w.cube, "count": w.count, "seconds": w.second} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return request{method: "GET", path: []string{w.command}, query: q.Encode()}
+}
+
+// step is one line of the daemon's stream of steps; the last one has End.
+type step struct {
+	Time                                                         time.Time
+	Packet, Cube, Port, Direction, Verdict, Reason, Out, Summary string
+	Program                                                      int
+	End                                                          string
+	Steps                                                        int
+	Lost                                                         uint64
+	LostInRing                                                   uint64 `json:"lost-in-ring"`
+}
+
+// text is the step on one line.
+func (s step) text() string {
+	place, program := s.Cube, ""
+	if s.Port != "" {
+		place += ":" + s.Port
+	}
+	if s.Direction != "" {
+		program = strings.TrimSuffix(s.Direction, "gress")
+		if program == "e" {
+			program = "out"
+		}
+		if s.Program > 0 {
+			program += "/" + strconv.Itoa(s.Program)
+		}
+	}
+	what := strings.TrimSpace(s.Verdict + " " + s.Reason + s.Out)
+	return fmt.Sprintf("%s %s %-15s %-4s %-20s %s", s.Time.Local().Format("15:04:05.000000"), clean(s.Packet), clean(place),
+		program, clean(what), clean(s.Summary))
+}
+
+// watch carries out a command that shows packets.
+func (s *session) watch(command string, words []string) error {
+	w, err := parseWatching(command, words)
+	if err != nil {
+		return err
+	}
+	return s.stream(w.request(), func(line []byte) error {
+		if w.json {
+			return s.put(string(line))
+		}
+		var one step
+		if err := json.Unmarshal(line, &one); err != nil {
+			return fmt.Errorf("the daemon's answer is not understood: %w", err)
+		}
+		if one.End != "" {
+			fmt.Fprintf(s.stderr, "%d steps, %d lost (%s)\n", one.Steps, one.Lost+one.LostInRing, clean(one.End))
+			return nil
+		}
+		return s.put(one.text())
+	})
+}
+
+// put writes a line at once: somebody is watching.
+func (s *session) put(line string) error {
+	if _, err := s.stdout.WriteString(line + "\n"); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	if err := s.stdout.Flush(); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	return nil
 }

@@ -113,15 +113,22 @@ func (s *session) execute(args []string) error {
 		_, err := s.stdout.WriteString(completionScript)
 		return err
 	}
-	cmd, err := parse(args)
-	if err != nil {
-		return err
+	watches := args[0] == "trace" && args[len(args)-1] != "?"
+	var cmd command
+	if !watches {
+		if cmd, err = parse(args); err != nil {
+			return err
+		}
 	}
 	if s.config, err = loadConfig(s.getenv, instance); err != nil {
 		return err
 	}
 	for _, w := range s.config.warnings {
 		fmt.Fprintf(s.stderr, "polycubectl: warning: %s\n", clean(w))
+	}
+	if watches {
+		createConfig(s.getenv)
+		return s.watch(args[0], args[1:])
 	}
 	p, err := resolve(cmd, s.config.singleParam)
 	if err != nil {

@@ -203,7 +203,7 @@ func (d *daemon) serve(_ context.Context, fail context.CancelCauseFunc) error {
 	drops := trace.NewDrops(d.manager, nil)
 	d.undo = append(d.undo, background(drops.Run))
 	d.server = rest.New(rest.Options{Manager: d.manager, Version: Version, Logger: d.log, Token: token,
-		InsecureLoopback: d.opts.InsecureLoopback, Drops: drops})
+		InsecureLoopback: d.opts.InsecureLoopback, Drops: drops, Trace: d.openTrace()})
 	var done sync.WaitGroup
 	for _, l := range listeners {
 		d.log.Info("listening", "address", l.Addr().String())

@@ -18,6 +18,7 @@ import (
 	"github.com/polycube/polycube/internal/shadow"
 	"github.com/polycube/polycube/internal/slowpath"
 	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/trace"
 )
 
 // The real parts: the kernel's data plane, and the slow path that belongs to it.
@@ -51,6 +52,8 @@ type kernelPlane struct {
 	shadows *shadow.Keeper
 	// helpers are the indexes of the helper interfaces.
 	helpers map[int]bool
+	// hub takes steps of packets that are traced.
+	hub atomic.Pointer[trace.Hub]
 }
 
 // committed is the graph in use, and where packets of transparent cubes come from.

@@ -43,6 +43,8 @@ type Options struct {
 	InsecureLoopback bool
 	// Drops is what samples the counters of drops; nil knows no rates and times.
 	Drops *trace.Drops
+	// Trace runs the sessions that look at packets; nil has none.
+	Trace *trace.Hub
 	// Group is the system group that may use the Unix socket; "" is the constant Group.
 	Group string
 }
@@ -59,6 +61,7 @@ type Server struct {
 	slots     chan struct{}
 	metrics   *metrics
 	drops     *trace.Drops
+	hub       *trace.Hub
 	http      *http.Server
 }
 
@@ -86,6 +89,13 @@ func New(o Options) *Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	if s.hub = o.Trace; s.hub != nil {
+		s.http.RegisterOnShutdown(func() { // streams have no end of their own
+			if err := s.hub.Close(); err != nil {
+				s.log.Warn("ending looks at packets", "err", err)
+			}
+		})
 	}
 	return s
 }

@@ -15,7 +15,7 @@ import (
 // that they had. What a restored configuration names and is not there (another broken cube, a missing netdev) is left
 // unlinked: a port whose filter is gone passes nothing rather than everything.
 func (w *world) graph() *datapath.Graph {
-	g := &datapath.Graph{Cubes: make(map[datapath.CubeID]*datapath.Node, len(w.cubes)), Netdevs: map[string]*datapath.Netdev{}}
+	g := &datapath.Graph{Cubes: make(map[datapath.CubeID]*datapath.Node, len(w.cubes)), Netdevs: map[string]*datapath.Netdev{}, Trace: w.trace}
 	for name, chain := range w.chains {
 		ids, _ := w.chainIDs(chain)
 		w.addNetdev(g, name).Tcubes = ids

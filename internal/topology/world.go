@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	fuse "github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/netdev"
 )
 
@@ -27,6 +28,8 @@ type world struct {
 	links  map[string]link
 	// broken are the cubes that could not be restored; their names and numbers stay taken.
 	broken map[string]*brokenCube
+	// trace is what sessions want to see of packets.
+	trace *fuse.Trace
 }
 
 // record is one cube as data.
@@ -129,7 +132,7 @@ func newWorld() *world {
 func (w *world) clone() *world {
 	return &world{
 		cubes: maps.Clone(w.cubes), units: maps.Clone(w.units), chains: maps.Clone(w.chains),
-		links: maps.Clone(w.links), broken: maps.Clone(w.broken),
+		links: maps.Clone(w.links), broken: maps.Clone(w.broken), trace: w.trace,
 	}
 }
 

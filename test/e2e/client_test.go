@@ -147,8 +147,11 @@ func (m *machine) Configuration() string {
 
 // stats are a cube's counters.
 type stats struct {
-	Mode  string `json:"mode"`
-	Ports []struct {
+	Mode string `json:"mode"`
+	// Reason says why the mode is not inline.
+	Reason       string `json:"mode-reason"`
+	Instructions int    `json:"instructions"`
+	Ports        []struct {
 		Name      string `json:"name"`
 		RxPackets uint64 `json:"rx-packets"`
 		RxBytes   uint64 `json:"rx-bytes"`

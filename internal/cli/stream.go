@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// An answer without an end: it is read as it comes, for as long as somebody looks. No timeout
+// applies once it has begun.
+
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// maxLine is the longest line of a stream.
+const maxLine = 1 << 20
+
+// stream asks for a stream of lines and calls each with every line.
+func (s *session) stream(r request, each func(line []byte) error) error {
+	return s.open(r, func(body io.Reader) error {
+		lines := bufio.NewScanner(body)
+		lines.Buffer(make([]byte, 0, 64<<10), maxLine)
+		for lines.Scan() {
+			if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
+				if err := each(line); err != nil {
+					return err
+				}
+			}
+		}
+		return lines.Err()
+	})
+}
+
+// open sends a request and hands over the body of a success.
+func (s *session) open(r request, read func(io.Reader) error) error {
+	end, err := s.config.endpoint()
+	if err != nil {
+		return err
+	}
+	var debug io.Writer
+	if s.config.debug {
+		debug = s.stderr
+	}
+	c := newClient(end, debug)
+	defer c.close()
+	s.sent = r
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	patience := time.AfterFunc(s.config.timeout, cancel)
+	defer patience.Stop()
+	resp, err := c.begin(ctx, r)
+	if !patience.Stop() && err != nil {
+		err = end.explain(context.DeadlineExceeded)
+	}
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	s.status = resp.StatusCode
+	a := answer{status: resp.StatusCode, line: resp.Proto + " " + resp.Status}
+	if !a.ok() {
+		if a.body, err = readAnswer(resp.Body); err != nil {
+			return end.explain(err)
+		}
+		return &serverError{sentences(a)}
+	}
+	err = read(resp.Body)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the daemon at %s ended the stream in the middle", end)
+	}
+	return err
+}
+
+// begin sends a request and returns the response with its body still to come. Resources of the
+// framework are not redirected.
+func (c *client) begin(ctx context.Context, r request) (*http.Response, error) {
+	target, err := url.Parse(c.end.base.String() + r.target())
+	if err != nil {
+		return nil, fmt.Errorf("make the URL: %w", err)
+	}
+	req, err := c.newRequest(ctx, r, target)
+	if err != nil {
+		return nil, err
+	}
+	c.trace("> "+r.method+" "+target.String(), r.body)
+	resp, err := c.http.RoundTrip(req)
+	if err != nil {
+		return nil, c.end.explain(err)
+	}
+	c.trace("< "+resp.Proto+" "+resp.Status, nil)
+	return resp, nil
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"github.com/polycube/polycube/internal/slowpath"
+	"github.com/polycube/polycube/internal/trace"
+)
+
+// openTrace makes the hub of sessions that look at packets; nil where there is no kernel's data
+// plane to look at. It is closed after the API.
+func (d *daemon) openTrace() *trace.Hub {
+	k, ok := d.plane.(*kernelPlane)
+	if !ok {
+		return nil
+	}
+	hub := trace.NewHub(d.manager, k, d.log)
+	k.hub.Store(hub)
+	d.undo = append(d.undo, hub.Close)
+	return hub
+}
+
+// Trace implements slowpath.Tracer.
+func (u upward) Trace(s *slowpath.Step) {
+	if hub := u.plane.hub.Load(); hub != nil {
+		hub.Trace(s)
+	}
+}

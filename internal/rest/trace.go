@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/polycube/polycube/internal/trace"
+)
+
+// Looking at packets: a stream of steps, one JSON object a line, until the session or the client
+// ends. Who looks sees what others send, and makes programs be linked anew, so over TCP it takes
+// the token that changes take.
+
+// stalled is how long a client may take for one write before its session ends.
+const stalled = 10 * time.Second
+
+// mayWrite refuses what needs the rights of a change, though it is only read.
+func (s *Server) mayWrite(r *http.Request) error {
+	if info, _ := r.Context().Value(connKey{}).(connInfo); info.unix || s.insecure {
+		return nil
+	}
+	return s.checkToken(r)
+}
+
+// tracer is the hub, or the answer that there is none.
+func (s *Server) tracer() (*trace.Hub, error) {
+	if s.hub == nil {
+		return nil, &problem{Status: http.StatusBadRequest, Tag: tagUnsupported, Message: "this daemon has no data plane whose packets could be seen"}
+	}
+	return s.hub, nil
+}
+
+// serveTrace answers GET /trace.
+func (s *Server) serveTrace(w http.ResponseWriter, r *http.Request, rest []string) error {
+	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+		return err
+	}
+	if r.Method == http.MethodOptions {
+		return s.helpPackets(w, r, rest)
+	}
+	req, err := traceRequest(r.URL.Query(), "filter", "cube", "count", "seconds")
+	if err != nil {
+		return err
+	}
+	return s.stream(w, r, req, "application/x-ndjson", func(w io.Writer) writer {
+		return &lineWriter{json.NewEncoder(w)}
+	})
+}
+
+// traceRequest reads a session's request from a query that has no other members.
+func traceRequest(q url.Values, known ...string) (trace.Request, error) {
+	var req trace.Request
+	bad := func(name, format string, args ...any) error {
+		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: name, Message: name + ": " + fmt.Sprintf(format, args...)}
+	}
+	for name, values := range q {
+		if !slices.Contains(known, name) {
+			return req, bad(clip(name), "no such parameter, there are %s", strings.Join(known, ", "))
+		}
+		if len(values) > 1 {
+			return req, bad(name, "given %d times", len(values))
+		}
+		value := values[0]
+		switch name {
+		case "filter":
+			req.Filter = value
+		case "cube":
+			req.Cube = value
+		case "count", "seconds":
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 1 || n > trace.MaxSteps {
+				return req, bad(name, "%s is no number from 1 to %d", clip(value), trace.MaxSteps)
+			}
+			if name == "count" {
+				req.Count = n
+			} else {
+				req.Time = time.Duration(n) * time.Second
+			}
+		}
+	}
+	return req, nil
+}
+
+// writer writes what a session delivers.
+type writer interface {
+	// next writes one of them; io.EOF when the session has ended.
+	next(r *http.Request, s *trace.Session) error
+	// end writes the last word.
+	end(s *trace.Session) error
+}
+
+// lineWriter writes steps, one JSON object a line.
+type lineWriter struct{ enc *json.Encoder }
+
+func (l *lineWriter) next(r *http.Request, s *trace.Session) error {
+	line, err := s.Next(r.Context())
+	if err != nil {
+		return err
+	}
+	return l.enc.Encode(line)
+}
+
+func (l *lineWriter) end(s *trace.Session) error { return l.enc.Encode(s.Summary()) }
+
+// stream runs a session for a client that reads, and ends it with the client.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, req trace.Request, kind string, open func(io.Writer) writer) error {
+	if err := s.mayWrite(r); err != nil {
+		return err
+	}
+	hub, err := s.tracer()
+	if err != nil {
+		return err
+	}
+	session, err := hub.Open(r.Context(), req)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := session.Close(); err != nil {
+			s.log.Warn("ending a look at packets", "err", err)
+		}
+	}()
+	control := http.NewResponseController(w)
+	// The server's limits are for answers that have an end. A connection without them is a test's.
+	_ = control.SetReadDeadline(time.Time{})
+	w.Header().Set("Content-Type", kind)
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if err := s.pump(control, r, session, open(w)); err != nil {
+		s.log.Debug("client of a look at packets went away", "err", err)
+	}
+	return nil
+}
+
+// pump writes until the session or the client ends. What waits is sent whenever nothing follows.
+func (s *Server) pump(control *http.ResponseController, r *http.Request, session *trace.Session, to writer) error {
+	send := func() error {
+		_ = control.SetWriteDeadline(time.Now().Add(stalled))
+		return control.Flush()
+	}
+	for {
+		if session.Idle() {
+			if err := send(); err != nil {
+				return err
+			}
+		}
+		err := to.next(r, session)
+		if errors.Is(err, io.EOF) {
+			return errors.Join(to.end(session), send())
+		}
+		if err != nil {
+			return err
+		}
+		_ = control.SetWriteDeadline(time.Now().Add(stalled))
+	}
+}
+
+// helpPackets answers OPTIONS of what looks at packets.
+func (s *Server) helpPackets(w http.ResponseWriter, r *http.Request, _ []string) error {
+	verb, completion, err := helpVerb(r)
+	if err != nil {
+		return err
+	}
+	h := help{optional: []param{
+		{Name: "--cube", Description: "Only what this cube does", Example: "--cube br1", Type: "flag", SimpleType: "string"},
+		{Name: "-c", Description: "End after so many steps", Example: "-c 10", Type: "flag", SimpleType: "number"},
+		{Name: "-t", Description: "End after so many seconds", Example: "-t 60", Type: "flag", SimpleType: "number"},
+	}}
+	return s.answerHelp(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/filter"
+	"github.com/polycube/polycube/internal/slowpath"
+)
+
+// Topology is what the hub asks about cubes: *topology.Manager.
+type Topology interface {
+	// Trace links what the sessions concern anew; nil ends all of them.
+	Trace(ctx context.Context, t *link.Trace) error
+	// CubeID of a cube, CubeName of an ID; "" for one that is gone.
+	CubeID(name string) (datapath.CubeID, error)
+	CubeName(id datapath.CubeID) string
+	// PortName of a cube's port, or its number if it has none (any more).
+	PortName(id datapath.CubeID, index uint16) string
+	// CapturePlace finds what CUBE:PORT, a transparent cube or a netdev with either means.
+	CapturePlace(place string) (link.Capture, error)
+}
+
+// Plane is what the hub asks of the fast path: *datapath.Plane.
+type Plane interface {
+	TraceUntil(d time.Duration) error
+	TraceLost() (uint64, error)
+	CubeReasons(id datapath.CubeID) (drops, slowpath []string)
+}
+
+// The lease lets the fast path trace for a while after the daemon has died.
+const (
+	lease      = 10 * time.Second
+	leaseRenew = 3 * time.Second
+	// relinkTimeout bounds the end of a session, which nobody may cancel.
+	relinkTimeout = 30 * time.Second
+)
+
+// Hub runs the sessions that look at packets. It is what the ring's reader hands steps to.
+type Hub struct {
+	topology Topology
+	plane    Plane
+	log      *slog.Logger
+
+	// changing is held while sessions come and go, for as long as the relink takes.
+	changing sync.Mutex
+	mu       sync.RWMutex
+	sessions [link.MaxSessions]*Session
+	renew    context.CancelFunc // ends the renewal of the lease
+	closed   bool
+}
+
+// NewHub makes a hub without sessions.
+func NewHub(t Topology, p Plane, log *slog.Logger) *Hub { return &Hub{topology: t, plane: p, log: log} }
+
+// Limits of a session.
+const (
+	DefaultTime = 10 * time.Minute
+	MaxTime     = time.Hour
+	MaxSteps    = 10_000_000
+)
+
+// Request says what a session wants to see.
+type Request struct {
+	// Filter is an expression as tcpdump takes it, "" for all packets.
+	Filter string
+	// Cube is the only one whose steps are wanted, "" for all.
+	Cube string
+	// Capture is the place whose packets are wanted, whole; "" wants steps.
+	Capture string
+	// Count is how many steps or packets to deliver at most, 0 for MaxSteps.
+	Count int
+	// Time is how long the session may last, 0 for DefaultTime.
+	Time time.Duration
+}
+
+// check completes a request.
+func (r *Request) check() error {
+	if r.Count == 0 {
+		r.Count = MaxSteps
+	}
+	if r.Time == 0 {
+		r.Time = DefaultTime
+	}
+	switch {
+	case r.Count < 0 || r.Count > MaxSteps:
+		return fmt.Errorf("count %d: it is 1 to %d: %w", r.Count, MaxSteps, cube.ErrInvalid)
+	case r.Time < 0 || r.Time > MaxTime:
+		return fmt.Errorf("time %v: it is up to %v: %w", r.Time, MaxTime, cube.ErrInvalid)
+	}
+	return nil
+}
+
+// ErrBusy is the answer when all sessions are taken.
+var ErrBusy = fmt.Errorf("%d sessions look at packets already, end one first: %w", link.MaxSessions, cube.ErrFull)
+
+// Open begins a session. It ends by Close, which its owner must call; after its time; or with its
+// last step. The context bounds the opening only.
+func (h *Hub) Open(ctx context.Context, r Request) (*Session, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	s := newSession(h, r)
+	var err error
+	if r.Filter != "" {
+		if s.want.Filter, err = filter.Compile(ctx, r.Filter); err != nil {
+			return nil, err
+		}
+	}
+	if r.Cube != "" {
+		id, err := h.topology.CubeID(r.Cube)
+		if err != nil {
+			return nil, err
+		}
+		s.want.Cube = uint16(id)
+	}
+	if r.Capture != "" {
+		place, err := h.topology.CapturePlace(r.Capture)
+		if err != nil {
+			return nil, err
+		}
+		s.want.Capture = &place
+	}
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	if err := h.add(s); err != nil {
+		return nil, err
+	}
+	s.lostBefore, _ = h.plane.TraceLost() // what is not known is not subtracted
+	if err := h.relink(ctx); err != nil {
+		h.remove(s)
+		return nil, err
+	}
+	return s, nil
+}
+
+// add gives the session a bit. The first one begins the lease.
+func (h *Hub) add(s *Session) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return fmt.Errorf("the daemon is stopping: %w", cube.ErrUnsupported)
+	}
+	for bit := range h.sessions {
+		if h.sessions[bit] != nil {
+			continue
+		}
+		if h.renew == nil {
+			if err := h.plane.TraceUntil(lease); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			h.renew = cancel
+			go h.renewLease(ctx)
+		}
+		s.want.Bit = uint8(bit)
+		h.sessions[bit] = s
+		return nil
+	}
+	return ErrBusy
+}
+
+func (h *Hub) renewLease(ctx context.Context) {
+	t := time.NewTicker(leaseRenew)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			if err := h.plane.TraceUntil(lease); err != nil {
+				h.log.Warn("renewing the lease of tracing", "err", err)
+			}
+		}
+	}
+}
+
+// remove takes a session's bit back; false if it has none any more.
+func (h *Hub) remove(s *Session) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.sessions[s.want.Bit] != s {
+		return false
+	}
+	h.sessions[s.want.Bit] = nil
+	if h.wants() == nil && h.renew != nil {
+		h.renew()
+		h.renew = nil
+	}
+	return true
+}
+
+// wants are the sessions as the linker takes them. The caller holds mu.
+func (h *Hub) wants() *link.Trace {
+	var t link.Trace
+	for _, s := range h.sessions {
+		if s != nil {
+			t.Sessions = append(t.Sessions, s.want)
+		}
+	}
+	if len(t.Sessions) == 0 {
+		return nil
+	}
+	return &t
+}
+
+// relink makes the fast path do what the sessions want. The caller holds changing.
+func (h *Hub) relink(ctx context.Context) error {
+	h.mu.RLock()
+	wants := h.wants()
+	h.mu.RUnlock()
+	if err := h.topology.Trace(ctx, wants); err != nil {
+		return fmt.Errorf("linking the programs for tracing: %w", err)
+	}
+	return nil
+}
+
+// close ends a session.
+func (h *Hub) close(s *Session) error {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	if !h.remove(s) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), relinkTimeout)
+	defer cancel()
+	return h.relink(ctx)
+}
+
+// Close ends all sessions and lets no other begin.
+func (h *Hub) Close() error {
+	h.mu.Lock()
+	h.closed = true
+	open := h.sessions
+	h.mu.Unlock()
+	var errs []error
+	for _, s := range open {
+		if s != nil {
+			errs = append(errs, s.end(errors.New("the daemon is stopping")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Trace implements slowpath.Tracer.
+func (h *Hub) Trace(step *slowpath.Step) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for bit, s := range h.sessions {
+		if s != nil && step.Sessions>>bit&1 != 0 {
+			s.offer(step)
+		}
+	}
+}

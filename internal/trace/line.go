@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/slowpath"
+)
+
+// Line is a step of a packet, for people and programs.
+type Line struct {
+	Time time.Time `json:"time"`
+	// Packet tells packets apart; copies of a packet may have another one.
+	Packet string `json:"packet"`
+	Cube   string `json:"cube"`
+	// Port is where the packet came into the cube, or on egress where it leaves it.
+	Port      string `json:"port,omitempty"`
+	Direction string `json:"direction,omitempty"`
+	// Program is the index of the cube's program.
+	Program int `json:"program"`
+	// Verdict is what the program returned; drop too for what the framework drops; leave where
+	// the packet goes to a netdev.
+	Verdict string `json:"verdict"`
+	Reason  string `json:"reason,omitempty"`
+	// Out is the port, or the netdev, by which it goes on.
+	Out     string `json:"out,omitempty"`
+	Length  int    `json:"length"`
+	Summary string `json:"summary"`
+}
+
+// verdicts are the names of enum pcn_verdict.
+var verdicts = []string{"pass", "send", "drop", "flood", "slowpath", "call", "namespace"}
+
+const (
+	verdictSend, verdictDrop, verdictSlowpath, verdictCall, verdictNamespace = 1, 2, 4, 5, 6
+)
+
+// Next waits for the next step. It returns io.EOF when the session has ended, and the context's
+// error when that ends.
+func (s *Session) Next(ctx context.Context) (Line, error) {
+	step, err := s.next(ctx)
+	if err != nil {
+		return Line{}, err
+	}
+	return s.line(step), nil
+}
+
+// Idle tells whether no step waits.
+func (s *Session) Idle() bool { return s.idle() }
+
+func (s *Session) line(step *slowpath.Step) Line {
+	l := s.hub.describe(step)
+	l.Time = s.epoch.Add(step.Time)
+	return l
+}
+
+// describe names what a step has numbers for.
+func (h *Hub) describe(step *slowpath.Step) Line {
+	id := datapath.CubeID(step.Cube)
+	l := Line{Packet: fmt.Sprintf("%04x", step.ID), Cube: Framework, Program: int(step.Program),
+		Length: step.Length, Summary: Summarise(step.Data, step.Length)}
+	if id != 0 {
+		l.Cube = h.topology.CubeName(id)
+	}
+	switch step.Stage {
+	case link.StageEnd:
+		l.Verdict, l.Reason = "drop", frameworkReason(step.Extra)
+		return l
+	case link.StageLeave:
+		l.Verdict, l.Out = "leave", netdevName(int(step.Extra))
+		return l
+	}
+	l.Direction, l.Port = "ingress", h.topology.PortName(id, step.InPort)
+	if step.Egress {
+		l.Direction, l.Port = "egress", h.topology.PortName(id, step.OutPort)
+	}
+	h.verdict(&l, id, step)
+	return l
+}
+
+// verdict names what a program returned, and why.
+func (h *Hub) verdict(l *Line, id datapath.CubeID, step *slowpath.Step) {
+	l.Verdict = fmt.Sprintf("bad-verdict %d", step.Verdict)
+	if int(step.Verdict) < len(verdicts) {
+		l.Verdict = verdicts[step.Verdict]
+	}
+	drops, ups := h.plane.CubeReasons(id)
+	switch step.Verdict {
+	case verdictSend, verdictNamespace:
+		l.Out = h.topology.PortName(id, step.OutPort)
+	case verdictDrop:
+		l.Reason = cubeReason(drops, step.Reason, frameworkReason(0))
+	case verdictSlowpath:
+		l.Reason = cubeReason(ups, step.Reason, strconv.Itoa(int(step.Reason)))
+	case verdictCall:
+		l.Out = strconv.Itoa(int(step.Reason))
+	}
+}
+
+func frameworkReason(n uint32) string {
+	if all := datapath.FrameworkReasons(); n < uint32(len(all)) {
+		return all[n]
+	}
+	return strconv.Itoa(int(n))
+}
+
+func cubeReason(labels []string, reason uint16, otherwise string) string {
+	if i := int(reason) - datapath.FirstReason; i >= 0 && i < len(labels) {
+		return labels[i]
+	}
+	return otherwise
+}
+
+// netdevName is the name of an interface, or its index when it is gone.
+func netdevName(index int) string {
+	if i, err := net.InterfaceByIndex(index); err == nil {
+		return i.Name
+	}
+	return fmt.Sprintf("netdev %d", index)
+}

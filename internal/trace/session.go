@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/slowpath"
+)
+
+// Bounds of what waits for the reader of a session; what comes on top is lost, and counted.
+const (
+	queueSteps = 16384
+	queueBytes = 8 << 20
+)
+
+// Session is one look at packets.
+type Session struct {
+	hub        *Hub
+	want       link.Session
+	request    Request
+	epoch      time.Time // when the monotonic clock was 0
+	lostBefore uint64
+	deadline   *time.Timer
+
+	mu    sync.Mutex
+	queue []slowpath.Step
+	bytes int
+	lost  uint64
+	why   error // why it has ended
+	given int
+	wake  chan struct{}
+	once  sync.Once
+	err   error // of the end
+}
+
+func newSession(h *Hub, r Request) *Session {
+	s := &Session{hub: h, request: r, wake: make(chan struct{}, 1)}
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err == nil {
+		s.epoch = time.Now().Add(-time.Duration(ts.Nano())).Round(0)
+	}
+	s.deadline = time.AfterFunc(r.Time, func() { s.finish(errTime) })
+	return s
+}
+
+// Why a session has ended.
+var (
+	errTime  = errors.New("its time is over")
+	errCount = errors.New("all that was asked for has been delivered")
+)
+
+// offer copies a step into the queue; it never waits.
+func (s *Session) offer(step *slowpath.Step) {
+	if s.want.Cube != 0 && step.Cube != s.want.Cube {
+		return // ends of packets carry the bits of all their sessions
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why != nil {
+		return
+	}
+	if len(s.queue) >= queueSteps || s.bytes+len(step.Data) > queueBytes {
+		s.lost++
+		return
+	}
+	one := *step
+	one.Data = bytes.Clone(step.Data)
+	s.queue = append(s.queue, one)
+	s.bytes += len(one.Data)
+	s.signal()
+}
+
+func (s *Session) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// finish lets Next end with a reason once the queue is empty.
+func (s *Session) finish(why error) {
+	s.mu.Lock()
+	if s.why == nil {
+		s.why = why
+	}
+	s.mu.Unlock()
+	s.signal()
+}
+
+// next takes the next step; io.EOF when the session has ended, or the error of the context.
+func (s *Session) next(ctx context.Context) (*slowpath.Step, error) {
+	for {
+		s.mu.Lock()
+		if s.given >= s.request.Count {
+			s.why = errCount
+			s.queue = nil
+		}
+		if len(s.queue) > 0 {
+			step := s.queue[0]
+			s.queue = s.queue[1:]
+			s.bytes -= len(step.Data)
+			s.given++
+			s.mu.Unlock()
+			return &step, nil
+		}
+		why := s.why
+		s.mu.Unlock()
+		if why != nil {
+			return nil, io.EOF
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// idle tells whether nothing waits, so that what was written should be sent.
+func (s *Session) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue) == 0
+}
+
+// Summary is the last word of a session.
+type Summary struct {
+	// End is why the session ended, Steps what it delivered.
+	End   string `json:"end"`
+	Steps int    `json:"steps"`
+	// Lost is what its reader was too slow for, and LostInRing what found no room in the ring
+	// while the session ran, for any session.
+	Lost       uint64 `json:"lost"`
+	LostInRing uint64 `json:"lost-in-ring"`
+}
+
+// Summary tells how the session went.
+func (s *Session) Summary() Summary {
+	lost, _ := s.hub.plane.TraceLost()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := Summary{Steps: s.given, Lost: s.lost}
+	if s.why != nil {
+		out.End = s.why.Error()
+	}
+	if lost > s.lostBefore {
+		out.LostInRing = lost - s.lostBefore
+	}
+	return out
+}
+
+// Close ends the session: the programs are linked without it. It may be called more than once.
+func (s *Session) Close() error { return s.end(errors.New("it was closed")) }
+
+func (s *Session) end(why error) error {
+	s.finish(why)
+	s.once.Do(func() {
+		s.deadline.Stop()
+		s.err = s.hub.close(s)
+	})
+	return s.err
+}
