@@ -20,9 +20,13 @@ const stations = 1000
 // bridge is the part "bridge".
 func bridge(ctx context.Context, r *Run) error {
 	section := Section{Title: "simplebridge", Text: bridgeText}
-	through, checks, err := bridgeThroughput(ctx, r)
+	through, times, checks, err := bridgeThroughput(ctx, r)
 	if err != nil {
 		return err
+	}
+	partial, err := bridgePartial(ctx, r, times[linuxBridge].Median())
+	if err != nil {
+		return fmt.Errorf("partial load: %w", err)
 	}
 	alone, aloneChecks, err := bridgeAlone(ctx, r)
 	if err != nil {
@@ -32,7 +36,7 @@ func bridge(ctx context.Context, r *Run) error {
 	if err != nil {
 		return err
 	}
-	section.Tables = append(section.Tables, through, alone, latency)
+	section.Tables = append(section.Tables, through, partial, alone, latency)
 	checks = append(checks, aloneChecks...)
 	r.add(section, checks...)
 	return nil
@@ -45,7 +49,7 @@ const bridgeText = "Frames of 60 bytes go from a generator through one veth, the
 	"Frames are *lost* when the kernel leaves its work to ksoftirqd, as it does when others want the CPU, and the 256 places " +
 	"of a veth fill up meanwhile: that is the machine, not the forwarder."
 
-func bridgeThroughput(ctx context.Context, r *Run) (*report.Table, []report.Check, error) {
+func bridgeThroughput(ctx context.Context, r *Run) (*report.Table, map[string]report.Sample, []report.Check, error) {
 	all := forwarders()
 	times := map[string]report.Sample{}
 	lost := map[string]uint64{}
@@ -56,13 +60,13 @@ func bridgeThroughput(ctx context.Context, r *Run) (*report.Table, []report.Chec
 		for _, f := range all {
 			cost, err := f.cost(ctx, r.Quick)
 			if err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", f.name, err)
+				return nil, nil, nil, fmt.Errorf("%s: %w", f.name, err)
 			}
 			times[f.name] = append(times[f.name], cost.NS)
 			lost[f.name] += cost.Lost
 		}
 	}
-	return bridgeTable(times, lost), bridgeChecks(times), nil
+	return bridgeTable(times, lost), times, bridgeChecks(times), nil
 }
 
 // cost sets the forwarder up, lets it learn and measures it: the best of a few runs.

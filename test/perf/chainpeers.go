@@ -41,8 +41,11 @@ const (
 	chainSingle = "single"
 	chainTail   = "tail"
 	chainCount  = "tail that counts"
+	chainScheme = "first"
 	chainInline = "inline"
 	chainCall   = "call"
+	// One cube to a segment, so that every crossing is one to another segment.
+	chainSegments = "segments"
 )
 
 // newChains loads all variants of all lengths for a hook.
@@ -53,9 +56,17 @@ func newChains(r *lab.Rig, hook cube.Hook, lengths []int) (*chains, error) {
 		return nil, err
 	}
 	for _, n := range lengths {
-		for _, mode := range []datapath.Mode{datapath.ModeInline, datapath.ModeCall} {
-			if err := c.ours(mode, n); err != nil {
-				return nil, fmt.Errorf("chain of %d, %s: %w", n, mode, err)
+		if n <= schemeLongest {
+			if err := c.scheme(n); err != nil {
+				return nil, fmt.Errorf("chain of %d, first Polycube's scheme: %w", n, err)
+			}
+		}
+		for _, variant := range []string{chainInline, chainCall, chainSegments} {
+			if variant == chainSegments && n >= schemeLongest {
+				continue // each crossing is a tail call
+			}
+			if err := c.ours(variant, n); err != nil {
+				return nil, fmt.Errorf("chain of %d, %s: %w", n, variant, err)
 			}
 		}
 	}
@@ -70,24 +81,30 @@ func (c *chains) keep(key chainKey, p *ebpf.Program) {
 
 // ours links a chain of n trivial cubes and takes its program. Every plane has a namespace of
 // its own, because test runs enter all of them by the loopback.
-func (c *chains) ours(mode datapath.Mode, n int) error {
+func (c *chains) ours(variant string, n int) error {
 	object, err := bpf.Object("trivial", c.hook)
 	if err != nil {
 		return err
 	}
 	for _, way := range []direction{upwards, downwards} {
 		if n == 1 && way == downwards {
-			c.programs[chainKey{string(mode) + string(way), n}] = c.programs[chainKey{string(mode), n}]
+			c.programs[chainKey{variant + string(way), n}] = c.programs[chainKey{variant, n}]
 			continue
 		}
 		ns := netns.NewLab(c.rig)
 		ns.Host("out", "")
 		o := lab.PlaneOptions{
-			Type: cube.TypeTC, Mode: mode,
+			Type: cube.TypeTC, Mode: datapath.ModeInline,
 			Services: map[string]map[cube.Hook][]byte{"trivial": {c.hook: object}},
 		}
 		if c.hook == cube.XDP {
 			o.Type = cube.TypeXDPSKB
+		}
+		switch variant {
+		case chainCall:
+			o.Mode = datapath.ModeCall
+		case chainSegments:
+			o.SegmentCubes = 1
 		}
 		p, err := c.rig.NewPlane(ns.Namespace, o)
 		if err != nil {
@@ -100,7 +117,7 @@ func (c *chains) ours(mode datapath.Mode, n int) error {
 		if err != nil {
 			return err
 		}
-		c.keep(chainKey{string(mode) + string(way), n}, prog)
+		c.keep(chainKey{variant + string(way), n}, prog)
 	}
 	return nil
 }
@@ -159,6 +176,9 @@ func (c *chains) peers(lengths []int) error {
 			return err
 		}
 		c.keep(chainKey{chainSingle, n}, single)
+		if n > tailCalls+1 {
+			continue
+		}
 		if err := errors.Join(c.tail(base, n, chainTail), c.tail(base, n, chainCount)); err != nil {
 			return err
 		}

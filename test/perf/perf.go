@@ -56,6 +56,7 @@ func Parts() []Part {
 		{"chain", chain},
 		{"bridge", bridge},
 		{"reload", reload},
+		{"size", size},
 		{"slowpath", slowPath},
 		{"daemon", daemon},
 	}

@@ -26,16 +26,20 @@ func TestAQuickRunOfTheChainReportsEveryLength(t *testing.T) {
 	if err := r.Do(t.Context(), []string{"chain"}); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Sections) != 1 || len(r.Sections[0].Tables) != 2 {
-		t.Fatalf("%d sections, want one with a table for each hook: %+v", len(r.Sections), r.Sections)
+	if len(r.Sections) != 1 || len(r.Sections[0].Tables) != 3 {
+		t.Fatalf("%d sections, want one with a table for each hook and one of crossings: %+v", len(r.Sections), r.Sections)
 	}
-	for _, table := range r.Sections[0].Tables {
+	if rows := r.Sections[0].Tables[2].Rows; len(rows) != 2*len(crossingVariants) {
+		t.Errorf("%d ways to cross, want %d for each hook", len(rows), len(crossingVariants))
+	}
+	for _, table := range r.Sections[0].Tables[:2] {
 		if len(table.Rows) != len(chainLengthsQuick) {
 			t.Errorf("%s: %d rows, want %d", table.Title, len(table.Rows), len(chainLengthsQuick))
 		}
 	}
-	// one a length, one more against tail calls that count from four cubes on, and the crossing
-	if want := 2 * (1 + 2*(len(chainLengthsQuick)-1) + 1); len(r.Checks) != want {
+	// one for each hook and length, one more against tail calls that count from four cubes on where there are
+	// tail calls, and the crossing
+	if want := 2 * (1 + 2 + 1 + 1); len(r.Checks) != want {
 		t.Errorf("%d checks, want %d", len(r.Checks), want)
 	}
 }

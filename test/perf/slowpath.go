@@ -49,6 +49,10 @@ func slowPath(ctx context.Context, r *Run) error {
 		checks = append(checks, report.AtLeast("slow path up, "+hook, "%.2f Mpps", slowRow(rates, "up, "+hook, up[typ]), 1),
 			report.AtLeast("slow path down, "+hook, "%.2f Mpps", slowRow(rates, "down, "+hook, down[typ]), 0.8))
 	}
+	share, err := slowShares(ctx, r)
+	if err != nil {
+		return fmt.Errorf("shares: %w", err)
+	}
 	fair, fairChecks, err := fairness(ctx, r)
 	if err != nil {
 		return fmt.Errorf("fairness: %w", err)
@@ -57,7 +61,7 @@ func slowPath(ctx context.Context, r *Run) error {
 	if err != nil {
 		return fmt.Errorf("superframes: %w", err)
 	}
-	r.add(Section{Title: "Slow path", Text: slowText, Tables: []*report.Table{rates, fair, super}},
+	r.add(Section{Title: "Slow path", Text: slowText, Tables: []*report.Table{rates, share, fair, super}},
 		append(append(checks, fairChecks...), superCheck)...)
 	return nil
 }
@@ -128,6 +132,9 @@ func (c *counter) Log(uint16, uint32, string) {}
 
 // Flood implements slowpath.Handler.
 func (c *counter) Flood(uint16, *cube.PacketIn, slowpath.Meta) {}
+
+// Notify implements slowpath.Handler.
+func (c *counter) Notify(uint16, uint32, []byte) {}
 
 // fates reads two counters of a cube: packets given to the slow path, and shed.
 func fates(p *lab.Plane, id datapath.CubeID) (up, shed uint64, err error) {

@@ -126,11 +126,13 @@ SEC(PCN_SECTION) int chain_ends(struct CTXTYPE *ctx)
 
 SEC(PCN_SECTION) int chain_single(struct CTXTYPE *ctx)
 {
+	int length = chain_length; /* read once: what depends on it is decided by the verifier */
+
 	if (enter(ctx))
 		return DROP;
 #pragma unroll
-	for (int i = 0; i < 32; i++) {
-		if (i < (int)chain_length)
+	for (int i = 0; i < 100; i++) {
+		if (i < length)
 			STEP(ctx);
 	}
 	return leave(ctx, OUT);

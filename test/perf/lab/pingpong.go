@@ -150,6 +150,7 @@ func Load(ctx context.Context, from *netns.Node, perSecond, flows int) (int, err
 			due := int(time.Since(start).Seconds() * float64(perSecond))
 			for ; sent < due; sent++ {
 				Station(frame, sent%flows)
+				binary.LittleEndian.PutUint64(frame[stampAt:], uint64(monotonic()))
 				if err := unix.Send(fd, frame, 0); err != nil && !errors.Is(err, unix.ENOBUFS) {
 					return fmt.Errorf("sending a frame: %w", err)
 				}
@@ -180,6 +181,26 @@ func packetSocket(host *netns.Node) (fd int, err error) {
 		return -1, fmt.Errorf("packet socket of host %s: %w", host.Outer, err)
 	}
 	return fd, nil
+}
+
+// stampAt is where a frame of Load says when it was sent: behind its Ethernet header.
+const stampAt = 14
+
+// monotonic is the time in ns of a clock that all threads share.
+func monotonic() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err) // the clock is always there
+	}
+	return ts.Nano()
+}
+
+// Since is how long ago a frame of Load was sent.
+func Since(frame []byte) time.Duration {
+	if len(frame) < stampAt+8 {
+		return 0
+	}
+	return time.Duration(monotonic() - int64(binary.LittleEndian.Uint64(frame[stampAt:])))
 }
 
 // Station writes the addresses of flow i from left to right, as bpf/frame.h does.

@@ -13,8 +13,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/test/netns"
@@ -38,6 +36,8 @@ type PlaneOptions struct {
 	Mode datapath.Mode
 	// Services are the objects of the cubes to come, by service and hook.
 	Services map[string]map[cube.Hook][]byte
+	// SegmentCubes bounds the cubes of a segment; 0 is what the kernel can take.
+	SegmentCubes int
 	// SlowPath makes the helper interfaces by which packets go down.
 	SlowPath bool
 }
@@ -73,7 +73,7 @@ func (r *Rig) NewPlane(ns *netns.Namespace, o PlaneOptions) (*Plane, error) {
 // open runs in the plane's namespace.
 func (p *Plane) open(o PlaneOptions) (err error) {
 	opts := datapath.Options{
-		Dir: p.dir, Instance: "bench", Mode: o.Mode,
+		Dir: p.dir, Instance: "bench", Mode: o.Mode, SegmentCubes: o.SegmentCubes,
 		// The loopback, which test runs enter by, has an MTU that would ask for fragments.
 		MTU: func(int) (int, error) { return 1500, nil },
 	}
@@ -138,9 +138,10 @@ func (p *Plane) Commit() error {
 // TimedCommit makes the graph effective, and returns how long it took to prepare it (to link and
 // load) and to commit it (to swap it in).
 func (p *Plane) TimedCommit() (prepared, committed time.Duration, err error) {
+	g := p.snapshot()
 	err = p.ns.Do(func() error {
 		start := time.Now()
-		ch, err := p.Prepare(context.Background(), p.snapshot())
+		ch, err := p.Prepare(context.Background(), g)
 		if err != nil {
 			return err
 		}
@@ -166,28 +167,4 @@ func (p *Plane) snapshot() *datapath.Graph {
 		out.Cubes[id] = &c
 	}
 	return out
-}
-
-// Entry opens the program that packets from netdevs run after the root program, through the slot
-// of the only root.
-func (p *Plane) Entry() (*ebpf.Program, error) {
-	pattern := map[cube.Hook]string{cube.XDP: "*-xdp*", cube.TC: "*-tcin"}[p.typ.Hook()]
-	slots, err := filepath.Glob(filepath.Join(p.dir, "roots", pattern, "slot"))
-	if err != nil || len(slots) != 1 {
-		return nil, errors.Join(err, fmt.Errorf("%d root programs for packets from netdevs, want 1", len(slots)))
-	}
-	slot, err := ebpf.LoadPinnedMap(slots[0], nil)
-	if err != nil {
-		return nil, fmt.Errorf("slot of the root program: %w", err)
-	}
-	defer func() { _ = slot.Close() }()
-	var id uint32
-	if err := slot.Lookup(uint32(0), &id); err != nil {
-		return nil, fmt.Errorf("slot of the root program: %w", err)
-	}
-	prog, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
-	if err != nil {
-		return nil, fmt.Errorf("program of the root's slot: %w", err)
-	}
-	return prog, nil
 }

@@ -54,3 +54,19 @@ func Best(p *ebpf.Program, frame []byte, e Effort) (float64, error) {
 	}
 	return best, nil
 }
+
+// Durations runs a program on a frame in groups, and returns what a packet of each group took by
+// the kernel's clock, in ns.
+func Durations(p *ebpf.Program, frame []byte, groups, size int) ([]float64, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	out := make([]float64, groups)
+	for i := range out {
+		_, took, err := p.Benchmark(frame, size, nil)
+		if err != nil {
+			return nil, fmt.Errorf("timing %s: %w", p, err)
+		}
+		out[i] = float64(took.Nanoseconds())
+	}
+	return out, nil
+}

@@ -312,6 +312,22 @@ func (w *Wire) Measure(packets, cpu int) (Cost, error) {
 	return c, nil
 }
 
+// Use is the CPU time in ns that each packet takes of CPU 0 when packets come at a rate for a
+// while, spread evenly, from a socket.
+func (w *Wire) Use(ctx context.Context, rate, flows int, length time.Duration) (float64, error) {
+	ctx, stop := context.WithTimeout(ctx, length)
+	defer stop()
+	sent := 0
+	spent, err := CPUTime(0, func() (err error) {
+		sent, err = Load(ctx, w.Left, rate, flows)
+		return err
+	})
+	if err == nil && sent == 0 {
+		err = errors.New("nothing was sent")
+	}
+	return float64(spent) / float64(sent), err
+}
+
 // Settle waits until all frames that were sent are there, or no more come.
 func (w *Wire) Settle() (Counts, error) {
 	c, err := w.Counts()

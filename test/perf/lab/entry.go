@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The linked program behind the root program of a netdev.
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Entry opens the program that packets of the loopback, where test runs enter, run after the
+// root program.
+func (p *Plane) Entry() (prog *ebpf.Program, err error) {
+	err = p.ns.Do(func() error {
+		prog, err = p.entry("lo")
+		return err
+	})
+	return prog, err
+}
+
+// entry finds the root program that a netdev carries among the pinned ones, and what is in its slot.
+func (p *Plane) entry(dev string) (*ebpf.Program, error) {
+	carried, err := carries(dev, p.typ.Hook())
+	if err != nil {
+		return nil, fmt.Errorf("root program of %s: %w", dev, err)
+	}
+	roots, err := filepath.Glob(filepath.Join(p.dir, "roots", "*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range roots {
+		id, err := pinned(filepath.Join(dir, "prog"))
+		if err != nil {
+			return nil, err
+		}
+		if id == carried {
+			return inSlot(filepath.Join(dir, "slot"))
+		}
+	}
+	return nil, fmt.Errorf("root program of %s among %d: %w", dev, len(roots), cube.ErrNotFound)
+}
+
+// carries is the program on a netdev of this namespace.
+func carries(dev string, hook cube.Hook) (ebpf.ProgramID, error) {
+	l, err := netlink.LinkByName(dev)
+	if err != nil {
+		return 0, err
+	}
+	if hook == cube.XDP {
+		if x := l.Attrs().Xdp; x != nil && x.Attached {
+			return ebpf.ProgramID(x.ProgId), nil
+		}
+		return 0, errors.New("it carries no XDP program")
+	}
+	found, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: ebpf.AttachTCXIngress})
+	if err != nil {
+		return 0, err
+	}
+	if len(found.Programs) != 1 {
+		return 0, fmt.Errorf("it carries %d programs, want 1", len(found.Programs))
+	}
+	return found.Programs[0].ID, nil
+}
+
+func pinned(path string) (ebpf.ProgramID, error) {
+	prog, err := ebpf.LoadPinnedProgram(path, nil)
+	if err != nil {
+		return 0, fmt.Errorf("root program: %w", err)
+	}
+	defer func() { _ = prog.Close() }()
+	info, err := prog.Info()
+	if err != nil {
+		return 0, fmt.Errorf("root program: %w", err)
+	}
+	id, ok := info.ID()
+	if !ok {
+		return 0, errors.New("the kernel does not tell the number of a root program")
+	}
+	return id, nil
+}
+
+func inSlot(path string) (*ebpf.Program, error) {
+	slot, err := ebpf.LoadPinnedMap(path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("slot of the root program: %w", err)
+	}
+	defer func() { _ = slot.Close() }()
+	var id uint32
+	if err := slot.Lookup(uint32(0), &id); err != nil {
+		return nil, fmt.Errorf("slot of the root program: %w", err)
+	}
+	prog, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+	if err != nil {
+		return nil, fmt.Errorf("program of the root's slot: %w", err)
+	}
+	return prog, nil
+}
