@@ -193,6 +193,15 @@ func (k *kernelPlane) CreateCube(s datapath.Spec) error {
 	return nil
 }
 
+// HoldCube remembers the hook as CreateCube does.
+func (k *kernelPlane) HoldCube(s datapath.Spec) error {
+	if err := k.Plane.HoldCube(s); err != nil {
+		return err
+	}
+	k.hooks.Store(s.ID, s.Type.Hook())
+	return nil
+}
+
 // DeleteCube forgets the hook with the cube.
 func (k *kernelPlane) DeleteCube(id datapath.CubeID) error {
 	k.hooks.Delete(id)

@@ -161,7 +161,7 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 	}
 	service, ok := s.manager.ServiceOf(rest[0])
 	if !ok {
-		return notFound("no cube is named %s", clip(rest[0]))
+		return s.noCube(rest[0], "cube")
 	}
 	if len(rest) == 2 {
 		stats, err := s.cubeStats(r.Context(), service, rest[0])

@@ -44,7 +44,7 @@ type Manager interface {
 	// CubeNames and FrameworkFates are for who watches all drops.
 	CubeNames() []string
 	FrameworkFates() ([]datapath.Fate, error)
-	// Status says how a cube's programs run, Degraded why its code is not called any more.
+	// Status says how a cube's programs run, Degraded why its code is not called any more, or why it could not be restored.
 	Status(cube string) (datapath.CubeStatus, error)
 	Degraded(cube string) string
 }

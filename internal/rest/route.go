@@ -70,7 +70,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 	}
 	service, ok := s.manager.ServiceOf(first)
 	if !ok || !s.hasService(service) {
-		return notFound("no cube, service or command is named %s", clip(first))
+		return s.noCube(first, "cube, service or command")
 	}
 	return redirect(w, r, service)
 }

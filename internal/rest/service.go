@@ -187,9 +187,17 @@ func (s *Server) checkCube(r *http.Request, t *target) error {
 			return &problem{Status: http.StatusConflict, Tag: tagDataMissing,
 				Message: fmt.Sprintf("no %s is named %s", t.service, clip(t.cube))}
 		}
-		return notFound("no %s is named %s", t.service, clip(t.cube))
+		return s.noCube(t.cube, t.service)
 	}
 	return nil
+}
+
+// noCube is the answer where no cube of that kind is running: there may be one in the store.
+func (s *Server) noCube(name, kind string) error {
+	if why := s.manager.Degraded(name); why != "" {
+		return notFound("cube %s %s", clip(name), why)
+	}
+	return notFound("no %s is named %s", kind, clip(name))
 }
 
 // read answers GET.

@@ -237,9 +237,14 @@ func (m *Manager) ServiceOf(name string) (string, bool) {
 	return rec.service, true
 }
 
-// Degraded says why a cube's code is not called any more; "" while all is well or the cube does not exist.
+// Degraded says why a cube's code is not called any more, or why a cube of the store does not run; "" while all is well
+// or the cube does not exist.
 func (m *Manager) Degraded(name string) string {
-	if u := m.view.Load().units[name]; u != nil {
+	w := m.view.Load()
+	if b := w.broken[name]; b != nil {
+		return b.String()
+	}
+	if u := w.units[name]; u != nil {
 		if reason := u.degraded.Load(); reason != nil {
 			return *reason
 		}

@@ -97,6 +97,15 @@ type brokenCube struct {
 	rec *record
 }
 
+// String says what is the matter with it, and what can be done.
+func (b *brokenCube) String() string {
+	goesOn := ""
+	if b.rec != nil {
+		goesOn = ", goes on forwarding as it was"
+	}
+	return fmt.Sprintf("could not be restored (%s)%s, delete it or repair its service", b.reason, goesOn)
+}
+
 // document is a JSON object that is decoded when first needed.
 type document struct {
 	raw    json.RawMessage
@@ -211,11 +220,7 @@ func (w *world) runningPort(at place) (*record, *port) {
 // missing is why a cube is not among the cubes.
 func (w *world) missing(name string) error {
 	if b := w.broken[name]; b != nil {
-		goesOn := ""
-		if b.rec != nil {
-			goesOn = ", goes on forwarding as it was"
-		}
-		return fmt.Errorf("could not be restored (%s)%s, delete it or repair its service: %w", b.reason, goesOn, cube.ErrNotFound)
+		return fmt.Errorf("%s: %w", b, cube.ErrNotFound)
 	}
 	return cube.ErrNotFound
 }

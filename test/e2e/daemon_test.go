@@ -29,7 +29,9 @@ type machine struct {
 	instance  string
 	// own makes the daemon this test binary, with the services of the tests.
 	own bool
-	http      *http.Client
+	// version chooses among the versions of the test's services.
+	version string
+	http    *http.Client
 }
 
 // daemon is one run of polycubed.
@@ -108,7 +110,7 @@ func (m *machine) Launch(args ...string) *daemon {
 	d := &daemon{machine: m, out: &output.Buffer{}, ended: make(chan struct{})}
 	words := []string{program(m.t, "polycubed")}
 	if m.own {
-		words = []string{"env", asDaemon + "=1", os.Args[0]}
+		words = []string{"env", asDaemon + "=daemon " + m.version, os.Args[0]}
 	}
 	words = slices.Concat(words, m.options(), args)
 	d.cmd = m.lab.Command(words[0], words[1:]...)

@@ -12,9 +12,10 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 
-	_ "github.com/polycube/polycube/cubes/all" // the services
 	"github.com/polycube/polycube/cube"
+	_ "github.com/polycube/polycube/cubes/all" // the services
 	polycubed "github.com/polycube/polycube/internal/daemon"
 )
 
@@ -37,6 +38,7 @@ func beDaemon() {
 		Objects: map[cube.Hook][]byte{cube.TC: responderTC, cube.XDP: responderXDP},
 		New:     func(env cube.Env) (cube.Instance, error) { return newResponder(env), nil },
 	})
+	registerTally(strings.TrimPrefix(os.Getenv(asDaemon), "daemon "))
 	os.Exit(polycubed.Main(os.Args[1:], os.Stdout, os.Stderr))
 }
 
