@@ -5,6 +5,8 @@ package link
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
@@ -98,9 +100,10 @@ func (g *generator) function(s site, body asm.Instructions, linkage btf.FuncLink
 }
 
 // callees returns the site's copies of the static functions that its program calls.
-func (g *generator) callees(s site, f *Function) (asm.Instructions, error) {
-	var out asm.Instructions
-	for name, body := range f.Callees {
+func (g *generator) callees(s site, f *Function) ([]asm.Instructions, error) {
+	var out []asm.Instructions
+	for _, name := range slices.Sorted(maps.Keys(f.Callees)) {
+		body := f.Callees[name]
 		if _, ok := stubs[name]; ok {
 			continue
 		}
@@ -108,7 +111,7 @@ func (g *generator) callees(s site, f *Function) (asm.Instructions, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, fn...)
+		out = append(out, fn)
 	}
 	return out, nil
 }

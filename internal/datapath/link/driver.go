@@ -210,10 +210,10 @@ func (g *generator) pass() int32 {
 	return xdpPass
 }
 
-// functions returns what the driver calls: the cubes' programs in call mode, the cubes'
-// static functions, and the framework's functions.
+// functions returns what the driver calls: the cubes' programs in call mode, the cubes' static
+// functions, and the framework's functions.
 func (g *generator) functions(main asm.Instructions) (asm.Instructions, error) {
-	var out asm.Instructions
+	var candidates []asm.Instructions
 	for _, s := range g.order {
 		f := s.program().Function
 		if g.mode == Call {
@@ -221,22 +221,45 @@ func (g *generator) functions(main asm.Instructions) (asm.Instructions, error) {
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, body...)
+			candidates = append(candidates, body)
 		}
 		callees, err := g.callees(s, f)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, callees...)
+		candidates = append(candidates, callees...)
 	}
 	filters, err := g.filters()
 	if err != nil {
 		return nil, err
 	}
-	out = append(out, filters...)
+	out := called(main, append(candidates, filters...))
 	core, err := g.coreFunctions(append(main.FunctionReferences(), out.FunctionReferences()...))
-	out = append(out, core...)
-	return out, err
+	return append(out, core...), err
+}
+
+// called returns those of the functions that the driver calls, itself or through others. The
+// kernel refuses a program with a function that nobody calls, and layout may have left out the
+// place of a cube that packets cannot reach.
+func called(main asm.Instructions, functions []asm.Instructions) asm.Instructions {
+	byName := map[string]asm.Instructions{}
+	for _, f := range functions {
+		byName[f[0].Symbol()] = f
+	}
+	wanted := map[string]bool{}
+	for work := main.FunctionReferences(); len(work) > 0; work = work[1:] {
+		if f := byName[work[0]]; f != nil && !wanted[work[0]] {
+			wanted[work[0]] = true
+			work = append(work, f.FunctionReferences()...)
+		}
+	}
+	var out asm.Instructions
+	for _, f := range functions {
+		if wanted[f[0].Symbol()] {
+			out = append(out, f...)
+		}
+	}
+	return out
 }
 
 // The kernel's limits of one program (BPF_MAX_SUBPROGS, MAX_USED_MAPS).

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/polycube/polycube/cube"
 )
@@ -138,4 +139,37 @@ func TestTheWordsStayWithinACubeAndEndAtItsBorder(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestAFilterOnAForeignPortIsPartOfThisSegment(t *testing.T) {
+	g := new(graph).cubes(3)
+	g.link(1, 2)
+	g.link(2, 3)
+	far := g.Cubes[1]
+	gate := g.gate(far, far.Ports[0]) // on the foreign cube's port, in this segment
+	far.Foreign = true
+	g.Cubes = []*Cube{g.Cubes[0], g.Cubes[2], gate}
+	for _, mode := range bothModes {
+		for _, hook := range []cube.Hook{cube.TC, cube.XDP} {
+			c := g.Component
+			c.Hook = hook
+			spec, err := Program(&c, newMachine(t, &c, mode).core, mode, OnIngress)
+			if err != nil {
+				t.Fatal(err)
+			}
+			references := map[string]bool{}
+			if mode == Call && !slices.ContainsFunc(spec.Instructions, func(i asm.Instruction) bool { return i.Symbol() == "c4i_pcn_ingress" }) {
+				t.Errorf("%s %s: the filter is not there", mode, hook)
+			}
+			for _, name := range spec.Instructions.FunctionReferences() {
+				references[name] = true
+			}
+			for i := range spec.Instructions {
+				ins := &spec.Instructions[i]
+				if fn := btf.FuncMetadata(ins); fn != nil && i > 0 && !references[ins.Symbol()] {
+					t.Errorf("%s %s: nobody calls %s", mode, hook, fn.Name)
+				}
+			}
+		}
+	}
 }

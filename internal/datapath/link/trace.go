@@ -286,8 +286,8 @@ func (g *generator) capture(b *block, s Session, skip string, who, stage int32, 
 }
 
 // filters returns the functions of the sessions' filters.
-func (g *generator) filters() (asm.Instructions, error) {
-	var out asm.Instructions
+func (g *generator) filters() ([]asm.Instructions, error) {
+	var out []asm.Instructions
 	for _, s := range g.sessions(func(s Session) bool { return s.Filter != nil }) {
 		f := g.core.Object.Functions[traceCalls.Length]
 		if f == nil {
@@ -297,7 +297,7 @@ func (g *generator) filters() (asm.Instructions, error) {
 		typed.Name, typed.Linkage = filterName(s), btf.GlobalFunc
 		body := s.Filter.EBPF(filterName(s), traceCalls)
 		body[0] = btf.WithFuncMetadata(body[0], &typed).WithSource(asm.Comment("filter: " + s.Filter.Expression))
-		out = append(out, body...)
+		out = append(out, body)
 	}
 	return out, nil
 }
