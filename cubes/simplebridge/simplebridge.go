@@ -8,7 +8,6 @@ import (
 	"context"
 	_ "embed" // for the model and the compiled programs
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/polycube/polycube/cube"
@@ -35,14 +34,14 @@ type bridge struct {
 	cube.Typed[Config]
 	env cube.Env
 
-	// mu is held while the table is changed: by a transaction, a request or the sweeper.
-	mu sync.Mutex
 	// fdb is open from the first Commit on.
 	fdb    table
 	open   bool
 	static map[Address]uint16 // configured entries: port index by address
 	aging  time.Duration
-	sweep  *sweeper
+	// period is that of the timer that stopSweep ends; 0 before there is one.
+	period    time.Duration
+	stopSweep func()
 }
 
 func newBridge(env cube.Env) *bridge {
@@ -109,8 +108,6 @@ func (b *bridge) changedPorts(old, after []cube.Port) map[uint16]bool {
 // commit brings the table to what is wanted, or leaves it as it is. The function it returns
 // takes a successful change back.
 func (b *bridge) commit(want desired) (func() error, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	fresh := !b.open
 	if fresh {
 		fdb, err := cube.OpenTable[Address, entry](b.env, "fdb")
@@ -130,24 +127,19 @@ func (b *bridge) commit(want desired) (func() error, error) {
 	b.static, b.aging = want.static, want.aging
 	if fresh {
 		// A restarted daemon finds the table of the last one.
-		if err := b.sweepLocked(); err != nil {
+		if err := b.sweep(); err != nil {
 			b.open = false
 			return nil, err
 		}
 	}
-	if b.sweep == nil {
-		b.sweep = startSweeper(b)
-	}
-	b.sweep.every(want.aging)
+	b.sweepEvery(want.aging)
 	return func() error {
-		b.mu.Lock()
-		defer b.mu.Unlock()
 		b.static, b.aging = static, aging
 		if fresh {
 			b.open = false // the map goes
 			return nil
 		}
-		b.sweep.every(aging)
+		b.sweepEvery(aging)
 		return e.revert()
 	}, nil
 }
@@ -200,24 +192,11 @@ func (b *bridge) PortChanged(port string, up bool) {
 	if up || !ok {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if !b.open {
 		return
 	}
 	err := b.fdb.removeIf(func(_ Address, e entry) bool { return e.Fixed == 0 && e.Port == index })
 	if err != nil {
 		b.env.Logger().Error("forgetting the addresses behind a port that is down", "port", port, "error", err)
-	}
-}
-
-// Close ends the sweeper.
-func (b *bridge) Close() {
-	b.mu.Lock()
-	s := b.sweep
-	b.sweep, b.open = nil, false
-	b.mu.Unlock()
-	if s != nil {
-		s.stop()
 	}
 }

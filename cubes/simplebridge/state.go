@@ -37,8 +37,6 @@ func (b *bridge) State(_ context.Context, path []string) (any, error) {
 	if len(path) > 0 && path[0] != "fdb" {
 		return nil, nil
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if !b.open {
 		return nil, nil
 	}
@@ -117,8 +115,6 @@ func (b *bridge) DeleteState(_ context.Context, path []string) error {
 	if len(path) != 3 || path[0] != "fdb" || path[1] != "entry" {
 		return fmt.Errorf("deleting %s: only learned entries can be deleted: %w", strings.Join(path, " "), cube.ErrNotFound)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if !b.open {
 		return fmt.Errorf("fdb entry %s: %w", path[2], cube.ErrNotFound)
 	}
@@ -138,8 +134,6 @@ func (b *bridge) Action(_ context.Context, path []string, _ json.RawMessage) (cu
 	if !slices.Equal(path, []string{"fdb", "flush"}) {
 		return cube.ActionResult{}, fmt.Errorf("action %s: %w", strings.Join(path, " "), cube.ErrNotFound)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if !b.open {
 		return cube.ActionResult{}, fmt.Errorf("fdb flush: the cube is not in the fast path yet: %w", cube.ErrNotFound)
 	}

@@ -154,6 +154,25 @@ func TestAttachmentOrder(t *testing.T) {
 	})
 }
 
+func TestTheOrderAtAPortIsThatOfItsWay(t *testing.T) {
+	l := newLab(t, "veth1")
+	l.must(bridges...)
+	l.must(`connect br1:p1 br2:p1`, `connect br1:p2 veth1`, `attach th1 br1:p2`, `attach th2 br1:p2 position=last`,
+		`attach th3 veth1`)
+	const onPort = `{"name":"br1:p2","cubes, ingress_index, egress_index":["th3, 0, 2","th2, 1, 1","th1, 2, 0"],` +
+		`"ingress service chain":"th3 ---> th2 ---> th1 ---> br1:p2","egress service chain":"br1:p2 ---> th1 ---> th2 ---> th3"}`
+	wantTopology(l, "br1:p2", onPort)
+	wantTopology(l, "veth1", strings.Replace(onPort, `"br1:p2","cubes`, `"veth1","cubes`, 1))
+	l.must(`detach th2 br1:p2`, `attach th2 br1:p1`)
+	wantTopology(l, "br1:p1", `{"name":"br1:p1","cubes, ingress_index, egress_index":["th2, 0, 0"],`+
+		`"ingress service chain":"th2 ---> br1:p1","egress service chain":"br1:p1 ---> th2"}`)
+	for _, name := range []string{"br1:p9", "br9:p1", "th1:p1", "br1:", "a/b"} {
+		if raw, err := l.NetdevTopology(context.Background(), name); err == nil {
+			t.Errorf("the topology of %s is %s", name, raw)
+		}
+	}
+}
+
 func wantTopology(l *lab, iface, want string) {
 	l.t.Helper()
 	raw, err := l.NetdevTopology(context.Background(), iface)

@@ -75,22 +75,34 @@ func emitPorts(b *bytes.Buffer, layers []any) {
 	b.WriteByte(']')
 }
 
-// NetdevTopology shows the order of cubes on a netdev, from the wire to the stack or the port whose peer it is, and back.
+// NetdevTopology shows the order of cubes at a netdev or a port (cube:port), from the wire to the stack or the port, and
+// back. Behind a port whose peer is a netdev are the cubes of both.
 func (m *Manager) NetdevTopology(_ context.Context, iface string) (json.RawMessage, error) {
 	w := m.view.Load()
-	ends := w.holders()[iface]
-	if len(w.chains[iface]) == 0 && len(ends) == 0 {
-		if _, err := m.getNetdev(iface); err != nil {
+	at, err := parsePlace(iface)
+	if err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	end, dev := "stack", at.netdev
+	var inner []string
+	if dev == "" {
+		if _, _, err := w.portAt(at); err != nil {
+			return nil, fmt.Errorf("topology: %w", err)
+		}
+		end, inner = iface, w.chainAt(at)
+		if peer, err := w.peerOf(at); err == nil {
+			dev = peer.netdev
+		}
+	} else if ends := w.holders()[dev]; len(ends) > 0 {
+		end, inner = ends[0].String(), w.chainAt(ends[0])
+	} else if len(w.chains[dev]) == 0 {
+		if _, err := m.getNetdev(dev); err != nil {
 			return nil, err
 		}
 	}
-	chain := slices.Clone(w.chains[iface])
-	end := "stack"
-	if len(ends) > 0 {
-		end = ends[0].String()
-		for _, name := range slices.Backward(w.chainAt(ends[0])) {
-			chain = append(chain, name) // a port's chain begins next to the cube
-		}
+	chain := slices.Clone(w.chains[dev])
+	for _, name := range slices.Backward(inner) {
+		chain = append(chain, name) // a port's chain begins next to the cube
 	}
 	positions := make([]string, 0, len(chain))
 	for i, name := range chain {

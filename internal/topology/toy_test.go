@@ -29,6 +29,8 @@ type behaviour struct {
 	log     []string
 	learned map[string]string
 	sizes   map[string]uint32
+	// parents are what filters were told, in order.
+	parents []cube.Parent
 	// programs are in every plan.
 	programs map[cube.ProgramSlot]*cube.Program
 }
@@ -172,6 +174,9 @@ func (c *toyBridge) Action(_ context.Context, path []string, input json.RawMessa
 type toyFilter struct{ toy }
 
 func (c *toyFilter) ParentChanged(p cube.Parent) {
+	c.b.mu.Lock()
+	c.b.parents = append(c.b.parents, p)
+	c.b.mu.Unlock()
 	_ = c.b.call(c.env.Name(), "ParentChanged", " ", p.Name)
 }
 
