@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/lint/reference"
 	"github.com/polycube/polycube/test/perf/report"
 )
 
@@ -35,6 +36,8 @@ type Run struct {
 	Config
 	Sections []Section
 	Checks   []report.Check
+	// Costs of helpers are for their reference.
+	Costs reference.Costs
 }
 
 // Section is what one part found.
@@ -59,6 +62,7 @@ func Parts() []Part {
 		{"size", size},
 		{"slowpath", slowPath},
 		{"daemon", daemon},
+		{"helpers", helpers},
 	}
 }
 

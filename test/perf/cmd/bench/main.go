@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/polycube/polycube/test/lint/reference"
 	"github.com/polycube/polycube/test/perf"
 	"github.com/polycube/polycube/test/perf/report"
 )
@@ -35,7 +36,7 @@ func run(ctx context.Context, args []string) error {
 	only := flags.String("only", "", "parts to run, separated by commas: "+strings.Join(perf.PartNames(), ", "))
 	rounds := flags.Int("rounds", 0, "rounds of each part; 0: the part's own number")
 	quick := flags.Bool("quick", false, "measure less of everything")
-	out := flags.String("o", "", "write the results to this file as Markdown; a whole run that is not quick writes docs/performance.md")
+	out := flags.String("o", "", "write the results to this file as Markdown; a whole run that is not quick writes docs/performance.md, and costs of helpers go to docs/reference/helpers.md")
 	check := flags.Bool("check", false, "exit with 1 if a promise is not kept")
 	root := flags.String("root", ".", "directory of the repository")
 	if err := flags.Parse(args); err != nil {
@@ -59,6 +60,11 @@ func run(ctx context.Context, args []string) error {
 	if *out != "" {
 		if err := os.WriteFile(*out, []byte(r.Document(repeatable(flags))), 0o644); err != nil {
 			return fmt.Errorf("writing the results: %w", err)
+		}
+	}
+	if len(r.Costs) > 0 && !*quick {
+		if err := reference.Write(*root, r.Costs); err != nil {
+			return err
 		}
 	}
 	if n := report.Misses(r.Checks); n > 0 && *check {

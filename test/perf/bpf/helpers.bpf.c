@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+//go:build ignore
+
+/* A cube that does one thing with each packet: what a helper costs is what it takes longer with
+ * it than without. Which thing is a constant, so nothing of the others is in the program. */
+#include <pcn/cube.h>
+
+/* COST_name: the helper, TIMES times, then a drop. LAST_name: the packet ends by it. UP_name: the
+ * helper, which makes a record for user space, then a drop; UPLAST_name: the packet ends by it,
+ * with a record. Benchmarks find the cases by these names. */
+enum helpers_case {
+	COST_nothing,
+	COST_pcn_csum_fold,
+	COST_pcn_csum_replace2,
+	COST_pcn_cursor_open,
+	COST_pcn_cursor_take,
+	COST_pcn_parse_eth,
+	COST_pcn_mac,
+	COST_pcn_mac_is_group,
+	COST_pcn_time_coarse,
+	COST_pcn_time,
+	COST_pcn_is_vlan_proto,
+	COST_pcn_get_vlan_id,
+	COST_pcn_is_vlan_present,
+	LAST_pcn_pkt_send,
+	LAST_pcn_pkt_pass,
+	LAST_pcn_pkt_flood,
+	LAST_pcn_call_program,
+	UP_pcn_pkt_copy,
+	UP_pcn_notify,
+	UP_pcn_log,
+	UPLAST_pcn_pkt_controller,
+	UPLAST_pcn_pkt_controller_md,
+};
+
+#define TIMES 16
+
+const volatile enum helpers_case helpers_cases __attribute__((used)) = 0;
+PCN_CONFIG(__u32, which) = COST_nothing;
+
+enum helpers_reason {
+	HELPERS_MEASURED = PCN_REASON_FIRST,
+};
+PCN_REASONS(helpers_reason);
+
+/* The compiler may neither drop a value nor know it, nor merge two uses. */
+#define KEEP(v) asm volatile("" : : "r"(v), "i"(__LINE__) : "memory")
+#define HIDE(v) asm volatile("" : "+r"(v))
+
+#define EACH _Pragma("unroll") for (int i = 0; i < TIMES; i++)
+
+/* Arithmetic and clocks. */
+PCN_INLINE void compute(__u32 what)
+{
+	__u64 x = 7;
+
+	EACH
+	{
+		HIDE(x);
+		if (what == COST_pcn_csum_fold)
+			KEEP(pcn_csum_fold(x));
+		else if (what == COST_pcn_csum_replace2)
+			KEEP(pcn_csum_replace2(x, 1, 2));
+		else if (what == COST_pcn_time_coarse)
+			KEEP(pcn_time_coarse());
+		else if (what == COST_pcn_time)
+			KEEP(pcn_time());
+		else if (what == COST_pcn_is_vlan_proto)
+			KEEP(pcn_is_vlan_proto(x));
+	}
+}
+
+/* What reads the packet; -1 if it is too short for that. */
+PCN_INLINE int read(struct CTXTYPE *ctx, __u32 what)
+{
+	struct pcn_cursor c;
+
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
+	struct ethhdr *eth = pcn_parse_eth(&c);
+
+	if (!eth)
+		return -1;
+	EACH
+	{
+		if (what == COST_pcn_mac)
+			KEEP(pcn_mac(eth->h_source));
+		else if (what == COST_pcn_mac_is_group)
+			KEEP(pcn_mac_is_group(eth->h_dest));
+	}
+	return 0;
+}
+
+/* What opens the packet. */
+PCN_INLINE void enter(struct CTXTYPE *ctx, __u32 what)
+{
+	struct pcn_cursor c;
+
+	EACH
+	{
+		HIDE(ctx); /* or its members' addresses are computed once, which the verifier refuses */
+		if (what == COST_pcn_get_vlan_id) {
+			KEEP(pcn_get_vlan_id(ctx));
+		} else if (what == COST_pcn_is_vlan_present) {
+			KEEP(pcn_is_vlan_present(ctx));
+		} else {
+			pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
+			KEEP(c.pos);
+			KEEP(c.end);
+			if (what == COST_pcn_parse_eth)
+				KEEP(pcn_parse_eth(&c));
+			else if (what == COST_pcn_cursor_take)
+				KEEP(pcn_cursor_take(&c, 20));
+		}
+	}
+}
+
+PCN_PROGRAM(helpers_second)
+{
+	return pcn_pkt_drop(ctx, md, HELPERS_MEASURED);
+}
+
+PCN_INGRESS
+{
+	__u32 words[4] = { 1, 2, 3, 4 };
+
+	switch (which) {
+	case COST_pcn_csum_fold:
+	case COST_pcn_csum_replace2:
+	case COST_pcn_time_coarse:
+	case COST_pcn_time:
+	case COST_pcn_is_vlan_proto:
+		compute(which);
+		break;
+	case COST_pcn_mac:
+	case COST_pcn_mac_is_group:
+		read(ctx, which);
+		break;
+	case COST_pcn_cursor_open:
+	case COST_pcn_cursor_take:
+	case COST_pcn_parse_eth:
+	case COST_pcn_get_vlan_id:
+	case COST_pcn_is_vlan_present:
+		enter(ctx, which);
+		break;
+	case LAST_pcn_pkt_send:
+		return pcn_pkt_send(ctx, md, 1);
+	case LAST_pcn_pkt_pass:
+		return pcn_pkt_pass(ctx, md);
+	case LAST_pcn_pkt_flood:
+		return pcn_pkt_flood(ctx, md);
+	case LAST_pcn_call_program:
+		return pcn_call_program(ctx, md, 1);
+	case UP_pcn_pkt_copy:
+		pcn_pkt_copy(ctx, md, HELPERS_MEASURED);
+		break;
+	case UP_pcn_notify:
+		pcn_notify(ctx, md, 1, words, sizeof(words));
+		break;
+	case UP_pcn_log:
+		pcn_log(ctx, LOG_INFO, "%d bytes on port %d", md->packet_len, md->in_port);
+		break;
+	case UPLAST_pcn_pkt_controller:
+		return pcn_pkt_controller(ctx, md, HELPERS_MEASURED);
+	case UPLAST_pcn_pkt_controller_md:
+		return pcn_pkt_controller_md(ctx, md, HELPERS_MEASURED, words);
+	}
+	return pcn_pkt_drop(ctx, md, HELPERS_MEASURED);
+}
+
+PCN_LICENSE;

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/lint/reference"
+	"github.com/polycube/polycube/test/netns"
+)
+
+// unmeasured are helpers that cost nothing of their own, or need what the benchmark has not.
+var unmeasured = []string{
+	"pcn_pkt_drop",             // what others are held against
+	"pcn_pkt_namespace",        // wants a cube with a namespace; then it is the kernel's redirect
+	"pcn_data", "pcn_data_end", // one load each
+	"pcn_log_level", "pcn_shadow", "pcn_span", "pcn_pkt_redirect", "pcn_pkt_redirect_ns", "pcn_pkt_controller_with_metadata",
+}
+
+// TestEveryHelperIsMeasured holds bpf/helpers.bpf.c to the headers: whatever runs has a case.
+func TestEveryHelperIsMeasured(t *testing.T) {
+	files := map[string][]byte{}
+	names, err := filepath.Glob("../../" + reference.Headers + "*.h")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no headers: %v", err)
+	}
+	for _, name := range names {
+		if files[reference.Headers+filepath.Base(name)], err = os.ReadFile(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, hook := range []cube.Hook{cube.TC, cube.XDP} {
+		cases, err := helperCases(hook)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		for _, c := range cases[1:] {
+			left = append(left, c.name)
+		}
+		for _, h := range reference.Parse(files) {
+			for _, helper := range h.Helpers {
+				at := slices.Index(left, helper.Name)
+				switch {
+				case at >= 0:
+					left = slices.Delete(left, at, at+1)
+				case strings.HasPrefix(helper.Name, "pcn_") && !slices.Contains(unmeasured, helper.Name):
+					t.Errorf("%s: no case measures %s of %s: add one to test/perf/bpf/helpers.bpf.c", hook, helper.Name, h.Name)
+				}
+			}
+		}
+		if len(left) > 0 {
+			t.Errorf("%s: %v are measured, but no header has them", hook, left)
+		}
+	}
+}
+
+func TestEachHelperHasACostAtBothHooks(t *testing.T) {
+	netns.NeedRoot(t)
+	r := &Run{Config: Config{Rounds: 1, Quick: true, Progress: t.Output()}}
+	if err := r.Do(t.Context(), []string{"helpers"}); err != nil {
+		t.Fatal(err)
+	}
+	cases, err := helperCases(cube.TC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Costs) != len(cases)-1 {
+		t.Errorf("%d costs, want %d: %v", len(r.Costs), len(cases)-1, r.Costs)
+	}
+	for name, cost := range r.Costs {
+		if !strings.Contains(cost, "ns at TC") || !strings.Contains(cost, "ns at XDP") || strings.Contains(cost, "NaN") {
+			t.Errorf("%s costs %q", name, cost)
+		}
+	}
+}
