@@ -233,9 +233,10 @@ func (p *Port) behind() []site {
 	return nil
 }
 
-// arrival is the site that a packet entering cube c at this port meets first.
+// arrival is the site that a packet entering cube c at this port meets first. Into a cube of
+// another segment it goes by that segment, also where the port's transparent cubes are in this.
 func (p *Port) arrival(c *Cube) []site {
-	if n := len(p.Tcubes); n > 0 {
+	if n := len(p.Tcubes); n > 0 && !c.Foreign {
 		return []site{entrance(p.Tcubes[n-1], cube.Ingress)}
 	}
 	return []site{entrance(c, cube.Ingress)}

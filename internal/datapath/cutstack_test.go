@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A transparent cube and the port it is on may be in different segments, on either side of a link.
+
+package datapath
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestATransparentCubeIsInAnySegment(t *testing.T) {
+	for at := range uint16(2) { // the port of the cube in the middle on which it is
+		t.Run(fmt.Sprintf("on port %d of the second", at), func(t *testing.T) {
+			everywhere(t, func(t *testing.T, b *bench) {
+				b.close()
+				b.opts.SegmentCubes = 2
+				b.open()
+				// Made in this order, the last of the line and the transparent cube are a segment.
+				one, three := b.cube("probe", 2, map[string]any{"out": uint16(1)}), b.cube("probe", 2, map[string]any{"out": uint16(1)})
+				two, gate := b.cube("probe", 2, map[string]any{"out": uint16(1)}), b.cube("gate", 0, nil)
+				b.link(one, 1, two, 0)
+				b.link(two, 1, three, 0)
+				from, to := b.host("a", "", one, 0), b.host("z", "", three, 1)
+				b.commit()
+				two.Ports[at].Tcubes = []CubeID{gate.ID}
+				b.commit()
+				if got := b.passes(from, to, frame("x")); got[14+16] != 'x' || got[14] != 'a' {
+					t.Errorf("the frame came as % x, want the letter of the transparent cube at its start", got[:32])
+				}
+			})
+		})
+	}
+}
