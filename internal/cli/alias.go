@@ -21,7 +21,7 @@ type alias struct {
 }
 
 // aliasOrder is the order of the root help.
-var aliasOrder = []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "drops", "trace"}
+var aliasOrder = []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "drops", "trace", "capture"}
 
 var aliases map[string]alias
 

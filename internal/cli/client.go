@@ -135,6 +135,9 @@ func (c *client) newRequest(ctx context.Context, r request, target *url.URL) (*h
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
 	req.Header.Set("Accept", "application/yang.data+json, application/json")
+	if r.accept != "" {
+		req.Header.Set("Accept", r.accept)
+	}
 	req.Header.Set("User-Agent", "polycubectl/"+Version)
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")

@@ -107,6 +107,7 @@ topology    command  Show how cubes are connected
 netdevs     command  Show network devices that cubes can use
 drops       command  Show who drops packets and why, now and since when
 trace       command  Show each step of packets through the cubes, live
+capture     command  Capture the packets of a port, a transparent cube or a netdev
 r1          cube     Cube of type router
 `
 	if r := d.run("?"); r.code != ExitOK || r.out != want {

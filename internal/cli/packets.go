@@ -6,9 +6,13 @@
 package cli
 
 import (
+	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +28,11 @@ func packetAliases() map[string]alias {
 		"trace": {
 			description: "Show each step of packets through the cubes, live",
 			usage:       "trace [FILTER] [--cube CUBE] [-c COUNT] [-t SECONDS] [-json]  (FILTER as tcpdump takes it)",
+			plan:        notAlone,
+		},
+		"capture": {
+			description: "Capture the packets of a port, a transparent cube or a netdev",
+			usage:       "capture CUBE:PORT|CUBE|NETDEV [FILTER] [-w FILE] [-c COUNT] [-t SECONDS] [-json]  (FILE is pcapng, - is standard output)",
 			plan:        notAlone,
 		},
 	}
@@ -46,7 +55,8 @@ func notAlone(c command) (plan, error) {
 type watching struct {
 	command       string
 	words         []string // of the filter
-	cube          string
+	place         string   // of a capture
+	cube, file    string
 	count, second string
 	json          bool
 }
@@ -54,7 +64,16 @@ type watching struct {
 // parseWatching reads the words behind the name of such a command.
 func parseWatching(command string, words []string) (watching, error) {
 	w := watching{command: command}
-	valued := map[string]*string{"--cube": &w.cube, "-c": &w.count, "-t": &w.second}
+	valued := map[string]*string{"-c": &w.count, "-t": &w.second}
+	if command == "trace" {
+		valued["--cube"] = &w.cube
+	} else {
+		valued["-w"] = &w.file
+		if len(words) == 0 || strings.HasPrefix(words[0], "-") {
+			return w, w.wrong("name the place first")
+		}
+		w.place, words = words[0], words[1:]
+	}
 	for i := 0; i < len(words); i++ {
 		name, value, given := strings.Cut(words[i], "=")
 		to := valued[name]
@@ -103,8 +122,21 @@ func (w watching) request() request {
 			q.Set(name, value)
 		}
 	}
-	return request{method: "GET", path: []string{w.command}, query: q.Encode()}
+	r := request{method: "GET", path: []string{w.command}, query: q.Encode(), accept: ndjson}
+	if w.place != "" {
+		r.path = append(r.path, w.place)
+	}
+	if w.file != "" {
+		r.accept = pcapng
+	}
+	return r
 }
+
+// Content types of streams.
+const (
+	ndjson = "application/x-ndjson"
+	pcapng = "application/x-pcapng"
+)
 
 // step is one line of the daemon's stream of steps; the last one has End.
 type step struct {
@@ -143,6 +175,9 @@ func (s *session) watch(command string, words []string) error {
 	if err != nil {
 		return err
 	}
+	if w.file != "" {
+		return s.save(w)
+	}
 	return s.stream(w.request(), func(line []byte) error {
 		if w.json {
 			return s.put(string(line))
@@ -157,6 +192,41 @@ func (s *session) watch(command string, words []string) error {
 		}
 		return s.put(one.text())
 	})
+}
+
+// save writes a capture to a file, as it comes.
+func (s *session) save(w watching) error {
+	if w.file == "-" {
+		return s.open(w.request(), func(body io.Reader) error { return s.pour(s.stdout, body) })
+	}
+	return s.open(w.request(), func(body io.Reader) (err error) {
+		file, err := os.OpenFile(w.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			return fmt.Errorf("the file of the capture: %w", err)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		return s.pour(bufio.NewWriter(file), body)
+	})
+}
+
+// pour copies what comes, at once.
+func (s *session) pour(to *bufio.Writer, body io.Reader) error {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := body.Read(buf)
+		if _, werr := to.Write(buf[:n]); werr != nil {
+			return fmt.Errorf("write the capture: %w", werr)
+		}
+		if werr := to.Flush(); werr != nil {
+			return fmt.Errorf("write the capture: %w", werr)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // put writes a line at once: somebody is watching.

@@ -18,6 +18,7 @@ type request struct {
 	path   []string // one word per URL segment, not yet escaped
 	query  string
 	body   []byte // nil: none
+	accept string // another content type than that of models
 }
 
 // target is the escaped path below the base, always with a trailing slash.

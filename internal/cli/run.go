@@ -113,7 +113,7 @@ func (s *session) execute(args []string) error {
 		_, err := s.stdout.WriteString(completionScript)
 		return err
 	}
-	watches := args[0] == "trace" && args[len(args)-1] != "?"
+	watches := (args[0] == "trace" || args[0] == "capture") && args[len(args)-1] != "?"
 	var cmd command
 	if !watches {
 		if cmd, err = parse(args); err != nil {

@@ -79,7 +79,7 @@ func (p param) leafWords() []string {
 
 // commandWords are the framework's own first words, as the root's completion lists them.
 func commandWords() []string {
-	return []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "drops", "trace"}
+	return []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "drops", "trace", "capture"}
 }
 
 // serviceParam describes a service in the root's help.

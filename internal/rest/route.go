@@ -33,6 +33,8 @@ func framework(name string) (frameworkResource, bool) {
 		return frameworkResource{1, (*Server).serveTopology}, true
 	case "drops":
 		return frameworkResource{1, (*Server).serveDrops}, true
+	case "capture":
+		return frameworkResource{1, (*Server).serveCapture}, true
 	case "trace":
 		return frameworkResource{0, (*Server).serveTrace}, true
 	case "connect", "disconnect":

@@ -52,8 +52,42 @@ func (s *Server) serveTrace(w http.ResponseWriter, r *http.Request, rest []strin
 	if err != nil {
 		return err
 	}
-	return s.stream(w, r, req, "application/x-ndjson", func(w io.Writer) writer {
-		return &lineWriter{json.NewEncoder(w)}
+	return s.stream(w, r, req, ndjson, func(w io.Writer) (writer, error) {
+		return &lineWriter{json.NewEncoder(w)}, nil
+	})
+}
+
+// Content types of streams.
+const (
+	ndjson = "application/x-ndjson"
+	pcapng = "application/x-pcapng"
+)
+
+// serveCapture answers GET /capture/PLACE: packets as a file of pcapng, or a JSON object a line
+// for a client that asks for that.
+func (s *Server) serveCapture(w http.ResponseWriter, r *http.Request, rest []string) error {
+	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+		return err
+	}
+	if r.Method == http.MethodOptions {
+		return s.helpPackets(w, r, rest)
+	}
+	if len(rest) == 0 {
+		return notFound("capture where? the path is capture/PLACE, a port CUBE:PORT, a transparent cube or a netdev")
+	}
+	req, err := traceRequest(r.URL.Query(), "filter", "count", "seconds")
+	if err != nil {
+		return err
+	}
+	req.Capture = rest[0]
+	if strings.Contains(r.Header.Get("Accept"), ndjson) {
+		return s.stream(w, r, req, ndjson, func(w io.Writer) (writer, error) {
+			return &packetLines{lineWriter{json.NewEncoder(w)}}, nil
+		})
+	}
+	return s.stream(w, r, req, pcapng, func(w io.Writer) (writer, error) {
+		file, err := trace.NewFile(w, req.Capture, req.Filter)
+		return packetFile{file}, err
 	})
 }
 
@@ -95,6 +129,8 @@ func traceRequest(q url.Values, known ...string) (trace.Request, error) {
 type writer interface {
 	// next writes one of them; io.EOF when the session has ended.
 	next(r *http.Request, s *trace.Session) error
+	// flush hands what is buffered to the connection.
+	flush() error
 	// end writes the last word.
 	end(s *trace.Session) error
 }
@@ -110,10 +146,38 @@ func (l *lineWriter) next(r *http.Request, s *trace.Session) error {
 	return l.enc.Encode(line)
 }
 
+func (l *lineWriter) flush() error { return nil }
+
 func (l *lineWriter) end(s *trace.Session) error { return l.enc.Encode(s.Summary()) }
 
+// packetLines writes what was captured, one JSON object a line, without the bytes.
+type packetLines struct{ lineWriter }
+
+func (l *packetLines) next(r *http.Request, s *trace.Session) error {
+	p, err := s.NextPacket(r.Context())
+	if err != nil {
+		return err
+	}
+	return l.enc.Encode(p.Line)
+}
+
+// packetFile writes what was captured as pcapng.
+type packetFile struct{ *trace.File }
+
+func (f packetFile) next(r *http.Request, s *trace.Session) error {
+	p, err := s.NextPacket(r.Context())
+	if err != nil {
+		return err
+	}
+	return f.Write(p)
+}
+
+func (f packetFile) flush() error { return f.Flush() }
+
+func (f packetFile) end(s *trace.Session) error { return f.End(s.Summary()) }
+
 // stream runs a session for a client that reads, and ends it with the client.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, req trace.Request, kind string, open func(io.Writer) writer) error {
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, req trace.Request, kind string, open func(io.Writer) (writer, error)) error {
 	if err := s.mayWrite(r); err != nil {
 		return err
 	}
@@ -138,7 +202,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, req trace.Reques
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	if err := s.pump(control, r, session, open(w)); err != nil {
+	to, err := open(w)
+	if err == nil {
+		err = s.pump(control, r, session, to)
+	}
+	if err != nil {
 		s.log.Debug("client of a look at packets went away", "err", err)
 	}
 	return nil
@@ -148,7 +216,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, req trace.Reques
 func (s *Server) pump(control *http.ResponseController, r *http.Request, session *trace.Session, to writer) error {
 	send := func() error {
 		_ = control.SetWriteDeadline(time.Now().Add(stalled))
-		return control.Flush()
+		return errors.Join(to.flush(), control.Flush())
 	}
 	for {
 		if session.Idle() {
@@ -168,15 +236,24 @@ func (s *Server) pump(control *http.ResponseController, r *http.Request, session
 }
 
 // helpPackets answers OPTIONS of what looks at packets.
-func (s *Server) helpPackets(w http.ResponseWriter, r *http.Request, _ []string) error {
+func (s *Server) helpPackets(w http.ResponseWriter, r *http.Request, rest []string) error {
 	verb, completion, err := helpVerb(r)
 	if err != nil {
 		return err
 	}
 	h := help{optional: []param{
-		{Name: "--cube", Description: "Only what this cube does", Example: "--cube br1", Type: "flag", SimpleType: "string"},
-		{Name: "-c", Description: "End after so many steps", Example: "-c 10", Type: "flag", SimpleType: "number"},
+		{Name: "-c", Description: "End after so many", Example: "-c 10", Type: "flag", SimpleType: "number"},
 		{Name: "-t", Description: "End after so many seconds", Example: "-t 60", Type: "flag", SimpleType: "number"},
 	}}
+	switch {
+	case commandName(r) == "trace":
+		h.optional = append(h.optional, param{Name: "--cube", Description: "Only what this cube does", Example: "--cube br1", Type: "flag", SimpleType: "string"})
+	case len(rest) > 0:
+		h.optional = append(h.optional, param{Name: "-w", Description: "Write a file of pcapng", Example: "-w file.pcapng", Type: "flag", SimpleType: "string"})
+	default:
+		h = help{params: []param{{Name: "place", Description: "CUBE:PORT, a transparent cube or a netdev", Example: "br1:p1", Type: "key", SimpleType: "string"}}}
+		h.elements = append(named(append(s.portNames(r), s.netdevNames(r)...)),
+			s.cubeElements(func(c cubeName) bool { return s.transparent(c.service) })...)
+	}
 	return s.answerHelp(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
 }

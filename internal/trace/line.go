@@ -5,6 +5,7 @@ package trace
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"time"
@@ -45,10 +46,14 @@ const (
 // Next waits for the next step. It returns io.EOF when the session has ended, and the context's
 // error when that ends.
 func (s *Session) Next(ctx context.Context) (Line, error) {
+	if s.spent() {
+		return Line{}, io.EOF
+	}
 	step, err := s.next(ctx)
 	if err != nil {
 		return Line{}, err
 	}
+	s.take()
 	return s.line(step), nil
 }
 
@@ -61,9 +66,11 @@ func (s *Session) line(step *slowpath.Step) Line {
 	return l
 }
 
+func (h *Hub) cubeID(step *slowpath.Step) datapath.CubeID { return datapath.CubeID(step.Cube) }
+
 // describe names what a step has numbers for.
 func (h *Hub) describe(step *slowpath.Step) Line {
-	id := datapath.CubeID(step.Cube)
+	id := h.cubeID(step)
 	l := Line{Packet: fmt.Sprintf("%04x", step.ID), Cube: Framework, Program: int(step.Program),
 		Length: step.Length, Summary: Summarise(step.Data, step.Length)}
 	if id != 0 {

@@ -36,10 +36,12 @@ type Session struct {
 	bytes int
 	lost  uint64
 	why   error // why it has ended
-	given int
+	given int   // steps, or packets, that the owner has taken
 	wake  chan struct{}
-	once  sync.Once
-	err   error // of the end
+	// waiting are captured packets whose fate is not known yet; only the owner looks at them.
+	waiting []pending
+	once    sync.Once
+	err     error // of the end
 }
 
 func newSession(h *Hub, r Request) *Session {
@@ -100,15 +102,10 @@ func (s *Session) finish(why error) {
 func (s *Session) next(ctx context.Context) (*slowpath.Step, error) {
 	for {
 		s.mu.Lock()
-		if s.given >= s.request.Count {
-			s.why = errCount
-			s.queue = nil
-		}
 		if len(s.queue) > 0 {
 			step := s.queue[0]
 			s.queue = s.queue[1:]
 			s.bytes -= len(step.Data)
-			s.given++
 			s.mu.Unlock()
 			return &step, nil
 		}
@@ -123,6 +120,24 @@ func (s *Session) next(ctx context.Context) (*slowpath.Step, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// take counts what the owner takes.
+func (s *Session) take() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.given++
+}
+
+// spent tells whether all that was asked for has been taken, which ends the session.
+func (s *Session) spent() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.given < s.request.Count {
+		return false
+	}
+	s.why, s.queue = errCount, nil
+	return true
 }
 
 // idle tells whether nothing waits, so that what was written should be sent.
