@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
 
 // patience bounds a step in the terminal, which may build everything.
-const patience = 90 * time.Second
+const patience = 4 * time.Minute
 
 const root = "../.."
 
