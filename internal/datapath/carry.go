@@ -87,7 +87,7 @@ func copyEntries(from, to *ebpf.Map, flags ebpf.MapUpdateFlags) error {
 	case ebpf.PerCPUArray, ebpf.PerCPUHash, ebpf.LRUCPUHash:
 		return copyPerCPU(from, to, flags)
 	}
-	if flags != ebpf.UpdateAny || from.Type() == ebpf.LPMTrie {
+	if from.Type() == ebpf.LPMTrie {
 		return copySingly(from, to, flags)
 	}
 	const size = 4096
@@ -99,15 +99,36 @@ func copyEntries(from, to *ebpf.Map, flags ebpf.MapUpdateFlags) error {
 		if err != nil && !last {
 			return fmt.Errorf("reading entries: %w", err)
 		}
-		if n = within(from, to, keys, n); n > 0 {
-			if _, err := to.BatchUpdate(head(keys, n), head(values, n), nil); err != nil {
-				return tooFew(to, err)
-			}
+		if err := copyBatch(to, head(keys, within(from, to, keys, n)), values, flags); err != nil {
+			return err
 		}
 		if last {
 			return nil
 		}
 	}
+}
+
+// copyBatch writes a batch of entries. Only entry by entry can the kernel leave alone what is
+// there.
+func copyBatch(to *ebpf.Map, keys, values any, flags ebpf.MapUpdateFlags) error {
+	list := reflect.ValueOf(keys)
+	n := list.Len()
+	if n == 0 {
+		return nil
+	}
+	if flags == ebpf.UpdateAny {
+		if _, err := to.BatchUpdate(keys, head(values, n), nil); err != nil {
+			return tooFew(to, err)
+		}
+		return nil
+	}
+	for i := range n {
+		value := reflect.ValueOf(values).Index(i)
+		if err := put(to, list.Index(i).Slice(0, int(to.KeySize())).Bytes(), value.Slice(0, int(to.ValueSize())).Bytes(), flags); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // within returns how many of n entries of a batch have a place: a smaller array loses its end.
