@@ -15,8 +15,10 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// alias begins what the outer ends have as their alias.
+// alias begins what the outer ends have as their alias: whose they are.
 const alias = "polycube shadow "
+
+func aliasOf(c Cube, port string) string { return alias + c.UUID + " " + c.Name + ":" + port }
 
 // Ends are the interfaces of a cube's namespace.
 type Ends struct {
@@ -99,33 +101,38 @@ func (s *space) find() error {
 	s.ends = map[string]end{}
 	for name, v := range inside {
 		outer, err := netlink.LinkByIndex(v.ParentIndex)
-		if err == nil && strings.HasPrefix(outer.Attrs().Alias, alias) && outer.Attrs().ParentIndex == v.Index {
+		if err == nil && strings.HasPrefix(outer.Attrs().Alias, s.alias) && outer.Attrs().ParentIndex == v.Index {
 			s.ends[name] = end{v.Index, v.ParentIndex}
 		}
 	}
 	return nil
 }
 
-// wire makes a port's interface. Its outer end gets a name with a hash where the plain one is taken.
+// wire makes a port's interface. Its outer end gets another name where the plain one is taken, unless by an interface of
+// the same port that somebody moved out of the namespace.
 func (k *Keeper) wire(c Cube, s *space, port string) (end, error) {
 	inner := InnerName(port)
-	err := k.addVeth(s, OuterName(c.Name, port), inner)
-	outer := OuterName(c.Name, port)
-	if _, taken := netlink.LinkByName(outer); errors.Is(err, unix.EEXIST) && taken == nil && outer != hashedOuter(c.Name, port) {
-		outer = hashedOuter(c.Name, port)
-		err = k.addVeth(s, outer, inner)
+	for _, outer := range []string{OuterName(c.Name, port), otherOuterName(k.o.Instance, c.Name, port)} {
+		if l, err := netlink.LinkByName(outer); err == nil && l.Attrs().Alias == aliasOf(c, port) {
+			if err := gone(netlink.LinkDel(l)); err != nil {
+				return end{}, err
+			}
+		}
+		err := k.addVeth(s, outer, inner)
+		if errors.Is(err, unix.EEXIST) {
+			continue
+		}
+		if err != nil {
+			return end{}, fmt.Errorf("shadow: interface of port %s: %w", port, err)
+		}
+		e, err := k.ready(s, outer, inner, aliasOf(c, port))
+		if err != nil {
+			return end{}, errors.Join(err, removeLink(outer))
+		}
+		return e, nil
 	}
-	if errors.Is(err, unix.EEXIST) {
-		return end{}, fmt.Errorf("port %s: an interface %s, or %s in %s, is there already: %w", port, outer, inner, k.Name(c.Name), cube.ErrInUse)
-	}
-	if err != nil {
-		return end{}, fmt.Errorf("shadow: interface of port %s: %w", port, err)
-	}
-	e, err := k.ready(s, outer, inner, c.Name+":"+port)
-	if err != nil {
-		return end{}, errors.Join(err, removeLink(outer))
-	}
-	return e, nil
+	return end{}, fmt.Errorf("port %s: an interface %s, or %s in %s, is there already: %w",
+		port, OuterName(c.Name, port), inner, k.Name(c.Name), cube.ErrInUse)
 }
 
 func (k *Keeper) addVeth(s *space, outer, inner string) error {
@@ -135,17 +142,17 @@ func (k *Keeper) addVeth(s *space, outer, inner string) error {
 }
 
 // ready finishes a new interface. The outer end has no IPv6 of its own, and says whose it is.
-func (k *Keeper) ready(s *space, outer, inner, port string) (end, error) {
+func (k *Keeper) ready(s *space, outer, inner, whose string) (end, error) {
 	l, err := netlink.LinkByName(outer)
 	if err != nil {
-		return end{}, fmt.Errorf("shadow: outer end of %s: %w", port, err)
+		return end{}, fmt.Errorf("shadow: outer end %s: %w", outer, err)
 	}
 	// A kernel without IPv6 needs no such setting.
 	if err := netlink.LinkSetIP6AddrGenMode(l, nl6None); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) && !errors.Is(err, unix.EOPNOTSUPP) {
-		return end{}, fmt.Errorf("shadow: outer end of %s: %w", port, err)
+		return end{}, fmt.Errorf("shadow: outer end %s: %w", outer, err)
 	}
-	if err := netlink.LinkSetAlias(l, alias+port); err != nil {
-		return end{}, fmt.Errorf("shadow: outer end of %s: %w", port, err)
+	if err := netlink.LinkSetAlias(l, whose); err != nil {
+		return end{}, fmt.Errorf("shadow: outer end %s: %w", outer, err)
 	}
 	e := end{inner: l.Attrs().ParentIndex, outer: l.Attrs().Index}
 	err = netdev.InNamespace(s.file, func() error {
@@ -162,7 +169,7 @@ func (k *Keeper) ready(s *space, outer, inner, port string) (end, error) {
 		return netlink.LinkSetUp(in)
 	})
 	if err != nil {
-		return end{}, fmt.Errorf("shadow: interface of %s in %s: %w", port, s.path, err)
+		return end{}, fmt.Errorf("shadow: interface %s in %s: %w", inner, s.path, err)
 	}
 	return e, nil
 }
@@ -235,7 +242,7 @@ func gone(err error) error {
 
 // removeEnds deletes all veths of a namespace that have an outer end of ours.
 func removeEnds(f *os.File) error {
-	s := &space{path: f.Name(), file: f}
+	s := &space{alias: alias, path: f.Name(), file: f}
 	if err := s.find(); err != nil {
 		return err
 	}

@@ -28,11 +28,13 @@ func OuterName(cube, port string) string {
 	if len(name) <= maxName {
 		return name
 	}
-	return hashedOuter(cube, port)
+	return hashed(name, cube+":"+port)
 }
 
-// hashedOuter is the outer name that tells a-b:c from a:b-c.
-func hashedOuter(cube, port string) string { return hashed(cube+"-"+port, cube+":"+port) }
+// otherOuterName is for an outer end whose plain name is taken: by a:b-c, when it is a-b:c, or by another instance.
+func otherOuterName(instance, cube, port string) string {
+	return hashed(cube+"-"+port, instance+"@"+cube+":"+port)
+}
 
 // hashed is the beginning of a text and the hash of what is meant, 15 bytes at most.
 func hashed(text, meant string) string {

@@ -21,7 +21,9 @@ import (
 // space is a cube's namespace.
 type space struct {
 	cube string
-	path string
+	// alias begins the aliases of the outer ends.
+	alias string
+	path  string
 	file *os.File
 	// ends are the interfaces by their names in the namespace.
 	ends map[string]end
@@ -70,7 +72,7 @@ var errNoNamespace = errors.New("not a network namespace")
 // open finds the cube's namespace, or makes it; fresh tells which.
 func (k *Keeper) open(c Cube) (s *space, fresh bool, err error) {
 	path := k.path(c.Name)
-	s = &space{cube: c.Name, path: path, ends: map[string]end{}}
+	s = &space{cube: c.Name, alias: alias + c.UUID + " ", path: path, ends: map[string]end{}}
 	f, mark, err := openNamed(path)
 	switch {
 	case err == nil && mark == k.mark(c.UUID):

@@ -61,6 +61,7 @@ func (g *generator) enterNamespace() {
 	b.store(asm.R10, offKey, asm.R1, asm.Word)
 	b.lookup(g.m("pcn_shadows"), "nopeer")
 	b.load(asm.R8, asm.R0, 0, asm.Word) // ifindex
+	g.traceLeave(b)
 	b.store(asm.R10, offKey, asm.R6, asm.Word)
 	b.lookup(g.m("pcn_fates"), "namespace.go")
 	b.load(asm.R1, asm.R0, reasonNamespace*8, asm.DWord)
