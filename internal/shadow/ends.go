@@ -5,10 +5,13 @@ package shadow
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
@@ -40,14 +43,14 @@ func (k *Keeper) Ensure(c Cube) (Ends, error) {
 		return Ends{}, err
 	}
 	undo := func() error {
-		var errs []error
-		for _, port := range ends.Made {
-			errs = append(errs, s.remove(InnerName(port)))
-		}
 		if fresh {
-			errs = append(errs, k.remove(c.UUID))
+			return k.remove(c.UUID)
 		}
-		return errors.Join(errs...)
+		var names []string
+		for _, port := range ends.Made {
+			names = append(names, InnerName(port))
+		}
+		return s.remove(names...)
 	}
 	for _, port := range c.Ports {
 		name := InnerName(port)
@@ -203,24 +206,51 @@ func (k *Keeper) Trim(c Cube) error {
 	for _, port := range c.Ports {
 		keep[InnerName(port)] = true
 	}
-	var errs []error
+	var names []string
 	for name := range s.ends {
 		if !keep[name] {
-			errs = append(errs, s.remove(name))
+			names = append(names, name)
 		}
 	}
-	return errors.Join(errs...)
+	return s.remove(names...)
 }
 
-// remove deletes one interface, by its outer end.
-func (s *space) remove(name string) error {
-	e := s.ends[name]
-	delete(s.ends, name)
-	l, err := netlink.LinkByIndex(e.outer)
-	if err == nil {
-		err = netlink.LinkDel(l)
+// remove deletes interfaces, by their outer ends, which also are not known any more.
+func (s *space) remove(names ...string) error {
+	var outer []int
+	for _, name := range names {
+		if e, ok := s.ends[name]; ok {
+			outer = append(outer, e.outer)
+		}
+		delete(s.ends, name)
 	}
-	return gone(err)
+	return removeLinks(outer)
+}
+
+// dying is the group of interfaces that are about to be deleted: the kernel deletes a group at once, and waits once for
+// all of them. Whatever is in it, some keeper has put there to go.
+const dying = 0x70636e64
+
+// removeLinks deletes interfaces; those that are gone already are no error.
+func removeLinks(indexes []int) error {
+	var errs []error
+	for _, index := range indexes {
+		l, err := netlink.LinkByIndex(index)
+		if err == nil && len(indexes) > 1 {
+			err = netlink.LinkSetGroup(l, dying)
+		} else if err == nil {
+			err = netlink.LinkDel(l)
+		}
+		errs = append(errs, gone(err))
+	}
+	if len(indexes) > 1 {
+		req := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
+		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+		req.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(dying)))
+		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+		errs = append(errs, gone(err))
+	}
+	return errors.Join(errs...)
 }
 
 func removeLink(name string) error {
@@ -246,11 +276,7 @@ func removeEnds(f *os.File) error {
 	if err := s.find(); err != nil {
 		return err
 	}
-	var errs []error
-	for name := range s.ends {
-		errs = append(errs, s.remove(name))
-	}
-	return errors.Join(errs...)
+	return s.remove(slices.Collect(maps.Keys(s.ends))...)
 }
 
 // Remove deletes a cube's namespace: its name and interfaces. Processes in it keep an empty one.

@@ -24,7 +24,7 @@ type space struct {
 	// alias begins the aliases of the outer ends.
 	alias string
 	path  string
-	file *os.File
+	file  *os.File
 	// ends are the interfaces by their names in the namespace.
 	ends map[string]end
 	stop context.CancelFunc
