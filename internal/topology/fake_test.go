@@ -199,6 +199,11 @@ func (f *fakePlane) Status(datapath.CubeID) datapath.CubeStatus {
 	return datapath.CubeStatus{Mode: "inline"}
 }
 
+// HasFunction gives filters an egress program, and bridges none.
+func (f *fakePlane) HasFunction(service string, _ cube.Hook, name string) bool {
+	return service == "toyfilter" && name == "pcn_egress"
+}
+
 func (f *fakePlane) CheckObject(string, map[cube.Hook][]byte) error { return f.step("CheckObject") }
 
 func (f *fakePlane) Send(_ datapath.CubeID, _ bool, p *cube.PacketOut) error {

@@ -48,7 +48,10 @@ func (t *txn) settle() error {
 	if err := t.checkPeers(); err != nil {
 		return err
 	}
-	return t.next.checkHooks()
+	if err := t.next.checkHooks(); err != nil {
+		return err
+	}
+	return t.checkBypass()
 }
 
 // derive makes a cube's record follow its tree.

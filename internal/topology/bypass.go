@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// What a port sends at XDP leaves by a redirect, past the egress of the netdev: a transparent cube there would see what
+// the host sends and not what the port does. Half of a filter is worse than none, so such a chain is refused.
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// checkBypass refuses a chain on a netdev that this transaction brings together with a port that sends past it. One that
+// was there before, by a netdev's new name, does not stand in the way of changes elsewhere.
+func (t *txn) checkBypass() error {
+	before := t.m.bypassed(t.old)
+	after := t.m.bypassed(t.next)
+	for _, key := range sortedKeys(after) {
+		if before[key] == "" {
+			return fmt.Errorf("netdev %s: %w", after[key], cube.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// bypassed says which transparent cubes of a world a port sends past, by netdev, cube and port, and why.
+func (m *Manager) bypassed(w *world) map[string]string {
+	found := map[string]string{}
+	if len(w.chains) == 0 {
+		return found
+	}
+	for _, rec := range w.cubes {
+		if rec.typ.Hook() != cube.XDP {
+			continue
+		}
+		for _, p := range rec.ports {
+			if p.peer == "" || strings.Contains(p.peer, ":") {
+				continue
+			}
+			for _, name := range w.chains[p.peer] {
+				u := w.units[name]
+				if u == nil || (programs{m, u}).complete(u.programsOf())[cube.ProgramSlot{Direction: cube.Egress}].Function == "" {
+					continue
+				}
+				found[p.peer+" "+name+" "+rec.name] = fmt.Sprintf("%s: port %s of %s sends by it at XDP, past the egress program of %s: attach %s to %s:%s instead",
+					p.peer, p.name, rec.name, name, name, rec.name, p.name)
+			}
+		}
+	}
+	return found
+}
