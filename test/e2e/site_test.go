@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -231,8 +233,41 @@ func (s *site) configured() {
 		if err != nil {
 			return err
 		}
-		return differ(got, want)
+		if err := differ(got, want); err != nil {
+			return err
+		}
+		return s.lab.Do(s.attachedAsModelled)
 	})
+}
+
+// attachedAsModelled wants programs on the devices that are peers or have transparent cubes, and on no other.
+func (s *site) attachedAsModelled() error {
+	for _, name := range s.world.Devices() {
+		n := s.world.Netdevs[name]
+		if !n.Present {
+			continue
+		}
+		l, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		in := l.Attrs().Xdp != nil && l.Attrs().Xdp.Attached
+		out := false
+		for at, is := range map[ebpf.AttachType]*bool{ebpf.AttachTCXIngress: &in, ebpf.AttachTCXEgress: &out} {
+			found, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: at})
+			if errors.Is(err, ebpf.ErrNotSupported) {
+				return nil // filters instead, which nobody asks for here
+			}
+			if err != nil {
+				return fmt.Errorf("programs of %s: %w", name, err)
+			}
+			*is = *is || len(found.Programs) > 0
+		}
+		if wantIn, wantOut := s.world.Holder(name) != "" || len(n.Chain) > 0, len(n.Chain) > 0; in != wantIn || out != wantOut {
+			return fmt.Errorf("%s has a program on its way in: %t, out: %t; want %t and %t", name, in, out, wantIn, wantOut)
+		}
+	}
+	return nil
 }
 
 // differ is an error that names the lines that only one of two sorted lists has.
