@@ -53,7 +53,10 @@ func (b *bench) resident(constants map[string]any, span bool) (c *Node, a, z, na
 	return c, a, z, na, nz
 }
 
-var tcModes = settings[:3]
+var tcModes = []setting{
+	{typ: cube.TypeTC, mode: ModeCall}, {typ: cube.TypeTC, mode: ModeInline}, {typ: cube.TypeTC, mode: ModeInline, clsact: true},
+	{typ: cube.TypeTC, mode: ModeInline, cut: 1},
+}
 
 func TestNamespaceGetsWhatTheProgramGivesItAndSendsByThePort(t *testing.T) {
 	in(t, tcModes, func(t *testing.T, b *bench) {
