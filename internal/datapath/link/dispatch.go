@@ -200,15 +200,11 @@ func (g *generator) peer(b *block, at place, c *Cube, p *Port) {
 // arrive goes to what a packet meets first that enters the cube at the port, whose index is in
 // md.in_port. What that is in another segment, that segment knows.
 func (g *generator) arrive(b *block, at place, c *Cube, p *Port) {
-	to := entrance(c, cube.Ingress)
-	if p != nil {
-		to = p.arrival(c)[0]
-	}
-	if c.Foreign && to.cube.Foreign {
+	if c.Foreign {
 		b.jump(g.turn(turn{entrance(c, cube.Ingress), turnArrive}))
 		return
 	}
-	g.jumpTo(b, at, to, turnCross)
+	g.jumpTo(b, at, p.arrival(c)[0], turnCross)
 }
 
 // scrub takes the words of a cube that may have written some out of md at the crossing to the

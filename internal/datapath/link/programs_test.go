@@ -141,7 +141,7 @@ func TestTheWordsStayWithinACubeAndEndAtItsBorder(t *testing.T) {
 	})
 }
 
-func TestAFilterOnAForeignPortIsPartOfThisSegment(t *testing.T) {
+func TestAFilterOnAForeignPortIsNoFunctionThatNobodyCalls(t *testing.T) {
 	g := new(graph).cubes(3)
 	g.link(1, 2)
 	g.link(2, 3)
@@ -158,9 +158,6 @@ func TestAFilterOnAForeignPortIsPartOfThisSegment(t *testing.T) {
 				t.Fatal(err)
 			}
 			references := map[string]bool{}
-			if mode == Call && !slices.ContainsFunc(spec.Instructions, func(i asm.Instruction) bool { return i.Symbol() == "c4i_pcn_ingress" }) {
-				t.Errorf("%s %s: the filter is not there", mode, hook)
-			}
 			for _, name := range spec.Instructions.FunctionReferences() {
 				references[name] = true
 			}
