@@ -7,6 +7,7 @@ package transparenthelloworld
 import (
 	"context"
 	_ "embed" // for the model and the compiled programs
+	"fmt"
 
 	"github.com/polycube/polycube/cube"
 )
@@ -57,6 +58,12 @@ func newHello(env cube.Env) *hello {
 		}}, nil
 	}
 	return h
+}
+
+// ParentChanged logs what the cube inherits from the port or netdev that it is on.
+func (h *hello) ParentChanged(p cube.Parent) {
+	h.env.Logger().Debug("parent", "name", p.Name, "peer", p.Peer, "netdev", p.Netdev, "mac", p.MAC.String(), "mtu", p.MTU,
+		"addresses", fmt.Sprint(p.Addresses))
 }
 
 // PacketIn sends a packet that action SLOWPATH sent up on its way, behind this cube.

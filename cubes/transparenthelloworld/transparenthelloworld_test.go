@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"net"
+	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
@@ -29,14 +31,17 @@ func TestAnUnknownActionIsRefused(t *testing.T) {
 type env struct {
 	cube.Env // what this cube does not use is not there
 
-	logs bytes.Buffer
-	sent []cube.PacketOut
-	err  error
+	level slog.Level
+	logs  bytes.Buffer
+	sent  []cube.PacketOut
+	err   error
 }
 
-func (e *env) Name() string         { return "th" }
-func (e *env) Type() cube.Type      { return cube.TypeTC }
-func (e *env) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(&e.logs, nil)) }
+func (e *env) Name() string    { return "th" }
+func (e *env) Type() cube.Type { return cube.TypeTC }
+func (e *env) Logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(&e.logs, &slog.HandlerOptions{Level: e.level}))
+}
 func (e *env) Send(p *cube.PacketOut) error {
 	e.sent = append(e.sent, *p)
 	return e.err
@@ -71,5 +76,15 @@ func TestPacketsOfTheSlowPathGoOn(t *testing.T) {
 				t.Errorf("logged %q, want %q", logs, tt.log)
 			}
 		})
+	}
+}
+
+func TestTheParentIsLogged(t *testing.T) {
+	e := &env{level: slog.LevelDebug}
+	newHello(e).ParentChanged(cube.Parent{Name: "br1:p1", Peer: "veth1", Netdev: "veth1", MTU: 1400,
+		MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}})
+	const want = `msg=parent name=br1:p1 peer=veth1 netdev=veth1 mac=02:00:00:00:00:01 mtu=1400 addresses=[10.0.0.1/24]`
+	if logs := e.logs.String(); !strings.Contains(logs, want) {
+		t.Errorf("logged %q, want %q", logs, want)
 	}
 }

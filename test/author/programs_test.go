@@ -236,7 +236,7 @@ func TestProgramsFollowTheConfiguration(t *testing.T) {
 func TestProgramsChangeUnderTraffic(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		wires := b.Wires()
-		const changes, ahead = 30, 64
+		const changes, ahead = 12, 64
 		var sent atomic.Uint32
 		done, result := make(chan struct{}), make(chan error, 1)
 		go func() {
