@@ -58,7 +58,7 @@ type reloadResult struct {
 
 // reload is the part "reload".
 func reload(ctx context.Context, r *Run) error {
-	length := 10 * time.Second
+	length := 7 * time.Second
 	if r.Quick {
 		length = time.Second
 	}

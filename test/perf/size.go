@@ -36,7 +36,7 @@ const sizeText = "simplebridges in a line, in the daemon's automatic mode, witho
 
 // size is the part "size".
 func size(ctx context.Context, r *Run) error {
-	cases, rounds := sizeCases, r.rounds(9, 3)
+	cases, rounds := sizeCases, r.rounds(7, 3)
 	if r.Quick {
 		cases = sizeCasesQuick
 	}
