@@ -31,7 +31,7 @@ type attachment struct {
 	mode cube.Type // XDP_SKB or XDP_DRV at XDP, "" while not known after a restart
 	port bool      // promiscuous as the peer of a port
 	// carrier is that of the netdev when it was last looked at.
-	carrier bool
+	carrier carrier
 	hold    holder
 }
 
@@ -51,9 +51,13 @@ type linkHolder struct {
 	pin  string
 }
 
-func (l *linkHolder) update(r *root) error { return l.link.Update(r.prog) }
+func (l *linkHolder) update(r *root) error {
+	expedite.renew()
+	return l.link.Update(r.prog)
+}
 
 func (l *linkHolder) detach() error {
+	expedite.renew()
 	err := l.link.Detach()
 	if errors.Is(err, unix.ENOLINK) || errors.Is(err, ebpf.ErrNotSupported) {
 		err = nil // the netdev is gone already, or closing the link detaches
@@ -70,6 +74,7 @@ func (l *linkHolder) close() { _ = l.link.Close() }
 // attach puts a root program on a netdev.
 func (p *Plane) attach(name string, s spot, mode cube.Type, r *root) (*attachment, error) {
 	a := &attachment{spot: s, root: r, mode: mode}
+	expedite.renew()
 	var err error
 	switch {
 	case s.place == kindXDP:

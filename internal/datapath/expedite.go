@@ -49,6 +49,18 @@ func (e *expediter) begin() (end func()) {
 	return sync.OnceFunc(e.end)
 }
 
+// renew switches them on again where another daemon, at its end, has switched them off meanwhile.
+func (e *expediter) renew() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.users == 0 {
+		return
+	}
+	if now, ok := e.read(); ok && now == 0 {
+		e.write(expeditedOurs)
+	}
+}
+
 func (e *expediter) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -28,6 +28,7 @@ func TestExpeditedGracePeriodsAreSwitchedBack(t *testing.T) {
 		{"a killed daemon left it on", ours + "\n", "", ours, "0"},
 		{"somebody switches it on meanwhile", "0\n", "1", ours, "1"},
 		{"another daemon ends meanwhile", "0\n", "0", ours, "0"},
+		{"somebody has it on, and goes", "1\n", "0", "1", "0"},
 		{"not a number", "on\n", "", "on", "on"},
 	}
 	for _, c := range cases {
@@ -54,6 +55,12 @@ func TestExpeditedGracePeriodsAreSwitchedBack(t *testing.T) {
 			want("after a change beside it", c.during)
 			if c.meanwhile != "" {
 				set(c.meanwhile)
+				e.renew()
+				renewed := c.meanwhile
+				if c.meanwhile == "0" && c.during == ours {
+					renewed = ours
+				}
+				want("renewed", renewed)
 			}
 			end()
 			end()

@@ -101,8 +101,10 @@ type Netdev struct {
 	MTU int
 	// Down is set when the device exists and is switched off: nothing is sent to it.
 	Down bool
-	// Carrier tells that the link works; when it changes, the other end is looked at again.
+	// Carrier tells that the link works, Flaps how often it went and came back; when one of them changes, the other end
+	// is looked at again.
 	Carrier bool
+	Flaps   int
 	// Tcubes are the transparent cubes on the netdev, listed first to last towards the
 	// stack (or the port whose peer it is) on ingress; egress runs them in reverse.
 	Tcubes []CubeID

@@ -10,6 +10,12 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
+// carrier is the state of a netdev's link.
+type carrier struct {
+	up    bool
+	flaps int
+}
+
 // plan says which root program each netdev gets in a new graph.
 //
 // A root program leads to one component. When components merge, all their roots lead to the
@@ -31,7 +37,7 @@ type want struct {
 	mode cube.Type
 	port bool // the netdev is the peer of a port
 	// carrier is that of the netdev; when it changes, the other end of a pair may have, too.
-	carrier bool
+	carrier carrier
 	part    *segment
 }
 
@@ -58,7 +64,7 @@ func (pl *plan) addNetdev(g *Graph, c *segment, dev *Netdev) {
 	if c.hook == cube.XDP {
 		k = kindXDP
 	}
-	w := want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, part: c, carrier: dev.Carrier}
+	w := want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, part: c, carrier: carrier{dev.Carrier, dev.Flaps}}
 	w.mode, w.port = pl.ownerType(g, dev)
 	if w.mode == cube.TypeXDPSKB {
 		w.kind = kindGeneric

@@ -64,6 +64,8 @@ func (p *Plane) readyForXDP(u *undo, w want) error {
 	var text string
 	ready, err := netdev.EnsureCanReceiveRedirects(w.name)
 	switch {
+	case errors.Is(err, netdev.ErrNotFound):
+		return nil // it has gone, and the event that says so is under way
 	case err != nil:
 		text = err.Error()
 	case !ready.OK:

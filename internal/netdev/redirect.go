@@ -41,11 +41,52 @@ func EnsureCanReceiveRedirects(name string) (Readiness, error) {
 	case kind != "veth":
 		return Readiness{OK: true, Reason: fmt.Sprintf("%s is a %s device, which needs no preparation", name, kind)}, nil
 	}
-	return r, nil
+	if r.OK {
+		err = r.insist(name)
+	}
+	return r, err
+}
+
+// insist makes sure that the kernel knows what prepare has done: it takes note of GRO only when that is switched while
+// the other end is up, and an end that went down in between polls, and is sent nothing all the same.
+func (r *Readiness) insist(name string) error {
+	info, err := Get(name)
+	if err != nil {
+		return fmt.Errorf("receive redirects on %s: %w", name, err)
+	}
+	takes, err := takesRedirects(info.Index)
+	if takes || errors.Is(err, errNoFeatures) {
+		return nil
+	}
+	if err == nil {
+		_, err = withPeer(name, func(peer Info) error {
+			if peer.XDPMode == "native" {
+				return nil
+			}
+			return errors.Join(
+				setFeature(peer.Name, unix.ETHTOOL_SGRO, unix.ETHTOOL_GGRO, false),
+				setFeature(peer.Name, unix.ETHTOOL_SGRO, unix.ETHTOOL_GGRO, true),
+			)
+		})
+	}
+	if err == nil {
+		takes, err = takesRedirects(info.Index)
+	}
+	if err != nil {
+		return fmt.Errorf("receive redirects on %s: %w", name, err)
+	}
+	if !takes {
+		r.OK, r.Reason = false, fmt.Sprintf("%s takes no redirected frames: do its ends have as many queues?", name)
+	}
+	return nil
 }
 
 // prepare runs in the peer's namespace.
 func (r *Readiness) prepare(name string, peer Info) error {
+	if !peer.Up {
+		r.Reason = fmt.Sprintf("the other end of %s, %s, is down: set it up", name, peer.Name)
+		return nil
+	}
 	how := "a native XDP program"
 	if peer.XDPMode != "native" {
 		how = "GRO"
@@ -59,10 +100,6 @@ func (r *Readiness) prepare(name string, peer Info) error {
 			}
 			r.Changed = true
 		}
-	}
-	if !peer.Up {
-		r.Reason = fmt.Sprintf("the other end of %s, %s, is down: set it up", name, peer.Name)
-		return nil
 	}
 	r.OK = true
 	r.Reason = fmt.Sprintf("the other end of %s, %s, polls because of %s", name, peer.Name, how)

@@ -105,6 +105,25 @@ func TestRedirectsAreReceivedOnceEnsured(t *testing.T) {
 	}
 }
 
+// TestGROSwitchedOnWhileDownIsNotEnough: the other end polls then, and the kernel sends nothing there.
+func TestGROSwitchedOnWhileDownIsNotEnough(t *testing.T) {
+	lab, h1, h2 := wired(t)
+	ensure(t, lab, "h1")
+	ensure(t, lab, "h2")
+	netns.Eventually(t, 5*time.Second, func() error { return h1.Ping("10.0.0.2") })
+	h2.Run("ethtool", "-K", netns.Inner, "gro", "off")
+	h2.Run("ip", "link", "set", netns.Inner, "down")
+	h2.Run("ethtool", "-K", netns.Inner, "gro", "on")
+	h2.Run("ip", "link", "set", netns.Inner, "up")
+	if err := h1.Ping("10.0.0.2"); err == nil {
+		t.Skip("this kernel takes note of GRO while a device is down")
+	}
+	if r := ensure(t, lab, "h2"); !r.OK {
+		t.Errorf("%+v", r)
+	}
+	netns.Eventually(t, 5*time.Second, func() error { return h1.Ping("10.0.0.2") })
+}
+
 func TestNativeProgramAtTheOtherEndIsEnough(t *testing.T) {
 	lab, h1, h2 := wired(t)
 	for _, h := range []*netns.Node{h1, h2} {
@@ -245,11 +264,11 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 	lab := netns.NewLab(t)
 	h := lab.Host("h1", "")
 	h.Run("ip", "link", "set", netns.Inner, "down")
-	if r := ensure(t, lab, "h1"); r.OK || !r.Changed || !strings.Contains(r.Reason, "eth0, is down: set it up") {
+	if r := ensure(t, lab, "h1"); r.OK || r.Changed || !strings.Contains(r.Reason, "eth0, is down: set it up") {
 		t.Errorf("other end down: %+v", r)
 	}
 	h.Run("ip", "link", "set", netns.Inner, "up")
-	if r := ensure(t, lab, "h1"); !r.OK || r.Changed {
+	if r := ensure(t, lab, "h1"); !r.OK || !r.Changed {
 		t.Errorf("other end up: %+v", r)
 	}
 	lab.Run("ip", "link", "add", "a0", "type", "veth", "peer", "name", "b0")

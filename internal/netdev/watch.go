@@ -8,6 +8,7 @@ package netdev
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -28,7 +29,8 @@ const (
 	Added EventKind = iota + 1
 	// Removed is a device that is gone; Info is what was last known of it.
 	Removed
-	// Changed is a device whose name, state, carrier, MTU, MAC, addresses, kind or peer changed; Old is what it was.
+	// Changed is a device whose name, state, carrier, MTU, MAC, addresses, kind or peer changed, or whose carrier went and
+	// came back; Old is what it was.
 	Changed
 	// Synced follows the Added events of the devices that were there when Watch began. It has no Info.
 	Synced
@@ -53,6 +55,8 @@ type Event struct {
 	Kind EventKind
 	Info Info
 	Old  *Info
+	// Flapped tells that the carrier went and came back, or came and went, since the last event.
+	Flapped bool
 }
 
 // receiveBuffer holds the messages of some ten thousand changes while fn is busy.
@@ -111,6 +115,7 @@ func drain(s *nl.NetlinkSocket) error {
 // watcher keeps what is known. Its functions are fields so that tests can lose messages.
 type watcher struct {
 	known   map[int]Info
+	flaps   map[int]uint32 // how often the carrier has changed, as the kernel counts
 	emit    func(Event)
 	list    func() ([]Info, error)
 	receive func() ([]syscall.NetlinkMessage, *unix.SockaddrNetlink, error)
@@ -165,7 +170,51 @@ func (w *watcher) resync() error {
 	for _, info := range infos {
 		w.set(info)
 	}
+	return w.countFlaps()
+}
+
+// countFlaps asks for the counts of all devices; a listing does not have them.
+func (w *watcher) countFlaps() error {
+	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	msgs, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return fmt.Errorf("counts of carrier changes: %w", err)
+	}
+	if w.flaps == nil {
+		w.flaps = map[int]uint32{}
+	}
+	for _, m := range msgs {
+		if n, ok := flapsIn(m); ok {
+			w.flaps[int(nl.DeserializeIfInfomsg(m).Index)] = n
+		}
+	}
 	return nil
+}
+
+// flapsIn reads IFLA_CARRIER_CHANGES from a link message.
+func flapsIn(m []byte) (uint32, bool) {
+	attrs, err := nl.ParseRouteAttr(m[unix.SizeofIfInfomsg:])
+	if err != nil {
+		return 0, false
+	}
+	for _, a := range attrs {
+		if a.Attr.Type == unix.IFLA_CARRIER_CHANGES && len(a.Value) == 4 {
+			return binary.NativeEndian.Uint32(a.Value), true
+		}
+	}
+	return 0, false
+}
+
+// flapped tells whether the carrier changed more often than its state tells.
+func (w *watcher) flapped(index int, m []byte) bool {
+	n, ok := flapsIn(m)
+	if !ok {
+		return false
+	}
+	before, known := w.flaps[index]
+	w.flaps[index] = n
+	return known && n-before >= 2
 }
 
 func (w *watcher) message(m syscall.NetlinkMessage) error {
@@ -186,6 +235,12 @@ func (w *watcher) message(m syscall.NetlinkMessage) error {
 		}
 		info := infoOf(l)
 		info.Addresses = w.known[info.Index].Addresses
+		if w.flapped(info.Index, m.Data) && w.known[info.Index].Index != 0 {
+			old := w.known[info.Index]
+			w.known[info.Index] = info
+			w.emit(Event{Kind: Changed, Info: info, Old: &old, Flapped: true})
+			return nil
+		}
 		w.set(info)
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		index, prefix, err := parseAddress(m.Data)
@@ -229,6 +284,7 @@ func (w *watcher) remove(index int) {
 		return
 	}
 	delete(w.known, index)
+	delete(w.flaps, index)
 	w.emit(Event{Kind: Removed, Info: old})
 }
 

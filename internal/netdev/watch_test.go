@@ -142,6 +142,26 @@ func TestWatchTellsOfDevicesThatMoveToAnotherNamespace(t *testing.T) {
 }
 
 // TestNothingIsMissedWhenMessagesAreLost keeps the receiver busy until the kernel drops messages.
+// TestACarrierThatFlapsIsTold: the kernel tells of it late, when it is as it was.
+func TestACarrierThatFlapsIsTold(t *testing.T) {
+	lab := netns.NewLab(t)
+	for _, line := range []string{"link add a0 type veth peer name b0", "link set a0 up", "link set b0 up"} {
+		lab.Run("ip", strings.Fields(line)...)
+	}
+	events, _ := start(t, lab)
+	for range 5 {
+		cmd := lab.Command("ip", "-batch", "-")
+		cmd.Stdin = strings.NewReader("link set dev b0 down\nlink set dev b0 up\n")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for told := false; !told; {
+			e := next(t, events)
+			told = e.Kind == Changed && e.Info.Name == "a0" && e.Info.Carrier && (e.Flapped || !e.Old.Carrier)
+		}
+	}
+}
+
 func TestNothingIsMissedWhenMessagesAreLost(t *testing.T) {
 	lab := netns.NewLab(t)
 	lab.Run("ip", "link", "add", "gone0", "type", "bridge")

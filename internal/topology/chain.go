@@ -279,6 +279,7 @@ func (t *txn) findNetdev(name string) (link, error) {
 		return link{}, err
 	}
 	l := linkOf(info)
+	l.flaps = t.next.links[name].flaps
 	t.next.links[name] = l
 	return l, nil
 }

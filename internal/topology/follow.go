@@ -36,7 +36,7 @@ func (m *Manager) NetdevEvents(events []netdev.Event) {
 			if e.Old != nil && e.Old.Name != e.Info.Name {
 				b.gone(e.Old.Name, e.Info.Index, "it was renamed to "+e.Info.Name)
 			}
-			b.set(e.Info.Name, linkOf(e.Info))
+			b.set(e.Info.Name, linkOf(e.Info), e.Flapped)
 			m.seen[e.Info.Name] = true
 		case netdev.Removed:
 			b.removed[e.Info.Index] = true
@@ -68,7 +68,14 @@ func (b *batch) now(name string) link {
 	return b.known[name]
 }
 
-func (b *batch) set(name string, l link) { b.links[name] = l }
+func (b *batch) set(name string, l link, flapped bool) {
+	was := b.now(name)
+	l.flaps = was.flaps
+	if flapped || was.carrier != l.carrier && b.links[name] != (link{}) {
+		l.flaps++ // else the end of the batch looks as its beginning
+	}
+	b.links[name] = l
+}
 
 // gone forgets a netdev, unless the name is another device's by now: a request may have seen it before its event came.
 func (b *batch) gone(name string, index int, how string) {
@@ -83,11 +90,16 @@ func (m *Manager) missing(b *batch) {
 		if l.index == 0 || m.seen[name] {
 			continue
 		}
-		if _, err := m.netdevs.Get(name); errors.Is(err, netdev.ErrNotFound) {
+		if m.isGone(name) {
 			b.gone(name, l.index, "it is gone")
 		}
 	}
 	clear(m.seen)
+}
+
+func (m *Manager) isGone(name string) bool {
+	_, err := m.netdevs.Get(name)
+	return errors.Is(err, netdev.ErrNotFound)
 }
 
 // settleNetdevs states the graph with the netdevs as they are now.
@@ -162,6 +174,9 @@ func (m *Manager) relink(ctx context.Context, name string, l link) {
 		return
 	}
 	err := m.setLinks(ctx, map[string]link{name: l})
+	if err != nil && m.isGone(name) {
+		return // the event that says so is under way
+	}
 	if err != nil && !errors.Is(err, errClosed) {
 		l.refused = err.Error()
 		if l.refused != was.refused {

@@ -75,7 +75,7 @@ func (w *world) addNetdev(g *datapath.Graph, name string) *datapath.Netdev {
 	if n == nil {
 		n = &datapath.Netdev{Name: name}
 		if l := w.links[name]; l.refused == "" && !l.bare {
-			n.Index, n.MTU, n.Down, n.Carrier = l.index, l.mtu, l.index != 0 && !l.up, l.carrier
+			n.Index, n.MTU, n.Down, n.Carrier, n.Flaps = l.index, l.mtu, l.index != 0 && !l.up, l.carrier, l.flaps
 		}
 		g.Netdevs[name] = n
 	}

@@ -71,8 +71,9 @@ type link struct {
 	index int
 	up    bool
 	mtu   int
-	// carrier tells that the device's other end works.
+	// carrier tells that the device's other end works, flaps how often it was seen to go and come back.
 	carrier bool
+	flaps   int
 	// kind is netdev.Info's; bare (NoEthernet there) and ownOnly, too.
 	kind          string
 	bare, ownOnly bool

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What a driver does for XDP is told by the generic netlink family "netdev", since Linux 6.3.
+
+package netdev
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Numbers of linux/netdev.h.
+const (
+	netdevFamily       = "netdev"
+	netdevCmdDevGet    = 1
+	netdevAttrIfindex  = 1
+	netdevAttrFeatures = 3
+	// actNdoXmit is NETDEV_XDP_ACT_NDO_XMIT: the device takes redirected frames.
+	actNdoXmit = 1 << 2
+)
+
+// errNoFeatures is a kernel that does not tell.
+var errNoFeatures = errors.New("the kernel does not tell what XDP can do with the device")
+
+// genlHeader is struct genlmsghdr: command, version and two bytes that this family wants to be zero. The library sends
+// whatever is in memory there.
+type genlHeader [nl.SizeofGenlmsg]byte
+
+func (h genlHeader) Len() int          { return len(h) }
+func (h genlHeader) Serialize() []byte { return h[:] }
+
+// takesRedirects tells whether the kernel lets XDP redirect frames to the device. It sends what it does not let pass
+// nowhere, and tells nobody.
+func takesRedirects(index int) (bool, error) {
+	family, err := netlink.GenlFamilyGet(netdevFamily)
+	if err != nil {
+		return false, errNoFeatures
+	}
+	req := nl.NewNetlinkRequest(int(family.ID), 0)
+	req.AddData(genlHeader{netdevCmdDevGet, uint8(family.Version)})
+	req.AddData(nl.NewRtAttr(netdevAttrIfindex, nl.Uint32Attr(uint32(index))))
+	msgs, err := req.Execute(unix.NETLINK_GENERIC, 0)
+	if err != nil {
+		return false, fmt.Errorf("XDP features of device %d: %w", index, err)
+	}
+	for _, m := range msgs {
+		if len(m) < nl.SizeofGenlmsg {
+			continue
+		}
+		attrs, err := nl.ParseRouteAttr(m[nl.SizeofGenlmsg:])
+		if err != nil {
+			return false, fmt.Errorf("XDP features of device %d: %w", index, err)
+		}
+		for _, a := range attrs {
+			if a.Attr.Type == netdevAttrFeatures && len(a.Value) == 8 {
+				return binary.NativeEndian.Uint64(a.Value)&actNdoXmit != 0, nil
+			}
+		}
+	}
+	return false, errNoFeatures
+}
