@@ -107,7 +107,10 @@ type Plan struct {
 	// is a Go integer, bool or a struct laid out as the C type. Nil leaves them alone.
 	// A change of constants relinks the programs.
 	Constants map[string]any
-	// MapSizes overrides max_entries of maps by name. Only the plan of the creation may set it.
+	// MapSizes overrides max_entries of the instance's own maps by name; 0 leaves one alone. Where a map of that name
+	// has another size, a new one takes its place, with its entries as far as an array reaches; a change is refused if a
+	// hash has more. Commit, and Undo too, then open the map anew. Packets write to the old one until they see the
+	// new programs: entries that they add to a hash follow, other changes of that moment are lost.
 	MapSizes map[string]uint32
 	// Programs changes which programs the cube consists of, in one swap with the rest of the change; nil takes a program
 	// away. A cube that has more than pcn_ingress and pcn_egress names the others in the plan of its creation.

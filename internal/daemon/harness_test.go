@@ -45,11 +45,14 @@ type fakeChange struct{}
 func (fakeChange) Commit() error { return nil }
 func (fakeChange) Abort()        {}
 
-func (*fakePlane) CreateCube(datapath.Spec) error                         { return nil }
-func (*fakePlane) DeleteCube(datapath.CubeID) error                       { return nil }
-func (*fakePlane) Map(datapath.CubeID, string) (*ebpf.Map, error)         { return nil, cube.ErrNotFound }
-func (*fakePlane) Inner(datapath.CubeID, string) (*ebpf.MapSpec, error)   { return nil, cube.ErrNotFound }
-func (*fakePlane) HoldCube(datapath.Spec) error                           { return cube.ErrNotFound }
+func (*fakePlane) CreateCube(datapath.Spec) error                       { return nil }
+func (*fakePlane) DeleteCube(datapath.CubeID) error                     { return nil }
+func (*fakePlane) Map(datapath.CubeID, string) (*ebpf.Map, error)       { return nil, cube.ErrNotFound }
+func (*fakePlane) Inner(datapath.CubeID, string) (*ebpf.MapSpec, error) { return nil, cube.ErrNotFound }
+func (*fakePlane) HoldCube(datapath.Spec) error                         { return cube.ErrNotFound }
+func (*fakePlane) ResizeMaps(datapath.CubeID, map[string]uint32) (func() error, error) {
+	return nil, nil
+}
 func (*fakePlane) Keep(string)                                            {}
 func (*fakePlane) Forget(string) error                                    { return nil }
 func (*fakePlane) PortCounters(uint16) (c datapath.PortCounters, _ error) { return c, nil }

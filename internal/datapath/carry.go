@@ -251,6 +251,9 @@ func (p *Plane) takeOver(in *instance) error {
 		}
 	}
 	late, olds := in.late, in.olds
+	if len(in.moves) > 0 {
+		in.taken++
+	}
 	in.moves, in.late, in.olds = nil, nil, nil
 	for i := range late { // the cube may be gone before it is their turn
 		next, err := late[i].now.Clone()

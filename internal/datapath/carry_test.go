@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -165,6 +166,91 @@ func TestEntriesWrittenWhileAMapIsCopiedFollow(t *testing.T) {
 	})
 }
 
+func TestMapsGrowAndShrinkUnderTraffic(t *testing.T) {
+	in(t, hooksAndModes, func(t *testing.T, b *bench) {
+		n, x, y := b.tallied()
+		resize := func(sizes map[string]uint32) func() error {
+			var undo func() error
+			b.must(func() (err error) { undo, err = b.plane.ResizeMaps(n.ID, sizes); return err })
+			return undo
+		}
+		entries := func() uint32 {
+			m, err := b.plane.Map(n.ID, "seen")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m.MaxEntries()
+		}
+		rx := netns.OpenRaw(t, y, netns.Inner)
+		stop := stream(b, x, time.Millisecond)
+		for _, size := range []uint32{100, 2, 1000} {
+			undo := resize(map[string]uint32{"seen": size, "marks": 0})
+			n.Maps++
+			b.commit()
+			if err := undo(); err != nil || entries() != size {
+				t.Errorf("there is room for %d, want %d (%v)", entries(), size, err)
+			}
+			if got := seen[counter](b, n); got[1] != (counter{1, 64}) || got[0].Packets < 2 {
+				t.Errorf("in a map for %d: %v", size, got)
+			}
+		}
+		arrive(b, rx, stop())
+		if undo := resize(map[string]uint32{"seen": 1000}); undo != nil {
+			t.Error("the size that it has is a change")
+		}
+		// What is not committed is taken back.
+		undo := resize(map[string]uint32{"seen": 77})
+		if entries() != 77 {
+			t.Error("the cube's code does not get the new map")
+		}
+		b.must(undo)
+		b.commit()
+		b.passes(y, x, frame("in the old map"))
+		if got := seen[counter](b, n)[1]; entries() != 1000 || got != (counter{2, 128}) {
+			t.Errorf("after the undo: room for %d, %v", entries(), got)
+		}
+		b.must(func() error { return b.upgrade(n, "tally", nil, map[string]uint32{"seen": 1000}) })
+		b.commit()
+		if got := seen[counter](b, n)[1]; got != (counter{2, 128}) {
+			t.Errorf("after a restart: %v", got)
+		}
+	})
+}
+
+func TestSizesThatCannotBeAreRefused(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, settings[0])
+	b.serve("sharer")
+	n, x, y := b.tallied()
+	other := b.cube("sharer", 1, nil)
+	for _, tt := range []struct {
+		id    CubeID
+		sizes map[string]uint32
+		want  error
+	}{
+		{n.ID, map[string]uint32{"marks": 5, "seen": 1}, cube.ErrFull},
+		{n.ID, map[string]uint32{"marks": 5, "seen": 1 << 30}, cube.ErrFull},
+		{n.ID, map[string]uint32{"marks": 5, "nothing": 5}, cube.ErrNotFound},
+		{other.ID, map[string]uint32{"own": 5, "visits": 5}, cube.ErrInvalid},
+		{99, map[string]uint32{"seen": 5}, cube.ErrNotFound},
+	} {
+		if _, err := b.plane.ResizeMaps(tt.id, tt.sizes); !errors.Is(err, tt.want) {
+			t.Errorf("%v: %v, want %v", tt.sizes, err, tt.want)
+		}
+	}
+	for _, n := range []*Node{n, other} {
+		if in := b.plane.cubes[n.ID]; len(in.moves)+len(in.late)+len(in.olds) != 0 {
+			t.Errorf("%s waits for %v", n.Name, in.moves)
+		}
+	}
+	b.commit()
+	b.passes(x, y, frame("goes on"))
+	if got := seen[counter](b, n)[0]; got != (counter{3, 192}) {
+		t.Errorf("counted %v", got)
+	}
+}
+
 func TestALayoutThatCannotBeCarriedOverChangesNothing(t *testing.T) {
 	boom := func(cube.Migration) error { panic("boom") }
 	refuse := func(m cube.Migration) error {
@@ -202,96 +288,6 @@ func TestALayoutThatCannotBeCarriedOverChangesNothing(t *testing.T) {
 			t.Errorf("counted %v, want %v", got, want)
 		}
 	})
-}
-
-func TestACubeThatIsHeldGoesOnWithWhatItHas(t *testing.T) {
-	in(t, few, func(t *testing.T, b *bench) {
-		n, x, y := b.tallied()
-		far := b.cube("probe", 3, map[string]any{"what": uint32(6)})
-		b.link(n, 1, far, 0)
-		delete(b.g.Netdevs, y.Outer)
-		z := b.host("z", "", far, 1)
-		b.commit()
-		b.passes(x, z, frame("through both"))
-
-		if err := b.upgrade(n, "tally_swapped", nil, nil); err == nil {
-			t.Fatal("the upgrade was not refused")
-		}
-		b.must(func() error { return b.plane.HoldCube(b.spec(n, nil, nil)) })
-		b.must(func() error {
-			return b.plane.CreateCube(Spec{ID: far.ID, UUID: far.Name, Name: far.Name, Service: "probe", Type: b.typ})
-		})
-		// Its constants are those it had, whatever the graph says; its neighbour changes.
-		n.Constants = map[string]any{"mark": uint32(99), "unknown": uint64(1)}
-		far.Constants = map[string]any{"what": uint32(5), "out": uint16(1)}
-		b.commit()
-		got := b.passes(x, z, frame("beside a new neighbour"))
-		if got[5] != 1 || got[11] != 2 {
-			t.Errorf("the neighbour is the old one: its MACs are % x", got[:12])
-		}
-		if got, want := seen[counter](b, n)[0], (counter{4, 256}); got != want {
-			t.Errorf("counted %v, want %v", got, want)
-		}
-		m, err := b.plane.Map(n.ID, "marks")
-		var mark uint32
-		if err := errors.Join(err, m.Lookup(uint32(0), &mark)); err != nil || mark != 7 {
-			t.Errorf("its constant is %d (%v), want 7", mark, err)
-		}
-		if s := b.plane.Status(n.ID); s.Mode == "" {
-			t.Error("the held cube has no programs")
-		}
-		// A daemon that can carry its entries over takes it on.
-		b.must(func() error { return b.upgrade(n, "tally_swapped", swap, nil) })
-		b.must(func() error {
-			return b.plane.CreateCube(Spec{ID: far.ID, UUID: far.Name, Name: far.Name, Service: "probe", Type: b.typ})
-		})
-		n.Constants = map[string]any{"mark": uint32(8)}
-		b.commit()
-		b.passes(x, z, frame("by the new version"))
-		if got, want := seen[swapped](b, n)[0], (swapped{320, 5}); got != want {
-			t.Errorf("counted %v, want %v", got, want)
-		}
-	})
-}
-
-// swapped is an entry of tally_swapped.
-type swapped struct{ Bytes, Packets uint32 }
-
-func swap(m cube.Migration) error {
-	from, err := cube.TableOf[uint32, counter](m.Map, m.Old)
-	if err != nil {
-		return err
-	}
-	to, err := cube.TableOf[uint32, swapped](m.Map, m.New)
-	if err != nil {
-		return err
-	}
-	for port, c := range from.All(&err) {
-		if err := to.Set(port, swapped{c.Bytes, c.Packets}); err != nil {
-			return err
-		}
-	}
-	return err
-}
-
-func TestWhatIsNotThereCannotBeHeld(t *testing.T) {
-	netns.NeedRoot(t)
-	t.Parallel()
-	b := newBench(t, settings[0])
-	b.serve("tally")
-	n := &Node{ID: 5, Name: "gone"}
-	if err := b.plane.HoldCube(b.spec(n, nil, nil)); !errors.Is(err, cube.ErrNotFound) {
-		t.Errorf("a cube that never was: %v", err)
-	}
-	c := b.cube("tally", 1, nil)
-	if err := b.plane.HoldCube(b.spec(c, nil, nil)); !errors.Is(err, cube.ErrNotFound) {
-		t.Errorf("a cube that was never linked: %v", err)
-	}
-	b.must(func() error { return b.plane.CreateCube(b.spec(c, nil, nil)) })
-	b.commit()
-	if err := b.plane.HoldCube(b.spec(c, nil, nil)); !errors.Is(err, cube.ErrExists) {
-		t.Errorf("a cube that runs: %v", err)
-	}
 }
 
 // Each type of map is copied whole, into one that is larger.

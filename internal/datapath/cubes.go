@@ -35,6 +35,8 @@ type instance struct {
 	moves []move
 	late  []succession
 	olds  []*ebpf.Map
+	// taken counts how often successors took over.
+	taken int
 
 	// saved is what is pinned of its programs. wasOwn are the maps that the service declared.
 	saved  map[string][]byte
@@ -150,18 +152,12 @@ func (in *instance) declare(declared map[cube.Hook]map[string]declaration) error
 	}
 	for name, n := range in.spec.MapSizes {
 		d, ok := in.declared[name]
-		switch {
-		case !ok:
+		if !ok {
 			return fmt.Errorf("map %s: %w", name, cube.ErrNotFound)
-		case d.scope != private:
-			return fmt.Errorf("map %s: the size of a map in common is that of its declaration: %w", name, cube.ErrInvalid)
-		case n == 0:
-			continue
 		}
-		d.spec = d.spec.Copy()
-		d.spec.MaxEntries = n
-		if err := checkSpec(d.spec); err != nil {
-			return fmt.Errorf("map %s: %w", name, err)
+		d, err := d.sized(name, n)
+		if err != nil {
+			return err
 		}
 		in.declared[name] = d
 	}
@@ -259,9 +255,12 @@ func (p *Plane) openOne(in *instance, name string, d declaration, u *undo) error
 	return err
 }
 
+// pin is where a map of the cube's own is pinned.
+func (in *instance) pin(name string) string { return filepath.Join(in.dir, pinName(name)) }
+
 // openPrivate opens or makes a map of the cube's own.
 func (in *instance) openPrivate(name string, spec *ebpf.MapSpec, u *undo) error {
-	path := filepath.Join(in.dir, pinName(name))
+	path := in.pin(name)
 	m, fresh, err := openPinned(path, spec)
 	if err != nil {
 		return err

@@ -65,6 +65,8 @@ type Node struct {
 	// variables by C name (see cube.Plan).
 	LogLevel  LogLevel
 	Constants map[string]any
+	// Maps is another number when ResizeMaps made other maps for the cube.
+	Maps uint64
 	// Programs are what the cube consists of besides, or instead of, pcn_ingress and pcn_egress of the service's objects,
 	// which stand at index 0 of their directions unless that slot is named here. A Program without a Function is none.
 	Programs map[cube.ProgramSlot]cube.Program

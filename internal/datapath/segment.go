@@ -95,7 +95,7 @@ func (b *builder) addCubes() error {
 			return err
 		}
 		b.cubes[id], b.local[id] = lc, true
-		fmt.Fprintf(&b.print, "cube %d %s\n", id, in.spec.UUID)
+		fmt.Fprintf(&b.print, "cube %d %s %d\n", id, in.spec.UUID, n.Maps)
 		if err := b.addShadow(n); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
@@ -56,6 +57,8 @@ func (t *txn) carryOut() error {
 type planned struct {
 	unit *unit
 	plan cube.Plan
+	// shrink returns to the maps before the plan's sizes, nil where there are no others.
+	shrink func() error
 }
 
 func (t *txn) preparePlans() ([]planned, error) {
@@ -81,7 +84,7 @@ func (t *txn) preparePlans() ([]planned, error) {
 			return nil, blame(name, fmt.Errorf("%s: %w", name, err))
 		}
 		t.mergeConstants(rec, plan.Constants)
-		plans = append(plans, planned{u, plan})
+		plans = append(plans, planned{unit: u, plan: plan})
 	}
 	return plans, nil
 }
@@ -115,9 +118,6 @@ func (t *txn) prepareOne(u *unit, was, rec *record) (cube.Plan, error) {
 	if err != nil {
 		return cube.Plan{}, err
 	}
-	if was != nil && plan.MapSizes != nil {
-		return cube.Plan{}, fmt.Errorf("sizes of maps can be set only when the cube is made: %w", cube.ErrUnsupported)
-	}
 	return plan, nil
 }
 
@@ -135,11 +135,17 @@ func (t *txn) mergeConstants(rec *record, fresh map[string]any) {
 	rec.constants = merged
 }
 
-// createMaps brings new cubes into the data plane.
+// createMaps brings new cubes into the data plane, and makes maps of other sizes for those that want them.
 func (t *txn) createMaps(plans []planned) error {
-	for _, p := range plans {
+	for i, p := range plans {
 		u, rec := p.unit, t.next.cubes[p.unit.name]
-		if !slices.Contains(t.created, u) || u.env.ready.Load() {
+		if !slices.Contains(t.created, u) {
+			if err := t.resizeMaps(&plans[i], rec); err != nil {
+				return err
+			}
+			continue
+		}
+		if u.env.ready.Load() {
 			continue
 		}
 		spec := datapath.Spec{ID: u.id, UUID: u.uuid, Name: u.name, Service: u.svc.info.Name, Type: rec.typ,
@@ -158,6 +164,24 @@ func (t *txn) createMaps(plans []planned) error {
 			return t.m.dp.DeleteCube(u.id)
 		})
 	}
+	return nil
+}
+
+// resizeMaps makes the maps of the plan's sizes.
+func (t *txn) resizeMaps(p *planned, rec *record) error {
+	if len(p.plan.MapSizes) == 0 {
+		return nil
+	}
+	undo, err := t.m.dp.ResizeMaps(p.unit.id, p.plan.MapSizes)
+	if err != nil {
+		return blame(p.unit.name, fmt.Errorf("%s: sizes of its maps: %w", p.unit.name, err))
+	}
+	if undo == nil {
+		return nil
+	}
+	rec.maps++
+	p.shrink = sync.OnceValue(undo)
+	t.undo = append(t.undo, p.shrink)
 	return nil
 }
 
@@ -202,6 +226,11 @@ func (t *txn) commitPlans(plans []planned) error {
 		t.undo = append(t.undo, func() error {
 			if p.plan.Undo == nil {
 				return nil
+			}
+			if p.shrink != nil { // the cube opens its maps again
+				if err := p.shrink(); err != nil {
+					return fmt.Errorf("%s: %w", p.unit.name, err)
+				}
 			}
 			if err := t.commitPlan(context.WithoutCancel(t.ctx), p.unit, p.plan.Undo); err != nil {
 				p.unit.degrade("undoing a change: " + err.Error())

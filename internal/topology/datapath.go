@@ -32,6 +32,9 @@ type Datapath interface {
 	Map(id datapath.CubeID, name string) (*ebpf.Map, error)
 	// Inner says what the maps inside one of a cube's maps of maps are like.
 	Inner(id datapath.CubeID, name string) (*ebpf.MapSpec, error)
+	// ResizeMaps makes maps of other sizes for a cube, with the entries of those it has; the next change uses them. undo
+	// is nil when nothing changed, and does nothing once a change used them.
+	ResizeMaps(id datapath.CubeID, sizes map[string]uint32) (undo func() error, err error)
 	// HoldCube opens a cube as an earlier daemon left it, with its programs and constants; a cube that CreateCube opened
 	// and that is in no graph becomes such a one.
 	HoldCube(datapath.Spec) error

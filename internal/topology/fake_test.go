@@ -104,6 +104,27 @@ func (f *fakePlane) Inner(id datapath.CubeID, name string) (*ebpf.MapSpec, error
 	return nil, fmt.Errorf("cube %d map %s: %w", id, name, cube.ErrNotFound)
 }
 
+func (f *fakePlane) ResizeMaps(id datapath.CubeID, sizes map[string]uint32) (func() error, error) {
+	if err := f.step("ResizeMaps"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was := f.cubes[id]
+	if maps.Equal(was.MapSizes, sizes) {
+		return nil, nil
+	}
+	is := was
+	is.MapSizes = sizes
+	f.cubes[id] = is
+	return func() error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.cubes[id] = was
+		return nil
+	}, nil
+}
+
 func (f *fakePlane) HoldCube(s datapath.Spec) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

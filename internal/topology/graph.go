@@ -27,7 +27,8 @@ func (w *world) graph() *datapath.Graph {
 }
 
 func (w *world) node(g *datapath.Graph, rec *record) *datapath.Node {
-	n := &datapath.Node{ID: rec.id, Name: rec.name, Type: rec.typ, LogLevel: rec.level, Constants: maps.Clone(rec.constants)}
+	n := &datapath.Node{ID: rec.id, Name: rec.name, Type: rec.typ, LogLevel: rec.level, Constants: maps.Clone(rec.constants),
+		Maps: rec.maps}
 	if u := w.units[rec.name]; u != nil {
 		n.Programs = u.programsOf()
 	}

@@ -29,6 +29,8 @@ type behaviour struct {
 	log     []string
 	learned map[string]string
 	sizes   map[string]uint32
+	// resized are the sizes that later plans ask for.
+	resized map[string]uint32
 	// parents are what filters were told, in order.
 	parents []cube.Parent
 	// programs are in every plan.
@@ -90,7 +92,7 @@ func (c *toy) Prepare(_ context.Context, old, after json.RawMessage) (cube.Plan,
 			return cube.Plan{}, fmt.Errorf("port %s has no index in Prepare", p.Name)
 		}
 	}
-	plan := cube.Plan{Constants: map[string]any{"aging_time": conf.Fdb.AgingTime}, Programs: c.b.programs}
+	plan := cube.Plan{Constants: map[string]any{"aging_time": conf.Fdb.AgingTime}, Programs: c.b.programs, MapSizes: c.b.resized}
 	if old == nil {
 		plan.MapSizes = c.b.sizes
 		if _, err := c.env.Map("fdb"); err == nil && c.b.sizes != nil {

@@ -191,6 +191,43 @@ func TestMapSizesComeWithTheCreation(t *testing.T) {
 	}
 }
 
+func TestMapSizesChangeWithTheConfiguration(t *testing.T) {
+	l := newLab(t)
+	l.b.sizes = map[string]uint32{"fdb": 77}
+	l.must(`create toybridge br`)
+	size := func() uint32 {
+		l.plane.mu.Lock()
+		defer l.plane.mu.Unlock()
+		return l.plane.cubes[1].MapSizes["fdb"]
+	}
+	l.b.resized = map[string]uint32{"fdb": 99}
+	for _, step := range []string{"ResizeMaps", "Prepare", "br Commit", "Commit", "store"} {
+		fail := func(at string) error {
+			if at == step {
+				return errInjected
+			}
+			return nil
+		}
+		l.plane.setFail(fail)
+		l.b.setFail(fail)
+		if err := l.do(`patch br note <<< "x"`); !errors.Is(err, errInjected) {
+			t.Errorf("%s fails: %v", step, err)
+		}
+		if got := size(); got != 77 {
+			t.Errorf("after %s failed, the size is %d, want 77", step, got)
+		}
+	}
+	l.plane.setFail(nil)
+	l.b.setFail(nil)
+	for i, note := range []string{"x", "y"} {
+		was := graphNode(l, "br").Maps
+		l.must(`patch br note <<< "` + note + `"`)
+		if got, linked := size(), graphNode(l, "br").Maps != was; got != 99 || linked != (i == 0) {
+			t.Errorf("change %d: the size is %d, linked anew %v", i, got, linked)
+		}
+	}
+}
+
 func TestActionsChangeTheConfiguration(t *testing.T) {
 	l := newLab(t)
 	l.must(bridges[0], `act br1 fdb learn <<< {"address":"bb"}`)

@@ -46,7 +46,9 @@ type record struct {
 	saved json.RawMessage
 	// constants are all that the cube's plans have set so far.
 	constants map[string]any
-	ports     map[string]*port
+	// maps counts how often maps of the cube got another size.
+	maps  uint64
+	ports map[string]*port
 	// shadow is true for a cube with a namespace, span if that sees all its traffic.
 	shadow, span bool
 	// parent is where a transparent cube is attached, "" for nowhere.
