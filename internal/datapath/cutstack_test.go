@@ -7,6 +7,8 @@ package datapath
 import (
 	"fmt"
 	"testing"
+
+	"github.com/polycube/polycube/test/netns"
 )
 
 func TestATransparentCubeIsInAnySegment(t *testing.T) {
@@ -31,4 +33,24 @@ func TestATransparentCubeIsInAnySegment(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestTransparentCubesOnPortsOfOneForeignCube(t *testing.T) {
+	everywhere(t, func(t *testing.T, b *bench) {
+		b.close()
+		b.opts.SegmentCubes = 2
+		b.open()
+		c := b.cube("probe", 3, map[string]any{"out": uint16(2)})
+		hosts := []*netns.Node{b.host("a", "", c, 0), b.host("m", "", c, 1), b.host("z", "", c, 2)}
+		for i, letter := range "klm" {
+			gate := b.cube("gate", 0, map[string]any{"letter": uint32(letter)})
+			c.Ports[uint16(i)].Tcubes = []CubeID{gate.ID}
+			b.commit()
+		}
+		for i, want := range []string{"km", "lm"} {
+			if got := b.passes(hosts[i], hosts[2], frame("x")); string(got[14:16]) != want {
+				t.Errorf("from port %d the letters are %q, want %q", i, got[14:16], want)
+			}
+		}
+	})
 }

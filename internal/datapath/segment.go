@@ -3,6 +3,7 @@
 package datapath
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -203,6 +204,15 @@ func (b *builder) printPort(id CubeID, p *Port) {
 	b.print.WriteByte('\n')
 }
 
+// addForeignPort makes the port of a cube in another segment known, whose transparent cubes are in this one.
+func (b *builder) addForeignPort(c *link.Cube, ref portRef) {
+	i, there := slices.BinarySearchFunc(c.Ports, ref.port.Index, func(p *link.Port, index uint16) int { return cmp.Compare(p.Index, index) })
+	if !there {
+		c.Ports = slices.Insert(c.Ports, i, b.port(ref.id, ref.port))
+		b.printPort(ref.id, ref.port)
+	}
+}
+
 // addStack chains a transparent cube to its neighbours. On a port, ingress goes from the
 // outermost to the cube, egress from the innermost to the peer; on a netdev, ingress goes on to
 // the port whose peer it is, or the stack, and egress to the wire.
@@ -215,9 +225,8 @@ func (b *builder) addStack(id CubeID) {
 	inward, outward := at.i-1, at.i+1
 	if at.dev == nil {
 		c := b.cube(at.port.id)
-		if c.Foreign && c.Ports == nil {
-			c.Ports = []*link.Port{b.port(at.port.id, at.port.port)}
-			b.printPort(at.port.id, at.port.port)
+		if c.Foreign {
+			b.addForeignPort(c, at.port)
 		}
 		lt.NextIn = link.Next{Kind: link.ToPort, Cube: c, Port: at.port.port.Index}
 		lt.NextOut = link.Next{Kind: link.ToPeer, Cube: c, Port: at.port.port.Index}
