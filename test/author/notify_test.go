@@ -125,18 +125,3 @@ func TestHandlersChangePrograms(t *testing.T) {
 		b.env.After(time.Millisecond, func() { reload(6, "other6") })
 	})
 }
-
-// What pcn_notify costs is the difference between the two. Where many messages are shed, that is cheaper: the ratio is
-// reported.
-func BenchmarkNotify(b *testing.B) {
-	for _, o := range everywhere {
-		for _, what := range []string{"FORWARD", "NOTIFY"} {
-			b.Run(o.name+"/"+what, func(b *testing.B) {
-				l := newBench(b, o.Options)
-				l.Set("PATCH", "tw what", fmt.Sprintf("%q", what))
-				l.Time(b, "veth1", frame(0))
-				b.ReportMetric(float64(l.Fates("tw")["notify-shed"])/float64(b.N), "shed/op")
-			})
-		}
-	}
-}

@@ -222,7 +222,14 @@ func TestProgramsFollowTheConfiguration(t *testing.T) {
 		b.goes("changed at run time", "a1hABCD")
 		b.Set("PATCH", "tw what", `"FORWARD"`)
 		b.goes("a change elsewhere keeps it", "a1hABCD")
-		b.Restart(nil)
+		b.Restart(func() { // the programs go on without the daemon
+			wires := b.Wires()
+			wires[0].Puts(frame(1))
+			got, err := wires[1].Recv(func(f []byte) bool { return len(f) >= 44 && f[12] == 0x88 && f[13] == 0xb5 }, bpftest.Patience)
+			if err != nil || way(got) != "a1hABCD" {
+				t.Errorf("while no daemon runs the frame went %q (%v)", way(append(got, make([]byte, 64)...)), err)
+			}
+		})
 		b.goes("after a restart the plan of creation counts", "abhABCD")
 		if err := b.Try("PATCH", "tw stages", "9"); err == nil {
 			t.Error("nine stages were accepted")

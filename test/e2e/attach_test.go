@@ -55,6 +55,10 @@ func TestTransparentCubesStandInTheOrderAskedFor(t *testing.T) {
 				if got := d.Do("topology show veth1"); !strings.HasPrefix(got, want) {
 					t.Errorf("topology show veth1:\n%s\nwant\n%s", got, want)
 				}
+				want = strings.Replace(want, "name: veth1", "name: "+c.port, 1)
+				if got := d.Do("topology show " + c.port); !strings.HasPrefix(got, want) {
+					t.Errorf("topology show %s:\n%s\nwant\n%s", c.port, got, want)
+				}
 				reaches(t, host, "10.0.0.2", netns.PingOptions{Count: 3})
 				d.meetInOrder("ingress", c.ingress, netns.OpenRaw(t, host, netns.Inner))
 				d.meetInOrder("egress", c.egress, towards)
