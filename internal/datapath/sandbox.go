@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// Injection is a packet of which somebody wants to know what would become of it.
+type Injection struct {
+	Cube CubeID
+	// Port of a standard cube, by which it would come in. A transparent cube gets the packet in
+	// a direction.
+	Port      uint16
+	Direction cube.Direction
+	Frame     []byte
+}
+
+// sandbox is a copy of a connected part of the graph: its own framework, with the rows of the
+// present one that lead to netdevs; its own programs; and maps with what the cubes' maps hold.
+// Packets run through it by BPF_PROG_TEST_RUN, which neither sends nor receives.
+type sandbox struct {
+	p        *Plane
+	g        *Graph
+	hook     cube.Hook
+	segments []*segment
+	specs    map[CubeID]map[string]*ebpf.MapSpec
+	fw       map[string]*ebpf.Map
+	clones   map[ebpf.MapID]*ebpf.Map // of cubes' maps, by the original
+	progs    map[CubeID]*ebpf.Program
+	owned    []interface{ Close() error }
+}
+
+// Bounds of an injection.
+const (
+	injectRuns  = 256 // of programs: the packet and its copies
+	sandboxRing = 1 << 20
+)
+
+// Inject tells what the cubes would do with a packet, as records of its steps (struct pcn_record),
+// those of its copies behind it. Nothing is learned, sent or counted.
+func (p *Plane) Inject(ctx context.Context, at Injection) ([][]byte, error) {
+	s, err := p.newSandbox(at.Cube)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	if err := errors.Join(s.makeFramework(), ctx.Err()); err != nil {
+		return nil, err
+	}
+	if err := s.copyMaps(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.load(); err != nil {
+		return nil, err
+	}
+	return s.runAll(ctx, at)
+}
+
+// newSandbox describes the cube's part of the graph, and holds the cubes' maps.
+func (p *Plane) newSandbox(id CubeID) (*sandbox, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.graph == nil || p.graph.Cubes[id] == nil {
+		return nil, fmt.Errorf("cube %d: %w", id, cube.ErrNotFound)
+	}
+	s := &sandbox{
+		p: p, g: &Graph{Cubes: map[CubeID]*Node{}, Netdevs: p.graph.Netdevs, Trace: &link.Trace{Sessions: []link.Session{{}}}},
+		hook: p.graph.Cubes[id].Type.Hook(), specs: map[CubeID]map[string]*ebpf.MapSpec{}, fw: map[string]*ebpf.Map{},
+		clones: map[ebpf.MapID]*ebpf.Map{}, progs: map[CubeID]*ebpf.Program{},
+	}
+	for other, n := range p.graph.Cubes {
+		copied := *n
+		if n.Shadow != nil {
+			copied.Shadow = &Shadow{Ends: n.Shadow.Ends} // a span's copies would be sent
+		}
+		s.g.Cubes[other] = &copied
+	}
+	w := newWiring(s.g)
+	stacks, links := w.edges()
+	var part []CubeID
+	for _, ids := range w.split(append(stacks, links...)) {
+		if slices.Contains(ids, id) {
+			part = ids
+		}
+	}
+	for _, c := range p.parts {
+		if !slices.Contains(part, c.ids[0]) {
+			continue
+		}
+		described, err := p.describe(w, c.ids)
+		if err == nil {
+			described.companion = nil // what leaves by a netdev has left
+			err = described.hold()
+		}
+		if err != nil {
+			s.close()
+			return nil, fmt.Errorf("copying the programs: %w", err)
+		}
+		s.segments = append(s.segments, described)
+	}
+	for _, other := range part {
+		s.specs[other] = map[string]*ebpf.MapSpec{}
+		for name, d := range p.cubes[other].declared {
+			s.specs[other][name] = d.spec
+		}
+	}
+	return s, nil
+}
+
+func (s *sandbox) own(m interface{ Close() error }) { s.owned = append(s.owned, m) }
+
+func (s *sandbox) close() {
+	for _, c := range s.segments {
+		c.giveBack()
+	}
+	for _, m := range s.owned {
+		_ = m.Close()
+	}
+}
+
+// newMap makes a map that is the sandbox's alone.
+func (s *sandbox) newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
+	fresh := spec.Copy()
+	fresh.Pinning, fresh.Contents = ebpf.PinNone, nil
+	m, err := ebpf.NewMap(fresh)
+	if err != nil {
+		return nil, fmt.Errorf("copying map %s: %w", spec.Name, err)
+	}
+	s.own(m)
+	return m, nil
+}
+
+// makeFramework makes maps of the framework with the rows that lead to netdevs.
+func (s *sandbox) makeFramework() error {
+	for name, spec := range s.p.fw.objects[s.hook].Maps {
+		spec = spec.Copy()
+		if spec.Type == ebpf.RingBuf {
+			spec.MaxEntries = sandboxRing
+		}
+		var err error
+		if s.fw[name], err = s.newMap(spec); err != nil {
+			return err
+		}
+	}
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return fmt.Errorf("reading the clock: %w", err)
+	}
+	if err := s.fw[mapTracing].Put(uint32(0), uint64(now.Nano()+time.Hour.Nanoseconds())); err != nil {
+		return fmt.Errorf("preparing the trace: %w", err)
+	}
+	return s.writeRows()
+}
+
+// writeRows writes where the cubes' ports lead. A flood's row has no netdevs and no interface of
+// ours, so that no copy is made: the copies run on their own.
+func (s *sandbox) writeRows() error {
+	t := s.p.tablesOf(newWiring(s.g))
+	var errs []error
+	for _, c := range s.segments {
+		for _, id := range c.ids {
+			for index := range s.g.Cubes[id].Ports {
+				key := exitKey(id, index)
+				if row, ok := t.exits[key]; ok {
+					errs = append(errs, s.fw[mapExits].Put(key, row))
+				}
+				if ifindex, ok := t.devices[key]; ok {
+					errs = append(errs, s.fw[mapDevices].Put(key, ifindex))
+				}
+				if ifindex, ok := t.shadows[key]; ok {
+					errs = append(errs, s.fw[mapShadows].Put(key, ifindex))
+				}
+			}
+			if row, ok := t.floods[uint32(id)]; ok {
+				row.Count, row.Tap, row.Copies, row.SimplePorts = 0, 0, 0, [link.MaxPorts / 64]uint64{}
+				errs = append(errs, s.fw[mapFloods].Put(uint32(id), row))
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("copying the tables: %w", err)
+	}
+	return nil
+}
+
+// copyMaps gives the cubes maps of their own, with what theirs hold now. A map that cubes have in
+// common is one map here too.
+func (s *sandbox) copyMaps(ctx context.Context) error {
+	for _, c := range s.segments {
+		for _, lc := range c.code.Cubes {
+			if lc.Foreign {
+				continue
+			}
+			own := make(map[string]asm.FDer, len(lc.Maps))
+			for _, name := range slices.Sorted(maps.Keys(lc.Maps)) {
+				if err := ctx.Err(); err != nil {
+					return fmt.Errorf("copying maps: %w", err)
+				}
+				m, err := s.copyMap(s.specs[CubeID(lc.ID)][name], lc.Maps[name].(*ebpf.Map))
+				if err != nil {
+					return fmt.Errorf("cube %s, map %s: %w", lc.Name, name, err)
+				}
+				own[name] = m
+			}
+			for _, held := range lc.Maps {
+				_ = held.(*ebpf.Map).Close()
+			}
+			lc.Maps = own
+		}
+	}
+	return nil
+}
+
+func (s *sandbox) copyMap(spec *ebpf.MapSpec, from *ebpf.Map) (*ebpf.Map, error) {
+	info, err := from.Info()
+	if err != nil {
+		return nil, fmt.Errorf("reading its layout: %w", err)
+	}
+	id, _ := info.ID()
+	if m := s.clones[id]; m != nil {
+		return m.Clone()
+	}
+	if spec == nil {
+		spec = &ebpf.MapSpec{Name: info.Name, Type: info.Type, KeySize: info.KeySize, ValueSize: info.ValueSize, Flags: info.Flags}
+	}
+	spec = spec.Copy()
+	spec.MaxEntries = info.MaxEntries
+	m, err := s.newMap(spec)
+	if err != nil {
+		return nil, err
+	}
+	s.clones[id] = m
+	if spec.InnerMap != nil {
+		err = s.copyInside(from, m, spec.InnerMap)
+	} else if copyable(spec.Type) {
+		err = copyEntries(from, m, ebpf.UpdateAny)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m.Clone()
+}
+
+// copyInside copies maps of maps deeply: a program could write to what is inside.
+func (s *sandbox) copyInside(from, to *ebpf.Map, inner *ebpf.MapSpec) error {
+	return eachKey(from, func(key []byte) error {
+		var inside *ebpf.Map
+		if err := from.Lookup(key, &inside); err != nil {
+			return nil //nolint:nilerr // it was deleted meanwhile
+		}
+		defer func() { _ = inside.Close() }()
+		m, err := s.copyMap(inner, inside)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = m.Close() }()
+		return put(to, key, m, ebpf.UpdateAny)
+	})
+}
+
+// copyable tells the types of maps whose entries can be read and written; others begin empty.
+func copyable(t ebpf.MapType) bool {
+	switch t {
+	case ebpf.Hash, ebpf.Array, ebpf.PerCPUHash, ebpf.PerCPUArray, ebpf.LRUHash, ebpf.LRUCPUHash, ebpf.LPMTrie:
+		return true
+	}
+	return false
+}
+
+// load links the segments as functions and loads their resume programs, which lead to each other.
+func (s *sandbox) load() error {
+	for _, c := range s.segments {
+		rodata, err := freeze(c.rodata)
+		if err != nil {
+			return err
+		}
+		s.own(rodata)
+		array, err := s.newMap(&ebpf.MapSpec{Name: "pcn_generation", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+		if err != nil {
+			return err
+		}
+		own := make(map[string]asm.FDer, len(s.fw))
+		for name, m := range s.fw {
+			own[name] = m
+		}
+		spec, err := link.Program(c.code, &link.Core{Object: s.p.fw.objects[s.hook], Maps: own, Rodata: rodata,
+			Generation: array, Frags: c.frags}, link.Call, link.OnResume)
+		if err != nil {
+			return fmt.Errorf("copying the programs: %w", err)
+		}
+		prog, err := ebpf.NewProgramWithOptions(spec, ebpf.ProgramOptions{LogDisabled: true})
+		if err != nil {
+			return fmt.Errorf("loading the copy of the programs: %w", err)
+		}
+		s.own(prog)
+		errs := []error{array.Put(uint32(0), prog)}
+		for _, id := range c.ids {
+			s.progs[id] = prog
+			errs = append(errs, s.fw[mapCubes].Put(uint32(id), prog))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return fmt.Errorf("joining the copies of the programs: %w", err)
+		}
+	}
+	return nil
+}
+
+// run is one run of a program: the packet, or a copy.
+type run struct {
+	cube   CubeID
+	target uint16 // enum pcn_target
+	port   uint16
+	frame  []byte
+	hops   uint16
+}
+
+// Values of enum pcn_target.
+const (
+	targetRX, targetTX, targetIn, targetOut = 0, 1, 2, 4
+)
+
+// runAll runs the packet, then its copies, and theirs.
+func (s *sandbox) runAll(ctx context.Context, at Injection) ([][]byte, error) {
+	first := run{cube: at.Cube, target: targetRX, port: at.Port, frame: at.Frame}
+	if s.p.transparent(at.Cube) {
+		first.target = targetIn
+		if at.Direction == cube.Egress {
+			first.target = targetOut
+		}
+	}
+	ring, err := ringbuf.NewReader(s.fw[mapRing])
+	if err != nil {
+		return nil, fmt.Errorf("reading the trace: %w", err)
+	}
+	defer func() { _ = ring.Close() }()
+	var out [][]byte
+	work := []run{first}
+	for n := 0; len(work) > 0; n++ {
+		if n == injectRuns {
+			return out, fmt.Errorf("more than %d copies: %w", injectRuns, cube.ErrFull)
+		}
+		if err := ctx.Err(); err != nil {
+			return out, fmt.Errorf("injecting: %w", err)
+		}
+		r := work[0]
+		work = work[1:]
+		if err := s.run(r); err != nil {
+			return out, err
+		}
+		records, err := drain(ring)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, records...)
+		work = append(work, s.copies(r, records)...)
+	}
+	return out, nil
+}
+
+const mapRing = "pcn_ring"
+
+func (p *Plane) transparent(id CubeID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cubes[id] != nil && p.cubes[id].spec.Transparent
+}
+
+// run runs a program on a frame; where it resumes is said for every CPU, whichever it runs on.
+func (s *sandbox) run(r run) error {
+	var row [72]byte // struct pcn_resume
+	e := binary.NativeEndian
+	at := 0 // md.in_port
+	if r.target == targetTX || r.target == targetOut {
+		at = 2
+	}
+	e.PutUint16(row[at:], r.port)
+	e.PutUint16(row[6:], r.hops)
+	e.PutUint32(row[8:], uint32(len(r.frame)))
+	e.PutUint32(row[40:], s.origin(r))
+	e.PutUint16(row[64:], uint16(r.cube))
+	e.PutUint16(row[66:], r.target)
+	rows := make([][]byte, ebpf.MustPossibleCPU())
+	for i := range rows {
+		rows[i] = row[:]
+	}
+	if err := s.fw["pcn_resumes"].Put(uint32(0), rows); err != nil {
+		return fmt.Errorf("preparing the run: %w", err)
+	}
+	if _, err := s.progs[r.cube].Run(&ebpf.RunOptions{Data: r.frame, DataOut: make([]byte, len(r.frame)+512)}); err != nil {
+		return fmt.Errorf("running the programs on the packet: %w", err)
+	}
+	return nil
+}
+
+// origin is the netdev where the packet would have come in, 0 for none.
+func (s *sandbox) origin(r run) uint32 {
+	if p := s.g.Cubes[r.cube].Ports[r.port]; p != nil && r.target == targetRX {
+		if dev := s.g.Netdevs[p.Peer.Netdev]; dev != nil {
+			return uint32(dev.Index)
+		}
+	}
+	return 0
+}
+
+// drain takes the records of steps that a run has made.
+func drain(ring *ringbuf.Reader) ([][]byte, error) {
+	ring.SetDeadline(time.Unix(1, 0)) // what is there, without waiting
+	var out [][]byte
+	for {
+		r, err := ring.Read()
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return out, nil
+		case err != nil:
+			return out, fmt.Errorf("reading the trace: %w", err)
+		case len(r.RawSample) >= recordSize && binary.NativeEndian.Uint16(r.RawSample) == recordStep:
+			out = append(out, r.RawSample)
+		}
+	}
+}
+
+// Layout of a record of a step (struct pcn_record, struct pcn_trace), for what floods need.
+const (
+	recordHeadSize = 72
+	recordSize     = recordHeadSize + 32
+	recordStep     = 5
+	verdictFlood   = 3
+)
+
+// copies are the runs for the copies of floods in a run. At TC the last copy that leads to a
+// program is the packet itself, at XDP it is when there is no other; then steps follow.
+func (s *sandbox) copies(r run, records [][]byte) []run {
+	var out []run
+	e := binary.NativeEndian
+	for i, rec := range records {
+		step := rec[recordHeadSize:]
+		if step[22] != link.StageProgram || step[23] != verdictFlood {
+			continue
+		}
+		id, in := CubeID(e.Uint16(step[8:])), e.Uint16(step[10:])
+		frame := slices.Clone(r.frame)
+		copy(frame, step[32:e.Uint32(rec[16:])])
+		copied := run{cube: id, target: targetTX, frame: frame, hops: r.hops + 1}
+		ports := s.leading(id, in)
+		if i < len(records)-1 && len(ports) > 0 {
+			ports = ports[:len(ports)-1]
+		}
+		for _, copied.port = range ports {
+			out = append(out, copied)
+		}
+		for _, copied.port = range s.plain(id, in) {
+			out = append(out, copied)
+		}
+	}
+	return out
+}
+
+// leading are the ports of a cube that lead to programs, but the one where the packet came in.
+func (s *sandbox) leading(id CubeID, in uint16) []uint16 {
+	w := newWiring(s.g)
+	return s.ports(id, in, func(p *Port) bool { return len(p.Tcubes) > 0 || w.peerOf(id, p) != nil })
+}
+
+// plain are the ports that lead to netdevs without a program between.
+func (s *sandbox) plain(id CubeID, in uint16) []uint16 {
+	return s.ports(id, in, func(p *Port) bool { return len(p.Tcubes) == 0 && p.Peer.Netdev != "" })
+}
+
+func (s *sandbox) ports(id CubeID, in uint16, want func(*Port) bool) []uint16 {
+	var out []uint16
+	n := s.g.Cubes[id]
+	for _, index := range slices.Sorted(maps.Keys(n.Ports)) {
+		if index != in && want(n.Ports[index]) {
+			out = append(out, index)
+		}
+	}
+	return out
+}
