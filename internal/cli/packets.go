@@ -27,7 +27,7 @@ func packetAliases() map[string]alias {
 		},
 		"trace": {
 			description: "Show each step of packets through the cubes, live",
-			usage:       "trace [FILTER] [--cube CUBE] [-c COUNT] [-t SECONDS] [-json]  (FILTER as tcpdump takes it)",
+			usage:       "trace [FILTER] [--cube CUBE] [-c COUNT] [-t SECONDS] [-json]  (FILTER as tcpdump takes it)\n  trace --inject PACKET CUBE:PORT|CUBE|NETDEV [--egress] [-json]  (PACKET is hex, @FILE[:N] of a capture, or like \"ip 10.0.0.1 > 10.0.0.2 / udp 1 > 2\")",
 			plan:        notAlone,
 		},
 		"capture": {
@@ -59,6 +59,8 @@ type watching struct {
 	cube, file    string
 	count, second string
 	json          bool
+	packet        string // to inject
+	egress        bool
 }
 
 // parseWatching reads the words behind the name of such a command.
@@ -66,7 +68,7 @@ func parseWatching(command string, words []string) (watching, error) {
 	w := watching{command: command}
 	valued := map[string]*string{"-c": &w.count, "-t": &w.second}
 	if command == "trace" {
-		valued["--cube"] = &w.cube
+		valued["--cube"], valued["--inject"] = &w.cube, &w.packet
 	} else {
 		valued["-w"] = &w.file
 		if len(words) == 0 || strings.HasPrefix(words[0], "-") {
@@ -80,6 +82,8 @@ func parseWatching(command string, words []string) (watching, error) {
 		switch {
 		case to == nil && words[i] == "-json":
 			w.json = true
+		case to == nil && words[i] == "--egress" && command == "trace":
+			w.egress = true
 		case to == nil && words[i] == "--":
 			w.words = append(w.words, words[i+1:]...)
 			return w, w.check()
@@ -106,6 +110,12 @@ func (w watching) wrong(format string, args ...any) error {
 }
 
 func (w watching) check() error {
+	switch {
+	case w.packet == "" && w.egress:
+		return w.wrong("--egress goes with --inject")
+	case w.packet != "" && (len(w.words) != 1 || w.cube+w.count+w.second != ""):
+		return w.wrong("--inject takes the packet, then one place: CUBE:PORT, a transparent cube or a netdev")
+	}
 	for flag, value := range map[string]string{"-c": w.count, "-t": w.second} {
 		if n, err := strconv.Atoi(value); value != "" && (err != nil || n < 1) {
 			return w.wrong("%s %q: it takes a number from 1 on", flag, value)
@@ -151,6 +161,11 @@ type step struct {
 
 // text is the step on one line.
 func (s step) text() string {
+	return s.Time.Local().Format("15:04:05.000000") + " " + clean(s.Packet) + " " + s.untimed()
+}
+
+// untimed is the step without when and of which packet it was.
+func (s step) untimed() string {
 	place, program := s.Cube, ""
 	if s.Port != "" {
 		place += ":" + s.Port
@@ -165,8 +180,7 @@ func (s step) text() string {
 		}
 	}
 	what := strings.TrimSpace(s.Verdict + " " + s.Reason + s.Out)
-	return fmt.Sprintf("%s %s %-15s %-4s %-20s %s", s.Time.Local().Format("15:04:05.000000"), clean(s.Packet), clean(place),
-		program, clean(what), clean(s.Summary))
+	return fmt.Sprintf("%-15s %-4s %-20s %s", clean(place), program, clean(what), clean(s.Summary))
 }
 
 // watch carries out a command that shows packets.
@@ -175,7 +189,10 @@ func (s *session) watch(command string, words []string) error {
 	if err != nil {
 		return err
 	}
-	if w.file != "" {
+	switch {
+	case w.packet != "":
+		return s.inject(w)
+	case w.file != "":
 		return s.save(w)
 	}
 	return s.stream(w.request(), func(line []byte) error {

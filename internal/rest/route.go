@@ -36,7 +36,7 @@ func framework(name string) (frameworkResource, bool) {
 	case "capture":
 		return frameworkResource{1, (*Server).serveCapture}, true
 	case "trace":
-		return frameworkResource{0, (*Server).serveTrace}, true
+		return frameworkResource{1, (*Server).serveTrace}, true
 	case "connect", "disconnect":
 		return frameworkResource{2, (*Server).serveConnect}, true
 	case "attach", "detach":

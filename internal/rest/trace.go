@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/trace"
 )
 
@@ -40,8 +41,14 @@ func (s *Server) tracer() (*trace.Hub, error) {
 	return s.hub, nil
 }
 
-// serveTrace answers GET /trace.
+// serveTrace answers GET /trace and POST /trace/inject.
 func (s *Server) serveTrace(w http.ResponseWriter, r *http.Request, rest []string) error {
+	if len(rest) > 0 {
+		if rest[0] != "inject" {
+			return notFound("no resource trace/%s: there is inject", clip(rest[0]))
+		}
+		return s.serveInject(w, r)
+	}
 	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
@@ -89,6 +96,35 @@ func (s *Server) serveCapture(w http.ResponseWriter, r *http.Request, rest []str
 		file, err := trace.NewFile(w, req.Capture, req.Filter)
 		return packetFile{file}, err
 	})
+}
+
+// serveInject answers what would happen to a packet: the steps that the programs would take with it.
+func (s *Server) serveInject(w http.ResponseWriter, r *http.Request) error {
+	if err := allow(r, http.MethodPost); err != nil {
+		return err
+	}
+	m, err := readMembers(w, r, []string{"place", "packet"}, []string{"direction"})
+	if err != nil {
+		return err
+	}
+	dir := cube.Ingress
+	switch m["direction"] {
+	case "", "ingress":
+	case "egress":
+		dir = cube.Egress
+	default:
+		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "direction",
+			Message: fmt.Sprintf("direction: %s is neither ingress nor egress", clip(m["direction"]))}
+	}
+	hub, err := s.tracer()
+	if err != nil {
+		return err
+	}
+	lines, err := hub.Inject(r.Context(), m["place"], m["packet"], dir)
+	if err != nil {
+		return asBadRequest(r.Method, err)
+	}
+	return s.writeJSON(w, r, http.StatusOK, lines)
 }
 
 // traceRequest reads a session's request from a query that has no other members.

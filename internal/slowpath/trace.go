@@ -8,6 +8,7 @@ package slowpath
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -62,4 +63,24 @@ func (r *record) step(body, buf []byte, s *Step) error {
 	}
 	s.Length = int(r.len) + len(s.Data) - len(data)
 	return nil
+}
+
+// DecodeStep decodes a record of a step that came by another ring. The step is the caller's.
+func DecodeStep(b []byte) (*Step, error) {
+	var r record
+	if err := r.decode(b); err != nil {
+		return nil, fmt.Errorf("record of a step: %w", err)
+	}
+	body, err := r.body(b)
+	if err == nil && r.kind != recordTrace {
+		err = errRecordKind
+	}
+	var s Step
+	if err == nil {
+		err = r.step(body, make([]byte, len(body)+vlanTag), &s)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("record of a step: %w", err)
+	}
+	return &s, nil
 }

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What would happen to a packet: it is described in words, or taken from a capture file, which
+// the client reads, since the daemon opens no files of users.
+
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+// inject asks the daemon and shows the steps.
+func (s *session) inject(w watching) error {
+	packet, err := packetOf(w.packet)
+	if err != nil {
+		return w.wrong("%v", err)
+	}
+	body := []member{{"place", stringValue(w.words[0])}, {"packet", stringValue(packet)}}
+	if w.egress {
+		body = append(body, member{"direction", stringValue("egress")})
+	}
+	end, err := s.config.endpoint()
+	if err != nil {
+		return err
+	}
+	var debug io.Writer
+	if s.config.debug {
+		debug = s.stderr
+	}
+	c := newClient(end, debug)
+	defer c.close()
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
+	defer cancel()
+	s.sent = request{method: "POST", path: []string{"trace", "inject"}, body: objectValue(body...).appendJSON(nil)}
+	a, err := c.do(ctx, s.sent)
+	if err != nil {
+		return err
+	}
+	if s.status = a.status; !a.ok() {
+		return &serverError{sentences(a)}
+	}
+	if w.json {
+		return printAnswer(s.stdout, a.body, showOptions{form: formJSON}, false)
+	}
+	var steps []step
+	if err := json.Unmarshal(a.body, &steps); err != nil {
+		return fmt.Errorf("the daemon's answer is not understood: %w", err)
+	}
+	for _, one := range steps {
+		if err := s.put(one.untimed()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// packetOf is the description of a packet. @FILE is the first packet of a capture file, @FILE:N
+// the N-th.
+func packetOf(text string) (string, error) {
+	name, isFile := strings.CutPrefix(text, "@")
+	if !isFile {
+		return text, nil
+	}
+	n := 1
+	if i := strings.LastIndexByte(name, ':'); i >= 0 {
+		if number, err := strconv.Atoi(name[i+1:]); err == nil && number > 0 {
+			name, n = name[:i], number
+		}
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return "", fmt.Errorf("the file of the packet: %w", err)
+	}
+	defer file.Close()
+	data, err := nthPacket(file, n)
+	if err != nil {
+		return "", fmt.Errorf("%s, packet %d: %w", name, n, err)
+	}
+	return hex.EncodeToString(data), nil
+}
+
+// nthPacket reads a packet of a file in the format of pcap or pcapng.
+func nthPacket(file io.Reader, n int) ([]byte, error) {
+	in := bufio.NewReader(file)
+	magic, err := in.Peek(4)
+	if err != nil {
+		return nil, errors.New("it is no capture file")
+	}
+	var source gopacket.PacketDataSource
+	if string(magic) == "\x0a\x0d\x0d\x0a" {
+		source, err = pcapgo.NewNgReader(in, pcapgo.DefaultNgReaderOptions)
+	} else {
+		source, err = pcapgo.NewReader(in)
+	}
+	for i := 1; err == nil; i++ {
+		var data []byte
+		if data, _, err = source.ReadPacketData(); err == nil && i == n {
+			return data, nil
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil, errors.New("the file has no such packet")
+	}
+	return nil, fmt.Errorf("reading the file: %w", err)
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What would happen to a packet is asked without sending it, and nothing shows that it was asked.
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/test/netns"
+)
+
+func TestInjectTellsWhatWouldHappen(t *testing.T) {
+	t.Parallel()
+	for _, kind := range types {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			d := start(t)
+			hosts := threeHosts(d.machine, v4)
+			d.twoBridges(kind)
+			reaches(t, hosts[0], "10.0.0.3")
+			d.calm("br1")
+			quiet := netns.OpenRaw(t, hosts[2], netns.Inner)
+			before, topology := d.Stats("br1"), d.Configuration()
+			unicast := "eth 02:00:00:00:00:77 > " + hosts[2].MAC.String() + " / ip 10.0.0.77 > 10.0.0.3 / udp 1000 > 53 / payload 20"
+			out := d.CLI("trace", "--inject", unicast, "br1:p1")
+			want := []string{`^br1:p1 +in +send up +10\.0\.0\.77\.1000 > 10\.0\.0\.3\.53: UDP, length 62$`,
+				`^br2:up +in +send p3 +10\.0\.0\.77`, `^br2 +leave veth3 +10\.0\.0\.77`}
+			if err := tells(out.stdout, want); err != nil || out.code != 0 || strings.Count(out.stdout, "\n") != len(want) {
+				t.Errorf("unicast: %v, %v", err, out)
+			}
+			out = d.CLI("trace", "--inject", "eth 02:00:00:00:00:77 > ff:ff:ff:ff:ff:ff / arp who-has 10.0.0.3 tell 10.0.0.77", "veth1")
+			told := strings.Join(strings.Fields(out.stdout), " ")
+			for _, line := range []string{"br1:p1 in flood", "br1 leave veth2", "br2:up in flood", "br2 leave veth3"} {
+				if strings.Count(told, line) != 1 {
+					t.Errorf("a broadcast does not tell %q once: %v", line, out)
+				}
+			}
+			for i, f := range before.Ports {
+				if now := d.Stats("br1").Ports[i]; now != f {
+					t.Errorf("port %s counts %+v, before %+v", f.Name, now, f)
+				}
+			}
+			if now := d.Configuration(); now != topology {
+				t.Errorf("something was learned:\n%s\nbefore\n%s", now, topology)
+			}
+			if strings.Contains(d.Do("br1 fdb show"), "02:00:00:00:00:77") {
+				t.Error("the address of an injected packet was learned")
+			}
+			if f, err := quiet.Recv(func(f []byte) bool { return strings.Contains(string(f), "\x02\x00\x00\x00\x00\x77") }, 0); err == nil {
+				t.Errorf("an injected packet was sent: % x", f)
+			}
+		})
+	}
+}
+
+func TestInjectTakesPacketsFromFilesAndRefusesNonsense(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	host := d.lab.Host("veth1", "10.0.0.1/24")
+	d.Do("helloworld add h1")
+	d.Do("h1 ports add p1 peer=veth1")
+	d.calm("h1")
+	file := filepath.Join(d.dir, "h1.pcapng")
+	w := d.watch("capture", "h1:p1", "ether", "src", host.MAC.String(), "-c", "1", "-w", file)
+	in := netns.OpenRaw(t, host, netns.Inner)
+	netns.Eventually(t, patience, func() error {
+		if err := in.Send(probe(host.MAC, 100)); err != nil {
+			return err
+		}
+		_, err := readCapture(file)
+		return err
+	})
+	netns.Eventually(t, patience, func() error {
+		if err := in.Send(probe(host.MAC, 100)); err != nil {
+			return err
+		}
+		select {
+		case <-w.ended:
+			return nil
+		default:
+			return os.ErrDeadlineExceeded
+		}
+	})
+	if r := d.CLI("trace", "--inject", "@"+file, "h1:p1"); r.code != 0 || !strings.Contains(r.stdout, "drop action-drop") ||
+		!strings.Contains(r.stdout, "length 100") {
+		t.Errorf("from a file: %v", r)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"@" + file + ":9", "h1:p1"}, 64, "no such packet"},
+		{[]string{"@/nowhere", "h1:p1"}, 64, "no such file"},
+		{[]string{"@/etc/passwd", "h1:p1"}, 64, "reading the file"},
+		{[]string{"nonsense", "h1:p1"}, 2, "no such layer"},
+		{[]string{"0102", "h1:p1"}, 2, "it has 2 bytes"},
+		{[]string{"ip 1.1.1.1 > 2.2.2.2", "h1:p9"}, 2, "not found"},
+		{[]string{"ip 1.1.1.1 > 2.2.2.2"}, 64, "one place"},
+	} {
+		if r := d.CLI(append([]string{"trace", "--inject"}, c.args...)...); r.code != c.code || !strings.Contains(r.stderr, c.says) {
+			t.Errorf("want exit %d and %q: %v", c.code, c.says, r)
+		}
+	}
+	d.Alive()
+}
