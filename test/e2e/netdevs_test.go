@@ -8,10 +8,15 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 
 	"github.com/polycube/polycube/test/netns"
 )
@@ -234,6 +239,67 @@ func TestKindsOfNetdevsAsPeers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// mirror gives one device of the lab a copy of what leaves by another, as tc mirred does where a kernel has it.
+func mirror(t *testing.T, lab *netns.Lab, from, to string) {
+	t.Helper()
+	lab.Must(func() error {
+		src, err := net.InterfaceByName(from)
+		if err != nil {
+			return err
+		}
+		dst, err := net.InterfaceByName(to)
+		if err != nil {
+			return err
+		}
+		prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+			asm.Mov.Imm(asm.R2, int32(dst.Index)), asm.Mov.Imm(asm.R3, 0), asm.FnCloneRedirect.Call(),
+			asm.Mov.Imm(asm.R0, -1), asm.Return(),
+		}})
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { prog.Close() })
+		l, err := link.AttachTCX(link.TCXOptions{Interface: src.Index, Program: prog, Attach: ebpf.AttachTCXEgress})
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { l.Close() })
+		return nil
+	})
+}
+
+// TestTransparentCubesOnDevicesThatCannotBePeers: on the loopback both ways, on an ifb what it is given, on egress.
+func TestTransparentCubesOnDevicesThatCannotBePeers(t *testing.T) {
+	t.Parallel()
+	d, a, _ := pair(t, "TC")
+	ip(d.lab, "link set dev lo up", "link add ifb9 type ifb", "link set dev ifb9 up", "addr add 10.0.9.1/24 dev lo")
+	for _, line := range []string{"add th1", "add th2"} {
+		d.Do("transparenthelloworld " + line)
+	}
+	d.Do("attach th1 lo")
+	d.Do("attach th2 ifb9")
+	ping := func() result { return run(t, d.lab.Command("ping", "-n", "-q", "-c", "1", "-W", "1", "10.0.9.1"), "") }
+	if r := ping(); r.code != 0 {
+		t.Errorf("through a cube on the loopback: %s", r)
+	}
+	d.Do("th1 set ingress-action=DROP")
+	if r := ping(); r.code == 0 {
+		t.Errorf("a cube on the loopback drops, and it answers: %s", r)
+	}
+	if d.Stats("th1").Fate(t, "ingress-drop") == 0 {
+		t.Error("the cube on the loopback counts no drop")
+	}
+	mirror(t, d.lab, "veth1", "ifb9")
+	d.Do("th2 set egress-action=DROP")
+	reaches(t, a, "10.0.0.2")
+	netns.Eventually(t, patience, func() error {
+		if d.Stats("th2").Fate(t, "egress-drop") == 0 {
+			return errors.New("the cube on the ifb sees nothing of what is mirrored to it")
+		}
+		return nil
+	})
 }
 
 // TestADeviceWithoutNativeXDPTakesTheName: it is left out, said once, and nobody else is the worse for it.
