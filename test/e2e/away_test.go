@@ -162,8 +162,12 @@ func TestKilledWithinAChange(t *testing.T) {
 	for _, mix := range mixes {
 		t.Run(mix.name, func(t *testing.T) {
 			t.Parallel()
-			seed := uint64(time.Now().UnixNano()) % 1e9
-			t.Logf("seed %d", seed)
+			kills := kills
+			seed, repeat := seedFor(t)
+			if repeat > 0 {
+				kills = repeat
+			}
+			t.Logf("POLYCUBE_SEED=%d/%d", seed, kills)
 			s := newSite(t, mix.args...)
 			r := rand.New(rand.NewPCG(seed, 2))
 			g := &model.Generator{Rand: r, Types: mix.types, Standard: 7, Transparent: 5}

@@ -34,16 +34,13 @@ var mixes = []struct {
 
 func TestRandomOperations(t *testing.T) {
 	t.Parallel()
-	seeds, length, forShrinking := uint64(1), 150, 30*time.Second
+	seeds, length, forShrinking := uint64(1), 100, 30*time.Second
 	if soak {
 		seeds, length, forShrinking = 100, 500, 10*time.Minute
 	}
-	first := uint64(time.Now().UnixNano()) % 1e9
-	if given, ok := os.LookupEnv("POLYCUBE_SEED"); ok {
-		seeds, forShrinking = 1, 10*time.Minute
-		if _, err := fmt.Sscanf(given, "%d/%d", &first, &length); err != nil {
-			t.Fatalf("POLYCUBE_SEED=%s: want SEED/OPERATIONS: %v", given, err)
-		}
+	first, repeat := seedFor(t)
+	if repeat > 0 {
+		seeds, length, forShrinking = 1, repeat, 10*time.Minute
 	}
 	for _, mix := range mixes {
 		t.Run(mix.name, func(t *testing.T) {
@@ -60,6 +57,19 @@ func TestRandomOperations(t *testing.T) {
 			}
 		})
 	}
+}
+
+// seedFor is the seed of a test, and with it a length, if POLYCUBE_SEED gives them.
+func seedFor(t testing.TB) (seed uint64, length int) {
+	t.Helper()
+	given, ok := os.LookupEnv("POLYCUBE_SEED")
+	if !ok {
+		return uint64(time.Now().UnixNano()) % 1e9, 0
+	}
+	if _, err := fmt.Sscanf(given, "%d/%d", &seed, &length); err != nil {
+		t.Fatalf("POLYCUBE_SEED=%s: want SEED/OPERATIONS: %v", given, err)
+	}
+	return seed, length
 }
 
 // TestTheModelNoticesWhatIsWrong: what the daemon does behind the model's back does not go unseen.
