@@ -84,6 +84,9 @@ func (m *Manager) together(ctx context.Context, cubes []string, alone bool, fn f
 	for {
 		select {
 		case err := <-w.done:
+			if err == nil {
+				m.heard()
+			}
 			return err
 		case <-m.writer:
 			m.makeGroup()

@@ -129,5 +129,5 @@ func (t *txn) notifyPort(u *unit, rec *record, p *port) {
 	if up == (was != nil && t.old.linked(old, was)) {
 		return
 	}
-	u.mail.post(task{what: "PortChanged", run: func() { w.PortChanged(p.name, up) }})
+	t.m.tell(u, "PortChanged", func() { w.PortChanged(p.name, up) })
 }

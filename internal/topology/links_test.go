@@ -11,7 +11,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
@@ -173,4 +175,38 @@ func TestNetdevsAreShown(t *testing.T) {
 	if _, err := l.NetdevTopology(context.Background(), "nodev0"); !errors.Is(err, cube.ErrNotFound) {
 		t.Errorf("the topology of a netdev that is not there: %v", err)
 	}
+}
+
+func TestAnAnswerComesWhenTheCubesHaveHeard(t *testing.T) {
+	l := newLab(t, "veth1")
+	l.must(`create toybridge br1 <<< {"ports":[{"name":"p1"}]}`, `create toybridge br2`)
+	slow := 20 * time.Millisecond
+	var heard atomic.Int32
+	hang := make(chan struct{})
+	l.b.setFail(func(call string) error {
+		switch call {
+		case "br1 PortChanged":
+			<-time.After(slow)
+			if heard.Add(1) == 3 {
+				<-hang
+			}
+		}
+		return nil
+	})
+	for want := int32(1); want <= 2; want++ {
+		l.must([]string{`connect br1:p1 veth1`, `disconnect br1:p1 veth1`}[want-1])
+		if got := heard.Load(); got != want {
+			t.Errorf("the answer came when the cube had heard %d times, want %d", got, want)
+		}
+	}
+	// One that does not return holds up one answer for a while, and no others.
+	l.must(`connect br1:p1 veth1`)
+	begin := time.Now()
+	for range 5 {
+		l.must(`patch br2 note <<< "n"`)
+	}
+	if took := time.Since(begin); took > newsTimeout {
+		t.Errorf("five changes elsewhere took %v", took)
+	}
+	close(hang)
 }

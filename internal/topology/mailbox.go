@@ -75,10 +75,18 @@ func (b *mailbox) post(t task) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
+		t.drop()
 		return
 	}
 	b.tasks = append(b.tasks, t)
 	b.ring()
+}
+
+// drop says that the task will not run.
+func (t task) drop() {
+	if t.dropped != nil {
+		t.dropped()
+	}
 }
 
 // ring wakes the goroutine. b.mu is held.
@@ -154,6 +162,9 @@ func (b *mailbox) close() {
 	defer b.mu.Unlock()
 	if !b.closed {
 		b.closed = true
+		for _, t := range b.tasks {
+			t.drop()
+		}
 		b.letters, b.arena, b.tasks = nil, nil, nil
 		close(b.wake)
 	}
@@ -212,8 +223,8 @@ func (u *unit) perform(t task) {
 		err = u.handle(ctx, t.what, func() error { t.run(); return nil })
 		u.leaveGate()
 	}
-	if err != nil && t.dropped != nil {
-		t.dropped() // a panic has been logged, and whoever posted it waits for no answer
+	if err != nil {
+		t.drop() // a panic has been logged, and whoever posted it needs no more
 	}
 }
 

@@ -62,13 +62,13 @@ func (m *Manager) tellParents() {
 			continue
 		}
 		u.parent.posted = true
-		u.mail.post(task{what: "ParentChanged", run: func() {
+		m.tell(u, "ParentChanged", func() {
 			m.parents.Lock()
 			u.parent.posted = false
 			parent := u.parent.Parent
 			m.parents.Unlock()
 			watcher.ParentChanged(parent)
-		}})
+		})
 	}
 }
 

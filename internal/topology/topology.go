@@ -64,6 +64,7 @@ type Manager struct {
 	plane chan struct{}
 	graph *datapath.Graph // nil when unknown
 
+	news news
 	// parents orders what transparent cubes are told; it guards infos, the netdevs by name.
 	parents sync.Mutex
 	infos   map[string]netdev.Info

@@ -84,8 +84,14 @@ func (m *Manager) transact(ctx context.Context, fn func(*txn) error) error {
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for another change to end: %w", ctx.Err())
 	}
-	defer func() { m.writer <- struct{}{} }()
-	return m.one(ctx, fn)
+	err := func() error {
+		defer func() { m.writer <- struct{}{} }()
+		return m.one(ctx, fn)
+	}()
+	if err == nil {
+		m.heard()
+	}
+	return err
 }
 
 // one runs one transaction. The caller has the writer's token.
