@@ -369,6 +369,39 @@ func TestShadowCubesLeaveNothingBehind(t *testing.T) {
 	})
 }
 
+// TestNothingIsLostWhileANamespaceChanges: a shadow bridge forwards while its span is switched, ports come and go, and
+// somebody breaks its namespace.
+func TestNothingIsLostWhileANamespaceChanges(t *testing.T) {
+	t.Parallel()
+	rounds := 5
+	if soak {
+		rounds *= 50
+	}
+	d := shadowMachine(t).Start()
+	hosts := threeHosts(d.machine, v4)
+	d.Must(http.StatusCreated, "POST", "/simplebridge/br1", `{"shadow":true,"ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"}]}`)
+	in := d.inside("br1")
+	reaches(t, hosts[0], "10.0.0.2")
+	s := startStream(t, hosts[0], hosts[1])
+	for range rounds {
+		d.Must(http.StatusOK, "PATCH", "/simplebridge/br1/span", `true`)
+		s.Flowing(100)
+		d.Must(http.StatusCreated, "POST", "/simplebridge/br1/ports/p3", `{"peer":"veth3"}`)
+		in.Must("ip link del p1")
+		netns.Eventually(t, patience, func() error {
+			_, err := in.link("p1")
+			return err
+		})
+		d.Must(http.StatusNoContent, "DELETE", "/simplebridge/br1/ports/p3", "")
+		d.Must(http.StatusOK, "PATCH", "/simplebridge/br1/span", `false`)
+		s.Flowing(100)
+	}
+	s.Stop()
+	if got := d.Stats("br1").Fate(t, "namespace"); got != 0 {
+		t.Errorf("%d packets of a bridge given to its namespace", got)
+	}
+}
+
 func TestCleanupRemovesNamespaces(t *testing.T) {
 	t.Parallel()
 	m := shadowMachine(t)
