@@ -271,3 +271,37 @@ func TestTracingDoesNotOutliveTheDaemon(t *testing.T) {
 		t.Errorf("stopping with a watcher took %v", took)
 	}
 }
+
+// TestTraceFollowsPacketsThroughSegments: a line that no single program holds is traced and tried as a whole.
+func TestTraceFollowsPacketsThroughSegments(t *testing.T) {
+	t.Parallel()
+	for _, kind := range sizeTypes {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			const n = 60
+			d := newMachine(t).Start("--segment-cubes", "25")
+			cubes := makeCubes("simplebridge", kind, n)
+			for i := range cubes[1:] {
+				wire(cubes[i], cubes[i+1])
+			}
+			a, z := d.plug(cubes[0], 1), d.plug(cubes[n-1], 2)
+			d.create(cubes)
+			reaches(t, a, "10.0.0.2")
+			var line []string
+			for i := range n {
+				line = append(line, fmt.Sprintf(` c%d:\S+ +in +(send|flood)`, i))
+			}
+			w := d.watch("trace", "icmp[icmptype] == icmp-echo")
+			netns.Eventually(t, patience, func() error {
+				if err := a.Ping("10.0.0.2"); err != nil {
+					return err
+				}
+				return tells(w.out.String(), line)
+			})
+			r := d.CLI("trace", "--inject", fmt.Sprintf("eth %s > %s / ip 10.0.0.1 > 10.0.0.2 / icmp echo", a.MAC, z.MAC), "c0:host")
+			if err := tells(" "+strings.ReplaceAll(r.stdout, "\n", "\n "), append(line, ` leave veth2`)); err != nil {
+				t.Error(err, r.stderr)
+			}
+		})
+	}
+}
