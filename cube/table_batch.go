@@ -27,12 +27,14 @@ func entries[K comparable, V any](name string, m *ebpf.Map, stride int, read bat
 	case ebpf.LPMTrie:
 		// A batch begins anew when the key where the last one ended is gone.
 		return walk(name, m, yield)
+	default:
 	}
 	var cursor ebpf.MapBatchCursor
 	size := max(1, min(batch, int(m.MaxEntries())))
 	keys, values := make([]K, size), make([]V, size*stride)
 	for {
 		n, err := read(&cursor, keys, values, nil)
+		last := errors.Is(err, ebpf.ErrKeyNotExist)
 		switch {
 		case errors.Is(err, unix.ENOSPC):
 			size *= 2 // one bucket holds more; the cursor is where it was
@@ -40,7 +42,7 @@ func entries[K comparable, V any](name string, m *ebpf.Map, stride int, read bat
 			continue
 		case errors.Is(err, ebpf.ErrNotSupported):
 			return fmt.Errorf("map %s: batches on a map of type %s: %w", name, m.Type(), ErrUnsupported)
-		case err != nil && !errors.Is(err, ebpf.ErrKeyNotExist):
+		case err != nil && !last:
 			return fmt.Errorf("map %s: reading its entries: %w", name, err)
 		}
 		for i := range n {
@@ -48,8 +50,8 @@ func entries[K comparable, V any](name string, m *ebpf.Map, stride int, read bat
 				return nil
 			}
 		}
-		if err != nil {
-			return nil // that was the last batch
+		if last {
+			return nil
 		}
 	}
 }

@@ -93,16 +93,12 @@ func (h *hello) slots(c *Config) (slots [2]uint32, err error) {
 }
 
 func (h *hello) store(slots [2]uint32) error {
-	ports, err := h.env.Map("ports")
+	ports, err := cube.OpenTable[uint32, uint32](h.env, "ports")
 	if err != nil {
 		return err
 	}
-	for i, port := range slots {
-		if err := ports.Put(uint32(i), port); err != nil {
-			return fmt.Errorf("writing port %d of 2: %w", i+1, err)
-		}
-	}
-	return nil
+	_, err = ports.SetAll([]uint32{0, 1}, slots[:])
+	return err
 }
 
 // PacketIn logs a packet that action SLOWPATH sent up.

@@ -86,6 +86,7 @@ func copyEntries(from, to *ebpf.Map, flags ebpf.MapUpdateFlags) error {
 		return copyInner(from, to, flags)
 	case ebpf.PerCPUArray, ebpf.PerCPUHash, ebpf.LRUCPUHash:
 		return copyPerCPU(from, to, flags)
+	default:
 	}
 	if from.Type() == ebpf.LPMTrie {
 		return copySingly(from, to, flags)
