@@ -177,6 +177,7 @@ func (m *Manager) deleteBroken(ctx context.Context, name string, b *brokenCube) 
 	if err := guard(remove); err != nil {
 		m.log.Error("removing a cube's maps", "cube", name, "error", err)
 	}
+	m.forgetShadow(b.stored.UUID)
 	return nil
 }
 

@@ -231,6 +231,28 @@ func (m *Manager) startShadows() {
 	if m.shadows == nil {
 		return
 	}
+	m.sweepShadows()
+	m.shadows.Start(m.shadowChanged)
+}
+
+// forgetShadow removes what there is of the namespace of a cube that could not be restored.
+func (m *Manager) forgetShadow(uuid string) {
+	<-m.writer // the namespaces of cubes that are being made are not in the world yet
+	defer func() { m.writer <- struct{}{} }()
+	if m.shadows == nil || m.closed {
+		return
+	}
+	if err := m.shadows.Remove(uuid); err != nil {
+		m.log.Error("removing a cube's namespace", "error", err)
+	}
+	m.sweepShadows()
+}
+
+// sweepShadows removes the namespaces of cubes that are gone. Those of cubes that could not be restored stay.
+func (m *Manager) sweepShadows() {
+	if m.shadows == nil {
+		return
+	}
 	w := m.view.Load()
 	keep := map[string]bool{}
 	for _, rec := range w.cubes {
@@ -242,7 +264,6 @@ func (m *Manager) startShadows() {
 	if err := m.shadows.Sweep(func(uuid string) bool { return keep[uuid] }); err != nil {
 		m.log.Error("removing namespaces of cubes that are gone", "error", err)
 	}
-	m.shadows.Start(m.shadowChanged)
 }
 
 // errUnchanged ends a transaction that has nothing to do.

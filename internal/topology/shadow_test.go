@@ -325,6 +325,33 @@ func TestARestartTakesWhatTheNamespaceHas(t *testing.T) {
 	l.wantRead(`"02:00:00:00:00:77"`, "s1", "ports", "p1", "mac")
 }
 
+func TestTheNamespaceOfABrokenCubeStaysUntilItIsDeleted(t *testing.T) {
+	l, f := newShadowLab(t)
+	l.must(`create toybridge s2 <<< {"shadow":true,"ports":[{"name":"a"}]}`)
+	uuid := l.uuid("s1")
+	l.stop()
+	failed := false
+	f.setFail(func(step string) error {
+		if step == "Ensure" && !failed {
+			failed = true
+			return errInjected
+		}
+		return nil
+	})
+	l.start()
+	f.setFail(nil)
+	if broken := l.Broken(); len(broken) != 1 || broken[0].Name != "s1" || f.ends[uuid] == nil {
+		t.Fatalf("broken %v, namespaces %v, want s1 broken and its namespace there", broken, f.ends)
+	}
+	if l.view.Load().cubes["s2"] == nil {
+		t.Error("s2 is not restored")
+	}
+	l.must(`delete s1`)
+	if f.ends[uuid] != nil || len(f.ends) != 1 {
+		t.Errorf("namespaces %v, want that of s2", f.ends)
+	}
+}
+
 func TestANamespaceIsRepaired(t *testing.T) {
 	l, f := newShadowLab(t)
 	uuid := l.uuid("s1")

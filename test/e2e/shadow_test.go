@@ -276,6 +276,10 @@ func TestWhatAShadowCubeRefuses(t *testing.T) {
 			t.Errorf("%s: status %d, %v, %s, want a refusal with %q", c.what, status, err, text, c.words)
 		}
 	}
+	d.inside("r1").Must("ip link add p9 type veth peer name x9")
+	if status, text, err := d.Request("POST", "/responder/r1/ports/p9", ""); err != nil || status < 400 || status >= 500 || !strings.Contains(text, "is there already") {
+		t.Errorf("a port whose interface somebody else has made: status %d, %v, %s", status, err, text)
+	}
 	strange := "pcn-" + m.instance + "@r3"
 	if out, err := exec.Command("ip", "netns", "add", strange).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -400,6 +404,36 @@ func TestNothingIsLostWhileANamespaceChanges(t *testing.T) {
 	if got := d.Stats("br1").Fate(t, "namespace"); got != 0 {
 		t.Errorf("%d packets of a bridge given to its namespace", got)
 	}
+}
+
+// TestANamespaceInTheWayBreaksOneCube: what stands in a cube's way when the daemon starts is no matter of the others.
+func TestANamespaceInTheWayBreaksOneCube(t *testing.T) {
+	t.Parallel()
+	m := shadowMachine(t)
+	d := m.Start()
+	one, _, in := d.responds()
+	d.Must(http.StatusCreated, "POST", "/responder/r2", `{"shadow":true,"ports":[{"name":"p1"}]}`)
+	reaches(t, one, "10.0.1.1")
+	d.Kill9()
+	ip := func(words ...string) {
+		t.Helper()
+		if out, err := exec.Command("ip", append([]string{"netns"}, words...)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip netns %v: %v: %s", words, err, out)
+		}
+	}
+	strange := m.inside("r2").name
+	ip("del", strange)
+	ip("add", strange)
+	d = m.Start()
+	d.said("is somebody else's")
+	reaches(t, one, "10.0.1.1")
+	in.reaches("10.0.1.2")
+	d.Must(http.StatusOK, "DELETE", "/responder/r2", "")
+	if left := m.namespaces(); !slices.Contains(left, strange) || len(left) != 2 {
+		t.Errorf("namespaces %v, want r1's and somebody else's", left)
+	}
+	ip("del", strange)
+	d.Must(http.StatusCreated, "POST", "/responder/r2", `{"shadow":true,"ports":[{"name":"p1"}]}`)
 }
 
 func TestCleanupRemovesNamespaces(t *testing.T) {
