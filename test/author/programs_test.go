@@ -52,12 +52,12 @@ func newBench(t testing.TB, o bpftest.Options) *bench {
 // frame is one that the cube writes its letters into; n is in it too.
 func frame(n uint32) []byte {
 	f := slices.Concat([]byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5}, make([]byte, 46))
-	binary.BigEndian.PutUint32(f[40:], n)
+	binary.BigEndian.PutUint32(f[14:], n)
 	return f
 }
 
 // way is what the programs wrote into a frame.
-func way(f []byte) string { return string(bytes.TrimRight(f[14:30], "\x00")) }
+func way(f []byte) string { return string(bytes.TrimRight(f[30:46], "\x00")) }
 
 // goes fails the test unless a frame goes that way, and is sent.
 func (b *bench) goes(step, want string) {
@@ -273,7 +273,7 @@ func TestProgramsChangeUnderTraffic(t *testing.T) {
 			}
 			for n := first + 1; n <= first+ahead; n++ {
 				got, err := wires[1].Recv(func(f []byte) bool {
-					return len(f) >= 44 && f[12] == 0x88 && binary.BigEndian.Uint32(f[40:]) == n
+					return len(f) >= 44 && f[12] == 0x88 && binary.BigEndian.Uint32(f[14:]) == n
 				}, bpftest.Patience)
 				if err != nil {
 					missing++

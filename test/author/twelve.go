@@ -9,6 +9,7 @@ import (
 	"context"
 	_ "embed" // for the models and the compiled programs
 	"sync"
+	"time"
 
 	"github.com/polycube/polycube/cube"
 )
@@ -31,12 +32,17 @@ type config struct {
 	Ports  []cube.Port `json:"ports"`
 	What   string      `json:"what"`
 	Stages int         `json:"stages"`
+	// Restless is a time in milliseconds.
+	Restless uint32 `json:"restless"`
 }
 
 // twelve is the instance. The functions are what a test makes its handlers do.
 type twelve struct {
 	cube.Typed[config]
 	env cube.Env
+
+	stop func() // of the timer that exchanges the programs
+	turn int
 
 	mu       sync.Mutex
 	packetIn func(*cube.PacketIn)
@@ -65,6 +71,9 @@ func slots(d cube.Direction, functions ...string) map[cube.ProgramSlot]*cube.Pro
 func (c *twelve) prepare(_ context.Context, old, after *config) (cube.Plan, error) {
 	what := map[string]uint32{"FORWARD": 0, "SLOWPATH": 1, "NOTIFY": 2}[after.What]
 	plan := cube.Plan{Constants: map[string]any{"what": what}}
+	if old == nil || old.Restless != after.Restless {
+		plan.Commit = func() error { c.rest(after.Restless); return nil }
+	}
 	if old != nil && old.Stages == after.Stages {
 		return plan, nil
 	}
@@ -81,6 +90,23 @@ func (c *twelve) prepare(_ context.Context, old, after *config) (cube.Plan, erro
 		}
 	}
 	return plan, nil
+}
+
+// rest sets how often the programs are exchanged.
+func (c *twelve) rest(milliseconds uint32) {
+	if c.stop != nil {
+		c.stop()
+		c.stop = nil
+	}
+	if milliseconds == 0 {
+		return
+	}
+	c.stop = c.env.Every(time.Duration(milliseconds)*time.Millisecond, func() {
+		c.turn++
+		if err := c.env.Programs().ReloadAll(slots(cube.Ingress, [][]string{ingress, others}[c.turn%2]...)); err != nil {
+			c.env.Logger().Error("exchanging the programs", "error", err)
+		}
+	})
 }
 
 // PacketIn implements cube.PacketHandler.
@@ -108,6 +134,9 @@ func (c *twelve) set(do func()) {
 	defer c.mu.Unlock()
 	do()
 }
+
+// Service is the cube of twelve programs, for a daemon.
+func Service() cube.Service { return service(func(*twelve) {}) }
 
 // service makes instances, and hands each to made.
 func service(made func(*twelve)) cube.Service {

@@ -17,13 +17,13 @@ PCN_INLINE void mark(struct CTXTYPE *ctx, struct pcn_md *md, __u8 letter)
 
 	pcn_cursor_open(&c, ctx, 64);
 	struct ethhdr *eth = pcn_parse_eth(&c);
-	__u8 *payload = eth ? pcn_cursor_take(&c, 16) : NULL;
+	__u8 *payload = eth ? pcn_cursor_take(&c, 32) : NULL; /* the first 16 are the sender's */
 	if (payload) {
 #pragma unroll
 		for (__u32 i = 0; i < 16;
 		     i++) /* each at a constant offset, as the verifier likes it */
 			if (i == at)
-				payload[i] = letter;
+				payload[16 + i] = letter;
 	}
 	__u64 *n = bpf_map_lookup_elem(&visits, &key);
 	if (n)

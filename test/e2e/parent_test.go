@@ -58,3 +58,28 @@ func TestTransparentCubesFollowTheirParent(t *testing.T) {
 		})
 	}
 }
+
+// A port's own leaves are inherited before what its netdev has.
+func TestTransparentCubesInheritLeavesOfAPort(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.own = true
+	d := m.Start()
+	d.lab.Host("veth1", "")
+	d.lab.Run("ip", "link", "set", "veth1", "address", "02:00:00:00:01:01", "mtu", "1480")
+	d.Do("responder add r1")
+	d.Do("r1 ports add p1 peer=veth1 ip=10.7.0.1/24 mac=02:00:00:00:07:07")
+	d.Do("transparenthelloworld add th1 loglevel=DEBUG")
+	for _, c := range []struct{ line, want string }{
+		{"attach th1 r1:p1", "mac=02:00:00:00:07:07 mtu=1480 addresses=[10.7.0.1/24]"},
+		{"r1 ports p1 set ip=10.8.0.1/16", "mac=02:00:00:00:07:07 mtu=1480 addresses=[10.8.0.1/16]"},
+		{"r1 ports p1 set mac=02:00:00:00:07:08", "mac=02:00:00:00:07:08 mtu=1480 addresses=[10.8.0.1/16]"},
+	} {
+		before := len(d.out.String())
+		d.Do(c.line)
+		// The answer comes when the cube has heard.
+		if said := d.out.String()[before:]; !strings.Contains(said, c.want) {
+			t.Errorf("%s: the daemon says\n%s, want %s", c.line, said, c.want)
+		}
+	}
+}
