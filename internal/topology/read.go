@@ -7,6 +7,7 @@ package topology
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -128,7 +129,7 @@ func (m *Manager) base(w *world, rec *record) map[string]any {
 		}
 		entry := map[string]any{"name": p.name, "uuid": p.uuid, "status": status(w.linked(rec, p)),
 			"peer": p.peer, "tcubes": tcubes}
-		if remark := m.remark(w, rec, p); remark != "" {
+		if remark := cmp.Or(m.remark(w, rec, p), m.shadowRemark(rec, p)); remark != "" {
 			entry["status-reason"] = remark
 		}
 		ports = append(ports, entry)

@@ -34,6 +34,8 @@ type Shadows interface {
 	Set(uuid, port string, to shadow.Setting) error
 	// States reads the interfaces of a cube's ports.
 	States(shadow.Cube) (map[string]shadow.State, error)
+	// Name is the name of a cube's namespace.
+	Name(cube string) string
 	// Owner is the UUID of the cube that an outer end belongs to, "" for any other device.
 	Owner(ifindex int) string
 	// Sweep removes the namespaces of cubes that are not kept.
@@ -277,6 +279,7 @@ func (m *Manager) shadowChanged(uuid string) {
 		do    func(*txn, *record) error
 	}{
 		{"a cube's namespace cannot be repaired", (*txn).repairShadow},
+		{"the interfaces of a cube's namespace cannot be read", (*txn).noteShadow},
 		{"a cube does not follow its namespace", (*txn).followShadow},
 	} {
 		err := m.transact(context.Background(), func(t *txn) error {
@@ -312,6 +315,33 @@ func (t *txn) repairShadow(rec *record) error {
 		return errUnchanged
 	}
 	return nil
+}
+
+// noteShadow takes note of interfaces that somebody has set down or up in the namespace.
+func (t *txn) noteShadow(rec *record) error {
+	states, err := t.m.shadows.States(rec.shadowOf())
+	if err != nil {
+		return err
+	}
+	changed := false
+	for name, st := range states {
+		p := rec.ports[name]
+		changed = changed || p.innerDown == st.Up
+		p.innerDown = !st.Up
+	}
+	if !changed {
+		return errUnchanged
+	}
+	return nil
+}
+
+// shadowRemark says that a port's interface is down, and what to do; "" when it is not.
+func (m *Manager) shadowRemark(rec *record, p *port) string {
+	if !rec.shadow || !p.innerDown {
+		return ""
+	}
+	netns, name := m.shadows.Name(rec.name), shadow.InnerName(p.name)
+	return fmt.Sprintf("interface %s in namespace %s is down: ip -n %[2]s link set %[1]s up", name, netns)
 }
 
 // followShadow makes the edits by which a cube follows its namespace.

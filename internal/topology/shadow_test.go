@@ -63,7 +63,7 @@ func (f *fakeShadows) Ensure(c shadow.Cube) (shadow.Ends, error) {
 	for _, p := range c.Ports {
 		if f.ends[c.UUID][p] == 0 {
 			f.next++
-			f.ends[c.UUID][p], f.looks[c.UUID][p] = f.next, shadow.State{MTU: 1500}
+			f.ends[c.UUID][p], f.looks[c.UUID][p] = f.next, shadow.State{MTU: 1500, Up: true}
 			made = append(made, p)
 		}
 	}
@@ -133,6 +133,8 @@ func (f *fakeShadows) States(c shadow.Cube) (map[string]shadow.State, error) {
 	defer f.mu.Unlock()
 	return maps.Clone(f.looks[c.UUID]), f.step("States")
 }
+
+func (f *fakeShadows) Name(cube string) string { return "pcn-" + cube }
 
 func (f *fakeShadows) Owner(ifindex int) string {
 	f.mu.Lock()

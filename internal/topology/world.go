@@ -66,6 +66,8 @@ type port struct {
 	tcubes []string
 	// outer is the index of the outer end of its interface in the cube's namespace, 0 for none.
 	outer int
+	// innerDown is set while that interface is down in the namespace.
+	innerDown bool
 }
 
 // link is what matters of a netdev.

@@ -109,10 +109,36 @@ func TestCarrierAndMTUOfThePeerShowInTheNamespace(t *testing.T) {
 	d.lab.Run("ip", "link", "set", "wide", "down")
 	is("p1", false, 9000)
 	is("p2", true, 1500)
-	in.Must("ip link set p2 mtu 1300")
-	netns.Eventually(t, patience, func() error { // the other end takes no more than that, either
+}
+
+func TestAPortSaysThatItsInterfaceIsDown(t *testing.T) {
+	t.Parallel()
+	d := shadowMachine(t).Start()
+	d.lab.Host("veth1", "")
+	d.Must(http.StatusCreated, "POST", "/simplebridge/br1", `{"shadow":true,"ports":[{"name":"p1","peer":"veth1"}]}`)
+	in := d.inside("br1")
+	says := func(want string) {
+		t.Helper()
+		netns.Eventually(t, patience, func() error {
+			var p map[string]any
+			d.Get("/simplebridge/br1/ports/p1", &p)
+			if got := fmt.Sprint(p["status-reason"]); got != want {
+				return fmt.Errorf("the port says %q, want %q", got, want)
+			}
+			return nil
+		})
+	}
+	says("<nil>")
+	in.Must("ip link set p1 down")
+	says("interface p1 in namespace " + in.name + " is down: ip -n " + in.name + " link set p1 up")
+	if out, err := exec.Command("ip", "-n", in.name, "link", "set", "p1", "up").CombinedOutput(); err != nil {
+		t.Fatalf("the remedy: %v: %s", err, out)
+	}
+	says("<nil>")
+	in.Must("ip link set p1 mtu 1300") // a cube without addresses follows, too
+	netns.Eventually(t, patience, func() error {
 		return d.lab.Do(func() error {
-			outer, err := netdev.Get(shadow.OuterName("r1", "p2"))
+			outer, err := netdev.Get(shadow.OuterName("br1", "p1"))
 			if err == nil && outer.MTU != 1300 {
 				err = fmt.Errorf("the outer end has an MTU of %d", outer.MTU)
 			}
