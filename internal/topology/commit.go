@@ -191,6 +191,9 @@ func (t *txn) prepareGraph() (Change, error) {
 		return nil, nil
 	}
 	change, err := t.m.dp.Prepare(t.ctx, t.graph)
+	if err != nil && t.stopsTracing(err) {
+		change, err = t.m.dp.Prepare(t.ctx, t.graph)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("data plane: %w", err)
 	}

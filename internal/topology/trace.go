@@ -23,6 +23,17 @@ func (m *Manager) Trace(ctx context.Context, t *fuse.Trace) error {
 	})
 }
 
+// stopsTracing gives up what sessions see when a change of something else cannot be linked with it: they must not stand
+// in its way. The next session that begins or ends tries again.
+func (t *txn) stopsTracing(err error) bool {
+	if t.next.trace == nil || t.next.trace != t.old.trace || t.ctx.Err() != nil {
+		return false
+	}
+	t.m.log.Warn("a change does not fit with looking at packets: sessions see nothing from now on", "error", err)
+	t.next.trace, t.graph.Trace = nil, nil
+	return true
+}
+
 // CubeID returns the number of a cube in the fast path.
 func (m *Manager) CubeID(name string) (datapath.CubeID, error) {
 	rec, _, err := m.find("", name)

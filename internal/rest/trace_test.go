@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/internal/datapath"
+	fuse "github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/slowpath"
+	"github.com/polycube/polycube/internal/trace"
+)
+
+// stepPlane is a data plane whose packets take one step.
+type stepPlane struct{}
+
+func (stepPlane) TraceUntil(time.Duration) error { return nil }
+func (stepPlane) TraceLost() (uint64, error)     { return 0, nil }
+func (stepPlane) CubeReasons(datapath.CubeID) (drops, slowpath []string) {
+	return []string{"too-big"}, nil
+}
+
+// Inject answers a record of a drop.
+func (stepPlane) Inject(_ context.Context, at datapath.Injection) ([][]byte, error) {
+	rec := make([]byte, 72+32, 72+32+len(at.Frame))
+	e := binary.NativeEndian
+	e.PutUint16(rec, 5)
+	e.PutUint32(rec[12:], uint32(len(at.Frame)))
+	e.PutUint32(rec[16:], uint32(32+len(at.Frame)))
+	e.PutUint16(rec[72+8:], uint16(at.Cube))
+	e.PutUint16(rec[72+10:], at.Port)
+	e.PutUint16(rec[72+14:], 32)
+	rec[72+22], rec[72+23] = fuse.StageProgram, 2
+	return [][]byte{append(rec, at.Frame...)}, nil
+}
+
+// traced is a lab in which packets can be looked at.
+func traced(t *testing.T, o Options) (*lab, *trace.Hub) {
+	t.Helper()
+	m := newManager(t)
+	hub := trace.NewHub(m, stepPlane{}, slog.New(slog.DiscardHandler))
+	o.Manager, o.Trace = m, hub
+	l := newLab(t, o, true)
+	l.must(t, 201, "POST", "/cubes", labSetUp)
+	return l, hub
+}
+
+func TestLookingAtPacketsTakesTheRightsOfAChange(t *testing.T) {
+	l, hub := traced(t, Options{Token: "secret"})
+	for _, path := range []string{"/trace", "/capture/l1:p1"} {
+		for header, status := range map[string]int{"": 401, "Bearer wrong": 401, "Bearer secret": 200} {
+			ctx, cancel := context.WithCancel(t.Context())
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.tcp+basePath+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if header != "" {
+				req.Header.Set("Authorization", header)
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.StatusCode != status {
+				t.Errorf("%s with %q: status %d, want %d", path, header, resp.StatusCode, status)
+			}
+			cancel()
+			resp.Body.Close()
+		}
+	}
+	if err := hub.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAStreamHasAStepALineAndAnEnd(t *testing.T) {
+	l, hub := traced(t, Options{})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://polycubed"+basePath+"/trace?count=2", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := l.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for range 3 {
+		hub.Trace(&slowpath.Step{Cube: 1, Stage: fuse.StageProgram, Verdict: 2, Reason: 32, Sessions: 1, Length: 60, Data: make([]byte, 60)})
+	}
+	var lines []string
+	for in := bufio.NewScanner(resp.Body); in.Scan(); {
+		lines = append(lines, in.Text())
+	}
+	if len(lines) != 3 || !strings.Contains(lines[1], `"cube":"l1","port":"p1","direction":"ingress","program":0,"verdict":"drop","reason":"too-big"`) ||
+		!strings.HasPrefix(lines[2], `{"end":"all that was asked for has been delivered","steps":2,`) {
+		t.Errorf("the stream is\n%s", strings.Join(lines, "\n"))
+	}
+	if kind := resp.Header.Get("Content-Type"); kind != ndjson {
+		t.Errorf("content type %s", kind)
+	}
+}
+
+func TestBadLooksAtPacketsAreRefused(t *testing.T) {
+	l, _ := traced(t, Options{})
+	for _, tt := range []struct {
+		method, path, body string
+		status             int
+		tag                string
+	}{
+		{"GET", "/trace?nonsense=1", "", 400, "invalid-value"},
+		{"GET", "/trace?count=x", "", 400, "invalid-value"},
+		{"GET", "/trace?count=1&count=2", "", 400, "invalid-value"},
+		{"GET", "/trace?seconds=0", "", 400, "invalid-value"},
+		{"GET", "/trace?filter=bogus+foo", "", 400, "invalid-value"},
+		{"GET", "/trace?cube=nobody", "", 404, "data-missing"},
+		{"POST", "/trace", "{}", 405, "operation-not-supported"},
+		{"GET", "/trace/other", "", 404, "data-missing"},
+		{"GET", "/capture", "", 404, "data-missing"},
+		{"GET", "/capture/l1", "", 400, "invalid-value"},
+		{"GET", "/capture/l1:p9", "", 404, "data-missing"},
+		{"GET", "/capture/l1:p1?cube=l1", "", 400, "invalid-value"},
+		{"GET", "/trace/inject", "", 405, "operation-not-supported"},
+		{"POST", "/trace/inject", "", 400, "missing-attribute"},
+		{"POST", "/trace/inject", `{"place":"l1:p1"}`, 400, "missing-attribute"},
+		{"POST", "/trace/inject", `{"place":"l1:p1","packet":"nonsense"}`, 400, "invalid-value"},
+		{"POST", "/trace/inject", `{"place":"l9:p1","packet":"payload 60"}`, 400, "data-missing"},
+		{"POST", "/trace/inject", `{"place":"l1:p1","packet":"payload 60","direction":"up"}`, 400, "invalid-value"},
+	} {
+		a := l.do(t, tt.method, tt.path, tt.body)
+		if a.status != tt.status || a.fault(t).Tag != tt.tag {
+			t.Errorf("%s %s %s: %d %s, want %d %s", tt.method, tt.path, tt.body, a.status, a.body, tt.status, tt.tag)
+		}
+	}
+	a := l.must(t, 200, "POST", "/trace/inject", `{"place":"l1:p1","packet":"arp who-has 10.0.0.2 tell 10.0.0.1"}`)
+	if !strings.Contains(a.body, `"cube":"l1","port":"p1","direction":"ingress","program":0,"verdict":"drop","reason":"too-big"`) ||
+		!strings.Contains(a.body, "ARP who has 10.0.0.2, tell 10.0.0.1") {
+		t.Errorf("an injected packet: %s", a.body)
+	}
+}
+
+func TestWithoutADataPlaneThereIsNothingToSee(t *testing.T) {
+	l := newLab(t, Options{}, false)
+	for _, path := range []string{"/trace", "/capture/l1:p1"} {
+		if a := l.do(t, "GET", path, ""); a.status != 400 || a.fault(t).Tag != tagUnsupported {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+}
