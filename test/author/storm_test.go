@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/test/bpftest"
 )
 
 // Requests, a timer, messages, packets and a goroutine of the cube's own change the same cube's programs at once. Nobody
 // waits for ever, nothing is refused, and in the end the programs are what was asked for last.
 func TestEverybodyChangesProgramsAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, b *bench) {
+	storm := func(t *testing.T, b *bench) {
 		const rounds = 3
 		p := b.env.Programs()
 		var changes [4]atomic.Int32
@@ -70,5 +72,11 @@ func TestEverybodyChangesProgramsAtOnce(t *testing.T) {
 		}
 		t.Logf("changes by packets %d, messages %d, timer %d, goroutine %d", changes[0].Load(), changes[1].Load(),
 			changes[2].Load(), changes[3].Load())
-	})
+	}
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
+		t.Run(string(typ), func(t *testing.T) { // with the inliner in the background, as a daemon has it
+			t.Parallel()
+			storm(t, newBench(t, bpftest.Options{Type: typ, Mode: datapath.ModeAuto}))
+		})
+	}
 }
