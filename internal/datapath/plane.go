@@ -56,16 +56,16 @@ type Plane struct {
 	cubes   map[CubeID]*instance
 	commons map[string]*common // maps that cubes have in common, by place
 	spared  map[string]bool    // UUIDs of cubes that are not open and not forgotten
-	// savedObjects hold the files of objects that cubes have pinned.
-	savedObjects map[*link.Object]*ebpf.Map
-	graph        *Graph // committed; nil before the first commit
-	parts        []*segment
-	tables       *tables
-	attached     map[spot]*attachment
-	notes        sync.Map // by ifindex: what stands in the way of packets
-	roots        map[*root]bool
-	lastRoot     int
-	sequence     atomic.Uint64 // of generations
+	// savedAt is where a cube has an object pinned.
+	savedAt  map[*link.Object]string
+	graph    *Graph // committed; nil before the first commit
+	parts    []*segment
+	tables   *tables
+	attached map[spot]*attachment
+	notes    sync.Map // by ifindex: what stands in the way of packets
+	roots    map[*root]bool
+	lastRoot int
+	sequence atomic.Uint64 // of generations
 
 	collect *collector
 	inline  *inliner
@@ -92,8 +92,8 @@ func Open(o Options) (*Plane, error) {
 		services: map[string]*serviceObjects{}, cubes: map[CubeID]*instance{},
 		given: map[source]*link.Object{}, heavier: map[*link.Object]int{},
 		commons: map[string]*common{}, spared: map[string]bool{},
-		savedObjects: map[*link.Object]*ebpf.Map{},
-		attached:     map[spot]*attachment{}, roots: map[*root]bool{},
+		savedAt:  map[*link.Object]string{},
+		attached: map[spot]*attachment{}, roots: map[*root]bool{},
 	}
 	for _, d := range []string{"", "core", "cubes", "roots", "links", "generations"} {
 		if err := ensureDir(p.dir(d)); err != nil {
@@ -148,9 +148,6 @@ func (p *Plane) Close() error {
 	}
 	for _, in := range p.cubes {
 		p.discard(in)
-	}
-	for _, m := range p.savedObjects {
-		_ = m.Close()
 	}
 	p.fw.close()
 	return nil

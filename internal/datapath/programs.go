@@ -117,10 +117,7 @@ func (p *Plane) forgetObjects(g *Graph) {
 	for key, o := range p.given {
 		if !used[key] {
 			delete(p.given, key)
-			if m := p.savedObjects[o]; m != nil {
-				_ = m.Close() // the pins hold it
-				delete(p.savedObjects, o)
-			}
+			delete(p.savedAt, o)
 			delete(p.heavier, o)
 		}
 	}

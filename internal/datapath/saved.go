@@ -233,15 +233,26 @@ func (p *Plane) saveObject(in *instance, pin string, o *link.Object, h cube.Hook
 	if bytes.Equal(in.saved[pin], elf) {
 		return nil
 	}
-	m := p.savedObjects[o]
-	if m == nil {
-		var err error
-		if m, err = saving(elf); err != nil {
-			return fmt.Errorf("cube %s: saving %s: %w", in.spec.Name, pin, err)
-		}
-		p.savedObjects[o] = m
+	m, err := p.savedObject(o, elf)
+	if err != nil {
+		return fmt.Errorf("cube %s: saving %s: %w", in.spec.Name, pin, err)
 	}
+	defer func() { _ = m.Close() }() // the pin holds it
+	p.savedAt[o] = filepath.Join(in.dir, pin)
 	return in.savedAs(pin, elf, m)
+}
+
+// savedObject opens the map that another cube's object is saved in, or makes one.
+func (p *Plane) savedObject(o *link.Object, elf []byte) (*ebpf.Map, error) {
+	if path := p.savedAt[o]; path != "" {
+		if m, err := ebpf.LoadPinnedMap(path, nil); err == nil {
+			if raw, err := m.LookupBytes(uint32(0)); err == nil && bytes.Equal(raw, encodeSaved(elf)) {
+				return m, nil
+			}
+			_ = m.Close() // that cube has other programs by now
+		}
+	}
+	return saving(elf)
 }
 
 // elfOf returns the file that an object was read from.

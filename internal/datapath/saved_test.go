@@ -4,9 +4,12 @@ package datapath
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
@@ -111,6 +114,34 @@ func TestACubeIsHeldWithTheProgramsItWasGiven(t *testing.T) {
 			t.Errorf("with the guest %s are pinned, without it %s", pins, now)
 		}
 	})
+}
+
+func TestAnObjectIsSavedOnceForAllItsCubes(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, settings[0])
+	saved := func(n *Node) *ebpf.Map {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(b.dir, "cubes", n.Name, "+object-tc-0"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = m.Close() })
+		return m
+	}
+	one := b.cube("probe", 1, nil)
+	b.commit()
+	two := b.cube("probe", 1, nil)
+	b.commit()
+	if eq, err := equalMaps(saved(one), saved(two)); !eq || err != nil {
+		t.Errorf("two cubes of a service have it twice (%v)", err)
+	}
+	b.drop(one)
+	b.drop(two)
+	three := b.cube("probe", 1, nil)
+	b.commit()
+	if elf, err := b.plane.cubes[three.ID].load("+object-tc-0"); err != nil || !slices.Equal(elf, probeTC) {
+		t.Errorf("of a later cube %d bytes are saved, %v", len(elf), err)
+	}
 }
 
 func TestAGivenProgramCannotTakeTheCubesMapsForOthers(t *testing.T) {
