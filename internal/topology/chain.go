@@ -62,7 +62,11 @@ func (t *txn) connectEnd(end, far place) error {
 		return err
 	}
 	if p.peer == far.String() {
-		return nil
+		if t.next.links[far.netdev].refused == "" {
+			return nil
+		}
+		_, err := t.findNetdev(far.netdev) // tried again: what the data plane did not like may be gone
+		return err
 	}
 	if p.peer != "" {
 		return fmt.Errorf("port %s of %s already has a peer, %s: disconnect them first: %w", p.name, end.cube, p.peer, cube.ErrInUse)

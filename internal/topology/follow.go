@@ -256,10 +256,12 @@ func (m *Manager) remark(w *world, rec *record, p *port) string {
 		}
 		return ""
 	}
-	if why := w.whyDown(at.netdev); why != "" {
+	l := w.links[at.netdev]
+	if why := w.whyDown(at.netdev); why != "" && why == l.refused {
+		return why + "; when that is mended: polycubectl connect " + rec.name + ":" + p.name + " " + at.netdev
+	} else if why != "" {
 		return why
 	}
-	l := w.links[at.netdev]
 	if m.notes != nil {
 		if note := m.notes.NetdevNote(l.index); note != "" {
 			return note

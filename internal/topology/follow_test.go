@@ -217,6 +217,14 @@ func TestOneBadDeviceDoesNotKeepOthersOut(t *testing.T) {
 	if n := strings.Count(lines.String(), "cannot be used"); n != 1 {
 		t.Errorf("the refusal is logged %d times, want once:\n%s", n, lines)
 	}
+	// No event tells that what stood in the way is gone; a request does.
+	if err := l.do(`connect br0:p1 veth1`); !errors.Is(err, cube.ErrUnsupported) {
+		t.Errorf("connected again while it is refused: %v", err)
+	}
+	l.wantRead(`"DOWN"`, "br0", "ports", "p1", "status")
+	l.plane.refuse = nil
+	l.must(`connect br0:p1 veth1`)
+	l.wantRead(`"UP"`, "br0", "ports", "p1", "status")
 }
 
 func TestADeviceThatWentUnwatchedIsMissed(t *testing.T) {
