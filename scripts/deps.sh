@@ -17,7 +17,7 @@ PYANG_VERSION=2.7.1
 
 BUILD_PACKAGES=(clang llvm gcc libc6-dev make pkg-config libyang2-dev libyang2-tools libbpf-dev
 	linux-libc-dev bpftool iproute2 ethtool iputils-ping tcpdump iperf3 jq clang-format
-	procps util-linux)
+	procps util-linux bird2)
 LINT_PACKAGES=(shellcheck python3-venv)
 
 say() { echo "deps: $*" >&2; }
@@ -48,7 +48,7 @@ install_packages() {
 		die "missing packages; as root run: apt-get install --no-install-recommends ${missing[*]}"
 	say "installing ${missing[*]}"
 	local apt=(apt-get -q -y -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0)
-	export DEBIAN_FRONTEND=noninteractive
+	export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 # what has a service does not start it
 	"${apt[@]}" update </dev/null
 	"${apt[@]}" install --no-install-recommends "${missing[@]}" </dev/null
 }

@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,7 +32,7 @@ func lockInstance(runDir, instance string) (*instanceLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := flock(f); err != nil {
 		defer f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("polycubed%s runs already%s: stop it first, or choose another --instance",
@@ -44,6 +46,39 @@ func lockInstance(runDir, instance string) (*instanceLock, error) {
 	return &instanceLock{f}, nil
 }
 
+// dyingTime is how long a daemon that was killed may take to be gone.
+const dyingTime = 5 * time.Second
+
+// flock locks the file. It waits for a holder that is on its way out: the kernel tears a killed
+// daemon's maps and links down before it gives the lock back.
+func flock(f *os.File) error {
+	for end := time.Now().Add(dyingTime); ; time.Sleep(10 * time.Millisecond) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) || !dying(holderPid(f)) {
+			return err
+		}
+	}
+}
+
+// dying tells whether a process has begun to exit, or is gone already.
+func dying(pid int) bool {
+	if pid == 0 {
+		return false // somebody else's lock
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return errors.Is(err, os.ErrNotExist)
+	}
+	// "pid (comm) state ppid pgrp session tty tpgid flags ...", and comm may hold anything.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 7 {
+		return false
+	}
+	const exiting = 0x4 // PF_EXITING
+	flags, err := strconv.ParseUint(fields[6], 10, 32)
+	return err == nil && flags&exiting != 0 || fields[0] == "Z" || fields[0] == "X"
+}
+
 func describe(instance string) string {
 	if instance == "" {
 		return ""
@@ -53,11 +88,20 @@ func describe(instance string) string {
 
 // holder names the process that wrote the lock last.
 func holder(f *os.File) string {
-	text, err := io.ReadAll(io.LimitReader(f, 32))
-	if pid, convErr := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && convErr == nil {
+	if pid := holderPid(f); pid != 0 {
 		return fmt.Sprintf(" (pid %d)", pid)
 	}
 	return ""
+}
+
+// holderPid is the process that wrote the lock last, 0 when none did.
+func holderPid(f *os.File) int {
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, 32))
+	pid, convErr := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || convErr != nil {
+		return 0
+	}
+	return pid
 }
 
 func writePid(f *os.File) error {
