@@ -111,7 +111,8 @@ struct pcn_flood {
 };
 
 #define PCN_LOOP_MAGIC 0x70636e02
-#define PCN_LOOP_FRAME 3380 /* bytes that the loop takes besides the header; it has an MTU of 3400 */
+#define PCN_LOOP_FRAME \
+	3380 /* bytes that the loop takes besides the header; it has an MTU of 3400 */
 
 /* Stands before a frame on the loop, the veth pair by which XDP copies come back in. */
 struct pcn_loop {
@@ -152,7 +153,8 @@ enum pcn_record_kind {
 	PCN_RECORD_LOG = 2,
 	PCN_RECORD_FLOOD = 3,  /* a packet that user space must replicate */
 	PCN_RECORD_NOTIFY = 4, /* a message of its kind, md[0] */
-	PCN_RECORD_TRACE = 5,  /* a step of a packet that is traced: struct pcn_trace, then the packet */
+	PCN_RECORD_TRACE =
+		5, /* a step of a packet that is traced: struct pcn_trace, then the packet */
 };
 
 #define PCN_RECORD_VLAN 1 /* flags: vlan_proto and vlan_tci hold */

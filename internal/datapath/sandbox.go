@@ -261,8 +261,12 @@ func (s *sandbox) copyMap(spec *ebpf.MapSpec, from *ebpf.Map) (*ebpf.Map, error)
 func (s *sandbox) copyInside(from, to *ebpf.Map, inner *ebpf.MapSpec) error {
 	return eachKey(from, func(key []byte) error {
 		var inside *ebpf.Map
-		if err := from.Lookup(key, &inside); err != nil {
-			return nil //nolint:nilerr // it was deleted meanwhile
+		err := from.Lookup(key, &inside)
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil // it was deleted meanwhile
+		}
+		if err != nil {
+			return fmt.Errorf("reading the map inside: %w", err)
 		}
 		defer func() { _ = inside.Close() }()
 		m, err := s.copyMap(inner, inside)
@@ -276,11 +280,9 @@ func (s *sandbox) copyInside(from, to *ebpf.Map, inner *ebpf.MapSpec) error {
 
 // copyable tells the types of maps whose entries can be read and written; others begin empty.
 func copyable(t ebpf.MapType) bool {
-	switch t {
-	case ebpf.Hash, ebpf.Array, ebpf.PerCPUHash, ebpf.PerCPUArray, ebpf.LRUHash, ebpf.LRUCPUHash, ebpf.LPMTrie:
-		return true
-	}
-	return false
+	return slices.Contains([]ebpf.MapType{
+		ebpf.Hash, ebpf.Array, ebpf.PerCPUHash, ebpf.PerCPUArray, ebpf.LRUHash, ebpf.LRUCPUHash, ebpf.LPMTrie,
+	}, t)
 }
 
 // load links the segments as functions and loads their resume programs, which lead to each other.

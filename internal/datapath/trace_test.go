@@ -211,13 +211,11 @@ func TestCopiesOfATracedFloodAreFollowed(t *testing.T) {
 	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		b.withHelpers()
 		hub := b.cube("probe", 3, map[string]any{"what": uint32(2)})
-		var leaves []*Node
 		var hosts []*netns.Node
 		for i := range uint16(2) {
 			leaf := b.cube("probe", 2, map[string]any{"what": uint32(6)})
 			b.link(hub, i+1, leaf, 0)
 			hosts = append(hosts, b.host(fmt.Sprint("h", i), "", leaf, 1))
-			leaves = append(leaves, leaf)
 		}
 		a := b.host("a", "", hub, 0)
 		b.traces(link.Session{Bit: 0, Filter: compile(t, "ether proto 0x88b5")})

@@ -63,7 +63,6 @@ type history struct {
 	packets     uint64
 	older, last mark
 	first, grew *time.Time
-	generation  int // of the sample that saw it, to forget cubes that are gone
 }
 
 // mark is a counter at a time.

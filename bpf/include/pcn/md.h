@@ -18,9 +18,9 @@ struct pcn_md {
 	__u32 tenant;	     /* tenant or QFI; kept along the chain */
 	__u32 md[4]; /* the cube's own words: zero at every crossing; sent along by pcn_pkt_controller_md */
 	__u32 pass_ifindex; /* the netdev whose stack gets a passed packet, 0: where it is now */
-	__u16 turns;	     /* tail calls since the kernel entered our programs */
-	__u16 flags;	     /* PCN_MD_... */
-	__u16 trace_id;	     /* tells packets that are traced from each other */
+	__u16 turns;	    /* tail calls since the kernel entered our programs */
+	__u16 flags;	    /* PCN_MD_... */
+	__u16 trace_id;	    /* tells packets that are traced from each other */
 	__u16 pad;
 	__u32 reserved[3];
 };
