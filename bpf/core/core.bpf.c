@@ -364,8 +364,7 @@ PCN_INLINE int came_from(struct xdp_md *ctx, __u32 cube, __u32 port)
 
 /* Says what the copies on the loop are: in the metadata before the frame, which a native driver
  * carries along to the queue, and per CPU, where generic XDP looks within this call. */
-PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube, __u32 port,
-			__u32 single)
+PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube, __u32 port, __u32 single)
 {
 	__u32 zero = 0;
 	struct pcn_loop *now = bpf_map_lookup_elem(&pcn_flooding, &zero);

@@ -133,7 +133,12 @@ func TestCodeThatDoesNotReturnStopsNobodyElse(t *testing.T) {
 	for _, call := range []string{"br1 Prepare", "br1 Commit", "br1 State", "br1 Action", "br1 PortChanged",
 		"br1 PacketIn"} {
 		l := stand(t)
-		l.view.Load().units["br1"].patience = 20 * time.Millisecond
+		u := l.view.Load().units["br1"]
+		if err := u.enterGate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		u.patience = 20 * time.Millisecond
+		u.leaveGate()
 		release := make(chan struct{})
 		l.b.setFail(func(at string) error {
 			if at == call {
