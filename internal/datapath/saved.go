@@ -27,8 +27,8 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// savedABI says which framework an object was compiled for; it changes with struct pcn_md and
-// with the functions of <pcn/core.h>.
+// savedABI says which framework an object was compiled for; it changes with what the verdicts and
+// the functions of <pcn/core.h> mean. That struct pcn_md is the same is seen from the object.
 const savedABI = 1
 
 // Pins of what is saved of a cube's programs, each followed by a hook, objects and constants also
@@ -359,7 +359,11 @@ func (in *instance) thaw(h cube.Hook, programs []savedProgram) error {
 				return fmt.Errorf("the constants of object %d for %s: %w", pr.Object, h, cube.ErrNotFound)
 			}
 			var err error
-			if o, err = link.ParseObject(h, in.saved[numbered(pinObject, h, pr.Object)]); err != nil {
+			elf := in.saved[numbered(pinObject, h, pr.Object)]
+			if o, err = link.ParseObject(h, elf); err == nil {
+				err = sameMetadata(elf)
+			}
+			if err != nil {
 				return err
 			}
 			declared, err := declarations(in.spec.Service, o)

@@ -6,13 +6,16 @@ package topology
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/polycube/polycube/internal/datapath"
 )
 
-// CubeNames lists what runs, in order of creation.
+// CubeNames lists the cubes that packets go through, in order of creation: those that run, and those that could not be
+// restored and go on as they were.
 func (m *Manager) CubeNames() []string {
-	recs := m.view.Load().inOrder()
+	recs := m.view.Load().allRunning()
+	slices.SortFunc(recs, func(a, b *record) int { return int(int64(a.seq) - int64(b.seq)) })
 	names := make([]string, 0, len(recs))
 	for _, rec := range recs {
 		names = append(names, rec.name)

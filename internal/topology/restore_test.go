@@ -226,6 +226,9 @@ func TestABrokenCubeGoesOnWhereItsProgramsAreThere(t *testing.T) {
 			if got := portRow(l, "br1", "p1"); got != "br2:p1 UP linked=true" {
 				t.Errorf("br1:p1 is %q", got)
 			}
+			if fates, err := l.Fates("br2"); err != nil || len(fates) == 0 || !slices.Contains(l.CubeNames(), "br2") {
+				t.Errorf("how packets end in it: %v, %v, among %v", fates, err, l.CubeNames())
+			}
 			if err := l.do(`post br1 ports p3 <<< {"peer":"veth2"}`); !errors.Is(err, cube.ErrInUse) {
 				t.Errorf("taking its netdev answers %v", err)
 			}

@@ -255,7 +255,7 @@ func (m *Manager) Degraded(name string) string {
 
 // Status says how a cube's programs run.
 func (m *Manager) Status(name string) (datapath.CubeStatus, error) {
-	rec, _, err := m.find("", name)
+	rec, err := m.findRunning(name)
 	if err != nil {
 		return datapath.CubeStatus{}, err
 	}
@@ -277,7 +277,7 @@ func (m *Manager) PortStats(name, portName string) (datapath.PortCounters, error
 
 // Fates reads how packets ended in a cube.
 func (m *Manager) Fates(name string) ([]datapath.Fate, error) {
-	rec, _, err := m.find("", name)
+	rec, err := m.findRunning(name)
 	if err != nil {
 		return nil, err
 	}
@@ -286,6 +286,15 @@ func (m *Manager) Fates(name string) ([]datapath.Fate, error) {
 		return nil, fmt.Errorf("%s: fates: %w", name, err)
 	}
 	return fates, nil
+}
+
+// findRunning returns a cube that packets go through.
+func (m *Manager) findRunning(name string) (*record, error) {
+	w := m.view.Load()
+	if rec := w.running(name); rec != nil {
+		return rec, nil
+	}
+	return nil, fmt.Errorf("cube %.80s: %w", name, w.missing(name))
 }
 
 // find returns a cube as readers see it; an empty service is any.
