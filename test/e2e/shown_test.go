@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/test/e2e/model"
+	"github.com/polycube/polycube/test/netns"
 )
 
 // flatten turns the answer of GET /cubes into sorted lines, without what was learned.
@@ -58,8 +59,18 @@ func (s *site) wanted() []string {
 	return out
 }
 
+// forgotten waits until bridges know what they should after an operation by which they may forget: they are told a moment
+// later.
+func (s *site) forgotten(o model.Op) {
+	s.t.Helper()
+	switch o.Verb {
+	case model.DelCube, model.DelPort, model.Connect, model.Disconnect, model.SetPeer, model.DelNetdev, model.NetdevDown, model.Start:
+		netns.Eventually(s.t, s.patience, s.learnedAsModelled)
+	}
+}
+
 // learnedAsModelled compares what bridges learned. It is not part of what is configured, and needs one request for each.
-func (s *site) learnedAsModelled() {
+func (s *site) learnedAsModelled() error {
 	s.t.Helper()
 	for _, name := range s.world.Names() {
 		c := s.world.Cubes[name]
@@ -74,7 +85,8 @@ func (s *site) learnedAsModelled() {
 		}
 		slices.Sort(want)
 		if got := s.learned(name); !slices.Equal(got, want) {
-			s.t.Errorf("%s knows %v, want %v", name, got, want)
+			return fmt.Errorf("%s knows %v, want %v", name, got, want)
 		}
 	}
+	return nil
 }

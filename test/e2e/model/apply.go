@@ -359,10 +359,11 @@ func (w *World) database(o Op) error {
 		c.Fixed[o.Value] = p.Name
 		delete(c.Learned, o.Value)
 	default:
-		if c.Fixed[o.Value] == "" {
+		if c.Fixed[o.Value]+c.Learned[o.Value] == "" {
 			return refuse("no entry %s", o.Value)
 		}
 		delete(c.Fixed, o.Value)
+		delete(c.Learned, o.Value)
 	}
 	return nil
 }
