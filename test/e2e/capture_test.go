@@ -72,6 +72,11 @@ func TestCaptureKeepsPacketsAsTheyAre(t *testing.T) {
 			d.calm("br1")
 			file := filepath.Join(d.dir, "p1.pcapng")
 			w := d.watch("capture", "br1:p1", "ether", "proto", fmt.Sprint(streamType), "-w", file)
+			// copies of a flood, to a netdev and to another bridge
+			copies := map[string]string{"br1:p2": filepath.Join(d.dir, "p2.pcapng"), "br1:up": filepath.Join(d.dir, "up.pcapng")}
+			for place, file := range copies {
+				d.watch("capture", place, "ether", "proto", fmt.Sprint(streamType), "-w", file)
+			}
 			there, back := netns.OpenRaw(t, hosts[0], netns.Inner), netns.OpenRaw(t, hosts[2], netns.Inner)
 			var want [][]byte
 			for _, n := range []int{60, 200, 1514} {
@@ -92,7 +97,14 @@ func TestCaptureKeepsPacketsAsTheyAre(t *testing.T) {
 				if got, err = readCapture(file); err != nil {
 					return err
 				}
-				return holds(got, want, reply)
+				errs := []error{holds(got, want, reply)}
+				for place, file := range copies {
+					sent, err := readCapture(file)
+					for _, frame := range want {
+						errs = append(errs, err, find(sent, frame, false, "port "+place+", fate sent"))
+					}
+				}
+				return errors.Join(errs...)
 			})
 			if err := w.cmd.Process.Signal(syscall.SIGINT); err != nil {
 				t.Fatal(err)
@@ -106,24 +118,21 @@ func TestCaptureKeepsPacketsAsTheyAre(t *testing.T) {
 
 // holds says what is missing of a capture at br1:p1.
 func holds(got []captured, sent [][]byte, reply []byte) error {
-	find := func(frame []byte, in bool, comments ...string) error {
-		for _, p := range got {
-			if !bytes.Equal(p.data, frame) || p.in != in || p.length != len(frame) {
-				continue
-			}
-			for _, c := range comments {
-				if p.comments == c {
-					return nil
-				}
-			}
-		}
-		return fmt.Errorf("no packet of %d bytes, in %t, with the comment %q among %d", len(frame), in, comments, len(got))
-	}
-	errs := []error{find(reply, false, "port br1:p1, fate sent")}
+	errs := []error{find(got, reply, false, "port br1:p1, fate sent")}
 	for _, frame := range sent {
-		errs = append(errs, find(frame, true, "port br1:p1, fate flood"))
+		errs = append(errs, find(got, frame, true, "port br1:p1, fate flood"))
 	}
 	return errors.Join(errs...)
+}
+
+// find says whether a frame is among those that were captured.
+func find(got []captured, frame []byte, in bool, comments string) error {
+	for _, p := range got {
+		if bytes.Equal(p.data, frame) && p.in == in && p.length == len(frame) && p.comments == comments {
+			return nil
+		}
+	}
+	return fmt.Errorf("no packet of %d bytes, in %t, with the comment %q among %d", len(frame), in, comments, len(got))
 }
 
 // readByOthers lets tcpdump, and tshark if it is there, read the file.
