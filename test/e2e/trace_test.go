@@ -305,3 +305,52 @@ func TestTraceFollowsPacketsThroughSegments(t *testing.T) {
 		})
 	}
 }
+
+// TestLookingAtPacketsLosesNone: sessions begin, end by themselves and are killed while a stream flows, beside changes.
+func TestLookingAtPacketsLosesNone(t *testing.T) {
+	t.Parallel()
+	for _, kind := range types {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			d := start(t)
+			hosts := threeHosts(d.machine, v4)
+			d.twoBridges(kind)
+			reaches(t, hosts[0], "10.0.0.3")
+			off := d.calm("br1")
+			s := startStream(t, hosts[0], hosts[2])
+			for round := range 8 {
+				counted := d.watch("trace", "-c", "50")
+				captured := d.watch("capture", "br1:up", "-c", "20")
+				cut := d.watch("trace", "ether", "proto", fmt.Sprint(streamType), "--cube", "br2")
+				d.Do(fmt.Sprintf("br1 fdb set aging-time=%d", 100+round))
+				d.Do("br2 set loglevel=DEBUG")
+				d.Do("br2 set loglevel=INFO")
+				for name, w := range map[string]*watcher{"trace -c 50": counted, "capture -c 20": captured} {
+					select {
+					case <-w.ended:
+					case <-time.After(patience):
+						t.Fatalf("round %d: %s does not end:\n%s%s", round, name, w.out.String(), w.errors.String())
+					}
+					if code := w.cmd.ProcessState.ExitCode(); code != 0 {
+						t.Errorf("round %d: %s: exit %d: %s", round, name, code, w.errors.String())
+					}
+				}
+				if err := cut.cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				s.Flowing(200)
+			}
+			sent := s.Stop()
+			if t.Failed() {
+				d.logDrops("br1", "br2")
+			}
+			t.Logf("24 sessions, %d frames", sent)
+			netns.Eventually(t, patience, func() error {
+				if n := d.instructions("br1"); d.Stats("br1").Mode != "inline" || n != off {
+					return fmt.Errorf("%d instructions after the sessions, %d before", n, off)
+				}
+				return nil
+			})
+		})
+	}
+}
