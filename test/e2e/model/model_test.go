@@ -128,6 +128,23 @@ func TestWhatIsRefusedChangesNothing(t *testing.T) {
 	}
 }
 
+func TestATransparentCubeThatAnXDPCubeSendsPastIsRefused(t *testing.T) {
+	w := after(t, Op{Verb: AddCube, Cube: "c1", To: Bridge, Value: "XDP_DRV"}, Op{Verb: AddPort, At: "c1:p1"},
+		Op{Verb: AddCube, Cube: "t1", To: Transparent, Value: "XDP_SKB"}, Op{Verb: Attach, Cube: "t1", To: "d1", Value: "first"})
+	if err := w.Apply(Op{Verb: Connect, At: "c1:p1", To: "d1"}); !errors.Is(err, ErrRefused) {
+		t.Errorf("connected all the same: %v", err)
+	}
+	if err := w.Apply(Op{Verb: Connect, At: "c1:p1", To: "d2"}); err != nil {
+		t.Error(err)
+	}
+	if err := w.Apply(Op{Verb: Detach, Cube: "t1", To: "d1"}); err != nil {
+		t.Error(err)
+	}
+	if err := w.Apply(Op{Verb: Attach, Cube: "t1", To: "d2", Value: "first"}); !errors.Is(err, ErrRefused) {
+		t.Errorf("attached all the same: %v", err)
+	}
+}
+
 // dump is a world without pointers.
 func dump(w *World) []string {
 	var out []string

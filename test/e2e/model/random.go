@@ -220,7 +220,7 @@ func (w *World) Sensible(o Op) bool {
 		return o.To != port
 	}
 	next := w.Clone()
-	return next.Apply(o) != nil || !next.loops() && !next.bypassed()
+	return next.Apply(o) != nil || !next.loops()
 }
 
 // loops tells whether links between cubes, also those that only one side names, close a ring.
@@ -246,17 +246,6 @@ func (w *World) loops() bool {
 			return true
 		}
 		group[find(one)] = find(other)
-	}
-	return false
-}
-
-// bypassed tells whether a transparent cube is on a network device to which an XDP cube sends: what it sends does not pass
-// the device's own egress.
-func (w *World) bypassed() bool {
-	for _, n := range w.Netdevs {
-		if c, _ := w.port(w.Holder(n.Name)); c != nil && Hook(c.Type) == "XDP" && len(n.Chain) > 0 {
-			return true
-		}
 	}
 	return false
 }
