@@ -51,6 +51,8 @@ type Hub struct {
 	plane    Plane
 	log      *slog.Logger
 
+	// injecting has one token: a copy of the programs takes megabytes of the kernel's memory.
+	injecting chan struct{}
 	// changing is held while sessions come and go, for as long as the relink takes.
 	changing sync.Mutex
 	mu       sync.RWMutex
@@ -60,7 +62,11 @@ type Hub struct {
 }
 
 // NewHub makes a hub without sessions.
-func NewHub(t Topology, p Plane, log *slog.Logger) *Hub { return &Hub{topology: t, plane: p, log: log} }
+func NewHub(t Topology, p Plane, log *slog.Logger) *Hub {
+	h := &Hub{topology: t, plane: p, log: log, injecting: make(chan struct{}, 1)}
+	h.injecting <- struct{}{}
+	return h
+}
 
 // Limits of a session.
 const (

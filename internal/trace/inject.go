@@ -37,6 +37,12 @@ func (h *Hub) Inject(ctx context.Context, place, packet string, dir cube.Directi
 	}
 	ctx, cancel := context.WithTimeout(ctx, injectTimeout)
 	defer cancel()
+	select {
+	case <-h.injecting:
+		defer func() { h.injecting <- struct{}{} }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for another packet that is tried: %w", ctx.Err())
+	}
 	begin := time.Now()
 	records, err := injector.Inject(ctx, datapath.Injection{Cube: datapath.CubeID(at.Cube), Port: at.Port, Direction: dir, Frame: frame})
 	if err != nil {
