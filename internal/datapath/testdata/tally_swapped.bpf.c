@@ -2,5 +2,9 @@
 //go:build ignore
 
 /* The members of an entry have changed places: its size is the same. */
-#define TALLY_MEMBERS { __u32 bytes; __u32 packets; }
+#define TALLY_MEMBERS          \
+	{                      \
+		__u32 bytes;   \
+		__u32 packets; \
+	}
 #include "tally.h"

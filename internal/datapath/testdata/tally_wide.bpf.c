@@ -2,5 +2,9 @@
 //go:build ignore
 
 /* Wider counters. */
-#define TALLY_MEMBERS { __u64 packets; __u64 bytes; }
+#define TALLY_MEMBERS          \
+	{                      \
+		__u64 packets; \
+		__u64 bytes;   \
+	}
 #include "tally.h"

@@ -94,9 +94,9 @@ func (o Op) Request(service string) (method, path, body string) {
 		return "DELETE", fmt.Sprintf("/%s/%s/fdb/entry/%s", service, o.Cube, o.Value), ""
 	case Flush:
 		return "POST", "/" + service + "/" + o.Cube + "/fdb/flush", ""
-	default:
-		panic("no request: " + string(o.Verb))
+	case DelNetdev, AddNetdev, NetdevDown, NetdevUp, Kill, Stop, Start:
 	}
+	panic("no request: " + string(o.Verb))
 }
 
 // agingTime is the leaf of a simplebridge that is a number.
