@@ -126,7 +126,9 @@ func (t *txn) notifyPort(u *unit, rec *record, p *port) {
 		return
 	}
 	up := t.next.linked(rec, p)
-	if up == (was != nil && t.old.linked(old, was)) {
+	// A port that a start finds down may have been up when the last daemon ended, and what was learned then is still there.
+	found := t.restoring && old == nil
+	if up == (was != nil && t.old.linked(old, was)) && !found {
 		return
 	}
 	t.m.tell(u, "PortChanged", func() { w.PortChanged(p.name, up) })
