@@ -31,15 +31,10 @@ func (s *session) inject(w watching) error {
 	if w.egress {
 		body = append(body, member{"direction", stringValue("egress")})
 	}
-	end, err := s.config.endpoint()
+	c, err := s.connect()
 	if err != nil {
 		return err
 	}
-	var debug io.Writer
-	if s.config.debug {
-		debug = s.stderr
-	}
-	c := newClient(end, debug)
 	defer c.close()
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
 	defer cancel()

@@ -171,17 +171,25 @@ func cutInstance(args []string) (rest []string, instance string, err error) {
 	return args, name, nil
 }
 
-// exchange carries a plan out.
-func (s *session) exchange(p plan, v verb) error {
+// connect makes the client for the daemon that the configuration names.
+func (s *session) connect() (*client, error) {
 	end, err := s.config.endpoint()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var debug io.Writer
 	if s.config.debug {
 		debug = s.stderr
 	}
-	c := newClient(end, debug)
+	return newClient(end, debug), nil
+}
+
+// exchange carries a plan out.
+func (s *session) exchange(p plan, v verb) error {
+	c, err := s.connect()
+	if err != nil {
+		return err
+	}
 	defer c.close()
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
 	defer cancel()

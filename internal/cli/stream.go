@@ -38,15 +38,10 @@ func (s *session) stream(r request, each func(line []byte) error) error {
 
 // open sends a request and hands over the body of a success.
 func (s *session) open(r request, read func(io.Reader) error) error {
-	end, err := s.config.endpoint()
+	c, err := s.connect()
 	if err != nil {
 		return err
 	}
-	var debug io.Writer
-	if s.config.debug {
-		debug = s.stderr
-	}
-	c := newClient(end, debug)
 	defer c.close()
 	s.sent = r
 	ctx, cancel := context.WithCancel(context.Background())
@@ -55,7 +50,7 @@ func (s *session) open(r request, read func(io.Reader) error) error {
 	defer patience.Stop()
 	resp, err := c.begin(ctx, r)
 	if !patience.Stop() && err != nil {
-		err = end.explain(context.DeadlineExceeded)
+		err = c.end.explain(context.DeadlineExceeded)
 	}
 	if err != nil {
 		return err
@@ -65,13 +60,13 @@ func (s *session) open(r request, read func(io.Reader) error) error {
 	a := answer{status: resp.StatusCode, line: resp.Proto + " " + resp.Status}
 	if !a.ok() {
 		if a.body, err = readAnswer(resp.Body); err != nil {
-			return end.explain(err)
+			return c.end.explain(err)
 		}
 		return &serverError{sentences(a)}
 	}
 	err = read(resp.Body)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("the daemon at %s ended the stream in the middle", end)
+		return fmt.Errorf("the daemon at %s ended the stream in the middle", c.end)
 	}
 	return err
 }

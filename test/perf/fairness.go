@@ -84,7 +84,7 @@ func newPair(rig *lab.Rig) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, loud, err := puntPlane(rig, w, cube.TypeXDPDRV)
+	p, loud, err := slowPlane(rig, w, cube.TypeXDPDRV, "punt", nil)
 	if err != nil {
 		return nil, err
 	}

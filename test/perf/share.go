@@ -12,7 +12,6 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
-	"github.com/polycube/polycube/test/perf/bpf"
 	"github.com/polycube/polycube/test/perf/lab"
 	"github.com/polycube/polycube/test/perf/report"
 )
@@ -64,7 +63,7 @@ func slowShare(ctx context.Context, typ cube.Type, percent int, length time.Dura
 		if err != nil {
 			return err
 		}
-		p, n, err := sharePlane(rig, w, typ, percent)
+		p, n, err := slowPlane(rig, w, typ, "share", map[string]any{"percent": uint32(percent)})
 		if err != nil {
 			return err
 		}
@@ -72,26 +71,6 @@ func slowShare(ctx context.Context, typ cube.Type, percent int, length time.Dura
 		return err
 	})
 	return s, err
-}
-
-func sharePlane(rig *lab.Rig, w *lab.Wire, typ cube.Type, percent int) (*lab.Plane, *datapath.Node, error) {
-	object, err := bpf.Object("share", typ.Hook())
-	if err != nil {
-		return nil, nil, err
-	}
-	p, err := rig.NewPlane(w.Machine.Namespace, lab.PlaneOptions{
-		Type: typ, Mode: datapath.ModeInline, SlowPath: true,
-		Services: map[string]map[cube.Hook][]byte{"share": {typ.Hook(): object}},
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	n, err := p.Cube("share", 2, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	n.Constants = map[string]any{"percent": uint32(percent)}
-	return p, n, errors.Join(p.Netdev(n, 0, lab.In), p.Netdev(n, 1, lab.Out), p.Commit())
 }
 
 // pressShare floods for a while and counts what arrives within that time.

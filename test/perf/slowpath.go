@@ -93,23 +93,24 @@ func slowRow(t *report.Table, name string, costs []slowCost) float64 {
 	return rate.Median()
 }
 
-// puntPlane links a punting cube between the netdevs of a wire.
-func puntPlane(rig *lab.Rig, w *lab.Wire, typ cube.Type) (*lab.Plane, *datapath.Node, error) {
-	object, err := bpf.Object("punt", typ.Hook())
+// slowPlane links a cube with a slow path between the netdevs of a wire.
+func slowPlane(rig *lab.Rig, w *lab.Wire, typ cube.Type, service string, constants map[string]any) (*lab.Plane, *datapath.Node, error) {
+	object, err := bpf.Object(service, typ.Hook())
 	if err != nil {
 		return nil, nil, err
 	}
 	p, err := rig.NewPlane(w.Machine.Namespace, lab.PlaneOptions{
 		Type: typ, Mode: datapath.ModeInline, SlowPath: true,
-		Services: map[string]map[cube.Hook][]byte{"punt": {typ.Hook(): object}},
+		Services: map[string]map[cube.Hook][]byte{service: {typ.Hook(): object}},
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	n, err := p.Cube("punt", 2, nil)
+	n, err := p.Cube(service, 2, nil)
 	if err != nil {
 		return nil, nil, err
 	}
+	n.Constants = constants
 	return p, n, errors.Join(p.Netdev(n, 0, lab.In), p.Netdev(n, 1, lab.Out), p.Commit())
 }
 
@@ -164,7 +165,7 @@ func slowRates(ctx context.Context, typ cube.Type, quick bool) (up, down slowCos
 		if err != nil {
 			return err
 		}
-		p, n, err := puntPlane(rig, w, typ)
+		p, n, err := slowPlane(rig, w, typ, "punt", nil)
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func superframes(ctx context.Context, r *Run) (*report.Table, report.Check, erro
 		if err != nil {
 			return err
 		}
-		p, n, err := puntPlane(rig, w, cube.TypeTC)
+		p, n, err := slowPlane(rig, w, cube.TypeTC, "punt", nil)
 		if err != nil {
 			return err
 		}
