@@ -34,15 +34,15 @@ struct {
 #define EGRESS(who) ((who)&0x10000)
 #define THROUGH_EGRESS(who) ((who)&0x20000) /* copies must run the cube's egress program */
 
-/* True if the cube may put size more bytes into the ring: what it has there already must not
- * exceed what is free. One noisy cube gets half of the ring at most, and one that has little
+/* True if the cube may put size more bytes into the ring: three times what it has there must not
+ * exceed what is free. One noisy cube gets a quarter of the ring at most, and one that has little
  * there always finds room (Choudhury and Hahne, dynamic queue length thresholds, 1998). */
 PCN_INLINE int admit(struct pcn_share *s, __u32 size)
 {
 	__u64 used = bpf_ringbuf_query(&pcn_ring, BPF_RB_AVAIL_DATA);
 	__u64 mine = s->produced - *(volatile __u64 *)&s->consumed;
 
-	return mine + size + used <= PCN_RING_SIZE;
+	return 3 * (mine + size) + used <= PCN_RING_SIZE;
 }
 
 /* Wakes the reader only if it sleeps. The exchange orders our reservation before the look. */

@@ -11,6 +11,8 @@ import (
 	"os/signal"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/internal/slowpath"
 )
 
 // Exit statuses of polycubed.
@@ -29,6 +31,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	context.AfterFunc(ctx, stop)
 	// Whoever read the output or the log may go: that is no reason to end.
 	signal.Ignore(unix.SIGPIPE)
+	slowpath.SpareThreads()
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP)
 	defer signal.Stop(hup)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/slowpath"
 )
 
 // Bounds of one cube's queue; what comes on top is shed and counted.
@@ -127,6 +128,7 @@ func (b *mailbox) takeTasks() []task {
 func (b *mailbox) run() {
 	var letters []letter
 	var arena []byte
+	var turn slowpath.Turn
 	for range b.wake {
 		b.work()
 		var ok bool
@@ -139,6 +141,7 @@ func (b *mailbox) run() {
 			b.deliver(context.Background(), rest[:n])
 			rest = rest[n:]
 			b.work()
+			turn.Next()
 		}
 	}
 }
