@@ -59,7 +59,7 @@ func (c helperCase) up() bool { return strings.HasPrefix(c.kind, "UP") }
 // effort bounds the records of one run, so that the ring has room for all.
 func (c helperCase) effort(hook cube.Hook) lab.Effort {
 	if c.up() {
-		return lab.Effort{Runs: 5, Repeat: 15_000}
+		return lab.Effort{Runs: 9, Repeat: 7_000} // a quarter of the ring is a cube's
 	}
 	return lab.EffortFor(hook)
 }
