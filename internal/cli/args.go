@@ -157,7 +157,7 @@ func (c *command) flag(w string) error {
 	}
 	switch {
 	case w == "-h" || w == "--help":
-		return usagef("%s is accepted only as the sole argument; end the command with \"?\" for help on it", w)
+		return usagef("%s is accepted only alone or as the last word", w)
 	case w == "--instance" || name == "--instance":
 		return usagef("--instance NAME comes before everything else")
 	case !known:

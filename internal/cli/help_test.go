@@ -118,3 +118,16 @@ r1          cube     Cube of type router
 		t.Errorf("without expert: exit %d, got\n%s", r.code, r.out)
 	}
 }
+
+func TestHelpAsTheLastWordIsAQuestionMark(t *testing.T) {
+	d := rootDaemon(t)
+	for _, line := range [][]string{{"trace"}, {"capture"}, {"trace", "icmp"}, {"connect"}} {
+		want := d.run(append(line[:len(line):len(line)], "?")...)
+		for _, word := range []string{"-h", "--help"} {
+			got := d.run(append(line[:len(line):len(line)], word)...)
+			if got.code != ExitOK || got.out != want.out || got.err != want.err {
+				t.Errorf("%v %s: exit %d, %q%q; with ?: %q%q", line, word, got.code, got.out, got.err, want.out, want.err)
+			}
+		}
+	}
+}

@@ -97,12 +97,15 @@ func (s *session) conclude(err error) int {
 	}
 }
 
+// isHelp tells the words that ask for help: alone for all of it, last for what may follow there.
+func isHelp(word string) bool { return word == "-h" || word == "--help" }
+
 func (s *session) execute(args []string) error {
 	args, instance, err := cutInstance(args)
 	if err != nil {
 		return err
 	}
-	if len(args) == 0 || len(args) == 1 && (args[0] == "-h" || args[0] == "--help") {
+	if len(args) == 0 || len(args) == 1 && isHelp(args[0]) {
 		_, err := s.stdout.WriteString(usage())
 		return err
 	}
@@ -112,6 +115,9 @@ func (s *session) execute(args []string) error {
 	case len(args) == 2 && args[0] == "completion" && args[1] == "bash":
 		_, err := s.stdout.WriteString(completionScript)
 		return err
+	}
+	if last := len(args) - 1; isHelp(args[last]) {
+		args[last] = "?"
 	}
 	watches := (args[0] == "trace" || args[0] == "capture") && args[len(args)-1] != "?"
 	var cmd command

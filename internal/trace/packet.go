@@ -18,9 +18,9 @@ import (
 )
 
 // PacketGrammar says how a packet is written.
-const PacketGrammar = `a packet is its bytes in hex, or layers with " / " between them:
-  eth MAC > MAC | vlan ID | arp who-has IP tell IP | ip IP > IP [ttl N] | icmp echo|reply [id N] [seq N]
-  | udp PORT > PORT | tcp PORT > PORT [flags SFRPA] | payload N|0xHEX|"TEXT"`
+const PacketGrammar = `a packet is its bytes in hex, or layers with " / " between them: ` +
+	`eth MAC > MAC | vlan ID | arp who-has IP tell IP | ip IP > IP [ttl N] | icmp echo|reply [id N] [seq N] | ` +
+	`udp PORT > PORT | tcp PORT > PORT [flags SFRPA] | payload N|0xHEX|"TEXT"`
 
 // Limits of a packet.
 const (
