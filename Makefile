@@ -25,7 +25,7 @@ LDFLAGS := -X $(MODULE)/internal/cli.Version=$(VERSION) -X $(MODULE)/internal/da
 # Packages tested under the race detector (a regular expression: it costs several
 # times the time, so not where packets are counted), those that take longest, which
 # begin first, and limits of one run.
-RACE_PKGS    ?= /internal/(cli|store|rest|topology)(/|$$)
+RACE_PKGS    ?= (/internal/(cli|daemon|filter|netdev|rest|shadow|slowpath|store|topology|trace)|/polycube/cube)(/|$$)
 SLOW_PKGS    ?= ./test/e2e ./internal/datapath
 TEST_TIMEOUT ?= 10m
 # Results are not taken from the cache: it does not see the kernel, nor bin/. Most of
@@ -107,6 +107,7 @@ test-others:
 
 soak: build bpffs ## the long forms of the tests (POLYCUBE_SOAK=1)
 	POLYCUBE_SOAK=1 $(GO) test -timeout 6h $(TEST_FLAGS) ./...
+	$(GO) test -race -timeout 1h -count=1 ./internal/datapath/... # the data plane's Go code
 
 demo: build bpffs ## two bridges, three hosts and a transparent cube, live
 	scripts/demo.sh $(DEMO_FLAGS)
