@@ -43,7 +43,8 @@ func newForwarder(env cube.Env) *forwarder {
 }
 
 func (f *forwarder) prepare(_ context.Context, old, after *Config) (cube.Plan, error) {
-	if old == nil {
+	created := old == nil
+	if created {
 		old = &Config{}
 	}
 	before, err := f.entries(old)
@@ -55,9 +56,37 @@ func (f *forwarder) prepare(_ context.Context, old, after *Config) (cube.Plan, e
 		return cube.Plan{}, err
 	}
 	return cube.Plan{
-		Commit: func() error { return f.replace(before, wanted) },
-		Undo:   func() error { return f.replace(wanted, before) },
+		Commit: func() (err error) {
+			if created { // the map may be there from before a restart, with another configuration
+				if before, err = f.present(); err != nil {
+					return err
+				}
+			}
+			return f.replace(before, wanted)
+		},
+		Undo: func() error { return f.replace(wanted, before) },
 	}, nil
+}
+
+// present is what the map `actions` holds now.
+func (f *forwarder) present() (map[uint32]entry, error) {
+	actions, err := f.env.Map("actions")
+	if err != nil {
+		return nil, err
+	}
+	out := map[uint32]entry{}
+	var in uint32
+	var e entry
+	it := actions.Iterate()
+	for it.Next(&in, &e) {
+		if e != (entry{}) {
+			out[in] = e
+		}
+	}
+	if err := it.Err(); err != nil {
+		return nil, fmt.Errorf("reading the actions: %w", err)
+	}
+	return out, nil
 }
 
 // entries is what the map `actions` holds for a configuration, by input port.
