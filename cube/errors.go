@@ -18,6 +18,8 @@ var (
 	ErrInUse = errors.New("in use")
 	// ErrUnsupported: not possible on this kernel, device or hook.
 	ErrUnsupported = errors.New("not supported")
+	// ErrStale: the request was made for an earlier state of what it changes.
+	ErrStale = errors.New("changed meanwhile")
 	// ErrFull: a table or an identifier space has no room left.
 	ErrFull = errors.New("full")
 )

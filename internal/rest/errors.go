@@ -27,6 +27,7 @@ const (
 	tagMalformed    = "malformed-message"
 	tagTooBig       = "too-big"
 	tagInUse        = "in-use"
+	tagStale        = "stale"
 	tagResource     = "resource-denied"
 	tagFailed       = "operation-failed"
 	tagMissing      = "missing-attribute"
@@ -85,6 +86,8 @@ func classify(method string, err error) (int, string) {
 		return http.StatusBadRequest, tagInvalidValue
 	case errors.Is(err, cube.ErrInUse):
 		return http.StatusConflict, tagInUse
+	case errors.Is(err, cube.ErrStale):
+		return http.StatusPreconditionFailed, tagStale
 	case errors.Is(err, cube.ErrUnsupported):
 		return http.StatusBadRequest, tagUnsupported
 	case errors.Is(err, cube.ErrFull):

@@ -56,7 +56,11 @@ type Record struct {
 }
 
 // State is what a store held when it was opened: one record for every key, sorted by key, none deleted.
-type State struct{ Records []Record }
+type State struct {
+	Records []Record
+	// Sequence is the number of the last transaction, counted since the store was made.
+	Sequence uint64
+}
 
 // Store is an open store. Its methods may be called from several goroutines.
 type Store struct {
@@ -125,7 +129,7 @@ func open(o Options, fault func(op, name string) error) (*Store, *State, error) 
 	if err := s.start(); err != nil {
 		return nil, nil, fmt.Errorf("store %s: %w", d.path, errors.Join(err, s.closeFiles()))
 	}
-	return s, &State{Records: s.sorted()}, nil
+	return s, &State{Records: s.sorted(), Sequence: s.seq}, nil
 }
 
 // start recovers and leaves the store with a journal to append to.

@@ -79,7 +79,13 @@ func (q *queue) take() []*waiting {
 
 // together runs a change in a transaction, with others that wait. fn may run twice, and must do nothing but edit.
 func (m *Manager) together(ctx context.Context, cubes []string, alone bool, fn func(*txn) error) error {
-	w := &waiting{ctx: ctx, fn: fn, cubes: cubes, alone: alone, done: make(chan error, 1)}
+	if p, ok := preconditionOf(ctx); ok {
+		alone = true
+		if !slices.Contains(cubes, p.cube) {
+			cubes = append(slices.Clone(cubes), p.cube)
+		}
+	}
+	w := &waiting{ctx: ctx, fn: requested(ctx, fn), cubes: cubes, alone: alone, done: make(chan error, 1)}
 	m.queue.add(w)
 	for {
 		select {

@@ -64,8 +64,12 @@ func (r *record) encode() ([]byte, error) {
 // persist writes what changed to the store, as one transaction of its own.
 func (t *txn) persist() error {
 	recs, err := t.storeRecords()
-	if err != nil || len(recs) == 0 || t.m.commit == nil {
+	if err != nil || len(recs) == 0 {
 		return err
+	}
+	t.next.revision++
+	if t.m.commit == nil {
+		return nil
 	}
 	if err := t.m.commit(recs); err != nil {
 		return fmt.Errorf("writing the configuration to disk: %w", err)
@@ -85,7 +89,7 @@ func (t *txn) storeRecords() ([]store.Record, error) {
 			return nil, err
 		}
 		if string(blob) != string(rec.blob) {
-			rec.blob = blob
+			rec.blob, rec.revision = blob, t.old.revision+1
 			recs = append(recs, store.Record{Key: cubeKey + rec.name, Value: blob})
 		}
 	}

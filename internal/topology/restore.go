@@ -35,12 +35,14 @@ func (m *Manager) restore(ctx context.Context, state *store.State) error {
 	}
 	var back []*staged
 	if state != nil {
+		w.revision = state.Sequence
 		for _, s := range m.readState(w, state) {
 			st, err := m.stage(s)
 			if err != nil {
 				m.markBroken(w, &staged{stored: s}, err)
 				continue
 			}
+			st.rec.revision = w.revision
 			back = append(back, st)
 		}
 	}

@@ -28,6 +28,8 @@ type txn struct {
 	old *world
 	// next is the world that is being made.
 	next *world
+	// origins are those of the requests that are made together.
+	origins []Origin
 	// touched are the cubes to derive again, in the order in which they were first edited.
 	touched []string
 	// direct are the cubes that the request itself names: a degraded one refuses.
@@ -86,7 +88,7 @@ func (m *Manager) transact(ctx context.Context, fn func(*txn) error) error {
 	}
 	err := func() error {
 		defer func() { m.writer <- struct{}{} }()
-		return m.one(ctx, fn)
+		return m.one(ctx, requested(ctx, fn))
 	}()
 	if err == nil {
 		m.heard()

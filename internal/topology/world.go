@@ -28,6 +28,8 @@ type world struct {
 	links  map[string]link
 	// broken are the cubes that could not be restored; their names and numbers stay taken.
 	broken map[string]*brokenCube
+	// revision counts the changes of the configuration.
+	revision uint64
 	// trace is what sessions want to see of packets.
 	trace *fuse.Trace
 }
@@ -53,6 +55,8 @@ type record struct {
 	shadow, span bool
 	// parent is where a transparent cube is attached, "" for nowhere.
 	parent string
+	// revision is the last that changed the cube.
+	revision uint64
 	// blob is the record as it was last stored.
 	blob []byte
 }
@@ -146,7 +150,7 @@ func newWorld() *world {
 func (w *world) clone() *world {
 	return &world{
 		cubes: maps.Clone(w.cubes), units: maps.Clone(w.units), chains: maps.Clone(w.chains),
-		links: maps.Clone(w.links), broken: maps.Clone(w.broken), trace: w.trace,
+		links: maps.Clone(w.links), broken: maps.Clone(w.broken), revision: w.revision, trace: w.trace,
 	}
 }
 

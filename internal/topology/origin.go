@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// Who asks for a change, and on what condition, travels with the request's context: it belongs to the request, not to
+// what is changed.
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Origin says where a change comes from. The zero Origin is the daemon itself.
+type Origin struct {
+	// Who is the user, the subject of the certificate or the token's role.
+	Who string
+	// From is where the request came in: an address, or a process at the socket.
+	From string
+	// What is the request: method and path.
+	What string
+}
+
+type originKey struct{}
+
+// WithOrigin notes whose request a context is of.
+func WithOrigin(ctx context.Context, o Origin) context.Context {
+	return context.WithValue(ctx, originKey{}, o)
+}
+
+// OriginOf returns whose request a context is of.
+func OriginOf(ctx context.Context) Origin {
+	o, _ := ctx.Value(originKey{}).(Origin)
+	return o
+}
+
+// precondition is what must hold when a change is made.
+type precondition struct {
+	cube     string
+	revision uint64
+}
+
+type preconditionKey struct{}
+
+// IfRevision makes the changes of a context conditional: they are refused with [cube.ErrStale] unless the cube's
+// configuration is still that of the revision.
+func IfRevision(ctx context.Context, name string, revision uint64) context.Context {
+	return context.WithValue(ctx, preconditionKey{}, precondition{name, revision})
+}
+
+func preconditionOf(ctx context.Context) (precondition, bool) {
+	p, ok := ctx.Value(preconditionKey{}).(precondition)
+	return p, ok
+}
+
+// requested is fn with the request's origin noted, if its precondition holds: nobody else can change the cube any more
+// when it runs.
+func requested(ctx context.Context, fn func(*txn) error) func(*txn) error {
+	return func(t *txn) error {
+		if err := t.checkPrecondition(ctx); err != nil {
+			return err
+		}
+		t.origins = append(t.origins, OriginOf(ctx))
+		return fn(t)
+	}
+}
+
+func (t *txn) checkPrecondition(ctx context.Context) error {
+	want, ok := preconditionOf(ctx)
+	if !ok {
+		return nil
+	}
+	rec := t.old.cubes[want.cube]
+	if rec == nil {
+		return fmt.Errorf("cube %.80s: %w", want.cube, t.old.missing(want.cube))
+	}
+	if rec.revision != want.revision {
+		return fmt.Errorf("%s changed meanwhile, its revision is %d and not %d: read it again: %w",
+			want.cube, rec.revision, want.revision, cube.ErrStale)
+	}
+	return nil
+}
+
+// Revision returns the number of the last change of the configuration, which counts up from the start of the daemon.
+func (m *Manager) Revision() uint64 { return m.view.Load().revision }
+
+// CubeRevision returns the number of the last change that a cube's configuration had a part in.
+func (m *Manager) CubeRevision(name string) (uint64, error) {
+	w := m.view.Load()
+	if rec := w.cubes[name]; rec != nil {
+		return rec.revision, nil
+	}
+	return 0, fmt.Errorf("cube %.80s: %w", name, w.missing(name))
+}
