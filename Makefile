@@ -42,7 +42,7 @@ BPF_HDR  := $(if $(BPF_DIRS),$(shell find bpf -name '*.h'))
 BPF_FLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -I bpf/include \
 	-idirafter /usr/include/$(shell uname -m)-linux-gnu -ffile-prefix-map=$(CURDIR)=.
 
-.PHONY: help deps deps-lint generate build fmt lint test soak demo bench docs reference new-cube install clean bpffs objects test-race test-others
+.PHONY: help deps deps-lint generate build fmt lint test soak demo bench docs reference proto new-cube install clean bpffs objects test-race test-others
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -120,6 +120,9 @@ docs: deps ## build docs/reference from the models
 
 reference: ## write docs/reference/helpers.md from the comments in the headers
 	@$(GO) run ./test/lint/cmd/reference
+
+proto: deps-lint ## make the Go code of the service protocol (api/)
+	@scripts/proto.sh
 
 new-cube: ## scaffold cubes/NAME (NAME=x; TRANSPARENT=1 for one without ports)
 	@$(GO) run ./scripts/newcube $(if $(TRANSPARENT),-transparent) -- '$(NAME)'

@@ -52,6 +52,7 @@ step golangci-lint .cache/bin/golangci-lint run --allow-parallel-runners ./...
 step 'clang-format (make fmt mends it)' c_format
 step 'go.mod is tidy' tidy
 step shellcheck shell_check
+step 'service protocol (make proto)' scripts/proto.sh --check
 step 'models (yanglint, pyang)' models
 
 if [ ${#failed[@]} -gt 0 ]; then
