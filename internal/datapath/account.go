@@ -24,7 +24,12 @@ type account struct {
 
 // PortCounters returns a port's totals since the port was made.
 func (p *Plane) PortCounters(slot uint16) (PortCounters, error) {
-	now, err := p.rawCounters(slot)
+	return p.settled(slot, p.rawCounters)
+}
+
+// settled makes a port's totals of raw counters.
+func (p *Plane) settled(slot uint16, raw func(uint16) (PortCounters, error)) (PortCounters, error) {
+	now, err := raw(slot)
 	if err != nil {
 		return PortCounters{}, err
 	}
@@ -33,7 +38,7 @@ func (p *Plane) PortCounters(slot uint16) (PortCounters, error) {
 		return PortCounters{}, err
 	}
 	if a.Peer != 0 {
-		sent, err := p.rawCounters(uint16(a.Peer - 1))
+		sent, err := raw(uint16(a.Peer - 1))
 		if err != nil {
 			return PortCounters{}, err
 		}

@@ -216,6 +216,9 @@ func (ch *change) finish() {
 	p.forgetObjects(ch.g)
 	p.graph, p.parts, p.tables = ch.g, ch.parts, ch.tables
 	p.keep(ch)
+	for _, c := range ch.built {
+		p.tell(c)
+	}
 	inUse := map[*generation]bool{}
 	for _, c := range ch.parts {
 		inUse[c.gen] = true

@@ -41,6 +41,8 @@ type generation struct {
 	arrays map[cube.Hook]*ebpf.Map
 	pins   []string
 	insns  int
+	// maps is how many maps the program with the most of them uses.
+	maps int
 	// verified is the number of instructions that the verifier looked at.
 	verified int
 	// linked and loaded are the times that the steps took.
@@ -48,7 +50,8 @@ type generation struct {
 }
 
 // build links and loads a component in a mode.
-func (p *Plane) build(c *segment, mode link.Mode) (*generation, error) {
+func (p *Plane) build(c *segment, mode link.Mode) (_ *generation, err error) {
+	defer func(began time.Time) { p.activity.done(mode, began, err) }(time.Now())
 	gen := &generation{mode: mode, progs: map[program]*ebpf.Program{}, arrays: map[cube.Hook]*ebpf.Map{}}
 	rodata, err := freeze(c.rodata)
 	if err != nil {
@@ -168,6 +171,8 @@ func (gen *generation) load(specs map[program]*ebpf.ProgramSpec) error {
 			if info, err := prog.Info(); err == nil {
 				n, _ := info.VerifiedInstructions()
 				gen.verified = max(gen.verified, int(n))
+				used, _ := info.MapIDs()
+				gen.maps = max(gen.maps, len(used))
 			}
 		})
 	}

@@ -114,6 +114,10 @@ func (in *inliner) one(ctx context.Context) bool {
 		in.p.log.Info("segment stays in call mode", "cube", c.code.Cubes[0].Name, "reason", note)
 	}
 	if err != nil {
+		if now := in.p.part(c.print); now != nil {
+			now.note = in.refused[c.print]
+			in.p.tell(now)
+		}
 		return true
 	}
 	in.p.publish(c, gen)
@@ -207,4 +211,5 @@ func (p *Plane) publish(c *segment, gen *generation) {
 		return
 	}
 	p.collect.add(old.close)
+	p.tell(now)
 }

@@ -39,6 +39,8 @@ type Options struct {
 	SegmentCubes int
 	// MTU returns a netdev's MTU in bytes; nil asks the kernel.
 	MTU func(ifindex int) (int, error)
+	// Relinked is told of programs that are in use now, or cannot be inlined; it must not wait. nil is not told.
+	Relinked func(Relinked)
 }
 
 // Plane is the data plane of one daemon. Its methods may be called from many goroutines, but
@@ -66,6 +68,7 @@ type Plane struct {
 	roots    map[*root]bool
 	lastRoot int
 	sequence atomic.Uint64 // of generations
+	activity activity
 
 	collect *collector
 	inline  *inliner
@@ -94,6 +97,7 @@ func Open(o Options) (*Plane, error) {
 		commons: map[string]*common{}, spared: map[string]bool{},
 		savedAt:  map[*link.Object]string{},
 		attached: map[spot]*attachment{}, roots: map[*root]bool{},
+		activity: newActivity(),
 	}
 	for _, d := range []string{"", "core", "cubes", "roots", "links", "generations"} {
 		if err := ensureDir(p.dir(d)); err != nil {

@@ -104,6 +104,8 @@ type Ring struct {
 	counted Stats // by the reader
 	statsMu sync.Mutex
 	stats   Stats // for others
+	// unmapped is set, under statsMu, before the mappings go.
+	unmapped bool
 
 	epoll, kick int
 	closing     atomic.Bool
@@ -430,6 +432,25 @@ func (r *Ring) Stats() Stats {
 	return r.stats
 }
 
+// Load is how full the ring is.
+type Load struct {
+	Stats
+	// Size is that of the ring in bytes, Used how much of it waits to be read.
+	Size, Used uint64
+}
+
+// Load returns the counters and how full the ring is.
+func (r *Ring) Load() Load {
+	l := Load{Stats: r.Stats(), Size: r.size}
+	r.statsMu.Lock()
+	defer r.statsMu.Unlock()
+	if !r.unmapped {
+		consumed := atomic.LoadUint64(r.consumer)
+		l.Used = atomic.LoadUint64(r.producer) - consumed
+	}
+	return l
+}
+
 // Close ends Run, waits for it, and lets go of the ring, which stays. A handler must not call it.
 func (r *Ring) Close() error {
 	var err error
@@ -448,6 +469,9 @@ func (r *Ring) Close() error {
 }
 
 func (r *Ring) release() error {
+	r.statsMu.Lock()
+	r.unmapped = true
+	r.statsMu.Unlock()
 	err := unmap(r.positions, r.pages, r.controlMem, r.sharesMem)
 	for _, fd := range []int{r.epoll, r.kick} {
 		if fd >= 0 {

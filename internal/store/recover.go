@@ -80,6 +80,8 @@ type recovered struct {
 	cuttable  bool  // it can be continued once what follows size is cut
 	size      int64 // of its whole part
 	records   int   // in its whole part
+	// repaired says in sentences what damage was found.
+	repaired []string
 }
 
 func recoverState(d *dir, log *slog.Logger) (*recovered, error) {
@@ -120,6 +122,7 @@ func (r *recovered) loadSnapshot(d *dir, gens []generation, log *slog.Logger) (i
 		}
 		r.suspect[g.gen] = true
 		log.Warn("snapshot damaged, the generation before it is used", "generation", g.gen, "reason", err)
+		r.repaired = append(r.repaired, fmt.Sprintf("snapshot %d damaged, the generation before it is used", g.gen))
 	}
 	r.seq = 0
 	used := len(r.suspect) > 0
@@ -211,13 +214,15 @@ func (r *recovered) replay(d *dir, gens []generation, log *slog.Logger) error {
 		if j.base > r.seq || (j.base < r.seq && len(j.txs) > 0) {
 			log.Warn("journal does not continue the state, it is left out", "generation", gens[i].gen,
 				"after", j.base, "state", r.seq)
+			r.repaired = append(r.repaired, fmt.Sprintf("journal %d does not continue the state, it is left out", gens[i].gen))
 			return nil
 		}
 		limit := bound(js[i+1:], gens[i+1:])
 		kept := r.applyJournal(j, limit)
 		if j.damaged != nil {
-			log.Warn(fmt.Sprintf("journal damaged at byte %d, %d records kept", j.size, kept),
-				"generation", gens[i].gen, "reason", j.damaged)
+			what := fmt.Sprintf("journal damaged at byte %d, %d records kept", j.size, kept)
+			log.Warn(what, "generation", gens[i].gen, "reason", j.damaged)
+			r.repaired = append(r.repaired, fmt.Sprintf("generation %d: %s", gens[i].gen, what))
 		}
 		if i == len(js)-1 {
 			r.size, r.records = j.size, kept

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 )
 
 // maybeRotate starts a new generation when the journal has grown enough. What was committed is durable already, so a
@@ -21,6 +22,7 @@ func (s *Store) maybeRotate() {
 		return
 	}
 	if err := s.rotate(); err != nil {
+		s.counted.snapshotFailures++
 		s.nextTry, s.tryAt = s.records+s.opts.SnapshotEvery, s.size+journalSoftLimit
 		s.log.Warn("no snapshot was made, the journal goes on", "records", s.records, "reason", err)
 	}
@@ -64,6 +66,7 @@ func (s *Store) rotate() error {
 	}
 	s.journal, s.gen, s.size, s.records = f, gen, journalHeaderLen, 0
 	s.broken = false
+	s.counted.snapshots, s.counted.snapshotAt = s.counted.snapshots+1, time.Now()
 	s.nextTry, s.tryAt = s.opts.SnapshotEvery, journalSoftLimit
 	if err := s.prune(); err != nil {
 		s.log.Warn("old generations stay on disk", "reason", err)

@@ -16,6 +16,9 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/polycube/polycube/internal/tally"
 )
 
 const (
@@ -69,6 +72,8 @@ type Store struct {
 	dir  *dir
 	lock *os.File
 
+	counted counted // under mu, but for the histogram
+
 	queueMu sync.Mutex
 	queue   []*request
 
@@ -121,7 +126,7 @@ func open(o Options, fault func(op, name string) error) (*Store, *State, error) 
 		return nil, nil, err
 	}
 	d.fault = fault
-	s := &Store{opts: o, log: o.Logger.With("store", d.path), dir: d}
+	s := &Store{opts: o, log: o.Logger.With("store", d.path), dir: d, counted: counted{commits: tally.NewHistogram()}}
 	if s.lock, err = d.lock(); err != nil {
 		d.f.Close()
 		return nil, nil, err
@@ -139,6 +144,7 @@ func (s *Store) start() error {
 		return err
 	}
 	s.state, s.seq, s.gen, s.next, s.suspect = r.state, r.seq, r.newest, r.newest+1, r.suspect
+	s.counted.repaired = r.repaired
 	for k, v := range s.state {
 		s.bytes += int64(len(k) + len(v))
 	}
@@ -178,6 +184,7 @@ func (s *Store) Commit(recs []Record) error {
 	if len(recs) == 0 {
 		return nil
 	}
+	defer s.counted.commits.Since(time.Now())
 	req := &request{recs: recs}
 	s.queueMu.Lock()
 	s.queue = append(s.queue, req)
@@ -186,13 +193,21 @@ func (s *Store) Commit(recs []Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if req.done {
-		return req.err
+		return s.answer(req)
 	}
 	s.queueMu.Lock()
 	batch := s.queue
 	s.queue = nil
 	s.queueMu.Unlock()
 	s.commitBatch(batch)
+	return s.answer(req)
+}
+
+// answer is what became of a request. s.mu is held.
+func (s *Store) answer(req *request) error {
+	if req.err != nil {
+		s.counted.failures++
+	}
 	return req.err
 }
 

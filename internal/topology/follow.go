@@ -55,10 +55,12 @@ type batch struct {
 	links map[string]link
 	// removed are the numbers of devices that went.
 	removed map[int]bool
+	// tell is told of each device.
+	tell func(name string, was, is link)
 }
 
 func (m *Manager) newBatch() *batch {
-	return &batch{known: m.view.Load().links, links: map[string]link{}, removed: map[int]bool{}}
+	return &batch{known: m.view.Load().links, links: map[string]link{}, removed: map[int]bool{}, tell: m.tellNetdev}
 }
 
 func (b *batch) now(name string) link {
@@ -74,12 +76,14 @@ func (b *batch) set(name string, l link, flapped bool) {
 	if flapped || was.carrier != l.carrier && b.links[name] != (link{}) {
 		l.flaps++ // else the end of the batch looks as its beginning
 	}
+	b.tell(name, was, l)
 	b.links[name] = l
 }
 
 // gone forgets a netdev, unless the name is another device's by now: a request may have seen it before its event came.
 func (b *batch) gone(name string, index int, how string) {
 	if b.now(name).index == index {
+		b.tell(name, b.now(name), link{gone: how})
 		b.links[name] = link{gone: how}
 	}
 }
@@ -202,8 +206,10 @@ func (m *Manager) tellOfNetdevs(before *world, names []string) {
 		for _, at := range held[name] {
 			if is == "" {
 				m.log.Info("a port is up again", "port", at.String(), "netdev", name)
+				m.tellPort(at, true, "")
 			} else {
 				m.log.Warn("a port is down", "port", at.String(), "reason", is)
+				m.tellPort(at, false, is)
 			}
 		}
 	}

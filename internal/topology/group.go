@@ -115,6 +115,7 @@ func (m *Manager) makeGroup() {
 		}
 		return false
 	})
+	m.tallies.groups.Observe(float64(len(group)))
 	if len(group) > 1 && m.one(context.WithoutCancel(group[0].ctx), func(t *txn) error {
 		for _, w := range group {
 			if err := w.fn(t); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/slowpath"
+	"github.com/polycube/polycube/internal/tally"
 )
 
 // Bounds of one cube's queue; what comes on top is shed and counted.
@@ -44,11 +45,15 @@ type mailbox struct {
 	arena   []byte
 	tasks   []task
 	shed    uint64
+	// since is when the first of the letters came.
+	since   time.Time
 	closed  bool
 	started bool
 	wake    chan struct{}
 	deliver func(context.Context, []letter)
 	perform func(task)
+	// waits counts how long the first of a batch waited.
+	waits *tally.Histogram
 }
 
 func newMailbox(deliver func(context.Context, []letter), perform func(task)) *mailbox {
@@ -62,6 +67,9 @@ func (b *mailbox) offer(p *cube.PacketIn, notice bool) {
 	if b.closed || len(b.letters) >= mailPackets || len(b.arena)+len(p.Data) > mailBytes {
 		b.shed++
 		return
+	}
+	if len(b.letters) == 0 {
+		b.since = time.Now()
 	}
 	// The arena may move while it grows: the bytes are cut out of it when they are taken.
 	b.arena = append(b.arena, p.Data...)
@@ -107,6 +115,9 @@ func (b *mailbox) take(letters []letter, arena []byte) (full []letter, bytes []b
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	full, bytes = b.letters, b.arena
+	if len(full) > 0 {
+		b.waits.Since(b.since)
+	}
 	b.letters, b.arena = letters[:0], arena[:0]
 	at := 0
 	for i := range full {
@@ -174,9 +185,15 @@ func (b *mailbox) close() {
 }
 
 func (b *mailbox) count() uint64 {
+	shed, _ := b.numbers()
+	return shed
+}
+
+// numbers are how many were shed so far, and how many wait.
+func (b *mailbox) numbers() (shed uint64, waiting int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.shed
+	return b.shed, len(b.letters)
 }
 
 // deliver hands a batch to the cube in one turn.
@@ -191,6 +208,7 @@ func (u *unit) deliver(ctx context.Context, batch []letter) {
 		return
 	}
 	defer u.leave()
+	defer u.handlers.Since(time.Now())
 	watch := time.AfterFunc(u.patience, func() { _ = u.hang() }) // what it says has been logged
 	defer watch.Stop()
 	packets, _ := u.inst.(cube.PacketHandler)

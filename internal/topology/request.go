@@ -58,7 +58,9 @@ func (t *txn) create(serviceName, name string, body []byte) error {
 func (m *Manager) newUnit(svc *service, name, uuid string, id datapath.CubeID) *unit {
 	level := new(slog.LevelVar)
 	u := &unit{name: name, svc: svc, uuid: uuid, id: id, tree: svc.schema.NewTree(), turn: make(chan struct{}, 1),
-		gate: make(chan struct{}, 1), hung: make(chan struct{}), patience: hangTimeout}
+		gate: make(chan struct{}, 1), hung: make(chan struct{}), patience: hangTimeout,
+		handlers: m.tallies.handlers}
+	u.announce = func(reason string) { m.TellCube(name, svc.info.Name, "degraded", reason) }
 	u.turn <- struct{}{}
 	u.gate <- struct{}{}
 	u.log = m.logger(svc.info.Name, name, new(slog.LevelVar))
@@ -67,6 +69,7 @@ func (m *Manager) newUnit(svc *service, name, uuid string, id datapath.CubeID) *
 	u.env.programs, u.env.start = programs{m, u}, u.start
 	u.env.ports.Store(newPortTable())
 	u.mail = newMailbox(u.deliver, u.perform)
+	u.mail.waits = m.tallies.waits
 	return u
 }
 

@@ -318,6 +318,7 @@ func (m *Manager) giveUp(back []*staged, name string, why error) []*staged {
 func (m *Manager) markBroken(w *world, s *staged, why error) {
 	m.log.Error("a stored cube cannot be restored, it is left in the store", "cube", s.stored.Name,
 		"service", s.stored.Service, "error", why)
+	m.TellCube(s.stored.Name, s.stored.Service, "broken", why.Error())
 	w.broken[s.stored.Name] = &brokenCube{stored: s.stored, reason: why.Error(),
 		made: s.unit != nil && s.unit.env.ready.Load()}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/yang"
@@ -42,6 +43,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Version is the daemon's.
 	Version string
+	// Events keeps what happens, for those who follow it; nil keeps nothing.
+	Events *events.Log
 }
 
 // Manager owns the cubes. Its methods may be called from any goroutine.
@@ -64,7 +67,9 @@ type Manager struct {
 	plane chan struct{}
 	graph *datapath.Graph // nil when unknown
 
-	news news
+	news    news
+	events  *events.Log
+	tallies tallies
 	// parents orders what transparent cubes are told; it guards infos, the netdevs by name.
 	parents sync.Mutex
 	infos   map[string]netdev.Info
@@ -98,6 +103,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 		return nil, errors.New("topology: no data plane given")
 	}
 	m := &Manager{dp: o.Datapath, netdevs: o.Netdevs, shadows: o.Shadows, log: o.Logger, version: o.Version, commit: commit,
+		events: o.Events, tallies: newTallies(),
 		services: map[string]*service{}, writer: make(chan struct{}, 1), plane: make(chan struct{}, 1),
 		infos: map[string]netdev.Info{}, seen: map[string]bool{}}
 	m.plane <- struct{}{}

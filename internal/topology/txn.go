@@ -30,6 +30,8 @@ type txn struct {
 	next *world
 	// origins are those of the requests that are made together.
 	origins []Origin
+	// edits are what they change, for those who are told.
+	edits edits
 	// touched are the cubes to derive again, in the order in which they were first edited.
 	touched []string
 	// direct are the cubes that the request itself names: a degraded one refuses.
@@ -97,7 +99,8 @@ func (m *Manager) transact(ctx context.Context, fn func(*txn) error) error {
 }
 
 // one runs one transaction. The caller has the writer's token.
-func (m *Manager) one(ctx context.Context, fn func(*txn) error) error {
+func (m *Manager) one(ctx context.Context, fn func(*txn) error) (err error) {
+	defer func(began time.Time) { m.tallies.done(began, err) }(time.Now())
 	if m.closed {
 		return errClosed
 	}
@@ -148,7 +151,7 @@ var errClosed = errors.New("the daemon is stopping")
 
 func (m *Manager) begin(ctx context.Context) *txn {
 	old := m.view.Load()
-	return &txn{m: m, ctx: ctx, old: old, next: old.clone(), direct: map[string]bool{}, held: map[*unit]bool{}}
+	return &txn{m: m, ctx: ctx, old: old, next: old.clone(), direct: map[string]bool{}, held: map[*unit]bool{}, edits: edits{}}
 }
 
 // run does everything up to the point where the change is durable.
@@ -201,6 +204,7 @@ func (t *txn) amend(u *unit, path yang.Path, body []byte) error {
 
 func (t *txn) edited(u *unit, change *yang.Change) {
 	t.undo = append(t.undo, func() error { return change.Revert() })
+	t.edits.note(u.name, change)
 	if !change.Empty() || t.old.cubes[u.name] == nil {
 		t.touch(u.name)
 	}
@@ -253,6 +257,7 @@ func (t *txn) publish() {
 	}
 	t.finishShadows()
 	t.notify()
+	t.announce()
 }
 
 // endUnit closes what a unit holds.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/tally"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -76,6 +77,9 @@ type unit struct {
 	committing atomic.Bool
 	// parent is what the cube was last told, or will be; under the manager's parents lock.
 	parent heard
+	// announce tells that the cube is degraded; handlers and waits count what the slow path took.
+	announce func(reason string)
+	handlers *tally.Histogram
 	// patience is how long a call may take.
 	patience time.Duration
 	// hung is closed when the cube's code did not return in time: nobody waits for its turn any more.
@@ -191,6 +195,9 @@ var errDegraded = fmt.Errorf("delete the cube and create it again: %w", cube.Err
 func (u *unit) degrade(reason string) {
 	if u.degraded.CompareAndSwap(nil, &reason) {
 		u.log.Error("degraded: its code is not called any more, the fast path goes on", "reason", reason)
+		if u.announce != nil {
+			u.announce(reason)
+		}
 	}
 }
 

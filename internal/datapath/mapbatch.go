@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Entries are counted by the kernel's batches, whatever they are made of: the library wants their Go type, and a count
+// needs none.
+
+const bpfMapLookupBatch = 24 // BPF_MAP_LOOKUP_BATCH of <linux/bpf.h>
+
+// batchAttr is the member batch of union bpf_attr.
+type batchAttr struct {
+	inBatch, outBatch, keys, values uint64
+	count, fd                       uint32
+	elemFlags, flags                uint64
+}
+
+// errBatchSmall is what the kernel says when a bucket has more entries than a batch.
+var errBatchSmall = errors.New("a bucket is larger than the batch")
+
+// cursor is a place in a map. The kernel keeps a bucket's number or a key in it.
+type cursor struct {
+	at    []byte
+	begun bool
+}
+
+// next reads a batch and returns how many entries it had; ebpf.ErrKeyNotExist with the last one.
+func (c *cursor) next(m *ebpf.Map, count int, keys, values []byte) (int, error) {
+	if c.at == nil {
+		c.at = make([]byte, max(8, m.KeySize()))
+	}
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	address := func(b []byte) uint64 {
+		pin.Pin(&b[0])
+		return uint64(uintptr(unsafe.Pointer(&b[0])))
+	}
+	attr := batchAttr{outBatch: address(c.at), keys: address(keys), values: address(values), count: uint32(count), fd: uint32(m.FD())}
+	if c.begun {
+		attr.inBatch = attr.outBatch
+	}
+	_, _, errno := unix.Syscall(unix.SYS_BPF, bpfMapLookupBatch, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	runtime.KeepAlive(m)
+	c.begun = true
+	switch errno {
+	case 0:
+		return int(attr.count), nil
+	case unix.ENOENT:
+		return int(attr.count), ebpf.ErrKeyNotExist
+	case unix.ENOSPC:
+		return 0, errBatchSmall
+	}
+	return 0, fmt.Errorf("reading a batch: %w", errno)
+}

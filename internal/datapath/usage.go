@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// How full maps are, and counters of many ports at once: for whoever measures, at a cost that is bounded.
+
+// MapUsage is how full one of a cube's maps is.
+type MapUsage struct {
+	// Name is the map's C name, Type the kernel's name of its type.
+	Name, Type string
+	MaxEntries uint32
+	// Entries is how many it has, -1 for a map whose entries are all there always, such as an array. Of a map that has
+	// more than MaxCounted, that many were counted.
+	Entries int
+	// Bytes is the memory that it takes in the kernel, 0 if the kernel does not say.
+	Bytes uint64
+}
+
+// MaxCounted bounds the entries of one map that are counted.
+const MaxCounted = 1 << 18
+
+// MapUsage looks at a cube's maps, in order of their names. Shared ones are those of every cube that has them. One that
+// cannot be read is left out.
+func (p *Plane) MapUsage(id CubeID) []MapUsage {
+	var out []MapUsage
+	for _, m := range p.heldMaps(id) {
+		if u, err := usageOf(m.m, m.name); err == nil {
+			out = append(out, u)
+		}
+		_ = m.m.Close()
+	}
+	return out
+}
+
+type heldMap struct {
+	name string
+	m    *ebpf.Map
+}
+
+// heldMaps are descriptors of one's own for a cube's maps: the cube may go while they are read.
+func (p *Plane) heldMaps(id CubeID) []heldMap {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	in := p.cubes[id]
+	if in == nil {
+		return nil
+	}
+	out := make([]heldMap, 0, len(in.maps))
+	for _, name := range slices.Sorted(maps.Keys(in.maps)) {
+		if own, err := in.maps[name].Clone(); err == nil {
+			out = append(out, heldMap{name, own})
+		}
+	}
+	return out
+}
+
+func usageOf(m *ebpf.Map, name string) (MapUsage, error) {
+	info, err := m.Info()
+	if err != nil {
+		return MapUsage{}, fmt.Errorf("map %s: %w", name, err)
+	}
+	u := MapUsage{Name: name, Type: m.Type().String(), MaxEntries: m.MaxEntries(), Entries: -1}
+	u.Bytes, _ = info.Memlock()
+	if u.Entries, err = countEntries(m); err != nil {
+		return MapUsage{}, fmt.Errorf("map %s: counting its entries: %w", name, err)
+	}
+	return u, nil
+}
+
+// countEntries counts the entries of a map that has more or fewer of them, up to MaxCounted; -1 for others.
+func countEntries(m *ebpf.Map) (int, error) {
+	values := m.ValueSize()
+	switch m.Type() {
+	case ebpf.Hash, ebpf.LRUHash, ebpf.LPMTrie:
+	case ebpf.PerCPUHash, ebpf.LRUCPUHash:
+		cpus, err := ebpf.PossibleCPU()
+		if err != nil {
+			return 0, fmt.Errorf("number of CPUs: %w", err)
+		}
+		values = (values + 7) &^ 7 * uint32(cpus)
+	case ebpf.HashOfMaps:
+		values = 4
+	default:
+		return -1, nil
+	}
+	batch := int(min(m.MaxEntries(), max(64, (1<<20)/(m.KeySize()+values))))
+	for {
+		n, err := countBatches(m, batch, values)
+		// A bucket of a hash that does not fit the batch: the kernel asks for a larger one.
+		if !errors.Is(err, errBatchSmall) || batch >= int(m.MaxEntries()) {
+			return n, err
+		}
+		batch = min(4*batch, int(m.MaxEntries()))
+	}
+}
+
+// countBatches reads the map in batches.
+func countBatches(m *ebpf.Map, batch int, values uint32) (int, error) {
+	keys, vals := make([]byte, batch*int(m.KeySize())), make([]byte, batch*int(values))
+	var at cursor
+	total := 0
+	for total < MaxCounted {
+		n, err := at.next(m, batch, keys, vals)
+		total += n
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return min(total, MaxCounted), nil
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+	return MaxCounted, nil
+}
+
+// CounterReader returns a function that reads counters of ports as PortCounters does. It keeps what it has read, so that
+// thousands of ports take few system calls, and is for one goroutine and one look.
+func (p *Plane) CounterReader() func(slot uint16) (PortCounters, error) {
+	pages := map[uint16][link.Slots + 1]slot{}
+	raw := func(s uint16) (PortCounters, error) {
+		if s > MaxSlot {
+			return PortCounters{}, fmt.Errorf("counter slot %d is above %d: %w", s, MaxSlot, cube.ErrInvalid)
+		}
+		number, place := slotAddress(s)
+		sums, ok := pages[number]
+		if !ok {
+			var perCPU []page
+			if err := p.fw.maps[mapCounters].Lookup(uint32(number), &perCPU); err != nil {
+				return PortCounters{}, fmt.Errorf("counters of slot %d: %w", s, err)
+			}
+			sums = sumPages(perCPU)
+			pages[number] = sums
+		}
+		return PortCounters(sums[place]), nil
+	}
+	return func(s uint16) (PortCounters, error) { return p.settled(s, raw) }
+}
+
+func sumPages(perCPU []page) (sums [link.Slots + 1]slot) {
+	for i := range perCPU {
+		for place, c := range perCPU[i].Slot {
+			sums[place].RxPackets += c.RxPackets
+			sums[place].RxBytes += c.RxBytes
+			sums[place].TxPackets += c.TxPackets
+			sums[place].TxBytes += c.TxBytes
+		}
+	}
+	return sums
+}
+
+// The two types of counters have the same members in the same order.
+var _ = [1]struct{}{}[unsafe.Sizeof(PortCounters{})-unsafe.Sizeof(slot{})]

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package events keeps what happened lately, for whoever follows it. There is one ring for all: a reader has nothing but
+// its place in it. So a reader that is slow costs nobody else anything; when the ring has overtaken it, it is told how many
+// events it missed.
+package events
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Type is the kind of an event.
+type Type string
+
+// The types.
+const (
+	// Config is a change of the configuration.
+	Config Type = "config"
+	// Port is a port that went UP or DOWN.
+	Port Type = "port"
+	// Cube is a cube that is degraded, broken, restored or adopted.
+	Cube Type = "cube"
+	// Netdev is a network device that appeared, went, is up or is down.
+	Netdev Type = "netdev"
+	// Relink is a cube's program that was linked anew, in call or inline mode, or could not be inlined.
+	Relink Type = "relink"
+	// Service is a service that was registered, updated, removed, lost or came back.
+	Service Type = "service"
+	// Daemon is a matter of the daemon itself: that it is ready, or logs at another level.
+	Daemon Type = "daemon"
+	// Lost tells one reader how many events it missed. It is in no ring.
+	Lost Type = "lost"
+)
+
+// Types lists those that can be asked for.
+var Types = []Type{Config, Port, Cube, Netdev, Relink, Service, Daemon}
+
+// MaxListed bounds the cubes and the paths that one event lists.
+const MaxListed = 32
+
+// Event is something that happened. Which members it has depends on its type.
+type Event struct {
+	// ID is the run of the daemon and a number that counts up, with a dash between them.
+	ID   string    `json:"id"`
+	Time time.Time `json:"time"`
+	Type Type      `json:"type"`
+	// Message says it in a sentence.
+	Message string `json:"message"`
+
+	Cube    string `json:"cube,omitempty"`
+	Port    string `json:"port,omitempty"`
+	Netdev  string `json:"netdev,omitempty"`
+	Service string `json:"service,omitempty"`
+	// State is the new one: UP, DOWN, degraded, appeared, inline and so on.
+	State string `json:"state,omitempty"`
+	// Reason says why.
+	Reason string `json:"reason,omitempty"`
+
+	// Revision is that of the configuration after the change.
+	Revision uint64   `json:"revision,omitempty"`
+	Origins  []Origin `json:"origins,omitempty"`
+	// Changes are by cube; those above [MaxListed] are only counted, in More.
+	Changes []Change `json:"changes,omitempty"`
+	More    int      `json:"more,omitempty"`
+	// Cubes are the names of all cubes concerned, at most MaxListed, where Cube names no single one.
+	Cubes []string `json:"cubes,omitempty"`
+
+	// Count is how many events a reader missed; 0 when nobody can tell, because the daemon was started anew.
+	Count uint64 `json:"count,omitempty"`
+
+	// about are the cubes to find it by, if they are more than are listed.
+	about map[string]bool
+}
+
+// Origin is who asked for a change.
+type Origin struct {
+	Who  string `json:"who"`
+	From string `json:"from,omitempty"`
+	What string `json:"what,omitempty"`
+}
+
+// Change is what happened to the configuration of a cube, or to what is attached to a netdev.
+type Change struct {
+	Cube    string `json:"cube,omitempty"`
+	Service string `json:"service,omitempty"`
+	Netdev  string `json:"netdev,omitempty"`
+	// Op is created, changed or deleted.
+	Op string `json:"op"`
+	// Paths are the nodes that changed, at most [MaxListed] in one event.
+	Paths []string `json:"paths,omitempty"`
+	More  int      `json:"more,omitempty"`
+}
+
+// About makes an event findable by the names of cubes that it does not list.
+func (e *Event) About(cubes []string) {
+	e.about = make(map[string]bool, len(cubes))
+	for _, c := range cubes {
+		e.about[c] = true
+	}
+}
+
+// Concerns tells whether a cube has to do with it.
+func (e *Event) Concerns(cube string) bool {
+	if e.Cube == cube || e.about[cube] {
+		return true
+	}
+	for _, c := range e.Cubes {
+		if c == cube {
+			return true
+		}
+	}
+	for _, c := range e.Changes {
+		if c.Cube == cube {
+			return true
+		}
+	}
+	return false
+}
+
+// Size of the ring: an hour of a change each second.
+const defaultSize = 4096
+
+// Log is the ring. A nil one keeps nothing.
+type Log struct {
+	run  string
+	size uint64
+
+	mu   sync.Mutex
+	ring []Event
+	// last is the number of the newest event; the first one is 1.
+	last uint64
+	// news is closed when there is a new event, nil while nobody waits.
+	news chan struct{}
+}
+
+// New makes an empty log of size events, 0 for the usual number. run tells this run of the daemon from others; it has no
+// dash in it.
+func New(run string, size int) *Log {
+	if size <= 0 {
+		size = defaultSize
+	}
+	return &Log{run: run, size: uint64(size)}
+}
+
+// Add takes an event in and gives it its number, and the time if it has none. It never waits for a reader.
+func (l *Log) Add(e Event) {
+	if l == nil {
+		return
+	}
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last++
+	e.ID = l.id(l.last)
+	if uint64(len(l.ring)) < l.size {
+		l.ring = append(l.ring, e)
+	} else {
+		l.ring[(l.last-1)%l.size] = e
+	}
+	if l.news != nil {
+		close(l.news)
+		l.news = nil
+	}
+}
+
+func (l *Log) id(n uint64) string { return l.run + "-" + strconv.FormatUint(n, 10) }
+
+// Total is how many events there were since the start.
+func (l *Log) Total() uint64 {
+	if l == nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+// Reader follows the log from a place on. It is for one goroutine.
+type Reader struct {
+	log *Log
+	at  uint64
+	// gap says that events before the first one may have been missed, and nobody knows how many.
+	gap bool
+}
+
+// Follow returns a reader of what comes from now on, or of what came after the event with an id, "" for none. The id of
+// another run of the daemon stands for its beginning, with the notice that events may be missing.
+func (l *Log) Follow(after string) (*Reader, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if after == "" {
+		return &Reader{log: l, at: l.last}, nil
+	}
+	run, number, ok := strings.Cut(after, "-")
+	n, err := strconv.ParseUint(number, 10, 64)
+	if !ok || err != nil {
+		return nil, fmt.Errorf("%.80q is not the id of an event", after)
+	}
+	if run != l.run || n > l.last {
+		return &Reader{log: l, gap: true}, nil
+	}
+	return &Reader{log: l, at: n}, nil
+}
+
+// Next returns what came since, at most limit events, and a channel that is closed when there is more; the channel is nil
+// while there is more already. An event of type Lost stands where some are missing.
+func (r *Reader) Next(limit int) ([]Event, <-chan struct{}) {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []Event
+	if r.gap {
+		r.gap = false
+		out = append(out, Event{ID: l.id(r.at), Time: time.Now(), Type: Lost,
+			Message: "the daemon was started anew: events before its start are not kept"})
+	}
+	if kept := l.last - uint64(len(l.ring)); r.at < kept {
+		missed := kept - r.at
+		r.at = kept
+		out = append(out, Event{ID: l.id(r.at), Time: time.Now(), Type: Lost, Count: missed,
+			Message: fmt.Sprintf("%d events are missing, they came faster than they were read", missed)})
+	}
+	for ; r.at < l.last && len(out) < limit; r.at++ {
+		out = append(out, l.ring[r.at%l.size])
+	}
+	if r.at < l.last {
+		return out, nil
+	}
+	if l.news == nil {
+		l.news = make(chan struct{})
+	}
+	return out, l.news
+}

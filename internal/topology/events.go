@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// What others may want to know of what happened: told once, when it has. The cost follows the size of the change: only
+// ports that the change can concern are looked at.
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/internal/events"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// Events is what the manager tells of; nil when nobody keeps it.
+func (m *Manager) Events() *events.Log { return m.events }
+
+// edits are the paths that a transaction changed, by cube.
+type edits map[string]*events.Change
+
+// note takes in what an edit changed.
+func (e edits) note(name string, change *yang.Change) {
+	c := e[name]
+	if c == nil {
+		c = &events.Change{Cube: name}
+		e[name] = c
+	}
+	for _, d := range change.Diff() {
+		if len(c.Paths) >= events.MaxListed {
+			c.More++
+			continue
+		}
+		if path := d.Path.String(); !slices.Contains(c.Paths, path) {
+			c.Paths = append(c.Paths, path)
+		}
+	}
+}
+
+// announce tells of a transaction that is in effect.
+func (t *txn) announce() {
+	if t.m.events == nil || t.restoring {
+		return
+	}
+	if t.next.revision != t.old.revision {
+		t.announceConfig()
+	}
+	t.announcePorts()
+}
+
+// announceConfig tells who changed what of the configuration.
+func (t *txn) announceConfig() {
+	e := events.Event{Type: events.Config, Revision: t.next.revision}
+	for _, o := range t.origins {
+		if o.Who == "" {
+			o.Who = "polycubed"
+		}
+		if from := (events.Origin{Who: o.Who, From: o.From, What: o.What}); !slices.Contains(e.Origins, from) && len(e.Origins) < events.MaxListed {
+			e.Origins = append(e.Origins, from)
+		}
+	}
+	var all []events.Change
+	for _, name := range t.touched {
+		if rec := t.next.cubes[name]; rec != nil && rec.revision == t.next.revision {
+			c := events.Change{Cube: name, Service: rec.service, Op: "changed"}
+			if t.old.cubes[name] == nil {
+				c.Op = "created"
+			} else if by := t.edits[name]; by != nil {
+				c.Paths, c.More = by.Paths, by.More
+			}
+			all = append(all, c)
+		}
+	}
+	for _, u := range t.removed {
+		all = append(all, events.Change{Cube: u.name, Service: u.svc.info.Name, Op: "deleted"})
+	}
+	for _, name := range t.chainsChanged() {
+		all = append(all, events.Change{Netdev: name, Op: "changed", Paths: []string{"tcubes"}})
+	}
+	names := make([]string, 0, len(all))
+	for _, c := range all {
+		names = append(names, c.Cube)
+	}
+	e.About(names)
+	e.Changes = all[:min(len(all), events.MaxListed)]
+	e.More = len(all) - len(e.Changes)
+	e.Message = configMessage(e, len(all))
+	t.m.events.Add(e)
+}
+
+// chainsChanged are the netdevs whose transparent cubes are others now.
+func (t *txn) chainsChanged() []string {
+	var out []string
+	for _, name := range sortedKeys(t.next.chains) {
+		if !slices.Equal(t.next.chains[name], t.old.chains[name]) {
+			out = append(out, name)
+		}
+	}
+	for _, name := range sortedKeys(t.old.chains) {
+		if _, still := t.next.chains[name]; !still {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func configMessage(e events.Event, n int) string {
+	what := fmt.Sprintf("%d cubes changed", n)
+	switch {
+	case n == 0:
+		what = "the configuration changed"
+	case n == 1 && e.Changes[0].Netdev != "":
+		what = "the cubes on " + e.Changes[0].Netdev + " changed"
+	case n == 1:
+		what = e.Changes[0].Cube + " " + e.Changes[0].Op
+		if len(e.Changes[0].Paths) > 0 {
+			what += ": " + strings.Join(e.Changes[0].Paths[:min(3, len(e.Changes[0].Paths))], ", ")
+		}
+	}
+	who := make([]string, 0, 1)
+	for _, o := range e.Origins {
+		if !slices.Contains(who, o.Who) {
+			who = append(who, o.Who)
+		}
+	}
+	if len(who) > 0 {
+		what += ", by " + strings.Join(who[:min(3, len(who))], ", ")
+	}
+	return what
+}
+
+// announcePorts tells of the ports that are UP or DOWN now and were not. A port's status depends on its own cube and its
+// peer's; what netdevs have to do with it is told with them.
+func (t *txn) announcePorts() {
+	seen := map[place]bool{}
+	look := func(at place) {
+		if at.netdev != "" || seen[at] {
+			return
+		}
+		seen[at] = true
+		_, was, _ := t.old.portAt(at)
+		rec, is, _ := t.next.portAt(at)
+		if is == nil {
+			return // it went with its cube, which is told
+		}
+		up := t.next.linked(rec, is)
+		if was != nil && t.old.linked(t.old.cubes[at.cube], was) != up || was == nil && up {
+			t.m.tellPort(at, up, t.m.remark(t.next, rec, is))
+		}
+	}
+	far := func(p *port) {
+		if at, err := parsePlace(p.peer); p.peer != "" && err == nil {
+			look(at)
+		}
+	}
+	names := slices.Clone(t.touched)
+	for _, u := range t.removed {
+		names = append(names, u.name)
+	}
+	for _, name := range names {
+		was, is := t.old.cubes[name].portsOf(), t.next.cubes[name].portsOf()
+		for _, p := range is {
+			if q := was[p.name]; q == nil || q.peer != p.peer {
+				look(place{cube: name, port: p.name})
+				far(p)
+			}
+		}
+		for _, q := range was {
+			if p := is[q.name]; p == nil || p.peer != q.peer {
+				far(q)
+			}
+		}
+	}
+}
+
+// portsOf are the ports of a record, none of nil.
+func (r *record) portsOf() map[string]*port {
+	if r == nil {
+		return nil
+	}
+	return r.ports
+}
+
+// tellPort tells that a port went UP or DOWN.
+func (m *Manager) tellPort(at place, up bool, reason string) {
+	e := events.Event{Type: events.Port, Cube: at.cube, Port: at.port, State: status(up), Reason: reason, Message: at.String() + " is " + status(up)}
+	if reason != "" {
+		e.Message += ": " + reason
+	}
+	m.events.Add(e)
+}
+
+// TellCube tells that a cube is in another state: degraded, broken, restored, adopted.
+func (m *Manager) TellCube(name, service, state, reason string) {
+	message := name + " is " + state
+	if reason != "" {
+		message += ": " + reason
+	}
+	m.events.Add(events.Event{Type: events.Cube, Cube: name, Service: service, State: state, Reason: reason, Message: message})
+}
+
+// TellService tells that a service was registered, updated or removed, is lost, or came back.
+func (m *Manager) TellService(name, state, reason string) {
+	message := "service " + name + " " + state
+	if reason != "" {
+		message += ": " + reason
+	}
+	m.events.Add(events.Event{Type: events.Service, Service: name, State: state, Reason: reason, Message: message})
+}
+
+// tellNetdev tells of a device that came, went, or was switched.
+func (m *Manager) tellNetdev(name string, was, is link) {
+	state, reason := "", ""
+	switch {
+	case was.index == 0 && is.index != 0:
+		state = "appeared"
+	case was.index != 0 && is.index == 0:
+		state, reason = "went", is.gone
+	case was.index != is.index:
+		state = "replaced"
+	case was.up && !is.up:
+		state = "down"
+	case !was.up && is.up:
+		state = "up"
+	default:
+		return
+	}
+	message := "netdev " + name + " " + state
+	if state == "up" || state == "down" {
+		message = "netdev " + name + " is " + state
+	}
+	if reason != "" {
+		message += ": " + reason
+	}
+	m.events.Add(events.Event{Type: events.Netdev, Netdev: name, State: state, Reason: reason, Message: message})
+}
