@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package confine runs the executable of a service so that nothing it does can hurt the machine, the daemon or another
+// service: as a user of its own, without capabilities, in namespaces of its own, with a filter of system calls and limits.
+// It runs one life of one process; whether there is another one is for others to decide.
+package confine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// SocketEnv names the variable that tells a service where to listen.
+const SocketEnv = "POLYCUBE_SERVICE_SOCKET"
+
+const socketName = "service.sock"
+
+// startTime is how long it may take from the order to start to the first instruction of the service.
+const startTime = 10 * time.Second
+
+// Config says what to run, and how.
+type Config struct {
+	// Name is the service's, for logs and names of things.
+	Name string
+	// Path is an executable that Check has nothing against. Executable is one that is held already; Path is then not used.
+	Path       string
+	Executable *Executable
+	// Args are its arguments, without its name.
+	Args []string
+	// RunDir is a directory of the daemon that only root can enter. A directory of the service is made in it.
+	RunDir string
+	// Hidden are directories that the service must not see, besides those that none does.
+	Hidden []string
+	// Network leaves the service in the machine's network; otherwise it has none.
+	Network bool
+	Limits  Limits
+	// Log gets the lines that the service writes.
+	Log *slog.Logger
+}
+
+// Process is one life of a service.
+type Process struct {
+	cmd    *exec.Cmd
+	dir    string
+	user   *claimedUser
+	group  *group
+	output *lineLog
+	read   chan struct{} // closed when all was read that it wrote
+	done   chan struct{}
+	err    error
+	stop   atomic.Bool
+}
+
+// started counts processes, for names.
+var started atomic.Uint64
+
+// Start starts a service and returns when its program runs, or says why it does not. The context bounds the start alone.
+func Start(ctx context.Context, c Config) (*Process, error) {
+	e := c.Executable
+	if e == nil {
+		var err error
+		if e, err = Open(c.Path); err != nil {
+			return nil, err
+		}
+		defer e.Close()
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Limits = c.Limits.orDefaults()
+	p := &Process{group: &group{}, output: newLineLog(c.Log), read: make(chan struct{}), done: make(chan struct{})}
+	if err := p.prepare(c); err != nil {
+		return nil, errors.Join(fmt.Errorf("service %s: %w", c.Name, err), p.cleanUp())
+	}
+	ready := make(chan error, 1)
+	go p.live(c, e, ready)
+	select {
+	case err := <-ready:
+		if err != nil {
+			<-p.done
+			return nil, fmt.Errorf("service %s: starting %s: %w", c.Name, e.Path, err)
+		}
+		return p, nil
+	case <-ctx.Done():
+		go func() {
+			if <-ready == nil {
+				p.kill()
+			}
+		}()
+		return nil, fmt.Errorf("service %s: starting %s: %w", c.Name, e.Path, ctx.Err())
+	}
+}
+
+// prepare makes what the process needs outside of it.
+func (p *Process) prepare(c Config) (err error) {
+	if p.user, err = claimUser(); err != nil {
+		return err
+	}
+	if p.dir, err = os.MkdirTemp(c.RunDir, "service-*"); err != nil {
+		return fmt.Errorf("making its directory: %w", err)
+	}
+	if err := os.Chown(p.dir, p.user.id, p.user.id); err != nil {
+		return fmt.Errorf("giving it its directory: %w", err)
+	}
+	tree, err := hostGroups()
+	if err == nil {
+		p.group, err = tree.newGroup(fmt.Sprintf("%d-%d-%s", os.Getpid(), started.Add(1), c.Name), c.Limits)
+	}
+	if err != nil {
+		c.Log.Warn("the service is limited process by process only", "reason", err)
+	}
+	return nil
+}
+
+// live is the process from start to end. The kernel sends the signal at the parent's death when the thread ends that
+// started the child, so this goroutine keeps its thread.
+func (p *Process) live(c Config, e *Executable, ready chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.start(c, e)
+	if err == nil {
+		ready <- nil
+		err = p.wait()
+	} else {
+		ready <- err
+	}
+	p.err = errors.Join(err, p.cleanUp())
+	close(p.done)
+}
+
+// start runs the stage and gives it its orders.
+func (p *Process) start(c Config, e *Executable) error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("making a line to it: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "control"), os.NewFile(uintptr(pair[1]), "stage")
+	defer ours.Close()
+	defer theirs.Close()
+	lines, out, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("making a pipe for its output: %w", err)
+	}
+	defer out.Close()
+	p.cmd = stageCommand(c, e, theirs, out)
+	if err := p.cmd.Start(); err != nil {
+		close(p.read)
+		return errors.Join(err, lines.Close())
+	}
+	go func() {
+		p.output.read(lines)
+		_ = lines.Close()
+		close(p.read)
+	}()
+	_ = theirs.Close()
+	_ = out.Close()
+	if err := p.instruct(c, e, ours); err != nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait() // it was killed
+		<-p.read
+		return err
+	}
+	return nil
+}
+
+func stageCommand(c Config, e *Executable, control, out *os.File) *exec.Cmd {
+	spaces := unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	if !c.Network {
+		spaces |= unix.CLONE_NEWNET
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args, cmd.Env, cmd.Dir = []string{stageName}, []string{}, "/"
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.ExtraFiles = []*os.File{e.file, control}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: uintptr(spaces), Setsid: true, Pdeathsig: unix.SIGKILL}
+	return cmd
+}
+
+// instruct tells the stage what to become and waits until it is that.
+func (p *Process) instruct(c Config, e *Executable, control *os.File) error {
+	if err := p.group.add(p.cmd.Process.Pid); err != nil {
+		c.Log.Warn("the service is limited process by process only", "reason", err)
+	}
+	o := order{
+		User: p.user.id, Dir: p.dir, Script: e.script, Hidden: c.Hidden, Limits: c.Limits,
+		Argv: append([]string{e.Path}, c.Args...),
+		Env: []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/tmp", "TMPDIR=/tmp", "PYTHONDONTWRITEBYTECODE=1",
+			"POLYCUBE_SERVICE=" + c.Name, SocketEnv + "=" + filepath.Join(viewDir, socketName)},
+	}
+	if err := unix.SetsockoptTimeval(int(control.Fd()), unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(startTime / time.Second)}); err != nil {
+		return fmt.Errorf("bounding its start: %w", err)
+	}
+	if err := json.NewEncoder(control).Encode(o); err != nil {
+		return fmt.Errorf("telling it what to do: %w", err)
+	}
+	said, err := io.ReadAll(io.LimitReader(control, 4096))
+	switch {
+	case err != nil:
+		return fmt.Errorf("waiting for it: %w", err)
+	case len(said) > 0:
+		return errors.New(string(said))
+	}
+	return nil
+}
+
+// wait waits for the end of the process, which is the end of all that it started: it is the first of its namespace.
+func (p *Process) wait() error {
+	_ = p.cmd.Wait() // its state says more
+	<-p.read
+	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	how := fmt.Sprintf("it ended with status %d", status.ExitStatus())
+	if status.Signaled() {
+		how = fmt.Sprintf("it was ended by signal %d (%s)", status.Signal(), status.Signal())
+	}
+	if p.stop.Load() {
+		return nil
+	}
+	return exitText(how, p.output.lastLine())
+}
+
+// cleanUp gives back what prepare took.
+func (p *Process) cleanUp() error {
+	err := p.group.remove()
+	if p.dir != "" {
+		err = errors.Join(err, os.RemoveAll(p.dir))
+	}
+	if p.user != nil {
+		p.user.release()
+	}
+	return err
+}
+
+// Socket is where the daemon finds the service.
+func (p *Process) Socket() string { return filepath.Join(p.dir, socketName) }
+
+// UID is the user that the service runs as, and nobody else does.
+func (p *Process) UID() int { return p.user.id }
+
+// Pid is its number.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Dial connects to the service, as soon as it listens, and makes sure that it is the service: whatever stands at its
+// socket's place, nothing is sent to somebody else.
+func (p *Process) Dial(ctx context.Context) (net.Conn, error) {
+	dir, err := os.Open(p.dir)
+	if err != nil {
+		return nil, fmt.Errorf("connecting: %w", err)
+	}
+	defer dir.Close()
+	// The way by the descriptor is short enough for an address, wherever the directory is.
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", "/proc/self/fd/"+strconv.Itoa(int(dir.Fd()))+"/"+socketName)
+	if err != nil {
+		return nil, fmt.Errorf("connecting: %w", err)
+	}
+	if err := p.checkPeer(conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+func (p *Process) checkPeer(conn net.Conn) error {
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return fmt.Errorf("asking who listens: %w", err)
+	}
+	var peer *unix.Ucred
+	var peerErr error
+	if err := raw.Control(func(fd uintptr) { peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return fmt.Errorf("asking who listens: %w", err)
+	}
+	switch {
+	case peerErr != nil:
+		return fmt.Errorf("asking who listens: %w", peerErr)
+	case int(peer.Uid) != p.user.id:
+		return fmt.Errorf("who listens at its socket is user %d, not the service (%d): %w", peer.Uid, p.user.id, ErrUnsafe)
+	}
+	return nil
+}
+
+// Done is closed when the process and all that it started have ended and nothing is left of them.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err says why it ended, once Done is closed; nil if it was stopped.
+func (p *Process) Err() error {
+	select {
+	case <-p.done:
+		return p.err
+	default:
+		return nil
+	}
+}
+
+// Stop asks the process to end, and ends it and all that it started when the context does. It returns when nothing is
+// left.
+func (p *Process) Stop(ctx context.Context) error {
+	p.stop.Store(true)
+	_ = p.cmd.Process.Signal(unix.SIGTERM) // it may have ended
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		p.kill()
+		<-p.done
+	}
+	return p.err
+}
+
+func (p *Process) kill() { _ = p.cmd.Process.Kill() } // it may have ended

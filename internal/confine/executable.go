@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package confine
+
+// Which files may be started: nobody but root can have put them there, or can change them or the way to them. The way is
+// walked once, one name at a time without following links, and what it ends at is the file that runs: it cannot be
+// exchanged between check and start.
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrUnsafe marks a file that must not be started as a service.
+var ErrUnsafe = errors.New("not safe to start")
+
+// maxLinks is how many symbolic links the way to an interpreter may have, as in the kernel.
+const maxLinks = 40
+
+// maxShebang is how much of a script's first line the kernel reads.
+const maxShebang = 256
+
+// Executable is a file that was found safe to start. It stays the same file whatever becomes of its path.
+type Executable struct {
+	// Path is where it was found.
+	Path string
+	file *os.File
+	// script says that the kernel will start an interpreter, which has to open the file itself.
+	script bool
+}
+
+// Check says what speaks against starting the file at a path.
+func Check(path string) error {
+	e, err := Open(path)
+	if err != nil {
+		return err
+	}
+	return e.Close()
+}
+
+// Open finds the file at a path and holds it, or says what speaks against starting it.
+func Open(path string) (*Executable, error) {
+	e, err := openExecutable(path)
+	if err != nil {
+		return nil, fmt.Errorf("executable %.200q: %w", path, err)
+	}
+	return e, nil
+}
+
+// Close lets go of the file; processes that run it go on.
+func (e *Executable) Close() error { return e.file.Close() }
+
+func openExecutable(path string) (*Executable, error) {
+	if err := checkWords(path); err != nil {
+		return nil, err
+	}
+	fd, err := walk(path, false)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	if err := checkFile(fd); err != nil {
+		return nil, err
+	}
+	// The descriptor stands for the place; reading needs one for the content, of the same file.
+	file, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return nil, fmt.Errorf("opening: %w", err)
+	}
+	e := &Executable{Path: path, file: file}
+	if err := e.checkInterpreter(); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return e, nil
+}
+
+// checkWords refuses paths that would not be the same for everybody.
+func checkWords(path string) error {
+	switch {
+	case !filepath.IsAbs(path):
+		return fmt.Errorf("the path must begin with /: %w", ErrUnsafe)
+	case strings.ContainsRune(path, 0) || len(path) >= unix.PathMax:
+		return fmt.Errorf("no path is like that: %w", ErrUnsafe)
+	case filepath.Clean(path) != path:
+		return fmt.Errorf("write it as %s: %w", filepath.Clean(path), ErrUnsafe)
+	}
+	for _, dir := range masked {
+		if strings.HasPrefix(path, dir+"/") {
+			return fmt.Errorf("services do not see %s; a good place is /usr/local/lib/polycube: %w", dir, ErrUnsafe)
+		}
+	}
+	return nil
+}
+
+// walk opens the place that a path leads to. Each directory on the way, the links and what they lead to must belong to
+// root and be writable by root alone. Links are followed only if the caller allows it.
+func walk(path string, links bool) (int, error) {
+	at, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("opening /: %w", err)
+	}
+	trail, rest, followed := []string{}, strings.Split(strings.Trim(path, "/"), "/"), 0
+	fail := func(err error) (int, error) {
+		return -1, errors.Join(err, unix.Close(at))
+	}
+	for len(rest) > 0 {
+		name := rest[0]
+		rest = rest[1:]
+		if name == "" || name == "." {
+			continue
+		}
+		here := "/" + strings.Join(append(trail, name), "/")
+		next, err := unix.Openat(at, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fail(fmt.Errorf("%s: %w", here, err))
+		}
+		kind, err := checkOwner(next, here)
+		if err == nil && kind == unix.S_IFLNK && !links {
+			err = fmt.Errorf("%s is a symbolic link; name the place that it leads to: %w", here, ErrUnsafe)
+		}
+		if err != nil {
+			return fail(errors.Join(err, unix.Close(next)))
+		}
+		if kind != unix.S_IFLNK {
+			_ = unix.Close(at)
+			at, trail = next, append(trail, name)
+			continue
+		}
+		target, err := readLink(next)
+		_ = unix.Close(next)
+		if followed++; err == nil && followed > maxLinks {
+			err = fmt.Errorf("%s: %w", here, unix.ELOOP)
+		}
+		if err != nil {
+			return fail(err)
+		}
+		if !filepath.IsAbs(target) {
+			target = "/" + strings.Join(trail, "/") + "/" + target
+		}
+		// All that was walked is safe, so a way back over it may be taken by its words.
+		_ = unix.Close(at)
+		if at, err = unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+			return -1, fmt.Errorf("opening /: %w", err)
+		}
+		trail, rest = nil, append(strings.Split(strings.Trim(filepath.Clean(target), "/"), "/"), rest...)
+	}
+	return at, nil
+}
+
+func readLink(fd int) (string, error) {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", buf)
+	if err != nil {
+		return "", fmt.Errorf("reading a symbolic link: %w", err)
+	}
+	return string(buf[:n]), nil
+}
+
+// checkOwner refuses what others than root can change, and returns the kind of the file.
+func checkOwner(fd int, where string) (kind uint32, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return 0, fmt.Errorf("%s: %w", where, err)
+	}
+	kind = st.Mode & unix.S_IFMT
+	switch {
+	case st.Uid != 0:
+		return 0, fmt.Errorf("%s belongs to user %d, who could exchange it; it must belong to root: %w", where, st.Uid, ErrUnsafe)
+	case kind != unix.S_IFLNK && st.Mode&0o022 != 0:
+		return 0, fmt.Errorf("%s can be written by others than root (mode %04o): %w", where, st.Mode&0o7777, ErrUnsafe)
+	}
+	return kind, nil
+}
+
+// checkFile refuses what is no plain program.
+func checkFile(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("asking for its mode: %w", err)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return fmt.Errorf("it is no regular file: %w", ErrUnsafe)
+	case st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0:
+		return fmt.Errorf("it changes its user or group when it starts (mode %04o): %w", st.Mode&0o7777, ErrUnsafe)
+	case st.Mode&0o111 != 0o111:
+		return fmt.Errorf("not everybody may execute it (mode %04o), and a service runs as a user of its own: %w", st.Mode&0o7777, ErrUnsafe)
+	}
+	return nil
+}
+
+// checkInterpreter holds the interpreter that a script names to the same rules; links on the way to it are followed, as
+// /usr/bin/python3 is one.
+func (e *Executable) checkInterpreter() error {
+	head := make([]byte, maxShebang)
+	n, err := e.file.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("reading: %w", err)
+	}
+	line, ok := bytes.CutPrefix(head[:n], []byte("#!"))
+	if !ok {
+		if !bytes.HasPrefix(head[:n], []byte("\x7fELF")) {
+			return fmt.Errorf("it is neither a program (ELF) nor a script that begins with #!: %w", ErrUnsafe)
+		}
+		return nil
+	}
+	e.script = true
+	line, _, _ = bytes.Cut(line, []byte("\n"))
+	words := strings.Fields(string(line))
+	if len(words) == 0 {
+		return fmt.Errorf("its first line names no interpreter: %w", ErrUnsafe)
+	}
+	fd, err := walkInterpreter(words[0])
+	if err != nil {
+		return fmt.Errorf("its interpreter %.200q: %w", words[0], err)
+	}
+	return unix.Close(fd)
+}
+
+func walkInterpreter(path string) (int, error) {
+	if err := checkWords(path); err != nil {
+		return -1, err
+	}
+	fd, err := walk(path, true)
+	if err != nil {
+		return -1, err
+	}
+	if err := checkFile(fd); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package confine
+
+// How a service starts, is bounded and ends: nothing of it is left, whichever way it went.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/output"
+)
+
+func TestLimitsHold(t *testing.T) {
+	t.Parallel()
+	_, executable := place(t)
+	for _, tt := range []struct {
+		words  string
+		limits Limits
+		says   string
+	}{
+		{"forks", Limits{Processes: 40}, `refused:.*(resource temporarily unavailable)`},
+		{"memory", Limits{Memory: 256 << 20}, `out of memory|cannot allocate memory|ended by signal 9`},
+		{"files", Limits{Files: 64}, `files: 5\d"[\s\S]*too many open files`},
+		{"large", Limits{}, `refused:.*(file too large|no space left)`},
+	} {
+		t.Run(tt.words, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, Config{Path: executable, Limits: tt.limits}, tt.words)
+			said := p.ends(t) + fmt.Sprint(p.Err())
+			if !regexp.MustCompile(tt.says).MatchString(said) {
+				t.Errorf("got %.2000s, want %s", said, tt.says)
+			}
+		})
+	}
+}
+
+func TestTheEndIsToldWithItsReason(t *testing.T) {
+	t.Parallel()
+	_, executable := place(t)
+	for _, tt := range []struct{ words, says string }{
+		{"print one", "it ended with status 0: done"},
+		{"read /nothing", "it ended with status 2: refused: open /nothing: no such file or directory"},
+		{"nonsense", "it ended with status 3: no such deed"},
+		{"crash", "it ended with status 2: "},
+	} {
+		t.Run(tt.words, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, Config{Path: executable}, strings.Fields(tt.words)...)
+			p.ends(t)
+			if got := fmt.Sprint(p.Err()); !strings.HasPrefix(got, tt.says) {
+				t.Errorf("got %q, want %q", got, tt.says)
+			}
+		})
+	}
+}
+
+func TestStopEndsAServiceAndAllThatItStarted(t *testing.T) {
+	t.Parallel()
+	_, executable := place(t)
+	for _, words := range []string{"hang", "deaf", "flood", "listen", "orphan"} {
+		t.Run(words, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, Config{Path: executable}, words)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if err := p.Stop(ctx); err != nil {
+				t.Errorf("stopping: %v", err)
+			}
+			select {
+			case <-p.Done():
+			default:
+				t.Error("Stop returned before the end")
+			}
+		})
+	}
+}
+
+func TestAFloodOfLinesIsCutAndCounted(t *testing.T) {
+	t.Parallel()
+	_, executable := place(t)
+	p := start(t, Config{Path: executable}, "flood")
+	netns.Eventually(t, patience, func() error {
+		if !strings.Contains(p.out.String(), "wrote more lines than are logged") {
+			return errors.New("nothing is said of lost lines")
+		}
+		return nil
+	})
+	if n := strings.Count(p.out.String(), "\n"); n > 10*lineRate {
+		t.Errorf("%d lines were logged", n)
+	}
+}
+
+func TestTheDaemonConnectsToTheServiceAndNobodyElse(t *testing.T) {
+	t.Parallel()
+	dir, executable := place(t)
+	other, err := net.Listen("unix", filepath.Join(dir, "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	for _, tt := range []struct{ words, says string }{
+		{"listen", "hello"},
+		{"link " + filepath.Join(dir, "other"), "who listens at its socket is user 0, not the service"},
+		{"hang", "no such file or directory"},
+	} {
+		t.Run(tt.words, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, Config{Path: executable}, strings.Fields(tt.words)...)
+			netns.Eventually(t, patience, func() error {
+				said := ""
+				conn, err := p.Dial(t.Context())
+				if err == nil {
+					text, readErr := io.ReadAll(conn)
+					said, err = string(text), errors.Join(readErr, conn.Close())
+				}
+				if !strings.Contains(said+fmt.Sprint(err), tt.says) {
+					return fmt.Errorf("got %q, %v, want %q", said, err, tt.says)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// TestScriptsRun: the kernel starts the interpreter, which has to open the script by its descriptor.
+func TestScriptsRun(t *testing.T) {
+	t.Parallel()
+	dir, _ := place(t)
+	for name, text := range map[string]string{
+		"python": "#!/usr/bin/python3\nimport os, sys\nprint('hello', os.path.basename(sys.executable), os.environ['POLYCUBE_SERVICE'])\n",
+		"shell":  "#!/bin/sh -eu\necho hello python3 $POLYCUBE_SERVICE\n",
+		"env":    "#!/usr/bin/env python3\nprint('hello python3 env')\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(dir, name)
+			if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if out := start(t, Config{Path: path, Name: name}, "x").ends(t); !strings.Contains(out, `msg="hello python3 `+name) {
+				t.Errorf("got %s", out)
+			}
+		})
+	}
+}
+
+// TestTheFileThatWasFoundIsTheOneThatRuns: who exchanges it changes nothing for a service that holds it.
+func TestTheFileThatWasFoundIsTheOneThatRuns(t *testing.T) {
+	t.Parallel()
+	dir, _ := place(t)
+	path := filepath.Join(dir, "script")
+	for _, text := range []string{"first", "second"} {
+		fresh := path + ".new"
+		if err := os.WriteFile(fresh, []byte("#!/bin/sh\necho the "+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(fresh, path); err != nil {
+			t.Fatal(err)
+		}
+		if text == "second" {
+			break
+		}
+		e, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if out := start(t, Config{Executable: e}, "x").ends(t); !strings.Contains(out, "the first") {
+				t.Errorf("got %s", out)
+			}
+			_ = e.Close()
+		}()
+	}
+	if out := start(t, Config{Path: path}, "x").ends(t); !strings.Contains(out, "the second") {
+		t.Errorf("got %s", out)
+	}
+}
+
+func TestAStartThatFailsLeavesNothing(t *testing.T) {
+	t.Parallel()
+	dir, _ := place(t)
+	path := filepath.Join(dir, "broken")
+	if err := os.WriteFile(path, []byte("\x7fELF and nothing else"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run := t.TempDir()
+	_, err := Start(t.Context(), Config{Name: "broken", Path: path, RunDir: run})
+	if err == nil || !strings.Contains(err.Error(), "service broken: starting "+path+": executing: exec format error") {
+		t.Errorf("got %v", err)
+	}
+	if left, err := os.ReadDir(run); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Start(gone, Config{Name: "late", Path: path, RunDir: run}); err == nil {
+		t.Error("started after its time")
+	}
+}
+
+// TestServicesEndWithTheDaemon: a daemon that is killed cannot stop them.
+func TestServicesEndWithTheDaemon(t *testing.T) {
+	t.Parallel()
+	_, executable := place(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &output.Buffer{}
+	daemon := exec.Command(self)
+	daemon.Env = append(os.Environ(), daemonEnv+"="+executable+" "+t.TempDir())
+	daemon.Stdout, daemon.Stderr = out, out
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = daemon.Process.Kill(), daemon.Wait() })
+	var uid int
+	netns.Eventually(t, patience, func() error {
+		if _, err := fmt.Sscanf(out.String(), "user %d\n", &uid); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	if free, err := unused(uid); err != nil || free {
+		t.Fatalf("user %d runs nothing, %v", uid, err)
+	}
+	if err := daemon.Process.Signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	netns.Eventually(t, patience, func() error {
+		if free, err := unused(uid); err != nil || !free {
+			return fmt.Errorf("user %d still runs something, %v", uid, err)
+		}
+		return nil
+	})
+}
+
+const daemonEnv = "POLYCUBE_TEST_DAEMON"
+
+// bePlainDaemon starts a service and waits to be killed.
+func bePlainDaemon(words string) {
+	path, run, _ := strings.Cut(words, " ")
+	p, err := Start(context.Background(), Config{Name: "child", Path: path, RunDir: run, Args: []string{"run", "/bin/sleep", "1000"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("user", p.UID())
+	select {}
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package confine
+
+// What a service writes to its standard output and error becomes lines of the daemon's log, so that somebody who looks
+// there sees it. A flood costs the service its lines, then its time: never the daemon's memory, disk or processor.
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+)
+
+// Bounds of what is logged: a line's length in bytes, lines and bytes a second (as many at once after a pause).
+const (
+	maxLine  = 1024
+	lineRate = 50
+	byteRate = 256 << 10
+)
+
+// lineLog reads what a service writes.
+type lineLog struct {
+	log   *slog.Logger
+	pause func(time.Duration)
+	now   func() time.Time
+
+	lines, bytes float64 // what may come at present
+	at           time.Time
+	lost         int
+
+	mu   sync.Mutex
+	last string
+}
+
+func newLineLog(log *slog.Logger) *lineLog {
+	return &lineLog{log: log, now: time.Now, pause: func(d time.Duration) { <-time.After(d) }, lines: lineRate, bytes: byteRate}
+}
+
+// lastLine is the last line that was written, for who asks why the service ended.
+func (o *lineLog) lastLine() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last
+}
+
+// read logs lines until all writers are gone.
+func (o *lineLog) read(r io.Reader) {
+	lines := bufio.NewReaderSize(r, maxLine)
+	cut := false // the rest of a long line is not another line
+	for {
+		part, more, err := lines.ReadLine()
+		if len(part) > 0 && !cut {
+			o.line(string(part), more)
+		}
+		o.slow(len(part) + 1)
+		cut = more
+		if err != nil {
+			o.tellLost()
+			return
+		}
+	}
+}
+
+// refill counts the time that has passed.
+func (o *lineLog) refill() {
+	now := o.now()
+	if !o.at.IsZero() {
+		passed := now.Sub(o.at).Seconds()
+		o.lines = min(o.lines+passed*lineRate, lineRate)
+		o.bytes = min(o.bytes+passed*byteRate, byteRate)
+	}
+	o.at = now
+}
+
+// slow makes who writes too much wait.
+func (o *lineLog) slow(n int) {
+	o.refill()
+	if o.bytes -= float64(n); o.bytes < 0 {
+		o.pause(time.Duration(-o.bytes / byteRate * float64(time.Second)))
+	}
+}
+
+func (o *lineLog) line(text string, cut bool) {
+	text = printable(text)
+	if cut {
+		text += "…"
+	}
+	o.mu.Lock()
+	o.last = text
+	o.mu.Unlock()
+	o.refill()
+	if o.lines < 1 {
+		o.lost++
+		return
+	}
+	o.lines--
+	o.tellLost()
+	o.log.Info(text)
+}
+
+func (o *lineLog) tellLost() {
+	if o.lost > 0 {
+		o.log.Warn("the service wrote more lines than are logged", "lost", o.lost)
+		o.lost = 0
+	}
+}
+
+// printable keeps a line from doing things to the terminal of who reads it.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, s)
+}
+
+// exitText says how a process ended, with the last that it wrote.
+func exitText(how, last string) error {
+	if last == "" {
+		return fmt.Errorf("%s", how)
+	}
+	return fmt.Errorf("%s: %s", how, last)
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package confine
+
+// The stage is the daemon's own program, started again in new namespaces: it gives up everything that a service must not
+// have, then becomes the service. It is entered from init, before main of whatever program holds this package, and only
+// when started by Start.
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// stageName is the argv[0] of a stage.
+const stageName = "polycube-service-stage"
+
+// Descriptors of a stage. The service keeps that of the executable if it is a script.
+const (
+	fdExecutable = 3
+	fdControl    = 4
+)
+
+// order is what the daemon tells the stage.
+type order struct {
+	User   int
+	Dir    string
+	Argv   []string
+	Env    []string
+	Script bool
+	Hidden []string
+	Limits Limits
+}
+
+func init() {
+	if len(os.Args) != 1 || os.Args[0] != stageName {
+		return
+	}
+	control := os.NewFile(fdControl, "control")
+	fmt.Fprint(control, stage(control)) // comes back only when something went wrong
+	os.Exit(1)
+}
+
+// stage does the orders; it returns only if it cannot.
+func stage(control *os.File) error {
+	runtime.LockOSThread() // identity, filter and death signal belong to a thread: the one that executes
+	var o order
+	if err := json.NewDecoder(control).Decode(&o); err != nil {
+		return fmt.Errorf("reading orders: %w", err)
+	}
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0); err != nil {
+		return fmt.Errorf("being the first to go when memory is short: %w", err)
+	}
+	if err := enterView(o.Dir, o.Hidden); err != nil {
+		return err
+	}
+	unix.Umask(0o077)
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, niceness); err != nil {
+		return fmt.Errorf("standing back: %w", err)
+	}
+	if err := o.Limits.setEarly(); err != nil {
+		return err
+	}
+	if err := dropPrivileges(o.User); err != nil {
+		return err
+	}
+	return become(control, &o)
+}
+
+// dropPrivileges makes the thread an ordinary user who cannot get anything back.
+func dropPrivileges(id int) error {
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && err != unix.EINVAL {
+			return fmt.Errorf("giving up capability %d: %w", c, err)
+		}
+	}
+	for _, call := range []struct {
+		nr      uintptr
+		a, b, c uintptr
+		was     string
+	}{
+		{unix.SYS_SETGROUPS, 0, 0, 0, "groups"},
+		{unix.SYS_SETRESGID, uintptr(id), uintptr(id), uintptr(id), "group"},
+		{unix.SYS_SETRESUID, uintptr(id), uintptr(id), uintptr(id), "user"},
+	} {
+		if _, _, errno := unix.RawSyscall(call.nr, call.a, call.b, call.c); errno != 0 {
+			return fmt.Errorf("changing %s: %w", call.was, errno)
+		}
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capset(&header, &data[0]); err != nil {
+		return fmt.Errorf("giving up capabilities: %w", err)
+	}
+	return nil
+}
+
+// become executes the service. What can fail because of a limit was done before.
+func become(control *os.File, o *order) error {
+	// The daemon's death ends the service; a daemon that died before this line is seen by its end of the line.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("asking to end with the daemon: %w", err)
+	}
+	if hasEnded(int(control.Fd())) {
+		return io.ErrUnexpectedEOF
+	}
+	first := uint(fdExecutable)
+	if o.Script {
+		first++
+	}
+	if err := unix.CloseRange(first, ^uint(0)>>32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("closing descriptors: %w", err)
+	}
+	if o.Script {
+		if _, err := unix.FcntlInt(fdExecutable, unix.F_SETFD, 0); err != nil {
+			return fmt.Errorf("keeping the script open: %w", err)
+		}
+	}
+	argv, err := syscall.SlicePtrFromStrings(o.Argv)
+	if err != nil {
+		return fmt.Errorf("arguments: %w", err)
+	}
+	envp, err := syscall.SlicePtrFromStrings(o.Env)
+	if err != nil {
+		return fmt.Errorf("environment: %w", err)
+	}
+	var empty byte
+	if err := o.Limits.setLate(); err != nil {
+		return err
+	}
+	if err := installFilter(); err != nil {
+		return err
+	}
+	_, _, errno := unix.RawSyscall6(unix.SYS_EXECVEAT, fdExecutable, uintptr(unsafe.Pointer(&empty)),
+		uintptr(unsafe.Pointer(&argv[0])), uintptr(unsafe.Pointer(&envp[0])), unix.AT_EMPTY_PATH, 0)
+	return fmt.Errorf("executing: %w", errno)
+}
+
+// hasEnded says whether the other end of a socket is gone.
+func hasEnded(fd int) bool {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+	n, err := unix.Poll(p, 0)
+	return err == nil && n > 0
+}

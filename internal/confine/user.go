@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package confine
+
+// Each process of a service has a user of its own, which nobody else has while it lives: what one service may do to
+// another is then what a stranger may. The user needs no name and leaves no file behind, so a number is enough.
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// The numbers are between those of systemd for containers' users and for dynamic users, where nobody allocates.
+const (
+	firstUser = 60600
+	lastUser  = 61183
+)
+
+// usersDir is where all daemons of the machine lock the numbers they use.
+const usersDir = "/run/polycube/users"
+
+// claimedUser is a user that is one process's alone until it is released.
+type claimedUser struct {
+	id   int
+	lock *os.File
+}
+
+func (u *claimedUser) release() {
+	// The file goes before the lock: who waits for it then finds that it is not the one in the directory.
+	_ = os.Remove(u.lock.Name())
+	_ = u.lock.Close()
+}
+
+// claimUser takes the first number that nothing uses.
+func claimUser() (*claimedUser, error) {
+	if err := os.MkdirAll(usersDir, 0o711); err != nil {
+		return nil, fmt.Errorf("making %s: %w", usersDir, err)
+	}
+	for id := firstUser; id <= lastUser; id++ {
+		lock, err := lockUser(filepath.Join(usersDir, strconv.Itoa(id)))
+		if err != nil {
+			return nil, err
+		}
+		if lock == nil {
+			continue
+		}
+		claimed := &claimedUser{id: id, lock: lock}
+		free, err := unused(id)
+		if err != nil {
+			claimed.release()
+			return nil, err
+		}
+		if free {
+			return claimed, nil
+		}
+		claimed.release()
+	}
+	return nil, fmt.Errorf("all users of services (%d to %d) are taken: %w", firstUser, lastUser, unix.EAGAIN)
+}
+
+// lockUser locks a file for as long as it is open; nil if somebody else has it.
+func lockUser(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("claiming a user: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		var mine, there unix.Stat_t
+		if unix.Fstat(int(f.Fd()), &mine) == nil && unix.Lstat(path, &there) == nil && mine.Ino == there.Ino {
+			return f, nil
+		}
+		err = unix.EWOULDBLOCK // its last owner has just removed it
+	}
+	_ = f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("claiming a user: %w", err)
+}
+
+// unused says whether a number is neither a user of the machine nor that of a process.
+func unused(id int) (bool, error) {
+	if _, err := user.LookupId(strconv.Itoa(id)); err == nil {
+		return false, nil
+	}
+	processes, err := os.ReadDir("/proc")
+	if err != nil {
+		return false, fmt.Errorf("looking for processes of user %d: %w", id, err)
+	}
+	for _, p := range processes {
+		var st unix.Stat_t
+		if _, err := strconv.Atoi(p.Name()); err != nil || unix.Stat("/proc/"+p.Name(), &st) != nil {
+			continue
+		}
+		if int(st.Uid) == id {
+			return false, nil
+		}
+	}
+	return true, nil
+}

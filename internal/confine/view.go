@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package confine
+
+// What a service sees of the file system: all of it read-only, but nothing of users, of temporary files, of other
+// daemons' sockets and of the kernel's own trees; a small /tmp of its own, and one directory for its socket. It is set up
+// in the process's own mount namespace, so nobody else notices and nothing is left when it ends.
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// masked are the directories that a service sees empty, or with what is said below.
+var masked = []string{"/tmp", "/var/tmp", "/run", "/home", "/root", "/dev", "/proc", "/sys"}
+
+// emptied are those that just become empty, and what of /sys would be of use to nobody but an intruder.
+var emptied = []string{"/var/tmp", "/home", "/root", "/sys/fs", "/sys/kernel", "/sys/firmware", "/var/run"}
+
+// devices are what is left of /dev.
+var devices = []string{"null", "zero", "full", "random", "urandom"}
+
+// Where a service finds its directory, and how large its /tmp is.
+const (
+	viewDir = "/run/polycube-service"
+	tmpSize = "size=16m,nr_inodes=4096,mode=1777"
+	dark    = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+)
+
+// enterView replaces what the process sees. dir is a directory that stays, at viewDir.
+func enterView(dir string, hidden []string) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("keeping mounts to itself: %w", err)
+	}
+	// Held before its way is hidden, and in this namespace, as a mount of another cannot be bound.
+	held, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("finding the service's directory: %w", err)
+	}
+	own := fmt.Sprintf("/proc/self/fd/%d", held)
+	if err := makeDev(); err != nil {
+		return fmt.Errorf("making /dev: %w", err)
+	}
+	if err := makeRun(own); err != nil {
+		return fmt.Errorf("making /run: %w", err)
+	}
+	for _, path := range append(append([]string{}, emptied...), hidden...) {
+		if err := hide(path); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount("proc", "/proc", "proc", dark&^unix.MS_RDONLY, "subset=pid"); err != nil {
+		return fmt.Errorf("making /proc: %w", err)
+	}
+	lock := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &lock); err != nil {
+		return fmt.Errorf("making everything read-only: %w", err)
+	}
+	for _, d := range devices {
+		open := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_RDONLY}
+		if err := unix.MountSetattr(unix.AT_FDCWD, "/dev/"+d, 0, &open); err != nil {
+			return fmt.Errorf("opening /dev/%s: %w", d, err)
+		}
+	}
+	open := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY, Attr_set: unix.MOUNT_ATTR_NOEXEC}
+	if err := unix.MountSetattr(unix.AT_FDCWD, viewDir, 0, &open); err != nil {
+		return fmt.Errorf("opening %s: %w", viewDir, err)
+	}
+	if err := unix.Mount("tmpfs", "/tmp", "tmpfs", dark&^unix.MS_RDONLY, tmpSize); err != nil {
+		return fmt.Errorf("making /tmp: %w", err)
+	}
+	return os.Chdir("/")
+}
+
+// hide makes a directory empty, if there is one.
+func hide(path string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return nil // nothing to see, or a link to something that is hidden where it is
+	}
+	if err := unix.Mount("tmpfs", path, "tmpfs", dark, "size=4k,mode=555"); err != nil {
+		return fmt.Errorf("hiding %s: %w", path, err)
+	}
+	return nil
+}
+
+// makeDev builds the new /dev in /tmp, since the old one has what the new one is made from.
+func makeDev() error {
+	if err := unix.Mount("tmpfs", "/tmp", "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "size=64k,mode=755"); err != nil {
+		return fmt.Errorf("mounting: %w", err)
+	}
+	for _, d := range devices {
+		if err := os.WriteFile("/tmp/"+d, nil, 0o600); err != nil {
+			return fmt.Errorf("making a place: %w", err)
+		}
+		if err := unix.Mount("/dev/"+d, "/tmp/"+d, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("%s: %w", d, err)
+		}
+	}
+	// A script that is executed by descriptor is read by way of /dev/fd.
+	err := errors.Join(os.Symlink("/proc/self/fd", "/tmp/fd"), os.Mkdir("/tmp/shm", 0o555))
+	for i, name := range []string{"stdin", "stdout", "stderr"} {
+		err = errors.Join(err, os.Symlink(fmt.Sprintf("/proc/self/fd/%d", i), "/tmp/"+name))
+	}
+	if err != nil {
+		return fmt.Errorf("making a place: %w", err)
+	}
+	if err := unix.Mount("/tmp", "/dev", "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("moving it: %w", err)
+	}
+	return nil
+}
+
+// makeRun makes a /run with nothing but the service's directory.
+func makeRun(own string) error {
+	if err := unix.Mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=64k,mode=755"); err != nil {
+		return fmt.Errorf("mounting: %w", err)
+	}
+	if err := os.Mkdir(viewDir, 0o700); err != nil {
+		return fmt.Errorf("making a place: %w", err)
+	}
+	if err := unix.Mount(own, viewDir, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("binding the service's directory: %w", err)
+	}
+	return nil
+}
