@@ -138,6 +138,9 @@ func (c *client) newRequest(ctx context.Context, r request, target *url.URL) (*h
 	if r.accept != "" {
 		req.Header.Set("Accept", r.accept)
 	}
+	if r.verb != "" {
+		req.Header.Set("Polycube-Verb", r.verb)
+	}
 	req.Header.Set("User-Agent", "polycubectl/"+Version)
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")

@@ -19,6 +19,7 @@ type request struct {
 	query  string
 	body   []byte // nil: none
 	accept string // another content type than that of models
+	verb   string // what was typed, for the daemon's sentences: POST is the method of two
 }
 
 // target is the escaped path below the base, always with a trailing slash.
@@ -99,7 +100,7 @@ func resolve(c command, single bool) (plan, error) {
 }
 
 func genericPlan(c command, single bool) (plan, error) {
-	p := plan{req: request{method: c.verb.method(), path: c.path}, node: c.path, show: c.show}
+	p := plan{req: request{method: c.verb.method(), path: c.path, verb: c.verb.helpName()}, node: c.path, show: c.show}
 	switch c.verb {
 	case verbShow:
 		p.render = renderAnswer
@@ -151,7 +152,7 @@ func useOfStdin(c command) stdinUse {
 // helpPlan asks the daemon what may follow.
 func helpPlan(c command) plan {
 	p := plan{
-		req:    request{method: "OPTIONS", path: c.path, query: "help=" + c.verb.helpName()},
+		req:    request{method: "OPTIONS", path: c.path, query: "help=" + c.verb.helpName(), verb: c.verb.helpName()},
 		render: renderHelp,
 	}
 	if len(c.path) == 0 && c.verb == verbNone {

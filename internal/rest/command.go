@@ -8,6 +8,8 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+
+	"github.com/polycube/polycube/internal/suggest"
 )
 
 // Commands (connect, attach …) are POSTs of a flat object of strings.
@@ -46,6 +48,7 @@ func readMembers(w http.ResponseWriter, r *http.Request, required, optional []st
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		if !slices.Contains(required, name) && !slices.Contains(optional, name) {
 			return nil, &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: name,
+				Near:    suggest.Near(name, slices.Concat(required, optional)),
 				Message: fmt.Sprintf("%s is not a member of this request", clip(name))}
 		}
 		var value *string

@@ -44,10 +44,12 @@ func (h help) words(verb string) []string {
 // words of one parameter. Keys are positional, so only the first is next.
 func (p param) words(verb string, first bool, h help) []string {
 	switch {
-	case p.Type == "key" && !first:
+	case p.given || p.Type == "key" && !first:
 		return nil
-	case p.Type == "key" && len(p.enums) > 0:
-		return lower(p.enums)
+	case p.Type == "key" && len(p.Candidates) > 0:
+		return p.Candidates
+	case p.Type == "key" && len(p.Values) > 0 && h.elements == nil:
+		return lower(p.Values)
 	case p.Type == "key" && (verb == verbAdd || h.elements == nil):
 		return []string{"<" + p.Name + ">"}
 	case p.Type == "key":
@@ -71,11 +73,26 @@ func lower(values []string) []string {
 
 // leafWords are the values of a leaf that are known.
 func (p param) leafWords() []string {
-	if len(p.enums) > 0 {
-		return lower(p.enums)
+	if len(p.Candidates) > 0 {
+		return p.Candidates
 	}
 	return []string{"<" + p.Name + ">"}
 }
+
+// begunBy keeps the words that begin as ?prefix= does: of a long list, a shell wants few.
+func begunBy(r *http.Request, words []string) []string {
+	prefix := r.URL.Query().Get("prefix")
+	out := []string{}
+	for _, w := range words {
+		if strings.HasPrefix(w, prefix) && len(out) < maxWords {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// maxWords is how many words completion offers; a shell asks before it shows so many.
+const maxWords = 2000
 
 // commandWords are the framework's own first words, as the root's completion lists them.
 func commandWords() []string {
@@ -110,7 +127,7 @@ func (s *Server) helpRoot(w http.ResponseWriter, r *http.Request) error {
 		for _, ref := range s.manager.Cubes() {
 			words = append(words, ref.Name)
 		}
-		return s.writeJSON(w, r, http.StatusOK, words)
+		return s.writeJSON(w, r, http.StatusOK, begunBy(r, words))
 	}
 	return s.writeJSON(w, r, http.StatusOK, ordered{}.with("params", params))
 }
@@ -176,7 +193,8 @@ func (s *Server) helpServices(w http.ResponseWriter, r *http.Request, rest []str
 		}
 		if verb == verbAdd {
 			h.params = []param{
-				{Name: "type", Description: "How the service runs", Example: "grpc", Type: "leaf", SimpleType: "string"},
+				{Name: "type", Description: "How the service runs", Example: "grpc", Type: "leaf", SimpleType: "enumeration",
+					constraints: constraints{Values: []string{"lib", "grpc"}, Mandatory: true}},
 				{Name: "uri", Description: "Where the service is", Example: "127.0.0.1:9001", Type: "leaf", SimpleType: "string"},
 				{Name: "name", Description: "Name of the service", Example: "myservice", Type: "leaf", SimpleType: "string"},
 			}
@@ -202,13 +220,37 @@ func (s *Server) helpConnect(w http.ResponseWriter, r *http.Request, rest []stri
 		{Name: "peer2", Description: "A netdev or CUBE:PORT", Example: "veth1", Type: "key", SimpleType: "string"},
 	}
 	h := help{params: peers[len(rest):]}
-	if completion && len(rest) < 2 {
-		h.elements = named(append(s.portNames(r), s.netdevNames(r)...))
+	if len(rest) < 2 {
+		h.elements = named(s.peers(r, commandName(r) == "connect", rest))
 	}
 	return s.answerHelp(w, r, []string{http.MethodPost, http.MethodOptions}, verb, completion, h)
 }
 
-// helpAttach answers OPTIONS of /attach and /detach; segments are the cube and the port.
+// peers are what can be connected with the first peer, or disconnected from it.
+func (s *Server) peers(r *http.Request, connect bool, rest []string) []string {
+	far := ""
+	if len(rest) > 0 {
+		far = rest[0]
+	}
+	if !connect {
+		return s.linked(far)
+	}
+	isNetdev := far != "" && !strings.Contains(far, ":")
+	return slices.DeleteFunc(s.usable(r), func(place string) bool {
+		return place == far || isNetdev && !strings.Contains(place, ":")
+	})
+}
+
+// attachOptions are the places among the cubes that are attached already.
+var attachOptions = []param{
+	{Name: "position", Description: "The first is next to the cube or the stack, the last next to the wire", Example: "last", Type: "leaf",
+		SimpleType: "enumeration", constraints: constraints{Values: []string{"auto", "first", "last"}}},
+	{Name: "before", Description: "The cube that comes after", Example: "fw2", Type: "leaf", SimpleType: "string"},
+	{Name: "after", Description: "The cube that comes before", Example: "fw2", Type: "leaf", SimpleType: "string"},
+}
+
+// helpAttach answers OPTIONS of /attach and /detach; segments are the cube, the port and an
+// option.
 func (s *Server) helpAttach(w http.ResponseWriter, r *http.Request, rest []string) error {
 	verb, completion, err := helpVerb(r)
 	if err != nil {
@@ -218,22 +260,42 @@ func (s *Server) helpAttach(w http.ResponseWriter, r *http.Request, rest []strin
 		{Name: "cube", Description: "A transparent cube", Example: "fw1", Type: "key", SimpleType: "string"},
 		{Name: "port", Description: "A netdev or CUBE:PORT", Example: "br1:p1", Type: "key", SimpleType: "string"},
 	}
-	h := help{params: places[len(rest):]}
-	if commandName(r) == "attach" && (len(rest) == 2 || !completion) {
-		h.optional = []param{
-			{Name: "position", Description: "auto, first or last", Example: "last", Type: "leaf", SimpleType: "string"},
-			{Name: "before", Description: "The cube that comes after", Example: "fw2", Type: "leaf", SimpleType: "string"},
-			{Name: "after", Description: "The cube that comes before", Example: "fw2", Type: "leaf", SimpleType: "string"},
-		}
-	}
+	attach := commandName(r) == "attach"
+	methods := []string{http.MethodPost, http.MethodOptions}
+	var h help
 	switch {
-	case !completion:
+	case len(rest) == 3:
+		return s.helpAttachOption(w, r, rest, completion)
 	case len(rest) == 0:
-		h.elements = s.cubeElements(func(c cubeName) bool { return s.transparent(c.service) })
+		h.elements = named(s.transparentCubes(func(parent string) bool { return (parent == "") == attach }))
+	case len(rest) == 1 && attach:
+		h.elements = named(s.attachable(r))
 	case len(rest) == 1:
-		h.elements = named(append(s.portNames(r), s.netdevNames(r)...))
+		h.elements = named(s.parentOf(rest[0]))
 	}
-	return s.answerHelp(w, r, []string{http.MethodPost, http.MethodOptions}, verb, completion, h)
+	h.params = places[len(rest):]
+	if attach && (len(rest) == 2 || !completion) {
+		h.optional = attachOptions
+	}
+	return s.answerHelp(w, r, methods, verb, completion, h)
+}
+
+// helpAttachOption answers OPTIONS of /attach/CUBE/PORT/OPTION.
+func (s *Server) helpAttachOption(w http.ResponseWriter, r *http.Request, rest []string, completion bool) error {
+	i := slices.IndexFunc(attachOptions, func(p param) bool { return p.Name == rest[2] })
+	if i < 0 || commandName(r) != "attach" {
+		return notFound("no resource %s", clip(strings.Join(rest, "/")))
+	}
+	p := attachOptions[i]
+	if p.Candidates = p.Values; p.Values == nil {
+		p.Candidates = s.transparentCubes(func(parent string) bool { return parent == rest[1] })
+	}
+	methods := []string{http.MethodOptions}
+	if completion {
+		setAllow(w.Header(), methods)
+		return s.writeJSON(w, r, http.StatusOK, begunBy(r, p.leafWords()))
+	}
+	return s.answerHelp(w, r, methods, verbNone, false, help{params: []param{p}})
 }
 
 func (s *Server) transparent(service string) bool {
@@ -249,26 +311,6 @@ func named(names []string) []ordered {
 	out := []ordered{}
 	for _, n := range names {
 		out = append(out, ordered{}.with("name", n))
-	}
-	return out
-}
-
-// netdevNames lists network devices, none when they cannot be read.
-func (s *Server) netdevNames(r *http.Request) []string {
-	raw, err := s.manager.Netdevs(r.Context())
-	if err != nil {
-		return nil
-	}
-	return names(raw)
-}
-
-// portNames lists CUBE:PORT of every port.
-func (s *Server) portNames(r *http.Request) []string {
-	var out []string
-	for _, ref := range s.manager.Cubes() {
-		for _, port := range s.ports(r.Context(), ref.Service, ref.Name) {
-			out = append(out, ref.Name+":"+port)
-		}
 	}
 	return out
 }

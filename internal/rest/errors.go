@@ -4,11 +4,11 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -40,6 +40,10 @@ type problem struct {
 	Message string
 	// Field is what error-info names: the member or segment that is wrong.
 	Field string
+	// Near are the words that were probably meant.
+	Near []string
+	// cause is the error that the problem was made of.
+	cause error
 	// Allow lists the methods that a 405 answer names.
 	Allow []string
 }
@@ -53,6 +57,8 @@ type errorEntry struct {
 	Path    string `json:"error-path,omitempty"`
 	Message string `json:"error-message"`
 	Info    string `json:"error-info,omitempty"`
+	// Near is what was probably meant; the message asks the same.
+	Near []string `json:"did-you-mean,omitempty"`
 }
 
 type errorBody struct {
@@ -137,8 +143,8 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 		}
 	}
 	var body errorBody
-	body.Errors.Error = entries(r, err, tag)
-	raw, err := json.Marshal(body)
+	body.Errors.Error = s.entries(r, err, tag)
+	raw, err := encode(body)
 	if err != nil {
 		s.log.Error("encoding an error", "err", err)
 	}
@@ -146,25 +152,33 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // entries lists the errors; validation may have found several.
-func entries(r *http.Request, err error, tag string) []errorEntry {
+func (s *Server) entries(r *http.Request, err error, tag string) []errorEntry {
 	var y *yang.Error
-	if errors.As(err, &y) {
+	var p *problem
+	if errors.As(err, &y) && !errors.As(err, &p) {
 		if len(y.Errs) == 0 {
 			// The wrapping says where (service, cube), the inner error what.
-			return []errorEntry{{Type: "application", Tag: tag, Path: y.Path, Message: err.Error(), Info: y.Path}}
+			one := errorEntry{Type: "application", Tag: tag, Path: y.Path, Message: err.Error(), Info: y.Path}
+			return []errorEntry{one.meant(s.near(r, err))}
 		}
 		out := make([]errorEntry, len(y.Errs))
 		for i, e := range y.Errs {
-			out[i] = errorEntry{Type: "application", Tag: string(e.Tag), Path: e.Path, Message: e.Message, Info: e.Path}
+			out[i] = errorEntry{Type: "application", Tag: string(e.Tag), Path: e.Path, Message: e.Message, Info: e.Path}.meant(s.near(r, e))
 		}
 		return out
 	}
 	e := errorEntry{Type: "application", Tag: tag, Path: r.URL.Path, Message: err.Error()}
-	var p *problem
 	if errors.As(err, &p) {
 		e.Type, e.Info = "protocol", p.Field
 	}
-	return []errorEntry{e}
+	return []errorEntry{e.meant(s.near(r, err))}
+}
+
+// meant adds the words that were probably meant.
+func (e errorEntry) meant(near []string) errorEntry {
+	e.Near = near
+	e.Message += suggest.Question(near)
+	return e
 }
 
 // asBadRequest makes whatever the client did wrong a 400, as the framework's own
@@ -178,5 +192,5 @@ func asBadRequest(method string, err error) error {
 	if status >= http.StatusInternalServerError {
 		return err
 	}
-	return &problem{Status: http.StatusBadRequest, Tag: tag, Message: err.Error()}
+	return &problem{Status: http.StatusBadRequest, Tag: tag, Message: err.Error(), cause: err}
 }

@@ -105,7 +105,7 @@ func (s *Server) serveServices(w http.ResponseWriter, r *http.Request, rest []st
 			}{info.Name, info.Controller, info.Model}})
 		}
 	}
-	return notFound("no service is named %s", clip(rest[0]))
+	return s.noService(http.StatusNotFound, rest[0])
 }
 
 // addService checks the request as ever, then says that the services of this release
@@ -125,7 +125,7 @@ func (s *Server) addService(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) removeService(name string) error {
 	if !s.hasService(name) {
-		return &problem{Status: http.StatusBadRequest, Tag: tagDataMissing, Message: fmt.Sprintf("no service is named %s", clip(name))}
+		return s.noService(http.StatusBadRequest, name)
 	}
 	return &problem{Status: http.StatusBadRequest, Tag: tagUnsupported,
 		Message: fmt.Sprintf("service %s is built into the daemon, it cannot be removed", clip(name))}
@@ -138,7 +138,7 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 		methods = []string{http.MethodGet, http.MethodOptions}
 	}
 	if len(rest) == 2 && rest[1] != "stats" {
-		return notFound("no resource cubes/%s: there is stats", clip(rest[1]))
+		return s.noResource(r, rest[1], "stats")
 	}
 	if err := allow(r, methods...); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 	}
 	service, ok := s.manager.ServiceOf(rest[0])
 	if !ok {
-		return s.noCube(rest[0], "cube")
+		return s.noCube(rest[0], "cube", s.cubeNames())
 	}
 	if len(rest) == 2 {
 		stats, err := s.cubeStats(r.Context(), service, rest[0])

@@ -30,12 +30,33 @@ type param struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	Example     string `json:"example"`
-	// Type is key, leaf, list, complex or action; SimpleType the type of its value.
+	// Type is key, leaf, list, complex or action; SimpleType the built-in type of its value.
 	Type       string `json:"type"`
 	SimpleType string `json:"simpletype"`
+	constraints
 
-	// enums are the values of an enumeration, for completion.
-	enums []string
+	// given is a member that nobody types: the path has it already.
+	given bool
+}
+
+// constraints are what else the model says about a value. Members that do not apply are
+// left out, as the first API had none of them.
+type constraints struct {
+	// Typedef is the type as the model names it, where it is not a built-in one.
+	Typedef   string   `json:"typedef,omitempty"`
+	Units     string   `json:"units,omitempty"`
+	Default   *string  `json:"default,omitempty"`
+	Range     string   `json:"range,omitempty"`
+	Length    string   `json:"length,omitempty"`
+	Patterns  []string `json:"pattern,omitempty"`
+	Values    []string `json:"values,omitempty"`
+	Leafref   string   `json:"leafref,omitempty"`
+	Mandatory bool     `json:"mandatory,omitempty"`
+	// InitOnly is what is given at creation only, State what is only read.
+	InitOnly bool `json:"init-only,omitempty"`
+	State    bool `json:"state,omitempty"`
+	// Candidates are values that exist, of what refers to something.
+	Candidates []string `json:"candidates,omitempty"`
 }
 
 // help is the answer to OPTIONS; absent parts are left out.
@@ -91,7 +112,7 @@ func helpVerb(r *http.Request) (verb string, completion bool, err error) {
 func (s *Server) answerHelp(w http.ResponseWriter, r *http.Request, methods []string, verb string, completion bool, h help) error {
 	setAllow(w.Header(), methods)
 	if completion {
-		return s.writeJSON(w, r, http.StatusOK, h.words(verb))
+		return s.writeJSON(w, r, http.StatusOK, begunBy(r, h.words(verb)))
 	}
 	return s.writeJSON(w, r, http.StatusOK, h)
 }
@@ -106,26 +127,29 @@ func (s *Server) helpNode(w http.ResponseWriter, r *http.Request, t *target) err
 	var h help
 	switch t.kind {
 	case kindLeaf, kindLeafList, kindValue:
-		return s.helpLeaf(w, r, t.node, t.methods())
+		return s.helpLeaf(w, r, t, t.node, t.path)
 	case kindAction:
 		h.params, h.optional = inputParams(t.node)
 	case kindList:
 		h = s.listHelp(r, t, verb)
 	default:
-		h = nodeHelp(t, verb, s.running(t))
+		h = nodeHelp(t, verb, s.there(r, t))
 	}
 	return s.answerHelp(w, r, t.methods(), verb, completion, h)
 }
 
-// running tells whether the target's cube exists.
-func (s *Server) running(t *target) bool {
-	service, ok := s.manager.ServiceOf(t.cube)
-	return ok && service == t.service
+// there tells whether the target exists.
+func (s *Server) there(r *http.Request, t *target) bool {
+	if !s.runs(t.service, t.cube) || t.kind != kindEntry {
+		return s.runs(t.service, t.cube)
+	}
+	_, err := s.manager.Read(r.Context(), t.service, t.cube, t.path)
+	return err == nil
 }
 
 // nodeHelp is that of what has members: a cube, a container, a list entry. What exists
 // already is not added itself: there, ADD leads to its lists.
-func nodeHelp(t *target, verb string, running bool) help {
+func nodeHelp(t *target, verb string, exists bool) help {
 	children := t.node.Children()
 	if t.kind == kindCube {
 		children = slices.DeleteFunc(slices.Clone(children), func(n *yang.Node) bool { return n.Name() == "name" })
@@ -133,7 +157,7 @@ func nodeHelp(t *target, verb string, running bool) help {
 	var h help
 	switch verb {
 	case verbAdd:
-		if running && t.kind != kindEntry {
+		if exists {
 			h.params = pick(children, func(n *yang.Node) bool { return inner(n) && n.Config() })
 			break
 		}
@@ -144,19 +168,24 @@ func nodeHelp(t *target, verb string, running bool) help {
 			case c.Mandatory():
 				h.params = append(h.params, paramOf(c))
 			default:
-				h.optional = append(h.optional, paramOf(c))
+				p := paramOf(c)
+				p.given = t.kind == kindCube && c.Name() == "service-name"
+				h.optional = append(h.optional, p)
 			}
 		}
 	case verbSet:
 		h.params = pick(children, func(n *yang.Node) bool { return settable(n) && !n.InitOnly() })
+		if t.kind != kindEntry && len(h.params) == 0 {
+			h.params = pick(children, func(n *yang.Node) bool { return inner(n) && n.Config() })
+		}
 	case verbShow:
 		h.params = pick(children, func(n *yang.Node) bool { return n.Kind() != yang.Action })
 	case verbDel:
 		h.params = pick(children, func(n *yang.Node) bool { return inner(n) && n.Config() })
 	default:
-		h.commands = []string{"show"}
-		if t.kind == kindCube || t.node.Config() {
-			h.commands = []string{"add", "set", "show", "del"}
+		h.commands = verbsOf(t, exists)
+		if !exists {
+			break
 		}
 		h.params = pick(children, inner)
 		h.actions = pick(children, func(n *yang.Node) bool { return n.Kind() == yang.Action })
@@ -164,19 +193,36 @@ func nodeHelp(t *target, verb string, running bool) help {
 	return h
 }
 
+// verbsOf are the verbs that make sense at a node.
+func verbsOf(t *target, exists bool) []string {
+	switch {
+	case t.kind != kindCube && !t.node.Config():
+		return []string{"show"}
+	case !exists:
+		return []string{"add"}
+	}
+	return []string{"add", "set", "show", "del"}
+}
+
 // listHelp is that of a whole list: its keys, and the entries that exist.
 func (s *Server) listHelp(r *http.Request, t *target, verb string) help {
 	h := help{params: keyParams(t.node.Keys())}
 	if verb == verbNone {
-		h.commands = []string{"show"}
-		if t.node.Config() {
-			h.commands = []string{"add", "set", "show", "del"}
-		}
+		h.commands = verbsOf(t, true)
 	}
-	if verb != verbAdd {
-		h.elements = s.elements(r, t, nil)
-	}
+	s.addKeys(r, t, verb, nil, &h)
 	return h
+}
+
+// addKeys completes help for a list whose first keys are given: by the entries that exist,
+// or by what the next key of a new one can be.
+func (s *Server) addKeys(r *http.Request, t *target, verb string, given []string, h *help) {
+	if verb != verbAdd {
+		h.elements = s.elements(r, t, given)
+		return
+	}
+	next := t.node.Keys()[len(given)]
+	h.params[0].Candidates = s.values(r, t, next, append(slices.Clone(t.path), yang.Step{Name: next.Name()}))
 }
 
 // elements are the entries of a list whose first keys are given, by the other keys.
@@ -208,9 +254,7 @@ func (s *Server) helpPartial(w http.ResponseWriter, r *http.Request, segments []
 	}
 	t := &target{service: segments[0], cube: segments[1], segments: segments, node: p.List, path: p.Path, kind: kindList}
 	h := help{params: keyParams(p.List.Keys()[len(p.Given):])}
-	if verb != verbAdd {
-		h.elements = s.elements(r, t, p.Given)
-	}
+	s.addKeys(r, t, verb, p.Given, &h)
 	return s.answerHelp(w, r, []string{http.MethodOptions}, verb, completion, h)
 }
 
@@ -288,74 +332,85 @@ func inputParams(action *yang.Node) (mandatory, optional []param) {
 }
 
 // inputLeaf finds a member of an action's input, which has no resource of its own but is
-// completed like any other leaf.
-func (s *Server) inputLeaf(segments []string) *yang.Node {
+// completed like any other leaf, and the action.
+func (s *Server) inputLeaf(segments []string) (*target, *yang.Node) {
 	last := len(segments) - 1
 	if last < 2 {
-		return nil
+		return nil, nil
 	}
 	t, err := s.resolve(segments[:last])
 	if err != nil || t.kind != kindAction || t.node.Input() == nil {
-		return nil
+		return nil, nil
 	}
-	return t.node.Input().Child(segments[last])
+	return t, t.node.Input().Child(segments[last])
 }
 
-// helpLeaf answers OPTIONS of one leaf.
-func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, n *yang.Node, methods []string) error {
+// helpLeaf answers OPTIONS of one leaf; path leads to it.
+func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, t *target, n *yang.Node, path yang.Path) error {
 	verb, completion, err := helpVerb(r)
 	if err != nil {
 		return err
 	}
 	p := paramOf(n)
+	p.Candidates = s.values(r, t, n, path)
+	methods := []string{http.MethodOptions}
+	if n == t.node {
+		methods = t.methods()
+	}
 	if completion {
 		setAllow(w.Header(), methods)
-		return s.writeJSON(w, r, http.StatusOK, p.leafWords())
+		return s.writeJSON(w, r, http.StatusOK, begunBy(r, p.leafWords()))
 	}
+	if len(p.Values) > 0 || p.SimpleType == "boolean" {
+		p.Candidates = nil // said already
+	}
+	p.Candidates = p.Candidates[:min(len(p.Candidates), maxShown)]
 	h := help{params: []param{p}}
-	if verb == verbNone {
+	if verb == verbNone && n == t.node {
 		h.commands = []string{"show"}
 	}
 	return s.answerHelp(w, r, methods, verb, false, h)
 }
 
+// maxShown is how many values the description of one leaf lists.
+const maxShown = 100
+
 // paramOf describes a node.
 func paramOf(n *yang.Node) param {
-	p := param{Name: n.Name(), Description: describe(n), Example: n.Example(), Type: "leaf"}
+	p := param{Name: n.Name(), Description: strings.Join(strings.Fields(n.Description()), " "), Example: example(n), Type: "leaf"}
+	p.State = !n.Config()
 	switch n.Kind() {
 	case yang.Container:
 		p.Type, p.SimpleType = "complex", ""
 	case yang.List:
 		p.Type, p.SimpleType = "list", ""
 	case yang.Action:
-		p.Type, p.SimpleType = "action", ""
+		p.Type, p.SimpleType, p.State = "action", "", false
 	default:
-		t := n.Type()
-		p.SimpleType, p.enums = t.Base, t.Enums
-		if n.IsKey() {
-			p.Type = "key"
-		}
-		if t.Base == "boolean" {
-			p.enums = []string{"true", "false"}
-		}
-		if n.Kind() == yang.LeafList {
-			p.SimpleType += "[]"
-		}
+		p.describeValue(n)
 	}
 	return p
 }
 
-// describe is the model's description with what else a person needs to give a value.
-func describe(n *yang.Node) string {
-	parts := strings.Fields(n.Description())
-	if values := n.Type().Enums; len(values) > 0 {
-		parts = append(parts, "One of "+strings.Join(values, ", ")+".")
+// describeValue adds what a leaf's value can be.
+func (p *param) describeValue(n *yang.Node) {
+	t := n.Type()
+	p.SimpleType, p.Values = t.Base, t.Enums
+	p.Units, p.Length, p.Patterns, p.Leafref = n.Units(), t.Length, t.Patterns, t.LeafrefPath
+	p.Mandatory, p.InitOnly = n.Mandatory() && n.Config(), n.InitOnly() && n.Config()
+	if t.Range != "" {
+		p.Range = t.Range
 	}
-	if n.Units() != "" {
-		parts = append(parts, "In "+n.Units()+".")
+	if t.Name != t.Base && t.LeafrefPath == "" {
+		p.Typedef = t.Name
 	}
 	if value, ok := n.Default(); ok {
-		parts = append(parts, "Default "+value+".")
+		p.Default = &value
 	}
-	return strings.Join(parts, " ")
+	if n.IsKey() {
+		p.Type = "key"
+	}
+	if n.Kind() == yang.LeafList {
+		p.SimpleType += "[]"
+	}
 }

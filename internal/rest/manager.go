@@ -38,6 +38,8 @@ type Manager interface {
 	Netdevs(ctx context.Context) (json.RawMessage, error)
 	Netdev(ctx context.Context, name string) (json.RawMessage, error)
 
+	// Places lists the ports and the transparent cubes, with what is at their other ends.
+	Places() ([]topology.PortRef, []topology.ParentRef)
 	// PortStats and Fates are the counters of a cube.
 	PortStats(cube, port string) (datapath.PortCounters, error)
 	Fates(cube string) ([]datapath.Fate, error)

@@ -40,7 +40,7 @@ func framework(name string) (frameworkResource, bool) {
 	case "connect", "disconnect":
 		return frameworkResource{2, (*Server).serveConnect}, true
 	case "attach", "detach":
-		return frameworkResource{2, (*Server).serveAttach}, true
+		return frameworkResource{3, (*Server).serveAttach}, true
 	case "metrics":
 		return frameworkResource{0, (*Server).serveMetrics}, true
 	}
@@ -72,7 +72,9 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 	}
 	service, ok := s.manager.ServiceOf(first)
 	if !ok || !s.hasService(service) {
-		return s.noCube(first, "cube, service or command")
+		p := s.noCube(first, "cube, service or command", slices.Concat(commandWords(), s.serviceNames(), s.cubeNames()))
+		p.Near = orVerbs(r, first, p.Near)
+		return p
 	}
 	return redirect(w, r, service)
 }

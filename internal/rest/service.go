@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -48,18 +50,18 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 	t, err := s.resolve(segments)
 	var partial *yang.PartialKeysError
 	if errors.As(err, &partial) {
-		if err := allow(r, http.MethodOptions); err != nil {
+		if err := incomplete(r, segments, partial); err != nil {
 			return err
 		}
 		return s.helpPartial(w, r, segments, partial)
 	}
 	if err != nil {
 		if r.Method == http.MethodOptions {
-			if input := s.inputLeaf(segments); input != nil {
-				return s.helpLeaf(w, r, input, []string{http.MethodOptions})
+			if action, input := s.inputLeaf(segments); input != nil {
+				return s.helpLeaf(w, r, action, input, append(slices.Clone(action.path), yang.Step{Name: input.Name()}))
 			}
 		}
-		return resolveError(segments, err)
+		return resolveError(r, segments, err)
 	}
 	if err := t.allow(r); err != nil {
 		return err
@@ -77,6 +79,9 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 		return s.remove(w, r, t)
 	}
 	body, err := readBody(w, r)
+	if err == nil {
+		err = s.advise(r, t, body)
+	}
 	if err != nil {
 		return err
 	}
@@ -102,10 +107,10 @@ func (s *Server) resolve(segments []string) (*target, error) {
 }
 
 // resolveError gives what no model has 404.
-func resolveError(segments []string, err error) error {
+func resolveError(r *http.Request, segments []string, err error) error {
 	var y *yang.Error
 	if errors.As(err, &y) && y.Tag == yang.BadElement {
-		return &problem{Status: http.StatusNotFound, Tag: tagBadElement,
+		return &problem{Status: http.StatusNotFound, Tag: tagBadElement, Near: orVerbs(r, y.Given, y.Near),
 			Message: fmt.Sprintf("no resource %s: %v", clip(strings.Join(segments, "/")), err)}
 	}
 	return err
@@ -184,20 +189,22 @@ func (s *Server) checkCube(r *http.Request, t *target) error {
 	}
 	if service, ok := s.manager.ServiceOf(t.cube); !ok || service != t.service {
 		if t.kind == kindCube && r.Method == http.MethodPatch {
-			return &problem{Status: http.StatusConflict, Tag: tagDataMissing,
+			return &problem{Status: http.StatusConflict, Tag: tagDataMissing, Near: suggest.Near(t.cube, s.cubesOf(t.service)),
 				Message: fmt.Sprintf("no %s is named %s", t.service, clip(t.cube))}
 		}
-		return s.noCube(t.cube, t.service)
+		return s.noCube(t.cube, t.service, s.cubesOf(t.service))
 	}
 	return nil
 }
 
 // noCube is the answer where no cube of that kind is running: there may be one in the store.
-func (s *Server) noCube(name, kind string) error {
+func (s *Server) noCube(name, kind string, known []string) *problem {
 	if why := s.manager.Degraded(name); why != "" {
 		return notFound("cube %s %s", clip(name), why)
 	}
-	return notFound("no %s is named %s", kind, clip(name))
+	p := notFound("no %s is named %s", kind, clip(name))
+	p.Near = suggest.Near(name, known)
+	return p
 }
 
 // read answers GET.

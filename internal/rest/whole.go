@@ -23,6 +23,10 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 	case http.MethodOptions:
 		return s.helpService(w, r, service)
 	case http.MethodPost, http.MethodPatch:
+		if r.Method == http.MethodPost && r.Header.Get(verbHeader) == verbNone {
+			return &problem{Status: http.StatusBadRequest, Tag: tagUnsupported, Field: service,
+				Message: fmt.Sprintf("say what to do with the service %s: add <name>, del <name> or show", service)}
+		}
 		body, err := readBody(w, r)
 		if err != nil {
 			return err

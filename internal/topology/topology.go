@@ -300,7 +300,7 @@ func (m *Manager) findRunning(name string) (*record, error) {
 	if rec := w.running(name); rec != nil {
 		return rec, nil
 	}
-	return nil, fmt.Errorf("cube %.80s: %w", name, w.missing(name))
+	return nil, &Absent{Kind: "cube", Name: name, err: w.missing(name)}
 }
 
 // find returns a cube as readers see it; an empty service is any.

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/polycube/polycube/internal/suggest"
 )
 
 // Tag is a RESTCONF error tag.
@@ -37,6 +39,10 @@ type Error struct {
 	Path string
 	// Message is a sentence that names the node, the value and what is allowed.
 	Message string
+	// Given is the word or value at fault, where it is one of some that are
+	// known or refers to one that exists, and Near what was probably meant.
+	Given string
+	Near  []string
 	// Errs holds all faults when there are several; the first is this one.
 	Errs []*Error
 }
@@ -76,11 +82,28 @@ func (e *PartialKeysError) Error() string {
 
 // fault makes an error about the node at p.
 func fault(tag Tag, p Path, format string, args ...any) *Error {
-	message := fmt.Sprintf(format, args...)
+	e := &Error{Tag: tag, Path: p.String(), Message: fmt.Sprintf(format, args...)}
 	if words := p.Words(); words != "" {
-		message = words + ": " + message
+		e.Message = words + ": " + e.Message
 	}
-	return &Error{Tag: tag, Path: p.String(), Message: message}
+	for _, arg := range args {
+		if cause, ok := arg.(*unknownError); ok {
+			e.Given, e.Near = cause.given, cause.near
+		}
+	}
+	return e
+}
+
+// unknownError is a word that is none of those that are known.
+type unknownError struct {
+	sentence, given string
+	near            []string
+}
+
+func (e *unknownError) Error() string { return e.sentence }
+
+func unknown(given string, known []string, format string, args ...any) *unknownError {
+	return &unknownError{sentence: fmt.Sprintf(format, args...), given: given, near: suggest.Near(given, known)}
 }
 
 // join makes one error of several.

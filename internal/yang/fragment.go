@@ -159,7 +159,9 @@ func (b *builder) object(f *fragment, n *Node, p Path, v value) {
 		child := n.Child(m.name)
 		switch {
 		case child == nil || child.kind == Action:
-			b.memberFault(InvalidValue, p, shorten(m.name), "unknown member %q%s", shorten(m.name), memberNames(n))
+			names, sentence := memberNames(n)
+			b.memberFault(InvalidValue, p, shorten(m.name), "%v",
+				unknown(m.name, names, "unknown member %q%s", shorten(m.name), sentence))
 		case !child.config && !child.inOutput:
 			b.memberFault(InvalidValue, p, m.name, "%s is read-only", m.name)
 		case child.key:
@@ -185,17 +187,16 @@ func (b *builder) exclusive(chosen map[schemaRef]*Node, n *Node, p Path) {
 }
 
 // memberNames lists what may be given instead of an unknown member.
-func memberNames(n *Node) string {
-	var names []string
+func memberNames(n *Node) (names []string, sentence string) {
 	for _, c := range n.children {
 		if c.kind != Action && (c.config || c.inOutput) && !c.key {
 			names = append(names, c.name)
 		}
 	}
 	if len(names) == 0 {
-		return ", there are none here"
+		return nil, ", there are none here"
 	}
-	return ", known are " + strings.Join(names, ", ")
+	return names, ", known are " + strings.Join(names, ", ")
 }
 
 // sameKey checks a key that is repeated in a body.

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/polycube/polycube/internal/suggest"
 )
 
 // Limits on what a path may contain before libyang sees it.
@@ -89,8 +91,7 @@ func (s *Schema) Resolve(words []string) (*Node, Path, error) {
 		name := words[0]
 		child := node.Child(name)
 		if child == nil {
-			return nil, nil, &Error{Tag: BadElement, Path: path.with(shorten(name)).String(),
-				Message: fmt.Sprintf("%s has no %q", node.what(path), shorten(name))}
+			return nil, nil, node.lacks(path, name)
 		}
 		node, words = child, words[1:]
 		keys, err := stepKeys(child, path, words)
@@ -101,6 +102,16 @@ func (s *Schema) Resolve(words []string) (*Node, Path, error) {
 		words = words[len(keys):]
 	}
 	return node, path, nil
+}
+
+// lacks is the error about a member that the node at p has not.
+func (n *Node) lacks(p Path, name string) *Error {
+	var known []string
+	for _, c := range n.children {
+		known = append(known, c.name)
+	}
+	return &Error{Tag: BadElement, Path: p.with(shorten(name)).String(), Given: name, Near: suggest.Near(name, known),
+		Message: fmt.Sprintf("%s has no %q", n.what(p), shorten(name))}
 }
 
 // stepKeys takes the keys of node off words. No keys at all are fine.
@@ -130,8 +141,7 @@ func (s *Schema) node(p Path) (*Node, error) {
 	for i, step := range p {
 		child := node.Child(step.Name)
 		if child == nil {
-			return nil, &Error{Tag: BadElement, Path: p[:i+1].String(),
-				Message: fmt.Sprintf("%s has no %q", node.what(p[:i]), shorten(step.Name))}
+			return nil, node.lacks(p[:i], step.Name)
 		}
 		want := child.keyCount()
 		if len(step.Keys) > 0 && len(step.Keys) != want {

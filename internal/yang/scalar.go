@@ -73,7 +73,7 @@ func (t *Type) normal(v value, accepts func(string) bool) (string, error) {
 		if id, ok := t.identities[bare(v.text)]; ok {
 			return id, nil
 		}
-		return "", fmt.Errorf("%q is not %s", shorten(v.text), t.allowed())
+		return "", unknown(v.text, t.Enums, "%q is not %s", shorten(v.text), t.allowed())
 	}
 	if slices.ContainsFunc(t.Patterns, func(p string) bool { return hexPatterns[p] }) {
 		return strings.ToLower(v.text), nil
@@ -102,7 +102,7 @@ func (t *Type) enum(text string) (string, error) {
 		}
 	}
 	if found == "" {
-		return "", fmt.Errorf("%q is not %s", shorten(text), t.allowed())
+		return "", unknown(text, t.Enums, "%q is not %s", shorten(text), t.allowed())
 	}
 	return found, nil
 }

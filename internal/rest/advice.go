@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/polycube/polycube/internal/suggest"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// A request can be wrong in a way that its path and its method show together, and no model
+// can tell: a list where an entry was meant, an action that is none. Here such requests
+// get a sentence that says what to write.
+
+// advise refuses what cannot have been meant, before anything is done. body may be nil.
+func (s *Server) advise(r *http.Request, t *target, body []byte) error {
+	switch {
+	case r.Method == http.MethodPost && r.Header.Get(verbHeader) == verbNone && t.kind != kindAction:
+		return s.noAction(t)
+	case t.kind == kindList && r.Method != http.MethodDelete && !bytes.HasPrefix(body, []byte("[")):
+		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: t.node.Name(),
+			Message: fmt.Sprintf("%s is a list: add %s to the path for one entry, or give an array of entries", t.words(), placeholders(t.node, 0))}
+	case t.kind == kindEntry && r.Method == http.MethodPatch && !bytes.HasPrefix(body, []byte("{")):
+		return s.entryAsLeaf(t)
+	}
+	return nil
+}
+
+// noAction is the answer to words without a verb that are not an action. A word that is
+// mistyped could be a verb, and must not create what it names.
+func (s *Server) noAction(t *target) *problem {
+	p := &problem{Status: http.StatusBadRequest, Tag: tagUnsupported, Field: t.segments[len(t.segments)-1]}
+	last := t.segments[len(t.segments)-1]
+	verbs := "add, set, show or del"
+	if t.kind == kindLeaf || t.kind == kindLeafList || t.kind == kindValue {
+		verbs = "set or show"
+	}
+	p.Message = fmt.Sprintf("%s is not an action: say what to do with it, %s", t.words(), verbs)
+	if t.kind == kindEntry {
+		p.Near = suggest.Near(last, verbWords)
+	}
+	return p
+}
+
+// entryAsLeaf is the answer to a value for a whole entry, which comes of a key that was
+// forgotten: "ports set peer=x" names the entry peer.
+func (s *Server) entryAsLeaf(t *target) error {
+	last := t.segments[len(t.segments)-1]
+	if t.node.Child(last) == nil {
+		return nil
+	}
+	return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: last,
+		Message: fmt.Sprintf("which entry of %s? %s comes before %s", t.node.Name(), placeholders(t.node, 0), last)}
+}
+
+// words are the path from the cube on, as a person types it.
+func (t *target) words() string {
+	words := t.segments[1:]
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = w
+		if len(w) > 64 || strings.ContainsAny(w, " \t\n\"'") {
+			out[i] = clip(w)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// placeholders are the keys of a list from one on, as usage texts write them.
+func placeholders(list *yang.Node, from int) string {
+	var out []string
+	for _, k := range list.Keys()[from:] {
+		out = append(out, "<"+k.Name()+">")
+	}
+	return strings.Join(out, " ")
+}
+
+// incomplete is the answer where a path ends within the keys of a list.
+func incomplete(r *http.Request, segments []string, p *yang.PartialKeysError) error {
+	err := allow(r, http.MethodOptions)
+	if err == nil {
+		return nil
+	}
+	t := target{segments: segments}
+	return &problem{Status: http.StatusMethodNotAllowed, Tag: tagUnsupported, Allow: []string{http.MethodOptions},
+		Message: fmt.Sprintf("%s lacks a key: an entry of %s is named by %s, here %s is missing", t.words(), p.List.Name(),
+			placeholders(p.List, 0), placeholders(p.List, len(p.Given)))}
+}

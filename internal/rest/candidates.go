@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// What may stand where a name is wanted: of netdevs, ports, cubes and list entries, those
+// that exist and are fit for the place.
+
+// usable are the ports and netdevs that a peer can be: free ones.
+func (s *Server) usable(r *http.Request) []string {
+	out := []string{}
+	ports, _ := s.manager.Places()
+	for _, p := range ports {
+		if p.Peer == "" {
+			out = append(out, p.Cube+":"+p.Port)
+		}
+	}
+	for _, d := range s.netdevs(r) {
+		if d.Peer == "" && d.Kind != "loopback" {
+			out = append(out, d.Name)
+		}
+	}
+	return out
+}
+
+// linked are the ports that have a peer, or whatever is connected with far.
+func (s *Server) linked(far string) []string {
+	out := []string{}
+	ports, _ := s.manager.Places()
+	for _, p := range ports {
+		at := p.Cube + ":" + p.Port
+		switch {
+		case p.Peer == "":
+		case far == "" || p.Peer == far:
+			out = append(out, at)
+		case at == far:
+			out = append(out, p.Peer)
+		}
+	}
+	if far != "" {
+		slices.Sort(out)
+		out = slices.Compact(out)
+	}
+	return out
+}
+
+// attachable are the places of transparent cubes: every port and netdev.
+func (s *Server) attachable(r *http.Request) []string {
+	out := []string{}
+	ports, _ := s.manager.Places()
+	for _, p := range ports {
+		out = append(out, p.Cube+":"+p.Port)
+	}
+	for _, d := range s.netdevs(r) {
+		if d.Kind != "loopback" {
+			out = append(out, d.Name)
+		}
+	}
+	return out
+}
+
+// transparentCubes are those that keep wants by where they are attached.
+func (s *Server) transparentCubes(keep func(parent string) bool) []string {
+	out := []string{}
+	_, parents := s.manager.Places()
+	for _, p := range parents {
+		if keep(p.Parent) {
+			out = append(out, p.Cube)
+		}
+	}
+	return out
+}
+
+// parentOf is where a cube is attached, nothing when it is not.
+func (s *Server) parentOf(cube string) []string {
+	_, parents := s.manager.Places()
+	i := slices.IndexFunc(parents, func(p topology.ParentRef) bool { return p.Cube == cube && p.Parent != "" })
+	if i < 0 {
+		return []string{}
+	}
+	return []string{parents[i].Parent}
+}
+
+// portsOf are CUBE:PORT of a cube's ports.
+func (s *Server) portsOf(cube string) []string {
+	var out []string
+	ports, _ := s.manager.Places()
+	for _, p := range ports {
+		if p.Cube == cube {
+			out = append(out, p.Cube+":"+p.Port)
+		}
+	}
+	return out
+}
+
+// device is what completion needs to know of a netdev.
+type device struct{ Name, Peer, Kind string }
+
+// netdevs lists network devices, none when they cannot be read.
+func (s *Server) netdevs(r *http.Request) []device {
+	raw, err := s.manager.Netdevs(r.Context())
+	if err != nil {
+		return nil
+	}
+	var all []device
+	if json.Unmarshal(raw, &all) != nil {
+		return nil
+	}
+	return all
+}
+
+// netdevNames lists the names of network devices.
+func (s *Server) netdevNames(r *http.Request) []string {
+	out := []string{}
+	for _, d := range s.netdevs(r) {
+		out = append(out, d.Name)
+	}
+	return out
+}
+
+// keysIn reads the keys of the entries of a list, none when there is no such list.
+func (s *Server) keysIn(ctx context.Context, service, cube string, list *yang.Node, path yang.Path) [][]string {
+	raw, err := s.manager.Read(ctx, service, cube, path)
+	if err != nil {
+		return nil
+	}
+	return entryKeys(list, raw, maxElements)
+}
+
+// values are those of a leaf that are known: of an enumeration, of what a leafref can
+// refer to, of a peer. path leads to the leaf.
+func (s *Server) values(r *http.Request, t *target, leaf *yang.Node, path yang.Path) []string {
+	typ := leaf.Type()
+	switch {
+	case len(typ.Enums) > 0:
+		return lower(typ.Enums)
+	case typ.Base == "boolean":
+		return []string{"true", "false"}
+	case leaf.Path() == "ports/peer" && !s.transparent(t.service):
+		own := t.cube + ":"
+		return slices.DeleteFunc(s.usable(r), func(place string) bool { return strings.HasPrefix(place, own) })
+	case leaf.Path() == "ports/tcubes" && !s.transparent(t.service):
+		return s.transparentCubes(func(parent string) bool { return parent == "" })
+	}
+	return s.referents(r.Context(), t.service, t.cube, leaf, path)
+}
+
+// referents are the values that a leafref can have, none for another leaf. Entries above
+// the leaf that it has in common with what it refers to are its own.
+func (s *Server) referents(ctx context.Context, service, cube string, leaf *yang.Node, path yang.Path) []string {
+	var chain []*yang.Node
+	for n := referredBy(leaf); n != nil && n.Parent() != nil; n = n.Parent() {
+		chain = append(chain, n)
+	}
+	slices.Reverse(chain)
+	if len(chain) == 0 || !s.runs(service, cube) {
+		return nil
+	}
+	common := !strings.HasPrefix(leafref(leaf.Type()), "/")
+	var at yang.Path
+	var rest []string
+	for i, n := range chain {
+		step := yang.Step{Name: n.Name()}
+		if common = common && i < len(path)-1 && path[i].Name == step.Name; common {
+			step.Keys = path[i].Keys
+		}
+		at = append(at, step)
+		if n.Kind() == yang.List && len(step.Keys) == 0 {
+			for _, below := range chain[i+1:] {
+				rest = append(rest, below.Name())
+			}
+			break
+		}
+	}
+	raw, err := s.manager.Read(ctx, service, cube, at)
+	if err != nil {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var value any
+	if dec.Decode(&value) != nil {
+		return nil
+	}
+	return gather(nil, value, rest)
+}
+
+// leafref is the path of a leafref, or of the first in a union.
+func leafref(t yang.Type) string {
+	path := t.LeafrefPath
+	for i := 0; path == "" && i < len(t.Union); i++ {
+		path = leafref(t.Union[i])
+	}
+	return path
+}
+
+// referredBy finds the leaf that a leafref is about. Predicates of its path narrow down
+// which entries count; completion does without.
+func referredBy(leaf *yang.Node) *yang.Node {
+	path := predicate.ReplaceAllString(leafref(leaf.Type()), "")
+	if path == "" {
+		return nil
+	}
+	at := leaf
+	if strings.HasPrefix(path, "/") {
+		for at.Parent() != nil {
+			at = at.Parent()
+		}
+	}
+	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		name = strings.TrimSpace(name[strings.LastIndexByte(name, ':')+1:])
+		if name == ".." {
+			at = at.Parent()
+			if at != nil && at.Parent() != nil && at.Parent().Input() == at {
+				at = at.Parent() // the input of an action is no step of a path
+			}
+		} else {
+			at = at.Child(name)
+		}
+		if at == nil {
+			return nil
+		}
+	}
+	if at.Kind() != yang.Leaf && at.Kind() != yang.LeafList {
+		return nil
+	}
+	return at
+}
+
+var predicate = regexp.MustCompile(`\[[^\]]*\]`)
+
+// gather collects the scalars that names lead to, through every entry of a list.
+func gather(out []string, value any, names []string) []string {
+	switch v := value.(type) {
+	case []any:
+		for _, entry := range v {
+			if out = gather(out, entry, names); len(out) >= maxElements {
+				break
+			}
+		}
+	case map[string]any:
+		if len(names) > 0 {
+			out = gather(out, v[names[0]], names[1:])
+		}
+	case string:
+		out = append(out, v)
+	case json.Number:
+		out = append(out, v.String())
+	}
+	return out
+}
+
+// runs tells whether a service has a cube of that name.
+func (s *Server) runs(service, cube string) bool {
+	of, ok := s.manager.ServiceOf(cube)
+	return ok && of == service
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// An example says more about a value than its type does. The model's is the best; where it
+// has none, one is made of the type.
+
+// examples are values of the types that models take from RFC 6991, and of our own.
+var examples = map[string]string{
+	"ipv4-address": "10.0.0.1", "ipv4-address-no-zone": "10.0.0.1", "ip-address": "10.0.0.1", "ip-address-no-zone": "10.0.0.1",
+	"ipv6-address": "2001:db8::1", "ipv6-address-no-zone": "2001:db8::1",
+	"ipv4-prefix": "10.0.0.0/24", "ip-prefix": "10.0.0.0/24", "ipv6-prefix": "2001:db8::/32",
+	"ipv4-address-and-prefix": "10.0.0.1/24", "ip-address-and-prefix": "10.0.0.1/24", "ipv6-address-and-prefix": "2001:db8::1/64",
+	"mac-address": "02:00:00:00:00:01", "port-number": "80", "host": "host.example.com", "domain-name": "example.com",
+	"uri": "http://example.com/", "uuid": "f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "dscp": "46", "as-number": "65001",
+	"date-and-time": "2026-01-31T12:00:00Z", "hex-string": "0a:0b", "phys-address": "02:00:00:00:00:01",
+}
+
+// example is a value of a leaf, "" where only a person can think of one.
+func example(n *yang.Node) string {
+	if n.Example() != "" || (n.Kind() != yang.Leaf && n.Kind() != yang.LeafList) {
+		return n.Example()
+	}
+	if value, ok := n.Default(); ok && n.Type().Base == "boolean" {
+		return strconv.FormatBool(value == "false") // what one would type
+	} else if ok && value != "" {
+		return value
+	}
+	if referred := referredBy(n); referred != nil {
+		return example(referred)
+	}
+	return exampleOf(n.Type())
+}
+
+// exampleOf makes a value of a type.
+func exampleOf(t yang.Type) string {
+	if made, ok := examples[t.Name[strings.LastIndexByte(t.Name, ':')+1:]]; ok {
+		return made
+	}
+	switch {
+	case len(t.Enums) > 0:
+		return t.Enums[0]
+	case t.Base == "boolean":
+		return "true"
+	case t.Range != "" && t.Base != "decimal64":
+		return inRange(t.Range)
+	case len(t.Union) > 0:
+		return exampleOf(t.Union[0])
+	}
+	return ""
+}
+
+// inRange is 1 where a range has it, otherwise its least number.
+func inRange(bounds string) string {
+	first, _, _ := strings.Cut(bounds, "|")
+	from, to, several := strings.Cut(first, "..")
+	from, to = strings.TrimSpace(from), strings.TrimSpace(to)
+	least, err := strconv.ParseInt(from, 10, 64)
+	if several && err == nil && least < 1 && !strings.HasPrefix(to, "-") && to != "0" {
+		return "1"
+	}
+	return from
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/internal/suggest"
+	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// Who mistypes a name is told the nearest right ones: in the sentence, and as the member
+// did-you-mean for programs. What is offered is what a GET or OPTIONS would show to the
+// same client; nobody comes here without the right to read.
+
+// verbHeader is how the command line says which verb a person typed: POST stands for two.
+const verbHeader = "Polycube-Verb"
+
+// verbWords are the verbs as they are typed.
+var verbWords = []string{"add", "del", "show", "set"}
+
+// near are the words that were probably meant by the one that an error is about.
+func (s *Server) near(r *http.Request, err error) []string {
+	var p *problem
+	var y *yang.Error
+	var absent *topology.Absent
+	switch {
+	case errors.As(err, &p) && p.cause != nil:
+		return s.near(r, p.cause)
+	case errors.As(err, &p):
+		return p.Near
+	case errors.As(err, &absent):
+		return s.nearAbsent(r, absent)
+	case errors.As(err, &y) && y.Given != "":
+		return s.nearValue(r, y)
+	case isMissing(err):
+		return s.nearEntry(r)
+	}
+	return nil
+}
+
+// nearAbsent looks among what is of the kind of what is missing.
+func (s *Server) nearAbsent(r *http.Request, a *topology.Absent) []string {
+	switch a.Kind {
+	case "netdev":
+		if ports := s.portsOf(a.Name); len(ports) > 0 {
+			// The name of a cube where one of its ports is wanted.
+			return ports[:min(len(ports), 3)]
+		}
+		return suggest.Near(a.Name, s.netdevNames(r))
+	case "port":
+		var near []string
+		for _, place := range suggest.Near(a.Cube+":"+a.Name, s.portsOf(a.Cube)) {
+			near = append(near, place[len(a.Cube)+1:])
+		}
+		return near
+	}
+	return suggest.Near(a.Name, s.cubeNames())
+}
+
+// nearValue is what the model knows, or what a leafref can refer to.
+func (s *Server) nearValue(r *http.Request, y *yang.Error) []string {
+	if len(y.Near) > 0 {
+		return y.Near
+	}
+	t := s.targetOf(r)
+	if t == nil {
+		return nil
+	}
+	if y.Tag == yang.BadElement {
+		return nil
+	}
+	words, err := splitPath(joinPath() + y.Path)
+	if err != nil {
+		return nil
+	}
+	schema, err := s.manager.Schema(t.service)
+	if err != nil {
+		return nil
+	}
+	leaf, path, err := schema.Resolve(words)
+	if err != nil {
+		return nil
+	}
+	return suggest.Near(y.Given, s.referents(r.Context(), t.service, t.cube, leaf, path))
+}
+
+// nearEntry finds the first key on the request's path that no entry has, and the keys
+// like it.
+func (s *Server) nearEntry(r *http.Request) []string {
+	t := s.targetOf(r)
+	if t == nil {
+		return nil
+	}
+	for i, step := range t.path {
+		node := t.node
+		for range len(t.path) - 1 - i {
+			node = node.Parent()
+		}
+		if node.Kind() != yang.List || len(step.Keys) == 0 {
+			continue
+		}
+		list := slices.Clone(t.path[:i+1])
+		list[i].Keys = nil
+		entries := s.keysIn(r.Context(), t.service, t.cube, node, list)
+		if !slices.ContainsFunc(entries, func(keys []string) bool { return slices.Equal(keys, step.Keys) }) {
+			return nearKeys(step.Keys, entries)
+		}
+	}
+	return nil
+}
+
+// nearKeys compares the first key that leads away from every entry, as keys are typed.
+func nearKeys(given []string, entries [][]string) []string {
+	for i, key := range given {
+		var same [][]string
+		var there []string
+		for _, keys := range entries {
+			if keys[i] == key {
+				same = append(same, keys)
+			}
+			there = append(there, keys[i])
+		}
+		if same == nil {
+			return suggest.Near(key, there)
+		}
+		entries = same
+	}
+	return nil
+}
+
+// targetOf is the node that a request is about, nil when its path names none.
+func (s *Server) targetOf(r *http.Request) *target {
+	segments, err := splitPath(r.URL.EscapedPath())
+	if err != nil || len(segments) < 2 {
+		return nil
+	}
+	t, err := s.resolve(segments)
+	if err != nil {
+		return nil
+	}
+	return t
+}
+
+// orVerbs adds the verbs to what a word could have been, when it came from a command line.
+func orVerbs(r *http.Request, word string, near []string) []string {
+	if r.Header.Get(verbHeader) != verbNone {
+		return near
+	}
+	return append(suggest.Near(word, verbWords), near...)
+}
+
+// cubeNames lists what runs.
+func (s *Server) cubeNames() []string {
+	var out []string
+	for _, ref := range s.manager.Cubes() {
+		out = append(out, ref.Name)
+	}
+	return out
+}
+
+// serviceNames lists what is loaded.
+func (s *Server) serviceNames() []string {
+	var out []string
+	for _, info := range s.manager.Services() {
+		out = append(out, info.Name)
+	}
+	return out
+}
+
+// cubesOf lists what runs of a service.
+func (s *Server) cubesOf(service string) []string {
+	var out []string
+	for _, ref := range s.manager.Cubes() {
+		if ref.Service == service {
+			out = append(out, ref.Name)
+		}
+	}
+	return out
+}
+
+// noResource is the answer where a word of the path is none of those that can stand there.
+func (s *Server) noResource(r *http.Request, word string, known ...string) *problem {
+	p := notFound("no resource %s: there is %s", clip(strings.TrimPrefix(r.URL.Path, basePath+"/")), strings.Join(known, ", "))
+	p.Near = suggest.Near(word, known)
+	return p
+}
+
+// noService is the answer where no service of a name is loaded.
+func (s *Server) noService(status int, name string) *problem {
+	return &problem{Status: status, Tag: tagDataMissing, Message: fmt.Sprintf("no service is named %s", clip(name)),
+		Near: suggest.Near(name, s.serviceNames())}
+}

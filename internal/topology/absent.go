@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// What is missing is told as data beside the sentence: whoever answers a person can name what there is instead.
+
+import "fmt"
+
+// Absent is a request that names what does not exist. It wraps cube.ErrNotFound.
+type Absent struct {
+	// Kind is netdev, cube or port; Cube is the port's.
+	Kind, Name, Cube string
+	err              error
+}
+
+// Error names what is missing; a long name is cut.
+func (a *Absent) Error() string {
+	of := ""
+	if a.Cube != "" {
+		of = fmt.Sprintf(" of %.80s", a.Cube)
+	}
+	return fmt.Sprintf("%s %.80s%s: %v", a.Kind, a.Name, of, a.err)
+}
+
+// Unwrap returns why it is missing.
+func (a *Absent) Unwrap() error { return a.err }
