@@ -27,8 +27,10 @@ func (t *txn) carryOut() error {
 	if err := t.createMaps(plans); err != nil {
 		return err
 	}
-	if err := t.ensureShadows(); err != nil {
-		return err
+	if !t.dry { // others would see the namespaces come and go
+		if err := t.ensureShadows(); err != nil {
+			return err
+		}
 	}
 	if err := t.lock(); err != nil {
 		return err
@@ -40,6 +42,9 @@ func (t *txn) carryOut() error {
 	change, err := t.prepareGraph()
 	if err != nil {
 		return err
+	}
+	if t.dry {
+		return errDryRun
 	}
 	if err := t.commitPlans(plans); err != nil {
 		return err
@@ -64,7 +69,7 @@ type planned struct {
 func (t *txn) preparePlans() ([]planned, error) {
 	var plans []planned
 	for _, name := range t.touched {
-		u, rec, was := t.next.units[name], t.next.cubes[name], t.old.cubes[name]
+		u, rec, was := t.next.units[name], t.next.cubes[name], t.before(name)
 		if rec == nil {
 			continue // deleted
 		}

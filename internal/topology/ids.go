@@ -8,6 +8,7 @@ package topology
 import (
 	"crypto/rand"
 	"fmt"
+	"maps"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
@@ -43,6 +44,7 @@ func (w *world) freeID(last datapath.CubeID) (datapath.CubeID, error) {
 // usedSlots marks the counter slots that are taken.
 func (w *world) usedSlots() map[uint16]bool {
 	used := map[uint16]bool{}
+	maps.Copy(used, w.leaving)
 	for _, rec := range w.cubes {
 		for _, p := range rec.ports {
 			used[p.slot] = true

@@ -117,7 +117,7 @@ func (t *txn) notify() {
 
 func (t *txn) notifyPort(u *unit, rec *record, p *port) {
 	var was *port
-	old := t.old.cubes[rec.name]
+	old := t.before(rec.name)
 	if old != nil {
 		was = old.ports[p.name]
 	}

@@ -133,21 +133,27 @@ func (m *Manager) Delete(ctx context.Context, serviceName, name string) error {
 		return m.deleteBroken(ctx, name, b)
 	}
 	return m.transact(ctx, func(t *txn) error {
-		rec, u, err := t.next.find(serviceName, name)
+		rec, _, err := t.next.find(serviceName, name)
 		if err != nil {
 			return err
 		}
-		if err := t.detach(rec); err != nil {
-			return err
-		}
-		for _, p := range rec.ports {
-			t.release(p.tcubes)
-		}
-		delete(t.next.cubes, name)
-		delete(t.next.units, name)
-		t.removed = append(t.removed, u)
-		return nil
+		return t.drop(rec)
 	})
+}
+
+// drop takes a cube out of the next world, and others off its ports.
+func (t *txn) drop(rec *record) error {
+	if err := t.detach(rec); err != nil {
+		return err
+	}
+	for _, p := range rec.ports {
+		t.release(p.tcubes)
+		t.next.leaving[p.slot] = true
+	}
+	t.removed = append(t.removed, t.next.units[rec.name])
+	delete(t.next.cubes, rec.name)
+	delete(t.next.units, rec.name)
+	return nil
 }
 
 func (m *Manager) deleteBroken(ctx context.Context, name string, b *brokenCube) error {
@@ -155,33 +161,45 @@ func (m *Manager) deleteBroken(ctx context.Context, name string, b *brokenCube) 
 		if t.next.broken[name] != b {
 			return fmt.Errorf("cube %s: %w", name, cube.ErrNotFound)
 		}
-		delete(t.next.broken, name)
-		for _, rec := range t.next.inOrder() {
-			for _, p := range rec.portsByIndex() {
-				if err := t.detachName(place{cube: rec.name, port: p.name}, name); err != nil {
-					return err
-				}
-			}
-		}
-		for _, dev := range sortedKeys(t.next.chains) {
-			if err := t.detachName(place{netdev: dev}, name); err != nil {
+		return t.dropBroken(name)
+	})
+	if err == nil {
+		m.forgetBroken(b)
+	}
+	return err
+}
+
+// dropBroken takes a cube that could not be restored out of the next world, and out of chains.
+func (t *txn) dropBroken(name string) error {
+	delete(t.next.broken, name)
+	for _, rec := range t.next.inOrder() {
+		for _, p := range rec.portsByIndex() {
+			if err := t.detachName(place{cube: rec.name, port: p.name}, name); err != nil {
 				return err
 			}
 		}
-		return nil
-	})
-	if err != nil || b.stored.UUID == "" {
-		return err
+	}
+	for _, dev := range sortedKeys(t.next.chains) {
+		if err := t.detachName(place{netdev: dev}, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetBroken removes what the data plane still has of such a cube.
+func (m *Manager) forgetBroken(b *brokenCube) {
+	if b.stored.UUID == "" {
+		return
 	}
 	remove := func() error { return m.dp.Forget(b.stored.UUID) }
 	if b.made {
 		remove = func() error { return m.dp.DeleteCube(b.stored.ID) }
 	}
 	if err := guard(remove); err != nil {
-		m.log.Error("removing a cube's maps", "cube", name, "error", err)
+		m.log.Error("removing a cube's maps", "cube", b.stored.Name, "error", err)
 	}
 	m.forgetShadow(b.stored.UUID)
-	return nil
 }
 
 // Action runs one of the model's actions; the changes of configuration that it asks for are part of the transaction.

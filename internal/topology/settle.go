@@ -7,6 +7,7 @@ package topology
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -80,7 +81,7 @@ func (t *txn) derive(name string) error {
 		return fmt.Errorf("%s: loglevel %q: %w", name, conf.Loglevel, cube.ErrInvalid)
 	}
 	rec.conf, rec.saved, rec.typ, rec.level = &document{raw: raw}, saved, conf.Type, level.fast
-	if t.old.cubes[name] == nil {
+	if t.before(name) == nil {
 		u.env.typ = conf.Type
 		if _, ok := u.svc.Objects[conf.Type.Hook()]; !ok && len(u.svc.Objects) > 0 {
 			return fmt.Errorf("%s: service %s has no programs for type %s: %w", name, rec.service, conf.Type, cube.ErrUnsupported)
@@ -111,6 +112,7 @@ func (t *txn) derivePorts(rec *record, conf baseConfig) error {
 		if !there[name] {
 			taken[p.index] = true
 			t.release(p.tcubes)
+			t.next.leaving[p.slot] = true
 			delete(rec.ports, name)
 		}
 	}
@@ -128,7 +130,7 @@ func (t *txn) attachGiven() error {
 	for _, g := range t.given {
 		for _, name := range g.tcubes {
 			if err := t.checkAttach(name, g.at); err != nil {
-				return fmt.Errorf("port %s of %s: tcubes: %w", g.at.port, g.at.cube, err)
+				return blame(g.at.cube, fmt.Errorf("port %s of %s: tcubes: %w", g.at.port, g.at.cube, err))
 			}
 			t.own(name).parent = g.at.String()
 		}
@@ -145,7 +147,7 @@ func (t *txn) attachGiven() error {
 			err = t.derive(at.cube)
 		}
 		if err != nil {
-			return fmt.Errorf("cube %s: parent %.140s: %w", g.cube, g.parent, err)
+			return blame(g.cube, fmt.Errorf("cube %s: parent %.140s: %w", g.cube, g.parent, err))
 		}
 	}
 	return nil
@@ -225,7 +227,7 @@ func (t *txn) stale(rec *record, p *port) bool {
 
 // peerChanged says whether this transaction gave the port the peer that it has.
 func (t *txn) peerChanged(cubeName string, p *port) bool {
-	was := t.old.cubes[cubeName]
+	was := t.before(cubeName)
 	return was == nil || was.ports[p.name] == nil || was.ports[p.name].peer != p.peer
 }
 
@@ -238,6 +240,7 @@ func (t *txn) setPeer(cubeName, portName, peer string) error {
 
 // checkPeers checks each peer that this transaction set.
 func (t *txn) checkPeers() error {
+	var errs []error
 	held := t.next.holders()
 	for _, name := range t.touched {
 		rec := t.next.cubes[name]
@@ -249,11 +252,11 @@ func (t *txn) checkPeers() error {
 				continue
 			}
 			if err := t.checkPeer(rec, p, held[p.peer]); err != nil {
-				return fmt.Errorf("port %s of %s: peer %.140s: %w", p.name, name, p.peer, err)
+				errs = append(errs, blame(name, fmt.Errorf("port %s of %s: peer %.140s: %w", p.name, name, p.peer, err)))
 			}
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (t *txn) checkPeer(rec *record, p *port, holders []place) error {

@@ -104,7 +104,7 @@ type alignment struct {
 
 // planAlignment asks a cube what its ports are to look like. It may wait for the cube, so it comes before the plane lock.
 func (t *txn) planAlignment(rec *record) error {
-	was := t.old.cubes[rec.name]
+	was := t.before(rec.name)
 	before, err := t.interfaces(was)
 	if err != nil {
 		return err

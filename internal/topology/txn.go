@@ -45,6 +45,12 @@ type txn struct {
 	undo    []func() error
 	// restoring keeps what a stored configuration names even where it is not there at the moment.
 	restoring bool
+	// settled is asked when the next world is complete, before anything is done; nil is content.
+	settled func() error
+	// dry ends the transaction with errDryRun when all have prepared.
+	dry bool
+	// note is what the history says of the change beside the request.
+	note string
 	// made are the ports whose interfaces in namespaces are new, alignments what the change does to those interfaces.
 	made       map[place]bool
 	alignments []alignment
@@ -163,6 +169,11 @@ func (t *txn) run(fn func(*txn) error) error {
 		if err := t.settle(); err != nil {
 			return err
 		}
+		if t.settled != nil {
+			if err := t.settled(); err != nil {
+				return err
+			}
+		}
 		return t.carryOut()
 	})
 	var p *panicError
@@ -180,6 +191,14 @@ func (t *txn) own(name string) *record {
 		t.next.cubes[name] = rec
 	}
 	return rec
+}
+
+// before returns a cube's record before the transaction, nil if the cube is new; another one may have had its name.
+func (t *txn) before(name string) *record {
+	if u := t.next.units[name]; u != nil && u != t.old.units[name] {
+		return nil
+	}
+	return t.old.cubes[name]
 }
 
 // edit changes a cube's tree, to be reversed if the transaction fails.
@@ -205,7 +224,7 @@ func (t *txn) amend(u *unit, path yang.Path, body []byte) error {
 func (t *txn) edited(u *unit, change *yang.Change) {
 	t.undo = append(t.undo, func() error { return change.Revert() })
 	t.edits.note(u.name, change)
-	if !change.Empty() || t.old.cubes[u.name] == nil {
+	if !change.Empty() || t.before(u.name) == nil {
 		t.touch(u.name)
 	}
 }

@@ -30,6 +30,8 @@ type world struct {
 	broken map[string]*brokenCube
 	// revision counts the changes of the configuration.
 	revision uint64
+	// leaving are the counter slots of ports that the transaction which makes this world removes.
+	leaving map[uint16]bool
 	// trace is what sessions want to see of packets.
 	trace *fuse.Trace
 }
@@ -150,7 +152,7 @@ func newWorld() *world {
 func (w *world) clone() *world {
 	return &world{
 		cubes: maps.Clone(w.cubes), units: maps.Clone(w.units), chains: maps.Clone(w.chains),
-		links: maps.Clone(w.links), broken: maps.Clone(w.broken), revision: w.revision, trace: w.trace,
+		links: maps.Clone(w.links), broken: maps.Clone(w.broken), revision: w.revision, trace: w.trace, leaving: map[uint16]bool{},
 	}
 }
 

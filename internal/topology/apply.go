@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// Apply makes the configuration what a document says, in one transaction: cubes that are missing are made, those that
+// are other are changed, and what a change is refused for leaves everything as it was. A cube of the document becomes
+// exactly what is written of it; what is not written has its default. Other cubes are left alone, unless the document is
+// the whole configuration.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// ApplyOptions are how a document is applied.
+type ApplyOptions struct {
+	// DryRun does everything that can fail and then takes it back: cubes and the data plane prepare, nothing is made.
+	// Only namespaces of shadow cubes are not tried.
+	DryRun bool
+	// Whole deletes the cubes that the document does not have.
+	Whole bool
+	// Revision refuses with [cube.ErrStale] unless the configuration still has it; nil takes any.
+	Revision *uint64
+}
+
+// Applied is what came of a document, or would come.
+type Applied struct {
+	// Revision is that of the configuration afterwards; of a dry run, the present one.
+	Revision uint64 `json:"revision"`
+	Changed  bool   `json:"changed"`
+	DryRun   bool   `json:"dry-run"`
+	Difference
+}
+
+// What ends a transaction without an error of the document.
+var (
+	errNoChange = errors.New("nothing to change")
+	errDryRun   = errors.New("it was only tried")
+)
+
+// Apply applies a document: a JSON array of cubes, or an object with cubes and netdevs as Export writes it. What is wrong
+// with it is told as Faults.
+func (m *Manager) Apply(ctx context.Context, body []byte, o ApplyOptions) (*Applied, error) {
+	doc, err := parseDocument(body)
+	if err != nil {
+		return nil, err
+	}
+	return m.apply(ctx, doc, o, "")
+}
+
+// apply applies a document. The note goes into the history.
+func (m *Manager) apply(ctx context.Context, doc *fileConfig, o ApplyOptions, note string) (*Applied, error) {
+	a := &application{doc: doc, options: o}
+	out := &Applied{DryRun: o.DryRun}
+	err := m.transact(ctx, func(t *txn) error {
+		out.Revision = t.old.revision
+		if o.Revision != nil && *o.Revision != t.old.revision {
+			return fmt.Errorf("the configuration is at revision %d, it was changed since revision %d: look at the difference again: %w",
+				t.old.revision, *o.Revision, cube.ErrStale)
+		}
+		t.dry, t.note, a.made = o.DryRun, note, t.next
+		t.settled = func() (err error) {
+			if err := a.verify(t); err != nil {
+				return err
+			}
+			out.Difference, err = a.difference(t)
+			if err == nil && out.Empty() {
+				err = errNoChange
+			}
+			return err
+		}
+		return a.edit(t)
+	})
+	switch {
+	case errors.Is(err, errNoChange):
+		return out, nil
+	case err == nil, errors.Is(err, errDryRun):
+		out.Changed = true
+		if err == nil {
+			out.Revision = a.made.revision
+			a.forget(m)
+		}
+		return out, nil
+	}
+	return nil, a.locate(err)
+}
+
+// application is a document on its way into the configuration.
+type application struct {
+	doc     *fileConfig
+	options ApplyOptions
+	cubes   []*wantedCube
+	plan    chainPlan
+	faults  Faults
+	// anew says why a cube is made anew, by its name.
+	anew map[string]string
+	// gone are the cubes that could not be restored and are deleted.
+	gone []*brokenCube
+	// made is the world that the document makes.
+	made *world
+}
+
+// wantedCube is one cube of it.
+type wantedCube struct {
+	*fileCube
+	svc *service
+	// want is nil when the cube stays as it is whatever its chains.
+	want *image
+}
+
+// edit makes the next world what the document says.
+func (a *application) edit(t *txn) error {
+	a.anew = map[string]string{}
+	for _, c := range a.doc.cubes {
+		one := &wantedCube{fileCube: c}
+		a.faults.add(c.where, c.name, one.check(t))
+		a.cubes = append(a.cubes, one)
+	}
+	a.plan = a.planChains(t)
+	if err := a.faults.err(); err != nil {
+		return err
+	}
+	for _, c := range a.cubes {
+		if c.want == nil {
+			continue
+		}
+		c.setTcubes(&a.plan)
+		reason, err := c.fixed(t)
+		a.faults.add(c.where, c.name, err)
+		if reason != "" {
+			a.anew[c.name] = reason
+		}
+	}
+	if err := a.faults.err(); err != nil {
+		return err
+	}
+	if err := a.remove(t); err != nil {
+		return err
+	}
+	if err := a.release(t); err != nil {
+		return err
+	}
+	for _, c := range a.cubes {
+		if c.want != nil {
+			a.faults.add(c.where, c.name, c.bring(t))
+		}
+	}
+	a.attachOthers(t)
+	return a.faults.err()
+}
+
+// check asks the model about a cube on its own.
+func (c *wantedCube) check(t *txn) (err error) {
+	if b := t.next.broken[c.name]; b != nil {
+		have, err := t.m.imageFrom(b.stored.Service, b.stored.Config)
+		if err == nil && b.stored.Service == c.service {
+			if same, err := t.m.imageFrom(c.service, c.body); err == nil && same.same(have) {
+				return nil // as it stands in the store
+			}
+		}
+		return fmt.Errorf("it %s: %w", b, cube.ErrExists)
+	}
+	if c.svc, err = t.m.service(c.service); err != nil {
+		return err
+	}
+	if err := t.m.checkCubeName(c.name); err != nil {
+		return err
+	}
+	if c.parent != "" && !c.svc.info.Transparent {
+		return &yang.Error{Tag: yang.InvalidValue, Path: "parent",
+			Message: fmt.Sprintf("parent: a %s is not attached, its ports are connected", c.service)}
+	}
+	scratch := c.svc.schema.NewTree()
+	defer scratch.Close()
+	if _, err := scratch.Edit(yang.Create, nil, c.body); err != nil {
+		return err
+	}
+	raw, err := scratch.JSON(nil, yang.JSONOptions{})
+	if err != nil {
+		return err
+	}
+	c.want, err = newImage(c.service, c.svc.schema.Root(), raw)
+	return err
+}
+
+// setTcubes gives the ports their chains, which the parents of others may add to.
+func (c *wantedCube) setTcubes(p *chainPlan) {
+	for _, port := range c.want.ports() {
+		name, _ := port["name"].(string)
+		delete(port, "tcubes")
+		var list []any
+		for _, one := range p.chains[place{cube: c.name, port: name}] {
+			list = append(list, one)
+		}
+		if list != nil {
+			port["tcubes"] = list
+		}
+	}
+}
+
+// fixed says why a cube that is there has to be made anew, "" when it has not.
+func (c *wantedCube) fixed(t *txn) (string, error) {
+	rec := t.next.cubes[c.name]
+	if rec == nil {
+		return "", nil
+	}
+	if rec.service != c.service {
+		return fmt.Sprintf("it is a %s", rec.service), c.refuseAnew(rec)
+	}
+	have, err := t.m.imageOf(t.next, c.name)
+	if err != nil || c.want.same(have) {
+		return "", err
+	}
+	scratch := c.svc.schema.NewTree()
+	defer scratch.Close()
+	if _, err := scratch.Edit(yang.Create, nil, c.want.body()); err != nil {
+		return "", err
+	}
+	raw, err := scratch.JSON(nil, yang.JSONOptions{Defaults: true})
+	if err != nil {
+		return "", err
+	}
+	after, err := decodeObject(raw)
+	if err != nil {
+		return "", err
+	}
+	before, err := rec.conf.decode()
+	if err != nil {
+		return "", err
+	}
+	if leaf := fixedMember(c.svc.schema.Root(), nil, before, after); leaf != "" {
+		return leaf + " is fixed at creation", c.refuseAnew(rec)
+	}
+	return "", nil
+}
+
+// refuseAnew refuses to make a cube with a namespace anew: the old namespace could not be brought back.
+func (c *wantedCube) refuseAnew(rec *record) error {
+	if rec.shadow || c.want.object["shadow"] == true {
+		return fmt.Errorf("a cube with a namespace is not made anew within a change, delete %s first: %w", c.name, cube.ErrUnsupported)
+	}
+	return nil
+}
+
+// fixedMember finds a node that is settable at creation only and differs.
+func fixedMember(node *yang.Node, path yang.Path, before, after map[string]any) string {
+	for _, child := range node.Children() {
+		name := child.Name()
+		if child.Kind() == yang.Action || !child.Config() || len(path) == 1 && name == "tcubes" || len(path) == 0 && name == "service-name" {
+			continue
+		}
+		at := below(path, name)
+		switch child.Kind() {
+		case yang.Container:
+			x, _ := before[name].(map[string]any)
+			y, _ := after[name].(map[string]any)
+			if found := fixedMember(child, at, x, y); found != "" {
+				return found
+			}
+		case yang.List:
+			olds, keys := entriesByKey(child, asList(before[name]))
+			news, _ := entriesByKey(child, asList(after[name]))
+			for _, k := range keys {
+				id := keysOfPath(k)
+				if news[id] == nil {
+					continue
+				}
+				if found := fixedMember(child, below(path, name, k...), olds[id], news[id]); found != "" {
+					return found
+				}
+			}
+		default:
+			if child.InitOnly() && !child.IsKey() && !reflect.DeepEqual(before[name], after[name]) {
+				return at.Words()
+			}
+		}
+	}
+	return ""
+}

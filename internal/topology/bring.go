@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// How a document's cubes get into the next world, and what is looked at when that world is complete.
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// remove deletes the cubes that are made anew, and of a whole configuration those that it does not have.
+func (a *application) remove(t *txn) error {
+	for _, rec := range t.next.inOrder() {
+		if a.anew[rec.name] == "" && (!a.options.Whole || a.doc.has(rec.name)) {
+			continue
+		}
+		if err := t.drop(t.next.cubes[rec.name]); err != nil {
+			return fmt.Errorf("deleting %s: %w", rec.name, err)
+		}
+	}
+	if !a.options.Whole {
+		return nil
+	}
+	for _, name := range sortedKeys(t.next.broken) {
+		if a.doc.has(name) {
+			continue
+		}
+		a.gone = append(a.gone, t.next.broken[name])
+		if err := t.dropBroken(name); err != nil {
+			return fmt.Errorf("deleting %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// forget removes what the data plane has of cubes that could not be restored and are deleted now.
+func (a *application) forget(m *Manager) {
+	for _, b := range a.gone {
+		m.forgetBroken(b)
+	}
+}
+
+// bring makes a cube, or changes the one that is there.
+func (c *wantedCube) bring(t *txn) error {
+	rec, u := t.next.cubes[c.name], t.next.units[c.name]
+	if rec == nil {
+		return t.create(c.service, c.name, c.want.body())
+	}
+	if !slices.Contains(t.touched, c.name) {
+		have, err := t.m.imageOf(t.next, c.name)
+		if err != nil || c.want.same(have) {
+			return err
+		}
+	}
+	for _, entry := range c.want.ports() {
+		name, _ := entry["name"].(string)
+		p := rec.ports[name]
+		if p == nil {
+			continue // what a new port has is attached when it is made
+		}
+		var fresh []string
+		for _, one := range asList(entry["tcubes"]) {
+			if name := fmt.Sprint(one); !slices.Contains(p.tcubes, name) {
+				fresh = append(fresh, name)
+			}
+		}
+		if fresh != nil {
+			t.given = append(t.given, givenChain{at: place{cube: c.name, port: name}, tcubes: fresh})
+		}
+	}
+	t.direct[c.name] = true
+	change, err := u.tree.Amend(yang.Replace, nil, c.want.body())
+	if err != nil {
+		return err
+	}
+	t.edited(u, change)
+	return nil
+}
+
+// verify checks that the next world has what the document says: what one cube asks for may have taken something from
+// another.
+func (a *application) verify(t *txn) error {
+	var faults Faults
+	for _, c := range a.cubes {
+		if c.want == nil {
+			continue
+		}
+		is, err := t.m.imageOf(t.next, c.name)
+		if err != nil {
+			return err
+		}
+		d := compareCube(c.name, c.want, is, "")
+		if d == nil {
+			continue
+		}
+		where := "it"
+		if len(d.Changes) > 0 {
+			where = strings.ReplaceAll(d.Changes[0].Path, "/", " ")
+			if strings.HasSuffix(where, " peer") {
+				where += fmt.Sprintf(" %s: the other side is not there, or connected elsewhere, so it", d.Changes[0].Old)
+			}
+		}
+		faults.add(c.where, c.name, fmt.Errorf("%s cannot be as the document says: %w", where, cube.ErrInvalid))
+	}
+	return faults.err()
+}
+
+// difference is what the transaction changes, the consequences for other cubes too.
+func (a *application) difference(t *txn) (Difference, error) {
+	names := slices.Clone(t.touched)
+	for _, u := range t.removed {
+		names = append(names, u.name)
+	}
+	for _, b := range a.gone {
+		names = append(names, b.stored.Name)
+	}
+	slices.SortFunc(names, compareNatural)
+	d := Difference{Netdevs: compareChains(t.old.chains, t.next.chains)}
+	for _, name := range slices.Compact(names) {
+		before, err := t.m.imageOf(t.old, name)
+		if err != nil {
+			return d, err
+		}
+		after, err := t.m.imageOf(t.next, name)
+		if err != nil {
+			return d, err
+		}
+		if one := compareCube(name, before, after, a.anew[name]); one != nil {
+			d.Cubes = append(d.Cubes, *one)
+		}
+	}
+	return d, nil
+}
+
+// locate says where in the document the cause of an error is, if it is a cube's.
+func (a *application) locate(err error) error {
+	if f := (Faults)(nil); errors.As(err, &f) {
+		return f
+	}
+	several, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what wraps it would be lost
+	if !ok {
+		several = single{err}
+	}
+	var faults Faults
+	for _, one := range several.Unwrap() {
+		var culprit *cubeError
+		if !errors.As(one, &culprit) {
+			return err
+		}
+		where := ""
+		if c := a.doc.byName[culprit.cube]; c != nil {
+			where = c.where
+		}
+		faults.add(where, culprit.cube, one)
+	}
+	return faults
+}
+
+// single is one error in the shape of several.
+type single [1]error
+
+func (s single) Unwrap() []error { return s[:] }

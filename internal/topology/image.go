@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// An image is a cube's configuration in the one form that files and comparisons use: what was set and no more, members
+// in the order of the model, lists that have no order of their own sorted by their keys. Two cubes are configured alike
+// if and only if their images have the same bytes.
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// image is the configuration of one cube.
+type image struct {
+	service string
+	// root is nil when the service is not loaded: lists stay as they are then.
+	root   *yang.Node
+	object map[string]any
+}
+
+// newImage takes a configuration as a tree prints it without defaults.
+func newImage(service string, root *yang.Node, raw []byte) (*image, error) {
+	object, err := decodeObject(raw)
+	if err != nil {
+		return nil, err
+	}
+	delete(object, "name")
+	delete(object, "service-name")
+	i := &image{service: service, root: root, object: object}
+	if root != nil {
+		tidy(root, object)
+	}
+	for _, p := range i.ports() {
+		if p["peer"] == "" {
+			delete(p, "peer") // what a disconnect leaves
+		}
+		if list, ok := p["tcubes"].([]any); ok && len(list) == 0 {
+			delete(p, "tcubes")
+		}
+	}
+	return i, nil
+}
+
+// ports are the entries of the cube's ports.
+func (i *image) ports() []map[string]any {
+	list, _ := i.object["ports"].([]any)
+	ports := make([]map[string]any, 0, len(list))
+	for _, entry := range list {
+		if p, ok := entry.(map[string]any); ok {
+			ports = append(ports, p)
+		}
+	}
+	return ports
+}
+
+// tidy sorts the lists below a node whose order means nothing.
+func tidy(node *yang.Node, object map[string]any) {
+	for _, child := range node.Children() {
+		switch value := object[child.Name()].(type) {
+		case map[string]any:
+			tidy(child, value)
+		case []any:
+			if child.Kind() == yang.List {
+				for _, entry := range value {
+					if e, ok := entry.(map[string]any); ok {
+						tidy(child, e)
+					}
+				}
+			}
+			if !child.UserOrdered() {
+				sortEntries(child, value)
+			}
+		}
+	}
+}
+
+// sortEntries sorts the entries of a list or leaf-list.
+func sortEntries(list *yang.Node, entries []any) {
+	type keyed struct {
+		keys  []string
+		entry any
+	}
+	all := make([]keyed, len(entries))
+	for i, entry := range entries {
+		all[i] = keyed{[]string{fmt.Sprint(entry)}, entry}
+		if list.Kind() == yang.List {
+			all[i].keys = keysOf(list, entry)
+		}
+	}
+	slices.SortFunc(all, func(a, b keyed) int { return slices.CompareFunc(a.keys, b.keys, compareNatural) })
+	for i := range all {
+		entries[i] = all[i].entry
+	}
+}
+
+// compareNatural orders as people count: p2 comes before p10.
+func compareNatural(a, b string) int {
+	x, y := a, b
+	for x != "" && y != "" {
+		m, n := leadingDigits(x), leadingDigits(y)
+		if m > 0 && n > 0 {
+			p, q := strings.TrimLeft(x[:m], "0"), strings.TrimLeft(y[:n], "0")
+			if c := cmp.Or(cmp.Compare(len(p), len(q)), cmp.Compare(p, q)); c != 0 {
+				return c
+			}
+			x, y = x[m:], y[n:]
+			continue
+		}
+		if x[0] != y[0] {
+			return cmp.Compare(x[0], y[0])
+		}
+		x, y = x[1:], y[1:]
+	}
+	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
+}
+
+func leadingDigits(s string) int {
+	return len(s) - len(strings.TrimLeft(s, "0123456789"))
+}
+
+// body is the image as the body of a request, for a tree that has the service's name in it.
+func (i *image) body() []byte {
+	var b bytes.Buffer
+	i.emit(&b, member{"service-name", encode(i.service)})
+	return b.Bytes()
+}
+
+// member is one of a JSON object.
+type member struct {
+	name  string
+	value []byte
+}
+
+// emit writes the image with some members before those of the model.
+func (i *image) emit(b *bytes.Buffer, first ...member) {
+	out := object{b: b}
+	for _, m := range first {
+		out.member(m.name, m.value)
+	}
+	if i.root == nil {
+		for _, name := range sortedKeys(i.object) {
+			out.member(name, encode(i.object[name]))
+		}
+	} else {
+		for _, child := range i.root.Children() {
+			out.node(child, []any{i.object})
+		}
+	}
+	out.end()
+}
+
+// same tells whether two images are the same configuration; nil is no cube.
+func (i *image) same(other *image) bool {
+	if i == nil || other == nil {
+		return i == other
+	}
+	return i.service == other.service && reflect.DeepEqual(i.object, other.object)
+}
+
+// imageOf is a cube's configuration in a world, nil when the cube is not in it. One that could not be restored has that
+// of the store.
+func (m *Manager) imageOf(w *world, name string) (*image, error) {
+	service, raw := "", json.RawMessage(nil)
+	if rec := w.cubes[name]; rec != nil {
+		service, raw = rec.service, rec.saved
+	} else if b := w.broken[name]; b != nil && len(b.stored.Config) > 0 {
+		service, raw = b.stored.Service, b.stored.Config
+	} else {
+		return nil, nil
+	}
+	i, err := m.imageFrom(service, raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return i, nil
+}
+
+func (m *Manager) imageFrom(service string, raw []byte) (*image, error) {
+	var root *yang.Node
+	if svc := m.services[service]; svc != nil {
+		root = svc.schema.Root()
+	}
+	return newImage(service, root, raw)
+}
