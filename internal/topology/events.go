@@ -64,7 +64,7 @@ func (t *txn) announceConfig() {
 	for _, name := range t.touched {
 		if rec := t.next.cubes[name]; rec != nil && rec.revision == t.next.revision {
 			c := events.Change{Cube: name, Service: rec.service, Op: "changed"}
-			if t.old.cubes[name] == nil {
+			if t.before(name) == nil {
 				c.Op = "created"
 			} else if by := t.edits[name]; by != nil {
 				c.Paths, c.More = by.Paths, by.More
@@ -73,7 +73,12 @@ func (t *txn) announceConfig() {
 		}
 	}
 	for _, u := range t.removed {
-		all = append(all, events.Change{Cube: u.name, Service: u.svc.info.Name, Op: "deleted"})
+		gone := events.Change{Cube: u.name, Service: u.svc.info.Name, Op: "deleted"}
+		if t.next.cubes[u.name] == nil {
+			all = append(all, gone)
+		} else { // it was made anew
+			all = append([]events.Change{gone}, all...)
+		}
 	}
 	for _, name := range t.chainsChanged() {
 		all = append(all, events.Change{Netdev: name, Op: "changed", Paths: []string{"tcubes"}})
