@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/rest"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology"
@@ -43,6 +43,9 @@ type daemon struct {
 	plane   plane
 	manager *topology.Manager
 	server  *rest.Server
+	tokens  *access.Tokens
+	tls     *access.TLS
+	audit   *access.Audit
 	// started is true from the ready line on.
 	started bool
 
@@ -86,6 +89,7 @@ func run(ctx context.Context, o Options, p parts, stdout, stderr io.Writer, hup 
 			if err := d.file.Reopen(); err != nil {
 				d.log.Error("reopening the log", "err", err)
 			}
+			d.reloadAccess()
 		case <-ctx.Done():
 			d.log.Info("stopping", "cause", context.Cause(ctx))
 			d.tell("STOPPING=1")
@@ -121,6 +125,7 @@ func (d *daemon) boot(fail context.CancelCauseFunc) []step {
 	return []step{
 		{"preparing the system", d.prepareSystem},
 		{"opening the configuration", d.openStore},
+		{"deciding who may come in", d.openAccess},
 		{"opening the data plane", d.openPlane},
 		{"restoring the cubes", d.openManager},
 		{"starting the slow path", d.startSlowPath},
@@ -192,18 +197,16 @@ func (d *daemon) startSlowPath(ctx context.Context) error {
 
 // serve opens the listeners and serves them in the background.
 func (d *daemon) serve(_ context.Context, fail context.CancelCauseFunc) error {
-	token, err := loadToken(d.opts.RunDir)
-	if err != nil {
-		return err
-	}
 	listeners, err := d.listen()
 	if err != nil {
 		return err
 	}
 	drops := trace.NewDrops(d.manager, nil)
 	d.undo = append(d.undo, background(drops.Run))
-	d.server = rest.New(rest.Options{Manager: d.manager, Version: Version, Logger: d.log, Token: token,
-		InsecureLoopback: d.opts.InsecureLoopback, Drops: drops, Trace: d.openTrace()})
+	options := d.apiOptions()
+	options.Manager, options.Version, options.Logger, options.Drops, options.Trace = d.manager, Version, d.log, drops, d.openTrace()
+	d.server = rest.New(options)
+	d.watchAccess()
 	var done sync.WaitGroup
 	for _, l := range listeners {
 		d.log.Info("listening", "address", l.Addr().String())
@@ -233,25 +236,6 @@ func background(fn func(context.Context)) (stop func() error) {
 		done.Wait()
 		return nil
 	}
-}
-
-// listen opens the Unix socket and, when asked for, TCP. It opens both or none.
-func (d *daemon) listen() ([]net.Listener, error) {
-	l, err := rest.ListenUnix(d.opts.Socket)
-	if err != nil {
-		return nil, err
-	}
-	if !d.opts.TCP {
-		return []net.Listener{l}, nil
-	}
-	if d.opts.InsecureLoopback {
-		d.log.Warn("every local user may change the configuration over TCP (--insecure-loopback)")
-	}
-	t, err := rest.ListenTCP(d.opts.Addr, d.opts.Port)
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return []net.Listener{l, t}, nil
 }
 
 // ready tells everybody who waits for the daemon.
@@ -311,7 +295,7 @@ func cleanup(o Options, p parts, stdout, stderr io.Writer) (err error) {
 	if err := plane.Cleanup(); err != nil {
 		return fmt.Errorf("removing what is in the kernel: %w", err)
 	}
-	if err := errors.Join(removeSocket(o.Socket), removePidFile(o.PidFile), removeEmpty(o.BPFFS)); err != nil {
+	if err := errors.Join(removeSocket(o.Socket), removeSocket(o.ReadSocket), removePidFile(o.PidFile), removeEmpty(o.BPFFS)); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(stdout, "nothing of polycubed%s is left in the kernel; its configuration is still in %s\n", describe(o.Instance), o.StateDir)

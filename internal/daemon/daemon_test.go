@@ -98,7 +98,10 @@ func TestFailedBoot(t *testing.T) {
 		{"a service", "restoring the cubes", nil, func(b *bench) {
 			b.parts.services = func() []cube.Service { return []cube.Service{{Model: "nonsense"}} }
 		}},
-		{"the address", "not loopback", []string{"--addr", "0.0.0.0"}, func(*bench) {}},
+		{"the socket", "opening the API", []string{"--socket", "/dev/null/s"}, func(*bench) {}},
+		{"the certificate", "deciding who may come in: TLS: --cert: open /none/cert.pem", []string{"--cert", "/none/cert.pem", "--key", "/none/key.pem", "--cacert", "/none/ca.pem"},
+			func(*bench) {}},
+		{"the audit log", "/dev/null is not a file of the daemon alone", []string{"--audit-log", "/dev/null"}, func(*bench) {}},
 		{"the log", "opening the log", []string{"--logfile", "/dev/null/x"}, func(*bench) {}},
 	}
 	for _, tt := range tests {

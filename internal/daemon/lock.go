@@ -148,6 +148,9 @@ func removePidFile(path string) error {
 // removeSocket removes the socket of a daemon that was killed, and no file that is
 // something else.
 func removeSocket(path string) error {
+	if path == "" {
+		return nil
+	}
 	info, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -57,6 +57,7 @@ type Options struct {
 	SegmentCubes int
 	// Cleanup asks for the removal of what a stopped daemon left, instead of a daemon.
 	Cleanup bool
+	accessOptions
 	// Warnings are what the user should know about the options given.
 	Warnings []string
 }
@@ -87,13 +88,6 @@ var deprecated = map[string]string{
 
 // refused are options of the first daemon that must not be ignored silently.
 var refused = map[string]string{
-	"cert":                  "this release serves TCP on loopback only, without TLS",
-	"key":                   "this release serves TCP on loopback only, without TLS",
-	"cacert":                "this release serves TCP on loopback only, without TLS",
-	"cert-whitelist":        "this release serves TCP on loopback only, without TLS",
-	"cert-blacklist":        "this release serves TCP on loopback only, without TLS",
-	"cert-white-list":       "this release serves TCP on loopback only, without TLS",
-	"cert-black-list":       "this release serves TCP on loopback only, without TLS",
 	"cubes-dump-clean-init": "to start empty, move the state directory away",
 	"cubes-init":            "to start empty, move the state directory away",
 	"cubes-nodump":          "the configuration is always kept",
@@ -107,9 +101,10 @@ func flagSet(name string, r *rawOptions) *pflag.FlagSet {
 	f.Usage = func() {}
 	f.StringVar(&r.Instance, "instance", "", "name of this daemon, to run several side by side")
 	f.StringVar(&r.Socket, "socket", "", "Unix socket of the API (default RUN-DIR/polycubed.sock)")
-	f.StringVarP(&r.Addr, "addr", "a", defaultAddr, "loopback address of the API over TCP (off unless --addr or --port is given)")
-	f.Uint16VarP(&r.port, "port", "p", defaultPort, "TCP port of the API (off unless --addr or --port is given)")
+	f.StringVarP(&r.Addr, "addr", "a", defaultAddr, "address of the API over TCP: loopback, or any with TLS (off unless --addr, --port or --cert is given)")
+	f.Uint16VarP(&r.port, "port", "p", defaultPort, "TCP port of the API (off unless --addr, --port or --cert is given)")
 	f.BoolVar(&r.InsecureLoopback, "insecure-loopback", false, "let every local user change the configuration over TCP, without the token")
+	r.declare(f)
 	f.StringVarP(&r.level, "loglevel", "l", "info", "trace, debug, info, warn, err, critical or off")
 	f.StringVar(&r.LogFile, "logfile", "", "file for the log, reopened on SIGHUP (default standard error)")
 	f.StringVar(&r.PidFile, "pidfile", "", "file for the process id (default RUN-DIR/polycubed.pid)")
@@ -133,10 +128,7 @@ func flagSet(name string, r *rawOptions) *pflag.FlagSet {
 			f.Lookup(name).Hidden = true
 		}
 	}
-	// These take a value, also after a blank.
-	for _, name := range []string{"cubes-dump-file", "cert", "key", "cacert", "cert-whitelist", "cert-blacklist", "cert-white-list", "cert-black-list"} {
-		f.Lookup(name).NoOptDefVal = ""
-	}
+	f.Lookup("cubes-dump-file").NoOptDefVal = "" // takes a value, also after a blank
 	return f
 }
 
@@ -232,8 +224,8 @@ func (r *rawOptions) finish(f *pflag.FlagSet) error {
 	}
 	r.Port = r.port
 	r.TCP = f.Changed("addr") || f.Changed("port")
-	if r.InsecureLoopback && !r.TCP {
-		return errors.New("insecure-loopback has no meaning without --addr or --port")
+	if err := r.finishAccess(f); err != nil {
+		return err
 	}
 	r.defaultPaths()
 	if filepath.Clean(r.BPFFS) == bpffsRoot {
@@ -244,7 +236,7 @@ func (r *rawOptions) finish(f *pflag.FlagSet) error {
 			return fmt.Errorf("path %q: %w", *p, err)
 		}
 	}
-	return nil
+	return r.accessPaths()
 }
 
 // defaultPaths derives the paths that were not given from the instance.

@@ -42,7 +42,6 @@ func TestParseOptions(t *testing.T) {
 		{"an old switch that is off warns of nothing", []string{"--daemon=false"}, func(o Options) bool { return len(o.Warnings) == 0 }, ""},
 
 		{"an old option that would have an effect", []string{"--cubes-dump-clean-init"}, nil, "move the state directory away"},
-		{"TLS", []string{"--cert", "/x.pem"}, nil, "without TLS"},
 		{"an unknown option", []string{"--colour"}, nil, "unknown flag"},
 		{"clean up", []string{"cleanup", "--instance", "blue"}, func(o Options) bool { return o.Cleanup && o.Instance == "blue" }, ""},
 		{"clean up, at the end", []string{"--instance", "blue", "cleanup"}, func(o Options) bool { return o.Cleanup && o.Instance == "blue" }, ""},
@@ -54,7 +53,6 @@ func TestParseOptions(t *testing.T) {
 		{"an instance that is a path", []string{"--instance", "../x"}, nil, "a name is"},
 		{"an instance that is too long", []string{"--instance", strings.Repeat("x", 33)}, nil, "a name is"},
 		{"pins among everybody's", []string{"--bpffs", "/sys/fs/bpf/"}, nil, "shared with others"},
-		{"insecure without TCP", []string{"--insecure-loopback"}, nil, "no meaning"},
 		{"a configuration file that is not there", []string{"--configfile", "/none/x"}, nil, "no such file"},
 	}
 	for _, tt := range tests {
@@ -120,7 +118,7 @@ func TestConfigFile(t *testing.T) {
 		{"not of the form", "port = 9000\n", nil, nil, "line 1"},
 		{"a wrong value", "port: many\n", nil, nil, "line 1: port"},
 		{"a file that names another", "configfile: /x\n", nil, nil, `no option "configfile"`},
-		{"a security option of the first daemon", "cacert: /x.pem\n", nil, nil, "without TLS"},
+		{"a security option of the first daemon", "cacert: /x.pem\n", nil, nil, "give --cert and --key"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -3,124 +3,181 @@
 package rest
 
 import (
-	"context"
-	"crypto/subtle"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/polycube/polycube/internal/access"
 )
 
-// Who may do what. The Unix socket is for root and one group, known by the credentials
-// that the kernel keeps for the peer. TCP is only ever loopback, where any local user and
-// any web page in a local browser can connect: hence the checks of Host and Origin
-// against DNS rebinding and cross-site requests, and a token for whatever writes.
+// Who may do what. The Unix sockets are for root and two groups, known by the credentials
+// that the kernel keeps for the peer. Over plain TCP, which is only ever loopback, any
+// local user can connect: it reads, and a token makes it more. Over TLS a certificate says
+// who it is. Web pages in a browser on the machine reach TCP too: hence the checks of
+// Host, Origin and media type against DNS rebinding and cross-site requests.
 
-// connKey is the context key of a connection's identity.
-type connKey struct{}
-
-// connInfo is what is known about a connection when it is accepted.
-type connInfo struct {
-	unix bool
-	peer credentials
-	// err is why the peer's credentials could not be read.
-	err error
-	// local is the address that a TCP client reached.
-	local netip.AddrPort
+// TokenRoles knows what a token is good for; None for one that is not ours.
+type TokenRoles interface {
+	Role(token string) access.Role
 }
 
-// credentials are a Unix socket's peer as the kernel recorded it at connect.
-type credentials struct {
-	UID, GID uint32
-	PID      int32
-	Groups   []uint32
+// caller is who sent a request.
+type caller struct {
+	role access.Role
+	// who and from are for people: the user, and where it came in.
+	who, from   string
+	certificate string
+	// more says what to do for a role with more rights.
+	more string
+	// anonymous callers showed nothing.
+	anonymous bool
+	// client is what requests are counted by; trusted callers' are not counted.
+	client  string
+	trusted bool
 }
 
-// identify is the server's ConnContext.
-func identify(ctx context.Context, c net.Conn) context.Context {
-	info := connInfo{}
-	if l, ok := c.(*limitedConn); ok {
-		c = l.Conn
+type callerKey struct{}
+
+// callerOf is who sent a request.
+func callerOf(r *http.Request) caller {
+	c, _ := r.Context().Value(callerKey{}).(caller)
+	return c
+}
+
+// allowed tells what a peer of the Unix socket may do. Groups are negative when the system
+// has no such group.
+func (c credentials) allowed(admins, readers int) access.Role {
+	member := func(group int) bool {
+		return group >= 0 && (c.GID == uint32(group) || slices.Contains(c.Groups, uint32(group)))
 	}
-	switch c := c.(type) {
-	case *net.UnixConn:
-		info.unix = true
-		info.peer, info.err = peerCredentials(c)
+	switch {
+	case c.owner(), member(admins):
+		return access.Admin
+	case member(readers):
+		return access.Reader
+	}
+	return access.None
+}
+
+// owner tells whether a peer is root or the daemon's own user.
+func (c credentials) owner() bool { return c.UID == 0 || int(c.UID) == os.Geteuid() }
+
+// identify finds out who sent a request. With an error comes what is known about the
+// caller all the same.
+func (s *Server) identify(r *http.Request) (caller, error) {
+	info, ok := r.Context().Value(connKey{}).(*connInfo)
+	if !ok || info.err != nil {
+		c := caller{who: "unknown", from: r.RemoteAddr, client: r.RemoteAddr}
+		return c, denied("the client of this connection cannot be identified")
+	}
+	var c caller
+	var err error
+	switch {
+	case info.unix:
+		c, err = s.identifyPeer(info)
+	case r.TLS != nil:
+		c, err = s.identifyCertificate(r, info)
 	default:
-		info.local, info.err = netip.ParseAddrPort(c.LocalAddr().String())
+		c, err = s.identifyLocal(r, info)
 	}
-	return context.WithValue(ctx, connKey{}, info)
-}
-
-// peerCredentials reads SO_PEERCRED and SO_PEERGROUPS.
-func peerCredentials(c *net.UnixConn) (credentials, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return credentials{}, fmt.Errorf("peer credentials: %w", err)
-	}
-	var cred credentials
-	var inner error
-	err = raw.Control(func(fd uintptr) {
-		var u *unix.Ucred
-		if u, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); inner != nil {
-			return
-		}
-		cred = credentials{UID: u.Uid, GID: u.Gid, PID: u.Pid}
-		cred.Groups, inner = peerGroups(int(fd))
-	})
 	if err == nil {
-		err = inner
+		err = s.identifyToken(r, &c)
 	}
+	if info.readOnly && c.role > access.Reader {
+		c.role, c.more = access.Reader, "this socket is for reading, whoever uses it: use the other one"
+	}
+	return c, err
+}
+
+func (s *Server) identifyPeer(info *connInfo) (caller, error) {
+	who := "root"
+	if info.peer.UID != 0 {
+		who = fmt.Sprintf("uid %d", info.peer.UID)
+	}
+	c := caller{role: info.peer.allowed(s.group, s.readGroup), who: who, from: fmt.Sprintf("pid %d", info.peer.PID), client: who, trusted: info.peer.owner(),
+		more: "be root or a member of group " + s.groupName}
+	if c.role == access.None {
+		return c, denied("user %d may not use this socket: be root or a member of group %s; group %s may read", info.peer.UID, s.groupName, s.readGroupName)
+	}
+	return c, nil
+}
+
+// identifyCertificate is for TLS. The certificate was accepted when the connection was
+// made; it has to be accepted still.
+func (s *Server) identifyCertificate(r *http.Request, info *connInfo) (caller, error) {
+	p, err := info.certified(s.tls, r.TLS.PeerCertificates)
+	c := caller{role: p.Role, who: p.Subject, from: info.remote, certificate: p.Fingerprint, client: p.Fingerprint,
+		more: "the certificate has to be one of --cert-admins, or in the directory admin of --cert-whitelist"}
 	if err != nil {
-		return credentials{}, fmt.Errorf("peer credentials: %w", err)
+		c.role = access.None
+		return c, denied("%v", err)
 	}
-	return cred, nil
+	if err := s.checkCertifiedHost(r.Host); err != nil {
+		return c, err
+	}
+	return c, checkOrigin(r, "https")
 }
 
-// allowed tells whether a peer is root, the daemon's own user, or in the group.
-// group is negative when the system has no such group.
-func (c credentials) allowed(group int) bool {
-	if c.UID == 0 || int(c.UID) == os.Geteuid() {
-		return true
-	}
-	if group < 0 {
-		return false
-	}
-	return c.GID == uint32(group) || slices.Contains(c.Groups, uint32(group))
-}
-
-// authorize refuses a request that its connection has no right to make.
-func (s *Server) authorize(r *http.Request) error {
-	info, _ := r.Context().Value(connKey{}).(connInfo)
-	if info.err != nil {
-		return denied("the client of this connection cannot be identified: %v", info.err)
-	}
-	if info.unix {
-		if !info.peer.allowed(s.group) {
-			return denied("user %d may not use this socket: be root or a member of group %s", info.peer.UID, s.groupName)
-		}
-		return nil
+// identifyLocal is for plain HTTP on loopback.
+func (s *Server) identifyLocal(r *http.Request, info *connInfo) (caller, error) {
+	c := caller{role: access.Reader, who: "anonymous", from: info.remote, anonymous: true, client: info.client,
+		more: "changes over TCP need the daemon's token (Authorization: Bearer, from the file `token` in its run directory); the Unix socket needs none"}
+	switch {
+	case s.insecure:
+		c.role = access.Admin
+	case s.requireToken:
+		c.role = access.None
+		c.more = "this daemon answers nobody over TCP without its token (Authorization: Bearer, from the file `token` or `token-read` in its run directory)"
 	}
 	if err := checkHost(r.Host, info.local); err != nil {
-		return err
+		return c, err
 	}
-	if err := checkOrigin(r); err != nil {
-		return err
-	}
-	if readOnly(r.Method) || s.insecure {
-		return nil
-	}
-	return s.checkToken(r)
+	return c, checkOrigin(r, "http")
 }
 
-// readOnly methods need no token.
+// identifyToken gives who shows a token the role of the token. A token that is not ours is
+// refused, whatever the caller could do without it: somebody relies on it.
+func (s *Server) identifyToken(r *http.Request, c *caller) error {
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return nil
+	}
+	scheme, token, _ := strings.Cut(header, " ")
+	role := access.None
+	if strings.EqualFold(scheme, "Bearer") && s.tokens != nil {
+		role = s.tokens.Role(strings.TrimSpace(token))
+	}
+	if role == access.None {
+		c.role = access.None
+		return unauthorized("the token is not the daemon's: it is in the file `token` in its run directory, and may have been made anew")
+	}
+	c.role, c.anonymous = role, false
+	c.more = "this token is for reading: changes take the one in the file `token`"
+	if c.certificate == "" {
+		c.who, c.client = role.String()+" token", role.String()+" token"
+	} else {
+		c.who += " with the " + role.String() + " token"
+	}
+	return nil
+}
+
+// permit refuses what a caller's role does not include.
+func (c caller) permit(role access.Role) error {
+	switch {
+	case c.role >= role:
+		return nil
+	case c.anonymous:
+		return unauthorized("%s", c.more)
+	}
+	return denied("this takes the role %s, and %s has the role %s: %s", role, c.who, c.role, c.more)
+}
+
+// readOnly methods change nothing.
 func readOnly(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
@@ -131,45 +188,37 @@ func checkHost(host string, local netip.AddrPort) error {
 	if err != nil {
 		name, port = strings.Trim(host, "[]"), "80"
 	}
-	if port == strconv.Itoa(int(local.Port())) {
-		if strings.EqualFold(strings.TrimSuffix(name, "."), "localhost") {
-			return nil
-		}
-		if addr, err := netip.ParseAddr(name); err == nil && addr.Unmap().IsLoopback() {
-			return nil
-		}
+	if port == strconv.Itoa(int(local.Port())) && isLoopback(name) {
+		return nil
 	}
 	return denied("host %s is not this daemon: use localhost:%d", clip(host), local.Port())
 }
 
-// checkOrigin refuses requests that a page of another site made a browser send.
-func checkOrigin(r *http.Request) error {
-	switch site := r.Header.Get("Sec-Fetch-Site"); site {
-	case "", "none", "same-origin":
-	default:
-		return denied("a request from another site is refused (Sec-Fetch-Site: %s)", clip(site))
+func isLoopback(name string) bool {
+	if strings.EqualFold(strings.TrimSuffix(name, "."), "localhost") {
+		return true
 	}
-	for _, origin := range r.Header.Values("Origin") {
-		u, err := url.Parse(origin)
-		if err != nil || u.Scheme != "http" || !strings.EqualFold(u.Host, r.Host) {
-			return denied("a request from origin %s is refused", clip(origin))
-		}
-	}
-	return nil
+	addr, err := netip.ParseAddr(name)
+	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// checkToken compares the bearer token in constant time.
-func (s *Server) checkToken(r *http.Request) error {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if strings.EqualFold(scheme, "Bearer") && s.token != "" &&
-		subtle.ConstantTimeCompare([]byte(strings.TrimSpace(token)), []byte(s.token)) == 1 {
+// checkCertifiedHost accepts the names of the daemon's certificate, localhost, and
+// addresses, which no DNS server can give another meaning.
+func (s *Server) checkCertifiedHost(host string) error {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	if _, err := netip.ParseAddr(name); err == nil || isLoopback(name) || s.tls.ServesHost(name) {
 		return nil
 	}
-	return &problem{Status: http.StatusUnauthorized, Tag: tagAccessDenied,
-		Message: "changes over TCP need the daemon's token (Authorization: Bearer, from the file `token` in its run directory); " +
-			"the Unix socket needs none"}
+	return denied("host %s is not in the daemon's certificate", clip(host))
 }
 
 func denied(format string, args ...any) *problem {
 	return &problem{Status: http.StatusForbidden, Tag: tagAccessDenied, Message: fmt.Sprintf(format, args...)}
+}
+
+func unauthorized(format string, args ...any) *problem {
+	return &problem{Status: http.StatusUnauthorized, Tag: tagAccessDenied, Message: fmt.Sprintf(format, args...)}
 }

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/polycube/polycube/internal/access"
 )
 
 // shutdownPatience bounds the end of a test's server.
@@ -20,8 +22,8 @@ const shutdownPatience = 10 * time.Second
 
 // TestTCPAccess: the rules of Host, Origin and token over TCP.
 func TestTCPAccess(t *testing.T) {
-	const token = "0123456789abcdef"
-	l := newLab(t, Options{Token: token}, true)
+	const token, reading = "0123456789abcdef", "fedcba9876543210"
+	l := newLab(t, Options{Tokens: someTokens{token: access.Admin, reading: access.Reader}}, true)
 	port := l.tcp[strings.LastIndexByte(l.tcp, ':')+1:]
 	tests := []struct {
 		name, method, host string
@@ -51,6 +53,11 @@ func TestTCPAccess(t *testing.T) {
 		{"a write with a part of the token", "POST", "", map[string]string{"Authorization": "Bearer 0123"}, 401},
 		{"a write with another scheme", "POST", "", map[string]string{"Authorization": "Basic " + token}, 401},
 		{"a write with the token", "POST", "", map[string]string{"Authorization": "Bearer " + token}, 201},
+		{"a write with the token for reading", "POST", "", map[string]string{"Authorization": "Bearer " + reading}, 403},
+		{"a read with the token for reading", "GET", "", map[string]string{"Authorization": "Bearer " + reading}, 200},
+		{"a read with a token that is not ours", "GET", "", map[string]string{"Authorization": "Bearer 0123"}, 401},
+		{"a page that is framed elsewhere", "GET", "", map[string]string{"Referer": "http://evil.example/"}, 403},
+		{"our own page", "GET", "", map[string]string{"Referer": "http://" + l.tcp + basePath + "/"}, 200},
 		{"a deletion without token", "DELETE", "", nil, 401},
 		{"a deletion with the token", "DELETE", "", map[string]string{"Authorization": "bearer " + token}, 200},
 	}
@@ -83,6 +90,11 @@ func TestTCPAccess(t *testing.T) {
 	}
 }
 
+// someTokens are tokens of a test.
+type someTokens map[string]access.Role
+
+func (t someTokens) Role(token string) access.Role { return t[token] }
+
 // TestNoTokenNoWrite: a server without a token refuses every write over TCP, an insecure
 // one none.
 func TestNoTokenNoWrite(t *testing.T) {
@@ -92,6 +104,7 @@ func TestNoTokenNoWrite(t *testing.T) {
 		status  int
 	}{
 		{"no token", Options{}, 401},
+		{"no token, for a daemon that wants one for all", Options{RequireToken: true}, 401},
 		{"insecure loopback", Options{InsecureLoopback: true}, 201},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -100,7 +113,6 @@ func TestNoTokenNoWrite(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			req.Header.Set("Authorization", "Bearer ")
 			if a := l.send(t, http.DefaultClient, req); a.status != tt.status {
 				t.Errorf("status %d, want %d: %s", a.status, tt.status, a.body)
 			}
@@ -112,22 +124,26 @@ func TestNoTokenNoWrite(t *testing.T) {
 func TestAllowed(t *testing.T) {
 	other := uint32(os.Geteuid()) + 1000
 	tests := []struct {
-		name  string
-		peer  credentials
-		group int
-		want  bool
+		name            string
+		peer            credentials
+		admins, readers int
+		want            access.Role
 	}{
-		{"root", credentials{UID: 0}, -1, true},
-		{"the daemon's own user", credentials{UID: uint32(os.Geteuid()), GID: 5}, -1, true},
-		{"another user without a group", credentials{UID: other, GID: 50}, -1, false},
-		{"another user outside the group", credentials{UID: other, GID: 50, Groups: []uint32{51, 52}}, 60, false},
-		{"primary group", credentials{UID: other, GID: 60}, 60, true},
-		{"supplementary group", credentials{UID: other, GID: 50, Groups: []uint32{51, 60}}, 60, true},
-		{"group 4294967295 is not \"no group\"", credentials{UID: other, GID: 1<<32 - 1}, -1, false},
+		{"root", credentials{UID: 0}, -1, -1, access.Admin},
+		{"the daemon's own user", credentials{UID: uint32(os.Geteuid()), GID: 5}, -1, -1, access.Admin},
+		{"another user without a group", credentials{UID: other, GID: 50}, -1, -1, access.None},
+		{"another user outside the groups", credentials{UID: other, GID: 50, Groups: []uint32{51, 52}}, 60, 61, access.None},
+		{"primary group", credentials{UID: other, GID: 60}, 60, 61, access.Admin},
+		{"supplementary group", credentials{UID: other, GID: 50, Groups: []uint32{51, 60}}, 60, 61, access.Admin},
+		{"primary group of readers", credentials{UID: other, GID: 61}, 60, 61, access.Reader},
+		{"supplementary group of readers", credentials{UID: other, GID: 50, Groups: []uint32{61}}, 60, 61, access.Reader},
+		{"both groups", credentials{UID: other, GID: 61, Groups: []uint32{60}}, 60, 61, access.Admin},
+		{"readers without a group of admins", credentials{UID: other, GID: 61}, -1, 61, access.Reader},
+		{"group 4294967295 is not \"no group\"", credentials{UID: other, GID: 1<<32 - 1}, -1, -1, access.None},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.peer.allowed(tt.group); got != tt.want {
+			if got := tt.peer.allowed(tt.admins, tt.readers); got != tt.want {
 				t.Errorf("allowed = %v, want %v", got, tt.want)
 			}
 		})

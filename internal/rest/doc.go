@@ -5,7 +5,7 @@
 // time of the request.
 //
 // A request passes, in this order: the connection's identity (peer credentials on the
-// Unix socket; Host, Origin and token on TCP), the limit on concurrent requests, the
-// path's parser, the router, the body's limits, and then the Manager, which owns every
-// cube. One function turns errors into statuses and one shape of JSON.
+// Unix sockets; certificate, Host, Origin and token on TCP), the client's rate, its role,
+// the limit on concurrent requests, the path's parser, the router, the body's limits, and
+// then the Manager, which owns every cube. One function turns errors into statuses and one shape of JSON.
 package rest

@@ -293,7 +293,7 @@ func TestConnectionLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := limit(inner, "").(*limitedListener)
+	l := limit(inner, "")
 	l.slots = make(chan struct{}, 2)
 	accepted := make(chan net.Conn)
 	var done sync.WaitGroup

@@ -26,7 +26,10 @@ type link struct {
 // hrefBase is what a link begins with: scheme-relative on TCP, nothing on a Unix socket,
 // which has no authority.
 func hrefBase(r *http.Request) string {
-	if info, ok := r.Context().Value(connKey{}).(connInfo); ok && info.local.IsValid() {
+	if r.TLS != nil {
+		return "//" + r.Host // a name of the certificate, which the address may not be
+	}
+	if info, ok := r.Context().Value(connKey{}).(*connInfo); ok && info.local.IsValid() {
 		return "//" + info.local.String()
 	}
 	return ""

@@ -3,6 +3,7 @@
 package rest
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,21 +14,32 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/internal/access"
 )
 
 // Listeners bound the number of open connections each, so that a flood on TCP never
 // keeps root from the Unix socket.
 
-// maxConns is the number of connections that one listener keeps open.
-const maxConns = 1024
+// Connections that one listener keeps open, of all clients and of one.
+const (
+	maxConns          = 1024
+	maxConnsPerClient = 256
+)
 
 // maxSocketPath is the room in sun_path.
 const maxSocketPath = 107
 
-// Group is the system group whose members may use the Unix socket.
-const Group = "polycube"
+// Groups of the system by default.
+const (
+	// Group is the one whose members may do everything at the Unix socket.
+	Group = "polycube"
+	// ReadGroup is the one whose members may read at a socket of their own.
+	ReadGroup = "polycube-read"
+)
 
 // groupID returns the number of a system group, -1 when there is none.
 func groupID(name string) int {
@@ -42,10 +54,14 @@ func groupID(name string) int {
 	return id
 }
 
-// ListenUnix listens on a socket file of mode 0660 for the group, or 0600 when the group
-// does not exist. A socket left by a killed daemon is replaced; the caller holds the
+// ListenUnix listens on a socket file of mode 0660 for the constant Group, or 0600 when
+// that does not exist. A socket left by a killed daemon is replaced; the caller holds the
 // instance's lock, so nobody serves it.
-func ListenUnix(path string) (_ net.Listener, err error) {
+func ListenUnix(path string) (net.Listener, error) { return ListenGroup(path, Group, false) }
+
+// ListenGroup is ListenUnix for another group. What comes in by a socket that is readOnly
+// only reads, even if it is root.
+func ListenGroup(path, group string, readOnly bool) (_ net.Listener, err error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != fs.ModeSocket {
 			return nil, fmt.Errorf("socket %s: a file of another kind is in its place", path)
@@ -70,18 +86,20 @@ func ListenUnix(path string) (_ net.Listener, err error) {
 		return nil, fmt.Errorf("listening on %s: %w", path, err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	if err := placeSocket(tmp, path); err != nil {
+	if err := placeSocket(tmp, path, group); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return limit(l, path), nil
+	limited := limit(l, path)
+	limited.readOnly = readOnly
+	return limited, nil
 }
 
-func placeSocket(tmp, path string) error {
+func placeSocket(tmp, path, group string) error {
 	mode := fs.FileMode(0o600)
-	if group := groupID(Group); group >= 0 && os.Geteuid() == 0 {
+	if gid := groupID(group); gid >= 0 && os.Geteuid() == 0 {
 		mode = 0o660
-		if err := os.Chown(tmp, 0, group); err != nil {
-			return fmt.Errorf("giving the socket to group %s: %w", Group, err)
+		if err := os.Chown(tmp, 0, gid); err != nil {
+			return fmt.Errorf("giving the socket to group %s: %w", group, err)
 		}
 	}
 	if err := os.Chmod(tmp, mode); err != nil {
@@ -117,38 +135,109 @@ func loopback(addr string) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("address %q: neither localhost nor an IP address", addr)
 	}
 	if ip = ip.Unmap(); !ip.IsLoopback() {
-		return netip.Addr{}, fmt.Errorf("address %s is not loopback: this release serves TCP on loopback only; "+
-			"use the Unix socket (over ssh from afar)", ip)
+		return netip.Addr{}, fmt.Errorf("address %s is not loopback: others than this machine are served over TLS only, with "+
+			"--cert, --key, and --cacert or --cert-whitelist; or use the Unix socket over ssh", ip)
 	}
 	return ip, nil
 }
 
-// limitedListener accepts a connection only when a slot is free.
+// CheckAddress tells whether an address can be listened on, with mutual TLS or without.
+func CheckAddress(addr string, secure bool) error {
+	_, err := listenIP(addr, secure)
+	return err
+}
+
+func listenIP(addr string, secure bool) (netip.Addr, error) {
+	if ip, err := netip.ParseAddr(addr); err == nil && secure {
+		return ip.Unmap(), nil
+	}
+	return loopback(addr)
+}
+
+// ListenTLS listens on any address, for clients with certificates.
+func ListenTLS(addr string, port uint16, t *access.TLS) (net.Listener, error) {
+	ip, err := listenIP(addr, true)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, port)))
+	if err != nil {
+		return nil, fmt.Errorf("listening on TCP: %w", err)
+	}
+	limited := limit(l, "")
+	limited.silent = true
+	return tls.NewListener(limited, t.Config()), nil
+}
+
+// limitedListener accepts a connection only when a slot is free, and so many of one client.
 type limitedListener struct {
 	net.Listener
 	slots chan struct{}
 	done  chan struct{}
 	path  string
 	once  sync.Once
+	// readOnly is a socket for reading; silent clients speak TLS and understand nothing else.
+	readOnly, silent bool
+
+	mu      sync.Mutex
+	clients map[string]int
 }
 
-func limit(l net.Listener, path string) net.Listener {
-	return &limitedListener{Listener: l, slots: make(chan struct{}, maxConns), done: make(chan struct{}), path: path}
+func limit(l net.Listener, path string) *limitedListener {
+	return &limitedListener{Listener: l, slots: make(chan struct{}, maxConns), done: make(chan struct{}), path: path, clients: map[string]int{}}
 }
 
-// Accept waits for a free slot, then for a connection.
+// Accept waits for a free slot, then for a connection of a client that has not too many.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	select {
 	case l.slots <- struct{}{}:
 	case <-l.done:
 		return nil, net.ErrClosed
 	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			<-l.slots
+			return nil, err
+		}
+		info := meetPeer(c, l.readOnly)
+		if l.enter(info.client) {
+			return &limitedConn{Conn: c, info: info, release: func() { l.leave(info.client) }}, nil
+		}
+		l.turnAway(c)
 	}
-	return &limitedConn{Conn: c, release: func() { <-l.slots }}, nil
+}
+
+// enter counts a connection of a client, unless that has as many as it may.
+func (l *limitedListener) enter(client string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if client != "" && l.clients[client] >= maxConnsPerClient {
+		return false
+	}
+	l.clients[client]++
+	return true
+}
+
+func (l *limitedListener) leave(client string) {
+	l.mu.Lock()
+	if l.clients[client]--; l.clients[client] == 0 {
+		delete(l.clients, client)
+	}
+	l.mu.Unlock()
+	<-l.slots
+}
+
+// turnAway tells a client why, as far as that costs nothing.
+func (l *limitedListener) turnAway(c net.Conn) {
+	if !l.silent {
+		body := fmt.Sprintf(`{"ietf-restconf:errors":{"error":[{"error-type":"protocol","error-tag":"resource-denied",`+
+			`"error-message":"this client has %d connections open, close some"}]}}`, maxConnsPerClient)
+		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+		_, _ = fmt.Fprintf(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s",
+			contentType, len(body), body)
+	}
+	_ = c.Close()
 }
 
 // Addr is where clients connect: the socket was made elsewhere and moved.
@@ -174,6 +263,7 @@ func (l *limitedListener) Close() error {
 // limitedConn gives its slot back once.
 type limitedConn struct {
 	net.Conn
+	info    *connInfo
 	once    sync.Once
 	release func()
 }

@@ -3,17 +3,19 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/trace"
 )
 
@@ -37,59 +39,74 @@ type Options struct {
 	Version string
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
-	// Token is what a write over TCP has to present; "" refuses every such write.
-	Token string
+	// Tokens know what a client over TCP has to present; nil refuses every token.
+	Tokens TokenRoles
 	// InsecureLoopback lets anybody on the machine write over TCP.
 	InsecureLoopback bool
+	// RequireToken lets nobody read over plain TCP without a token.
+	RequireToken bool
+	// TLS decides about clients' certificates; listeners of ListenTLS need it.
+	TLS *access.TLS
+	// Audit records changes and refusals; nil keeps no record.
+	Audit *access.Audit
+	// Rate is the number of requests a second of one client: 0 is the default, less is no bound.
+	Rate int
 	// Drops is what samples the counters of drops; nil knows no rates and times.
 	Drops *trace.Drops
 	// Trace runs the sessions that look at packets; nil has none.
 	Trace *trace.Hub
-	// Group is the system group that may use the Unix socket; "" is the constant Group.
-	Group string
+	// Group is the system group that may use the Unix socket, ReadGroup the one that may
+	// read there; "" are the constants Group and ReadGroup.
+	Group, ReadGroup string
 }
 
 // Server serves the API on any number of listeners.
 type Server struct {
-	manager   Manager
-	version   string
-	log       *slog.Logger
-	token     string
-	insecure  bool
-	groupName string
-	group     int
-	slots     chan struct{}
-	metrics   *metrics
-	drops     *trace.Drops
-	hub       *trace.Hub
-	http      *http.Server
+	manager Manager
+	version string
+	log     *slog.Logger
+	slots   chan struct{}
+	metrics *metrics
+	drops   *trace.Drops
+	hub     *trace.Hub
+	http    *http.Server
+
+	tokens                   TokenRoles
+	insecure, requireToken   bool
+	groupName, readGroupName string
+	group, readGroup         int
+	tls                      *access.TLS
+	audit                    *access.Audit
+	rate                     *access.Rate
+	perSecond                float64
+	// open are the connections of TLS, net.Conn to *connInfo.
+	open sync.Map
 }
 
 // New makes a server; it serves nothing until Serve.
 func New(o Options) *Server {
-	s := &Server{manager: o.Manager, version: o.Version, log: o.Logger, token: o.Token, insecure: o.InsecureLoopback,
-		groupName: o.Group, slots: make(chan struct{}, maxRequests)}
+	s := &Server{manager: o.Manager, version: o.Version, log: o.Logger, slots: make(chan struct{}, maxRequests)}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	if s.groupName == "" {
-		s.groupName = Group
-	}
-	s.group = groupID(s.groupName)
+	s.secure(o)
 	s.metrics = newMetrics(s)
 	if s.drops = o.Drops; s.drops == nil {
 		s.drops = trace.NewDrops(o.Manager, nil)
 	}
 	s.http = &http.Server{
 		Handler:           s,
-		ConnContext:       identify,
+		ConnContext:       s.meet,
+		ConnState:         s.forget,
+		Protocols:         &http.Protocols{},
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog:          s.connectionLog(),
 	}
+	s.http.Protocols.SetHTTP1(true)
 	if s.hub = o.Trace; s.hub != nil {
 		s.http.RegisterOnShutdown(func() { // streams have no end of their own
 			if err := s.hub.Close(); err != nil {
@@ -100,7 +117,18 @@ func New(o Options) *Server {
 	return s
 }
 
-// Serve answers requests from a listener of ListenUnix or ListenTCP until Shutdown.
+// secure takes over what decides about access.
+func (s *Server) secure(o Options) {
+	s.tokens, s.insecure, s.requireToken = o.Tokens, o.InsecureLoopback, o.RequireToken
+	s.tls, s.audit = o.TLS, o.Audit
+	s.groupName, s.readGroupName = cmp.Or(o.Group, Group), cmp.Or(o.ReadGroup, ReadGroup)
+	s.group, s.readGroup = groupID(s.groupName), groupID(s.readGroupName)
+	if s.perSecond = float64(cmp.Or(o.Rate, defaultRate)); s.perSecond > 0 {
+		s.rate = access.NewRate(s.perSecond, burstFactor*s.perSecond)
+	}
+}
+
+// Serve answers requests from a listener of this package until Shutdown.
 func (s *Server) Serve(l net.Listener) error {
 	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving %s: %w", l.Addr(), err)
@@ -120,42 +148,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return fmt.Errorf("closing the API: %w", err)
 	}
 	return nil
-}
-
-// ServeHTTP guards one request: identity, number of requests, panics, access log.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	start := time.Now()
-	rec := &recorder{ResponseWriter: w}
-	defer func() {
-		if cause := recover(); cause != nil {
-			if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-				panic(cause)
-			}
-			s.log.Error("handler panicked", "method", r.Method, "path", r.URL.EscapedPath(), "panic", cause, "stack", string(debug.Stack()))
-			if rec.status == 0 {
-				s.writeError(rec, r, &problem{Status: http.StatusInternalServerError, Tag: tagFailed,
-					Message: "the daemon met an internal error, its log has the details"})
-			}
-		}
-		s.log.Debug("request", "method", r.Method, "path", r.URL.EscapedPath(), "status", rec.status, "took", time.Since(start))
-	}()
-	rec.Header().Set("X-Content-Type-Options", "nosniff")
-	rec.Header().Set("Cache-Control", "no-store")
-	if err := s.authorize(r); err != nil {
-		s.writeError(rec, r, err)
-		return
-	}
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	default:
-		s.writeError(rec, r, &problem{Status: http.StatusServiceUnavailable, Tag: tagResource,
-			Message: fmt.Sprintf("%d requests are under way, try again", maxRequests)})
-		return
-	}
-	if err := s.route(rec, r); err != nil {
-		s.writeError(rec, r, err)
-	}
 }
 
 // recorder remembers the status for the log and for panics.

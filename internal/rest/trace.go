@@ -15,23 +15,16 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/trace"
 )
 
 // Looking at packets: a stream of steps, one JSON object a line, until the session or the client
-// ends. Who looks sees what others send, and makes programs be linked anew, so over TCP it takes
-// the token that changes take.
+// ends. Who looks sees what others send, and makes programs be linked anew, so it takes
+// the role that changes take.
 
 // stalled is how long a client may take for one write before its session ends.
 const stalled = 10 * time.Second
-
-// mayWrite refuses what needs the rights of a change, though it is only read.
-func (s *Server) mayWrite(r *http.Request) error {
-	if info, _ := r.Context().Value(connKey{}).(connInfo); info.unix || s.insecure {
-		return nil
-	}
-	return s.checkToken(r)
-}
 
 // tracer is the hub, or the answer that there is none.
 func (s *Server) tracer() (*trace.Hub, error) {
@@ -214,7 +207,7 @@ func (f packetFile) end(s *trace.Session) error { return f.End(s.Summary()) }
 
 // stream runs a session for a client that reads, and ends it with the client.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, req trace.Request, kind string, open func(io.Writer) (writer, error)) error {
-	if err := s.mayWrite(r); err != nil {
+	if err := callerOf(r).permit(access.Admin); err != nil {
 		return err
 	}
 	hub, err := s.tracer()

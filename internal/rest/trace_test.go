@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/datapath"
 	fuse "github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/slowpath"
@@ -53,9 +54,9 @@ func traced(t *testing.T, o Options) (*lab, *trace.Hub) {
 }
 
 func TestLookingAtPacketsTakesTheRightsOfAChange(t *testing.T) {
-	l, hub := traced(t, Options{Token: "secret"})
+	l, hub := traced(t, Options{Tokens: someTokens{"secret": access.Admin, "looker": access.Reader}})
 	for _, path := range []string{"/trace", "/capture/l1:p1"} {
-		for header, status := range map[string]int{"": 401, "Bearer wrong": 401, "Bearer secret": 200} {
+		for header, status := range map[string]int{"": 401, "Bearer wrong": 401, "Bearer looker": 403, "Bearer secret": 200} {
 			ctx, cancel := context.WithCancel(t.Context())
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.tcp+basePath+path, nil)
 			if err != nil {

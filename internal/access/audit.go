@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The audit log has one line of JSON for each change, and for each attempt that was
+// refused: who asked, from where, for what, and how it ended. It holds no bodies, headers
+// or tokens. Somebody who is refused all the time can neither fill the disk nor push out
+// what others did: such lines are bounded by a rate, and what was left out is counted.
+
+const (
+	// auditBytes is the size at which the log is put aside.
+	auditBytes = 8 << 20
+	// auditKept is the number of logs that were put aside.
+	auditKept = 4
+	// Refusals a second, and at once.
+	refusedRate  = 5
+	refusedBurst = 100
+	// maxAuditPath bounds what a client's URL takes of a line.
+	maxAuditPath = 1024
+)
+
+// Record is one line of the audit log.
+type Record struct {
+	Time time.Time `json:"time"`
+	// Who is the user, the certificate's subject or the token's role.
+	Who  string `json:"who"`
+	Role string `json:"role"`
+	// From is the address, or the process at the Unix socket.
+	From string `json:"from"`
+	// Certificate is the SHA-256 of the client's, if it showed one.
+	Certificate string `json:"certificate,omitempty"`
+	Method      string `json:"method,omitempty"`
+	Path        string `json:"path,omitempty"`
+	// Bytes is how much of the body was read.
+	Bytes int64 `json:"bytes"`
+	// Status is the answer's; 0 when the connection was refused.
+	Status int `json:"status"`
+	// Milliseconds is how long the answer took.
+	Milliseconds float64 `json:"ms"`
+	// Refused is why a client was not let in, or not allowed what it asked for.
+	Refused string `json:"refused,omitempty"`
+	// Omitted is the number of refusals before this line that have none.
+	Omitted int `json:"omitted,omitempty"`
+}
+
+// Audit is an open audit log. A nil Audit keeps nothing.
+type Audit struct {
+	path string
+	log  *slog.Logger
+	most int64
+
+	mu      sync.Mutex
+	file    *os.File
+	size    int64
+	refused bucket
+	omitted int
+	broken  bool
+}
+
+// OpenAudit opens the log, and appends to it.
+func OpenAudit(path string, log *slog.Logger) (*Audit, error) {
+	a := &Audit{path: path, log: log, most: auditBytes}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("making the audit log's directory: %w", err)
+	}
+	if err := a.open(); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// open opens a regular file of ours that is in its place by no link, and keeps it private.
+func (a *Audit) open() error {
+	f, err := os.OpenFile(a.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
+	if errors.Is(err, unix.ELOOP) {
+		return fmt.Errorf("opening the audit log: %s is a link, which is not followed", a.path)
+	}
+	if err != nil {
+		return fmt.Errorf("opening the audit log: %w", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return errors.Join(fmt.Errorf("opening the audit log: %w", err), f.Close())
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || int(st.Uid) != os.Geteuid() {
+		return errors.Join(fmt.Errorf("opening the audit log: %s is not a file of the daemon alone", a.path), f.Close())
+	}
+	if st.Mode&0o027 != 0 {
+		if err := f.Chmod(0o600); err != nil {
+			return errors.Join(fmt.Errorf("making the audit log private: %w", err), f.Close())
+		}
+	}
+	if a.file != nil {
+		err = a.file.Close()
+	}
+	a.file, a.size = f, st.Size
+	return err
+}
+
+// Reopen opens the file again by its name, after somebody else put it aside.
+func (a *Audit) Reopen() error {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.open()
+}
+
+// Write appends a record. An error is told in the daemon's log, once until it is over: a
+// full disk must not keep anybody from repairing the network.
+func (a *Audit) Write(r Record) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r.Refused != "" && !a.refused.take(r.Time, refusedRate, refusedBurst) {
+		a.omitted++
+		return
+	}
+	r.Time, r.Omitted = r.Time.UTC().Truncate(time.Microsecond), a.omitted
+	if len(r.Path) > maxAuditPath {
+		r.Path = clipTo(r.Path, maxAuditPath)
+	}
+	err := a.append(r)
+	switch {
+	case err != nil && !a.broken:
+		a.log.Error("changes are not recorded any more", "err", err)
+	case err == nil && a.broken:
+		a.log.Info("changes are recorded again", "file", a.path)
+	}
+	if a.broken = err != nil; !a.broken {
+		a.omitted = 0
+	}
+}
+
+func (a *Audit) append(r Record) error {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("writing the audit log: %w", err)
+	}
+	line = append(line, '\n')
+	if a.size > 0 && a.size+int64(len(line)) > a.most {
+		if err := a.rotate(); err != nil {
+			return err
+		}
+	}
+	n, err := a.file.Write(line)
+	a.size += int64(n)
+	if err != nil {
+		return fmt.Errorf("writing the audit log: %w", err)
+	}
+	return nil
+}
+
+// rotate puts the log aside as .1, that as .2, and so on. Renaming follows no link.
+func (a *Audit) rotate() error {
+	for i := auditKept; i > 0; i-- {
+		from := a.path
+		if i > 1 {
+			from = fmt.Sprintf("%s.%d", a.path, i-1)
+		}
+		if err := os.Rename(from, fmt.Sprintf("%s.%d", a.path, i)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("putting the audit log aside: %w", err)
+		}
+	}
+	return a.open()
+}
+
+// Close closes the log; what comes later is lost.
+func (a *Audit) Close() error {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.file.Close()
+}

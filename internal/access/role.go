@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+// Role is what a client may do.
+type Role uint8
+
+// The roles, each with the rights of the one before.
+const (
+	// None may do nothing.
+	None Role = iota
+	// Reader may look at configuration, state and metrics.
+	Reader
+	// Admin may do everything, which on this machine is as much as root may do.
+	Admin
+)
+
+// String is the role's name in messages and in the audit log.
+func (r Role) String() string {
+	switch r {
+	case Reader:
+		return "read-only"
+	case Admin:
+		return "admin"
+	}
+	return "none"
+}

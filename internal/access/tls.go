@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// TLS is always mutual: no client without a certificate. Sessions are not resumed, so
+// every connection shows its certificate, and a connection that is open is looked at
+// again when the files change or a certificate in its chain expires.
+
+var errNotExist = fs.ErrNotExist
+
+// pollInterval is how often the files are looked at for changes.
+const pollInterval = time.Second
+
+// TLSOptions name the files of TLS, as the daemon's options of the same names do.
+type TLSOptions struct {
+	// Cert and Key are the daemon's own.
+	Cert, Key string
+	// CACert holds the authorities that sign clients' certificates.
+	CACert string
+	// Allow is a directory of accepted certificates, instead of an authority: those in
+	// admin/ may change things, the others only read.
+	Allow string
+	// Deny is a directory of certificates and revocation lists that are refused.
+	Deny string
+	// Admins is a file with the names of those who may change things, for CACert.
+	Admins string
+}
+
+// Given tells whether TLS was asked for.
+func (o TLSOptions) Given() bool { return o != TLSOptions{} }
+
+// Check refuses combinations that are unsafe, or of which a part would have no effect.
+func (o TLSOptions) Check() error {
+	switch {
+	case !o.Given():
+		return nil
+	case o.Cert == "" && o.Key == "":
+		return errors.New("cacert, cert-whitelist, cert-blacklist and cert-admins are for TLS: give --cert and --key as well")
+	case o.Cert == "":
+		return errors.New("key without cert: TLS needs both")
+	case o.Key == "":
+		return errors.New("cert without key: TLS needs both")
+	case o.CACert != "" && o.Allow != "":
+		return errors.New("cacert and cert-whitelist exclude each other: either an authority decides who may come in, or a list")
+	case o.Allow != "" && o.Deny != "":
+		return errors.New("cert-whitelist and cert-blacklist exclude each other: take the certificate out of the list")
+	case o.Allow != "" && o.Admins != "":
+		return errors.New("cert-admins is for cacert: with cert-whitelist, the certificates of admins are in its directory admin")
+	case o.CACert == "" && o.Allow == "" && o.Deny != "":
+		return errors.New("cert-blacklist needs cacert: it takes back what the authority gave out")
+	case o.CACert == "" && o.Allow == "":
+		return errors.New("cert needs cacert or cert-whitelist: without them, nobody could tell who the clients are")
+	}
+	return nil
+}
+
+// Peer is a client that showed a certificate which is accepted.
+type Peer struct {
+	// Subject and Fingerprint name the certificate; the latter is SHA-256 in hexadecimal.
+	Subject, Fingerprint string
+	Role                 Role
+
+	// The decision holds until this time, and for this trust.
+	until time.Time
+	trust *trust
+	certs []*x509.Certificate
+}
+
+// TLS holds what the files say now.
+type TLS struct {
+	options TLSOptions
+	log     *slog.Logger
+	now     func() time.Time
+	current atomic.Pointer[trust]
+
+	mu    sync.Mutex // of reload
+	stamp string
+}
+
+// NewTLS reads all files. Any that cannot be used is an error.
+func NewTLS(o TLSOptions, log *slog.Logger) (*TLS, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	t := &TLS{options: o, log: log, now: time.Now}
+	t.stamp = t.fileStamp()
+	first, errs := load(o, nil, t.now())
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("TLS: %w", err)
+	}
+	t.install(first)
+	return t, nil
+}
+
+func (t *TLS) fileStamp() string {
+	o := t.options
+	admin := ""
+	if o.Allow != "" {
+		admin = o.Allow + "/" + adminDir
+	}
+	return stamp(o.Cert, o.Key, o.CACert, o.Allow, admin, o.Deny, o.Admins)
+}
+
+// install makes a trust the one that decides.
+func (t *TLS) install(next *trust) {
+	next.config = &tls.Config{
+		MinVersion:             tls.VersionTLS12,
+		Certificates:           []tls.Certificate{*next.pair},
+		ClientAuth:             tls.RequireAnyClientCert,
+		NextProtos:             []string{"http/1.1"},
+		SessionTicketsDisabled: true,
+		VerifyConnection: func(s tls.ConnectionState) error {
+			_, err := t.Verify(s.PeerCertificates)
+			return err
+		},
+	}
+	if len(next.cas) > 0 {
+		next.config.ClientCAs = next.roots // a hint for clients that have several certificates
+	}
+	t.current.Store(next)
+	if left := next.pair.Leaf.NotAfter.Sub(t.now()); left < 14*24*time.Hour {
+		t.log.Warn("the daemon's certificate expires soon", "file", t.options.Cert, "on", next.pair.Leaf.NotAfter)
+	}
+}
+
+// Config is for a listener. Every handshake is by the newest files.
+func (t *TLS) Config() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return t.current.Load().config, nil
+		},
+	}
+}
+
+// Verify decides about the certificates that a client showed, the client's own first.
+func (t *TLS) Verify(certs []*x509.Certificate) (Peer, error) {
+	now := t.current.Load()
+	p, err := now.verify(certs, t.now())
+	if err != nil {
+		return p, err // with no trust in it, so that the next look decides anew
+	}
+	p.trust = now
+	return p, nil
+}
+
+// Again decides anew about a client, if anything changed since it was decided.
+func (t *TLS) Again(p Peer) (Peer, error) {
+	if p.trust == t.current.Load() && t.now().Before(p.until) {
+		return p, nil
+	}
+	return t.Verify(p.certs)
+}
+
+// ServesHost tells whether a host's name is in the daemon's certificate.
+func (t *TLS) ServesHost(host string) bool {
+	return t.current.Load().pair.Leaf.VerifyHostname(host) == nil
+}
+
+// Reload reads all files again, whether they changed or not.
+func (t *TLS) Reload() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stamp = t.fileStamp()
+	t.reload()
+}
+
+func (t *TLS) reload() {
+	next, errs := load(t.options, t.current.Load(), t.now())
+	for _, err := range errs {
+		t.log.Error("a file of TLS cannot be used, what it said before stays in force", "err", err)
+	}
+	t.install(next)
+	t.log.Info("certificates were read again", "errors", len(errs))
+}
+
+// Run reads files again when they change, until ctx ends. After each look it calls
+// then, for whoever keeps connections open.
+func (t *TLS) Run(ctx context.Context, then func()) {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			t.poll()
+			then()
+		}
+	}
+}
+
+func (t *TLS) poll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.fileStamp(); s != t.stamp {
+		t.stamp = s
+		t.reload()
+	}
+}

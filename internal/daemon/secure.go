@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/rest"
+)
+
+// Who may come in, as the options say it. What would be unsafe, or would have no effect,
+// is refused before anything starts, with a sentence that says what to do.
+
+// accessOptions are the options about access to the API.
+type accessOptions struct {
+	// Group may do everything at the Unix socket, ReadGroup may read at one of its own.
+	Group, ReadGroup string
+	// ReadSocket is the Unix socket for reading, "" when there is no such group.
+	ReadSocket   string
+	RequireToken bool
+	TLS          access.TLSOptions
+	// AuditLog is "" when no record is kept.
+	AuditLog string
+	// Rate is the number of requests a second of one client; less than 0 is no bound.
+	Rate int
+}
+
+// Defaults of the options about access.
+const (
+	auditFile   = "audit.log"
+	auditOff    = "off"
+	defaultRate = 1000
+	maxRate     = 1000000
+)
+
+// declare declares the options.
+func (a *accessOptions) declare(f *pflag.FlagSet) {
+	f.StringVar(&a.Group, "group", rest.Group, "group whose members may do everything at the Unix socket")
+	f.StringVar(&a.ReadGroup, "read-group", rest.ReadGroup, "group whose members may read, at a Unix socket of their own")
+	f.StringVar(&a.ReadSocket, "read-socket", "", "that socket (default RUN-DIR/polycubed-read.sock)")
+	f.BoolVar(&a.RequireToken, "require-token", false, "let nobody read over loopback TCP without a token")
+	f.StringVarP(&a.TLS.Cert, "cert", "c", "", "certificate of the daemon, for TLS with certificates on both sides")
+	f.StringVarP(&a.TLS.Key, "key", "k", "", "its private key")
+	f.StringVar(&a.TLS.CACert, "cacert", "", "authorities that sign clients' certificates")
+	f.StringVar(&a.TLS.Admins, "cert-admins", "", "file with the names of those who may change things (KIND:NAME lines), for --cacert")
+	f.StringVar(&a.TLS.Allow, "cert-whitelist", "", "directory of clients' certificates, instead of --cacert: those in its directory admin may change things")
+	f.StringVar(&a.TLS.Deny, "cert-blacklist", "", "directory of certificates and revocation lists that are refused, for --cacert")
+	f.StringVar(&a.AuditLog, "audit-log", "", "file that records each change and refusal, or off (default STATE-DIR/audit.log)")
+	f.IntVar(&a.Rate, "rate-limit", defaultRate, "requests a second of one client; 0 is no limit")
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		switch name {
+		case "cert-white-list", "cert-allow-list":
+			name = "cert-whitelist"
+		case "cert-black-list", "cert-deny-list":
+			name = "cert-blacklist"
+		}
+		return pflag.NormalizedName(name)
+	})
+}
+
+// finishAccess checks the options about access.
+func (r *rawOptions) finishAccess(f *pflag.FlagSet) error {
+	if err := r.TLS.Check(); err != nil {
+		return err
+	}
+	secure := r.TLS.Given()
+	r.TCP = r.TCP || secure
+	switch {
+	case !r.TCP && r.InsecureLoopback:
+		return errors.New("insecure-loopback has no meaning without --addr or --port")
+	case !r.TCP && r.RequireToken:
+		return errors.New("require-token has no meaning without --addr or --port")
+	case secure && r.InsecureLoopback:
+		return errors.New("insecure-loopback and cert exclude each other: with TLS, certificates decide; leave insecure-loopback out")
+	case secure && r.RequireToken:
+		return errors.New("require-token is for plain TCP on loopback: with TLS, nobody comes in without a certificate; leave it out")
+	case r.InsecureLoopback && r.RequireToken:
+		return errors.New("insecure-loopback and require-token exclude each other")
+	case r.Rate < 0 || r.Rate > maxRate:
+		return fmt.Errorf("rate-limit %d: is 0 to %d requests a second", r.Rate, maxRate)
+	}
+	if err := rest.CheckAddress(r.Addr, secure); err != nil {
+		return err
+	}
+	if r.Rate == 0 {
+		r.Rate = -1
+	}
+	return r.finishGroups(f)
+}
+
+// finishGroups checks the groups: one that was named has to exist, or its members would
+// look for the mistake elsewhere.
+func (r *rawOptions) finishGroups(f *pflag.FlagSet) error {
+	for _, name := range []string{"group", "read-group"} {
+		value := f.Lookup(name).Value.String()
+		if !f.Changed(name) {
+			continue
+		}
+		if groupID(value) < 0 {
+			return fmt.Errorf("%s %q: there is no such group: make it with groupadd --system %s", name, value, value)
+		}
+	}
+	if r.Group == r.ReadGroup {
+		return fmt.Errorf("group and read-group are both %s: members of the first may do everything", r.Group)
+	}
+	if r.ReadSocket != "" && groupID(r.ReadGroup) < 0 {
+		return fmt.Errorf("read-socket has no meaning without the group %s: make it with groupadd --system %s", r.ReadGroup, r.ReadGroup)
+	}
+	return nil
+}
+
+// accessPaths derives the paths that were not given.
+func (r *rawOptions) accessPaths() error {
+	if r.ReadSocket == "" && groupID(r.ReadGroup) >= 0 {
+		r.ReadSocket = filepath.Join(r.RunDir, "polycubed-read.sock")
+	}
+	if strings.EqualFold(r.AuditLog, auditOff) {
+		r.AuditLog = ""
+	} else if r.AuditLog == "" {
+		r.AuditLog = filepath.Join(r.StateDir, auditFile)
+	}
+	paths := []*string{&r.ReadSocket, &r.AuditLog, &r.TLS.Cert, &r.TLS.Key, &r.TLS.CACert, &r.TLS.Admins, &r.TLS.Allow, &r.TLS.Deny}
+	for _, p := range paths {
+		if *p == "" {
+			continue
+		}
+		var err error
+		if *p, err = filepath.Abs(*p); err != nil {
+			return fmt.Errorf("path %q: %w", *p, err)
+		}
+	}
+	if r.ReadSocket == r.Socket {
+		return fmt.Errorf("socket and read-socket are both %s", r.Socket)
+	}
+	return nil
+}
+
+// groupID returns the number of a system group, -1 when there is none.
+func groupID(name string) int {
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return -1
+	}
+	id, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		return -1
+	}
+	return id
+}
+
+// openAccess opens what decides about access. It comes early: a daemon that cannot be
+// reached safely leaves the network alone.
+func (d *daemon) openAccess(context.Context) (err error) {
+	if d.tokens, err = access.OpenTokens(d.opts.RunDir, groupID(d.opts.Group), groupID(d.opts.ReadGroup)); err != nil {
+		return err
+	}
+	if d.opts.AuditLog != "" {
+		if d.audit, err = access.OpenAudit(d.opts.AuditLog, d.log); err != nil {
+			return err
+		}
+		d.undo = append(d.undo, d.audit.Close)
+	}
+	if d.opts.TLS.Given() {
+		d.tls, err = access.NewTLS(d.opts.TLS, d.log)
+	}
+	return err
+}
+
+// apiOptions are the API's options as far as they are about access.
+func (d *daemon) apiOptions() rest.Options {
+	return rest.Options{
+		Tokens: d.tokens, Audit: d.audit, TLS: d.tls, Rate: d.opts.Rate, Group: d.opts.Group, ReadGroup: d.opts.ReadGroup,
+		InsecureLoopback: d.opts.InsecureLoopback, RequireToken: d.opts.RequireToken,
+	}
+}
+
+// watchAccess reads certificates again when their files change.
+func (d *daemon) watchAccess() {
+	if d.tls != nil {
+		d.undo = append(d.undo, background(func(ctx context.Context) { d.tls.Run(ctx, d.server.Sweep) }))
+	}
+}
+
+// reloadAccess reads everything about access again.
+func (d *daemon) reloadAccess() {
+	if d.tokens != nil {
+		if err := d.tokens.Renew(); err != nil {
+			d.log.Error("making tokens", "err", err)
+		}
+	}
+	if err := d.audit.Reopen(); err != nil {
+		d.log.Error("reopening the audit log", "err", err)
+	}
+	if d.tls != nil {
+		d.tls.Reload()
+		d.server.Sweep()
+	}
+}
+
+// listen opens the Unix sockets and, when asked for, TCP. It opens all or none.
+func (d *daemon) listen() (out []net.Listener, err error) {
+	defer func() {
+		if err != nil {
+			for _, l := range out {
+				err = errors.Join(err, l.Close())
+			}
+		}
+	}()
+	open := func(l net.Listener, err error) error {
+		if err == nil {
+			out = append(out, l)
+		}
+		return err
+	}
+	if err := open(rest.ListenGroup(d.opts.Socket, d.opts.Group, false)); err != nil {
+		return out, err
+	}
+	if d.opts.ReadSocket != "" {
+		if err := open(rest.ListenGroup(d.opts.ReadSocket, d.opts.ReadGroup, true)); err != nil {
+			return out, err
+		}
+	}
+	switch {
+	case !d.opts.TCP:
+		return out, nil
+	case d.tls != nil:
+		return out, open(rest.ListenTLS(d.opts.Addr, d.opts.Port, d.tls))
+	case d.opts.InsecureLoopback:
+		d.log.Warn("every local user may change the configuration over TCP (--insecure-loopback)")
+	}
+	return out, open(rest.ListenTCP(d.opts.Addr, d.opts.Port))
+}

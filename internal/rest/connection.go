@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/internal/access"
+)
+
+// What is known about a connection, from the moment it is accepted until it is closed.
+
+// connKey is the context key of a connection's identity.
+type connKey struct{}
+
+// connInfo is what is known about a connection when it is accepted.
+type connInfo struct {
+	unix bool
+	// readOnly connections only read, whoever is at their other end.
+	readOnly bool
+	peer     credentials
+	// err is why the peer could not be identified.
+	err error
+	// local is the address that a TCP client reached, remote its own.
+	local  netip.AddrPort
+	remote string
+	// client is what connections are counted by, "" for those that are not.
+	client string
+
+	mu sync.Mutex
+	// cert is the client of TLS, once it sent a request.
+	cert *access.Peer
+}
+
+// credentials are a Unix socket's peer as the kernel recorded it at connect.
+type credentials struct {
+	UID, GID uint32
+	PID      int32
+	Groups   []uint32
+}
+
+// errNoCredentials is for a connection that no listener of ours accepted.
+var errNoCredentials = errors.New("not accepted by a listener of this package")
+
+// meetPeer finds out who is at the other end of a connection.
+func meetPeer(c net.Conn, readOnly bool) *connInfo {
+	info := &connInfo{readOnly: readOnly}
+	if u, ok := c.(*net.UnixConn); ok {
+		info.unix = true
+		if info.peer, info.err = peerCredentials(u); info.err == nil && !info.peer.owner() {
+			info.client = fmt.Sprintf("uid %d", info.peer.UID)
+		}
+		return info
+	}
+	info.local, info.err = netip.ParseAddrPort(c.LocalAddr().String())
+	info.remote = c.RemoteAddr().String()
+	if remote, err := netip.ParseAddrPort(info.remote); err == nil {
+		info.client = neighbourhood(remote.Addr().Unmap())
+	} else {
+		info.err = errors.Join(info.err, err)
+	}
+	return info
+}
+
+// neighbourhood is what one client has addresses in: the machine itself, or a network of
+// IPv6, in which a host takes as many as it likes.
+func neighbourhood(a netip.Addr) string {
+	if a.IsLoopback() {
+		return "loopback"
+	}
+	if a.Is6() {
+		if p, err := a.WithZone("").Prefix(64); err == nil {
+			return p.String()
+		}
+	}
+	return a.String()
+}
+
+// peerCredentials reads SO_PEERCRED and SO_PEERGROUPS.
+func peerCredentials(c *net.UnixConn) (credentials, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return credentials{}, fmt.Errorf("peer credentials: %w", err)
+	}
+	var cred credentials
+	var inner error
+	err = raw.Control(func(fd uintptr) {
+		var u *unix.Ucred
+		if u, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); inner != nil {
+			return
+		}
+		cred = credentials{UID: u.Uid, GID: u.Gid, PID: u.Pid}
+		cred.Groups, inner = peerGroups(int(fd))
+	})
+	if err == nil {
+		err = inner
+	}
+	if err != nil {
+		return credentials{}, fmt.Errorf("peer credentials: %w", err)
+	}
+	return cred, nil
+}
+
+// certified decides about a client's certificate for one request, anew when something
+// changed since the last.
+func (i *connInfo) certified(t *access.TLS, certs []*x509.Certificate) (access.Peer, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var p access.Peer
+	var err error
+	if i.cert == nil {
+		p, err = t.Verify(certs)
+	} else {
+		p, err = t.Again(*i.cert)
+	}
+	i.cert = &p
+	return p, err
+}
+
+// recheck is certified for a connection between requests or amid a long answer.
+func (i *connInfo) recheck(t *access.TLS) (access.Peer, error) {
+	i.mu.Lock()
+	known := i.cert != nil
+	i.mu.Unlock()
+	if !known {
+		return access.Peer{}, nil // its first request will be looked at
+	}
+	return i.certified(t, nil)
+}
+
+// meet is the server's ConnContext.
+func (s *Server) meet(ctx context.Context, c net.Conn) context.Context {
+	info := infoOf(c)
+	if _, ok := c.(*tls.Conn); ok {
+		s.open.Store(c, info)
+	}
+	return context.WithValue(ctx, connKey{}, info)
+}
+
+// infoOf finds what the listener noted.
+func infoOf(c net.Conn) *connInfo {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if l, ok := c.(*limitedConn); ok {
+		return l.info
+	}
+	return &connInfo{err: errNoCredentials}
+}
+
+// forget is the server's ConnState.
+func (s *Server) forget(c net.Conn, state http.ConnState) {
+	if state == http.StateClosed || state == http.StateHijacked {
+		s.open.Delete(c)
+	}
+}
+
+// Sweep closes the connections whose certificates are not accepted any more. It is called
+// after the files of TLS were looked at.
+func (s *Server) Sweep() {
+	if s.tls == nil {
+		return
+	}
+	s.open.Range(func(key, value any) bool {
+		conn, info := key.(net.Conn), value.(*connInfo)
+		p, err := info.recheck(s.tls)
+		if err == nil {
+			return true
+		}
+		s.open.Delete(key)
+		s.log.Warn("closing a connection", "client", info.remote, "why", err)
+		s.audit.Write(access.Record{Time: time.Now(), Who: p.Subject, Role: access.None.String(), From: info.remote, Certificate: p.Fingerprint,
+			Refused: "the open connection is closed: " + err.Error()})
+		if t, ok := conn.(*tls.Conn); ok {
+			conn = t.NetConn() // nothing more is said to this client
+		}
+		if err := conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			s.log.Debug("closing a connection", "err", err)
+		}
+		return true
+	})
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/topology"
+)
+
+// What each request passes before it is routed: who sent it, how often that client asks,
+// what it may do, and what its body is like. What changes something, or was refused, is
+// recorded when it has ended.
+
+// Requests of one client a second, and at once. Root at the Unix socket is not counted.
+const (
+	defaultRate = 1000
+	burstFactor = 2
+)
+
+// guarded is one request on its way.
+type guarded struct {
+	caller  caller
+	start   time.Time
+	body    *counter
+	refused string
+}
+
+// counter counts what was read of a body.
+type counter struct {
+	io.ReadCloser
+	n int64
+}
+
+// Read reads from the body.
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// ServeHTTP guards one request and routes it.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g := &guarded{start: time.Now(), body: &counter{ReadCloser: r.Body}}
+	rec := &recorder{ResponseWriter: w}
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.panicked(rec, r, cause)
+		}
+		s.log.Debug("request", "method", r.Method, "path", r.URL.EscapedPath(), "status", rec.status, "took", time.Since(g.start))
+		s.record(g, rec, r)
+	}()
+	rec.Header().Set("X-Content-Type-Options", "nosniff")
+	rec.Header().Set("Cache-Control", "no-store")
+	if len(r.TransferEncoding) > 0 {
+		// A length may have been given as well. Whoever forwarded this may have believed that
+		// one: what it took for the next request must not be read as one.
+		rec.Header().Set("Connection", "close")
+	}
+	err := s.admit(rec, r, g)
+	if err != nil {
+		g.refused = err.Error()
+		s.writeError(rec, r, err)
+		return
+	}
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	default:
+		s.writeError(rec, r, &problem{Status: http.StatusServiceUnavailable, Tag: tagResource,
+			Message: fmt.Sprintf("%d requests are under way, try again", maxRequests)})
+		return
+	}
+	ctx := context.WithValue(r.Context(), callerKey{}, g.caller)
+	r = r.WithContext(topology.WithOrigin(ctx, topology.Origin{Who: g.caller.who, From: g.caller.from, What: r.Method + " " + r.URL.EscapedPath()}))
+	r.Body = g.body
+	if err := s.route(rec, r); err != nil {
+		s.writeError(rec, r, err)
+	}
+}
+
+// admit finds out who sent a request and whether it may go on.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, g *guarded) error {
+	var err error
+	g.caller, err = s.identify(r)
+	if !g.caller.trusted && s.rate != nil {
+		if wait, ok := s.rate.Take(g.caller.client, g.start); !ok {
+			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+			return &problem{Status: http.StatusTooManyRequests, Tag: tagResource,
+				Message: fmt.Sprintf("%s sends more than %.0f requests a second, try again later", g.caller.who, s.perSecond)}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	role := access.Admin
+	if readOnly(r.Method) {
+		role = access.Reader
+	}
+	if err := g.caller.permit(role); err != nil {
+		return err
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		w.Header().Set("Accept-Encoding", "identity")
+		return &problem{Status: http.StatusUnsupportedMediaType, Tag: tagUnsupported,
+			Message: fmt.Sprintf("a body in content-encoding %s is refused: send it as it is", clip(coding))}
+	}
+	return nil
+}
+
+// panicked answers for a handler that panicked; the daemon lives.
+func (s *Server) panicked(rec *recorder, r *http.Request, cause any) {
+	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(cause)
+	}
+	s.log.Error("handler panicked", "method", r.Method, "path", r.URL.EscapedPath(), "panic", cause, "stack", string(debug.Stack()))
+	if rec.status == 0 {
+		s.writeError(rec, r, &problem{Status: http.StatusInternalServerError, Tag: tagFailed,
+			Message: "the daemon met an internal error, its log has the details"})
+	}
+}
+
+// looksAtPackets tells whether a read shows what others send, which is recorded as a
+// change is.
+func looksAtPackets(r *http.Request) bool {
+	name := commandName(r)
+	return r.Method == http.MethodGet && (name == "trace" || name == "capture")
+}
+
+// record writes the line of the audit log, if the request is one that has a line.
+func (s *Server) record(g *guarded, rec *recorder, r *http.Request) {
+	if s.audit == nil || g.refused == "" && (rec.status == http.StatusPermanentRedirect || readOnly(r.Method) && !looksAtPackets(r)) {
+		return
+	}
+	status := rec.status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	s.audit.Write(access.Record{
+		Time: g.start, Who: g.caller.who, Role: g.caller.role.String(), From: g.caller.from, Certificate: g.caller.certificate,
+		Method: r.Method, Path: r.URL.EscapedPath(), Bytes: g.body.n, Status: status, Refused: g.refused,
+		Milliseconds: float64(time.Since(g.start).Microseconds()) / 1000,
+	})
+}
+
+// handshakeFailed begins what net/http logs about a client that TLS did not let in.
+const handshakeFailed = "http: TLS handshake error from "
+
+// connectionLog is the log of net/http. Clients that TLS does not let in are in no other
+// place, so they are recorded from here.
+type connectionLog struct{ s *Server }
+
+func (l connectionLog) Write(line []byte) (int, error) {
+	text := strings.TrimSpace(string(line))
+	l.s.log.Debug(text)
+	rest, ok := strings.CutPrefix(text, handshakeFailed)
+	from, why, found := strings.Cut(rest, ": ")
+	// A client that goes away while it greets was not refused: it may be a probe.
+	if ok && found && why != "EOF" && !strings.Contains(why, "reset by peer") {
+		l.s.audit.Write(access.Record{Time: time.Now(), Who: "unknown", Role: access.None.String(), From: from, Refused: why})
+	}
+	return len(line), nil
+}
+
+func (s *Server) connectionLog() *log.Logger { return log.New(connectionLog{s}, "", 0) }
