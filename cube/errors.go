@@ -20,6 +20,8 @@ var (
 	ErrUnsupported = errors.New("not supported")
 	// ErrStale: the request was made for an earlier state of what it changes.
 	ErrStale = errors.New("changed meanwhile")
+	// ErrUnavailable: what it takes is not there at the moment, it may work later.
+	ErrUnavailable = errors.New("not available at the moment")
 	// ErrFull: a table or an identifier space has no room left.
 	ErrFull = errors.New("full")
 )

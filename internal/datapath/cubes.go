@@ -67,32 +67,36 @@ func (p *Plane) CheckObject(service string, objects map[cube.Hook][]byte) error 
 func (p *Plane) CreateCube(spec Spec) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.checkSpec(spec); err != nil {
+	in, _, err := p.open(spec)
+	if err != nil {
 		return err
 	}
-	service := p.services[spec.Service]
+	p.cubes[spec.ID] = in
+	return nil
+}
+
+// checkService checks that a service has the programs that a cube needs.
+func checkService(spec Spec, service *serviceObjects) error {
 	if service == nil || service.objects[spec.Type.Hook()] == nil {
 		return fmt.Errorf("cube %s: service %s has no programs for %s: %w", spec.Name, spec.Service, spec.Type, cube.ErrUnsupported)
 	}
-	if spec.Transparent {
-		for h, o := range service.objects {
-			if o.Functions[link.Egress] == nil {
-				return fmt.Errorf("cube %s: the transparent service %s has no %s egress program: %w",
-					spec.Name, spec.Service, h, cube.ErrInvalid)
-			}
+	if !spec.Transparent {
+		return nil
+	}
+	for h, o := range service.objects {
+		if o.Functions[link.Egress] == nil {
+			return fmt.Errorf("cube %s: the transparent service %s has no %s egress program: %w",
+				spec.Name, spec.Service, h, cube.ErrInvalid)
 		}
 	}
-	in := p.newInstance(spec, service.objects, service.elfs)
-	reopened, err := p.openMaps(in, service.declared)
-	if err != nil {
-		return fmt.Errorf("cube %s: %w", spec.Name, err)
+	return nil
+}
+
+// clearFates empties the counters of a number that another cube may have had.
+func (p *Plane) clearFates(spec Spec) error {
+	if err := p.fw.maps[mapFates].Put(uint32(spec.ID), make([]fates, ebpf.MustPossibleCPU())); err != nil {
+		return fmt.Errorf("cube %s: clearing counters: %w", spec.Name, err)
 	}
-	if !reopened {
-		if err := p.fw.maps[mapFates].Put(uint32(spec.ID), make([]fates, ebpf.MustPossibleCPU())); err != nil {
-			return errors.Join(fmt.Errorf("cube %s: clearing counters: %w", spec.Name, err), p.remove(in))
-		}
-	}
-	p.cubes[spec.ID] = in
 	return nil
 }
 
@@ -164,13 +168,12 @@ func (in *instance) declare(declared map[cube.Hook]map[string]declaration) error
 	return nil
 }
 
-// openMaps fills in.maps; it reports whether the maps were there already. On an error nothing
-// that was there has changed, and nothing is left of what was not.
-func (p *Plane) openMaps(in *instance, declared map[cube.Hook]map[string]declaration) (reopened bool, err error) {
+// openMaps fills in.maps; it reports whether the maps were there already. Nothing that was there
+// changes, and u takes away what was not.
+func (p *Plane) openMaps(in *instance, declared map[cube.Hook]map[string]declaration, u *undo) (reopened bool, err error) {
 	if err := in.declare(declared); err != nil {
 		return false, err
 	}
-	var u undo
 	if _, err := os.Stat(in.dir); err == nil {
 		reopened = true
 		in.readSaved()
@@ -181,9 +184,8 @@ func (p *Plane) openMaps(in *instance, declared map[cube.Hook]map[string]declara
 		u.push(func() error { return removeAll(in.dir) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.declared)) {
-		if err := p.openOne(in, name, in.declared[name], &u); err != nil {
-			p.discard(in)
-			return false, errors.Join(err, u.run())
+		if err := p.openOne(in, name, in.declared[name], u); err != nil {
+			return false, err
 		}
 	}
 	return reopened, nil

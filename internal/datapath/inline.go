@@ -137,6 +137,11 @@ func (in *inliner) next() *segment {
 			c.note = note
 			continue
 		}
+		if name := in.p.outsider(c); name != "" {
+			in.refused[c.print] = name + " is of a service that is not part of the daemon"
+			c.note = in.refused[c.print]
+			continue
+		}
 		if err := c.hold(); err != nil {
 			in.refused[c.print] = err.Error()
 			continue
@@ -144,6 +149,16 @@ func (in *inliner) next() *segment {
 		return c
 	}
 	return nil
+}
+
+// outsider names a cube of the segment that is not to be inlined, "" if there is none.
+func (p *Plane) outsider(c *segment) string {
+	for _, id := range c.ids {
+		if cube := p.cubes[id]; cube != nil && cube.spec.Outside {
+			return cube.spec.Name
+		}
+	}
+	return ""
 }
 
 // hold gives the component descriptors of its own for the cubes' maps, so that a cube deleted

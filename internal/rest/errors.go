@@ -96,6 +96,8 @@ func classify(method string, err error) (int, string) {
 		return http.StatusPreconditionFailed, tagStale
 	case errors.Is(err, cube.ErrUnsupported):
 		return http.StatusBadRequest, tagUnsupported
+	case errors.Is(err, cube.ErrUnavailable):
+		return http.StatusServiceUnavailable, tagFailed
 	case errors.Is(err, cube.ErrFull):
 		return http.StatusConflict, tagResource
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

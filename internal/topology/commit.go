@@ -73,13 +73,16 @@ func (t *txn) preparePlans() ([]planned, error) {
 		if rec == nil {
 			continue // deleted
 		}
+		if t.successor(u) != nil {
+			was = nil // its code knows nothing yet
+		}
 		fresh := was == nil
 		if !fresh && string(was.conf.raw) == string(rec.conf.raw) {
 			continue
 		}
 		if reason := u.degraded.Load(); reason != nil {
 			if t.direct[name] {
-				return nil, fmt.Errorf("%s is degraded (%s): %w", name, *reason, errDegraded)
+				return nil, u.refusal(*reason)
 			}
 			continue
 		}
@@ -144,6 +147,12 @@ func (t *txn) mergeConstants(rec *record, fresh map[string]any) {
 func (t *txn) createMaps(plans []planned) error {
 	for i, p := range plans {
 		u, rec := p.unit, t.next.cubes[p.unit.name]
+		if s := t.successor(u); s != nil {
+			if err := t.reopen(s, p, rec); err != nil {
+				return err
+			}
+			continue
+		}
 		if !slices.Contains(t.created, u) {
 			if err := t.resizeMaps(&plans[i], rec); err != nil {
 				return err
@@ -153,9 +162,7 @@ func (t *txn) createMaps(plans []planned) error {
 		if u.env.ready.Load() {
 			continue
 		}
-		spec := datapath.Spec{ID: u.id, UUID: u.uuid, Name: u.name, Service: u.svc.info.Name, Type: rec.typ,
-			Transparent: rec.transparent, MapSizes: p.plan.MapSizes, Migrate: u.svc.Migrate}
-		if err := t.m.dp.CreateCube(spec); err != nil {
+		if err := t.m.dp.CreateCube(u.spec(rec, p.plan.MapSizes)); err != nil {
 			return blame(u.name, fmt.Errorf("%s: making its maps: %w", u.name, err))
 		}
 		u.env.ready.Store(true)
@@ -271,7 +278,10 @@ func (t *txn) commitGraph(change Change) error {
 	if err != nil {
 		return fmt.Errorf("data plane: %w", err)
 	}
-	t.undo = append(t.undo, func() error { return t.m.returnTo(context.WithoutCancel(t.ctx), before) })
+	t.undo = append(t.undo, func() error {
+		t.putBack()
+		return t.m.returnTo(context.WithoutCancel(t.ctx), before)
+	})
 	return nil
 }
 

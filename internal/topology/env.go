@@ -24,9 +24,14 @@ type env struct {
 	typ         cube.Type
 	id          datapath.CubeID
 	transparent bool
-	dp          Datapath
-	log         *slog.Logger
-	level       *slog.LevelVar
+	uuid        string
+	// takenOver says that the cube was there before its code: its maps may have entries.
+	takenOver bool
+	// degrade is the unit's.
+	degrade func(reason string)
+	dp      Datapath
+	log     *slog.Logger
+	level   *slog.LevelVar
 	// ready is set before the first Commit: the maps exist.
 	ready atomic.Bool
 	ports atomic.Pointer[portTable]
@@ -59,6 +64,17 @@ func newPortTable(recs ...*record) *portTable {
 func (e *env) Name() string         { return e.name }
 func (e *env) Type() cube.Type      { return e.typ }
 func (e *env) Logger() *slog.Logger { return e.log }
+
+// What follows is for services that are not part of the daemon, which ask for it by interfaces of their own.
+
+// UUID stays the same for the life of the cube.
+func (e *env) UUID() string { return e.uuid }
+
+// TakenOver says that the cube was there before its code.
+func (e *env) TakenOver() bool { return e.takenOver }
+
+// Degrade has the cube's code left alone from now on.
+func (e *env) Degrade(reason string) { e.degrade(reason) }
 
 func (e *env) Map(name string) (*ebpf.Map, error) {
 	if !e.ready.Load() {

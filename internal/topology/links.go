@@ -127,7 +127,7 @@ func (t *txn) notifyPort(u *unit, rec *record, p *port) {
 	}
 	up := t.next.linked(rec, p)
 	// A port that a start finds down may have been up when the last daemon ended, and what was learned then is still there.
-	found := t.restoring && old == nil
+	found := t.restoring && (old == nil || t.successor(u) != nil)
 	if up == (was != nil && t.old.linked(old, was)) && !found {
 		return
 	}

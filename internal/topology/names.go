@@ -41,7 +41,7 @@ func (m *Manager) checkCubeName(name string) error {
 		return fmt.Errorf("cube name %.80q: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ + -, and begins with a letter or digit: %w",
 			name, cube.ErrInvalid)
 	}
-	if reserved[name] || m.services[name] != nil {
+	if reserved[name] || m.loaded.Load().byName[name] != nil {
 		return fmt.Errorf("cube name %q is a word of the command line, choose another one: %w", name, cube.ErrInvalid)
 	}
 	return nil

@@ -64,6 +64,7 @@ func (r *record) encode() ([]byte, error) {
 // persist writes what changed to the store, as one transaction of its own.
 func (t *txn) persist() error {
 	recs, err := t.storeRecords()
+	recs = append(recs, t.also...)
 	if err != nil || len(recs) == 0 {
 		return err
 	}

@@ -131,11 +131,11 @@ func TestServicesThatCannotBeLoaded(t *testing.T) {
 		fail     bool
 		says     string
 	}{
-		{"no model", []cube.Service{{}}, false, "model of service 0"},
-		{"the same twice", []cube.Service{good[0], good[0]}, false, `"toybridge": the name is taken`},
+		{"no model", []cube.Service{{}}, false, "service 0: its model"},
+		{"the same twice", []cube.Service{good[0], good[0]}, false, "there is a service of that name"},
 		{"no constructor", []cube.Service{noCode}, false, "no constructor"},
 		{"broken programs", good, true, "programs of service toybridge"},
-		{"a reserved name", []cube.Service{{Model: strings.ReplaceAll(good[1].Model, "toyfilter", "attach"), New: good[1].New}}, false, "not allowed"},
+		{"a reserved name", []cube.Service{{Model: strings.ReplaceAll(good[1].Model, "toyfilter", "attach"), New: good[1].New}}, false, "a word of the command line"},
 	}
 	for _, c := range cases {
 		plane := newFakePlane()

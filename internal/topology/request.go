@@ -64,7 +64,7 @@ func (m *Manager) newUnit(svc *service, name, uuid string, id datapath.CubeID) *
 	u.turn <- struct{}{}
 	u.gate <- struct{}{}
 	u.log = m.logger(svc.info.Name, name, new(slog.LevelVar))
-	u.env = &env{name: name, id: id, transparent: svc.info.Transparent, dp: m.dp, level: level,
+	u.env = &env{name: name, id: id, uuid: uuid, degrade: u.degrade, transparent: svc.info.Transparent, dp: m.dp, level: level,
 		log: m.logger(svc.info.Name, name, level)}
 	u.env.programs, u.env.start = programs{m, u}, u.start
 	u.env.ports.Store(newPortTable())
@@ -129,7 +129,7 @@ func (t *txn) deleteState(u *unit, path yang.Path, err error) error {
 // Delete ends a cube: its ports' peers are disconnected, and the transparent cubes on them released. A cube that could
 // not be restored is taken out of the store; where its service is not loaded, any other's name will do.
 func (m *Manager) Delete(ctx context.Context, serviceName, name string) error {
-	if b := m.view.Load().broken[name]; b != nil && (b.stored.Service == serviceName || m.services[b.stored.Service] == nil) {
+	if b := m.view.Load().broken[name]; b != nil && (b.stored.Service == serviceName || m.loaded.Load().byName[b.stored.Service] == nil) {
 		return m.deleteBroken(ctx, name, b)
 	}
 	return m.transact(ctx, func(t *txn) error {

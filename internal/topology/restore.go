@@ -62,8 +62,10 @@ func (m *Manager) hold(b *brokenCube, back []*staged) {
 		return
 	}
 	spec := datapath.Spec{ID: s.ID, UUID: s.UUID, Name: s.Name, Service: s.Service, Type: s.Type, Transparent: s.Transparent}
-	if svc := m.services[s.Service]; svc != nil {
-		spec.Transparent = svc.info.Transparent
+	if svc := m.loaded.Load().byName[s.Service]; svc != nil {
+		spec.Transparent, spec.Outside = svc.info.Transparent, svc.reg != nil
+	} else {
+		spec.Outside = true
 	}
 	rec, err := s.record(spec.Transparent)
 	if err == nil {
@@ -191,7 +193,7 @@ func (m *Manager) readState(w *world, state *store.State) []stored {
 
 // stage makes tree, unit and record of a stored cube; its code is not called yet.
 func (m *Manager) stage(s stored) (*staged, error) {
-	svc := m.services[s.Service]
+	svc := m.loaded.Load().byName[s.Service]
 	if svc == nil {
 		return nil, fmt.Errorf("service %s is not loaded: %w", s.Service, cube.ErrNotFound)
 	}
@@ -202,6 +204,7 @@ func (m *Manager) stage(s stored) (*staged, error) {
 		return nil, fmt.Errorf("its record has no valid number or UUID: %w", cube.ErrInvalid)
 	}
 	u := m.newUnit(svc, s.Name, s.UUID, s.ID)
+	u.env.takenOver = true
 	if _, err := u.tree.Edit(yang.Create, nil, s.Config); err != nil {
 		u.tree.Close()
 		return nil, fmt.Errorf("its configuration: %w", err)

@@ -24,7 +24,6 @@ import (
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
-	"github.com/polycube/polycube/internal/yang"
 )
 
 // Options of New. Datapath is required.
@@ -33,8 +32,9 @@ type Options struct {
 	// Store keeps the configuration; nil keeps it in memory only. State is what the store held when it was opened.
 	Store *store.Store
 	State *store.State
-	// Services are the types of cube that can be made.
+	// Services are the types of cube that can be made. Host runs more of them at run time; nil refuses that.
 	Services []cube.Service
+	Host     Host
 	// Netdevs are the network devices; nil means those of the kernel.
 	Netdevs Netdevs
 	// Shadows makes the namespaces of shadow cubes; without it such cubes are refused.
@@ -49,14 +49,15 @@ type Options struct {
 
 // Manager owns the cubes. Its methods may be called from any goroutine.
 type Manager struct {
-	dp       Datapath
-	netdevs  Netdevs
-	shadows  Shadows
-	log      *slog.Logger
-	version  string
-	services map[string]*service
-	order    []string // of services
-	commit   func([]store.Record) error
+	dp      Datapath
+	netdevs Netdevs
+	shadows Shadows
+	log     *slog.Logger
+	version string
+	commit  func([]store.Record) error
+	// loaded are the services; outside has those that are not part of the daemon.
+	loaded  atomic.Pointer[registry]
+	outside outsiders
 
 	view   atomic.Pointer[world]
 	byID   sync.Map // datapath.CubeID to *unit
@@ -103,8 +104,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 		return nil, errors.New("topology: no data plane given")
 	}
 	m := &Manager{dp: o.Datapath, netdevs: o.Netdevs, shadows: o.Shadows, log: o.Logger, version: o.Version, commit: commit,
-		events: o.Events, tallies: newTallies(),
-		services: map[string]*service{}, writer: make(chan struct{}, 1), plane: make(chan struct{}, 1),
+		events: o.Events, tallies: newTallies(), writer: make(chan struct{}, 1), plane: make(chan struct{}, 1),
 		infos: map[string]netdev.Info{}, seen: map[string]bool{}}
 	m.plane <- struct{}{}
 	m.notes, _ = o.Datapath.(noter)
@@ -115,46 +115,27 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 		m.log = slog.Default()
 	}
 	m.view.Store(newWorld())
+	m.loaded.Store(&registry{})
 	err := m.load(o.Services)
 	if err == nil {
+		m.openOutside(o.Host, o.State)
 		err = m.restore(context.Background(), o.State)
 	}
 	if err != nil {
+		m.closeOutside()
 		m.closeSchemas()
 		return nil, fmt.Errorf("topology: %w", err)
 	}
 	m.started = true
 	m.writer <- struct{}{}
 	m.startShadows()
+	m.watchOutside()
 	return m, nil
-}
-
-// load reads the models and checks the programs.
-func (m *Manager) load(services []cube.Service) error {
-	for i, s := range services {
-		schema, err := yang.Load(s.Model)
-		if err != nil {
-			return fmt.Errorf("model of service %d: %w", i, err)
-		}
-		info := schema.Service()
-		if m.services[info.Name] != nil || reserved[info.Name] || !validName(info.Name) {
-			schema.Close()
-			return fmt.Errorf("service %q: the name is taken or not allowed: %w", info.Name, cube.ErrInvalid)
-		}
-		m.services[info.Name] = &service{Service: s, schema: schema, info: info}
-		m.order = append(m.order, info.Name)
-		if s.New == nil {
-			return fmt.Errorf("service %s: no constructor: %w", info.Name, cube.ErrInvalid)
-		}
-		if err := m.dp.CheckObject(info.Name, s.Objects); err != nil {
-			return fmt.Errorf("programs of service %s: %w", info.Name, err)
-		}
-	}
-	return nil
 }
 
 // Close ends the cubes' code. The fast path and the store stay as they are.
 func (m *Manager) Close(ctx context.Context) error {
+	defer m.closeOutside()
 	select {
 	case <-m.writer:
 	case <-ctx.Done():
@@ -175,51 +156,6 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 	m.closeSchemas()
 	return nil
-}
-
-func (m *Manager) closeSchemas() {
-	for _, s := range m.services {
-		s.schema.Close()
-	}
-}
-
-// ServiceInfo describes a service.
-type ServiceInfo struct {
-	Name, Description, Version string
-	// Controller is where the service runs, "builtin" for those within the daemon.
-	Controller string
-	MinKernel  string
-	// Model is the text of the YANG module.
-	Model       string
-	Transparent bool
-}
-
-// Services lists what is loaded, in order of registration.
-func (m *Manager) Services() []ServiceInfo {
-	list := make([]ServiceInfo, 0, len(m.order))
-	for _, name := range m.order {
-		s := m.services[name]
-		list = append(list, ServiceInfo{Name: name, Description: s.info.Description, Version: s.info.Version,
-			Controller: "builtin", MinKernel: s.info.MinKernel, Model: s.Model, Transparent: s.info.Transparent})
-	}
-	return list
-}
-
-// Schema returns a service's model. It is usable until Close.
-func (m *Manager) Schema(name string) (*yang.Schema, error) {
-	s, err := m.service(name)
-	if err != nil {
-		return nil, err
-	}
-	return s.schema, nil
-}
-
-func (m *Manager) service(name string) (*service, error) {
-	s := m.services[name]
-	if s == nil {
-		return nil, fmt.Errorf("service %.80q: %w", name, cube.ErrNotFound)
-	}
-	return s, nil
 }
 
 // CubeRef names a cube and its service.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -58,6 +59,10 @@ type txn struct {
 	// held are the units whose gate the transaction has: from the first call of a cube's code until the end, so that the
 	// data plane is locked after the last wait for a handler (see programs.go).
 	held map[*unit]bool
+	// successors are units that take the place of others.
+	successors []*successor
+	// also are records of the store that are no cube's.
+	also []store.Record
 	// locked says that the transaction has the plane lock.
 	locked bool
 }
@@ -242,6 +247,7 @@ func (t *txn) rollback() {
 			t.m.log.Error("undoing a change", "error", err)
 		}
 	}
+	defer t.dropSuccessors()
 	if t.restoring {
 		t.letGo()
 		return
@@ -266,8 +272,10 @@ func (t *txn) publish() {
 		u.ended.Store(true)
 		t.m.byID.Delete(u.id)
 	}
+	t.introduce()
 	t.m.view.Store(t.next)
 	t.letGo()
+	t.retirePredecessors()
 	for _, u := range t.removed {
 		t.m.endUnit(u)
 		if err := guard(func() error { return t.m.dp.DeleteCube(u.id) }); err != nil {

@@ -26,6 +26,8 @@ type service struct {
 	cube.Service
 	schema *yang.Schema
 	info   yang.Info
+	// reg is where a service runs that is not part of the daemon, nil for the others.
+	reg *Registration
 }
 
 // portLimit is how many ports an instance can have.
@@ -174,7 +176,7 @@ func (u *unit) hang() error {
 // handle is call for what no transaction can undo: after a panic the cube is degraded, and its code is left alone.
 func (u *unit) handle(ctx context.Context, what string, fn func() error) error {
 	if reason := u.degraded.Load(); reason != nil {
-		return fmt.Errorf("%s is degraded (%s): %w", u.name, *reason, errDegraded)
+		return u.refusal(*reason)
 	}
 	return u.judge(what, u.call(ctx, fn))
 }
@@ -190,6 +192,14 @@ func (u *unit) judge(what string, err error) error {
 
 // errDegraded marks a call that was not made because of what the cube's code did before.
 var errDegraded = fmt.Errorf("delete the cube and create it again: %w", cube.ErrUnsupported)
+
+// refusal is what a degraded cube answers.
+func (u *unit) refusal(reason string) error {
+	if u.svc.reg != nil {
+		return fmt.Errorf("%s is degraded (%s), its service takes it over again when it can: %w", u.name, reason, cube.ErrUnavailable)
+	}
+	return fmt.Errorf("%s is degraded (%s): %w", u.name, reason, errDegraded)
+}
 
 // degrade leaves the cube's code alone from now on; its programs go on forwarding.
 func (u *unit) degrade(reason string) {

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+// A cube whose service went and came back, or came in another version, is opened anew while
+// packets go through it: the same way as after a restart, with the maps that it has, and beside
+// the instance that is in use until programs of the new one are.
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Replacement is a cube that ReplaceCube opened anew. One of its functions is to be called once
+// the change that uses it is over.
+type Replacement struct {
+	// Relink says that the next graph must link the cube anew: Node.Maps has to be another one.
+	Relink bool
+	// Back makes the cube what it was. Settle lets go of what it was.
+	Back, Settle func()
+}
+
+// ReplaceCube opens a cube with the objects that its service has now, whether the cube runs, goes
+// on as an earlier daemon left it, or is not open. Maps whose declaration changed get successors,
+// as CreateCube does, or the call is refused. The next graph that is committed uses it.
+func (p *Plane) ReplaceCube(spec Spec) (Replacement, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.cubes[spec.ID]
+	if was != nil && was.spec.UUID != spec.UUID {
+		return Replacement{}, fmt.Errorf("cube %s: id %d belongs to %s: %w", spec.Name, spec.ID, was.spec.Name, cube.ErrExists)
+	}
+	delete(p.cubes, spec.ID)
+	in, undone, err := p.open(spec)
+	if err != nil {
+		if was != nil {
+			p.cubes[spec.ID] = was
+		}
+		return Replacement{}, err
+	}
+	p.cubes[spec.ID] = in
+	relink := was == nil || was.frozen || len(in.moves) > 0
+	for h, o := range in.objects {
+		relink = relink || was.objects[h] != o
+	}
+	return Replacement{
+		Relink: relink,
+		Back:   func() { p.putBack(in, was, undone) },
+		Settle: func() { p.letGo(was) },
+	}, nil
+}
+
+// putBack makes the instance before a replacement the cube again.
+func (p *Plane) putBack(in, was *instance, undone *undo) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cubes[in.spec.ID] != in {
+		return
+	}
+	delete(p.cubes, in.spec.ID)
+	if was != nil {
+		was.saved = in.saved // what is pinned by now
+		p.cubes[in.spec.ID] = was
+	}
+	p.discard(in)
+	if in.taken > 0 {
+		return // the pins are those of the new maps
+	}
+	if err := undone.run(); err != nil {
+		p.log.Warn("giving up a cube that was opened anew", "cube", in.spec.Name, "err", err)
+	}
+}
+
+// letGo lets go of the instance before a replacement.
+func (p *Plane) letGo(was *instance) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if was != nil {
+		p.discard(was)
+	}
+}
+
+// open checks a cube and opens its maps; undone takes away what that made.
+func (p *Plane) open(spec Spec) (in *instance, undone *undo, err error) {
+	if err := p.checkSpec(spec); err != nil {
+		return nil, nil, err
+	}
+	service := p.services[spec.Service]
+	if err := checkService(spec, service); err != nil {
+		return nil, nil, err
+	}
+	in, undone = p.newInstance(spec, service.objects, service.elfs), &undo{}
+	reopened, err := p.openMaps(in, service.declared, undone)
+	if err != nil {
+		p.discard(in)
+		return nil, nil, errors.Join(fmt.Errorf("cube %s: %w", spec.Name, err), undone.run())
+	}
+	if !reopened {
+		err = p.clearFates(spec)
+	}
+	if err != nil {
+		p.discard(in)
+		return nil, nil, errors.Join(err, undone.run())
+	}
+	return in, undone, nil
+}
+
+// ForgetService forgets the objects of a service that is not loaded any more.
+func (p *Plane) ForgetService(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.services, name)
+}

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// The requests that add, update and remove services while the daemon runs.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/store"
+)
+
+// AddService starts a service and makes it known. Cubes of it that the store has are taken over.
+func (m *Manager) AddService(ctx context.Context, reg Registration) error {
+	if err := m.checkHost(); err != nil {
+		return err
+	}
+	if err := m.checkServiceName(reg.Name); err != nil {
+		return err
+	}
+	o := newOutsider(reg)
+	<-o.turn // until the service is there
+	if !m.claim(o) {
+		return fmt.Errorf("service %q: there is a service of that name: %w", reg.Name, cube.ErrExists)
+	}
+	if err := m.beginFirst(ctx, o, reg); err != nil {
+		m.disclaim(o)
+		return err
+	}
+	o.give()
+	m.log.Info("service added", "service", reg.Name, "type", reg.Type, "uri", reg.URI)
+	m.outside.mu.Lock()
+	defer m.outside.mu.Unlock()
+	if m.outside.ctx.Err() == nil {
+		m.outside.done.Go(func() { m.watch(o) })
+	}
+	return nil
+}
+
+func (m *Manager) checkHost() error {
+	if m.outside.host == nil {
+		return fmt.Errorf("this daemon takes no services at run time (option services): %w", cube.ErrUnsupported)
+	}
+	return nil
+}
+
+// claim reserves the name of a service.
+func (m *Manager) claim(o *outsider) bool {
+	m.outside.mu.Lock()
+	defer m.outside.mu.Unlock()
+	if m.outside.byName[o.name] != nil || m.outside.ctx.Err() != nil {
+		return false
+	}
+	m.outside.byName[o.name] = o
+	return true
+}
+
+func (m *Manager) disclaim(o *outsider) {
+	m.outside.mu.Lock()
+	defer m.outside.mu.Unlock()
+	delete(m.outside.byName, o.name)
+}
+
+// beginFirst starts a service for the first time.
+func (m *Manager) beginFirst(ctx context.Context, o *outsider, reg Registration) error {
+	start, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	life, err := m.outside.host.Start(start, reg)
+	if err != nil {
+		return fmt.Errorf("service %s: %w", reg.Name, err)
+	}
+	svc, err := m.meet(reg, life)
+	if err == nil {
+		if err = m.install(ctx, svc); err != nil {
+			svc.schema.Close()
+		}
+	}
+	if err != nil {
+		life.Close()
+		return err
+	}
+	o.live(reg, life)
+	m.takeOver(ctx, svc, m.orphans(svc))
+	return nil
+}
+
+// exclusively runs fn while nobody changes anything.
+func (m *Manager) exclusively(ctx context.Context, fn func() error) error {
+	select {
+	case <-m.writer:
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for another change to end: %w", ctx.Err())
+	}
+	defer func() { m.writer <- struct{}{} }()
+	if m.closed {
+		return errClosed
+	}
+	return fn()
+}
+
+// install makes a service known, in place of one of the same name with the same model and programs if there is one.
+func (m *Manager) install(ctx context.Context, svc *service) error {
+	return m.exclusively(ctx, func() error {
+		name := svc.info.Name
+		if m.loaded.Load().byName[name] != nil {
+			m.loaded.Store(m.loaded.Load().with(svc))
+			return nil
+		}
+		if err := m.checkServiceName(name); err != nil {
+			return err
+		}
+		if err := m.dp.CheckObject(name, svc.Objects); err != nil {
+			return fmt.Errorf("programs of service %s: %w", name, err)
+		}
+		r, err := serviceRecord(*svc.reg)
+		if err == nil {
+			err = m.write(r)
+		}
+		if err != nil {
+			m.forgetObjects(name)
+			return err
+		}
+		m.loaded.Store(m.loaded.Load().with(svc))
+		return nil
+	})
+}
+
+// serviceRecord is a service in the store.
+func serviceRecord(reg Registration) (store.Record, error) {
+	value, err := json.Marshal(reg)
+	if err != nil {
+		return store.Record{}, fmt.Errorf("encoding service %s: %w", reg.Name, err)
+	}
+	return store.Record{Key: serviceKey + reg.Name, Value: value}, nil
+}
+
+func (m *Manager) write(r store.Record) error {
+	if m.commit == nil {
+		return nil
+	}
+	if err := m.commit([]store.Record{r}); err != nil {
+		return fmt.Errorf("writing the configuration to disk: %w", err)
+	}
+	return nil
+}
+
+// forgetObjects has the data plane forget the programs of a service that is not loaded any more.
+func (m *Manager) forgetObjects(name string) {
+	if dp, ok := m.dp.(interface{ ForgetService(string) }); ok {
+		dp.ForgetService(name)
+	}
+}
+
+// outsiderOf finds a service that is not part of the daemon.
+func (m *Manager) outsiderOf(name string) (*outsider, error) {
+	m.outside.mu.Lock()
+	defer m.outside.mu.Unlock()
+	if o := m.outside.byName[name]; o != nil {
+		return o, nil
+	}
+	if m.loaded.Load().byName[name] != nil {
+		return nil, fmt.Errorf("service %s is built into the daemon, it cannot be changed or removed: %w", name, cube.ErrUnsupported)
+	}
+	return nil, fmt.Errorf("service %.80q: %w", name, cube.ErrNotFound)
+}
+
+// RemoveService ends a service that has no cubes.
+func (m *Manager) RemoveService(ctx context.Context, name string) error {
+	o, err := m.outsiderOf(name)
+	if err != nil {
+		return err
+	}
+	if err := o.take(ctx); err != nil {
+		return err
+	}
+	defer o.give()
+	if o.removed() {
+		return fmt.Errorf("service %.80q: %w", name, cube.ErrNotFound)
+	}
+	svc := m.loaded.Load().byName[name]
+	err = m.exclusively(ctx, func() error {
+		if cubes := m.cubesOf(name); len(cubes) > 0 {
+			return fmt.Errorf("service %s has cubes, delete them first: %s: %w", name, listed(cubes), cube.ErrInUse)
+		}
+		if err := m.write(store.Record{Key: serviceKey + name}); err != nil {
+			return err
+		}
+		m.loaded.Store(m.loaded.Load().without(name))
+		m.forgetObjects(name)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	close(o.ended)
+	m.disclaim(o)
+	if _, life, _ := o.now(); life != nil {
+		o.dead(life, errClosed)
+		life.Close()
+	}
+	if svc != nil {
+		retire(svc)
+	}
+	m.log.Info("service removed", "service", name)
+	return nil
+}
+
+// cubesOf lists the cubes of a service, those that could not be restored too.
+func (m *Manager) cubesOf(name string) []string {
+	w := m.view.Load()
+	var list []string
+	for _, rec := range w.inOrder() {
+		if rec.service == name {
+			list = append(list, rec.name)
+		}
+	}
+	for _, cubeName := range sortedKeys(w.broken) {
+		if w.broken[cubeName].stored.Service == name {
+			list = append(list, cubeName)
+		}
+	}
+	return list
+}
+
+// listed names a few of many.
+func listed(names []string) string {
+	const few = 8
+	if len(names) > few {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+	}
+	return strings.Join(names, ", ")
+}
+
+// UpdateService starts another version of a service, which takes over all cubes with their state, or changes nothing.
+// What reg leaves empty stays as it is.
+func (m *Manager) UpdateService(ctx context.Context, reg Registration) error {
+	o, err := m.outsiderOf(reg.Name)
+	if err != nil {
+		return err
+	}
+	if err := o.take(ctx); err != nil {
+		return err
+	}
+	defer o.give()
+	if o.removed() {
+		return fmt.Errorf("service %.80q: %w", reg.Name, cube.ErrNotFound)
+	}
+	was, _, _ := o.now()
+	if reg.Type == "" {
+		reg.Type = was.Type
+	}
+	if reg.URI == "" {
+		reg.URI = was.URI
+	}
+	start, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	life, err := m.outside.host.Start(start, reg)
+	if err != nil {
+		return fmt.Errorf("service %s: the new version: %w", reg.Name, err)
+	}
+	svc, err := m.meet(reg, life)
+	if err == nil {
+		before := m.loaded.Load().byName[reg.Name]
+		if err = m.replaceAll(ctx, svc); err != nil {
+			svc.schema.Close()
+		} else if before != nil {
+			retire(before)
+		}
+	}
+	if err != nil {
+		life.Close()
+		return err
+	}
+	if before := o.live(reg, life); before != nil {
+		before.Close()
+	}
+	m.log.Info("service updated", "service", reg.Name, "type", reg.Type, "uri", reg.URI)
+	return nil
+}
+
+// ServiceState says how a service is.
+type ServiceState struct {
+	Registration
+	// Running is false while the service is lost.
+	Running bool
+	// Since is when that began.
+	Since time.Time
+	// Restarts counts how often the service came back.
+	Restarts int
+	// Error is why it is lost, or the last attempt to start it failed.
+	Error string
+}
+
+// ServiceStates lists the services that are not part of the daemon, by name.
+func (m *Manager) ServiceStates() []ServiceState {
+	m.outside.mu.Lock()
+	list := slices.Collect(maps.Values(m.outside.byName))
+	m.outside.mu.Unlock()
+	slices.SortFunc(list, func(a, b *outsider) int { return strings.Compare(a.name, b.name) })
+	states := make([]ServiceState, 0, len(list))
+	for _, o := range list {
+		o.mu.Lock()
+		states = append(states, ServiceState{Registration: o.reg, Running: o.life != nil, Since: o.since,
+			Restarts: o.restarts, Error: o.failure})
+		o.mu.Unlock()
+	}
+	return states
+}
+
+// sameService says whether cubes cannot tell one from the other.
+func sameService(a, b cube.Service) bool {
+	same := func(x, y []byte) bool { return bytes.Equal(x, y) }
+	return a.Model == b.Model && a.MaxPorts == b.MaxPorts && maps.EqualFunc(a.Objects, b.Objects, same)
+}
+
+// KernelIs refuses a kernel that is older than "MAJOR.MINOR[.PATCH]"; empty is any.
+func KernelIs(atLeast string) error {
+	if atLeast == "" {
+		return nil
+	}
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return fmt.Errorf("asking for the kernel's version: %w", err)
+	}
+	release := unix.ByteSliceToString(name.Release[:])
+	want, err := versionOf(atLeast)
+	if err != nil {
+		return err
+	}
+	have, err := versionOf(release)
+	if err != nil {
+		return err
+	}
+	if slices.Compare(have, want) < 0 {
+		return fmt.Errorf("it needs a kernel from %s on, this is %s: %w", atLeast, release, cube.ErrUnsupported)
+	}
+	return nil
+}
+
+// versionOf reads the numbers at the start of a release.
+func versionOf(text string) ([]int, error) {
+	var major, minor, patch int
+	if n, _ := fmt.Sscanf(text, "%d.%d.%d", &major, &minor, &patch); n < 2 {
+		return nil, fmt.Errorf("%.40q is no version of a kernel: %w", text, cube.ErrInvalid)
+	}
+	return []int{major, minor, patch}, nil
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// A cube gets another unit while packets go through it: the same name, numbers, configuration and maps, and code of
+// another life or version of its service. It is what a restart does to a cube, in a transaction of a running daemon.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// successor is a unit that takes the place of another.
+type successor struct {
+	was *unit // nil for a cube that could not be restored
+	is  *unit
+	// back and settle end what the data plane did, once it did.
+	back, settle func()
+}
+
+// replacer is a data plane that can open a running cube anew.
+type replacer interface {
+	ReplaceCube(datapath.Spec) (datapath.Replacement, error)
+}
+
+// takeOver gives cubes of a service to its present life; it returns those that go on as they were.
+func (m *Manager) takeOver(ctx context.Context, svc *service, names []string) (failed []string) {
+	for len(names) > 0 {
+		err := m.succeed(ctx, svc, names)
+		if err == nil {
+			break
+		}
+		var culprit *cubeError
+		switch i := -1; {
+		case errors.Is(err, errClosed) || ctx.Err() != nil:
+			return append(failed, names...)
+		case errors.As(err, &culprit):
+			if i = slices.Index(names, culprit.cube); i < 0 {
+				return append(failed, names...)
+			}
+			names = slices.Delete(names, i, i+1)
+			failed = append(failed, culprit.cube)
+			m.orphaned(ctx, culprit.cube, err)
+		case len(names) == 1:
+			m.orphaned(ctx, names[0], err)
+			return append(failed, names...)
+		default: // one by one finds the culprit
+			for _, name := range names {
+				failed = append(failed, m.takeOver(ctx, svc, []string{name})...)
+			}
+			return failed
+		}
+	}
+	return failed
+}
+
+// orphaned notes why a cube could not be taken over.
+func (m *Manager) orphaned(ctx context.Context, name string, why error) {
+	reason := fmt.Sprintf("its service could not take it over: %v", why)
+	w := m.view.Load()
+	if u := w.units[name]; u != nil {
+		u.degrade(reason)
+	}
+	b := w.broken[name]
+	if b == nil || b.reason == reason {
+		return
+	}
+	m.log.Warn("a cube cannot be taken over by its service, it goes on as it was", "cube", name, "reason", why)
+	_ = m.exclusively(ctx, func() error { // a daemon that stops needs no reason
+		w := m.view.Load().clone()
+		if now := w.broken[name]; now != nil {
+			said := *now
+			said.reason = reason
+			w.broken[name] = &said
+			m.view.Store(w)
+		}
+		return nil
+	})
+}
+
+// succeed gives all cubes to a service that is loaded already, or none.
+func (m *Manager) succeed(ctx context.Context, svc *service, names []string) error {
+	return m.transactRestoring(ctx, func(t *txn) error {
+		for _, name := range names {
+			if err := t.succeed(name, svc); err != nil {
+				return blame(name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// replaceAll makes another version of a service the one in use, for all its cubes or not at all.
+func (m *Manager) replaceAll(ctx context.Context, svc *service) error {
+	name := svc.info.Name
+	return m.transactRestoring(ctx, func(t *txn) error {
+		before := m.loaded.Load()
+		was := before.byName[name]
+		if was == nil {
+			if err := m.checkServiceName(name); err != nil {
+				return err
+			}
+		}
+		if was == nil || !sameService(was.Service, svc.Service) {
+			if err := m.dp.CheckObject(name, svc.Objects); err != nil {
+				return fmt.Errorf("programs of service %s: %w", name, err)
+			}
+		}
+		m.loaded.Store(before.with(svc))
+		t.undo = append(t.undo, func() error {
+			m.loaded.Store(before)
+			if was == nil {
+				m.forgetObjects(name)
+				return nil
+			}
+			return m.dp.CheckObject(name, was.Objects)
+		})
+		for _, cubeName := range m.cubesOf(name) {
+			if err := t.succeed(cubeName, svc); err != nil {
+				return fmt.Errorf("cube %s: %w", cubeName, err)
+			}
+		}
+		r, err := serviceRecord(*svc.reg)
+		t.also = append(t.also, r)
+		return err
+	})
+}
+
+// succeed has a cube taken over.
+func (t *txn) succeed(name string, svc *service) error {
+	if b := t.next.broken[name]; b != nil {
+		return t.succeedBroken(b)
+	}
+	was, rec := t.next.units[name], t.own(name)
+	if rec == nil {
+		return nil // deleted meanwhile
+	}
+	if rec.transparent != svc.info.Transparent {
+		return fmt.Errorf("the service was transparent and is not, or the other way round: %w", cube.ErrInvalid)
+	}
+	saved, err := was.tree.JSON(nil, yang.JSONOptions{})
+	if err != nil {
+		return fmt.Errorf("reading its configuration: %w", err)
+	}
+	u := t.m.newUnit(svc, name, rec.uuid, rec.id)
+	t.successors = append(t.successors, &successor{was: was, is: u})
+	if _, err := u.tree.Edit(yang.Create, nil, saved); err != nil {
+		return fmt.Errorf("its configuration: %w", err)
+	}
+	u.env.typ, u.env.takenOver = rec.typ, true
+	u.env.ports.Store(newPortTable(rec))
+	u.env.ready.Store(true)
+	rec.constants = nil
+	t.next.units[name] = u
+	t.touch(name)
+	if was.enterGate(t.ctx) == nil { // else its code hangs, and is not to be waited for
+		t.held[was] = true
+	}
+	return nil
+}
+
+// succeedBroken has a cube of the store taken over that its service could not restore before.
+func (t *txn) succeedBroken(b *brokenCube) error {
+	s, err := t.m.stage(b.stored)
+	if err != nil {
+		return err
+	}
+	name := s.rec.name
+	t.successors = append(t.successors, &successor{is: s.unit})
+	s.unit.env.ready.Store(true)
+	delete(t.next.broken, name)
+	s.rec.revision = t.next.revision
+	t.next.cubes[name], t.next.units[name] = s.rec, s.unit
+	t.touch(name)
+	return nil
+}
+
+// successor finds what takes over a unit's cube; nil where nothing does.
+func (t *txn) successor(u *unit) *successor {
+	if i := slices.IndexFunc(t.successors, func(s *successor) bool { return s.is == u }); i >= 0 {
+		return t.successors[i]
+	}
+	return nil
+}
+
+// reopen opens the maps of a cube that is taken over.
+func (t *txn) reopen(s *successor, p planned, rec *record) error {
+	u := s.is
+	dp, ok := t.m.dp.(replacer)
+	if !ok {
+		return fmt.Errorf("the data plane cannot open a running cube anew: %w", cube.ErrUnsupported)
+	}
+	r, err := dp.ReplaceCube(u.spec(rec, p.plan.MapSizes))
+	if err != nil {
+		return blame(u.name, fmt.Errorf("%s: its maps: %w", u.name, err))
+	}
+	if r.Relink {
+		rec.maps++
+	}
+	s.back, s.settle = sync.OnceFunc(r.Back), r.Settle
+	t.undo = append(t.undo, func() error { s.back(); return nil })
+	return nil
+}
+
+// spec is what the data plane must know of a cube to open it.
+func (u *unit) spec(rec *record, sizes map[string]uint32) datapath.Spec {
+	return datapath.Spec{ID: u.id, UUID: u.uuid, Name: u.name, Service: u.svc.info.Name, Type: rec.typ,
+		Transparent: rec.transparent, MapSizes: sizes, Migrate: u.svc.Migrate, Outside: u.svc.reg != nil}
+}
+
+// putBack makes the data plane's cubes those before the change, which is to be undone.
+func (t *txn) putBack() {
+	for _, s := range t.successors {
+		if s.back != nil {
+			s.back()
+		}
+	}
+}
+
+// dropSuccessors ends units whose transaction failed.
+func (t *txn) dropSuccessors() {
+	for _, s := range t.successors {
+		s.is.ended.Store(true)
+		t.m.endUnit(s.is)
+	}
+}
+
+// introduce has packets and messages go to the successors.
+func (t *txn) introduce() {
+	for _, s := range t.successors {
+		t.m.byID.Store(s.is.id, s.is)
+		if s.was != nil {
+			s.was.ended.Store(true)
+		}
+	}
+}
+
+// retirePredecessors ends the units that were replaced.
+func (t *txn) retirePredecessors() {
+	for _, s := range t.successors {
+		if s.was != nil {
+			t.m.endUnit(s.was)
+		}
+		if s.settle != nil {
+			s.settle()
+		}
+	}
+}
