@@ -185,7 +185,7 @@ func (m *Manager) imageOf(w *world, name string) (*image, error) {
 
 func (m *Manager) imageFrom(service string, raw []byte) (*image, error) {
 	var root *yang.Node
-	if svc := m.services[service]; svc != nil {
+	if svc := m.loaded.Load().byName[service]; svc != nil {
 		root = svc.schema.Root()
 	}
 	return newImage(service, root, raw)
