@@ -12,37 +12,39 @@ import (
 // frameworkResource serves one resource that no model describes. rest are the segments
 // behind its name.
 type frameworkResource struct {
+	name string
 	// most is the number of segments that may follow the name.
 	most  int
 	serve func(s *Server, w http.ResponseWriter, r *http.Request, rest []string) error
 }
 
-// framework returns the resources by name. They are reserved words: no service or cube
-// has such a name.
+// frameworkResources are the resources by name. They are reserved words: no service or
+// cube has such a name. What each is, method by method, stands in frameworkPaths.
+func frameworkResources() []frameworkResource {
+	return []frameworkResource{
+		{"version", 0, (*Server).serveVersion},
+		{"services", 1, (*Server).serveServices},
+		{"cubes", 2, (*Server).serveCubes},
+		{"netdevs", 1, (*Server).serveNetdevs},
+		{"topology", 1, (*Server).serveTopology},
+		{"drops", 1, (*Server).serveDrops},
+		{"capture", 1, (*Server).serveCapture},
+		{"trace", 1, (*Server).serveTrace},
+		{"connect", 2, (*Server).serveConnect},
+		{"disconnect", 2, (*Server).serveConnect},
+		{"attach", 3, (*Server).serveAttach},
+		{"detach", 3, (*Server).serveAttach},
+		{"metrics", 0, (*Server).serveMetrics},
+		{"openapi.json", 0, (*Server).serveOpenAPI},
+	}
+}
+
+// framework finds a resource of the framework.
 func framework(name string) (frameworkResource, bool) {
-	switch name {
-	case "version":
-		return frameworkResource{0, (*Server).serveVersion}, true
-	case "services":
-		return frameworkResource{1, (*Server).serveServices}, true
-	case "cubes":
-		return frameworkResource{2, (*Server).serveCubes}, true
-	case "netdevs":
-		return frameworkResource{1, (*Server).serveNetdevs}, true
-	case "topology":
-		return frameworkResource{1, (*Server).serveTopology}, true
-	case "drops":
-		return frameworkResource{1, (*Server).serveDrops}, true
-	case "capture":
-		return frameworkResource{1, (*Server).serveCapture}, true
-	case "trace":
-		return frameworkResource{1, (*Server).serveTrace}, true
-	case "connect", "disconnect":
-		return frameworkResource{2, (*Server).serveConnect}, true
-	case "attach", "detach":
-		return frameworkResource{3, (*Server).serveAttach}, true
-	case "metrics":
-		return frameworkResource{0, (*Server).serveMetrics}, true
+	for _, f := range frameworkResources() {
+		if f.name == name {
+			return f, true
+		}
 	}
 	return frameworkResource{}, false
 }
@@ -50,8 +52,11 @@ func framework(name string) (frameworkResource, bool) {
 // route finds the resource and lets it answer. An error that comes back has not been
 // answered yet.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
-	if r.URL.Path == "/metrics" {
+	switch r.URL.Path {
+	case "/metrics":
 		return s.serveMetrics(w, r, nil)
+	case "/openapi.json":
+		return s.serveOpenAPI(w, r, nil)
 	}
 	segments, err := splitPath(r.URL.EscapedPath())
 	if err != nil {

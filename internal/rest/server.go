@@ -71,6 +71,8 @@ type Server struct {
 	hub     *trace.Hub
 	http    *http.Server
 
+	documents documents
+
 	tokens                   TokenRoles
 	insecure, requireToken   bool
 	groupName, readGroupName string

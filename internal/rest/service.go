@@ -226,22 +226,29 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, t *target) error {
 
 // remove answers DELETE.
 func (s *Server) remove(w http.ResponseWriter, r *http.Request, t *target) error {
-	status := http.StatusOK
 	var err error
-	switch t.kind {
-	case kindCube:
+	if t.kind == kindCube {
 		err = s.manager.Delete(r.Context(), t.service, t.cube)
-	case kindContainer, kindEntry, kindValue:
-		status = http.StatusNoContent
-		fallthrough
-	default:
+	} else {
 		err = s.manager.Edit(r.Context(), t.service, t.cube, yang.Delete, t.path, nil)
 	}
 	if err != nil {
 		return err
 	}
-	w.WriteHeader(status)
+	w.WriteHeader(t.success(r.Method))
 	return nil
+}
+
+// success is the status of a request that succeeds.
+func (t *target) success(method string) int {
+	entry := t.kind == kindContainer || t.kind == kindEntry || t.kind == kindValue
+	switch {
+	case method == http.MethodDelete && entry:
+		return http.StatusNoContent
+	case method == http.MethodGet, method == http.MethodOptions, method == http.MethodDelete, t.kind == kindLeaf:
+		return http.StatusOK
+	}
+	return http.StatusCreated
 }
 
 // write answers POST, PUT and PATCH.
@@ -253,7 +260,6 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target, body [
 		}
 		body = rest
 	}
-	status := http.StatusCreated
 	var out json.RawMessage
 	var err error
 	switch {
@@ -262,15 +268,12 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target, body [
 	case t.kind == kindCube && r.Method != http.MethodPatch:
 		err = s.manager.Create(r.Context(), t.service, t.cube, body)
 	default:
-		if t.kind == kindLeaf {
-			status = http.StatusOK
-		}
 		err = s.manager.Edit(r.Context(), t.service, t.cube, operation(r.Method), t.path, body)
 	}
 	if err != nil {
 		return err
 	}
-	s.writeRaw(w, r, status, out)
+	s.writeRaw(w, r, t.success(r.Method), out)
 	return nil
 }
 

@@ -233,3 +233,23 @@ func (t *Type) allowed() string {
 func bare(name string) string {
 	return name[strings.LastIndexByte(name, ':')+1:]
 }
+
+// Conditional reports whether the node is there only under a condition: it has
+// a when, or is in a case of a choice.
+func (n *Node) Conditional() bool { return n.when || len(n.cases) > 0 }
+
+// Excludes reports whether a member of the same node is in another case of the
+// same choice, so that one cannot be where the other is.
+func (n *Node) Excludes(other *Node) bool {
+	for _, a := range n.cases {
+		for _, b := range other.cases {
+			if a.choice == b.choice && a.in != b.in {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// InOutput reports whether the node is part of an action's output.
+func (n *Node) InOutput() bool { return n.inOutput }

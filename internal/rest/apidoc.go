@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/polycube/polycube/internal/openapi"
+)
+
+// What the API's description says of a path and its methods, before it is OpenAPI.
+
+// pathDoc is a path, with parameters in braces, and what can be done there.
+type pathDoc struct {
+	path       string
+	params     []paramDoc
+	operations []operationDoc
+}
+
+// paramDoc is a parameter of a path or query.
+type paramDoc struct {
+	name, description string
+	schema            openapi.Object
+	example           any
+	// flag marks a parameter of a query that needs no value.
+	flag bool
+	// component marks one that stands among the components.
+	component bool
+}
+
+// use is the parameter where an operation takes it.
+func (p paramDoc) use(in string) openapi.Object {
+	if p.component {
+		return openapi.Of("$ref", "#/components/parameters/"+p.name)
+	}
+	return p.object(in)
+}
+
+func (p paramDoc) object(in string) openapi.Object {
+	out := openapi.Of("name", p.name, "in", in)
+	if in == "path" {
+		out = out.With("required", true)
+	}
+	if p.description != "" {
+		out = out.With("description", p.description)
+	}
+	if p.flag {
+		out = out.With("allowEmptyValue", true)
+	}
+	if p.example != nil {
+		out = out.With("example", p.example)
+	}
+	return out.With("schema", p.schema)
+}
+
+// operationDoc is one method of a path.
+type operationDoc struct {
+	method, summary, description string
+	query                        []paramDoc
+	// body is the schema of what the request carries, nil for nothing.
+	body      openapi.Object
+	example   any
+	needsBody bool
+	success   int
+	// says describes the success, content the answer's schemas by content type.
+	says    string
+	content openapi.Object
+	// also are statuses of errors beyond those that its kind of request has.
+	also []int
+}
+
+// answers is JSON of a schema.
+func answers(schema openapi.Object) openapi.Object {
+	return openapi.Of(contentType, openapi.Of("schema", schema))
+}
+
+// response is the answer of success.
+func (o operationDoc) response() openapi.Object {
+	says := o.says
+	if says == "" {
+		says = "Done."
+	}
+	out := openapi.Of("description", says)
+	if o.content != nil {
+		out = out.With("content", o.content)
+	}
+	return out
+}
+
+// statuses are those of the errors that can occur. params tells that the path has some.
+func (o operationDoc) statuses(params bool) []int {
+	out := append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable}, o.also...)
+	if params || len(o.query) > 0 || !readOnly(o.method) {
+		out = append(out, http.StatusBadRequest)
+	}
+	if params {
+		out = append(out, http.StatusRequestURITooLong)
+	}
+	if !readOnly(o.method) {
+		out = append(out, http.StatusUnsupportedMediaType)
+	}
+	if o.body != nil {
+		out = append(out, http.StatusRequestEntityTooLarge)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// faultDoc describes a status of errors.
+type faultDoc struct {
+	status                   int
+	tag, description, header string
+	message                  string
+}
+
+// faults are the statuses of errors, each of which has the same shape of body.
+func faults() []faultDoc {
+	return []faultDoc{
+		{http.StatusBadRequest, tagInvalidValue, "The request is wrong, or it violates the model.", "", "fdb aging-time: \"soon\" is not a whole number in 0..4294967295"},
+		{http.StatusUnauthorized, tagAccessDenied, "A token has to be presented, or the one that was is not the daemon's.", "WWW-Authenticate", "changes over TCP need the daemon's token"},
+		{http.StatusForbidden, tagAccessDenied, "The client may not do this.", "", "user 1000 may not use this socket"},
+		{http.StatusNotFound, tagDataMissing, "There is no such thing.", "", "no simplebridge is named \"br1\""},
+		{http.StatusMethodNotAllowed, tagUnsupported, "The resource does not have the method.", "Allow", "PATCH is not possible on this resource, only GET, OPTIONS"},
+		{http.StatusConflict, tagDataExists, "It exists already (data-exists), is missing (data-missing), in use, or full.", "", "cube br1: there is a simplebridge with that name"},
+		{http.StatusRequestEntityTooLarge, tagTooBig, "The body is too large.", "", "the request body is larger than 8 MiB"},
+		{http.StatusRequestURITooLong, tagTooBig, "The path is too long.", "", "the path has 9000 bytes, at most 8192 are accepted"},
+		{http.StatusUnsupportedMediaType, tagUnsupported, "The body is of a type that is not taken.", "", "a body of type text/plain is refused over TCP: send application/json"},
+		{http.StatusTooManyRequests, tagResource, "The client sends too many requests.", "Retry-After", "uid 1000 sends more than 1000 requests a second, try again later"},
+		{http.StatusServiceUnavailable, tagResource, "Too many requests are under way, or the daemon ends.", "Retry-After", "256 requests are under way, try again"},
+	}
+}
+
+// faultName is the name of an error's component.
+func faultName(status int) string {
+	name := []byte{}
+	for _, c := range []byte(http.StatusText(status)) {
+		if c != ' ' {
+			name = append(name, c)
+		}
+	}
+	return string(name)
+}
+
+func (f faultDoc) example() errorBody {
+	var b errorBody
+	b.Errors.Error = []errorEntry{{Type: "application", Tag: f.tag, Message: f.message}}
+	return b
+}
+
+// help documents OPTIONS.
+func helpDoc() operationDoc {
+	return operationDoc{method: http.MethodOptions, summary: "Help: what may come next", success: http.StatusOK, says: "Help, or the words that complete a command.",
+		query:   helpParams(),
+		content: answers(openapi.Of("$ref", "#/components/schemas/help"))}
+}
+
+// helpParams are the parameters of OPTIONS, components of their own.
+func helpParams() []paramDoc {
+	return []paramDoc{
+		{name: "help", component: true, description: "What help is for.",
+			schema: openapi.Of("type", "string", "enum", []string{verbNone, verbAdd, verbSet, verbShow, verbDel})},
+		{name: "completion", component: true, description: "Answer a list of words.", flag: true, schema: textSchema()},
+	}
+}
+
+// define adds the components that are not of a model.
+func (b *describer) define() {
+	text := openapi.Of("type", "string")
+	b.schemas.Define("link", openapi.GoType(link{}))
+	b.schemas.Define("error", openapi.GoType(errorBody{}).With("description", "Every error has this shape. error-message is a sentence for people, error-path the place, error-tag is for programs."))
+	words := openapi.Of("type", "array", "items", text)
+	b.schemas.Define("help", openapi.Of("oneOf", []openapi.Object{words, openapi.Of("type", "object", "properties", openapi.Of(
+		"commands", words,
+		"params", openapi.Of("type", "object"), "optional-params", openapi.Of("type", "object"), "actions", openapi.Of("type", "object"),
+		"elements", openapi.Of("type", "array", "items", openapi.Of("type", "object"))))}))
+	b.schemas.Define("topology", openapi.Of("type", "object", "description", "How a cube is linked.",
+		"properties", openapi.Of("name", text, "uuid", text, "service-name", text, "type", text, "loglevel", text,
+			"shadow", openapi.Of("type", "boolean"), "span", openapi.Of("type", "boolean"), "parent", text,
+			"ports", openapi.Of("type", "array", "items", openapi.Of("type", "object", "properties", openapi.Of(
+				"name", text, "uuid", text, "status", text, "status-reason", text, "peer", text, "tcubes", words),
+				"required", []string{"name", "uuid", "status"}, "additionalProperties", false))),
+		"required", []string{"name", "uuid", "service-name"}, "additionalProperties", false))
+}

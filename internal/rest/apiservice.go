@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// The paths of a service: of all its cubes, of one, and of every node in it. The methods
+// are those by which requests are let through.
+
+// modelWalk collects the paths of one service.
+type modelWalk struct {
+	schemas *openapi.Schemas
+	info    topology.ServiceInfo
+	paths   []pathDoc
+}
+
+// servicePaths describes a service.
+func servicePaths(schemas *openapi.Schemas, info topology.ServiceInfo, schema *yang.Schema) []pathDoc {
+	w := &modelWalk{schemas: schemas, info: info}
+	root := schema.Root()
+	w.whole(root)
+	at := spot{path: "/" + info.Name + "/{name}", params: []paramDoc{{name: "name", description: "Name of the cube.",
+		example: info.Name + "1", schema: openapi.Of("type", "string", "pattern", openapi.CubeName)}}}
+	w.resource(at, &target{service: info.Name, node: root, kind: kindCube})
+	w.children(at, root)
+	return w.paths
+}
+
+// spot is a path under construction.
+type spot struct {
+	path   string
+	params []paramDoc
+}
+
+// below is a place one name further down.
+func (p spot) below(name string) spot {
+	return spot{p.path + "/" + name, p.params[:len(p.params):len(p.params)]}
+}
+
+// key is a place one key further down. The name of its parameter is the key's, unless
+// another key on the path has that.
+func (p spot) key(schemas *openapi.Schemas, list, key *yang.Node, name string) spot {
+	for _, q := range p.params {
+		if q.name == name {
+			name = list.Name() + "_" + name
+			break
+		}
+	}
+	for _, q := range p.params {
+		if q.name == name {
+			name = strings.ReplaceAll(list.Path(), "/", "_") + "_" + name
+			break
+		}
+	}
+	param := paramDoc{name: name, schema: schemas.Key(key), description: strings.Join(strings.Fields(key.Description()), " ")}
+	param.example, _ = schemas.Example(key)
+	return spot{p.path + "/{" + name + "}", append(p.params[:len(p.params):len(p.params)], param)}
+}
+
+// whole describes the service as a whole.
+func (w *modelWalk) whole(root *yang.Node) {
+	name := w.info.Name
+	cube := w.schemas.Node(name, root, openapi.New, true)
+	named := openapi.Of("allOf", []openapi.Object{cube, openapi.Of("required", []string{"name"})})
+	example, _ := w.schemas.BodyExample(root)
+	w.paths = append(w.paths, pathDoc{path: "/" + name, operations: []operationDoc{
+		{method: http.MethodGet, summary: "Read all cubes of " + name, success: http.StatusOK, says: "The cubes.",
+			description: "A request that carries a body is refused with 405.", also: []int{http.StatusBadRequest, http.StatusMethodNotAllowed},
+			content: answers(openapi.Of("type", "array", "items", w.schemas.Node(name, root, openapi.Read, true)))},
+		{method: http.MethodPost, summary: "Create a " + name + ", or several at once", success: http.StatusCreated, says: "All of them were created.",
+			description: "An array is created whole or not at all.", needsBody: true, also: []int{http.StatusConflict},
+			body:    openapi.Of("anyOf", []openapi.Object{named, openapi.Of("type", "array", "items", named)}),
+			example: append(openapi.Of("name", name+"1"), example...)},
+		{method: http.MethodPatch, summary: "Change the " + name + " that the body names", success: http.StatusCreated, says: "It was changed.",
+			body:    openapi.Of("allOf", []openapi.Object{w.schemas.Node(name, root, openapi.Change, true), openapi.Of("required", []string{"name"})}),
+			example: openapi.Of("name", name+"1"), needsBody: true, also: []int{http.StatusNotFound, http.StatusConflict}},
+		helpDoc(),
+	}})
+}
+
+// children describes the members of a node.
+func (w *modelWalk) children(at spot, n *yang.Node) {
+	for _, c := range n.Children() {
+		w.node(at.below(c.Name()), c)
+	}
+}
+
+// node describes a node and everything below.
+func (w *modelWalk) node(at spot, n *yang.Node) {
+	t := &target{service: w.info.Name, node: n}
+	switch n.Kind() {
+	case yang.Container:
+		t.kind = kindContainer
+	case yang.Leaf:
+		t.kind = kindLeaf
+	case yang.LeafList:
+		t.kind = kindLeafList
+	case yang.List:
+		t.kind = kindList
+	case yang.Action:
+		t.kind = kindAction
+	}
+	w.resource(at, t)
+	switch n.Kind() {
+	case yang.Container:
+		w.children(at, n)
+	case yang.LeafList:
+		entry := at.key(w.schemas, n, n, "value")
+		w.resource(entry, &target{service: w.info.Name, node: n, kind: kindValue})
+	case yang.List:
+		w.entries(at, n)
+	}
+}
+
+// entries describes a list's entries.
+func (w *modelWalk) entries(at spot, n *yang.Node) {
+	keys := n.Keys()
+	if len(keys) == 0 {
+		return // state without keys has no entries that could be named
+	}
+	for i, k := range keys {
+		if i > 0 { // within the keys there is help alone
+			w.paths = append(w.paths, pathDoc{path: at.path, params: at.params, operations: []operationDoc{helpDoc()}})
+		}
+		at = at.key(w.schemas, n, k, k.Name())
+	}
+	w.resource(at, &target{service: w.info.Name, node: n, kind: kindEntry})
+	w.children(at, n)
+}
+
+// resource describes what a target is, by the methods that it has.
+func (w *modelWalk) resource(at spot, t *target) {
+	p := pathDoc{path: at.path, params: at.params}
+	for _, m := range t.methods() {
+		var o operationDoc
+		switch {
+		case m == http.MethodOptions:
+			o = helpDoc()
+		case t.kind == kindAction:
+			o = w.action(t)
+		case m == http.MethodGet:
+			o = w.read(t)
+		default:
+			o = w.change(t, m)
+		}
+		o.method, o.success = m, t.success(m)
+		o.also = append(o.also, t.faults(m)...)
+		p.operations = append(p.operations, o)
+	}
+	w.paths = append(w.paths, p)
+}
+
+// faults are the statuses that requests of a kind end in, beside those of every request.
+func (t *target) faults(method string) []int {
+	switch {
+	case method == http.MethodOptions:
+		return nil
+	case method == http.MethodGet:
+		return []int{http.StatusNotFound}
+	case t.kind == kindCube:
+		return []int{http.StatusConflict}
+	}
+	return []int{http.StatusNotFound, http.StatusConflict}
+}
+
+// what names a target in a summary.
+func (t *target) what() string {
+	switch t.kind {
+	case kindCube:
+		return "a " + t.service
+	case kindEntry:
+		return "an entry of " + t.node.Path()
+	case kindValue:
+		return "a value of " + t.node.Path()
+	case kindList:
+		return "the list " + t.node.Path()
+	}
+	return t.node.Path()
+}
+
+func (w *modelWalk) read(t *target) operationDoc {
+	entry := t.kind == kindEntry || t.kind == kindValue || t.kind == kindCube
+	return operationDoc{summary: "Read " + t.what(), description: t.note(), says: "What it is now.",
+		content: answers(w.schemas.Node(w.info.Name, t.node, openapi.Read, entry))}
+}
+
+// note is the model's description.
+func (t *target) note() string { return strings.Join(strings.Fields(t.node.Description()), " ") }
+
+func (w *modelWalk) action(t *target) operationDoc {
+	input := w.schemas.Input(w.info.Name, t.node)
+	o := operationDoc{summary: "Run " + t.node.Path(), description: t.note(), says: "It was done.", body: input}
+	if input != nil {
+		o.needsBody = len(openapi.Required(t.node.Input())) > 0
+		o.example = w.newExample(t.node.Input())
+	}
+	if out := w.schemas.Output(w.info.Name, t.node); out != nil {
+		o.content = answers(out)
+	}
+	return o
+}
+
+// change describes POST, PUT, PATCH and DELETE.
+func (w *modelWalk) change(t *target, method string) operationDoc {
+	if method == http.MethodDelete {
+		return operationDoc{summary: "Delete " + t.what(), says: "It is gone."}
+	}
+	use, verb := openapi.New, "Create "
+	switch method {
+	case http.MethodPut:
+		verb = "Create or replace "
+	case http.MethodPatch:
+		use, verb = openapi.Change, "Change "
+	}
+	o := operationDoc{summary: verb + t.what(), description: t.note()}
+	if t.kind == kindValue {
+		return o
+	}
+	o.body = w.schemas.Node(w.info.Name, t.node, use, t.kind == kindEntry || t.kind == kindCube)
+	switch t.kind {
+	case kindLeaf, kindLeafList, kindList:
+		o.needsBody = true
+	default:
+		if use == openapi.New {
+			o.needsBody = len(openapi.Required(t.node)) > 0
+			o.example = w.newExample(t.node)
+		}
+	}
+	return o
+}
+
+// newExample is a body that creates a node, nil when none is known.
+func (w *modelWalk) newExample(n *yang.Node) any {
+	if example, ok := w.schemas.BodyExample(n); ok {
+		return example
+	}
+	return nil
+}

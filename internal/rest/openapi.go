@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/topology"
+)
+
+// The description of the API as OpenAPI: of the framework's resources, and of every node
+// of every service that is loaded. Methods and statuses come from the tables that answer
+// requests. It is made at the first request after the set of services changed.
+
+// documents keeps what was made for the services that are loaded.
+type documents struct {
+	mu       sync.Mutex
+	services []topology.ServiceInfo
+	made     map[openapi.Version]*document
+}
+
+// document is an OpenAPI document, and the tag by which a client knows that it has it.
+type document struct {
+	body []byte
+	tag  string
+}
+
+// serveOpenAPI answers /openapi.json.
+func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ []string) error {
+	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+		return err
+	}
+	if r.Method == http.MethodOptions {
+		return s.helpShow(w, r, nil)
+	}
+	version := openapi.V31
+	switch v := r.URL.Query().Get("version"); v {
+	case "", "3.1", string(openapi.V31):
+	case "3.0", string(openapi.V30):
+		version = openapi.V30
+	default:
+		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "version",
+			Message: fmt.Sprintf("version: %s is no version of OpenAPI that is written, there are 3.1 and 3.0", clip(v))}
+	}
+	d, err := s.openAPI(version)
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("ETag", d.tag)
+	h.Set("Cache-Control", "no-cache")
+	if slices.ContainsFunc(strings.Split(r.Header.Get("If-None-Match"), ","), func(tag string) bool { return strings.TrimSpace(tag) == d.tag }) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(d.body)))
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		if _, err := w.Write(d.body); err != nil {
+			s.log.Debug("client went away", "path", r.URL.Path, "err", err)
+		}
+	}
+	return nil
+}
+
+// openAPI returns the document for what is loaded now.
+func (s *Server) openAPI(v openapi.Version) (*document, error) {
+	services := s.manager.Services()
+	s.documents.mu.Lock()
+	defer s.documents.mu.Unlock()
+	if !slices.Equal(services, s.documents.services) {
+		s.documents.services, s.documents.made = services, nil
+	}
+	if d := s.documents.made[v]; d != nil {
+		return d, nil
+	}
+	b := &describer{server: s, version: v, schemas: openapi.NewSchemas(v, example), ids: map[string]bool{}}
+	body, err := b.describe(services)
+	if err != nil {
+		return nil, fmt.Errorf("describing the API: %w", err)
+	}
+	sum := sha256.Sum256(body)
+	d := &document{body: body, tag: `"` + hex.EncodeToString(sum[:8]) + `"`}
+	if s.documents.made == nil {
+		s.documents.made = map[openapi.Version]*document{}
+	}
+	s.documents.made[v] = d
+	return d, nil
+}
+
+// describer puts one document together.
+type describer struct {
+	server  *Server
+	version openapi.Version
+	schemas *openapi.Schemas
+	paths   openapi.Object
+	ids     map[string]bool
+	// used are the statuses of errors that occur.
+	used map[int]bool
+}
+
+const introduction = `Network functions in the Linux kernel, each configured through a YANG model.
+
+What a service accepts beyond its schema: enumerations in upper and lower case, numbers in quotes (which keeps all
+digits of 64 bits). What a schema cannot say (must, when, references to other leaves, unique) is in the model, which
+GET /services/{name} returns; a request against it is answered with 400 and a sentence. A path may end in a slash. HEAD
+is possible where GET is. A path that begins with the name of a cube is redirected (308) to the same path behind the
+name of its service. Over the Unix socket nothing has to be presented; over TCP, changes take a token.`
+
+// describe makes the document.
+func (b *describer) describe(services []topology.ServiceInfo) ([]byte, error) {
+	b.used = map[int]bool{}
+	b.define()
+	tags := []openapi.Object{openapi.Of("name", "polycube", "description", "The framework's own resources.")}
+	for _, p := range frameworkPaths(b.schemas) {
+		b.add("polycube", p)
+	}
+	for _, info := range services {
+		schema, err := b.server.manager.Schema(info.Name)
+		if err != nil {
+			return nil, err
+		}
+		tags = append(tags, openapi.Of("name", info.Name, "description", info.Description))
+		for _, p := range servicePaths(b.schemas, info, schema) {
+			b.add(info.Name, p)
+		}
+	}
+	return encode(openapi.Of(
+		"openapi", string(b.version),
+		"info", openapi.Of(
+			"title", "Polycube", "version", b.server.version, "description", introduction,
+			"license", b.license(),
+		),
+		"servers", []openapi.Object{openapi.Of("url", basePath)},
+		"security", b.security(),
+		"tags", tags,
+		"paths", b.paths,
+		"components", openapi.Of(
+			"schemas", b.schemas.Components(),
+			"parameters", helpComponents(),
+			"responses", b.faults(),
+			"securitySchemes", b.securitySchemes(),
+		),
+	))
+}
+
+func (b *describer) license() openapi.Object {
+	o := openapi.Of("name", "Apache 2.0")
+	if b.version == openapi.V31 {
+		return o.With("identifier", "Apache-2.0")
+	}
+	return o.With("url", "https://www.apache.org/licenses/LICENSE-2.0")
+}
+
+// security is what a request may present: nothing over the Unix socket and to read on
+// loopback, a token, or a certificate.
+func (b *describer) security() []openapi.Object {
+	out := []openapi.Object{{}, openapi.Of("token", []string{})}
+	if b.version == openapi.V31 {
+		out = append(out, openapi.Of("certificate", []string{}))
+	}
+	return out
+}
+
+func (b *describer) securitySchemes() openapi.Object {
+	out := openapi.Of("token", openapi.Of("type", "http", "scheme", "bearer",
+		"description", "The content of the file `token` in the daemon's run directory. Changes over TCP on loopback need it."))
+	if b.version == openapi.V31 {
+		out = out.With("certificate", openapi.Of("type", "mutualTLS",
+			"description", "A client certificate that the daemon accepts, where it was started with TLS."))
+	}
+	return out
+}
+
+// add writes a path with its operations.
+func (b *describer) add(tag string, p pathDoc) {
+	item := openapi.Object{}
+	if len(p.params) > 0 {
+		params := make([]openapi.Object, len(p.params))
+		for i, q := range p.params {
+			params[i] = q.use("path")
+		}
+		item = item.With("parameters", params)
+	}
+	for _, o := range p.operations {
+		item = item.With(strings.ToLower(o.method), b.operation(tag, p, o))
+	}
+	b.paths = b.paths.With(p.path, item)
+}
+
+func (b *describer) operation(tag string, p pathDoc, o operationDoc) openapi.Object {
+	out := openapi.Of("tags", []string{tag}, "operationId", b.id(o.method, p.path), "summary", o.summary)
+	if o.description != "" {
+		out = out.With("description", o.description)
+	}
+	if len(o.query) > 0 {
+		params := make([]openapi.Object, len(o.query))
+		for i, q := range o.query {
+			params[i] = q.use("query")
+		}
+		out = out.With("parameters", params)
+	}
+	if o.body != nil {
+		media := openapi.Of("schema", o.body)
+		if o.example != nil {
+			media = media.With("example", o.example)
+		}
+		body := openapi.Of("content", openapi.Of("application/json", media))
+		if o.needsBody {
+			body = body.With("required", true)
+		}
+		out = out.With("requestBody", body)
+	}
+	responses := openapi.Object{}
+	if o.success != 0 {
+		responses = openapi.Of(strconv.Itoa(o.success), o.response())
+	}
+	for _, status := range o.statuses(len(p.params) > 0) {
+		b.used[status] = true
+		responses = responses.With(strconv.Itoa(status), openapi.Of("$ref", "#/components/responses/"+faultName(status)))
+	}
+	return out.With("responses", responses)
+}
+
+func helpComponents() openapi.Object {
+	var out openapi.Object
+	for _, p := range helpParams() {
+		out = out.With(p.name, p.object("query"))
+	}
+	return out
+}
+
+// id is a name for an operation that no other has.
+func (b *describer) id(method, path string) string {
+	words := strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '}' })
+	for i, w := range words {
+		words[i] = strings.ReplaceAll(w, "{", "by_")
+	}
+	if len(words) == 0 {
+		words = []string{"entry"}
+	}
+	id := strings.Join(append([]string{strings.ToLower(method)}, words...), "_")
+	for i := 2; b.ids[id]; i++ {
+		id = strings.TrimRight(id, "0123456789") + strconv.Itoa(i)
+	}
+	b.ids[id] = true
+	return id
+}
+
+// faults are the answers to requests that fail.
+func (b *describer) faults() openapi.Object {
+	var out openapi.Object
+	for _, f := range faults() {
+		if !b.used[f.status] {
+			continue
+		}
+		response := openapi.Of("description", f.description)
+		if f.header != "" {
+			response = response.With("headers", openapi.Of(f.header, openapi.Of(
+				"schema", openapi.Of("type", "string"))))
+		}
+		out = out.With(faultName(f.status), response.With("content", openapi.Of(contentType, openapi.Of(
+			"schema", openapi.Of("$ref", "#/components/schemas/error"),
+			"example", f.example()))))
+	}
+	return out
+}
