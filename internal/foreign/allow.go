@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package foreign
+
+// What the programs of a foreign service may do in the kernel. The kernel's verifier keeps a program from crashing the
+// machine; it does not keep one from sending packets past the cubes, reading other processes' memory or filling the
+// machine's with maps. So what is not on these lists is refused before anything is loaded, with a sentence that says
+// where it is and what to use instead. All that <pcn/cube.h> offers is on them.
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Limits of the objects of a service, each hook on its own.
+const (
+	maxObject       = 4 << 20
+	maxInstructions = 65_536
+	maxPrograms     = 64
+	maxMaps         = 32
+	maxEntries      = 1 << 20
+	maxMemory       = 256 << 20
+	// entryOverhead is about what the kernel keeps besides key and value.
+	entryOverhead = 64
+)
+
+// helpers that a program may call at any hook.
+var helpers = []asm.BuiltinFunc{
+	asm.FnMapLookupElem, asm.FnMapUpdateElem, asm.FnMapDeleteElem, asm.FnMapPushElem, asm.FnMapPopElem, asm.FnMapPeekElem,
+	asm.FnMapLookupPercpuElem, asm.FnKtimeGetNs, asm.FnKtimeGetBootNs, asm.FnKtimeGetCoarseNs, asm.FnKtimeGetTaiNs,
+	asm.FnJiffies64, asm.FnGetPrandomU32, asm.FnGetSmpProcessorId, asm.FnGetNumaNodeId, asm.FnCsumDiff, asm.FnFibLookup,
+	asm.FnCheckMtu, asm.FnStrncmp,
+}
+
+// hookHelpers may be called at one hook only.
+var hookHelpers = map[cube.Hook][]asm.BuiltinFunc{
+	cube.TC: {
+		asm.FnSkbLoadBytes, asm.FnSkbLoadBytesRelative, asm.FnSkbStoreBytes, asm.FnSkbPullData, asm.FnL3CsumReplace,
+		asm.FnL4CsumReplace, asm.FnCsumUpdate, asm.FnCsumLevel, asm.FnSkbVlanPush, asm.FnSkbVlanPop, asm.FnSkbChangeProto,
+		asm.FnSkbChangeTail, asm.FnSkbChangeHead, asm.FnSkbAdjustRoom, asm.FnGetHashRecalc, asm.FnSetHash,
+		asm.FnSetHashInvalid, asm.FnSkbEcnSetCe,
+	},
+	cube.XDP: {
+		asm.FnXdpAdjustHead, asm.FnXdpAdjustTail, asm.FnXdpLoadBytes, asm.FnXdpStoreBytes, asm.FnXdpGetBuffLen,
+	},
+}
+
+// instead says what an author wanted who used what is not allowed.
+var instead = map[asm.BuiltinFunc]string{
+	asm.FnRedirect:        "return pcn_pkt_send(ctx, md, port)",
+	asm.FnRedirectMap:     "return pcn_pkt_send(ctx, md, port)",
+	asm.FnRedirectPeer:    "return pcn_pkt_send(ctx, md, port)",
+	asm.FnRedirectNeigh:   "return pcn_pkt_send(ctx, md, port)",
+	asm.FnCloneRedirect:   "return pcn_pkt_flood(ctx, md), or send copies from the slow path",
+	asm.FnTailCall:        "return pcn_call_program(ctx, md, index)",
+	asm.FnTracePrintk:     "use pcn_log(ctx, LOG_DEBUG, ...)",
+	asm.FnTraceVprintk:    "use pcn_log(ctx, LOG_DEBUG, ...)",
+	asm.FnPerfEventOutput: "use pcn_notify or pcn_pkt_copy",
+	asm.FnRingbufOutput:   "use pcn_notify or pcn_pkt_copy",
+	asm.FnRingbufReserve:  "use pcn_notify or pcn_pkt_copy",
+	asm.FnXdpAdjustMeta:   "use the words md->md",
+	asm.FnLoop:            "write a loop with a bound",
+	asm.FnForEachMapElem:  "let the service go through the map",
+	asm.FnTimerInit:       "let the service keep the time",
+	asm.FnSpinLock:        "use __sync_fetch_and_add, or a map with a value for each CPU",
+}
+
+// mapTypes are the maps that a service may have.
+var mapTypes = []ebpf.MapType{
+	ebpf.Hash, ebpf.Array, ebpf.PerCPUHash, ebpf.PerCPUArray, ebpf.LRUHash, ebpf.LRUCPUHash, ebpf.LPMTrie, ebpf.Queue,
+	ebpf.Stack, ebpf.BloomFilter, ebpf.ArrayOfMaps, ebpf.HashOfMaps,
+}
+
+// Flags of maps, as in <linux/bpf.h>.
+const (
+	flagNoPrealloc  = 1 << 0
+	flagNoCommonLRU = 1 << 1
+	flagRdonlyProg  = 1 << 7
+	flagWronlyProg  = 1 << 8
+	flagInnerMap    = 1 << 12
+	mapFlags        = flagNoPrealloc | flagNoCommonLRU | flagRdonlyProg | flagWronlyProg | flagInnerMap
+)
+
+// licences that let a program be linked with the framework's.
+var licences = []string{"GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"}
+
+// CheckObjects says what speaks against the compiled programs of a service, or of a further program that it brings.
+func CheckObjects(objects map[cube.Hook][]byte) error {
+	if len(objects) == 0 {
+		return fmt.Errorf("there are no programs: %w", cube.ErrInvalid)
+	}
+	for _, h := range slices.Sorted(maps.Keys(objects)) {
+		if err := checkObject(h, objects[h]); err != nil {
+			return fmt.Errorf("%s object: %w", h, err)
+		}
+	}
+	return nil
+}
+
+func checkObject(h cube.Hook, file []byte) (err error) {
+	if len(file) > maxObject {
+		return fmt.Errorf("it has %d bytes, at most %d are allowed: %w", len(file), maxObject, cube.ErrInvalid)
+	}
+	// The reader was made for files of one's own compiler: whatever it does with this one, the daemon goes on.
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("it cannot be read (%v): %w", cause, cube.ErrInvalid)
+		}
+	}()
+	if err := checkSections(file); err != nil {
+		return err
+	}
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(file))
+	if err != nil {
+		return fmt.Errorf("reading it: %w: %w", err, cube.ErrInvalid)
+	}
+	if err := checkMaps(spec.Maps); err != nil {
+		return err
+	}
+	return checkPrograms(h, spec)
+}
+
+// checkSections refuses a file whose parts become more than it has bytes.
+func checkSections(file []byte) error {
+	f, err := elf.NewFile(bytes.NewReader(file))
+	if err != nil {
+		return fmt.Errorf("reading it: %w: %w", err, cube.ErrInvalid)
+	}
+	for _, s := range f.Sections {
+		if s.Flags&elf.SHF_COMPRESSED != 0 {
+			return fmt.Errorf("section %.80q is compressed: %w", s.Name, cube.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+func checkPrograms(h cube.Hook, spec *ebpf.CollectionSpec) error {
+	if len(spec.Programs) > maxPrograms {
+		return fmt.Errorf("it has %d programs, at most %d are allowed: %w", len(spec.Programs), maxPrograms, cube.ErrInvalid)
+	}
+	want, total := ebpf.SchedCLS, 0
+	if h == cube.XDP {
+		want = ebpf.XDP
+	}
+	for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
+		p := spec.Programs[name]
+		total += len(p.Instructions)
+		var err error
+		switch {
+		case total > maxInstructions:
+			err = fmt.Errorf("with it there are more than %d instructions: %w", maxInstructions, cube.ErrInvalid)
+		case p.Type != want || p.SectionName != h.String():
+			err = fmt.Errorf("section %q is not for it, write PCN_INGRESS, PCN_EGRESS or PCN_PROGRAM: %w", p.SectionName, cube.ErrInvalid)
+		case p.Flags != 0 || p.AttachTo != "":
+			err = fmt.Errorf("it asks to be loaded in a special way: %w", cube.ErrInvalid)
+		case !slices.Contains(licences, p.License):
+			err = fmt.Errorf("its licence %.80q cannot be linked with the framework; write PCN_LICENSE: %w", p.License, cube.ErrInvalid)
+		default:
+			err = checkInstructions(h, spec, p.Instructions)
+		}
+		if err != nil {
+			return fmt.Errorf("program %.80s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// checkInstructions looks at each instruction of a program and of the functions that it calls.
+func checkInstructions(h cube.Hook, spec *ebpf.CollectionSpec, insns asm.Instructions) error {
+	functions, at := map[string]bool{}, ""
+	for i := range insns {
+		if s := insns[i].Symbol(); s != "" {
+			functions[s] = true
+		}
+	}
+	for i := range insns {
+		ins := &insns[i]
+		if line, ok := ins.Source().(*btf.Line); ok && line.LineNumber() > 0 {
+			at = fmt.Sprintf("%.200s:%d: ", line.FileName(), line.LineNumber())
+		}
+		if err := checkInstruction(h, spec, functions, ins); err != nil {
+			return fmt.Errorf("%sinstruction %d: %w", at, i, err)
+		}
+	}
+	return nil
+}
+
+func checkInstruction(h cube.Hook, spec *ebpf.CollectionSpec, functions map[string]bool, ins *asm.Instruction) error {
+	class := ins.OpCode.Class()
+	switch {
+	case ins.IsKfuncCall():
+		return fmt.Errorf("calls the kernel function %.80q; services may call none: %w", ins.Reference(), cube.ErrInvalid)
+	case ins.IsLoadOfFunctionPointer():
+		return fmt.Errorf("takes the address of a function, which is for callbacks that services may not use: %w", cube.ErrInvalid)
+	case ins.OpCode.IsDWordLoad():
+		return checkLoad(spec, ins)
+	case class == asm.LdClass:
+		return fmt.Errorf("reads the packet by an old way that ends the program on its own; use a cursor (pcn_cursor_open): %w", cube.ErrInvalid)
+	case class.IsJump() && ins.OpCode.JumpOp() == asm.Call:
+		return checkCall(h, functions, ins)
+	case class.IsJump() && !isPlainJump(ins):
+		return fmt.Errorf("jumps in a way (%#x) that services may not use: %w", uint32(ins.OpCode), cube.ErrInvalid)
+	}
+	return nil
+}
+
+// isPlainJump says whether it is plain from the instruction alone where a jump leads.
+func isPlainJump(ins *asm.Instruction) bool {
+	switch op := ins.OpCode.JumpOp(); op {
+	case asm.JEq, asm.JGT, asm.JGE, asm.JSet, asm.JNE, asm.JSGT, asm.JSGE, asm.JLT, asm.JLE, asm.JSLT, asm.JSLE, asm.Exit:
+		return true
+	case asm.Ja:
+		return ins.OpCode.Source() == asm.ImmSource
+	default:
+		return false
+	}
+}
+
+// checkLoad lets a program load numbers and its own maps. Everything else is an address in the kernel.
+func checkLoad(spec *ebpf.CollectionSpec, ins *asm.Instruction) error {
+	switch name := ins.Reference(); {
+	case ins.IsConstantLoad(asm.DWord) && name == "":
+		return nil
+	case ins.IsLoadFromMap() && name != "" && spec.Maps[name] != nil:
+		return nil
+	case ins.IsLoadFromMap() && name == "":
+		return fmt.Errorf("takes a map by number; maps are declared with PCN_MAP: %w", cube.ErrInvalid)
+	default:
+		return fmt.Errorf("takes %.80q of the kernel; services may take nothing: %w", name, cube.ErrInvalid)
+	}
+}
+
+func checkCall(h cube.Hook, functions map[string]bool, ins *asm.Instruction) error {
+	if ins.IsFunctionCall() {
+		if !functions[ins.Reference()] {
+			return fmt.Errorf("calls %.80q, which is not in the object: %w", ins.Reference(), cube.ErrInvalid)
+		}
+		return nil
+	}
+	if !ins.IsBuiltinCall() {
+		return fmt.Errorf("is a call that is not known: %w", cube.ErrInvalid)
+	}
+	fn := asm.BuiltinFunc(uint32(ins.Constant))
+	if slices.Contains(helpers, fn) || slices.Contains(hookHelpers[h], fn) {
+		return nil
+	}
+	for other, list := range hookHelpers {
+		if slices.Contains(list, fn) {
+			return fmt.Errorf("calls %s, which is for programs at %s: %w", helperName(fn), other, cube.ErrInvalid)
+		}
+	}
+	if hint := instead[fn]; hint != "" {
+		return fmt.Errorf("calls %s, which services may not; %s: %w", helperName(fn), hint, cube.ErrInvalid)
+	}
+	return fmt.Errorf("calls %s, which services may not: %w", helperName(fn), cube.ErrInvalid)
+}
+
+// helperName is the name in C: FnMapLookupElem is bpf_map_lookup_elem.
+func helperName(fn asm.BuiltinFunc) string {
+	name, ok := strings.CutPrefix(fn.String(), "Fn")
+	if !ok {
+		return fmt.Sprintf("helper %d", uint32(fn))
+	}
+	var b strings.Builder
+	b.WriteString("bpf")
+	for _, r := range name {
+		if unicode.IsUpper(r) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package foreign
+
+// The maps of a foreign service are memory of the kernel that no limit of a process counts, so they are counted here, and
+// they are the service's own: what cubes have in common is for services that are part of the daemon.
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Words that the macros of <pcn/map.h> leave in the object.
+const (
+	tagShared = "pcn_shared:"
+	tagExtern = "pcn_extern:"
+)
+
+func checkMaps(specs map[string]*ebpf.MapSpec) error {
+	total, count := uint64(0), 0
+	for _, name := range slices.Sorted(maps.Keys(specs)) {
+		spec := specs[name]
+		if strings.HasPrefix(name, ".rodata") {
+			continue // constants: they are copied into the programs
+		}
+		count++
+		size, err := checkMap(name, spec)
+		total += size
+		switch {
+		case err != nil:
+		case count > maxMaps:
+			err = fmt.Errorf("at most %d maps are allowed: %w", maxMaps, cube.ErrInvalid)
+		case total > maxMemory:
+			err = fmt.Errorf("with it the maps take %d MiB, and a service's may take %d: %w", total>>20, maxMemory>>20, cube.ErrInvalid)
+		}
+		if err != nil {
+			return fmt.Errorf("map %.80s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// checkMap returns about how much memory a map takes.
+func checkMap(name string, s *ebpf.MapSpec) (uint64, error) {
+	if strings.HasPrefix(name, ".") {
+		return 0, fmt.Errorf("variables are for constants only, which are declared with PCN_CONFIG; what a program writes is in a map (PCN_MAP): %w", cube.ErrInvalid)
+	}
+	if err := checkKind(s); err != nil {
+		return 0, err
+	}
+	for _, tag := range s.Tags {
+		if strings.HasPrefix(tag, tagShared) || strings.HasPrefix(tag, tagExtern) {
+			return 0, fmt.Errorf("it is in common with other services (%.80s), which can be had by services of the daemon only; use PCN_MAP or PCN_MAP_PUBLIC: %w",
+				strings.TrimPrefix(tag, "pcn_"), cube.ErrInvalid)
+		}
+	}
+	size := sizeOf(s)
+	if s.Type != ebpf.ArrayOfMaps && s.Type != ebpf.HashOfMaps {
+		return size, nil
+	}
+	if s.InnerMap == nil {
+		return 0, fmt.Errorf("it does not say what the maps inside are like; use PCN_MAP_OF_MAPS: %w", cube.ErrInvalid)
+	}
+	if err := checkKind(s.InnerMap); err != nil {
+		return 0, fmt.Errorf("the maps inside: %w", err)
+	}
+	if s.InnerMap.Type == ebpf.ArrayOfMaps || s.InnerMap.Type == ebpf.HashOfMaps {
+		return 0, fmt.Errorf("maps inside have no maps inside: %w", cube.ErrInvalid)
+	}
+	return size + uint64(s.MaxEntries)*sizeOf(s.InnerMap), nil
+}
+
+func checkKind(s *ebpf.MapSpec) error {
+	switch {
+	case !slices.Contains(mapTypes, s.Type):
+		return fmt.Errorf("services may not have maps of type %s: %w", s.Type, cube.ErrInvalid)
+	case s.Pinning != ebpf.PinNone:
+		return fmt.Errorf("it asks to be pinned by its name; the framework keeps maps: %w", cube.ErrInvalid)
+	case s.Flags&^mapFlags != 0:
+		return fmt.Errorf("services may not use the map flags %#x: %w", s.Flags&^mapFlags, cube.ErrInvalid)
+	case s.MaxEntries == 0 || s.MaxEntries > maxEntries:
+		return fmt.Errorf("it has %d entries, 1 to %d are allowed: %w", s.MaxEntries, maxEntries, cube.ErrInvalid)
+	case len(s.Contents) > 0:
+		return fmt.Errorf("it comes with entries; let the service write them: %w", cube.ErrInvalid)
+	}
+	return nil
+}
+
+// sizeOf is about how much memory a full map takes.
+func sizeOf(s *ebpf.MapSpec) uint64 {
+	value := (uint64(s.ValueSize) + 7) &^ 7
+	switch s.Type {
+	case ebpf.PerCPUArray, ebpf.PerCPUHash, ebpf.LRUCPUHash:
+		cpus, err := ebpf.PossibleCPU()
+		if err != nil {
+			cpus = 1
+		}
+		value *= uint64(cpus)
+	default:
+	}
+	switch s.Type {
+	case ebpf.Array, ebpf.PerCPUArray, ebpf.Queue, ebpf.Stack:
+		return uint64(s.MaxEntries) * value
+	case ebpf.BloomFilter:
+		return uint64(s.MaxEntries) * 8
+	default:
+		return uint64(s.MaxEntries) * (uint64(s.KeySize) + value + entryOverhead)
+	}
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package foreign
+
+// What shipped cubes are made of is allowed; what could hurt is refused, each with its sentence.
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/polycube/polycube/cube"
+)
+
+func TestAllThatCubesAreMadeOfIsAllowed(t *testing.T) {
+	t.Parallel()
+	for _, pattern := range []string{"../../cubes/*/*.o", "../../test/author/*.o"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Errorf("no objects at %s, %v (run make generate)", pattern, err)
+		}
+		for _, file := range files {
+			h := cube.TC
+			if strings.HasSuffix(file, ".xdp.o") {
+				h = cube.XDP
+			}
+			elf, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := CheckObjects(map[cube.Hook][]byte{h: elf}); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+}
+
+func forbidden(t *testing.T, h cube.Hook) *ebpf.CollectionSpec {
+	t.Helper()
+	elf, err := os.ReadFile("testdata/forbidden." + h.String() + ".o")
+	if err != nil {
+		t.Fatalf("%v (run make generate)", err)
+	}
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(elf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckObjects(map[cube.Hook][]byte{h: elf}); err == nil {
+		t.Errorf("%s: the object with all of it is allowed", h)
+	}
+	return spec
+}
+
+func TestProgramsThatCouldHurtAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, h := range []cube.Hook{cube.TC, cube.XDP} {
+		oneHook := map[cube.Hook]string{cube.TC: "", cube.XDP: ""}
+		says := map[string]string{
+			"fine":                "",
+			"one_hook":            oneHook[h],
+			"redirects":           "calls bpf_redirect, which services may not; return pcn_pkt_send(ctx, md, port)",
+			"prints":              "calls bpf_trace_printk, which services may not; use pcn_log",
+			"tail_calls":          "calls bpf_tail_call, which services may not; return pcn_call_program",
+			"reads_the_kernel":    "calls bpf_probe_read_kernel, which services may not",
+			"writes_to_processes": "calls bpf_probe_write_user, which services may not",
+			"signals":             "calls bpf_send_signal, which services may not",
+			"asks_who":            "calls bpf_get_current_pid_tgid, which services may not",
+			"emits":               "calls bpf_ringbuf_output, which services may not; use pcn_notify or pcn_pkt_copy",
+			"calls_back":          "takes the address of a function",
+			"calls_the_kernel":    `calls the kernel function "bpf_kernel_function"`,
+			"calls_by_number":     "calls bpf_sys_bpf, which services may not",
+			"elsewhere":           `section "kprobe/do_exit" is not for it`,
+			"keeps_variables":     "", // its map is refused
+		}
+		spec := forbidden(t, h)
+		if got, want := slices.Sorted(maps.Keys(spec.Programs)), slices.Sorted(maps.Keys(says)); !slices.Equal(got, want) {
+			t.Errorf("programs are %v, the test knows %v", got, want)
+		}
+		for name, want := range says {
+			t.Run(fmt.Sprintf("%s/%s", h, name), func(t *testing.T) {
+				one := spec.Copy()
+				one.Programs = map[string]*ebpf.ProgramSpec{name: one.Programs[name]}
+				judge(t, checkPrograms(h, one), want)
+				if err := checkPrograms(h, one); want != "" && strings.Contains(want, "calls bpf_") && !strings.Contains(err.Error(), "forbidden.bpf.c:") {
+					t.Errorf("%v does not say where", err)
+				}
+			})
+		}
+		other := map[cube.Hook]cube.Hook{cube.TC: cube.XDP, cube.XDP: cube.TC}[h]
+		one := spec.Copy()
+		judge(t, checkInstructions(other, one, one.Programs["one_hook"].Instructions), "which is for programs at "+h.String())
+	}
+}
+
+func judge(t *testing.T, err error, want string) {
+	t.Helper()
+	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
+func TestMapsThatCouldHurtAreRefused(t *testing.T) {
+	t.Parallel()
+	spec := forbidden(t, cube.TC)
+	says := map[string]string{
+		"good": "", "ours": "", "sets": "",
+		"programs": "may not have maps of type ProgramArray",
+		"devices":  "may not have maps of type DevMap",
+		"sockets":  "may not have maps of type SockHash",
+		"ring":     "may not have maps of type RingBuf",
+		"many":     "it has 2097152 entries, 1 to 1048576 are allowed",
+		"fat":      "MiB, and a service's may take 256",
+		"fat_sets": "and a service's may take 256",
+		"mapped":   "may not use the map flags 0x400",
+		"common":   "in common with other services (shared:space)",
+		"theirs":   "in common with other services (extern:bridge)",
+		"pinned":   "it asks to be pinned by its name",
+		".bss":     "variables are for constants only",
+	}
+	for name, m := range spec.Maps {
+		want, known := says[name]
+		if !known && !strings.HasPrefix(name, ".rodata") {
+			t.Errorf("the test does not know %s", name)
+		}
+		judge(t, checkMaps(map[string]*ebpf.MapSpec{name: m}), want)
+		delete(says, name)
+	}
+	if len(says) > 0 {
+		t.Errorf("not in the object: %v", says)
+	}
+	crowd := map[string]*ebpf.MapSpec{}
+	for i := range maxMaps + 1 {
+		crowd[fmt.Sprint("m", i)] = spec.Maps["good"]
+	}
+	judge(t, checkMaps(crowd), "at most 32 maps are allowed")
+}
+
+// TestInstructionsThatNoCompilerMakes: who writes an object by hand is refused all the same.
+func TestInstructionsThatNoCompilerMakes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		ins  asm.Instruction
+		want string
+	}{
+		{"a number", asm.LoadImm(asm.R1, 1<<40, asm.DWord), ""},
+		{"a map by number", asm.LoadMapPtr(asm.R1, 7), "takes a map by number"},
+		{"a value of a map by number", asm.LoadMapValue(asm.R1, 7, 8), "takes a map by number"},
+		{"a map by index", asm.Instruction{OpCode: asm.LoadImmOp(asm.DWord), Src: 5, Constant: 1}, "services may take nothing"},
+		{"a kernel variable", asm.Instruction{OpCode: asm.LoadImmOp(asm.DWord), Src: 3, Constant: 1}, "services may take nothing"},
+		{"an old packet read", asm.LoadAbs(0, asm.Word), "use a cursor"},
+		{"an old packet read by index", asm.LoadInd(asm.R0, asm.R1, 0, asm.Word), "use a cursor"},
+		{"an unknown helper", asm.BuiltinFunc(9999).Call(), "which services may not"},
+		{"a jump by register", asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Ja).SetSource(asm.RegSource)}, "jumps in a way"},
+		{"may_goto", asm.Instruction{OpCode: asm.OpCode(asm.JumpClass) | 0xe0}, "jumps in a way"},
+		{"a function that is not there", asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoCall}.WithReference("x"), "is not in the object"},
+		{"a call of no kind", asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: 9}, "is a call that is not known"},
+		{"an end", asm.Return(), ""},
+		{"an atomic", asm.StoreXAdd(asm.R1, asm.R2, asm.DWord), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			judge(t, checkInstructions(cube.TC, &ebpf.CollectionSpec{}, asm.Instructions{tt.ins}), tt.want)
+		})
+	}
+}
+
+func TestFilesThatAreNoObjectsAreRefused(t *testing.T) {
+	t.Parallel()
+	whole, err := os.ReadFile("../../cubes/helloworld/helloworld.tc.o")
+	if err != nil {
+		t.Fatalf("%v (run make generate)", err)
+	}
+	license := bytes.Replace(whole, []byte("Dual BSD/GPL\x00"), []byte("Proprietary.\x00"), 1)
+	// The flags of the last section's header, which begins 64 bytes before the end of the table.
+	packed := bytes.Clone(whole)
+	table, count := binary.LittleEndian.Uint64(packed[40:]), uint64(binary.LittleEndian.Uint16(packed[60:]))
+	packed[table+64*(count-1)+8+1] |= 8
+	for _, tt := range []struct {
+		name string
+		elf  []byte
+		want string
+	}{
+		{"a compressed section", packed, "compress"},
+		{"nothing", nil, "reading it"},
+		{"text", []byte("hello"), "reading it"},
+		{"half", whole[:len(whole)/2], "reading it"},
+		{"too much", make([]byte, maxObject+1), "at most 4194304 are allowed"},
+		{"another licence", license, `its licence "Proprietary." cannot be linked`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			judge(t, CheckObjects(map[cube.Hook][]byte{cube.TC: tt.elf}), "tc object: ")
+			judge(t, CheckObjects(map[cube.Hook][]byte{cube.TC: tt.elf}), tt.want)
+		})
+	}
+	judge(t, CheckObjects(nil), "there are no programs")
+	judge(t, CheckObjects(map[cube.Hook][]byte{cube.XDP: whole}), "is not for it")
+}
+
+func FuzzObjectsAreReadWithoutHarm(f *testing.F) {
+	whole, err := os.ReadFile("../../cubes/helloworld/helloworld.tc.o")
+	if err != nil {
+		f.Fatalf("%v (run make generate)", err)
+	}
+	f.Add(whole)
+	f.Fuzz(func(_ *testing.T, elf []byte) {
+		_ = CheckObjects(map[cube.Hook][]byte{cube.TC: elf}) // it may say what it likes, but must say it
+	})
+}
