@@ -48,16 +48,43 @@ type Change struct {
 	created       bool
 	deltas        []Delta
 	undo          *undo
+	// tables are those before the edit, entries how they differ from those after it.
+	tables  map[*Node]*Table
+	entries []EntryChange
 }
 
 // ErrNotNewest is what a revert reports when a newer change stands.
 var ErrNotNewest = errors.New("a newer change has to be reverted first")
 
 // Diff returns the differences in the order in which they were made.
-func (c *Change) Diff() []Delta { return c.deltas }
+// Those of bulk lists come last.
+func (c *Change) Diff() []Delta {
+	out := slices.Clip(c.deltas)
+	for _, e := range c.entries {
+		d := Delta{Op: Replaced}
+		if e.Old == nil {
+			d.Op = Created
+		} else {
+			d.Old = []byte(e.Old.full)
+		}
+		entry := e.New
+		if entry == nil {
+			d.Op, entry = Deleted, e.Old
+		} else {
+			d.Value = []byte(e.New.full)
+		}
+		d.Path = e.List.parent.pathTo().with(e.List.name, entry.keys...)
+		out = append(out, d)
+	}
+	return out
+}
+
+// Entries returns the differences of bulk lists in the order in which they were
+// made. An entry may appear more than once.
+func (c *Change) Entries() []EntryChange { return c.entries }
 
 // Empty reports whether no value differs.
-func (c *Change) Empty() bool { return len(c.deltas) == 0 }
+func (c *Change) Empty() bool { return len(c.deltas) == 0 && len(c.entries) == 0 }
 
 // Revert takes the change back. Changes of a tree are reverted newest first,
 // each at most once.
@@ -74,7 +101,7 @@ func (c *Change) Revert() error {
 		t.broken = fmt.Errorf("the configuration is damaged, reverting a change: %w", err)
 		return t.broken
 	}
-	t.version, t.created = c.before, c.created
+	t.version, t.created, t.tables = c.before, c.created, c.tables
 	return nil
 }
 
@@ -168,7 +195,7 @@ func (e *editor) now(c touch) ([]byte, error) {
 	if err != nil || at == nil {
 		return nil, err
 	}
-	return e.t.render(c.path, c.node, true)
+	return e.t.render(c.path, c.node, JSONOptions{Defaults: true, Apart: true})
 }
 
 // covered reports whether a node above p came, went or was reordered.

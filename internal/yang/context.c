@@ -127,6 +127,18 @@ const char *pcn_node_ext(const struct lysc_node *node, size_t index, const char 
 	return ext(node->exts, index, name, owner);
 }
 
+/* The XPath of a when or must of a node, NULL behind the last. */
+const char *pcn_condition(const struct lysc_node *node, size_t index)
+{
+	struct lysc_when **whens = lysc_node_when(node);
+	struct lysc_must *musts = lysc_node_musts(node);
+
+	if (index < LY_ARRAY_COUNT(whens))
+		return lyxp_get_expr(whens[index]->cond);
+	index -= LY_ARRAY_COUNT(whens);
+	return index < LY_ARRAY_COUNT(musts) ? lyxp_get_expr(musts[index].cond) : NULL;
+}
+
 static void schema_leaf(const struct lysc_node *node, struct pcn_snode *out)
 {
 	const struct lysp_node *parsed = node->priv;
@@ -161,6 +173,7 @@ void pcn_schema(const struct lysc_node *node, struct pcn_snode *out)
 	out->flags = node->flags;
 	out->next = node->next;
 	out->has_when = lysc_has_when(node) != NULL;
+	out->has_must = LY_ARRAY_COUNT(lysc_node_musts(node)) > 0;
 	if (node->nodetype & (LYS_LEAF | LYS_LEAFLIST)) {
 		schema_leaf(node, out);
 		return;
@@ -168,6 +181,7 @@ void pcn_schema(const struct lysc_node *node, struct pcn_snode *out)
 	if (node->nodetype == LYS_LIST) {
 		out->min = ((const struct lysc_node_list *)node)->min;
 		out->max = ((const struct lysc_node_list *)node)->max;
+		out->has_unique = LY_ARRAY_COUNT(((const struct lysc_node_list *)node)->uniques) > 0;
 	}
 	if (node->nodetype & (LYS_RPC | LYS_ACTION)) {
 		const struct lysc_node_action *action = (const void *)node;

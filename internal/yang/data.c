@@ -178,9 +178,28 @@ int pcn_insert_at(struct lyd_node **root, struct lyd_node *parent, struct lyd_no
 	return LY_SUCCESS;
 }
 
+/*
+ * libyang takes a container that is new and empty for one that has its defaults
+ * already, so each is asked about as if it were not new.
+ */
+static LY_ERR defaults(struct lyd_node *node)
+{
+	uint32_t is_new = node->flags & LYD_NEW;
+	LY_ERR ret;
+
+	node->flags &= ~LYD_NEW;
+	ret = lyd_new_implicit_tree(node, LYD_IMPLICIT_NO_STATE, NULL);
+	node->flags |= is_new;
+
+	for (struct lyd_node *child = lyd_child(node); child && !ret; child = child->next)
+		if (child->schema->nodetype & (LYS_CONTAINER | LYS_LIST))
+			ret = defaults(child);
+	return ret;
+}
+
 int pcn_defaults(struct lyd_node *node, struct pcn_err *err)
 {
-	return result(LYD_CTX(node), lyd_new_implicit_tree(node, LYD_IMPLICIT_NO_STATE, NULL), err);
+	return result(LYD_CTX(node), defaults(node), err);
 }
 
 int pcn_validate(struct lyd_node **root, const struct lys_module *mod, struct lyd_node **diff,

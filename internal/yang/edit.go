@@ -60,9 +60,12 @@ func (t *Tree) edit(op Op, p Path, body []byte, amend bool) (*Change, error) {
 	if err := editable(op, p, node); err != nil {
 		return nil, err
 	}
+	if i := t.schema.bulkStep(p); i >= 0 {
+		return t.editBulk(op, p, i, body, amend)
+	}
 	b := &builder{}
 	defer b.free()
-	chain, target, err := t.request(b, op, p, node, body)
+	chain, target, lists, err := t.request(b, op, p, node, body)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +85,18 @@ func (t *Tree) edit(op Op, p Path, body []byte, amend bool) (*Change, error) {
 	if err != nil {
 		return nil, e.rollback(err)
 	}
-	return t.changed(e, deltas), nil
+	bulk := t.newBulkEditor(op, amend)
+	if node.holdsBulk {
+		bulk.rest(node, lists)
+	}
+	if len(bulk.errs) == 0 {
+		bulk.checkReferences(deltas)
+	}
+	if len(bulk.errs) > 0 {
+		bulk.rollback()
+		return nil, e.rollback(join(bulk.errs))
+	}
+	return t.changed(e, bulk, deltas), nil
 }
 
 // editable refuses what cannot be edited whatever the body.
@@ -102,16 +116,25 @@ func editable(op Op, p Path, node *Node) error {
 
 // request builds the fragments of the nodes above the target and of the target
 // itself: its content for the cube, a list for a list or an entry of it.
-func (t *Tree) request(b *builder, op Op, p Path, node *Node, body []byte) ([]*fragment, *fragment, error) {
+// What it says of bulk lists comes apart.
+func (t *Tree) request(b *builder, op Op, p Path, node *Node, body []byte) ([]*fragment, *fragment, []bulkBody, error) {
 	var v value
+	var lists []bulkBody
 	if op != Delete {
 		var err error
 		if v, err = parseBody(body); err != nil {
-			return nil, nil, &Error{Tag: InvalidValue, Path: p.String(), Message: err.Error()}
+			return nil, nil, nil, &Error{Tag: InvalidValue, Path: p.String(), Message: err.Error()}
 		}
-		if scalar := node.kind == Leaf; scalar && v.kind == objectValue && len(v.members) == 0 {
-			return nil, nil, fault(MissingElement, p, "the body is empty, %s is wanted", node.typ.allowed())
-		}
+		v, lists = node.cutBulk(v)
+	}
+	chain, target, err := t.requestValue(b, op, p, node, v)
+	return chain, target, lists, err
+}
+
+// requestValue is request for a body that was read, and has no bulk lists.
+func (t *Tree) requestValue(b *builder, op Op, p Path, node *Node, v value) ([]*fragment, *fragment, error) {
+	if op != Delete && node.kind == Leaf && v.kind == objectValue && len(v.members) == 0 {
+		return nil, nil, fault(MissingElement, p, "the body is empty, %s is wanted", node.typ.allowed())
 	}
 	if len(p) == 0 {
 		// the cube is no data node: its members are tops of the builder
@@ -193,8 +216,9 @@ func (b *builder) target(parent *fragment, op Op, p Path, node *Node, v value) *
 }
 
 // changed makes the change of a finished edit.
-func (t *Tree) changed(e *editor, deltas []Delta) *Change {
-	c := &Change{tree: t, before: t.version, created: t.created, deltas: deltas, undo: e.undo}
+func (t *Tree) changed(e *editor, bulk *bulkEditor, deltas []Delta) *Change {
+	c := &Change{tree: t, before: t.version, created: t.created, deltas: deltas, undo: e.undo,
+		tables: bulk.before, entries: bulk.changes}
 	t.versions++
 	t.version, t.created = t.versions, true
 	c.after = t.version

@@ -11,11 +11,21 @@ import (
 // load compiles a model of testdata for the length of a test.
 func load(t testing.TB, name string) *Schema {
 	t.Helper()
+	return loadText(t, modelText(t, name))
+}
+
+func modelText(t testing.TB, name string) string {
+	t.Helper()
 	text, err := os.ReadFile("testdata/" + name + ".yang")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Load(string(text))
+	return string(text)
+}
+
+func loadText(t testing.TB, text string) *Schema {
+	t.Helper()
+	s, err := Load(text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,8 @@ type JSONOptions struct {
 	// Defaults includes leaves that have their default value because nobody
 	// set them.
 	Defaults bool
+	// Apart leaves out the entries of bulk lists.
+	Apart bool
 }
 
 // item is a data node read back from C.
@@ -27,6 +29,8 @@ type item struct {
 	text     string
 	original string
 	kids     []*item
+	// table are the entries of a bulk list.
+	table *Table
 }
 
 var errDump = errors.New("libyang printed data that cannot be read back")
@@ -149,7 +153,9 @@ func (p *printer) object(items []*item) {
 		comma = true
 		p.buf = appendQuoted(p.buf, group[0].node.name)
 		p.buf = append(p.buf, ':')
-		if k := group[0].node.kind; k == List || k == LeafList {
+		if k := group[0].node.kind; group[0].table != nil {
+			p.table(group[0].table)
+		} else if k == List || k == LeafList {
 			p.array(group)
 		} else {
 			p.item(group[0])
@@ -167,6 +173,39 @@ func (p *printer) array(items []*item) {
 		p.item(it)
 	}
 	p.buf = append(p.buf, ']')
+}
+
+// table prints the entries of a bulk list.
+func (p *printer) table(t *Table) {
+	p.buf = append(p.buf, '[')
+	comma := false
+	t.All(func(e *Entry) bool {
+		if comma {
+			p.buf = append(p.buf, ',')
+		}
+		comma = true
+		p.buf = append(p.buf, e.JSON(JSONOptions{Defaults: p.defaults})...)
+		return true
+	})
+	p.buf = append(p.buf, ']')
+}
+
+// withTables adds the bulk lists to the items below n.
+func (t *Tree) withTables(n *Node, items []*item) []*item {
+	if !n.holdsBulk {
+		return items
+	}
+	for _, it := range items {
+		if it.node.holdsBulk {
+			it.kids = t.withTables(it.node, it.kids)
+		}
+	}
+	for _, list := range t.schema.bulk {
+		if list.parent == n && t.tables[list].Len() > 0 {
+			items = append(items, &item{node: list, table: t.tables[list]})
+		}
+	}
+	return items
 }
 
 // item prints one node without its name.

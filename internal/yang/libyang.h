@@ -37,7 +37,7 @@ struct pcn_snode {
 	const char *name, *dsc, *units, *type_name, *dflt;
 	uint16_t nodetype, flags;
 	uint32_t min, max;
-	int has_when;
+	int has_when, has_must, has_unique;
 	const struct lysc_type *type;
 	const struct lysc_node *child, *next, *actions, *input, *output;
 };
@@ -62,6 +62,7 @@ const char *pcn_module_ext(const struct lys_module *mod, size_t index, const cha
 			   const char **owner);
 
 void pcn_schema(const struct lysc_node *node, struct pcn_snode *out);
+const char *pcn_condition(const struct lysc_node *node, size_t index);
 const char *pcn_node_ext(const struct lysc_node *node, size_t index, const char **name,
 			 const char **owner);
 void pcn_type(const struct lysc_type *type, struct pcn_stype *out);

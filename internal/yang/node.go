@@ -61,20 +61,24 @@ type Node struct {
 	kind                           Kind
 	config, mandatory, key         bool
 	initOnly, presence, userOrder  bool
-	when                           bool
-	def                            *string
-	typ                            Type
-	min, max                       int
-	extensions                     map[string]string
-	parent                         *Node
-	keys, children                 []*Node
-	byName                         map[string]*Node
-	input, output                  *Node
-	index                          int
-	schema                         *Schema
-	inOutput                       bool
-	native                         schemaRef
-	cases                          []alternative
+	when, musts, unique            bool
+	// bulk lists are kept apart; what follows is what matters for them.
+	bulk, holdsBulk bool
+	refs            []reference
+	conditions      []string
+	def             *string
+	typ             Type
+	min, max        int
+	extensions      map[string]string
+	parent          *Node
+	keys, children  []*Node
+	byName          map[string]*Node
+	input, output   *Node
+	index           int
+	schema          *Schema
+	inOutput        bool
+	native          schemaRef
+	cases           []alternative
 }
 
 // alternative is a case of a choice that a node is in.

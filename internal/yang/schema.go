@@ -63,6 +63,8 @@ type Schema struct {
 	// that, or what holds it, has a when or is in a choice. The diff that
 	// says so does not tell their order.
 	conditional bool
+	// bulk are the lists that are kept apart.
+	bulk []*Node
 }
 
 // Load compiles the text of a service module. The modules it imports come from

@@ -6,6 +6,7 @@ package yang
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 )
 
@@ -21,16 +22,26 @@ type Tree struct {
 	// broken is why the tree cannot be trusted any more.
 	broken error
 	tops   index
-	live   map[*undo]struct{}
-	mu     sync.Mutex
-	dead   []*undo
+	// tables hold the entries of bulk lists.
+	tables   map[*Node]*Table
+	interned map[string]string
+	live     map[*undo]struct{}
+	mu       sync.Mutex
+	dead     []*undo
 }
 
 // NewTree returns the tree of a cube that does not exist yet: the first edit,
 // usually a Create of the empty path, makes it.
 func (s *Schema) NewTree() *Tree {
-	return &Tree{schema: s, live: make(map[*undo]struct{}), tops: make(index)}
+	t := &Tree{schema: s, live: make(map[*undo]struct{}), tops: make(index), tables: make(map[*Node]*Table, len(s.bulk))}
+	for _, list := range s.bulk {
+		t.tables[list] = newTable(list)
+	}
+	return t
 }
+
+// Tables returns the entries of bulk lists as they are now.
+func (t *Tree) Tables() map[*Node]*Table { return maps.Clone(t.tables) }
 
 // Close frees the tree. Changes made to it cannot be reverted any more.
 func (t *Tree) Close() {
@@ -48,7 +59,7 @@ func (t *Tree) Close() {
 // A tree that cannot be trusted has copies that cannot either.
 func (t *Tree) Clone() *Tree {
 	c := t.schema.NewTree()
-	c.created, c.broken = t.created, t.broken
+	c.created, c.broken, c.tables = t.created, t.broken, maps.Clone(t.tables)
 	if c.broken != nil {
 		return c
 	}
@@ -82,7 +93,10 @@ func (t *Tree) JSON(p Path, o JSONOptions) ([]byte, error) {
 	if !node.config {
 		return nil, fault(DataMissing, p, "is state, not configuration")
 	}
-	out, err := t.render(p, node, o.Defaults)
+	if i := t.schema.bulkStep(p); i >= 0 {
+		return t.bulkJSON(p, i, node, o)
+	}
+	out, err := t.render(p, node, o)
 	if err != nil {
 		return nil, err
 	}
@@ -105,11 +119,18 @@ func (t *Tree) Entries(p Path) ([][]string, error) {
 	if node.keyCount() == 0 || !node.config || len(p[len(p)-1].Keys) > 0 {
 		return nil, fault(BadElement, p, "is not a list")
 	}
+	var out [][]string
+	if node.bulk {
+		t.tables[node].All(func(e *Entry) bool {
+			out = append(out, e.keys)
+			return true
+		})
+		return out, nil
+	}
 	first, err := t.find(p)
 	if err != nil {
 		return nil, err
 	}
-	var out [][]string
 	for e := first; e != nil && e.schema == first.schema; e = nextSibling(e) {
 		if node.kind == List {
 			out = append(out, entryKeys(e, node))
@@ -122,12 +143,15 @@ func (t *Tree) Entries(p Path) ([][]string, error) {
 
 // render prints what is at p, or returns nil when nothing is. Lists,
 // leaf-lists and containers without presence always exist if their parent does.
-func (t *Tree) render(p Path, node *Node, defaults bool) ([]byte, error) {
-	pr := &printer{defaults: defaults}
+func (t *Tree) render(p Path, node *Node, o JSONOptions) ([]byte, error) {
+	pr := &printer{defaults: o.Defaults}
 	if len(p) == 0 {
 		items, err := t.read(t.root, allSiblings)
 		if err != nil {
 			return nil, err
+		}
+		if !o.Apart {
+			items = t.withTables(node, items)
 		}
 		pr.object(items)
 		return pr.buf, nil
@@ -150,10 +174,60 @@ func (t *Tree) render(p Path, node *Node, defaults bool) ([]byte, error) {
 	}
 	if whole {
 		pr.array(items)
-	} else {
-		pr.item(items[0])
+		return pr.buf, nil
 	}
+	if node.holdsBulk && !o.Apart {
+		items[0].kids = t.withTables(node, items[0].kids)
+	}
+	pr.item(items[0])
 	return pr.buf, nil
+}
+
+// bulkJSON prints a bulk list, which is the step i of the path, or something in it.
+func (t *Tree) bulkJSON(p Path, i int, node *Node, o JSONOptions) ([]byte, error) {
+	list, err := t.schema.node(p[:i+1])
+	if err != nil {
+		return nil, err
+	}
+	if len(p[i].Keys) == 0 {
+		pr := &printer{defaults: o.Defaults}
+		pr.table(t.tables[list])
+		return pr.buf, nil
+	}
+	wanted, err := t.schema.newEntry(list, p[i].Keys)
+	if err != nil {
+		return nil, err
+	}
+	defer wanted.free()
+	e, ok := t.tables[list].Get(wanted.keys())
+	switch {
+	case !ok:
+		return nil, fault(DataMissing, p, "does not exist")
+	case i == len(p)-1:
+		return []byte(e.JSON(o)), nil
+	}
+	out, err := t.inEntry(list, e, p, node, o)
+	if err == nil && out == nil {
+		err = fault(DataMissing, p, "does not exist")
+	}
+	return out, err
+}
+
+// inEntry prints something in an entry.
+func (t *Tree) inEntry(list *Node, e *Entry, p Path, node *Node, o JSONOptions) ([]byte, error) {
+	apart, at, err := t.apart(list, e)
+	if err != nil {
+		return nil, err
+	}
+	defer apart.Close()
+	entry, err := apart.find(at)
+	if err != nil {
+		return nil, err
+	}
+	if err := addDefaults(entry); err != nil {
+		return nil, fmt.Errorf("add defaults to %s: %w", at, err)
+	}
+	return apart.render(p, node, o)
 }
 
 // nothing prints a node that has no data.

@@ -48,7 +48,10 @@ func (s *Schema) walk() error {
 		c.parent = s.root
 	}
 	s.conditional = s.root.conditional(false)
-	return nil
+	if err := s.findBulk(s.root); err != nil {
+		return err
+	}
+	return s.checkMentions(s.root)
 }
 
 // fail records the first thing that this package cannot represent.
@@ -78,6 +81,7 @@ func (w *walker) members(parent *Node, first schemaRef, depth int, inOutput bool
 // alternatives adds what is in a choice or case to the node that holds it.
 func (w *walker) alternatives(parent *Node, ref schemaRef, sn *C.struct_pcn_snode, depth int, inOutput bool) {
 	before := len(parent.children)
+	parent.conditions = append(parent.conditions, conditions(ref)...)
 	w.members(parent, sn.child, depth+1, inOutput)
 	if sn.nodetype != C.LYS_CASE {
 		return
@@ -111,8 +115,22 @@ func (w *walker) node(parent *Node, ref schemaRef, sn *C.struct_pcn_snode, depth
 	n.initOnly = n.inherits("init-only-config")
 	w.schema.nodes[uintptr(unsafe.Pointer(ref))] = n
 	parent.add(n)
-	n.when = sn.has_when != 0
+	n.when, n.musts, n.unique = sn.has_when != 0, sn.has_must != 0, sn.has_unique != 0
+	n.conditions = conditions(ref)
+	_, n.bulk = n.extensions["bulk"]
 	w.kind(n, sn, depth)
+}
+
+// conditions are the expressions of the node's own when and must statements.
+func conditions(ref schemaRef) []string {
+	var out []string
+	for i := C.size_t(0); ; i++ {
+		expression := C.pcn_condition(ref, i)
+		if expression == nil {
+			return out
+		}
+		out = append(out, C.GoString(expression))
+	}
 }
 
 // conditional reports whether a list is below n or is n, and that or something

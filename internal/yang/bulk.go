@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Large lists. A list that the model marks `bulk` is not part of the tree that
+// libyang validates as a whole: its entries are checked one by one and kept in
+// a [Table], so that the cost of a change does not grow with the list.
+//
+// What a model may say of such a list is what can be checked one by one.
+
+package yang
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Bulk reports whether the node is a list whose entries are kept in a [Table].
+func (n *Node) Bulk() bool { return n.bulk }
+
+// BulkLists returns the lists of the model whose entries are kept in tables.
+func (s *Schema) BulkLists() []*Node { return s.bulk }
+
+// reference is a leafref within a bulk list.
+type reference struct {
+	leaf, target *Node
+}
+
+// findBulk notes the bulk lists of a model, and refuses what cannot be checked
+// entry by entry.
+func (s *Schema) findBulk(n *Node) error {
+	if n.bulk {
+		if err := n.checkBulk(); err != nil {
+			return fmt.Errorf("%s is marked bulk: %w", n.path, err)
+		}
+		s.bulk = append(s.bulk, n)
+		for above := n.parent; above != nil; above = above.parent {
+			above.holdsBulk = true
+		}
+		return nil
+	}
+	for _, c := range n.children {
+		if err := s.findBulk(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Node) checkBulk() error {
+	switch {
+	case n.kind != List || !n.config || n.inOutput:
+		return fmt.Errorf("only a list of configuration can be")
+	case n.userOrder:
+		return fmt.Errorf("its entries must be ordered by the system")
+	case n.min > 0 || n.max > 0:
+		return fmt.Errorf("min-elements and max-elements are not supported there")
+	}
+	for above := n.parent; above != nil && above.parent != nil; above = above.parent {
+		if above.kind != Container || above.presence || above.when || len(above.cases) > 0 {
+			return fmt.Errorf("%s above it must be a container without presence, when and choice", above.path)
+		}
+	}
+	return n.checkBelow(n)
+}
+
+// checkBelow checks n, which is a part of the bulk list.
+func (n *Node) checkBelow(list *Node) error {
+	switch {
+	case n.when:
+		return fmt.Errorf("%s: when is not supported there", n.path)
+	case n.musts:
+		return fmt.Errorf("%s: must is not supported there", n.path)
+	case n.unique:
+		return fmt.Errorf("%s: unique is not supported there", n.path)
+	case len(n.cases) > 0:
+		return fmt.Errorf("%s: a choice is not supported there", n.path)
+	case n.kind == List && n != list && n.config && n.userOrder:
+		return fmt.Errorf("%s: its entries must be ordered by the system", n.path)
+	case n.kind == Leaf || n.kind == LeafList:
+		return n.checkReference(list)
+	}
+	for _, c := range n.children {
+		if c.kind == Action {
+			return fmt.Errorf("%s: actions are not supported there", c.path)
+		}
+		if err := c.checkBelow(list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkReference notes what a leafref refers to.
+func (n *Node) checkReference(list *Node) error {
+	if !n.config {
+		return nil
+	}
+	if n.typ.Base == "instance-identifier" {
+		return fmt.Errorf("%s: an instance-identifier is not supported there", n.path)
+	}
+	for _, m := range n.typ.Union {
+		if m.LeafrefPath != "" {
+			return fmt.Errorf("%s: a leafref in a union is not supported there", n.path)
+		}
+	}
+	if n.typ.LeafrefPath == "" {
+		return nil
+	}
+	target := n.follow(n.typ.LeafrefPath)
+	if target == nil || target.kind != Leaf || target.within(list) {
+		return fmt.Errorf("%s: leafref %s: only a leaf outside, without conditions on the way, can be referred to",
+			n.path, n.typ.LeafrefPath)
+	}
+	for above := target.parent; above != nil; above = above.parent {
+		single := target.key && above == target.parent && len(above.keys) == 1 && !above.bulk
+		if above.kind != Container && !single {
+			return fmt.Errorf("%s: leafref %s: only the single key of a list, or a leaf outside lists, can be referred to",
+				n.path, n.typ.LeafrefPath)
+		}
+	}
+	list.refs = append(list.refs, reference{leaf: n, target: target})
+	return nil
+}
+
+// follow walks a leafref's path; nil when it is more than names.
+func (n *Node) follow(path string) *Node {
+	if strings.ContainsAny(path, "[(") {
+		return nil
+	}
+	at := n
+	if rest, ok := strings.CutPrefix(path, "/"); ok {
+		at, path = n.schema.root, rest
+	}
+	for _, word := range strings.Split(path, "/") {
+		switch {
+		case at == nil:
+			return nil
+		case word == "..":
+			at = at.parent
+		default:
+			at = at.Child(bare(word))
+		}
+	}
+	return at
+}
+
+// within reports whether the node is list or below it.
+func (n *Node) within(list *Node) bool {
+	for ; n != nil; n = n.parent {
+		if n == list {
+			return true
+		}
+	}
+	return false
+}
+
+// checkMentions refuses conditions and leafrefs elsewhere that look into a bulk
+// list: they would find it empty.
+func (s *Schema) checkMentions(n *Node) error {
+	if n.bulk {
+		return nil
+	}
+	for _, list := range s.bulk {
+		name := regexp.MustCompile(`(^|[^\w.-])` + regexp.QuoteMeta(list.name) + `($|[^\w.-])`)
+		if i := slices.IndexFunc(n.conditions, name.MatchString); i >= 0 {
+			return fmt.Errorf("%s: the condition %s may look into %s, which is marked bulk", n.path, n.conditions[i], list.path)
+		}
+		if path := n.typ.LeafrefPath; path != "" && n.follow(path).within(list) {
+			return fmt.Errorf("%s: a leafref cannot look into %s, which is marked bulk", n.path, list.path)
+		}
+	}
+	below := n.children
+	if n.kind == Action {
+		below = []*Node{n.input, n.output}
+	}
+	for _, c := range below {
+		if err := s.checkMentions(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bulkStep returns the index of the step of a path that is a bulk list, -1 when
+// there is none.
+func (s *Schema) bulkStep(p Path) int {
+	node := s.root
+	for i, step := range p {
+		if node = node.Child(step.Name); node == nil {
+			return -1
+		}
+		if node.bulk {
+			return i
+		}
+	}
+	return -1
+}
+
+// above returns the containers that a node is in, the outermost first.
+func (n *Node) above() []*Node {
+	var out []*Node
+	for up := n.parent; up != nil && up.parent != nil; up = up.parent {
+		out = append(out, up)
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// pathTo returns the path of a node above which there is no list.
+func (n *Node) pathTo() Path {
+	if n.parent == nil {
+		return Path{}
+	}
+	return n.parent.pathTo().with(n.name)
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// One entry of a bulk list: it is made and edited as libyang data of its own,
+// checked, and kept as text.
+
+package yang
+
+import "fmt"
+
+// newEntry is an entry on its way into a table.
+type newEntry struct {
+	b     *builder
+	list  *Node
+	entry *fragment
+}
+
+// newEntry makes an entry that has its keys and nothing else.
+func (s *Schema) newEntry(list *Node, keys []string) (*newEntry, error) {
+	b := &builder{}
+	above := list.parent.pathTo()
+	var parent *fragment
+	for i, node := range list.above() {
+		parent = b.step(parent, node, above[:i], nil)
+	}
+	entry := b.step(parent, list, above, keys)
+	if entry == nil {
+		b.free()
+		return nil, join(b.errs)
+	}
+	return &newEntry{b, list, entry}, nil
+}
+
+func (n *newEntry) free() { n.b.free() }
+
+// keys are those of the entry in canonical form.
+func (n *newEntry) keys() []string { return n.entry.keys }
+
+// path is the entry's, with its keys in canonical form.
+func (n *newEntry) path() Path { return n.list.parent.pathTo().with(n.list.name, n.entry.keys...) }
+
+// fill gives the entry the members of a body; faults of the body name p.
+func (n *newEntry) fill(t *Tree, p Path, v value) (*Entry, error) {
+	n.b.object(n.entry, n.list, p, v)
+	if len(n.b.errs) > 0 {
+		return nil, join(n.b.errs)
+	}
+	return t.finish(n.list, n.entry.ref, n.path())
+}
+
+// finish gives the entry its defaults, checks that nothing is missing, and
+// reads it out.
+func (t *Tree) finish(list *Node, at ref, p Path) (*Entry, error) {
+	if err := addDefaults(at); err != nil {
+		return nil, fmt.Errorf("add defaults to %s: %w", p, err)
+	}
+	items, err := t.read(at, oneNode)
+	if err != nil {
+		return nil, err
+	}
+	if len(items) != 1 {
+		return nil, errDump
+	}
+	if err := complete(list, items[0].kids, p); err != nil {
+		return nil, err
+	}
+	full, saved := printer{defaults: true}, printer{}
+	full.item(items[0])
+	saved.item(items[0])
+	e := &Entry{keys: itemKeys(items[0]), full: string(full.buf), saved: string(saved.buf)}
+	if e.full == e.saved {
+		e.saved = e.full
+	}
+	for i, ref := range list.refs {
+		t.referred(e, i, ref.leaf, items[0].kids)
+	}
+	return e, nil
+}
+
+// referred notes the values of a leafref below items.
+func (t *Tree) referred(e *Entry, ref int, leaf *Node, items []*item) {
+	for _, it := range items {
+		switch {
+		case it.node == leaf:
+			e.refs = append(e.refs, t.intern(refID(ref, it.text)))
+		case leaf.within(it.node):
+			t.referred(e, ref, leaf, it.kids)
+		}
+	}
+}
+
+// intern returns one string for all that are equal: many entries refer to few
+// values.
+func (t *Tree) intern(s string) string {
+	if known, ok := t.interned[s]; ok {
+		return known
+	}
+	if t.interned == nil || len(t.interned) > 4096 {
+		t.interned = make(map[string]string)
+	}
+	t.interned[s] = s
+	return s
+}
+
+// complete checks what an entry, or something in it, must have.
+func complete(n *Node, items []*item, p Path) error {
+	count := make(map[*Node]int, len(items))
+	for _, it := range items {
+		count[it.node]++
+	}
+	for _, c := range n.children {
+		given := count[c]
+		switch {
+		case c.kind == Leaf && given == 0 && c.mandatory:
+			e := fault(MissingAttribute, p, "%s is mandatory and not given", c.name)
+			e.Path = p.with(c.name).String()
+			return e
+		case !c.listed():
+		case given < c.min:
+			return fault(MissingElement, p.with(c.name), "too few entries, at least %d are needed", c.min)
+		case c.max > 0 && given > c.max:
+			return fault(InvalidValue, p.with(c.name), "too many entries, at most %d are allowed", c.max)
+		}
+	}
+	for _, it := range items {
+		at := p.with(it.node.name)
+		if it.node.kind == List {
+			at = p.with(it.node.name, itemKeys(it)...)
+		}
+		if err := complete(it.node, it.kids, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// editEntry returns old as an edit at p, which is the entry's path or below it,
+// leaves it. The edit is made in a tree that has nothing but the entry.
+func (t *Tree) editEntry(list *Node, old *Entry, op Op, p Path, v value, amend bool) (*Entry, error) {
+	apart, at, err := t.apart(list, old)
+	if err != nil {
+		return nil, err
+	}
+	defer apart.Close()
+	if err := apart.bring(op, p, v, amend); err != nil {
+		return nil, err
+	}
+	entry, err := apart.find(at)
+	if err != nil || entry == nil {
+		return nil, fmt.Errorf("find %s: %w", at, err)
+	}
+	return apart.finish(list, entry, at)
+}
+
+// apart makes a tree that has nothing but an entry, and returns the path to it.
+func (t *Tree) apart(list *Node, e *Entry) (*Tree, Path, error) {
+	apart := t.schema.NewTree()
+	apart.created = true
+	at := list.parent.pathTo().with(list.name, e.keys...)
+	body, err := parseBody([]byte(e.saved))
+	if err == nil {
+		err = apart.bring(Create, at, body, true)
+	}
+	if err != nil {
+		apart.Close()
+		return nil, nil, fmt.Errorf("read %s: %w", at, err)
+	}
+	return apart, at, nil
+}
+
+// bring makes an edit without validation.
+func (t *Tree) bring(op Op, p Path, v value, amend bool) error {
+	node, err := t.schema.node(p)
+	if err != nil {
+		return err
+	}
+	b := &builder{}
+	defer b.free()
+	chain, target, err := t.requestValue(b, op, p, node, v)
+	if err != nil {
+		return err
+	}
+	e := &editor{t: t, op: op, amend: amend, undo: &undo{}}
+	defer e.undo.free()
+	return e.run(p, node, chain, target)
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The entries of a bulk list. A table is copied in constant time, and copies
+// share what they have in common, so that readers keep the one they have while
+// the next is made.
+
+package yang
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tidwall/btree"
+)
+
+// Entry is an entry of a bulk list. It is never changed.
+type Entry struct {
+	keys []string
+	// full has defaults, saved only what was set. They share memory when equal.
+	full, saved string
+	// refs are the values of the leafrefs, as refID makes them.
+	refs []string
+}
+
+// refID names what a leafref says: which of the list's references it is, and
+// the value.
+func refID(ref int, value string) string { return string(rune('0'+ref)) + value }
+
+// splitRef is the reverse of refID.
+func splitRef(id string) (ref int, value string) {
+	r, n := utf8.DecodeRuneInString(id)
+	return int(r - '0'), id[n:]
+}
+
+// Keys returns the keys in canonical form, in model order.
+func (e *Entry) Keys() []string { return e.keys }
+
+// JSON is the entry with all members in model order, with defaults or without.
+func (e *Entry) JSON(o JSONOptions) string {
+	if o.Defaults {
+		return e.full
+	}
+	return e.saved
+}
+
+// Table holds the entries of a bulk list in the order of their keys. The tables
+// that a [Tree] gives away do not change any more, and may be read by any
+// number of goroutines.
+type Table struct {
+	list    *Node
+	entries *btree.BTreeG[*Entry]
+	// used counts the entries that refer to a value.
+	used btree.Map[string, int]
+}
+
+func newTable(list *Node) *Table {
+	numeric := make([]bool, len(list.keys))
+	for i, k := range list.keys {
+		numeric[i] = strings.Contains(k.typ.Base, "int") && len(k.typ.Union) == 0
+	}
+	less := func(a, b *Entry) bool {
+		for i := range min(len(a.keys), len(b.keys)) {
+			if c := compareKeys(a.keys[i], b.keys[i], numeric[i]); c != 0 {
+				return c < 0
+			}
+		}
+		return len(a.keys) < len(b.keys)
+	}
+	return &Table{list: list, entries: btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})}
+}
+
+// compareKeys orders canonical numbers as numbers and the rest as text.
+func compareKeys(a, b string, numeric bool) int {
+	if !numeric {
+		return cmp.Compare(a, b)
+	}
+	minusA, minusB := strings.HasPrefix(a, "-"), strings.HasPrefix(b, "-")
+	switch {
+	case minusA && !minusB:
+		return -1
+	case minusB && !minusA:
+		return 1
+	}
+	c := cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	if minusA {
+		return -c
+	}
+	return c
+}
+
+// copy returns a table that can be changed without being seen in t.
+func (t *Table) copy() *Table {
+	return &Table{list: t.list, entries: t.entries.Copy(), used: *t.used.Copy()}
+}
+
+// List returns the list's node.
+func (t *Table) List() *Node { return t.list }
+
+// Len returns how many entries there are.
+func (t *Table) Len() int { return t.entries.Len() }
+
+// Get finds an entry by its keys in canonical form.
+func (t *Table) Get(keys []string) (*Entry, bool) { return t.entries.Get(&Entry{keys: keys}) }
+
+// All calls f with the entries in order, until it returns false.
+func (t *Table) All(f func(*Entry) bool) { t.entries.Scan(f) }
+
+// After calls f with the entries behind the one with these keys, which need not
+// be there, until f returns false.
+func (t *Table) After(keys []string, f func(*Entry) bool) {
+	t.entries.Ascend(&Entry{keys: keys}, func(e *Entry) bool {
+		return slices.Equal(e.keys, keys) || f(e)
+	})
+}
+
+// set puts e in the place of what has its keys, and returns that.
+func (t *Table) set(e *Entry) *Entry {
+	old, _ := t.entries.Set(e)
+	t.count(old, -1)
+	t.count(e, 1)
+	return old
+}
+
+func (t *Table) remove(e *Entry) {
+	t.entries.Delete(e)
+	t.count(e, -1)
+}
+
+// referrer finds an entry that has a reference.
+func (t *Table) referrer(id string) *Entry {
+	var found *Entry
+	t.All(func(e *Entry) bool {
+		if slices.Contains(e.refs, id) {
+			found = e
+		}
+		return found == nil
+	})
+	return found
+}
+
+func (t *Table) count(e *Entry, by int) {
+	if e == nil {
+		return
+	}
+	for _, v := range e.refs {
+		n, _ := t.used.Get(v)
+		if n += by; n == 0 {
+			t.used.Delete(v)
+		} else {
+			t.used.Set(v, n)
+		}
+	}
+}
