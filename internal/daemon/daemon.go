@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/rest"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology"
@@ -46,6 +47,10 @@ type daemon struct {
 	tokens  *access.Tokens
 	tls     *access.TLS
 	audit   *access.Audit
+	// events is what happens, for those who follow it; began is when the daemon did.
+	events *events.Log
+	began  time.Time
+	level  *daemonLevel
 	// started is true from the ready line on.
 	started bool
 
@@ -69,7 +74,7 @@ type step struct {
 func run(ctx context.Context, o Options, p parts, stdout, stderr io.Writer, hup <-chan os.Signal) (err error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	d := &daemon{opts: o, parts: p, stdout: stdout}
+	d := newDaemon(o, p, stdout)
 	defer func() { err = errors.Join(err, d.close()) }()
 	if err := d.openLog(stderr); err != nil {
 		return err
@@ -113,7 +118,8 @@ func (d *daemon) openLog(stderr io.Writer) error {
 		return err
 	}
 	d.undo = append(d.undo, d.file.Close)
-	d.log = newLogger(d.file, d.opts.LogLevel)
+	d.level = newDaemonLevel(d.opts.LogLevel)
+	d.log = newLogger(d.file, d.level)
 	for _, w := range d.opts.Warnings {
 		d.log.Warn(w)
 	}
@@ -159,6 +165,7 @@ func (d *daemon) openStore(context.Context) (err error) {
 func (d *daemon) openPlane(context.Context) (err error) {
 	d.plane, err = d.parts.openPlane(planeOptions{
 		BPFFS: d.opts.BPFFS, Instance: d.opts.Instance, Logger: d.log, SegmentCubes: d.opts.SegmentCubes,
+		Relinked: d.relinked,
 	})
 	if err != nil {
 		return err
@@ -176,6 +183,7 @@ func (d *daemon) openPlane(context.Context) (err error) {
 func (d *daemon) openManager(context.Context) (err error) {
 	d.manager, err = topology.New(topology.Options{
 		Datapath: d.plane, Shadows: shadowsOf(d.plane), Store: d.store, State: d.state, Services: d.parts.services(), Logger: d.log, Version: Version,
+		Events: d.events,
 	})
 	if err == nil {
 		d.undo = append(d.undo, func() error {
@@ -205,6 +213,7 @@ func (d *daemon) serve(_ context.Context, fail context.CancelCauseFunc) error {
 	d.undo = append(d.undo, background(drops.Run))
 	options := d.apiOptions()
 	options.Manager, options.Version, options.Logger, options.Drops, options.Trace = d.manager, Version, d.log, drops, d.openTrace()
+	options.Observed = d.observed()
 	d.server = rest.New(options)
 	d.watchAccess()
 	var done sync.WaitGroup
@@ -245,6 +254,7 @@ func (d *daemon) ready(context.Context) error {
 	}
 	d.undo = append(d.undo, func() error { return removePidFile(d.opts.PidFile) })
 	d.started = true
+	d.tellReady()
 	d.log.Info("polycubed ready", "cubes", len(d.manager.Cubes()))
 	if _, err := fmt.Fprintln(d.stdout, "polycubed ready"); err != nil {
 		d.log.Warn("writing the ready line", "err", err)

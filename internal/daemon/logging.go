@@ -23,70 +23,25 @@ import (
 // One record is one line whatever it contains: a packet's log text or a name from a
 // request must not forge another.
 
-// Levels beyond those of slog.
-const (
-	levelTrace    = slog.LevelDebug - 4
-	levelCritical = slog.LevelError + 4
-	levelOff      = slog.LevelError + 100
-)
-
-// parseLevel reads the option loglevel.
-func parseLevel(s string) (slog.Level, error) {
-	switch strings.ToLower(s) {
-	case "trace":
-		return levelTrace, nil
-	case "debug":
-		return slog.LevelDebug, nil
-	case "info":
-		return slog.LevelInfo, nil
-	case "warn", "warning":
-		return slog.LevelWarn, nil
-	case "err", "error":
-		return slog.LevelError, nil
-	case "critical":
-		return levelCritical, nil
-	case "off":
-		return levelOff, nil
-	}
-	return 0, fmt.Errorf("loglevel %q: is one of trace, debug, info, warn, err, critical and off", s)
-}
-
-// levelName is the reverse, for lines.
-func levelName(l slog.Level) string {
-	switch {
-	case l < slog.LevelDebug:
-		return "trace"
-	case l < slog.LevelInfo:
-		return "debug"
-	case l < slog.LevelWarn:
-		return "info"
-	case l < slog.LevelError:
-		return "warning"
-	case l < levelCritical:
-		return "error"
-	}
-	return "critical"
-}
-
 // lineHandler writes records as lines. Loggers that carry the attributes service and
 // cube, as the topology makes them, are cubes' loggers: those have a level of their own
 // and are not filtered here.
 type lineHandler struct {
 	out           *logFile
-	level         slog.Level
+	level         slog.Leveler
 	service, cube string
 	group         string
 	attrs         string
 }
 
 // newLogger makes the daemon's logger.
-func newLogger(out *logFile, level slog.Level) *slog.Logger {
+func newLogger(out *logFile, level slog.Leveler) *slog.Logger {
 	return slog.New(&lineHandler{out: out, level: level})
 }
 
 // Enabled implements slog.Handler.
 func (h *lineHandler) Enabled(_ context.Context, l slog.Level) bool {
-	return h.cube != "" || (l >= h.level && h.level < levelOff)
+	return h.cube != "" || l >= h.level.Level() && h.level.Level() < levelOff
 }
 
 // WithAttrs implements slog.Handler.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/topology"
 )
@@ -36,6 +37,8 @@ type planeOptions struct {
 	BPFFS, Instance string
 	Logger          *slog.Logger
 	SegmentCubes    int
+	// Relinked is told of programs that are in use now.
+	Relinked func(datapath.Relinked)
 }
 
 // parts make the daemon's parts.

@@ -54,6 +54,8 @@ type kernelPlane struct {
 	helpers map[int]bool
 	// hub takes steps of packets that are traced.
 	hub atomic.Pointer[trace.Hub]
+	// ring is what the slow path reads, nil while it does not run.
+	ring atomic.Pointer[slowpath.Ring]
 }
 
 // committed is the graph in use, and where packets of transparent cubes come from.
@@ -139,6 +141,7 @@ func openKernel(o planeOptions) (_ plane, err error) {
 	k.helpers = map[int]bool{index[cube.TC]: true, index[cube.XDP]: true, k.loop.In: true, k.loop.Out: true}
 	k.Plane, err = datapath.Open(datapath.Options{
 		Dir: o.BPFFS, Instance: o.Instance, Logger: o.Logger, Taps: index, Loop: k.loop, SegmentCubes: o.SegmentCubes,
+		Relinked: o.Relinked,
 	})
 	if err != nil {
 		return nil, err
@@ -336,6 +339,7 @@ func startKernelSlowPath(ctx context.Context, p plane, m *topology.Manager, log 
 	if err != nil {
 		return nil, err
 	}
+	k.ring.Store(ring)
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {

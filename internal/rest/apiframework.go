@@ -16,7 +16,7 @@ import (
 // frameworkPaths describes what frameworkResources serve.
 func frameworkPaths(s *openapi.Schemas) []pathDoc {
 	var out []pathDoc
-	for _, part := range [][]pathDoc{entryPaths(s), servicesPaths(), cubesPaths(s), viewPaths(), packetPaths(), commandPaths()} {
+	for _, part := range [][]pathDoc{entryPaths(s), servicesPaths(), cubesPaths(s), viewPaths(), observedPaths(), packetPaths(), commandPaths()} {
 		out = append(out, part...)
 	}
 	return out
@@ -67,7 +67,8 @@ func entryPaths(*openapi.Schemas) []pathDoc {
 				content: openapi.Of("application/json", openapi.Of("schema", openapi.Of("type", "object")))},
 			helpDoc()}},
 		{path: "/metrics", operations: []operationDoc{{method: http.MethodGet, summary: "Metrics for Prometheus", success: http.StatusOK, says: "Metrics.",
-			content: openapi.Of("text/plain", openapi.Of("schema", textSchema()))}}},
+			content: openapi.Of("text/plain", openapi.Of("schema", textSchema()),
+				"application/openmetrics-text", openapi.Of("schema", textSchema()))}, helpDoc()}},
 	}
 }
 

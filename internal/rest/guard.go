@@ -54,10 +54,12 @@ func (c *counter) Read(p []byte) (int, error) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g := &guarded{start: time.Now(), body: &counter{ReadCloser: r.Body}}
 	rec := &recorder{ResponseWriter: w}
+	defer s.exporter.Requests.Begin()()
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.panicked(rec, r, cause)
 		}
+		s.measure(rec, r, time.Since(g.start))
 		s.log.Debug("request", "method", r.Method, "path", r.URL.EscapedPath(), "status", rec.status, "took", time.Since(g.start))
 		s.record(g, rec, r)
 	}()
@@ -71,6 +73,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := s.admit(rec, r, g)
 	if err != nil {
 		g.refused = err.Error()
+		s.exporter.Requests.Denied(denialReason(err))
 		s.writeError(rec, r, err)
 		return
 	}
@@ -78,6 +81,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	default:
+		s.exporter.Requests.Denied("busy")
 		s.writeError(rec, r, &problem{Status: http.StatusServiceUnavailable, Tag: tagResource,
 			Message: fmt.Sprintf("%d requests are under way, try again", maxRequests)})
 		return
@@ -168,6 +172,7 @@ func (l connectionLog) Write(line []byte) (int, error) {
 	from, why, found := strings.Cut(rest, ": ")
 	// A client that goes away while it greets was not refused: it may be a probe.
 	if ok && found && why != "EOF" && !strings.Contains(why, "reset by peer") {
+		l.s.exporter.Requests.Denied("tls")
 		l.s.audit.Write(access.Record{Time: time.Now(), Who: "unknown", Role: access.None.String(), From: from, Refused: why})
 	}
 	return len(line), nil

@@ -39,7 +39,7 @@ func hrefBase(r *http.Request) string {
 func (s *Server) entryPoint(r *http.Request) []link {
 	base := hrefBase(r)
 	out := []link{{"self", base + joinPath()}}
-	for _, name := range []string{"version", "services", "cubes", "netdevs", "topology", "drops"} {
+	for _, name := range []string{"version", "services", "cubes", "netdevs", "topology", "drops", "status", "daemon"} {
 		out = append(out, link{name, base + joinPath(name)})
 	}
 	for _, info := range s.manager.Services() {

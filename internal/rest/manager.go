@@ -49,4 +49,11 @@ type Manager interface {
 	// Status says how a cube's programs run, Degraded why its code is not called any more, or why it could not be restored.
 	Status(cube string) (datapath.CubeStatus, error)
 	Degraded(cube string) string
+
+	// Numbers and the rest are for who measures.
+	Numbers() []topology.CubeNumbers
+	NetdevNumbers() []topology.NetdevNumbers
+	Maps(cube string) []datapath.MapUsage
+	Activity() topology.Activity
+	Revision() uint64
 }

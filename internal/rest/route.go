@@ -34,6 +34,9 @@ func frameworkResources() []frameworkResource {
 		{"disconnect", 2, (*Server).serveConnect},
 		{"attach", 3, (*Server).serveAttach},
 		{"detach", 3, (*Server).serveAttach},
+		{"events", 0, (*Server).serveEvents},
+		{"status", 0, (*Server).serveStatus},
+		{"daemon", 1, (*Server).serveDaemon},
 		{"metrics", 0, (*Server).serveMetrics},
 		{"openapi.json", 0, (*Server).serveOpenAPI},
 	}
@@ -57,6 +60,10 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 		return s.serveMetrics(w, r, nil)
 	case "/openapi.json":
 		return s.serveOpenAPI(w, r, nil)
+	case "/healthz":
+		return s.serveHealth(w, r)
+	case "/readyz":
+		return s.serveReady(w, r)
 	}
 	segments, err := splitPath(r.URL.EscapedPath())
 	if err != nil {

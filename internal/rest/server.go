@@ -13,9 +13,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/metrics"
 	"github.com/polycube/polycube/internal/trace"
 )
 
@@ -58,18 +60,25 @@ type Options struct {
 	// Group is the system group that may use the Unix socket, ReadGroup the one that may
 	// read there; "" are the constants Group and ReadGroup.
 	Group, ReadGroup string
+	// Observed is what metrics, status and events tell of, beside the cubes.
+	Observed Observed
 }
 
 // Server serves the API on any number of listeners.
 type Server struct {
-	manager Manager
-	version string
-	log     *slog.Logger
-	slots   chan struct{}
-	metrics *metrics
-	drops   *trace.Drops
-	hub     *trace.Hub
-	http    *http.Server
+	manager   Manager
+	version   string
+	log       *slog.Logger
+	slots     chan struct{}
+	observed  Observed
+	exporter  *metrics.Exporter
+	heartbeat time.Duration
+	// subscribers follow events. ending is closed when they are to end.
+	subscribers atomic.Int64
+	ending      chan struct{}
+	drops       *trace.Drops
+	hub         *trace.Hub
+	http        *http.Server
 
 	documents documents
 
@@ -87,12 +96,13 @@ type Server struct {
 
 // New makes a server; it serves nothing until Serve.
 func New(o Options) *Server {
-	s := &Server{manager: o.Manager, version: o.Version, log: o.Logger, slots: make(chan struct{}, maxRequests)}
+	s := &Server{manager: o.Manager, version: o.Version, log: o.Logger, slots: make(chan struct{}, maxRequests),
+		heartbeat: heartbeat, ending: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
 	s.secure(o)
-	s.metrics = newMetrics(s)
+	s.observe(o.Observed)
 	if s.drops = o.Drops; s.drops == nil {
 		s.drops = trace.NewDrops(o.Manager, nil)
 	}
@@ -109,6 +119,7 @@ func New(o Options) *Server {
 		ErrorLog:          s.connectionLog(),
 	}
 	s.http.Protocols.SetHTTP1(true)
+	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(s.ending) }))
 	if s.hub = o.Trace; s.hub != nil {
 		s.http.RegisterOnShutdown(func() { // streams have no end of their own
 			if err := s.hub.Close(); err != nil {

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/events"
+	"github.com/polycube/polycube/internal/rest"
+	"github.com/polycube/polycube/internal/slowpath"
+)
+
+// What the daemon shows of itself: events, and the figures of parts that only it knows.
+
+func newDaemon(o Options, p parts, stdout io.Writer) *daemon {
+	began := time.Now()
+	// The time tells the events of this run from those of others.
+	run := strconv.FormatInt(began.UnixNano(), 36)
+	return &daemon{opts: o, parts: p, stdout: stdout, began: began, events: events.New(run, 0)}
+}
+
+// linker is a data plane that tells of its programs.
+type linker interface {
+	Activity() datapath.Activity
+	Segments() []datapath.Segment
+}
+
+// observed collects what the API shows of the daemon.
+func (d *daemon) observed() rest.Observed {
+	o := rest.Observed{Instance: d.opts.Instance, Started: d.began, Events: d.events, Level: namedLevel{d.level}, SlowPath: d.slowPath}
+	if l, ok := d.plane.(linker); ok {
+		o.Linker = l
+	}
+	if d.store != nil {
+		o.Store = d.store
+	}
+	return o
+}
+
+// slowPath tells how full the ring is.
+func (d *daemon) slowPath() (slowpath.Load, bool) {
+	k, ok := d.plane.(*kernelPlane)
+	if !ok {
+		return slowpath.Load{}, false
+	}
+	ring := k.ring.Load()
+	if ring == nil {
+		return slowpath.Load{}, false
+	}
+	return ring.Load(), true
+}
+
+// relinked tells of programs that are in use now, or cannot be inlined. It is called with the data plane's lock.
+func (d *daemon) relinked(r datapath.Relinked) {
+	e := events.Event{Type: events.Relink, State: r.Mode, Reason: r.Reason, Cubes: r.Cubes[:min(len(r.Cubes), events.MaxListed)],
+		More: len(r.Cubes) - min(len(r.Cubes), events.MaxListed)}
+	e.About(r.Cubes)
+	e.Message = fmt.Sprintf("the program of %s is linked in %s mode, %d instructions", listed(r.Cubes), r.Mode, r.Instructions)
+	if r.Reason != "" {
+		e.Message += ": " + r.Reason
+	}
+	d.events.Add(e)
+}
+
+// listed names some cubes and counts the others.
+func listed(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}
+
+// tellReady tells what the start came to.
+func (d *daemon) tellReady() {
+	broken := d.manager.Broken()
+	e := events.Event{Type: events.Daemon, State: "ready", Revision: d.manager.Revision(),
+		Message: fmt.Sprintf("polycubed %s is ready, %d cubes restored", Version, len(d.manager.Cubes()))}
+	if len(broken) > 0 {
+		e.Message += fmt.Sprintf(", %d could not be", len(broken))
+	}
+	d.events.Add(e)
+}

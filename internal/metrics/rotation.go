@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"slices"
+	"time"
+)
+
+// rotation looks at things that are dear to look at: those longest not seen first, as many as fit a budget of time.
+type rotation[V any] struct {
+	// age is how old a figure may be before it is taken again, budget how long one look may take.
+	age, budget time.Duration
+	seen        map[string]look[V]
+}
+
+type look[V any] struct {
+	value V
+	at    time.Time
+}
+
+// look returns what is known of the things by these names, and the age of the oldest figure. What there was no time for
+// has its old figure; what was never seen is not in the map.
+func (r *rotation[V]) look(names []string, read func(name string) V) (map[string]V, time.Duration) {
+	now := time.Now()
+	kept := make(map[string]look[V], len(names))
+	for _, name := range names {
+		if l, ok := r.seen[name]; ok {
+			kept[name] = l
+		}
+	}
+	r.seen = kept
+	due := slices.Clone(names)
+	slices.SortStableFunc(due, func(a, b string) int { return kept[a].at.Compare(kept[b].at) })
+	for _, name := range due {
+		if at := kept[name].at; !at.IsZero() && now.Sub(at) < r.age || time.Since(now) >= r.budget {
+			break
+		}
+		kept[name] = look[V]{read(name), time.Now()}
+	}
+	out := make(map[string]V, len(kept))
+	oldest := time.Duration(0)
+	for name, l := range kept {
+		out[name] = l.value
+		oldest = max(oldest, now.Sub(l.at))
+	}
+	return out, oldest
+}

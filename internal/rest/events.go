@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/polycube/polycube/internal/events"
+)
+
+// Server-sent events: what happens, as it happens. A client has nothing but its place in the ring of events, so one that
+// reads slowly, or not at all, is only told what it missed.
+
+const (
+	eventStream = "text/event-stream"
+	// heartbeat is how often a silent stream says that it is alive: proxies and NATs forget silent connections.
+	heartbeat = 15 * time.Second
+	// retryAfter is how soon a client may come back.
+	retryAfter = 2 * time.Second
+	// maxSubscribers leaves most of the places for requests to others.
+	maxSubscribers = maxRequests / 4
+	// eventsAtOnce are written before they are sent.
+	eventsAtOnce = 64
+)
+
+// serveEvents answers GET /events?cube=&type=.
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, _ []string) error {
+	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+		return err
+	}
+	if r.Method == http.MethodOptions {
+		return s.helpEvents(w, r)
+	}
+	if s.observed.Events == nil {
+		return &problem{Status: http.StatusBadRequest, Tag: tagUnsupported, Message: "this daemon keeps no events"}
+	}
+	want, err := eventFilter(r)
+	if err != nil {
+		return err
+	}
+	after := r.Header.Get("Last-Event-ID")
+	if after == "" {
+		after = r.URL.Query().Get("after")
+	}
+	reader, err := s.observed.Events.Follow(after)
+	if err != nil {
+		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "Last-Event-ID", Message: "Last-Event-ID: " + err.Error()}
+	}
+	if s.subscribers.Add(1) > maxSubscribers {
+		s.subscribers.Add(-1)
+		return &problem{Status: http.StatusServiceUnavailable, Tag: tagResource,
+			Message: fmt.Sprintf("%d clients follow events already, try again", maxSubscribers)}
+	}
+	defer s.subscribers.Add(-1)
+	w.Header().Set("Content-Type", eventStream)
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if err := s.follow(w, r, reader, want); err != nil {
+		s.log.Debug("client that followed events went away", "err", err)
+	}
+	return nil
+}
+
+// eventFilter reads ?cube= and ?type=, each of which may be given several times or as a list with commas.
+func eventFilter(r *http.Request) (func(*events.Event) bool, error) {
+	var cubes, types []string
+	for name, values := range r.URL.Query() {
+		list := strings.FieldsFunc(strings.Join(values, ","), func(c rune) bool { return c == ',' })
+		switch name {
+		case "cube":
+			cubes = list
+		case "type":
+			types = list
+		case "after":
+		default:
+			return nil, &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: clip(name),
+				Message: clip(name) + ": no such parameter, there are cube, type and after"}
+		}
+	}
+	for _, t := range types {
+		if !slices.Contains(events.Types, events.Type(t)) {
+			return nil, &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "type",
+				Message: fmt.Sprintf("type: %s is none of %v", clip(t), events.Types)}
+		}
+	}
+	return func(e *events.Event) bool {
+		if e.Type == events.Lost {
+			return true
+		}
+		return (len(types) == 0 || slices.Contains(types, string(e.Type))) &&
+			(len(cubes) == 0 || slices.ContainsFunc(cubes, e.Concerns))
+	}, nil
+}
+
+// follow writes events until the client goes or the server ends.
+func (s *Server) follow(w http.ResponseWriter, r *http.Request, from *events.Reader, want func(*events.Event) bool) error {
+	control := http.NewResponseController(w)
+	// The server's limits are for answers that have an end. A connection without them is a test's.
+	_ = control.SetReadDeadline(time.Time{})
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "retry: %d\n\n", retryAfter.Milliseconds())
+	pulse := time.NewTicker(s.heartbeat)
+	defer pulse.Stop()
+	for {
+		list, more := from.Next(eventsAtOnce)
+		for i := range list {
+			if want(&list[i]) {
+				writeEvent(&out, &list[i])
+			}
+		}
+		if out.Len() > 0 {
+			_ = control.SetWriteDeadline(time.Now().Add(stalled))
+			if _, err := w.Write(out.Bytes()); err != nil {
+				return fmt.Errorf("writing events: %w", err)
+			}
+			if err := control.Flush(); err != nil {
+				return fmt.Errorf("writing events: %w", err)
+			}
+			out.Reset()
+		}
+		if more == nil {
+			continue // there is more already
+		}
+		select {
+		case <-more:
+		case <-pulse.C:
+			out.WriteString(": nothing new\n\n")
+		case <-r.Context().Done():
+			return nil
+		case <-s.ending:
+			return nil
+		}
+	}
+}
+
+// writeEvent writes one event as the standard has it. JSON has no line breaks.
+func writeEvent(out *bytes.Buffer, e *events.Event) {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return // strings, numbers and times always marshal
+	}
+	fmt.Fprintf(out, "id: %s\nevent: %s\ndata: %s\n\n", e.ID, e.Type, data)
+}
+
+// helpEvents answers OPTIONS /events.
+func (s *Server) helpEvents(w http.ResponseWriter, r *http.Request) error {
+	verb, completion, err := helpVerb(r)
+	if err != nil {
+		return err
+	}
+	h := help{
+		params:   []param{{Name: "cube", Description: "Only what concerns this cube", Example: "br1", Type: "key", SimpleType: "string"}},
+		elements: s.cubeElements(func(cubeName) bool { return true }),
+		optional: []param{{Name: "--type", Description: "Only events of these types", Example: "--type config,port", Type: "flag", SimpleType: "string"}},
+	}
+	return s.answerHelp(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
+}

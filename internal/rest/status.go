@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/polycube/polycube/internal/topology"
+)
+
+// GET /status: how the daemon and its cubes are, on one screen, and what to do about what is not well.
+
+// Severities of what is not well, which are also the status of the whole.
+const (
+	severityOK       = "ok"
+	severityWarning  = "warning"
+	severityCritical = "critical"
+)
+
+// maxTroubles bounds each list of the status; what is above is counted.
+const maxTroubles = 20
+
+// trouble is something that is not well.
+type trouble struct {
+	Severity string `json:"severity"`
+	// Where is a cube, a port, a netdev or a part of the daemon.
+	Where string `json:"where"`
+	What  string `json:"what"`
+	// Remedy says what to do, where that is not in What.
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// statusView is the answer of /status.
+type statusView struct {
+	Status   string    `json:"status"`
+	Troubles []trouble `json:"troubles"`
+	// More is how many troubles are not listed.
+	More     int           `json:"more-troubles"`
+	Daemon   daemonView    `json:"daemon"`
+	Cubes    cubesView     `json:"cubes"`
+	Ports    portsView     `json:"ports"`
+	Programs programsView  `json:"programs"`
+	SlowPath slowPathView  `json:"slow-path"`
+	Drops    []dropView    `json:"drops"`
+	Store    *storeView    `json:"store,omitempty"`
+	Services []serviceView `json:"services"`
+}
+
+type cubesView struct {
+	Revision uint64 `json:"revision"`
+	Total    int    `json:"total"`
+	// Degraded have code that is not called any more; Broken could not be restored, and Held of them go on forwarding.
+	Degraded int `json:"degraded"`
+	Broken   int `json:"broken"`
+	Held     int `json:"held"`
+}
+
+type portsView struct {
+	Total int `json:"total"`
+	Up    int `json:"up"`
+	// Down have a peer and do not work, Free have none.
+	Down int `json:"down"`
+	Free int `json:"free"`
+}
+
+type programsView struct {
+	Total  int `json:"total"`
+	Inline int `json:"inline"`
+	Call   int `json:"call"`
+	// Reasons say of each program in call mode why it is.
+	Reasons []programView `json:"reasons"`
+}
+
+type programView struct {
+	Cube   string `json:"cube"`
+	Cubes  int    `json:"cubes"`
+	Reason string `json:"reason"`
+}
+
+type slowPathView struct {
+	Packets     uint64 `json:"packets"`
+	RingBytes   uint64 `json:"ring-bytes"`
+	RingUsed    uint64 `json:"ring-used-bytes"`
+	Waiting     int    `json:"waiting"`
+	Shed        uint64 `json:"shed"`
+	LostInRing  uint64 `json:"lost-in-ring"`
+	ShedByCubes uint64 `json:"shed-by-cubes"`
+}
+
+// dropView is a reason for which packets were dropped in the last seconds.
+type dropView struct {
+	Cube      string `json:"cube"`
+	Reason    string `json:"reason"`
+	PerSecond uint64 `json:"per-second"`
+	Packets   uint64 `json:"packets"`
+}
+
+type storeView struct {
+	JournalBytes   int64 `json:"journal-bytes"`
+	JournalRecords int   `json:"journal-records"`
+	StateBytes     int64 `json:"state-bytes"`
+	// Snapshots were made since the start, the last one at LastSnapshot.
+	Snapshots    uint64     `json:"snapshots"`
+	LastSnapshot *time.Time `json:"last-snapshot,omitempty"`
+	Failures     uint64     `json:"commit-failures"`
+	Repaired     []string   `json:"repaired"`
+}
+
+type serviceView struct {
+	Name  string `json:"name"`
+	Cubes int    `json:"cubes"`
+}
+
+// serveStatus answers /status.
+func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request, rest []string) error {
+	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+		return err
+	}
+	if r.Method == http.MethodOptions {
+		return s.helpShow(w, r, rest)
+	}
+	return s.writeJSON(w, r, http.StatusOK, s.status())
+}
+
+// status looks at everything.
+func (s *Server) status() statusView {
+	v := statusView{Daemon: s.daemonView(), Drops: []dropView{}, Services: []serviceView{}, Programs: programsView{Reasons: []programView{}}}
+	numbers := s.manager.Numbers()
+	all := slices.Concat(v.Cubes.look(numbers), v.Ports.look(numbers), s.storeTroubles(&v))
+	v.Cubes.Revision = s.manager.Revision()
+	s.lookAtPrograms(&v)
+	all = append(all, s.lookAtPackets(&v, numbers)...)
+	running := map[string]int{}
+	for _, c := range numbers {
+		running[c.Service]++
+	}
+	for _, info := range s.manager.Services() {
+		if n := running[info.Name]; n > 0 {
+			v.Services = append(v.Services, serviceView{info.Name, n})
+		}
+	}
+	v.conclude(all)
+	return v
+}
+
+// conclude lists what is not well, the worst first, and judges the whole.
+func (v *statusView) conclude(all []trouble) {
+	rank := map[string]int{severityCritical: 0, severityWarning: 1}
+	slices.SortStableFunc(all, func(a, b trouble) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })
+	v.Status = severityOK
+	if len(all) > 0 {
+		v.Status = all[0].Severity
+	}
+	v.Troubles = append([]trouble{}, all[:min(len(all), maxTroubles)]...)
+	v.More = len(all) - len(v.Troubles)
+}
+
+// look counts cubes and finds those that are not well.
+func (v *cubesView) look(numbers []topology.CubeNumbers) []trouble {
+	var out []trouble
+	for _, c := range numbers {
+		v.Total++
+		switch {
+		case c.Broken:
+			v.Broken++
+			if c.Status.Mode != "" || len(c.Ports) > 0 {
+				v.Held++
+			}
+			out = append(out, trouble{Severity: severityCritical, Where: c.Name, What: c.Trouble})
+		case c.Trouble != "":
+			v.Degraded++
+			out = append(out, trouble{Severity: severityCritical, Where: c.Name, What: "degraded, its packets go on without its control plane: " + c.Trouble,
+				Remedy: "the log has the details; delete the cube and create it again"})
+		}
+	}
+	return out
+}
+
+// look counts ports and finds those that do not work, or lose something.
+func (v *portsView) look(numbers []topology.CubeNumbers) []trouble {
+	var out []trouble
+	for _, c := range numbers {
+		for _, p := range c.Ports {
+			v.Total++
+			switch {
+			case p.Up:
+				v.Up++
+			case p.Reason != "":
+				v.Down++
+			default:
+				v.Free++
+			}
+			if p.Reason != "" {
+				state := "is DOWN: "
+				if p.Up {
+					state = "is UP, but "
+				}
+				out = append(out, trouble{Severity: severityWarning, Where: c.Name + ":" + p.Name, What: state + p.Reason})
+			}
+		}
+	}
+	return out
+}
+
+// lookAtPrograms counts programs by mode. Call mode costs nanoseconds and not function: it is no trouble.
+func (s *Server) lookAtPrograms(v *statusView) {
+	if s.observed.Linker == nil {
+		return
+	}
+	for _, p := range s.observed.Linker.Segments() {
+		v.Programs.Total++
+		if p.Mode == "inline" {
+			v.Programs.Inline++
+			continue
+		}
+		v.Programs.Call++
+		reason := p.Reason
+		if reason == "" {
+			reason = "it was linked a moment ago"
+		}
+		if len(v.Programs.Reasons) < maxTroubles {
+			v.Programs.Reasons = append(v.Programs.Reasons, programView{p.First, p.Cubes, reason})
+		}
+	}
+}
+
+// lookAtPackets reads what the slow path and drops have to say.
+func (s *Server) lookAtPackets(v *statusView, numbers []topology.CubeNumbers) []trouble {
+	var out []trouble
+	for _, c := range numbers {
+		v.SlowPath.Waiting += c.Waiting
+		v.SlowPath.ShedByCubes += c.Shed
+		for _, f := range c.Fates {
+			if f.Name == "slowpath-shed" {
+				v.SlowPath.Shed += f.Packets
+			}
+		}
+	}
+	if s.observed.SlowPath != nil {
+		if l, ok := s.observed.SlowPath(); ok {
+			v.SlowPath.Packets, v.SlowPath.RingBytes, v.SlowPath.RingUsed = l.Packets, l.Size, l.Used
+			v.SlowPath.LostInRing = l.Stale + l.Malformed
+		}
+	}
+	drops, err := s.drops.Report("")
+	if err != nil {
+		return out
+	}
+	for _, d := range drops {
+		if d.PerSecond == 0 {
+			continue
+		}
+		v.Drops = append(v.Drops, dropView{d.Cube, d.Reason, d.PerSecond, d.Packets})
+		if d.Reason == "slowpath-shed" {
+			out = append(out, trouble{Severity: severityWarning, Where: d.Cube,
+				What:   fmt.Sprintf("sends more packets to user space than its control plane takes, %d a second are dropped", d.PerSecond),
+				Remedy: "polycubectl capture or trace shows which packets"})
+		}
+	}
+	slices.SortStableFunc(v.Drops, func(a, b dropView) int { return cmp.Compare(b.PerSecond, a.PerSecond) })
+	v.Drops = v.Drops[:min(len(v.Drops), 10)]
+	return out
+}
+
+// storeTroubles looks at the store.
+func (s *Server) storeTroubles(v *statusView) []trouble {
+	if s.observed.Store == nil {
+		return nil
+	}
+	st := s.observed.Store.Stats()
+	v.Store = &storeView{JournalBytes: st.JournalBytes, JournalRecords: st.JournalRecords, StateBytes: st.StateBytes,
+		Snapshots: st.Snapshots, Failures: st.Failures, Repaired: append([]string{}, st.Repaired...)}
+	if !st.SnapshotAt.IsZero() {
+		at := st.SnapshotAt.UTC().Truncate(time.Millisecond)
+		v.Store.LastSnapshot = &at
+	}
+	var out []trouble
+	add := func(severity, what, remedy string) {
+		out = append(out, trouble{Severity: severity, Where: "store", What: what, Remedy: remedy})
+	}
+	if st.Broken {
+		add(severityCritical, "the disk cannot tell what it holds, changes are refused", "look at the disk: each change tries again")
+	}
+	if st.SnapshotFailures > 0 {
+		add(severityWarning, fmt.Sprintf("%d snapshots could not be made, the journal grows", st.SnapshotFailures), "make room on the disk")
+	}
+	for _, what := range st.Repaired {
+		add(severityWarning, "the start found damage: "+what, "compare the configuration with a copy; the next start does not say it again")
+	}
+	return out
+}
