@@ -5,6 +5,7 @@
 # machine. It asks the network only when something is missing.
 #
 #   scripts/deps.sh build   what building, testing and the demo need
+#   scripts/deps.sh openapi what the tests of the API's description need on top of that
 #   scripts/deps.sh lint    what `make lint` needs on top of that
 #
 # SKIP_DEPS=1 turns it off where packages come from elsewhere.
@@ -80,12 +81,25 @@ install_pyang() {
 	.cache/pyang/bin/pip install -q --disable-pip-version-check "pyang==$PYANG_VERSION"
 }
 
+# The versions and hashes of everything are in the file.
+OPENAPI_REQUIREMENTS=test/e2e/testdata/openapi/requirements.txt
+
+install_openapi() {
+	say "installing schemathesis"
+	python3 -m venv --clear .cache/openapi
+	.cache/openapi/bin/pip install -q --disable-pip-version-check --require-hashes -r "$OPENAPI_REQUIREMENTS"
+}
+
 mkdir -p .cache/bin
 [ "${SKIP_DEPS:-}" != 1 ] || exit 0
 case "${1:-build}" in
 build)
 	check_go
 	install_packages "${BUILD_PACKAGES[@]}"
+	;;
+openapi)
+	install_packages python3-venv
+	once .cache/openapi/bin/schemathesis "$(sha256sum <"$OPENAPI_REQUIREMENTS")" install_openapi
 	;;
 lint)
 	check_go
@@ -94,6 +108,6 @@ lint)
 	once .cache/bin/golangci-lint "$GOLANGCI_VERSION" install_golangci
 	;;
 *)
-	die "usage: scripts/deps.sh build|lint"
+	die "usage: scripts/deps.sh build|openapi|lint"
 	;;
 esac

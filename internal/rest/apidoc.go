@@ -68,6 +68,8 @@ type operationDoc struct {
 	content openapi.Object
 	// also are statuses of errors beyond those that its kind of request has.
 	also []int
+	// creates tells that what the path names is there afterwards.
+	creates bool
 }
 
 // answers is JSON of a schema.

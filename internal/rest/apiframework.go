@@ -180,7 +180,11 @@ func commandPaths() []pathDoc {
 			for _, p := range params[:i+1] {
 				path += "/{" + p.name + "}"
 			}
-			out = append(out, pathDoc{path: path, params: params[:i+1], operations: []operationDoc{helpDoc()}})
+			help := helpDoc()
+			if i == 2 { // a third word follows attach alone
+				help.also = []int{http.StatusNotFound}
+			}
+			out = append(out, pathDoc{path: path, params: params[:i+1], operations: []operationDoc{help}})
 		}
 	}
 	return out

@@ -152,6 +152,7 @@ func (w *modelWalk) resource(at spot, t *target) {
 		}
 		o.method, o.success = m, t.success(m)
 		o.also = append(o.also, t.faults(m)...)
+		o.creates = (t.kind == kindCube || t.kind == kindEntry) && (m == http.MethodPost || m == http.MethodPut)
 		p.operations = append(p.operations, o)
 	}
 	w.paths = append(w.paths, p)

@@ -191,14 +191,19 @@ func (b *describer) add(tag string, p pathDoc) {
 		}
 		item = item.With("parameters", params)
 	}
+	ids := map[string]string{}
 	for _, o := range p.operations {
-		item = item.With(strings.ToLower(o.method), b.operation(tag, p, o))
+		ids[o.method] = b.id(o.method, p.path)
+	}
+	for _, o := range p.operations {
+		item = item.With(strings.ToLower(o.method), b.operation(tag, p, o, ids))
 	}
 	b.paths = b.paths.With(p.path, item)
 }
 
-func (b *describer) operation(tag string, p pathDoc, o operationDoc) openapi.Object {
-	out := openapi.Of("tags", []string{tag}, "operationId", b.id(o.method, p.path), "summary", o.summary)
+// operation describes one method; ids are the names of all of the path.
+func (b *describer) operation(tag string, p pathDoc, o operationDoc, ids map[string]string) openapi.Object {
+	out := openapi.Of("tags", []string{tag}, "operationId", ids[o.method], "summary", o.summary)
 	if o.description != "" {
 		out = out.With("description", o.description)
 	}
@@ -222,13 +227,30 @@ func (b *describer) operation(tag string, p pathDoc, o operationDoc) openapi.Obj
 	}
 	responses := openapi.Object{}
 	if o.success != 0 {
-		responses = openapi.Of(strconv.Itoa(o.success), o.response())
+		response := o.response()
+		if o.creates {
+			response = response.With("links", linksTo(p, ids))
+		}
+		responses = openapi.Of(strconv.Itoa(o.success), response)
 	}
 	for _, status := range o.statuses(len(p.params) > 0) {
 		b.used[status] = true
 		responses = responses.With(strconv.Itoa(status), openapi.Of("$ref", "#/components/responses/"+faultName(status)))
 	}
 	return out.With("responses", responses)
+}
+
+// linksTo says what can be done with what was created.
+func linksTo(p pathDoc, ids map[string]string) openapi.Object {
+	parameters := openapi.Object{}
+	for _, q := range p.params {
+		parameters = parameters.With(q.name, "$request.path."+q.name)
+	}
+	out := openapi.Object{}
+	for _, method := range []string{http.MethodGet, http.MethodPatch, http.MethodDelete} {
+		out = out.With(strings.ToLower(method), openapi.Of("operationId", ids[method], "parameters", parameters))
+	}
+	return out
 }
 
 func helpComponents() openapi.Object {

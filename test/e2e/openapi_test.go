@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The API against its own description: tools that know nothing of Polycube read the description, check it, and send what
+// it allows and what it does not.
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/test/netns"
+)
+
+// apiPort is that of daemons in namespaces of their own.
+const apiPort = "19000"
+
+// python is a program of the environment that scripts/deps.sh makes for these tests.
+func python(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", "..", ".cache", "openapi", "bin", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("needs %s: run scripts/deps.sh openapi (%v)", name, err)
+	}
+	return path
+}
+
+func TestDescriptionIsValid(t *testing.T) {
+	t.Parallel()
+	interpreter := python(t, "python")
+	d := start(t)
+	var files []string
+	for _, version := range []string{"3.1", "3.0"} {
+		status, body, err := d.Request(http.MethodGet, "/openapi.json?version="+version, "")
+		if err != nil || status != http.StatusOK {
+			t.Fatalf("version %s: status %d, %v", version, status, err)
+		}
+		file := filepath.Join(t.TempDir(), version+".json")
+		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	r := run(t, exec.Command(interpreter, append([]string{"testdata/openapi/check.py"}, files...)...), "")
+	if r.code != 0 {
+		t.Error(r)
+	}
+	if !regexp.MustCompile(`[1-9]\d\d examples, [1-9]\d+ patterns, 0 faults`).MatchString(r.stdout) {
+		t.Errorf("hardly anything was checked: %s", r.stdout)
+	}
+}
+
+// inhabitants are cubes of every service, so that requests find what they name.
+const inhabitants = `[{"name":"helloworld1","service-name":"helloworld","ports":[{"name":"port1","peer":"hello"}]},
+	{"name":"simplebridge1","service-name":"simplebridge","ports":[{"name":"port1","peer":"bridge"},{"name":"port2"}],
+		"fdb":{"entry":[{"address":"aa:bb:cc:dd:ee:ff","port":"port1"}]}},
+	{"name":"simpleforwarder1","service-name":"simpleforwarder","ports":[{"name":"port1"}],"actions":[{"inport":"port1","action":"DROP"}]},
+	{"name":"transparenthelloworld1","service-name":"transparenthelloworld"}]`
+
+// settings of schemathesis: what it checks, and the names of what there is to find.
+func settings(t *testing.T, d *daemon) string {
+	t.Helper()
+	token, err := os.ReadFile(filepath.Join(d.dir, "run", "token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "headers = { Authorization = %q }\n[checks]\nenabled = false\n", "Bearer "+strings.TrimSpace(string(token)))
+	for _, check := range []string{"not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance"} {
+		fmt.Fprintf(&b, "%s.enabled = true\n", check)
+	}
+	for _, service := range []string{"helloworld", "simplebridge", "simpleforwarder", "transparenthelloworld"} {
+		fmt.Fprintf(&b, "[[operations]]\ninclude-path-regex = '^/%s/\\{name\\}/'\n"+
+			"parameters = { \"path.name\" = %q, \"path.ports_name\" = \"port1\", \"path.inport\" = \"port1\", \"path.address\" = \"aa:bb:cc:dd:ee:ff\" }\n",
+			service, service+"1")
+	}
+	file := filepath.Join(t.TempDir(), "schemathesis.toml")
+	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestSchemathesisFindsNothing: no answer is a failure of the daemon, and none is not described. Streams of packets, which
+// do not end, are left out; so is help in the short form.
+func TestSchemathesisFindsNothing(t *testing.T) {
+	t.Parallel()
+	tool := python(t, "schemathesis")
+	m := newMachine(t)
+	m.lab.Host("hello", "")
+	m.lab.Host("bridge", "")
+	d := m.Start("--port", apiPort)
+	if status, body, err := d.Request(http.MethodPost, "/cubes", inhabitants); err != nil || status != http.StatusCreated {
+		t.Fatalf("status %d, %v: %s", status, err, body)
+	}
+	args := []string{"--config-file", settings(t, d), "run", "http://localhost:" + apiPort + "/openapi.json", "--no-color", "--warnings", "off",
+		"--seed", "1", "--exclude-path-regex", "^/(trace|capture|events)"}
+	if soak {
+		args = append(args, "--max-examples", "100", "--phases", "examples,coverage,fuzzing,stateful")
+	} else {
+		args = append(args, "--max-examples", "10", "--phases", "examples,fuzzing,stateful", "--exclude-method", "OPTIONS")
+	}
+	cmd := d.lab.Command(tool, args...)
+	cmd.Dir = t.TempDir() // it writes reports where it runs
+	r := run(t, cmd, "")
+	if r.code != 0 {
+		t.Error(r)
+	}
+	counts := regexp.MustCompile(`(?s)Selected: (\d+)/\d+\s+Tested: (\d+)`).FindStringSubmatch(r.stdout)
+	if counts == nil || counts[1] != counts[2] || len(counts[1]) < 3 {
+		t.Errorf("not all operations were tested, %q:\n%s", counts, r.stdout)
+	}
+	if _, summary, ok := strings.Cut(r.stdout, "= SUMMARY ="); ok {
+		t.Log(summary)
+	}
+	d.Alive()
+	netns.Eventually(t, patience, func() error {
+		if status, _, err := d.Request(http.MethodGet, "/version", ""); err != nil || status != http.StatusOK {
+			return fmt.Errorf("status %d, %w", status, err)
+		}
+		return nil
+	})
+}
