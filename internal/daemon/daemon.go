@@ -31,6 +31,12 @@ const requestTimeout = 5 * time.Second
 // watchRetry is how long the daemon waits before it watches network devices again.
 const watchRetry = time.Second
 
+// The history reaches back this many revisions at least, unless the files of the configuration take more than so many bytes.
+const (
+	keepRevisions = 1000
+	keepBytes     = 256 << 20
+)
+
 // daemon is one that boots, runs or stops.
 type daemon struct {
 	opts   Options
@@ -155,7 +161,8 @@ func (d *daemon) openStore(context.Context) (err error) {
 	if err := os.MkdirAll(d.opts.StateDir, 0o755); err != nil {
 		return fmt.Errorf("making the state directory: %w", err)
 	}
-	d.store, d.state, err = store.Open(store.Options{Dir: filepath.Join(d.opts.StateDir, "store.d"), Logger: d.log})
+	d.store, d.state, err = store.Open(store.Options{Dir: filepath.Join(d.opts.StateDir, "store.d"), Logger: d.log,
+		KeepTransactions: keepRevisions, KeepBytes: keepBytes})
 	if err == nil {
 		d.undo = append(d.undo, d.store.Close)
 	}

@@ -22,14 +22,19 @@ const (
 
 // readBody returns the request's body, nil when it is empty or blank.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if r.ContentLength > maxBodyBytes {
-		return nil, tooBig()
+	return readBodyOf(w, r, maxBodyBytes)
+}
+
+// readBodyOf is readBody with another limit.
+func readBodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.ContentLength > limit {
+		return nil, tooBig(limit)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var most *http.MaxBytesError
 	switch {
 	case errors.As(err, &most):
-		return nil, tooBig()
+		return nil, tooBig(limit)
 	case err != nil:
 		return nil, &problem{Status: http.StatusBadRequest, Tag: tagMalformed,
 			Message: fmt.Sprintf("reading the request body: %v", err)}
@@ -40,9 +45,9 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, checkJSON(body)
 }
 
-func tooBig() *problem {
+func tooBig(limit int64) *problem {
 	return &problem{Status: http.StatusRequestEntityTooLarge, Tag: tagTooBig,
-		Message: fmt.Sprintf("the request body is larger than %d MiB", maxBodyBytes>>20)}
+		Message: fmt.Sprintf("the request body is larger than %d MiB", limit>>20)}
 }
 
 // checkJSON accepts one JSON value in UTF-8 of bounded depth.

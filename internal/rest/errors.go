@@ -9,6 +9,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/suggest"
+	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -73,9 +74,12 @@ type errorBody struct {
 func classify(method string, err error) (int, string) {
 	var p *problem
 	var y *yang.Error
+	var f topology.Faults
 	switch {
 	case errors.As(err, &p):
 		return p.Status, p.Tag
+	case errors.As(err, &f):
+		return classify(http.MethodPut, f[0].Err)
 	case errors.As(err, &y):
 		return yangStatus(method, y.Tag), string(y.Tag)
 	case errors.Is(err, cube.ErrNotFound):
@@ -157,6 +161,10 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 func (s *Server) entries(r *http.Request, err error, tag string) []errorEntry {
 	var y *yang.Error
 	var p *problem
+	var f topology.Faults
+	if errors.As(err, &f) {
+		return s.faultEntries(r, f)
+	}
 	if errors.As(err, &y) && !errors.As(err, &p) {
 		if len(y.Errs) == 0 {
 			// The wrapping says where (service, cube), the inner error what.

@@ -28,6 +28,14 @@ type Manager interface {
 	Action(ctx context.Context, service, name string, path yang.Path, body []byte) (json.RawMessage, error)
 	// CreateMany creates every cube of an array, or none.
 	CreateMany(ctx context.Context, body []byte) error
+	// Configuration is all of it, and Apply makes it what a document says.
+	Configuration() *topology.Configuration
+	Apply(ctx context.Context, body []byte, o topology.ApplyOptions) (*topology.Applied, error)
+	// The past of the configuration, and the way back.
+	ConfigurationAt(revision uint64) (*topology.Configuration, error)
+	History(from uint64, n int) (*topology.History, error)
+	RevisionAt(revision uint64) (*topology.RevisionDetail, error)
+	Rollback(ctx context.Context, revision uint64, o topology.ApplyOptions) (*topology.Applied, error)
 
 	Connect(ctx context.Context, a, b string) error
 	Disconnect(ctx context.Context, a, b string) error

@@ -37,6 +37,9 @@ func frameworkResources() []frameworkResource {
 		{"events", 0, (*Server).serveEvents},
 		{"status", 0, (*Server).serveStatus},
 		{"daemon", 1, (*Server).serveDaemon},
+		{"config", 0, (*Server).serveConfig},
+		{"history", 1, (*Server).serveHistory},
+		{"rollback", 0, (*Server).serveRollback},
 		{"metrics", 0, (*Server).serveMetrics},
 		{"openapi.json", 0, (*Server).serveOpenAPI},
 	}

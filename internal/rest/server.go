@@ -81,6 +81,8 @@ type Server struct {
 	http        *http.Server
 
 	documents documents
+	// applying holds the documents that are applied: one at a time.
+	applying chan struct{}
 
 	tokens                   TokenRoles
 	insecure, requireToken   bool
@@ -96,7 +98,7 @@ type Server struct {
 
 // New makes a server; it serves nothing until Serve.
 func New(o Options) *Server {
-	s := &Server{manager: o.Manager, version: o.Version, log: o.Logger, slots: make(chan struct{}, maxRequests),
+	s := &Server{manager: o.Manager, version: o.Version, log: o.Logger, slots: make(chan struct{}, maxRequests), applying: make(chan struct{}, 1),
 		heartbeat: heartbeat, ending: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.Default()

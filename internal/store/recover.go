@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -163,13 +164,17 @@ type transaction struct {
 }
 
 // readJournal returns an error only when the journal cannot be read; damage is in the result.
-func readJournal(d *dir, g generation) (*journal, error) {
+func readJournal(d *dir, g generation) (*journal, error) { return readJournalTo(d, g, math.MaxInt64) }
+
+// readJournalTo takes no more than the first bytes: what is behind them is being written.
+func readJournalTo(d *dir, g generation, limit int64) (*journal, error) {
 	j := &journal{}
 	if !g.journal {
 		j.damaged = fmt.Errorf("missing: %w", errDamaged)
 		return j, nil
 	}
 	b, err := d.read(journalName(g.gen))
+	b = b[:min(int64(len(b)), limit)]
 	j.length = int64(len(b))
 	if err == nil {
 		j.base, err = decodeJournalHeader(b, g.gen)

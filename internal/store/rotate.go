@@ -102,13 +102,10 @@ func (s *Store) prune() error {
 	if err != nil {
 		return err
 	}
-	kept := 0
+	k := keeper{s: s, oldest: s.seq}
 	for i := len(gens) - 1; i >= 0; i-- {
 		g := gens[i]
-		if kept < s.opts.KeepGenerations {
-			if g.snapshot && !s.suspect[g.gen] {
-				kept++
-			}
+		if k.keeps(g) {
 			continue
 		}
 		delete(s.suspect, g.gen)

@@ -46,6 +46,10 @@ type Options struct {
 	Dir string
 	// KeepGenerations is how many whole generations stay on disk, at least 2; 0 means 3.
 	KeepGenerations int
+	// KeepTransactions is how many transactions the past should reach back, as long as all files together take no more than
+	// KeepBytes; older generations go. 0 keeps what KeepGenerations keeps.
+	KeepTransactions uint64
+	KeepBytes        int64
 	// SnapshotEvery is how many records a journal takes before a snapshot replaces it; 0 means 1000.
 	SnapshotEvery int
 	// Logger gets what was repaired; nil means slog.Default.

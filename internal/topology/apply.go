@@ -14,6 +14,7 @@ import (
 	"reflect"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -31,10 +32,10 @@ type ApplyOptions struct {
 // Applied is what came of a document, or would come.
 type Applied struct {
 	// Revision is that of the configuration afterwards; of a dry run, the present one.
-	Revision uint64 `json:"revision"`
-	Changed  bool   `json:"changed"`
-	DryRun   bool   `json:"dry-run"`
-	Difference
+	Revision   uint64 `json:"revision"`
+	Changed    bool   `json:"changed"`
+	DryRun     bool   `json:"dry-run"`
+	Difference `json:"difference"`
 }
 
 // What ends a transaction without an error of the document.
@@ -166,7 +167,8 @@ func (c *wantedCube) check(t *txn) (err error) {
 		return fmt.Errorf("it %s: %w", b, cube.ErrExists)
 	}
 	if c.svc, err = t.m.service(c.service); err != nil {
-		return err
+		return &yang.Error{Tag: yang.InvalidValue, Path: "service-name", Given: c.service, Near: suggest.Near(c.service, t.m.loaded.Load().order),
+			Message: fmt.Sprintf("service-name: there is no service %.80q", c.service)}
 	}
 	if err := t.m.checkCubeName(c.name); err != nil {
 		return err

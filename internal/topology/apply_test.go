@@ -22,7 +22,7 @@ import (
 func (l *lab) export() string {
 	l.t.Helper()
 	var b bytes.Buffer
-	if _, err := l.Export(context.Background(), &b); err != nil {
+	if err := l.Configuration().Export(context.Background(), &b); err != nil {
 		l.t.Fatal(err)
 	}
 	return b.String()
@@ -181,7 +181,7 @@ func TestDocumentsThatAreRefused(t *testing.T) {
 		{"several faults", `[{"name":"a"},{"name":"br1","service-name":"toybridge","bogus":1,"fdb":{"aging-time":-1}},{"name":"b","service-name":"toybrige"}]`, "",
 			[]string{"cubes[0] a: service-name is missing"}, nil},
 		{"several faults of models", `[{"name":"br1","service-name":"toybridge","bogus":1,"fdb":{"aging-time":-1}},{"name":"b","service-name":"toybrige"}]`, "",
-			[]string{`cubes[0] br1: unknown member "bogus"`, "cubes[0] br1: fdb aging-time: ", `cubes[1] b: service "toybrige": not found`}, nil},
+			[]string{`cubes[0] br1: unknown member "bogus"`, "cubes[0] br1: fdb aging-time: ", `cubes[1] b: service-name: there is no service "toybrige"`}, nil},
 		{"one name twice", `[{"name":"a","service-name":"toybridge"},{"name":"a","service-name":"toyfilter"}]`, "", []string{"cubes[1] a: the name is given twice, cubes[0] a has it too"}, cube.ErrInvalid},
 		{"peers that are not there", `[{"name":"x","service-name":"toybridge","ports":[{"name":"a","peer":"nodev0"},{"name":"b","peer":"br9:p1"}]}]`, "",
 			[]string{"cubes[0] x: port a of x: peer nodev0: netdev nodev0: not found", "cubes[0] x: port b of x: peer br9:p1: cube br9: not found"}, cube.ErrNotFound},

@@ -14,34 +14,49 @@ import (
 	"slices"
 )
 
-// Export writes the configuration as JSON, cube by cube, and returns its revision. Changes that are made meanwhile are
-// not in it.
-func (m *Manager) Export(ctx context.Context, to io.Writer) (uint64, error) {
+// Configuration is the whole configuration as it was at one moment.
+type Configuration struct {
+	revision uint64
+	// names are those of the cubes, in their order; chains the transparent cubes of netdevs.
+	names  []string
+	chains map[string][]string
+	// imageOf reads a cube, nil if nothing can be read of it.
+	imageOf func(name string) (*image, error)
+}
+
+// Configuration returns the present one. Changes that are made later are not in it.
+func (m *Manager) Configuration() *Configuration {
 	w := m.view.Load()
 	names := slices.Collect(maps.Keys(w.cubes))
 	for name := range w.broken {
 		names = append(names, name)
 	}
-	err := writeDocument(to, names, w.chains, func(name string) (*image, error) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		return m.imageOf(w, name)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("exporting the configuration: %w", err)
-	}
-	return w.revision, nil
+	slices.SortFunc(names, compareNatural)
+	return &Configuration{revision: w.revision, names: names, chains: w.chains,
+		imageOf: func(name string) (*image, error) { return m.imageOf(w, name) }}
 }
 
-// writeDocument writes cubes and chains in the order of their names.
-func writeDocument(to io.Writer, names []string, chains map[string][]string, imageOf func(name string) (*image, error)) error {
-	slices.SortFunc(names, compareNatural)
+// Revision is its number.
+func (c *Configuration) Revision() uint64 { return c.revision }
+
+// Export writes it as JSON, cube by cube.
+func (c *Configuration) Export(ctx context.Context, to io.Writer) error {
+	if err := c.write(ctx, to); err != nil {
+		return fmt.Errorf("exporting the configuration: %w", err)
+	}
+	return nil
+}
+
+// write writes cubes and chains in the order of their names.
+func (c *Configuration) write(ctx context.Context, to io.Writer) error {
 	var b bytes.Buffer
 	b.WriteString(`{"cubes":[`)
 	comma := false
-	for _, name := range names {
-		i, err := imageOf(name)
+	for _, name := range c.names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		i, err := c.imageOf(name)
 		if err != nil {
 			return err
 		}
@@ -58,15 +73,15 @@ func writeDocument(to io.Writer, names []string, chains map[string][]string, ima
 		}
 	}
 	b.WriteByte(']')
-	if len(chains) > 0 {
+	if len(c.chains) > 0 {
 		b.WriteString(`,"netdevs":[`)
-		for i, dev := range slices.SortedFunc(maps.Keys(chains), compareNatural) {
+		for i, dev := range slices.SortedFunc(maps.Keys(c.chains), compareNatural) {
 			if i > 0 {
 				b.WriteByte(',')
 			}
 			out := object{b: &b}
 			out.member("name", encode(dev))
-			out.member("tcubes", encode(chains[dev]))
+			out.member("tcubes", encode(c.chains[dev]))
 			out.end()
 		}
 		b.WriteByte(']')

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -115,8 +116,8 @@ func parseDocument(raw []byte) (*fileConfig, error) {
 		for _, name := range sortedKeys(top) {
 			into := map[string]*[]json.RawMessage{"cubes": &cubes, "netdevs": &netdevs}[name]
 			if into == nil {
-				faults.add("", "", &yang.Error{Tag: yang.InvalidValue, Path: name,
-					Message: fmt.Sprintf("unknown member %.80q, known are cubes and netdevs", name)})
+				faults.add("", "", &yang.Error{Tag: yang.InvalidValue, Path: name, Given: name,
+					Near: suggest.Near(name, []string{"cubes", "netdevs"}), Message: fmt.Sprintf("unknown member %.80q, known are cubes and netdevs", name)})
 			} else if json.Unmarshal(top[name], into) != nil {
 				faults.add("", "", &yang.Error{Tag: yang.InvalidValue, Path: name, Message: name + ": a list is wanted"})
 			}
@@ -191,8 +192,8 @@ func parseNetdev(raw []byte) (*fileNetdev, error) {
 		case "tcubes":
 			err = json.Unmarshal(object[name], &n.tcubes)
 		default:
-			return n, &yang.Error{Tag: yang.InvalidValue, Path: name,
-				Message: fmt.Sprintf("unknown member %.80q, known are name and tcubes", name)}
+			return n, &yang.Error{Tag: yang.InvalidValue, Path: name, Given: name,
+				Near: suggest.Near(name, []string{"name", "tcubes"}), Message: fmt.Sprintf("unknown member %.80q, known are name and tcubes", name)}
 		}
 		if err != nil {
 			return n, &yang.Error{Tag: yang.InvalidValue, Path: name, Message: name + ": a name is wanted, and a list of names in tcubes"}

@@ -133,6 +133,13 @@ func (i *image) body() []byte {
 	return b.Bytes()
 }
 
+// members is the image as a document has it, without what says which cube it is.
+func (i *image) members() []byte {
+	var b bytes.Buffer
+	i.emit(&b)
+	return b.Bytes()
+}
+
 // member is one of a JSON object.
 type member struct {
 	name  string

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,6 +32,9 @@ type lab struct {
 	devs    *fakeNetdevs
 	b       *behaviour
 	records map[string][]byte
+	// txs are the store's past, states what it held after each of them; who made a change is in them alone.
+	txs     []store.Transaction
+	states  []map[string][]byte
 	shadows Shadows // nil: none
 	mu      sync.Mutex
 }
@@ -48,7 +52,7 @@ func newLab(t *testing.T, devs ...string) *lab {
 func (l *lab) start() {
 	l.t.Helper()
 	l.plane.opened = map[datapath.CubeID]bool{}
-	state := &store.State{}
+	state := &store.State{Sequence: uint64(len(l.txs))}
 	for _, k := range sortedKeys(l.records) {
 		state.Records = append(state.Records, store.Record{Key: k, Value: l.records[k]})
 	}
@@ -58,6 +62,7 @@ func (l *lab) start() {
 		l.t.Fatal(err)
 	}
 	l.Manager = m
+	m.past = labPast{l}
 }
 
 func (l *lab) stop() {
@@ -73,10 +78,14 @@ func (l *lab) commit(recs []store.Record) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.states = append(l.states, maps.Clone(l.records))
+	l.txs = append(l.txs, store.Transaction{Sequence: uint64(len(l.txs) + 1), Records: slices.Clone(recs)})
 	for _, r := range recs {
-		if r.Value == nil {
+		switch {
+		case r.Key == changeKey:
+		case r.Value == nil:
 			delete(l.records, r.Key)
-		} else {
+		default:
 			l.records[r.Key] = bytes.Clone(r.Value)
 		}
 	}

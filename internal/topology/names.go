@@ -17,6 +17,7 @@ var reserved = map[string]bool{
 	"topology": true, "netdevs": true, "version": true, "add": true, "del": true, "show": true, "set": true,
 	"metrics": true, "openapi.json": true, "drops": true, "trace": true, "capture": true, "framework": true,
 	"events": true, "status": true, "daemon": true,
+	"config": true, "apply": true, "export": true, "history": true, "rollback": true,
 }
 
 // nameLimit is the length of the longest name of a cube or port.

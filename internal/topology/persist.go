@@ -72,6 +72,7 @@ func (t *txn) persist() error {
 	if t.m.commit == nil {
 		return nil
 	}
+	recs = append(recs, t.changeRecord())
 	if err := t.m.commit(recs); err != nil {
 		return fmt.Errorf("writing the configuration to disk: %w", err)
 	}

@@ -55,6 +55,8 @@ type Manager struct {
 	log     *slog.Logger
 	version string
 	commit  func([]store.Record) error
+	// past is what the store knows of earlier revisions, nil for nothing.
+	past pastStore
 	// loaded are the services; outside has those that are not part of the daemon.
 	loaded  atomic.Pointer[registry]
 	outside outsiders
@@ -95,7 +97,11 @@ func New(o Options) (*Manager, error) {
 	if o.Store == nil {
 		return newManager(o, nil)
 	}
-	return newManager(o, o.Store.Commit)
+	m, err := newManager(o, o.Store.Commit)
+	if err == nil {
+		m.past = o.Store
+	}
+	return m, err
 }
 
 // newManager is New with another way to make records durable, nil for none.

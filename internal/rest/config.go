@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/polycube/polycube/internal/suggest"
+	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// The whole configuration as one document. GET exports it; PATCH brings in the cubes that a
+// document names, PUT makes the document all there is. Its entity tag is the revision, so
+// that what was looked at (?dry-run) is what is changed (If-Match).
+
+// maxDocumentBytes is the largest document. Some times as much memory is in use while it is
+// applied, so that documents are taken one at a time.
+const maxDocumentBytes = 32 << 20
+
+// serveConfig answers /config.
+func (s *Server) serveConfig(w http.ResponseWriter, r *http.Request, _ []string) error {
+	if err := allow(r, http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodOptions); err != nil {
+		return err
+	}
+	switch r.Method {
+	case http.MethodOptions:
+		return s.helpShow(w, r, nil)
+	case http.MethodPut, http.MethodPatch:
+		return s.applyConfig(w, r)
+	}
+	q, err := queryOf(r, "revision")
+	if err != nil {
+		return err
+	}
+	config := s.manager.Configuration()
+	if text := q.Get("revision"); text != "" {
+		revision, err := parseRevision("revision", text)
+		if err != nil {
+			return err
+		}
+		if config, err = s.manager.ConfigurationAt(revision); err != nil {
+			return err
+		}
+	}
+	w.Header().Set("Content-Type", contentType)
+	setRevision(w.Header(), config.Revision())
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if err := config.Export(r.Context(), w); err != nil {
+		s.log.Debug("the export was cut off", "err", err)
+		panic(http.ErrAbortHandler) // the client must not take a part for the whole
+	}
+	return nil
+}
+
+// applyConfig reads a document and applies it.
+func (s *Server) applyConfig(w http.ResponseWriter, r *http.Request) error {
+	o, err := applyOptions(r)
+	if err != nil {
+		return err
+	}
+	o.Whole = r.Method == http.MethodPut
+	select {
+	case s.applying <- struct{}{}:
+		defer func() { <-s.applying }()
+	case <-r.Context().Done():
+		return fmt.Errorf("waiting for another document: %w", r.Context().Err())
+	}
+	body, err := readBodyOf(w, r, maxDocumentBytes)
+	if err != nil {
+		return err
+	}
+	if body == nil {
+		return &problem{Status: http.StatusBadRequest, Tag: tagMalformed, Message: "the document is empty: a list of cubes is wanted"}
+	}
+	applied, err := s.manager.Apply(r.Context(), body, o)
+	return s.answerApplied(w, r, applied, err)
+}
+
+func (s *Server) answerApplied(w http.ResponseWriter, r *http.Request, applied *topology.Applied, err error) error {
+	if err != nil {
+		return err
+	}
+	setRevision(w.Header(), applied.Revision)
+	return s.writeJSON(w, r, http.StatusOK, applied)
+}
+
+// applyOptions reads ?dry-run and If-Match.
+func applyOptions(r *http.Request) (o topology.ApplyOptions, err error) {
+	q, err := queryOf(r, "dry-run")
+	if err != nil {
+		return o, err
+	}
+	if q.Has("dry-run") {
+		if o.DryRun, err = strconv.ParseBool(q.Get("dry-run")); err != nil && q.Get("dry-run") != "" {
+			return o, badPath("dry-run=%s: it is true or false", clip(q.Get("dry-run")))
+		}
+		o.DryRun = o.DryRun || q.Get("dry-run") == ""
+	}
+	match := strings.TrimSpace(r.Header.Get("If-Match"))
+	if match == "" || match == "*" {
+		return o, nil
+	}
+	revision, err := parseRevision("If-Match", strings.Trim(match, `"`))
+	o.Revision = &revision
+	return o, err
+}
+
+// queryOf are the parameters of a request, of which others than these are mistakes.
+func queryOf(r *http.Request, known ...string) (url.Values, error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, badPath("the query cannot be read: %v", err)
+	}
+	for name := range q {
+		if !slices.Contains(known, name) {
+			p := badPath("unknown parameter %s, known are: %s", clip(name), strings.Join(known, ", "))
+			p.Near = suggest.Near(name, known)
+			return nil, p
+		}
+	}
+	return q, nil
+}
+
+func parseRevision(what, text string) (uint64, error) {
+	revision, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, badPath("%s %s: a revision is a number", what, clip(text))
+	}
+	return revision, nil
+}
+
+func setRevision(h http.Header, revision uint64) {
+	h.Set("ETag", `"`+strconv.FormatUint(revision, 10)+`"`)
+}
+
+// faultEntries lists what is wrong with a document, with the node where it is known.
+func (s *Server) faultEntries(r *http.Request, faults topology.Faults) []errorEntry {
+	var out []errorEntry
+	for _, f := range faults {
+		_, tag := classify(http.MethodPut, f.Err)
+		e := errorEntry{Type: "application", Tag: tag, Path: r.URL.Path, Message: f.Error(), Info: f.Where}
+		if f.Cube != "" {
+			e.Path = "/cubes/" + url.PathEscape(f.Cube)
+		}
+		var y *yang.Error
+		if errors.As(f.Err, &y) && y.Path != "" && f.Cube != "" {
+			e.Path += "/" + y.Path
+		}
+		out = append(out, e.meant(s.near(r, f)))
+	}
+	return out
+}

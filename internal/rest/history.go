@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+)
+
+// The past of the configuration, and the way back.
+
+// Limits of a list of revisions.
+const (
+	defaultRevisions = 20
+	maxRevisions     = 1000
+)
+
+// serveHistory answers /history and /history/REVISION.
+func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request, rest []string) error {
+	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+		return err
+	}
+	if r.Method == http.MethodOptions {
+		return s.helpShow(w, r, rest)
+	}
+	if len(rest) == 1 {
+		revision, err := parseRevision("revision", rest[0])
+		if err != nil {
+			return err
+		}
+		detail, err := s.manager.RevisionAt(revision)
+		if err != nil {
+			return err
+		}
+		return s.writeJSON(w, r, http.StatusOK, detail)
+	}
+	q, err := queryOf(r, "limit", "from")
+	if err != nil {
+		return err
+	}
+	n, from := defaultRevisions, uint64(0)
+	if text := q.Get("limit"); text != "" {
+		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > maxRevisions {
+			return badPath("limit=%s: it is a number from 1 to %d", clip(text), maxRevisions)
+		}
+	}
+	if text := q.Get("from"); text != "" {
+		if from, err = parseRevision("from", text); err != nil {
+			return err
+		}
+	}
+	history, err := s.manager.History(from, n)
+	if err != nil {
+		return err
+	}
+	return s.writeJSON(w, r, http.StatusOK, history)
+}
+
+// serveRollback answers /rollback.
+func (s *Server) serveRollback(w http.ResponseWriter, r *http.Request, _ []string) error {
+	if err := allow(r, http.MethodPost, http.MethodOptions); err != nil {
+		return err
+	}
+	if r.Method == http.MethodOptions {
+		return s.helpShow(w, r, nil)
+	}
+	o, err := applyOptions(r)
+	if err != nil {
+		return err
+	}
+	body, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	var want struct {
+		Revision *uint64 `json:"revision"`
+	}
+	if body == nil || json.Unmarshal(body, &want) != nil || want.Revision == nil {
+		return &problem{Status: http.StatusBadRequest, Tag: tagMissing, Field: "revision",
+			Message: `the number of a revision is wanted, as in {"revision":12}`}
+	}
+	applied, err := s.manager.Rollback(r.Context(), *want.Revision, o)
+	return s.answerApplied(w, r, applied, err)
+}

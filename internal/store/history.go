@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The past. The journals and snapshots that are kept to fall back on also tell what each transaction did and what the
+// state was before: nothing more has to be written for it. Reading it disturbs nobody, and damage in it costs the
+// transactions that it hits, never the present state.
+
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"slices"
+)
+
+// ErrGone is what a state or transaction gives that is not in the store: too old, damaged, or not made yet.
+var ErrGone = errors.New("not kept")
+
+// Transaction is one of the past.
+type Transaction struct {
+	Sequence uint64
+	Records  []Record
+}
+
+// past is what there is to read, as of one moment.
+type past struct {
+	gens []generation
+	// gen and size are the journal that is written, and how far it is whole.
+	gen  uint64
+	size int64
+	seq  uint64
+}
+
+func (s *Store) past() (past, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return past{}, fmt.Errorf("store %s: %w", s.dir.path, ErrClosed)
+	}
+	gens, err := s.dir.generations()
+	return past{gens: gens, gen: s.gen, size: s.size, seq: s.seq}, err
+}
+
+// journal reads the journal of a generation. One that was pruned meanwhile is like one that is missing.
+func (p *past) journal(d *dir, g generation) (*journal, error) {
+	limit := int64(math.MaxInt64)
+	if g.gen == p.gen {
+		limit = p.size
+	}
+	j, err := readJournalTo(d, g, limit)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &journal{damaged: err}, nil
+	}
+	return j, err
+}
+
+// Sequence is the number of the last transaction.
+func (s *Store) Sequence() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seq
+}
+
+// Oldest is the number of the oldest transaction whose state At may return, by what the snapshots say of themselves.
+func (s *Store) Oldest() (uint64, error) {
+	p, err := s.past()
+	if err != nil {
+		return 0, err
+	}
+	for _, g := range p.gens {
+		if seq, ok := s.dir.snapshotSequence(g); ok {
+			return seq, nil
+		}
+	}
+	return p.seq, nil
+}
+
+// At returns the state after a transaction, or ErrGone.
+func (s *Store) At(seq uint64) (*State, error) {
+	p, err := s.past()
+	if err != nil {
+		return nil, err
+	}
+	if seq > p.seq {
+		return nil, fmt.Errorf("store: transaction %d, the last is %d: %w", seq, p.seq, ErrGone)
+	}
+	for i, g := range slices.Backward(p.gens) {
+		if from, ok := s.dir.snapshotSequence(g); !ok || from > seq {
+			continue
+		}
+		b, err := s.dir.read(snapshotName(g.gen))
+		if err != nil {
+			continue // pruned meanwhile, or damaged: an older one may do
+		}
+		r := &recovered{state: map[string][]byte{}}
+		var recs []Record
+		if r.seq, recs, err = decodeSnapshot(b, g.gen); err != nil {
+			continue
+		}
+		r.apply(recs)
+		if err := s.replayTo(&p, r, p.gens[i:], seq); err != nil {
+			return nil, err
+		}
+		if r.seq == seq {
+			state := &State{Sequence: seq}
+			for _, k := range slices.Sorted(maps.Keys(r.state)) {
+				state.Records = append(state.Records, Record{Key: k, Value: r.state[k]})
+			}
+			return state, nil
+		}
+	}
+	return nil, fmt.Errorf("store: the state of transaction %d: %w", seq, ErrGone)
+}
+
+// replayTo applies what follows a state, up to a transaction or to where it is damaged.
+func (s *Store) replayTo(p *past, r *recovered, gens []generation, seq uint64) error {
+	for _, g := range gens {
+		if r.seq == seq {
+			return nil
+		}
+		j, err := p.journal(s.dir, g)
+		if err != nil {
+			return err
+		}
+		if j.size > 0 && j.base > r.seq {
+			return nil // what comes between is lost
+		}
+		for _, tx := range j.txs {
+			if tx.seq == r.seq+1 && tx.seq <= seq {
+				r.apply(tx.recs)
+				r.seq = tx.seq
+			}
+		}
+	}
+	return nil
+}
+
+// Transactions returns up to n transactions, newest first, none newer than before; 0 is the newest there is. Of their
+// records only those that want accepts are in the answer. Those that are damaged are left out.
+func (s *Store) Transactions(before uint64, n int, want func(key string) bool) ([]Transaction, error) {
+	p, err := s.past()
+	if err != nil {
+		return nil, err
+	}
+	if before == 0 {
+		before = p.seq
+	}
+	var out []Transaction
+	for _, g := range slices.Backward(p.gens) {
+		if len(out) >= n {
+			break
+		}
+		j, err := p.journal(s.dir, g)
+		if err != nil {
+			return nil, err
+		}
+		for _, tx := range slices.Backward(j.txs) {
+			if tx.seq <= before && len(out) < n {
+				recs := slices.DeleteFunc(tx.recs, func(r Record) bool { return !want(r.Key) })
+				out = append(out, Transaction{Sequence: tx.seq, Records: recs})
+			}
+		}
+		if j.size > 0 {
+			before = min(before, j.base) // an older journal may go on with what was cut off
+		}
+	}
+	return out, nil
+}
+
+// snapshotSequence reads the head of a generation's snapshot: the number of the last transaction in it.
+func (d *dir) snapshotSequence(g generation) (seq uint64, ok bool) {
+	if !g.snapshot {
+		return 0, false
+	}
+	f, err := d.open(snapshotName(g.gen), os.O_RDONLY)
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	b := make([]byte, snapshotHeaderLen)
+	if _, err := io.ReadFull(f, b); err != nil {
+		return 0, false
+	}
+	body := b[:snapshotHeaderLen-sumLen]
+	if string(b[:8]) != snapshotMagic || binary.LittleEndian.Uint32(b[len(body):]) != sum(body) || binary.LittleEndian.Uint64(b[8:]) != g.gen {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(b[16:]), true
+}
+
+// bytes is the size of a generation's files.
+func (d *dir) bytes(g generation) int64 {
+	var n int64
+	for _, name := range []string{snapshotName(g.gen), journalName(g.gen)} {
+		if f, err := d.open(name, os.O_RDONLY); err == nil {
+			if info, err := f.Stat(); err == nil {
+				n += info.Size()
+			}
+			f.Close()
+		}
+	}
+	return n
+}
+
+// keeper decides which generations stay on disk, asked from the newest to the oldest.
+type keeper struct {
+	s      *Store
+	whole  int
+	bytes  int64
+	oldest uint64 // transaction that the whole generations kept so far reach back to
+}
+
+// keeps tells whether a generation stays: one of those to fall back on, or one that history wants and has room for.
+func (k *keeper) keeps(g generation) bool {
+	k.bytes += k.s.dir.bytes(g)
+	o := &k.s.opts
+	if k.whole >= o.KeepGenerations && (k.s.seq-k.oldest >= o.KeepTransactions || k.bytes > o.KeepBytes) {
+		return false
+	}
+	if seq, ok := k.s.dir.snapshotSequence(g); ok && !k.s.suspect[g.gen] {
+		k.whole++
+		k.oldest = seq
+	}
+	return true
+}
