@@ -125,6 +125,7 @@ func faults() []faultDoc {
 		{http.StatusNotFound, tagDataMissing, "There is no such thing.", "", "no simplebridge is named \"br1\""},
 		{http.StatusMethodNotAllowed, tagUnsupported, "The resource does not have the method.", "Allow", "PATCH is not possible on this resource, only GET, OPTIONS"},
 		{http.StatusConflict, tagDataExists, "It exists already (data-exists), is missing (data-missing), in use, or full.", "", "cube br1: there is a simplebridge with that name"},
+		{http.StatusPreconditionFailed, tagStale, "It was changed since the revision of If-Match.", "", "the configuration is at revision 8, it was changed since revision 7"},
 		{http.StatusRequestEntityTooLarge, tagTooBig, "The body is too large.", "", "the request body is larger than 8 MiB"},
 		{http.StatusRequestURITooLong, tagTooBig, "The path is too long.", "", "the path has 9000 bytes, at most 8192 are accepted"},
 		{http.StatusUnsupportedMediaType, tagUnsupported, "The body is of a type that is not taken.", "", "a body of type text/plain is refused over TCP: send application/json"},

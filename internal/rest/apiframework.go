@@ -16,7 +16,7 @@ import (
 // frameworkPaths describes what frameworkResources serve.
 func frameworkPaths(s *openapi.Schemas) []pathDoc {
 	var out []pathDoc
-	for _, part := range [][]pathDoc{entryPaths(s), servicesPaths(), cubesPaths(s), viewPaths(), observedPaths(), packetPaths(), commandPaths()} {
+	for _, part := range [][]pathDoc{entryPaths(s), servicesPaths(), cubesPaths(s), viewPaths(), observedPaths(), configPaths(), packetPaths(), commandPaths()} {
 		out = append(out, part...)
 	}
 	return out

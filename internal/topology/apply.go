@@ -32,10 +32,10 @@ type ApplyOptions struct {
 // Applied is what came of a document, or would come.
 type Applied struct {
 	// Revision is that of the configuration afterwards; of a dry run, the present one.
-	Revision   uint64 `json:"revision"`
-	Changed    bool   `json:"changed"`
-	DryRun     bool   `json:"dry-run"`
-	Difference `json:"difference"`
+	Revision   uint64     `json:"revision"`
+	Changed    bool       `json:"changed"`
+	DryRun     bool       `json:"dry-run"`
+	Difference Difference `json:"difference"`
 }
 
 // What ends a transaction without an error of the document.
@@ -70,7 +70,7 @@ func (m *Manager) apply(ctx context.Context, doc *fileConfig, o ApplyOptions, no
 				return err
 			}
 			out.Difference, err = a.difference(t)
-			if err == nil && out.Empty() {
+			if err == nil && out.Difference.Empty() {
 				err = errNoChange
 			}
 			return err

@@ -147,14 +147,14 @@ func TestDifferencesThatDocumentsMake(t *testing.T) {
 				t.Fatalf("dry run: %v", err)
 			}
 			l.wantState(before)
-			if got := dry.shown(); got != c.want || dry.Changed != (c.want != "") {
+			if got := dry.Difference.shown(); got != c.want || dry.Changed != (c.want != "") {
 				t.Errorf("the dry run shows\n%swant\n%s", got, c.want)
 			}
 			done, err := l.apply(c.doc, c.options)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := done.shown(); got != c.want || done.Revision != l.Revision() {
+			if got := done.Difference.shown(); got != c.want || done.Revision != l.Revision() {
 				t.Errorf("it shows\n%s at revision %d, want\n%s at %d", got, done.Revision, c.want, l.Revision())
 			}
 			l.wantSound()

@@ -32,8 +32,8 @@ type pastStore interface {
 
 // Revision is one transaction of the past.
 type Revision struct {
-	Revision uint64    `json:"revision"`
-	Time     time.Time `json:"time"`
+	Number uint64    `json:"revision"`
+	Time   time.Time `json:"time"`
 	// By are those whose requests were made together; none is the daemon itself.
 	By []Requester `json:"by,omitempty"`
 	// Note says what kind of change it was, where that is not plain from the request.
@@ -67,7 +67,7 @@ type History struct {
 // RevisionDetail is a revision with what it did.
 type RevisionDetail struct {
 	Revision
-	Difference `json:"difference"`
+	Difference Difference `json:"difference"`
 }
 
 // maxNames bounds the names that are kept of one change.
@@ -75,7 +75,7 @@ const maxNames = 64
 
 // changeRecord is what the history keeps of the transaction.
 func (t *txn) changeRecord() store.Record {
-	r := Revision{Revision: t.next.revision, Time: time.Now().UTC().Truncate(time.Millisecond), Note: t.note}
+	r := Revision{Number: t.next.revision, Time: time.Now().UTC().Truncate(time.Millisecond), Note: t.note}
 	for _, o := range t.origins {
 		if by := Requester(o); by != (Requester{}) && !slices.Contains(r.By, by) && len(r.By) < maxNames {
 			r.By = append(r.By, by)
@@ -142,7 +142,7 @@ func revisionOf(tx store.Transaction) Revision {
 			_ = json.Unmarshal(rec.Value, &r) // what cannot be read stays empty
 		}
 	}
-	r.Revision = tx.Sequence
+	r.Number = tx.Sequence
 	return r
 }
 

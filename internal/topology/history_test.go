@@ -90,13 +90,13 @@ func TestHistoryTellsWhoDidWhat(t *testing.T) {
 	var got []string
 	for _, r := range h.Revisions {
 		if r.Time.IsZero() {
-			t.Errorf("revision %d has no time", r.Revision)
+			t.Errorf("revision %d has no time", r.Number)
 		}
-		d, err := l.RevisionAt(r.Revision)
+		d, err := l.RevisionAt(r.Number)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, fmt.Sprintf("%d %v %q +%v ~%v -%v n%v\n%s", r.Revision, r.By, r.Note, r.Added, r.Changed, r.Deleted, r.Netdevs, d.shown()))
+		got = append(got, fmt.Sprintf("%d %v %q +%v ~%v -%v n%v\n%s", r.Number, r.By, r.Note, r.Added, r.Changed, r.Deleted, r.Netdevs, d.Difference.shown()))
 	}
 	want := []string{
 		"6 [{anna socket PATCH /config}] \"rollback to revision 1\" +[br2] ~[br1] -[th5] n[veth2]\n" +
@@ -118,7 +118,7 @@ func TestHistoryTellsWhoDidWhat(t *testing.T) {
 		t.Errorf("the first revision is %+v of %+v", first, h)
 	}
 	part, err := l.History(4, 2)
-	if err != nil || len(part.Revisions) != 2 || part.Revisions[0].Revision != 4 || part.Revisions[1].Revision != 3 {
+	if err != nil || len(part.Revisions) != 2 || part.Revisions[0].Number != 4 || part.Revisions[1].Number != 3 {
 		t.Errorf("two from 4 on are %+v, %v", part, err)
 	}
 	for _, revision := range []uint64{7, 1 << 40} {
@@ -161,7 +161,7 @@ func TestRollbackLeadsToEachRevision(t *testing.T) {
 			l.wantState(was)
 			before := l.export()
 			done, err := l.Rollback(context.Background(), uint64(to), ApplyOptions{})
-			if err != nil || dry.shown() != done.shown() || done.Changed != (before != exports[to]) {
+			if err != nil || dry.Difference.shown() != done.Difference.shown() || done.Changed != (before != exports[to]) {
 				t.Fatalf("seed %d: rollback to %d: %v, %+v", seed, to, err, done)
 			}
 			if is := l.export(); is != exports[to] {
