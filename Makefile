@@ -130,11 +130,7 @@ proto: deps-lint ## make the Go code of the service protocol (api/)
 new-cube: ## scaffold cubes/NAME (NAME=x; TRANSPARENT=1 for one without ports)
 	@$(GO) run ./scripts/newcube $(if $(TRANSPARENT),-transparent) -- '$(NAME)'
 
-install: build ## install programs and systemd unit under PREFIX (and DESTDIR)
-	install -D -m 0755 bin/polycubed $(DESTDIR)$(PREFIX)/sbin/polycubed
-	install -D -m 0755 bin/polycubectl $(DESTDIR)$(PREFIX)/bin/polycubectl
-	install -D -m 0644 deploy/polycubed.service $(DESTDIR)$(PREFIX)/lib/systemd/system/polycubed.service
-	sed -i 's|/usr/local|$(PREFIX)|' $(DESTDIR)$(PREFIX)/lib/systemd/system/polycubed.service
+include deploy/install.mk
 
 clean: ## remove what was built (installed tools under .cache stay)
 	rm -rf bin coverage.out

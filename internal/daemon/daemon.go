@@ -97,10 +97,7 @@ func run(ctx context.Context, o Options, p parts, stdout, stderr io.Writer, hup 
 	for {
 		select {
 		case <-hup:
-			if err := d.file.Reopen(); err != nil {
-				d.log.Error("reopening the log", "err", err)
-			}
-			d.reloadAccess()
+			d.reload()
 		case <-ctx.Done():
 			d.log.Info("stopping", "cause", context.Cause(ctx))
 			d.tell("STOPPING=1")
@@ -120,6 +117,11 @@ func (d *daemon) openLog(stderr io.Writer) error {
 		return err
 	}
 	d.undo = append(d.undo, lock.release)
+	pid, err := takePidFile(d.opts.PidFile)
+	if err != nil {
+		return err
+	}
+	d.undo = append(d.undo, pid.remove)
 	if d.file, err = openLog(d.opts.LogFile, stderr); err != nil {
 		return err
 	}
@@ -152,7 +154,13 @@ func (d *daemon) prepareSystem(context.Context) error {
 	if err := raiseFileLimit(); err != nil {
 		d.log.Warn("few files can be open", "err", err)
 	}
-	return d.parts.ensureBPFFS(d.opts.BPFFS)
+	if err := d.parts.ensureBPFFS(d.opts.BPFFS); err != nil {
+		return err
+	}
+	if err := pinsOutlive(d.opts.BPFFS, "/proc/1/root"); err != nil {
+		d.log.Warn("traffic will stop with the daemon", "err", err)
+	}
+	return nil
 }
 
 // openStore opens the configuration. It is in a directory of its own, whose name no
@@ -171,7 +179,7 @@ func (d *daemon) openStore(context.Context) (err error) {
 
 func (d *daemon) openPlane(context.Context) (err error) {
 	d.plane, err = d.parts.openPlane(planeOptions{
-		BPFFS: d.opts.BPFFS, Instance: d.opts.Instance, Logger: d.log, SegmentCubes: d.opts.SegmentCubes,
+		BPFFS: d.opts.BPFFS, Instance: d.opts.Instance, Logger: d.log, SegmentCubes: d.opts.SegmentCubes, Mounts: d.opts.Mounts,
 		Relinked: d.relinked,
 	})
 	if err != nil {
@@ -254,19 +262,29 @@ func background(fn func(context.Context)) (stop func() error) {
 	}
 }
 
+// reload is what SIGHUP asks for. The service manager waits until it is done.
+func (d *daemon) reload() {
+	d.tell(reloading())
+	if err := d.file.Reopen(); err != nil {
+		d.log.Error("reopening the log", "err", err)
+	}
+	d.reloadAccess()
+	d.tell("READY=1")
+}
+
 // ready tells everybody who waits for the daemon.
 func (d *daemon) ready(context.Context) error {
-	if err := writePidFile(d.opts.PidFile); err != nil {
-		return err
-	}
-	d.undo = append(d.undo, func() error { return removePidFile(d.opts.PidFile) })
 	d.started = true
 	d.tellReady()
+	d.undo = append(d.undo, d.startWatchdog())
 	d.log.Info("polycubed ready", "cubes", len(d.manager.Cubes()))
 	if _, err := fmt.Fprintln(d.stdout, "polycubed ready"); err != nil {
 		d.log.Warn("writing the ready line", "err", err)
 	}
 	d.tell("READY=1")
+	if behind() {
+		return releaseParent()
+	}
 	return nil
 }
 
@@ -305,7 +323,7 @@ func cleanup(o Options, p parts, stdout, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	plane, err := p.openPlane(planeOptions{BPFFS: o.BPFFS, Instance: o.Instance, Logger: newLogger(out, o.LogLevel)})
+	plane, err := p.openPlane(planeOptions{BPFFS: o.BPFFS, Instance: o.Instance, Mounts: o.Mounts, Logger: newLogger(out, o.LogLevel)})
 	if err != nil {
 		return fmt.Errorf("opening the data plane: %w", err)
 	}

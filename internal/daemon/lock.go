@@ -115,20 +115,47 @@ func writePid(f *os.File) error {
 // release gives the lock up.
 func (l *instanceLock) release() error { return l.file.Close() }
 
-// writePidFile writes the process id where service managers look for it.
-func writePidFile(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("making the pid file's directory: %w", err)
-	}
-	tmp := path + ".new"
-	if err := os.WriteFile(tmp, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil {
-		return fmt.Errorf("writing the pid file: %w", err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return fmt.Errorf("placing the pid file: %w", err)
-	}
-	return nil
+// pidFile is where service managers and scripts look for the process. It is locked, too: another daemon that was told the
+// same file by mistake would have its signals sent to this one.
+type pidFile struct {
+	path string
+	file *os.File
 }
+
+// takePidFile locks the file and writes the process id into it.
+func takePidFile(path string) (*pidFile, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("making the pid file's directory: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the pid file: %w", err)
+	}
+	p := &pidFile{path, f}
+	if err := p.take(); err != nil {
+		return nil, errors.Join(fmt.Errorf("pid file %s: %w", path, err), f.Close())
+	}
+	return p, nil
+}
+
+func (p *pidFile) take() error {
+	if err := flock(p.file); errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("another daemon has it%s: give each its own --pidfile", holder(p.file))
+	} else if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(io.NewSectionReader(p.file, 0, 64))
+	if err != nil {
+		return err
+	}
+	if _, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil && len(text) > 0 {
+		return errors.New("it does not hold a process id, it is left alone")
+	}
+	return writePid(p.file)
+}
+
+// remove removes the file while it is still locked.
+func (p *pidFile) remove() error { return errors.Join(removePidFile(p.path), p.file.Close()) }
 
 // removePidFile removes a pid file, and no file that is something else.
 func removePidFile(path string) error {

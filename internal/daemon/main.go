@@ -48,14 +48,44 @@ func command(ctx context.Context, args []string, p parts, stdout, stderr io.Writ
 	case errors.As(err, &usage):
 		fmt.Fprintf(stderr, "polycubed: %v (see polycubed --help)\n", err)
 		return exitUsage
+	case o.CheckConfig:
+		err = tellOptions(o, stdout)
 	case o.Cleanup:
 		err = cleanup(o, p, stdout, stderr)
+	case o.Background && !behind() && os.Getenv("NOTIFY_SOCKET") == "":
+		return detach(ctx, args, stdout, stderr)
 	default:
-		err = run(ctx, o, p, stdout, stderr, hup)
+		err = start(ctx, o, p, stdout, stderr, hup)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "polycubed: %v\n", err)
 		return exitFailed
 	}
 	return exitOK
+}
+
+// tellOptions answers --check-config: mistakes were found before.
+func tellOptions(o Options, stdout io.Writer) error {
+	for _, w := range o.Warnings {
+		if _, err := fmt.Fprintln(stdout, "warning:", w); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(stdout, "the options are right")
+	return err
+}
+
+// start runs the daemon in this process.
+func start(ctx context.Context, o Options, p parts, stdout, stderr io.Writer, hup <-chan os.Signal) error {
+	if behind() {
+		if err := goBehind(); err != nil {
+			return fmt.Errorf("going to the background: %w", err)
+		}
+	}
+	if o.ConfigFile != "" {
+		if err := makeConfig(o.ConfigFile); err != nil {
+			o.Warnings = append(o.Warnings, err.Error())
+		}
+	}
+	return run(ctx, o, p, stdout, stderr, hup)
 }

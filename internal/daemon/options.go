@@ -53,8 +53,16 @@ type Options struct {
 	LogFile string
 	PidFile string
 	OnExit  string
+	// Mounts is the file of the mount namespace in which namespaces of cubes get their names, "" for the daemon's own.
+	Mounts string
 	// SegmentCubes bounds the cubes of one linked program, for tests; 0 is what the kernel can take.
 	SegmentCubes int
+	// Background asks for a process of its own, which the first one waits for until it is ready.
+	Background bool
+	// CheckConfig asks whether the options are right, instead of a daemon.
+	CheckConfig bool
+	// ConfigFile is where a file with the defaults belongs if there is none; "" for an instance, or when a file was named.
+	ConfigFile string
 	// Cleanup asks for the removal of what a stopped daemon left, instead of a daemon.
 	Cleanup bool
 	accessOptions
@@ -83,7 +91,6 @@ var deprecated = map[string]string{
 	"cubes-dump-enable": "the configuration is always kept",
 	"cubes-dump":        "the configuration is always kept",
 	"cubes-dump-file":   "the configuration is kept in the state directory",
-	"daemon":            "run polycubed as a service (systemd), it does not detach",
 }
 
 // refused are options of the first daemon that must not be ignored silently.
@@ -105,25 +112,24 @@ func flagSet(name string, r *rawOptions) *pflag.FlagSet {
 	f.Uint16VarP(&r.port, "port", "p", defaultPort, "TCP port of the API (off unless --addr, --port or --cert is given)")
 	f.BoolVar(&r.InsecureLoopback, "insecure-loopback", false, "let every local user change the configuration over TCP, without the token")
 	r.declare(f)
+	f.BoolVarP(&r.Background, "daemon", "d", false, "run in the background; returns when the daemon is ready, or says why it is not")
 	f.StringVarP(&r.level, "loglevel", "l", "info", "trace, debug, info, warn, err, critical or off")
-	f.StringVar(&r.LogFile, "logfile", "", "file for the log, reopened on SIGHUP (default standard error)")
+	f.StringVar(&r.LogFile, "logfile", "", "file for the log, reopened on SIGHUP (default standard error; in the background /var/log/polycube[/INSTANCE]/polycubed.log)")
 	f.StringVar(&r.PidFile, "pidfile", "", "file for the process id (default RUN-DIR/polycubed.pid)")
 	f.StringVar(&r.config, "configfile", defaultConfigFile, "file with lines \"option: value\"; the command line wins")
 	f.StringVar(&r.StateDir, "state-dir", "", "where the configuration is kept (default /var/lib/polycube[/INSTANCE])")
 	f.StringVar(&r.RunDir, "run-dir", "", "where socket, token and lock are (default /run/polycube[/INSTANCE])")
 	f.StringVar(&r.BPFFS, "bpffs", "", "directory in a BPF file system for what is pinned (default /sys/fs/bpf/polycube[-INSTANCE])")
 	f.StringVar(&r.OnExit, "on-exit", ExitKeep, "keep: traffic flows on without the daemon; clean: nothing is left in the kernel")
+	f.StringVar(&r.Mounts, "mount-namespace", "", "mount namespace in which namespaces of cubes get their names, for services in one of their own: /proc/1/ns/mnt")
 	f.IntVar(&r.SegmentCubes, "segment-cubes", 0, "at most so many cubes in one program (for tests)")
 	f.Lookup("segment-cubes").Hidden = true
+	f.BoolVar(&r.CheckConfig, "check-config", false, "say whether command line and configuration file are right, and start nothing")
 	f.BoolVarP(&r.version, "version", "v", false, "print the version")
 	f.BoolVarP(&r.help, "help", "h", false, "print this help")
 	for _, table := range []map[string]string{deprecated, refused} {
 		for name := range table {
-			short := ""
-			if name == "daemon" {
-				short = "d"
-			}
-			f.StringP(name, short, "", "")
+			f.String(name, "", "")
 			f.Lookup(name).NoOptDefVal = "true"
 			f.Lookup(name).Hidden = true
 		}
@@ -138,7 +144,7 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 	var r rawOptions
 	f := flagSet("polycubed", &r)
 	if err := f.Parse(args); err != nil {
-		return Options{}, usageError{err}
+		return Options{}, usageError{explainFlag(f, err)}
 	}
 	switch {
 	case r.help:
@@ -165,6 +171,9 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 // named need not exist.
 func (r *rawOptions) readConfig(f *pflag.FlagSet) error {
 	named := f.Changed("configfile")
+	if !named && r.Instance == "" {
+		r.ConfigFile = r.config
+	}
 	if !named && r.Instance != "" {
 		// The main daemon's file must not give its socket and port to another instance.
 		return nil
@@ -182,8 +191,8 @@ func (r *rawOptions) readConfig(f *pflag.FlagSet) error {
 	}
 	for _, s := range settings {
 		flag := f.Lookup(s.name)
-		if flag == nil || s.name == "configfile" || s.name == "help" || s.name == "version" {
-			return fmt.Errorf("configuration file %s line %d: no option %q", r.config, s.line, s.name)
+		if flag == nil || notInFile[s.name] {
+			return fmt.Errorf("configuration file %s line %d: no option %q%s", r.config, s.line, s.name, meant(f, "", s.name))
 		}
 		if flag.Changed {
 			if flag.Value.String() != s.value {
@@ -231,7 +240,10 @@ func (r *rawOptions) finish(f *pflag.FlagSet) error {
 	if filepath.Clean(r.BPFFS) == bpffsRoot {
 		return fmt.Errorf("bpffs %s is shared with others: give a directory in it", r.BPFFS)
 	}
-	for _, p := range []*string{&r.Socket, &r.StateDir, &r.RunDir, &r.BPFFS, &r.PidFile} {
+	for _, p := range []*string{&r.Socket, &r.StateDir, &r.RunDir, &r.BPFFS, &r.PidFile, &r.LogFile, &r.Mounts} {
+		if *p == "" {
+			continue
+		}
 		if *p, err = filepath.Abs(*p); err != nil {
 			return fmt.Errorf("path %q: %w", *p, err)
 		}
@@ -253,6 +265,9 @@ func (r *rawOptions) defaultPaths() {
 	pick(&r.StateDir, filepath.Join("/var/lib/polycube", r.Instance))
 	pick(&r.RunDir, filepath.Join("/run/polycube", r.Instance))
 	pick(&r.BPFFS, filepath.Join(bpffsRoot, pins))
+	if r.Background {
+		pick(&r.LogFile, filepath.Join("/var/log/polycube", r.Instance, "polycubed.log"))
+	}
 	pick(&r.Socket, filepath.Join(r.RunDir, "polycubed.sock"))
 	pick(&r.PidFile, filepath.Join(r.RunDir, "polycubed.pid"))
 }

@@ -39,6 +39,8 @@ type planeOptions struct {
 	SegmentCubes    int
 	// Relinked is told of programs that are in use now.
 	Relinked func(datapath.Relinked)
+	// Mounts is the mount namespace where namespaces of cubes get their names; "" for the daemon's own.
+	Mounts string
 }
 
 // parts make the daemon's parts.

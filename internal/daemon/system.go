@@ -5,8 +5,8 @@ package daemon
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -89,20 +89,18 @@ func mountBPFFS(at string) error {
 	return nil
 }
 
-// notify tells a service manager (systemd's protocol) about the daemon's state. Without
-// NOTIFY_SOCKET it does nothing.
-func notify(state string) error {
-	path := os.Getenv("NOTIFY_SOCKET")
-	if path == "" {
+// pinsOutlive tells whether a directory for pins is what the machine sees under that name, too: what is mounted in the
+// daemon's own mount namespace goes with it, and the pins with that. root is the machine's root, which not everybody may
+// look at: then nothing is said.
+func pinsOutlive(dir, root string) error {
+	var own, machine unix.Stat_t
+	if err := unix.Stat(dir, &own); err != nil {
+		return nil // somebody else's to say
+	}
+	err := unix.Stat(filepath.Join(root, dir), &machine)
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || err == nil && own.Dev == machine.Dev {
 		return nil
 	}
-	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		return fmt.Errorf("telling the service manager: %w", err)
-	}
-	_, err = c.Write([]byte(state))
-	if err = errors.Join(err, c.Close()); err != nil {
-		return fmt.Errorf("telling the service manager: %w", err)
-	}
-	return nil
+	return fmt.Errorf("%s is in a mount namespace that ends with the daemon, and so are the pins: mount a BPF file system there "+
+		"before the daemon starts", dir)
 }

@@ -149,7 +149,7 @@ func openKernel(o planeOptions) (_ plane, err error) {
 	if err := k.AttachLoop(); err != nil {
 		return nil, errors.Join(err, k.Plane.Close())
 	}
-	k.shadows, err = shadow.Open(shadow.Options{Instance: o.Instance, Logger: o.Logger, Prepare: k.AttachSpanEnd})
+	k.shadows, err = shadow.Open(shadow.Options{Instance: o.Instance, Logger: o.Logger, Prepare: k.AttachSpanEnd, Mounts: o.Mounts})
 	if err != nil {
 		return nil, errors.Join(err, k.Plane.Close())
 	}

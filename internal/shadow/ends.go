@@ -292,7 +292,7 @@ func (k *Keeper) remove(uuid string) error {
 		return nil
 	}
 	delete(k.spaces, uuid)
-	err := errors.Join(removeEnds(s.file), removeName(s.path))
+	err := errors.Join(removeEnds(s.file), k.removeName(s.path))
 	s.close()
 	return err
 }

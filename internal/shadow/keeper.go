@@ -27,6 +27,8 @@ type Options struct {
 	Prepare func(ifindex int) error
 	// Dir is where namespaces have their names; empty for /run/netns.
 	Dir string
+	// Mounts is the file of the mount namespace in which names are made; empty for the process's own.
+	Mounts string
 }
 
 // namesDir is where iproute2 keeps the names of namespaces.
@@ -133,7 +135,7 @@ func (k *Keeper) Sweep(keep func(uuid string) bool) error {
 		uuid, ours := strings.CutPrefix(mark, k.mark(""))
 		if ours && !keep(uuid) {
 			k.o.Logger.Info("removing the namespace of a cube that is gone", "namespace", filepath.Base(path))
-			errs = append(errs, removeEnds(f), removeName(path))
+			errs = append(errs, removeEnds(f), k.removeName(path))
 		}
 		_ = f.Close() // nothing was written
 	}
@@ -141,6 +143,10 @@ func (k *Keeper) Sweep(keep func(uuid string) bool) error {
 }
 
 // removeName takes a namespace's name away; the namespace lives on while somebody uses it.
+func (k *Keeper) removeName(path string) error {
+	return k.atNames(func() error { return removeName(path) })
+}
+
 func removeName(path string) error {
 	if err := syscall.Unmount(path, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("shadow: unmounting %s: %w", path, err)

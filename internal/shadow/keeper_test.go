@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
@@ -297,4 +299,48 @@ func TestChangesAreReported(t *testing.T) {
 	case <-time.After(3 * pause):
 	}
 	l.open()
+}
+
+// TestNamesOfTheMachine: a daemon in a mount namespace of its own makes the names where it is told to, and takes them away there.
+func TestNamesOfTheMachine(t *testing.T) {
+	l := newLab(t)
+	machine, err := os.Open("/proc/thread-self/ns/mnt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer machine.Close()
+	mounts := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), machine.Fd())
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread ends here
+		if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_NEWNET), unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, "")); err != nil {
+			result <- err
+			return
+		}
+		k, err := Open(Options{Instance: l.opts.Instance, Dir: l.opts.Dir, Mounts: mounts})
+		if err == nil {
+			_, err = k.Ensure(Cube{Name: "r1", UUID: "u1", Ports: []string{"p1"}})
+		}
+		if _, _, missing := openNamed(k.path("r1")); err == nil && !errors.Is(missing, errNoNamespace) {
+			err = fmt.Errorf("the name is a mount here, too: %v", missing)
+		}
+		result <- errors.Join(err, k.Close())
+	}()
+	if err := <-result; err != nil {
+		t.Fatal(err)
+	}
+	f, _, err := openNamed(l.k.path("r1"))
+	if err != nil {
+		t.Fatalf("the machine does not see the name: %v", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	outside := &Keeper{o: Options{Mounts: mounts}}
+	if err := outside.removeName(l.k.path("r1")); err != nil {
+		t.Error(err)
+	}
+	if err := (&Keeper{o: Options{Mounts: "/dev/null"}}).removeName("/none"); err == nil || !strings.Contains(err.Error(), "mount namespace /dev/null") {
+		t.Errorf("a mount namespace that is none: %v", err)
+	}
 }

@@ -80,7 +80,7 @@ func (k *Keeper) open(c Cube) (s *space, fresh bool, err error) {
 		return s, false, nil
 	case err == nil && strings.HasPrefix(mark, k.mark("")):
 		k.o.Logger.Info("removing the namespace of an earlier cube of that name", "namespace", filepath.Base(path))
-		if err := errors.Join(removeEnds(f), f.Close(), removeName(path)); err != nil {
+		if err := errors.Join(removeEnds(f), f.Close(), k.removeName(path)); err != nil {
 			return nil, false, err
 		}
 	case err == nil:
@@ -92,7 +92,7 @@ func (k *Keeper) open(c Cube) (s *space, fresh bool, err error) {
 		if info, statErr := os.Lstat(path); statErr != nil || !info.Mode().IsRegular() || info.Size() > 0 {
 			return nil, false, fmt.Errorf("%s is in the way: %w: %w", path, err, cube.ErrInUse)
 		}
-		if err := os.Remove(path); err != nil {
+		if err := k.atNames(func() error { return os.Remove(path) }); err != nil {
 			return nil, false, fmt.Errorf("shadow: removing %s: %w", path, err)
 		}
 	case !errors.Is(err, fs.ErrNotExist):
@@ -104,9 +104,6 @@ func (k *Keeper) open(c Cube) (s *space, fresh bool, err error) {
 
 // create makes a namespace with a mark and a name. The thread that made it is left to end there: it is a new one.
 func (k *Keeper) create(path, mark string) (*os.File, error) {
-	if err := os.MkdirAll(k.o.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("shadow: %w", err)
-	}
 	own, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		return nil, fmt.Errorf("shadow: the daemon's own namespace: %w", err)
@@ -130,14 +127,21 @@ func (k *Keeper) create(path, mark string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shadow: %s: %w", path, err)
 	}
-	if err := mount(f, path); err != nil {
+	if err := k.mount(f, path); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
 // mount gives a namespace its name.
+func (k *Keeper) mount(f *os.File, path string) error {
+	return k.atNames(func() error { return mount(f, path) })
+}
+
 func mount(f *os.File, path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("shadow: %w", err)
+	}
 	name, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o444)
 	if err != nil {
 		return fmt.Errorf("shadow: %w", err)
@@ -155,14 +159,14 @@ func (k *Keeper) rename(s *space) error {
 	if err := unix.Fstat(int(s.file.Fd()), &have); err != nil {
 		return fmt.Errorf("shadow: %s: %w", s.path, err)
 	}
-	err := unix.Stat(s.path, &is)
+	err := k.atNames(func() error { return unix.Stat(s.path, &is) })
 	if err == nil && is.Ino == have.Ino && is.Dev == have.Dev {
 		return nil
 	}
 	if err == nil {
 		return fmt.Errorf("%s is in the way of the namespace of %s: %w", s.path, s.cube, cube.ErrInUse)
 	}
-	if err := mount(s.file, s.path); err != nil {
+	if err := k.mount(s.file, s.path); err != nil {
 		return err
 	}
 	k.o.Logger.Warn("somebody removed the name of a cube's namespace, it is back; delete the cube to be rid of it",

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// tree lists what is below a directory: files with their modes, and directories.
+func tree(t *testing.T, dir string) (files map[string]fs.FileMode, dirs []string) {
+	t.Helper()
+	files = map[string]fs.FileMode{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		name := strings.TrimPrefix(path, dir)
+		if d.IsDir() {
+			dirs = append(dirs, name)
+			return nil
+		}
+		info, err := d.Info()
+		files[name] = info.Mode()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files, dirs
+}
+
+// TestInstall: everything is in its place, for each prefix, nobody but its owner can change it, the unit starts the
+// program that was installed, and uninstall leaves nothing.
+func TestInstall(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{"/usr", "/usr/local", "/opt/polycube"} {
+		t.Run(prefix, func(t *testing.T) {
+			dest := t.TempDir()
+			makeTarget(t, "install", "DESTDIR="+dest, "PREFIX="+prefix)
+			files, _ := tree(t, dest)
+			want := []string{"/bin/polycubectl", "/lib/systemd/system/polycubed.service", "/lib/sysusers.d/polycube.conf", "/lib/tmpfiles.d/polycube.conf",
+				"/sbin/polycubed", "/share/bash-completion/completions/polycubectl", "/share/man/man1/polycubectl.1", "/share/man/man8/polycubed.8"}
+			for _, name := range want {
+				mode, ok := files[prefix+name]
+				program := strings.HasPrefix(name, "/bin/") || strings.HasPrefix(name, "/sbin/")
+				if wantMode := map[bool]fs.FileMode{true: 0o755, false: 0o644}[program]; !ok || mode != wantMode {
+					t.Errorf("%s: there %v, mode %v, want %v", name, ok, mode, wantMode)
+				}
+			}
+			if len(files) != len(want) {
+				t.Errorf("installed: %v", files)
+			}
+			unit, err := os.ReadFile(dest + prefix + "/lib/systemd/system/polycubed.service")
+			if err != nil || !strings.Contains(string(unit), "\nExecStart="+prefix+"/sbin/polycubed") || prefix != "/usr/local" && strings.Contains(string(unit), "/usr/local") {
+				t.Errorf("the unit starts something else: %v", err)
+			}
+			for _, words := range [][]string{{"/sbin/polycubed", "--version"}, {"/bin/polycubectl", "-h"}} {
+				if text, err := command(dest+prefix+words[0], words[1:]...); err != nil || !strings.Contains(text, "polycube") {
+					t.Errorf("%v: %v %s", words, err, text)
+				}
+			}
+			makeTarget(t, "uninstall", "DESTDIR="+dest, "PREFIX="+prefix)
+			if files, dirs := tree(t, dest); len(files) > 0 || len(dirs) > 0 {
+				t.Errorf("left are files %v, directories %v", files, dirs)
+			}
+		})
+	}
+}
+
+// TestUninstallSparesWhatIsNotOurs: configuration, and files of others in the same directories, stay.
+func TestUninstallSparesWhatIsNotOurs(t *testing.T) {
+	t.Parallel()
+	dest := t.TempDir()
+	makeTarget(t, "install", "DESTDIR="+dest, "PREFIX=/usr/local")
+	theirs := []string{"/etc/polycube/polycubed.conf", "/usr/local/bin/other"}
+	for _, name := range theirs {
+		if err := os.WriteFile(dest+name, []byte("theirs"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	makeTarget(t, "uninstall", "DESTDIR="+dest, "PREFIX=/usr/local")
+	files, _ := tree(t, dest)
+	var left []string
+	for name := range files {
+		left = append(left, name)
+	}
+	if slices.Sort(left); !slices.Equal(left, theirs) {
+		t.Errorf("left are %v, want %v", left, theirs)
+	}
+}
+
+// TestGroupsAndDirectories: systemd understands the files that make groups and directories.
+func TestGroupsAndDirectories(t *testing.T) {
+	t.Parallel()
+	need(t, "systemd-sysusers")
+	dest := t.TempDir()
+	if err := os.MkdirAll(dest+"/etc", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := command("systemd-sysusers", "--root="+dest, filepath.Join(root(t), "deploy", "polycube.sysusers")); err != nil {
+		t.Fatalf("systemd-sysusers: %v: %s", err, text)
+	}
+	groups, err := os.ReadFile(dest + "/etc/group")
+	if err != nil || !strings.Contains(string(groups), "polycube:") || !strings.Contains(string(groups), "polycube-read:") {
+		t.Errorf("groups %q, %v", groups, err)
+	}
+	if os.Geteuid() != 0 {
+		return // directories of root are made
+	}
+	if text, err := command("systemd-tmpfiles", "--create", "--root="+dest, filepath.Join(root(t), "deploy", "polycube.tmpfiles")); err != nil {
+		t.Fatalf("systemd-tmpfiles: %v: %s", err, text)
+	}
+	for dir, mode := range map[string]fs.FileMode{"/run/polycube": 0o755, "/var/lib/polycube": 0o755, "/var/log/polycube": 0o750} {
+		if info, err := os.Stat(dest + dir); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v", dir, info, err)
+		}
+	}
+}

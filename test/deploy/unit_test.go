@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// smoke is what a daemon under the unit must be able to do: cubes at both hooks, a namespace that the machine sees, the
+// slow path, a filter that tcpdump compiles, a reload, and traffic that goes on while it is stopped.
+func smoke(m *machine) {
+	m.t.Helper()
+	m.hosts()
+	m.run("systemctl", "start", "polycubed")
+	m.run("polycubectl", "simplebridge", "add", "br1", "shadow=true")
+	m.run("polycubectl", "br1", "ports", "add", "p1", "peer=v1")
+	m.run("polycubectl", "br1", "ports", "add", "p2", "peer=v2")
+	m.run("polycubectl", "transparenthelloworld", "add", "th1")
+	m.run("polycubectl", "attach", "th1", "br1:p1")
+	m.ping("through a bridge")
+	if names := m.run("ip", "netns", "exec", "pcn-br1", "ip", "-br", "link"); !strings.Contains(names, "p1") {
+		m.t.Errorf("the namespace of br1 has the interfaces %q", names)
+	}
+	m.run("polycubectl", "th1", "set", "ingress-action=SLOWPATH")
+	m.ping("through user space")
+	m.run("polycubectl", "th1", "set", "ingress-action=PASS")
+	m.run("polycubectl", "br1", "set", "span=true")
+
+	m.run("systemctl", "reload", "polycubed")
+	m.run("systemctl", "stop", "polycubed")
+	m.ping("while the daemon is stopped")
+	m.run("systemctl", "start", "polycubed")
+	if fdb := m.run("polycubectl", "br1", "fdb", "entry", "show"); !strings.Contains(fdb, "p2") {
+		m.t.Errorf("what the bridge learned is lost: %q", fdb)
+	}
+	m.run("polycubectl", "br1", "del")
+	if names := m.run("ip", "netns", "list"); strings.Contains(names, "pcn-br1") {
+		m.t.Errorf("the namespace of br1 is left: %q", names)
+	}
+	m.run("polycubectl", "simplebridge", "add", "br2", "type=XDP_SKB")
+	m.run("polycubectl", "br2", "ports", "add", "p1", "peer=v1")
+	m.run("polycubectl", "br2", "ports", "add", "p2", "peer=v2")
+	m.ping("at XDP")
+	if log := m.log(); strings.Contains(log, "[error]") || strings.Contains(log, "[warning]") {
+		m.t.Errorf("the daemon complains:\n%s", log)
+	}
+}
+
+// TestUnit: the daemon does all it should with no more rights than the unit gives it.
+func TestUnit(t *testing.T) {
+	t.Parallel()
+	m := boot(t)
+	smoke(m)
+}
+
+// dropIn adds lines to the unit.
+func (m *machine) dropIn(lines ...string) {
+	m.t.Helper()
+	m.run("sh", "-c", `printf '%s\n' "$@" > /run/systemd/system/polycubed.service.d/test.conf`, "sh", "[Service]", strings.Join(lines, "\n"))
+	m.run("systemctl", "daemon-reload")
+}
+
+// TestUnitWithoutNamespaces: where no cube has a namespace, the daemon needs none of the rights that are nearly root's. It
+// says which is missing when a cube wants one, and the cube is not made.
+func TestUnitWithoutNamespaces(t *testing.T) {
+	t.Parallel()
+	m := boot(t)
+	m.dropIn("CapabilityBoundingSet=~CAP_SYS_ADMIN CAP_SYS_PTRACE CAP_SYS_CHROOT", "RestrictNamespaces=yes")
+	m.hosts()
+	m.run("systemctl", "start", "polycubed")
+	m.run("polycubectl", "simplebridge", "add", "br1")
+	m.run("polycubectl", "br1", "ports", "add", "p1", "peer=v1")
+	m.run("polycubectl", "br1", "ports", "add", "p2", "peer=v2")
+	m.ping("without namespaces")
+	if text, err := m.try("polycubectl", "simplebridge", "add", "br2", "shadow=true"); err == nil || !strings.Contains(text, "operation not permitted") {
+		t.Errorf("a cube with a namespace: %v, %q", err, text)
+	}
+	if cubes := m.run("polycubectl", "simplebridge", "show"); strings.Contains(cubes, "br2") {
+		t.Errorf("it was made all the same: %s", cubes)
+	}
+	m.run("systemctl", "restart", "polycubed")
+	m.ping("after a restart without namespaces")
+}
+
+// TestEachRightIsNeeded: without any one of the unit's capabilities something does not work. CAP_BPF and CAP_PERFMON are in
+// CAP_SYS_ADMIN, and count where that is taken away; services in processes of their own need those that make users.
+func TestEachRightIsNeeded(t *testing.T) {
+	if !soak {
+		t.Skip("long form: set POLYCUBE_SOAK=1")
+	}
+	works := func(t *testing.T, without string) bool {
+		m := boot(t)
+		m.dropIn("Restart=no", "CapabilityBoundingSet=~"+without)
+		text, err := m.try("sh", "-c", "systemctl start polycubed && polycubectl simplebridge add br1 shadow=true && ip netns exec pcn-br1 true")
+		t.Logf("without %s: %v %s", without, err, text)
+		return err == nil
+	}
+	for _, right := range []string{"CAP_NET_ADMIN", "CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_SYS_CHROOT", "CAP_CHOWN",
+		"CAP_SYS_ADMIN CAP_BPF", "CAP_SYS_ADMIN CAP_PERFMON"} {
+		t.Run(right, func(t *testing.T) {
+			t.Parallel()
+			if works(t, right) {
+				t.Error("everything works: the unit gives too much")
+			}
+		})
+	}
+	if !works(t, "CAP_SYS_TIME") {
+		t.Error("with all rights it does not work: the others say nothing")
+	}
+}
+
+// TestUnitRestarts: a daemon that was killed is started again; one whose options are wrong is not.
+func TestUnitRestarts(t *testing.T) {
+	t.Parallel()
+	m := boot(t)
+	m.run("systemctl", "start", "polycubed")
+	before := m.run("systemctl", "show", "-P", "MainPID", "polycubed")
+	m.run("kill", "-9", before)
+	m.await("polycubed", "active", func(pid string) bool { return pid != before && pid != "0" })
+	m.run("polycubectl", "version")
+
+	m.run("systemctl", "stop", "polycubed")
+	m.run("sh", "-c", "echo 'colour: red' > /etc/polycube/polycubed.conf")
+	if text, err := m.try("systemctl", "start", "polycubed"); err == nil {
+		t.Errorf("it starts with a wrong option: %s", text)
+	}
+	m.await("polycubed", "failed", func(pid string) bool { return pid == "0" })
+	if got := m.run("systemctl", "show", "-P", "ExecMainStatus", "polycubed"); got != "64" {
+		t.Errorf("exit status %s", got)
+	}
+}
+
+// await waits until a unit is in a state, with a main process that ok accepts.
+func (m *machine) await(unit, state string, ok func(pid string) bool) {
+	m.t.Helper()
+	eventually(m.t, func() (string, bool) {
+		is, pid := m.run("systemctl", "show", "-P", "ActiveState", unit), m.run("systemctl", "show", "-P", "MainPID", unit)
+		return unit + " is " + is + " with process " + pid, is == state && ok(pid)
+	})
+}
+
+// TestUnitIsSound: systemd understands all of the unit, and finds it well protected. The daemon's work (programs in the
+// kernel, namespaces) needs rights that alone make up half of the exposure.
+func TestUnitIsSound(t *testing.T) {
+	t.Parallel()
+	need(t, "systemd-analyze")
+	unit := filepath.Join(root(t), "deploy", "polycubed.service")
+	text, _ := command("systemd-analyze", "--no-pager", "verify", "--man=no", unit) // the program is not installed
+	for _, line := range strings.Split(text, "\n") {
+		if line != "" && !strings.Contains(line, "is not executable") {
+			t.Errorf("verify: %s", line)
+		}
+	}
+	if text, err := command("systemd-analyze", "--no-pager", "security", "--offline=true", "--threshold=50", unit); err != nil {
+		t.Errorf("more exposed than 5.0: %v\n%s", err, text)
+	}
+}
