@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -309,29 +307,6 @@ func TestCleanupSparesFiles(t *testing.T) {
 		}
 		if args[0] != "--bpffs" && (status != exitFailed || !strings.Contains(errs.String(), "left alone")) {
 			t.Errorf("cleanup %v: status %d, %q", args, status, errs.String())
-		}
-	}
-}
-
-// TestNotify: a service manager is told when the daemon is ready and when it stops.
-func TestNotify(t *testing.T) {
-	b := newBench(t)
-	path := filepath.Join(b.dir, "notify")
-	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	t.Setenv("NOTIFY_SOCKET", path)
-	b.start("main").end()
-	for _, want := range []string{"READY=1", "STOPPING=1"} {
-		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
-		buf := make([]byte, 100)
-		n, err := c.Read(buf)
-		if err != nil || string(buf[:n]) != want {
-			t.Errorf("told %q, %v, want %q", buf[:n], err, want)
 		}
 	}
 }

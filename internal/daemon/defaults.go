@@ -38,8 +38,10 @@ func defaultConfig() string {
 // makeConfig writes the configuration file with its defaults where there is none. Another daemon may do so at the same
 // time: the first one wins.
 func makeConfig(path string) error {
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		return err
+	if _, err := os.Lstat(path); err == nil {
+		return nil
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("looking for the configuration file: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("making the directory of the configuration file: %w", err)

@@ -3,10 +3,12 @@
 package daemon
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,5 +66,53 @@ func TestALockIsWaitedForWhileItsHolderDies(t *testing.T) {
 	}
 	if err := <-got; err != nil {
 		t.Errorf("the lock of a process that is gone: %v", err)
+	}
+}
+
+// TestPidFile: two daemons cannot have one pid file, and a file that is something else is left alone.
+func TestPidFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "run", "x.pid")
+	p, err := takePidFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != strconv.Itoa(os.Getpid())+"\n" {
+		t.Errorf("it holds %q, %v", text, err)
+	}
+	if _, err := takePidFile(path); err == nil || !strings.Contains(err.Error(), "another daemon has it (pid "+strconv.Itoa(os.Getpid())+")") {
+		t.Errorf("a second time: %v", err)
+	}
+	if err := p.remove(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is left: %v", err)
+	}
+	// What a killed daemon left is taken over.
+	if err := os.WriteFile(path, []byte("1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if p, err = takePidFile(path); err != nil {
+		t.Fatalf("one that was left: %v", err)
+	}
+	if err := p.remove(); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, []byte("notes"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := takePidFile(path); err == nil || !strings.Contains(err.Error(), "left alone") {
+		t.Errorf("notes: %v", err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := takePidFile(link); err == nil {
+		t.Error("a link is followed")
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "notes" {
+		t.Errorf("the notes are now %q, %v", text, err)
 	}
 }
