@@ -22,6 +22,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/test/output"
@@ -115,11 +116,15 @@ func (tapCube) Prepare(context.Context, json.RawMessage, json.RawMessage) (cube.
 }
 
 // newManager makes a real manager of the services lab and tap.
-func newManager(t testing.TB) *topology.Manager {
+func newManager(t testing.TB) *topology.Manager { return newManagerWith(t, nil) }
+
+// newManagerWith makes one that tells what happens.
+func newManagerWith(t testing.TB, log *events.Log) *topology.Manager {
 	t.Helper()
 	objects := map[cube.Hook][]byte{cube.TC: {1}, cube.XDP: {1}}
 	m, err := topology.New(topology.Options{
 		Datapath: noKernel{}, Netdevs: madeUpNetdevs{}, Version: "test", Logger: slog.New(slog.DiscardHandler),
+		Events: log,
 		Services: []cube.Service{
 			{Model: labModel, Objects: objects, New: func(cube.Env) (cube.Instance, error) { return labCube{}, nil }},
 			{Model: tapModel, Objects: objects, New: func(cube.Env) (cube.Instance, error) { return tapCube{}, nil }},

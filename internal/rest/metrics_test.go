@@ -3,20 +3,64 @@
 package rest
 
 import (
+	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/events"
+	"github.com/polycube/polycube/internal/metrics"
+	"github.com/polycube/polycube/internal/slowpath"
+	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/tally"
 )
 
+// madeUpLinker is a data plane's linker with one program.
+type madeUpLinker struct{}
+
+func (madeUpLinker) Activity() datapath.Activity {
+	h := tally.NewHistogram()
+	h.Observe(0.002)
+	return datapath.Activity{Relinks: map[string]tally.Snapshot{"call": h.Snapshot(), "inline": h.Snapshot()},
+		Failures: map[string]uint64{"too-large": 2}}
+}
+
+func (madeUpLinker) Segments() []datapath.Segment {
+	return []datapath.Segment{{First: "l1", Cubes: 2, Mode: "inline", Instructions: 77, Maps: 3},
+		{First: "t1", Cubes: 1, Mode: "call", Reason: "it is too large", Instructions: 9, Maps: 1}}
+}
+
+// madeUpStore is a store that was repaired, and is broken if it says so.
+type madeUpStore struct{ broken bool }
+
+func (s madeUpStore) Stats() store.Stats {
+	return store.Stats{Commits: tally.NewHistogram().Snapshot(), JournalBytes: 4096, JournalRecords: 7, StateBytes: 100, Snapshots: 1,
+		SnapshotAt: time.Unix(1, 0), Broken: s.broken, Repaired: []string{"generation 1: journal damaged at byte 9, 3 records kept"}}
+}
+
+// everything is all that there can be to see of a daemon.
+func everything() Observed {
+	return Observed{Instance: "lab", Linker: madeUpLinker{}, Store: madeUpStore{}, Events: events.New("run", 0),
+		SlowPath: func() (slowpath.Load, bool) {
+			return slowpath.Load{Stats: slowpath.Stats{Packets: 12}, Size: 8 << 20, Used: 512}, true
+		}}
+}
+
 // TestMetrics: the models' families, with six decimals and the label cubeName, and what
-// the data plane counts, readable by Prometheus' own parser.
+// the data plane counts.
 func TestMetrics(t *testing.T) {
-	l := newLab(t, Options{}, true)
+	l := newLab(t, Options{Observed: everything()}, true)
 	l.must(t, 201, "POST", "/cubes", labSetUp)
 	l.must(t, 201, "POST", "/lab/l2", `{"mode":"FORWARD"}`)
+	l.must(t, 400, "POST", "/lab/l3", `{"mode":"NONSENSE"}`)
 	a := l.must(t, 200, "GET", "/metrics", "")
 	for _, line := range []string{
 		`# HELP lab_entries Number of entries`,
@@ -29,18 +73,24 @@ func TestMetrics(t *testing.T) {
 		`polycube_port_packets_total{cubeName="l1",direction="rx",port="p1"} 10.000000`,
 		`polycube_port_bytes_total{cubeName="l1",direction="tx",port="p1"} 300.000000`,
 		`polycube_drops_total{cubeName="l1",reason="no-peer"} 7.000000`,
+		`polycube_drops_total{cubeName="framework",reason="no-peer"} 7.000000`,
 		`polycube_packets_total{cubeName="t1",fate="pass"} 5.000000`,
 		`polycube_cubes{service="lab"} 2.000000`,
 		`polycube_cubes{service="tap"} 1.000000`,
+		`polycube_cube_healthy{cubeName="l1",service="lab"} 1.000000`,
 		`polycube_build_info{version="1.2.3"} 1.000000`,
+		`polycube_segment_inlined{cubeName="t1"} 0.000000`,
+		`polycube_relink_duration_seconds_bucket{mode="call",le="0.003"} 1`,
+		`polycube_relink_failures_total{reason="too-large"} 2.000000`,
+		`polycube_slowpath_records_total{kind="packet"} 12.000000`,
+		`polycube_transaction_failures_total{reason="invalid"} 1.000000`,
+		`polycube_store_journal_bytes 4096.000000`,
+		`polycube_api_request_duration_seconds_count{method="POST",route="/cubes",status="201"} 1`,
+		`polycube_api_request_duration_seconds_count{method="POST",route="/{service}/{cube}",status="400"} 1`,
 	} {
 		if !strings.Contains("\n"+a.body, "\n"+line+"\n") {
 			t.Errorf("no line %s in\n%s", line, a.body)
 		}
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	if _, err := parser.TextToMetricFamilies(strings.NewReader(a.body)); err != nil {
-		t.Errorf("Prometheus cannot parse it: %v", err)
 	}
 	resp, err := http.Get("http://" + l.tcp + "/metrics")
 	if err != nil {
@@ -49,5 +99,125 @@ func TestMetrics(t *testing.T) {
 	defer resp.Body.Close()
 	if got := resp.Header.Get("Content-Type"); resp.StatusCode != 200 || !strings.HasPrefix(got, "text/plain; version=0.0.4") {
 		t.Errorf("/metrics: status %d, content type %q", resp.StatusCode, got)
+	}
+}
+
+// families parses an answer of metrics as Prometheus does.
+func families(t *testing.T, text string) map[string]*dto.MetricFamily {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	found, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("Prometheus cannot parse it: %v", err)
+	}
+	return found
+}
+
+// TestMetricNames: what is written is what the table of families has, with its kinds and labels, and nothing else; names
+// and units are as Prometheus recommends.
+func TestMetricNames(t *testing.T) {
+	l := newLab(t, Options{Observed: everything()}, false)
+	l.must(t, 201, "POST", "/cubes", labSetUp)
+	l.must(t, 400, "POST", "/lab/l3", `{"mode":"NONSENSE"}`)
+	l.must(t, 201, "POST", "/lab/l4", `{"ports":[{"name":"q","peer":"veth2"}]}`)
+	l.server.exporter.Requests.Denied("rate")
+	text := l.must(t, 200, "GET", "/metrics", "").body
+	found := families(t, text)
+	known := map[string]bool{"lab_entries": true, "lab_forwards": true}
+	for _, f := range metrics.Table() {
+		known[f.Name] = true
+		got := found[f.Name]
+		if got == nil {
+			if !strings.HasPrefix(f.Name, "polycube_map_") { // the lab has no maps
+				t.Errorf("%s is in the table and not written", f.Name)
+			}
+			continue
+		}
+		if kind := strings.ToLower(got.GetType().String()); kind != string(f.Kind) {
+			t.Errorf("%s is a %s, the table says %s", f.Name, kind, f.Kind)
+		}
+		var labels []string
+		for _, pair := range got.GetMetric()[0].GetLabel() {
+			labels = append(labels, pair.GetName())
+		}
+		if !slices.Equal(labels, f.Labels) || !slices.IsSorted(labels) {
+			t.Errorf("%s has labels %v, the table says %v", f.Name, labels, f.Labels)
+		}
+	}
+	for name := range found {
+		if !known[name] && !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") {
+			t.Errorf("%s is written and not in the table", name)
+		}
+	}
+	lint, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range lint {
+		// The label is the first Polycube's, and rules of its users have it.
+		if !strings.Contains(p.Text, "label names should be written in 'snake_case'") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+// TestOpenMetrics: who asks for it gets it, and its parts are as the standard has them.
+func TestOpenMetrics(t *testing.T) {
+	l := newLab(t, Options{Observed: everything()}, false)
+	l.must(t, 201, "POST", "/cubes", labSetUp)
+	for accept, open := range map[string]bool{
+		"": false, "text/plain": false, "*/*": false, "application/openmetrics-text": true,
+		"application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2":            true,
+		"application/openmetrics-text;version=1.0.0;q=0.1,text/plain;version=0.0.4;q=0.3,*/*;q=0.05": false,
+		"application/openmetrics-text;version=9":                                                     false, "application/openmetrics-text;q=x": false, ";;,": false,
+	} {
+		req, err := http.NewRequest(http.MethodGet, "http://daemon/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", accept)
+		a := l.send(t, l.client, req)
+		if got := strings.HasPrefix(a.header.Get("Content-Type"), "application/openmetrics-text; version=1.0.0"); got != open {
+			t.Errorf("Accept %q: content type %q", accept, a.header.Get("Content-Type"))
+		}
+		if !open {
+			families(t, a.body)
+			continue
+		}
+		if !strings.HasSuffix(a.body, "\n# EOF\n") || strings.Count(a.body, "# EOF") != 1 {
+			t.Errorf("it does not end as it should: %q", a.body[max(0, len(a.body)-80):])
+		}
+		for _, line := range []string{"# TYPE polycube_drops counter", `polycube_drops_total{cubeName="l1",reason="no-peer"} 7.000000`,
+			`polycube_relink_duration_seconds_bucket{mode="call",le="1.0"} 1`} {
+			if !strings.Contains(a.body, "\n"+line+"\n") {
+				t.Errorf("no line %s", line)
+			}
+		}
+	}
+}
+
+// TestPatterns: requests are counted by a pattern, whatever clients make up.
+func TestPatterns(t *testing.T) {
+	l := newLab(t, Options{}, false)
+	for path, want := range map[string]string{
+		"/metrics": "/metrics", "/polycube/v1/": "/", "/polycube/v1/cubes/br1/stats": "/cubes/{}/{}", "/polycube/v1/lab": "/{service}",
+		"/polycube/v1/lab/l1": "/{service}/{cube}", "/polycube/v1/lab/l1/ports/p1/peer": "/{service}/{cube}/{path}",
+		"/polycube/v1/nothing/of/it": "", "/elsewhere": "", "/polycube/v1/cubes/a/b/c/d": "/cubes/{}/{}", "/healthz": "/healthz",
+	} {
+		req, err := http.NewRequest(http.MethodGet, "http://daemon"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.server.pattern(req); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+	for status, want := range map[int]string{401: "no-credentials", 403: "forbidden", 429: "rate", 415: "body", 400: "other"} {
+		if got := denialReason(&problem{Status: status}); got != want {
+			t.Errorf("%d: %s, want %s", status, got, want)
+		}
+	}
+	if got := denialReason(errors.New("x")); got != "other" {
+		t.Errorf("an error: %s", got)
 	}
 }

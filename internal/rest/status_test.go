@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/internal/topology"
+)
+
+// sickManager is a real one whose cubes have other troubles.
+type sickManager struct {
+	*topology.Manager
+	numbers []topology.CubeNumbers
+}
+
+func (m sickManager) Numbers() []topology.CubeNumbers { return m.numbers }
+
+// TestStatus: what is not well is listed with where and why, the worst first, and judges the whole.
+func TestStatus(t *testing.T) {
+	port := func(up bool, reason string) []topology.PortNumbers {
+		return []topology.PortNumbers{{Name: "p1", Up: up, Reason: reason}}
+	}
+	tests := []struct {
+		name     string
+		numbers  []topology.CubeNumbers
+		observed Observed
+		status   string
+		where    []string
+	}{
+		{"nothing runs", nil, Observed{}, "ok", nil},
+		{"all is well", []topology.CubeNumbers{{Name: "a", Service: "lab", Ports: port(true, "")}}, Observed{Linker: madeUpLinker{}}, "ok", nil},
+		{"a port without a peer is no trouble", []topology.CubeNumbers{{Name: "a", Ports: port(false, "")}}, Observed{}, "ok", nil},
+		{"a port is down", []topology.CubeNumbers{{Name: "a", Ports: port(false, "veth1 is down")}}, Observed{}, "warning", []string{"a:p1"}},
+		{"a port that loses frames", []topology.CubeNumbers{{Name: "a", Ports: port(true, "veth1 has no carrier")}}, Observed{}, "warning", []string{"a:p1"}},
+		{"the worst comes first", []topology.CubeNumbers{{Name: "a", Ports: port(false, "gone")}, {Name: "b", Trouble: "PacketIn: it broke"}},
+			Observed{}, "critical", []string{"b", "a:p1"}},
+		{"a broken cube", []topology.CubeNumbers{{Name: "a", Trouble: "could not be restored", Broken: true}}, Observed{}, "critical", []string{"a"}},
+		{"a repaired store", nil, Observed{Store: madeUpStore{}}, "warning", []string{"store"}},
+		{"a broken store", nil, Observed{Store: madeUpStore{broken: true}}, "critical", []string{"store", "store"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLab(t, Options{Manager: sickManager{newManager(t), tt.numbers}, Observed: tt.observed}, false)
+			var v statusView
+			if err := json.Unmarshal([]byte(l.must(t, 200, "GET", "/status", "").body), &v); err != nil {
+				t.Fatal(err)
+			}
+			var where []string
+			for _, x := range v.Troubles {
+				where = append(where, x.Where)
+				if x.What == "" {
+					t.Errorf("%+v says nothing", x)
+				}
+			}
+			if v.Status != tt.status || !slices.Equal(where, tt.where) {
+				t.Errorf("status %s at %v, want %s at %v", v.Status, where, tt.status, tt.where)
+			}
+			if v.Cubes.Total != len(tt.numbers) || v.Daemon.Version != "1.2.3" || v.Daemon.Kernel == "" || v.Daemon.Memory == 0 {
+				t.Errorf("%+v", v)
+			}
+		})
+	}
+}
+
+// TestStatusIsBounded: of very many troubles some are listed and the others counted.
+func TestStatusIsBounded(t *testing.T) {
+	var many []topology.CubeNumbers
+	for range 500 {
+		many = append(many, topology.CubeNumbers{Name: "a", Ports: []topology.PortNumbers{{Name: "p", Reason: "gone"}}})
+	}
+	l := newLab(t, Options{Manager: sickManager{newManager(t), many}}, false)
+	var v statusView
+	if err := json.Unmarshal([]byte(l.must(t, 200, "GET", "/status", "").body), &v); err != nil {
+		t.Fatal(err)
+	}
+	if len(v.Troubles) != maxTroubles || v.More != 500-maxTroubles || v.Ports.Down != 500 {
+		t.Errorf("%d troubles and %d more, %d ports down", len(v.Troubles), v.More, v.Ports.Down)
+	}
+}
+
+// probe asks for a path outside of the API.
+func (l *lab) probe(t *testing.T, path string) answer {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, "http://daemon"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.send(t, l.client, req)
+}
+
+// TestProbes: a daemon that answers is healthy, and ready unless its disk is not.
+func TestProbes(t *testing.T) {
+	for _, tt := range []struct {
+		path   string
+		broken bool
+		status int
+		text   string
+	}{
+		{"/healthz", false, 200, "ok\n"}, {"/healthz", true, 200, "ok\n"}, {"/readyz", false, 200, "ok\n"},
+		{"/readyz", true, 503, "the disk cannot tell what it holds, changes are refused\n"},
+	} {
+		l := newLab(t, Options{Observed: Observed{Store: madeUpStore{tt.broken}}}, false)
+		if a := l.probe(t, tt.path); a.status != tt.status || a.body != tt.text {
+			t.Errorf("%s: %d %q, want %d %q", tt.path, a.status, a.body, tt.status, tt.text)
+		}
+	}
+}
+
+// heldLevel is a level in memory.
+type heldLevel struct{ name string }
+
+func (h *heldLevel) Level() string { return h.name }
+
+func (h *heldLevel) SetLevel(name string) error {
+	if name != "DEBUG" && name != "debug" {
+		return errors.New("loglevel: it is no level")
+	}
+	h.name = "DEBUG"
+	return nil
+}
+
+// TestDaemonLevel: the level is read and changed, by its name alone or in quotes; what is no level changes nothing.
+func TestDaemonLevel(t *testing.T) {
+	level := &heldLevel{"INFO"}
+	l := newLab(t, Options{Observed: Observed{Level: level}}, false)
+	for _, tt := range []struct {
+		body   string
+		status int
+		level  string
+	}{
+		{`"loud"`, 400, "INFO"}, {`{"loglevel":"DEBUG"}`, 400, "INFO"}, {``, 400, "INFO"}, {`"debug"`, 200, "DEBUG"},
+	} {
+		if a := l.do(t, "PATCH", "/daemon/loglevel", tt.body); a.status != tt.status || level.name != tt.level {
+			t.Errorf("%s: status %d, level %s, want %d and %s: %s", tt.body, a.status, level.name, tt.status, tt.level, a.body)
+		}
+	}
+	if a := l.must(t, 200, "GET", "/daemon/loglevel", ""); a.body != `"DEBUG"` {
+		t.Errorf("level %s", a.body)
+	}
+	if a := l.must(t, 200, "GET", "/daemon", ""); !strings.Contains(a.body, `"loglevel":"DEBUG"`) {
+		t.Errorf("daemon %s", a.body)
+	}
+	l.must(t, 404, "GET", "/daemon/colour", "")
+	l.must(t, 405, "DELETE", "/daemon", "")
+}
