@@ -10,13 +10,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/polycube/polycube/internal/suggest"
 )
 
 // alias is a command the client adds to the models.
 type alias struct {
 	description string
 	usage       string
-	serverHelp  bool // the daemon can explain it better
 	plan        func(command) (plan, error)
 }
 
@@ -56,7 +57,6 @@ func init() {
 		"cubes": {
 			description: "Show running cubes, or add several from a file",
 			usage:       "cubes [show [NAME [stats]]] | cubes add < FILE  (YAML or JSON array of cubes)",
-			serverHelp:  true,
 			plan:        planCubes,
 		},
 		"topology": {
@@ -76,10 +76,8 @@ func init() {
 		},
 		"completion": {
 			description: "Print the completion script of a shell",
-			usage:       "completion bash         (source <(polycubectl completion bash))",
-			plan: func(command) (plan, error) {
-				return plan{}, usagef("completion takes the name of a shell, and knows bash")
-			},
+			usage:       "completion bash|zsh|fish  (for this shell: source <(polycubectl completion bash))",
+			plan:        planCompletion,
 		},
 	}
 	maps.Copy(aliases, packetAliases())
@@ -145,9 +143,9 @@ func planAttach(c command) (plan, error) {
 	for _, o := range options {
 		switch {
 		case o.key != "position" && o.key != "before" && o.key != "after":
-			return plan{}, usagef("attach does not know %q", o.key+"=")
+			return plan{}, unknownf([]string{"position=", "before=", "after="}, o.key+"=", "attach does not know %q", o.key+"=")
 		case o.key == "position" && !slices.Contains([]string{"auto", "first", "last"}, o.value):
-			return plan{}, usagef("position is auto, first or last, not %q", o.value)
+			return plan{}, unknownf([]string{"auto", "first", "last"}, o.value, "position is auto, first or last, not %q", o.value)
 		case o.value == "":
 			return plan{}, usagef("%s= needs the name of a cube", o.key)
 		}
@@ -160,7 +158,10 @@ func planAttach(c command) (plan, error) {
 func planShow(c command) (plan, error) {
 	switch {
 	case c.verb == verbNone && len(c.path) > 1:
-		return plan{}, usagef("%s: say what to do with %q", c.path[0], c.path[1])
+		if near := suggest.Near(c.path[1], verbWords); near != nil {
+			return plan{}, usagef("%s does not know %q%s", c.path[0], c.path[1], suggest.Question(near))
+		}
+		return plan{}, usagef("%s: say what to do with %q: write %s show %s", c.path[0], c.path[1], c.path[0], c.path[1])
 	case len(c.path) > 2 && !isStats(c.path):
 		return plan{}, usagef("%s show takes one name, but %d are given", c.path[0], len(c.path)-1)
 	case c.verb != verbNone && c.verb != verbShow:
@@ -209,18 +210,20 @@ func planServicesAdd(c command) (plan, error) {
 		given[p.key] = p.value
 	}
 	var body []member
-	for _, key := range []string{"type", "uri", "name"} {
+	keys := []string{"type", "uri", "name"}
+	for _, p := range c.pairs {
+		if !slices.Contains(keys, p.key) {
+			return plan{}, unknownf([]string{"type=", "uri=", "name="}, p.key+"=", "services add does not know %q", p.key+"=")
+		}
+	}
+	for _, key := range keys {
 		if given[key] == "" {
 			return plan{}, usagef("services add needs %s=", key)
 		}
 		body = append(body, member{key, stringValue(given[key])})
-		delete(given, key)
-	}
-	for key := range given {
-		return plan{}, usagef("services add does not know %q", key+"=")
 	}
 	if kind := body[0].val.text; kind != "lib" && kind != "grpc" {
-		return plan{}, usagef("the type of a service is lib or grpc, not %q", kind)
+		return plan{}, unknownf([]string{"lib", "grpc"}, kind, "the type of a service is lib or grpc, not %q", kind)
 	}
 	p := planPost("services", body...)
 	p.render = renderNothing

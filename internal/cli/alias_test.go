@@ -95,8 +95,17 @@ func TestAWrongAliasIsAnsweredWithItsUsage(t *testing.T) {
 		{"netdevs del veth1", `no verb "del"`},
 		{"version x", "takes no name"},
 		{"version add", "no verb"},
-		{"completion", "knows bash"},
-		{"completion zsh", "knows bash"},
+		{"completion", "the name of a shell: bash, zsh or fish"},
+		{"completion zhs", "did you mean zsh?"},
+		{"completion bash zsh", "the name of a shell"},
+		{"attach n1 r1:p1 positon=last", `"positon=": did you mean position=?`},
+		{"attach n1 r1:p1 position=lats", "did you mean last?"},
+		{"services add tpye=lib uri=x name=y", "did you mean type=?"},
+		{"services add type=gprc uri=x name=y", "did you mean grpc?"},
+		{"services shwo", `"shwo": did you mean show?`},
+		{"cubes ad", `"ad": did you mean add?`},
+		{"topology veth1", `"veth1": write topology show veth1`},
+		{"services router", `"router": write services show router`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.line, func(t *testing.T) {
@@ -114,9 +123,10 @@ func TestAWrongAliasIsAnsweredWithItsUsage(t *testing.T) {
 }
 
 func TestAnAliasExplainsItselfWithoutTheDaemon(t *testing.T) {
-	for _, name := range []string{"connect", "disconnect", "attach", "detach", "services", "topology", "netdevs", "drops", "version", "completion"} {
+	for _, name := range []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "drops", "trace", "capture", "version", "completion"} {
 		r := runWith(func(string) string { return "" }, nil, name, "?")
-		if r.code != ExitOK || r.out != "Usage: polycubectl "+aliases[name].usage+"\n" {
+		want := aliases[name].help(pages[name])
+		if r.code != ExitOK || r.err != "" || r.out != want || !strings.HasPrefix(want, "Usage: polycubectl "+aliases[name].usage+"\n") {
 			t.Errorf("%s: exit %d, stdout %q, stderr %q", name, r.code, r.out, r.err)
 		}
 	}

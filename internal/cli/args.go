@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/polycube/polycube/internal/suggest"
 )
 
 // verb is the word that selects the HTTP method; none means a YANG action.
@@ -22,6 +24,9 @@ const (
 	verbShow verb = "show"
 	verbSet  verb = "set"
 )
+
+// verbWords are the verbs as they are typed.
+var verbWords = []string{"add", "del", "show", "set"}
 
 func isVerb(w string) bool {
 	switch verb(w) {
@@ -79,8 +84,9 @@ type command struct {
 	verb  verb
 	pairs []pair
 	show  showOptions
-	help  bool // the last word was "?"
-	stdin bool // a lone "-" asked for the body on standard input
+	typed []string // path and verb in the order they came
+	help  bool     // the last word was "?"
+	stdin bool     // a lone "-" asked for the body on standard input
 }
 
 func (c command) first() string {
@@ -101,6 +107,11 @@ func (e *usageError) Error() string { return e.message }
 
 func usagef(format string, args ...any) error {
 	return &usageError{message: fmt.Sprintf(format, args...)}
+}
+
+// unknownf is a usage error about a word that is none of those that are known.
+func unknownf(known []string, word, format string, args ...any) error {
+	return usagef("%s%s", fmt.Sprintf(format, args...), suggest.Question(suggest.Near(word, known)))
 }
 
 // parse turns the words of a command line into a command, or returns a *usageError.
@@ -132,6 +143,9 @@ func (c *command) word(w string, last bool) error {
 	case strings.HasPrefix(w, "-"):
 		return c.flag(w)
 	case strings.Contains(w, "="):
+		if key, isHelp := strings.CutSuffix(w, "=?"); isHelp && last {
+			c.help, w = true, key+"="
+		}
 		return c.pair(w)
 	case len(c.pairs) > 0:
 		return usagef("%q comes after %q: words of the path and verbs come before key=value", w, c.pairs[0].key+"=")
@@ -140,11 +154,13 @@ func (c *command) word(w string, last bool) error {
 			return usagef("two verbs, %q and %q: give one", c.verb, w)
 		}
 		c.verb = verb(w)
+		c.typed = append(c.typed, w)
 		return nil
 	case w == "." || w == "..":
 		return usagef("%q cannot be a name", w)
 	default:
 		c.path = append(c.path, w)
+		c.typed = append(c.typed, w)
 		return nil
 	}
 }
@@ -161,7 +177,7 @@ func (c *command) flag(w string) error {
 	case w == "--instance" || name == "--instance":
 		return usagef("--instance NAME comes before everything else")
 	case !known:
-		return usagef("unknown flag %q", w)
+		return unknownf(flagWords(), w, "unknown flag %q", w)
 	case c.verb != verbShow:
 		return usagef("%q is accepted only after the verb show", w)
 	case isHide:
@@ -171,6 +187,15 @@ func (c *command) flag(w string) error {
 	}
 	c.show.form = form(w[1:])
 	return nil
+}
+
+// flagWords are the flags as they are typed, but for the value of -hide.
+func flagWords() []string {
+	words := []string{"-hide", "-h", "--help"}
+	for _, f := range forms {
+		words = append(words, "-"+string(f))
+	}
+	return words
 }
 
 func (c *command) hideKeys(w, list string) error {

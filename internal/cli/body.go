@@ -2,7 +2,8 @@
 
 // A body typed as words has no types; the model that knows them is in the
 // daemon. So words are typed by their looks (integer, number, boolean, string)
-// and a value in JSON quotes stays a string: the way to say "007".
+// and a value in JSON quotes stays a string: the way to say "007". A JSON array
+// is one, for the parameters that are lists.
 
 package cli
 
@@ -18,6 +19,9 @@ func typed(word string) value {
 	if s, ok := quoted(word); ok {
 		return stringValue(s)
 	}
+	if list, ok := array(word); ok {
+		return list
+	}
 	if n, ok := integer(word); ok {
 		return value{kind: kindNumber, text: n}
 	}
@@ -28,6 +32,15 @@ func typed(word string) value {
 		return value{kind: kindBool, text: strconv.FormatBool(b)}
 	}
 	return stringValue(word)
+}
+
+// array accepts JSON only: an address in brackets is text.
+func array(word string) (value, bool) {
+	if len(word) < 2 || word[0] != '[' || word[len(word)-1] != ']' {
+		return value{}, false
+	}
+	v, err := decodeJSON([]byte(word))
+	return v, err == nil
 }
 
 func quoted(word string) (string, bool) {

@@ -7,9 +7,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	_ "embed"
+	"embed"
 	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,8 +27,21 @@ const completeCommand = "__complete"
 
 const completeTimeout = 2 * time.Second
 
-//go:embed completion.bash
-var completionScript string
+// scripts are the completion scripts of shells.
+//
+//go:embed completion.bash completion.fish completion.zsh
+var scripts embed.FS
+
+// shells are those with a completion script.
+func shells() []string { return []string{"bash", "fish", "zsh"} }
+
+// planCompletion is reached by wrong words only: the script needs no daemon.
+func planCompletion(c command) (plan, error) {
+	if len(c.path) != 2 {
+		return plan{}, usagef("completion takes the name of a shell: bash, zsh or fish")
+	}
+	return plan{}, unknownf(shells(), c.path[1], "there is no completion for %q, only for bash, zsh and fish", c.path[1])
+}
 
 var (
 	placeholder = regexp.MustCompile(`^<[A-Za-z0-9 ._-]+>$`).MatchString
@@ -56,27 +74,73 @@ func (s *session) complete(args []string, instance string) error {
 // candidates are all words that may follow words; current is what is typed of
 // the next.
 func (s *session) candidates(words []string, current string) []string {
+	switch first, _, _ := strings.Cut(strings.Join(words, " "), " "); {
+	case slices.Equal(words, []string{"--instance"}):
+		return instanceNames("")
+	case len(words) == 0 && strings.HasPrefix(current, "--instance="):
+		return instanceNames("--instance=")
+	case len(words) == 0 && strings.HasPrefix(current, "-"):
+		return []string{"--instance", "--help", "-h"}
+	case watchers[first] != nil:
+		return s.watchWords(first, words[1:], current)
+	}
 	c := lenient(words)
 	if strings.HasPrefix(current, "-") {
-		return showFlags(c)
+		return s.showFlags(c, current)
 	}
 	if words, ok := clientWords(c, current); ok {
 		return words
 	}
-	if key, _, isPair := strings.Cut(current, "="); isPair {
-		c.path = append(slices.Clone(c.path), strings.Split(key, ".")...)
-		var out []string
-		for _, v := range s.ask(c) {
-			if !placeholder(v) {
-				out = append(out, key+"="+v)
-			}
-		}
-		return out
+	if key, value, isPair := strings.Cut(current, "="); isPair {
+		return s.valueWords(c, key, value)
 	}
-	return slices.DeleteFunc(s.ask(c), func(w string) bool {
+	found := s.ask(c, "word", current)
+	if len(c.path) == 0 && c.verb == verbNone && len(found) > 0 {
+		found = append(found, clientOnly...)
+	}
+	return slices.DeleteFunc(found, func(w string) bool {
+		if needsVerb(c) && !isVerb(w) {
+			return true
+		}
 		key, _, isPair := strings.Cut(w, "=")
 		return isPair && slices.ContainsFunc(c.pairs, func(p pair) bool { return p.key == key })
 	})
+}
+
+// clientOnly are the commands that the daemon does not know.
+var clientOnly = []string{"version", "completion"}
+
+// needsVerb tells whether a collection's members come after a verb only.
+func needsVerb(c command) bool {
+	if len(c.path) != 1 || c.verb != verbNone {
+		return false
+	}
+	return slices.Contains([]string{"cubes", "services", "topology", "netdevs"}, c.path[0])
+}
+
+// valueWords are key=value for the values that are known.
+func (s *session) valueWords(c command, key, value string) []string {
+	c.path = append(slices.Clone(c.path), strings.Split(key, ".")...)
+	var out []string
+	for _, v := range s.ask(c, "value", value) {
+		if !placeholder(v) {
+			out = append(out, key+"="+v)
+		}
+	}
+	return out
+}
+
+// instanceNames are the daemons of other names that run here, or did.
+func instanceNames(before string) []string {
+	sockets, err := filepath.Glob("/run/polycube/*/polycubed.sock")
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, path := range sockets {
+		out = append(out, before+filepath.Base(filepath.Dir(path)))
+	}
+	return out
 }
 
 // lenient reads an unfinished command line, ignoring what is wrong in it.
@@ -91,9 +155,20 @@ func lenient(words []string) command {
 	return c
 }
 
-func showFlags(c command) []string {
+// showFlags are those of show. What -hide= takes are the members of what is shown.
+func (s *session) showFlags(c command, current string) []string {
 	if c.verb != verbShow {
 		return nil
+	}
+	if list, isHide := strings.CutPrefix(current, "-hide="); isHide {
+		before := current[:len(current)-len(list)+strings.LastIndexByte(list, ',')+1]
+		var out []string
+		for _, name := range s.ask(c, "word", current[len(before):]) {
+			if !placeholder(name) {
+				out = append(out, before+name)
+			}
+		}
+		return out
 	}
 	flags := []string{"-hide="}
 	if c.show.form == "" {
@@ -109,21 +184,87 @@ func showFlags(c command) []string {
 func clientWords(c command, current string) ([]string, bool) {
 	switch name := c.first(); {
 	case name == "completion" && len(c.path) == 1:
-		return []string{"bash"}, true
+		return shells(), true
 	case name == "completion" || name == "version":
 		return nil, true
 	case name == "attach" && len(c.pairs) > 0:
 		return nil, true
-	case name == "attach" && strings.HasPrefix(current, "position="):
-		return []string{"position=auto", "position=first", "position=last"}, true
 	case name == "services" && strings.HasPrefix(current, "type="):
 		return []string{"type=lib", "type=grpc"}, true
+	case name == "services" && strings.HasPrefix(current, "uri=/"):
+		return files("uri=", current[len("uri="):]), true
 	}
 	return nil, false
 }
 
-// ask returns the daemon's completion of a path, nothing on any error.
-func (s *session) ask(c command) []string {
+// watchers are the commands with a grammar of their own, and their flags; true is
+// one that takes a value.
+var watchers = map[string]map[string]bool{
+	"trace":   {"--cube": true, "-c": true, "-t": true, "-json": false, "--inject": true, "--egress": false},
+	"capture": {"-w": true, "-c": true, "-t": true, "-json": false},
+}
+
+// filterWords begin most filters.
+var filterWords = []string{"arp", "ether", "host", "icmp", "icmp6", "ip", "ip6", "net", "port", "tcp", "udp", "vlan"}
+
+// watchWords completes the commands that show packets.
+func (s *session) watchWords(name string, words []string, current string) []string {
+	if n := len(words); n > 0 && watchers[name][words[n-1]] {
+		switch words[n-1] {
+		case "--cube":
+			return s.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
+		case "-w":
+			return files("", current)
+		case "--inject":
+			if file, ok := strings.CutPrefix(current, "@"); ok {
+				return files("@", file)
+			}
+		}
+		return nil
+	}
+	switch {
+	case strings.HasPrefix(current, "-"):
+		flags := slices.Sorted(maps.Keys(watchers[name]))
+		return slices.DeleteFunc(flags, func(f string) bool { return slices.Contains(words, f) })
+	case name == "capture" && len(words) == 0, slices.Contains(words, "--inject"):
+		return s.ask(command{path: []string{"capture"}}, "word", current)
+	}
+	return filterWords
+}
+
+// files are those that begin as typed; a folder ends with a slash.
+func files(before, typed string) []string {
+	dir, name := filepath.Split(typed)
+	entries, err := os.ReadDir(cmp.Or(dir, "."))
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, e := range entries {
+		switch {
+		case !strings.HasPrefix(e.Name(), name) || name == "" && strings.HasPrefix(e.Name(), "."):
+		case isFolder(dir, e):
+			out = append(out, before+dir+e.Name()+"/")
+		default:
+			out = append(out, before+dir+e.Name())
+		}
+	}
+	return out
+}
+
+// isFolder follows links, as a person does.
+func isFolder(dir string, e os.DirEntry) bool {
+	if e.Type()&os.ModeSymlink == 0 {
+		return e.IsDir()
+	}
+	info, err := os.Stat(filepath.Join(dir, e.Name()))
+	return err == nil && info.IsDir()
+}
+
+// ask returns the daemon's completion of a path, nothing on any error. kind is
+// word, for what can follow the path, or value, for what a leaf can be; typed is
+// what there is of it.
+func (s *session) ask(c command, kind, typed string) []string {
 	end, err := s.config.endpoint()
 	if err != nil {
 		return nil
@@ -132,7 +273,8 @@ func (s *session) ask(c command) []string {
 	defer client.close()
 	ctx, cancel := context.WithTimeout(context.Background(), min(completeTimeout, s.config.timeout))
 	defer cancel()
-	a, err := client.do(ctx, request{method: "OPTIONS", path: c.path, query: "help=" + c.verb.helpName() + "&completion"})
+	query := url.Values{"help": {c.verb.helpName()}, "completion": {kind}, "prefix": {typed}}
+	a, err := client.do(ctx, request{method: "OPTIONS", path: c.path, query: query.Encode()})
 	if err != nil || !a.ok() {
 		return nil
 	}

@@ -18,23 +18,25 @@ import (
 // completing answers completion requests from a table of "path verb".
 func completing(t *testing.T) *daemon {
 	answers := map[string]string{
-		"/ NONE":                      `["bridge","router","connect","r1"]`,
-		"/r1/ NONE":                   `["ports","loglevel","add","del","show","set"]`,
-		"/r1/ports/ ADD":              `["<name>"]`,
-		"/r1/ports/p1/ ADD":           `["peer=","ip="]`,
-		"/r1/ SET":                    `["loglevel=","peer="]`,
-		"/r1/loglevel/ SET":           `["trace","debug","info"]`,
-		"/r1/peer/ SET":               `["<peer>"]`,
-		"/r1/route/ DEL":              `["10.0.0.0/8","$(reboot)","a b","\u001b[2J","",{"a":1},["x"],"ü"]`,
-		"/r1/route/10.0.0.0%2F8/ DEL": `["1.1.1.1"]`,
-		"/services/ NONE":             `["add","show","del"]`,
-		"/services/ SHOW":             `["one","two"]`,
-		"/services/ ADD":              `["type=","uri=","name="]`,
-		"/topology/ NONE":             `["show"]`,
-		"/netdevs/ SHOW":              `["one","two"]`,
-		"/connect/r1:p1/ NONE":        `["r1:p2","veth1"]`,
-		"/attach/ NONE":               `["n1"]`,
-		"/attach/n1/r1:p1/ NONE":      `["position=","before=","after="]`,
+		"/ NONE":                          `["bridge","router","connect","r1"]`,
+		"/r1/ NONE":                       `["ports","loglevel","add","del","show","set"]`,
+		"/router/ NONE":                   `["add","show","del"]`,
+		"/r1/ports/ ADD":                  `["<name>"]`,
+		"/r1/ports/p1/ ADD":               `["peer=","ip="]`,
+		"/r1/ SET":                        `["loglevel=","peer="]`,
+		"/r1/loglevel/ SET":               `["trace","debug","info"]`,
+		"/r1/peer/ SET":                   `["<peer>"]`,
+		"/r1/route/ DEL":                  `["10.0.0.0/8","$(reboot)","a b","\u001b[2J","",{"a":1},["x"],"ü"]`,
+		"/r1/route/10.0.0.0%2F8/ DEL":     `["1.1.1.1"]`,
+		"/services/ NONE":                 `["add","show","del"]`,
+		"/services/ SHOW":                 `["one","two"]`,
+		"/services/ ADD":                  `["type=","uri=","name="]`,
+		"/topology/ NONE":                 `["show"]`,
+		"/netdevs/ SHOW":                  `["one","two"]`,
+		"/connect/r1:p1/ NONE":            `["r1:p2","veth1"]`,
+		"/attach/ NONE":                   `["n1"]`,
+		"/attach/n1/r1:p1/ NONE":          `["position=","before=","after="]`,
+		"/attach/n1/r1:p1/position/ NONE": `["auto","first","last"]`,
 	}
 	return newDaemon(t, "unix", func(w http.ResponseWriter, r *http.Request) {
 		path := strings.TrimPrefix(r.URL.EscapedPath(), "/polycube/v1")
@@ -54,7 +56,7 @@ func completing(t *testing.T) *daemon {
 
 func TestWhatMayFollow(t *testing.T) {
 	tests := []struct{ line, want string }{
-		{"polycubectl ", "bridge router connect r1"},
+		{"polycubectl ", "bridge router connect r1 version completion"},
 		{"polycubectl r", "router r1"},
 		{"polycubectl r1 ", "ports loglevel add del show set"},
 		{"polycubectl r1 s", "show set"},
@@ -89,11 +91,11 @@ func TestWhatMayFollow(t *testing.T) {
 		{"polycubectl attach n1 r1:p1 position=first ", ""},
 		{"polycubectl version ", ""},
 		{"polycubectl completion bash ", ""},
-		{"polycubectl completion ", "bash"},
+		{"polycubectl completion ", "bash fish zsh"},
 		{"polycubectl unknown ", ""},
-		{"polycubectl .. ", "bridge router connect r1"},
+		{"polycubectl .. ", "bridge router connect r1 version completion"},
 		{"polycubectl", ""},
-		{"", "bridge router connect r1"},
+		{"", "bridge router connect r1 version completion"},
 	}
 	d := completing(t)
 	for _, tt := range tests {

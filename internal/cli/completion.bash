@@ -19,7 +19,7 @@ _polycubectl() {
     done
     if [[ ${#COMPREPLY[@]} -eq 1 ]]; then
         case ${COMPREPLY[0]} in
-            *=) compopt -o nospace ;;
+            *= | */) compopt -o nospace ;;
             # A placeholder is to be read, not inserted: a second, empty reply keeps bash from it.
             '<'*'>') COMPREPLY+=('') ;;
         esac

@@ -5,7 +5,12 @@
 
 package cli
 
-import "strings"
+import (
+	"fmt"
+	"os"
+	"strings"
+	"unicode/utf8"
+)
 
 // sentences is the text of an answer that is no success.
 func sentences(a answer) string {
@@ -16,6 +21,19 @@ func sentences(a answer) string {
 		return text
 	}
 	return clean(a.line)
+}
+
+// globbed is a further line where the last word is the name of a file of one
+// letter: the shell puts that in place of "?".
+func globbed(r request) string {
+	if len(r.path) < 2 || r.verb == "" {
+		return ""
+	}
+	last := r.path[len(r.path)-1]
+	if _, err := os.Lstat(last); err != nil || utf8.RuneCountInString(last) != 1 {
+		return ""
+	}
+	return fmt.Sprintf("\nIf you typed ?, the shell made %q of it, the name of a file here: write \\? or -h.", clean(last))
 }
 
 func restconfSentences(body []byte) string {

@@ -94,7 +94,7 @@ func FuzzPrint(f *testing.F) {
 			}
 		}
 		out.Reset()
-		if err := printHelp(&out, body, verbAdd); err != nil {
+		if err := printHelp(&out, body, helpFor{verb: verbAdd}, 60); err != nil {
 			t.Fatal(err)
 		}
 		checkHarmless(t, "help", out.String())

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Help comes from the models, through the daemon; only what the client adds
-// itself is explained from here.
+// itself is explained from here, and that without a daemon, too.
 
 package cli
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -36,9 +38,12 @@ Flags of show: -normal -brief -verbose -json -yaml -hide=key1,key2.inner
 Commands:
   %s
 
-"polycubectl ?" lists what the daemon has; "?" at the end of any command tells
-what may follow. Without a url in the configuration file or POLYCUBECTL_URL, the
-daemon is found at its Unix socket, /run/polycube/polycubed.sock.
+"polycubectl ?" lists what the daemon has. "?", -h or --help at the end of any
+command tells what may follow; after "key=", what the value can be. Where a file
+has a name of one letter, the shell takes ? for it: write \? there.
+
+Without a url in the configuration file or POLYCUBECTL_URL, the daemon is found
+at its Unix socket, /run/polycube/polycubed.sock.
 
 Exit status: 0 success, 1 no contact with the daemon, 2 the daemon refused,
 64 the command line is wrong.
@@ -50,6 +55,69 @@ func usage() string {
 		lines = append(lines, aliases[name].usage)
 	}
 	return fmt.Sprintf(usageText, strings.Join(lines, "\n  "))
+}
+
+// help prints what the client knows of its own commands.
+func (a alias) help(p page) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Usage: polycubectl %s\n\n%s.\n", a.usage, a.description)
+	if p.details != "" {
+		fmt.Fprintf(&b, "\n%s\n", p.details)
+	}
+	for i, e := range p.examples {
+		if i == 0 {
+			b.WriteString("\nExamples:\n")
+		}
+		fmt.Fprintf(&b, "  polycubectl %s\n", e)
+	}
+	return b.String()
+}
+
+// aliasHelp explains a command of the client, and adds what the daemon has for
+// it. No daemon, or one that has nothing to add, is no error.
+func (s *session) aliasHelp(p plan) error {
+	about := p.about
+	if _, err := s.stdout.WriteString(about.text); err != nil || len(p.req.path) == 0 {
+		return err
+	}
+	c, err := s.connect()
+	if err != nil {
+		return nil //nolint:nilerr // what there is to say is said
+	}
+	defer c.close()
+	ctx, cancel := context.WithTimeout(context.Background(), min(completeTimeout, s.config.timeout))
+	defer cancel()
+	a, err := c.do(ctx, p.req)
+	if err != nil || !a.ok() {
+		return nil //nolint:nilerr // as above
+	}
+	v, err := decodeJSON(a.body)
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	params, _ := v.get("params")
+	if p, ok := params.get(about.leaf); ok && len(about.words) > 0 {
+		_ = writeLine(s.stdout, "")
+		return printLeaf(s.stdout, p, about, s.terminal)
+	}
+	elements, _ := v.get("elements")
+	names := elementNames(elements)
+	if len(names) == 0 {
+		return nil
+	}
+	if err := writeLine(s.stdout, ""); err != nil {
+		return err
+	}
+	return printSections(s.stdout, s.terminal, []section{{title: "What can follow now", names: names}})
+}
+
+// helpFor is what the help of a command line is about.
+type helpFor struct {
+	text  string // of an alias
+	verb  verb
+	words []string // what comes before leaf=, where that can be typed
+	leaf  string   // the parameter that was asked about, if one was
+	given []string // parameters that are given already
 }
 
 var verbDescriptions = map[string]string{
@@ -68,14 +136,15 @@ func row(keyword, kind, description, example string) value {
 	)
 }
 
-// section is one titled table of help.
+// section is one titled table of help, or a list of names.
 type section struct {
 	title string
 	rows  []value
+	names []string
 }
 
-// printHelp prints the daemon's help for the verb v was asked with.
-func printHelp(w io.Writer, body []byte, v verb) error {
+// printHelp prints the daemon's help, wrapped to width, or not when that is 0.
+func printHelp(w io.Writer, body []byte, about helpFor, width int) error {
 	help, err := decodeJSON(body)
 	if err != nil || help.kind != kindObject {
 		return printAnswer(w, body, showOptions{}, false)
@@ -85,21 +154,24 @@ func printHelp(w io.Writer, body []byte, v verb) error {
 	commands, _ := help.get("commands")
 	elements, _ := help.get("elements")
 	actions, _ := help.get("actions")
-	return printSections(w, []section{
-		{"Commands", commandRows(commands)},
-		{"Parameters", paramRows(params, v)},
-		{"Optional parameters", paramRows(optional, v)},
-		{"Actions", namedRows(actions, "action")},
-		{"Existing elements", namedRows(elements, "key")},
+	if p, ok := params.get(about.leaf[strings.LastIndexByte(about.leaf, '.')+1:]); ok && len(params.members) == 1 && p.string("type") != "key" {
+		return printLeaf(w, p, about, width)
+	}
+	return printSections(w, width, []section{
+		{title: "Commands", rows: commandRows(commands)},
+		{title: "Parameters", rows: paramRows(params, about)},
+		{title: "Optional parameters", rows: paramRows(optional, about)},
+		{title: "Actions", rows: actionRows(actions)},
+		{title: "Existing elements", names: elementNames(elements)},
 	})
 }
 
-func printSections(w io.Writer, sections []section) error {
+func printSections(w io.Writer, width int, sections []section) error {
 	b := bufio.NewWriter(w)
 	p := printer{b}
 	printed := false
 	for _, s := range sections {
-		if len(s.rows) == 0 {
+		if len(s.rows)+len(s.names) == 0 {
 			continue
 		}
 		if printed {
@@ -108,7 +180,10 @@ func printSections(w io.Writer, sections []section) error {
 		if s.title != "" {
 			p.line(s.title + ":")
 		}
-		p.table(value{kind: kindArray, items: dropEmptyColumns(s.rows)}, 1, "")
+		p.table(value{kind: kindArray, items: wrapRows(dropEmptyColumns(s.rows), width)}, 1, "")
+		for _, name := range s.names {
+			p.line("  " + clean(name))
+		}
 		printed = true
 	}
 	if !printed {
@@ -146,39 +221,57 @@ func commandRows(commands value) []value {
 }
 
 // paramRows shows a parameter as it is to be typed after the verb.
-func paramRows(params value, v verb) []value {
+func paramRows(params value, about helpFor) []value {
 	var rows []value
 	for _, m := range params.members {
-		name := m.val.string("name")
-		if name == "" {
-			name = m.key
+		p := paramOf(m)
+		if p.implied || slices.Contains(about.given, p.name) {
+			continue
 		}
-		kind := m.val.string("type")
+		keyword := p.name
 		switch {
-		case kind == "key":
-			name = "<" + name + ">"
-		case kind == "leaf" && (v == verbAdd || v == verbSet):
-			name += "="
+		case p.kind == "key":
+			keyword = "<" + keyword + ">"
+		case p.kind == "leaf" && (about.verb == verbAdd || about.verb == verbSet):
+			keyword += "="
 		}
-		if simple := m.val.string("simpletype"); simple != "" {
-			kind = simple
+		if about.verb == verbShow || about.verb == verbDel {
+			p.example = ""
 		}
-		rows = append(rows, row(name, kind, m.val.string("description"), m.val.string("example")))
+		rows = append(rows, row(keyword, p.typeText(), p.text(about.verb), p.example))
 	}
 	return rows
 }
 
-// namedRows accepts what a list of names can be: strings, arrays of keys,
-// objects of keys, or an object of described members.
-func namedRows(names value, kind string) []value {
+// actionRows accepts names, or an object of described members.
+func actionRows(actions value) []value {
 	var rows []value
-	for _, item := range names.items {
-		rows = append(rows, row(keyWords(item), kind, "", ""))
+	for _, item := range actions.items {
+		rows = append(rows, row(keyWords(item), "action", "", ""))
 	}
-	for _, m := range names.members {
-		rows = append(rows, row(m.key, kind, m.val.string("description"), m.val.string("example")))
+	for _, m := range actions.members {
+		rows = append(rows, row(m.key, "action", m.val.string("description"), m.val.string("example")))
 	}
 	return rows
+}
+
+// maxElements is how many entries of a list help shows: show has them all.
+const maxElements = 50
+
+// elementNames accepts what a list of names can be: strings, arrays of keys, or
+// objects of keys.
+func elementNames(elements value) []string {
+	var names []string
+	for _, item := range elements.items[:min(len(elements.items), maxElements)] {
+		names = append(names, keyWords(item))
+	}
+	for _, m := range elements.members {
+		names = append(names, m.key)
+	}
+	if more := len(elements.items) - maxElements; more > 0 {
+		names = append(names, fmt.Sprintf("... and %d more", more))
+	}
+	return names
 }
 
 // keyWords is an element's keys, separated as on the command line.
@@ -193,17 +286,22 @@ func keyWords(v value) string {
 	if v.isLeaf() {
 		words = append(words, v.text)
 	}
+	for i, w := range words {
+		if strings.ContainsAny(w, " \t") {
+			words[i] = "'" + w + "'"
+		}
+	}
 	return strings.Join(words, " ")
 }
 
 // printRootHelp lists services, the client's commands and the running cubes.
-func printRootHelp(w io.Writer, services, cubes []byte, expert bool) error {
+func printRootHelp(w io.Writer, services, cubes []byte, expert bool, width int) error {
 	help, err := decodeJSON(services)
 	if err != nil {
 		return fmt.Errorf("read the daemon's help: %w", err)
 	}
 	params, _ := help.get("params")
-	rows := paramRows(params, verbNone)
+	rows := paramRows(params, helpFor{})
 	for _, name := range aliasOrder {
 		if name != "services" || expert {
 			rows = append(rows, row(name, "command", aliases[name].description, ""))
@@ -218,5 +316,5 @@ func printRootHelp(w io.Writer, services, cubes []byte, expert bool) error {
 			rows = append(rows, row(cube.string("name"), "cube", "Cube of type "+service.key, ""))
 		}
 	}
-	return printSections(w, []section{{rows: rows}})
+	return printSections(w, width, []section{{rows: rows}})
 }

@@ -41,9 +41,8 @@ Keyword  Type
 <name>   string
 
 Existing elements:
-Keyword  Type
-p1       key
-p2       key
+  p1
+  p2
 `,
 		},
 		{
@@ -55,18 +54,17 @@ Keyword  Type    Description  Example
 flush    action  Forget all   flush
 
 Existing elements:
-Keyword             Type
-10.0.0.0/8 1.1.1.1  key
-x 5                 key
+  10.0.0.0/8 1.1.1.1
+  x 5
 `,
 		},
 		{"actions that are words", "r1 ?", `{"actions":["flush"]}`, "Actions:\nKeyword  Type\nflush    action\n"},
-		{"a leaf", "r1 show loglevel ?", `{"params":{"loglevel":{"type":"leaf"}}}`, "Parameters:\nKeyword   Type\nloglevel  leaf\n"},
+		{"a leaf", "r1 show loglevel ?", `{"params":{"loglevel":{"type":"leaf"}}}`, "loglevel\nType:         leaf\n"},
 		{"nothing", "r1 uuid ?", `{}`, "Nothing more can follow here.\n"},
 		{"no object", "r1 ?", `"x"`, "x\n"},
 		{"no JSON", "r1 ?", `x`, "x\n"},
 		{"hostile", "r1 ?", `{"commands":[["a"],{"b":1},null],"params":[1],"elements":{"\u001b":5},"actions":"x"}`,
-			"Commands:\nKeyword  Type\n         command\n         command\nnull     command\n\nExisting elements:\nKeyword  Type\n\\x1b     key\n"},
+			"Commands:\nKeyword  Type\n         command\n         command\nnull     command\n\nExisting elements:\n  \\x1b\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

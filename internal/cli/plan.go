@@ -9,6 +9,7 @@ package cli
 import (
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -41,7 +42,7 @@ type rendering uint8
 const (
 	renderNothing rendering = iota
 	renderAnswer
-	renderUsage // of an alias, which the daemon does not know
+	renderAlias // help of an alias, which the daemon knows less of
 	renderHelp
 	renderRootHelp
 	renderVersion
@@ -56,6 +57,7 @@ type plan struct {
 	show   showOptions
 	render rendering
 	single bool // show the only element of an array as an object
+	about  helpFor
 }
 
 // withInput puts the body of standard input, in place of the pairs', into the request.
@@ -82,10 +84,14 @@ func (p *plan) withInput(data []byte) error {
 func resolve(c command, single bool) (plan, error) {
 	a, isAlias := aliases[c.first()]
 	if c.help {
-		if isAlias && !a.serverHelp {
-			return plan{render: renderUsage, usage: a.usage}, nil
+		p := helpPlan(c)
+		if isAlias {
+			p.render, p.about.text = renderAlias, a.help(pages[c.first()])
+			if !pages[c.first()].live {
+				p.req.path = nil
+			}
 		}
-		return helpPlan(c), nil
+		return p, nil
 	}
 	if isAlias {
 		p, err := a.plan(c)
@@ -116,7 +122,7 @@ func genericPlan(c command, single bool) (plan, error) {
 		p.noBody = `"-" asks for a body on standard input, but it is empty`
 	}
 	if c.verb == verbSet && len(c.pairs) == 0 && p.noBody == "" {
-		p.noBody = "set needs key=value, or a body in YAML or JSON on standard input"
+		p.noBody = "set needs key=value, as in \"r1 ports p1 set peer=veth1\", or a body in YAML or JSON on standard input"
 	}
 	if c.verb == verbSet && len(c.pairs) == 1 && single {
 		only := c.pairs[0]
@@ -149,13 +155,32 @@ func useOfStdin(c command) stdinUse {
 	}
 }
 
-// helpPlan asks the daemon what may follow.
+// helpPlan asks the daemon what may follow. A last "key=" asks about that key;
+// other keys are done with.
 func helpPlan(c command) plan {
-	p := plan{
-		req:    request{method: "OPTIONS", path: c.path, query: "help=" + c.verb.helpName(), verb: c.verb.helpName()},
-		render: renderHelp,
+	about := helpFor{verb: c.verb, words: c.typed}
+	path := c.path
+	for i, p := range c.pairs {
+		if i == len(c.pairs)-1 && p.value == "" {
+			about.leaf = p.key
+			path = append(slices.Clone(path), strings.Split(p.key, ".")...)
+			continue
+		}
+		about.given = append(about.given, p.key)
 	}
-	if len(c.path) == 0 && c.verb == verbNone {
+	if about.leaf == "" && len(path) > 0 {
+		about.leaf = path[len(path)-1]
+		about.words = nil
+		if i := len(c.typed) - 1; c.verb == verbSet && c.typed[i] == about.leaf {
+			about.words = c.typed[:i]
+		}
+	}
+	p := plan{
+		req:    request{method: "OPTIONS", path: path, query: "help=" + c.verb.helpName(), verb: c.verb.helpName()},
+		render: renderHelp,
+		about:  about,
+	}
+	if len(path) == 0 && c.verb == verbNone {
 		p.render = renderRootHelp
 	}
 	return p

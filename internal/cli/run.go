@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -38,11 +39,14 @@ type session struct {
 	config   config
 	sent     request // for the log
 	status   int
+	terminal int // its width, 0 when the output is none
 }
 
 // Run is the program: args without the program's name. It returns the exit status.
 func Run(args []string, stdin *os.File, stdout, stderr io.Writer, getenv func(string) string) int {
-	return newSession(stdin, stdout, stderr, getenv).run(args)
+	s := newSession(stdin, stdout, stderr, getenv)
+	s.terminal = terminalWidth(stdout)
+	return s.run(args)
 }
 
 func newSession(stdin *os.File, stdout, stderr io.Writer, getenv func(string) string) *session {
@@ -112,14 +116,20 @@ func (s *session) execute(args []string) error {
 	switch {
 	case args[0] == completeCommand:
 		return s.complete(args[1:], instance)
-	case len(args) == 2 && args[0] == "completion" && args[1] == "bash":
-		_, err := s.stdout.WriteString(completionScript)
+	case len(args) == 2 && args[0] == "completion" && slices.Contains(shells(), args[1]):
+		script, err := scripts.ReadFile("completion." + args[1])
+		if err == nil {
+			_, err = s.stdout.Write(script)
+		}
 		return err
 	}
 	if last := len(args) - 1; isHelp(args[last]) {
 		args[last] = "?"
 	}
-	watches := (args[0] == "trace" || args[0] == "capture") && args[len(args)-1] != "?"
+	watches := watchers[args[0]] != nil
+	if watches && args[len(args)-1] == "?" {
+		watches, args = false, []string{args[0], "?"}
+	}
 	var cmd command
 	if !watches {
 		if cmd, err = parse(args); err != nil {
@@ -140,9 +150,8 @@ func (s *session) execute(args []string) error {
 	if err != nil {
 		return err
 	}
-	if p.render == renderUsage {
-		fmt.Fprintf(s.stdout, "Usage: polycubectl %s\n", p.usage)
-		return nil
+	if p.render == renderAlias {
+		return s.aliasHelp(p)
 	}
 	input, err := readInput(s.stdin, p.stdin, s.patience)
 	if err != nil {
@@ -152,7 +161,7 @@ func (s *session) execute(args []string) error {
 		return err
 	}
 	createConfig(s.getenv)
-	return s.exchange(p, cmd.verb)
+	return s.exchange(p)
 }
 
 // cutInstance takes --instance NAME off the front.
@@ -191,7 +200,7 @@ func (s *session) connect() (*client, error) {
 }
 
 // exchange carries a plan out.
-func (s *session) exchange(p plan, v verb) error {
+func (s *session) exchange(p plan) error {
 	c, err := s.connect()
 	if err != nil {
 		return err
@@ -208,13 +217,13 @@ func (s *session) exchange(p plan, v verb) error {
 		return err
 	}
 	if s.status = a.status; !a.ok() {
-		return &serverError{sentences(a)}
+		return &serverError{sentences(a) + globbed(p.req)}
 	}
 	switch p.render {
 	case renderAnswer:
 		return printAnswer(s.stdout, a.body, p.show, p.single)
 	case renderHelp:
-		return printHelp(s.stdout, a.body, v)
+		return printHelp(s.stdout, a.body, p.about, s.terminal)
 	case renderRootHelp:
 		return s.rootHelp(ctx, c, a.body)
 	default:
@@ -230,7 +239,7 @@ func (s *session) rootHelp(ctx context.Context, c *client, services []byte) erro
 	if s.status = cubes.status; !cubes.ok() {
 		return &serverError{sentences(cubes)}
 	}
-	return printRootHelp(s.stdout, services, cubes.body, s.config.expert)
+	return printRootHelp(s.stdout, services, cubes.body, s.config.expert, s.terminal)
 }
 
 // version shows the client's version even when the daemon's is not to be had.

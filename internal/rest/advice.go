@@ -4,8 +4,10 @@ package rest
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/polycube/polycube/internal/suggest"
@@ -90,3 +92,37 @@ func incomplete(r *http.Request, segments []string, p *yang.PartialKeysError) er
 		Message: fmt.Sprintf("%s lacks a key: an entry of %s is named by %s, here %s is missing", t.words(), p.List.Name(),
 			placeholders(p.List, 0), placeholders(p.List, len(p.Given)))}
 }
+
+// listsOf makes lists of what a command line gave as single values: a word has no other way
+// to say that a parameter is a list of one.
+func listsOf(r *http.Request, t *target, body []byte) []byte {
+	if r.Header.Get(verbHeader) == "" || len(body) == 0 {
+		return body
+	}
+	if t.kind == kindLeafList && body[0] != '[' {
+		return slices.Concat([]byte("["), body, []byte("]"))
+	}
+	node := t.node
+	if t.kind == kindAction {
+		node = t.node.Input()
+	}
+	if body[0] != '{' || node == nil || !slices.ContainsFunc(node.Children(), isLeafList) {
+		return body
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(body, &members) != nil {
+		return body
+	}
+	for name, value := range members {
+		if child := node.Child(name); child != nil && isLeafList(child) && len(value) > 0 && value[0] != '[' {
+			members[name] = slices.Concat([]byte("["), value, []byte("]"))
+		}
+	}
+	out, err := encode(members)
+	if err != nil {
+		return body
+	}
+	return out
+}
+
+func isLeafList(n *yang.Node) bool { return n.Kind() == yang.LeafList }

@@ -28,7 +28,7 @@ func (s *Server) usable(r *http.Request) []string {
 		}
 	}
 	for _, d := range s.netdevs(r) {
-		if d.Peer == "" && d.Kind != "loopback" {
+		if d.Peer == "" && d.forCubes() {
 			out = append(out, d.Name)
 		}
 	}
@@ -64,7 +64,7 @@ func (s *Server) attachable(r *http.Request) []string {
 		out = append(out, p.Cube+":"+p.Port)
 	}
 	for _, d := range s.netdevs(r) {
-		if d.Kind != "loopback" {
+		if d.forCubes() {
 			out = append(out, d.Name)
 		}
 	}
@@ -106,7 +106,12 @@ func (s *Server) portsOf(cube string) []string {
 }
 
 // device is what completion needs to know of a netdev.
-type device struct{ Name, Peer, Kind string }
+type device struct{ Name, Peer string }
+
+// forCubes leaves out what can be named and helps nobody: loopback, and the daemon's own.
+func (d device) forCubes() bool {
+	return d.Name != "lo" && !strings.HasPrefix(d.Name, "pcn_")
+}
 
 // netdevs lists network devices, none when they cannot be read.
 func (s *Server) netdevs(r *http.Request) []device {
@@ -161,19 +166,19 @@ func (s *Server) values(r *http.Request, t *target, leaf *yang.Node, path yang.P
 // the leaf that it has in common with what it refers to are its own.
 func (s *Server) referents(ctx context.Context, service, cube string, leaf *yang.Node, path yang.Path) []string {
 	var chain []*yang.Node
-	for n := referredBy(leaf); n != nil && n.Parent() != nil; n = n.Parent() {
+	referred, common := referredBy(leaf)
+	for n := referred; n != nil && n.Parent() != nil; n = n.Parent() {
 		chain = append(chain, n)
 	}
 	slices.Reverse(chain)
 	if len(chain) == 0 || !s.runs(service, cube) {
 		return nil
 	}
-	common := !strings.HasPrefix(leafref(leaf.Type()), "/")
 	var at yang.Path
 	var rest []string
 	for i, n := range chain {
 		step := yang.Step{Name: n.Name()}
-		if common = common && i < len(path)-1 && path[i].Name == step.Name; common {
+		if i < min(common, len(path)) {
 			step.Keys = path[i].Keys
 		}
 		at = append(at, step)
@@ -206,14 +211,16 @@ func leafref(t yang.Type) string {
 	return path
 }
 
-// referredBy finds the leaf that a leafref is about. Predicates of its path narrow down
-// which entries count; completion does without.
-func referredBy(leaf *yang.Node) *yang.Node {
+// referredBy finds the leaf that a leafref is about, nil for another leaf, and how many
+// nodes of the path to it are those of the path to the leaf. Predicates of its path narrow
+// down which entries count; completion does without.
+func referredBy(leaf *yang.Node) (referred *yang.Node, common int) {
 	path := predicate.ReplaceAllString(leafref(leaf.Type()), "")
 	if path == "" {
-		return nil
+		return nil, 0
 	}
 	at := leaf
+	common = depth(leaf)
 	if strings.HasPrefix(path, "/") {
 		for at.Parent() != nil {
 			at = at.Parent()
@@ -227,16 +234,26 @@ func referredBy(leaf *yang.Node) *yang.Node {
 				at = at.Parent() // the input of an action is no step of a path
 			}
 		} else {
+			common = min(common, depth(at))
 			at = at.Child(name)
 		}
 		if at == nil {
-			return nil
+			return nil, 0
 		}
 	}
 	if at.Kind() != yang.Leaf && at.Kind() != yang.LeafList {
-		return nil
+		return nil, 0
 	}
-	return at
+	return at, common
+}
+
+// depth is the number of nodes from the cube down to a node.
+func depth(n *yang.Node) int {
+	d := 0
+	for ; n.Parent() != nil; n = n.Parent() {
+		d++
+	}
+	return d
 }
 
 var predicate = regexp.MustCompile(`\[[^\]]*\]`)

@@ -44,7 +44,7 @@ func (h help) words(verb string) []string {
 // words of one parameter. Keys are positional, so only the first is next.
 func (p param) words(verb string, first bool, h help) []string {
 	switch {
-	case p.given || p.Type == "key" && !first:
+	case p.Implied || p.Type == "key" && !first:
 		return nil
 	case p.Type == "key" && len(p.Candidates) > 0:
 		return p.Candidates
@@ -99,6 +99,21 @@ func commandWords() []string {
 	return []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "drops", "trace", "capture"}
 }
 
+// commandsWith are those of the framework's first words that a verb goes with.
+func commandsWith(verb string) []string {
+	switch verb {
+	case verbShow:
+		return []string{"services", "cubes", "topology", "netdevs", "drops"}
+	case verbAdd:
+		return []string{"services", "cubes"}
+	case verbDel:
+		return []string{"services"}
+	case verbSet:
+		return nil
+	}
+	return commandWords()
+}
+
 // serviceParam describes a service in the root's help.
 type serviceParam struct {
 	Name        string `json:"name"`
@@ -112,12 +127,12 @@ type serviceParam struct {
 
 // helpRoot answers OPTIONS /.
 func (s *Server) helpRoot(w http.ResponseWriter, r *http.Request) error {
-	_, completion, err := helpVerb(r)
+	verb, completion, err := helpVerb(r)
 	if err != nil {
 		return err
 	}
 	setAllow(w.Header(), []string{http.MethodGet, http.MethodOptions})
-	words := commandWords()
+	words := commandsWith(verb)
 	var params ordered
 	for _, i := range s.manager.Services() {
 		words = append(words, i.Name)
@@ -142,15 +157,25 @@ func (s *Server) helpShow(w http.ResponseWriter, r *http.Request, rest []string)
 	if verb == verbNone {
 		h.commands = []string{"show"}
 	}
-	if command := commandName(r); len(rest) == 0 && (command == "netdevs" || command == "topology") && (verb == verbNone || verb == verbShow) {
+	if len(rest) == 0 && (verb == verbNone || verb == verbShow) {
+		s.addMembers(r, &h)
+	}
+	return s.answerHelp(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
+}
+
+// addMembers adds what a collection that is only read has.
+func (s *Server) addMembers(r *http.Request, h *help) {
+	switch commandName(r) {
+	case "netdevs":
 		h.params = []param{{Name: "name", Description: "Name of a network device", Example: "eth0", Type: "key", SimpleType: "string"}}
 		h.elements = named(s.netdevNames(r))
-	}
-	if len(rest) == 0 && commandName(r) == "drops" && (verb == verbNone || verb == verbShow) {
+	case "topology":
+		h.params = []param{{Name: "name", Description: "A network device, or a port as CUBE:PORT", Example: "eth0", Type: "key", SimpleType: "string"}}
+		h.elements = named(s.attachable(r))
+	case "drops":
 		h.params = []param{{Name: "cube", Description: "Name of the cube", Example: "br1", Type: "key", SimpleType: "string"}}
 		h.elements = append(s.cubeElements(func(cubeName) bool { return true }), named([]string{trace.Framework})...)
 	}
-	return s.answerHelp(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
 }
 
 // helpCubes answers OPTIONS of /cubes.
@@ -162,6 +187,9 @@ func (s *Server) helpCubes(w http.ResponseWriter, r *http.Request, rest []string
 	h, methods := help{}, []string{http.MethodGet, http.MethodOptions}
 	if verb == verbNone {
 		h.commands = []string{"show"}
+	}
+	if len(rest) == 1 && verb == verbShow {
+		h.params = []param{{Name: "stats", Description: "Counters, and how its programs run", Type: "leaf"}}
 	}
 	if len(rest) == 0 {
 		methods = []string{http.MethodGet, http.MethodPost, http.MethodOptions}
@@ -287,10 +315,13 @@ func (s *Server) helpAttachOption(w http.ResponseWriter, r *http.Request, rest [
 		return notFound("no resource %s", clip(strings.Join(rest, "/")))
 	}
 	p := attachOptions[i]
-	if p.Candidates = p.Values; p.Values == nil {
+	if p.Values == nil {
 		p.Candidates = s.transparentCubes(func(parent string) bool { return parent == rest[1] })
 	}
 	methods := []string{http.MethodOptions}
+	if completion && p.Values != nil {
+		p.Candidates = p.Values
+	}
 	if completion {
 		setAllow(w.Header(), methods)
 		return s.writeJSON(w, r, http.StatusOK, begunBy(r, p.leafWords()))

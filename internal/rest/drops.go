@@ -3,7 +3,12 @@
 package rest
 
 import (
+	"errors"
 	"net/http"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/suggest"
+	"github.com/polycube/polycube/internal/trace"
 )
 
 // serveDrops answers /drops and /drops/CUBE: who drops packets and why, now and since when.
@@ -19,6 +24,11 @@ func (s *Server) serveDrops(w http.ResponseWriter, r *http.Request, rest []strin
 		name = rest[0]
 	}
 	drops, err := s.drops.Report(name)
+	if errors.Is(err, cube.ErrNotFound) {
+		p := notFound("%v", err)
+		p.Near = suggest.Near(name, append(s.cubeNames(), trace.Framework))
+		return p
+	}
 	if err != nil {
 		return err
 	}

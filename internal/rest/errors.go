@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/suggest"
@@ -178,6 +179,10 @@ func (s *Server) entries(r *http.Request, err error, tag string) []errorEntry {
 		return out
 	}
 	e := errorEntry{Type: "application", Tag: tag, Path: r.URL.Path, Message: err.Error()}
+	if errors.Is(err, cube.ErrInvalid) || tag == tagInvalidValue {
+		// The tag says that it is invalid; the sentence said why.
+		e.Message = strings.TrimSuffix(e.Message, ": "+cube.ErrInvalid.Error())
+	}
 	if errors.As(err, &p) {
 		e.Type, e.Info = "protocol", p.Field
 	}

@@ -33,7 +33,7 @@ func example(n *yang.Node) string {
 	} else if ok && value != "" {
 		return value
 	}
-	if referred := referredBy(n); referred != nil {
+	if referred, _ := referredBy(n); referred != nil {
 		return example(referred)
 	}
 	return exampleOf(n.Type())

@@ -35,8 +35,8 @@ type param struct {
 	SimpleType string `json:"simpletype"`
 	constraints
 
-	// given is a member that nobody types: the path has it already.
-	given bool
+	// Implied is a member that nobody types: the path has it already.
+	Implied bool `json:"implied,omitempty"`
 }
 
 // constraints are what else the model says about a value. Members that do not apply are
@@ -169,7 +169,7 @@ func nodeHelp(t *target, verb string, exists bool) help {
 				h.params = append(h.params, paramOf(c))
 			default:
 				p := paramOf(c)
-				p.given = t.kind == kindCube && c.Name() == "service-name"
+				p.Implied = t.kind == kindCube && c.Name() == "service-name"
 				h.optional = append(h.optional, p)
 			}
 		}
@@ -180,6 +180,11 @@ func nodeHelp(t *target, verb string, exists bool) help {
 		}
 	case verbShow:
 		h.params = pick(children, func(n *yang.Node) bool { return n.Kind() != yang.Action })
+		for i := range h.params {
+			if h.params[i].Type == "key" {
+				h.params[i].Type = "leaf" // one to read, the path has its value
+			}
+		}
 	case verbDel:
 		h.params = pick(children, func(n *yang.Node) bool { return inner(n) && n.Config() })
 	default:
@@ -201,7 +206,16 @@ func verbsOf(t *target, exists bool) []string {
 	case !exists:
 		return []string{"add"}
 	}
-	return []string{"add", "set", "show", "del"}
+	verbs := []string{"add", "set", "show", "del"}
+	if t.kind == kindList || t.kind == kindCube {
+		return verbs
+	}
+	// Nothing is added to what holds no lists, and nothing is set where all is fixed.
+	children := t.node.Children()
+	return slices.DeleteFunc(verbs, func(v string) bool {
+		return v == "add" && !slices.ContainsFunc(children, func(n *yang.Node) bool { return inner(n) && n.Config() }) ||
+			v == "set" && !slices.ContainsFunc(children, func(n *yang.Node) bool { return settable(n) && !n.InitOnly() })
+	})
 }
 
 // listHelp is that of a whole list: its keys, and the entries that exist.
@@ -359,7 +373,11 @@ func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, t *target, n *
 	}
 	if completion {
 		setAllow(w.Header(), methods)
-		return s.writeJSON(w, r, http.StatusOK, begunBy(r, p.leafWords()))
+		words := p.leafWords()
+		if r.URL.Query().Get("completion") == "word" {
+			words = leafVerbs(verb) // its values follow a "=", not the path
+		}
+		return s.writeJSON(w, r, http.StatusOK, begunBy(r, words))
 	}
 	if len(p.Values) > 0 || p.SimpleType == "boolean" {
 		p.Candidates = nil // said already
@@ -370,6 +388,14 @@ func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, t *target, n *
 		h.commands = []string{"show"}
 	}
 	return s.answerHelp(w, r, methods, verb, false, h)
+}
+
+// leafVerbs are the words that can follow the path of a leaf.
+func leafVerbs(verb string) []string {
+	if verb == verbNone {
+		return []string{"show"}
+	}
+	return nil
 }
 
 // maxShown is how many values the description of one leaf lists.

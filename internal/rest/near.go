@@ -38,6 +38,8 @@ func (s *Server) near(r *http.Request, err error) []string {
 		return s.nearAbsent(r, absent)
 	case errors.As(err, &y) && y.Given != "":
 		return s.nearValue(r, y)
+	case isMissing(err) && r.URL.Query().Has("cube"):
+		return suggest.Near(r.URL.Query().Get("cube"), s.cubeNames())
 	case isMissing(err):
 		return s.nearEntry(r)
 	}

@@ -85,7 +85,7 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 	if err != nil {
 		return err
 	}
-	return s.write(w, r, t, body)
+	return s.write(w, r, t, listsOf(r, t, body))
 }
 
 // resolve finds the node that the segments name.

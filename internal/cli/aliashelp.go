@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The pages of the client's own commands: what "?" behind them shows, with a
+// daemon or without.
+
+package cli
+
+// page is what help says of a command beside its usage and description.
+type page struct {
+	details  string
+	examples []string
+	live     bool // the daemon knows what can follow
+}
+
+var pages = map[string]page{
+	"connect": {
+		details:  "One of the two is a port, and both are free. It is the same as to set the port's peer.",
+		examples: []string{"connect br1:p1 veth1", "connect br1:p2 r1:to_br1"},
+		live:     true,
+	},
+	"disconnect": {
+		details:  "The two are named as connect names them, in any order.",
+		examples: []string{"disconnect br1:p1 veth1"},
+		live:     true,
+	},
+	"attach": {
+		details: `  position=first   next to the cube, or to the stack at a netdev
+  position=last    next to the wire
+  position=auto    the only place there is
+  before=CUBE      before a cube that is attached there, in that order
+  after=CUBE       after it`,
+		examples: []string{"attach fw1 br1:p1", "attach fw1 veth1 position=last", "attach mon1 br1:p1 before=fw1"},
+		live:     true,
+	},
+	"detach": {
+		details:  "The cube stays, with its configuration; packets pass it by.",
+		examples: []string{"detach fw1 br1:p1"},
+		live:     true,
+	},
+	"services": {
+		details: `  services [show]        the services that cubes can be of
+  services show NAME     one of them, with its model
+  services add ...       type=lib uri=PATH is a program that the daemon starts,
+                         type=grpc uri=HOST:PORT one that runs already
+  services del NAME      refused while it has cubes`,
+		examples: []string{"services show simplebridge", "services add type=grpc uri=127.0.0.1:9001 name=myservice"},
+		live:     true,
+	},
+	"cubes": {
+		details: `  cubes [show]           all cubes by service
+  cubes show NAME        one of them; with stats, its counters
+  cubes add < FILE       several at once, or none: a list of cubes in YAML or JSON`,
+		examples: []string{"cubes show br1 -yaml", "cubes show br1 stats", "cubes add < cubes.yaml"},
+		live:     true,
+	},
+	"topology": {
+		details:  "With a netdev or CUBE:PORT, the order of the cubes that its packets pass.",
+		examples: []string{"topology", "topology show veth1"},
+		live:     true,
+	},
+	"netdevs": {
+		details:  "Peer is the port that a netdev is connected with, tcubes the cubes attached to it.",
+		examples: []string{"netdevs", "netdevs show veth1"},
+		live:     true,
+	},
+	"drops": {
+		details:  "Each row is one reason of one cube, since it was made. A cube called framework has\nwhat belongs to none.",
+		examples: []string{"drops", "drops br1"},
+		live:     true,
+	},
+	"trace": {
+		details: `  FILTER                 as tcpdump takes it; in quotes if it has brackets
+  --cube CUBE            only what this cube does
+  -c COUNT, -t SECONDS   end after so many steps, or seconds
+  -json                  one object a line
+  --inject PACKET PLACE  what would happen to a packet; nothing is sent or learned
+  --egress               from the cube outwards instead of inwards`,
+		examples: []string{"trace icmp --cube br1", `trace --inject "ip 10.0.0.1 > 10.0.0.2 / udp 1 > 2" br1:p1`},
+	},
+	"capture": {
+		details: `  PLACE                  a port CUBE:PORT, a transparent cube or a netdev
+  FILTER                 as tcpdump takes it; in quotes if it has brackets
+  -w FILE                write pcapng; - is standard output
+  -c COUNT, -t SECONDS   end after so many packets, or seconds
+  -json                  one object a line`,
+		examples: []string{"capture br1:p1 icmp", "capture veth1 -w veth1.pcapng -c 100"},
+		live:     true,
+	},
+	"version": {
+		details: "That of the client is shown even when the daemon's is not to be had.",
+	},
+	"completion": {
+		details: `Completion asks the daemon at each TAB, so it knows what exists. To have it always:
+
+  bash   polycubectl completion bash > /etc/bash_completion.d/polycubectl
+  zsh    polycubectl completion zsh > a folder of $fpath, as _polycubectl
+  fish   polycubectl completion fish > ~/.config/fish/completions/polycubectl.fish`,
+		examples: []string{"completion bash"},
+	},
+}

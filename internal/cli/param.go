@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// One parameter, as the daemon's help describes it: a line of a table, or a page
+// of its own when it was asked about.
+
+package cli
+
+import (
+	"bufio"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// parameter is a member of the daemon's help. Any but the name may be missing.
+type parameter struct {
+	name, kind, description, example       string
+	simple, typedef, bounds, length, units string
+	def                                    string
+	values, patterns, candidates           []string
+	mandatory, initOnly, state, implied    bool
+	refers                                 bool // to something that exists
+}
+
+func paramOf(m member) parameter {
+	v := m.val
+	p := parameter{
+		name: v.string("name"), kind: v.string("type"), description: v.string("description"), example: v.string("example"),
+		simple: v.string("simpletype"), typedef: v.string("typedef"), bounds: v.string("range"), length: v.string("length"),
+		units: v.string("units"), def: v.string("default"), values: texts(v, "values"), patterns: texts(v, "pattern"), candidates: texts(v, "candidates"),
+		mandatory: isTrue(v, "mandatory"), initOnly: isTrue(v, "init-only"), state: isTrue(v, "state"), implied: isTrue(v, "implied"), refers: v.string("leafref") != "",
+	}
+	if p.name == "" {
+		p.name = m.key
+	}
+	return p
+}
+
+func texts(v value, key string) []string {
+	var out []string
+	list, _ := v.get(key)
+	for _, item := range list.items {
+		if item.isLeaf() {
+			out = append(out, item.text)
+		}
+	}
+	return out
+}
+
+func isTrue(v value, key string) bool {
+	b, ok := v.get(key)
+	return ok && b.kind == kindBool && b.text == "true"
+}
+
+// typeText is the type in a word: the model's name for it says more than the
+// built-in type beneath.
+func (p parameter) typeText() string {
+	kind := p.kind
+	if p.simple != "" {
+		kind = p.simple
+	}
+	if name := p.typedef[strings.LastIndexByte(p.typedef, ':')+1:]; name != "" {
+		kind = name
+		if strings.HasSuffix(p.simple, "[]") {
+			kind += "[]"
+		}
+	}
+	if of, isList := strings.CutSuffix(kind, "[]"); isList {
+		kind = "list of " + of
+	}
+	return kind
+}
+
+// narrows tells whether a range says more than the type.
+func (p parameter) narrows() bool {
+	switch p.simple + " " + p.bounds {
+	case "int8 -128..127", "int16 -32768..32767", "int32 -2147483648..2147483647",
+		"int64 -9223372036854775808..9223372036854775807", "uint8 0..255", "uint16 0..65535",
+		"uint32 0..4294967295", "uint64 0..18446744073709551615":
+		return false
+	}
+	return p.bounds != ""
+}
+
+// text is the description with what else one needs to give a value after v.
+func (p parameter) text(v verb) string {
+	parts := []string{p.description}
+	add := func(when bool, text string) {
+		if when {
+			parts = append(parts, text)
+		}
+	}
+	if v == verbShow || v == verbDel {
+		return p.description
+	}
+	add(len(p.values) > 0, "One of "+strings.Join(p.values, ", ")+".")
+	add(p.narrows(), "Range "+p.bounds+".")
+	add(p.units != "", "In "+p.units+".")
+	add(p.def != "", "Default "+p.def+".")
+	add(p.initOnly && p.kind == "leaf", "It cannot change later.")
+	return strings.TrimSpace(strings.Join(parts, " "))
+}
+
+// printLeaf is the page of one parameter.
+func printLeaf(w io.Writer, v value, about helpFor, width int) error {
+	p := paramOf(member{about.leaf, v})
+	b := bufio.NewWriter(w)
+	out := printer{b}
+	line := func(title, text string) {
+		if text == "" {
+			return
+		}
+		head := title + ":" + strings.Repeat(" ", max(1, 13-len(title)))
+		for i, part := range wrap(clean(text), width-len(head)) {
+			if i > 0 {
+				head = strings.Repeat(" ", len(head))
+			}
+			out.line(head + part)
+		}
+	}
+	if p.description == "" {
+		out.line(clean(p.name))
+	}
+	line(clean(p.name), p.description)
+	line("Type", p.typeText())
+	line("Values", strings.Join(p.values, ", "))
+	if p.narrows() {
+		line("Range", p.bounds)
+	}
+	if !p.refers {
+		line("Length", p.length)
+		for _, pattern := range p.patterns {
+			line("Pattern", pattern)
+		}
+	}
+	line("Units", p.units)
+	line("Default", p.def)
+	line("Given", p.when())
+	line("Possible", strings.Join(p.candidates, ", "))
+	line("Example", p.command(about))
+	if strings.HasSuffix(p.simple, "[]") {
+		line("Several", `as JSON, '`+p.name+`=["a","b"]'`)
+	}
+	return b.Flush()
+}
+
+// when says when a parameter can or must be given.
+func (p parameter) when() string {
+	switch {
+	case p.state:
+		return "never: it is state, which is only read"
+	case p.mandatory && p.initOnly:
+		return "always, and only when it is added"
+	case p.mandatory:
+		return "always"
+	case p.initOnly:
+		return "only when it is added"
+	}
+	return ""
+}
+
+// command is the example as it is typed, or the bare value where a value alone
+// was asked about.
+func (p parameter) command(about helpFor) string {
+	example := p.example
+	if len(p.candidates) > 0 {
+		example = p.candidates[0]
+	}
+	if example == "" || p.kind != "leaf" || p.state || p.initOnly && about.verb == verbSet || len(about.words) == 0 {
+		return example
+	}
+	return "polycubectl " + strings.Join(about.words, " ") + " " + shellWord(about.leaf+"="+example)
+}
+
+// wrapRows breaks descriptions that are too long for the terminal into rows.
+func wrapRows(rows []value, width int) []value {
+	others := 0
+	if width <= 0 || len(rows) == 0 {
+		return rows
+	}
+	widths := map[string]int{}
+	for _, r := range rows {
+		for _, m := range r.members {
+			widths[m.key] = max(widths[m.key], len(m.key), utf8.RuneCountInString(clean(m.val.text)))
+		}
+	}
+	for key, w := range widths {
+		if key != "Description" {
+			others += min(w, maxColumnWidth) + len(gap)
+		}
+	}
+	var out []value
+	for _, r := range rows {
+		lines := wrap(clean(r.string("Description")), width-others-len(gap))
+		for i, line := range lines {
+			part := value{kind: kindObject}
+			for _, m := range r.members {
+				switch {
+				case m.key == "Description":
+					m.val = stringValue(line)
+				case i > 0:
+					m.val = stringValue("")
+				}
+				part.members = append(part.members, m)
+			}
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+// narrowest is the width below which broken lines are worse than long ones.
+const narrowest = 24
+
+// wrap breaks text at blanks into lines of at most width, at least one line.
+func wrap(text string, width int) []string {
+	if width < narrowest {
+		return []string{text}
+	}
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
+}

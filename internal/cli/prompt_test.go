@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Completion as a person meets it: a real, interactive shell on a terminal, keys
+// typed one after the other, and in the end the request that the line became.
+
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is a shell on a pseudo terminal.
+type terminal struct {
+	t      *testing.T
+	master *os.File
+	mu     sync.Mutex
+	shown  bytes.Buffer
+	came   chan struct{}
+}
+
+const (
+	prompt        = "READY> "
+	shellPatience = 20 * time.Second
+)
+
+// openTerminal makes a pseudo terminal of 200 columns.
+func openTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudo terminals here: %v", err)
+	}
+	t.Cleanup(func() { master.Close() })
+	fd := int(master.Fd())
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 200})
+	}
+	if err != nil {
+		t.Skipf("no pseudo terminals here: %v", err)
+	}
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudo terminals here: %v", err)
+	}
+	t.Cleanup(func() { slave.Close() })
+	return master, slave
+}
+
+// startShell runs an interactive shell that has the completion script.
+func startShell(t *testing.T, d *daemon, shell string, args ...string) *terminal {
+	t.Helper()
+	path, err := exec.LookPath(shell)
+	if err != nil {
+		t.Skipf("%s is not installed", shell)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	// The test binary stands in for the program: see TestMain.
+	if err := os.Symlink(self, filepath.Join(bin, "polycubectl")); err != nil {
+		t.Fatal(err)
+	}
+	master, slave := openTerminal(t)
+	cmd := exec.Command(path, args...)
+	cmd.Dir = t.TempDir()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "TERM=dumb", "PS1=" + prompt, actAsProgram + "=1", noSleepAtExit,
+		"GOCOVERDIR=" + t.TempDir(), "LC_ALL=C.UTF-8"}
+	for k, v := range d.env {
+		cmd.Env = append(cmd.Env, k+"="+v)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	term := &terminal{t: t, master: master, came: make(chan struct{}, 1)}
+	go term.read()
+	t.Cleanup(func() {
+		// Its group, so that nothing it started stays.
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+	})
+	return term
+}
+
+func (p *terminal) read() {
+	buf := make([]byte, 4096)
+	for {
+		n, err := p.master.Read(buf)
+		p.mu.Lock()
+		p.shown.Write(buf[:n])
+		p.mu.Unlock()
+		select {
+		case p.came <- struct{}{}:
+		default:
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (p *terminal) keys(keys string) {
+	p.t.Helper()
+	if _, err := p.master.WriteString(keys); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// await waits until the terminal shows a text, and forgets what came up to there.
+func (p *terminal) await(text string) {
+	p.t.Helper()
+	deadline := time.After(shellPatience)
+	for {
+		p.mu.Lock()
+		shown := p.shown.String()
+		at := strings.Index(shown, text)
+		if at >= 0 {
+			p.shown.Next(at + len(text))
+		}
+		p.mu.Unlock()
+		if at >= 0 {
+			return
+		}
+		select {
+		case <-p.came:
+		case <-deadline:
+			p.t.Fatalf("the terminal shows %q, and not %q", shown, text)
+		}
+	}
+}
+
+func TestAtAPromptOfBashTabCompletes(t *testing.T) {
+	d := completing(t)
+	rc := filepath.Join(t.TempDir(), "rc")
+	setUp := "PS1='" + prompt + "'\nbind 'set bell-style none'\nbind 'set enable-bracketed-paste off'\nunset HISTFILE\nsource <(polycubectl completion bash)\n"
+	if err := os.WriteFile(rc, []byte(setUp), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shell := startShell(t, d, "bash", "--noprofile", "--rcfile", rc, "-i")
+	shell.await(prompt)
+	tests := []struct{ name, keys, want string }{
+		{"a word, then a value after =", "polycubectl r1 set lo\td\t", `PATCH /polycube/v1/r1/loglevel/ "debug"`},
+		{"a word with a colon", "polycubectl connect r1:p1 r1:\t", `POST /polycube/v1/connect/ {"peer1":"r1:p1","peer2":"r1:p2"}`},
+		{"a key with a slash", "polycubectl r1 route del 1\t", `DELETE /polycube/v1/r1/route/10.0.0.0%2F8/ `},
+		{"a key with a blank", "polycubectl r1 route del a\t", `DELETE /polycube/v1/r1/route/a%20b/ `},
+		{"a key that a shell would run", "polycubectl r1 route del \\$\t", `DELETE /polycube/v1/r1/route/$%28reboot%29/ `},
+		{"words from the first on", "polycubectl rou\tad\tr2", `POST /polycube/v1/router/r2/ {}`},
+		{"a key=value, then the next", "polycubectl r1 ports add p1 p\tveth1 i\t10.0.0.1/24", `POST /polycube/v1/r1/ports/p1/ {"peer":"veth1","ip":"10.0.0.1/24"}`},
+		{"a placeholder stays out", "polycubectl r1 ports add \tp9", `POST /polycube/v1/r1/ports/p9/ {}`},
+		{"an option of a command", "polycubectl attach n1 r1:p1 pos\tf\t", `POST /polycube/v1/attach/ {"cube":"n1","port":"r1:p1","position":"first"}`},
+	}
+	for _, tt := range tests {
+		before := len(d.requests())
+		shell.keys(tt.keys + "\n")
+		shell.await("\n")
+		shell.await(prompt)
+		all := d.requests()
+		if got := all[len(all)-1].String(); len(all) == before || got != tt.want {
+			t.Errorf("%s: %q became %q, want %q", tt.name, tt.keys, got, tt.want)
+		}
+	}
+}
