@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package foreign
+
+// The control plane of one cube, which is in the service. Calls come one at a time, as the topology makes them.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/polycube/polycube/api/polycube/service/v1"
+	"github.com/polycube/polycube/cube"
+)
+
+// environment is what the topology's Env has for services that are not part of the daemon.
+type environment interface {
+	cube.Env
+	UUID() string
+	TakenOver() bool
+	Degrade(reason string)
+}
+
+// instance implements cube.Instance and the interfaces besides it; what the service did not ask for does not reach it.
+type instance struct {
+	l      *life
+	env    environment
+	handle uint64
+	open   bool
+	// plans counts plans; the last one is the one that can be undone.
+	plans uint64
+	// series are the metrics that the service gave.
+	series atomic.Pointer[[]*pb.Metric]
+
+	mu sync.Mutex
+	// undo takes back what was written to maps while a plan is committed; nil otherwise.
+	undo *journal
+	// closed says that the maps are not to be touched any more.
+	closed bool
+}
+
+func (l *life) newInstance(env cube.Env) (cube.Instance, error) {
+	e, ok := env.(environment)
+	if !ok {
+		return nil, fmt.Errorf("a cube of this kind needs more of its environment than %T has: %w", env, cube.ErrUnsupported)
+	}
+	return &instance{l: l, env: e, handle: random()}, nil
+}
+
+// call makes a call with a deadline. Once that is missed nobody knows what the service does with the cube: it is left
+// alone until it has been opened again.
+func (i *instance) call(ctx context.Context, what string, d deadlineOf, fn func(context.Context) error) error {
+	if i.l.ended() {
+		return fmt.Errorf("service %s does not run (%w): %w", i.l.reg.Name, i.l.Err(), cube.ErrUnavailable)
+	}
+	limit := d(i.l.limits)
+	ctx, cancel := timed(ctx, limit)
+	defer cancel()
+	stop := context.AfterFunc(i.l.ctx, cancel)
+	defer stop()
+	err := fn(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case i.l.ended():
+		return fmt.Errorf("service %s was lost during %s (%w): %w", i.l.reg.Name, what, i.l.Err(), cube.ErrUnavailable)
+	case ctx.Err() != nil:
+		reason := fmt.Sprintf("service %s has not answered %s within %v", i.l.reg.Name, what, limit)
+		i.env.Degrade(reason)
+		return fmt.Errorf("%s: %w", reason, cube.ErrUnavailable)
+	}
+	if _, ok := status.FromError(err); !ok {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return said(err)
+}
+
+// deadlineOf picks one of the deadlines.
+type deadlineOf func(deadlines) time.Duration
+
+// Prepare implements cube.Instance.
+func (i *instance) Prepare(ctx context.Context, old, after json.RawMessage) (cube.Plan, error) {
+	if len(old)+len(after) > 2*maxDocument {
+		return cube.Plan{}, fmt.Errorf("its configuration has more than %d bytes: %w", maxDocument, cube.ErrFull)
+	}
+	i.plans++
+	number := i.plans
+	var plan *pb.Plan
+	err := i.call(ctx, "Prepare", prepareTime, func(ctx context.Context) (err error) {
+		if !i.open {
+			if err := i.introduce(ctx); err != nil {
+				return err
+			}
+		}
+		plan, err = i.l.client.Prepare(ctx, &pb.PrepareRequest{Cube: i.handle, Plan: number, Old: old, After: after,
+			Ports: i.ports(old, after)})
+		return err
+	})
+	if err != nil {
+		return cube.Plan{}, err
+	}
+	out, err := i.planned(number, plan)
+	if err != nil {
+		i.abort(number)
+		return cube.Plan{}, fmt.Errorf("service %s, Prepare: %w", i.l.reg.Name, err)
+	}
+	var committed atomic.Bool
+	if commit := out.Commit; commit != nil {
+		out.Commit = func() error { committed.Store(true); return commit() }
+		context.AfterFunc(ctx, func() { // the transaction is over
+			if !committed.Load() {
+				i.abort(number)
+			}
+		})
+	}
+	return out, nil
+}
+
+// introduce opens the cube.
+func (i *instance) introduce(ctx context.Context) error {
+	i.l.add(i)
+	_, err := i.l.client.Open(ctx, &pb.OpenRequest{Session: i.l.session, Cube: i.handle, Name: i.env.Name(), Uuid: i.env.UUID(),
+		Type: string(i.env.Type()), TakenOver: i.env.TakenOver()})
+	if err != nil {
+		i.l.remove(i)
+		return err
+	}
+	i.open = true
+	return nil
+}
+
+// ports are the ports of two configurations with their numbers.
+func (i *instance) ports(configs ...json.RawMessage) []*pb.Port {
+	var list []*pb.Port
+	seen := map[string]bool{}
+	for _, raw := range configs {
+		var conf struct {
+			Ports []cube.Port `json:"ports"`
+		}
+		if len(raw) == 0 || json.Unmarshal(raw, &conf) != nil {
+			continue // a transparent cube has none
+		}
+		for _, p := range conf.Ports {
+			if index, ok := i.env.PortIndex(p.Name); ok && !seen[p.Name] {
+				seen[p.Name] = true
+				list = append(list, &pb.Port{Name: p.Name, Index: uint32(index)})
+			}
+		}
+	}
+	return list
+}
+
+// abort tells the service that a plan is void. Nobody waits for that.
+func (i *instance) abort(plan uint64) {
+	i.quietly(func(ctx context.Context) error {
+		_, err := i.l.client.Abort(ctx, &pb.PlanRequest{Cube: i.handle, Plan: plan})
+		return err
+	})
+}
+
+// quietly makes a call that nobody waits for, and that may fail.
+func (i *instance) quietly(fn func(context.Context) error) {
+	if i.l.ended() {
+		return
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(i.l.ctx, closeTime)
+		defer cancel()
+		if err := fn(ctx); err != nil && status.Code(err) != codes.Unimplemented {
+			i.l.log.Debug("a service did not take note", "cube", i.env.Name(), "err", said(err))
+		}
+	}()
+}
+
+// Close implements cube.Closer.
+func (i *instance) Close() {
+	i.l.remove(i)
+	i.mu.Lock()
+	i.closed = true
+	i.mu.Unlock()
+	if !i.open {
+		return
+	}
+	i.open = false
+	i.quietly(func(ctx context.Context) error {
+		_, err := i.l.client.Close(ctx, &pb.CloseRequest{Cube: i.handle})
+		return err
+	})
+}
+
+// State implements cube.Stater.
+func (i *instance) State(ctx context.Context, path []string) (any, error) {
+	if !i.l.description.GetState() {
+		return nil, nil
+	}
+	var answer *pb.StateResponse
+	err := i.call(ctx, "State", stateTime, func(ctx context.Context) (err error) {
+		answer, err = i.l.client.State(ctx, &pb.StateRequest{Cube: i.handle, Path: path})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	doc, err := object("the state", answer.GetState())
+	if err != nil || doc == nil {
+		return nil, err
+	}
+	return doc, nil
+}
+
+// DeleteState implements cube.StateDeleter.
+func (i *instance) DeleteState(ctx context.Context, path []string) error {
+	if !i.l.description.GetDeleteState() {
+		return cube.ErrNotFound
+	}
+	return i.call(ctx, "DeleteState", stateTime, func(ctx context.Context) error {
+		_, err := i.l.client.DeleteState(ctx, &pb.StateRequest{Cube: i.handle, Path: path})
+		return err
+	})
+}
+
+// Action implements cube.Actor.
+func (i *instance) Action(ctx context.Context, path []string, input json.RawMessage) (cube.ActionResult, error) {
+	if !i.l.description.GetActions() {
+		return cube.ActionResult{}, fmt.Errorf("service %s has no actions: %w", i.l.reg.Name, cube.ErrUnsupported)
+	}
+	var answer *pb.ActionResponse
+	err := i.call(ctx, "Action", actionTime, func(ctx context.Context) (err error) {
+		answer, err = i.l.client.Action(ctx, &pb.ActionRequest{Cube: i.handle, Path: path, Input: input})
+		return err
+	})
+	if err != nil {
+		return cube.ActionResult{}, err
+	}
+	return result(answer)
+}
+
+// result checks what an action answered.
+func result(answer *pb.ActionResponse) (cube.ActionResult, error) {
+	var out cube.ActionResult
+	doc, err := object("the output", answer.GetOutput())
+	if err != nil {
+		return out, err
+	}
+	if doc != nil {
+		out.Output = doc
+	}
+	if len(answer.GetEdits()) > maxEdits {
+		return out, invalid("%d edits, at most %d are allowed", len(answer.GetEdits()), maxEdits)
+	}
+	for _, e := range answer.GetEdits() {
+		if len(e.GetPath()) == 0 || len(e.GetPath()) > maxPath {
+			return out, invalid("the path of an edit has %d elements", len(e.GetPath()))
+		}
+		value, err := document("the value of an edit", e.GetValue())
+		if err == nil && (value == nil) != e.GetDelete() {
+			err = invalid("an edit has a value, or deletes")
+		}
+		if err != nil {
+			return out, err
+		}
+		edit := cube.Edit{Delete: e.GetDelete(), Path: e.GetPath()}
+		if value != nil {
+			edit.Value = value
+		}
+		out.Edits = append(out.Edits, edit)
+	}
+	return out, nil
+}
+
+// PortChanged implements cube.PortWatcher.
+func (i *instance) PortChanged(port string, up bool) {
+	if i.l.description.GetPorts() {
+		i.l.tell(&pb.ToService{Message: &pb.ToService_Port{Port: &pb.PortChanged{Cube: i.handle, Port: port, Up: up}}})
+	}
+}
+
+// ParentChanged implements cube.ParentWatcher.
+func (i *instance) ParentChanged(p cube.Parent) {
+	if !i.l.description.GetParent() {
+		return
+	}
+	m := &pb.ParentChanged{Cube: i.handle, Name: p.Name, Peer: p.Peer, Netdev: p.Netdev, Index: uint32(p.Index), Mac: p.MAC,
+		Mtu: uint32(p.MTU), Leaves: p.Leaves}
+	for _, a := range p.Addresses {
+		m.Addresses = append(m.Addresses, a.String())
+	}
+	i.l.tell(&pb.ToService{Message: &pb.ToService_Parent{Parent: m}})
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package foreign
+
+// A life of a service: the connection, the session on it, and the cubes that were opened in it.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"google.golang.org/grpc"
+
+	pb "github.com/polycube/polycube/api/polycube/service/v1"
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology"
+)
+
+// life implements topology.Life.
+type life struct {
+	opts Options
+	reg  topology.Registration
+	log  *slog.Logger
+
+	executable  Executable
+	process     Process // nil for a service that was not started here
+	conn        *grpc.ClientConn
+	client      pb.ServiceClient
+	description *pb.Description
+	service     cube.Service
+	limits      deadlines
+	session     string
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{}
+	once   sync.Once
+	closed sync.Once
+	err    error // before done is closed
+	work   sync.WaitGroup
+
+	// told goes to the service, in order.
+	told chan *pb.ToService
+	// heard is when the service was last heard of, in nanoseconds.
+	heard atomic.Int64
+	lines *bucket
+
+	mu    sync.Mutex
+	cubes map[uint64]*instance
+
+	packets *packets
+	// programs bounds the changes of programs under way.
+	programs chan struct{}
+}
+
+func newLife(o Options, reg topology.Registration) *life {
+	l := &life{opts: o, reg: reg, log: o.Logger.With("service", reg.Name), done: make(chan struct{}),
+		told: make(chan *pb.ToService, tellQueue), lines: newBucket(logLines), cubes: map[uint64]*instance{},
+		packets: newPackets(), programs: make(chan struct{}, 4), session: strconv.FormatUint(random(), 16)}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// Service implements topology.Life.
+func (l *life) Service() cube.Service { return l.service }
+
+// Done implements topology.Life.
+func (l *life) Done() <-chan struct{} { return l.done }
+
+// Err implements topology.Life.
+func (l *life) Err() error {
+	select {
+	case <-l.done:
+		return l.err
+	default:
+		return nil
+	}
+}
+
+// end ends the life, for a reason.
+func (l *life) end(why error) {
+	l.once.Do(func() {
+		l.err = l.reason(why)
+		close(l.done)
+		l.cancel()
+	})
+}
+
+// ended says whether the life is over.
+func (l *life) ended() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// reason prefers what became of the process to what that looks like from here.
+func (l *life) reason(why error) error {
+	if l.process == nil || errors.Is(why, errEnded) {
+		return why
+	}
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	var silent *silentError
+	if errors.As(why, &silent) {
+		return why
+	}
+	if errors.Is(why, cube.ErrUnavailable) {
+		select {
+		case <-l.process.Done():
+		case <-timer.C:
+		}
+	}
+	select {
+	case <-l.process.Done():
+		if err := l.process.Err(); err != nil {
+			return fmt.Errorf("its process ended: %w", err)
+		}
+		return fmt.Errorf("its process ended: %w", cube.ErrUnavailable)
+	default:
+		return why
+	}
+}
+
+// Close implements topology.Life.
+func (l *life) Close() {
+	l.end(errEnded)
+	l.closed.Do(func() {
+		if l.conn != nil {
+			_ = l.conn.Close() // there is nothing to be done about it
+		}
+		if l.process != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+			defer cancel()
+			if err := l.process.Stop(ctx); err != nil {
+				l.log.Warn("stopping the process of a service", "err", err)
+			}
+		}
+		l.work.Wait()
+	})
+}
+
+// open begins the session.
+func (l *life) open(ctx context.Context) error {
+	objects, err := objectsOf(l.description.GetObjects())
+	if err != nil {
+		return err
+	}
+	d := l.description
+	l.limits = deadlinesOf(d.GetDeadlines())
+	l.service = cube.Service{Model: d.GetModel(), Objects: objects, MaxPorts: int(d.GetMaxPorts()), New: l.newInstance}
+	if d.GetMigrate() {
+		l.service.Migrate = l.migrate
+	}
+	stream, err := l.client.Session(l.ctx)
+	if err != nil {
+		return fmt.Errorf("opening its session: %w", said(err))
+	}
+	if err := stream.Send(&pb.ToService{Message: &pb.ToService_Hello{Hello: l.hello()}}); err != nil {
+		return fmt.Errorf("opening its session: %w", said(err))
+	}
+	ready := make(chan error, 1)
+	l.heard.Store(time.Now().UnixNano())
+	l.work.Go(func() { l.listen(stream, ready) })
+	timer := time.NewTimer(readyTime)
+	defer timer.Stop()
+	select {
+	case err = <-ready:
+	case <-timer.C:
+		err = fmt.Errorf("it is not ready %v after it was greeted: %w", readyTime, cube.ErrUnavailable)
+	case <-ctx.Done():
+		err = fmt.Errorf("waiting for it to be ready: %w", cube.ErrUnavailable)
+	}
+	if err != nil {
+		return err
+	}
+	l.work.Go(func() { l.speak(stream) })
+	l.work.Go(l.beat)
+	if d.GetPackets() || d.GetNotifications() {
+		return l.openPackets()
+	}
+	return nil
+}
+
+func (l *life) hello() *pb.Hello {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		cpus = runtime.NumCPU()
+	}
+	return &pb.Hello{Session: l.session, Cpus: uint32(cpus), SilenceMs: uint32(l.opts.Silence.Milliseconds()), Requests: maxRequests,
+		Entries: maxEntries, Packets: batchSize, LogLines: logLines, Series: maxSeries}
+}
+
+// tell sends a message to the service. One that does not read what it is told is given up.
+func (l *life) tell(m *pb.ToService) {
+	select {
+	case l.told <- m:
+	case <-l.done:
+	default:
+		l.end(fmt.Errorf("it does not read what it is told: %w", cube.ErrUnavailable))
+	}
+}
+
+// answer is tell for answers: the service is not read while it does not take them.
+func (l *life) answer(m *pb.ToService) {
+	select {
+	case l.told <- m:
+	case <-l.done:
+	}
+}
+
+// speak sends what is told.
+func (l *life) speak(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon]) {
+	for {
+		select {
+		case m := <-l.told:
+			if err := stream.Send(m); err != nil {
+				l.end(fmt.Errorf("the connection broke: %w", cube.ErrUnavailable))
+				return
+			}
+		case <-l.done:
+			_ = stream.CloseSend() // it is over anyway
+			return
+		}
+	}
+}
+
+// silentError is a service that does not answer.
+type silentError struct{ after time.Duration }
+
+func (e *silentError) Error() string {
+	return fmt.Sprintf("it has not been heard of for %v", e.after)
+}
+
+// beat ends the life of a service that is silent.
+func (l *life) beat() {
+	ticker := time.NewTicker(l.opts.Beat)
+	defer ticker.Stop()
+	var number uint64
+	for {
+		select {
+		case <-ticker.C:
+		case <-l.done:
+			return
+		}
+		if quiet := time.Since(time.Unix(0, l.heard.Load())); quiet > l.opts.Beat+l.opts.Silence {
+			l.end(&silentError{quiet.Round(time.Second / 10)})
+			return
+		}
+		if n := l.lines.excess(); n > 0 {
+			l.log.Warn("a service logs too much, lines were dropped", "lines", n)
+		}
+		number++
+		l.tell(&pb.ToService{Message: &pb.ToService_Ping{Ping: &pb.Ping{Number: number}}})
+	}
+}
+
+// listen handles what the service sends in its session. The first message goes to ready.
+func (l *life) listen(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon], ready chan<- error) {
+	m, err := stream.Recv()
+	switch {
+	case err != nil:
+		err = fmt.Errorf("its session ended: %w", said(err))
+	case m.GetReady() == nil:
+		err = fmt.Errorf("it does not begin its session with Ready: %w", cube.ErrInvalid)
+	}
+	ready <- err
+	for err == nil {
+		l.heard.Store(time.Now().UnixNano())
+		if m, err = stream.Recv(); err != nil {
+			l.end(fmt.Errorf("its session ended: %w", errors.Join(said(err), cube.ErrUnavailable)))
+			return
+		}
+		l.hear(m)
+	}
+}
+
+// hear handles one message.
+func (l *life) hear(m *pb.ToDaemon) {
+	switch {
+	case m.GetMap() != nil:
+		reply := l.mapRequest(m.GetMap())
+		reply.Id = m.GetMap().GetId()
+		l.answer(&pb.ToService{Message: &pb.ToService_Map{Map: reply}})
+	case m.GetPrograms() != nil:
+		l.programsRequest(m.GetPrograms())
+	case m.GetLog() != nil:
+		l.logLine(m.GetLog())
+	case m.GetMetrics() != nil:
+		l.metrics(m.GetMetrics())
+	}
+}
+
+// cube finds an open cube by its number.
+func (l *life) cube(handle uint64) (*instance, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := l.cubes[handle]; i != nil {
+		return i, nil
+	}
+	return nil, fmt.Errorf("cube %d is not open: %w", handle, cube.ErrNotFound)
+}
+
+func (l *life) add(i *instance) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cubes[i.handle] = i
+}
+
+func (l *life) remove(i *instance) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.cubes, i.handle)
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package foreign
+
+// The entries of a map in another layout are translated by the service, which sees no map itself.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	pb "github.com/polycube/polycube/api/polycube/service/v1"
+	"github.com/polycube/polycube/cube"
+)
+
+// migrateTime bounds the translation of a map.
+const migrateTime = 20 * time.Second
+
+// migratePage is how many entries are in a message.
+const migratePage = 1024
+
+// migrate implements cube.Service.Migrate.
+func (l *life) migrate(m cube.Migration) error {
+	ctx, cancel := context.WithTimeout(l.ctx, migrateTime)
+	defer cancel()
+	from, to := &table{name: m.Map, m: m.Old}, &table{name: m.Map, m: m.New}
+	for _, t := range []*table{from, to} {
+		if perCPU(t.m.Type()) {
+			t.cpus = ebpf.MustPossibleCPU()
+		}
+	}
+	stream, err := l.client.Migrate(ctx)
+	if err != nil {
+		return said(err)
+	}
+	sent := make(chan error, 1)
+	go func() {
+		sent <- func() error {
+			start := &pb.MigrateStart{Cube: m.Cube, Map: m.Map, Old: from.info(), New: to.info()}
+			if err := stream.Send(&pb.MigrateIn{Start: start}); err != nil {
+				return nil // Recv has the reason
+			}
+			var after []byte
+			for {
+				var page []*pb.Entry
+				last, err := from.page(after, migratePage, func(key, value []byte) error {
+					page = append(page, &pb.Entry{Key: key, Value: value})
+					return nil
+				})
+				if err != nil {
+					cancel()
+					return err
+				}
+				if len(page) > 0 {
+					after = page[len(page)-1].GetKey()
+					if stream.Send(&pb.MigrateIn{Entries: page}) != nil {
+						return nil
+					}
+				}
+				if last || len(page) == 0 {
+					return stream.CloseSend()
+				}
+			}
+		}()
+	}()
+	for {
+		out, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return <-sent
+		}
+		if err != nil {
+			cancel()
+			return errors.Join(said(err), <-sent)
+		}
+		for _, e := range out.GetEntries() {
+			if err := to.put(e.GetKey(), e.GetValue(), ebpf.UpdateAny); err != nil {
+				cancel()
+				<-sent
+				return fmt.Errorf("service %s: %w", l.reg.Name, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package foreign
+
+// What a service says besides: lines for the log, and figures for /metrics.
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	pb "github.com/polycube/polycube/api/polycube/service/v1"
+)
+
+// levels are those of the model's leaf loglevel, as the topology counts them.
+var levels = map[string]slog.Level{
+	"TRACE": slog.LevelDebug - 4, "DEBUG": slog.LevelDebug, "INFO": slog.LevelInfo, "WARN": slog.LevelWarn,
+	"ERR": slog.LevelError, "CRITICAL": slog.LevelError + 4,
+}
+
+// logLine writes a line of the service, at the level of its cube.
+func (l *life) logLine(m *pb.Log) {
+	log := l.log
+	if m.GetCube() != 0 {
+		i, err := l.cube(m.GetCube())
+		if err != nil {
+			return // it was closed meanwhile
+		}
+		log = i.env.Logger()
+	}
+	level, ok := levels[m.GetLevel()]
+	if !ok {
+		level = slog.LevelInfo
+	}
+	if !log.Enabled(context.Background(), level) || !l.lines.take() {
+		return
+	}
+	var args []any
+	for _, key := range slices.Sorted(keysOf(m.GetAttributes())) {
+		if len(args) < 2*maxAttrs {
+			args = append(args, sentence(key[:min(len(key), maxName)]), sentence(m.GetAttributes()[key]))
+		}
+	}
+	log.Log(context.Background(), level, sentence(m.GetMessage()), args...)
+}
+
+func keysOf(m map[string]string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+var metricName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+
+// metrics keeps the figures of a cube.
+func (l *life) metrics(m *pb.Metrics) {
+	i, err := l.cube(m.GetCube())
+	if err != nil {
+		return // it was closed meanwhile
+	}
+	var list []*pb.Metric
+	for _, x := range m.GetMetrics() {
+		if err := checkMetric(x); err != nil || len(list) == maxSeries {
+			if l.lines.take() {
+				l.log.Warn("figures of a service were dropped", "cube", i.env.Name(), "metric", sentence(x.GetName()), "err", err)
+			}
+			continue
+		}
+		list = append(list, x)
+	}
+	i.series.Store(&list)
+}
+
+// checkMetric checks what becomes a line of /metrics.
+func checkMetric(m *pb.Metric) error {
+	switch {
+	case !metricName.MatchString(m.GetName()):
+		return invalid("%.80q is no name of a metric", m.GetName())
+	case len(m.GetLabels()) > maxLabels:
+		return invalid("it has %d labels", len(m.GetLabels()))
+	case math.IsNaN(m.GetValue()) || math.IsInf(m.GetValue(), 0):
+		return invalid("it is no number")
+	}
+	for name, value := range m.GetLabels() {
+		if !metricName.MatchString(name) || name == "cube" || len(value) > maxLabel {
+			return invalid("label %.80q", name)
+		}
+	}
+	m.Help = sentence(m.GetHelp())
+	for name, value := range m.GetLabels() {
+		m.Labels[name] = strings.ToValidUTF8(value, "?")
+	}
+	return nil
+}
+
+// Series is a figure of a cube.
+type Series struct {
+	Service, Cube, Name, Help string
+	Counter                   bool
+	Labels                    map[string]string
+	Value                     float64
+}
+
+// Series lists the figures that the service gave last.
+func (l *life) Series() []Series {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []Series
+	for _, i := range l.cubes {
+		list := i.series.Load()
+		if list == nil {
+			continue
+		}
+		for _, m := range *list {
+			out = append(out, Series{Service: l.reg.Name, Cube: i.env.Name(), Name: m.GetName(), Help: m.GetHelp(),
+				Counter: m.GetKind() == pb.Metric_KIND_COUNTER, Labels: m.GetLabels(), Value: m.GetValue()})
+		}
+	}
+	return out
+}
+
+// Drops returns how many packets did not reach the service, and how many of it were too many.
+func (l *life) Drops() (in, out uint64) {
+	l.packets.rate.mu.Lock()
+	defer l.packets.rate.mu.Unlock()
+	return l.packets.count(), l.packets.rate.over
+}
+
+// String names the life in logs.
+func (l *life) String() string { return fmt.Sprintf("%s %s", l.reg.Type, l.reg.URI) }
