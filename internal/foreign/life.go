@@ -197,7 +197,7 @@ func (l *life) hello() *pb.Hello {
 		cpus = runtime.NumCPU()
 	}
 	return &pb.Hello{Session: l.session, Cpus: uint32(cpus), SilenceMs: uint32(l.opts.Silence.Milliseconds()), Requests: maxRequests,
-		Entries: maxEntries, Packets: batchSize, LogLines: logLines, Series: maxSeries}
+		Entries: maxBatch, Packets: batchSize, LogLines: logLines, Series: maxSeries}
 }
 
 // tell sends a message to the service. One that does not read what it is told is given up.

@@ -31,10 +31,10 @@ const protocol = 1
 const (
 	maxMessage  = 32 << 20
 	maxDocument = 8 << 20
-	maxObject   = 4 << 20
+	maxFile     = 4 << 20
 	maxName     = 64
 	maxSentence = 1024
-	maxEntries  = 1 << 16
+	maxBatch    = 1 << 16
 	maxConst    = 64 << 10
 	maxChanges  = 64
 	maxEdits    = 10_000
@@ -229,8 +229,8 @@ func objectsOf(list []*pb.Object) (map[cube.Hook][]byte, error) {
 			return nil, invalid("an object is for no known hook")
 		case out[h] != nil:
 			return nil, invalid("two objects are for %s", h)
-		case len(o.GetElf()) == 0 || len(o.GetElf()) > maxObject:
-			return nil, invalid("the object for %s has %d bytes, 1 to %d are allowed", h, len(o.GetElf()), maxObject)
+		case len(o.GetElf()) == 0 || len(o.GetElf()) > maxFile:
+			return nil, invalid("the object for %s has %d bytes, 1 to %d are allowed", h, len(o.GetElf()), maxFile)
 		}
 		out[h] = o.GetElf()
 	}
@@ -247,7 +247,7 @@ func checkDescription(name string, d *pb.Description) error {
 		return fmt.Errorf("it speaks version %d of the protocol, this daemon speaks version %d: %w", d.GetProtocol(), protocol, cube.ErrUnsupported)
 	case d.GetName() != name:
 		return fmt.Errorf("it is the service %.80q, not %q: %w", d.GetName(), name, cube.ErrInvalid)
-	case len(d.GetModel()) > maxObject:
+	case len(d.GetModel()) > maxFile:
 		return fmt.Errorf("its model has %d bytes: %w", len(d.GetModel()), cube.ErrInvalid)
 	case len(d.GetObjects()) == 0:
 		return fmt.Errorf("it has no programs: %w", cube.ErrInvalid)

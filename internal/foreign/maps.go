@@ -242,8 +242,8 @@ func (t *table) page(after []byte, limit int, yield func(key, value []byte) erro
 func (t *table) keys() ([][]byte, error) {
 	var list [][]byte
 	var after []byte
-	for rounds := 0; rounds < 2+int(t.m.MaxEntries())/maxEntries; rounds++ {
-		last, err := t.page(after, maxEntries, func(key, _ []byte) error {
+	for rounds := 0; rounds < 2+int(t.m.MaxEntries())/maxBatch; rounds++ {
+		last, err := t.page(after, maxBatch, func(key, _ []byte) error {
 			list = append(list, bytes.Clone(key))
 			return nil
 		})

@@ -63,8 +63,8 @@ func (i *instance) mapRequest(r *pb.MapRequest, reply *pb.MapReply) error {
 
 // few refuses requests that are too large.
 func few(n int) error {
-	if n > maxEntries {
-		return fmt.Errorf("%d entries in a request, at most %d are allowed: %w", n, maxEntries, cube.ErrInvalid)
+	if n > maxBatch {
+		return fmt.Errorf("%d entries in a request, at most %d are allowed: %w", n, maxBatch, cube.ErrInvalid)
 	}
 	return nil
 }
@@ -91,8 +91,8 @@ func (t *table) lookup(keys [][]byte, reply *pb.MapReply) error {
 }
 
 func (t *table) iterate(r *pb.MapIterate, reply *pb.MapReply) error {
-	limit := maxEntries
-	if n := r.GetLimit(); n > 0 && n < maxEntries {
+	limit := maxBatch
+	if n := r.GetLimit(); n > 0 && n < maxBatch {
 		limit = int(n)
 	}
 	var err error

@@ -66,8 +66,8 @@ func checkWrites(writes []*pb.MapWrite) error {
 		}
 		entries += len(w.GetEntries()) + 1
 	}
-	if entries > maxEntries {
-		return invalid("it writes %d entries, at most %d are allowed", entries, maxEntries)
+	if entries > maxBatch {
+		return invalid("it writes %d entries, at most %d are allowed", entries, maxBatch)
 	}
 	return nil
 }

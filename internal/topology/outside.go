@@ -30,8 +30,9 @@ type Registration struct {
 
 // Host starts services that are not part of the daemon.
 type Host interface {
-	// Start begins a life of a service: a process or a connection. The context bounds the start alone.
-	Start(context.Context, Registration) (Life, error)
+	// Start begins a life of a service: a process or a connection. again is an earlier life of the same version, nil if
+	// there was none or another version is wanted. The context bounds the start alone.
+	Start(ctx context.Context, r Registration, again Life) (Life, error)
 }
 
 // Life is a running service, from its start until it is lost or closed. It does not come back: Start makes the next.
@@ -77,6 +78,7 @@ type outsider struct {
 	mu       sync.Mutex
 	reg      Registration
 	life     Life // nil while there is none
+	last     Life // the life, or the one that ended
 	since    time.Time
 	restarts int
 	failure  string
@@ -114,7 +116,7 @@ func (o *outsider) live(reg Registration, life Life) Life {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	before := o.life
-	o.reg, o.life, o.since, o.failure = reg, life, time.Now(), ""
+	o.reg, o.life, o.last, o.since, o.failure = reg, life, life, time.Now(), ""
 	close(o.changed)
 	o.changed = make(chan struct{})
 	return before
@@ -160,7 +162,7 @@ func (m *Manager) openOutside(host Host, state *store.State) {
 	var all sync.WaitGroup
 	for name, o := range m.outside.byName {
 		all.Go(func() {
-			life, err := host.Start(ctx, o.reg)
+			life, err := host.Start(ctx, o.reg, nil)
 			if err != nil {
 				o.failure = err.Error()
 				return
@@ -278,6 +280,7 @@ func (m *Manager) lose(o *outsider, life Life) {
 	}
 	life.Close()
 	m.log.Error("a service is lost, the fast path of its cubes goes on", "service", o.name, "error", why)
+	m.TellService(o.name, "lost", why.Error())
 	for _, u := range m.unitsOf(o.name) {
 		u.degrade(fmt.Sprintf("service %s is lost since %s: %v", o.name, time.Now().Format(time.TimeOnly), why))
 	}
@@ -353,7 +356,10 @@ func (m *Manager) orphans(svc *service) []string {
 func (m *Manager) revive(ctx context.Context, o *outsider, reg Registration) error {
 	start, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	life, err := m.outside.host.Start(start, reg)
+	o.mu.Lock()
+	last := o.last
+	o.mu.Unlock()
+	life, err := m.outside.host.Start(start, reg, last)
 	if err != nil {
 		return err
 	}
@@ -370,6 +376,7 @@ func (m *Manager) revive(ctx context.Context, o *outsider, reg Registration) err
 	o.mu.Unlock()
 	o.live(reg, life)
 	failed := m.takeOver(ctx, svc, m.orphans(svc))
+	m.TellService(o.name, "back", "")
 	m.log.Info("a service is back", "service", o.name, "cubes", len(m.unitsOf(o.name)), "degraded", len(failed))
 	return nil
 }

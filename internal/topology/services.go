@@ -38,6 +38,7 @@ func (m *Manager) AddService(ctx context.Context, reg Registration) error {
 		return err
 	}
 	o.give()
+	m.TellService(reg.Name, "added", "")
 	m.log.Info("service added", "service", reg.Name, "type", reg.Type, "uri", reg.URI)
 	m.outside.mu.Lock()
 	defer m.outside.mu.Unlock()
@@ -75,7 +76,7 @@ func (m *Manager) disclaim(o *outsider) {
 func (m *Manager) beginFirst(ctx context.Context, o *outsider, reg Registration) error {
 	start, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	life, err := m.outside.host.Start(start, reg)
+	life, err := m.outside.host.Start(start, reg, nil)
 	if err != nil {
 		return fmt.Errorf("service %s: %w", reg.Name, err)
 	}
@@ -211,6 +212,7 @@ func (m *Manager) RemoveService(ctx context.Context, name string) error {
 	if svc != nil {
 		retire(svc)
 	}
+	m.TellService(name, "removed", "")
 	m.log.Info("service removed", "service", name)
 	return nil
 }
@@ -264,7 +266,7 @@ func (m *Manager) UpdateService(ctx context.Context, reg Registration) error {
 	}
 	start, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	life, err := m.outside.host.Start(start, reg)
+	life, err := m.outside.host.Start(start, reg, nil)
 	if err != nil {
 		return fmt.Errorf("service %s: the new version: %w", reg.Name, err)
 	}
@@ -284,6 +286,7 @@ func (m *Manager) UpdateService(ctx context.Context, reg Registration) error {
 	if before := o.live(reg, life); before != nil {
 		before.Close()
 	}
+	m.TellService(reg.Name, "updated", "")
 	m.log.Info("service updated", "service", reg.Name, "type", reg.Type, "uri", reg.URI)
 	return nil
 }

@@ -251,5 +251,6 @@ func (t *txn) retirePredecessors() {
 		if s.settle != nil {
 			s.settle()
 		}
+		t.m.TellCube(s.is.name, s.is.svc.info.Name, "adopted", "")
 	}
 }
