@@ -50,9 +50,10 @@ func init() {
 			plan:        planDetach,
 		},
 		"services": {
-			description: "Show, add and remove services",
-			usage:       "services [show [NAME]] | services add type=lib|grpc uri=URI name=NAME | services del NAME",
-			plan:        planServices,
+			description: "Show, add, update and remove services",
+			usage: "services [show [NAME]] | services add type=lib|grpc uri=URI name=NAME | services update NAME [uri=URI] | " +
+				"services del NAME",
+			plan: planServices,
 		},
 		"cubes": {
 			description: "Show running cubes, or add several from a file",
@@ -191,11 +192,35 @@ func planServices(c command) (plan, error) {
 			return plan{}, usagef("services del takes one name, but %d are given", len(c.path)-1)
 		}
 		return plan{req: request{method: "DELETE", path: c.path}}, nil
-	default:
-		p, err := planShow(c)
-		p.single = len(c.path) == 2
-		return p, err
+	case verbNone:
+		if len(c.path) > 1 && c.path[1] == "update" {
+			return planServicesUpdate(c)
+		}
 	}
+	p, err := planShow(c)
+	p.single = len(c.path) == 2
+	return p, err
+}
+
+// planServicesUpdate has another version of a service take over; without options, the one that is at its place now.
+func planServicesUpdate(c command) (plan, error) {
+	if len(c.path) != 3 {
+		return plan{}, usagef("services update takes one name, but %d are given", len(c.path)-2)
+	}
+	if err := noInput(c); err != nil {
+		return plan{}, err
+	}
+	var body []member
+	for _, p := range c.pairs {
+		if p.key != "type" && p.key != "uri" {
+			return plan{}, usagef("services update does not know %q", p.key+"=")
+		}
+		body = append(body, member{p.key, stringValue(p.value)})
+	}
+	return plan{
+		req:    request{method: "PATCH", path: []string{"services", c.path[2]}, body: objectValue(body...).appendJSON(nil)},
+		render: renderNothing,
+	}, nil
 }
 
 func planServicesAdd(c command) (plan, error) {

@@ -99,7 +99,7 @@ connect     command  Connect two ports, or a port and a netdev
 disconnect  command  Undo a connection
 attach      command  Attach a transparent cube to a port or a netdev
 detach      command  Detach a transparent cube from a port or a netdev
-services    command  Show, add and remove services
+services    command  Show, add, update and remove services
 cubes       command  Show running cubes, or add several from a file
 topology    command  Show how cubes are connected
 netdevs     command  Show network devices that cubes can use

@@ -195,10 +195,14 @@ func (d *daemon) openPlane(context.Context) (err error) {
 	return nil
 }
 
-func (d *daemon) openManager(context.Context) (err error) {
+func (d *daemon) openManager(context.Context) error {
+	host, err := d.serviceHost()
+	if err != nil {
+		return err
+	}
 	d.manager, err = topology.New(topology.Options{
 		Datapath: d.plane, Shadows: shadowsOf(d.plane), Store: d.store, State: d.state, Services: d.parts.services(), Logger: d.log, Version: Version,
-		Events: d.events,
+		Events: d.events, Host: host,
 	})
 	if err == nil {
 		d.undo = append(d.undo, func() error {

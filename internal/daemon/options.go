@@ -66,6 +66,7 @@ type Options struct {
 	// Cleanup asks for the removal of what a stopped daemon left, instead of a daemon.
 	Cleanup bool
 	accessOptions
+	serviceOptions
 	// Warnings are what the user should know about the options given.
 	Warnings []string
 }
@@ -113,6 +114,7 @@ func flagSet(name string, r *rawOptions) *pflag.FlagSet {
 	f.BoolVar(&r.InsecureLoopback, "insecure-loopback", false, "let every local user change the configuration over TCP, without the token")
 	r.declare(f)
 	f.BoolVarP(&r.Background, "daemon", "d", false, "run in the background; returns when the daemon is ready, or says why it is not")
+	r.declareServices(f)
 	f.StringVarP(&r.level, "loglevel", "l", "info", "trace, debug, info, warn, err, critical or off")
 	f.StringVar(&r.LogFile, "logfile", "", "file for the log, reopened on SIGHUP (default standard error; in the background /var/log/polycube[/INSTANCE]/polycubed.log)")
 	f.StringVar(&r.PidFile, "pidfile", "", "file for the process id (default RUN-DIR/polycubed.pid)")
@@ -234,6 +236,9 @@ func (r *rawOptions) finish(f *pflag.FlagSet) error {
 	r.Port = r.port
 	r.TCP = f.Changed("addr") || f.Changed("port")
 	if err := r.finishAccess(f); err != nil {
+		return err
+	}
+	if err := r.finishServices(); err != nil {
 		return err
 	}
 	r.defaultPaths()

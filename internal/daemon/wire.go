@@ -205,6 +205,15 @@ func (k *kernelPlane) HoldCube(s datapath.Spec) error {
 	return nil
 }
 
+// ReplaceCube remembers the hook as CreateCube does.
+func (k *kernelPlane) ReplaceCube(s datapath.Spec) (datapath.Replacement, error) {
+	r, err := k.Plane.ReplaceCube(s)
+	if err == nil {
+		k.hooks.Store(s.ID, s.Type.Hook())
+	}
+	return r, err
+}
+
 // DeleteCube forgets the hook with the cube.
 func (k *kernelPlane) DeleteCube(id datapath.CubeID) error {
 	k.hooks.Delete(id)

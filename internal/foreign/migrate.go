@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"google.golang.org/grpc"
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
@@ -39,33 +40,11 @@ func (l *life) migrate(m cube.Migration) error {
 	}
 	sent := make(chan error, 1)
 	go func() {
-		sent <- func() error {
-			start := &pb.MigrateStart{Cube: m.Cube, Map: m.Map, Old: from.info(), New: to.info()}
-			if err := stream.Send(&pb.MigrateIn{Start: start}); err != nil {
-				return nil // Recv has the reason
-			}
-			var after []byte
-			for {
-				var page []*pb.Entry
-				last, err := from.page(after, migratePage, func(key, value []byte) error {
-					page = append(page, &pb.Entry{Key: key, Value: value})
-					return nil
-				})
-				if err != nil {
-					cancel()
-					return err
-				}
-				if len(page) > 0 {
-					after = page[len(page)-1].GetKey()
-					if stream.Send(&pb.MigrateIn{Entries: page}) != nil {
-						return nil
-					}
-				}
-				if last || len(page) == 0 {
-					return stream.CloseSend()
-				}
-			}
-		}()
+		err := sendEntries(stream, m, from, to)
+		if err != nil {
+			cancel()
+		}
+		sent <- err
 	}()
 	for {
 		out, err := stream.Recv()
@@ -82,6 +61,35 @@ func (l *life) migrate(m cube.Migration) error {
 				<-sent
 				return fmt.Errorf("service %s: %w", l.reg.Name, err)
 			}
+		}
+	}
+}
+
+// sendEntries sends what the old map holds. When the service ends the call, what is received has the reason.
+func sendEntries(stream grpc.BidiStreamingClient[pb.MigrateIn, pb.MigrateOut], m cube.Migration, from, to *table) error {
+	start := &pb.MigrateStart{Cube: m.Cube, Map: m.Map, Old: from.info(), New: to.info()}
+	if stream.Send(&pb.MigrateIn{Start: start}) != nil {
+		return nil
+	}
+	var after []byte
+	for {
+		var page []*pb.Entry
+		last, err := from.page(after, migratePage, func(key, value []byte) error {
+			page = append(page, &pb.Entry{Key: key, Value: value})
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if len(page) > 0 {
+			after = page[len(page)-1].GetKey()
+			if stream.Send(&pb.MigrateIn{Entries: page}) != nil {
+				return nil
+			}
+		}
+		if last || len(page) == 0 {
+			_ = stream.CloseSend() // what is received tells more
+			return nil
 		}
 	}
 }

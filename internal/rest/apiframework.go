@@ -72,22 +72,6 @@ func entryPaths(*openapi.Schemas) []pathDoc {
 	}
 }
 
-func servicesPaths() []pathDoc {
-	add := stringsBody([]string{"type", "uri", "name"}, nil)
-	one := openapi.Of("type", "object", "properties", openapi.Of("name", textSchema(), "servicecontroller", textSchema(),
-		"datamodel", openapi.Of("type", "string", "description", "The YANG module.")), "required", []string{"name", "datamodel"})
-	return []pathDoc{
-		{path: "/services", operations: []operationDoc{
-			reading("The services that are loaded", "The services.", arrayOf(openapi.GoType(serviceEntry{}))),
-			{method: http.MethodPost, summary: "Add a service", success: http.StatusOK, says: "It is loaded.", body: add, needsBody: true},
-			helpDoc()}},
-		{path: "/services/{name}", params: []paramDoc{nameParam("name", "Name of the service.", "simplebridge")}, operations: []operationDoc{
-			reading("A service and its model", "An array of one service.", arrayOf(one), http.StatusNotFound),
-			{method: http.MethodDelete, summary: "Remove a service that has no cubes", success: http.StatusNoContent, says: "It is gone."},
-			helpDoc()}},
-	}
-}
-
 func cubesPaths(*openapi.Schemas) []pathDoc {
 	cube := openapi.Of("type", "object", "description", "A cube, as its service reads it.", "required", []string{"name", "service-name"},
 		"properties", openapi.Of("name", textSchema(), "service-name", textSchema()))

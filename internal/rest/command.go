@@ -37,6 +37,9 @@ func readMembers(w http.ResponseWriter, r *http.Request, required, optional []st
 	if err != nil {
 		return nil, err
 	}
+	if body == nil && len(required) == 0 {
+		return map[string]string{}, nil
+	}
 	if body == nil {
 		return nil, missingMember(required[0])
 	}

@@ -210,14 +210,14 @@ func (s *Server) helpServices(w http.ResponseWriter, r *http.Request, rest []str
 	if err != nil {
 		return err
 	}
-	h, methods := help{}, []string{http.MethodGet, http.MethodDelete, http.MethodOptions}
+	h, methods := help{}, []string{http.MethodGet, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 	if verb == verbNone {
-		h.commands = []string{"show", "del"}
+		h.commands = []string{"show", "update", "del"}
 	}
 	if len(rest) == 0 {
 		methods = []string{http.MethodGet, http.MethodPost, http.MethodOptions}
 		if verb == verbNone {
-			h.commands = []string{"add", "show", "del"}
+			h.commands = []string{"add", "show", "update", "del"}
 		}
 		if verb == verbAdd {
 			h.params = []param{

@@ -21,6 +21,12 @@ type Manager interface {
 	Cubes() []topology.CubeRef
 	ServiceOf(cube string) (string, bool)
 
+	// AddService, UpdateService and RemoveService are for services that are not part of the daemon, which ServiceStates lists.
+	AddService(context.Context, topology.Registration) error
+	UpdateService(context.Context, topology.Registration) error
+	RemoveService(ctx context.Context, name string) error
+	ServiceStates() []topology.ServiceState
+
 	Create(ctx context.Context, service, name string, body []byte) error
 	Edit(ctx context.Context, service, name string, op yang.Op, path yang.Path, body []byte) error
 	Delete(ctx context.Context, service, name string) error

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+// Services that are not part of the daemon: whether they are taken, and by which rules they run and are spoken to.
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/polycube/polycube/internal/confine"
+	"github.com/polycube/polycube/internal/foreign"
+	"github.com/polycube/polycube/internal/topology"
+)
+
+// serviceOptions are about services that are not part of the daemon.
+type serviceOptions struct {
+	// Services is off, or on: services can be added at run time.
+	Services string
+	// ServicesCA, ServicesCert and ServicesKey are files in PEM for mutual TLS with services of type grpc.
+	ServicesCA, ServicesCert, ServicesKey string
+}
+
+// declareServices declares the options.
+func (o *serviceOptions) declareServices(f *pflag.FlagSet) {
+	f.StringVar(&o.Services, "services", "on", "on: services can be added while the daemon runs; off: none but its own")
+	f.StringVar(&o.ServicesCA, "services-cacert", "", "certificates (PEM) that services of type grpc must be signed with")
+	f.StringVar(&o.ServicesCert, "services-cert", "", "certificate (PEM) that the daemon shows to services of type grpc")
+	f.StringVar(&o.ServicesKey, "services-key", "", "private key (PEM) of services-cert")
+}
+
+// finishServices checks the options.
+func (o *serviceOptions) finishServices() error {
+	if o.Services != "on" && o.Services != "off" {
+		return fmt.Errorf("services %q: is on or off", o.Services)
+	}
+	given := 0
+	for _, file := range []string{o.ServicesCA, o.ServicesCert, o.ServicesKey} {
+		if file != "" {
+			given++
+		}
+	}
+	if given != 0 && given != 3 {
+		return errors.New("services-cacert, services-cert and services-key belong together: give all three or none")
+	}
+	return nil
+}
+
+// serviceHost makes what runs services, nil where they are off.
+func (d *daemon) serviceHost() (topology.Host, error) {
+	if d.opts.Services != "on" {
+		return nil, nil
+	}
+	config, err := d.opts.serviceTLS()
+	if err != nil {
+		return nil, err
+	}
+	hidden := []string{d.opts.StateDir, d.opts.RunDir, d.opts.BPFFS}
+	open := func(service, path string) (foreign.Executable, error) {
+		file, err := confine.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("uri %.200s: %w", path, err)
+		}
+		return confined{file, confine.Config{Name: service, Executable: file, RunDir: d.opts.RunDir, Hidden: hidden,
+			Log: d.log.With(slog.String("service", service))}}, nil
+	}
+	return foreign.New(foreign.Options{Open: open, TLS: config, Logger: d.log, Version: Version}), nil
+}
+
+// confined is an executable that is run as package confine does. The file is closed when nobody has it any more.
+type confined struct {
+	file   *confine.Executable
+	config confine.Config
+}
+
+// Start implements foreign.Executable.
+func (c confined) Start(ctx context.Context) (foreign.Process, error) {
+	p, err := confine.Start(ctx, c.config)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// serviceTLS reads the files for mutual TLS with services; nil where there are none.
+func (o *serviceOptions) serviceTLS() (*tls.Config, error) {
+	if o.ServicesCert == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(o.ServicesCert, o.ServicesKey)
+	if err != nil {
+		return nil, fmt.Errorf("services-cert: %w", err)
+	}
+	pem, err := os.ReadFile(o.ServicesCA)
+	if err != nil {
+		return nil, fmt.Errorf("services-cacert: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("services-cacert %s: no certificate in it", o.ServicesCA)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, RootCAs: pool}, nil
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+// The services: those of the daemon, and those that are added, updated and removed while it runs.
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/topology"
+)
+
+// serviceEntry is a service as GET /services lists it. The two repository ids named the
+// code generators of the first Polycube; clients expect the members.
+type serviceEntry struct {
+	Name        string `json:"name"`
+	Controller  string `json:"servicecontroller"`
+	Description string `json:"description"`
+	Version     string `json:"version"`
+	Pyang       string `json:"pyang_repo_id"`
+	Swagger     string `json:"swagger_codegen_repo_id"`
+	// Status is running or lost for a service that is not part of the daemon.
+	Status string `json:"status,omitempty"`
+}
+
+// serviceDetail is a service as GET /services/NAME answers it.
+type serviceDetail struct {
+	Name       string `json:"name"`
+	Controller string `json:"servicecontroller"`
+	Model      string `json:"datamodel"`
+	// The rest is of services that are not part of the daemon.
+	Type     string     `json:"type,omitempty"`
+	Status   string     `json:"status,omitempty"`
+	Since    *time.Time `json:"since,omitempty"`
+	Restarts int        `json:"restarts,omitempty"`
+	Error    string     `json:"error,omitempty"`
+}
+
+// serviceStatus is how a service that is not part of the daemon is.
+func serviceStatus(st topology.ServiceState) string {
+	if st.Running {
+		return "running"
+	}
+	return "lost"
+}
+
+// serviceStates are the services that are not part of the daemon, by name.
+func (s *Server) serviceStates() map[string]topology.ServiceState {
+	states := map[string]topology.ServiceState{}
+	for _, st := range s.manager.ServiceStates() {
+		states[st.Name] = st
+	}
+	return states
+}
+
+// serviceEntries lists the services, also those that have not been loaded since the daemon started.
+func (s *Server) serviceEntries() []serviceEntry {
+	states := s.serviceStates()
+	out := []serviceEntry{}
+	for _, i := range s.manager.Services() {
+		e := serviceEntry{Name: i.Name, Controller: i.Controller, Description: i.Description, Version: i.Version}
+		if st, ok := states[i.Name]; ok {
+			e.Status = serviceStatus(st)
+			delete(states, i.Name)
+		}
+		out = append(out, e)
+	}
+	for _, st := range s.manager.ServiceStates() {
+		if _, ok := states[st.Name]; ok {
+			out = append(out, serviceEntry{Name: st.Name, Controller: st.URI, Status: serviceStatus(st)})
+		}
+	}
+	return out
+}
+
+// serviceDetail finds a service.
+func (s *Server) serviceDetail(name string) (serviceDetail, bool) {
+	d, found := serviceDetail{Name: name}, false
+	for _, i := range s.manager.Services() {
+		if i.Name == name {
+			d.Controller, d.Model, found = i.Controller, i.Model, true
+		}
+	}
+	if st, ok := s.serviceStates()[name]; ok {
+		d.Type, d.Controller, d.Status, d.Since, d.Restarts, d.Error = st.Type, st.URI, serviceStatus(st), &st.Since, st.Restarts, st.Error
+		found = true
+	}
+	return d, found
+}
+
+func (s *Server) serveServices(w http.ResponseWriter, r *http.Request, rest []string) error {
+	methods := []string{http.MethodGet, http.MethodPost, http.MethodOptions}
+	if len(rest) == 1 {
+		methods = []string{http.MethodGet, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+	}
+	if err := allow(r, methods...); err != nil {
+		return err
+	}
+	switch r.Method {
+	case http.MethodOptions:
+		return s.helpServices(w, r, rest)
+	case http.MethodPost:
+		return s.addService(w, r)
+	case http.MethodPatch:
+		return s.updateService(w, r, rest[0])
+	case http.MethodDelete:
+		return s.removeService(w, r, rest[0])
+	}
+	if len(rest) == 0 {
+		return s.writeJSON(w, r, http.StatusOK, s.serviceEntries())
+	}
+	d, ok := s.serviceDetail(rest[0])
+	if !ok {
+		return s.noService(http.StatusNotFound, rest[0])
+	}
+	return s.writeJSON(w, r, http.StatusOK, []serviceDetail{d})
+}
+
+// checkServiceType checks the member type of a request.
+func checkServiceType(kind string) error {
+	if kind == "lib" || kind == "grpc" {
+		return nil
+	}
+	return &problem{Status: http.StatusBadRequest, Tag: "bad-attribute", Field: "type",
+		Message: fmt.Sprintf("type: %s is neither lib nor grpc", clip(kind))}
+}
+
+// serviceProblem is the answer when a service is refused. What a service does wrong when it
+// starts is no fault of the daemon.
+func serviceProblem(err error) error {
+	for _, known := range []error{cube.ErrExists, cube.ErrInUse, cube.ErrInvalid, cube.ErrUnsupported, cube.ErrFull} {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	return &problem{Status: http.StatusBadRequest, Tag: tagFailed, Message: err.Error()}
+}
+
+func (s *Server) addService(w http.ResponseWriter, r *http.Request) error {
+	m, err := readMembers(w, r, []string{"type", "uri", "name"}, nil)
+	if err != nil {
+		return err
+	}
+	if err := checkServiceType(m["type"]); err != nil {
+		return err
+	}
+	err = s.manager.AddService(r.Context(), topology.Registration{Name: m["name"], Type: m["type"], URI: m["uri"]})
+	if err != nil {
+		return serviceProblem(err)
+	}
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// updateService has another version of a service take over; without a body, the one that is at its place now.
+func (s *Server) updateService(w http.ResponseWriter, r *http.Request, name string) error {
+	m, err := readMembers(w, r, nil, []string{"type", "uri"})
+	if err != nil {
+		return err
+	}
+	if m["type"] != "" {
+		if err := checkServiceType(m["type"]); err != nil {
+			return err
+		}
+	}
+	if _, ok := s.serviceDetail(name); !ok {
+		return s.noService(http.StatusBadRequest, name)
+	}
+	err = s.manager.UpdateService(r.Context(), topology.Registration{Name: name, Type: m["type"], URI: m["uri"]})
+	if err != nil {
+		return serviceProblem(err)
+	}
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+func (s *Server) removeService(w http.ResponseWriter, r *http.Request, name string) error {
+	if _, ok := s.serviceDetail(name); !ok {
+		return s.noService(http.StatusBadRequest, name)
+	}
+	if err := s.manager.RemoveService(r.Context(), name); err != nil {
+		return serviceProblem(err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func servicesPaths() []pathDoc {
+	add := stringsBody([]string{"type", "uri", "name"}, nil)
+	one := openapi.GoType(serviceDetail{})
+	refused := []int{http.StatusConflict, http.StatusServiceUnavailable}
+	return []pathDoc{
+		{path: "/services", operations: []operationDoc{
+			reading("The services that are loaded", "The services.", arrayOf(openapi.GoType(serviceEntry{}))),
+			{method: http.MethodPost, summary: "Add a service", success: http.StatusOK, says: "It is loaded.", body: add, needsBody: true, also: refused},
+			helpDoc()}},
+		{path: "/services/{name}", params: []paramDoc{nameParam("name", "Name of the service.", "simplebridge")}, operations: []operationDoc{
+			reading("A service and its model", "An array of one service.", arrayOf(one), http.StatusNotFound),
+			{method: http.MethodPatch, summary: "Have another version of a service take over its cubes", success: http.StatusOK,
+				says: "It has taken over all cubes.", body: stringsBody([]string{}, []string{"type", "uri"}), also: refused},
+			{method: http.MethodDelete, summary: "Remove a service that has no cubes", success: http.StatusNoContent, says: "It is gone.", also: refused},
+			helpDoc()}},
+	}
+}
