@@ -202,7 +202,12 @@ func clientWords(c command, current string) ([]string, bool) {
 var watchers = map[string]map[string]bool{
 	"trace":   {"--cube": true, "-c": true, "-t": true, "-json": false, "--inject": true, "--egress": false},
 	"capture": {"-w": true, "-c": true, "-t": true, "-json": false},
+	"events":  {"--type": true, "--after": true, "-c": true, "-json": false},
+	"status":  {"--check": false, "-json": false},
 }
+
+// eventTypes are what events can be chosen by.
+var eventTypes = []string{"config", "cube", "daemon", "netdev", "port", "relink", "service"}
 
 // filterWords begin most filters.
 var filterWords = []string{"arp", "ether", "host", "icmp", "icmp6", "ip", "ip6", "net", "port", "tcp", "udp", "vlan"}
@@ -213,6 +218,8 @@ func (s *session) watchWords(name string, words []string, current string) []stri
 		switch words[n-1] {
 		case "--cube":
 			return s.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
+		case "--type":
+			return eventTypes
 		case "-w":
 			return files("", current)
 		case "--inject":
@@ -228,6 +235,10 @@ func (s *session) watchWords(name string, words []string, current string) []stri
 		return slices.DeleteFunc(flags, func(f string) bool { return slices.Contains(words, f) })
 	case name == "capture" && len(words) == 0, slices.Contains(words, "--inject"):
 		return s.ask(command{path: []string{"capture"}}, "word", current)
+	case name == "events":
+		return s.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
+	case name == "status":
+		return slices.Sorted(maps.Keys(watchers[name]))
 	}
 	return filterWords
 }

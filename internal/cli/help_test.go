@@ -106,6 +106,9 @@ netdevs     command  Show network devices that cubes can use
 drops       command  Show who drops packets and why, now and since when
 trace       command  Show each step of packets through the cubes, live
 capture     command  Capture the packets of a port, a transparent cube or a netdev
+status      command  Show how the daemon and its cubes are, and what to do about what is not well
+events      command  Show what happens, live: changes, ports, cubes, netdevs, services
+daemon      command  Show the daemon itself, or change what it logs
 r1          cube     Cube of type router
 `
 	if r := d.run("?"); r.code != ExitOK || r.out != want {

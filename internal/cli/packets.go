@@ -183,8 +183,14 @@ func (s step) untimed() string {
 	return fmt.Sprintf("%-15s %-4s %-20s %s", clean(place), program, clean(what), clean(s.Summary))
 }
 
-// watch carries out a command that shows packets.
+// watch carries out a command that shows packets, or what else there is to see.
 func (s *session) watch(command string, words []string) error {
+	switch command {
+	case "status":
+		return s.health(words)
+	case "events":
+		return s.follow(words)
+	}
 	w, err := parseWatching(command, words)
 	if err != nil {
 		return err

@@ -78,6 +78,7 @@ func (s *session) conclude(err error) int {
 	var wrong *usageError
 	var refused *serverError
 	var astray *redirectError
+	var checked *checkResult
 	switch {
 	case err == nil:
 		return ExitOK
@@ -89,6 +90,8 @@ func (s *session) conclude(err error) int {
 			fmt.Fprintln(s.stderr, `Try "polycubectl -h", or "?" as the last word.`)
 		}
 		return ExitUsage
+	case errors.As(err, &checked):
+		return checked.code
 	case errors.As(err, &refused):
 		fmt.Fprintln(s.stderr, refused.text)
 		return ExitServer

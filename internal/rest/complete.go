@@ -96,7 +96,7 @@ const maxWords = 2000
 
 // commandWords are the framework's own first words, as the root's completion lists them.
 func commandWords() []string {
-	return []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "drops", "trace", "capture"}
+	return []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "drops", "trace", "capture", "status", "events", "daemon"}
 }
 
 // commandsWith are those of the framework's first words that a verb goes with.

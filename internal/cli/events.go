@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What happens, as it happens: the daemon's server-sent events as lines.
+
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const eventStream = "text/event-stream"
+
+// following is the command events.
+type following struct {
+	cube, types, after string
+	count              int
+	json               bool
+}
+
+func parseFollowing(words []string) (following, error) {
+	var f following
+	wrong := func(format string, args ...any) (following, error) {
+		return f, &usageError{message: "events: " + fmt.Sprintf(format, args...), usage: aliases["events"].usage}
+	}
+	var count string
+	valued := map[string]*string{"--type": &f.types, "--after": &f.after, "-c": &count}
+	for i := 0; i < len(words); i++ {
+		name, value, given := strings.Cut(words[i], "=")
+		to := valued[name]
+		switch {
+		case words[i] == "-json":
+			f.json = true
+		case to == nil && strings.HasPrefix(words[i], "-"):
+			return wrong("unknown flag %q", words[i])
+		case to == nil && (f.cube != "" || words[i] == ""):
+			return wrong("it takes the name of one cube")
+		case to == nil:
+			f.cube = words[i]
+		case given:
+			*to = value
+		case i+1 == len(words):
+			return wrong("%s needs a value", name)
+		default:
+			i++
+			*to = words[i]
+		}
+	}
+	if count != "" {
+		var err error
+		if f.count, err = strconv.Atoi(count); err != nil || f.count < 1 {
+			return wrong("-c %q: it takes a number from 1 on", count)
+		}
+	}
+	return f, nil
+}
+
+// request is the stream to ask for.
+func (f following) request() request {
+	q := url.Values{}
+	for name, value := range map[string]string{"cube": f.cube, "type": f.types, "after": f.after} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return request{method: "GET", path: []string{"events"}, query: q.Encode(), accept: eventStream}
+}
+
+// errEnough ends a stream of which enough was seen.
+var errEnough = errors.New("enough was seen")
+
+// follow carries the command out.
+func (s *session) follow(words []string) error {
+	f, err := parseFollowing(words)
+	if err != nil {
+		return err
+	}
+	seen := 0
+	err = s.stream(f.request(), func(line []byte) error {
+		data, ok := strings.CutPrefix(string(line), "data:")
+		if !ok {
+			return nil // the id and the type are in the data; a comment says that the stream lives
+		}
+		if err := s.event(strings.TrimSpace(data), f.json); err != nil {
+			return err
+		}
+		if seen++; seen == f.count {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// event prints one event.
+func (s *session) event(data string, raw bool) error {
+	if raw {
+		return s.put(clean(data))
+	}
+	var e struct {
+		Time          time.Time
+		Type, Message string
+	}
+	if err := json.Unmarshal([]byte(data), &e); err != nil {
+		return fmt.Errorf("the daemon's answer is not understood: %w", err)
+	}
+	return s.put(fmt.Sprintf("%s %-7s %s", e.Time.Local().Format("15:04:05.000"), clean(e.Type), clean(e.Message)))
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The health of the daemon and its cubes on one screen, and as one line with an exit status for monitoring systems.
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+func statusAliases() map[string]alias {
+	return map[string]alias{
+		"status": {
+			description: "Show how the daemon and its cubes are, and what to do about what is not well",
+			usage:       "status [show] [-json] [--check]  (--check prints one line; exit status 0 ok, 1 warning, 2 critical, 3 unknown)",
+			plan:        notAlone,
+		},
+		"events": {
+			description: "Show what happens, live: changes, ports, cubes, netdevs, services",
+			usage:       "events [CUBE] [--type TYPE[,TYPE]] [--after ID] [-c COUNT] [-json]  (types: config port cube netdev relink service daemon)",
+			plan:        notAlone,
+		},
+		"daemon": {
+			description: "Show the daemon itself, or change what it logs",
+			usage:       "daemon [show] | daemon set loglevel=trace|debug|info|warn|err|critical|off",
+			plan:        planDaemon,
+		},
+	}
+}
+
+// planDaemon is the generic plan, with show as the default.
+func planDaemon(c command) (plan, error) {
+	if c.verb == verbNone && len(c.pairs) == 0 {
+		c.verb = verbShow
+	}
+	if c.verb != verbShow && c.verb != verbSet {
+		return plan{}, usagef("daemon takes show or set, not %q", c.verb)
+	}
+	return genericPlan(c, true)
+}
+
+// Exit statuses of status --check, those of monitoring plug-ins.
+var checkStatuses = map[string]int{"ok": 0, "warning": 1, "critical": 2}
+
+const checkUnknown = 3
+
+// checkResult ends the program with the status of a check, after one line was printed.
+type checkResult struct{ code int }
+
+func (r *checkResult) Error() string { return fmt.Sprintf("check: status %d", r.code) }
+
+// health is the daemon's answer.
+type health struct {
+	Status   string
+	Troubles []struct{ Severity, Where, What, Remedy string }
+	More     int `json:"more-troubles"`
+	Daemon   struct {
+		Version, Instance, Kernel, Loglevel string
+		Pid                                 int
+		Uptime                              int64  `json:"uptime-seconds"`
+		Memory                              uint64 `json:"memory-bytes"`
+	}
+	Cubes struct {
+		Revision                      uint64
+		Total, Degraded, Broken, Held int
+	}
+	Ports    struct{ Total, Up, Down, Free int }
+	Programs struct {
+		Total, Inline, Call int
+		Reasons             []struct {
+			Cube   string
+			Cubes  int
+			Reason string
+		}
+	}
+	SlowPath struct {
+		Packets     uint64
+		RingBytes   uint64 `json:"ring-bytes"`
+		RingUsed    uint64 `json:"ring-used-bytes"`
+		Waiting     int
+		Shed        uint64
+		ShedByCubes uint64 `json:"shed-by-cubes"`
+	} `json:"slow-path"`
+	Drops []struct {
+		Cube, Reason string
+		PerSecond    uint64 `json:"per-second"`
+	}
+	Store *struct {
+		JournalBytes   int64      `json:"journal-bytes"`
+		JournalRecords int        `json:"journal-records"`
+		StateBytes     int64      `json:"state-bytes"`
+		LastSnapshot   *time.Time `json:"last-snapshot"`
+	}
+	Services []struct {
+		Name  string
+		Cubes int
+	}
+}
+
+// health carries out the command status.
+func (s *session) health(words []string) error {
+	check, raw := false, false
+	for _, w := range words {
+		switch w {
+		case "--check":
+			check = true
+		case "-json":
+			raw = true
+		case "show":
+		default:
+			return &usageError{message: fmt.Sprintf("status: unknown word %q", w), usage: aliases["status"].usage}
+		}
+	}
+	body, err := s.fetch(request{method: "GET", path: []string{"status"}})
+	var h health
+	if err == nil {
+		if e := json.Unmarshal(body, &h); e != nil {
+			err = fmt.Errorf("the daemon's answer is not understood: %w", e)
+		}
+	}
+	switch {
+	case check && err != nil:
+		// Whoever watches reads one line of standard output, whatever happened.
+		if e := s.put("POLYCUBE UNKNOWN - " + clean(err.Error())); e != nil {
+			return e
+		}
+		return &checkResult{checkUnknown}
+	case err != nil:
+		return err
+	case raw:
+		err = printAnswer(s.stdout, body, showOptions{form: formJSON}, false)
+	case check:
+		err = s.put(h.line())
+	default:
+		err = h.screen(s)
+	}
+	if err != nil || !check {
+		return err
+	}
+	if code, known := checkStatuses[h.Status]; !known {
+		return &checkResult{checkUnknown}
+	} else if code != 0 {
+		return &checkResult{code}
+	}
+	return nil
+}
+
+// fetch asks for one answer.
+func (s *session) fetch(r request) ([]byte, error) {
+	c, err := s.connect()
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
+	defer cancel()
+	s.sent = r
+	a, err := c.do(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if s.status = a.status; !a.ok() {
+		return nil, &serverError{sentences(a)}
+	}
+	return a.body, nil
+}
+
+// line is the health as a monitoring plug-in prints it.
+func (h *health) line() string {
+	text := fmt.Sprintf("%d cubes, %d of %d ports up", h.Cubes.Total, h.Ports.Up, h.Ports.Total)
+	if len(h.Troubles) > 0 {
+		text = h.Troubles[0].Where + " " + h.Troubles[0].What
+		if more := len(h.Troubles) - 1 + h.More; more > 0 {
+			text += fmt.Sprintf(" (and %d more)", more)
+		}
+	}
+	text = strings.ReplaceAll(clean(text), "|", "/") // what is behind a bar is figures
+	return fmt.Sprintf("POLYCUBE %s - %s | cubes=%d degraded=%d broken=%d ports=%d up=%d down=%d", clean(strings.ToUpper(h.Status)), text,
+		h.Cubes.Total, h.Cubes.Degraded, h.Cubes.Broken, h.Ports.Total, h.Ports.Up, h.Ports.Down)
+}
+
+// screen prints the health for people.
+func (h *health) screen(s *session) error {
+	t := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(t, "%s\t%s\n", name, clean(fmt.Sprintf(format, args...)))
+	}
+	name := h.Daemon.Version
+	if h.Daemon.Instance != "" {
+		name += ", instance " + h.Daemon.Instance
+	}
+	row("status", "%s", h.Status)
+	row("daemon", "%s, pid %d, up %s, %s, kernel %s, loglevel %s", name, h.Daemon.Pid, time.Duration(h.Daemon.Uptime)*time.Second,
+		size(h.Daemon.Memory), h.Daemon.Kernel, h.Daemon.Loglevel)
+	row("cubes", "%d%s, revision %d", h.Cubes.Total, h.services(), h.Cubes.Revision)
+	if h.Cubes.Degraded+h.Cubes.Broken > 0 {
+		row("", "%d degraded, %d broken (%d of them go on forwarding)", h.Cubes.Degraded, h.Cubes.Broken, h.Cubes.Held)
+	}
+	row("ports", "%d: %d up, %d down, %d without a peer", h.Ports.Total, h.Ports.Up, h.Ports.Down, h.Ports.Free)
+	row("programs", "%d: %d inline, %d in call mode", h.Programs.Total, h.Programs.Inline, h.Programs.Call)
+	for _, p := range h.Programs.Reasons {
+		row("", "%s (%d cubes) in call mode: %s", p.Cube, p.Cubes, p.Reason)
+	}
+	row("slow path", "%d packets, ring %s of %s, %d wait, %d shed", h.SlowPath.Packets, size(h.SlowPath.RingUsed), size(h.SlowPath.RingBytes),
+		h.SlowPath.Waiting, h.SlowPath.Shed+h.SlowPath.ShedByCubes)
+	if len(h.Drops) == 0 {
+		row("drops", "none in the last seconds")
+	}
+	for i, d := range h.Drops {
+		row([]string{"drops", ""}[min(i, 1)], "%s %s: %d a second", d.Cube, d.Reason, d.PerSecond)
+	}
+	if h.Store != nil {
+		snapshot := "none since the start"
+		if h.Store.LastSnapshot != nil {
+			snapshot = h.Store.LastSnapshot.Local().Format(time.DateTime)
+		}
+		row("store", "%s, journal %s in %d records, last snapshot %s", size(uint64(max(0, h.Store.StateBytes))),
+			size(uint64(max(0, h.Store.JournalBytes))), h.Store.JournalRecords, snapshot)
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	return h.troubles(s)
+}
+
+// troubles prints what is not well, with the remedy below.
+func (h *health) troubles(s *session) error {
+	if len(h.Troubles) == 0 {
+		return nil
+	}
+	var errs []error
+	say := func(format string, args ...any) {
+		_, err := s.stdout.WriteString(clean(fmt.Sprintf(format, args...)) + "\n")
+		errs = append(errs, err)
+	}
+	say("")
+	for _, x := range h.Troubles {
+		say("%s: %s: %s", x.Severity, x.Where, x.What)
+		if x.Remedy != "" {
+			say("  %s", x.Remedy)
+		}
+	}
+	if h.More > 0 {
+		say("and %d more", h.More)
+	}
+	return errors.Join(errs...)
+}
+
+// services are the numbers of cubes by service.
+func (h *health) services() string {
+	var parts []string
+	for _, v := range h.Services {
+		parts = append(parts, fmt.Sprintf("%d %s", v.Cubes, v.Name))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+// size is a number of bytes for people.
+func size(n uint64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
