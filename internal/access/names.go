@@ -4,6 +4,7 @@ package access
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -19,12 +20,21 @@ type name struct{ kind, value string }
 // maxNames is the number of lines.
 const maxNames = 10000
 
+// withoutComment cuts a # that begins a line or follows a blank: a URI may hold one.
+func withoutComment(line string) string {
+	for i := range len(line) {
+		if line[i] == '#' && (i == 0 || line[i-1] == ' ' || line[i-1] == '\t') {
+			return line[:i]
+		}
+	}
+	return line
+}
+
 // parseNames reads lines "KIND:value", with blank lines and comments from # on.
 func parseNames(text string) ([]name, error) {
 	var out []name
 	for i, line := range strings.Split(text, "\n") {
-		line, _, _ = strings.Cut(line, "#")
-		if line = strings.TrimSpace(line); line == "" {
+		if line = strings.TrimSpace(withoutComment(line)); line == "" {
 			continue
 		}
 		kind, value, ok := strings.Cut(line, ":")
@@ -47,7 +57,9 @@ func (n *name) canonical() error {
 	switch n.kind {
 	case "CN", "O", "OU", "URI", "EMAIL":
 	case "DNS":
-		n.value = strings.ToLower(strings.TrimSuffix(n.value, "."))
+		if n.value = strings.ToLower(strings.TrimSuffix(n.value, ".")); n.value == "" {
+			return errors.New("the root of DNS is no host")
+		}
 	case "IP":
 		addr, err := netip.ParseAddr(n.value)
 		if err != nil {

@@ -147,12 +147,18 @@ type lab struct {
 	log    *output.Buffer
 	socket string
 	client *http.Client
-	// tcp is "127.0.0.1:PORT", "" without TCP.
-	tcp string
+	// tcp is "127.0.0.1:PORT", "" without TCP; tls is that of TLS.
+	tcp, tls string
 }
 
 // newLab serves a manager, the real one when m is nil.
 func newLab(t testing.TB, o Options, tcp bool) *lab {
+	t.Helper()
+	return newTunedLab(t, o, tcp, func(*Server) {})
+}
+
+// newTunedLab is newLab with a server that is changed before it serves.
+func newTunedLab(t testing.TB, o Options, tcp bool, tune func(*Server)) *lab {
 	t.Helper()
 	if o.Manager == nil {
 		o.Manager = newManager(t)
@@ -163,6 +169,7 @@ func newLab(t testing.TB, o Options, tcp bool) *lab {
 		o.Version = "1.2.3"
 	}
 	l.server = New(o)
+	tune(l.server)
 	unixListener, err := ListenUnix(l.socket)
 	if err != nil {
 		t.Fatal(err)
@@ -175,6 +182,14 @@ func newLab(t testing.TB, o Options, tcp bool) *lab {
 		}
 		l.tcp = tcpListener.Addr().String()
 		listeners = append(listeners, tcpListener)
+	}
+	if o.TLS != nil {
+		tlsListener, err := ListenTLS("localhost", 0, o.TLS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.tls = tlsListener.Addr().String()
+		listeners = append(listeners, tlsListener)
 	}
 	var done sync.WaitGroup
 	for _, x := range listeners {
