@@ -155,7 +155,7 @@ func TestMain(m *testing.M) {
 	if socket := os.Getenv("REST_TEST_SOCKET"); socket != "" {
 		c, err := net.Dial("unix", socket)
 		if err == nil {
-			_, err = io.WriteString(c, "GET /polycube/v1/version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+			_, err = io.WriteString(c, os.Getenv("REST_TEST_REQUEST")+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 		}
 		if err == nil {
 			_, err = io.Copy(os.Stdout, c)
@@ -169,57 +169,85 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestPeerCredentials: the kernel's word about the peer decides, not the file's mode.
-func TestPeerCredentials(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: becomes other users")
-	}
-	const group = "daemon"
-	gid := groupID(group)
-	if gid < 0 {
-		t.Skipf("needs the system group %q", group)
-	}
-	l := newLab(t, Options{Group: group}, false)
-	// The path and the mode let everybody reach the socket, so that only the check is left.
-	for dir := l.socket; len(dir) > len(os.TempDir()); dir = dir[:strings.LastIndexByte(dir, '/')] {
-		if err := os.Chmod(dir, 0o777); err != nil {
-			t.Fatal(err)
-		}
-	}
+// otherUser is this test as a program that every user can run.
+func otherUser(t *testing.T) string {
+	t.Helper()
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := os.CreateTemp(os.TempDir(), "rest-client-*")
+	dir, err := os.MkdirTemp("", "rest-client-*")
+	if err == nil {
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		err = os.Chmod(dir, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(dir+"/client", self, 0o755)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.Remove(client.Name())
-	if _, err := client.Write(self); err != nil {
-		t.Fatal(err)
+	return dir + "/client"
+}
+
+// openTo lets everybody reach a file, so that only what the daemon checks is left.
+func openTo(t *testing.T, path string) {
+	t.Helper()
+	for dir := path; len(dir) > len(os.TempDir()); dir = dir[:strings.LastIndexByte(dir, '/')] {
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := client.Chmod(0o755); err != nil {
-		t.Fatal(err)
+}
+
+// TestPeerCredentials: the kernel's word about the peer decides, not the file's mode; on
+// the socket for reading, nobody does more.
+func TestPeerCredentials(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: becomes other users")
 	}
-	if err := client.Close(); err != nil {
-		t.Fatal(err)
+	const admins, readers = "daemon", "bin"
+	admin, reader := uint32(groupID(admins)), uint32(groupID(readers))
+	if groupID(admins) < 0 || groupID(readers) < 0 {
+		t.Skipf("needs the system groups %q and %q", admins, readers)
+	}
+	l := newLab(t, Options{Group: admins, ReadGroup: readers}, false)
+	reading := l.socket + "-read"
+	if info, err := os.Stat(reading); err != nil || info.Mode().Perm() != 0o660 || info.Sys().(*syscall.Stat_t).Gid != reader {
+		t.Errorf("the socket for reading: %v, %v", info, err)
+	}
+	openTo(t, l.socket)
+	openTo(t, reading)
+	client := otherUser(t)
+	const get, post = "GET /polycube/v1/version", "POST /polycube/v1/lab/l1"
+	other := func(gid uint32, groups ...uint32) syscall.Credential {
+		return syscall.Credential{Uid: 54321, Gid: gid, Groups: groups}
 	}
 	tests := []struct {
-		name   string
-		cred   syscall.Credential
-		status string
+		name, socket, request string
+		cred                  syscall.Credential
+		status                string
 	}{
-		{"root", syscall.Credential{Uid: 0, Gid: 0}, "200 OK"},
-		{"a stranger", syscall.Credential{Uid: 54321, Gid: 54321}, "403 Forbidden"},
-		{"a stranger with other groups", syscall.Credential{Uid: 54321, Gid: 54321, Groups: []uint32{54322, 54323}}, "403 Forbidden"},
-		{"a member by primary group", syscall.Credential{Uid: 54321, Gid: uint32(gid)}, "200 OK"},
-		{"a member by supplementary group", syscall.Credential{Uid: 54321, Gid: 54321, Groups: []uint32{54322, uint32(gid)}}, "200 OK"},
+		{"root", l.socket, get, syscall.Credential{}, "200 OK"},
+		{"a stranger", l.socket, get, other(54321), "403 Forbidden"},
+		{"a stranger with other groups", l.socket, get, other(54321, 54322, 54323), "403 Forbidden"},
+		{"a member by primary group", l.socket, get, other(admin), "200 OK"},
+		{"a member by supplementary group", l.socket, get, other(54321, 54322, admin), "200 OK"},
+		{"a reader", l.socket, get, other(54321, reader), "200 OK"},
+		{"a reader who changes", l.socket, post, other(reader), "403 Forbidden"},
+		{"a reader who invents a method", l.socket, "get /polycube/v1/version", other(reader), "403 Forbidden"},
+		{"a reader, for reading", reading, get, other(reader), "200 OK"},
+		{"a reader who changes there", reading, post, other(reader), "403 Forbidden"},
+		{"a member who changes there", reading, post, other(admin), "403 Forbidden"},
+		{"root who changes there", reading, post, syscall.Credential{}, "403 Forbidden"},
+		{"a stranger there", reading, get, other(54321), "403 Forbidden"},
+		{"a member who changes", l.socket, post, other(54321, admin), "201 Created"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			cmd := exec.Command(client.Name())
+			cmd := exec.Command(client)
 			cmd.Dir = "/"
-			cmd.Env = append(os.Environ(), "REST_TEST_SOCKET="+l.socket)
+			cmd.Env = append(os.Environ(), "REST_TEST_SOCKET="+tt.socket, "REST_TEST_REQUEST="+tt.request)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &tt.cred}
 			out, err := cmd.CombinedOutput()
 			if err != nil || !strings.HasPrefix(string(out), "HTTP/1.1 "+tt.status) {

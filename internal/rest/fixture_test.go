@@ -183,6 +183,13 @@ func newTunedLab(t testing.TB, o Options, tcp bool, tune func(*Server)) *lab {
 		l.tcp = tcpListener.Addr().String()
 		listeners = append(listeners, tcpListener)
 	}
+	if o.ReadGroup != "" {
+		readListener, err := ListenGroup(l.socket+"-read", o.ReadGroup, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners = append(listeners, readListener)
+	}
 	if o.TLS != nil {
 		tlsListener, err := ListenTLS("localhost", 0, o.TLS)
 		if err != nil {
