@@ -214,8 +214,11 @@ func (c *command) pair(w string) error {
 		return usagef("%q is not a valid format: key=value has exactly one \"=\" (a value with \"=\" can be given in YAML or JSON on standard input)", w)
 	}
 	for part := range strings.SplitSeq(key, ".") {
+		if part == "" && key != "" {
+			return usagef("%q is not a valid format: a part of the key is empty", w)
+		}
 		if part == "" {
-			return usagef("%q is not a valid format: the key is empty", w)
+			return usagef("%q is not a valid format: there is no key; write key=value, without blanks around \"=\"", w)
 		}
 	}
 	for _, p := range c.pairs {

@@ -20,6 +20,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/polycube/polycube/internal/suggest"
 )
 
 const (
@@ -179,7 +181,8 @@ func (e endpoint) explain(err error) error {
 	case e.socket != "" && errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("not allowed to use %s: run as root, or join the group polycube", e)
 	case e.socket != "" && absent:
-		return fmt.Errorf("cannot contact the daemon at %s: it does not seem to run; start it with %q", e, e.startCommand())
+		return fmt.Errorf("cannot contact the daemon at %s: it does not seem to run; start it with %q%s", e, e.startCommand(),
+			suggest.Question(suggest.Near(e.instance, instanceNames(""))))
 	case absent:
 		return fmt.Errorf("cannot contact the daemon at %s, check that it runs and listens there (the address comes from %s)", e, e.origin)
 	default:

@@ -112,7 +112,7 @@ func (s *session) execute(args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(args) == 0 || len(args) == 1 && isHelp(args[0]) {
+	if len(args) == 0 || len(args) == 1 && (isHelp(args[0]) || args[0] == "help") {
 		_, err := s.stdout.WriteString(usage())
 		return err
 	}

@@ -242,9 +242,9 @@ func TestLinks(t *testing.T) {
 	tests := []struct{ path, self, children string }{
 		{"/lab/l1", "/lab/l1/", "uuid type service-name loglevel ports shadow span fdb route mode enabled label seen"},
 		{"/tap/t1", "/tap/t1/", "uuid type service-name loglevel capture"},
-		{"/lab/l1/fdb", "/lab/l1/fdb/", "aging-time entry flush"},
-		{"/lab/l1/fdb/entry/aa:aa:aa:aa:aa:aa/", "/lab/l1/fdb/entry/aa:aa:aa:aa:aa:aa/", "address port age"},
-		{"/lab/l1/route/10.0.0.0%2F8/1.1.1.1", "/lab/l1/route/10.0.0.0%2F8/1.1.1.1/", "network nexthop pathcost tag"},
+		{"/lab/l1/fdb", "/lab/l1/fdb/", "aging-time entry"},
+		{"/lab/l1/fdb/entry/aa:aa:aa:aa:aa:aa/", "/lab/l1/fdb/entry/aa:aa:aa:aa:aa:aa/", "address port"},
+		{"/lab/l1/route/10.0.0.0%2F8/1.1.1.1", "/lab/l1/route/10.0.0.0%2F8/1.1.1.1/", "network nexthop pathcost"},
 		{"/lab/l1/ports/p1", "/lab/l1/ports/p1/", "name uuid status peer tcubes"},
 	}
 	for _, authority := range []string{"//" + l.tcp, ""} {

@@ -60,8 +60,13 @@ func (s *Server) serviceLinks(r *http.Request, service string) []link {
 	return out
 }
 
-// nodeLinks lists a node and its children.
-func (s *Server) nodeLinks(r *http.Request, t *target) []link {
+// nodeLinks lists a node and those of its children that can be read: raw has the leaves
+// that are set.
+func (s *Server) nodeLinks(r *http.Request, t *target, raw json.RawMessage) []link {
+	var set map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &set); err != nil {
+		set = nil
+	}
 	self := hrefBase(r) + joinPath(t.segments...)
 	out := []link{{"self", self}}
 	children := t.node.Children()
@@ -69,8 +74,11 @@ func (s *Server) nodeLinks(r *http.Request, t *target) []link {
 		children = baseFirst(children)
 	}
 	for _, c := range children {
-		if c.Name() == "status-reason" {
+		if c.Name() == "status-reason" || c.Kind() == yang.Action {
 			continue // most ports have none, and the first API had none
+		}
+		if _, isSet := set[c.Name()]; c.Kind() == yang.Leaf && !isSet {
+			continue
 		}
 		out = append(out, link{c.Name(), self + c.Name() + "/"})
 	}

@@ -215,7 +215,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, t *target) error {
 	}
 	switch t.kind {
 	case kindCube, kindContainer, kindEntry:
-		raw = appendLinks(raw, s.nodeLinks(r, t))
+		raw = appendLinks(raw, s.nodeLinks(r, t, raw))
 	case kindList:
 		setLinkHeader(w.Header(), s.entryLinks(r, t, raw))
 	case kindLeaf, kindLeafList, kindValue, kindAction:
