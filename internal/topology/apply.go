@@ -223,7 +223,7 @@ func (c *wantedCube) fixed(t *txn) (string, error) {
 	if _, err := scratch.Edit(yang.Create, nil, c.want.body()); err != nil {
 		return "", err
 	}
-	raw, err := scratch.JSON(nil, yang.JSONOptions{Defaults: true})
+	raw, err := scratch.JSON(nil, yang.JSONOptions{Defaults: true, Apart: true})
 	if err != nil {
 		return "", err
 	}

@@ -7,7 +7,6 @@ package topology
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/yang"
 )
 
 // carryOut makes the next world real.
@@ -77,7 +77,8 @@ func (t *txn) preparePlans() ([]planned, error) {
 			was = nil // its code knows nothing yet
 		}
 		fresh := was == nil
-		if !fresh && string(was.conf.raw) == string(rec.conf.raw) {
+		changes := t.entryChanges(u, rec, fresh)
+		if !fresh && len(changes) == 0 && string(was.conf.raw) == string(rec.conf.raw) {
 			continue
 		}
 		if reason := u.degraded.Load(); reason != nil {
@@ -87,12 +88,14 @@ func (t *txn) preparePlans() ([]planned, error) {
 			continue
 		}
 		t.widenPorts(u, was, rec)
-		plan, err := t.prepareOne(u, was, rec)
+		own, err := t.prepareCube(u, was, rec, changes)
 		if err != nil {
 			return nil, blame(name, fmt.Errorf("%s: %w", name, err))
 		}
-		t.mergeConstants(rec, plan.Constants)
-		plans = append(plans, planned{unit: u, plan: plan})
+		for _, plan := range own {
+			t.mergeConstants(rec, plan.Constants)
+			plans = append(plans, planned{unit: u, plan: plan})
+		}
 	}
 	return plans, nil
 }
@@ -104,23 +107,57 @@ func (t *txn) widenPorts(u *unit, was, rec *record) {
 	t.undo = append(t.undo, func() error { u.env.ports.Store(before); return nil })
 }
 
-func (t *txn) prepareOne(u *unit, was, rec *record) (cube.Plan, error) {
-	var before json.RawMessage
-	if was != nil {
-		before = was.conf.raw
-	}
+// prepareCube asks a cube for its plans: of what it has in its tree, then of the entries of large lists.
+func (t *txn) prepareCube(u *unit, was, rec *record, changes []yang.EntryChange) ([]cube.Plan, error) {
 	level := u.env.level.Level()
 	u.env.level.Set(slowLevel(rec.level))
 	t.undo = append(t.undo, func() error { u.env.level.Set(level); return nil })
-	var plan cube.Plan
-	err := t.call(t.ctx, u, func() (err error) {
-		if u.inst == nil {
-			if u.inst, err = u.svc.New(u.env); err != nil {
-				u.inst = nil
-				return err
-			}
+	if err := t.makeInstance(u); err != nil {
+		return nil, err
+	}
+	_, apart := u.inst.(cube.EntryPreparer)
+	var plans []cube.Plan
+	if was == nil || !apart || string(was.conf.raw) != string(rec.conf.raw) {
+		plan, err := t.prepareTree(u, was, rec)
+		if err != nil {
+			return nil, err
 		}
-		plan, err = u.inst.Prepare(t.ctx, before, rec.conf.raw)
+		plans = append(plans, plan)
+	}
+	if apart && (was == nil || len(changes) > 0) {
+		plan, err := t.prepareEntries(u, changes)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, plan)
+	}
+	return plans, nil
+}
+
+func (t *txn) makeInstance(u *unit) error {
+	if u.inst != nil {
+		return nil
+	}
+	return t.call(t.ctx, u, func() (err error) {
+		if u.inst, err = u.svc.New(u.env); err != nil {
+			u.inst = nil
+		}
+		return err
+	})
+}
+
+func (t *txn) prepareTree(u *unit, was, rec *record) (cube.Plan, error) {
+	before, err := u.configOf(was)
+	if err != nil {
+		return cube.Plan{}, err
+	}
+	after, err := u.configOf(rec)
+	if err != nil {
+		return cube.Plan{}, err
+	}
+	var plan cube.Plan
+	err = t.call(t.ctx, u, func() (err error) {
+		plan, err = u.inst.Prepare(t.ctx, before, after)
 		return err
 	})
 	if err != nil {

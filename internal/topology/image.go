@@ -175,13 +175,18 @@ func (i *image) same(other *image) bool {
 // imageOf is a cube's configuration in a world, nil when the cube is not in it. One that could not be restored has that
 // of the store.
 func (m *Manager) imageOf(w *world, name string) (*image, error) {
-	service, raw := "", json.RawMessage(nil)
+	service, raw, err := "", json.RawMessage(nil), error(nil)
 	if rec := w.cubes[name]; rec != nil {
-		service, raw = rec.service, rec.saved
+		service = rec.service
+		raw, err = rec.savedWhole(w.units[name].svc.schema)
 	} else if b := w.broken[name]; b != nil && len(b.stored.Config) > 0 {
-		service, raw = b.stored.Service, b.stored.Config
+		service = b.stored.Service
+		raw, err = b.stored.whole(func(string) bool { return true })
 	} else {
 		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	i, err := m.imageFrom(service, raw)
 	if err != nil {

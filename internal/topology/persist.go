@@ -32,8 +32,9 @@ type stored struct {
 	Ports   []storedPort    `json:"ports,omitempty"`
 	// Transparent is noted for a daemon in which the service is not loaded.
 	Transparent bool `json:"transparent,omitempty"`
-	// blob is the record as it was read.
-	blob []byte
+	// blob is the record as it was read, entries those of large lists.
+	blob    []byte
+	entries *storedEntries
 }
 
 type storedPort struct {
@@ -64,7 +65,7 @@ func (r *record) encode() ([]byte, error) {
 // persist writes what changed to the store, as one transaction of its own.
 func (t *txn) persist() error {
 	recs, err := t.storeRecords()
-	recs = append(recs, t.also...)
+	recs = append(append(recs, t.entryRecords()...), t.also...)
 	if err != nil || len(recs) == 0 {
 		return err
 	}
@@ -89,6 +90,9 @@ func (t *txn) storeRecords() ([]store.Record, error) {
 		blob, err := rec.encode()
 		if err != nil {
 			return nil, err
+		}
+		if len(t.entries[t.next.units[rec.name]]) > 0 {
+			rec.revision = t.old.revision + 1
 		}
 		if string(blob) != string(rec.blob) {
 			rec.blob, rec.revision = blob, t.old.revision+1

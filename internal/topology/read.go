@@ -33,20 +33,8 @@ func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.
 	if err != nil {
 		return nil, err
 	}
-	conf, err := rec.conf.decode()
+	layers, err := m.layers(ctx, w, rec, u, path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	state, err := u.state(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	layers := []any{conf}
-	if state != nil {
-		layers = append(layers, confineToPorts(state, rec))
-	}
-	layers = append(layers, m.base(w, rec))
-	if layers, err = walk(u.svc.schema.Root(), path, layers); err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
@@ -56,6 +44,24 @@ func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.
 		return nil, err
 	}
 	return b.Bytes(), nil
+}
+
+// layers are what is known of the node at a path.
+func (m *Manager) layers(ctx context.Context, w *world, rec *record, u *unit, path yang.Path) ([]any, error) {
+	conf, err := rec.conf.decode()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", rec.name, err)
+	}
+	state, err := u.state(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	layers := []any{conf, rec.tableLayer()}
+	if state != nil {
+		layers = append(layers, confineToPorts(state, rec))
+	}
+	layers = append(layers, m.base(w, rec))
+	return walk(u.svc.schema.Root(), path, layers)
 }
 
 // nodeAt finds the node of a path.
@@ -148,7 +154,10 @@ func walk(node *yang.Node, path yang.Path, layers []any) ([]any, error) {
 		if node.Kind() == yang.LeafList {
 			layers = slices.DeleteFunc(layers, func(l any) bool { return !holds(l, step.Keys[0]) })
 		} else {
-			layers = entries(node, layers, step.Keys)
+			var err error
+			if layers, err = entries(node, layers, step.Keys); err != nil {
+				return nil, err
+			}
 		}
 		if len(layers) == 0 {
 			return nil, &yang.Error{Tag: yang.DataMissing, Path: path[:i+1].String(), Message: path[:i+1].Words() + ": not found"}
@@ -171,9 +180,19 @@ func membersOf(layers []any, name string) []any {
 }
 
 // entries returns a list entry of each layer that has it.
-func entries(list *yang.Node, layers []any, keys []string) []any {
+func entries(list *yang.Node, layers []any, keys []string) ([]any, error) {
 	var out []any
 	for _, l := range layers {
+		if table, ok := l.(*yang.Table); ok {
+			e, err := entryOf(table, keys)
+			if err != nil {
+				return nil, err
+			}
+			if e != nil {
+				out = append(out, e)
+			}
+			continue
+		}
 		array, _ := l.([]any)
 		for _, entry := range array {
 			if sameKeys(list, keysOf(list, entry), keys) {
@@ -181,7 +200,7 @@ func entries(list *yang.Node, layers []any, keys []string) []any {
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // sameKeys compares keys as the model does: enums in any case.
@@ -272,33 +291,6 @@ func emitObject(b *bytes.Buffer, node *yang.Node, layers []any) {
 		out.node(child, layers)
 	}
 	out.end()
-}
-
-// emitList merges the layers' entries by their keys: configured ones first, then those that only the state has.
-func emitList(b *bytes.Buffer, list *yang.Node, layers []any) {
-	byKey := map[string]int{}
-	var merged [][]any
-	for _, l := range layers {
-		array, _ := l.([]any)
-		for _, entry := range array {
-			id := fmt.Sprintf("%q", keysOf(list, entry))
-			i, ok := byKey[id]
-			if !ok {
-				i = len(merged)
-				byKey[id] = i
-				merged = append(merged, nil)
-			}
-			merged[i] = append(merged[i], entry)
-		}
-	}
-	b.WriteByte('[')
-	for i, entry := range merged {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		emitObject(b, list, entry)
-	}
-	b.WriteByte(']')
 }
 
 // object writes the members of a JSON object.

@@ -27,8 +27,8 @@ func TestReads(t *testing.T) {
 	uuid := func(name string) string { return rec.ports[name].uuid }
 	p1 := `{"name":"p1","uuid":"` + uuid("p1") + `","status":"UP","peer":"veth1","tcubes":["th"],"mac":"<m>","packets":9223372036854775808}`
 	p2 := `{"name":"p2","uuid":"` + uuid("p2") + `","status":"DOWN","peer":"","tcubes":[]}`
-	// The configured entry first, with what the state adds, then what was learned.
-	const entries = `[{"address":"bb","port":"p1","age":7},{"address":"aa","port":"p2","age":7}]`
+	// In the order of their keys: bb is configured, and has what the state adds, aa was learned.
+	const entries = `[{"address":"aa","port":"p2","age":7},{"address":"bb","port":"p1","age":7}]`
 	th := l.view.Load().cubes["th"].uuid
 	cases := []struct{ name, path, want string }{
 		{"br", "", `{"name":"br","uuid":"` + rec.uuid + `","service-name":"toybridge","type":"TC","loglevel":"INFO","shadow":false,"span":false,` +

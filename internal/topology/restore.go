@@ -17,7 +17,6 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
-	"github.com/polycube/polycube/internal/yang"
 )
 
 // staged is a stored cube on its way back.
@@ -187,6 +186,10 @@ func (m *Manager) readState(w *world, state *store.State) []stored {
 			m.log.Error("a stored record cannot be read, it is left in the store", "key", r.Key, "error", err)
 		}
 	}
+	entries := readEntries(state)
+	for i, s := range cubes {
+		cubes[i].entries = entries[s.UUID]
+	}
 	slices.SortFunc(cubes, func(a, b stored) int { return int(int64(a.Seq) - int64(b.Seq)) })
 	return cubes
 }
@@ -205,7 +208,7 @@ func (m *Manager) stage(s stored) (*staged, error) {
 	}
 	u := m.newUnit(svc, s.Name, s.UUID, s.ID)
 	u.env.takenOver = true
-	if _, err := u.tree.Edit(yang.Create, nil, s.Config); err != nil {
+	if err := s.restoreTree(u); err != nil {
 		u.tree.Close()
 		return nil, fmt.Errorf("its configuration: %w", err)
 	}
@@ -213,6 +216,9 @@ func (m *Manager) stage(s stored) (*staged, error) {
 		transparent: svc.info.Transparent, ports: map[string]*port{}}
 	for _, p := range s.Ports {
 		rec.ports[p.Name] = &port{name: p.Name, uuid: p.UUID, index: p.Index, slot: p.Slot}
+	}
+	if s.entries != nil {
+		u.restored = s.entries
 	}
 	m.seq = max(m.seq, s.Seq)
 	m.lastID = max(m.lastID, s.ID)

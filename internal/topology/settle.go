@@ -61,11 +61,11 @@ func (t *txn) derive(name string) error {
 	if rec == nil {
 		return nil // deleted
 	}
-	raw, err := u.tree.JSON(nil, yang.JSONOptions{Defaults: true})
+	raw, err := u.tree.JSON(nil, yang.JSONOptions{Defaults: true, Apart: true})
 	if err != nil {
 		return fmt.Errorf("%s: reading its configuration: %w", name, err)
 	}
-	saved, err := u.tree.JSON(nil, yang.JSONOptions{})
+	saved, err := u.tree.JSON(nil, yang.JSONOptions{Apart: true})
 	if err != nil {
 		return fmt.Errorf("%s: reading its configuration: %w", name, err)
 	}
@@ -80,6 +80,7 @@ func (t *txn) derive(name string) error {
 	if !ok {
 		return fmt.Errorf("%s: loglevel %q: %w", name, conf.Loglevel, cube.ErrInvalid)
 	}
+	rec.tables = u.tree.Tables()
 	rec.conf, rec.saved, rec.typ, rec.level = &document{raw: raw}, saved, conf.Type, level.fast
 	if t.before(name) == nil {
 		u.env.typ = conf.Type

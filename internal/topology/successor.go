@@ -14,7 +14,6 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
-	"github.com/polycube/polycube/internal/yang"
 )
 
 // successor is a unit that takes the place of another.
@@ -145,13 +144,9 @@ func (t *txn) succeed(name string, svc *service) error {
 	if rec.transparent != svc.info.Transparent {
 		return fmt.Errorf("the service was transparent and is not, or the other way round: %w", cube.ErrInvalid)
 	}
-	saved, err := was.tree.JSON(nil, yang.JSONOptions{})
-	if err != nil {
-		return fmt.Errorf("reading its configuration: %w", err)
-	}
 	u := t.m.newUnit(svc, name, rec.uuid, rec.id)
 	t.successors = append(t.successors, &successor{was: was, is: u})
-	if _, err := u.tree.Edit(yang.Create, nil, saved); err != nil {
+	if err := u.inherit(was); err != nil {
 		return fmt.Errorf("its configuration: %w", err)
 	}
 	u.env.typ, u.env.takenOver = rec.typ, true

@@ -63,6 +63,8 @@ type txn struct {
 	successors []*successor
 	// also are records of the store that are no cube's.
 	also []store.Record
+	// entries are the differences of large lists.
+	entries map[*unit][]yang.EntryChange
 	// locked says that the transaction has the plane lock.
 	locked bool
 }
@@ -162,7 +164,8 @@ var errClosed = errors.New("the daemon is stopping")
 
 func (m *Manager) begin(ctx context.Context) *txn {
 	old := m.view.Load()
-	return &txn{m: m, ctx: ctx, old: old, next: old.clone(), direct: map[string]bool{}, held: map[*unit]bool{}, edits: edits{}}
+	return &txn{m: m, ctx: ctx, old: old, next: old.clone(), direct: map[string]bool{}, held: map[*unit]bool{}, edits: edits{},
+		entries: map[*unit][]yang.EntryChange{}}
 }
 
 // run does everything up to the point where the change is durable.
@@ -229,6 +232,7 @@ func (t *txn) amend(u *unit, path yang.Path, body []byte) error {
 func (t *txn) edited(u *unit, change *yang.Change) {
 	t.undo = append(t.undo, func() error { return change.Revert() })
 	t.edits.note(u.name, change)
+	t.entries[u] = append(t.entries[u], change.Entries()...)
 	if !change.Empty() || t.before(u.name) == nil {
 		t.touch(u.name)
 	}
@@ -266,6 +270,7 @@ func (t *txn) publish() {
 	for name, rec := range t.next.cubes {
 		if was := t.old.cubes[name]; was != rec {
 			t.next.units[name].env.ports.Store(newPortTable(rec))
+			t.next.units[name].restored = nil
 		}
 	}
 	for _, u := range t.removed {

@@ -57,8 +57,10 @@ type unit struct {
 	id   datapath.CubeID
 	// tree is used by the transaction that runs, under the manager's writer lock.
 	tree *yang.Tree
-	env  *env
-	log  *slog.Logger
+	// restored are the entries that the store had of the cube when it was restored.
+	restored *storedEntries
+	env      *env
+	log      *slog.Logger
 
 	// turn holds one token: who has it may call the instance. A channel, because a wait for it must end with a context.
 	turn chan struct{}

@@ -17,6 +17,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	fuse "github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/yang"
 )
 
 // world is one consistent state of cubes, chains and netdevs.
@@ -48,6 +49,8 @@ type record struct {
 	// conf is the configuration with defaults, saved only what was set.
 	conf  *document
 	saved json.RawMessage
+	// tables are the entries of large lists, which conf and saved do not have.
+	tables map[*yang.Node]*yang.Table
 	// constants are all that the cube's plans have set so far.
 	constants map[string]any
 	// maps counts how often maps of the cube got another size.

@@ -14,6 +14,16 @@ type newEntry struct {
 	entry *fragment
 }
 
+// CanonicalKeys returns the keys of an entry of a list as the model spells them.
+func (n *Node) CanonicalKeys(keys []string) ([]string, error) {
+	e, err := n.schema.newEntry(n, keys)
+	if err != nil {
+		return nil, err
+	}
+	defer e.free()
+	return e.keys(), nil
+}
+
 // newEntry makes an entry that has its keys and nothing else.
 func (s *Schema) newEntry(list *Node, keys []string) (*newEntry, error) {
 	b := &builder{}

@@ -52,7 +52,8 @@ type Table struct {
 	list    *Node
 	entries *btree.BTreeG[*Entry]
 	// used counts the entries that refer to a value.
-	used btree.Map[string, int]
+	used    btree.Map[string, int]
+	compare func(a, b []string) int
 }
 
 func newTable(list *Node) *Table {
@@ -60,15 +61,16 @@ func newTable(list *Node) *Table {
 	for i, k := range list.keys {
 		numeric[i] = strings.Contains(k.typ.Base, "int") && len(k.typ.Union) == 0
 	}
-	less := func(a, b *Entry) bool {
-		for i := range min(len(a.keys), len(b.keys)) {
-			if c := compareKeys(a.keys[i], b.keys[i], numeric[i]); c != 0 {
-				return c < 0
+	compare := func(a, b []string) int {
+		for i := range min(len(a), len(b)) {
+			if c := compareKeys(a[i], b[i], numeric[i]); c != 0 {
+				return c
 			}
 		}
-		return len(a.keys) < len(b.keys)
+		return cmp.Compare(len(a), len(b))
 	}
-	return &Table{list: list, entries: btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})}
+	less := func(a, b *Entry) bool { return compare(a.keys, b.keys) < 0 }
+	return &Table{list: list, entries: btree.NewBTreeGOptions(less, btree.Options{NoLocks: true}), compare: compare}
 }
 
 // compareKeys orders canonical numbers as numbers and the rest as text.
@@ -92,7 +94,7 @@ func compareKeys(a, b string, numeric bool) int {
 
 // copy returns a table that can be changed without being seen in t.
 func (t *Table) copy() *Table {
-	return &Table{list: t.list, entries: t.entries.Copy(), used: *t.used.Copy()}
+	return &Table{list: t.list, entries: t.entries.Copy(), used: *t.used.Copy(), compare: t.compare}
 }
 
 // List returns the list's node.
@@ -106,6 +108,9 @@ func (t *Table) Get(keys []string) (*Entry, bool) { return t.entries.Get(&Entry{
 
 // All calls f with the entries in order, until it returns false.
 func (t *Table) All(f func(*Entry) bool) { t.entries.Scan(f) }
+
+// Compare orders keys in canonical form as the table does.
+func (t *Table) Compare(a, b []string) int { return t.compare(a, b) }
 
 // After calls f with the entries behind the one with these keys, which need not
 // be there, until f returns false.

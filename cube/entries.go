@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cube
+
+// Lists that may get very large are marked `bulk` in the model. Their entries come one by one, so that the cost of a
+// change does not grow with the list.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// EntryChange is an entry of a list marked `bulk` that came, went or changed.
+type EntryChange struct {
+	// List is the path of the list, without keys: ["fdb", "entry"].
+	List []string
+	// Old and New are the entry before and after, as JSON of the model with defaults; Old is nil for an entry that came,
+	// New for one that went.
+	Old, New json.RawMessage
+}
+
+// EntryPreparer is an instance that takes the entries of lists marked `bulk` as changes. They are then in neither of the
+// configurations that Prepare gets. The configuration of an instance that is not one has them like those of any list.
+type EntryPreparer interface {
+	// PrepareEntries checks the changes, of which no two are of the same entry, and returns what carries them out. In a
+	// change of both, Prepare is called before and its plan committed before. The first call, with all entries there are,
+	// follows the first Prepare, also where there are none: maps may hold those of an earlier life of the cube.
+	PrepareEntries(ctx context.Context, changes []EntryChange) (Plan, error)
+}
+
+// DecodeEntries decodes the changes of one list. Each result has a nil where the change has.
+func DecodeEntries[E any](changes []EntryChange) ([]Changed[E], error) {
+	out := make([]Changed[E], len(changes))
+	for i, c := range changes {
+		for _, side := range []struct {
+			raw  json.RawMessage
+			into **E
+		}{{c.Old, &out[i].Old}, {c.New, &out[i].New}} {
+			if side.raw == nil {
+				continue
+			}
+			e := new(E)
+			if err := json.Unmarshal(side.raw, e); err != nil {
+				return nil, fmt.Errorf("decoding an entry of %v: %w", c.List, err)
+			}
+			*side.into = e
+		}
+	}
+	return out, nil
+}
+
+// Changed is an EntryChange in a cube's own type.
+type Changed[E any] struct{ Old, New *E }
