@@ -22,12 +22,11 @@ type Config struct {
 // Fdb is the container `fdb`.
 type Fdb struct {
 	// AgingTime is in seconds; 0 keeps learned addresses for ever.
-	AgingTime  uint32  `json:"aging-time"`
-	MaxEntries uint32  `json:"max-entries"`
-	Entry      []Entry `json:"entry"`
+	AgingTime  uint32 `json:"aging-time"`
+	MaxEntries uint32 `json:"max-entries"`
 }
 
-// Entry is a configured address.
+// Entry is a configured address. There may be many, so they come one by one.
 type Entry struct {
 	Address Address `json:"address"`
 	Port    string  `json:"port"`

@@ -12,7 +12,9 @@ import (
 )
 
 func TestModelAndCodeSayTheSame(t *testing.T) {
-	modeltest.Match(t, modeltest.Load(t, model), Config{})
+	schema := modeltest.Load(t, model)
+	modeltest.Match(t, schema, Config{})
+	modeltest.MatchEntry(t, schema, "fdb/entry", Entry{})
 	for _, object := range [][]byte{tc, xdp} {
 		bpftest.Layout(t, object, "fdb", entry{})
 	}

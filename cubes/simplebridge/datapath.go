@@ -137,6 +137,29 @@ func (e *edit) remove(a Address) error {
 	return e.table.remove(a)
 }
 
+// forget removes what was learned from ports.
+func (e *edit) forget(ports map[uint16]bool) error {
+	if len(ports) == 0 {
+		return nil
+	}
+	var gone []Address
+	var err error
+	for a, is := range e.All(&err) {
+		if is.Fixed == 0 && ports[is.Port] {
+			gone = append(gone, a)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, a := range gone {
+		if err := e.remove(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // revert takes back what was done, last first.
 func (e *edit) revert() error {
 	var errs []error

@@ -57,7 +57,7 @@ func backdate(t *testing.T, l *bpftest.Lab, text string, by time.Duration) {
 // shown are the addresses and ports that a read shows.
 func shown(t *testing.T, l *bpftest.Lab) map[string]string {
 	t.Helper()
-	var fdb Fdb
+	var fdb struct{ Entry []Entry }
 	if err := json.Unmarshal([]byte(l.Read("br fdb")), &fdb); err != nil {
 		t.Fatal(err)
 	}

@@ -56,6 +56,21 @@ func Match(t testing.TB, schema *yang.Schema, config any) {
 	}
 }
 
+// MatchEntry is Match for the entries of a large list, which come apart from the
+// configuration; list is its path.
+func MatchEntry(t testing.TB, schema *yang.Schema, list string, entry any) {
+	t.Helper()
+	node, _, err := schema.Resolve(strings.Split(list, "/"))
+	if err != nil || !node.Bulk() {
+		t.Fatalf("%s: not a large list (error %v)", list, err)
+	}
+	m := &matcher{}
+	m.members(node, deref(reflect.TypeOf(entry)))
+	for _, f := range m.faults {
+		t.Error(f)
+	}
+}
+
 // mismatches lists what is wrong, a sentence each.
 func mismatches(schema *yang.Schema, config any) []string {
 	typ := deref(reflect.TypeOf(config))
@@ -115,10 +130,10 @@ func (m *matcher) members(n *yang.Node, typ reflect.Type) {
 	m.faults = append(m.faults, extra...)
 }
 
-// optional reports whether a node needs no field: a base member, or the ports
-// of a service that adds nothing to configure to them.
+// optional reports whether a node needs no field: a base member, a large list,
+// or the ports of a service that adds nothing to configure to them.
 func optional(n *yang.Node) bool {
-	if slices.Contains(base, n.Path()) {
+	if n.Bulk() || slices.Contains(base, n.Path()) {
 		return true
 	}
 	return n.Path() == "ports" && !slices.ContainsFunc(n.Children(), func(c *yang.Node) bool {
