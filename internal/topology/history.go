@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -264,10 +265,12 @@ type pastState struct {
 	names  []string
 	blobs  map[string][]byte
 	chains map[string][]string
+	// entries are those of large lists, by the UUID of their cube.
+	entries map[string]*storedEntries
 }
 
 func (m *Manager) readPast(state *store.State) *pastState {
-	p := &pastState{blobs: map[string][]byte{}, chains: map[string][]string{}}
+	p := &pastState{blobs: map[string][]byte{}, chains: map[string][]string{}, entries: readEntries(state)}
 	for _, r := range state.Records {
 		if name, ok := strings.CutPrefix(r.Key, cubeKey); ok {
 			p.names = append(p.names, name)
@@ -285,7 +288,11 @@ func (m *Manager) readPast(state *store.State) *pastState {
 
 // unchanged tells that a cube's records are the same in both.
 func (p *pastState) unchanged(other *pastState, name string) bool {
-	return p.blobs[name] != nil && string(p.blobs[name]) == string(other.blobs[name])
+	if p.blobs[name] == nil || string(p.blobs[name]) != string(other.blobs[name]) {
+		return false
+	}
+	uuid := p.uuid(name)
+	return reflect.DeepEqual(p.entries[uuid], other.entries[uuid])
 }
 
 func (p *pastState) uuid(name string) string {
@@ -300,7 +307,12 @@ func (p *pastState) image(m *Manager, name string) (*image, error) {
 	if p.blobs[name] == nil || json.Unmarshal(p.blobs[name], &s) != nil || len(s.Config) == 0 {
 		return nil, nil
 	}
-	i, err := m.imageFrom(s.Service, s.Config)
+	s.entries = p.entries[s.UUID]
+	config, err := s.whole(func(string) bool { return true })
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	i, err := m.imageFrom(s.Service, config)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
