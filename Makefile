@@ -42,7 +42,7 @@ BPF_HDR  := $(if $(BPF_DIRS),$(shell find bpf -name '*.h'))
 BPF_FLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -I bpf/include \
 	-idirafter /usr/include/$(shell uname -m)-linux-gnu -ffile-prefix-map=$(CURDIR)=.
 
-.PHONY: help deps deps-openapi deps-lint generate build fmt lint test soak demo bench docs reference proto new-cube install clean bpffs objects test-race test-others
+.PHONY: help deps deps-openapi deps-lint generate build python fmt lint test soak demo bench docs reference proto new-cube install clean bpffs objects test-race test-others
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -82,6 +82,9 @@ build: generate ## build bin/polycubed and bin/polycubectl
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/polycubed ./cmd/polycubed
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(LDFLAGS)" -o bin/polycubectl ./cmd/polycubectl
 
+python: deps generate ## the Python SDK and the services written in it, in .cache/python
+	@scripts/python.sh
+
 fmt: deps ## format Go and C sources in place
 	gofmt -s -w .
 	$(if $(BPF_DIRS),find $(BPF_DIRS) -name '*.[ch]' -print0 | xargs -0r clang-format -i)
@@ -93,7 +96,7 @@ lint: deps-lint generate ## linters, formats, models, scripts and the house rule
 bpffs:
 	@scripts/bpffs.sh
 
-test: build bpffs deps-openapi ## every test, unit and root (root tests skip when not root)
+test: build python bpffs deps-openapi ## every test, unit and root (root tests skip when not root)
 	$(GO) vet ./...
 	@$(MAKE) -j2 test-race test-others
 
@@ -108,7 +111,7 @@ test-others:
 	@pkgs=$$($(GO) list ./... | grep -vE '$(race_pkgs)'); echo "$(go_test), the other packages"; \
 	$(go_test) $(SLOW_PKGS) $$pkgs
 
-soak: build bpffs deps-openapi ## the long forms of the tests (POLYCUBE_SOAK=1)
+soak: build python bpffs deps-openapi ## the long forms of the tests (POLYCUBE_SOAK=1)
 	POLYCUBE_SOAK=1 $(GO) test -timeout 6h $(TEST_FLAGS) ./...
 	$(GO) test -race -timeout 1h -count=1 ./internal/datapath/... # the data plane's Go code
 

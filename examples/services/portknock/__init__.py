@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Port knocking: a service of Polycube in Python."""

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The control plane of port knocking: it follows who knocks where, and opens the port by an entry in a map.
+
+The program passes segments from sources in the map `clients`, drops those of others, and hands up knocks with their
+source. It also judges who is idle, so the port is shut in time even if this process is gone.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
+from typing import Sequence
+
+import polycube
+
+#: Sources that are followed at a time. Who knocked first is forgotten when there are more: addresses can be forged.
+FOLLOWED = 4096
+
+#: How often idle sources are looked for, in seconds.
+SWEEP = 1.0
+
+NANOSECONDS = 1_000_000_000
+
+IPAddress = IPv4Address | IPv6Address
+
+
+def address_of(key: bytes) -> IPAddress:
+    """The address that the program keeps as 16 bytes."""
+    whole = IPv6Address(key)
+    return whole.ipv4_mapped or whole
+
+
+def key_of(address: IPAddress) -> bytes:
+    """And the reverse."""
+    return address.packed if address.version == 6 else IPv6Address(f"::ffff:{address}").packed
+
+
+def knocked_port(frame: bytes) -> int | None:
+    """The port that a knock is for. The program has looked at the headers, so there are no surprises but tags."""
+    at = 12
+    while frame[at : at + 2] in (b"\x81\x00", b"\x88\xa8"):
+        at += 4
+    kind, at = frame[at : at + 2], at + 2
+    if kind == b"\x08\x00":
+        at += 4 * (frame[at] & 15)
+    else:
+        following, at = frame[at + 6], at + 40
+        while following in (0, 43, 44, 60):
+            length = 8 if following == 44 else 8 + 8 * frame[at + 1]
+            following, at = frame[at], at + length
+    ports = frame[at : at + 4]
+    return struct.unpack(">2xH", ports)[0] if len(ports) == 4 else None
+
+
+@dataclass
+class Follower:
+    """A source in the middle of the sequence."""
+
+    heard: int
+    deadline: float
+
+
+@dataclass
+class Client:
+    """A source that the port is open to, as far as this process knows."""
+
+    since: datetime
+    packets: int
+    seen: float
+
+
+class PortKnock(polycube.Cube):
+    """A cube."""
+
+    def __init__(self, env: polycube.Env) -> None:
+        super().__init__(env)
+        self.config: polycube.Config = {}
+        self.following: OrderedDict[bytes, Follower] = OrderedDict()
+        self.known: dict[bytes, Client] = {}
+        self.knocks = 0
+        # struct client: last (0: not used yet), packets
+        self.clients: polycube.Map[bytes, tuple[int, int]] = env.map("clients", "16s", "QQ")
+        self.stop = env.every(SWEEP, self.sweep)
+
+    def prepare(self, old: polycube.Config | None, after: polycube.Config) -> polycube.Plan:
+        """Two constants and the set of ports; what else there is to know is kept here."""
+        ports = {polycube.u16(port): b"\1" for port in after.get("knock", [])}
+        return polycube.Plan(
+            constants={
+                "port": polycube.u16(after["port"]),
+                "idle_timeout": polycube.u64(after["idle-timeout"] * NANOSECONDS),
+            },
+            writes=[polycube.Write("knocks", ports, replace=True)],
+            commit=lambda: self.use(after),
+            undo=lambda: self.use(old or {}),
+        )
+
+    def use(self, config: polycube.Config) -> None:
+        """Goes by a configuration from now on. Who is halfway through another sequence begins again."""
+        if config.get("knock") != self.config.get("knock"):
+            self.following.clear()
+        self.config = config
+
+    def packet_in(self, packet: polycube.Packet) -> None:
+        """Follows a knock. The packet goes no further: who scans sees a port like any other that nobody answers at."""
+        source = struct.pack("<4I", *packet.metadata)
+        port, sequence = knocked_port(packet.data), self.config.get("knock", [])
+        if port not in sequence:
+            return  # it was on its way when the sequence changed
+        self.knocks += 1
+        now = time.monotonic()
+        step = self.following.pop(source, None)
+        if step is None or now > step.deadline or port != sequence[step.heard]:
+            step = Follower(0, now + self.config["knock-timeout"])
+        if port == sequence[step.heard]:
+            step.heard += 1
+        if step.heard == len(sequence):
+            self.open(source)
+        elif step.heard > 0:
+            self.following[source] = step
+            while len(self.following) > FOLLOWED:
+                self.following.popitem(last=False)
+
+    def open(self, source: bytes) -> None:
+        """Opens the port to a source."""
+        try:
+            self.clients.set(source, (0, 0))
+        except polycube.Full:
+            self.env.log.warning("no room for %s: the port is open to as many sources as it can be", address_of(source))
+            return
+        self.known[source] = Client(datetime.now(timezone.utc), 0, time.monotonic())
+        self.env.log.info("open to %s", address_of(source))
+
+    def sweep(self) -> None:
+        """Forgets sources that are idle. The program does not let them in any more, but keeps their entries."""
+        if not self.config:
+            return
+        now, entries = time.monotonic(), dict(self.clients.items())
+        for source, (_, packets) in entries.items():
+            client = self.known.setdefault(source, Client(datetime.now(timezone.utc), packets, now))
+            if client.packets != packets:
+                client.packets, client.seen = packets, now
+            elif now - client.seen > self.config["idle-timeout"]:
+                self.shut(source)
+        for source in set(self.known) - set(entries):
+            del self.known[source]
+        self.env.metrics(
+            [
+                polycube.Metric("clients", len(self.known), "Sources that the port is open to."),
+                polycube.Metric("knocks", self.knocks, "Knocks that were heard.", counter=True),
+            ]
+        )
+
+    def shut(self, source: bytes) -> bool:
+        """Shuts the port to a source; False if it was not open to it."""
+        self.known.pop(source, None)
+        if not self.clients.delete(source):
+            return False
+        self.env.log.info("shut to %s", address_of(source))
+        return True
+
+    def state(self, path: Sequence[str]) -> polycube.Config | None:
+        """Lists who is in."""
+        if path and path[0] != "clients":
+            return None
+        clients = []
+        for source, (_, packets) in self.clients.items():
+            entry = {"address": str(address_of(source)), "packets": str(packets)}
+            if known := self.known.get(source):
+                entry["since"] = known.since.isoformat(timespec="seconds")
+            clients.append(entry)
+        return {"clients": {"client": clients}}
+
+    def action(self, path: Sequence[str], input: polycube.Config) -> polycube.Config:
+        """Shuts the port to one or to all."""
+        if "address" in input:
+            sources = [key_of(ip_address(input["address"]))]
+        else:
+            sources = list(self.clients.keys())
+        return {"closed": sum(self.shut(source) for source in sources)}
+
+    def close(self) -> None:
+        """The timer goes with the cube."""
+        self.stop()
+
+
+def service() -> polycube.Service:
+    """What is served."""
+    return polycube.Service.from_files("portknock", Path(__file__).parent, PortKnock)
+
+
+def main() -> None:
+    """Runs the service."""
+    polycube.serve(service())
+
+
+if __name__ == "__main__":
+    main()

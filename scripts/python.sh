@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Makes .cache/python: a virtual environment with the Python SDK, the services of
+# examples/services that are written in Python, and what they need, by pinned
+# versions. It asks the network only when those have changed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+PINNED=(grpcio==1.85.1 grpcio-tools==1.85.1 protobuf==7.36.2 setuptools==80.9.0 wheel==0.45.1
+	mypy==2.4.1 types-protobuf==7.35.1.20260906)
+VENV=.cache/python
+
+stamp() { printf '%s\n' "${PINNED[@]}"; }
+sources() {
+	find sdk/python examples -name '*.py' -o -name '*.toml' -o -name '*.yang' -o -name '*.o'
+	echo api/polycube/service/v1/service.proto
+}
+
+mkdir -p .cache
+exec 9>.cache/python.lock
+flock 9
+if [ "$(cat "$VENV/pinned" 2>/dev/null)" != "$(stamp)" ]; then
+	echo "python: installing ${PINNED[*]}" >&2
+	python3 -m venv --clear "$VENV"
+	"$VENV/bin/pip" install -q --disable-pip-version-check "${PINNED[@]}"
+	stamp >"$VENV/pinned"
+fi
+if [ ! -e "$VENV/built" ] || [ -n "$(sources | xargs -r -I{} find {} -newer "$VENV/built")" ]; then
+	# Built from a copy, as building writes beside what it builds.
+	tmp=$(mktemp -d .cache/python-src.XXXXXX)
+	trap 'rm -rf "$tmp"' EXIT
+	cp -R sdk/python "$tmp/sdk"
+	cp api/polycube/service/v1/service.proto "$tmp/sdk/"
+	packages=("./$tmp/sdk")
+	for project in examples/services/*/pyproject.toml; do
+		[ -e "$project" ] || continue
+		name=$(basename "$(dirname "$project")")
+		cp -R "$(dirname "$project")" "$tmp/$name"
+		packages+=("./$tmp/$name")
+	done
+	"$VENV/bin/pip" install -q --disable-pip-version-check --no-build-isolation --no-deps \
+		--no-index --force-reinstall "${packages[@]}"
+	touch "$VENV/built"
+fi

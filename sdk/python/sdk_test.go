@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package python runs the tests of the Python SDK with the others.
+package python
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// interpreter is that of the environment with the SDK.
+func interpreter(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs("../../.cache/python/bin/python")
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("%v (run make python)", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestPython(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"unit tests":       {"-I", "-m", "unittest", "discover", "-s", "tests"},
+		"portknock":        {"-I", "-m", "unittest", "discover", "-s", "../../examples/services/portknock"},
+		"types":            {"-m", "mypy", "--cache-dir", t.TempDir(), "polycube", "tests"},
+		"portknock, types": {"-m", "mypy", "--cache-dir", t.TempDir(), "--config-file", "pyproject.toml", "../../examples/services/portknock/portknock.py"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(interpreter(t), args...)
+			cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+			// The package that is tested is the installed one, with its stubs: -I leaves this folder out.
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
