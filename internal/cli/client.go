@@ -60,7 +60,7 @@ func newClient(e endpoint, debug io.Writer) *client {
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			d := net.Dialer{Timeout: dialTimeout}
 			if e.socket != "" {
-				return d.DialContext(ctx, "unix", e.socket)
+				return dialSocket(ctx, &d, e.socket)
 			}
 			return d.DialContext(ctx, network, addr)
 		},
@@ -172,6 +172,19 @@ func (c *client) trace(first string, body []byte) {
 	}
 }
 
+// dialSocket connects to the daemon's socket or, where that is not for this user, to the
+// one beside it that is for reading.
+func dialSocket(ctx context.Context, d *net.Dialer, path string) (net.Conn, error) {
+	c, err := d.DialContext(ctx, "unix", path)
+	if !errors.Is(err, fs.ErrPermission) {
+		return c, err
+	}
+	if reading, readErr := d.DialContext(ctx, "unix", strings.TrimSuffix(path, ".sock")+"-read.sock"); readErr == nil {
+		return reading, nil
+	}
+	return c, err
+}
+
 // explain makes a sentence of a failure to reach the daemon.
 func (e endpoint) explain(err error) error {
 	absent := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist)
@@ -179,12 +192,14 @@ func (e endpoint) explain(err error) error {
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("the daemon at %s did not answer in time", e)
 	case e.socket != "" && errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("not allowed to use %s: run as root, or join the group polycube", e)
+		return fmt.Errorf("not allowed to use %s: run as root, or join the group polycube (or polycube-read, which may look)", e)
 	case e.socket != "" && absent:
 		return fmt.Errorf("cannot contact the daemon at %s: it does not seem to run; start it with %q%s", e, e.startCommand(),
 			suggest.Question(suggest.Near(e.instance, instanceNames(""))))
 	case absent:
 		return fmt.Errorf("cannot contact the daemon at %s, check that it runs and listens there (the address comes from %s)", e, e.origin)
+	case e.base != nil && e.base.Scheme == "https":
+		return fmt.Errorf("cannot contact the daemon at %s: %w", e, e.explainTLS(err))
 	default:
 		return fmt.Errorf("cannot contact the daemon at %s: %w", e, err)
 	}

@@ -7,7 +7,6 @@ package cli
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -31,6 +30,8 @@ type endpoint struct {
 	token    string
 	instance string
 	origin   string
+	// cacert and cert are the files of TLS, for messages.
+	cacert, cert string
 }
 
 // String names the place as the user would.
@@ -100,6 +101,7 @@ func (c config) secure(e *endpoint) error {
 		if e.tls, err = c.tlsConfig(); err != nil {
 			return err
 		}
+		e.cacert, e.cert = c.cacert, c.cert
 	}
 	if e.token, err = c.bearer(); err != nil {
 		return err
@@ -113,31 +115,6 @@ func (c config) secure(e *endpoint) error {
 func isLoopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.IsLoopback()
-}
-
-func (c config) tlsConfig() (*tls.Config, error) {
-	if c.cacert == "" {
-		return nil, errors.New("https needs cacert, the certificate of the authority that signed the daemon's")
-	}
-	if (c.cert == "") != (c.key == "") {
-		return nil, errors.New("cert and key go together")
-	}
-	pem, err := os.ReadFile(c.cacert)
-	if err != nil {
-		return nil, fmt.Errorf("cacert: %w", err)
-	}
-	t := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
-	if !t.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("cacert: %s holds no PEM certificate", c.cacert)
-	}
-	if c.cert != "" {
-		pair, err := tls.LoadX509KeyPair(c.cert, c.key)
-		if err != nil {
-			return nil, fmt.Errorf("cert and key: %w", err)
-		}
-		t.Certificates = []tls.Certificate{pair}
-	}
-	return t, nil
 }
 
 func (c config) bearer() (string, error) {

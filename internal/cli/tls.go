@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// TLS with certificates on both sides. Most of its failures are a file that is
+// missing or the wrong one, so every sentence names the file.
+
+package cli
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// tlsConfig reads the files that the settings name.
+func (c config) tlsConfig() (*tls.Config, error) {
+	if c.cacert == "" {
+		return nil, errors.New("https needs cacert, the certificate of the authority that signed the daemon's")
+	}
+	if (c.cert == "") != (c.key == "") {
+		return nil, errors.New("cert and key go together")
+	}
+	pem, err := os.ReadFile(c.cacert)
+	if err != nil {
+		return nil, fmt.Errorf("cacert: %w", err)
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+	if !t.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("cacert: %s holds no PEM certificate", c.cacert)
+	}
+	if c.cert == "" {
+		return t, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		return nil, fmt.Errorf("cert and key: %w", err)
+	}
+	if err := inTime(pair.Leaf, time.Now()); err != nil {
+		return nil, fmt.Errorf("cert: %s %w", c.cert, err)
+	}
+	// It is shown whichever authorities the daemon names: a refusal says more than silence.
+	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	return t, nil
+}
+
+// inTime tells whether a certificate is valid now.
+func inTime(c *x509.Certificate, now time.Time) error {
+	switch {
+	case now.After(c.NotAfter):
+		return fmt.Errorf("expired on %s", c.NotAfter.UTC().Format(time.DateTime))
+	case now.Before(c.NotBefore):
+		return fmt.Errorf("is not valid before %s", c.NotBefore.UTC().Format(time.DateTime))
+	}
+	return nil
+}
+
+// explainTLS makes a sentence of what one side did not like about the other's certificate.
+func (e endpoint) explainTLS(err error) error {
+	var host x509.HostnameError
+	var unknown x509.UnknownAuthorityError
+	var record tls.RecordHeaderError
+	var invalid x509.CertificateInvalidError
+	text := err.Error()
+	says := func(format string, args ...any) error {
+		return fmt.Errorf("%s (%w)", fmt.Sprintf(format, args...), err)
+	}
+	switch {
+	case errors.As(err, &host):
+		return says("its certificate is not for the host %s: use a name that is in it", host.Host)
+	case errors.As(err, &unknown):
+		return says("its certificate is not signed by an authority in %s: is that the right cacert, and the right daemon?", e.cacert)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return says("its certificate is not valid now: it has to be replaced, or a clock is wrong")
+	case strings.Contains(text, "certificate required") || strings.Contains(text, "remote error") && e.cert == "":
+		return says("it wants a certificate of yours: set cert and key")
+	case strings.Contains(text, "remote error: tls:"):
+		return says("it does not accept the certificate %s: expired, revoked, not in its list, or signed by another authority; its audit log says which", e.cert)
+	case errors.As(err, &record), strings.Contains(text, "server gave HTTP response to HTTPS client"):
+		return says("it speaks plain HTTP there: write http:// in the url")
+	}
+	return err
+}
