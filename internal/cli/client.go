@@ -143,6 +143,9 @@ func (c *client) newRequest(ctx context.Context, r request, target *url.URL) (*h
 	if r.verb != "" {
 		req.Header.Set("Polycube-Verb", r.verb)
 	}
+	if r.ifMatch != "" {
+		req.Header.Set("If-Match", r.ifMatch)
+	}
 	req.Header.Set("User-Agent", "polycubectl/"+Version)
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")

@@ -204,6 +204,11 @@ var watchers = map[string]map[string]bool{
 	"capture": {"-w": true, "-c": true, "-t": true, "-json": false},
 	"events":  {"--type": true, "--after": true, "-c": true, "-json": false},
 	"status":  {"--check": false, "-json": false},
+
+	"export":   {"-o": true, "-r": true, "-json": false},
+	"apply":    {"-f": true, "--dry-run": false, "--yes": false, "--prune": false, "--detailed-exitcode": false, "-json": false},
+	"history":  {"-n": true, "-json": false},
+	"rollback": {"--dry-run": false, "--yes": false, "--detailed-exitcode": false, "-json": false},
 }
 
 // eventTypes are what events can be chosen by.
@@ -220,7 +225,7 @@ func (s *session) watchWords(name string, words []string, current string) []stri
 			return s.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
 		case "--type":
 			return eventTypes
-		case "-w":
+		case "-w", "-f", "-o":
 			return files("", current)
 		case "--inject":
 			if file, ok := strings.CutPrefix(current, "@"); ok {
@@ -239,6 +244,8 @@ func (s *session) watchWords(name string, words []string, current string) []stri
 		return s.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
 	case name == "status":
 		return slices.Sorted(maps.Keys(watchers[name]))
+	case onFiles(name):
+		return nil
 	}
 	return filterWords
 }

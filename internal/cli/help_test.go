@@ -109,6 +109,10 @@ capture     command  Capture the packets of a port, a transparent cube or a netd
 status      command  Show how the daemon and its cubes are, and what to do about what is not well
 events      command  Show what happens, live: changes, ports, cubes, netdevs, services
 daemon      command  Show the daemon itself, or change what it logs
+export      command  Print the whole configuration as YAML, for apply
+apply       command  Make the configuration what files say, in one step
+history     command  Show who changed what of the configuration
+rollback    command  Return to the configuration of a revision
 r1          cube     Cube of type router
 `
 	if r := d.run("?"); r.code != ExitOK || r.out != want {

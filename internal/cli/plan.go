@@ -20,7 +20,9 @@ type request struct {
 	query  string
 	body   []byte // nil: none
 	accept string // another content type than that of models
-	verb   string // what was typed, for the daemon's sentences: POST is the method of two
+	// ifMatch makes the request hold for one revision only.
+	ifMatch string
+	verb    string // what was typed, for the daemon's sentences: POST is the method of two
 }
 
 // target is the escaped path below the base, always with a trailing slash.

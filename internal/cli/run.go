@@ -39,7 +39,8 @@ type session struct {
 	config   config
 	sent     request // for the log
 	status   int
-	terminal int // its width, 0 when the output is none
+	terminal int  // its width, 0 when the output is none
+	screen   bool // somebody may look at the output
 }
 
 // Run is the program: args without the program's name. It returns the exit status.
@@ -52,7 +53,7 @@ func Run(args []string, stdin *os.File, stdout, stderr io.Writer, getenv func(st
 func newSession(stdin *os.File, stdout, stderr io.Writer, getenv func(string) string) *session {
 	return &session{
 		stdin: stdin, stdout: bufio.NewWriter(stdout), stderr: stderr,
-		getenv: getenv, patience: defaultPatience,
+		getenv: getenv, patience: defaultPatience, screen: isTerminal(stdout),
 	}
 }
 
@@ -79,6 +80,7 @@ func (s *session) conclude(err error) int {
 	var refused *serverError
 	var astray *redirectError
 	var checked *checkResult
+	var exit *exitError
 	switch {
 	case err == nil:
 		return ExitOK
@@ -92,6 +94,11 @@ func (s *session) conclude(err error) int {
 		return ExitUsage
 	case errors.As(err, &checked):
 		return checked.code
+	case errors.As(err, &exit):
+		if exit.message != "" {
+			fmt.Fprintf(s.stderr, "polycubectl: %s\n", clean(exit.message))
+		}
+		return exit.code
 	case errors.As(err, &refused):
 		fmt.Fprintln(s.stderr, refused.text)
 		return ExitServer
@@ -147,6 +154,9 @@ func (s *session) execute(args []string) error {
 	}
 	if watches {
 		createConfig(s.getenv)
+		if onFiles(args[0]) {
+			return s.file(args[0], args[1:])
+		}
 		return s.watch(args[0], args[1:])
 	}
 	p, err := resolve(cmd, s.config.singleParam)

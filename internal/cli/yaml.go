@@ -23,8 +23,6 @@ import (
 // aliases cannot multiply a small document into one that fills the memory.
 const valueCost = 4
 
-var errExpanded = fmt.Errorf("larger than %d MiB once aliases are expanded", maxBody>>20)
-
 // bodyFromYAML converts a YAML or JSON document to JSON. A document without
 // content (empty, or comments only) gives nil.
 func bodyFromYAML(data []byte) ([]byte, error) {
@@ -49,7 +47,7 @@ func bodyFromYAML(data []byte) ([]byte, error) {
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("more than one document")
 	}
-	c := converter{}
+	c := converter{limit: maxBody}
 	v, err := c.value(&doc, 0)
 	if err != nil {
 		return nil, err
@@ -57,11 +55,11 @@ func bodyFromYAML(data []byte) ([]byte, error) {
 	return v.appendJSON(nil), nil
 }
 
-type converter struct{ size int }
+type converter struct{ size, limit int }
 
 func (c *converter) value(n *yaml.Node, depth int) (value, error) {
-	if c.size += len(n.Value) + valueCost; c.size > maxBody {
-		return value{}, errExpanded
+	if c.size += len(n.Value) + valueCost; c.size > c.limit {
+		return value{}, fmt.Errorf("larger than %d MiB once aliases are expanded", c.limit>>20)
 	}
 	if depth > maxDepth {
 		return value{}, errTooDeep

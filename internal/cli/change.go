@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Apply and rollback: the difference is shown, a person is asked, and what was
+// shown is what is made, or nothing. A script is not asked.
+
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// isTerminal tells whether somebody may sit at the other end.
+func isTerminal(file any) bool {
+	f, ok := file.(*os.File)
+	if !ok || f == nil {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// change makes a change of the whole configuration, or shows it.
+func (s *session) change(f filing, r request, doc *documents) error {
+	if f.dry || f.yes || !isTerminal(s.stdin) || !s.screen {
+		if f.dry {
+			r.query = "dry-run"
+		}
+		_, err := s.makeChange(f, r, doc)
+		return err
+	}
+	look := r
+	look.query = "dry-run"
+	looked, err := s.makeChange(filing{command: f.command, dry: true}, look, doc)
+	if err != nil || !looked.changed {
+		return err
+	}
+	if err := s.stdout.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.stderr, "Make these changes? [y/N] ")
+	reply, err := bufio.NewReader(s.stdin).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the reply: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(reply)) {
+	case "y", "yes":
+	default:
+		return &exitError{code: ExitContact, message: "nothing was changed"}
+	}
+	r.ifMatch = `"` + looked.revision + `"`
+	done, err := s.send(r, doc)
+	if err == nil {
+		fmt.Fprintf(s.stdout, "done, revision %s\n", clean(done.revision))
+		err = f.verdict(done)
+	}
+	return err
+}
+
+// changed is the daemon's answer to a change.
+type changed struct {
+	changed  bool
+	revision string
+	value    value
+	body     []byte
+}
+
+func (s *session) send(r request, doc *documents) (changed, error) {
+	a, err := s.demand(r)
+	var refused *serverError
+	if errors.As(err, &refused) {
+		return changed{}, &serverError{doc.complaints(a)}
+	}
+	if err != nil {
+		return changed{}, err
+	}
+	v, err := decodeJSON(a.body)
+	if err != nil {
+		return changed{}, fmt.Errorf("the daemon's answer is not understood: %w", err)
+	}
+	return changed{changed: v.string("changed") == "true", revision: v.string("revision"), value: v, body: a.body}, nil
+}
+
+// makeChange sends a change and shows the difference that it makes.
+func (s *session) makeChange(f filing, r request, doc *documents) (changed, error) {
+	c, err := s.send(r, doc)
+	if err != nil {
+		return c, err
+	}
+	if f.json {
+		if err := printAnswer(s.stdout, c.body, showOptions{form: formJSON}, false); err != nil {
+			return c, err
+		}
+		return c, f.verdict(c)
+	}
+	difference, _ := c.value.get("difference")
+	d := s.differencePrinter()
+	d.print(difference)
+	switch {
+	case !c.changed:
+		fmt.Fprintf(s.stdout, "no change, revision %s\n", clean(c.revision))
+	case f.dry:
+		fmt.Fprintf(s.stdout, "\n%s; nothing was changed yet, revision %s\n", d.summary("to add", "to change", "to make anew", "to delete"), clean(c.revision))
+	default:
+		fmt.Fprintf(s.stdout, "\n%s; revision %s\n", d.summary("added", "changed", "made anew", "deleted"), clean(c.revision))
+	}
+	return c, f.verdict(c)
+}
+
+// verdict is the exit status that a script asked for.
+func (f filing) verdict(c changed) error {
+	if f.detailed && c.changed {
+		return &exitError{code: ExitChanged}
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Files of cubes. Several, and several documents in one, are one configuration;
+// where each part came from is kept, so that the daemon's complaints can name
+// the file and the line.
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/polycube/polycube/internal/suggest"
+)
+
+// maxDocument is the size above which the daemon would refuse a document anyway.
+const maxDocument = 32 << 20
+
+// documents are the cubes and netdevs of files, with their places.
+type documents struct {
+	cubes, netdevs     []value
+	cubesAt, netdevsAt []string
+}
+
+// json is the documents as one.
+func (d *documents) json() []byte {
+	members := []member{{"cubes", value{kind: kindArray, items: d.cubes}}}
+	if len(d.netdevs) > 0 {
+		members = append(members, member{"netdevs", value{kind: kindArray, items: d.netdevs}})
+	}
+	return objectValue(members...).appendJSON(nil)
+}
+
+// at is the place of what the daemon calls "cubes[2] br1", "" when it is not known.
+func (d *documents) at(part string) string {
+	for name, places := range map[string][]string{"cubes": d.cubesAt, "netdevs": d.netdevsAt} {
+		var i int
+		if n, _ := fmt.Sscanf(part, name+"[%d]", &i); n == 1 && i >= 0 && i < len(places) {
+			return places[i]
+		}
+	}
+	return ""
+}
+
+// readFiles reads files; "-" is standard input.
+func (s *session) readFiles(names []string) (*documents, error) {
+	d := &documents{}
+	left := int64(maxDocument)
+	for _, name := range names {
+		data, err := s.readFile(name, left)
+		if err != nil {
+			return nil, err
+		}
+		left -= int64(len(data))
+		if name == "-" {
+			name = "standard input"
+		}
+		if err := d.add(name, data); err != nil {
+			return nil, &usageError{message: name + ": " + err.Error()}
+		}
+	}
+	return d, nil
+}
+
+func (s *session) readFile(name string, limit int64) ([]byte, error) {
+	file := s.stdin
+	if name != "-" {
+		var err error
+		if file, err = os.Open(name); err != nil {
+			return nil, usagef("%v", err)
+		}
+		defer file.Close()
+	}
+	if file == nil {
+		return nil, usagef("-f -: there is no standard input")
+	}
+	data, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	if int64(len(data)) > limit {
+		return nil, usagef("the files are larger than %d MiB", maxDocument>>20)
+	}
+	return data, nil
+}
+
+// add takes in the documents of a file.
+func (d *documents) add(name string, data []byte) error {
+	if json.Valid(data) { // YAML refuses the tabs that JSON files may be indented with
+		v, err := decodeJSON(data)
+		if err != nil {
+			return err
+		}
+		return d.take(v, func(string, int) string { return name })
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	c := converter{limit: maxDocument}
+	for {
+		var doc yaml.Node
+		if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+		}
+		v, err := c.value(&doc, 0)
+		if err != nil {
+			return err
+		}
+		if v.kind == kindNull {
+			continue // nothing between two separators
+		}
+		if err := d.take(v, func(list string, i int) string { return fmt.Sprintf("%s:%d", name, lineOf(&doc, list, i)) }); err != nil {
+			return err
+		}
+	}
+}
+
+// lineOf finds the line of an element of a list, or of the document where there are none.
+func lineOf(doc *yaml.Node, list string, i int) int {
+	top := doc
+	for top.Kind == yaml.DocumentNode || top.Kind == yaml.AliasNode {
+		if top.Kind == yaml.AliasNode {
+			top = top.Alias
+		} else {
+			top = top.Content[0]
+		}
+	}
+	if top.Kind == yaml.MappingNode {
+		for k := 0; k+1 < len(top.Content); k += 2 {
+			if top.Content[k].Value == list && top.Content[k+1].Kind == yaml.SequenceNode {
+				top = top.Content[k+1]
+				break
+			}
+		}
+	}
+	if top.Kind == yaml.SequenceNode && i < len(top.Content) {
+		return top.Content[i].Line
+	}
+	return top.Line
+}
+
+// take takes in one document: a list of cubes, an object with cubes and netdevs, or one cube.
+func (d *documents) take(v value, at func(list string, i int) string) error {
+	if v.kind == kindArray {
+		v = objectValue(member{"cubes", v})
+	}
+	if _, alone := v.get("service-name"); alone && v.kind == kindObject {
+		v = objectValue(member{"cubes", value{kind: kindArray, items: []value{v}}})
+	}
+	if v.kind != kindObject {
+		return errors.New("a list of cubes is wanted, or an object with cubes and netdevs")
+	}
+	for _, m := range v.members {
+		list, places := &d.cubes, &d.cubesAt
+		switch m.key {
+		case "cubes":
+		case "netdevs":
+			list, places = &d.netdevs, &d.netdevsAt
+		default:
+			return fmt.Errorf("%q is unknown, known are cubes and netdevs%s", m.key, suggest.Question(suggest.Near(m.key, []string{"cubes", "netdevs"})))
+		}
+		if m.val.kind != kindArray && m.val.kind != kindNull {
+			return fmt.Errorf("%s: a list is wanted", m.key)
+		}
+		for i, item := range m.val.items {
+			*list = append(*list, item)
+			*places = append(*places, at(m.key, i))
+		}
+	}
+	return nil
+}
+
+// complaints are the sentences of an answer, with their places.
+func (d *documents) complaints(a answer) string {
+	v, err := decodeJSON(a.body)
+	if d == nil || err != nil {
+		return sentences(a)
+	}
+	envelope, _ := v.get("ietf-restconf:errors")
+	list, _ := envelope.get("error")
+	var lines []string
+	for _, e := range list.items {
+		line := clean(errorSentence(e))
+		if at := d.at(e.string("error-info")); at != "" {
+			line = clean(at) + ": " + line
+		}
+		lines = append(lines, line)
+	}
+	if len(lines) == 0 {
+		return sentences(a)
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Commands about the configuration as a whole: export, apply, history and the
+// way back. Their flags are those that people know of such commands elsewhere,
+// which the grammar of all other commands has no place for.
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// ExitChanged is the exit status of --detailed-exitcode when something was
+// changed, or would be; 2 means that the daemon refused, as ever.
+const ExitChanged = 3
+
+// exitError ends the program with a status of its own, after the answer. The
+// message may be empty.
+type exitError struct {
+	code    int
+	message string
+}
+
+func (e *exitError) Error() string { return e.message }
+
+func fileAliases() map[string]alias {
+	return map[string]alias{
+		"export": {
+			description: "Print the whole configuration as YAML, for apply",
+			usage:       "export [-o FILE] [-r REVISION] [-json]",
+			plan:        notAlone,
+		},
+		"apply": {
+			description: "Make the configuration what files say, in one step",
+			usage:       "apply -f FILE|- [-f FILE ...] [--dry-run] [--yes] [--prune] [--detailed-exitcode] [-json]",
+			plan:        notAlone,
+		},
+		"history": {
+			description: "Show who changed what of the configuration",
+			usage:       "history [-n COUNT] [REVISION] [-json]",
+			plan:        notAlone,
+		},
+		"rollback": {
+			description: "Return to the configuration of a revision",
+			usage:       "rollback REVISION [--dry-run] [--yes] [--detailed-exitcode] [-json]",
+			plan:        notAlone,
+		},
+	}
+}
+
+// onFiles tells the commands of this file.
+func onFiles(command string) bool {
+	_, ok := fileAliases()[command]
+	return ok
+}
+
+// filing is such a command.
+type filing struct {
+	command                         string
+	words                           []string
+	files                           []string
+	out, revision, count            string
+	dry, yes, prune, detailed, json bool
+}
+
+// parseFiling reads the words behind the name of such a command.
+func parseFiling(command string, words []string) (filing, error) {
+	f := filing{command: command}
+	valued := map[string]func(string){}
+	flags := map[string]*bool{"-json": &f.json, "--json": &f.json}
+	changes := map[string]*bool{"--dry-run": &f.dry, "--yes": &f.yes, "-y": &f.yes, "--detailed-exitcode": &f.detailed}
+	once := func(to *string) func(string) { return func(v string) { *to = v } }
+	switch command {
+	case "export":
+		valued["-o"], valued["-r"] = once(&f.out), once(&f.revision)
+	case "history":
+		valued["-n"] = once(&f.count)
+	case "apply":
+		valued["-f"] = func(v string) { f.files = append(f.files, v) }
+		flags["--prune"] = &f.prune
+	}
+	if command == "apply" || command == "rollback" {
+		for name, to := range changes {
+			flags[name] = to
+		}
+	}
+	for i := 0; i < len(words); i++ {
+		name, value, given := strings.Cut(words[i], "=")
+		switch set := valued[name]; {
+		case set == nil && flags[words[i]] != nil:
+			*flags[words[i]] = true
+		case set == nil && strings.HasPrefix(words[i], "-"):
+			return f, f.wrong("unknown flag %q", words[i])
+		case set == nil:
+			f.words = append(f.words, words[i])
+		case given:
+			set(value)
+		case i+1 == len(words):
+			return f, f.wrong("%s needs a value", name)
+		default:
+			i++
+			set(words[i])
+		}
+	}
+	return f, f.check()
+}
+
+func (f filing) wrong(format string, args ...any) error {
+	return &usageError{message: f.command + ": " + fmt.Sprintf(format, args...), usage: aliases[f.command].usage}
+}
+
+func (f *filing) check() error {
+	takes := map[string]int{"history": 1, "rollback": 1}[f.command]
+	switch {
+	case len(f.words) > takes && f.command == "apply":
+		return f.wrong("files are given with -f: -f %s", f.words[0])
+	case len(f.words) > takes:
+		return f.wrong("%q is too much", f.words[takes])
+	case f.command == "apply" && len(f.files) == 0:
+		return f.wrong("say which file, with -f; -f - is standard input")
+	case f.command == "rollback" && len(f.words) == 0:
+		return f.wrong("say to which revision; history lists them")
+	}
+	if len(f.words) > 0 {
+		f.revision = f.words[0]
+	}
+	for what, text := range map[string]string{"a revision": f.revision, "-n": f.count} {
+		if _, err := strconv.ParseUint(text, 10, 63); text != "" && err != nil {
+			return f.wrong("%s is a number, not %q", what, text)
+		}
+	}
+	return nil
+}
+
+// file carries such a command out.
+func (s *session) file(command string, words []string) error {
+	f, err := parseFiling(command, words)
+	if err != nil {
+		return err
+	}
+	switch command {
+	case "export":
+		return s.export(f)
+	case "history":
+		return s.history(f)
+	case "rollback":
+		body := objectValue(member{"revision", value{kind: kindNumber, text: f.revision}})
+		return s.change(f, request{method: "POST", path: []string{"rollback"}, body: body.appendJSON(nil)}, nil)
+	}
+	doc, err := s.readFiles(f.files)
+	if err != nil {
+		return err
+	}
+	r := request{method: "PATCH", path: []string{"config"}, body: doc.json()}
+	if f.prune {
+		r.method = "PUT"
+	}
+	return s.change(f, r, doc)
+}
+
+// demand makes one exchange; an answer that is no success is an error.
+func (s *session) demand(r request) (answer, error) {
+	c, err := s.connect()
+	if err != nil {
+		return answer{}, err
+	}
+	defer c.close()
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
+	defer cancel()
+	s.sent = r
+	a, err := c.do(ctx, r)
+	if err != nil {
+		return a, err
+	}
+	if s.status = a.status; !a.ok() {
+		return a, &serverError{sentences(a)}
+	}
+	return a, nil
+}
+
+// export prints the configuration, or writes it to a file: all of it or nothing.
+func (s *session) export(f filing) error {
+	r := request{method: "GET", path: []string{"config"}}
+	if f.revision != "" {
+		r.query = "revision=" + f.revision
+	}
+	a, err := s.demand(r)
+	if err != nil {
+		return err
+	}
+	show := showOptions{form: formYAML}
+	if f.json {
+		show.form = formJSON
+	}
+	if f.out == "" || f.out == "-" {
+		return printAnswer(s.stdout, a.body, show, false)
+	}
+	err = writeFile(f.out, func(to io.Writer) error { return printAnswer(to, a.body, show, false) })
+	if err != nil {
+		return fmt.Errorf("write %s: %w", f.out, err)
+	}
+	return nil
+}
+
+// writeFile makes a file that is whole, or leaves what was there.
+func writeFile(path string, write func(io.Writer) error) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(file.Name()))
+		}
+	}()
+	err = write(file)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
+}
