@@ -16,8 +16,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const someDifference = `{"revision":7,"changed":true,"dry-run":false,"difference":{"cubes":[` +
@@ -175,28 +173,6 @@ func TestAnExportedFileIsWholeOrAsItWas(t *testing.T) {
 	}
 }
 
-// terminal makes a pseudo terminal: what is typed into the master, the program reads from the other end.
-func terminal(t *testing.T) (master, end *os.File) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("no pseudo terminals: %v", err)
-	}
-	t.Cleanup(func() { master.Close() })
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if end, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
-		t.Skipf("no pseudo terminals: %v", err)
-	}
-	t.Cleanup(func() { end.Close() })
-	return master, end
-}
-
 // A person sees the difference first, and what was seen is what is made.
 func TestAPersonIsAsked(t *testing.T) {
 	for _, c := range []struct {
@@ -213,7 +189,7 @@ func TestAPersonIsAsked(t *testing.T) {
 			}
 			_, _ = io.WriteString(w, someDifference)
 		})
-		master, end := terminal(t)
+		master, end := openTerminal(t)
 		cmd := exec.Command(os.Args[0], "rollback", "3")
 		cmd.Stdin, cmd.Stdout = end, end
 		var errs bytes.Buffer
