@@ -154,10 +154,7 @@ func (s *session) execute(args []string) error {
 	}
 	if watches {
 		createConfig(s.getenv)
-		if onFiles(args[0]) {
-			return s.file(args[0], args[1:])
-		}
-		return s.watch(args[0], args[1:])
+		return s.special(args[0], args[1:])
 	}
 	p, err := resolve(cmd, s.config.singleParam)
 	if err != nil {
@@ -175,6 +172,14 @@ func (s *session) execute(args []string) error {
 	}
 	createConfig(s.getenv)
 	return s.exchange(p)
+}
+
+// special carries out a command with a grammar of its own.
+func (s *session) special(command string, words []string) error {
+	if onFiles(command) {
+		return s.file(command, words)
+	}
+	return s.watch(command, words)
 }
 
 // cutInstance takes --instance NAME off the front.
