@@ -19,8 +19,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
@@ -158,7 +160,7 @@ func (l *life) launch(ctx context.Context, again topology.Life) error {
 	if l.process, err = l.executable.Start(ctx); err != nil {
 		return err
 	}
-	l.conn, err = dial(insecure.NewCredentials(), l.process.Dial)
+	l.conn, err = l.dial(insecure.NewCredentials(), l.process.Dial)
 	return err
 }
 
@@ -178,7 +180,7 @@ func (l *life) dialAt(address string) error {
 		return fmt.Errorf("uri %s: a service on another machine needs mutual TLS, start the daemon with services-cacert, "+
 			"services-cert and services-key: %w", address, cube.ErrInvalid)
 	}
-	l.conn, err = dial(creds, func(ctx context.Context) (net.Conn, error) {
+	l.conn, err = l.dial(creds, func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", address)
 	})
 	return err
@@ -191,10 +193,17 @@ func isLoopback(host string) bool {
 }
 
 // dial makes a connection that is established when it is first used.
-func dial(creds credentials.TransportCredentials, dialer func(context.Context) (net.Conn, error)) (*grpc.ClientConn, error) {
+func (l *life) dial(creds credentials.TransportCredentials, dialer func(context.Context) (net.Conn, error)) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("passthrough:///service",
 		grpc.WithTransportCredentials(creds),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dialer(ctx) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			conn, err := dialer(ctx)
+			l.unreached.Store(nil)
+			if err != nil {
+				l.unreached.Store(&err)
+			}
+			return conn, err
+		}),
 		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(), grpc.WithUserAgent("polycubed"),
 		grpc.WithMaxHeaderListSize(64<<10),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second,
@@ -209,7 +218,12 @@ func dial(creds credentials.TransportCredentials, dialer func(context.Context) (
 // describe asks a service what it is, and checks the answer.
 func (l *life) describe(ctx context.Context) error {
 	l.client = pb.NewServiceClient(l.conn)
-	d, err := l.client.Describe(ctx, &pb.DescribeRequest{Protocol: protocol, Daemon: l.opts.Version, Kernel: kernelRelease()})
+	// A process that was started needs time until it listens; who listens elsewhere does so already.
+	d, err := l.client.Describe(ctx, &pb.DescribeRequest{Protocol: protocol, Daemon: l.opts.Version, Kernel: kernelRelease()},
+		grpc.WaitForReady(l.process != nil))
+	if why := l.unreached.Load(); err != nil && why != nil && status.Code(err) != codes.OK {
+		return &lost{"connecting to it: " + sentence((*why).Error())}
+	}
 	if err != nil {
 		return fmt.Errorf("asking what it is: %w", said(err))
 	}

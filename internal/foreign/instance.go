@@ -57,7 +57,7 @@ func (l *life) newInstance(env cube.Env) (cube.Instance, error) {
 // alone until it has been opened again.
 func (i *instance) call(ctx context.Context, what string, d deadlineOf, fn func(context.Context) error) error {
 	if i.l.ended() {
-		return fmt.Errorf("service %s does not run (%w): %w", i.l.reg.Name, i.l.Err(), cube.ErrUnavailable)
+		return &lost{fmt.Sprintf("service %s does not run (%v)", i.l.reg.Name, i.l.Err())}
 	}
 	limit := d(i.l.limits)
 	ctx, cancel := timed(ctx, limit)
@@ -65,20 +65,35 @@ func (i *instance) call(ctx context.Context, what string, d deadlineOf, fn func(
 	stop := context.AfterFunc(i.l.ctx, cancel)
 	defer stop()
 	err := fn(ctx)
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case i.l.ended():
-		return fmt.Errorf("service %s was lost during %s (%w): %w", i.l.reg.Name, what, i.l.Err(), cube.ErrUnavailable)
-	case ctx.Err() != nil:
+	}
+	if i.l.endsWith(err) {
+		return &lost{fmt.Sprintf("service %s was lost during %s (%v)", i.l.reg.Name, what, i.l.Err())}
+	}
+	switch status.Code(err) {
+	case codes.DeadlineExceeded, codes.Canceled:
 		reason := fmt.Sprintf("service %s has not answered %s within %v", i.l.reg.Name, what, limit)
 		i.env.Degrade(reason)
-		return fmt.Errorf("%s: %w", reason, cube.ErrUnavailable)
+		return &lost{reason}
 	}
 	if _, ok := status.FromError(err); !ok {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return said(err)
+}
+
+// endsWith says whether an error of a call comes of the end of the life, which may be noticed a little later.
+func (l *life) endsWith(err error) bool {
+	if status.Code(err) == codes.Unavailable {
+		timer := time.NewTimer(time.Second)
+		defer timer.Stop()
+		select {
+		case <-l.done:
+		case <-timer.C:
+		}
+	}
+	return l.ended()
 }
 
 // deadlineOf picks one of the deadlines.

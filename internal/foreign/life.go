@@ -46,6 +46,8 @@ type life struct {
 	err    error // before done is closed
 	work   sync.WaitGroup
 
+	// unreached is why the last attempt to connect failed, nil if it did not.
+	unreached atomic.Pointer[error]
 	// told goes to the service, in order.
 	told chan *pb.ToService
 	// heard is when the service was last heard of, in nanoseconds.
@@ -125,7 +127,7 @@ func (l *life) reason(why error) error {
 		if err := l.process.Err(); err != nil {
 			return fmt.Errorf("its process ended: %w", err)
 		}
-		return fmt.Errorf("its process ended: %w", cube.ErrUnavailable)
+		return lose("its process ended", nil)
 	default:
 		return why
 	}
@@ -176,9 +178,9 @@ func (l *life) open(ctx context.Context) error {
 	select {
 	case err = <-ready:
 	case <-timer.C:
-		err = fmt.Errorf("it is not ready %v after it was greeted: %w", readyTime, cube.ErrUnavailable)
+		err = lose(fmt.Sprintf("it is not ready %v after it was greeted", readyTime), nil)
 	case <-ctx.Done():
-		err = fmt.Errorf("waiting for it to be ready: %w", cube.ErrUnavailable)
+		err = lose("it was not ready in time", nil)
 	}
 	if err != nil {
 		return err
@@ -206,7 +208,7 @@ func (l *life) tell(m *pb.ToService) {
 	case l.told <- m:
 	case <-l.done:
 	default:
-		l.end(fmt.Errorf("it does not read what it is told: %w", cube.ErrUnavailable))
+		l.end(lose("it does not read what it is told", nil))
 	}
 }
 
@@ -224,7 +226,7 @@ func (l *life) speak(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon])
 		select {
 		case m := <-l.told:
 			if err := stream.Send(m); err != nil {
-				l.end(fmt.Errorf("the connection broke: %w", cube.ErrUnavailable))
+				l.end(lose("the connection broke", nil))
 				return
 			}
 		case <-l.done:
@@ -269,7 +271,7 @@ func (l *life) listen(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon]
 	m, err := stream.Recv()
 	switch {
 	case err != nil:
-		err = fmt.Errorf("its session ended: %w", said(err))
+		err = lose("its session ended", err)
 	case m.GetReady() == nil:
 		err = fmt.Errorf("it does not begin its session with Ready: %w", cube.ErrInvalid)
 	}
@@ -277,7 +279,7 @@ func (l *life) listen(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon]
 	for err == nil {
 		l.heard.Store(time.Now().UnixNano())
 		if m, err = stream.Recv(); err != nil {
-			l.end(fmt.Errorf("its session ended: %w", errors.Join(said(err), cube.ErrUnavailable)))
+			l.end(lose("its session ended", err))
 			return
 		}
 		l.hear(m)

@@ -81,6 +81,20 @@ var kinds = map[codes.Code]error{
 	codes.Unimplemented: cube.ErrUnsupported, codes.Unavailable: cube.ErrUnavailable,
 }
 
+// lost is that a service is not there.
+type lost struct{ text string }
+
+func (e *lost) Error() string { return e.text }
+func (e *lost) Unwrap() error { return cube.ErrUnavailable }
+
+// lose says that something of a service ended, and what the connection says of it.
+func lose(what string, err error) error {
+	if s, ok := status.FromError(err); ok && err != nil && s.Message() != "" {
+		what += " (" + sentence(s.Message()) + ")"
+	}
+	return &lost{what}
+}
+
 // said is what a service, or the connection to it, answered instead of a result.
 func said(err error) error {
 	s, ok := status.FromError(err)
@@ -91,11 +105,12 @@ func said(err error) error {
 	if text == "" {
 		text = "it gave no reason"
 	}
+	switch s.Code() {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return &lost{text}
+	}
 	if kind := kinds[s.Code()]; kind != nil {
 		return fmt.Errorf("%s: %w", text, kind)
-	}
-	if s.Code() == codes.DeadlineExceeded || s.Code() == codes.Canceled {
-		return fmt.Errorf("%s: %w", text, cube.ErrUnavailable)
 	}
 	return errors.New(text)
 }

@@ -6,7 +6,6 @@ package foreign
 // the slow path never waits for a service. Packets from the service go into the fast path as they come.
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 
@@ -105,7 +104,7 @@ func (l *life) sendPackets(stream grpc.BidiStreamingClient[pb.PacketsIn, pb.Pack
 		}
 		for m := l.packets.take(); m != nil; m = l.packets.take() {
 			if err := stream.Send(m); err != nil {
-				l.end(fmt.Errorf("its stream of packets ended: %w", cube.ErrUnavailable))
+				l.end(lose("its stream of packets ended", nil))
 				return
 			}
 		}
@@ -116,7 +115,7 @@ func (l *life) readPackets(stream grpc.BidiStreamingClient[pb.PacketsIn, pb.Pack
 	for {
 		m, err := stream.Recv()
 		if err != nil {
-			l.end(fmt.Errorf("its stream of packets ended: %w", errors.Join(said(err), cube.ErrUnavailable)))
+			l.end(lose("its stream of packets ended", err))
 			return
 		}
 		for _, p := range m.GetPackets() {

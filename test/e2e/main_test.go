@@ -18,6 +18,9 @@ const patience = 20 * time.Second
 var soak = os.Getenv("POLYCUBE_SOAK") != ""
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asService) != "" {
+		beService()
+	}
 	if os.Getenv(asDaemon) != "" {
 		beDaemon()
 	}
