@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
@@ -83,9 +84,12 @@ func (q *packets) count() uint64 {
 	return q.total
 }
 
+// sessionKey is the metadata of a stream of packets that names its session.
+const sessionKey = "polycube-session"
+
 // openPackets begins the stream of packets.
 func (l *life) openPackets() error {
-	stream, err := l.client.Packets(l.ctx)
+	stream, err := l.client.Packets(metadata.AppendToOutgoingContext(l.ctx, sessionKey, l.session))
 	if err != nil {
 		return fmt.Errorf("opening its stream of packets: %w", said(err))
 	}

@@ -83,7 +83,8 @@ type ServiceClient interface {
 	// service sends Ready first. Requests are answered in the order of their arrival, but those of Programs may be overtaken.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ToService, ToDaemon], error)
 	// Packets carries packets and notifications from the fast path to the service, and packets back. It is a stream of its
-	// own so that a flood of packets does not stand in the way of the control plane. A service without both never sees it.
+	// own so that a flood of packets does not stand in the way of the control plane. A service without both never sees it. The
+	// metadata `polycube-session` of the call is Hello.session.
 	Packets(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[PacketsIn, PacketsOut], error)
 	// Open makes the control plane of a cube. Maps cannot be used before the first Commit.
 	Open(ctx context.Context, in *OpenRequest, opts ...grpc.CallOption) (*OpenResponse, error)
@@ -270,7 +271,8 @@ type ServiceServer interface {
 	// service sends Ready first. Requests are answered in the order of their arrival, but those of Programs may be overtaken.
 	Session(grpc.BidiStreamingServer[ToService, ToDaemon]) error
 	// Packets carries packets and notifications from the fast path to the service, and packets back. It is a stream of its
-	// own so that a flood of packets does not stand in the way of the control plane. A service without both never sees it.
+	// own so that a flood of packets does not stand in the way of the control plane. A service without both never sees it. The
+	// metadata `polycube-session` of the call is Hello.session.
 	Packets(grpc.BidiStreamingServer[PacketsIn, PacketsOut]) error
 	// Open makes the control plane of a cube. Maps cannot be used before the first Commit.
 	Open(context.Context, *OpenRequest) (*OpenResponse, error)
