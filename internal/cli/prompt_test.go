@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -127,24 +128,71 @@ func (p *terminal) keys(keys string) {
 // await waits until the terminal shows a text, and forgets what came up to there.
 func (p *terminal) await(text string) {
 	p.t.Helper()
+	p.until(func(shown string) bool {
+		at := strings.Index(shown, text)
+		if at < 0 {
+			return false
+		}
+		p.shown.Next(at + len(text))
+		return true
+	}, text)
+}
+
+// until waits until done; what the terminal shows is passed to it.
+func (p *terminal) until(done func(shown string) bool, what string) {
+	p.t.Helper()
 	deadline := time.After(shellPatience)
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
 	for {
 		p.mu.Lock()
 		shown := p.shown.String()
-		at := strings.Index(shown, text)
-		if at >= 0 {
-			p.shown.Next(at + len(text))
-		}
+		ok := done(shown)
 		p.mu.Unlock()
-		if at >= 0 {
+		if ok {
 			return
 		}
 		select {
 		case <-p.came:
+		case <-again.C:
 		case <-deadline:
-			p.t.Fatalf("the terminal shows %q, and not %q", shown, text)
+			p.t.Fatalf("the terminal shows %q, and not %q", shown, what)
 		}
 	}
+}
+
+// completed types lines, in which a tab completes, and compares what they became.
+func (p *terminal) completed(d *daemon, tests []promptTest) {
+	p.t.Helper()
+	for _, tt := range tests {
+		before := len(commandsOf(d))
+		p.keys(tt.keys + "\n")
+		var all []exchange
+		p.until(func(string) bool {
+			all = commandsOf(d)
+			return len(all) > before
+		}, "a command of "+tt.keys)
+		if got := all[len(all)-1].String(); got != tt.want {
+			p.t.Errorf("%s: %q became %q, want %q", tt.name, tt.keys, got, tt.want)
+		}
+	}
+}
+
+// commandsOf are the requests that are not completion's.
+func commandsOf(d *daemon) []exchange {
+	return slices.DeleteFunc(d.requests(), func(e exchange) bool { return e.method == "OPTIONS" })
+}
+
+type promptTest struct{ name, keys, want string }
+
+// promptTests are what all shells can.
+var promptTests = []promptTest{
+	{"a word, then a value after =", "polycubectl r1 set lo\td\t", `PATCH /polycube/v1/r1/loglevel/ "debug"`},
+	{"a word with a colon", "polycubectl connect r1:p1 r1:\t", `POST /polycube/v1/connect/ {"peer1":"r1:p1","peer2":"r1:p2"}`},
+	{"a key with a slash", "polycubectl r1 route del 1\t", `DELETE /polycube/v1/r1/route/10.0.0.0%2F8/ `},
+	{"a key with a blank", "polycubectl r1 route del a\t", `DELETE /polycube/v1/r1/route/a%20b/ `},
+	{"a key=value, then the next", "polycubectl r1 ports add p1 p\tveth1 i\t10.0.0.1/24", `POST /polycube/v1/r1/ports/p1/ {"peer":"veth1","ip":"10.0.0.1/24"}`},
+	{"an option of a command", "polycubectl attach n1 r1:p1 pos\tf\t", `POST /polycube/v1/attach/ {"cube":"n1","port":"r1:p1","position":"first"}`},
 }
 
 func TestAtAPromptOfBashTabCompletes(t *testing.T) {
@@ -156,25 +204,53 @@ func TestAtAPromptOfBashTabCompletes(t *testing.T) {
 	}
 	shell := startShell(t, d, "bash", "--noprofile", "--rcfile", rc, "-i")
 	shell.await(prompt)
-	tests := []struct{ name, keys, want string }{
-		{"a word, then a value after =", "polycubectl r1 set lo\td\t", `PATCH /polycube/v1/r1/loglevel/ "debug"`},
-		{"a word with a colon", "polycubectl connect r1:p1 r1:\t", `POST /polycube/v1/connect/ {"peer1":"r1:p1","peer2":"r1:p2"}`},
-		{"a key with a slash", "polycubectl r1 route del 1\t", `DELETE /polycube/v1/r1/route/10.0.0.0%2F8/ `},
-		{"a key with a blank", "polycubectl r1 route del a\t", `DELETE /polycube/v1/r1/route/a%20b/ `},
+	shell.completed(d, append([]promptTest{
 		{"a key that a shell would run", "polycubectl r1 route del \\$\t", `DELETE /polycube/v1/r1/route/$%28reboot%29/ `},
 		{"words from the first on", "polycubectl rou\tad\tr2", `POST /polycube/v1/router/r2/ {}`},
-		{"a key=value, then the next", "polycubectl r1 ports add p1 p\tveth1 i\t10.0.0.1/24", `POST /polycube/v1/r1/ports/p1/ {"peer":"veth1","ip":"10.0.0.1/24"}`},
 		{"a placeholder stays out", "polycubectl r1 ports add \tp9", `POST /polycube/v1/r1/ports/p9/ {}`},
-		{"an option of a command", "polycubectl attach n1 r1:p1 pos\tf\t", `POST /polycube/v1/attach/ {"cube":"n1","port":"r1:p1","position":"first"}`},
+	}, promptTests...))
+}
+
+func TestAtAPromptOfZshTabCompletes(t *testing.T) {
+	d := completing(t)
+	shell := startShell(t, d, "zsh", "-f", "-i")
+	shell.keys("unsetopt zle_bracketed_paste prompt_sp; unset zle_bracketed_paste; PS1='READY''> '; autoload -Uz compinit; compinit -u -D; " +
+		"source <(polycubectl completion zsh)\n")
+	shell.await("\n")
+	shell.await(prompt)
+	shell.completed(d, promptTests)
+}
+
+func TestFishIsOfferedTheSame(t *testing.T) {
+	fish, err := exec.LookPath("fish")
+	if err != nil {
+		t.Skip("fish is not installed")
 	}
-	for _, tt := range tests {
-		before := len(d.requests())
-		shell.keys(tt.keys + "\n")
-		shell.await("\n")
-		shell.await(prompt)
-		all := d.requests()
-		if got := all[len(all)-1].String(); len(all) == before || got != tt.want {
-			t.Errorf("%s: %q became %q, want %q", tt.name, tt.keys, got, tt.want)
+	d := completing(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(self, filepath.Join(bin, "polycubectl")); err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]string{
+		"polycubectl r1 set lo":           "loglevel=\n",
+		"polycubectl r1 set loglevel=d":   "loglevel=debug\n",
+		"polycubectl connect r1:p1 r1:":   "r1:p2\n",
+		"polycubectl r1 route del a":      "a b\n",
+		"polycubectl r1 ports add ":       "",
+		"polycubectl attach n1 r1:p1 pos": "position=\n",
+	} {
+		cmd := exec.Command(fish, "--no-config", "-c", "polycubectl completion fish | source; complete -C "+"'"+line+"'")
+		cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(), actAsProgram + "=1", noSleepAtExit, "GOCOVERDIR=" + t.TempDir(), "LC_ALL=C.UTF-8"}
+		for k, v := range d.env {
+			cmd.Env = append(cmd.Env, k+"="+v)
+		}
+		out, err := cmd.CombinedOutput()
+		if err != nil || string(out) != want {
+			t.Errorf("%q: %v, offers %q, want %q", line, err, out, want)
 		}
 	}
 }
