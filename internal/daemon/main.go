@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/polycube/polycube/internal/check"
 	"github.com/polycube/polycube/internal/slowpath"
 )
 
@@ -48,6 +49,8 @@ func command(ctx context.Context, args []string, p parts, stdout, stderr io.Writ
 	case errors.As(err, &usage):
 		fmt.Fprintf(stderr, "polycubed: %v (see polycubed --help)\n", err)
 		return exitUsage
+	case o.Check:
+		return checkMachine(check.This(), o, stdout, stderr)
 	case o.CheckConfig:
 		err = tellOptions(o, stdout)
 	case o.Cleanup:

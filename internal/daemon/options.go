@@ -65,6 +65,9 @@ type Options struct {
 	ConfigFile string
 	// Cleanup asks for the removal of what a stopped daemon left, instead of a daemon.
 	Cleanup bool
+	// Check asks what the machine lacks, and its Netdevs, instead of a daemon; JSON for an answer to programs.
+	Check, JSON bool
+	Netdevs     []string
 	accessOptions
 	serviceOptions
 	// Warnings are what the user should know about the options given.
@@ -127,6 +130,7 @@ func flagSet(name string, r *rawOptions) *pflag.FlagSet {
 	f.IntVar(&r.SegmentCubes, "segment-cubes", 0, "at most so many cubes in one program (for tests)")
 	f.Lookup("segment-cubes").Hidden = true
 	f.BoolVar(&r.CheckConfig, "check-config", false, "say whether command line and configuration file are right, and start nothing")
+	f.BoolVar(&r.JSON, "json", false, "answer of polycubed check for programs")
 	f.BoolVarP(&r.version, "version", "v", false, "print the version")
 	f.BoolVarP(&r.help, "help", "h", false, "print this help")
 	for _, table := range []map[string]string{deprecated, refused} {
@@ -145,16 +149,21 @@ func flagSet(name string, r *rawOptions) *pflag.FlagSet {
 func ParseOptions(args []string, out io.Writer) (Options, error) {
 	var r rawOptions
 	f := flagSet("polycubed", &r)
-	if err := f.Parse(args); err != nil {
+	if err := f.Parse(longJSON(args)); err != nil {
 		return Options{}, usageError{explainFlag(f, err)}
 	}
 	switch {
 	case r.help:
-		fmt.Fprintf(out, "Usage: polycubed [options]\n       polycubed cleanup [options]   remove what a stopped daemon left in the kernel\n\n%s", f.FlagUsages())
+		fmt.Fprintf(out, "%s\n%s", usage, f.FlagUsages())
 		return Options{}, errShown
 	case r.version:
 		fmt.Fprintf(out, "polycubed %s\n", Version)
 		return Options{}, errShown
+	case f.NArg() > 0 && f.Arg(0) == "check":
+		r.Check, r.Netdevs = true, f.Args()[1:]
+		return r.Options, nil
+	case r.JSON:
+		return Options{}, usageError{errors.New("json is for polycubed check")}
 	case f.NArg() == 1 && f.Arg(0) == "cleanup":
 		r.Cleanup = true
 	case f.NArg() > 0:

@@ -37,16 +37,22 @@ func (h genlHeader) Serialize() []byte { return h[:] }
 // takesRedirects tells whether the kernel lets XDP redirect frames to the device. It sends what it does not let pass
 // nowhere, and tells nobody.
 func takesRedirects(index int) (bool, error) {
+	can, err := xdpFeatures(index)
+	return can&actNdoXmit != 0, err
+}
+
+// xdpFeatures are the bits NETDEV_XDP_ACT_* of a device.
+func xdpFeatures(index int) (uint64, error) {
 	family, err := netlink.GenlFamilyGet(netdevFamily)
 	if err != nil {
-		return false, errNoFeatures
+		return 0, errNoFeatures
 	}
 	req := nl.NewNetlinkRequest(int(family.ID), 0)
 	req.AddData(genlHeader{netdevCmdDevGet, uint8(family.Version)})
 	req.AddData(nl.NewRtAttr(netdevAttrIfindex, nl.Uint32Attr(uint32(index))))
 	msgs, err := req.Execute(unix.NETLINK_GENERIC, 0)
 	if err != nil {
-		return false, fmt.Errorf("XDP features of device %d: %w", index, err)
+		return 0, fmt.Errorf("XDP features of device %d: %w", index, err)
 	}
 	for _, m := range msgs {
 		if len(m) < nl.SizeofGenlmsg {
@@ -54,13 +60,13 @@ func takesRedirects(index int) (bool, error) {
 		}
 		attrs, err := nl.ParseRouteAttr(m[nl.SizeofGenlmsg:])
 		if err != nil {
-			return false, fmt.Errorf("XDP features of device %d: %w", index, err)
+			return 0, fmt.Errorf("XDP features of device %d: %w", index, err)
 		}
 		for _, a := range attrs {
 			if a.Attr.Type == netdevAttrFeatures && len(a.Value) == 8 {
-				return binary.NativeEndian.Uint64(a.Value)&actNdoXmit != 0, nil
+				return binary.NativeEndian.Uint64(a.Value), nil
 			}
 		}
 	}
-	return false, errNoFeatures
+	return 0, errNoFeatures
 }

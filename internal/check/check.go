@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package check looks at the kernel and the machine before a daemon does: what is missing for it to run, and what will be
+// slower, with what to do about it. It changes nothing.
+package check
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// Grade is how much a finding matters.
+type Grade string
+
+// Grades, the mildest first.
+const (
+	// OK needs nothing.
+	OK Grade = "ok"
+	// Note is worth knowing, and no fault.
+	Note Grade = "note"
+	// Unknown could not be looked at.
+	Unknown Grade = "unknown"
+	// Slower works, and costs time that a remedy would save.
+	Slower Grade = "slower"
+	// Unfit is a netdev that cannot be the peer of a port.
+	Unfit Grade = "unfit"
+	// Missing keeps the daemon from working.
+	Missing Grade = "missing"
+)
+
+// Finding is what was found about one thing.
+type Finding struct {
+	// What was looked at, in a few words.
+	What  string `json:"what"`
+	Grade Grade  `json:"grade"`
+	// Found is what there is.
+	Found string `json:"found"`
+	// Remedy is what to do, empty when there is nothing to do.
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// Report is all that was found, in the order of the checks.
+type Report []Finding
+
+// Runs tells whether nothing is missing.
+func (r Report) Runs() bool { return r.count(Missing) == 0 }
+
+// Good tells whether a daemon runs, with all the netdevs asked for.
+func (r Report) Good() bool { return r.Runs() && r.count(Unfit) == 0 }
+
+func (r Report) count(g Grade) (n int) {
+	for _, f := range r {
+		if f.Grade == g {
+			n++
+		}
+	}
+	return n
+}
+
+// Run makes all checks on a machine, and those of the netdevs named.
+func Run(m Machine, netdevs []string) Report {
+	var r Report
+	for _, check := range []func(Machine) []Finding{
+		privileges, kernelVersion, kernelTypes, programTypes, mapTypes, helpers, verifier, tcx, bpffs, tun,
+		jit, hardening, statistics, gracePeriods, mitigations, clock, processors, memory, files, groups, routing, tools, library,
+	} {
+		r = append(r, check(m)...)
+	}
+	for _, name := range netdevs {
+		r = append(r, netdevFindings(m, name)...)
+	}
+	return r
+}
+
+// one is the result of a check that finds one thing.
+func one(what string, g Grade, found, remedy string) []Finding {
+	return []Finding{{what, g, found, remedy}}
+}
+
+// JSON writes the report for programs.
+func (r Report) JSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(map[string]any{"runs": r.Runs(), "findings": r})
+}
+
+// Table writes the report for people: a line for each thing, its remedy below it, and what it comes to.
+func (r Report) Table(w io.Writer) error {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, f := range r {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Grade, f.What, f.Found)
+		if f.Remedy != "" {
+			fmt.Fprintf(t, "\t\t→ %s\n", f.Remedy)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	b.WriteString("\n" + r.summary() + "\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r Report) summary() string {
+	var parts []string
+	for _, p := range []struct {
+		g    Grade
+		text string
+	}{{Missing, "missing"}, {Unknown, "could not be looked at"}, {Unfit, "cannot be the peer of a port"}, {Slower, "slower than it could be"}} {
+		if n := r.count(p.g); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, p.text))
+		}
+	}
+	head := "polycubed runs here"
+	switch {
+	case !r.Runs():
+		head = "polycubed cannot run here"
+	case r.count(Unknown) > 0:
+		head = "polycubed may run here"
+	}
+	return strings.TrimSuffix(head+": "+strings.Join(parts, ", "), ": ")
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/bpf/core"
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/netdev"
+)
+
+var (
+	//go:embed check.tc.o
+	tcProbe []byte
+	//go:embed check.xdp.o
+	xdpProbe []byte
+)
+
+// Machine is what checks ask: the kernel and the host, or a test's idea of them.
+type Machine struct {
+	// Capabilities is the effective set of this process, a bit for each.
+	Capabilities func() (uint64, error)
+	// Release is the kernel's, like 6.8.0-31-generic.
+	Release func() (string, error)
+	// Text is the content of a small file without blanks at its ends, such as of /proc/sys.
+	Text func(path string) (string, error)
+	// Glob lists the files of a pattern.
+	Glob func(pattern string) []string
+	// FileSystem is the magic number of the file system that a path is on.
+	FileSystem func(path string) (int64, error)
+	// KernelEnum tells whether an enumeration of the kernel has a value, by its types.
+	KernelEnum func(enum, value string) (bool, error)
+	// ProgramType, MapType and Helper return ebpf.ErrNotSupported for what the kernel does not have.
+	ProgramType func(ebpf.ProgramType) error
+	MapType     func(ebpf.MapType) error
+	Helper      func(ebpf.ProgramType, asm.BuiltinFunc) error
+	// Verify loads a program with what all linked programs have in common, and forgets it.
+	Verify func(cube.Hook) error
+	// Compiled tells whether a program that is loaded becomes instructions of the processor.
+	Compiled func() (bool, error)
+	// Objects are the compiled programs of the framework and of all services.
+	Objects func(cube.Hook) [][]byte
+	// FileLimit is the greatest number of descriptors that this process may have.
+	FileLimit func() (uint64, error)
+	// Program looks for a program in PATH.
+	Program func(name string) (string, error)
+	CPUs    func() int
+	Netdev  func(name string) (netdev.Facts, error)
+}
+
+// This is the machine that the process runs on.
+func This() Machine {
+	return Machine{
+		Capabilities: capabilities,
+		Release:      release,
+		Text: func(path string) (string, error) {
+			text, err := os.ReadFile(path)
+			return strings.TrimSpace(string(text)), err
+		},
+		Glob: func(pattern string) []string {
+			names, _ := filepath.Glob(pattern) // the patterns are ours
+			return names
+		},
+		FileSystem: func(path string) (int64, error) {
+			var st unix.Statfs_t
+			err := unix.Statfs(path, &st)
+			return int64(uint32(st.Type)), err
+		},
+		KernelEnum:  kernelEnum,
+		ProgramType: features.HaveProgramType,
+		MapType:     features.HaveMapType,
+		Helper:      features.HaveProgramHelper,
+		Verify:      verify,
+		Compiled:    compiled,
+		Objects:     objects,
+		FileLimit: func() (uint64, error) {
+			var lim unix.Rlimit
+			err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim)
+			return lim.Max, err
+		},
+		Program: exec.LookPath,
+		CPUs:    runtime.NumCPU,
+		Netdev:  netdev.FactsOf,
+	}
+}
+
+func capabilities() (uint64, error) {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	err := unix.Capget(&header, &data[0])
+	return uint64(data[0].Effective) | uint64(data[1].Effective)<<32, err
+}
+
+func release() (string, error) {
+	var name unix.Utsname
+	err := unix.Uname(&name)
+	return unix.ByteSliceToString(name.Release[:]), err
+}
+
+func kernelEnum(enum, value string) (bool, error) {
+	kernel, err := btf.LoadKernelSpec()
+	if err != nil {
+		return false, err
+	}
+	var e *btf.Enum
+	if err := kernel.TypeByName(enum, &e); err != nil {
+		return false, fmt.Errorf("enum %s: %w", enum, err)
+	}
+	for _, v := range e.Values {
+		if v.Name == value {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func verify(h cube.Hook) error {
+	object := tcProbe
+	if h == cube.XDP {
+		object = xdpProbe
+	}
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+	if err != nil {
+		return err
+	}
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return err
+	}
+	coll.Close()
+	return nil
+}
+
+// compiled asks for the size of a program's instructions.
+func compiled() (bool, error) {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SocketFilter, Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+	if err != nil {
+		return false, err
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		return false, err
+	}
+	size, err := info.JitedSize()
+	return size > 0, err
+}
+
+// objects are read from what is built in, so that a helper that a program begins to use is checked for from then on.
+func objects(h cube.Hook) (out [][]byte) {
+	suffix := "." + strings.ToLower(h.String()) + ".o"
+	names, err := fs.Glob(core.Objects, "*"+suffix)
+	for _, name := range names {
+		object, readErr := core.Objects.ReadFile(name)
+		err = errors.Join(err, readErr)
+		out = append(out, object)
+	}
+	if err != nil {
+		panic(err) // they are embedded
+	}
+	for _, s := range cube.Services() {
+		if object := s.Objects[h]; object != nil {
+			out = append(out, object)
+		}
+	}
+	return out
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/polycube/polycube/internal/netdev"
+)
+
+// oneBuffer is the longest frame that fits one buffer at native XDP on most machines: a page without its head- and tailroom.
+const oneBuffer = 3456
+
+// netdevFindings look at a netdev as the peer of a port.
+func netdevFindings(m Machine, name string) []Finding {
+	f, err := m.Netdev(name)
+	if err != nil {
+		return one(name, Unfit, err.Error(), "ip link shows those that there are")
+	}
+	kind := kindOf(name, f)
+	if kind.Grade == Unfit {
+		return []Finding{kind}
+	}
+	out := []Finding{kind, nativeOf(name, f)}
+	if f.MTU > oneBuffer && f.Native && !f.Fragments {
+		out = append(out, Finding{name + " MTU", Slower, fmt.Sprintf("%d, and its driver takes no frames in several buffers for XDP", f.MTU),
+			fmt.Sprintf("an MTU of %d or less, or type TC", oneBuffer)})
+	}
+	if f.LRO {
+		out = append(out, Finding{name + " LRO", Slower, "on: it is switched off for XDP, and frames merged by it cannot be forwarded", "ethtool -K " + name + " lro off"})
+	}
+	if !f.GRO && f.Kind != "veth" && !f.NoEthernet {
+		out = append(out, Finding{name + " GRO", Note, "rx-gro is off: TC programs see each segment of a TCP stream instead of superframes", ""})
+	}
+	return out
+}
+
+func kindOf(name string, f netdev.Facts) Finding {
+	kind := f.Kind
+	if f.Driver != "" && f.Driver != f.Kind {
+		kind += " (" + f.Driver + ")"
+	}
+	switch {
+	case f.NoEthernet || f.Kind == "loopback":
+		return Finding{name, Unfit, kind + ": a port needs Ethernet frames from outside", "a TAP or a veth pair"}
+	case f.OwnOnly:
+		return Finding{name, Note, kind + ": it receives frames to its own address only, enough for a router and not for a bridge", ""}
+	case !f.Up:
+		return Finding{name, Note, kind + ", down", "ip link set " + name + " up"}
+	}
+	return Finding{name, OK, kind + ", up", ""}
+}
+
+// nativeOf tells what XDP can do.
+func nativeOf(name string, f netdev.Facts) Finding {
+	what := name + " XDP"
+	switch {
+	case !f.XDPKnown:
+		return Finding{what, Unknown, "the kernel does not tell what the driver can do", "Linux 6.3 or newer"}
+	case !f.Native:
+		return Finding{what, Slower, "its driver runs no XDP programs: type XDP_DRV is refused, XDP_SKB is slower than TC", "type TC"}
+	}
+	can := []string{"native"}
+	if f.Redirects {
+		can = append(can, "redirects")
+	}
+	if f.Fragments {
+		can = append(can, "frames in several buffers")
+	}
+	if !f.Redirects {
+		return Finding{what, Slower, strings.Join(can, ", ") + "; it cannot send frames to other netdevs", "type TC"}
+	}
+	return Finding{what, OK, strings.Join(can, ", "), ""}
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/polycube/polycube/internal/check"
+)
+
+// usage is the head of the help.
+const usage = `Usage: polycubed [options]
+       polycubed check [--json] [NETDEV...]   what the machine lacks, and what will be slower for it
+       polycubed cleanup [options]            remove what a stopped daemon left in the kernel
+`
+
+// longJSON accepts -json, as polycubectl spells it, for --json.
+func longJSON(args []string) []string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		if out[i] = a; a == "-json" {
+			out[i] = "--json"
+		}
+	}
+	return out
+}
+
+// checkMachine answers polycubed check. The exit status tells whether a daemon can run, with the netdevs asked for.
+func checkMachine(m check.Machine, o Options, stdout, stderr io.Writer) int {
+	report := check.Run(m, o.Netdevs)
+	write := report.Table
+	if o.JSON {
+		write = report.JSON
+	}
+	if err := write(stdout); err != nil {
+		fmt.Fprintf(stderr, "polycubed: writing the report: %v\n", err)
+		return exitFailed
+	}
+	if !report.Good() {
+		return exitFailed
+	}
+	return exitOK
+}
