@@ -127,7 +127,7 @@ func (d *daemon) openLog(stderr io.Writer) error {
 	}
 	d.undo = append(d.undo, d.file.Close)
 	d.level = newDaemonLevel(d.opts.LogLevel)
-	d.log = newLogger(d.file, d.level)
+	d.log = newLogger(d.file, d.level, d.opts.LogFormat)
 	for _, w := range d.opts.Warnings {
 		d.log.Warn(w)
 	}
@@ -327,7 +327,7 @@ func cleanup(o Options, p parts, stdout, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	plane, err := p.openPlane(planeOptions{BPFFS: o.BPFFS, Instance: o.Instance, Mounts: o.Mounts, Logger: newLogger(out, o.LogLevel)})
+	plane, err := p.openPlane(planeOptions{BPFFS: o.BPFFS, Instance: o.Instance, Mounts: o.Mounts, Logger: newLogger(out, o.LogLevel, o.LogFormat)})
 	if err != nil {
 		return fmt.Errorf("opening the data plane: %w", err)
 	}

@@ -4,14 +4,9 @@ package daemon
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -34,8 +29,17 @@ type lineHandler struct {
 	attrs         string
 }
 
-// newLogger makes the daemon's logger.
-func newLogger(out *logFile, level slog.Leveler) *slog.Logger {
+// Formats of the log.
+const (
+	logText = "text"
+	logJSON = "json"
+)
+
+// newLogger makes the daemon's logger, of lines as above or of JSON.
+func newLogger(out *logFile, level slog.Leveler, format string) *slog.Logger {
+	if format == logJSON {
+		return slog.New(newJSONHandler(out, level))
+	}
 	return slog.New(&lineHandler{out: out, level: level})
 }
 
@@ -136,59 +140,4 @@ func oneLine(s string) string {
 
 func isControl(r rune) bool {
 	return r < ' ' || (r >= 0x7f && r < 0xa0) || r == '\u2028' || r == '\u2029'
-}
-
-// logFile is where lines go: a file that can be opened anew after it was rotated, or
-// standard error.
-type logFile struct {
-	path string
-	mu   sync.Mutex
-	out  io.Writer
-	file *os.File
-}
-
-// openLog opens the log; path "" is the stream given.
-func openLog(path string, otherwise io.Writer) (*logFile, error) {
-	l := &logFile{path: path, out: otherwise}
-	return l, l.Reopen()
-}
-
-// Reopen opens the file again by its name. On an error the old one stays in use.
-func (l *logFile) Reopen() error {
-	if l.path == "" {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(l.path), 0o755); err != nil {
-		return fmt.Errorf("making the log's directory: %w", err)
-	}
-	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
-	if err != nil {
-		return fmt.Errorf("opening the log: %w", err)
-	}
-	l.mu.Lock()
-	old := l.file
-	l.file, l.out = f, f
-	l.mu.Unlock()
-	if old != nil {
-		return old.Close()
-	}
-	return nil
-}
-
-// Write appends one line.
-func (l *logFile) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.out.Write(line)
-}
-
-// Close closes the file; later lines are lost.
-func (l *logFile) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.file == nil {
-		return nil
-	}
-	l.out = io.Discard
-	return l.file.Close()
 }

@@ -42,7 +42,7 @@ func TestLogLines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tt.log(newLogger(f, slog.LevelInfo))
+			tt.log(newLogger(f, slog.LevelInfo, logText))
 			line, rest, _ := strings.Cut(out.String(), "\n")
 			if rest != "" {
 				t.Errorf("more than one line: %q", out.String())
@@ -64,12 +64,12 @@ func TestCubeFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newLogger(f, levelOff).With("service", "Helloworld", "cube", "hw1").Debug("ingress packet")
+	newLogger(f, levelOff, logText).With("service", "Helloworld", "cube", "hw1").Debug("ingress packet")
 	if fields := strings.Fields(out.String()); len(fields) != 7 || fields[3] != "[hw1]" || fields[5] != "ingress" {
 		t.Errorf("fields are %q", fields)
 	}
 	out.Reset()
-	newLogger(f, levelOff).Error("nothing is logged when the level is off")
+	newLogger(f, levelOff, logText).Error("nothing is logged when the level is off")
 	if out.Len() > 0 {
 		t.Errorf("logged %q", out.String())
 	}
@@ -82,7 +82,7 @@ func TestReopen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := newLogger(f, slog.LevelInfo)
+	log := newLogger(f, slog.LevelInfo, logText)
 	log.Info("first")
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Fatal(err)

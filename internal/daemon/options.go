@@ -51,8 +51,10 @@ type Options struct {
 	LogLevel         slog.Level
 	// LogFile is "" for standard error.
 	LogFile string
-	PidFile string
-	OnExit  string
+	// LogFormat is text or json.
+	LogFormat string
+	PidFile   string
+	OnExit    string
 	// Mounts is the file of the mount namespace in which namespaces of cubes get their names, "" for the daemon's own.
 	Mounts string
 	// SegmentCubes bounds the cubes of one linked program, for tests; 0 is what the kernel can take.
@@ -119,7 +121,8 @@ func flagSet(name string, r *rawOptions) *pflag.FlagSet {
 	f.BoolVarP(&r.Background, "daemon", "d", false, "run in the background; returns when the daemon is ready, or says why it is not")
 	r.declareServices(f)
 	f.StringVarP(&r.level, "loglevel", "l", "info", "trace, debug, info, warn, err, critical or off")
-	f.StringVar(&r.LogFile, "logfile", "", "file for the log, reopened on SIGHUP (default standard error; in the background /var/log/polycube[/INSTANCE]/polycubed.log)")
+	f.StringVar(&r.LogFile, "logfile", "", "file for the log, replaced at 5 MB, reopened on SIGHUP (default standard error; in the background /var/log/polycube[/INSTANCE]/polycubed.log)")
+	f.StringVar(&r.LogFormat, "logformat", logText, "text: lines that scripts of the first Polycube read; json: an object a line")
 	f.StringVar(&r.PidFile, "pidfile", "", "file for the process id (default RUN-DIR/polycubed.pid)")
 	f.StringVar(&r.config, "configfile", defaultConfigFile, "file with lines \"option: value\"; the command line wins")
 	f.StringVar(&r.StateDir, "state-dir", "", "where the configuration is kept (default /var/lib/polycube[/INSTANCE])")
@@ -238,6 +241,9 @@ func (r *rawOptions) finish(f *pflag.FlagSet) error {
 	var err error
 	if r.LogLevel, err = parseLevel(r.level); err != nil {
 		return err
+	}
+	if r.LogFormat != logText && r.LogFormat != logJSON {
+		return fmt.Errorf("logformat %.40q: is text or json", r.LogFormat)
 	}
 	if r.OnExit != ExitKeep && r.OnExit != ExitClean {
 		return fmt.Errorf("on-exit %q: is keep or clean", r.OnExit)

@@ -6,7 +6,6 @@ package topology
 // cube may use it at any time, from its own goroutines too.
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -146,20 +145,4 @@ func slowLevel(l datapath.LogLevel) slog.Level {
 		}
 	}
 	return levelCritical
-}
-
-// cubeHandler lets a cube log at its own level, whatever the daemon's is.
-type cubeHandler struct {
-	slog.Handler
-	level slog.Leveler
-}
-
-func (h cubeHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level.Level() }
-
-func (h cubeHandler) WithAttrs(a []slog.Attr) slog.Handler {
-	return cubeHandler{h.Handler.WithAttrs(a), h.level}
-}
-
-func (h cubeHandler) WithGroup(name string) slog.Handler {
-	return cubeHandler{h.Handler.WithGroup(name), h.level}
 }

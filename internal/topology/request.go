@@ -63,9 +63,9 @@ func (m *Manager) newUnit(svc *service, name, uuid string, id datapath.CubeID) *
 	u.announce = func(reason string) { m.TellCube(name, svc.info.Name, "degraded", reason) }
 	u.turn <- struct{}{}
 	u.gate <- struct{}{}
-	u.log = m.logger(svc.info.Name, name, new(slog.LevelVar))
+	u.log = m.logger(svc.info.Name, name, level, nil)
 	u.env = &env{name: name, id: id, uuid: uuid, degrade: u.degrade, transparent: svc.info.Transparent, dp: m.dp, level: level,
-		log: m.logger(svc.info.Name, name, level)}
+		log: m.logger(svc.info.Name, name, level, newLineLimit())}
 	u.env.programs, u.env.start = programs{m, u}, u.start
 	u.env.ports.Store(newPortTable())
 	u.mail = newMailbox(u.deliver, u.perform)

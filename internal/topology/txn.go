@@ -299,6 +299,6 @@ func (m *Manager) endUnit(u *unit) {
 }
 
 // logger returns the logger of a new cube, which has a level of its own.
-func (m *Manager) logger(service, name string, level *slog.LevelVar) *slog.Logger {
-	return slog.New(cubeHandler{m.log.Handler(), level}).With("service", service, "cube", name)
+func (m *Manager) logger(service, name string, level *slog.LevelVar, limit *lineLimit) *slog.Logger {
+	return slog.New(cubeHandler{m.log.Handler(), level, limit}).With("service", service, "cube", name)
 }
