@@ -127,11 +127,7 @@ func (s *session) execute(args []string) error {
 	case args[0] == completeCommand:
 		return s.complete(args[1:], instance)
 	case len(args) == 2 && args[0] == "completion" && slices.Contains(shells(), args[1]):
-		script, err := scripts.ReadFile("completion." + args[1])
-		if err == nil {
-			_, err = s.stdout.Write(script)
-		}
-		return err
+		return s.printCompletion(args[1])
 	}
 	if last := len(args) - 1; isHelp(args[last]) {
 		args[last] = "?"
@@ -180,6 +176,15 @@ func (s *session) special(command string, words []string) error {
 		return s.file(command, words)
 	}
 	return s.watch(command, words)
+}
+
+// printCompletion prints the completion script of a shell.
+func (s *session) printCompletion(shell string) error {
+	script, err := scripts.ReadFile("completion." + shell)
+	if err == nil {
+		_, err = s.stdout.Write(script)
+	}
+	return err
 }
 
 // cutInstance takes --instance NAME off the front.
