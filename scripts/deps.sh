@@ -18,7 +18,7 @@ PYANG_VERSION=2.7.1
 
 BUILD_PACKAGES=(clang llvm gcc libc6-dev make pkg-config libyang2-dev libyang2-tools libbpf-dev
 	linux-libc-dev bpftool iproute2 ethtool iputils-ping tcpdump iperf3 jq clang-format
-	procps util-linux systemd bird2 python3-venv)
+	procps util-linux systemd bird2 python3-venv openssl curl)
 LINT_PACKAGES=(shellcheck protobuf-compiler)
 
 say() { echo "deps: $*" >&2; }
