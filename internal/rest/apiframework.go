@@ -75,13 +75,14 @@ func entryPaths(*openapi.Schemas) []pathDoc {
 func cubesPaths(*openapi.Schemas) []pathDoc {
 	cube := openapi.Of("type", "object", "description", "A cube, as its service reads it.", "required", []string{"name", "service-name"},
 		"properties", openapi.Of("name", textSchema(), "service-name", textSchema()))
+	exported := openapi.Of("type", "object", "description", "What GET /config answers.", "required", []string{"cubes"}, "properties", openapi.Of("cubes", arrayOf(cube)))
 	name := []paramDoc{nameParam("name", "Name of the cube.", "br1")}
 	return []pathDoc{
 		{path: "/cubes", operations: []operationDoc{
 			reading("All cubes", "Cubes by service.", openapi.Of("type", "object", "additionalProperties", arrayOf(cube))),
 			{method: http.MethodPost, summary: "Create cubes, all or none", success: http.StatusCreated, says: "All of them were created.",
 				description: "Each element is a body that creates a cube of its service, with a name. parent names where a transparent cube is attached.",
-				body:        arrayOf(cube), needsBody: true, also: []int{http.StatusConflict, http.StatusNotFound},
+				body:        openapi.Of("anyOf", []openapi.Object{arrayOf(cube), exported}), needsBody: true, also: []int{http.StatusConflict, http.StatusNotFound},
 				example: []any{openapi.Of("name", "br1", "service-name", "simplebridge", "ports", []any{openapi.Of("name", "port1")})}},
 			helpDoc()}},
 		{path: "/cubes/{name}", params: name, operations: []operationDoc{reading("A cube", "The cube.", cube, http.StatusNotFound), helpDoc()}},

@@ -333,3 +333,27 @@ func TestADocumentLeadsToTheSameFromAnywhere(t *testing.T) {
 		l.wantSound()
 	}
 }
+
+func TestAnExportCanBeCreatedAsArraysOfCubesAre(t *testing.T) {
+	l := newLab(t, "veth1", "veth2", "veth3")
+	if _, err := l.apply(site); err != nil {
+		t.Fatal(err)
+	}
+	fresh, want := newLab(t, "veth1", "veth2", "veth3"), l.export()
+	fresh.must("many <<< " + want)
+	if is := fresh.export(); is != want {
+		t.Errorf("it is\n%s\nwant\n%s", is, want)
+	}
+	before := fresh.state()
+	for line, want := range map[string]string{
+		"many <<< " + want: "there is a toybridge with that name",
+		`many <<< {"cubes":[],"netdevs":[{"name":"veth3","tcubes":["th9"]}]}`: "cube th9",
+		`many <<< {"cubes":[],"netdev":[]}`:                                   `unknown member "netdev"`,
+		`many <<< {"netdevs":[]}`:                                             "an array of cubes is wanted",
+	} {
+		if err := fresh.do(line); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+	fresh.wantState(before)
+}

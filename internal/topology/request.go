@@ -287,17 +287,31 @@ func (t *txn) applyEdit(u *unit, e cube.Edit) error {
 	return err
 }
 
-// CreateMany creates the cubes of an array, with their peers and attachments, or none of them. An element is a cube's
+// CreateMany creates the cubes of an array, or of an export, with their peers and attachments, or none of them. An element is a cube's
 // body with service-name and name; that of a transparent cube may say in parent which netdev it is attached to.
 func (m *Manager) CreateMany(ctx context.Context, body []byte) error {
 	var list []members
+	var netdevs []*fileNetdev
 	if err := json.Unmarshal(body, &list); err != nil {
-		return &yang.Error{Tag: yang.InvalidValue, Message: "an array of cubes is wanted: " + err.Error()}
+		var parts struct{ Cubes []members }
+		if json.Unmarshal(body, &parts) != nil || parts.Cubes == nil {
+			return &yang.Error{Tag: yang.InvalidValue, Message: "an array of cubes is wanted: " + err.Error()}
+		}
+		doc, err := parseDocument(body)
+		if err != nil {
+			return err
+		}
+		list, netdevs = parts.Cubes, doc.netdevs
 	}
 	return m.transact(ctx, func(t *txn) error {
 		for i, object := range list {
 			if err := t.createElement(object); err != nil {
 				return fmt.Errorf("element %d: %w", i, err)
+			}
+		}
+		for _, n := range netdevs {
+			for _, name := range n.tcubes {
+				t.parents = append(t.parents, givenParent{cube: name, parent: n.name})
 			}
 		}
 		return nil

@@ -137,7 +137,7 @@ func (t *txn) attachGiven() error {
 		}
 	}
 	for _, g := range t.parents {
-		if g.parent == "" || t.next.cubes[g.cube].parent == g.parent {
+		if rec := t.next.cubes[g.cube]; g.parent == "" || rec != nil && rec.parent == g.parent {
 			continue // a port's own tcubes say so too
 		}
 		at, err := parsePlace(g.parent)
