@@ -10,8 +10,10 @@ cd "$(dirname "$0")/.."
 PINNED=(grpcio==1.85.1 grpcio-tools==1.85.1 protobuf==7.36.2 setuptools==80.9.0 wheel==0.45.1
 	mypy==2.4.1 types-protobuf==7.35.1.20260906)
 VENV=.cache/python
+# The system's: services do not see an interpreter in somebody's home.
+PYTHON=${PYTHON:-/usr/bin/python3}
 
-stamp() { printf '%s\n' "${PINNED[@]}"; }
+stamp() { printf '%s\n' "$("$PYTHON" --version)" "${PINNED[@]}"; }
 sources() {
 	find sdk/python examples -name '*.py' -o -name '*.toml' -o -name '*.yang' -o -name '*.o'
 	echo api/polycube/service/v1/service.proto
@@ -22,7 +24,7 @@ exec 9>.cache/python.lock
 flock 9
 if [ "$(cat "$VENV/pinned" 2>/dev/null)" != "$(stamp)" ]; then
 	echo "python: installing ${PINNED[*]}" >&2
-	python3 -m venv --clear "$VENV"
+	"$PYTHON" -m venv --clear "$VENV"
 	"$VENV/bin/pip" install -q --disable-pip-version-check "${PINNED[@]}"
 	stamp >"$VENV/pinned"
 fi

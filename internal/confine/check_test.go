@@ -48,6 +48,10 @@ func TestExecutablesThatOthersCanChangeAreRefused(t *testing.T) {
 		os.Chown(at("theirs"), 1234, 0), os.Symlink("loop", at("loop")), os.Mkdir(at("dir"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink("/proc/version", at("shell")); err != nil {
+		t.Fatal(err)
+	}
+	write("hidden", "#!"+at("shell")+"\n", 0o755, 0)
 	write("looping", "#!"+at("loop")+"\n", 0o755, 0)
 	for _, tt := range []struct{ path, says string }{
 		{executable, ""},
@@ -59,8 +63,8 @@ func TestExecutablesThatOthersCanChangeAreRefused(t *testing.T) {
 		{at("missing"), "no such file"},
 		{at("good/below"), "not a directory"},
 		{at("dir"), "it is no regular file"},
-		{"/dev/null", "services do not see /dev"},
-		{"/tmp/service", "services do not see /tmp"},
+		{"/dev/null", "it is in /dev, which services do not see"},
+		{"/tmp/service", "it is in /tmp, which services do not see"},
 		{at("foreign"), "belongs to user 1234"},
 		{at("group"), "can be written by others than root (mode 0775)"},
 		{at("world"), "can be written by others than root (mode 0757)"},
@@ -70,6 +74,7 @@ func TestExecutablesThatOthersCanChangeAreRefused(t *testing.T) {
 		{at("nothing"), "its first line names no interpreter"},
 		{at("relative"), `its interpreter "python3": the path must begin with /`},
 		{at("unsafe"), "its interpreter"},
+		{at("hidden"), "it is in /proc, which services do not see"},
 		{at("looping"), "too many levels of symbolic links"},
 		{at("open/good"), at("open") + " can be written by others"},
 		{at("theirs/good"), at("theirs") + " belongs to user 1234"},

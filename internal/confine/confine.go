@@ -307,8 +307,13 @@ func (p *Process) Err() error {
 }
 
 // Stop asks the process to end, and ends it and all that it started when the context does. It returns when nothing is
-// left.
+// left. That it had ended before is no error.
 func (p *Process) Stop(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return nil
+	default:
+	}
 	p.stop.Store(true)
 	_ = p.cmd.Process.Signal(unix.SIGTERM) // it may have ended
 	select {

@@ -91,9 +91,14 @@ func checkWords(path string) error {
 	case filepath.Clean(path) != path:
 		return fmt.Errorf("write it as %s: %w", filepath.Clean(path), ErrUnsafe)
 	}
+	return checkSeen(path)
+}
+
+// checkSeen refuses places that services do not see.
+func checkSeen(path string) error {
 	for _, dir := range masked {
 		if strings.HasPrefix(path, dir+"/") {
-			return fmt.Errorf("services do not see %s; a good place is /usr/local/lib/polycube: %w", dir, ErrUnsafe)
+			return fmt.Errorf("it is in %s, which services do not see; a good place is /usr/local/lib/polycube: %w", dir, ErrUnsafe)
 		}
 	}
 	return nil
@@ -150,6 +155,9 @@ func walk(path string, links bool) (int, error) {
 			return -1, fmt.Errorf("opening /: %w", err)
 		}
 		trail, rest = nil, append(strings.Split(strings.Trim(filepath.Clean(target), "/"), "/"), rest...)
+	}
+	if err := checkSeen("/" + strings.Join(trail, "/")); err != nil {
+		return fail(err)
 	}
 	return at, nil
 }

@@ -133,7 +133,8 @@ class PortKnock(polycube.Cube):
         except polycube.Full:
             self.env.log.warning("no room for %s: the port is open to as many sources as it can be", address_of(source))
             return
-        self.known[source] = Client(datetime.now(timezone.utc), 0, time.monotonic())
+        self.known.pop(source, None)
+        self.meet(source, 0)
         self.env.log.info("open to %s", address_of(source))
 
     def sweep(self) -> None:
@@ -142,7 +143,7 @@ class PortKnock(polycube.Cube):
             return
         now, entries = time.monotonic(), dict(self.clients.items())
         for source, (_, packets) in entries.items():
-            client = self.known.setdefault(source, Client(datetime.now(timezone.utc), packets, now))
+            client = self.meet(source, packets)
             if client.packets != packets:
                 client.packets, client.seen = packets, now
             elif now - client.seen > self.config["idle-timeout"]:
@@ -155,6 +156,10 @@ class PortKnock(polycube.Cube):
                 polycube.Metric("knocks", self.knocks, "Knocks that were heard.", counter=True),
             ]
         )
+
+    def meet(self, source: bytes, packets: int) -> Client:
+        """Who is in without being known was in before this process."""
+        return self.known.setdefault(source, Client(datetime.now(timezone.utc), packets, time.monotonic()))
 
     def shut(self, source: bytes) -> bool:
         """Shuts the port to a source; False if it was not open to it."""
@@ -170,10 +175,8 @@ class PortKnock(polycube.Cube):
             return None
         clients = []
         for source, (_, packets) in self.clients.items():
-            entry = {"address": str(address_of(source)), "packets": str(packets)}
-            if known := self.known.get(source):
-                entry["since"] = known.since.isoformat(timespec="seconds")
-            clients.append(entry)
+            since = self.meet(source, packets).since.isoformat(timespec="seconds")
+            clients.append({"address": str(address_of(source)), "since": since, "packets": str(packets)})
         return {"clients": {"client": clients}}
 
     def action(self, path: Sequence[str], input: polycube.Config) -> polycube.Config:
