@@ -222,7 +222,7 @@ func (l *life) describe(ctx context.Context) error {
 	d, err := l.client.Describe(ctx, &pb.DescribeRequest{Protocol: protocol, Daemon: l.opts.Version, Kernel: kernelRelease()},
 		grpc.WaitForReady(l.process != nil))
 	if why := l.unreached.Load(); err != nil && why != nil && status.Code(err) != codes.OK {
-		return &lost{"connecting to it: " + sentence((*why).Error())}
+		return &lost{"connecting to it: " + sentence((*why).Error()), true}
 	}
 	if err != nil {
 		return fmt.Errorf("asking what it is: %w", said(err))

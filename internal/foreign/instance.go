@@ -57,7 +57,7 @@ func (l *life) newInstance(env cube.Env) (cube.Instance, error) {
 // alone until it has been opened again.
 func (i *instance) call(ctx context.Context, what string, d deadlineOf, fn func(context.Context) error) error {
 	if i.l.ended() {
-		return &lost{fmt.Sprintf("service %s does not run (%v)", i.l.reg.Name, i.l.Err())}
+		return &lost{fmt.Sprintf("service %s does not run (%v)", i.l.reg.Name, i.l.Err()), false}
 	}
 	limit := d(i.l.limits)
 	ctx, cancel := timed(ctx, limit)
@@ -66,17 +66,22 @@ func (i *instance) call(ctx context.Context, what string, d deadlineOf, fn func(
 	defer stop()
 	err := fn(ctx)
 	if err == nil {
+		i.l.misses.Store(0)
 		return nil
 	}
 	if i.l.endsWith(err) {
-		return &lost{fmt.Sprintf("service %s was lost during %s (%v)", i.l.reg.Name, what, i.l.Err())}
+		return &lost{fmt.Sprintf("service %s was lost during %s (%v)", i.l.reg.Name, what, i.l.Err()), false}
 	}
 	switch status.Code(err) {
 	case codes.DeadlineExceeded, codes.Canceled:
 		reason := fmt.Sprintf("service %s has not answered %s within %v", i.l.reg.Name, what, limit)
 		i.env.Degrade(reason)
-		return &lost{reason}
+		if i.l.misses.Add(1) == maxMisses { // nobody is to wait for it once more for each of its cubes
+			i.l.end(lose(fmt.Sprintf("it has missed the deadlines of %d calls in a row", maxMisses), nil))
+		}
+		return &lost{reason, false}
 	}
+	i.l.misses.Store(0)
 	if _, ok := status.FromError(err); !ok {
 		return fmt.Errorf("%s: %w", what, err)
 	}

@@ -53,6 +53,8 @@ type life struct {
 	// heard is when the service was last heard of, in nanoseconds.
 	heard atomic.Int64
 	lines *bucket
+	// misses counts calls in a row that missed their deadlines.
+	misses atomic.Int32
 
 	mu    sync.Mutex
 	cubes map[uint64]*instance
@@ -112,11 +114,7 @@ func (l *life) reason(why error) error {
 	}
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()
-	var silent *silentError
-	if errors.As(why, &silent) {
-		return why
-	}
-	if errors.Is(why, cube.ErrUnavailable) {
+	if broken := (*lost)(nil); errors.As(why, &broken) && broken.broken {
 		select {
 		case <-l.process.Done():
 		case <-timer.C:
@@ -226,7 +224,7 @@ func (l *life) speak(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon])
 		select {
 		case m := <-l.told:
 			if err := stream.Send(m); err != nil {
-				l.end(lose("the connection broke", nil))
+				l.end(&lost{"the connection broke", true})
 				return
 			}
 		case <-l.done:
@@ -234,13 +232,6 @@ func (l *life) speak(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon])
 			return
 		}
 	}
-}
-
-// silentError is a service that does not answer.
-type silentError struct{ after time.Duration }
-
-func (e *silentError) Error() string {
-	return fmt.Sprintf("it has not been heard of for %v", e.after)
 }
 
 // beat ends the life of a service that is silent.
@@ -255,7 +246,7 @@ func (l *life) beat() {
 			return
 		}
 		if quiet := time.Since(time.Unix(0, l.heard.Load())); quiet > l.opts.Beat+l.opts.Silence {
-			l.end(&silentError{quiet.Round(time.Second / 10)})
+			l.end(lose(fmt.Sprintf("it has not been heard of for %v", quiet.Round(time.Second/10)), nil))
 			return
 		}
 		if n := l.lines.excess(); n > 0 {

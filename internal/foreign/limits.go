@@ -41,6 +41,7 @@ const (
 	maxPath     = 64
 	maxFrame    = 68 << 10
 	maxRequests = 64
+	maxMisses   = 3
 	maxSeries   = 200
 	maxLabels   = 8
 	maxLabel    = 128
@@ -82,7 +83,11 @@ var kinds = map[codes.Code]error{
 }
 
 // lost is that a service is not there.
-type lost struct{ text string }
+type lost struct {
+	text string
+	// broken says that it is the connection that ended, which may be because of something else.
+	broken bool
+}
 
 func (e *lost) Error() string { return e.text }
 func (e *lost) Unwrap() error { return cube.ErrUnavailable }
@@ -92,7 +97,7 @@ func lose(what string, err error) error {
 	if s, ok := status.FromError(err); ok && err != nil && s.Message() != "" {
 		what += " (" + sentence(s.Message()) + ")"
 	}
-	return &lost{what}
+	return &lost{what, err != nil}
 }
 
 // said is what a service, or the connection to it, answered instead of a result.
@@ -107,7 +112,7 @@ func said(err error) error {
 	}
 	switch s.Code() {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
-		return &lost{text}
+		return &lost{text, true}
 	}
 	if kind := kinds[s.Code()]; kind != nil {
 		return fmt.Errorf("%s: %w", text, kind)
@@ -211,10 +216,10 @@ type deadlines struct{ prepare, commit, state, action time.Duration }
 
 func deadlinesOf(d *pb.Deadlines) deadlines {
 	return deadlines{
-		prepare: within(d.GetPrepare(), 5*time.Second, 20*time.Second),
+		prepare: within(d.GetPrepare(), 5*time.Second, 10*time.Second),
 		commit:  within(d.GetCommit(), 5*time.Second, 10*time.Second),
 		state:   within(d.GetState(), 2*time.Second, 10*time.Second),
-		action:  within(d.GetAction(), 5*time.Second, 20*time.Second),
+		action:  within(d.GetAction(), 5*time.Second, 10*time.Second),
 	}
 }
 

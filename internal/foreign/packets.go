@@ -108,7 +108,7 @@ func (l *life) sendPackets(stream grpc.BidiStreamingClient[pb.PacketsIn, pb.Pack
 		}
 		for m := l.packets.take(); m != nil; m = l.packets.take() {
 			if err := stream.Send(m); err != nil {
-				l.end(lose("its stream of packets ended", nil))
+				l.end(&lost{"its stream of packets ended", true})
 				return
 			}
 		}

@@ -252,7 +252,7 @@ func (l *life) programsRequest(r *pb.ProgramsRequest) {
 	case <-l.done:
 		return
 	}
-	l.work.Go(func() {
+	go func() { // the data plane may take its time, and the end of the life does not wait for it
 		defer func() { <-l.programs }()
 		reply := &pb.ProgramsReply{Id: r.GetId()}
 		index, err := l.changePrograms(r)
@@ -261,7 +261,7 @@ func (l *life) programsRequest(r *pb.ProgramsRequest) {
 		}
 		reply.Index = uint32(index)
 		l.answer(&pb.ToService{Message: &pb.ToService_Programs{Programs: reply}})
-	})
+	}()
 }
 
 func (l *life) changePrograms(r *pb.ProgramsRequest) (int, error) {

@@ -125,6 +125,27 @@ func (f *fakePlane) ResizeMaps(id datapath.CubeID, sizes map[string]uint32) (fun
 	}, nil
 }
 
+// ReplaceCube opens a cube anew; the last specification counts.
+func (f *fakePlane) ReplaceCube(s datapath.Spec) (datapath.Replacement, error) {
+	if err := errors.Join(f.step("ReplaceCube"), f.step("ReplaceCube "+s.Name)); err != nil {
+		return datapath.Replacement{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was, there := f.cubes[s.ID]
+	opened := f.opened[s.ID]
+	s.Migrate = nil
+	f.cubes[s.ID], f.opened[s.ID] = s, true
+	return datapath.Replacement{Relink: true, Settle: func() {}, Back: func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.cubes[s.ID], f.opened[s.ID] = was, opened
+		if !there {
+			delete(f.cubes, s.ID)
+		}
+	}}, nil
+}
+
 func (f *fakePlane) HoldCube(s datapath.Spec) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -36,6 +36,7 @@ type lab struct {
 	txs     []store.Transaction
 	states  []map[string][]byte
 	shadows Shadows // nil: none
+	host    Host    // nil: none
 	extra   []cube.Service
 	mu      sync.Mutex
 }
@@ -57,7 +58,7 @@ func (l *lab) start() {
 	for _, k := range sortedKeys(l.records) {
 		state.Records = append(state.Records, store.Record{Key: k, Value: l.records[k]})
 	}
-	m, err := newManager(Options{Datapath: l.plane, State: state, Services: append(toyServices(l.t, l.b), l.extra...), Netdevs: l.devs, Shadows: l.shadows,
+	m, err := newManager(Options{Datapath: l.plane, State: state, Services: append(toyServices(l.t, l.b), l.extra...), Netdevs: l.devs, Shadows: l.shadows, Host: l.host,
 		Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)), Version: "1"}, l.commit)
 	if err != nil {
 		l.t.Fatal(err)

@@ -55,6 +55,8 @@ const (
 	startWait    = 10 * time.Second
 	firstRetry   = 500 * time.Millisecond
 	longestRetry = time.Minute
+	// steady is how long a life must last for its end not to be one of a series.
+	steady = 30 * time.Second
 )
 
 // outsiders are the services that are not part of the daemon.
@@ -228,9 +230,10 @@ func (m *Manager) closeOutside() {
 	}
 }
 
-// watch waits for what happens to a service, until it is removed or the daemon stops.
+// watch waits for what happens to a service, until it is removed or the daemon stops. One that dies again and again is
+// started less and less often.
 func (m *Manager) watch(o *outsider) {
-	pause := firstRetry
+	pause, next := firstRetry, firstRetry
 	for {
 		_, life, changed := o.now()
 		var done <-chan struct{}
@@ -244,8 +247,11 @@ func (m *Manager) watch(o *outsider) {
 		case <-changed:
 			pause = firstRetry
 		case <-done:
+			pause = next
+			if next = min(2*next, longestRetry); o.lived() > steady {
+				pause, next = firstRetry, firstRetry
+			}
 			m.lose(o, life)
-			pause = firstRetry
 		case <-timer.C:
 			if m.mend(o, life) {
 				pause = firstRetry
@@ -258,6 +264,13 @@ func (m *Manager) watch(o *outsider) {
 			return
 		}
 	}
+}
+
+// lived is how long the life has lasted.
+func (o *outsider) lived() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return time.Since(o.since)
 }
 
 func (o *outsider) removed() bool {

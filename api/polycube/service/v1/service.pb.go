@@ -16,7 +16,8 @@
 //
 // Calls. The calls for one cube come one at a time, those for different cubes side by side. Each has a deadline, which the
 // service sees as that of the gRPC call. A call that misses its deadline is a failure; whatever the service does for it
-// afterwards is of no consequence for the configuration, and its cube is degraded until it has been opened again.
+// afterwards is of no consequence for the configuration, and its cube is degraded until it has been opened again. After
+// three of them in a row the session is given up.
 //
 // Errors are gRPC statuses. The message is a sentence for the person who made the request. INVALID_ARGUMENT: the request
 // can never be right as it is. NOT_FOUND, ALREADY_EXISTS: what it names. FAILED_PRECONDITION: something else stands in the
@@ -542,13 +543,13 @@ func (x *Object) GetElf() []byte {
 // Deadlines in milliseconds. In parentheses the default and the most.
 type Deadlines struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Open and Prepare together (5,000; 20,000).
+	// Open and Prepare together (5,000; 10,000).
 	Prepare uint32 `protobuf:"varint,1,opt,name=prepare,proto3" json:"prepare,omitempty"`
 	// Commit, and Undo (5,000; 10,000).
 	Commit uint32 `protobuf:"varint,2,opt,name=commit,proto3" json:"commit,omitempty"`
 	// State and DeleteState (2,000; 10,000).
 	State uint32 `protobuf:"varint,3,opt,name=state,proto3" json:"state,omitempty"`
-	// Action (5,000; 20,000).
+	// Action (5,000; 10,000).
 	Action        uint32 `protobuf:"varint,4,opt,name=action,proto3" json:"action,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

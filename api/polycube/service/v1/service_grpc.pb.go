@@ -16,7 +16,8 @@
 //
 // Calls. The calls for one cube come one at a time, those for different cubes side by side. Each has a deadline, which the
 // service sees as that of the gRPC call. A call that misses its deadline is a failure; whatever the service does for it
-// afterwards is of no consequence for the configuration, and its cube is degraded until it has been opened again.
+// afterwards is of no consequence for the configuration, and its cube is degraded until it has been opened again. After
+// three of them in a row the session is given up.
 //
 // Errors are gRPC statuses. The message is a sentence for the person who made the request. INVALID_ARGUMENT: the request
 // can never be right as it is. NOT_FOUND, ALREADY_EXISTS: what it names. FAILED_PRECONDITION: something else stands in the
