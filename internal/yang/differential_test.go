@@ -1,170 +1,339 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package yang
+// The same documents are given to an edit and to libyang's own tool: what one accepts the other must accept, and where one
+// finds the fault, the other must.
+
+package yang_test
 
 import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/polycube/polycube/internal/yang"
 )
 
-// document generates a cube in two spellings: ours, and that of RFC 7951 for
-// yanglint. Values are valid most of the time.
-type document struct {
-	r    *rand.Rand
-	ours strings.Builder
-	rfc  strings.Builder
-}
+var one = big.NewRat(1, 1)
 
-func (d *document) both(s string) {
-	d.ours.WriteString(s)
-	d.rfc.WriteString(s)
-}
-
-// samples holds values of types and base types; the last one of each is
-// invalid for most leaves of the type.
-var samples = map[string][]string{
-	"int8": {"0", "-128", "127", "128"}, "int16": {"0", "-32768", "32768"}, "int32": {"-5", "100", "4", "6"},
-	"uint8": {"1", "2", "3", "255", "256"}, "uint16": {"0", "80", "65535", "-1"},
-	"uint32": {"0", "10", "4294967295", "4294967296"}, "boolean": {"true", "false", "true", "7"},
-	"string":       {`"p1"`, `"p2"`, `"ab"`, `"AB"`, `""`, `"a b"`, `"10.0.0.1"`, `"10.0.0.0/8"`, `"02:00:00:00:00:01"`, `"a:b"`, "7"},
-	"ipv4-address": {`"10.0.0.1"`, `"0.0.0.0"`, `"10.0.0"`}, "ipv4-prefix": {`"10.0.0.0/8"`, `"10.1.2.3/8"`, `"10.0.0.0"`},
-	"mac-address":           {`"02:00:00:00:00:01"`, `"02:00:00:00:00"`},
-	"ip-address-and-prefix": {`"10.1.2.3/8"`, `"2001:db8::1/64"`, `"10.1.2.3"`},
-	"leafref":               {`"p1"`, `"p1"`, `"p1"`, `"p2"`}, "name": {`"p1"`, `"p2"`, `"p3"`, `"a:b"`},
-	"word": {`"ab"`, `"abcd"`, `"AB"`}, "code": {`"AB"`, `"C"`, `"ab"`},
-	"binary": {`"AQI="`, `"AQIDBAU="`, `"?"`}, "bits": {`"fast"`, `"safe"`, `"slow"`},
-	"identityref": {`"cat"`, `"dog"`, `"cow"`}, "union": {`80`, `"any"`, `"10.0.0.1"`, `"x y"`},
-}
-
-// scalar writes a value of a leaf.
-func (d *document) scalar(n *Node) {
-	quoted := n.typ.Base == "int64" || n.typ.Base == "uint64" || n.typ.Base == "decimal64"
-	switch {
-	case quoted:
-		v := []string{"0", "7", "1", "2.5", "-1", "99999999999999999999"}[d.r.IntN(3+3*d.bad())]
-		d.ours.WriteString(v)
-		d.rfc.WriteString(`"` + v + `"`)
-	case n.typ.Base == "empty":
-		d.ours.WriteString("true")
-		d.rfc.WriteString("[null]")
-	case n.typ.Base == "enumeration":
-		d.both(`"` + append(n.typ.Enums[:len(n.typ.Enums):len(n.typ.Enums)], "nix")[d.r.IntN(len(n.typ.Enums)+d.bad())] + `"`)
-	default:
-		from := samples[n.typ.Base]
-		for _, name := range []string{n.name, bare(n.typ.Name)} {
-			if better, ok := samples[name]; ok {
-				from = better
-				break
-			}
+// models are all that ship, and those of tests.
+func models(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	for _, pattern := range []string{"../../cubes/*/*.yang", "testdata/*.yang", "../rest/testdata/*.yang", "../topology/testdata/*.yang",
+		"../../test/*/*.yang", "../../test/*/testdata/*.yang", "../../examples/*/*/*.yang", "../../examples/*/*.yang"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
 		}
-		d.both(from[d.r.IntN(len(from)-1+d.bad())])
+		out = append(out, found...)
 	}
-}
-
-// bad is 1 now and then.
-func (d *document) bad() int {
-	if d.r.IntN(15) == 0 {
-		return 1
+	if len(out) < 10 {
+		t.Fatalf("only %d models: %v", len(out), out)
 	}
-	return 0
+	return out
 }
 
-// object writes the members of n; top tells that they carry the module's name.
-func (d *document) object(n *Node, top bool) {
-	d.both("{")
-	comma := ""
-	for _, c := range n.children {
-		chance := 4
-		if top || c.key || c.mandatory {
-			chance = 2
-		}
-		skip := d.r.IntN(chance) > 0
-		if c.key || c.mandatory {
-			skip = d.r.IntN(40) == 0
-		}
-		if !c.config {
-			skip = d.r.IntN(60) > 0
-		}
-		if skip || c.kind == Action || c.name == "service-name" {
-			continue
-		}
-		d.both(comma)
-		comma = ","
-		d.ours.WriteString(fmt.Sprintf("%q:", c.name))
-		if top {
-			d.rfc.WriteString(`"zoo:` + c.name + `":`)
-		} else {
-			d.rfc.WriteString(fmt.Sprintf("%q:", c.name))
-		}
-		d.member(c)
-	}
-	d.both("}")
+// verdict is what yanglint says of a document; message is "" when it accepts it.
+type verdict struct {
+	message string
+	place   yang.Path
 }
 
-func (d *document) member(n *Node) {
-	switch n.kind {
-	case Leaf:
-		d.scalar(n)
-	case Container:
-		d.object(n, false)
-	default:
-		d.both("[")
-		for i := range d.r.IntN(4) {
-			if i > 0 {
-				d.both(",")
-			}
-			if n.kind == LeafList {
-				d.scalar(n)
-			} else {
-				d.object(n, false)
-			}
-		}
-		d.both("]")
-	}
-}
-
-// TestAgainstYanglint gives the same documents to an edit and to libyang's own
-// tool: what one accepts, the other must accept.
-func TestAgainstYanglint(t *testing.T) {
+// yanglint judges documents in one run: between two of them it is asked for a file that does not exist, which it says.
+func yanglint(t *testing.T, model, module string, documents []string) []verdict {
+	t.Helper()
 	tool, err := exec.LookPath("yanglint")
 	if err != nil {
 		t.Skip("yanglint is not installed")
 	}
-	s := load(t, "zoo")
-	accepted, refused := 0, 0
-	for seed := range uint64(150) {
-		d := &document{r: rand.New(rand.NewPCG(seed, 7))}
-		d.object(s.root, true)
-		file := filepath.Join(t.TempDir(), "cube.json")
-		if err := os.WriteFile(file, []byte(d.rfc.String()), 0o600); err != nil {
+	path, err := filepath.Abs(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := filepath.Abs("../../yang")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var commands strings.Builder
+	fmt.Fprintf(&commands, "searchpath %s\nadd -F %s: %s\n", base, module, path)
+	for i, d := range documents {
+		file := filepath.Join(dir, fmt.Sprintf("%d.json", i))
+		if err := os.WriteFile(file, []byte(d), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, lintErr := exec.Command(tool, "-t", "config", "-F", "zoo:", "-p", "../../yang", "-p", "testdata",
-			"testdata/zoo.yang", file).CombinedOutput()
-		var exit *exec.ExitError
-		if lintErr != nil && !errors.As(lintErr, &exit) {
-			t.Fatalf("run yanglint: %v", lintErr)
+		fmt.Fprintf(&commands, "data -t config -f json -o %s %s\ndata end-of-%d\n", os.DevNull, file, i)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, tool)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
+	cmd.Stdin = strings.NewReader(commands.String())
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("run yanglint: %v: %s", err, &said)
+	}
+	out := make([]verdict, len(documents))
+	rest := said.String()
+	if i := strings.Index(rest, "Failed to parse \""); i >= 0 && i < strings.Index(rest, "end-of-0") {
+		t.Fatalf("yanglint does not take the model: %s", rest[:i])
+	}
+	for i := range out {
+		before, after, ok := strings.Cut(rest, fmt.Sprintf("(end-of-%d)", i))
+		if !ok {
+			t.Fatalf("yanglint stopped before document %d: %s", i, documents[i])
 		}
-		tree := s.NewTree()
-		_, editErr := tree.Edit(Create, nil, []byte(d.ours.String()))
-		tree.Close()
-		if (lintErr == nil) != (editErr == nil) {
-			t.Errorf("seed %d: %s\nyanglint: %v %s\nedit: %v", seed, d.ours.String(), lintErr, out, editErr)
+		rest = after
+		for line := range strings.Lines(before) {
+			if text, ok := strings.CutPrefix(line, "libyang[0]: "); ok && out[i].message == "" {
+				out[i].message = strings.TrimSpace(text)
+				if _, place, ok := strings.Cut(text, "(path: "); ok {
+					out[i].place = yang.ParseLocation(place)
+				}
+			}
 		}
-		if editErr == nil {
-			accepted++
-		} else {
-			refused++
+		if out[i].message == "" && strings.Contains(before, "Failed to parse input") {
+			out[i].message = "refused without a message"
 		}
 	}
-	t.Logf("%d documents accepted, %d refused", accepted, refused)
-	if accepted < 15 || refused < 15 {
-		t.Errorf("the documents are one-sided: %d accepted, %d refused", accepted, refused)
+	return out
+}
+
+// trial is one document, what was done to it, and what it was before.
+type trial struct {
+	seed      uint64
+	what      string
+	base, doc *datum
+}
+
+// TestAgainstYanglint compares answers for generated documents of every model: as they are, and with one thing wrong.
+func TestAgainstYanglint(t *testing.T) {
+	count := uint64(60)
+	if os.Getenv("POLYCUBE_SOAK") != "" {
+		count = 4000
 	}
+	for _, model := range models(t) {
+		t.Run(strings.TrimSuffix(filepath.Base(model), ".yang"), func(t *testing.T) {
+			t.Parallel()
+			source, err := os.ReadFile(model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := yang.Load(string(source))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			c := &comparison{t: t, s: s, model: model}
+			for from := uint64(0); from < count; from += 500 {
+				c.round(from, min(from+500, count))
+			}
+			if t.Failed() {
+				return
+			}
+			t.Logf("%d documents accepted, %d refused, %d of them at one place", c.accepted, c.refused, c.placed)
+			if c.accepted < int(count)/20 || c.refused < int(count)/20 {
+				t.Errorf("the documents are one-sided: %d accepted, %d refused", c.accepted, c.refused)
+			}
+		})
+	}
+}
+
+type comparison struct {
+	t                         *testing.T
+	s                         *yang.Schema
+	model                     string
+	accepted, refused, placed int
+}
+
+// round compares the answers to the documents of some seeds.
+func (c *comparison) round(from, to uint64) {
+	var trials []trial
+	var documents []string
+	module := c.s.Service().Module
+	for seed := from; seed < to; seed++ {
+		tr := c.trial(seed)
+		trials = append(trials, tr)
+		documents = append(documents, tr.base.json(module), tr.doc.json(module))
+	}
+	verdicts := yanglint(c.t, c.model, module, documents)
+	for i, tr := range trials {
+		base, doc := verdicts[2*i], verdicts[2*i+1]
+		c.compare(trial{seed: tr.seed, what: "as generated", doc: tr.base}, base)
+		c.compare(tr, doc)
+		if base.message == "" {
+			c.places(tr, doc)
+			c.inPlace(tr, doc)
+		}
+	}
+}
+
+// trial makes a document, mostly one that is valid, and changes one thing of it.
+func (c *comparison) trial(seed uint64) trial {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 7)), density: 6}
+	tr := trial{seed: seed, base: g.document(c.s.Root())}
+	for try := 0; seed%4 != 0 && try < 20 && c.edit(tr.base) != nil; try++ {
+		g.density = 6 - try/4
+		tr.base = g.document(c.s.Root())
+	}
+	g.root = tr.base
+	tr.doc = tr.base.clone()
+	tr.what = g.mutate(tr.doc, c.s.Root())
+	return tr
+}
+
+// edit creates a cube with a document.
+func (c *comparison) edit(d *datum) error {
+	tree := c.s.NewTree()
+	defer tree.Close()
+	_, err := tree.Edit(yang.Create, nil, []byte(d.json("")))
+	return err
+}
+
+// compare gives a document to an edit.
+func (c *comparison) compare(tr trial, v verdict) {
+	err := c.edit(tr.doc)
+	var e *yang.Error
+	switch {
+	case (err == nil) != (v.message == ""):
+		c.t.Errorf("seed %d: %s: %s\nyanglint: %s\nedit: %v", tr.seed, tr.what, tr.doc.json(""), v.message, err)
+	case err == nil:
+		c.accepted++
+		return
+	case !errors.As(err, &e):
+		c.t.Errorf("seed %d: %s: %v is no fault of the request", tr.seed, tr.what, err)
+	}
+	c.refused++
+}
+
+// places compares where the only fault of a document is.
+func (c *comparison) places(tr trial, v verdict) {
+	var e *yang.Error
+	if v.message == "" || !errors.As(c.edit(tr.doc), &e) {
+		return
+	}
+	all := e.Errs
+	if len(all) == 0 {
+		all = []*yang.Error{e}
+	}
+	if !slices.ContainsFunc(all, func(e *yang.Error) bool { return c.near(e.Path, v) }) {
+		c.t.Errorf("seed %d: %s: %s\nyanglint: %s\nedit at %s: %v", tr.seed, tr.what, tr.doc.json(""), v.message, e.Path, e)
+		return
+	}
+	c.placed++
+}
+
+// inPlace brings the change into a cube that is there: it is accepted when a cube created so is, with the same result, and
+// when it is refused nothing has changed.
+func (c *comparison) inPlace(tr trial, v verdict) {
+	tree := c.s.NewTree()
+	defer tree.Close()
+	if _, err := tree.Edit(yang.Create, nil, []byte(tr.base.json(""))); err != nil {
+		return // said already
+	}
+	if strings.HasPrefix(tr.what, "an unknown member") || strings.HasPrefix(tr.what, "another alternative") || strings.HasPrefix(v.message, "When ") {
+		// No path leads to the first, the second takes the place of what was there (RFC 7950, 7.9), and what had a condition
+		// goes with it (8.2).
+		return
+	}
+	before := c.print(tree)
+	var err error
+	for _, n := range c.s.Root().Children() {
+		was, is := tr.base.member(n.Name()), tr.doc.member(n.Name())
+		switch {
+		case err != nil || was == is || was != nil && is != nil && was.json("") == is.json(""):
+		case is == nil:
+			_, err = tree.Amend(yang.Delete, yang.Path{{Name: n.Name()}}, nil)
+		case n.Kind() == yang.Leaf:
+			_, err = tree.Amend(yang.Merge, yang.Path{{Name: n.Name()}}, []byte(is.json("")))
+		default:
+			_, err = tree.Amend(yang.Replace, yang.Path{{Name: n.Name()}}, []byte(is.json("")))
+		}
+	}
+	after, want := c.print(tree), before
+	if err == nil && v.message == "" {
+		fresh := c.s.NewTree()
+		defer fresh.Close()
+		if _, err := fresh.Edit(yang.Create, nil, []byte(tr.doc.json(""))); err != nil {
+			return // said already
+		}
+		want = c.print(fresh)
+	}
+	if (err == nil) != (v.message == "") || after != want {
+		c.t.Errorf("seed %d: %s in place: %s\nyanglint: %s\nedit: %v\nbefore %s\nafter  %s\nwanted %s", tr.seed, tr.what, tr.doc.json(""),
+			v.message, err, before, after, want)
+	}
+}
+
+// print is all there is to see of a tree.
+func (c *comparison) print(tree *yang.Tree) string {
+	out, err := tree.JSON(nil, yang.JSONOptions{Defaults: true})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var v any
+	if err := json.Unmarshal(out, &v); err != nil {
+		c.t.Fatal(err)
+	}
+	sortEntries(c.s.Root(), v)
+	if out, err = json.Marshal(v); err != nil {
+		c.t.Fatal(err)
+	}
+	return string(out)
+}
+
+// sortEntries brings lists whose order means nothing into one order.
+func sortEntries(n *yang.Node, v any) {
+	object, _ := v.(map[string]any)
+	for name, value := range object {
+		child := n.Child(name)
+		entries, isList := value.([]any)
+		if !isList {
+			sortEntries(child, value)
+			continue
+		}
+		for _, e := range entries {
+			sortEntries(child, e)
+		}
+		if !child.UserOrdered() {
+			slices.SortFunc(entries, func(a, b any) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		}
+	}
+}
+
+// near tells whether two tools mean the same place. Where yanglint names no place, at the top, its message names the
+// member. It leaves out the keys of entries in places of the schema, and names the node above for what is missing.
+func (c *comparison) near(ours string, v verdict) bool {
+	words := strings.Split(ours, "/")
+	var place []string
+	for n, i := c.s.Root(), 0; i < len(v.place); i++ {
+		if next := n.Child(v.place[i].Name); next != nil { // choices and cases are no data
+			n = next
+			place = append(place, n.Name())
+		}
+	}
+	if len(place) == 0 {
+		named := strings.Split(v.message, `"`)
+		return len(named) == 1 || slices.ContainsFunc(named, func(name string) bool { return slices.Contains(words, name) })
+	}
+	i := 0
+	for _, word := range words {
+		if i < len(place) && place[i] == word {
+			i++
+		}
+	}
+	return i == len(place) || i == len(place)-1 && i > 0
 }

@@ -167,7 +167,9 @@ func (b *builder) object(f *fragment, n *Node, p Path, v value) {
 		case child.key:
 			b.sameKey(f, child, p, m.value)
 		default:
-			b.exclusive(chosen, child, p)
+			if m.value.kind != arrayValue || len(m.value.items) > 0 { // a list without entries is not there
+				b.exclusive(chosen, child, p)
+			}
 			b.member(f, child, p, m.value)
 		}
 	}
