@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Context and schema side of the glue: load a service, walk what was compiled. */
 #include "libyang.h"
+#include <libyang/plugins_types.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -315,16 +316,34 @@ static const struct lysc_ident *derived(const struct lysc_ident *ident, size_t *
 	return NULL;
 }
 
+/* libyang 2.1 takes an identity that is derived from one of several bases; RFC 7950, 9.10.2, wants all. */
+static int of_all(struct lysc_ident **bases, const struct lysc_ident *ident)
+{
+	LY_ARRAY_COUNT_TYPE i;
+
+	LY_ARRAY_FOR(bases, i)
+	{
+		if (lyplg_type_identity_isderived(bases[i], ident))
+			return 0;
+	}
+	return 1;
+}
+
 const char *pcn_identity(const struct lysc_type *type, size_t index, const char **module)
 {
 	struct lysc_ident **bases = ((const struct lysc_type_identityref *)type)->bases;
 
 	if (type->basetype != LY_TYPE_IDENT || !LY_ARRAY_COUNT(bases))
 		return NULL;
-	const struct lysc_ident *found = derived(bases[0], &index, 0);
+	for (size_t i = 0;; i++) {
+		size_t left = i;
+		const struct lysc_ident *found = derived(bases[0], &left, 0);
 
-	if (!found)
-		return NULL;
-	*module = found->module->name;
-	return found->name;
+		if (!found)
+			return NULL;
+		if (of_all(bases, found) && !index--) {
+			*module = found->module->name;
+			return found->name;
+		}
+	}
 }

@@ -24,9 +24,9 @@ func (t *Tree) explain(err error) error {
 	case strings.HasPrefix(n.msg, "Mandatory node "):
 		return t.missing(node, at, named)
 	case strings.HasPrefix(n.msg, "Mandatory choice "):
-		return fault(MissingAttribute, at, "one of the alternatives of %s must be given", named)
+		return fault(MissingAttribute, at, "one of %s must be given", strings.Join(node.alternatives(named), ", "))
 	case n.apptag == "too-few-elements":
-		return fault(MissingElement, whole(at), "too few entries, at least %d are needed", node.min)
+		return t.tooFew(node, whole(at))
 	case n.apptag == "too-many-elements":
 		return fault(InvalidValue, whole(at), "too many entries, at most %d are allowed", node.max)
 	case n.apptag == "data-not-unique":
@@ -43,6 +43,21 @@ func (t *Tree) explain(err error) error {
 		return fault(InvalidValue, at, "alternatives that exclude each other are given")
 	}
 	return fault(InvalidValue, at, "%s", strings.TrimSuffix(n.msg, "."))
+}
+
+// alternatives names the members that a choice is between; the name of the choice when
+// there are none.
+func (n *Node) alternatives(choice string) []string {
+	var names []string
+	for _, c := range n.children {
+		if slices.ContainsFunc(c.cases, func(a alternative) bool { return a.name == choice }) {
+			names = append(names, c.name)
+		}
+	}
+	if names == nil {
+		names = []string{choice}
+	}
+	return names
 }
 
 // whole drops the keys of the last step.
@@ -75,7 +90,19 @@ func (t *Tree) missing(node *Node, at Path, name string) error {
 	return e
 }
 
-// lacking finds an instance of the parent of n that has no n.
+// tooFew reports a list or leaf-list. Its place too is known in the schema only.
+func (t *Tree) tooFew(node *Node, at Path) error {
+	items, err := t.read(t.root, allSiblings)
+	if err != nil {
+		return err
+	}
+	if found, ok := lacking(items, Path{}, node); ok {
+		at = found.with(node.name)
+	}
+	return fault(MissingElement, at, "too few entries, at least %d are needed", node.min)
+}
+
+// lacking finds an instance of the parent of n that has no n, or too few of them.
 func lacking(items []*item, p Path, n *Node) (Path, bool) {
 	for _, it := range items {
 		if it.node.kind != Container && it.node.kind != List {
@@ -85,7 +112,13 @@ func lacking(items []*item, p Path, n *Node) (Path, bool) {
 		if it.node.kind == List {
 			at = p.with(it.node.name, itemKeys(it)...)
 		}
-		if it.node == n.parent && !slices.ContainsFunc(it.kids, func(k *item) bool { return k.node == n }) {
+		count := 0
+		for _, k := range it.kids {
+			if k.node == n {
+				count++
+			}
+		}
+		if it.node == n.parent && count < max(1, n.min) {
 			return at, true
 		}
 		if found, ok := lacking(it.kids, at, n); ok {

@@ -7,6 +7,7 @@ package yang
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -82,7 +83,11 @@ type Node struct {
 }
 
 // alternative is a case of a choice that a node is in.
-type alternative struct{ choice, in schemaRef }
+type alternative struct {
+	choice, in schemaRef
+	// name is the choice's.
+	name string
+}
 
 // Name returns the node's name.
 func (n *Node) Name() string { return n.name }
@@ -213,6 +218,8 @@ func (n *Node) add(child *Node) {
 // allowed says in a few words what a leaf may be.
 func (t *Type) allowed() string {
 	switch {
+	case len(t.Enums) == 1:
+		return strconv.Quote(t.Enums[0])
 	case len(t.Enums) > 0:
 		return "one of " + strings.Join(t.Enums, ", ")
 	case t.Range != "":
@@ -221,6 +228,8 @@ func (t *Type) allowed() string {
 		return "true or false"
 	case t.Name != t.Base && t.LeafrefPath == "":
 		return "a valid " + bare(t.Name)
+	case t.Base == "string" && t.Length != "":
+		return "a string of " + t.Length + " characters"
 	case len(t.Union) > 0:
 		var members []string
 		for i := range t.Union {

@@ -8,6 +8,7 @@ package yang
 import (
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -51,11 +52,13 @@ func (p Path) String() string {
 	return strings.Join(words, "/")
 }
 
-// Words returns the path as a person types it.
+// Words returns the path as a person types it: a key that is empty or has spaces in quotes.
 func (p Path) Words() string {
 	words := p.Segments()
 	for i, w := range words {
-		words[i] = shorten(w)
+		if words[i] = shorten(w); w == "" || strings.ContainsAny(w, " \t\r\n") {
+			words[i] = strconv.Quote(words[i])
+		}
 	}
 	return strings.Join(words, " ")
 }

@@ -191,12 +191,18 @@ func (n *Node) reason(text string, err error) string {
 	return fmt.Sprintf("%s is not %s%s", quotedText, t.allowed(), n.like())
 }
 
-// like gives the example of the model.
+// like gives the example of the model. A type of the model's own says little by its name:
+// where there is no example, its patterns are given, if they can be read.
 func (n *Node) like() string {
-	if n.Example() == "" {
+	const readable = 60
+	if n.Example() != "" {
+		return fmt.Sprintf(" (for example %s)", n.Example())
+	}
+	patterns := strings.Join(n.typ.Patterns, " and ")
+	if n.typ.Name == n.typ.Base || patterns == "" || len(patterns) > readable || strings.Contains(patterns, "!") {
 		return ""
 	}
-	return fmt.Sprintf(" (for example %s)", n.Example())
+	return ", which matches " + patterns
 }
 
 // stock holds how libyang's own messages about values begin.

@@ -67,7 +67,7 @@ var valueCases = []struct{ leaf, in, out, message string }{
 	{leaf: "either", in: `80`, out: `80`},
 	{leaf: "either", in: `"ANY"`, out: `"any"`},
 	{leaf: "either", in: `"10.0.0.1"`, out: `"10.0.0.1"`},
-	{leaf: "either", in: `"none"`, message: `"none" is not a number in 0..65535 or one of any or a string`},
+	{leaf: "either", in: `"none"`, message: `"none" is not a number in 0..65535 or "any" or a string`},
 	{leaf: "address", in: `"10.0.0.256"`, message: `"10.0.0.256" is not a valid ipv4-address (for example 10.0.0.1)`},
 	{leaf: "prefix", in: `"10.0.0.0/33"`, message: `"10.0.0.0/33" is not a valid ipv4-prefix`},
 	{leaf: "prefix", in: `"10.1.2.3/8"`, out: `"10.0.0.0/8"`},

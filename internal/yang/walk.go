@@ -86,8 +86,11 @@ func (w *walker) alternatives(parent *Node, ref schemaRef, sn *C.struct_pcn_snod
 	if sn.nodetype != C.LYS_CASE {
 		return
 	}
+	var choice C.struct_pcn_snode
+	C.pcn_schema(ref.parent, &choice)
+	name := C.GoString(choice.name)
 	for _, n := range parent.children[before:] {
-		n.cases = append(n.cases, alternative{choice: ref.parent, in: ref})
+		n.cases = append(n.cases, alternative{choice: ref.parent, in: ref, name: name})
 	}
 }
 
