@@ -93,3 +93,20 @@ func TestTokenIsReadAtEachUse(t *testing.T) {
 		}
 	}
 }
+
+// TestTokenPlaces: a link where a token is made is replaced, and what it leads to stays.
+func TestTokenPlaces(t *testing.T) {
+	for _, name := range []string{adminToken, adminToken + ".new", readerToken, readerToken + ".new"} {
+		dir := t.TempDir()
+		victim := filepath.Join(dir, "victim")
+		if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o644), os.Symlink(victim, filepath.Join(dir, name))); err != nil {
+			t.Fatal(err)
+		}
+		if got := tokensIn(t, dir).Role(tokenOf(t, filepath.Join(dir, adminToken))); got != Admin {
+			t.Errorf("%s is a link: the token's role is %v", name, got)
+		}
+		if text := tokenOf(t, victim); text != "precious" {
+			t.Errorf("%s is a link: what it leads to is %q", name, text)
+		}
+	}
+}

@@ -305,6 +305,18 @@ func TestListenUnix(t *testing.T) {
 	if _, err := ListenUnix(path); err == nil {
 		t.Error("a regular file was replaced")
 	}
+	for _, target := range []string{path, dir + "/none", "/dev/null"} {
+		link := dir + "/link"
+		if err := os.Symlink(target, link); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ListenUnix(link); err == nil || !strings.Contains(err.Error(), "another kind") {
+			t.Errorf("a link to %s in place of the socket: %v", target, err)
+		}
+		if err := os.Remove(link); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if _, err := ListenUnix(dir + "/" + strings.Repeat("x", 200)); err == nil || !strings.Contains(err.Error(), "too long") {
 		t.Errorf("a path that is too long: error %v", err)
 	}

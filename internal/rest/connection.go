@@ -128,15 +128,20 @@ func (i *connInfo) certified(t *access.TLS, certs []*x509.Certificate) (access.P
 	return p, err
 }
 
-// recheck is certified for a connection between requests or amid a long answer.
+// recheck is certified for a connection between requests or amid a long answer. Who has
+// fewer rights than when that began is refused, too.
 func (i *connInfo) recheck(t *access.TLS) (access.Peer, error) {
 	i.mu.Lock()
-	known := i.cert != nil
+	before := i.cert
 	i.mu.Unlock()
-	if !known {
+	if before == nil {
 		return access.Peer{}, nil // its first request will be looked at
 	}
-	return i.certified(t, nil)
+	p, err := i.certified(t, nil)
+	if err == nil && p.Role < before.Role {
+		err = fmt.Errorf("the client certificate %q has the role %s now, and had %s", p.Subject, p.Role, before.Role)
+	}
+	return p, err
 }
 
 // meet is the server's ConnContext.

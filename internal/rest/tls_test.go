@@ -7,14 +7,17 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +37,11 @@ type castle struct {
 
 func newCastle(t *testing.T, o Options) *castle {
 	t.Helper()
+	return newTunedCastle(t, o, func(*Server) {})
+}
+
+func newTunedCastle(t *testing.T, o Options, tune func(*Server)) *castle {
+	t.Helper()
 	c := &castle{dir: t.TempDir(), root: pki.Authority(t, "root")}
 	files := access.TLSOptions{CACert: pki.Place(t, c.dir+"/ca.pem", c.root.PEM()), Admins: pki.Place(t, c.dir+"/admins", []byte("CN:alice\n")), Deny: c.dir + "/deny"}
 	files.Cert, files.Key = c.root.Server(t).Write(t, c.dir, "server")
@@ -50,7 +58,7 @@ func newCastle(t *testing.T, o Options) *castle {
 		t.Fatal(err)
 	}
 	o.TLS = c.trust
-	c.lab = newLab(t, o, false)
+	c.lab = newTunedLab(t, o, false, tune)
 	return c
 }
 
@@ -288,6 +296,72 @@ func TestDeniedWhileInside(t *testing.T) {
 		c.server.open.Range(func(any, any) bool { open++; return true })
 		return open == 1
 	})
+}
+
+// TestFewerRightsWhileInside: who is admin no more sees no more packets, and reads on.
+func TestFewerRightsWhileInside(t *testing.T) {
+	m := newManager(t)
+	c := newCastle(t, Options{Manager: m, Trace: trace.NewHub(m, stepPlane{}, slog.New(slog.DiscardHandler))})
+	client := c.as(t, c.root.Client(t, "alice"), nil)
+	stream, err := client.Get("https://" + c.tls + basePath + "/trace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	pki.Place(t, c.dir+"/admins", []byte("CN:bob\n"))
+	c.trust.Reload()
+	c.server.Sweep()
+	if text, err := io.ReadAll(stream.Body); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the stream ended with %q, %v", text, err)
+	}
+	if status, text := c.ask(t, client, "GET", "/version", nil); status != 200 {
+		t.Errorf("a read: status %d: %s", status, text)
+	}
+	if status, text := c.ask(t, client, "POST", "/lab/l1", nil); status != 403 {
+		t.Errorf("a change: status %d: %s", status, text)
+	}
+}
+
+// TestManyClients: fifty at once, each with connections and a certificate of its own,
+// change and read without an error.
+func TestManyClients(t *testing.T) {
+	c := newCastle(t, Options{})
+	var done sync.WaitGroup
+	for i := range 50 {
+		client := c.as(t, c.root.Client(t, "alice"), nil)
+		done.Go(func() {
+			for _, step := range []struct {
+				method string
+				status int
+			}{{"POST", 201}, {"GET", 200}, {"OPTIONS", 200}, {"DELETE", 200}} {
+				if status, text := c.ask(t, client, step.method, fmt.Sprintf("/lab/c%d", i), nil); status != step.status {
+					t.Errorf("client %d: %s: status %d, want %d: %s", i, step.method, status, step.status, text)
+				}
+			}
+		})
+	}
+	done.Wait()
+}
+
+// TestSlowHandshake: a client that connects and never greets is cut off.
+func TestSlowHandshake(t *testing.T) {
+	c := newTunedCastle(t, Options{}, func(s *Server) { s.http.ReadHeaderTimeout = 100 * time.Millisecond })
+	for name, greeting := range map[string]string{"nothing": "", "half a record": "\x16\x03\x01\x02\x00\x01"} {
+		conn, err := net.Dial("tcp", c.tls)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, greeting); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(shutdownPatience)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a client that says %s is not cut off", name)
+		}
+	}
 }
 
 // TestDeniedBetweenRequests: nobody has swept yet, and the next request is refused.
