@@ -4,13 +4,19 @@ package daemon
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/test/pki"
 )
 
 // TestAccessOptions: what the options about access give, and which combinations are
@@ -129,4 +135,53 @@ func TestFilesOfADaemon(t *testing.T) {
 	p.eventually("another audit log", func() bool { _, err := os.Stat(audit); return err == nil })
 	p.must(200, "DELETE", "/echo/e1", "")
 	p.eventually("the record of the next change", recorded(`"method":"DELETE"`))
+}
+
+var listening = regexp.MustCompile(`listening address=(127\.0\.0\.1:[0-9]+)`)
+
+// TestTLSOfADaemon: with a certificate TCP is TLS, by which clients come in with theirs; a
+// new one is served after SIGHUP, and one that cannot be used is not.
+func TestTLSOfADaemon(t *testing.T) {
+	b := newBench(t)
+	dir, root := t.TempDir(), pki.Authority(t, "root")
+	cert, key := root.Server(t).Write(t, dir, "server")
+	p := b.start("main", "--cert", cert, "--key", key, "--cacert", pki.Place(t, dir+"/ca.pem", root.PEM()), "--port", "0")
+	defer p.end()
+	address := listening.FindStringSubmatch(p.errs.String())
+	if address == nil {
+		t.Fatalf("no address in the log: %s", p.errs)
+	}
+	served := func() string {
+		t.Helper()
+		conn, err := tls.Dial("tcp", address[1], &tls.Config{RootCAs: root.Pool(), Certificates: []tls.Certificate{root.Client(t, "alice").TLS()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "DELETE /polycube/v1/echo/e1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(conn)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 403") || !strings.Contains(string(answer), "--cert-admins") {
+			t.Errorf("a certificate that is nobody's admin deletes: %.200q, %v", answer, err)
+		}
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	first := served()
+	next := root.Server(t)
+	pki.Place(t, cert, next.PEM())
+	p.hup <- os.Interrupt
+	p.eventually("a word about the key that does not match", func() bool { return strings.Contains(p.errs.String(), "stays in force") })
+	if got := served(); got != first {
+		t.Errorf("certificate %s is served, its key is missing", got)
+	}
+	pki.Place(t, key, next.KeyPEM(t))
+	p.hup <- os.Interrupt
+	p.eventually("the next certificate", func() bool { return served() == next.Cert.SerialNumber.String() })
+	if resp, err := http.Get("http://" + address[1] + "/polycube/v1/version"); err == nil {
+		if resp.StatusCode == http.StatusOK {
+			t.Error("plain HTTP is answered as well")
+		}
+		resp.Body.Close()
+	}
 }

@@ -115,7 +115,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, g *guarded) error
 	if err := g.caller.permit(role); err != nil {
 		return err
 	}
-	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") && !readOnly(r.Method) {
 		w.Header().Set("Accept-Encoding", "identity")
 		return &problem{Status: http.StatusUnsupportedMediaType, Tag: tagUnsupported,
 			Message: fmt.Sprintf("a body in content-encoding %s is refused: send it as it is", clip(coding))}
