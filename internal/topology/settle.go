@@ -33,7 +33,7 @@ type baseConfig struct {
 func (t *txn) settle() error {
 	for _, name := range slices.Clone(t.touched) {
 		if err := t.derive(name); err != nil {
-			return err
+			return blame(name, err)
 		}
 	}
 	if err := t.clearStalePeers(); err != nil {
