@@ -88,9 +88,9 @@ func (p *Plane) rawCounters(s uint16) (PortCounters, error) {
 func (ch *change) keepAccounts(u *undo) error {
 	before := map[uint16]uint64{}
 	if ch.p.graph != nil {
-		before = linkedSlots(&wiring{g: ch.p.graph})
+		before = linkedSlots(ch.p.wiring, ch.stale)
 	}
-	for slot, peer := range linkedSlots(ch.wiring) {
+	for slot, peer := range linkedSlots(ch.wiring, ch.stale) {
 		was, known := before[slot]
 		if known && was == peer {
 			continue
@@ -102,10 +102,13 @@ func (ch *change) keepAccounts(u *undo) error {
 	return nil
 }
 
-// linkedSlots maps the slot of each port to that of the linked port plus one, or 0.
-func linkedSlots(w *wiring) map[uint16]uint64 {
+// linkedSlots maps the slot of each port of stale cubes to that of the linked port plus one, or 0.
+func linkedSlots(w *wiring, s stale) map[uint16]uint64 {
 	out := map[uint16]uint64{}
 	for id, n := range w.g.Cubes {
+		if !s.has(id) {
+			continue
+		}
 		for _, port := range n.Ports {
 			out[port.Slot] = 0
 			if q := w.peerOf(id, port); q != nil {

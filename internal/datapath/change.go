@@ -19,6 +19,7 @@ type change struct {
 	p      *Plane
 	g      *Graph
 	wiring *wiring
+	stale  stale
 	parts  []*segment
 	built  []*segment // subset of parts
 	tables *tables
@@ -31,7 +32,8 @@ func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := newWiring(g)
-	ch := &change{p: p, g: g, wiring: w, tables: p.tablesOf(w)}
+	ch := &change{p: p, g: g, wiring: w, stale: p.staleIn(w)}
+	ch.tables = p.tablesOf(w, ch.stale)
 	for {
 		again, err := ch.build(ctx, w)
 		if err != nil {
@@ -56,10 +58,15 @@ func (ch *change) build(ctx context.Context, w *wiring) (again bool, err error) 
 			}
 		}
 	}()
-	for _, part := range ch.p.partition(w) {
+	for _, part := range ch.p.partition(w, ch.stale) {
 		for i, ids := range part {
 			if err := ctx.Err(); err != nil {
 				return false, fmt.Errorf("preparing the data plane: %w", err)
+			}
+			if c := ch.p.still(ch.stale, ch.p.byCube[ids[0]], ids); c != nil {
+				c.number, c.of = i+1, len(part)
+				ch.parts = append(ch.parts, c)
+				continue
 			}
 			c, err := ch.p.describe(w, ids)
 			if err != nil {
@@ -138,12 +145,15 @@ func (ch *change) Commit() error {
 // refresh takes over what the inliner has published since Prepare for components that the
 // change reuses.
 func (ch *change) refresh() {
+	built := make(map[*segment]bool, len(ch.built))
+	for _, c := range ch.built {
+		built[c] = true
+	}
 	for _, c := range ch.parts {
-		if slices.Contains(ch.built, c) {
-			continue
+		if !built[c] {
+			now := ch.p.part(c.print)
+			c.gen, c.note = now.gen, now.note
 		}
-		now := ch.p.part(c.print)
-		c.gen, c.note = now.gen, now.note
 	}
 }
 
@@ -214,7 +224,8 @@ func (ch *change) finish() {
 	}
 	p.clearCubes(ch.g)
 	p.forgetObjects(ch.g)
-	p.graph, p.parts, p.tables = ch.g, ch.parts, ch.tables
+	p.graph, p.wiring, p.tables = ch.g, ch.wiring, ch.tables
+	p.setParts(ch.parts)
 	p.keep(ch)
 	for _, c := range ch.built {
 		p.tell(c)

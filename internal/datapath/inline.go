@@ -142,11 +142,22 @@ func (in *inliner) next() *segment {
 			c.note = in.refused[c.print]
 			continue
 		}
-		if err := c.hold(); err != nil {
+		own, err := in.p.describe(in.p.wiring, c.ids)
+		if err == nil && own.print != c.print {
+			continue // a change is on its way
+		}
+		if err == nil {
+			// A cube may have other maps already, by a change that is prepared.
+			for i, lc := range own.linked() {
+				lc.Maps = c.linked()[i].Maps
+			}
+			err = own.hold()
+		}
+		if err != nil {
 			in.refused[c.print] = err.Error()
 			continue
 		}
-		return c
+		return own
 	}
 	return nil
 }
@@ -162,8 +173,7 @@ func (p *Plane) outsider(c *segment) string {
 }
 
 // hold gives the component descriptors of its own for the cubes' maps, so that a cube deleted
-// meanwhile does not take them away under the linker. Components are described anew for each
-// graph, so nobody else reads these.
+// meanwhile does not take them away under the linker. The description is the inliner's own.
 func (c *segment) hold() error {
 	for _, lc := range c.linked() {
 		held := make(map[string]asm.FDer, len(lc.Maps))
@@ -198,11 +208,7 @@ func (c *segment) linked() []*link.Cube {
 
 // part returns the component with a print, or nil.
 func (p *Plane) part(print string) *segment {
-	i := slices.IndexFunc(p.parts, func(c *segment) bool { return c.print == print })
-	if i < 0 {
-		return nil
-	}
-	return p.parts[i]
+	return p.byPrint[print]
 }
 
 // publish swaps a new generation of a component in, if the component is still there.

@@ -61,17 +61,40 @@ func (p *Plane) loadOf(n *Node) load {
 	return l
 }
 
+// knownLoad is the load of a node of the graph, as long as the cube is linked of the same.
+type knownLoad struct {
+	load
+	node *Node
+	used usedCube
+}
+
+// loadsOf are what the cubes take. Those that are not stale take what they took.
+func (p *Plane) loadsOf(g *Graph, s stale) map[CubeID]load {
+	loads := make(map[CubeID]load, len(g.Cubes))
+	known := make(map[CubeID]knownLoad, len(g.Cubes))
+	for id, n := range g.Cubes {
+		var used usedCube
+		if in := p.cubes[id]; in != nil {
+			used = usedOf(in)
+		}
+		k, ok := p.loads[id]
+		if !ok || s.has(id) && k.node != n || k.used != used {
+			k = knownLoad{p.loadOf(n), n, used}
+		}
+		loads[id], known[id] = k.load, k
+	}
+	p.loads = known
+	return loads
+}
+
 // partition cuts the graph into segments.
-func (p *Plane) partition(w *wiring) [][][]CubeID {
+func (p *Plane) partition(w *wiring, s stale) [][][]CubeID {
 	stacks, links := w.edges()
 	limit := segmentLimit
 	if n := p.opts.SegmentCubes; n > 0 {
 		limit.cubes = n
 	}
-	loads := map[CubeID]load{}
-	for id, n := range w.g.Cubes {
-		loads[id] = p.loadOf(n)
-	}
+	loads := p.loadsOf(w.g, s)
 	var out [][][]CubeID
 	var edges []edge // in the order in which to join
 	for _, ids := range w.split(append(stacks, links...)) {
@@ -178,6 +201,7 @@ func (p *Plane) tooLarge(c *segment, err error) bool {
 				if !seen[pr.Object] {
 					seen[pr.Object] = true
 					p.heavier[pr.Object]++
+					p.loads = nil
 				}
 			}
 		}

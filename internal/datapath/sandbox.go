@@ -171,7 +171,7 @@ func (s *sandbox) makeFramework() error {
 // writeRows writes where the cubes' ports lead. A flood's row has no netdevs and no interface of
 // ours, so that no copy is made: the copies run on their own.
 func (s *sandbox) writeRows() error {
-	t := s.p.tablesOf(newWiring(s.g))
+	t := s.p.tablesOf(newWiring(s.g), nil)
 	var errs []error
 	for _, c := range s.segments {
 		for _, id := range c.ids {
@@ -187,7 +187,8 @@ func (s *sandbox) writeRows() error {
 					errs = append(errs, s.fw[mapShadows].Put(key, ifindex))
 				}
 			}
-			if row, ok := t.floods[uint32(id)]; ok {
+			if at, ok := t.floods[uint32(id)]; ok {
+				row := *at
 				row.Count, row.Tap, row.Copies, row.SimplePorts = 0, 0, 0, [link.MaxPorts / 64]uint64{}
 				errs = append(errs, s.fw[mapFloods].Put(uint32(id), row))
 			}

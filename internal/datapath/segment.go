@@ -40,6 +40,8 @@ type segment struct {
 	note string
 	// constants are those of its cubes.
 	constants map[linked][]byte
+	// used is what else the description depends on, by cube.
+	used []usedCube
 	// number and of tell the segment among those of its connected part of the graph.
 	number, of int
 }
@@ -96,6 +98,7 @@ func (b *builder) addCubes() error {
 			return err
 		}
 		b.cubes[id], b.local[id] = lc, true
+		b.c.used = append(b.c.used, usedOf(in))
 		fmt.Fprintf(&b.print, "cube %d %s %d\n", id, in.spec.UUID, n.Maps)
 		if err := b.addShadow(n); err != nil {
 			return err

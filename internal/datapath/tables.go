@@ -23,7 +23,7 @@ type tables struct {
 	exits      map[uint32]exit      // by exitKey
 	devices    map[uint32]uint32    // the exits of XDP cubes: exitKey to ifindex
 	shadows    map[uint32]uint32    // the ports of shadow cubes: exitKey to ifindex
-	floods     map[uint32]flood     // by cube
+	floods     map[uint32]*flood    // by cube
 	broadcasts map[uint32]netdevSet // XDP cubes: the netdevs of the flood row
 }
 
@@ -33,31 +33,39 @@ type netdevSet [link.MaxPorts]uint32
 func newTables() *tables {
 	return &tables{
 		entries: map[uint32]entry{}, outEntries: map[uint32]entry{}, exits: map[uint32]exit{}, shadows: map[uint32]uint32{},
-		devices: map[uint32]uint32{}, floods: map[uint32]flood{}, broadcasts: map[uint32]netdevSet{},
+		devices: map[uint32]uint32{}, floods: map[uint32]*flood{}, broadcasts: map[uint32]netdevSet{},
 	}
 }
 
-// tablesOf derives the tables from the graph.
-func (p *Plane) tablesOf(w *wiring) *tables {
+// tablesOf derives the tables from the graph. The flood rows, which are large, stay those of the
+// present tables for cubes that are not stale.
+func (p *Plane) tablesOf(w *wiring, s stale) *tables {
 	g := w.g
 	t := newTables()
 	for id, n := range g.Cubes {
-		row := flood{Tap: uint32(p.opts.Taps[n.Type.Hook()])}
+		if !s.has(id) {
+			t.keep(p.tables, w, n)
+			continue
+		}
+		row := &flood{Tap: uint32(p.opts.Taps[n.Type.Hook()])}
 		if n.Type.Hook() == cube.XDP {
 			row.Tap = uint32(p.opts.Loop.Out)
 		}
 		for _, index := range slices.Sorted(maps.Keys(n.Ports)) {
-			t.addPort(w, n, n.Ports[index], &row)
+			t.addPort(w, n, n.Ports[index], row)
 		}
 		if n.Ports == nil {
 			continue
 		}
 		if n.Type.Hook() == cube.XDP {
-			if set := p.broadcast(&row, p.throughEgress(id)); set[0] != 0 {
+			if set := p.broadcast(row, p.throughEgress(id)); set[0] != 0 {
 				t.broadcasts[uint32(id)] = set
 			}
 		}
 		t.addShadow(n)
+		if was := p.tables.floods[uint32(id)]; was != nil && *was == *row {
+			row = was
+		}
 		t.floods[uint32(id)] = row
 	}
 	for _, dev := range g.Netdevs {
@@ -72,6 +80,28 @@ func (p *Plane) tablesOf(w *wiring) *tables {
 		}
 	}
 	return t
+}
+
+// keep takes over the rows of a cube that is not stale.
+func (t *tables) keep(was *tables, w *wiring, n *Node) {
+	for _, p := range n.Ports {
+		if dev := w.g.Netdevs[p.Peer.Netdev]; p.Peer.Netdev != "" && dev != nil && dev.Index > 0 {
+			pg, place := slotAddress(p.Slot)
+			t.entries[uint32(dev.Index)] = entry{Cube: uint16(n.ID), Port: p.Index, Page: pg, Slot: place}
+		}
+		key := exitKey(n.ID, p.Index)
+		keepRow(t.exits, was.exits, key)
+		keepRow(t.devices, was.devices, key)
+		keepRow(t.shadows, was.shadows, key)
+	}
+	keepRow(t.floods, was.floods, uint32(n.ID))
+	keepRow(t.broadcasts, was.broadcasts, uint32(n.ID))
+}
+
+func keepRow[V any](now, was map[uint32]V, key uint32) {
+	if row, ok := was[key]; ok {
+		now[key] = row
+	}
 }
 
 // throughEgress tells whether the copies of a cube's floods must pass its egress program.
@@ -187,7 +217,7 @@ func (p *Plane) writeExits(u *undo, old, now *tables) error {
 		write(u, arraySetter[exit](p.fw.maps[mapExits]), old.exits, now.exits, nil),
 		write(u, p.setDevice, old.devices, now.devices, nil),
 		write(u, hashSetter[uint32](p.fw.maps[mapShadows]), old.shadows, now.shadows, nil),
-		write(u, hashSetter[flood](p.fw.maps[mapFloods]), old.floods, now.floods, nil),
+		write(u, p.setFlood, old.floods, now.floods, nil),
 		write(u, p.setBroadcast, old.broadcasts, now.broadcasts, nil),
 	)
 }
@@ -197,7 +227,7 @@ func (p *Plane) clearExits(old, now *tables) error {
 		clearRows(arraySetter[exit](p.fw.maps[mapExits]), old.exits, now.exits),
 		clearRows(p.setDevice, old.devices, now.devices),
 		clearRows(hashSetter[uint32](p.fw.maps[mapShadows]), old.shadows, now.shadows),
-		clearRows(hashSetter[flood](p.fw.maps[mapFloods]), old.floods, now.floods),
+		clearRows(p.setFlood, old.floods, now.floods),
 		clearRows(p.setBroadcast, old.broadcasts, now.broadcasts),
 	)
 }
@@ -251,6 +281,14 @@ func hashSetter[V comparable](m *ebpf.Map) setter[V] {
 		}
 		return nil
 	}
+}
+
+func (p *Plane) setFlood(id uint32, row **flood) error {
+	set := hashSetter[flood](p.fw.maps[mapFloods])
+	if row == nil {
+		return set(id, nil)
+	}
+	return set(id, *row)
 }
 
 // setDevice writes where a port of an XDP cube sends. The kernel takes no netdev that is gone; the

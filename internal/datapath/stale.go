@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+// What a change leaves as it was. A graph may have a thousand cubes of which a change concerns one: what was derived of
+// the others is used again. A cube is stale when its node differs, or that of a neighbour, or a netdev that leads to it.
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// stale marks the cubes for which what was derived of the graph in use does not hold; nil marks all.
+type stale map[CubeID]bool
+
+func (s stale) has(id CubeID) bool { return s == nil || s[id] }
+
+// staleIn compares the graph in use with another one.
+func (p *Plane) staleIn(w *wiring) stale {
+	if p.graph == nil || !reflect.DeepEqual(p.graph.Trace, w.g.Trace) {
+		return nil
+	}
+	s := stale{}
+	for id, n := range w.g.Cubes {
+		if !n.same(p.graph.Cubes[id]) {
+			s.mark(p.graph, p.graph.Cubes[id])
+			s.mark(w.g, n)
+		}
+	}
+	for id, n := range p.graph.Cubes {
+		if w.g.Cubes[id] == nil {
+			s.mark(p.graph, n)
+		}
+	}
+	for name, dev := range w.g.Netdevs {
+		if was := p.graph.Netdevs[name]; !dev.same(was) {
+			s.markDevice(w, dev)
+			s.markDevice(p.wiring, was)
+		}
+	}
+	for name, was := range p.graph.Netdevs {
+		if w.g.Netdevs[name] == nil {
+			s.markDevice(p.wiring, was)
+		}
+	}
+	return s
+}
+
+// mark marks a cube of a graph and its neighbours.
+func (s stale) mark(g *Graph, n *Node) {
+	if n == nil {
+		return
+	}
+	s[n.ID] = true
+	for _, port := range n.Ports {
+		if port.Peer.Cube != 0 {
+			s[port.Peer.Cube] = true
+		}
+		beside := port.Tcubes
+		if dev := g.Netdevs[port.Peer.Netdev]; dev != nil {
+			beside = append(slices.Clip(beside), dev.Tcubes...)
+		}
+		for _, id := range beside {
+			s[id] = true
+		}
+	}
+}
+
+// markDevice marks the cubes that a netdev leads to.
+func (s stale) markDevice(w *wiring, dev *Netdev) {
+	if dev == nil {
+		return
+	}
+	if ref, ok := w.owner[dev.Name]; ok {
+		s.mark(w.g, w.g.Cubes[ref.id])
+	}
+	for _, id := range dev.Tcubes {
+		s[id] = true
+	}
+}
+
+func (n *Node) same(o *Node) bool {
+	if n == o {
+		return true
+	}
+	return o != nil && n.ID == o.ID && n.Name == o.Name && n.Type == o.Type && n.LogLevel == o.LogLevel && n.Maps == o.Maps &&
+		len(n.Programs) == len(o.Programs) && (n.Ports == nil) == (o.Ports == nil) &&
+		maps.EqualFunc(n.Ports, o.Ports, (*Port).same) && reflect.DeepEqual(n.Shadow, o.Shadow) &&
+		reflect.DeepEqual(n.Constants, o.Constants) && reflect.DeepEqual(n.Programs, o.Programs)
+}
+
+func (p *Port) same(o *Port) bool {
+	return p == o || p.Index == o.Index && p.Name == o.Name && p.Slot == o.Slot && p.Peer == o.Peer && slices.Equal(p.Tcubes, o.Tcubes)
+}
+
+func (d *Netdev) same(o *Netdev) bool {
+	return d == o || o != nil && d.Name == o.Name && d.Index == o.Index && d.MTU == o.MTU && d.Down == o.Down &&
+		d.Carrier == o.Carrier && d.Flaps == o.Flaps && slices.Equal(d.Tcubes, o.Tcubes)
+}
+
+// usedCube is what a segment was described by, beside the graph.
+type usedCube struct {
+	in      *instance
+	objects [2]*link.Object
+	frozen  bool
+}
+
+func usedOf(in *instance) usedCube {
+	return usedCube{in, [2]*link.Object{in.objects[cube.TC], in.objects[cube.XDP]}, in.frozen}
+}
+
+func sameMaps(linked map[string]asm.FDer, now map[string]*ebpf.Map) bool {
+	if len(linked) != len(now) {
+		return false
+	}
+	for name, m := range now {
+		if linked[name] != asm.FDer(m) {
+			return false
+		}
+	}
+	return true
+}
+
+// still returns a segment of the graph in use for the same cubes, if it would be described in the same way.
+func (p *Plane) still(s stale, was *segment, ids []CubeID) *segment {
+	if was == nil || !slices.Equal(was.ids, ids) {
+		return nil
+	}
+	for i, id := range ids {
+		if s.has(id) || p.cubes[id] == nil || usedOf(p.cubes[id]) != was.used[i] || !sameMaps(was.code.Cubes[i].Maps, p.cubes[id].maps) {
+			return nil
+		}
+	}
+	for _, dev := range was.netdevs {
+		if dev.MTU == 0 && dev.Index != 0 { // the kernel is asked each time
+			return nil
+		}
+	}
+	c := *was
+	c.roots = map[kind][]*root{}
+	return &c
+}
+
+// setParts makes segments those in use.
+func (p *Plane) setParts(parts []*segment) {
+	p.parts = parts
+	p.byPrint, p.byCube = make(map[string]*segment, len(parts)), make(map[CubeID]*segment, len(parts))
+	for _, c := range parts {
+		p.byPrint[c.print] = c
+		for _, id := range c.ids {
+			p.byCube[id] = c
+		}
+	}
+}
