@@ -108,6 +108,10 @@ func TestLinesAreCutCleanedAndCounted(t *testing.T) {
 	if waited != 0 || l.lastLine() != "behind" {
 		t.Errorf("waited %v, the last line is %q", waited, l.lastLine())
 	}
+	l.read(strings.NewReader("panic: oh\n\ngoroutine 1 [running]:\n"))
+	if l.lastLine() != "panic: oh" {
+		t.Errorf("the reason of a panic is %q", l.lastLine())
+	}
 	l.read(io.LimitReader(endless{}, 4*byteRate))
 	if waited < 2*time.Second || waited > 4*time.Second {
 		t.Errorf("4 seconds' worth of bytes took %v", waited)

@@ -205,7 +205,12 @@ func (p *Process) instruct(c Config, e *Executable, control *os.File) error {
 	if err := unix.SetsockoptTimeval(int(control.Fd()), unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(startTime / time.Second)}); err != nil {
 		return fmt.Errorf("bounding its start: %w", err)
 	}
-	if err := json.NewEncoder(control).Encode(o); err != nil {
+	// No byte more than is read: a socket that is closed with something unread is an error here.
+	text, err := json.Marshal(o)
+	if err == nil {
+		_, err = control.Write(text)
+	}
+	if err != nil {
 		return fmt.Errorf("telling it what to do: %w", err)
 	}
 	said, err := io.ReadAll(io.LimitReader(control, 4096))

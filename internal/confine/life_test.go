@@ -55,7 +55,7 @@ func TestTheEndIsToldWithItsReason(t *testing.T) {
 		{"print one", "it ended with status 0: done"},
 		{"read /nothing", "it ended with status 2: refused: open /nothing: no such file or directory"},
 		{"nonsense", "it ended with status 3: no such deed"},
-		{"crash", "it ended with status 2: "},
+		{"crash", "it ended with status 2: panic: runtime error: invalid memory address"},
 	} {
 		t.Run(tt.words, func(t *testing.T) {
 			t.Parallel()

@@ -33,15 +33,17 @@ type lineLog struct {
 	at           time.Time
 	lost         int
 
-	mu   sync.Mutex
-	last string
+	mu    sync.Mutex
+	last  string
+	panic bool // the last line that counts is that of a panic
 }
 
 func newLineLog(log *slog.Logger) *lineLog {
 	return &lineLog{log: log, now: time.Now, pause: func(d time.Duration) { <-time.After(d) }, lines: lineRate, bytes: byteRate}
 }
 
-// lastLine is the last line that was written, for who asks why the service ended.
+// lastLine is the last line that was written, for who asks why the service ended. Go says it first, and where it was
+// behind that.
 func (o *lineLog) lastLine() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -91,7 +93,9 @@ func (o *lineLog) line(text string, cut bool) {
 		text += "…"
 	}
 	o.mu.Lock()
-	o.last = text
+	if blames := strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: "); blames || !o.panic {
+		o.last, o.panic = text, blames
+	}
 	o.mu.Unlock()
 	o.refill()
 	if o.lines < 1 {

@@ -219,6 +219,19 @@ func (i *instance) State(ctx context.Context, path []string) (any, error) {
 	if !i.l.description.GetState() {
 		return nil, nil
 	}
+	doc, err := i.state(ctx, path)
+	if err == nil || len(path) > 0 {
+		return doc, err
+	}
+	// Who reads all cubes gets the others whatever this one answers.
+	if i.l.lines.take() {
+		i.env.Logger().Warn("the state is left out", "err", err)
+	}
+	return nil, nil
+}
+
+// state asks for state. An answer that cannot be one degrades the cube.
+func (i *instance) state(ctx context.Context, path []string) (any, error) {
 	var answer *pb.StateResponse
 	err := i.call(ctx, "State", stateTime, func(ctx context.Context) (err error) {
 		answer, err = i.l.client.State(ctx, &pb.StateRequest{Cube: i.handle, Path: path})
@@ -228,8 +241,12 @@ func (i *instance) State(ctx context.Context, path []string) (any, error) {
 		return nil, err
 	}
 	doc, err := object("the state", answer.GetState())
-	if err != nil || doc == nil {
+	if err != nil {
+		i.env.Degrade(fmt.Sprintf("service %s: %v", i.l.reg.Name, err))
 		return nil, err
+	}
+	if doc == nil {
+		return nil, nil
 	}
 	return doc, nil
 }

@@ -21,6 +21,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asService) != "" {
 		beService()
 	}
+	if os.Getenv(serviceSocket) != "" {
+		beEvil()
+	}
 	if os.Getenv(asDaemon) != "" {
 		beDaemon()
 	}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Services that hang, crash, lie and flood, many at once on one daemon. Whatever they do, it answers, says what is wrong,
+// and the traffic of other cubes flows without a loss.
+
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/polycube/polycube/test/netns"
+)
+
+// deed is what a service does and what the daemon makes of it.
+type deed struct {
+	name string
+	// add is what the request that adds the service answers: "" is that it is taken. create is the same for a cube of it.
+	add, create string
+	// then is a request for the cube, with what it answers.
+	method, path, body string
+	status             int
+	says               string
+	// lost says that the service is lost by it, or degraded that the cube is.
+	lost, degraded bool
+	// adopted says that the service comes back and the cube with it, unharmed.
+	adopted bool
+}
+
+var deeds = []deed{
+	{name: "crash-start", add: "crashes in start"},
+	{name: "hang-start", add: "no such file"},
+	{name: "crash-describe", add: "crashes in describe"},
+	{name: "hang-describe", add: "asking what it is"},
+	{name: "crash-session", add: "crashes in session"},
+	{name: "hang-session", add: "not ready"},
+	{name: "lie-session", add: "Ready"},
+	{name: "lie-empty", add: "protocol"},
+	{name: "lie-protocol", add: "protocol"},
+	{name: "lie-name", add: "helloworld"},
+	{name: "lie-kernel", add: "99.0"},
+	{name: "lie-model", add: "model"},
+	{name: "lie-size", add: "larger than max"},
+	{name: "lie-elf", add: "tc object"},
+	{name: "lie-hook", add: "tc object"},
+	{name: "lie-twice", add: "twice"},
+	{name: "lie-helper", add: "variables are for constants only"},
+	{name: "lie-verifier", create: "verif"},
+	{name: "lie-constant", create: "nonsense"},
+	{name: "lie-constants", create: "ingress_action"},
+	{name: "lie-program", create: "nonsense"},
+	{name: "lie-more", create: "variables are for constants only"},
+	{name: "lie-map", create: "pcn_entries"},
+	{name: "lie-maps", create: "nonsense"},
+	{name: "hang-open", create: "has not answered"},
+	{name: "hang-prepare", create: "has not answered"},
+	{name: "hang-commit", create: "has not answered"},
+	{name: "crash-open", create: "service crash-open", lost: true},
+	{name: "crash-prepare", create: "service crash-prepare", lost: true},
+	{name: "crash-commit", create: "service crash-commit", lost: true},
+	{name: "hang-state", method: "GET", path: "/cubes/CUBE", status: 200, says: "loglevel", degraded: true},
+	{name: "crash-state", method: "GET", path: "/cubes/CUBE", status: 200, says: "loglevel", lost: true, adopted: true},
+	{name: "lie-json", method: "GET", path: "/cubes/CUBE", status: 200, says: "loglevel", degraded: true},
+	{name: "lie-array", method: "GET", path: "/cubes/CUBE", status: 200, says: "loglevel", degraded: true},
+	{name: "lie-type", method: "GET", path: "/cubes/CUBE", status: 200, says: "loglevel"},
+	{name: "lie-deep", method: "GET", path: "/cubes/CUBE", status: 200, says: "loglevel", degraded: true},
+	{name: "lie-long", method: "GET", path: "/cubes/CUBE", status: 200, says: "loglevel", degraded: true},
+	{name: "lie-bytes", method: "GET", path: "/cubes/CUBE", status: 200, says: "loglevel", degraded: true},
+	{name: "hang-action", method: "POST", path: "/SERVICE/CUBE/box/act", body: "{}", status: 503, says: "Action", degraded: true},
+	{name: "crash-action", method: "POST", path: "/SERVICE/CUBE/box/act", body: "{}", status: 503, says: "crash-action", lost: true, adopted: true},
+	{name: "lie-output", method: "POST", path: "/SERVICE/CUBE/box/act", body: "{}", status: 500, says: "done"},
+	{name: "lie-edit", method: "POST", path: "/SERVICE/CUBE/box/act", body: "{}", status: 400, says: "lie-edit has no"},
+	{name: "flood-logs"}, {name: "flood-metrics"}, {name: "flood-maps"}, {name: "flood-programs"},
+	{name: "flood-packets", method: "POST", path: "/attach", body: `{"cube":"CUBE","port":"veth3"}`, status: 200},
+	{name: "eat-memory", lost: true}, {name: "eat-processes"},
+}
+
+// evilModel is a transparent cube with an action.
+const evilModel = `// SPDX-License-Identifier: Apache-2.0
+module NAME {
+  yang-version 1.1;
+  namespace "http://polycube.network/NAME";
+  prefix NAME;
+  import polycube-base { prefix polycube-base; }
+  import polycube-transparent-base { prefix polycube-transparent-base; }
+  organization "Polycube";
+  description "A service that means harm.";
+  revision 2026-11-20 { description "First revision."; }
+  polycube-base:service-name "NAME";
+  polycube-base:service-description "A service that means harm";
+  polycube-base:service-version "1.0";
+  polycube-base:service-min-kernel-version "5.15";
+  uses polycube-transparent-base:transparent-base-yang-module;
+  container box {
+    description "A place for an action.";
+    action act {
+      description "Acts.";
+      output {
+        leaf done { type boolean; description "Whether it did."; }
+      }
+    }
+  }
+}
+`
+
+// installEvil puts this test binary, with what it is to bring, where services are started from.
+func installEvil(t *testing.T) string {
+	t.Helper()
+	dir := installed(t)
+	files := map[string]string{
+		"good": "../../cubes/transparenthelloworld/transparenthelloworld", "hostile": "../../internal/datapath/testdata/hostile",
+		"forbidden": "../../internal/foreign/testdata/forbidden",
+	}
+	copies := map[string]string{"service": "/proc/self/exe"}
+	for name, from := range files {
+		for _, hook := range []string{".tc.o", ".xdp.o"} {
+			copies[name+hook] = from + hook
+		}
+	}
+	for name, from := range copies {
+		text, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), text, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "model.yang"), []byte(evilModel), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "service")
+}
+
+// answers fails unless a request ends with what is wanted; want "" is success.
+func (d *daemon) answers(t *testing.T, want, method, path, body string) (ok bool) {
+	t.Helper()
+	status, text, err := d.Request(method, path, body)
+	switch {
+	case err != nil:
+		t.Errorf("%s %s: %v", method, path, err)
+	case want == "" && status >= 300:
+		t.Errorf("%s %s: %d %s", method, path, status, clip(text))
+	case want != "" && (status < 400 || !strings.Contains(text, want)):
+		t.Errorf("%s %s: %d %s, want %q", method, path, status, clip(text), want)
+	default:
+		return want == ""
+	}
+	return false
+}
+
+// perform has one service do its deed.
+func (d *daemon) perform(t *testing.T, executable string, e deed, traffic *stream) {
+	t.Helper()
+	cube := "c-" + e.name
+	if !d.answers(t, e.add, "POST", "/services", fmt.Sprintf(`{"type":"lib","uri":%q,"name":%q}`, executable, e.name)) {
+		d.answers(t, "", "GET", "/cubes", "")
+		return
+	}
+	if d.answers(t, e.create, "POST", "/"+e.name+"/"+cube, "{}") && e.status != 0 {
+		names := strings.NewReplacer("SERVICE", e.name, "CUBE", cube)
+		path := names.Replace(e.path)
+		status, text, err := d.Request(e.method, path, names.Replace(e.body))
+		if err != nil || status != e.status || !strings.Contains(text, e.says) {
+			t.Errorf("%s %s: %d, %v: %s; want %d with %q", e.method, path, status, err, clip(text), e.status, e.says)
+		}
+	}
+	d.answers(t, "", "GET", "/cubes", "")
+	if e.lost {
+		netns.Eventually(t, patience, func() error {
+			if st := d.serviceState(e.name); st.Restarts == 0 {
+				return fmt.Errorf("the service was not started again: %+v", st)
+			}
+			return nil
+		})
+	}
+	netns.Eventually(t, patience, func() error {
+		degraded, err := d.isDegraded(cube)
+		if err == nil && degraded != e.degraded && (!e.lost || e.adopted) {
+			err = fmt.Errorf("degraded is %v, want %v", degraded, e.degraded)
+		}
+		return err
+	})
+	if strings.HasPrefix(e.name, "flood") || strings.HasPrefix(e.name, "eat") {
+		traffic.Flowing(4000)
+	}
+	if e.create == "" {
+		d.answers(t, "", "DELETE", "/"+e.name+"/"+cube, "")
+	}
+	d.answers(t, "", "DELETE", "/services/"+e.name, "")
+}
+
+// isDegraded says whether a cube, if it is there, is degraded.
+func (d *daemon) isDegraded(cube string) (bool, error) {
+	status, text, err := d.Request("GET", "/cubes/"+cube+"/stats", "")
+	if err != nil || status == http.StatusNotFound {
+		return false, err
+	}
+	return strings.Contains(text, `"degraded":`) && !strings.Contains(text, `"degraded":""`), nil
+}
+
+func TestServicesThatMeanHarm(t *testing.T) {
+	t.Parallel()
+	executable := installEvil(t)
+	d := start(t)
+	h1, h2 := d.lab.Host("veth1", "10.0.0.1/24"), d.lab.Host("veth2", "10.0.0.2/24")
+	d.lab.Host("veth3", "10.0.3.1/24")
+	d.Do("simplebridge add br1")
+	d.Do("br1 ports add p1 peer=veth1")
+	d.Do("br1 ports add p2 peer=veth2")
+	traffic := startStream(t, h1, h2)
+	t.Run("deeds", func(t *testing.T) {
+		// Few at a time: what is tested is not how many processes the machine can start at once.
+		turn := make(chan struct{}, 6)
+		var done sync.WaitGroup
+		for _, e := range deeds {
+			done.Go(func() {
+				turn <- struct{}{}
+				defer func() { <-turn }()
+				t.Run(e.name, func(t *testing.T) { d.perform(t, executable, e, traffic) })
+			})
+		}
+		done.Wait()
+	})
+	traffic.Flowing(100)
+	if sent := traffic.Stop(); sent < 1000 {
+		t.Errorf("only %d frames were sent", sent)
+	}
+	reaches(t, h1, "10.0.0.2")
+	if services := d.Must(http.StatusOK, "GET", "/services", ""); strings.Contains(services, executable) {
+		t.Errorf("services are left: %s", services)
+	}
+	if lines := bytes.Count([]byte(d.out.String()), []byte("\n")); lines > 5000 {
+		t.Errorf("%d lines were logged", lines)
+	}
+}
