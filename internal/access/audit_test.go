@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -204,49 +203,5 @@ func TestNoAudit(t *testing.T) {
 	a.Write(Record{})
 	if err := errors.Join(a.Reopen(), a.Close()); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestRate: each client has what it may have, whatever the others do, and learns how long
-// it has to wait.
-func TestRate(t *testing.T) {
-	r := NewRate(10, 20)
-	at := time.Now()
-	for i := range 20 {
-		if _, ok := r.Take("a", at); !ok {
-			t.Fatalf("request %d of 20 was refused", i+1)
-		}
-	}
-	wait, ok := r.Take("a", at)
-	if ok || wait <= 0 || wait > 100*time.Millisecond {
-		t.Errorf("request 21: %v, wait %v, want 100 ms", ok, wait)
-	}
-	if _, ok := r.Take("b", at); !ok {
-		t.Error("another client has to wait")
-	}
-	if _, ok := r.Take("a", at.Add(wait+time.Millisecond)); !ok {
-		t.Error("who waited as long as it was told is refused")
-	}
-	if _, ok := r.Take("a", at.Add(-time.Hour)); ok {
-		t.Error("a clock that goes back gives requests")
-	}
-}
-
-// TestRateOfManyClients: clients that are many take bounded memory; those that come when
-// there is no room share what one may have, until others are forgotten.
-func TestRateOfManyClients(t *testing.T) {
-	r := NewRate(1, 2)
-	at := time.Now()
-	for i := range 2 * maxClients {
-		r.Take(fmt.Sprint(i), at)
-	}
-	if n := len(r.clients); n > maxClients {
-		t.Errorf("%d clients are known, want %d at most", n, maxClients)
-	}
-	if _, ok := r.Take("late", at); ok {
-		t.Error("there is no room, and a client more has a bucket of its own")
-	}
-	if _, ok := r.Take("later", at.Add(time.Minute)); !ok {
-		t.Error("the others are silent for long, and still there is no room")
 	}
 }

@@ -3,11 +3,13 @@
 package access
 
 import (
+	"fmt"
 	"sync"
 	"time"
 )
 
 // How often each client may ask: token buckets, one for each client that was seen lately.
+// And how much of something each may hold at a time.
 
 // maxClients bounds the buckets; beyond it, new clients share one.
 const maxClients = 4096
@@ -78,4 +80,41 @@ func (r *Rate) admit(client string, now time.Time) *bucket {
 	b := &bucket{at: now}
 	r.clients[client] = b
 	return b
+}
+
+// Slots bounds what is held at a time, by all clients and by each.
+type Slots struct {
+	all, each int
+
+	mu   sync.Mutex
+	held int
+	by   map[string]int
+}
+
+// NewSlots has so many slots, and so many of them for one client at most.
+func NewSlots(all, each int) *Slots { return &Slots{all: all, each: each, by: map[string]int{}} }
+
+// Enter takes a slot for a client. The error says what there is too much of.
+func (s *Slots) Enter(client string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.held >= s.all:
+		return fmt.Errorf("%d are under way", s.all)
+	case s.by[client] >= s.each:
+		return fmt.Errorf("%d of %s are under way", s.each, client)
+	}
+	s.held++
+	s.by[client]++
+	return nil
+}
+
+// Leave gives a client's slot back.
+func (s *Slots) Leave(client string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held--
+	if s.by[client]--; s.by[client] == 0 {
+		delete(s.by, client)
+	}
 }

@@ -25,7 +25,8 @@ import (
 type accessOptions struct {
 	// Group may do everything at the Unix socket, ReadGroup may read at one of its own.
 	Group, ReadGroup string
-	// ReadSocket is the Unix socket for reading, "" when there is no such group.
+	// ReadSocket is the Unix socket for reading, "" when there is no such group and nobody
+	// asked for it.
 	ReadSocket   string
 	RequireToken bool
 	TLS          access.TLSOptions
@@ -112,9 +113,6 @@ func (r *rawOptions) finishGroups(f *pflag.FlagSet) error {
 	}
 	if r.Group == r.ReadGroup {
 		return fmt.Errorf("group and read-group are both %s: members of the first may do everything", r.Group)
-	}
-	if r.ReadSocket != "" && groupID(r.ReadGroup) < 0 {
-		return fmt.Errorf("read-socket has no meaning without the group %s: make it with groupadd --system %s", r.ReadGroup, r.ReadGroup)
 	}
 	return nil
 }

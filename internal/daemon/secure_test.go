@@ -52,6 +52,7 @@ func TestAccessOptions(t *testing.T) {
 			return o.Group == "daemon" && o.ReadGroup == "bin" && o.ReadSocket == "/run/polycube/polycubed-read.sock"
 		}, ""},
 		{"the socket for reading is elsewhere", "--read-group bin --read-socket /tmp/r.sock", func(o Options) bool { return o.ReadSocket == "/tmp/r.sock" }, ""},
+		{"a socket for reading without a group", "--read-socket /tmp/r.sock", func(o Options) bool { return o.ReadSocket == "/tmp/r.sock" }, ""},
 		{"a token for all", "-p 9000 --require-token", func(o Options) bool { return o.RequireToken }, ""},
 
 		{"an address of the machine without TLS", "-a 0.0.0.0", nil, "over TLS only, with --cert, --key, and --cacert or --cert-whitelist"},

@@ -77,15 +77,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.writeError(rec, r, err)
 		return
 	}
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	default:
+	slots := s.slots
+	if g.caller.role == access.Admin && !g.caller.anonymous {
+		slots = s.adminSlots
+	}
+	if err := slots.Enter(g.caller.client); err != nil {
 		s.exporter.Requests.Denied("busy")
-		s.writeError(rec, r, &problem{Status: http.StatusServiceUnavailable, Tag: tagResource,
-			Message: fmt.Sprintf("%d requests are under way, try again", maxRequests)})
+		s.writeError(rec, r, &problem{Status: http.StatusServiceUnavailable, Tag: tagResource, Message: fmt.Sprintf("of requests, %v, try again", err)})
 		return
 	}
+	defer slots.Leave(g.caller.client)
 	ctx := context.WithValue(r.Context(), callerKey{}, g.caller)
 	r = r.WithContext(topology.WithOrigin(ctx, topology.Origin{Who: g.caller.who, From: g.caller.from, What: r.Method + " " + r.URL.EscapedPath()}))
 	r.Body = g.body

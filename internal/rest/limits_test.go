@@ -14,10 +14,14 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/datapath"
 )
 
 // raw sends bytes over plain TCP, and returns all answers until the server hangs up or
@@ -272,6 +276,59 @@ func TestRequestRate(t *testing.T) {
 	for range 60 {
 		l.must(t, 200, "GET", "/version", "")
 	}
+}
+
+// TestSlowReadersKeepNobodyOut: one client's requests that do not end leave room for those of
+// other clients, and readers' together for admins'.
+func TestSlowReadersKeepNobodyOut(t *testing.T) {
+	release, started := make(chan struct{}), make(chan struct{}, maxRequests)
+	l := newLab(t, Options{Rate: -1, Tokens: someTokens{"full": access.Admin, "look": access.Reader}, Manager: stub{newManager(t), func(string) ([]datapath.Fate, error) {
+		started <- struct{}{}
+		<-release
+		return nil, nil
+	}}}, true)
+	l.must(t, 201, "POST", "/lab/l1", "")
+	get := func(path, token string) (int, error) {
+		req, err := http.NewRequest("GET", "http://"+l.tcp+basePath+path, nil)
+		if err != nil {
+			return 0, err
+		}
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return 0, err
+		}
+		return resp.StatusCode, resp.Body.Close()
+	}
+	expect := func(token string, status int) {
+		t.Helper()
+		if got, err := get("/version", token); err != nil || got != status {
+			t.Errorf("token %q: status %d, %v, want %d", token, got, err, status)
+		}
+	}
+	var slow sync.WaitGroup
+	occupy := func(token string) {
+		for range maxRequestsPerClient {
+			slow.Go(func() {
+				if status, err := get("/cubes/l1/stats", token); err != nil || status != 200 {
+					t.Errorf("a slow request with token %q: status %d, %v", token, status, err)
+				}
+			})
+		}
+		for range maxRequestsPerClient {
+			<-started
+		}
+	}
+	occupy("")
+	expect("", 503)
+	expect("look", 200)
+	expect("full", 200)
+	l.must(t, 200, "GET", "/version", "")
+	close(release)
+	slow.Wait()
+	expect("", 200)
 }
 
 // TestConnectionsOfOneClient: one client does not take all connections of a listener, and

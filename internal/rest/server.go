@@ -23,12 +23,13 @@ import (
 
 // Limits of the server.
 const (
-	maxHeaderBytes    = 32 << 10
-	maxRequests       = 256
-	readHeaderTimeout = 5 * time.Second
-	readTimeout       = 30 * time.Second
-	writeTimeout      = 2 * time.Minute
-	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes       = 32 << 10
+	maxRequests          = 256
+	maxRequestsPerClient = 128
+	readHeaderTimeout    = 5 * time.Second
+	readTimeout          = 30 * time.Second
+	writeTimeout         = 2 * time.Minute
+	idleTimeout          = 2 * time.Minute
 )
 
 // contentType of every answer but metrics.
@@ -69,7 +70,6 @@ type Server struct {
 	manager   Manager
 	version   string
 	log       *slog.Logger
-	slots     chan struct{}
 	observed  Observed
 	exporter  *metrics.Exporter
 	heartbeat time.Duration
@@ -92,13 +92,16 @@ type Server struct {
 	audit                    *access.Audit
 	rate                     *access.Rate
 	perSecond                float64
+	// slots are for requests under way; admins have their own, so that nobody who
+	// reads slowly keeps them out.
+	slots, adminSlots *access.Slots
 	// open are the connections of TLS, net.Conn to *connInfo.
 	open sync.Map
 }
 
 // New makes a server; it serves nothing until Serve.
 func New(o Options) *Server {
-	s := &Server{manager: o.Manager, version: o.Version, log: o.Logger, slots: make(chan struct{}, maxRequests), applying: make(chan struct{}, 1),
+	s := &Server{manager: o.Manager, version: o.Version, log: o.Logger, applying: make(chan struct{}, 1),
 		heartbeat: heartbeat, ending: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -136,6 +139,7 @@ func New(o Options) *Server {
 func (s *Server) secure(o Options) {
 	s.tokens, s.insecure, s.requireToken = o.Tokens, o.InsecureLoopback, o.RequireToken
 	s.tls, s.audit = o.TLS, o.Audit
+	s.slots, s.adminSlots = access.NewSlots(maxRequests, maxRequestsPerClient), access.NewSlots(maxRequests, maxRequests)
 	s.groupName, s.readGroupName = cmp.Or(o.Group, Group), cmp.Or(o.ReadGroup, ReadGroup)
 	s.group, s.readGroup = groupID(s.groupName), groupID(s.readGroupName)
 	if s.perSecond = float64(cmp.Or(o.Rate, defaultRate)); s.perSecond > 0 {
