@@ -8,6 +8,7 @@ package foreign
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -26,6 +27,8 @@ type packets struct {
 	total   uint64
 	wake    chan struct{}
 	rate    *bucket
+	// refused counts packets of the service that did not go into the fast path.
+	refused atomic.Uint64
 }
 
 func newPackets() *packets {
@@ -124,10 +127,14 @@ func (l *life) readPackets(stream grpc.BidiStreamingClient[pb.PacketsIn, pb.Pack
 		}
 		for _, p := range m.GetPackets() {
 			if !l.packets.rate.take() {
-				continue // counted there
+				l.packets.refused.Add(1)
+				continue
 			}
-			if err := l.sendOne(p); err != nil && l.lines.take() {
-				l.log.Warn("a packet of a service was dropped", "err", err)
+			if err := l.sendOne(p); err != nil {
+				l.packets.refused.Add(1)
+				if l.lines.take() {
+					l.log.Warn("a packet of a service was dropped", "err", err)
+				}
 			}
 		}
 	}

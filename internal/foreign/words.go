@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
+	"github.com/polycube/polycube/internal/topology"
 )
 
 // levels are those of the model's leaf loglevel, as the topology counts them.
@@ -90,7 +91,7 @@ func checkMetric(m *pb.Metric) error {
 		return invalid("it is no number")
 	}
 	for name, value := range m.GetLabels() {
-		if !metricName.MatchString(name) || name == "cube" || len(value) > maxLabel {
+		if !metricName.MatchString(name) || name == "cubename" || len(value) > maxLabel {
 			return invalid("label %.80q", name)
 		}
 	}
@@ -101,37 +102,27 @@ func checkMetric(m *pb.Metric) error {
 	return nil
 }
 
-// Series is a figure of a cube.
-type Series struct {
-	Service, Cube, Name, Help string
-	Counter                   bool
-	Labels                    map[string]string
-	Value                     float64
-}
-
 // Series lists the figures that the service gave last.
-func (l *life) Series() []Series {
+func (l *life) Series() []topology.Series {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out []Series
+	var out []topology.Series
 	for _, i := range l.cubes {
 		list := i.series.Load()
 		if list == nil {
 			continue
 		}
 		for _, m := range *list {
-			out = append(out, Series{Service: l.reg.Name, Cube: i.env.Name(), Name: m.GetName(), Help: m.GetHelp(),
+			out = append(out, topology.Series{Service: l.reg.Name, Cube: i.env.Name(), Name: m.GetName(), Help: m.GetHelp(),
 				Counter: m.GetKind() == pb.Metric_KIND_COUNTER, Labels: m.GetLabels(), Value: m.GetValue()})
 		}
 	}
 	return out
 }
 
-// Drops returns how many packets did not reach the service, and how many of it were too many.
-func (l *life) Drops() (in, out uint64) {
-	l.packets.rate.mu.Lock()
-	defer l.packets.rate.mu.Unlock()
-	return l.packets.count(), l.packets.rate.over
+// Drops returns how many packets did not reach the service, and how many of it were refused.
+func (l *life) Drops() (undelivered, refused uint64) {
+	return l.packets.count(), l.packets.refused.Load()
 }
 
 // String names the life in logs.

@@ -53,6 +53,9 @@ type Topology interface {
 	Maps(cube string) []datapath.MapUsage
 	Activity() topology.Activity
 	Revision() uint64
+	// ServiceStates and ServiceSeries are of services that are not part of the daemon.
+	ServiceStates() []topology.ServiceState
+	ServiceSeries() []topology.Series
 }
 
 // Sources are what is measured. All but Topology may be nil: what is not there has no metrics.
@@ -117,6 +120,7 @@ func (e *Exporter) Write(ctx context.Context, to io.Writer, format Format) error
 	e.writePrograms(enc, f)
 	e.writeSlowPath(enc, f)
 	e.writeDaemon(enc)
+	e.writeServices(enc)
 	for _, row := range f.models {
 		enc.sample(row.family, row.value, row.cube)
 	}

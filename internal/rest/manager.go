@@ -26,6 +26,7 @@ type Manager interface {
 	UpdateService(context.Context, topology.Registration) error
 	RemoveService(ctx context.Context, name string) error
 	ServiceStates() []topology.ServiceState
+	ServiceSeries() []topology.Series
 
 	Create(ctx context.Context, service, name string, body []byte) error
 	Edit(ctx context.Context, service, name string, op yang.Op, path yang.Path, body []byte) error

@@ -93,6 +93,18 @@ func (s *Server) serviceDetail(name string) (serviceDetail, bool) {
 	return d, found
 }
 
+// serviceTroubles lists the services that are lost.
+func (s *Server) serviceTroubles() []trouble {
+	var out []trouble
+	for _, st := range s.manager.ServiceStates() {
+		if !st.Running {
+			out = append(out, trouble{Severity: severityCritical, Where: "service " + st.Name, What: "lost: " + st.Error,
+				Remedy: "its cubes forward as they did and are taken over when it is back"})
+		}
+	}
+	return out
+}
+
 func (s *Server) serveServices(w http.ResponseWriter, r *http.Request, rest []string) error {
 	methods := []string{http.MethodGet, http.MethodPost, http.MethodOptions}
 	if len(rest) == 1 {

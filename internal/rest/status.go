@@ -143,6 +143,7 @@ func (s *Server) status() statusView {
 			v.Services = append(v.Services, serviceView{info.Name, n})
 		}
 	}
+	all = append(all, s.serviceTroubles()...)
 	v.conclude(all)
 	return v
 }

@@ -6,6 +6,7 @@ package topology
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -302,6 +303,42 @@ type ServiceState struct {
 	Restarts int
 	// Error is why it is lost, or the last attempt to start it failed.
 	Error string
+	// Undelivered counts packets that did not reach the service since it began, Refused those that it sent and that
+	// were not taken.
+	Undelivered, Refused uint64
+}
+
+// Series is a figure that a service gave of one of its cubes.
+type Series struct {
+	Service, Cube, Name, Help string
+	Counter                   bool
+	Labels                    map[string]string
+	Value                     float64
+}
+
+// measured is a life that has figures.
+type measured interface {
+	Series() []Series
+	Drops() (undelivered, refused uint64)
+}
+
+// ServiceSeries lists the figures that services gave last.
+func (m *Manager) ServiceSeries() []Series {
+	m.outside.mu.Lock()
+	list := slices.Collect(maps.Values(m.outside.byName))
+	m.outside.mu.Unlock()
+	var out []Series
+	for _, o := range list {
+		if _, life, _ := o.now(); life != nil {
+			if x, ok := life.(measured); ok {
+				out = append(out, x.Series()...)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Series) int {
+		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.Cube, b.Cube), strings.Compare(a.Name, b.Name))
+	})
+	return out
 }
 
 // ServiceStates lists the services that are not part of the daemon, by name.
@@ -313,8 +350,11 @@ func (m *Manager) ServiceStates() []ServiceState {
 	states := make([]ServiceState, 0, len(list))
 	for _, o := range list {
 		o.mu.Lock()
-		states = append(states, ServiceState{Registration: o.reg, Running: o.life != nil, Since: o.since,
-			Restarts: o.restarts, Error: o.failure})
+		st := ServiceState{Registration: o.reg, Running: o.life != nil, Since: o.since, Restarts: o.restarts, Error: o.failure}
+		if x, ok := o.life.(measured); ok {
+			st.Undelivered, st.Refused = x.Drops()
+		}
+		states = append(states, st)
 		o.mu.Unlock()
 	}
 	return states

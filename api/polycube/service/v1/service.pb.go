@@ -3716,7 +3716,7 @@ func (x *Log) GetAttributes() map[string]string {
 	return nil
 }
 
-// Metrics replaces what /metrics shows of a cube, as polycube_SERVICE_NAME{cube="..."}.
+// Metrics replaces what /metrics shows of a cube, as polycube_custom_SERVICE_NAME{cubeName="..."}.
 type Metrics struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cube          uint64                 `protobuf:"varint,1,opt,name=cube,proto3" json:"cube,omitempty"`
