@@ -45,7 +45,11 @@ func stringsBody(required, optional []string) openapi.Object {
 	for _, name := range optional {
 		properties = properties.With(name, textSchema())
 	}
-	return openapi.Of("type", "object", "properties", properties, "required", required, "additionalProperties", false)
+	out := openapi.Of("type", "object", "properties", properties, "additionalProperties", false)
+	if len(required) > 0 { // 3.0 has no empty list there
+		out = out.With("required", required)
+	}
+	return out
 }
 
 // reading is GET of something.
