@@ -85,7 +85,8 @@ func TestExamplesOfDocumentsDoWhatTheyShow(t *testing.T) {
 			for _, e := range examples {
 				// One stream, as on a terminal: errors are on the other one.
 				out := &output.Buffer{}
-				cmd := d.shell("exec 2>&1\n"+e.Command, hosts[:]...)
+				command := strings.ReplaceAll(e.Command, "/run/polycube/", filepath.Join(d.dir, "run")+"/")
+				cmd := d.shell("exec 2>&1\n"+command, hosts[:]...)
 				cmd.Stdout, cmd.Stderr = out, out
 				err := cmd.Run()
 				if got := cmd.ProcessState.ExitCode(); got != e.Exit {
