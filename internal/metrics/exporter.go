@@ -84,7 +84,11 @@ type Exporter struct {
 
 	process *prometheus.Registry
 
-	mu     sync.Mutex // held while figures are collected
+	// flights are the walk under way, and the one that those wait for who came meanwhile.
+	mu            sync.Mutex
+	current, next *flight
+
+	// models and maps are used by the walk under way alone.
 	models models
 	maps   rotation[[]datapath.MapUsage]
 	took   atomic.Int64
@@ -130,10 +134,44 @@ func (e *Exporter) Write(ctx context.Context, to io.Writer, format Format) error
 	return e.writeProcess(to, format)
 }
 
-// collect asks for what is measured. Nobody else collects meanwhile.
-func (e *Exporter) collect(ctx context.Context) (f figures) {
+// flight is one walk over all that is measured, for everybody who asked before it began.
+type flight struct {
+	figures
+	done chan struct{}
+}
+
+// collect returns figures that are not older than the question. However many ask at once, one walk is under way and one
+// more follows.
+func (e *Exporter) collect(ctx context.Context) figures {
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	f := e.next
+	lead := f == nil
+	if lead {
+		f = &flight{done: make(chan struct{})}
+		e.next = f
+	}
+	before := e.current
+	e.mu.Unlock()
+	if lead {
+		if before != nil {
+			<-before.done
+		}
+		e.mu.Lock()
+		e.current, e.next = f, nil
+		e.mu.Unlock()
+		f.figures = e.walk(context.WithoutCancel(ctx)) // others wait for it
+		close(f.done)
+	}
+	select {
+	case <-f.done:
+		return f.figures
+	case <-ctx.Done():
+		return figures{}
+	}
+}
+
+// walk asks for what is measured. Nobody else does meanwhile.
+func (e *Exporter) walk(ctx context.Context) (f figures) {
 	began := time.Now()
 	defer func() {
 		if cause := recover(); cause != nil {

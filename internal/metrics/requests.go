@@ -44,6 +44,9 @@ func (r *Requests) Begin() (end func()) {
 	return func() { r.inFlight.Add(-1) }
 }
 
+// InFlight is how many requests are under way.
+func (r *Requests) InFlight() int64 { return r.inFlight.Load() }
+
 // Done counts a request that was answered. route is the pattern of its path, "" for a path that is none of the API's.
 func (r *Requests) Done(method, route string, status int, took time.Duration) {
 	if !slices.Contains(methods, method) {

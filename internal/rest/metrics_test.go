@@ -4,9 +4,12 @@ package rest
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +24,8 @@ import (
 	"github.com/polycube/polycube/internal/slowpath"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/tally"
+	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/test/netns"
 )
 
 // madeUpLinker is a data plane's linker with one program.
@@ -102,6 +107,57 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// outsideManager is a real one with a service in a process of its own.
+type outsideManager struct{ *topology.Manager }
+
+func (outsideManager) ServiceStates() []topology.ServiceState {
+	return []topology.ServiceState{{Registration: topology.Registration{Name: "knock"}, Running: true, Restarts: 3}}
+}
+
+// slowManager is a real one that counts how often it is walked over, which takes a while.
+type slowManager struct {
+	*topology.Manager
+	walks *atomic.Int64
+	began chan struct{}
+	goOn  chan struct{}
+}
+
+func (m slowManager) Numbers() []topology.CubeNumbers {
+	if m.walks.Add(1) == 1 {
+		close(m.began)
+		<-m.goOn
+	}
+	return m.Manager.Numbers()
+}
+
+// TestScrapesAtOnce: those who ask while a walk is under way share the next one, and see what was there when they asked.
+func TestScrapesAtOnce(t *testing.T) {
+	m := slowManager{newManager(t), &atomic.Int64{}, make(chan struct{}), make(chan struct{})}
+	l := newLab(t, Options{Manager: m, Observed: everything()}, false)
+	var done sync.WaitGroup
+	done.Go(func() { l.must(t, 200, "GET", "/metrics", "") })
+	<-m.began
+	l.must(t, 201, "POST", "/lab/l9", "")
+	for range 20 {
+		done.Go(func() {
+			if a := l.do(t, "GET", "/metrics", ""); !strings.Contains(a.body, `polycube_cube_healthy{cubeName="l9",service="lab"} 1`) {
+				t.Error("a cube that was there is missing")
+			}
+		})
+	}
+	netns.Eventually(t, eventPatience, func() error {
+		if a := l.server.exporter.Requests.InFlight(); a < 21 {
+			return fmt.Errorf("%d requests under way", a)
+		}
+		return nil
+	})
+	close(m.goOn)
+	done.Wait()
+	if n := m.walks.Load(); n > 21 || n < 2 {
+		t.Errorf("%d walks for 21 scrapes", n)
+	}
+}
+
 // families parses an answer of metrics as Prometheus does.
 func families(t *testing.T, text string) map[string]*dto.MetricFamily {
 	t.Helper()
@@ -116,7 +172,7 @@ func families(t *testing.T, text string) map[string]*dto.MetricFamily {
 // TestMetricNames: what is written is what the table of families has, with its kinds and labels, and nothing else; names
 // and units are as Prometheus recommends.
 func TestMetricNames(t *testing.T) {
-	l := newLab(t, Options{Observed: everything()}, false)
+	l := newLab(t, Options{Manager: outsideManager{newManager(t)}, Observed: everything()}, false)
 	l.must(t, 201, "POST", "/cubes", labSetUp)
 	l.must(t, 400, "POST", "/lab/l3", `{"mode":"NONSENSE"}`)
 	l.must(t, 201, "POST", "/lab/l4", `{"ports":[{"name":"q","peer":"veth2"}]}`)

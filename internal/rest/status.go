@@ -110,9 +110,13 @@ type storeView struct {
 	Repaired     []string   `json:"repaired"`
 }
 
+// serviceView is a service that has cubes, or runs in a process of its own.
 type serviceView struct {
 	Name  string `json:"name"`
 	Cubes int    `json:"cubes"`
+	// State is builtin, running or lost; Error says why it is lost.
+	State string `json:"state"`
+	Error string `json:"error,omitempty"`
 }
 
 // serveStatus answers /status.
@@ -134,18 +138,32 @@ func (s *Server) status() statusView {
 	v.Cubes.Revision = s.manager.Revision()
 	s.lookAtPrograms(&v)
 	all = append(all, s.lookAtPackets(&v, numbers)...)
-	running := map[string]int{}
-	for _, c := range numbers {
-		running[c.Service]++
-	}
-	for _, info := range s.manager.Services() {
-		if n := running[info.Name]; n > 0 {
-			v.Services = append(v.Services, serviceView{info.Name, n})
-		}
-	}
 	all = append(all, s.serviceTroubles()...)
+	s.lookAtServices(&v, numbers)
 	v.conclude(all)
 	return v
+}
+
+// lookAtServices lists the services that have cubes or a process of their own.
+func (s *Server) lookAtServices(v *statusView, numbers []topology.CubeNumbers) {
+	cubes := map[string]int{}
+	for _, c := range numbers {
+		cubes[c.Service]++
+	}
+	outside := map[string]bool{}
+	for _, st := range s.manager.ServiceStates() {
+		outside[st.Name] = true
+		one := serviceView{Name: st.Name, Cubes: cubes[st.Name], State: "running"}
+		if !st.Running {
+			one.State, one.Error = "lost", st.Error
+		}
+		v.Services = append(v.Services, one)
+	}
+	for _, info := range s.manager.Services() {
+		if n := cubes[info.Name]; n > 0 && !outside[info.Name] {
+			v.Services = append(v.Services, serviceView{Name: info.Name, Cubes: n, State: "builtin"})
+		}
+	}
 }
 
 // conclude lists what is not well, the worst first, and judges the whole.

@@ -17,6 +17,14 @@ import (
 type sickManager struct {
 	*topology.Manager
 	numbers []topology.CubeNumbers
+	lost    string
+}
+
+func (m sickManager) ServiceStates() []topology.ServiceState {
+	if m.lost == "" {
+		return nil
+	}
+	return []topology.ServiceState{{Registration: topology.Registration{Name: m.lost}, Error: "exit status 1"}}
 }
 
 func (m sickManager) Numbers() []topology.CubeNumbers { return m.numbers }
@@ -30,23 +38,26 @@ func TestStatus(t *testing.T) {
 		name     string
 		numbers  []topology.CubeNumbers
 		observed Observed
+		lost     string
 		status   string
 		where    []string
 	}{
-		{"nothing runs", nil, Observed{}, "ok", nil},
-		{"all is well", []topology.CubeNumbers{{Name: "a", Service: "lab", Ports: port(true, "")}}, Observed{Linker: madeUpLinker{}}, "ok", nil},
-		{"a port without a peer is no trouble", []topology.CubeNumbers{{Name: "a", Ports: port(false, "")}}, Observed{}, "ok", nil},
-		{"a port is down", []topology.CubeNumbers{{Name: "a", Ports: port(false, "veth1 is down")}}, Observed{}, "warning", []string{"a:p1"}},
-		{"a port that loses frames", []topology.CubeNumbers{{Name: "a", Ports: port(true, "veth1 has no carrier")}}, Observed{}, "warning", []string{"a:p1"}},
+		{"nothing runs", nil, Observed{}, "", "ok", nil},
+		{"all is well", []topology.CubeNumbers{{Name: "a", Service: "lab", Ports: port(true, "")}}, Observed{Linker: madeUpLinker{}}, "", "ok", nil},
+		{"a port without a peer is no trouble", []topology.CubeNumbers{{Name: "a", Ports: port(false, "")}}, Observed{}, "", "ok", nil},
+		{"a port is down", []topology.CubeNumbers{{Name: "a", Ports: port(false, "veth1 is down")}}, Observed{}, "", "warning", []string{"a:p1"}},
+		{"a port that loses frames", []topology.CubeNumbers{{Name: "a", Ports: port(true, "veth1 has no carrier")}}, Observed{}, "", "warning", []string{"a:p1"}},
 		{"the worst comes first", []topology.CubeNumbers{{Name: "a", Ports: port(false, "gone")}, {Name: "b", Trouble: "PacketIn: it broke"}},
-			Observed{}, "critical", []string{"b", "a:p1"}},
-		{"a broken cube", []topology.CubeNumbers{{Name: "a", Trouble: "could not be restored", Broken: true}}, Observed{}, "critical", []string{"a"}},
-		{"a repaired store", nil, Observed{Store: madeUpStore{}}, "warning", []string{"store"}},
-		{"a broken store", nil, Observed{Store: madeUpStore{broken: true}}, "critical", []string{"store", "store"}},
+			Observed{}, "", "critical", []string{"b", "a:p1"}},
+		{"a broken cube", []topology.CubeNumbers{{Name: "a", Trouble: "could not be restored", Broken: true}}, Observed{}, "", "critical", []string{"a"}},
+		{"a service is lost", []topology.CubeNumbers{{Name: "a", Service: "knock", Trouble: "its service is lost"}}, Observed{}, "knock", "critical",
+			[]string{"a", "service knock"}},
+		{"a repaired store", nil, Observed{Store: madeUpStore{}}, "", "warning", []string{"store"}},
+		{"a broken store", nil, Observed{Store: madeUpStore{broken: true}}, "", "critical", []string{"store", "store"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			l := newLab(t, Options{Manager: sickManager{newManager(t), tt.numbers}, Observed: tt.observed}, false)
+			l := newLab(t, Options{Manager: sickManager{newManager(t), tt.numbers, tt.lost}, Observed: tt.observed}, false)
 			var v statusView
 			if err := json.Unmarshal([]byte(l.must(t, 200, "GET", "/status", "").body), &v); err != nil {
 				t.Fatal(err)
@@ -74,7 +85,7 @@ func TestStatusIsBounded(t *testing.T) {
 	for range 500 {
 		many = append(many, topology.CubeNumbers{Name: "a", Ports: []topology.PortNumbers{{Name: "p", Reason: "gone"}}})
 	}
-	l := newLab(t, Options{Manager: sickManager{newManager(t), many}}, false)
+	l := newLab(t, Options{Manager: sickManager{newManager(t), many, ""}}, false)
 	var v statusView
 	if err := json.Unmarshal([]byte(l.must(t, 200, "GET", "/status", "").body), &v); err != nil {
 		t.Fatal(err)
