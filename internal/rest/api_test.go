@@ -170,7 +170,7 @@ func TestCommands(t *testing.T) {
 		{"/disconnect", `{"peer1":"l1:p1","peer2":"veth1"}`, 400, ""},
 		{"/services", `{"uri":"x","name":"y"}`, 400, "missing-attribute"},
 		{"/services", `{"type":"other","uri":"x","name":"y"}`, 400, "bad-attribute"},
-		{"/services", `{"type":"grpc","uri":"x","name":"y"}`, 400, "operation-not-supported"},
+		{"/services", `{"type":"grpc","uri":"x","name":"y"}`, 400, "operation-failed"},
 	}
 	for _, s := range steps {
 		a := l.do(t, "POST", s.path, s.body)

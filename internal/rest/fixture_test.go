@@ -124,7 +124,7 @@ func newManagerWith(t testing.TB, log *events.Log) *topology.Manager {
 	objects := map[cube.Hook][]byte{cube.TC: {1}, cube.XDP: {1}}
 	m, err := topology.New(topology.Options{
 		Datapath: noKernel{}, Netdevs: madeUpNetdevs{}, Version: "test", Logger: slog.New(slog.DiscardHandler),
-		Events: log,
+		Events: log, Host: lodging{},
 		Services: []cube.Service{
 			{Model: labModel, Objects: objects, New: func(cube.Env) (cube.Instance, error) { return labCube{}, nil }},
 			{Model: tapModel, Objects: objects, New: func(cube.Env) (cube.Instance, error) { return tapCube{}, nil }},

@@ -176,10 +176,11 @@ func TestMetricNames(t *testing.T) {
 	l.must(t, 201, "POST", "/cubes", labSetUp)
 	l.must(t, 400, "POST", "/lab/l3", `{"mode":"NONSENSE"}`)
 	l.must(t, 201, "POST", "/lab/l4", `{"ports":[{"name":"q","peer":"veth2"}]}`)
+	l.must(t, 200, "POST", "/services", `{"type":"grpc","uri":"home","name":"lodger"}`)
 	l.server.exporter.Requests.Denied("rate")
 	text := l.must(t, 200, "GET", "/metrics", "").body
 	found := families(t, text)
-	known := map[string]bool{"lab_entries": true, "lab_forwards": true}
+	known := map[string]bool{"lab_entries": true, "lab_forwards": true, "polycube_custom_lodger_doors": true}
 	for _, f := range metrics.Table() {
 		known[f.Name] = true
 		got := found[f.Name]
