@@ -2,6 +2,8 @@
 
 package check
 
+// What checks ask, in one place, so that tests have machines of any kind.
+
 import (
 	"bytes"
 	_ "embed"

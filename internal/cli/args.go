@@ -8,6 +8,8 @@ package cli
 import (
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -74,6 +76,7 @@ var forms = []form{formNormal, formBrief, formVerbose, formJSON, formYAML}
 type showOptions struct {
 	form form     // empty until a flag or a default sets it
 	hide []string // dotted paths from the root of the answer
+	page url.Values
 }
 
 type pair struct{ key, value string }
@@ -166,8 +169,9 @@ func (c *command) word(w string, last bool) error {
 }
 
 func (c *command) flag(w string) error {
-	name, hidden, isHide := strings.Cut(w, "=")
-	known := isHide && name == "-hide"
+	name, value, hasValue := strings.Cut(w, "=")
+	isHide, isPage := hasValue && name == "-hide", hasValue && slices.Contains(pageFlags, name)
+	known := isHide || isPage
 	for _, f := range forms {
 		known = known || w == "-"+string(f)
 	}
@@ -181,7 +185,9 @@ func (c *command) flag(w string) error {
 	case c.verb != verbShow:
 		return usagef("%q is accepted only after the verb show", w)
 	case isHide:
-		return c.hideKeys(w, hidden)
+		return c.hideKeys(w, value)
+	case isPage:
+		return c.pageOf(name[1:], value)
 	case c.show.form != "":
 		return usagef("two output forms, -%s and %s: give one", c.show.form, w)
 	}
@@ -191,11 +197,27 @@ func (c *command) flag(w string) error {
 
 // flagWords are the flags as they are typed, but for the value of -hide.
 func flagWords() []string {
-	words := []string{"-hide", "-h", "--help"}
+	words := append([]string{"-hide", "-h", "--help"}, pageFlags...)
 	for _, f := range forms {
 		words = append(words, "-"+string(f))
 	}
 	return words
+}
+
+// pageFlags say which entries of a list are shown; the daemon chooses them.
+var pageFlags = []string{"-limit", "-after", "-filter"}
+
+func (c *command) pageOf(name, value string) error {
+	switch {
+	case value == "":
+		return usagef("-%s needs a value: -limit=100, -after=KEY, -filter=LEAF=VALUE", name)
+	case name != "filter" && c.show.page.Has(name):
+		return usagef("%q is given twice", "-"+name+"=")
+	case c.show.page == nil:
+		c.show.page = url.Values{}
+	}
+	c.show.page.Add(name, value)
+	return nil
 }
 
 func (c *command) hideKeys(w, list string) error {

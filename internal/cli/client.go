@@ -36,6 +36,8 @@ type answer struct {
 	status int
 	line   string // the HTTP status line
 	body   []byte
+	// next are the parameters that the page behind this one has, nil when it is the last.
+	next url.Values
 }
 
 func (a answer) ok() bool { return a.status >= 200 && a.status < 300 }
@@ -111,7 +113,7 @@ func (c *client) once(ctx context.Context, r request, target *url.URL, referer s
 		return answer{}, nil, c.end.explain(err)
 	}
 	defer resp.Body.Close()
-	a := answer{status: resp.StatusCode, line: resp.Proto + " " + resp.Status}
+	a := answer{status: resp.StatusCode, line: resp.Proto + " " + resp.Status, next: nextPage(resp.Header)}
 	if a.body, err = readAnswer(resp.Body); err != nil {
 		return answer{}, nil, c.end.explain(err)
 	}
@@ -124,6 +126,18 @@ func (c *client) once(ctx context.Context, r request, target *url.URL, referer s
 		return answer{}, nil, &redirectError{"the daemon redirects without a usable location"}
 	}
 	return a, location, nil
+}
+
+// nextPage finds the next page among the links of an answer.
+func nextPage(h http.Header) url.Values {
+	for part := range strings.SplitSeq(h.Get("Link"), ", ") {
+		if target, ok := strings.CutSuffix(part, `>; rel="next"`); ok {
+			if u, err := url.Parse(strings.TrimPrefix(target, "<")); err == nil {
+				return u.Query()
+			}
+		}
+	}
+	return nil
 }
 
 // newRequest makes the HTTP request.

@@ -171,6 +171,11 @@ func (s *session) showFlags(c command, current string) []string {
 		return out
 	}
 	flags := []string{"-hide="}
+	for _, f := range pageFlags {
+		if _, isAlias := aliases[c.first()]; !isAlias && (f == "-filter" || !c.show.page.Has(f[1:])) {
+			flags = append(flags, f+"=")
+		}
+	}
 	if c.show.form == "" {
 		for _, f := range forms {
 			flags = append(flags, "-"+string(f))

@@ -96,6 +96,9 @@ func resolve(c command, single bool) (plan, error) {
 		return p, nil
 	}
 	if isAlias {
+		if c.show.page != nil {
+			return plan{}, usagef("-limit, -after and -filter are for a service and the lists of its cubes, not for %s", c.first())
+		}
 		p, err := a.plan(c)
 		var wrong *usageError
 		if errors.As(err, &wrong) {
@@ -112,6 +115,7 @@ func genericPlan(c command, single bool) (plan, error) {
 	switch c.verb {
 	case verbShow:
 		p.render = renderAnswer
+		p.req.query = c.show.page.Encode()
 		return p, nil
 	case verbDel:
 		return p, nil

@@ -244,7 +244,10 @@ func (s *session) exchange(p plan) error {
 	}
 	switch p.render {
 	case renderAnswer:
-		return printAnswer(s.stdout, a.body, p.show, p.single)
+		if err := printAnswer(s.stdout, a.body, p.show, p.single); err != nil {
+			return err
+		}
+		return s.tellNext(a, p.show)
 	case renderHelp:
 		return printHelp(s.stdout, a.body, p.about, s.terminal)
 	case renderRootHelp:
@@ -252,6 +255,29 @@ func (s *session) exchange(p plan) error {
 	default:
 		return nil
 	}
+}
+
+// tellNext says how to go on behind a page: beside the answer, which may be read by a program, and after it.
+func (s *session) tellNext(a answer, show showOptions) error {
+	after := a.next.Get("after")
+	if after == "" || !show.page.Has("limit") {
+		return nil
+	}
+	if err := s.stdout.Flush(); err != nil {
+		return nil //nolint:nilerr // it is told at the end
+	}
+	_, err := fmt.Fprintf(s.stderr, "polycubectl: there is more, add -after=%s\n", quoteWord(clean(after)))
+	return err
+}
+
+// quoteWord is a word as a shell takes it.
+func quoteWord(w string) string {
+	if strings.ContainsFunc(w, func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/%@,+", r)
+	}) {
+		return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	return w
 }
 
 func (s *session) rootHelp(ctx context.Context, c *client, services []byte) error {

@@ -112,16 +112,3 @@ func TestCheckConfig(t *testing.T) {
 		})
 	}
 }
-
-// TestDistance counts edits.
-func TestDistance(t *testing.T) {
-	tests := []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"port", "port", 0}, {"prot", "port", 1}, {"por", "port", 1}, {"poort", "port", 1}, {"part", "port", 1}, {"", "port", 4}, {"log-level", "loglevel", 1}}
-	for _, tt := range tests {
-		if got := distance(tt.a, tt.b); got != tt.want || distance(tt.b, tt.a) != tt.want {
-			t.Errorf("%q and %q: %d, want %d", tt.a, tt.b, got, tt.want)
-		}
-	}
-}

@@ -71,7 +71,7 @@ func (w *modelWalk) whole(root *yang.Node) {
 	named := openapi.Of("allOf", []openapi.Object{cube, openapi.Of("required", []string{"name"})})
 	example, _ := w.schemas.BodyExample(root)
 	w.paths = append(w.paths, pathDoc{path: "/" + name, operations: []operationDoc{
-		{method: http.MethodGet, summary: "Read all cubes of " + name, success: http.StatusOK, says: "The cubes.",
+		{method: http.MethodGet, summary: "Read all cubes of " + name, success: http.StatusOK, says: "The cubes.", query: pageDocs(true),
 			description: "A request that carries a body is refused with 405.", also: []int{http.StatusBadRequest, http.StatusMethodNotAllowed},
 			content: answers(openapi.Of("type", "array", "items", w.schemas.Node(name, root, openapi.Read, true)))},
 		{method: http.MethodPost, summary: "Create a " + name + ", or several at once", success: http.StatusCreated, says: "All of them were created.",
@@ -166,9 +166,9 @@ func (t *target) faults(method string) []int {
 	case method == http.MethodGet:
 		return []int{http.StatusNotFound}
 	case t.kind == kindCube:
-		return []int{http.StatusConflict}
+		return []int{http.StatusConflict, http.StatusPreconditionFailed}
 	}
-	return []int{http.StatusNotFound, http.StatusConflict}
+	return []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed}
 }
 
 // what names a target in a summary.
@@ -188,7 +188,11 @@ func (t *target) what() string {
 
 func (w *modelWalk) read(t *target) operationDoc {
 	entry := t.kind == kindEntry || t.kind == kindValue || t.kind == kindCube
-	return operationDoc{summary: "Read " + t.what(), description: t.note(), says: "What it is now.",
+	var query []paramDoc
+	if t.kind == kindList {
+		query = pageDocs(len(t.node.Keys()) > 0)
+	}
+	return operationDoc{summary: "Read " + t.what(), description: t.note(), says: "What it is now.", query: query,
 		content: answers(w.schemas.Node(w.info.Name, t.node, openapi.Read, entry))}
 }
 

@@ -172,8 +172,8 @@ func setLinkHeader(h http.Header, links []link) {
 	var b strings.Builder
 	for _, l := range links {
 		part := fmt.Sprintf("<%s>; rel=%q", l.Href, "item")
-		if l.Rel == "self" {
-			part = fmt.Sprintf("<%s>; rel=%q", l.Href, "self")
+		if l.Rel == "self" || l.Rel == "next" {
+			part = fmt.Sprintf("<%s>; rel=%q", l.Href, l.Rel)
 		}
 		if b.Len()+len(part) > maxLinkHeader {
 			break

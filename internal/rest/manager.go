@@ -32,6 +32,9 @@ type Manager interface {
 	Edit(ctx context.Context, service, name string, op yang.Op, path yang.Path, body []byte) error
 	Delete(ctx context.Context, service, name string) error
 	Read(ctx context.Context, service, name string, path yang.Path) (json.RawMessage, error)
+	// Entries goes through a list; CubeRevision is what a change can be made conditional on.
+	Entries(ctx context.Context, service, name string, path yang.Path, after []string, f func(keys []string, entry json.RawMessage) bool) error
+	CubeRevision(cube string) (uint64, error)
 	Action(ctx context.Context, service, name string, path yang.Path, body []byte) (json.RawMessage, error)
 	// CreateMany creates every cube of an array, or none.
 	CreateMany(ctx context.Context, body []byte) error

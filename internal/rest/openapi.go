@@ -113,7 +113,8 @@ const introduction = `Network functions in the Linux kernel, each configured thr
 What a service accepts beyond its schema: enumerations in upper and lower case, numbers in quotes (which keeps all
 digits of 64 bits). What a schema cannot say (must, when, references to other leaves, unique) is in the model, which
 GET /services/{name} returns; a request against it is answered with 400 and a sentence. A path may end in a slash. HEAD
-is possible where GET is. A path that begins with the name of a cube is redirected (308) to the same path behind the
+is possible where GET is. An answer about a cube has the entity tag (ETag) of its configuration: a change with If-Match is
+made only if that is still the configuration, and where a node has no state, If-None-Match gets 304. A path that begins with the name of a cube is redirected (308) to the same path behind the
 name of its service. Over the Unix socket nothing has to be presented; over TCP, changes take a token.`
 
 // describe makes the document.

@@ -80,6 +80,11 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 		if len(segments)-1 > f.most {
 			return notFound("no resource %s", clip(strings.Join(segments, "/")))
 		}
+		if first != "config" && first != "rollback" {
+			if err := unconditional(r); err != nil {
+				return err
+			}
+		}
 		return f.serve(s, w, r, segments[1:])
 	}
 	if s.hasService(first) {

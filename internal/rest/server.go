@@ -67,7 +67,9 @@ type Options struct {
 
 // Server serves the API on any number of listeners.
 type Server struct {
-	manager   Manager
+	manager Manager
+	// epoch is in every entity tag.
+	epoch     string
 	version   string
 	log       *slog.Logger
 	observed  Observed
@@ -101,7 +103,7 @@ type Server struct {
 
 // New makes a server; it serves nothing until Serve.
 func New(o Options) *Server {
-	s := &Server{manager: o.Manager, version: o.Version, log: o.Logger, applying: make(chan struct{}, 1),
+	s := &Server{manager: o.Manager, epoch: newEpoch(), version: o.Version, log: o.Logger, applying: make(chan struct{}, 1),
 		heartbeat: heartbeat, ending: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.Default()

@@ -45,6 +45,9 @@ const (
 // serveService answers /SERVICE and everything below.
 func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments []string) error {
 	if len(segments) == 1 {
+		if err := unconditional(r); err != nil {
+			return err
+		}
 		return s.serveWholeService(w, r, segments[0])
 	}
 	t, err := s.resolve(segments)
@@ -70,6 +73,9 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 		return s.helpNode(w, r, t)
 	}
 	if err := s.checkCube(r, t); err != nil {
+		return err
+	}
+	if r, err = s.onlyIf(r, t.cube); err != nil {
 		return err
 	}
 	switch r.Method {
@@ -209,6 +215,21 @@ func (s *Server) noCube(name, kind string, known []string) *problem {
 
 // read answers GET.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, t *target) error {
+	p, err := s.pageOfTarget(r, t)
+	if err != nil {
+		return err
+	}
+	same, err := s.answerTag(w, r, t)
+	if err != nil {
+		return err
+	}
+	if same {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	if p != nil || t.kind == kindList && t.node.Bulk() {
+		return s.readList(w, r, t, p)
+	}
 	raw, err := s.manager.Read(r.Context(), t.service, t.cube, t.path)
 	if err != nil {
 		return err

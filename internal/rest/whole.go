@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -46,6 +47,17 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 		return &problem{Status: http.StatusMethodNotAllowed, Tag: tagUnsupported, Allow: []string{http.MethodPost, http.MethodPatch},
 			Message: "a GET of a service takes no body: POST creates a cube"}
 	}
+	schema, err := s.manager.Schema(service)
+	if err != nil {
+		return err
+	}
+	p, err := pageOf(r, 1, cubeFields(schema.Root()))
+	if err != nil {
+		return err
+	}
+	if p != nil {
+		return s.readPageOfCubes(w, r, service, p)
+	}
 	list, err := s.readCubes(r.Context(), service)
 	if err != nil {
 		return err
@@ -53,6 +65,31 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 	setLinkHeader(w.Header(), s.serviceLinks(r, service))
 	s.writeRaw(w, r, http.StatusOK, list)
 	return nil
+}
+
+// readPageOfCubes answers cubes in order of creation, which is what a page goes on behind.
+func (s *Server) readPageOfCubes(w http.ResponseWriter, r *http.Request, service string, p *page) error {
+	all := s.cubesOf(service)
+	if p.after != nil {
+		i := slices.Index(all, p.after[0])
+		if i < 0 {
+			return badPath("after=%s: the cube is gone, read from the start", clip(p.after[0]))
+		}
+		all = all[i+1:]
+	}
+	a := &arrayWriter{w: w, r: r, self: hrefBase(r) + joinPath(service), page: p}
+	return s.sendArray(a, func() error {
+		for _, name := range all {
+			raw, err := s.manager.Read(r.Context(), service, name, nil)
+			if err != nil && isMissing(err) {
+				continue
+			}
+			if err != nil || !a.add([]string{name}, raw) {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // readCubes is the array of a service's cubes. A cube that goes meanwhile is left out.

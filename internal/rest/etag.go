@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// Who reads a cube, thinks, and writes must not undo what somebody else wrote meanwhile. An answer about a cube carries an
+// entity tag, the revision of its configuration; a change that brings it back as If-Match is made only if that is still
+// the configuration. State is not in the tag: counters would change it with each packet.
+
+// newEpoch begins the tags of one life of the daemon: the next one counts from the start again.
+func newEpoch() string {
+	var raw [5]byte
+	_, _ = rand.Read(raw[:]) // never fails
+	return hex.EncodeToString(raw[:])
+}
+
+// tag is the entity tag of a revision.
+func (s *Server) tag(revision uint64) string {
+	return `"` + s.epoch + "-" + strconv.FormatUint(revision, 36) + `"`
+}
+
+// revisionOf is the reverse; false for the tag of another life, and for what is no tag of ours.
+func (s *Server) revisionOf(tag string) (uint64, bool) {
+	text, ok := strings.CutPrefix(tag, `"`+s.epoch+"-")
+	if !ok {
+		return 0, false
+	}
+	text, ok = strings.CutSuffix(text, `"`)
+	revision, err := strconv.ParseUint(text, 36, 64)
+	return revision, ok && err == nil
+}
+
+// tagsOf are the tags of a header If-Match or If-None-Match; any tells that it is "*".
+func tagsOf(h http.Header, name string) (tags []string, any bool, err error) {
+	text := strings.TrimSpace(strings.Join(h.Values(name), ","))
+	if text == "" || text == "*" {
+		return nil, text == "*", nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		part = strings.TrimSpace(part)
+		bare := strings.TrimPrefix(part, "W/")
+		if len(bare) < 2 || bare[0] != '"' || bare[len(bare)-1] != '"' || strings.Contains(bare[1:len(bare)-1], `"`) {
+			return nil, false, badPath("%s %s: an entity tag is a word in double quotes, as the answer to GET has it in ETag", name, clip(part))
+		}
+		tags = append(tags, part)
+	}
+	return tags, false, nil
+}
+
+// onlyIf makes a change conditional where the request is.
+func (s *Server) onlyIf(r *http.Request, cubeName string) (*http.Request, error) {
+	if readOnly(r.Method) || r.Header.Get("If-Match") == "" {
+		return r, nil
+	}
+	tags, any, err := tagsOf(r.Header, "If-Match")
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.manager.CubeRevision(cubeName)
+	if err != nil {
+		return nil, stale("If-Match: there is no cube %s", clip(cubeName))
+	}
+	if any {
+		return r.WithContext(topology.IfRevision(r.Context(), cubeName, now)), nil
+	}
+	for _, tag := range tags {
+		if revision, ok := s.revisionOf(tag); ok && revision == now {
+			return r.WithContext(topology.IfRevision(r.Context(), cubeName, now)), nil
+		}
+	}
+	return nil, stale("%s changed since it was read, or the daemon was started anew: read it again, its tag is %s now", clip(cubeName), s.tag(now))
+}
+
+func stale(format string, args ...any) *problem {
+	return &problem{Status: http.StatusPreconditionFailed, Tag: tagStale, Message: fmt.Sprintf(format, args...)}
+}
+
+// unconditional refuses If-Match where it would have no effect: a client that sends it relies on it.
+func unconditional(r *http.Request) error {
+	if readOnly(r.Method) || r.Header.Get("If-Match") == "" {
+		return nil
+	}
+	return badPath("If-Match is understood on a cube and what is in it, and on config and rollback; not on %s", clip(r.URL.Path))
+}
+
+// answerTag sends the tag with what is read. It tells whether the client has this already: of a node without state, whose
+// answer is the same for the same tag.
+func (s *Server) answerTag(w http.ResponseWriter, r *http.Request, t *target) (same bool, err error) {
+	if !t.node.Config() {
+		return false, nil
+	}
+	// Before the read: a tag that is older than what is read makes a change fail that could have been made, the other way
+	// round one would be lost.
+	revision, err := s.manager.CubeRevision(t.cube)
+	if err != nil {
+		return false, nil //nolint:nilerr // whoever reads the cube says it
+	}
+	tag := s.tag(revision)
+	w.Header().Set("ETag", tag)
+	tags, any, err := tagsOf(r.Header, "If-None-Match")
+	if err != nil || t.kind == kindCube || !pure(t.node) {
+		return false, err
+	}
+	for _, known := range tags {
+		any = any || strings.TrimPrefix(known, "W/") == tag
+	}
+	return any, nil
+}
+
+// pure tells whether a node has configuration alone.
+func pure(n *yang.Node) bool {
+	if !n.Config() {
+		return false
+	}
+	for _, child := range n.Children() {
+		if child.Kind() != yang.Action && !pure(child) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/suggest"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// Lists are read in pages: ?limit=100 are the first hundred entries, and the answer's Link header has the next page, which
+// begins behind the last entry of this one (?after=). ?filter= leaves entries out. The body is an array as ever. Entries
+// are sent as they are found, so that a long list takes no memory of its own.
+
+// The parameters of a page.
+const (
+	paramLimit  = "limit"
+	paramAfter  = "after"
+	paramFilter = "filter"
+	maxLimit    = 1000000
+)
+
+var pageParams = []string{paramLimit, paramAfter, paramFilter}
+
+// page is what a request wants of a list.
+type page struct {
+	limit  int // 0 for all
+	after  []string
+	filter filter
+	query  url.Values
+}
+
+// asked tells whether a request wants a page.
+func asked(q url.Values) bool {
+	return slices.ContainsFunc(pageParams, q.Has)
+}
+
+// pageOf reads the parameters; nil when there are none. keys is the number of keys that an entry has.
+func pageOf(r *http.Request, keys int, fields func(string) ([]string, []string)) (*page, error) {
+	if r.URL.RawQuery == "" {
+		return nil, nil
+	}
+	q, err := queryOf(r, pageParams...)
+	if err != nil || !asked(q) {
+		return nil, err
+	}
+	p := &page{query: q}
+	if q.Has(paramLimit) {
+		n, err := strconv.Atoi(q.Get(paramLimit))
+		if err != nil || n < 1 || n > maxLimit {
+			return nil, badPath("limit=%s: it is a number from 1 to %d", clip(q.Get(paramLimit)), maxLimit)
+		}
+		p.limit = n
+	}
+	if q.Has(paramAfter) {
+		if p.after, err = splitAfter(q.Get(paramAfter), keys); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range q[paramFilter] {
+		c, err := parseCondition(text, fields)
+		if err != nil {
+			return nil, err
+		}
+		p.filter = append(p.filter, c)
+	}
+	return p, nil
+}
+
+// pageOfTarget reads the page that is wanted of a node, nil for all of it.
+func (s *Server) pageOfTarget(r *http.Request, t *target) (*page, error) {
+	if t.kind == kindList {
+		p, err := pageOf(r, len(t.node.Keys()), fieldsOf(t.node))
+		if err == nil && p != nil && p.after != nil && t.node.Bulk() {
+			p.after, err = t.node.CanonicalKeys(p.after)
+		}
+		return p, err
+	}
+	if asked(r.URL.Query()) {
+		return nil, badPath("limit, after and filter are for lists, and %s is none", clip(t.node.Path()))
+	}
+	return nil, nil
+}
+
+// splitAfter splits the keys of an entry, which are joined as in a path.
+func splitAfter(text string, keys int) ([]string, error) {
+	parts := strings.Split(text, "/")
+	if keys == 0 {
+		return nil, badPath("after=%s: the list has no keys, it is read whole", clip(text))
+	}
+	if len(parts) != keys {
+		return nil, badPath("after=%s: it is the %d keys of an entry, with / between them and %%2F for a / within one", clip(text), keys)
+	}
+	for i, p := range parts {
+		key, err := url.PathUnescape(p)
+		if err != nil || key == "" {
+			return nil, badPath("after=%s: it is the keys of an entry as they stand in a path", clip(text))
+		}
+		parts[i] = key
+	}
+	return parts, nil
+}
+
+// next is the address of the page behind an entry.
+func (p *page) next(self string, keys []string) link {
+	escaped := make([]string, len(keys))
+	for i, k := range keys {
+		escaped[i] = url.PathEscape(k)
+	}
+	q := url.Values{paramLimit: p.query[paramLimit], paramFilter: p.query[paramFilter], paramAfter: {strings.Join(escaped, "/")}}
+	if len(q[paramFilter]) == 0 {
+		delete(q, paramFilter)
+	}
+	return link{"next", self + "?" + q.Encode()}
+}
+
+// readList answers a list entry by entry, where a page is asked for or the list may be large.
+func (s *Server) readList(w http.ResponseWriter, r *http.Request, t *target, p *page) error {
+	if p == nil {
+		p = &page{}
+	}
+	a := &arrayWriter{w: w, r: r, self: hrefBase(r) + joinPath(t.segments...), page: p}
+	return s.sendArray(a, func() error {
+		return s.manager.Entries(r.Context(), t.service, t.cube, t.path, p.after, a.add)
+	})
+}
+
+// sendArray answers what fill adds.
+func (s *Server) sendArray(a *arrayWriter, fill func() error) error {
+	err := fill()
+	if err != nil && a.out == nil {
+		return err
+	}
+	if err == nil {
+		err = a.end()
+	}
+	if err != nil {
+		s.log.Debug("a list ended early", "path", a.r.URL.EscapedPath(), "err", err)
+		panic(http.ErrAbortHandler) // the client has to see that something is missing
+	}
+	return nil
+}
+
+// arrayWriter sends entries as an array. The header goes out before the first entry is sent, or at the end of the page when
+// that is short: a page's Link header has its last entry.
+type arrayWriter struct {
+	w    http.ResponseWriter
+	r    *http.Request
+	self string
+	page *page
+
+	held [][]byte // entries of a page, until it is known whether there is a next one
+	last []string
+	more bool
+	n    int
+	out  *bufio.Writer
+	err  error
+}
+
+// add takes an entry; false ends the list.
+func (a *arrayWriter) add(keys []string, entry json.RawMessage) bool {
+	if !a.page.filter.matches(entry) {
+		return true
+	}
+	if a.page.limit > 0 {
+		if len(a.held) == a.page.limit {
+			a.more = true
+			return false
+		}
+		a.held, a.last = append(a.held, slices.Clone(entry)), slices.Clone(keys)
+		return true
+	}
+	a.send(entry)
+	return a.err == nil
+}
+
+func (a *arrayWriter) send(entry []byte) {
+	sep := byte(',')
+	if a.out == nil {
+		a.begin()
+		sep = '['
+	}
+	a.n++
+	a.err = a.out.WriteByte(sep)
+	if a.err == nil {
+		_, a.err = a.out.Write(entry)
+	}
+}
+
+func (a *arrayWriter) begin() {
+	links := []link{{"self", a.self}}
+	if a.more {
+		links = append(links, a.page.next(a.self, a.last))
+	}
+	setLinkHeader(a.w.Header(), links)
+	a.w.Header().Set("Content-Type", contentType)
+	a.w.WriteHeader(http.StatusOK)
+	a.out = bufio.NewWriterSize(a.w, 64<<10)
+}
+
+func (a *arrayWriter) end() error {
+	for _, entry := range a.held {
+		a.send(entry)
+	}
+	if a.out == nil {
+		a.begin()
+		_ = a.out.WriteByte('[') // the writer keeps its error
+	}
+	_ = a.out.WriteByte(']')
+	if a.err == nil {
+		a.err = a.out.Flush()
+	}
+	return a.err
+}
+
+// cubeFields are those of a service's cubes, which have a name that is in no model.
+func cubeFields(root *yang.Node) func(string) ([]string, []string) {
+	return func(name string) (path, near []string) {
+		if name == "name" {
+			return []string{name}, nil
+		}
+		return fieldsOf(root)(name)
+	}
+}
+
+// fieldsOf finds a leaf of a list's entries by its name, or the names on the way to it with dots between them.
+func fieldsOf(list *yang.Node) func(string) ([]string, []string) {
+	return func(name string) (path, near []string) {
+		n := list
+		for part := range strings.SplitSeq(name, ".") {
+			child := n.Child(part)
+			if child == nil || child.Kind() == yang.Action {
+				var known []string
+				for _, c := range n.Children() {
+					known = append(known, c.Name())
+				}
+				return nil, suggest.Near(part, known)
+			}
+			n = child
+			path = append(path, part)
+		}
+		if n.Kind() != yang.Leaf && n.Kind() != yang.LeafList {
+			return nil, nil
+		}
+		return path, nil
+	}
+}
+
+// pageDocs describe the parameters; keys tells whether entries have some.
+func pageDocs(keys bool) []paramDoc {
+	docs := []paramDoc{
+		{name: paramLimit, description: "So many entries at most; the Link header has the next page (rel=next).",
+			schema: openapi.Of("type", "integer", "minimum", 1, "maximum", maxLimit)},
+		{name: paramFilter, description: "Entries of which a leaf compares so (= != < <= > >=; * is any text). May be given several times: all have to hold.",
+			schema: textSchema()},
+	}
+	if keys {
+		docs = append(docs, paramDoc{name: paramAfter, schema: textSchema(),
+			description: "Begin behind the entry with these keys, joined as in a path."})
+	}
+	return docs
+}
