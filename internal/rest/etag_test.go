@@ -133,9 +133,9 @@ func TestNotModified(t *testing.T) {
 	}
 }
 
-// TestManyClients: fifty clients at once, each counting one cube's leaf up by reading and writing back only if unchanged:
+// TestNoStepOfManyClientsIsLost: fifty clients at once, each counting one cube's leaf up by reading and writing back only if unchanged:
 // no request fails but for a stale tag, and no step of anybody is lost. Others read pages and change entries meanwhile.
-func TestManyClients(t *testing.T) {
+func TestNoStepOfManyClientsIsLost(t *testing.T) {
 	const clients = 50
 	l := newWide(t)
 	l.must(t, 201, "POST", "/wide/w2", "")
