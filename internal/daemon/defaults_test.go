@@ -99,6 +99,7 @@ func TestCheckConfig(t *testing.T) {
 		{"a wrong name", "log-level: debug\n", nil, exitUsage, "", `no option "log-level": did you mean loglevel?`},
 		{"a wrong option", "", []string{"--stat-dir=/x"}, exitUsage, "", "unknown flag: --stat-dir: did you mean --state-dir?"},
 		{"nothing near", "", []string{"--colour"}, exitUsage, "", "unknown flag: --colour (see"},
+		{"a certificate that is not there", "cert: /none/c\nkey: /none/k\ncacert: /none/a\n", nil, exitFailed, "", "--cert: open /none/c: no such file"},
 		{"two that exclude each other", "port: 9000\ninsecure-loopback\nrequire-token\n", nil, exitUsage, "", "exclude each other"},
 	}
 	for _, tt := range tests {

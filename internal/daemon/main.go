@@ -67,8 +67,12 @@ func command(ctx context.Context, args []string, p parts, stdout, stderr io.Writ
 	return exitOK
 }
 
-// tellOptions answers --check-config: mistakes were found before.
+// tellOptions answers --check-config: mistakes were found before, but for those in the
+// files of TLS.
 func tellOptions(o Options, stdout io.Writer) error {
+	if err := checkCertificates(o); err != nil {
+		return err
+	}
 	for _, w := range o.Warnings {
 		if _, err := fmt.Fprintln(stdout, "warning:", w); err != nil {
 			return err

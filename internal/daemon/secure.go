@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os/user"
 	"path/filepath"
@@ -171,6 +172,15 @@ func (d *daemon) openAccess(context.Context) (err error) {
 	if d.opts.TLS.Given() {
 		d.tls, err = access.NewTLS(d.opts.TLS, d.log)
 	}
+	return err
+}
+
+// checkCertificates tells whether a daemon could start with the files of TLS.
+func checkCertificates(o Options) error {
+	if !o.TLS.Given() {
+		return nil
+	}
+	_, err := access.NewTLS(o.TLS, slog.New(slog.DiscardHandler))
 	return err
 }
 

@@ -3,8 +3,10 @@
 package rest
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/trace"
 )
 
 // shutdownPatience bounds the end of a test's server.
@@ -322,5 +325,68 @@ func TestListenUnix(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("left behind: %v", entries)
+	}
+}
+
+// TestRecord: changes, looks at packets and refusals are recorded with who and how it ended;
+// reads and redirects are not, and no secret is.
+func TestRecord(t *testing.T) {
+	m := newManager(t)
+	path := t.TempDir() + "/audit.log"
+	audit, err := access.OpenAudit(path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLab(t, Options{Manager: m, Audit: audit, Tokens: someTokens{"t0ken": access.Admin}, Trace: trace.NewHub(m, stepPlane{}, slog.New(slog.DiscardHandler))}, true)
+	l.must(t, 201, "POST", "/lab/l1", `{"mode":"FORWARD"}`)
+	l.must(t, 400, "PATCH", "/lab/l1", `{"hunter2":1}`)
+	l.must(t, 308, "DELETE", "/l1", "")
+	l.must(t, 200, "GET", "/lab/l1", "")
+	l.must(t, 200, "GET", "/trace?seconds=1&count=1&filter=udp", "")
+	for _, token := range []string{"wr0ng", "t0ken", ""} {
+		req, err := http.NewRequest("DELETE", "http://"+l.tcp+basePath+"/lab/l1?secret=qu3ry", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		l.send(t, http.DefaultClient, req)
+	}
+	const want = `root admin POST /polycube/v1/lab/l1 18 201 
+root admin PATCH /polycube/v1/lab/l1 13 400 
+root admin GET /polycube/v1/trace 0 200 
+anonymous none DELETE /polycube/v1/lab/l1 0 401 the token is not the daemon's
+admin token admin DELETE /polycube/v1/lab/l1 0 200 
+anonymous read-only DELETE /polycube/v1/lab/l1 0 401 changes over TCP need the daemon's token
+`
+	var got string
+	eventually(t, "six lines", func() bool {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range []string{"hunter2", "t0ken", "wr0ng", "qu3ry", "Bearer x"} {
+			if strings.Contains(string(text), secret) {
+				t.Fatalf("%q is recorded:\n%s", secret, text)
+			}
+		}
+		got = ""
+		for line := range strings.Lines(string(text)) {
+			var r access.Record
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				t.Fatal(err)
+			}
+			refused, _, _ := strings.Cut(r.Refused, ":")
+			refused, _, _ = strings.Cut(refused, " (")
+			got += fmt.Sprintln(r.Who, r.Role, r.Method, r.Path, r.Bytes, r.Status, refused)
+			if r.From == "" || r.Time.IsZero() || r.Milliseconds <= 0 {
+				t.Errorf("a line without place or time: %s", line)
+			}
+		}
+		return strings.Count(got, "\n") == 6
+	})
+	if got != want {
+		t.Errorf("recorded:\n%swant:\n%s", got, want)
 	}
 }
