@@ -96,6 +96,7 @@ type application struct {
 	doc     *fileConfig
 	options ApplyOptions
 	cubes   []*wantedCube
+	byName  map[string]*wantedCube
 	plan    chainPlan
 	faults  Faults
 	// anew says why a cube is made anew, by its name.
@@ -110,17 +111,22 @@ type application struct {
 type wantedCube struct {
 	*fileCube
 	svc *service
-	// want is nil when the cube stays as it is whatever its chains.
+	// want is nil when the cube stays as it is whatever its chains. all is the same with defaults, for a cube that is there.
 	want *image
+	all  []byte
+	// have is what it was, got what it becomes; nil while they are not known.
+	have, got *image
 }
 
 // edit makes the next world what the document says.
 func (a *application) edit(t *txn) error {
 	a.anew = map[string]string{}
+	a.byName = make(map[string]*wantedCube, len(a.doc.cubes))
 	for _, c := range a.doc.cubes {
 		one := &wantedCube{fileCube: c}
 		a.faults.add(c.where, c.name, one.check(t))
 		a.cubes = append(a.cubes, one)
+		a.byName[c.name] = one
 	}
 	a.plan = a.planChains(t)
 	if err := a.faults.err(); err != nil {
@@ -158,8 +164,8 @@ func (a *application) edit(t *txn) error {
 // check asks the model about a cube on its own.
 func (c *wantedCube) check(t *txn) (err error) {
 	if b := t.next.broken[c.name]; b != nil {
-		have, err := t.m.imageFrom(b.stored.Service, b.stored.Config)
-		if err == nil && b.stored.Service == c.service {
+		have, err := t.m.imageOf(t.next, c.name)
+		if err == nil && have != nil && b.stored.Service == c.service {
 			if same, err := t.m.imageFrom(c.service, c.body); err == nil && same.same(have) {
 				return nil // as it stands in the store
 			}
@@ -186,7 +192,10 @@ func (c *wantedCube) check(t *txn) (err error) {
 	if err != nil {
 		return err
 	}
-	c.want, err = newImage(c.service, c.svc.schema.Root(), raw)
+	if c.want, err = newImage(c.service, c.svc.schema.Root(), raw); err != nil || t.next.cubes[c.name] == nil {
+		return err
+	}
+	c.all, err = scratch.JSON(nil, yang.JSONOptions{Defaults: true, Apart: true})
 	return err
 }
 
@@ -214,20 +223,11 @@ func (c *wantedCube) fixed(t *txn) (string, error) {
 	if rec.service != c.service {
 		return fmt.Sprintf("it is a %s", rec.service), c.refuseAnew(rec)
 	}
-	have, err := t.m.imageOf(t.next, c.name)
-	if err != nil || c.want.same(have) {
+	var err error
+	if c.have, err = t.m.imageOf(t.next, c.name); err != nil || c.want.same(c.have) {
 		return "", err
 	}
-	scratch := c.svc.schema.NewTree()
-	defer scratch.Close()
-	if _, err := scratch.Edit(yang.Create, nil, c.want.body()); err != nil {
-		return "", err
-	}
-	raw, err := scratch.JSON(nil, yang.JSONOptions{Defaults: true, Apart: true})
-	if err != nil {
-		return "", err
-	}
-	after, err := decodeObject(raw)
+	after, err := decodeObject(c.all)
 	if err != nil {
 		return "", err
 	}

@@ -53,9 +53,8 @@ func (c *wantedCube) bring(t *txn) error {
 		return t.create(c.service, c.name, c.want.body())
 	}
 	if !slices.Contains(t.touched, c.name) {
-		have, err := t.m.imageOf(t.next, c.name)
-		if err != nil || c.want.same(have) {
-			return err
+		if c.want.same(c.have) {
+			return nil
 		}
 	}
 	for _, entry := range c.want.ports() {
@@ -87,15 +86,19 @@ func (c *wantedCube) bring(t *txn) error {
 // another.
 func (a *application) verify(t *txn) error {
 	var faults Faults
+	touched := make(map[string]bool, len(t.touched))
+	for _, name := range t.touched {
+		touched[name] = true
+	}
 	for _, c := range a.cubes {
-		if c.want == nil {
-			continue
+		if c.want == nil || !touched[c.name] {
+			continue // it was so before
 		}
-		is, err := t.m.imageOf(t.next, c.name)
-		if err != nil {
+		var err error
+		if c.got, err = t.m.imageOf(t.next, c.name); err != nil {
 			return err
 		}
-		d := compareCube(c.name, c.want, is, "")
+		d := compareCube(c.name, c.want, c.got, "")
 		if d == nil {
 			continue
 		}
@@ -123,11 +126,7 @@ func (a *application) difference(t *txn) (Difference, error) {
 	slices.SortFunc(names, compareNatural)
 	d := Difference{Netdevs: compareChains(t.old.chains, t.next.chains)}
 	for _, name := range slices.Compact(names) {
-		before, err := t.m.imageOf(t.old, name)
-		if err != nil {
-			return d, err
-		}
-		after, err := t.m.imageOf(t.next, name)
+		before, after, err := a.images(t, name)
 		if err != nil {
 			return d, err
 		}
@@ -136,6 +135,22 @@ func (a *application) difference(t *txn) (Difference, error) {
 		}
 	}
 	return d, nil
+}
+
+// images are a cube before and after the transaction.
+func (a *application) images(t *txn, name string) (before, after *image, err error) {
+	if c := a.byName[name]; c != nil {
+		before, after = c.have, c.got
+	}
+	if before == nil {
+		if before, err = t.m.imageOf(t.old, name); err != nil {
+			return nil, nil, err
+		}
+	}
+	if after == nil {
+		after, err = t.m.imageOf(t.next, name)
+	}
+	return before, after, err
 }
 
 // locate says where in the document the cause of an error is, if it is a cube's.
