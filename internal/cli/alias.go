@@ -26,6 +26,9 @@ var aliasOrder = []string{"connect", "disconnect", "attach", "detach", "services
 
 var aliases map[string]alias
 
+// allAliases are the client's commands, in the order of help.
+func allAliases() []string { return append(slices.Clone(aliasOrder), "version", "completion") }
+
 // Filled here because the plans read their own usage texts.
 func init() {
 	aliases = map[string]alias{

@@ -42,6 +42,7 @@ var pages = map[string]page{
   services show NAME     one of them, with its model
   services add ...       type=lib uri=PATH is a program that the daemon starts,
                          type=grpc uri=HOST:PORT one that runs already
+  services update NAME   another version takes over its cubes
   services del NAME      refused while it has cubes`,
 		examples: []string{"services show simplebridge", "services add type=grpc uri=127.0.0.1:9001 name=myservice"},
 		live:     true,
@@ -84,6 +85,49 @@ var pages = map[string]page{
   -c COUNT, -t SECONDS   end after so many packets, or seconds
   -json                  one object a line`,
 		examples: []string{"capture br1:p1 icmp", "capture veth1 -w veth1.pcapng -c 100"},
+		live:     true,
+	},
+	"status": {
+		details:  "ok, or what is not well and what to do about it. With --check, one line and an exit\nstatus as monitoring wants them.",
+		examples: []string{"status", "status --check"},
+	},
+	"events": {
+		details: `  CUBE           only what concerns this cube
+  --type TYPE    config port cube netdev relink service daemon, several with commas
+  --after ID     from there on, for who was away
+  -c COUNT       end after so many
+  -json          one object a line`,
+		examples: []string{"events", "events br1 --type port,netdev"},
+		live:     true,
+	},
+	"daemon": {
+		details:  "The level holds until the daemon ends.",
+		examples: []string{"daemon", "daemon set loglevel=debug"},
+	},
+	"export": {
+		details: `  -o FILE        write to a file
+  -r REVISION    as it was then
+  -json          as JSON`,
+		examples: []string{"export -o before.yaml", "export -r 7"},
+	},
+	"apply": {
+		details: `  -f FILE              YAML or JSON, as export writes it; - is standard input
+  --dry-run            show the difference, change nothing
+  --prune              delete cubes that no file has
+  --yes                do not ask
+  --detailed-exitcode  exit status 3 when something changed, or would
+  -json                the difference as JSON`,
+		examples: []string{"apply -f topology.yaml --dry-run", "apply -f topology.yaml -f services.yaml --yes"},
+	},
+	"history": {
+		details: `  REVISION       what this change did
+  -n COUNT       so many of the latest`,
+		examples: []string{"history -n 5", "history 7"},
+		live:     true,
+	},
+	"rollback": {
+		details:  "It is a change like others, with a revision of its own: it can be rolled back, too.",
+		examples: []string{"rollback 7 --dry-run", "rollback 7"},
 		live:     true,
 	},
 	"version": {

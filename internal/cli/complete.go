@@ -11,7 +11,6 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -94,9 +93,12 @@ func (s *session) candidates(words []string, current string) []string {
 	if key, value, isPair := strings.Cut(current, "="); isPair {
 		return s.valueWords(c, key, value)
 	}
+	if slices.Equal(c.path, []string{"services", "update"}) {
+		c.path, c.verb = c.path[:1], verbShow // the same names
+	}
 	found := s.ask(c, "word", current)
 	if len(c.path) == 0 && c.verb == verbNone && len(found) > 0 {
-		found = append(found, clientOnly...)
+		found = append(found, slices.DeleteFunc(allAliases(), func(name string) bool { return slices.Contains(found, name) })...)
 	}
 	return slices.DeleteFunc(found, func(w string) bool {
 		if needsVerb(c) && !isVerb(w) {
@@ -106,9 +108,6 @@ func (s *session) candidates(words []string, current string) []string {
 		return isPair && slices.ContainsFunc(c.pairs, func(p pair) bool { return p.key == key })
 	})
 }
-
-// clientOnly are the commands that the daemon does not know.
-var clientOnly = []string{"version", "completion"}
 
 // needsVerb tells whether a collection's members come after a verb only.
 func needsVerb(c command) bool {
@@ -200,59 +199,6 @@ func clientWords(c command, current string) ([]string, bool) {
 		return files("uri=", current[len("uri="):]), true
 	}
 	return nil, false
-}
-
-// watchers are the commands with a grammar of their own, and their flags; true is
-// one that takes a value.
-var watchers = map[string]map[string]bool{
-	"trace":   {"--cube": true, "-c": true, "-t": true, "-json": false, "--inject": true, "--egress": false},
-	"capture": {"-w": true, "-c": true, "-t": true, "-json": false},
-	"events":  {"--type": true, "--after": true, "-c": true, "-json": false},
-	"status":  {"--check": false, "-json": false},
-
-	"export":   {"-o": true, "-r": true, "-json": false},
-	"apply":    {"-f": true, "--dry-run": false, "--yes": false, "--prune": false, "--detailed-exitcode": false, "-json": false},
-	"history":  {"-n": true, "-json": false},
-	"rollback": {"--dry-run": false, "--yes": false, "--detailed-exitcode": false, "-json": false},
-}
-
-// eventTypes are what events can be chosen by.
-var eventTypes = []string{"config", "cube", "daemon", "netdev", "port", "relink", "service"}
-
-// filterWords begin most filters.
-var filterWords = []string{"arp", "ether", "host", "icmp", "icmp6", "ip", "ip6", "net", "port", "tcp", "udp", "vlan"}
-
-// watchWords completes the commands that show packets.
-func (s *session) watchWords(name string, words []string, current string) []string {
-	if n := len(words); n > 0 && watchers[name][words[n-1]] {
-		switch words[n-1] {
-		case "--cube":
-			return s.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
-		case "--type":
-			return eventTypes
-		case "-w", "-f", "-o":
-			return files("", current)
-		case "--inject":
-			if file, ok := strings.CutPrefix(current, "@"); ok {
-				return files("@", file)
-			}
-		}
-		return nil
-	}
-	switch {
-	case strings.HasPrefix(current, "-"):
-		flags := slices.Sorted(maps.Keys(watchers[name]))
-		return slices.DeleteFunc(flags, func(f string) bool { return slices.Contains(words, f) })
-	case name == "capture" && len(words) == 0, slices.Contains(words, "--inject"):
-		return s.ask(command{path: []string{"capture"}}, "word", current)
-	case name == "events":
-		return s.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
-	case name == "status":
-		return slices.Sorted(maps.Keys(watchers[name]))
-	case onFiles(name):
-		return nil
-	}
-	return filterWords
 }
 
 // files are those that begin as typed; a folder ends with a slash.

@@ -31,6 +31,11 @@ func completing(t *testing.T) *daemon {
 		"/services/ NONE":                 `["add","show","del"]`,
 		"/services/ SHOW":                 `["one","two"]`,
 		"/services/ ADD":                  `["type=","uri=","name="]`,
+		"/history/ NONE":                  `["show","7","6"]`,
+		"/capture/ NONE":                  `["r1:p1","veth1"]`,
+		"/cubes/ SHOW":                    `["r1","r2"]`,
+		"/r1/ SHOW":                       `["ports","uuid","loglevel"]`,
+		"/cubes/ NONE":                    `["add","show","r1"]`,
 		"/topology/ NONE":                 `["show"]`,
 		"/netdevs/ SHOW":                  `["one","two"]`,
 		"/connect/r1:p1/ NONE":            `["r1:p2","veth1"]`,
@@ -54,10 +59,14 @@ func completing(t *testing.T) *daemon {
 	})
 }
 
+// everyFirst are the daemon's first words, then the client's own.
+const everyFirst = "bridge router connect r1 disconnect attach detach services cubes topology netdevs drops trace capture " +
+	"status events daemon export apply history rollback version completion"
+
 func TestWhatMayFollow(t *testing.T) {
 	tests := []struct{ line, want string }{
-		{"polycubectl ", "bridge router connect r1 version completion"},
-		{"polycubectl r", "router r1"},
+		{"polycubectl ", everyFirst},
+		{"polycubectl r", "router r1 rollback"},
 		{"polycubectl r1 ", "ports loglevel add del show set"},
 		{"polycubectl r1 s", "show set"},
 		{"polycubectl r1 ports add ", "<name>"},
@@ -83,6 +92,33 @@ func TestWhatMayFollow(t *testing.T) {
 		{"polycubectl services add type=lib ", "uri= name="},
 		{"polycubectl topology ", "show"},
 		{"polycubectl netdevs show t", "two"},
+		{"polycubectl cubes ", "add show"},
+		{"polycubectl services update ", "one two"},
+		{"polycubectl show r1 -hide=", "-hide=ports -hide=uuid -hide=loglevel"},
+		{"polycubectl show r1 -hide=uuid,l", "-hide=uuid,loglevel"},
+		{"polycubectl -", "--instance --help -h"},
+		{"polycubectl trace ic", "icmp icmp6"},
+		{"polycubectl trace icmp -", "--cube --egress --inject -c -json -t"},
+		{"polycubectl trace --cube r1 --", "--egress --inject"},
+		{"polycubectl trace --cube ", "r1 r2"},
+		{"polycubectl trace -c ", ""},
+		{"polycubectl trace --inject @testdata/st", "@testdata/status.golden"},
+		{"polycubectl trace --inject 00 ", "r1:p1 veth1"},
+		{"polycubectl capture ", "r1:p1 veth1"},
+		{"polycubectl capture veth1 -w testd", "testdata/"},
+		{"polycubectl events ", "r1 r2"},
+		{"polycubectl events --type p", "port"},
+		{"polycubectl status ", "--check -json"},
+		{"polycubectl apply ", "--detailed-exitcode --dry-run --prune --yes -f -json"},
+		{"polycubectl apply -f testdata/sta", "testdata/status.golden"},
+		{"polycubectl apply -f completion.b", "completion.bash"},
+		{"polycubectl apply -f completion.bash --d", "--detailed-exitcode --dry-run"},
+		{"polycubectl apply -f nowhere/", ""},
+		{"polycubectl history ", "7 6"},
+		{"polycubectl rollback ", "7 6"},
+		{"polycubectl rollback 7 ", "--detailed-exitcode --dry-run --yes -json"},
+		{"polycubectl export -r ", "7 6"},
+		{"polycubectl services add type=lib uri=/etc/pass", "uri=/etc/passwd uri=/etc/passwd-"},
 		{"polycubectl connect r1:p1 ", "r1:p2 veth1"},
 		{"polycubectl connect r1:p1 r1:", "r1:p2"},
 		{"polycubectl attach ", "n1"},
@@ -93,9 +129,9 @@ func TestWhatMayFollow(t *testing.T) {
 		{"polycubectl completion bash ", ""},
 		{"polycubectl completion ", "bash fish zsh"},
 		{"polycubectl unknown ", ""},
-		{"polycubectl .. ", "bridge router connect r1 version completion"},
+		{"polycubectl .. ", everyFirst},
 		{"polycubectl", ""},
-		{"", "bridge router connect r1 version completion"},
+		{"", everyFirst},
 	}
 	d := completing(t)
 	for _, tt := range tests {
@@ -171,7 +207,7 @@ _polycubectl
 printf '[%s]' "${COMPREPLY[@]}"
 `
 	tests := []struct{ line, want string }{
-		{"polycubectl r", "[router][r1]"},
+		{"polycubectl r", "[router][r1][rollback]"},
 		{"polycubectl r1 set log", "compopt -o nospace\n[loglevel=]"},
 		{"polycubectl r1 set loglevel=", "[trace][debug][info]"},
 		{"polycubectl r1 set loglevel=d", "[debug]"},

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -74,7 +75,8 @@ func (s *session) readFile(name string, limit int64) ([]byte, error) {
 	if name != "-" {
 		var err error
 		if file, err = os.Open(name); err != nil {
-			return nil, usagef("%v", err)
+			dir, _ := filepath.Split(name)
+			return nil, usagef("%v%s", err, suggest.Question(suggest.Near(name, files("", dir))))
 		}
 		defer file.Close()
 	}

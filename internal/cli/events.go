@@ -37,7 +37,7 @@ func parseFollowing(words []string) (following, error) {
 		case words[i] == "-json":
 			f.json = true
 		case to == nil && strings.HasPrefix(words[i], "-"):
-			return wrong("unknown flag %q", words[i])
+			return wrong("%s", unknownFlag("events", words[i]))
 		case to == nil && (f.cube != "" || words[i] == ""):
 			return wrong("it takes the name of one cube")
 		case to == nil:

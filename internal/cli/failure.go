@@ -25,15 +25,15 @@ func sentences(a answer) string {
 
 // globbed is a further line where the last word is the name of a file of one
 // letter: the shell puts that in place of "?".
-func globbed(r request) string {
-	if len(r.path) < 2 || r.verb == "" {
+func globbed(words []string) string {
+	if len(words) < 2 {
 		return ""
 	}
-	last := r.path[len(r.path)-1]
+	last := words[len(words)-1]
 	if _, err := os.Lstat(last); err != nil || utf8.RuneCountInString(last) != 1 {
 		return ""
 	}
-	return fmt.Sprintf("\nIf you typed ?, the shell made %q of it, the name of a file here: write \\? or -h.", clean(last))
+	return fmt.Sprintf("If you typed ?, the shell made %q of it, the name of a file here: write \\? or -h.\n", clean(last))
 }
 
 func restconfSentences(body []byte) string {

@@ -97,7 +97,7 @@ func parseFiling(command string, words []string) (filing, error) {
 		case set == nil && flags[words[i]] != nil:
 			*flags[words[i]] = true
 		case set == nil && strings.HasPrefix(words[i], "-"):
-			return f, f.wrong("unknown flag %q", words[i])
+			return f, f.wrong("%s", unknownFlag(command, words[i]))
 		case set == nil:
 			f.words = append(f.words, words[i])
 		case given:

@@ -51,7 +51,7 @@ Exit status: 0 success, 1 no contact with the daemon, 2 the daemon refused,
 
 func usage() string {
 	var lines []string
-	for _, name := range append(append([]string{}, aliasOrder...), "version", "completion") {
+	for _, name := range allAliases() {
 		lines = append(lines, aliases[name].usage)
 	}
 	return fmt.Sprintf(usageText, strings.Join(lines, "\n  "))

@@ -88,7 +88,7 @@ func parseWatching(command string, words []string) (watching, error) {
 			w.words = append(w.words, words[i+1:]...)
 			return w, w.check()
 		case to == nil && strings.HasPrefix(words[i], "-"):
-			return w, w.wrong("unknown flag %q", words[i])
+			return w, w.wrong("%s", unknownFlag(command, words[i]))
 		case to == nil:
 			w.words = append(w.words, words[i])
 		case *to != "":

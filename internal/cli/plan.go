@@ -92,6 +92,12 @@ func resolve(c command, single bool) (plan, error) {
 			if !pages[c.first()].live {
 				p.req.path = nil
 			}
+			switch c.first() {
+			case "rollback":
+				p.req.path = []string{"history"} // the same revisions
+			case "events":
+				p.req.path, p.req.query = []string{"cubes"}, "help=SHOW"
+			}
 		}
 		return p, nil
 	}

@@ -62,6 +62,9 @@ func (s *session) run(args []string) int {
 	err := s.execute(args)
 	flushed := s.stdout.Flush()
 	code := s.conclude(err)
+	if code == ExitUsage || code == ExitServer {
+		fmt.Fprint(s.stderr, globbed(args))
+	}
 	if flushed != nil {
 		code = max(code, s.conclude(fmt.Errorf("write the answer: %w", flushed)))
 	}
@@ -240,7 +243,7 @@ func (s *session) exchange(p plan) error {
 		return err
 	}
 	if s.status = a.status; !a.ok() {
-		return &serverError{sentences(a) + globbed(p.req)}
+		return &serverError{sentences(a)}
 	}
 	switch p.render {
 	case renderAnswer:

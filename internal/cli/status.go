@@ -12,6 +12,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/polycube/polycube/internal/suggest"
 )
 
 func statusAliases() map[string]alias {
@@ -114,7 +116,7 @@ func (s *session) health(words []string) error {
 			raw = true
 		case "show":
 		default:
-			return &usageError{message: fmt.Sprintf("status: unknown word %q", w), usage: aliases["status"].usage}
+			return &usageError{message: fmt.Sprintf("status: unknown word %q%s", w, suggest.Question(suggest.Near(w, append(flagsOf("status"), "show")))), usage: aliases["status"].usage}
 		}
 	}
 	body, err := s.fetch(request{method: "GET", path: []string{"status"}})

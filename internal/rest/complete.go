@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/polycube/polycube/internal/trace"
@@ -172,10 +173,26 @@ func (s *Server) addMembers(r *http.Request, h *help) {
 	case "topology":
 		h.params = []param{{Name: "name", Description: "A network device, or a port as CUBE:PORT", Example: "eth0", Type: "key", SimpleType: "string"}}
 		h.elements = named(s.attachable(r))
+	case "history":
+		h.params = []param{{Name: "revision", Description: "Number of a change", Example: "7", Type: "key", SimpleType: "uint64"}}
+		h.elements = named(s.revisions())
 	case "drops":
 		h.params = []param{{Name: "cube", Description: "Name of the cube", Example: "br1", Type: "key", SimpleType: "string"}}
 		h.elements = append(s.cubeElements(func(cubeName) bool { return true }), named([]string{trace.Framework})...)
 	}
+}
+
+// revisions are the numbers of the latest changes, the newest first.
+func (s *Server) revisions() []string {
+	history, err := s.manager.History(0, defaultRevisions)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, r := range history.Revisions {
+		out = append(out, strconv.FormatUint(r.Number, 10))
+	}
+	return out
 }
 
 // helpCubes answers OPTIONS of /cubes.

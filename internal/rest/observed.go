@@ -15,6 +15,7 @@ import (
 	"github.com/polycube/polycube/internal/metrics"
 	"github.com/polycube/polycube/internal/slowpath"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/suggest"
 )
 
 // Observed is what there is to see of the daemon beside its cubes. Whatever is nil is not shown.
@@ -126,7 +127,7 @@ func (s *Server) serveDaemon(w http.ResponseWriter, r *http.Request, rest []stri
 	methods := []string{http.MethodGet, http.MethodOptions}
 	leaf := len(rest) == 1
 	if leaf && rest[0] != "loglevel" {
-		return notFound("no resource daemon/%s: there is loglevel", clip(rest[0]))
+		return s.noResource(r, rest[0], "loglevel")
 	}
 	if leaf {
 		methods = append(methods, http.MethodPatch)
@@ -145,6 +146,9 @@ func (s *Server) serveDaemon(w http.ResponseWriter, r *http.Request, rest []stri
 	return s.writeJSON(w, r, http.StatusOK, s.daemonView())
 }
 
+// logLevels are the daemon's, from the most on.
+var logLevels = []string{"trace", "debug", "info", "warn", "err", "critical", "off"}
+
 // setLogLevel changes the daemon's level. It is not kept: the next start has that of its options.
 func (s *Server) setLogLevel(w http.ResponseWriter, r *http.Request) error {
 	body, err := readBody(w, r)
@@ -154,7 +158,8 @@ func (s *Server) setLogLevel(w http.ResponseWriter, r *http.Request) error {
 	name := strings.Trim(string(body), `"`)
 	before := s.observed.Level.Level()
 	if err := s.observed.Level.SetLevel(name); err != nil {
-		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "loglevel", Message: clip(err.Error())}
+		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "loglevel", Message: err.Error(),
+			Near: suggest.Near(name, logLevels)}
 	}
 	now := s.observed.Level.Level()
 	s.log.Warn("the daemon logs at another level", "before", before, "now", now)

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The commands with a grammar of their own, and their flags: what completion
+// offers, and what a mistyped flag was meant to be.
+
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/internal/suggest"
+)
+
+// watchers are these commands; true is a flag that takes a value.
+var watchers = map[string]map[string]bool{
+	"trace":   {"--cube": true, "-c": true, "-t": true, "-json": false, "--inject": true, "--egress": false},
+	"capture": {"-w": true, "-c": true, "-t": true, "-json": false},
+	"events":  {"--type": true, "--after": true, "-c": true, "-json": false},
+	"status":  {"--check": false, "-json": false},
+
+	"export":   {"-o": true, "-r": true, "-json": false},
+	"apply":    {"-f": true, "--dry-run": false, "--yes": false, "--prune": false, "--detailed-exitcode": false, "-json": false},
+	"history":  {"-n": true, "-json": false},
+	"rollback": {"--dry-run": false, "--yes": false, "--detailed-exitcode": false, "-json": false},
+}
+
+// unknownFlag is the sentence about a flag that such a command does not have.
+func unknownFlag(command, word string) string {
+	name, _, _ := strings.Cut(word, "=")
+	return fmt.Sprintf("unknown flag %q%s", word, suggest.Question(suggest.Near(name, flagsOf(command))))
+}
+
+func flagsOf(command string) []string { return slices.Sorted(maps.Keys(watchers[command])) }
+
+// eventTypes are what events can be chosen by.
+var eventTypes = []string{"config", "cube", "daemon", "netdev", "port", "relink", "service"}
+
+// filterWords begin most filters.
+var filterWords = []string{"arp", "ether", "host", "icmp", "icmp6", "ip", "ip6", "net", "port", "tcp", "udp", "vlan"}
+
+// watchWords completes such a command.
+func (s *session) watchWords(name string, words []string, current string) []string {
+	if n := len(words); n > 0 && watchers[name][words[n-1]] {
+		return s.flagValues(words[n-1], current)
+	}
+	unused := slices.DeleteFunc(flagsOf(name), func(f string) bool { return slices.Contains(words, f) && f != "-f" })
+	operands := func(path ...string) []string { return s.ask(command{path: path}, "word", current) }
+	switch {
+	case strings.HasPrefix(current, "-"):
+		return unused
+	case name == "capture" && len(words) == 0, slices.Contains(words, "--inject"):
+		return operands("capture")
+	case name == "events":
+		return s.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
+	case (name == "history" || name == "rollback") && !slices.ContainsFunc(words, isNumber):
+		return slices.DeleteFunc(operands("history"), func(w string) bool { return !isNumber(w) })
+	case onFiles(name), name == "status":
+		return unused
+	}
+	return filterWords
+}
+
+// flagValues completes the value of a flag.
+func (s *session) flagValues(flag, current string) []string {
+	switch flag {
+	case "--cube":
+		return s.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
+	case "--type":
+		return eventTypes
+	case "-r":
+		return slices.DeleteFunc(s.ask(command{path: []string{"history"}}, "word", current), func(w string) bool { return !isNumber(w) })
+	case "-w", "-f", "-o":
+		return files("", current)
+	case "--inject":
+		if file, ok := strings.CutPrefix(current, "@"); ok {
+			return files("@", file)
+		}
+	}
+	return nil
+}
+
+func isNumber(w string) bool { return w != "" && strings.Trim(w, "0123456789") == "" }
