@@ -114,7 +114,8 @@ func (p *Process) prepare(c Config) (err error) {
 	if p.dir, err = os.MkdirTemp(c.RunDir, "service-*"); err != nil {
 		return fmt.Errorf("making its directory: %w", err)
 	}
-	if err := os.Chown(p.dir, p.user.id, p.user.id); err != nil {
+	// The daemon stays the owner: it may be root without the right to go where root has none.
+	if err := errors.Join(os.Chown(p.dir, -1, p.user.id), os.Chmod(p.dir, 0o770)); err != nil {
 		return fmt.Errorf("giving it its directory: %w", err)
 	}
 	tree, err := hostGroups()

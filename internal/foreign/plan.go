@@ -38,9 +38,12 @@ func (i *instance) planned(number uint64, p *pb.Plan) (cube.Plan, error) {
 		}
 		out.Constants[name] = value
 	}
-	for name := range p.GetMapSizes() {
+	for name, entries := range p.GetMapSizes() {
 		if err := checkName("map", name); err != nil {
 			return out, err
+		}
+		if entries > maxEntries {
+			return out, invalid("map %s is to have %d entries, at most %d are allowed", name, entries, maxEntries)
 		}
 	}
 	out.MapSizes = p.GetMapSizes()

@@ -57,7 +57,7 @@ var deeds = []deed{
 	{name: "lie-program", create: "nonsense"},
 	{name: "lie-more", create: "variables are for constants only"},
 	{name: "lie-map", create: "pcn_entries"},
-	{name: "lie-maps", create: "nonsense"},
+	{name: "lie-maps", create: "1048576"},
 	{name: "hang-open", create: "has not answered"},
 	{name: "hang-prepare", create: "has not answered"},
 	{name: "hang-commit", create: "has not answered"},

@@ -82,22 +82,28 @@ func TestExamplesOfDocumentsDoWhatTheyShow(t *testing.T) {
 			}
 			d := start(t)
 			hosts := threeHosts(d.machine, v4)
-			for _, e := range examples {
-				// One stream, as on a terminal: errors are on the other one.
-				out := &output.Buffer{}
-				command := strings.ReplaceAll(e.Command, "/run/polycube/", filepath.Join(d.dir, "run")+"/")
-				cmd := d.shell("exec 2>&1\n"+command, hosts[:]...)
-				cmd.Stdout, cmd.Stderr = out, out
-				err := cmd.Run()
-				if got := cmd.ProcessState.ExitCode(); got != e.Exit {
-					t.Errorf("line %d: %s: exit %d (%v), the document says %d:\n%s", e.Line, e.Command, got, err, e.Exit, out)
-				}
-				if err := e.Match(out.String()); err != nil {
-					t.Error(err)
-				}
-			}
+			d.execute(examples, "", hosts[:]...)
 			d.Alive()
 		})
+	}
+}
+
+// execute runs examples in a user's shell, behind a preparation, and compares what they print.
+func (d *daemon) execute(examples []readme.Example, before string, hosts ...*netns.Node) {
+	d.t.Helper()
+	for _, e := range examples {
+		// One stream, as on a terminal: errors are on the other one.
+		out := &output.Buffer{}
+		command := strings.ReplaceAll(e.Command, "/run/polycube/", filepath.Join(d.dir, "run")+"/")
+		cmd := d.shell("exec 2>&1\n"+before+command, hosts...)
+		cmd.Stdout, cmd.Stderr = out, out
+		err := cmd.Run()
+		if got := cmd.ProcessState.ExitCode(); got != e.Exit {
+			d.t.Errorf("line %d: %s: exit %d (%v), the document says %d:\n%s", e.Line, e.Command, got, err, e.Exit, out)
+		}
+		if err := e.Match(out.String()); err != nil {
+			d.t.Error(err)
+		}
 	}
 }
 
