@@ -106,7 +106,7 @@ func (s *Schemas) bodyExample(n *yang.Node, keys bool) (out Object, ok bool) {
 		if !c.Config() || c.Kind() == yang.Action || (c.IsKey() && !keys) || (c.Conditional() && !needed) {
 			continue
 		}
-		if !needed && (c.Kind() == yang.List || c.Kind() == yang.LeafList || c.Kind() == yang.Leaf &&
+		if !needed && (c.Presence() || c.Kind() == yang.List || c.Kind() == yang.LeafList || c.Kind() == yang.Leaf &&
 			(c.Example() == "" || c.Type().LeafrefPath != "" || c.InitOnly())) {
 			continue
 		}
@@ -132,7 +132,7 @@ func (s *Schemas) memberExample(c *yang.Node) (any, bool) {
 		return []any{entry}, ok
 	}
 	inner, ok := s.bodyExample(c, false)
-	return inner, ok && (len(inner) > 0 || c.Presence())
+	return inner, ok && len(inner) > 0
 }
 
 // BodyExample is a body that creates a cube, container, list entry or input; ok is false
