@@ -5,6 +5,7 @@ package rest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -276,5 +277,27 @@ func TestPatterns(t *testing.T) {
 	}
 	if got := denialReason(errors.New("x")); got != "other" {
 		t.Errorf("an error: %s", got)
+	}
+}
+
+// BenchmarkScrape: what it takes to write the series of a thousand cubes with ten ports each.
+func BenchmarkScrape(b *testing.B) {
+	var many []topology.CubeNumbers
+	for i := range 1000 {
+		c := topology.CubeNumbers{Name: fmt.Sprintf("cube%04d", i), Service: "lab", Fates: make([]datapath.Fate, 16)}
+		for j := range c.Fates {
+			c.Fates[j] = datapath.Fate{Name: fmt.Sprint("reason", j), Drop: j > 4}
+		}
+		for j := range 10 {
+			c.Ports = append(c.Ports, topology.PortNumbers{Name: fmt.Sprint("p", j), Up: true})
+		}
+		many = append(many, c)
+	}
+	l := newLab(b, Options{Manager: sickManager{newManager(b), many, ""}, Observed: everything()}, false)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := l.server.exporter.Write(b.Context(), io.Discard, metrics.Text); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -250,3 +250,60 @@ func TestStatusOnOneScreen(t *testing.T) {
 		t.Errorf("loglevel %q", got)
 	}
 }
+
+// TestFloodOfLines: a cube that logs a line for each packet writes some of them, says how many it left out, and goes on
+// when the flood is over; no line is cut, and packets are counted as ever.
+func TestFloodOfLines(t *testing.T) {
+	t.Parallel()
+	const flood = 3000
+	d := start(t)
+	host := d.lab.Host("veth1", "")
+	d.Do("helloworld add h1 loglevel=DEBUG")
+	d.Do("h1 ports add p1 peer=veth1")
+	in := netns.OpenRaw(t, host, netns.Inner)
+	frame := ethernet([]byte{255, 255, 255, 255, 255, 255}, host.MAC, streamType, make([]byte, 50))
+	count := func(what string) (n int) {
+		for line := range strings.Lines(d.out.String()) {
+			if strings.Contains(line, "[h1]") && strings.Contains(line, what) {
+				n++
+				if f := strings.Fields(line); len(f) < 6 || f[3] != "[h1]" {
+					t.Errorf("a line of another shape: %q", line)
+				}
+			}
+		}
+		return n
+	}
+	netns.Eventually(t, patience, func() error {
+		if err := in.Send(frame); err != nil {
+			return err
+		}
+		if count("ingress: port") == 0 {
+			return fmt.Errorf("nothing is logged at DEBUG")
+		}
+		return nil
+	})
+	for range flood {
+		if err := in.Send(frame); err != nil {
+			t.Fatal(err)
+		}
+	}
+	netns.Eventually(t, patience, func() error {
+		if d.Stats("h1").Rx(t, "p1") < flood || count("lines were left out") == 0 {
+			return fmt.Errorf("%d packets, %d lines, none says what was left out", d.Stats("h1").Rx(t, "p1"), count("ingress: port"))
+		}
+		return nil
+	})
+	if n := count("ingress: port"); n > flood/2 {
+		t.Errorf("%d lines of %d packets", n, flood)
+	}
+	before := count("ingress: port")
+	netns.Eventually(t, patience, func() error {
+		if err := in.Send(frame); err != nil {
+			return err
+		}
+		if count("ingress: port") <= before {
+			return fmt.Errorf("nothing is logged after the flood")
+		}
+		return nil
+	})
+}
