@@ -22,6 +22,7 @@ func (r Role) String() string {
 		return "read-only"
 	case Admin:
 		return "admin"
+	case None:
 	}
 	return "none"
 }

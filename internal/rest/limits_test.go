@@ -18,15 +18,13 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/datapath"
 )
 
-// raw sends bytes over plain TCP, and returns all answers until the server hangs up or
-// patience ends.
-func (l *lab) raw(t *testing.T, text string) []*http.Response {
+// raw sends bytes over plain TCP, and returns the statuses of all answers until the server
+// hangs up.
+func (l *lab) raw(t *testing.T, text string) []int {
 	t.Helper()
 	c, err := net.Dial("tcp", l.tcp)
 	if err != nil {
@@ -41,23 +39,29 @@ func (l *lab) raw(t *testing.T, text string) []*http.Response {
 	if t, ok := c.(*net.TCPConn); ok {
 		_ = t.CloseWrite()
 	}
-	var out []*http.Response
+	var out []int
 	for r := bufio.NewReader(c); ; {
-		resp, err := http.ReadResponse(r, nil)
-		if err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Fatal("the server neither answers nor hangs up")
-			}
+		status, err := readStatus(r)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal("the server neither answers nor hangs up")
+		}
+		if status == 0 {
 			return out
 		}
-		// A server that hangs up with bytes of ours unread may take back what it said last.
-		body, err := io.ReadAll(resp.Body)
-		if err != nil && !errors.Is(err, unix.ECONNRESET) {
-			t.Fatal(err)
-		}
-		resp.Body = io.NopCloser(bytes.NewReader(body))
-		out = append(out, resp)
+		out = append(out, status)
 	}
+}
+
+// readStatus reads one answer to its end; 0 when there is none.
+func readStatus(r *bufio.Reader) (int, error) {
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	// A server that hangs up with bytes of ours unread may take back what it said last.
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, err
 }
 
 // TestSmuggling: a request within another, for whoever reads lengths in another way than
@@ -108,7 +112,7 @@ func TestSmuggling(t *testing.T) {
 			if len(answers) != 1 {
 				t.Fatalf("%d answers, want one", len(answers))
 			}
-			if got := answers[0].StatusCode; tt.status != 0 && got != tt.status {
+			if got := answers[0]; tt.status != 0 && got != tt.status {
 				t.Errorf("status %d, want %d", got, tt.status)
 			}
 			l.must(t, 200, "GET", "/lab/l1/mode", "")
@@ -152,12 +156,8 @@ func TestPathTricks(t *testing.T) {
 		"/polycube/v1/version?x=" + strings.Repeat("y", 1000): 200,
 	} {
 		answers := l.raw(t, "GET "+path+" HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n")
-		if len(answers) != 1 || answers[0].StatusCode != status {
-			got := 0
-			if len(answers) > 0 {
-				got = answers[0].StatusCode
-			}
-			t.Errorf("%.60q: %d answers, status %d, want %d", path, len(answers), got, status)
+		if len(answers) != 1 || answers[0] != status {
+			t.Errorf("%.60q: answers %v, want %d", path, answers, status)
 		}
 	}
 	if after := l.do(t, "GET", "/cubes", "").body; after != before {
@@ -349,12 +349,8 @@ func TestConnectionsOfOneClient(t *testing.T) {
 	}
 	served := func(c net.Conn) int {
 		_, _ = fmt.Fprintf(c, "GET /polycube/v1/version HTTP/1.1\r\nHost: %s\r\n\r\n", l.tcp)
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			return 0
-		}
-		defer resp.Body.Close()
-		return resp.StatusCode
+		status, _ := readStatus(bufio.NewReader(c))
+		return status
 	}
 	conns := make([]net.Conn, maxConnsPerClient)
 	for i := range conns {
