@@ -38,7 +38,7 @@ func (t *txn) carryOut() error {
 	if err := t.changePrograms(plans); err != nil {
 		return err
 	}
-	t.graph = t.next.graph()
+	t.graph = t.nextGraph()
 	change, err := t.prepareGraph()
 	if err != nil {
 		return err

@@ -138,7 +138,7 @@ func (m *Manager) setUnused(links map[string]link) bool {
 		return true
 	}
 	w := m.view.Load()
-	held := w.holders()
+	held := w.allHolders()
 	for name := range links {
 		if len(held[name]) > 0 || len(w.chains[name]) > 0 {
 			return false
@@ -159,7 +159,7 @@ func (m *Manager) setLinks(ctx context.Context, links map[string]link) error {
 
 // setLinks takes netdevs over; one that is gone is kept as long as somebody may ask where it is.
 func (w *world) setLinks(links map[string]link) {
-	held := w.holders()
+	held := w.allHolders()
 	for name, l := range links {
 		if l.index == 0 && len(held[name]) == 0 && len(w.chains[name]) == 0 {
 			delete(w.links, name)
@@ -197,7 +197,7 @@ func (m *Manager) relink(ctx context.Context, name string, l link) {
 // tellOfNetdevs logs which ports went down and came up with netdevs, each once.
 func (m *Manager) tellOfNetdevs(before *world, names []string) {
 	now := m.view.Load()
-	held := now.holders()
+	held := now.allHolders()
 	for _, name := range names {
 		was, is := before.whyDown(name), now.whyDown(name)
 		if was == is {

@@ -101,7 +101,36 @@ func (l *lab) do(lines ...string) error {
 			return fmt.Errorf("%s: %w", line, err)
 		}
 	}
+	l.wantGraph()
 	return nil
+}
+
+// wantGraph checks that the graph in use is that of the whole world: a change derives a part of it.
+func (l *lab) wantGraph() {
+	l.t.Helper()
+	<-l.writer
+	defer func() { l.writer <- struct{}{} }()
+	if err := l.lockPlane(context.Background()); err != nil {
+		l.t.Fatal(err)
+	}
+	defer l.unlockPlane()
+	if want := l.view.Load().graph(); l.graph != nil && !reflect.DeepEqual(l.graph, want) {
+		l.t.Errorf("the graph in use is not that of the topology:\n got %s\nwant %s", graphText(l.graph), graphText(want))
+	}
+}
+
+func graphText(g *datapath.Graph) string {
+	var b strings.Builder
+	for _, id := range sortedKeys(g.Cubes) {
+		fmt.Fprintf(&b, "\n%+v", *g.Cubes[id])
+		for _, index := range sortedKeys(g.Cubes[id].Ports) {
+			fmt.Fprintf(&b, "\n  %+v", *g.Cubes[id].Ports[index])
+		}
+	}
+	for _, name := range sortedKeys(g.Netdevs) {
+		fmt.Fprintf(&b, "\n%+v", *g.Netdevs[name])
+	}
+	return b.String()
 }
 
 // must is do for requests that are right.

@@ -39,7 +39,7 @@ func (m *Manager) Netdevs(context.Context) (json.RawMessage, error) {
 		return nil, fmt.Errorf("listing the netdevs: %w", err)
 	}
 	w := m.view.Load()
-	held := w.holders()
+	held := w.allHolders()
 	list := make([]netdevJSON, 0, len(infos))
 	for _, info := range infos {
 		list = append(list, w.describe(info, held))
@@ -54,7 +54,7 @@ func (m *Manager) Netdev(_ context.Context, name string) (json.RawMessage, error
 		return nil, err
 	}
 	w := m.view.Load()
-	return json.Marshal([]netdevJSON{w.describe(info, w.holders())})
+	return json.Marshal([]netdevJSON{w.describe(info, w.allHolders())})
 }
 
 // getNetdev asks the kernel for a device, and speaks in the errors of package cube.
@@ -106,7 +106,7 @@ func status(up bool) string {
 // notify tells cubes what the transaction changed around them. They hear of it by their mailbox, when the transaction is
 // over: a cube's code may want one of its own.
 func (t *txn) notify() {
-	for _, rec := range t.next.inOrder() {
+	for _, rec := range t.reached() {
 		u := t.next.units[rec.name]
 		for _, p := range rec.portsByIndex() {
 			t.notifyPort(u, rec, p)

@@ -83,10 +83,7 @@ func (t *txn) persist() error {
 // storeRecords encodes what differs from the store.
 func (t *txn) storeRecords() ([]store.Record, error) {
 	var recs []store.Record
-	for _, rec := range t.next.inOrder() {
-		if t.old.cubes[rec.name] == rec {
-			continue
-		}
+	for _, rec := range t.next.recordsOf(t.reach().changed) {
 		blob, err := rec.encode()
 		if err != nil {
 			return nil, err
@@ -99,9 +96,9 @@ func (t *txn) storeRecords() ([]store.Record, error) {
 			recs = append(recs, store.Record{Key: cubeKey + rec.name, Value: blob})
 		}
 	}
-	for _, name := range sortedKeys(t.old.cubes) {
-		if t.next.cubes[name] == nil {
-			recs = append(recs, store.Record{Key: cubeKey + name})
+	for _, u := range t.removed {
+		if t.next.cubes[u.name] == nil {
+			recs = append(recs, store.Record{Key: cubeKey + u.name})
 		}
 	}
 	for _, name := range sortedKeys(t.old.broken) {

@@ -226,6 +226,7 @@ func (p programs) alterLocked(ask func(programSet) (map[cube.ProgramSlot]*cube.P
 		u.programs.Store(before)
 		return err
 	}
+	m.graphOf = w
 	return nil
 }
 

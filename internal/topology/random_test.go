@@ -68,7 +68,7 @@ func (l *lab) wantSound() {
 	if len(l.plane.cubes) != len(w.cubes) || len(w.units) != len(w.cubes) {
 		l.t.Fatalf("%d cubes, %d units, %d sets of maps", len(w.cubes), len(w.units), len(l.plane.cubes))
 	}
-	if err := w.checkHooks(); err != nil {
+	if err := (&txn{old: newWorld(), next: w}).checkHooks(); err != nil {
 		l.t.Fatal(err)
 	}
 	parents, slots := map[string]string{}, map[uint16]string{}
@@ -101,7 +101,7 @@ func (l *lab) wantSound() {
 			l.t.Fatalf("%s says that it is at %q, it is at %q", rec.name, rec.parent, parents[rec.name])
 		}
 	}
-	for peer, holders := range w.holders() {
+	for peer, holders := range w.allHolders() {
 		if len(holders) > 1 {
 			l.t.Fatalf("%s is the peer of %v", peer, holders)
 		}

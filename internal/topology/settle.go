@@ -49,7 +49,10 @@ func (t *txn) settle() error {
 	if err := t.checkPeers(); err != nil {
 		return err
 	}
-	if err := t.next.checkHooks(); err != nil {
+	if !t.reach().wired {
+		return nil
+	}
+	if err := t.checkHooks(); err != nil {
 		return err
 	}
 	return t.checkBypass()
@@ -190,7 +193,7 @@ func (t *txn) clearStalePeers() error {
 	if t.restoring {
 		return nil
 	}
-	for _, rec := range t.next.inOrder() {
+	for _, rec := range t.reached() {
 		for _, p := range rec.portsByIndex() {
 			if !t.stale(rec, p) {
 				continue
@@ -242,19 +245,29 @@ func (t *txn) setPeer(cubeName, portName, peer string) error {
 // checkPeers checks each peer that this transaction set.
 func (t *txn) checkPeers() error {
 	var errs []error
-	held := t.next.holders()
+	var set []place
+	wanted := map[string]bool{}
 	for _, name := range t.touched {
 		rec := t.next.cubes[name]
 		if rec == nil {
 			continue
 		}
 		for _, p := range rec.portsByIndex() {
-			if p.peer == "" || !t.peerChanged(name, p) {
-				continue
+			if p.peer != "" && t.peerChanged(name, p) {
+				set = append(set, place{cube: name, port: p.name})
+				wanted[p.peer] = true
 			}
-			if err := t.checkPeer(rec, p, held[p.peer]); err != nil {
-				errs = append(errs, blame(name, fmt.Errorf("port %s of %s: peer %.140s: %w", p.name, name, p.peer, err)))
-			}
+		}
+	}
+	if len(set) == 0 {
+		return nil
+	}
+	held := t.next.holders(func(peer string) bool { return wanted[peer] })
+	for _, at := range set {
+		rec := t.next.cubes[at.cube]
+		p := rec.ports[at.port]
+		if err := t.checkPeer(rec, p, held[p.peer]); err != nil {
+			errs = append(errs, blame(at.cube, fmt.Errorf("port %s of %s: peer %.140s: %w", p.name, at.cube, p.peer, err)))
 		}
 	}
 	return errors.Join(errs...)
@@ -315,9 +328,10 @@ func (t *txn) checkNetdev(name string) error {
 	return nil
 }
 
-// checkHooks checks that what is on one path runs at one family of hooks.
-func (w *world) checkHooks() error {
-	first := map[string]*record{} // by netdev
+// checkHooks checks that what is on one path runs at one family of hooks, on the paths that the transaction can have
+// changed.
+func (t *txn) checkHooks() error {
+	w := t.next
 	agree := func(name string, rec *record) error {
 		tc := w.cubes[name]
 		if tc == nil || tc.typ.Hook() == rec.typ.Hook() {
@@ -326,7 +340,11 @@ func (w *world) checkHooks() error {
 		return fmt.Errorf("%s runs at %s, but %s at %s is there: TC and XDP do not mix: %w",
 			name, tc.typ, rec.name, rec.typ, cube.ErrInvalid)
 	}
-	for _, rec := range w.inOrder() {
+	devices := map[string]*record{} // what a chain has to agree with, nil for its own first cube
+	for _, name := range t.chainsChanged() {
+		devices[name] = nil
+	}
+	for _, rec := range t.reached() {
 		for _, p := range rec.portsByIndex() {
 			for _, name := range p.tcubes {
 				if err := agree(name, rec); err != nil {
@@ -334,17 +352,18 @@ func (w *world) checkHooks() error {
 				}
 			}
 			if p.peer != "" && !strings.Contains(p.peer, ":") {
-				first[p.peer] = rec
+				devices[p.peer] = rec
 			}
 		}
 	}
-	for _, dev := range sortedKeys(w.chains) {
+	for _, dev := range sortedKeys(devices) {
+		first := devices[dev]
 		for _, name := range w.chains[dev] {
-			if first[dev] == nil {
-				first[dev] = w.cubes[name]
+			if first == nil {
+				first = w.cubes[name]
 			}
-			if rec := first[dev]; rec != nil {
-				if err := agree(name, rec); err != nil {
+			if first != nil {
+				if err := agree(name, first); err != nil {
 					return fmt.Errorf("netdev %s: %w", dev, err)
 				}
 			}

@@ -93,7 +93,7 @@ func (m *Manager) NetdevTopology(_ context.Context, iface string) (json.RawMessa
 		if peer, err := w.peerOf(at); err == nil {
 			dev = peer.netdev
 		}
-	} else if ends := w.holders()[dev]; len(ends) > 0 {
+	} else if ends := w.allHolders()[dev]; len(ends) > 0 {
 		end, inner = ends[0].String(), w.chainAt(ends[0])
 	} else if len(w.chains[dev]) == 0 {
 		if _, err := m.getNetdev(dev); err != nil {

@@ -69,6 +69,8 @@ type Manager struct {
 	// writer's and the gates of cubes, and no handler is waited for while it is held.
 	plane chan struct{}
 	graph *datapath.Graph // nil when unknown
+	// graphOf is the world that it was derived from.
+	graphOf *world
 
 	news    news
 	events  *events.Log

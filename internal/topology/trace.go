@@ -91,7 +91,7 @@ func (m *Manager) CapturePlace(name string) (fuse.Capture, error) {
 	if ids, _ := w.chainIDs(w.chains[at.netdev]); len(ids) > 0 {
 		return fuse.Capture{Cube: uint16(ids[0])}, nil
 	}
-	if held := w.holders()[at.netdev]; len(held) > 0 {
+	if held := w.allHolders()[at.netdev]; len(held) > 0 {
 		rec, p, err := w.portAt(held[0])
 		if err != nil {
 			return fuse.Capture{}, err

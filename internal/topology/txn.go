@@ -279,6 +279,7 @@ func (t *txn) publish() {
 	}
 	t.introduce()
 	t.m.view.Store(t.next)
+	t.m.graphOf = t.next
 	t.letGo()
 	t.retirePredecessors()
 	for _, u := range t.removed {

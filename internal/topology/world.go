@@ -266,15 +266,20 @@ func (w *world) linked(rec *record, p *port) bool {
 	return other != nil && other.peer == (place{cube: rec.name, port: p.name}).String()
 }
 
-// holders maps each peer that a port names to the ports that name it.
-func (w *world) holders() map[string][]place {
+// holders maps the peers that are wanted to the ports that name them.
+func (w *world) holders(wanted func(peer string) bool) map[string][]place {
 	held := map[string][]place{}
 	for _, rec := range w.allRunning() {
 		for _, p := range rec.ports {
-			if p.peer != "" {
+			if p.peer != "" && wanted(p.peer) {
 				held[p.peer] = append(held[p.peer], place{cube: rec.name, port: p.name})
 			}
 		}
 	}
 	return held
+}
+
+// allHolders maps each peer that a port names to the ports that name it.
+func (w *world) allHolders() map[string][]place {
+	return w.holders(func(string) bool { return true })
 }
