@@ -28,6 +28,9 @@ type reach struct {
 
 // reach compares the next world, as far as it is made, with the old one.
 func (t *txn) reach() *reach {
+	if t.extent != nil {
+		return t.extent
+	}
 	r := &reach{all: t.restoring, changed: map[string]bool{}, near: map[string]bool{}}
 	if !maps.Equal(t.old.broken, t.next.broken) {
 		r.all = true

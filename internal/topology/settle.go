@@ -49,7 +49,7 @@ func (t *txn) settle() error {
 	if err := t.checkPeers(); err != nil {
 		return err
 	}
-	if !t.reach().wired {
+	if t.extent = t.reach(); !t.extent.wired {
 		return nil
 	}
 	if err := t.checkHooks(); err != nil {

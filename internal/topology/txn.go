@@ -65,6 +65,8 @@ type txn struct {
 	also []store.Record
 	// entries are the differences of large lists.
 	entries map[*unit][]yang.EntryChange
+	// extent is how far the transaction reaches, once the next world is settled.
+	extent *reach
 	// locked says that the transaction has the plane lock.
 	locked bool
 }
