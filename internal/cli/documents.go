@@ -28,6 +28,7 @@ const maxDocument = 32 << 20
 type documents struct {
 	cubes, netdevs     []value
 	cubesAt, netdevsAt []string
+	some               bool // there was something, if only an empty list
 }
 
 // json is the documents as one.
@@ -66,6 +67,9 @@ func (s *session) readFiles(names []string) (*documents, error) {
 		if err := d.add(name, data); err != nil {
 			return nil, &usageError{message: name + ": " + err.Error()}
 		}
+	}
+	if !d.some { // what a failed redirection leaves must not delete everything
+		return nil, usagef("the files are empty; a configuration of nothing is written \"cubes: []\"")
 	}
 	return d, nil
 }
@@ -160,6 +164,7 @@ func (d *documents) take(v value, at func(list string, i int) string) error {
 		return errors.New("a list of cubes is wanted, or an object with cubes and netdevs")
 	}
 	for _, m := range v.members {
+		d.some = true
 		list, places := &d.cubes, &d.cubesAt
 		switch m.key {
 		case "cubes":

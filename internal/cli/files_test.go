@@ -111,6 +111,7 @@ func TestWrongCommandsOnFilesSendNothing(t *testing.T) {
 		"apply -f " + bad:              `bad.yaml: "cubs" is unknown, known are cubes and netdevs: did you mean cubes?`,
 		"apply -f " + bad + " --quiet": `unknown flag "--quiet"`,
 		"apply -f -":                   "there is no standard input",
+		"apply --prune -f /dev/null":   `the files are empty; a configuration of nothing is written "cubes: []"`,
 		"export x":                     `"x" is too much`,
 		"export -r x":                  "a revision is a number",
 		"export --prune":               `unknown flag "--prune"`,
