@@ -95,11 +95,8 @@ func (s *Server) identify(r *http.Request) (caller, error) {
 }
 
 func (s *Server) identifyPeer(info *connInfo) (caller, error) {
-	who := "root"
-	if info.peer.UID != 0 {
-		who = fmt.Sprintf("uid %d", info.peer.UID)
-	}
-	c := caller{role: info.peer.allowed(s.group, s.readGroup), who: who, from: fmt.Sprintf("pid %d", info.peer.PID), client: who, trusted: info.peer.owner(),
+	c := caller{role: info.peer.allowed(s.group, s.readGroup), who: info.user, from: fmt.Sprintf("pid %d", info.peer.PID),
+		client: fmt.Sprintf("uid %d", info.peer.UID), trusted: info.peer.owner(),
 		more: "be root or a member of group " + s.groupName}
 	if c.role == access.None {
 		return c, denied("user %d may not use this socket: be root or a member of group %s; group %s may read", info.peer.UID, s.groupName, s.readGroupName)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -150,6 +151,34 @@ func TestAllowed(t *testing.T) {
 				t.Errorf("allowed = %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestUserName: a number gets its name from the file alone, and whatever is in that.
+func TestUserName(t *testing.T) {
+	file := t.TempDir() + "/passwd"
+	if err := os.WriteFile(file, []byte("root:x:0:0::/root:/bin/sh\n\n1000\n:x:1002::::\n# 1001:x:1:\nalice:x:1000:1000::/:/bin/sh\nbob:x:10000:1:::\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for uid, want := range map[uint32]string{1000: "alice (uid 1000)", 10000: "bob (uid 10000)", 100: "uid 100", 1001: "uid 1001", 1002: "uid 1002", 1<<32 - 1: "uid 4294967295"} {
+		if got := userName(file, uid); got != want {
+			t.Errorf("user %d is %q, want %q", uid, got, want)
+		}
+	}
+	if got := userName(file+"x", 1000); got != "uid 1000" {
+		t.Errorf("without the file, user 1000 is %q", got)
+	}
+}
+
+// TestNeighbourhood: what one client has addresses in.
+func TestNeighbourhood(t *testing.T) {
+	for addr, want := range map[string]string{
+		"127.0.0.1": "loopback", "127.9.9.9": "loopback", "::1": "loopback", "192.0.2.7": "192.0.2.7",
+		"2001:db8:1:2:3::4": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
+	} {
+		if got := neighbourhood(netip.MustParseAddr(addr)); got != want {
+			t.Errorf("%s is counted as %q, want %q", addr, got, want)
+		}
 	}
 }
 

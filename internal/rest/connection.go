@@ -11,6 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +33,8 @@ type connInfo struct {
 	// readOnly connections only read, whoever is at their other end.
 	readOnly bool
 	peer     credentials
+	// user names the peer for people.
+	user string
 	// err is why the peer could not be identified.
 	err error
 	// local is the address that a TCP client reached, remote its own.
@@ -61,6 +66,10 @@ func meetPeer(c net.Conn, readOnly bool) *connInfo {
 		if info.peer, info.err = peerCredentials(u); info.err == nil && !info.peer.owner() {
 			info.client = fmt.Sprintf("uid %d", info.peer.UID)
 		}
+		info.user = "root"
+		if info.peer.UID != 0 {
+			info.user = userName(accounts, info.peer.UID)
+		}
 		return info
 	}
 	info.local, info.err = netip.ParseAddrPort(c.LocalAddr().String())
@@ -71,6 +80,27 @@ func meetPeer(c net.Conn, readOnly bool) *connInfo {
 		info.err = errors.Join(info.err, err)
 	}
 	return info
+}
+
+// accounts is the file with the users of the machine. Those that only a directory server
+// knows stay numbers: asking it may take the network that is being configured.
+const accounts = "/etc/passwd"
+
+// userName is a user's name, if it is known, and number.
+func userName(file string, uid uint32) string {
+	number := strconv.FormatUint(uint64(uid), 10)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "uid " + number
+	}
+	for line := range strings.Lines(string(text)) {
+		// name:password:uid:…
+		fields := strings.SplitN(line, ":", 4)
+		if len(fields) == 4 && fields[2] == number && fields[0] != "" {
+			return fields[0] + " (uid " + number + ")"
+		}
+	}
+	return "uid " + number
 }
 
 // neighbourhood is what one client has addresses in: the machine itself, or a network of
