@@ -56,6 +56,9 @@ func (e *encoder) custom(name string, series []topology.Series) {
 	if series[0].Counter {
 		f.Kind = Counter
 	}
+	if f.Help == "" {
+		f.Help = "A figure of the service " + series[0].Service + "."
+	}
 	labels := map[string]bool{}
 	for _, s := range series {
 		for l := range s.Labels {
