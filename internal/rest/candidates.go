@@ -135,13 +135,25 @@ func (s *Server) netdevNames(r *http.Request) []string {
 	return out
 }
 
-// keysIn reads the keys of the entries of a list, none when there is no such list.
-func (s *Server) keysIn(ctx context.Context, service, cube string, list *yang.Node, path yang.Path) [][]string {
-	raw, err := s.manager.Read(ctx, service, cube, path)
+// maxWalked is how many entries of a list are looked at for names: somebody waits.
+const maxWalked = 20000
+
+// keysIn reads the keys of the entries of a list that keep wants, at most so many, in their
+// order; none when there is no such list.
+func (s *Server) keysIn(ctx context.Context, t *target, path yang.Path, most int, keep func(keys []string) bool) [][]string {
+	var out [][]string
+	walked := 0
+	err := s.manager.Entries(ctx, t.service, t.cube, path, nil, func(keys []string, _ json.RawMessage) bool {
+		if keep(keys) {
+			out = append(out, slices.Clone(keys))
+		}
+		walked++
+		return walked < maxWalked && len(out) < most
+	})
 	if err != nil {
-		return nil
+		return nil // help for a list of a cube that does not exist yet has no entries to show
 	}
-	return entryKeys(list, raw, maxElements)
+	return out
 }
 
 // values are those of a leaf that are known: of an enumeration, of what a leafref can

@@ -5,6 +5,7 @@ package rest
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -163,5 +164,40 @@ func TestAnExampleIsMadeOfTheType(t *testing.T) {
 	e := l.must(t, 400, "PATCH", "/refs/a/main", `"p11"`).fault(t)
 	if strings.Join(e.Near, " ") != "p1" {
 		t.Errorf("a leafref that is near p1: %+v", e)
+	}
+}
+
+// TestALongListIsCompletedByItsBeginning: what is offered stays short, a wrong key is answered.
+func TestALongListIsCompletedByItsBeginning(t *testing.T) {
+	l := newWide(t)
+	var rules []string
+	for i := range 5000 {
+		rules = append(rules, fmt.Sprintf(`{"id":%d}`, 10000+i))
+	}
+	l.must(t, 201, "POST", "/wide/w2", `{"rule":[`+strings.Join(rules, ",")+"]}")
+	tests := []struct {
+		prefix      string
+		n           int
+		first, last string
+	}{
+		{"", 2000, "10000", "11999"},
+		{"1499", 10, "14990", "14999"},
+		{"14998", 1, "14998", "14998"},
+	}
+	for _, tt := range tests {
+		a := l.must(t, 200, "OPTIONS", "/wide/w2/rule?help=SHOW&completion=word&prefix="+tt.prefix, "")
+		var words []string
+		if err := json.Unmarshal([]byte(a.body), &words); err != nil {
+			t.Fatal(err)
+		}
+		if len(words) != tt.n || words[0] != tt.first || words[len(words)-1] != tt.last {
+			t.Errorf("%q: %d words, from %s to %s", tt.prefix, len(words), words[0], words[len(words)-1])
+		}
+	}
+	if e := l.must(t, 404, "GET", "/wide/w2/rule/100000", "").fault(t); strings.Join(e.Near, " ") != "10000" {
+		t.Errorf("a key too long by a digit: %+v", e)
+	}
+	if e := l.must(t, 404, "GET", "/wide/w2/rule/14999/src", "").fault(t); e.Near != nil {
+		t.Errorf("a leaf that is not set, of an entry that is far behind: %+v", e)
 	}
 }

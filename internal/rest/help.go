@@ -242,15 +242,10 @@ func (s *Server) addKeys(r *http.Request, t *target, verb string, given []string
 // elements are the entries of a list whose first keys are given, by the other keys.
 func (s *Server) elements(r *http.Request, t *target, given []string) []ordered {
 	out := []ordered{}
-	raw, err := s.manager.Read(r.Context(), t.service, t.cube, t.path)
-	if err != nil {
-		// Help for a list of a cube that does not exist yet has no entries to show.
-		return out
-	}
-	for _, keys := range entryKeys(t.node, raw, maxElements) {
-		if !slices.Equal(keys[:len(given)], given) {
-			continue
-		}
+	prefix := r.URL.Query().Get("prefix")
+	for _, keys := range s.keysIn(r.Context(), t, t.path, maxElements, func(keys []string) bool {
+		return slices.Equal(keys[:len(given)], given) && strings.HasPrefix(keys[len(given)], prefix)
+	}) {
 		var e ordered
 		for i, k := range t.node.Keys()[len(given):] {
 			e = e.with(k.Name(), keys[len(given)+i])

@@ -109,13 +109,20 @@ func (s *Server) nearEntry(r *http.Request) []string {
 		}
 		list := slices.Clone(t.path[:i+1])
 		list[i].Keys = nil
-		entries := s.keysIn(r.Context(), t.service, t.cube, node, list)
+		entries := s.keysIn(r.Context(), t, list, maxCompared, func([]string) bool { return true })
+		if len(entries) == maxCompared && i < len(t.path)-1 {
+			return nil // whether this entry is the missing one is not known
+		}
 		if !slices.ContainsFunc(entries, func(keys []string) bool { return slices.Equal(keys, step.Keys) }) {
 			return nearKeys(step.Keys, entries)
 		}
 	}
 	return nil
 }
+
+// maxCompared is how many entries are compared with a key that none has: a refused request
+// is not to cost more than a granted one.
+const maxCompared = 1000
 
 // nearKeys compares the first key that leads away from every entry, as keys are typed.
 func nearKeys(given []string, entries [][]string) []string {
