@@ -62,6 +62,7 @@ func Parts() []Part {
 		{"size", size},
 		{"slowpath", slowPath},
 		{"daemon", daemon},
+		{"api", api},
 		{"helpers", helpers},
 	}
 }

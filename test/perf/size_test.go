@@ -3,6 +3,7 @@
 package perf
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -65,5 +66,40 @@ func TestFramesSayWhenTheyWereSent(t *testing.T) {
 	}
 	if got := lab.Since(make([]byte, 60)); got <= 0 {
 		t.Errorf("a frame of the beginning of the clock: %v", got)
+	}
+}
+
+func TestAQuickRunOfTheAPIMeasuresEverySize(t *testing.T) {
+	netns.NeedRoot(t)
+	if _, err := os.Stat("../../bin/polycubed"); err != nil {
+		t.Skipf("needs bin/polycubed: run make build (%v)", err)
+	}
+	r := &Run{Config: Config{Rounds: 1, Quick: true, Root: "../..", Progress: t.Output()}}
+	if err := r.Do(t.Context(), []string{"api"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Sections) != 1 || len(r.Sections[0].Tables) != 2 || len(r.Checks) != 4 {
+		t.Fatalf("%d checks, sections %+v", len(r.Checks), r.Sections)
+	}
+	for _, table := range r.Sections[0].Tables {
+		if len(table.Rows) != 3 {
+			t.Errorf("%s has %d lines, want one for each size and one for the growth", table.Title, len(table.Rows))
+		}
+		for _, row := range table.Rows {
+			if len(row) != len(table.Columns) {
+				t.Errorf("%s: %d figures in %d columns: %v", table.Title, len(row), len(table.Columns), row)
+			}
+		}
+	}
+}
+
+func TestPagesFollowTheirLinks(t *testing.T) {
+	for header, want := range map[string]string{
+		`</polycube/v1/a/>; rel="self", </polycube/v1/a/?after=x&limit=1>; rel="next"`: "/a/?after=x&limit=1",
+		`</polycube/v1/a/>; rel="self"`: "", "": "",
+	} {
+		if got := nextPage(header); got != want {
+			t.Errorf("%s: %q, want %q", header, got, want)
+		}
 	}
 }
