@@ -7,6 +7,7 @@ package events
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -72,8 +73,9 @@ type Event struct {
 	// Count is how many events a reader missed; 0 when nobody can tell, because the daemon was started anew.
 	Count uint64 `json:"count,omitempty"`
 
-	// about are the cubes to find it by, if they are more than are listed.
-	about map[string]bool
+	// about are the cubes to find it by, if they are more than are listed; of very many, it is about all.
+	about    []string
+	aboutAll bool
 }
 
 // Origin is who asked for a change.
@@ -95,17 +97,47 @@ type Change struct {
 	More  int      `json:"more,omitempty"`
 }
 
-// About makes an event findable by the names of cubes that it does not list.
+// The ring must not take what an event that names a thousand cubes, or a reason of many lines, would make of it.
+const (
+	maxAbout = 256
+	maxText  = 1000
+)
+
+// About makes an event findable by the names of cubes that it does not list. One of more than a few hundred cubes is found
+// by every name.
 func (e *Event) About(cubes []string) {
-	e.about = make(map[string]bool, len(cubes))
-	for _, c := range cubes {
-		e.about[c] = true
+	if len(cubes) > maxAbout {
+		e.aboutAll = true
+		return
+	}
+	e.about = slices.Clone(cubes)
+}
+
+// bound cuts what is longer than anybody reads.
+func (e *Event) bound() {
+	clip(&e.Message)
+	clip(&e.Reason)
+	for i := range e.Origins {
+		clip(&e.Origins[i].Who)
+		clip(&e.Origins[i].From)
+		clip(&e.Origins[i].What)
+	}
+	for i := range e.Changes {
+		for j := range e.Changes[i].Paths {
+			clip(&e.Changes[i].Paths[j])
+		}
+	}
+}
+
+func clip(s *string) {
+	if len(*s) > maxText {
+		*s = strings.ToValidUTF8((*s)[:maxText], "") + "..."
 	}
 }
 
 // Concerns tells whether a cube has to do with it.
 func (e *Event) Concerns(cube string) bool {
-	if e.Cube == cube || e.about[cube] {
+	if e.Cube == cube || e.aboutAll || slices.Contains(e.about, cube) {
 		return true
 	}
 	for _, c := range e.Cubes {
@@ -151,6 +183,7 @@ func (l *Log) Add(e Event) {
 	if l == nil {
 		return
 	}
+	e.bound()
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}

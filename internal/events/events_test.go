@@ -3,12 +3,14 @@
 package events
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // words are events in short: the number, or what is missing.
@@ -152,6 +154,28 @@ func TestConcerns(t *testing.T) {
 		if got, want := e.Concerns(name), slices.Contains([]string{"a", "b", "c", "d"}, name); got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
+	}
+}
+
+// TestEventsAreBounded: of what is longer than anybody reads, a part is kept; an event of very many cubes is about all.
+func TestEventsAreBounded(t *testing.T) {
+	l := New("run", 0)
+	long := strings.Repeat("ä", 5000)
+	e := Event{Type: Config, Message: long, Reason: long, Origins: []Origin{{Who: long, From: long, What: long}},
+		Changes: []Change{{Cube: "c", Paths: []string{long}}}}
+	e.About(make([]string, 10000))
+	l.Add(e)
+	r, err := l.Follow("run-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _ := r.Next(1)
+	raw, err := json.Marshal(list[0])
+	if err != nil || len(raw) > 7*(maxText+10) || !utf8.Valid(raw) {
+		t.Errorf("%d bytes, %v", len(raw), err)
+	}
+	if !list[0].Concerns("any") || list[0].about != nil {
+		t.Error("it is not about all")
 	}
 }
 
