@@ -177,6 +177,9 @@ func (m *models) walk(service string, n *yang.Node, of *modelOf) {
 	if name, ok := n.Extension("name-metric"); ok {
 		if path, ok := n.Extension("path-metric"); ok {
 			f, err := newModelFamily(n, name, path)
+			if err == nil && slices.ContainsFunc(of.families, func(other *modelFamily) bool { return other.Name == name }) {
+				err = errors.New("the model has another one of this name")
+			}
 			if err != nil {
 				m.log.Warn("metric of a model left out", "service", service, "metric", name, "err", err)
 			} else {
