@@ -342,6 +342,7 @@ func TestCreateMany(t *testing.T) {
 		name, body, says string
 	}{
 		{"no array", `{}`, "an array of cubes is wanted"},
+		{"null", `null`, "an array of cubes is wanted, null is given"},
 		{"no name", `[{"service-name":"toybridge"}]`, "name is missing"},
 		{"no service", `[{"name":"x"}]`, "service-name is missing"},
 		{"unknown service", `[{"service-name":"nope","name":"x"}]`, `service "nope": not found`},

@@ -303,6 +303,9 @@ func (m *Manager) CreateMany(ctx context.Context, body []byte) error {
 		}
 		list, netdevs = parts.Cubes, doc.netdevs
 	}
+	if list == nil {
+		return &yang.Error{Tag: yang.InvalidValue, Message: "an array of cubes is wanted, null is given"}
+	}
 	return m.transact(ctx, func(t *txn) error {
 		for i, object := range list {
 			if err := t.createElement(object); err != nil {

@@ -75,9 +75,12 @@ func settings(t *testing.T, d *daemon) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "headers = { Authorization = %q }\n[checks]\nenabled = false\n", "Bearer "+strings.TrimSpace(string(token)))
-	for _, check := range []string{"not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance"} {
+	for _, check := range []string{"not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance",
+		"response_headers_conformance", "allow_header_conformance", "unsupported_method"} {
 		fmt.Fprintf(&b, "%s.enabled = true\n", check)
 	}
+	// Among many things there would be a number in quotes, which violates the schema and is taken.
+	fmt.Fprintf(&b, "negative_data_rejection.enabled = %t\n", !soak)
 	for _, service := range []string{"helloworld", "simplebridge", "simpleforwarder", "transparenthelloworld"} {
 		fmt.Fprintf(&b, "[[operations]]\ninclude-path-regex = '^/%s/\\{name\\}/'\n"+
 			"parameters = { \"path.name\" = %q, \"path.ports_name\" = \"port1\", \"path.inport\" = \"port1\", \"path.address\" = \"aa:bb:cc:dd:ee:ff\" }\n",
@@ -90,7 +93,8 @@ func settings(t *testing.T, d *daemon) string {
 	return file
 }
 
-// TestSchemathesisFindsNothing: no answer is a failure of the daemon, and none is not described. Streams of packets, which
+// TestSchemathesisFindsNothing: no answer is a failure of the daemon, none is not described, and what the description forbids
+// is refused. Streams of packets, which
 // do not end, are left out; so is help in the short form.
 func TestSchemathesisFindsNothing(t *testing.T) {
 	t.Parallel()
@@ -107,7 +111,7 @@ func TestSchemathesisFindsNothing(t *testing.T) {
 	if soak {
 		args = append(args, "--max-examples", "100", "--phases", "examples,coverage,fuzzing,stateful")
 	} else {
-		args = append(args, "--max-examples", "6", "--phases", "examples,fuzzing,stateful", "--exclude-method", "OPTIONS")
+		args = append(args, "--max-examples", "4", "--phases", "examples,fuzzing,stateful", "--exclude-method", "OPTIONS")
 	}
 	cmd := d.lab.Command(tool, args...)
 	cmd.Dir = t.TempDir() // it writes reports where it runs
