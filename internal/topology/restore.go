@@ -252,35 +252,42 @@ func (m *Manager) attempt(ctx context.Context, back []*staged) error {
 			t.created = append(t.created, s.unit)
 			t.touch(s.rec.name)
 		}
-		for _, s := range back {
-			if err := t.next.checkNumbers(s); err != nil {
-				return blame(s.rec.name, err)
-			}
-		}
-		return nil
+		return t.next.checkNumbers(back)
 	})
 }
 
-// checkNumbers checks that a stored cube takes no number of another one.
-func (w *world) checkNumbers(s *staged) error {
-	slots := map[uint16]string{}
-	for _, rec := range w.cubes {
-		if rec.seq > s.rec.seq || rec == s.rec {
-			continue // of two that collide, the younger one is at fault
+// checkNumbers checks that no stored cube takes a number of another one. Of two that collide, the younger one is at fault.
+func (w *world) checkNumbers(back []*staged) error {
+	fromStore := make(map[*record]bool, len(back))
+	for _, s := range back {
+		fromStore[s.rec] = true
+	}
+	ids, slots := map[datapath.CubeID]string{}, map[uint16]string{}
+	for _, rec := range w.inOrder() {
+		if fromStore[rec] {
+			if err := rec.checkNumbers(ids, slots); err != nil {
+				return blame(rec.name, err)
+			}
 		}
-		if rec.id == s.rec.id {
-			return fmt.Errorf("its number %d is that of %s: %w", s.rec.id, rec.name, cube.ErrInvalid)
-		}
+		ids[rec.id] = rec.name
 		for _, p := range rec.ports {
 			slots[p.slot] = rec.name
 		}
 	}
-	indexes := map[uint16]bool{}
-	for _, p := range s.rec.ports {
-		if slots[p.slot] != "" || indexes[p.index] || p.slot > datapath.MaxSlot || p.index >= datapath.MaxPorts {
+	return nil
+}
+
+// checkNumbers checks a cube's numbers against those that are taken.
+func (r *record) checkNumbers(ids map[datapath.CubeID]string, slots map[uint16]string) error {
+	if other := ids[r.id]; other != "" {
+		return fmt.Errorf("its number %d is that of %s: %w", r.id, other, cube.ErrInvalid)
+	}
+	indexes, own := map[uint16]bool{}, map[uint16]bool{}
+	for _, p := range r.ports {
+		if slots[p.slot] != "" || own[p.slot] || indexes[p.index] || p.slot > datapath.MaxSlot || p.index >= datapath.MaxPorts {
 			return fmt.Errorf("the numbers of port %s are not its own: %w", p.name, cube.ErrInvalid)
 		}
-		indexes[p.index], slots[p.slot] = true, s.rec.name
+		indexes[p.index], own[p.slot] = true, true
 	}
 	return nil
 }
