@@ -83,6 +83,8 @@ func TestHelpOfOneParameter(t *testing.T) {
 			"port:         Where.\nType:         port-number\nRange:        1..9\nLength:       1..2\nPattern:      [0-9]+\nUnits:        ports\n" +
 				"Possible:     7, 8\nExample:      polycubectl r1 p1 set port=7\n"},
 		{"as the last word", "r1 p1 set port ?", port, "OPTIONS /r1/p1/port/?help=SET", "Example:      polycubectl r1 p1 set port=7\n"},
+		{"values with meanings", "r1 set mode= ?", `{"params":{"mode":{"type":"leaf","description":"How.","values":["A","LONG","NONE"],"value-descriptions":{"A":"The first.","LONG":"Another."}}}}`,
+			"OPTIONS /r1/mode/?help=SET", "Values:       A     The first.\n              LONG  Another.\n              NONE\n"},
 		{"to show", "r1 p1 show port ?", port, "OPTIONS /r1/p1/port/?help=SHOW", "Example:      7\n"},
 		{"a list", "r1 set names= ?", names, "OPTIONS /r1/names/?help=SET",
 			"Type:         list of string\nExample:      polycubectl r1 set names=a\nSeveral:      as JSON, 'names=[\"a\",\"b\"]'\n"},

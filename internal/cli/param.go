@@ -18,6 +18,7 @@ type parameter struct {
 	simple, typedef, bounds, length, units string
 	def                                    string
 	values, patterns, candidates           []string
+	meanings                               value
 	mandatory, initOnly, state, implied    bool
 	refers                                 bool // to something that exists
 }
@@ -30,6 +31,7 @@ func paramOf(m member) parameter {
 		units: v.string("units"), def: v.string("default"), values: texts(v, "values"), patterns: texts(v, "pattern"), candidates: texts(v, "candidates"),
 		mandatory: isTrue(v, "mandatory"), initOnly: isTrue(v, "init-only"), state: isTrue(v, "state"), implied: isTrue(v, "implied"), refers: v.string("leafref") != "",
 	}
+	p.meanings, _ = v.get("value-descriptions")
 	if p.name == "" {
 		p.name = m.key
 	}
@@ -101,45 +103,80 @@ func (p parameter) text(v verb) string {
 	return strings.TrimSpace(strings.Join(parts, " "))
 }
 
+// leafPage prints the page of one parameter, line by line.
+type leafPage struct {
+	printer
+	width int
+}
+
+// titled is where what follows a title begins.
+const titled = 14
+
+// field prints a text behind its head; further lines of it begin where it began.
+func (g leafPage) field(head, text string) {
+	for i, part := range wrap(clean(text), g.width-utf8.RuneCountInString(head)) {
+		if i > 0 {
+			head = strings.Repeat(" ", utf8.RuneCountInString(head))
+		}
+		g.line(strings.TrimRight(head+part, " "))
+	}
+}
+
+// say prints what there is to say under a title.
+func (g leafPage) say(title, text string) {
+	if text != "" {
+		g.field(pad(clean(title)+": ", titled), text)
+	}
+}
+
+// values prints the values, with what they mean one a line.
+func (g leafPage) values(p parameter) {
+	if len(p.meanings.members) == 0 {
+		g.say("Values", strings.Join(p.values, ", "))
+		return
+	}
+	longest := 0
+	for _, v := range p.values {
+		longest = max(longest, utf8.RuneCountInString(clean(v)))
+	}
+	head := pad("Values:", titled)
+	for _, v := range p.values {
+		g.field(head+pad(clean(v), longest+len(gap)), p.meanings.string(v))
+		head = pad("", titled)
+	}
+}
+
+func pad(s string, width int) string {
+	return s + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
+}
+
 // printLeaf is the page of one parameter.
 func printLeaf(w io.Writer, v value, about helpFor, width int) error {
 	p := paramOf(member{about.leaf, v})
 	b := bufio.NewWriter(w)
-	out := printer{b}
-	line := func(title, text string) {
-		if text == "" {
-			return
-		}
-		head := title + ":" + strings.Repeat(" ", max(1, 13-len(title)))
-		for i, part := range wrap(clean(text), width-len(head)) {
-			if i > 0 {
-				head = strings.Repeat(" ", len(head))
-			}
-			out.line(head + part)
-		}
-	}
+	g := leafPage{printer{b}, width}
 	if p.description == "" {
-		out.line(clean(p.name))
+		g.line(clean(p.name))
 	}
-	line(clean(p.name), p.description)
-	line("Type", p.typeText())
-	line("Values", strings.Join(p.values, ", "))
+	g.say(p.name, p.description)
+	g.say("Type", p.typeText())
+	g.values(p)
 	if p.narrows() {
-		line("Range", p.bounds)
+		g.say("Range", p.bounds)
 	}
 	if !p.refers {
-		line("Length", p.length)
+		g.say("Length", p.length)
 		for _, pattern := range p.patterns {
-			line("Pattern", pattern)
+			g.say("Pattern", pattern)
 		}
 	}
-	line("Units", p.units)
-	line("Default", p.def)
-	line("Given", p.when())
-	line("Possible", strings.Join(p.candidates, ", "))
-	line("Example", p.command(about))
+	g.say("Units", p.units)
+	g.say("Default", p.def)
+	g.say("Given", p.when())
+	g.say("Possible", strings.Join(p.candidates, ", "))
+	g.say("Example", p.command(about))
 	if strings.HasSuffix(p.simple, "[]") {
-		line("Several", `as JSON, '`+p.name+`=["a","b"]'`)
+		g.say("Several", `as JSON, '`+p.name+`=["a","b"]'`)
 	}
 	return b.Flush()
 }

@@ -43,15 +43,17 @@ type param struct {
 // left out, as the first API had none of them.
 type constraints struct {
 	// Typedef is the type as the model names it, where it is not a built-in one.
-	Typedef   string   `json:"typedef,omitempty"`
-	Units     string   `json:"units,omitempty"`
-	Default   *string  `json:"default,omitempty"`
-	Range     string   `json:"range,omitempty"`
-	Length    string   `json:"length,omitempty"`
-	Patterns  []string `json:"pattern,omitempty"`
-	Values    []string `json:"values,omitempty"`
-	Leafref   string   `json:"leafref,omitempty"`
-	Mandatory bool     `json:"mandatory,omitempty"`
+	Typedef  string   `json:"typedef,omitempty"`
+	Units    string   `json:"units,omitempty"`
+	Default  *string  `json:"default,omitempty"`
+	Range    string   `json:"range,omitempty"`
+	Length   string   `json:"length,omitempty"`
+	Patterns []string `json:"pattern,omitempty"`
+	Values   []string `json:"values,omitempty"`
+	// Meanings are the descriptions of the values that have one.
+	Meanings  ordered `json:"value-descriptions,omitempty"`
+	Leafref   string  `json:"leafref,omitempty"`
+	Mandatory bool    `json:"mandatory,omitempty"`
 	// InitOnly is what is given at creation only, State what is only read.
 	InitOnly bool `json:"init-only,omitempty"`
 	State    bool `json:"state,omitempty"`
@@ -417,6 +419,11 @@ func paramOf(n *yang.Node) param {
 func (p *param) describeValue(n *yang.Node) {
 	t := n.Type()
 	p.SimpleType, p.Values = t.Base, t.Enums
+	for i, text := range t.EnumTexts {
+		if text != "" {
+			p.Meanings = p.Meanings.with(t.Enums[i], strings.Join(strings.Fields(text), " "))
+		}
+	}
 	p.Units, p.Length, p.Patterns, p.Leafref = n.Units(), t.Length, t.Patterns, t.LeafrefPath
 	p.Mandatory, p.InitOnly = n.Mandatory() && n.Config(), n.InitOnly() && n.Config()
 	if t.Range != "" {

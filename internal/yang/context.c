@@ -292,6 +292,13 @@ const char *pcn_type_name(const struct lysc_type *type, size_t index)
 	return ((const struct lysc_type_bits *)type)->bits[index].name;
 }
 
+const char *pcn_type_name_text(const struct lysc_type *type, size_t index)
+{
+	if (type->basetype == LY_TYPE_ENUM)
+		return ((const struct lysc_type_enum *)type)->enums[index].dsc;
+	return ((const struct lysc_type_bits *)type)->bits[index].dsc;
+}
+
 const struct lysc_type *pcn_type_member(const struct lysc_type *type, size_t index)
 {
 	return ((const struct lysc_type_union *)type)->types[index];

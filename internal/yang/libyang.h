@@ -69,6 +69,8 @@ void pcn_type(const struct lysc_type *type, struct pcn_stype *out);
 void pcn_type_range(const struct lysc_type *type, size_t index, int64_t *min, int64_t *max);
 const char *pcn_type_pattern(const struct lysc_type *type, size_t index, int *inverted);
 const char *pcn_type_name(const struct lysc_type *type, size_t index);
+/* The description of the same, NULL when the model has none. */
+const char *pcn_type_name_text(const struct lysc_type *type, size_t index);
 const struct lysc_type *pcn_type_member(const struct lysc_type *type, size_t index);
 const char *pcn_identity(const struct lysc_type *type, size_t index, const char **module);
 

@@ -39,6 +39,9 @@ type Type struct {
 	// Enums holds the names of an enumeration, of bits, or of the identities
 	// that an identityref accepts, as the model spells them.
 	Enums []string
+	// EnumTexts are the descriptions of the names of an enumeration or of bits, ""
+	// for one without. It is empty for identities.
+	EnumTexts []string
 	// Range is what a number may be, e.g. "1..4094"; always set for integers.
 	Range string
 	// Length is what the length of a string or binary may be.

@@ -257,6 +257,7 @@ func copyType(name *C.char, ref *C.struct_lysc_type) Type {
 	}
 	for i := C.size_t(0); i < st.names; i++ {
 		t.Enums = append(t.Enums, C.GoString(C.pcn_type_name(ref, i)))
+		t.EnumTexts = append(t.EnumTexts, C.GoString(C.pcn_type_name_text(ref, i)))
 	}
 	for i := C.size_t(0); i < st.members; i++ {
 		t.Union = append(t.Union, copyType(nil, C.pcn_type_member(ref, i)))
