@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,7 +54,41 @@ func TestTheGuideToSecureIt(t *testing.T) {
 	m.do(t, examples, certificates)
 	d := m.Start(options...)
 	m.do(t, examples, func(e readme.Example) bool { return !certificates(e) })
+	d.fromAfar(t)
 	d.Alive()
+}
+
+// fromAfar comes in from another host, by the name that the guide's certificate has.
+func (d *daemon) fromAfar(t *testing.T) {
+	t.Helper()
+	host := d.lab.Host("veth1", "10.0.0.1/24")
+	d.lab.Run("ip", "addr", "add", "10.0.0.254/24", "dev", "veth1")
+	reaches(t, host, "10.0.0.254")
+	const url = "https://router1.example.org:9443/polycube/v1/simplebridge/br1/loglevel/"
+	alice := []string{"--cacert", "ca.pem", "--cert", "alice.pem", "--key", "alice-key.pem"}
+	tests := []struct {
+		name string
+		args []string
+		says string
+	}{
+		{"an admin reads", append(alice, url), `"DEBUG" 200`},
+		{"an admin changes", append(alice, "-X", "PATCH", "-d", `"INFO"`, url), " 200"},
+		{"no certificate", []string{"--cacert", "ca.pem", url}, " 000"},
+		{"a certificate that was taken back", []string{"--cacert", "ca.pem", "--cert", "bob.pem", "--key", "bob-key.pem", url}, " 000"},
+		{"the daemon's own certificate", []string{"--cacert", "ca.pem", "--cert", "server.pem", "--key", "server-key.pem", url}, " 000"},
+		{"no TLS", []string{strings.Replace(url, "https:", "http:", 1)}, "Client sent an HTTP request to an HTTPS server.\n 400"},
+		{"TLS 1.1", append(alice, "--tlsv1.0", "--tls-max", "1.1", url), " 000"},
+		{"HTTP/2 is not spoken", append(alice, "--http2", url), `"INFO" 200`},
+		{"another host's name", append(alice, "-H", "Host: evil.example", url), "not in the daemon's certificate"},
+		{"a page of another site", append(alice, "-H", "Origin: https://evil.example", "-X", "DELETE", url), "another site"},
+	}
+	for _, tt := range tests {
+		cmd := host.Command("curl", slices.Concat([]string{"-s", "-w", " %{http_code}", "--resolve", "router1.example.org:9443:10.0.0.254"}, tt.args)...)
+		cmd.Dir = filepath.Join(d.dir, "clone")
+		if r := run(t, cmd, ""); !strings.Contains(r.stdout, tt.says) {
+			t.Errorf("%s: %s, want %q", tt.name, r, tt.says)
+		}
+	}
 }
 
 // do runs those examples of a document that are wanted.
