@@ -123,7 +123,11 @@ func compareNatural(a, b string) int {
 }
 
 func leadingDigits(s string) int {
-	return len(s) - len(strings.TrimLeft(s, "0123456789"))
+	n := 0
+	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+		n++
+	}
+	return n
 }
 
 // body is the image as the body of a request, for a tree that has the service's name in it.

@@ -261,18 +261,21 @@ func manyCubes(a *apiRig, n int) error {
 	return a.err
 }
 
-// settled waits until the daemon has nothing left to do in the background, such as inlining what it has just linked.
+// settled waits until the daemon has nothing left to do in the background, such as inlining what it has just linked: until
+// it has hardly used a processor for some time in a row, since on a busy machine it may just have had none.
 func (a *apiRig) settled() {
-	for end := time.Now().Add(time.Minute); a.err == nil && time.Now().Before(end); {
-		before, err := a.daemon.CPU()
-		time.Sleep(500 * time.Millisecond)
-		after, err2 := a.daemon.CPU()
-		if a.err = err; a.err == nil {
-			a.err = err2
+	const pause, quiet, inARow = 200 * time.Millisecond, 5 * time.Millisecond, 5
+	var before time.Duration
+	calm := 0
+	for end := time.Now().Add(2 * time.Minute); a.err == nil && calm < inARow && time.Now().Before(end); {
+		time.Sleep(pause)
+		var now time.Duration
+		if now, a.err = a.daemon.CPU(); now-before < quiet {
+			calm++
+		} else {
+			calm = 0
 		}
-		if after-before < 50*time.Millisecond {
-			return
-		}
+		before = now
 	}
 }
 
