@@ -156,7 +156,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 	}
 	for _, text := range []string{`[1]`, `{"a":`, `"x"`, strings.Repeat(" ", maxDocument+1)} {
 		state = []byte(text)
-		if _, err := i.State(t.Context(), nil); err == nil {
+		if _, err := i.State(t.Context(), []string{"x"}); err == nil {
 			t.Errorf("the state %.20q is taken", text)
 		}
 	}
@@ -183,7 +183,7 @@ func TestAServiceThatHangsCostsItsCubesADeadlineAndNoMore(t *testing.T) {
 	env := newEnv(t, "c1", nil)
 	i := open(t, l, env)
 	for range maxMisses {
-		if _, err := i.State(t.Context(), nil); !errors.Is(err, cube.ErrUnavailable) || !strings.Contains(err.Error(), "has not answered State within 500ms") {
+		if _, err := i.State(t.Context(), []string{"x"}); !errors.Is(err, cube.ErrUnavailable) || !strings.Contains(err.Error(), "has not answered State within 500ms") {
 			t.Errorf("a call that hangs: %v", err)
 		}
 	}

@@ -21,7 +21,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/polycube/polycube/test/lint/readme"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -308,22 +307,4 @@ func (k *knocker) idles() {
 	if err != nil || status < 400 || !strings.Contains(text, "cannot be knocked at") {
 		k.t.Errorf("knocking at the port itself: %d, %v: %s", status, err, text)
 	}
-}
-
-// TestTheReadmeOfPortKnocking executes its examples. Where the service is installed is the one thing that differs.
-func TestTheReadmeOfPortKnocking(t *testing.T) {
-	t.Parallel()
-	path := pythonService(t, "polycube-portknock")
-	f, err := os.Open("../../examples/services/portknock/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	examples, err := readme.Parse(f)
-	if err != nil || len(examples) == 0 {
-		t.Fatalf("no examples: %v", err)
-	}
-	d := start(t)
-	hosts := threeHosts(d.machine, v4)
-	d.execute(examples, "export SERVICE="+path+"\n", hosts[:]...)
 }

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+//go:build ignore
+
+/* A bucket of tokens for each sender. Two processors that see packets of one sender at a time may
+ * each let one through for the same token; a lock would cost more than that is worth. */
+#include <pcn/cube.h>
+
+enum ratelimit_reason {
+	/* the sender is above its rate */
+	RATELIMIT_OVER_RATE = PCN_REASON_FIRST,
+};
+PCN_REASONS(ratelimit_reason);
+
+/* The model's leaves: packets in a second, and packets. */
+PCN_CONFIG(__u32, rate) = 1000;
+PCN_CONFIG(__u32, burst) = 100;
+
+#define SECOND 1000000000ull
+/* Messages about one sender are this far apart, in nanoseconds. */
+#define QUIET (10 * SECOND)
+/* The kind of the message that a sender is above its rate; it holds its address. */
+#define OVER 1
+
+/* credit is in packets times SECOND. */
+struct sender {
+	__u64 last;
+	__u64 credit;
+	__u64 packets;
+	__u64 dropped;
+	__u64 told;
+};
+
+PCN_MAP(senders, BPF_MAP_TYPE_LRU_HASH, __u64, struct sender, 4096);
+
+/* Takes a token from the sender's bucket; 0 if there is none. */
+PCN_INLINE int take(struct sender *s, __u64 now)
+{
+	__u64 most = burst * SECOND, passed = now - s->last;
+
+	/* More than this fills any bucket, and would not fit the product. */
+	if (passed > QUIET)
+		s->credit = most;
+	else
+		s->credit += passed * rate;
+	if (s->credit > most)
+		s->credit = most;
+	s->last = now;
+	s->packets++;
+	if (s->credit < SECOND)
+		return 0;
+	s->credit -= SECOND;
+	return 1;
+}
+
+PCN_INGRESS
+{
+	struct pcn_cursor c;
+	struct sender *s;
+	__u64 sender, now = pcn_time();
+
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
+	struct ethhdr *eth = pcn_parse_eth(&c);
+	if (!eth)
+		return pcn_pkt_drop(ctx, md, PCN_REASON_MALFORMED);
+	sender = pcn_mac(eth->h_source);
+	s = bpf_map_lookup_elem(&senders, &sender);
+	if (!s) {
+		struct sender first = { .last = now, .credit = (burst - 1) * SECOND, .packets = 1 };
+
+		bpf_map_update_elem(&senders, &sender, &first, BPF_ANY);
+		return pcn_pkt_pass(ctx, md);
+	}
+	if (take(s, now))
+		return pcn_pkt_pass(ctx, md);
+	s->dropped++;
+	if (now - s->told > QUIET || !s->told) {
+		s->told = now;
+		pcn_notify(ctx, md, OVER, &sender, sizeof(sender));
+	}
+	return pcn_pkt_drop(ctx, md, RATELIMIT_OVER_RATE);
+}
+
+PCN_EGRESS
+{
+	return pcn_pkt_pass(ctx, md);
+}
+
+PCN_LICENSE;

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sdk is for services of Polycube in Go that are processes of their own. What an author writes has the shape of
+// package cube: a service with model, objects and constructor; instances with Prepare and, where they need them, the
+// optional interfaces of package cube (Stater, StateDeleter, Actor, PacketHandler, Notified, PortWatcher, ParentWatcher,
+// Closer). What differs is that maps are reached by way of the daemon: Table instead of cube.Table.
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Service is a type of network function. T is the type of its instances, whose methods say what the daemon asks for.
+type Service[T Instance] struct {
+	// Name is that of the model, which is the text of the YANG module.
+	Name, Model string
+	// Objects holds the compiled program files (ELF) by hook.
+	Objects map[cube.Hook][]byte
+	// MaxPorts bounds the ports of an instance; 0 is the daemon's limit.
+	MaxPorts int
+	// MinKernel is the oldest kernel, such as "6.1"; empty means what the model says.
+	MinKernel string
+	Deadlines Deadlines
+	// New makes an instance; it must not touch maps yet.
+	New func(Env) (T, error)
+}
+
+// Deadlines are how long calls may take; 0 is the daemon's default.
+type Deadlines struct{ Prepare, Commit, State, Action time.Duration }
+
+// Instance is the control plane of one cube. Its methods are called one at a time.
+type Instance interface {
+	// Prepare checks the step from configuration old to after and returns what carries it out; nothing may change before
+	// Commit. Both are the cube's whole configuration as JSON of its model; old is nil for a new cube. An error refuses the
+	// change with its sentence.
+	Prepare(ctx context.Context, old, after json.RawMessage) (Plan, error)
+}
+
+// Plan carries out a prepared change.
+type Plan struct {
+	// Constants are new values of PCN_CONFIG variables, by C name: integers, bools and structs of fixed size, with the
+	// padding of the C type written out as blank members.
+	Constants map[string]any
+	// MapSizes overrides max_entries of maps, by C name.
+	MapSizes map[string]uint32
+	// Programs changes which programs the cube consists of; nil takes one away.
+	Programs map[cube.ProgramSlot]*cube.Program
+	// Writes are made by the daemon, and taken back if the change comes to nothing. See Entries.
+	Writes []Write
+	// Commit does the rest, and Undo reverses it. They may be nil.
+	Commit, Undo func(context.Context) error
+}
+
+// Write is entries of a map.
+type Write struct {
+	Map string
+	// Replace deletes first what is in the map and not here.
+	Replace bool
+	entries []entry
+	err     error
+}
+
+type entry struct{ key, value []byte }
+
+// Entries are to be written to a map; see Plan.Writes.
+func Entries[K comparable, V any](name string, replace bool, entries map[K]V) Write {
+	w := Write{Map: name, Replace: replace}
+	for k, v := range entries {
+		key, err := encode(k)
+		if err != nil {
+			w.err = err
+		}
+		value, err := encode(v)
+		if err != nil {
+			w.err = err
+		}
+		w.entries = append(w.entries, entry{key, value})
+	}
+	return w
+}
+
+// Deleting are keys whose entries are to be deleted; see Plan.Writes.
+func Deleting[K comparable](name string, keys ...K) Write {
+	w := Write{Map: name}
+	for _, k := range keys {
+		key, err := encode(k)
+		if err != nil {
+			w.err = err
+		}
+		w.entries = append(w.entries, entry{key: key})
+	}
+	return w
+}
+
+// Env is what the daemon offers an instance.
+type Env interface {
+	// Name is the cube's name, UUID stays the same for its life, and Type is where it runs.
+	Name() string
+	UUID() string
+	Type() cube.Type
+	// TakenOver says that the cube was there before, so that its maps may have entries.
+	TakenOver() bool
+	// Logger writes to the cube's log.
+	Logger() *slog.Logger
+	// PortIndex returns the index that the fast path knows a port by, and PortName the reverse.
+	PortIndex(name string) (uint16, bool)
+	PortName(index uint16) (string, bool)
+	// Send puts a packet into the fast path.
+	Send(*cube.PacketOut) error
+	// Every calls fn each time that d has passed, in turn with the cube's methods, until the cube is closed or stop is called.
+	Every(d time.Duration, fn func(context.Context)) (stop func())
+	// Metrics replaces what /metrics shows of the cube.
+	Metrics([]Metric) error
+
+	access() access
+}
+
+// Metric is a number that /metrics shows of a cube.
+type Metric struct {
+	// Name is of [a-z][a-z0-9_]*.
+	Name, Help string
+	Counter    bool
+	Labels     map[string]string
+	Value      float64
+}
+
+// Typed adapts a handler of a native Go configuration to Instance. C is the struct that the cube's configuration decodes
+// into; its JSON names are the model's.
+type Typed[C any] struct {
+	// PrepareConfig is Prepare with decoded configurations; old is nil for a new cube.
+	PrepareConfig func(ctx context.Context, old, after *C) (Plan, error)
+}
+
+// Prepare implements Instance.
+func (t Typed[C]) Prepare(ctx context.Context, old, after json.RawMessage) (Plan, error) {
+	var was *C
+	if old != nil {
+		was = new(C)
+		if err := json.Unmarshal(old, was); err != nil {
+			return Plan{}, fmt.Errorf("decoding the present configuration: %w", err)
+		}
+	}
+	is := new(C)
+	if err := json.Unmarshal(after, is); err != nil {
+		return Plan{}, fmt.Errorf("decoding the configuration: %w", err)
+	}
+	return t.PrepareConfig(ctx, was, is)
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sdk
+
+// A session with a daemon: requests that are answered by number, and messages that nobody waits for. gRPC lets one
+// goroutine send at a time, so each stream has a channel before it.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/polycube/polycube/api/polycube/service/v1"
+	"github.com/polycube/polycube/cube"
+)
+
+// waiting is how many messages and packets may wait to be sent.
+const waiting = 1024
+
+// ErrLost is what is answered once the daemon is gone: the cube is closed, and opened anew when it comes back.
+var ErrLost = errors.New("the session with the daemon has ended")
+
+type session struct {
+	hello   *pb.Hello
+	out     chan *pb.ToDaemon
+	packets chan *pb.PacketOut
+	done    chan struct{}
+	slots   chan struct{} // bounds the requests under way
+
+	mu      sync.Mutex
+	number  uint64
+	replies map[uint64]chan *pb.MapReply
+}
+
+func newSession(hello *pb.Hello) *session {
+	return &session{hello: hello, out: make(chan *pb.ToDaemon, waiting), packets: make(chan *pb.PacketOut, waiting),
+		done: make(chan struct{}), slots: make(chan struct{}, max(1, hello.GetRequests())), replies: map[uint64]chan *pb.MapReply{}}
+}
+
+// say sends a message that nobody waits for.
+func (s *session) say(m *pb.ToDaemon) error {
+	select {
+	case s.out <- m:
+		return nil
+	case <-s.done:
+		return ErrLost
+	default:
+		return fmt.Errorf("the daemon does not read fast enough: %w", cube.ErrFull)
+	}
+}
+
+// ask sends a map request and waits for the answer.
+func (s *session) ask(ctx context.Context, r *pb.MapRequest) (*pb.MapReply, error) {
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	case <-s.done:
+		return nil, ErrLost
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for other requests: %w", ctx.Err())
+	}
+	reply := make(chan *pb.MapReply, 1)
+	s.mu.Lock()
+	s.number++
+	r.Id = s.number
+	s.replies[r.GetId()] = reply
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.replies, r.GetId())
+	}()
+	select {
+	case s.out <- &pb.ToDaemon{Message: &pb.ToDaemon_Map{Map: r}}:
+	case <-s.done:
+		return nil, ErrLost
+	case <-ctx.Done():
+		return nil, fmt.Errorf("asking the daemon: %w", ctx.Err())
+	}
+	select {
+	case m := <-reply:
+		return m, faultOf(m.GetFault())
+	case <-s.done:
+		return nil, ErrLost
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for the daemon: %w", ctx.Err())
+	}
+}
+
+// hear gives an answer to who waits for it.
+func (s *session) hear(m *pb.MapReply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reply := s.replies[m.GetId()]; reply != nil {
+		delete(s.replies, m.GetId())
+		reply <- m
+	}
+}
+
+// kinds are the errors of package cube by the codes that stand for them.
+var kinds = map[codes.Code]error{
+	codes.InvalidArgument: cube.ErrInvalid, codes.NotFound: cube.ErrNotFound, codes.AlreadyExists: cube.ErrExists,
+	codes.FailedPrecondition: cube.ErrInUse, codes.ResourceExhausted: cube.ErrFull, codes.Unimplemented: cube.ErrUnsupported,
+}
+
+func faultOf(f *pb.Fault) error {
+	if f == nil {
+		return nil
+	}
+	if kind := kinds[codes.Code(f.GetCode())]; kind != nil {
+		return fmt.Errorf("%s: %w", f.GetMessage(), kind)
+	}
+	return errors.New(f.GetMessage())
+}
+
+// codeOf is the code for an error of a handler; Unknown is a fault of the service.
+func codeOf(err error) codes.Code {
+	for code, kind := range kinds {
+		if errors.Is(err, kind) {
+			return code
+		}
+	}
+	return codes.Unknown
+}
+
+// batches cuts entries to what a message may hold.
+func batches[E proto.Message](s *session, all []E, do func([]E) error) error {
+	size := max(1, int(s.hello.GetEntries()))
+	for len(all) > 0 {
+		n := min(size, len(all))
+		if err := do(all[:n]); err != nil {
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sdk
+
+// Maps are read and written by the daemon, which confines each request to the cube that makes it.
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+
+	pb "github.com/polycube/polycube/api/polycube/service/v1"
+	"github.com/polycube/polycube/cube"
+)
+
+// access is how a cube reaches its maps.
+type access struct {
+	s    *session
+	cube uint64
+}
+
+// Table is a map of a cube with keys and values of Go types of fixed size. Where the C type has padding, the Go type has
+// blank members. It can be used from the first Commit on.
+type Table[K comparable, V any] struct {
+	m    access
+	name string
+}
+
+// OpenTable is a map by its C name. That there is none is found by the first use.
+func OpenTable[K comparable, V any](env Env, name string) Table[K, V] {
+	return Table[K, V]{m: env.access(), name: name}
+}
+
+func (t Table[K, V]) ask(ctx context.Context, r *pb.MapRequest) (*pb.MapReply, error) {
+	r.Cube, r.Map = t.m.cube, t.name
+	reply, err := t.m.s.ask(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("map %s: %w", t.name, err)
+	}
+	return reply, nil
+}
+
+// Get reads the entry of a key; ErrNotFound if there is none.
+func (t Table[K, V]) Get(ctx context.Context, key K) (V, error) {
+	var value V
+	k, err := encode(key)
+	if err != nil {
+		return value, err
+	}
+	reply, err := t.ask(ctx, &pb.MapRequest{Operation: &pb.MapRequest_Lookup{Lookup: &pb.MapKeys{Keys: [][]byte{k}}}})
+	if err != nil {
+		return value, err
+	}
+	if len(reply.GetEntries()) != 1 {
+		return value, fmt.Errorf("map %s: no such entry: %w", t.name, cube.ErrNotFound)
+	}
+	return value, decode(reply.GetEntries()[0].GetValue(), &value)
+}
+
+// Set writes an entry, whether there is one or not.
+func (t Table[K, V]) Set(ctx context.Context, key K, value V) error {
+	return t.write(ctx, pb.MapUpdate_MODE_ANY, map[K]V{key: value})
+}
+
+// Add writes a new entry; ErrExists if there is one.
+func (t Table[K, V]) Add(ctx context.Context, key K, value V) error {
+	return t.write(ctx, pb.MapUpdate_MODE_ADD, map[K]V{key: value})
+}
+
+// SetAll writes entries in batches; after an error some of them are written.
+func (t Table[K, V]) SetAll(ctx context.Context, entries map[K]V) error {
+	return t.write(ctx, pb.MapUpdate_MODE_ANY, entries)
+}
+
+func (t Table[K, V]) write(ctx context.Context, mode pb.MapUpdate_Mode, entries map[K]V) error {
+	w := Entries(t.name, false, entries)
+	if w.err != nil {
+		return w.err
+	}
+	return batches(t.m.s, protoEntries(w.entries), func(part []*pb.Entry) error {
+		_, err := t.ask(ctx, &pb.MapRequest{Operation: &pb.MapRequest_Update{Update: &pb.MapUpdate{Mode: mode, Entries: part}}})
+		return err
+	})
+}
+
+func protoEntries(entries []entry) []*pb.Entry {
+	out := make([]*pb.Entry, 0, len(entries))
+	for _, e := range entries {
+		out = append(out, &pb.Entry{Key: e.key, Value: e.value})
+	}
+	return out
+}
+
+// Delete deletes an entry, and says whether there was one.
+func (t Table[K, V]) Delete(ctx context.Context, key K) (bool, error) {
+	k, err := encode(key)
+	if err != nil {
+		return false, err
+	}
+	_, err = t.ask(ctx, &pb.MapRequest{Operation: &pb.MapRequest_Delete{Delete: &pb.MapKeys{Keys: [][]byte{k}}}})
+	if errors.Is(err, cube.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Clear deletes all entries; those of an array become zero.
+func (t Table[K, V]) Clear(ctx context.Context) error {
+	_, err := t.ask(ctx, &pb.MapRequest{Operation: &pb.MapRequest_Clear{Clear: &pb.MapClear{}}})
+	return err
+}
+
+// All goes through the entries, page by page; those that come and go meanwhile are seen or not. An error ends it.
+func (t Table[K, V]) All(ctx context.Context, failed *error) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for page := (&pb.MapIterate{}); page != nil; {
+			reply, err := t.ask(ctx, &pb.MapRequest{Operation: &pb.MapRequest_Iterate{Iterate: page}})
+			if err != nil {
+				*failed = err
+				return
+			}
+			page = nil
+			for _, e := range reply.GetEntries() {
+				var key K
+				var value V
+				if err := errors.Join(decode(e.GetKey(), &key), decode(e.GetValue(), &value)); err != nil {
+					*failed = fmt.Errorf("map %s: %w", t.name, err)
+					return
+				}
+				if !yield(key, value) {
+					return
+				}
+				if !reply.GetLast() {
+					page = &pb.MapIterate{After: e.GetKey()}
+				}
+			}
+		}
+	}
+}
+
+// encode lays a value out as C does, with its padding written out.
+func encode(v any) ([]byte, error) {
+	b, err := binary.Append(nil, binary.LittleEndian, v)
+	if err != nil {
+		return nil, fmt.Errorf("laying out %T: %w", v, err)
+	}
+	return b, nil
+}
+
+func decode(raw []byte, v any) error {
+	if want := binary.Size(v); want != len(raw) {
+		return fmt.Errorf("an entry has %d bytes where %T has %d: %w", len(raw), v, want, cube.ErrInvalid)
+	}
+	if _, err := binary.Decode(raw, binary.LittleEndian, v); err != nil {
+		return fmt.Errorf("reading %T: %w", v, err)
+	}
+	return nil
+}
