@@ -357,3 +357,47 @@ func TestAnExportCanBeCreatedAsArraysOfCubesAre(t *testing.T) {
 	}
 	fresh.wantState(before)
 }
+
+// A cube that could not be restored is part of the configuration: it is exported, left alone where a document has it as it
+// is, and deleted where the whole configuration has no such cube.
+func TestDocumentsAndCubesThatCouldNotBeRestored(t *testing.T) {
+	l := newLab(t, "veth1", "veth2", "veth3")
+	if _, err := l.apply(site); err != nil {
+		t.Fatal(err)
+	}
+	want := l.export()
+	l.stop()
+	l.b.setFail(func(call string) error {
+		if call == "br2 Prepare" {
+			return errInjected
+		}
+		return nil
+	})
+	l.start()
+	l.b.setFail(nil)
+	if broken := l.Broken(); len(broken) != 1 {
+		t.Fatalf("broken are %v", broken)
+	}
+	if is := l.export(); is != want {
+		t.Errorf("it exports\n%s\nwant\n%s", is, want)
+	}
+	before := l.state()
+	for _, options := range []string{"", "whole"} {
+		if a, err := l.apply(want, options); err != nil || a.Changed {
+			t.Errorf("its own export (%s): %+v, %v", options, a, err)
+		}
+	}
+	if _, err := l.apply(`[{"name":"br2","service-name":"toybridge"}]`); err == nil || !strings.Contains(err.Error(), "cubes[0] br2: it could not be restored") {
+		t.Errorf("another configuration for it: %v", err)
+	}
+	l.wantState(before)
+	a, err := l.apply(`[{"name":"th1","service-name":"toyfilter","ingress-action":"DROP"}]`, "whole")
+	if err != nil || len(l.Broken()) != 0 || !strings.Contains(a.Difference.shown(), "delete toybridge br2\n") {
+		t.Errorf("%v, broken are %v, %s", err, l.Broken(), a.Difference.shown())
+	}
+	l.restart()
+	if is := l.export(); is != `{"cubes":[{"name":"th1","service-name":"toyfilter","ingress-action":"DROP"}]}` {
+		t.Errorf("after a restart it exports %s", is)
+	}
+	l.wantSound()
+}

@@ -74,14 +74,30 @@ type RevisionDetail struct {
 // maxNames bounds the names that are kept of one change.
 const maxNames = 64
 
-// changeRecord is what the history keeps of the transaction.
-func (t *txn) changeRecord() store.Record {
-	r := Revision{Number: t.next.revision, Time: time.Now().UTC().Truncate(time.Millisecond), Note: t.note}
-	for _, o := range t.origins {
+// newRevision begins what the history keeps of a change.
+func newRevision(number uint64, note string, origins ...Origin) Revision {
+	r := Revision{Number: number, Time: time.Now().UTC().Truncate(time.Millisecond), Note: note}
+	for _, o := range origins {
 		if by := Requester(o); by != (Requester{}) && !slices.Contains(r.By, by) && len(r.By) < maxNames {
 			r.By = append(r.By, by)
 		}
 	}
+	return r
+}
+
+func (r Revision) record() store.Record {
+	blob, _ := json.Marshal(r) // strings and numbers always marshal
+	return store.Record{Key: changeKey, Value: blob}
+}
+
+// revisionRecord is what the history keeps of a change that concerns no cube.
+func revisionRecord(number uint64, note string, by Origin) store.Record {
+	return newRevision(number, note, by).record()
+}
+
+// changeRecord is what the history keeps of the transaction.
+func (t *txn) changeRecord() store.Record {
+	r := newRevision(t.next.revision, t.note, t.origins...)
 	note := func(list *[]string, name string) {
 		if len(*list) == maxNames {
 			r.More++
@@ -109,8 +125,7 @@ func (t *txn) changeRecord() store.Record {
 	for _, name := range t.chainsChanged() {
 		note(&r.Netdevs, name)
 	}
-	blob, _ := json.Marshal(r) // strings and numbers always marshal
-	return store.Record{Key: changeKey, Value: blob}
+	return r.record()
 }
 
 // errNoPast is the answer of a daemon without a store.

@@ -196,3 +196,33 @@ func TestWithoutAStoreThereIsNoHistory(t *testing.T) {
 		}
 	}
 }
+
+// Services are no part of a document, but their coming and going is numbered with the changes of cubes.
+func TestServicesAreRevisions(t *testing.T) {
+	l, _ := newHosted(t)
+	l.must(`create outer o1`)
+	want := l.export()
+	l.must(`delete o1`)
+	ctx := WithOrigin(context.Background(), Origin{Who: "anna"})
+	if err := l.RemoveService(ctx, "outer"); err != nil {
+		t.Fatal(err)
+	}
+	h, err := l.History(0, 10)
+	if err != nil || h.Revision != 4 || len(h.Revisions) != 4 {
+		t.Fatalf("history is %+v, %v", h, err)
+	}
+	if r := h.Revisions[0]; r.Note != "service outer was removed" || len(r.By) != 1 || r.By[0].Who != "anna" || h.Revisions[3].Note != "service outer was added" {
+		t.Errorf("the last revision is %+v, the first %+v", r, h.Revisions[3])
+	}
+	if d, err := l.RevisionAt(4); err != nil || !d.Difference.Empty() {
+		t.Errorf("the last revision did %+v, %v", d, err)
+	}
+	if is := l.exportAt(2); is != want {
+		t.Errorf("revision 2 is %s, want %s", is, want)
+	}
+	before := l.state()
+	if _, err := l.Rollback(ctx, 2, ApplyOptions{}); err == nil || !strings.Contains(err.Error(), `o1: service-name: there is no service "outer"`) {
+		t.Errorf("a rollback to a service that is gone: %v", err)
+	}
+	l.wantState(before)
+}

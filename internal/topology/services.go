@@ -126,7 +126,7 @@ func (m *Manager) install(ctx context.Context, svc *service) error {
 		}
 		r, err := serviceRecord(*svc.reg)
 		if err == nil {
-			err = m.write(r)
+			err = m.write(ctx, r, "service "+name+" was added")
 		}
 		if err != nil {
 			m.forgetObjects(name)
@@ -146,13 +146,17 @@ func serviceRecord(reg Registration) (store.Record, error) {
 	return store.Record{Key: serviceKey + reg.Name, Value: value}, nil
 }
 
-func (m *Manager) write(r store.Record) error {
-	if m.commit == nil {
-		return nil
+// write stores a record that belongs to no cube, as a revision of its own: its number is that of the store's
+// transaction. The caller has the writer's token.
+func (m *Manager) write(ctx context.Context, r store.Record, note string) error {
+	w := m.view.Load().clone()
+	w.revision++
+	if m.commit != nil {
+		if err := m.commit([]store.Record{r, revisionRecord(w.revision, note, OriginOf(ctx))}); err != nil {
+			return fmt.Errorf("writing the configuration to disk: %w", err)
+		}
 	}
-	if err := m.commit([]store.Record{r}); err != nil {
-		return fmt.Errorf("writing the configuration to disk: %w", err)
-	}
+	m.view.Store(w)
 	return nil
 }
 
@@ -194,7 +198,7 @@ func (m *Manager) RemoveService(ctx context.Context, name string) error {
 		if cubes := m.cubesOf(name); len(cubes) > 0 {
 			return fmt.Errorf("service %s has cubes, delete them first: %s: %w", name, listed(cubes), cube.ErrInUse)
 		}
-		if err := m.write(store.Record{Key: serviceKey + name}); err != nil {
+		if err := m.write(ctx, store.Record{Key: serviceKey + name}, "service "+name+" was removed"); err != nil {
 			return err
 		}
 		m.loaded.Store(m.loaded.Load().without(name))
