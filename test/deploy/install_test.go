@@ -44,7 +44,8 @@ func TestInstall(t *testing.T) {
 			makeTarget(t, "install", "DESTDIR="+dest, "PREFIX="+prefix)
 			files, _ := tree(t, dest)
 			want := []string{"/bin/polycubectl", "/lib/systemd/system/polycubed.service", "/lib/sysusers.d/polycube.conf", "/lib/tmpfiles.d/polycube.conf",
-				"/sbin/polycubed", "/share/bash-completion/completions/polycubectl", "/share/man/man1/polycubectl.1", "/share/man/man8/polycubed.8"}
+				"/sbin/polycubed", "/share/bash-completion/completions/polycubectl", "/share/fish/vendor_completions.d/polycubectl.fish",
+				"/share/zsh/site-functions/_polycubectl", "/share/man/man1/polycubectl.1", "/share/man/man8/polycubed.8"}
 			for _, name := range want {
 				mode, ok := files[prefix+name]
 				program := strings.HasPrefix(name, "/bin/") || strings.HasPrefix(name, "/sbin/")

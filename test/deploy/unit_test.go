@@ -157,3 +157,29 @@ func TestUnitIsSound(t *testing.T) {
 		t.Errorf("more exposed than 4.6: %v\n%s", err, text)
 	}
 }
+
+// TestUnitStartsServices: the unit's rights are enough to start a service in a process of its own, with a user of its own,
+// without rights and in namespaces of its own. This one says who it is, and is no service otherwise.
+func TestUnitStartsServices(t *testing.T) {
+	t.Parallel()
+	m := boot(t)
+	m.run("systemctl", "start", "polycubed")
+	m.run("mkdir", "-p", "/usr/local/lib/polycube")
+	m.run("sh", "-c", `printf '%s\n' '#!/bin/sh' 'grep -E "^(Uid|CapEff|NoNewPrivs):" /proc/self/status | tr -s "\t\n" "  " >&2' `+
+		`'echo "pid $$" >&2' 'exit 3' > /usr/local/lib/polycube/who && chmod 755 /usr/local/lib/polycube/who`)
+	if text, err := m.try("polycubectl", "services", "add", "type=lib", "uri=/usr/local/lib/polycube/who", "name=who"); err == nil {
+		t.Errorf("it was added: %s", text)
+	}
+	eventually(t, func() (string, bool) {
+		log := m.log()
+		return log, strings.Contains(log, "CapEff: 0000000000000000") &&
+			strings.Contains(log, "NoNewPrivs: 1") && strings.Contains(log, "Uid: 60600 60600 60600 60600")
+	})
+	if groups := m.run("sh", "-c", "find /sys/fs/cgroup -path '*polycubed.service*' -name cgroup.procs -exec cat {} +"); strings.TrimSpace(groups) == "" {
+		t.Error("the daemon is in no control group of the unit")
+	}
+	m.run("systemctl", "stop", "polycubed")
+	if text, err := m.try("pgrep", "-u", "60600"); err == nil {
+		t.Errorf("processes of the service outlive the daemon: %s", text)
+	}
+}
