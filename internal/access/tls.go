@@ -187,9 +187,9 @@ func (t *TLS) reload() {
 	t.log.Info("certificates were read again", "errors", len(errs))
 }
 
-// Run reads files again when they change, until ctx ends. After each look it calls
-// then, for whoever keeps connections open.
-func (t *TLS) Run(ctx context.Context, then func()) {
+// Watch reads the files of TLS again when they change, until ctx ends; t may be nil. After
+// each look it calls then, for whoever keeps something open by rights that may be gone.
+func Watch(ctx context.Context, t *TLS, then func()) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
@@ -197,7 +197,9 @@ func (t *TLS) Run(ctx context.Context, then func()) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			t.poll()
+			if t != nil {
+				t.poll()
+			}
 			then()
 		}
 	}

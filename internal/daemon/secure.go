@@ -192,11 +192,10 @@ func (d *daemon) apiOptions() rest.Options {
 	}
 }
 
-// watchAccess reads certificates again when their files change.
+// watchAccess reads certificates again when their files change, and ends what goes on by
+// rights that are gone.
 func (d *daemon) watchAccess() {
-	if d.tls != nil {
-		d.undo = append(d.undo, background(func(ctx context.Context) { d.tls.Run(ctx, d.server.Sweep) }))
-	}
+	d.undo = append(d.undo, background(func(ctx context.Context) { access.Watch(ctx, d.tls, d.server.Sweep) }))
 }
 
 // reloadAccess reads everything about access again.

@@ -201,9 +201,10 @@ func (s *Server) forget(c net.Conn, state http.ConnState) {
 	}
 }
 
-// Sweep closes the connections whose certificates are not accepted any more. It is called
-// after the files of TLS were looked at.
+// Sweep ends what goes on by rights that are gone: answers whose token is not ours any
+// more, and connections whose certificate is not accepted. It is called each second.
 func (s *Server) Sweep() {
+	s.sweepReads()
 	if s.tls == nil {
 		return
 	}

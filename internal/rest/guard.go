@@ -87,7 +87,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer slots.Leave(g.caller.client)
-	ctx := context.WithValue(r.Context(), callerKey{}, g.caller)
+	ctx, done := s.oversee(r, g.caller)
+	defer done()
+	ctx = context.WithValue(ctx, callerKey{}, g.caller)
 	r = r.WithContext(topology.WithOrigin(ctx, topology.Origin{Who: g.caller.who, From: g.caller.from, What: r.Method + " " + r.URL.EscapedPath()}))
 	r.Body = g.body
 	if err := s.route(rec, r); err != nil {
@@ -122,6 +124,41 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, g *guarded) error
 			Message: fmt.Sprintf("a body in content-encoding %s is refused: send it as it is", clip(coding))}
 	}
 	return nil
+}
+
+// readUnderWay is a read under way, which may be a stream without an end.
+type readUnderWay struct {
+	r      *http.Request
+	caller caller
+	cancel context.CancelFunc
+}
+
+// oversee ends a read when its caller loses the rights that it began with. A change goes on
+// to its end.
+func (s *Server) oversee(r *http.Request, c caller) (context.Context, func()) {
+	if !readOnly(r.Method) {
+		return r.Context(), func() {}
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	under := &readUnderWay{r, c, cancel}
+	s.reads.Store(under, nil)
+	return ctx, func() {
+		s.reads.Delete(under)
+		cancel()
+	}
+}
+
+// sweepReads asks of each read under way whether its caller could begin it now.
+func (s *Server) sweepReads() {
+	s.reads.Range(func(key, _ any) bool {
+		if under, ok := key.(*readUnderWay); ok {
+			if now, err := s.identify(under.r); err != nil || now.role < under.caller.role {
+				s.log.Warn("ending an answer", "client", under.caller.who, "from", under.caller.from, "role", now.role, "err", err)
+				under.cancel()
+			}
+		}
+		return true
+	})
 }
 
 // panicked answers for a handler that panicked; the daemon lives.

@@ -99,6 +99,8 @@ type Server struct {
 	slots, adminSlots *access.Slots
 	// open are the connections of TLS, net.Conn to *connInfo.
 	open sync.Map
+	// reads are the requests under way that change nothing, *readUnderWay.
+	reads sync.Map
 }
 
 // New makes a server; it serves nothing until Serve.

@@ -6,9 +6,11 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -154,3 +156,50 @@ func TestWithoutADataPlaneThereIsNothingToSee(t *testing.T) {
 		}
 	}
 }
+
+// TestATokenThatIsGoneEndsTheLook: a stream that a token began ends when the token is not
+// ours any more, or for reading only; others go on.
+func TestATokenThatIsGoneEndsTheLook(t *testing.T) {
+	tokens := &changingTokens{}
+	tokens.is.Store(&someTokens{"mine": access.Admin, "other": access.Admin})
+	l, _ := traced(t, Options{Tokens: tokens})
+	reads := func() (n int) {
+		l.server.reads.Range(func(any, any) bool { n++; return true })
+		return n
+	}
+	begin := func(token string) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.tcp+basePath+"/trace", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%v, %v", resp, err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		return resp
+	}
+	mine, other := begin("mine"), begin("other")
+	l.server.Sweep()
+	if n := reads(); n != 2 {
+		t.Fatalf("%d reads are under way, want 2", n)
+	}
+	tokens.is.Store(&someTokens{"mine": access.Reader, "other": access.Admin})
+	l.server.Sweep()
+	if _, err := io.Copy(io.Discard, mine.Body); err != nil {
+		t.Errorf("the stream ends with %v", err)
+	}
+	eventually(t, "one read is left", func() bool { return reads() == 1 })
+	tokens.is.Store(&someTokens{})
+	l.server.Sweep()
+	if _, err := io.Copy(io.Discard, other.Body); err != nil {
+		t.Errorf("the other stream ends with %v", err)
+	}
+}
+
+// changingTokens are tokens that change.
+type changingTokens struct{ is atomic.Pointer[someTokens] }
+
+func (t *changingTokens) Role(token string) access.Role { return t.is.Load().Role(token) }
