@@ -82,7 +82,7 @@ func (s *session) conclude(err error) int {
 	var wrong *usageError
 	var refused *serverError
 	var astray *redirectError
-	var checked *checkResult
+	var checked *checkError
 	var exit *exitError
 	switch {
 	case err == nil:

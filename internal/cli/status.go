@@ -52,10 +52,10 @@ var checkStatuses = map[string]int{"ok": 0, "warning": 1, "critical": 2}
 
 const checkUnknown = 3
 
-// checkResult ends the program with the status of a check, after one line was printed.
-type checkResult struct{ code int }
+// checkError ends the program with the status of a check, after one line was printed.
+type checkError struct{ code int }
 
-func (r *checkResult) Error() string { return fmt.Sprintf("check: status %d", r.code) }
+func (r *checkError) Error() string { return fmt.Sprintf("check: status %d", r.code) }
 
 // health is the daemon's answer.
 type health struct {
@@ -132,7 +132,7 @@ func (s *session) health(words []string) error {
 		if e := s.put("POLYCUBE UNKNOWN - " + clean(err.Error())); e != nil {
 			return e
 		}
-		return &checkResult{checkUnknown}
+		return &checkError{checkUnknown}
 	case err != nil:
 		return err
 	case raw:
@@ -146,9 +146,9 @@ func (s *session) health(words []string) error {
 		return err
 	}
 	if code, known := checkStatuses[h.Status]; !known {
-		return &checkResult{checkUnknown}
+		return &checkError{checkUnknown}
 	} else if code != 0 {
-		return &checkResult{code}
+		return &checkError{code}
 	}
 	return nil
 }

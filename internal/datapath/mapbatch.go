@@ -51,12 +51,12 @@ func (c *cursor) next(m *ebpf.Map, count int, keys, values []byte) (int, error) 
 	_, _, errno := unix.Syscall(unix.SYS_BPF, bpfMapLookupBatch, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
 	runtime.KeepAlive(m)
 	c.begun = true
-	switch errno {
-	case 0:
+	switch {
+	case errno == 0:
 		return int(attr.count), nil
-	case unix.ENOENT:
+	case errno == unix.ENOENT:
 		return int(attr.count), ebpf.ErrKeyNotExist
-	case unix.ENOSPC:
+	case errno == unix.ENOSPC:
 		return 0, errBatchSmall
 	}
 	return 0, fmt.Errorf("reading a batch: %w", errno)

@@ -38,7 +38,7 @@ func TestRotation(t *testing.T) {
 	}
 	r.budget = time.Hour
 	r.seen["c"] = look[int]{3, time.Now().Add(-time.Minute)}
-	if _, oldest = r.look([]string{"b", "c", "d"}, read); !slices.Equal(asked, []string{"d", "c", "b"}) {
+	if r.look([]string{"b", "c", "d"}, read); !slices.Equal(asked, []string{"d", "c", "b"}) {
 		t.Fatalf("asked %v, want the oldest first", asked)
 	}
 	r.budget = 0

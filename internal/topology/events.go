@@ -216,7 +216,7 @@ func (m *Manager) TellService(name, state, reason string) {
 
 // tellNetdev tells of a device that came, went, or was switched.
 func (m *Manager) tellNetdev(name string, was, is link) {
-	state, reason := "", ""
+	var state, reason string
 	switch {
 	case was.index == 0 && is.index != 0:
 		state = "appeared"
