@@ -82,18 +82,18 @@ func (s *session) aliasHelp(p plan) error {
 	}
 	c, err := s.connect()
 	if err != nil {
-		return nil //nolint:nilerr // what there is to say is said
+		return nil // what there is to say is said
 	}
 	defer c.close()
 	ctx, cancel := context.WithTimeout(context.Background(), min(completeTimeout, s.config.timeout))
 	defer cancel()
 	a, err := c.do(ctx, p.req)
 	if err != nil || !a.ok() {
-		return nil //nolint:nilerr // as above
+		return nil
 	}
 	v, err := decodeJSON(a.body)
 	if err != nil {
-		return nil //nolint:nilerr // as above
+		return nil
 	}
 	params, _ := v.get("params")
 	if p, ok := params.get(about.leaf); ok && len(about.words) > 0 {

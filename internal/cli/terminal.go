@@ -24,5 +24,3 @@ func terminalWidth(w io.Writer) int {
 	}
 	return int(size.Col)
 }
-
-func (s *session) width() int { return s.terminal }
