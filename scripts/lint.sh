@@ -42,7 +42,7 @@ models() {
 	while IFS= read -r -d '' model; do
 		yanglint -p yang "$model" || status=1
 		pyang_lint "$model" || status=1
-	done < <(tracked 'yang/*.yang' 'cubes/*.yang' | existing)
+	done < <(tracked 'yang/*.yang' 'cubes/*.yang' 'examples/*.yang' | existing)
 	return $status
 }
 

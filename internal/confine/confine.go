@@ -77,7 +77,7 @@ func Start(ctx context.Context, c Config) (*Process, error) {
 		if e, err = Open(c.Path); err != nil {
 			return nil, err
 		}
-		defer e.Close()
+		defer func() { _ = e.Close() }() // it was only read
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -115,7 +115,7 @@ func (p *Process) prepare(c Config) (err error) {
 		return fmt.Errorf("making its directory: %w", err)
 	}
 	// The daemon stays the owner: it may be root without the right to go where root has none.
-	if err := errors.Join(os.Chown(p.dir, -1, p.user.id), os.Chmod(p.dir, 0o770)); err != nil {
+	if err := errors.Join(os.Chown(p.dir, -1, p.user.id), os.Chmod(p.dir, 0o770)); err != nil { //nolint:gosec // the group is the service's alone
 		return fmt.Errorf("giving it its directory: %w", err)
 	}
 	tree, err := hostGroups()

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -81,10 +82,10 @@ var deeds = map[string]func([]string) error{
 	"write":   func(w []string) error { return os.WriteFile(w[0], []byte("x"), 0o666) },
 	"list":    list,
 	"connect": func(w []string) error { _, err := net.DialTimeout(w[0], w[1], time.Second); return err },
-	"signal":  func(w []string) error { var n int; fmt.Sscan(w[0], &n); return unix.Kill(n, 0) },
+	"signal":  func(w []string) error { n, err := strconv.Atoi(w[0]); return errors.Join(err, unix.Kill(n, 0)) },
 	"run": func(w []string) error {
 		out, err := exec.Command(w[0], w[1:]...).CombinedOutput()
-		os.Stdout.Write(out)
+		fmt.Println(string(out))
 		return err
 	},
 	"forks":  forks,
@@ -98,7 +99,7 @@ var deeds = map[string]func([]string) error{
 	"listen": listen,
 	"crash":  func([]string) error { var p *int; *p = 1; return nil },
 	"orphan": orphan,
-	"link":   func(w []string) error { os.Symlink(w[0], os.Getenv(SocketEnv)); return hang(nil) },
+	"link":   func(w []string) error { return errors.Join(os.Symlink(w[0], os.Getenv(SocketEnv)), hang(nil)) },
 }
 
 func asError(errno syscall.Errno) error {

@@ -128,7 +128,7 @@ func TestTheDaemonConnectsToTheServiceAndNobodyElse(t *testing.T) {
 					said, err = string(text), errors.Join(readErr, conn.Close())
 				}
 				if !strings.Contains(said+fmt.Sprint(err), tt.says) {
-					return fmt.Errorf("got %q, %v, want %q", said, err, tt.says)
+					return fmt.Errorf("got %q, %w, want %q", said, err, tt.says)
 				}
 				return nil
 			})
@@ -243,7 +243,7 @@ func TestServicesEndWithTheDaemon(t *testing.T) {
 	}
 	netns.Eventually(t, patience, func() error {
 		if free, err := unused(uid); err != nil || !free {
-			return fmt.Errorf("user %d still runs something, %v", uid, err)
+			return fmt.Errorf("user %d still runs something, %w", uid, err)
 		}
 		return nil
 	})

@@ -78,7 +78,8 @@ func enterView(dir string, hidden []string) error {
 // hide makes a directory empty, if there is one.
 func hide(path string) error {
 	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+	err := unix.Lstat(path, &st)
+	if errors.Is(err, unix.ENOENT) || err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil // nothing to see, or a link to something that is hidden where it is
 	}
 	if err := unix.Mount("tmpfs", path, "tmpfs", dark, "size=4k,mode=555"); err != nil {
