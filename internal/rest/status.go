@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/polycube/polycube/internal/topology"
@@ -178,6 +179,14 @@ func (v *statusView) conclude(all []trouble) {
 	v.More = len(all) - len(v.Troubles)
 }
 
+// remedyOf says what is to be done for a degraded cube: nothing, where its service is a process of its own that comes back.
+func remedyOf(trouble string) string {
+	if strings.HasPrefix(trouble, "service ") || strings.HasPrefix(trouble, "its service ") {
+		return "its service takes it over again when it can"
+	}
+	return "the log has the details; delete the cube and create it again"
+}
+
 // look counts cubes and finds those that are not well.
 func (v *cubesView) look(numbers []topology.CubeNumbers) []trouble {
 	var out []trouble
@@ -193,7 +202,7 @@ func (v *cubesView) look(numbers []topology.CubeNumbers) []trouble {
 		case c.Trouble != "":
 			v.Degraded++
 			out = append(out, trouble{Severity: severityCritical, Where: c.Name, What: "degraded, its packets go on without its control plane: " + c.Trouble,
-				Remedy: "the log has the details; delete the cube and create it again"})
+				Remedy: remedyOf(c.Trouble)})
 		}
 	}
 	return out

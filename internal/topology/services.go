@@ -194,15 +194,20 @@ func (m *Manager) RemoveService(ctx context.Context, name string) error {
 		return fmt.Errorf("service %.80q: %w", name, cube.ErrNotFound)
 	}
 	svc := m.loaded.Load().byName[name]
+	if svc != nil && svc.reg == nil {
+		svc = nil // the daemon has one of that name by now
+	}
 	err = m.exclusively(ctx, func() error {
-		if cubes := m.cubesOf(name); len(cubes) > 0 {
+		if cubes := m.cubesOf(name); len(cubes) > 0 && !m.builtIn(name) {
 			return fmt.Errorf("service %s has cubes, delete them first: %s: %w", name, listed(cubes), cube.ErrInUse)
 		}
 		if err := m.write(ctx, store.Record{Key: serviceKey + name}, "service "+name+" was removed"); err != nil {
 			return err
 		}
-		m.loaded.Store(m.loaded.Load().without(name))
-		m.forgetObjects(name)
+		if svc != nil {
+			m.loaded.Store(m.loaded.Load().without(name))
+			m.forgetObjects(name)
+		}
 		return nil
 	})
 	if err != nil {
@@ -220,6 +225,12 @@ func (m *Manager) RemoveService(ctx context.Context, name string) error {
 	m.TellService(name, "removed", "")
 	m.log.Info("service removed", "service", name)
 	return nil
+}
+
+// builtIn says whether a service is part of the daemon.
+func (m *Manager) builtIn(name string) bool {
+	s := m.loaded.Load().byName[name]
+	return s != nil && s.reg == nil
 }
 
 // cubesOf lists the cubes of a service, those that could not be restored too.
@@ -261,6 +272,9 @@ func (m *Manager) UpdateService(ctx context.Context, reg Registration) error {
 	defer o.give()
 	if o.removed() {
 		return fmt.Errorf("service %.80q: %w", reg.Name, cube.ErrNotFound)
+	}
+	if m.builtIn(reg.Name) {
+		return fmt.Errorf("service %s: the daemon has a service of that name: %w", reg.Name, cube.ErrExists)
 	}
 	was, _, _ := o.now()
 	if reg.Type == "" {

@@ -415,6 +415,14 @@ func TestExecutablesAreStartedAndKeptRunning(t *testing.T) {
 			t.Errorf("after it was killed %d packets are counted, before %d", now, last)
 		}
 	}
+	if err := os.WriteFile(script, []byte(strings.Replace(text, "=first", "="+tallyWide, 1)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d.Do("services update tally")
+	stream.Flowing(200)
+	if now := d.counted(); now <= last {
+		t.Errorf("after the update %d packets are counted, before %d", now, last)
+	}
 	stream.Stop()
 	if shown := d.Do("services show tally"); !strings.Contains(shown, "restarts: 2") || !strings.Contains(shown, "running") {
 		t.Errorf("the service is shown as\n%s", shown)
