@@ -130,6 +130,7 @@ func (s *Schemas) memberExample(c *yang.Node) (any, bool) {
 	case yang.List:
 		entry, ok := s.bodyExample(c, true)
 		return []any{entry}, ok
+	case yang.Container, yang.Action:
 	}
 	inner, ok := s.bodyExample(c, false)
 	return inner, ok && len(inner) > 0

@@ -24,13 +24,13 @@ func configPaths() []pathDoc {
 	conflicts := []int{http.StatusConflict, http.StatusPreconditionFailed}
 	applied := answers(openapi.GoType(topology.Applied{}))
 	apply := func(method, summary, says string) operationDoc {
-		return operationDoc{method: method, summary: summary, says: says, success: http.StatusOK, query: dry,
+		return operationDoc{method: method, summary: summary, says: says, success: http.StatusOK, query: dry, headers: []paramDoc{ifMatch()},
 			description: "A cube of the document becomes exactly what is written of it. With If-Match, only if the configuration still has that revision.",
 			body:        either, needsBody: true, example: example, content: applied, also: conflicts}
 	}
 	return []pathDoc{
 		{path: "/config", operations: []operationDoc{
-			{method: http.MethodGet, summary: "The whole configuration", success: http.StatusOK, says: "All that was set; its entity tag is the revision.",
+			{method: http.MethodGet, summary: "The whole configuration", success: http.StatusOK, says: "All that was set; its entity tag is the revision.", sent: []string{"ETag"},
 				query:   []paramDoc{{name: "revision", description: "As it was at this revision.", schema: revision}},
 				content: answers(document), also: []int{http.StatusNotFound}},
 			apply(http.MethodPut, "Make a document the whole configuration", "What was changed; other cubes were deleted."),

@@ -58,6 +58,11 @@ func (p paramDoc) object(in string) openapi.Object {
 type operationDoc struct {
 	method, summary, description string
 	query                        []paramDoc
+	// headers are those of the request that count, sent those of the answer.
+	headers []paramDoc
+	sent    []string
+	// unchanged tells that a client which has the answer already is told so.
+	unchanged bool
 	// body is the schema of what the request carries, nil for nothing.
 	body      openapi.Object
 	example   any
@@ -72,6 +77,18 @@ type operationDoc struct {
 	creates bool
 }
 
+// parameters are those of query and header.
+func (o operationDoc) parameters() []openapi.Object {
+	var out []openapi.Object
+	for _, p := range o.query {
+		out = append(out, p.use("query"))
+	}
+	for _, p := range o.headers {
+		out = append(out, p.use("header"))
+	}
+	return out
+}
+
 // answers is JSON of a schema.
 func answers(schema openapi.Object) openapi.Object {
 	return openapi.Of(contentType, openapi.Of("schema", schema))
@@ -84,6 +101,13 @@ func (o operationDoc) response() openapi.Object {
 		says = "Done."
 	}
 	out := openapi.Of("description", says)
+	if len(o.sent) > 0 {
+		headers := openapi.Object{}
+		for _, name := range o.sent {
+			headers = headers.With(name, openapi.Of("$ref", "#/components/headers/"+name))
+		}
+		out = out.With("headers", headers)
+	}
 	if o.content != nil {
 		out = out.With("content", o.content)
 	}
@@ -156,6 +180,24 @@ func helpDoc() operationDoc {
 	return operationDoc{method: http.MethodOptions, summary: "Help: what may come next", success: http.StatusOK, says: "Help, or the words that complete a command.",
 		query:   helpParams(),
 		content: answers(openapi.Of("$ref", "#/components/schemas/help"))}
+}
+
+// Request headers that make a request conditional, components of their own.
+func ifMatch() paramDoc {
+	return paramDoc{name: "If-Match", component: true, schema: textSchema(), example: "*",
+		description: "Make the change only if the configuration still has this entity tag, as ETag had it."}
+}
+
+func ifNoneMatch() paramDoc {
+	return paramDoc{name: "If-None-Match", component: true, schema: textSchema(), example: `"0"`,
+		description: "Answer 304 if the configuration still has this entity tag."}
+}
+
+// sentHeaders are headers of answers.
+func sentHeaders() openapi.Object {
+	header := func(text string) openapi.Object { return openapi.Of("description", text, "schema", textSchema()) }
+	return openapi.Of("ETag", header("The revision of the configuration, for If-Match."),
+		"Link", header("Where to go from here (RFC 8288): self, the entries, and the next page of a list that is read in pages."))
 }
 
 // helpParams are the parameters of OPTIONS, components of their own.

@@ -66,6 +66,7 @@ func entryPaths(*openapi.Schemas) []pathDoc {
 			}{})), "required", []string{"polycubed"})), helpDoc()}},
 		{path: "/openapi.json", operations: []operationDoc{
 			{method: http.MethodGet, summary: "This document", success: http.StatusOK, says: "The description of what is loaded now.",
+				headers: []paramDoc{ifNoneMatch()}, sent: []string{"ETag"}, unchanged: true,
 				query: []paramDoc{{name: "version", description: "Version of OpenAPI.",
 					schema: openapi.Of("type", "string", "enum", []string{"3.1", "3.0", string(openapi.V31), string(openapi.V30)})}},
 				content: openapi.Of("application/json", openapi.Of("schema", openapi.Of("type", "object")))},

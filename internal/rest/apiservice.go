@@ -116,6 +116,7 @@ func (w *modelWalk) node(at spot, n *yang.Node) {
 		w.resource(entry, &target{service: w.info.Name, node: n, kind: kindValue})
 	case yang.List:
 		w.entries(at, n)
+	case yang.Leaf, yang.Action:
 	}
 }
 
@@ -150,7 +151,9 @@ func (w *modelWalk) resource(at spot, t *target) {
 		default:
 			o = w.change(t, m)
 		}
-		o.method, o.success = m, t.success(m)
+		if o.method, o.success = m, t.success(m); !readOnly(m) {
+			o.headers = append(o.headers, ifMatch())
+		}
 		o.also = append(o.also, t.faults(m)...)
 		o.creates = (t.kind == kindCube || t.kind == kindEntry) && (m == http.MethodPost || m == http.MethodPut)
 		p.operations = append(p.operations, o)
@@ -182,6 +185,7 @@ func (t *target) what() string {
 		return "a value of " + t.node.Path()
 	case kindList:
 		return "the list " + t.node.Path()
+	case kindContainer, kindLeaf, kindLeafList, kindAction:
 	}
 	return t.node.Path()
 }
@@ -189,10 +193,19 @@ func (t *target) what() string {
 func (w *modelWalk) read(t *target) operationDoc {
 	entry := t.kind == kindEntry || t.kind == kindValue || t.kind == kindCube
 	var query []paramDoc
+	var sent []string
+	var headers []paramDoc
 	if t.kind == kindList {
 		query = pageDocs(len(t.node.Keys()) > 0)
+		sent = append(sent, "Link")
 	}
-	return operationDoc{summary: "Read " + t.what(), description: t.note(), says: "What it is now.", query: query,
+	if t.node.Config() {
+		sent = append(sent, "ETag")
+	}
+	if t.conditional() {
+		headers = append(headers, ifNoneMatch())
+	}
+	return operationDoc{headers: headers, sent: sent, unchanged: t.conditional(), summary: "Read " + t.what(), description: t.note(), says: "What it is now.", query: query,
 		content: answers(w.schemas.Node(w.info.Name, t.node, openapi.Read, entry))}
 }
 

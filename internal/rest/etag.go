@@ -109,7 +109,7 @@ func (s *Server) answerTag(w http.ResponseWriter, r *http.Request, t *target) (s
 	tag := s.tag(revision)
 	w.Header().Set("ETag", tag)
 	tags, any, err := tagsOf(r.Header, "If-None-Match")
-	if err != nil || t.kind == kindCube || !pure(t.node) {
+	if err != nil || !t.conditional() {
 		return false, err
 	}
 	for _, known := range tags {
@@ -117,6 +117,9 @@ func (s *Server) answerTag(w http.ResponseWriter, r *http.Request, t *target) (s
 	}
 	return any, nil
 }
+
+// conditional tells whether a read can be answered with 304.
+func (t *target) conditional() bool { return t.kind != kindCube && pure(t.node) }
 
 // pure tells whether a node has configuration alone.
 func pure(n *yang.Node) bool {

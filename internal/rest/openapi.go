@@ -114,8 +114,8 @@ What a service accepts beyond its schema: enumerations in upper and lower case, 
 digits of 64 bits). What a schema cannot say (must, when, references to other leaves, unique) is in the model, which
 GET /services/{name} returns; a request against it is answered with 400 and a sentence. A path may end in a slash. HEAD
 is possible where GET is. An answer about a cube has the entity tag (ETag) of its configuration: a change with If-Match is
-made only if that is still the configuration, and where a node has no state, If-None-Match gets 304. A path that begins with the name of a cube is redirected (308) to the same path behind the
-name of its service. Over the Unix socket nothing has to be presented; over TCP, changes take a token.`
+made only if that is still the configuration, and where a node has no state, If-None-Match gets 304. A path that begins
+with the name of a cube is redirected (308) to the same path behind the name of its service. Over the Unix socket nothing has to be presented; over TCP, changes take a token.`
 
 // describe makes the document.
 func (b *describer) describe(services []topology.ServiceInfo) ([]byte, error) {
@@ -147,7 +147,8 @@ func (b *describer) describe(services []topology.ServiceInfo) ([]byte, error) {
 		"paths", b.paths,
 		"components", openapi.Of(
 			"schemas", b.schemas.Components(),
-			"parameters", helpComponents(),
+			"parameters", parameterComponents(),
+			"headers", sentHeaders(),
 			"responses", b.faults(),
 			"securitySchemes", b.securitySchemes(),
 		),
@@ -208,11 +209,7 @@ func (b *describer) operation(tag string, p pathDoc, o operationDoc, ids map[str
 	if o.description != "" {
 		out = out.With("description", o.description)
 	}
-	if len(o.query) > 0 {
-		params := make([]openapi.Object, len(o.query))
-		for i, q := range o.query {
-			params[i] = q.use("query")
-		}
+	if params := o.parameters(); len(params) > 0 {
 		out = out.With("parameters", params)
 	}
 	if o.body != nil {
@@ -234,6 +231,9 @@ func (b *describer) operation(tag string, p pathDoc, o operationDoc, ids map[str
 		}
 		responses = openapi.Of(strconv.Itoa(o.success), response)
 	}
+	if o.unchanged {
+		responses = responses.With(strconv.Itoa(http.StatusNotModified), openapi.Of("description", "The client has it already."))
+	}
 	for _, status := range o.statuses(len(p.params) > 0) {
 		b.used[status] = true
 		responses = responses.With(strconv.Itoa(status), openapi.Of("$ref", "#/components/responses/"+faultName(status)))
@@ -254,10 +254,13 @@ func linksTo(p pathDoc, ids map[string]string) openapi.Object {
 	return out
 }
 
-func helpComponents() openapi.Object {
+func parameterComponents() openapi.Object {
 	var out openapi.Object
 	for _, p := range helpParams() {
 		out = out.With(p.name, p.object("query"))
+	}
+	for _, p := range []paramDoc{ifMatch(), ifNoneMatch()} {
+		out = out.With(p.name, p.object("header"))
 	}
 	return out
 }

@@ -83,7 +83,7 @@ func settings(t *testing.T, d *daemon) string {
 	fmt.Fprintf(&b, "negative_data_rejection.enabled = %t\n", !soak)
 	for _, service := range []string{"helloworld", "simplebridge", "simpleforwarder", "transparenthelloworld"} {
 		fmt.Fprintf(&b, "[[operations]]\ninclude-path-regex = '^/%s/\\{name\\}/'\n"+
-			"parameters = { \"path.name\" = %q, \"path.ports_name\" = \"port1\", \"path.inport\" = \"port1\", \"path.address\" = \"aa:bb:cc:dd:ee:ff\" }\n",
+			"parameters = { \"path.name\" = %q, \"header.If-Match\" = \"*\", \"path.ports_name\" = \"port1\", \"path.inport\" = \"port1\", \"path.address\" = \"aa:bb:cc:dd:ee:ff\" }\n",
 			service, service+"1")
 	}
 	file := filepath.Join(t.TempDir(), "schemathesis.toml")
