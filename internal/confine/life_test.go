@@ -249,16 +249,69 @@ func TestServicesEndWithTheDaemon(t *testing.T) {
 	})
 }
 
+// TestTheRightsOfTheUnitAreEnough: the daemon is root without most of what root may.
+func TestTheRightsOfTheUnitAreEnough(t *testing.T) {
+	t.Parallel()
+	_, executable := place(t)
+	unit, err := os.ReadFile("../../deploy/polycubed.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounding := "-all"
+	for _, line := range regexp.MustCompile(`(?m)^CapabilityBoundingSet=(.*)$`).FindAllStringSubmatch(string(unit), -1) {
+		for name := range strings.FieldsSeq(line[1]) {
+			bounding += ",+" + strings.ToLower(strings.TrimPrefix(name, "CAP_"))
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "setpriv", "--bounding-set="+bounding, "--inh-caps=-all", "--no-new-privs", self)
+	run := t.TempDir()
+	cmd.Env = append(os.Environ(), daemonEnv+"="+executable+" "+run+" dial")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "heard hello") {
+		t.Errorf("with %s: %v: %s", bounding, err, out)
+	}
+	if left, err := os.ReadDir(run); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
 const daemonEnv = "POLYCUBE_TEST_DAEMON"
 
-// bePlainDaemon starts a service and waits to be killed.
+// bePlainDaemon starts a service and waits to be killed, or connects to it and stops it.
 func bePlainDaemon(words string) {
-	path, run, _ := strings.Cut(words, " ")
-	p, err := Start(context.Background(), Config{Name: "child", Path: path, RunDir: run, Args: []string{"run", "/bin/sleep", "1000"}})
+	w := strings.Fields(words)
+	c := Config{Name: "child", Path: w[0], RunDir: w[1], Args: []string{"run", "/bin/sleep", "1000"}}
+	if len(w) > 2 {
+		c.Args = []string{"listen"}
+	}
+	p, err := Start(context.Background(), c)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println("user", p.UID())
-	select {}
+	if len(w) == 2 {
+		select {}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for ctx.Err() == nil {
+		conn, err := p.Dial(ctx)
+		if err != nil {
+			continue // it does not listen yet
+		}
+		text, err := io.ReadAll(conn)
+		fmt.Println("heard", string(text), errors.Join(err, conn.Close()))
+		break
+	}
+	gone, stop := context.WithCancel(ctx)
+	stop()
+	if err := p.Stop(gone); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
 }

@@ -39,7 +39,7 @@ func (u *claimedUser) release() {
 
 // claimUser takes the first number that nothing uses.
 func claimUser() (*claimedUser, error) {
-	if err := os.MkdirAll(usersDir, 0o711); err != nil {
+	if err := os.MkdirAll(usersDir, 0o755); err != nil {
 		return nil, fmt.Errorf("making %s: %w", usersDir, err)
 	}
 	for id := firstUser; id <= lastUser; id++ {
