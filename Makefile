@@ -124,7 +124,7 @@ bench: build bpffs ## measure, beside the kernel's own ways, in one run
 docs: deps ## build docs/reference from the models
 	scripts/reference.sh docs/reference
 
-reference: ## write docs/reference/helpers.md from the comments in the headers
+reference: ## write docs/reference from the models and the comments in the headers
 	@$(GO) run ./test/lint/cmd/reference
 
 proto: deps-lint ## make the Go code of the service protocol (api/)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command reference writes docs/reference/helpers.md from the headers, with the costs that were
-// measured last. It is what `make reference` runs, from the top of the repository.
+// Command reference writes docs/reference: the helpers from the headers, with the costs that were
+// measured last, and the services from their models. It is what `make reference` runs, from the top of the repository.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -12,7 +13,7 @@ import (
 )
 
 func main() {
-	if err := reference.Write(".", nil); err != nil {
+	if err := errors.Join(reference.Write(".", nil), reference.WriteModels(".")); err != nil {
 		fmt.Fprintln(os.Stderr, "reference:", err)
 		os.Exit(1)
 	}
