@@ -73,7 +73,7 @@ func TestBackground(t *testing.T) {
 	}
 	netns.Eventually(t, patience, func() error {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) && !zombie(pid) {
-			return fmt.Errorf("it still runs: %v", err)
+			return fmt.Errorf("process %d still runs", pid)
 		}
 		return nil
 	})

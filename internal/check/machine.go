@@ -155,7 +155,7 @@ func compiled() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer p.Close()
+	defer func() { _ = p.Close() }() // it was only asked for
 	info, err := p.Info()
 	if err != nil {
 		return false, err

@@ -95,7 +95,7 @@ func mountBPFFS(at string) error {
 func pinsOutlive(dir, root string) error {
 	var own, machine unix.Stat_t
 	if err := unix.Stat(dir, &own); err != nil {
-		return nil // somebody else's to say
+		return nil //nolint:nilerr // somebody else's to say
 	}
 	err := unix.Stat(filepath.Join(root, dir), &machine)
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || err == nil && own.Dev == machine.Dev {

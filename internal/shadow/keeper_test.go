@@ -322,7 +322,7 @@ func TestNamesOfTheMachine(t *testing.T) {
 			_, err = k.Ensure(Cube{Name: "r1", UUID: "u1", Ports: []string{"p1"}})
 		}
 		if _, _, missing := openNamed(k.path("r1")); err == nil && !errors.Is(missing, errNoNamespace) {
-			err = fmt.Errorf("the name is a mount here, too: %v", missing)
+			err = errors.Join(errors.New("the name is a mount here, too"), missing)
 		}
 		result <- errors.Join(err, k.Close())
 	}()
