@@ -38,6 +38,7 @@ const refsModel = `module refs {
       action move { input { leaf to { type leafref { path "../../../rules/number"; } } leaf port { type leafref { path "/ports/name"; } } } }
     }
   }
+  list many { key "id"; polycube-base:bulk; leaf id { type uint32; } leaf port { type leafref { path "../../ports/name"; } } }
   list pool { key "name"; leaf name { type string; } }
 }`
 
@@ -161,9 +162,14 @@ func TestAnExampleIsMadeOfTheType(t *testing.T) {
 	if got := help.Optional["size"].Range + help.Optional["main"].Leafref; got != "5..9/refs:ports/refs:name" {
 		t.Errorf("range and leafref: %q", got)
 	}
-	e := l.must(t, 400, "PATCH", "/refs/a/main", `"p11"`).fault(t)
-	if strings.Join(e.Near, " ") != "p1" {
-		t.Errorf("a leafref that is near p1: %+v", e)
+	for path, body := range map[string]string{"/refs/a/main": `"p11"`, "/refs/a/many/1": `{"port":"p11"}`} {
+		method := "PATCH"
+		if body[0] == '{' {
+			method = "POST"
+		}
+		if e := l.must(t, 400, method, path, body).fault(t); strings.Join(e.Near, " ") != "p1" || !strings.Contains(e.Message, `refers to "p11", which is not in `) {
+			t.Errorf("%s: a leafref that is near p1: %+v", path, e)
+		}
 	}
 }
 

@@ -363,8 +363,10 @@ func (b *bulkEditor) checkReferences(deltas []Delta) {
 func (b *bulkEditor) dangling(list *Node, e *Entry, id string) {
 	ref, value := splitRef(id)
 	leaf := list.refs[ref].leaf
-	b.fail(fault(InvalidValue, list.parent.pathTo().with(list.name, e.keys...).with(leaf.name),
-		"refers to %q, which is not in %s", shorten(value), leaf.typ.LeafrefPath))
+	err := fault(InvalidValue, list.parent.pathTo().with(list.name, e.keys...).with(leaf.name),
+		"refers to %q, which is not in %s", shorten(value), leaf.typ.refersTo())
+	err.Given = value
+	b.fail(err)
 }
 
 // holds reports whether the tree has a value that a leafref can refer to.

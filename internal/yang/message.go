@@ -32,7 +32,7 @@ func (t *Tree) explain(err error) error {
 	case n.apptag == "data-not-unique":
 		return fault(InvalidValue, at, "another entry has the same %s", named)
 	case n.apptag == "instance-required":
-		e := fault(InvalidValue, at, "refers to %q, which is not in %s", shorten(named), node.typ.LeafrefPath)
+		e := fault(InvalidValue, at, "refers to %q, which is not in %s", shorten(named), node.typ.refersTo())
 		e.Given = named
 		return e
 	case strings.HasPrefix(n.msg, "When condition "):

@@ -245,6 +245,15 @@ func (t *Type) allowed() string {
 	return "a " + t.Base
 }
 
+// refersTo is the path of a leafref for people, who do not count the steps up.
+func (t *Type) refersTo() string {
+	path := t.LeafrefPath
+	for strings.HasPrefix(path, "../") {
+		path = path[len("../"):]
+	}
+	return path
+}
+
 // bare takes the prefix off a name.
 func bare(name string) string {
 	return name[strings.LastIndexByte(name, ':')+1:]
