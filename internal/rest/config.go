@@ -143,7 +143,7 @@ func setRevision(h http.Header, revision uint64) {
 }
 
 // faultEntries lists what is wrong with a document, with the node where it is known.
-func (s *Server) faultEntries(r *http.Request, faults topology.Faults) []errorEntry {
+func (s *Server) faultEntries(r *http.Request, faults topology.DocumentErrors) []errorEntry {
 	var out []errorEntry
 	for _, f := range faults {
 		_, tag := classify(http.MethodPut, f.Err)

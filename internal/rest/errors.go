@@ -75,7 +75,7 @@ type errorBody struct {
 func classify(method string, err error) (int, string) {
 	var p *problem
 	var y *yang.Error
-	var f topology.Faults
+	var f topology.DocumentErrors
 	switch {
 	case errors.As(err, &p):
 		return p.Status, p.Tag
@@ -162,7 +162,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 func (s *Server) entries(r *http.Request, err error, tag string) []errorEntry {
 	var y *yang.Error
 	var p *problem
-	var f topology.Faults
+	var f topology.DocumentErrors
 	if errors.As(err, &f) {
 		return s.faultEntries(r, f)
 	}

@@ -45,7 +45,7 @@ var (
 )
 
 // Apply applies a document: a JSON array of cubes, or an object with cubes and netdevs as Export writes it. What is wrong
-// with it is told as Faults.
+// with it is told as DocumentErrors.
 func (m *Manager) Apply(ctx context.Context, body []byte, o ApplyOptions) (*Applied, error) {
 	doc, err := parseDocument(body)
 	if err != nil {
@@ -98,7 +98,7 @@ type application struct {
 	cubes   []*wantedCube
 	byName  map[string]*wantedCube
 	plan    chainPlan
-	faults  Faults
+	faults  DocumentErrors
 	// anew says why a cube is made anew, by its name.
 	anew map[string]string
 	// gone are the cubes that could not be restored and are deleted.

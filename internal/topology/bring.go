@@ -85,7 +85,7 @@ func (c *wantedCube) bring(t *txn) error {
 // verify checks that the next world has what the document says: what one cube asks for may have taken something from
 // another.
 func (a *application) verify(t *txn) error {
-	var faults Faults
+	var faults DocumentErrors
 	touched := make(map[string]bool, len(t.touched))
 	for _, name := range t.touched {
 		touched[name] = true
@@ -155,14 +155,14 @@ func (a *application) images(t *txn, name string) (before, after *image, err err
 
 // locate says where in the document the cause of an error is, if it is a cube's.
 func (a *application) locate(err error) error {
-	if f := (Faults)(nil); errors.As(err, &f) {
+	if f := (DocumentErrors)(nil); errors.As(err, &f) {
 		return f
 	}
-	several, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what wraps it would be lost
+	several, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		several = single{err}
 	}
-	var faults Faults
+	var faults DocumentErrors
 	for _, one := range several.Unwrap() {
 		var culprit *cubeError
 		if !errors.As(one, &culprit) {

@@ -38,8 +38,8 @@ type fileNetdev struct {
 	tcubes      []string
 }
 
-// Fault is what is wrong with one part of a document.
-type Fault struct {
+// DocumentError is what is wrong with one part of a document.
+type DocumentError struct {
 	// Where is the part, like "cubes[2] br1"; "" when it is the whole.
 	Where string
 	// Cube is the name of the cube concerned, if it has one.
@@ -48,7 +48,7 @@ type Fault struct {
 }
 
 // Error returns the sentence with its place.
-func (f *Fault) Error() string {
+func (f *DocumentError) Error() string {
 	if f.Where == "" {
 		return f.Err.Error()
 	}
@@ -56,13 +56,13 @@ func (f *Fault) Error() string {
 }
 
 // Unwrap returns what is wrong.
-func (f *Fault) Unwrap() error { return f.Err }
+func (f *DocumentError) Unwrap() error { return f.Err }
 
-// Faults is all that is wrong with a document, in its order.
-type Faults []*Fault
+// DocumentErrors is all that is wrong with a document, in its order.
+type DocumentErrors []*DocumentError
 
 // Error returns all sentences, one a line.
-func (f Faults) Error() string {
+func (f DocumentErrors) Error() string {
 	lines := make([]string, len(f))
 	for i, one := range f {
 		lines[i] = one.Error()
@@ -71,7 +71,7 @@ func (f Faults) Error() string {
 }
 
 // Unwrap returns the faults.
-func (f Faults) Unwrap() []error {
+func (f DocumentErrors) Unwrap() []error {
 	errs := make([]error, len(f))
 	for i, one := range f {
 		errs[i] = one
@@ -83,7 +83,7 @@ func (f Faults) Unwrap() []error {
 const maxFaults = 32
 
 // add notes a fault; of one with several errors, each.
-func (f *Faults) add(where, name string, err error) {
+func (f *DocumentErrors) add(where, name string, err error) {
 	if err == nil || len(*f) >= maxFaults {
 		return
 	}
@@ -93,11 +93,11 @@ func (f *Faults) add(where, name string, err error) {
 		}
 		return
 	}
-	*f = append(*f, &Fault{Where: where, Cube: name, Err: err})
+	*f = append(*f, &DocumentError{Where: where, Cube: name, Err: err})
 }
 
 // err is nil when there is no fault.
-func (f Faults) err() error {
+func (f DocumentErrors) err() error {
 	if len(f) == 0 {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (f Faults) err() error {
 
 // parseDocument reads an array of cubes, or an object with the members cubes and netdevs.
 func parseDocument(raw []byte) (*fileConfig, error) {
-	var faults Faults
+	var faults DocumentErrors
 	var cubes, netdevs []json.RawMessage
 	if json.Unmarshal(raw, &cubes) != nil {
 		var top members
@@ -155,7 +155,7 @@ func parseCube(raw []byte) (*fileCube, error) {
 	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
 		return c, &yang.Error{Tag: yang.InvalidValue, Message: "an object is wanted"}
 	}
-	var faults Faults
+	var faults DocumentErrors
 	for _, m := range []struct {
 		name     string
 		into     *string

@@ -319,7 +319,8 @@ func (p *pastState) uuid(name string) string {
 // image reads a cube, nil if it is not there or nothing can be read of it.
 func (p *pastState) image(m *Manager, name string) (*image, error) {
 	var s stored
-	if p.blobs[name] == nil || json.Unmarshal(p.blobs[name], &s) != nil || len(s.Config) == 0 {
+	_ = json.Unmarshal(p.blobs[name], &s) // of a damaged one nothing is shown
+	if len(s.Config) == 0 {
 		return nil, nil
 	}
 	s.entries = p.entries[s.UUID]

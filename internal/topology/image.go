@@ -179,7 +179,9 @@ func (i *image) same(other *image) bool {
 // imageOf is a cube's configuration in a world, nil when the cube is not in it. One that could not be restored has that
 // of the store.
 func (m *Manager) imageOf(w *world, name string) (*image, error) {
-	service, raw, err := "", json.RawMessage(nil), error(nil)
+	var service string
+	var raw json.RawMessage
+	var err error
 	if rec := w.cubes[name]; rec != nil {
 		service = rec.service
 		raw, err = rec.savedWhole(w.units[name].svc.schema)
