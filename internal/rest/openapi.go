@@ -5,6 +5,7 @@ package rest
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/openapi"
 	"github.com/polycube/polycube/internal/topology"
 )
@@ -127,6 +129,9 @@ func (b *describer) describe(services []topology.ServiceInfo) ([]byte, error) {
 	}
 	for _, info := range services {
 		schema, err := b.server.manager.Schema(info.Name)
+		if errors.Is(err, cube.ErrNotFound) {
+			continue // it went meanwhile; the next request sees another set of services
+		}
 		if err != nil {
 			return nil, err
 		}

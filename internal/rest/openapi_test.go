@@ -188,3 +188,23 @@ func TestDescriptionIsAskedFor(t *testing.T) {
 		t.Errorf("an unknown version: %s", e.Message)
 	}
 }
+
+// TestServicesThatComeAndGoAreDescribed: the description is of what is loaded now.
+func TestServicesThatComeAndGoAreDescribed(t *testing.T) {
+	l := newLab(t, Options{}, false)
+	has := func(want bool) {
+		t.Helper()
+		if d, _ := l.described(t, ""); (d.Paths["/lodger/{name}/capture"] != nil) != want || d.Paths["/lab/{name}"] == nil {
+			t.Errorf("lodger is described: %t, want %t", !want, want)
+		}
+	}
+	before := l.must(t, http.StatusOK, "GET", "/openapi.json", "")
+	has(false)
+	l.must(t, http.StatusOK, "POST", "/services", `{"type":"grpc","uri":"home","name":"lodger"}`)
+	has(true)
+	l.must(t, http.StatusNoContent, "DELETE", "/services/lodger", "")
+	has(false)
+	if after := l.must(t, http.StatusOK, "GET", "/openapi.json", ""); after.header.Get("ETag") != before.header.Get("ETag") {
+		t.Error("the same services are described in another way")
+	}
+}
