@@ -401,3 +401,38 @@ func TestDocumentsAndCubesThatCouldNotBeRestored(t *testing.T) {
 	}
 	l.wantSound()
 }
+
+// Whatever a document holds, trying it changes nothing, and what is exported after it was applied can be applied again.
+func FuzzDocument(f *testing.F) {
+	for _, seed := range []string{site, `[]`, `{"cubes":null}`, `[{"name":"br1","service-name":"toybridge","type":"XDP_DRV"}]`,
+		`{"netdevs":[{"name":"veth2","tcubes":["th1","th1"]}]}`, `[{"name":"th1","service-name":"toyfilter","parent":"br1:p2"}]`,
+		`[{"name":"br1","service-name":"toybridge","ports":[{"name":"p1","tcubes":["br1",7]}],"fdb":{"entry":[{"address":"a"},{}]}}]`} {
+		f.Add(seed, false)
+		f.Add(seed, true)
+	}
+	f.Fuzz(func(t *testing.T, doc string, whole bool) {
+		l := newLab(t, "veth1", "veth2", "veth3")
+		if _, err := l.apply(site); err != nil {
+			t.Fatal(err)
+		}
+		option := ""
+		if whole {
+			option = "whole"
+		}
+		before := l.state()
+		_, tried := l.apply(doc, "dry", option)
+		l.wantState(before)
+		_, err := l.apply(doc, option)
+		if (err == nil) != (tried == nil) {
+			t.Errorf("a dry run says %v, and in earnest it is %v", tried, err)
+		}
+		if err != nil {
+			l.wantState(before)
+		}
+		l.wantSound()
+		want := l.export()
+		if a, err := l.apply(want, "whole"); err != nil || a.Changed {
+			t.Errorf("its own export: %+v, %v\n%s", a, err, want)
+		}
+	})
+}
