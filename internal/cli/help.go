@@ -46,7 +46,7 @@ Without a url in the configuration file or POLYCUBECTL_URL, the daemon is found
 at its Unix socket, /run/polycube/polycubed.sock.
 
 Exit status: 0 success, 1 no contact with the daemon, 2 the daemon refused,
-64 the command line is wrong.
+64 the command line is wrong; with --detailed-exitcode, 3 something changed.
 `
 
 func usage() string {
