@@ -67,6 +67,12 @@ func describe(t testing.TB) *pb.Description {
 		Objects: []*pb.Object{{Hook: pb.Hook_HOOK_TC, Elf: program(t, cube.TC)}, {Hook: pb.Hook_HOOK_XDP, Elf: program(t, cube.XDP)}}}
 }
 
+func ended(t testing.TB, err error) {
+	if err != nil {
+		t.Errorf("the service ended with %v", err)
+	}
+}
+
 // listen serves until the test ends, and returns where.
 func listen(t testing.TB, s pb.ServiceServer, opts ...grpc.ServerOption) string {
 	t.Helper()
@@ -78,14 +84,14 @@ func listen(t testing.TB, s pb.ServiceServer, opts ...grpc.ServerOption) string 
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- o.Serve(ctx, l) }()
-		t.Cleanup(func() { cancel(); <-done })
+		t.Cleanup(func() { cancel(); ended(t, <-done) })
 		return l.Addr().String()
 	}
 	g := grpc.NewServer(opts...)
 	pb.RegisterServiceServer(g, s)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()
-	t.Cleanup(func() { g.Stop(); <-done })
+	t.Cleanup(func() { g.Stop(); ended(t, <-done) })
 	return l.Addr().String()
 }
 

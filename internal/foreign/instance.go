@@ -72,8 +72,7 @@ func (i *instance) call(ctx context.Context, what string, d deadlineOf, fn func(
 	if i.l.endsWith(err) {
 		return &lost{fmt.Sprintf("service %s was lost during %s (%v)", i.l.reg.Name, what, i.l.Err()), false}
 	}
-	switch status.Code(err) {
-	case codes.DeadlineExceeded, codes.Canceled:
+	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Canceled {
 		reason := fmt.Sprintf("service %s has not answered %s within %v", i.l.reg.Name, what, limit)
 		i.env.Degrade(reason)
 		if i.l.misses.Add(1) == maxMisses { // nobody is to wait for it once more for each of its cubes

@@ -110,8 +110,7 @@ func said(err error) error {
 	if text == "" {
 		text = "it gave no reason"
 	}
-	switch s.Code() {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+	if code := s.Code(); code == codes.Unavailable || code == codes.DeadlineExceeded || code == codes.Canceled {
 		return &lost{text, true}
 	}
 	if kind := kinds[s.Code()]; kind != nil {

@@ -58,8 +58,7 @@ func (l *life) migrate(m cube.Migration) error {
 		for _, e := range out.GetEntries() {
 			if err := to.put(e.GetKey(), e.GetValue(), ebpf.UpdateAny); err != nil {
 				cancel()
-				<-sent
-				return fmt.Errorf("service %s: %w", l.reg.Name, err)
+				return errors.Join(fmt.Errorf("service %s: %w", l.reg.Name, err), <-sent)
 			}
 		}
 	}
@@ -68,7 +67,7 @@ func (l *life) migrate(m cube.Migration) error {
 // sendEntries sends what the old map holds. When the service ends the call, what is received has the reason.
 func sendEntries(stream grpc.BidiStreamingClient[pb.MigrateIn, pb.MigrateOut], m cube.Migration, from, to *table) error {
 	start := &pb.MigrateStart{Cube: m.Cube, Map: m.Map, Old: from.info(), New: to.info()}
-	if stream.Send(&pb.MigrateIn{Start: start}) != nil {
+	if over(stream.Send(&pb.MigrateIn{Start: start})) {
 		return nil
 	}
 	var after []byte
@@ -83,7 +82,7 @@ func sendEntries(stream grpc.BidiStreamingClient[pb.MigrateIn, pb.MigrateOut], m
 		}
 		if len(page) > 0 {
 			after = page[len(page)-1].GetKey()
-			if stream.Send(&pb.MigrateIn{Entries: page}) != nil {
+			if over(stream.Send(&pb.MigrateIn{Entries: page})) {
 				return nil
 			}
 		}
@@ -93,3 +92,6 @@ func sendEntries(stream grpc.BidiStreamingClient[pb.MigrateIn, pb.MigrateOut], m
 		}
 	}
 }
+
+// over says that nothing more can be sent, of which what is received has the reason.
+func over(err error) bool { return err != nil }

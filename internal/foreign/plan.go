@@ -244,6 +244,7 @@ func directionOf(d pb.Direction) (cube.Direction, error) {
 		return cube.Ingress, nil
 	case pb.Direction_DIRECTION_EGRESS:
 		return cube.Egress, nil
+	case pb.Direction_DIRECTION_UNSPECIFIED:
 	}
 	return cube.Ingress, invalid("direction %d is neither ingress nor egress", d)
 }

@@ -37,11 +37,12 @@ func (m *Manager) takeOver(ctx context.Context, svc *service, names []string) (f
 			break
 		}
 		var culprit *cubeError
-		switch i := -1; {
+		switch {
 		case errors.Is(err, errClosed) || ctx.Err() != nil:
 			return append(failed, names...)
 		case errors.As(err, &culprit):
-			if i = slices.Index(names, culprit.cube); i < 0 {
+			i := slices.Index(names, culprit.cube)
+			if i < 0 {
 				return append(failed, names...)
 			}
 			names = slices.Delete(names, i, i+1)
