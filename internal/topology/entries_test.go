@@ -79,10 +79,6 @@ func newTableLab(t *testing.T) (*lab, *map[string]map[string]string) {
 	return l, all
 }
 
-func tablePath(address string) yang.Path {
-	return yang.Path{{Name: "fdb"}, {Name: "entry", Keys: []string{address}}}
-}
-
 // wantEntries compares what a read shows, and the store holds, with what the cube has.
 func (l *lab) wantEntries(name string, has map[string]string) {
 	l.t.Helper()
@@ -146,7 +142,7 @@ func randomEntries(t *testing.T, r *rand.Rand) {
 		l.plane.setFail(fail)
 		l.b.setFail(fail)
 		op := pick("post", "put", "patch", "del")
-		line := ""
+		var line string
 		switch r.IntN(9) {
 		case 0:
 			line = "create toytable t1 <<< " + pick(`{}`, `{"fdb":{"entry":`+array()+`}}`)

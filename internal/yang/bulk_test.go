@@ -207,7 +207,8 @@ func (r bulkRandom) edit() (Op, Path, string) {
 	entry := Path{{Name: "table"}, {Name: "entry", Keys: []string{r.id(), r.kind()}}}
 	in := func(p Path, name string, keys ...string) Path { return p.with(name, keys...) }
 	table := Path{{Name: "table"}}
-	body, p := "", Path(nil)
+	var body string
+	var p Path
 	switch r.IntN(16) {
 	case 0:
 		if op == Delete || op == Create {

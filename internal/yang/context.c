@@ -182,7 +182,8 @@ void pcn_schema(const struct lysc_node *node, struct pcn_snode *out)
 	if (node->nodetype == LYS_LIST) {
 		out->min = ((const struct lysc_node_list *)node)->min;
 		out->max = ((const struct lysc_node_list *)node)->max;
-		out->has_unique = LY_ARRAY_COUNT(((const struct lysc_node_list *)node)->uniques) > 0;
+		out->has_unique =
+			LY_ARRAY_COUNT(((const struct lysc_node_list *)node)->uniques) > 0;
 	}
 	if (node->nodetype & (LYS_RPC | LYS_ACTION)) {
 		const struct lysc_node_action *action = (const void *)node;

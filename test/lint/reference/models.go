@@ -84,6 +84,7 @@ func valueText(n *yang.Node) string {
 		return text + "; " + strings.Join(keys, ", ")
 	case yang.LeafList:
 		return "list of " + typeText(n.Type())
+	case yang.Leaf, yang.Container, yang.Action:
 	}
 	text := typeText(n.Type())
 	if units := n.Units(); units != "" {
