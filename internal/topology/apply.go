@@ -114,6 +114,8 @@ type wantedCube struct {
 	// want is nil when the cube stays as it is whatever its chains. all is the same with defaults, for a cube that is there.
 	want *image
 	all  []byte
+	// made tells that the cube is new and there already, longer that parents add to the chains of its ports.
+	made, longer bool
 	// have is what it was, got what it becomes; nil while they are not known.
 	have, got *image
 }
@@ -183,19 +185,31 @@ func (c *wantedCube) check(t *txn) (err error) {
 		return &yang.Error{Tag: yang.InvalidValue, Path: "parent",
 			Message: fmt.Sprintf("parent: a %s is not attached, its ports are connected", c.service)}
 	}
+	if t.next.cubes[c.name] == nil {
+		if err := t.create(c.service, c.name, c.body); err != nil {
+			return err
+		}
+		c.made = true
+		return c.read(t.next.units[c.name].tree)
+	}
 	scratch := c.svc.schema.NewTree()
 	defer scratch.Close()
 	if _, err := scratch.Edit(yang.Create, nil, c.body); err != nil {
 		return err
 	}
-	raw, err := scratch.JSON(nil, yang.JSONOptions{})
-	if err != nil {
-		return err
-	}
-	if c.want, err = newImage(c.service, c.svc.schema.Root(), raw); err != nil || t.next.cubes[c.name] == nil {
+	if err := c.read(scratch); err != nil {
 		return err
 	}
 	c.all, err = scratch.JSON(nil, yang.JSONOptions{Defaults: true, Apart: true})
+	return err
+}
+
+// read takes what is wanted from a tree that has it.
+func (c *wantedCube) read(tree *yang.Tree) error {
+	raw, err := tree.JSON(nil, yang.JSONOptions{})
+	if err == nil {
+		c.want, err = newImage(c.service, c.svc.schema.Root(), raw)
+	}
 	return err
 }
 
@@ -203,6 +217,7 @@ func (c *wantedCube) check(t *txn) (err error) {
 func (c *wantedCube) setTcubes(p *chainPlan) {
 	for _, port := range c.want.ports() {
 		name, _ := port["name"].(string)
+		was := len(asList(port["tcubes"]))
 		delete(port, "tcubes")
 		var list []any
 		for _, one := range p.chains[place{cube: c.name, port: name}] {
@@ -211,13 +226,14 @@ func (c *wantedCube) setTcubes(p *chainPlan) {
 		if list != nil {
 			port["tcubes"] = list
 		}
+		c.longer = c.longer || len(list) != was
 	}
 }
 
 // fixed says why a cube that is there has to be made anew, "" when it has not.
 func (c *wantedCube) fixed(t *txn) (string, error) {
 	rec := t.next.cubes[c.name]
-	if rec == nil {
+	if c.made {
 		return "", nil
 	}
 	if rec.service != c.service {

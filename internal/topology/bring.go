@@ -52,6 +52,9 @@ func (c *wantedCube) bring(t *txn) error {
 	if rec == nil {
 		return t.create(c.service, c.name, c.want.body())
 	}
+	if c.made && !c.longer {
+		return nil
+	}
 	if !slices.Contains(t.touched, c.name) {
 		if c.want.same(c.have) {
 			return nil
