@@ -20,6 +20,7 @@ type change struct {
 	g      *Graph
 	wiring *wiring
 	stale  stale
+	cut    [][][]CubeID
 	parts  []*segment
 	built  []*segment // subset of parts
 	tables *tables
@@ -58,7 +59,8 @@ func (ch *change) build(ctx context.Context, w *wiring) (again bool, err error) 
 			}
 		}
 	}()
-	for _, part := range ch.p.partition(w, ch.stale) {
+	ch.cut = ch.p.partition(w, ch.stale)
+	for _, part := range ch.cut {
 		for i, ids := range part {
 			if err := ctx.Err(); err != nil {
 				return false, fmt.Errorf("preparing the data plane: %w", err)
@@ -225,6 +227,7 @@ func (ch *change) finish() {
 	p.clearCubes(ch.g)
 	p.forgetObjects(ch.g)
 	p.graph, p.wiring, p.tables = ch.g, ch.wiring, ch.tables
+	p.partitioned = ch.cut
 	p.setParts(ch.parts)
 	p.keep(ch)
 	for _, c := range ch.built {

@@ -89,6 +89,9 @@ func (p *Plane) loadsOf(g *Graph, s stale) map[CubeID]load {
 
 // partition cuts the graph into segments.
 func (p *Plane) partition(w *wiring, s stale) [][][]CubeID {
+	if p.partitioned != nil && p.loads != nil && s.joinedAs(w, p.wiring) {
+		return p.partitioned
+	}
 	stacks, links := w.edges()
 	limit := segmentLimit
 	if n := p.opts.SegmentCubes; n > 0 {

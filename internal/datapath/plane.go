@@ -56,10 +56,12 @@ type Plane struct {
 	// heavier counts how often an object's programs turned out heavier than thought.
 	heavier map[*link.Object]int
 	// loads are what cubes take of the kernel's limits, as far as it is known.
-	loads   map[CubeID]knownLoad
-	cubes   map[CubeID]*instance
-	commons map[string]*common // maps that cubes have in common, by place
-	spared  map[string]bool    // UUIDs of cubes that are not open and not forgotten
+	loads map[CubeID]knownLoad
+	// partitioned is how the graph in use was cut into segments.
+	partitioned [][][]CubeID
+	cubes       map[CubeID]*instance
+	commons     map[string]*common // maps that cubes have in common, by place
+	spared      map[string]bool    // UUIDs of cubes that are not open and not forgotten
 	// savedAt is where a cube has an object pinned.
 	savedAt  map[*link.Object]string
 	graph    *Graph // committed; nil before the first commit

@@ -10,9 +10,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
-
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
@@ -86,6 +83,30 @@ func (s stale) markDevice(w *wiring, dev *Netdev) {
 	}
 }
 
+// joinedAs tells that two graphs connect the same cubes in the same way, as far as stale cubes tell: what differs is what
+// their programs are like.
+func (s stale) joinedAs(w, was *wiring) bool {
+	if s == nil || was == nil || len(w.g.Cubes) != len(was.g.Cubes) || len(w.g.Netdevs) != len(was.g.Netdevs) {
+		return false
+	}
+	for name, dev := range w.g.Netdevs {
+		if o := was.g.Netdevs[name]; o == nil || !slices.Equal(dev.Tcubes, o.Tcubes) {
+			return false
+		}
+	}
+	for id := range s {
+		n, o := w.g.Cubes[id], was.g.Cubes[id]
+		if n == o {
+			continue
+		}
+		if n == nil || o == nil || n.Type != o.Type || !maps.EqualFunc(n.Ports, o.Ports, (*Port).same) ||
+			!reflect.DeepEqual(n.Programs, o.Programs) {
+			return false
+		}
+	}
+	return true
+}
+
 func (n *Node) same(o *Node) bool {
 	if n == o {
 		return true
@@ -110,22 +131,12 @@ type usedCube struct {
 	in      *instance
 	objects [2]*link.Object
 	frozen  bool
+	// taken counts up when other maps take the place of the cube's; until then its node says so.
+	taken int
 }
 
 func usedOf(in *instance) usedCube {
-	return usedCube{in, [2]*link.Object{in.objects[cube.TC], in.objects[cube.XDP]}, in.frozen}
-}
-
-func sameMaps(linked map[string]asm.FDer, now map[string]*ebpf.Map) bool {
-	if len(linked) != len(now) {
-		return false
-	}
-	for name, m := range now {
-		if linked[name] != asm.FDer(m) {
-			return false
-		}
-	}
-	return true
+	return usedCube{in, [2]*link.Object{in.objects[cube.TC], in.objects[cube.XDP]}, in.frozen, in.taken}
 }
 
 // still returns a segment of the graph in use for the same cubes, if it would be described in the same way.
@@ -134,7 +145,7 @@ func (p *Plane) still(s stale, was *segment, ids []CubeID) *segment {
 		return nil
 	}
 	for i, id := range ids {
-		if s.has(id) || p.cubes[id] == nil || usedOf(p.cubes[id]) != was.used[i] || !sameMaps(was.code.Cubes[i].Maps, p.cubes[id].maps) {
+		if s.has(id) || p.cubes[id] == nil || usedOf(p.cubes[id]) != was.used[i] {
 			return nil
 		}
 	}
