@@ -201,6 +201,7 @@ func planServices(c command) (plan, error) {
 		if len(c.path) > 1 && c.path[1] == "update" {
 			return planServicesUpdate(c)
 		}
+	case verbShow, verbSet:
 	}
 	p, err := planShow(c)
 	p.single = len(c.path) == 2

@@ -28,7 +28,7 @@ var verbWords = []string{"add", "del", "show", "set"}
 func (s *Server) near(r *http.Request, err error) []string {
 	var p *problem
 	var y *yang.Error
-	var absent *topology.Absent
+	var absent *topology.AbsentError
 	switch {
 	case errors.As(err, &p) && p.cause != nil:
 		return s.near(r, p.cause)
@@ -47,7 +47,7 @@ func (s *Server) near(r *http.Request, err error) []string {
 }
 
 // nearAbsent looks among what is of the kind of what is missing.
-func (s *Server) nearAbsent(r *http.Request, a *topology.Absent) []string {
+func (s *Server) nearAbsent(r *http.Request, a *topology.AbsentError) []string {
 	switch a.Kind {
 	case "netdev":
 		if ports := s.portsOf(a.Name); len(ports) > 0 {

@@ -175,10 +175,13 @@ func TestATokenThatIsGoneEndsTheLook(t *testing.T) {
 		}
 		req.Header.Set("Authorization", "Bearer "+token)
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatalf("%v, %v", resp, err)
+		if err != nil {
+			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = resp.Body.Close() })
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("status %d", resp.StatusCode)
+		}
 		return resp
 	}
 	mine, other := begin("mine"), begin("other")

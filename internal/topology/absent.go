@@ -6,15 +6,15 @@ package topology
 
 import "fmt"
 
-// Absent is a request that names what does not exist. It wraps cube.ErrNotFound.
-type Absent struct {
+// AbsentError is a request that names what does not exist. It wraps cube.ErrNotFound.
+type AbsentError struct {
 	// Kind is netdev, cube or port; Cube is the port's.
 	Kind, Name, Cube string
 	err              error
 }
 
 // Error names what is missing; a long name is cut.
-func (a *Absent) Error() string {
+func (a *AbsentError) Error() string {
 	of := ""
 	if a.Cube != "" {
 		of = fmt.Sprintf(" of %.80s", a.Cube)
@@ -23,4 +23,4 @@ func (a *Absent) Error() string {
 }
 
 // Unwrap returns why it is missing.
-func (a *Absent) Unwrap() error { return a.err }
+func (a *AbsentError) Unwrap() error { return a.err }

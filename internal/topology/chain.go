@@ -158,7 +158,7 @@ func (t *txn) attach(name string, at place, r AttachRequest) error {
 func (t *txn) checkAttach(name string, at place) error {
 	rec := t.next.cubes[name]
 	if rec == nil {
-		return &Absent{Kind: "cube", Name: name, err: t.next.missing(name)}
+		return &AbsentError{Kind: "cube", Name: name, err: t.next.missing(name)}
 	}
 	if !rec.transparent {
 		return fmt.Errorf("%s is not a transparent cube, connect its ports instead: %w", name, cube.ErrInvalid)

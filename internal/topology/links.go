@@ -62,7 +62,7 @@ func (m *Manager) getNetdev(name string) (netdev.Info, error) {
 	info, err := m.netdevs.Get(name)
 	switch {
 	case errors.Is(err, netdev.ErrNotFound):
-		return info, &Absent{Kind: "netdev", Name: name, err: cube.ErrNotFound}
+		return info, &AbsentError{Kind: "netdev", Name: name, err: cube.ErrNotFound}
 	case errors.Is(err, netdev.ErrInvalidName):
 		return info, fmt.Errorf("netdev: %w: %w", err, cube.ErrInvalid)
 	case err != nil:

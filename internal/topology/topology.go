@@ -244,7 +244,7 @@ func (m *Manager) findRunning(name string) (*record, error) {
 	if rec := w.running(name); rec != nil {
 		return rec, nil
 	}
-	return nil, &Absent{Kind: "cube", Name: name, err: w.missing(name)}
+	return nil, &AbsentError{Kind: "cube", Name: name, err: w.missing(name)}
 }
 
 // find returns a cube as readers see it; an empty service is any.

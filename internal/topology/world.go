@@ -199,14 +199,14 @@ func (r *record) portsByIndex() []*port {
 func (w *world) portAt(at place) (*record, *port, error) {
 	rec := w.cubes[at.cube]
 	if rec == nil {
-		return nil, nil, &Absent{Kind: "cube", Name: at.cube, err: w.missing(at.cube)}
+		return nil, nil, &AbsentError{Kind: "cube", Name: at.cube, err: w.missing(at.cube)}
 	}
 	if rec.transparent {
 		return nil, nil, fmt.Errorf("%s is a transparent cube and has no ports: attach it to a port or netdev: %w", at.cube, cube.ErrInvalid)
 	}
 	p := rec.ports[at.port]
 	if p == nil {
-		return nil, nil, &Absent{Kind: "port", Name: at.port, Cube: at.cube, err: cube.ErrNotFound}
+		return nil, nil, &AbsentError{Kind: "port", Name: at.port, Cube: at.cube, err: cube.ErrNotFound}
 	}
 	return rec, p, nil
 }
