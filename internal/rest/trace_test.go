@@ -167,7 +167,7 @@ func TestATokenThatIsGoneEndsTheLook(t *testing.T) {
 		l.server.reads.Range(func(any, any) bool { n++; return true })
 		return n
 	}
-	begin := func(token string) *http.Response {
+	begin := func(token string) io.Reader {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.tcp+basePath+"/trace", nil)
 		if err != nil {
@@ -182,7 +182,7 @@ func TestATokenThatIsGoneEndsTheLook(t *testing.T) {
 		if resp.StatusCode != http.StatusOK {
 			t.Fatalf("status %d", resp.StatusCode)
 		}
-		return resp
+		return resp.Body
 	}
 	mine, other := begin("mine"), begin("other")
 	l.server.Sweep()
@@ -191,13 +191,13 @@ func TestATokenThatIsGoneEndsTheLook(t *testing.T) {
 	}
 	tokens.is.Store(&someTokens{"mine": access.Reader, "other": access.Admin})
 	l.server.Sweep()
-	if _, err := io.Copy(io.Discard, mine.Body); err != nil {
+	if _, err := io.Copy(io.Discard, mine); err != nil {
 		t.Errorf("the stream ends with %v", err)
 	}
 	eventually(t, "one read is left", func() bool { return reads() == 1 })
 	tokens.is.Store(&someTokens{})
 	l.server.Sweep()
-	if _, err := io.Copy(io.Discard, other.Body); err != nil {
+	if _, err := io.Copy(io.Discard, other); err != nil {
 		t.Errorf("the other stream ends with %v", err)
 	}
 }
