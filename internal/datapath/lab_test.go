@@ -229,7 +229,11 @@ func (b *bench) tryCommit() error {
 	if err != nil {
 		return err
 	}
-	return ch.Commit()
+	if err := ch.Commit(); err != nil {
+		return err
+	}
+	b.wantWhole()
+	return nil
 }
 
 // clone copies the graph deeply, as the caller of a plane does for each change.

@@ -92,8 +92,8 @@ func (t *tables) keep(was *tables, w *wiring, n *Node) {
 		key := exitKey(n.ID, p.Index)
 		keepRow(t.exits, was.exits, key)
 		keepRow(t.devices, was.devices, key)
-		keepRow(t.shadows, was.shadows, key)
 	}
+	t.addShadow(n)
 	keepRow(t.floods, was.floods, uint32(n.ID))
 	keepRow(t.broadcasts, was.broadcasts, uint32(n.ID))
 }

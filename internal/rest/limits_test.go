@@ -259,16 +259,18 @@ func TestRequestRate(t *testing.T) {
 		return l.send(t, http.DefaultClient, req)
 	}
 	statuses := map[int]int{}
-	var last answer
-	for range 60 {
-		last = get("")
-		statuses[last.status]++
+	var refused answer
+	for i := 0; i < 5000 && statuses[429] < 20; i++ { // a slow machine lets more through
+		a := get("")
+		if statuses[a.status]++; a.status == http.StatusTooManyRequests {
+			refused = a
+		}
 	}
 	if statuses[200] < 20 || statuses[429] < 20 || len(statuses) != 2 {
-		t.Fatalf("60 requests at once ended in %v", statuses)
+		t.Fatalf("requests at once ended in %v", statuses)
 	}
-	if wait, err := strconv.Atoi(last.header.Get("Retry-After")); err != nil || wait < 1 || last.fault(t).Tag != tagResource {
-		t.Errorf("Retry-After %q: %s", last.header.Get("Retry-After"), last.body)
+	if wait, err := strconv.Atoi(refused.header.Get("Retry-After")); err != nil || wait < 1 || refused.fault(t).Tag != tagResource {
+		t.Errorf("Retry-After %q: %s", refused.header.Get("Retry-After"), refused.body)
 	}
 	if a := get("full"); a.status != 200 {
 		t.Errorf("who has a token pays for who has none: status %d", a.status)

@@ -44,7 +44,8 @@ var (
 // Go tools, or in the headers of the eBPF programs.
 var words = []string{
 	"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "version", "add", "del",
-	"show", "set", "metrics", "drops", "trace", "capture", "framework", "all", "main", "internal", "vendor", "testdata", "cube", "pcn",
+	"show", "set", "metrics", "events", "status", "daemon", "config", "apply", "export",
+	"history", "rollback", "drops", "trace", "capture", "framework", "all", "main", "internal", "vendor", "testdata", "cube", "pcn",
 }
 
 // checkName says why a service cannot have a name.
