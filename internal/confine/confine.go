@@ -63,6 +63,7 @@ type Process struct {
 	read   chan struct{} // closed when all was read that it wrote
 	done   chan struct{}
 	err    error
+	left   error // what could not be given back, which is a part of err
 	stop   atomic.Bool
 }
 
@@ -140,7 +141,8 @@ func (p *Process) live(c Config, e *Executable, ready chan<- error) {
 	} else {
 		ready <- err
 	}
-	p.err = errors.Join(err, p.cleanUp())
+	p.left = p.cleanUp()
+	p.err = errors.Join(err, p.left)
 	close(p.done)
 }
 
@@ -328,7 +330,7 @@ func (p *Process) Stop(ctx context.Context) error {
 		p.kill()
 		<-p.done
 	}
-	return p.err
+	return p.left
 }
 
 func (p *Process) kill() { _ = p.cmd.Process.Kill() } // it may have ended

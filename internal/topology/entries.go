@@ -71,23 +71,28 @@ func (s *stored) whole(pick func(list string) bool) (json.RawMessage, error) {
 		if !pick(list) {
 			continue
 		}
-		at := object
-		words := strings.Split(list, "/")
-		for _, word := range words[:len(words)-1] {
-			below, ok := at[word].(map[string]any)
-			if !ok {
-				below = map[string]any{}
-				at[word] = below
-			}
-			at = below
-		}
-		entries, _ := at[words[len(words)-1]].([]any)
+		at, name := holderOf(object, list)
+		entries, _ := at[name].([]any)
 		for _, text := range s.entries.byList[list] {
 			entries = append(entries, json.RawMessage(text))
 		}
-		at[words[len(words)-1]] = entries
+		at[name] = entries
 	}
 	return json.Marshal(object)
+}
+
+// holderOf finds the object that has the list at a path, and the list's name there. Objects on the way are made.
+func holderOf(object map[string]any, list string) (map[string]any, string) {
+	words := strings.Split(list, "/")
+	for _, word := range words[:len(words)-1] {
+		below, ok := object[word].(map[string]any)
+		if !ok {
+			below = map[string]any{}
+			object[word] = below
+		}
+		object = below
+	}
+	return object, words[len(words)-1]
 }
 
 // restoreTree makes the tree of a stored cube.
@@ -297,17 +302,8 @@ func (r *record) tableLayer() map[string]any {
 		if table.Len() == 0 {
 			continue
 		}
-		at := layer
-		words := strings.Split(list.Path(), "/")
-		for _, word := range words[:len(words)-1] {
-			below, ok := at[word].(map[string]any)
-			if !ok {
-				below = map[string]any{}
-				at[word] = below
-			}
-			at = below
-		}
-		at[words[len(words)-1]] = table
+		at, name := holderOf(layer, list.Path())
+		at[name] = table
 	}
 	return layer
 }
