@@ -5,7 +5,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -153,22 +152,11 @@ func (s *session) health(words []string) error {
 	return nil
 }
 
-// fetch asks for one answer.
+// fetch is demand for who wants the body alone.
 func (s *session) fetch(r request) ([]byte, error) {
-	c, err := s.connect()
+	a, err := s.demand(r)
 	if err != nil {
 		return nil, err
-	}
-	defer c.close()
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
-	defer cancel()
-	s.sent = r
-	a, err := c.do(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	if s.status = a.status; !a.ok() {
-		return nil, &serverError{sentences(a)}
 	}
 	return a.body, nil
 }

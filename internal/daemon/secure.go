@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -108,7 +106,7 @@ func (r *rawOptions) finishGroups(f *pflag.FlagSet) error {
 		if !f.Changed(name) {
 			continue
 		}
-		if groupID(value) < 0 {
+		if access.GroupID(value) < 0 {
 			return fmt.Errorf("%s %q: there is no such group: make it with groupadd --system %s", name, value, value)
 		}
 	}
@@ -120,7 +118,7 @@ func (r *rawOptions) finishGroups(f *pflag.FlagSet) error {
 
 // accessPaths derives the paths that were not given.
 func (r *rawOptions) accessPaths() error {
-	if r.ReadSocket == "" && groupID(r.ReadGroup) >= 0 {
+	if r.ReadSocket == "" && access.GroupID(r.ReadGroup) >= 0 {
 		r.ReadSocket = filepath.Join(r.RunDir, "polycubed-read.sock")
 	}
 	if strings.EqualFold(r.AuditLog, auditOff) {
@@ -144,23 +142,10 @@ func (r *rawOptions) accessPaths() error {
 	return nil
 }
 
-// groupID returns the number of a system group, -1 when there is none.
-func groupID(name string) int {
-	g, err := user.LookupGroup(name)
-	if err != nil {
-		return -1
-	}
-	id, err := strconv.Atoi(g.Gid)
-	if err != nil {
-		return -1
-	}
-	return id
-}
-
 // openAccess opens what decides about access. It comes early: a daemon that cannot be
 // reached safely leaves the network alone.
 func (d *daemon) openAccess(context.Context) (err error) {
-	if d.tokens, err = access.OpenTokens(d.opts.RunDir, groupID(d.opts.Group), groupID(d.opts.ReadGroup)); err != nil {
+	if d.tokens, err = access.OpenTokens(d.opts.RunDir, access.GroupID(d.opts.Group), access.GroupID(d.opts.ReadGroup)); err != nil {
 		return err
 	}
 	if d.opts.AuditLog != "" {

@@ -239,8 +239,8 @@ func TestPeerCredentials(t *testing.T) {
 		t.Skip("needs root: becomes other users")
 	}
 	const admins, readers = "daemon", "bin"
-	admin, reader := uint32(groupID(admins)), uint32(groupID(readers))
-	if groupID(admins) < 0 || groupID(readers) < 0 {
+	admin, reader := uint32(access.GroupID(admins)), uint32(access.GroupID(readers))
+	if access.GroupID(admins) < 0 || access.GroupID(readers) < 0 {
 		t.Skipf("needs the system groups %q and %q", admins, readers)
 	}
 	l := newLab(t, Options{Group: admins, ReadGroup: readers}, false)

@@ -10,9 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
@@ -40,19 +38,6 @@ const (
 	// ReadGroup is the one whose members may read at a socket of their own.
 	ReadGroup = "polycube-read"
 )
-
-// groupID returns the number of a system group, -1 when there is none.
-func groupID(name string) int {
-	g, err := user.LookupGroup(name)
-	if err != nil {
-		return -1
-	}
-	id, err := strconv.Atoi(g.Gid)
-	if err != nil {
-		return -1
-	}
-	return id
-}
 
 // ListenUnix listens on a socket file of mode 0660 for the constant Group, or 0600 when
 // that does not exist. A socket left by a killed daemon is replaced; the caller holds the
@@ -96,7 +81,7 @@ func ListenGroup(path, group string, readOnly bool) (_ net.Listener, err error) 
 
 func placeSocket(tmp, path, group string) error {
 	mode := fs.FileMode(0o600)
-	if gid := groupID(group); gid >= 0 && os.Geteuid() == 0 {
+	if gid := access.GroupID(group); gid >= 0 && os.Geteuid() == 0 {
 		mode = 0o660
 		if err := os.Chown(tmp, 0, gid); err != nil {
 			return fmt.Errorf("giving the socket to group %s: %w", group, err)

@@ -145,7 +145,7 @@ func (s *Server) secure(o Options) {
 	s.tls, s.audit = o.TLS, o.Audit
 	s.slots, s.adminSlots = access.NewSlots(maxRequests, maxRequestsPerClient), access.NewSlots(maxRequests, maxRequests)
 	s.groupName, s.readGroupName = cmp.Or(o.Group, Group), cmp.Or(o.ReadGroup, ReadGroup)
-	s.group, s.readGroup = groupID(s.groupName), groupID(s.readGroupName)
+	s.group, s.readGroup = access.GroupID(s.groupName), access.GroupID(s.readGroupName)
 	if s.perSecond = float64(cmp.Or(o.Rate, defaultRate)); s.perSecond > 0 {
 		s.rate = access.NewRate(s.perSecond, burstFactor*s.perSecond)
 	}
