@@ -18,7 +18,8 @@ PYANG_VERSION=2.7.1
 
 BUILD_PACKAGES=(clang llvm gcc libc6-dev make pkg-config libyang2-dev libyang2-tools libbpf-dev
 	linux-libc-dev bpftool iproute2 ethtool iputils-ping tcpdump iperf3 jq clang-format
-	procps util-linux systemd bird2 python3-venv openssl curl)
+	procps util-linux systemd bird2 python3-venv openssl curl
+	openvswitch-switch frr nftables dnsmasq-base isc-dhcp-client socat)
 LINT_PACKAGES=(shellcheck protobuf-compiler)
 
 say() { echo "deps: $*" >&2; }
