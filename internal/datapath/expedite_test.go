@@ -77,31 +77,33 @@ func TestWithoutTheSwitchNothingIsDifferent(t *testing.T) {
 	}
 }
 
-// TestTheFiveHundredthPortCostsWhatTheFifthDoes attaches ports one by one: what grows with the
-// number of ports must stay small beside what does not, on each hook.
+// TestTheFiveHundredthPortCostsWhatTheFifthDoes attaches ports one by one: what grows with the number of ports must stay
+// small beside what does not, on each hook. What disturbs the machine for a while is no growth, so the quickest of a few
+// counts, and the last ports are attached again until they are as quick or the time is up.
 func TestTheFiveHundredthPortCostsWhatTheFifthDoes(t *testing.T) {
 	in(t, []setting{settings[0], settings[3]}, func(t *testing.T, b *bench) {
-		const ports, around = 500, 8
+		const ports, around = 500, 16
 		c := b.cube("probe", ports, map[string]any{"what": uint32(2)})
 		names := b.pairs(ports / 2)
-		took := make([]time.Duration, ports)
-		var gen *generation
-		for i, name := range names {
-			b.netdev(name).MTU = 1500
-			c.Ports[uint16(i)].Peer = Peer{Netdev: name}
+		put := func(i int, peer Peer) (took time.Duration) {
+			c.Ports[uint16(i)].Peer = peer
 			g := b.g.clone()
 			b.must(func() error {
 				start := time.Now()
 				ch, err := b.plane.Prepare(t.Context(), g)
-				if err != nil {
-					return err
+				if err == nil {
+					err = ch.Commit()
 				}
-				if err := ch.Commit(); err != nil {
-					return err
-				}
-				took[i] = time.Since(start)
-				return nil
+				took = time.Since(start)
+				return err
 			})
+			return took
+		}
+		var gen *generation
+		took := make([]time.Duration, ports)
+		for i, name := range names {
+			b.netdev(name).MTU = 1500
+			took[i] = put(i, Peer{Netdev: name})
 			if gen == nil {
 				gen = b.generation()
 			}
@@ -109,17 +111,20 @@ func TestTheFiveHundredthPortCostsWhatTheFifthDoes(t *testing.T) {
 		if b.generation() != gen {
 			t.Error("ports relinked the component")
 		}
-		fifth, last := median(took[2:2+2*around]), median(took[ports-2*around:])
+		fifth, last := slices.Min(took[2:2+around]), slices.Min(took[ports-around:])
+		limit := 5*fifth + 2*time.Millisecond
+		netns.Eventually(t, 4*soon, func() error {
+			if last <= limit {
+				return nil
+			}
+			for i := ports - around; i < ports; i++ {
+				put(i, Peer{})
+				last = min(last, put(i, Peer{Netdev: names[i]}))
+			}
+			return fmt.Errorf("port 500 takes %s, port 5 %s: more than %s", last, fifth, limit)
+		})
 		t.Logf("port 5: %s, port 500: %s", fifth.Round(time.Microsecond), last.Round(time.Microsecond))
-		if limit := 5*fifth + 2*time.Millisecond; last > limit {
-			t.Errorf("port 500 takes %s, port 5 %s: more than %s", last, fifth, limit)
-		}
 	})
-}
-
-func median(all []time.Duration) time.Duration {
-	all = slices.Sorted(slices.Values(all))
-	return all[len(all)/2]
 }
 
 // TestACommitLeavesGracePeriodsAsTheyWere looks at the machine's own switch.

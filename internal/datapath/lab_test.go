@@ -294,7 +294,7 @@ func frame(payload string) []byte {
 
 func isTest(f []byte) bool { return len(f) > 14 && f[12] == 0x88 && f[13] == 0xb5 }
 
-const soon = 5 * time.Second
+const soon = 15 * time.Second
 
 // passes sends a frame at one host and returns it as another gets it.
 func (b *bench) passes(from, to *netns.Node, f []byte) []byte {
