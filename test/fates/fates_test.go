@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fates
+
+import (
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	_ "github.com/polycube/polycube/cubes/all" // what ships
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/yang"
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
+)
+
+func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
+
+// unexplained are fates that say that a program did not know what it did.
+var unexplained = []string{" unspecified", " bad-verdict", " bad-port", " no-program"}
+
+// TestEveryFrameHasAFate: the seed is printed, and decides on all frames.
+func TestEveryFrameHasAFate(t *testing.T) {
+	frames := 2000
+	if os.Getenv("POLYCUBE_SOAK") != "" {
+		frames = 100_000
+	}
+	for _, s := range cube.Services() {
+		name := nameOf(t, s)
+		set, ok := setups[name]
+		if !ok {
+			t.Errorf("service %s ships and has no setup: add one to setups_test.go", name)
+			continue
+		}
+		for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
+			t.Run(name+"/"+strings.ToLower(string(typ)), func(t *testing.T) {
+				t.Parallel()
+				l := bpftest.New(t, bpftest.Options{Type: typ, Mode: datapath.ModeInline})
+				set(l)
+				seed := uint64(time.Now().UnixNano())
+				t.Logf("seed %d", seed)
+				feed(t, l, rand.New(rand.NewPCG(seed, 0)), frames)
+			})
+		}
+	}
+}
+
+// nameOf is what the model of a service calls it.
+func nameOf(t *testing.T, s cube.Service) string {
+	t.Helper()
+	schema, err := yang.Load(s.Model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer schema.Close()
+	return schema.Service().Name
+}
+
+// feed gives a lab frames at its first two netdevs.
+func feed(t *testing.T, l *bpftest.Lab, rng *rand.Rand, frames int) {
+	t.Helper()
+	seen, good := map[string]int{}, meant()
+	for i := range frames {
+		frame := good[rng.IntN(len(good))]
+		if i >= len(good) {
+			frame = wrong(rng, frame)
+		} else {
+			frame = good[i] // each once as it is
+		}
+		out, _ := l.RunBytes([]string{"veth1", "veth2"}[rng.IntN(2)], slices.Clone(frame))
+		for _, no := range unexplained {
+			if strings.Contains(out.Fate, no) {
+				t.Errorf("its fate is %s", out.Fate)
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("frame %d: %x: %+v", i, frame, out)
+		}
+		seen[out.Verdict+" "+out.Fate]++
+	}
+	t.Logf("%v", seen)
+}

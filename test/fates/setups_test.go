@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fates
+
+import "github.com/polycube/polycube/test/bpftest"
+
+// three are ports at the three hosts.
+const three = `"ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"},{"name":"p3","peer":"veth3"}]`
+
+// setups make one cube of each service between the hosts of a lab, with as much configured as it can have at once.
+var setups = map[string]func(*bpftest.Lab){
+	"helloworld": func(l *bpftest.Lab) {
+		l.Create("helloworld", "h", `{"action":"FORWARD","ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"}]}`)
+	},
+	"simplebridge": func(l *bpftest.Lab) { l.Create("simplebridge", "br", "{"+three+"}") },
+	"simpleforwarder": func(l *bpftest.Lab) {
+		l.Create("simpleforwarder", "f", `{`+three+`,"actions":[{"inport":"p1","action":"FORWARD","outport":"p2"},
+			{"inport":"p2","action":"SLOWPATH"}]}`)
+	},
+	"transparenthelloworld": func(l *bpftest.Lab) {
+		between(l)
+		l.Create("transparenthelloworld", "th", "")
+		l.Attach("th", "f:p1")
+	},
+}
+
+// between joins the first two hosts, for transparent cubes.
+func between(l *bpftest.Lab) {
+	l.Create("simpleforwarder", "f", `{`+three+`,"actions":[{"inport":"p1","action":"FORWARD","outport":"p2"},
+		{"inport":"p2","action":"FORWARD","outport":"p1"}]}`)
+}
