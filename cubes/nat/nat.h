@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* What the programs of the NAT and its control plane have in common: rules, sessions, counters.
+ * Addresses outside the session tables have 16 bytes, IPv4 as ::ffff:a.b.c.d, so that rules of both
+ * families are in one map. "Inside" is how packets look behind the NAT, "outside" how they look on
+ * the wire; an endpoint is an address with a port, or with the id of ICMP queries. */
+#ifndef NAT_H
+#define NAT_H
+
+#include <pcn/cube.h>
+
+/* The rule that a session comes from. */
+enum nat_origin {
+	NAT_SNAT,
+	NAT_MASQUERADE,
+	NAT_DNAT,
+	NAT_PORT_FORWARDING,
+};
+
+/* Which external endpoint an internal one gets (RFC 4787, 4.1). */
+enum nat_mapping {
+	NAT_MAP_ENDPOINT_INDEPENDENT,
+	NAT_MAP_ADDRESS_PORT_DEPENDENT,
+};
+
+/* Who may send to the external endpoint of a mapping (RFC 4787, 5). */
+enum nat_filtering {
+	NAT_FILTER_ENDPOINT_INDEPENDENT,
+	NAT_FILTER_ADDRESS_DEPENDENT,
+	NAT_FILTER_ADDRESS_PORT_DEPENDENT,
+};
+
+/* What becomes of protocols that have no ports known to us. */
+enum nat_other {
+	NAT_OTHER_DROP,
+	NAT_OTHER_PASS,
+};
+
+/* The prefix of addresses whose new sessions a rule translates. */
+struct nat_source_key {
+	__u32 prefixlen;
+	__be32 addr[4];
+};
+
+/* SNAT or masquerade: `count` addresses from `first` on, and the ports to choose from. */
+struct nat_source {
+	__u32 rule;
+	__u32 count;
+	__be32 first[4];
+	__u16 port_first; /* host byte order; both 0: 1024 to 65535 */
+	__u16 port_last;
+	__u8 origin;
+	__u8 pad[3];
+};
+
+/* An external address (DNAT, 128 bits), port (160) or range of ports (between). */
+struct nat_forward_key {
+	__u32 prefixlen;
+	__be32 addr[4];
+	__u8 proto;
+	__u8 zero;
+	__be16 port;
+};
+
+/* Where new sessions for it lead: `base`, an external port, becomes `port`, others are as far
+ * from it as they were from base. Both 0: ports stay. */
+struct nat_forward {
+	__u32 rule;
+	__be32 to[4];
+	__be16 port;
+	__be16 base;
+	__u8 origin;
+	__u8 pad[3];
+};
+
+/* A session as seen on one side: in egress tables `local` is the internal endpoint, in ingress
+ * tables the external one. remote and remote_port 0: not a session but a mapping. */
+struct nat_key4 {
+	__be32 local;
+	__be32 remote;
+	__be16 local_port; /* or id of ICMP queries, whose remote_port is 0 */
+	__be16 remote_port;
+	__u8 proto;
+	__u8 zero[3];
+};
+
+struct nat_key6 {
+	__be32 local[4];
+	__be32 remote[4];
+	__be16 local_port;
+	__be16 remote_port;
+	__u8 proto;
+	__u8 zero[3];
+};
+
+/* nat_session.state: the TCP flags seen in each direction; of others, only ACK: a packet was. */
+#define NAT_OUT_SYN 0x01
+#define NAT_OUT_ACK 0x02
+#define NAT_OUT_FIN 0x04
+#define NAT_OUT_RST 0x08
+#define NAT_IN_SYN 0x10
+#define NAT_IN_ACK 0x20
+#define NAT_IN_FIN 0x40
+#define NAT_IN_RST 0x80
+
+/* nat_session.flags */
+#define NAT_MAPPING 0x01  /* a mapping: the key's remote is 0 */
+#define NAT_INBOUND 0x02  /* the first packet came from outside */
+#define NAT_OVERLOAD 0x04 /* has no mapping: the external endpoint is its own for this remote only */
+
+/* What a direction of a session knows. Each counts and stamps for itself, so that CPUs which
+ * serve the two directions share no cache line. 56 bytes, so that key, value and the kernel's
+ * part fit an allocation of 128. */
+struct nat_session4 {
+	__u64 created; /* coarse monotonic ns */
+	__u64 seen;    /* the same, of about the last packet; of a mapping, of its newest session */
+	__u64 packets;
+	__u64 bytes;
+	__u32 rule;
+	__u16 addr_delta; /* what the new address adds to a checksum, ... */
+	__u16 port_delta; /* ... and what the new port adds */
+	__be16 port;	  /* what the key's local_port becomes */
+	__u8 state;	  /* NAT_OUT_SYN ...: of both directions, in both entries */
+	__u8 flags;
+	__u8 origin;
+	__u8 zero[3];
+	__be32 addr; /* what the key's local becomes */
+	__u32 zero2;
+};
+
+struct nat_session6 {
+	__u64 created;
+	__u64 seen;
+	__u64 packets;
+	__u64 bytes;
+	__u32 rule;
+	__u16 addr_delta;
+	__u16 port_delta;
+	__be16 port;
+	__u8 state;
+	__u8 flags;
+	__u8 origin;
+	__u8 zero[3];
+	__be32 addr[4];
+};
+
+_Static_assert(sizeof(struct nat_session4) == 56, "fits an allocation of 128 bytes");
+_Static_assert(__builtin_offsetof(struct nat_session4, addr) ==
+		       __builtin_offsetof(struct nat_session6, addr),
+	       "sessions of both families begin alike");
+
+/* The addresses of a datagram whose first fragment went by. */
+struct nat_fragment_key {
+	__be32 src[4];
+	__be32 dst[4];
+	__u32 id;
+	__u8 proto;
+	__u8 egress;
+	__u8 zero[2];
+};
+
+/* What becomes of its other fragments. */
+struct nat_fragment {
+	__u64 seen;
+	__be32 addr[4];
+	__u16 addr_delta;
+	__u16 zero[3];
+};
+
+/* Indexes of the map `counters`. */
+enum nat_counter {
+	NAT_CREATED_TCP,
+	NAT_CREATED_UDP,
+	NAT_CREATED_ICMP,
+	NAT_CREATED_OTHER,
+	NAT_MAPPINGS,	 /* mappings made */
+	NAT_EXHAUSTED,	 /* no port of the pool was free */
+	NAT_TABLE_FULL,	 /* sessions for which the table had no room */
+	NAT_COLLISIONS,	 /* external endpoints that were taken when tried */
+	NAT_HAIRPINNED,	 /* packets between two internal hosts */
+	NAT_FRAGMENTS,	 /* fragments without ports, translated */
+	NAT_ICMP_ERRORS, /* ICMP errors, translated */
+	NAT_COUNTERS,
+};
+
+#define NAT_MAX_RULES 65536
+#define NAT_ENTRIES4 2097152
+#define NAT_ENTRIES6 524288
+#define NAT_FRAGMENT_ENTRIES 16384
+
+PCN_CONFIG(__u32, mapping) = NAT_MAP_ENDPOINT_INDEPENDENT;
+PCN_CONFIG(__u32, filtering) = NAT_FILTER_ADDRESS_PORT_DEPENDENT;
+PCN_CONFIG(__u32, other_protocols) = NAT_OTHER_DROP;
+/* When no port of the pool is free: share one, with another remote. */
+PCN_CONFIG(__u32, overload) = 0;
+/* Packets from outside keep UDP sessions alive, too. */
+PCN_CONFIG(__u32, inbound_refresh) = 0;
+/* Packets to external endpoints of internal hosts turn back. */
+PCN_CONFIG(__u32, hairpin) = 1;
+/* There are such rules. */
+PCN_CONFIG(__u32, has_sources) = 0;
+PCN_CONFIG(__u32, has_forwards) = 0;
+/* How old `seen` gets before it is written again. */
+PCN_CONFIG(__u64, refresh_ns) = 1000000000;
+
+PCN_MAP_FLAGS(sources, BPF_MAP_TYPE_LPM_TRIE, struct nat_source_key, struct nat_source,
+	      NAT_MAX_RULES, BPF_F_NO_PREALLOC);
+PCN_MAP_FLAGS(forwards, BPF_MAP_TYPE_LPM_TRIE, struct nat_forward_key, struct nat_forward,
+	      NAT_MAX_RULES, BPF_F_NO_PREALLOC);
+
+/* Sessions and mappings. No LRU, which would evict the idle and established for a flood of new
+ * ones: the control plane removes what is aged. */
+PCN_MAP_FLAGS(egress4, BPF_MAP_TYPE_HASH, struct nat_key4, struct nat_session4, NAT_ENTRIES4,
+	      BPF_F_NO_PREALLOC);
+PCN_MAP_FLAGS(ingress4, BPF_MAP_TYPE_HASH, struct nat_key4, struct nat_session4, NAT_ENTRIES4,
+	      BPF_F_NO_PREALLOC);
+PCN_MAP_FLAGS(egress6, BPF_MAP_TYPE_HASH, struct nat_key6, struct nat_session6, NAT_ENTRIES6,
+	      BPF_F_NO_PREALLOC);
+PCN_MAP_FLAGS(ingress6, BPF_MAP_TYPE_HASH, struct nat_key6, struct nat_session6, NAT_ENTRIES6,
+	      BPF_F_NO_PREALLOC);
+
+PCN_MAP(fragments, BPF_MAP_TYPE_LRU_HASH, struct nat_fragment_key, struct nat_fragment,
+	NAT_FRAGMENT_ENTRIES);
+PCN_MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, NAT_COUNTERS);
+
+#endif
