@@ -14,6 +14,7 @@
 #include <pcn/time.h>
 #include <pcn/vlan.h>
 #include <pcn/csum.h>
+#include <pcn/ip.h>
 #include <pcn/names.h>
 
 #endif
