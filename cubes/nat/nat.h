@@ -29,10 +29,11 @@ enum nat_filtering {
 	NAT_FILTER_ADDRESS_PORT_DEPENDENT,
 };
 
-/* What becomes of protocols that have no ports known to us. */
+/* What becomes of packets that a rule is for, but whose protocol has no ports known to us. */
 enum nat_other {
 	NAT_OTHER_DROP,
 	NAT_OTHER_PASS,
+	NAT_OTHER_TRANSLATE, /* their addresses: one session for each pair of hosts */
 };
 
 /* The prefix of addresses whose new sessions a rule translates. */
@@ -73,7 +74,8 @@ struct nat_forward {
 };
 
 /* A session as seen on one side: in egress tables `local` is the internal endpoint, in ingress
- * tables the external one. remote and remote_port 0: not a session but a mapping. */
+ * tables the external one. remote and remote_port 0: not a session but a mapping. remote_port alone
+ * 0, with flag NAT_MAPPING: says that `local` has sent to that address (address-dependent filtering). */
 struct nat_key4 {
 	__be32 local;
 	__be32 remote;
@@ -105,7 +107,7 @@ struct nat_key6 {
 /* nat_session.flags */
 #define NAT_MAPPING 0x01  /* a mapping: the key's remote is 0 */
 #define NAT_INBOUND 0x02  /* the first packet came from outside */
-#define NAT_OVERLOAD 0x04 /* has no mapping: the external endpoint is its own for this remote only */
+#define NAT_OVERLOAD 0x04 /* no mapping: the external endpoint is for this remote only */
 
 /* What a direction of a session knows. Each counts and stamps for itself, so that CPUs which
  * serve the two directions share no cache line. 56 bytes, so that key, value and the kernel's
@@ -116,15 +118,14 @@ struct nat_session4 {
 	__u64 packets;
 	__u64 bytes;
 	__u32 rule;
+	__u32 state;	  /* NAT_OUT_SYN ...: of both directions, in both entries */
 	__u16 addr_delta; /* what the new address adds to a checksum, ... */
 	__u16 port_delta; /* ... and what the new port adds */
 	__be16 port;	  /* what the key's local_port becomes */
-	__u8 state;	  /* NAT_OUT_SYN ...: of both directions, in both entries */
 	__u8 flags;
 	__u8 origin;
-	__u8 zero[3];
 	__be32 addr; /* what the key's local becomes */
-	__u32 zero2;
+	__u32 zero;
 };
 
 struct nat_session6 {
@@ -133,13 +134,12 @@ struct nat_session6 {
 	__u64 packets;
 	__u64 bytes;
 	__u32 rule;
+	__u32 state;
 	__u16 addr_delta;
 	__u16 port_delta;
 	__be16 port;
-	__u8 state;
 	__u8 flags;
 	__u8 origin;
-	__u8 zero[3];
 	__be32 addr[4];
 };
 
@@ -189,7 +189,7 @@ enum nat_counter {
 
 PCN_CONFIG(__u32, mapping) = NAT_MAP_ENDPOINT_INDEPENDENT;
 PCN_CONFIG(__u32, filtering) = NAT_FILTER_ADDRESS_PORT_DEPENDENT;
-PCN_CONFIG(__u32, other_protocols) = NAT_OTHER_DROP;
+PCN_CONFIG(__u32, other_protocols) = NAT_OTHER_TRANSLATE;
 /* When no port of the pool is free: share one, with another remote. */
 PCN_CONFIG(__u32, overload) = 0;
 /* Packets from outside keep UDP sessions alive, too. */

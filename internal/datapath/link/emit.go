@@ -249,7 +249,8 @@ func checkJumps(insns asm.Instructions) error {
 	}
 	for it := insns.Iterate(); it.Next(); {
 		ref := it.Ins.Reference()
-		if ref == "" || !it.Ins.OpCode.Class().IsJump() || it.Ins.IsFunctionReference() {
+		call := it.Ins.IsFunctionReference() || it.Ins.IsKfuncCall()
+		if ref == "" || !it.Ins.OpCode.Class().IsJump() || call {
 			continue
 		}
 		to, ok := offsets[ref]
