@@ -71,7 +71,7 @@ func (w *modelWalk) whole(root *yang.Node) {
 	named := openapi.Of("allOf", []openapi.Object{cube, openapi.Of("required", []string{"name"})})
 	example, _ := w.schemas.BodyExample(root)
 	w.paths = append(w.paths, pathDoc{path: "/" + name, operations: []operationDoc{
-		{method: http.MethodGet, summary: "Read all cubes of " + name, success: http.StatusOK, says: "The cubes.", query: pageDocs(true),
+		{method: http.MethodGet, summary: "Read all cubes of " + name, success: http.StatusOK, says: "The cubes.", query: pageDocs(nil),
 			description: "A request that carries a body is refused with 405.", also: []int{http.StatusBadRequest, http.StatusMethodNotAllowed},
 			content: answers(openapi.Of("type", "array", "items", w.schemas.Node(name, root, openapi.Read, true)))},
 		{method: http.MethodPost, summary: "Create a " + name + ", or several at once", success: http.StatusCreated, says: "All of them were created.",
@@ -196,7 +196,7 @@ func (w *modelWalk) read(t *target) operationDoc {
 	var sent []string
 	var headers []paramDoc
 	if t.kind == kindList {
-		query = pageDocs(len(t.node.Keys()) > 0)
+		query = pageDocs(t.node)
 		sent = append(sent, "Link")
 	}
 	if t.node.Config() {

@@ -188,7 +188,7 @@ func nodeHelp(t *target, verb string, exists bool) help {
 			}
 		}
 	case verbDel:
-		h.params = pick(children, func(n *yang.Node) bool { return inner(n) && n.Config() })
+		h.params = pick(children, func(n *yang.Node) bool { return inner(n) && (n.Config() || n.Deletable()) })
 	default:
 		h.commands = verbsOf(t, exists)
 		if !exists {
@@ -203,6 +203,8 @@ func nodeHelp(t *target, verb string, exists bool) help {
 // verbsOf are the verbs that make sense at a node.
 func verbsOf(t *target, exists bool) []string {
 	switch {
+	case t.kind != kindCube && t.node.Deletable():
+		return []string{"show", "del"}
 	case t.kind != kindCube && !t.node.Config():
 		return []string{"show"}
 	case !exists:

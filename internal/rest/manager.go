@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
@@ -32,8 +33,10 @@ type Manager interface {
 	Edit(ctx context.Context, service, name string, op yang.Op, path yang.Path, body []byte) error
 	Delete(ctx context.Context, service, name string) error
 	Read(ctx context.Context, service, name string, path yang.Path) (json.RawMessage, error)
-	// Entries goes through a list; CubeRevision is what a change can be made conditional on.
+	// Entries goes through a list, and Page reads a part of one that is marked `paged`; CubeRevision is what a change can
+	// be made conditional on.
 	Entries(ctx context.Context, service, name string, path yang.Path, after []string, f func(keys []string, entry json.RawMessage) bool) error
+	Page(ctx context.Context, service, name string, path yang.Path, q cube.PageQuery) (cube.Page, error)
 	CubeRevision(cube string) (uint64, error)
 	Action(ctx context.Context, service, name string, path yang.Path, body []byte) (json.RawMessage, error)
 	// CreateMany creates every cube of an array, or none.

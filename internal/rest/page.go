@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/openapi"
 	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/yang"
@@ -18,7 +19,8 @@ import (
 
 // Lists are read in pages: ?limit=100 are the first hundred entries, and the answer's Link header has the next page, which
 // begins behind the last entry of this one (?after=). ?filter= leaves entries out. The body is an array as ever. Entries
-// are sent as they are found, so that a long list takes no memory of its own.
+// are sent as they are found, so that a long list takes no memory of its own. A list that the model marks `paged` has
+// cursors of its own in place of keys.
 
 // The parameters of a page.
 const (
@@ -32,8 +34,10 @@ var pageParams = []string{paramLimit, paramAfter, paramFilter}
 
 // page is what a request wants of a list.
 type page struct {
-	limit  int // 0 for all
-	after  []string
+	limit int // 0 for all
+	after []string
+	// cursor is the place in a list that is marked `paged`.
+	cursor string
 	filter filter
 	query  url.Values
 }
@@ -42,6 +46,9 @@ type page struct {
 func asked(q url.Values) bool {
 	return slices.ContainsFunc(pageParams, q.Has)
 }
+
+// ownCursor is for the number of keys where a list has cursors of its own.
+const ownCursor = -1
 
 // pageOf reads the parameters; nil when there are none. keys is the number of keys that an entry has.
 func pageOf(r *http.Request, keys int, fields func(string) ([]string, []string)) (*page, error) {
@@ -60,7 +67,9 @@ func pageOf(r *http.Request, keys int, fields func(string) ([]string, []string))
 		}
 		p.limit = n
 	}
-	if q.Has(paramAfter) {
+	if q.Has(paramAfter) && keys == ownCursor {
+		p.cursor = q.Get(paramAfter)
+	} else if q.Has(paramAfter) {
 		if p.after, err = splitAfter(q.Get(paramAfter), keys); err != nil {
 			return nil, err
 		}
@@ -77,6 +86,9 @@ func pageOf(r *http.Request, keys int, fields func(string) ([]string, []string))
 
 // pageOfTarget reads the page that is wanted of a node, nil for all of it.
 func (s *Server) pageOfTarget(r *http.Request, t *target) (*page, error) {
+	if t.kind == kindList && t.node.Paged() {
+		return pageOf(r, ownCursor, fieldsOf(t.node))
+	}
 	if t.kind == kindList {
 		p, err := pageOf(r, len(t.node.Keys()), fieldsOf(t.node))
 		if err == nil && p != nil && p.after != nil && t.node.Bulk() {
@@ -109,13 +121,18 @@ func splitAfter(text string, keys int) ([]string, error) {
 	return parts, nil
 }
 
-// next is the address of the page behind an entry.
-func (p *page) next(self string, keys []string) link {
+// behind is the address of the page behind an entry.
+func (p *page) behind(self string, keys []string) link {
 	escaped := make([]string, len(keys))
 	for i, k := range keys {
 		escaped[i] = url.PathEscape(k)
 	}
-	q := url.Values{paramLimit: p.query[paramLimit], paramFilter: p.query[paramFilter], paramAfter: {strings.Join(escaped, "/")}}
+	return p.next(self, strings.Join(escaped, "/"))
+}
+
+// next is the address of the page behind a place.
+func (p *page) next(self, after string) link {
+	q := url.Values{paramLimit: p.query[paramLimit], paramFilter: p.query[paramFilter], paramAfter: {after}}
 	if len(q[paramFilter]) == 0 {
 		delete(q, paramFilter)
 	}
@@ -128,10 +145,42 @@ func (s *Server) readList(w http.ResponseWriter, r *http.Request, t *target, p *
 		p = &page{}
 	}
 	a := &arrayWriter{w: w, r: r, self: hrefBase(r) + joinPath(t.segments...), page: p}
+	if t.node.Paged() {
+		return s.sendArray(a, func() error { return s.fillPaged(a, t) })
+	}
 	return s.sendArray(a, func() error {
 		return s.manager.Entries(r.Context(), t.service, t.cube, t.path, p.after, a.add)
 	})
 }
+
+// fillPaged adds the entries of a list that is marked `paged`: a page is collected, all of it is sent part by part.
+func (s *Server) fillPaged(a *arrayWriter, t *target) error {
+	q := cube.PageQuery{After: a.page.cursor, Limit: a.page.limit}
+	if len(a.page.filter) > 0 {
+		q.Matches = a.page.filter.matches
+	}
+	if q.Limit == 0 {
+		q.Limit = pagedAtOnce
+	}
+	for {
+		got, err := s.manager.Page(a.r.Context(), t.service, t.cube, t.path, q)
+		if err != nil {
+			return err
+		}
+		a.cursor = got.Next
+		for _, entry := range got.Entries {
+			if a.send(entry); a.err != nil {
+				return nil // sendArray finds it
+			}
+		}
+		if q.After = got.Next; q.After == "" || a.page.limit > 0 {
+			return nil
+		}
+	}
+}
+
+// pagedAtOnce is how many entries are read before they are sent where all are wanted.
+const pagedAtOnce = 1000
 
 // sendArray answers what fill adds.
 func (s *Server) sendArray(a *arrayWriter, fill func() error) error {
@@ -160,9 +209,11 @@ type arrayWriter struct {
 	held [][]byte // entries of a page, until it is known whether there is a next one
 	last []string
 	more bool
-	n    int
-	out  *bufio.Writer
-	err  error
+	// cursor is where the next page of a list with cursors of its own begins.
+	cursor string
+	n      int
+	out    *bufio.Writer
+	err    error
 }
 
 // add takes an entry; false ends the list.
@@ -197,8 +248,11 @@ func (a *arrayWriter) send(entry []byte) {
 
 func (a *arrayWriter) begin() {
 	links := []link{{"self", a.self}}
-	if a.more {
-		links = append(links, a.page.next(a.self, a.last))
+	switch {
+	case a.more:
+		links = append(links, a.page.behind(a.self, a.last))
+	case a.cursor != "" && a.page.limit > 0:
+		links = append(links, a.page.next(a.self, a.cursor))
 	}
 	setLinkHeader(a.w.Header(), links)
 	a.w.Header().Set("Content-Type", contentType)
@@ -254,15 +308,19 @@ func fieldsOf(list *yang.Node) func(string) ([]string, []string) {
 	}
 }
 
-// pageDocs describe the parameters; keys tells whether entries have some.
-func pageDocs(keys bool) []paramDoc {
+// pageDocs describe the parameters; list is nil for the cubes of a service.
+func pageDocs(list *yang.Node) []paramDoc {
 	docs := []paramDoc{
 		{name: paramLimit, description: "So many entries at most; the Link header has the next page (rel=next).",
 			schema: openapi.Of("type", "integer", "minimum", 1, "maximum", maxLimit)},
 		{name: paramFilter, description: "Entries of which a leaf compares so (= != < <= > >=; * is any text). May be given several times: all have to hold.",
 			schema: textSchema()},
 	}
-	if keys {
+	switch {
+	case list != nil && list.Paged():
+		docs = append(docs, paramDoc{name: paramAfter, schema: textSchema(),
+			description: "Begin where the page before ended, as its Link header says."})
+	case list == nil || len(list.Keys()) > 0:
 		docs = append(docs, paramDoc{name: paramAfter, schema: textSchema(),
 			description: "Begin behind the entry with these keys, joined as in a path."})
 	}

@@ -152,6 +152,8 @@ func (t *target) methods() []string {
 	case t.kind == kindAction:
 		return []string{post, options}
 	case t.kind == kindCube:
+	case t.node.Deletable():
+		return []string{get, del, options}
 	case !t.node.Config():
 		return []string{get, options}
 	case t.kind == kindLeaf || t.kind == kindLeafList || t.kind == kindValue:
@@ -176,6 +178,8 @@ func (t *target) allow(r *http.Request) error {
 		return err
 	}
 	switch {
+	case t.node.Deletable():
+		p.Message = t.node.Name() + " is state: it can only be read and deleted"
 	case !t.node.Config():
 		p.Message = t.node.Name() + " is state: it can only be read"
 	case t.node.IsKey():
@@ -227,7 +231,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, t *target) error {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	if p != nil || t.kind == kindList && t.node.Bulk() {
+	if p != nil || t.kind == kindList && (t.node.Bulk() || t.node.Paged()) {
 		return s.readList(w, r, t, p)
 	}
 	raw, err := s.manager.Read(r.Context(), t.service, t.cube, t.path)

@@ -325,7 +325,8 @@ func entryOf(table *yang.Table, keys []string) (map[string]any, error) {
 
 // Entries goes through the entries of a list, configured ones and those that only the state has, as Read shows them. A
 // large list comes in the order of its keys, and begins behind the entry with the keys in after, which may be gone;
-// another comes in its own order, and that entry must be there. It ends when f returns false.
+// another comes in its own order, and that entry must be there. It ends when f returns false. A list that the model marks
+// `paged` comes from its beginning; Page reads it from elsewhere.
 func (m *Manager) Entries(ctx context.Context, serviceName, name string, path yang.Path, after []string,
 	f func(keys []string, entry json.RawMessage) bool) error {
 	w := m.view.Load()
@@ -339,6 +340,9 @@ func (m *Manager) Entries(ctx context.Context, serviceName, name string, path ya
 	}
 	if node.Kind() != yang.List || len(path[len(path)-1].Keys) > 0 {
 		return &yang.Error{Tag: yang.InvalidValue, Path: path.String(), Message: path.Words() + ": not a list, it has no pages"}
+	}
+	if node.Paged() {
+		return m.eachPaged(ctx, u, node, path, f)
 	}
 	layers, err := m.layers(ctx, w, rec, u, path)
 	if err != nil {

@@ -87,6 +87,9 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 		if err != nil {
 			return err
 		}
+		if node, err := nodeAt(u.svc.schema, path); err == nil && op == yang.Delete && node.Deletable() {
+			return t.askToDelete(u, path)
+		}
 		t.direct[name] = true
 		body := body
 		if len(path) == 0 {
@@ -112,16 +115,27 @@ func (t *txn) deleteState(u *unit, path yang.Path, err error) error {
 	if !errors.As(err, &missing) || missing.Tag != yang.DataMissing || len(path[len(path)-1].Keys) == 0 {
 		return err
 	}
+	gone := t.askToDelete(u, path)
+	var none *yang.Error
+	if errors.As(gone, &none) {
+		return err
+	}
+	return gone
+}
+
+// askToDelete asks the cube to delete state.
+func (t *txn) askToDelete(u *unit, path yang.Path) error {
+	missing := &yang.Error{Tag: yang.DataMissing, Path: path.String(), Message: path.Words() + ": not found"}
 	deleter, ok := u.inst.(cube.StateDeleter)
 	if !ok {
-		return err
+		return missing
 	}
-	gone := u.handle(t.ctx, "DeleteState", func() error { return deleter.DeleteState(t.ctx, path.Segments()) })
-	if errors.Is(gone, cube.ErrNotFound) {
-		return err
+	err := u.handle(t.ctx, "DeleteState", func() error { return deleter.DeleteState(t.ctx, path.Segments()) })
+	if errors.Is(err, cube.ErrNotFound) {
+		return missing
 	}
-	if gone != nil {
-		return fmt.Errorf("%s: %s: %w", u.name, path.Words(), gone)
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
 	}
 	return nil
 }

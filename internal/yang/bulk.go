@@ -26,6 +26,21 @@ type reference struct {
 	leaf, target *Node
 }
 
+// checkMarks refuses the marks of large lists of state elsewhere.
+func (n *Node) checkMarks() error {
+	for _, mark := range []string{"paged", "deletable"} {
+		if _, ok := n.extensions[mark]; ok && (!n.marked(mark) || len(n.keys) == 0) {
+			return fmt.Errorf("%s is marked %s: only a list of state that has keys can be", n.path, mark)
+		}
+	}
+	for _, c := range n.children {
+		if err := c.checkMarks(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // findBulk notes the bulk lists of a model, and refuses what cannot be checked
 // entry by entry.
 func (s *Schema) findBulk(n *Node) error {

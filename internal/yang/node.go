@@ -109,6 +109,20 @@ func (n *Node) Config() bool { return n.config }
 // its own statement or that of a node above it.
 func (n *Node) InitOnly() bool { return n.initOnly }
 
+// Paged reports whether the node is a list of state that is read in pages by the
+// cube's own cursor.
+func (n *Node) Paged() bool { return n.marked("paged") }
+
+// Deletable reports whether the node is a list of state whose entries can be
+// deleted.
+func (n *Node) Deletable() bool { return n.marked("deletable") }
+
+// marked reports whether the node is a list of state with an extension.
+func (n *Node) marked(extension string) bool {
+	_, ok := n.extensions[extension]
+	return ok && n.kind == List && !n.config && !n.inOutput
+}
+
 // Mandatory reports whether the node must be given: by a mandatory statement,
 // as a key, or by min-elements.
 func (n *Node) Mandatory() bool { return n.mandatory }

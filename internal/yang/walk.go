@@ -48,6 +48,9 @@ func (s *Schema) walk() error {
 		c.parent = s.root
 	}
 	s.conditional = s.root.conditional(false)
+	if err := s.root.checkMarks(); err != nil {
+		return err
+	}
 	if err := s.findBulk(s.root); err != nil {
 		return err
 	}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cube
+
+// State may be large: the sessions of a NAT are a million. A list that the model marks `paged` is read in pages, each of
+// which costs what it shows, and never as a whole.
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// Pager is an instance whose model has a list of state marked `paged`. Such a list is read by Page alone; State is asked
+// for one of its entries, and may leave the list out of what is above it.
+type Pager interface {
+	// Page reads a part of the list at path. It should not look at more than some ten thousand entries: with a filter that
+	// few fit, the page may be short, or empty, and Next says where to go on. An error for an After that is none of its
+	// own wraps ErrInvalid, one for a list that has changed so that After means nothing any more ErrStale.
+	Page(ctx context.Context, path []string, q PageQuery) (Page, error)
+}
+
+// PageQuery says which part of a list is wanted.
+type PageQuery struct {
+	// After is the Next of the page before, "" for the first page.
+	After string
+	// Limit is how many entries there may be, at least 1.
+	Limit int
+	// Matches leaves entries out; nil takes all.
+	Matches func(entry json.RawMessage) bool
+}
+
+// Page is a part of a list.
+type Page struct {
+	// Entries are objects of the model.
+	Entries []json.RawMessage
+	// Next is the After of the page behind this one, "" when there is none. It is text without spaces, that goes into
+	// addresses and command lines.
+	Next string
+}

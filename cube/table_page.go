@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cube
+
+// Pages of a hash. The kernel reads a hash bucket by bucket, and a place in it is the number of a bucket: entries stay in
+// theirs, whatever comes and goes around them. So a page ends where a bucket ends, and only where a bucket has more
+// entries than are wanted, within one: its entries are then taken in the order of their keys.
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// PageEntry is an entry of a page.
+type PageEntry[K comparable, V any] struct {
+	Key   K
+	Value V
+}
+
+// PageScan bounds how many entries a page looks at.
+const PageScan = 1 << 15
+
+// Page reads up to limit entries of a hash for which keep holds, from behind a cursor, "" for the beginning. It looks at
+// about PageScan entries at most, and so may come to fewer. next is the cursor behind them, "" at the end of the map.
+//
+// Read page by page, an entry that is there from beginning to end comes exactly once, whatever is added and deleted
+// meanwhile, the entry before the cursor included. A cursor belongs to a size of the map: after that was changed, it is
+// ErrStale. What is no cursor is ErrInvalid.
+func (t Table[K, V]) Page(after string, limit int, keep func(K, V) bool) (entries []PageEntry[K, V], next string, err error) {
+	if typ := t.m.Type(); typ != ebpf.Hash && typ != ebpf.LRUHash {
+		return nil, "", fmt.Errorf("map %s: a map of type %s has no pages: %w", t.name, typ, ErrUnsupported)
+	}
+	at, err := t.parseCursor(after)
+	if err != nil {
+		return nil, "", err
+	}
+	r := pageReader[K, V]{table: t, at: at, limit: max(1, limit), keep: keep}
+	for !r.full() {
+		if err := r.step(); err != nil {
+			return nil, "", fmt.Errorf("map %s: reading a page: %w", t.name, err)
+		}
+		if r.end {
+			return r.out, "", nil
+		}
+	}
+	return r.out, r.at.text(t.m.MaxEntries()), nil
+}
+
+// pageCursor is a place in a hash.
+type pageCursor struct {
+	bucket uint32
+	// last is the key behind which to go on in the bucket, nil at its beginning.
+	last []byte
+}
+
+// text is SIZE-BUCKET or SIZE-BUCKET-KEY.
+func (c pageCursor) text(size uint32) string {
+	text := strconv.FormatUint(uint64(size), 36) + "-" + strconv.FormatUint(uint64(c.bucket), 36)
+	if c.last != nil {
+		text += "-" + hex.EncodeToString(c.last)
+	}
+	return text
+}
+
+func (t Table[K, V]) parseCursor(text string) (c pageCursor, err error) {
+	if text == "" {
+		return c, nil
+	}
+	bad := fmt.Errorf("after %.80q: that is no place in the list: take what the page before says: %w", text, ErrInvalid)
+	parts := strings.Split(text, "-")
+	if len(parts) < 2 || len(parts) > 3 {
+		return c, bad
+	}
+	size, err := strconv.ParseUint(parts[0], 36, 32)
+	if err != nil {
+		return c, bad
+	}
+	bucket, err := strconv.ParseUint(parts[1], 36, 32)
+	if err != nil {
+		return c, bad
+	}
+	c.bucket = uint32(bucket)
+	if len(parts) == 3 {
+		if c.last, err = hex.DecodeString(parts[2]); err != nil || len(c.last) != int(t.m.KeySize()) {
+			return c, bad
+		}
+	}
+	if uint32(size) != t.m.MaxEntries() {
+		return c, fmt.Errorf("after %.80q: the list was made for another number of entries meanwhile, read it from the start: %w", text, ErrStale)
+	}
+	return c, nil
+}
+
+// pageReader collects a page.
+type pageReader[K comparable, V any] struct {
+	table Table[K, V]
+	at    pageCursor
+	limit int
+	keep  func(K, V) bool
+
+	out     []PageEntry[K, V]
+	scanned int
+	// most is how many entries to read at once, after more matched than there was room for; 0 is not known.
+	most int
+	// end is the end of the map; short that the next bucket has no room in the page.
+	end, short bool
+}
+
+func (r *pageReader[K, V]) full() bool {
+	return r.short || len(r.out) >= r.limit || r.scanned >= PageScan
+}
+
+// step reads some buckets.
+func (r *pageReader[K, V]) step() error {
+	room := r.limit - len(r.out)
+	count := min(room, batch)
+	if r.keep != nil {
+		count = min(batch, max(64, 4*room))
+	}
+	if r.most > 0 {
+		count = min(count, r.most)
+	}
+	if r.at.last != nil {
+		return r.bucket()
+	}
+	got, next, last, err := r.read(r.at.bucket, count)
+	if errors.Is(err, unix.ENOSPC) {
+		if r.short = len(r.out) > 0 && r.keep == nil; r.short {
+			return nil
+		}
+		return r.bucket()
+	}
+	if err != nil {
+		return err
+	}
+	matching := r.matching(got)
+	if len(matching) > room {
+		r.most = max(1, count/2)
+		return nil
+	}
+	r.most = 0
+	r.take(matching, len(got), next, last)
+	return nil
+}
+
+// bucket reads one bucket, in the order of its keys.
+func (r *pageReader[K, V]) bucket() error {
+	for count := 1; count <= int(r.table.m.MaxEntries()); count++ {
+		got, next, last, err := r.read(r.at.bucket, count)
+		if errors.Is(err, unix.ENOSPC) {
+			continue // what is large enough for the first time is filled by one bucket
+		}
+		if err != nil {
+			return err
+		}
+		if r.at.last != nil {
+			if err := r.checkBucket(got); err != nil {
+				return err
+			}
+		}
+		r.most = 0
+		return r.within(got, next, last)
+	}
+	return fmt.Errorf("a bucket grows faster than it can be read: %w", ErrInUse)
+}
+
+// checkBucket forgets the cursor's key when its bucket has become empty: what was read is then another one.
+func (r *pageReader[K, V]) checkBucket(got []PageEntry[K, V]) error {
+	if len(got) == 0 {
+		return nil
+	}
+	behind, _, _, err := r.read(r.at.bucket+1, len(got))
+	if err != nil && !errors.Is(err, unix.ENOSPC) {
+		return err
+	}
+	if slices.ContainsFunc(behind, func(e PageEntry[K, V]) bool { return e.Key == got[0].Key }) {
+		r.at.last = nil
+	}
+	return nil
+}
+
+// within takes what is behind the cursor's key in a bucket.
+func (r *pageReader[K, V]) within(got []PageEntry[K, V], next uint32, last bool) error {
+	raw := make(map[K][]byte, len(got))
+	for _, e := range got {
+		b, err := binary.Append(nil, binary.NativeEndian, e.Key)
+		if err != nil {
+			return fmt.Errorf("encoding a key: %w", err)
+		}
+		raw[e.Key] = b
+	}
+	slices.SortFunc(got, func(a, b PageEntry[K, V]) int { return bytes.Compare(raw[a.Key], raw[b.Key]) })
+	if r.at.last != nil {
+		got = slices.DeleteFunc(got, func(e PageEntry[K, V]) bool { return bytes.Compare(raw[e.Key], r.at.last) <= 0 })
+	}
+	matching := r.matching(got)
+	if room := r.limit - len(r.out); len(matching) > room {
+		matching = matching[:room]
+		r.out, r.at.last = append(r.out, matching...), raw[matching[room-1].Key]
+		return nil
+	}
+	r.take(matching, len(got), next, last)
+	return nil
+}
+
+func (r *pageReader[K, V]) matching(got []PageEntry[K, V]) []PageEntry[K, V] {
+	if r.keep == nil {
+		return got
+	}
+	var out []PageEntry[K, V]
+	for _, e := range got {
+		if r.keep(e.Key, e.Value) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (r *pageReader[K, V]) take(matching []PageEntry[K, V], scanned int, next uint32, last bool) {
+	r.out, r.scanned, r.end = append(r.out, matching...), r.scanned+scanned, last
+	r.at = pageCursor{bucket: next}
+}
+
+// pageAttr is the member batch of union bpf_attr. The library's own cursor cannot be made anew from what a client brings.
+type pageAttr struct {
+	inBatch, outBatch, keys, values uint64
+	count, fd                       uint32
+	elemFlags, flags                uint64
+}
+
+const bpfMapLookupBatch = 24 // BPF_MAP_LOOKUP_BATCH of <linux/bpf.h>
+
+// read reads whole buckets from one on, of up to count entries; the error is ENOSPC when the first one has more. last says that there
+// are no more buckets.
+func (r *pageReader[K, V]) read(bucket uint32, count int) (got []PageEntry[K, V], next uint32, last bool, err error) {
+	m := r.table.m
+	keys, values := make([]byte, count*int(m.KeySize())), make([]byte, count*int(m.ValueSize()))
+	in, out := new(uint32), new(uint32)
+	*in = bucket
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	address := func(p unsafe.Pointer) uint64 {
+		pin.Pin(p)
+		return uint64(uintptr(p))
+	}
+	attr := pageAttr{inBatch: address(unsafe.Pointer(in)), outBatch: address(unsafe.Pointer(out)), keys: address(unsafe.Pointer(&keys[0])),
+		values: address(unsafe.Pointer(&values[0])), count: uint32(count), fd: uint32(m.FD())}
+	_, _, errno := unix.Syscall(unix.SYS_BPF, bpfMapLookupBatch, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	runtime.KeepAlive(m)
+	if errno != 0 && errno != unix.ENOENT {
+		return nil, 0, false, errno
+	}
+	n := int(attr.count)
+	got = make([]PageEntry[K, V], n)
+	ks, vs := int(m.KeySize()), int(m.ValueSize())
+	for i := range got {
+		if _, err := binary.Decode(keys[i*ks:(i+1)*ks], binary.NativeEndian, &got[i].Key); err != nil {
+			return nil, 0, false, fmt.Errorf("decoding a key: %w", err)
+		}
+		if _, err := binary.Decode(values[i*vs:(i+1)*vs], binary.NativeEndian, &got[i].Value); err != nil {
+			return nil, 0, false, fmt.Errorf("decoding a value: %w", err)
+		}
+	}
+	return got, *out, errno == unix.ENOENT, nil
+}
