@@ -199,6 +199,7 @@ PCN_CONFIG(__u32, hairpin) = 1;
 /* There are such rules. */
 PCN_CONFIG(__u32, has_sources) = 0;
 PCN_CONFIG(__u32, has_forwards) = 0;
+PCN_CONFIG(__u32, has_masquerade) = 0;
 /* How old `seen` gets before it is written again. */
 PCN_CONFIG(__u64, refresh_ns) = 1000000000;
 

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nat
+
+// The model's actions: rules that are appended, and masquerade switched.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Action implements cube.Actor.
+func (n *nat) Action(_ context.Context, path []string, input json.RawMessage) (cube.ActionResult, error) {
+	words := strings.Join(path, " ")
+	switch words {
+	case "rule snat append":
+		return appendRule(listSnat, n.rules.snat, input)
+	case "rule dnat append":
+		return appendRule(listDnat, n.rules.dnat, input)
+	case "rule port-forwarding append":
+		return appendRule(listForward, n.rules.forward, input)
+	case "rule masquerade enable":
+		if !n.hasAddress() {
+			return cube.ActionResult{Output: result{false}}, nil
+		}
+		return switchMasquerade(true), nil
+	case "rule masquerade disable":
+		return switchMasquerade(false), nil
+	}
+	return cube.ActionResult{}, fmt.Errorf("action %s: %w", words, cube.ErrNotFound)
+}
+
+// result is the output of `enable` and `disable`.
+type result struct {
+	Result bool `json:"result"`
+}
+
+func switchMasquerade(on bool) cube.ActionResult {
+	return cube.ActionResult{Output: result{true},
+		Edits: []cube.Edit{{Path: []string{"rule", "masquerade"}, Value: map[string]bool{"enabled": on}}}}
+}
+
+// hasAddress tells whether there is something to masquerade with.
+func (n *nat) hasAddress() bool {
+	return addressOfParent(n.parent, true).IsValid() || addressOfParent(n.parent, false).IsValid()
+}
+
+// appendRule asks for an entry with a number behind all others.
+func appendRule[E any](list string, entries map[uint32]E, input json.RawMessage) (cube.ActionResult, error) {
+	id := free(entries)
+	var value map[string]any
+	if err := json.Unmarshal(input, &value); err != nil {
+		return cube.ActionResult{}, fmt.Errorf("decoding the rule: %w", err)
+	}
+	return cube.ActionResult{Output: map[string]uint32{"id": id},
+		Edits: []cube.Edit{{Path: []string{"rule", list, "entry", strconv.FormatUint(uint64(id), 10)}, Value: value}}}, nil
+}

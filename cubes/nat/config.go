@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nat
+
+// The model's tree in Go, but for the rules, which come one by one.
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Config is what the model's tree decodes into.
+type Config struct {
+	Rule        Rule      `json:"rule"`
+	Behaviour   Behaviour `json:"behaviour"`
+	Timeout     Timeout   `json:"timeout"`
+	MaxSessions uint32    `json:"max-sessions"`
+}
+
+// Rule is the container `rule`.
+type Rule struct {
+	Snat           struct{}   `json:"snat"`
+	Masquerade     Masquerade `json:"masquerade"`
+	Dnat           struct{}   `json:"dnat"`
+	PortForwarding struct{}   `json:"port-forwarding"`
+}
+
+// Masquerade is the container `masquerade`.
+type Masquerade struct {
+	Enabled   bool   `json:"enabled"`
+	PortFirst uint16 `json:"port-first"`
+	PortLast  uint16 `json:"port-last"`
+}
+
+// Behaviour is the container `behaviour`.
+type Behaviour struct {
+	Mapping        Mapping        `json:"mapping"`
+	Filtering      Filtering      `json:"filtering"`
+	OtherProtocols OtherProtocols `json:"other-protocols"`
+	Overload       bool           `json:"overload"`
+	InboundRefresh bool           `json:"inbound-refresh"`
+	Hairpin        bool           `json:"hairpin"`
+}
+
+// Mapping is enum nat_mapping.
+type Mapping uint32
+
+// UnmarshalText reads the model's name.
+func (m *Mapping) UnmarshalText(text []byte) (err error) {
+	*m, err = cube.Enum[Mapping]("mapping", text, "endpoint-independent", "address-and-port-dependent")
+	return err
+}
+
+// Filtering is enum nat_filtering.
+type Filtering uint32
+
+// UnmarshalText reads the model's name.
+func (f *Filtering) UnmarshalText(text []byte) (err error) {
+	*f, err = cube.Enum[Filtering]("filtering", text, "endpoint-independent", "address-dependent", "address-and-port-dependent")
+	return err
+}
+
+// OtherProtocols is enum nat_other.
+type OtherProtocols uint32
+
+// UnmarshalText reads the model's name.
+func (o *OtherProtocols) UnmarshalText(text []byte) (err error) {
+	*o, err = cube.Enum[OtherProtocols]("other-protocols", text, "drop", "pass", "translate")
+	return err
+}
+
+// Timeout is the container `timeout`; all are in seconds.
+type Timeout struct {
+	TCPEstablished uint32 `json:"tcp-established"`
+	TCPTransitory  uint32 `json:"tcp-transitory"`
+	UDP            uint32 `json:"udp"`
+	ICMP           uint32 `json:"icmp"`
+	Other          uint32 `json:"other"`
+}
+
+// least is the shortest timeout.
+func (t Timeout) least() time.Duration {
+	return time.Duration(min(t.TCPEstablished, t.TCPTransitory, t.UDP, t.ICMP, t.Other)) * time.Second
+}
+
+// Limits of the time between two sweeps: a full table has room again only after one, and a large one takes seconds to read.
+const (
+	minSweep = time.Second
+	maxSweep = 10 * time.Second
+)
+
+// period is the time between two sweeps.
+func (t Timeout) period() time.Duration { return min(max(t.least()/4, minSweep), maxSweep) }
+
+// refresh is how old `seen` may be before it is written again: a fraction of the shortest timeout.
+func (t Timeout) refresh() time.Duration { return min(time.Second, t.least()/10) }
+
+// check refuses what the model cannot.
+func (c *Config) check() error {
+	m := c.Rule.Masquerade
+	if _, _, err := portRange(m.PortFirst, m.PortLast); err != nil {
+		return fmt.Errorf("rule masquerade: %w", err)
+	}
+	return nil
+}
+
+// portRange are the ports to choose from as the fast path has them: 0 and 0 for the usual ones.
+func portRange(first, last uint16) (uint16, uint16, error) {
+	if first == 0 && last == 0 {
+		return 0, 0, nil
+	}
+	if first == 0 {
+		first = min(1024, last)
+	}
+	if last == 0 {
+		last = 65535
+	}
+	if first > last {
+		return 0, 0, fmt.Errorf("port-first %d is behind port-last %d: %w", first, last, cube.ErrInvalid)
+	}
+	return first, last, nil
+}
+
+// constants are the values of the program's constants but for those that say which rules there are.
+func (c *Config) constants() map[string]any {
+	b := c.Behaviour
+	return map[string]any{
+		"mapping": uint32(b.Mapping), "filtering": uint32(b.Filtering), "other_protocols": uint32(b.OtherProtocols),
+		"has_masquerade": number(c.Rule.Masquerade.Enabled), "overload": number(b.Overload), "inbound_refresh": number(b.InboundRefresh), "hairpin": number(b.Hairpin),
+		"refresh_ns": uint64(c.Timeout.refresh()),
+	}
+}
+
+func number(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// mapSizes are those of the tables: a session may need an entry for its external port besides.
+func (c *Config) mapSizes() map[string]uint32 {
+	n := 2 * c.MaxSessions
+	return map[string]uint32{"egress4": n, "ingress4": n, "egress6": n, "ingress6": n}
+}

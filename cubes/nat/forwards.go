@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nat
+
+// The forwarded ports of an external address, and how they become prefixes of the map `forwards`: the fast path finds the
+// rule of a port in one lookup, so which of several rules wins is decided here.
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// last is the last external port of a rule.
+func (e *ForwardEntry) last() uint16 { return max(e.ExternalPort, e.ExternalPortLast) }
+
+// portRules are the rules of one external address: by Protocol, in the order of their ports, which do not overlap.
+type portRules struct {
+	by [3][]*ForwardEntry
+}
+
+func (p *portRules) empty() bool { return len(p.by[0])+len(p.by[1])+len(p.by[2]) == 0 }
+
+// search finds the first rule that ends at a port or behind it.
+func search(rules []*ForwardEntry, port uint16) int {
+	i, _ := slices.BinarySearchFunc(rules, port, func(e *ForwardEntry, port uint16) int { return int(e.last()) - int(port) })
+	return i
+}
+
+func (p *portRules) add(e *ForwardEntry) error {
+	rules := p.by[e.Proto]
+	i := search(rules, e.ExternalPort)
+	if i < len(rules) && rules[i].ExternalPort <= e.last() {
+		return fmt.Errorf("external-ip %s, external-port %d of %s is that of entry %d: %w", e.ExternalIP,
+			max(e.ExternalPort, rules[i].ExternalPort), protocolNames[e.Proto], rules[i].ID, cube.ErrExists)
+	}
+	p.by[e.Proto] = slices.Insert(rules, i, e)
+	return nil
+}
+
+func (p *portRules) remove(e *ForwardEntry) {
+	if i := search(p.by[e.Proto], e.ExternalPort); i < len(p.by[e.Proto]) {
+		p.by[e.Proto] = slices.Delete(p.by[e.Proto], i, i+1)
+	}
+}
+
+// overlapping are the rules of a protocol with ports from first to last.
+func (p *portRules) overlapping(proto Protocol, first, last uint16) []*ForwardEntry {
+	if p == nil {
+		return nil
+	}
+	rules := p.by[proto]
+	from := search(rules, first)
+	to := from
+	for to < len(rules) && rules[to].ExternalPort <= last {
+		to++
+	}
+	return rules[from:to]
+}
+
+// numbers are those of the protocols.
+var numbers = [...]uint8{protoTCP: unix.IPPROTO_TCP, protoUDP: unix.IPPROTO_UDP}
+
+// pieces puts the entries of the map for a rule into a set: for each of its protocols and each run of ports that no rule
+// for the protocol alone has.
+func (p *portRules) pieces(e *ForwardEntry, into map[forwardKey]forward) {
+	value := forward{Rule: e.ID, To: addressOf(e.InternalIP), Port: portOf(e.InternalPort), Base: portOf(e.ExternalPort), Origin: originForwarding}
+	for proto := protoTCP; proto < protoAll; proto++ {
+		if e.Proto != proto && e.Proto != protoAll {
+			continue
+		}
+		first, last := int(e.ExternalPort), int(e.last())
+		if e.Proto == protoAll {
+			for _, other := range p.overlapping(proto, e.ExternalPort, e.last()) {
+				put(into, e, proto, first, int(other.ExternalPort)-1, value)
+				first = int(other.last()) + 1
+			}
+		}
+		put(into, e, proto, first, last, value)
+	}
+}
+
+// put adds the prefixes that make up the ports from first to last.
+func put(into map[forwardKey]forward, e *ForwardEntry, proto Protocol, first, last int, value forward) {
+	for first <= last {
+		free := min(bits.TrailingZeros16(uint16(first)), 16)
+		for free > 0 && first+1<<free-1 > last {
+			free--
+		}
+		into[forwardKey{Bits: portBits - uint32(free), Addr: addressOf(e.ExternalIP.Addr()), Proto: numbers[proto], Port: portOf(uint16(first))}] = value
+		first += 1 << free
+	}
+}
+
+// forwardEntries are the entries of the map for rules, and for those whose entries depend on them: rules for all
+// protocols where one for a protocol alone is changed.
+func (s *ruleSet) forwardEntries(changes []change) map[forwardKey]forward {
+	out := map[forwardKey]forward{}
+	for _, c := range changes {
+		for _, r := range []rule{c.old, c.new} {
+			switch r := r.(type) {
+			case *DnatEntry:
+				if is, ok := s.dnat[r.ID]; ok {
+					out[forwardKey{Bits: addressBits, Addr: addressOf(is.ExternalIP.Addr())}] =
+						forward{Rule: is.ID, To: addressOf(is.InternalIP), Origin: originDnat}
+				}
+			case *ForwardEntry:
+				if is, ok := s.forward[r.ID]; ok {
+					s.ports[is.ExternalIP.Addr()].pieces(is, out)
+				}
+				if r.Proto == protoAll {
+					continue
+				}
+				p := s.ports[r.ExternalIP.Addr()]
+				for _, all := range p.overlapping(protoAll, r.ExternalPort, r.last()) {
+					p.pieces(all, out)
+				}
+			}
+		}
+	}
+	return out
+}

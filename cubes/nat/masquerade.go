@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nat
+
+// Masquerade: the address of what the cube is attached to.
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// everything are the networks of all addresses.
+var everything = [...]netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
+
+// addressOfParent is the first address of a family that others can answer to, the zero value when there is none.
+func addressOfParent(p cube.Parent, v4 bool) netip.Addr {
+	for _, prefix := range p.Addresses {
+		a := prefix.Addr().Unmap()
+		if a.Is4() == v4 && !a.IsUnspecified() && !a.IsLinkLocalUnicast() && !a.IsLoopback() && !a.IsMulticast() {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// masqueradeAddress is the address in use; the zero value when there is none, or masquerade is off.
+func (n *nat) masqueradeAddress(v4 bool) netip.Addr {
+	if !n.config.Rule.Masquerade.Enabled {
+		return netip.Addr{}
+	}
+	if !n.heard {
+		// A restarted daemon does not know the parent yet: what the fast path has stays.
+		net := everything[0]
+		if !v4 {
+			net = everything[1]
+		}
+		if is, ok := n.installed[sourceKeyOf(net)]; ok && is.Origin == originMasquerade {
+			return is.First.addr()
+		}
+		return netip.Addr{}
+	}
+	return addressOfParent(n.parent, v4)
+}
+
+// masquerade brings the entries of masquerade to what configuration and parent say, or leaves both as they are.
+func (n *nat) masquerade() error {
+	e := &edit{n: n}
+	for _, net := range everything {
+		if err := e.source(net); err != nil {
+			return errors.Join(err, e.revert())
+		}
+	}
+	return nil
+}
+
+// ParentChanged implements cube.ParentWatcher.
+func (n *nat) ParentChanged(p cube.Parent) {
+	n.parent, n.heard = p, true
+	if !n.open || !n.synced {
+		return
+	}
+	was := [2]netip.Addr{}
+	for i, net := range everything {
+		was[i] = n.installed[sourceKeyOf(net)].First.addr()
+	}
+	if err := n.masquerade(); err != nil {
+		n.env.Logger().Error("masquerading with the addresses of the parent", "parent", p.Name, "error", err)
+		return
+	}
+	for i, net := range everything {
+		is, ok := n.installed[sourceKeyOf(net)]
+		if ok && is.Origin == originMasquerade && is.First.addr() != was[i] {
+			n.env.Logger().Info("masquerading", "parent", p.Name, "address", is.First.addr())
+		}
+	}
+	n.sweep.soon()
+}

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nat
+
+// The rules. There may be ten thousand of each kind, so only what changes is looked at.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// SnatEntry is a rule of `snat`.
+type SnatEntry struct {
+	ID          uint32       `json:"id"`
+	InternalNet netip.Prefix `json:"internal-net"`
+	ExternalIP  External     `json:"external-ip"`
+	PortFirst   uint16       `json:"port-first,omitempty"`
+	PortLast    uint16       `json:"port-last,omitempty"`
+}
+
+// DnatEntry is a rule of `dnat`.
+type DnatEntry struct {
+	ID         uint32     `json:"id"`
+	ExternalIP External   `json:"external-ip"`
+	InternalIP netip.Addr `json:"internal-ip"`
+}
+
+// ForwardEntry is a rule of `port-forwarding`.
+type ForwardEntry struct {
+	ID               uint32     `json:"id"`
+	ExternalIP       External   `json:"external-ip"`
+	ExternalPort     uint16     `json:"external-port"`
+	ExternalPortLast uint16     `json:"external-port-last,omitempty"`
+	Proto            Protocol   `json:"proto"`
+	InternalIP       netip.Addr `json:"internal-ip"`
+	InternalPort     uint16     `json:"internal-port"`
+}
+
+// External is the model's type: an address, alone or with the length of its prefix, as which it is shown.
+type External struct {
+	netip.Prefix
+	// bare says that it was given alone.
+	bare bool
+}
+
+// UnmarshalText reads either form.
+func (e *External) UnmarshalText(text []byte) error {
+	if a, err := netip.ParseAddr(string(text)); err == nil {
+		*e = External{netip.PrefixFrom(a, a.BitLen()), true}
+		return nil
+	}
+	p, err := netip.ParsePrefix(string(text))
+	if err != nil {
+		return fmt.Errorf("external address %q: %w", text, cube.ErrInvalid)
+	}
+	*e = External{p.Masked(), false}
+	return nil
+}
+
+// single refuses a pool where one address is wanted.
+func (e External) single() error {
+	if !e.IsSingleIP() {
+		return fmt.Errorf("external-ip %s: one address is wanted, not a network: %w", e, cube.ErrInvalid)
+	}
+	return nil
+}
+
+// Protocol is the model's type `protocol`.
+type Protocol uint8
+
+const (
+	protoTCP Protocol = iota
+	protoUDP
+	protoAll
+)
+
+var protocolNames = []string{"tcp", "udp", "all"}
+
+// UnmarshalText reads the model's name.
+func (p *Protocol) UnmarshalText(text []byte) error {
+	n, err := cube.Enum[uint32]("proto", text, protocolNames...)
+	*p = Protocol(n)
+	return err
+}
+
+// MarshalText writes the model's name.
+func (p Protocol) MarshalText() ([]byte, error) { return []byte(protocolNames[p]), nil }
+
+// rule is an entry of one of the lists.
+type rule interface {
+	number() uint32
+	// check refuses what the model cannot.
+	check() error
+}
+
+func (e *SnatEntry) number() uint32    { return e.ID }
+func (e *DnatEntry) number() uint32    { return e.ID }
+func (e *ForwardEntry) number() uint32 { return e.ID }
+
+func (e *SnatEntry) check() error {
+	if e.InternalNet.Addr().Is4In6() || e.ExternalIP.Addr().Is4In6() {
+		return mapped()
+	}
+	if e.InternalNet.Addr().Is4() != e.ExternalIP.Addr().Is4() {
+		return families("internal-net", e.InternalNet.Addr())
+	}
+	if e.ExternalIP.Addr().BitLen()-e.ExternalIP.Bits() > 16 {
+		return fmt.Errorf("external-ip %s: a pool has at most 65536 addresses: %w", e.ExternalIP, cube.ErrInvalid)
+	}
+	if e.ExternalIP.Addr().IsUnspecified() {
+		return unspecified("external-ip")
+	}
+	_, _, err := portRange(e.PortFirst, e.PortLast)
+	return err
+}
+
+func (e *DnatEntry) check() error { return checkDestination(e.ExternalIP, e.InternalIP) }
+
+func (e *ForwardEntry) check() error {
+	if err := checkDestination(e.ExternalIP, e.InternalIP); err != nil {
+		return err
+	}
+	if e.ExternalPortLast == 0 {
+		return nil
+	}
+	if e.ExternalPortLast < e.ExternalPort {
+		return fmt.Errorf("external-port %d is behind external-port-last %d: %w", e.ExternalPort, e.ExternalPortLast, cube.ErrInvalid)
+	}
+	if n := e.ExternalPortLast - e.ExternalPort; n > 65535-e.InternalPort {
+		return fmt.Errorf("internal-port %d: of %d ports from there on the last is above 65535: %w", e.InternalPort, n+1, cube.ErrInvalid)
+	}
+	return nil
+}
+
+func checkDestination(external External, internal netip.Addr) error {
+	if err := external.single(); err != nil {
+		return err
+	}
+	if external.Addr().Is4In6() || internal.Is4In6() {
+		return mapped()
+	}
+	if external.Addr().Is4() != internal.Is4() {
+		return families("internal-ip", internal)
+	}
+	if internal.IsUnspecified() {
+		return unspecified("internal-ip")
+	}
+	if external.Addr().IsUnspecified() {
+		return unspecified("external-ip")
+	}
+	return nil
+}
+
+func families(leaf string, a netip.Addr) error {
+	other := "IPv4"
+	if a.Is4() {
+		other = "IPv6"
+	}
+	return fmt.Errorf("%s %s: the external address is one of %s: %w", leaf, a, other, cube.ErrInvalid)
+}
+
+func mapped() error {
+	return fmt.Errorf("an IPv4 address is written as such, not as ::ffff:a.b.c.d: %w", cube.ErrInvalid)
+}
+
+func unspecified(leaf string) error {
+	return fmt.Errorf("%s: the unspecified address is nobody's: %w", leaf, cube.ErrInvalid)
+}
+
+// ruleSet are the rules in force, with what must be unique.
+type ruleSet struct {
+	snat    map[uint32]*SnatEntry
+	dnat    map[uint32]*DnatEntry
+	forward map[uint32]*ForwardEntry
+	// nets and hosts find rules by what they translate, ports those of an address.
+	nets  map[netip.Prefix]uint32
+	hosts map[netip.Addr]uint32
+	ports map[netip.Addr]*portRules
+}
+
+func newRuleSet() ruleSet {
+	return ruleSet{snat: map[uint32]*SnatEntry{}, dnat: map[uint32]*DnatEntry{}, forward: map[uint32]*ForwardEntry{},
+		nets: map[netip.Prefix]uint32{}, hosts: map[netip.Addr]uint32{}, ports: map[netip.Addr]*portRules{}}
+}
+
+// change is a rule that came, went or changed.
+type change struct {
+	list     string
+	old, new rule
+}
+
+// The names of the lists.
+const (
+	listSnat    = "snat"
+	listDnat    = "dnat"
+	listForward = "port-forwarding"
+)
+
+func decode(changes []cube.EntryChange) ([]change, error) {
+	var out []change
+	for _, c := range changes {
+		list := strings.Join(c.List, " ")
+		var d change
+		var err error
+		switch one := []cube.EntryChange{c}; list {
+		case "rule snat entry":
+			d, err = decodeOne[SnatEntry](listSnat, one)
+		case "rule dnat entry":
+			d, err = decodeOne[DnatEntry](listDnat, one)
+		case "rule port-forwarding entry":
+			d, err = decodeOne[ForwardEntry](listForward, one)
+		default:
+			err = fmt.Errorf("%s: %w", list, cube.ErrNotFound)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// decodeOne keeps nil what is nil.
+func decodeOne[E any, P interface {
+	*E
+	rule
+}](list string, c []cube.EntryChange) (change, error) {
+	d, err := cube.DecodeEntries[E](c)
+	if err != nil {
+		return change{}, err
+	}
+	out := change{list: list}
+	if d[0].Old != nil {
+		out.old = P(d[0].Old)
+	}
+	if d[0].New != nil {
+		out.new = P(d[0].New)
+		if err := out.new.check(); err != nil {
+			return change{}, fmt.Errorf("rule %s entry %d: %w", list, out.new.number(), err)
+		}
+	}
+	return out, nil
+}
+
+// PrepareEntries implements cube.EntryPreparer.
+func (n *nat) PrepareEntries(_ context.Context, changes []cube.EntryChange) (cube.Plan, error) {
+	decoded, err := decode(changes)
+	if err != nil {
+		return cube.Plan{}, err
+	}
+	// Whether the changes are possible is found by making them.
+	if err := n.rules.apply(decoded); err != nil {
+		return cube.Plan{}, err
+	}
+	constants := map[string]any{"has_sources": number(len(n.rules.snat) > 0),
+		"has_forwards": number(len(n.rules.dnat)+len(n.rules.forward) > 0)}
+	n.rules.takeBack(decoded)
+	var undo func() error
+	return cube.Plan{
+		Constants: constants,
+		Commit:    func() (err error) { undo, err = n.commitRules(decoded); return err },
+		Undo:      func() error { return undo() },
+	}, nil
+}
+
+// commitRules changes the maps, or leaves them as they are. The function it returns takes a successful change back.
+func (n *nat) commitRules(changes []change) (func() error, error) {
+	first := !n.synced
+	e := &edit{n: n}
+	err := e.rules(changes)
+	if err == nil && first {
+		// A restarted daemon finds the maps of the last one.
+		if err = n.adopt(n.rules.forwardEntries(changes)); err == nil {
+			err = n.masquerade()
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.revert())
+	}
+	n.synced = true
+	n.sweep.soon()
+	return func() error {
+		n.synced = !first
+		n.sweep.soon()
+		return e.revert()
+	}, nil
+}
+
+// apply changes the set, or leaves it as it is.
+func (s *ruleSet) apply(changes []change) error {
+	for _, c := range changes {
+		if c.old != nil {
+			s.remove(c.old)
+		}
+	}
+	for i, c := range changes {
+		if c.new == nil {
+			continue
+		}
+		if err := s.add(c.new); err != nil {
+			for _, done := range slices.Backward(changes[:i]) {
+				if done.new != nil {
+					s.remove(done.new)
+				}
+			}
+			for _, c := range changes {
+				if c.old != nil {
+					s.mustAdd(c.old)
+				}
+			}
+			return fmt.Errorf("rule %s entry %d: %w", c.list, c.new.number(), err)
+		}
+	}
+	return nil
+}
+
+// takeBack undoes a successful apply.
+func (s *ruleSet) takeBack(changes []change) {
+	for _, c := range changes {
+		if c.new != nil {
+			s.remove(c.new)
+		}
+	}
+	for _, c := range changes {
+		if c.old != nil {
+			s.mustAdd(c.old)
+		}
+	}
+}
+
+// mustAdd puts back what was there before.
+func (s *ruleSet) mustAdd(r rule) {
+	if err := s.add(r); err != nil {
+		panic(fmt.Sprintf("a rule that was there has no room: %v", err))
+	}
+}
+
+// add adds a rule unless there is one for the same.
+func (s *ruleSet) add(r rule) error {
+	switch r := r.(type) {
+	case *SnatEntry:
+		if other, ok := s.nets[r.InternalNet]; ok {
+			return fmt.Errorf("internal-net %s is that of entry %d: %w", r.InternalNet, other, cube.ErrExists)
+		}
+		s.nets[r.InternalNet], s.snat[r.ID] = r.ID, r
+	case *DnatEntry:
+		if other, ok := s.hosts[r.ExternalIP.Addr()]; ok {
+			return fmt.Errorf("external-ip %s is that of entry %d: %w", r.ExternalIP, other, cube.ErrExists)
+		}
+		s.hosts[r.ExternalIP.Addr()], s.dnat[r.ID] = r.ID, r
+	case *ForwardEntry:
+		p := s.ports[r.ExternalIP.Addr()]
+		if p == nil {
+			p = &portRules{}
+		}
+		if err := p.add(r); err != nil {
+			return err
+		}
+		s.ports[r.ExternalIP.Addr()], s.forward[r.ID] = p, r
+	}
+	return nil
+}
+
+func (s *ruleSet) remove(r rule) {
+	switch r := r.(type) {
+	case *SnatEntry:
+		delete(s.nets, r.InternalNet)
+		delete(s.snat, r.ID)
+	case *DnatEntry:
+		delete(s.hosts, r.ExternalIP.Addr())
+		delete(s.dnat, r.ID)
+	case *ForwardEntry:
+		p := s.ports[r.ExternalIP.Addr()]
+		if p.remove(r); p.empty() {
+			delete(s.ports, r.ExternalIP.Addr())
+		}
+		delete(s.forward, r.ID)
+	}
+}
+
+// free is the number of an appended rule: behind all others, or the lowest where there is none behind.
+func free[E any](entries map[uint32]E) uint32 {
+	next := uint64(0)
+	for id := range entries {
+		next = max(next, uint64(id)+1)
+	}
+	if next <= math.MaxUint32 {
+		return uint32(next)
+	}
+	for id := uint32(0); ; id++ {
+		if _, taken := entries[id]; !taken {
+			return id
+		}
+	}
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nat
+
+// The sessions as they are read: in pages, one by one, or all while they are few.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// shownWhole is how many sessions are shown where the whole cube is read.
+const shownWhole = 1000
+
+// entry is an entry of the list `natting-table`.
+type entry struct {
+	InternalSrc     netip.Addr `json:"internal-src"`
+	InternalDst     netip.Addr `json:"internal-dst"`
+	InternalSport   uint16     `json:"internal-sport"`
+	InternalDport   uint16     `json:"internal-dport"`
+	Proto           string     `json:"proto"`
+	OriginatingRule string     `json:"originating-rule"`
+	RuleID          *uint32    `json:"rule-id,omitempty"`
+	ExternalIP      netip.Addr `json:"external-ip"`
+	ExternalPort    uint16     `json:"external-port"`
+	State           string     `json:"state"`
+	Age             uint32     `json:"age"`
+	Expires         uint32     `json:"expires"`
+	Duration        uint32     `json:"duration"`
+	PacketsOut      uint64     `json:"packets-out,string"`
+	BytesOut        uint64     `json:"bytes-out,string"`
+	PacketsIn       uint64     `json:"packets-in,string"`
+	BytesIn         uint64     `json:"bytes-in,string"`
+}
+
+// The states of a session.
+const (
+	stateOpening     = "opening"
+	stateEstablished = "established"
+	stateClosing     = "closing"
+)
+
+func stateOf(proto uint8, state uint32) string {
+	const fins = outFIN | inFIN
+	switch {
+	case proto == unix.IPPROTO_TCP && (state&(outRST|inRST) != 0 || state&fins == fins):
+		return stateClosing
+	case state&outACK != 0 && state&inACK != 0:
+		return stateEstablished
+	}
+	return stateOpening
+}
+
+var protoNames = map[uint8]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_ICMP: "icmp",
+	unix.IPPROTO_ICMPV6: "icmpv6", unix.IPPROTO_SCTP: "sctp"}
+
+func protoName(proto uint8) string {
+	if name, ok := protoNames[proto]; ok {
+		return name
+	}
+	return strconv.Itoa(int(proto))
+}
+
+func protoOf(name string) (uint8, error) {
+	for proto, is := range protoNames {
+		if strings.EqualFold(is, name) {
+			return proto, nil
+		}
+	}
+	n, err := strconv.ParseUint(name, 10, 8)
+	if err != nil {
+		return 0, fmt.Errorf("protocol %.20q: %w", name, cube.ErrNotFound)
+	}
+	return uint8(n), nil
+}
+
+// show is how a session reads. in is what the other direction knows.
+func (n *nat) show(is session, in half, now uint64) entry {
+	timeout := n.config.Timeout.of(is.proto, is.State)
+	age := elapsed(now, max(is.Seen, in.Seen))
+	e := entry{
+		InternalSrc: is.internal.addr, InternalDst: is.remote.addr, InternalSport: is.internal.port, InternalDport: is.remote.port,
+		Proto: protoName(is.proto), OriginatingRule: is.Origin.String(), ExternalIP: is.external.addr, ExternalPort: is.external.port,
+		State: stateOf(is.proto, is.State), Age: seconds(age), Expires: seconds(max(0, timeout-age)), Duration: seconds(elapsed(now, is.Created)),
+		PacketsOut: is.Packets, BytesOut: is.Bytes, PacketsIn: in.Packets, BytesIn: in.Bytes,
+	}
+	if is.Origin != originMasquerade {
+		e.RuleID = &is.Rule
+	}
+	return e
+}
+
+func seconds(d time.Duration) uint32 { return uint32(d / time.Second) }
+
+// Page implements cube.Pager. The sessions of IPv4 come first.
+func (n *nat) Page(_ context.Context, path []string, q cube.PageQuery) (cube.Page, error) {
+	if !slices.Equal(path, []string{"natting-table"}) {
+		return cube.Page{}, fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
+	}
+	if !n.open {
+		return cube.Page{}, nil
+	}
+	which, after, _ := strings.Cut(q.After, ".")
+	q.After = after
+	switch which {
+	case "", "4":
+		page, err := pageOf(n, &n.tables.v4, q)
+		if page.Next != "" {
+			page.Next = "4." + page.Next
+		} else {
+			page.Next = "6." // what is there is found by the next page
+		}
+		return page, err
+	case "6":
+		page, err := pageOf(n, &n.tables.v6, q)
+		if page.Next != "" {
+			page.Next = "6." + page.Next
+		}
+		return page, err
+	}
+	return cube.Page{}, fmt.Errorf("after %.80q: that is no place in the list: take what the page before says: %w", q.After, cube.ErrInvalid)
+}
+
+// pageOf reads a page of one family.
+func pageOf[K comparable, V any](n *nat, f *family[K, V], q cube.PageQuery) (page cube.Page, err error) {
+	now, err := clock()
+	if err != nil {
+		return page, err
+	}
+	shown := map[K]json.RawMessage{}
+	var failed error
+	keep := func(k K, v V) bool {
+		if f.half(v).Flags&flagMapping != 0 {
+			return false
+		}
+		raw, err := rawEntry(n, f, k, v, now)
+		if err != nil {
+			failed = err
+			return false
+		}
+		if q.Matches != nil && !q.Matches(raw) {
+			return false
+		}
+		shown[k] = raw
+		return true
+	}
+	entries, next, err := f.egress.Page(q.After, q.Limit, keep)
+	if err == nil {
+		err = failed
+	}
+	if err != nil {
+		return page, err
+	}
+	page.Next = next
+	for _, e := range entries {
+		page.Entries = append(page.Entries, shown[e.Key])
+	}
+	return page, nil
+}
+
+func rawEntry[K comparable, V any](n *nat, f *family[K, V], k K, v V, now uint64) (json.RawMessage, error) {
+	other, _, err := f.ingress.Get(f.twin(k, v)) // without one its counters are 0
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(n.show(f.session(k, v), f.half(other), now))
+	if err != nil {
+		return nil, fmt.Errorf("encoding a session: %w", err)
+	}
+	return raw, nil
+}
+
+// sessionKeys are the keys of an entry of `natting-table`.
+type sessionKeys struct {
+	internal, remote endpoint
+	proto            uint8
+}
+
+// parseKeys reads the five keys. What cannot be a session is none.
+func parseKeys(words []string) (k sessionKeys, err error) {
+	if len(words) != 5 {
+		return k, fmt.Errorf("natting-table %s: %w", strings.Join(words, " "), cube.ErrNotFound)
+	}
+	for i, e := range []*endpoint{&k.internal, &k.remote} {
+		if e.addr, err = netip.ParseAddr(words[i]); err != nil {
+			return k, fmt.Errorf("address %.40q: %w", words[i], cube.ErrNotFound)
+		}
+		number, err := strconv.ParseUint(words[2+i], 10, 16)
+		if err != nil {
+			return k, fmt.Errorf("port %.20q: %w", words[2+i], cube.ErrNotFound)
+		}
+		e.port = uint16(number)
+	}
+	if k.internal.addr.Is4() != k.remote.addr.Is4() {
+		return k, fmt.Errorf("%s and %s are of two families: %w", k.internal.addr, k.remote.addr, cube.ErrNotFound)
+	}
+	k.proto, err = protoOf(words[4])
+	return k, err
+}
+
+// one reads a session, nil when there is none.
+func (n *nat) one(words []string) (json.RawMessage, error) {
+	k, err := parseKeys(words)
+	if err != nil {
+		return nil, nil //nolint:nilerr // it is no session
+	}
+	if k.internal.addr.Is4() {
+		return oneOf(n, &n.tables.v4, k)
+	}
+	return oneOf(n, &n.tables.v6, k)
+}
+
+func oneOf[K comparable, V any](n *nat, f *family[K, V], keys sessionKeys) (json.RawMessage, error) {
+	k := f.key(keys.internal, keys.remote, keys.proto)
+	v, ok, err := f.egress.Get(k)
+	if err != nil || !ok || f.half(v).Flags&flagMapping != 0 {
+		return nil, err
+	}
+	now, err := clock()
+	if err != nil {
+		return nil, err
+	}
+	return rawEntry(n, f, k, v, now)
+}
+
+// DeleteState implements cube.StateDeleter: it ends one session, or all.
+func (n *nat) DeleteState(_ context.Context, path []string) error {
+	if len(path) == 0 || path[0] != "natting-table" {
+		return fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
+	}
+	if !n.open {
+		return nil
+	}
+	defer n.sweep.soon()
+	if len(path) == 1 {
+		return n.flush()
+	}
+	k, err := parseKeys(path[1:])
+	if err != nil {
+		return err
+	}
+	if k.internal.addr.Is4() {
+		return deleteOne(&n.tables.v4, k)
+	}
+	return deleteOne(&n.tables.v6, k)
+}
+
+func deleteOne[K comparable, V any](f *family[K, V], keys sessionKeys) error {
+	k := f.key(keys.internal, keys.remote, keys.proto)
+	v, ok, err := f.egress.Get(k)
+	if err != nil {
+		return err
+	}
+	if !ok || f.half(v).Flags&flagMapping != 0 {
+		return fmt.Errorf("there is no such session: %w", cube.ErrNotFound)
+	}
+	return dropSessions(f, []K{f.twin(k, v)}, []K{k})
+}
+
+// flush ends all sessions and mappings: what comes from outside is stopped first.
+func (n *nat) flush() error {
+	t := &n.tables
+	for _, clear := range []func() error{t.v4.ingress.Clear, t.v6.ingress.Clear, t.v4.egress.Clear, t.v6.egress.Clear} {
+		if err := clear(); err != nil {
+			return err
+		}
+	}
+	n.sweep.last = nil
+	return nil
+}

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nat
+
+// Sessions end here: those that are aged, those that no rule stands behind any more, and the claims of external endpoints
+// that no session uses. A sweep goes through the tables in steps, between which the cube does other things; it counts what
+// stays.
+
+import (
+	"errors"
+	"hash/maphash"
+	"math/bits"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// stepEntries is how many entries a step looks at: some milliseconds.
+const stepEntries = 16384
+
+// strayEvery is how many sweeps there are for one that looks for halves of sessions whose other half is gone, and
+// strayAge how old they have to be: one that is being made has its second half in microseconds.
+const (
+	strayEvery = 10
+	strayAge   = 10 * time.Second
+)
+
+// sweeper goes through the tables.
+type sweeper struct {
+	nat *nat
+	// end stops the timer of period; stopStep that of the next step.
+	end, stopStep func()
+	period        time.Duration
+
+	// running is a sweep between begin and finish. more is how many are to follow at once.
+	running bool
+	more    int
+	swept   uint64
+	pass
+	// last is the sweep before, from which it is known what is in use.
+	last *pass
+}
+
+// pass is what one sweep knows.
+type pass struct {
+	stage stage
+	after string
+	// began is when, in the fast path's time.
+	began uint64
+	// used has bits for internal endpoints that have sessions, alone and with the address that they talk with.
+	used []uint64
+	seed maphash.Seed
+	counts
+	// created is what the fast path had counted when the sweep began.
+	created [4]uint64
+}
+
+// counts are numbers of sessions by protocol, as the counters are: TCP, UDP, ICMP, other.
+type counts struct {
+	sessions [4]uint32
+	mappings uint32
+}
+
+type stage int
+
+const (
+	stageEgress4 stage = iota
+	stageEgress6
+	stageIngress4
+	stageIngress6
+	stageEnd
+)
+
+// every sets the time between two sweeps. A period that stays keeps its beat.
+func (s *sweeper) every(period time.Duration) {
+	if period == s.period {
+		return
+	}
+	if s.end != nil {
+		s.end()
+	}
+	s.period, s.end = period, s.nat.env.Every(period, s.begin)
+}
+
+// stop ends sweeping.
+func (s *sweeper) stop() {
+	for _, stop := range []func(){s.end, s.stopStep} {
+		if stop != nil {
+			stop()
+		}
+	}
+	*s = sweeper{nat: s.nat}
+}
+
+// restart begins anew with other maps.
+func (s *sweeper) restart() {
+	if s.stopStep != nil {
+		s.stopStep()
+	}
+	s.running, s.stopStep, s.last = false, nil, nil
+}
+
+// soon sweeps at once, twice: while the first sweep is on its way, the fast path may still make sessions with a mapping
+// that has to go.
+func (s *sweeper) soon() {
+	s.more = 2
+	s.again()
+}
+
+func (s *sweeper) again() {
+	if !s.running {
+		s.running = true
+		s.stopStep = s.nat.env.After(0, func() { s.running = false; s.begin() })
+	}
+}
+
+// begin starts a sweep unless there is one.
+func (s *sweeper) begin() {
+	n := s.nat
+	if s.running || !n.open || !n.synced {
+		return
+	}
+	now, err := clock()
+	var created [4]uint64
+	if err == nil {
+		created, err = n.created()
+	}
+	if err != nil {
+		n.env.Logger().Error("sweeping the sessions", "error", err)
+		return
+	}
+	s.running, s.more = true, max(0, s.more-1)
+	size := uint32(1024)
+	if s.last != nil {
+		size = max(size, s.last.active()+s.last.mappings)
+	}
+	s.pass = pass{began: now, seed: maphash.MakeSeed(), created: created, used: make([]uint64, 1<<bits.Len32(size/4))}
+	s.step()
+}
+
+// step goes through a part of a table, and says when the next one is due.
+func (s *sweeper) step() {
+	next, err := s.work()
+	if err != nil {
+		s.nat.env.Logger().Error("sweeping the sessions", "error", err)
+		s.running = false
+		return
+	}
+	if s.after = next; next == "" {
+		s.stage++
+		if s.stage == stageIngress4 && s.swept%strayEvery != strayEvery-1 {
+			s.stage = stageEnd
+		}
+	}
+	if s.stage < stageEnd {
+		s.stopStep = s.nat.env.After(0, s.step)
+		return
+	}
+	s.swept++
+	done := s.pass
+	s.last, s.running = &done, false
+	if s.more > 0 {
+		s.again()
+	}
+}
+
+// work does what is due at the present place.
+func (s *sweeper) work() (next string, err error) {
+	now, err := clock()
+	if err != nil {
+		return "", err
+	}
+	switch t := &s.nat.tables; s.stage {
+	case stageEgress4:
+		return sweepEgress(s, &t.v4, now)
+	case stageEgress6:
+		return sweepEgress(s, &t.v6, now)
+	case stageIngress4:
+		return sweepIngress(s, &t.v4, now)
+	case stageIngress6:
+		return sweepIngress(s, &t.v6, now)
+	case stageEnd:
+	}
+	return "", nil
+}
+
+// sweepEgress ends what is over in a part of an egress table.
+func sweepEgress[K comparable, V any](s *sweeper, f *family[K, V], now uint64) (string, error) {
+	entries, next, err := f.egress.Page(s.after, stepEntries, nil)
+	if err != nil {
+		return "", err
+	}
+	var ingress, egress []K
+	for _, e := range entries {
+		is := f.session(e.Key, e.Value)
+		stays := s.nat.fits(is)
+		switch {
+		case is.Flags&flagMapping != 0:
+			mapping := is.remote.addr.IsUnspecified() // others say to whom was sent
+			if stays = stays || !mapping; stays && s.inUse(is) {
+				s.mappings += number(mapping)
+			} else if err := dropMapping(f, e.Key, e.Value, stays); err != nil {
+				return "", err
+			}
+			continue
+		case stays:
+			if stays, err = s.fresh(is, func() (uint64, error) { return twinSeen(f, e.Key, e.Value) }, now); err != nil {
+				return "", err
+			}
+		}
+		if !stays {
+			ingress, egress = append(ingress, f.twin(e.Key, e.Value)), append(egress, e.Key)
+			continue
+		}
+		s.sessions[kindOf(is.proto)]++
+		s.use(is)
+	}
+	return next, dropSessions(f, ingress, egress)
+}
+
+// dropSessions deletes sessions: what comes from outside is stopped first.
+func dropSessions[K comparable, V any](f *family[K, V], ingress, egress []K) error {
+	_, err := f.ingress.DeleteAll(ingress)
+	if err == nil {
+		_, err = f.egress.DeleteAll(egress)
+	}
+	return err
+}
+
+// dropMapping deletes the claim of an external endpoint. One that is to stay because a session was made on it meanwhile
+// is put back; with fits false it goes all the same.
+func dropMapping[K comparable, V any](f *family[K, V], k K, v V, fits bool) error {
+	was, ok, err := f.egress.LookupAndDelete(k)
+	if err != nil || !ok {
+		return err
+	}
+	if fits && f.half(was).Seen > f.half(v).Seen {
+		_, err := f.egress.Add(k, was) // the fast path may have done it
+		if !errors.Is(err, cube.ErrFull) {
+			return err
+		}
+	}
+	_, err = f.ingress.Delete(f.twin(k, was))
+	return err
+}
+
+// twinSeen is when a packet of the other direction was seen, 0 when that is gone.
+func twinSeen[K comparable, V any](f *family[K, V], k K, v V) (uint64, error) {
+	twin, ok, err := f.ingress.Get(f.twin(k, v))
+	if err != nil || !ok {
+		return 0, err
+	}
+	return f.half(twin).Seen, nil
+}
+
+// sweepIngress deletes halves of sessions and mappings whose other half is gone: a packet and a sweep that meet leave some.
+func sweepIngress[K comparable, V any](s *sweeper, f *family[K, V], now uint64) (string, error) {
+	entries, next, err := f.ingress.Page(s.after, stepEntries, nil)
+	if err != nil {
+		return "", err
+	}
+	var stray []K
+	for _, e := range entries {
+		if h := f.half(e.Value); elapsed(now, max(h.Created, h.Seen)) < strayAge {
+			continue
+		}
+		_, ok, err := f.egress.Get(f.twin(e.Key, e.Value))
+		if err != nil {
+			return "", err
+		}
+		if !ok {
+			stray = append(stray, e.Key)
+		}
+	}
+	_, err = f.ingress.DeleteAll(stray)
+	return next, err
+}
+
+// elapsed is the time since then; a packet may be newer than now.
+func elapsed(now, then uint64) time.Duration { return max(0, time.Duration(int64(now-then))) }
+
+// fresh tells whether a session had a packet within its timeout. twin is asked for the other direction's.
+func (s *sweeper) fresh(is session, twin func() (uint64, error), now uint64) (bool, error) {
+	timeout := s.nat.config.Timeout.of(is.proto, is.State)
+	if elapsed(now, is.Seen) <= timeout {
+		return true, nil
+	}
+	seen, err := twin()
+	return elapsed(now, seen) <= timeout, err
+}
+
+// of is the timeout of a session.
+func (t Timeout) of(proto uint8, state uint32) time.Duration {
+	seconds := t.Other
+	switch proto {
+	case unix.IPPROTO_TCP:
+		if seconds = t.TCPTransitory; stateOf(proto, state) == stateEstablished {
+			seconds = t.TCPEstablished
+		}
+	case unix.IPPROTO_UDP:
+		seconds = t.UDP
+	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
+		seconds = t.ICMP
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// kindOf is the place of a protocol among the counters.
+func kindOf(proto uint8) int {
+	switch proto {
+	case unix.IPPROTO_TCP:
+		return 0
+	case unix.IPPROTO_UDP:
+		return 1
+	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
+		return 2
+	}
+	return 3
+}
+
+func (c counts) active() (sum uint32) {
+	for _, n := range c.sessions {
+		sum += n
+	}
+	return sum
+}
+
+// bit is the place of an internal endpoint, with a remote address or the unspecified one, among those in use. Two may share one, so that a mapping stays for longer: with
+// another seed next time, hardly twice.
+func (p *pass) bit(is session) (word int, mask uint64) {
+	h := maphash.Comparable(p.seed, struct {
+		addr, remote address
+		port         uint16
+		proto        uint8
+	}{addressOf(is.internal.addr), addressOf(is.remote.addr), is.internal.port, is.proto})
+	h %= uint64(len(p.used)) * 64
+	return int(h / 64), 1 << (h % 64)
+}
+
+// use notes that an internal endpoint has a session.
+func (s *sweeper) use(is session) {
+	word, mask := s.bit(is)
+	s.used[word] |= mask
+	is.remote.addr = unspecifiedLike(is.remote.addr)
+	word, mask = s.bit(is)
+	s.used[word] |= mask
+}
+
+func unspecifiedLike(a netip.Addr) netip.Addr {
+	if a.Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+// inUse tells whether a mapping had sessions in the last sweep, or got one since that began.
+func (s *sweeper) inUse(is session) bool {
+	if s.last == nil || is.Seen >= s.last.began {
+		return true
+	}
+	word, mask := s.last.bit(is)
+	return s.last.used[word]&mask != 0
+}
+
+// fits tells whether there still is the rule of a session, or of a mapping, and translates as it does.
+func (n *nat) fits(is session) bool {
+	switch is.Origin {
+	case originSnat:
+		r := n.rules.snat[is.Rule]
+		return r != nil && r.InternalNet.Contains(is.internal.addr) && r.ExternalIP.Contains(is.external.addr)
+	case originMasquerade:
+		return n.masqueradeAddress(is.external.addr.Is4()) == is.external.addr
+	case originDnat:
+		r := n.rules.dnat[is.Rule]
+		return r != nil && r.ExternalIP.Addr() == is.external.addr && r.InternalIP == is.internal.addr
+	case originForwarding:
+		r := n.rules.forward[is.Rule]
+		return r != nil && r.ExternalIP.Addr() == is.external.addr && r.InternalIP == is.internal.addr &&
+			r.ExternalPort <= is.external.port && is.external.port <= r.last() &&
+			is.external.port-r.ExternalPort == is.internal.port-r.InternalPort
+	}
+	return false
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nat
+
+// The maps of nat.h as the control plane uses them; a test compares the types with the C structs.
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// origin is enum nat_origin.
+type origin uint8
+
+const (
+	originSnat origin = iota
+	originMasquerade
+	originDnat
+	originForwarding
+)
+
+// String is the model's name.
+func (o origin) String() string {
+	if int(o) < len(originNames) {
+		return originNames[o]
+	}
+	return strconv.Itoa(int(o))
+}
+
+var originNames = [...]string{"snat", "masquerade", "dnat", "portforwarding"}
+
+// address is an address with 16 bytes, IPv4 as ::ffff:a.b.c.d.
+type address [16]byte
+
+func addressOf(a netip.Addr) address { return a.As16() }
+
+func (a address) addr() netip.Addr { return netip.AddrFrom16(a).Unmap() }
+
+// port is in network byte order.
+type port [2]byte
+
+func portOf(n uint16) (p port) {
+	binary.BigEndian.PutUint16(p[:], n)
+	return p
+}
+
+func (p port) number() uint16 { return binary.BigEndian.Uint16(p[:]) }
+
+// sourceKey is struct nat_source_key.
+type sourceKey struct {
+	Bits uint32
+	Addr address
+}
+
+func sourceKeyOf(p netip.Prefix) sourceKey {
+	return sourceKey{Bits: bitsOf(p), Addr: addressOf(p.Masked().Addr())}
+}
+
+// bitsOf is the length of a prefix among addresses of 16 bytes.
+func bitsOf(p netip.Prefix) uint32 {
+	if p.Addr().Is4() {
+		return uint32(p.Bits()) + 96
+	}
+	return uint32(p.Bits())
+}
+
+// source is struct nat_source.
+type source struct {
+	Rule                uint32
+	Count               uint32
+	First               address
+	PortFirst, PortLast uint16
+	Origin              origin
+	_                   [3]uint8
+}
+
+// forwardKey is struct nat_forward_key.
+type forwardKey struct {
+	Bits  uint32
+	Addr  address
+	Proto uint8
+	_     uint8
+	Port  port
+}
+
+// The lengths of keys of the map `forwards`.
+const (
+	addressBits = 128
+	protoBits   = addressBits + 16
+	portBits    = protoBits + 16
+)
+
+// forward is struct nat_forward.
+type forward struct {
+	Rule   uint32
+	To     address
+	Port   port
+	Base   port
+	Origin origin
+	_      [3]uint8
+}
+
+// key4 is struct nat_key4.
+type key4 struct {
+	Local, Remote         [4]byte
+	LocalPort, RemotePort port
+	Proto                 uint8
+	_                     [3]uint8
+}
+
+// key6 is struct nat_key6.
+type key6 struct {
+	Local, Remote         [16]byte
+	LocalPort, RemotePort port
+	Proto                 uint8
+	_                     [3]uint8
+}
+
+// half is how struct nat_session4 and nat_session6 begin: what one direction of a session knows.
+type half struct {
+	Created, Seen        uint64
+	Packets, Bytes       uint64
+	Rule                 uint32
+	State                uint32
+	AddrDelta, PortDelta uint16
+	Port                 port
+	Flags                uint8
+	Origin               origin
+}
+
+// session4 is struct nat_session4.
+type session4 struct {
+	Half half
+	Addr [4]byte
+	_    uint32
+}
+
+// session6 is struct nat_session6.
+type session6 struct {
+	Half half
+	Addr [16]byte
+}
+
+// The bits of half.State: the flags of TCP that were seen, of other protocols only ACK.
+const (
+	outACK = 1 << 1
+	outFIN = 1 << 2
+	outRST = 1 << 3
+	inACK  = 1 << 5
+	inFIN  = 1 << 6
+	inRST  = 1 << 7
+)
+
+// flagMapping in half.Flags: no session but the claim of an external endpoint.
+const flagMapping = 1 << 0
+
+// endpoint is an address with a port, or with the id of ICMP queries.
+type endpoint struct {
+	addr netip.Addr
+	port uint16
+}
+
+// session is an entry of an egress table in the control plane's terms.
+type session struct {
+	half
+	proto                      uint8
+	internal, remote, external endpoint
+}
+
+// family is the tables of IPv4 or IPv6.
+type family[K comparable, V any] struct {
+	egress, ingress cube.Table[K, V]
+	// session decodes an entry of egress; twin is the key of the other direction, of entries of both tables.
+	session func(K, V) session
+	twin    func(K, V) K
+	half    func(V) half
+	// key is the reverse of session.
+	key func(internal, remote endpoint, proto uint8) K
+}
+
+// tables are the maps.
+type tables struct {
+	sources  cube.Table[sourceKey, source]
+	forwards cube.Table[forwardKey, forward]
+	v4       family[key4, session4]
+	v6       family[key6, session6]
+	counters cube.PerCPU[uint32, uint64]
+}
+
+func openTables(env cube.Env) (t tables, err error) {
+	if t.sources, err = cube.OpenTable[sourceKey, source](env, "sources"); err != nil {
+		return t, err
+	}
+	if t.forwards, err = cube.OpenTable[forwardKey, forward](env, "forwards"); err != nil {
+		return t, err
+	}
+	if t.counters, err = cube.OpenPerCPU[uint32, uint64](env, "counters"); err != nil {
+		return t, err
+	}
+	t.v4 = family[key4, session4]{session: session4Of, twin: twin4, half: func(s session4) half { return s.Half }, key: key4Of}
+	if t.v4.egress, err = cube.OpenTable[key4, session4](env, "egress4"); err != nil {
+		return t, err
+	}
+	if t.v4.ingress, err = cube.OpenTable[key4, session4](env, "ingress4"); err != nil {
+		return t, err
+	}
+	t.v6 = family[key6, session6]{session: session6Of, twin: twin6, half: func(s session6) half { return s.Half }, key: key6Of}
+	if t.v6.egress, err = cube.OpenTable[key6, session6](env, "egress6"); err != nil {
+		return t, err
+	}
+	t.v6.ingress, err = cube.OpenTable[key6, session6](env, "ingress6")
+	return t, err
+}
+
+func session4Of(k key4, v session4) session {
+	return session{half: v.Half, proto: k.Proto,
+		internal: endpoint{netip.AddrFrom4(k.Local), k.LocalPort.number()},
+		remote:   endpoint{netip.AddrFrom4(k.Remote), k.RemotePort.number()},
+		external: endpoint{netip.AddrFrom4(v.Addr), v.Half.Port.number()}}
+}
+
+func session6Of(k key6, v session6) session {
+	return session{half: v.Half, proto: k.Proto,
+		internal: endpoint{netip.AddrFrom16(k.Local), k.LocalPort.number()},
+		remote:   endpoint{netip.AddrFrom16(k.Remote), k.RemotePort.number()},
+		external: endpoint{netip.AddrFrom16(v.Addr), v.Half.Port.number()}}
+}
+
+func twin4(k key4, v session4) key4 {
+	k.Local, k.LocalPort = v.Addr, v.Half.Port
+	return k
+}
+
+func twin6(k key6, v session6) key6 {
+	k.Local, k.LocalPort = v.Addr, v.Half.Port
+	return k
+}
+
+func key4Of(internal, remote endpoint, proto uint8) key4 {
+	return key4{Local: internal.addr.As4(), Remote: remote.addr.As4(), LocalPort: portOf(internal.port),
+		RemotePort: portOf(remote.port), Proto: proto}
+}
+
+func key6Of(internal, remote endpoint, proto uint8) key6 {
+	return key6{Local: internal.addr.As16(), Remote: remote.addr.As16(), LocalPort: portOf(internal.port),
+		RemotePort: portOf(remote.port), Proto: proto}
+}
+
+// clock reads the clock of pcn_time_coarse.
+func clock() (uint64, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &ts); err != nil {
+		return 0, fmt.Errorf("reading the monotonic clock: %w", err)
+	}
+	return uint64(ts.Nano()), nil
+}
+
+// The indexes of the map `counters`: enum nat_counter.
+const (
+	createdTCP uint32 = iota
+	createdUDP
+	createdICMP
+	createdOther
+	madeMappings
+	exhausted
+	tableFull
+	collisions
+	hairpinned
+	fragments
+	icmpErrors
+)
