@@ -34,6 +34,15 @@ func (e *editor) in(parent place, n *Node, at ref) place {
 	return place{at: at, path: parent.path.with(n.name), node: n, existing: parent.existing}
 }
 
+// configure begins the configuration of an entry that is there by itself.
+func (e *editor) configure(from place, f *fragment) error {
+	entry, err := newList(nil, f.node, f.keys)
+	if err != nil {
+		return fmt.Errorf("make %s: %w", from.path.with(f.node.name, f.keys...), err)
+	}
+	return e.insert(from, &fragment{node: f.node, ref: entry, keys: f.keys})
+}
+
 // run finds the parent of the target and applies the operation there.
 func (e *editor) run(p Path, node *Node, chain []*fragment, target *fragment) error {
 	here := place{path: Path{}, node: e.t.schema.root, existing: e.t.created}
@@ -66,6 +75,12 @@ func (e *editor) descend(from place, f *fragment, p Path) (place, error) {
 	n := f.node
 	if n.kind == List {
 		at := e.t.same(from.at, f)
+		if at == nil && n.systemCreated && e.op != Delete {
+			if err := e.configure(from, f); err != nil {
+				return place{}, err
+			}
+			at = e.t.same(from.at, f)
+		}
 		if at == nil {
 			return place{}, fault(DataMissing, p, "does not exist")
 		}
@@ -140,7 +155,7 @@ func (e *editor) entryTarget(in place, list *fragment) error {
 	switch {
 	case e.op == Create && cur != nil:
 		return fault(DataExists, p, "exists already")
-	case (e.op == Merge || e.op == Delete) && cur == nil:
+	case (e.op == Merge && !n.systemCreated || e.op == Delete) && cur == nil:
 		return fault(DataMissing, p, "does not exist")
 	case e.op == Delete && e.fixed(in, n):
 		return fault(InvalidValue, p, "is fixed at creation and cannot be deleted")
@@ -184,7 +199,7 @@ func (e *editor) wholeTarget(in place, list *fragment) error {
 		if e.op == Create && exists {
 			return fault(DataExists, in.path.with(n.name, f.keys...), "exists already")
 		}
-		if e.op == Merge && !exists {
+		if e.op == Merge && !exists && !n.systemCreated {
 			return fault(DataMissing, in.path.with(n.name, f.keys...), "does not exist")
 		}
 	}

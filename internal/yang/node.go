@@ -66,6 +66,7 @@ type Node struct {
 	config, mandatory, key         bool
 	initOnly, presence, userOrder  bool
 	when, musts, unique            bool
+	systemCreated                  bool
 	// bulk lists are kept apart; what follows is what matters for them.
 	bulk, holdsBulk bool
 	refs            []reference
