@@ -197,6 +197,8 @@ type Env interface {
 	Send(*PacketOut) error
 	// Programs changes the programs that the cube consists of.
 	Programs() Programs
+	// Floods are the sets of ports that the cube's programs flood to.
+	Floods() Floods
 	// Every calls fn each time that d has passed, After once. The calls take turns with the cube's handlers, so fn needs
 	// no lock, and begin when the cube has been made. A call that is due while the last one waits or runs is left out.
 	// A d below a millisecond is taken for one. stop ends it: once it has returned in a handler, fn is not called any

@@ -12,7 +12,8 @@
 #define PCN_PAGES 16
 #define PCN_SLOTS 1001 /* counter slots in a page; the last one counts what belongs to no port */
 #define PCN_ENTRIES 65536
-#define PCN_MAX_HOPS 128 /* how often a packet may turn back or enter again */
+#define PCN_FLOOD_SETS (128 << 10) /* of all cubes */
+#define PCN_MAX_HOPS 128	   /* how often a packet may turn back or enter again */
 #define PCN_RING_SIZE (8 << 20)
 
 /* skb->tc_index of a packet that one of our programs sends past the program of a netdev that
@@ -110,24 +111,48 @@ struct pcn_flood {
 	__u16 copy_port[PCN_MAX_PORTS];
 };
 
-#define PCN_LOOP_MAGIC 0x70636e02
+/* The ports of a set, by cube << 16 | set. */
+struct pcn_flood_set {
+	__u64 ports[PCN_MAX_PORTS / 64];
+	__u64 tagged[PCN_MAX_PORTS / 64]; /* those among them that want the tag */
+	/* XDP: */
+	__u64 copied[PCN_MAX_PORTS / 64]; /* ports whose copies come back by the loop */
+	__u32 group;			  /* of netdevs, for the broadcast; 0: user space copies */
+	__u16 copies;			  /* ports in copied */
+	__u8 flags;			  /* PCN_SET_... */
+	__u8 words;			  /* those of ports that are not 0, by bit */
+};
+
+/* Of a set: some members want the tag, some do not, and the latter among the netdevs get their
+ * copies by one more copy on the loop, behind those of the ports. */
+#define PCN_SET_WITH 1
+#define PCN_SET_WITHOUT 2
+#define PCN_SET_BY_LOOP 4
+
+#define PCN_LOOP_MAGIC 0x7063
 #define PCN_LOOP_FRAME \
 	3380 /* bytes that the loop takes besides the header; it has an MTU of 3400 */
 
 /* Stands before a frame on the loop, the veth pair by which XDP copies come back in. */
 struct pcn_loop {
-	__u32 magic;
+	__u16 magic;
+	__u16 set;    /* of a flood to a set */
 	__u32 serial; /* of the flood; the upper byte is the CPU */
 	__u16 cube;
 	__u16 in_port;
 	__u8 hops;
 	__u8 flags;   /* of md */
-	__u16 single; /* not 0: one packet, for in_port; its target and 1 << 15 */
+	__u16 single; /* a flood: 0 or PCN_LOOP_...; else one packet, for in_port: its target and
+			 PCN_LOOP_SINGLE */
 	__u32 traffic_class;
 	__u32 flow_hash;
 	__u32 tenant;
 	__u32 pass_ifindex;
 };
+
+#define PCN_LOOP_SINGLE (1 << 15)
+#define PCN_LOOP_SET (1 << 14)	  /* a flood to a set */
+#define PCN_LOOP_TAGGED (1 << 13) /* whose frame has the tag that some of the ports do not want */
 
 _Static_assert(sizeof(struct pcn_loop) == 32, "loop header, as much as XDP metadata may be");
 
@@ -155,6 +180,7 @@ enum pcn_record_kind {
 	PCN_RECORD_NOTIFY = 4, /* a message of its kind, md[0] */
 	PCN_RECORD_TRACE =
 		5, /* a step of a packet that is traced: struct pcn_trace, then the packet */
+	PCN_RECORD_FLOOD_SET = 6, /* a packet that user space must replicate; md says how */
 };
 
 #define PCN_RECORD_VLAN 1 /* flags: vlan_proto and vlan_tci hold */

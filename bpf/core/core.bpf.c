@@ -364,7 +364,8 @@ PCN_INLINE int came_from(struct xdp_md *ctx, __u32 cube, __u32 port)
 
 /* Says what the copies on the loop are: in the metadata before the frame, which a native driver
  * carries along to the queue, and per CPU, where generic XDP looks within this call. */
-PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube, __u32 port, __u32 single)
+PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube, __u32 port, __u32 single,
+			__u32 set)
 {
 	__u32 zero = 0;
 	struct pcn_loop *now = bpf_map_lookup_elem(&pcn_flooding, &zero);
@@ -379,6 +380,7 @@ PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube, __u32
 	now->cube = cube;
 	now->in_port = port;
 	now->single = single;
+	now->set = set;
 	now->flags = md->flags;
 	now->hops = md->hops;
 	now->traffic_class = md->traffic_class;
@@ -419,7 +421,7 @@ PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 		return others ? -1 : XDP_DROP;
 	void *map = bpf_map_lookup_elem(&pcn_broadcasts, &cube);
 	if (!map || !can_broadcast(ctx, row, cube, in_port) ||
-	    (row->copies && announce(ctx, md, cube, in_port, 0))) {
+	    (row->copies && announce(ctx, md, cube, in_port, 0, 0))) {
 		if (pcn_core_put(ctx, md, who, PCN_RECORD_FLOOD))
 			pcn_count_fate(cube, PCN_REASON_SLOWPATH_SHED);
 		return XDP_DROP;
@@ -441,7 +443,8 @@ PCN_GLOBAL int pcn_core_again(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 	__u32 port = leaves(target) ? md->out_port : md->in_port;
 
 	(void)tap;
-	if (LEN(ctx) > PCN_LOOP_FRAME || announce(ctx, md, cube, port, 1 << 15 | target) ||
+	if (LEN(ctx) > PCN_LOOP_FRAME ||
+	    announce(ctx, md, cube, port, PCN_LOOP_SINGLE | target, 0) ||
 	    bpf_redirect_map(&pcn_loop_exit, 0, 0) != XDP_REDIRECT) {
 		pcn_count_fate(CUBE(cube), PCN_REASON_HOP_LIMIT);
 		return XDP_DROP;
@@ -464,6 +467,7 @@ PCN_GLOBAL int pcn_core_pass(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 }
 #endif
 
+#include "flood_set.h"
 #include "span.h"
 #include "trace.h"
 #include "notify.h"
@@ -478,7 +482,8 @@ SEC(PCN_SECTION) int pcn_core(struct CTXTYPE *ctx)
 		pcn_core_again(ctx, &md, 1, 1, 1) + pcn_core_notify_for(ctx, &notice, 1) +
 		pcn_core_field(ctx, 1, 1) + pcn_core_length(ctx) +
 		pcn_core_trace_begin(ctx, &md, 1) + pcn_core_trace(ctx, &md, 1, 1, 1) +
-		pcn_core_capture(ctx, &md, 1, 1, 1);
+		pcn_core_capture(ctx, &md, 1, 1, 1) + pcn_core_flood_set(ctx, &md, 1) +
+		pcn_core_to_set_for(ctx, &md, 1, 1, 1);
 #ifdef PCN_TC
 	r += pcn_core_recirculate(ctx, &md, 1, 1, 1) + pcn_core_span(ctx, &md, 1);
 #else

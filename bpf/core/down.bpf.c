@@ -5,6 +5,7 @@
  * is to be done with a frame stands in shared memory, not in the frame: the daemon writes the
  * record, then the frame, and the kernel runs this program inside that write. So the frame is
  * untouched and keeps its offload state. At TC, copies for other cubes arrive here too. */
+#include <pcn/vlan.h>
 #include "maps.h"
 
 PCN_MAP_FLAGS(pcn_down, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_down, 1, BPF_F_MMAPABLE);
@@ -89,9 +90,54 @@ SEC(PCN_SECTION) int pcn_down_in(struct CTXTYPE *ctx)
 }
 
 #ifdef PCN_TC
-/* The netdevs with generic XDP, and the secret that their root programs know. */
-PCN_MAP(pcn_generic, BPF_MAP_TYPE_HASH, __u32, __u32, PCN_MAX_CUBES);
+/* What the root programs of the netdevs with generic XDP know. */
 const volatile __u64 pcn_secret = 0;
+
+/* What copies without tag are made of. */
+struct untagged {
+	struct __sk_buff *ctx;
+	struct pcn_flood_set *set;
+	__u32 cube;
+	__u32 in_port;
+};
+
+/* A copy to a netdev that wants it without tag. */
+static long untagged_copy(__u32 port, struct untagged *u)
+{
+	__u32 i = port / 64 % (PCN_MAX_PORTS / 64), key = u->cube * PCN_MAX_PORTS + port;
+	__u64 bit = 1ULL << (port % 64);
+	struct pcn_exit *e;
+
+	if (!(u->set->ports[i] & ~u->set->tagged[i] & ~u->set->copied[i] & bit) ||
+	    port == u->in_port)
+		return 0;
+	e = bpf_map_lookup_elem(&pcn_exits, &key);
+	if (e && e->ifindex && bpf_clone_redirect(u->ctx, e->ifindex, 0) < 0)
+		pcn_count_fate(u->cube, PCN_REASON_COPY_FAILED);
+	return 0;
+}
+
+/* Behind the loop: makes the copies without tag of a flood to a set, of which XDP could not make
+ * them itself. False for any other packet. The copies are counted already. */
+PCN_INLINE int untagged_copies(struct __sk_buff *ctx)
+{
+	struct pcn_loop *h = (void *)(long)ctx->data_meta;
+	struct untagged u = { .ctx = ctx };
+	__u32 key;
+
+	if ((void *)(h + 1) > pcn_data(ctx) || h->magic != PCN_LOOP_MAGIC)
+		return 0;
+	u.cube = h->cube;
+	u.in_port = h->in_port;
+	key = (__u32)h->cube << 16 | h->set;
+	u.set = bpf_map_lookup_elem(&pcn_flood_sets, &key);
+	if (!u.set || (h->single & PCN_LOOP_TAGGED && pcn_vlan_pop(ctx))) {
+		pcn_count_fate(u.cube, PCN_REASON_COPY_FAILED);
+		return 1;
+	}
+	bpf_loop(PCN_MAX_PORTS, untagged_copy, &u, 0);
+	return 1;
+}
 
 /* At the TC ingress of the interfaces where packets come back into XDP cubes: a packet that an
  * XDP program passed goes to the stack of the netdev where it once entered. Which that is
@@ -103,6 +149,8 @@ SEC(PCN_SECTION) int pcn_down_pass(struct CTXTYPE *ctx)
 	struct pcn_down *down = bpf_map_lookup_elem(&pcn_down, &zero);
 	__u32 ifindex = 0;
 
+	if (untagged_copies(ctx))
+		return DROP;
 	if ((void *)(meta + 1) <= pcn_data(ctx))
 		ifindex = *meta;
 	else if (down)
@@ -165,6 +213,72 @@ PCN_INLINE __u32 returned(const struct pcn_loop *h)
 	return r->count++;
 }
 
+/* Enters with what the header says. */
+PCN_INLINE int enter_from_loop(struct xdp_md *ctx, struct pcn_resume *to, const struct pcn_loop *h)
+{
+	to->md.hops = h->hops;
+	to->md.flags = h->flags;
+	to->md.flow_hash = h->flow_hash;
+	to->md.tenant = h->tenant;
+	to->md.pass_ifindex = h->pass_ifindex;
+	to->md.traffic_class = h->traffic_class;
+	to->md.packet_len = bpf_xdp_get_buff_len(ctx);
+	return enter(ctx, to);
+}
+
+/* The n-th of the ports, or -1. */
+PCN_INLINE int nth_port(const __u64 *ports, __u32 n)
+{
+	for (__u32 i = 0; i < PCN_MAX_PORTS / 64; i++) {
+		__u64 bits = ports[i];
+		__u32 count = __builtin_popcountll(bits);
+
+		if (n >= count) {
+			n -= count;
+			continue;
+		}
+		for (__u32 j = 0; j < 64 && n; j++, n--)
+			bits &= bits - 1;
+		return i * 64 + lowest(bits);
+	}
+	return -1;
+}
+
+/* A copy for a set's member that leads to a program: in the order of the ports, and behind them
+ * one for all netdevs that must not get the tag, which TC copies. */
+static __attribute__((noinline)) int set_copy_in(struct xdp_md *ctx, struct pcn_resume *to,
+						 struct pcn_loop *h)
+{
+	__u32 n, key = (__u32)h->cube << 16 | h->set;
+	struct pcn_flood_set *set = bpf_map_lookup_elem(&pcn_flood_sets, &key);
+	struct pcn_loop *meta;
+	int port;
+
+	if (!to || !h)
+		return XDP_DROP;
+	if (!set)
+		return lost(h->cube, PCN_REASON_COPY_FAILED);
+	n = returned(h);
+	if (n == set->copies && set->flags & PCN_SET_BY_LOOP) {
+		if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*h)))
+			return lost(h->cube, PCN_REASON_COPY_FAILED);
+		meta = (void *)(long)ctx->data_meta;
+		if ((void *)(meta + 1) > pcn_data(ctx))
+			return lost(h->cube, PCN_REASON_COPY_FAILED);
+		*meta = *h;
+		return XDP_PASS;
+	}
+	port = nth_port(set->copied, n);
+	if (port < 0 || port == h->in_port)
+		return XDP_DROP; /* the copy for the port where the original came in */
+	if (h->single & PCN_LOOP_TAGGED && !(set->tagged[(port / 64) % 8] >> (port % 64) & 1) &&
+	    pcn_vlan_pop(ctx))
+		return lost(h->cube, PCN_REASON_COPY_FAILED);
+	to->target = PCN_TO_TX;
+	to->md.out_port = port;
+	return enter_from_loop(ctx, to, h);
+}
+
 /* Back from the loop: the n-th copy of a flood goes to the n-th port that leads to a program. */
 SEC(PCN_SECTION) int pcn_loop_in(struct xdp_md *ctx)
 {
@@ -179,6 +293,8 @@ SEC(PCN_SECTION) int pcn_loop_in(struct xdp_md *ctx)
 		return lost(h.cube, PCN_REASON_COPY_FAILED);
 	__builtin_memset(to, 0, sizeof(*to));
 	to->cube = h.cube;
+	if (h.single & PCN_LOOP_SET)
+		return set_copy_in(ctx, to, &h);
 	if (h.single) {
 		to->target = h.single & 0xff;
 		set_port(to, h.in_port);
@@ -193,14 +309,16 @@ SEC(PCN_SECTION) int pcn_loop_in(struct xdp_md *ctx)
 		to->target = PCN_TO_TX;
 		to->md.out_port = row->copy_port[n];
 	}
-	to->md.hops = h.hops;
-	to->md.flags = h.flags;
-	to->md.flow_hash = h.flow_hash;
-	to->md.tenant = h.tenant;
-	to->md.pass_ifindex = h.pass_ifindex;
-	to->md.traffic_class = h.traffic_class;
-	to->md.packet_len = bpf_xdp_get_buff_len(ctx);
-	return enter(ctx, to);
+	return enter_from_loop(ctx, to, &h);
+}
+
+/* On the way to a netdev: takes the tag off the copy of a frame that has one for other members of
+ * the set. */
+SEC("xdp/devmap") int pcn_untag_out(struct xdp_md *ctx)
+{
+	if (pcn_vlan_pop(ctx))
+		return lost(0, PCN_REASON_COPY_FAILED);
+	return XDP_PASS;
 }
 #endif
 

@@ -21,8 +21,12 @@ PCN_MAP(pcn_fates, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_fates, PCN_MAX_C
 PCN_MAP(pcn_resumes, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_resume, 1);
 PCN_MAP_FLAGS(pcn_floods, BPF_MAP_TYPE_HASH, __u32, struct pcn_flood, PCN_MAX_CUBES,
 	      BPF_F_NO_PREALLOC);
+PCN_MAP_FLAGS(pcn_flood_sets, BPF_MAP_TYPE_HASH, __u32, struct pcn_flood_set, PCN_FLOOD_SETS,
+	      BPF_F_NO_PREALLOC);
 PCN_MAP_FLAGS(pcn_shares, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_share, PCN_MAX_CUBES,
 	      BPF_F_MMAPABLE);
+/* The netdevs with generic XDP. */
+PCN_MAP(pcn_generic, BPF_MAP_TYPE_HASH, __u32, __u32, PCN_MAX_CUBES);
 PCN_MAP_FLAGS(pcn_control, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_control, 1, BPF_F_MMAPABLE);
 
 struct {
@@ -57,6 +61,12 @@ PCN_MAP(pcn_flooding, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_loop, 1);
 /* The netdevs of pcn_exits, for XDP redirection. */
 PCN_MAP(pcn_devices, BPF_MAP_TYPE_DEVMAP, __u32, __u32, PCN_MAX_CUBES *PCN_MAX_PORTS);
 #endif
+
+/* The place of the lowest bit that is set (clang 14 cannot do __builtin_ctzll for BPF). */
+PCN_INLINE __u32 lowest(__u64 bits)
+{
+	return __builtin_popcountll((bits & -bits) - 1);
+}
 
 /* Counts a packet under a fate of a cube; cube 0 is the framework itself. */
 PCN_INLINE void pcn_count_fate(__u32 cube, __u32 reason)

@@ -53,15 +53,16 @@ func (*fakePlane) HoldCube(datapath.Spec) error                         { return
 func (*fakePlane) ResizeMaps(datapath.CubeID, map[string]uint32) (func() error, error) {
 	return nil, nil
 }
-func (*fakePlane) Keep(string)                                            {}
-func (*fakePlane) Forget(string) error                                    { return nil }
-func (*fakePlane) PortCounters(uint16) (c datapath.PortCounters, _ error) { return c, nil }
-func (*fakePlane) Fates(datapath.CubeID) ([]datapath.Fate, error)         { return nil, nil }
-func (*fakePlane) Status(datapath.CubeID) (s datapath.CubeStatus)         { return s }
-func (*fakePlane) CheckObject(string, map[cube.Hook][]byte) error         { return nil }
-func (*fakePlane) Send(datapath.CubeID, bool, *cube.PacketOut) error      { return nil }
-func (p *fakePlane) Close() error                                         { p.closed.Store(true); return nil }
-func (p *fakePlane) Cleanup() error                                       { p.cleaned.Store(true); return nil }
+func (*fakePlane) Keep(string)                                                          {}
+func (*fakePlane) SetFloods(datapath.CubeID, map[uint32][]cube.FloodMember, bool) error { return nil }
+func (*fakePlane) Forget(string) error                                                  { return nil }
+func (*fakePlane) PortCounters(uint16) (c datapath.PortCounters, _ error)               { return c, nil }
+func (*fakePlane) Fates(datapath.CubeID) ([]datapath.Fate, error)                       { return nil, nil }
+func (*fakePlane) Status(datapath.CubeID) (s datapath.CubeStatus)                       { return s }
+func (*fakePlane) CheckObject(string, map[cube.Hook][]byte) error                       { return nil }
+func (*fakePlane) Send(datapath.CubeID, bool, *cube.PacketOut) error                    { return nil }
+func (p *fakePlane) Close() error                                                       { p.closed.Store(true); return nil }
+func (p *fakePlane) Cleanup() error                                                     { p.cleaned.Store(true); return nil }
 func (*fakePlane) Prepare(context.Context, *datapath.Graph) (topology.Change, error) {
 	return fakeChange{}, nil
 }

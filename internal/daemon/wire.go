@@ -310,7 +310,7 @@ func (u upward) Notify(id uint16, kind uint32, message []byte) {
 
 // Flood sends a copy out of each port but the one where the packet entered: the kernel
 // had no way to make them.
-func (u upward) Flood(id uint16, p *cube.PacketIn, _ slowpath.Meta) {
+func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
 	g := u.plane.now.Load()
 	if g == nil {
 		return
@@ -327,14 +327,28 @@ func (u upward) Flood(id uint16, p *cube.PacketIn, _ slowpath.Meta) {
 	out := cube.PacketOut{
 		Direction: cube.Egress, Metadata: p.Metadata, TrafficClass: p.TrafficClass, Trip: p.Trip, Offload: p.Offload, Data: p.Data,
 	}
-	for index, port := range node.Ports {
-		if index == p.Port || port.Peer == (datapath.Peer{}) {
-			continue
+	if m.Set {
+		out.Metadata = [4]uint32{}
+		for out.Port, out.Data = range u.plane.FloodCopies(node.ID, p.Port, p.Metadata, p.Data) {
+			u.copy(hook, node, &out)
 		}
-		out.Port = index
-		if err := u.plane.send(hook, slowpath.Target{Cube: id, Kind: slowpath.ToTX}, &out, slowpath.Meta{}); err != nil {
-			u.log.Debug("flooding a copy", "cube", node.Name, "port", port.Name, "err", err)
+		return
+	}
+	for out.Port = range node.Ports {
+		if out.Port != p.Port {
+			u.copy(hook, node, &out)
 		}
+	}
+}
+
+// copy sends a copy of a packet out of a port, if that leads anywhere.
+func (u upward) copy(hook cube.Hook, node *datapath.Node, out *cube.PacketOut) {
+	port := node.Ports[out.Port]
+	if port == nil || port.Peer == (datapath.Peer{}) {
+		return
+	}
+	if err := u.plane.send(hook, slowpath.Target{Cube: uint16(node.ID), Kind: slowpath.ToTX}, out, slowpath.Meta{}); err != nil {
+		u.log.Debug("flooding a copy", "cube", node.Name, "port", port.Name, "err", err)
 	}
 }
 

@@ -168,6 +168,9 @@ func (ch *change) effect(u *undo) error {
 	if err := p.writeExits(u, p.tables, ch.tables); err != nil {
 		return err
 	}
+	if err := p.moveSets(u, ch.tables, ch.stale); err != nil {
+		return err
+	}
 	plan := ch.makePlan()
 	ch.plan = plan
 	if err := plan.makeRoots(u); err != nil {
@@ -224,6 +227,7 @@ func (ch *change) finish() {
 	); err != nil {
 		p.log.Error("clearing rows of the data plane's tables", "err", err)
 	}
+	p.finishSets(first)
 	p.clearCubes(ch.g)
 	p.forgetObjects(ch.g)
 	p.graph, p.wiring, p.tables = ch.g, ch.wiring, ch.tables

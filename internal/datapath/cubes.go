@@ -339,7 +339,7 @@ func (p *Plane) DeleteCube(id CubeID) error {
 		return fmt.Errorf("cube %s is still in the graph: %w", in.spec.Name, cube.ErrInUse)
 	}
 	delete(p.cubes, id)
-	return p.remove(in)
+	return errors.Join(p.forgetSets(id), p.remove(in))
 }
 
 // Map returns one of the cube's maps.

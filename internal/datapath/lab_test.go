@@ -40,6 +40,14 @@ var (
 	hostileTC []byte
 	//go:embed testdata/hostile.xdp.o
 	hostileXDP []byte
+	//go:embed testdata/sets.tc.o
+	setsTC []byte
+	//go:embed testdata/sets.xdp.o
+	setsXDP []byte
+	//go:embed testdata/setsout.tc.o
+	setsoutTC []byte
+	//go:embed testdata/setsout.xdp.o
+	setsoutXDP []byte
 	//go:embed testdata/twoway.tc.o
 	twowayTC []byte
 	//go:embed testdata/twoway.xdp.o
@@ -146,6 +154,8 @@ func register(p *Plane) error {
 		"probe":   {cube.TC: probeTC, cube.XDP: probeXDP},
 		"gate":    {cube.TC: gateTC, cube.XDP: gateXDP},
 		"hostile": {cube.TC: hostileTC, cube.XDP: hostileXDP},
+		"sets":    {cube.TC: setsTC, cube.XDP: setsXDP},
+		"setsout": {cube.TC: setsoutTC, cube.XDP: setsoutXDP},
 		"twoway":  {cube.TC: twowayTC, cube.XDP: twowayXDP},
 	} {
 		errs = append(errs, p.CheckObject(name, objects))

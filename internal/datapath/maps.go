@@ -34,6 +34,8 @@ const (
 	mapFates      = "pcn_fates"
 	mapFloods     = "pcn_floods"
 	mapBroadcasts = "pcn_broadcasts"
+	mapFloodSets  = "pcn_flood_sets"
+	mapGroups     = "pcn_groups"
 	mapDown       = "pcn_down"
 	mapCubes      = "pcn_cubes"
 	mapReturns    = "pcn_returns"
@@ -136,7 +138,6 @@ func (f *framework) openDown(h cube.Hook, dir string) error {
 	if err := errors.Join(err, specErr); err != nil {
 		return err
 	}
-	open(mapGeneric, mapGeneric, behind)
 	if err != nil {
 		return err
 	}
@@ -144,6 +145,7 @@ func (f *framework) openDown(h cube.Hook, dir string) error {
 		f.loadDown(h, spec, "xdp", "pcn_down_in"),
 		f.loadDown(h, spec, "loop-in", "pcn_loop_in"),
 		f.loadDown(h, spec, "loop-out", "pcn_loop_out"),
+		f.loadDown(h, spec, "untag-out", "pcn_untag_out"),
 		f.loadDown(h, behind, "pass", "pcn_down_pass"),
 	)
 }

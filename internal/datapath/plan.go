@@ -206,7 +206,7 @@ func (p *Plane) markGeneric(u *undo, w want) error {
 	if w.spot.place != kindXDP {
 		return nil
 	}
-	set := hashSetter[uint32](p.fw.hook[cube.XDP][mapGeneric])
+	set := hashSetter[uint32](p.fw.maps[mapGeneric])
 	ifindex, yes := uint32(w.spot.ifindex), uint32(1)
 	if w.kind != kindGeneric {
 		return set(ifindex, nil)
@@ -257,7 +257,7 @@ func (pl *plan) detachUnused() {
 			p.log.Warn("leaving a netdev promiscuous", "ifindex", s.ifindex, "err", err)
 		}
 		if a.root.kind == kindGeneric {
-			if err := hashSetter[uint32](p.fw.hook[cube.XDP][mapGeneric])(uint32(s.ifindex), nil); err != nil {
+			if err := hashSetter[uint32](p.fw.maps[mapGeneric])(uint32(s.ifindex), nil); err != nil {
 				p.log.Warn("forgetting a netdev", "ifindex", s.ifindex, "err", err)
 			}
 		}

@@ -70,6 +70,7 @@ type Plane struct {
 	byPrint  map[string]*segment
 	byCube   map[CubeID]*segment
 	tables   *tables
+	sets     floodSets
 	attached map[spot]*attachment
 	notes    sync.Map // by ifindex: what stands in the way of packets
 	roots    map[*root]bool
@@ -116,6 +117,9 @@ func Open(o Options) (*Plane, error) {
 		return nil, err
 	}
 	if p.tables, err = p.readTables(); err == nil {
+		err = p.readSets()
+	}
+	if err == nil {
 		err = p.openAttachments()
 	}
 	if err == nil && o.Loop.Out != 0 {

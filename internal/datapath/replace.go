@@ -98,7 +98,7 @@ func (p *Plane) open(spec Spec) (in *instance, undone *undo, err error) {
 		return nil, nil, errors.Join(fmt.Errorf("cube %s: %w", spec.Name, err), undone.run())
 	}
 	if !reopened {
-		err = p.clearFates(spec)
+		err = errors.Join(p.clearFates(spec), p.forgetSets(spec.ID))
 	}
 	if err != nil {
 		p.discard(in)

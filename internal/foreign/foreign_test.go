@@ -126,6 +126,7 @@ func (e *fakeEnv) Logger() *slog.Logger              { return e.log }
 func (e *fakeEnv) PortIndex(n string) (uint16, bool) { return uint16(len(n)), n != "" }
 func (e *fakeEnv) PortName(uint16) (string, bool)    { return "", false }
 func (e *fakeEnv) Programs() cube.Programs           { return fakePrograms{e} }
+func (e *fakeEnv) Floods() cube.Floods               { return nil }
 
 func (e *fakeEnv) Every(time.Duration, func()) func() { return func() {} }
 func (e *fakeEnv) After(time.Duration, func()) func() { return func() {} }

@@ -44,13 +44,14 @@ type noChange struct{}
 func (noChange) Commit() error { return nil }
 func (noChange) Abort()        {}
 
-func (noKernel) CreateCube(datapath.Spec) error                                      { return nil }
-func (noKernel) DeleteCube(datapath.CubeID) error                                    { return nil }
-func (noKernel) HoldCube(datapath.Spec) error                                        { return cube.ErrNotFound }
-func (noKernel) ResizeMaps(datapath.CubeID, map[string]uint32) (func() error, error) { return nil, nil }
-func (noKernel) Keep(string)                                                         {}
-func (noKernel) Forget(string) error                                                 { return nil }
-func (noKernel) Inner(datapath.CubeID, string) (*ebpf.MapSpec, error)                { return nil, cube.ErrNotFound }
+func (noKernel) CreateCube(datapath.Spec) error                                       { return nil }
+func (noKernel) DeleteCube(datapath.CubeID) error                                     { return nil }
+func (noKernel) HoldCube(datapath.Spec) error                                         { return cube.ErrNotFound }
+func (noKernel) ResizeMaps(datapath.CubeID, map[string]uint32) (func() error, error)  { return nil, nil }
+func (noKernel) Keep(string)                                                          {}
+func (noKernel) SetFloods(datapath.CubeID, map[uint32][]cube.FloodMember, bool) error { return nil }
+func (noKernel) Forget(string) error                                                  { return nil }
+func (noKernel) Inner(datapath.CubeID, string) (*ebpf.MapSpec, error)                 { return nil, cube.ErrNotFound }
 func (noKernel) Status(datapath.CubeID) datapath.CubeStatus {
 	return datapath.CubeStatus{
 		Mode: "inline", Segment: 2, Segments: 3, Cubes: 4, Instructions: 77, Verified: 99, Load: 5 * time.Millisecond,

@@ -44,6 +44,8 @@ const (
 	recordLog    = 2
 	recordFlood  = 3
 	recordNotify = 4
+	// recordFloodSet is a packet for a set of the cube's ports.
+	recordFloodSet = 6
 )
 
 // Flags of records.
@@ -196,7 +198,7 @@ func (r *record) packet(body, buf []byte, p *cube.PacketIn, m *Meta) {
 	if r.flags&flagEgress != 0 {
 		p.Direction = cube.Egress
 	}
-	*m = Meta{Ifindex: int(r.ifindex), XDP: r.flags&flagXDP != 0}
+	*m = Meta{Ifindex: int(r.ifindex), XDP: r.flags&flagXDP != 0, Set: r.kind == recordFloodSet}
 }
 
 // Meta is where a packet leaves or enters the fast path, which only the framework knows.
@@ -206,6 +208,8 @@ type Meta struct {
 	Ifindex int
 	// XDP says that the packet comes from, or goes to, programs at the XDP hook.
 	XDP bool
+	// Set says that a flood is one to a set of ports, which the packet's Metadata names.
+	Set bool
 }
 
 // Target is where a packet enters the fast path.

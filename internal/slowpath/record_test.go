@@ -67,7 +67,7 @@ func TestHostileRecordsAreDropped(t *testing.T) {
 		{"segments of 64 KB", recordBytes(1, 1, frame(60), set32(32, 1<<16))},
 		{"65536 segments", recordBytes(1, 1, frame(60), set32(36, 1<<16))},
 		{"kind 0", recordBytes(0, 1, frame(60), nil)},
-		{"kind 6", recordBytes(6, 1, frame(60), nil)},
+		{"kind 7", recordBytes(7, 1, frame(60), nil)},
 		{"a cube that cannot be", recordBytes(1, 4, frame(60), nil)},
 		{"cube 65535", recordBytes(1, 0xffff, frame(60), nil)},
 		{"a short log", recordBytes(2, 1, logArgs(1, "x")[:127], nil)},

@@ -33,7 +33,7 @@ type Handler interface {
 	Packet(cube uint16, p *cube.PacketIn, m Meta)
 	// Log takes a line that a cube's program wrote. It is one line of printable text.
 	Log(cube uint16, level uint32, line string)
-	// Flood takes a packet of which each port of the cube but p.Port is to get a copy.
+	// Flood takes a packet of which each port of the cube but p.Port is to get a copy, or with m.Set each of a set.
 	Flood(cube uint16, p *cube.PacketIn, m Meta)
 	// Notify takes a message that a cube's program sent. It is valid only during the call.
 	Notify(cube uint16, kind uint32, message []byte)
@@ -382,7 +382,7 @@ func (r *Ring) hand(b []byte, h Handler) error {
 			// A copy: a write to the ring would end the process.
 			h.Notify(rec.cube, rec.md[0], r.buf[:copy(r.buf, body)])
 		}
-	case recordPacket, recordFlood:
+	case recordPacket, recordFlood, recordFloodSet:
 		if err := rec.checkPacket(body); err != nil {
 			return err
 		}

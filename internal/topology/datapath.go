@@ -32,6 +32,8 @@ type Datapath interface {
 	Map(id datapath.CubeID, name string) (*ebpf.Map, error)
 	// Inner says what the maps inside one of a cube's maps of maps are like.
 	Inner(id datapath.CubeID, name string) (*ebpf.MapSpec, error)
+	// SetFloods replaces sets of ports that a cube's programs flood to; only says that it has no others afterwards.
+	SetFloods(id datapath.CubeID, sets map[uint32][]cube.FloodMember, only bool) error
 	// ResizeMaps makes maps of other sizes for a cube, with the entries of those it has; the next change uses them. undo
 	// is nil when nothing changed, and does nothing once a change used them.
 	ResizeMaps(id datapath.CubeID, sizes map[string]uint32) (undo func() error, err error)

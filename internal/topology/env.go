@@ -115,6 +115,27 @@ func (e *env) Send(p *cube.PacketOut) error {
 }
 
 func (e *env) Programs() cube.Programs { return e.programs }
+func (e *env) Floods() cube.Floods     { return floods{e} }
+
+// floods implements cube.Floods.
+type floods struct{ e *env }
+
+func (f floods) Set(index uint32, members []cube.FloodMember) error {
+	return f.SetAll(map[uint32][]cube.FloodMember{index: members})
+}
+
+func (f floods) SetAll(sets map[uint32][]cube.FloodMember) error { return f.set(sets, false) }
+func (f floods) Reset(sets map[uint32][]cube.FloodMember) error  { return f.set(sets, true) }
+
+func (f floods) set(sets map[uint32][]cube.FloodMember, only bool) error {
+	if !f.e.ready.Load() {
+		return fmt.Errorf("%s: sets of ports exist from the first Commit on", f.e.name)
+	}
+	if err := f.e.dp.SetFloods(f.e.id, sets, only); err != nil {
+		return fmt.Errorf("%s: %w", f.e.name, err)
+	}
+	return nil
+}
 
 func (e *env) Every(d time.Duration, fn func()) (stop func()) { return e.start(d, true, fn) }
 func (e *env) After(d time.Duration, fn func()) (stop func()) { return e.start(d, false, fn) }

@@ -37,7 +37,7 @@ type Line struct {
 }
 
 // verdicts are the names of enum pcn_verdict.
-var verdicts = []string{"pass", "send", "drop", "flood", "slowpath", "call", "namespace"}
+var verdicts = []string{"pass", "send", "drop", "flood", "slowpath", "call", "namespace", "flood"}
 
 const (
 	verdictSend, verdictDrop, verdictSlowpath, verdictCall, verdictNamespace = 1, 2, 4, 5, 6

@@ -108,11 +108,18 @@ func (u upward) Notify(id uint16, kind uint32, message []byte) {
 
 // Flood implements slowpath.Handler: it makes the copies that the kernel could not make.
 func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
-	for _, port := range u.plane.portsOf(datapath.CubeID(id)) {
-		if port == p.Port {
-			continue
+	copies := u.plane.FloodCopies(datapath.CubeID(id), p.Port, p.Metadata, p.Data)
+	if !m.Set {
+		copies = func(yield func(uint16, []byte) bool) {
+			for _, port := range u.plane.portsOf(datapath.CubeID(id)) {
+				if port != p.Port && !yield(port, p.Data) {
+					return
+				}
+			}
 		}
-		out := &cube.PacketOut{Port: port, Direction: cube.Egress, Trip: p.Trip, TrafficClass: p.TrafficClass, Offload: p.Offload, Data: p.Data}
+	}
+	for port, frame := range copies {
+		out := &cube.PacketOut{Port: port, Direction: cube.Egress, Trip: p.Trip, TrafficClass: p.TrafficClass, Offload: p.Offload, Data: frame}
 		to := slowpath.Target{Cube: id, Kind: slowpath.ToTX}
 		if err := u.plane.send(u.plane.hook, to, out, m.Ifindex); err != nil {
 			u.t.Errorf("a copy for port %d of cube %d: %v", port, id, err)

@@ -19,6 +19,17 @@ PCN_STUB int pcn_core_copy(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, _
 	return 0;
 }
 
+/* Internal: in the word of a set, that the frame has the tag. */
+#define PCN_SET_TAGGED 0x10000
+
+/* Floods to a set: the verdict. Use pcn_pkt_flood_set() instead. */
+PCN_STUB int pcn_core_to_set(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 set,
+			     __u32 tag)
+{
+	asm volatile("" : : "r"(ctx), "r"(md), "r"(set), "r"(tag));
+	return 0;
+}
+
 /* Internal: the size of a format with its end. */
 #define PCN_LOG_FMT_MAX 88
 struct pcn_log_args {

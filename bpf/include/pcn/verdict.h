@@ -49,6 +49,18 @@ PCN_INLINE int pcn_pkt_flood(struct CTXTYPE *ctx, struct pcn_md *md)
 	return PCN_FLOOD;
 }
 
+/* Sends a copy out of every port of a set but the one where the packet came in. The control plane
+ * fills the cube's sets (cube.Floods); a set that is not there, or leads nowhere else, drops the
+ * packet as no-peer. Ports that are tagged members get the frame with `tag` as its outer tag, the
+ * others without: `tag` is a PCN_TAG, or 0 to leave the frame as it is for all; `tagged` tells
+ * whether the frame has that tag at the moment. Tags further inside stay. The words md->md are
+ * lost. Ingress programs of standard cubes only. */
+PCN_INLINE int pcn_pkt_flood_set(struct CTXTYPE *ctx, struct pcn_md *md, __u16 set, __u32 tag,
+				 int tagged)
+{
+	return pcn_core_to_set(ctx, md, set | (tagged ? PCN_SET_TAGGED : 0), tag);
+}
+
 /* Hands the packet to the cube's slow path. */
 PCN_INLINE int pcn_pkt_controller(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason)
 {

@@ -80,6 +80,9 @@ func (g *generator) verdict(at place, b *block) {
 		b.jump(txLabel(at))
 		o.add(asm.JEq.Imm32(asm.R0, verdictFlood, floodLabel(at)),
 			asm.JEq.Imm32(asm.R0, verdictPass, fmt.Sprintf("stack.%d", id)))
+		if at.cube.floodsSets() {
+			o.add(asm.JEq.Imm32(asm.R0, verdictFloodSet, floodSetLabel(at)))
+		}
 	}
 	o.add(asm.JEq.Imm32(asm.R0, verdictController, upLabel(at)),
 		asm.JEq.Imm32(asm.R0, verdictDrop, fmt.Sprintf("drop.%d", id)),
@@ -137,6 +140,7 @@ func (g *generator) onward(at place) {
 	}
 	if !c.Transparent && at.dir == cube.Ingress {
 		g.flood(at)
+		g.floodSet(at)
 	}
 }
 

@@ -167,11 +167,7 @@ func (g *generator) flood(at place) {
 	b := g.block("%s", floodLabel(at))
 	g.captureFlood(b, c)
 	b.args()
-	who := int32(c.ID)
-	if c.has(cube.Egress) || c.Span {
-		who |= 1 << 17 // every copy must run the egress program, or be copied itself
-	}
-	b.add(asm.Mov.Imm(asm.R3, who))
+	b.add(asm.Mov.Imm(asm.R3, int32(c.ID)|c.throughEgress()))
 	b.call("pcn_core_flood")
 	if !g.tc() {
 		b.add(asm.JNE.Imm32(asm.R0, -1, "leave"))

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Floods to the ports of a set, each with or without the tag of the frame's VLAN. Only programs
+ * of cubes that use sets have these functions. */
+#ifndef PCN_FLOOD_SET_H
+#define PCN_FLOOD_SET_H
+
+#define SET_WORDS (PCN_MAX_PORTS / 64)
+
+/* A walk over the members of a set: first those that want the frame as it is, then the others. */
+struct set_walk {
+	struct CTXTYPE *ctx;
+	struct pcn_md *md;
+	struct pcn_flood_set *set;
+	struct pcn_flood *row;
+	__u64 bits;  /* what is left of the word */
+	__u32 word;  /* of the members; from SET_WORDS on those of the second kind */
+	__u32 words; /* those still to come, by bit */
+	__u32 who;
+	__u32 tag;
+	__u32 tagged;  /* whether the frame had the tag at first */
+	__u32 found;   /* members that lead somewhere */
+	__u32 port;    /* the last one of these, and where it leads: */
+	__u32 ifindex; /* 0 to a program */
+	__u32 page;
+	__u32 slot;
+	__u32 len;
+	__u32 turned; /* the frame has its other form by now */
+};
+
+/* Notes set and tag for the driver's call of pcn_core_flood_set, and returns the verdict. */
+PCN_GLOBAL int pcn_core_to_set_for(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 set,
+				   __u32 tag, __u32 who)
+{
+	(void)ctx;
+	(void)who;
+	md->md[0] = set;
+	md->md[1] = tag;
+	return PCN_FLOOD_SET;
+}
+
+/* The members among the ports 64 * i + 0..63 that are of the kind, without the ingress port. */
+PCN_INLINE __u64 set_members(struct set_walk *w, __u32 i, int second)
+{
+	__u64 ports = w->set->ports[i], tagged = w->set->tagged[i];
+	__u32 in_port = w->md->in_port;
+
+	if (!w->tag)
+		ports = second ? 0 : ports;
+	else
+		ports &= !!w->tagged == second ? ~tagged : tagged;
+	if (in_port / 64 == i)
+		ports &= ~(1ULL << (in_port % 64));
+	return ports;
+}
+
+#define SET_STEPS (PCN_MAX_PORTS + 2 * SET_WORDS + 1)
+#define SET_END -1
+#define SET_NONE -2
+
+/* The next member; SET_NONE: ask again. */
+PCN_INLINE int set_next(struct set_walk *w)
+{
+	__u64 bits = w->bits;
+
+	if (!bits) {
+		if (!w->words)
+			return SET_END;
+		w->word = lowest(w->words);
+		w->words &= w->words - 1;
+		bits = set_members(w, w->word % SET_WORDS, w->word / SET_WORDS);
+		if (!bits)
+			return SET_NONE;
+	}
+	w->bits = bits & (bits - 1);
+	return w->word % SET_WORDS * 64 + lowest(bits);
+}
+
+/* Begins a walk; tagged is the form of the frame. */
+PCN_INLINE void set_begin(struct set_walk *w, int tagged)
+{
+	w->tagged = tagged;
+	w->bits = 0;
+	w->words = w->set->words | w->set->words << SET_WORDS;
+}
+
+/* Looks where a member leads: 0 nowhere. */
+PCN_INLINE int set_leads(struct set_walk *w, __u32 port)
+{
+	__u32 key = CUBE(w->who) * PCN_MAX_PORTS + port;
+	struct pcn_exit *e;
+
+	if (has(w->row->complex_ports, port)) {
+		w->ifindex = 0;
+		return 1;
+	}
+	e = bpf_map_lookup_elem(&pcn_exits, &key);
+	if (!e || !e->ifindex)
+		return 0;
+	w->ifindex = THROUGH_EGRESS(w->who) ? 0 : e->ifindex;
+	w->page = e->page;
+	w->slot = e->slot;
+	return 1;
+}
+
+/* Gives the frame the tag or takes it off: 0, or negative. */
+PCN_INLINE int set_form(struct CTXTYPE *ctx, struct pcn_md *md, int tagged)
+{
+	if (tagged ? pcn_vlan_push(ctx, md->md[1]) : pcn_vlan_pop(ctx))
+		return -1;
+	md->md[0] ^= PCN_SET_TAGGED;
+	md->packet_len = LEN(ctx);
+	return 0;
+}
+
+/* Lets the packet itself go on to a port. */
+PCN_INLINE int set_last(struct pcn_md *md, __u32 port)
+{
+	md->out_port = port;
+	__builtin_memset(md->md, 0, sizeof(md->md));
+	return -1;
+}
+
+#ifdef PCN_TC
+/* Sends a copy to the member that was found last. */
+PCN_INLINE void set_copy(struct set_walk *w)
+{
+	long err;
+
+	if (!w->ifindex) {
+		err = recirculate(w->ctx, w->md, CUBE(w->who), w->port, w->row->tap);
+	} else {
+		err = bpf_clone_redirect(w->ctx, w->ifindex, 0);
+		if (err >= 0) { /* sent there, whatever its egress did; see flood_one */
+			count_tx(w->page, w->slot, w->ctx->len);
+			err = 0;
+		}
+	}
+	if (err)
+		pcn_count_fate(CUBE(w->who), PCN_REASON_COPY_FAILED);
+}
+
+/* The member found before gets a copy once there is another one, so the packet itself remains
+ * for the last. */
+static long set_one(__u32 i, struct set_walk *w)
+{
+	struct set_walk was = { .ctx = w->ctx, .md = w->md, .row = w->row, .who = w->who };
+	int port = set_next(w);
+
+	(void)i;
+	if (port < 0)
+		return port == SET_END;
+	was.port = w->port;
+	was.ifindex = w->ifindex;
+	was.page = w->page;
+	was.slot = w->slot;
+	if (!set_leads(w, port))
+		return 0;
+	if (w->found++)
+		set_copy(&was);
+	w->port = port;
+	if (w->word >= SET_WORDS && !w->turned) {
+		w->turned = 1;
+		if (set_form(w->ctx, w->md, !w->tagged)) {
+			pcn_count_fate(CUBE(w->who), PCN_REASON_COPY_FAILED);
+			w->port = PCN_MAX_PORTS;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* Sends copies to the members of a set. Returns -1 for the driver to send the packet itself out of
+ * md.out_port, or the hook's verdict. */
+PCN_GLOBAL int pcn_core_flood_set(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
+{
+	__u32 cube = CUBE(who), key = cube << 16 | (md->md[0] & 0xffff);
+	struct pcn_flood_set *set = bpf_map_lookup_elem(&pcn_flood_sets, &key);
+	struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &cube);
+	struct set_walk w = { .ctx = ctx, .md = md, .who = who };
+
+	if (set && row) {
+		w.set = set;
+		w.row = row;
+		w.tag = md->md[1];
+		set_begin(&w, !!(md->md[0] & PCN_SET_TAGGED));
+		ctx->mark = md->traffic_class;
+		bpf_loop(SET_STEPS, set_one, &w, 0);
+	}
+	pcn_count_fate(cube, w.found ? PCN_REASON_FLOOD : PCN_REASON_NO_PEER);
+	if (!w.found || w.port >= PCN_MAX_PORTS)
+		return 2; /* TC_ACT_SHOT */
+	return set_last(md, w.port);
+}
+#else
+/* The netdevs of sets, like pcn_broadcasts, by the number of a group: sets that lead to the same
+ * netdevs in the same way have one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__uint(max_entries, PCN_FLOOD_SETS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__array(values, struct {
+		__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+		__uint(max_entries, 1);
+		__uint(key_size, sizeof(__u32));
+		__uint(value_size, sizeof(struct bpf_devmap_val));
+	});
+} pcn_groups SEC(".maps");
+
+static long set_look(__u32 i, struct set_walk *w)
+{
+	int port = set_next(w);
+
+	(void)i;
+	if (port < 0)
+		return port == SET_END;
+	if (set_leads(w, port)) {
+		w->found++;
+		w->port = port;
+	}
+	return 0;
+}
+
+/* Counts the copies for netdevs. */
+static long set_count(__u32 i, struct set_walk *w)
+{
+	int port = set_next(w);
+
+	(void)i;
+	if (port < 0)
+		return port == SET_END;
+	if (set_leads(w, port) && w->ifindex)
+		count_tx(w->page, w->slot, w->len + (w->word < SET_WORDS ? 0 : w->turned));
+	return 0;
+}
+
+/* True if the kernel can make all copies; see can_broadcast. */
+PCN_INLINE int set_can_broadcast(struct set_walk *w)
+{
+	__u32 ifindex = w->ctx->ingress_ifindex, in_port = w->md->in_port, flags = w->set->flags;
+	__u32 len = LEN(w->ctx);
+
+	if (!w->set->group || len != (__u64)(w->ctx->data_end - w->ctx->data))
+		return 0;
+	if ((w->set->copies || flags & PCN_SET_BY_LOOP) &&
+	    (!w->row->tap || len + sizeof(struct pcn_vlan_hdr) > PCN_LOOP_FRAME))
+		return 0;
+	if (has(w->set->ports, in_port) && has(w->row->simple_ports, in_port) &&
+	    !THROUGH_EGRESS(w->who) && !came_from(w->ctx, CUBE(w->who), in_port))
+		return 0;
+	if (!(flags & PCN_SET_WITH) || !(flags & PCN_SET_WITHOUT))
+		return 1;
+	/* The copies of a frame with generic XDP share its bytes, so none can be changed. */
+	return w->tag && (flags & PCN_SET_BY_LOOP || !bpf_map_lookup_elem(&pcn_generic, &ifindex));
+}
+
+/* Sends the packet to the members of a set, all copies in one broadcast: with the tag if any
+ * member wants it, which programs behind the broadcast take off for the others. */
+PCN_INLINE int set_broadcast(struct set_walk *w)
+{
+	__u32 flags = w->set->flags, group = w->set->group, single = PCN_LOOP_SET;
+	int tagged = w->tagged;
+	void *map = bpf_map_lookup_elem(&pcn_groups, &group);
+
+	if (!map || !set_can_broadcast(w))
+		return -1;
+	if (w->tag && tagged != !!(flags & PCN_SET_WITH)) {
+		tagged = !tagged;
+		if (set_form(w->ctx, w->md, tagged))
+			return -1;
+	}
+	if (w->tag && flags & PCN_SET_WITHOUT && tagged)
+		single |= PCN_LOOP_TAGGED;
+	if ((w->set->copies || flags & PCN_SET_BY_LOOP) &&
+	    announce(w->ctx, w->md, CUBE(w->who), w->md->in_port, single, w->md->md[0]))
+		return -1;
+	w->len = LEN(w->ctx);
+	w->turned = tagged ? -(__u32)sizeof(struct pcn_vlan_hdr) : 0;
+	set_begin(w, tagged);
+	bpf_loop(SET_STEPS, set_count, w, 0);
+	int exclude = has(w->set->ports, w->md->in_port) &&
+		      has(w->row->simple_ports, w->md->in_port) && !THROUGH_EGRESS(w->who);
+	return bpf_redirect_map(map, 0, BPF_F_BROADCAST | (exclude ? BPF_F_EXCLUDE_INGRESS : 0));
+}
+
+/* Sends the packet to the members of a set. What the kernel cannot copy goes to user space.
+ * Returns -1 for the driver to send the packet out of md.out_port, or the hook's verdict. */
+PCN_GLOBAL int pcn_core_flood_set(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
+{
+	__u32 cube = CUBE(who), key = cube << 16 | (md->md[0] & 0xffff);
+	struct pcn_flood_set *set = bpf_map_lookup_elem(&pcn_flood_sets, &key);
+	struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &cube);
+	struct set_walk w = { .ctx = ctx, .md = md, .who = who };
+
+	if (set && row) {
+		w.set = set;
+		w.row = row;
+		w.tag = md->md[1];
+		set_begin(&w, !!(md->md[0] & PCN_SET_TAGGED));
+		bpf_loop(SET_STEPS, set_look, &w, 0);
+	}
+	pcn_count_fate(cube, w.found ? PCN_REASON_FLOOD : PCN_REASON_NO_PEER);
+	if (!w.found || !set || !row)
+		return XDP_DROP;
+	if (w.found == 1 && w.port < PCN_MAX_PORTS) {
+		if (w.tag && (int)w.tagged != has(set->tagged, w.port) &&
+		    set_form(ctx, md, !w.tagged)) {
+			pcn_count_fate(cube, PCN_REASON_COPY_FAILED);
+			return XDP_DROP;
+		}
+		return set_last(md, w.port);
+	}
+	int verdict = set_broadcast(&w);
+	if (verdict >= 0)
+		return verdict;
+	if (pcn_core_put(ctx, md, who, PCN_RECORD_FLOOD_SET))
+		pcn_count_fate(cube, PCN_REASON_SLOWPATH_SHED);
+	return XDP_DROP;
+}
+#endif
+
+#endif

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+// The sets of ports that cubes flood to. Which ports are members, and which of them want the tag, the cube says; it
+// stands in rows of pcn_flood_sets, pinned like the cube's maps. Where ports lead the programs look up, so at TC a row
+// holds whatever comes and goes. XDP copies a packet by a broadcast over a map of netdevs, so there a set leads to such a
+// map besides: a group, which follows the graph, and is one for all sets that lead to the same netdevs in the same way.
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// portSet has a bit for each port of a cube.
+type portSet [link.MaxPorts / 64]uint64
+
+func (s *portSet) add(port uint16)      { s[port/64] |= 1 << (port % 64) }
+func (s *portSet) has(port uint16) bool { return s[port/64]>>(port%64)&1 != 0 }
+
+// all goes through the ports in ascending order.
+func (s *portSet) all(yield func(uint16) bool) {
+	for i, word := range s {
+		for ; word != 0; word &= word - 1 {
+			if !yield(uint16(i*64 + bits.TrailingZeros64(word))) {
+				return
+			}
+		}
+	}
+}
+
+// floodSet is struct pcn_flood_set.
+type floodSet struct {
+	Ports, Tagged, Copied portSet
+	Group                 uint32
+	Copies                uint16
+	Flags, Words          uint8
+}
+
+// Flags of a set: PCN_SET_WITH, PCN_SET_WITHOUT and PCN_SET_BY_LOOP.
+const (
+	setWith    = 1
+	setWithout = 2
+	setByLoop  = 4
+)
+
+// setKey is the key of pcn_flood_sets.
+func setKey(id CubeID, index uint32) uint32 { return uint32(id)<<16 | index }
+
+// exitKind says how a netdev of a group gets its copy.
+type exitKind uint32
+
+const (
+	asItIs exitKind = iota
+	untagged
+	byLoop
+)
+
+// way is a netdev of a group.
+type way struct {
+	ifindex uint32
+	kind    exitKind
+}
+
+// group is a broadcast that sets have in common.
+type group struct {
+	id   uint32
+	key  string
+	sets int // rows that lead to it
+}
+
+// floodSets are the sets of all cubes.
+type floodSets struct {
+	rows   map[uint32]floodSet // as they are in the kernel
+	groups map[string]*group   // by content
+	byID   map[uint32]*group
+	stale  []uint32 // groups that an earlier daemon made
+	next   uint32   // an ID that may be free
+}
+
+// SetFloods replaces sets of a cube; one without members goes, and with only, those that are not named. On an error all
+// is as before.
+func (p *Plane) SetFloods(id CubeID, sets map[uint32][]cube.FloodMember, only bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	in := p.cubes[id]
+	if in == nil {
+		return fmt.Errorf("sets of ports of cube %d: %w", id, cube.ErrNotFound)
+	}
+	now := make(map[uint32]floodSet, len(sets))
+	for index, members := range sets {
+		row, err := rowOf(index, members)
+		if err != nil {
+			return fmt.Errorf("cube %s: %w", in.spec.Name, err)
+		}
+		if len(members) > 0 {
+			now[setKey(id, index)] = row
+		}
+	}
+	var gone []uint32
+	for key := range p.sets.rows {
+		_, stays := now[key]
+		_, named := sets[key&cube.MaxFloodSet]
+		if CubeID(key>>16) == id && !stays && (only || named) {
+			gone = append(gone, key)
+		}
+	}
+	if in.spec.Type.Hook() == cube.XDP {
+		defer expedite.begin()()
+	}
+	var u undo
+	err := p.writeSets(&u, p.tables, now)
+	if err == nil {
+		err = p.deleteSets(&u, gone)
+	}
+	if err != nil {
+		err = errors.Join(fmt.Errorf("cube %s: %w", in.spec.Name, err), u.run())
+	}
+	p.dropGroups()
+	return err
+}
+
+func rowOf(index uint32, members []cube.FloodMember) (row floodSet, err error) {
+	if index > cube.MaxFloodSet {
+		return row, fmt.Errorf("set %d of ports: the indexes are 0 to %d: %w", index, cube.MaxFloodSet, cube.ErrInvalid)
+	}
+	for _, m := range members {
+		if m.Port >= link.MaxPorts {
+			return row, fmt.Errorf("set %d of ports: port %d: the indexes are 0 to %d: %w", index, m.Port, link.MaxPorts-1, cube.ErrInvalid)
+		}
+		if row.Ports.has(m.Port) {
+			return row, fmt.Errorf("set %d of ports: port %d is a member twice: %w", index, m.Port, cube.ErrInvalid)
+		}
+		row.Ports.add(m.Port)
+		row.Words |= 1 << (m.Port / 64)
+		if m.Tagged {
+			row.Tagged.add(m.Port)
+		}
+	}
+	return row, nil
+}
+
+// Floods returns the members of a cube's set, as programs see it. It waits for no change of the graph.
+func (p *Plane) Floods(id CubeID, index uint32) []cube.FloodMember {
+	var row floodSet
+	if err := p.fw.maps[mapFloodSets].Lookup(setKey(id, index), &row); err != nil {
+		return nil // no such set
+	}
+	var out []cube.FloodMember
+	for port := range row.Ports.all {
+		out = append(out, cube.FloodMember{Port: port, Tagged: row.Tagged.has(port)})
+	}
+	return out
+}
+
+// writeSets writes rows whose members are known, with the groups that belong to them by the tables.
+func (p *Plane) writeSets(u *undo, t *tables, rows map[uint32]floodSet) error {
+	m := p.fw.maps[mapFloodSets]
+	for _, key := range slices.Sorted(maps.Keys(rows)) {
+		row, ways := p.resolve(t, CubeID(key>>16), rows[key])
+		g, err := p.groupOf(ways)
+		if err != nil {
+			return fmt.Errorf("set %d of ports: %w", key&cube.MaxFloodSet, err)
+		}
+		row.Group = g.id
+		was, had := p.sets.rows[key]
+		if had && was == row {
+			continue
+		}
+		if err := m.Put(key, row); errors.Is(err, unix.E2BIG) {
+			return fmt.Errorf("set %d of ports: there are %d sets, which is what all cubes can have: %w", key&cube.MaxFloodSet, len(p.sets.rows), cube.ErrFull)
+		} else if err != nil {
+			return fmt.Errorf("set %d of ports: %w", key&cube.MaxFloodSet, err)
+		}
+		p.sets.count(was, -1)
+		p.sets.count(row, 1)
+		p.sets.rows[key] = row
+		u.push(func() error { return p.restoreSet(key, was, had) })
+	}
+	return nil
+}
+
+func (p *Plane) deleteSets(u *undo, keys []uint32) error {
+	for _, key := range keys {
+		was := p.sets.rows[key]
+		if err := p.restoreSet(key, floodSet{}, false); err != nil {
+			return err
+		}
+		u.push(func() error { return p.restoreSet(key, was, true) })
+	}
+	return nil
+}
+
+// restoreSet puts a row back as it was, or takes it away.
+func (p *Plane) restoreSet(key uint32, row floodSet, had bool) error {
+	m := p.fw.maps[mapFloodSets]
+	p.sets.count(p.sets.rows[key], -1)
+	if !had {
+		delete(p.sets.rows, key)
+		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("taking away set %d of ports: %w", key&cube.MaxFloodSet, err)
+		}
+		return nil
+	}
+	p.sets.count(row, 1)
+	p.sets.rows[key] = row
+	if err := m.Put(key, row); err != nil {
+		return fmt.Errorf("set %d of ports: %w", key&cube.MaxFloodSet, err)
+	}
+	return nil
+}
+
+func (s *floodSets) count(row floodSet, by int) {
+	if g := s.byID[row.Group]; g != nil {
+		g.sets += by
+	}
+}
+
+// resolve completes a row with where its ports lead by the tables, and returns the netdevs of its group.
+func (p *Plane) resolve(t *tables, id CubeID, members floodSet) (floodSet, []way) {
+	row := floodSet{Ports: members.Ports, Tagged: members.Tagged, Words: members.Words}
+	in, at := p.cubes[id], t.floods[uint32(id)]
+	if in == nil || in.spec.Type.Hook() != cube.XDP || at == nil {
+		return row, nil
+	}
+	for i := range row.Ports {
+		if row.Tagged[i] != 0 {
+			row.Flags |= setWith
+		}
+		if row.Ports[i]&^row.Tagged[i] != 0 {
+			row.Flags |= setWithout
+		}
+	}
+	mixed, egress := row.Flags == setWith|setWithout, p.throughEgress(id)
+	complexPorts := portSet(at.ComplexPorts)
+	var ways []way
+	for port := range row.Ports.all {
+		dev, there := t.exits[exitKey(id, port)]
+		switch {
+		case complexPorts.has(port), there && egress:
+			row.Copied.add(port)
+			row.Copies++
+		case !there:
+		case !mixed, row.Tagged.has(port):
+			ways = append(ways, way{dev.Ifindex, asItIs})
+		case in.spec.Type == cube.TypeXDPSKB:
+			row.Flags |= setByLoop
+		default:
+			ways = append(ways, way{dev.Ifindex, untagged})
+		}
+	}
+	loops := int(row.Copies)
+	if row.Flags&setByLoop != 0 {
+		loops++
+	}
+	for range loops {
+		ways = append(ways, way{uint32(p.opts.Loop.Out), byLoop})
+	}
+	return row, ways
+}
+
+// groupOf returns the group with that content, and makes it where there is none. Fewer than two netdevs need none.
+func (p *Plane) groupOf(ways []way) (*group, error) {
+	if len(ways) < 2 || p.opts.Loop.Out == 0 && ways[len(ways)-1].kind == byLoop {
+		return &group{}, nil
+	}
+	key := fmt.Sprint(ways)
+	if g := p.sets.groups[key]; g != nil {
+		return g, nil
+	}
+	for p.sets.next == 0 || p.sets.byID[p.sets.next] != nil || slices.Contains(p.sets.stale, p.sets.next) {
+		p.sets.next++
+	}
+	g := &group{id: p.sets.next, key: key}
+	if err := p.writeGroup(g.id, ways); err != nil {
+		return nil, err
+	}
+	p.sets.groups[key], p.sets.byID[g.id] = g, g
+	p.sets.next++
+	return g, nil
+}
+
+func (p *Plane) writeGroup(id uint32, ways []way) error {
+	spec := p.fw.objects[cube.XDP].Maps[mapGroups].InnerMap.Copy()
+	spec.MaxEntries = uint32(len(ways))
+	inner, err := ebpf.NewMap(spec)
+	if err != nil {
+		return fmt.Errorf("group of %d netdevs: %w", len(ways), err)
+	}
+	defer func() { _ = inner.Close() }()
+	for n, w := range ways {
+		d := device{Ifindex: w.ifindex}
+		switch w.kind {
+		case byLoop:
+			d.Program = uint32(p.fw.downs["loop-out"].FD())
+		case untagged:
+			d.Program = uint32(p.fw.downs["untag-out"].FD())
+		case asItIs:
+		}
+		if err := inner.Put(uint32(n), d); errors.Is(err, unix.EINVAL) {
+			continue // the netdev is gone, and an event that says so under way
+		} else if err != nil {
+			return fmt.Errorf("group of netdevs, netdev %d: %w", w.ifindex, err)
+		}
+	}
+	if err := p.fw.maps[mapGroups].Put(id, inner); err != nil {
+		return fmt.Errorf("group of %d netdevs: %w", len(ways), err)
+	}
+	return nil
+}
+
+// dropGroups takes away the groups that no set leads to any more.
+func (p *Plane) dropGroups() {
+	for id, g := range p.sets.byID {
+		if g.sets > 0 {
+			continue
+		}
+		delete(p.sets.byID, id)
+		delete(p.sets.groups, g.key)
+		p.deleteGroup(id)
+	}
+}
+
+func (p *Plane) deleteGroup(id uint32) {
+	if err := p.fw.maps[mapGroups].Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		p.log.Warn("dropping a group of netdevs", "err", err)
+	}
+}
+
+// moveSets has the sets of the cubes that a change concerns follow the graph.
+func (p *Plane) moveSets(u *undo, t *tables, s stale) error {
+	now := map[uint32]floodSet{}
+	for key, row := range p.sets.rows {
+		if s.has(CubeID(key >> 16)) {
+			now[key] = row
+		}
+	}
+	return p.writeSets(u, t, now)
+}
+
+// finishSets drops what a change has left without use; the first one also what an earlier daemon left.
+func (p *Plane) finishSets(first bool) {
+	if first {
+		var u undo
+		for key := range p.sets.rows {
+			if p.cubes[CubeID(key>>16)] == nil {
+				if err := p.deleteSets(&u, []uint32{key}); err != nil {
+					p.log.Warn("forgetting the sets of a cube that is gone", "err", err)
+				}
+			}
+		}
+		for _, id := range p.sets.stale {
+			p.deleteGroup(id)
+		}
+		p.sets.stale = nil
+	}
+	p.dropGroups()
+}
+
+// forgetSets removes the sets of a cube.
+func (p *Plane) forgetSets(id CubeID) error {
+	var u undo
+	var gone []uint32
+	for key := range p.sets.rows {
+		if CubeID(key>>16) == id {
+			gone = append(gone, key)
+		}
+	}
+	err := p.deleteSets(&u, gone)
+	p.dropGroups()
+	return err
+}
+
+// readSets reads what an earlier daemon left.
+func (p *Plane) readSets() error {
+	p.sets = floodSets{rows: map[uint32]floodSet{}, groups: map[string]*group{}, byID: map[uint32]*group{}, next: 1}
+	var id, inner uint32
+	it := p.fw.maps[mapGroups].Iterate()
+	for it.Next(&id, &inner) {
+		p.sets.stale = append(p.sets.stale, id)
+	}
+	return errors.Join(it.Err(), readHash(p.fw.maps[mapFloodSets], p.sets.rows))
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// A flood to a set of ports is the framework's work but for the last copy, which is the packet itself and goes where one
+// goes that is sent. Only programs with a cube that uses sets have the code and the maps for it.
+
+const (
+	verdictFloodSet = 7
+	// toSet is the stub that pcn_pkt_flood_set calls, by which a cube is known to use sets.
+	toSet = "pcn_core_to_set"
+)
+
+func floodSetLabel(at place) string { return fmt.Sprintf("floodset.%d.%d", at.cube.ID, at.sweep) }
+
+// floodsSets tells whether a cube's ingress programs may flood to sets.
+func (c *Cube) floodsSets() bool {
+	for _, p := range c.programs(cube.Ingress) {
+		if _, calls := p.Function.Callees[toSet]; calls {
+			return true
+		}
+	}
+	return false
+}
+
+// throughEgress is what a call of the framework says about a cube each copy of whose floods must go through programs: the
+// cube's egress program, or the copy for its namespace.
+func (c *Cube) throughEgress() int32 {
+	if c.has(cube.Egress) || c.Span {
+		return 1 << 17
+	}
+	return 0
+}
+
+// floodSet emits the replication to the ports of a set.
+func (g *generator) floodSet(at place) {
+	c := at.cube
+	if !c.floodsSets() {
+		return
+	}
+	b := g.block("%s", floodSetLabel(at))
+	b.args()
+	b.add(asm.Mov.Imm(asm.R3, int32(c.ID)|c.throughEgress()))
+	b.call("pcn_core_flood_set")
+	b.add(asm.JNE.Imm32(asm.R0, -1, "leave"))
+	b.jump(txLabel(at))
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* A flood to the set of a VLAN: that of the frame's tag, or `vid` for frames of ports that know no
+ * tags, where a tag is the host's own business. */
+#include <pcn/cube.h>
+
+enum sets_reason {
+	SETS_WORDS = PCN_REASON_FIRST,
+};
+PCN_REASONS(sets_reason);
+
+PCN_CONFIG(__u32, vid) = 100;
+PCN_CONFIG(__u32, access) = 0; /* ports, by bit */
+PCN_CONFIG(__u32, bare) = 0;   /* nobody's frame is changed */
+
+PCN_INGRESS
+{
+	__u32 tag = pcn_vlan_tag(ctx);
+	int tagged = tag && !(access >> md->in_port & 1);
+
+	if (!tagged)
+		tag = PCN_TAG(ETH_P_8021Q, 3 << 13 | vid);
+	return pcn_pkt_flood_set(ctx, md, pcn_tag_vid(tag), bare ? 0 : tag, tagged);
+}
+
+PCN_LICENSE;
