@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Addresses: of stations, of the router itself, and such as nobody can have. */
+#ifndef ROUTER_ADDRESS_H
+#define ROUTER_ADDRESS_H
+
+#include "router.h"
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "MAC addresses are read and written as integers of a little-endian machine"
+#endif
+
+#define ROUTER_MAC_MASK 0xffffffffffffULL
+
+/* The destination of a frame, as pcn_mac gives it. */
+PCN_INLINE __u64 router_destination(const struct ethhdr *eth)
+{
+	return *(const __u64 *)eth & ROUTER_MAC_MASK;
+}
+
+/* Writes both addresses of a frame. */
+PCN_INLINE void router_set_macs(struct ethhdr *eth, __u64 to, __u64 from)
+{
+	*(__u64 *)eth = to | from << 48;
+	*(__u32 *)((void *)eth + 8) = from >> 16;
+}
+
+/* An IPv4 address as a key has it. */
+PCN_INLINE void router_map4(__be32 to[4], __be32 address)
+{
+	to[0] = 0;
+	to[1] = 0;
+	to[2] = bpf_htonl(0xffff);
+	to[3] = address;
+}
+
+PCN_INLINE void router_copy6(__be32 to[4], const struct in6_addr *from)
+{
+	to[0] = from->in6_u.u6_addr32[0];
+	to[1] = from->in6_u.u6_addr32[1];
+	to[2] = from->in6_u.u6_addr32[2];
+	to[3] = from->in6_u.u6_addr32[3];
+}
+
+/* Where an address is in the bits of struct router_own. */
+PCN_INLINE __u32 router_own_bit(__u32 folded)
+{
+	return folded * 0x9e3779b1U >> 19;
+}
+
+/* Not 0: an address, its words xored, may be the router's. */
+PCN_INLINE int router_maybe_own(__u32 folded)
+{
+	__u32 zero = 0, bit = router_own_bit(folded);
+	struct router_own *o = bpf_map_lookup_elem(&own, &zero);
+
+	return o && (o->bits[(bit >> 6) & (ROUTER_OWN_BITS / 64 - 1)] >> (bit & 63) & 1);
+}
+
+/* Sources that no packet can have (RFC 1812 5.3.7, RFC 6890), in host byte order: 0/8, 127/8,
+ * 224/4 and 240/4. */
+PCN_INLINE int router_martian_source4(__u32 source)
+{
+	return source - 0x01000000 >= 0xdf000000 || source >> 24 == 127;
+}
+
+/* Destinations that a router does not take: the same but for multicast and broadcast, which were
+ * looked at before. */
+PCN_INLINE int router_martian_destination4(__u32 destination)
+{
+	return router_martian_source4(destination);
+}
+
+PCN_INLINE int router_link_local4(__u32 address)
+{
+	return address >> 16 == 0xa9fe;
+}
+
+/* Not to be seen on a link: unspecified, loopback, and IPv4-mapped or -compatible (RFC 6890). */
+PCN_INLINE int router_martian6(const struct in6_addr *a)
+{
+	const __be32 *w = a->in6_u.u6_addr32;
+
+	return !(w[0] | w[1]) && (!w[2] || w[2] == bpf_htonl(0xffff));
+}
+
+PCN_INLINE int router_multicast6(const struct in6_addr *a)
+{
+	return a->in6_u.u6_addr8[0] == 0xff;
+}
+
+/* fe80::/10 */
+PCN_INLINE int router_link_local6(const struct in6_addr *a)
+{
+	return (a->in6_u.u6_addr32[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
+}
+
+PCN_INLINE int router_unspecified6(const struct in6_addr *a)
+{
+	const __be32 *w = a->in6_u.u6_addr32;
+
+	return !(w[0] | w[1] | w[2] | w[3]);
+}
+
+PCN_INLINE __u32 router_fold6(const struct in6_addr *a)
+{
+	const __be32 *w = a->in6_u.u6_addr32;
+
+	return w[0] ^ w[1] ^ w[2] ^ w[3];
+}
+
+#endif

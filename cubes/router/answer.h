@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Answers to those who ask for the router's own addresses: ARP (RFC 826) and neighbour
+ * solicitations (RFC 4861). What else there is of both goes to the control plane. */
+#ifndef ROUTER_ANSWER_H
+#define ROUTER_ANSWER_H
+
+#include "neighbour.h"
+#include "route.h"
+
+/* A neighbour solicitation or advertisement with the one option that both have. */
+struct router_nd {
+	__u8 type;
+	__u8 code;
+	__sum16 check;
+	__be32 flags;
+	struct in6_addr target;
+	__u8 option; /* 1 source, 2 target link-layer address */
+	__u8 option_len;
+	__u8 mac[ETH_ALEN];
+};
+
+#define ROUTER_ND_ROUTER_SOLICITATION 133
+#define ROUTER_ND_SOLICITATION 135
+#define ROUTER_ND_ADVERTISEMENT 136
+#define ROUTER_ND_REDIRECT 137
+/* Router, solicited, override. */
+#define ROUTER_ND_FLAGS 0xe0000000
+
+/* Gives ARP or neighbour discovery to the control plane, and to the namespace of a shadow cube: its
+ * kernel resolves for the packets of programs there. */
+PCN_NOINLINE int router_control(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason)
+{
+	if (!pcn_shadow)
+		return router_punt(ctx, md, reason, ROUTER_CLASS_CONTROL, md->in_port, 0);
+	router_show(ctx, md, reason, ROUTER_CLASS_CONTROL);
+	return pcn_pkt_namespace(ctx, md, md->in_port);
+}
+
+/* True if an IPv4 address is on the link of a port. */
+PCN_INLINE int router_on_link4(__be32 address, __u16 port)
+{
+	__u32 *index = router_route4(address);
+	struct router_next_hop *hop = index ? bpf_map_lookup_elem(&next_hops, index) : NULL;
+
+	return hop && hop->kind == ROUTER_KIND_UNICAST && hop->port == port && !hop->gateway[3];
+}
+
+PCN_INLINE int router_on_link6(const struct in6_addr *address, __u16 port)
+{
+	if (router_link_local6(address))
+		return 1;
+	__u32 *index = router_route6(address);
+	struct router_next_hop *hop = index ? bpf_map_lookup_elem(&next_hops, index) : NULL;
+
+	return hop && hop->kind == ROUTER_KIND_UNICAST && hop->port == port &&
+	       !(hop->gateway[0] | hop->gateway[1] | hop->gateway[2] | hop->gateway[3]);
+}
+
+/* An ARP packet. */
+PCN_NOINLINE int router_arp(struct CTXTYPE *ctx, struct pcn_md *md, __u64 mac)
+{
+	struct router_address_key key = { .port = md->in_port }, from = { .port = md->in_port };
+	struct router_address *own_address;
+	struct pcn_cursor c;
+
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + sizeof(struct pcn_arp));
+	struct ethhdr *eth = pcn_parse_eth(&c);
+	struct pcn_arp *a = eth ? pcn_parse_arp(&c) : NULL;
+	if (!a)
+		return pcn_pkt_drop(ctx, md, ROUTER_BAD_HEADER);
+	__be32 sender = a->sender, target = a->target;
+	__u64 sender_mac = pcn_mac(a->sender_mac);
+
+	if (sender_mac & 1 || !sender_mac)
+		return pcn_pkt_drop(ctx, md, ROUTER_BAD_HEADER);
+	router_map4(from.address, sender);
+	router_map4(key.address, target);
+	if (bpf_map_lookup_elem(&addresses, &from) || a->operation != bpf_htons(PCN_ARP_REQUEST))
+		return router_control(ctx, md, ROUTER_ARP);
+	own_address = bpf_map_lookup_elem(&addresses, &key);
+	if (!own_address) {
+		/* An announcement, or a question to somebody else: who it is from may have moved. */
+		struct router_neighbour *n = bpf_map_lookup_elem(&neighbours, &from);
+
+		if (sender && n && n->state != ROUTER_PERMANENT && n->mac != sender_mac)
+			return router_punt(ctx, md, ROUTER_ARP, ROUTER_CLASS_CONTROL, md->in_port,
+					   0);
+		return pcn_pkt_drop(ctx, md, ROUTER_ARP_NOT_FOR_US);
+	}
+	if (own_address->tentative)
+		return router_punt(ctx, md, ROUTER_ARP, ROUTER_CLASS_CONTROL, md->in_port, 0);
+	if (sender && router_on_link4(sender, md->in_port))
+		router_heard(ctx, md, &from, sender_mac, ROUTER_ARP);
+
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + sizeof(struct pcn_arp));
+	eth = pcn_parse_eth(&c);
+	a = pcn_cursor_take(&c, sizeof(*a));
+	if (!eth || !a)
+		return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
+	__builtin_memcpy(a->target_mac, a->sender_mac, ETH_ALEN);
+	__builtin_memcpy(a->sender_mac, &mac, ETH_ALEN);
+	a->operation = bpf_htons(PCN_ARP_REPLY);
+	a->target = sender;
+	a->sender = target;
+	router_set_macs(eth, sender_mac, mac);
+	return pcn_pkt_send(ctx, md, md->in_port);
+}
+
+/* The sum of the words that a checksum of ICMPv6 covers in a solicitation or advertisement: a right
+ * one adds up to 0xffff. */
+PCN_INLINE __u16 router_nd_sum(const struct ipv6hdr *ip, const struct router_nd *nd)
+{
+	const __u32 *address = (const void *)&ip->saddr, *word = (const void *)nd;
+	__u64 sum = (__u64)bpf_htonl(sizeof(*nd)) + bpf_htonl(IPPROTO_ICMPV6);
+
+	for (int i = 0; i < 8; i++)
+		sum += (__u64)address[i] + word[i];
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+/* Makes an advertisement of a solicitation. */
+PCN_INLINE int router_advertise(struct CTXTYPE *ctx, struct pcn_md *md, __u64 mac)
+{
+	struct pcn_cursor c;
+
+	pcn_cursor_open(&c, ctx, 14 + sizeof(struct ipv6hdr) + sizeof(struct router_nd));
+	struct ethhdr *eth = pcn_parse_eth(&c);
+	struct ipv6hdr *ip = eth ? pcn_parse_ipv6(&c) : NULL;
+	struct router_nd *nd = ip ? pcn_cursor_take(&c, sizeof(*nd)) : NULL;
+	if (!nd)
+		return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
+	router_set_macs(eth, pcn_mac(nd->mac), mac);
+	ip->daddr = ip->saddr;
+	ip->saddr = nd->target;
+	ip->hop_limit = 255;
+	nd->type = ROUTER_ND_ADVERTISEMENT;
+	nd->flags = bpf_htonl(ROUTER_ND_FLAGS);
+	nd->option = 2;
+	__builtin_memcpy(nd->mac, &mac, ETH_ALEN);
+	nd->check = 0;
+	nd->check = ~router_nd_sum(ip, nd);
+	return pcn_pkt_send(ctx, md, md->in_port);
+}
+
+/* An ICMPv6 packet of neighbour discovery, types 133 to 137. */
+PCN_NOINLINE int router_nd(struct CTXTYPE *ctx, struct pcn_md *md, __u64 mac)
+{
+	struct router_address_key key = { .port = md->in_port }, from = { .port = md->in_port };
+	struct router_address *own_address;
+	struct pcn_cursor c;
+
+	pcn_cursor_open(&c, ctx, 14 + sizeof(struct ipv6hdr) + sizeof(struct router_nd));
+	struct ethhdr *eth = pcn_parse_eth(&c);
+	struct ipv6hdr *ip = eth ? pcn_parse_ipv6(&c) : NULL;
+	if (!ip || ip->hop_limit != 255)
+		return pcn_pkt_drop(ctx, md, ROUTER_BAD_HEADER);
+	int unspecified = router_unspecified6(&ip->saddr);
+	int whole = ip->payload_len == bpf_htons(sizeof(struct router_nd));
+	struct pcn_icmp *icmp = c.pos;
+	int advertisement = (void *)(icmp + 1) <= c.end && icmp->type == ROUTER_ND_ADVERTISEMENT;
+	struct router_nd *nd = pcn_cursor_take(&c, sizeof(*nd));
+	/* Unusual forms, probes of others for their own addresses and advertisements. */
+	if (!nd || !whole || nd->type != ROUTER_ND_SOLICITATION || nd->option != 1 ||
+	    nd->option_len != 1 || unspecified) {
+		if (advertisement)
+			return router_control(ctx, md, ROUTER_ND);
+		return router_punt(ctx, md, ROUTER_ND, ROUTER_CLASS_CONTROL, md->in_port, 0);
+	}
+	if (nd->code || router_nd_sum(ip, nd) != 0xffff || router_multicast6(&nd->target))
+		return pcn_pkt_drop(ctx, md, ROUTER_BAD_HEADER);
+	__u64 sender_mac = pcn_mac(nd->mac);
+
+	if (sender_mac & 1 || !sender_mac)
+		return pcn_pkt_drop(ctx, md, ROUTER_BAD_HEADER);
+	router_copy6(key.address, &nd->target);
+	router_copy6(from.address, &ip->saddr);
+	int on_link = router_on_link6(&ip->saddr, md->in_port);
+
+	own_address = bpf_map_lookup_elem(&addresses, &key);
+	if (!own_address)
+		return pcn_pkt_drop(ctx, md, ROUTER_ARP_NOT_FOR_US);
+	if (own_address->tentative || bpf_map_lookup_elem(&addresses, &from))
+		return router_punt(ctx, md, ROUTER_ND, ROUTER_CLASS_CONTROL, md->in_port, 0);
+	if (on_link)
+		router_heard(ctx, md, &from, sender_mac, ROUTER_ND);
+	return router_advertise(ctx, md, mac);
+}
+
+#endif

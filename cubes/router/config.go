@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+// The model's tree in Go.
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Config is what the model's tree decodes into, but for its large lists.
+type Config struct {
+	Ports         []Port `json:"ports"`
+	Fib           string `json:"fib"`
+	MaxRoutes     uint32 `json:"max-routes"`
+	MaxNeighbours uint32 `json:"max-neighbours"`
+	Arp           Arp    `json:"arp"`
+}
+
+// Port is a port with its addresses.
+type Port struct {
+	cube.Port
+	// IP is the primary address with the length of its link's prefix; the zero value is none.
+	IP          netip.Prefix `json:"ip"`
+	Secondaryip []Secondary  `json:"secondaryip"`
+	Mac         string       `json:"mac,omitempty"`
+	Mtu         uint32       `json:"mtu"`
+	RpFilter    RPFilter     `json:"rp-filter"`
+}
+
+// Secondary is an entry of `secondaryip`.
+type Secondary struct {
+	IP netip.Prefix `json:"ip"`
+}
+
+// Arp is the container `arp`.
+type Arp struct {
+	// AgingTime is in seconds.
+	AgingTime          uint32 `json:"aging-time"`
+	DuplicateDetection bool   `json:"duplicate-detection"`
+}
+
+// RPFilter is enum router_rp_filter of the program.
+type RPFilter uint32
+
+// The reverse path filters.
+const (
+	RPOff RPFilter = iota
+	RPStrict
+	RPLoose
+)
+
+// UnmarshalText reads the model's word.
+func (f *RPFilter) UnmarshalText(text []byte) (err error) {
+	*f, err = cube.Enum[RPFilter]("rp-filter", text, "off", "strict", "loose")
+	return err
+}
+
+// Route is an entry of the list `route`.
+type Route struct {
+	Network   string `json:"network"`
+	Nexthop   string `json:"nexthop"`
+	Interface string `json:"interface,omitempty"`
+	Pathcost  uint32 `json:"pathcost"`
+}
+
+// ArpEntry is a configured entry of the list `arp-table`.
+type ArpEntry struct {
+	Address   string `json:"address"`
+	Mac       string `json:"mac"`
+	Interface string `json:"interface"`
+}
+
+// addresses are all addresses of a port, the primary one first.
+func (p Port) addresses() []netip.Prefix {
+	if !p.IP.IsValid() {
+		return nil
+	}
+	all := []netip.Prefix{p.IP}
+	for _, s := range p.Secondaryip {
+		all = append(all, s.IP)
+	}
+	return all
+}
+
+// mac is a MAC address as the fast path keeps it: the first byte in the lowest bits.
+type mac uint64
+
+func parseMAC(text string) (mac, error) {
+	m, err := net.ParseMAC(text)
+	if err != nil || len(m) != 6 {
+		return 0, fmt.Errorf("MAC address %q: %w", text, cube.ErrInvalid)
+	}
+	return mac(binary.LittleEndian.Uint64(append(m, 0, 0))), nil
+}
+
+// bytes are the six bytes in the order of the wire.
+func (m mac) bytes() (b [6]byte) {
+	var all [8]byte
+	binary.LittleEndian.PutUint64(all[:], uint64(m))
+	copy(b[:], all[:])
+	return b
+}
+
+func macOf(b [6]byte) mac {
+	return mac(binary.LittleEndian.Uint64(append(b[:], 0, 0)))
+}
+
+// String is the form of the model.
+func (m mac) String() string {
+	b := m.bytes()
+	return net.HardwareAddr(b[:]).String()
+}
+
+// parseNeighbour reads an address of `arp-table`: an address, or a prefix that is as long.
+func parseNeighbour(text string) (netip.Addr, error) {
+	if host, bits, ok := strings.Cut(text, "/"); ok {
+		addr, err := netip.ParseAddr(host)
+		if err != nil || bits != fmt.Sprint(addr.BitLen()) {
+			return netip.Addr{}, fmt.Errorf("arp-table %s: a neighbour is one address, not a network: %w", text, cube.ErrInvalid)
+		}
+		return addr.Unmap(), nil
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("arp-table %s: %w", text, cube.ErrInvalid)
+	}
+	return addr.Unmap(), nil
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+// What a configuration of ports means: addresses, the networks they connect to, and which of them a next hop is in.
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// minMTU6 is the least MTU of a link with IPv6 (RFC 8200).
+const minMTU6 = 1280
+
+// network is a connected network.
+type network struct {
+	prefix netip.Prefix
+	port   uint16
+	name   string
+}
+
+// portState is a port as it is in force.
+type portState struct {
+	name  string
+	index uint16
+	mac   mac
+	// addresses: the primary one first, the link-local one of IPv6 among them.
+	addresses []netip.Prefix
+	mtu       uint32
+	filter    RPFilter
+}
+
+// layout is what the ports of a configuration add up to.
+type layout struct {
+	ports    map[uint16]*portState
+	byName   map[string]*portState
+	networks []network
+	// own says on which port an address of the router is; link-local ones are left out.
+	own map[netip.Addr]string
+}
+
+// newLayout checks the ports of a configuration. macOf is asked for the MAC address of ports that have none configured.
+func newLayout(conf *Config, env cube.Env, macOf func(index uint16) mac) (*layout, error) {
+	l := &layout{ports: map[uint16]*portState{}, byName: map[string]*portState{}, own: map[netip.Addr]string{}}
+	for _, p := range conf.Ports {
+		index, ok := env.PortIndex(p.Name)
+		if !ok {
+			return nil, fmt.Errorf("port %s: %w", p.Name, cube.ErrNotFound)
+		}
+		s := &portState{name: p.Name, index: index, mtu: p.Mtu, filter: p.RpFilter, addresses: p.addresses()}
+		if p.Mac != "" {
+			var err error
+			if s.mac, err = parseMAC(p.Mac); err != nil {
+				return nil, fmt.Errorf("port %s: %w", p.Name, err)
+			}
+		} else {
+			s.mac = macOf(index)
+		}
+		if len(p.Secondaryip) > 0 && !p.IP.IsValid() {
+			return nil, fmt.Errorf("port %s: a secondary address needs a primary one: set ip first: %w", p.Name, cube.ErrInvalid)
+		}
+		for _, a := range s.addresses {
+			if err := l.add(s, a); err != nil {
+				return nil, fmt.Errorf("port %s: address %s: %w", p.Name, a, err)
+			}
+		}
+		s.linkLocal()
+		l.ports[index], l.byName[p.Name] = s, s
+	}
+	return l, nil
+}
+
+// linkLocal gives a port with IPv6 a link-local address by RFC 4291, appendix A, if it has none.
+func (s *portState) linkLocal() {
+	six := false
+	for _, a := range s.addresses {
+		if a.Addr().IsLinkLocalUnicast() && a.Addr().Is6() {
+			return
+		}
+		six = six || a.Addr().Is6()
+	}
+	if !six {
+		return
+	}
+	b := s.mac.bytes()
+	addr := netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 8: b[0] ^ 2, 9: b[1], 10: b[2], 11: 0xff, 12: 0xfe, 13: b[3], 14: b[4], 15: b[5]})
+	s.addresses = append(s.addresses[:len(s.addresses):len(s.addresses)], netip.PrefixFrom(addr, 64))
+}
+
+// add takes an address of a port.
+func (l *layout) add(s *portState, p netip.Prefix) error {
+	a := p.Addr()
+	switch {
+	case a.Is4In6(), a.IsUnspecified(), a.IsLoopback(), a.IsMulticast(), a.Is4() && a.As4()[0] >= 224, a.Is4() && a.As4()[0] == 0:
+		return fmt.Errorf("a port cannot have it: %w", cube.ErrInvalid)
+	case a.Is4() && p.Bits() < 31 && a == p.Masked().Addr():
+		return fmt.Errorf("it is the address of the network itself: %w", cube.ErrInvalid)
+	case a.Is4() && p.Bits() < 31 && a == broadcast(p):
+		return fmt.Errorf("it is the network's broadcast address: %w", cube.ErrInvalid)
+	case a.Is6() && s.mtu < minMTU6:
+		return fmt.Errorf("IPv6 needs an mtu of at least %d, it is %d: %w", minMTU6, s.mtu, cube.ErrInvalid)
+	}
+	if a.Is6() && a.IsLinkLocalUnicast() {
+		return nil
+	}
+	if other, ok := l.own[a]; ok {
+		return fmt.Errorf("port %s has it: %w", other, cube.ErrExists)
+	}
+	l.own[a] = s.name
+	if p.IsSingleIP() {
+		return nil
+	}
+	for _, n := range l.networks {
+		if n.prefix != p.Masked() {
+			continue
+		}
+		if n.port == s.index {
+			return nil
+		}
+		return fmt.Errorf("port %s is in network %s: %w", n.name, n.prefix, cube.ErrExists)
+	}
+	l.networks = append(l.networks, network{p.Masked(), s.index, s.name})
+	return nil
+}
+
+// broadcast is the broadcast address of an IPv4 network.
+func broadcast(p netip.Prefix) netip.Addr {
+	b := p.Addr().As4()
+	for bit := p.Bits(); bit < 32; bit++ {
+		b[bit/8] |= 0x80 >> (bit % 8)
+	}
+	return netip.AddrFrom4(b)
+}
+
+// routes are the routes that the addresses make, but for link-local ones of IPv6, which are valid on their link alone.
+func (l *layout) routes() map[netip.Prefix]route {
+	out := map[netip.Prefix]route{}
+	for _, n := range l.networks {
+		out[n.prefix] = route{target: target{kind: kindUnicast, port: n.port}, origin: connected}
+		if n.prefix.Addr().Is4() && n.prefix.Bits() < 31 {
+			b := broadcast(n.prefix)
+			out[netip.PrefixFrom(b, 32)] = route{target: target{kind: kindBroadcast}, origin: connected, hidden: true}
+		}
+	}
+	for a := range l.own {
+		out[netip.PrefixFrom(a, a.BitLen())] = route{target: target{kind: kindLocal}, origin: connected, hidden: true}
+	}
+	return out
+}
+
+// way finds the port that leads to a next hop: the one in whose network it is.
+func (l *layout) way(nexthop netip.Addr, through string) (uint16, error) {
+	if zone := nexthop.Zone(); zone != "" {
+		if through != "" && through != zone {
+			return 0, fmt.Errorf("next hop %s: interface is %s: %w", nexthop, through, cube.ErrInvalid)
+		}
+		nexthop, through = nexthop.WithZone(""), zone
+	}
+	if through != "" && l.byName[through] == nil {
+		return 0, fmt.Errorf("interface %s: the router has no such port: %w", through, cube.ErrNotFound)
+	}
+	if _, ok := l.own[nexthop]; ok {
+		return 0, fmt.Errorf("next hop %s is an address of the router itself: %w", nexthop, cube.ErrInvalid)
+	}
+	if nexthop.Is6() && nexthop.IsLinkLocalUnicast() {
+		return l.wayLinkLocal(nexthop, through)
+	}
+	best := network{}
+	for _, n := range l.networks {
+		if n.prefix.Contains(nexthop) && (through == "" || n.name == through) && (!best.prefix.IsValid() || n.prefix.Bits() > best.prefix.Bits()) {
+			best = n
+		}
+	}
+	switch {
+	case best.prefix.IsValid() && nexthop.Is4() && best.prefix.Bits() < 31 && (nexthop == broadcast(best.prefix) || nexthop == best.prefix.Addr()):
+		return 0, fmt.Errorf("next hop %s is no host of network %s: %w", nexthop, best.prefix, cube.ErrInvalid)
+	case best.prefix.IsValid():
+		return best.port, nil
+	case through != "":
+		return 0, fmt.Errorf("next hop %s is in no network of port %s (%s): %w", nexthop, through, l.names(through), cube.ErrInvalid)
+	}
+	return 0, fmt.Errorf("next hop %s is in no network that the router is connected to (%s): %w", nexthop, l.names(""), cube.ErrInvalid)
+}
+
+func (l *layout) wayLinkLocal(nexthop netip.Addr, through string) (uint16, error) {
+	if through == "" {
+		return 0, fmt.Errorf("next hop %s is link-local: say behind which port it is, by interface=PORT or as %[1]s%%PORT: %w", nexthop, cube.ErrInvalid)
+	}
+	p := l.byName[through]
+	for _, a := range p.addresses {
+		if a.Addr() == nexthop {
+			return 0, fmt.Errorf("next hop %s is an address of the router itself: %w", nexthop, cube.ErrInvalid)
+		}
+		if a.Addr().Is6() {
+			return p.index, nil
+		}
+	}
+	return 0, fmt.Errorf("next hop %s: port %s has no IPv6 address: %w", nexthop, through, cube.ErrInvalid)
+}
+
+// names lists the networks of a port, or of all, for an error.
+func (l *layout) names(port string) string {
+	var out []string
+	for _, n := range l.networks {
+		if port == "" || n.name == port {
+			out = append(out, n.prefix.String())
+		}
+	}
+	switch {
+	case len(out) == 0:
+		return "there are none"
+	case len(out) > 8:
+		return fmt.Sprintf("%s and %d more", strings.Join(out[:8], ", "), len(out)-8)
+	}
+	return strings.Join(out, ", ")
+}
+
+// entry is a port's entry in the map.
+func (s *portState) entry() portEntry {
+	e := portEntry{Mac: s.mac, Mtu: s.mtu, RpFilter: uint8(s.filter)}
+	for _, a := range s.addresses {
+		w := wordsOf(a.Addr())
+		switch {
+		case a.Addr().Is4() && e.HasIp4 == 0:
+			e.HasIp4, e.Address4 = 1, w[3]
+		case a.Addr().Is6():
+			e.HasIp6 = 1
+			if !a.Addr().IsLinkLocalUnicast() && e.Address6 == (words{}) {
+				e.Address6 = w
+			}
+		}
+	}
+	return e
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+// The entries of the maps, laid out as the program's structs; a test compares the two.
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// words is an address of either family as the fast path keeps it: IPv4 as ::ffff:a.b.c.d.
+type words [4]uint32
+
+func wordsOf(a netip.Addr) (w words) {
+	b := a.As16()
+	for i := range w {
+		w[i] = binary.NativeEndian.Uint32(b[4*i:])
+	}
+	return w
+}
+
+// addr is the address, the zero Addr for zero words.
+func (w words) addr() netip.Addr {
+	if w == (words{}) {
+		return netip.Addr{}
+	}
+	var b [16]byte
+	for i := range w {
+		binary.NativeEndian.PutUint32(b[4*i:], w[i])
+	}
+	return netip.AddrFrom16(b).Unmap()
+}
+
+// fold is what router_maybe_own is asked for.
+func (w words) fold() uint32 { return w[0] ^ w[1] ^ w[2] ^ w[3] }
+
+// ownBit is where an address is in ownBits.
+func (w words) ownBit() uint32 { return w.fold() * 0x9e3779b1 >> 19 }
+
+// ownBits is struct router_own.
+type ownBits struct{ Bits [8192 / 64]uint64 }
+
+// portEntry is struct router_port.
+type portEntry struct {
+	Mac      mac
+	Mtu      uint32
+	RpFilter uint8
+	HasIp4   uint8 //nolint:revive // as in C
+	HasIp6   uint8 //nolint:revive // as in C
+	_        uint8
+	Address4 uint32
+	_        uint32
+	Address6 words
+}
+
+// addressKey is struct router_address_key.
+type addressKey struct {
+	Address words
+	Port    uint16
+	_       uint16
+}
+
+// addressEntry is struct router_address.
+type addressEntry struct {
+	Tentative uint8
+	Length    uint8
+	_         [2]uint8
+}
+
+// neighbourEntry is struct router_neighbour.
+type neighbourEntry struct {
+	Confirmed uint64
+	Mac       mac
+	State     uint8
+	Queued    uint8
+	_         [6]uint8
+}
+
+// The states of neighbours: enum router_neighbour_state.
+const (
+	neighbourIncomplete uint8 = 1 + iota
+	neighbourReachable
+	neighbourStale
+	neighbourProbe
+	neighbourFailed
+	neighbourPermanent
+)
+
+// usable says whether packets are sent to the neighbour.
+func (n neighbourEntry) usable() bool {
+	return n.State != 0 && n.State != neighbourIncomplete && n.State != neighbourFailed
+}
+
+// The kinds of routes: enum router_kind.
+const (
+	kindNone uint16 = iota
+	kindUnicast
+	kindLocal
+	kindBroadcast
+	kindBlackhole
+	kindUnreachable
+	kindProhibit
+	kindMultipath
+)
+
+// The next hops that every router has, by ROUTER_HOP_...
+const (
+	hopNone uint32 = iota
+	hopLocal
+	hopBroadcast
+	hopBlackhole
+	hopUnreachable
+	hopProhibit
+	hopFirst
+)
+
+// hopEntry is struct router_next_hop.
+type hopEntry struct {
+	To      mac
+	From    mac
+	Gateway words
+	Mtu     uint32
+	Port    uint16
+	Kind    uint16
+	Group   uint32
+	Members uint32
+}
+
+// groupMax is ROUTER_GROUP_MAX.
+const groupMax = 32
+
+// groupEntry is struct router_group.
+type groupEntry struct{ Member [groupMax]uint32 }
+
+// prefix4 and prefix6 are the keys of the tries.
+type prefix4 struct {
+	Length  uint32
+	Address uint32
+}
+
+type prefix6 struct {
+	Length  uint32
+	Address words
+}
+
+func prefix4Of(p netip.Prefix) prefix4 {
+	b := p.Addr().As4()
+	return prefix4{uint32(p.Bits()), binary.NativeEndian.Uint32(b[:])}
+}
+
+func (p prefix4) prefix() netip.Prefix {
+	var b [4]byte
+	binary.NativeEndian.PutUint32(b[:], p.Address)
+	return netip.PrefixFrom(netip.AddrFrom4(b), int(p.Length))
+}
+
+func prefix6Of(p netip.Prefix) prefix6 {
+	return prefix6{uint32(p.Bits()), wordsOf(p.Addr())}
+}
+
+func (p prefix6) prefix() netip.Prefix {
+	var b [16]byte
+	for i, w := range p.Address {
+		binary.NativeEndian.PutUint32(b[4*i:], w)
+	}
+	return netip.PrefixFrom(netip.AddrFrom16(b), int(p.Length))
+}
+
+// tables are the maps of the data plane.
+type tables struct {
+	ports      cube.Table[uint32, portEntry]
+	addresses  cube.Table[addressKey, addressEntry]
+	own        cube.Table[uint32, ownBits]
+	neighbours cube.Table[addressKey, neighbourEntry]
+	hops       cube.Table[uint32, hopEntry]
+	groups     cube.Table[uint32, groupEntry]
+	routes4    cube.Table[prefix4, uint32]
+	routes6    cube.Table[prefix6, uint32]
+}
+
+// openTables opens the maps; it is of use from the first Commit on.
+func openTables(env cube.Env) (t tables, err error) {
+	open := func(name string, with func(string) error) {
+		if err == nil {
+			err = with(name)
+		}
+	}
+	open("ports", func(n string) (err error) { t.ports, err = cube.OpenTable[uint32, portEntry](env, n); return err })
+	open("addresses", func(n string) (err error) {
+		t.addresses, err = cube.OpenTable[addressKey, addressEntry](env, n)
+		return err
+	})
+	open("own", func(n string) (err error) { t.own, err = cube.OpenTable[uint32, ownBits](env, n); return err })
+	open("neighbours", func(n string) (err error) {
+		t.neighbours, err = cube.OpenTable[addressKey, neighbourEntry](env, n)
+		return err
+	})
+	open("next_hops", func(n string) (err error) { t.hops, err = cube.OpenTable[uint32, hopEntry](env, n); return err })
+	open("groups", func(n string) (err error) { t.groups, err = cube.OpenTable[uint32, groupEntry](env, n); return err })
+	open("routes4", func(n string) (err error) { t.routes4, err = cube.OpenTable[prefix4, uint32](env, n); return err })
+	open("routes6", func(n string) (err error) { t.routes6, err = cube.OpenTable[prefix6, uint32](env, n); return err })
+	return t, err
+}

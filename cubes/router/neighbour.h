@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* From a next hop to the MAC address of the neighbour. Who is not known is the control plane's
+ * to find; what is learned comes back by the maps. */
+#ifndef ROUTER_NEIGHBOUR_H
+#define ROUTER_NEIGHBOUR_H
+
+#include "address.h"
+#include "punt.h"
+
+/* Packets that may wait for one neighbour. */
+#define ROUTER_QUEUE_MAX 8
+/* How old `confirmed` gets before it is written again. */
+#define ROUTER_REFRESH_NS 1000000000
+
+/* A stale neighbour is used: somebody has to ask whether it is still there, once. */
+PCN_NOINLINE void router_stale(struct CTXTYPE *ctx, struct pcn_md *md,
+			       struct router_address_key *key)
+{
+	struct router_neighbour *n;
+
+	if (pcn_notify(ctx, md, ROUTER_NOTIFY_STALE, key, sizeof(*key)))
+		return;
+	n = bpf_map_lookup_elem(&neighbours, key);
+	if (n && n->state == ROUTER_STALE)
+		n->state = ROUTER_PROBE;
+}
+
+/* The MAC address of a neighbour, 0: not known. */
+PCN_INLINE __u64 router_neighbour_mac(struct CTXTYPE *ctx, struct pcn_md *md,
+				      struct router_address_key *key)
+{
+	struct router_neighbour *n = bpf_map_lookup_elem(&neighbours, key);
+	__u64 mac;
+
+	if (!n)
+		return 0;
+	mac = n->mac;
+	if (n->state == ROUTER_REACHABLE || n->state == ROUTER_PERMANENT ||
+	    n->state == ROUTER_PROBE)
+		return mac;
+	if (n->state != ROUTER_STALE)
+		return 0;
+	router_stale(ctx, md, key);
+	return mac;
+}
+
+/* What becomes of a packet whose neighbour is not known. */
+PCN_NOINLINE int router_unresolved(struct CTXTYPE *ctx, struct pcn_md *md,
+				   struct router_address_key *key, __u32 hop)
+{
+	struct router_neighbour *n = bpf_map_lookup_elem(&neighbours, key);
+
+	if (n && n->state == ROUTER_FAILED)
+		return router_punt(ctx, md, ROUTER_HOST_FAILED, ROUTER_CLASS_ICMP, key->port, hop);
+	if (n && n->queued >= ROUTER_QUEUE_MAX)
+		return pcn_pkt_drop(ctx, md, ROUTER_NEIGHBOUR_QUEUE);
+	if (n)
+		n->queued++;
+	return router_punt(ctx, md, ROUTER_UNRESOLVED, ROUTER_CLASS_NEIGHBOUR, key->port, hop);
+}
+
+/* Somebody on a port's link says that the address of key is at a MAC address. What is known is
+ * confirmed here; anything else is for the control plane to judge. */
+PCN_INLINE void router_heard(struct CTXTYPE *ctx, struct pcn_md *md, struct router_address_key *key,
+			     __u64 mac, __u16 reason)
+{
+	struct router_neighbour *n = bpf_map_lookup_elem(&neighbours, key);
+	__u64 now;
+
+	if (n && n->state == ROUTER_PERMANENT)
+		return;
+	if (n && n->state == ROUTER_REACHABLE && n->mac == mac) {
+		now = pcn_time_coarse();
+		if ((__s64)(now - n->confirmed) > ROUTER_REFRESH_NS)
+			n->confirmed = now;
+		return;
+	}
+	router_show(ctx, md, reason, ROUTER_CLASS_CONTROL);
+}
+
+#endif

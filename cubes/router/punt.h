@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* The ways to the control plane. What strangers can send there is limited by port and by what it
+ * is about, so that a scan of one kind behind one port takes nothing from the rest. */
+#ifndef ROUTER_PUNT_H
+#define ROUTER_PUNT_H
+
+#include "router.h"
+
+/* What packets to the control plane are about; each has its share. */
+enum router_class {
+	ROUTER_CLASS_NEIGHBOUR = 0, /* packets whose neighbour is not known */
+	ROUTER_CLASS_ICMP,	    /* packets that may be answered by an error */
+	ROUTER_CLASS_LOCAL,	    /* packets for the router itself, and those to be cut */
+	ROUTER_CLASS_CONTROL,	    /* ARP and neighbour discovery */
+	ROUTER_CLASSES,
+};
+
+/* When the share of a port and a class would be unused again, in coarse monotonic ns: the virtual
+ * clock of a leaky bucket. Two CPUs that write at once may let a packet more go, which does no
+ * harm. */
+PCN_MAP(shares, BPF_MAP_TYPE_ARRAY, __u32, __u64, 2048); /* ports times classes */
+
+/* The time that a packet takes of its share, and how much may be used at once. */
+PCN_INLINE __u64 router_cost(__u32 class)
+{
+	switch (class) {
+	case ROUTER_CLASS_NEIGHBOUR:
+		return 500000; /* 2,000 per second */
+	case ROUTER_CLASS_ICMP:
+		return 1000000; /* 1,000 per second */
+	case ROUTER_CLASS_LOCAL:
+		return 50000; /* 20,000 per second */
+	default:
+		return 500000;
+	}
+}
+
+#define ROUTER_BURST 512
+
+/* True if the port has some of the share left; then a packet of it is used. */
+PCN_NOINLINE int router_admit(__u32 port, __u32 class)
+{
+	__u32 key = (port * ROUTER_CLASSES + class) & 2047;
+	__u64 *until = bpf_map_lookup_elem(&shares, &key);
+	__u64 now = pcn_time_coarse(), cost = router_cost(class), used;
+
+	if (!until)
+		return 0;
+	used = *until;
+	if ((__s64)(used - now) < 0)
+		used = now;
+	if (used - now > ROUTER_BURST * cost)
+		return 0;
+	*until = used + cost;
+	return 1;
+}
+
+/* The reason of what is over the limit. */
+PCN_INLINE __u16 router_limit(__u32 class)
+{
+	switch (class) {
+	case ROUTER_CLASS_NEIGHBOUR:
+		return ROUTER_NEIGHBOUR_LIMIT;
+	case ROUTER_CLASS_ICMP:
+		return ROUTER_ICMP_LIMIT;
+	case ROUTER_CLASS_LOCAL:
+		return ROUTER_LOCAL_LIMIT;
+	default:
+		return ROUTER_CONTROL_LIMIT;
+	}
+}
+
+/* Gives the packet to the control plane with two words. The third says that it is the packet
+ * itself, and no copy. */
+PCN_INLINE int router_punt(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason,
+			   enum router_class class, __u32 word0, __u32 word1)
+{
+	__u32 words[4] = { word0, word1, 1 };
+
+	if (!router_admit(md->in_port, class))
+		return pcn_pkt_drop(ctx, md, router_limit(class));
+	return pcn_pkt_controller_md(ctx, md, reason, words);
+}
+
+/* Sends a copy to the control plane. */
+PCN_INLINE void router_show(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason,
+			    enum router_class class)
+{
+	if (router_admit(md->in_port, class))
+		pcn_pkt_copy(ctx, md, reason);
+}
+
+#endif

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+// The routes of all origins, and which of them packets use. A change costs what it changes.
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// origin is where a route is from; a lower one is preferred.
+type origin uint8
+
+const (
+	connected origin = iota
+	static
+	learned
+)
+
+// route is a way to a prefix.
+type route struct {
+	target
+	origin origin
+	cost   uint32
+	// hidden routes are not listed: those of single addresses.
+	hidden   bool
+	protocol string // learned
+}
+
+// same says whether two routes are the same entry of the table, whatever they cost.
+func (r route) same(s route) bool { return r.target == s.target && r.origin == s.origin }
+
+// ribChange is a route that comes or goes.
+type ribChange struct {
+	prefix netip.Prefix
+	route
+	gone bool
+}
+
+// destination is what is known of a prefix.
+type destination struct {
+	routes    []route
+	installed bool
+	hop       uint32
+}
+
+// rib is the routing information base.
+type rib struct {
+	routes4 cube.Table[prefix4, uint32]
+	routes6 cube.Table[prefix6, uint32]
+	hops    *hops
+	table   map[netip.Prefix]*destination
+	// contested are the prefixes with more than one route, listed those with a route that is not configured.
+	contested, listed map[netip.Prefix]bool
+	// earlier are the routes of an earlier life of the cube that nobody has asked for yet.
+	earlier map[netip.Prefix]uint32
+	// limit is how many prefixes of a family there may be, count how many there are.
+	limit int
+	count [2]int
+}
+
+func newRib(h *hops) *rib {
+	return &rib{hops: h, table: map[netip.Prefix]*destination{}, contested: map[netip.Prefix]bool{}, listed: map[netip.Prefix]bool{},
+		earlier: map[netip.Prefix]uint32{}}
+}
+
+// open binds it to its maps; what they have is replaced by what comes, or taken away by sweep.
+func (r *rib) open(t tables) error {
+	r.routes4, r.routes6 = t.routes4, t.routes6
+	used := map[uint32]int{}
+	var err error
+	for p, id := range t.routes4.All(&err) {
+		r.earlier[p.prefix()] = id
+		used[id]++
+	}
+	if err != nil {
+		return err
+	}
+	for p, id := range t.routes6.All(&err) {
+		r.earlier[p.prefix()] = id
+		used[id]++
+	}
+	if err != nil {
+		return err
+	}
+	return r.hops.open(t, used)
+}
+
+// reopen binds it to maps that took the place of others.
+func (r *rib) reopen(t tables) { r.routes4, r.routes6 = t.routes4, t.routes6 }
+
+// sweep takes away what is left of an earlier life of the cube.
+func (r *rib) sweep() error {
+	var w writes
+	for p := range r.earlier {
+		w.remove(p)
+	}
+	if err := r.write(&w); err != nil {
+		return err
+	}
+	for _, id := range r.earlier {
+		r.hops.release(id)
+	}
+	clear(r.earlier)
+	return nil
+}
+
+func family(p netip.Prefix) int {
+	if p.Addr().Is4() {
+		return 0
+	}
+	return 1
+}
+
+// best are the targets of the routes that are used, in a fixed order.
+func (d *destination) best() []target {
+	if len(d.routes) == 0 {
+		return nil
+	}
+	least := slices.MinFunc(d.routes, func(a, b route) int {
+		return cmp.Or(cmp.Compare(a.origin, b.origin), cmp.Compare(a.cost, b.cost))
+	})
+	var out []target
+	for _, r := range d.routes {
+		if r.origin != least.origin || r.cost != least.cost {
+			continue
+		}
+		if r.kind != kindUnicast { // what leads nowhere does not share
+			return []target{r.target}
+		}
+		out = append(out, r.target)
+	}
+	slices.SortFunc(out, func(a, b target) int {
+		return cmp.Or(a.gateway.Compare(b.gateway), cmp.Compare(a.port, b.port))
+	})
+	return slices.Compact(out)
+}
+
+// uses says whether packets use a route to the destination.
+func (d *destination) uses(r route) bool {
+	better := func(o route) bool {
+		return o.target == r.target && cmp.Or(cmp.Compare(o.origin, r.origin), cmp.Compare(o.cost, r.cost)) < 0
+	}
+	return slices.Contains(d.best(), r.target) && !slices.ContainsFunc(d.routes, better)
+}
+
+// has says whether a route is there.
+func (r *rib) has(p netip.Prefix, is route) bool {
+	d := r.table[p]
+	return d != nil && slices.ContainsFunc(d.routes, is.same)
+}
+
+// lookup finds the longest prefix of an address and where a packet to it goes: one of the targets.
+func (r *rib) lookup(a netip.Addr) (t target, ok bool) {
+	for bits := a.BitLen(); bits >= 0; bits-- {
+		p, err := a.Prefix(bits)
+		if err != nil {
+			return target{}, false
+		}
+		if d := r.table[p]; d != nil && len(d.routes) > 0 {
+			return d.best()[0], true
+		}
+	}
+	return target{}, false
+}
+
+// apply changes routes, all or none. The function it returns takes that back.
+func (r *rib) apply(changes []ribChange) (undo func() error, err error) {
+	var touched []netip.Prefix
+	seen := make(map[netip.Prefix]bool, len(changes))
+	done := make([]ribChange, 0, len(changes))
+	for _, c := range changes {
+		if back, ok := r.change(c); ok {
+			done = append(done, back)
+		}
+		if !seen[c.prefix] {
+			seen[c.prefix] = true
+			touched = append(touched, c.prefix)
+		}
+	}
+	err = r.install(touched)
+	slices.Reverse(done)
+	if err != nil {
+		for _, c := range done {
+			r.change(c)
+		}
+	}
+	for _, p := range touched {
+		r.tidy(p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		_, err := r.apply(done)
+		return err
+	}, nil
+}
+
+// change changes the table alone, and returns what takes it back; false if it is as wanted.
+func (r *rib) change(c ribChange) (back ribChange, changed bool) {
+	d := r.table[c.prefix]
+	if d == nil {
+		if c.gone {
+			return ribChange{}, false
+		}
+		d = &destination{}
+		d.hop, d.installed = r.earlier[c.prefix]
+		delete(r.earlier, c.prefix)
+		r.table[c.prefix] = d
+	}
+	before := len(d.routes)
+	i := slices.IndexFunc(d.routes, c.same)
+	switch {
+	case i >= 0 && c.gone:
+		back, changed = ribChange{prefix: c.prefix, route: d.routes[i]}, true
+		d.routes = slices.Delete(d.routes, i, i+1)
+	case i >= 0:
+		back, changed = ribChange{prefix: c.prefix, route: d.routes[i]}, d.routes[i] != c.route
+		d.routes[i] = c.route
+	case !c.gone:
+		back, changed = ribChange{prefix: c.prefix, route: c.route, gone: true}, true
+		d.routes = append(d.routes, c.route)
+	}
+	r.count[family(c.prefix)] += min(1, len(d.routes)) - min(1, before)
+	r.index(c.prefix, d)
+	return back, changed
+}
+
+// tidy forgets a prefix without routes.
+func (r *rib) tidy(p netip.Prefix) {
+	d := r.table[p]
+	if d == nil || len(d.routes) > 0 {
+		return
+	}
+	if d.installed { // taken over for a change that failed
+		r.earlier[p] = d.hop
+	}
+	delete(r.table, p)
+}
+
+// index keeps the sets of prefixes that are shown besides the configured ones.
+func (r *rib) index(p netip.Prefix, d *destination) {
+	mark := func(set map[netip.Prefix]bool, is bool) {
+		if is {
+			set[p] = true
+		} else {
+			delete(set, p)
+		}
+	}
+	mark(r.contested, len(d.routes) > 1)
+	mark(r.listed, slices.ContainsFunc(d.routes, func(o route) bool { return o.origin != static && !o.hidden }))
+}
+
+// writes collects what is to be written to the tries.
+type writes struct {
+	set4   []prefix4
+	value4 []uint32
+	set6   []prefix6
+	value6 []uint32
+	gone4  []prefix4
+	gone6  []prefix6
+}
+
+func (w *writes) put(p netip.Prefix, hop uint32) {
+	if p.Addr().Is4() {
+		w.set4, w.value4 = append(w.set4, prefix4Of(p)), append(w.value4, hop)
+	} else {
+		w.set6, w.value6 = append(w.set6, prefix6Of(p)), append(w.value6, hop)
+	}
+}
+
+func (w *writes) remove(p netip.Prefix) {
+	if p.Addr().Is4() {
+		w.gone4 = append(w.gone4, prefix4Of(p))
+	} else {
+		w.gone6 = append(w.gone6, prefix6Of(p))
+	}
+}
+
+// step is how a prefix changes in the fast path.
+type step struct {
+	prefix    netip.Prefix
+	d         *destination
+	hop       uint32
+	installed bool
+}
+
+// install brings the fast path in line with the table for some prefixes, or leaves it as it is. What new routes lead to
+// is there before them, and goes after them.
+func (r *rib) install(touched []netip.Prefix) error {
+	for f, n := range r.count {
+		if n > r.limit && slices.ContainsFunc(touched, func(p netip.Prefix) bool { return family(p) == f }) {
+			return fmt.Errorf("%d prefixes, with those of the router's own addresses, but max-routes is %d: %w", n, r.limit, cube.ErrFull)
+		}
+	}
+	steps, err := r.plan(touched)
+	if err != nil {
+		return err
+	}
+	var forth writes
+	for _, s := range steps {
+		switch {
+		case s.installed && (!s.d.installed || s.d.hop != s.hop):
+			forth.put(s.prefix, s.hop)
+		case !s.installed && s.d.installed:
+			forth.remove(s.prefix)
+		}
+	}
+	if err := r.write(&forth); err != nil {
+		var back writes
+		for _, s := range steps {
+			if s.d.installed {
+				back.put(s.prefix, s.d.hop)
+			} else {
+				back.remove(s.prefix)
+			}
+		}
+		err = errors.Join(err, r.write(&back))
+		r.abandon(steps)
+		return err
+	}
+	for _, s := range steps {
+		if s.d.installed {
+			r.hops.release(s.d.hop)
+		}
+		s.d.hop, s.d.installed = s.hop, s.installed
+	}
+	return nil
+}
+
+// plan acquires the next hops that prefixes are to lead to.
+func (r *rib) plan(touched []netip.Prefix) ([]step, error) {
+	steps := make([]step, 0, len(touched))
+	for _, p := range touched {
+		d := r.table[p]
+		if d == nil {
+			continue
+		}
+		s := step{prefix: p, d: d, installed: len(d.routes) > 0}
+		var err error
+		if s.hop, err = r.hops.acquire(d.best()); err != nil {
+			r.abandon(steps)
+			return nil, fmt.Errorf("route %s: %w", p, err)
+		}
+		steps = append(steps, s)
+	}
+	return steps, nil
+}
+
+// abandon gives back what plan acquired.
+func (r *rib) abandon(steps []step) {
+	for _, s := range steps {
+		r.hops.release(s.hop)
+	}
+}
+
+// write carries out writes.
+func (r *rib) write(w *writes) error {
+	if _, err := r.routes4.SetAll(w.set4, w.value4); err != nil {
+		return err
+	}
+	if _, err := r.routes6.SetAll(w.set6, w.value6); err != nil {
+		return err
+	}
+	if _, err := r.routes4.DeleteAll(w.gone4); err != nil {
+		return err
+	}
+	_, err := r.routes6.DeleteAll(w.gone6)
+	return err
+}

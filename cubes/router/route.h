@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* From a destination to a next hop. */
+#ifndef ROUTER_ROUTE_H
+#define ROUTER_ROUTE_H
+
+#include "address.h"
+
+/* The index in next_hops of an IPv4 address's route, NULL: none. */
+PCN_INLINE __u32 *router_route4(__be32 address)
+{
+	struct router_prefix4 key = { .length = 32, .address = address };
+
+	return bpf_map_lookup_elem(&routes4, &key);
+}
+
+/* The index in next_hops of an IPv6 address's route, NULL: none. */
+PCN_INLINE __u32 *router_route6(const struct in6_addr *address)
+{
+	struct router_prefix6 key = { .length = 128 };
+
+	router_copy6(key.address, address);
+	return bpf_map_lookup_elem(&routes6, &key);
+}
+
+/* True if a route leads out of a port. */
+PCN_NOINLINE int router_leads_to(const struct router_next_hop *hop, __u32 port)
+{
+	struct router_group *g;
+	__u32 group;
+
+	if (!hop)
+		return 0;
+	if (hop->kind == ROUTER_KIND_UNICAST)
+		return hop->port == port;
+	if (hop->kind != ROUTER_KIND_MULTIPATH)
+		return 0;
+	group = hop->group;
+	g = bpf_map_lookup_elem(&groups, &group);
+	if (!g)
+		return 0;
+	for (__u32 i = 0; i < ROUTER_GROUP_MAX; i++) {
+		struct router_next_hop *m;
+
+		if (i >= hop->members)
+			break;
+		m = bpf_map_lookup_elem(&next_hops, &g->member[i]);
+		if (m && m->port == port)
+			return 1;
+	}
+	return 0;
+}
+
+/* True if the reverse path filter of a port takes a source with that route. */
+PCN_INLINE int router_accepts(__u8 filter, __u32 *index, __u16 in_port)
+{
+	struct router_next_hop *back = index ? bpf_map_lookup_elem(&next_hops, index) : NULL;
+
+	if (filter == ROUTER_RP_STRICT)
+		return router_leads_to(back, in_port);
+	return back && (back->kind == ROUTER_KIND_UNICAST || back->kind == ROUTER_KIND_MULTIPATH);
+}
+
+/* Mixes a word into the hash of a flow. */
+PCN_INLINE __u32 router_mix(__u32 hash, __u32 word)
+{
+	hash = (hash ^ word) * 0x85ebca6bU;
+	return hash ^ hash >> 15;
+}
+
+/* The hash of a flow: addresses and protocol, ports too unless the packet is a fragment. Always
+ * the same for a flow, never 0. */
+PCN_NOINLINE __u32 router_flow_hash(struct CTXTYPE *ctx, struct pcn_md *md)
+{
+	struct pcn_ipv6_payload payload;
+	struct pcn_cursor c;
+	__u32 hash, protocol, whole;
+
+	if (md->flow_hash)
+		return md->flow_hash;
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + 8);
+	struct ethhdr *eth = pcn_parse_eth(&c);
+	if (!eth)
+		return 1;
+	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
+		struct iphdr *ip = pcn_parse_ipv4(&c);
+
+		if (!ip)
+			return 1;
+		hash = router_mix(router_mix(0x9747b28c, ip->saddr), ip->daddr);
+		protocol = ip->protocol;
+		whole = pcn_ipv4_fragment(ip) == PCN_FRAGMENT_NONE &&
+			pcn_skip_ipv4_options(&c, ip) == 0;
+	} else {
+		struct ipv6hdr *ip = pcn_parse_ipv6(&c);
+
+		if (!ip)
+			return 1;
+		hash = router_mix(router_mix(0x9747b28c, router_fold6(&ip->saddr)),
+				  router_fold6(&ip->daddr));
+		whole = pcn_skip_ipv6_extensions(&c, ip->nexthdr, &payload) == 0 &&
+			payload.fragment == PCN_FRAGMENT_NONE && !payload.id;
+		protocol = payload.protocol;
+	}
+	if (whole && pcn_has_ports(protocol)) {
+		struct pcn_ports *ports = pcn_parse_ports(&c);
+
+		if (ports)
+			hash = router_mix(hash, (__u32)ports->source << 16 | ports->destination);
+	}
+	if (whole)
+		hash = router_mix(hash, protocol);
+	md->flow_hash = hash ? hash : 1;
+	return md->flow_hash;
+}
+
+/* The member of a group that a packet's flow takes. Packet pointers are invalid then. */
+PCN_INLINE __u32 router_member(struct CTXTYPE *ctx, struct pcn_md *md, __u32 group, __u32 members)
+{
+	__u32 at = (__u64)router_flow_hash(ctx, md) * members >> 32;
+	struct router_group *g = bpf_map_lookup_elem(&groups, &group);
+
+	return g ? g->member[at & (ROUTER_GROUP_MAX - 1)] : 0;
+}
+
+#endif

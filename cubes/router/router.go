@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package router is an IP router. The fast path forwards by the longest prefix; the control plane
+// computes which routes it has, and resolves neighbours.
+package router
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed" // for the model and the compiled programs
+	"errors"
+	"net/netip"
+	"slices"
+
+	"github.com/polycube/polycube/cube"
+)
+
+var (
+	//go:embed router.yang
+	model string
+	//go:embed router.tc.o
+	tc []byte
+	//go:embed router.xdp.o
+	xdp []byte
+)
+
+// maxPorts is how many ports a router has at most.
+const maxPorts = 256
+
+func init() {
+	cube.Register(cube.Service{
+		Model:    model,
+		Objects:  map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
+		MaxPorts: maxPorts,
+		New:      func(env cube.Env) (cube.Instance, error) { return newRouter(env), nil },
+	})
+}
+
+type router struct {
+	cube.Typed[Config]
+	env cube.Env
+
+	// t is open from the first Commit on.
+	t    tables
+	open bool
+	rib  *rib
+	hops *hops
+	// now is the layout in force. next is that of the change being prepared, which ctx tells from an earlier one that
+	// came to nothing: the entries of a change are prepared after its ports.
+	now, next *layout
+	ctx       context.Context
+	// statics are the configured routes.
+	statics statics
+	// fixed are the configured neighbours by the key of the model, fixedKeys those of the fast path.
+	fixed     map[string]fixed
+	fixedKeys map[addressKey]bool
+	// swept says that what an earlier life of the cube left is gone.
+	swept bool
+	// macs are those that ports without a configured one have.
+	macs map[uint16]mac
+}
+
+func newRouter(env cube.Env) *router {
+	r := &router{env: env, hops: newHops(), macs: map[uint16]mac{}, now: &layout{}, statics: newStatics(),
+		fixed: map[string]fixed{}, fixedKeys: map[addressKey]bool{}}
+	r.rib = newRib(r.hops)
+	r.hops.link = func(port uint16) link {
+		if p := r.now.ports[port]; p != nil {
+			return link{p.mac, p.mtu}
+		}
+		return link{}
+	}
+	r.hops.resolve = func(addr netip.Addr, port uint16) (mac, bool) {
+		n, ok, err := r.t.neighbours.Get(addressKey{Address: wordsOf(addr), Port: port})
+		return n.Mac, ok && err == nil && n.usable()
+	}
+	r.PrepareConfig = r.prepare
+	return r
+}
+
+// macOf is the MAC address of a port without a configured one: locally administered, and the same for the port's life.
+func (r *router) macOf(index uint16) mac {
+	m, ok := r.macs[index]
+	if !ok {
+		var b [6]byte
+		_, _ = rand.Read(b[:]) // never fails
+		b[0] = b[0]&^1 | 2
+		m = macOf(b)
+		r.macs[index] = m
+	}
+	return m
+}
+
+// prepare checks a configuration's ports.
+func (r *router) prepare(ctx context.Context, _, after *Config) (cube.Plan, error) {
+	next, err := newLayout(after, r.env, r.macOf)
+	if err != nil {
+		return cube.Plan{}, err
+	}
+	r.next, r.ctx = next, ctx
+	limits := limits{routes: after.MaxRoutes, neighbours: after.MaxNeighbours}
+	plan := cube.Plan{
+		Constants: constants(after),
+		MapSizes:  map[string]uint32{"routes4": limits.routes, "routes6": limits.routes, "neighbours": limits.neighbours},
+	}
+	var undo func() error
+	plan.Commit = func() (err error) { undo, err = r.commit(after, next, limits); return err }
+	plan.Undo = func() error { return undo() }
+	return plan, nil
+}
+
+// limits are the sizes of maps.
+type limits struct{ routes, neighbours uint32 }
+
+// constants are the values of the program's constants.
+func constants(c *Config) map[string]any {
+	flag := func(on bool) uint32 {
+		if on {
+			return 1
+		}
+		return 0
+	}
+	filter := slices.ContainsFunc(c.Ports, func(p Port) bool { return p.RpFilter != RPOff })
+	return map[string]any{"host_fib": flag(c.Fib == "host"), "any_rp_filter": flag(filter)}
+}
+
+// commit brings a layout into force, or leaves everything as it was. The function it returns takes a successful change
+// back.
+func (r *router) commit(conf *Config, next *layout, limits limits) (func() error, error) {
+	first := !r.open
+	t, err := openTables(r.env)
+	if err != nil {
+		return nil, err
+	}
+	before, limit := r.t, r.rib.limit
+	r.open = true
+	r.t, r.rib.limit = t, int(limits.routes)
+	if first {
+		err = r.adopt(next)
+	} else {
+		r.rib.reopen(t)
+	}
+	var undo func() error
+	if err == nil {
+		undo, err = r.arrange(next)
+	}
+	if err != nil {
+		r.t, r.rib.limit, r.open = before, limit, !first
+		if !first {
+			r.rib.reopen(before)
+		}
+		return nil, err
+	}
+	return func() error {
+		if first {
+			r.open = false // the maps go
+			return nil
+		}
+		r.rib.limit = limit
+		t, err := openTables(r.env)
+		if err != nil {
+			return err
+		}
+		r.t = t
+		r.rib.reopen(t)
+		return undo()
+	}, nil
+}
+
+// adopt begins with what the maps have, which is what an earlier life of the cube left there.
+func (r *router) adopt(next *layout) error {
+	for index, p := range next.ports {
+		e, _, err := r.t.ports.Get(uint32(index))
+		if err != nil {
+			return err
+		}
+		if e.Mac != 0 && p.mac == r.macs[index] { // not configured
+			p.adoptMAC(e.Mac)
+			r.macs[index] = e.Mac
+		}
+	}
+	if err := r.rib.open(r.t); err != nil {
+		return err
+	}
+	return nil
+}
+
+// adoptMAC gives a port the MAC address that it had.
+func (s *portState) adoptMAC(m mac) {
+	had := len(s.addresses)
+	s.mac = m
+	if had > 0 && s.addresses[had-1].Bits() == 64 && s.addresses[had-1].Addr().IsLinkLocalUnicast() {
+		s.addresses = s.addresses[:had-1]
+	}
+	s.linkLocal()
+}
+
+// arrange makes maps and routes follow a layout.
+func (r *router) arrange(next *layout) (func() error, error) {
+	before := r.now
+	r.now = next
+	back := func() error {
+		r.now = before
+		return r.writePorts(next, before)
+	}
+	fail := func(err error) (func() error, error) { return nil, errors.Join(err, back()) }
+	if err := r.writePorts(before, next); err != nil {
+		return fail(err)
+	}
+	changes := connectedChanges(before, next)
+	moved, ports := r.statics.moved(next)
+	undo, err := r.rib.apply(append(changes, moved...))
+	if err != nil {
+		return fail(err)
+	}
+	were := move(ports)
+	return func() error {
+		move(were)
+		return errors.Join(undo(), back())
+	}, nil
+}
+
+// connectedChanges are the routes that come and go with addresses.
+func connectedChanges(before, after *layout) []ribChange {
+	var out []ribChange
+	was, is := before.routes(), after.routes()
+	for p, r := range is {
+		if was[p] != r {
+			out = append(out, ribChange{prefix: p, route: r})
+		}
+	}
+	for p, r := range was {
+		if is[p] != r {
+			out = append(out, ribChange{prefix: p, route: r, gone: true})
+		}
+	}
+	return out
+}
+
+// writePorts writes the ports and addresses of a layout over those of another one.
+func (r *router) writePorts(before, after *layout) error {
+	was, is := addressEntries(before), addressEntries(after)
+	var own ownBits
+	for k := range is {
+		bit := k.Address.ownBit()
+		own.Bits[bit/64] |= 1 << (bit % 64)
+	}
+	// A source is taken for one of the router's as soon, and as long, as it may be.
+	wider := own
+	for k := range was {
+		bit := k.Address.ownBit()
+		wider.Bits[bit/64] |= 1 << (bit % 64)
+	}
+	if err := r.t.own.Set(0, wider); err != nil {
+		return err
+	}
+	for index, p := range after.ports {
+		if err := r.t.ports.Set(uint32(index), p.entry()); err != nil {
+			return err
+		}
+		if err := r.hops.linkChanged(index); err != nil {
+			return err
+		}
+	}
+	for k, e := range is {
+		if _, ok := was[k]; ok {
+			continue
+		}
+		if _, err := r.t.addresses.Add(k, e); err != nil {
+			return err
+		}
+	}
+	for k := range was {
+		if _, ok := is[k]; ok {
+			continue
+		}
+		if _, err := r.t.addresses.Delete(k); err != nil {
+			return err
+		}
+	}
+	for index := range before.ports {
+		if after.ports[index] != nil {
+			continue
+		}
+		if err := r.t.ports.Set(uint32(index), portEntry{}); err != nil {
+			return err
+		}
+		delete(r.macs, index)
+	}
+	return r.t.own.Set(0, own)
+}
+
+// addressEntries are the entries of the map `addresses`.
+func addressEntries(l *layout) map[addressKey]addressEntry {
+	out := map[addressKey]addressEntry{}
+	for index, p := range l.ports {
+		for _, a := range p.addresses {
+			out[addressKey{Address: wordsOf(a.Addr()), Port: index}] = addressEntry{Length: uint8(a.Bits())}
+		}
+	}
+	return out
+}
+
+// lookup finds the way to an address by the routes in force.
+func (r *router) lookup(dst netip.Addr) (port uint16, gateway netip.Addr, ok bool) {
+	t, ok := r.rib.lookup(dst)
+	return t.port, t.gateway, ok
+}

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+// Configured routes. There may be very many, so only what changes is looked at.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// routeKey is what tells a configured route from the others.
+type routeKey struct {
+	network netip.Prefix
+	// nexthop is the zero Addr for a special route; kind tells them apart.
+	nexthop netip.Addr
+	kind    uint16
+}
+
+// gatewayKey is a next hop as it is configured.
+type gatewayKey struct {
+	addr    netip.Addr
+	through string // the leaf `interface`
+}
+
+// gateway is where a next hop is, and the routes that lead to it.
+type gateway struct {
+	port   uint16
+	routes map[netip.Prefix]staticRoute
+}
+
+// staticRoute is a configured route.
+type staticRoute struct {
+	cost uint32
+	// words are the keys as they are configured.
+	network, nexthop string
+}
+
+// statics are the configured routes by their next hops: when a port changes, the next hops are asked, not the routes.
+type statics struct {
+	gateways map[gatewayKey]*gateway
+	special  map[routeKey]staticRoute
+}
+
+func newStatics() statics {
+	return statics{gateways: map[gatewayKey]*gateway{}, special: map[routeKey]staticRoute{}}
+}
+
+// parsed is a configured route that was checked.
+type parsed struct {
+	key     routeKey
+	gateway gatewayKey // of a route with a next hop
+	staticRoute
+}
+
+var specialKinds = map[string]uint16{"blackhole": kindBlackhole, "unreachable": kindUnreachable, "prohibit": kindProhibit}
+
+func parseRoute(r *Route) (p parsed, err error) {
+	p.network, p.nexthop, p.cost = r.Network, r.Nexthop, r.Pathcost
+	fail := func(err error) (parsed, error) {
+		return parsed{}, fmt.Errorf("route %s %s: %w", r.Network, r.Nexthop, err)
+	}
+	if p.key.network, err = netip.ParsePrefix(r.Network); err != nil {
+		return fail(fmt.Errorf("%w: %w", cube.ErrInvalid, err))
+	}
+	n := p.key.network.Masked()
+	p.key.network = n
+	if n.Addr().Is4In6() || n.Bits() > 0 && n.Addr().IsMulticast() {
+		return fail(fmt.Errorf("no route can lead there: %w", cube.ErrInvalid))
+	}
+	if n.Addr().Is6() && n.Addr().IsLinkLocalUnicast() {
+		return fail(fmt.Errorf("link-local addresses are not routed: %w", cube.ErrInvalid))
+	}
+	if r.Nexthop == "local" {
+		return fail(fmt.Errorf("local routes come from the addresses of ports and cannot be configured: %w", cube.ErrInvalid))
+	}
+	if kind, ok := specialKinds[r.Nexthop]; ok {
+		if r.Interface != "" {
+			return fail(fmt.Errorf("it leads to no interface: %w", cube.ErrInvalid))
+		}
+		p.key.kind = kind
+		return p, nil
+	}
+	hop, err := netip.ParseAddr(r.Nexthop)
+	if err != nil {
+		return fail(fmt.Errorf("%w: %w", cube.ErrInvalid, err))
+	}
+	if hop.Is4In6() || hop.Is4() != n.Addr().Is4() {
+		return fail(fmt.Errorf("network and next hop are of different families: %w", cube.ErrInvalid))
+	}
+	p.key.nexthop, p.key.kind = hop, kindUnicast
+	p.gateway = gatewayKey{hop, r.Interface}
+	return p, nil
+}
+
+// target is where a route leads in a layout.
+func (p parsed) target(l *layout) (target, error) {
+	if p.key.kind != kindUnicast {
+		return target{kind: p.key.kind}, nil
+	}
+	port, err := l.way(p.gateway.addr, p.gateway.through)
+	if err != nil {
+		return target{}, fmt.Errorf("route %s %s: %w", p.network, p.nexthop, err)
+	}
+	return unicast(p.gateway.addr, port), nil
+}
+
+func unicast(addr netip.Addr, port uint16) target {
+	return target{kind: kindUnicast, port: port, gateway: addr.WithZone("")}
+}
+
+func (s staticRoute) route(t target) route { return route{target: t, origin: static, cost: s.cost} }
+
+// put and remove keep the index.
+func (s *statics) put(p parsed, port uint16) {
+	if p.key.kind != kindUnicast {
+		s.special[p.key] = p.staticRoute
+		return
+	}
+	g := s.gateways[p.gateway]
+	if g == nil {
+		g = &gateway{port: port, routes: map[netip.Prefix]staticRoute{}}
+		s.gateways[p.gateway] = g
+	}
+	g.routes[p.key.network] = p.staticRoute
+}
+
+func (s *statics) remove(p parsed) {
+	if p.key.kind != kindUnicast {
+		delete(s.special, p.key)
+		return
+	}
+	g := s.gateways[p.gateway]
+	if g == nil {
+		return
+	}
+	if delete(g.routes, p.key.network); len(g.routes) == 0 {
+		delete(s.gateways, p.gateway)
+	}
+}
+
+// moved are the changes of routes whose next hops are behind another port in a layout, and the new ports. Those whose
+// next hop is in no network any more go; their entries are deleted from the configuration by Dependents.
+func (s *statics) moved(l *layout) (out []ribChange, ports map[*gateway]uint16) {
+	ports = map[*gateway]uint16{}
+	for k, g := range s.gateways {
+		port, err := l.way(k.addr, k.through)
+		if err == nil && port == g.port {
+			continue
+		}
+		if err == nil {
+			ports[g] = port
+		}
+		for p, r := range g.routes {
+			out = append(out, ribChange{prefix: p, route: r.route(unicast(k.addr, g.port)), gone: true})
+			if err == nil {
+				out = append(out, ribChange{prefix: p, route: r.route(unicast(k.addr, port))})
+			}
+		}
+	}
+	return out, ports
+}
+
+// move puts next hops behind other ports, and returns where they were.
+func move(ports map[*gateway]uint16) map[*gateway]uint16 {
+	before := make(map[*gateway]uint16, len(ports))
+	for g, port := range ports {
+		before[g], g.port = g.port, port
+	}
+	return before
+}
+
+// routeChange is a prepared change of configured routes.
+type routeChange struct {
+	gone, come []parsed
+	ports      []uint16 // of those that come
+	changes    []ribChange
+}
+
+// place is what two configured routes cannot have in common.
+type place struct {
+	network netip.Prefix
+	target
+}
+
+// layoutOf is the layout that the entries of a change are to fit.
+func (r *router) layoutOf(ctx context.Context) *layout {
+	if ctx == r.ctx && r.next != nil {
+		return r.next
+	}
+	return r.now
+}
+
+// PrepareEntries implements cube.EntryPreparer.
+func (r *router) PrepareEntries(ctx context.Context, changes []cube.EntryChange) (cube.Plan, error) {
+	var routes, neighbours []cube.EntryChange
+	for _, c := range changes {
+		if c.List[0] == "route" {
+			routes = append(routes, c)
+		} else {
+			neighbours = append(neighbours, c)
+		}
+	}
+	c, err := r.prepareRoutes(r.layoutOf(ctx), routes)
+	if err != nil {
+		return cube.Plan{}, err
+	}
+	n, err := r.prepareNeighbours(r.layoutOf(ctx), neighbours)
+	if err != nil {
+		return cube.Plan{}, err
+	}
+	var undo func() error
+	return cube.Plan{
+		Commit: func() (err error) { undo, err = r.commitEntries(c, n); return err },
+		Undo:   func() error { return undo() },
+	}, nil
+}
+
+func (r *router) prepareRoutes(l *layout, changes []cube.EntryChange) (*routeChange, error) {
+	entries, err := cube.DecodeEntries[Route](changes)
+	if err != nil {
+		return nil, err
+	}
+	c := &routeChange{changes: make([]ribChange, 0, len(entries))}
+	for _, e := range entries {
+		if e.Old == nil {
+			continue
+		}
+		old, err := parseRoute(e.Old)
+		if err != nil {
+			return nil, err
+		}
+		c.gone = append(c.gone, old)
+		if t, ok := r.statics.target(old); ok && e.New == nil {
+			c.changes = append(c.changes, ribChange{prefix: old.key.network, route: old.route(t), gone: true})
+		}
+	}
+	taken := make(map[place]bool, len(entries))
+	free := make(map[place]bool, len(c.gone))
+	for _, old := range c.gone {
+		if t, ok := r.statics.target(old); ok {
+			free[place{old.key.network, t}] = true
+		}
+	}
+	for _, e := range entries {
+		if e.New == nil {
+			continue
+		}
+		is, err := parseRoute(e.New)
+		if err != nil {
+			return nil, err
+		}
+		t, err := is.target(l)
+		if err != nil {
+			return nil, err
+		}
+		at := place{is.key.network, t}
+		if taken[at] || !free[at] && r.rib.has(is.key.network, is.route(t)) {
+			return nil, fmt.Errorf("route %s %s: given twice: %w", is.network, is.nexthop, cube.ErrExists)
+		}
+		taken[at] = true
+		c.come, c.ports = append(c.come, is), append(c.ports, t.port)
+		c.changes = append(c.changes, ribChange{prefix: is.key.network, route: is.route(t)})
+	}
+	return c, nil
+}
+
+// target is where a configured route leads now.
+func (s *statics) target(p parsed) (target, bool) {
+	if p.key.kind != kindUnicast {
+		return target{kind: p.key.kind}, true
+	}
+	g := s.gateways[p.gateway]
+	if g == nil {
+		return target{}, false
+	}
+	return unicast(p.gateway.addr, g.port), true
+}
+
+// commitEntries changes routes and neighbours, or leaves them as they are. The function it returns takes a successful
+// change back.
+func (r *router) commitEntries(c *routeChange, n *neighbourChange) (func() error, error) {
+	undo, err := r.rib.apply(c.changes)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.commit(); err != nil {
+		return nil, errors.Join(err, undo())
+	}
+	olds := make([]uint16, len(c.gone))
+	for i, p := range c.gone {
+		if t, ok := r.statics.target(p); ok {
+			olds[i] = t.port
+		}
+	}
+	for _, p := range c.gone {
+		r.statics.remove(p)
+	}
+	for i, p := range c.come {
+		r.statics.put(p, c.ports[i])
+	}
+	if !r.swept {
+		if err := r.rib.sweep(); err != nil {
+			r.env.Logger().Error("taking away the routes of an earlier life", "error", err)
+		}
+		r.swept = true
+	}
+	return func() error {
+		for _, p := range c.come {
+			r.statics.remove(p)
+		}
+		for i, p := range c.gone {
+			r.statics.put(p, olds[i])
+		}
+		return errors.Join(n.undo(), undo())
+	}, nil
+}

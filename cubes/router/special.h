@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* What is rare: options, packets for the router itself or for many, and such as are too long. */
+#ifndef ROUTER_SPECIAL_H
+#define ROUTER_SPECIAL_H
+
+#include "answer.h"
+
+#define ROUTER_OPTION_LOOSE_ROUTE 131
+#define ROUTER_OPTION_STRICT_ROUTE 137
+
+/* Looks at the options of an IPv4 header: 0, or the reason to drop the packet. */
+PCN_NOINLINE int router_options(struct CTXTYPE *ctx)
+{
+	struct pcn_cursor c;
+	__u32 at = sizeof(struct iphdr), length;
+
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + 60);
+	struct ethhdr *eth = pcn_parse_eth(&c);
+	struct iphdr *ip = eth ? pcn_parse_ipv4(&c) : NULL;
+	if (!ip)
+		return ROUTER_BAD_HEADER;
+	length = ip->ihl * 4;
+	for (int i = 0; i < 40; i++) {
+		if (at >= length || at > 59)
+			return 0;
+		__u8 *option = (void *)ip + at;
+		if ((void *)(option + 1) > c.end)
+			return ROUTER_TRUNCATED;
+		__u8 kind = option[0];
+		if (kind == ROUTER_OPTION_LOOSE_ROUTE || kind == ROUTER_OPTION_STRICT_ROUTE)
+			return ROUTER_SOURCE_ROUTE;
+		if (kind == 0)
+			return 0;
+		if (kind == 1) {
+			at++;
+			continue;
+		}
+		if ((void *)(option + 2) > c.end || option[1] < 2)
+			return ROUTER_BAD_HEADER;
+		at += option[1];
+	}
+	return 0;
+}
+
+/* An IPv4 packet for the router, or for all or many on a link. */
+PCN_NOINLINE int router_local4(struct CTXTYPE *ctx, struct pcn_md *md, __u32 destination)
+{
+	if (pcn_shadow)
+		return pcn_pkt_namespace(ctx, md, md->in_port);
+	if (destination >> 28 == 14)
+		return pcn_pkt_drop(ctx, md, ROUTER_MULTICAST);
+	if (destination == 0xffffffff)
+		return pcn_pkt_drop(ctx, md, ROUTER_BROADCAST);
+	return router_punt(ctx, md, ROUTER_LOCAL, ROUTER_CLASS_LOCAL, md->in_port, 0);
+}
+
+/* An IPv6 packet for the router, or for many on a link. Neighbour discovery has its own way,
+ * whatever the destination. */
+PCN_NOINLINE int router_local6(struct CTXTYPE *ctx, struct pcn_md *md, __u64 mac)
+{
+	struct pcn_cursor c;
+	int multicast, type = -1;
+
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + 8);
+	struct ethhdr *eth = pcn_parse_eth(&c);
+	struct ipv6hdr *ip = eth ? pcn_parse_ipv6(&c) : NULL;
+	if (!ip)
+		return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
+	multicast = router_multicast6(&ip->daddr);
+	if (ip->nexthdr == IPPROTO_ICMPV6) {
+		struct pcn_icmp *icmp = pcn_parse_icmp(&c);
+
+		if (!icmp)
+			return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
+		type = icmp->type;
+	}
+	if (type == ROUTER_ND_SOLICITATION || type == ROUTER_ND_ADVERTISEMENT)
+		return router_nd(ctx, md, mac);
+	if (pcn_shadow)
+		return pcn_pkt_namespace(ctx, md, md->in_port);
+	if (type >= ROUTER_ND_ROUTER_SOLICITATION && type <= ROUTER_ND_REDIRECT)
+		return pcn_pkt_drop(ctx, md, ROUTER_ARP_NOT_FOR_US);
+	if (multicast && type != 128)
+		return pcn_pkt_drop(ctx, md, ROUTER_MULTICAST);
+	return router_punt(ctx, md, ROUTER_LOCAL, ROUTER_CLASS_LOCAL, md->in_port, 0);
+}
+
+/* An IPv6 packet whose source is an address of the router: a forgery, but for neighbour discovery,
+ * which tells of somebody else with the address. */
+PCN_NOINLINE int router_own_source6(struct CTXTYPE *ctx, struct pcn_md *md, int multicast,
+				    __u64 mac)
+{
+	struct pcn_cursor c;
+
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + 8);
+	struct ethhdr *eth = pcn_parse_eth(&c);
+	struct ipv6hdr *ip = eth ? pcn_parse_ipv6(&c) : NULL;
+	struct pcn_icmp *icmp = ip ? pcn_parse_icmp(&c) : NULL;
+
+	if (icmp && multicast && ip->nexthdr == IPPROTO_ICMPV6 &&
+	    (icmp->type == ROUTER_ND_SOLICITATION || icmp->type == ROUTER_ND_ADVERTISEMENT))
+		return router_nd(ctx, md, mac);
+	return pcn_pkt_drop(ctx, md, ROUTER_SPOOFED);
+}
+
+/* An IPv6 packet to a link-local address, which is valid on its own link alone. */
+PCN_NOINLINE int router_to_link_local(struct CTXTYPE *ctx, struct pcn_md *md, __u64 mac,
+				      struct router_address_key *key)
+{
+	if (bpf_map_lookup_elem(&addresses, key))
+		return router_local6(ctx, md, mac);
+	return pcn_pkt_drop(ctx, md, ROUTER_LINK_LOCAL);
+}
+
+/* The longest packet that becomes of a frame: of a superframe, a segment. */
+PCN_INLINE __u32 router_segment(struct CTXTYPE *ctx, struct pcn_cursor *c, __u32 header,
+				__u8 protocol, __u32 length)
+{
+#ifdef PCN_TC
+	__u32 size = ctx->gso_size;
+
+	if (!size)
+		return length;
+	if (protocol != IPPROTO_TCP)
+		return header + sizeof(struct pcn_ports) * 2 + size;
+	__u8 *tcp = pcn_cursor_take(c, 20);
+	return tcp ? header + (tcp[12] >> 4) * 4 + size : length;
+#else
+	(void)ctx;
+	(void)c;
+	(void)header;
+	(void)protocol;
+	return length;
+#endif
+}
+
+/* A packet that is longer than the MTU of a port, by its length or that of the superframe: 0 if
+ * its segments are not, else the verdict. */
+PCN_NOINLINE int router_too_big(struct CTXTYPE *ctx, struct pcn_md *md, __u32 port, __u32 mtu)
+{
+	struct pcn_cursor c;
+	__u32 longest;
+	int fragment = 0;
+
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + 60);
+	struct ethhdr *eth = pcn_parse_eth(&c);
+	if (!eth)
+		return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
+	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
+		struct iphdr *ip = pcn_parse_ipv4(&c);
+
+		if (!ip || pcn_skip_ipv4_options(&c, ip))
+			return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
+		fragment = !(ip->frag_off & bpf_htons(0x4000));
+		longest = router_segment(ctx, &c, ip->ihl * 4, ip->protocol, mtu + 1);
+	} else {
+		struct ipv6hdr *ip = pcn_parse_ipv6(&c);
+
+		if (!ip)
+			return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
+		longest = router_segment(ctx, &c, sizeof(*ip), ip->nexthdr, mtu + 1);
+	}
+	if (longest <= mtu)
+		return 0;
+	if (fragment)
+		return router_punt(ctx, md, ROUTER_FRAGMENT, ROUTER_CLASS_LOCAL, port, mtu);
+	return router_punt(ctx, md, ROUTER_TOO_BIG, ROUTER_CLASS_ICMP, port, mtu);
+}
+
+/* What becomes of a packet whose route leads nowhere. */
+PCN_NOINLINE int router_nowhere(struct CTXTYPE *ctx, struct pcn_md *md, __u32 kind)
+{
+	switch (kind) {
+	case ROUTER_KIND_BLACKHOLE:
+		return pcn_pkt_drop(ctx, md, ROUTER_BLACKHOLE);
+	case ROUTER_KIND_UNREACHABLE:
+		return router_punt(ctx, md, ROUTER_UNREACHABLE_ROUTE, ROUTER_CLASS_ICMP, 0, 0);
+	case ROUTER_KIND_PROHIBIT:
+		return router_punt(ctx, md, ROUTER_PROHIBIT_ROUTE, ROUTER_CLASS_ICMP, 0, 0);
+	}
+	return router_punt(ctx, md, ROUTER_NO_ROUTE, ROUTER_CLASS_ICMP, 0, 0);
+}
+
+#endif

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+// What is read that is not configuration.
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// state is shaped like the model's tree.
+type state struct {
+	Ports []statePort  `json:"ports,omitempty"`
+	Route []stateRoute `json:"route,omitempty"`
+}
+
+type statePort struct {
+	Name string `json:"name"`
+	Mac  string `json:"mac"`
+}
+
+type stateRoute struct {
+	Network   string `json:"network"`
+	Nexthop   string `json:"nexthop"`
+	Interface string `json:"interface,omitempty"`
+	Pathcost  uint32 `json:"pathcost"`
+	Protocol  string `json:"protocol,omitempty"`
+	Inactive  bool   `json:"inactive,omitempty"`
+}
+
+// State returns what is not configured: MAC addresses of ports, the routes of addresses and learned ones, and which
+// configured ones are not in use.
+func (r *router) State(_ context.Context, path []string) (any, error) {
+	if !r.open {
+		return nil, nil
+	}
+	var s state
+	if len(path) == 0 || path[0] == "ports" {
+		for _, p := range r.now.ports {
+			s.Ports = append(s.Ports, statePort{p.name, p.mac.String()})
+		}
+		slices.SortFunc(s.Ports, func(a, b statePort) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	if len(path) == 0 || path[0] == "route" {
+		s.Route = r.stateRoutes(path)
+	}
+	return s, nil
+}
+
+// stateRoutes shows the routes that are not configured, and the configured ones that are not used.
+func (r *router) stateRoutes(path []string) []stateRoute {
+	prefixes := map[netip.Prefix]bool{}
+	if len(path) > 1 {
+		p, err := netip.ParsePrefix(path[1])
+		if err != nil {
+			return nil
+		}
+		prefixes[p.Masked()] = true
+	} else {
+		for p := range r.rib.listed {
+			prefixes[p] = true
+		}
+		for p := range r.rib.contested {
+			prefixes[p] = true
+		}
+	}
+	var out []stateRoute
+	for p := range prefixes {
+		d := r.rib.table[p]
+		if d == nil {
+			continue
+		}
+		for _, is := range d.routes {
+			if s, ok := r.show(p, d, is); ok {
+				out = append(out, s)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b stateRoute) int {
+		return cmp.Or(strings.Compare(a.Network, b.Network), strings.Compare(a.Nexthop, b.Nexthop))
+	})
+	return out
+}
+
+// show is how a route reads; false for one of which the configuration says all.
+func (r *router) show(p netip.Prefix, d *destination, is route) (stateRoute, bool) {
+	s := stateRoute{Network: p.String(), Pathcost: is.cost, Inactive: !d.uses(is)}
+	s.Interface, _ = r.env.PortName(is.port)
+	switch {
+	case is.hidden:
+		return s, false
+	case is.origin == connected:
+		s.Nexthop, s.Protocol = "local", "connected"
+		return s, true
+	case is.origin == learned:
+		s.Protocol = is.protocol
+		s.Nexthop = "local"
+		if is.gateway.IsValid() {
+			s.Nexthop = is.gateway.String()
+		}
+		for word, kind := range specialKinds {
+			if kind == is.kind {
+				s.Nexthop, s.Interface = word, ""
+			}
+		}
+		return s, true
+	}
+	if !s.Inactive {
+		return s, false
+	}
+	return r.showStatic(p, s, is)
+}
+
+// showStatic is how a configured route reads that packets do not use: by the words of the configuration.
+func (r *router) showStatic(p netip.Prefix, s stateRoute, is route) (stateRoute, bool) {
+	if is.kind != kindUnicast {
+		c, ok := r.statics.special[routeKey{network: p, kind: is.kind}]
+		s.Network, s.Nexthop, s.Interface = c.network, c.nexthop, ""
+		return s, ok
+	}
+	for k, g := range r.statics.gateways {
+		if k.addr.WithZone("") != is.gateway || g.port != is.port {
+			continue
+		}
+		if c, ok := g.routes[p]; ok {
+			s.Network, s.Nexthop = c.network, c.nexthop
+			return s, true
+		}
+	}
+	return s, false
+}
+
+// DeleteState refuses: local and learned routes are not the user's to delete.
+func (r *router) DeleteState(_ context.Context, path []string) error {
+	if len(path) == 3 && path[0] == "route" {
+		if p, err := netip.ParsePrefix(path[1]); err == nil {
+			if d := r.rib.table[p.Masked()]; d != nil && r.listedAs(d, path[2]) {
+				return fmt.Errorf("route %s %s: it comes from an address of a port or was learned, and goes with that: %w", path[1], path[2], cube.ErrInvalid)
+			}
+		}
+	}
+	return fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
+}
+
+func (r *router) listedAs(d *destination, nexthop string) bool {
+	return slices.ContainsFunc(d.routes, func(is route) bool {
+		return !is.hidden && (is.origin == connected && nexthop == "local" || is.origin == learned)
+	})
+}
+
+// Dependents implements cube.Dependents: routes go with the network that their next hop is in, and configured neighbours
+// with their port.
+func (r *router) Dependents(_ context.Context, _, after json.RawMessage) ([]cube.Edit, error) {
+	conf := new(Config)
+	if err := json.Unmarshal(after, conf); err != nil {
+		return nil, fmt.Errorf("decoding the configuration: %w", err)
+	}
+	l, err := newLayout(conf, r.env, r.macOf)
+	if err != nil {
+		return nil, nil // Prepare says so
+	}
+	var edits []cube.Edit
+	for k, g := range r.statics.gateways {
+		if _, err := l.way(k.addr, k.through); err == nil {
+			continue
+		}
+		for _, s := range g.routes {
+			edits = append(edits, cube.Edit{Delete: true, Path: []string{"route", s.network, s.nexthop}})
+		}
+	}
+	for text, f := range r.fixed {
+		if p := l.ports[f.port]; p == nil || r.now.ports[f.port] == nil || p.name != r.now.ports[f.port].name {
+			edits = append(edits, cube.Edit{Delete: true, Path: []string{"arp-table", text}})
+		}
+	}
+	return edits, nil
+}
