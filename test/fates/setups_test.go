@@ -9,6 +9,10 @@ const three = `"ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"
 
 // setups make one cube of each service between the hosts of a lab, with as much configured as it can have at once.
 var setups = map[string]func(*bpftest.Lab){
+	"bridge": func(l *bpftest.Lab) {
+		l.Create("bridge", "br", `{"ports":[{"name":"p1","peer":"veth1","mode":"trunk","trunk":{"allowed":[{"vlanid":10}],"native-vlan":5}},
+			{"name":"p2","peer":"veth2"},{"name":"p3","peer":"veth3","access":{"vlanid":5}}]}`)
+	},
 	"helloworld": func(l *bpftest.Lab) {
 		l.Create("helloworld", "h", `{"action":"FORWARD","ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"}]}`)
 	},

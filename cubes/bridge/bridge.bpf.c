@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+//go:build ignore
+
+/* A bridge with VLANs (IEEE 802.1Q-2022, 8.6): a frame is classified to a VLAN by its tag and its
+ * port, its source is learned there, and it goes where its destination was learned, or to all
+ * ports of the VLAN, with the tag that each port wants. Where all ports are in one VLAN, what is
+ * about tags and ports is not in the program. */
+#include "bridge.h"
+
+/* How long an entry is used after its last frame; 0: for ever. */
+PCN_CONFIG(__u64, aging_ns) = 300000000000;
+/* How old `seen` gets before it is written again: no write to shared memory for each frame. */
+PCN_CONFIG(__u64, refresh_ns) = 1000000000;
+/* 0: all ports are access ports of only_vlan, and open. */
+PCN_CONFIG(__u8, vlan_aware) = 1;
+PCN_CONFIG(__u16, only_vlan) = 1;
+
+PCN_MAP(ports, BPF_MAP_TYPE_ARRAY, __u32, struct bridge_port, BRIDGE_PORTS + 1);
+/* By address as pcn_mac() gives it, with the VLAN above. A plain hash: an LRU would let an attacker
+ * who sends from many addresses push out live and configured ones. The control plane removes what
+ * is aged. */
+PCN_MAP(fdb, BPF_MAP_TYPE_HASH, __u64, struct bridge_entry, 16384);
+
+#include "spanning.h"
+
+enum bridge_counter {
+	BRIDGE_NOT_LEARNED, /* frames from addresses that found no room */
+	BRIDGE_MOVES,	    /* learned addresses that were seen at another port */
+	BRIDGE_COUNTERS,
+};
+PCN_MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, BRIDGE_COUNTERS);
+
+PCN_INLINE void count(__u32 what)
+{
+	__u64 *n = bpf_map_lookup_elem(&counters, &what);
+
+	if (n)
+		++*n;
+}
+
+PCN_INLINE __u64 fdb_key(__u64 address, __u16 vlan)
+{
+	return address | (__u64)vlan << 48;
+}
+
+/* The clock's readers on other CPUs may be a tick ahead, so the difference has a sign. */
+PCN_INLINE __s64 age(const struct bridge_entry *entry, __u64 now)
+{
+	return now - entry->seen;
+}
+
+PCN_INLINE int aged(const struct bridge_entry *entry, __u64 now)
+{
+	return aging_ns && age(entry, now) > (__s64)aging_ns && !entry->fixed;
+}
+
+/* For what is new, moved, or to be refreshed. */
+PCN_NOINLINE int learn_slowly(__u64 key, __u16 port, __u64 now)
+{
+	struct bridge_entry fresh = { .seen = now, .port = port };
+	struct bridge_entry *entry = bpf_map_lookup_elem(&fdb, &key);
+
+	if (entry) {
+		if (entry->fixed)
+			return 0;
+		if (entry->port != port) {
+			/* an aged one is new, wherever it was */
+			if (!aged(entry, now))
+				count(BRIDGE_MOVES);
+			entry->port = port;
+		}
+		entry->seen = now;
+		return 0;
+	}
+	if (!bpf_map_update_elem(&fdb, &key, &fresh, BPF_NOEXIST))
+		return 0;
+	/* Full; or another CPU learned it at this moment, which is as good. */
+	if (!bpf_map_lookup_elem(&fdb, &key))
+		count(BRIDGE_NOT_LEARNED);
+	return 0;
+}
+
+PCN_INLINE void learn(__u64 key, __u16 port, __u64 now)
+{
+	struct bridge_entry *entry = bpf_map_lookup_elem(&fdb, &key);
+
+	if (!entry || entry->port != port || age(entry, now) >= (__s64)refresh_ns)
+		learn_slowly(key, port, now);
+}
+
+/* Why a port that does not forward in a VLAN does not take a frame. It may learn from it. */
+PCN_NOINLINE int refuse(__u32 port, __u16 vlan, __u64 source)
+{
+	struct bridge_port *in = bpf_map_lookup_elem(&ports, &port);
+
+	if (!in || !bridge_in(in->member, vlan))
+		return BRIDGE_NOT_ALLOWED;
+	if (bridge_in(in->learn, vlan))
+		learn_slowly(fdb_key(source, vlan), port, pcn_time_coarse());
+	return BRIDGE_STP_BLOCKED;
+}
+
+/* 01:80:c2:00:00:0x. The first of them, the bridge group address, is flooded by a bridge that has
+ * no spanning tree, so that others around it have one. */
+PCN_INLINE int link_local(__u64 address)
+{
+	return (address & 0xf0ffffffffff) == 0x000000c28001 && address != 0x000000c28001;
+}
+
+/* Returns the VLAN of a frame, or minus the reason why it has none. */
+PCN_INLINE int classify(const struct bridge_port *in, int tci)
+{
+	__u16 vlan = tci & PCN_VLAN_VID_MASK;
+
+	if (tci < 0 || !vlan)
+		return in->pvid ?: -BRIDGE_UNTAGGED;
+	return in->trunk ? vlan : -BRIDGE_TAGGED;
+}
+
+/* The same where all ports are in one VLAN. */
+PCN_INLINE int classify_simply(int tci)
+{
+	return tci > 0 && tci & PCN_VLAN_VID_MASK ? -BRIDGE_TAGGED : only_vlan;
+}
+
+/* Gives a frame with a priority tag, of VLAN 0, the tag of its VLAN, or none where there are no
+ * others. */
+PCN_INLINE int put_into(struct CTXTYPE *ctx, int *tci, __u16 vlan)
+{
+	int now = vlan_aware ? *tci | vlan : BRIDGE_NO_TAG;
+	int was = *tci;
+
+	*tci = now;
+	return bridge_retag(ctx, was, now);
+}
+
+PCN_INLINE int flood(struct CTXTYPE *ctx, struct pcn_md *md, __u16 vlan, int tci)
+{
+	if (!vlan_aware)
+		return pcn_pkt_flood(ctx, md);
+	return pcn_pkt_flood_set(ctx, md, vlan, PCN_TAG(ETH_P_8021Q, tci >= 0 ? tci : vlan),
+				 tci >= 0);
+}
+
+/* Sends a frame out of a port, with the tag that the port wants. */
+PCN_INLINE int send(struct CTXTYPE *ctx, struct pcn_md *md, __u32 port, __u16 vlan, int tci)
+{
+	if (vlan_aware) {
+		struct bridge_port *out = bpf_map_lookup_elem(&ports, &port);
+
+		if (!out || !bridge_in(out->forward, vlan))
+			return pcn_pkt_drop(ctx, md, BRIDGE_OUT_BLOCKED);
+		int tagged = out->pvid != vlan;
+		if (tagged != (tci >= 0) && bridge_retag(ctx, tci, tagged ? vlan : BRIDGE_NO_TAG))
+			return pcn_pkt_drop(ctx, md, BRIDGE_TAG_FAILED);
+	}
+	return pcn_pkt_send(ctx, md, port);
+}
+
+PCN_INGRESS
+{
+	struct pcn_cursor c;
+	struct bridge_entry *entry;
+
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
+	struct ethhdr *eth = pcn_parse_eth(&c);
+	if (!eth)
+		return pcn_pkt_drop(ctx, md, BRIDGE_TRUNCATED);
+	struct bridge_addresses a = bridge_addresses(eth);
+	int tci = bridge_tci(ctx, &c, a.proto);
+	if (tci == BRIDGE_CUT_TAG)
+		return pcn_pkt_drop(ctx, md, BRIDGE_TRUNCATED);
+	if (a.from & 1)
+		return pcn_pkt_drop(ctx, md, BRIDGE_GROUP_SOURCE);
+	if (link_local(a.to))
+		return pcn_pkt_drop(ctx, md, BRIDGE_LINK_LOCAL);
+
+	int vlan = classify_simply(tci);
+	if (vlan_aware) {
+		__u32 port = md->in_port;
+		struct bridge_port *in = bpf_map_lookup_elem(&ports, &port);
+		if (!in)
+			return pcn_pkt_drop(ctx, md, BRIDGE_NOT_ALLOWED);
+		vlan = classify(in, tci);
+		if (stp_enabled && vlan >= 0 && bridge_is_bpdu(a.to)) {
+			int why = bridge_bpdu(port, vlan);
+			__u32 words[4] = { vlan };
+			if (why == BRIDGE_TO_TREE)
+				return pcn_pkt_controller_md(ctx, md, BRIDGE_BPDU, words);
+			if (why != BRIDGE_TO_ALL)
+				return pcn_pkt_drop(ctx, md, why);
+		}
+		if (vlan >= 0 && !bridge_in(in->forward, vlan))
+			vlan = -refuse(port, vlan, a.from);
+	}
+	if (vlan < 0)
+		return pcn_pkt_drop(ctx, md, -vlan);
+	if (tci >= 0 && !(tci & PCN_VLAN_VID_MASK) && put_into(ctx, &tci, vlan))
+		return pcn_pkt_drop(ctx, md, BRIDGE_TAG_FAILED);
+
+	__u64 now = pcn_time_coarse();
+	learn(fdb_key(a.from, vlan), md->in_port, now);
+	if (a.to & 1)
+		return flood(ctx, md, vlan, tci);
+	__u64 key = fdb_key(a.to, vlan);
+	entry = bpf_map_lookup_elem(&fdb, &key);
+	if (!entry || aged(entry, now))
+		return flood(ctx, md, vlan, tci);
+	if (entry->port == md->in_port)
+		return pcn_pkt_drop(ctx, md, BRIDGE_SAME_PORT);
+	return send(ctx, md, entry->port, vlan, tci);
+}
+
+PCN_LICENSE;

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bridge is a bridge with VLANs. The fast path classifies, learns, forwards and floods by
+// itself; the control plane says which ports are in which VLANs, keeps configured addresses and
+// takes away what is aged.
+package bridge
+
+import (
+	"context"
+	_ "embed" // for the model and the compiled programs
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+)
+
+var (
+	//go:embed bridge.yang
+	model string
+	//go:embed bridge.tc.o
+	tc []byte
+	//go:embed bridge.xdp.o
+	xdp []byte
+)
+
+// maxPorts is how many ports a bridge can have.
+const maxPorts = 256
+
+func init() {
+	cube.Register(cube.Service{
+		Model:    model,
+		Objects:  map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
+		MaxPorts: maxPorts,
+		New:      func(env cube.Env) (cube.Instance, error) { return newBridge(env), nil },
+	})
+}
+
+type bridge struct {
+	cube.Typed[Config]
+	env cube.Env
+
+	// config is the configuration in force; fdb and ports are open from the first Commit on.
+	config *Config
+	fdb    table
+	ports  *ports
+	open   bool
+	room   int            // entries that fit
+	static map[Key]uint16 // configured entries: port index
+	swept  bool           // of what an earlier life of the cube left
+	aging  time.Duration
+	// period is that of the timer that stopSweep ends; 0 before there is one.
+	period    time.Duration
+	stopSweep func()
+}
+
+func newBridge(env cube.Env) *bridge {
+	b := &bridge{env: env, static: map[Key]uint16{}}
+	b.PrepareConfig = b.prepare
+	return b
+}
+
+func (b *bridge) prepare(_ context.Context, old, after *Config) (cube.Plan, error) {
+	if after.STPEnabled {
+		return cube.Plan{}, fmt.Errorf("stp-enabled: this version has no spanning trees: %w", cube.ErrUnsupported)
+	}
+	plan := cube.Plan{Constants: after.constants()}
+	if old == nil {
+		b.room = int(after.Fdb.MaxEntries)
+		plan.MapSizes = map[string]uint32{"fdb": after.Fdb.MaxEntries}
+	}
+	fresh := newPorts(b.env, old, after)
+	var undo func() error
+	plan.Commit = func() (err error) { undo, err = b.commit(after, fresh); return err }
+	plan.Undo = func() error { return undo() }
+	return plan, nil
+}
+
+// newPorts are the indexes of the ports that only one of two configurations has: a frame may have
+// been learned from the last port that had a new one's index.
+func newPorts(env cube.Env, old, after *Config) map[uint16]bool {
+	fresh := map[uint16]bool{}
+	if old == nil {
+		return fresh
+	}
+	count := map[string]int{}
+	for _, p := range old.Ports {
+		count[p.Name]++
+	}
+	for _, p := range after.Ports {
+		count[p.Name]--
+	}
+	for name, n := range count {
+		if index, ok := env.PortIndex(name); ok && n != 0 {
+			fresh[index] = true
+		}
+	}
+	return fresh
+}
+
+// commit brings a configuration into force, or leaves everything as it is. The function it returns
+// takes that back.
+func (b *bridge) commit(after *Config, fresh map[uint16]bool) (func() error, error) {
+	if b.open {
+		return b.change(after, fresh)
+	}
+	fdb, err := cube.OpenTable[Key, entry](b.env, "fdb")
+	if err != nil {
+		return nil, err
+	}
+	p, err := openPorts(b.env)
+	if err != nil {
+		return nil, err
+	}
+	if p.guarded = after.STPEnabled; p.guarded {
+		p.states = p.found()
+	}
+	b.fdb, b.ports = table{fdb}, p
+	if err := b.arrange(&edit{}, after, true); err != nil {
+		return nil, err
+	}
+	b.open, b.config, b.aging = true, after, after.Fdb.aging()
+	b.sweepEvery(b.aging)
+	return func() error {
+		b.open = false // the maps go
+		return nil
+	}, nil
+}
+
+// change goes from one configuration to another.
+func (b *bridge) change(after *Config, fresh map[uint16]bool) (func() error, error) {
+	e := &edit{}
+	was, guarded, before := b.config, b.ports.guarded, maps.Clone(b.ports.now)
+	force := func(c *Config) {
+		b.config, b.aging = c, c.Fdb.aging()
+		b.sweepEvery(b.aging)
+	}
+	back := func() error {
+		force(was)
+		b.ports.guarded = guarded
+		return e.revert()
+	}
+	force(after)
+	b.ports.guarded = after.STPEnabled
+	if err := b.arrange(e, after, false); err != nil {
+		b.report("taking back a change", back())
+		return nil, err
+	}
+	if err := b.leave(e, before, fresh); err != nil {
+		b.report("taking back a change", back())
+		return nil, err
+	}
+	return back, nil
+}
+
+// arrange makes the ports what a configuration says.
+func (b *bridge) arrange(e *edit, after *Config, all bool) error {
+	want, err := b.ports.portsAre(b.env, after)
+	if err != nil {
+		return err
+	}
+	var own portEntry
+	own.MAC, own.Random = address(after.MAC, b.ports.mac)
+	return b.ports.become(e, want, own, all)
+}
+
+// leave forgets what was learned from ports that are gone or new, or are no longer in a VLAN.
+func (b *bridge) leave(e *edit, before map[uint16]portEntry, fresh map[uint16]bool) error {
+	left := len(fresh) > 0
+	for index, was := range before {
+		is := b.ports.now[index]
+		for i, word := range was.Member {
+			left = left || word&^is.Member[i] != 0
+		}
+	}
+	if !left {
+		return nil
+	}
+	return e.forget(b.fdb, func(k Key, is entry) bool {
+		port := b.ports.now[is.Port]
+		return fresh[is.Port] || !port.Member.has(k.vlan())
+	})
+}
+
+// report writes down what went wrong where nobody can be told.
+func (b *bridge) report(what string, err error) {
+	if err != nil {
+		b.env.Logger().Error(what, "error", err)
+	}
+}
+
+// PortChanged forgets the addresses behind a port that leads nowhere any more, so that frames
+// for them are flooded to where they may be now.
+func (b *bridge) PortChanged(port string, up bool) {
+	index, ok := b.env.PortIndex(port)
+	if up || !ok || !b.open {
+		return
+	}
+	err := b.fdb.forget(func(_ Key, e entry) bool { return e.Port == index })
+	b.report("forgetting the addresses behind a port that is down", err)
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+// The model's tree in Go.
+
+import (
+	"time"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Config is what the model's tree decodes into.
+type Config struct {
+	Ports      []Port  `json:"ports"`
+	Fdb        Fdb     `json:"fdb"`
+	STPEnabled bool    `json:"stp-enabled"`
+	MAC        Address `json:"mac,omitempty"`
+	STP        []STP   `json:"stp"`
+}
+
+// Port is an entry of the list `ports`.
+type Port struct {
+	cube.Port
+	// MAC is 0 when it is to be random.
+	MAC    Address   `json:"mac,omitempty"`
+	Mode   Mode      `json:"mode"`
+	Access Access    `json:"access"`
+	Trunk  Trunk     `json:"trunk"`
+	STP    []PortSTP `json:"stp"`
+}
+
+// Mode is how many VLANs a port carries.
+type Mode uint32
+
+// The modes.
+const (
+	ModeAccess Mode = iota
+	ModeTrunk
+)
+
+var modes = []string{ModeAccess: "access", ModeTrunk: "trunk"}
+
+// String is the form of the model.
+func (m Mode) String() string { return modes[m] }
+
+// UnmarshalText reads the form of the model.
+func (m *Mode) UnmarshalText(text []byte) (err error) {
+	*m, err = cube.Enum[Mode]("mode", text, modes...)
+	return err
+}
+
+// Access is the container `access` of an access port.
+type Access struct {
+	VLANID uint16 `json:"vlanid"`
+}
+
+// Trunk is the container `trunk` of a trunk.
+type Trunk struct {
+	Allowed           []Allowed `json:"allowed"`
+	DefaultVLAN       bool      `json:"default-vlan"`
+	NativeVLANEnabled bool      `json:"native-vlan-enabled"`
+	NativeVLAN        uint16    `json:"native-vlan"`
+}
+
+// Allowed is a VLAN that a trunk lets pass.
+type Allowed struct {
+	VLANID uint16 `json:"vlanid"`
+}
+
+// Fdb is the container `fdb`.
+type Fdb struct {
+	// AgingTime is in seconds; 0 keeps learned addresses for ever.
+	AgingTime  uint32 `json:"aging-time"`
+	MaxEntries uint32 `json:"max-entries"`
+}
+
+// Entry is a configured address. There may be many, so they come one by one.
+type Entry struct {
+	VLAN uint16  `json:"vlan"`
+	MAC  Address `json:"mac"`
+	Port string  `json:"port"`
+}
+
+// key is what the fast path knows the entry by.
+func (e Entry) key() Key { return keyOf(e.VLAN, e.MAC) }
+
+// STP are the parameters of the spanning tree of a VLAN.
+type STP struct {
+	VLAN          uint16 `json:"vlan"`
+	Priority      uint16 `json:"priority"`
+	ForwardDelay  uint32 `json:"forward-delay"`
+	HelloTime     uint32 `json:"hello-time"`
+	MaxMessageAge uint32 `json:"max-message-age"`
+}
+
+// PortSTP are the parameters of a port in the spanning tree of a VLAN.
+type PortSTP struct {
+	VLAN         uint16 `json:"vlan"`
+	PathCost     uint32 `json:"path-cost"`
+	PortPriority uint8  `json:"port-priority"`
+}
+
+// defaultVLAN is the one that every port has at first.
+const defaultVLAN = 1
+
+// untaggedVLAN is the VLAN whose frames have no tag on the port; false for a trunk without a native VLAN.
+func (p *Port) untaggedVLAN() (uint16, bool) {
+	switch {
+	case p.Mode == ModeAccess:
+		return p.Access.VLANID, true
+	case p.Trunk.NativeVLANEnabled:
+		return p.Trunk.NativeVLAN, true
+	}
+	return 0, false
+}
+
+// members is the set of VLANs that the port carries.
+func (p *Port) members() (set vlanSet) {
+	if vlan, ok := p.untaggedVLAN(); ok {
+		set.add(vlan)
+	}
+	if p.Mode == ModeTrunk {
+		if p.Trunk.DefaultVLAN {
+			set.add(defaultVLAN)
+		}
+		for _, a := range p.Trunk.Allowed {
+			set.add(a.VLANID)
+		}
+	}
+	return set
+}
+
+// vlans are the VLANs that the port carries, in ascending order.
+func (p *Port) vlans() []uint16 {
+	set := p.members()
+	return set.list()
+}
+
+// aging is how long a learned address is used; 0 for ever.
+func (f Fdb) aging() time.Duration { return time.Duration(f.AgingTime) * time.Second }
+
+// constants are the values of the program's constants. `seen` is written again after a tenth of
+// the aging time, so that an address in use is not taken for an aged one.
+func (c *Config) constants() map[string]any {
+	refresh := time.Second
+	if c.Fdb.AgingTime > 0 {
+		refresh = min(refresh, c.Fdb.aging()/10)
+	}
+	only, aware := c.onlyVLAN()
+	return map[string]any{
+		"aging_ns": uint64(c.Fdb.aging()), "refresh_ns": uint64(refresh),
+		"vlan_aware": aware, "only_vlan": only, "stp_enabled": flag(c.STPEnabled),
+	}
+}
+
+// flag is a switch of the program.
+func flag(on bool) uint8 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// onlyVLAN is the VLAN that all ports are in. aware is 1 when there are several, or ports that may
+// be closed.
+func (c *Config) onlyVLAN() (only uint16, aware uint8) {
+	only = defaultVLAN
+	for i, p := range c.Ports {
+		if p.Mode == ModeTrunk || i > 0 && p.Access.VLANID != only {
+			return defaultVLAN, 1
+		}
+		only = p.Access.VLANID
+	}
+	if c.STPEnabled {
+		return only, 1
+	}
+	return only, 0
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"maps"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/modeltest"
+)
+
+func TestModelAndCodeSayTheSame(t *testing.T) {
+	schema := modeltest.Load(t, model)
+	modeltest.Match(t, schema, Config{})
+	modeltest.MatchEntry(t, schema, "fdb/entry", Entry{})
+	for _, object := range [][]byte{tc, xdp} {
+		bpftest.Layout(t, object, "fdb", entry{})
+		bpftest.Layout(t, object, "ports", portEntry{})
+	}
+}
+
+// Where all ports are in one VLAN, the program has nothing of VLANs.
+func TestConstantsFollowTheConfiguration(t *testing.T) {
+	access := func(vlans ...uint16) (out []Port) {
+		for _, vlan := range vlans {
+			out = append(out, Port{Access: Access{VLANID: vlan}})
+		}
+		return out
+	}
+	const second = uint64(time.Second)
+	fdb := Fdb{AgingTime: 300}
+	plain := map[string]any{"aging_ns": 300 * second, "refresh_ns": second, "vlan_aware": uint8(0), "only_vlan": uint16(1), "stp_enabled": uint8(0)}
+	but := func(name string, value any) map[string]any {
+		m := maps.Clone(plain)
+		m[name] = value
+		return m
+	}
+	for name, tt := range map[string]struct {
+		config Config
+		want   map[string]any
+	}{
+		"no ports":           {Config{Fdb: fdb}, plain},
+		"all in VLAN 1":      {Config{Fdb: fdb, Ports: access(1, 1, 1)}, plain},
+		"all in VLAN 9":      {Config{Fdb: fdb, Ports: access(9, 9)}, but("only_vlan", uint16(9))},
+		"two VLANs":          {Config{Fdb: fdb, Ports: access(1, 9)}, but("vlan_aware", uint8(1))},
+		"a trunk":            {Config{Fdb: fdb, Ports: []Port{{Mode: ModeTrunk}}}, but("vlan_aware", uint8(1))},
+		"spanning trees":     {Config{Fdb: fdb, Ports: access(1, 1), STPEnabled: true}, map[string]any{"aging_ns": 300 * second, "refresh_ns": second, "vlan_aware": uint8(1), "only_vlan": uint16(1), "stp_enabled": uint8(1)}},
+		"a short aging time": {Config{Fdb: Fdb{AgingTime: 1}}, map[string]any{"aging_ns": second, "refresh_ns": second / 10, "vlan_aware": uint8(0), "only_vlan": uint16(1), "stp_enabled": uint8(0)}},
+		"no aging":           {Config{}, but("aging_ns", uint64(0))},
+		"the longest":        {Config{Fdb: Fdb{AgingTime: 4294967295}}, but("aging_ns", 4294967295*second)},
+	} {
+		if got := tt.config.constants(); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: constants %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+func TestVLANsOfPorts(t *testing.T) {
+	trunk := Trunk{DefaultVLAN: true, NativeVLANEnabled: true, NativeVLAN: 20, Allowed: []Allowed{{10}, {4094}, {63}, {64}}}
+	untagged := trunk
+	untagged.NativeVLANEnabled, untagged.DefaultVLAN = false, false
+	for _, tt := range []struct {
+		port   Port
+		vlans  []uint16
+		native uint16
+		has    bool
+	}{
+		{Port{Access: Access{VLANID: 7}, Trunk: trunk}, []uint16{7}, 7, true},
+		{Port{Mode: ModeTrunk, Trunk: trunk}, []uint16{1, 10, 20, 63, 64, 4094}, 20, true},
+		{Port{Mode: ModeTrunk, Trunk: untagged}, []uint16{10, 63, 64, 4094}, 0, false},
+	} {
+		native, has := tt.port.untaggedVLAN()
+		if got := tt.port.vlans(); !reflect.DeepEqual(got, tt.vlans) || native != tt.native || has != tt.has {
+			t.Errorf("%+v: VLANs %v, native %d %v", tt.port, got, native, has)
+		}
+	}
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+// Which VLANs each port carries, and in which of them it is open. The fast path looks this up by
+// port; the sets of ports that frames are flooded to are the same, by VLAN.
+
+import (
+	"fmt"
+	"maps"
+	"net"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// portEntry is struct bridge_port of the program; a test compares the two.
+type portEntry struct {
+	MAC    Address
+	PVID   uint16
+	Trunk  uint8
+	Random uint8
+	_      [4]uint8
+	// Member are the VLANs of the port, Learn those in which it learns, and Forward those in which
+	// it takes and sends frames.
+	Member, Learn, Forward vlanSet
+}
+
+// portState is the state of a port in the spanning tree of a VLAN.
+type portState uint8
+
+// The states, in the order of the model.
+const (
+	stateDisabled portState = iota
+	stateBlocking
+	stateListening
+	stateLearning
+	stateForwarding
+)
+
+// portVLAN is a port in a VLAN.
+type portVLAN struct{ port, vlan uint16 }
+
+// self is the index of the bridge's own address in the map `ports`.
+const self = 512
+
+// ports is the map `ports` with what it is made of.
+type ports struct {
+	table cube.Table[uint32, portEntry]
+	// sets are what floods go to.
+	sets cube.Floods
+	// now is what the map holds, by index.
+	now map[uint16]portEntry
+	// mac is the bridge's own address.
+	mac portEntry
+	// guarded says that a port is closed in a VLAN until its spanning tree opens it.
+	guarded bool
+	// states are those that spanning trees gave, where guarded.
+	states map[portVLAN]portState
+}
+
+// openPorts opens the map, and finds in it what an earlier life of the cube left.
+func openPorts(env cube.Env) (*ports, error) {
+	t, err := cube.OpenTable[uint32, portEntry](env, "ports")
+	if err != nil {
+		return nil, err
+	}
+	p := &ports{table: t, sets: env.Floods(), now: map[uint16]portEntry{}, states: map[portVLAN]portState{}}
+	for index, e := range t.All(&err) {
+		switch {
+		case e == portEntry{}:
+		case index == self:
+			p.mac = e
+		default:
+			p.now[uint16(index)] = e
+		}
+	}
+	return p, err
+}
+
+// found are the states that the ports have in the map.
+func (p *ports) found() map[portVLAN]portState {
+	states := map[portVLAN]portState{}
+	for index, e := range p.now {
+		for _, vlan := range e.Member.list() {
+			state := stateBlocking
+			switch {
+			case e.Forward.has(vlan):
+				state = stateForwarding
+			case e.Learn.has(vlan):
+				state = stateLearning
+			}
+			states[portVLAN{index, vlan}] = state
+		}
+	}
+	return states
+}
+
+// portsAre are the entries of all ports of a configuration, by index.
+func (p *ports) portsAre(env cube.Env, c *Config) (map[uint16]portEntry, error) {
+	out := make(map[uint16]portEntry, len(c.Ports))
+	for i := range c.Ports {
+		port := &c.Ports[i]
+		index, ok := env.PortIndex(port.Name)
+		if !ok {
+			return nil, fmt.Errorf("port %s: %w", port.Name, cube.ErrNotFound)
+		}
+		e := portEntry{Member: port.members()}
+		e.PVID, _ = port.untaggedVLAN()
+		if port.Mode == ModeTrunk {
+			e.Trunk = 1
+		}
+		p.open(index, &e)
+		e.MAC, e.Random = address(port.MAC, p.now[index])
+		out[index] = e
+	}
+	return out, nil
+}
+
+// address is the configured address, or the random one from before, or a new one.
+func address(configured Address, before portEntry) (a Address, random uint8) {
+	switch {
+	case configured != 0:
+		return configured, 0
+	case before.Random != 0:
+		return before.MAC, 1
+	}
+	return randomAddress(), 1
+}
+
+// open sets where a port learns and forwards.
+func (p *ports) open(index uint16, e *portEntry) {
+	if !p.guarded {
+		e.Learn, e.Forward = e.Member, e.Member
+		return
+	}
+	e.Learn, e.Forward = vlanSet{}, vlanSet{}
+	for _, vlan := range e.Member.list() {
+		state := p.states[portVLAN{index, vlan}]
+		if state >= stateLearning {
+			e.Learn.add(vlan)
+		}
+		if state == stateForwarding {
+			e.Forward.add(vlan)
+		}
+	}
+}
+
+// members are the ports that send frames of a VLAN.
+func (p *ports) members(vlan uint16) []cube.FloodMember {
+	var out []cube.FloodMember
+	for index := range uint16(self) {
+		if e, ok := p.now[index]; ok && e.Forward.has(vlan) {
+			out = append(out, cube.FloodMember{Port: index, Tagged: e.PVID != vlan})
+		}
+	}
+	return out
+}
+
+// become makes the map what a configuration wants, and the sets where they differ; all of them
+// says that the sets are not known.
+func (p *ports) become(e *edit, want map[uint16]portEntry, mac portEntry, all bool) error {
+	before, macBefore := maps.Clone(p.now), p.mac
+	touched := vlanSet{}
+	write := func(index uint32, to portEntry) error { return p.table.Set(index, to) }
+	for index := range before {
+		if _, stays := want[index]; !stays {
+			want[index] = portEntry{}
+		}
+	}
+	e.undo = append(e.undo, func() error { return p.restore(before, macBefore) })
+	if mac != p.mac {
+		if err := write(self, mac); err != nil {
+			return err
+		}
+		p.mac = mac
+	}
+	for index, to := range want {
+		was := p.now[index]
+		if was == to {
+			continue
+		}
+		if err := write(uint32(index), to); err != nil {
+			return err
+		}
+		if p.now[index] = to; to == (portEntry{}) {
+			delete(p.now, index)
+		}
+		for i := range touched {
+			touched[i] |= was.Forward[i] ^ to.Forward[i]
+			if was.PVID != to.PVID {
+				touched[i] |= was.Forward[i] | to.Forward[i]
+			}
+		}
+	}
+	return p.setFloods(&touched, all)
+}
+
+// setFloods brings the sets of VLANs in line with what the ports are.
+func (p *ports) setFloods(vlans *vlanSet, all bool) error {
+	if all {
+		for _, e := range p.now {
+			for i := range vlans {
+				vlans[i] |= e.Forward[i]
+			}
+		}
+	}
+	sets := map[uint32][]cube.FloodMember{}
+	for _, vlan := range vlans.list() {
+		sets[uint32(vlan)] = p.members(vlan)
+	}
+	switch {
+	case all:
+		return p.sets.Reset(sets)
+	case len(sets) == 0:
+		return nil
+	}
+	return p.sets.SetAll(sets)
+}
+
+// restore makes the map what it was.
+func (p *ports) restore(was map[uint16]portEntry, mac portEntry) error {
+	var back edit // what fails here is not taken back
+	return p.become(&back, maps.Clone(was), mac, false)
+}
+
+// setPortState opens or closes a port in a VLAN, as its spanning tree says.
+func (b *bridge) setPortState(port, vlan uint16, s portState) error {
+	b.ports.states[portVLAN{port, vlan}] = s
+	return b.refresh(port, vlan)
+}
+
+// removePortState forgets what a spanning tree said of a port.
+func (b *bridge) removePortState(port, vlan uint16) error {
+	delete(b.ports.states, portVLAN{port, vlan})
+	return b.refresh(port, vlan)
+}
+
+func (b *bridge) refresh(port, vlan uint16) error {
+	p := b.ports
+	was, ok := p.now[port]
+	if !ok || !p.guarded || !was.Member.has(vlan) {
+		return nil
+	}
+	is := was
+	p.open(port, &is)
+	if is == was {
+		return nil
+	}
+	if err := p.table.Set(uint32(port), is); err != nil {
+		return err
+	}
+	p.now[port] = is
+	var one vlanSet
+	one.add(vlan)
+	return p.setFloods(&one, false)
+}
+
+// portStates passes on the states that the fast path goes by.
+func (b *bridge) portStates(yield func(port, vlan uint16, s portState)) {
+	for at, s := range b.ports.states {
+		yield(at.port, at.vlan, s)
+	}
+}
+
+// flushLearned forgets what was learned in a VLAN: from some ports, or from all when they are nil.
+func (b *bridge) flushLearned(vlan uint16, from []uint16) error {
+	listed := map[uint16]bool{}
+	for _, port := range from {
+		listed[port] = true
+	}
+	return b.fdb.forget(func(k Key, e entry) bool {
+		return k.vlan() == vlan && (from == nil || listed[e.Port])
+	})
+}
+
+// portMAC is the address of a port, bridgeMAC that of the bridge; nil before the first Commit.
+func (b *bridge) portMAC(port uint16) net.HardwareAddr { return b.ports.now[port].MAC.hardware() }
+
+func (b *bridge) bridgeMAC() net.HardwareAddr { return b.ports.mac.MAC.hardware() }

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+// What is read and deleted that is not configuration: learned addresses, counters, and addresses
+// that were made up.
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// state is shaped like the model's tree.
+type state struct {
+	Ports []statePort `json:"ports,omitempty"`
+	Fdb   *stateFdb   `json:"fdb,omitempty"`
+	MAC   Address     `json:"mac,omitempty"`
+}
+
+type statePort struct {
+	Name  string      `json:"name"`
+	MAC   Address     `json:"mac,omitempty"`
+	Trunk *stateTrunk `json:"trunk,omitempty"`
+}
+
+type stateTrunk struct {
+	Allowed []Allowed `json:"allowed"`
+}
+
+type stateFdb struct {
+	NotLearned *uint64   `json:"not-learned,omitempty"`
+	Moves      *uint64   `json:"moves,omitempty"`
+	Entry      []shownAs `json:"entry,omitempty"`
+}
+
+// shownAs is an entry of the database as it reads.
+type shownAs struct {
+	VLAN uint16  `json:"vlan"`
+	MAC  Address `json:"mac"`
+	Port string  `json:"port"`
+	Type string  `json:"type"`
+	Age  *uint32 `json:"age,omitempty"`
+}
+
+// State returns the database, the counters, and the addresses that are not configured.
+func (b *bridge) State(_ context.Context, path []string) (any, error) {
+	if !b.open {
+		return nil, nil
+	}
+	var s state
+	var err error
+	asked := func(name string) bool { return len(path) == 0 || path[0] == name }
+	if asked("fdb") {
+		s.Fdb, err = b.stateFdb(path)
+	}
+	if asked("ports") {
+		if err := b.checkMode(path); err != nil {
+			return nil, err
+		}
+		s.Ports = b.statePorts()
+	}
+	if asked("mac") && b.ports.mac.Random != 0 {
+		s.MAC = b.ports.mac.MAC
+	}
+	return s, err
+}
+
+// checkMode refuses to show what a port of the other mode would have.
+func (b *bridge) checkMode(path []string) error {
+	if len(path) < 3 || path[2] != "access" && path[2] != "trunk" {
+		return nil
+	}
+	for _, p := range b.config.Ports {
+		if p.Name == path[1] && p.Mode.String() != path[2] {
+			return fmt.Errorf("port %s: it has no %s, its mode is %s: %w", p.Name, path[2], p.Mode, cube.ErrNotFound)
+		}
+	}
+	return nil
+}
+
+// statePorts are the addresses that were made up, and VLAN 1 where it is allowed without being
+// listed.
+func (b *bridge) statePorts() []statePort {
+	var out []statePort
+	for _, p := range b.config.Ports {
+		s := statePort{Name: p.Name}
+		index, ok := b.env.PortIndex(p.Name)
+		if is := b.ports.now[index]; ok && is.Random != 0 {
+			s.MAC = is.MAC
+		}
+		if p.Mode == ModeTrunk && p.Trunk.DefaultVLAN {
+			s.Trunk = &stateTrunk{Allowed: []Allowed{{defaultVLAN}}}
+		}
+		if s.MAC != 0 || s.Trunk != nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (b *bridge) stateFdb(path []string) (*stateFdb, error) {
+	s := &stateFdb{}
+	var err error
+	asked := func(name string) bool { return len(path) < 2 || path[1] == name }
+	if asked("not-learned") {
+		if s.NotLearned, err = b.counter(notLearned); err != nil {
+			return nil, err
+		}
+	}
+	if asked("moves") {
+		if s.Moves, err = b.counter(moves); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case !asked("entry"):
+	case len(path) > 3:
+		s.Entry, err = b.oneEntry(path[2], path[3])
+	default:
+		s.Entry, err = b.entries()
+	}
+	return s, err
+}
+
+// The entries of the map `counters`.
+const (
+	notLearned uint32 = iota
+	moves
+)
+
+func (b *bridge) counter(index uint32) (*uint64, error) {
+	counters, err := cube.OpenPerCPU[uint32, uint64](b.env, "counters")
+	if err != nil {
+		return nil, err
+	}
+	sum, err := cube.Sum(counters, index)
+	return &sum, err
+}
+
+// entries are all entries, in the order of the list.
+func (b *bridge) entries() ([]shownAs, error) {
+	now, err := clock()
+	if err != nil {
+		return nil, err
+	}
+	found := map[Key]shownAs{}
+	for k, e := range b.fdb.All(&err) {
+		if s, ok := b.show(k, e, now); ok {
+			found[k] = s
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]Key, 0, len(found))
+	for k := range found {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, Key.compare)
+	out := make([]shownAs, len(keys))
+	for i, k := range keys {
+		out[i] = found[k]
+	}
+	return out, nil
+}
+
+// parseKey reads the two keys of an entry.
+func parseKey(vlan, mac string) (Key, error) {
+	n, err := strconv.ParseUint(vlan, 10, 12)
+	if err != nil {
+		return 0, fmt.Errorf("VLAN %q: %w", vlan, cube.ErrInvalid)
+	}
+	a, err := parseAddress(mac)
+	return keyOf(uint16(n), a), err
+}
+
+func (b *bridge) oneEntry(vlan, mac string) ([]shownAs, error) {
+	k, err := parseKey(vlan, mac)
+	if err != nil {
+		return nil, err
+	}
+	now, err := clock()
+	if err != nil {
+		return nil, err
+	}
+	e, ok, err := b.fdb.Get(k)
+	if !ok {
+		return nil, err
+	}
+	s, ok := b.show(k, e, now)
+	if !ok {
+		return nil, nil
+	}
+	return []shownAs{s}, nil
+}
+
+// show is how an entry reads; false for those that are aged, or behind no port of their VLAN.
+func (b *bridge) show(k Key, e entry, now uint64) (shownAs, bool) {
+	if index, ok := b.static[k]; ok {
+		port, ok := b.env.PortName(index)
+		return shownAs{VLAN: k.vlan(), MAC: k.address(), Port: port, Type: "static"}, ok
+	}
+	port, ok := b.env.PortName(e.Port)
+	is := b.ports.now[e.Port]
+	if !ok || e.Fixed != 0 || e.aged(now, b.aging) || !is.Member.has(k.vlan()) {
+		return shownAs{}, false
+	}
+	age := uint32(e.age(now) / time.Second)
+	return shownAs{VLAN: k.vlan(), MAC: k.address(), Port: port, Type: "dynamic", Age: &age}, true
+}
+
+// DeleteState forgets a learned address.
+func (b *bridge) DeleteState(_ context.Context, path []string) error {
+	if len(path) == 5 && path[0] == "ports" && path[3] == "allowed" && path[4] == "1" {
+		return fmt.Errorf("VLAN 1 is allowed on every trunk; set default-vlan=false ends that: %w", cube.ErrInvalid)
+	}
+	if len(path) != 4 || path[0] != "fdb" || path[1] != "entry" {
+		return fmt.Errorf("deleting %s: only learned entries can be deleted: %w", strings.Join(path, " "), cube.ErrNotFound)
+	}
+	if !b.open {
+		return fmt.Errorf("fdb entry %s %s: %w", path[2], path[3], cube.ErrNotFound)
+	}
+	found, err := b.oneEntry(path[2], path[3])
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("fdb entry %s %s: %w", path[2], path[3], cube.ErrNotFound)
+	}
+	k, err := parseKey(path[2], path[3])
+	if err != nil {
+		return err
+	}
+	return b.fdb.remove(k)
+}
