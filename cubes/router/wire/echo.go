@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import "encoding/binary"
+
+// Types of echo messages.
+const (
+	EchoRequest4 = 8
+	echoReply4   = 0
+	EchoRequest6 = 128
+	echoReply6   = 129
+)
+
+// Echo says whether the packet, or the first fragment of it, is an echo request that is as it should be.
+func (p *Packet) Echo() bool {
+	b := p.Payload
+	if p.Offset > 0 || len(b) < icmpLen || b[1] != 0 {
+		return false
+	}
+	switch {
+	case p.V6():
+		return p.Proto == ProtoICMPv6 && b[0] == EchoRequest6 &&
+			(p.More || fold(sum(pseudo(p.Src, p.Dst, len(b), ProtoICMPv6), b)) == 0)
+	default:
+		return p.Proto == ProtoICMP && b[0] == EchoRequest4 && (p.More || fold(sum(0, b)) == 0)
+	}
+}
+
+// EchoReply answers an echo request, or a fragment of one, by a frame of the same size: addresses exchanged, the type
+// that of a reply, the checksum changed by what the type changed. So a request in fragments is answered in the same
+// fragments, and nobody has to put it together. Options of IPv4 and extension headers of IPv6 but a fragment header
+// are left out.
+func (p *Packet) EchoReply(to, from MAC) []byte {
+	if p.V6() {
+		return p.echoReply6(to, from)
+	}
+	body := append([]byte(nil), p.Payload...)
+	if p.Offset == 0 {
+		binary.BigEndian.PutUint16(body[2:], replace(binary.BigEndian.Uint16(body[2:]), EchoRequest4<<8, echoReply4<<8))
+		body[0] = echoReply4
+	}
+	f := frame4(to, from, header4{src: p.Dst, dst: p.Src, proto: ProtoICMP, tos: p.Data[1], id: uint16(p.ID)}, body)
+	if p.Fragment() {
+		setFragment(f[ethLen:], p.Offset, p.More)
+	}
+	return f
+}
+
+func (p *Packet) echoReply6(to, from MAC) []byte {
+	body := append([]byte(nil), p.Payload...)
+	if p.Offset == 0 {
+		binary.BigEndian.PutUint16(body[2:], replace(binary.BigEndian.Uint16(body[2:]), EchoRequest6<<8, echoReply6<<8))
+		body[0] = echoReply6
+	}
+	f := ethernet(to, from, EtherIPv6)
+	f = append(f, p.Data[0], p.Data[1]&0xf0, 0, 0) // the class stays, the flow is another one
+	length, next := len(body), byte(ProtoICMPv6)
+	if p.Fragment() {
+		length, next = length+8, fragment6
+	}
+	f = binary.BigEndian.AppendUint16(f, uint16(length))
+	f = append(f, next, hopLimit)
+	f = append(f, p.Dst.AsSlice()...)
+	f = append(f, p.Src.AsSlice()...)
+	if p.Fragment() {
+		frag := p.Offset
+		if p.More {
+			frag |= 1
+		}
+		f = append(f, ProtoICMPv6, 0)
+		f = binary.BigEndian.AppendUint16(f, frag)
+		f = binary.BigEndian.AppendUint32(f, p.ID)
+	}
+	return append(f, body...)
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+)
+
+// Packet is an IP packet in a frame.
+type Packet struct {
+	// Frame is all of it, and Data from the IP header to the end of the packet, without padding.
+	Frame, Data []byte
+	Src, Dst    netip.Addr
+	TTL         uint8
+	// Proto is the protocol of Payload, in IPv6 the one behind the extension headers that are known.
+	Proto   uint8
+	Payload []byte
+	// Offset is where the payload belongs in a packet that was cut, in bytes; More that others follow; ID tells the
+	// fragments of one packet.
+	Offset uint16
+	More   bool
+	ID     uint32
+	// DontFragment is the flag of IPv4.
+	DontFragment bool
+	// header is the length of the IPv4 header, or of the IPv6 headers before the payload.
+	header int
+}
+
+// V6 says whether it is IPv6.
+func (p *Packet) V6() bool { return p.Src.Is6() }
+
+// Fragment says whether it is a part of a packet.
+func (p *Packet) Fragment() bool { return p.Offset > 0 || p.More }
+
+// ParseIP reads a frame.
+func ParseIP(frame []byte) (Packet, error) {
+	switch EtherType(frame) {
+	case EtherIPv4:
+		return parse4(frame)
+	case EtherIPv6:
+		return parse6(frame)
+	}
+	return Packet{}, fmt.Errorf("ethertype %#04x: %w", EtherType(frame), ErrMalformed)
+}
+
+func parse4(frame []byte) (Packet, error) {
+	b := frame[ethLen:]
+	if len(b) < ipv4Len || b[0]>>4 != 4 {
+		return Packet{}, fmt.Errorf("IPv4: %w", ErrMalformed)
+	}
+	header, total := int(b[0]&15)*4, int(binary.BigEndian.Uint16(b[2:]))
+	// The slow path may hand out less than there was.
+	if header < ipv4Len || total < header || len(b) < header {
+		return Packet{}, fmt.Errorf("IPv4: %w", ErrMalformed)
+	}
+	b = b[:min(total, len(b))]
+	frag := binary.BigEndian.Uint16(b[6:])
+	return Packet{
+		Frame: frame, Data: b,
+		Src: netip.AddrFrom4([4]byte(b[12:16])), Dst: netip.AddrFrom4([4]byte(b[16:20])),
+		TTL: b[8], Proto: b[9], Payload: b[header:],
+		Offset: frag & 0x1fff * 8, More: frag&0x2000 != 0, DontFragment: frag&0x4000 != 0,
+		ID: uint32(binary.BigEndian.Uint16(b[4:])), header: header,
+	}, nil
+}
+
+// Extension headers of IPv6 that may stand before the payload.
+const (
+	hopByHop    = 0
+	routing     = 43
+	fragment6   = 44
+	destination = 60
+)
+
+// maxHeaders is how many extension headers are walked through; a packet has each of them once, and one twice.
+const maxHeaders = 8
+
+func parse6(frame []byte) (Packet, error) {
+	b := frame[ethLen:]
+	if len(b) < ipv6Len || b[0]>>4 != 6 {
+		return Packet{}, fmt.Errorf("IPv6: %w", ErrMalformed)
+	}
+	b = b[:min(ipv6Len+int(binary.BigEndian.Uint16(b[4:])), len(b))]
+	p := Packet{
+		Frame: frame, Data: b,
+		Src: netip.AddrFrom16([16]byte(b[8:24])), Dst: netip.AddrFrom16([16]byte(b[24:40])),
+		TTL: b[7], Proto: b[6], header: ipv6Len,
+	}
+	for range maxHeaders {
+		length := 8
+		switch p.Proto {
+		case hopByHop, routing, destination:
+			if p.Offset == 0 && len(b) > p.header+1 {
+				length += int(b[p.header+1]) * 8
+			}
+		case fragment6:
+		default:
+			p.Payload = b[p.header:]
+			return p, nil
+		}
+		if len(b) < p.header+length {
+			return Packet{}, fmt.Errorf("IPv6: extension headers: %w", ErrMalformed)
+		}
+		if p.Proto == fragment6 {
+			frag := binary.BigEndian.Uint16(b[p.header+2:])
+			p.Offset, p.More, p.ID = frag&0xfff8, frag&1 != 0, binary.BigEndian.Uint32(b[p.header+4:])
+		}
+		p.Proto = b[p.header]
+		p.header += length
+		if p.Offset > 0 { // what follows are bytes from the middle
+			break
+		}
+	}
+	p.Payload = b[p.header:]
+	return p, nil
+}

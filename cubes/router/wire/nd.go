@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+)
+
+// Types of ICMPv6 that neighbour discovery has (RFC 4861 4).
+const (
+	RouterSolicitation     = 133
+	RouterAdvertisement    = 134
+	NeighbourSolicitation  = 135
+	NeighbourAdvertisement = 136
+	Redirect               = 137
+)
+
+// AllNodes is the group of all stations of a link.
+var AllNodes = netip.MustParseAddr("ff02::1")
+
+const (
+	ndLen          = 24  // type, code, checksum, flags, target
+	ndHops         = 255 // shows that no router was on the way
+	sourceLinkAddr = 1
+	targetLinkAddr = 2
+	flagRouter     = 1 << 31
+	flagSolicited  = 1 << 30
+	flagOverride   = 1 << 29
+)
+
+// ND is a neighbour solicitation or advertisement (RFC 4861 4.3 and 4.4).
+type ND struct {
+	// ToMAC and FromMAC are those of the frame.
+	ToMAC, FromMAC   MAC
+	From, To, Target netip.Addr
+	// Advertisement is false for a solicitation.
+	Advertisement bool
+	// Link is the link-layer address that an option tells: the sender's in a solicitation, the target's in an
+	// advertisement; zero when there is none.
+	Link MAC
+	// Router, Solicited and Override are the flags of an advertisement.
+	Router, Solicited, Override bool
+}
+
+// ParseND reads a frame and checks it as RFC 4861 7.1.1 and 7.1.2 say.
+func ParseND(frame []byte) (ND, error) {
+	p, err := ParseIP(frame)
+	if err != nil {
+		return ND{}, err
+	}
+	bad := func(what string) (ND, error) {
+		return ND{}, fmt.Errorf("neighbour discovery from %s: %s: %w", p.Src, what, ErrMalformed)
+	}
+	b := p.Payload
+	switch {
+	case !p.V6() || p.Proto != ProtoICMPv6 || p.Fragment():
+		return bad("not ICMPv6")
+	case p.TTL != ndHops:
+		return bad("it was forwarded")
+	case len(b) < ndLen:
+		return bad("truncated")
+	case fold(sum(pseudo(p.Src, p.Dst, len(b), ProtoICMPv6), b)) != 0:
+		return bad("checksum")
+	case b[1] != 0 || b[0] != NeighbourSolicitation && b[0] != NeighbourAdvertisement:
+		return bad("type or code")
+	}
+	n := ND{ToMAC: Destination(frame), FromMAC: Source(frame), From: p.Src, To: p.Dst, Advertisement: b[0] == NeighbourAdvertisement}
+	n.Target = netip.AddrFrom16([16]byte(b[8:24]))
+	flags := binary.BigEndian.Uint32(b[4:])
+	if n.Advertisement {
+		n.Router, n.Solicited, n.Override = flags&flagRouter != 0, flags&flagSolicited != 0, flags&flagOverride != 0
+	}
+	if !n.options(b[ndLen:]) {
+		return bad("options")
+	}
+	if what := n.fault(); what != "" {
+		return bad(what)
+	}
+	return n, nil
+}
+
+// options reads the link-layer address; false for options that do not fit.
+func (n *ND) options(b []byte) bool {
+	want := byte(sourceLinkAddr)
+	if n.Advertisement {
+		want = targetLinkAddr
+	}
+	for len(b) > 0 {
+		if len(b) < 8 || b[1] == 0 || int(b[1])*8 > len(b) {
+			return false
+		}
+		if b[0] == want && b[1] == 1 {
+			copy(n.Link[:], b[2:8])
+			if !n.Link.Station() {
+				return false
+			}
+		}
+		b = b[int(b[1])*8:]
+	}
+	return true
+}
+
+// fault says what breaks the rules about addresses; "" when nothing does.
+func (n *ND) fault() string {
+	switch {
+	case n.Target.IsMulticast() || n.Target.IsUnspecified():
+		return "its target is no address of a station"
+	case n.From.IsMulticast():
+		return "its source is a group"
+	case n.Advertisement && n.To.IsMulticast() && n.Solicited:
+		return "an answer to a group"
+	case !n.Advertisement && n.From.IsUnspecified() && (n.To != SolicitedNode(n.Target) || n.Link != MAC{}):
+		return "a probe that is none"
+	}
+	return ""
+}
+
+// Frame writes the packet.
+func (n ND) Frame() []byte {
+	b := make([]byte, ndLen, ndLen+8)
+	b[0] = NeighbourSolicitation
+	option := byte(sourceLinkAddr)
+	if n.Advertisement {
+		b[0], option = NeighbourAdvertisement, targetLinkAddr
+		var flags uint32
+		for _, f := range []struct {
+			on  bool
+			bit uint32
+		}{{n.Router, flagRouter}, {n.Solicited, flagSolicited}, {n.Override, flagOverride}} {
+			if f.on {
+				flags |= f.bit
+			}
+		}
+		binary.BigEndian.PutUint32(b[4:], flags)
+	}
+	target := n.Target.As16()
+	copy(b[8:], target[:])
+	if n.Link != (MAC{}) {
+		b = append(append(b, option, 1), n.Link[:]...)
+	}
+	return frame6(n.ToMAC, n.FromMAC, n.From, n.To, ndHops, b)
+}
+
+// frame6 writes a packet of ICMPv6 and its checksum.
+func frame6(toMAC, fromMAC MAC, from, to netip.Addr, hops uint8, icmp []byte) []byte {
+	binary.BigEndian.PutUint16(icmp[2:], 0)
+	binary.BigEndian.PutUint16(icmp[2:], fold(sum(pseudo(from, to, len(icmp), ProtoICMPv6), icmp)))
+	f := ethernet(toMAC, fromMAC, EtherIPv6)
+	f = append(f, 0x60, 0, 0, 0)
+	f = binary.BigEndian.AppendUint16(f, uint16(len(icmp)))
+	f = append(f, ProtoICMPv6, hops)
+	f = append(f, from.AsSlice()...)
+	f = append(f, to.AsSlice()...)
+	return append(f, icmp...)
+}
+
+// Solicit asks for the owner of target: all stations whose address ends like it, or the one that was it.
+func Solicit(target netip.Addr, station, fromMAC MAC, from netip.Addr) ND {
+	n := ND{ToMAC: station, FromMAC: fromMAC, From: from, To: target, Target: target, Link: fromMAC}
+	if station == (MAC{}) {
+		n.To = SolicitedNode(target)
+		n.ToMAC = Multicast(n.To)
+	}
+	return n
+}
+
+// ProbeND asks whether anybody has the address already (RFC 4862 5.4.2).
+func ProbeND(a netip.Addr, fromMAC MAC) ND {
+	n := Solicit(a, MAC{}, fromMAC, netip.IPv6Unspecified())
+	n.Link = MAC{}
+	return n
+}
+
+// Advertise answers a solicitation (RFC 4861 7.2.4): by this router, which has the target.
+func (n ND) Advertise(mac MAC) ND {
+	a := ND{
+		ToMAC: n.FromMAC, FromMAC: mac, From: n.Target, To: n.From, Target: n.Target,
+		Advertisement: true, Link: mac, Router: true, Solicited: true, Override: true,
+	}
+	if n.Link != (MAC{}) {
+		a.ToMAC = n.Link
+	}
+	if n.From.IsUnspecified() {
+		a.To, a.ToMAC, a.Solicited = AllNodes, Multicast(AllNodes), false
+	}
+	return a
+}
+
+// AnnounceND tells everybody who has the address (RFC 4861 7.2.6).
+func AnnounceND(a netip.Addr, mac MAC) ND {
+	return ND{
+		ToMAC: Multicast(AllNodes), FromMAC: mac, From: a, To: AllNodes, Target: a,
+		Advertisement: true, Link: mac, Router: true, Override: true,
+	}
+}
