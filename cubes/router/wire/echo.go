@@ -27,7 +27,7 @@ func (p *Packet) Echo() bool {
 	}
 }
 
-// EchoReply answers an echo request, or a fragment of one, by a frame of the same size: addresses exchanged, the type
+// EchoReply answers what Echo says to be an echo request, or a later fragment of one, by a frame of the same size: addresses exchanged, the type
 // that of a reply, the checksum changed by what the type changed. So a request in fragments is answered in the same
 // fragments, and nobody has to put it together. Options of IPv4 and extension headers of IPv6 but a fragment header
 // are left out.

@@ -358,8 +358,9 @@ func FuzzHostileFramesAreReadOrRefused(f *testing.F) {
 			e := Error{Kind: k, MTU: int(mtu), From: p.Dst}
 			e.Frame(&p, host, router)
 		}
-		p.Echo()
-		p.EchoReply(host, router)
+		if p.Echo() || p.Offset > 0 {
+			p.EchoReply(host, router)
+		}
 		pieces, err := p.Fragments(int(mtu))
 		for _, piece := range pieces {
 			if len(piece) > ethLen+int(mtu) {
