@@ -27,3 +27,50 @@ type Shadower interface {
 	// validated, carried out and persisted like those of a request.
 	InterfaceChanged(port string, was, is Interface) ([]Edit, error)
 }
+
+// RouteKind is what becomes of packets that a route is for.
+type RouteKind uint8
+
+// The kinds of routes.
+const (
+	RouteUnicast RouteKind = iota
+	RouteBlackhole
+	RouteUnreachable
+	RouteProhibit
+)
+
+// Route is a route that a program in the namespace of a shadow cube has added: a routing daemon, a DHCP client, `ip
+// route`. It is of the main table. Those that the kernel makes of addresses are left out: the cube knows its addresses.
+type Route struct {
+	Prefix netip.Prefix
+	Kind   RouteKind
+	// Protocol is what made it, as `ip route` names it: static, boot, dhcp, ra, ospf, bgp, zebra, or a number.
+	Protocol string
+	// Metric tells apart the routes to one prefix, which may be several; the lowest counts.
+	Metric uint32
+	// NextHops share the packets; there are none but of a unicast route.
+	NextHops []NextHop
+}
+
+// NextHop is where a route leads to.
+type NextHop struct {
+	Port string
+	// Gateway is the zero Addr where the destinations are on the port's link. It may be of the other family.
+	Gateway netip.Addr
+	// Weight is its share of the packets, 1 to 256.
+	Weight int
+}
+
+// RouteChange is a route that came or changed, or, if Deleted is set, went: then Prefix and Metric alone count.
+type RouteChange struct {
+	Route
+	Deleted bool
+}
+
+// RouteWatcher is a cube that forwards by the routes that programs in its namespace add. They are state, not
+// configuration: the namespace keeps them while the daemon is down, and tells them again.
+type RouteWatcher interface {
+	// RoutesChanged gets the changes since the last call, each route once, many in one call. complete says that they are
+	// all the routes there are: what else was told before is gone. The first call is so.
+	RoutesChanged(changes []RouteChange, complete bool)
+}

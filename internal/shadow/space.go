@@ -28,6 +28,8 @@ type space struct {
 	// ends are the interfaces by their names in the namespace.
 	ends map[string]end
 	stop context.CancelFunc
+	// routes follows its routes, nil if nobody asks for them.
+	routes *routeWatch
 }
 
 // end is a port's interface: its index in the namespace, and that of its outer end.
@@ -37,6 +39,9 @@ type end struct{ inner, outer int }
 func (s *space) close() {
 	if s.stop != nil {
 		s.stop()
+	}
+	if s.routes != nil {
+		s.routes.cancel()
 	}
 	_ = s.file.Close() // nothing was written
 }

@@ -192,6 +192,7 @@ func (t *txn) finishShadows() {
 	for _, name := range t.touched {
 		if rec := t.next.cubes[name]; rec != nil && rec.shadow {
 			errs = append(errs, t.m.shadows.Trim(rec.shadowOf()))
+			t.watchRoutes(rec)
 		}
 	}
 	for _, rec := range t.next.cubes {

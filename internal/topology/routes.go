@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// The routes of a shadow cube's namespace on their way to the cube. They are no change of configuration, so no transaction
+// carries them: they come by the mailbox, as what a full table of routes may bring while the cube is busy comes in one
+// call.
+
+import (
+	"net/netip"
+	"sync"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/shadow"
+)
+
+// routeTeller is a Shadows that can tell routes.
+type routeTeller interface {
+	WatchRoutes(c shadow.Cube, told shadow.Told)
+}
+
+// watchRoutes has a cube told of the routes in its namespace, if it wants to hear of them.
+func (t *txn) watchRoutes(rec *record) {
+	u := t.next.units[rec.name]
+	teller, can := t.m.shadows.(routeTeller)
+	watcher, wants := u.inst.(cube.RouteWatcher)
+	if can && wants {
+		n := &routeNews{u: u, watcher: watcher}
+		teller.WatchRoutes(rec.shadowOf(), n.take)
+	}
+}
+
+// routeNews are changes that a cube has not heard of.
+type routeNews struct {
+	u       *unit
+	watcher cube.RouteWatcher
+
+	mu       sync.Mutex
+	changes  map[routeID]cube.RouteChange
+	complete bool
+	posted   bool
+}
+
+type routeID struct {
+	prefix netip.Prefix
+	metric uint32
+}
+
+// take adds changes to those that wait; a complete listing takes their place.
+func (n *routeNews) take(changes []cube.RouteChange, complete bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.changes == nil || complete {
+		n.changes = make(map[routeID]cube.RouteChange, len(changes))
+	}
+	n.complete = n.complete || complete
+	for _, c := range changes {
+		n.changes[routeID{c.Prefix, c.Metric}] = c
+	}
+	if !n.posted {
+		n.posted = true
+		n.u.mail.post(task{what: "RoutesChanged", run: n.tell, dropped: n.forget})
+	}
+}
+
+// tell runs in the cube's turn.
+func (n *routeNews) tell() {
+	n.mu.Lock()
+	list := make([]cube.RouteChange, 0, len(n.changes))
+	for _, c := range n.changes {
+		list = append(list, c)
+	}
+	complete := n.complete
+	n.changes, n.complete, n.posted = nil, false, false
+	n.mu.Unlock()
+	n.watcher.RoutesChanged(list, complete)
+}
+
+// forget is for a cube whose code is not called any more.
+func (n *routeNews) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.changes, n.posted = nil, false
+}
