@@ -47,7 +47,7 @@ func (m *Manager) noteNetdev(e netdev.Event) {
 	}
 }
 
-// tellParents tells transparent cubes what changed of their parents.
+// tellParents tells transparent cubes what changed of their parents, and standard cubes what changed of their peers.
 func (m *Manager) tellParents() {
 	m.parents.Lock()
 	defer m.parents.Unlock()
@@ -55,6 +55,7 @@ func (m *Manager) tellParents() {
 	for name, rec := range w.cubes {
 		u := w.units[name]
 		if !rec.transparent {
+			m.tellPeers(rec, u)
 			continue
 		}
 		watcher, ok := u.inst.(cube.ParentWatcher)

@@ -81,6 +81,8 @@ type unit struct {
 	committing atomic.Bool
 	// parent is what the cube was last told, or will be; under the manager's parents lock.
 	parent heard
+	// peers is the same of a standard cube's ports.
+	peers peers
 	// announce tells that the cube is degraded; handlers and waits count what the slow path took.
 	announce func(reason string)
 	handlers *tally.Histogram

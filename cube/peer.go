@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cube
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+)
+
+// PeerWatcher is told what the ports of a standard cube are connected to, after a change is in force: once for each port
+// that has a peer when the cube is made, and then when the peer, or the netdev that it is, has changed. Several changes
+// may be told in one call.
+type PeerWatcher interface {
+	PeerChanged(port string, peer Peer)
+}
+
+// Peer is what a port is connected to. The zero value is a port that has no peer. It must not be changed.
+type Peer struct {
+	// Name is "cube:port" or the name of a netdev.
+	Name string
+	// Netdev is the name again if it is a netdev, and Index its number, 0 while it does not exist. The rest is that of the
+	// netdev.
+	Netdev    string
+	Index     int
+	MAC       net.HardwareAddr
+	Addresses []netip.Prefix
+	MTU       int
+}
+
+// Equal says whether nothing changed from one Peer to another.
+func (p Peer) Equal(q Peer) bool {
+	return p.Name == q.Name && p.Netdev == q.Netdev && p.Index == q.Index && p.MTU == q.MTU && slices.Equal(p.MAC, q.MAC) &&
+		slices.Equal(p.Addresses, q.Addresses)
+}

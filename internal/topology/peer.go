@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// What the ports of a standard cube are connected to. It is computed anew after everything that may have changed it, as
+// what transparent cubes inherit is (parent.go), and told where it differs from what was told before.
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// peers is what a cube was told of the peers of its ports, or will be; under the manager's parents lock.
+type peers struct {
+	told map[string]cube.Peer
+	// news are the ports of which it is to hear; a call is in the mailbox while there are some.
+	news map[string]cube.Peer
+}
+
+// tellPeers tells a standard cube what changed of its peers. The parents lock is held.
+func (m *Manager) tellPeers(rec *record, u *unit) {
+	watcher, ok := u.inst.(cube.PeerWatcher)
+	if !ok {
+		return
+	}
+	p := &u.peers
+	posted := len(p.news) > 0
+	if p.told == nil {
+		p.told, p.news = map[string]cube.Peer{}, map[string]cube.Peer{}
+	}
+	for name := range p.told {
+		if rec.ports[name] == nil {
+			delete(p.told, name)
+			delete(p.news, name)
+		}
+	}
+	for name, port := range rec.ports {
+		is := m.peerOf(port)
+		if !is.Equal(p.told[name]) {
+			p.told[name], p.news[name] = is, is
+		}
+	}
+	if posted || len(p.news) == 0 {
+		return
+	}
+	m.tell(u, "PeerChanged", func() {
+		m.parents.Lock()
+		news := p.news
+		p.news = map[string]cube.Peer{}
+		m.parents.Unlock()
+		for _, name := range slices.Sorted(maps.Keys(news)) {
+			watcher.PeerChanged(name, news[name])
+		}
+	})
+}
+
+// peerOf is what is known of a port's peer.
+func (m *Manager) peerOf(p *port) cube.Peer {
+	out := cube.Peer{Name: p.peer}
+	at, err := parsePlace(p.peer)
+	if err != nil || at.netdev == "" {
+		return out
+	}
+	i := m.infos[at.netdev]
+	out.Netdev, out.Index, out.MAC, out.Addresses, out.MTU = at.netdev, i.Index, i.MAC, i.Addresses, i.MTU
+	return out
+}
