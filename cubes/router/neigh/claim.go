@@ -162,8 +162,7 @@ func (c *Claims) Conflict(k Key, other wire.MAC, now time.Duration) {
 	if cl == nil || other == cl.mac {
 		return
 	}
-	checking := cl.probing > 0 || cl.announces == announcements && cl.at != never
-	if cl.duplicate || checking {
+	if cl.duplicate || cl.checking() {
 		first := !cl.duplicate
 		cl.duplicate, cl.other = true, other
 		cl.probing, cl.announces, cl.at = 1, announcements, now+recheck
@@ -179,6 +178,26 @@ func (c *Claims) Conflict(k Key, other wire.MAC, now time.Duration) {
 	cl.defended = now
 	c.host.Duplicate(k, other)
 	c.host.Announce(k, cl.mac)
+}
+
+// Probed takes note of somebody who asks whether the address is free. Who has it answers; while it is being checked,
+// neither of the two can have it.
+func (c *Claims) Probed(k Key, other wire.MAC, now time.Duration) {
+	if cl := c.claims[k]; cl != nil && (cl.duplicate || cl.checking()) {
+		c.Conflict(k, other, now)
+	}
+}
+
+// checking says whether it is not known yet if the address is unique.
+func (cl *claim) checking() bool {
+	return cl.probing > 0 || cl.announces == announcements && cl.at != never
+}
+
+// Usable says whether the router may answer for an address: of IPv6, only when it is known to be unique (RFC 4862
+// 5.4); one of IPv4 is in use while it is checked.
+func (c *Claims) Usable(k Key) bool {
+	cl := c.claims[k]
+	return cl != nil && !cl.duplicate && (k.Addr.Is4() || !cl.checking())
 }
 
 // Duplicates are the addresses of a port that somebody else has, or has claimed within the last interval of defence.

@@ -117,6 +117,14 @@ func (n *ND) fault() string {
 	return ""
 }
 
+// Station is who sent the packet, as far as it tells.
+func (n ND) Station() MAC {
+	if n.Link != (MAC{}) {
+		return n.Link
+	}
+	return n.FromMAC
+}
+
 // Frame writes the packet.
 func (n ND) Frame() []byte {
 	b := make([]byte, ndLen, ndLen+8)
