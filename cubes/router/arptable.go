@@ -124,11 +124,13 @@ func (n *neighbourChange) change(gone, come map[string]fixed) error {
 
 // setFixed makes a neighbour permanent, or forgets it.
 func (r *router) setFixed(f fixed, is bool) error {
-	var err error
 	if is {
-		err = r.t.neighbours.Set(f.key(), neighbourEntry{Mac: f.mac, State: neighbourPermanent})
-	} else {
-		_, err = r.t.neighbours.Delete(f.key())
+		err := r.t.neighbours.Set(f.key(), neighbourEntry{Mac: f.mac, State: neighbourPermanent})
+		if err == nil {
+			r.slow.table.SetStatic(f.key().key(), f.mac.bytes(), clock())
+		}
+		return err
 	}
-	return errors.Join(err, r.hops.resolved(f.addr, f.port, f.mac, is && err == nil))
+	r.slow.table.DeleteStatic(f.key().key(), clock())
+	return nil
 }

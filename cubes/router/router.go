@@ -58,6 +58,7 @@ type router struct {
 	swept bool
 	// macs are those that ports without a configured one have.
 	macs map[uint16]mac
+	slow *slow
 }
 
 func newRouter(env cube.Env) *router {
@@ -74,6 +75,8 @@ func newRouter(env cube.Env) *router {
 		n, ok, err := r.t.neighbours.Get(addressKey{Address: wordsOf(addr), Port: port})
 		return n.Mac, ok && err == nil && n.usable()
 	}
+	r.slow = newSlow(env, r)
+	r.hops.wanted = r.slow.want
 	r.PrepareConfig = r.prepare
 	return r
 }
@@ -135,6 +138,10 @@ func (r *router) commit(conf *Config, next *layout, limits limits) (func() error
 	before, limit := r.t, r.rib.limit
 	r.open = true
 	r.t, r.rib.limit = t, int(limits.routes)
+	var unset func()
+	if unset, err = r.slow.begin(t, conf, limits.neighbours); err != nil {
+		return nil, err
+	}
 	if first {
 		err = r.adopt(next)
 	} else {
@@ -146,12 +153,14 @@ func (r *router) commit(conf *Config, next *layout, limits limits) (func() error
 	}
 	if err != nil {
 		r.t, r.rib.limit, r.open = before, limit, !first
+		unset()
 		if !first {
 			r.rib.reopen(before)
 		}
 		return nil, err
 	}
 	return func() error {
+		unset()
 		if first {
 			r.open = false // the maps go
 			return nil
@@ -201,12 +210,15 @@ func (r *router) arrange(next *layout) (func() error, error) {
 	r.now = next
 	back := func() error {
 		r.now = before
-		return r.writePorts(next, before)
+		err := r.writePorts(next, before)
+		r.slow.portsChanged(before)
+		return err
 	}
 	fail := func(err error) (func() error, error) { return nil, errors.Join(err, back()) }
 	if err := r.writePorts(before, next); err != nil {
 		return fail(err)
 	}
+	r.slow.portsChanged(next)
 	changes := connectedChanges(before, next)
 	moved, ports := r.statics.moved(next)
 	undo, err := r.rib.apply(append(changes, moved...))

@@ -18,13 +18,16 @@ import (
 
 // state is shaped like the model's tree.
 type state struct {
-	Ports []statePort  `json:"ports,omitempty"`
-	Route []stateRoute `json:"route,omitempty"`
+	Ports    []statePort      `json:"ports,omitempty"`
+	Route    []stateRoute     `json:"route,omitempty"`
+	ArpTable []stateNeighbour `json:"arp-table,omitempty"`
+	SlowPath *slowCounters    `json:"slow-path,omitempty"`
 }
 
 type statePort struct {
-	Name string `json:"name"`
-	Mac  string `json:"mac"`
+	Name             string       `json:"name"`
+	Mac              string       `json:"mac"`
+	DuplicateAddress []netip.Addr `json:"duplicate-address,omitempty"`
 }
 
 type stateRoute struct {
@@ -45,12 +48,18 @@ func (r *router) State(_ context.Context, path []string) (any, error) {
 	var s state
 	if len(path) == 0 || path[0] == "ports" {
 		for _, p := range r.now.ports {
-			s.Ports = append(s.Ports, statePort{p.name, p.mac.String()})
+			s.Ports = append(s.Ports, statePort{p.name, p.mac.String(), r.slow.duplicates(p.index)})
 		}
 		slices.SortFunc(s.Ports, func(a, b statePort) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	if len(path) == 0 || path[0] == "route" {
 		s.Route = r.stateRoutes(path)
+	}
+	if len(path) == 0 || path[0] == "arp-table" {
+		s.ArpTable = r.stateNeighbours(path)
+	}
+	if len(path) == 0 || path[0] == "slow-path" {
+		s.SlowPath = r.slow.count()
 	}
 	return s, nil
 }
@@ -138,8 +147,11 @@ func (r *router) showStatic(p netip.Prefix, s stateRoute, is route) (stateRoute,
 	return s, false
 }
 
-// DeleteState refuses: local and learned routes are not the user's to delete.
+// DeleteState forgets a learned neighbour. Local and learned routes are not the user's to delete.
 func (r *router) DeleteState(_ context.Context, path []string) error {
+	if len(path) == 2 && path[0] == "arp-table" && r.open {
+		return r.forget(path[1])
+	}
 	if len(path) == 3 && path[0] == "route" {
 		if p, err := netip.ParsePrefix(path[1]); err == nil {
 			if d := r.rib.table[p.Masked()]; d != nil && r.listedAs(d, path[2]) {

@@ -47,6 +47,7 @@ type claim struct {
 	probing, announces int // left to be sent
 	duplicate          bool
 	waits              bool // the port is down
+	held               bool // an earlier life of the router has announced it
 	defended           time.Duration
 	other              wire.MAC
 }
@@ -81,6 +82,7 @@ func (c *Claims) Add(k Key, mac wire.MAC, start Start, up bool, now time.Duratio
 	case Announce:
 		cl.announces = announcements
 	case Hold:
+		cl.held = true
 		return
 	}
 	cl.waits = !up
@@ -101,10 +103,24 @@ func (c *Claims) Has(k Key) (wire.MAC, bool) {
 	return cl.mac, true
 }
 
-// Up announces the addresses of a port that has come up, or begins to check those that wait for it.
+// Down takes note of a port that is down, which nobody has announced in the next moment.
+func (c *Claims) Down(port uint16) {
+	for k, cl := range c.claims {
+		if k.Port == port {
+			cl.held = false
+		}
+	}
+}
+
+// Up announces the addresses of a port that has come up, or begins to check those that wait for it. What an earlier life
+// of the router has announced is left out the first time, when the port is found up.
 func (c *Claims) Up(port uint16, now time.Duration) {
 	for k, cl := range c.claims {
-		if k.Port != port || cl.probing > 0 && !cl.waits {
+		if k.Port != port || cl.probing > 0 && !cl.waits || cl.duplicate {
+			continue
+		}
+		if cl.held {
+			cl.held = false
 			continue
 		}
 		cl.waits, cl.announces, cl.at = false, announcements, now

@@ -163,6 +163,12 @@ func New[P any](host Host[P], l Limits, t Timing, failed func(error)) *Table[P] 
 	}
 }
 
+// Timing is how long things take.
+func (t *Table[P]) Timing() Timing { return t.timing }
+
+// Resize changes what the table may hold. What is too much stays until it is forgotten.
+func (t *Table[P]) Resize(l Limits) { t.limits = l }
+
 // Retime changes how long answers are good.
 func (t *Table[P]) Retime(aging time.Duration, now time.Duration) {
 	t.timing.Aging = aging

@@ -404,7 +404,14 @@ func TestAddressesAreCheckedAnnouncedAndDefended(t *testing.T) {
 		{"without a check", four, func(c *Claims) { c.Add(four, one, Announce, true, 0); run(c, 0, 20) },
 			"usable true; announce 10.0.0.1; announce 10.0.0.1"},
 		{"after a restart", four, func(c *Claims) { c.Add(four, one, Hold, true, 0); run(c, 0, 20) }, ""},
-		{"a flap", four, func(c *Claims) { c.Add(four, one, Hold, true, 0); c.Up(1, 0); run(c, 0, 20) },
+		{"a flap", four, func(c *Claims) {
+			c.Add(four, one, Hold, true, 0)
+			c.Up(1, 0)
+			run(c, 0, 5)
+			c.Down(1)
+			c.Up(1, 6*second)
+			run(c, 6, 20)
+		},
 			"usable true; announce 10.0.0.1; announce 10.0.0.1"},
 		{"a duplicate that goes away", six, func(c *Claims) {
 			c.Add(six, one, Check, true, 0)

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+// What the router itself says by ICMP and ICMPv6: errors for packets that it cannot forward, and answers to echo
+// requests. Errors are limited by the source that they go to, besides the limit of the program by port (RFC 1812 4.3.2.8,
+// RFC 4443 2.4(f)).
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cubes/router/neigh"
+	"github.com/polycube/polycube/cubes/router/wire"
+)
+
+// refuse answers a packet by an error, if it may be answered.
+func (s *slow) refuse(p *cube.PacketIn, k wire.Kind, mtu int) {
+	ip, err := wire.ParseIP(p.Data)
+	if err != nil {
+		s.counters.Malformed++
+		return
+	}
+	if !ip.Answerable(k) || s.ours(ip.Src) || s.broadcast(ip.Dst) {
+		return
+	}
+	if !s.limiter.admit(ip.Src, clock()) {
+		s.counters.ErrorsSuppressed++
+		return
+	}
+	from, ok := s.errorSource(p.Port, &ip)
+	if !ok {
+		return
+	}
+	s.ids++
+	e := wire.Error{Kind: k, MTU: mtu, From: from, ID: s.ids}
+	if s.back(p, &ip, func(to, mac wire.MAC) []byte { return e.Frame(&ip, to, mac) }) {
+		s.counters.ErrorsSent++
+	}
+}
+
+// errorSource is the address that an error comes from: the primary one of the port where the packet came in, or any other
+// of the router if that has none of the family. A link-local source is answered from a link-local address.
+func (s *slow) errorSource(index uint16, ip *wire.Packet) (netip.Addr, bool) {
+	linkLocal := ip.V6() && ip.Src.IsLinkLocalUnicast()
+	if port := s.ports[index]; port != nil {
+		if a, ok := port.first(ip.V6(), linkLocal); ok {
+			return a, true
+		}
+	}
+	var best netip.Addr
+	for _, p := range s.ports {
+		if a, ok := p.first(ip.V6(), false); ok && (!best.IsValid() || a.Less(best)) {
+			best = a
+		}
+	}
+	return best, best.IsValid()
+}
+
+func (s *slow) ours(a netip.Addr) bool {
+	for _, p := range s.ports {
+		if has(p.addresses, a) {
+			return true
+		}
+	}
+	return false
+}
+
+// broadcast says whether an address is that of all hosts of one of the router's links.
+func (s *slow) broadcast(a netip.Addr) bool {
+	if !a.Is4() {
+		return false
+	}
+	for _, p := range s.ports {
+		for _, n := range p.addresses {
+			if n.Bits() < 31 && n.Contains(a) && broadcast(n) == a {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// back sends an answer to where a packet came from: by the route to its source. If that is the port where it came in, to
+// the station that sent it; elsewhere to the neighbour, which may have to be found.
+func (s *slow) back(p *cube.PacketIn, ip *wire.Packet, frame func(to, from wire.MAC) []byte) bool {
+	index, gateway, ok := p.Port, netip.Addr{}, true
+	if !ip.V6() || !ip.Src.IsLinkLocalUnicast() {
+		index, gateway, ok = s.r.lookup(ip.Src)
+	}
+	port, there := s.ports[index]
+	if !ok || !there {
+		return false
+	}
+	station := wire.Source(p.Data)
+	if index == p.Port && station.Station() {
+		s.send(index, frame(station, port.station()))
+		return true
+	}
+	k := neigh.Key{Addr: ip.Src, Port: index}
+	if gateway.IsValid() {
+		k.Addr = gateway
+	}
+	h := &held{out: true, port: index, key: k, data: frame(wire.MAC{}, port.station())}
+	return s.table.Packet(k, neigh.Origin{Port: p.Port, Source: ip.Src}, h, len(h.data), clock())
+}
+
+// local takes a packet for an address of the router.
+func (s *slow) local(p *cube.PacketIn) {
+	ip, err := wire.ParseIP(p.Data)
+	if err != nil {
+		s.counters.Malformed++
+		return
+	}
+	now := clock()
+	switch {
+	case ip.Echo():
+		if ip.More {
+			s.echoes.begin(&ip, now)
+		}
+	case ip.Offset > 0 && s.echoes.continues(&ip, now):
+	default:
+		s.unheard(p, &ip)
+		return
+	}
+	if s.back(p, &ip, ip.EchoReply) {
+		s.counters.EchoReplies++
+	}
+}
+
+// noNextHeader is the protocol number of IPv6 that says that nothing follows.
+const noNextHeader = 59
+
+// unheard answers what nothing here listens to.
+func (s *slow) unheard(p *cube.PacketIn, ip *wire.Packet) {
+	switch {
+	case ip.Offset > 0 || ip.Proto == wire.ProtoICMP || ip.Proto == wire.ProtoICMPv6 || ip.Proto == noNextHeader:
+	case ip.Proto == wire.ProtoUDP || ip.Proto == wire.ProtoTCP:
+		s.refuse(p, wire.NoPort, 0)
+	default:
+		s.refuse(p, wire.NoProtocol, 0)
+	}
+}
+
+// echoes are the echo requests that come in fragments, so that what follows the first one is known to be of it.
+type echoes struct{ until map[echoKey]time.Duration }
+
+type echoKey struct {
+	src, dst netip.Addr
+	id       uint32
+}
+
+// Fragments that come later than this are of another packet; and how many packets are known at a time.
+const (
+	echoTime = 5 * time.Second
+	echoMax  = 1024
+)
+
+func (e *echoes) begin(p *wire.Packet, now time.Duration) {
+	if e.until == nil {
+		e.until = map[echoKey]time.Duration{}
+	}
+	if len(e.until) >= echoMax {
+		for k, until := range e.until {
+			if until <= now {
+				delete(e.until, k)
+			}
+		}
+	}
+	if len(e.until) < echoMax {
+		e.until[echoKey{p.Src, p.Dst, p.ID}] = now + echoTime
+	}
+}
+
+func (e *echoes) continues(p *wire.Packet, now time.Duration) bool {
+	return (p.Proto == wire.ProtoICMP || p.Proto == wire.ProtoICMPv6) && e.until[echoKey{p.Src, p.Dst, p.ID}] > now
+}
+
+// limiter are token buckets by source. A source is an IPv4 address or a /64.
+type limiter struct{ full map[netip.Addr]time.Duration }
+
+// Errors to a source: one for each limitCost in the long run, limitBurst at once; how many sources are known at a time.
+const (
+	limitCost    = 50 * time.Millisecond
+	limitBurst   = 40
+	limitSources = 4096
+)
+
+// admit says whether a source may be sent one more error. full is when its bucket will be full again.
+func (l *limiter) admit(source netip.Addr, now time.Duration) bool {
+	if source.Is6() {
+		p, _ := source.Prefix(64)
+		source = p.Addr()
+	}
+	if l.full == nil {
+		l.full = map[netip.Addr]time.Duration{}
+	}
+	full, known := l.full[source]
+	if !known && len(l.full) >= limitSources {
+		for a, at := range l.full {
+			if at <= now {
+				delete(l.full, a)
+			}
+		}
+		if len(l.full) >= limitSources {
+			return false
+		}
+	}
+	full = max(full, now) + limitCost
+	if full-now > limitBurst*limitCost {
+		return false
+	}
+	l.full[source] = full
+	return true
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+// Neighbours: the table of package neigh with the maps, ports and packets of a cube around it.
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cubes/router/neigh"
+	"github.com/polycube/polycube/cubes/router/wire"
+)
+
+// keyOf is where the fast path has what is known of an address on a port's link.
+func keyOf(a netip.Addr, port uint16) addressKey { return addressKey{Address: wordsOf(a), Port: port} }
+
+func (k addressKey) key() neigh.Key { return neigh.Key{Addr: k.Address.addr(), Port: k.Port} }
+
+// Set implements neigh.Host.
+func (s *slow) Set(k neigh.Key, mac wire.MAC, state neigh.State, since time.Duration) error {
+	n := neighbourEntry{Confirmed: uint64(since), Mac: macOf(mac), State: uint8(state)}
+	err := s.neighbours.Set(keyOf(k.Addr, k.Port), n)
+	return errors.Join(err, s.r.hops.resolved(k.Addr, k.Port, macOf(mac), err == nil && state.Usable()))
+}
+
+// Delete implements neigh.Host.
+func (s *slow) Delete(k neigh.Key) error {
+	_, err := s.neighbours.Delete(keyOf(k.Addr, k.Port))
+	return errors.Join(err, s.r.hops.resolved(k.Addr, k.Port, 0, false))
+}
+
+// Confirmed implements neigh.Host.
+func (s *slow) Confirmed(k neigh.Key) time.Duration {
+	n, ok, err := s.neighbours.Get(keyOf(k.Addr, k.Port))
+	if err != nil || !ok {
+		return 0
+	}
+	return time.Duration(n.Confirmed)
+}
+
+// Ask implements neigh.Host. Without an address of its own on the link, the router cannot ask.
+func (s *slow) Ask(k neigh.Key, to wire.MAC) {
+	p, ok := s.ports[k.Port]
+	if s.committing || !ok {
+		s.later = append(s.later, question{k, to})
+		return
+	}
+	mac := p.station()
+	if k.Addr.Is4() {
+		from, ok := p.sourceFor(k.Addr)
+		if !ok {
+			return
+		}
+		if to == (wire.MAC{}) {
+			to = wire.Broadcast
+		}
+		s.send(k.Port, wire.WhoHas(k.Addr, to, from, mac).Frame())
+		return
+	}
+	from, ok := p.sourceFor(k.Addr)
+	if !ok {
+		from = wire.LinkLocal(mac)
+	}
+	s.send(k.Port, wire.Solicit(k.Addr, to, mac, from).Frame())
+}
+
+// want is told of the gateways that routes lead over.
+func (s *slow) want(addr netip.Addr, port uint16, want bool) {
+	k := neigh.Key{Addr: addr, Port: port}
+	if want {
+		s.committing = true
+		s.table.Want(k, clock())
+		s.committing = false
+		return
+	}
+	s.table.Unwant(k)
+}
+
+// station is the port's MAC address.
+func (p *portState) station() wire.MAC { return p.mac.bytes() }
+
+// first returns the first address of a family that is not link-local, or, if linkLocal says so, that is.
+func (p *portState) first(six, linkLocal bool) (netip.Addr, bool) {
+	for _, a := range p.addresses {
+		if a.Addr().Is6() == six && (six && a.Addr().IsLinkLocalUnicast()) == linkLocal {
+			return a.Addr(), true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// onLink says whether an address is in one of the port's networks.
+func (p *portState) onLink(a netip.Addr) bool {
+	if a.Is6() && a.IsLinkLocalUnicast() {
+		return true
+	}
+	return slices.ContainsFunc(p.addresses, func(n netip.Prefix) bool { return n.Contains(a) })
+}
+
+// sourceFor is the port's address to ask a neighbour with: one in its network, or the first one of the family.
+func (p *portState) sourceFor(a netip.Addr) (netip.Addr, bool) {
+	for _, n := range p.addresses {
+		if n.Addr().Is6() == a.Is6() && n.Contains(a) {
+			return n.Addr(), true
+		}
+	}
+	if from, ok := p.first(a.Is6(), false); ok {
+		return from, true
+	}
+	return p.first(a.Is6(), true)
+}
+
+// Release implements neigh.Host.
+func (s *slow) Release(h *held) {
+	if !h.out {
+		s.again(h.packet(), h.data)
+		return
+	}
+	n, ok := s.table.Get(h.key, clock())
+	if !ok {
+		return
+	}
+	copy(h.data, n.MAC[:])
+	s.send(h.port, h.data)
+}
+
+// Unreachable implements neigh.Host.
+func (s *slow) Unreachable(h *held) {
+	if !h.out {
+		s.refuse(h.packet(), wire.NoNeighbour, 0)
+	}
+}
+
+// arp takes an ARP packet that the fast path has not dealt with.
+func (s *slow) arp(p *cube.PacketIn) {
+	port, ok := s.ports[p.Port]
+	a, err := wire.ParseARP(p.Data)
+	if err != nil || !ok {
+		s.counters.Malformed++
+		return
+	}
+	now := clock()
+	if mac, ours := s.claims.Has(neigh.Key{Addr: a.Sender, Port: p.Port}); ours {
+		if a.SenderMAC != mac {
+			s.claims.Conflict(neigh.Key{Addr: a.Sender, Port: p.Port}, a.SenderMAC, now)
+		}
+		return
+	}
+	_, forUs := s.claims.Has(neigh.Key{Addr: a.Target, Port: p.Port})
+	if a.Probe() {
+		if forUs && a.SenderMAC != port.station() {
+			s.claims.Probed(neigh.Key{Addr: a.Target, Port: p.Port}, a.SenderMAC, now)
+		}
+		return
+	}
+	if !port.onLink(a.Sender) || a.SenderMAC == port.station() {
+		return
+	}
+	k := neigh.Key{Addr: a.Sender, Port: p.Port}
+	switch {
+	case a.Op == wire.ARPReply:
+		s.table.Answered(k, neigh.Answer{MAC: a.SenderMAC, Solicited: a.To == port.station(), Override: true}, now)
+	case forUs:
+		s.table.Asked(k, a.SenderMAC, now)
+	default:
+		s.table.Answered(k, neigh.Answer{MAC: a.SenderMAC, Override: true}, now)
+	}
+}
+
+// nd takes a packet of neighbour discovery that the fast path has not dealt with.
+func (s *slow) nd(p *cube.PacketIn) {
+	port, ok := s.ports[p.Port]
+	n, err := wire.ParseND(p.Data)
+	if err != nil || !ok {
+		s.counters.Malformed++
+		return
+	}
+	now := clock()
+	target := neigh.Key{Addr: n.Target, Port: p.Port}
+	_, ours := s.claims.Has(target)
+	if n.FromMAC == port.station() {
+		return // it came back from a loop in the link
+	}
+	if n.Advertisement {
+		if ours {
+			s.claims.Conflict(target, n.Station(), now)
+		} else if port.onLink(n.Target) {
+			s.table.Answered(target, s.judged(target, n), now)
+		}
+		return
+	}
+	if !ours {
+		return
+	}
+	if n.From.IsUnspecified() {
+		s.claims.Probed(target, n.FromMAC, now)
+	} else if _, claimed := s.claims.Has(neigh.Key{Addr: n.From, Port: p.Port}); claimed || !port.onLink(n.From) {
+		return
+	} else if n.Link != (wire.MAC{}) {
+		s.table.Asked(neigh.Key{Addr: n.From, Port: p.Port}, n.Link, now)
+	}
+	if p.Metadata[2] == 1 && s.claims.Usable(target) {
+		s.send(p.Port, n.Advertise(port.station()).Frame())
+	}
+}
+
+// judged is what an advertisement says. One without a link-layer address confirms what is known.
+func (s *slow) judged(k neigh.Key, n wire.ND) neigh.Answer {
+	a := neigh.Answer{MAC: n.Link, Solicited: n.Solicited, Override: n.Override}
+	if a.MAC == (wire.MAC{}) {
+		if known, ok := s.table.Get(k, clock()); ok {
+			a.MAC = known.MAC
+		}
+	}
+	return a
+}
+
+// stateNeighbour is an entry of the list `arp-table`.
+type stateNeighbour struct {
+	Address   string `json:"address"`
+	Mac       string `json:"mac"`
+	Interface string `json:"interface"`
+	State     string `json:"state"`
+	Age       uint32 `json:"age"`
+}
+
+// stateNeighbours shows what is known of neighbours.
+func (r *router) stateNeighbours(path []string) []stateNeighbour {
+	now := clock()
+	all := r.slow.table.All(now)
+	configured := map[neigh.Key]string{}
+	for text, f := range r.fixed {
+		configured[f.key().key()] = text
+	}
+	var out []stateNeighbour
+	for _, n := range all {
+		name, ok := r.env.PortName(n.Port)
+		text := addressText(n.Addr, name)
+		if fixed, is := configured[n.Key]; is {
+			text = fixed
+		}
+		if !ok || len(path) > 1 && path[1] != text {
+			continue
+		}
+		out = append(out, stateNeighbour{text, n.MAC.String(), name, n.State.String(), uint32(n.Age / time.Second)})
+	}
+	slices.SortFunc(out, func(a, b stateNeighbour) int { return cmp.Compare(a.Address, b.Address) })
+	return out
+}
+
+// addressText is the key of a learned neighbour: link-local addresses are told apart by their ports.
+func addressText(a netip.Addr, port string) string {
+	if a.Is6() && a.IsLinkLocalUnicast() {
+		return a.WithZone(port).String()
+	}
+	return a.String()
+}
+
+// forget removes a learned neighbour.
+func (r *router) forget(text string) error {
+	for _, n := range r.slow.table.All(clock()) {
+		name, _ := r.env.PortName(n.Port)
+		if addressText(n.Addr, name) == text && r.slow.table.Forget(n.Key, clock()) {
+			return nil
+		}
+	}
+	return fmt.Errorf("arp-table %s: %w", text, cube.ErrNotFound)
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+// What the fast path cannot finish: packets whose neighbour is not known, packets that are to be answered by an error,
+// packets for the router itself, and those that have to be cut. All of them are bytes that anybody may have sent. How
+// many come is limited in the program (punt.h), by port and by what they are about; what is kept of them is limited here.
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cubes/router/neigh"
+	"github.com/polycube/polycube/cubes/router/wire"
+)
+
+// Reasons for which packets come, enum router_slowpath_reason of the program.
+const (
+	reasonUnresolved uint16 = 32 + iota
+	reasonHostFailed
+	reasonTimeExceeded
+	reasonNoRoute
+	reasonUnreachableRoute
+	reasonProhibitRoute
+	reasonTooBig
+	reasonFragment
+	reasonBeyondScope
+	reasonLocal
+	reasonARP
+	reasonND
+)
+
+// noticeStale is ROUTER_NOTIFY_STALE: a stale neighbour is used.
+const noticeStale = 1
+
+// slow is the slow path of a router.
+type slow struct {
+	env cube.Env
+	r   *router
+	// detect says whether new addresses are checked for duplicates.
+	detect bool
+	// committing is set while a change is on its way: packets of the router's own would not get far then. later are the
+	// questions of that time.
+	committing bool
+	later      []question
+
+	neighbours cube.Table[addressKey, neighbourEntry]
+	addresses  cube.Table[addressKey, addressEntry]
+	table      *neigh.Table[*held]
+	claims     *neigh.Claims
+	ports      map[uint16]*portState
+	up         map[uint16]bool
+	limiter    limiter
+	echoes     echoes
+	counters   slowCounters
+	ids        uint16 // of IPv4 packets
+	// fresh says that no ports are known yet, restored that the maps are those of an earlier life of the router.
+	fresh, restored bool
+	stop            func()
+}
+
+// slowCounters are the container `slow-path`.
+type slowCounters struct {
+	ErrorsSent       uint64 `json:"icmp-errors-sent"`
+	ErrorsSuppressed uint64 `json:"icmp-errors-suppressed"`
+	EchoReplies      uint64 `json:"echo-replies"`
+	Fragments        uint64 `json:"fragments-created"`
+	Malformed        uint64 `json:"malformed"`
+	Resolved         uint64 `json:"neighbours-resolved"`
+	Unanswered       uint64 `json:"neighbours-unanswered"`
+	TableFull        uint64 `json:"neighbours-not-learned"`
+	Queued           uint64 `json:"packets-queued"`
+	Released         uint64 `json:"packets-released"`
+	Expired          uint64 `json:"packets-expired"`
+	QueueFull        uint64 `json:"packets-queue-full"`
+	Refused          uint64 `json:"packets-refused"`
+}
+
+// question is what a neighbour is to be asked.
+type question struct {
+	key neigh.Key
+	to  wire.MAC
+}
+
+// held is a packet that waits.
+type held struct {
+	// out says that it is one of the router's own, which leaves by port; others appear at the port where they came in.
+	out     bool
+	port    uint16
+	key     neigh.Key
+	class   uint32
+	trip    cube.Trip
+	offload cube.Offload
+	data    []byte
+}
+
+// tick is how often it is looked whether something is due.
+const tick = 100 * time.Millisecond
+
+// room is what strangers can make the router hold: a quarter of the entries is for those that are configured.
+func room(entries uint32) neigh.Limits {
+	return neigh.Limits{
+		Entries: int(entries) / 4 * 3, PortEntries: int(entries) / 2,
+		Incomplete: 1024, PortIncomplete: 256, SourceIncomplete: 32,
+		Queue: 8, Bytes: 4 << 20, PortBytes: 1 << 20,
+	}
+}
+
+// newSlow makes the slow path, which does nothing until it has begun.
+func newSlow(env cube.Env, r *router) *slow {
+	return &slow{env: env, r: r, up: map[uint16]bool{}}
+}
+
+// begin takes over the maps and what is configured; the first time, also what an earlier life of the router has left in
+// the maps. The function that it returns takes that back.
+func (s *slow) begin(t tables, conf *Config, entries uint32) (undo func(), err error) {
+	before := *s
+	s.neighbours, s.addresses = t.neighbours, t.addresses
+	s.detect = conf.Arp.DuplicateDetection
+	aging := time.Duration(conf.Arp.AgingTime) * time.Second
+	if s.table != nil {
+		was := s.table.Timing().Aging
+		s.table.Resize(room(entries))
+		s.table.Retime(aging, clock())
+		return func() {
+			s.neighbours, s.addresses, s.detect = before.neighbours, before.addresses, before.detect
+			s.table.Retime(was, clock())
+		}, nil
+	}
+	timing := neigh.DefaultTiming
+	timing.Aging = aging
+	s.table = neigh.New[*held](s, room(entries), timing, func(err error) {
+		s.env.Logger().Error("writing what is known of neighbours", "error", err)
+	})
+	s.claims = neigh.NewClaims(s)
+	s.fresh = true
+	for _, p := range t.ports.All(&err) {
+		s.restored = s.restored || p.Mac != 0
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.stop == nil {
+		s.stop = s.env.Every(tick, s.tick)
+	}
+	return func() { s.table, s.ports = nil, nil }, s.restore()
+}
+
+// count returns the counters, among them those of the table.
+func (s *slow) count() *slowCounters {
+	if s.table == nil {
+		return nil
+	}
+	c, n := s.counters, s.table.Counters
+	c.Resolved, c.Unanswered, c.TableFull = n.Resolved, n.Unanswered, n.TableFull
+	c.Queued, c.Released, c.Expired, c.QueueFull, c.Refused = n.Waited, n.Released, n.Expired, n.QueueFull, n.Refused
+	return &c
+}
+
+// restore reads the neighbours of an earlier life.
+func (s *slow) restore() error {
+	now := clock()
+	type found struct {
+		key addressKey
+		is  neighbourEntry
+	}
+	var all []found
+	var err error
+	for k, n := range s.neighbours.All(&err) {
+		all = append(all, found{k, n})
+	}
+	for _, f := range all {
+		s.table.Restore(f.key.key(), wire.MAC(f.is.Mac.bytes()), neigh.State(f.is.State), time.Duration(f.is.Confirmed), now)
+	}
+	return err
+}
+
+// clock is that of pcn_time_coarse.
+func clock() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &ts); err != nil {
+		panic(fmt.Sprintf("reading the monotonic clock: %v", err)) // every kernel that we run on has it
+	}
+	return time.Duration(ts.Nano())
+}
+
+func (s *slow) tick() {
+	if s.table == nil {
+		return
+	}
+	now := clock()
+	for _, q := range s.later {
+		s.Ask(q.key, q.to)
+	}
+	s.later = nil
+	s.table.Tick(now)
+	if at, ok := s.claims.Next(); ok && at <= now {
+		s.claims.Tick(now)
+	}
+}
+
+// PacketIn implements cube.PacketHandler.
+func (r *router) PacketIn(p *cube.PacketIn) { r.slow.packetIn(p) }
+
+// Notify implements cube.Notified.
+func (r *router) Notify(kind uint32, data []byte) { r.slow.notify(kind, data) }
+
+// PortChanged implements cube.PortWatcher.
+func (r *router) PortChanged(port string, up bool) {
+	if index, ok := r.env.PortIndex(port); ok {
+		r.slow.portUp(index, up)
+	}
+}
+
+// packetIn takes a packet from the fast path.
+func (s *slow) packetIn(p *cube.PacketIn) {
+	if s.table == nil {
+		return
+	}
+	switch p.Reason {
+	case reasonUnresolved:
+		s.unresolved(p)
+	case reasonHostFailed:
+		s.refuse(p, wire.NoNeighbour, 0)
+	case reasonTimeExceeded:
+		s.refuse(p, wire.TimeExceeded, 0)
+	case reasonNoRoute:
+		s.refuse(p, wire.NoRoute, 0)
+	case reasonUnreachableRoute:
+		s.refuse(p, wire.RouteUnreachable, 0)
+	case reasonProhibitRoute:
+		s.refuse(p, wire.Prohibited, 0)
+	case reasonBeyondScope:
+		s.refuse(p, wire.BeyondScope, 0)
+	case reasonTooBig:
+		s.refuse(p, wire.TooBig, int(p.Metadata[1]))
+	case reasonFragment:
+		s.fragment(p, int(p.Metadata[1]))
+	case reasonLocal:
+		s.local(p)
+	case reasonARP:
+		s.arp(p)
+	case reasonND:
+		s.nd(p)
+	}
+}
+
+// notify takes a message from the fast path.
+func (s *slow) notify(kind uint32, data []byte) {
+	var k addressKey
+	if kind != noticeStale || s.table == nil || len(data) != binary.Size(k) {
+		return
+	}
+	for i := range k.Address {
+		k.Address[i] = binary.NativeEndian.Uint32(data[4*i:])
+	}
+	k.Port = binary.NativeEndian.Uint16(data[4*len(k.Address):])
+	s.table.Used(k.key(), clock())
+}
+
+// unresolved takes a packet whose neighbour the fast path does not know.
+func (s *slow) unresolved(p *cube.PacketIn) {
+	ip, err := wire.ParseIP(p.Data)
+	if err != nil {
+		s.counters.Malformed++
+		return
+	}
+	k := neigh.Key{Addr: ip.Dst, Port: uint16(p.Metadata[0])}
+	if gateway, ok := s.r.hops.address(p.Metadata[1]); ok {
+		k.Addr = gateway
+	}
+	if _, ok := s.ports[k.Port]; !ok {
+		return // the port went while the packet was on its way
+	}
+	s.table.Packet(k, neigh.Origin{Port: p.Port, Source: ip.Src}, hold(p), len(p.Data), clock())
+}
+
+// hold copies a packet.
+func hold(p *cube.PacketIn) *held {
+	return &held{port: p.Port, class: p.TrafficClass, trip: p.Trip, offload: p.Offload, data: append([]byte(nil), p.Data...)}
+}
+
+// packet is the reverse of hold.
+func (h *held) packet() *cube.PacketIn {
+	return &cube.PacketIn{Port: h.port, TrafficClass: h.class, Trip: h.trip, Offload: h.offload, Data: h.data, Length: len(h.data)}
+}
+
+// send sends a frame of the router's own.
+func (s *slow) send(port uint16, frame []byte) {
+	if err := s.env.Send(&cube.PacketOut{Port: port, Direction: cube.Egress, Data: frame}); err != nil {
+		s.env.Logger().Debug("sending a packet of the router's own", "port", port, "error", err)
+	}
+}
+
+// again lets a packet go through the fast path once more.
+func (s *slow) again(p *cube.PacketIn, frame []byte) {
+	err := s.env.Send(&cube.PacketOut{
+		Port: p.Port, Direction: cube.Ingress, TrafficClass: p.TrafficClass, Trip: p.Trip, Offload: p.Offload, Data: frame,
+	})
+	if err != nil {
+		s.env.Logger().Debug("sending a packet on", "port", p.Port, "error", err)
+	}
+}
+
+// fragment cuts a packet; the pieces go through the fast path.
+func (s *slow) fragment(p *cube.PacketIn, mtu int) {
+	ip, err := wire.ParseIP(p.Data)
+	if err != nil {
+		s.counters.Malformed++
+		return
+	}
+	pieces, err := ip.Fragments(mtu)
+	if err != nil {
+		s.counters.Malformed++
+		return
+	}
+	p.Offload = cube.Offload{}
+	for _, frame := range pieces {
+		s.counters.Fragments++
+		s.again(p, frame)
+	}
+}
