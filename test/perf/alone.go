@@ -2,7 +2,7 @@
 
 package perf
 
-// The bridge's program alone: what it costs to look up and to learn, without a network.
+// The bridges' programs alone: what it costs to look up and to learn, without a network.
 
 import (
 	"context"
@@ -23,11 +23,12 @@ import (
 type alone struct {
 	hook    cube.Hook
 	mode    datapath.Mode
+	vlan    bool // the bridge with VLANs, else simplebridge
 	harness *ebpf.Program
 	program *ebpf.Program // nil: nothing
 }
 
-// bridgeAlone times simplebridge's programs on frames of all stations.
+// bridgeAlone times the programs of both bridges on frames of all stations.
 func bridgeAlone(ctx context.Context, r *Run) (*report.Table, []report.Check, error) {
 	t := &report.Table{
 		Title:   "The program alone, with learning, 1,000 flows",
@@ -46,6 +47,11 @@ func bridgeAlone(ctx context.Context, r *Run) (*report.Table, []report.Check, er
 				}
 				all = append(all, a)
 			}
+			a, err := vlanAlone(rig, r.Root, hook)
+			if err != nil {
+				return fmt.Errorf("bridge, %s: %w", hook, err)
+			}
+			all = append(all, a)
 		}
 		return measureAlone(r, rig, all, times)
 	})
@@ -54,20 +60,29 @@ func bridgeAlone(ctx context.Context, r *Run) (*report.Table, []report.Check, er
 	}
 	var checks []report.Check
 	for _, hook := range []cube.Hook{cube.XDP, cube.TC} {
-		base := times[aloneName(hook, "")]
+		base := times[(&alone{hook: hook}).name()]
 		for _, mode := range []datapath.Mode{datapath.ModeInline, datapath.ModeCall} {
-			net := times[aloneName(hook, mode)].Less(base)
-			t.Add(aloneName(hook, mode), net.Spread(1))
+			name := (&alone{hook: hook, mode: mode}).name()
+			net := times[name].Less(base)
+			t.Add(name, net.Spread(1))
 			if mode == datapath.ModeInline {
 				checks = append(checks, report.AtMost("simplebridge program alone, with learning, "+hookName(hook), "%.0f ns", net.Median(), 70))
 			}
 		}
+		vlan := &alone{hook: hook, mode: datapath.ModeInline, vlan: true}
+		t.Add(vlan.name(), times[vlan.name()].Less(base).Spread(1))
+		more := times[vlan.name()].Less(times[(&alone{hook: hook, mode: datapath.ModeInline}).name()])
+		checks = append(checks, report.AtMost("bridge program alone against simplebridge's, "+hookName(hook), "%.0f ns more", more.Median(), 15))
 	}
 	return t, checks, nil
 }
 
-func aloneName(hook cube.Hook, mode datapath.Mode) string {
-	return fmt.Sprintf("%s, %s", hookName(hook), mode)
+func (a *alone) name() string {
+	which := "simplebridge"
+	if a.vlan {
+		which = "bridge"
+	}
+	return fmt.Sprintf("%s, %s, %s", which, hookName(a.hook), a.mode)
 }
 
 func measureAlone(r *Run, rig *lab.Rig, all []*alone, times map[string]report.Sample) error {
@@ -85,8 +100,7 @@ func measureAlone(r *Run, rig *lab.Rig, all []*alone, times map[string]report.Sa
 			if err != nil {
 				return err
 			}
-			name := aloneName(a.hook, a.mode)
-			times[name] = append(times[name], ns)
+			times[a.name()] = append(times[a.name()], ns)
 		}
 	}
 	return nil
@@ -137,6 +151,37 @@ func newAlone(rig *lab.Rig, hook cube.Hook, mode datapath.Mode) (*alone, error) 
 		return nil, err
 	}
 	if a.program, err = p.Entry(); err != nil {
+		return nil, err
+	}
+	rig.Closing(a.program)
+	return a, a.load(rig)
+}
+
+// vlanAlone makes a harness around a bridge with VLANs, which a daemon makes.
+func vlanAlone(rig *lab.Rig, root string, hook cube.Hook) (*alone, error) {
+	a := &alone{hook: hook, mode: datapath.ModeInline, vlan: true}
+	w, err := rig.NewWire(stations)
+	if err != nil {
+		return nil, err
+	}
+	typ := cube.TypeTC
+	if hook == cube.XDP {
+		typ = cube.TypeXDPSKB
+	}
+	d, err := newVLANBridge(rig, root, w, typ)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Teach(stations); err != nil {
+		return nil, err
+	}
+	if err := d.Request("PATCH", "/bridge/br1/ports/left/peer", `"lo"`); err != nil {
+		return nil, err
+	}
+	if err := d.Inlined("br1"); err != nil {
+		return nil, err
+	}
+	if a.program, err = d.Entry(hook, "lo"); err != nil {
 		return nil, err
 	}
 	rig.Closing(a.program)

@@ -19,7 +19,7 @@ const stations = 1000
 
 // bridge is the part "bridge".
 func bridge(ctx context.Context, r *Run) error {
-	section := Section{Title: "simplebridge", Text: bridgeText}
+	section := Section{Title: "Bridges", Text: bridgeText}
 	through, times, checks, err := bridgeThroughput(ctx, r)
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ const bridgeText = "Frames of 60 bytes go from a generator through one veth, the
 	"of a veth fill up meanwhile: that is the machine, not the forwarder."
 
 func bridgeThroughput(ctx context.Context, r *Run) (*report.Table, map[string]report.Sample, []report.Check, error) {
-	all := forwarders()
+	all := forwarders(r.Root)
 	times := map[string]report.Sample{}
 	lost := map[string]uint64{}
 	rounds := r.rounds(9, 2)
@@ -66,7 +66,7 @@ func bridgeThroughput(ctx context.Context, r *Run) (*report.Table, map[string]re
 			lost[f.name] += cost.Lost
 		}
 	}
-	return bridgeTable(times, lost), times, bridgeChecks(times), nil
+	return bridgeTable(r, times, lost), times, bridgeChecks(times), nil
 }
 
 // cost sets the forwarder up, lets it learn and measures it: the best of a few runs.
@@ -102,13 +102,13 @@ func (f forwarder) cost(ctx context.Context, quick bool) (lab.Cost, error) {
 	return best, err
 }
 
-func bridgeTable(times map[string]report.Sample, lost map[string]uint64) *report.Table {
+func bridgeTable(r *Run, times map[string]report.Sample, lost map[string]uint64) *report.Table {
 	t := &report.Table{
 		Title:   "Throughput, end to end",
 		Columns: []string{"", "ns of CPU per packet", "Mpps of one core", "net ns", "× Linux bridge", "lost"},
 	}
 	null, linux := times[nothing].Median(), times[linuxBridge].Median()
-	for _, f := range forwarders() {
+	for _, f := range forwarders(r.Root) {
 		m := times[f.name].Median()
 		t.Add(f.name, times[f.name].Spread(0), fmt.Sprintf("%.2f", 1000/m), fmt.Sprintf("%.0f", m-null),
 			fmt.Sprintf("%.2f", linux/m), fmt.Sprint(lost[f.name]))
@@ -121,5 +121,7 @@ func bridgeChecks(times map[string]report.Sample) []report.Check {
 	return []report.Check{
 		report.AtLeast("simplebridge on XDP against the Linux bridge", "%.2f ×", linux/times[ourXDP].Median(), 2.5),
 		report.AtLeast("simplebridge on tcx against the Linux bridge", "%.2f ×", linux/times[ourTC].Median(), 1.1),
+		netRatio("bridge on XDP against the Linux bridge, net", times, linuxBridge, vlanXDP, 3),
+		netRatio("bridge on tcx against the Linux bridge, net", times, linuxBridge, vlanTC, 1.1),
 	}
 }

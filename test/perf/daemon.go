@@ -96,11 +96,7 @@ func daemonOnWire(rig *lab.Rig, r *Run) (*lab.Wire, *lab.Daemon, error) {
 	if err := rig.Sink(w, cube.XDP); err != nil {
 		return nil, nil, err
 	}
-	d, err := rig.NewDaemon(w.Machine.Namespace, filepath.Join(r.Root, "bin"))
-	if err != nil {
-		return nil, nil, err
-	}
-	_, err = d.Start()
+	d, err := startDaemon(rig, r.Root, w)
 	return w, d, err
 }
 

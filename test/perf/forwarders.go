@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -26,8 +27,10 @@ const (
 	nothing     = "nothing"
 	vanillaXDP  = "vanilla XDP redirect"
 	ourXDP      = "simplebridge, XDP"
+	vlanXDP     = "bridge, XDP"
 	vanillaTC   = "vanilla tcx redirect"
 	ourTC       = "simplebridge, tcx"
+	vlanTC      = "bridge, tcx"
 	linuxBridge = "Linux bridge"
 )
 
@@ -36,14 +39,16 @@ type forwarder struct {
 	setup func(*lab.Rig, *lab.Wire) error
 }
 
-// forwarders lists all, the fastest first.
-func forwarders() []forwarder {
+// forwarders lists all, the fastest first; root is the directory of the repository.
+func forwarders(root string) []forwarder {
 	return []forwarder{
 		{nothing, (*lab.Rig).Discard},
 		{vanillaXDP, redirectXDP},
 		{ourXDP, ours(cube.TypeXDPDRV)},
+		{vlanXDP, vlanBridge(root, cube.TypeXDPDRV)},
 		{vanillaTC, redirectTC},
 		{ourTC, ours(cube.TypeTC)},
+		{vlanTC, vlanBridge(root, cube.TypeTC)},
 		{linuxBridge, kernelBridge},
 	}
 }
@@ -54,6 +59,32 @@ func ours(typ cube.Type) func(*lab.Rig, *lab.Wire) error {
 		_, _, err := newBridge(r, w, typ, datapath.ModeInline)
 		return err
 	}
+}
+
+// vlanBridge forwards by a bridge that a daemon makes, as it is without any configuration.
+func vlanBridge(root string, typ cube.Type) func(*lab.Rig, *lab.Wire) error {
+	return func(r *lab.Rig, w *lab.Wire) error {
+		_, err := newVLANBridge(r, root, w, typ)
+		return err
+	}
+}
+
+// newVLANBridge makes the bridge br1 in a daemon between the netdevs of a wire.
+func newVLANBridge(r *lab.Rig, root string, w *lab.Wire, typ cube.Type) (*lab.Daemon, error) {
+	d, err := startDaemon(r, root, w)
+	if err != nil {
+		return nil, err
+	}
+	return d, errors.Join(d.Request("POST", "/bridge/br1", fmt.Sprintf(bridgeBody, typ)), d.Inlined("br1"))
+}
+
+// startDaemon starts a daemon in the machine between the hosts of a wire.
+func startDaemon(r *lab.Rig, root string, w *lab.Wire) (*lab.Daemon, error) {
+	d, err := r.NewDaemon(w.Machine.Namespace, filepath.Join(root, "bin"))
+	if err == nil {
+		_, err = d.Start()
+	}
+	return d, err
 }
 
 // newBridge links a simplebridge between the netdevs of a wire.

@@ -26,7 +26,7 @@ type latencies struct{ p50, p99 [2]report.Sample }
 func bridgeLatency(ctx context.Context, r *Run) (*report.Table, error) {
 	var all []forwarder
 	results := map[string]*latencies{}
-	for _, f := range forwarders() {
+	for _, f := range forwarders(r.Root) {
 		if f.name != nothing {
 			all = append(all, f)
 			results[f.name] = &latencies{}
@@ -48,7 +48,7 @@ func bridgeLatency(ctx context.Context, r *Run) (*report.Table, error) {
 		Notes: []string{"UDP datagrams of 18 bytes between two hosts, one at a time; most of the time is the hosts' own: system calls " +
 			"and waking the other end."},
 	}
-	for _, f := range forwarders() {
+	for _, f := range forwarders(r.Root) {
 		if l := results[f.name]; l != nil {
 			t.Add(f.name, l.p50[0].Spread(1), l.p99[0].Spread(1), l.p50[1].Spread(1), l.p99[1].Spread(1))
 		}

@@ -35,7 +35,7 @@ func bridgePartial(ctx context.Context, r *Run, bridgeNS float64) (*report.Table
 	for _, rate := range partialRates {
 		r.progress("bridge: CPU use at %d kpps", rate/1000)
 		ns := map[string]report.Sample{}
-		all := forwarders()
+		all := forwarders(r.Root)
 		for range rounds {
 			shuffle(all)
 			for _, f := range all {
@@ -47,7 +47,7 @@ func bridgePartial(ctx context.Context, r *Run, bridgeNS float64) (*report.Table
 			}
 		}
 		linux := ns[linuxBridge].Median() - ns[nothing].Median()
-		for _, f := range forwarders() {
+		for _, f := range forwarders(r.Root) {
 			net := ns[f.name].Median() - ns[nothing].Median()
 			t.Add(fmt.Sprint(rate/1000), fmt.Sprintf("%.0f %%", float64(rate)*bridgeNS/1e7), f.name, ns[f.name].Spread(0),
 				fmt.Sprintf("%.0f", net), fmt.Sprintf("%.1f %%", net*float64(rate)/1e7), fmt.Sprintf("%.2f", net/linux))

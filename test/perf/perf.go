@@ -58,6 +58,9 @@ func Parts() []Part {
 	return []Part{
 		{"chain", chain},
 		{"bridge", bridge},
+		{"router", router},
+		{"nat", nat},
+		{"tcpchain", tcpChain},
 		{"reload", reload},
 		{"size", size},
 		{"slowpath", slowPath},

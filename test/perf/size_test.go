@@ -49,7 +49,7 @@ func TestAShareOfPacketsTakesTheSlowPathAndArrives(t *testing.T) {
 
 func TestUseIsCountedForEachPacket(t *testing.T) {
 	netns.NeedRoot(t)
-	for _, f := range forwarders() {
+	for _, f := range forwarders("../..") {
 		if f.name != nothing && f.name != linuxBridge {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -53,7 +54,7 @@ func (r *Rig) NewDaemon(ns *netns.Namespace, bin string) (*Daemon, error) {
 		var dialer net.Dialer
 		return dialer.DialContext(ctx, "unix", d.socket())
 	}
-	d.http = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	d.http = &http.Client{Timeout: longest, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	r.Cleanup(func() {
 		if err := d.end(); err != nil {
 			r.Error(err)
@@ -155,6 +156,34 @@ func (d *Daemon) Request(method, path, body string) error {
 	if resp.StatusCode >= http.StatusBadRequest {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // the status says enough
 		return fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
+	}
+	return nil
+}
+
+// Inlined waits until cubes run inlined, as they do a moment after a change.
+func (d *Daemon) Inlined(names ...string) error {
+	c := d.Client()
+	for _, name := range names {
+		for start := time.Now(); ; {
+			_, answer, _, err := c.Do(http.MethodGet, "/cubes/"+name+"/stats", "")
+			if err != nil {
+				return err
+			}
+			var stats struct {
+				Mode   string `json:"mode"`
+				Reason string `json:"mode-reason"`
+			}
+			if err := json.Unmarshal(answer, &stats); err != nil {
+				return fmt.Errorf("how %s runs: %w", name, err)
+			}
+			if stats.Mode == "inline" {
+				break
+			}
+			if time.Since(start) > answerWithin {
+				return fmt.Errorf("cube %s does not run inlined: %s", name, stats.Reason) //nolint:err113 // the daemon's words
+			}
+			time.Sleep(time.Millisecond)
+		}
 	}
 	return nil
 }

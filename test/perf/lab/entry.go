@@ -20,19 +20,28 @@ import (
 // root program.
 func (p *Plane) Entry() (prog *ebpf.Program, err error) {
 	err = p.ns.Do(func() error {
-		prog, err = p.entry("lo")
+		prog, err = entry(p.dir, p.typ.Hook(), "lo")
 		return err
 	})
 	return prog, err
 }
 
-// entry finds the root program that a netdev carries among the pinned ones, and what is in its slot.
-func (p *Plane) entry(dev string) (*ebpf.Program, error) {
-	carried, err := carries(dev, p.typ.Hook())
+// Entry is the same for a daemon, of a netdev.
+func (d *Daemon) Entry(hook cube.Hook, dev string) (prog *ebpf.Program, err error) {
+	err = d.ns.Do(func() error {
+		prog, err = entry(d.pins, hook, dev)
+		return err
+	})
+	return prog, err
+}
+
+// entry finds the root program that a netdev carries among those pinned in a directory, and what is in its slot.
+func entry(dir string, hook cube.Hook, dev string) (*ebpf.Program, error) {
+	carried, err := carries(dev, hook)
 	if err != nil {
 		return nil, fmt.Errorf("root program of %s: %w", dev, err)
 	}
-	roots, err := filepath.Glob(filepath.Join(p.dir, "roots", "*"))
+	roots, err := filepath.Glob(filepath.Join(dir, "roots", "*"))
 	if err != nil {
 		return nil, err
 	}

@@ -53,10 +53,24 @@ const (
 
 // NewWire makes the two hosts and the sink; flows is how many stations take turns at each side.
 func (r *Rig) NewWire(flows int, opts ...netns.Option) (*Wire, error) {
+	w, err := r.hosts("10.77.0.1/24", "10.77.0.2/24", opts...)
+	if err != nil {
+		return nil, err
+	}
+	w.frame = Template(FrameSize)
+	if w.objects, err = trafficPrograms(w.Left, FromLeft, flows); err != nil {
+		return nil, err
+	}
+	r.Cleanup(w.objects.Close)
+	return w, nil
+}
+
+// hosts makes the two hosts, which can be reached by redirects.
+func (r *Rig) hosts(left, right string, opts ...netns.Option) (*Wire, error) {
 	opts = append(opts, netns.WithGRO())
-	w := &Wire{Machine: netns.NewLab(r), frame: Template(FrameSize)}
-	w.Left = w.Machine.Host(In, "10.77.0.1/24", opts...)
-	w.Right = w.Machine.Host(Out, "10.77.0.2/24", opts...)
+	w := &Wire{Machine: netns.NewLab(r)}
+	w.Left = w.Machine.Host(In, left, opts...)
+	w.Right = w.Machine.Host(Out, right, opts...)
 	for _, host := range []*netns.Node{w.Left, w.Right} {
 		err := host.Do(func() error {
 			ready, err := netdev.EnsureCanReceiveRedirects(netns.Inner)
@@ -69,11 +83,6 @@ func (r *Rig) NewWire(flows int, opts ...netns.Option) (*Wire, error) {
 			return nil, fmt.Errorf("wiring: %w", err)
 		}
 	}
-	var err error
-	if w.objects, err = trafficPrograms(w.Left, FromLeft, flows); err != nil {
-		return nil, err
-	}
-	r.Cleanup(w.objects.Close)
 	return w, nil
 }
 

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+// Translation of addresses between two networks, beside nftables.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+
+	"github.com/polycube/polycube/test/perf/lab"
+	"github.com/polycube/polycube/test/perf/report"
+)
+
+// Those who translate.
+const (
+	nftables = "Linux forwarding, nftables masquerade"
+	natXDP   = "router + nat, XDP"
+	natTC    = "router + nat, tcx"
+)
+
+const natText = "As for the router, with one external address: 1,000 sessions are of 100 hosts to 10 servers, 500,000 of 1,000 hosts " +
+	"with 50 ports each to 10 servers. All sessions were there before, but in the last table, in which each datagram is the first " +
+	"of its session. The peer forwards with one rule, `oifname out masquerade`, and a connection table that is large enough; this kernel " +
+	"has no flow tables. Ours is a router with a nat at its outer port: what the peer does is done by both together."
+
+// servers are the targets, all of them on the right host.
+func servers() []netip.Addr {
+	a := netip.MustParseAddr(lab.RightHost)
+	var out []netip.Addr
+	for range 10 {
+		out = append(out, a)
+		a = a.Next()
+	}
+	return out
+}
+
+// nat is the part "nat".
+func nat(ctx context.Context, r *Run) error {
+	section := Section{Title: "nat", Text: natText}
+	var checks []report.Check
+	many := lab.Flows{Sources: 1000, Ports: 50, Targets: servers(), Source: netip.MustParseAddr(lab.RightAddr)}
+	few := lab.Flows{Sources: 100, Ports: 1, Targets: servers(), Source: many.Source}
+	for _, c := range []struct {
+		what     string
+		flows    lab.Flows
+		fresh    bool
+		xdp, tcx float64
+	}{
+		{"1,000 sessions", few, false, 3, 1.5}, {"500,000 sessions", many, false, 3, 1.5}, {"new sessions", many, true, 5, 0},
+	} {
+		times, lost, err := rounds(ctx, r, "nat, "+c.what, c.flows, 63, c.fresh, []between{
+			{nothing, discard}, {natXDP, ourNAT(cube.TypeXDPDRV)}, {natTC, ourNAT(cube.TypeTC)}, {nftables, masquerade},
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.what, err)
+		}
+		title := strings.ToUpper(c.what[:1]) + c.what[1:]
+		section.Tables = append(section.Tables, throughputTable(title, nftables, []string{nothing, natXDP, natTC, nftables}, times, lost))
+		checks = append(checks, netRatio("router + nat on XDP against nftables, "+c.what+", net", times, nftables, natXDP, c.xdp))
+		if c.tcx > 0 {
+			checks = append(checks, netRatio("router + nat on tcx against nftables, "+c.what+", net", times, nftables, natTC, c.tcx))
+		}
+	}
+	r.add(section, checks...)
+	return nil
+}
+
+// ourNAT masquerades at the outer port of a router.
+func ourNAT(typ cube.Type) func(*lab.Rig, *Run, *lab.Wire) error {
+	return func(rig *lab.Rig, r *Run, w *lab.Wire) error {
+		d, err := newRouter(rig, r, w, typ, nil, servers()...)
+		if err != nil {
+			return err
+		}
+		return errors.Join(
+			send(d, "POST", "/nat/n1", map[string]any{"type": typ, "max-sessions": 1 << 20}),
+			send(d, "POST", "/attach", map[string]any{"cube": "n1", "port": "r1:right"}),
+			send(d, "POST", "/nat/n1/rule/masquerade/enable", struct{}{}), d.Inlined("r1", "n1"),
+		)
+	}
+}
+
+const masqueradeRules = `table ip bench {
+	chain outward {
+		type nat hook postrouting priority srcnat;
+		oifname "` + lab.Out + `" masquerade;
+	}
+}
+`
+
+// masquerade lets the machine forward and translate.
+func masquerade(rig *lab.Rig, _ *Run, w *lab.Wire) error {
+	err := errors.Join(
+		setKernel(rig, "/proc/sys/net/netfilter/nf_conntrack_max", 2<<20),
+		setKernel(rig, "/sys/module/nf_conntrack/parameters/hashsize", 1<<20),
+		kernelAddresses(w, servers()...),
+	)
+	if err != nil {
+		return err
+	}
+	cmd := w.Machine.Command("nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(masqueradeRules)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("nft: %w\n%s", err, out)
+	}
+	// Sessions of one direction end after 30 s otherwise, before all were there.
+	w.Machine.Run("sysctl", "-qw", "net.netfilter.nf_conntrack_udp_timeout=3600")
+	return nil
+}
