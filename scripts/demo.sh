@@ -11,66 +11,23 @@
 # --keep leaves everything running, to look around, until Ctrl-C.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/lab.sh
+. scripts/lab.sh
 
-instance=demo-$$
-machine=pcn-demo-$$
-state=
-daemon=
-pinger=
 keep=no
-
-bold='' green='' red='' plain=''
-if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
-	bold=$'\e[1m' green=$'\e[32m' red=$'\e[31m' plain=$'\e[0m'
-fi
-
-say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
-ok() { printf '%s  ok: %s%s\n' "$green" "$*" "$plain"; }
-die() {
-	printf '%sdemo: %s%s\n' "$red" "$*" "$plain" >&2
-	exit 1
-}
-
-# host N COMMAND... runs a command on a host; bpffs and all other mounts stay visible.
-host() { nsenter --net="/run/netns/$machine-host$1" -- "${@:2}"; }
-
-# ctl runs polycubectl and shows the command and what it prints; its output is in $output.
-ctl() {
-	printf '$ polycubectl %s\n' "$*"
-	output=$(polycubectl "$@" </dev/null) || die "polycubectl $* ended with $?: $output"
-	[ -z "$output" ] || printf '%s\n' "$output"
-}
-
-# expect WHAT PATTERN checks the output of the last ctl.
-expect() {
-	grep -Eq -e "$2" <<<"$output" || die "not shown: $1 (no line matches $2)"
-	ok "$1"
-}
-
-# fate CUBE NAME prints how many packets ended so in a cube.
-fate() {
-	polycubectl cubes show "$1" stats -json </dev/null |
-		jq -er --arg name "$2" '.fates[] | select(.name == $name) | .packets'
-}
+pinger=
 
 # learned CUBE prints the addresses that a bridge knows and where, without their age.
 learned() {
 	polycubectl "$1" show fdb -json </dev/null | jq -r '.entry[] | "\(.address) \(.port)"' | sort
 }
 
-# reach FROM TO pings TO's address until it is answered, three times at most.
-reach() {
-	local line
-	line=$(host "$1" ping -n -q -c 3 -i 0.05 -W 2 "10.0.0.$2" | grep received) ||
-		die "host$1 does not reach host$2"
-	grep -q ' 0% packet loss' <<<"$line" || die "host$1 to host$2: $line"
-	ok "host$1 reaches host$2: $line"
-}
-
 # stream SECONDS begins a ping of 200 packets a second from host1 to host3.
 stream() {
-	host 1 ping -n -q -i 0.005 -c $(($1 * 200)) -W 2 10.0.0.3 >"$state/ping" 2>&1 &
+	nsenter --net="/run/netns/$machine-host1" -- \
+		ping -n -q -i 0.005 -c $(($1 * 200)) -W 2 10.0.0.3 >"$state/ping" 2>&1 &
 	pinger=$!
+	background+=("$pinger")
 }
 
 # stream_end waits for the stream; not one packet may be missing.
@@ -85,74 +42,10 @@ stream_end() {
 	ok "$1: $sent packets sent, $got answered, none lost"
 }
 
-# now_ms is the time since boot in milliseconds.
-now_ms() { awk '{ printf "%d\n", $1 * 1000 }' /proc/uptime; }
-
-start_daemon() {
-	nsenter --net="/run/netns/$machine" -- polycubed --configfile /dev/null --instance "$instance" \
-		--state-dir "$state/state" --run-dir "/run/polycube/$instance" >>"$state/log" 2>&1 &
-	daemon=$!
-	local until=$(($(now_ms) + 20000))
-	until polycubectl version </dev/null >/dev/null 2>&1; do
-		kill -0 "$daemon" 2>/dev/null || die "the daemon ended: $(cat "$state/log")"
-		[ "$(now_ms)" -lt "$until" ] || die "no answer from the daemon in 20 s: $(cat "$state/log")"
-		sleep 0.02
-	done
-}
-
-stop_daemon() {
-	[ -n "$daemon" ] || return 0
-	kill "-$1" "$daemon" 2>/dev/null || true
-	wait "$daemon" 2>/dev/null || true
-	daemon=
-}
-
-# clean_up removes what this run made and nothing else; it may be called at any point.
-clean_up() {
-	local status=$?
-	trap - EXIT INT TERM HUP
-	[ -z "$pinger" ] || kill "$pinger" 2>/dev/null || true
-	if [ $status -eq 1 ] && [ -s "$state/log" ]; then
-		printf 'demo: the last lines of the daemon:\n' >&2
-		tail -n 20 "$state/log" >&2
-	fi
-	stop_daemon TERM
-	if [ -e "/run/netns/$machine" ]; then
-		nsenter --net="/run/netns/$machine" -- polycubed cleanup --configfile /dev/null --instance "$instance" \
-			--state-dir "$state/state" --run-dir "/run/polycube/$instance" >"$state/cleanup" 2>&1 ||
-			{ cat "$state/cleanup" >&2 && status=1; }
-	fi
-	local name
-	for name in "$machine"-host1 "$machine"-host2 "$machine"-host3 "$machine"; do
-		[ ! -e "/run/netns/$name" ] || ip netns del "$name" || status=1
-	done
-	if [ -e "/sys/fs/bpf/polycube-$instance" ]; then
-		echo "demo: pins are left in /sys/fs/bpf/polycube-$instance" >&2
-		status=1
-	fi
-	rm -rf "$state" "/run/polycube/$instance"
-	exit $status
-}
-
-# namespace NAME makes one without IPv6, whose own chatter would blur the counters.
-namespace() {
-	ip netns add "$1"
-	[ ! -d /proc/sys/net/ipv6 ] || nsenter --net="/run/netns/$1" -- \
-		tee /proc/sys/net/ipv6/conf/{all,default}/disable_ipv6 >/dev/null <<<1
-}
-
 make_hosts() {
 	say "Three hosts, each a network namespace with a wire to the machine: veth1, veth2, veth3."
-	namespace "$machine"
 	local i
-	for i in 1 2 3; do
-		namespace "$machine-host$i"
-		ip -n "$machine" link add "veth$i" type veth peer name eth0 netns "$machine-host$i"
-		ip -n "$machine" link set "veth$i" up
-		ip -n "$machine-host$i" addr add "10.0.0.$i/24" dev eth0
-		ip -n "$machine-host$i" link set eth0 up
-		echo "host$i: 10.0.0.$i behind veth$i"
-	done
+	for i in 1 2 3; do new_host "$i" "10.0.0.$i/24"; done
 }
 
 build_chain() {
@@ -172,9 +65,9 @@ build_chain() {
 
 show_forwarding() {
 	say "Real packets."
-	reach 1 2
-	reach 1 3
-	reach 3 2
+	reach 1 10.0.0.2 host2
+	reach 1 10.0.0.3 host3
+	reach 3 10.0.0.2 host2
 	say "What it looks like: the topology, the addresses that were learned, what each port counted."
 	ctl topology
 	expect "the bridges are joined" 'up +.* br2:up'
@@ -197,7 +90,7 @@ show_drop() {
 	[ "$after" -gt "$before" ] || die "the drop was not counted"
 	ok "the packet was dropped, and the counter says why"
 	ctl th1 set ingress-action=PASS
-	reach 1 3
+	reach 1 10.0.0.3 host3
 }
 
 show_live_changes() {
@@ -243,19 +136,7 @@ main() {
 	--keep) keep=yes ;;
 	*) die "unknown option $1; usage: scripts/demo.sh [--keep]" ;;
 	esac
-	[ "$(id -u)" -eq 0 ] || die "the demo makes network namespaces: run it as root"
-	if ! [ -x bin/polycubed ] || ! [ -x bin/polycubectl ]; then
-		die "bin/polycubed and bin/polycubectl are missing: run make build"
-	fi
-	scripts/bpffs.sh
-	trap clean_up EXIT
-	trap 'exit 130' INT
-	trap 'exit 143' TERM HUP
-	state=$(mktemp -d)
-	# The settings of whoever runs the demo are for another daemon.
-	export PATH=$PWD/bin:$PATH HOME=$state POLYCUBECTL_INSTANCE=$instance
-	unset POLYCUBECTL_URL POLYCUBECTL_SOCKET
-
+	lab_begin demo
 	make_hosts
 	say "The daemon, as an instance of its own: polycubed --instance $instance"
 	start_daemon
@@ -265,12 +146,7 @@ main() {
 	show_drop
 	show_live_changes
 	show_restart
-	if [ $keep = yes ]; then
-		say "It stays as it is until Ctrl-C. In another terminal:"
-		printf '  export POLYCUBECTL_INSTANCE=%s PATH=%s/bin:%sPATH\n' "$instance" "$PWD" '$'
-		printf '  polycubectl ?\n  nsenter --net=/run/netns/%s-host1 ping 10.0.0.3\n' "$machine"
-		wait "$daemon"
-	fi
+	if [ $keep = yes ]; then lab_keep; fi
 	say "Taking everything away."
 	ctl del th1
 	ctl del br1

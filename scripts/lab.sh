@@ -1,0 +1,183 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the demo and the examples have in common: a machine and its hosts, which are network namespaces, a daemon instance
+# and directories of its own, checks that print what they saw, and an end that removes all of it and nothing else. It is
+# sourced by a script that has set `set -euo pipefail` and the directory of the repository.
+#
+# lab_begin NAME makes the machine; the daemon runs in it, and hosts made by new_host are wired to it.
+
+bold='' green='' red='' plain=''
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
+	bold=$'\e[1m' green=$'\e[32m' red=$'\e[31m' plain=$'\e[0m'
+fi
+
+lab=lab       # the name of the script, for messages
+instance=     # of the daemon
+machine=      # its namespace
+state=        # directory of all files
+daemon=       # process
+hosts=()      # namespaces of the hosts
+background=() # processes to end
+
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
+ok() { printf '%s  ok: %s%s\n' "$green" "$*" "$plain"; }
+die() {
+	printf '%s%s: %s%s\n' "$red" "$lab" "$*" "$plain" >&2
+	exit 1
+}
+
+# host N COMMAND... runs a command on a host; bpffs and all other mounts stay visible.
+host() { nsenter --net="/run/netns/$machine-host$1" -- "${@:2}"; }
+
+# inside NAMESPACE COMMAND... does the same in any namespace.
+inside() { nsenter --net="/run/netns/$1" -- "${@:2}"; }
+
+# ctl runs polycubectl and shows the command and what it prints; its output is in $output.
+ctl() {
+	printf '$ polycubectl %s\n' "$*"
+	output=$(polycubectl "$@" </dev/null) || die "polycubectl $* ended with $?: $output"
+	[ -z "$output" ] || printf '%s\n' "$output"
+}
+
+# expect WHAT PATTERN checks the output of the last ctl.
+expect() {
+	grep -Eq -e "$2" <<<"$output" || die "not shown: $1 (no line matches $2)"
+	ok "$1"
+}
+
+# fate CUBE NAME prints how many packets ended so in a cube.
+fate() {
+	polycubectl cubes show "$1" stats -json </dev/null |
+		jq -er --arg name "$2" '.fates[] | select(.name == $name) | .packets'
+}
+
+# sent CUBE PORT prints how many packets a port has sent.
+sent() {
+	polycubectl cubes show "$1" stats -json </dev/null |
+		jq -er --arg name "$2" '.ports[] | select(.name == $name) | .["tx-packets"]'
+}
+
+# now_ms is the time since boot in milliseconds.
+now_ms() { awk '{ printf "%d\n", $1 * 1000 }' /proc/uptime; }
+
+# eventually SECONDS WHAT COMMAND... repeats a command until it succeeds.
+eventually() {
+	local until=$(($(now_ms) + $1 * 1000)) what=$2
+	shift 2
+	until "$@" >"$state/eventually" 2>&1; do
+		[ "$(now_ms)" -lt "$until" ] || die "not in time: $what: $(cat "$state/eventually")"
+		sleep 0.1
+	done
+	ok "$what"
+}
+
+# reach FROM ADDRESS [WHAT] pings until it is answered, without a loss.
+reach() {
+	local line
+	line=$(host "$1" ping -n -q -c 3 -i 0.05 -W 2 "$2" | grep received) || die "host$1 does not reach $2"
+	grep -q ' 0% packet loss' <<<"$line" || die "host$1 to $2: $line"
+	ok "host$1 reaches ${3:-$2}: $line"
+}
+
+start_daemon() {
+	nsenter --net="/run/netns/$machine" -- polycubed --configfile /dev/null --instance "$instance" \
+		--state-dir "$state/state" --run-dir "/run/polycube/$instance" >>"$state/log" 2>&1 &
+	daemon=$!
+	local until=$(($(now_ms) + 20000))
+	until polycubectl version </dev/null >/dev/null 2>&1; do
+		kill -0 "$daemon" 2>/dev/null || die "the daemon ended: $(cat "$state/log")"
+		[ "$(now_ms)" -lt "$until" ] || die "no answer from the daemon in 20 s: $(cat "$state/log")"
+		sleep 0.02
+	done
+}
+
+stop_daemon() {
+	[ -n "$daemon" ] || return 0
+	kill "-$1" "$daemon" 2>/dev/null || true
+	wait "$daemon" 2>/dev/null || true
+	daemon=
+}
+
+# in_background NAMESPACE COMMAND... starts a process that ends with the script; it writes to $state/background.
+in_background() {
+	nsenter --net="/run/netns/$1" -- "${@:2}" >>"$state/background" 2>&1 &
+	background+=($!)
+}
+
+# clean_up removes what this run made and nothing else; it may be called at any point.
+clean_up() {
+	local status=$? pid name
+	trap - EXIT INT TERM HUP
+	for pid in "${background[@]}"; do
+		kill "$pid" 2>/dev/null || true
+		wait "$pid" 2>/dev/null || true
+	done
+	if [ $status -eq 1 ] && [ -s "$state/log" ]; then
+		printf '%s: the last lines of the daemon:\n' "$lab" >&2
+		tail -n 20 "$state/log" >&2
+	fi
+	stop_daemon TERM
+	if [ -e "/run/netns/$machine" ]; then
+		inside "$machine" polycubed cleanup --configfile /dev/null --instance "$instance" \
+			--state-dir "$state/state" --run-dir "/run/polycube/$instance" >"$state/cleanup" 2>&1 ||
+			{ cat "$state/cleanup" >&2 && status=1; }
+	fi
+	for name in "${hosts[@]}" "$machine"; do
+		[ ! -e "/run/netns/$name" ] || ip netns del "$name" || status=1
+	done
+	if [ -e "/sys/fs/bpf/polycube-$instance" ]; then
+		echo "$lab: pins are left in /sys/fs/bpf/polycube-$instance" >&2
+		status=1
+	fi
+	rm -rf "$state" "/run/polycube/$instance"
+	exit $status
+}
+
+# namespace NAME makes one without IPv6, whose own chatter would blur the counters.
+namespace() {
+	ip netns add "$1"
+	[ ! -d /proc/sys/net/ipv6 ] || inside "$1" tee /proc/sys/net/ipv6/conf/{all,default}/disable_ipv6 >/dev/null <<<1
+}
+
+# new_host N [ADDRESS/LENGTH [GATEWAY]] makes a host, a network namespace with a wire to the machine: vethN.
+new_host() {
+	local ns=$machine-host$1
+	namespace "$ns"
+	hosts+=("$ns")
+	ip -n "$machine" link add "veth$1" type veth peer name eth0 netns "$ns"
+	ip -n "$machine" link set "veth$1" up
+	ip -n "$ns" link set lo up
+	ip -n "$ns" link set eth0 up
+	[ -z "${2:-}" ] || ip -n "$ns" addr add "$2" dev eth0
+	[ -z "${3:-}" ] || ip -n "$ns" route add default via "$3"
+	echo "host$1: ${2:-no address yet} behind veth$1"
+}
+
+# lab_begin NAME makes the machine and says where things are.
+lab_begin() {
+	lab=$1
+	[ "$(id -u)" -eq 0 ] || die "it makes network namespaces: run it as root"
+	if ! [ -x bin/polycubed ] || ! [ -x bin/polycubectl ]; then
+		die "bin/polycubed and bin/polycubectl are missing: run make build"
+	fi
+	scripts/bpffs.sh
+	instance=$1-$$
+	machine=pcn-$1-$$
+	trap clean_up EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM HUP
+	state=$(mktemp -d)
+	# The settings of whoever runs it are for another daemon.
+	export PATH=$PWD/bin:$PATH HOME=$state POLYCUBECTL_INSTANCE=$instance
+	unset POLYCUBECTL_URL POLYCUBECTL_SOCKET
+	namespace "$machine"
+}
+
+# lab_keep waits until Ctrl-C, for who wants to look around.
+lab_keep() {
+	say "It stays as it is until Ctrl-C. In another terminal:"
+	printf '  export POLYCUBECTL_INSTANCE=%s PATH=%s/bin:%sPATH\n' "$instance" "$PWD" '$'
+	printf '  polycubectl ?\n  nsenter --net=/run/netns/%s-host1 bash\n' "$machine"
+	wait "$daemon"
+}
