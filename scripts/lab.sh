@@ -1,5 +1,5 @@
-# shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
 #
 # What the demo and the examples have in common: a machine and its hosts, which are network namespaces, a daemon instance
 # and directories of its own, checks that print what they saw, and an end that removes all of it and nothing else. It is
