@@ -6,10 +6,6 @@
 #include <pcn/cube.h>
 #include "maps.h"
 
-/* Global, so that the verifier looks at each once; weak, so that the compiler does not make it
- * fit the arguments of the one call that it sees. */
-#define PCN_GLOBAL __attribute__((noinline, weak))
-
 #ifdef PCN_TC
 #define HOOK_FLAGS 0
 #define LEN(ctx) ((ctx)->len)

@@ -1,36 +1,263 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-#include "nat.h"
+/* Network address and port translation. A packet of a session costs one lookup in the table of its
+ * direction; all else is off that path: new sessions (open.h), external ports (allocate.h), ICMP
+ * errors (icmp_error.h) and fragments (fragment.h). */
+#include "icmp_error.h"
+#include "fragment.h"
 
-enum nat_reason {
-	NAT_NONE = PCN_REASON_FIRST,
+enum nat_slowpath_reason {
+	/* between two internal hosts: translated, it turns back */
+	NAT_SLOWPATH_HAIRPIN = PCN_REASON_FIRST,
 };
-PCN_REASONS(nat_reason);
+PCN_SLOWPATH_REASONS(nat_slowpath_reason);
 
-PCN_INLINE int all(void)
+PCN_INLINE struct nat_session4 *nat_lookup(const union nat_any_key *key, const int egress,
+					   const int v6)
 {
-	struct nat_key4 a = {};
-	struct nat_key6 b = {};
-	struct nat_source_key s = {};
-	struct nat_forward_key f = {};
-	struct nat_fragment_key g = {};
-	__u32 z = mapping + filtering + other_protocols + overload + inbound_refresh + hairpin +
-		  refresh_ns;
-	if (has_sources || has_forwards)
-		return !!bpf_map_lookup_elem(&sources, &s) + !!bpf_map_lookup_elem(&forwards, &f) +
-		       !!bpf_map_lookup_elem(&egress4, &a) + !!bpf_map_lookup_elem(&ingress4, &a) +
-		       !!bpf_map_lookup_elem(&egress6, &b) + !!bpf_map_lookup_elem(&ingress6, &b) +
-		       !!bpf_map_lookup_elem(&fragments, &g) + !!bpf_map_lookup_elem(&counters, &z);
-	return z;
+	if (v6 && egress)
+		return bpf_map_lookup_elem(&egress6, &key->six);
+	if (v6)
+		return bpf_map_lookup_elem(&ingress6, &key->six);
+	if (egress)
+		return bpf_map_lookup_elem(&egress4, &key->four);
+	return bpf_map_lookup_elem(&ingress4, &key->four);
 }
+
+PCN_INLINE void nat_generic(struct nat_key6 *to, const union nat_any_key *key, const __u32 table)
+{
+	if (table & NAT_V6) {
+		*to = key->six;
+		return;
+	}
+	nat_widen(to->local, key->four.local);
+	nat_widen(to->remote, key->four.remote);
+	to->local_port = key->four.local_port;
+	to->remote_port = key->four.remote_port;
+	to->proto = key->four.proto;
+	to->zero[0] = to->zero[1] = to->zero[2] = 0;
+}
+
+/* The connection goes on to another state, in the entries of both directions. */
+PCN_NOINLINE void nat_advance(const union nat_any_key *key, struct nat_session4 *s, __u32 bits,
+			      __u32 table)
+{
+	struct nat_open *o = nat_scratch();
+	__u32 state = s->state, clear = 0;
+	__u32 closed = (state & (NAT_OUT_RST | NAT_IN_RST)) ||
+		       (state & (NAT_OUT_FIN | NAT_IN_FIN)) == (NAT_OUT_FIN | NAT_IN_FIN);
+
+	if (!o)
+		return;
+	if (closed && (bits == NAT_OUT_SYN || bits == NAT_IN_SYN))
+		clear = ~0U; /* the same endpoints begin anew */
+	else if (!(bits & (NAT_OUT_RST | NAT_IN_RST)))
+		clear = table & NAT_IN ? NAT_IN_RST
+				       : NAT_OUT_RST; /* RFC 7857, 2.2: it was not true */
+	nat_generic(&o->in, key, table);
+	nat_target(o->in.local, s, table);
+	o->in.local_port = s->port;
+	struct nat_session4 *twin = nat_find(&o->in, table ^ NAT_IN);
+	__sync_fetch_and_and(&s->state, ~clear);
+	__sync_fetch_and_or(&s->state, bits);
+	if (!twin)
+		return;
+	__sync_fetch_and_and(&twin->state, ~clear);
+	__sync_fetch_and_or(&twin->state, bits);
+}
+
+/* Fills the scratch for a packet that belongs to no session. */
+PCN_INLINE int nat_new(const union nat_any_key *key, __u32 bits, __u32 kind, const __u32 table)
+{
+	struct nat_open *o = nat_scratch();
+
+	if (!o)
+		return NAT_SESSION_TABLE_FULL;
+	__builtin_memset(&o->entry, 0, sizeof(o->entry));
+	o->entry.created = o->entry.seen = pcn_time_coarse();
+	o->entry.state = bits;
+	o->fixed = kind == NAT_FIXED || kind == NAT_OTHER;
+	nat_generic(&o->in, key, table);
+	o->out = o->in;
+	nat_copy(o->remote, o->in.remote);
+	o->remote_port = o->in.remote_port;
+	return table & NAT_IN ? nat_open_ingress(o, kind, table & NAT_V6)
+			      : nat_open_egress(o, kind, table & NAT_V6);
+}
+
+PCN_GLOBAL int nat_new_out4(const struct nat_key4 *key PCN_NONNULL, __u32 bits, __u32 kind)
+{
+	return nat_new((const void *)key, bits, kind, 0);
+}
+
+PCN_GLOBAL int nat_new_in4(const struct nat_key4 *key PCN_NONNULL, __u32 bits, __u32 kind)
+{
+	return nat_new((const void *)key, bits, kind, NAT_IN);
+}
+
+PCN_GLOBAL int nat_new_out6(const struct nat_key6 *key PCN_NONNULL, __u32 bits, __u32 kind)
+{
+	return nat_new((const void *)key, bits, kind, NAT_V6);
+}
+
+PCN_GLOBAL int nat_new_in6(const struct nat_key6 *key PCN_NONNULL, __u32 bits, __u32 kind)
+{
+	return nat_new((const void *)key, bits, kind, NAT_V6 | NAT_IN);
+}
+
+/* Opens a session for a packet, or says what becomes of it. */
+PCN_INLINE int nat_miss(const union nat_any_key *key, const struct nat_view *v, const int egress,
+			const int v6)
+{
+	if (v6)
+		return egress ? nat_new_out6(&key->six, v->bits, v->kind)
+			      : nat_new_in6(&key->six, v->bits << 4, v->kind);
+	return egress ? nat_new_out4(&key->four, v->bits, v->kind)
+		      : nat_new_in4(&key->four, v->bits << 4, v->kind);
+}
+
+/* Counts a packet of a session. */
+PCN_INLINE void nat_account(const struct pcn_md *md, const union nat_any_key *key,
+			    struct nat_session4 *s, const struct nat_view *v, const int egress,
+			    const int v6)
+{
+	const __u32 table = (v6 ? NAT_V6 : 0) | (egress ? 0 : NAT_IN);
+	__u32 bits = egress ? v->bits : v->bits << 4;
+	__u32 reset = egress ? NAT_OUT_RST : NAT_IN_RST;
+	__u64 now = pcn_time_coarse();
+
+	s->packets++;
+	s->bytes += md->packet_len;
+	if ((__s64)(now - s->seen) >= (__s64)refresh_ns &&
+	    (egress || inbound_refresh || v->proto != IPPROTO_UDP))
+		s->seen = now;
+	if ((s->state & bits) != bits || (s->state & reset))
+		nat_advance(key, s, bits, table);
+}
+
+/* A later fragment: what the first one has noted. */
+PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct nat_view *v,
+			 const union nat_any_key *key, const int egress, const int v6)
+{
+	const __u32 table = (v6 ? NAT_V6 : 0) | (egress ? 0 : NAT_IN);
+	struct nat_open *o = nat_scratch();
+	__be32 addr[4];
+
+	if (!o)
+		return pcn_pkt_drop(ctx, md, NAT_SESSION_TABLE_FULL);
+	nat_generic(&o->in, key, table);
+	struct nat_fragment *f = nat_recall(&o->in, v->id, table);
+	if (!f) {
+		int reason = nat_stray(&o->in, table);
+		return reason ? pcn_pkt_drop(ctx, md, reason) : pcn_pkt_pass(ctx, md);
+	}
+	nat_copy(addr, f->addr);
+	nat_write_address(v->l3, v6 ? addr : &addr[3], f->addr_delta, egress, v6);
+	if (v6)
+		pcn_csum_bytes(ctx, f->addr_delta);
+	return pcn_pkt_pass(ctx, md);
+}
+
+/* The rest of the way for a packet that was read. */
+PCN_INLINE int nat_translate(struct CTXTYPE *ctx, struct pcn_md *md, const struct nat_view *v,
+			     const union nat_any_key *key, const int egress, const int v6)
+{
+	const __u32 table = (v6 ? NAT_V6 : 0) | (egress ? 0 : NAT_IN);
+
+	if (v->kind == NAT_LATER)
+		return nat_later(ctx, md, v, key, egress, v6);
+	if (v->kind == NAT_LOCAL)
+		return pcn_pkt_pass(ctx, md);
+	struct nat_session4 *s = nat_lookup(key, egress, v6);
+	if (!s) {
+		int result = nat_miss(key, v, egress, v6);
+		if (result == NAT_UNTOUCHED)
+			return pcn_pkt_pass(ctx, md);
+		if (result != NAT_OPENED)
+			return pcn_pkt_drop(ctx, md, result);
+		s = nat_lookup(key, egress, v6);
+		if (!s)
+			return pcn_pkt_drop(ctx, md, NAT_SESSION_TABLE_FULL);
+	}
+	nat_account(md, key, s, v, egress, v6);
+	if (v->fragment) {
+		struct nat_open *o = nat_scratch();
+		if (o) {
+			nat_generic(&o->in, key, table);
+			nat_remember(&o->in, s, v->id, table);
+		}
+	}
+	nat_rewrite(ctx, v, s, egress, v6);
+	return pcn_pkt_pass(ctx, md);
+}
+
+PCN_INLINE int nat_ipv4(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const int egress)
+{
+	union nat_any_key key;
+	struct nat_view v;
+	struct pcn_cursor c = { .pos = pcn_data(ctx) + (l3 & 0x3f), .end = pcn_data_end(ctx) };
+
+	if (nat_read4(&c, &v, &key.four, egress))
+		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
+	if (v.kind == NAT_ERROR)
+		return egress ? nat_error_out4(ctx, md, l3) : nat_error_in4(ctx, md, l3);
+	return nat_translate(ctx, md, &v, &key, egress, 0);
+}
+
+PCN_INLINE int nat_ipv6(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const int egress)
+{
+	union nat_any_key key;
+	struct nat_view v;
+	struct pcn_cursor c = { .pos = pcn_data(ctx) + (l3 & 0x3f), .end = pcn_data_end(ctx) };
+
+	if (nat_read6(ctx, &c, &v, &key.six, egress))
+		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
+	if (v.kind == NAT_ERROR)
+		return egress ? nat_error_out6(ctx, md, l3) : nat_error_in6(ctx, md, l3);
+	return nat_translate(ctx, md, &v, &key, egress, 1);
+}
+
+/* Ethernet and at most two tags, then IPv4 or IPv6. What is neither goes on. */
+PCN_INLINE int nat_packet(struct CTXTYPE *ctx, struct pcn_md *md, const int egress)
+{
+	struct pcn_cursor c;
+	__u32 l3 = sizeof(struct ethhdr);
+
+	if (!NAT_HAS_SOURCES && !has_forwards)
+		return pcn_pkt_pass(ctx, md);
+	nat_reach(ctx, 14 + 20 + 20);
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
+	struct ethhdr *eth = pcn_parse_eth(&c);
+	if (!eth)
+		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
+	__be16 proto = eth->h_proto;
+	for (int i = 0; i < 2 && pcn_is_vlan_proto(proto); i++) {
+		struct pcn_vlan_hdr *tag = pcn_cursor_take(&c, sizeof(*tag));
+		if (!tag)
+			return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
+		proto = tag->proto;
+		l3 += sizeof(*tag);
+	}
+	if (proto == bpf_htons(ETH_P_IP)) {
+		nat_reach(ctx, l3 + 20 + 20);
+		return nat_ipv4(ctx, md, l3, egress);
+	}
+	if (proto == bpf_htons(ETH_P_IPV6)) {
+		nat_reach(ctx, l3 + 40 + 20);
+		return nat_ipv6(ctx, md, l3, egress);
+	}
+	return pcn_pkt_pass(ctx, md);
+}
+
 PCN_INGRESS
 {
-	all();
-	return pcn_pkt_pass(ctx, md);
+	return nat_packet(ctx, md, NAT_INGRESS);
 }
+
 PCN_EGRESS
 {
-	all();
-	return pcn_pkt_pass(ctx, md);
+	return nat_packet(ctx, md, NAT_EGRESS);
 }
+
+PCN_LICENSE;

@@ -108,6 +108,8 @@ struct nat_key6 {
 #define NAT_MAPPING 0x01  /* a mapping: the key's remote is 0 */
 #define NAT_INBOUND 0x02  /* the first packet came from outside */
 #define NAT_OVERLOAD 0x04 /* no mapping: the external endpoint is for this remote only */
+#define NAT_OWN 0x10	  /* of the host that has the external address */
+#define NAT_HAIRPIN 0x08  /* the remote is an external endpoint of another internal host */
 
 /* What a direction of a session knows. Each counts and stamps for itself, so that CPUs which
  * serve the two directions share no cache line. 56 bytes, so that key, value and the kernel's
@@ -148,10 +150,10 @@ _Static_assert(__builtin_offsetof(struct nat_session4, addr) ==
 		       __builtin_offsetof(struct nat_session6, addr),
 	       "sessions of both families begin alike");
 
-/* The addresses of a datagram whose first fragment went by. */
+/* A datagram whose first fragment went by. */
 struct nat_fragment_key {
-	__be32 src[4];
-	__be32 dst[4];
+	__be32 local[4];
+	__be32 remote[4];
 	__u32 id;
 	__u8 proto;
 	__u8 egress;
@@ -161,9 +163,23 @@ struct nat_fragment_key {
 /* What becomes of its other fragments. */
 struct nat_fragment {
 	__u64 seen;
-	__be32 addr[4];
+	__be32 addr[4]; /* what local becomes */
 	__u16 addr_delta;
 	__u16 zero[3];
+};
+
+/* A session that is being opened: too large for the stack. Addresses are of 16 bytes. */
+struct nat_open {
+	struct nat_key6 in;	   /* as seen inside: the key of egress tables */
+	struct nat_key6 out;	   /* as seen outside: the key of ingress tables */
+	struct nat_session6 entry; /* for v4 tables only its beginning counts, with addr[0] */
+	struct nat_fragment_key fragment_key;
+	struct nat_fragment fragment;
+	__be32 remote[4];
+	__be16 remote_port;
+	__u16 first, last; /* ports to choose from */
+	__u16 addr_delta;  /* of in.local becoming out.local */
+	__u32 fixed;	   /* the port must stay as it is */
 };
 
 /* Indexes of the map `counters`. */
@@ -221,6 +237,7 @@ PCN_MAP_FLAGS(ingress6, BPF_MAP_TYPE_HASH, struct nat_key6, struct nat_session6,
 
 PCN_MAP(fragments, BPF_MAP_TYPE_LRU_HASH, struct nat_fragment_key, struct nat_fragment,
 	NAT_FRAGMENT_ENTRIES);
+PCN_MAP(scratch, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct nat_open, 1);
 PCN_MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, NAT_COUNTERS);
 
 #endif

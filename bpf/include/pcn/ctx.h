@@ -30,6 +30,12 @@
 #define PCN_INLINE static __always_inline
 #define PCN_NOINLINE static __attribute__((noinline))
 
+/* Before a function of a program: a call whose body the kernel verifies once, by itself, and not for
+ * each path that leads there. It takes integers, the context and pointers to structs, which need
+ * PCN_NONNULL, and returns an integer of which nothing is known. For what is long and seldom. Weak, so that the compiler does not make it
+ * fit the arguments of the calls that it sees. */
+#define PCN_GLOBAL __attribute__((noinline, weak))
+
 /* Internal: tells the verifier of a global function that an argument is never NULL (Linux 6.8). */
 #define PCN_NONNULL __attribute__((btf_decl_tag("arg:nonnull")))
 

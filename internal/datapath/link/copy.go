@@ -100,7 +100,8 @@ func (g *generator) function(s site, body asm.Instructions, linkage btf.FuncLink
 	return out, nil
 }
 
-// callees returns the site's copies of the static functions that its program calls.
+// callees returns the site's copies of the functions that its program calls. One that is global stays
+// so: the verifier checks it by itself, whatever its callers know.
 func (g *generator) callees(s site, f *Function) ([]asm.Instructions, error) {
 	var out []asm.Instructions
 	for _, name := range slices.Sorted(maps.Keys(f.Callees)) {
@@ -108,7 +109,7 @@ func (g *generator) callees(s site, f *Function) ([]asm.Instructions, error) {
 		if _, ok := stubs[name]; ok {
 			continue
 		}
-		fn, err := g.function(s, body, btf.StaticFunc)
+		fn, err := g.function(s, body, btf.FuncMetadata(&body[0]).Linkage)
 		if err != nil {
 			return nil, err
 		}

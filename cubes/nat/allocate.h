@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* External endpoints. One is claimed by adding the ingress entry that leads from it: the kernel lets
+ * one CPU only add a key, so that no endpoint is given twice, and none is lost. */
+#ifndef NAT_ALLOCATE_H
+#define NAT_ALLOCATE_H
+
+#include "session.h"
+
+/* How many ports are tried before they count as used up. A range that is not larger is tried whole. */
+#define NAT_PROBES 64
+/* So many of them have the parity of the internal port (RFC 4787, REQ-4). */
+#define NAT_PARITY_PROBES 48
+
+#define NAT_ENOSPC (-28)
+
+/* The ports of a rule that may stand for an internal port: those below 1024 stay below, but out of
+ * the way of the services of the host (RFC 4787, REQ-3), if the rule has not its own range. */
+PCN_INLINE void nat_range(struct nat_open *o, const struct nat_source *rule)
+{
+	o->first = rule->port_first;
+	o->last = rule->port_last;
+	if (o->last)
+		return;
+	o->first = 1024;
+	o->last = 65535;
+	if (o->in.proto == IPPROTO_ICMP || o->in.proto == IPPROTO_ICMPV6)
+		o->first = 0;
+	else if (bpf_ntohs(o->in.local_port) < 1024) {
+		o->first = 512;
+		o->last = 1023;
+	}
+}
+
+/* True if a port is one that a rule forwards: replies to a mapping would go astray. */
+PCN_NOINLINE int nat_is_forwarded(const struct nat_key6 *out)
+{
+	struct nat_forward_key key = { .prefixlen = 160,
+				       .proto = out->proto,
+				       .port = out->local_port };
+
+	nat_copy(key.addr, out->local);
+	struct nat_forward *f = bpf_map_lookup_elem(&forwards, &key);
+	return f && (f->port || f->base);
+}
+
+/* Claims out.local_port. A mapping must not have a port that is forwarded. */
+PCN_INLINE long nat_try(struct nat_open *o, __u16 port, const __u32 table)
+{
+	long err = NAT_EEXIST;
+
+	o->out.local_port = bpf_htons(port);
+	if (!has_forwards || !(o->entry.flags & NAT_MAPPING) || !nat_is_forwarded(&o->out))
+		err = nat_put(o, table | NAT_IN);
+	if (err == NAT_EEXIST)
+		nat_count(NAT_COLLISIONS);
+	return err;
+}
+
+/* Claims the port that the probe i comes upon: by chance (RFC 6056), of the parity that UDP wants
+ * first. A range of NAT_PROBES ports or less is gone through whole. */
+PCN_INLINE long nat_probe(struct nat_open *o, __u32 i, __u32 random, const __u32 table)
+{
+	__u32 want = bpf_ntohs(o->in.local_port), first = o->first;
+	__u32 all = (o->last - first + 1) & 0x1ffff, odd = (first ^ want) & 1;
+	__u32 step = all > NAT_PROBES ? (random >> 15) | 1 : 1;
+
+	if (i >= all)
+		return NAT_ENOSPC;
+	if (o->in.proto != IPPROTO_UDP || all == 1)
+		return nat_try(o, first + (random + i * step) % all, table);
+	__u32 alike = (all + !odd) / 2;
+	if (i >= NAT_PARITY_PROBES || i >= alike) {
+		alike = all - alike;
+		odd ^= 1;
+	}
+	return nat_try(o, first + odd + (random + i * step) % (alike & 0xffff) * 2, table);
+}
+
+/* The first try is the internal port, if it is one of the range or belongs to the host itself. */
+PCN_INLINE long nat_try_own(struct nat_open *o, const __u32 table)
+{
+	__u16 want = bpf_ntohs(o->in.local_port);
+
+	if ((want >= o->first && want <= o->last) || (o->entry.flags & NAT_OWN))
+		return nat_try(o, want, table);
+	return NAT_EEXIST;
+}
+
+PCN_GLOBAL int nat_probe4(struct nat_open *o PCN_NONNULL, __u32 i, __u32 random)
+{
+	return i ? nat_probe(o, i - 1, random, 0) : nat_try_own(o, 0);
+}
+
+PCN_GLOBAL int nat_probe6(struct nat_open *o PCN_NONNULL, __u32 i, __u32 random)
+{
+	return i ? nat_probe(o, i - 1, random, NAT_V6) : nat_try_own(o, NAT_V6);
+}
+
+/* Claims a port of o->first .. o->last for o->in: its own, or another. Negative: NAT_ENOSPC, or
+ * there was no room in the table. */
+PCN_NOINLINE long nat_claim(struct nat_open *o, __u32 table)
+{
+	__u32 random = bpf_get_prandom_u32();
+	int err = NAT_EEXIST;
+
+	for (__u32 i = 0; i <= NAT_PROBES && err == NAT_EEXIST; i++)
+		err = table & NAT_V6 ? nat_probe6(o, i, random) : nat_probe4(o, i, random);
+	return err == NAT_EEXIST ? NAT_ENOSPC : err;
+}
+
+#endif

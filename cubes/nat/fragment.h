@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Fragments: only the first has ports. It leaves a note of its translation for the others, which
+ * must come after it (RFC 4787, REQ-14: those that come before are dropped). */
+#ifndef NAT_FRAGMENT_H
+#define NAT_FRAGMENT_H
+
+#include "open.h"
+
+/* How long a note holds: that long a host waits for the rest of a datagram (RFC 1122: 60 to 120 s,
+ * Linux: 30 s). */
+#define NAT_FRAGMENT_NS 60000000000ULL
+
+PCN_INLINE void nat_fragment_of(struct nat_open *o, const struct nat_key6 *key, __u32 id,
+				__u32 table)
+{
+	nat_copy(o->fragment_key.local, key->local);
+	nat_copy(o->fragment_key.remote, key->remote);
+	o->fragment_key.id = id;
+	o->fragment_key.proto = key->proto;
+	o->fragment_key.egress = !(table & NAT_IN);
+}
+
+/* Notes what became of a first fragment. */
+PCN_NOINLINE void nat_remember(const struct nat_key6 *key, const struct nat_session4 *s, __u32 id,
+			       __u32 table)
+{
+	struct nat_open *o = nat_scratch();
+
+	if (!o)
+		return;
+	nat_fragment_of(o, key, id, table);
+	o->fragment.seen = pcn_time_coarse();
+	o->fragment.addr_delta = s->addr_delta;
+	nat_target(o->fragment.addr, s, table);
+	bpf_map_update_elem(&fragments, &o->fragment_key, &o->fragment, BPF_ANY);
+}
+
+/* What was noted for a later fragment: NULL if nothing. */
+PCN_NOINLINE struct nat_fragment *nat_recall(const struct nat_key6 *key, __u32 id, __u32 table)
+{
+	struct nat_open *o = nat_scratch();
+
+	if (!o)
+		return NULL;
+	nat_fragment_of(o, key, id, table);
+	struct nat_fragment *f = bpf_map_lookup_elem(&fragments, &o->fragment_key);
+	if (!f || pcn_time_coarse() - f->seen > NAT_FRAGMENT_NS)
+		return NULL;
+	nat_count(NAT_FRAGMENTS);
+	return f;
+}
+
+/* What becomes of a fragment of which nothing is known: a reason, if rules are for it. */
+PCN_NOINLINE int nat_stray(const struct nat_key6 *key, __u32 table)
+{
+	if (nat_is_exempt(key->local) || nat_is_exempt(key->remote))
+		return NAT_UNTOUCHED;
+	if (table & NAT_IN) {
+		struct nat_forward_key dnat = { .prefixlen = 160, .proto = key->proto };
+
+		nat_copy(dnat.addr, key->local);
+		return has_forwards && bpf_map_lookup_elem(&forwards, &dnat)
+			       ? NAT_FRAGMENT_WITHOUT_FIRST
+			       : NAT_UNTOUCHED;
+	}
+	struct nat_source *rule = NAT_HAS_SOURCES ? nat_source_of(key->local) : NULL;
+	if (!rule || nat_distance(rule, key->local) < rule->count)
+		return NAT_UNTOUCHED;
+	return NAT_FRAGMENT_WITHOUT_FIRST;
+}
+
+#endif

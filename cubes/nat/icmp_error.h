@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* ICMP errors (RFC 5508, 4): the packet that one is about went the other way, so its addresses and
+ * ports are those of a session. They are changed back inside, with all checksums. Errors neither
+ * make sessions nor keep them alive. */
+#ifndef NAT_ICMP_ERROR_H
+#define NAT_ICMP_ERROR_H
+
+#include "rewrite.h"
+
+/* What is read of the packet inside. */
+struct nat_inner {
+	void *l3;
+	void *l4;
+	void *end;
+	__u32 proto;
+	__u32 later; /* a fragment without L4 header */
+};
+
+/* The bytes that must be there: Ethernet, tags, two IPv4 headers with options, ICMP, TCP. */
+#define NAT_REACH_ERROR4 (14 + 8 + 60 + 8 + 60 + 20)
+#define NAT_REACH_ERROR6 (14 + 8 + 40 + PCN_IPV6_EXTENSIONS_MAX + 8 + 40 + 64 + 20)
+
+/* Moves behind the IP header of the packet inside, and reads it. -1: it is not whole. */
+PCN_INLINE int nat_read_inner(struct CTXTYPE *ctx, struct pcn_cursor *c, struct nat_inner *in,
+			      struct nat_key6 *key, const int egress, const int v6)
+{
+	in->l3 = c->pos;
+	in->end = c->end;
+	if (v6) {
+		struct pcn_ipv6_payload found;
+		struct ipv6hdr *ip = pcn_parse_ipv6(c);
+
+		if (!ip || nat_skip6(ctx, c, ip, &found))
+			return -1;
+		in->proto = found.protocol;
+		in->later = found.fragment == PCN_FRAGMENT_LATER;
+		nat_copy(key->local,
+			 egress ? ip->daddr.in6_u.u6_addr32 : ip->saddr.in6_u.u6_addr32);
+		nat_copy(key->remote,
+			 egress ? ip->saddr.in6_u.u6_addr32 : ip->daddr.in6_u.u6_addr32);
+	} else {
+		/* The length inside may be of a longer packet, the checksum is not looked at. */
+		struct iphdr *ip = pcn_cursor_take(c, sizeof(*ip));
+
+		if (!ip || ip->version != 4 || ip->ihl < 5 || pcn_skip_ipv4_options(c, ip))
+			return -1;
+		in->proto = ip->protocol;
+		in->later = pcn_ipv4_fragment(ip) == PCN_FRAGMENT_LATER;
+		nat_widen(key->local, egress ? ip->daddr : ip->saddr);
+		nat_widen(key->remote, egress ? ip->saddr : ip->daddr);
+	}
+	in->l4 = c->pos;
+	return 0;
+}
+
+/* Reads the ports of the packet inside: as those that it would have had on its way here. -1: they
+ * are not there. */
+PCN_INLINE int nat_read_inner_ports(struct nat_inner *in, struct nat_key6 *key, const int egress,
+				    const int v6)
+{
+	struct pcn_ports *ports = in->l4;
+	struct pcn_icmp *icmp = in->l4;
+
+	key->proto = in->proto;
+	key->zero[0] = key->zero[1] = key->zero[2] = 0;
+	key->local_port = key->remote_port = 0;
+	if (in->later)
+		return -1;
+	if (pcn_has_ports(in->proto)) {
+		if (in->l4 + 8 > in->end)
+			return -1;
+		key->local_port = egress ? ports->destination : ports->source;
+		key->remote_port = egress ? ports->source : ports->destination;
+		return 0;
+	}
+	if (in->proto != (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
+		return 0;
+	if (in->l4 + 8 > in->end)
+		return -1;
+	if (!(v6 ? pcn_icmp6_has_id(icmp->type) : pcn_icmp_has_id(icmp->type)))
+		return -1;
+	key->local_port = icmp->id;
+	return 0;
+}
+
+/* Updates a checksum inside; returns what that adds to the one around it. */
+PCN_INLINE __u32 nat_inner_check(__sum16 *check, __u32 diff, int udp)
+{
+	__u16 was = *check;
+
+	if (udp && !was)
+		return 0;
+	*check = pcn_csum_add(was, diff);
+	if (udp && !*check)
+		*check = 0xffff;
+	return pcn_csum_diff2(was, *check);
+}
+
+/* Changes the L4 header inside; returns the difference to the checksum of the error. */
+PCN_INLINE __u32 nat_rewrite_inner(struct nat_inner *in, const struct nat_session4 *s,
+				   const int egress, const int v6)
+{
+	struct pcn_ports *ports = in->l4;
+	struct pcn_icmp *icmp = in->l4;
+	__u32 diff = (__u32)s->addr_delta + s->port_delta;
+
+	if (in->proto == (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP)) {
+		if (in->l4 + 8 > in->end)
+			return 0;
+		icmp->id = s->port;
+		return s->port_delta + nat_inner_check(&icmp->check, v6 ? diff : s->port_delta, 0);
+	}
+	if (!pcn_has_ports(in->proto) || in->proto == IPPROTO_SCTP || in->l4 + 8 > in->end)
+		return 0;
+	if (egress)
+		ports->destination = s->port;
+	else
+		ports->source = s->port;
+	if (in->proto != IPPROTO_TCP)
+		return s->port_delta + nat_inner_check(in->l4 + 6, diff, in->proto == IPPROTO_UDP);
+	if (in->l4 + 18 > in->end)
+		return s->port_delta; /* RFC 792 asks for 8 bytes only */
+	return s->port_delta + nat_inner_check(in->l4 + 16, diff, 0);
+}
+
+/* What becomes of an error about no session. One that goes out would tell an inside address. */
+PCN_INLINE int nat_unrelated(struct CTXTYPE *ctx, struct pcn_md *md, const struct nat_key6 *key,
+			     const int egress)
+{
+	struct nat_source *rule = egress && NAT_HAS_SOURCES ? nat_source_of(key->local) : NULL;
+
+	if (!rule || nat_is_exempt(key->remote) || nat_distance(rule, key->local) < rule->count)
+		return pcn_pkt_pass(ctx, md);
+	return pcn_pkt_drop(ctx, md, NAT_ICMP_UNRELATED);
+}
+
+/* Writes the outer address that is the session's, and the checksum of the error. */
+PCN_INLINE void nat_rewrite_outer(struct CTXTYPE *ctx, void *l3, struct pcn_icmp *icmp,
+				  const struct nat_session4 *s, __u32 covered, const int egress,
+				  const int v6)
+{
+	__u32 delta;
+
+	if (v6) {
+		struct ipv6hdr *ip = l3;
+		const __be32 *to = ((const struct nat_session6 *)s)->addr;
+
+		delta = pcn_csum_diff16(
+			egress ? ip->saddr.in6_u.u6_addr32 : ip->daddr.in6_u.u6_addr32, to);
+		nat_write_address(l3, to, delta, egress, 1);
+		pcn_csum_l4(ctx, icmp, &icmp->check, delta, covered, PCN_CSUM_IPV6);
+		return;
+	}
+	struct iphdr *ip = l3;
+	delta = pcn_csum_diff4(egress ? ip->saddr : ip->daddr, s->addr);
+	nat_write_address(l3, &s->addr, delta, egress, 0);
+	icmp->check = pcn_csum_add(icmp->check, covered);
+}
+
+/* Translates an ICMP error whose IP header is l3 bytes behind the beginning. Ends in a verdict. */
+PCN_INLINE int nat_error(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const int egress,
+			 const int v6)
+{
+	const __u32 table = (v6 ? NAT_V6 : 0) | (egress ? 0 : NAT_IN);
+	struct nat_key6 key;
+	struct nat_inner in;
+	struct pcn_cursor c;
+	__u32 covered;
+	void *ip;
+
+	nat_reach(ctx, v6 ? NAT_REACH_ERROR6 : NAT_REACH_ERROR4);
+	c.pos = pcn_data(ctx) + (l3 & 0x3f);
+	c.end = pcn_data_end(ctx);
+	ip = c.pos;
+	if (v6) {
+		struct pcn_ipv6_payload found;
+		struct ipv6hdr *outer = pcn_parse_ipv6(&c);
+		if (!outer || nat_skip6(ctx, &c, outer, &found))
+			return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
+	} else {
+		struct iphdr *outer = pcn_parse_ipv4(&c);
+		if (!outer || pcn_skip_ipv4_options(&c, outer))
+			return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
+	}
+	struct pcn_icmp *icmp = pcn_parse_icmp(&c);
+	if (!icmp || nat_read_inner(ctx, &c, &in, &key, egress, v6))
+		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
+	if (nat_read_inner_ports(&in, &key, egress, v6))
+		return nat_unrelated(ctx, md, &key, egress);
+	struct nat_session4 *s = nat_find(&key, table);
+	if (!s)
+		return nat_unrelated(ctx, md, &key, egress);
+	covered = nat_rewrite_inner(&in, s, egress, v6);
+	nat_write_address(in.l3, v6 ? ((struct nat_session6 *)s)->addr : &s->addr, s->addr_delta,
+			  !egress, v6);
+	if (v6)
+		covered += s->addr_delta; /* IPv4's own checksum makes up for it */
+	nat_rewrite_outer(ctx, ip, icmp, s, covered, egress, v6);
+	nat_count(NAT_ICMP_ERRORS);
+	return pcn_pkt_pass(ctx, md);
+}
+
+PCN_GLOBAL int nat_error_in4(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 l3)
+{
+	return nat_error(ctx, md, l3, NAT_INGRESS, 0);
+}
+
+PCN_GLOBAL int nat_error_out4(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 l3)
+{
+	return nat_error(ctx, md, l3, NAT_EGRESS, 0);
+}
+
+PCN_GLOBAL int nat_error_in6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 l3)
+{
+	return nat_error(ctx, md, l3, NAT_INGRESS, 1);
+}
+
+PCN_GLOBAL int nat_error_out6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 l3)
+{
+	return nat_error(ctx, md, l3, NAT_EGRESS, 1);
+}
+
+#endif

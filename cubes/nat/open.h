@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* New sessions: what a packet that belongs to none makes of the rules. */
+#ifndef NAT_OPEN_H
+#define NAT_OPEN_H
+
+#include "allocate.h"
+
+/* Reasons why packets end here. */
+enum nat_reason {
+	/* the packet is too short for its headers, or they are not well formed */
+	NAT_MALFORMED = PCN_REASON_FIRST,
+	/* no port of the rule's addresses is free */
+	NAT_PORTS_EXHAUSTED,
+	/* there is no room for one more session */
+	NAT_SESSION_TABLE_FULL,
+	/* the mapping has not sent to where the packet comes from */
+	NAT_FILTERED,
+	/* its protocol has no ports, and the configuration says drop */
+	NAT_PROTOCOL,
+	/* another session has the external endpoint, and ports cannot be changed */
+	NAT_ENDPOINT_TAKEN,
+	/* a reset of a connection that is not known */
+	NAT_NO_SESSION,
+	/* a fragment whose datagram's first one has not gone by */
+	NAT_FRAGMENT_WITHOUT_FIRST,
+	/* an ICMP error about a packet of no session */
+	NAT_ICMP_UNRELATED,
+};
+PCN_REASONS(nat_reason);
+
+/* What becomes of a packet; or a reason to drop it. */
+#define NAT_UNTOUCHED 0 /* it goes on as it is */
+#define NAT_OPENED 1	/* there is a session now */
+
+/* What a packet is. */
+enum nat_kind {
+	NAT_PORTS, /* has ports that can be changed */
+	NAT_FIXED, /* has ports under a checksum that covers too much: SCTP */
+	NAT_QUERY, /* ICMP with an id */
+	NAT_OTHER, /* another protocol, without ports */
+	NAT_ERROR, /* ICMP about another packet */
+	NAT_LATER, /* a fragment without L4 header */
+	NAT_REST,  /* ICMP of other types */
+	NAT_LOCAL, /* neighbour discovery and the like, never translated */
+};
+
+PCN_INLINE int nat_is_ipv4(const __be32 addr[4])
+{
+	return !addr[0] && !addr[1] && addr[2] == bpf_htonl(0xffff);
+}
+
+/* Addresses that are of the link or of nobody: their packets are not for a NAT. */
+PCN_NOINLINE int nat_is_exempt(const __be32 addr[4])
+{
+	__u32 high = bpf_ntohl(addr[0]), low = bpf_ntohl(addr[3]);
+
+	if (nat_is_ipv4(addr))
+		return !low || low >> 28 == 14 || low == 0xffffffff;
+	if (high >> 24 == 0xff || high >> 22 == 0xfe800000 >> 22)
+		return 1;
+	return !addr[0] && !addr[1] && !addr[2] && low <= 1;
+}
+
+/* The rule for new sessions of an internal address. One for all of IPv6 is none for IPv4. */
+PCN_INLINE struct nat_source *nat_source_of(const __be32 local[4])
+{
+	struct nat_source_key key = { .prefixlen = 128 };
+
+	nat_copy(key.addr, local);
+	struct nat_source *rule = bpf_map_lookup_elem(&sources, &key);
+	return rule && nat_is_ipv4(rule->first) == nat_is_ipv4(local) ? rule : NULL;
+}
+
+/* How far an address is behind the first of a rule. */
+PCN_INLINE __u32 nat_distance(const struct nat_source *rule, const __be32 addr[4])
+{
+	if (addr[0] != rule->first[0] || addr[1] != rule->first[1] || addr[2] != rule->first[2])
+		return 0xffffffff;
+	return bpf_ntohl(addr[3]) - bpf_ntohl(rule->first[3]);
+}
+
+/* The external address for o->in: the same for all sessions of a host (RFC 4787, REQ-2). */
+PCN_INLINE void nat_choose_address(struct nat_open *o, const struct nat_source *rule)
+{
+	__u32 hash = bpf_ntohl(o->in.local[3]) * 0x9e3779b1 ^ o->in.local[2] ^ o->in.local[1];
+
+	nat_copy(o->out.local, rule->first);
+	if (rule->count > 1)
+		o->out.local[3] = bpf_htonl(bpf_ntohl(rule->first[3]) + (hash >> 4) % rule->count);
+}
+
+PCN_INLINE int nat_refuse(long err)
+{
+	if (err == NAT_ENOSPC) {
+		nat_count(NAT_EXHAUSTED);
+		return NAT_PORTS_EXHAUSTED;
+	}
+	if (err == NAT_EEXIST)
+		return NAT_ENDPOINT_TAKEN;
+	nat_count(NAT_TABLE_FULL);
+	return NAT_SESSION_TABLE_FULL;
+}
+
+PCN_INLINE int nat_opened(const struct nat_open *o)
+{
+	switch (o->in.proto) {
+	case IPPROTO_TCP:
+		nat_count(NAT_CREATED_TCP);
+		break;
+	case IPPROTO_UDP:
+		nat_count(NAT_CREATED_UDP);
+		break;
+	case IPPROTO_ICMP:
+	case IPPROTO_ICMPV6:
+		nat_count(NAT_CREATED_ICMP);
+		break;
+	default:
+		nat_count(NAT_CREATED_OTHER);
+	}
+	return NAT_OPENED;
+}
+
+/* Adds the egress entry of the session that o says. The ingress entry is there: `there` as
+ * nat_ensure said, so that another's is not removed when it goes wrong. */
+PCN_INLINE int nat_complete(struct nat_open *o, long there, const __u32 table)
+{
+	long err = nat_put(o, table);
+
+	if (!err)
+		return nat_opened(o);
+	struct nat_session4 *s = err == NAT_EEXIST ? nat_find(&o->in, table) : NULL;
+	if (s && nat_leads(o, s, table))
+		return NAT_OPENED; /* by another CPU at the same time */
+	if (!there)
+		nat_remove(&o->out, table | NAT_IN);
+	return s && !(o->entry.flags & NAT_INBOUND) ? NAT_OPENED : nat_refuse(err);
+}
+
+/* A session whose external endpoint is for its remote only. */
+PCN_NOINLINE int nat_open_alone(struct nat_open *o, __u32 table)
+{
+	long there = 0;
+
+	nat_specific(o);
+	long err = nat_claim(o, table);
+	if (err == NAT_ENOSPC) {
+		/* It may be its own, left over from the moment when it aged. */
+		o->out.local_port = o->in.local_port;
+		there = nat_ensure(o, table | NAT_IN);
+		if (there >= 0)
+			err = 0;
+		else if (o->fixed)
+			err = NAT_EEXIST;
+	}
+	return err ? nat_refuse(err) : nat_complete(o, there, table);
+}
+
+/* The external endpoint of o->in in o->out: that of its mapping, or of a new one. */
+PCN_INLINE long nat_map(struct nat_open *o, __u32 table)
+{
+	nat_wildcard(o);
+	for (int i = 0; i < 2; i++) {
+		struct nat_session4 *m = nat_find(&o->in, table);
+		if (m) {
+			m->seen = o->entry.seen;
+			o->out.local_port = m->port;
+			nat_target(o->out.local, m, table);
+			o->addr_delta = m->addr_delta;
+			return 0;
+		}
+		long err = nat_claim(o, table);
+		if (err)
+			return err;
+		err = nat_put(o, table);
+		if (!err) {
+			nat_count(NAT_MAPPINGS);
+			return 0;
+		}
+		nat_remove(&o->out, table | NAT_IN);
+		if (err != NAT_EEXIST)
+			return err; /* else another CPU was faster: its mapping holds */
+	}
+	return NAT_EEXIST;
+}
+
+/* Remembers that o->in has sent to the remote address, whatever the port. */
+PCN_INLINE void nat_permit(struct nat_open *o, const __u32 table)
+{
+	nat_specific(o);
+	o->in.remote_port = 0;
+	o->entry.flags |= NAT_MAPPING;
+	nat_put(o, table);
+	nat_specific(o);
+}
+
+/* A session of a mapping. */
+PCN_NOINLINE int nat_open_mapped(struct nat_open *o, __u32 table)
+{
+	long err = nat_map(o, table);
+	int result;
+
+	if (err == NAT_ENOSPC && overload) {
+		o->entry.flags |= NAT_OVERLOAD;
+		return nat_open_alone(o, table);
+	}
+	if (err)
+		return nat_refuse(err);
+	nat_specific(o);
+	err = nat_ensure(o, table | NAT_IN);
+	if (err == NAT_EEXIST && overload)
+		return nat_open_alone(o, table);
+	if (err < 0)
+		return nat_refuse(err);
+	result = nat_complete(o, err, table);
+	if (result != NAT_OPENED)
+		return result;
+	if (filtering == NAT_FILTER_ADDRESS_DEPENDENT && o->remote_port)
+		nat_permit(o, table);
+	nat_wildcard(o);
+	if (!nat_find(&o->in, table)) { /* it aged in the meantime */
+		nat_put(o, table | NAT_IN);
+		nat_put(o, table);
+	}
+	return NAT_OPENED;
+}
+
+/* Whether the address that a packet goes to is external, but of another internal host. */
+PCN_NOINLINE int nat_is_hairpin(struct nat_open *o, __u32 table)
+{
+	struct nat_forward_key key = { .prefixlen = 160,
+				       .proto = o->in.proto,
+				       .port = o->remote_port };
+
+	nat_copy(key.addr, o->remote);
+	if (has_forwards && bpf_map_lookup_elem(&forwards, &key))
+		return 1;
+	nat_copy(o->out.local, o->remote);
+	o->out.local_port = o->remote_port;
+	nat_wildcard(o);
+	return mapping == NAT_MAP_ENDPOINT_INDEPENDENT && nat_find(&o->out, table | NAT_IN) != NULL;
+}
+
+/* A packet on its way out that belongs to no session. o->in, o->remote, o->entry.seen and .state
+ * are set. */
+PCN_INLINE int nat_open_egress(struct nat_open *o, __u32 kind, __u32 table)
+{
+	struct nat_source *rule = NAT_HAS_SOURCES ? nat_source_of(o->in.local) : NULL;
+	__u8 flags = 0;
+
+	if (!rule || !rule->count || nat_is_exempt(o->in.local) || nat_is_exempt(o->remote))
+		return NAT_UNTOUCHED;
+	int own = nat_distance(rule, o->in.local) < rule->count;
+	if (kind == NAT_OTHER || kind == NAT_REST) {
+		if (own || other_protocols == NAT_OTHER_PASS)
+			return NAT_UNTOUCHED;
+		if (kind == NAT_REST || other_protocols == NAT_OTHER_DROP)
+			return NAT_PROTOCOL;
+	}
+	if (o->in.proto == IPPROTO_TCP && (o->entry.state & NAT_OUT_RST))
+		return own ? NAT_UNTOUCHED : NAT_NO_SESSION;
+	if (own)
+		flags = NAT_OWN;
+	else if (hairpin && (kind == NAT_PORTS || kind == NAT_FIXED || has_forwards) &&
+		 nat_is_hairpin(o, table))
+		flags = NAT_HAIRPIN;
+	o->entry.rule = rule->rule;
+	o->entry.origin = rule->origin;
+	o->entry.flags = flags;
+	nat_range(o, rule);
+	if (own)
+		nat_copy(o->out.local, o->in.local);
+	else
+		nat_choose_address(o, rule);
+	o->addr_delta = pcn_csum_diff16(o->in.local, o->out.local);
+	o->fixed = kind == NAT_FIXED || kind == NAT_OTHER;
+	if (o->fixed)
+		o->first = o->last = bpf_ntohs(o->in.local_port);
+	if (o->fixed || own || mapping == NAT_MAP_ADDRESS_PORT_DEPENDENT)
+		return nat_open_alone(o, table);
+	return nat_open_mapped(o, table);
+}
+
+/* Opens the session of a packet on its way in, whose internal endpoint o->in is known now. */
+PCN_INLINE int nat_open_inbound(struct nat_open *o, const __u32 table)
+{
+	if (o->in.proto == IPPROTO_TCP && (o->entry.state & NAT_IN_RST))
+		return NAT_NO_SESSION;
+	o->entry.flags = NAT_INBOUND;
+	o->addr_delta = pcn_csum_diff16(o->in.local, o->out.local);
+	nat_specific(o);
+	long err = nat_ensure(o, table | NAT_IN);
+	return err < 0 ? nat_refuse(err) : nat_complete(o, err, table);
+}
+
+/* What a rule makes of a packet on its way in. */
+PCN_INLINE int nat_open_forward(struct nat_open *o, __u32 kind, __u32 table)
+{
+	struct nat_forward_key key = { .prefixlen = 160,
+				       .proto = o->out.proto,
+				       .port = o->out.local_port };
+
+	nat_copy(key.addr, o->out.local);
+	struct nat_forward *f = bpf_map_lookup_elem(&forwards, &key);
+	if (!f || nat_is_exempt(o->remote))
+		return NAT_UNTOUCHED;
+	if (kind == NAT_OTHER || kind == NAT_REST) {
+		if (other_protocols == NAT_OTHER_PASS)
+			return NAT_UNTOUCHED;
+		if (kind == NAT_REST || other_protocols == NAT_OTHER_DROP)
+			return NAT_PROTOCOL;
+	}
+	nat_copy(o->in.local, f->to);
+	o->in.local_port = o->out.local_port;
+	if (f->port || f->base) {
+		o->in.local_port = bpf_htons(bpf_ntohs(f->port) + bpf_ntohs(o->out.local_port) -
+					     bpf_ntohs(f->base));
+		if (kind == NAT_FIXED && o->in.local_port != o->out.local_port)
+			return NAT_PROTOCOL;
+	}
+	o->entry.rule = f->rule;
+	o->entry.origin = f->origin;
+	return nat_open_inbound(o, table);
+}
+
+/* A packet on its way in that belongs to no session. o->out, o->remote, o->entry.seen and .state
+ * are set. */
+PCN_INLINE int nat_open_ingress(struct nat_open *o, __u32 kind, __u32 table)
+{
+	if (has_forwards) {
+		int result = nat_open_forward(o, kind, table);
+		if (result != NAT_UNTOUCHED)
+			return result;
+	}
+	if (!NAT_HAS_SOURCES || mapping != NAT_MAP_ENDPOINT_INDEPENDENT ||
+	    (kind != NAT_PORTS && kind != NAT_QUERY))
+		return NAT_UNTOUCHED;
+	nat_wildcard(o);
+	struct nat_session4 *m = nat_find(&o->out, table | NAT_IN);
+	if (!m)
+		return NAT_UNTOUCHED;
+	if (filtering == NAT_FILTER_ADDRESS_PORT_DEPENDENT ||
+	    (filtering == NAT_FILTER_ADDRESS_DEPENDENT && !o->remote_port))
+		return NAT_FILTERED;
+	nat_target(o->in.local, m, table);
+	o->in.local_port = m->port;
+	o->entry.rule = m->rule;
+	o->entry.origin = m->origin;
+	if (filtering == NAT_FILTER_ADDRESS_DEPENDENT) {
+		nat_specific(o);
+		o->in.remote_port = 0;
+		if (!nat_find(&o->in, table))
+			return NAT_FILTERED;
+	}
+	return nat_open_inbound(o, table);
+}
+
+#endif

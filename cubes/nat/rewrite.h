@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Packets: what is read of one, and how a session changes it. */
+#ifndef NAT_REWRITE_H
+#define NAT_REWRITE_H
+
+#include <pcn/ip.h>
+#include "open.h"
+
+#define NAT_EGRESS 1
+#define NAT_INGRESS 0
+
+/* What is read of a packet besides the key. The pointers are into the packet. */
+struct nat_view {
+	void *l3;
+	void *l4;
+	__be16 local_port, remote_port;
+	__be32 id;     /* of the datagram of which this is a fragment */
+	__u32 bits;    /* NAT_OUT_SYN ... of this packet */
+	__u32 check;   /* where the checksum is behind l4, 0: there is none */
+	__u8 kind;     /* enum nat_kind */
+	__u8 fragment; /* enum pcn_fragment */
+	__u8 proto;
+};
+
+union nat_any_key {
+	struct nat_key4 four;
+	struct nat_key6 six;
+};
+
+/* At TC, makes the first len bytes readable, or all of a shorter packet. Only what the kernel keeps
+ * in fragments of the buffer is moved. */
+PCN_INLINE void nat_reach(struct CTXTYPE *ctx, __u32 len)
+{
+#ifdef PCN_TC
+	__u32 linear = pcn_data_end(ctx) - pcn_data(ctx);
+
+	if (linear < len && linear < ctx->len)
+		bpf_skb_pull_data(ctx, ctx->len < len ? ctx->len : len);
+	asm volatile("" : : : "memory"); /* pointers are read again */
+#else
+	(void)ctx;
+	(void)len;
+#endif
+}
+
+PCN_INLINE __u32 nat_tcp_bits(__u8 flags)
+{
+	return (flags >> 1 & 1) * NAT_OUT_SYN | (flags >> 4 & 1) * NAT_OUT_ACK |
+	       (flags & 1) * NAT_OUT_FIN | (flags >> 2 & 1) * NAT_OUT_RST;
+}
+
+/* Reads an ICMP header. */
+PCN_INLINE int nat_read_icmp(struct pcn_cursor *c, struct nat_view *v, const int v6)
+{
+	struct pcn_icmp *icmp = pcn_parse_icmp(c);
+
+	if (!icmp)
+		return -1;
+	v->check = 2;
+	if (v6 ? pcn_icmp6_has_id(icmp->type) : pcn_icmp_has_id(icmp->type)) {
+		v->kind = NAT_QUERY;
+		v->local_port = icmp->id;
+	} else if (v6 ? pcn_icmp6_is_error(icmp->type) : pcn_icmp_is_error(icmp->type)) {
+		v->kind = NAT_ERROR;
+	} else {
+		v->kind = v6 && icmp->type >= 133 && icmp->type <= 137 ? NAT_LOCAL : NAT_REST;
+	}
+	return 0;
+}
+
+/* Reads what is behind the IP header. -1: it is not whole. */
+PCN_INLINE int nat_read_l4(struct pcn_cursor *c, struct nat_view *v, const int egress, const int v6)
+{
+	struct pcn_ports *ports = c->pos;
+
+	v->l4 = c->pos;
+	v->kind = NAT_PORTS;
+	v->bits = NAT_OUT_ACK;
+	v->local_port = v->remote_port = 0;
+	switch (v->proto) {
+	case IPPROTO_TCP:
+		if (c->pos + 20 > c->end)
+			return -1;
+		v->bits = nat_tcp_bits(((__u8 *)c->pos)[13]);
+		v->check = 16;
+		break;
+	case IPPROTO_UDP:
+	case IPPROTO_UDPLITE:
+	case IPPROTO_DCCP:
+		if (c->pos + 8 > c->end)
+			return -1;
+		v->check = 6;
+		break;
+	case IPPROTO_SCTP:
+		if (c->pos + 8 > c->end)
+			return -1;
+		v->kind = NAT_FIXED;
+		v->check = 0;
+		break;
+	case IPPROTO_ICMP:
+	case IPPROTO_ICMPV6:
+		if (v->proto == (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
+			return nat_read_icmp(c, v, v6);
+		/* fall through */
+	default:
+		v->kind = NAT_OTHER;
+		v->check = 0;
+		return 0;
+	}
+	v->local_port = egress ? ports->source : ports->destination;
+	v->remote_port = egress ? ports->destination : ports->source;
+	return 0;
+}
+
+/* Reads an IPv4 packet. -1: it is not well formed. */
+PCN_INLINE int nat_read4(struct pcn_cursor *c, struct nat_view *v, struct nat_key4 *key,
+			 const int egress)
+{
+	struct iphdr *ip = pcn_parse_ipv4(c);
+
+	if (!ip || pcn_skip_ipv4_options(c, ip))
+		return -1;
+	v->l3 = ip;
+	v->proto = ip->protocol;
+	v->fragment = pcn_ipv4_fragment(ip);
+	v->id = ip->id;
+	key->local = egress ? ip->saddr : ip->daddr;
+	key->remote = egress ? ip->daddr : ip->saddr;
+	key->proto = ip->protocol;
+	key->zero[0] = key->zero[1] = key->zero[2] = 0;
+	key->local_port = key->remote_port = 0;
+	if (v->fragment == PCN_FRAGMENT_LATER) {
+		v->kind = NAT_LATER;
+		return 0;
+	}
+	if (nat_read_l4(c, v, egress, 0))
+		return -1;
+	key->local_port = v->local_port;
+	key->remote_port = v->remote_port;
+	return 0;
+}
+
+/* Skips the extension headers of the IPv6 packet that begins l3 bytes behind the beginning: their
+ * length, or -1. */
+PCN_GLOBAL int nat_extensions(struct CTXTYPE *ctx, __u32 l3,
+			      struct pcn_ipv6_payload *found PCN_NONNULL)
+{
+	struct pcn_cursor c = { .pos = pcn_data(ctx) + (l3 & 0x1ff), .end = pcn_data_end(ctx) };
+	struct ipv6hdr *ip = pcn_parse_ipv6(&c);
+
+	if (!ip || pcn_skip_ipv6_extensions(&c, ip->nexthdr, found))
+		return -1;
+	return found->length;
+}
+
+/* Moves behind the headers of an IPv6 packet, of which the fixed one was taken. -1: they are not
+ * whole. */
+PCN_INLINE int nat_skip6(struct CTXTYPE *ctx, struct pcn_cursor *c, const struct ipv6hdr *ip,
+			 struct pcn_ipv6_payload *found)
+{
+	long l3 = (const void *)ip - pcn_data(ctx);
+	int length;
+
+	asm volatile("" : "+r"(l3)); /* pointers have 64 bits until they are subtracted */
+	__builtin_memset(found, 0, sizeof(*found));
+	found->protocol = ip->nexthdr;
+	if (!pcn_ipv6_is_extension(ip->nexthdr))
+		return 0;
+	length = nat_extensions(ctx, l3, found);
+	if (length < 0)
+		return -1;
+	c->pos += length & 0x1ff;
+	return 0;
+}
+
+/* Reads an IPv6 packet. -1: it is not well formed. */
+PCN_INLINE int nat_read6(struct CTXTYPE *ctx, struct pcn_cursor *c, struct nat_view *v,
+			 struct nat_key6 *key, const int egress)
+{
+	struct pcn_ipv6_payload found;
+	struct ipv6hdr *ip = pcn_parse_ipv6(c);
+
+	if (!ip)
+		return -1;
+	v->l3 = ip;
+	if (nat_skip6(ctx, c, ip, &found))
+		return -1;
+	v->proto = found.protocol;
+	v->fragment = found.fragment;
+	v->id = found.id;
+	nat_copy(key->local, egress ? ip->saddr.in6_u.u6_addr32 : ip->daddr.in6_u.u6_addr32);
+	nat_copy(key->remote, egress ? ip->daddr.in6_u.u6_addr32 : ip->saddr.in6_u.u6_addr32);
+	key->proto = found.protocol;
+	key->zero[0] = key->zero[1] = key->zero[2] = 0;
+	key->local_port = key->remote_port = 0;
+	if (v->fragment == PCN_FRAGMENT_LATER) {
+		v->kind = NAT_LATER;
+		return 0;
+	}
+	if (nat_read_l4(c, v, egress, 1))
+		return -1;
+	key->local_port = v->local_port;
+	key->remote_port = v->remote_port;
+	return 0;
+}
+
+/* Writes the new address. `delta` is what it adds to checksums. */
+PCN_INLINE void nat_write_address(void *l3, const __be32 *addr, __u16 delta, const int egress,
+				  const int v6)
+{
+	if (v6) {
+		struct ipv6hdr *ip = l3;
+		nat_copy(egress ? ip->saddr.in6_u.u6_addr32 : ip->daddr.in6_u.u6_addr32, addr);
+	} else {
+		struct iphdr *ip = l3;
+		if (egress)
+			ip->saddr = *addr;
+		else
+			ip->daddr = *addr;
+		pcn_csum_ipv4(ip, delta);
+	}
+}
+
+/* Changes a packet as its session says. */
+PCN_INLINE void nat_rewrite(struct CTXTYPE *ctx, const struct nat_view *v,
+			    const struct nat_session4 *s, const int egress, const int v6)
+{
+	struct pcn_ports *ports = v->l4;
+	struct pcn_icmp *icmp = v->l4;
+	__u32 flags = v6 ? PCN_CSUM_IPV6 : 0;
+
+	nat_write_address(v->l3, v6 ? ((const struct nat_session6 *)s)->addr : &s->addr,
+			  s->addr_delta, egress, v6);
+	if (!v->check) {
+		if (v6)
+			pcn_csum_bytes(ctx, s->addr_delta);
+		return;
+	}
+	if (v->kind == NAT_QUERY)
+		icmp->id = s->port;
+	else if (egress)
+		ports->source = s->port;
+	else
+		ports->destination = s->port;
+	if (v->proto == IPPROTO_UDP)
+		flags |= PCN_CSUM_UDP;
+	pcn_csum_l4(ctx, v->l4, v->l4 + v->check, !v6 && v->kind == NAT_QUERY ? 0 : s->addr_delta,
+		    s->port_delta, flags);
+}
+
+#endif

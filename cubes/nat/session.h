@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* The tables of sessions, for the paths that few packets take: one form of key for both families. */
+#ifndef NAT_SESSION_H
+#define NAT_SESSION_H
+
+#include "nat.h"
+
+/* Which table. Always a constant to the verifier. */
+#define NAT_IN 0x1
+#define NAT_V6 0x2
+
+#define NAT_EEXIST (-17)
+
+/* There are rules for new sessions from inside. */
+#define NAT_HAS_SOURCES (has_sources || has_masquerade)
+
+PCN_INLINE void nat_count(__u32 which)
+{
+	__u64 *count = bpf_map_lookup_elem(&counters, &which);
+
+	if (count)
+		++*count;
+}
+
+PCN_INLINE struct nat_open *nat_scratch(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&scratch, &zero);
+}
+
+PCN_INLINE void nat_copy(__be32 to[4], const __be32 from[4])
+{
+	to[0] = from[0];
+	to[1] = from[1];
+	to[2] = from[2];
+	to[3] = from[3];
+}
+
+PCN_INLINE int nat_same(const __be32 a[4], const __be32 b[4])
+{
+	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3];
+}
+
+/* An IPv4 address in 16 bytes. */
+PCN_INLINE void nat_widen(__be32 to[4], __be32 addr)
+{
+	to[0] = 0;
+	to[1] = 0;
+	to[2] = bpf_htonl(0xffff);
+	to[3] = addr;
+}
+
+PCN_INLINE void nat_narrow(struct nat_key4 *to, const struct nat_key6 *from)
+{
+	to->local = from->local[3];
+	to->remote = from->remote[3];
+	to->local_port = from->local_port;
+	to->remote_port = from->remote_port;
+	to->proto = from->proto;
+	to->zero[0] = 0;
+	to->zero[1] = 0;
+	to->zero[2] = 0;
+}
+
+/* What a session's local address becomes, in 16 bytes. */
+PCN_INLINE void nat_target(__be32 to[4], const struct nat_session4 *s, const __u32 table)
+{
+	if (table & NAT_V6)
+		nat_copy(to, ((const struct nat_session6 *)s)->addr);
+	else
+		nat_widen(to, s->addr);
+}
+
+/* The entry of a key, NULL if there is none. Entries of both families begin alike. */
+PCN_NOINLINE struct nat_session4 *nat_find(const struct nat_key6 *key, __u32 table)
+{
+	struct nat_key4 four;
+
+	if (table & NAT_V6)
+		return table & NAT_IN ? bpf_map_lookup_elem(&ingress6, key)
+				      : bpf_map_lookup_elem(&egress6, key);
+	nat_narrow(&four, key);
+	return table & NAT_IN ? bpf_map_lookup_elem(&ingress4, &four)
+			      : bpf_map_lookup_elem(&egress4, &four);
+}
+
+PCN_NOINLINE long nat_remove(const struct nat_key6 *key, __u32 table)
+{
+	struct nat_key4 four;
+
+	if (table & NAT_V6)
+		return table & NAT_IN ? bpf_map_delete_elem(&ingress6, key)
+				      : bpf_map_delete_elem(&egress6, key);
+	nat_narrow(&four, key);
+	return table & NAT_IN ? bpf_map_delete_elem(&ingress4, &four)
+			      : bpf_map_delete_elem(&egress4, &four);
+}
+
+/* Adds the entry of one direction, which leads from in to out or back: 0, NAT_EEXIST if the key
+ * has one already, another negative number if there is no room. */
+PCN_NOINLINE long nat_put(struct nat_open *o, __u32 table)
+{
+	const struct nat_key6 *key = table & NAT_IN ? &o->out : &o->in;
+	const struct nat_key6 *to = table & NAT_IN ? &o->in : &o->out;
+	struct nat_session6 *e = &o->entry;
+	struct nat_key4 four;
+
+	e->port = to->local_port;
+	e->port_delta = pcn_csum_diff2(key->local_port, to->local_port);
+	e->addr_delta = table & NAT_IN ? ~o->addr_delta : o->addr_delta;
+	if (table & NAT_V6) {
+		nat_copy(e->addr, to->local);
+		return table & NAT_IN ? bpf_map_update_elem(&ingress6, key, e, BPF_NOEXIST)
+				      : bpf_map_update_elem(&egress6, key, e, BPF_NOEXIST);
+	}
+	nat_narrow(&four, key);
+	e->addr[0] = to->local[3];
+	e->addr[1] = 0;
+	return table & NAT_IN ? bpf_map_update_elem(&ingress4, &four, e, BPF_NOEXIST)
+			      : bpf_map_update_elem(&egress4, &four, e, BPF_NOEXIST);
+}
+
+/* Whether the entry of a direction leads where o says. */
+PCN_NOINLINE int nat_leads(const struct nat_open *o, const struct nat_session4 *s, __u32 table)
+{
+	const struct nat_key6 *to = table & NAT_IN ? &o->in : &o->out;
+	__be32 addr[4];
+
+	nat_target(addr, s, table);
+	return s->port == to->local_port && nat_same(addr, to->local);
+}
+
+/* nat_ensure: the entry was there, by another CPU or from before. */
+#define NAT_THERE 1
+
+/* Adds the entry of a direction unless it is there. NAT_EEXIST: the key has another one. */
+PCN_INLINE long nat_ensure(struct nat_open *o, const __u32 table)
+{
+	long err = nat_put(o, table);
+
+	if (err != NAT_EEXIST)
+		return err;
+	struct nat_session4 *s = nat_find(table & NAT_IN ? &o->out : &o->in, table);
+	return s && nat_leads(o, s, table) ? NAT_THERE : NAT_EEXIST;
+}
+
+/* Makes the keys those of the mapping, or of the session. */
+PCN_INLINE void nat_wildcard(struct nat_open *o)
+{
+	__builtin_memset(o->in.remote, 0, sizeof(o->in.remote));
+	__builtin_memset(o->out.remote, 0, sizeof(o->out.remote));
+	o->in.remote_port = 0;
+	o->out.remote_port = 0;
+	o->entry.flags |= NAT_MAPPING;
+}
+
+PCN_INLINE void nat_specific(struct nat_open *o)
+{
+	nat_copy(o->in.remote, o->remote);
+	nat_copy(o->out.remote, o->remote);
+	o->in.remote_port = o->remote_port;
+	o->out.remote_port = o->remote_port;
+	o->entry.flags &= ~NAT_MAPPING;
+}
+
+#endif
