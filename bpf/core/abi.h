@@ -123,11 +123,13 @@ struct pcn_flood_set {
 	__u8 words;			  /* those of ports that are not 0, by bit */
 };
 
-/* Of a set: some members want the tag, some do not, and the latter among the netdevs get their
- * copies by one more copy on the loop, behind those of the ports. */
+/* Of a set: some members want the tag, some do not. Where there are both, the netdevs among the
+ * latter have a program in the broadcast that takes it off, or, where that cannot be (generic
+ * XDP), get their copies by one more copy on the loop, behind those of the ports. */
 #define PCN_SET_WITH 1
 #define PCN_SET_WITHOUT 2
 #define PCN_SET_BY_LOOP 4
+#define PCN_SET_UNTAGS 8
 
 #define PCN_LOOP_MAGIC 0x7063
 #define PCN_LOOP_FRAME \

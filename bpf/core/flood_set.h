@@ -248,10 +248,9 @@ PCN_INLINE int set_can_broadcast(struct set_walk *w)
 	if (has(w->set->ports, in_port) && has(w->row->simple_ports, in_port) &&
 	    !THROUGH_EGRESS(w->who) && !came_from(w->ctx, CUBE(w->who), in_port))
 		return 0;
-	if (!(flags & PCN_SET_WITH) || !(flags & PCN_SET_WITHOUT))
-		return 1;
 	/* The copies of a frame with generic XDP share its bytes, so none can be changed. */
-	return w->tag && (flags & PCN_SET_BY_LOOP || !bpf_map_lookup_elem(&pcn_generic, &ifindex));
+	return !(flags & PCN_SET_UNTAGS) ||
+	       (w->tag && !bpf_map_lookup_elem(&pcn_generic, &ifindex));
 }
 
 /* Sends the packet to the members of a set, all copies in one broadcast: with the tag if any

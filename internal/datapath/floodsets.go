@@ -46,11 +46,12 @@ type floodSet struct {
 	Flags, Words          uint8
 }
 
-// Flags of a set: PCN_SET_WITH, PCN_SET_WITHOUT and PCN_SET_BY_LOOP.
+// Flags of a set: PCN_SET_WITH, PCN_SET_WITHOUT, PCN_SET_BY_LOOP and PCN_SET_UNTAGS.
 const (
 	setWith    = 1
 	setWithout = 2
 	setByLoop  = 4
+	setUntags  = 8
 )
 
 // setKey is the key of pcn_flood_sets.
@@ -255,6 +256,7 @@ func (p *Plane) resolve(t *tables, id CubeID, members floodSet) (floodSet, []way
 		case in.spec.Type == cube.TypeXDPSKB:
 			row.Flags |= setByLoop
 		default:
+			row.Flags |= setUntags
 			ways = append(ways, way{dev.Ifindex, untagged})
 		}
 	}

@@ -5,8 +5,11 @@ package datapath
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
@@ -116,6 +119,255 @@ func TestSetsGiveEachPortItsForm(t *testing.T) {
 			if got := b.counters(c, uint16(i)).TxPackets; got != sent[i] {
 				t.Errorf("port %d sent %d packets, want %d", i, got, sent[i])
 			}
+		}
+	})
+}
+
+// TestSetsRunTheProgramsBehindPorts: members that lead to transparent cubes and to other cubes, with and without the tag;
+// and a cube with an egress program, which each copy must run.
+func TestSetsRunTheProgramsBehindPorts(t *testing.T) {
+	for _, svc := range []string{"sets", "setsout"} {
+		t.Run(svc, func(t *testing.T) {
+			everywhere(t, func(t *testing.T, b *bench) { b.setsOfPrograms(svc) })
+		})
+	}
+}
+
+func (b *bench) setsOfPrograms(svc string) {
+	b.withHelpers()
+	c := b.cube(svc, 7, map[string]any{"access": uint32(1<<1 | 1<<2 | 1<<4)})
+	hosts := []*netns.Node{b.host("trunk", "", c, 0), b.host("access", "", c, 1), b.host("gated", "", c, 2)}
+	c.Ports[2].Tcubes = b.gates("g")
+	for i := range uint16(3) { // 3 tagged, 4 not, 5 no member
+		n := b.cube("probe", 2, map[string]any{"what": uint32(6)})
+		b.link(c, 3+i, n, 0)
+		hosts = append(hosts, b.host(fmt.Sprintf("far%d", i), "", n, 1))
+	}
+	tagged := map[int]bool{0: true, 3: true}
+	members := []cube.FloodMember{{Port: 0, Tagged: true}, {Port: 1}, {Port: 2}, {Port: 3, Tagged: true}, {Port: 4}, {Port: 6}}
+	b.floods(c, map[uint32][]cube.FloodMember{100: members})
+	b.commit()
+	for from := range 5 {
+		ls := b.listeners(hosts...)
+		f := frame("from " + hosts[from].Outer)
+		tag := uint32(pushed)
+		if tagged[from] {
+			tag = tag100
+			b.send(hosts[from], tags(f, tag))
+		} else {
+			b.send(hosts[from], f)
+		}
+		b.gets("from "+hosts[from].Outer, ls, hosts, func(i int) []byte {
+			if i == from || i == 5 {
+				return nil
+			}
+			return b.copyOf(svc, f, tag, tagged[i], i == 2, from == 2)
+		})
+	}
+	if got := b.fate(c, "slowpath-shed") + b.fate(c, "copy-failed") + b.fate(c, "no-peer"); got != 0 {
+		b.t.Errorf("%d copies went to user space or were lost", got)
+	}
+	if got := b.fate(c, "flood"); got != 5 {
+		b.t.Errorf("%d floods, want 5", got)
+	}
+	for i, want := range []uint64{4, 4, 4, 4, 4, 0, 0} {
+		if got := b.counters(c, uint16(i)).TxPackets; got != want {
+			b.t.Errorf("port %d sent %d packets, want %d", i, got, want)
+		}
+	}
+}
+
+// copyOf is the copy of a frame for a member: past the egress program of setsout, which counts up the byte at 39 (behind
+// the tag, where that is beside the frame), and a gate, which writes its letter.
+func (b *bench) copyOf(svc string, f []byte, tag uint32, tagged, toGate, fromGate bool) []byte {
+	out := bytes.Clone(f)
+	if toGate != fromGate {
+		out[14] = 'g'
+	}
+	at := 39
+	if tagged && b.typ != cube.TypeTC {
+		at -= 4
+	}
+	if svc == "setsout" {
+		out[at]++
+	}
+	if tagged {
+		return tags(out, tag)
+	}
+	return out
+}
+
+// TestSetsFollowNetdevs: a member's netdev that goes, comes back under the same name and is switched off; a set that is
+// replaced while packets are under way.
+func TestSetsFollowNetdevs(t *testing.T) {
+	everywhere(t, func(t *testing.T, b *bench) {
+		b.withHelpers()
+		c := b.cube("sets", 5, map[string]any{"access": uint32(1<<1 | 1<<2)})
+		hosts := []*netns.Node{b.host("h0", "", c, 0), b.host("h1", "", c, 1), b.host("h2", "", c, 2), b.host("h3", "", c, 3)}
+		all := []cube.FloodMember{{Port: 0, Tagged: true}, {Port: 1}, {Port: 2}, {Port: 3, Tagged: true}}
+		b.floods(c, map[uint32][]cube.FloodMember{100: all})
+		b.commit()
+		f := frame("x")
+		step := func(what string, reached ...int) {
+			t.Helper()
+			ls := b.listeners(hosts...)
+			b.send(hosts[0], tags(f, tag100))
+			b.gets(what, ls, hosts, func(i int) []byte {
+				switch {
+				case !slices.Contains(reached, i):
+					return nil
+				case i == 3:
+					return tags(f, tag100)
+				}
+				return f
+			})
+		}
+		step("all there", 1, 2, 3)
+		dev := *b.g.Netdevs["h2"]
+		b.g.Netdevs["h2"].Index = 0 // the graph's word for one that is gone
+		b.commit()
+		step("one gone", 1, 3)
+		*b.g.Netdevs["h2"] = dev
+		b.g.Netdevs["h1"].Down = true
+		b.commit()
+		step("another one down", 2, 3)
+		b.g.Netdevs["h1"].Down = false
+		b.commit()
+		step("both back", 1, 2, 3)
+		b.floods(c, map[uint32][]cube.FloodMember{100: all[:2]})
+		step("a smaller set", 1)
+		b.floods(c, nil)
+		step("no set")
+		if got := b.fate(c, "no-peer"); got != 1 {
+			t.Errorf("%d packets without a peer, want 1", got)
+		}
+		b.floods(c, map[uint32][]cube.FloodMember{100: all})
+		delete(c.Ports, 3)
+		b.commit()
+		step("a port that is gone", 1, 2)
+	})
+}
+
+// TestSetsOutliveTheDaemon: packets find them while no daemon runs, after the next one has started, and after its first
+// change, which need not name them.
+func TestSetsOutliveTheDaemon(t *testing.T) {
+	everywhere(t, func(t *testing.T, b *bench) {
+		b.withHelpers()
+		c := b.cube("sets", 3, map[string]any{"access": uint32(1 << 1)})
+		hosts := []*netns.Node{b.host("h0", "", c, 0), b.host("h1", "", c, 1), b.host("h2", "", c, 2)}
+		b.floods(c, map[uint32][]cube.FloodMember{
+			100: {{Port: 0, Tagged: true}, {Port: 1}, {Port: 2, Tagged: true}}, 7: {{Port: 0}},
+		})
+		b.commit()
+		f := frame("x")
+		step := func(what string) {
+			t.Helper()
+			ls := b.listeners(hosts...)
+			b.send(hosts[0], tags(f, tag100))
+			b.gets(what, ls, hosts, func(i int) []byte { return [][]byte{nil, f, tags(f, tag100)}[i] })
+		}
+		step("before")
+		b.close()
+		step("without a daemon")
+		b.open()
+		step("with the next one")
+		b.must(func() error {
+			return b.plane.CreateCube(Spec{ID: c.ID, UUID: c.Name, Name: c.Name, Service: "sets", Type: b.typ})
+		})
+		b.commit()
+		step("after its first change")
+		if got := b.plane.Floods(c.ID, 7); !slices.Equal(got, []cube.FloodMember{{Port: 0}}) {
+			t.Errorf("set 7 is %v", got)
+		}
+		b.floods(c, map[uint32][]cube.FloodMember{100: {{Port: 1}}})
+		if got := b.plane.Floods(c.ID, 7); got != nil {
+			t.Errorf("set 7 is %v after a reset without it", got)
+		}
+		delete(b.g.Cubes, c.ID)
+		b.commit()
+		b.must(func() error { return b.plane.DeleteCube(c.ID) })
+		if sets, groups := b.countSets(); sets != 0 || groups != 0 {
+			t.Errorf("%d sets and %d groups are left of the cube", sets, groups)
+		}
+	})
+}
+
+// countSets counts what is in the kernel.
+func (b *bench) countSets() (sets, groups int) {
+	b.t.Helper()
+	var key, id uint32
+	var row floodSet
+	for it := b.plane.fw.maps[mapFloodSets].Iterate(); it.Next(&key, &row); {
+		sets++
+	}
+	for it := b.plane.fw.maps[mapGroups].Iterate(); it.Next(&key, &id); {
+		groups++
+	}
+	return sets, groups
+}
+
+// TestWrongSetsChangeNothing: what is refused, and that what was there is there still.
+func TestWrongSetsChangeNothing(t *testing.T) {
+	in(t, settings[:1], func(t *testing.T, b *bench) {
+		c := b.cube("sets", 3, nil)
+		was := []cube.FloodMember{{Port: 1}, {Port: 2, Tagged: true}}
+		b.floods(c, map[uint32][]cube.FloodMember{5: was})
+		for _, tt := range []struct {
+			what string
+			id   CubeID
+			sets map[uint32][]cube.FloodMember
+			want error
+		}{
+			{"an index out of range", c.ID, map[uint32][]cube.FloodMember{5: nil, 1 << 16: {{Port: 1}}}, cube.ErrInvalid},
+			{"a port out of range", c.ID, map[uint32][]cube.FloodMember{5: nil, 6: {{Port: 512}}}, cube.ErrInvalid},
+			{"a member twice", c.ID, map[uint32][]cube.FloodMember{5: nil, 6: {{Port: 1}, {Port: 1, Tagged: true}}}, cube.ErrInvalid},
+			{"a cube that is not there", c.ID + 1, map[uint32][]cube.FloodMember{5: was}, cube.ErrNotFound},
+		} {
+			for _, only := range []bool{false, true} {
+				if err := b.plane.SetFloods(tt.id, tt.sets, only); !errors.Is(err, tt.want) {
+					t.Errorf("%s: %v, want %v", tt.what, err, tt.want)
+				}
+			}
+		}
+		if got := b.plane.Floods(c.ID, 5); !slices.Equal(got, was) {
+			t.Errorf("set 5 is %v, was %v", got, was)
+		}
+	})
+}
+
+// TestAsManySetsAsThereAreVLANs: every VLAN on 256 ports; equal sets share what the broadcast needs.
+func TestAsManySetsAsThereAreVLANs(t *testing.T) {
+	in(t, []setting{settings[0], settings[3]}, func(t *testing.T, b *bench) {
+		c := b.cube("sets", 256, map[string]any{"access": uint32(1 << 1)})
+		hosts := []*netns.Node{b.host("h0", "", c, 0), b.host("h1", "", c, 1), b.host("h255", "", c, 255)}
+		b.commit()
+		sets := map[uint32][]cube.FloodMember{}
+		for vid := range uint32(4094) {
+			for p := range uint16(256) {
+				sets[vid+1] = append(sets[vid+1], cube.FloodMember{Port: p, Tagged: p != 1 || vid%2 == 0})
+			}
+		}
+		began := time.Now()
+		b.floods(c, sets)
+		t.Logf("%d sets of 256 ports in %v", len(sets), time.Since(began))
+		rows, groups := b.countSets()
+		if want := map[cube.Type]int{cube.TypeTC: 0, cube.TypeXDPDRV: 2}[b.typ]; rows != 4094 || groups != want {
+			t.Errorf("%d sets in %d groups, want 4094 in %d", rows, groups, want)
+		}
+		f := frame("x")
+		for _, vid := range []uint32{1, 2, 4093, 4094} {
+			tagged := tags(f, 0x8100<<16|vid)
+			ls := b.listeners(hosts...)
+			b.send(hosts[0], tagged)
+			b.gets(fmt.Sprint("VLAN ", vid), ls, hosts, func(i int) []byte {
+				switch {
+				case i == 0:
+					return nil
+				case i == 1 && vid%2 == 0:
+					return f
+				}
+				return tagged
+			})
 		}
 	})
 }
