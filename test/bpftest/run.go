@@ -107,13 +107,17 @@ func (l *Lab) run(dev string, frame []byte) (verdict uint32, got []byte, err err
 
 // testRun are the arguments of BPF_PROG_TEST_RUN for a frame from a netdev.
 func (l *Lab) testRun(ifindex int, frame []byte) *ebpf.RunOptions {
-	opts := &ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256)}
-	if l.Type.Hook() == cube.XDP {
-		opts.Context = xdpMD{DataEnd: uint32(len(frame)), IngressIfindex: uint32(ifindex)}
-	} else {
-		opts.Context = skBuff{Ifindex: uint32(ifindex)}
+	return &ebpf.RunOptions{
+		Data: frame, DataOut: make([]byte, len(frame)+256), Context: Context(l.Type.Hook(), ifindex, len(frame)),
 	}
-	return opts
+}
+
+// Context makes a frame of a size in a test run one that came in by a netdev of the namespace.
+func Context(hook cube.Hook, ifindex, size int) any {
+	if hook == cube.XDP {
+		return xdpMD{DataEnd: uint32(size), IngressIfindex: uint32(ifindex)}
+	}
+	return skBuff{Ifindex: uint32(ifindex)}
 }
 
 // skBuff is the beginning of struct __sk_buff of <linux/bpf.h>, which the kernel completes.

@@ -24,6 +24,7 @@ type alone struct {
 	hook    cube.Hook
 	mode    datapath.Mode
 	vlan    bool // the bridge with VLANs, else simplebridge
+	at      lab.Place
 	harness *ebpf.Program
 	program *ebpf.Program // nil: nothing
 }
@@ -96,7 +97,7 @@ func measureAlone(r *Run, rig *lab.Rig, all []*alone, times map[string]report.Sa
 			if err := a.check(frame); err != nil {
 				return err
 			}
-			ns, err := lab.Best(a.harness, frame, lab.EffortFor(a.hook))
+			ns, err := a.at.Best(a.harness, frame, lab.EffortFor(a.hook))
 			if err != nil {
 				return err
 			}
@@ -113,7 +114,7 @@ func (a *alone) check(frame []byte) error {
 	}
 	want := map[cube.Hook]uint32{cube.XDP: 4, cube.TC: 7}[a.hook] // XDP_REDIRECT, TC_ACT_REDIRECT
 	for range stations {
-		verdict, _, err := lab.Run(a.harness, frame, 1)
+		verdict, _, err := a.at.Run(a.harness, frame, 1)
 		if err != nil {
 			return err
 		}
@@ -175,13 +176,10 @@ func vlanAlone(rig *lab.Rig, root string, hook cube.Hook) (*alone, error) {
 	if err := w.Teach(stations); err != nil {
 		return nil, err
 	}
-	if err := d.Request("PATCH", "/bridge/br1/ports/left/peer", `"lo"`); err != nil {
+	if a.at, err = lab.NewPlace(w.Machine.Namespace, hook, lab.In); err != nil {
 		return nil, err
 	}
-	if err := d.Inlined("br1"); err != nil {
-		return nil, err
-	}
-	if a.program, err = d.Entry(hook, "lo"); err != nil {
+	if a.program, err = d.Entry(hook, lab.In); err != nil {
 		return nil, err
 	}
 	rig.Closing(a.program)

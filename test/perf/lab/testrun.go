@@ -7,19 +7,58 @@ package lab
 import (
 	"fmt"
 	"math"
+	"net"
 	"runtime"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
 )
+
+// Place is where frames of a test run come in: a netdev. The zero value is the loopback.
+type Place struct {
+	ns    *netns.Namespace
+	hook  cube.Hook
+	index int
+}
+
+// NewPlace is a netdev of a namespace, for programs of a hook.
+func NewPlace(ns *netns.Namespace, hook cube.Hook, dev string) (at Place, err error) {
+	at = Place{ns: ns, hook: hook}
+	err = ns.Do(func() error {
+		d, err := net.InterfaceByName(dev)
+		if err == nil {
+			at.index = d.Index
+		}
+		return err
+	})
+	return at, err
+}
 
 // Run executes a program repeat times on a frame, and returns its last verdict and the CPU time
 // of one execution in ns, what the kernel spends around it included.
 func Run(p *ebpf.Program, frame []byte, repeat int) (verdict uint32, ns float64, err error) {
-	start := threadTime()
-	verdict, err = p.Run(&ebpf.RunOptions{Data: frame, Repeat: uint32(repeat)})
-	took := threadTime() - start
+	return Place{}.Run(p, frame, repeat)
+}
+
+// Run is the same, of frames that come in at a place.
+func (at Place) Run(p *ebpf.Program, frame []byte, repeat int) (verdict uint32, ns float64, err error) {
+	opts := &ebpf.RunOptions{Data: frame, Repeat: uint32(repeat)}
+	var took int64
+	run := func() error {
+		start := threadTime()
+		verdict, err = p.Run(opts)
+		took = threadTime() - start
+		return err
+	}
+	if at.ns == nil {
+		err = run()
+	} else {
+		opts.Context = bpftest.Context(at.hook, at.index, len(frame))
+		err = at.ns.Do(run)
+	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("running %s: %w", p, err)
 	}
@@ -41,12 +80,15 @@ func EffortFor(hook cube.Hook) Effort {
 }
 
 // Best is the least CPU time of one execution.
-func Best(p *ebpf.Program, frame []byte, e Effort) (float64, error) {
+func Best(p *ebpf.Program, frame []byte, e Effort) (float64, error) { return Place{}.Best(p, frame, e) }
+
+// Best is the same, of frames that come in at a place.
+func (at Place) Best(p *ebpf.Program, frame []byte, e Effort) (float64, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	best := math.Inf(1)
 	for range e.Runs {
-		_, ns, err := Run(p, frame, e.Repeat)
+		_, ns, err := at.Run(p, frame, e.Repeat)
 		if err != nil {
 			return 0, err
 		}
