@@ -41,6 +41,9 @@ func (t Table[K, V]) Page(after string, limit int, keep func(K, V) bool) (entrie
 	if typ := t.m.Type(); typ != ebpf.Hash && typ != ebpf.LRUHash {
 		return nil, "", fmt.Errorf("map %s: a map of type %s has no pages: %w", t.name, typ, ErrUnsupported)
 	}
+	if sizeOf[K]() <= 0 || sizeOf[V]() <= 0 {
+		return nil, "", fmt.Errorf("map %s: types that encode themselves have no pages: %w", t.name, ErrUnsupported)
+	}
 	at, err := t.parseCursor(after)
 	if err != nil {
 		return nil, "", err
@@ -245,7 +248,7 @@ const bpfMapLookupBatch = 24 // BPF_MAP_LOOKUP_BATCH of <linux/bpf.h>
 // are no more buckets.
 func (r *pageReader[K, V]) read(bucket uint32, count int) (got []PageEntry[K, V], next uint32, last bool, err error) {
 	m := r.table.m
-	keys, values := make([]byte, count*int(m.KeySize())), make([]byte, count*int(m.ValueSize()))
+	keys, values := newColumn[K](count), newColumn[V](count)
 	in, out := new(uint32), new(uint32)
 	*in = bucket
 	var pin runtime.Pinner
@@ -254,23 +257,61 @@ func (r *pageReader[K, V]) read(bucket uint32, count int) (got []PageEntry[K, V]
 		pin.Pin(p)
 		return uint64(uintptr(p))
 	}
-	attr := pageAttr{inBatch: address(unsafe.Pointer(in)), outBatch: address(unsafe.Pointer(out)), keys: address(unsafe.Pointer(&keys[0])),
-		values: address(unsafe.Pointer(&values[0])), count: uint32(count), fd: uint32(m.FD())}
+	attr := pageAttr{inBatch: address(unsafe.Pointer(in)), outBatch: address(unsafe.Pointer(out)), keys: address(keys.memory()),
+		values: address(values.memory()), count: uint32(count), fd: uint32(m.FD())}
 	_, _, errno := unix.Syscall(unix.SYS_BPF, bpfMapLookupBatch, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
 	runtime.KeepAlive(m)
 	if errno != 0 && errno != unix.ENOENT {
 		return nil, 0, false, errno
 	}
 	n := int(attr.count)
+	ks, err := keys.decode(n)
+	if err != nil {
+		return nil, 0, false, fmt.Errorf("decoding keys: %w", err)
+	}
+	vs, err := values.decode(n)
+	if err != nil {
+		return nil, 0, false, fmt.Errorf("decoding values: %w", err)
+	}
 	got = make([]PageEntry[K, V], n)
-	ks, vs := int(m.KeySize()), int(m.ValueSize())
 	for i := range got {
-		if _, err := binary.Decode(keys[i*ks:(i+1)*ks], binary.NativeEndian, &got[i].Key); err != nil {
-			return nil, 0, false, fmt.Errorf("decoding a key: %w", err)
-		}
-		if _, err := binary.Decode(values[i*vs:(i+1)*vs], binary.NativeEndian, &got[i].Value); err != nil {
-			return nil, 0, false, fmt.Errorf("decoding a value: %w", err)
-		}
+		got[i] = PageEntry[K, V]{ks[i], vs[i]}
 	}
 	return got, *out, errno == unix.ENOENT, nil
+}
+
+// column is room for keys or values as the kernel has them: a type without gaps is read as it is.
+type column[T any] struct {
+	direct []T
+	raw    []byte
+	size   int
+}
+
+func newColumn[T any](count int) column[T] {
+	var zero T
+	size := binary.Size(zero)
+	if size == int(unsafe.Sizeof(zero)) {
+		return column[T]{direct: make([]T, count)}
+	}
+	return column[T]{raw: make([]byte, count*max(1, size)), size: size}
+}
+
+func (c column[T]) memory() unsafe.Pointer {
+	if c.direct != nil {
+		return unsafe.Pointer(&c.direct[0])
+	}
+	return unsafe.Pointer(&c.raw[0])
+}
+
+func (c column[T]) decode(n int) ([]T, error) {
+	if c.direct != nil {
+		return c.direct[:n], nil
+	}
+	out := make([]T, n)
+	for i := range out {
+		if _, err := binary.Decode(c.raw[i*c.size:(i+1)*c.size], binary.NativeEndian, &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }

@@ -37,10 +37,10 @@ type entry struct {
 	Age             uint32     `json:"age"`
 	Expires         uint32     `json:"expires"`
 	Duration        uint32     `json:"duration"`
-	PacketsOut      uint64     `json:"packets-out,string"`
-	BytesOut        uint64     `json:"bytes-out,string"`
-	PacketsIn       uint64     `json:"packets-in,string"`
-	BytesIn         uint64     `json:"bytes-in,string"`
+	PacketsOut      uint64     `json:"packets-out"`
+	BytesOut        uint64     `json:"bytes-out"`
+	PacketsIn       uint64     `json:"packets-in"`
+	BytesIn         uint64     `json:"bytes-in"`
 }
 
 // The states of a session.

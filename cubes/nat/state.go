@@ -49,13 +49,13 @@ type sessionState struct {
 	ICMP       uint32 `json:"icmp"`
 	Other      uint32 `json:"other"`
 	Mappings   uint32 `json:"mappings"`
-	Created    uint64 `json:"created,string"`
-	Exhausted  uint64 `json:"exhausted,string"`
-	TableFull  uint64 `json:"table-full,string"`
-	Collisions uint64 `json:"collisions,string"`
-	Hairpinned uint64 `json:"hairpinned,string"`
-	Fragments  uint64 `json:"fragments,string"`
-	ICMPErrors uint64 `json:"icmp-errors,string"`
+	Created    uint64 `json:"created"`
+	Exhausted  uint64 `json:"exhausted"`
+	TableFull  uint64 `json:"table-full"`
+	Collisions uint64 `json:"collisions"`
+	Hairpinned uint64 `json:"hairpinned"`
+	Fragments  uint64 `json:"fragments"`
+	ICMPErrors uint64 `json:"icmp-errors"`
 }
 
 // State implements cube.Stater.

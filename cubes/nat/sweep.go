@@ -21,8 +21,8 @@ import (
 // stepEntries is how many entries a step looks at: some milliseconds.
 const stepEntries = 16384
 
-// strayEvery is how many sweeps there are for one that looks for halves of sessions whose other half is gone, and
-// strayAge how old they have to be: one that is being made has its second half in microseconds.
+// strayEvery is how many sweeps there are, the first included, for one that looks for halves of sessions whose other half
+// is gone, and strayAge how old they have to be: one that is being made has its second half in microseconds.
 const (
 	strayEvery = 10
 	strayAge   = 10 * time.Second
@@ -151,7 +151,7 @@ func (s *sweeper) step() {
 	}
 	if s.after = next; next == "" {
 		s.stage++
-		if s.stage == stageIngress4 && s.swept%strayEvery != strayEvery-1 {
+		if s.stage == stageIngress4 && s.swept%strayEvery != 0 {
 			s.stage = stageEnd
 		}
 	}

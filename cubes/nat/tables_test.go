@@ -5,8 +5,6 @@ package nat
 import (
 	"testing"
 	"unsafe"
-
-	"github.com/polycube/polycube/test/bpftest"
 )
 
 func sameSize[A, B any]() bool {
@@ -29,25 +27,4 @@ func TestKeysAreThoseOfTheTables(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestRulesFillTheMaps(t *testing.T) {
-	l := bpftest.New(t, bpftest.Options{Hosts: 1})
-	l.Create("nat", "n", `{"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"}]}}}`)
-	t.Log(l.Read("n"))
-	t.Log(l.Action("n rule port-forwarding append", `{"external-ip":"203.0.113.1","external-port":80,"internal-ip":"10.0.0.1","internal-port":8080}`))
-	t.Log(l.Read("n rule"))
-	l.Attach("n", "veth1")
-	t.Log(l.Action("n rule masquerade enable", ``))
-	l.Lab.Run("ip", "addr", "add", "192.0.2.1/24", "dev", "veth1")
-	for range 1000 {
-		if s := l.Action("n rule masquerade enable", ``); s == `{"result":true}` {
-			break
-		}
-	}
-	t.Log(l.Read("n rule"))
-	l.Restart(nil)
-	t.Log(l.Read("n"))
-	l.Set("DELETE", "n rule", "")
-	t.Log(l.Read("n"))
 }

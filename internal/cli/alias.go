@@ -22,7 +22,7 @@ type alias struct {
 }
 
 // aliasOrder is the order of the root help.
-var aliasOrder = []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "drops", "trace", "capture", "status", "events", "daemon", "export", "apply", "history", "rollback"}
+var aliasOrder = []string{"connect", "disconnect", "attach", "detach", "masquerade", "services", "cubes", "topology", "netdevs", "drops", "trace", "capture", "status", "events", "daemon", "export", "apply", "history", "rollback"}
 
 var aliases map[string]alias
 
@@ -87,6 +87,7 @@ func init() {
 	maps.Copy(aliases, packetAliases())
 	maps.Copy(aliases, statusAliases())
 	maps.Copy(aliases, fileAliases())
+	maps.Copy(aliases, masqueradeAliases())
 }
 
 // planPost is a POST of strings, taken as they are: a cube may be named "1".

@@ -37,6 +37,16 @@ var pages = map[string]page{
 		examples: []string{"detach fw1 br1:p1"},
 		live:     true,
 	},
+	"masquerade": {
+		details: `  masquerade PLACE       what leaves there gets the address that it has, and goes on
+                         to have it when the address changes
+  masquerade del PLACE   the opposite
+  masquerade [show]      what is masqueraded, by which cube of service nat
+
+Packets of others have to come by: they are routed by this machine
+(sysctl -w net.ipv4.ip_forward=1) or by the router whose port it is.`,
+		examples: []string{"masquerade eth0", "masquerade r1:wan", "masquerade del eth0"},
+	},
 	"services": {
 		details: `  services [show]        the services that cubes can be of
   services show NAME     one of them, with its model

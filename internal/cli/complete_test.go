@@ -60,7 +60,7 @@ func completing(t *testing.T) *daemon {
 }
 
 // everyFirst are the daemon's first words, then the client's own.
-const everyFirst = "bridge router connect r1 disconnect attach detach services cubes topology netdevs drops trace capture " +
+const everyFirst = "bridge router connect r1 disconnect attach detach masquerade services cubes topology netdevs drops trace capture " +
 	"status events daemon export apply history rollback version completion"
 
 func TestWhatMayFollow(t *testing.T) {

@@ -21,6 +21,8 @@ var watchers = map[string]map[string]bool{
 	"events":  {"--type": true, "--after": true, "-c": true, "-json": false},
 	"status":  {"--check": false, "-json": false},
 
+	"masquerade": {"-json": false},
+
 	"export":   {"-o": true, "-r": true, "-json": false},
 	"apply":    {"-f": true, "--dry-run": false, "--yes": false, "--prune": false, "--detailed-exitcode": false, "-json": false},
 	"history":  {"-n": true, "-json": false},
@@ -49,6 +51,8 @@ func (s *session) watchWords(name string, words []string, current string) []stri
 	unused := slices.DeleteFunc(flagsOf(name), func(f string) bool { return slices.Contains(words, f) && f != "-f" })
 	operands := func(path ...string) []string { return s.ask(command{path: path}, "word", current) }
 	switch {
+	case name == "masquerade":
+		return s.masqueradeWords(words, current)
 	case strings.HasPrefix(current, "-"):
 		return unused
 	case name == "capture" && len(words) == 0, slices.Contains(words, "--inject"):

@@ -99,6 +99,7 @@ connect     command  Connect two ports, or a port and a netdev
 disconnect  command  Undo a connection
 attach      command  Attach a transparent cube to a port or a netdev
 detach      command  Detach a transparent cube from a port or a netdev
+masquerade  command  Let others use the address of a netdev: source NAT in one command
 services    command  Show, add, update and remove services
 cubes       command  Show running cubes, or add several from a file
 topology    command  Show how cubes are connected

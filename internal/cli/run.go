@@ -175,8 +175,11 @@ func (s *session) execute(args []string) error {
 
 // special carries out a command with a grammar of its own.
 func (s *session) special(command string, words []string) error {
-	if onFiles(command) {
+	switch {
+	case onFiles(command):
 		return s.file(command, words)
+	case command == "masquerade":
+		return s.masquerade(words)
 	}
 	return s.watch(command, words)
 }

@@ -16,7 +16,7 @@ var reserved = map[string]bool{
 	"connect": true, "disconnect": true, "attach": true, "detach": true, "services": true, "cubes": true,
 	"topology": true, "netdevs": true, "version": true, "add": true, "del": true, "show": true, "set": true,
 	"metrics": true, "openapi.json": true, "drops": true, "trace": true, "capture": true, "framework": true,
-	"events": true, "status": true, "daemon": true,
+	"events": true, "status": true, "daemon": true, "masquerade": true,
 	"config": true, "apply": true, "export": true, "history": true, "rollback": true,
 }
 

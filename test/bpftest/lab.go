@@ -9,8 +9,10 @@ package bpftest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -24,6 +26,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
@@ -41,6 +44,8 @@ type Options struct {
 	Hosts int
 	// Host are options of the hosts.
 	Host []netns.Option
+	// Follow tells the topology what happens to netdevs and their addresses, as the daemon does.
+	Follow bool
 	// Services that can be made; those that are registered when nil.
 	Services []cube.Service
 }
@@ -127,10 +132,32 @@ func (l *Lab) start() error {
 	}
 	l.undo = append(l.undo, func() error { return l.manager.Close(context.Background()) })
 	stop, err := startUp(l)
-	if err == nil {
-		l.undo = append(l.undo, stop)
+	if err != nil {
+		return err
 	}
-	return err
+	l.undo = append(l.undo, stop)
+	if l.opts.Follow {
+		l.undo = append(l.undo, l.follow())
+	}
+	return nil
+}
+
+// follow tells the topology of the namespace's netdevs, and returns when it knows those that there are.
+func (l *Lab) follow() (stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended, synced := make(chan error, 1), make(chan struct{})
+	go func() {
+		ended <- l.Do(func() error {
+			return netdev.Watch(ctx, func(e netdev.Event) {
+				l.manager.NetdevEvent(e)
+				if e.Kind == netdev.Synced {
+					close(synced)
+				}
+			})
+		})
+	}()
+	<-synced
+	return func() error { cancel(); return <-ended }
 }
 
 // stop is what a daemon does when it stops: traffic goes on.
@@ -351,4 +378,18 @@ func (l *Lab) Linked() int {
 		last = max(last, n)
 	}
 	return last
+}
+
+// Entries are the entries of a list as Read shows them, one by one.
+func (l *Lab) Entries(words string) iter.Seq[json.RawMessage] {
+	l.t.Helper()
+	return func(yield func(json.RawMessage) bool) {
+		name, service, path, err := l.resolve(words)
+		if err == nil {
+			err = l.manager.Entries(l.t.Context(), service, name, path, nil, func(_ []string, e json.RawMessage) bool { return yield(slices.Clone(e)) })
+		}
+		if err != nil {
+			l.t.Errorf("show %s: %v", words, err)
+		}
+	}
 }

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// One command for what is asked for most: hosts behind this machine share the
+// address of a network interface. It is made of ordinary requests: a nat cube
+// that is created with its place and its configuration in one of them.
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/polycube/polycube/internal/suggest"
+)
+
+func masqueradeAliases() map[string]alias {
+	return map[string]alias{
+		"masquerade": {
+			description: "Let others use the address of a netdev: source NAT in one command",
+			usage:       "masquerade PLACE | masquerade del PLACE | masquerade [show [PLACE]] [-json]  (PLACE is a netdev, or the CUBE:PORT of a router)",
+			plan:        notAlone,
+		},
+	}
+}
+
+// masquerading is a nat cube as the command looks at it.
+type masquerading struct {
+	Name, Parent string
+	Rule         struct {
+		Snat, Dnat     struct{ Entry []json.RawMessage }
+		PortForwarding struct{ Entry []json.RawMessage } `json:"port-forwarding"`
+		Masquerade     struct {
+			Enabled    bool
+			ExternalIP []string `json:"external-ip"`
+		}
+	}
+	Sessions struct{ Active json.Number }
+}
+
+// alone tells whether masquerading is all that the cube does.
+func (m masquerading) alone() bool {
+	return len(m.Rule.Snat.Entry)+len(m.Rule.Dnat.Entry)+len(m.Rule.PortForwarding.Entry) == 0
+}
+
+func (m masquerading) addresses() string {
+	if len(m.Rule.Masquerade.ExternalIP) == 0 {
+		return "-"
+	}
+	return strings.Join(m.Rule.Masquerade.ExternalIP, ",")
+}
+
+func (s *session) masquerade(words []string) error {
+	asJSON := slices.Contains(words, "-json")
+	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "-json" })
+	usage := masqueradeAliases()["masquerade"].usage
+	if i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "-") }); i >= 0 {
+		return &usageError{message: unknownFlag("masquerade", words[i]), usage: usage}
+	}
+	verb := "show"
+	if len(words) > 0 {
+		switch verb = words[0]; verb {
+		case "show", "del", "add":
+			words = words[1:]
+		default:
+			verb = "add"
+		}
+	}
+	if len(words) > 1 || len(words) == 0 && verb != "show" {
+		near := suggest.Near(strings.Join(words[:min(1, len(words))], ""), []string{"show", "del"})
+		return &usageError{message: fmt.Sprintf("masquerade %s takes the name of one place, but %d are given%s", verb, len(words), suggest.Question(near)), usage: usage}
+	}
+	if asJSON && verb != "show" {
+		return &usageError{message: "-json is for masquerade show", usage: usage}
+	}
+	all, err := s.nats()
+	if err != nil {
+		return err
+	}
+	switch place := strings.Join(words, ""); verb {
+	case "add":
+		return s.startMasquerading(place, all)
+	case "del":
+		return s.stopMasquerading(place, all)
+	default:
+		return s.showMasquerading(place, all, asJSON)
+	}
+}
+
+// nats are the cubes of service nat.
+func (s *session) nats() ([]masquerading, error) {
+	a, err := s.demand(request{method: "GET", path: []string{"nat"}})
+	if err != nil {
+		return nil, err
+	}
+	var all []masquerading
+	if err := json.Unmarshal(a.body, &all); err != nil {
+		return nil, fmt.Errorf("the daemon's answer is not understood: %w", err)
+	}
+	return all, nil
+}
+
+// startMasquerading creates a cube at a place, or switches on what is there.
+func (s *session) startMasquerading(place string, all []masquerading) error {
+	netdev := !strings.Contains(place, ":")
+	addresses := ""
+	if netdev {
+		list, err := s.usableAddresses(place)
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			return &serverError{fmt.Sprintf("%s has no address that others could be masqueraded with: give it one first (ip addr add ADDRESS/LENGTH dev %s)", place, place)}
+		}
+		addresses = strings.Join(list, ",")
+	}
+	for _, n := range all {
+		switch {
+		case n.Parent != place:
+		case n.Rule.Masquerade.Enabled:
+			fmt.Fprintf(s.stdout, "%s is masqueraded already, by %s: %s\n", place, clean(n.Name), clean(n.addresses()))
+			return nil
+		default:
+			return s.switchOn(place, n.Name)
+		}
+	}
+	name := nameFor(place, func(name string) bool {
+		return slices.ContainsFunc(all, func(n masquerading) bool { return n.Name == name })
+	})
+	body, err := json.Marshal([]map[string]any{{"service-name": "nat", "name": name, "parent": place,
+		"rule": map[string]any{"masquerade": map[string]any{"enabled": true}}}})
+	if err != nil {
+		return fmt.Errorf("encoding the request: %w", err)
+	}
+	if _, err := s.demand(request{method: "POST", path: []string{"cubes"}, body: body}); err != nil {
+		return err
+	}
+	if addresses == "" {
+		addresses = "the address of the port"
+	}
+	fmt.Fprintf(s.stdout, "%s is masqueraded by %s: %s\n", place, name, clean(addresses))
+	return nil
+}
+
+// switchOn enables masquerading of a cube that is at the place for something else.
+func (s *session) switchOn(place, name string) error {
+	a, err := s.demand(request{method: "POST", path: []string{"nat", name, "rule", "masquerade", "enable"}})
+	if err != nil {
+		return err
+	}
+	v, err := decodeJSON(a.body)
+	if err != nil {
+		return fmt.Errorf("the daemon's answer is not understood: %w", err)
+	}
+	if v.string("result") != "true" {
+		return &serverError{fmt.Sprintf("%s has no address that others could be masqueraded with", place)}
+	}
+	fmt.Fprintf(s.stdout, "%s is masqueraded by %s, which was there\n", place, clean(name))
+	return nil
+}
+
+// usableAddresses are those of a netdev that a nat cube would take one of.
+func (s *session) usableAddresses(netdev string) ([]string, error) {
+	a, err := s.demand(request{method: "GET", path: []string{"netdevs", netdev}})
+	if err != nil {
+		return nil, err
+	}
+	var found []struct{ Addresses []string }
+	if err := json.Unmarshal(a.body, &found); err != nil || len(found) != 1 {
+		return nil, fmt.Errorf("the daemon's answer is not understood: %.200s", a.body)
+	}
+	var out []string
+	families := map[bool]bool{}
+	for _, text := range found[0].Addresses {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			continue
+		}
+		addr := p.Addr()
+		if addr.IsLinkLocalUnicast() || addr.IsLoopback() || families[addr.Is4()] {
+			continue
+		}
+		families[addr.Is4()] = true
+		out = append(out, addr.String())
+	}
+	slices.SortStableFunc(out, func(a, b string) int { return strings.Count(a, ":") - strings.Count(b, ":") })
+	return out, nil
+}
+
+// nameFor is the name of a cube for a place.
+func nameFor(place string, taken func(string) bool) string {
+	const longest = 64
+	base := "masquerade-" + strings.Map(func(r rune) rune {
+		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-", r) {
+			return r
+		}
+		return '-'
+	}, place)
+	base = base[:min(len(base), longest-4)]
+	name := base
+	for n := 2; taken(name); n++ {
+		name = fmt.Sprintf("%s-%d", base, n)
+	}
+	return name
+}
+
+// stopMasquerading deletes a cube that does nothing else, or switches off what it does.
+func (s *session) stopMasquerading(place string, all []masquerading) error {
+	i := slices.IndexFunc(all, func(n masquerading) bool { return n.Parent == place && n.Rule.Masquerade.Enabled })
+	if i < 0 {
+		return &serverError{fmt.Sprintf("%s is not masqueraded%s", place, masqueradedNow(all))}
+	}
+	n := all[i]
+	r := request{method: "DELETE", path: []string{"nat", n.Name}}
+	what := "%s is not masqueraded any more; %s is deleted\n"
+	if !n.alone() || !strings.HasPrefix(n.Name, "masquerade-") {
+		r = request{method: "POST", path: []string{"nat", n.Name, "rule", "masquerade", "disable"}}
+		what = "%s is not masqueraded any more; %s stays, with what else it is there for\n"
+	}
+	if _, err := s.demand(r); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.stdout, what, place, clean(n.Name))
+	return nil
+}
+
+// masqueradedNow names the places that are.
+func masqueradedNow(all []masquerading) string {
+	var places []string
+	for _, n := range all {
+		if n.Rule.Masquerade.Enabled && n.Parent != "" {
+			places = append(places, n.Parent)
+		}
+	}
+	if len(places) == 0 {
+		return ""
+	}
+	return ", these are: " + strings.Join(places, ", ")
+}
+
+// showMasquerading lists what is masqueraded.
+func (s *session) showMasquerading(place string, all []masquerading, asJSON bool) error {
+	all = slices.DeleteFunc(slices.Clone(all), func(n masquerading) bool {
+		return !n.Rule.Masquerade.Enabled || n.Parent == "" || place != "" && n.Parent != place
+	})
+	if place != "" && len(all) == 0 {
+		return &serverError{place + " is not masqueraded"}
+	}
+	if asJSON {
+		rows := []map[string]any{}
+		for _, n := range all {
+			rows = append(rows, map[string]any{"place": n.Parent, "cube": n.Name, "external-ip": n.Rule.Masquerade.ExternalIP, "sessions": n.Sessions.Active})
+		}
+		body, err := json.Marshal(rows)
+		if err != nil {
+			return fmt.Errorf("encoding the answer: %w", err)
+		}
+		return printAnswer(s.stdout, body, showOptions{form: formJSON}, false)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "place\tcube\texternal-ip\tsessions")
+	for _, n := range all {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", clean(n.Parent), clean(n.Name), clean(n.addresses()), clean(n.Sessions.Active.String()))
+	}
+	return w.Flush()
+}
+
+// masqueradeWords completes the command.
+func (s *session) masqueradeWords(words []string, current string) []string {
+	if len(words) > 0 && words[0] == "show" && strings.HasPrefix(current, "-") {
+		return []string{"-json"}
+	}
+	var places []string
+	switch {
+	case len(words) == 0 || len(words) == 1 && words[0] == "add":
+		places = s.ask(command{path: []string{"attach", "a"}}, "word", current)
+	case len(words) == 1 && (words[0] == "del" || words[0] == "show"):
+		all, err := s.nats()
+		if err != nil {
+			return nil
+		}
+		for _, n := range all {
+			if n.Rule.Masquerade.Enabled && n.Parent != "" {
+				places = append(places, n.Parent)
+			}
+		}
+	}
+	places = slices.DeleteFunc(places, placeholder)
+	if len(words) == 0 {
+		places = append(places, "show", "del")
+	}
+	return places
+}
