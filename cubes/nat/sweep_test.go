@@ -255,9 +255,9 @@ func TestUnusedMappingsGo(t *testing.T) {
 		p.remote = fmt.Sprintf("198.51.100.%d:53", i+1)
 		plant(t, tables, p)
 	}
-	p.remote, p.mapping, p.age = "0.0.0.0:0", true, time.Hour
+	p.remote, p.mapping = "0.0.0.0:0", true // of now: its sessions are
 	plant(t, tables, p)
-	p.internal, p.external = "10.0.0.1:6", "203.0.113.1:1025" // has no sessions
+	p.internal, p.external, p.age = "10.0.0.1:6", "203.0.113.1:1025", time.Hour // has no sessions
 	plant(t, tables, p)
 	wantSessions(t, tables, 4, 4)
 	if got := l.Read("n sessions mappings"); got != "1" {
