@@ -172,8 +172,6 @@ PCN_INGRESS
 		return pcn_pkt_drop(ctx, md, BRIDGE_TRUNCATED);
 	if (a.from & 1)
 		return pcn_pkt_drop(ctx, md, BRIDGE_GROUP_SOURCE);
-	if (link_local(a.to))
-		return pcn_pkt_drop(ctx, md, BRIDGE_LINK_LOCAL);
 
 	int vlan = classify_simply(tci);
 	if (vlan_aware) {
@@ -200,8 +198,11 @@ PCN_INGRESS
 
 	__u64 now = pcn_time_coarse();
 	learn(fdb_key(a.from, vlan), md->in_port, now);
-	if (a.to & 1)
+	if (a.to & 1) {
+		if (link_local(a.to))
+			return pcn_pkt_drop(ctx, md, BRIDGE_LINK_LOCAL);
 		return flood(ctx, md, vlan, tci);
+	}
 	__u64 key = fdb_key(a.to, vlan);
 	entry = bpf_map_lookup_elem(&fdb, &key);
 	if (!entry || aged(entry, now))
