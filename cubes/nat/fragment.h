@@ -31,6 +31,7 @@ PCN_NOINLINE void nat_remember(const struct nat_key6 *key, const struct nat_sess
 	nat_fragment_of(o, key, id, table);
 	o->fragment.seen = pcn_time_coarse();
 	o->fragment.addr_delta = s->addr_delta;
+	o->fragment.turns = s->flags & NAT_HAIRPIN;
 	nat_target(o->fragment.addr, s, table);
 	bpf_map_update_elem(&fragments, &o->fragment_key, &o->fragment, BPF_ANY);
 }

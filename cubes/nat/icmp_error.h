@@ -197,7 +197,8 @@ PCN_INLINE int nat_error(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const
 		covered += s->addr_delta; /* IPv4's own checksum makes up for it */
 	nat_rewrite_outer(ctx, ip, icmp, s, covered, egress, v6);
 	nat_count(NAT_ICMP_ERRORS);
-	return pcn_pkt_pass(ctx, md);
+	return egress && hairpin && (s->flags & NAT_HAIRPIN) ? nat_turn(ctx, md)
+							     : pcn_pkt_pass(ctx, md);
 }
 
 PCN_GLOBAL int nat_error_in4(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 l3)

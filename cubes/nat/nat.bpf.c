@@ -7,12 +7,6 @@
 #include "icmp_error.h"
 #include "fragment.h"
 
-enum nat_slowpath_reason {
-	/* between two internal hosts: translated, it turns back */
-	NAT_SLOWPATH_HAIRPIN = PCN_REASON_FIRST,
-};
-PCN_SLOWPATH_REASONS(nat_slowpath_reason);
-
 PCN_INLINE struct nat_session4 *nat_lookup(const union nat_any_key *key, const int egress,
 					   const int v6)
 {
@@ -156,7 +150,7 @@ PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct na
 	nat_write_address(v->l3, v6 ? addr : &addr[3], f->addr_delta, egress, v6);
 	if (v6)
 		pcn_csum_bytes(ctx, f->addr_delta);
-	return pcn_pkt_pass(ctx, md);
+	return egress && hairpin && f->turns ? nat_turn(ctx, md) : pcn_pkt_pass(ctx, md);
 }
 
 /* The rest of the way for a packet that was read. */
@@ -189,7 +183,8 @@ PCN_INLINE int nat_translate(struct CTXTYPE *ctx, struct pcn_md *md, const struc
 		}
 	}
 	nat_rewrite(ctx, v, s, egress, v6);
-	return pcn_pkt_pass(ctx, md);
+	return egress && hairpin && (s->flags & NAT_HAIRPIN) ? nat_turn(ctx, md)
+							     : pcn_pkt_pass(ctx, md);
 }
 
 PCN_INLINE int nat_ipv4(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const int egress)

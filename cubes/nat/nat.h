@@ -165,13 +165,15 @@ struct nat_fragment {
 	__u64 seen;
 	__be32 addr[4]; /* what local becomes */
 	__u16 addr_delta;
-	__u16 zero[3];
+	__u16 turns; /* it goes to another internal host */
+	__u32 zero;
 };
 
 /* A session that is being opened: too large for the stack. Addresses are of 16 bytes. */
 struct nat_open {
 	struct nat_key6 in;	   /* as seen inside: the key of egress tables */
 	struct nat_key6 out;	   /* as seen outside: the key of ingress tables */
+	struct nat_key6 other;	   /* of another session */
 	struct nat_session6 entry; /* for v4 tables only its beginning counts, with addr[0] */
 	struct nat_fragment_key fragment_key;
 	struct nat_fragment fragment;

@@ -280,12 +280,29 @@ PCN_INLINE int nat_open_egress(struct nat_open *o, __u32 kind, __u32 table)
 	return nat_open_mapped(o, table);
 }
 
+/* Whether a packet on its way in comes from an internal host, whose session it is on the other side. */
+PCN_INLINE int nat_has_turned(struct nat_open *o, const __u32 table)
+{
+	nat_copy(o->other.local, o->remote);
+	nat_copy(o->other.remote, o->out.local);
+	o->other.local_port = o->remote_port;
+	o->other.remote_port = o->out.local_port;
+	if (o->out.proto == IPPROTO_ICMP || o->out.proto == IPPROTO_ICMPV6) {
+		o->other.local_port = o->out.local_port; /* an id is on both sides */
+		o->other.remote_port = 0;
+	}
+	o->other.proto = o->out.proto;
+	return nat_find(&o->other, table | NAT_IN) != NULL;
+}
+
 /* Opens the session of a packet on its way in, whose internal endpoint o->in is known now. */
 PCN_INLINE int nat_open_inbound(struct nat_open *o, const __u32 table)
 {
 	if (o->in.proto == IPPROTO_TCP && (o->entry.state & NAT_IN_RST))
 		return NAT_NO_SESSION;
 	o->entry.flags = NAT_INBOUND;
+	if (hairpin && NAT_HAS_SOURCES && nat_has_turned(o, table))
+		o->entry.flags |= NAT_HAIRPIN;
 	o->addr_delta = pcn_csum_diff16(o->in.local, o->out.local);
 	nat_specific(o);
 	long err = nat_ensure(o, table | NAT_IN);

@@ -221,6 +221,24 @@ PCN_INLINE void nat_write_address(void *l3, const __be32 *addr, __u16 delta, con
 	}
 }
 
+/* Sends a packet that is for an external endpoint of another internal host back in (RFC 4787, REQ-9):
+ * as it is now, from outside, as if the next router had returned it. */
+PCN_INLINE int nat_turn(struct CTXTYPE *ctx, struct pcn_md *md)
+{
+	struct pcn_cursor c;
+	__u8 mac[ETH_ALEN];
+
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
+	struct ethhdr *eth = pcn_parse_eth(&c);
+	if (!eth)
+		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
+	__builtin_memcpy(mac, eth->h_source, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, eth->h_dest, ETH_ALEN);
+	__builtin_memcpy(eth->h_dest, mac, ETH_ALEN);
+	nat_count(NAT_HAIRPINNED);
+	return pcn_pkt_turn(ctx, md);
+}
+
 /* Changes a packet as its session says. */
 PCN_INLINE void nat_rewrite(struct CTXTYPE *ctx, const struct nat_view *v,
 			    const struct nat_session4 *s, const int egress, const int v6)

@@ -41,6 +41,7 @@ enum pcn_verdict {
 	PCN_CALL = 5,	    /* another program of this cube, md->reason is its index */
 	PCN_NAMESPACE = 6,  /* to the cube's namespace, by the interface of md->out_port */
 	PCN_FLOOD_SET = 7,  /* out of the ports of a set; md->md says which and how */
+	PCN_TURN = 8,	    /* transparent cube, egress: back in, by its own ingress program */
 };
 
 /* How packets end in a cube: verdict, counter index, drop reason and metric label in one.

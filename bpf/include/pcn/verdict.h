@@ -82,6 +82,16 @@ PCN_INLINE int pcn_pkt_controller_md(struct CTXTYPE *ctx, struct pcn_md *md, __u
 	return PCN_CONTROLLER;
 }
 
+/* Transparent cube, egress: the packet turns back, as if what is outside had returned it to the cube.
+ * Its ingress program is next, then what is behind it; the words in md->md stay. Who is behind
+ * takes a frame that has its address: swap the two in the Ethernet header. */
+PCN_INLINE int pcn_pkt_turn(struct CTXTYPE *ctx, struct pcn_md *md)
+{
+	(void)ctx;
+	(void)md;
+	return PCN_TURN;
+}
+
 /* Goes on in another program of this cube and direction, by its index; does not come back. The
  * words in md->md stay. A packet for an index without a program is dropped as `no-program`. */
 PCN_INLINE int pcn_call_program(struct CTXTYPE *ctx, struct pcn_md *md, __u16 index)

@@ -72,6 +72,9 @@ func (g *generator) verdict(at place, b *block) {
 	case at.cube.Transparent:
 		b.add(asm.JNE.Imm32(asm.R0, verdictPass, o.label))
 		b.jump(nextLabel(at))
+		if at.turnsBack() {
+			o.add(asm.JEq.Imm32(asm.R0, verdictTurn, backLabel(at)))
+		}
 	case at.dir == cube.Egress:
 		b.add(asm.JNE.Imm32(asm.R0, verdictPass, o.label))
 		b.jump(wireLabel(at))
@@ -90,6 +93,9 @@ func (g *generator) verdict(at place, b *block) {
 	g.toNamespace(o, at)
 	o.jump(fmt.Sprintf("badverdict.%d", id))
 	g.calls(at)
+	if at.turnsBack() {
+		g.turnBack(at)
+	}
 	if g.last(at) {
 		g.onward(at)
 	}

@@ -127,6 +127,8 @@ func (g *generator) destination(at place, verdict, port int64) string {
 		return namespaceLabel(at.cube)
 	case verdict == verdictDrop:
 		return fmt.Sprintf("drop.%d", id)
+	case verdict == verdictTurn && at.turnsBack():
+		return backLabel(at)
 	case verdict == verdictPass && at.cube.Transparent:
 		return nextLabel(at)
 	case verdict == verdictPass && at.dir == cube.Egress:

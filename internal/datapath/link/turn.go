@@ -50,6 +50,29 @@ func (g *generator) turn(t turn) string {
 	return g.turns[t]
 }
 
+// verdictTurn sends a packet that leaves by a transparent cube back in by the same cube.
+const verdictTurn = 8
+
+// turnsBack tells whether the place's program may say so.
+func (s site) turnsBack() bool {
+	return s.cube.Transparent && s.dir == cube.Egress && s.cube.has(cube.Ingress)
+}
+
+func backLabel(at place) string { return at.String() + ".back" }
+
+// turnBack emits the way back in. It is a tail call: where packets leave a netdev, this program has
+// no ingress side, and from the resume program they get to the stack of the netdev that md names.
+func (g *generator) turnBack(at place) {
+	b := &block{label: backLabel(at)}
+	if g.role == OnEgress {
+		b.load(asm.R1, asm.R10, offCtx, asm.DWord)
+		b.load(asm.R1, asm.R1, skbIfindex, asm.Word)
+		b.store(asm.R10, mdPassIfindex, asm.R1, asm.Word)
+	}
+	b.jump(g.turn(turn{entrance(at.cube, cube.Ingress), turnCall}))
+	g.cold = append(g.cold, b)
+}
+
 // target is the turn's value of enum pcn_target, the program's index above.
 func (t turn) target() int32 {
 	switch {

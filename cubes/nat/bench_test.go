@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nat
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/pkt"
+)
+
+// The addresses change in the packet as it is run again, so a frame is timed that the NAT leaves
+// as it is: of the host that has the external address. It takes the path of every session.
+func BenchmarkSession(b *testing.B) {
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
+		for _, name := range []string{"UDP", "UDP of IPv6", "without NAT"} {
+			b.Run(strings.ToLower(string(typ))+"/"+name, func(b *testing.B) {
+				l := bpftest.New(b, bpftest.Options{Type: typ, Hosts: 2})
+				config := snatOwn
+				if name == "without NAT" {
+					config = ""
+				}
+				t := newBench(b, l, config)
+				frame := out4("203.0.113.1", "198.51.100.1").UDP(4000, 53).Payload(18).Bytes()
+				if name == "UDP of IPv6" {
+					frame = out6("2001:db8::1", "2001:db8:9::1").UDP(4000, 53).Payload(18).Bytes()
+				}
+				if _, err := t.pass(false, frame); err != nil {
+					b.Fatal(err)
+				}
+				l.Time(b, "veth1", frame)
+			})
+		}
+	}
+}
+
+const snatOwn = `{"rule":{"snat":{"entry":[{"id":1,"internal-net":"0.0.0.0/0","external-ip":"203.0.113.1"},
+	{"id":2,"internal-net":"::/0","external-ip":"2001:db8::1"}]}}}`
+
+var _ = binary.BigEndian
+var _ = errors.New
+var _ *ebpf.Map
+var _ = pkt.Eth
