@@ -41,6 +41,15 @@ PCN_INLINE void router_copy6(__be32 to[4], const struct in6_addr *from)
 	to[3] = from->in6_u.u6_addr32[3];
 }
 
+/* Folds a sum of 32-bit words: 0xffff if the words end up with the right checksum. */
+PCN_INLINE __u32 router_sum(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
 /* Where an address is in the bits of struct router_own. */
 PCN_INLINE __u32 router_own_bit(__u32 folded)
 {

@@ -115,10 +115,7 @@ PCN_INLINE __u16 router_nd_sum(const struct ipv6hdr *ip, const struct router_nd 
 
 	for (int i = 0; i < 8; i++)
 		sum += (__u64)address[i] + word[i];
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (sum & 0xffff) + (sum >> 16);
+	return router_sum(sum);
 }
 
 /* Makes an advertisement of a solicitation. */

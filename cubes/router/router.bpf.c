@@ -104,7 +104,10 @@ PCN_INLINE int router_ip4(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_cur
 	if (first >> 4 != 4 || first < 0x45 || p.length < (first & 15) * 4U ||
 	    p.length > md->packet_len - sizeof(struct ethhdr))
 		return pcn_pkt_drop(ctx, md, ROUTER_BAD_HEADER);
-	if (!pcn_ipv4_checksum_ok(ip, c->end))
+	const __u32 *word = (const void *)ip;
+	__u64 sum = (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
+
+	if (first == 0x45 && router_sum(sum) != 0xffff)
 		return pcn_pkt_drop(ctx, md, ROUTER_BAD_CHECKSUM);
 	source = bpf_ntohl(ip->saddr);
 	destination = bpf_ntohl(ip->daddr);
@@ -113,6 +116,12 @@ PCN_INLINE int router_ip4(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_cur
 	router_map4(p.key.address, ip->daddr);
 	__be32 from = ip->saddr;
 
+	if (first != 0x45) {
+		int reason = router_options(ctx, ((first & 15) - 5) * 4, sum);
+
+		if (reason)
+			return pcn_pkt_drop(ctx, md, reason);
+	}
 	if (router_martian_source4(source) && (source || destination != 0xffffffff))
 		return pcn_pkt_drop(ctx, md, ROUTER_MARTIAN_SOURCE);
 	if (router_maybe_own(from ^ bpf_htonl(0xffff))) {
@@ -120,12 +129,6 @@ PCN_INLINE int router_ip4(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_cur
 
 		if (back && *back == ROUTER_HOP_LOCAL)
 			return pcn_pkt_drop(ctx, md, ROUTER_SPOOFED);
-	}
-	if (first != 0x45) {
-		int reason = router_options(ctx);
-
-		if (reason)
-			return pcn_pkt_drop(ctx, md, reason);
 	}
 	if (destination >> 28 == 14 || destination == 0xffffffff)
 		return router_local4(ctx, md, destination);

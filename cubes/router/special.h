@@ -8,38 +8,50 @@
 #define ROUTER_OPTION_LOOSE_ROUTE 131
 #define ROUTER_OPTION_STRICT_ROUTE 137
 
-/* Looks at the options of an IPv4 header: 0, or the reason to drop the packet. */
-PCN_NOINLINE int router_options(struct CTXTYPE *ctx)
+/* All ones if a is b, by arithmetic that the verifier does not make two ways of: forty times two ways
+ * would be too many. */
+PCN_INLINE __u64 router_same(__u64 a, __u64 b)
 {
-	struct pcn_cursor c;
-	__u32 at = sizeof(struct iphdr), length;
+	__u64 one = ((a ^ b) - 1) >> 63;
 
-	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + 60);
-	struct ethhdr *eth = pcn_parse_eth(&c);
-	struct iphdr *ip = eth ? pcn_parse_ipv4(&c) : NULL;
-	if (!ip)
+	asm volatile("" : "+r"(one));
+	return -one;
+}
+
+/* Looks at the options of an IPv4 header that has `length` bytes of them, and whose other words add
+ * up to `sum`: 0, or the reason to drop the packet. */
+PCN_NOINLINE int router_options(struct CTXTYPE *ctx, __u32 length, __u64 sum)
+{
+	__u64 skip = 0, over = 0, bad = 0, source_route = 0;
+	__u8 option[48] __attribute__((aligned(8))) = {};
+
+	if (length < 4 || length > 40)
 		return ROUTER_BAD_HEADER;
-	length = ip->ihl * 4;
-	for (int i = 0; i < 40; i++) {
-		if (at >= length || at > 59)
-			return 0;
-		__u8 *option = (void *)ip + at;
-		if ((void *)(option + 1) > c.end)
-			return ROUTER_TRUNCATED;
-		__u8 kind = option[0];
-		if (kind == ROUTER_OPTION_LOOSE_ROUTE || kind == ROUTER_OPTION_STRICT_ROUTE)
-			return ROUTER_SOURCE_ROUTE;
-		if (kind == 0)
-			return 0;
-		if (kind == 1) {
-			at++;
-			continue;
-		}
-		if ((void *)(option + 2) > c.end || option[1] < 2)
-			return ROUTER_BAD_HEADER;
-		at += option[1];
+#ifdef PCN_TC
+	if (bpf_skb_load_bytes(ctx, sizeof(struct ethhdr) + sizeof(struct iphdr), option, length))
+#else
+	if (bpf_xdp_load_bytes(ctx, sizeof(struct ethhdr) + sizeof(struct iphdr), option, length))
+#endif
+		return ROUTER_TRUNCATED;
+	for (int i = 0; i < 10; i++)
+		sum += ((__u32 *)option)[i];
+	if (router_sum(sum) != 0xffff)
+		return ROUTER_BAD_CHECKSUM;
+#pragma clang loop unroll(disable)
+	for (__u64 i = 0; i < 40; i++) { /* the same for each byte, so there is one way through */
+		__u64 kind = option[i], size = option[i + 1];
+		__u64 here = router_same(skip, 0) & ~over & -((i - length) >> 63);
+		__u64 last = router_same(kind, 0), filler = router_same(kind, 1);
+
+		source_route |= here & (router_same(kind, ROUTER_OPTION_LOOSE_ROUTE) |
+					router_same(kind, ROUTER_OPTION_STRICT_ROUTE));
+		bad |= here & router_same(size >> 1, 0) & ~filler & ~last;
+		over |= here & last;
+		skip = (here & ~filler & (size - 1)) | (~here & (skip - 1));
 	}
-	return 0;
+	if (source_route)
+		return ROUTER_SOURCE_ROUTE;
+	return bad ? ROUTER_BAD_HEADER : 0;
 }
 
 /* An IPv4 packet for the router, or for all or many on a link. */

@@ -77,6 +77,12 @@ func (t *txn) preparePlans() ([]planned, error) {
 			was = nil // its code knows nothing yet
 		}
 		fresh := was == nil
+		if !fresh && u.degraded.Load() == nil {
+			t.widenPorts(u, was, rec)
+			if err := t.dropDependents(name, u, was, rec); err != nil {
+				return nil, blame(name, fmt.Errorf("%s: %w", name, err))
+			}
+		}
 		changes := t.entryChanges(u, rec, fresh)
 		if !fresh && len(changes) == 0 && string(was.conf.raw) == string(rec.conf.raw) {
 			continue

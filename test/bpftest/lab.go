@@ -361,6 +361,9 @@ func (l *Lab) Map(name, mapName string) *ebpf.Map {
 // Mode says how a cube's programs are linked, "call" or "inline".
 func (l *Lab) Mode(name string) string { return l.plane.Status(l.plane.id(name)).Mode }
 
+// Verified is how many instructions the kernel's verifier looked at for the program that a cube is in.
+func (l *Lab) Verified(name string) int { return l.plane.Status(l.plane.id(name)).Verified }
+
 // Linked is the number of the last program that was linked; it grows when a change links anew.
 func (l *Lab) Linked() int {
 	l.t.Helper()

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// Configuration that exists only as long as other configuration does: a cube says which, and it goes in the same
+// transaction, so that it is persisted, told and undone like the rest.
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// dropDependents asks a cube what its change takes along, and makes these edits.
+func (t *txn) dropDependents(name string, u *unit, was, rec *record) error {
+	asked, ok := u.inst.(cube.Dependents)
+	if !ok || string(was.conf.raw) == string(rec.conf.raw) {
+		return nil
+	}
+	var edits []cube.Edit
+	err := t.call(t.ctx, u, func() (err error) {
+		edits, err = asked.Dependents(t.ctx, was.conf.raw, rec.conf.raw)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("what depends on the change: %w", err)
+	}
+	for _, e := range edits {
+		err := t.applyEdit(u, e)
+		var missing *yang.Error
+		if e.Delete && errors.As(err, &missing) && missing.Tag == yang.DataMissing {
+			continue // the request deletes it, too
+		}
+		if err != nil {
+			return fmt.Errorf("%s, which depends on the change: %w", strings.Join(e.Path, " "), err)
+		}
+	}
+	if len(edits) == 0 {
+		return nil
+	}
+	return t.derive(name)
+}
