@@ -69,7 +69,7 @@ PCN_INLINE __u32 router_mix(__u32 hash, __u32 word)
 
 /* The hash of a flow: addresses and protocol, ports too unless the packet is a fragment. Always
  * the same for a flow, never 0. */
-PCN_NOINLINE __u32 router_flow_hash(struct CTXTYPE *ctx, struct pcn_md *md)
+PCN_GLOBAL __u32 router_flow_hash(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 {
 	struct pcn_ipv6_payload payload;
 	struct pcn_cursor c;

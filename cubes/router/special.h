@@ -20,7 +20,7 @@ PCN_INLINE __u64 router_same(__u64 a, __u64 b)
 
 /* Looks at the options of an IPv4 header that has `length` bytes of them, and whose other words add
  * up to `sum`: 0, or the reason to drop the packet. */
-PCN_NOINLINE int router_options(struct CTXTYPE *ctx, __u32 length, __u64 sum)
+PCN_GLOBAL int router_options(struct CTXTYPE *ctx, __u32 length, __u64 sum)
 {
 	__u64 skip = 0, over = 0, bad = 0, source_route = 0;
 	__u8 option[48] __attribute__((aligned(8))) = {};
