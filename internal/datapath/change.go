@@ -168,7 +168,7 @@ func (ch *change) effect(u *undo) error {
 	if err := p.writeExits(u, p.tables, ch.tables); err != nil {
 		return err
 	}
-	if err := p.moveSets(u, ch.tables, ch.stale); err != nil {
+	if err := p.moveSets(u, ch.g, ch.tables, ch.stale); err != nil {
 		return err
 	}
 	plan := ch.makePlan()

@@ -79,6 +79,7 @@ func TestCopiesOfAFloodPassTheEgressProgram(t *testing.T) {
 type record struct {
 	kind, cube, port, reason uint16
 	flags, length            uint32
+	words                    [4]uint32
 	data                     []byte
 }
 
@@ -112,6 +113,7 @@ func (b *bench) records() []record {
 		out = append(out, record{
 			kind: n.Uint16(s), cube: n.Uint16(s[2:]), port: n.Uint16(s[4:]), reason: n.Uint16(s[6:]),
 			flags: n.Uint32(s[8:]), length: n.Uint32(s[12:]), data: s[recordHead : recordHead+caplen],
+			words: [4]uint32{n.Uint32(s[48:]), n.Uint32(s[52:]), n.Uint32(s[56:]), n.Uint32(s[60:])},
 		})
 	}
 }

@@ -119,7 +119,7 @@ func (p *Plane) SetFloods(id CubeID, sets map[uint32][]cube.FloodMember, only bo
 		defer expedite.begin()()
 	}
 	var u undo
-	err := p.writeSets(&u, p.tables, now)
+	err := p.writeSets(&u, p.graph, p.tables, now)
 	if err == nil {
 		err = p.deleteSets(&u, gone)
 	}
@@ -164,15 +164,15 @@ func (p *Plane) Floods(id CubeID, index uint32) []cube.FloodMember {
 }
 
 // writeSets writes rows whose members are known, with the groups that belong to them by the tables.
-func (p *Plane) writeSets(u *undo, t *tables, rows map[uint32]floodSet) error {
+func (p *Plane) writeSets(u *undo, g *Graph, t *tables, rows map[uint32]floodSet) error {
 	m := p.fw.maps[mapFloodSets]
 	for _, key := range slices.Sorted(maps.Keys(rows)) {
-		row, ways := p.resolve(t, CubeID(key>>16), rows[key])
-		g, err := p.groupOf(ways)
+		row, ways := p.resolve(g, t, CubeID(key>>16), rows[key])
+		group, err := p.groupOf(ways)
 		if err != nil {
 			return fmt.Errorf("set %d of ports: %w", key&cube.MaxFloodSet, err)
 		}
-		row.Group = g.id
+		row.Group = group.id
 		was, had := p.sets.rows[key]
 		if had && was == row {
 			continue
@@ -227,7 +227,7 @@ func (s *floodSets) count(row floodSet, by int) {
 }
 
 // resolve completes a row with where its ports lead by the tables, and returns the netdevs of its group.
-func (p *Plane) resolve(t *tables, id CubeID, members floodSet) (floodSet, []way) {
+func (p *Plane) resolve(g *Graph, t *tables, id CubeID, members floodSet) (floodSet, []way) {
 	row := floodSet{Ports: members.Ports, Tagged: members.Tagged, Words: members.Words}
 	in, at := p.cubes[id], t.floods[uint32(id)]
 	if in == nil || in.spec.Type.Hook() != cube.XDP || at == nil {
@@ -241,7 +241,8 @@ func (p *Plane) resolve(t *tables, id CubeID, members floodSet) (floodSet, []way
 			row.Flags |= setWithout
 		}
 	}
-	mixed, egress := row.Flags == setWith|setWithout, p.throughEgress(id)
+	mixed := row.Flags == setWith|setWithout
+	egress := p.throughEgress(id) || g != nil && g.Trace.Captures(uint16(id))
 	complexPorts := portSet(at.ComplexPorts)
 	var ways []way
 	for port := range row.Ports.all {
@@ -339,14 +340,14 @@ func (p *Plane) deleteGroup(id uint32) {
 }
 
 // moveSets has the sets of the cubes that a change concerns follow the graph.
-func (p *Plane) moveSets(u *undo, t *tables, s stale) error {
+func (p *Plane) moveSets(u *undo, g *Graph, t *tables, s stale) error {
 	now := map[uint32]floodSet{}
 	for key, row := range p.sets.rows {
 		if s.has(CubeID(key >> 16)) {
 			now[key] = row
 		}
 	}
-	return p.writeSets(u, t, now)
+	return p.writeSets(u, g, t, now)
 }
 
 // finishSets drops what a change has left without use; the first one also what an earlier daemon left.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
@@ -126,9 +125,9 @@ func TestSetsGiveEachPortItsForm(t *testing.T) {
 // TestSetsRunTheProgramsBehindPorts: members that lead to transparent cubes and to other cubes, with and without the tag;
 // and a cube with an egress program, which each copy must run.
 func TestSetsRunTheProgramsBehindPorts(t *testing.T) {
-	for _, svc := range []string{"sets", "setsout"} {
+	for svc, some := range map[string][]setting{"sets": settings, "setsout": inlined} {
 		t.Run(svc, func(t *testing.T) {
-			everywhere(t, func(t *testing.T, b *bench) { b.setsOfPrograms(svc) })
+			in(t, some, func(t *testing.T, b *bench) { b.setsOfPrograms(svc) })
 		})
 	}
 }
@@ -200,7 +199,7 @@ func (b *bench) copyOf(svc string, f []byte, tag uint32, tagged, toGate, fromGat
 // TestSetsFollowNetdevs: a member's netdev that goes, comes back under the same name and is switched off; a set that is
 // replaced while packets are under way.
 func TestSetsFollowNetdevs(t *testing.T) {
-	everywhere(t, func(t *testing.T, b *bench) {
+	in(t, inlined, func(t *testing.T, b *bench) {
 		b.withHelpers()
 		c := b.cube("sets", 5, map[string]any{"access": uint32(1<<1 | 1<<2)})
 		hosts := []*netns.Node{b.host("h0", "", c, 0), b.host("h1", "", c, 1), b.host("h2", "", c, 2), b.host("h3", "", c, 3)}
@@ -251,7 +250,7 @@ func TestSetsFollowNetdevs(t *testing.T) {
 // TestSetsOutliveTheDaemon: packets find them while no daemon runs, after the next one has started, and after its first
 // change, which need not name them.
 func TestSetsOutliveTheDaemon(t *testing.T) {
-	everywhere(t, func(t *testing.T, b *bench) {
+	in(t, inlined, func(t *testing.T, b *bench) {
 		b.withHelpers()
 		c := b.cube("sets", 3, map[string]any{"access": uint32(1 << 1)})
 		hosts := []*netns.Node{b.host("h0", "", c, 0), b.host("h1", "", c, 1), b.host("h2", "", c, 2)}
@@ -331,43 +330,6 @@ func TestWrongSetsChangeNothing(t *testing.T) {
 		}
 		if got := b.plane.Floods(c.ID, 5); !slices.Equal(got, was) {
 			t.Errorf("set 5 is %v, was %v", got, was)
-		}
-	})
-}
-
-// TestAsManySetsAsThereAreVLANs: every VLAN on 256 ports; equal sets share what the broadcast needs.
-func TestAsManySetsAsThereAreVLANs(t *testing.T) {
-	in(t, []setting{settings[0], settings[3]}, func(t *testing.T, b *bench) {
-		c := b.cube("sets", 256, map[string]any{"access": uint32(1 << 1)})
-		hosts := []*netns.Node{b.host("h0", "", c, 0), b.host("h1", "", c, 1), b.host("h255", "", c, 255)}
-		b.commit()
-		sets := map[uint32][]cube.FloodMember{}
-		for vid := range uint32(4094) {
-			for p := range uint16(256) {
-				sets[vid+1] = append(sets[vid+1], cube.FloodMember{Port: p, Tagged: p != 1 || vid%2 == 0})
-			}
-		}
-		began := time.Now()
-		b.floods(c, sets)
-		t.Logf("%d sets of 256 ports in %v", len(sets), time.Since(began))
-		rows, groups := b.countSets()
-		if want := map[cube.Type]int{cube.TypeTC: 0, cube.TypeXDPDRV: 2}[b.typ]; rows != 4094 || groups != want {
-			t.Errorf("%d sets in %d groups, want 4094 in %d", rows, groups, want)
-		}
-		f := frame("x")
-		for _, vid := range []uint32{1, 2, 4093, 4094} {
-			tagged := tags(f, 0x8100<<16|vid)
-			ls := b.listeners(hosts...)
-			b.send(hosts[0], tagged)
-			b.gets(fmt.Sprint("VLAN ", vid), ls, hosts, func(i int) []byte {
-				switch {
-				case i == 0:
-					return nil
-				case i == 1 && vid%2 == 0:
-					return f
-				}
-				return tagged
-			})
 		}
 	})
 }

@@ -104,6 +104,9 @@ var whole = settings[:6]
 // and generic XDP share with tcx and native XDP.
 var hooksAndModes = []setting{settings[0], settings[1], settings[3], settings[4]}
 
+// inlined are each way to attach programs once.
+var inlined = []setting{settings[1], settings[4], settings[5]}
+
 // everywhere runs a test in all settings, side by side: each has a machine of its own.
 func everywhere(t *testing.T, test func(*testing.T, *bench)) { in(t, settings, test) }
 

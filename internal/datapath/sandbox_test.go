@@ -132,3 +132,44 @@ func TestInjectingIntoNowhereIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// TestCopiesOfAnInjectedFloodToASetAreFollowed: to the members, in their forms; of the other ports none.
+func TestCopiesOfAnInjectedFloodToASetAreFollowed(t *testing.T) {
+	in(t, hooksAndModes, func(t *testing.T, b *bench) {
+		b.withHelpers()
+		hub := b.cube("sets", 5, map[string]any{"access": uint32(1)})
+		for i := range uint16(3) {
+			leaf := b.cube("probe", 2, map[string]any{"what": uint32(6)})
+			b.link(hub, i+1, leaf, 0)
+			b.host(fmt.Sprint("h", i), "", leaf, 1)
+		}
+		b.host("a", "", hub, 0)
+		b.host("z", "", hub, 4)
+		b.floods(hub, map[uint32][]cube.FloodMember{100: {{Port: 0}, {Port: 1, Tagged: true}, {Port: 3}, {Port: 4, Tagged: true}}})
+		b.commit()
+		story := strings.Split(b.injects(Injection{Cube: hub.ID, Frame: frame("injected")}), "; ")
+		slices.Sort(story)
+		want := "probe2:0 in send 1; probe2 leaves by h0; probe4:0 in send 1; probe4 leaves by h2; sets1 leaves by z; sets1:0 in flood"
+		if got := strings.Join(story, "; "); got != sorted(want) {
+			t.Errorf("\n%s, want\n%s", got, want)
+		}
+		var lengths []int
+		b.must(func() error {
+			records, err := b.plane.Inject(context.Background(), Injection{Cube: hub.ID, Frame: frame("injected")})
+			for _, r := range records {
+				lengths = append(lengths, int(binary.NativeEndian.Uint32(r[12:])))
+			}
+			return err
+		})
+		slices.Sort(lengths)
+		if want := []int{64, 64, 64, 68, 68, 68}; !slices.Equal(lengths, want) {
+			t.Errorf("frames of %v bytes are followed, want %v", lengths, want)
+		}
+	})
+}
+
+func sorted(story string) string {
+	lines := strings.Split(story, "; ")
+	slices.Sort(lines)
+	return strings.Join(lines, "; ")
+}

@@ -45,6 +45,7 @@ type step struct {
 	egress                bool
 	sessions              uint8
 	length                uint32
+	vlan                  uint32 // 1 if the tag is beside the frame
 	data                  []byte
 }
 
@@ -62,7 +63,7 @@ func (b *bench) steps() []step {
 		out = append(out, step{
 			cube: n.Uint16(h[8:]), in: n.Uint16(h[10:]), out: n.Uint16(h[12:]), reason: n.Uint16(h[14:]),
 			extra: n.Uint32(h[16:]), id: n.Uint16(h[20:]), stage: h[22], verdict: h[23], egress: h[25] != 0,
-			sessions: h[26], length: r.length, data: h[traceHead:],
+			sessions: h[26], length: r.length, vlan: r.flags & recordVLAN, data: h[traceHead:],
 		})
 	}
 	return out
@@ -80,7 +81,7 @@ func (b *bench) show(s step) string {
 	}
 	switch s.stage {
 	case link.StageProgram:
-		verdict := [...]string{"pass", "send", "drop", "flood", "up", "call"}[s.verdict]
+		verdict := [...]string{"pass", "send", "drop", "flood", "up", "call", "namespace", "flood"}[s.verdict]
 		switch verdict {
 		case "send":
 			verdict = fmt.Sprintf("send %d", s.out)

@@ -3,6 +3,8 @@
 package link
 
 import (
+	"slices"
+
 	"github.com/cilium/ebpf/asm"
 )
 
@@ -156,6 +158,22 @@ var harmless = map[asm.BuiltinFunc]bool{
 	asm.FnMapLookupElem: true, asm.FnMapUpdateElem: true, asm.FnMapDeleteElem: true,
 	asm.FnKtimeGetNs: true, asm.FnKtimeGetCoarseNs: true, asm.FnKtimeGetBootNs: true,
 	asm.FnGetSmpProcessorId: true, asm.FnGetPrandomU32: true, asm.FnSkbPullData: true,
+	asm.FnSkbVlanPush: true, asm.FnSkbVlanPop: true, asm.FnSkbChangeProto: true, asm.FnSkbChangeTail: true,
+	asm.FnSkbChangeHead: true, asm.FnSkbAdjustRoom: true, asm.FnXdpAdjustHead: true, asm.FnXdpAdjustTail: true,
+	asm.FnXdpGetBuffLen: true,
+}
+
+// resizing are helpers behind which a packet may have another length.
+var resizing = map[asm.BuiltinFunc]bool{
+	asm.FnSkbVlanPush: true, asm.FnSkbVlanPop: true, asm.FnSkbChangeProto: true, asm.FnSkbChangeTail: true,
+	asm.FnSkbChangeHead: true, asm.FnSkbAdjustRoom: true, asm.FnXdpAdjustHead: true, asm.FnXdpAdjustTail: true,
+}
+
+// resizes tells whether a body may change the length of a packet.
+func resizes(body asm.Instructions) bool {
+	return slices.ContainsFunc(body, func(ins asm.Instruction) bool {
+		return ins.IsBuiltinCall() && resizing[asm.BuiltinFunc(ins.Constant)]
+	})
 }
 
 // call: a function that gets a pointer into md may write through it, except the framework's

@@ -173,7 +173,7 @@ func (g *generator) inline(b *block, at place, f *Function, done string) error {
 	prefix := b.label + ".b"
 	body := label(f.Body, prefix, prefix)
 	var skip threads
-	if f.effects&writesFramework == 0 && !g.traced() { // else there is more to do on every way out
+	if f.effects&writesFramework == 0 && !f.resizes && !g.traced() { // else there is more to do on every way out
 		skip = g.threads(at, f, body)
 	}
 	for i, ins := range body {

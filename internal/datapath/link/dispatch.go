@@ -39,6 +39,9 @@ func (g *generator) site(at place) {
 	if guarded {
 		g.keepSafe(after, false)
 	}
+	if f.resizes {
+		g.measureAgain(after)
+	}
 	g.traceProgram(after, at)
 	g.verdict(at, after)
 }
@@ -61,6 +64,22 @@ func (g *generator) keepSafe(b *block, out bool) {
 		b.load(asm.R3, asm.R10, src, m.size)
 		b.store(asm.R10, dst, asm.R3, m.size)
 	}
+}
+
+// measureAgain sets md.packet_len behind a cube that may have changed it; r0 stays.
+func (g *generator) measureAgain(b *block) {
+	b.load(asm.R1, asm.R10, offCtx, asm.DWord)
+	switch {
+	case g.tc():
+		b.load(asm.R1, asm.R1, skbLen, asm.Word)
+	case g.core.Frags:
+		b.add(asm.Mov.Reg(asm.R6, asm.R0), asm.FnXdpGetBuffLen.Call(), asm.Mov.Reg(asm.R1, asm.R0), asm.Mov.Reg(asm.R0, asm.R6))
+	default:
+		b.load(asm.R2, asm.R1, xdpData, asm.Word)
+		b.load(asm.R1, asm.R1, xdpDataEnd, asm.Word)
+		b.add(asm.Sub.Reg(asm.R1, asm.R2))
+	}
+	b.store(asm.R10, mdLen, asm.R1, asm.Word)
 }
 
 // verdict emits the dispatch on what a program returned, the common case first.

@@ -4,6 +4,7 @@ package link
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf/asm"
 
@@ -17,6 +18,8 @@ const (
 	verdictFloodSet = 7
 	// toSet is the stub that pcn_pkt_flood_set calls, by which a cube is known to use sets.
 	toSet = "pcn_core_to_set"
+	// throughPrograms marks a call for a cube each copy of whose floods must run programs (THROUGH_EGRESS).
+	throughPrograms = 1 << 17
 )
 
 func floodSetLabel(at place) string { return fmt.Sprintf("floodset.%d.%d", at.cube.ID, at.sweep) }
@@ -31,11 +34,17 @@ func (c *Cube) floodsSets() bool {
 	return false
 }
 
+// Captures tells whether anything that a cube sends is captured. All copies of its floods to sets then go through programs,
+// to the place where that happens.
+func (t *Trace) Captures(id uint16) bool {
+	return t != nil && slices.ContainsFunc(t.Sessions, func(s Session) bool { return captures(s) && s.Capture.Cube == id })
+}
+
 // throughEgress is what a call of the framework says about a cube each copy of whose floods must go through programs: the
 // cube's egress program, or the copy for its namespace.
 func (c *Cube) throughEgress() int32 {
 	if c.has(cube.Egress) || c.Span {
-		return 1 << 17
+		return throughPrograms
 	}
 	return 0
 }
@@ -48,7 +57,11 @@ func (g *generator) floodSet(at place) {
 	}
 	b := g.block("%s", floodSetLabel(at))
 	b.args()
-	b.add(asm.Mov.Imm(asm.R3, int32(c.ID)|c.throughEgress()))
+	who := int32(c.ID) | c.throughEgress()
+	if g.c.Trace.Captures(c.ID) {
+		who |= throughPrograms
+	}
+	b.add(asm.Mov.Imm(asm.R3, who))
 	b.call("pcn_core_flood_set")
 	b.add(asm.JNE.Imm32(asm.R0, -1, "leave"))
 	b.jump(txLabel(at))

@@ -68,6 +68,8 @@ type Function struct {
 	narrow []int16
 	// effects is what Body may do to md.
 	effects effects
+	// resizes is set where Body, or what it calls, may change the packet's length.
+	resizes bool
 	// registers is the set of registers that Body uses, as a bit mask.
 	registers uint16
 	// notInlinable says why Body cannot be spliced into a driver, or is empty.
@@ -203,6 +205,10 @@ func (f *Function) measure() {
 		f.narrow = append(f.narrow, s)
 	}
 	f.effects, f.registers = effectsOf(f.Body), usedRegisters(f.Body)
+	f.resizes = resizes(f.Body)
+	for _, body := range f.Callees {
+		f.resizes = f.resizes || resizes(body)
+	}
 }
 
 // Uses returns the names of the maps that the function and its callees refer to, constants
