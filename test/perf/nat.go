@@ -31,11 +31,9 @@ const natText = "As for the router, with one external address: 1,000 sessions ar
 
 // servers are the targets, all of them on the right host.
 func servers() []netip.Addr {
-	a := netip.MustParseAddr(lab.RightHost)
 	var out []netip.Addr
-	for range 10 {
+	for a := rightHost; len(out) < 10; a = a.Next() {
 		out = append(out, a)
-		a = a.Next()
 	}
 	return out
 }

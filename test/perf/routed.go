@@ -38,13 +38,16 @@ func routes(n int) []netip.Prefix {
 	return out
 }
 
-// kernelAddresses gives the machine its addresses and lets it forward; nothing has to be resolved.
+// rightHost is the gateway of routes.
+var rightHost = netip.MustParseAddr(lab.RightHost)
+
+// kernelAddresses gives the machine its addresses and lets it forward; addresses on the right host need not be resolved.
 func kernelAddresses(w *lab.Wire, on ...netip.Addr) error {
 	lines := []string{
 		"addr add " + lab.LeftAddr + "/16 dev " + lab.In, "addr add " + lab.RightAddr + "/16 dev " + lab.Out,
 		fmt.Sprintf("neigh add %s dev %s lladdr %s nud permanent", lab.LeftHost, lab.In, w.Left.MAC),
 	}
-	for _, a := range append(on, netip.MustParseAddr(lab.RightHost)) {
+	for _, a := range on {
 		lines = append(lines, fmt.Sprintf("neigh replace %s dev %s lladdr %s nud permanent", a, lab.Out, w.Right.MAC))
 	}
 	if err := batch(w.Machine.Namespace, lines); err != nil {
@@ -72,7 +75,7 @@ func kernelRoutes(networks []netip.Prefix) func(*lab.Rig, *Run, *lab.Wire) error
 		for _, n := range networks {
 			lines = append(lines, fmt.Sprintf("route add %s via %s dev %s", n, lab.RightHost, lab.Out))
 		}
-		return errors.Join(kernelAddresses(w), batch(w.Machine.Namespace, lines))
+		return errors.Join(kernelAddresses(w, rightHost), batch(w.Machine.Namespace, lines))
 	}
 }
 
@@ -110,7 +113,7 @@ func newRouter(rig *lab.Rig, r *Run, w *lab.Wire, typ cube.Type, networks []neti
 		{"left", lab.In, lab.LeftAddr + "/16", w.Left.OuterMAC.String()},
 		{"right", lab.Out, lab.RightAddr + "/16", w.Right.OuterMAC.String()},
 	}}
-	for _, a := range append(on, netip.MustParseAddr(lab.RightHost)) {
+	for _, a := range on {
 		conf.Neighbours = append(conf.Neighbours, routerNeighbour{a, w.Right.MAC.String(), "right"})
 	}
 	if err := errors.Join(send(d, "POST", "/router/r1", conf), d.Inlined("r1")); err != nil || len(networks) == 0 {

@@ -62,7 +62,7 @@ func routerRounds(ctx context.Context, r *Run, n int) (map[string]report.Sample,
 	flows := lab.Flows{Sources: 1, Ports: 1, Targets: someOf(networks, 10_000)}
 	ours := func(typ cube.Type) func(*lab.Rig, *Run, *lab.Wire) error {
 		return func(rig *lab.Rig, r *Run, w *lab.Wire) error {
-			_, err := newRouter(rig, r, w, typ, networks)
+			_, err := newRouter(rig, r, w, typ, networks, rightHost)
 			return err
 		}
 	}
@@ -141,11 +141,11 @@ func routerMemory(ctx context.Context, r *Run) (*report.Table, error) {
 	var empty, full lab.Memory
 	for _, count := range []int{0, n} {
 		err := lab.With(ctx, func(rig *lab.Rig) error {
-			w, err := rig.NewRoutedWire(lab.Flows{Sources: 1, Ports: 1, Targets: []netip.Addr{netip.MustParseAddr(lab.RightHost)}})
+			w, err := rig.NewRoutedWire(lab.Flows{Sources: 1, Ports: 1, Targets: []netip.Addr{rightHost}})
 			if err != nil {
 				return err
 			}
-			d, err := newRouter(rig, r, w, cube.TypeTC, routes(count))
+			d, err := newRouter(rig, r, w, cube.TypeTC, routes(count), rightHost)
 			if err != nil {
 				return err
 			}

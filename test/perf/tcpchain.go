@@ -37,7 +37,7 @@ func tcpChain(ctx context.Context, r *Run) error {
 		shuffle(all)
 		for _, b := range all {
 			err := lab.With(ctx, func(rig *lab.Rig) error {
-				flows := lab.Flows{Sources: 1, Ports: 1, Targets: []netip.Addr{netip.MustParseAddr(lab.RightHost)}}
+				flows := lab.Flows{Sources: 1, Ports: 1, Targets: []netip.Addr{rightHost}}
 				w, err := rig.NewRoutedWire(flows)
 				if err != nil {
 					return err
