@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stp
+
+// The port information machine (17.27): what a port knows of the tree, and how a message changes it.
+
+type infoState uint8
+
+const (
+	pimDisabled infoState = iota
+	pimAged
+	pimCurrent
+)
+
+// received is what a message is to what the port knows (17.21.8).
+type received uint8
+
+const (
+	otherInfo received = iota
+	superiorDesignated
+	repeatedDesignated
+	inferiorDesignated
+	notDesignated
+)
+
+func (p *port) inform() bool {
+	if !p.portEnabled && p.info != infoDisabled {
+		p.infoDisable()
+		return true
+	}
+	switch p.pim {
+	case pimDisabled:
+		if p.portEnabled {
+			return p.ageInfo()
+		}
+	case pimAged:
+		if p.selected && p.updtInfo {
+			return p.updateInfo()
+		}
+	case pimCurrent:
+		switch {
+		case p.selected && p.updtInfo:
+			return p.updateInfo()
+		case p.rcvdMsg && !p.updtInfo:
+			return p.receiveInfo()
+		case p.info == infoReceived && p.rcvdInfoWhile == 0 && !p.updtInfo:
+			return p.ageInfo()
+		}
+	}
+	return false
+}
+
+func (p *port) infoDisable() {
+	p.pim, p.info = pimDisabled, infoDisabled
+	p.rcvdMsg, p.proposing, p.proposed, p.agree, p.agreed = false, false, false, false, false
+	p.rcvdInfoWhile = 0
+	p.reselect, p.selected = true, false
+}
+
+func (p *port) ageInfo() bool {
+	p.pim, p.info = pimAged, infoAged
+	p.reselect, p.selected = true, false
+	return true
+}
+
+func (p *port) updateInfo() bool {
+	p.pim = pimCurrent
+	p.proposing, p.proposed = false, false
+	// betterorsameInfo(Mine)
+	p.agreed = p.agreed && p.info == infoMine && p.designatedPriority.compare(p.portPriority) <= 0
+	p.synced = p.synced && p.agreed
+	p.portPriority, p.portTimes = p.designatedPriority, p.designatedTimes
+	p.updtInfo, p.info, p.newInfo = false, infoMine, true
+	return true
+}
+
+func (p *port) receiveInfo() bool {
+	p.rcvdMsg = false
+	m := p.msg
+	switch p.classify(m) {
+	case superiorDesignated:
+		p.agreed, p.proposing = false, false
+		p.recordProposal(m)
+		p.setTcFlags(m)
+		// betterorsameInfo(Received)
+		p.agree = p.agree && p.info == infoReceived && m.Vector.compare(p.portPriority) <= 0
+		p.portPriority, p.portTimes = m.Vector, m.Times
+		p.updtRcvdInfoWhile()
+		p.info, p.reselect, p.selected = infoReceived, true, false
+	case repeatedDesignated:
+		p.recordProposal(m)
+		p.setTcFlags(m)
+		p.updtRcvdInfoWhile()
+	case inferiorDesignated:
+		p.recordDispute(m)
+		// As in 802.1D-1998 (8.6.1), a bridge that is wrong is told at once rather than with the next hello.
+		p.newInfo = true
+	case notDesignated:
+		p.recordAgreement(m)
+		p.setTcFlags(m)
+	case otherInfo:
+		if m.Type == typeTCN {
+			p.setTcFlags(m)
+		}
+	}
+	return true
+}
+
+func (p *port) classify(m message) received {
+	if m.Type == typeTCN {
+		return otherInfo
+	}
+	c := m.Vector.compare(p.portPriority)
+	if m.role() != DesignatedPort {
+		if c >= 0 {
+			return notDesignated
+		}
+		return otherInfo
+	}
+	switch {
+	case c == 0 && m.Times == p.portTimes && p.info == infoReceived:
+		return repeatedDesignated
+	case m.Vector.superior(p.portPriority):
+		return superiorDesignated
+	}
+	return inferiorDesignated
+}
+
+func (p *port) recordProposal(m message) {
+	if m.has(flagProposal) {
+		p.proposed = true
+	}
+}
+
+func (p *port) recordAgreement(m message) {
+	p.agreed = p.b.cfg.Version == RSTP && p.operPointToPoint() && m.has(flagAgreement)
+	if p.agreed {
+		p.proposing = false
+	}
+}
+
+// recordDispute is about a neighbour that hears us not, or late: it forwards what we forward.
+func (p *port) recordDispute(m message) {
+	if m.Type == typeRST && m.has(flagLearning) {
+		p.disputed, p.agreed = true, false
+	}
+}
+
+func (p *port) setTcFlags(m message) {
+	if p.cfg.RestrictedTCN {
+		return
+	}
+	p.rcvdTcn = p.rcvdTcn || m.Type == typeTCN
+	p.rcvdTc = p.rcvdTc || m.has(flagTC)
+	p.rcvdTcAck = p.rcvdTcAck || m.Type == typeConfig && m.has(flagTCAck)
+}
+
+func (p *port) updtRcvdInfoWhile() {
+	p.rcvdInfoWhile = 0
+	if p.portTimes.MessageAge+1 <= p.portTimes.MaxAge {
+		p.rcvdInfoWhile = 3 * p.portTimes.HelloTime
+	}
+}

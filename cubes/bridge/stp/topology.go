@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stp
+
+// The topology change machine (17.31): who has to forget what it learned.
+
+type topologyState uint8
+
+const (
+	tcInactive topologyState = iota
+	tcLearning
+	tcActive
+)
+
+func (p *port) changeTopology() bool {
+	active := p.role == RootPort || p.role == DesignatedPort
+	told := p.rcvdTc || p.rcvdTcn || p.rcvdTcAck || p.tcProp
+	switch p.tcm {
+	case tcInactive:
+		if p.learn {
+			p.tcm = tcLearning
+			p.forgetTold()
+			return true
+		}
+		if told { // there is nothing to flush, and what is told now is no news later
+			p.forgetTold()
+			return true
+		}
+	case tcLearning:
+		switch {
+		case active && p.forward && !p.operEdge:
+			p.detectChange()
+		case !active && !p.learn && !p.learning:
+			p.tcm, p.tcWhile, p.tcAck = tcInactive, 0, false
+			p.forgetTold()
+			p.b.sink.Flush(p.key)
+		case told:
+			p.forgetTold()
+		default:
+			return false
+		}
+		return true
+	case tcActive:
+		return p.spreadChange(active)
+	}
+	return false
+}
+
+func (p *port) forgetTold() { p.rcvdTc, p.rcvdTcn, p.rcvdTcAck, p.tcProp = false, false, false, false }
+
+func (p *port) detectChange() {
+	p.tcm = tcActive
+	p.newTcWhile()
+	p.setTcPropTree()
+	p.newInfo = true
+	p.b.changes++
+	p.b.sinceChange = 0
+}
+
+func (p *port) spreadChange(active bool) bool {
+	switch {
+	case !active || p.operEdge:
+		p.tcm = tcLearning
+		p.forgetTold()
+	case p.rcvdTcn || p.rcvdTc:
+		if p.rcvdTcn {
+			p.newTcWhile()
+		}
+		if p.role == DesignatedPort {
+			p.tcAck = true
+		}
+		p.rcvdTcn, p.rcvdTc = false, false
+		p.b.changes++
+		p.b.sinceChange = 0
+		p.setTcPropTree()
+	case p.tcProp:
+		p.tcProp = false
+		p.newTcWhile()
+		p.b.sink.Flush(p.key)
+	case p.rcvdTcAck:
+		p.tcWhile, p.rcvdTcAck = 0, false
+	default:
+		return false
+	}
+	return true
+}
+
+// newTcWhile is 17.21.7: RSTP tells everybody itself for a while, STP tells the root, who does.
+func (p *port) newTcWhile() {
+	if p.tcWhile != 0 {
+		return
+	}
+	if p.sendRSTP {
+		p.tcWhile, p.newInfo = p.helloTime()+1, true
+		return
+	}
+	p.tcWhile = p.b.rootTimes.MaxAge + p.b.rootTimes.ForwardDelay
+	p.newInfo = p.newInfo || p.role == RootPort
+}
+
+func (p *port) setTcPropTree() {
+	for _, q := range p.b.ports {
+		if q != p {
+			q.tcProp = true
+		}
+	}
+}
