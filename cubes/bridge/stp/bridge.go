@@ -205,8 +205,12 @@ func (b *Bridge) run() {
 			break
 		}
 	}
-	for _, p := range b.ports {
-		b.show(p)
+	for _, forwards := range [...]bool{false, true} { // one port stops before another one begins
+		for _, p := range b.ports {
+			if p.forwarding == forwards {
+				b.show(p)
+			}
+		}
 	}
 	for _, p := range b.ports {
 		p.transmit()

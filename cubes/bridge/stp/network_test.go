@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stp
+
+// A network of bridges in virtual time: what they send arrives a moment later, in order, and each change of a port's state
+// is checked for a loop at that very instant.
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"testing"
+	"time"
+)
+
+type event struct {
+	at  time.Duration
+	seq int
+	run func()
+}
+
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].seq < e[j].seq
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+// end is a bridge's port; wire what it is on, with one end, two, or more where it is shared.
+type end struct{ node, port int }
+
+type wire struct {
+	ends  []end
+	up    bool
+	delay time.Duration
+	gone  int // how often it was cut: what was on the way then is lost
+}
+
+type node struct {
+	n     *network
+	index int
+	cfg   Parameters
+	*Bridge
+	alive   bool
+	wires   []*wire // by port
+	costs   []uint32
+	state   []State
+	flushes []int
+}
+
+type network struct {
+	t       testing.TB
+	rng     *rand.Rand
+	now     time.Duration
+	seq     int
+	queue   events
+	nodes   []*node
+	wires   []*wire
+	changed time.Duration // the last change of a state
+	loops   int
+}
+
+func newNetwork(t testing.TB, seed uint64) *network {
+	return &network{t: t, rng: rand.New(rand.NewPCG(seed, 1))}
+}
+
+func (n *network) after(d time.Duration, run func()) {
+	n.seq++
+	heap.Push(&n.queue, event{n.now + d, n.seq, run})
+}
+
+func (n *network) runUntil(at time.Duration) {
+	for len(n.queue) > 0 && n.queue[0].at <= at {
+		e := heap.Pop(&n.queue).(event)
+		n.now = e.at
+		e.run()
+	}
+	n.now = at
+}
+
+func (n *network) add(priority uint16, v Version) *node {
+	i := len(n.nodes)
+	cfg := Parameters{ID: MakeBridgeID(priority, net.HardwareAddr{2, 0, 0, 0, byte(i >> 8), byte(i + 1)}), Version: v,
+		HelloTime: 2, MaxAge: 20, ForwardDelay: 15}
+	d := &node{n: n, index: i, cfg: cfg, alive: true}
+	d.Bridge = New(cfg, d)
+	n.nodes = append(n.nodes, d)
+	n.after(time.Duration(n.rng.IntN(1000))*time.Millisecond, d.second)
+	return d
+}
+
+func (d *node) second() {
+	if !d.alive {
+		return
+	}
+	d.Tick()
+	d.n.after(time.Second, d.second)
+}
+
+// join makes a wire between new ports of nodes. It is not up.
+func (n *network) join(shared bool, nodes ...int) *wire {
+	w := &wire{delay: time.Duration(100+n.rng.IntN(5000)) * time.Microsecond}
+	for _, i := range nodes {
+		d := n.nodes[i]
+		port := len(d.wires)
+		w.ends = append(w.ends, end{i, port})
+		cost := []uint32{4, 4, 4, 19, 100}[n.rng.IntN(5)]
+		d.wires, d.costs = append(d.wires, w), append(d.costs, cost)
+		d.state, d.flushes = append(d.state, Disabled), append(d.flushes, 0)
+		cfg := PortParameters{ID: MakePortID(uint8(16*n.rng.IntN(16)), uint16(port+1)), PathCost: cost, AutoEdge: true}
+		if shared {
+			cfg.PointToPoint = ForceFalse
+		}
+		d.AddPort(port, cfg, Disabled)
+	}
+	n.wires = append(n.wires, w)
+	return w
+}
+
+func (n *network) set(w *wire, up bool) {
+	w.up = up
+	w.gone++
+	for _, e := range w.ends {
+		if d := n.nodes[e.node]; d.alive {
+			d.SetPortUp(e.port, up)
+		}
+	}
+}
+
+// kill takes a node away; its neighbours see their links go down.
+func (n *network) kill(d *node) {
+	d.alive = false
+	for port, w := range d.wires {
+		d.state[port] = Disabled
+		live := 0
+		for _, e := range w.ends {
+			if n.nodes[e.node].alive {
+				live++
+			}
+		}
+		if live < 2 && len(w.ends) > 1 {
+			n.set(w, false)
+		}
+	}
+}
+
+// Send implements Sink.
+func (d *node) Send(port int, bpdu []byte) {
+	n, w := d.n, d.wires[port]
+	gone := w.gone
+	n.after(w.delay, func() {
+		for _, e := range w.ends {
+			if to := n.nodes[e.node]; w.up && w.gone == gone && to.alive && e != (end{d.index, port}) {
+				if err := to.Receive(e.port, bpdu); err != nil && !errors.Is(err, ErrTooOld) {
+					n.t.Errorf("bridge %d refuses what bridge %d sent: %v", e.node, d.index, err)
+				}
+			}
+		}
+	})
+}
+
+// SetState implements Sink.
+func (d *node) SetState(port int, s State) {
+	d.n.changed = d.n.now
+	d.state[port] = s
+	if s == Forwarding {
+		if loop := d.n.loop(); loop != "" {
+			d.n.loops++
+			d.n.t.Errorf("at %v there is a loop: %s", d.n.now, loop)
+		}
+	}
+}
+
+// Flush implements Sink.
+func (d *node) Flush(port int) { d.flushes[port]++ }
+
+// loop looks for a way that frames can go round: bridges and wires are joined by ports that forward.
+func (n *network) loop() string {
+	parent := make([]int, len(n.nodes)+len(n.wires))
+	for i := range parent {
+		parent[i] = i
+	}
+	find := func(i int) int {
+		for parent[i] != i {
+			i = parent[i]
+		}
+		return i
+	}
+	for i, w := range n.wires {
+		for _, e := range w.ends {
+			d := n.nodes[e.node]
+			if !w.up || !d.alive || d.state[e.port] != Forwarding {
+				continue
+			}
+			a, b := find(e.node), find(len(n.nodes)+i)
+			if a == b {
+				return fmt.Sprintf("closed by port %d of bridge %d\n%s", e.port, e.node, n)
+			}
+			parent[a] = b
+		}
+	}
+	return ""
+}
+
+// String shows who is joined to whom and how.
+func (n *network) String() (s string) {
+	for i, w := range n.wires {
+		s += fmt.Sprintf("wire %d up=%v:", i, w.up)
+		for _, e := range w.ends {
+			d := n.nodes[e.node]
+			st, _ := d.PortStatus(e.port)
+			s += fmt.Sprintf("  %d/%d(%v alive=%v) %v %v cost %d", e.node, e.port, d.cfg.Version, d.alive, st.Role, d.state[e.port], d.costs[e.port])
+		}
+		s += "\n"
+	}
+	return s
+}
