@@ -103,7 +103,8 @@ func parse(b []byte) (message, error) {
 		Port:   PortID(binary.BigEndian.Uint16(b[25:])),
 	}
 	age, maxAge := binary.BigEndian.Uint16(b[27:]), binary.BigEndian.Uint16(b[29:])
-	if age >= maxAge {
+	// What is too old in an RST BPDU ages at once instead: its sender gave up what the port knows of it.
+	if m.Type == typeConfig && age >= maxAge {
 		return message{}, ErrTooOld
 	}
 	m.Times = times{seconds(age), seconds(maxAge), seconds(binary.BigEndian.Uint16(b[31:])),

@@ -84,6 +84,9 @@ func (p *port) receiveInfo() bool {
 		p.setTcFlags(m)
 		// betterorsameInfo(Received)
 		p.agree = p.agree && p.info == infoReceived && m.Vector.compare(p.portPriority) <= 0
+		if m.Vector.compare(p.portPriority) > 0 {
+			p.b.doubt(p, m.Vector)
+		}
 		p.portPriority, p.portTimes = m.Vector, m.Times
 		p.updtRcvdInfoWhile()
 		p.info, p.reselect, p.selected = infoReceived, true, false
@@ -159,5 +162,20 @@ func (p *port) updtRcvdInfoWhile() {
 	p.rcvdInfoWhile = 0
 	if p.portTimes.MessageAge+1 <= p.portTimes.MaxAge {
 		p.rcvdInfoWhile = 3 * p.portTimes.HelloTime
+	}
+}
+
+// doubt ages what other ports know from a bridge that says something worse now: it said so on all its ports, and its BPDUs
+// for these may have to wait for a second. The standard believes them until then, and two bridges with several links
+// between them can tell each other of a root that is gone until its messages are too old.
+func (b *Bridge) doubt(heard *port, v vector) {
+	for _, p := range b.ports {
+		known := p.portPriority
+		if p == heard || p.info != infoReceived || known.Bridge.address() != v.Bridge.address() {
+			continue
+		}
+		if known.Root < v.Root || known.Root == v.Root && known.Cost < v.Cost {
+			p.rcvdInfoWhile = 0
+		}
 	}
 }

@@ -68,9 +68,6 @@ func (p *port) fwdDelay() uint16       { return p.designatedTimes.ForwardDelay }
 // forwardDelay is the time in each of the states before forwarding when no handshake ends it (17.20.6): among bridges that
 // all speak RSTP whoever would object does so within a hello time.
 func (p *port) forwardDelay() uint16 {
-	if p.sendRSTP {
-		return p.helloTime()
-	}
 	return p.fwdDelay()
 }
 
