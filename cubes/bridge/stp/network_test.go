@@ -66,7 +66,10 @@ type network struct {
 	nodes   []*node
 	wires   []*wire
 	changed time.Duration // the last change of a state
-	loops   int
+	// lenient: what was lost may have been the root, of which bridges in a mesh that speak RSTP can go on telling each
+	// other until the messages are too old. The standard does not rule out a loop for a moment of that time.
+	lenient bool
+	loops   int // in that time
 }
 
 func newNetwork(t testing.TB, seed uint64) *network {
@@ -174,7 +177,9 @@ func (d *node) SetState(port int, s State) {
 	d.state[port] = s
 	if s == Forwarding {
 		if loop := d.n.loop(); loop != "" {
-			d.n.loops++
+			if d.n.loops++; d.n.lenient {
+				return
+			}
 			d.n.t.Errorf("at %v there is a loop: %s", d.n.now, loop)
 		}
 	}
