@@ -168,6 +168,12 @@ type PortWatcher interface {
 	PortChanged(port string, up bool)
 }
 
+// LinkWatcher is told when the link behind a port begins and ceases to work, after PortChanged. It does while the port has
+// its peer and, where that is a netdev, that has carrier. A link that was down for a moment is told of twice.
+type LinkWatcher interface {
+	LinkChanged(port string, works bool)
+}
+
 // Notified gets the messages that the cube's programs send with pcn_notify. data is valid only during the call.
 type Notified interface {
 	Notify(kind uint32, data []byte)

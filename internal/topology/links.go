@@ -121,15 +121,37 @@ func (t *txn) notifyPort(u *unit, rec *record, p *port) {
 	if old != nil {
 		was = old.ports[p.name]
 	}
-	w, ok := u.inst.(cube.PortWatcher)
+	// A port that a start finds down may have been up when the last daemon ended, and what was learned then is still there.
+	found := t.restoring && (old == nil || t.successor(u) != nil)
+	up := t.next.linked(rec, p)
+	if w, ok := u.inst.(cube.PortWatcher); ok && (found || up != (was != nil && t.old.linked(old, was))) {
+		t.m.tell(u, "PortChanged", func() { w.PortChanged(p.name, up) })
+	}
+	w, ok := u.inst.(cube.LinkWatcher)
 	if !ok {
 		return
 	}
-	up := t.next.linked(rec, p)
-	// A port that a start finds down may have been up when the last daemon ended, and what was learned then is still there.
-	found := t.restoring && (old == nil || t.successor(u) != nil)
-	if up == (was != nil && t.old.linked(old, was)) && !found {
-		return
+	works, worked := t.next.works(rec, p), was != nil && t.old.works(old, was)
+	if works && worked && t.next.flaps(p) != t.old.flaps(was) {
+		t.m.tell(u, "LinkChanged", func() { w.LinkChanged(p.name, false) })
+		worked = false
 	}
-	t.m.tell(u, "PortChanged", func() { w.PortChanged(p.name, up) })
+	if found || works != worked {
+		t.m.tell(u, "LinkChanged", func() { w.LinkChanged(p.name, works) })
+	}
+}
+
+// works says whether a port's link carries frames, as far as the near end of it knows.
+func (w *world) works(rec *record, p *port) bool {
+	at, err := parsePlace(p.peer)
+	return w.linked(rec, p) && (err != nil || at.netdev == "" || w.links[at.netdev].carrier)
+}
+
+// flaps is how often the netdev of a port was seen to lose its carrier for a moment.
+func (w *world) flaps(p *port) int {
+	at, err := parsePlace(p.peer)
+	if err != nil || at.netdev == "" {
+		return 0
+	}
+	return w.links[at.netdev].flaps
 }
