@@ -8,7 +8,7 @@ package bridge
 import (
 	"context"
 	_ "embed" // for the model and the compiled programs
-	"fmt"
+	"errors"
 	"maps"
 	"time"
 
@@ -52,17 +52,20 @@ type bridge struct {
 	// period is that of the timer that stopSweep ends; 0 before there is one.
 	period    time.Duration
 	stopSweep func()
+
+	span *spanning
 }
 
 func newBridge(env cube.Env) *bridge {
 	b := &bridge{env: env, static: map[Key]uint16{}}
+	b.span = newSpanning(b)
 	b.PrepareConfig = b.prepare
 	return b
 }
 
 func (b *bridge) prepare(_ context.Context, old, after *Config) (cube.Plan, error) {
-	if after.STPEnabled {
-		return cube.Plan{}, fmt.Errorf("stp-enabled: this version has no spanning trees: %w", cube.ErrUnsupported)
+	if err := b.span.check(after); err != nil {
+		return cube.Plan{}, err
 	}
 	plan := cube.Plan{Constants: after.constants()}
 	if old == nil {
@@ -120,9 +123,14 @@ func (b *bridge) commit(after *Config, fresh map[uint16]bool) (func() error, err
 		return nil, err
 	}
 	b.open, b.config, b.aging = true, after, after.Fdb.aging()
+	if err := b.span.follow(after); err != nil {
+		b.open = false
+		return nil, err
+	}
 	b.sweepEvery(b.aging)
 	return func() error {
 		b.open = false // the maps go
+		b.span.stopAll()
 		return nil
 	}, nil
 }
@@ -138,7 +146,7 @@ func (b *bridge) change(after *Config, fresh map[uint16]bool) (func() error, err
 	back := func() error {
 		force(was)
 		b.ports.guarded = guarded
-		return e.revert()
+		return errors.Join(e.revert(), b.span.follow(was))
 	}
 	force(after)
 	b.ports.guarded = after.STPEnabled
@@ -147,6 +155,10 @@ func (b *bridge) change(after *Config, fresh map[uint16]bool) (func() error, err
 		return nil, err
 	}
 	if err := b.leave(e, before, fresh); err != nil {
+		b.report("taking back a change", back())
+		return nil, err
+	}
+	if err := b.span.follow(after); err != nil {
 		b.report("taking back a change", back())
 		return nil, err
 	}

@@ -87,18 +87,24 @@ func (e Entry) key() Key { return keyOf(e.VLAN, e.MAC) }
 
 // STP are the parameters of the spanning tree of a VLAN.
 type STP struct {
-	VLAN          uint16 `json:"vlan"`
-	Priority      uint16 `json:"priority"`
-	ForwardDelay  uint32 `json:"forward-delay"`
-	HelloTime     uint32 `json:"hello-time"`
-	MaxMessageAge uint32 `json:"max-message-age"`
+	VLAN          uint16  `json:"vlan"`
+	Priority      uint16  `json:"priority"`
+	ForwardDelay  uint32  `json:"forward-delay"`
+	HelloTime     uint32  `json:"hello-time"`
+	MaxMessageAge uint32  `json:"max-message-age"`
+	ForceVersion  Version `json:"force-version"`
 }
 
 // PortSTP are the parameters of a port in the spanning tree of a VLAN.
 type PortSTP struct {
-	VLAN         uint16 `json:"vlan"`
-	PathCost     uint32 `json:"path-cost"`
-	PortPriority uint8  `json:"port-priority"`
+	VLAN           uint16       `json:"vlan"`
+	PathCost       uint32       `json:"path-cost"`
+	PortPriority   uint8        `json:"port-priority"`
+	AdminEdge      bool         `json:"admin-edge"`
+	AutoEdge       bool         `json:"auto-edge"`
+	PointToPoint   PointToPoint `json:"point-to-point"`
+	RestrictedRole bool         `json:"restricted-role"`
+	RestrictedTCN  bool         `json:"restricted-tcn"`
 }
 
 // defaultVLAN is the one that every port has at first.

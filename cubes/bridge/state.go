@@ -18,15 +18,17 @@ import (
 
 // state is shaped like the model's tree.
 type state struct {
+	STP   []stateSTP  `json:"stp,omitempty"`
 	Ports []statePort `json:"ports,omitempty"`
 	Fdb   *stateFdb   `json:"fdb,omitempty"`
 	MAC   Address     `json:"mac,omitempty"`
 }
 
 type statePort struct {
-	Name  string      `json:"name"`
-	MAC   Address     `json:"mac,omitempty"`
-	Trunk *stateTrunk `json:"trunk,omitempty"`
+	STP   []statePortSTP `json:"stp,omitempty"`
+	Name  string         `json:"name"`
+	MAC   Address        `json:"mac,omitempty"`
+	Trunk *stateTrunk    `json:"trunk,omitempty"`
 }
 
 type stateTrunk struct {
@@ -65,6 +67,9 @@ func (b *bridge) State(_ context.Context, path []string) (any, error) {
 		}
 		s.Ports = b.statePorts()
 	}
+	if asked("stp") {
+		s.STP = b.span.state()
+	}
 	if asked("mac") && b.ports.mac.Random != 0 {
 		s.MAC = b.ports.mac.MAC
 	}
@@ -97,7 +102,10 @@ func (b *bridge) statePorts() []statePort {
 		if p.Mode == ModeTrunk && p.Trunk.DefaultVLAN {
 			s.Trunk = &stateTrunk{Allowed: []Allowed{{defaultVLAN}}}
 		}
-		if s.MAC != 0 || s.Trunk != nil {
+		if ok {
+			s.STP = b.span.portState(&p, index)
+		}
+		if s.MAC != 0 || s.Trunk != nil || s.STP != nil {
 			out = append(out, s)
 		}
 	}

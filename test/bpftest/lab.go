@@ -114,7 +114,7 @@ func (l *Lab) start() error {
 	if err != nil {
 		return err
 	}
-	l.plane = &plane{Plane: p, ids: map[string]datapath.CubeID{}, taps: l.taps, hook: l.Type.Hook()}
+	l.plane = &plane{Plane: p, ids: map[string]datapath.CubeID{}, taps: l.taps, hook: l.Type.Hook(), in: l}
 	l.undo = append(l.undo, l.plane.end)
 	if err := l.taps.attach(p); err != nil {
 		return err
@@ -200,6 +200,7 @@ type plane struct {
 	*datapath.Plane
 	taps taps
 	hook cube.Hook
+	in   netns.Doer
 
 	mu    sync.Mutex
 	ids   map[string]datapath.CubeID

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+// The spanning trees of a bridge: one for each VLAN that a port is a member of, as long as stp-enabled. Package stp has the
+// protocol; here it gets its BPDUs, its seconds and its parameters, and what it decides comes into force.
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cubes/bridge/stp"
+)
+
+// maxMemberships bounds how often ports are members of VLANs while spanning trees run: each of them is a port of a tree,
+// with timers, and BPDUs to send.
+const maxMemberships = 16384
+
+// bpdus is struct bridge_bpdus of the program; a test compares the two.
+type bpdus struct {
+	Since        uint64
+	Taken, Limit uint32
+}
+
+// spanning runs the trees. It is used by the handlers of its bridge alone.
+type spanning struct {
+	b     *bridge
+	trees map[uint16]*tree
+	// up are the ports whose links work, by name.
+	up map[string]bool
+
+	sign   cube.Table[uint32, uint64]
+	limits cube.Table[uint32, bpdus]
+	open   bool
+	stop   func()
+
+	flush flusher
+	// discarded are frames to a tree's address that hold no BPDU for it.
+	discarded uint64
+}
+
+// tree is the spanning tree of a VLAN.
+type tree struct {
+	*stp.Bridge
+	s     *spanning
+	vlan  uint16
+	ports map[uint16]stp.PortParameters
+	// untagged are the ports whose frames have no tag in the VLAN.
+	untagged map[uint16]bool
+}
+
+func newSpanning(b *bridge) *spanning {
+	s := &spanning{b: b, trees: map[uint16]*tree{}, up: map[string]bool{}}
+	s.flush.s = s
+	return s
+}
+
+// check refuses parameters with which a tree would not come to rest.
+func (s *spanning) check(after *Config) error {
+	for _, p := range after.STP {
+		if p.MaxMessageAge < 2*(p.HelloTime+1) {
+			return fmt.Errorf("stp %d: max-message-age %d: must be at least 2 * (hello-time + 1) = %d (802.1D, 17.14): %w",
+				p.VLAN, p.MaxMessageAge, 2*(p.HelloTime+1), cube.ErrInvalid)
+		}
+	}
+	if !after.STPEnabled {
+		return nil
+	}
+	members := 0
+	for i := range after.Ports {
+		members += len(after.Ports[i].vlans())
+	}
+	if members > maxMemberships {
+		return fmt.Errorf("stp-enabled: the ports are in %d VLANs together, of at most %d with spanning trees: %w",
+			members, maxMemberships, cube.ErrInvalid)
+	}
+	return nil
+}
+
+// begin opens the maps.
+func (s *spanning) begin() (err error) {
+	if s.sign, err = cube.OpenTable[uint32, uint64](s.b.env, "spanning"); err != nil {
+		return err
+	}
+	if s.limits, err = cube.OpenTable[uint32, bpdus](s.b.env, "bpdus"); err != nil {
+		return err
+	}
+	s.open = true
+	return nil
+}
+
+// follow makes the trees those of a configuration, whose ports are in force.
+func (s *spanning) follow(is *Config) error {
+	first := !s.open
+	if first {
+		if err := s.begin(); err != nil {
+			return err
+		}
+	}
+	maps.DeleteFunc(s.up, func(port string, _ bool) bool {
+		return !slices.ContainsFunc(is.Ports, func(p Port) bool { return p.Name == port })
+	})
+	want, err := s.wanted(is)
+	if err != nil {
+		return err
+	}
+	if err := s.allow(is); err != nil {
+		return err
+	}
+	for vlan, t := range s.trees {
+		if want[vlan] == nil {
+			t.keep(nil)
+			delete(s.trees, vlan)
+		}
+	}
+	found := s.found(first)
+	for vlan, w := range want {
+		t := s.trees[vlan]
+		if t == nil {
+			t = &tree{s: s, vlan: vlan, ports: map[uint16]stp.PortParameters{}}
+			t.Bridge = stp.New(w.cfg, t)
+			if found[vlan] != nil {
+				t.Resume()
+			}
+			s.trees[vlan] = t
+		}
+		t.SetParameters(w.cfg)
+		t.become(w, found[vlan])
+	}
+	s.beat(is.STPEnabled)
+	return nil
+}
+
+// found are the ports that the fast path lets learn or forward when the daemon starts, by VLAN. A tree with such ports
+// resumes, so that a restart closes none of them and opens none of the others.
+func (s *spanning) found(first bool) map[uint16]map[uint16]stp.State {
+	found := map[uint16]map[uint16]stp.State{}
+	if !first {
+		return found
+	}
+	s.b.portStates(func(port, vlan uint16, state portState) {
+		if state < stateLearning {
+			return
+		}
+		if found[vlan] == nil {
+			found[vlan] = map[uint16]stp.State{}
+		}
+		found[vlan][port] = stp.State(state)
+	})
+	return found
+}
+
+// beat starts and ends the seconds.
+func (s *spanning) beat(enabled bool) {
+	switch {
+	case enabled && s.stop == nil:
+		s.alive()
+		s.stop = s.b.env.Every(time.Second, s.second)
+	case !enabled && s.stop != nil:
+		s.stop()
+		s.stop = nil
+	}
+}
+
+func (s *spanning) second() {
+	s.alive()
+	for _, t := range s.trees {
+		t.Tick()
+	}
+}
+
+// alive tells the fast path that BPDUs are answered.
+func (s *spanning) alive() {
+	now, err := clock()
+	if err == nil {
+		err = s.sign.Set(0, now)
+	}
+	s.b.report("telling the fast path that spanning trees run", err)
+}
+
+// allow tells the fast path how many BPDUs a port may bring in a second: those of its trees, and as many again. What comes
+// above that would keep the others waiting.
+func (s *spanning) allow(is *Config) error {
+	for i := range is.Ports {
+		index, ok := s.b.env.PortIndex(is.Ports[i].Name)
+		if !ok {
+			continue
+		}
+		limit := uint32(16 + 2*len(is.Ports[i].vlans()))
+		was, _, err := s.limits.Get(uint32(index))
+		if err != nil {
+			return err
+		}
+		if was.Limit == limit {
+			continue
+		}
+		if err := s.limits.Set(uint32(index), bpdus{Limit: limit}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// portChanged is told when a port's link begins and ceases to work.
+func (s *spanning) portChanged(port string, up bool) {
+	s.up[port] = up
+	index, ok := s.b.env.PortIndex(port)
+	if !ok {
+		return
+	}
+	for _, t := range s.trees {
+		t.SetPortUp(int(index), up)
+	}
+}
+
+// packetIn takes a BPDU from the fast path.
+func (s *spanning) packetIn(p *cube.PacketIn) {
+	t := s.trees[uint16(p.Metadata[0])]
+	if t == nil {
+		return
+	}
+	bpdu, err := stp.Unframe(p.Data, t.vlan)
+	if err != nil {
+		s.discarded++
+	} else {
+		err = t.Receive(int(p.Port), bpdu)
+	}
+	if err != nil {
+		name, _ := s.b.env.PortName(p.Port)
+		s.b.env.Logger().Debug("a BPDU is discarded", "port", name, "vlan", t.vlan, "reason", err)
+	}
+}
+
+// stopAll is for maps that go.
+func (s *spanning) stopAll() {
+	s.beat(false)
+	s.trees, s.open = map[uint16]*tree{}, false
+}
+
+// close says that nobody answers BPDUs from now on; the fast path keeps the ports as they are.
+func (s *spanning) close() {
+	if s.open && s.stop != nil {
+		s.stop()
+		_ = s.sign.Set(0, 0) // the cube may be gone, with its maps
+	}
+}
+
+// LinkChanged is told when a port's link begins and ceases to work.
+func (b *bridge) LinkChanged(port string, works bool) { b.span.portChanged(port, works) }
+
+// PacketIn takes BPDUs, the only packets that the fast path has no answer to.
+func (b *bridge) PacketIn(p *cube.PacketIn) { b.span.packetIn(p) }
+
+// Close is called when the cube is deleted or the daemon stops.
+func (b *bridge) Close() { b.span.close() }

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/bpftest"
+)
+
+const (
+	macA, macB, macC, macD = "02:00:00:00:0a:01", "02:00:00:00:0b:01", "02:00:00:00:0c:01", "02:00:00:00:0d:01"
+)
+
+// withSTP is a cube with a spanning tree of VLAN 1. Times are the shortest that there are.
+func withSTP(mac string, priority int, version, host string) string {
+	ports := ""
+	if host != "" {
+		ports = fmt.Sprintf(`,"ports":[{"name":"host","peer":%q,"stp":[{"vlan":1,"admin-edge":true}]}]`, host)
+	}
+	return fmt.Sprintf(`{"stp-enabled":true,"mac":%q,"stp":[{"vlan":1,"priority":%d,"forward-delay":4,"hello-time":1,"max-message-age":6,"force-version":%q}]%s}`,
+		mac, priority, version, ports)
+}
+
+// Three of ours in a ring: RSTP opens the ring in a moment, and closes it where it is cut.
+func TestARingOfCubesHealsAtOnce(t *testing.T) {
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
+		t.Run(strings.ToLower(string(typ)), func(t *testing.T) {
+			t.Parallel()
+			m := newMesh(t, bpftest.Options{Type: typ, Hosts: 2})
+			m.cube("a", withSTP(macA, 4096, "rstp", "veth1"))
+			m.cube("b", withSTP(macB, 8192, "rstp", "veth2"))
+			m.cube("c", withSTP(macC, 12288, "rstp", ""))
+			m.link("a", "b")
+			m.link("b", "c")
+			m.link("c", "a")
+			root := "1000.020000000a01"
+			took := m.becomes(1, root, map[string]string{"a-b": "-", "b-c": ">", "c-a": "-"})
+			m.once()
+			m.cut("a-b")
+			cut := m.becomes(1, root, map[string]string{"a-b": "0", "b-c": "-", "c-a": "-"})
+			m.once()
+			m.mend("a-b")
+			mended := m.becomes(1, root, map[string]string{"a-b": "-", "b-c": ">", "c-a": "-"})
+			m.once()
+			t.Logf("%v, after a cut %v, after it was mended %v", took, cut, mended)
+			if limit := 20 * time.Second; max(took, cut, mended) > limit {
+				t.Errorf("it took more than %v, without the handshakes of RSTP", limit)
+			}
+		})
+	}
+}
+
+// A ring of cubes and Linux bridges: the same root, and the same port closed, as the ring of Linux bridges alone has.
+func TestRingsWithLinuxBridges(t *testing.T) {
+	for _, c := range []struct {
+		ours string
+		soak bool
+	}{{"a", true}, {"b", false}, {"c", true}, {"d", false}, {"ac", true}, {"bd", true}, {"", true}} {
+		for _, version := range []string{"rstp", "stp"} {
+			t.Run(fmt.Sprintf("ours %s %s", c.ours, version), func(t *testing.T) {
+				if c.soak && !soak() {
+					t.Skip("takes a minute: POLYCUBE_SOAK is not set")
+				}
+				t.Parallel()
+				m := newMesh(t, bpftest.Options{Hosts: 2})
+				for i, mac := range []string{macC, macA, macB, macD} {
+					name, host := string("abcd"[i]), []string{"veth1", "", "veth2", ""}[i]
+					priority := []int{32768, 4096, 32768, 32768}[i]
+					if strings.Contains(c.ours, name) {
+						m.cube(name, withSTP(mac, priority, version, host))
+						continue
+					}
+					m.linux(name, mac, priority)
+					if host != "" {
+						m.bridges[name].add(host)
+					}
+				}
+				m.link("a", "b")
+				m.link("b", "c")
+				m.link("c", "d")
+				m.link("d", "a")
+				// b is the root; d has two ways there that cost the same, and takes the one by c, whose address is lower.
+				root := "1000.020000000a01"
+				whole := map[string]string{"a-b": "-", "b-c": "-", "c-d": "-", "d-a": "<"}
+				took := m.becomes(1, root, whole)
+				m.once()
+				m.cut("b-c")
+				cut := m.becomes(1, root, map[string]string{"a-b": "-", "b-c": "0", "c-d": "-", "d-a": "-"})
+				m.once()
+				m.mend("b-c")
+				mended := m.becomes(1, root, whole)
+				m.once()
+				t.Logf("%v, after a cut %v, after it was mended %v", took, cut, mended)
+			})
+		}
+	}
+}

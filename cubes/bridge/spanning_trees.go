@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+// Which trees a configuration wants, and how a tree's decisions reach the fast path.
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cubes/bridge/stp"
+)
+
+// wish is what a tree is to be like.
+type wish struct {
+	cfg      stp.Parameters
+	ports    map[uint16]stp.PortParameters
+	untagged map[uint16]bool
+}
+
+// defaultSTP and defaultPortSTP are what the model says of trees without configuration.
+func defaultSTP(vlan uint16) STP {
+	return STP{VLAN: vlan, Priority: 32768, ForwardDelay: 10, HelloTime: 2, MaxMessageAge: 20, ForceVersion: VersionRSTP}
+}
+
+func defaultPortSTP(vlan uint16) PortSTP {
+	return PortSTP{VLAN: vlan, PathCost: 4, PortPriority: 128, AutoEdge: true}
+}
+
+// stpOf is the configuration of a VLAN's tree.
+func (c *Config) stpOf(vlan uint16) STP {
+	for _, s := range c.STP {
+		if s.VLAN == vlan {
+			return s
+		}
+	}
+	return defaultSTP(vlan)
+}
+
+// stpOf is the configuration of the port in a VLAN's tree.
+func (p *Port) stpOf(vlan uint16) PortSTP {
+	for _, s := range p.STP {
+		if s.VLAN == vlan {
+			return s
+		}
+	}
+	return defaultPortSTP(vlan)
+}
+
+// wanted are the trees of a configuration, by VLAN.
+func (s *spanning) wanted(is *Config) (map[uint16]*wish, error) {
+	want := map[uint16]*wish{}
+	if !is.STPEnabled {
+		return want, nil
+	}
+	for i := range is.Ports {
+		p := &is.Ports[i]
+		index, ok := s.b.env.PortIndex(p.Name)
+		if !ok {
+			return nil, fmt.Errorf("port %s: %w", p.Name, cube.ErrNotFound)
+		}
+		native, _ := p.untaggedVLAN()
+		for _, vlan := range p.vlans() {
+			w := want[vlan]
+			if w == nil {
+				w = &wish{is.stpOf(vlan).parameters(s.b), map[uint16]stp.PortParameters{}, map[uint16]bool{}}
+				want[vlan] = w
+			}
+			w.ports[index] = p.stpOf(vlan).parameters(index)
+			w.untagged[index] = vlan == native
+		}
+	}
+	return want, nil
+}
+
+func (s STP) parameters(b *bridge) stp.Parameters {
+	return stp.Parameters{ID: stp.MakeBridgeID(s.Priority, b.bridgeMAC()), Version: s.ForceVersion.protocol(),
+		HelloTime: uint16(s.HelloTime), MaxAge: uint16(s.MaxMessageAge), ForwardDelay: uint16(s.ForwardDelay)}
+}
+
+// parameters of a port: its number is its index and one, because there is no port 0.
+func (s PortSTP) parameters(index uint16) stp.PortParameters {
+	return stp.PortParameters{ID: stp.MakePortID(s.PortPriority, index+1), PathCost: s.PathCost, AdminEdge: s.AdminEdge,
+		AutoEdge: s.AutoEdge, PointToPoint: s.PointToPoint.protocol(), RestrictedRole: s.RestrictedRole, RestrictedTCN: s.RestrictedTCN}
+}
+
+// become gives the tree its ports. had are the states of those that the fast path has open already.
+func (t *tree) become(w *wish, had map[uint16]stp.State) {
+	t.keep(w.ports)
+	t.untagged = w.untagged
+	for index, cfg := range w.ports {
+		_, known := t.ports[index]
+		t.ports[index] = cfg
+		if known {
+			t.SetPort(int(index), cfg)
+			continue
+		}
+		state, open := had[index]
+		if !open {
+			state = stp.Blocking
+		}
+		t.AddPort(int(index), cfg, state)
+		name, _ := t.s.b.env.PortName(index)
+		t.SetPortUp(int(index), t.s.up[name])
+	}
+}
+
+// keep takes away the ports that are not in a set.
+func (t *tree) keep(ports map[uint16]stp.PortParameters) {
+	for index := range t.ports {
+		if _, stays := ports[index]; stays {
+			continue
+		}
+		delete(t.ports, index)
+		t.RemovePort(int(index))
+		t.s.b.report("forgetting the state of a port", t.s.b.removePortState(index, t.vlan))
+	}
+}
+
+// Send implements stp.Sink.
+func (t *tree) Send(port int, bpdu []byte) {
+	index := uint16(port)
+	frame := stp.Frame(t.s.b.portMAC(index), t.vlan, !t.untagged[index], bpdu)
+	if err := t.s.b.env.Send(&cube.PacketOut{Port: index, Direction: cube.Egress, Data: frame}); err != nil {
+		name, _ := t.s.b.env.PortName(index)
+		t.s.b.env.Logger().Debug("a BPDU is not sent", "port", name, "vlan", t.vlan, "error", err)
+	}
+}
+
+// SetState implements stp.Sink.
+func (t *tree) SetState(port int, s stp.State) {
+	err := t.s.b.setPortState(uint16(port), t.vlan, portState(s))
+	name, _ := t.s.b.env.PortName(uint16(port))
+	t.s.b.report(fmt.Sprintf("port %s, VLAN %d, to %v", name, t.vlan, s), err)
+	t.s.b.env.Logger().Info("spanning tree", "port", name, "vlan", t.vlan, "state", s)
+}
+
+// Flush implements stp.Sink.
+func (t *tree) Flush(port int) { t.s.flush.add(uint16(port), t.vlan) }
+
+// flusher forgets what was learned. A change of the topology asks for it port by port and VLAN by VLAN, and whoever forges
+// such changes time and again; the database, which may be large, is read once for all that comes together, and no more than
+// a tenth of the time.
+type flusher struct {
+	s    *spanning
+	want map[portVLAN]bool
+	took time.Duration
+}
+
+// together is how long a flush waits for others.
+const together = 5 * time.Millisecond
+
+func (f *flusher) add(port, vlan uint16) {
+	if f.want == nil {
+		f.want = map[portVLAN]bool{}
+		f.s.b.env.After(max(together, 9*f.took), f.now)
+	}
+	f.want[portVLAN{port, vlan}] = true
+}
+
+func (f *flusher) now() {
+	want := f.want
+	f.want = nil
+	if !f.s.b.open {
+		return
+	}
+	began := time.Now()
+	err := f.s.b.fdb.forget(func(k Key, e entry) bool { return want[portVLAN{e.Port, k.vlan()}] })
+	f.took = time.Since(began)
+	f.s.b.report("forgetting addresses after a change of the topology", err)
+}
