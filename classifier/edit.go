@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package classifier
+
+// Single rules that come and go in trees that are in use: new nodes on the way from the leaves that a rule is in to the
+// root, everything else as it was.
+
+import (
+	"slices"
+)
+
+// How many leaves an edit likes to touch; a rule that is in more of every tree gets one of its own.
+const (
+	fewLeaves  = 16
+	manyLeaves = 512
+)
+
+// edit is a change of trees: nodes that are new, and blocks that are not used after it.
+type edit struct {
+	trees []tree
+	free  []run
+}
+
+// run is a number of blocks that follow each other.
+type run struct {
+	at    uint32
+	count int
+}
+
+// leaves counts the leaves that a rule is in or would be in, up to a limit.
+func (n *node) leaves(b *box, limit int) int {
+	if n.kids == nil {
+		return 1
+	}
+	first, last := n.reach(b)
+	count := 0
+	for i := first; i <= last && count < limit; i++ {
+		count += n.kids[i].leaves(b, limit-count)
+	}
+	return count
+}
+
+// add puts a rule into the tree where it costs least.
+func (e *edit) add(r *rule) {
+	best, least := -1, manyLeaves
+	for i := range e.trees {
+		c := e.trees[i].root.leaves(r.box, least)
+		if c < least {
+			best, least = i, c
+		}
+		if least <= fewLeaves {
+			break
+		}
+	}
+	if best < 0 && len(e.trees) < maxTrees {
+		e.trees = append(e.trees, tree{root: &node{rules: []*rule{r}}, order: r.order, rules: 1})
+		return
+	}
+	if best < 0 {
+		best = e.smallest()
+	}
+	t := &e.trees[best]
+	e.release(t)
+	t.root = e.insert(t.root, r, everything(), 0)
+	t.order = min(t.order, r.order)
+	t.rules++
+}
+
+// smallest is the tree with the fewest rules.
+func (e *edit) smallest() int {
+	at := 0
+	for i := range e.trees {
+		if e.trees[i].rules < e.trees[at].rules {
+			at = i
+		}
+	}
+	return at
+}
+
+// release gives up the block of a tree's root.
+func (e *edit) release(t *tree) {
+	if t.at != 0 {
+		e.free = append(e.free, run{t.at, 1})
+		t.at = 0
+	}
+}
+
+// replaced gives up the blocks of a node that has a successor.
+func (e *edit) replaced(n *node) {
+	if n.at == 0 {
+		return
+	}
+	if n.kids != nil {
+		e.free = append(e.free, run{n.at, len(n.kids)})
+	} else {
+		e.free = append(e.free, run{n.at, overflow(len(n.rules))})
+	}
+}
+
+// overflow is how many blocks a leaf has beside its first.
+func overflow(rules int) int {
+	return max(0, (rules+maxLeaf-1)/maxLeaf-1)
+}
+
+func (e *edit) insert(n *node, r *rule, in *box, depth int) *node {
+	e.replaced(n)
+	if n.kids == nil {
+		at, _ := slices.BinarySearchFunc(n.rules, r.order, byOrder)
+		rules := slices.Insert(slices.Clone(n.rules), at, r)
+		if len(rules) <= maxLeaf {
+			return &node{rules: rules}
+		}
+		b := builder{room: 8 * len(rules)}
+		return b.node(rules, in, depth)
+	}
+	out := &node{field: n.field, values: n.values, kids: slices.Clone(n.kids)}
+	first, last := n.reach(r.box)
+	lo, hi := in.lo[n.field], in.hi[n.field]
+	for i := first; i <= last; i++ {
+		in.lo[n.field], in.hi[n.field] = lo, hi
+		if i > 0 {
+			in.lo[n.field] = n.values[i-1] + 1
+		}
+		if i < len(n.values) {
+			in.hi[n.field] = n.values[i]
+		}
+		out.kids[i] = e.insert(n.kids[i], r, in, depth+1)
+	}
+	in.lo[n.field], in.hi[n.field] = lo, hi
+	return out
+}
+
+func byOrder(r *rule, order uint32) int { return int(int64(r.order) - int64(order)) }
+
+// remove takes a rule out of the tree that has it.
+func (e *edit) remove(r *rule) {
+	for i := range e.trees {
+		t := &e.trees[i]
+		if !t.root.has(r) {
+			continue
+		}
+		e.release(t)
+		t.rules--
+		if t.rules == 0 {
+			e.drop(t.root)
+			e.trees = slices.Delete(e.trees, i, i+1)
+			return
+		}
+		t.root = e.without(t.root, r)
+		return
+	}
+}
+
+// has says whether a rule is below a node: it is then in all leaves that it reaches.
+func (n *node) has(r *rule) bool {
+	for n.kids != nil {
+		first, _ := n.reach(r.box)
+		n = n.kids[first]
+	}
+	at, ok := slices.BinarySearchFunc(n.rules, r.order, byOrder)
+	return ok && n.rules[at] == r
+}
+
+func (e *edit) without(n *node, r *rule) *node {
+	e.replaced(n)
+	if n.kids == nil {
+		return &node{rules: slices.DeleteFunc(slices.Clone(n.rules), func(x *rule) bool { return x == r })}
+	}
+	out := &node{field: n.field, values: n.values, kids: slices.Clone(n.kids)}
+	first, last := n.reach(r.box)
+	for i := first; i <= last; i++ {
+		out.kids[i] = e.without(n.kids[i], r)
+	}
+	return out
+}
+
+// drop gives up all that is below a node.
+func (e *edit) drop(n *node) {
+	e.replaced(n)
+	for _, k := range n.kids {
+		e.drop(k)
+	}
+}

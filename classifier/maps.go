@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package classifier
+
+// The maps that PCN_CLASSIFIER declares. The arrays inside are mapped into our memory, so that to write a block is to
+// write memory; to turn a pointer is a store that a packet sees whole.
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+)
+
+type maps struct {
+	env    cube.Env
+	prefix string
+}
+
+func (m *maps) name() string { return m.prefix }
+
+// suffixes of the maps' names, by size.
+var suffixes = [...]string{"_small", "_medium", "_large"}
+
+// outer is the map of a size, and its name.
+func (m *maps) outer(size uint32) (*ebpf.Map, string, error) {
+	name := m.prefix + suffixes[size]
+	outer, err := m.env.Map(name)
+	return outer, name, err
+}
+
+func (m *maps) make(size uint32) (home, error) {
+	outer, name, err := m.outer(size)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := m.env.Inner(name)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := ebpf.NewMap(spec)
+	if err != nil {
+		return nil, fmt.Errorf("map %s: making a set: %w", name, err)
+	}
+	mem, err := unix.Mmap(inner.FD(), 0, int(spec.MaxEntries)*blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("map %s: mapping a set into memory: %w", name, err), inner.Close())
+	}
+	return &mapped{name: name, outer: outer, inner: inner, mem: mem}, nil
+}
+
+// clear looks before it deletes: each deletion waits for packets under way.
+func (m *maps) clear(keep place) error {
+	for size := range suffixes {
+		outer, name, err := m.outer(uint32(size))
+		if err != nil {
+			return err
+		}
+		for slot := range outer.MaxEntries() {
+			var id uint32
+			if uint32(size) == keep.size && slot == keep.slot || outer.Lookup(slot, &id) != nil {
+				continue
+			}
+			if err := outer.Delete(slot); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("map %s: deleting the set at %d: %w", name, slot, err)
+			}
+		}
+	}
+	return nil
+}
+
+// mapped is an array in a map of maps.
+type mapped struct {
+	name  string
+	outer *ebpf.Map
+	inner *ebpf.Map
+	mem   []byte
+}
+
+func (h *mapped) memory() []byte { return h.mem }
+
+// put relies on the kernel, which waits until no program uses what a map of maps had before.
+func (h *mapped) put(slot uint32) error {
+	if err := h.outer.Put(slot, h.inner); err != nil {
+		return fmt.Errorf("map %s: putting a set at %d: %w", h.name, slot, err)
+	}
+	return nil
+}
+
+func (h *mapped) close() error {
+	if err := errors.Join(unix.Munmap(h.mem), h.inner.Close()); err != nil {
+		return fmt.Errorf("map %s: closing a set: %w", h.name, err)
+	}
+	return nil
+}

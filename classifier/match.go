@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package classifier
+
+// What a rule says about packets, in the words that the fast path compares.
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// The words of a key: enum pcn_classify_word.
+const (
+	wordLink = iota
+	wordSource
+	wordDestination
+	wordPorts
+	wordSourceLow
+	wordDestinationLow
+	wordSourceMAC
+	wordDestinationMAC
+	wordMark
+	words
+)
+
+// enum pcn_classify_kind: the lowest byte of the first word.
+const (
+	kindIPv6     = 0x80
+	kindIP       = 0x40
+	kindProtocol = 0x20
+	kindPorts    = 0x10
+	kindFragment = 0x08
+)
+
+// enum pcn_classify_fields: what the fast path has to read.
+const (
+	readVLAN = 1 << iota
+	readMAC
+	readIP
+	readPorts
+	readTCP
+)
+
+// untagged is the VLAN of a packet without a tag.
+const untagged = 0xffff
+
+// Match is what a rule says about packets: all of it must be so. The zero value matches every packet. Matches that say
+// the same are equal.
+type Match struct {
+	value, mask         [words]uint64
+	source, destination ports
+	flags               bool // TCP flags are looked at
+}
+
+// ports is a range of ports; any when not set.
+type ports struct {
+	first, last uint16
+	set         bool
+}
+
+// span is the range as the fast path has it: the first, and how many follow.
+func (p ports) span() (first, more uint16) {
+	if !p.set {
+		return 0, 0xffff
+	}
+	return p.first, p.last - p.first
+}
+
+func (m *Match) set(word int, value, mask uint64) {
+	m.value[word] = m.value[word]&^mask | value&mask
+	m.mask[word] |= mask
+}
+
+// InPort asks for packets that entered at a port, by its index.
+func (m *Match) InPort(index uint16) { m.set(wordLink, uint64(index)<<48, 0xffff<<48) }
+
+// VLAN asks for packets whose outer tag has an id.
+func (m *Match) VLAN(id uint16) { m.set(wordLink, uint64(id)<<32, 0xffff<<32) }
+
+// Ethertype asks for packets with a type behind their VLAN tags.
+func (m *Match) Ethertype(t uint16) { m.set(wordLink, uint64(t)<<16, 0xffff<<16) }
+
+// Protocol asks for IP packets of a protocol: the one behind the extension headers of IPv6.
+func (m *Match) Protocol(p uint8) {
+	m.set(wordLink, uint64(p)<<8|kindProtocol, 0xff<<8|kindProtocol)
+}
+
+// Fragment asks for fragments of IP packets, or for packets that are none.
+func (m *Match) Fragment(is bool) {
+	m.set(wordLink, kindIP, kindIP)
+	var value uint64
+	if is {
+		value = kindFragment
+	}
+	m.set(wordLink, value, kindFragment)
+}
+
+// Source asks for IP packets from the addresses of a prefix.
+func (m *Match) Source(p netip.Prefix) error { return m.address(wordSource, wordSourceLow, p) }
+
+// Destination asks for IP packets to the addresses of a prefix.
+func (m *Match) Destination(p netip.Prefix) error {
+	return m.address(wordDestination, wordDestinationLow, p)
+}
+
+// address sets an address and its family.
+func (m *Match) address(high, low int, p netip.Prefix) error {
+	if !p.IsValid() || p.Addr().Is4In6() {
+		return fmt.Errorf("address %s: %w", p, cube.ErrInvalid)
+	}
+	kind := uint64(kindIP | kindIPv6)
+	if p.Addr().Is4() {
+		kind = kindIP
+	}
+	if m.mask[wordLink]&kindIPv6 != 0 && (m.value[wordLink]^kind)&kindIPv6 != 0 {
+		return fmt.Errorf("address %s: the other address is of the other IP version: %w", p, cube.ErrInvalid)
+	}
+	m.set(wordLink, kind, kindIP|kindIPv6)
+	bits := p.Bits()
+	if p.Addr().Is4() {
+		a := p.Addr().As4()
+		m.set(high, uint64(number(a[:]))<<32, prefixMask(bits))
+		return nil
+	}
+	a := p.Addr().As16()
+	m.set(high, number(a[:8]), prefixMask(min(bits, 64)))
+	m.set(low, number(a[8:]), prefixMask(max(bits-64, 0)))
+	return nil
+}
+
+// prefixMask is a mask of the uppermost bits.
+func prefixMask(bits int) uint64 { return ^(^uint64(0) >> bits) }
+
+// number reads bytes with the first uppermost.
+func number(b []byte) (n uint64) {
+	for _, x := range b {
+		n = n<<8 | uint64(x)
+	}
+	return n
+}
+
+// SourcePorts asks for packets with ports, from one of a range. A packet without ports never matches.
+func (m *Match) SourcePorts(first, last uint16) error { return m.ports(&m.source, first, last) }
+
+// DestinationPorts asks for packets with ports, to one of a range. A packet without ports never matches.
+func (m *Match) DestinationPorts(first, last uint16) error {
+	return m.ports(&m.destination, first, last)
+}
+
+func (m *Match) ports(p *ports, first, last uint16) error {
+	if first > last {
+		return fmt.Errorf("ports %d-%d: the first is above the last: %w", first, last, cube.ErrInvalid)
+	}
+	m.set(wordLink, kindPorts, kindPorts)
+	*p = ports{first, last, first != 0 || last != 0xffff}
+	return nil
+}
+
+// SourceMAC asks for packets from the MAC addresses that are like one in the bits of a mask.
+func (m *Match) SourceMAC(address, mask [6]byte) {
+	m.set(wordSourceMAC, number(address[:]), number(mask[:]))
+}
+
+// DestinationMAC is SourceMAC for the destination.
+func (m *Match) DestinationMAC(address, mask [6]byte) {
+	m.set(wordDestinationMAC, number(address[:]), number(mask[:]))
+}
+
+// TCPFlags asks for TCP segments whose flags (the header's 14th byte) are like value in the bits of mask.
+func (m *Match) TCPFlags(value, mask uint8) {
+	m.Protocol(6)
+	m.set(wordLink, kindPorts, kindPorts)
+	m.set(wordPorts, uint64(value)<<24, uint64(mask)<<24)
+	m.flags = true
+}
+
+// DSCP asks for IP packets of a differentiated services code point (RFC 2474).
+func (m *Match) DSCP(d uint8) {
+	m.set(wordLink, kindIP, kindIP)
+	m.set(wordPorts, uint64(d)<<16, 0xff<<16)
+}
+
+// State asks for a state in the bits of a mask: what a cube that follows connections put into the key's byte for it.
+func (m *Match) State(value, mask uint8) {
+	m.set(wordPorts, uint64(value)<<8, uint64(mask)<<8)
+}
+
+// Mark asks for a traffic class (the skb mark, at TC) in the bits of a mask.
+func (m *Match) Mark(value, mask uint32) { m.set(wordMark, uint64(value), uint64(mask)) }
+
+// Matches says whether a packet is what the match asks for. It is what the fast path must come to, rule by rule.
+func (m *Match) Matches(k *Key) bool {
+	for w := range k {
+		if k[w]&m.mask[w] != m.value[w] {
+			return false
+		}
+	}
+	source, destination := uint16(k[wordPorts]>>48), uint16(k[wordPorts]>>32)
+	return (!m.source.set || m.source.first <= source && source <= m.source.last) &&
+		(!m.destination.set || m.destination.first <= destination && destination <= m.destination.last)
+}
+
+// reads is what the fast path must read of a packet.
+func (m *Match) reads() uint32 {
+	var f uint32
+	if m.mask[wordLink]>>32&0xffff != 0 {
+		f |= readVLAN
+	}
+	if m.mask[wordSourceMAC]|m.mask[wordDestinationMAC] != 0 {
+		f |= readMAC
+	}
+	if m.mask[wordLink]&0xffff != 0 {
+		f |= readIP
+	}
+	if m.mask[wordLink]&kindPorts != 0 {
+		f |= readPorts
+	}
+	if m.flags {
+		f |= readTCP
+	}
+	return f
+}
+
+// isLong says whether the rule needs further blocks.
+func (m *Match) isLong() bool {
+	rest := m.mask[wordPorts]
+	for w := wordSourceLow; w < words; w++ {
+		rest |= m.mask[w]
+	}
+	return rest != 0
+}
+
+// field is a part of a key by which trees branch: the word, shifted left, then right, so that it is below 2^63.
+type field struct{ word, left, right uint8 }
+
+// fields are those that a rule can limit.
+var fields = [...]field{
+	{wordSource, 0, 1}, {wordDestination, 0, 1},
+	{wordPorts, 16, 48}, {wordPorts, 0, 48}, // destination, source
+	{wordLink, 48, 56}, {wordLink, 0, 48}, {wordLink, 16, 48}, {wordLink, 32, 48}, {wordLink, 56, 56}, // protocol, port, VLAN, type, kind
+	{wordSourceLow, 0, 1}, {wordDestinationLow, 0, 1},
+	{wordSourceMAC, 16, 16}, {wordDestinationMAC, 16, 16},
+	{wordPorts, 32, 56}, {wordPorts, 40, 56}, {wordPorts, 48, 56}, // flags, DSCP, state
+	{wordMark, 32, 32},
+}
+
+// cut is the field of a word.
+func (f field) cut(word uint64) uint64 { return word << f.left >> f.right }
+
+// box is a range for each field.
+type box struct{ lo, hi [len(fields)]uint64 }
+
+// everything is the box of all packets.
+func everything() *box {
+	var b box
+	for i, f := range fields {
+		b.hi[i] = f.cut(^uint64(0))
+	}
+	return &b
+}
+
+// box is the smallest that has all packets which match.
+func (m *Match) box() *box {
+	var b box
+	for i, f := range fields {
+		b.lo[i] = f.cut(m.value[f.word])
+		b.hi[i] = f.cut(m.value[f.word] | ^m.mask[f.word])
+	}
+	for i, p := range map[int]ports{2: m.destination, 3: m.source} {
+		if p.set {
+			b.lo[i], b.hi[i] = uint64(p.first), uint64(p.last)
+		}
+	}
+	return &b
+}

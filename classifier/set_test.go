@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package classifier
+
+// Sets in ordinary memory, walked as classify.h walks them, against a linear search.
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// heap is a store without a kernel. What packets see is at slots.
+type heap struct {
+	seen map[place]*page // by size and slot
+	open int
+}
+
+type page struct {
+	h    *heap
+	size uint32
+	mem  []byte
+}
+
+func (h *heap) name() string { return "rules" }
+
+func (h *heap) make(size uint32) (home, error) {
+	h.open++
+	// Odd bytes, so that what is not written is found.
+	mem := make([]byte, sizes[size]*blockSize)
+	for i := range mem {
+		mem[i] = 0xa5
+	}
+	return &page{h, size, mem}, nil
+}
+
+func (h *heap) clear(keep place) error {
+	keep.reads = 0
+	for p := range h.seen {
+		if p != keep {
+			delete(h.seen, p)
+		}
+	}
+	return nil
+}
+
+func (p *page) memory() []byte { return p.mem }
+
+func (p *page) put(slot uint32) error {
+	p.h.seen[place{size: p.size, slot: slot}] = p
+	return nil
+}
+
+func (p *page) close() error {
+	p.h.open--
+	return nil
+}
+
+// lab is a set, the constants of its program, and what it should have.
+type lab struct {
+	t     testing.TB
+	heap  *heap
+	set   *Set
+	at    place // what the program looks at
+	rules map[uint32]Rule
+}
+
+func newLab(t testing.TB) *lab {
+	h := &heap{seen: map[place]*page{}}
+	return &lab{t: t, heap: h, set: newSet(h), rules: map[uint32]Rule{}}
+}
+
+// apply carries changes out.
+func (l *lab) apply(changes []Change) {
+	l.t.Helper()
+	plan, err := l.set.Prepare(changes)
+	if err == nil {
+		err = plan.Commit()
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.swap(plan)
+	for _, c := range changes {
+		if c.Rule == nil {
+			delete(l.rules, c.Order)
+		} else {
+			l.rules[c.Order] = *c.Rule
+		}
+	}
+}
+
+func (l *lab) swap(plan cube.Plan) {
+	l.at = place{
+		size: plan.Constants["rules_size"].(uint32), slot: plan.Constants["rules_slot"].(uint32),
+		reads: plan.Constants["rules_fields"].(uint32),
+	}
+}
+
+// linear is the rule that a packet must find.
+func (l *lab) linear(k *Key) (result, order uint32, ok bool) {
+	order = none
+	for o, r := range l.rules {
+		if o < order && r.Matches(k) {
+			order, result = o, r.Result
+		}
+	}
+	return result, order, order != none
+}
+
+// find is pcn_classify.
+func (l *lab) find(k *Key) (result, order uint32, ok bool) {
+	p := l.heap.seen[place{size: l.at.size, slot: l.at.slot}]
+	if p == nil {
+		return 0, 0, false
+	}
+	b := newBlocks(p.mem)
+	key := limited(k, l.at.reads)
+	order = none
+	forest := b.at(native.Uint32(b.at(0)))
+	for i := range native.Uint32(forest) {
+		root, best := native.Uint32(forest[8+8*i:]), native.Uint32(forest[12+8*i:])
+		if best > order {
+			break
+		}
+		if r, o := b.search(root, key); o < order {
+			result, order = r, o
+		}
+	}
+	return result, order, order != none
+}
+
+// limited is what a program reads that does not read all.
+func limited(k *Key, reads uint32) *Key {
+	out := *k
+	if reads&readMAC == 0 {
+		out[wordSourceMAC], out[wordDestinationMAC] = 0, 0
+	}
+	if reads&readIP == 0 {
+		out[wordLink] &^= 0xffff
+		for _, w := range []int{wordSource, wordDestination, wordSourceLow, wordDestinationLow, wordPorts} {
+			out[w] = 0
+		}
+	}
+	if reads&readPorts == 0 {
+		out[wordLink] &^= kindPorts
+		out[wordPorts] &= 0xff0000
+	}
+	return &out
+}
+
+func (b *blocks) search(at uint32, k *Key) (result, order uint32) {
+	for depth := 0; ; depth++ {
+		block := b.at(at)
+		if block[4] >= words {
+			return b.scan(at, k)
+		}
+		if depth > maxDepth {
+			return 0, none
+		}
+		value := k[block[4]] << block[5] >> block[6]
+		at = native.Uint32(block)
+		for i := range maxBranches - 1 {
+			if native.Uint64(block[8+8*i:]) < value {
+				at++
+			}
+		}
+	}
+}
+
+func (b *blocks) scan(at uint32, k *Key) (result, order uint32) {
+	for {
+		block := b.at(at)
+		for i := range block[5] {
+			r := b.at(native.Uint32(block[8+4*int(i):]) &^ long)
+			if b.match(native.Uint32(block[8+4*int(i):]), k) {
+				return native.Uint32(r[60:]), native.Uint32(r[56:])
+			}
+		}
+		if at = native.Uint32(block); at == 0 {
+			return 0, none
+		}
+	}
+}
+
+func (b *blocks) match(reference uint32, k *Key) bool {
+	block := b.at(reference &^ long)
+	for w := range 3 {
+		if k[w]&native.Uint64(block[24+8*w:]) != native.Uint64(block[8*w:]) {
+			return false
+		}
+	}
+	for i, port := range []uint16{uint16(k[wordPorts] >> 48), uint16(k[wordPorts] >> 32)} {
+		if port-native.Uint16(block[48+4*i:]) > native.Uint16(block[50+4*i:]) {
+			return false
+		}
+	}
+	for i := 1; reference&long != 0 && i < longBlocks; i++ {
+		more := b.at(reference&^long + uint32(i))
+		for w := range 3 {
+			if k[3*i+w]&native.Uint64(more[24+8*w:]) != native.Uint64(more[8*w:]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// check compares the set with the linear search on a packet.
+func (l *lab) check(k *Key) {
+	l.t.Helper()
+	result, order, ok := l.find(k)
+	wantResult, wantOrder, want := l.linear(k)
+	if ok != want || ok && (order != wantOrder || result != wantResult) {
+		l.t.Fatalf("key %x: found rule %d with %d (%v), want %d with %d (%v)", k, order, result, ok, wantOrder, wantResult, want)
+	}
+}
+
+// tight says whether what is used fits what the set says.
+func (l *lab) tight() error {
+	b := l.set.blocks
+	seen := map[uint32]bool{0: true}
+	var errs []error
+	use := func(at uint32, count int, what string) {
+		for i := range count {
+			if seen[at+uint32(i)] {
+				errs = append(errs, fmt.Errorf("block %d, of %s, is used twice", at+uint32(i), what))
+			}
+			seen[at+uint32(i)] = true
+		}
+	}
+	use(l.set.forest, 1, "the forest")
+	for _, r := range l.set.rules {
+		use(r.at, r.size(), "a rule")
+	}
+	var walk func(n *node)
+	walk = func(n *node) {
+		if n.kids == nil {
+			use(n.at, overflow(len(n.rules)), "a leaf")
+			return
+		}
+		use(n.at, len(n.kids), "branches")
+		for _, k := range n.kids {
+			walk(k)
+		}
+	}
+	for _, t := range l.set.trees {
+		use(t.at, 1, "a root")
+		walk(t.root)
+	}
+	for length, list := range b.free {
+		for _, at := range list {
+			use(at, length, "what is free")
+		}
+	}
+	for _, r := range b.used {
+		use(r.at, r.count, "what was given back")
+	}
+	if int(b.next) != len(seen) {
+		errs = append(errs, fmt.Errorf("%d blocks are known of %d", len(seen), b.next))
+	}
+	return errors.Join(errs...)
+}
+
+// orders are those of the rules that there are, ascending.
+func (l *lab) orders() []uint32 {
+	out := make([]uint32, 0, len(l.rules))
+	for o := range l.rules {
+		out = append(out, o)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// edits makes n random changes of rules from a source.
+func (l *lab) edits(rng *rand.Rand, n int, fresh func() Match) []Change {
+	var out []Change
+	orders := l.orders()
+	rng.Shuffle(len(orders), func(i, j int) { orders[i], orders[j] = orders[j], orders[i] })
+	used := map[uint32]bool{}
+	for i := range n {
+		c := Change{Order: rng.Uint32N(1 << 20), Rule: &Rule{Match: fresh(), Result: rng.Uint32()}}
+		switch {
+		case i < len(orders) && rng.IntN(2) == 0:
+			c = Change{Order: orders[i]}
+		case i < len(orders) && rng.IntN(3) == 0:
+			c.Order = orders[i]
+		}
+		if used[c.Order] {
+			continue
+		}
+		used[c.Order] = true
+		out = append(out, c)
+	}
+	return out
+}

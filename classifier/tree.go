@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package classifier
+
+// Search trees over rules, which are boxes in the space of all fields. A branch divides a field's values into up to eight
+// ranges, as HyperCuts (Singh et al., 2003) and HyperSplit (Qi et al., 2009) do, at places where rules begin or end. Where a
+// field divides most rules of a node but many lie across it, these leave for the next tree, as in EffiCuts (Vamanan et
+// al., 2010) and CutSplit (Li et al., 2018): each tree then has rules that are alike in what they limit.
+
+import (
+	"slices"
+)
+
+// What the fast path can follow: the limits of classify.h.
+const (
+	maxBranches = 8
+	maxLeaf     = 14 // rules of a leaf's first block, and of each further one
+	maxTrees    = 7
+	maxDepth    = 12
+)
+
+// What trees are built for.
+const (
+	leafTarget = 8  // rules with which a node is left as it is
+	acrossMax  = 6  // rules that may lie across most ranges of a branch
+	sample     = 64 // rules that are looked at to choose a field
+)
+
+// rule is a rule in a set.
+type rule struct {
+	*Rule
+	order uint32
+	box   *box
+	at    uint32 // its first block
+	left  bool   // the tree that is being built, for the next one
+}
+
+// node is a branch or a leaf. Nodes do not change once a set has them: an edit makes new ones on the way to the root.
+type node struct {
+	// A branch has kids, by ranges of a field that end with values.
+	field  int
+	values []uint64
+	kids   []*node
+	// A leaf has rules in their order.
+	rules []*rule
+	// at is the first block of the kids, or of what a leaf has beyond maxLeaf rules; 0 until it is written.
+	at uint32
+}
+
+// kid is the index of the branch for a value.
+func (n *node) kid(value uint64) int {
+	i := 0
+	for _, v := range n.values {
+		if value > v {
+			i++
+		}
+	}
+	return i
+}
+
+// reach is the first and the last branch for a rule's range.
+func (n *node) reach(b *box) (first, last int) {
+	return n.kid(b.lo[n.field]), n.kid(b.hi[n.field])
+}
+
+// builder makes one tree.
+type builder struct {
+	spill   bool    // rules that lie across a branch may leave
+	spilled []*rule // those that left
+	room    int     // references to rules that may yet be made; below 0, leaves stay large
+	ends    []uint64
+}
+
+// forest makes trees of rules, which are in their order.
+func forest(rules []*rule) []tree {
+	var trees []tree
+	for len(rules) > 0 {
+		b := builder{spill: len(trees) < maxTrees-1, room: 24*len(rules) + 4096}
+		root := b.node(rules, everything(), 0)
+		if len(b.spilled) > 0 {
+			root.weed()
+		}
+		trees = append(trees, tree{root: root, rules: len(rules) - len(b.spilled), order: root.best()})
+		for _, r := range b.spilled {
+			r.left = false
+		}
+		slices.SortFunc(b.spilled, func(x, y *rule) int { return int(int64(x.order) - int64(y.order)) })
+		rules = b.spilled
+	}
+	return trees
+}
+
+// weed takes rules out that left at another node: a rule is in all leaves of a tree that it reaches, or in none.
+func (n *node) weed() {
+	n.rules = slices.DeleteFunc(n.rules, func(r *rule) bool { return r.left })
+	for _, k := range n.kids {
+		k.weed()
+	}
+}
+
+// tree is a tree of a set.
+type tree struct {
+	root  *node
+	at    uint32 // the block of the root
+	order uint32 // no rule in it comes before
+	rules int
+}
+
+// best is the lowest order of the rules below a node.
+func (n *node) best() uint32 {
+	if n.kids == nil {
+		if len(n.rules) == 0 {
+			return none
+		}
+		return n.rules[0].order
+	}
+	best := uint32(none)
+	for _, k := range n.kids {
+		best = min(best, k.best())
+	}
+	return best
+}
+
+// node makes the tree of the rules in a box.
+func (b *builder) node(rules []*rule, in *box, depth int) *node {
+	if len(rules) <= leafTarget || depth >= maxDepth || b.room < 0 {
+		return b.leaf(rules)
+	}
+	n := b.choose(rules, in)
+	if n == nil {
+		return b.leaf(rules)
+	}
+	if b.spills(rules) {
+		if stay := b.leave(n, rules); len(stay) < len(rules) {
+			return b.node(stay, in, depth)
+		}
+	}
+	parts := make([][]*rule, len(n.values)+1)
+	for _, r := range rules {
+		first, last := n.reach(r.box)
+		for i := first; i <= last; i++ {
+			parts[i] = append(parts[i], r)
+		}
+	}
+	lo, hi := in.lo[n.field], in.hi[n.field]
+	for i, part := range parts {
+		if i > 0 {
+			in.lo[n.field] = n.values[i-1] + 1
+		}
+		in.hi[n.field] = hi
+		if i < len(n.values) {
+			in.hi[n.field] = n.values[i]
+		}
+		n.kids = append(n.kids, b.node(part, in, depth+1))
+	}
+	in.lo[n.field], in.hi[n.field] = lo, hi
+	return n
+}
+
+func (b *builder) leaf(rules []*rule) *node {
+	b.room -= len(rules)
+	return &node{rules: slices.Clone(rules)}
+}
+
+// spills says whether rules of a node may leave: few of them are as well looked at one by one.
+func (b *builder) spills(rules []*rule) bool { return b.spill && len(rules) > 4*leafTarget }
+
+// across says whether a rule lies in more than half of a branch's ranges.
+func (n *node) across(r *rule) bool {
+	first, last := n.reach(r.box)
+	return last > first && 2*(last-first+1) > len(n.values)+1
+}
+
+// leave takes the rules that lie across a branch out, if they are many. It returns those that stay.
+func (b *builder) leave(n *node, rules []*rule) []*rule {
+	count := 0
+	for _, r := range rules {
+		if n.across(r) {
+			count++
+		}
+	}
+	if count <= acrossMax || count == len(rules) {
+		return rules
+	}
+	stay := make([]*rule, 0, len(rules)-count)
+	for _, r := range rules {
+		switch {
+		case !n.across(r):
+			stay = append(stay, r)
+		case !r.left:
+			r.left = true
+			b.spilled = append(b.spilled, r)
+		}
+	}
+	return stay
+}
+
+// choose finds the field, and the values of it, that divide rules best: nil if none does.
+func (b *builder) choose(rules []*rule, in *box) *node {
+	if len(rules) > sample {
+		if n := b.chooseOf(thin(rules), in, b.spills(rules)); n != nil {
+			return n
+		}
+	}
+	return b.chooseOf(rules, in, b.spills(rules))
+}
+
+// thin takes a sample, evenly.
+func thin(rules []*rule) []*rule {
+	out := make([]*rule, sample)
+	for i := range out {
+		out[i] = rules[i*len(rules)/sample]
+	}
+	return out
+}
+
+func (b *builder) chooseOf(rules []*rule, in *box, spill bool) *node {
+	var best *node
+	least := float64(len(rules)) * 0.9 // less is not worth a branch
+	for f := range fields {
+		values := b.divide(rules, in, f)
+		if len(values) == 0 {
+			continue
+		}
+		n := &node{field: f, values: values}
+		if c := n.cost(rules, spill); c < least {
+			least, best = c, n
+		}
+	}
+	return best
+}
+
+// cost is how many rules one finds beside it behind a branch. Where rules across it leave, they cost a search among
+// themselves, as if half of them were found.
+func (n *node) cost(rules []*rule, spill bool) float64 {
+	var steps, wide [maxBranches + 1]int
+	across := 0
+	for _, r := range rules {
+		first, last := n.reach(r.box)
+		at := &steps
+		if last > first && 2*(last-first+1) > len(n.values)+1 {
+			at = &wide
+			across++
+		}
+		at[first]++
+		at[last+1]--
+	}
+	leave := spill && across*sample > acrossMax*len(rules) && across < len(rules)
+	part, sum, squares := 0, 0, 0
+	for i := range len(n.values) + 1 {
+		part += steps[i]
+		if !leave {
+			part += wide[i]
+		}
+		sum += part
+		squares += part * part
+	}
+	cost := float64(squares) / float64(max(sum, 1))
+	switch {
+	case leave:
+		return cost + float64(across)/2
+	case sum > 4*len(rules) && len(rules) > 4*leafTarget:
+		return float64(len(rules)) // it would grow too much
+	}
+	return cost
+}
+
+// divide finds up to seven values of a field, each the last of a range, so that about as many rules begin or end in each.
+func (b *builder) divide(rules []*rule, in *box, f int) []uint64 {
+	lo, hi := in.lo[f], in.hi[f]
+	ends := b.ends[:0]
+	for _, r := range rules {
+		if l := r.box.lo[f]; l > lo {
+			ends = append(ends, l-1)
+		}
+		if h := r.box.hi[f]; h < hi {
+			ends = append(ends, h)
+		}
+	}
+	b.ends = ends
+	if len(ends)*8 < len(rules) {
+		return nil
+	}
+	slices.Sort(ends)
+	var values []uint64
+	for i, v := range ends {
+		if i == 0 || v > ends[i-1] {
+			if values = append(values, v); len(values) == maxBranches {
+				break
+			}
+		}
+	}
+	if len(values) < maxBranches {
+		return values
+	}
+	values = values[:0]
+	for i := 1; i < maxBranches; i++ {
+		v := ends[i*len(ends)/maxBranches]
+		if len(values) == 0 || v > values[len(values)-1] {
+			values = append(values, v)
+		}
+	}
+	return values
+}

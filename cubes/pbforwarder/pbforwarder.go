@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pbforwarder forwards packets by rules: policy-based forwarding. The rules are compiled by package classifier;
+// what is kept here is what each rule does, and its counters.
+package pbforwarder
+
+import (
+	"context"
+	_ "embed" // for the model and the compiled programs
+	"encoding/binary"
+	"fmt"
+	"net"
+
+	"github.com/polycube/polycube/classifier"
+	"github.com/polycube/polycube/cube"
+)
+
+var (
+	//go:embed pbforwarder.yang
+	model string
+	//go:embed pbforwarder.tc.o
+	tc []byte
+	//go:embed pbforwarder.xdp.o
+	xdp []byte
+)
+
+func init() {
+	cube.Register(cube.Service{
+		Model:   model,
+		Objects: map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
+		New:     func(env cube.Env) (cube.Instance, error) { return newForwarder(env), nil },
+	})
+}
+
+type forwarder struct {
+	cube.Typed[Config]
+	env    cube.Env
+	set    *classifier.Set
+	rules  map[uint32]*entry // by id
+	room   uint32            // rules that fit
+	places places            // open from the first Commit on
+}
+
+func newForwarder(env cube.Env) *forwarder {
+	f := &forwarder{env: env, set: classifier.New(env, "rules"), rules: map[uint32]*entry{}}
+	f.PrepareConfig = f.prepare
+	return f
+}
+
+func (f *forwarder) prepare(_ context.Context, old, after *Config) (cube.Plan, error) {
+	if old != nil {
+		return cube.Plan{}, nil
+	}
+	f.room = after.MaxRules
+	return cube.Plan{
+		MapSizes: map[string]uint32{"counters": after.MaxRules, "places": after.MaxRules},
+		Commit:   func() error { return f.places.open(f.env, after.MaxRules) },
+		Undo:     func() error { return nil }, // the maps go
+	}, nil
+}
+
+// Close gives up the memory of the rules.
+func (f *forwarder) Close() {
+	if err := f.set.Close(); err != nil {
+		f.env.Logger().Error("closing the rules", "error", err)
+	}
+}
+
+// PacketIn logs a packet that action SLOWPATH sent up.
+func (f *forwarder) PacketIn(p *cube.PacketIn) {
+	port, _ := f.env.PortName(p.Port)
+	if len(p.Data) < 14 {
+		f.env.Logger().Info("packet", "port", port, "length", p.Length)
+		return
+	}
+	f.env.Logger().Info("packet", "port", port, "length", p.Length,
+		"from", net.HardwareAddr(p.Data[6:12]).String(), "to", net.HardwareAddr(p.Data[:6]).String(),
+		"ethertype", fmt.Sprintf("0x%04x", binary.BigEndian.Uint16(p.Data[12:])))
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pbforwarder
+
+// Places of counters. A rule has one as long as it is there, whatever rules come and go before it; a map tells the next
+// daemon which rule has which.
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// counter is struct pbforwarder_counter of the program; a test compares the two.
+type counter struct{ Packets, Bytes uint64 }
+
+type places struct {
+	counters cube.PerCPU[uint32, counter]
+	names    cube.Table[uint32, uint64] // id plus 1 by place, 0: free
+	size     uint32
+	// unused are free, the next one last. left are those that an earlier daemon gave, by id.
+	unused []uint32
+	left   map[uint32]uint32
+	loaded bool
+	// fresh are taken and not yet reset; writes is what names is to become.
+	fresh  []uint32
+	writes map[uint32]uint64
+}
+
+// open opens the maps.
+func (p *places) open(env cube.Env, size uint32) (err error) {
+	*p = places{size: size, writes: map[uint32]uint64{}}
+	if p.counters, err = cube.OpenPerCPU[uint32, counter](env, "counters"); err != nil {
+		return err
+	}
+	p.names, err = cube.OpenTable[uint32, uint64](env, "places")
+	return err
+}
+
+// load finds what an earlier daemon left.
+func (p *places) load() error {
+	if p.loaded {
+		return nil
+	}
+	p.left = map[uint32]uint32{}
+	used := make([]bool, p.size)
+	var err error
+	for place, id := range p.names.All(&err) {
+		if id != 0 && place < p.size {
+			p.left[uint32(id-1)], used[place] = place, true
+		}
+	}
+	if err != nil {
+		return err
+	}
+	p.unused = p.unused[:0]
+	for place := int(p.size) - 1; place >= 0; place-- {
+		if !used[place] {
+			p.unused = append(p.unused, uint32(place))
+		}
+	}
+	p.loaded = true
+	return nil
+}
+
+// take gives a rule a place: the one that it had, or a free one.
+func (p *places) take(id uint32) (uint32, error) {
+	if place, ok := p.left[id]; ok {
+		delete(p.left, id)
+		return place, nil
+	}
+	if len(p.unused) == 0 {
+		return 0, fmt.Errorf("no counters are free: %w", cube.ErrFull)
+	}
+	last := len(p.unused) - 1
+	place := p.unused[last]
+	p.unused = p.unused[:last]
+	p.fresh = append(p.fresh, place)
+	p.writes[place] = uint64(id) + 1
+	return place, nil
+}
+
+// free gives a place back. Its counters stay until another rule takes it.
+func (p *places) free(place uint32) {
+	p.unused = append(p.unused, place)
+	p.writes[place] = 0
+}
+
+// claim takes back a place that was given back.
+func (p *places) claim(place, id uint32) {
+	if i := slices.Index(p.unused, place); i >= 0 {
+		p.unused = slices.Delete(p.unused, i, i+1)
+	}
+	p.writes[place] = uint64(id) + 1
+}
+
+// reset sets the counters of places that were taken to zero, before their rules are in force.
+func (p *places) reset() error {
+	_, err := p.counters.SetAll(p.fresh, counter{})
+	p.fresh = p.fresh[:0]
+	return err
+}
+
+// abandon gives up what rules had that are not there any more.
+func (p *places) abandon() {
+	for _, place := range p.left {
+		p.free(place)
+	}
+	p.left = nil
+}
+
+// flush writes down which rule has which place.
+func (p *places) flush() error {
+	keys := make([]uint32, 0, len(p.writes))
+	ids := make([]uint64, 0, len(p.writes))
+	for place, id := range p.writes {
+		keys, ids = append(keys, place), append(ids, id)
+	}
+	if _, err := p.names.SetAll(keys, ids); err != nil {
+		return err
+	}
+	clear(p.writes)
+	return nil
+}
+
+// sum is what a place has counted on all CPUs.
+func sum(values []counter) (total counter) {
+	for _, v := range values {
+		total.Packets += v.Packets
+		total.Bytes += v.Bytes
+	}
+	return total
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pbforwarder
+
+// Rules that come, go and change, and what the fast path gets for each.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/polycube/polycube/classifier"
+	"github.com/polycube/polycube/cube"
+)
+
+// The parts of a result, as the program takes it apart.
+const (
+	actionBits = 2
+	portBits   = 10
+)
+
+// entry is a rule that is in force.
+type entry struct {
+	match  classifier.Match
+	does   uint32 // action and port of the result
+	place  uint32 // of its counters
+	result *classifier.Rule
+}
+
+// change is a prepared change of rules.
+type change struct {
+	f     *forwarder
+	gone  []uint32
+	fresh map[uint32]*entry
+	was   map[uint32]*entry // what has the ids of fresh and gone
+	taken []uint32          // places that it takes
+	plan  cube.Plan
+}
+
+// PrepareEntries implements cube.EntryPreparer.
+func (f *forwarder) PrepareEntries(_ context.Context, changes []cube.EntryChange) (cube.Plan, error) {
+	rules, err := cube.DecodeEntries[Rule](changes)
+	if err != nil {
+		return cube.Plan{}, err
+	}
+	c := &change{f: f, fresh: make(map[uint32]*entry, len(rules)), was: map[uint32]*entry{}}
+	edits := make([]classifier.Change, 0, len(rules))
+	for _, r := range rules {
+		if r.New == nil {
+			c.gone = append(c.gone, r.Old.ID)
+			c.was[r.Old.ID] = f.rules[r.Old.ID]
+			edits = append(edits, classifier.Change{Order: r.Old.ID})
+			continue
+		}
+		e, err := f.entry(r.New)
+		if err != nil {
+			return cube.Plan{}, fmt.Errorf("rules %d: %w", r.New.ID, err)
+		}
+		c.fresh[r.New.ID], c.was[r.New.ID] = e, f.rules[r.New.ID]
+		edits = append(edits, classifier.Change{Order: r.New.ID, Rule: e.result})
+	}
+	if n := len(f.rules) - len(c.gone) + c.added(); n > int(f.room) {
+		return cube.Plan{}, fmt.Errorf("rules: %d of them, but max-rules is %d: %w", n, f.room, cube.ErrFull)
+	}
+	if c.plan, err = f.set.Prepare(edits); err != nil {
+		return cube.Plan{}, err
+	}
+	return cube.Plan{Constants: c.plan.Constants, Commit: c.commit, Undo: c.undo}, nil
+}
+
+// added is how many ids are new.
+func (c *change) added() (n int) {
+	for id := range c.fresh {
+		if c.was[id] == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// entry translates a rule.
+func (f *forwarder) entry(r *Rule) (*entry, error) {
+	e := &entry{}
+	if err := r.match(f.env, &e.match); err != nil {
+		return nil, err
+	}
+	e.does = uint32(r.Action)
+	if r.OutPort != "" {
+		port, ok := f.env.PortIndex(r.OutPort)
+		if !ok {
+			return nil, fmt.Errorf("out_port %s: there is no such port: %w", r.OutPort, cube.ErrNotFound)
+		}
+		if port >= 1<<portBits {
+			return nil, fmt.Errorf("out_port %s: its index is %d: %w", r.OutPort, port, cube.ErrFull)
+		}
+		e.does |= uint32(port) << actionBits
+	} else if r.Action == Forward {
+		return nil, fmt.Errorf("action FORWARD needs an out_port: %w", cube.ErrInvalid)
+	}
+	e.result = &classifier.Rule{Match: e.match}
+	return e, nil
+}
+
+// match says what the rule looks at.
+func (r *Rule) match(env cube.Env, m *classifier.Match) error {
+	if r.InPort != "" {
+		port, ok := env.PortIndex(r.InPort)
+		if !ok {
+			return fmt.Errorf("in_port %s: there is no such port: %w", r.InPort, cube.ErrNotFound)
+		}
+		m.InPort(port)
+	}
+	if r.VLAN != nil {
+		m.VLAN(uint16(*r.VLAN))
+	}
+	if r.SrcMAC != nil {
+		m.SourceMAC(r.SrcMAC.Address, r.SrcMAC.Mask)
+	}
+	if r.DstMAC != nil {
+		m.DestinationMAC(r.DstMAC.Address, r.DstMAC.Mask)
+	}
+	if r.L4Proto != nil {
+		m.Protocol(uint8(*r.L4Proto))
+	}
+	if r.SrcIP != nil {
+		if err := m.Source(r.SrcIP.Prefix); err != nil {
+			return fmt.Errorf("src_ip: %w", err)
+		}
+	}
+	if r.DstIP != nil {
+		if err := m.Destination(r.DstIP.Prefix); err != nil {
+			return fmt.Errorf("dst_ip: %w", err)
+		}
+	}
+	if r.SrcPort != nil {
+		if err := m.SourcePorts(r.SrcPort.First, r.SrcPort.Last); err != nil {
+			return fmt.Errorf("src_port: %w", err)
+		}
+	}
+	if r.DstPort != nil {
+		return m.DestinationPorts(r.DstPort.First, r.DstPort.Last)
+	}
+	return nil
+}
+
+// commit gives rules places for their counters, then brings them into force. A rule that was there keeps its place.
+func (c *change) commit() error {
+	f := c.f
+	err := f.places.load()
+	if err == nil {
+		err = c.assign()
+	}
+	if err == nil {
+		err = f.places.reset()
+	}
+	if err == nil {
+		err = c.plan.Commit()
+	}
+	if err != nil {
+		c.release()
+		return err
+	}
+	for _, id := range c.gone {
+		f.places.free(f.rules[id].place)
+		delete(f.rules, id)
+	}
+	for id, e := range c.fresh {
+		f.rules[id] = e
+	}
+	f.places.abandon()
+	if err := f.places.flush(); err != nil {
+		return errors.Join(err, c.undo())
+	}
+	return nil
+}
+
+// assign gives each rule a place, and its result.
+func (c *change) assign() (err error) {
+	for id, e := range c.fresh {
+		if was := c.was[id]; was != nil {
+			e.place = was.place
+		} else {
+			if e.place, err = c.f.places.take(id); err != nil {
+				return fmt.Errorf("rules %d: %w", id, err)
+			}
+			c.taken = append(c.taken, e.place)
+		}
+		e.result.Result = e.does | e.place<<(actionBits+portBits)
+	}
+	return nil
+}
+
+// release gives the places back that the change took.
+func (c *change) release() {
+	for _, place := range c.taken {
+		c.f.places.free(place)
+	}
+	c.taken = nil
+}
+
+func (c *change) undo() error {
+	f := c.f
+	if err := c.plan.Undo(); err != nil {
+		return err
+	}
+	c.release()
+	for id := range c.fresh {
+		delete(f.rules, id)
+	}
+	for id, was := range c.was {
+		if was != nil {
+			f.rules[id] = was
+		}
+	}
+	for _, id := range c.gone {
+		f.places.claim(f.rules[id].place, id)
+	}
+	return f.places.flush()
+}

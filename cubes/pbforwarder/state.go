@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pbforwarder
+
+// What is read that is not configuration: what each rule counted.
+
+import (
+	"context"
+	"slices"
+	"strconv"
+)
+
+// state is shaped like the model's tree.
+type state struct {
+	Rules []counted `json:"rules,omitempty"`
+}
+
+type counted struct {
+	ID      uint32 `json:"id"`
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+// State returns the counters of the rules that are asked for.
+func (f *forwarder) State(_ context.Context, path []string) (any, error) {
+	if len(path) > 0 && path[0] != "rules" || !f.places.loaded {
+		return nil, nil
+	}
+	if len(path) > 1 {
+		return f.one(path[1])
+	}
+	places := make([][]counter, f.places.size)
+	var err error
+	for place, values := range f.places.counters.All(&err) {
+		places[place] = []counter{sum(values)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := state{Rules: make([]counted, 0, len(f.rules))}
+	for id, e := range f.rules {
+		c := sum(places[e.place])
+		s.Rules = append(s.Rules, counted{id, c.Packets, c.Bytes})
+	}
+	slices.SortFunc(s.Rules, func(x, y counted) int { return int(int64(x.ID) - int64(y.ID)) })
+	return s, nil
+}
+
+// one is the state of the rule with an id.
+func (f *forwarder) one(text string) (any, error) {
+	id, err := strconv.ParseUint(text, 10, 32)
+	e := f.rules[uint32(id)]
+	if err != nil || e == nil {
+		return nil, nil // no such rule: there is nothing to add
+	}
+	values, _, err := f.places.counters.Get(e.place)
+	if err != nil {
+		return nil, err
+	}
+	c := sum(values)
+	return state{Rules: []counted{{uint32(id), c.Packets, c.Bytes}}}, nil
+}

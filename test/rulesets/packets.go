@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rulesets
+
+// Packets that lie in rules, on their edges, just beside them, and anywhere.
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"net/netip"
+)
+
+// Packet is a frame and the index of the port where it comes in.
+type Packet struct {
+	InPort uint16
+	Frame  []byte
+}
+
+// Packets makes packets for rules. Port indexes are below ports.
+type Packets struct {
+	*rand.Rand
+	rules []Rule
+	ports int
+}
+
+// NewPackets makes a source of packets; what comes depends on the seed alone.
+func NewPackets(rules []Rule, ports int, seed uint64) *Packets {
+	return &Packets{rand.New(rand.NewPCG(seed, 7)), rules, ports}
+}
+
+// headers are the fields that a packet is made of.
+type headers struct {
+	src, dst         netip.Addr
+	protocol         uint8
+	sport, dport     uint16
+	smac, dmac       [6]byte
+	vlan             int // -1: none
+	inPort           uint16
+	fragment, extend bool
+	options          bool
+}
+
+// Next is a packet of a rule that is picked at random, with some of its fields moved to the edge of another rule, or away.
+func (p *Packets) Next() Packet {
+	h := p.random()
+	if len(p.rules) > 0 {
+		for range 1 + p.IntN(3) {
+			p.into(&h, &p.rules[p.IntN(len(p.rules))], 0.9)
+		}
+		if p.IntN(4) == 0 {
+			p.spoil(&h)
+		}
+	}
+	return p.build(&h)
+}
+
+// In is a packet in a rule.
+func (p *Packets) In(rule int) Packet {
+	h := p.random()
+	h.protocol, h.fragment, h.extend, h.options = 6, false, false, false
+	p.into(&h, &p.rules[rule], 1)
+	return p.build(&h)
+}
+
+func (p *Packets) random() headers {
+	h := headers{
+		src: p.address(netip.MustParsePrefix("10.0.0.0/8")), dst: p.address(netip.MustParsePrefix("10.0.0.0/8")),
+		protocol: []uint8{6, 17, 1, 132, 47, 58}[p.IntN(6)],
+		sport:    uint16(p.IntN(65536)), dport: uint16(p.IntN(65536)),
+		smac: [6]byte{2, 0, 0, 0, 0, byte(p.IntN(8))}, dmac: [6]byte{2, 0, 0, 1, 0, byte(p.IntN(8))}, vlan: -1,
+		inPort:   uint16(p.IntN(p.ports)),
+		fragment: p.IntN(16) == 0, extend: p.IntN(8) == 0, options: p.IntN(8) == 0,
+	}
+	if p.IntN(6) == 0 {
+		six := netip.MustParsePrefix("2001:db8::/40")
+		h.src, h.dst = p.address(six), p.address(six)
+	}
+	return h
+}
+
+// address is one of a prefix: its first, its last or any.
+func (p *Packets) address(prefix netip.Prefix) netip.Addr {
+	b := prefix.Addr().AsSlice()
+	how := p.IntN(4)
+	for bit := prefix.Bits(); bit < len(b)*8; bit++ {
+		if how == 1 || how > 1 && p.IntN(2) == 0 {
+			b[bit/8] |= 0x80 >> (bit % 8)
+		}
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
+// into moves fields into a rule, each with a probability.
+func (p *Packets) into(h *headers, r *Rule, share float64) {
+	take := func() bool { return p.Float64() < share }
+	if r.Src.IsValid() && take() {
+		h.src = p.address(r.Src)
+	}
+	if r.Dst.IsValid() && take() {
+		h.dst = p.address(r.Dst)
+	}
+	if h.src.Is4() != h.dst.Is4() { // the rule says one of them
+		if r.Src.IsValid() {
+			h.dst = p.address(netip.PrefixFrom(h.src, 8).Masked())
+		} else {
+			h.src = p.address(netip.PrefixFrom(h.dst, 8).Masked())
+		}
+	}
+	if r.Protocol != nil && take() {
+		h.protocol = *r.Protocol
+	}
+	if r.SrcPort != nil && take() {
+		h.sport = p.port(r.SrcPort)
+	}
+	if r.DstPort != nil && take() {
+		h.dport = p.port(r.DstPort)
+	}
+	if r.SrcMAC != nil && take() {
+		h.smac = *r.SrcMAC
+	}
+	if r.DstMAC != nil && take() {
+		h.dmac = *r.DstMAC
+	}
+	if r.VLAN != nil && take() {
+		h.vlan = int(*r.VLAN)
+	}
+	if r.InPort != nil && take() {
+		h.inPort = *r.InPort
+	}
+}
+
+func (p *Packets) port(r *Ports) uint16 {
+	switch p.IntN(3) {
+	case 0:
+		return r.First
+	case 1:
+		return r.Last
+	}
+	return r.First + uint16(p.IntN(int(r.Last-r.First)+1))
+}
+
+// spoil moves one field a step.
+func (p *Packets) spoil(h *headers) {
+	switch p.IntN(7) {
+	case 0:
+		if next := h.src.Next(); next.IsValid() {
+			h.src = next
+		}
+	case 1:
+		if prev := h.dst.Prev(); prev.IsValid() {
+			h.dst = prev
+		}
+	case 2:
+		h.sport++
+	case 3:
+		h.dport--
+	case 4:
+		h.vlan = p.IntN(4096)
+	case 5:
+		h.protocol++
+	case 6:
+		h.inPort = uint16(p.IntN(p.ports))
+	}
+}
+
+// build writes the headers as bytes. Checksums are left out: classifiers do not look at them.
+func (p *Packets) build(h *headers) Packet {
+	b := append(append([]byte{}, h.dmac[:]...), h.smac[:]...)
+	if h.vlan >= 0 {
+		b = binary.BigEndian.AppendUint16(append(b, 0x81, 0), uint16(h.vlan)|uint16(p.IntN(8))<<13)
+	}
+	payload := p.transport(h)
+	if h.src.Is4() {
+		b = p.ipv4(append(b, 8, 0), h, len(payload))
+	} else {
+		b = p.ipv6(append(b, 0x86, 0xdd), h, len(payload))
+	}
+	return Packet{h.inPort, append(b, payload...)}
+}
+
+func (p *Packets) transport(h *headers) []byte {
+	b := make([]byte, 24)
+	binary.BigEndian.PutUint16(b, h.sport)
+	binary.BigEndian.PutUint16(b[2:], h.dport)
+	b[12], b[13] = 0x50, byte(p.IntN(64))
+	return b
+}
+
+func (p *Packets) ipv4(b []byte, h *headers, payload int) []byte {
+	words := 5
+	if h.options {
+		words += 1 + p.IntN(10)
+	}
+	ip := make([]byte, words*4)
+	ip[0], ip[1], ip[8], ip[9] = 0x40|byte(words), byte(p.IntN(256)), 64, h.protocol
+	binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)+payload))
+	if h.fragment {
+		binary.BigEndian.PutUint16(ip[6:], []uint16{0x2000, 0x2007, 0x0001, 0x1fff}[p.IntN(4)])
+	}
+	copy(ip[12:], h.src.AsSlice())
+	copy(ip[16:], h.dst.AsSlice())
+	return append(b, ip...)
+}
+
+func (p *Packets) ipv6(b []byte, h *headers, payload int) []byte {
+	var headers []byte
+	kinds := []byte{}
+	if h.extend {
+		kinds = append(kinds, []byte{0, 60, 43, 51}[p.IntN(4)])
+	}
+	if h.fragment {
+		kinds = append(kinds, 44)
+	}
+	for i, kind := range kinds {
+		next := h.protocol
+		if i+1 < len(kinds) {
+			next = kinds[i+1]
+		}
+		e := make([]byte, 8)
+		if kind == 44 {
+			binary.BigEndian.PutUint16(e[2:], []uint16{1, 9, 8, 0}[p.IntN(4)])
+		}
+		e[0] = next
+		headers = append(headers, e...)
+	}
+	ip := make([]byte, 40)
+	ip[0], ip[1], ip[6], ip[7] = 0x60|byte(p.IntN(16)), byte(p.IntN(16))<<4, h.protocol, 64
+	if len(kinds) > 0 {
+		ip[6] = kinds[0]
+	}
+	binary.BigEndian.PutUint16(ip[4:], uint16(len(headers)+payload))
+	copy(ip[8:], h.src.AsSlice())
+	copy(ip[24:], h.dst.AsSlice())
+	return append(append(b, ip...), headers...)
+}

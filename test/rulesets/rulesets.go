@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rulesets makes rule sets and packets for tests and measurements of classifiers. The shapes follow what the
+// authors of ClassBench (Taylor and Turner, 2005) found in the filters of providers: access lists with specific
+// destinations and ports (acl), firewalls with many wildcards and ranges of ports (fw), and chains between (ipc). What
+// comes out depends on the seed alone.
+package rulesets
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"net/netip"
+
+	"github.com/polycube/polycube/classifier"
+)
+
+// Ports is a range of ports.
+type Ports struct{ First, Last uint16 }
+
+// Rule is a rule in terms of headers. What is the zero value, or nil, is not looked at.
+type Rule struct {
+	Src, Dst         netip.Prefix
+	Protocol         *uint8
+	SrcPort, DstPort *Ports
+	SrcMAC, DstMAC   *[6]byte
+	VLAN, InPort     *uint16
+}
+
+// Match is the rule for package classifier.
+func (r *Rule) Match() classifier.Match {
+	var m classifier.Match
+	var errs [4]error
+	if r.Src.IsValid() {
+		errs[0] = m.Source(r.Src)
+	}
+	if r.Dst.IsValid() {
+		errs[1] = m.Destination(r.Dst)
+	}
+	if r.SrcPort != nil {
+		errs[2] = m.SourcePorts(r.SrcPort.First, r.SrcPort.Last)
+	}
+	if r.DstPort != nil {
+		errs[3] = m.DestinationPorts(r.DstPort.First, r.DstPort.Last)
+	}
+	for _, err := range errs {
+		if err != nil {
+			panic(err) // a rule set that cannot be is a mistake here
+		}
+	}
+	if r.Protocol != nil {
+		m.Protocol(*r.Protocol)
+	}
+	all := [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	if r.SrcMAC != nil {
+		m.SourceMAC(*r.SrcMAC, all)
+	}
+	if r.DstMAC != nil {
+		m.DestinationMAC(*r.DstMAC, all)
+	}
+	if r.VLAN != nil {
+		m.VLAN(*r.VLAN)
+	}
+	if r.InPort != nil {
+		m.InPort(*r.InPort)
+	}
+	return m
+}
+
+// Shapes are the names of the shapes that Make knows.
+var Shapes = []string{"acl", "fw", "ipc", "acl6", "l2", "mixed", "overlapping"}
+
+// Make makes n rules of a shape. The last of them, as in real sets, is not a default: packets may match none.
+func Make(shape string, n int, seed uint64) []Rule {
+	g := &generator{rand.New(rand.NewPCG(seed, uint64(n)))}
+	makers := map[string]func() Rule{
+		"acl": g.acl, "fw": g.fw, "ipc": g.ipc, "acl6": g.acl6, "l2": g.l2, "mixed": g.mixed, "overlapping": g.overlapping,
+	}
+	out := make([]Rule, n)
+	for i := range out {
+		out[i] = makers[shape]()
+	}
+	return out
+}
+
+type generator struct{ *rand.Rand }
+
+func pointer[T any](v T) *T { return &v }
+
+// prefix is one of IPv4 below 10.0.0.0/8 and 172.16.0.0/12, of one of some lengths.
+func (g *generator) prefix(lengths ...int) netip.Prefix {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], g.Uint32())
+	if b[0] = 10; g.IntN(3) == 0 {
+		b[0], b[1] = 172, 16+b[1]&15
+	}
+	// Subnets crowd: a few second bytes have most rules.
+	if g.IntN(4) > 0 {
+		b[1] = b[1] & 7
+	}
+	return netip.PrefixFrom(netip.AddrFrom4(b), lengths[g.IntN(len(lengths))]).Masked()
+}
+
+func (g *generator) prefix6(lengths ...int) netip.Prefix {
+	b := [16]byte{0x20, 0x01, 0x0d, 0xb8}
+	binary.BigEndian.PutUint32(b[4:], g.Uint32N(1<<16)<<16|g.Uint32N(8))
+	binary.BigEndian.PutUint64(b[8:], g.Uint64N(1<<20))
+	return netip.PrefixFrom(netip.AddrFrom16(b), lengths[g.IntN(len(lengths))]).Masked()
+}
+
+func (g *generator) exact() *Ports {
+	services := []uint16{22, 25, 53, 80, 123, 443, 445, 993, 1433, 3306, 5060, 8080, 8443}
+	p := services[g.IntN(len(services))]
+	if g.IntN(3) == 0 {
+		p = uint16(g.IntN(65536))
+	}
+	return &Ports{p, p}
+}
+
+func (g *generator) ranged() *Ports {
+	switch g.IntN(4) {
+	case 0:
+		return &Ports{1024, 65535}
+	case 1:
+		return &Ports{0, 1023}
+	}
+	first := uint16(g.IntN(65000))
+	return &Ports{first, first + uint16(g.IntN(500))}
+}
+
+func (g *generator) transport() *uint8 { return pointer([]uint8{6, 6, 6, 17}[g.IntN(4)]) }
+
+func (g *generator) acl() Rule {
+	r := Rule{Src: g.prefix(16, 24, 24, 27, 32), Dst: g.prefix(24, 28, 32, 32, 32), Protocol: g.transport()}
+	switch g.IntN(10) {
+	case 0:
+		r.Src = netip.Prefix{}
+	case 1:
+		r.Dst = g.prefix(16)
+	}
+	switch g.IntN(8) {
+	case 0:
+	case 1:
+		r.DstPort = g.ranged()
+	default:
+		r.DstPort = g.exact()
+	}
+	return r
+}
+
+func (g *generator) fw() Rule {
+	var r Rule
+	if g.IntN(2) == 0 {
+		r.Src = g.prefix(8, 16, 24, 32)
+	}
+	if g.IntN(10) < 7 {
+		r.Dst = g.prefix(8, 16, 24, 32, 32)
+	}
+	if g.IntN(8) > 0 {
+		r.Protocol = g.transport()
+		switch g.IntN(5) {
+		case 0:
+			r.SrcPort = g.ranged()
+		case 1:
+			r.SrcPort, r.DstPort = g.ranged(), g.exact()
+		case 2:
+			r.DstPort = g.ranged()
+		default:
+			r.DstPort = g.exact()
+		}
+	} else {
+		r.Protocol = pointer[uint8](1)
+	}
+	if !r.Src.IsValid() && !r.Dst.IsValid() && r.SrcPort == nil && r.DstPort == nil {
+		r.Dst = g.prefix(32)
+	}
+	return r
+}
+
+func (g *generator) ipc() Rule {
+	r := Rule{Src: g.prefix(0, 16, 24, 32, 32), Dst: g.prefix(0, 16, 24, 32, 32)}
+	if g.IntN(3) > 0 {
+		r.Protocol = g.transport()
+		if g.IntN(2) == 0 {
+			r.DstPort = g.exact()
+		}
+		if g.IntN(6) == 0 {
+			r.SrcPort = g.exact()
+		}
+	}
+	return r
+}
+
+func (g *generator) acl6() Rule {
+	r := Rule{Src: g.prefix6(32, 48, 64, 128), Dst: g.prefix6(64, 64, 128, 128), Protocol: g.transport(), DstPort: g.exact()}
+	if g.IntN(8) == 0 {
+		r.Src = netip.Prefix{}
+	}
+	return r
+}
+
+func (g *generator) mac() *[6]byte {
+	m := [6]byte{2, 0, 0, byte(g.IntN(2))}
+	binary.BigEndian.PutUint16(m[4:], uint16(g.IntN(1<<13)))
+	return &m
+}
+
+func (g *generator) l2() Rule {
+	r := Rule{VLAN: pointer(uint16(g.IntN(64)))}
+	switch g.IntN(3) {
+	case 0:
+		r.SrcMAC = g.mac()
+	case 1:
+		r.DstMAC = g.mac()
+	default:
+		r.SrcMAC, r.DstMAC = g.mac(), g.mac()
+	}
+	if g.IntN(4) == 0 {
+		r.InPort = pointer(uint16(g.IntN(4)))
+	}
+	return r
+}
+
+func (g *generator) mixed() Rule {
+	r := []func() Rule{g.acl, g.fw, g.ipc, g.acl6, g.l2}[g.IntN(5)]()
+	if g.IntN(4) == 0 {
+		r.InPort = pointer(uint16(g.IntN(4)))
+	}
+	if g.IntN(8) == 0 {
+		r.VLAN = pointer(uint16(g.IntN(4096)))
+	}
+	return r
+}
+
+// overlapping are rules that no field divides well.
+func (g *generator) overlapping() Rule {
+	r := Rule{Src: g.prefix(8, 9, 10, 11, 12, 13), Dst: g.prefix(8, 9, 10, 11, 12, 13)}
+	wide := func() *Ports {
+		first := uint16(g.IntN(40000))
+		return &Ports{first, first + uint16(g.IntN(25000))}
+	}
+	r.SrcPort, r.DstPort = wide(), wide()
+	return r
+}
