@@ -59,6 +59,8 @@ type router struct {
 	// macs are those that ports without a configured one have.
 	macs map[uint16]mac
 	slow *slow
+	// learned are the routes of the cube's namespace.
+	learned map[netip.Prefix]*learnedRoutes
 }
 
 func newRouter(env cube.Env) *router {
@@ -75,7 +77,7 @@ func newRouter(env cube.Env) *router {
 		n, ok, err := r.t.neighbours.Get(addressKey{Address: wordsOf(addr), Port: port})
 		return n.Mac, ok && err == nil && n.usable()
 	}
-	r.slow = newSlow(env, r)
+	r.slow, r.learned = newSlow(env, r), map[netip.Prefix]*learnedRoutes{}
 	r.hops.wanted = r.slow.want
 	r.PrepareConfig = r.prepare
 	return r

@@ -48,6 +48,10 @@ type Options struct {
 	Follow bool
 	// Services that can be made; those that are registered when nil.
 	Services []cube.Service
+	// Shadow lets cubes have namespaces.
+	Shadow bool
+	// Follow has the lab follow its netdevs as a daemon does: without it a link that goes down is not seen.
+	Follow bool
 }
 
 // Lab is a daemon without REST: a topology on a data plane, and hosts to wire cubes to.
@@ -66,6 +70,7 @@ type Lab struct {
 	taps    taps
 	loop    datapath.Loop
 	plane   *plane
+	shadows *shadows
 	manager *topology.Manager
 	// undo ends what start began, last first.
 	undo []func() error
@@ -124,13 +129,20 @@ func (l *Lab) start() error {
 		return err
 	}
 	l.undo = append(l.undo, st.Close)
-	l.manager, err = topology.New(topology.Options{
-		Datapath: l.plane, Store: st, State: state, Services: l.opts.Services, Logger: logger,
-	})
-	if err != nil {
+	o := topology.Options{Datapath: l.plane, Store: st, State: state, Services: l.opts.Services, Logger: logger}
+	if l.opts.Shadow {
+		if err := l.openShadows(logger); err != nil {
+			return err
+		}
+		o.Shadows = l.shadows
+	}
+	if l.manager, err = topology.New(o); err != nil {
 		return err
 	}
 	l.undo = append(l.undo, func() error { return l.manager.Close(context.Background()) })
+	if l.opts.Follow {
+		l.undo = append(l.undo, l.follow())
+	}
 	stop, err := startUp(l)
 	if err != nil {
 		return err

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+// A router with a namespace: addresses are the same on both sides, and routes that programs add there, a routing daemon
+// for one, are forwarded by here.
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Interfaces implements cube.Shadower.
+func (r *router) Interfaces(conf json.RawMessage) (map[string]cube.Interface, error) {
+	c := new(Config)
+	if err := json.Unmarshal(conf, c); err != nil {
+		return nil, fmt.Errorf("decoding the configuration: %w", err)
+	}
+	l, err := newLayout(c, r.env, r.macOf)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]cube.Interface, len(l.ports))
+	for _, p := range l.ports {
+		m := p.mac.bytes()
+		i := cube.Interface{MAC: net.HardwareAddr(m[:])}
+		for _, a := range p.addresses {
+			if !a.Addr().Is6() || !a.Addr().IsLinkLocalUnicast() {
+				i.Addresses = append(i.Addresses, a)
+			}
+		}
+		out[p.name] = i
+	}
+	return out, nil
+}
+
+// InterfaceChanged implements cube.Shadower.
+func (r *router) InterfaceChanged(port string, was, is cube.Interface) ([]cube.Edit, error) {
+	var edits []cube.Edit
+	if is.MAC != nil && !slices.Equal(was.MAC, is.MAC) {
+		edits = append(edits, cube.Edit{Path: []string{"ports", port, "mac"}, Value: is.MAC.String()})
+	}
+	return append(edits, addressEdits(port, was.Addresses, is.Addresses)...), nil
+}
+
+// addressEdits make a port's addresses those of its interface. The primary one stays as long as it is there; then the
+// first that is left takes its place.
+func addressEdits(port string, was, is []netip.Prefix) []cube.Edit {
+	var edits []cube.Edit
+	stay := slices.DeleteFunc(slices.Clone(was), func(a netip.Prefix) bool { return !slices.Contains(is, a) })
+	come := slices.DeleteFunc(slices.Clone(is), func(a netip.Prefix) bool { return slices.Contains(was, a) })
+	all := append(stay, come...)
+	if len(all) == 0 {
+		if len(was) > 0 {
+			edits = append(edits, cube.Edit{Delete: true, Path: []string{"ports", port, "secondaryip"}},
+				cube.Edit{Delete: true, Path: []string{"ports", port, "ip"}})
+		}
+		return edits
+	}
+	secondary := func(a netip.Prefix) []string { return []string{"ports", port, "secondaryip", a.String()} }
+	for i, a := range was {
+		if i > 0 && (!slices.Contains(is, a) || a == all[0]) {
+			edits = append(edits, cube.Edit{Delete: true, Path: secondary(a)})
+		}
+	}
+	if len(was) == 0 || was[0] != all[0] {
+		edits = append(edits, cube.Edit{Path: []string{"ports", port, "ip"}, Value: all[0].String()})
+	}
+	for _, a := range all[1:] {
+		if !slices.Contains(was, a) {
+			edits = append(edits, cube.Edit{Path: secondary(a), Value: map[string]string{"ip": a.String()}})
+		}
+	}
+	return edits
+}
+
+// learnedRoutes are the routes of the namespace to one prefix, by metric. The lowest one is in the table.
+type learnedRoutes struct {
+	by    map[uint32]cube.Route
+	table []route
+}
+
+// RoutesChanged implements cube.RouteWatcher.
+func (r *router) RoutesChanged(changes []cube.RouteChange, complete bool) {
+	if !r.open {
+		return
+	}
+	touched := map[netip.Prefix]bool{}
+	if complete {
+		for p, l := range r.learned {
+			touched[p] = true
+			clear(l.by)
+		}
+	}
+	for _, c := range changes {
+		p := c.Prefix.Masked()
+		touched[p] = true
+		l := r.learned[p]
+		if l == nil {
+			l = &learnedRoutes{by: map[uint32]cube.Route{}}
+			r.learned[p] = l
+		}
+		if c.Deleted {
+			delete(l.by, c.Metric)
+		} else {
+			l.by[c.Metric] = c.Route
+		}
+	}
+	r.learn(touched)
+}
+
+// learnAtOnce is how many prefixes are changed in one go.
+const learnAtOnce = 8192
+
+// learn brings the table in line with what the namespace has for some prefixes. Where there is no room for all, those
+// that fit are learned.
+func (r *router) learn(touched map[netip.Prefix]bool) {
+	var list []netip.Prefix
+	var changes []ribChange
+	flush := func() {
+		if _, err := r.rib.apply(changes); err != nil {
+			r.learnEach(list)
+		} else {
+			for _, p := range list {
+				r.settle(p)
+			}
+		}
+		list, changes = nil, nil
+	}
+	for p := range touched {
+		list, changes = append(list, p), append(changes, r.learnedChanges(p)...)
+		if len(list) >= learnAtOnce {
+			flush()
+		}
+	}
+	flush()
+}
+
+// learnEach learns prefixes one by one, those that go first.
+func (r *router) learnEach(list []netip.Prefix) {
+	slices.SortFunc(list, func(a, b netip.Prefix) int { return len(r.learned[a].by) - len(r.learned[b].by) })
+	var last error
+	missing := 0
+	for _, p := range list {
+		if _, err := r.rib.apply(r.learnedChanges(p)); err != nil {
+			missing, last = missing+1, err
+			continue
+		}
+		r.settle(p)
+	}
+	if missing > 0 {
+		r.env.Logger().Error("routes of the namespace are not forwarded by", "routes", missing, "error", last)
+	}
+}
+
+// learnedChanges are the changes of the table for a prefix.
+func (r *router) learnedChanges(p netip.Prefix) []ribChange {
+	l := r.learned[p]
+	is := r.bestLearned(l)
+	var out []ribChange
+	for _, was := range l.table {
+		if !slices.ContainsFunc(is, was.same) {
+			out = append(out, ribChange{prefix: p, route: was, gone: true})
+		}
+	}
+	for _, now := range is {
+		out = append(out, ribChange{prefix: p, route: now})
+	}
+	return out
+}
+
+// settle takes note that the table has what the namespace has for a prefix.
+func (r *router) settle(p netip.Prefix) {
+	l := r.learned[p]
+	if l.table = r.bestLearned(l); len(l.table) == 0 && len(l.by) == 0 {
+		delete(r.learned, p)
+	}
+}
+
+// bestLearned are the routes with the lowest metric, one for each next hop.
+func (r *router) bestLearned(l *learnedRoutes) []route {
+	best, found := cube.Route{}, false
+	for _, c := range l.by {
+		if !found || c.Metric < best.Metric {
+			best, found = c, true
+		}
+	}
+	if !found {
+		return nil
+	}
+	of := func(t target) route {
+		return route{target: t, origin: learned, cost: best.Metric, protocol: best.Protocol}
+	}
+	switch best.Kind {
+	case cube.RouteBlackhole:
+		return []route{of(target{kind: kindBlackhole})}
+	case cube.RouteUnreachable:
+		return []route{of(target{kind: kindUnreachable})}
+	case cube.RouteProhibit:
+		return []route{of(target{kind: kindProhibit})}
+	}
+	var out []route
+	for _, h := range best.NextHops {
+		if index, ok := r.env.PortIndex(h.Port); ok {
+			out = append(out, of(unicast(h.Gateway, index)))
+		}
+	}
+	return out
+}
