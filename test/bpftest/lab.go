@@ -50,8 +50,6 @@ type Options struct {
 	Services []cube.Service
 	// Shadow lets cubes have namespaces.
 	Shadow bool
-	// Follow has the lab follow its netdevs as a daemon does: without it a link that goes down is not seen.
-	Follow bool
 }
 
 // Lab is a daemon without REST: a topology on a data plane, and hosts to wire cubes to.
@@ -140,9 +138,6 @@ func (l *Lab) start() error {
 		return err
 	}
 	l.undo = append(l.undo, func() error { return l.manager.Close(context.Background()) })
-	if l.opts.Follow {
-		l.undo = append(l.undo, l.follow())
-	}
 	stop, err := startUp(l)
 	if err != nil {
 		return err

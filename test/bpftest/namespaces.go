@@ -2,16 +2,14 @@
 
 package bpftest
 
-// What is around cubes: their namespaces, and netdevs that come and go.
+// The namespaces of a lab's cubes.
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"os/exec"
 	"path/filepath"
 
-	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/shadow"
 )
 
@@ -55,19 +53,4 @@ func (l *Lab) openShadows(logger *slog.Logger) error {
 func (l *Lab) Within(cube, name string, args ...string) *exec.Cmd {
 	path := filepath.Join(l.shadows.names, l.shadows.Name(cube))
 	return exec.Command("nsenter", append([]string{"--net=" + path, "--", name}, args...)...)
-}
-
-// follow has the topology follow the lab's netdevs; the function that it returns ends that.
-func (l *Lab) follow() func() error {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- l.Do(func() error {
-			return netdev.Watch(ctx, l.manager.NetdevEvent)
-		})
-	}()
-	return func() error {
-		cancel()
-		return <-ended
-	}
 }
