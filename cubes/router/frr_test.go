@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,10 +43,17 @@ func needFRR(t *testing.T) {
 // startFRR starts zebra and other daemons, whose configurations are given by their names.
 func startFRR(t *testing.T, l *bpftest.Lab, cube string, confs map[string]string) *frr {
 	t.Helper()
-	f := &frr{t: t, l: l, cube: cube, dir: t.TempDir()}
-	if err := os.Chmod(f.dir, 0o755); err != nil {
+	dir, err := os.MkdirTemp("", "frr") // the test's own are closed to other users
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	f := &frr{t: t, l: l, cube: cube, dir: dir}
+	f.own(f.dir)
 	f.start("zebra", "hostname "+cube+"\n")
 	netns.Eventually(t, patience, func() error { // the others want it to be there
 		_, err := os.Stat(filepath.Join(f.dir, "zserv.api"))
@@ -58,6 +67,22 @@ func startFRR(t *testing.T, l *bpftest.Lab, cube string, confs map[string]string
 	return f
 }
 
+// own gives a file to the user that the daemons run as.
+func (f *frr) own(name string) {
+	f.t.Helper()
+	u, err := user.Lookup("frr")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.Chown(name, uid, -1); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 func (f *frr) start(daemon, conf string) {
 	f.t.Helper()
 	file := filepath.Join(f.dir, daemon+".conf")
@@ -68,7 +93,8 @@ func (f *frr) start(daemon, conf string) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	args := []string{"-u", "root", "-g", "root", "-f", file, "-i", filepath.Join(f.dir, daemon+".pid"),
+	f.own(file)
+	args := []string{"-f", file, "-i", filepath.Join(f.dir, daemon+".pid"),
 		"-z", filepath.Join(f.dir, "zserv.api"), "--vty_socket", f.dir, "-A", "127.0.0.1", "-P", "0", "--log", "stdout"}
 	if daemon == "bgpd" {
 		args = append(args, "-p", "179")
@@ -120,7 +146,7 @@ func ospf(id int, links ...string) string {
 // triangle makes three routers with namespaces, joined with each other, and hosts at the first two.
 func triangle(t *testing.T) *bpftest.Lab {
 	t.Helper()
-	l := bpftest.New(t, bpftest.Options{Hosts: 2, Shadow: true, Follow: true})
+	l := bpftest.New(t, bpftest.Options{Hosts: 2, Mode: "call", Shadow: true, Follow: true})
 	const quiet = `"shadow":true,"arp":{"duplicate-detection":false}`
 	l.Create("router", "r1", `{`+quiet+`,"ports":[{"name":"host","peer":"veth1","ip":"10.1.0.1/24"},{"name":"to2","ip":"10.12.0.1/30"},{"name":"to3","ip":"10.13.0.1/30"}]}`)
 	l.Create("router", "r2", `{`+quiet+`,"ports":[{"name":"host","peer":"veth2","ip":"10.2.0.1/24"},{"name":"to1","ip":"10.12.0.2/30"},{"name":"to3","ip":"10.23.0.1/30"}]}`)
