@@ -239,6 +239,7 @@ func frames() int {
 }
 
 func TestFramesGoWhereLinuxSendsThem(t *testing.T) {
+	t.Parallel()
 	lab := netns.NewLab(t)
 	m := newMatch(t)
 	m.ports = slices.Repeat([]Port{{Access: Access{VLANID: defaultVLAN}}}, 3+m.rng.IntN(4))
@@ -287,6 +288,7 @@ func (m *match) port() Port {
 }
 
 func TestFramesGoWhereOpenVSwitchSendsThem(t *testing.T) {
+	t.Parallel()
 	lab := netns.NewLab(t)
 	m := newMatch(t)
 	m.vlans = []uint16{1, 10, 63, 64, 4094}

@@ -123,6 +123,7 @@ func TestAnAgedEntryIsNotUsed(t *testing.T) {
 
 // A new aging time is in force at once: a relink and no frame lost.
 func TestAChangedAgingTimeCounts(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("bridge", "br", threePorts)
 	l.Run("veth2", frame(two, one))
@@ -144,6 +145,7 @@ func TestAChangedAgingTimeCounts(t *testing.T) {
 }
 
 func TestAFrameMakesAnEntryYoung(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("bridge", "br", threePorts)
 	l.Run("veth2", frame(two, one))
@@ -196,6 +198,7 @@ func TestConfiguredEntries(t *testing.T) {
 }
 
 func TestLearnedEntriesCanBeDeleted(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("bridge", "br", threePorts)
 	l.Run("veth2", frame(two, one))
@@ -224,6 +227,7 @@ func TestFlush(t *testing.T) {
 		{`{"vlan":3}`, all},
 	} {
 		t.Run(tt.input, func(t *testing.T) {
+			t.Parallel()
 			l := bpftest.New(t, bpftest.Options{})
 			l.Create("bridge", "br", `{"ports":[{"name":"p1","peer":"veth1","mode":"trunk","trunk":{"allowed":[{"vlanid":2}]}},
 				{"name":"p2","peer":"veth2","mode":"trunk","trunk":{"allowed":[{"vlanid":2}]}}],
@@ -242,6 +246,7 @@ func TestFlush(t *testing.T) {
 }
 
 func TestDeletingTheDatabaseResetsIt(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("bridge", "br", strings.Replace(threePorts, "{", `{"fdb":{"aging-time":5,"max-entries":64},`, 1))
 	l.Set("POST", "br fdb entry 1 "+two, `{"port":"p2"}`)
@@ -292,6 +297,7 @@ func TestAFullDatabase(t *testing.T) {
 
 func TestTwentyThousandAddresses(t *testing.T) {
 	const many = 20000
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Type: cube.TypeXDPDRV})
 	l.Create("bridge", "br", strings.Replace(threePorts, "{", `{"fdb":{"max-entries":20000},`, 1))
 	f := frame(nth(0), two)
@@ -323,6 +329,7 @@ func TestMaxEntriesIsTheSizeOfTheTable(t *testing.T) {
 }
 
 func TestMistakesAreRefusedAndChangeNothing(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("bridge", "br", strings.Replace(threePorts, "{", `{"fdb":{"max-entries":64,"entry":[{"vlan":1,"mac":"`+two+`","port":"p2"}]},`, 1))
 	many := make([]string, 65)
@@ -355,6 +362,7 @@ func TestMistakesAreRefusedAndChangeNothing(t *testing.T) {
 }
 
 func TestADamagedTableIsMended(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("bridge", "br", strings.Replace(threePorts, "{", `{"fdb":{"aging-time":4,"entry":[{"vlan":1,"mac":"`+two+`","port":"p2"}]},`, 1))
 	fdb := fdbOf(l)

@@ -14,6 +14,7 @@ import (
 )
 
 func TestPortsThatGoTakeTheirAddressesAlong(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("bridge", "br", threePorts)
 	l.Run("veth2", frame(two, one))
@@ -31,6 +32,7 @@ func TestPortsThatGoTakeTheirAddressesAlong(t *testing.T) {
 }
 
 func TestLeavingAVLANForgetsItsAddresses(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("bridge", "br", `{"ports":[{"name":"p1","peer":"veth1","mode":"trunk","trunk":{"allowed":[{"vlanid":2},{"vlanid":3}]}},{"name":"p2","peer":"veth2"}]}`)
 	for vlan := range uint16(3) {
@@ -44,6 +46,7 @@ func TestLeavingAVLANForgetsItsAddresses(t *testing.T) {
 }
 
 func TestAddressesOfPortsAndOfTheBridge(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("bridge", "br", `{"mac":"02:00:00:00:0B:00","ports":[{"name":"p1","peer":"veth1","mac":"02:00:00:00:0b:01"},{"name":"p2","peer":"veth2"}]}`)
 	read := func() []string {
@@ -142,6 +145,7 @@ func TestARestartKeepsWhatIsKnown(t *testing.T) {
 
 // Ports come and go while frames pass between two others: none of them is lost.
 func TestPortsFlapUnderTraffic(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 4})
 	l.Create("bridge", "br", fourPorts)
 	w := l.Wires()

@@ -104,6 +104,7 @@ func TestLeavesOfPorts(t *testing.T) {
 }
 
 func TestMistakesWithPortsChangeNothing(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 4})
 	l.Create("bridge", "br", fourPorts)
 	before := l.Read("br")
