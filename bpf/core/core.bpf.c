@@ -483,7 +483,7 @@ SEC(PCN_SECTION) int pcn_core(struct CTXTYPE *ctx)
 #ifdef PCN_TC
 	r += pcn_core_recirculate(ctx, &md, 1, 1, 1) + pcn_core_span(ctx, &md, 1);
 #else
-	r += pcn_core_pass(ctx, &md);
+	r += pcn_core_pass(ctx, &md) + pcn_core_set_up(ctx, &md, 1);
 #endif
 	return r;
 }

@@ -6,25 +6,21 @@
 
 #define SET_WORDS (PCN_MAX_PORTS / 64)
 
-/* A walk over the members of a set: first those that want the frame as it is, then the others. */
+/* A walk over the members of a set: first those that want the frame as it is, then the others. It
+ * is small, since the stack is what the cube leaves of it. */
 struct set_walk {
 	struct CTXTYPE *ctx;
 	struct pcn_md *md;
 	struct pcn_flood_set *set;
 	struct pcn_flood *row;
 	__u64 bits;  /* what is left of the word */
-	__u32 word;  /* of the members; from SET_WORDS on those of the second kind */
 	__u32 words; /* those still to come, by bit */
 	__u32 who;
-	__u32 tag;
-	__u32 tagged;  /* whether the frame had the tag at first */
-	__u32 found;   /* members that lead somewhere */
-	__u32 port;    /* the last one of these, and where it leads: */
-	__u32 ifindex; /* 0 to a program */
-	__u32 page;
-	__u32 slot;
-	__u32 len;
-	__u32 turned; /* the frame has its other form by now */
+	__u16 word; /* of the members; from SET_WORDS on those of the second kind */
+	__u16 port; /* of the members that lead somewhere, the last one found */
+	__u16 found;
+	__u8 tagged; /* whether the frame had the tag at first */
+	__u8 turned; /* it has its other form by now */
 };
 
 /* Notes set and tag for the driver's call of pcn_core_flood_set, and returns the verdict. */
@@ -44,7 +40,7 @@ PCN_INLINE __u64 set_members(struct set_walk *w, __u32 i, int second)
 	__u64 ports = w->set->ports[i], tagged = w->set->tagged[i];
 	__u32 in_port = w->md->in_port;
 
-	if (!w->tag)
+	if (!w->md->md[1])
 		ports = second ? 0 : ports;
 	else
 		ports &= !!w->tagged == second ? ~tagged : tagged;
@@ -83,22 +79,20 @@ PCN_INLINE void set_begin(struct set_walk *w, int tagged)
 	w->words = w->set->words | w->set->words << SET_WORDS;
 }
 
-/* Looks where a member leads: 0 nowhere. */
-PCN_INLINE int set_leads(struct set_walk *w, __u32 port)
+/* Tells whether a port leads anywhere; netdev is its exit, or NULL if that is a program. */
+PCN_INLINE int set_leads(struct set_walk *w, __u32 port, struct pcn_exit **netdev)
 {
 	__u32 key = CUBE(w->who) * PCN_MAX_PORTS + port;
 	struct pcn_exit *e;
 
-	if (has(w->row->complex_ports, port)) {
-		w->ifindex = 0;
+	*netdev = NULL;
+	if (has(w->row->complex_ports, port))
 		return 1;
-	}
 	e = bpf_map_lookup_elem(&pcn_exits, &key);
 	if (!e || !e->ifindex)
 		return 0;
-	w->ifindex = THROUGH_EGRESS(w->who) ? 0 : e->ifindex;
-	w->page = e->page;
-	w->slot = e->slot;
+	if (!THROUGH_EGRESS(w->who))
+		*netdev = e;
 	return 1;
 }
 
@@ -124,14 +118,17 @@ PCN_INLINE int set_last(struct pcn_md *md, __u32 port)
 /* Sends a copy to the member that was found last. */
 PCN_INLINE void set_copy(struct set_walk *w)
 {
-	long err;
+	struct pcn_exit *e;
+	long err = -1;
 
-	if (!w->ifindex) {
+	if (!set_leads(w, w->port, &e)) {
+		err = 0; /* gone this moment */
+	} else if (!e) {
 		err = recirculate(w->ctx, w->md, CUBE(w->who), w->port, w->row->tap);
 	} else {
-		err = bpf_clone_redirect(w->ctx, w->ifindex, 0);
+		err = bpf_clone_redirect(w->ctx, e->ifindex, 0);
 		if (err >= 0) { /* sent there, whatever its egress did; see flood_one */
-			count_tx(w->page, w->slot, w->ctx->len);
+			count_tx(e->page, e->slot, w->ctx->len);
 			err = 0;
 		}
 	}
@@ -143,20 +140,16 @@ PCN_INLINE void set_copy(struct set_walk *w)
  * for the last. */
 static long set_one(__u32 i, struct set_walk *w)
 {
-	struct set_walk was = { .ctx = w->ctx, .md = w->md, .row = w->row, .who = w->who };
+	struct pcn_exit *e;
 	int port = set_next(w);
 
 	(void)i;
 	if (port < 0)
 		return port == SET_END;
-	was.port = w->port;
-	was.ifindex = w->ifindex;
-	was.page = w->page;
-	was.slot = w->slot;
-	if (!set_leads(w, port))
+	if (!set_leads(w, port, &e))
 		return 0;
 	if (w->found++)
-		set_copy(&was);
+		set_copy(w);
 	w->port = port;
 	if (w->word >= SET_WORDS && !w->turned) {
 		w->turned = 1;
@@ -174,14 +167,11 @@ static long set_one(__u32 i, struct set_walk *w)
 PCN_GLOBAL int pcn_core_flood_set(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
 {
 	__u32 cube = CUBE(who), key = cube << 16 | (md->md[0] & 0xffff);
-	struct pcn_flood_set *set = bpf_map_lookup_elem(&pcn_flood_sets, &key);
-	struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &cube);
 	struct set_walk w = { .ctx = ctx, .md = md, .who = who };
 
-	if (set && row) {
-		w.set = set;
-		w.row = row;
-		w.tag = md->md[1];
+	w.set = bpf_map_lookup_elem(&pcn_flood_sets, &key);
+	w.row = bpf_map_lookup_elem(&pcn_floods, &cube);
+	if (w.set && w.row) {
 		set_begin(&w, !!(md->md[0] & PCN_SET_TAGGED));
 		ctx->mark = md->traffic_class;
 		bpf_loop(SET_STEPS, set_one, &w, 0);
@@ -209,28 +199,33 @@ struct {
 
 static long set_look(__u32 i, struct set_walk *w)
 {
+	struct pcn_exit *e;
 	int port = set_next(w);
 
 	(void)i;
 	if (port < 0)
 		return port == SET_END;
-	if (set_leads(w, port)) {
+	if (set_leads(w, port, &e)) {
 		w->found++;
 		w->port = port;
 	}
 	return 0;
 }
 
-/* Counts the copies for netdevs. */
+/* Counts the copies for netdevs, of which the second kind get a frame without the tag. */
 static long set_count(__u32 i, struct set_walk *w)
 {
+	struct pcn_exit *e;
 	int port = set_next(w);
+	__u32 len = w->md->packet_len;
 
 	(void)i;
 	if (port < 0)
 		return port == SET_END;
-	if (set_leads(w, port) && w->ifindex)
-		count_tx(w->page, w->slot, w->len + (w->word < SET_WORDS ? 0 : w->turned));
+	if (w->word >= SET_WORDS)
+		len -= sizeof(struct pcn_vlan_hdr);
+	if (set_leads(w, port, &e) && e)
+		count_tx(e->page, e->slot, len);
 	return 0;
 }
 
@@ -250,7 +245,7 @@ PCN_INLINE int set_can_broadcast(struct set_walk *w)
 		return 0;
 	/* The copies of a frame with generic XDP share its bytes, so none can be changed. */
 	return !(flags & PCN_SET_UNTAGS) ||
-	       (w->tag && !bpf_map_lookup_elem(&pcn_generic, &ifindex));
+	       (w->md->md[1] && !bpf_map_lookup_elem(&pcn_generic, &ifindex));
 }
 
 /* Sends the packet to the members of a set, all copies in one broadcast: with the tag if any
@@ -262,19 +257,17 @@ PCN_INLINE int set_broadcast(struct set_walk *w)
 	void *map = bpf_map_lookup_elem(&pcn_groups, &group);
 
 	if (!map || !set_can_broadcast(w))
-		return -1;
-	if (w->tag && tagged != !!(flags & PCN_SET_WITH)) {
+		return -2;
+	if (w->md->md[1] && tagged != !!(flags & PCN_SET_WITH)) {
 		tagged = !tagged;
 		if (set_form(w->ctx, w->md, tagged))
-			return -1;
+			return -2;
 	}
-	if (w->tag && flags & PCN_SET_WITHOUT && tagged)
+	if (w->md->md[1] && flags & PCN_SET_WITHOUT && tagged)
 		single |= PCN_LOOP_TAGGED;
 	if ((w->set->copies || flags & PCN_SET_BY_LOOP) &&
 	    announce(w->ctx, w->md, CUBE(w->who), w->md->in_port, single, w->md->md[0]))
-		return -1;
-	w->len = LEN(w->ctx);
-	w->turned = tagged ? -(__u32)sizeof(struct pcn_vlan_hdr) : 0;
+		return -2;
 	set_begin(w, tagged);
 	bpf_loop(SET_STEPS, set_count, w, 0);
 	int exclude = has(w->set->ports, w->md->in_port) &&
@@ -282,38 +275,37 @@ PCN_INLINE int set_broadcast(struct set_walk *w)
 	return bpf_redirect_map(map, 0, BPF_F_BROADCAST | (exclude ? BPF_F_EXCLUDE_INGRESS : 0));
 }
 
-/* Sends the packet to the members of a set. What the kernel cannot copy goes to user space.
- * Returns -1 for the driver to send the packet out of md.out_port, or the hook's verdict. */
+/* Sends the packet to the members of a set. Returns -1 for the driver to send it out of md.out_port,
+ * -2 to have user space make the copies, or the hook's verdict. */
 PCN_GLOBAL int pcn_core_flood_set(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
 {
 	__u32 cube = CUBE(who), key = cube << 16 | (md->md[0] & 0xffff);
-	struct pcn_flood_set *set = bpf_map_lookup_elem(&pcn_flood_sets, &key);
-	struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &cube);
 	struct set_walk w = { .ctx = ctx, .md = md, .who = who };
 
-	if (set && row) {
-		w.set = set;
-		w.row = row;
-		w.tag = md->md[1];
+	w.set = bpf_map_lookup_elem(&pcn_flood_sets, &key);
+	w.row = bpf_map_lookup_elem(&pcn_floods, &cube);
+	if (w.set && w.row) {
+		md->packet_len = LEN(ctx);
 		set_begin(&w, !!(md->md[0] & PCN_SET_TAGGED));
 		bpf_loop(SET_STEPS, set_look, &w, 0);
 	}
 	pcn_count_fate(cube, w.found ? PCN_REASON_FLOOD : PCN_REASON_NO_PEER);
-	if (!w.found || !set || !row)
+	if (!w.found || !w.set || !w.row || w.port >= PCN_MAX_PORTS)
 		return XDP_DROP;
-	if (w.found == 1 && w.port < PCN_MAX_PORTS) {
-		if (w.tag && (int)w.tagged != has(set->tagged, w.port) &&
-		    set_form(ctx, md, !w.tagged)) {
-			pcn_count_fate(cube, PCN_REASON_COPY_FAILED);
-			return XDP_DROP;
-		}
-		return set_last(md, w.port);
+	if (w.found > 1)
+		return set_broadcast(&w);
+	if (md->md[1] && w.tagged != has(w.set->tagged, w.port) && set_form(ctx, md, !w.tagged)) {
+		pcn_count_fate(cube, PCN_REASON_COPY_FAILED);
+		return XDP_DROP;
 	}
-	int verdict = set_broadcast(&w);
-	if (verdict >= 0)
-		return verdict;
+	return set_last(md, w.port);
+}
+
+/* Has user space make the copies. Returns the hook's verdict. */
+PCN_GLOBAL int pcn_core_set_up(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
+{
 	if (pcn_core_put(ctx, md, who, PCN_RECORD_FLOOD_SET))
-		pcn_count_fate(cube, PCN_REASON_SLOWPATH_SHED);
+		pcn_count_fate(CUBE(who), PCN_REASON_SLOWPATH_SHED);
 	return XDP_DROP;
 }
 #endif

@@ -63,6 +63,14 @@ func (g *generator) floodSet(at place) {
 	}
 	b.add(asm.Mov.Imm(asm.R3, who))
 	b.call("pcn_core_flood_set")
-	b.add(asm.JNE.Imm32(asm.R0, -1, "leave"))
-	b.jump(txLabel(at))
+	b.add(asm.JEq.Imm32(asm.R0, -1, txLabel(at)))
+	if g.tc() {
+		b.jump("leave")
+		return
+	}
+	b.add(asm.JNE.Imm32(asm.R0, -2, "leave"))
+	b.args()
+	b.add(asm.Mov.Imm(asm.R3, int32(c.ID)))
+	b.call("pcn_core_set_up")
+	b.add(asm.Return())
 }
