@@ -34,7 +34,7 @@ func TestHairpin(t *testing.T) {
 }
 
 // turn gives a frame from inside, which must leave by a port.
-func (b *bench) turn(name string, send, want *pkt.Frame, port string) {
+func (b *bench) turn(name string, send, want framer, port string) {
 	b.t.Helper()
 	out, got := b.RunBytes("veth1", send.Bytes())
 	if (out != bpftest.Outcome{Verdict: "send", Sent: port}) {

@@ -34,13 +34,16 @@ func newBench(t testing.TB, l *bpftest.Lab, config string) *bench {
 	return &bench{Lab: l, t: t}
 }
 
+// framer makes a frame.
+type framer interface{ Bytes() []byte }
+
 // step is a packet and what must become of it.
 type step struct {
 	name string
 	in   bool // from outside
-	send *pkt.Frame
-	want *pkt.Frame // nil: it is dropped
-	why  string     // the reason
+	send framer
+	want framer // nil: it is dropped
+	why  string // the reason
 }
 
 func (b *bench) step(s step) {
