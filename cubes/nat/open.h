@@ -146,11 +146,13 @@ PCN_NOINLINE int nat_open_alone(struct nat_open *o, __u32 table)
 	if (err == NAT_ENOSPC) {
 		/* It may be its own, left over from the moment when it aged. */
 		o->out.local_port = o->in.local_port;
-		there = nat_ensure(o, table | NAT_IN);
-		if (there >= 0)
+		struct nat_session4 *s = nat_find(&o->out, table | NAT_IN);
+		if (s && nat_leads(o, s, table | NAT_IN)) {
+			there = NAT_THERE;
 			err = 0;
-		else if (o->fixed)
+		} else if (o->fixed) {
 			err = NAT_EEXIST;
+		}
 	}
 	return err ? nat_refuse(err) : nat_complete(o, there, table);
 }

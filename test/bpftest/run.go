@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -103,6 +104,47 @@ func (l *Lab) run(dev string, frame []byte) (verdict uint32, got []byte, err err
 		return nil
 	})
 	return verdict, got, err
+}
+
+// Together gives frames to the program on a netdev from several threads at once, and calls each with
+// what became of one: its bytes, nil if it was dropped. Nothing is held against counters.
+func (l *Lab) Together(dev string, threads int, frames [][]byte, each func(n int, got []byte)) {
+	l.t.Helper()
+	dropped := uint32(tcShot)
+	if l.Type.Hook() == cube.XDP {
+		dropped = xdpDrop
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for first := range threads {
+		wg.Go(func() {
+			err := l.Do(func() (err error) {
+				prog, ifindex, err := l.program(dev)
+				if err != nil {
+					return err
+				}
+				defer func() { err = errors.Join(err, prog.Close()) }()
+				for n := first; n < len(frames); n += threads {
+					opts := l.testRun(ifindex, frames[n])
+					verdict, err := prog.Run(opts)
+					if err != nil {
+						return err
+					}
+					if verdict == dropped {
+						opts.DataOut = nil
+					}
+					mu.Lock()
+					each(n, opts.DataOut)
+					mu.Unlock()
+				}
+				return nil
+			})
+			if err != nil {
+				l.t.Errorf("frames on %s: %v", dev, err)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // testRun are the arguments of BPF_PROG_TEST_RUN for a frame from a netdev.

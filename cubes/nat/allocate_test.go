@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nat
+
+// External endpoints under contention: none is given twice, none is lost.
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"github.com/polycube/polycube/test/bpftest"
+)
+
+// hosts4 are datagrams of different hosts from one port to one remote.
+func hosts4(n int) (frames [][]byte) {
+	for i := range n {
+		from := fmt.Sprintf("10.0.%d.%d", i>>8, i&0xff)
+		frames = append(frames, outFrame(plain4(from, other, nextUDP, udp(from, other, 4000, 53, nil))))
+	}
+	return frames
+}
+
+// claimed goes through the tables: each external endpoint of a table leads to one that leads back.
+// It returns the number of entries.
+func (b *bench) claimed() (sessions, mappings int) {
+	b.t.Helper()
+	var key, twin key4
+	var s, back session4
+	count := map[string]int{}
+	for table, opposite := range map[string]string{"egress4": "ingress4", "ingress4": "egress4"} {
+		other := b.Map("n", opposite)
+		for it := b.Map("n", table).Iterate(); it.Next(&key, &s); {
+			count[table]++
+			if table == "egress4" && s.Half.Flags&flagMapping != 0 {
+				mappings++
+			} else if table == "egress4" {
+				sessions++
+			}
+			twin = key
+			twin.Local, twin.LocalPort = s.Addr, s.Half.Port
+			if err := other.Lookup(&twin, &back); err != nil {
+				b.t.Errorf("%s: %v leads to %v, from where nothing leads back: %v", table, key, twin, err)
+			} else if back.Addr != key.Local || back.Half.Port != key.LocalPort {
+				b.t.Errorf("%s: %v leads to %v, which leads to %v %v", table, key, twin, back.Addr, back.Half.Port)
+			}
+		}
+	}
+	if count["egress4"] != count["ingress4"] {
+		b.t.Errorf("entries: %v", count)
+	}
+	return sessions, mappings
+}
+
+func TestNoEndpointIsGivenTwice(t *testing.T) {
+	const ports, hosts, threads = 200, 300, 4
+	for _, mapping := range []string{"endpoint-independent", "address-and-port-dependent"} {
+		t.Run(mapping, func(t *testing.T) {
+			bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+				b := newBench(t, l, fmt.Sprintf(`{"max-sessions":4096,"behaviour":{"mapping":%q},"rule":{"snat":{"entry":[
+					{"id":1,"internal-net":"10.0.0.0/8","external-ip":"203.0.113.1","port-first":20000,"port-last":%d}]}}}`, mapping, 20000+ports-1))
+				// Each host sends three times, from different threads at about the same time.
+				frames := hosts4(hosts)
+				frames = append(append(frames, hosts4(hosts)...), hosts4(hosts)...)
+				given := map[int]uint16{} // host -> port
+				holder := map[uint16]int{}
+				l.Together("veth1", threads, frames, func(n int, got []byte) {
+					if got == nil {
+						return
+					}
+					if err := checked(got); err != nil {
+						t.Errorf("host %d: %v", n%hosts, err)
+					}
+					p := binary.BigEndian.Uint16(got[34:])
+					if had, ok := given[n%hosts]; ok && had != p {
+						t.Errorf("host %d has the ports %d and %d", n%hosts, had, p)
+					}
+					if h, ok := holder[p]; ok && h != n%hosts {
+						t.Errorf("port %d is given to the hosts %d and %d", p, h, n%hosts)
+					}
+					if p < 20000 || p >= 20000+ports {
+						t.Errorf("port %d is none of the rule's", p)
+					}
+					given[n%hosts], holder[p] = p, n%hosts
+				})
+				// 64 probes do not find the last free ports for sure; nearly all are found.
+				if len(given) > ports || len(given) < ports*9/10 {
+					t.Errorf("%d hosts have one of %d ports", len(given), ports)
+				}
+				sessions, mappings := b.claimed()
+				if sessions != len(given) || mapping == "endpoint-independent" && mappings != len(given) {
+					t.Errorf("%d sessions and %d mappings for %d hosts", sessions, mappings, len(given))
+				}
+			})
+		})
+	}
+}
+
+// The same new sessions on all CPUs at once: they are opened once.
+func TestOneSessionForPacketsAtTheSameTime(t *testing.T) {
+	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+		b := newBench(t, l, snat)
+		var frames [][]byte
+		for i := range 200 {
+			frame := outFrame(plain4(host, other, nextUDP, udp(host, other, uint16(2000+i), 53, nil)))
+			for range 4 {
+				frames = append(frames, frame)
+			}
+		}
+		l.Together("veth1", 4, frames, func(n int, got []byte) {
+			if got == nil {
+				t.Errorf("frame %d was dropped", n)
+			} else if p := binary.BigEndian.Uint16(got[34:]); p != uint16(2000+n/4) {
+				t.Errorf("frame %d left from port %d", n, p)
+			}
+		})
+		if sessions, mappings := b.claimed(); sessions != 200 || mappings != 200 {
+			t.Errorf("%d sessions, %d mappings, want 200", sessions, mappings)
+		}
+	})
+}
+
+func TestAFullTableRefusesNewSessionsOnly(t *testing.T) {
+	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+		b := newBench(t, l, `{"max-sessions":1024,"behaviour":{"mapping":"address-and-port-dependent"},"rule":{
+			"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/8","external-ip":"203.0.113.1"}]}}}`)
+		room := int(b.Map("n", "egress4").MaxEntries())
+		frames, full := hosts4(room+100), 0
+		l.Together("veth1", 4, frames, func(n int, got []byte) {
+			if got == nil {
+				full++
+			}
+		})
+		if full != 100 {
+			t.Errorf("%d of %d sessions were refused by a table for %d", full, len(frames), room)
+		}
+		if fates := l.Fates("n"); fates["session-table-full"] != 100 {
+			t.Errorf("fates: %v", fates)
+		}
+		if sessions, _ := b.claimed(); sessions != room {
+			t.Errorf("%d sessions in a table for %d", sessions, room)
+		}
+		// Those that are there go on, in both directions; what has no room does not leak.
+		through := 0
+		l.Together("veth1", 1, frames, func(_ int, got []byte) {
+			if got != nil {
+				through++
+			}
+		})
+		if through != room {
+			t.Errorf("%d of %d sessions go on", through, room)
+		}
+	})
+}
