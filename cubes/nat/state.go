@@ -77,7 +77,7 @@ func (n *nat) State(_ context.Context, path []string) (any, error) {
 	switch {
 	case len(path) > 1 && path[0] == "natting-table":
 		var one json.RawMessage
-		if one, err = n.one(path[1:]); one != nil {
+		if one, err = n.one(path[1:min(len(path), 6)]); one != nil {
 			s.NattingTable = []json.RawMessage{one}
 		}
 	case len(path) == 0 && s.Sessions.Active <= shownWhole:

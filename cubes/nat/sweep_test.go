@@ -188,6 +188,7 @@ func TestAgedSessionsGo(t *testing.T) {
 // TestSessionsGoWithTheirRule: and with what it says, and no others.
 func TestSessionsGoWithTheirRule(t *testing.T) {
 	l := bpftest.New(t, bpftest.Options{Hosts: 1, Follow: true})
+	l.Lab.Run("sysctl", "-qw", "net.ipv4.conf.all.promote_secondaries=1")
 	l.Lab.Run("ip", "addr", "add", "192.0.2.1/24", "dev", "veth1")
 	l.Create("nat", "n", someRules)
 	l.Attach("n", "veth1")
