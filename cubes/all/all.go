@@ -7,6 +7,7 @@ package all
 import (
 	_ "github.com/polycube/polycube/cubes/bridge"                // registers itself
 	_ "github.com/polycube/polycube/cubes/helloworld"            // registers itself
+	_ "github.com/polycube/polycube/cubes/nat"                   // registers itself
 	_ "github.com/polycube/polycube/cubes/simplebridge"          // registers itself
 	_ "github.com/polycube/polycube/cubes/simpleforwarder"       // registers itself
 	_ "github.com/polycube/polycube/cubes/transparenthelloworld" // registers itself

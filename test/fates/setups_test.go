@@ -16,6 +16,14 @@ var setups = map[string]func(*bpftest.Lab){
 	"helloworld": func(l *bpftest.Lab) {
 		l.Create("helloworld", "h", `{"action":"FORWARD","ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"}]}`)
 	},
+	"nat": func(l *bpftest.Lab) {
+		between(l)
+		l.Create("nat", "n", `{"behaviour":{"filtering":"address-dependent"},"rule":{
+			"snat":{"entry":[{"id":0,"internal-net":"10.0.1.0/24","external-ip":"203.0.113.0/30"},{"id":1,"internal-net":"fd00:1::/64","external-ip":"2001:db8::1"}]},
+			"dnat":{"entry":[{"id":0,"external-ip":"10.0.1.2","internal-ip":"10.0.2.2"},{"id":1,"external-ip":"fd00:1::2","internal-ip":"fd00:2::2"}]},
+			"port-forwarding":{"entry":[{"id":0,"external-ip":"10.0.2.2","external-port":1,"external-port-last":2000,"internal-ip":"10.0.1.2","internal-port":1}]}}}`)
+		l.Attach("n", "f:p2")
+	},
 	"simplebridge": func(l *bpftest.Lab) { l.Create("simplebridge", "br", "{"+three+"}") },
 	"simpleforwarder": func(l *bpftest.Lab) {
 		l.Create("simpleforwarder", "f", `{`+three+`,"actions":[{"inport":"p1","action":"FORWARD","outport":"p2"},
