@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/test/bpftest"
-	_ "github.com/polycube/polycube/test/bpftest/cubes" // one to attach to
+	_ "github.com/polycube/polycube/test/bpftest/forwarder" // one to attach to
 	"github.com/polycube/polycube/test/pkt"
 )
 
