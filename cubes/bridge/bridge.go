@@ -201,11 +201,26 @@ func (b *bridge) report(what string, err error) {
 	}
 }
 
-// PortChanged forgets the addresses behind a port that leads nowhere any more, so that frames
-// for them are flooded to where they may be now.
+// PortChanged is told when a port gets or loses its peer.
 func (b *bridge) PortChanged(port string, up bool) {
+	if !up {
+		b.forgetPort(port)
+	}
+}
+
+// LinkChanged is told when a port's link begins and ceases to work.
+func (b *bridge) LinkChanged(port string, works bool) {
+	if !works {
+		b.forgetPort(port)
+	}
+	b.span.portChanged(port, works)
+}
+
+// forgetPort forgets the addresses behind a port that leads nowhere, so that frames for them are
+// flooded to where they may be now.
+func (b *bridge) forgetPort(port string) {
 	index, ok := b.env.PortIndex(port)
-	if up || !ok || !b.open {
+	if !ok || !b.open {
 		return
 	}
 	err := b.fdb.forget(func(_ Key, e entry) bool { return e.Port == index })

@@ -10,6 +10,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
 )
 
@@ -29,6 +30,24 @@ func TestPortsThatGoTakeTheirAddressesAlong(t *testing.T) {
 	}
 	l.Set("POST", "br ports p4", `{"peer":"veth3"}`)
 	wantShown(t, l, "1 "+one+" p1 dynamic")
+}
+
+func TestALinkThatGoesDownTakesItsAddressesAlong(t *testing.T) {
+	t.Parallel()
+	l := bpftest.New(t, bpftest.Options{Follow: true})
+	l.Create("bridge", "br", threePorts)
+	l.Set("POST", "br fdb entry 1 "+one, `{"port":"p2"}`)
+	l.Run("veth2", frame(two, one))
+	l.Run("veth3", frame(three, one))
+	wantShown(t, l, "1 "+one+" p2 static", "1 "+two+" p2 dynamic", "1 "+three+" p3 dynamic")
+	l.Hosts[1].Run("ip", "link", "set", netns.Inner, "down")
+	netns.Eventually(t, 2*bpftest.Patience, func() error {
+		if got := known(t, l); len(got) != 2 {
+			return fmt.Errorf("known are %v", got)
+		}
+		return nil
+	})
+	wantShown(t, l, "1 "+one+" p2 static", "1 "+three+" p3 dynamic")
 }
 
 func TestLeavingAVLANForgetsItsAddresses(t *testing.T) {

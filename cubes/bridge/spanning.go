@@ -248,9 +248,6 @@ func (s *spanning) close() {
 	}
 }
 
-// LinkChanged is told when a port's link begins and ceases to work.
-func (b *bridge) LinkChanged(port string, works bool) { b.span.portChanged(port, works) }
-
 // PacketIn takes BPDUs, the only packets that the fast path has no answer to.
 func (b *bridge) PacketIn(p *cube.PacketIn) { b.span.packetIn(p) }
 

@@ -140,6 +140,25 @@ func TestMistakesWithPortsChangeNothing(t *testing.T) {
 	}
 }
 
+func TestATrunkShowsWhatItLetsPass(t *testing.T) {
+	t.Parallel()
+	l := bpftest.New(t, bpftest.Options{Hosts: 1})
+	l.Create("bridge", "br", `{"ports":[{"name":"t","mode":"trunk","trunk":{"allowed":[{"vlanid":10}]}},{"name":"a"}]}`)
+	const rest = `"default-vlan":true,"native-vlan-enabled":true,"native-vlan":1}`
+	for _, step := range []struct{ method, words, body, want string }{
+		{"POST", "br ports t trunk allowed 5", "{}", `{"allowed":[{"vlanid":10},{"vlanid":5},{"vlanid":1}],` + rest},
+		{"POST", "br ports t trunk allowed 1", "{}", `{"allowed":[{"vlanid":10},{"vlanid":5},{"vlanid":1}],` + rest},
+		{"DELETE", "br ports t trunk allowed", "", `{"allowed":[{"vlanid":1}],` + rest},
+		{"PATCH", "br ports t trunk default-vlan", "false", `{"default-vlan":false,"native-vlan-enabled":true,"native-vlan":1}`},
+		{"DELETE", "br ports t trunk", "", `{"allowed":[{"vlanid":1}],` + rest},
+	} {
+		l.Set(step.method, step.words, step.body)
+		if got := l.Read("br ports t trunk"); got != step.want {
+			t.Errorf("%s %s: the trunk reads %s, want %s", step.method, step.words, got, step.want)
+		}
+	}
+}
+
 // The kernel's own form of tags is seen on the wire only.
 func TestTagsOnTheWire(t *testing.T) {
 	const four = "02:00:00:00:00:04"
