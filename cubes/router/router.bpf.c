@@ -5,6 +5,7 @@
  * prefix; all else that it takes to send it, the gateway's MAC address included, is in the next hop.
  * Nothing of a packet is changed before it is certain that it is sent, so one that the control plane
  * gives back comes in anew. */
+#include "hostfib.h"
 #include "special.h"
 
 /* What is known of a packet that is to be forwarded, of either family. */
@@ -220,12 +221,28 @@ PCN_INLINE int router_no_address(struct CTXTYPE *ctx, struct pcn_md *md)
 	return pcn_pkt_drop(ctx, md, ROUTER_NO_ADDRESS);
 }
 
+/* Forwards by the routes of the host. */
+PCN_INLINE int router_by_host(struct CTXTYPE *ctx, struct pcn_md *md)
+{
+	__u64 to = 0, from = 0;
+	int v6 = 0, port = router_host(ctx, md, &to, &from, &v6);
+
+	if (port == -2)
+		return pcn_pkt_drop(ctx, md, ROUTER_NO_NETDEV);
+	if (port < 0)
+		return pcn_pkt_pass(ctx, md);
+	return v6 ? router_send(ctx, md, 1, to, from, port)
+		  : router_send(ctx, md, 0, to, from, port);
+}
+
 PCN_INGRESS
 {
 	struct pcn_cursor c;
 	__u32 in = md->in_port;
 	struct router_port *port = bpf_map_lookup_elem(&ports, &in);
 
+	if (host_fib)
+		return router_by_host(ctx, md);
 	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + sizeof(struct iphdr));
 	struct ethhdr *eth = pcn_parse_eth(&c);
 	if (!eth)

@@ -59,6 +59,8 @@ type router struct {
 	// macs are those that ports without a configured one have.
 	macs map[uint16]mac
 	slow *slow
+	// peers are what ports are connected to, by their names.
+	peers map[string]cube.Peer
 	// learned are the routes of the cube's namespace.
 	learned map[netip.Prefix]*learnedRoutes
 }
@@ -77,7 +79,7 @@ func newRouter(env cube.Env) *router {
 		n, ok, err := r.t.neighbours.Get(addressKey{Address: wordsOf(addr), Port: port})
 		return n.Mac, ok && err == nil && n.usable()
 	}
-	r.slow, r.learned = newSlow(env, r), map[netip.Prefix]*learnedRoutes{}
+	r.slow, r.learned, r.peers = newSlow(env, r), map[netip.Prefix]*learnedRoutes{}, map[string]cube.Peer{}
 	r.hops.wanted = r.slow.want
 	r.PrepareConfig = r.prepare
 	return r
@@ -212,12 +214,12 @@ func (r *router) arrange(next *layout) (func() error, error) {
 	r.now = next
 	back := func() error {
 		r.now = before
-		err := r.writePorts(next, before)
+		err := errors.Join(r.writePorts(next, before), r.writePeers())
 		r.slow.portsChanged(before)
 		return err
 	}
 	fail := func(err error) (func() error, error) { return nil, errors.Join(err, back()) }
-	if err := r.writePorts(before, next); err != nil {
+	if err := errors.Join(r.writePorts(before, next), r.writePeers()); err != nil {
 		return fail(err)
 	}
 	r.slow.portsChanged(next)

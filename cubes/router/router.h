@@ -32,6 +32,7 @@ enum router_reason {
 	ROUTER_NOT_READY,		     /* the tables are not filled yet */
 	ROUTER_LINK_LOCAL,		     /* link-local addresses are not forwarded */
 	ROUTER_TENTATIVE,		     /* for an address that may be somebody else's */
+	ROUTER_NO_NETDEV, /* the host's routes decide, and the port leads to no netdev of it */
 };
 PCN_REASONS(router_reason);
 

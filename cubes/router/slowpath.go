@@ -209,10 +209,10 @@ func (r *router) PacketIn(p *cube.PacketIn) { r.slow.packetIn(p) }
 // Notify implements cube.Notified.
 func (r *router) Notify(kind uint32, data []byte) { r.slow.notify(kind, data) }
 
-// PortChanged implements cube.PortWatcher.
-func (r *router) PortChanged(port string, up bool) {
+// LinkChanged implements cube.LinkWatcher.
+func (r *router) LinkChanged(port string, works bool) {
 	if index, ok := r.env.PortIndex(port); ok {
-		r.slow.portUp(index, up)
+		r.slow.portUp(index, works)
 	}
 }
 

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+// Forwarding by the host's routes: which netdevs of the host the ports lead to.
+
+import (
+	"encoding/binary"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// netdevEntry is struct router_netdev.
+type netdevEntry struct {
+	Mac   mac
+	Index uint32
+	_     uint32
+}
+
+// PeerChanged implements cube.PeerWatcher.
+func (r *router) PeerChanged(port string, peer cube.Peer) {
+	r.peers[port] = peer
+	if !r.open {
+		return
+	}
+	if err := r.writePeers(); err != nil {
+		r.env.Logger().Error("writing which netdevs ports lead to", "error", err)
+	}
+}
+
+// writePeers brings the maps in line with the peers of the ports that there are. A netdev that is gone leads to no port
+// before its number may be another's.
+func (r *router) writePeers() error {
+	netdevs, err := cube.OpenTable[uint32, netdevEntry](r.env, "netdevs")
+	if err != nil {
+		return err
+	}
+	ports, err := cube.OpenTable[uint32, uint32](r.env, "netdev_ports")
+	if err != nil {
+		return err
+	}
+	is := map[uint32]uint32{}
+	entries := map[uint32]netdevEntry{}
+	for name, p := range r.peers {
+		s := r.now.byName[name]
+		if s == nil {
+			delete(r.peers, name)
+			continue
+		}
+		if p.Index == 0 || len(p.MAC) != 6 {
+			continue
+		}
+		is[uint32(p.Index)] = uint32(s.index)
+		entries[uint32(s.index)] = netdevEntry{Mac: mac(binary.LittleEndian.Uint64(append(p.MAC[:6:6], 0, 0))), Index: uint32(p.Index)}
+	}
+	var gone []uint32
+	for index := range ports.All(&err) {
+		if _, stays := is[index]; !stays {
+			gone = append(gone, index)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := ports.DeleteAll(gone); err != nil {
+		return err
+	}
+	for index, port := range is {
+		if err := ports.Set(index, port); err != nil {
+			return err
+		}
+	}
+	return writeNetdevs(netdevs, entries)
+}
+
+// writeNetdevs makes the entries of an array those that are wanted, the others zero.
+func writeNetdevs(t cube.Table[uint32, netdevEntry], want map[uint32]netdevEntry) error {
+	var stale []uint32
+	var err error
+	for index, e := range t.All(&err) {
+		if e != want[index] {
+			stale = append(stale, index)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, index := range stale {
+		if err := t.Set(index, want[index]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
+)
+
+// hostRouter makes a host that routes between two others by its kernel, and a cube on its netdevs.
+func hostRouter(t *testing.T, o bpftest.Options) *bpftest.Lab {
+	t.Helper()
+	o.Hosts, o.Follow, o.Host = 2, true, []netns.Option{netns.WithIPv6()}
+	l := bpftest.New(t, o)
+	for i, h := range l.Hosts {
+		dev := fmt.Sprintf("veth%d", i+1)
+		h.Run("ip", "addr", "add", fmt.Sprintf("10.0.%d.2/24", i+1), "dev", "eth0")
+		h.Run("ip", "addr", "add", fmt.Sprintf("2001:db8:%d::2/64", i+1), "dev", "eth0", "nodad")
+		h.Run("ip", "route", "add", "default", "via", fmt.Sprintf("10.0.%d.1", i+1))
+		h.Run("ip", "route", "add", "default", "via", fmt.Sprintf("2001:db8:%d::1", i+1))
+		l.Lab.Run("sysctl", "-qw", "net.ipv6.conf."+dev+".disable_ipv6=0")
+		l.Lab.Run("ip", "addr", "add", fmt.Sprintf("10.0.%d.1/24", i+1), "dev", dev)
+		l.Lab.Run("ip", "addr", "add", fmt.Sprintf("2001:db8:%d::1/64", i+1), "dev", dev, "nodad")
+	}
+	l.Lab.Run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+	return l
+}
+
+func TestHostsRoutesDecide(t *testing.T) {
+	for _, typ := range types {
+		t.Run(strings.ToLower(string(typ)), func(t *testing.T) {
+			t.Parallel()
+			l := hostRouter(t, bpftest.Options{Type: typ})
+			l.Create("router", "r", `{"fib":"host","ports":[{"name":"left","peer":"veth1"},{"name":"right","peer":"veth2"}]}`)
+			one := l.Hosts[0]
+			l.Hosts[1].Run("ip", "addr", "add", "192.0.2.1/32", "dev", "lo")
+			l.Lab.Run("ip", "route", "add", "192.0.2.0/24", "via", "10.0.2.2")
+			l.Lab.Run("ip", "route", "add", "prohibit", "198.51.100.0/24")
+			for _, there := range []string{"10.0.2.2", "2001:db8:2::2"} { // the kernel may need seconds to ask
+				one.Run("ping", "-n", "-c", "1", "-W", "20", there)
+			}
+			for _, tt := range []struct {
+				command, want string
+				forwarded     uint64 // at least, by the cube
+			}{
+				{"ping -n -c 5 -i 0.2 -W 5 10.0.2.2", "5 received", 5},
+				{"ping -n -c 5 -i 0.2 -W 5 2001:db8:2::2", "5 received", 5},
+				{"ping -n -c 5 -i 0.2 -W 5 192.0.2.1", "5 received", 5},
+				{"ping -n -c 1 -W 5 -t 1 10.0.2.2", "Time to live exceeded", 0},
+				{"ping -n -c 1 -W 5 -t 1 2001:db8:2::2", "Hop limit", 0},
+				{"ping -n -c 1 -W 5 198.51.100.1", "Packet filtered", 0},
+				{"ping -n -c 1 -W 5 203.0.113.1", "Destination Net Unreachable", 0},
+				{"ping -n -c 1 -W 5 -s 3000 10.0.2.2", "1 received", 0},
+				{"ping -n -c 1 -W 5 10.0.1.1", "1 received", 0},
+			} {
+				before := l.Counters("r", "right").TxPackets
+				words := strings.Fields(tt.command)
+				if got := says(one, words[0], words[1:]...); !strings.Contains(got, tt.want) {
+					t.Errorf("%s says\n%s\nwant %q", tt.command, got, tt.want)
+				}
+				if n := l.Counters("r", "right").TxPackets - before; n < tt.forwarded {
+					t.Errorf("%s: the cube has forwarded %d packets, want %d: %v", tt.command, n, tt.forwarded, l.Fates("r"))
+				}
+			}
+			l.Lab.Run("ip", "link", "set", "veth2", "down")
+			l.Lab.Run("ip", "link", "set", "veth2", "up")
+			l.Lab.Run("ip", "addr", "replace", "10.0.2.1/24", "dev", "veth2")
+			netns.Eventually(t, patience, func() error {
+				if got := says(one, "ping", "-n", "-c", "1", "-W", "1", "10.0.2.2"); !strings.Contains(got, "1 received") {
+					return fmt.Errorf("after a flap: %s", got)
+				}
+				return nil
+			})
+			l.Set("PATCH", "r fib", `"own"`)
+			if got := says(one, "ping", "-n", "-c", "1", "-W", "1", "10.0.2.2"); strings.Contains(got, "1 received") {
+				t.Error("a router without addresses forwards by its own routes")
+			}
+		})
+	}
+}
