@@ -146,6 +146,15 @@ func (r *Rig) Sink(w *Wire, hook cube.Hook) error {
 	return nil
 }
 
+// AnotherSink makes a host behind another netdev of the device under test, whose frames count with those of the sink.
+func (r *Rig) AnotherSink(w *Wire, name string) error {
+	host := w.Machine.Host(name, "", netns.WithGRO())
+	if err := host.Do(func() error { return r.attachXDP(netns.Inner, w.objects.Programs["sink"]) }); err != nil {
+		return fmt.Errorf("sink %s: %w", name, err)
+	}
+	return nil
+}
+
 // tcSink runs in the right host's namespace.
 func (r *Rig) tcSink(w *Wire) error {
 	spec, err := bpf.Spec("traffic", cube.TC)
