@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pbforwarder
+
+// Random rules and packets through the whole cube, against the rules one after the other in Go.
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/classifier"
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/rulesets"
+)
+
+const labPorts = 3
+
+// text is a rule as the API takes it.
+func text(id int, r *rulesets.Rule, action string) string {
+	m := map[string]any{"id": id}
+	if r.Src.IsValid() {
+		m["src_ip"] = r.Src.String()
+	}
+	if r.Dst.IsValid() {
+		m["dst_ip"] = r.Dst.String()
+	}
+	if r.Protocol != nil {
+		m["l4_proto"] = *r.Protocol
+	}
+	for name, p := range map[string]*rulesets.Ports{"src_port": r.SrcPort, "dst_port": r.DstPort} {
+		switch {
+		case p == nil:
+		case p.First == p.Last:
+			m[name] = p.First
+		default:
+			m[name] = fmt.Sprintf("%d-%d", p.First, p.Last)
+		}
+	}
+	for name, mac := range map[string]*[6]byte{"src_mac": r.SrcMAC, "dst_mac": r.DstMAC} {
+		if mac != nil {
+			m[name] = net.HardwareAddr(mac[:]).String()
+		}
+	}
+	if r.VLAN != nil {
+		m["vlan"] = *r.VLAN
+	}
+	if r.InPort != nil {
+		m["in_port"] = fmt.Sprintf("p%d", *r.InPort+1)
+	}
+	out, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return strings.TrimSuffix(string(out), "}") + action + "}"
+}
+
+// generated are rules of a shape for a lab's ports.
+func generated(shape string, n int, seed uint64) []rulesets.Rule {
+	rules := rulesets.Make(shape, n, seed)
+	for i := range rules {
+		if p := rules[i].InPort; p != nil {
+			*p %= labPorts
+		}
+	}
+	return rules
+}
+
+// oracle is a set of rules, searched one by one.
+type oracle struct {
+	matches map[int]classifier.Match
+	counts  map[int]uint64 // -1: no rule
+}
+
+func (o *oracle) see(p rulesets.Packet) {
+	k, _ := classifier.KeyOf(p.Frame, p.InPort, 0)
+	best := -1
+	for id, m := range o.matches {
+		if (best < 0 || id < best) && m.Matches(&k) {
+			best = id
+		}
+	}
+	o.counts[best]++
+}
+
+// compare holds the counters of the cube against the oracle's.
+func (o *oracle) compare(t *testing.T, l *bpftest.Lab, when string) {
+	t.Helper()
+	var rules []counted
+	if err := json.Unmarshal([]byte(l.Read("f rules")), &rules); err != nil {
+		t.Fatal(err)
+	}
+	if len(rules) != len(o.matches) {
+		t.Errorf("%s: there are %d rules, want %d", when, len(rules), len(o.matches))
+	}
+	for _, r := range rules {
+		if want := o.counts[int(r.ID)]; r.Packets != want {
+			t.Errorf("%s: rule %d has %d packets, want %d", when, r.ID, r.Packets, want)
+		}
+	}
+	if got := l.Fates("f")["no-rule"]; got != o.counts[-1] {
+		t.Errorf("%s: %d packets matched no rule, want %d", when, got, o.counts[-1])
+	}
+}
+
+func TestACubeDecidesWhatALinearSearchDecides(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	shapes := map[string]int{"mixed": 400, "fw": 300, "l2": 60, "overlapping": 200}
+	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
+		l.Create("pbforwarder", "f", threePorts)
+		var none uint64
+		for shape, n := range shapes {
+			none = differ(t, l, shape, n, seed, none)
+		}
+	})
+}
+
+// differ tries rules of a shape. none is how many packets have found no rule so far.
+func differ(t *testing.T, l *bpftest.Lab, shape string, n int, seed, none uint64) uint64 {
+	rules := generated(shape, n, seed)
+	o := &oracle{matches: map[int]classifier.Match{}, counts: map[int]uint64{-1: none}}
+	texts := make([]string, n)
+	for i := range rules {
+		texts[i] = text(10*i, &rules[i], "")
+		o.matches[10*i] = rules[i].Match()
+	}
+	l.Set("DELETE", "f rules", "")
+	l.Set("PUT", "f rules", "["+strings.Join(texts, ",")+"]")
+	rng := rand.New(rand.NewPCG(seed, 3))
+	packets := rulesets.NewPackets(rules, labPorts, seed)
+	for round := range 4 {
+		for range 100 {
+			p := packets.Next()
+			o.see(p)
+			l.Flood(fmt.Sprintf("veth%d", p.InPort+1), p.Frame, 1)
+		}
+		o.compare(t, l, fmt.Sprintf("%s, round %d", shape, round))
+		for range 5 {
+			id := 10*rng.IntN(n) + rng.IntN(2)
+			r := rules[rng.IntN(n)]
+			if _, there := o.matches[id]; there && rng.IntN(2) == 0 {
+				l.Set("DELETE", fmt.Sprintf("f rules %d", id), "")
+				delete(o.matches, id)
+				delete(o.counts, id)
+				continue
+			}
+			l.Set("PUT", fmt.Sprintf("f rules %d", id), text(id, &r, ""))
+			o.matches[id] = r.Match()
+		}
+	}
+	return o.counts[-1]
+}
