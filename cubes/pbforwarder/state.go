@@ -29,21 +29,40 @@ func (f *forwarder) State(_ context.Context, path []string) (any, error) {
 	if len(path) > 1 {
 		return f.one(path[1])
 	}
-	places := make([][]counter, f.places.size)
-	var err error
-	for place, values := range f.places.counters.All(&err) {
-		places[place] = []counter{sum(values)}
-	}
+	counts, err := f.counts()
 	if err != nil {
 		return nil, err
 	}
 	s := state{Rules: make([]counted, 0, len(f.rules))}
 	for id, e := range f.rules {
-		c := sum(places[e.place])
+		c := counts[e.place]
 		s.Rules = append(s.Rules, counted{id, c.Packets, c.Bytes})
 	}
 	slices.SortFunc(s.Rules, func(x, y counted) int { return int(int64(x.ID) - int64(y.ID)) })
 	return s, nil
+}
+
+// fewRules are read one by one: the map has room for many more.
+const fewRules = 200
+
+// counts is what rules have counted, by place.
+func (f *forwarder) counts() (map[uint32]counter, error) {
+	out := make(map[uint32]counter, len(f.rules))
+	if len(f.rules) > fewRules {
+		var err error
+		for place, values := range f.places.counters.All(&err) {
+			out[place] = sum(values)
+		}
+		return out, err
+	}
+	for _, e := range f.rules {
+		values, _, err := f.places.counters.Get(e.place)
+		if err != nil {
+			return nil, err
+		}
+		out[e.place] = sum(values)
+	}
+	return out, nil
 }
 
 // one is the state of the rule with an id.

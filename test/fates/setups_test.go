@@ -24,6 +24,13 @@ var setups = map[string]func(*bpftest.Lab){
 			"port-forwarding":{"entry":[{"id":0,"external-ip":"10.0.2.2","external-port":1,"external-port-last":2000,"internal-ip":"10.0.1.2","internal-port":1}]}}}`)
 		l.Attach("n", "f:p2")
 	},
+	"pbforwarder": func(l *bpftest.Lab) {
+		l.Create("pbforwarder", "pb", `{`+three+`,"rules":[
+			{"id":1,"in_port":"p1","vlan":7,"src_mac":"02:00:00:00:00:00/ff:00:00:00:00:00","action":"FORWARD","out_port":"p3"},
+			{"id":2,"src_ip":"10.0.0.0/8","l4_proto":"TCP","dst_port":"1-1023","action":"FORWARD","out_port":"p2"},
+			{"id":3,"dst_ip":"2001:db8::/32","src_port":1000,"action":"SLOWPATH"},{"id":4,"l4_proto":"UDP","action":"DROP"},
+			{"id":5,"in_port":"p2","l4_proto":58,"action":"FORWARD","out_port":"p1"}]}`)
+	},
 	"simplebridge": func(l *bpftest.Lab) { l.Create("simplebridge", "br", "{"+three+"}") },
 	"simpleforwarder": func(l *bpftest.Lab) {
 		l.Create("simpleforwarder", "f", `{`+three+`,"actions":[{"inport":"p1","action":"FORWARD","outport":"p2"},
