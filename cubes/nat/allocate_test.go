@@ -56,7 +56,7 @@ func TestNoEndpointIsGivenTwice(t *testing.T) {
 	const ports, hosts, threads = 200, 300, 4
 	for _, mapping := range []string{"endpoint-independent", "address-and-port-dependent"} {
 		t.Run(mapping, func(t *testing.T) {
-			bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+			atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 				b := newBench(t, l, fmt.Sprintf(`{"max-sessions":4096,"behaviour":{"mapping":%q},"rule":{"snat":{"entry":[
 					{"id":1,"internal-net":"10.0.0.0/8","external-ip":"203.0.113.1","port-first":20000,"port-last":%d}]}}}`, mapping, 20000+ports-1))
 				// Each host sends three times, from different threads at about the same time.
@@ -98,7 +98,7 @@ func TestNoEndpointIsGivenTwice(t *testing.T) {
 
 // The same new sessions on all CPUs at once: they are opened once.
 func TestOneSessionForPacketsAtTheSameTime(t *testing.T) {
-	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, snat)
 		var frames [][]byte
 		for i := range 200 {
@@ -121,7 +121,7 @@ func TestOneSessionForPacketsAtTheSameTime(t *testing.T) {
 }
 
 func TestAFullTableRefusesNewSessionsOnly(t *testing.T) {
-	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, `{"max-sessions":1024,"behaviour":{"mapping":"address-and-port-dependent"},"rule":{
 			"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/8","external-ip":"203.0.113.1"}]}}}`)
 		room := int(b.Map("n", "egress4").MaxEntries())

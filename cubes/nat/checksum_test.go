@@ -21,7 +21,7 @@ func withCheck(from, to string, check uint16) []byte {
 }
 
 func TestChecksumsAtTheirEdges(t *testing.T) {
-	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, snat)
 		// Those with which packets leave, whatever they come with.
 		for _, check := range []uint16{1, 2, 0x7fff, 0x8000, 0xfffe, 0xffff} {

@@ -66,7 +66,7 @@ func TestErrorsAboutWhatWentOut(t *testing.T) {
 }
 
 func TestErrorsThatGoOut(t *testing.T) {
-	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, `{"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"}]},
 			"port-forwarding":{"entry":[{"id":1,"external-ip":"203.0.113.1","external-port":80,"internal-ip":"10.0.0.7","internal-port":8080},
 				{"id":2,"external-ip":"2001:db8::1","external-port":80,"internal-ip":"fd00::7","internal-port":8080}]}}}`)
@@ -124,7 +124,7 @@ func TestErrorsOfICMPv6(t *testing.T) {
 
 // Errors neither keep sessions alive nor end them, and count as no packets of theirs.
 func TestErrorsLeaveSessionsAlone(t *testing.T) {
-	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, snat)
 		segment := func(from string) []byte {
 			return plain4(from, other, nextTCP, tcp4(from, other, 4000, 80, 2, nil))

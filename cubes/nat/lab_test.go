@@ -8,8 +8,10 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	_ "github.com/polycube/polycube/test/bpftest/forwarder" // one to attach to
 	"github.com/polycube/polycube/test/pkt"
@@ -112,4 +114,14 @@ func (b *bench) session4(table, local string, lport uint16, remote string, rport
 		b.t.Errorf("%s %s:%d %s:%d: %v", table, local, lport, remote, rport, err)
 	}
 	return s
+}
+
+// atBothHooks is bpftest.Each without the mode of calls, for what does not depend on it.
+func atBothHooks(t *testing.T, test func(t *testing.T, l *bpftest.Lab)) {
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
+		t.Run(strings.ToLower(string(typ)), func(t *testing.T) {
+			t.Parallel()
+			test(t, bpftest.New(t, bpftest.Options{Hosts: 2, Type: typ}))
+		})
+	}
 }

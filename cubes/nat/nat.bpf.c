@@ -126,7 +126,8 @@ PCN_INLINE void nat_account(const struct pcn_md *md, const union nat_any_key *ke
 	if ((__s64)(now - s->seen) >= (__s64)refresh_ns &&
 	    (egress || inbound_refresh || v->proto != IPPROTO_UDP))
 		s->seen = now;
-	if ((s->state & bits) != bits || (s->state & reset))
+	if ((s->state & bits) != bits || (s->state & reset) ||
+	    (v->bits == NAT_OUT_SYN && s->state != bits))
 		nat_advance(key, s, bits, table);
 }
 

@@ -96,7 +96,7 @@ func TestDestinationNATAndForwardedPorts(t *testing.T) {
 // Two forwarded ports lead to one: a client that uses the same port for both cannot be answered
 // from both.
 func TestAnswersNeverGoAstray(t *testing.T) {
-	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, `{"rule":{"port-forwarding":{"entry":[
 			{"id":1,"external-ip":"203.0.113.1","external-port":80,"internal-ip":"10.0.0.7","internal-port":8080},
 			{"id":2,"external-ip":"203.0.113.1","external-port":81,"internal-ip":"10.0.0.7","internal-port":8080}]}}}`)
@@ -112,7 +112,7 @@ func TestAnswersNeverGoAstray(t *testing.T) {
 }
 
 func TestWhatIsNotForANATGoesOnAsItIs(t *testing.T) {
-	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, `{"rule":{"snat":{"entry":[{"id":1,"internal-net":"0.0.0.0/0","external-ip":"203.0.113.1"},
 			{"id":2,"internal-net":"::/0","external-ip":"2001:db8::1"}]}}}`)
 		solicitation := func(to string) raw {
@@ -138,7 +138,7 @@ func TestWhatIsNotForANATGoesOnAsItIs(t *testing.T) {
 }
 
 func TestHeadersOfAnyLength(t *testing.T) {
-	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, snat)
 		options := append([]byte{7, 39, 4}, make([]byte, 37)...) // record route
 		with := func(n int, from string) raw {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestProtocolsWithoutPorts(t *testing.T) {
-	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		config := `{"behaviour":{"other-protocols":%q},"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"},
 			{"id":2,"internal-net":"fd00::/64","external-ip":"2001:db8::1"}]},"dnat":{"entry":[{"id":1,"external-ip":"203.0.113.2","internal-ip":"10.0.0.8"}]}}}`
 		esp := func(from, to string) []byte { return plain4(from, to, nextESP, bytesOf(40)) }
@@ -43,7 +43,7 @@ func TestProtocolsWithoutPorts(t *testing.T) {
 
 // The checksum of SCTP (a CRC over all of the packet) does not cover addresses, but ports.
 func TestSCTPKeepsItsPorts(t *testing.T) {
-	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, `{"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"}]},
 			"dnat":{"entry":[{"id":1,"external-ip":"203.0.113.2","internal-ip":"10.0.0.8"}]}}}`)
 		sctp := func(from, to string, sport, dport byte) []byte {

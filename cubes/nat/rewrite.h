@@ -140,17 +140,34 @@ PCN_INLINE int nat_read4(struct pcn_cursor *c, struct nat_view *v, struct nat_ke
 	return 0;
 }
 
-/* Skips the extension headers of the IPv6 packet that begins l3 bytes behind the beginning: their
- * length, or -1. */
-PCN_GLOBAL int nat_extensions(struct CTXTYPE *ctx, __u32 l3,
+/* Takes note of the extension header that begins at bytes behind the beginning of the frame: its
+ * length, 0 if there is another header, -1 if it is not whole. */
+PCN_GLOBAL int nat_extension(struct CTXTYPE *ctx, __u32 at,
+			     struct pcn_ipv6_payload *found PCN_NONNULL)
+{
+	struct pcn_ipv6_extension *e = pcn_data(ctx) + (at & 0x3ff);
+
+	if (!pcn_ipv6_is_extension(found->protocol) || found->fragment == PCN_FRAGMENT_LATER)
+		return 0;
+	if ((void *)(e + 1) > pcn_data_end(ctx))
+		return -1;
+	return pcn_ipv6_note(found, e) & 0xfff;
+}
+
+/* Skips the extension headers of which the first begins at bytes behind the beginning of the frame:
+ * as pcn_skip_ipv6_extensions, but each is a call, which makes the verifier's work short. */
+PCN_GLOBAL int nat_extensions(struct CTXTYPE *ctx, __u32 at,
 			      struct pcn_ipv6_payload *found PCN_NONNULL)
 {
-	struct pcn_cursor c = { .pos = pcn_data(ctx) + (l3 & 0x1ff), .end = pcn_data_end(ctx) };
-	struct ipv6hdr *ip = pcn_parse_ipv6(&c);
+	int length = 0, size = 1;
 
-	if (!ip || pcn_skip_ipv6_extensions(&c, ip->nexthdr, found))
-		return -1;
-	return found->length;
+	for (int i = 0; i <= PCN_IPV6_EXTENSIONS && size > 0; i++) {
+		size = nat_extension(ctx, at + length, found);
+		if (size < 0 || length + size > PCN_IPV6_EXTENSIONS_MAX)
+			return -1;
+		length += size;
+	}
+	return size ? -1 : length;
 }
 
 /* Moves behind the headers of an IPv6 packet, of which the fixed one was taken. -1: they are not
@@ -158,19 +175,17 @@ PCN_GLOBAL int nat_extensions(struct CTXTYPE *ctx, __u32 l3,
 PCN_INLINE int nat_skip6(struct CTXTYPE *ctx, struct pcn_cursor *c, const struct ipv6hdr *ip,
 			 struct pcn_ipv6_payload *found)
 {
-	long l3 = (const void *)ip - pcn_data(ctx);
+	long at = (const void *)(ip + 1) - pcn_data(ctx);
 	int length;
 
-	asm volatile("" : "+r"(l3)); /* pointers have 64 bits until they are subtracted */
+	asm volatile("" : "+r"(at)); /* pointers have 64 bits until they are subtracted */
 	__builtin_memset(found, 0, sizeof(*found));
 	found->protocol = ip->nexthdr;
 	if (!pcn_ipv6_is_extension(ip->nexthdr))
 		return 0;
-	length = nat_extensions(ctx, l3, found);
-	if (length < 0)
-		return -1;
+	length = nat_extensions(ctx, at, found);
 	c->pos += length & 0x1ff;
-	return 0;
+	return length < 0 || c->pos > c->end ? -1 : 0;
 }
 
 /* Reads an IPv6 packet. -1: it is not well formed. */
