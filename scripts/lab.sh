@@ -113,10 +113,11 @@ clean_up() {
 		kill "$pid" 2>/dev/null || true
 		wait "$pid" 2>/dev/null || true
 	done
-	if [ $status -eq 1 ] && [ -s "$state/log" ]; then
-		printf '%s: the last lines of the daemon:\n' "$lab" >&2
-		tail -n 20 "$state/log" >&2
-	fi
+	for name in log background; do
+		if [ $status -ne 1 ] || [ ! -s "$state/$name" ]; then continue; fi
+		printf '%s: the last lines of %s:\n' "$lab" "$name" >&2
+		tail -n 20 "$state/$name" >&2
+	done
 	stop_daemon TERM
 	if [ -e "/run/netns/$machine" ]; then
 		inside "$machine" polycubed cleanup --configfile /dev/null --instance "$instance" \
