@@ -31,6 +31,15 @@ var setups = map[string]func(*bpftest.Lab){
 			{"id":3,"dst_ip":"2001:db8::/32","src_port":1000,"action":"SLOWPATH"},{"id":4,"l4_proto":"UDP","action":"DROP"},
 			{"id":5,"in_port":"p2","l4_proto":58,"action":"FORWARD","out_port":"p1"}]}`)
 	},
+	"router": func(l *bpftest.Lab) {
+		l.Create("router", "r", `{"ports":[
+			{"name":"p1","peer":"veth1","ip":"10.0.1.1/24","mac":"`+cubeMACs[1]+`","secondaryip":[{"ip":"fd00:1::1/64"}],"rp-filter":"strict"},
+			{"name":"p2","peer":"veth2","ip":"10.0.2.1/24","mac":"`+cubeMACs[2]+`","secondaryip":[{"ip":"fd00:2::1/64"}],"mtu":1280},
+			{"name":"p3","peer":"veth3","ip":"10.0.3.1/24","mac":"`+cubeMACs[3]+`"}],
+			"arp-table":[{"address":"10.0.2.2","mac":"`+macs[2]+`","interface":"p2"},{"address":"fd00:2::2","mac":"`+macs[2]+`","interface":"p2"}],
+			"route":[{"network":"0.0.0.0/0","nexthop":"10.0.2.2"},{"network":"::/0","nexthop":"fd00:2::2"},
+				{"network":"10.9.0.0/16","nexthop":"blackhole"},{"network":"10.8.0.0/16","nexthop":"unreachable"}]}`)
+	},
 	"simplebridge": func(l *bpftest.Lab) { l.Create("simplebridge", "br", "{"+three+"}") },
 	"simpleforwarder": func(l *bpftest.Lab) {
 		l.Create("simpleforwarder", "f", `{`+three+`,"actions":[{"inport":"p1","action":"FORWARD","outport":"p2"},
