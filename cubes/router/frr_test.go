@@ -174,6 +174,7 @@ func hasRoute(t *testing.T, l *bpftest.Lab, cube, text string, want bool) {
 
 func TestRoutersWithOSPFFindTheWayAndAnotherOne(t *testing.T) {
 	needFRR(t)
+	t.Parallel()
 	l := triangle(t)
 	r1 := startFRR(t, l, "r1", map[string]string{"ospfd": ospf(1, "to2", "to3")})
 	startFRR(t, l, "r2", map[string]string{"ospfd": ospf(2, "to1", "to3")})
@@ -230,4 +231,56 @@ func within(t *testing.T, l *bpftest.Lab, cube string) (n uint64) {
 		}
 	}
 	return n
+}
+
+// bgp is the configuration of a router of an autonomous system of its own, with neighbours of others.
+func bgp(as int, network string, neighbours ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "router bgp %d\n bgp router-id 192.0.2.%d\n no bgp ebgp-requires-policy\n timers bgp 1 3\n", as, as)
+	for i, n := range neighbours {
+		fmt.Fprintf(&b, " neighbor %s remote-as external\n neighbor %[1]s timers connect 1\n", n)
+		if i == 0 {
+			fmt.Fprintf(&b, " bgp bestpath as-path multipath-relax\n")
+		}
+	}
+	fmt.Fprintf(&b, " address-family ipv4 unicast\n  network %s\n  maximum-paths 4\n exit-address-family\n", network)
+	return b.String()
+}
+
+func TestRoutersWithBGPShareTheTrafficAmongEqualPaths(t *testing.T) {
+	needFRR(t)
+	t.Parallel()
+	l := bpftest.New(t, bpftest.Options{Hosts: 2, Mode: "call", Shadow: true})
+	const quiet = `"shadow":true,"arp":{"duplicate-detection":false}`
+	l.Create("router", "r1", `{`+quiet+`,"ports":[{"name":"host","peer":"veth1","ip":"10.1.0.1/24"},{"name":"a","ip":"10.12.1.1/30"},{"name":"b","ip":"10.12.2.1/30"}]}`)
+	l.Create("router", "r2", `{`+quiet+`,"ports":[{"name":"host","peer":"veth2","ip":"10.2.0.1/24"},{"name":"a","ip":"10.12.1.2/30"},{"name":"b","ip":"10.12.2.2/30"}]}`)
+	l.Connect("r1:a", "r2:a")
+	l.Connect("r1:b", "r2:b")
+	for i, h := range l.Hosts {
+		h.Run("ip", "addr", "add", fmt.Sprintf("10.%d.0.2/24", i+1), "dev", "eth0")
+		h.Run("ip", "route", "add", "default", "via", fmt.Sprintf("10.%d.0.1", i+1))
+	}
+	startFRR(t, l, "r1", map[string]string{"bgpd": bgp(1, "10.1.0.0/24", "10.12.1.2", "10.12.2.2")})
+	startFRR(t, l, "r2", map[string]string{"bgpd": bgp(2, "10.2.0.0/24", "10.12.1.1", "10.12.2.1")})
+	for _, gateway := range []string{"10.12.1.2", "10.12.2.2"} {
+		hasRoute(t, l, "r1", `"network":"10.2.0.0/24","nexthop":"`+gateway+`","interface":"`, true)
+	}
+	hasRoute(t, l, "r2", `"protocol":"bgp"`, true)
+	before := [2]uint64{l.Counters("r1", "a").TxPackets, l.Counters("r1", "b").TxPackets}
+	for port := range 32 { // a flow stays on its path, many flows take both
+		l.Hosts[0].Run("bash", "-c", fmt.Sprintf("echo hello >/dev/udp/10.2.0.2/%d || true", 9000+port))
+	}
+	for i, name := range []string{"a", "b"} {
+		netns.Eventually(t, patience, func() error {
+			if n := l.Counters("r1", name).TxPackets - before[i]; n < 4 {
+				return fmt.Errorf("%d of 32 flows took path %s", n, name)
+			}
+			return nil
+		})
+	}
+	l.Set("DELETE", "r1 ports a peer", "")
+	hasRoute(t, l, "r1", `"nexthop":"10.12.1.2"`, false)
+	if got := says(l.Hosts[0], "ping", "-n", "-c", "3", "-i", "0.2", "-W", "5", "10.2.0.2"); !strings.Contains(got, " 3 received") {
+		t.Errorf("by the path that is left, ping says\n%s", got)
+	}
 }
