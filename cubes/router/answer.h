@@ -39,8 +39,8 @@ PCN_NOINLINE int router_control(struct CTXTYPE *ctx, struct pcn_md *md, __u16 re
 /* True if an IPv4 address is on the link of a port. */
 PCN_INLINE int router_on_link4(__be32 address, __u16 port)
 {
-	__u32 *index = router_route4(address);
-	struct router_next_hop *hop = index ? bpf_map_lookup_elem(&next_hops, index) : NULL;
+	__u32 index = router_find4(address);
+	struct router_next_hop *hop = bpf_map_lookup_elem(&next_hops, &index);
 
 	return hop && hop->kind == ROUTER_KIND_UNICAST && hop->port == port && !hop->gateway[3];
 }
@@ -49,8 +49,8 @@ PCN_INLINE int router_on_link6(const struct in6_addr *address, __u16 port)
 {
 	if (router_link_local6(address))
 		return 1;
-	__u32 *index = router_route6(address);
-	struct router_next_hop *hop = index ? bpf_map_lookup_elem(&next_hops, index) : NULL;
+	__u32 index = router_route6(address);
+	struct router_next_hop *hop = bpf_map_lookup_elem(&next_hops, &index);
 
 	return hop && hop->kind == ROUTER_KIND_UNICAST && hop->port == port &&
 	       !(hop->gateway[0] | hop->gateway[1] | hop->gateway[2] | hop->gateway[3]);

@@ -135,26 +135,10 @@ const groupMax = 32
 // groupEntry is struct router_group.
 type groupEntry struct{ Member [groupMax]uint32 }
 
-// prefix4 and prefix6 are the keys of the tries.
-type prefix4 struct {
-	Length  uint32
-	Address uint32
-}
-
+// prefix6 is the key of the trie of IPv6 routes.
 type prefix6 struct {
 	Length  uint32
 	Address words
-}
-
-func prefix4Of(p netip.Prefix) prefix4 {
-	b := p.Addr().As4()
-	return prefix4{uint32(p.Bits()), binary.NativeEndian.Uint32(b[:])}
-}
-
-func (p prefix4) prefix() netip.Prefix {
-	var b [4]byte
-	binary.NativeEndian.PutUint32(b[:], p.Address)
-	return netip.PrefixFrom(netip.AddrFrom4(b), int(p.Length))
 }
 
 func prefix6Of(p netip.Prefix) prefix6 {
@@ -177,7 +161,7 @@ type tables struct {
 	neighbours cube.Table[addressKey, neighbourEntry]
 	hops       cube.Table[uint32, hopEntry]
 	groups     cube.Table[uint32, groupEntry]
-	routes4    cube.Table[prefix4, uint32]
+	fib4       fib4
 	routes6    cube.Table[prefix6, uint32]
 }
 
@@ -200,7 +184,11 @@ func openTables(env cube.Env) (t tables, err error) {
 	})
 	open("next_hops", func(n string) (err error) { t.hops, err = cube.OpenTable[uint32, hopEntry](env, n); return err })
 	open("groups", func(n string) (err error) { t.groups, err = cube.OpenTable[uint32, groupEntry](env, n); return err })
-	open("routes4", func(n string) (err error) { t.routes4, err = cube.OpenTable[prefix4, uint32](env, n); return err })
+	open("fib4", func(n string) (err error) { t.fib4.root, err = cube.OpenTable[uint32, chunkEntry](env, n); return err })
+	open("fib4_pages", func(n string) (err error) {
+		t.fib4.pages, err = cube.OpenMapOf[uint32, uint32, chunkEntry](env, n)
+		return err
+	})
 	open("routes6", func(n string) (err error) { t.routes6, err = cube.OpenTable[prefix6, uint32](env, n); return err })
 	return t, err
 }

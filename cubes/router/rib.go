@@ -52,14 +52,16 @@ type destination struct {
 
 // rib is the routing information base.
 type rib struct {
-	routes4 cube.Table[prefix4, uint32]
+	trie    *trie
 	routes6 cube.Table[prefix6, uint32]
 	hops    *hops
 	table   map[netip.Prefix]*destination
 	// contested are the prefixes with more than one route, listed those with a route that is not configured.
 	contested, listed map[netip.Prefix]bool
-	// earlier are the routes of an earlier life of the cube that nobody has asked for yet.
-	earlier map[netip.Prefix]uint32
+	// earlier are the IPv6 routes of an earlier life of the cube that nobody has asked for yet; hops4 and chunks4 are what
+	// its IPv4 routes use, all of which are replaced at once.
+	earlier        map[netip.Prefix]uint32
+	hops4, chunks4 map[uint32]bool
 	// limit is how many prefixes of a family there may be, count how many there are.
 	limit int
 	count [2]int
@@ -67,21 +69,22 @@ type rib struct {
 
 func newRib(h *hops) *rib {
 	return &rib{hops: h, table: map[netip.Prefix]*destination{}, contested: map[netip.Prefix]bool{}, listed: map[netip.Prefix]bool{},
-		earlier: map[netip.Prefix]uint32{}}
+		earlier: map[netip.Prefix]uint32{}, trie: newTrie()}
 }
 
-// open binds it to its maps; what they have is replaced by what comes, or taken away by sweep.
+// open binds it to its maps. What an earlier life left there is used on until sweep.
 func (r *rib) open(t tables) error {
-	r.routes4, r.routes6 = t.routes4, t.routes6
+	r.routes6, r.trie.store = t.routes6, t.fib4
 	used := map[uint32]int{}
 	var err error
-	for p, id := range t.routes4.All(&err) {
-		r.earlier[p.prefix()] = id
-		used[id]++
-	}
-	if err != nil {
+	if r.chunks4, r.hops4, err = t.fib4.used(); err != nil {
 		return err
 	}
+	for id := range r.hops4 {
+		used[id]++
+	}
+	r.trie.ids.claim(r.chunks4)
+	r.trie.held = len(r.hops4) > 0
 	for p, id := range t.routes6.All(&err) {
 		r.earlier[p.prefix()] = id
 		used[id]++
@@ -93,21 +96,35 @@ func (r *rib) open(t tables) error {
 }
 
 // reopen binds it to maps that took the place of others.
-func (r *rib) reopen(t tables) { r.routes4, r.routes6 = t.routes4, t.routes6 }
+func (r *rib) reopen(t tables) { r.routes6, r.trie.store = t.routes6, t.fib4 }
 
 // sweep takes away what is left of an earlier life of the cube.
 func (r *rib) sweep() error {
-	var w writes
+	var gone []prefix6
 	for p := range r.earlier {
-		w.remove(p)
+		gone = append(gone, prefix6Of(p))
 	}
-	if err := r.write(&w); err != nil {
+	if _, err := r.routes6.DeleteAll(gone); err != nil {
 		return err
 	}
 	for _, id := range r.earlier {
 		r.hops.release(id)
 	}
 	clear(r.earlier)
+	if !r.trie.held {
+		return nil
+	}
+	if err := r.trie.release(); err != nil {
+		r.trie.held = true
+		return err
+	}
+	for id := range r.hops4 {
+		r.hops.release(id)
+	}
+	for n := range r.chunks4 {
+		r.trie.ids.give(n)
+	}
+	r.hops4, r.chunks4 = nil, nil
 	return nil
 }
 
@@ -258,38 +275,17 @@ func (r *rib) index(p netip.Prefix, d *destination) {
 	mark(r.listed, slices.ContainsFunc(d.routes, func(o route) bool { return o.origin != static && !o.hidden }))
 }
 
-// writes collects what is to be written to the tries.
-type writes struct {
-	set4   []prefix4
-	value4 []uint32
-	set6   []prefix6
-	value6 []uint32
-	gone4  []prefix4
-	gone6  []prefix6
-}
-
-func (w *writes) put(p netip.Prefix, hop uint32) {
-	if p.Addr().Is4() {
-		w.set4, w.value4 = append(w.set4, prefix4Of(p)), append(w.value4, hop)
-	} else {
-		w.set6, w.value6 = append(w.set6, prefix6Of(p)), append(w.value6, hop)
-	}
-}
-
-func (w *writes) remove(p netip.Prefix) {
-	if p.Addr().Is4() {
-		w.gone4 = append(w.gone4, prefix4Of(p))
-	} else {
-		w.gone6 = append(w.gone6, prefix6Of(p))
-	}
-}
-
-// step is how a prefix changes in the fast path.
+// step is how a prefix changes in the fast path: from was to is.
 type step struct {
-	prefix    netip.Prefix
-	d         *destination
-	hop       uint32
+	prefix  netip.Prefix
+	d       *destination
+	was, is installation
+}
+
+// installation is what the fast path has of a prefix.
+type installation struct {
 	installed bool
+	hop       uint32
 }
 
 // install brings the fast path in line with the table for some prefixes, or leaves it as it is. What new routes lead to
@@ -304,33 +300,21 @@ func (r *rib) install(touched []netip.Prefix) error {
 	if err != nil {
 		return err
 	}
-	var forth writes
-	for _, s := range steps {
-		switch {
-		case s.installed && (!s.d.installed || s.d.hop != s.hop):
-			forth.put(s.prefix, s.hop)
-		case !s.installed && s.d.installed:
-			forth.remove(s.prefix)
+	if err := r.write(steps); err != nil {
+		for i := range steps {
+			steps[i].was, steps[i].is = steps[i].is, steps[i].was
 		}
-	}
-	if err := r.write(&forth); err != nil {
-		var back writes
-		for _, s := range steps {
-			if s.d.installed {
-				back.put(s.prefix, s.d.hop)
-			} else {
-				back.remove(s.prefix)
-			}
+		err = errors.Join(err, r.write(steps))
+		for i := range steps {
+			steps[i].is = steps[i].was
 		}
-		err = errors.Join(err, r.write(&back))
 		r.abandon(steps)
 		return err
 	}
 	for _, s := range steps {
-		if s.d.installed {
-			r.hops.release(s.d.hop)
+		if s.was.installed {
+			r.hops.release(s.was.hop)
 		}
-		s.d.hop, s.d.installed = s.hop, s.installed
 	}
 	return nil
 }
@@ -343,9 +327,9 @@ func (r *rib) plan(touched []netip.Prefix) ([]step, error) {
 		if d == nil {
 			continue
 		}
-		s := step{prefix: p, d: d, installed: len(d.routes) > 0}
+		s := step{prefix: p, d: d, was: installation{d.installed, d.hop}, is: installation{installed: len(d.routes) > 0}}
 		var err error
-		if s.hop, err = r.hops.acquire(d.best()); err != nil {
+		if s.is.hop, err = r.hops.acquire(d.best()); err != nil {
 			r.abandon(steps)
 			return nil, fmt.Errorf("route %s: %w", p, err)
 		}
@@ -357,21 +341,51 @@ func (r *rib) plan(touched []netip.Prefix) ([]step, error) {
 // abandon gives back what plan acquired.
 func (r *rib) abandon(steps []step) {
 	for _, s := range steps {
-		r.hops.release(s.hop)
+		r.hops.release(s.is.hop)
 	}
 }
 
-// write carries out writes.
-func (r *rib) write(w *writes) error {
-	if _, err := r.routes4.SetAll(w.set4, w.value4); err != nil {
+// write carries out steps.
+func (r *rib) write(steps []step) error {
+	for _, s := range steps {
+		s.d.installed, s.d.hop = s.is.installed, s.is.hop
+	}
+	var set, gone []prefix6
+	var hops []uint32
+	for _, s := range steps {
+		six := s.prefix.Addr().Is6()
+		switch {
+		case s.is == s.was:
+		case six && s.is.installed:
+			set, hops = append(set, prefix6Of(s.prefix)), append(hops, s.is.hop)
+		case six:
+			gone = append(gone, prefix6Of(s.prefix))
+		case s.is.installed:
+			if err := r.trie.set(s.prefix, s.is.hop); err != nil {
+				return err
+			}
+		default:
+			parent, hop := r.parent(s.prefix)
+			r.trie.unset(s.prefix, parent, hop)
+		}
+	}
+	if err := r.trie.flush(); err != nil {
 		return err
 	}
-	if _, err := r.routes6.SetAll(w.set6, w.value6); err != nil {
+	if _, err := r.routes6.SetAll(set, hops); err != nil {
 		return err
 	}
-	if _, err := r.routes4.DeleteAll(w.gone4); err != nil {
-		return err
-	}
-	_, err := r.routes6.DeleteAll(w.gone6)
+	_, err := r.routes6.DeleteAll(gone)
 	return err
+}
+
+// parent is the next shorter prefix that is installed, and where it leads.
+func (r *rib) parent(p netip.Prefix) (netip.Prefix, uint32) {
+	for bits := p.Bits() - 1; bits > 0; bits-- {
+		shorter := netip.PrefixFrom(p.Addr(), bits).Masked()
+		if d := r.table[shorter]; d != nil && d.installed {
+			return shorter, d.hop
+		}
+	}
+	return netip.Prefix{}, 0
 }

@@ -5,21 +5,51 @@
 
 #include "address.h"
 
-/* The index in next_hops of an IPv4 address's route, NULL: none. */
-PCN_INLINE __u32 *router_route4(__be32 address)
+/* The index in next_hops of an IPv4 address's route, 0: none. */
+PCN_INLINE __u32 router_route4(__be32 address)
 {
-	struct router_prefix4 key = { .length = 32, .address = address };
+	__u32 a = bpf_ntohl(address), key = a >> 20, entry;
+	struct router_chunk *c = bpf_map_lookup_elem(&fib4, &key);
 
-	return bpf_map_lookup_elem(&routes4, &key);
+	if (!c)
+		return ROUTER_HOP_NONE;
+	entry = c->entry[a >> 16 & 15];
+#pragma clang loop unroll(full)
+	for (int shift = 12; shift >= 0; shift -= 4) {
+		__u32 page = (entry & ~ROUTER_CHUNK_FOLLOWS) / ROUTER_PAGE_CHUNKS;
+		__u32 slot = entry % ROUTER_PAGE_CHUNKS;
+		void *chunks;
+
+		if (!(entry & ROUTER_CHUNK_FOLLOWS))
+			break;
+		chunks = bpf_map_lookup_elem(&fib4_pages, &page);
+		c = chunks ? bpf_map_lookup_elem(chunks, &slot) : NULL;
+		if (!c)
+			return ROUTER_HOP_NONE;
+		entry = c->entry[a >> shift & 15];
+	}
+	if (entry)
+		return entry;
+	key = ROUTER_ROOT_CHUNKS;
+	c = bpf_map_lookup_elem(&fib4, &key);
+	return c ? c->entry[0] : ROUTER_HOP_NONE;
 }
 
-/* The index in next_hops of an IPv6 address's route, NULL: none. */
-PCN_INLINE __u32 *router_route6(const struct in6_addr *address)
+/* The same, for where it is seldom. */
+PCN_GLOBAL __u32 router_find4(__be32 address)
+{
+	return router_route4(address);
+}
+
+/* The index in next_hops of an IPv6 address's route, 0: none. */
+PCN_INLINE __u32 router_route6(const struct in6_addr *address)
 {
 	struct router_prefix6 key = { .length = 128 };
+	__u32 *index;
 
 	router_copy6(key.address, address);
-	return bpf_map_lookup_elem(&routes6, &key);
+	index = bpf_map_lookup_elem(&routes6, &key);
+	return index ? *index : ROUTER_HOP_NONE;
 }
 
 /* True if a route leads out of a port. */
@@ -51,9 +81,9 @@ PCN_NOINLINE int router_leads_to(const struct router_next_hop *hop, __u32 port)
 }
 
 /* True if the reverse path filter of a port takes a source with that route. */
-PCN_INLINE int router_accepts(__u8 filter, __u32 *index, __u16 in_port)
+PCN_INLINE int router_accepts(__u8 filter, __u32 index, __u16 in_port)
 {
-	struct router_next_hop *back = index ? bpf_map_lookup_elem(&next_hops, index) : NULL;
+	struct router_next_hop *back = bpf_map_lookup_elem(&next_hops, &index);
 
 	if (filter == ROUTER_RP_STRICT)
 		return router_leads_to(back, in_port);

@@ -92,7 +92,7 @@ PCN_INLINE int router_ip4(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_cur
 {
 	struct router_packet p = {};
 	struct iphdr *ip = pcn_cursor_take(c, sizeof(*ip));
-	__u32 source, destination, *index;
+	__u32 source, destination, hop;
 
 	if (!ip)
 		return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
@@ -125,23 +125,18 @@ PCN_INLINE int router_ip4(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_cur
 	}
 	if (router_martian_source4(source) && (source || destination != 0xffffffff))
 		return pcn_pkt_drop(ctx, md, ROUTER_MARTIAN_SOURCE);
-	if (router_maybe_own(from ^ bpf_htonl(0xffff))) {
-		__u32 *back = router_route4(from);
-
-		if (back && *back == ROUTER_HOP_LOCAL)
-			return pcn_pkt_drop(ctx, md, ROUTER_SPOOFED);
-	}
+	if (router_maybe_own(from ^ bpf_htonl(0xffff)) && router_find4(from) == ROUTER_HOP_LOCAL)
+		return pcn_pkt_drop(ctx, md, ROUTER_SPOOFED);
 	if (destination >> 28 == 14 || destination == 0xffffffff)
 		return router_local4(ctx, md, destination);
 	if (router_martian_destination4(destination))
 		return pcn_pkt_drop(ctx, md, ROUTER_MARTIAN_DESTINATION);
 	if (any_rp_filter && port->rp_filter &&
-	    !router_accepts(port->rp_filter, router_route4(from), md->in_port))
+	    !router_accepts(port->rp_filter, router_find4(from), md->in_port))
 		return pcn_pkt_drop(ctx, md, ROUTER_REVERSE_PATH);
-	index = router_route4(p.key.address[3]);
-	if (!index)
+	hop = router_route4(p.key.address[3]);
+	if (!hop)
 		return router_nowhere(ctx, md, ROUTER_KIND_NONE);
-	__u32 hop = *index;
 	if (hop == ROUTER_HOP_LOCAL)
 		return router_local4(ctx, md, destination);
 	if (hop == ROUTER_HOP_BROADCAST)
@@ -159,7 +154,7 @@ PCN_INLINE int router_ip6(struct CTXTYPE *ctx, struct pcn_md *md, const struct r
 {
 	struct router_packet p = {};
 	struct pcn_cursor c;
-	__u32 *index;
+	__u32 hop;
 
 	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + sizeof(struct ipv6hdr));
 	struct ethhdr *eth = pcn_parse_eth(&c);
@@ -184,10 +179,10 @@ PCN_INLINE int router_ip6(struct CTXTYPE *ctx, struct pcn_md *md, const struct r
 		return pcn_pkt_drop(ctx, md, ROUTER_MARTIAN_SOURCE);
 	if (router_maybe_own(router_fold6(&ip->saddr))) {
 		struct router_address_key key = { .port = md->in_port };
-		__u32 *back = router_route6(&ip->saddr);
 
 		router_copy6(key.address, &ip->saddr);
-		if ((back && *back == ROUTER_HOP_LOCAL) || bpf_map_lookup_elem(&addresses, &key))
+		if (router_route6(&ip->saddr) == ROUTER_HOP_LOCAL ||
+		    bpf_map_lookup_elem(&addresses, &key))
 			return router_own_source6(ctx, md, multicast, port->mac);
 	}
 	if (multicast)
@@ -199,10 +194,9 @@ PCN_INLINE int router_ip6(struct CTXTYPE *ctx, struct pcn_md *md, const struct r
 	if (any_rp_filter && port->rp_filter && !link_local &&
 	    !router_accepts(port->rp_filter, router_route6(&ip->saddr), md->in_port))
 		return pcn_pkt_drop(ctx, md, ROUTER_REVERSE_PATH);
-	index = router_route6(&ip->daddr);
-	if (!index)
+	hop = router_route6(&ip->daddr);
+	if (!hop)
 		return router_nowhere(ctx, md, ROUTER_KIND_NONE);
-	__u32 hop = *index;
 	if (hop == ROUTER_HOP_LOCAL)
 		return router_local6(ctx, md, port->mac);
 	if (link_local)

@@ -108,7 +108,7 @@ func (r *router) prepare(ctx context.Context, _, after *Config) (cube.Plan, erro
 	limits := limits{routes: after.MaxRoutes, neighbours: after.MaxNeighbours}
 	plan := cube.Plan{
 		Constants: constants(after),
-		MapSizes:  map[string]uint32{"routes4": limits.routes, "routes6": limits.routes, "neighbours": limits.neighbours},
+		MapSizes:  map[string]uint32{"routes6": limits.routes, "neighbours": limits.neighbours},
 	}
 	var undo func() error
 	plan.Commit = func() (err error) { undo, err = r.commit(after, next, limits); return err }

@@ -163,17 +163,24 @@ struct router_group {
 };
 PCN_MAP(groups, BPF_MAP_TYPE_ARRAY, __u32, struct router_group, 4096);
 
-/* Routes: index in next_hops by prefix. */
-struct router_prefix4 {
-	__u32 length;
-	__be32 address;
+/* IPv4 routes: a trie of 16 bits, then four and four. An entry is an index in next_hops, 0 for none,
+ * or, with ROUTER_CHUNK_FOLLOWS, the number of a chunk. `fib4` has the first 16 bits, and in its last
+ * chunk the default route; chunk n is number n % ROUTER_PAGE_CHUNKS of page n / ROUTER_PAGE_CHUNKS. */
+#define ROUTER_CHUNK_FOLLOWS 0x80000000
+#define ROUTER_PAGE_CHUNKS 4096
+#define ROUTER_ROOT_CHUNKS 4096
+struct router_chunk {
+	__u32 entry[16];
 };
+PCN_MAP(fib4, BPF_MAP_TYPE_ARRAY, __u32, struct router_chunk, ROUTER_ROOT_CHUNKS + 1);
+PCN_MAP_OF_MAPS(fib4_pages, BPF_MAP_TYPE_ARRAY_OF_MAPS, __u32, 1024, BPF_MAP_TYPE_ARRAY, __u32,
+		struct router_chunk, ROUTER_PAGE_CHUNKS, 0);
+
+/* IPv6 routes: index in next_hops by prefix. */
 struct router_prefix6 {
 	__u32 length;
 	__be32 address[4];
 };
-PCN_MAP_FLAGS(routes4, BPF_MAP_TYPE_LPM_TRIE, struct router_prefix4, __u32, 131072,
-	      BPF_F_NO_PREALLOC);
 PCN_MAP_FLAGS(routes6, BPF_MAP_TYPE_LPM_TRIE, struct router_prefix6, __u32, 131072,
 	      BPF_F_NO_PREALLOC);
 
