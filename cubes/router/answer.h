@@ -28,7 +28,7 @@ struct router_nd {
 
 /* Gives ARP or neighbour discovery to the control plane, and to the namespace of a shadow cube: its
  * kernel resolves for the packets of programs there. */
-PCN_NOINLINE int router_control(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason)
+PCN_GLOBAL int router_control(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u16 reason)
 {
 	if (!pcn_shadow)
 		return router_punt(ctx, md, reason, ROUTER_CLASS_CONTROL, md->in_port, 0);
@@ -57,7 +57,7 @@ PCN_INLINE int router_on_link6(const struct in6_addr *address, __u16 port)
 }
 
 /* An ARP packet. */
-PCN_NOINLINE int router_arp(struct CTXTYPE *ctx, struct pcn_md *md, __u64 mac)
+PCN_GLOBAL int router_arp(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u64 mac)
 {
 	struct router_address_key key = { .port = md->in_port }, from = { .port = md->in_port };
 	struct router_address *own_address;
@@ -143,7 +143,7 @@ PCN_INLINE int router_advertise(struct CTXTYPE *ctx, struct pcn_md *md, __u64 ma
 }
 
 /* An ICMPv6 packet of neighbour discovery, types 133 to 137. */
-PCN_NOINLINE int router_nd(struct CTXTYPE *ctx, struct pcn_md *md, __u64 mac)
+PCN_GLOBAL int router_nd(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u64 mac)
 {
 	struct router_address_key key = { .port = md->in_port }, from = { .port = md->in_port };
 	struct router_address *own_address;

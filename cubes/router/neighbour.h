@@ -13,16 +13,17 @@
 #define ROUTER_REFRESH_NS 1000000000
 
 /* A stale neighbour is used: somebody has to ask whether it is still there, once. */
-PCN_NOINLINE void router_stale(struct CTXTYPE *ctx, struct pcn_md *md,
-			       struct router_address_key *key)
+PCN_GLOBAL int router_stale(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
+			     struct router_address_key *key PCN_NONNULL)
 {
 	struct router_neighbour *n;
 
 	if (pcn_notify(ctx, md, ROUTER_NOTIFY_STALE, key, sizeof(*key)))
-		return;
+		return -1;
 	n = bpf_map_lookup_elem(&neighbours, key);
 	if (n && n->state == ROUTER_STALE)
 		n->state = ROUTER_PROBE;
+	return 0;
 }
 
 /* The MAC address of a neighbour, 0: not known. */
@@ -45,8 +46,8 @@ PCN_INLINE __u64 router_neighbour_mac(struct CTXTYPE *ctx, struct pcn_md *md,
 }
 
 /* What becomes of a packet whose neighbour is not known. */
-PCN_NOINLINE int router_unresolved(struct CTXTYPE *ctx, struct pcn_md *md,
-				   struct router_address_key *key, __u32 hop)
+PCN_GLOBAL int router_unresolved(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
+				 struct router_address_key *key PCN_NONNULL, __u32 hop)
 {
 	struct router_neighbour *n = bpf_map_lookup_elem(&neighbours, key);
 

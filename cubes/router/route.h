@@ -53,13 +53,11 @@ PCN_INLINE __u32 router_route6(const struct in6_addr *address)
 }
 
 /* True if a route leads out of a port. */
-PCN_NOINLINE int router_leads_to(const struct router_next_hop *hop, __u32 port)
+PCN_GLOBAL int router_leads_to(const struct router_next_hop *hop PCN_NONNULL, __u32 port)
 {
 	struct router_group *g;
 	__u32 group;
 
-	if (!hop)
-		return 0;
 	if (hop->kind == ROUTER_KIND_UNICAST)
 		return hop->port == port;
 	if (hop->kind != ROUTER_KIND_MULTIPATH)
@@ -85,9 +83,11 @@ PCN_INLINE int router_accepts(__u8 filter, __u32 index, __u16 in_port)
 {
 	struct router_next_hop *back = bpf_map_lookup_elem(&next_hops, &index);
 
+	if (!back)
+		return 0;
 	if (filter == ROUTER_RP_STRICT)
 		return router_leads_to(back, in_port);
-	return back && (back->kind == ROUTER_KIND_UNICAST || back->kind == ROUTER_KIND_MULTIPATH);
+	return (back->kind == ROUTER_KIND_UNICAST || back->kind == ROUTER_KIND_MULTIPATH);
 }
 
 /* Mixes a word into the hash of a flow. */

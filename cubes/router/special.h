@@ -40,12 +40,15 @@ PCN_GLOBAL int router_options(struct CTXTYPE *ctx, __u32 length, __u64 sum)
 #pragma clang loop unroll(disable)
 	for (__u64 i = 0; i < 40; i++) { /* the same for each byte, so there is one way through */
 		__u64 kind = option[i], size = option[i + 1];
-		__u64 here = router_same(skip, 0) & ~over & -((i - length) >> 63);
+		__u64 inside = (i - length) >> 63;
+
+		asm volatile("" : "+r"(inside));
+		__u64 here = router_same(skip, 0) & ~over & -inside;
 		__u64 last = router_same(kind, 0), filler = router_same(kind, 1);
 
 		source_route |= here & (router_same(kind, ROUTER_OPTION_LOOSE_ROUTE) |
 					router_same(kind, ROUTER_OPTION_STRICT_ROUTE));
-		bad |= here & router_same(size >> 1, 0) & ~filler & ~last;
+		bad |= here & router_same(size & 0xfe, 0) & ~filler & ~last;
 		over |= here & last;
 		skip = (here & ~filler & (size - 1)) | (~here & (skip - 1));
 	}
@@ -55,7 +58,7 @@ PCN_GLOBAL int router_options(struct CTXTYPE *ctx, __u32 length, __u64 sum)
 }
 
 /* An IPv4 packet for the router, or for all or many on a link. */
-PCN_NOINLINE int router_local4(struct CTXTYPE *ctx, struct pcn_md *md, __u32 destination)
+PCN_GLOBAL int router_local4(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 destination)
 {
 	if (pcn_shadow)
 		return pcn_pkt_namespace(ctx, md, md->in_port);
@@ -68,7 +71,7 @@ PCN_NOINLINE int router_local4(struct CTXTYPE *ctx, struct pcn_md *md, __u32 des
 
 /* An IPv6 packet for the router, or for many on a link. Neighbour discovery has its own way,
  * whatever the destination. */
-PCN_NOINLINE int router_local6(struct CTXTYPE *ctx, struct pcn_md *md, __u64 mac)
+PCN_GLOBAL int router_local6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u64 mac)
 {
 	struct pcn_cursor c;
 	int multicast, type = -1;
@@ -99,8 +102,8 @@ PCN_NOINLINE int router_local6(struct CTXTYPE *ctx, struct pcn_md *md, __u64 mac
 
 /* An IPv6 packet whose source is an address of the router: a forgery, but for neighbour discovery,
  * which tells of somebody else with the address. */
-PCN_NOINLINE int router_own_source6(struct CTXTYPE *ctx, struct pcn_md *md, int multicast,
-				    __u64 mac)
+PCN_GLOBAL int router_own_source6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, int multicast,
+				  __u64 mac)
 {
 	struct pcn_cursor c;
 
@@ -116,8 +119,8 @@ PCN_NOINLINE int router_own_source6(struct CTXTYPE *ctx, struct pcn_md *md, int 
 }
 
 /* An IPv6 packet to a link-local address, which is valid on its own link alone. */
-PCN_NOINLINE int router_to_link_local(struct CTXTYPE *ctx, struct pcn_md *md, __u64 mac,
-				      struct router_address_key *key)
+PCN_GLOBAL int router_to_link_local(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u64 mac,
+				    struct router_address_key *key PCN_NONNULL)
 {
 	if (bpf_map_lookup_elem(&addresses, key))
 		return router_local6(ctx, md, mac);
@@ -148,7 +151,8 @@ PCN_INLINE __u32 router_segment(struct CTXTYPE *ctx, struct pcn_cursor *c, __u32
 
 /* A packet that is longer than the MTU of a port, by its length or that of the superframe: 0 if
  * its segments are not, else the verdict. */
-PCN_NOINLINE int router_too_big(struct CTXTYPE *ctx, struct pcn_md *md, __u32 port, __u32 mtu)
+PCN_GLOBAL int router_too_big(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 port,
+			      __u32 mtu)
 {
 	struct pcn_cursor c;
 	__u32 longest;
@@ -180,7 +184,7 @@ PCN_NOINLINE int router_too_big(struct CTXTYPE *ctx, struct pcn_md *md, __u32 po
 }
 
 /* What becomes of a packet whose route leads nowhere. */
-PCN_NOINLINE int router_nowhere(struct CTXTYPE *ctx, struct pcn_md *md, __u32 kind)
+PCN_GLOBAL int router_nowhere(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 kind)
 {
 	switch (kind) {
 	case ROUTER_KIND_BLACKHOLE:

@@ -163,9 +163,11 @@ PCN_INLINE __u32 pcn_ipv6_note(struct pcn_ipv6_payload *found, const struct pcn_
 	__u64 fragment = pcn_ipv6_is(protocol, IPPROTO_FRAGMENT);
 	__u64 routing = pcn_ipv6_is(protocol, IPPROTO_ROUTING);
 	__u64 offset = (__u64)e->type << 8 | e->rest;
-	__u64 later = -(-(offset & 0xfff8) >> 63) & fragment;
+	__u64 later = -(offset & 0xfff8) >> 63;
 	__u64 size = ((__u64)e->length + 1 + (authentication & 1)) << (3 - (authentication & 1));
 
+	asm volatile("" : "+r"(later));
+	later = -later & fragment;
 	found->hop_by_hop |= pcn_ipv6_is(protocol, IPPROTO_HOPOPTS) & 1;
 	found->routing = (found->routing & ~routing) | ((e->type + 1) & routing);
 	found->fragment = ((found->fragment | (offset & 1 & fragment)) & ~later) | (later & 2);
