@@ -10,6 +10,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
 )
 
 const (
@@ -99,5 +100,60 @@ func TestRingsWithLinuxBridges(t *testing.T) {
 				t.Logf("after it was mended %v", mended)
 			})
 		}
+	}
+}
+
+// vlanSTP is a cube whose trees of VLANs 1, 10 and 20 have priorities of their own.
+func vlanSTP(mac string, priorities [3]int, host string) string {
+	var trees []string
+	for i, vlan := range []int{1, 10, 20} {
+		trees = append(trees, fmt.Sprintf(`{"vlan":%d,"priority":%d,"hello-time":1,"max-message-age":6,"forward-delay":4}`, vlan, priorities[i]))
+	}
+	return fmt.Sprintf(`{"stp-enabled":true,"mac":%q,"stp":[%s],
+		"ports":[{"name":"host","peer":%q,"access":{"vlanid":20},"stp":[{"vlan":20,"admin-edge":true}]}]}`,
+		mac, strings.Join(trees, ","), host)
+}
+
+// Trunks between three of ours: each VLAN has a root and a closed port of its own, and one that is native here and tagged
+// there is one tree.
+func TestEachVLANHasATreeOfItsOwn(t *testing.T) {
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
+		t.Run(strings.ToLower(string(typ)), func(t *testing.T) {
+			t.Parallel()
+			m := newMesh(t, bpftest.Options{Type: typ, Hosts: 3})
+			const first, second, third = 4096, 8192, 12288
+			a := m.cube("a", vlanSTP(macA, [3]int{first, second, third}, "veth1"))
+			b := m.cube("b", vlanSTP(macB, [3]int{second, third, first}, "veth2"))
+			c := m.cube("c", vlanSTP(macC, [3]int{third, first, second}, "veth3"))
+			trunk := `,"mode":"trunk","trunk":{"allowed":[{"vlanid":10},{"vlanid":20}],"native-vlan":%d}`
+			a.port, b.port, c.port = fmt.Sprintf(trunk, 1), fmt.Sprintf(trunk, 1), fmt.Sprintf(trunk, 1)
+			m.link("a", "b")
+			a.port, b.port, c.port = fmt.Sprintf(trunk, 10), fmt.Sprintf(trunk, 10), fmt.Sprintf(trunk, 10)
+			m.link("b", "c")
+			m.link("c", "a")
+			m.becomes(1, "1000.020000000a01", map[string]string{"a-b": "-", "b-c": ">", "c-a": "-"})
+			m.becomes(10, "1000.020000000c01", map[string]string{"a-b": ">", "b-c": "-", "c-a": "-"})
+			m.becomes(20, "1000.020000000b01", map[string]string{"a-b": "-", "b-c": "-", "c-a": ">"})
+			m.once()
+			m.cut("a-b")
+			m.becomes(1, "1000.020000000a01", map[string]string{"a-b": "0", "b-c": "-", "c-a": "-"})
+			m.becomes(20, "1000.020000000b01", map[string]string{"a-b": "0", "b-c": "-", "c-a": "-"})
+			m.once()
+			// A VLAN that is added gets its tree, and one that is taken away loses it.
+			m.Set("POST", "b ports btoc trunk allowed 30", `{}`)
+			m.Set("POST", "c ports ctob trunk allowed 30", `{}`)
+			m.Set("PATCH", "b stp 30", `{"priority":0}`)
+			root := "0000.020000000b01"
+			netns.Eventually(t, patience, func() error {
+				if is, port := c.root(30), c.state("ctob", 30); is != root || port != "forwarding" {
+					return fmt.Errorf("the root of VLAN 30 is %s and the port to it %s, want %s", is, port, root)
+				}
+				return nil
+			})
+			m.Set("DELETE", "c ports ctob trunk allowed 30", ``)
+			if text, err := m.TryRead("c stp 30 root-id"); err == nil {
+				t.Errorf("VLAN 30 has no port and the root %s", text)
+			}
+		})
 	}
 }
