@@ -88,7 +88,7 @@ func (o *ovs) start(name string, args ...string) {
 // vsctl changes the switch and waits until it has.
 func (o *ovs) vsctl(args ...string) string {
 	o.t.Helper()
-	return o.run("ovs-vsctl", append([]string{"--timeout=20", "--db=unix:" + o.file("db.sock")}, args...)...)
+	return o.run("ovs-vsctl", append([]string{"--timeout=20", "--retry", "--db=unix:" + o.file("db.sock")}, args...)...)
 }
 
 // appctl asks the switch.

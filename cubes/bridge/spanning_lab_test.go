@@ -110,7 +110,7 @@ func formOf(states string) string {
 		return "<"
 	case "forwarding blocking":
 		return ">"
-	case "disabled disabled":
+	case "disabled disabled", "disabled blocking", "blocking disabled": // Open vSwitch says that what is down is discarding
 		return "0"
 	}
 	return "?"

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/test/bpftest"
+)
+
+// rstpOVS is Open vSwitch's bridge with RSTP.
+type rstpOVS struct{ *ovs }
+
+func (m *mesh) ovs(name, mac string, priority int) {
+	m.t.Helper()
+	b := rstpOVS{startOVS(m.t, m.Lab.Lab.Namespace)}
+	b.vsctl("set", "bridge", "br0", "rstp_enable=true", fmt.Sprintf("other_config:hwaddr=%q", mac),
+		fmt.Sprint("other_config:rstp-priority=", priority))
+	m.bridges[name] = b
+}
+
+func (b rstpOVS) add(dev string) {
+	b.t.Helper()
+	b.vsctl("add-port", "br0", dev, "--", "set", "port", dev, "other_config:rstp-path-cost=4")
+}
+
+func (b rstpOVS) state(dev string, _ int) string {
+	b.t.Helper()
+	state := strings.Trim(b.vsctl("--if-exists", "get", "port", dev, "rstp_status:rstp_port_state"), `"`)
+	return strings.Replace(strings.ToLower(state), "discarding", "blocking", 1)
+}
+
+func (b rstpOVS) root(int) string {
+	b.t.Helper()
+	root := strings.Trim(b.vsctl("get", "bridge", "br0", "rstp_status:rstp_root_id"), `"`)
+	return strings.Replace(root, ".", "", 1) // 1.000.020000000a01: priority and system ID are apart
+}
+
+// A ring of two cubes and Open vSwitch, whoever is the root: RSTP, with its handshakes.
+func TestARingWithOpenVSwitch(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		priorities [3]int
+		root       string
+		whole      map[string]string
+		cut        string
+		healed     map[string]string
+	}{
+		{"a cube is the root, and Open vSwitch closes its port", [3]int{4096, 8192, 12288}, "1000.020000000a01",
+			map[string]string{"a-b": "-", "b-c": ">", "c-a": "-"}, "c-a", map[string]string{"a-b": "-", "b-c": "-", "c-a": "0"}},
+		{"Open vSwitch is the root, and a cube closes its port", [3]int{8192, 12288, 4096}, "1000.020000000c01",
+			map[string]string{"a-b": ">", "b-c": "-", "c-a": "-"}, "b-c", map[string]string{"a-b": "-", "b-c": "0", "c-a": "-"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := newMesh(t, bpftest.Options{Hosts: 2})
+			m.ovs("c", macC, c.priorities[2])
+			m.cube("a", withSTP(macA, c.priorities[0], "rstp", "veth1"))
+			m.cube("b", withSTP(macB, c.priorities[1], "rstp", "veth2"))
+			m.link("a", "b")
+			m.link("b", "c")
+			m.link("c", "a")
+			took := m.becomes(1, c.root, c.whole)
+			m.once()
+			m.cut(c.cut)
+			cut := m.becomes(1, c.root, c.healed)
+			m.once()
+			m.mend(c.cut)
+			mended := m.becomes(1, c.root, c.whole)
+			m.once()
+			t.Logf("%v, after a cut %v, after it was mended %v", took, cut, mended)
+			if limit := 20 * time.Second; max(took, cut, mended) > limit {
+				t.Errorf("it took more than %v, without the handshakes of RSTP", limit)
+			}
+			for _, port := range []string{"a ports atoc", "b ports btoc"} {
+				if v := m.Read(port + " stp 1 oper-version"); v != `"rstp"` {
+					t.Errorf("%s speaks %s to Open vSwitch", port, v)
+				}
+			}
+		})
+	}
+}
