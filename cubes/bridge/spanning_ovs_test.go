@@ -83,3 +83,42 @@ func TestARingWithOpenVSwitch(t *testing.T) {
 		})
 	}
 }
+
+// While the daemon is away, its bridges neither open nor close a port, and pass on BPDUs where they forward: the neighbour
+// that hears nothing of the root any more finds itself at the other end of them, and opens no loop. When the daemon is back,
+// all is as before.
+func TestNoLoopWhileTheDaemonIsAway(t *testing.T) {
+	m := newMesh(t, bpftest.Options{Hosts: 2})
+	m.ovs("c", macC, 12288)
+	m.cube("a", withSTP(macA, 4096, "rstp", "veth1"))
+	m.cube("b", withSTP(macB, 8192, "rstp", "veth2"))
+	m.link("a", "b")
+	m.link("b", "c")
+	m.link("c", "a")
+	root, whole := "1000.020000000a01", map[string]string{"a-b": "-", "b-c": ">", "c-a": "-"}
+	m.becomes(1, root, whole)
+	m.once()
+	m.Restart(nil)
+	m.once() // at once: nothing was closed
+	if state := m.bridges["a"].state("atob", 1); state != "forwarding" {
+		t.Errorf("a port that forwarded is %s after a restart", state)
+	}
+	m.becomes(1, root, whole)
+	m.Restart(func() {
+		open := func() bool {
+			return m.bridges["c"].state("ctoa", 1) == "forwarding" && m.bridges["c"].state("ctob", 1) == "forwarding"
+		}
+		for began := time.Now(); m.bridges["c"].root(1) == root; m.once() {
+			if open() || time.Since(began) > patience {
+				t.Fatalf("after %v, Open vSwitch takes %s for the root", time.Since(began), m.bridges["c"].root(1))
+			}
+		}
+		for began := time.Now(); time.Since(began) < 5*time.Second; m.once() {
+			if open() {
+				t.Fatal("Open vSwitch opened a loop")
+			}
+		}
+	})
+	m.becomes(1, root, whole)
+	m.once()
+}
