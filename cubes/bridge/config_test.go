@@ -19,6 +19,7 @@ func TestModelAndCodeSayTheSame(t *testing.T) {
 	for _, object := range [][]byte{tc, xdp} {
 		bpftest.Layout(t, object, "fdb", entry{})
 		bpftest.Layout(t, object, "ports", portEntry{})
+		bpftest.Layout(t, object, "bpdus", bpdus{})
 	}
 }
 

@@ -72,6 +72,50 @@ func TestPortsFollowTheirNetdev(t *testing.T) {
 	}
 }
 
+// A link works while its netdev has carrier; one that lost it for a moment is news, too.
+func TestLinksAreFollowed(t *testing.T) {
+	l := newLab(t, "veth1")
+	told := func(step string, want ...string) {
+		t.Helper()
+		var got []string
+		l.quiet()
+		for _, c := range l.b.calls() {
+			if strings.Contains(c, "LinkChanged") {
+				got = append(got, strings.Replace(c, " LinkChanged", "", 1))
+			}
+		}
+		slices.SortStableFunc(got, func(a, b string) int { return strings.Compare(a[:2], b[:2]) }) // cubes hear of it side by side
+		if !slices.Equal(got, want) {
+			t.Errorf("%s tells %q, want %q", step, got, want)
+		}
+	}
+	l.must(`create toybridge br <<< {"ports":[{"name":"p1","peer":"veth1"},{"name":"p2"}]}`)
+	info, err := l.devs.Get("veth1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := func(up, carrier, flapped bool) {
+		info.Up, info.Carrier = up, carrier
+		l.NetdevEvent(netdev.Event{Kind: netdev.Changed, Info: info, Old: &info, Flapped: flapped})
+	}
+	event(true, false, false)
+	l.b.calls()
+	event(true, true, false)
+	told("carrier", "br p1 true")
+	event(true, true, true)
+	told("carrier that was away for a moment", "br p1 false", "br p1 true")
+	event(true, false, false)
+	told("a cable that is pulled", "br p1 false")
+	event(false, false, false)
+	told("what did not work", []string(nil)...)
+	event(true, true, false)
+	told("a netdev that is set up", "br p1 true")
+	event(false, true, false)
+	told("a netdev that is set down", "br p1 false")
+	l.must(`create toybridge b2 <<< {"ports":[{"name":"p3"}]}`, `connect br:p2 b2:p3`)
+	told("a link between cubes", "b2 p3 true", "br p2 true")
+}
+
 func TestANetdevMissingAtTheStartIsBoundWhenItAppears(t *testing.T) {
 	l := newLab(t, "veth1")
 	l.must(`create toybridge br <<< {"ports":[{"name":"p1","peer":"veth1"}]}`, `create toyfilter th`, `attach th veth1`)

@@ -124,6 +124,10 @@ func (c *toy) Notify(kind uint32, data []byte) {
 
 type toyBridge struct{ toy }
 
+func (c *toyBridge) LinkChanged(name string, works bool) {
+	_ = c.b.call(c.env.Name(), "LinkChanged", " ", name, " ", works)
+}
+
 func (c *toyBridge) PortChanged(name string, up bool) {
 	_ = c.b.call(c.env.Name(), "PortChanged", " ", name, " ", up)
 }
