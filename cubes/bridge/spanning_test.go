@@ -49,6 +49,7 @@ func heard(t *testing.T, w *bpftest.Wire, what string, is func(bpdu []byte) bool
 
 // Each leaf of the trees changes what the cube says or does.
 func TestLeavesOfSpanningTrees(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Follow: true})
 	l.Create("bridge", "br", `{"stp-enabled":true,"mac":"02:00:00:00:0a:0b",`+threePorts[1:])
 	wires := l.Wires()
@@ -103,6 +104,7 @@ func TestLeavesOfSpanningTrees(t *testing.T) {
 
 // What of a tree depends on its neighbours' doings takes a moment longer.
 func TestLeavesOfPortsInSpanningTrees(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Follow: true})
 	l.Create("bridge", "br", `{"stp-enabled":true,"ports":[
 		{"name":"p1","peer":"veth1","stp":[{"vlan":1,"admin-edge":true}]},
@@ -244,6 +246,7 @@ func TestTreesHaveTheDefaultsOfTheModel(t *testing.T) {
 }
 
 func TestAChangeOfTheTopologyForgetsAddresses(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Follow: true})
 	l.Create("bridge", "br", `{"stp-enabled":true,"ports":[
 		{"name":"p1","peer":"veth1","stp":[{"vlan":1,"admin-edge":true}]},
