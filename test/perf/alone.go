@@ -169,7 +169,7 @@ func vlanAlone(rig *lab.Rig, root string, hook cube.Hook) (*alone, error) {
 	if hook == cube.XDP {
 		typ = cube.TypeXDPSKB
 	}
-	d, err := newVLANBridge(rig, root, w, typ)
+	d, err := newVLANBridge(rig, root, w, typ, 1<<14)
 	if err != nil {
 		return nil, err
 	}

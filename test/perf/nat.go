@@ -72,16 +72,22 @@ func nat(ctx context.Context, r *Run) error {
 // ourNAT masquerades at the outer port of a router.
 func ourNAT(typ cube.Type) func(*lab.Rig, *Run, *lab.Wire) error {
 	return func(rig *lab.Rig, r *Run, w *lab.Wire) error {
-		d, err := newRouter(rig, r, w, typ, nil, servers()...)
-		if err != nil {
-			return err
-		}
-		return errors.Join(
-			send(d, "POST", "/nat/n1", map[string]any{"type": typ, "max-sessions": 1 << 20}),
-			send(d, "POST", "/attach", map[string]any{"cube": "n1", "port": "r1:right"}),
-			send(d, "POST", "/nat/n1/rule/masquerade/enable", struct{}{}), d.Inlined("r1", "n1"),
-		)
+		_, err := newNAT(rig, r, w, typ, 1_000_000)
+		return err
 	}
+}
+
+// newNAT makes the router r1 with the masquerade n1 in a daemon between the hosts, with room for a number of sessions.
+func newNAT(rig *lab.Rig, r *Run, w *lab.Wire, typ cube.Type, room int) (*lab.Daemon, error) {
+	d, err := newRouter(rig, r, w, typ, 256, nil, servers()...)
+	if err != nil {
+		return nil, err
+	}
+	return d, errors.Join(
+		send(d, "POST", "/nat/n1", map[string]any{"type": typ, "max-sessions": room}),
+		send(d, "POST", "/attach", map[string]any{"cube": "n1", "port": "r1:right"}),
+		send(d, "POST", "/nat/n1/rule/masquerade/enable", struct{}{}), d.Inlined("r1", "n1"),
+	)
 }
 
 const masqueradeRules = `table ip bench {

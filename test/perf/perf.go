@@ -61,6 +61,7 @@ func Parts() []Part {
 		{"router", router},
 		{"nat", nat},
 		{"tcpchain", tcpChain},
+		{"memory", memory},
 		{"floods", floods},
 		{"reload", reload},
 		{"size", size},

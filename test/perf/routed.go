@@ -99,17 +99,18 @@ type routerRoute struct {
 }
 
 // newRouter makes the router r1 in a daemon between the hosts; its ports have the addresses of the netdevs, and the
-// addresses of the right network that are given belong to the right host.
-func newRouter(rig *lab.Rig, r *Run, w *lab.Wire, typ cube.Type, networks []netip.Prefix, on ...netip.Addr) (*lab.Daemon, error) {
+// addresses of the right network that are given belong to the right host. There is room for a number of routes.
+func newRouter(rig *lab.Rig, r *Run, w *lab.Wire, typ cube.Type, room int, networks []netip.Prefix, on ...netip.Addr) (*lab.Daemon, error) {
 	d, err := startDaemon(rig, r.Root, w)
 	if err != nil {
 		return nil, err
 	}
 	conf := struct {
 		Type       cube.Type         `json:"type"`
+		Room       int               `json:"max-routes"`
 		Ports      []routerPort      `json:"ports"`
 		Neighbours []routerNeighbour `json:"arp-table"`
-	}{Type: typ, Ports: []routerPort{
+	}{Type: typ, Room: room, Ports: []routerPort{
 		{"left", lab.In, lab.LeftAddr + "/16", w.Left.OuterMAC.String()},
 		{"right", lab.Out, lab.RightAddr + "/16", w.Right.OuterMAC.String()},
 	}}

@@ -46,11 +46,6 @@ func router(ctx context.Context, r *Run) error {
 			netRatio(fmt.Sprintf("router on XDP against Linux forwarding, %d routes, net", n), times, linuxForwarding, routerXDP, promised),
 			netRatio(fmt.Sprintf("router on tcx against Linux forwarding, %d routes, net", n), times, linuxForwarding, routerTC, 1.1))
 	}
-	memory, err := routerMemory(ctx, r)
-	if err != nil {
-		return fmt.Errorf("memory: %w", err)
-	}
-	section.Tables = append(section.Tables, memory)
 	r.add(section, checks...)
 	return nil
 }
@@ -62,7 +57,7 @@ func routerRounds(ctx context.Context, r *Run, n int) (map[string]report.Sample,
 	flows := lab.Flows{Sources: 1, Ports: 1, Targets: someOf(networks, 10_000)}
 	ours := func(typ cube.Type) func(*lab.Rig, *Run, *lab.Wire) error {
 		return func(rig *lab.Rig, r *Run, w *lab.Wire) error {
-			_, err := newRouter(rig, r, w, typ, networks, rightHost)
+			_, err := newRouter(rig, r, w, typ, 1<<17, networks, rightHost)
 			return err
 		}
 	}
@@ -132,34 +127,4 @@ func throughputTable(title, peer string, order []string, times map[string]report
 func netRatio(what string, times map[string]report.Sample, peer, ours string, promised float64) report.Check {
 	null := times[nothing].Median()
 	return report.AtLeast(what, "%.2f ×", (times[peer].Median()-null)/(times[ours].Median()-null), promised)
-}
-
-// routerMemory fills a router and divides.
-func routerMemory(ctx context.Context, r *Run) (*report.Table, error) {
-	const n = 100_000
-	t := &report.Table{Title: "Memory for each route", Columns: []string{"", "bytes in maps", "bytes of the daemon"}}
-	var empty, full lab.Memory
-	for _, count := range []int{0, n} {
-		err := lab.With(ctx, func(rig *lab.Rig) error {
-			w, err := rig.NewRoutedWire(lab.Flows{Sources: 1, Ports: 1, Targets: []netip.Addr{rightHost}})
-			if err != nil {
-				return err
-			}
-			d, err := newRouter(rig, r, w, cube.TypeTC, routes(count), rightHost)
-			if err != nil {
-				return err
-			}
-			m, err := d.Memory()
-			if empty = full; count == 0 {
-				empty = m
-			}
-			full = m
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	t.Add(fmt.Sprintf("%d routes", n), fmt.Sprint(int64(full.Maps-empty.Maps)/n), fmt.Sprint(int64(full.Resident-empty.Resident)/n))
-	return t, nil
 }
