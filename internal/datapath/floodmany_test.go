@@ -205,3 +205,28 @@ func TestCapturesSeeTheCopiesOfSets(t *testing.T) {
 		}
 	})
 }
+
+// TestSpanShowsTheCopiesOfSets: the cube's namespace sees what each port got, in the port's form.
+func TestSpanShowsTheCopiesOfSets(t *testing.T) {
+	in(t, tcModes, func(t *testing.T, b *bench) {
+		b.withHelpers()
+		c := b.cube("sets", 4, map[string]any{"access": uint32(1 << 1)})
+		var hosts []*netns.Node
+		for i := range uint16(4) {
+			hosts = append(hosts, b.host(fmt.Sprintf("h%d", i), "", c, i))
+		}
+		var inside []*netns.Node
+		for i := range 4 {
+			inside = append(inside, b.lab.Host(fmt.Sprintf("n%d", i), ""))
+		}
+		b.shadow(c, true, inside...)
+		b.floods(c, map[uint32][]cube.FloodMember{100: {{Port: 0, Tagged: true}, {Port: 1}, {Port: 2, Tagged: true}}})
+		b.commit()
+		f := frame("x")
+		tagged := tags(f, tag100)
+		all := append(hosts[1:], inside...)
+		ls := b.listeners(all...)
+		b.send(hosts[0], tagged)
+		b.gets("from a trunk", ls, all, func(i int) []byte { return [][]byte{f, tagged, nil, tagged, f, tagged, nil}[i] })
+	})
+}

@@ -32,11 +32,19 @@ func (b *bench) resident(constants map[string]any, span bool) (c *Node, a, z, na
 	c = b.cube("resident", 2, constants)
 	a, z = b.host("a", "", c, 0), b.host("z", "", c, 1)
 	na, nz = b.lab.Host("na", "10.0.0.9/24"), b.lab.Host("nz", "")
+	b.shadow(c, span, na, nz)
+	b.commit()
+	return c, a, z, na, nz
+}
+
+// shadow gives a cube a namespace in which nodes stand for the interfaces of its first ports.
+func (b *bench) shadow(c *Node, span bool, nodes ...*netns.Node) {
+	b.t.Helper()
 	c.Shadow = &Shadow{Span: span, Ends: map[uint16]int{}}
-	for index, n := range map[uint16]*netns.Node{0: na, 1: nz} {
+	for index, n := range nodes {
 		b.must(func() error {
 			i, err := ifindex(n.Outer)
-			c.Shadow.Ends[index] = i
+			c.Shadow.Ends[uint16(index)] = i
 			return err
 		})
 		if err := n.Do(func() error {
@@ -49,8 +57,6 @@ func (b *bench) resident(constants map[string]any, span bool) (c *Node, a, z, na
 			b.t.Fatal(err)
 		}
 	}
-	b.commit()
-	return c, a, z, na, nz
 }
 
 var tcModes = []setting{

@@ -102,6 +102,9 @@ func (f *fakePlane) Map(id datapath.CubeID, name string) (*ebpf.Map, error) {
 }
 
 func (f *fakePlane) SetFloods(id datapath.CubeID, sets map[uint32][]cube.FloodMember, only bool) error {
+	if err := f.step("SetFloods"); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.floods == nil {

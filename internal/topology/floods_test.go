@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+)
+
+// TestACubeFillsItsOwnSets: from its first Commit on, by itself, several at once, and these alone.
+func TestACubeFillsItsOwnSets(t *testing.T) {
+	dp := newFakePlane()
+	e := &env{name: "br1", id: 7, dp: dp}
+	one, two := []cube.FloodMember{{Port: 1}}, []cube.FloodMember{{Port: 2, Tagged: true}}
+	if err := e.Floods().Set(5, one); err == nil || !strings.Contains(err.Error(), "br1") {
+		t.Errorf("before the first Commit: %v", err)
+	}
+	e.ready.Store(true)
+	type sets = map[uint32][]cube.FloodMember
+	for _, tt := range []struct {
+		what string
+		do   func(cube.Floods) error
+		want sets
+	}{
+		{"one", func(f cube.Floods) error { return f.Set(5, one) }, sets{5: one}},
+		{"several", func(f cube.Floods) error { return f.SetAll(sets{6: two, 7: one}) }, sets{5: one, 6: two, 7: one}},
+		{"these alone", func(f cube.Floods) error { return f.Reset(sets{7: two}) }, sets{7: two}},
+	} {
+		if err := tt.do(e.Floods()); err != nil {
+			t.Errorf("%s: %v", tt.what, err)
+		}
+		if got := dp.floods[7]; !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: the data plane has %v, want %v", tt.what, got, tt.want)
+		}
+	}
+	dp.setFail(func(string) error { return errInjected })
+	if err := e.Floods().Set(5, one); !errors.Is(err, errInjected) || !strings.Contains(err.Error(), "br1") {
+		t.Errorf("an error of the data plane: %v", err)
+	}
+	if got := dp.floods[datapath.CubeID(7)]; !reflect.DeepEqual(got, sets{7: two}) {
+		t.Errorf("after it: %v", got)
+	}
+}
