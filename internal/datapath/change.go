@@ -134,6 +134,8 @@ func (ch *change) Commit() error {
 	defer p.mu.Unlock()
 	defer expedite.begin()()
 	ch.refresh()
+	p.sets.mu.Lock()
+	defer p.sets.mu.Unlock()
 	var u undo
 	if err := ch.effect(&u); err != nil {
 		err = errors.Join(err, u.run())

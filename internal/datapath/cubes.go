@@ -71,8 +71,21 @@ func (p *Plane) CreateCube(spec Spec) error {
 	if err != nil {
 		return err
 	}
-	p.cubes[spec.ID] = in
+	p.setCube(spec.ID, in)
 	return nil
+}
+
+// setCube makes an instance the one of its number; nil for none.
+func (p *Plane) setCube(id CubeID, in *instance) {
+	p.sets.mu.Lock()
+	defer p.sets.mu.Unlock()
+	if in == nil {
+		delete(p.cubes, id)
+		delete(p.sets.owners, id)
+		return
+	}
+	p.cubes[id] = in
+	p.sets.owners[id] = setOwner{in.spec.Name, in.spec.Type, in.throughEgress(nil)}
 }
 
 // checkService checks that a service has the programs that a cube needs.
@@ -338,7 +351,7 @@ func (p *Plane) DeleteCube(id CubeID) error {
 	if p.graph != nil && p.graph.Cubes[id] != nil {
 		return fmt.Errorf("cube %s is still in the graph: %w", in.spec.Name, cube.ErrInUse)
 	}
-	delete(p.cubes, id)
+	p.setCube(id, nil)
 	return errors.Join(p.forgetSets(id), p.remove(in))
 }
 

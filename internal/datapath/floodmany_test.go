@@ -230,3 +230,33 @@ func TestSpanShowsTheCopiesOfSets(t *testing.T) {
 		b.gets("from a trunk", ls, all, func(i int) []byte { return [][]byte{f, tagged, nil, tagged, f, tagged, nil}[i] })
 	})
 }
+
+// TestAPortIsClosedWhileAChangeIsPrepared: a verifier that takes long keeps no port open.
+func TestAPortIsClosedWhileAChangeIsPrepared(t *testing.T) {
+	in(t, inlined, func(t *testing.T, b *bench) {
+		c := b.cube("sets", 3, map[string]any{"access": uint32(7)})
+		hosts := []*netns.Node{b.host("h0", "", c, 0), b.host("h1", "", c, 1), b.host("h2", "", c, 2)}
+		b.floods(c, map[uint32][]cube.FloodMember{100: {{Port: 0}, {Port: 1}, {Port: 2}}})
+		b.commit()
+		b.plane.mu.Lock() // as Prepare does
+		closed := make(chan error, 1)
+		go func() {
+			closed <- b.lab.Do(func() error {
+				return b.plane.SetFloods(c.ID, map[uint32][]cube.FloodMember{100: {{Port: 0}, {Port: 2}}}, true)
+			})
+		}()
+		var err error
+		select {
+		case err = <-closed:
+		case <-time.After(soon):
+			t.Error("the port stays open as long as the change is prepared")
+		}
+		b.plane.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ls := b.listeners(hosts...)
+		b.send(hosts[0], frame("x"))
+		b.gets("one closed", ls, hosts, func(i int) []byte { return [][]byte{nil, nil, frame("x")}[i] })
+	})
+}

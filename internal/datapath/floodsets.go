@@ -13,6 +13,7 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -79,8 +80,19 @@ type group struct {
 	sets int // rows that lead to it
 }
 
-// floodSets are the sets of all cubes.
+// setOwner is what the sets of a cube depend on besides the graph's tables.
+type setOwner struct {
+	name   string
+	typ    cube.Type
+	egress bool // copies must go through programs
+}
+
+// floodSets are the sets of all cubes. They have a lock of their own, which is held while a change is committed but not
+// while it is prepared: who closes a port does not wait for the verifier.
 type floodSets struct {
+	mu     sync.Mutex
+	owners map[CubeID]setOwner
+	tables *tables             // those that programs look at
 	rows   map[uint32]floodSet // as they are in the kernel
 	groups map[string]*group   // by content
 	byID   map[uint32]*group
@@ -91,17 +103,17 @@ type floodSets struct {
 // SetFloods replaces sets of a cube; one without members goes, and with only, those that are not named. On an error all
 // is as before.
 func (p *Plane) SetFloods(id CubeID, sets map[uint32][]cube.FloodMember, only bool) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	in := p.cubes[id]
-	if in == nil {
+	p.sets.mu.Lock()
+	defer p.sets.mu.Unlock()
+	owner, ok := p.sets.owners[id]
+	if !ok {
 		return fmt.Errorf("sets of ports of cube %d: %w", id, cube.ErrNotFound)
 	}
 	now := make(map[uint32]floodSet, len(sets))
 	for index, members := range sets {
 		row, err := rowOf(index, members)
 		if err != nil {
-			return fmt.Errorf("cube %s: %w", in.spec.Name, err)
+			return fmt.Errorf("cube %s: %w", owner.name, err)
 		}
 		if len(members) > 0 {
 			now[setKey(id, index)] = row
@@ -115,16 +127,16 @@ func (p *Plane) SetFloods(id CubeID, sets map[uint32][]cube.FloodMember, only bo
 			gone = append(gone, key)
 		}
 	}
-	if in.spec.Type.Hook() == cube.XDP {
+	if owner.typ.Hook() == cube.XDP {
 		defer expedite.begin()()
 	}
 	var u undo
-	err := p.writeSets(&u, p.graph, p.tables, now)
+	err := p.writeSets(&u, p.sets.tables, now)
 	if err == nil {
 		err = p.deleteSets(&u, gone)
 	}
 	if err != nil {
-		err = errors.Join(fmt.Errorf("cube %s: %w", in.spec.Name, err), u.run())
+		err = errors.Join(fmt.Errorf("cube %s: %w", owner.name, err), u.run())
 	}
 	p.dropGroups()
 	return err
@@ -164,10 +176,10 @@ func (p *Plane) Floods(id CubeID, index uint32) []cube.FloodMember {
 }
 
 // writeSets writes rows whose members are known, with the groups that belong to them by the tables.
-func (p *Plane) writeSets(u *undo, g *Graph, t *tables, rows map[uint32]floodSet) error {
+func (p *Plane) writeSets(u *undo, t *tables, rows map[uint32]floodSet) error {
 	m := p.fw.maps[mapFloodSets]
 	for _, key := range slices.Sorted(maps.Keys(rows)) {
-		row, ways := p.resolve(g, t, CubeID(key>>16), rows[key])
+		row, ways := p.resolve(t, CubeID(key>>16), rows[key])
 		group, err := p.groupOf(ways)
 		if err != nil {
 			return fmt.Errorf("set %d of ports: %w", key&cube.MaxFloodSet, err)
@@ -227,10 +239,11 @@ func (s *floodSets) count(row floodSet, by int) {
 }
 
 // resolve completes a row with where its ports lead by the tables, and returns the netdevs of its group.
-func (p *Plane) resolve(g *Graph, t *tables, id CubeID, members floodSet) (floodSet, []way) {
+func (p *Plane) resolve(t *tables, id CubeID, members floodSet) (floodSet, []way) {
 	row := floodSet{Ports: members.Ports, Tagged: members.Tagged, Words: members.Words}
-	in, at := p.cubes[id], t.floods[uint32(id)]
-	if in == nil || in.spec.Type.Hook() != cube.XDP || at == nil {
+	owner, ok := p.sets.owners[id]
+	at := t.floods[uint32(id)]
+	if !ok || owner.typ.Hook() != cube.XDP || at == nil {
 		return row, nil
 	}
 	for i := range row.Ports {
@@ -242,19 +255,18 @@ func (p *Plane) resolve(g *Graph, t *tables, id CubeID, members floodSet) (flood
 		}
 	}
 	mixed := row.Flags == setWith|setWithout
-	egress := p.throughEgress(id) || g != nil && g.Trace.Captures(uint16(id))
 	complexPorts := portSet(at.ComplexPorts)
 	var ways []way
 	for port := range row.Ports.all {
 		dev, there := t.exits[exitKey(id, port)]
 		switch {
-		case complexPorts.has(port), there && egress:
+		case complexPorts.has(port), there && owner.egress:
 			row.Copied.add(port)
 			row.Copies++
 		case !there:
 		case !mixed, row.Tagged.has(port):
 			ways = append(ways, way{dev.Ifindex, asItIs})
-		case in.spec.Type == cube.TypeXDPSKB:
+		case owner.typ == cube.TypeXDPSKB:
 			row.Flags |= setByLoop
 		default:
 			row.Flags |= setUntags
@@ -339,23 +351,33 @@ func (p *Plane) deleteGroup(id uint32) {
 	}
 }
 
-// moveSets has the sets of the cubes that a change concerns follow the graph.
+// moveSets has the sets of the cubes that a change concerns follow the graph, until its commit is over. p.sets.mu is held.
 func (p *Plane) moveSets(u *undo, g *Graph, t *tables, s stale) error {
+	was := p.sets.tables
+	u.push(func() error { p.sets.tables = was; return nil })
+	p.sets.tables = t
+	for id, n := range g.Cubes {
+		if owner, ok := p.sets.owners[id]; ok && s.has(id) {
+			egress := p.cubes[id].throughEgress(n) || g.Trace.Captures(uint16(id))
+			p.sets.owners[id] = setOwner{owner.name, owner.typ, egress}
+			u.push(func() error { p.sets.owners[id] = owner; return nil })
+		}
+	}
 	now := map[uint32]floodSet{}
 	for key, row := range p.sets.rows {
 		if s.has(CubeID(key >> 16)) {
 			now[key] = row
 		}
 	}
-	return p.writeSets(u, g, t, now)
+	return p.writeSets(u, t, now)
 }
 
-// finishSets drops what a change has left without use; the first one also what an earlier daemon left.
+// finishSets drops what a change has left without use; the first one also what an earlier daemon left. p.sets.mu is held.
 func (p *Plane) finishSets(first bool) {
 	if first {
 		var u undo
 		for key := range p.sets.rows {
-			if p.cubes[CubeID(key>>16)] == nil {
+			if _, ok := p.sets.owners[CubeID(key>>16)]; !ok {
 				if err := p.deleteSets(&u, []uint32{key}); err != nil {
 					p.log.Warn("forgetting the sets of a cube that is gone", "err", err)
 				}
@@ -371,6 +393,8 @@ func (p *Plane) finishSets(first bool) {
 
 // forgetSets removes the sets of a cube.
 func (p *Plane) forgetSets(id CubeID) error {
+	p.sets.mu.Lock()
+	defer p.sets.mu.Unlock()
 	var u undo
 	var gone []uint32
 	for key := range p.sets.rows {
@@ -385,7 +409,10 @@ func (p *Plane) forgetSets(id CubeID) error {
 
 // readSets reads what an earlier daemon left.
 func (p *Plane) readSets() error {
-	p.sets = floodSets{rows: map[uint32]floodSet{}, groups: map[string]*group{}, byID: map[uint32]*group{}, next: 1}
+	p.sets = &floodSets{
+		owners: map[CubeID]setOwner{}, tables: p.tables,
+		rows: map[uint32]floodSet{}, groups: map[string]*group{}, byID: map[uint32]*group{}, next: 1,
+	}
 	var id, inner uint32
 	it := p.fw.maps[mapGroups].Iterate()
 	for it.Next(&id, &inner) {

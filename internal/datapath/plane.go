@@ -70,7 +70,7 @@ type Plane struct {
 	byPrint  map[string]*segment
 	byCube   map[CubeID]*segment
 	tables   *tables
-	sets     floodSets
+	sets     *floodSets
 	attached map[spot]*attachment
 	notes    sync.Map // by ifindex: what stands in the way of packets
 	roots    map[*root]bool

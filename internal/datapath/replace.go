@@ -32,7 +32,7 @@ func (p *Plane) ReplaceCube(spec Spec) (Replacement, error) {
 	if was != nil && was.spec.UUID != spec.UUID {
 		return Replacement{}, fmt.Errorf("cube %s: id %d belongs to %s: %w", spec.Name, spec.ID, was.spec.Name, cube.ErrExists)
 	}
-	delete(p.cubes, spec.ID)
+	delete(p.cubes, spec.ID) // it does not stand in its own way
 	in, undone, err := p.open(spec)
 	if err != nil {
 		if was != nil {
@@ -40,7 +40,7 @@ func (p *Plane) ReplaceCube(spec Spec) (Replacement, error) {
 		}
 		return Replacement{}, err
 	}
-	p.cubes[spec.ID] = in
+	p.setCube(spec.ID, in)
 	relink := was == nil || was.frozen || len(in.moves) > 0
 	for h, o := range in.objects {
 		relink = relink || was.objects[h] != o
@@ -59,11 +59,10 @@ func (p *Plane) putBack(in, was *instance, undone *undo) {
 	if p.cubes[in.spec.ID] != in {
 		return
 	}
-	delete(p.cubes, in.spec.ID)
 	if was != nil {
 		was.saved = in.saved // what is pinned by now
-		p.cubes[in.spec.ID] = was
 	}
+	p.setCube(in.spec.ID, was)
 	p.discard(in)
 	if in.taken > 0 {
 		return // the pins are those of the new maps

@@ -304,7 +304,7 @@ func (p *Plane) HoldCube(spec Spec) error {
 	defer p.mu.Unlock()
 	if old := p.cubes[spec.ID]; old != nil && old.spec.UUID == spec.UUID && (p.graph == nil || p.graph.Cubes[spec.ID] == nil) {
 		p.discard(old)
-		delete(p.cubes, spec.ID)
+		p.setCube(spec.ID, nil)
 	}
 	if err := p.checkSpec(spec); err != nil {
 		return err
@@ -316,7 +316,7 @@ func (p *Plane) HoldCube(spec Spec) error {
 		p.discard(in)
 		return fmt.Errorf("cube %s: %w", spec.Name, err)
 	}
-	p.cubes[spec.ID] = in
+	p.setCube(spec.ID, in)
 	return nil
 }
 

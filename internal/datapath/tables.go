@@ -58,7 +58,7 @@ func (p *Plane) tablesOf(w *wiring, s stale) *tables {
 			continue
 		}
 		if n.Type.Hook() == cube.XDP {
-			if set := p.broadcast(row, p.throughEgress(id)); set[0] != 0 {
+			if set := p.broadcast(row, p.cubes[id] != nil && p.cubes[id].throughEgress(n)); set[0] != 0 {
 				t.broadcasts[uint32(id)] = set
 			}
 		}
@@ -104,10 +104,15 @@ func keepRow[V any](now, was map[uint32]V, key uint32) {
 	}
 }
 
-// throughEgress tells whether the copies of a cube's floods must pass its egress program.
-func (p *Plane) throughEgress(id CubeID) bool {
-	in := p.cubes[id]
-	return in != nil && in.objects[in.spec.Type.Hook()].Functions[link.Egress] != nil
+// throughEgress tells whether the copies of a cube's floods must pass its egress program; n may be nil.
+func (in *instance) throughEgress(n *Node) bool {
+	if n != nil {
+		if p, named := n.Programs[cube.ProgramSlot{Direction: cube.Egress}]; named {
+			return p.Function != ""
+		}
+	}
+	o := in.objects[in.spec.Type.Hook()]
+	return o != nil && o.Functions[link.Egress] != nil
 }
 
 // broadcast completes an XDP cube's flood row with the ports whose copies go by the loop, and
