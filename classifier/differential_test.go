@@ -70,7 +70,8 @@ func TestFigures(t *testing.T) {
 			begin := time.Now()
 			l.Apply(changes(rules))
 			build := time.Since(begin)
-			fmt.Printf("%-12s %6d rules: build %8v  %s\n", shape, n, build.Round(time.Microsecond), l.Describe())
+			branches, found, most := l.Work()
+			fmt.Printf("%-12s %6d rules: build %10v  %s work %5.1f %6.1f most %5.0f\n", shape, n, build.Round(time.Microsecond), l.Describe()[:24], branches, found, most)
 		}
 	}
 }

@@ -73,3 +73,26 @@ func (l Lab) Describe() string {
 	}
 	return out
 }
+
+// Work is about how many rules and branches a packet of a rule meets: the mean over rules and trees.
+func (l Lab) Work() (branches, rules, most float64) {
+	for _, t := range l.set.trees {
+		var refs, depths, weight float64
+		var walk func(n *node, depth int)
+		walk = func(n *node, depth int) {
+			if n.kids == nil {
+				refs += float64(len(n.rules))
+				depths += float64(depth * len(n.rules))
+				weight += float64(len(n.rules) * len(n.rules))
+				most = max(most, float64(len(n.rules)))
+			}
+			for _, k := range n.kids {
+				walk(k, depth+1)
+			}
+		}
+		walk(t.root, 0)
+		branches += depths / max(refs, 1)
+		rules += weight / max(refs, 1)
+	}
+	return branches, rules, most
+}

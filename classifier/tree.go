@@ -21,9 +21,10 @@ const (
 
 // What trees are built for.
 const (
-	leafTarget = 8  // rules with which a node is left as it is
-	acrossMax  = 6  // rules that may lie across most ranges of a branch
-	sample     = 64 // rules that are looked at to choose a field
+	leafTarget = 8            // rules with which a node is left as it is
+	acrossMax  = 6            // rules that may lie across most ranges of a branch
+	sample     = 64           // rules that are looked at to choose a field
+	builtTrees = maxTrees - 1 // the last is for rules that come later and would be everywhere in the others
 )
 
 // rule is a rule in a set.
@@ -69,13 +70,15 @@ type builder struct {
 	spilled []*rule // those that left
 	room    int     // references to rules that may yet be made; below 0, leaves stay large
 	ends    []uint64
+	// frugal branches only where that divides rules well: an edit must not make a tree much larger.
+	frugal bool
 }
 
 // forest makes trees of rules, which are in their order.
 func forest(rules []*rule) []tree {
 	var trees []tree
 	for len(rules) > 0 {
-		b := builder{spill: len(trees) < maxTrees-1, room: 24*len(rules) + 4096}
+		b := builder{spill: len(trees) < builtTrees-1, room: 24*len(rules) + 4096}
 		root := b.node(rules, everything(), 0)
 		if len(b.spilled) > 0 {
 			root.weed()
@@ -216,23 +219,26 @@ func thin(rules []*rule) []*rule {
 
 func (b *builder) chooseOf(rules []*rule, in *box, spill bool) *node {
 	var best *node
-	least := float64(len(rules)) * 0.9 // less is not worth a branch
+	least, grow := float64(len(rules))*0.9, 4 // less is not worth a branch
+	if b.frugal {
+		least, grow = float64(len(rules))*0.6, 2
+	}
 	for f := range fields {
 		values := b.divide(rules, in, f)
 		if len(values) == 0 {
 			continue
 		}
 		n := &node{field: f, values: values}
-		if c := n.cost(rules, spill); c < least {
+		if c := n.cost(rules, spill, grow); c < least {
 			least, best = c, n
 		}
 	}
 	return best
 }
 
-// cost is how many rules one finds beside it behind a branch. Where rules across it leave, they cost a search among
-// themselves, as if half of them were found.
-func (n *node) cost(rules []*rule, spill bool) float64 {
+// cost is how many rules one finds beside it behind a branch, which may make them up to grow times as many. Where rules
+// across it leave, they cost a search among themselves, as if half of them were found.
+func (n *node) cost(rules []*rule, spill bool, grow int) float64 {
 	var steps, wide [maxBranches + 1]int
 	across := 0
 	for _, r := range rules {
@@ -259,8 +265,8 @@ func (n *node) cost(rules []*rule, spill bool) float64 {
 	switch {
 	case leave:
 		return cost + float64(across)/2
-	case sum > 4*len(rules) && len(rules) > 4*leafTarget:
-		return float64(len(rules)) // it would grow too much
+	case sum > grow*len(rules):
+		return float64(len(rules))
 	}
 	return cost
 }

@@ -69,15 +69,20 @@ func (r *Rule) Match() classifier.Match {
 // Shapes are the names of the shapes that Make knows.
 var Shapes = []string{"acl", "fw", "ipc", "acl6", "l2", "mixed", "overlapping"}
 
-// Make makes n rules of a shape. The last of them, as in real sets, is not a default: packets may match none.
+// Make makes n rules of a shape, of which no two say the same. None of them matches everything: packets may match none.
 func Make(shape string, n int, seed uint64) []Rule {
 	g := &generator{rand.New(rand.NewPCG(seed, uint64(n)))}
 	makers := map[string]func() Rule{
 		"acl": g.acl, "fw": g.fw, "ipc": g.ipc, "acl6": g.acl6, "l2": g.l2, "mixed": g.mixed, "overlapping": g.overlapping,
 	}
-	out := make([]Rule, n)
-	for i := range out {
-		out[i] = makers[shape]()
+	out := make([]Rule, 0, n)
+	seen := make(map[classifier.Match]bool, n)
+	for len(out) < n {
+		r := makers[shape]()
+		if m := r.Match(); !seen[m] {
+			seen[m] = true
+			out = append(out, r)
+		}
 	}
 	return out
 }

@@ -186,8 +186,8 @@ PCN_INLINE void pcn_classify_found(struct pcn_classify_match *match,
 
 /* Internal: what is searched without calls: trees, and rules of a leaf. Most sets have no more, and
  * each takes the verifier some hundred instructions. */
-#define PCN_CLASSIFY_FAST_TREES 3
-#define PCN_CLASSIFY_FAST_RULES 8
+#define PCN_CLASSIFY_FAST_TREES 4
+#define PCN_CLASSIFY_FAST_RULES PCN_CLASSIFY_LEAF
 
 /* Internal: the first rules of a leaf; false if there are more of them and none matched. */
 PCN_INLINE int pcn_classify_scan(void *set, const struct pcn_classify_key *key,
