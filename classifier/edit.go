@@ -110,7 +110,7 @@ func (e *edit) insert(n *node, r *rule, in *box, depth int) *node {
 		if len(rules) <= maxLeaf {
 			return &node{rules: rules}
 		}
-		b := builder{room: 8 * len(rules), frugal: true}
+		b := builder{target: leafTarget, room: 8 * len(rules), frugal: true}
 		return b.node(rules, in, depth)
 	}
 	out := &node{field: n.field, values: n.values, kids: slices.Clone(n.kids)}

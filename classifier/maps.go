@@ -23,7 +23,7 @@ type maps struct {
 func (m *maps) name() string { return m.prefix }
 
 // suffixes of the maps' names, by size.
-var suffixes = [...]string{"_small", "_medium", "_large"}
+var suffixes = [...]string{"_small", "_medium", "_large", "_huge"}
 
 // outer is the map of a size, and its name.
 func (m *maps) outer(size uint32) (*ebpf.Map, string, error) {

@@ -80,7 +80,7 @@ type home interface {
 }
 
 // sizes are those of the maps, in blocks.
-var sizes = [...]int{1 << 10, 1 << 14, 1 << 18}
+var sizes = [...]int{1 << 10, 1 << 13, 1 << 16, 1 << 18}
 
 // New returns the set that PCN_CLASSIFIER(name) declares. It touches no map before the first commit.
 func New(env cube.Env, name string) *Set { return newSet(&maps{env: env, prefix: name}) }

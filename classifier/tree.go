@@ -21,7 +21,10 @@ const (
 
 // What trees are built for.
 const (
-	leafTarget = 8            // rules with which a node is left as it is
+	leafTarget = 8 // rules with which a node is left as it is, and in a small set, where memory is no matter
+	smallLeaf  = 4
+	smallSet   = 128
+	wideNode   = 32           // below this, rules across a branch stay
 	acrossMax  = 6            // rules that may lie across most ranges of a branch
 	sample     = 64           // rules that are looked at to choose a field
 	builtTrees = maxTrees - 1 // the last is for rules that come later and would be everywhere in the others
@@ -70,6 +73,7 @@ type builder struct {
 	spilled []*rule // those that left
 	room    int     // references to rules that may yet be made; below 0, leaves stay large
 	ends    []uint64
+	target  int // rules with which a node is left as it is
 	// frugal branches only where that divides rules well: an edit must not make a tree much larger.
 	frugal bool
 }
@@ -77,8 +81,12 @@ type builder struct {
 // forest makes trees of rules, which are in their order.
 func forest(rules []*rule) []tree {
 	var trees []tree
+	target := leafTarget
+	if len(rules) <= smallSet {
+		target = smallLeaf
+	}
 	for len(rules) > 0 {
-		b := builder{spill: len(trees) < builtTrees-1, room: 24*len(rules) + 4096}
+		b := builder{target: target, spill: len(trees) < builtTrees-1, room: 24*len(rules) + 4096}
 		root := b.node(rules, everything(), 0)
 		if len(b.spilled) > 0 {
 			root.weed()
@@ -126,7 +134,7 @@ func (n *node) best() uint32 {
 
 // node makes the tree of the rules in a box.
 func (b *builder) node(rules []*rule, in *box, depth int) *node {
-	if len(rules) <= leafTarget || depth >= maxDepth || b.room < 0 {
+	if len(rules) <= b.target || depth >= maxDepth || b.room < 0 {
 		return b.leaf(rules)
 	}
 	n := b.choose(rules, in)
@@ -166,7 +174,7 @@ func (b *builder) leaf(rules []*rule) *node {
 }
 
 // spills says whether rules of a node may leave: few of them are as well looked at one by one.
-func (b *builder) spills(rules []*rule) bool { return b.spill && len(rules) > 4*leafTarget }
+func (b *builder) spills(rules []*rule) bool { return b.spill && len(rules) > wideNode }
 
 // across says whether a rule lies in more than half of a branch's ranges.
 func (n *node) across(r *rule) bool {

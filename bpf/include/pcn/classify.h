@@ -20,7 +20,7 @@
 #include <pcn/classify_tree.h>
 #include <pcn/map.h>
 
-/* PCN_CLASSIFIER(rules); declares what a set of rules is in: maps of three sizes, of which the
+/* PCN_CLASSIFIER(rules); declares what a set of rules is in: maps of four sizes, of which the
  * constant NAME_size tells the one in use and NAME_slot where in it, and the constant NAME_fields.
  * The control plane has classifier.New(env, "rules"). It is searched by
  *
@@ -33,8 +33,9 @@
 	PCN_CONFIG(__u32, name##_slot) = 0;                               \
 	PCN_CONFIG(__u32, name##_fields) = 0;                             \
 	PCN_CLASSIFY_MAP(name##_small, 1 << 10);                          \
-	PCN_CLASSIFY_MAP(name##_medium, 1 << 14);                         \
-	PCN_CLASSIFY_MAP(name##_large, 1 << 18);                          \
+	PCN_CLASSIFY_MAP(name##_medium, 1 << 13);                         \
+	PCN_CLASSIFY_MAP(name##_large, 1 << 16);                          \
+	PCN_CLASSIFY_MAP(name##_huge, 1 << 18);                           \
 	__attribute__((noinline)) int pcn_classify_##name(                \
 		const struct pcn_classify_key *key PCN_NONNULL,           \
 		struct pcn_classify_match *match PCN_NONNULL)             \
@@ -45,8 +46,10 @@
 			set = bpf_map_lookup_elem(&name##_small, &slot);  \
 		else if (name##_size == 1)                                \
 			set = bpf_map_lookup_elem(&name##_medium, &slot); \
-		else                                                      \
+		else if (name##_size == 2)                                \
 			set = bpf_map_lookup_elem(&name##_large, &slot);  \
+		else                                                      \
+			set = bpf_map_lookup_elem(&name##_huge, &slot);   \
 		return set && pcn_classify_search(set, key, match);       \
 	}                                                                 \
 	_Static_assert(1, "")
