@@ -40,9 +40,13 @@ func (s *slow) refuse(p *cube.PacketIn, k wire.Kind, mtu int) {
 	}
 }
 
-// errorSource is the address that an error comes from: the primary one of the port where the packet came in, or any other
-// of the router if that has none of the family. A link-local source is answered from a link-local address.
+// errorSource is the address that an error comes from: the one that the packet was sent to, if it is the router's; else
+// the primary one of the port where it came in, or any other of the router if that has none of the family. A link-local
+// source is answered from a link-local address.
 func (s *slow) errorSource(index uint16, ip *wire.Packet) (netip.Addr, bool) {
+	if s.ours(ip.Dst) { // RFC 4443 2.2(a)
+		return ip.Dst, true
+	}
 	linkLocal := ip.V6() && ip.Src.IsLinkLocalUnicast()
 	if port := s.ports[index]; port != nil {
 		if a, ok := port.first(ip.V6(), linkLocal); ok {
@@ -114,6 +118,10 @@ func (s *slow) local(p *cube.PacketIn) {
 		return
 	}
 	now := clock()
+	if ip.Dst.IsMulticast() {
+		s.echoOfMany(p, &ip)
+		return
+	}
 	switch {
 	case ip.Echo():
 		if ip.More {
@@ -125,6 +133,25 @@ func (s *slow) local(p *cube.PacketIn) {
 		return
 	}
 	if s.back(p, &ip, ip.EchoReply) {
+		s.counters.EchoReplies++
+	}
+}
+
+// allRouters is the group of all routers of a link.
+var allRouters = netip.MustParseAddr("ff02::2")
+
+// echoOfMany answers an echo request to a group that the router is in, from an address of its own (RFC 4443 4.2).
+func (s *slow) echoOfMany(p *cube.PacketIn, ip *wire.Packet) {
+	port := s.ports[p.Port]
+	if port == nil || ip.Dst != wire.AllNodes && ip.Dst != allRouters || !ip.Echo() || ip.Fragment() {
+		return
+	}
+	from, ok := port.first(true, ip.Src.IsLinkLocalUnicast())
+	if !ok {
+		return
+	}
+	to := ip.SentTo(from)
+	if s.back(p, &to, to.EchoReply) {
 		s.counters.EchoReplies++
 	}
 }

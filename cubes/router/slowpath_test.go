@@ -61,6 +61,7 @@ func TestHostsReachEachOtherAndHearWhyNot(t *testing.T) {
 				{"by IPv6", "ping -n -c 1 -W 5 2001:db8:1::1", "1 received"},
 				{"in fragments", "ping -n -c 1 -W 5 -s 4000 10.0.1.1", "4008 bytes from 10.0.1.1"},
 				{"in fragments of IPv6", "ping -n -c 1 -W 5 -s 4000 2001:db8:1::1", "4008 bytes from 2001:db8:1::1"},
+				{"as one of all routers", "ping -n -c 1 -W 5 -I eth0 ff02::2", "1 received"},
 				{"a TTL that ends", "ping -n -c 1 -W 5 -t 1 10.0.2.2", "From 10.0.1.1 icmp_seq=1 Time to live exceeded"},
 				{"a hop limit that ends", "ping -n -c 1 -W 5 -t 1 2001:db8:2::2", "From 2001:db8:1::1 icmp_seq=1 Time exceeded: Hop limit"},
 				{"no route", "ping -n -c 1 -W 5 192.0.2.1", "From 10.0.1.1 icmp_seq=1 Destination Net Unreachable"},

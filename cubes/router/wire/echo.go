@@ -2,7 +2,10 @@
 
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"net/netip"
+)
 
 // Types of echo messages.
 const (
@@ -25,6 +28,15 @@ func (p *Packet) Echo() bool {
 	default:
 		return p.Proto == ProtoICMP && b[0] == EchoRequest4 && (p.More || fold(sum(0, b)) == 0)
 	}
+}
+
+// SentTo is the echo request of IPv6 as if it had been sent to another address.
+func (p *Packet) SentTo(a netip.Addr) Packet {
+	q := *p
+	q.Dst, q.Payload = a, append([]byte(nil), p.Payload...)
+	binary.BigEndian.PutUint16(q.Payload[2:], 0)
+	binary.BigEndian.PutUint16(q.Payload[2:], fold(sum(pseudo(q.Src, q.Dst, len(q.Payload), ProtoICMPv6), q.Payload)))
+	return q
 }
 
 // EchoReply answers what Echo says to be an echo request, or a later fragment of one, by a frame of the same size: addresses exchanged, the type

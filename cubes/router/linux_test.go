@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+// The same random packets through Linux and through ours: what comes out must be the same, errors and answers of the router
+// itself included, but for what a standard leaves open: the identification of IPv4 packets that a router makes.
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cubes/router/wire"
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
+)
+
+// ends are the far ends of a router's links.
+type ends [2]*netns.Raw
+
+// linuxRouter is a kernel with the configuration of ours in TestOursSaysWhatLinuxSays.
+func linuxRouter(t *testing.T) ends {
+	t.Helper()
+	l := netns.NewLab(t)
+	l.Run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv6.conf.all.disable_ipv6=0",
+		"net.ipv6.conf.default.disable_ipv6=0", "net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0",
+		"net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0", "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.default.send_redirects=0")
+	// Of all of the machine before Linux 6.13, and then not to be seen here: then the limit is what differs.
+	_ = l.Command("sysctl", "-qw", "net.ipv4.icmp_msgs_per_sec=1000000", "net.ipv4.icmp_msgs_burst=1000000").Run()
+	var e ends
+	for i := range e {
+		dev, mac, host := fmt.Sprintf("veth%d", i+1), []string{mac1, mac2}[i], []string{host1, host2}[i]
+		h := l.Host(dev, "")
+		l.Run("ip", "link", "set", dev, "address", mac)
+		l.Run("ip", "addr", "add", fmt.Sprintf("10.0.%d.1/24", i+1), "dev", dev)
+		l.Run("ip", "addr", "add", fmt.Sprintf("2001:db8:%d::1/64", i+1), "dev", dev, "nodad")
+		l.Run("ip", "neigh", "add", fmt.Sprintf("10.0.%d.2", i+1), "lladdr", host, "dev", dev)
+		l.Run("ip", "neigh", "add", fmt.Sprintf("2001:db8:%d::2", i+1), "lladdr", host, "dev", dev)
+		e[i] = netns.OpenRaw(t, h, netns.Inner)
+	}
+	l.Run("ip", "link", "set", "veth2", "mtu", "1400")
+	for _, route := range []string{"10.100.0.0/16 via 10.0.1.2", "10.200.0.0/16 via 10.0.2.2", "blackhole 10.40.0.0/16", "unreachable 10.41.0.0/16",
+		"prohibit 10.42.0.0/16", "2001:db8:100::/40 via 2001:db8:1::2", "2001:db8:200::/40 via 2001:db8:2::2", "blackhole 2001:db8:40::/48",
+		"unreachable 2001:db8:41::/48", "prohibit 2001:db8:42::/48"} {
+		l.Run("ip", append([]string{"route", "add"}, strings.Fields(route)...)...)
+	}
+	return e
+}
+
+// ourRouter is ours with the same configuration.
+func ourRouter(t *testing.T, typ string) (ends, *bpftest.Lab) {
+	t.Helper()
+	l := bpftest.New(t, bpftest.Options{Type: map[string]cube.Type{"tc": cube.TypeTC, "xdp": cube.TypeXDPDRV}[typ], Hosts: 2})
+	l.Create("router", "r", `{"arp":{"duplicate-detection":false},"ports":[
+	 {"name":"p1","peer":"veth1","mac":"`+mac1+`","ip":"10.0.1.1/24","secondaryip":[{"ip":"2001:db8:1::1/64"}]},
+	 {"name":"p2","peer":"veth2","mac":"`+mac2+`","ip":"10.0.2.1/24","secondaryip":[{"ip":"2001:db8:2::1/64"}],"mtu":1400}],
+	 "arp-table":[{"address":"10.0.1.2","mac":"`+host1+`","interface":"p1"},{"address":"10.0.2.2","mac":"`+host2+`","interface":"p2"},
+	 {"address":"2001:db8:1::2","mac":"`+host1+`","interface":"p1"},{"address":"2001:db8:2::2","mac":"`+host2+`","interface":"p2"}],
+	 "route":[{"network":"10.100.0.0/16","nexthop":"10.0.1.2"},{"network":"10.200.0.0/16","nexthop":"10.0.2.2"},
+	 {"network":"10.40.0.0/16","nexthop":"blackhole"},{"network":"10.41.0.0/16","nexthop":"unreachable"},{"network":"10.42.0.0/16","nexthop":"prohibit"},
+	 {"network":"2001:db8:100::/40","nexthop":"2001:db8:1::2"},{"network":"2001:db8:200::/40","nexthop":"2001:db8:2::2"},
+	 {"network":"2001:db8:40::/48","nexthop":"blackhole"},{"network":"2001:db8:41::/48","nexthop":"unreachable"},{"network":"2001:db8:42::/48","nexthop":"prohibit"}]}`)
+	var e ends
+	for i := range e {
+		e[i] = netns.OpenRaw(t, l.Hosts[i], netns.Inner)
+	}
+	return e, l
+}
+
+// mark is in each packet, so that what comes out is known to be of it.
+func mark(n int) []byte { return fmt.Appendf(nil, "mark%06d", n) }
+
+// one of some things.
+func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
+
+// randomPacket is a frame from the left with a mark.
+func randomPacket(r *rand.Rand, n int) []byte {
+	six := r.IntN(3) == 0
+	size := pick(r, 0, 1, 30, 500, 600, 1300, 1340, 1352, 1372, 1380, 1400, 1430)
+	body := append(mark(n), bytes.Repeat([]byte{byte(n)}, size)...)
+	ttl := pick[byte](r, 64, 64, 64, 2, 1, 0, 255)
+	proto, l4 := randomTransport(r, six, body)
+	eth := slices.Concat(macBytes(mac1), macBytes(host1))
+	if r.IntN(40) == 0 {
+		eth = slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, macBytes(host1))
+	}
+	if six {
+		station := fmt.Sprintf("2001:db8:1%02x:%x::1", n%256, n/256) // each in a network of its own: errors are limited
+		src := pick(r, station, station, station, "::1", "ff02::1")
+		dst := pick(r, "2001:db8:2::2", "2001:db8:200::9", "2001:db8:200::9", "2001:db8:1::1", "2001:db8:2::1", "2001:db8:40::1", "2001:db8:41::1", "2001:db8:42::1",
+			"2001:db8:9::1", "::1", "ff02::5", "ff0e::1")
+		return packet6(eth, src, dst, proto, ttl, l4)
+	}
+	src := pick(r, fmt.Sprintf("10.100.%d.%d", n/200%200, 1+n%200), fmt.Sprintf("10.100.%d.%d", n/200%200, 1+n%200),
+		"127.0.0.1", "0.0.0.0", "224.1.1.1", "255.255.255.255", "10.0.1.1", "10.0.2.1")
+	dst := pick(r, "10.0.2.2", "10.200.1.1", "10.200.1.1", "10.0.1.1", "10.0.2.1", "10.40.0.1", "10.41.0.1", "10.42.0.1", "192.0.2.1",
+		"127.0.0.1", "224.0.0.9", "255.255.255.255", "10.0.1.255")
+	return packet4(r, eth, src, dst, proto, ttl, l4)
+}
+
+// randomTransport is a header and a body. Checksums are right, but for those of TCP and UDP at hosts, which routers do not
+// look at.
+func randomTransport(r *rand.Rand, six bool, body []byte) (byte, []byte) {
+	switch r.IntN(6) {
+	case 0, 1:
+		return wire.ProtoUDP, append([]byte{0x10, 0, 0x20, 0, byte((len(body) + 8) >> 8), byte(len(body) + 8), 0, 0}, body...)
+	case 2:
+		return wire.ProtoTCP, append([]byte{0x10, 0, 0x20, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0}, body...)
+	case 3:
+		return 253, body
+	case 4: // an error
+		if six {
+			return wire.ProtoICMPv6, append([]byte{1, 0, 0, 0, 0, 0, 0, 0}, body...)
+		}
+		return wire.ProtoICMP, append([]byte{3, 1, 0, 0, 0, 0, 0, 0}, body...)
+	}
+	if six {
+		return wire.ProtoICMPv6, append([]byte{128, 0, 0, 0, 0, 7, 0, 9}, body...)
+	}
+	return wire.ProtoICMP, append([]byte{8, 0, 0, 0, 0, 7, 0, 9}, body...)
+}
+
+func onesSum(acc uint32, b []byte) uint32 {
+	for ; len(b) > 1; b = b[2:] {
+		acc += uint32(binary.BigEndian.Uint16(b))
+	}
+	if len(b) == 1 {
+		acc += uint32(b[0]) << 8
+	}
+	return acc
+}
+
+func onesFold(acc uint32) uint16 {
+	for acc > 0xffff {
+		acc = acc&0xffff + acc>>16
+	}
+	return ^uint16(acc)
+}
+
+func packet4(r *rand.Rand, eth []byte, src, dst string, proto, ttl byte, l4 []byte) []byte {
+	if proto == wire.ProtoICMP {
+		binary.BigEndian.PutUint16(l4[2:], onesFold(onesSum(0, l4)))
+	}
+	local := dst == "10.0.1.1" || dst == "10.0.2.1" || dst == "10.0.1.255"
+	options := pick(r, nil, nil, nil, nil, []byte{1, 1, 1, 0}, []byte{0x94, 4, 0, 0})
+	frag := pick[uint16](r, 0, 0, 0x4000, 0x4000, 0x2000, 5, 0x2005)
+	if local {
+		options = nil // Linux repeats them in its answers
+		frag &= 0x4000
+		if proto == wire.ProtoTCP {
+			proto = 253 // Linux resets the connection
+		}
+	}
+	if frag&0x1fff == 5 && proto == wire.ProtoICMP {
+		frag = 0
+	}
+	ip := []byte{byte(0x45 + len(options)/4), pick[byte](r, 0, 0x10, 0xb8)}
+	ip = binary.BigEndian.AppendUint16(ip, uint16(20+len(options)+len(l4)))
+	ip = binary.BigEndian.AppendUint16(ip, uint16(r.Uint32()))
+	ip = binary.BigEndian.AppendUint16(ip, frag)
+	ip = append(ip, ttl, proto, 0, 0)
+	ip = append(ip, addressBytes(src)...)
+	ip = append(append(ip, addressBytes(dst)...), options...)
+	binary.BigEndian.PutUint16(ip[10:], onesFold(onesSum(0, ip)))
+	if r.IntN(30) == 0 {
+		ip[10] ^= 1
+	}
+	return slices.Concat(eth, []byte{8, 0}, ip, l4)
+}
+
+func packet6(eth []byte, src, dst string, proto, ttl byte, l4 []byte) []byte {
+	if (dst == "2001:db8:1::1" || dst == "2001:db8:2::1") && proto == wire.ProtoTCP {
+		proto = 253
+	}
+	s, d := addressBytes(src), addressBytes(dst)
+	at := map[byte]int{wire.ProtoICMPv6: 2, wire.ProtoUDP: 6}[proto]
+	if at > 0 {
+		binary.BigEndian.PutUint16(l4[at:], onesFold(onesSum(onesSum(onesSum(uint32(len(l4))+uint32(proto), s), d), l4)))
+	}
+	ip := []byte{0x60, 0, 0, 0}
+	ip = binary.BigEndian.AppendUint16(ip, uint16(len(l4)))
+	ip = append(ip, proto, ttl)
+	return slices.Concat(eth, []byte{0x86, 0xdd}, ip, s, d, l4)
+}
+
+// outputs runs packets through a router and returns what came out, by their marks: the side and the bytes of each frame.
+func (e ends) outputs(t *testing.T, frames [][]byte) map[string][]string {
+	t.Helper()
+	out := map[string][]string{}
+	take := func(within time.Duration) {
+		for i, side := range e {
+			for {
+				f, err := side.Recv(func(f []byte) bool { return bytes.Contains(f, []byte("mark")) }, within)
+				if err != nil {
+					break
+				}
+				at := bytes.Index(f, []byte("mark"))
+				if at+10 <= len(f) {
+					m := string(f[at : at+10])
+					out[m] = append(out[m], fmt.Sprintf("%d %s", i, normal(f)))
+				}
+			}
+		}
+	}
+	for i, f := range frames {
+		if err := e[0].Send(f); err != nil {
+			t.Fatal(err)
+		}
+		if i%16 == 15 {
+			take(0)
+		}
+	}
+	take(500 * time.Millisecond)
+	for m := range out {
+		slices.Sort(out[m])
+	}
+	return out
+}
+
+// normal is a frame without what is the router's to choose.
+func normal(f []byte) string {
+	f = slices.Clone(f)
+	if wire.EtherType(f) == wire.EtherIPv4 && len(f) >= 34 {
+		f = f[:min(len(f), 14+int(binary.BigEndian.Uint16(f[16:])))]
+		if src := string(f[26:30]); src == "\x0a\x00\x01\x01" || src == "\x0a\x00\x02\x01" {
+			clear(f[18:22]) // identification, and a flag that goes with it
+			clear(f[24:26])
+		}
+	}
+	if wire.EtherType(f) == wire.EtherIPv6 && len(f) >= 54 {
+		f[15] &= 0xf0 // the label of a flow
+		clear(f[16:18])
+	}
+	return hex.EncodeToString(f)
+}
+
+func TestOursSaysWhatLinuxSays(t *testing.T) {
+	seed, n := uint64(time.Now().UnixNano()), 1500
+	if os.Getenv("POLYCUBE_SOAK") != "" {
+		n = 100000
+	}
+	r := rand.New(rand.NewPCG(seed, 0))
+	var frames [][]byte
+	for i := range n {
+		frames = append(frames, randomPacket(r, i))
+	}
+	want := linuxRouter(t).outputs(t, frames)
+	for _, typ := range []string{"tc", "xdp"} {
+		t.Run(typ, func(t *testing.T) {
+			e, l := ourRouter(t, typ)
+			got := e.outputs(t, frames)
+			marks := maps.Clone(want)
+			maps.Copy(marks, got)
+			wrong := 0
+			for _, m := range slices.Sorted(maps.Keys(marks)) {
+				if slices.Equal(got[m], want[m]) {
+					continue
+				}
+				if wrong++; wrong <= 6 {
+					var i int
+					if _, err := fmt.Sscanf(m, "mark%d", &i); err != nil {
+						t.Fatal(err)
+					}
+					t.Errorf("packet %x...\nours  %.250s\nLinux %.250s", frames[i][:min(100, len(frames[i]))], got[m], want[m])
+				}
+			}
+			if wrong > 0 {
+				t.Errorf("seed %d: %d of %d packets differ; fates %v, slow path %s", seed, wrong, n, l.Fates("r"), l.Read("r slow-path"))
+			}
+		})
+	}
+}
+
+func addressBytes(text string) []byte { return netip.MustParseAddr(text).AsSlice() }
