@@ -9,6 +9,7 @@ import (
 	"context"
 	_ "embed" // for the model and the compiled programs
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -67,11 +68,11 @@ func (b *bridge) prepare(_ context.Context, old, after *Config) (cube.Plan, erro
 	if err := b.span.check(after); err != nil {
 		return cube.Plan{}, err
 	}
-	plan := cube.Plan{Constants: after.constants()}
-	if old == nil {
-		b.room = int(after.Fdb.MaxEntries)
-		plan.MapSizes = map[string]uint32{"fdb": after.Fdb.MaxEntries}
+	if n := len(b.static); n > int(after.Fdb.MaxEntries) {
+		return cube.Plan{}, fmt.Errorf("fdb max-entries: %d entries are configured: %w", n, cube.ErrFull)
 	}
+	b.room = int(after.Fdb.MaxEntries) // if this fails later, the map itself says what fits
+	plan := cube.Plan{Constants: after.constants(), MapSizes: map[string]uint32{"fdb": after.Fdb.MaxEntries}}
 	fresh := newPorts(b.env, old, after)
 	var undo func() error
 	plan.Commit = func() (err error) { undo, err = b.commit(after, fresh); return err }
@@ -107,8 +108,7 @@ func (b *bridge) commit(after *Config, fresh map[uint16]bool) (func() error, err
 	if b.open {
 		return b.change(after, fresh)
 	}
-	fdb, err := cube.OpenTable[Key, entry](b.env, "fdb")
-	if err != nil {
+	if err := b.fdb.open(b.env); err != nil {
 		return nil, err
 	}
 	p, err := openPorts(b.env)
@@ -118,7 +118,7 @@ func (b *bridge) commit(after *Config, fresh map[uint16]bool) (func() error, err
 	if p.guarded = after.STPEnabled; p.guarded {
 		p.states = p.found()
 	}
-	b.fdb, b.ports = table{fdb}, p
+	b.ports = p
 	if err := b.arrange(&edit{}, after, true); err != nil {
 		return nil, err
 	}
@@ -146,7 +146,10 @@ func (b *bridge) change(after *Config, fresh map[uint16]bool) (func() error, err
 	back := func() error {
 		force(was)
 		b.ports.guarded = guarded
-		return errors.Join(e.revert(), b.span.follow(was))
+		return errors.Join(b.fdb.open(b.env), e.revert(), b.span.follow(was))
+	}
+	if err := b.fdb.open(b.env); err != nil {
+		return nil, err
 	}
 	force(after)
 	b.ports.guarded = after.STPEnabled

@@ -42,9 +42,22 @@ func clock() (uint64, error) {
 	return uint64(ts.Nano()), nil
 }
 
-// table is the map `fdb`.
+// table is the map `fdb`. Another map may take its place: who has the table, has the new one then.
 type table struct {
-	cube.Table[Key, entry]
+	*cube.Table[Key, entry]
+}
+
+// open makes the table that of the map as it is.
+func (t *table) open(env cube.Env) error {
+	opened, err := cube.OpenTable[Key, entry](env, "fdb")
+	if err != nil {
+		return err
+	}
+	if t.Table == nil {
+		t.Table = &opened
+	}
+	*t.Table = opened
+	return nil
 }
 
 // put writes a configured entry. In a full table it takes the place of the learned address that
