@@ -119,9 +119,13 @@ func (l *lab) find(k *Key) (result, order uint32, ok bool) {
 		return 0, 0, false
 	}
 	b := newBlocks(p.mem)
-	key := limited(k, l.at.reads)
+	return searchFrom(b, native.Uint32(b.at(0)), limited(k, l.at.reads))
+}
+
+// searchFrom is pcn_classify_search from a forest on.
+func searchFrom(b *blocks, at uint32, key *Key) (result, order uint32, ok bool) {
 	order = none
-	forest := b.at(native.Uint32(b.at(0)))
+	forest := b.at(at)
 	for i := range native.Uint32(forest) {
 		root, best := native.Uint32(forest[8+8*i:]), native.Uint32(forest[12+8*i:])
 		if best > order {

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package classifier
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// subnet is a rule's match: a /24 of the destination, by number.
+func subnet(n int) Match {
+	var m Match
+	if err := m.Destination(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), 0}), 24)); err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// to is the key of a packet to a subnet.
+func to(n int) *Key {
+	return &Key{wordLink: 0x0800<<16 | kindIP | untagged<<32, wordDestination: (10<<24 | uint64(n)<<8 | 9) << 32}
+}
+
+func TestAPacketUnderWayFindsWhatWasThereWhenItBegan(t *testing.T) {
+	l := newLab(t)
+	var all []Change
+	for i := range 400 {
+		all = append(all, Change{Order: uint32(i), Rule: &Rule{Match: subnet(i), Result: uint32(i)}})
+	}
+	l.apply(all)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 300 {
+		n := rng.IntN(400)
+		was, mem := l.set.forest, l.heap.seen[place{size: l.at.size, slot: l.at.slot}].mem
+		result, order, ok := l.find(to(n))
+		switch rng.IntN(3) {
+		case 0:
+			l.apply([]Change{{Order: uint32(n), Rule: &Rule{Match: subnet(n), Result: rng.Uint32()}}})
+		case 1:
+			l.apply([]Change{{Order: rng.Uint32N(1 << 20), Rule: &Rule{Match: subnet(n), Result: rng.Uint32()}}})
+		default:
+			if _, there := l.rules[uint32(n)]; there {
+				l.apply([]Change{{Order: uint32(n)}})
+			}
+		}
+		if now, after, still := searchFrom(newBlocks(mem), was, to(n)); now != result || after != order || still != ok {
+			t.Fatalf("subnet %d: a packet that began before the edit finds rule %d (%v), before it was %d (%v)", n, after, still, order, ok)
+		}
+		l.check(to(n))
+	}
+}
+
+func TestBlocksAreUsedAgain(t *testing.T) {
+	l := newLab(t)
+	for i := range 40 {
+		l.apply([]Change{{Order: uint32(i), Rule: &Rule{Match: subnet(i)}}})
+	}
+	for i := range 5000 {
+		n := i % 40
+		l.apply([]Change{{Order: uint32(n), Rule: &Rule{Match: subnet(n), Result: uint32(i)}}})
+		l.check(to(n))
+	}
+	if err := l.tight(); err != nil {
+		t.Error(err)
+	}
+	if l.at.size != 0 {
+		t.Errorf("40 rules take memory of size %d", l.at.size)
+	}
+	if l.heap.open > 2 {
+		t.Errorf("%d memories are open, want the one in use and the one before", l.heap.open)
+	}
+	if err := l.set.Close(); err != nil || l.heap.open != 0 {
+		t.Errorf("%d memories are open after Close (error %v)", l.heap.open, err)
+	}
+}
+
+func TestWhatARuleReadsIsRead(t *testing.T) {
+	l := newLab(t)
+	l.apply([]Change{{Order: 1, Rule: &Rule{}}})
+	if l.at.reads != 0 {
+		t.Errorf("a rule that looks at nothing reads %b", l.at.reads)
+	}
+	before := l.at
+	m := subnet(1)
+	if err := m.DestinationPorts(80, 90); err != nil {
+		t.Fatal(err)
+	}
+	l.apply([]Change{{Order: 0, Rule: &Rule{Match: m}}})
+	if l.at.reads != readIP|readPorts {
+		t.Errorf("a rule on an address and ports reads %b", l.at.reads)
+	}
+	if l.at.slot == before.slot && l.at.size == before.size {
+		t.Error("programs that read less look at the new rules")
+	}
+}
+
+func TestChangesThatCannotBeAreRefused(t *testing.T) {
+	l := newLab(t)
+	l.apply([]Change{{Order: 1, Rule: &Rule{Result: 5}}})
+	for _, tt := range []struct {
+		name    string
+		changes []Change
+		want    error
+	}{
+		{"a rule that is not there goes", []Change{{Order: 2}}, cube.ErrNotFound},
+		{"a rule changes twice", []Change{{Order: 1}, {Order: 1, Rule: &Rule{}}}, cube.ErrExists},
+		{"an order too high", []Change{{Order: none, Rule: &Rule{}}}, cube.ErrInvalid},
+	} {
+		if _, err := l.set.Prepare(tt.changes); !errors.Is(err, tt.want) {
+			t.Errorf("%s: the error is %v, want %v", tt.name, err, tt.want)
+		}
+	}
+	var m Match
+	if err := m.SourcePorts(9, 8); !errors.Is(err, cube.ErrInvalid) {
+		t.Errorf("ports backwards: the error is %v", err)
+	}
+	if err := errors.Join(m.Source(netip.MustParsePrefix("10.0.0.0/8")), m.Destination(netip.MustParsePrefix("::/0"))); !errors.Is(err, cube.ErrInvalid) {
+		t.Errorf("two versions of IP: the error is %v", err)
+	}
+	l.check(to(1))
+}
