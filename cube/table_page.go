@@ -127,9 +127,10 @@ func (r *pageReader[K, V]) full() bool {
 // step reads some buckets.
 func (r *pageReader[K, V]) step() error {
 	room := r.limit - len(r.out)
-	count := min(room, batch)
+	count := min(batch, room)
 	if r.keep != nil {
-		count = min(batch, max(64, 4*room))
+		// As many as should fill the page, by what came to be kept of those before.
+		count = min(batch, max(16, room*(r.scanned+1)/(len(r.out)+1)))
 	}
 	if r.most > 0 {
 		count = min(count, r.most)

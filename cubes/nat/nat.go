@@ -42,6 +42,8 @@ type nat struct {
 	heard  bool
 	// synced says that the maps hold this configuration's rules, and none of an earlier life.
 	synced bool
+	// flushed is when all sessions were deleted, in the fast path's time.
+	flushed uint64
 	// installed is what the map `sources` holds.
 	installed map[sourceKey]source
 	sweep     sweeper

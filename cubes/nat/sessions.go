@@ -267,14 +267,35 @@ func deleteOne[K comparable, V any](f *family[K, V], keys sessionKeys) error {
 	return dropSessions(f, []K{f.twin(k, v)}, []K{k})
 }
 
-// flush ends all sessions and mappings: what comes from outside is stopped first.
+// flushTime is how long a request may take to end all sessions; what is left then is for the next sweep.
+const flushTime = 5 * time.Second
+
+// flush ends all sessions and mappings that there are: what comes from outside is stopped first.
 func (n *nat) flush() error {
-	t := &n.tables
-	for _, clear := range []func() error{t.v4.ingress.Clear, t.v6.ingress.Clear, t.v4.egress.Clear, t.v6.egress.Clear} {
-		if err := clear(); err != nil {
+	now, err := clock()
+	if err != nil {
+		return err
+	}
+	n.flushed, n.sweep.last = now, nil
+	until := time.Now().Add(flushTime)
+	for _, empty := range []func() error{
+		func() error { return drain(n.tables.v4.ingress, until) }, func() error { return drain(n.tables.v6.ingress, until) },
+		func() error { return drain(n.tables.v4.egress, until) }, func() error { return drain(n.tables.v6.egress, until) },
+	} {
+		if err := empty(); err != nil {
 			return err
 		}
 	}
-	n.sweep.last = nil
 	return nil
+}
+
+// drain empties a table while there is time.
+func drain[K comparable, V any](table cube.Table[K, V], until time.Time) (err error) {
+	taken := 0
+	for range table.Drain(&err) {
+		if taken++; taken%1024 == 0 && time.Now().After(until) {
+			break
+		}
+	}
+	return err
 }

@@ -367,6 +367,9 @@ func (s *sweeper) inUse(is session) bool {
 
 // fits tells whether there still is the rule of a session, or of a mapping, and translates as it does.
 func (n *nat) fits(is session) bool {
+	if is.Created <= n.flushed {
+		return false
+	}
 	switch is.Origin {
 	case originSnat:
 		r := n.rules.snat[is.Rule]

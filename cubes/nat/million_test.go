@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nat
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
+)
+
+// TestAMillionSessions: they are counted, read in pages and ended without the daemon growing by what they are.
+func TestAMillionSessions(t *testing.T) {
+	if os.Getenv("POLYCUBE_SOAK") == "" {
+		t.Skip("a million sessions take a while: set POLYCUBE_SOAK=1")
+	}
+	const many = 1_000_000 // of IPv4
+	l := bpftest.New(t, bpftest.Options{Hosts: 1})
+	l.Create("nat", "n", `{"max-sessions":1000000,"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/8","external-ip":"203.0.113.0/24"}]}}}`)
+	fillMillion(t, tablesOf(t, l), many)
+	began := time.Now()
+	l.Set("PATCH", "n timeout udp", "3600") // counts anew
+	netns.Eventually(t, time.Minute, func() error {
+		if got := l.Read("n sessions active"); got != fmt.Sprint(many) {
+			return fmt.Errorf("%s sessions are counted", got)
+		}
+		return nil
+	})
+	t.Logf("they were counted after %v", time.Since(began))
+
+	n := pagerOf(t, l)
+	began = time.Now()
+	page, err := n.Page(t.Context(), []string{"natting-table"}, cube.PageQuery{Limit: 100})
+	if err != nil || len(page.Entries) != 100 {
+		t.Fatalf("a page has %d entries, %v", len(page.Entries), err)
+	}
+	t.Logf("a page of 100 takes %v", time.Since(began))
+
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	began = time.Now()
+	read, most := 0, uint64(0)
+	for range l.Entries("n natting-table") {
+		if read++; read%100_000 == 0 {
+			runtime.ReadMemStats(&after)
+			most = max(most, after.HeapAlloc)
+		}
+	}
+	if read != many {
+		t.Errorf("%d sessions were read", read)
+	}
+	t.Logf("all are read in %v, the heap went from %d to at most %d MB", time.Since(began), before.HeapAlloc>>20, most>>20)
+	if most > before.HeapAlloc+100<<20 {
+		t.Error("reading them takes more than 100 MB")
+	}
+	began = time.Now()
+	l.Set("DELETE", "n natting-table", "")
+	t.Logf("they were deleted in %v", time.Since(began))
+	wantSessions(t, tablesOf(t, l), 0, 0)
+}
+
+// pagerOf is a control plane on the maps of the cube `n`.
+func pagerOf(t *testing.T, l *bpftest.Lab) *nat {
+	return &nat{open: true, tables: *tablesOf(t, l), config: Config{Timeout: Timeout{UDP: 300}}}
+}
+
+func fillMillion(t *testing.T, tables *tables, many int) {
+	t.Helper()
+	now, err := clock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const batch = 100_000
+	for from := 0; from < many; from += batch {
+		var out, in []key4
+		var values, back []session4
+		for i := from; i < from+batch; i++ {
+			internal, external := [4]byte{10}, [4]byte{203, 0, 113, byte(i >> 16)}
+			binary.BigEndian.PutUint16(internal[2:], uint16(i))
+			k := key4{Local: internal, Remote: [4]byte{198, 51, 100, 1}, LocalPort: portOf(uint16(i >> 16)), RemotePort: portOf(53), Proto: unix.IPPROTO_UDP}
+			v := session4{Half: half{Created: now, Seen: now, Rule: 1, Port: portOf(uint16(i))}, Addr: external}
+			w := session4{Half: half{Created: now, Seen: now, Rule: 1, Port: k.LocalPort}, Addr: internal}
+			out, values, in, back = append(out, k), append(values, v), append(in, twin4(k, v)), append(back, w)
+		}
+		if _, err := tables.v4.egress.SetAll(out, values); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tables.v4.ingress.SetAll(in, back); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d sessions are in the tables", many)
+}
