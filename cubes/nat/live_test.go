@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,18 +77,29 @@ func (e *edge) serve(host *netns.Node, address string) {
 		datagrams, err = net.ListenPacket("udp", address)
 		return err
 	})
-	e.t.Cleanup(func() { _, _ = stream.Close(), datagrams.Close() })
+	var all []net.Conn
+	var working sync.WaitGroup
+	ended := make(chan struct{})
+	e.t.Cleanup(func() {
+		_, _ = stream.Close(), datagrams.Close()
+		<-ended
+		for _, c := range all {
+			_ = c.Close()
+		}
+		working.Wait()
+	})
 	go func() {
+		defer close(ended)
 		for {
 			c, err := stream.Accept()
 			if err != nil {
 				return
 			}
-			e.t.Cleanup(func() { _ = c.Close() })
-			go echo(c)
+			all = append(all, c)
+			working.Go(func() { echo(c) })
 		}
 	}()
-	go func() {
+	working.Go(func() {
 		b := make([]byte, 2048)
 		for {
 			n, from, err := datagrams.ReadFrom(b)
@@ -96,11 +108,10 @@ func (e *edge) serve(host *netns.Node, address string) {
 			}
 			_, _ = datagrams.WriteTo(fmt.Appendf(nil, "%s %s", from, b[:n]), from)
 		}
-	}()
+	})
 }
 
 func echo(c net.Conn) {
-	defer c.Close()
 	r := bufio.NewReader(c)
 	for {
 		line, err := r.ReadString('\n')

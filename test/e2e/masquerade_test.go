@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/test/netns"
+)
+
+// answerer tells each line's sender what its address is, over TCP, until the test ends.
+func answerer(t *testing.T, host *netns.Node, address string) {
+	t.Helper()
+	var l net.Listener
+	host.Must(func() (err error) { l, err = net.Listen("tcp", address); return err })
+	var all []net.Conn
+	var working sync.WaitGroup
+	ended := make(chan struct{})
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-ended
+		for _, c := range all {
+			_ = c.Close()
+		}
+		working.Wait()
+	})
+	go func() {
+		defer close(ended)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all = append(all, c)
+			working.Go(func() {
+				for r := bufio.NewReader(c); ; {
+					if _, err := r.ReadString('\n'); err != nil {
+						return
+					}
+					if _, err := fmt.Fprintln(c, c.RemoteAddr()); err != nil {
+						return
+					}
+				}
+			})
+		}
+	}()
+}
+
+// asked is a connection, and seenAs the address and port that the other side sees it with.
+type asked struct {
+	t *testing.T
+	net.Conn
+	answers *bufio.Reader
+}
+
+func connectTo(t *testing.T, host *netns.Node, address string) *asked {
+	t.Helper()
+	var c net.Conn
+	host.Must(func() (err error) { c, err = net.DialTimeout("tcp", address, patience); return err })
+	t.Cleanup(func() { _ = c.Close() })
+	return &asked{t, c, bufio.NewReader(c)}
+}
+
+func (a *asked) seenAs() string {
+	a.t.Helper()
+	_ = a.SetDeadline(time.Now().Add(patience))
+	if _, err := fmt.Fprintln(a, "who am I"); err != nil {
+		a.t.Fatal(err)
+	}
+	line, err := a.answers.ReadString('\n')
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// TestMasqueradeInOneCommand: hosts behind the machine reach others as it, over kills of the daemon; the command tells
+// what is wrong, what is there, and takes back what it did.
+func TestMasqueradeInOneCommand(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	lan, wan := d.lab.Host("lan0", "10.0.0.2/24"), d.lab.Host("wan0", "203.0.113.2/24")
+	d.lab.Run("ip", "addr", "add", "10.0.0.1/24", "dev", "lan0")
+	d.lab.Run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+	lan.Run("ip", "route", "add", "default", "via", "10.0.0.1")
+	want := func(code int, out string, words ...string) {
+		t.Helper()
+		if r := d.CLI(words...); r.code != code || !strings.Contains(r.stdout+r.stderr, out) {
+			t.Errorf("%v, want exit %d and %q", r, code, out)
+		}
+	}
+	want(2, "none0", "masquerade", "none0")
+	want(2, "wan0 has no address", "masquerade", "wan0")
+	want(0, "", "masquerade")
+	d.lab.Run("ip", "addr", "add", "203.0.113.1/24", "dev", "wan0")
+	answerer(t, wan, "203.0.113.2:7000")
+	want(0, "wan0 is masqueraded by masquerade-wan0: 203.0.113.1\n", "masquerade", "wan0")
+	want(0, "wan0 is masqueraded already, by masquerade-wan0: 203.0.113.1", "masquerade", "wan0")
+	c := connectTo(t, lan, "203.0.113.2:7000")
+	as := c.seenAs()
+	if !strings.HasPrefix(as, "203.0.113.1:") {
+		t.Errorf("the other side sees %s", as)
+	}
+	want(0, "wan0   masquerade-wan0  203.0.113.1", "masquerade", "show")
+	want(0, "10.0.0.2 203.0.113.2", "masquerade-wan0", "natting-table", "show", "?")
+	want(0, "10.0.0.2", "masquerade-wan0", "natting-table", "show", "-limit=1")
+	want(0, "[]", "masquerade-wan0", "natting-table", "show", "-limit=1", "-filter=proto=udp", "-json")
+
+	d.Kill9()
+	if got := c.seenAs(); got != as {
+		t.Errorf("without a daemon the other side sees %s, not %s", got, as)
+	}
+	d = d.machine.Start()
+	if got := c.seenAs(); got != as {
+		t.Errorf("with the next daemon the other side sees %s, not %s", got, as)
+	}
+	want(0, "203.0.113.1", "masquerade", "show", "wan0")
+	netns.Eventually(t, patience, func() error {
+		_, text, err := d.Request(http.MethodGet, "/metrics", "")
+		if err != nil || !strings.Contains(text, `nat_sessions_tcp{cubeName="masquerade-wan0"} 1`) {
+			i := max(0, strings.Index(text, "nat_sessions_tcp"))
+			return fmt.Errorf("one session of TCP is not in the metrics, %v: %s", err, text[i:min(i+300, len(text))])
+		}
+		return nil
+	})
+	// A rule that comes in between changes nothing for it.
+	want(0, "id: 0", "masquerade-wan0", "rule", "snat", "append", "internal-net=10.9.0.0/24", "external-ip=203.0.113.7")
+	d.Kill9()
+	d = d.machine.Start()
+	if got := c.seenAs(); got != as {
+		t.Errorf("after another rule the other side sees %s, not %s", got, as)
+	}
+	want(0, "masquerade-wan0 stays, with what else it is there for", "masquerade", "del", "wan0")
+	want(0, "wan0 is masqueraded by masquerade-wan0, which was there", "masquerade", "wan0")
+	d.Do("masquerade-wan0 rule snat del")
+	want(0, "wan0 is not masqueraded any more; masquerade-wan0 is deleted", "masquerade", "del", "wan0")
+	want(2, "wan0 is not masqueraded", "masquerade", "del", "wan0")
+	want(2, "wan0 is not masqueraded", "masquerade", "show", "wan0")
+}
