@@ -121,7 +121,7 @@ func (m *Match) address(high, low int, p netip.Prefix) error {
 	bits := p.Bits()
 	if p.Addr().Is4() {
 		a := p.Addr().As4()
-		m.set(high, uint64(number(a[:]))<<32, prefixMask(bits))
+		m.set(high, number(a[:])<<32, prefixMask(bits))
 		return nil
 	}
 	a := p.Addr().As16()

@@ -6,8 +6,11 @@ package pbforwarder
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/polycube/polycube/cube"
 )
 
 // state is shaped like the model's tree.
@@ -68,9 +71,12 @@ func (f *forwarder) counts() (map[uint32]counter, error) {
 // one is the state of the rule with an id.
 func (f *forwarder) one(text string) (any, error) {
 	id, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("rules %s: %w", text, cube.ErrNotFound)
+	}
 	e := f.rules[uint32(id)]
-	if err != nil || e == nil {
-		return nil, nil // no such rule: there is nothing to add
+	if e == nil {
+		return nil, nil // there is nothing to add
 	}
 	values, _, err := f.places.counters.Get(e.place)
 	if err != nil {

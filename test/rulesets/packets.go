@@ -25,7 +25,7 @@ type Packets struct {
 
 // NewPackets makes a source of packets; what comes depends on the seed alone.
 func NewPackets(rules []Rule, ports int, seed uint64) *Packets {
-	return &Packets{rand.New(rand.NewPCG(seed, 7)), rules, ports}
+	return &Packets{rand.New(rand.NewPCG(seed, 7)), rules, ports} //nolint:gosec // it has to repeat
 }
 
 // headers are the fields that a packet is made of.

@@ -71,7 +71,7 @@ var Shapes = []string{"acl", "fw", "ipc", "acl6", "l2", "mixed", "overlapping"}
 
 // Make makes n rules of a shape, of which no two say the same. None of them matches everything: packets may match none.
 func Make(shape string, n int, seed uint64) []Rule {
-	g := &generator{rand.New(rand.NewPCG(seed, uint64(n)))}
+	g := &generator{rand.New(rand.NewPCG(seed, uint64(n)))} //nolint:gosec // it has to repeat
 	makers := map[string]func() Rule{
 		"acl": g.acl, "fw": g.fw, "ipc": g.ipc, "acl6": g.acl6, "l2": g.l2, "mixed": g.mixed, "overlapping": g.overlapping,
 	}
