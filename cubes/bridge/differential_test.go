@@ -114,11 +114,8 @@ func (m *match) step(port int, f []byte) {
 	watcher := len(m.ports) - 1
 	vlan, isTagged := m.tagOf(port)
 	if port == watcher {
-		vlan, isTagged = m.tagOf(0)
-		watcher, isTagged = 0, true
-		if m.vlans == nil {
-			isTagged = false
-		}
+		vlan, _ = m.tagOf(0)
+		watcher, isTagged = 0, m.vlans != nil
 	}
 	for range 2 { // the second is behind all copies of the first
 		m.serial++

@@ -28,7 +28,7 @@ type ovs struct {
 // startOVS starts both, with the bridge br0. They end with the test, which is skipped where there is no Open vSwitch.
 func startOVS(t testing.TB, ns *netns.Namespace) *ovs {
 	t.Helper()
-	for _, tool := range []string{"ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-appctl"} {
+	for _, tool := range []string{"ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("needs Open vSwitch: %v", err)
 		}
@@ -89,12 +89,6 @@ func (o *ovs) start(name string, args ...string) {
 func (o *ovs) vsctl(args ...string) string {
 	o.t.Helper()
 	return o.run("ovs-vsctl", append([]string{"--timeout=20", "--retry", "--db=unix:" + o.file("db.sock")}, args...)...)
-}
-
-// appctl asks the switch.
-func (o *ovs) appctl(args ...string) string {
-	o.t.Helper()
-	return o.run("ovs-appctl", append([]string{"-t", o.file("switch.ctl")}, args...)...)
 }
 
 // addPort makes a device a port, as one of ours is configured.

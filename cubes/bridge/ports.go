@@ -262,18 +262,7 @@ func (b *bridge) portStates(yield func(port, vlan uint16, s portState)) {
 	}
 }
 
-// flushLearned forgets what was learned in a VLAN: from some ports, or from all when they are nil.
-func (b *bridge) flushLearned(vlan uint16, from []uint16) error {
-	listed := map[uint16]bool{}
-	for _, port := range from {
-		listed[port] = true
-	}
-	return b.fdb.forget(func(k Key, e entry) bool {
-		return k.vlan() == vlan && (from == nil || listed[e.Port])
-	})
-}
-
-// portMAC is the address of a port, bridgeMAC that of the bridge; nil before the first Commit.
+// portMAC is the address of a port, bridgeMAC that of the bridge. They are there from the first Commit on.
 func (b *bridge) portMAC(port uint16) net.HardwareAddr { return b.ports.now[port].MAC.hardware() }
 
 func (b *bridge) bridgeMAC() net.HardwareAddr { return b.ports.mac.MAC.hardware() }
