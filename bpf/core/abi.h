@@ -12,7 +12,7 @@
 #define PCN_PAGES 16
 #define PCN_SLOTS 1001 /* counter slots in a page; the last one counts what belongs to no port */
 #define PCN_ENTRIES 65536
-#define PCN_FLOOD_SETS (128 << 10) /* of all cubes */
+#define PCN_FLOOD_SETS (64 << 10) /* of all cubes */
 #define PCN_MAX_HOPS 128	   /* how often a packet may turn back or enter again */
 #define PCN_RING_SIZE (8 << 20)
 

@@ -6,7 +6,9 @@ package datapath
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -258,5 +260,33 @@ func TestAPortIsClosedWhileAChangeIsPrepared(t *testing.T) {
 		ls := b.listeners(hosts...)
 		b.send(hosts[0], frame("x"))
 		b.gets("one closed", ls, hosts, func(i int) []byte { return [][]byte{nil, nil, frame("x")}[i] })
+	})
+}
+
+// TestMoreSetsThanThereIsRoomForAreRefused: what one cube has taken another one cannot have, and keeps what it had.
+func TestMoreSetsThanThereIsRoomForAreRefused(t *testing.T) {
+	in(t, settings[:1], func(t *testing.T, b *bench) {
+		greedy, other := b.cube("sets", 2, nil), b.cube("sets", 2, nil)
+		one := []cube.FloodMember{{Port: 1}}
+		b.floods(other, map[uint32][]cube.FloodMember{5: one})
+		most, more := map[uint32][]cube.FloodMember{}, map[uint32][]cube.FloodMember{5: {{Port: 0}}}
+		for i := range uint32(64<<10 - 1) {
+			most[i] = one
+		}
+		b.floods(greedy, most)
+		for i := range uint32(1000) {
+			more[10+i] = one
+		}
+		if err := b.lab.Do(func() error { return b.plane.SetFloods(other.ID, more, true) }); !errors.Is(err, cube.ErrFull) {
+			t.Errorf("%v, want %v", err, cube.ErrFull)
+		}
+		if got := b.plane.Floods(other.ID, 5); !slices.Equal(got, one) {
+			t.Errorf("set 5 is %v now", got)
+		}
+		if sets, _ := b.countSets(); sets != 64<<10 {
+			t.Errorf("%d sets, want %d", sets, 64<<10)
+		}
+		b.floods(greedy, nil)
+		b.floods(other, more)
 	})
 }

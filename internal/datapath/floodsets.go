@@ -8,6 +8,7 @@ package datapath
 // map besides: a group, which follows the graph, and is one for all sets that lead to the same netdevs in the same way.
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -288,7 +289,11 @@ func (p *Plane) groupOf(ways []way) (*group, error) {
 	if len(ways) < 2 || p.opts.Loop.Out == 0 && ways[len(ways)-1].kind == byLoop {
 		return &group{}, nil
 	}
-	key := fmt.Sprint(ways)
+	content := make([]byte, 0, 8*len(ways))
+	for _, w := range ways {
+		content = binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(content, w.ifindex), uint32(w.kind))
+	}
+	key := string(content)
 	if g := p.sets.groups[key]; g != nil {
 		return g, nil
 	}
