@@ -12,7 +12,7 @@ PCN_REASONS(sets_reason);
 PCN_CONFIG(__u32, vid) = 100;
 PCN_CONFIG(__u32, access) = 0; /* ports, by bit */
 PCN_CONFIG(__u32, bare) = 0;   /* nobody's frame is changed */
-PCN_CONFIG(__u32, alone) = 0;  /* no flood: to port 1, 1 with the tag, 2 without one, 3 with `vid` */
+PCN_CONFIG(__u32, alone) = 0; /* no flood: to port 1, 1 with the tag, 2 without one, 3 with `vid` */
 
 PCN_INGRESS
 {
