@@ -13,7 +13,7 @@
 #define PCN_SLOTS 1001 /* counter slots in a page; the last one counts what belongs to no port */
 #define PCN_ENTRIES 65536
 #define PCN_FLOOD_SETS (64 << 10) /* of all cubes */
-#define PCN_MAX_HOPS 128	   /* how often a packet may turn back or enter again */
+#define PCN_MAX_HOPS 128	  /* how often a packet may turn back or enter again */
 #define PCN_RING_SIZE (8 << 20)
 
 /* skb->tc_index of a packet that one of our programs sends past the program of a netdev that
