@@ -223,22 +223,31 @@ func (p *ports) restore(was map[uint16]portEntry, mac portEntry) error {
 	return p.become(&back, maps.Clone(was), mac, false)
 }
 
-// setPortState opens or closes a port in a VLAN, as its spanning tree says.
-func (b *bridge) setPortState(port, vlan uint16, s portState) error {
-	b.ports.states[portVLAN{port, vlan}] = s
-	return b.refresh(port, vlan)
+// setPortStates opens and closes ports in VLANs, as their spanning trees say: each port in one step.
+func (b *bridge) setPortStates(states map[portVLAN]portState) error {
+	var vlans vlanSet
+	ports := map[uint16]bool{}
+	for at, s := range states {
+		b.ports.states[at] = s
+		ports[at.port] = true
+		vlans.add(at.vlan)
+	}
+	for port := range ports {
+		if err := b.refresh(port); err != nil {
+			return err
+		}
+	}
+	return b.ports.setFloods(&vlans, false)
 }
 
-// removePortState forgets what a spanning tree said of a port.
-func (b *bridge) removePortState(port, vlan uint16) error {
-	delete(b.ports.states, portVLAN{port, vlan})
-	return b.refresh(port, vlan)
-}
+// removePortState forgets what a spanning tree said of a port that has left its VLAN.
+func (b *bridge) removePortState(port, vlan uint16) { delete(b.ports.states, portVLAN{port, vlan}) }
 
-func (b *bridge) refresh(port, vlan uint16) error {
+// refresh writes the entry of a port whose states have changed.
+func (b *bridge) refresh(port uint16) error {
 	p := b.ports
 	was, ok := p.now[port]
-	if !ok || !p.guarded || !was.Member.has(vlan) {
+	if !ok || !p.guarded {
 		return nil
 	}
 	is := was
@@ -250,9 +259,7 @@ func (b *bridge) refresh(port, vlan uint16) error {
 		return err
 	}
 	p.now[port] = is
-	var one vlanSet
-	one.add(vlan)
-	return p.setFloods(&one, false)
+	return nil
 }
 
 // portStates passes on the states that the fast path goes by.

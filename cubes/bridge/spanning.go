@@ -37,7 +37,10 @@ type spanning struct {
 	open   bool
 	stop   func()
 
-	flush flusher
+	// changed are states that are not in force yet, and out BPDUs that wait for that.
+	changed map[portVLAN]portState
+	out     []*cube.PacketOut
+	flush   flusher
 	// discarded are frames to a tree's address that hold no BPDU for it.
 	discarded uint64
 }
@@ -53,7 +56,7 @@ type tree struct {
 }
 
 func newSpanning(b *bridge) *spanning {
-	s := &spanning{b: b, trees: map[uint16]*tree{}, up: map[string]bool{}}
+	s := &spanning{b: b, trees: map[uint16]*tree{}, up: map[string]bool{}, changed: map[portVLAN]portState{}}
 	s.flush.s = s
 	return s
 }
@@ -130,6 +133,7 @@ func (s *spanning) follow(is *Config) error {
 		t.SetParameters(w.cfg)
 		t.become(w, found[vlan])
 	}
+	s.settle()
 	s.beat(is.STPEnabled)
 	return nil
 }
@@ -170,6 +174,7 @@ func (s *spanning) second() {
 	for _, t := range s.trees {
 		t.Tick()
 	}
+	s.settle()
 }
 
 // alive tells the fast path that BPDUs are answered.
@@ -214,6 +219,7 @@ func (s *spanning) portChanged(port string, up bool) {
 	for _, t := range s.trees {
 		t.SetPortUp(int(index), up)
 	}
+	s.settle()
 }
 
 // packetIn takes a BPDU from the fast path.
@@ -227,6 +233,7 @@ func (s *spanning) packetIn(p *cube.PacketIn) {
 		s.discarded++
 	} else {
 		err = t.Receive(int(p.Port), bpdu)
+		s.settle()
 	}
 	if err != nil {
 		name, _ := s.b.env.PortName(p.Port)
@@ -237,7 +244,8 @@ func (s *spanning) packetIn(p *cube.PacketIn) {
 // stopAll is for maps that go.
 func (s *spanning) stopAll() {
 	s.beat(false)
-	s.trees, s.open = map[uint16]*tree{}, false
+	s.trees, s.open, s.out = map[uint16]*tree{}, false, nil
+	clear(s.changed)
 }
 
 // close says that nobody answers BPDUs from now on; the fast path keeps the ports as they are.

@@ -7,6 +7,7 @@ package bridge
 import (
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/polycube/polycube/cubes/bridge/stp"
 )
@@ -51,9 +52,17 @@ type statePortSTP struct {
 	Discarded        uint64 `json:"bpdus-discarded"`
 }
 
-// state are the trees, in ascending order.
-func (s *spanning) state() (out []stateSTP) {
+// asked says whether a path that goes on in a list of trees with the word at some place, if at all, is about a VLAN.
+func asked(path []string, at int, vlan uint16) bool {
+	return len(path) <= at || path[at] == strconv.Itoa(int(vlan))
+}
+
+// state are the trees that a path is about, in ascending order.
+func (s *spanning) state(path []string) (out []stateSTP) {
 	for _, vlan := range slices.Sorted(maps.Keys(s.trees)) {
+		if !asked(path, 1, vlan) {
+			continue
+		}
 		t := s.trees[vlan]
 		is, c := t.Status(), s.b.config.stpOf(vlan)
 		e := stateSTP{VLAN: vlan, Priority: c.Priority, ForwardDelay: uint16(c.ForwardDelay), HelloTime: uint16(c.HelloTime),
@@ -69,11 +78,11 @@ func (s *spanning) state() (out []stateSTP) {
 	return out
 }
 
-// portState are the trees that a port is in, in ascending order.
-func (s *spanning) portState(p *Port, index uint16) (out []statePortSTP) {
+// portState are the trees that a port is in and a path is about, in ascending order.
+func (s *spanning) portState(p *Port, index uint16, path []string) (out []statePortSTP) {
 	for _, vlan := range p.vlans() {
 		t := s.trees[vlan]
-		if t == nil {
+		if t == nil || !asked(path, 3, vlan) {
 			continue
 		}
 		is, ok := t.PortStatus(int(index))

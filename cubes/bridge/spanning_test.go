@@ -275,3 +275,41 @@ func TestAChangeOfTheTopologyForgetsAddresses(t *testing.T) {
 		return nil
 	})
 }
+
+// Trunks with thousands of VLANs: their trees open and close together, not one after the other.
+func TestThousandsOfTrees(t *testing.T) {
+	if !soak() {
+		t.Skip("takes half a minute: POLYCUBE_SOAK is not set")
+	}
+	l := bpftest.New(t, bpftest.Options{Follow: true, Hosts: 4})
+	var allowed, ports []string
+	for vlan := 2; vlan <= 4000; vlan++ {
+		allowed = append(allowed, fmt.Sprintf(`{"vlanid":%d}`, vlan))
+	}
+	for i := range 4 {
+		ports = append(ports, fmt.Sprintf(`{"name":"t%d","peer":"veth%d","mode":"trunk","trunk":{"allowed":[%s]}}`, i, i+1, strings.Join(allowed, ",")))
+	}
+	l.Create("bridge", "br", `{"stp-enabled":true,"ports":[`+strings.Join(ports, ",")+`]}`)
+	becomes := func(port, want string) {
+		t.Helper()
+		began := time.Now()
+		netns.Eventually(t, patience, func() error {
+			for _, vlan := range []int{1, 2, 4000} {
+				if got := l.Read(fmt.Sprintf("br ports %s stp %d state", port, vlan)); got != want {
+					return fmt.Errorf("port %s is %s in VLAN %d, want %s", port, got, vlan, want)
+				}
+			}
+			return nil
+		})
+		t.Logf("port %s is %s after %v", port, want, time.Since(began))
+	}
+	becomes("t0", `"forwarding"`)
+	becomes("t3", `"forwarding"`)
+	l.Lab.Run("ip", "link", "set", "veth1", "down")
+	becomes("t0", `"disabled"`)
+	l.Lab.Run("ip", "link", "set", "veth1", "up")
+	becomes("t0", `"forwarding"`)
+	if shed := l.Shed("br"); shed > 0 {
+		t.Errorf("%d BPDUs were shed", shed)
+	}
+}

@@ -5,7 +5,9 @@ package bridge
 // Which trees a configuration wants, and how a tree's decisions reach the fast path.
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/polycube/polycube/cube"
@@ -114,7 +116,8 @@ func (t *tree) keep(ports map[uint16]stp.PortParameters) {
 		}
 		delete(t.ports, index)
 		t.RemovePort(int(index))
-		t.s.b.report("forgetting the state of a port", t.s.b.removePortState(index, t.vlan))
+		delete(t.s.changed, portVLAN{index, t.vlan})
+		t.s.b.removePortState(index, t.vlan)
 	}
 }
 
@@ -122,18 +125,44 @@ func (t *tree) keep(ports map[uint16]stp.PortParameters) {
 func (t *tree) Send(port int, bpdu []byte) {
 	index := uint16(port)
 	frame := stp.Frame(t.s.b.portMAC(index), t.vlan, !t.untagged[index], bpdu)
-	if err := t.s.b.env.Send(&cube.PacketOut{Port: index, Direction: cube.Egress, Data: frame}); err != nil {
-		name, _ := t.s.b.env.PortName(index)
-		t.s.b.env.Logger().Debug("a BPDU is not sent", "port", name, "vlan", t.vlan, "error", err)
-	}
+	t.s.out = append(t.s.out, &cube.PacketOut{Port: index, Direction: cube.Egress, Data: frame})
 }
 
 // SetState implements stp.Sink.
 func (t *tree) SetState(port int, s stp.State) {
-	err := t.s.b.setPortState(uint16(port), t.vlan, portState(s))
-	name, _ := t.s.b.env.PortName(uint16(port))
-	t.s.b.report(fmt.Sprintf("port %s, VLAN %d, to %v", name, t.vlan, s), err)
-	t.s.b.env.Logger().Info("spanning tree", "port", name, "vlan", t.vlan, "state", s)
+	t.s.changed[portVLAN{uint16(port), t.vlan}] = portState(s)
+	if log := t.s.b.env.Logger(); log.Enabled(context.Background(), slog.LevelInfo) {
+		name, _ := t.s.b.env.PortName(uint16(port))
+		log.Info("spanning tree", "port", name, "vlan", t.vlan, "state", s)
+	}
+}
+
+// settle brings into force what the trees decided, of all trees at once: a trunk may have thousands. First ports close,
+// then others open, then BPDUs say so. What cannot be closed is tried again, and nothing is said meanwhile.
+func (s *spanning) settle() {
+	out := s.out
+	s.out = nil
+	opens, closes := map[portVLAN]portState{}, map[portVLAN]portState{}
+	for at, state := range s.changed {
+		if state >= stateLearning {
+			opens[at] = state
+		} else {
+			closes[at] = state
+		}
+	}
+	for _, states := range []map[portVLAN]portState{closes, opens} {
+		if err := s.b.setPortStates(states); err != nil {
+			s.b.report("bringing states of spanning trees into force", err)
+			return
+		}
+	}
+	clear(s.changed)
+	for _, p := range out {
+		if err := s.b.env.Send(p); err != nil {
+			name, _ := s.b.env.PortName(p.Port)
+			s.b.env.Logger().Debug("a BPDU is not sent", "port", name, "error", err)
+		}
+	}
 }
 
 // Flush implements stp.Sink.

@@ -65,10 +65,10 @@ func (b *bridge) State(_ context.Context, path []string) (any, error) {
 		if err := b.checkMode(path); err != nil {
 			return nil, err
 		}
-		s.Ports = b.statePorts()
+		s.Ports = b.statePorts(path)
 	}
 	if asked("stp") {
-		s.STP = b.span.state()
+		s.STP = b.span.state(path)
 	}
 	if asked("mac") && b.ports.mac.Random != 0 {
 		s.MAC = b.ports.mac.MAC
@@ -91,9 +91,12 @@ func (b *bridge) checkMode(path []string) error {
 
 // statePorts are the addresses that were made up, and VLAN 1 where it is allowed without being
 // listed.
-func (b *bridge) statePorts() []statePort {
+func (b *bridge) statePorts(path []string) []statePort {
 	var out []statePort
 	for _, p := range b.config.Ports {
+		if len(path) > 1 && path[1] != p.Name {
+			continue
+		}
 		s := statePort{Name: p.Name}
 		index, ok := b.env.PortIndex(p.Name)
 		if is := b.ports.now[index]; ok && is.Random != 0 {
@@ -102,8 +105,8 @@ func (b *bridge) statePorts() []statePort {
 		if p.Mode == ModeTrunk && p.Trunk.DefaultVLAN {
 			s.Trunk = &stateTrunk{Allowed: []Allowed{{defaultVLAN}}}
 		}
-		if ok {
-			s.STP = b.span.portState(&p, index)
+		if ok && (len(path) < 3 || path[2] == "stp") {
+			s.STP = b.span.portState(&p, index, path)
 		}
 		if s.MAC != 0 || s.Trunk != nil || s.STP != nil {
 			out = append(out, s)
