@@ -18,6 +18,7 @@ import (
 type Config struct {
 	Ports         []Port `json:"ports"`
 	Fib           string `json:"fib"`
+	Shadow        bool   `json:"shadow"`
 	MaxRoutes     uint32 `json:"max-routes"`
 	MaxNeighbours uint32 `json:"max-neighbours"`
 	Arp           Arp    `json:"arp"`

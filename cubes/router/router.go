@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	_ "embed" // for the model and the compiled programs
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -103,6 +104,9 @@ func (r *router) prepare(ctx context.Context, _, after *Config) (cube.Plan, erro
 	next, err := newLayout(after, r.env, r.macOf)
 	if err != nil {
 		return cube.Plan{}, err
+	}
+	if after.Fib == "host" && after.Shadow {
+		return cube.Plan{}, fmt.Errorf("fib host: a router with a namespace forwards by the routes in it, not by the host's: %w", cube.ErrInvalid)
 	}
 	r.next, r.ctx = next, ctx
 	limits := limits{routes: after.MaxRoutes, neighbours: after.MaxNeighbours}

@@ -203,6 +203,7 @@ func (r *router) bestLearned(l *learnedRoutes) []route {
 		return []route{of(target{kind: kindUnreachable})}
 	case cube.RouteProhibit:
 		return []route{of(target{kind: kindProhibit})}
+	case cube.RouteUnicast:
 	}
 	var out []route
 	for _, h := range best.NextHops {

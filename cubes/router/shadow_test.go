@@ -83,7 +83,10 @@ func TestWhatIsDoneInTheNamespaceIsForwardedBy(t *testing.T) {
 			says(two, "bash", "-c", "echo offer >/dev/udp/10.0.2.1/68")
 			says(two, "bash", "-c", "echo offer | socat -u - UDP-DATAGRAM:255.255.255.255:68,broadcast,so-bindtodevice=eth0")
 			select {
-			case <-done:
+			case err := <-done:
+				if err != nil {
+					t.Errorf("tcpdump: %v", err)
+				}
 				return
 			case <-time.After(50 * time.Millisecond):
 			}
@@ -120,6 +123,9 @@ func TestManyLearnedRoutesAreForwardedBySoon(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1, Shadow: true})
 	l.Create("router", "r", `{"shadow":true,"arp":{"duplicate-detection":false},"ports":[{"name":"left","peer":"veth1","ip":"10.0.1.1/24"}]}`)
+	if err := l.Try("PATCH", "r fib", `"host"`); err == nil || !strings.Contains(err.Error(), "not by the host's") {
+		t.Errorf("a router with a namespace takes the host's routes: %v", err)
+	}
 	const n = 20000
 	batch := func(verb string) {
 		t.Helper()

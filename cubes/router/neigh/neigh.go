@@ -142,10 +142,9 @@ type entry[P any] struct {
 	stale   *list.Element
 	queue   []waiting[P]
 	// origin and source are who caused the questions.
-	origin  uint16
-	source  netip.Addr
-	blamed  bool
-	queuedB int
+	origin uint16
+	source netip.Addr
+	blamed bool
 }
 
 // waiting is a packet in a queue.

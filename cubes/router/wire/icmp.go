@@ -102,10 +102,9 @@ func (e Error) Frame(p *Packet, to, from MAC) []byte {
 	b := make([]byte, icmpLen, icmpLen+len(p.Data))
 	b[0], b[1] = n[0], n[1]
 	if p.V6() {
-		switch e.Kind {
-		case TooBig:
+		if e.Kind == TooBig {
 			binary.BigEndian.PutUint32(b[4:], uint32(e.MTU))
-		case NoProtocol:
+		} else if e.Kind == NoProtocol {
 			binary.BigEndian.PutUint32(b[4:], uint32(p.nextHeaderAt()))
 		}
 		b = append(b, p.Data[:min(len(p.Data), maxError6-ipv6Len-icmpLen)]...)
