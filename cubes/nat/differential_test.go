@@ -411,14 +411,14 @@ func TestLinuxAndWeTranslateAlike(t *testing.T) {
 	d := &differ{t: t, random: rand.New(rand.NewPCG(seed, 3)), machines: [2]*machine{ourNAT(t), linuxNAT(t)}}
 	kinds := map[string]int{}
 	for event := range events {
-		c := (*conversation)(nil)
+		var c *conversation
 		if len(d.all) < 3 || d.random.IntN(4) == 0 {
 			c = d.begin()
 		} else {
 			c = d.all[d.random.IntN(len(d.all))]
 		}
 		kind := fmt.Sprintf("protocol %d, IPv4 %v, forwarded %v", c.proto, c.v4(), c.forwarded)
-		err := error(nil)
+		var err error
 		if c.steps > 3 && c.last[0] != nil && d.random.IntN(5) == 0 {
 			kind = "ICMP error about " + kind
 			err = d.fail(c)

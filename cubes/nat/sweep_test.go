@@ -129,7 +129,7 @@ func TestTimeouts(t *testing.T) {
 	for _, tt := range []struct {
 		proto uint8
 		state uint32
-		want  time.Duration
+		want  int // seconds
 		shown string
 	}{
 		{unix.IPPROTO_TCP, 1, 240, "opening"},
@@ -145,8 +145,8 @@ func TestTimeouts(t *testing.T) {
 		{unix.IPPROTO_SCTP, both, 100, "established"},
 		{unix.IPPROTO_GRE, outACK, 100, "opening"},
 	} {
-		if got := timeout.of(tt.proto, tt.state); got != tt.want*time.Second {
-			t.Errorf("protocol %d, state %#x: %v, want %v", tt.proto, tt.state, got, tt.want*time.Second)
+		if got := timeout.of(tt.proto, tt.state); got != time.Duration(tt.want)*time.Second {
+			t.Errorf("protocol %d, state %#x: %v, want %d s", tt.proto, tt.state, got, tt.want)
 		}
 		if got := stateOf(tt.proto, tt.state); got != tt.shown {
 			t.Errorf("protocol %d, state %#x is %s, want %s", tt.proto, tt.state, got, tt.shown)

@@ -170,7 +170,7 @@ func (s *Server) fillPaged(a *arrayWriter, t *target) error {
 		a.cursor = got.Next
 		for _, entry := range got.Entries {
 			if a.send(entry); a.err != nil {
-				return nil // sendArray finds it
+				return a.err
 			}
 		}
 		if q.After = got.Next; q.After == "" || a.page.limit > 0 {

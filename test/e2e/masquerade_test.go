@@ -124,11 +124,11 @@ func TestMasqueradeInOneCommand(t *testing.T) {
 	want(0, "203.0.113.1", "masquerade", "show", "wan0")
 	netns.Eventually(t, patience, func() error {
 		_, text, err := d.Request(http.MethodGet, "/metrics", "")
-		if err != nil || !strings.Contains(text, `nat_sessions_tcp{cubeName="masquerade-wan0"} 1`) {
+		if err == nil && !strings.Contains(text, `nat_sessions_tcp{cubeName="masquerade-wan0"} 1`) {
 			i := max(0, strings.Index(text, "nat_sessions_tcp"))
-			return fmt.Errorf("one session of TCP is not in the metrics, %v: %s", err, text[i:min(i+300, len(text))])
+			err = fmt.Errorf("one session of TCP is not in the metrics: %s", text[i:min(i+300, len(text))])
 		}
-		return nil
+		return err
 	})
 	// A rule that comes in between changes nothing for it.
 	want(0, "id: 0", "masquerade-wan0", "rule", "snat", "append", "internal-net=10.9.0.0/24", "external-ip=203.0.113.7")
