@@ -229,13 +229,13 @@ PCN_MAP_FLAGS(forwards, BPF_MAP_TYPE_LPM_TRIE, struct nat_forward_key, struct na
 /* Sessions and mappings. No LRU, which would evict the idle and established for a flood of new
  * ones: the control plane removes what is aged. */
 PCN_MAP_FLAGS(egress4, BPF_MAP_TYPE_HASH, struct nat_key4, struct nat_session4, NAT_ENTRIES4,
-	      BPF_F_NO_PREALLOC);
+	      0);
 PCN_MAP_FLAGS(ingress4, BPF_MAP_TYPE_HASH, struct nat_key4, struct nat_session4, NAT_ENTRIES4,
-	      BPF_F_NO_PREALLOC);
+	      0);
 PCN_MAP_FLAGS(egress6, BPF_MAP_TYPE_HASH, struct nat_key6, struct nat_session6, NAT_ENTRIES6,
-	      BPF_F_NO_PREALLOC);
+	      0);
 PCN_MAP_FLAGS(ingress6, BPF_MAP_TYPE_HASH, struct nat_key6, struct nat_session6, NAT_ENTRIES6,
-	      BPF_F_NO_PREALLOC);
+	      0);
 
 PCN_MAP(fragments, BPF_MAP_TYPE_LRU_HASH, struct nat_fragment_key, struct nat_fragment,
 	NAT_FRAGMENT_ENTRIES);

@@ -164,7 +164,8 @@ PCN_INLINE long nat_map(struct nat_open *o, __u32 table)
 	for (int i = 0; i < 2; i++) {
 		struct nat_session4 *m = nat_find(&o->in, table);
 		if (m) {
-			m->seen = o->entry.seen;
+			if ((__s64)(o->entry.seen - m->seen) >= (__s64)refresh_ns)
+				m->seen = o->entry.seen;
 			o->out.local_port = m->port;
 			nat_target(o->out.local, m, table);
 			o->addr_delta = m->addr_delta;
