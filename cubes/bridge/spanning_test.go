@@ -62,10 +62,11 @@ func TestLeavesOfSpanningTrees(t *testing.T) {
 	reads := func(words, want string) {
 		t.Helper()
 		netns.Eventually(t, 15*time.Second, func() error {
-			if got, err := l.TryRead("br " + words); err != nil || got != want {
-				return fmt.Errorf("%s is %s, %v, want %s", words, got, err, want)
+			got, err := l.TryRead("br " + words)
+			if err == nil && got != want {
+				err = fmt.Errorf("%s is %s, want %s", words, got, want)
 			}
-			return nil
+			return err
 		})
 	}
 	heard(t, wires[0], "at first", at(0, "0000"+"0202"))

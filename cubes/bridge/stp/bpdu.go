@@ -74,6 +74,7 @@ func roleBits(r Role) uint8 {
 		return 2 << roleShift
 	case DesignatedPort:
 		return 3 << roleShift
+	case DisabledPort:
 	}
 	return 0
 }

@@ -60,6 +60,7 @@ func (p *port) selectRole() (role Role, updtInfo bool) {
 		return DesignatedPort, true
 	case infoMine:
 		return DesignatedPort, p.portPriority != p.designatedPriority || p.portTimes != p.designatedTimes
+	case infoReceived:
 	}
 	switch {
 	case p == p.b.rootPort:
