@@ -70,8 +70,8 @@ func comparable4(frame []byte) string {
 	return fmt.Sprintf("%x", f)
 }
 
-// linuxRouter makes the kernel of a namespace route as threePorts says.
-func linuxRouter(t *testing.T, entries map[netip.Prefix]string) *side {
+// linuxBeside makes the kernel of a namespace route as threePorts says.
+func linuxBeside(t *testing.T, entries map[netip.Prefix]string) *side {
 	t.Helper()
 	lab := netns.NewLab(t)
 	s := &side{got: map[string][]string{}}
@@ -107,8 +107,8 @@ func linuxRouter(t *testing.T, entries map[netip.Prefix]string) *side {
 	return s
 }
 
-// randomPacket is one of those that a router meets, good or bad.
-func randomPacket(rnd *rand.Rand, number int, to netip.Addr) []byte {
+// anyPacket is one of those that a router meets, good or bad.
+func anyPacket(rnd *rand.Rand, number int, to netip.Addr) []byte {
 	opts := pkt.IPv4Options{TTL: []uint8{64, 64, 64, 255, 2, 1 + 2*uint8(min(number%4, 1))}[rnd.IntN(6)], TOS: uint8(rnd.IntN(256)), ID: uint16(number), DontFragment: rnd.IntN(2) == 0}
 	from := "10.0.1.2" // whom both know, for the errors
 	switch rnd.IntN(12) {
@@ -161,7 +161,7 @@ func TestLinuxForwardsTheSame(t *testing.T) {
 					entries[p] = []string{"10.0.2.2", "10.0.3.2", "blackhole"}[rnd.IntN(3)]
 				}
 			}
-			linux := linuxRouter(t, entries)
+			linux := linuxBeside(t, entries)
 			l := bpftest.New(t, bpftest.Options{Type: typ, Host: []netns.Option{netns.WithGRO(), netns.WithoutTxChecksum()}})
 			l.Create("router", "r1", threePorts)
 			var list []string
@@ -185,11 +185,11 @@ func TestLinuxForwardsTheSame(t *testing.T) {
 							continue
 						}
 					}
-					frames = append(frames, randomPacket(rnd, len(frames), a))
+					frames = append(frames, anyPacket(rnd, len(frames), a))
 				}
 			}
 			for _, a := range []string{"10.0.2.2", "10.0.3.2", "10.0.2.255", "224.0.0.5", "239.1.1.1", "255.255.255.255", "127.0.0.1", "0.0.0.0"} {
-				frames = append(frames, randomPacket(rnd, len(frames), netip.MustParseAddr(a)))
+				frames = append(frames, anyPacket(rnd, len(frames), netip.MustParseAddr(a)))
 			}
 			compare(t, linux, ours, frames)
 		})
