@@ -48,8 +48,8 @@ type portEntry struct {
 	Mac      mac
 	Mtu      uint32
 	RpFilter uint8
-	HasIp4   uint8 //nolint:revive // as in C
-	HasIp6   uint8 //nolint:revive // as in C
+	HasIp4   uint8
+	HasIp6   uint8
 	_        uint8
 	Address4 uint32
 	_        uint32

@@ -177,7 +177,7 @@ func (r *router) Dependents(_ context.Context, _, after json.RawMessage) ([]cube
 	}
 	l, err := newLayout(conf, r.env, r.macOf)
 	if err != nil {
-		return nil, nil // Prepare says so
+		return nil, nil //nolint:nilerr // Prepare says so
 	}
 	var edits []cube.Edit
 	for k, g := range r.statics.gateways {
