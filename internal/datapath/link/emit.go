@@ -216,7 +216,7 @@ func layout(blocks []*block) (asm.Instructions, error) {
 		}
 		reached[b] = true
 		for _, i := range b.ins {
-			if next := byLabel[i.Reference()]; next != nil && !i.IsFunctionReference() {
+			if next := byLabel[i.Reference()]; next != nil && !isCall(&i) {
 				stack = append(stack, next)
 			}
 		}
@@ -235,6 +235,9 @@ func layout(blocks []*block) (asm.Instructions, error) {
 	return out, checkJumps(out)
 }
 
+// isCall is true for what refers to a function, of the program or of the kernel, and not to a label.
+func isCall(ins *asm.Instruction) bool { return ins.IsFunctionReference() || ins.IsKfuncCall() }
+
 func isJumpTo(ins *asm.Instruction, label string) bool {
 	return ins.OpCode.JumpOp() == asm.Ja && ins.Reference() == label && ins.Symbol() == ""
 }
@@ -249,8 +252,7 @@ func checkJumps(insns asm.Instructions) error {
 	}
 	for it := insns.Iterate(); it.Next(); {
 		ref := it.Ins.Reference()
-		call := it.Ins.IsFunctionReference() || it.Ins.IsKfuncCall()
-		if ref == "" || !it.Ins.OpCode.Class().IsJump() || call {
+		if ref == "" || !it.Ins.OpCode.Class().IsJump() || isCall(it.Ins) {
 			continue
 		}
 		to, ok := offsets[ref]

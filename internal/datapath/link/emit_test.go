@@ -46,6 +46,9 @@ func TestLayoutKeepsWhatIsReachedAndDropsNeedlessJumps(t *testing.T) {
 		{"a call of a function is no jump to the block of that name", []*block{
 			labelled("a", asm.Call.Label("b"), asm.Return()), labelled("b", asm.Return()),
 		}, "a", 0},
+		{"a call of a function of the kernel", []*block{
+			labelled("a", kernelCall("b"), asm.Return()), labelled("b", asm.Return()),
+		}, "a", 0},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -59,7 +62,7 @@ func TestLayoutKeepsWhatIsReachedAndDropsNeedlessJumps(t *testing.T) {
 				if s := out[i].Symbol(); s != "" {
 					labels = append(labels, s)
 				}
-				if out[i].Reference() != "" && !out[i].IsFunctionReference() {
+				if out[i].Reference() != "" && !out[i].IsFunctionReference() && !out[i].IsKfuncCall() {
 					jumps++
 				}
 			}
@@ -68,6 +71,13 @@ func TestLayoutKeepsWhatIsReachedAndDropsNeedlessJumps(t *testing.T) {
 			}
 		})
 	}
+}
+
+// kernelCall calls a function of the kernel.
+func kernelCall(name string) asm.Instruction {
+	call := asm.Call.Label(name)
+	call.Src = asm.PseudoKfuncCall
+	return call
 }
 
 func TestALabelledJumpIsNotDropped(t *testing.T) {
