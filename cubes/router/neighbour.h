@@ -14,7 +14,7 @@
 
 /* A stale neighbour is used: somebody has to ask whether it is still there, once. */
 PCN_GLOBAL int router_stale(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
-			     struct router_address_key *key PCN_NONNULL)
+			    struct router_address_key *key PCN_NONNULL)
 {
 	struct router_neighbour *n;
 
