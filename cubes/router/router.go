@@ -55,6 +55,8 @@ type router struct {
 	// fixed are the configured neighbours by the key of the model, fixedKeys those of the fast path.
 	fixed     map[string]fixed
 	fixedKeys map[addressKey]bool
+	// shadow says that the router has a namespace.
+	shadow bool
 	// swept says that what an earlier life of the cube left is gone.
 	swept bool
 	// macs are those that ports without a configured one have.
@@ -144,7 +146,7 @@ func (r *router) commit(conf *Config, next *layout, limits limits) (func() error
 		return nil, err
 	}
 	before, limit := r.t, r.rib.limit
-	r.open = true
+	r.open, r.shadow = true, conf.Shadow
 	r.t, r.rib.limit = t, int(limits.routes)
 	var unset func()
 	if unset, err = r.slow.begin(t, conf, limits.neighbours); err != nil {

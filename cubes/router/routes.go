@@ -303,7 +303,7 @@ func (r *router) commitEntries(c *routeChange, n *neighbourChange) (func() error
 	for i, p := range c.come {
 		r.statics.put(p, c.ports[i])
 	}
-	if !r.swept {
+	if !r.swept && !r.shadow { // what a namespace has is told later, until then it stays
 		if err := r.rib.sweep(); err != nil {
 			r.env.Logger().Error("taking away the routes of an earlier life", "error", err)
 		}

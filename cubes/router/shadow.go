@@ -112,6 +112,12 @@ func (r *router) RoutesChanged(changes []cube.RouteChange, complete bool) {
 		}
 	}
 	r.learn(touched)
+	if complete && !r.swept {
+		if err := r.rib.sweep(); err != nil {
+			r.env.Logger().Error("taking away the routes of an earlier life", "error", err)
+		}
+		r.swept = true
+	}
 }
 
 // learnAtOnce is how many prefixes are changed in one go.

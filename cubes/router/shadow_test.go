@@ -112,6 +112,17 @@ func TestWhatIsDoneInTheNamespaceIsForwardedBy(t *testing.T) {
 	if got := says(one, "ping", "-n", "-c", "1", "-W", "10", "192.0.2.1"); !strings.Contains(got, " 1 received") {
 		t.Errorf("a route from the namespace: %s", got)
 	}
+	ping := one.Command("ping", "-n", "-q", "-c", "300", "-i", "0.01", "-W", "5", "192.0.2.1")
+	var out strings.Builder
+	ping.Stdout = &out
+	if err := ping.Start(); err != nil {
+		t.Fatal(err)
+	}
+	l.Restart(nil)
+	if err := ping.Wait(); err != nil || !strings.Contains(out.String(), " 300 received") {
+		t.Errorf("while the daemon was started anew, ping says %v\n%s", err, out.String())
+	}
+	hasRoute(t, l, "r", `"network":"192.0.2.0/24","nexthop":"10.0.2.2","interface":"right"`, true)
 	inNamespace(t, l, "ping -n -c 1 -W 10 192.0.2.1") // the namespace's own packets go by the port
 	inNamespace(t, l, "ip route replace blackhole 192.0.2.0/24 proto dhcp")
 	hasRoute(t, l, "r", `"network":"192.0.2.0/24","nexthop":"blackhole"`, true)
