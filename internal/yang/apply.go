@@ -36,7 +36,7 @@ func (e *editor) in(parent place, n *Node, at ref) place {
 
 // configure begins the configuration of an entry that is there by itself.
 func (e *editor) configure(from place, f *fragment) error {
-	entry, err := newList(nil, f.node, f.keys)
+	entry, err := newList(from.at, f.node, f.keys) // insert takes it out of there first
 	if err != nil {
 		return fmt.Errorf("make %s: %w", from.path.with(f.node.name, f.keys...), err)
 	}

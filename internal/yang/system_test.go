@@ -16,6 +16,7 @@ func TestSystemCreatedEntriesNeedNotBeCreated(t *testing.T) {
     leaf id { type uint16 { range "1..9"; } }
     leaf priority { type uint16; default "100"; }
     list port { polycube-base:system-created; key "name"; leaf name { type string; } leaf cost { type uint8; default "4"; } }
+    list vlan { polycube-base:system-created; key "id"; leaf id { type uint16; } leaf cost { type uint8; default "4"; } }
   }`, 1)
 	s := loadText(t, text)
 	for _, c := range []editCase{
@@ -23,6 +24,10 @@ func TestSystemCreatedEntriesNeedNotBeCreated(t *testing.T) {
 		{op: Merge, name: "a leaf", path: "vlan 3 priority", body: `7`, show: "vlan 3", view: `{"id":3,"priority":7}`},
 		{op: Merge, name: "an entry in one", path: "vlan 3 port p", body: `{"cost":9}`, show: "vlan 3",
 			view: `{"id":3,"port":[{"name":"p","cost":9}]}`},
+		{op: Merge, name: "a leaf of an entry in one", path: "vlan 3 port p cost", body: `9`, show: "vlan 3",
+			view: `{"id":3,"port":[{"name":"p","cost":9}]}`},
+		{op: Merge, name: "a leaf of an entry in one, of a list that is called as one above it", path: "vlan 3 vlan 5 cost",
+			body: `9`, show: "vlan 3", view: `{"id":3,"vlan":[{"id":5,"cost":9}]}`},
 		{op: Merge, name: "the whole list", path: "vlan", body: `[{"id":3,"priority":7},{"id":4}]`, show: "vlan",
 			view: `[{"id":3,"priority":7},{"id":4}]`},
 		{op: Create, name: "an entry", path: "vlan 3", body: `{"priority":7}`, show: "vlan 3", view: `{"id":3,"priority":7}`},
