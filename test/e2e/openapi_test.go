@@ -74,7 +74,11 @@ func settings(t *testing.T, d *daemon) string {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "headers = { Authorization = %q }\n[checks]\nenabled = false\n", "Bearer "+strings.TrimSpace(string(token)))
+	hooks, err := filepath.Abs("testdata/openapi/hooks.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&b, "hooks = %q\nheaders = { Authorization = %q }\n[checks]\nenabled = false\n", hooks, "Bearer "+strings.TrimSpace(string(token)))
 	for _, check := range []string{"not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance",
 		"response_headers_conformance", "allow_header_conformance", "unsupported_method"} {
 		fmt.Fprintf(&b, "%s.enabled = true\n", check)
