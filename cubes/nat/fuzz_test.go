@@ -71,7 +71,7 @@ func (r noise) frame(in bool) (frame raw, whole bool) {
 	}
 	make := outFrame
 	if in {
-		from, to, make = to, from, inFrame
+		from, make = to, inFrame
 		to = r.pick(ours, "203.0.113.2", host)
 		if v6 {
 			to = r.pick(ours6, "2001:db8::2", host6)

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // raw is a frame as it is.
@@ -77,7 +78,7 @@ func ip6(from, to string, next byte, payload []byte) []byte {
 	h := make([]byte, 8)
 	h[0], h[6], h[7] = 0x60, next, 64
 	binary.BigEndian.PutUint16(h[4:], uint16(len(payload)))
-	return append(append(append(h, src[:]...), dst[:]...), payload...)
+	return slices.Concat(h, src[:], dst[:], payload)
 }
 
 // pseudo is the pseudo header of a checksum.
@@ -92,7 +93,7 @@ func udp(from, to string, sport, dport uint16, payload []byte) []byte {
 	binary.BigEndian.PutUint16(h, sport)
 	binary.BigEndian.PutUint16(h[2:], dport)
 	binary.BigEndian.PutUint16(h[4:], uint16(8+len(payload)))
-	h = append(h, payload...)
+	h = slices.Concat(h, payload)
 	check := ^sum(pseudo(from, to, nextUDP, len(h)), h)
 	if check == 0 {
 		check = 0xffff
@@ -107,7 +108,7 @@ func tcp4(from, to string, sport, dport uint16, flags byte, payload []byte) []by
 	binary.BigEndian.PutUint16(h, sport)
 	binary.BigEndian.PutUint16(h[2:], dport)
 	h[12], h[13] = 0x50, flags
-	h = append(h, payload...)
+	h = slices.Concat(h, payload)
 	binary.BigEndian.PutUint16(h[16:], ^sum(pseudo(from, to, nextTCP, len(h)), h))
 	return h
 }
@@ -117,7 +118,7 @@ func icmp(kind, code byte, word uint32, payload []byte) []byte {
 	h := make([]byte, 8)
 	h[0], h[1] = kind, code
 	binary.BigEndian.PutUint32(h[4:], word)
-	h = append(h, payload...)
+	h = slices.Concat(h, payload)
 	binary.BigEndian.PutUint16(h[2:], ^sum(h))
 	return h
 }
