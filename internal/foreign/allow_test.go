@@ -21,6 +21,15 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
+// What ships runs as a part of the daemon, and some of it uses what services may not: by the file, what is said of it.
+var oursAlone = map[string]string{
+	"nat.tc.o":          `calls the kernel function "bpf_cast_to_kern_ctx"`,
+	"pbforwarder.tc.o":  "services may not use the map flags 0x400",
+	"pbforwarder.xdp.o": "services may not use the map flags 0x400",
+	"router.tc.o":       "and a service's may take 256",
+	"router.xdp.o":      "and a service's may take 256",
+}
+
 func TestAllThatCubesAreMadeOfIsAllowed(t *testing.T) {
 	t.Parallel()
 	for _, pattern := range []string{"../../cubes/*/*.o", "../../test/author/*.o", "../../examples/services/*/*.o"} {
@@ -37,7 +46,14 @@ func TestAllThatCubesAreMadeOfIsAllowed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := CheckObjects(map[cube.Hook][]byte{h: elf}); err != nil {
+			err = CheckObjects(map[cube.Hook][]byte{h: elf})
+			if why, ok := oursAlone[filepath.Base(file)]; ok {
+				if err == nil || !strings.Contains(err.Error(), why) {
+					t.Errorf("%s: %v, want %s", file, err, why)
+				}
+				continue
+			}
+			if err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
 		}

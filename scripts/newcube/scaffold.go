@@ -45,7 +45,7 @@ var (
 var words = []string{
 	"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "version", "add", "del",
 	"show", "set", "metrics", "events", "status", "daemon", "config", "apply", "export",
-	"history", "rollback", "drops", "trace", "capture", "framework", "all", "main", "internal", "vendor", "testdata", "cube", "pcn",
+	"history", "rollback", "drops", "trace", "capture", "masquerade", "framework", "all", "main", "internal", "vendor", "testdata", "cube", "pcn",
 }
 
 // checkName says why a service cannot have a name.

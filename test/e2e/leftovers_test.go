@@ -13,9 +13,9 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// growthKB is how much resident memory may grow: the heap of a garbage collector breathes. A model or a program that is
-// not freed is more than 10 KB per cube.
-const growthKB = 8 << 10
+// growthKB is how much resident memory may grow: the heap of a garbage collector breathes, the more the larger it is. A
+// model or a program that is not freed is more than 20 KB per cube.
+const growthKB = 16 << 10
 
 func TestCubesLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
