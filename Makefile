@@ -27,7 +27,7 @@ LDFLAGS := -X $(MODULE)/internal/cli.Version=$(VERSION) -X $(MODULE)/internal/da
 # begin first, and limits of one run.
 RACE_PKGS    ?= (/internal/(cli|daemon|filter|netdev|rest|shadow|slowpath|store|topology|trace)|/polycube/cube)(/|$$)
 SLOW_PKGS    ?= ./test/e2e ./internal/datapath
-TEST_TIMEOUT ?= 10m
+TEST_TIMEOUT ?= 15m
 # Results are not taken from the cache: it does not see the kernel, nor bin/. Most of
 # the time a test waits for the kernel, so more of them run than there are processors.
 TEST_FLAGS   ?= -count=1 -p 4 -parallel 4
