@@ -56,6 +56,19 @@ func filled(t *testing.T, size, n uint32) cube.Table[uint32, pair] {
 	return table
 }
 
+// TestPagesEndWhereverTheEntriesLie: a hash places them differently each time, all in one bucket behind empty ones, too.
+func TestPagesEndWhereverTheEntriesLie(t *testing.T) {
+	for range 200 {
+		table := filled(t, 4, 4)
+		if seen := pages(t, table, 3, nil, nil); len(seen) != 4 {
+			t.Fatalf("%d of 4 entries come", len(seen))
+		}
+		if err := table.Map().Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestPagesAreTheTable: whatever the size of a page and the load of the buckets, each entry comes once.
 func TestPagesAreTheTable(t *testing.T) {
 	for _, tt := range []struct{ size, n uint32 }{{1, 0}, {1, 1}, {4, 4}, {1024, 1000}, {1024, 3}, {8192, 8192}} {

@@ -210,12 +210,35 @@ func (r *pageReader[K, V]) within(got []PageEntry[K, V], next uint32, last bool)
 	}
 	matching := r.matching(got)
 	if room := r.limit - len(r.out); len(matching) > room {
+		bucket, err := r.home(got[0].Key, len(raw), next)
+		if err != nil {
+			return err
+		}
 		matching = matching[:room]
-		r.out, r.at.last = append(r.out, matching...), raw[matching[room-1].Key]
+		r.out, r.at = append(r.out, matching...), pageCursor{bucket, raw[matching[room-1].Key]}
 		return nil
 	}
 	r.take(matching, len(got), next, last)
 	return nil
+}
+
+// home finds the bucket of a key among those from the cursor's on and before end, all empty but the key's: reading passes
+// over empty ones, and the cursor of the rest of a bucket must name that bucket.
+func (r *pageReader[K, V]) home(key K, entries int, end uint32) (uint32, error) {
+	low, high := r.at.bucket, end // it is in low or behind, and before high
+	for low+1 < high {
+		middle := low + (high-low)/2
+		got, _, _, err := r.read(middle, entries)
+		switch {
+		case err != nil && !errors.Is(err, unix.ENOSPC):
+			return 0, err
+		case slices.ContainsFunc(got, func(e PageEntry[K, V]) bool { return e.Key == key }):
+			low = middle
+		default:
+			high = middle
+		}
+	}
+	return low, nil
 }
 
 func (r *pageReader[K, V]) matching(got []PageEntry[K, V]) []PageEntry[K, V] {

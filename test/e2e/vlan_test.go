@@ -47,7 +47,8 @@ func pushTag(t *testing.T, h *netns.Node, proto, tci uint16) {
 		if err != nil {
 			return fmt.Errorf("attach: %w", err)
 		}
-		t.Cleanup(func() { l.Close() })
+		// A process that is being started may have the link open for a moment, too.
+		t.Cleanup(func() { _, _ = l.Detach(), l.Close() })
 		return nil
 	})
 }
