@@ -4,6 +4,7 @@
 /* A cube that does one thing with each packet: what a helper costs is what it takes longer with
  * it than without. Which thing is a constant, so nothing of the others is in the program. */
 #include <pcn/cube.h>
+#include <pcn/ip.h>
 
 /* COST_name: the helper, TIMES times, then a drop. LAST_name: the packet ends by it. UP_name: the
  * helper, which makes a record for user space, then a drop; UPLAST_name: the packet ends by it,
@@ -22,6 +23,14 @@ enum helpers_case {
 	COST_pcn_is_vlan_proto,
 	COST_pcn_get_vlan_id,
 	COST_pcn_is_vlan_present,
+	COST_pcn_csum_diff2,
+	COST_pcn_csum_diff4,
+	COST_pcn_csum_add,
+	COST_pcn_has_ports,
+	COST_pcn_icmp_has_id,
+	COST_pcn_icmp_is_error,
+	COST_pcn_icmp6_has_id,
+	COST_pcn_icmp6_is_error,
 	LAST_pcn_pkt_send,
 	LAST_pcn_pkt_pass,
 	LAST_pcn_pkt_flood,
@@ -67,6 +76,33 @@ PCN_INLINE void compute(__u32 what)
 			KEEP(pcn_time());
 		else if (what == COST_pcn_is_vlan_proto)
 			KEEP(pcn_is_vlan_proto(x));
+	}
+}
+
+/* Arithmetic with numbers of headers. */
+PCN_INLINE void judge(__u32 what)
+{
+	__u64 x = 7;
+
+	EACH
+	{
+		HIDE(x);
+		if (what == COST_pcn_csum_diff2)
+			KEEP(pcn_csum_diff2(x, 2));
+		else if (what == COST_pcn_csum_diff4)
+			KEEP(pcn_csum_diff4(x, 2));
+		else if (what == COST_pcn_csum_add)
+			KEEP(pcn_csum_add(1, x));
+		else if (what == COST_pcn_has_ports)
+			KEEP(pcn_has_ports(x));
+		else if (what == COST_pcn_icmp_has_id)
+			KEEP(pcn_icmp_has_id(x));
+		else if (what == COST_pcn_icmp_is_error)
+			KEEP(pcn_icmp_is_error(x));
+		else if (what == COST_pcn_icmp6_has_id)
+			KEEP(pcn_icmp6_has_id(x));
+		else if (what == COST_pcn_icmp6_is_error)
+			KEEP(pcn_icmp6_is_error(x));
 	}
 }
 
@@ -130,6 +166,16 @@ PCN_INGRESS
 	case COST_pcn_time:
 	case COST_pcn_is_vlan_proto:
 		compute(which);
+		break;
+	case COST_pcn_csum_diff2:
+	case COST_pcn_csum_diff4:
+	case COST_pcn_csum_add:
+	case COST_pcn_has_ports:
+	case COST_pcn_icmp_has_id:
+	case COST_pcn_icmp_is_error:
+	case COST_pcn_icmp6_has_id:
+	case COST_pcn_icmp6_is_error:
+		judge(which);
 		break;
 	case COST_pcn_mac:
 	case COST_pcn_mac_is_group:
