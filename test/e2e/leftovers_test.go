@@ -15,7 +15,7 @@ import (
 
 // growthKB is how much resident memory may grow: the heap of a garbage collector breathes, the more the larger it is. A
 // model or a program that is not freed is more than 20 KB per cube.
-const growthKB = 16 << 10
+const growthKB = 8 << 10
 
 func TestCubesLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
