@@ -9,6 +9,7 @@ import (
 	"context"
 	_ "embed" // for the model and the compiled programs
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -67,11 +68,11 @@ func (b *bridge) prepare(_ context.Context, old, after *Config) (cube.Plan, erro
 	if err := b.span.check(after); err != nil {
 		return cube.Plan{}, err
 	}
-	plan := cube.Plan{Constants: after.constants()}
-	if old == nil {
-		b.room = int(after.Fdb.MaxEntries)
-		plan.MapSizes = map[string]uint32{"fdb": after.Fdb.MaxEntries}
+	if n := len(b.static); n > int(after.Fdb.MaxEntries) {
+		return cube.Plan{}, fmt.Errorf("fdb max-entries: %d entries are configured: %w", n, cube.ErrFull)
 	}
+	b.room = int(after.Fdb.MaxEntries) // if this fails later, the map itself says what fits
+	plan := cube.Plan{Constants: after.constants(), MapSizes: map[string]uint32{"fdb": after.Fdb.MaxEntries}}
 	fresh := newPorts(b.env, old, after)
 	var undo func() error
 	plan.Commit = func() (err error) { undo, err = b.commit(after, fresh); return err }

@@ -328,6 +328,40 @@ func TestMaxEntriesIsTheSizeOfTheTable(t *testing.T) {
 	}
 }
 
+func TestADatabaseGrowsAndShrinks(t *testing.T) {
+	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
+		l.Create("bridge", "br", strings.Replace(threePorts, "{", `{"fdb":{"max-entries":64},`, 1))
+		l.Set("POST", "br fdb entry 1 "+two, `{"port":"p2"}`)
+		for n := range 63 {
+			l.Run("veth1", frame(nth(n), pkt.Broadcast))
+		}
+		l.Set("PATCH", "br fdb max-entries", "1000")
+		if got := fdbOf(l).Map().MaxEntries(); got != 1000 {
+			t.Errorf("the table has %d entries, want 1000", got)
+		}
+		walk(t, l, []step{
+			{"what was known is", "veth2", frame(two, nth(62)), send("br:p1"), nil},
+			{"there is room for one more", "veth3", frame(three, two), send("br:p2"), nil},
+			{"which is found", "veth1", frame(nth(0), three), send("br:p3"), nil},
+		})
+		if got := l.Read("br fdb not-learned"); got != "0" {
+			t.Errorf("not-learned is %s", got)
+		}
+		if err := l.Try("PATCH", "br fdb max-entries", "64"); err == nil {
+			t.Error("65 entries were put into 64")
+		}
+		walk(t, l, []step{{"which changes nothing", "veth1", frame(nth(0), three), send("br:p3"), nil}})
+		l.Action("br fdb flush", `{"port":"p1"}`)
+		l.Set("PATCH", "br", `{"fdb":{"max-entries":64,"aging-time":77,"entry":[{"vlan":1,"mac":"`+one+`","port":"p1"}]}}`)
+		walk(t, l, []step{
+			{"a smaller one holds the rest", "veth1", frame(one, three), send("br:p3"), nil},
+			{"and what came with it", "veth3", frame(three, one), send("br:p1"), nil},
+		})
+		l.Restart(nil)
+		walk(t, l, []step{{"after a restart, too", "veth1", frame(one, three), send("br:p3"), nil}})
+	})
+}
+
 func TestMistakesAreRefusedAndChangeNothing(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
@@ -343,7 +377,7 @@ func TestMistakesAreRefusedAndChangeNothing(t *testing.T) {
 		{"no address", "POST", "br fdb entry 1 nonsense", `{"port":"p1"}`, "mac"},
 		{"no VLAN", "POST", "br fdb entry 0 " + three, `{"port":"p1"}`, "1 to 4094"},
 		{"more time than fits", "PATCH", "br fdb aging-time", `4294967296`, "aging-time"},
-		{"another size", "PATCH", "br fdb max-entries", `1000`, "max-entries"},
+		{"a size that is too small", "PATCH", "br fdb max-entries", `63`, "max-entries"},
 		{"more entries than fit", "POST", "br fdb entry", "[" + strings.Join(many, ",") + "]", "max-entries is 64"},
 		{"the age of an entry", "PATCH", "br fdb entry 1 " + two, `{"age":1}`, "age"},
 		{"the port of an entry", "DELETE", "br ports p2", "", "p2"},

@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -29,9 +30,12 @@ type move struct {
 	now  *ebpf.Map
 }
 
-// succession is a map that was replaced by one of another size: what programs have written since
-// it was copied follows after the swap.
-type succession struct{ was, now *ebpf.Map }
+// succession is a map that was replaced by one of another size: what programs have added since it
+// was copied follows after the swap.
+type succession struct {
+	was, now *ebpf.Map
+	copied   keySet
+}
 
 // carry returns m if its layout is as spec says, else a successor with its entries.
 func (in *instance) carry(name string, m *ebpf.Map, spec *ebpf.MapSpec, u *undo) (*ebpf.Map, error) {
@@ -52,10 +56,11 @@ func (in *instance) carry(name string, m *ebpf.Map, spec *ebpf.MapSpec, u *undo)
 	}
 	u.push(next.Close)
 	if kind == resized {
-		if err := copyEntries(m, next, ebpf.UpdateAny); err != nil {
+		copied, err := copyEntries(m, next)
+		if err != nil {
 			return nil, fmt.Errorf("map %s (%s): %w", name, what, err)
 		}
-		in.late = append(in.late, succession{m, next})
+		in.late = append(in.late, succession{m, next, copied})
 		return next, nil
 	}
 	step := cube.Migration{Cube: in.spec.Name, Map: name, Old: m, New: next, Was: was}
@@ -75,22 +80,30 @@ func migrate(fn func(cube.Migration) error, step cube.Migration) (err error) {
 	return fn(step)
 }
 
-// copyEntries copies all entries to a map of the same layout and another size.
-func copyEntries(from, to *ebpf.Map, flags ebpf.MapUpdateFlags) error {
+// copyEntries copies all entries to a map of the same layout and another size. It returns their keys,
+// where entries come and go.
+func copyEntries(from, to *ebpf.Map) (keySet, error) {
 	switch from.Type() {
 	case ebpf.RingBuf:
-		return nil // what is in it is read at once, or not at all
+		return nil, nil // what is in it is read at once, or not at all
 	case ebpf.Queue, ebpf.Stack, ebpf.BloomFilter:
-		return fmt.Errorf("a map of type %s cannot be read without emptying it, its size is fixed: %w", from.Type(), cube.ErrUnsupported)
-	case ebpf.ArrayOfMaps, ebpf.HashOfMaps:
-		return copyInner(from, to, flags)
-	case ebpf.PerCPUArray, ebpf.PerCPUHash, ebpf.LRUCPUHash:
-		return copyPerCPU(from, to, flags)
+		return nil, fmt.Errorf("a map of type %s cannot be read without emptying it, its size is fixed: %w", from.Type(), cube.ErrUnsupported)
+	case ebpf.Array:
+		return nil, copyBatches(from, to, func([]byte) {})
+	case ebpf.Hash, ebpf.LRUHash:
+		copied := keySet{}
+		return copied, copyBatches(from, to, copied.add)
 	default:
 	}
-	if from.Type() == ebpf.LPMTrie {
-		return copySingly(from, to, flags)
-	}
+	copied := keySet{}
+	return copied, eachKey(from, func(key []byte) error {
+		copied.add(key)
+		return copyEntry(from, to, key, ebpf.UpdateAny)
+	})
+}
+
+// copyBatches copies entries by thousands and tells of each key.
+func copyBatches(from, to *ebpf.Map, tell func(key []byte)) error {
 	const size = 4096
 	keys, values := buffer(size, from.KeySize()), buffer(size, from.ValueSize())
 	var cursor ebpf.MapBatchCursor
@@ -100,8 +113,14 @@ func copyEntries(from, to *ebpf.Map, flags ebpf.MapUpdateFlags) error {
 		if err != nil && !last {
 			return fmt.Errorf("reading entries: %w", err)
 		}
-		if err := copyBatch(to, head(keys, within(from, to, keys, n)), values, flags); err != nil {
-			return err
+		n = within(from, to, keys, n)
+		for i := range n {
+			tell(reflect.ValueOf(keys).Index(i).Slice(0, int(from.KeySize())).Bytes())
+		}
+		if n > 0 {
+			if _, err := to.BatchUpdate(head(keys, n), head(values, n), nil); err != nil {
+				return tooFew(to, err)
+			}
 		}
 		if last {
 			return nil
@@ -109,27 +128,21 @@ func copyEntries(from, to *ebpf.Map, flags ebpf.MapUpdateFlags) error {
 	}
 }
 
-// copyBatch writes a batch of entries. Only entry by entry can the kernel leave alone what is
-// there.
-func copyBatch(to *ebpf.Map, keys, values any, flags ebpf.MapUpdateFlags) error {
-	list := reflect.ValueOf(keys)
-	n := list.Len()
-	if n == 0 {
-		return nil
+// copyEntry copies one entry, with UpdateNoExist only if it is not there; one that was deleted meanwhile
+// is left out.
+func copyEntry(from, to *ebpf.Map, key []byte, flags ebpf.MapUpdateFlags) error {
+	switch from.Type() {
+	case ebpf.ArrayOfMaps, ebpf.HashOfMaps:
+		return copyInner(from, to, key, flags)
+	case ebpf.PerCPUArray, ebpf.PerCPUHash, ebpf.LRUCPUHash:
+		return copyPerCPU(from, to, key, flags)
+	default:
 	}
-	if flags == ebpf.UpdateAny {
-		if _, err := to.BatchUpdate(keys, head(values, n), nil); err != nil {
-			return tooFew(to, err)
-		}
-		return nil
+	value, err := from.LookupBytes(key)
+	if err != nil || value == nil {
+		return err
 	}
-	for i := range n {
-		value := reflect.ValueOf(values).Index(i)
-		if err := put(to, list.Index(i).Slice(0, int(to.KeySize())).Bytes(), value.Slice(0, int(to.ValueSize())).Bytes(), flags); err != nil {
-			return err
-		}
-	}
-	return nil
+	return put(to, key, value, flags)
 }
 
 // within returns how many of n entries of a batch have a place: a smaller array loses its end.
@@ -159,17 +172,6 @@ func buffer(n int, size uint32) any {
 
 func head(list any, n int) any { return reflect.ValueOf(list).Slice(0, n).Interface() }
 
-// copySingly copies entry by entry; with UpdateNoExist only those that are not there.
-func copySingly(from, to *ebpf.Map, flags ebpf.MapUpdateFlags) error {
-	return eachKey(from, func(key []byte) error {
-		value, err := from.LookupBytes(key)
-		if err != nil || value == nil {
-			return err // it was deleted meanwhile
-		}
-		return put(to, key, value, flags)
-	})
-}
-
 func put(to *ebpf.Map, key []byte, value any, flags ebpf.MapUpdateFlags) error {
 	err := to.Update(key, value, flags)
 	if err == nil || flags == ebpf.UpdateNoExist && errors.Is(err, ebpf.ErrKeyExist) {
@@ -182,38 +184,47 @@ func put(to *ebpf.Map, key []byte, value any, flags ebpf.MapUpdateFlags) error {
 }
 
 // copyPerCPU copies the values of all CPUs.
-func copyPerCPU(from, to *ebpf.Map, flags ebpf.MapUpdateFlags) error {
+func copyPerCPU(from, to *ebpf.Map, key []byte, flags ebpf.MapUpdateFlags) error {
+	all, err := from.LookupBytes(key)
+	if err != nil || all == nil {
+		return err
+	}
 	stride := int(from.ValueSize()+7) &^ 7
-	return eachKey(from, func(key []byte) error {
-		all, err := from.LookupBytes(key)
-		if err != nil || all == nil {
-			return err
-		}
-		var values [][]byte
-		for ; len(all) >= stride; all = all[stride:] {
-			values = append(values, all[:from.ValueSize()])
-		}
-		return put(to, key, values, flags)
-	})
+	var values [][]byte
+	for ; len(all) >= stride; all = all[stride:] {
+		values = append(values, all[:from.ValueSize()])
+	}
+	return put(to, key, values, flags)
 }
 
-// copyInner copies references: both maps of maps have the same maps inside.
-func copyInner(from, to *ebpf.Map, flags ebpf.MapUpdateFlags) error {
-	return eachKey(from, func(key []byte) error {
-		var inner *ebpf.Map
-		err := from.Lookup(key, &inner)
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("reading the map inside: %w", err)
-		}
-		defer func() { _ = inner.Close() }()
-		if to.Type() == ebpf.ArrayOfMaps && nativeKey(key) >= to.MaxEntries() {
-			return nil
-		}
-		return put(to, key, inner, flags)
-	})
+// copyInner copies a reference: both maps of maps have the same maps inside.
+func copyInner(from, to *ebpf.Map, key []byte, flags ebpf.MapUpdateFlags) error {
+	var inner *ebpf.Map
+	err := from.Lookup(key, &inner)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the map inside: %w", err)
+	}
+	defer func() { _ = inner.Close() }()
+	if to.Type() == ebpf.ArrayOfMaps && nativeKey(key) >= to.MaxEntries() {
+		return nil
+	}
+	return put(to, key, inner, flags)
+}
+
+// keySet is a set of keys, of which it keeps hashes of 64 bits: keys of a million sessions are as many as
+// the sessions themselves.
+type keySet map[uint64]struct{}
+
+var keySeed = maphash.MakeSeed()
+
+func (s keySet) add(key []byte) { s[maphash.Bytes(keySeed, key)] = struct{}{} }
+
+func (s keySet) contains(key []byte) bool {
+	_, ok := s[maphash.Bytes(keySeed, key)]
+	return ok
 }
 
 // eachKey calls fn for each key once. Keys that come and go meanwhile may be left out.
@@ -270,13 +281,14 @@ func (p *Plane) takeOver(in *instance) error {
 	return errors.Join(errs...)
 }
 
-// lastWords copies what programs added to maps before they left them, and closes those.
+// lastWords copies what programs added to maps before they left them, and closes those. What had been
+// copied before does not follow: where it is not there any more, it was deleted since.
 func lastWords(late []succession, olds []*ebpf.Map) error {
 	var errs []error
 	for _, s := range late {
 		switch s.was.Type() {
 		case ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.LPMTrie:
-			if err := copyEntries(s.was, s.now, ebpf.UpdateNoExist); err != nil {
+			if err := s.follow(); err != nil {
 				errs = append(errs, fmt.Errorf("entries written while a map was copied: %w", err))
 			}
 		default: // an array's entries are all there
@@ -286,6 +298,16 @@ func lastWords(late []succession, olds []*ebpf.Map) error {
 		_ = m.Close()
 	}
 	return errors.Join(errs...)
+}
+
+// follow copies the entries that came after the others.
+func (s succession) follow() error {
+	return eachKey(s.was, func(key []byte) error {
+		if s.copied.contains(key) {
+			return nil
+		}
+		return copyEntry(s.was, s.now, key, ebpf.UpdateNoExist)
+	})
 }
 
 // repin makes path the pin of m, in one step.

@@ -166,6 +166,37 @@ func TestEntriesWrittenWhileAMapIsCopiedFollow(t *testing.T) {
 	})
 }
 
+// What the daemon deletes with the change of size stays deleted, although the old map has it still.
+func TestEntriesDeletedWithAChangeOfSizeStayDeleted(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, settings[0])
+	b.serve("tally")
+	n, x, y := b.pair("tally", nil)
+	b.commit()
+	b.passes(x, y, frame("port 0"))
+	b.must(func() error { _, err := b.plane.ResizeMaps(n.ID, map[string]uint32{"seen": 100}); return err })
+	n.Maps++
+	m, err := b.plane.Map(n.ID, "seen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Delete(uint32(0)); err != nil {
+		t.Fatal(err)
+	}
+	b.passes(y, x, frame("port 1, counted in the old map"))
+	b.commit()
+	netns.Eventually(t, soon, func() error { // the one that follows tells that it is over
+		if got := seen[counter](b, n); got[1] != (counter{1, 64}) {
+			return fmt.Errorf("counted %v", got)
+		}
+		return nil
+	})
+	if got := seen[counter](b, n); len(got) != 1 {
+		t.Errorf("an entry that was deleted is back: %v", got)
+	}
+}
+
 func TestMapsGrowAndShrinkUnderTraffic(t *testing.T) {
 	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		n, x, y := b.tallied()
@@ -312,15 +343,16 @@ func TestEntriesOfAllTypesAreCopied(t *testing.T) {
 			}
 			from, to := newMap(t, spec, uint32(n)), newMap(t, spec, uint32(n+100))
 			fill(t, from, inner, n)
-			if err := copyEntries(from, to, ebpf.UpdateAny); err != nil {
+			copied, err := copyEntries(from, to)
+			if err != nil {
 				t.Fatal(err)
 			}
 			wantSame(t, from, to, n)
-			if err := copyEntries(from, to, ebpf.UpdateNoExist); err != nil && typ != ebpf.ArrayOfMaps {
-				t.Errorf("a second time: %v", err)
+			if err := (succession{from, to, copied}).follow(); err != nil && typ != ebpf.ArrayOfMaps {
+				t.Errorf("nothing follows: %v", err)
 			}
 			small := newMap(t, spec, 10)
-			err := copyEntries(from, small, ebpf.UpdateAny)
+			_, err = copyEntries(from, small)
 			switch typ {
 			case ebpf.Array, ebpf.PerCPUArray, ebpf.ArrayOfMaps:
 				if err != nil {
@@ -337,7 +369,7 @@ func TestEntriesOfAllTypesAreCopied(t *testing.T) {
 	}
 	for _, typ := range []ebpf.MapType{ebpf.Queue, ebpf.BloomFilter} {
 		spec := &ebpf.MapSpec{Type: typ, ValueSize: 8, MaxEntries: 16}
-		if err := copyEntries(newMap(t, spec, 16), newMap(t, spec, 32), ebpf.UpdateAny); !errors.Is(err, cube.ErrUnsupported) {
+		if _, err := copyEntries(newMap(t, spec, 16), newMap(t, spec, 32)); !errors.Is(err, cube.ErrUnsupported) {
 			t.Errorf("%s: %v", typ, err)
 		}
 	}

@@ -98,13 +98,14 @@ func (in *instance) resize(name string, n uint32) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("creating map %s: %w", name, err)
 	}
-	if err := copyEntries(m, next, ebpf.UpdateAny); err != nil {
+	copied, err := copyEntries(m, next)
+	if err != nil {
 		_ = next.Close()
 		return false, fmt.Errorf("map %s with %d entries in place of %d: %w", name, n, m.MaxEntries(), err)
 	}
 	in.maps[name], in.declared[name], in.spec.MapSizes[name] = next, d, n
 	in.moves = append(slices.Clip(in.moves), move{path: in.pin(name), now: next})
-	in.late = append(slices.Clip(in.late), succession{m, next})
+	in.late = append(slices.Clip(in.late), succession{m, next, copied})
 	in.olds = append(slices.Clip(in.olds), m)
 	return true, nil
 }

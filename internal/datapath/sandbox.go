@@ -250,7 +250,7 @@ func (s *sandbox) copyMap(spec *ebpf.MapSpec, from *ebpf.Map) (*ebpf.Map, error)
 	if spec.InnerMap != nil {
 		err = s.copyInside(from, m, spec.InnerMap)
 	} else if copyable(spec.Type) {
-		err = copyEntries(from, m, ebpf.UpdateAny)
+		_, err = copyEntries(from, m)
 	}
 	if err != nil {
 		return nil, err
