@@ -31,6 +31,8 @@ TEST_TIMEOUT ?= 15m
 # Results are not taken from the cache: it does not see the kernel, nor bin/. Most of
 # the time a test waits for the kernel, so more of them run than there are processors.
 TEST_FLAGS   ?= -count=1 -p 4 -parallel 4
+# Tests that hold the clock to a limit. They run when all others have ended, one at a time.
+TIMED_TESTS  := ^TestTimed
 BENCH_FLAGS  ?=
 DEMO_FLAGS   ?=
 
@@ -42,7 +44,7 @@ BPF_HDR  := $(if $(BPF_DIRS),$(shell find bpf -name '*.h'))
 BPF_FLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -I bpf/include \
 	-idirafter /usr/include/$(shell uname -m)-linux-gnu -ffile-prefix-map=$(CURDIR)=.
 
-.PHONY: help deps deps-openapi deps-lint generate build python fmt lint test soak demo bench docs reference proto new-cube install clean bpffs objects test-race test-others
+.PHONY: help deps deps-openapi deps-lint generate build python fmt lint test soak demo bench docs reference proto new-cube install clean bpffs objects test-race test-others test-timed
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -99,17 +101,23 @@ bpffs:
 test: build python bpffs deps-openapi ## every test, unit and root (root tests skip when not root)
 	$(GO) vet ./...
 	@$(MAKE) -j2 test-race test-others
+	@$(if $(filter -run%,$(TEST_FLAGS)),,$(MAKE) test-timed)
 
 race_pkgs = $(or $(RACE_PKGS),^$$)
 go_test = $(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TEST_FLAGS)
+beside = $(if $(filter -run%,$(TEST_FLAGS)),,-skip '$(TIMED_TESTS)')
 
 test-race:
 	@pkgs=$$($(GO) list ./... | grep -E '$(race_pkgs)') || exit 0; \
-	echo "$(go_test) -race" $$pkgs; $(go_test) -race $$pkgs
+	echo "$(go_test) -race" $$pkgs; $(go_test) $(beside) -race $$pkgs
 
 test-others:
 	@pkgs=$$($(GO) list ./... | grep -vE '$(race_pkgs)'); echo "$(go_test), the other packages"; \
-	$(go_test) $(SLOW_PKGS) $$pkgs
+	$(go_test) $(beside) $(SLOW_PKGS) $$pkgs
+
+test-timed: ## the tests that hold the clock to a limit (also a part of make test)
+	@pkgs=$$(grep -rl --include='*_test.go' '^func $(TIMED_TESTS:^%=%)' . | xargs -n1 dirname | sort -u); \
+	echo "$(go_test) -p 1 -parallel 1 -run '$(TIMED_TESTS)'" $$pkgs; $(go_test) -p 1 -parallel 1 -run '$(TIMED_TESTS)' $$pkgs
 
 soak: build python bpffs deps-openapi ## the long forms of the tests (POLYCUBE_SOAK=1)
 	POLYCUBE_SOAK=1 $(GO) test -timeout 6h $(TEST_FLAGS) ./...

@@ -77,10 +77,10 @@ func TestWithoutTheSwitchNothingIsDifferent(t *testing.T) {
 	}
 }
 
-// TestTheFiveHundredthPortCostsWhatTheFifthDoes attaches ports one by one: what grows with the number of ports must stay
+// TestTimedTheFiveHundredthPortCostsWhatTheFifthDoes attaches ports one by one: what grows with the number of ports must stay
 // small beside what does not, on each hook. What disturbs the machine for a while is no growth, so the quickest of a few
 // counts, and the last ports are attached again until they are as quick or the time is up.
-func TestTheFiveHundredthPortCostsWhatTheFifthDoes(t *testing.T) {
+func TestTimedTheFiveHundredthPortCostsWhatTheFifthDoes(t *testing.T) {
 	in(t, []setting{settings[0], settings[3]}, func(t *testing.T, b *bench) {
 		const ports, around = 500, 16
 		c := b.cube("probe", ports, map[string]any{"what": uint32(2)})

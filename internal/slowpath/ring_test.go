@@ -205,7 +205,7 @@ func TestQuietCubeLosesNothingBesideAFlood(t *testing.T) {
 	}
 }
 
-func TestAReaderWakesFromEachSleep(t *testing.T) {
+func TestTimedAReaderWakesFromEachSleep(t *testing.T) {
 	k := newKernel(t)
 	p := k.caller(cube.XDP, "pcn_core_up", 1, withMD(mdBytes(md{})))
 	r := k.open()

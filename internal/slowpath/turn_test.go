@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestAHandlerThatNeverPausesLetsOthersRun(t *testing.T) {
+func TestTimedAHandlerThatNeverPausesLetsOthersRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one goroutine at a time
 	ran := make(chan time.Duration, 1)
 	start := time.Now()

@@ -221,7 +221,7 @@ func TestNetdevsAreShown(t *testing.T) {
 	}
 }
 
-func TestAnAnswerComesWhenTheCubesHaveHeard(t *testing.T) {
+func TestTimedAnAnswerComesWhenTheCubesHaveHeard(t *testing.T) {
 	l := newLab(t, "veth1")
 	l.must(`create toybridge br1 <<< {"ports":[{"name":"p1"}]}`, `create toybridge br2`)
 	slow := 20 * time.Millisecond

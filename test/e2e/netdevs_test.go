@@ -329,13 +329,11 @@ func TestADeviceWithoutNativeXDPTakesTheName(t *testing.T) {
 	reaches(t, a, "10.0.0.4")
 }
 
-// TestTwoHundredNetdevsGoAndComeTogether: a burst is few changes.
-func TestTwoHundredNetdevsGoAndComeTogether(t *testing.T) {
-	t.Parallel()
+// TestTimedTwoHundredNetdevsGoAndComeTogether: a burst is few changes.
+func TestTimedTwoHundredNetdevsGoAndComeTogether(t *testing.T) {
 	const n = 200
 	for _, kind := range types[:2] {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			d, a, _ := pair(t, kind)
 			batch := func(format string) {
 				t.Helper()

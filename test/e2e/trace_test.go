@@ -264,6 +264,12 @@ func TestTracingDoesNotOutliveTheDaemon(t *testing.T) {
 	if n := d.calm("br1"); n != off {
 		t.Errorf("%d instructions after the restart, %d before", n, off)
 	}
+}
+
+func TestTimedStopWithAWatcher(t *testing.T) {
+	d := start(t)
+	threeHosts(d.machine, v4)
+	d.twoBridges("TC")
 	d.watch("trace")
 	begin := time.Now()
 	d.Stop()
