@@ -6,51 +6,20 @@ package bridge
 
 import (
 	"crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"net"
 	"strings"
 
-	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/fdb"
 )
 
-// Address is a MAC address as the fast path keeps it: the first byte in the lowest bits.
-type Address uint64
-
-// parseAddress reads the form of the model, aa:bb:cc:dd:ee:ff.
-func parseAddress(text string) (Address, error) {
-	mac, err := net.ParseMAC(text)
-	if err != nil || len(mac) != 6 {
-		return 0, fmt.Errorf("MAC address %q: %w", text, cube.ErrInvalid)
-	}
-	return Address(binary.LittleEndian.Uint64(append(mac, 0, 0))), nil
-}
-
-// UnmarshalText reads the form of the model.
-func (a *Address) UnmarshalText(text []byte) (err error) {
-	*a, err = parseAddress(string(text))
-	return err
-}
-
-// MarshalText writes the form of the model, in lower case.
-func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
-
-// String is the form of the model, in lower case.
-func (a Address) String() string { return a.hardware().String() }
-
-func (a Address) hardware() net.HardwareAddr {
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], uint64(a))
-	return b[:6]
-}
-
 // randomAddress makes up an address of a single station, marked as not given by a manufacturer.
-func randomAddress() Address {
-	var b [8]byte
-	rand.Read(b[:6]) // never fails
-	b[0] = b[0]&^3 | 2
-	return Address(binary.LittleEndian.Uint64(b[:]))
+func randomAddress() fdb.Address {
+	mac := make(net.HardwareAddr, 6)
+	rand.Read(mac) // never fails
+	mac[0] = mac[0]&^3 | 2
+	return fdb.AddressOf(mac)
 }
 
 // Key is an address in a VLAN: the address, and the VLAN above it.
@@ -58,10 +27,10 @@ type Key uint64
 
 const vlanShift = 48
 
-func keyOf(vlan uint16, a Address) Key { return Key(vlan)<<vlanShift | Key(a) }
+func keyOf(vlan uint16, a fdb.Address) Key { return Key(vlan)<<vlanShift | Key(a) }
 
-func (k Key) vlan() uint16     { return uint16(k >> vlanShift) }
-func (k Key) address() Address { return Address(k & (1<<vlanShift - 1)) }
+func (k Key) vlan() uint16         { return uint16(k >> vlanShift) }
+func (k Key) address() fdb.Address { return fdb.Address(k & (1<<vlanShift - 1)) }
 
 // String is how errors name it.
 func (k Key) String() string { return fmt.Sprintf("%d %s", k.vlan(), k.address()) }

@@ -9,11 +9,10 @@ import (
 	"context"
 	_ "embed" // for the model and the compiled programs
 	"errors"
-	"fmt"
 	"maps"
-	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/fdb"
 )
 
 var (
@@ -43,22 +42,15 @@ type bridge struct {
 
 	// config is the configuration in force; fdb and ports are open from the first Commit on.
 	config *Config
-	fdb    table
+	fdb    *fdb.Database[Key]
 	ports  *ports
 	open   bool
-	room   int            // entries that fit
-	static map[Key]uint16 // configured entries: port index
-	swept  bool           // of what an earlier life of the cube left
-	aging  time.Duration
-	// period is that of the timer that stopSweep ends; 0 before there is one.
-	period    time.Duration
-	stopSweep func()
-
-	span *spanning
+	span   *spanning
 }
 
 func newBridge(env cube.Env) *bridge {
-	b := &bridge{env: env, static: map[Key]uint16{}}
+	b := &bridge{env: env}
+	b.fdb = fdb.New(env, b.belongs)
 	b.span = newSpanning(b)
 	b.PrepareConfig = b.prepare
 	return b
@@ -68,16 +60,26 @@ func (b *bridge) prepare(_ context.Context, old, after *Config) (cube.Plan, erro
 	if err := b.span.check(after); err != nil {
 		return cube.Plan{}, err
 	}
-	if n := len(b.static); n > int(after.Fdb.MaxEntries) {
-		return cube.Plan{}, fmt.Errorf("fdb max-entries: %d entries are configured: %w", n, cube.ErrFull)
+	if err := b.fdb.SetRoom(after.Fdb.MaxEntries); err != nil {
+		return cube.Plan{}, err
 	}
-	b.room = int(after.Fdb.MaxEntries) // if this fails later, the map itself says what fits
 	plan := cube.Plan{Constants: after.constants(), MapSizes: map[string]uint32{"fdb": after.Fdb.MaxEntries}}
 	fresh := newPorts(b.env, old, after)
 	var undo func() error
 	plan.Commit = func() (err error) { undo, err = b.commit(after, fresh); return err }
 	plan.Undo = func() error { return undo() }
 	return plan, nil
+}
+
+// belongs says whether stations can be behind the port of an entry: it is in the VLAN.
+func (b *bridge) belongs(k Key, e fdb.Entry) bool {
+	is := b.ports.now[e.Port]
+	return is.Member.has(k.vlan())
+}
+
+// PrepareEntries implements cube.EntryPreparer.
+func (b *bridge) PrepareEntries(_ context.Context, changes []cube.EntryChange) (cube.Plan, error) {
+	return fdb.PrepareEntries(b.fdb, changes, func(e *Entry) (Key, string) { return e.key(), e.Port })
 }
 
 // newPorts are the indexes of the ports that only one of two configurations has: a frame may have
@@ -108,7 +110,7 @@ func (b *bridge) commit(after *Config, fresh map[uint16]bool) (func() error, err
 	if b.open {
 		return b.change(after, fresh)
 	}
-	if err := b.fdb.open(b.env); err != nil {
+	if err := b.fdb.Open(); err != nil {
 		return nil, err
 	}
 	p, err := openPorts(b.env)
@@ -119,17 +121,18 @@ func (b *bridge) commit(after *Config, fresh map[uint16]bool) (func() error, err
 		p.states = p.found()
 	}
 	b.ports = p
-	if err := b.arrange(&edit{}, after, true); err != nil {
+	if err := b.arrange(nil, after, true); err != nil {
 		return nil, err
 	}
-	b.open, b.config, b.aging = true, after, after.Fdb.aging()
+	b.open, b.config = true, after
 	if err := b.span.follow(after); err != nil {
 		b.open = false
 		return nil, err
 	}
-	b.sweepEvery(b.aging)
+	b.fdb.SetAging(after.Fdb.aging())
 	return func() error {
 		b.open = false // the maps go
+		b.fdb.Close()
 		b.span.stopAll()
 		return nil
 	}, nil
@@ -137,18 +140,18 @@ func (b *bridge) commit(after *Config, fresh map[uint16]bool) (func() error, err
 
 // change goes from one configuration to another.
 func (b *bridge) change(after *Config, fresh map[uint16]bool) (func() error, error) {
-	e := &edit{}
+	e := &fdb.Edit{}
 	was, guarded, before := b.config, b.ports.guarded, maps.Clone(b.ports.now)
 	force := func(c *Config) {
-		b.config, b.aging = c, c.Fdb.aging()
-		b.sweepEvery(b.aging)
+		b.config = c
+		b.fdb.SetAging(c.Fdb.aging())
 	}
 	back := func() error {
 		force(was)
 		b.ports.guarded = guarded
-		return errors.Join(b.fdb.open(b.env), e.revert(), b.span.follow(was))
+		return errors.Join(b.fdb.Open(), e.Revert(), b.span.follow(was))
 	}
-	if err := b.fdb.open(b.env); err != nil {
+	if err := b.fdb.Open(); err != nil {
 		return nil, err
 	}
 	force(after)
@@ -169,7 +172,7 @@ func (b *bridge) change(after *Config, fresh map[uint16]bool) (func() error, err
 }
 
 // arrange makes the ports what a configuration says.
-func (b *bridge) arrange(e *edit, after *Config, all bool) error {
+func (b *bridge) arrange(e *fdb.Edit, after *Config, all bool) error {
 	want, err := b.ports.portsAre(b.env, after)
 	if err != nil {
 		return err
@@ -180,7 +183,7 @@ func (b *bridge) arrange(e *edit, after *Config, all bool) error {
 }
 
 // leave forgets what was learned from ports that are gone or new, or are no longer in a VLAN.
-func (b *bridge) leave(e *edit, before map[uint16]portEntry, fresh map[uint16]bool) error {
+func (b *bridge) leave(e *fdb.Edit, before map[uint16]portEntry, fresh map[uint16]bool) error {
 	left := len(fresh) > 0
 	for index, was := range before {
 		is := b.ports.now[index]
@@ -191,10 +194,7 @@ func (b *bridge) leave(e *edit, before map[uint16]portEntry, fresh map[uint16]bo
 	if !left {
 		return nil
 	}
-	return e.forget(b.fdb, func(k Key, is entry) bool {
-		port := b.ports.now[is.Port]
-		return fresh[is.Port] || !port.Member.has(k.vlan())
-	})
+	return b.fdb.Forget(e, func(k Key, is fdb.Entry) bool { return fresh[is.Port] || !b.belongs(k, is) })
 }
 
 // report writes down what went wrong where nobody can be told.
@@ -226,6 +226,6 @@ func (b *bridge) forgetPort(port string) {
 	if !ok || !b.open {
 		return
 	}
-	err := b.fdb.forget(func(_ Key, e entry) bool { return e.Port == index })
+	err := b.fdb.Forget(nil, func(_ Key, e fdb.Entry) bool { return e.Port == index })
 	b.report("forgetting the addresses behind a port that is down", err)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/fdb"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
@@ -67,7 +68,7 @@ func TestChangesOfPortsAreTakenBack(t *testing.T) {
 	p := &ports{table: table, sets: floods, now: map[uint16]portEntry{}, states: map[portVLAN]portState{}}
 	mac := portEntry{MAC: 0x0b0000000002}
 	begin := map[uint16]portEntry{0: entryIn(1), 1: entryIn(1, 10), 7: entryIn(10)}
-	if err := p.become(&edit{}, maps.Clone(begin), mac, true); err != nil {
+	if err := p.become(&fdb.Edit{}, maps.Clone(begin), mac, true); err != nil {
 		t.Fatal(err)
 	}
 	sets := map[uint32][]cube.FloodMember{1: {{Port: 0}, {Port: 1}}, 10: {{Port: 1, Tagged: true}, {Port: 7}}}
@@ -87,7 +88,7 @@ func TestChangesOfPortsAreTakenBack(t *testing.T) {
 	}
 	same("at first")
 	after := map[uint16]portEntry{0: entryIn(10), 1: entryIn(10, 1), 2: entryIn(4094)}
-	e := &edit{}
+	e := &fdb.Edit{}
 	if err := p.become(e, maps.Clone(after), portEntry{MAC: 0x0c0000000002}, false); err != nil {
 		t.Fatal(err)
 	}
@@ -95,47 +96,19 @@ func TestChangesOfPortsAreTakenBack(t *testing.T) {
 	if !reflect.DeepEqual(floods.sets, want) {
 		t.Errorf("the sets became %v, want %v", floods.sets, want)
 	}
-	if err := e.revert(); err != nil {
+	if err := e.Revert(); err != nil {
 		t.Fatal(err)
 	}
 	same("taken back")
-	e, floods.fail = &edit{}, errors.New("no room")
+	e, floods.fail = &fdb.Edit{}, errors.New("no room")
 	if err := p.become(e, maps.Clone(after), mac, false); !errors.Is(err, floods.fail) {
 		t.Errorf("the error is %v", err)
 	}
 	floods.fail = nil
-	if err := e.revert(); err != nil {
+	if err := e.Revert(); err != nil {
 		t.Fatal(err)
 	}
 	same("after a failure")
-}
-
-func TestEditsOfTheTableAreTakenBack(t *testing.T) {
-	t.Parallel()
-	l := bpftest.New(t, bpftest.Options{})
-	l.Create("bridge", "br", threePorts)
-	l.Run("veth1", frame(one, two))
-	l.Run("veth2", frame(three, two))
-	was, fdb, e := look(t, l, one), fdbOf(l), &edit{}
-	for i, err := range []error{
-		e.put(fdb, key(t, one), entry{Port: 2, Fixed: 1}), e.put(fdb, key(t, two), entry{Port: 1, Fixed: 1}),
-		e.remove(fdb, key(t, one)), e.remove(fdb, key(t, "9 "+three)),
-		e.forget(fdb, func(Key, entry) bool { return true }),
-	} {
-		if err != nil {
-			t.Fatalf("edit %d: %v", i, err)
-		}
-	}
-	if _, ok, err := fdb.Get(key(t, three)); ok || err != nil {
-		t.Errorf("what was forgotten is there: %v, error %v", ok, err)
-	}
-	if err := e.revert(); err != nil {
-		t.Fatal(err)
-	}
-	if is := look(t, l, one); is != was {
-		t.Errorf("the entry is %+v, was %+v", is, was)
-	}
-	wantShown(t, l, "1 "+one+" p1 dynamic", "1 "+three+" p2 dynamic")
 }
 
 // ring is a random bridge: what its ports are, and how they became so.

@@ -8,26 +8,27 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/fdb"
 )
 
 // Config is what the model's tree decodes into.
 type Config struct {
-	Ports      []Port  `json:"ports"`
-	Fdb        Fdb     `json:"fdb"`
-	STPEnabled bool    `json:"stp-enabled"`
-	MAC        Address `json:"mac,omitempty"`
-	STP        []STP   `json:"stp"`
+	Ports      []Port      `json:"ports"`
+	Fdb        Fdb         `json:"fdb"`
+	STPEnabled bool        `json:"stp-enabled"`
+	MAC        fdb.Address `json:"mac,omitempty"`
+	STP        []STP       `json:"stp"`
 }
 
 // Port is an entry of the list `ports`.
 type Port struct {
 	cube.Port
 	// MAC is 0 when it is to be random.
-	MAC    Address   `json:"mac,omitempty"`
-	Mode   Mode      `json:"mode"`
-	Access Access    `json:"access"`
-	Trunk  Trunk     `json:"trunk"`
-	STP    []PortSTP `json:"stp"`
+	MAC    fdb.Address `json:"mac,omitempty"`
+	Mode   Mode        `json:"mode"`
+	Access Access      `json:"access"`
+	Trunk  Trunk       `json:"trunk"`
+	STP    []PortSTP   `json:"stp"`
 }
 
 // Mode is how many VLANs a port carries.
@@ -77,9 +78,9 @@ type Fdb struct {
 
 // Entry is a configured address. There may be many, so they come one by one.
 type Entry struct {
-	VLAN uint16  `json:"vlan"`
-	MAC  Address `json:"mac"`
-	Port string  `json:"port"`
+	VLAN uint16      `json:"vlan"`
+	MAC  fdb.Address `json:"mac"`
+	Port string      `json:"port"`
 }
 
 // key is what the fast path knows the entry by.
@@ -146,16 +147,11 @@ func (p *Port) vlans() []uint16 {
 // aging is how long a learned address is used; 0 for ever.
 func (f Fdb) aging() time.Duration { return time.Duration(f.AgingTime) * time.Second }
 
-// constants are the values of the program's constants. `seen` is written again after a tenth of
-// the aging time, so that an address in use is not taken for an aged one.
+// constants are the values of the program's constants.
 func (c *Config) constants() map[string]any {
-	refresh := time.Second
-	if c.Fdb.AgingTime > 0 {
-		refresh = min(refresh, c.Fdb.aging()/10)
-	}
 	only, aware := c.onlyVLAN()
 	return map[string]any{
-		"aging_ns": uint64(c.Fdb.aging()), "refresh_ns": uint64(refresh),
+		"aging_ns": uint64(c.Fdb.aging()), "refresh_ns": uint64(fdb.Refresh(c.Fdb.aging())),
 		"vlan_aware": aware, "only_vlan": only, "stp_enabled": flag(c.STPEnabled),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polycube/polycube/fdb"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/modeltest"
 )
@@ -17,7 +18,7 @@ func TestModelAndCodeSayTheSame(t *testing.T) {
 	modeltest.Match(t, schema, Config{})
 	modeltest.MatchEntry(t, schema, "fdb/entry", Entry{})
 	for _, object := range [][]byte{tc, xdp} {
-		bpftest.Layout(t, object, "fdb", entry{})
+		bpftest.Layout(t, object, "fdb", fdb.Entry{})
 		bpftest.Layout(t, object, "ports", portEntry{})
 		bpftest.Layout(t, object, "bpdus", bpdus{})
 	}

@@ -11,18 +11,19 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/fdb"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
 )
 
 // fdbOf opens the table of the bridge `br`.
-func fdbOf(l *bpftest.Lab) table {
-	fdb, err := cube.TableOf[Key, entry]("fdb", l.Map("br", "fdb"))
+func fdbOf(l *bpftest.Lab) cube.Table[Key, fdb.Entry] {
+	table, err := cube.TableOf[Key, fdb.Entry]("fdb", l.Map("br", "fdb"))
 	if err != nil {
 		panic(err) // another test compares the layouts
 	}
-	return table{&fdb}
+	return table
 }
 
 // key reads an entry's keys, "vlan mac"; the VLAN may be left out when it is 1.
@@ -40,7 +41,7 @@ func key(t *testing.T, text string) Key {
 }
 
 // look reads an entry, which must be there.
-func look(t *testing.T, l *bpftest.Lab, text string) entry {
+func look(t *testing.T, l *bpftest.Lab, text string) fdb.Entry {
 	t.Helper()
 	e, ok, err := fdbOf(l).Get(key(t, text))
 	if err != nil || !ok {
@@ -62,11 +63,11 @@ func backdate(t *testing.T, l *bpftest.Lab, text string, by time.Duration) {
 // shown are the entries that a read shows, in their order.
 func shown(t *testing.T, l *bpftest.Lab) []shownAs {
 	t.Helper()
-	var fdb struct{ Entry []shownAs }
-	if err := json.Unmarshal([]byte(l.Read("br fdb")), &fdb); err != nil {
+	var read struct{ Entry []shownAs }
+	if err := json.Unmarshal([]byte(l.Read("br fdb")), &read); err != nil {
 		t.Fatal(err)
 	}
-	return fdb.Entry
+	return read.Entry
 }
 
 // known are their keys, as "vlan mac".
@@ -251,7 +252,7 @@ func TestDeletingTheDatabaseResetsIt(t *testing.T) {
 	l.Create("bridge", "br", strings.Replace(threePorts, "{", `{"fdb":{"aging-time":5,"max-entries":64},`, 1))
 	l.Set("POST", "br fdb entry 1 "+two, `{"port":"p2"}`)
 	l.Set("DELETE", "br fdb", "")
-	if got, want := l.Read("br fdb"), `{"aging-time":300,"max-entries":64,"not-learned":0,"moves":0}`; got != want {
+	if got, want := l.Read("br fdb"), `{"aging-time":300,"max-entries":16384,"not-learned":0,"moves":0}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	walk(t, l, []step{
@@ -375,6 +376,7 @@ func TestMistakesAreRefusedAndChangeNothing(t *testing.T) {
 		{"no port", "POST", "br fdb entry 1 " + three, `{}`, "port"},
 		{"a group address", "POST", "br fdb entry 1 01:00:5e:00:00:01", `{"port":"p1"}`, "group address"},
 		{"no address", "POST", "br fdb entry 1 nonsense", `{"port":"p1"}`, "mac"},
+		{"an address twice", "POST", "br fdb entry", `[{"vlan":1,"mac":"aa:00:00:00:00:01","port":"p1"},{"vlan":1,"mac":"AA:00:00:00:00:01","port":"p2"}]`, "given twice"},
 		{"no VLAN", "POST", "br fdb entry 0 " + three, `{"port":"p1"}`, "1 to 4094"},
 		{"more time than fits", "PATCH", "br fdb aging-time", `4294967296`, "aging-time"},
 		{"a size that is too small", "PATCH", "br fdb max-entries", `63`, "max-entries"},
@@ -399,17 +401,17 @@ func TestADamagedTableIsMended(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("bridge", "br", strings.Replace(threePorts, "{", `{"fdb":{"aging-time":4,"entry":[{"vlan":1,"mac":"`+two+`","port":"p2"}]},`, 1))
-	fdb := fdbOf(l)
+	table := fdbOf(l)
 	now := look(t, l, two).Seen
-	for a, e := range map[string]entry{two: {Seen: now, Port: 0}, one: {Seen: now, Port: 1, Fixed: 1}, three: {Seen: now + uint64(time.Hour), Port: 77}, "8 " + three: {Seen: now + uint64(time.Hour)}} {
-		if err := fdb.Set(key(t, a), e); err != nil {
+	for a, e := range map[string]fdb.Entry{two: {Seen: now, Port: 0}, one: {Seen: now, Port: 1, Fixed: 1}, three: {Seen: now + uint64(time.Hour), Port: 77}, "8 " + three: {Seen: now + uint64(time.Hour)}} {
+		if err := table.Set(key(t, a), e); err != nil {
 			t.Fatal(err)
 		}
 	}
 	netns.Eventually(t, bpftest.Patience, func() error {
-		found := map[string]entry{}
+		found := map[string]fdb.Entry{}
 		var err error
-		for k, e := range fdb.All(&err) {
+		for k, e := range table.All(&err) {
 			found[k.String()] = e
 		}
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/fdb"
 )
 
 // flushInput says what is to go; what is not given, is any.
@@ -43,7 +44,7 @@ func (b *bridge) Action(_ context.Context, path []string, input json.RawMessage)
 	meant := func(k Key, port uint16) bool {
 		return (in.VLAN == 0 || k.vlan() == in.VLAN) && (in.Port == "" || port == index)
 	}
-	if err := b.fdb.forget(func(k Key, e entry) bool { return meant(k, e.Port) }); err != nil {
+	if err := b.fdb.Forget(nil, func(k Key, e fdb.Entry) bool { return meant(k, e.Port) }); err != nil {
 		return cube.ActionResult{}, err
 	}
 	return cube.ActionResult{Edits: b.flushStatic(meant, in == flushInput{})}, nil
@@ -52,16 +53,16 @@ func (b *bridge) Action(_ context.Context, path []string, input json.RawMessage)
 // flushStatic are the edits that delete configured entries.
 func (b *bridge) flushStatic(meant func(Key, uint16) bool, all bool) []cube.Edit {
 	if all {
-		if len(b.static) == 0 {
-			return nil
-		}
-		return []cube.Edit{{Delete: true, Path: []string{"fdb", "entry"}}}
+		meant = func(Key, uint16) bool { return true }
 	}
 	var keys []Key
-	for k, port := range b.static {
+	for k, port := range b.fdb.Configured() {
 		if meant(k, port) {
 			keys = append(keys, k)
 		}
+	}
+	if all && len(keys) > 0 {
+		return []cube.Edit{{Delete: true, Path: []string{"fdb", "entry"}}}
 	}
 	slices.SortFunc(keys, Key.compare)
 	edits := make([]cube.Edit, len(keys))

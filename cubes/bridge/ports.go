@@ -11,11 +11,12 @@ import (
 	"net"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/fdb"
 )
 
 // portEntry is struct bridge_port of the program; a test compares the two.
 type portEntry struct {
-	MAC    Address
+	MAC    fdb.Address
 	PVID   uint16
 	Trunk  uint8
 	Random uint8
@@ -117,7 +118,7 @@ func (p *ports) portsAre(env cube.Env, c *Config) (map[uint16]portEntry, error) 
 }
 
 // address is the configured address, or the random one from before, or a new one.
-func address(configured Address, before portEntry) (a Address, random uint8) {
+func address(configured fdb.Address, before portEntry) (a fdb.Address, random uint8) {
 	switch {
 	case configured != 0:
 		return configured, 0
@@ -158,7 +159,7 @@ func (p *ports) members(vlan uint16) []cube.FloodMember {
 
 // become makes the map what a configuration wants, and the sets where they differ; all of them
 // says that the sets are not known.
-func (p *ports) become(e *edit, want map[uint16]portEntry, mac portEntry, all bool) error {
+func (p *ports) become(e *fdb.Edit, want map[uint16]portEntry, mac portEntry, all bool) error {
 	before, macBefore := maps.Clone(p.now), p.mac
 	touched := vlanSet{}
 	write := func(index uint32, to portEntry) error { return p.table.Set(index, to) }
@@ -167,7 +168,7 @@ func (p *ports) become(e *edit, want map[uint16]portEntry, mac portEntry, all bo
 			want[index] = portEntry{}
 		}
 	}
-	e.undo = append(e.undo, func() error { return p.restore(before, macBefore) })
+	e.Push(func() error { return p.restore(before, macBefore) })
 	if mac != p.mac {
 		if err := write(self, mac); err != nil {
 			return err
@@ -219,8 +220,7 @@ func (p *ports) setFloods(vlans *vlanSet, all bool) error {
 
 // restore makes the map what it was.
 func (p *ports) restore(was map[uint16]portEntry, mac portEntry) error {
-	var back edit // what fails here is not taken back
-	return p.become(&back, maps.Clone(was), mac, false)
+	return p.become(nil, maps.Clone(was), mac, false)
 }
 
 // setPortStates opens and closes ports in VLANs, as their spanning trees say: each port in one step.
@@ -270,6 +270,6 @@ func (b *bridge) portStates(yield func(port, vlan uint16, s portState)) {
 }
 
 // portMAC is the address of a port, bridgeMAC that of the bridge. They are there from the first Commit on.
-func (b *bridge) portMAC(port uint16) net.HardwareAddr { return b.ports.now[port].MAC.hardware() }
+func (b *bridge) portMAC(port uint16) net.HardwareAddr { return b.ports.now[port].MAC.Hardware() }
 
-func (b *bridge) bridgeMAC() net.HardwareAddr { return b.ports.mac.MAC.hardware() }
+func (b *bridge) bridgeMAC() net.HardwareAddr { return b.ports.mac.MAC.Hardware() }

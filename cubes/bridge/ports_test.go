@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/fdb"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
@@ -25,7 +26,7 @@ func TestPortsThatGoTakeTheirAddressesAlong(t *testing.T) {
 	walk(t, l, []step{{"a station behind a port without peer is looked for", "veth1", frame(one, two), flood("br:p3"), nil}})
 	l.Set("DELETE", "br ports p3", "")
 	wantShown(t, l, "1 "+one+" p1 dynamic")
-	if err := fdbOf(l).Set(key(t, three), entry{Seen: look(t, l, one).Seen, Port: 2}); err != nil {
+	if err := fdbOf(l).Set(key(t, three), fdb.Entry{Seen: look(t, l, one).Seen, Port: 2}); err != nil {
 		t.Fatal(err) // as a frame would that was on its way when the port went
 	}
 	l.Set("POST", "br ports p4", `{"peer":"veth3"}`)
@@ -75,7 +76,7 @@ func TestAddressesOfPortsAndOfTheBridge(t *testing.T) {
 	if first[0] != `"02:00:00:00:0b:00"` || first[1] != `"02:00:00:00:0b:01"` {
 		t.Errorf("configured addresses read %v", first)
 	}
-	if a, err := parseAddress(strings.Trim(first[2], `"`)); err != nil || a&3 != 2 {
+	if a, err := fdb.ParseAddress(strings.Trim(first[2], `"`)); err != nil || a&3 != 2 {
 		t.Errorf("the address that was made up is %s, error %v: want a local one of a station", first[2], err)
 	}
 	l.Set("DELETE", "br mac", "")

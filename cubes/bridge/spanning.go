@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cubes/bridge/stp"
+	"github.com/polycube/polycube/fdb"
 )
 
 // maxMemberships bounds how often ports are members of VLANs while spanning trees run: each of them is a port of a tree,
@@ -179,7 +180,7 @@ func (s *spanning) second() {
 
 // alive tells the fast path that BPDUs are answered.
 func (s *spanning) alive() {
-	now, err := clock()
+	now, err := fdb.Now()
 	if err == nil {
 		err = s.sign.Set(0, now)
 	}

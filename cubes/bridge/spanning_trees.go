@@ -12,6 +12,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cubes/bridge/stp"
+	"github.com/polycube/polycube/fdb"
 )
 
 // wish is what a tree is to be like.
@@ -195,7 +196,7 @@ func (f *flusher) now() {
 		return
 	}
 	began := time.Now()
-	err := f.s.b.fdb.forget(func(k Key, e entry) bool { return want[portVLAN{e.Port, k.vlan()}] })
+	err := f.s.b.fdb.Forget(nil, func(k Key, e fdb.Entry) bool { return want[portVLAN{e.Port, k.vlan()}] })
 	f.took = time.Since(began)
 	f.s.b.report("forgetting addresses after a change of the topology", err)
 }

@@ -8,12 +8,14 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/fdb"
 )
 
 // state is shaped like the model's tree.
@@ -21,13 +23,13 @@ type state struct {
 	STP   []stateSTP  `json:"stp,omitempty"`
 	Ports []statePort `json:"ports,omitempty"`
 	Fdb   *stateFdb   `json:"fdb,omitempty"`
-	MAC   Address     `json:"mac,omitempty"`
+	MAC   fdb.Address `json:"mac,omitempty"`
 }
 
 type statePort struct {
 	STP   []statePortSTP `json:"stp,omitempty"`
 	Name  string         `json:"name"`
-	MAC   Address        `json:"mac,omitempty"`
+	MAC   fdb.Address    `json:"mac,omitempty"`
 	Trunk *stateTrunk    `json:"trunk,omitempty"`
 }
 
@@ -43,11 +45,11 @@ type stateFdb struct {
 
 // shownAs is an entry of the database as it reads.
 type shownAs struct {
-	VLAN uint16  `json:"vlan"`
-	MAC  Address `json:"mac"`
-	Port string  `json:"port"`
-	Type string  `json:"type"`
-	Age  *uint32 `json:"age,omitempty"`
+	VLAN uint16      `json:"vlan"`
+	MAC  fdb.Address `json:"mac"`
+	Port string      `json:"port"`
+	Type string      `json:"type"`
+	Age  *uint32     `json:"age,omitempty"`
 }
 
 // State returns the database, the counters, and the addresses that are not configured.
@@ -156,27 +158,23 @@ func (b *bridge) counter(index uint32) (*uint64, error) {
 
 // entries are all entries, in the order of the list.
 func (b *bridge) entries() ([]shownAs, error) {
-	now, err := clock()
+	now, err := fdb.Now()
 	if err != nil {
 		return nil, err
 	}
 	found := map[Key]shownAs{}
-	for k, e := range b.fdb.All(&err) {
-		if s, ok := b.show(k, e, now); ok {
-			found[k] = s
-		}
+	for k, index := range b.fdb.Configured() {
+		found[k] = b.showStatic(k, index)
+	}
+	for k, e := range b.fdb.AllLearned(&err) {
+		found[k] = b.showLearned(k, e, now)
 	}
 	if err != nil {
 		return nil, err
 	}
-	keys := make([]Key, 0, len(found))
-	for k := range found {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, Key.compare)
-	out := make([]shownAs, len(keys))
-	for i, k := range keys {
-		out[i] = found[k]
+	out := make([]shownAs, 0, len(found))
+	for _, k := range slices.SortedFunc(maps.Keys(found), Key.compare) {
+		out = append(out, found[k])
 	}
 	return out, nil
 }
@@ -187,7 +185,7 @@ func parseKey(vlan, mac string) (Key, error) {
 	if err != nil {
 		return 0, fmt.Errorf("VLAN %q: %w", vlan, cube.ErrInvalid)
 	}
-	a, err := parseAddress(mac)
+	a, err := fdb.ParseAddress(mac)
 	return keyOf(uint16(n), a), err
 }
 
@@ -196,34 +194,30 @@ func (b *bridge) oneEntry(vlan, mac string) ([]shownAs, error) {
 	if err != nil {
 		return nil, err
 	}
-	now, err := clock()
+	if index, ok := b.fdb.ConfiguredPort(k); ok {
+		return []shownAs{b.showStatic(k, index)}, nil
+	}
+	now, err := fdb.Now()
 	if err != nil {
 		return nil, err
 	}
-	e, ok, err := b.fdb.Get(k)
+	e, ok, err := b.fdb.Learned(k)
 	if !ok {
 		return nil, err
 	}
-	s, ok := b.show(k, e, now)
-	if !ok {
-		return nil, nil
-	}
-	return []shownAs{s}, nil
+	return []shownAs{b.showLearned(k, e, now)}, nil
 }
 
-// show is how an entry reads; false for those that are aged, or behind no port of their VLAN.
-func (b *bridge) show(k Key, e entry, now uint64) (shownAs, bool) {
-	if index, ok := b.static[k]; ok {
-		port, ok := b.env.PortName(index)
-		return shownAs{VLAN: k.vlan(), MAC: k.address(), Port: port, Type: "static"}, ok
-	}
-	port, ok := b.env.PortName(e.Port)
-	is := b.ports.now[e.Port]
-	if !ok || e.Fixed != 0 || e.aged(now, b.aging) || !is.Member.has(k.vlan()) {
-		return shownAs{}, false
-	}
-	age := uint32(e.age(now) / time.Second)
-	return shownAs{VLAN: k.vlan(), MAC: k.address(), Port: port, Type: "dynamic", Age: &age}, true
+// showStatic is how a configured entry reads, showLearned one that the fast path found.
+func (b *bridge) showStatic(k Key, index uint16) shownAs {
+	port, _ := b.env.PortName(index)
+	return shownAs{VLAN: k.vlan(), MAC: k.address(), Port: port, Type: "static"}
+}
+
+func (b *bridge) showLearned(k Key, e fdb.Entry, now uint64) shownAs {
+	port, _ := b.env.PortName(e.Port)
+	age := uint32(e.Age(now) / time.Second)
+	return shownAs{VLAN: k.vlan(), MAC: k.address(), Port: port, Type: "dynamic", Age: &age}
 }
 
 // DeleteState forgets a learned address.
@@ -248,5 +242,5 @@ func (b *bridge) DeleteState(_ context.Context, path []string) error {
 	if err != nil {
 		return err
 	}
-	return b.fdb.remove(k)
+	return b.fdb.ForgetKey(k)
 }

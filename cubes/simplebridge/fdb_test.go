@@ -11,23 +11,24 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/fdb"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
 )
 
 // fdbOf opens the table of the bridge `br`.
-func fdbOf(l *bpftest.Lab) table {
-	fdb, err := cube.TableOf[Address, entry]("fdb", l.Map("br", "fdb"))
+func fdbOf(l *bpftest.Lab) cube.Table[fdb.Address, fdb.Entry] {
+	table, err := cube.TableOf[fdb.Address, fdb.Entry]("fdb", l.Map("br", "fdb"))
 	if err != nil {
 		panic(err) // another test compares the layouts
 	}
-	return table{fdb}
+	return table
 }
 
-func address(t *testing.T, text string) Address {
+func address(t *testing.T, text string) fdb.Address {
 	t.Helper()
-	a, err := parseAddress(text)
+	a, err := fdb.ParseAddress(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func address(t *testing.T, text string) Address {
 }
 
 // look reads an address's entry, which must be there.
-func look(t *testing.T, l *bpftest.Lab, text string) entry {
+func look(t *testing.T, l *bpftest.Lab, text string) fdb.Entry {
 	t.Helper()
 	e, ok, err := fdbOf(l).Get(address(t, text))
 	if err != nil || !ok {
@@ -57,12 +58,12 @@ func backdate(t *testing.T, l *bpftest.Lab, text string, by time.Duration) {
 // shown are the addresses and ports that a read shows.
 func shown(t *testing.T, l *bpftest.Lab) map[string]string {
 	t.Helper()
-	var fdb struct{ Entry []Entry }
-	if err := json.Unmarshal([]byte(l.Read("br fdb")), &fdb); err != nil {
+	var read struct{ Entry []Entry }
+	if err := json.Unmarshal([]byte(l.Read("br fdb")), &read); err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]string{}
-	for _, e := range fdb.Entry {
+	for _, e := range read.Entry {
 		out[e.Address.String()] = e.Port
 	}
 	return out
@@ -313,7 +314,7 @@ func TestPortsThatGoTakeTheirAddressesAlong(t *testing.T) {
 	walk(t, l, []step{{"a station behind a port without peer is looked for", "veth1", frame(one, two), flood("br:p3")}})
 	l.Set("DELETE", "br ports p3", "")
 	wantShown(t, l, map[string]string{one: "p1"})
-	if err := fdbOf(l).Set(address(t, three), entry{Seen: look(t, l, one).Seen, Port: 2}); err != nil {
+	if err := fdbOf(l).Set(address(t, three), fdb.Entry{Seen: look(t, l, one).Seen, Port: 2}); err != nil {
 		t.Fatal(err) // as a frame would that was on its way when the port went
 	}
 	l.Set("POST", "br ports p4", `{"peer":"veth3"}`)
@@ -323,17 +324,17 @@ func TestPortsThatGoTakeTheirAddressesAlong(t *testing.T) {
 func TestADamagedTableIsMended(t *testing.T) {
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("simplebridge", "br", strings.Replace(threePorts, "{", `{"fdb":{"aging-time":4,"entry":[{"address":"`+two+`","port":"p2"}]},`, 1))
-	fdb := fdbOf(l)
+	table := fdbOf(l)
 	now := look(t, l, two).Seen
-	for a, e := range map[string]entry{two: {Seen: now, Port: 0}, one: {Seen: now, Port: 1, Fixed: 1}, three: {Seen: now + uint64(time.Hour), Port: 77}} {
-		if err := fdb.Set(address(t, a), e); err != nil {
+	for a, e := range map[string]fdb.Entry{two: {Seen: now, Port: 0}, one: {Seen: now, Port: 1, Fixed: 1}, three: {Seen: now + uint64(time.Hour), Port: 77}} {
+		if err := table.Set(address(t, a), e); err != nil {
 			t.Fatal(err)
 		}
 	}
 	netns.Eventually(t, bpftest.Patience, func() error {
-		found := map[string]entry{}
+		found := map[string]fdb.Entry{}
 		var err error
-		for a, e := range fdb.All(&err) {
+		for a, e := range table.All(&err) {
 			found[a.String()] = e
 		}
 		if err != nil {
@@ -344,39 +345,4 @@ func TestADamagedTableIsMended(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-func TestEditsOfTheTableAreTakenBack(t *testing.T) {
-	l := bpftest.New(t, bpftest.Options{})
-	l.Create("simplebridge", "br", threePorts)
-	l.Run("veth1", frame(one, two))
-	was := look(t, l, one)
-	e := &edit{table: fdbOf(l)}
-	for _, err := range []error{
-		e.put(address(t, one), entry{Port: 2, Fixed: 1}), e.put(address(t, two), entry{Port: 1, Fixed: 1}),
-		e.remove(address(t, one)), e.remove(address(t, three)), e.revert(),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if is := look(t, l, one); is != was {
-		t.Errorf("the entry is %+v, was %+v", is, was)
-	}
-	if _, ok, err := fdbOf(l).Get(address(t, two)); ok || err != nil {
-		t.Errorf("what was added is there: %v, error %v", ok, err)
-	}
-}
-
-func TestAddresses(t *testing.T) {
-	for text, want := range map[string]Address{"aa:bb:cc:dd:ee:ff": 0xffeeddccbbaa, "02:00:00:00:00:01": 0x010000000002} {
-		if got := address(t, strings.ToUpper(text)); got != want || got.String() != text {
-			t.Errorf("%s is %#x and prints as %s, want %#x", text, uint64(got), got, uint64(want))
-		}
-	}
-	for _, text := range []string{"", "02:00:00:00:00", "02:00:00:00:00:00:00:01", "02-00"} {
-		if a, err := parseAddress(text); !errors.Is(err, cube.ErrInvalid) {
-			t.Errorf("%q is %v, error %v", text, a, err)
-		}
-	}
 }

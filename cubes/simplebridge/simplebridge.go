@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/fdb"
 )
 
 var (
@@ -34,19 +35,12 @@ type bridge struct {
 	env cube.Env
 
 	// fdb is open from the first Commit on.
-	fdb    table
-	open   bool
-	room   int                // entries that fit
-	static map[Address]uint16 // configured entries: port index by address
-	swept  bool               // of what an earlier life of the cube left
-	aging  time.Duration
-	// period is that of the timer that stopSweep ends; 0 before there is one.
-	period    time.Duration
-	stopSweep func()
+	fdb *fdb.Database[fdb.Address]
 }
 
 func newBridge(env cube.Env) *bridge {
-	b := &bridge{env: env, static: map[Address]uint16{}}
+	b := &bridge{env: env}
+	b.fdb = fdb.New(env, b.belongs)
 	b.PrepareConfig = b.prepare
 	return b
 }
@@ -55,7 +49,9 @@ func (b *bridge) prepare(_ context.Context, old, after *Config) (cube.Plan, erro
 	plan := cube.Plan{Constants: after.Fdb.constants()}
 	var dead map[uint16]bool
 	if old == nil {
-		b.room = int(after.Fdb.MaxEntries)
+		if err := b.fdb.SetRoom(after.Fdb.MaxEntries); err != nil {
+			return cube.Plan{}, err
+		}
 		plan.MapSizes = map[string]uint32{"fdb": after.Fdb.MaxEntries}
 	} else {
 		dead = b.changedPorts(old.Ports, after.Ports)
@@ -64,6 +60,17 @@ func (b *bridge) prepare(_ context.Context, old, after *Config) (cube.Plan, erro
 	plan.Commit = func() (err error) { undo, err = b.commit(after.Fdb.aging(), dead); return err }
 	plan.Undo = func() error { return undo() }
 	return plan, nil
+}
+
+// belongs says whether the port of an entry is there.
+func (b *bridge) belongs(_ fdb.Address, e fdb.Entry) bool {
+	_, ok := b.env.PortName(e.Port)
+	return ok
+}
+
+// PrepareEntries implements cube.EntryPreparer.
+func (b *bridge) PrepareEntries(_ context.Context, changes []cube.EntryChange) (cube.Plan, error) {
+	return fdb.PrepareEntries(b.fdb, changes, func(e *Entry) (fdb.Address, string) { return e.Address, e.Port })
 }
 
 // changedPorts are the indexes of the ports that only one of two configurations has: a frame may
@@ -88,51 +95,42 @@ func (b *bridge) changedPorts(old, after []cube.Port) map[uint16]bool {
 // commit brings the aging time into force and forgets what was learned from dead ports. The
 // function it returns takes that back.
 func (b *bridge) commit(aging time.Duration, dead map[uint16]bool) (func() error, error) {
-	if !b.open {
-		fdb, err := cube.OpenTable[Address, entry](b.env, "fdb")
-		if err != nil {
+	if !b.fdb.IsOpen() {
+		if err := b.fdb.Open(); err != nil {
 			return nil, err
 		}
-		b.fdb, b.open, b.aging = table{fdb}, true, aging
-		b.sweepEvery(aging)
+		b.fdb.SetAging(aging)
 		return func() error {
-			b.open = false // the map goes
+			b.fdb.Close() // the map goes
 			return nil
 		}, nil
 	}
-	e := &edit{table: b.fdb}
-	if err := e.forget(dead); err != nil {
-		return nil, b.takeBack(e, err)
+	e := &fdb.Edit{}
+	if len(dead) > 0 {
+		err := b.fdb.Forget(e, func(_ fdb.Address, is fdb.Entry) bool { return dead[is.Port] })
+		if err != nil {
+			if err := e.Revert(); err != nil {
+				b.env.Logger().Error("taking back a change of the filtering database", "error", err)
+			}
+			return nil, err
+		}
 	}
-	before := b.aging
-	b.aging = aging
-	b.sweepEvery(aging)
+	before := b.fdb.Aging()
+	b.fdb.SetAging(aging)
 	return func() error {
-		b.aging = before
-		b.sweepEvery(before)
-		return e.revert()
+		b.fdb.SetAging(before)
+		return e.Revert()
 	}, nil
-}
-
-// takeBack is for a change that failed on the way.
-func (b *bridge) takeBack(e *edit, cause error) error {
-	if err := e.revert(); err != nil {
-		b.env.Logger().Error("taking back a change of the filtering database", "error", err)
-	}
-	return cause
 }
 
 // PortChanged forgets the addresses behind a port that leads nowhere any more, so that frames
 // for them are flooded to where they may be now.
 func (b *bridge) PortChanged(port string, up bool) {
 	index, ok := b.env.PortIndex(port)
-	if up || !ok {
+	if up || !ok || !b.fdb.IsOpen() {
 		return
 	}
-	if !b.open {
-		return
-	}
-	err := b.fdb.removeIf(func(_ Address, e entry) bool { return e.Fixed == 0 && e.Port == index })
+	err := b.fdb.Forget(nil, func(_ fdb.Address, e fdb.Entry) bool { return e.Port == index })
 	if err != nil {
 		b.env.Logger().Error("forgetting the addresses behind a port that is down", "port", port, "error", err)
 	}

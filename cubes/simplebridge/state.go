@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/fdb"
 )
 
 // state is shaped like the model's tree.
@@ -26,9 +27,9 @@ type stateFdb struct {
 }
 
 type learned struct {
-	Address Address `json:"address"`
-	Port    string  `json:"port"`
-	Age     uint32  `json:"age"`
+	Address fdb.Address `json:"address"`
+	Port    string      `json:"port"`
+	Age     uint32      `json:"age"`
 }
 
 // State returns the learned addresses that are not aged, in ascending order, and the counter of
@@ -37,7 +38,7 @@ func (b *bridge) State(_ context.Context, path []string) (any, error) {
 	if len(path) > 0 && path[0] != "fdb" {
 		return nil, nil
 	}
-	if !b.open {
+	if !b.fdb.IsOpen() {
 		return nil, nil
 	}
 	var s state
@@ -66,15 +67,13 @@ func (b *bridge) notLearned() (*uint64, error) {
 }
 
 func (b *bridge) learnedEntries() ([]learned, error) {
-	now, err := clock()
+	now, err := fdb.Now()
 	if err != nil {
 		return nil, err
 	}
 	var out []learned
-	for a, e := range b.fdb.All(&err) {
-		if l, ok := b.show(a, e, now); ok {
-			out = append(out, l)
-		}
+	for a, e := range b.fdb.AllLearned(&err) {
+		out = append(out, b.show(a, e, now))
 	}
 	// The order of the text is that of the bytes.
 	slices.SortFunc(out, func(x, y learned) int { return strings.Compare(x.Address.String(), y.Address.String()) })
@@ -82,32 +81,25 @@ func (b *bridge) learnedEntries() ([]learned, error) {
 }
 
 func (b *bridge) learnedEntry(text string) ([]learned, error) {
-	a, err := parseAddress(text)
+	a, err := fdb.ParseAddress(text)
 	if err != nil {
 		return nil, err
 	}
-	now, err := clock()
+	now, err := fdb.Now()
 	if err != nil {
 		return nil, err
 	}
-	e, ok, err := b.fdb.Get(a)
+	e, ok, err := b.fdb.Learned(a)
 	if !ok {
 		return nil, err
 	}
-	l, ok := b.show(a, e, now)
-	if !ok {
-		return nil, nil
-	}
-	return []learned{l}, nil
+	return []learned{b.show(a, e, now)}, nil
 }
 
-// show is how an entry reads; false for those that are configured, aged or behind no port.
-func (b *bridge) show(a Address, e entry, now uint64) (learned, bool) {
-	port, ok := b.env.PortName(e.Port)
-	if !ok || e.Fixed != 0 || e.aged(now, b.aging) {
-		return learned{}, false
-	}
-	return learned{Address: a, Port: port, Age: uint32(e.age(now) / time.Second)}, true
+// show is how a learned entry reads.
+func (b *bridge) show(a fdb.Address, e fdb.Entry, now uint64) learned {
+	port, _ := b.env.PortName(e.Port)
+	return learned{Address: a, Port: port, Age: uint32(e.Age(now) / time.Second)}
 }
 
 // DeleteState forgets a learned address.
@@ -115,7 +107,7 @@ func (b *bridge) DeleteState(_ context.Context, path []string) error {
 	if len(path) != 3 || path[0] != "fdb" || path[1] != "entry" {
 		return fmt.Errorf("deleting %s: only learned entries can be deleted: %w", strings.Join(path, " "), cube.ErrNotFound)
 	}
-	if !b.open {
+	if !b.fdb.IsOpen() {
 		return fmt.Errorf("fdb entry %s: %w", path[2], cube.ErrNotFound)
 	}
 	found, err := b.learnedEntry(path[2])
@@ -125,7 +117,7 @@ func (b *bridge) DeleteState(_ context.Context, path []string) error {
 	if len(found) == 0 {
 		return fmt.Errorf("fdb entry %s: %w", path[2], cube.ErrNotFound)
 	}
-	return b.fdb.remove(found[0].Address)
+	return b.fdb.ForgetKey(found[0].Address)
 }
 
 // Action runs `fdb flush`: learned addresses go at once, configured entries by the edit of the
@@ -134,15 +126,16 @@ func (b *bridge) Action(_ context.Context, path []string, _ json.RawMessage) (cu
 	if !slices.Equal(path, []string{"fdb", "flush"}) {
 		return cube.ActionResult{}, fmt.Errorf("action %s: %w", strings.Join(path, " "), cube.ErrNotFound)
 	}
-	if !b.open {
+	if !b.fdb.IsOpen() {
 		return cube.ActionResult{}, fmt.Errorf("fdb flush: the cube is not in the fast path yet: %w", cube.ErrNotFound)
 	}
-	if err := b.fdb.removeIf(func(_ Address, e entry) bool { return e.Fixed == 0 }); err != nil {
+	if err := b.fdb.Forget(nil, func(fdb.Address, fdb.Entry) bool { return true }); err != nil {
 		return cube.ActionResult{}, err
 	}
 	result := cube.ActionResult{Output: map[string]bool{"flushed": true}}
-	if len(b.static) > 0 {
+	for range b.fdb.Configured() {
 		result.Edits = []cube.Edit{{Delete: true, Path: []string{"fdb", "entry"}}}
+		break
 	}
 	return result, nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bridge
+package fdb
 
 // The fast path does not use an aged entry, and state does not show it; a sweep makes its
 // place free. It also mends what a race between a frame and a change can leave behind: an
@@ -16,58 +16,59 @@ const (
 	maxSweep = 10 * time.Second
 )
 
-// sweepEvery sets how often to sweep by the aging time. A period that stays keeps its beat.
-func (b *bridge) sweepEvery(aging time.Duration) {
+// SetAging sets the aging time, and by it how often to sweep. A period that stays keeps its beat.
+func (d *Database[K]) SetAging(aging time.Duration) {
+	d.aging = aging
 	period := maxSweep
 	if aging > 0 {
 		period = min(max(aging/4, minSweep), maxSweep)
 	}
-	if period == b.period {
+	if period == d.period {
 		return
 	}
-	if b.stopSweep != nil {
-		b.stopSweep()
+	if d.stopSweep != nil {
+		d.stopSweep()
 	}
-	b.period, b.stopSweep = period, b.env.Every(period, b.sweepNow)
+	d.period, d.stopSweep = period, d.env.Every(period, d.sweepNow)
 }
 
-func (b *bridge) sweepNow() {
-	if !b.open {
+func (d *Database[K]) sweepNow() {
+	if !d.open {
 		return
 	}
-	b.report("aging the filtering database", b.sweep())
+	if err := d.sweep(); err != nil {
+		d.env.Logger().Error("aging the filtering database", "error", err)
+	}
 }
 
-// sweep removes what is aged or behind no port of its VLAN, and holds configured entries to what
-// they are.
-func (b *bridge) sweep() error {
-	now, err := clock()
+// sweep removes what is aged or behind no port, and holds configured entries to what they are.
+func (d *Database[K]) sweep() error {
+	now, err := Now()
 	if err != nil {
 		return err
 	}
-	right := map[Key]bool{}
-	var gone []Key
-	for k, e := range b.fdb.All(&err) {
-		if port, ok := b.static[k]; ok {
+	right := map[K]bool{}
+	var gone []K
+	for k, e := range d.table.All(&err) {
+		if port, ok := d.static[k]; ok {
 			right[k] = e.Fixed != 0 && e.Port == port
 			continue
 		}
-		port := b.ports.now[e.Port]
-		if e.Fixed != 0 || !port.Member.has(k.vlan()) || e.aged(now, b.aging) {
+		if !d.live(k, e, now) {
 			gone = append(gone, k)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if _, err := b.fdb.DeleteAll(gone); err != nil {
+	if _, err := d.table.DeleteAll(gone); err != nil {
 		return err
 	}
-	for k, port := range b.static {
+	for k, port := range d.static {
 		if right[k] {
 			continue
 		}
-		if err := b.fdb.put(k, entry{Seen: now, Port: port, Fixed: 1}); err != nil {
+		if err := d.set(k, Entry{Seen: now, Port: port, Fixed: 1}); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fdb
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Key is what entries are found by; String is how errors name it.
+type Key interface {
+	comparable
+	fmt.Stringer
+}
+
+// Database is the map `fdb` of one cube, and what is configured of it. It is used as instances of
+// cubes are: one call at a time.
+type Database[K Key] struct {
+	env cube.Env
+	// belongs says whether stations can be behind the port that an entry names.
+	belongs func(K, Entry) bool
+
+	table  cube.Table[K, Entry]
+	open   bool
+	static map[K]uint16 // configured entries: index of the port
+	room   int          // entries that fit
+	swept  bool         // of what an earlier life of the cube left
+
+	aging time.Duration
+	// period is that of the timer that stopSweep ends; 0 before there is one.
+	period    time.Duration
+	stopSweep func()
+}
+
+// New returns the database of a cube, to be opened in its first Commit.
+func New[K Key](env cube.Env, belongs func(K, Entry) bool) *Database[K] {
+	return &Database[K]{env: env, belongs: belongs, static: map[K]uint16{}}
+}
+
+// Open opens the map, and once more where a map of another size has taken its place.
+func (d *Database[K]) Open() (err error) {
+	table, err := cube.OpenTable[K, Entry](d.env, "fdb")
+	if err == nil {
+		d.table, d.open = table, true
+	}
+	return err
+}
+
+// IsOpen says whether there is a map to read.
+func (d *Database[K]) IsOpen() bool { return d.open }
+
+// Close is for a cube that did not come to be: its map goes.
+func (d *Database[K]) Close() { d.open = false }
+
+// SetRoom says how many entries fit from now on; they cannot be less than are configured. If the
+// change that it belongs to fails later, the map itself says what fits.
+func (d *Database[K]) SetRoom(entries uint32) error {
+	if n := len(d.static); n > int(entries) {
+		return fmt.Errorf("fdb max-entries: %d entries are configured: %w", n, cube.ErrFull)
+	}
+	d.room = int(entries)
+	return nil
+}
+
+// Aging is the aging time in force; 0 keeps learned entries for ever.
+func (d *Database[K]) Aging() time.Duration { return d.aging }
+
+// Configured are the configured entries: the index of the port by key, in no order.
+func (d *Database[K]) Configured() iter.Seq2[K, uint16] { return maps.All(d.static) }
+
+// ConfiguredPort is the port that an address is configured behind.
+func (d *Database[K]) ConfiguredPort(k K) (index uint16, ok bool) {
+	index, ok = d.static[k]
+	return index, ok
+}
+
+// Learned returns a learned entry; false if there is none that the fast path uses.
+func (d *Database[K]) Learned(k K) (e Entry, ok bool, err error) {
+	now, err := Now()
+	if err != nil {
+		return e, false, err
+	}
+	e, ok, err = d.table.Get(k)
+	return e, ok && d.live(k, e, now), err
+}
+
+// AllLearned yields the learned entries that the fast path uses, in no order. An error that ends it
+// early is in err afterwards.
+func (d *Database[K]) AllLearned(err *error) iter.Seq2[K, Entry] {
+	return func(yield func(K, Entry) bool) {
+		now, failed := Now()
+		if failed != nil {
+			*err = failed
+			return
+		}
+		for k, e := range d.table.All(err) {
+			if d.live(k, e, now) && !yield(k, e) {
+				return
+			}
+		}
+	}
+}
+
+// live says whether the fast path uses a learned entry.
+func (d *Database[K]) live(k K, e Entry, now uint64) bool {
+	_, configured := d.static[k]
+	return e.Fixed == 0 && !configured && !e.Aged(now, d.aging) && d.belongs(k, e)
+}
+
+// Forget deletes the learned entries for which pick holds. With e, what it deletes can be taken back.
+func (d *Database[K]) Forget(e *Edit, pick func(K, Entry) bool) error {
+	found := map[K]Entry{}
+	var keys []K
+	var err error
+	for k, is := range d.table.All(&err) {
+		if is.Fixed == 0 && pick(k, is) {
+			keys = append(keys, k)
+			found[k] = is
+		}
+	}
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	e.Push(func() error {
+		var errs []error
+		for k, was := range found {
+			if _, err := d.table.Add(k, was); err != nil && !errors.Is(err, cube.ErrFull) {
+				errs = append(errs, err)
+			}
+		}
+		return errors.Join(errs...)
+	})
+	_, err = d.table.DeleteAll(keys)
+	return err
+}
+
+// ForgetKey deletes an entry that may be gone.
+func (d *Database[K]) ForgetKey(k K) error {
+	_, err := d.table.Delete(k)
+	return err
+}
+
+// set writes an entry. In a full table it takes the place of the learned one that was silent for
+// longest.
+func (d *Database[K]) set(k K, e Entry) error {
+	for range 16 { // learning goes on and may take the place that was made
+		err := d.table.Set(k, e)
+		if !errors.Is(err, cube.ErrFull) {
+			return err
+		}
+		if err := d.evict(); err != nil {
+			return fmt.Errorf("entry %s: %w", k, err)
+		}
+	}
+	return fmt.Errorf("entry %s: no room in the filtering database: %w", k, cube.ErrFull)
+}
+
+func (d *Database[K]) evict() error {
+	var oldest K
+	var seen uint64
+	found := false
+	var err error
+	for k, e := range d.table.All(&err) {
+		if e.Fixed == 0 && (!found || e.Seen < seen) {
+			oldest, seen, found = k, e.Seen, true
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("the filtering database is full of configured entries: %w", cube.ErrFull)
+	}
+	return d.ForgetKey(oldest)
+}

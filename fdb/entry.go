@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fdb is the filtering database of a bridge: behind which port a station is. Programs learn
+// into the map `fdb` by themselves; this package keeps configured entries in it, takes away what is
+// aged, and makes every change of it one that can be taken back. Its keys are the cube's own: an
+// address, or an address in a VLAN.
+package fdb
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Address is a MAC address as the fast path keeps it: the first byte in the lowest bits.
+type Address uint64
+
+// ParseAddress reads the form of the models, aa:bb:cc:dd:ee:ff.
+func ParseAddress(text string) (Address, error) {
+	mac, err := net.ParseMAC(text)
+	if err != nil || len(mac) != 6 {
+		return 0, fmt.Errorf("MAC address %q: %w", text, cube.ErrInvalid)
+	}
+	return AddressOf(mac), nil
+}
+
+// AddressOf is the address of six bytes.
+func AddressOf(mac net.HardwareAddr) Address {
+	var b [8]byte
+	copy(b[:6], mac)
+	return Address(binary.LittleEndian.Uint64(b[:]))
+}
+
+// UnmarshalText reads the form of the models.
+func (a *Address) UnmarshalText(text []byte) (err error) {
+	*a, err = ParseAddress(string(text))
+	return err
+}
+
+// MarshalText writes the form of the models, in lower case.
+func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// String is the form of the models, in lower case.
+func (a Address) String() string { return a.Hardware().String() }
+
+// Hardware is the address as bytes.
+func (a Address) Hardware() net.HardwareAddr {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(a))
+	return b[:6]
+}
+
+// Entry is what the map has of a key; struct pcn_fdb_entry of the programs.
+type Entry struct {
+	Seen  uint64 // nanoseconds, on the clock of Now
+	Port  uint16 // index
+	Fixed uint8  // 1 for a configured entry
+	_     [5]uint8
+}
+
+// Age is the time since the entry was seen.
+func (e Entry) Age(now uint64) time.Duration {
+	return max(0, time.Duration(int64(now-e.Seen)))
+}
+
+// Aged says whether the fast path uses the entry no more; with an aging time of 0 none ever is.
+func (e Entry) Aged(now uint64, aging time.Duration) bool {
+	return e.Fixed == 0 && aging > 0 && e.Age(now) > aging
+}
+
+// Now reads the clock of pcn_time_coarse, in nanoseconds.
+func Now() (uint64, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &ts); err != nil {
+		return 0, fmt.Errorf("reading the monotonic clock: %w", err)
+	}
+	return uint64(ts.Nano()), nil
+}
+
+// Refresh is how old `seen` may be before the fast path writes it again: a tenth of the aging time,
+// so that an address in use is not taken for an aged one, and a second at most.
+func Refresh(aging time.Duration) time.Duration {
+	if aging == 0 {
+		return time.Second
+	}
+	return min(time.Second, aging/10)
+}
