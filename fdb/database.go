@@ -113,7 +113,7 @@ func (d *Database[K]) live(k K, e Entry, now uint64) bool {
 }
 
 // Forget deletes the learned entries for which pick holds. With e, what it deletes can be taken back.
-func (d *Database[K]) Forget(e *Edit, pick func(K, Entry) bool) error {
+func (d *Database[K]) Forget(e *cube.Undo, pick func(K, Entry) bool) error {
 	found := map[K]Entry{}
 	var keys []K
 	var err error

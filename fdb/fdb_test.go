@@ -107,7 +107,7 @@ func TestEditsAreTakenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	e := &Edit{}
+	e := &cube.Undo{}
 	for i, err := range []error{
 		d.put(e, 1, Entry{Port: 2, Fixed: 1}), d.put(e, 2, Entry{Port: 1, Fixed: 1}),
 		d.remove(e, 1), d.remove(e, 9),
@@ -118,7 +118,7 @@ func TestEditsAreTakenBack(t *testing.T) {
 		}
 	}
 	is(t, d, "edited", map[Address]Entry{2: {Port: 1, Fixed: 1}})
-	if err := e.Revert(); err != nil {
+	if err := e.Run(); err != nil {
 		t.Fatal(err)
 	}
 	is(t, d, "taken back", begin)

@@ -60,7 +60,7 @@ func PrepareEntries[K Key, E any](d *Database[K], changes []cube.EntryChange, pl
 // commit changes the table, or leaves it as it is. The function it returns takes a successful
 // change back.
 func (d *Database[K]) commit(c change[K]) (func() error, error) {
-	e := &Edit{}
+	e := &cube.Undo{}
 	before := map[K]uint16{}
 	for k := range c.gone { // what is set and not gone is new
 		before[k] = d.static[k]
@@ -74,7 +74,7 @@ func (d *Database[K]) commit(c change[K]) (func() error, error) {
 			d.static[k] = was
 		}
 		d.swept = !first
-		return e.Revert()
+		return e.Run()
 	}
 	err := d.apply(e, c)
 	if err == nil && first {
@@ -90,7 +90,7 @@ func (d *Database[K]) commit(c change[K]) (func() error, error) {
 	return back, nil
 }
 
-func (d *Database[K]) apply(e *Edit, c change[K]) error {
+func (d *Database[K]) apply(e *cube.Undo, c change[K]) error {
 	for k := range c.gone {
 		delete(d.static, k)
 		if _, stays := c.set[k]; stays {

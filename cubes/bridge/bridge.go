@@ -140,7 +140,7 @@ func (b *bridge) commit(after *Config, fresh map[uint16]bool) (func() error, err
 
 // change goes from one configuration to another.
 func (b *bridge) change(after *Config, fresh map[uint16]bool) (func() error, error) {
-	e := &fdb.Edit{}
+	e := &cube.Undo{}
 	was, guarded, before := b.config, b.ports.guarded, maps.Clone(b.ports.now)
 	force := func(c *Config) {
 		b.config = c
@@ -149,7 +149,7 @@ func (b *bridge) change(after *Config, fresh map[uint16]bool) (func() error, err
 	back := func() error {
 		force(was)
 		b.ports.guarded = guarded
-		return errors.Join(b.fdb.Open(), e.Revert(), b.span.follow(was))
+		return errors.Join(b.fdb.Open(), e.Run(), b.span.follow(was))
 	}
 	if err := b.fdb.Open(); err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (b *bridge) change(after *Config, fresh map[uint16]bool) (func() error, err
 }
 
 // arrange makes the ports what a configuration says.
-func (b *bridge) arrange(e *fdb.Edit, after *Config, all bool) error {
+func (b *bridge) arrange(e *cube.Undo, after *Config, all bool) error {
 	want, err := b.ports.portsAre(b.env, after)
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ func (b *bridge) arrange(e *fdb.Edit, after *Config, all bool) error {
 }
 
 // leave forgets what was learned from ports that are gone or new, or are no longer in a VLAN.
-func (b *bridge) leave(e *fdb.Edit, before map[uint16]portEntry, fresh map[uint16]bool) error {
+func (b *bridge) leave(e *cube.Undo, before map[uint16]portEntry, fresh map[uint16]bool) error {
 	left := len(fresh) > 0
 	for index, was := range before {
 		is := b.ports.now[index]

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/fdb"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
@@ -68,7 +67,7 @@ func TestChangesOfPortsAreTakenBack(t *testing.T) {
 	p := &ports{table: table, sets: floods, now: map[uint16]portEntry{}, states: map[portVLAN]portState{}}
 	mac := portEntry{MAC: 0x0b0000000002}
 	begin := map[uint16]portEntry{0: entryIn(1), 1: entryIn(1, 10), 7: entryIn(10)}
-	if err := p.become(&fdb.Edit{}, maps.Clone(begin), mac, true); err != nil {
+	if err := p.become(&cube.Undo{}, maps.Clone(begin), mac, true); err != nil {
 		t.Fatal(err)
 	}
 	sets := map[uint32][]cube.FloodMember{1: {{Port: 0}, {Port: 1}}, 10: {{Port: 1, Tagged: true}, {Port: 7}}}
@@ -88,7 +87,7 @@ func TestChangesOfPortsAreTakenBack(t *testing.T) {
 	}
 	same("at first")
 	after := map[uint16]portEntry{0: entryIn(10), 1: entryIn(10, 1), 2: entryIn(4094)}
-	e := &fdb.Edit{}
+	e := &cube.Undo{}
 	if err := p.become(e, maps.Clone(after), portEntry{MAC: 0x0c0000000002}, false); err != nil {
 		t.Fatal(err)
 	}
@@ -96,16 +95,16 @@ func TestChangesOfPortsAreTakenBack(t *testing.T) {
 	if !reflect.DeepEqual(floods.sets, want) {
 		t.Errorf("the sets became %v, want %v", floods.sets, want)
 	}
-	if err := e.Revert(); err != nil {
+	if err := e.Run(); err != nil {
 		t.Fatal(err)
 	}
 	same("taken back")
-	e, floods.fail = &fdb.Edit{}, errors.New("no room")
+	e, floods.fail = &cube.Undo{}, errors.New("no room")
 	if err := p.become(e, maps.Clone(after), mac, false); !errors.Is(err, floods.fail) {
 		t.Errorf("the error is %v", err)
 	}
 	floods.fail = nil
-	if err := e.Revert(); err != nil {
+	if err := e.Run(); err != nil {
 		t.Fatal(err)
 	}
 	same("after a failure")

@@ -159,7 +159,7 @@ func (p *ports) members(vlan uint16) []cube.FloodMember {
 
 // become makes the map what a configuration wants, and the sets where they differ; all of them
 // says that the sets are not known.
-func (p *ports) become(e *fdb.Edit, want map[uint16]portEntry, mac portEntry, all bool) error {
+func (p *ports) become(e *cube.Undo, want map[uint16]portEntry, mac portEntry, all bool) error {
 	before, macBefore := maps.Clone(p.now), p.mac
 	touched := vlanSet{}
 	write := func(index uint32, to portEntry) error { return p.table.Set(index, to) }

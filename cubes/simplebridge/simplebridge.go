@@ -105,11 +105,11 @@ func (b *bridge) commit(aging time.Duration, dead map[uint16]bool) (func() error
 			return nil
 		}, nil
 	}
-	e := &fdb.Edit{}
+	e := &cube.Undo{}
 	if len(dead) > 0 {
 		err := b.fdb.Forget(e, func(_ fdb.Address, is fdb.Entry) bool { return dead[is.Port] })
 		if err != nil {
-			if err := e.Revert(); err != nil {
+			if err := e.Run(); err != nil {
 				b.env.Logger().Error("taking back a change of the filtering database", "error", err)
 			}
 			return nil, err
@@ -119,7 +119,7 @@ func (b *bridge) commit(aging time.Duration, dead map[uint16]bool) (func() error
 	b.fdb.SetAging(aging)
 	return func() error {
 		b.fdb.SetAging(before)
-		return e.Revert()
+		return e.Run()
 	}, nil
 }
 
