@@ -29,6 +29,8 @@ type machine struct {
 	instance  string
 	// own makes the daemon this test binary, with the services of the tests.
 	own bool
+	// env is what daemons have in their environment besides that of the test.
+	env []string
 	// version chooses among the versions of the test's services.
 	version string
 	http    *http.Client
@@ -110,9 +112,9 @@ func (m *machine) Launch(args ...string) *daemon {
 	d := &daemon{machine: m, out: &output.Buffer{}, ended: make(chan struct{})}
 	words := []string{program(m.t, "polycubed")}
 	if m.own {
-		words = []string{"env", asDaemon + "=daemon " + m.version, os.Args[0]}
+		words = []string{asDaemon + "=daemon " + m.version, os.Args[0]}
 	}
-	words = slices.Concat(words, m.options(), args)
+	words = slices.Concat([]string{"env"}, m.env, words, m.options(), args)
 	d.cmd = m.lab.Command(words[0], words[1:]...)
 	d.cmd.Stdout, d.cmd.Stderr = d.out, d.out
 	if err := d.cmd.Start(); err != nil {

@@ -25,7 +25,7 @@ import (
 // inventory is what a daemon holds.
 type inventory struct {
 	Maps, Programs, Links, Pins, Files, Devices int
-	// KB of memory that is resident.
+	// KB of memory that is resident and no file's.
 	RSS int
 }
 
@@ -229,7 +229,7 @@ func residentKB(t testing.TB, pid int) int {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
 			kb, err := strconv.Atoi(strings.Fields(rest)[0])
 			if err != nil {
 				t.Fatal(err)
@@ -237,6 +237,6 @@ func residentKB(t testing.TB, pid int) int {
 			return kb
 		}
 	}
-	t.Fatal("no VmRSS")
+	t.Fatal("no RssAnon")
 	return 0
 }

@@ -64,7 +64,31 @@ const inhabitants = `[{"name":"helloworld1","service-name":"helloworld","ports":
 	{"name":"simplebridge1","service-name":"simplebridge","ports":[{"name":"port1","peer":"bridge"},{"name":"port2"}],
 		"fdb":{"entry":[{"address":"aa:bb:cc:dd:ee:ff","port":"port1"}]}},
 	{"name":"simpleforwarder1","service-name":"simpleforwarder","ports":[{"name":"port1"}],"actions":[{"inport":"port1","action":"DROP"}]},
-	{"name":"transparenthelloworld1","service-name":"transparenthelloworld"}]`
+	{"name":"transparenthelloworld1","service-name":"transparenthelloworld"},
+	{"name":"bridge1","service-name":"bridge","stp-enabled":true,
+		"ports":[{"name":"port1","mode":"trunk","trunk":{"allowed":[{"vlanid":10}]}},{"name":"port2","peer":"station"}],
+		"fdb":{"entry":[{"vlan":1,"mac":"aa:bb:cc:dd:ee:ff","port":"port2"}]}},
+	{"name":"router1","service-name":"router","ports":[{"name":"port1","peer":"routed","ip":"10.0.1.1/24","secondaryip":[{"ip":"10.0.2.1/24"}]}],
+		"route":[{"network":"10.9.0.0/16","nexthop":"10.0.1.2"}],
+		"arp-table":[{"address":"10.0.1.2","mac":"aa:bb:cc:dd:ee:ff","interface":"port1"}]},
+	{"name":"nat1","service-name":"nat","rule":{
+		"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"}]},
+		"dnat":{"entry":[{"id":1,"external-ip":"203.0.113.2","internal-ip":"10.0.0.2"}]},
+		"port-forwarding":{"entry":[{"id":1,"external-ip":"203.0.113.3/32","external-port":80,"internal-ip":"10.0.0.3","internal-port":80}]}}},
+	{"name":"pbforwarder1","service-name":"pbforwarder","ports":[{"name":"port1","peer":"sorted"}],
+		"rules":[{"id":1,"in_port":"port1","src_ip":"10.0.0.0/8","action":"DROP"}]}]`
+
+// keys are those of the entries that the inhabitants have, by the service; ports are called port1.
+var keys = map[string]string{
+	"helloworld":            "",
+	"simplebridge":          `, "path.address" = "aa:bb:cc:dd:ee:ff"`,
+	"simpleforwarder":       `, "path.inport" = "port1"`,
+	"transparenthelloworld": "",
+	"bridge":                `, "path.vlan" = 1, "path.vlanid" = 10, "path.mac" = "aa:bb:cc:dd:ee:ff"`,
+	"router":                `, "path.network" = "10.9.0.0/16", "path.nexthop" = "10.0.1.2", "path.ip" = "10.0.2.1/24", "path.address" = "10.0.1.2"`,
+	"nat":                   `, "path.id" = 1`,
+	"pbforwarder":           `, "path.id" = 1`,
+}
 
 // settings of schemathesis: what it checks, and the names of what there is to find.
 func settings(t *testing.T, d *daemon) string {
@@ -83,10 +107,10 @@ func settings(t *testing.T, d *daemon) string {
 		"response_headers_conformance", "allow_header_conformance", "unsupported_method"} {
 		fmt.Fprintf(&b, "%s.enabled = true\n", check)
 	}
-	for _, service := range []string{"helloworld", "simplebridge", "simpleforwarder", "transparenthelloworld"} {
+	for service, key := range keys {
 		fmt.Fprintf(&b, "[[operations]]\ninclude-path-regex = '^/%s/\\{name\\}/'\n"+
-			"parameters = { \"path.name\" = %q, \"header.If-Match\" = \"*\", \"path.ports_name\" = \"port1\", \"path.inport\" = \"port1\", \"path.address\" = \"aa:bb:cc:dd:ee:ff\" }\n",
-			service, service+"1")
+			"parameters = { \"path.name\" = %q, \"header.If-Match\" = \"*\", \"path.ports_name\" = \"port1\"%s }\n",
+			service, service+"1", key)
 	}
 	file := filepath.Join(t.TempDir(), "schemathesis.toml")
 	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
@@ -101,8 +125,9 @@ func TestSchemathesisFindsNothing(t *testing.T) {
 	t.Parallel()
 	tool := python(t, "schemathesis")
 	m := newMachine(t)
-	m.lab.Host("hello", "")
-	m.lab.Host("bridge", "")
+	for _, name := range []string{"hello", "bridge", "station", "routed", "sorted"} {
+		m.lab.Host(name, "")
+	}
 	d := m.Start("--port", apiPort)
 	if status, body, err := d.Request(http.MethodPost, "/cubes", inhabitants); err != nil || status != http.StatusCreated {
 		t.Fatalf("status %d, %v: %s", status, err, body)
