@@ -28,6 +28,24 @@ type Shadower interface {
 	InterfaceChanged(port string, was, is Interface) ([]Edit, error)
 }
 
+// Aligner is a cube whose ports have addresses, which the netdevs that are their peers have, too: the framework keeps the
+// two equal, whichever side changes. A port with addresses gives them to its netdev, one without takes those of the netdev;
+// from then on changes go both ways. What the netdev was given goes again with the peer.
+type Aligner interface {
+	// Alignment tells from a configuration how netdevs are to look, by the ports whose peers they may be. A port that is
+	// not in the answer has nothing to do with the addresses of its netdev.
+	Alignment(conf json.RawMessage) (map[string]Alignment, error)
+	// InterfaceChanged returns the changes of configuration by which a port follows its netdev, as it does in Shadower.
+	InterfaceChanged(port string, was, is Interface) ([]Edit, error)
+}
+
+// Alignment is how a port's netdev is to look. A nil MAC leaves that to the netdev.
+type Alignment struct {
+	Interface
+	// ReadOnly leaves the netdev alone: the port follows it.
+	ReadOnly bool
+}
+
 // RouteKind is what becomes of packets that a route is for.
 type RouteKind uint8
 

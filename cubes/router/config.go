@@ -33,6 +33,7 @@ type Port struct {
 	Mac         string       `json:"mac,omitempty"`
 	Mtu         uint32       `json:"mtu"`
 	RpFilter    RPFilter     `json:"rp-filter"`
+	Align       Align        `json:"align"`
 }
 
 // Secondary is an entry of `secondaryip`.
@@ -60,6 +61,22 @@ const (
 // UnmarshalText reads the model's word.
 func (f *RPFilter) UnmarshalText(text []byte) (err error) {
 	*f, err = cube.Enum[RPFilter]("rp-filter", text, "off", "strict", "loose")
+	return err
+}
+
+// Align is how a port and the netdev that is its peer are kept equal.
+type Align uint32
+
+// The ways of alignment. AlignBoth comes first: it is the default.
+const (
+	AlignBoth Align = iota
+	AlignPort
+	AlignOff
+)
+
+// UnmarshalText reads the model's word.
+func (a *Align) UnmarshalText(text []byte) (err error) {
+	*a, err = cube.Enum[Align]("align", text, "both", "port-follows-netdev", "off")
 	return err
 }
 

@@ -19,9 +19,13 @@ type netdevEntry struct {
 
 // PeerChanged implements cube.PeerWatcher.
 func (r *router) PeerChanged(port string, peer cube.Peer) {
+	was := r.peers[port]
 	r.peers[port] = peer
 	if !r.open {
 		return
+	}
+	if err := r.followMAC(port, was); err != nil {
+		r.env.Logger().Error("a port does not have the MAC address of its netdev", "port", port, "error", err)
 	}
 	if err := r.writePeers(); err != nil {
 		r.env.Logger().Error("writing which netdevs ports lead to", "error", err)

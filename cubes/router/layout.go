@@ -43,7 +43,7 @@ type layout struct {
 }
 
 // newLayout checks the ports of a configuration. macOf is asked for the MAC address of ports that have none configured.
-func newLayout(conf *Config, env cube.Env, macOf func(index uint16) mac) (*layout, error) {
+func newLayout(conf *Config, env cube.Env, macOf func(p Port, index uint16) mac) (*layout, error) {
 	l := &layout{ports: map[uint16]*portState{}, byName: map[string]*portState{}, own: map[netip.Addr]string{}}
 	for _, p := range conf.Ports {
 		index, ok := env.PortIndex(p.Name)
@@ -57,7 +57,10 @@ func newLayout(conf *Config, env cube.Env, macOf func(index uint16) mac) (*layou
 				return nil, fmt.Errorf("port %s: %w", p.Name, err)
 			}
 		} else {
-			s.mac = macOf(index)
+			if !conf.aligns() {
+				p.Align = AlignOff
+			}
+			s.mac = macOf(p, index)
 		}
 		if len(p.Secondaryip) > 0 && !p.IP.IsValid() {
 			return nil, fmt.Errorf("port %s: a secondary address needs a primary one: set ip first: %w", p.Name, cube.ErrInvalid)

@@ -6,7 +6,6 @@ package router
 
 import (
 	"context"
-	"crypto/rand"
 	_ "embed" // for the model and the compiled programs
 	"errors"
 	"fmt"
@@ -61,6 +60,8 @@ type router struct {
 	swept bool
 	// macs are those that ports without a configured one have.
 	macs map[uint16]mac
+	// conf is the configuration in force, nil before there is one.
+	conf *Config
 	slow *slow
 	// peers are what ports are connected to, by their names.
 	peers map[string]cube.Peer
@@ -86,19 +87,6 @@ func newRouter(env cube.Env) *router {
 	r.hops.wanted = r.slow.want
 	r.PrepareConfig = r.prepare
 	return r
-}
-
-// macOf is the MAC address of a port without a configured one: locally administered, and the same for the port's life.
-func (r *router) macOf(index uint16) mac {
-	m, ok := r.macs[index]
-	if !ok {
-		var b [6]byte
-		_, _ = rand.Read(b[:]) // never fails
-		b[0] = b[0]&^1 | 2
-		m = macOf(b)
-		r.macs[index] = m
-	}
-	return m
 }
 
 // prepare checks a configuration's ports.
@@ -146,7 +134,8 @@ func (r *router) commit(conf *Config, next *layout, limits limits) (func() error
 		return nil, err
 	}
 	before, limit := r.t, r.rib.limit
-	r.open, r.shadow = true, conf.Shadow
+	was := r.conf
+	r.open, r.shadow, r.conf = true, conf.Shadow, conf
 	r.t, r.rib.limit = t, int(limits.routes)
 	var unset func()
 	if unset, err = r.slow.begin(t, conf, limits.neighbours); err != nil {
@@ -162,7 +151,7 @@ func (r *router) commit(conf *Config, next *layout, limits limits) (func() error
 		undo, err = r.arrange(next)
 	}
 	if err != nil {
-		r.t, r.rib.limit, r.open = before, limit, !first
+		r.t, r.rib.limit, r.open, r.conf = before, limit, !first, was
 		unset()
 		if !first {
 			r.rib.reopen(before)
@@ -170,6 +159,7 @@ func (r *router) commit(conf *Config, next *layout, limits limits) (func() error
 		return nil, err
 	}
 	return func() error {
+		r.conf = was
 		unset()
 		if first {
 			r.open = false // the maps go

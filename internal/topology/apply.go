@@ -69,6 +69,9 @@ func (m *Manager) apply(ctx context.Context, doc *fileConfig, o ApplyOptions, no
 			if err := a.verify(t); err != nil {
 				return err
 			}
+			if err := a.adopt(t); err != nil {
+				return err
+			}
 			out.Difference, err = a.difference(t)
 			if err == nil && out.Difference.Empty() {
 				err = errNoChange

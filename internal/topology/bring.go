@@ -117,6 +117,25 @@ func (a *application) verify(t *txn) error {
 	return faults.err()
 }
 
+// adopt gives ports of the document that have no addresses those of their netdevs. A document that is applied again finds
+// them there, and must not take them away.
+func (a *application) adopt(t *txn) error {
+	for _, c := range a.cubes {
+		if c.got == nil {
+			continue
+		}
+		t.meet(place{cube: c.name})
+		err := t.adoptInto(t.next.units[c.name], t.before(c.name), t.next.cubes[c.name])
+		if err == nil {
+			c.got, err = t.m.imageOf(t.next, c.name)
+		}
+		if err != nil {
+			return blame(c.name, err)
+		}
+	}
+	return nil
+}
+
 // difference is what the transaction changes, the consequences for other cubes too.
 func (a *application) difference(t *txn) (Difference, error) {
 	names := slices.Clone(t.touched)

@@ -31,6 +31,9 @@ func (t *txn) carryOut() error {
 		if err := t.ensureShadows(); err != nil {
 			return err
 		}
+		if err := t.alignNetdevs(); err != nil {
+			return err
+		}
 	}
 	if err := t.lock(); err != nil {
 		return err
@@ -77,6 +80,9 @@ func (t *txn) preparePlans() ([]planned, error) {
 			was = nil // its code knows nothing yet
 		}
 		fresh := was == nil
+		if err := t.adoptInto(u, was, rec); err != nil {
+			return nil, blame(name, fmt.Errorf("%s: %w", name, err))
+		}
 		if !fresh && u.degraded.Load() == nil {
 			t.widenPorts(u, was, rec)
 			if err := t.dropDependents(name, u, was, rec); err != nil {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -283,10 +284,16 @@ func (f *fakePlane) now() *datapath.Graph {
 type fakeNetdevs struct {
 	mu    sync.Mutex
 	infos map[string]netdev.Info
+	// ours are the addresses that Put added, flaps the carrier's changes, by index.
+	ours  map[int][]netip.Prefix
+	flaps map[int]uint32
+	// refuse looks at each change, puts counts those that were made.
+	refuse func(netdev.Dress) error
+	puts   int
 }
 
 func newFakeNetdevs(names ...string) *fakeNetdevs {
-	f := &fakeNetdevs{infos: map[string]netdev.Info{}}
+	f := &fakeNetdevs{infos: map[string]netdev.Info{}, ours: map[int][]netip.Prefix{}, flaps: map[int]uint32{}}
 	for i, name := range names {
 		f.infos[name] = netdev.Info{Name: name, Index: 10 + i, Up: true, Carrier: true, Kind: "veth"}
 	}
@@ -309,6 +316,38 @@ func (f *fakeNetdevs) Get(name string) (netdev.Info, error) {
 		return info, fmt.Errorf("%s: %w", name, netdev.ErrNotFound)
 	}
 	return info, nil
+}
+
+func (f *fakeNetdevs) Look(name string) (netdev.Look, error) {
+	info, err := f.Get(name)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return netdev.Look{Index: info.Index, Up: info.Up, MAC: info.MAC, Addresses: info.Addresses, Ours: f.ours[info.Index],
+		Flaps: f.flaps[info.Index]}, err
+}
+
+func (f *fakeNetdevs) Put(index int, d netdev.Dress) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, info := range f.infos {
+		if info.Index != index {
+			continue
+		}
+		if f.refuse != nil {
+			if err := f.refuse(d); err != nil {
+				return err
+			}
+		}
+		f.puts++
+		if d.MAC != nil {
+			info.MAC = d.MAC
+		}
+		ours := slices.DeleteFunc(slices.Clone(d.Remove), func(p netip.Prefix) bool { return !slices.Contains(f.ours[index], p) })
+		info.Addresses = append(without(info.Addresses, ours), d.Add...)
+		f.ours[index] = append(without(f.ours[index], ours), d.Add...)
+		f.infos[name] = info
+	}
+	return nil
 }
 
 func (f *fakeNetdevs) set(info netdev.Info) netdev.Info {

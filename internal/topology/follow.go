@@ -47,6 +47,7 @@ func (m *Manager) NetdevEvents(events []netdev.Event) {
 	}
 	m.settleNetdevs(ctx, b)
 	m.tellParents()
+	m.followNetdevs(events)
 }
 
 // batch is what some events come to.

@@ -42,6 +42,8 @@ type storedPort struct {
 	Index uint16 `json:"index"`
 	Slot  uint16 `json:"slot"`
 	UUID  string `json:"uuid"`
+	// OwnMAC is what a netdev gets back when the port leaves it.
+	OwnMAC string `json:"own-mac,omitempty"`
 }
 
 // storedChain is a netdev in the store.
@@ -53,7 +55,7 @@ func (r *record) encode() ([]byte, error) {
 	s := stored{Service: r.service, Name: r.name, UUID: r.uuid, ID: r.id, Seq: r.seq, Type: r.typ, Config: r.saved,
 		Transparent: r.transparent}
 	for _, p := range r.portsByIndex() {
-		s.Ports = append(s.Ports, storedPort{Name: p.name, Index: p.index, Slot: p.slot, UUID: p.uuid})
+		s.Ports = append(s.Ports, storedPort{Name: p.name, Index: p.index, Slot: p.slot, UUID: p.uuid, OwnMAC: p.ownMAC})
 	}
 	blob, err := json.Marshal(s)
 	if err != nil {

@@ -97,6 +97,9 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 				return err
 			}
 		}
+		if op == yang.Replace && len(path) == 1 && path[0].Name == "ports" {
+			t.meet(place{cube: name})
+		}
 		err = t.edit(u, op, path, body)
 		if op == yang.Delete {
 			return t.deleteState(u, path, err)

@@ -215,7 +215,7 @@ func (m *Manager) stage(s stored) (*staged, error) {
 	rec := &record{name: s.Name, service: s.Service, uuid: s.UUID, id: s.ID, seq: s.Seq, typ: s.Type, blob: s.blob,
 		transparent: svc.info.Transparent, ports: map[string]*port{}}
 	for _, p := range s.Ports {
-		rec.ports[p.Name] = &port{name: p.Name, uuid: p.UUID, index: p.Index, slot: p.Slot}
+		rec.ports[p.Name] = &port{name: p.Name, uuid: p.UUID, index: p.Index, slot: p.Slot, ownMAC: p.OwnMAC}
 	}
 	if s.entries != nil {
 		u.restored = s.entries

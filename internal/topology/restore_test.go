@@ -357,7 +357,7 @@ func TestNumbersArePersistedAsTheyAre(t *testing.T) {
 	}
 	rec := l.view.Load().cubes["br"]
 	want := stored{Service: "toybridge", Name: "br", UUID: rec.uuid, ID: 1, Seq: 1, Type: cube.TypeTC, Config: s.Config,
-		Ports: []storedPort{{"b", 1, 1, rec.ports["b"].uuid}, {"c", 2, 2, rec.ports["c"].uuid}}}
+		Ports: []storedPort{{"b", 1, 1, rec.ports["b"].uuid, ""}, {"c", 2, 2, rec.ports["c"].uuid, ""}}}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("stored %+v, want %+v", s, want)
 	}

@@ -78,6 +78,8 @@ type Manager struct {
 	// parents orders what transparent cubes are told; it guards infos, the netdevs by name.
 	parents sync.Mutex
 	infos   map[string]netdev.Info
+	// watched is set when all netdevs have been told of.
+	watched atomic.Bool
 
 	// queue holds the changes that may be made together.
 	queue queue
@@ -134,6 +136,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 		m.closeSchemas()
 		return nil, fmt.Errorf("topology: %w", err)
 	}
+	m.findNetdevs()
 	m.started = true
 	m.writer <- struct{}{}
 	m.startShadows()

@@ -55,7 +55,9 @@ type txn struct {
 	// made are the ports whose interfaces in namespaces are new, alignments what the change does to those interfaces.
 	made       map[place]bool
 	alignments []alignment
-	graph      *datapath.Graph
+	// meets are the ports, or the cubes with all of theirs, whose netdevs have appeared or that were stated anew.
+	meets map[place]bool
+	graph *datapath.Graph
 	// held are the units whose gate the transaction has: from the first call of a cube's code until the end, so that the
 	// data plane is locked after the last wait for a handler (see programs.go).
 	held map[*unit]bool

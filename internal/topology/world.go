@@ -27,6 +27,8 @@ type world struct {
 	// chains holds the transparent cubes of netdevs, listed first to last towards the stack on ingress.
 	chains map[string][]string
 	links  map[string]link
+	// aligned are the netdevs that are kept equal with ports.
+	aligned map[string]*aligned
 	// broken are the cubes that could not be restored; their names and numbers stay taken.
 	broken map[string]*brokenCube
 	// revision counts the changes of the configuration.
@@ -75,6 +77,8 @@ type port struct {
 	tcubes []string
 	// outer is the index of the outer end of its interface in the cube's namespace, 0 for none.
 	outer int
+	// ownMAC is the MAC address that its netdev had before the port gave it its own, "" for none.
+	ownMAC string
 	// innerDown is set while that interface is down in the namespace.
 	innerDown bool
 }
@@ -147,7 +151,7 @@ func decodeObject(raw []byte) (map[string]any, error) {
 func newWorld() *world {
 	return &world{
 		cubes: map[string]*record{}, units: map[string]*unit{}, chains: map[string][]string{},
-		links: map[string]link{}, broken: map[string]*brokenCube{},
+		links: map[string]link{}, aligned: map[string]*aligned{}, broken: map[string]*brokenCube{},
 	}
 }
 
@@ -155,7 +159,7 @@ func newWorld() *world {
 func (w *world) clone() *world {
 	return &world{
 		cubes: maps.Clone(w.cubes), units: maps.Clone(w.units), chains: maps.Clone(w.chains),
-		links: maps.Clone(w.links), broken: maps.Clone(w.broken), revision: w.revision, trace: w.trace, leaving: map[uint16]bool{},
+		links: maps.Clone(w.links), aligned: maps.Clone(w.aligned), broken: maps.Clone(w.broken), revision: w.revision, trace: w.trace, leaving: map[uint16]bool{},
 	}
 }
 

@@ -68,8 +68,12 @@ const (
 	Hold
 )
 
-// Add claims an address. A port that is not up waits for Up.
+// Add claims an address, or claims it anew: by another MAC address, it is checked again if that has not ended well yet. A
+// port that is not up waits for Up.
 func (c *Claims) Add(k Key, mac wire.MAC, start Start, up bool, now time.Duration) {
+	if was := c.claims[k]; was != nil && (was.probing > 0 || was.duplicate) {
+		start = Check
+	}
 	cl := &claim{mac: mac, at: never}
 	c.claims[k] = cl
 	switch start {

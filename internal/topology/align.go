@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// Ports and the netdevs that are their peers have the same addresses (ADR 0038). What a port has is written to its netdev
+// within the transaction, before the data plane is locked: a netlink call may have to wait. What changes at a netdev is
+// found by comparing it with how it looked last, and becomes an edit of the port's configuration, in a transaction of its
+// own; so our own writes, which are told back, are no news.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/netdev"
+)
+
+// aligned is a netdev that is kept equal with a port, as it looked last. It is never changed.
+type aligned struct {
+	// port is the UUID of the port.
+	port string
+	// found tells that it was there at the start of the daemon, and was not given anything since.
+	found bool
+	// mac is the address that the netdev was given, nil while it has its own.
+	mac net.HardwareAddr
+	netdev.Look
+}
+
+// gave says whether a MAC address is the one that the netdev was given, as far as is known.
+func (a *aligned) gave(mac net.HardwareAddr) bool {
+	return a == nil || a.found || bytes.Equal(mac, a.mac)
+}
+
+// alignable are the ports of a cube whose netdevs have to do with their addresses, by netdev.
+func (t *txn) alignable(rec *record) (map[string]cube.Alignment, error) {
+	u := t.next.units[rec.name]
+	asked, ok := u.inst.(cube.Aligner)
+	if !ok || rec.transparent || u.degraded.Load() != nil {
+		return nil, nil
+	}
+	var answer map[string]cube.Alignment
+	err := t.call(t.ctx, u, func() (err error) {
+		answer, err = asked.Alignment(rec.conf.raw)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: how the netdevs of its ports are to look: %w", rec.name, err)
+	}
+	out := map[string]cube.Alignment{}
+	for _, p := range rec.ports {
+		if a, ok := answer[p.name]; ok && p.onNetdev() && t.next.links[p.peer].index != 0 {
+			out[p.name] = a
+		}
+	}
+	return out, nil
+}
+
+// onNetdev says whether the peer is a netdev.
+func (p *port) onNetdev() bool { return p.peer != "" && !strings.Contains(p.peer, ":") }
+
+// meet has a port, or all ports of a cube, take the addresses of their netdevs where they have none.
+func (t *txn) meet(at place) {
+	if t.meets == nil {
+		t.meets = map[place]bool{}
+	}
+	t.meets[at] = true
+}
+
+// adoptInto is adopt for a cube that may be new. At a start nothing is adopted: the watch tells of all netdevs after it.
+func (t *txn) adoptInto(u *unit, was, rec *record) error {
+	if t.restoring || u.degraded.Load() != nil || !slices.ContainsFunc(rec.portsByIndex(), (*port).onNetdev) {
+		return nil
+	}
+	t.widenPorts(u, was, rec)
+	if err := t.makeInstance(u); err != nil {
+		return err
+	}
+	return t.adopt(rec)
+}
+
+// adopt gives ports without addresses that were connected to a netdev those of it.
+func (t *txn) adopt(rec *record) error {
+	wanted, err := t.alignable(rec)
+	if err != nil {
+		return err
+	}
+	changed := false
+	for _, name := range sortedKeys(wanted) {
+		p := rec.ports[name]
+		if len(wanted[name].Addresses) > 0 || !t.peerChanged(rec.name, p) && !t.meets[place{cube: rec.name, port: name}] && !t.meets[place{cube: rec.name}] {
+			continue
+		}
+		look, err := t.m.netdevs.Look(p.peer)
+		if err != nil {
+			return fmt.Errorf("netdev %s: %w", p.peer, err)
+		}
+		is := cube.Interface{Addresses: without(look.Addresses, look.Ours)}
+		if err := t.follow(rec, name, cube.Interface{}, is); err != nil {
+			return fmt.Errorf("port %s takes the addresses of netdev %s, unless it has align=off: %w", name, p.peer, err)
+		}
+		changed = changed || len(is.Addresses) > 0
+	}
+	if !changed {
+		return nil
+	}
+	return t.derive(rec.name)
+}
+
+// follow edits a cube's configuration so that a port looks as its netdev.
+func (t *txn) follow(rec *record, port string, was, is cube.Interface) error {
+	u := t.next.units[rec.name]
+	var edits []cube.Edit
+	err := t.call(t.ctx, u, func() (err error) {
+		edits, err = u.inst.(cube.Aligner).InterfaceChanged(port, was, is)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, e := range edits {
+		if err := t.applyEdit(u, e); err != nil {
+			return fmt.Errorf("%s: %w", strings.Join(e.Path, " "), err)
+		}
+	}
+	return nil
+}
+
+// without are the elements of a list that are not in another one.
+func without(list, others []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(list), func(p netip.Prefix) bool { return slices.Contains(others, p) })
+}
+
+// alignNetdevs makes the netdevs of touched cubes look as their ports, and takes away what ports that left gave them.
+func (t *txn) alignNetdevs() error {
+	if t.restoring {
+		return nil
+	}
+	for _, u := range t.removed {
+		t.leaveNetdevs(u.name)
+	}
+	for _, name := range t.touched {
+		t.leaveNetdevs(name)
+	}
+	for _, name := range t.touched {
+		if rec := t.own(name); rec != nil {
+			if err := t.alignCube(rec); err != nil {
+				return blame(name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (t *txn) alignCube(rec *record) error {
+	if _, ok := t.next.units[rec.name].inst.(cube.Aligner); !ok {
+		return nil
+	}
+	wanted, err := t.alignable(rec)
+	if err != nil {
+		return err
+	}
+	for _, p := range rec.portsByIndex() {
+		want, ok := wanted[p.name]
+		if !ok {
+			t.undress(p)
+			continue
+		}
+		if err := t.dress(p, want); err != nil {
+			return fmt.Errorf("port %s of %s: netdev %s cannot be given what the port has, align=port-follows-netdev leaves it alone: %w",
+				p.name, rec.name, p.peer, err)
+		}
+	}
+	return nil
+}
+
+// leaveNetdevs takes away what a cube's ports gave to netdevs that are not theirs any more.
+func (t *txn) leaveNetdevs(name string) {
+	was := t.old.cubes[name]
+	if was == nil {
+		return
+	}
+	if _, ok := t.old.units[name].inst.(cube.Aligner); !ok {
+		return
+	}
+	for _, p := range was.portsByIndex() {
+		is := t.next.cubes[name].portsOf()[p.name]
+		switch {
+		case is == nil || is.uuid != p.uuid:
+			gone := *p
+			t.undress(&gone)
+		case is.peer != p.peer:
+			gone := *p
+			t.undress(&gone)
+			is.ownMAC = ""
+		}
+	}
+}
+
+// undress takes away from a netdev what a port gave it. A netdev that does not give it up is no reason to keep the port.
+func (t *txn) undress(p *port) {
+	a := t.next.aligned[p.peer]
+	if !p.onNetdev() || a == nil && p.ownMAC == "" && t.m.watched.Load() || a != nil && a.port != p.uuid {
+		return
+	}
+	delete(t.next.aligned, p.peer)
+	own, err := net.ParseMAC(p.ownMAC)
+	p.ownMAC = ""
+	look, gone := t.m.netdevs.Look(p.peer)
+	if gone != nil {
+		return // and all with it
+	}
+	d := netdev.Dress{Remove: look.Ours}
+	if err == nil && a.gave(look.MAC) {
+		d.MAC = own
+	}
+	if _, err := t.put(look, d); err != nil {
+		t.m.log.Warn("a netdev keeps what a port gave it", "netdev", p.peer, "error", err)
+	}
+}
+
+// dress makes a netdev look as its port.
+func (t *txn) dress(p *port, want cube.Alignment) error {
+	look, err := t.m.netdevs.Look(p.peer)
+	if err != nil {
+		return err
+	}
+	if want.ReadOnly {
+		want = cube.Alignment{}
+	}
+	var d netdev.Dress
+	for _, a := range want.Addresses {
+		ours, there := slices.Contains(look.Ours, a), slices.Contains(look.Addresses, a)
+		if there != ours || look.NoIPv6 && a.Addr().Is6() {
+			continue // somebody else's, or of no use
+		}
+		if t.m.elsewhere(p.peer, a.Addr()) {
+			t.m.log.Warn("an address of a port is not given to its netdev: the host has another netdev in its network",
+				"netdev", p.peer, "address", a)
+			continue
+		}
+		d.Add = append(d.Add, a)
+	}
+	d.Remove, d.Add = without(look.Ours, d.Add), without(d.Add, look.Ours)
+	is := &aligned{port: p.uuid, Look: look}
+	is.Addresses = append(without(look.Addresses, d.Remove), d.Add...)
+	is.Ours = append(without(look.Ours, d.Remove), d.Add...)
+	own := p.ownMAC
+	t.dressMAC(p, want.MAC, look.MAC, &d, is)
+	kept, err := t.put(look, d)
+	if err != nil {
+		return err
+	}
+	switch {
+	case kept:
+		p.ownMAC, is.mac = own, nil
+	case d.MAC != nil:
+		is.MAC = d.MAC
+	}
+	t.next.aligned[p.peer] = is
+	return nil
+}
+
+// dressMAC decides on the MAC address of a netdev: the port's, if it has one configured, else its own.
+func (t *txn) dressMAC(p *port, want, has net.HardwareAddr, d *netdev.Dress, is *aligned) {
+	own, err := net.ParseMAC(p.ownMAC)
+	was := t.next.aligned[p.peer]
+	switch {
+	case want == nil && err == nil:
+		if was.gave(has) {
+			d.MAC = own
+		}
+		p.ownMAC = ""
+	case want == nil:
+	case bytes.Equal(want, has):
+		is.mac = want
+	default:
+		if err != nil {
+			p.ownMAC = has.String()
+		}
+		d.MAC, is.mac = want, want
+	}
+}
+
+// put changes a netdev until the transaction is undone. A device that does not change its MAC address while it runs keeps
+// it, and stays in promiscuous mode.
+func (t *txn) put(look netdev.Look, d netdev.Dress) (kept bool, err error) {
+	if d.MAC == nil && len(d.Add)+len(d.Remove) == 0 {
+		return false, nil
+	}
+	err = t.m.netdevs.Put(look.Index, d)
+	if d.MAC != nil && (errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EOPNOTSUPP)) {
+		t.m.log.Warn("a netdev keeps its MAC address, frames to that of the port come by promiscuous mode", "index", look.Index, "error", err)
+		d.MAC, kept = nil, true
+		err = t.m.netdevs.Put(look.Index, d)
+	}
+	if err != nil {
+		return false, err
+	}
+	back := netdev.Dress{Add: d.Remove, Remove: d.Add}
+	if d.MAC != nil {
+		back.MAC = look.MAC
+	}
+	t.undo = append(t.undo, func() error { return t.m.netdevs.Put(look.Index, back) })
+	return kept, nil
+}
+
+// elsewhere says whether the host reaches an address by another netdev: there it is another machine's, or was given to
+// that netdev by somebody. What ports gave to netdevs does not count.
+func (m *Manager) elsewhere(name string, a netip.Addr) bool {
+	contains := func(p netip.Prefix) bool { return p.Contains(a) }
+	var others []string
+	m.parents.Lock()
+	for other, info := range m.infos {
+		if other != name && info.Kind != "loopback" && slices.ContainsFunc(info.Addresses, contains) {
+			others = append(others, other)
+		}
+	}
+	m.parents.Unlock()
+	return slices.ContainsFunc(others, func(other string) bool {
+		look, err := m.netdevs.Look(other)
+		return err == nil && slices.ContainsFunc(without(look.Addresses, look.Ours), contains)
+	})
+}
+
+// followNetdevs has ports follow netdevs that may have changed, and gives netdevs that appeared what their ports have.
+func (m *Manager) followNetdevs(events []netdev.Event) {
+	names, readdressed := map[string]bool{}, false
+	for _, e := range events {
+		names[e.Info.Name] = true
+		if e.Old != nil {
+			names[e.Old.Name] = true
+		}
+		readdressed = readdressed || e.Kind == netdev.Added && len(e.Info.Addresses) > 0 ||
+			e.Old != nil && !slices.Equal(e.Old.Addresses, e.Info.Addresses)
+		if e.Kind == netdev.Synced {
+			m.watched.Store(true)
+		}
+	}
+	w := m.view.Load()
+	if readdressed {
+		for name, a := range w.aligned {
+			names[name] = names[name] || m.crowded(name, a.Look)
+		}
+	}
+	for name, at := range w.holders(func(peer string) bool { return names[peer] }) {
+		if u := w.units[at[0].cube]; u != nil {
+			if _, ok := u.inst.(cube.Aligner); ok {
+				m.followNetdev(name, at[0])
+			}
+		}
+	}
+}
+
+// followNetdev is one transaction in which a port follows its netdev. If the cube refuses, the port stays as it is, and
+// follows the next change.
+func (m *Manager) followNetdev(name string, at place) {
+	for _, asIs := range []bool{false, true} {
+		err := m.transact(context.Background(), func(t *txn) error {
+			rec := t.own(at.cube)
+			if rec == nil || rec.ports[at.port] == nil || rec.ports[at.port].peer != name {
+				return errUnchanged
+			}
+			return t.noticeNetdev(rec, rec.ports[at.port], asIs)
+		})
+		if err == nil || errors.Is(err, errUnchanged) || errors.Is(err, errClosed) {
+			return
+		}
+		m.log.Warn("a port does not follow its netdev", "port", at.String(), "netdev", name, "error", err)
+	}
+}
+
+// findNetdevs looks at the netdevs that are there at the start. What they have then is no news: the configuration counts.
+func (m *Manager) findNetdevs() {
+	w := m.view.Load().clone()
+	for name, at := range w.holders(func(peer string) bool { return w.links[peer].index != 0 }) {
+		rec, u := w.cubes[at[0].cube], w.units[at[0].cube]
+		if rec == nil || u == nil {
+			continue
+		}
+		if _, ok := u.inst.(cube.Aligner); !ok {
+			continue
+		}
+		if look, err := m.netdevs.Look(name); err == nil {
+			w.aligned[name] = &aligned{port: rec.ports[at[0].port].uuid, found: true, Look: look}
+		}
+	}
+	m.view.Store(w)
+}
+
+// noticeNetdev edits the port's configuration as its netdev has changed since it was looked at last. As it is, that is
+// only noted.
+func (t *txn) noticeNetdev(rec *record, p *port, asIs bool) error {
+	look, err := t.m.netdevs.Look(p.peer)
+	was := t.next.aligned[p.peer]
+	if errors.Is(err, netdev.ErrNotFound) {
+		if was == nil {
+			return errUnchanged
+		}
+		delete(t.next.aligned, p.peer)
+		p.ownMAC = ""
+		t.touch(rec.name)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("netdev %s: %w", p.peer, err)
+	}
+	wanted, err := t.alignable(rec)
+	if err != nil {
+		return err
+	}
+	want, ok := wanted[p.name]
+	if !ok || was != nil && !was.found && was.sameAs(look) && !t.m.crowded(p.peer, look) {
+		return errUnchanged
+	}
+	t.touch(rec.name)
+	if was != nil && (was.port != p.uuid || was.Index != look.Index) {
+		delete(t.next.aligned, p.peer)
+		was = nil
+	}
+	if asIs {
+		return nil
+	}
+	if was == nil {
+		t.meet(place{cube: rec.name, port: p.name})
+		return nil
+	}
+	return t.follow(rec, p.name, want.Interface, was.change(want.Interface, p, look))
+}
+
+// change is how a port is to look after its netdev has changed to what it looks like now. One that is down or was has lost
+// addresses by that: the port keeps them.
+func (a *aligned) change(port cube.Interface, p *port, look netdev.Look) cube.Interface {
+	is := port
+	came := without(without(look.Addresses, a.Addresses), port.Addresses)
+	if look.Up && a.Up && look.Flaps == a.Flaps {
+		is.Addresses = without(port.Addresses, without(a.Addresses, look.Addresses))
+	}
+	is.Addresses = append(slices.Clone(is.Addresses), came...)
+	if port.MAC != nil && !bytes.Equal(look.MAC, a.MAC) {
+		is.MAC, p.ownMAC = look.MAC, ""
+	}
+	return is
+}
+
+// crowded says whether a netdev has an address from its port that the host reaches elsewhere by now.
+func (m *Manager) crowded(name string, look netdev.Look) bool {
+	return slices.ContainsFunc(look.Ours, func(a netip.Prefix) bool { return m.elsewhere(name, a.Addr()) })
+}
+
+// sameAs says whether nothing has changed that ports follow.
+func (a *aligned) sameAs(look netdev.Look) bool {
+	sorted := func(list []netip.Prefix) []netip.Prefix {
+		return slices.SortedFunc(slices.Values(list), netip.Prefix.Compare)
+	}
+	return a.Index == look.Index && a.Up == look.Up && a.Flaps == look.Flaps && bytes.Equal(a.MAC, look.MAC) &&
+		slices.Equal(sorted(a.Addresses), sorted(look.Addresses))
+}
