@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,25 @@ func TestTheEndIsToldWithItsReason(t *testing.T) {
 			p.ends(t)
 			if got := fmt.Sprint(p.Err()); !strings.HasPrefix(got, tt.says) {
 				t.Errorf("got %q, want %q", got, tt.says)
+			}
+		})
+	}
+}
+
+// TestServicesStandBehindTheDaemon, also behind one that stands back itself.
+func TestServicesStandBehindTheDaemon(t *testing.T) {
+	netns.NeedRoot(t)
+	for ours, want := range map[int]int{0: niceness, niceness + 5: niceness + 5} {
+		t.Run(fmt.Sprint(ours), func(t *testing.T) {
+			runtime.LockOSThread() // and never unlocked: the thread, whose niceness it is, ends with the test
+			if err := unix.Setpriority(unix.PRIO_PROCESS, 0, ours); err != nil {
+				t.Fatal(err)
+			}
+			if err := standBack(); err != nil {
+				t.Fatal(err)
+			}
+			if now, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err != nil || 20-now != want {
+				t.Errorf("the niceness is %d (%v), want %d", 20-now, err, want)
 			}
 		})
 	}

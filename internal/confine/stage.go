@@ -62,8 +62,8 @@ func stage(control *os.File) error {
 	}
 	// What it makes lies where nobody else gets to; a daemon that is not allowed everything can then connect to its socket.
 	unix.Umask(0)
-	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, niceness); err != nil {
-		return fmt.Errorf("standing back: %w", err)
+	if err := standBack(); err != nil {
+		return err
 	}
 	if err := o.Limits.setEarly(); err != nil {
 		return err
@@ -149,4 +149,17 @@ func hasEnded(fd int) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(p, 0)
 	return err == nil && n > 0
+}
+
+// standBack lets the daemon run first. A service of a daemon that itself stands further back stays there: without the right
+// to come forward it could not, and with it, it should not.
+func standBack() error {
+	now, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // as the kernel tells it: 20 less the niceness
+	if err == nil && 20-now < niceness {
+		err = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)
+	}
+	if err != nil {
+		return fmt.Errorf("standing back: %w", err)
+	}
+	return nil
 }

@@ -84,7 +84,7 @@ func TestListAndGetTellWhatIsThere(t *testing.T) {
 	}
 	var infos []Info
 	// The kernel gives link-local addresses a moment after the carrier, so the two are compared until it has.
-	netns.Eventually(t, 5*time.Second, func() error {
+	netns.Eventually(t, 15*time.Second, func() error {
 		return lab.Do(func() (err error) {
 			if infos, err = List(); err != nil {
 				return err

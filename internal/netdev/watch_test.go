@@ -20,7 +20,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-const eventDeadline = 5 * time.Second
+const eventDeadline = 15 * time.Second
 
 // start watches in the lab until the test ends and returns the events after Synced, and those before.
 func start(t *testing.T, lab *netns.Lab) (events <-chan Event, initial []Event) {

@@ -255,7 +255,7 @@ func TestChangesAreReported(t *testing.T) {
 			if uuid != r1.UUID {
 				t.Errorf("%s: reported %s", what, uuid)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(15 * time.Second):
 			t.Fatalf("%s is not reported", what)
 		}
 		for quiet := false; !quiet; {

@@ -21,7 +21,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-const soon = 5 * time.Second
+const soon = 15 * time.Second
 
 // skb is struct __sk_buff as BPF_PROG_TEST_RUN takes it.
 type skb struct {

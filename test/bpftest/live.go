@@ -22,7 +22,7 @@ type Wire struct {
 }
 
 // Patience is how long a test waits for what must come.
-const Patience = 5 * time.Second
+const Patience = 15 * time.Second
 
 // Wires opens the end of every host's link.
 func (l *Lab) Wires() []*Wire {

@@ -167,12 +167,13 @@ func TestUnitStartsServices(t *testing.T) {
 	m.run("mkdir", "-p", "/usr/local/lib/polycube")
 	m.run("sh", "-c", `printf '%s\n' '#!/bin/sh' 'grep -E "^(Uid|CapEff|NoNewPrivs):" /proc/self/status | tr -s "\t\n" "  " >&2' `+
 		`'echo "pid $$" >&2' 'exit 3' > /usr/local/lib/polycube/who && chmod 755 /usr/local/lib/polycube/who`)
-	if text, err := m.try("polycubectl", "services", "add", "type=lib", "uri=/usr/local/lib/polycube/who", "name=who"); err == nil {
+	text, err := m.try("polycubectl", "services", "add", "type=lib", "uri=/usr/local/lib/polycube/who", "name=who")
+	if err == nil {
 		t.Errorf("it was added: %s", text)
 	}
 	eventually(t, func() (string, bool) {
 		log := m.log()
-		return log, strings.Contains(log, "CapEff: 0000000000000000") &&
+		return "add said " + text + "\n" + log, strings.Contains(log, "CapEff: 0000000000000000") &&
 			strings.Contains(log, "NoNewPrivs: 1") && strings.Contains(log, "Uid: 60600 60600 60600 60600")
 	})
 	if groups := m.run("sh", "-c", "find /sys/fs/cgroup -path '*polycubed.service*' -name cgroup.procs -exec cat {} +"); strings.TrimSpace(groups) == "" {

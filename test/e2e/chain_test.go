@@ -192,7 +192,7 @@ func TestFramesOfEveryKindArriveUnharmed(t *testing.T) {
 // sameFrame receives the next frame and compares it.
 func sameFrame(t *testing.T, r *netns.Raw, what string, want []byte) {
 	t.Helper()
-	got, err := r.Recv(func(f []byte) bool { return bytes.HasPrefix(f, want[:12]) }, 2*time.Second)
+	got, err := r.Recv(func(f []byte) bool { return bytes.HasPrefix(f, want[:12]) }, patience)
 	if err != nil {
 		t.Errorf("%s: %v", what, err)
 		return

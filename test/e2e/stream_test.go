@@ -164,7 +164,7 @@ func (s *stream) Stop() uint64 {
 	s.done.Wait()
 	sent := s.sent.Load()
 	// What was sent is on its way through queues of this machine only.
-	for deadline := time.Now().Add(2 * time.Second); s.Arrived() < sent && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); s.Arrived() < sent && time.Now().Before(deadline); {
 		<-time.After(10 * time.Millisecond)
 	}
 	s.mu.Lock()

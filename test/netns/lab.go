@@ -119,7 +119,7 @@ func (n *Node) wire(opts []Option) error {
 // operational waits until the device sends: the kernel gives it its queue a moment after the carrier, and until then
 // what is sent is lost.
 func operational(dev string) error {
-	for deadline := time.Now().Add(5 * time.Second); ; {
+	for deadline := time.Now().Add(15 * time.Second); ; {
 		l, err := netlink.LinkByName(dev)
 		if err != nil {
 			return err
@@ -128,7 +128,7 @@ func operational(dev string) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s is %s after 5 s", dev, l.Attrs().OperState)
+			return fmt.Errorf("%s is %s after 15 s", dev, l.Attrs().OperState)
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -157,7 +157,7 @@ func configure(c config) error {
 func (n *Namespace) remove() {
 	track(n)
 	var left []string
-	for deadline := time.Now().Add(2 * time.Second); ; {
+	for deadline := time.Now().Add(15 * time.Second); ; {
 		left = n.processes()
 		if len(left) == 0 || time.Now().After(deadline) {
 			break

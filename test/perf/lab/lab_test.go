@@ -150,7 +150,7 @@ func TestALoadIsSentAtItsRate(t *testing.T) {
 		if most := int(time.Since(start).Seconds()*10_000) + 1; sent == 0 || sent > most {
 			t.Errorf("%d frames sent, want 1 to %d", sent, most)
 		}
-		netns.Eventually(t, 5*time.Second, func() error {
+		netns.Eventually(t, 15*time.Second, func() error {
 			c, err := w.Counts()
 			if err == nil && (c.Received != uint64(sent) || c.Wrong != 0) {
 				err = errors.New("not all frames were counted")
