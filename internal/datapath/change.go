@@ -20,11 +20,13 @@ type change struct {
 	g      *Graph
 	wiring *wiring
 	stale  stale
-	cut    [][][]CubeID
-	parts  []*segment
-	built  []*segment // subset of parts
-	tables *tables
-	plan   *plan
+	// onlyCode: ports and netdevs, and what is derived of them, stay those of the graph in use.
+	onlyCode bool
+	cut      [][][]CubeID
+	parts    []*segment
+	built    []*segment // subset of parts
+	tables   *tables
+	plan     *plan
 }
 
 // Prepare links and loads what the graph needs that is not there yet. Nothing is visible to
@@ -32,9 +34,15 @@ type change struct {
 func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := newWiring(g)
-	ch := &change{p: p, g: g, wiring: w, stale: p.staleIn(w)}
-	ch.tables = p.tablesOf(w, ch.stale)
+	w, onlyCode := p.onlyCode(g)
+	if !onlyCode {
+		w = newWiring(g)
+	}
+	ch := &change{p: p, g: g, wiring: w, stale: p.staleIn(w), tables: p.tables}
+	ch.onlyCode = onlyCode && ch.stale != nil
+	if !ch.onlyCode {
+		ch.tables = p.tablesOf(w, ch.stale)
+	}
 	for {
 		again, err := ch.build(ctx, w)
 		if err != nil {
@@ -59,15 +67,16 @@ func (ch *change) build(ctx context.Context, w *wiring) (again bool, err error) 
 			}
 		}
 	}()
-	ch.cut = ch.p.partition(w, ch.stale)
+	cut, asBefore := ch.p.partition(w, ch.stale, ch.onlyCode)
+	ch.cut, ch.onlyCode = cut, ch.onlyCode && asBefore
 	for _, part := range ch.cut {
 		for i, ids := range part {
 			if err := ctx.Err(); err != nil {
 				return false, fmt.Errorf("preparing the data plane: %w", err)
 			}
-			if c := ch.p.still(ch.stale, ch.p.byCube[ids[0]], ids); c != nil {
-				c.number, c.of = i+1, len(part)
-				ch.parts = append(ch.parts, c)
+			old := ch.p.byCube[ids[0]]
+			if ch.p.still(ch.stale, old, ids) {
+				ch.parts = append(ch.parts, ch.kept(old, i+1, len(part)))
 				continue
 			}
 			c, err := ch.p.describe(w, ids)
@@ -75,6 +84,11 @@ func (ch *change) build(ctx context.Context, w *wiring) (again bool, err error) 
 				return false, err
 			}
 			c.number, c.of = i+1, len(part)
+			if ch.onlyCode {
+				for k, rs := range old.roots {
+					c.roots[k] = slices.Clone(rs)
+				}
+			}
 			if at := slices.IndexFunc(was, func(b *segment) bool { return b.print == c.print }); at >= 0 {
 				c.gen, was = was[at].gen, slices.Delete(was, at, at+1)
 				ch.built = append(ch.built, c)
@@ -88,6 +102,18 @@ func (ch *change) build(ctx context.Context, w *wiring) (again bool, err error) 
 		}
 	}
 	return false, nil
+}
+
+// kept is a segment of the graph in use for a change that leaves it as it is: itself where what leads to it stays, too, else
+// a copy to which nothing leads yet.
+func (ch *change) kept(c *segment, number, of int) *segment {
+	if ch.onlyCode {
+		return c
+	}
+	next := *c
+	next.roots = map[kind][]*root{}
+	next.number, next.of = number, of
+	return &next
 }
 
 // reuseOrBuild gives the component the programs it has already, if the code is the same, or
@@ -153,7 +179,7 @@ func (ch *change) refresh() {
 	for _, c := range ch.built {
 		built[c] = true
 	}
-	for _, c := range ch.parts {
+	for _, c := range ch.p.notInUse(ch.parts) {
 		if !built[c] {
 			now := ch.p.part(c.print)
 			c.gen, c.note = now.gen, now.note
@@ -166,6 +192,12 @@ func (ch *change) effect(u *undo) error {
 	p := ch.p
 	if err := ch.keepAccounts(u); err != nil {
 		return err
+	}
+	if ch.onlyCode {
+		if err := p.moveSets(u, ch.g, ch.tables, ch.stale); err != nil {
+			return err
+		}
+		return ch.swap(u)
 	}
 	if err := p.writeExits(u, p.tables, ch.tables); err != nil {
 		return err
@@ -221,32 +253,27 @@ func (c *segment) enters(id uint16) bool {
 func (ch *change) finish() {
 	p := ch.p
 	first := p.graph == nil
-	old := p.parts
-	ch.plan.detachUnused()
-	if err := errors.Join(
-		p.clearEntries(p.tables, ch.tables),
-		p.clearExits(p.tables, ch.tables),
-	); err != nil {
-		p.log.Error("clearing rows of the data plane's tables", "err", err)
+	if !ch.onlyCode {
+		ch.plan.detachUnused()
+		if err := errors.Join(
+			p.clearEntries(p.tables, ch.tables),
+			p.clearExits(p.tables, ch.tables),
+		); err != nil {
+			p.log.Error("clearing rows of the data plane's tables", "err", err)
+		}
+		p.clearCubes(ch.g)
 	}
 	p.finishSets(first)
-	p.clearCubes(ch.g)
 	p.forgetObjects(ch.g)
 	p.graph, p.wiring, p.tables = ch.g, ch.wiring, ch.tables
 	p.partitioned = ch.cut
-	p.setParts(ch.parts)
+	gone := p.setParts(ch.parts)
 	p.keep(ch)
 	for _, c := range ch.built {
 		p.tell(c)
 	}
-	inUse := map[*generation]bool{}
-	for _, c := range ch.parts {
-		inUse[c.gen] = true
-	}
-	for _, c := range old {
-		if !inUse[c.gen] {
-			p.collect.add(c.gen.close)
-		}
+	for _, gen := range gone {
+		p.collect.add(gen.close)
 	}
 	if first {
 		p.forget()
@@ -257,19 +284,22 @@ func (ch *change) finish() {
 
 // swap writes the programs into every slot that leads to them.
 func (ch *change) swap(u *undo) error {
+	changed := ch.p.notInUse(ch.parts)
 	before := map[CubeID]*generation{}
-	for _, c := range ch.p.parts {
+	for _, c := range changed {
 		for _, id := range c.ids {
-			before[id] = c.gen
+			if was := ch.p.byCube[id]; was != nil {
+				before[id] = was.gen
+			}
 		}
 	}
 	// A cube that is new to the data plane is there before others lead to it.
-	for _, c := range ch.parts {
+	for _, c := range changed {
 		if err := ch.p.enterCubes(u, c, before, true); err != nil {
 			return err
 		}
 	}
-	for _, c := range ch.parts {
+	for _, c := range changed {
 		if err := ch.p.enter(u, c, before); err != nil {
 			return err
 		}

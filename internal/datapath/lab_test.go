@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -261,6 +262,9 @@ func (g *Graph) clone() *Graph {
 			q := *p
 			q.Tcubes = append([]CubeID(nil), p.Tcubes...)
 			c.Ports[i] = &q
+		}
+		if n.Shadow != nil {
+			c.Shadow = &Shadow{n.Shadow.Span, maps.Clone(n.Shadow.Ends)}
 		}
 		out.Cubes[id] = &c
 	}

@@ -87,10 +87,11 @@ func (p *Plane) loadsOf(g *Graph, s stale) map[CubeID]load {
 	return loads
 }
 
-// partition cuts the graph into segments.
-func (p *Plane) partition(w *wiring, s stale) [][][]CubeID {
-	if p.partitioned != nil && p.loads != nil && s.joinedAs(w, p.wiring) {
-		return p.partitioned
+// partition cuts the graph into segments; asBefore tells that they are those of the graph in use. onlyCode is that of the
+// change.
+func (p *Plane) partition(w *wiring, s stale, onlyCode bool) (segments [][][]CubeID, asBefore bool) {
+	if p.partitioned != nil && p.loads != nil && (onlyCode || s.joinedAs(w, p.wiring)) {
+		return p.partitioned, true
 	}
 	stacks, links := w.edges()
 	limit := segmentLimit
@@ -115,7 +116,7 @@ func (p *Plane) partition(w *wiring, s stale) [][][]CubeID {
 		}
 		out = append(out, p.cut(ids, edges, loads, limit))
 	}
-	return out
+	return out, false
 }
 
 // cut divides a connected part of the graph into segments within the limit.

@@ -105,7 +105,7 @@ func Open(o Options) (*Plane, error) {
 		commons: map[string]*common{}, spared: map[string]bool{},
 		savedAt:  map[*link.Object]string{},
 		attached: map[spot]*attachment{}, roots: map[*root]bool{},
-		activity: newActivity(),
+		activity: newActivity(), byPrint: map[string]*segment{}, byCube: map[CubeID]*segment{},
 	}
 	for _, d := range []string{"", "core", "cubes", "roots", "links", "generations"} {
 		if err := ensureDir(p.dir(d)); err != nil {

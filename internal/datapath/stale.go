@@ -83,6 +83,31 @@ func (s stale) markDevice(w *wiring, dev *Netdev) {
 	}
 }
 
+// onlyCode tells that a graph differs from the one in use only in what programs of some cubes are like: constants, maps,
+// levels of logs. What is derived of ports and netdevs then holds. It returns the wiring of the new graph.
+func (p *Plane) onlyCode(g *Graph) (*wiring, bool) {
+	was := p.graph
+	if was == nil || len(g.Cubes) != len(was.Cubes) || !maps.EqualFunc(g.Netdevs, was.Netdevs, (*Netdev).same) {
+		return nil, false
+	}
+	var other []*Node
+	for id, n := range g.Cubes {
+		o, c := was.Cubes[id], p.byCube[id]
+		if o == nil || c == nil || p.cubes[id] == nil || usedOf(p.cubes[id]).objects != c.used[slices.Index(c.ids, id)].objects {
+			return nil, false
+		}
+		if n == o {
+			continue
+		}
+		if n.Type != o.Type || (n.Ports == nil) != (o.Ports == nil) || !maps.EqualFunc(n.Ports, o.Ports, (*Port).same) ||
+			!reflect.DeepEqual(n.Shadow, o.Shadow) || !reflect.DeepEqual(n.Programs, o.Programs) {
+			return nil, false
+		}
+		other = append(other, n)
+	}
+	return p.wiring.with(g, other), true
+}
+
 // joinedAs tells that two graphs connect the same cubes in the same way, as far as stale cubes tell: what differs is what
 // their programs are like.
 func (s stale) joinedAs(w, was *wiring) bool {
@@ -139,34 +164,64 @@ func usedOf(in *instance) usedCube {
 	return usedCube{in, [2]*link.Object{in.objects[cube.TC], in.objects[cube.XDP]}, in.frozen, in.taken}
 }
 
-// still returns a segment of the graph in use for the same cubes, if it would be described in the same way.
-func (p *Plane) still(s stale, was *segment, ids []CubeID) *segment {
+// still tells whether a segment of the graph in use, which may be nil, is that of the cubes, and would be described in the
+// same way.
+func (p *Plane) still(s stale, was *segment, ids []CubeID) bool {
 	if was == nil || !slices.Equal(was.ids, ids) {
-		return nil
+		return false
 	}
 	for i, id := range ids {
 		if s.has(id) || p.cubes[id] == nil || usedOf(p.cubes[id]) != was.used[i] {
-			return nil
+			return false
 		}
 	}
 	for _, dev := range was.netdevs {
 		if dev.MTU == 0 && dev.Index != 0 { // the kernel is asked each time
-			return nil
+			return false
 		}
 	}
-	c := *was
-	c.roots = map[kind][]*root{}
-	return &c
+	return true
 }
 
-// setParts makes segments those in use.
-func (p *Plane) setParts(parts []*segment) {
-	p.parts = parts
-	p.byPrint, p.byCube = make(map[string]*segment, len(parts)), make(map[CubeID]*segment, len(parts))
+// notInUse are those of some segments that are not in use as they are.
+func (p *Plane) notInUse(parts []*segment) []*segment {
+	var out []*segment
 	for _, c := range parts {
+		if p.byCube[c.ids[0]] != c {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// setParts makes segments those in use, and returns the generations that none has any more.
+func (p *Plane) setParts(parts []*segment) (gone []*generation) {
+	came, left := p.notInUse(parts), p.parts
+	if len(came) < len(parts) { // of a change of code alone: each takes the place of one of the same cubes
+		left = nil
+		for _, c := range came {
+			left = append(left, p.byCube[c.ids[0]])
+		}
+	}
+	for _, c := range left {
+		delete(p.byPrint, c.print)
+		for _, id := range c.ids {
+			delete(p.byCube, id)
+		}
+	}
+	inUse := map[*generation]bool{}
+	for _, c := range came {
+		inUse[c.gen] = true
 		p.byPrint[c.print] = c
 		for _, id := range c.ids {
 			p.byCube[id] = c
 		}
 	}
+	for _, c := range left {
+		if !inUse[c.gen] {
+			gone = append(gone, c.gen)
+		}
+	}
+	p.parts = parts
+	return gone
 }

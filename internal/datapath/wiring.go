@@ -32,16 +32,8 @@ type stacked struct {
 
 func newWiring(g *Graph) *wiring {
 	w := &wiring{g: g, owner: map[string]portRef{}, stack: map[CubeID]stacked{}}
-	for id, n := range g.Cubes {
-		for _, p := range n.Ports {
-			ref := portRef{id, p}
-			if p.Peer.Netdev != "" {
-				w.owner[p.Peer.Netdev] = ref
-			}
-			for i, t := range p.Tcubes {
-				w.stack[t] = stacked{p.Tcubes, i, ref, nil}
-			}
-		}
+	for _, n := range g.Cubes {
+		w.place(n)
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Netdevs)) {
 		dev := g.Netdevs[name]
@@ -51,6 +43,31 @@ func newWiring(g *Graph) *wiring {
 		}
 	}
 	return w
+}
+
+// with is the wiring of a graph that connects the same things, of which some cubes are other nodes.
+func (w *wiring) with(g *Graph, other []*Node) *wiring {
+	next := &wiring{g: g, devs: make([]*Netdev, len(w.devs)), owner: maps.Clone(w.owner), stack: maps.Clone(w.stack)}
+	for i, dev := range w.devs {
+		next.devs[i] = g.Netdevs[dev.Name]
+	}
+	for _, n := range other {
+		next.place(n)
+	}
+	return next
+}
+
+// place notes what is on a cube's ports.
+func (w *wiring) place(n *Node) {
+	for _, p := range n.Ports {
+		ref := portRef{n.ID, p}
+		if p.Peer.Netdev != "" {
+			w.owner[p.Peer.Netdev] = ref
+		}
+		for i, t := range p.Tcubes {
+			w.stack[t] = stacked{p.Tcubes, i, ref, nil}
+		}
+	}
 }
 
 // peerOf returns the port at the other end of a link between cubes, if both ends agree.
