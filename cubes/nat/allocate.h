@@ -43,6 +43,13 @@ PCN_NOINLINE int nat_is_forwarded(const struct nat_key6 *out)
 	return f && (f->port || f->base);
 }
 
+/* True if a session of a mapping has the external endpoint already, towards the same remote. */
+PCN_INLINE int nat_is_shared(const struct nat_open *o, const __u32 table)
+{
+	return nat_is_marked(o->out.local_port, NAT_MARK_MAPPING) &&
+	       (table & NAT_V6 ? nat_is_mapped6(&o->out) : nat_is_mapped4(&o->out));
+}
+
 /* Claims out.local_port. A mapping must not have a port that is forwarded. */
 PCN_INLINE long nat_try(struct nat_open *o, __u16 port, const __u32 table)
 {
@@ -51,6 +58,10 @@ PCN_INLINE long nat_try(struct nat_open *o, __u16 port, const __u32 table)
 	o->out.local_port = bpf_htons(port);
 	if (!has_forwards || !(o->entry.flags & NAT_MAPPING) || !nat_is_forwarded(&o->out))
 		err = nat_put(o, table | NAT_IN);
+	if (!err && !(o->entry.flags & NAT_MAPPING) && nat_is_shared(o, table)) {
+		nat_remove(&o->out, table | NAT_IN);
+		err = NAT_EEXIST;
+	}
 	if (err == NAT_EEXIST)
 		nat_count(NAT_COLLISIONS);
 	return err;

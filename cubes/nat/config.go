@@ -140,9 +140,9 @@ func number(b bool) uint32 {
 	return 0
 }
 
-// mapSizes are those of the tables: a session may need an entry for its external port besides. They are
-// allocated whole, so IPv6, which seldom needs a NAT, gets a quarter.
+// mapSizes are those of the tables: a session may have a mapping of its own besides, and has one entry to be found from
+// outside: its mapping's or, without one, its own. They are allocated whole, so IPv6, which seldom needs a NAT, gets a quarter.
 func (c *Config) mapSizes() map[string]uint32 {
-	n := 2 * c.MaxSessions
-	return map[string]uint32{"egress4": n, "ingress4": n, "egress6": n / 4, "ingress6": n / 4}
+	n := c.MaxSessions
+	return map[string]uint32{"egress4": 2 * n, "ingress4": n, "egress6": n / 2, "ingress6": n / 4}
 }

@@ -187,7 +187,7 @@ PCN_INLINE int nat_error(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const
 		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
 	if (nat_read_inner_ports(&in, &key, egress, v6))
 		return nat_unrelated(ctx, md, &key, egress);
-	struct nat_session4 *s = nat_find(&key, table);
+	struct nat_session4 *s = nat_translation(&key, table);
 	if (!s)
 		return nat_unrelated(ctx, md, &key, egress);
 	covered = nat_rewrite_inner(&in, s, egress, v6);

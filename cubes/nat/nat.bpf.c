@@ -2,7 +2,7 @@
 //go:build ignore
 
 /* Network address and port translation. A packet of a session costs one lookup in the table of its
- * direction; all else is off that path: new sessions (open.h), external ports (allocate.h), ICMP
+ * direction, or from outside two: of the mapping and of the session; all else is off that path: new sessions (open.h), external ports (allocate.h), ICMP
  * errors (icmp_error.h) and fragments (fragment.h). */
 #include "icmp_error.h"
 #include "fragment.h"
@@ -19,6 +19,61 @@ PCN_INLINE struct nat_session4 *nat_lookup(const union nat_any_key *key, const i
 	return bpf_map_lookup_elem(&ingress4, &key->four);
 }
 
+/* What a packet belongs to. */
+struct nat_found {
+	struct nat_session4 *by; /* says how it is translated, NULL: no session */
+	struct nat_session4
+		*of; /* its session, which counts it; with mapped, of the egress table */
+	int mapped;
+};
+
+/* Looks for the session of a packet from outside by the mapping of its external endpoint. */
+PCN_NOINLINE void nat_lookup_mapped(struct nat_found *f, const union nat_any_key *key, int v6)
+{
+	struct nat_open *o = nat_scratch();
+
+	if (!o)
+		return;
+	union nat_any_key *in = (void *)&o->probe; /* the stack is short */
+	if (v6) {
+		nat_bare(&in->six, &key->six);
+	} else {
+		in->four = key->four;
+		in->four.remote = 0;
+		in->four.remote_port = 0;
+	}
+	f->by = nat_lookup(in, 0, v6);
+	if (!f->by)
+		return;
+	if (v6) {
+		nat_copy(in->six.local, ((struct nat_session6 *)f->by)->addr);
+		nat_copy(in->six.remote, key->six.remote);
+		in->six.remote_port = key->six.remote_port;
+		in->six.local_port = f->by->port;
+	} else {
+		in->four.local = f->by->addr;
+		in->four.remote = key->four.remote;
+		in->four.local_port = f->by->port;
+		in->four.remote_port = key->four.remote_port;
+	}
+	f->of = nat_lookup(in, 1, v6);
+	f->mapped = f->of && (f->of->flags & NAT_MAPPED);
+	if (!f->mapped)
+		f->by = NULL;
+}
+
+/* Looks for the session of a packet. */
+PCN_INLINE void nat_look(struct nat_found *f, const union nat_any_key *key, const int egress,
+			 const int v6)
+{
+	f->mapped = 0;
+	f->by = NULL;
+	if (!egress && NAT_HAS_SOURCES)
+		nat_lookup_mapped(f, key, v6);
+	if (!f->by)
+		f->by = f->of = nat_lookup(key, egress, v6);
+}
+
 PCN_INLINE void nat_generic(struct nat_key6 *to, const union nat_any_key *key, const __u32 table)
 {
 	if (table & NAT_V6) {
@@ -33,36 +88,53 @@ PCN_INLINE void nat_generic(struct nat_key6 *to, const union nat_any_key *key, c
 	to->zero[0] = to->zero[1] = to->zero[2] = 0;
 }
 
-/* The connection goes on to another state, in the entries of both directions. */
-PCN_NOINLINE void nat_advance(const union nat_any_key *key, struct nat_session4 *s, __u32 bits,
-			      __u32 table)
+/* The connection goes on to another state: in the entries of both directions, where there are two. */
+PCN_INLINE int nat_advance(const void *key, struct nat_session4 *s, __u32 bits, const __u32 table)
 {
 	struct nat_open *o = nat_scratch();
+	struct nat_session4 *twin = NULL;
 	__u32 state = s->state, clear = 0;
 	__u32 closed = (state & (NAT_OUT_RST | NAT_IN_RST)) ||
 		       (state & (NAT_OUT_FIN | NAT_IN_FIN)) == (NAT_OUT_FIN | NAT_IN_FIN);
 
 	if (!o)
-		return;
+		return 0;
 	if (closed && (bits == NAT_OUT_SYN || bits == NAT_IN_SYN))
 		clear = ~0U; /* the same endpoints begin anew */
 	else if (!(bits & (NAT_OUT_RST | NAT_IN_RST)))
 		clear = table & NAT_IN ? NAT_IN_RST
 				       : NAT_OUT_RST; /* RFC 7857, 2.2: it was not true */
-	nat_generic(&o->in, key, table);
-	nat_target(o->in.local, s, table);
-	o->in.local_port = s->port;
-	struct nat_session4 *twin = nat_find(&o->in, table ^ NAT_IN);
+	if (!(s->flags & NAT_MAPPED)) {
+		nat_generic(&o->in, key, table);
+		nat_target(o->in.local, s, table);
+		o->in.local_port = s->port;
+		twin = nat_find(&o->in, table ^ NAT_IN);
+	}
 	__sync_fetch_and_and(&s->state, ~clear);
 	__sync_fetch_and_or(&s->state, bits);
-	if (!twin)
-		return;
-	__sync_fetch_and_and(&twin->state, ~clear);
-	__sync_fetch_and_or(&twin->state, bits);
+	if (twin) {
+		__sync_fetch_and_and(&twin->state, ~clear);
+		__sync_fetch_and_or(&twin->state, bits);
+	}
+	return 0;
+}
+
+PCN_GLOBAL int nat_advance4(const struct nat_key4 *key PCN_NONNULL,
+			    struct nat_session4 *s PCN_NONNULL, __u32 bits, __u32 in)
+{
+	return in ? nat_advance(key, s, bits, NAT_IN) : nat_advance(key, s, bits, 0);
+}
+
+PCN_GLOBAL int nat_advance6(const struct nat_key6 *key PCN_NONNULL,
+			    struct nat_session6 *s PCN_NONNULL, __u32 bits, __u32 in)
+{
+	return in ? nat_advance(key, (void *)s, bits, NAT_V6 | NAT_IN)
+		  : nat_advance(key, (void *)s, bits, NAT_V6);
 }
 
 /* Fills the scratch for a packet that belongs to no session. */
-PCN_INLINE int nat_new(const union nat_any_key *key, __u32 bits, __u32 kind, const __u32 table)
+PCN_INLINE int nat_new(const union nat_any_key *key, __u32 bits, __u32 kind, __u32 length,
+		       const __u32 table)
 {
 	struct nat_open *o = nat_scratch();
 
@@ -72,6 +144,7 @@ PCN_INLINE int nat_new(const union nat_any_key *key, __u32 bits, __u32 kind, con
 	o->entry.created = o->entry.seen = pcn_time_coarse();
 	o->entry.state = bits;
 	o->fixed = kind == NAT_FIXED || kind == NAT_OTHER;
+	o->length = length;
 	nat_generic(&o->in, key, table);
 	o->out = o->in;
 	nat_copy(o->remote, o->in.remote);
@@ -80,55 +153,75 @@ PCN_INLINE int nat_new(const union nat_any_key *key, __u32 bits, __u32 kind, con
 			      : nat_open_egress(o, kind, table & NAT_V6);
 }
 
-PCN_GLOBAL int nat_new_out4(const struct nat_key4 *key PCN_NONNULL, __u32 bits, __u32 kind)
+PCN_GLOBAL int nat_new_out4(const struct nat_key4 *key PCN_NONNULL, __u32 bits, __u32 kind,
+			    __u32 length)
 {
-	return nat_new((const void *)key, bits, kind, 0);
+	return nat_new((const void *)key, bits, kind, length, 0);
 }
 
 PCN_GLOBAL int nat_new_in4(const struct nat_key4 *key PCN_NONNULL, __u32 bits, __u32 kind)
 {
-	return nat_new((const void *)key, bits, kind, NAT_IN);
+	return nat_new((const void *)key, bits, kind, 0, NAT_IN);
 }
 
-PCN_GLOBAL int nat_new_out6(const struct nat_key6 *key PCN_NONNULL, __u32 bits, __u32 kind)
+PCN_GLOBAL int nat_new_out6(const struct nat_key6 *key PCN_NONNULL, __u32 bits, __u32 kind,
+			    __u32 length)
 {
-	return nat_new((const void *)key, bits, kind, NAT_V6);
+	return nat_new((const void *)key, bits, kind, length, NAT_V6);
 }
 
 PCN_GLOBAL int nat_new_in6(const struct nat_key6 *key PCN_NONNULL, __u32 bits, __u32 kind)
 {
-	return nat_new((const void *)key, bits, kind, NAT_V6 | NAT_IN);
+	return nat_new((const void *)key, bits, kind, 0, NAT_V6 | NAT_IN);
 }
 
 /* Opens a session for a packet, or says what becomes of it. */
-PCN_INLINE int nat_miss(const union nat_any_key *key, const struct nat_view *v, const int egress,
-			const int v6)
+PCN_INLINE int nat_miss(const struct pcn_md *md, const union nat_any_key *key,
+			const struct nat_view *v, const int egress, const int v6)
 {
 	if (v6)
-		return egress ? nat_new_out6(&key->six, v->bits, v->kind)
+		return egress ? nat_new_out6(&key->six, v->bits, v->kind, md->packet_len)
 			      : nat_new_in6(&key->six, v->bits << 4, v->kind);
-	return egress ? nat_new_out4(&key->four, v->bits, v->kind)
+	return egress ? nat_new_out4(&key->four, v->bits, v->kind, md->packet_len)
 		      : nat_new_in4(&key->four, v->bits << 4, v->kind);
+}
+
+/* Counts a packet in the numbers of a direction. */
+PCN_INLINE void nat_add(const struct pcn_md *md, __u64 *packets, __u64 *bytes, __u64 *seen,
+			int refreshes)
+{
+	__u64 now = pcn_time_coarse();
+
+	++*packets;
+	*bytes += md->packet_len;
+	if ((__s64)(now - *seen) >= (__s64)refresh_ns && refreshes)
+		*seen = now;
 }
 
 /* Counts a packet of a session. */
 PCN_INLINE void nat_account(const struct pcn_md *md, const union nat_any_key *key,
-			    struct nat_session4 *s, const struct nat_view *v, const int egress,
+			    struct nat_found *f, const struct nat_view *v, const int egress,
 			    const int v6)
 {
-	const __u32 table = (v6 ? NAT_V6 : 0) | (egress ? 0 : NAT_IN);
 	__u32 bits = egress ? v->bits : v->bits << 4;
 	__u32 reset = egress ? NAT_OUT_RST : NAT_IN_RST;
-	__u64 now = pcn_time_coarse();
+	int refreshes = egress || inbound_refresh || v->proto != IPPROTO_UDP;
+	struct nat_session4 *s = f->of;
+	struct nat_session6 *s6 = (void *)s;
 
-	s->packets++;
-	s->bytes += md->packet_len;
-	if ((__s64)(now - s->seen) >= (__s64)refresh_ns &&
-	    (egress || inbound_refresh || v->proto != IPPROTO_UDP))
-		s->seen = now;
-	if ((s->state & bits) != bits || (s->state & reset) ||
-	    (v->bits == NAT_OUT_SYN && s->state != bits))
-		nat_advance(key, s, bits, table);
+	if (egress || !f->mapped)
+		nat_add(md, &s->packets, &s->bytes, &s->seen, refreshes);
+	else if (v6)
+		nat_add(md, &s6->in_packets, &s6->in_bytes, &s6->in_seen, refreshes);
+	else
+		nat_add(md, &s->in_packets, &s->in_bytes, &s->in_seen, refreshes);
+	if ((s->state & bits) == bits && !(s->state & reset) &&
+	    (v->bits != NAT_OUT_SYN || s->state == bits))
+		return;
+	if (v6)
+		nat_advance6(&key->six, s6, bits, !egress);
+	else
+		nat_advance4(&key->four, s, bits, !egress);
 }
 
 /* A later fragment: what the first one has noted. */
@@ -154,28 +247,49 @@ PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct na
 	return egress && hairpin && f->turns ? nat_turn(ctx, md) : pcn_pkt_pass(ctx, md);
 }
 
+/* Finds what becomes of a packet that is whole, or opens a session for it: NAT_OPENED, NAT_UNTOUCHED,
+ * or a reason. */
+PCN_INLINE int nat_decide(const struct pcn_md *md, const struct nat_view *v,
+			  const union nat_any_key *key, struct nat_session4 **by, const int egress,
+			  const int v6)
+{
+	struct nat_found f;
+
+	nat_look(&f, key, egress, v6);
+	if (!f.by) {
+		int result = nat_miss(md, key, v, egress, v6);
+		struct nat_open *o = nat_scratch();
+		if (egress && o && result == NAT_MADE) {
+			*by = (void *)&o->entry;
+			return NAT_OPENED;
+		}
+		if (result != NAT_OPENED && result != NAT_MADE)
+			return result;
+		nat_look(&f, key, egress, v6);
+		if (!f.by)
+			return NAT_SESSION_TABLE_FULL;
+	}
+	*by = f.by;
+	nat_account(md, key, &f, v, egress, v6);
+	return NAT_OPENED;
+}
+
 /* The rest of the way for a packet that was read. */
 PCN_INLINE int nat_translate(struct CTXTYPE *ctx, struct pcn_md *md, const struct nat_view *v,
 			     const union nat_any_key *key, const int egress, const int v6)
 {
 	const __u32 table = (v6 ? NAT_V6 : 0) | (egress ? 0 : NAT_IN);
+	struct nat_session4 *s = NULL;
 
 	if (v->kind == NAT_LATER)
 		return nat_later(ctx, md, v, key, egress, v6);
 	if (v->kind == NAT_LOCAL)
 		return pcn_pkt_pass(ctx, md);
-	struct nat_session4 *s = nat_lookup(key, egress, v6);
-	if (!s) {
-		int result = nat_miss(key, v, egress, v6);
-		if (result == NAT_UNTOUCHED)
-			return pcn_pkt_pass(ctx, md);
-		if (result != NAT_OPENED)
-			return pcn_pkt_drop(ctx, md, result);
-		s = nat_lookup(key, egress, v6);
-		if (!s)
-			return pcn_pkt_drop(ctx, md, NAT_SESSION_TABLE_FULL);
-	}
-	nat_account(md, key, s, v, egress, v6);
+	int result = nat_decide(md, v, key, &s, egress, v6);
+	if (result == NAT_UNTOUCHED)
+		return pcn_pkt_pass(ctx, md);
+	if (result != NAT_OPENED || !s)
+		return pcn_pkt_drop(ctx, md, result);
 	if (v->fragment) {
 		struct nat_open *o = nat_scratch();
 		if (o) {

@@ -109,11 +109,11 @@ struct nat_key6 {
 #define NAT_INBOUND 0x02  /* the first packet came from outside */
 #define NAT_OVERLOAD 0x04 /* no mapping: the external endpoint is for this remote only */
 #define NAT_OWN 0x10	  /* of the host that has the external address */
-#define NAT_HAIRPIN 0x08  /* the remote is an external endpoint of another internal host */
+#define NAT_MAPPED 0x20	 /* of a mapping, by which packets from outside find it: no ingress entry */
+#define NAT_HAIRPIN 0x08 /* the remote is an external endpoint of another internal host */
 
-/* What a direction of a session knows. Each counts and stamps for itself, so that CPUs which
- * serve the two directions share no cache line. 56 bytes, so that key, value and the kernel's
- * part take two lines of the cache. */
+/* What an entry knows: of the direction of its table; of both, in egress tables, with NAT_MAPPED.
+ * Each direction counts and stamps for itself. */
 struct nat_session4 {
 	__u64 created; /* coarse monotonic ns */
 	__u64 seen;    /* the same, of about the last packet; of a mapping, of its newest session */
@@ -128,6 +128,9 @@ struct nat_session4 {
 	__u8 origin;
 	__be32 addr; /* what the key's local becomes */
 	__u32 zero;
+	__u64 in_seen; /* of the other direction, with NAT_MAPPED */
+	__u64 in_packets;
+	__u64 in_bytes;
 };
 
 struct nat_session6 {
@@ -143,10 +146,11 @@ struct nat_session6 {
 	__u8 flags;
 	__u8 origin;
 	__be32 addr[4];
+	__u64 in_seen;
+	__u64 in_packets;
+	__u64 in_bytes;
 };
 
-_Static_assert(sizeof(struct nat_session4) == 56,
-	       "two lines with the key and the part of the kernel");
 _Static_assert(__builtin_offsetof(struct nat_session4, addr) ==
 		       __builtin_offsetof(struct nat_session6, addr),
 	       "sessions of both families begin alike");
@@ -175,6 +179,7 @@ struct nat_open {
 	struct nat_key6 in;	   /* as seen inside: the key of egress tables */
 	struct nat_key6 out;	   /* as seen outside: the key of ingress tables */
 	struct nat_key6 other;	   /* of another session */
+	struct nat_key6 probe;	   /* of nat_is_mapped */
 	struct nat_session6 entry; /* for v4 tables only its beginning counts, with addr[0] */
 	struct nat_fragment_key fragment_key;
 	struct nat_fragment fragment;
@@ -183,6 +188,8 @@ struct nat_open {
 	__u16 first, last; /* ports to choose from */
 	__u16 addr_delta;  /* of in.local becoming out.local */
 	__u32 fixed;	   /* the port must stay as it is */
+	__u32 length;	   /* of the packet */
+	__u32 zero;
 };
 
 /* Indexes of the map `counters`. */
@@ -205,6 +212,7 @@ enum nat_counter {
 #define NAT_ENTRIES4 131072
 #define NAT_ENTRIES6 32768
 #define NAT_FRAGMENT_ENTRIES 16384
+#define NAT_MARKS 2048
 
 PCN_CONFIG(__u32, mapping) = NAT_MAP_ENDPOINT_INDEPENDENT;
 PCN_CONFIG(__u32, filtering) = NAT_FILTER_ADDRESS_PORT_DEPENDENT;
@@ -234,6 +242,10 @@ PCN_MAP(egress4, BPF_MAP_TYPE_HASH, struct nat_key4, struct nat_session4, NAT_EN
 PCN_MAP(ingress4, BPF_MAP_TYPE_HASH, struct nat_key4, struct nat_session4, NAT_ENTRIES4);
 PCN_MAP(egress6, BPF_MAP_TYPE_HASH, struct nat_key6, struct nat_session6, NAT_ENTRIES6);
 PCN_MAP(ingress6, BPF_MAP_TYPE_HASH, struct nat_key6, struct nat_session6, NAT_ENTRIES6);
+
+/* Which external ports have ever had a session with an entry of its own in the ingress table, and
+ * which a mapping: two bits a port. Where one kind has never been, the other need not look for it. */
+PCN_MAP(marks, BPF_MAP_TYPE_ARRAY, __u32, __u64, NAT_MARKS);
 
 PCN_MAP(fragments, BPF_MAP_TYPE_LRU_HASH, struct nat_fragment_key, struct nat_fragment,
 	NAT_FRAGMENT_ENTRIES);

@@ -31,6 +31,7 @@ type flat4 struct {
 	Origin                        origin
 	Addr                          [4]byte
 	_                             uint32
+	InSeen, InPackets, InBytes    uint64
 }
 
 type flat6 struct {
@@ -41,6 +42,7 @@ type flat6 struct {
 	Flags                         uint8
 	Origin                        origin
 	Addr                          [16]byte
+	InSeen, InPackets, InBytes    uint64
 }
 
 func TestTypesAreThoseOfTheTables(t *testing.T) {

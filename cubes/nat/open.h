@@ -31,6 +31,7 @@ PCN_REASONS(nat_reason);
 /* What becomes of a packet; or a reason to drop it. */
 #define NAT_UNTOUCHED 0 /* it goes on as it is */
 #define NAT_OPENED 1	/* there is a session now */
+#define NAT_MADE 2	/* the same; the scratch has its egress entry, which counts the packet */
 
 /* What a packet is. */
 enum nat_kind {
@@ -117,14 +118,57 @@ PCN_INLINE int nat_opened(const struct nat_open *o)
 	default:
 		nat_count(NAT_CREATED_OTHER);
 	}
-	return NAT_OPENED;
+	return NAT_MADE;
+}
+
+/* Adds the egress entry of a session, with its first packet if that goes out. */
+PCN_INLINE long nat_put_session(struct nat_open *o, const __u32 table)
+{
+	o->entry.packets = o->length != 0;
+	o->entry.bytes = o->length;
+	long err = nat_put(o, table);
+	o->entry.packets = 0;
+	o->entry.bytes = 0;
+	return err;
+}
+
+/* Adds the session of a mapping, which is in o. NAT_EEXIST: a session without a mapping has the external
+ * endpoint. It looks for this one after it has claimed that, so one of both gives way. */
+PCN_INLINE int nat_join(struct nat_open *o, const __u32 table)
+{
+	nat_specific(o);
+	o->entry.flags |= NAT_MAPPED;
+	long err = nat_put_session(o, table);
+	if (err == NAT_EEXIST) { /* by another CPU at the same time */
+		struct nat_session4 *s = nat_find(&o->in, table);
+		int inbound = o->entry.flags & NAT_INBOUND;
+		return s && (!inbound || (s->flags & NAT_MAPPED)) ? NAT_OPENED : err;
+	}
+	if (err)
+		return err;
+	if (nat_is_marked(o->out.local_port, NAT_MARK_ALONE) && nat_find(&o->out, table | NAT_IN)) {
+		nat_remove(&o->in, table);
+		o->entry.flags &= ~NAT_MAPPED;
+		return NAT_EEXIST;
+	}
+	return nat_opened(o);
+}
+
+PCN_GLOBAL int nat_join4(struct nat_open *o PCN_NONNULL)
+{
+	return nat_join(o, 0);
+}
+
+PCN_GLOBAL int nat_join6(struct nat_open *o PCN_NONNULL)
+{
+	return nat_join(o, NAT_V6);
 }
 
 /* Adds the egress entry of the session that o says. The ingress entry is there: `there` as
  * nat_ensure said, so that another's is not removed when it goes wrong. */
 PCN_INLINE int nat_complete(struct nat_open *o, long there, const __u32 table)
 {
-	long err = nat_put(o, table);
+	long err = nat_put_session(o, table);
 
 	if (!err)
 		return nat_opened(o);
@@ -200,7 +244,6 @@ PCN_INLINE void nat_permit(struct nat_open *o, const __u32 table)
 PCN_NOINLINE int nat_open_mapped(struct nat_open *o, __u32 table)
 {
 	long err = nat_map(o, table);
-	int result;
 
 	if (err == NAT_ENOSPC && overload) {
 		o->entry.flags |= NAT_OVERLOAD;
@@ -208,23 +251,14 @@ PCN_NOINLINE int nat_open_mapped(struct nat_open *o, __u32 table)
 	}
 	if (err)
 		return nat_refuse(err);
-	nat_specific(o);
-	err = nat_ensure(o, table | NAT_IN);
+	err = table & NAT_V6 ? nat_join6(o) : nat_join4(o);
 	if (err == NAT_EEXIST && overload)
 		return nat_open_alone(o, table);
 	if (err < 0)
 		return nat_refuse(err);
-	result = nat_complete(o, err, table);
-	if (result != NAT_OPENED)
-		return result;
 	if (filtering == NAT_FILTER_ADDRESS_DEPENDENT && o->remote_port)
 		nat_permit(o, table);
-	nat_wildcard(o);
-	if (!nat_find(&o->in, table)) { /* it aged in the meantime */
-		nat_put(o, table | NAT_IN);
-		nat_put(o, table);
-	}
-	return NAT_OPENED;
+	return err;
 }
 
 /* Whether the address that a packet goes to is external, but of another internal host. */
@@ -295,11 +329,12 @@ PCN_INLINE int nat_has_turned(struct nat_open *o, const __u32 table)
 		o->other.remote_port = 0;
 	}
 	o->other.proto = o->out.proto;
-	return nat_find(&o->other, table | NAT_IN) != NULL;
+	return nat_translation(&o->other, table | NAT_IN) != NULL;
 }
 
-/* Opens the session of a packet on its way in, whose internal endpoint o->in is known now. */
-PCN_INLINE int nat_open_inbound(struct nat_open *o, const __u32 table)
+/* Opens the session of a packet on its way in, whose internal endpoint o->in is known now: one of its
+ * mapping, or one of a rule. */
+PCN_INLINE int nat_open_inbound(struct nat_open *o, int mapped, const __u32 table)
 {
 	if (o->in.proto == IPPROTO_TCP && (o->entry.state & NAT_IN_RST))
 		return NAT_NO_SESSION;
@@ -308,7 +343,15 @@ PCN_INLINE int nat_open_inbound(struct nat_open *o, const __u32 table)
 		o->entry.flags |= NAT_HAIRPIN;
 	o->addr_delta = pcn_csum_diff16(o->in.local, o->out.local);
 	nat_specific(o);
+	if (mapped) {
+		long err = table & NAT_V6 ? nat_join6(o) : nat_join4(o);
+		return err < 0 ? nat_refuse(err) : err;
+	}
 	long err = nat_ensure(o, table | NAT_IN);
+	if (!err && NAT_HAS_SOURCES && nat_is_shared(o, table)) {
+		nat_remove(&o->out, table | NAT_IN);
+		err = NAT_EEXIST;
+	}
 	return err < 0 ? nat_refuse(err) : nat_complete(o, err, table);
 }
 
@@ -339,7 +382,7 @@ PCN_INLINE int nat_open_forward(struct nat_open *o, __u32 kind, __u32 table)
 	}
 	o->entry.rule = f->rule;
 	o->entry.origin = f->origin;
-	return nat_open_inbound(o, table);
+	return nat_open_inbound(o, 0, table);
 }
 
 /* A packet on its way in that belongs to no session. o->out, o->remote, o->entry.seen and .state
@@ -371,7 +414,7 @@ PCN_INLINE int nat_open_ingress(struct nat_open *o, __u32 kind, __u32 table)
 		if (!nat_find(&o->in, table))
 			return NAT_FILTERED;
 	}
-	return nat_open_inbound(o, table);
+	return nat_open_inbound(o, 1, table);
 }
 
 #endif

@@ -229,8 +229,8 @@ func TestRFC5382SimultaneousOpen(t *testing.T) {
 func TestTheStateOfAConnectionIsInBothDirections(t *testing.T) {
 	fin, rst := pkt.TCPFlags{FIN: true, ACK: true}, pkt.TCPFlags{RST: true}
 	const outSYN, inSYN = 1, 1 << 4
-	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
-		b := newBench(t, l, snat)
+	test := func(t *testing.T, l *bpftest.Lab, config string, both func(*bench) (out, in half)) {
+		b := newBench(t, l, config)
 		for _, s := range []struct {
 			name  string
 			in    bool
@@ -259,15 +259,30 @@ func TestTheStateOfAConnectionIsInBothDirections(t *testing.T) {
 			if _, err := b.pass(s.in, frame.Bytes()); err != nil {
 				t.Fatalf("%s: %v", s.name, err)
 			}
-			out, in := b.session4("egress4", host, 4000, other, 80, nextTCP), b.session4("ingress4", ours, 4000, other, 80, nextTCP)
-			if out.Half.State != s.want || in.Half.State != s.want {
-				t.Errorf("%s: state %02x and %02x, want %02x", s.name, out.Half.State, in.Half.State, s.want)
+			if out, in := both(b); out.State != s.want || in.State != s.want {
+				t.Errorf("%s: state %02x and %02x, want %02x", s.name, out.State, in.State, s.want)
 			}
 		}
-		out, in := b.session4("egress4", host, 4000, other, 80, nextTCP), b.session4("ingress4", ours, 4000, other, 80, nextTCP)
-		if out.Half.Packets != 7 || in.Half.Packets != 7 || out.Half.Bytes != 7*54 || in.Half.Bytes != 7*54 {
-			t.Errorf("counted %d packets, %d bytes out; %d, %d in", out.Half.Packets, out.Half.Bytes, in.Half.Packets, in.Half.Bytes)
+		if out, in := both(b); out.Packets != 7 || in.Packets != 7 || out.Bytes != 7*54 || in.Bytes != 7*54 {
+			t.Errorf("counted %d packets, %d bytes out; %d, %d in", out.Packets, out.Bytes, in.Packets, in.Bytes)
 		}
+	}
+	t.Run("one entry, found by the mapping", func(t *testing.T) {
+		atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
+			test(t, l, snat, func(b *bench) (out, in half) {
+				s := b.session4("egress4", host, 4000, other, 80, nextTCP)
+				in = s.In.half()
+				in.State = s.Half.State
+				return s.Half, in
+			})
+		})
+	})
+	t.Run("an entry for each direction", func(t *testing.T) {
+		atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
+			test(t, l, snatWith(`"mapping":"address-and-port-dependent"`, ""), func(b *bench) (out, in half) {
+				return b.session4("egress4", host, 4000, other, 80, nextTCP).Half, b.session4("ingress4", ours, 4000, other, 80, nextTCP).Half
+			})
+		})
 	})
 }
 

@@ -73,7 +73,7 @@ PCN_INLINE void nat_target(__be32 to[4], const struct nat_session4 *s, const __u
 }
 
 /* The entry of a key, NULL if there is none. Entries of both families begin alike. */
-PCN_NOINLINE struct nat_session4 *nat_find(const struct nat_key6 *key, __u32 table)
+PCN_INLINE struct nat_session4 *nat_get(const struct nat_key6 *key, __u32 table)
 {
 	struct nat_key4 four;
 
@@ -83,6 +83,12 @@ PCN_NOINLINE struct nat_session4 *nat_find(const struct nat_key6 *key, __u32 tab
 	nat_narrow(&four, key);
 	return table & NAT_IN ? bpf_map_lookup_elem(&ingress4, &four)
 			      : bpf_map_lookup_elem(&egress4, &four);
+}
+
+/* The same, where the stack of calls is not deep: the verifier allows 8. */
+PCN_NOINLINE struct nat_session4 *nat_find(const struct nat_key6 *key, __u32 table)
+{
+	return nat_get(key, table);
 }
 
 PCN_NOINLINE long nat_remove(const struct nat_key6 *key, __u32 table)
@@ -97,6 +103,33 @@ PCN_NOINLINE long nat_remove(const struct nat_key6 *key, __u32 table)
 			      : bpf_map_delete_elem(&egress4, &four);
 }
 
+/* marks: bits of a port. */
+#define NAT_MARK_ALONE 1
+#define NAT_MARK_MAPPING 2
+
+PCN_INLINE __u64 *nat_mark_of(__be16 port)
+{
+	__u32 index = port >> 5;
+
+	return bpf_map_lookup_elem(&marks, &index);
+}
+
+/* Notes that an external port has, or will have, entries of a kind. */
+PCN_INLINE void nat_mark(__be16 port, __u64 kind)
+{
+	__u64 *word = nat_mark_of(port), bit = kind << (port & 31) * 2;
+
+	if (word && !(*(volatile __u64 *)word & bit))
+		__sync_fetch_and_or(word, bit);
+}
+
+PCN_INLINE int nat_is_marked(__be16 port, __u64 kind)
+{
+	__u64 *word = nat_mark_of(port);
+
+	return !word || *(volatile __u64 *)word >> (port & 31) * 2 & kind;
+}
+
 /* Adds the entry of one direction, which leads from in to out or back: 0, NAT_EEXIST if the key
  * has one already, another negative number if there is no room. */
 PCN_NOINLINE long nat_put(struct nat_open *o, __u32 table)
@@ -109,6 +142,9 @@ PCN_NOINLINE long nat_put(struct nat_open *o, __u32 table)
 	e->port = to->local_port;
 	e->port_delta = pcn_csum_diff2(key->local_port, to->local_port);
 	e->addr_delta = table & NAT_IN ? ~o->addr_delta : o->addr_delta;
+	if (table & NAT_IN)
+		nat_mark(key->local_port,
+			 e->flags & NAT_MAPPING ? NAT_MARK_MAPPING : NAT_MARK_ALONE);
 	if (table & NAT_V6) {
 		nat_copy(e->addr, to->local);
 		return table & NAT_IN ? bpf_map_update_elem(&ingress6, key, e, BPF_NOEXIST)
@@ -116,7 +152,7 @@ PCN_NOINLINE long nat_put(struct nat_open *o, __u32 table)
 	}
 	nat_narrow(&four, key);
 	e->addr[0] = to->local[3];
-	e->addr[1] = 0;
+	e->addr[1] = e->addr[2] = e->addr[3] = 0;
 	return table & NAT_IN ? bpf_map_update_elem(&ingress4, &four, e, BPF_NOEXIST)
 			      : bpf_map_update_elem(&egress4, &four, e, BPF_NOEXIST);
 }
@@ -129,6 +165,58 @@ PCN_NOINLINE int nat_leads(const struct nat_open *o, const struct nat_session4 *
 
 	nat_target(addr, s, table);
 	return s->port == to->local_port && nat_same(addr, to->local);
+}
+
+/* Fills a key with the mapping of its local endpoint. */
+PCN_INLINE void nat_bare(struct nat_key6 *to, const struct nat_key6 *from)
+{
+	__builtin_memset(to, 0, sizeof(*to));
+	nat_copy(to->local, from->local);
+	to->local_port = from->local_port;
+	to->proto = from->proto;
+}
+
+/* True if a packet from outside is of a session with NAT_MAPPED. */
+PCN_INLINE int nat_is_mapped(const struct nat_key6 *out, const __u32 table)
+{
+	struct nat_open *o = nat_scratch();
+	struct nat_session4 *m, *s;
+
+	if (!o)
+		return 0;
+	nat_bare(&o->probe, out);
+	m = nat_get(&o->probe, table | NAT_IN);
+	if (!m)
+		return 0;
+	nat_target(o->probe.local, m, table);
+	nat_copy(o->probe.remote, out->remote);
+	o->probe.local_port = m->port;
+	o->probe.remote_port = out->remote_port;
+	s = nat_get(&o->probe, table & NAT_V6);
+	return s && (s->flags & NAT_MAPPED);
+}
+
+PCN_GLOBAL int nat_is_mapped4(const struct nat_key6 *out PCN_NONNULL)
+{
+	return nat_is_mapped(out, 0);
+}
+
+PCN_GLOBAL int nat_is_mapped6(const struct nat_key6 *out PCN_NONNULL)
+{
+	return nat_is_mapped(out, NAT_V6);
+}
+
+/* The entry by which a packet is translated, NULL if it is of no session. */
+PCN_INLINE struct nat_session4 *nat_translation(const struct nat_key6 *key, const __u32 table)
+{
+	struct nat_open *o = nat_scratch();
+
+	if ((table & NAT_IN) && NAT_HAS_SOURCES && o &&
+	    (table & NAT_V6 ? nat_is_mapped6(key) : nat_is_mapped4(key))) {
+		nat_bare(&o->probe, key);
+		return nat_find(&o->probe, table);
+	}
+	return nat_find(key, table);
 }
 
 /* nat_ensure: the entry was there, by another CPU or from before. */

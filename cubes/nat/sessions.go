@@ -169,15 +169,24 @@ func pageOf[K comparable, V any](n *nat, f *family[K, V], q cube.PageQuery) (pag
 }
 
 func rawEntry[K comparable, V any](n *nat, f *family[K, V], k K, v V, now uint64) (json.RawMessage, error) {
-	other, _, err := f.ingress.Get(f.twin(k, v)) // without one its counters are 0
+	other, err := otherHalf(f, k, v)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := json.Marshal(n.show(f.session(k, v), f.half(other), now))
+	raw, err := json.Marshal(n.show(f.session(k, v), other, now))
 	if err != nil {
 		return nil, fmt.Errorf("encoding a session: %w", err)
 	}
 	return raw, nil
+}
+
+// otherHalf is what is known of the other direction of a session of the egress table: all 0 where that is gone.
+func otherHalf[K comparable, V any](f *family[K, V], k K, v V) (half, error) {
+	if is := f.session(k, v); is.Flags&flagMapped != 0 {
+		return is.in.half(), nil
+	}
+	other, _, err := f.ingress.Get(f.twin(k, v))
+	return f.half(other), err
 }
 
 // sessionKeys are the keys of an entry of `natting-table`.
@@ -263,6 +272,9 @@ func deleteOne[K comparable, V any](f *family[K, V], keys sessionKeys) error {
 	}
 	if !ok || f.half(v).Flags&flagMapping != 0 {
 		return fmt.Errorf("there is no such session: %w", cube.ErrNotFound)
+	}
+	if f.half(v).Flags&flagMapped != 0 {
+		return dropSessions(f, nil, []K{k})
 	}
 	return dropSessions(f, []K{f.twin(k, v)}, []K{k})
 }

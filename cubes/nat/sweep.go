@@ -151,7 +151,7 @@ func (s *sweeper) step() {
 	}
 	if s.after = next; next == "" {
 		s.stage++
-		if s.stage == stageIngress4 && s.swept%strayEvery != 0 {
+		if s.stage == stageIngress4 && !s.looksForStrays() {
 			s.stage = stageEnd
 		}
 	}
@@ -166,6 +166,9 @@ func (s *sweeper) step() {
 		s.again()
 	}
 }
+
+// looksForStrays tells whether this sweep looks for halves of sessions.
+func (s *sweeper) looksForStrays() bool { return s.swept%strayEvery == 0 }
 
 // work does what is due at the present place.
 func (s *sweeper) work() (next string, err error) {
@@ -207,12 +210,14 @@ func sweepEgress[K comparable, V any](s *sweeper, f *family[K, V], now uint64) (
 			}
 			continue
 		case stays:
-			if stays, err = s.fresh(is, func() (uint64, error) { return twinSeen(f, e.Key, e.Value) }, now); err != nil {
+			if stays, err = lives(s, f, e.Key, e.Value, now); err != nil {
 				return "", err
 			}
 		}
 		if !stays {
-			ingress, egress = append(ingress, f.twin(e.Key, e.Value)), append(egress, e.Key)
+			if egress = append(egress, e.Key); is.Flags&flagMapped == 0 {
+				ingress = append(ingress, f.twin(e.Key, e.Value))
+			}
 			continue
 		}
 		s.sessions[kindOf(is.proto)]++
@@ -247,13 +252,21 @@ func dropMapping[K comparable, V any](f *family[K, V], k K, v V, fits bool) erro
 	return err
 }
 
-// twinSeen is when a packet of the other direction was seen, 0 when that is gone.
-func twinSeen[K comparable, V any](f *family[K, V], k K, v V) (uint64, error) {
-	twin, ok, err := f.ingress.Get(f.twin(k, v))
-	if err != nil || !ok {
-		return 0, err
+// lives tells whether a session had a packet within its timeout. One whose mapping went when a packet and a sweep met does
+// not live: packets from outside do not find it, and the next one from inside makes it anew.
+func lives[K comparable, V any](s *sweeper, f *family[K, V], k K, v V, now uint64) (bool, error) {
+	is := f.session(k, v)
+	if is.Flags&flagMapped != 0 && s.looksForStrays() && elapsed(now, is.Created) >= strayAge {
+		back := f.bare(f.twin(k, v))
+		mapping, ok, err := f.ingress.Get(back)
+		if err != nil || !ok || f.twin(back, mapping) != f.bare(k) {
+			return false, err
+		}
 	}
-	return f.half(twin).Seen, nil
+	return s.fresh(is, func() (uint64, error) {
+		other, err := otherHalf(f, k, v)
+		return other.Seen, err
+	}, now)
 }
 
 // sweepIngress deletes halves of sessions and mappings whose other half is gone: a packet and a sweep that meet leave some.

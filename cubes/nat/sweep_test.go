@@ -27,6 +27,7 @@ type planted struct {
 	origin                     origin
 	rule                       uint32
 	mapping                    bool
+	mapped                     bool // found from outside by its mapping
 }
 
 func point(t testing.TB, text string) endpoint {
@@ -69,14 +70,18 @@ func plant(t testing.TB, tables *tables, p planted) {
 	if p.mapping {
 		out.Flags, in.Flags = flagMapping, flagMapping
 	}
+	var back inbound
+	if p.mapped {
+		out.Flags, back = flagMapped, inbound{Seen: in.Seen, Packets: in.Packets, Bytes: in.Bytes}
+	}
 	if internal.addr.Is4() {
-		err = tables.v4.egress.Set(key4Of(internal, remote, p.proto), session4{Half: out, Addr: external.addr.As4()})
-		if err == nil {
+		err = tables.v4.egress.Set(key4Of(internal, remote, p.proto), session4{Half: out, Addr: external.addr.As4(), In: back})
+		if err == nil && !p.mapped {
 			err = tables.v4.ingress.Set(key4Of(external, remote, p.proto), session4{Half: in, Addr: internal.addr.As4()})
 		}
 	} else {
-		err = tables.v6.egress.Set(key6Of(internal, remote, p.proto), session6{Half: out, Addr: external.addr.As16()})
-		if err == nil {
+		err = tables.v6.egress.Set(key6Of(internal, remote, p.proto), session6{Half: out, Addr: external.addr.As16(), In: back})
+		if err == nil && !p.mapped {
 			err = tables.v6.ingress.Set(key6Of(external, remote, p.proto), session6{Half: in, Addr: internal.addr.As16()})
 		}
 	}

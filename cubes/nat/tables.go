@@ -134,17 +134,24 @@ type half struct {
 	Origin               origin
 }
 
+// inbound is what an entry of egress tables with flagMapped knows of the other direction.
+type inbound struct{ Seen, Packets, Bytes uint64 }
+
+func (in inbound) half() half { return half{Seen: in.Seen, Packets: in.Packets, Bytes: in.Bytes} }
+
 // session4 is struct nat_session4.
 type session4 struct {
 	Half half
 	Addr [4]byte
 	_    uint32
+	In   inbound
 }
 
 // session6 is struct nat_session6.
 type session6 struct {
 	Half half
 	Addr [16]byte
+	In   inbound
 }
 
 // The bits of half.State: the flags of TCP that were seen, of other protocols only ACK.
@@ -157,8 +164,13 @@ const (
 	inRST  = 1 << 7
 )
 
-// flagMapping in half.Flags: no session but the claim of an external endpoint.
-const flagMapping = 1 << 0
+// The bits of half.Flags that matter here.
+const (
+	// flagMapping: no session but the claim of an external endpoint.
+	flagMapping = 1 << 0
+	// flagMapped: a session that packets from outside find by its mapping; it has no entry in the ingress table.
+	flagMapped = 1 << 5
+)
 
 // endpoint is an address with a port, or with the id of ICMP queries.
 type endpoint struct {
@@ -169,6 +181,7 @@ type endpoint struct {
 // session is an entry of an egress table in the control plane's terms.
 type session struct {
 	half
+	in                         inbound
 	proto                      uint8
 	internal, remote, external endpoint
 }
@@ -176,9 +189,11 @@ type session struct {
 // family is the tables of IPv4 or IPv6.
 type family[K comparable, V any] struct {
 	egress, ingress cube.Table[K, V]
-	// session decodes an entry of egress; twin is the key of the other direction, of entries of both tables.
+	// session decodes an entry of egress; twin is the key of the other direction, of entries of both tables, and bare
+	// that of the mapping of a local endpoint.
 	session func(K, V) session
 	twin    func(K, V) K
+	bare    func(K) K
 	half    func(V) half
 	// key is the reverse of session.
 	key func(internal, remote endpoint, proto uint8) K
@@ -203,14 +218,14 @@ func openTables(env cube.Env) (t tables, err error) {
 	if t.counters, err = cube.OpenPerCPU[uint32, uint64](env, "counters"); err != nil {
 		return t, err
 	}
-	t.v4 = family[key4, session4]{session: session4Of, twin: twin4, half: func(s session4) half { return s.Half }, key: key4Of}
+	t.v4 = family[key4, session4]{session: session4Of, twin: twin4, bare: bare4, half: func(s session4) half { return s.Half }, key: key4Of}
 	if t.v4.egress, err = cube.OpenTable[key4, session4](env, "egress4"); err != nil {
 		return t, err
 	}
 	if t.v4.ingress, err = cube.OpenTable[key4, session4](env, "ingress4"); err != nil {
 		return t, err
 	}
-	t.v6 = family[key6, session6]{session: session6Of, twin: twin6, half: func(s session6) half { return s.Half }, key: key6Of}
+	t.v6 = family[key6, session6]{session: session6Of, twin: twin6, bare: bare6, half: func(s session6) half { return s.Half }, key: key6Of}
 	if t.v6.egress, err = cube.OpenTable[key6, session6](env, "egress6"); err != nil {
 		return t, err
 	}
@@ -219,14 +234,14 @@ func openTables(env cube.Env) (t tables, err error) {
 }
 
 func session4Of(k key4, v session4) session {
-	return session{half: v.Half, proto: k.Proto,
+	return session{half: v.Half, in: v.In, proto: k.Proto,
 		internal: endpoint{netip.AddrFrom4(k.Local), k.LocalPort.number()},
 		remote:   endpoint{netip.AddrFrom4(k.Remote), k.RemotePort.number()},
 		external: endpoint{netip.AddrFrom4(v.Addr), v.Half.Port.number()}}
 }
 
 func session6Of(k key6, v session6) session {
-	return session{half: v.Half, proto: k.Proto,
+	return session{half: v.Half, in: v.In, proto: k.Proto,
 		internal: endpoint{netip.AddrFrom16(k.Local), k.LocalPort.number()},
 		remote:   endpoint{netip.AddrFrom16(k.Remote), k.RemotePort.number()},
 		external: endpoint{netip.AddrFrom16(v.Addr), v.Half.Port.number()}}
@@ -241,6 +256,10 @@ func twin6(k key6, v session6) key6 {
 	k.Local, k.LocalPort = v.Addr, v.Half.Port
 	return k
 }
+
+func bare4(k key4) key4 { return key4{Local: k.Local, LocalPort: k.LocalPort, Proto: k.Proto} }
+
+func bare6(k key6) key6 { return key6{Local: k.Local, LocalPort: k.LocalPort, Proto: k.Proto} }
 
 func key4Of(internal, remote endpoint, proto uint8) key4 {
 	return key4{Local: internal.addr.As4(), Remote: remote.addr.As4(), LocalPort: portOf(internal.port),
