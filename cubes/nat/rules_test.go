@@ -231,8 +231,8 @@ func longest(have map[forwardKey]forward, proto Protocol, port uint16) (found fo
 	return found, ok
 }
 
-// TestOneRuleAmongTenThousand: a change costs what it changes, not what there is.
-func TestOneRuleAmongTenThousand(t *testing.T) {
+// TestTimedOneRuleAmongTenThousand: a change costs what it changes, not what there is.
+func TestTimedOneRuleAmongTenThousand(t *testing.T) {
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	var snat, forwards []map[string]any
 	for i := range 10000 {
