@@ -91,9 +91,12 @@ func (n madeUpNetdevs) Get(name string) (netdev.Info, error) {
 	return netdev.Info{}, fmt.Errorf("netdev %s: %w", name, netdev.ErrNotFound)
 }
 
-func (madeUpNetdevs) EnsureCanReceiveRedirects(string) (netdev.Readiness, error) {
-	return netdev.Readiness{OK: true}, nil
+func (n madeUpNetdevs) Look(name string) (netdev.Look, error) {
+	info, err := n.Get(name)
+	return netdev.Look{Index: info.Index, MAC: info.MAC}, err
 }
+
+func (madeUpNetdevs) Put(int, netdev.Dress) error { return nil }
 
 // labCube accepts every configuration, and has one packet to show.
 type labCube struct{}
