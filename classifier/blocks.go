@@ -7,6 +7,7 @@ package classifier
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"sync/atomic"
 	"unsafe"
 
@@ -17,10 +18,15 @@ const (
 	blockSize = 64
 	// none is a place behind those of all rules.
 	none = 1<<32 - 1
-	// long is the bit in the reference to a rule that has further blocks.
-	long = 1 << 31
+	// long is the bit in the reference to a rule that has further blocks; a reference has so many bits.
+	long          = 1 << 20
+	referenceBits = 21
 	// longBlocks is how many such a rule has.
 	longBlocks = 3
+	// isLeaf and the others are in place of a branch's word.
+	isLeaf, isGroup, isSequence = words, words + 1, words + 2
+	// maxTelling is behind the words that a leaf can compare first.
+	maxTelling = 8
 	// never is a value that no field is above.
 	never = 1<<63 - 1
 )
@@ -37,6 +43,7 @@ type blocks struct {
 }
 
 func newBlocks(mem []byte) *blocks {
+	native.PutUint32(mem[4:], none)
 	return &blocks{mem: mem, next: 1, free: map[int][]uint32{}}
 }
 
@@ -99,11 +106,11 @@ var native = binary.NativeEndian
 
 // node writes what is below a node, and returns an error where there is no room.
 func (b *blocks) node(n *node) error {
-	if n.kids == nil {
-		return b.overflow(n)
-	}
 	if n.at != 0 {
 		return nil
+	}
+	if n.kids == nil {
+		return b.rest(n)
 	}
 	for _, k := range n.kids {
 		if err := b.node(k); err != nil {
@@ -121,10 +128,10 @@ func (b *blocks) node(n *node) error {
 	return nil
 }
 
-// overflow writes the rules of a leaf that its first block has no room for.
-func (b *blocks) overflow(n *node) error {
-	count := overflow(len(n.rules))
-	if count == 0 || n.at != 0 {
+// rest writes what a leaf has beside its first block.
+func (b *blocks) rest(n *node) error {
+	count := n.run()
+	if count == 0 {
 		return nil
 	}
 	at, err := b.take(count)
@@ -132,48 +139,114 @@ func (b *blocks) overflow(n *node) error {
 		return err
 	}
 	n.at = at
-	for i := range count {
-		rest := n.rules[(i+1)*maxLeaf:]
-		next := at + uint32(i) + 1
-		if len(rest) <= maxLeaf {
-			next = 0
-		}
-		b.leaf(at+uint32(i), rest[:min(len(rest), maxLeaf)], next)
+	if n.group != nil {
+		b.group(n)
+		return nil
 	}
+	b.list(at, n.rules[min(len(n.rules), blockRules):], 0)
 	return nil
+}
+
+// list writes blocks that follow each other; after them, the search goes on at a block.
+func (b *blocks) list(at uint32, rules []*rule, then uint32) {
+	for ; len(rules) > 0; at++ {
+		count, next := min(len(rules), blockRules), at+1
+		if count == len(rules) {
+			next = then
+		}
+		b.leaf(at, rules[:count], next)
+		rules = rules[count:]
+	}
 }
 
 // header writes the block of a node: a branch, or the first of a leaf.
 func (b *blocks) header(at uint32, n *node) {
-	if n.kids == nil {
-		b.leaf(at, n.rules[:min(len(n.rules), maxLeaf)], n.at)
-		return
+	switch {
+	case n.sequence:
+		block := b.at(at)
+		clear(block)
+		native.PutUint32(block, n.at)
+		block[4] = isSequence
+		native.PutUint32(block[8:], uint32(len(n.kids)))
+	case n.kids != nil:
+		b.branch(at, n.at, fields[n.field], n.values, false)
+	case n.group != nil:
+		b.groupHeader(at, n)
+	default:
+		b.leaf(at, n.rules[:min(len(n.rules), blockRules)], n.at)
 	}
+}
+
+// branch writes a branch to the blocks from first on.
+func (b *blocks) branch(at, first uint32, f field, values []uint64, last bool) {
 	block := b.at(at)
-	f := fields[n.field]
-	native.PutUint32(block, n.at)
+	native.PutUint32(block, first)
 	copy(block[4:], []byte{f.word, f.left, f.right, 0})
+	if last {
+		block[7] = 1
+	}
 	for i := range maxBranches - 1 {
 		value := uint64(never)
-		if i < len(n.values) {
-			value = n.values[i]
+		if i < len(values) {
+			value = values[i]
 		}
 		native.PutUint64(block[8+8*i:], value)
 	}
 }
 
+// leaf writes a block of a leaf. What it has no rules for matches nothing.
 func (b *blocks) leaf(at uint32, rules []*rule, next uint32) {
 	block := b.at(at)
 	clear(block)
 	native.PutUint32(block, next)
-	copy(block[4:], []byte{words, byte(len(rules))})
-	for i, r := range rules {
-		reference := r.at
-		if r.isLong() {
-			reference |= long
+	block[4] = isLeaf
+	var wordOf, references uint64
+	for i := range blockRules {
+		if i >= len(rules) {
+			native.PutUint64(block[16+8*i:], 1)
+			continue
 		}
-		native.PutUint32(block[8+4*i:], reference)
+		r := rules[i]
+		w := telling(r, rules)
+		wordOf |= uint64(w) << (3 * i)
+		references |= r.reference() << (referenceBits * i)
+		native.PutUint64(block[16+8*i:], r.value[w])
+		native.PutUint64(block[40+8*i:], r.mask[w])
 	}
+	native.PutUint16(block[6:], uint16(wordOf))
+	native.PutUint64(block[8:], references)
+}
+
+// reference is how blocks of leaves name a rule.
+func (r *rule) reference() uint64 {
+	if r.isLong() {
+		return uint64(r.at) | long
+	}
+	return uint64(r.at)
+}
+
+// telling is the word of a rule by which it is passed by most often: the one with most bits that not all rules beside it
+// have alike.
+func telling(r *rule, beside []*rule) int {
+	best, most := wordLink, -1
+	for w := range maxTelling {
+		alike := ^uint64(0)
+		for _, x := range beside {
+			alike &= x.mask[w] & ^(x.value[w] ^ r.value[w])
+		}
+		mask := r.mask[w]
+		if w == wordLink {
+			mask &^= 0xffff00ff // which most packets have alike
+		}
+		score := bits.OnesCount64(mask)
+		if len(beside) > 1 {
+			score += 64 * bits.OnesCount64(mask&^alike)
+		}
+		if score > most {
+			best, most = w, score
+		}
+	}
+	return best
 }
 
 // size is how many blocks a rule takes.
@@ -224,7 +297,7 @@ func (b *blocks) write(trees []tree, fresh []*rule) (uint32, error) {
 	return b.forest(trees)
 }
 
-// forest writes trees, and returns the block that has them.
+// forest writes trees, and returns the block that has them: of one that is a leaf, that leaf.
 func (b *blocks) forest(trees []tree) (uint32, error) {
 	for i := range trees {
 		t := &trees[i]
@@ -245,10 +318,13 @@ func (b *blocks) forest(trees []tree) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
+	if len(trees) == 1 && trees[0].root.kids == nil {
+		b.header(at, trees[0].root)
+		return at, nil
+	}
 	block := b.at(at)
 	clear(block)
 	native.PutUint32(block, uint32(len(trees)))
-	native.PutUint32(block[4:], none)
 	for i, t := range trees {
 		native.PutUint32(block[8+8*i:], t.at)
 		native.PutUint32(block[12+8*i:], t.order)
@@ -272,23 +348,49 @@ func needs(trees []tree, fresh []*rule) map[int]int {
 }
 
 func (n *node) needs(need map[int]int) {
-	switch {
-	case n.kids == nil && n.at == 0:
-		if count := overflow(len(n.rules)); count > 0 {
-			need[count]++
-		}
-	case n.at == 0:
-		need[len(n.kids)]++
-		for _, k := range n.kids {
-			k.needs(need)
-		}
+	if n.at != 0 {
+		return
 	}
+	if count := n.run(); count > 0 {
+		need[count]++
+	}
+	for _, k := range n.kids {
+		k.needs(need)
+	}
+}
+
+// run is how many blocks a node has beside its first.
+func (n *node) run() int {
+	switch {
+	case n.kids != nil:
+		return len(n.kids)
+	case n.group != nil:
+		return roomy(n.group.run(len(n.rules)))
+	}
+	return roomy(max(0, lists(len(n.rules))-1))
+}
+
+// lists is how many blocks a leaf of rules takes that are looked at one by one.
+func lists(rules int) int { return (rules + blockRules - 1) / blockRules }
+
+// roomy rounds the length of a run up, by a quarter at most: so there are few lengths, and runs fit again.
+func roomy(count int) int {
+	step := 1 << max(0, bits.Len(uint(count))-3)
+	return (count + step - 1) / step * step
 }
 
 // total is how many blocks runs have together.
 func total(need map[int]int) (sum int) {
 	for length, n := range need {
 		sum += length * n
+	}
+	return sum
+}
+
+// ruleBlocks is how many blocks rules take, without what leads to them.
+func ruleBlocks(rules []*rule) (sum int) {
+	for _, r := range rules {
+		sum += r.size()
 	}
 	return sum
 }

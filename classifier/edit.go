@@ -13,6 +13,8 @@ import (
 const (
 	fewLeaves  = 16
 	manyLeaves = 512
+	// groupLeaves are those that take as long as a group.
+	groupLeaves = 32
 )
 
 // edit is a change of trees: nodes that are new, and blocks that are not used after it.
@@ -28,14 +30,17 @@ type run struct {
 }
 
 // leaves counts the leaves that a rule is in or would be in, up to a limit.
-func (n *node) leaves(b *box, limit int) int {
-	if n.kids == nil {
+func (n *node) leaves(r *rule, limit int) int {
+	switch {
+	case n.group != nil:
+		return groupLeaves
+	case n.kids == nil:
 		return 1
 	}
-	first, last := n.reach(b)
+	first, last := n.reach(r)
 	count := 0
 	for i := first; i <= last && count < limit; i++ {
-		count += n.kids[i].leaves(b, limit-count)
+		count += n.kids[i].leaves(r, limit-count)
 	}
 	return count
 }
@@ -44,7 +49,7 @@ func (n *node) leaves(b *box, limit int) int {
 func (e *edit) add(r *rule) {
 	best, least := -1, manyLeaves
 	for i := range e.trees {
-		c := e.trees[i].root.leaves(r.box, least)
+		c := e.trees[i].root.leaves(r, least)
 		if c < least {
 			best, least = i, c
 		}
@@ -87,34 +92,28 @@ func (e *edit) release(t *tree) {
 
 // replaced gives up the blocks of a node that has a successor.
 func (e *edit) replaced(n *node) {
-	if n.at == 0 {
-		return
+	if n.at != 0 {
+		e.free = append(e.free, run{n.at, n.run()})
 	}
-	if n.kids != nil {
-		e.free = append(e.free, run{n.at, len(n.kids)})
-	} else {
-		e.free = append(e.free, run{n.at, overflow(len(n.rules))})
-	}
-}
-
-// overflow is how many blocks a leaf has beside its first.
-func overflow(rules int) int {
-	return max(0, (rules+maxLeaf-1)/maxLeaf-1)
 }
 
 func (e *edit) insert(n *node, r *rule, in *box, depth int) *node {
 	e.replaced(n)
 	if n.kids == nil {
-		at, _ := slices.BinarySearchFunc(n.rules, r.order, byOrder)
-		rules := slices.Insert(slices.Clone(n.rules), at, r)
-		if len(rules) <= maxLeaf {
-			return &node{rules: rules}
-		}
-		b := builder{target: leafTarget, room: 8 * len(rules), frugal: true}
-		return b.node(rules, in, depth)
+		return e.grow(n, r, in, depth)
 	}
-	out := &node{field: n.field, values: n.values, kids: slices.Clone(n.kids)}
-	first, last := n.reach(r.box)
+	out := &node{field: n.field, values: n.values, sequence: n.sequence, kids: slices.Clone(n.kids)}
+	first, last := n.reach(r)
+	if n.sequence {
+		e.replaced(n.kids[first])
+		kid := grouped(with(n.kids[first].rules, r))
+		if kid.sequence {
+			out.kids = slices.Replace(out.kids, first, first+1, kid.kids...)
+		} else {
+			out.kids[first] = kid
+		}
+		return out
+	}
 	lo, hi := in.lo[n.field], in.hi[n.field]
 	for i := first; i <= last; i++ {
 		in.lo[n.field], in.hi[n.field] = lo, hi
@@ -128,6 +127,25 @@ func (e *edit) insert(n *node, r *rule, in *box, depth int) *node {
 	}
 	in.lo[n.field], in.hi[n.field] = lo, hi
 	return out
+}
+
+// grow puts a rule into a leaf. A leaf that is all of a tree may be longer: it turns to branches later than a new set would.
+func (e *edit) grow(n *node, r *rule, in *box, depth int) *node {
+	rules := with(n.rules, r)
+	switch {
+	case n.group != nil:
+		return grouped(rules)
+	case len(rules) <= leafMost || depth == 0 && len(rules) <= straightLater:
+		return &node{rules: rules}
+	}
+	b := builder{target: leafTarget, room: 8 * len(rules), frugal: true, groups: true}
+	return b.node(rules, in, depth)
+}
+
+// with are rules and one more.
+func with(rules []*rule, r *rule) []*rule {
+	at, _ := slices.BinarySearchFunc(rules, r.order, byOrder)
+	return slices.Insert(slices.Clone(rules), at, r)
 }
 
 func byOrder(r *rule, order uint32) int { return int(int64(r.order) - int64(order)) }
@@ -154,7 +172,7 @@ func (e *edit) remove(r *rule) {
 // has says whether a rule is below a node: it is then in all leaves that it reaches.
 func (n *node) has(r *rule) bool {
 	for n.kids != nil {
-		first, _ := n.reach(r.box)
+		first, _ := n.reach(r)
 		n = n.kids[first]
 	}
 	at, ok := slices.BinarySearchFunc(n.rules, r.order, byOrder)
@@ -164,12 +182,19 @@ func (n *node) has(r *rule) bool {
 func (e *edit) without(n *node, r *rule) *node {
 	e.replaced(n)
 	if n.kids == nil {
-		return &node{rules: slices.DeleteFunc(slices.Clone(n.rules), func(x *rule) bool { return x == r })}
+		out := &node{rules: slices.DeleteFunc(slices.Clone(n.rules), func(x *rule) bool { return x == r })}
+		if n.group != nil && len(out.rules) >= groupLeast {
+			out.group = newGroup(out.rules)
+		}
+		return out
 	}
-	out := &node{field: n.field, values: n.values, kids: slices.Clone(n.kids)}
-	first, last := n.reach(r.box)
+	out := &node{field: n.field, values: n.values, sequence: n.sequence, kids: slices.Clone(n.kids)}
+	first, last := n.reach(r)
 	for i := first; i <= last; i++ {
 		out.kids[i] = e.without(n.kids[i], r)
+	}
+	if n.sequence && len(out.kids[first].rules) == 0 {
+		out.kids = slices.Delete(out.kids, first, first+1)
 	}
 	return out
 }

@@ -183,7 +183,7 @@ func (n *next) build() error {
 		// Blocks of a rule that stays are those of the old set as long as that is in use.
 		all[i] = &rule{Rule: r.Rule, order: r.order, box: r.box}
 	}
-	n.fresh, n.trees = all, forest(all)
+	n.fresh, n.trees = all, forest(all, sizes[len(sizes)-1]-ruleBlocks(all))
 	slices.SortFunc(n.trees, func(x, y tree) int { return int(int64(x.order) - int64(y.order)) })
 	need := total(needs(n.trees, all)) + 1
 	size := 0

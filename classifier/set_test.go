@@ -122,10 +122,14 @@ func (l *lab) find(k *Key) (result, order uint32, ok bool) {
 	return searchFrom(b, native.Uint32(b.at(0)), limited(k, l.at.reads))
 }
 
-// searchFrom is pcn_classify_search from a forest on.
+// searchFrom is pcn_classify_search from a forest, or a leaf, on.
 func searchFrom(b *blocks, at uint32, key *Key) (result, order uint32, ok bool) {
 	order = none
 	forest := b.at(at)
+	if at != 0 && forest[4] >= words {
+		result, order = b.end(at, key)
+		return result, order, order != none
+	}
 	for i := range native.Uint32(forest) {
 		root, best := native.Uint32(forest[8+8*i:]), native.Uint32(forest[12+8*i:])
 		if best > order {
@@ -161,34 +165,86 @@ func (b *blocks) search(at uint32, k *Key) (result, order uint32) {
 	for depth := 0; ; depth++ {
 		block := b.at(at)
 		if block[4] >= words {
-			return b.scan(at, k)
+			return b.end(at, k)
 		}
 		if depth > maxDepth {
 			return 0, none
 		}
-		value := k[block[4]] << block[5] >> block[6]
-		at = native.Uint32(block)
-		for i := range maxBranches - 1 {
-			if native.Uint64(block[8+8*i:]) < value {
-				at++
-			}
-		}
+		at = b.branchOf(at, k)
 	}
 }
 
+// end is pcn_classify_end, and what follows.
+func (b *blocks) end(at uint32, k *Key) (result, order uint32) {
+	block := b.at(at)
+	switch block[4] {
+	case isSequence:
+		first := native.Uint32(block)
+		for i := range native.Uint32(block[8:]) {
+			if result, order = b.end(first+i, k); order != none {
+				return result, order
+			}
+		}
+		return 0, none
+	case isGroup:
+		return b.columns(block, k)
+	}
+	return b.scan(at, k)
+}
+
+// columns is pcn_classify_columns.
+func (b *blocks) columns(block []byte, k *Key) (result, order uint32) {
+	count, first := int(native.Uint16(block[6:])), native.Uint32(block[8:])
+	for i := range count {
+		all := true
+		for j := range block[5] {
+			at, last := native.Uint32(block[12+4*int(j):]), false
+			for depth := 0; !last; depth++ {
+				if depth >= columnDepth {
+					return 0, none
+				}
+				at, last = b.branchOf(at, k), b.at(at)[7] == 1
+			}
+			all = all && native.Uint64(b.at(at / 2)[at%2*rowSize+uint32(i/64*8):])>>(i%64)&1 == 1
+		}
+		reference := uint32(native.Uint64(b.at(first + uint32(i/blockRules))[8:]) >> (referenceBits * (i % blockRules)) & (1<<referenceBits - 1))
+		if all && b.match(reference, k) {
+			r := b.at(reference &^ long)
+			return native.Uint32(r[60:]), native.Uint32(r[56:])
+		}
+	}
+	return 0, none
+}
+
+// branchOf is pcn_classify_next.
+func (b *blocks) branchOf(at uint32, k *Key) uint32 {
+	block := b.at(at)
+	value := k[block[4]] << block[5] >> block[6]
+	at = native.Uint32(block)
+	for i := range maxBranches - 1 {
+		if native.Uint64(block[8+8*i:]) < value {
+			at++
+		}
+	}
+	return at
+}
+
 func (b *blocks) scan(at uint32, k *Key) (result, order uint32) {
-	for {
+	for at != 0 {
 		block := b.at(at)
-		for i := range block[5] {
-			r := b.at(native.Uint32(block[8+4*int(i):]) &^ long)
-			if b.match(native.Uint32(block[8+4*int(i):]), k) {
+		for i := range blockRules {
+			w := native.Uint16(block[6:]) >> (3 * i) & 7
+			if k[w]&native.Uint64(block[40+8*i:]) != native.Uint64(block[16+8*i:]) {
+				continue
+			}
+			reference := uint32(native.Uint64(block[8:]) >> (referenceBits * i) & (1<<referenceBits - 1))
+			if r := b.at(reference &^ long); b.match(reference, k) {
 				return native.Uint32(r[60:]), native.Uint32(r[56:])
 			}
 		}
-		if at = native.Uint32(block); at == 0 {
-			return 0, none
-		}
+		at = native.Uint32(block)
 	}
+	return 0, none
 }
 
 func (b *blocks) match(reference uint32, k *Key) bool {
@@ -244,7 +300,7 @@ func (l *lab) tight() error {
 	var walk func(n *node)
 	walk = func(n *node) {
 		if n.kids == nil {
-			use(n.at, overflow(len(n.rules)), "a leaf")
+			use(n.at, n.run(), "a leaf")
 			return
 		}
 		use(n.at, len(n.kids), "branches")

@@ -14,20 +14,26 @@ import (
 // What the fast path can follow: the limits of classify.h.
 const (
 	maxBranches = 8
-	maxLeaf     = 14 // rules of a leaf's first block, and of each further one
+	blockRules  = 3 // rules of a block of a leaf
 	maxTrees    = 7
 	maxDepth    = 12
 )
 
 // What trees are built for.
 const (
-	leafTarget = 8 // rules with which a node is left as it is, and in a small set, where memory is no matter
-	smallLeaf  = 4
-	smallSet   = 128
-	wideNode   = 32           // below this, rules across a branch stay
-	acrossMax  = 6            // rules that may lie across most ranges of a branch
-	sample     = 64           // rules that are looked at to choose a field
-	builtTrees = maxTrees - 1 // the last is for rules that come later and would be everywhere in the others
+	leafTarget    = 8 // rules with which a node is left as it is, and in a small set, where memory is no matter
+	smallLeaf     = 4
+	leafMost      = 15 // with which an edit leaves one
+	smallSet      = 128
+	straightMost  = 64 // rules of a set that may be a list; by edits it may become as long as straightLater
+	straightLater = 80
+	groupFrom     = 40 // rules that may be a group; by edits it may have as few as groupLeast
+	groupLeast    = 24
+	groupFill     = 192          // rules of a group where there are several: edits find room
+	wideNode      = 32           // below this, rules across a branch stay
+	acrossMax     = 6            // rules that may lie across most ranges of a branch
+	sample        = 64           // rules that are looked at to choose a field
+	builtTrees    = maxTrees - 1 // the last is for rules that come later and would be everywhere in the others
 )
 
 // rule is a rule in a set.
@@ -45,9 +51,13 @@ type node struct {
 	field  int
 	values []uint64
 	kids   []*node
+	// A sequence has kids that are leaves, the rules of each before those of the next.
+	sequence bool
 	// A leaf has rules in their order.
 	rules []*rule
-	// at is the first block of the kids, or of what a leaf has beyond maxLeaf rules; 0 until it is written.
+	// group has a large leaf whose rules are searched by columns.
+	group *group
+	// at is the first block of the kids, or of what a leaf has beside its first; 0 until it is written.
 	at uint32
 }
 
@@ -62,9 +72,16 @@ func (n *node) kid(value uint64) int {
 	return i
 }
 
-// reach is the first and the last branch for a rule's range.
-func (n *node) reach(b *box) (first, last int) {
-	return n.kid(b.lo[n.field]), n.kid(b.hi[n.field])
+// reach is the first and the last kid that a rule is in, or belongs in.
+func (n *node) reach(r *rule) (first, last int) {
+	if n.sequence {
+		at, found := slices.BinarySearchFunc(n.kids, r.order, func(k *node, order uint32) int { return byOrder(k.rules[0], order) })
+		if !found {
+			at = max(0, at-1)
+		}
+		return at, at
+	}
+	return n.kid(r.box.lo[n.field]), n.kid(r.box.hi[n.field])
 }
 
 // builder makes one tree.
@@ -73,40 +90,119 @@ type builder struct {
 	spilled []*rule // those that left
 	room    int     // references to rules that may yet be made; below 0, leaves stay large
 	ends    []uint64
-	target  int // rules with which a node is left as it is
+	groups  bool // leaves may be groups
+	target  int  // rules with which a node is left as it is
 	// frugal branches only where that divides rules well: an edit must not make a tree much larger.
 	frugal bool
 }
 
-// forest makes trees of rules, which are in their order.
-func forest(rules []*rule) []tree {
-	var trees []tree
-	target := leafTarget
+// forest makes trees of rules, which are in their order: of the forms that there is room for, the one that costs least.
+func forest(rules []*rule, room int) []tree {
+	if len(rules) == 0 {
+		return nil
+	}
+	var best []tree
+	var least float64
+	for _, how := range forms {
+		if how.most > 0 && len(rules) > how.most {
+			continue
+		}
+		trees, cost := how.make(rules)
+		if total(needs(trees, nil)) <= room && (best == nil || cost < least) {
+			best, least = trees, cost
+		}
+		if best != nil && least < how.fine {
+			break
+		}
+	}
+	if best == nil { // the least that there is
+		best, _ = list(rules)
+	}
+	return best
+}
+
+// forms are the ways to search a set.
+var forms = []struct {
+	make func(rules []*rule) ([]tree, float64)
+	most int     // rules; 0: any number
+	fine float64 // nanoseconds that are not worth a look at the next form
+}{{list, straightMost, 15}, {branched, 0, 100}, {sparing, 0, 100}, {sequences, 0, 0}}
+
+// list looks at rules one after the other.
+func list(rules []*rule) ([]tree, float64) {
+	root := &node{rules: slices.Clone(rules)}
+	return []tree{{root: root, rules: len(rules), order: root.best()}}, nsHalf * listCost(len(rules))
+}
+
+// branched are trees, where they divide rules.
+func branched(rules []*rule) ([]tree, float64) { return trees(rules, builder{groups: true}) }
+
+// sparing are trees that take little room.
+func sparing(rules []*rule) ([]tree, float64) {
+	return trees(rules, builder{groups: true, frugal: true})
+}
+
+// sequences are groups, one after the other.
+func sequences(rules []*rule) ([]tree, float64) {
+	b := builder{groups: true}
+	root := b.leaf(rules)
+	return []tree{{root: root, rules: len(rules), order: root.best()}}, root.cost()
+}
+
+// trees makes trees of rules as a builder does.
+func trees(rules []*rule, how builder) ([]tree, float64) {
+	var out []tree
+	cost := 0.0
+	how.target = leafTarget
 	if len(rules) <= smallSet {
-		target = smallLeaf
+		how.target = smallLeaf
 	}
 	for len(rules) > 0 {
-		b := builder{target: target, spill: len(trees) < builtTrees-1, room: 24*len(rules) + 4096}
+		b := how
+		b.spill, b.room = len(out) < builtTrees-1, 24*len(rules)+4096
 		root := b.node(rules, everything(), 0)
 		if len(b.spilled) > 0 {
 			root.weed()
 		}
-		trees = append(trees, tree{root: root, rules: len(rules) - len(b.spilled), order: root.best()})
+		out = append(out, tree{root: root, rules: len(rules) - len(b.spilled), order: root.best()})
+		cost += nsTree + root.cost()
 		for _, r := range b.spilled {
 			r.left = false
 		}
 		slices.SortFunc(b.spilled, func(x, y *rule) int { return int(int64(x.order) - int64(y.order)) })
 		rules = b.spilled
 	}
-	return trees
+	return out, cost
 }
 
 // weed takes rules out that left at another node: a rule is in all leaves of a tree that it reaches, or in none.
 func (n *node) weed() {
+	if n.sequence {
+		*n = *(&builder{groups: true}).leaf(n.all())
+	}
+	before := len(n.rules)
 	n.rules = slices.DeleteFunc(n.rules, func(r *rule) bool { return r.left })
+	if n.group != nil && len(n.rules) != before {
+		n.group = newGroup(n.rules)
+	}
+	if n.sequence {
+		return
+	}
 	for _, k := range n.kids {
 		k.weed()
 	}
+}
+
+// all are the rules of a sequence that have not left.
+func (n *node) all() (rules []*rule) {
+	for _, k := range n.kids {
+		for _, r := range k.rules {
+			if !r.left {
+				rules = append(rules, r)
+			}
+		}
+	}
+	return rules
 }
 
 // tree is a tree of a set.
@@ -148,7 +244,7 @@ func (b *builder) node(rules []*rule, in *box, depth int) *node {
 	}
 	parts := make([][]*rule, len(n.values)+1)
 	for _, r := range rules {
-		first, last := n.reach(r.box)
+		first, last := n.reach(r)
 		for i := first; i <= last; i++ {
 			parts[i] = append(parts[i], r)
 		}
@@ -165,12 +261,28 @@ func (b *builder) node(rules []*rule, in *box, depth int) *node {
 		n.kids = append(n.kids, b.node(part, in, depth+1))
 	}
 	in.lo[n.field], in.hi[n.field] = lo, hi
+	if b.groups && len(rules) > groupFrom && n.cost() > nsColumns {
+		if flat := b.leaf(rules); flat.cost() <= n.cost() {
+			return flat
+		}
+	}
 	return n
 }
 
+// leaf is a leaf, one whose rules are a group, or a sequence of these.
 func (b *builder) leaf(rules []*rule) *node {
 	b.room -= len(rules)
-	return &node{rules: slices.Clone(rules)}
+	n := &node{rules: slices.Clone(rules)}
+	if !b.groups || len(rules) <= groupFrom {
+		return n
+	}
+	if len(rules) <= groupRules {
+		if g := newGroup(rules); g.cost < listCost(len(rules)) {
+			n.group = g
+		}
+		return n
+	}
+	return grouped(rules)
 }
 
 // spills says whether rules of a node may leave: few of them are as well looked at one by one.
@@ -178,7 +290,7 @@ func (b *builder) spills(rules []*rule) bool { return b.spill && len(rules) > wi
 
 // across says whether a rule lies in more than half of a branch's ranges.
 func (n *node) across(r *rule) bool {
-	first, last := n.reach(r.box)
+	first, last := n.reach(r)
 	return last > first && 2*(last-first+1) > len(n.values)+1
 }
 
@@ -237,20 +349,20 @@ func (b *builder) chooseOf(rules []*rule, in *box, spill bool) *node {
 			continue
 		}
 		n := &node{field: f, values: values}
-		if c := n.cost(rules, spill, grow); c < least {
+		if c := n.found(rules, spill, grow); c < least {
 			least, best = c, n
 		}
 	}
 	return best
 }
 
-// cost is how many rules one finds beside it behind a branch, which may make them up to grow times as many. Where rules
+// found is how many rules one finds beside it behind a branch, which may make them up to grow times as many. Where rules
 // across it leave, they cost a search among themselves, as if half of them were found.
-func (n *node) cost(rules []*rule, spill bool, grow int) float64 {
+func (n *node) found(rules []*rule, spill bool, grow int) float64 {
 	var steps, wide [maxBranches + 1]int
 	across := 0
 	for _, r := range rules {
-		first, last := n.reach(r.box)
+		first, last := n.reach(r)
 		at := &steps
 		if last > first && 2*(last-first+1) > len(n.values)+1 {
 			at = &wide

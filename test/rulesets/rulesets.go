@@ -23,6 +23,7 @@ type Rule struct {
 	Protocol         *uint8
 	SrcPort, DstPort *Ports
 	SrcMAC, DstMAC   *[6]byte
+	SrcMask          *[6]byte // bits of SrcMAC that count; nil: all
 	VLAN, InPort     *uint16
 }
 
@@ -52,7 +53,11 @@ func (r *Rule) Match() classifier.Match {
 	}
 	all := [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	if r.SrcMAC != nil {
-		m.SourceMAC(*r.SrcMAC, all)
+		mask := all
+		if r.SrcMask != nil {
+			mask = *r.SrcMask
+		}
+		m.SourceMAC(*r.SrcMAC, mask)
 	}
 	if r.DstMAC != nil {
 		m.DestinationMAC(*r.DstMAC, all)
@@ -67,13 +72,14 @@ func (r *Rule) Match() classifier.Match {
 }
 
 // Shapes are the names of the shapes that Make knows.
-var Shapes = []string{"acl", "fw", "ipc", "acl6", "l2", "mixed", "overlapping"}
+var Shapes = []string{"acl", "fw", "ipc", "acl6", "l2", "mixed", "overlapping", "ranges", "singles", "wildcards", "masks"}
 
 // Make makes n rules of a shape, of which no two say the same. None of them matches everything: packets may match none.
 func Make(shape string, n int, seed uint64) []Rule {
 	g := &generator{rand.New(rand.NewPCG(seed, uint64(n)))} //nolint:gosec // it has to repeat
 	makers := map[string]func() Rule{
 		"acl": g.acl, "fw": g.fw, "ipc": g.ipc, "acl6": g.acl6, "l2": g.l2, "mixed": g.mixed, "overlapping": g.overlapping,
+		"ranges": g.ranges, "singles": g.singles, "wildcards": g.wildcards, "masks": g.masks,
 	}
 	out := make([]Rule, 0, n)
 	seen := make(map[classifier.Match]bool, n)
@@ -245,4 +251,67 @@ func (g *generator) overlapping() Rule {
 	}
 	r.SrcPort, r.DstPort = wide(), wide()
 	return r
+}
+
+// ranges are rules on ports alone, each of which lies across most others.
+func (g *generator) ranges() Rule {
+	wide := func() *Ports {
+		first := uint16(g.IntN(32768))
+		return &Ports{first, 32768 + uint16(g.IntN(32768))}
+	}
+	return Rule{SrcPort: wide(), DstPort: wide()}
+}
+
+// singles are rules on one field each, so that no field divides more than some of them.
+func (g *generator) singles() Rule {
+	switch g.IntN(8) {
+	case 0:
+		return Rule{Src: g.prefix(16, 24, 32)}
+	case 1:
+		return Rule{Dst: g.prefix(16, 24, 32)}
+	case 2:
+		return Rule{SrcPort: g.ranged()}
+	case 3:
+		return Rule{DstPort: g.ranged()}
+	case 4:
+		return Rule{SrcMAC: g.mac()}
+	case 5:
+		return Rule{DstMAC: g.mac()}
+	case 6:
+		return Rule{VLAN: pointer(uint16(g.IntN(4096)))}
+	}
+	return Rule{Src: g.prefix6(48, 64, 128)}
+}
+
+// wildcards are rules that look at any of the fields, and leave any of them open: all combinations.
+func (g *generator) wildcards() Rule {
+	all := g.acl()
+	all.SrcPort, all.Protocol = g.ranged(), g.transport()
+	var r Rule
+	for r == (Rule{}) {
+		if g.IntN(2) == 0 {
+			r.Src = g.prefix(4, 8, 12, 16, 20)
+		}
+		if g.IntN(2) == 0 {
+			r.Dst = g.prefix(4, 8, 12, 16, 20)
+		}
+		if g.IntN(2) == 0 {
+			r.SrcPort = all.SrcPort
+		}
+		if g.IntN(2) == 0 {
+			r.DstPort = g.ranged()
+		}
+	}
+	if g.IntN(2) == 0 {
+		r.Protocol = all.Protocol
+	}
+	return r
+}
+
+// masks are rules on bits of a MAC address that no range has.
+func (g *generator) masks() Rule {
+	var mask, mac [6]byte
+	binary.BigEndian.PutUint32(mask[2:], g.Uint32()&g.Uint32())
+	binary.BigEndian.PutUint32(mac[2:], g.Uint32()&binary.BigEndian.Uint32(mask[2:]))
+	return Rule{SrcMAC: &mac, SrcMask: &mask}
 }

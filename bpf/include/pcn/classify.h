@@ -28,30 +28,71 @@
  *
  * which is 1 and the rule that is first among those that match, or 0. It is a function for itself,
  * as the verifier then looks at it once and not for all that may be known about a packet. */
-#define PCN_CLASSIFIER(name)                                              \
-	PCN_CONFIG(__u32, name##_size) = 0;                               \
-	PCN_CONFIG(__u32, name##_slot) = 0;                               \
-	PCN_CONFIG(__u32, name##_fields) = 0;                             \
-	PCN_CLASSIFY_MAP(name##_small, 1 << 10);                          \
-	PCN_CLASSIFY_MAP(name##_medium, 1 << 13);                         \
-	PCN_CLASSIFY_MAP(name##_large, 1 << 16);                          \
-	PCN_CLASSIFY_MAP(name##_huge, 1 << 18);                           \
-	__attribute__((noinline)) int pcn_classify_##name(                \
-		const struct pcn_classify_key *key PCN_NONNULL,           \
-		struct pcn_classify_match *match PCN_NONNULL)             \
-	{                                                                 \
-		__u32 slot = name##_slot;                                 \
-		void *set;                                                \
-		if (name##_size == 0)                                     \
-			set = bpf_map_lookup_elem(&name##_small, &slot);  \
-		else if (name##_size == 1)                                \
-			set = bpf_map_lookup_elem(&name##_medium, &slot); \
-		else if (name##_size == 2)                                \
-			set = bpf_map_lookup_elem(&name##_large, &slot);  \
-		else                                                      \
-			set = bpf_map_lookup_elem(&name##_huge, &slot);   \
-		return set && pcn_classify_search(set, key, match);       \
-	}                                                                 \
+#define PCN_CLASSIFIER(name)                                                                       \
+	PCN_CONFIG(__u32, name##_size) = 0;                                                        \
+	PCN_CONFIG(__u32, name##_slot) = 0;                                                        \
+	PCN_CONFIG(__u32, name##_fields) = 0;                                                      \
+	PCN_CLASSIFY_MAP(name##_small, 1 << 10);                                                   \
+	PCN_CLASSIFY_MAP(name##_medium, 1 << 13);                                                  \
+	PCN_CLASSIFY_MAP(name##_large, 1 << 16);                                                   \
+	PCN_CLASSIFY_MAP(name##_huge, 1 << 18);                                                    \
+	PCN_INLINE void *pcn_classify_set_##name(void)                                             \
+	{                                                                                          \
+		__u32 slot = name##_slot;                                                          \
+		if (name##_size == 0)                                                              \
+			return bpf_map_lookup_elem(&name##_small, &slot);                          \
+		if (name##_size == 1)                                                              \
+			return bpf_map_lookup_elem(&name##_medium, &slot);                         \
+		if (name##_size == 2)                                                              \
+			return bpf_map_lookup_elem(&name##_large, &slot);                          \
+		return bpf_map_lookup_elem(&name##_huge, &slot);                                   \
+	}                                                                                          \
+	__attribute__((noinline)) int pcn_classify_group_##name(                                   \
+		const struct pcn_classify_key *key PCN_NONNULL,                                    \
+		struct pcn_classify_match *match PCN_NONNULL, __u32 at)                            \
+	{                                                                                          \
+		void *set = pcn_classify_set_##name();                                             \
+		return set ? pcn_classify_columns(set, key, at, match) : 0;                        \
+	}                                                                                          \
+	__attribute__((noinline)) int pcn_classify_list_##name(                                    \
+		const struct pcn_classify_key *key PCN_NONNULL,                                    \
+		struct pcn_classify_match *match PCN_NONNULL, __u32 at)                            \
+	{                                                                                          \
+		void *set = pcn_classify_set_##name();                                             \
+		if (set)                                                                           \
+			pcn_classify_list(set, key, at, match);                                    \
+		return 0;                                                                          \
+	}                                                                                          \
+	static long pcn_classify_step_##name(__u64 turn, struct pcn_classify_row *row)             \
+	{                                                                                          \
+		return pcn_classify_step(turn, row,                                                \
+					 (struct pcn_classify_fns){ pcn_classify_group_##name,     \
+								    pcn_classify_list_##name,      \
+								    NULL });                       \
+	}                                                                                          \
+	__attribute__((noinline)) int pcn_classify_sequence_##name(                                \
+		const struct pcn_classify_key *key PCN_NONNULL,                                    \
+		struct pcn_classify_match *match PCN_NONNULL, __u32 at)                            \
+	{                                                                                          \
+		void *set = pcn_classify_set_##name();                                             \
+		struct pcn_classify_block *block = set ? pcn_classify_at(set, at) : NULL;          \
+		if (!block)                                                                        \
+			return 0;                                                                  \
+		struct pcn_classify_row row = { key, match, block->sequence.first, match->order }; \
+		bpf_loop(block->sequence.count, pcn_classify_step_##name, &row, 0);                \
+		return 0;                                                                          \
+	}                                                                                          \
+	__attribute__((noinline)) int pcn_classify_##name(                                         \
+		const struct pcn_classify_key *key PCN_NONNULL,                                    \
+		struct pcn_classify_match *match PCN_NONNULL)                                      \
+	{                                                                                          \
+		void *set = pcn_classify_set_##name();                                             \
+		return set && pcn_classify_search(                                                 \
+				      set, key, match,                                             \
+				      (struct pcn_classify_fns){ pcn_classify_group_##name,        \
+								 pcn_classify_list_##name,         \
+								 pcn_classify_sequence_##name });  \
+	}                                                                                          \
 	_Static_assert(1, "")
 
 /* Internal: two slots, so that programs with new constants begin with a set of their own. */

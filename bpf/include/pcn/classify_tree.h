@@ -12,36 +12,71 @@ struct pcn_classify_match {
 	__u32 order;  /* its place among the rules */
 };
 
-/* Internal: limits of trees, which Go package classifier knows. */
+/* Internal: limits, which Go package classifier knows: ways of a branch, rules of a block of a leaf,
+ * trees of a set, branches on the way to a leaf. */
 #define PCN_CLASSIFY_BRANCHES 8
-/* Internal: rules of a block. */
-#define PCN_CLASSIFY_LEAF 14
-/* Internal: trees of a set. */
+#define PCN_CLASSIFY_LEAF 3
 #define PCN_CLASSIFY_TREES 7
-/* Internal: branches on the way to a leaf. */
 #define PCN_CLASSIFY_DEPTH 12
-/* In the reference to a rule: it looks at more than the first four words. */
-#define PCN_CLASSIFY_LONG 0x80000000
+/* Internal: in place of a branch's word: a leaf, a group, and a sequence. */
+#define PCN_CLASSIFY_IS_LEAF PCN_CLASSIFY_WORDS
+#define PCN_CLASSIFY_IS_GROUP (PCN_CLASSIFY_WORDS + 1)
+#define PCN_CLASSIFY_IS_SEQUENCE (PCN_CLASSIFY_WORDS + 2)
+/* Internal: a reference to a rule: its block, and whether it looks at more than the first four
+ * words. */
+#define PCN_CLASSIFY_REFERENCE 21
+#define PCN_CLASSIFY_LONG (1 << 20)
 
 /* Internal: all of a set of rules is blocks of a cache line each. A branch: a field of the key, as
  * two shifts that cut it out of its word, leads to one of the blocks from `first` on: the i-th if
  * i of the values are less than the field. */
 struct pcn_classify_branch {
 	__u32 first;
-	__u8 word; /* of the key; PCN_CLASSIFY_WORDS: this is a leaf */
+	__u8 word; /* of the key; PCN_CLASSIFY_IS_...: this is no branch */
 	__u8 left;
 	__u8 right;
-	__u8 zero;
+	__u8 last; /* of a column: `first` counts halves of blocks, of bits */
 	__u64 value[PCN_CLASSIFY_BRANCHES - 1];
 };
 
-/* Internal: a leaf has rules in their order; more of them are in the block `next`. */
+/* Internal: a leaf has rules in their order; more of them are in the block `next`. Of each, the word
+ * that tells most comes first: most rules are passed by without a look at their blocks. Where there
+ * are fewer rules, what is left matches nothing. */
 struct pcn_classify_leaf {
 	__u32 next;
 	__u8 word;
-	__u8 count;
-	__u16 zero;
-	__u32 rule[PCN_CLASSIFY_LEAF];
+	__u8 zero;
+	__u16 words; /* of the key, three bits for each rule */
+	__u64 rules; /* references */
+	__u64 value[PCN_CLASSIFY_LEAF];
+	__u64 mask[PCN_CLASSIFY_LEAF];
+};
+
+/* Internal: limits of a group. */
+#define PCN_CLASSIFY_COLUMNS 6
+#define PCN_CLASSIFY_COLUMN_DEPTH 3
+#define PCN_CLASSIFY_BITS 4
+
+/* Internal: a group is up to 256 rules, which blocks of a leaf that follow each other from `rules` on
+ * have. A column is branches on one field; they lead to half a block of bits, one for each rule of
+ * the group that lies there. What all columns leave may match. */
+struct pcn_classify_group {
+	__u32 zero;
+	__u8 word;
+	__u8 columns;
+	__u16 count;
+	__u32 rules;
+	__u32 column[PCN_CLASSIFY_COLUMNS];
+	__u32 unused[7];
+};
+
+/* Internal: leaves and groups of rules in their order, in the blocks from `first` on. */
+struct pcn_classify_sequence {
+	__u32 first;
+	__u8 word;
+	__u8 zero[3];
+	__u32 count;
+	__u32 unused[13];
 };
 
 /* Internal: a rule is a value and a mask of each word, but for ports, which are first one and
@@ -65,17 +100,19 @@ struct pcn_classify_more {
 /* Internal: the trees of a set, by the best place that a rule in them has. */
 struct pcn_classify_forest {
 	__u32 count;
-	__u32 none; /* a place behind those of all rules */
+	__u32 zero; /* tells a forest from a leaf */
 	struct {
 		__u32 root;
 		__u32 order;
 	} tree[PCN_CLASSIFY_TREES];
 };
 
-/* Internal: block 0 says where the forest is; 0: there are no rules. */
+/* Internal: block 0 says where the forest is, or the leaf or group that has all rules; 0: there are
+ * no rules. */
 struct pcn_classify_head {
 	__u32 forest;
-	__u32 zero[15];
+	__u32 none; /* a place behind those of all rules */
+	__u32 zero[14];
 };
 
 struct pcn_classify_block {
@@ -84,6 +121,9 @@ struct pcn_classify_block {
 		struct pcn_classify_forest forest;
 		struct pcn_classify_branch branch;
 		struct pcn_classify_leaf leaf;
+		struct pcn_classify_group group;
+		struct pcn_classify_sequence sequence;
+		__u64 bits[2][PCN_CLASSIFY_BITS];
 		struct pcn_classify_rule rule;
 		struct pcn_classify_more more;
 	};
@@ -115,8 +155,8 @@ PCN_INLINE __u32 pcn_classify_next(const struct pcn_classify_branch *branch,
 	return at;
 }
 
-/* Internal: the leaf of a tree that has what the key can match. */
-PCN_INLINE struct pcn_classify_leaf *
+/* Internal: the leaf, group or sequence of a tree that has what the key can match. */
+PCN_INLINE struct pcn_classify_block *
 pcn_classify_descend(void *set, const struct pcn_classify_key *key, __u32 *at)
 {
 #pragma clang loop unroll(disable)
@@ -127,7 +167,7 @@ pcn_classify_descend(void *set, const struct pcn_classify_key *key, __u32 *at)
 			return NULL;
 		__u64 word = block->branch.word;
 		if (word >= PCN_CLASSIFY_WORDS)
-			return &block->leaf;
+			return block;
 		*at = pcn_classify_next(&block->branch, key, word);
 	}
 	return NULL;
@@ -155,7 +195,10 @@ PCN_INLINE __u64 pcn_classify_more_differs(void *set, const struct pcn_classify_
 PCN_INLINE struct pcn_classify_rule *pcn_classify_try(void *set, const struct pcn_classify_key *key,
 						      __u32 reference)
 {
-	__u32 at = reference & ~PCN_CLASSIFY_LONG;
+	__u32 at = reference & (PCN_CLASSIFY_LONG - 1);
+
+	/* What is computed of the key is so each time: kept, it would take the stack. */
+	asm volatile("" ::: "memory");
 	struct pcn_classify_block *block = pcn_classify_at(set, at);
 
 	if (!block)
@@ -184,121 +227,250 @@ PCN_INLINE void pcn_classify_found(struct pcn_classify_match *match,
 	match->result = rule->result;
 }
 
-/* Internal: what is searched without calls: trees, and rules of a leaf. Most sets have no more, and
- * each takes the verifier some hundred instructions. */
-#define PCN_CLASSIFY_FAST_TREES 4
-#define PCN_CLASSIFY_FAST_RULES PCN_CLASSIFY_LEAF
-
-/* Internal: the first rules of a leaf; false if there are more of them and none matched. */
-PCN_INLINE int pcn_classify_scan(void *set, const struct pcn_classify_key *key,
-				 const struct pcn_classify_leaf *leaf,
-				 struct pcn_classify_match *match)
+/* Internal: the bits of a column for a key. */
+PCN_INLINE __u64 *pcn_classify_column(void *set, const struct pcn_classify_key *key, __u32 at)
 {
-	__u32 count = leaf->count;
-
 #pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < PCN_CLASSIFY_FAST_RULES; i++) {
-		if (i >= count)
-			return 1;
-		struct pcn_classify_rule *rule = pcn_classify_try(set, key, leaf->rule[i]);
-		if (rule) {
-			pcn_classify_found(match, rule);
-			return 1;
-		}
+	for (int depth = 0; depth < PCN_CLASSIFY_COLUMN_DEPTH; depth++) {
+		struct pcn_classify_block *block = pcn_classify_at(set, at);
+
+		if (!block)
+			return NULL;
+		__u64 word = block->branch.word;
+		if (word >= PCN_CLASSIFY_WORDS)
+			return NULL;
+		at = pcn_classify_next(&block->branch, key, word);
+		if (!block->branch.last)
+			continue;
+		block = pcn_classify_at(set, at >> 1);
+		return block ? block->bits[at & 1] : NULL;
 	}
-	return count <= PCN_CLASSIFY_FAST_RULES;
+	return NULL;
 }
 
-/* Internal: what is left of a search, and how far that has come. */
+/* Internal: how many zero bits are below the lowest one of a number that is not 0. */
+PCN_INLINE __u64 pcn_classify_lowest(__u64 x)
+{
+	x = (x & -x) - 1; /* as many ones as there were zeros, which are added up */
+	x -= x >> 1 & 0x5555555555555555;
+	x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
+	x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0f;
+	return x * 0x0101010101010101 >> 56;
+}
+
+/* Internal: rules that a group tries; if none matches, the rest is searched one by one. */
+#define PCN_CLASSIFY_TRIES 16
+
+/* Internal: the first rule of the group at a block that matches. What is left: a block of a leaf, this
+ * one if it is no group; 0: nothing. */
+PCN_INLINE __u32 pcn_classify_columns(void *set, const struct pcn_classify_key *key, __u32 at,
+				      struct pcn_classify_match *match)
+{
+	struct pcn_classify_block *first = pcn_classify_at(set, at);
+	__u64 bits[PCN_CLASSIFY_BITS], x = 0, w = 0;
+
+	if (!first || first->leaf.word != PCN_CLASSIFY_IS_GROUP)
+		return at;
+	const struct pcn_classify_group *group = &first->group;
+	__u32 rules = group->rules;
+
+	__builtin_memset(bits, 0xff, sizeof(bits));
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < PCN_CLASSIFY_COLUMNS && i < group->columns; i++) {
+		__u64 *column = pcn_classify_column(set, key, group->column[i]);
+		if (!column)
+			return 0;
+#pragma unroll
+		for (int j = 0; j < PCN_CLASSIFY_BITS; j++)
+			bits[j] &= column[j];
+		/* They stay where they are: in registers, there would be no room for all. */
+		asm volatile("" ::"r"(bits) : "memory");
+	}
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < PCN_CLASSIFY_TRIES + PCN_CLASSIFY_BITS; i++) {
+		if (!x) {
+			if (w >= PCN_CLASSIFY_BITS)
+				return 0;
+			x = bits[w];
+			w = pcn_classify_any(w + 1, x);
+			continue;
+		}
+		__u64 n = (w - 1) * 64 + pcn_classify_lowest(x), third = n * 43691 >> 17;
+		struct pcn_classify_block *block = pcn_classify_at(set, rules + third);
+		if (!block || n >= group->count)
+			return 0;
+		__u64 shift = (n - third * 3) * PCN_CLASSIFY_REFERENCE;
+		struct pcn_classify_rule *rule =
+			pcn_classify_try(set, key, block->leaf.rules >> (shift & 63));
+		if (rule) {
+			pcn_classify_found(match, rule);
+			return 0;
+		}
+		x &= x - 1;
+	}
+	w = x ? (w - 1) * 64 + pcn_classify_lowest(x) : w * 64;
+	return w < group->count ? rules + (w * 43691 >> 17) : 0;
+}
+
+/* Internal: the j-th rule of a block of a leaf becomes the match if it is what the key says: then 1. */
+PCN_INLINE int pcn_classify_entry(void *set, const struct pcn_classify_key *key,
+				  const struct pcn_classify_leaf *leaf, int j,
+				  struct pcn_classify_match *match)
+{
+	if ((key->word[leaf->words >> 3 * j & 7] & leaf->mask[j]) != leaf->value[j])
+		return 0;
+	struct pcn_classify_rule *rule =
+		pcn_classify_try(set, key, leaf->rules >> PCN_CLASSIFY_REFERENCE * j);
+	if (!rule)
+		return 0;
+	pcn_classify_found(match, rule);
+	return 1;
+}
+
+/* Internal: the rules of a block of a leaf. The block that is to follow, 0: none, or one matched. */
+PCN_INLINE __u32 pcn_classify_entries(void *set, const struct pcn_classify_key *key,
+				      const struct pcn_classify_leaf *leaf,
+				      struct pcn_classify_match *match)
+{
+#pragma unroll
+	for (int j = 0; j < PCN_CLASSIFY_LEAF; j++)
+		if (pcn_classify_entry(set, key, leaf, j, match))
+			return 0;
+	return leaf->next;
+}
+
+/* Internal: blocks of a leaf that are searched without a call, and by one, before each takes one: the
+ * verifier looks at each for itself. */
+#define PCN_CLASSIFY_FAST_BLOCKS 1
+#define PCN_CLASSIFY_LIST_BLOCKS 12
+
+/* Internal: some blocks of a leaf. What is left: the block that is to follow, 0: none. */
+PCN_INLINE __u32 pcn_classify_scan(void *set, const struct pcn_classify_key *key,
+				   struct pcn_classify_block *block,
+				   struct pcn_classify_match *match, __u32 blocks)
+{
+	__u32 at = 0;
+
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < blocks; i++) {
+		at = pcn_classify_entries(set, key, &block->leaf, match);
+		block = at ? pcn_classify_at(set, at) : NULL;
+		if (!block)
+			return 0;
+	}
+	return at;
+}
+
+/* Internal: what bpf_loop's turns are about. */
 struct pcn_classify_walk {
 	void *set;
 	const struct pcn_classify_key *key;
 	struct pcn_classify_match *match;
-	__u32 tree;
-	__u32 rule;
-	__u32 at;
-	__u32 zero;
-	__u32 next[8]; /* by tree: the block that is left of it, 0: none */
+	__u64 at;
 };
 
-/* Internal: bpf_loop's turn: the next tree, a branch, the next block of a leaf, or a rule. The
- * verifier goes through this for each way in, so a turn does as little as possible. */
+/* Internal: bpf_loop's turn: a block of a leaf. */
 static long pcn_classify_turn(__u64 turn, struct pcn_classify_walk *walk)
 {
-	__u64 tree = pcn_classify_any(walk->tree, turn), i = pcn_classify_any(walk->rule, turn);
-
-	if (!walk->at) {
-		if (tree >= PCN_CLASSIFY_TREES)
-			return 1;
-		walk->tree = tree + 1;
-		walk->at = walk->next[tree];
-		return 0;
-	}
 	struct pcn_classify_block *block = pcn_classify_at(walk->set, walk->at);
+
+	(void)turn;
 	if (!block)
 		return 1;
-	__u64 word = block->branch.word;
-	if (word < PCN_CLASSIFY_WORDS) {
-		walk->at = pcn_classify_next(&block->branch, walk->key, word);
-		return 0;
-	}
-	if (i >= PCN_CLASSIFY_LEAF || i >= block->leaf.count) {
-		walk->at = block->leaf.next;
-		walk->rule = 0;
-		return 0;
-	}
-	walk->rule = i + 1;
-	struct pcn_classify_rule *rule =
-		pcn_classify_try(walk->set, walk->key, block->leaf.rule[i]);
-	if (!rule)
-		return 0;
-	walk->at = 0;
-	walk->rule = 0;
-	pcn_classify_found(walk->match, rule);
-	return 0;
+	walk->at = pcn_classify_entries(walk->set, walk->key, &block->leaf, walk->match);
+	return !walk->at;
 }
 
-/* Internal: searches what is left. */
-PCN_INLINE int pcn_classify_go_on(struct pcn_classify_walk *walk)
+/* Internal: a leaf, from a block on. */
+PCN_INLINE void pcn_classify_list(void *set, const struct pcn_classify_key *key, __u32 at,
+				  struct pcn_classify_match *match)
 {
-	return bpf_loop(1 << 23, pcn_classify_turn, walk, 0);
+	struct pcn_classify_block *block = pcn_classify_at(set, at);
+
+	if (!block)
+		return;
+	struct pcn_classify_walk walk = { set, key, match, 0 };
+	walk.at = pcn_classify_scan(set, key, block, match, PCN_CLASSIFY_LIST_BLOCKS);
+	if (walk.at)
+		bpf_loop(1 << 20, pcn_classify_turn, &walk, 0);
+}
+
+/* Internal: a function of a set: a group, or a leaf, at a block. */
+typedef int (*pcn_classify_fn)(const struct pcn_classify_key *key, struct pcn_classify_match *match,
+			       __u32 at);
+
+/* Internal: the functions of a set. */
+struct pcn_classify_fns {
+	pcn_classify_fn group, list, sequence;
+};
+
+/* Internal: what is at the end of a tree, at a block. */
+PCN_INLINE void pcn_classify_end(void *set, const struct pcn_classify_key *key,
+				 struct pcn_classify_block *block, __u32 at,
+				 struct pcn_classify_match *match, struct pcn_classify_fns fns,
+				 __u32 blocks)
+{
+	if (block->leaf.word == PCN_CLASSIFY_IS_SEQUENCE) {
+		fns.sequence(key, match, at);
+		return;
+	}
+	if (block->leaf.word == PCN_CLASSIFY_IS_GROUP)
+		at = fns.group(key, match, at);
+	else
+		at = pcn_classify_scan(set, key, block, match, blocks);
+	if (at)
+		fns.list(key, match, at);
 }
 
 /* Internal: pcn_classify in a set. */
 PCN_INLINE int pcn_classify_search(void *set, const struct pcn_classify_key *key,
-				   struct pcn_classify_match *match)
+				   struct pcn_classify_match *match, struct pcn_classify_fns fns)
 {
 	struct pcn_classify_block *head = pcn_classify_at(set, 0);
 	struct pcn_classify_block *block = head ? pcn_classify_at(set, head->head.forest) : NULL;
 
 	if (!block || !head->head.forest)
 		return 0;
-	struct pcn_classify_walk walk = { .set = set, .key = key, .match = match };
-	struct pcn_classify_forest *forest = &block->forest;
-	__u32 count = forest->count, none = forest->none, left = 0;
-
+	__u32 none = head->head.none;
 	match->order = none;
 	match->result = 0;
+	if (block->leaf.word >= PCN_CLASSIFY_WORDS) {
+		pcn_classify_end(set, key, block, head->head.forest, match, fns,
+				 PCN_CLASSIFY_LIST_BLOCKS);
+		return match->order != none;
+	}
+	struct pcn_classify_forest *forest = &block->forest;
+	__u32 count = forest->count;
 #pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < PCN_CLASSIFY_FAST_TREES; i++) {
+	for (__u32 i = 0; i < PCN_CLASSIFY_TREES; i++) {
 		if (i >= count || forest->tree[i].order > match->order)
 			break;
 		__u32 at = forest->tree[i].root;
-		struct pcn_classify_leaf *leaf = pcn_classify_descend(set, key, &at);
-		if (!leaf)
+		block = pcn_classify_descend(set, key, &at);
+		if (!block)
 			break;
-		__u64 done = pcn_classify_any(pcn_classify_scan(set, key, leaf, match), at);
-		walk.next[i] = at & (done - 1);
-		left |= walk.next[i];
+		pcn_classify_end(set, key, block, at, match, fns, PCN_CLASSIFY_FAST_BLOCKS);
 	}
-	if (!left && (count <= PCN_CLASSIFY_FAST_TREES ||
-		      forest->tree[PCN_CLASSIFY_FAST_TREES].order > match->order))
-		return match->order != none;
-#pragma unroll
-	for (int i = PCN_CLASSIFY_FAST_TREES; i < PCN_CLASSIFY_TREES; i++)
-		walk.next[i] = forest->tree[i].root;
-	pcn_classify_go_on(&walk);
 	return match->order != none;
+}
+
+/* Internal: a sequence of a set. */
+struct pcn_classify_row {
+	const struct pcn_classify_key *key;
+	struct pcn_classify_match *match;
+	__u32 first;
+	__u32 order; /* of the match before */
+};
+
+/* Internal: bpf_loop's turn: the next of a sequence. */
+PCN_INLINE long pcn_classify_step(__u64 turn, struct pcn_classify_row *row,
+				  struct pcn_classify_fns fns)
+{
+	__u32 at = fns.group(row->key, row->match, row->first + turn);
+
+	if (at)
+		fns.list(row->key, row->match, at);
+	return row->match->order != row->order;
 }
 
 #endif
