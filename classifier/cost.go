@@ -6,15 +6,15 @@ package classifier
 // with the data in the caches (docs/adr/0037); only how they compare matters.
 
 const (
-	nsVisit    = 4.0  // a branch
+	nsVisit    = 4.5  // a branch
 	nsRule     = 1.1  // a rule of a leaf that is passed by
 	nsTry      = 5.0  // a rule that is looked at as a whole
 	nsTree     = 3.0  // a tree
 	nsFastRule = 36   // rules of a leaf that cost no more than nsRule
 	nsLoopRule = 3.0  // a rule behind them
-	nsGroup    = 14.0 // a group, without columns
+	nsGroup    = 25.0 // a group, without columns
 	nsColumn   = 3.0  // a column, without its branches
-	nsNext     = 8.0  // the next leaf of a sequence
+	nsNext     = 15.0 // the next leaf of a sequence
 	nsHalf     = 0.75 // of a list, on the average of packets that match none and those that match any
 	nsColumns  = 50.0 // a tree that costs more is compared with columns
 	// groupTries are rules of a group that are tried before it is searched one by one.

@@ -183,8 +183,8 @@ func (e *edit) without(n *node, r *rule) *node {
 	e.replaced(n)
 	if n.kids == nil {
 		out := &node{rules: slices.DeleteFunc(slices.Clone(n.rules), func(x *rule) bool { return x == r })}
-		if n.group != nil && len(out.rules) >= groupLeast {
-			out.group = newGroup(out.rules)
+		if n.group != nil {
+			out.regroup()
 		}
 		return out
 	}

@@ -41,6 +41,14 @@ func grouped(rules []*rule) *node {
 	return n
 }
 
+// regroup makes the group of a leaf with fewer rules anew, if they are still enough.
+func (n *node) regroup() {
+	n.group = nil
+	if len(n.rules) >= groupLeast {
+		n.group = newGroup(n.rules)
+	}
+}
+
 // newGroup takes the columns that tell most, as long as each is worth its cost.
 func newGroup(rules []*rule) *group {
 	g := &group{cost: nsGroup}
@@ -164,6 +172,7 @@ func (b *blocks) group(n *node) {
 func (b *blocks) groupHeader(at uint32, n *node) {
 	block := b.at(at)
 	clear(block)
+	native.PutUint32(block, n.rules[0].order)
 	block[4], block[5] = isGroup, byte(len(n.group.columns))
 	native.PutUint16(block[6:], uint16(len(n.rules)))
 	native.PutUint32(block[8:], n.at)

@@ -183,7 +183,7 @@ func (n *node) weed() {
 	before := len(n.rules)
 	n.rules = slices.DeleteFunc(n.rules, func(r *rule) bool { return r.left })
 	if n.group != nil && len(n.rules) != before {
-		n.group = newGroup(n.rules)
+		n.regroup()
 	}
 	if n.sequence {
 		return
@@ -261,7 +261,7 @@ func (b *builder) node(rules []*rule, in *box, depth int) *node {
 		n.kids = append(n.kids, b.node(part, in, depth+1))
 	}
 	in.lo[n.field], in.hi[n.field] = lo, hi
-	if b.groups && len(rules) > groupFrom && n.cost() > nsColumns {
+	if b.groups && len(rules) > groupFrom && len(rules) <= groupRules && n.cost() > nsColumns {
 		if flat := b.leaf(rules); flat.cost() <= n.cost() {
 			return flat
 		}

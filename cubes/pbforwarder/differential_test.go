@@ -46,6 +46,9 @@ func text(id int, r *rulesets.Rule, action string) string {
 			m[name] = net.HardwareAddr(mac[:]).String()
 		}
 	}
+	if r.SrcMask != nil {
+		m["src_mac"] = fmt.Sprintf("%s/%s", m["src_mac"], net.HardwareAddr(r.SrcMask[:]))
+	}
 	if r.VLAN != nil {
 		m["vlan"] = *r.VLAN
 	}
@@ -110,7 +113,7 @@ func (o *oracle) compare(t *testing.T, l *bpftest.Lab, when string) {
 func TestACubeDecidesWhatALinearSearchDecides(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	shapes := map[string]int{"mixed": 400, "fw": 300, "l2": 60, "overlapping": 200}
+	shapes := map[string]int{"mixed": 400, "fw": 300, "l2": 60, "overlapping": 200, "ranges": 700, "wildcards": 30, "masks": 50}
 	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
 		l.Create("pbforwarder", "f", threePorts)
 		var none uint64

@@ -37,8 +37,8 @@ func timed(times int, do func(i int)) time.Duration {
 	return took[times/2]
 }
 
-// TestAnEditCostsLittleAmongManyRules prints the times; what it holds is that an edit is not a load.
-func TestAnEditCostsLittleAmongManyRules(t *testing.T) {
+// TestTimedAnEditCostsLittleAmongManyRules prints the times; what it holds is that an edit is not a load.
+func TestTimedAnEditCostsLittleAmongManyRules(t *testing.T) {
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("pbforwarder", "f", threePorts)
 	for _, shape := range []string{"acl", "fw"} {

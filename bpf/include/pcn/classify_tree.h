@@ -61,7 +61,7 @@ struct pcn_classify_leaf {
  * have. A column is branches on one field; they lead to half a block of bits, one for each rule of
  * the group that lies there. What all columns leave may match. */
 struct pcn_classify_group {
-	__u32 zero;
+	__u32 order; /* of its first rule */
 	__u8 word;
 	__u8 columns;
 	__u16 count;
@@ -272,6 +272,8 @@ PCN_INLINE __u32 pcn_classify_columns(void *set, const struct pcn_classify_key *
 	if (!first || first->leaf.word != PCN_CLASSIFY_IS_GROUP)
 		return at;
 	const struct pcn_classify_group *group = &first->group;
+	if (group->order > match->order)
+		return 0;
 	__u32 rules = group->rules;
 
 	__builtin_memset(bits, 0xff, sizeof(bits));
