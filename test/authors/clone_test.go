@@ -27,7 +27,8 @@ const patience = 4 * time.Minute
 
 const root = "../.."
 
-// clone copies what is tracked, as it is now, and what is new and not ignored.
+// clone copies what is tracked, as it is now, and what is new and not ignored. What is compiled of the programs that it has
+// comes along: they do not depend on where they are compiled.
 func clone(t *testing.T) string {
 	t.Helper()
 	netns.NeedRoot(t)
@@ -43,7 +44,55 @@ func clone(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+	takeObjects(t, dir)
 	return dir
+}
+
+// takeObjects copies the objects that are as new as all that a program may be made of.
+func takeObjects(t *testing.T, dir string) {
+	t.Helper()
+	var newest time.Time
+	objects := map[string]time.Time{}
+	for _, folder := range []string{"bpf", "cubes", "internal", "test", "examples", "Makefile"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(name string, e os.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			info, err := e.Info()
+			if err != nil {
+				return err
+			}
+			switch base := e.Name(); {
+			case strings.HasSuffix(base, ".tc.o"), strings.HasSuffix(base, ".xdp.o"):
+				objects[name] = info.ModTime()
+			case filepath.Ext(base) == ".c", filepath.Ext(base) == ".h", base == "Makefile":
+				newest = later(newest, info.ModTime())
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, made := range objects {
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if made.Before(newest) {
+			continue
+		}
+		if err := copyFile(name, filepath.Join(dir, rel)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 func copyFile(from, to string) error {
