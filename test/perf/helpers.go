@@ -172,6 +172,20 @@ func cursorOpen(cases []helperCase) uint32 {
 	return 0
 }
 
+// frameFor is a frame that has what a helper takes: ARP, IPv6 with options for the destination, or IPv4.
+func frameFor(helper string) []byte {
+	f := lab.Template(lab.FrameSize)
+	switch helper {
+	case "pcn_parse_arp":
+		copy(f[12:], []byte{0x08, 0x06, 0, 1, 0x08, 0, 6, 4, 0, 1})
+	case "pcn_parse_ipv6":
+		copy(f[12:], []byte{0x86, 0xdd, 0x60})
+	case "pcn_skip_ipv6_extensions": // the cursor is behind Ethernet: there, eight bytes of padding and UDP next
+		copy(f[14:], []byte{17, 0, 1, 4, 0, 0, 0, 0})
+	}
+	return f
+}
+
 // timeHelper links the cube for a case and times it.
 func timeHelper(rig *lab.Rig, p *lab.Plane, n *datapath.Node, c helperCase, records *arrivals) (float64, error) {
 	if err := rig.Context().Err(); err != nil {
@@ -187,7 +201,7 @@ func timeHelper(rig *lab.Rig, p *lab.Plane, n *datapath.Node, c helperCase, reco
 	}
 	effort, best := c.effort(n.Type.Hook()), math.Inf(1)
 	if !c.up() || c.name == "" {
-		best, err = lab.Best(prog, lab.Template(lab.FrameSize), effort)
+		best, err = lab.Best(prog, frameFor(c.name), effort)
 		return best, errors.Join(err, prog.Close())
 	}
 	// What the ring has no room for is cheap, and not what is asked: each run finds it empty.

@@ -4,6 +4,8 @@
 /* A cube that does one thing with each packet: what a helper costs is what it takes longer with
  * it than without. Which thing is a constant, so nothing of the others is in the program. */
 #include <pcn/cube.h>
+#include <pcn/classify_key.h>
+#include <pcn/csum.h>
 #include <pcn/ip.h>
 
 /* COST_name: the helper, TIMES times, then a drop. LAST_name: the packet ends by it. UP_name: the
@@ -31,6 +33,21 @@ enum helpers_case {
 	COST_pcn_icmp_is_error,
 	COST_pcn_icmp6_has_id,
 	COST_pcn_icmp6_is_error,
+	COST_pcn_parse_arp,
+	COST_pcn_parse_ipv4,
+	COST_pcn_skip_ipv4_options,
+	COST_pcn_ipv4_checksum_ok,
+	COST_pcn_ipv4_fragment,
+	COST_pcn_parse_ipv6,
+	COST_pcn_skip_ipv6_extensions,
+	COST_pcn_parse_ports,
+	COST_pcn_parse_icmp,
+	COST_pcn_csum_diff16,
+	COST_pcn_csum_ipv4,
+	COST_pcn_csum_bytes,
+	COST_pcn_csum_l4,
+	COST_pcn_classify_read,
+	COST_pcn_vlan_tag,
 	LAST_pcn_pkt_send,
 	LAST_pcn_pkt_pass,
 	LAST_pcn_pkt_flood,
@@ -138,6 +155,8 @@ PCN_INLINE void enter(struct CTXTYPE *ctx, __u32 what)
 			KEEP(pcn_get_vlan_id(ctx));
 		} else if (what == COST_pcn_is_vlan_present) {
 			KEEP(pcn_is_vlan_present(ctx));
+		} else if (what == COST_pcn_vlan_tag) {
+			KEEP(pcn_vlan_tag(ctx));
 		} else {
 			pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
 			KEEP(c.pos);
@@ -146,6 +165,95 @@ PCN_INLINE void enter(struct CTXTYPE *ctx, __u32 what)
 				KEEP(pcn_parse_eth(&c));
 			else if (what == COST_pcn_cursor_take)
 				KEEP(pcn_cursor_take(&c, 20));
+		}
+	}
+}
+
+/* What takes headers, each time from the same place. */
+PCN_INLINE void take(struct CTXTYPE *ctx, __u32 what)
+{
+	struct pcn_ipv6_payload found;
+	struct pcn_cursor opened, c;
+
+	pcn_cursor_open(&opened, ctx, 60);
+	if (!pcn_parse_eth(&opened))
+		return;
+	EACH
+	{
+		c = opened;
+		HIDE(c.pos);
+		if (what == COST_pcn_parse_arp) {
+			KEEP(pcn_parse_arp(&c));
+		} else if (what == COST_pcn_parse_ipv4) {
+			KEEP(pcn_parse_ipv4(&c));
+		} else if (what == COST_pcn_parse_ipv6) {
+			KEEP(pcn_parse_ipv6(&c));
+		} else if (what == COST_pcn_parse_ports) {
+			KEEP(pcn_parse_ports(&c));
+		} else if (what == COST_pcn_parse_icmp) {
+			KEEP(pcn_parse_icmp(&c));
+		} else {
+			KEEP(pcn_skip_ipv6_extensions(&c, IPPROTO_DSTOPTS, &found));
+			KEEP(found.protocol);
+		}
+		KEEP(c.pos);
+	}
+}
+
+/* What looks at a header of IPv4, or changes it. */
+PCN_INLINE void inspect(struct CTXTYPE *ctx, __u32 what)
+{
+	struct pcn_cursor c;
+
+	pcn_cursor_open(&c, ctx, 60);
+	if (!pcn_parse_eth(&c))
+		return;
+	struct iphdr *ip = pcn_parse_ipv4(&c);
+	struct pcn_icmp *l4 = pcn_parse_icmp(&c);
+	if (!ip || !l4)
+		return;
+	EACH
+	{
+		HIDE(ip);
+		HIDE(l4);
+		if (what == COST_pcn_ipv4_checksum_ok) {
+			KEEP(pcn_ipv4_checksum_ok(ip, c.end));
+		} else if (what == COST_pcn_ipv4_fragment) {
+			KEEP(pcn_ipv4_fragment(ip));
+		} else if (what == COST_pcn_skip_ipv4_options) {
+			struct pcn_cursor behind = { l4, c.end };
+			KEEP(pcn_skip_ipv4_options(&behind, ip));
+			KEEP(behind.pos);
+		} else if (what == COST_pcn_csum_ipv4) {
+			pcn_csum_ipv4(ip, 1);
+		} else {
+			pcn_csum_l4(ctx, l4, &l4->check, 1, 2, 0);
+		}
+	}
+}
+
+/* What sums up, and what reads all that rules look at. */
+PCN_INLINE void gather(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
+{
+	struct pcn_classify_key key;
+	__be32 old[4] = { 1, 2, 3, 4 }, now[4] = { 5, 6, 7, 8 };
+
+	EACH
+	{
+		HIDE(ctx);
+		if (what == COST_pcn_csum_diff16) {
+			HIDE(old[0]);
+			HIDE(old[1]);
+			HIDE(old[2]);
+			HIDE(old[3]);
+			KEEP(pcn_csum_diff16(old, now));
+		} else if (what == COST_pcn_csum_bytes) {
+			pcn_csum_bytes(ctx, 1);
+		} else {
+			KEEP(pcn_classify_read(ctx, md, &key,
+					       PCN_CLASSIFY_READ_IP | PCN_CLASSIFY_READ_PORTS));
+			KEEP(key.word[PCN_CLASSIFY_SRC]);
+			KEEP(key.word[PCN_CLASSIFY_PORTS]);
 		}
 	}
 }
@@ -186,7 +294,28 @@ PCN_INGRESS
 	case COST_pcn_parse_eth:
 	case COST_pcn_get_vlan_id:
 	case COST_pcn_is_vlan_present:
+	case COST_pcn_vlan_tag:
 		enter(ctx, which);
+		break;
+	case COST_pcn_parse_arp:
+	case COST_pcn_parse_ipv4:
+	case COST_pcn_parse_ipv6:
+	case COST_pcn_parse_ports:
+	case COST_pcn_parse_icmp:
+	case COST_pcn_skip_ipv6_extensions:
+		take(ctx, which);
+		break;
+	case COST_pcn_ipv4_checksum_ok:
+	case COST_pcn_ipv4_fragment:
+	case COST_pcn_skip_ipv4_options:
+	case COST_pcn_csum_ipv4:
+	case COST_pcn_csum_l4:
+		inspect(ctx, which);
+		break;
+	case COST_pcn_csum_diff16:
+	case COST_pcn_csum_bytes:
+	case COST_pcn_classify_read:
+		gather(ctx, md, which);
 		break;
 	case LAST_pcn_pkt_send:
 		return pcn_pkt_send(ctx, md, 1);
