@@ -61,59 +61,52 @@ func probe(from []byte, n int) []byte {
 }
 
 func TestCaptureKeepsPacketsAsTheyAre(t *testing.T) {
-	t.Parallel()
-	for _, kind := range types {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			d := start(t)
-			hosts := threeHosts(d.machine, v4)
-			d.twoBridges(kind)
-			reaches(t, hosts[0], "10.0.0.3")
-			d.calm("br1")
-			file := filepath.Join(d.dir, "p1.pcapng")
-			w := d.watch("capture", "br1:p1", "ether", "proto", fmt.Sprint(streamType), "-w", file)
-			// copies of a flood, to a netdev and to another bridge
-			copies := map[string]string{"br1:p2": filepath.Join(d.dir, "p2.pcapng"), "br1:up": filepath.Join(d.dir, "up.pcapng")}
+	onEachHook(t, func(t *testing.T, _ string, d *daemon, hosts [3]*netns.Node) {
+		reaches(t, hosts[0], "10.0.0.3")
+		d.calm("br1")
+		file := filepath.Join(d.dir, "p1.pcapng")
+		w := d.watch("capture", "br1:p1", "ether", "proto", fmt.Sprint(streamType), "-w", file)
+		// copies of a flood, to a netdev and to another bridge
+		copies := map[string]string{"br1:p2": filepath.Join(d.dir, "p2.pcapng"), "br1:up": filepath.Join(d.dir, "up.pcapng")}
+		for place, file := range copies {
+			d.watch("capture", place, "ether", "proto", fmt.Sprint(streamType), "-w", file)
+		}
+		there, back := netns.OpenRaw(t, hosts[0], netns.Inner), netns.OpenRaw(t, hosts[2], netns.Inner)
+		var want [][]byte
+		for _, n := range []int{60, 200, 1514} {
+			want = append(want, probe(hosts[0].MAC, n))
+		}
+		// one that comes back by the bridges' tables
+		reply := ethernet(hosts[0].MAC, hosts[2].MAC, streamType, noise(100)[:100])
+		var got []captured
+		netns.Eventually(t, patience, func() (err error) {
+			for _, frame := range want {
+				if err := there.Send(frame); err != nil {
+					return err
+				}
+			}
+			if err := back.Send(reply); err != nil {
+				return err
+			}
+			if got, err = readCapture(file); err != nil {
+				return err
+			}
+			errs := []error{holds(got, want, reply)}
 			for place, file := range copies {
-				d.watch("capture", place, "ether", "proto", fmt.Sprint(streamType), "-w", file)
-			}
-			there, back := netns.OpenRaw(t, hosts[0], netns.Inner), netns.OpenRaw(t, hosts[2], netns.Inner)
-			var want [][]byte
-			for _, n := range []int{60, 200, 1514} {
-				want = append(want, probe(hosts[0].MAC, n))
-			}
-			// one that comes back by the bridges' tables
-			reply := ethernet(hosts[0].MAC, hosts[2].MAC, streamType, noise(100)[:100])
-			var got []captured
-			netns.Eventually(t, patience, func() (err error) {
+				sent, err := readCapture(file)
 				for _, frame := range want {
-					if err := there.Send(frame); err != nil {
-						return err
-					}
+					errs = append(errs, err, find(sent, frame, false, "port "+place+", fate sent"))
 				}
-				if err := back.Send(reply); err != nil {
-					return err
-				}
-				if got, err = readCapture(file); err != nil {
-					return err
-				}
-				errs := []error{holds(got, want, reply)}
-				for place, file := range copies {
-					sent, err := readCapture(file)
-					for _, frame := range want {
-						errs = append(errs, err, find(sent, frame, false, "port "+place+", fate sent"))
-					}
-				}
-				return errors.Join(errs...)
-			})
-			if err := w.cmd.Process.Signal(syscall.SIGINT); err != nil {
-				t.Fatal(err)
 			}
-			<-w.ended
-			d.calm("br1")
-			readByOthers(t, file, len(got))
+			return errors.Join(errs...)
 		})
-	}
+		if err := w.cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		<-w.ended
+		d.calm("br1")
+		readByOthers(t, file, len(got))
+	})
 }
 
 // holds says what is missing of a capture at br1:p1.

@@ -57,6 +57,20 @@ func reaches(t testing.TB, from *netns.Node, ip string, opts ...netns.PingOption
 	netns.Eventually(t, patience, func() error { return from.Ping(ip, opts...) })
 }
 
+// onEachHook runs a test with two bridges between three hosts, on each hook beside the others.
+func onEachHook(t *testing.T, test func(t *testing.T, kind string, d *daemon, hosts [3]*netns.Node)) {
+	t.Parallel()
+	for _, kind := range types {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			d := start(t)
+			hosts := threeHosts(d.machine, v4)
+			d.twoBridges(kind)
+			test(t, kind, d, hosts)
+		})
+	}
+}
+
 func TestHostsReachEachOtherThroughTwoBridges(t *testing.T) {
 	t.Parallel()
 	for _, kind := range types {

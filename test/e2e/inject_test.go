@@ -14,47 +14,40 @@ import (
 )
 
 func TestInjectTellsWhatWouldHappen(t *testing.T) {
-	t.Parallel()
-	for _, kind := range types {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			d := start(t)
-			hosts := threeHosts(d.machine, v4)
-			d.twoBridges(kind)
-			reaches(t, hosts[0], "10.0.0.3")
-			d.calm("br1")
-			quiet := netns.OpenRaw(t, hosts[2], netns.Inner)
-			before, topology := d.Stats("br1"), d.Configuration()
-			unicast := "eth 02:00:00:00:00:77 > " + hosts[2].MAC.String() + " / ip 10.0.0.77 > 10.0.0.3 / udp 1000 > 53 / payload 20"
-			out := d.CLI("trace", "--inject", unicast, "br1:p1")
-			want := []string{`^br1:p1 +in +send up +10\.0\.0\.77\.1000 > 10\.0\.0\.3\.53: UDP, length 62$`,
-				`^br2:up +in +send p3 +10\.0\.0\.77`, `^br2 +leave veth3 +10\.0\.0\.77`}
-			if err := tells(out.stdout, want); err != nil || out.code != 0 || strings.Count(out.stdout, "\n") != len(want) {
-				t.Errorf("unicast: %v, %v", err, out)
+	onEachHook(t, func(t *testing.T, _ string, d *daemon, hosts [3]*netns.Node) {
+		reaches(t, hosts[0], "10.0.0.3")
+		d.calm("br1")
+		quiet := netns.OpenRaw(t, hosts[2], netns.Inner)
+		before, topology := d.Stats("br1"), d.Configuration()
+		unicast := "eth 02:00:00:00:00:77 > " + hosts[2].MAC.String() + " / ip 10.0.0.77 > 10.0.0.3 / udp 1000 > 53 / payload 20"
+		out := d.CLI("trace", "--inject", unicast, "br1:p1")
+		want := []string{`^br1:p1 +in +send up +10\.0\.0\.77\.1000 > 10\.0\.0\.3\.53: UDP, length 62$`,
+			`^br2:up +in +send p3 +10\.0\.0\.77`, `^br2 +leave veth3 +10\.0\.0\.77`}
+		if err := tells(out.stdout, want); err != nil || out.code != 0 || strings.Count(out.stdout, "\n") != len(want) {
+			t.Errorf("unicast: %v, %v", err, out)
+		}
+		out = d.CLI("trace", "--inject", "eth 02:00:00:00:00:77 > ff:ff:ff:ff:ff:ff / arp who-has 10.0.0.3 tell 10.0.0.77", "veth1")
+		told := strings.Join(strings.Fields(out.stdout), " ")
+		for _, line := range []string{"br1:p1 in flood", "br1 leave veth2", "br2:up in flood", "br2 leave veth3"} {
+			if strings.Count(told, line) != 1 {
+				t.Errorf("a broadcast does not tell %q once: %v", line, out)
 			}
-			out = d.CLI("trace", "--inject", "eth 02:00:00:00:00:77 > ff:ff:ff:ff:ff:ff / arp who-has 10.0.0.3 tell 10.0.0.77", "veth1")
-			told := strings.Join(strings.Fields(out.stdout), " ")
-			for _, line := range []string{"br1:p1 in flood", "br1 leave veth2", "br2:up in flood", "br2 leave veth3"} {
-				if strings.Count(told, line) != 1 {
-					t.Errorf("a broadcast does not tell %q once: %v", line, out)
-				}
+		}
+		for i, f := range before.Ports {
+			if now := d.Stats("br1").Ports[i]; now != f {
+				t.Errorf("port %s counts %+v, before %+v", f.Name, now, f)
 			}
-			for i, f := range before.Ports {
-				if now := d.Stats("br1").Ports[i]; now != f {
-					t.Errorf("port %s counts %+v, before %+v", f.Name, now, f)
-				}
-			}
-			if now := d.Configuration(); now != topology {
-				t.Errorf("something was learned:\n%s\nbefore\n%s", now, topology)
-			}
-			if strings.Contains(d.Do("br1 fdb show"), "02:00:00:00:00:77") {
-				t.Error("the address of an injected packet was learned")
-			}
-			if f, err := quiet.Recv(func(f []byte) bool { return strings.Contains(string(f), "\x02\x00\x00\x00\x00\x77") }, 0); err == nil {
-				t.Errorf("an injected packet was sent: % x", f)
-			}
-		})
-	}
+		}
+		if now := d.Configuration(); now != topology {
+			t.Errorf("something was learned:\n%s\nbefore\n%s", now, topology)
+		}
+		if strings.Contains(d.Do("br1 fdb show"), "02:00:00:00:00:77") {
+			t.Error("the address of an injected packet was learned")
+		}
+		if f, err := quiet.Recv(func(f []byte) bool { return strings.Contains(string(f), "\x02\x00\x00\x00\x00\x77") }, 0); err == nil {
+			t.Errorf("an injected packet was sent: % x", f)
+		}
+	})
 }
 
 func TestInjectTakesPacketsFromFilesAndRefusesNonsense(t *testing.T) {

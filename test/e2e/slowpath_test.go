@@ -14,40 +14,33 @@ import (
 )
 
 func TestSlowPathPutsPacketsBack(t *testing.T) {
-	t.Parallel()
-	for _, kind := range types {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			d := start(t)
-			hosts := threeHosts(d.machine, v4)
-			d.twoBridges(kind)
-			d.Do("transparenthelloworld add th1 type=" + kind)
-			d.Do("attach th1 br1:p1")
-			reaches(t, hosts[0], "10.0.0.3")
-			for _, direction := range []string{"ingress", "egress"} {
-				d.Do("th1 set " + direction + "-action=SLOWPATH")
-				before := d.Stats("th1").Fate(t, "slowpath")
-				reaches(t, hosts[0], "10.0.0.3", netns.PingOptions{Count: 20, Timeout: 2 * time.Second})
-				if after := d.Stats("th1").Fate(t, "slowpath"); after < before+20 {
-					t.Errorf("%s: %d packets went up, before %d, and 20 were sent", direction, after, before)
-				}
-				in, out := netns.OpenRaw(t, hosts[0], netns.Inner), netns.OpenRaw(t, hosts[2], netns.Inner)
-				if direction == "egress" {
-					in, out = out, in
-				}
-				frames := oddFrames(1500)
-				delete(frames, "the largest with a tag") // a VLAN tag is over the MTU of the way back
-				for name, rest := range frames {
-					frame := append(append([]byte{255, 255, 255, 255, 255, 255}, 2, 0, 0, 0, 0, 9), rest...)
-					if err := in.Send(frame); err != nil {
-						t.Fatal(err)
-					}
-					sameFrame(t, out, direction+", "+name, frame)
-				}
-				d.Do("th1 set " + direction + "-action=PASS")
+	onEachHook(t, func(t *testing.T, kind string, d *daemon, hosts [3]*netns.Node) {
+		d.Do("transparenthelloworld add th1 type=" + kind)
+		d.Do("attach th1 br1:p1")
+		reaches(t, hosts[0], "10.0.0.3")
+		for _, direction := range []string{"ingress", "egress"} {
+			d.Do("th1 set " + direction + "-action=SLOWPATH")
+			before := d.Stats("th1").Fate(t, "slowpath")
+			reaches(t, hosts[0], "10.0.0.3", netns.PingOptions{Count: 20, Timeout: 2 * time.Second})
+			if after := d.Stats("th1").Fate(t, "slowpath"); after < before+20 {
+				t.Errorf("%s: %d packets went up, before %d, and 20 were sent", direction, after, before)
 			}
-		})
-	}
+			in, out := netns.OpenRaw(t, hosts[0], netns.Inner), netns.OpenRaw(t, hosts[2], netns.Inner)
+			if direction == "egress" {
+				in, out = out, in
+			}
+			frames := oddFrames(1500)
+			delete(frames, "the largest with a tag") // a VLAN tag is over the MTU of the way back
+			for name, rest := range frames {
+				frame := append(append([]byte{255, 255, 255, 255, 255, 255}, 2, 0, 0, 0, 0, 9), rest...)
+				if err := in.Send(frame); err != nil {
+					t.Fatal(err)
+				}
+				sameFrame(t, out, direction+", "+name, frame)
+			}
+			d.Do("th1 set " + direction + "-action=PASS")
+		}
+	})
 }
 
 // TestLargeSegmentsSurviveTheSlowPath: TCP hands segments of 64 KB to the device, and they stay whole up and down.

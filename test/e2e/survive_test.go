@@ -81,48 +81,41 @@ func TestKilledInTheMiddleOfChanges(t *testing.T) {
 }
 
 func TestDevicesGoAndComeBack(t *testing.T) {
-	t.Parallel()
-	for _, kind := range types {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			d := start(t)
-			hosts := threeHosts(d.machine, v4)
-			d.twoBridges(kind)
-			d.Do("transparenthelloworld add th1 type=" + kind)
-			d.Do("attach th1 br2:p3")
-			reaches(t, hosts[0], "10.0.0.3")
-			status := func(want string) {
-				t.Helper()
-				netns.Eventually(t, patience, func() error {
-					if got := strings.TrimSpace(d.Do("br2 show ports p3 status")); got != want {
-						return fmt.Errorf("port p3 is %s, want %s", got, want)
-					}
-					return nil
-				})
-			}
-			status("UP")
-			d.lab.Run("ip", "link", "del", "veth3")
-			status("DOWN")
-			if err := hosts[0].Ping("10.0.0.2"); err != nil {
-				t.Errorf("the other ports: %v", err)
-			}
-			d.lab.Host("veth3", "10.0.0.4/24")
-			status("UP")
-			reaches(t, hosts[0], "10.0.0.4")
+	onEachHook(t, func(t *testing.T, kind string, d *daemon, hosts [3]*netns.Node) {
+		d.Do("transparenthelloworld add th1 type=" + kind)
+		d.Do("attach th1 br2:p3")
+		reaches(t, hosts[0], "10.0.0.3")
+		status := func(want string) {
+			t.Helper()
+			netns.Eventually(t, patience, func() error {
+				if got := strings.TrimSpace(d.Do("br2 show ports p3 status")); got != want {
+					return fmt.Errorf("port p3 is %s, want %s", got, want)
+				}
+				return nil
+			})
+		}
+		status("UP")
+		d.lab.Run("ip", "link", "del", "veth3")
+		status("DOWN")
+		if err := hosts[0].Ping("10.0.0.2"); err != nil {
+			t.Errorf("the other ports: %v", err)
+		}
+		d.lab.Host("veth3", "10.0.0.4/24")
+		status("UP")
+		reaches(t, hosts[0], "10.0.0.4")
 
-			// Away while there is no daemon, and back after the next one started.
-			d.Kill9()
-			d.lab.Run("ip", "link", "del", "veth3")
-			d = d.Start()
-			status("DOWN")
-			back := d.lab.Host("veth3", "10.0.0.5/24")
-			status("UP")
-			reaches(t, back, "10.0.0.1")
-			if got := strings.TrimSpace(d.Do("th1 show parent")); got != "br2:p3" {
-				t.Errorf("th1 is on %q", got)
-			}
-		})
-	}
+		// Away while there is no daemon, and back after the next one started.
+		d.Kill9()
+		d.lab.Run("ip", "link", "del", "veth3")
+		d = d.Start()
+		status("DOWN")
+		back := d.lab.Host("veth3", "10.0.0.5/24")
+		status("UP")
+		reaches(t, back, "10.0.0.1")
+		if got := strings.TrimSpace(d.Do("th1 show parent")); got != "br2:p3" {
+			t.Errorf("th1 is on %q", got)
+		}
+	})
 }
 
 // TestTCPNeedsTheToken: over TCP everybody on the machine may read, and only who can read the token may change.

@@ -94,46 +94,39 @@ func tells(text string, lines []string) error {
 }
 
 func TestTraceShowsEachStepLive(t *testing.T) {
-	t.Parallel()
-	for _, kind := range types {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			d := start(t)
-			hosts := threeHosts(d.machine, v4)
-			d.twoBridges(kind)
-			reaches(t, hosts[0], "10.0.0.3")
-			off := d.calm("br1")
-			all, one := d.watch("trace", "icmp", "and", "host", "10.0.0.3"), d.watch("trace", "icmp", "--cube", "br2", "-json")
-			netns.Eventually(t, patience, func() error {
-				if err := hosts[0].Ping("10.0.0.3"); err != nil {
-					return err
-				}
-				if text := one.out.String(); !strings.Contains(text, `"cube":"br2"`) {
-					return fmt.Errorf("a trace of br2 tells:\n%s", text)
-				}
-				return tells(all.out.String(), story)
-			})
-			if text := one.out.String(); strings.Contains(text, `"br1"`) {
-				t.Errorf("a trace of br2 tells:\n%s", text)
+	onEachHook(t, func(t *testing.T, _ string, d *daemon, hosts [3]*netns.Node) {
+		reaches(t, hosts[0], "10.0.0.3")
+		off := d.calm("br1")
+		all, one := d.watch("trace", "icmp", "and", "host", "10.0.0.3"), d.watch("trace", "icmp", "--cube", "br2", "-json")
+		netns.Eventually(t, patience, func() error {
+			if err := hosts[0].Ping("10.0.0.3"); err != nil {
+				return err
 			}
-			if n := d.instructions("br1"); n <= off {
-				t.Errorf("%d instructions while packets are traced, %d before", n, off)
+			if text := one.out.String(); !strings.Contains(text, `"cube":"br2"`) {
+				return fmt.Errorf("a trace of br2 tells:\n%s", text)
 			}
-			if err := one.cmd.Process.Signal(syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			if err := all.cmd.Process.Signal(syscall.SIGINT); err != nil {
-				t.Fatal(err)
-			}
-			netns.Eventually(t, patience, func() error {
-				if n := d.instructions("br1"); d.Stats("br1").Mode != "inline" || n != off {
-					return fmt.Errorf("%d instructions after the traces, %d before", n, off)
-				}
-				return nil
-			})
-			reaches(t, hosts[0], "10.0.0.3")
+			return tells(all.out.String(), story)
 		})
-	}
+		if text := one.out.String(); strings.Contains(text, `"br1"`) {
+			t.Errorf("a trace of br2 tells:\n%s", text)
+		}
+		if n := d.instructions("br1"); n <= off {
+			t.Errorf("%d instructions while packets are traced, %d before", n, off)
+		}
+		if err := one.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if err := all.cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		netns.Eventually(t, patience, func() error {
+			if n := d.instructions("br1"); d.Stats("br1").Mode != "inline" || n != off {
+				return fmt.Errorf("%d instructions after the traces, %d before", n, off)
+			}
+			return nil
+		})
+		reaches(t, hosts[0], "10.0.0.3")
+	})
 }
 
 func TestTraceTellsWhyPacketsAreDropped(t *testing.T) {
@@ -314,49 +307,42 @@ func TestTraceFollowsPacketsThroughSegments(t *testing.T) {
 
 // TestLookingAtPacketsLosesNone: sessions begin, end by themselves and are killed while a stream flows, beside changes.
 func TestLookingAtPacketsLosesNone(t *testing.T) {
-	t.Parallel()
-	for _, kind := range types {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			d := start(t)
-			hosts := threeHosts(d.machine, v4)
-			d.twoBridges(kind)
-			reaches(t, hosts[0], "10.0.0.3")
-			off := d.calm("br1")
-			s := startStream(t, hosts[0], hosts[2])
-			for round := range 8 {
-				counted := d.watch("trace", "-c", "50")
-				captured := d.watch("capture", "br1:up", "-c", "20")
-				cut := d.watch("trace", "ether", "proto", fmt.Sprint(streamType), "--cube", "br2")
-				d.Do(fmt.Sprintf("br1 fdb set aging-time=%d", 100+round))
-				d.Do("br2 set loglevel=DEBUG")
-				d.Do("br2 set loglevel=INFO")
-				for name, w := range map[string]*watcher{"trace -c 50": counted, "capture -c 20": captured} {
-					select {
-					case <-w.ended:
-					case <-time.After(patience):
-						t.Fatalf("round %d: %s does not end:\n%s%s", round, name, w.out.String(), w.errors.String())
-					}
-					if code := w.cmd.ProcessState.ExitCode(); code != 0 {
-						t.Errorf("round %d: %s: exit %d: %s", round, name, code, w.errors.String())
-					}
+	onEachHook(t, func(t *testing.T, _ string, d *daemon, hosts [3]*netns.Node) {
+		reaches(t, hosts[0], "10.0.0.3")
+		off := d.calm("br1")
+		s := startStream(t, hosts[0], hosts[2])
+		for round := range 8 {
+			counted := d.watch("trace", "-c", "50")
+			captured := d.watch("capture", "br1:up", "-c", "20")
+			cut := d.watch("trace", "ether", "proto", fmt.Sprint(streamType), "--cube", "br2")
+			d.Do(fmt.Sprintf("br1 fdb set aging-time=%d", 100+round))
+			d.Do("br2 set loglevel=DEBUG")
+			d.Do("br2 set loglevel=INFO")
+			for name, w := range map[string]*watcher{"trace -c 50": counted, "capture -c 20": captured} {
+				select {
+				case <-w.ended:
+				case <-time.After(patience):
+					t.Fatalf("round %d: %s does not end:\n%s%s", round, name, w.out.String(), w.errors.String())
 				}
-				if err := cut.cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
+				if code := w.cmd.ProcessState.ExitCode(); code != 0 {
+					t.Errorf("round %d: %s: exit %d: %s", round, name, code, w.errors.String())
 				}
-				s.Flowing(200)
 			}
-			sent := s.Stop()
-			if t.Failed() {
-				d.logDrops("br1", "br2")
+			if err := cut.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
 			}
-			t.Logf("24 sessions, %d frames", sent)
-			netns.Eventually(t, patience, func() error {
-				if n := d.instructions("br1"); d.Stats("br1").Mode != "inline" || n != off {
-					return fmt.Errorf("%d instructions after the sessions, %d before", n, off)
-				}
-				return nil
-			})
+			s.Flowing(200)
+		}
+		sent := s.Stop()
+		if t.Failed() {
+			d.logDrops("br1", "br2")
+		}
+		t.Logf("24 sessions, %d frames", sent)
+		netns.Eventually(t, patience, func() error {
+			if n := d.instructions("br1"); d.Stats("br1").Mode != "inline" || n != off {
+				return fmt.Errorf("%d instructions after the sessions, %d before", n, off)
+			}
+			return nil
 		})
-	}
+	})
 }

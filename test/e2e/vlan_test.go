@@ -54,36 +54,29 @@ func pushTag(t *testing.T, h *netns.Node, proto, tci uint16) {
 }
 
 func TestTagsBesideTheFrameArrive(t *testing.T) {
-	t.Parallel()
-	for _, kind := range types {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			d := start(t)
-			hosts := threeHosts(d.machine, v4)
-			d.twoBridges(kind)
-			reaches(t, hosts[0], "10.0.0.3")
-			in, out := netns.OpenRaw(t, hosts[0], netns.Inner), netns.OpenRaw(t, hosts[2], netns.Inner)
-			head := slices.Concat([]byte(hosts[2].MAC), []byte(hosts[0].MAC))
-			for _, c := range []struct {
-				name  string
-				proto uint16
-				tci   uint16
-				rest  []byte // behind the tag
-			}{
-				{"802.1Q", unix.ETH_P_8021Q, 100, append(unhex("88b5"), noise(46)...)},
-				{"802.1ad", unix.ETH_P_8021AD, 7, append(unhex("88b5"), noise(46)...)},
-				{"with priority", unix.ETH_P_8021Q, 5<<13 | 100, append(unhex("0800"), ipv4(0, noise(60))...)},
-				{"outside a tag in the bytes", unix.ETH_P_8021AD, 7, append(unhex("8100 0064 88b5"), noise(46)...)},
-			} {
-				t.Run(c.name, func(t *testing.T) {
-					pushTag(t, hosts[0], c.proto, c.tci)
-					if err := in.Send(slices.Concat(head, c.rest)); err != nil {
-						t.Fatal(err)
-					}
-					tag := []byte{byte(c.proto >> 8), byte(c.proto), byte(c.tci >> 8), byte(c.tci)}
-					sameFrame(t, out, c.name, slices.Concat(head, tag, c.rest))
-				})
-			}
-		})
-	}
+	onEachHook(t, func(t *testing.T, _ string, d *daemon, hosts [3]*netns.Node) {
+		reaches(t, hosts[0], "10.0.0.3")
+		in, out := netns.OpenRaw(t, hosts[0], netns.Inner), netns.OpenRaw(t, hosts[2], netns.Inner)
+		head := slices.Concat([]byte(hosts[2].MAC), []byte(hosts[0].MAC))
+		for _, c := range []struct {
+			name  string
+			proto uint16
+			tci   uint16
+			rest  []byte // behind the tag
+		}{
+			{"802.1Q", unix.ETH_P_8021Q, 100, append(unhex("88b5"), noise(46)...)},
+			{"802.1ad", unix.ETH_P_8021AD, 7, append(unhex("88b5"), noise(46)...)},
+			{"with priority", unix.ETH_P_8021Q, 5<<13 | 100, append(unhex("0800"), ipv4(0, noise(60))...)},
+			{"outside a tag in the bytes", unix.ETH_P_8021AD, 7, append(unhex("8100 0064 88b5"), noise(46)...)},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				pushTag(t, hosts[0], c.proto, c.tci)
+				if err := in.Send(slices.Concat(head, c.rest)); err != nil {
+					t.Fatal(err)
+				}
+				tag := []byte{byte(c.proto >> 8), byte(c.proto), byte(c.tci >> 8), byte(c.tci)}
+				sameFrame(t, out, c.name, slices.Concat(head, tag, c.rest))
+			})
+		}
+	})
 }
