@@ -72,10 +72,13 @@ eventually() {
 	ok "$what"
 }
 
+# shows PATTERN WORDS... says whether polycubectl prints a line that matches.
+shows() { polycubectl "${@:2}" </dev/null | grep -Eq -e "$1"; }
+
 # reach FROM ADDRESS [WHAT] pings until it is answered, without a loss.
 reach() {
 	local line
-	line=$(host "$1" ping -n -q -c 3 -i 0.05 -W 2 "$2" | grep received) || die "host$1 does not reach $2"
+	line=$(host "$1" ping -n -q -c 3 -i 0.05 -W 10 "$2" | grep received) || die "host$1 does not reach $2"
 	grep -q ' 0% packet loss' <<<"$line" || die "host$1 to $2: $line"
 	ok "host$1 reaches ${3:-$2}: $line"
 }

@@ -47,9 +47,9 @@ main() {
 	serve_leases "$machine-host3" eth0 203.0.113.100 203.0.113.150 203.0.113.1
 	ask_for_lease "$router" wan
 	eventually 30 "the interface of the port has a lease" has_address "$router" wan 203.0.113.1
-	eventually 10 "and the port has the same address" port_has gw wan ip 203.0.113.1
+	eventually 30 "and the port has the same address" port_has gw wan ip 203.0.113.1
+	eventually 30 "the route that dhclient added is the cube's" shows '^0\.0\.0\.0/0 +203\.0\.113\.1' gw show route
 	ctl gw show route
-	expect "the route that dhclient added is the cube's" '0\.0\.0\.0/0 +203\.0\.113\.1'
 
 	say "The router gives addresses at home: dnsmasq in its namespace, dhclient on the hosts."
 	serve_leases "$router" lan 192.168.1.100 192.168.1.150 192.168.1.1
@@ -64,7 +64,7 @@ main() {
 	local outside
 	outside=$(address_of "$router" wan)
 	in_background "$machine-host3" python3 -u -m http.server --bind 203.0.113.1 --directory /usr/share/common-licenses 80
-	eventually 10 "host1 reads a page outside" host 1 curl -sS -m 5 -o "$state/page" http://203.0.113.1/GPL-2
+	eventually 30 "host1 reads a page outside" host 1 curl -sS -m 5 -o "$state/page" http://203.0.113.1/GPL-2
 	cmp "$state/page" /usr/share/common-licenses/GPL-2 || die "the page was damaged"
 	grep -q "^$outside .*GET /GPL-2" "$state/background" || die "the provider saw another address than $outside"
 	ok "the provider saw the router's address, $outside"
@@ -75,7 +75,7 @@ main() {
 	in_background "$machine-host2" python3 -u -m http.server --bind 0.0.0.0 --directory /usr/share/common-licenses 8080
 	ctl masq rule port-forwarding append "external-ip=$outside" external-port=80 proto=tcp \
 		"internal-ip=$(address_of "$machine-host2" eth0)" internal-port=8080
-	eventually 10 "the provider reads a page at home" \
+	eventually 30 "the provider reads a page at home" \
 		host 3 curl -sS -m 5 -o "$state/page" "http://$outside/Apache-2.0"
 	cmp "$state/page" /usr/share/common-licenses/Apache-2.0 || die "the page was damaged"
 

@@ -21,7 +21,7 @@ start_frr() {
 	chown -R frr:frr "$dir"
 	in_background "$ns" "$frr/zebra" -u frr -g frr -z "$dir/zserv" -i "$dir/zebra.pid" -f "$dir/zebra.conf" \
 		--vty_socket "$dir" -P 0 --log stdout
-	eventually 10 "zebra runs in the namespace of r$1" test -S "$dir/zserv"
+	eventually 30 "zebra runs in the namespace of r$1" test -S "$dir/zserv"
 	in_background "$ns" "$frr/ospfd" -u frr -g frr -z "$dir/zserv" -i "$dir/ospfd.pid" -f "$dir/ospfd.conf" \
 		--vty_socket "$dir" -P 0 --log stdout
 }
@@ -46,7 +46,7 @@ main() {
 	eventually 60 "r3 learned the network of r1" knows 3 10.1.0.0/24 10.0.13.1
 	eventually 60 "r2 learned the network of r1" knows 2 10.1.0.0/24 10.0.12.1
 	ctl r1 show route
-	eventually 20 "host1 reaches host3" host 1 ping -n -c 1 -W 1 10.3.0.2
+	eventually 30 "host1 reaches host3" host 1 ping -n -c 1 -W 1 10.3.0.2
 	reach 1 10.2.0.2 host2
 	reach 1 10.3.0.2 host3
 	reach 3 10.2.0.2 host2

@@ -30,8 +30,8 @@ main() {
 	expect "the network of the west is known" '10\.2\.0\.0/24 +10\.0\.0\.2'
 
 	say "Packets go from site to site, of both families."
-	eventually 20 "the routers have found each other" host 1 ping -n -c 1 -W 1 10.2.0.13
-	eventually 20 "for IPv6, too" host 1 ping -n -c 1 -W 1 2001:db8:2::13
+	eventually 30 "the routers have found each other" host 1 ping -n -c 1 -W 1 10.2.0.13
+	eventually 30 "for IPv6, too" host 1 ping -n -c 1 -W 1 2001:db8:2::13
 	reach 1 10.1.0.12 host2
 	reach 1 10.2.0.13 host3
 	reach 1 2001:db8:2::13 "host3 by IPv6"
