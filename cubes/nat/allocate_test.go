@@ -56,6 +56,7 @@ func (b *bench) claimed() (sessions, mappings int) {
 }
 
 func TestNoEndpointIsGivenTwice(t *testing.T) {
+	t.Parallel()
 	const ports, hosts, threads = 200, 300, 4
 	for _, mapping := range []string{"endpoint-independent", "address-and-port-dependent"} {
 		t.Run(mapping, func(t *testing.T) {

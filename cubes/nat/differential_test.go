@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -67,10 +66,25 @@ func newMachine(t *testing.T, name string, hosts []*netns.Node) *machine {
 	return m
 }
 
-// linuxNAT makes the machine of Linux, alike but for who translates.
-func linuxNAT(t *testing.T) *machine {
-	l := netns.NewLab(t, netns.WithIPv6())
-	var hosts []*netns.Node
+// translation is a set of rules: for Linux, and for us.
+type translation struct {
+	name, nft, ours string
+	// internal endpoints look like one of these addresses outside.
+	external []netip.Prefix
+}
+
+var translations = []translation{
+	{name: "masquerade", nft: `oifname "veth2" masquerade;`, ours: `"masquerade":{"enabled":true}`,
+		external: []netip.Prefix{netip.MustParsePrefix(edgeIP + "/32"), netip.MustParsePrefix(edgeIP6 + "/128")}},
+	{name: "pools", nft: `oifname "veth2" snat ip to 203.0.113.16-203.0.113.19; oifname "veth2" snat ip6 to 2001:db8::10-2001:db8::13;`,
+		ours: `"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.16/30"},
+			{"id":2,"internal-net":"fd00::/64","external-ip":"2001:db8::10/126"}]}`,
+		external: []netip.Prefix{netip.MustParsePrefix("203.0.113.16/30"), netip.MustParsePrefix("2001:db8::10/126")}},
+}
+
+// linuxRouter makes a machine that routes as an edge does, without a NAT.
+func linuxRouter(t *testing.T) (l *netns.Lab, hosts []*netns.Node) {
+	l = netns.NewLab(t, netns.WithIPv6())
 	for i := range 2 {
 		hosts = append(hosts, l.Host(fmt.Sprintf("veth%d", i+1), "", netns.WithIPv6()))
 	}
@@ -80,10 +94,16 @@ func linuxNAT(t *testing.T) *machine {
 			l.Run("ip", "addr", "add", a, "dev", dev, "nodad")
 		}
 	}
+	return l, hosts
+}
+
+// linuxNAT makes the machine of Linux, alike but for who translates.
+func linuxNAT(t *testing.T, rules translation) *machine {
+	l, hosts := linuxRouter(t)
 	cmd := l.Command("nft", "-f", "-")
 	cmd.Stdin = bytes.NewBufferString(`
 		table inet nat {
-			chain out { type nat hook postrouting priority srcnat; oifname "veth2" masquerade; }
+			chain out { type nat hook postrouting priority srcnat; ` + rules.nft + ` }
 			chain in {
 				type nat hook prerouting priority dstnat;
 				iifname "veth2" ip daddr 203.0.113.1 tcp dport 8080 dnat ip to 10.0.0.50:80
@@ -100,17 +120,23 @@ func linuxNAT(t *testing.T) *machine {
 }
 
 // ourNAT makes ours.
-func ourNAT(t *testing.T) *machine {
-	e := newEdge(t, cube.TypeTC, `{"rule":{"masquerade":{"enabled":true},"port-forwarding":{"entry":[
+func ourNAT(t *testing.T, typ cube.Type, rules translation) *machine {
+	e := newEdge(t, typ, `{"rule":{`+rules.ours+`,"port-forwarding":{"entry":[
 		{"id":0,"external-ip":"203.0.113.1","external-port":8080,"internal-ip":"10.0.0.50","internal-port":80},
 		{"id":1,"external-ip":"2001:db8::1","external-port":8080,"proto":"tcp","internal-ip":"fd00::50","internal-port":80}]}}}`)
-	wantMasquerade(t, e.Lab, fmt.Sprintf(`[%q,%q]`, edgeIP, edgeIP6))
+	if rules.name == "masquerade" {
+		wantMasquerade(t, e.Lab, fmt.Sprintf(`[%q,%q]`, edgeIP, edgeIP6))
+	}
 	meet(e.Lab.Lab.Namespace, e.Hosts)
 	return newMachine(t, "ours", e.Hosts)
 }
 
-// pass sends a frame into one side of a machine, and returns the packet that comes out of the other; its mark finds it.
-func (m *machine) pass(from int, frame, mark []byte) ([]byte, error) {
+// pass sends a frame into one side of a machine, in pieces if one is said to be of so many bytes, and returns the packet
+// that comes out of the other; its mark finds it.
+func (m *machine) pass(from int, frame, mark []byte, piece int) ([]byte, error) {
+	if piece > 0 {
+		return m.passFragments(from, frame, piece)
+	}
 	if err := m.wire[from].Send(frame); err != nil {
 		return nil, err
 	}
@@ -130,6 +156,7 @@ type conversation struct {
 	proto            uint8
 	internal, remote endpoint
 	forwarded        bool // it was begun from outside, at port 8080
+	fragments        bool // its packets come in two pieces
 	steps            int
 	// last is the last packet of each machine as it was seen outside.
 	last [2][]byte
@@ -150,14 +177,19 @@ func (c *conversation) packet(f *pkt.Frame, from, to endpoint, flags pkt.TCPFlag
 	case unix.IPPROTO_UDP:
 		return f.UDP(from.port, to.port).Data(data).Bytes()
 	}
-	if !reply {
-		return f.Echo(from.port, 1).Data(data).Bytes()
+	kind, id := byte(8), from.port
+	if reply {
+		kind, id = 0, to.port
 	}
-	b := f.Echo(to.port, 1).Data(data).Bytes()
-	b[34], b[36], b[37] = 0, 0, 0 // an echo reply
-	binary.BigEndian.PutUint16(b[36:], ^sumOf(b[34:]))
+	if c.proto == unix.IPPROTO_ICMPV6 {
+		kind = 128 + kind/8 ^ 1
+	}
+	b := f.Data(append([]byte{kind, 0, 0, 0, byte(id >> 8), byte(id), 0, 1}, data...)).Bytes()
+	asICMP(b[14:], c.proto)
 	return b
 }
+
+func isPing(proto uint8) bool { return proto == unix.IPPROTO_ICMP || proto == unix.IPPROTO_ICMPV6 }
 
 // flags are those that TCP has at a step.
 func (c *conversation) flags(out bool) pkt.TCPFlags {
@@ -183,6 +215,7 @@ func (c *conversation) out(random *rand.Rand) bool {
 type differ struct {
 	t        *testing.T
 	random   *rand.Rand
+	rules    translation
 	machines [2]*machine
 	all      []*conversation
 	events   uint64
@@ -198,8 +231,8 @@ func (d *differ) mark() []byte {
 func (d *differ) begin() *conversation {
 	c := &conversation{number: len(d.all) + 1, proto: []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMP}[d.random.IntN(3)]}
 	family := d.random.IntN(2)
-	if c.proto == unix.IPPROTO_ICMP {
-		family = 0
+	if c.proto == unix.IPPROTO_ICMP && family == 1 {
+		c.proto = unix.IPPROTO_ICMPV6
 	}
 	address := func(side int) netip.Addr {
 		return netip.MustParseAddr(strangers(d.random.IntN(strangerCount))[side][family])
@@ -213,26 +246,31 @@ func (d *differ) begin() *conversation {
 			m.external[c.number] = endpoint{netip.MustParseAddr(map[bool]string{true: edgeIP, false: edgeIP6}[c.v4()]), 8080}
 		}
 	}
-	if c.proto == unix.IPPROTO_ICMP {
+	if isPing(c.proto) {
 		c.remote.port = 0
 	}
+	c.fragments = c.v4() && c.proto == unix.IPPROTO_UDP && d.random.IntN(3) == 0
 	d.all = append(d.all, c)
 	return c
 }
 
 // step sends the next packet of a conversation through both.
 func (d *differ) step(c *conversation) error {
-	mark, out := d.mark(), c.out(d.random)
+	mark, out, piece := d.mark(), c.out(d.random), 0
 	flags := c.flags(out)
 	data := append(bytes.Repeat([]byte{byte(d.events)}, d.random.IntN(600)), mark...)
+	if c.fragments {
+		piece = (len(data) + 8) * (5 + d.random.IntN(4)) / 10 &^ 7 // the first one is not the shorter one
+		piece = max(piece, (len(data)+8)/2+7) &^ 7
+	}
 	c.steps++
 	var seen [2][]byte
 	for i, m := range d.machines {
 		var err error
 		if out {
-			seen[i], err = m.pass(inside, c.packet(m.frame(inside), c.internal, c.remote, flags, c.forwarded, data), mark)
+			seen[i], err = m.pass(inside, c.packet(m.frame(inside), c.internal, c.remote, flags, c.forwarded, data), mark, piece)
 		} else {
-			seen[i], err = m.pass(outside, c.packet(m.frame(outside), c.remote, m.external[c.number], flags, true, data), mark)
+			seen[i], err = m.pass(outside, c.packet(m.frame(outside), c.remote, m.external[c.number], flags, true, data), mark, piece)
 		}
 		if err != nil {
 			return err
@@ -240,6 +278,9 @@ func (d *differ) step(c *conversation) error {
 		if out {
 			if err := m.learn(c, seen[i]); err != nil {
 				return err
+			}
+			if is := m.external[c.number].addr; !c.forwarded && !d.rules.external[0].Contains(is) && !d.rules.external[1].Contains(is) {
+				return fmt.Errorf("%s: outside it is %v", m.name, is)
 			}
 			c.last[i] = seen[i]
 			seen[i] = rename(c, seen[i])
@@ -259,95 +300,6 @@ func (m *machine) learn(c *conversation, packet []byte) error {
 	}
 	m.external[c.number] = is
 	return nil
-}
-
-// layout is where the transport header of a packet is.
-func layout(packet []byte) (transport int, proto uint8, err error) {
-	switch {
-	case len(packet) >= 28 && packet[0]>>4 == 4:
-		return int(packet[0]&15) * 4, packet[9], nil
-	case len(packet) >= 48 && packet[0]>>4 == 6:
-		return 40, packet[6], nil
-	}
-	return 0, 0, errors.New("no packet")
-}
-
-func source4or6(packet []byte) (endpoint, error) {
-	at, proto, err := layout(packet)
-	if err != nil {
-		return endpoint{}, err
-	}
-	from := packet[12:16]
-	if packet[0]>>4 == 6 {
-		from = packet[8:24]
-	}
-	addr, _ := netip.AddrFromSlice(from)
-	number := packet[at : at+2]
-	if proto == unix.IPPROTO_ICMP {
-		number = packet[at+4 : at+6]
-	}
-	return endpoint{addr, binary.BigEndian.Uint16(number)}, nil
-}
-
-// rename gives a packet that was seen outside its internal endpoint back, and takes out the checksums, which were right.
-func rename(c *conversation, packet []byte) []byte {
-	p := bytes.Clone(packet)
-	at, proto, _ := layout(p) // it was looked at before
-	checksum := map[uint8]int{unix.IPPROTO_TCP: 16, unix.IPPROTO_UDP: 6, unix.IPPROTO_ICMP: 2}[proto]
-	if c.v4() {
-		p[10], p[11] = 0, 0
-		copy(p[12:], c.internal.addr.AsSlice())
-	} else {
-		copy(p[8:], c.internal.addr.AsSlice())
-	}
-	p[at+checksum], p[at+checksum+1] = 0, 0
-	number := at
-	if proto == unix.IPPROTO_ICMP {
-		number = at + 4
-	}
-	binary.BigEndian.PutUint16(p[number:], c.internal.port)
-	return p
-}
-
-// checkSums verifies the checksums of a packet.
-func checkSums(packet []byte) error {
-	at, proto, err := layout(packet)
-	if err != nil {
-		return err
-	}
-	var pseudo []byte
-	var body []byte
-	if packet[0]>>4 == 4 {
-		if sum := sumOf(packet[:at]); sum != 0xffff {
-			return fmt.Errorf("the checksum of its header is off: %#x", sum)
-		}
-		body = packet[at:binary.BigEndian.Uint16(packet[2:4])]
-		pseudo = append(pseudo, packet[12:20]...)
-	} else {
-		body = packet[at : at+int(binary.BigEndian.Uint16(packet[4:6]))]
-		pseudo = append(pseudo, packet[8:40]...)
-	}
-	if proto != unix.IPPROTO_ICMP { // which has no pseudo header
-		pseudo = binary.BigEndian.AppendUint16(append(pseudo, 0, proto), uint16(len(body)))
-	} else {
-		pseudo = nil
-	}
-	if sum := sumOf(append(pseudo, body...)); sum != 0xffff {
-		return fmt.Errorf("the checksum of protocol %d is off: %#x in %x", proto, sum, packet)
-	}
-	return nil
-}
-
-// sumOf adds words as checksums do.
-func sumOf(b []byte) uint16 {
-	sum := uint32(0)
-	for i := range b {
-		sum += uint32(b[i]) << (8 * (1 - i%2))
-	}
-	for sum > 0xffff {
-		sum = sum&0xffff + sum>>16
-	}
-	return uint16(sum)
 }
 
 // alike compares what the two made of a packet.
@@ -375,40 +327,39 @@ func (d *differ) fail(c *conversation) error {
 		b := f.Data(append(kind, about...)).Bytes()
 		asICMP(b[14:], code)
 		var err error
-		if seen[i], err = m.pass(outside, b, mark); err != nil {
+		if seen[i], err = m.pass(outside, b, mark, 0); err != nil {
 			return fmt.Errorf("an ICMP error about %x: %w", about, err)
 		}
 	}
 	return alike(seen)
 }
 
-// asICMP makes a packet one of ICMP, with the checksum that it has to have.
-func asICMP(packet []byte, proto uint8) {
-	if packet[0]>>4 == 4 {
-		packet[9], packet[10], packet[11] = proto, 0, 0
-		binary.BigEndian.PutUint16(packet[10:], ^sumOf(packet[:20]))
-		binary.BigEndian.PutUint16(packet[22:], ^sumOf(packet[20:]))
-		return
-	}
-	packet[6] = proto
-	pseudo := binary.BigEndian.AppendUint32(bytes.Clone(packet[8:40]), uint32(len(packet)-40))
-	binary.BigEndian.PutUint16(packet[42:], ^sumOf(append(append(pseudo, 0, 0, 0, proto), packet[40:]...)))
-}
-
-// TestLinuxAndWeTranslateAlike: random conversations of TCP, UDP and ping, begun on either side, with ICMP errors about
-// them, come out of both machines alike, up to the external ports, and with right checksums.
+// TestLinuxAndWeTranslateAlike: random conversations of TCP, UDP, in pieces too, and ping, begun on either side, with ICMP
+// errors about them, come out of both machines alike, up to the external endpoints, and with right checksums.
 func TestLinuxAndWeTranslateAlike(t *testing.T) {
+	t.Parallel()
 	netns.NeedRoot(t)
 	if _, err := exec.LookPath("nft"); err != nil {
 		t.Skip("nftables is not installed: there is nothing to compare with")
 	}
-	events := 400
+	for _, rules := range translations {
+		for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPSKB, cube.TypeXDPDRV} {
+			t.Run(rules.name+" "+string(typ), func(t *testing.T) {
+				t.Parallel()
+				translateAlike(t, typ, rules)
+			})
+		}
+	}
+}
+
+func translateAlike(t *testing.T, typ cube.Type, rules translation) {
+	events := 200
 	if os.Getenv("POLYCUBE_SOAK") != "" {
 		events = 20000
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	d := &differ{t: t, random: rand.New(rand.NewPCG(seed, 3)), machines: [2]*machine{ourNAT(t), linuxNAT(t)}}
+	d := &differ{t: t, random: rand.New(rand.NewPCG(seed, 3)), rules: rules, machines: [2]*machine{ourNAT(t, typ, rules), linuxNAT(t, rules)}}
 	kinds := map[string]int{}
 	for event := range events {
 		var c *conversation
@@ -417,7 +368,7 @@ func TestLinuxAndWeTranslateAlike(t *testing.T) {
 		} else {
 			c = d.all[d.random.IntN(len(d.all))]
 		}
-		kind := fmt.Sprintf("protocol %d, IPv4 %v, forwarded %v", c.proto, c.v4(), c.forwarded)
+		kind := fmt.Sprintf("protocol %d, IPv4 %v, forwarded %v, fragments %v", c.proto, c.v4(), c.forwarded, c.fragments)
 		var err error
 		if c.steps > 3 && c.last[0] != nil && d.random.IntN(5) == 0 {
 			kind = "ICMP error about " + kind

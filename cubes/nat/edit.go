@@ -5,26 +5,16 @@ package nat
 // Changes of the maps of rules, which can be taken back.
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
+
+	"github.com/polycube/polycube/cube"
 )
 
 // edit notes how to take back what was done.
 type edit struct {
 	n    *nat
-	undo []func() error
-}
-
-// revert takes back what was done, last first.
-func (e *edit) revert() error {
-	var errs []error
-	for _, undo := range slices.Backward(e.undo) {
-		errs = append(errs, undo())
-	}
-	e.undo = nil
-	return errors.Join(errs...)
+	undo cube.Undo
 }
 
 // rules brings changed rules into the set and the maps.
@@ -34,7 +24,7 @@ func (e *edit) rules(changes []change) error {
 	if err := n.rules.apply(changes); err != nil {
 		return err
 	}
-	e.undo = append(e.undo, func() error { n.rules.takeBack(changes); return nil })
+	e.undo.Push(func() error { n.rules.takeBack(changes); return nil })
 	after := n.rules.forwardEntries(changes)
 	// What is added comes first, so that what an edit cuts into pieces is never without a rule.
 	for k, v := range after {
@@ -70,7 +60,7 @@ func (e *edit) forward(k forwardKey, to *forward, before map[forwardKey]forward)
 	if v, ok := before[k]; ok {
 		was = &v
 	}
-	e.undo = append(e.undo, func() error { return set(was) })
+	e.undo.Push(func() error { return set(was) })
 	return nil
 }
 
@@ -98,7 +88,7 @@ func (e *edit) source(net netip.Prefix) error {
 	if err := n.setSource(k, to, wanted); err != nil {
 		return err
 	}
-	e.undo = append(e.undo, func() error { return n.setSource(k, was, had) })
+	e.undo.Push(func() error { return n.setSource(k, was, had) })
 	return nil
 }
 

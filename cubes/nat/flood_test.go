@@ -16,6 +16,7 @@ import (
 // TestAFullTableEvictsNobody: while new sessions flood the table, which is full, an established connection goes on and the
 // refused are counted; once the flood is aged, there is room for others.
 func TestAFullTableEvictsNobody(t *testing.T) {
+	t.Parallel()
 	eachType(t, func(t *testing.T, typ cube.Type) {
 		e := newEdge(t, typ, `{"max-sessions":1024,"timeout":{"udp":3600},"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"}]}}}`)
 		e.serve(e.outside, ":7000")
@@ -68,6 +69,7 @@ func TestAFullTableEvictsNobody(t *testing.T) {
 
 // TestMaxSessionsChanges: connections go on when there is room for more or fewer, and what has no room for them is refused.
 func TestMaxSessionsChanges(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, cube.TypeTC, `{"max-sessions":1024,"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"}]}}}`)
 	e.serve(e.outside, ":7000")
 	meet(e.Lab.Lab.Namespace, e.Hosts)

@@ -36,6 +36,7 @@ func parts6(from, to string, sport, dport uint16, id uint32) (out [3][]byte) {
 }
 
 func TestFragments(t *testing.T) {
+	t.Parallel()
 	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, `{"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"},
 			{"id":2,"internal-net":"fd00::/64","external-ip":"2001:db8::1"}]},

@@ -20,6 +20,7 @@ const hairpinRules = `{"behaviour":{"filtering":"endpoint-independent"},"rule":{
 	"port-forwarding":{"entry":[{"id":1,"external-ip":"203.0.113.1","external-port":80,"proto":"tcp","internal-ip":"10.0.0.8","internal-port":8080}]}}}`
 
 func TestHairpin(t *testing.T) {
+	t.Parallel()
 	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, hairpinRules)
 		syn := pkt.TCPFlags{SYN: true}

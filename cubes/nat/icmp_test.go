@@ -19,6 +19,7 @@ var errors4 = map[string][3]uint32{
 }
 
 func TestErrorsAboutWhatWentOut(t *testing.T) {
+	t.Parallel()
 	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, snat)
 		// The port that the host gets is another than its own: so ports inside change, too.
@@ -95,6 +96,7 @@ func TestErrorsThatGoOut(t *testing.T) {
 }
 
 func TestErrorsOfICMPv6(t *testing.T) {
+	t.Parallel()
 	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, snat)
 		b.steps(step{"the port is taken", false, out6("fd00::9", other6).UDP(4000, 53), out6(ours6, other6).UDP(4000, 53), ""})

@@ -118,6 +118,7 @@ func (b *bench) session4(table, local string, lport uint16, remote string, rport
 
 // atBothHooks is bpftest.Each without the mode of calls, for what does not depend on it.
 func atBothHooks(t *testing.T, test func(t *testing.T, l *bpftest.Lab)) {
+	t.Parallel()
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
 		t.Run(strings.ToLower(string(typ)), func(t *testing.T) {
 			t.Parallel()

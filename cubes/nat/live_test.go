@@ -173,6 +173,7 @@ func eachType(t *testing.T, test func(t *testing.T, typ cube.Type)) {
 // TestAHostBehindAMasqueradedNetdev: TCP, UDP and ping go out as the machine's address and their answers come back, in
 // both families; ports that are forwarded lead in; the machine's own connections are as before.
 func TestAHostBehindAMasqueradedNetdev(t *testing.T) {
+	t.Parallel()
 	eachType(t, func(t *testing.T, typ cube.Type) {
 		e := newEdge(t, typ, masqueraded)
 		wantMasquerade(t, e.Lab, fmt.Sprintf(`[%q,%q]`, edgeIP, edgeIP6))
@@ -222,6 +223,7 @@ func (e *edge) wantRules(want map[string]bool) {
 
 // TestUploadsArriveWhole: superframes and offloaded checksums go through both ways.
 func TestUploadsArriveWhole(t *testing.T) {
+	t.Parallel()
 	eachType(t, func(t *testing.T, typ cube.Type) {
 		e := newEdge(t, typ, masqueraded)
 		wantMasquerade(t, e.Lab, fmt.Sprintf(`[%q,%q]`, edgeIP, edgeIP6))
@@ -280,6 +282,7 @@ func (pattern) Read(b []byte) (int, error) {
 
 // TestMasqueradeChangesItsAddress: new connections get the new address; those of the old one end.
 func TestMasqueradeChangesItsAddress(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, cube.TypeTC, masqueraded)
 	wantMasquerade(t, e.Lab, fmt.Sprintf(`[%q,%q]`, edgeIP, edgeIP6))
 	e.serve(e.outside, ":7000")
@@ -308,6 +311,7 @@ func TestMasqueradeChangesItsAddress(t *testing.T) {
 // TestConnectionsOutliveTheDaemon: a connection goes on while the daemon is away, after it is back, and while other rules
 // change; it ends with its rule.
 func TestConnectionsOutliveTheDaemon(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, cube.TypeTC, `{"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"}]}}}`)
 	e.serve(e.outside, ":7000")
 	c := e.dial(e.inside.Namespace, "tcp4", outsideIP+":7000")

@@ -18,6 +18,7 @@ import (
 
 // TestSessionsOfMappingsAreSweptAndShown: both directions are read of the one entry, and one without its mapping goes.
 func TestSessionsOfMappingsAreSweptAndShown(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	l.Create("nat", "n", strings.Replace(someRules, "{", `{"timeout":{"udp":40},`, 1))
 	tables := tablesOf(t, l)

@@ -49,7 +49,7 @@ func (n *nat) masquerade() error {
 	e := &edit{n: n}
 	for _, net := range everything {
 		if err := e.source(net); err != nil {
-			return errors.Join(err, e.revert())
+			return errors.Join(err, e.undo.Run())
 		}
 	}
 	return nil

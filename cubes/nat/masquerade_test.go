@@ -74,6 +74,7 @@ func wantSources(t *testing.T, l *bpftest.Lab, want map[string]string) {
 // TestMasqueradeFollowsTheNetdev: what the fast path has is the address of the netdev, whatever becomes of it, and nothing
 // once it is switched off.
 func TestMasqueradeFollowsTheNetdev(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 2, Follow: true})
 	l.Create("nat", "n", "")
 	if got := l.Action("n rule masquerade enable", ""); got != `{"result":false}` {

@@ -66,6 +66,7 @@ func (e *edge) upload(network, address string, size int) net.Addr {
 }
 
 func TestSuperframesAreTranslatedWhole(t *testing.T) {
+	t.Parallel()
 	const upload = 8 << 20
 	e := newEdge(t, cube.TypeTC, `{"rule":{"masquerade":{"enabled":true}}}`)
 	for _, tt := range []struct{ address, as string }{{net.JoinHostPort(outsideIP, "7001"), edgeIP}, {net.JoinHostPort(outsideIP6, "7001"), edgeIP6}} {
@@ -99,6 +100,7 @@ func (e *edge) outward() (packets, size uint64) {
 // A tunnel's device knows the sum of what it takes out of a packet with a checksum outside
 // (CHECKSUM_COMPLETE): the kernel says on its console when a program made that wrong.
 func TestSumsOfADeviceStayRight(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, cube.TypeTC, "")
 	tunnel := func(n *netns.Namespace, dev, local, remote string, addresses ...string) {
 		n.Run("ip", "link", "add", "vx", "type", "vxlan", "id", "7", "dstport", "4789", "local", local, "remote", remote, "dev", dev, "udpcsum")

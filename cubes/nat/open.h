@@ -271,10 +271,13 @@ PCN_NOINLINE int nat_is_hairpin(struct nat_open *o, __u32 table)
 	nat_copy(key.addr, o->remote);
 	if (has_forwards && bpf_map_lookup_elem(&forwards, &key))
 		return 1;
+	if (mapping != NAT_MAP_ENDPOINT_INDEPENDENT ||
+	    !nat_is_marked(o->remote_port, NAT_MARK_MAPPING))
+		return 0;
 	nat_copy(o->out.local, o->remote);
 	o->out.local_port = o->remote_port;
 	nat_wildcard(o);
-	return mapping == NAT_MAP_ENDPOINT_INDEPENDENT && nat_find(&o->out, table | NAT_IN) != NULL;
+	return nat_find(&o->out, table | NAT_IN) != NULL;
 }
 
 /* A packet on its way out that belongs to no session. o->in, o->remote, o->entry.seen and .state

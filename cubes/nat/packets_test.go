@@ -26,6 +26,7 @@ var syn, synAck, ack = pkt.TCPFlags{SYN: true}, pkt.TCPFlags{SYN: true, ACK: tru
 func same(name string, in bool, f framer) step { return step{name, in, f, f, ""} }
 
 func TestSourceNAT(t *testing.T) {
+	t.Parallel()
 	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, snat)
 		b.steps(
@@ -63,6 +64,7 @@ const forwards = `{"rule":{
 		{"id":5,"external-ip":"203.0.113.2","external-port":22,"proto":"tcp","internal-ip":"10.0.0.7","internal-port":2222}]}}}`
 
 func TestDestinationNATAndForwardedPorts(t *testing.T) {
+	t.Parallel()
 	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, forwards)
 		b.steps(

@@ -227,6 +227,7 @@ func TestRFC5382SimultaneousOpen(t *testing.T) {
 }
 
 func TestTheStateOfAConnectionIsInBothDirections(t *testing.T) {
+	t.Parallel()
 	fin, rst := pkt.TCPFlags{FIN: true, ACK: true}, pkt.TCPFlags{RST: true}
 	const outSYN, inSYN = 1, 1 << 4
 	test := func(t *testing.T, l *bpftest.Lab, config string, both func(*bench) (out, in half)) {

@@ -282,14 +282,14 @@ func (n *nat) commitRules(changes []change) (func() error, error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, e.revert())
+		return nil, errors.Join(err, e.undo.Run())
 	}
 	n.synced = true
 	n.sweep.soon()
 	return func() error {
 		n.synced = !first
 		n.sweep.soon()
-		return e.revert()
+		return e.undo.Run()
 	}, nil
 }
 

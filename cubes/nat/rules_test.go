@@ -38,6 +38,7 @@ func forwardsOf(t *testing.T, l *bpftest.Lab) map[string]string {
 
 // TestEachRuleIsInTheMaps: what each leaf of a rule says is in the map, and goes with the rule at any level.
 func TestEachRuleIsInTheMaps(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	l.Create("nat", "n", "")
 	tests := []struct {
@@ -92,6 +93,7 @@ func TestEachRuleIsInTheMaps(t *testing.T) {
 
 // TestWhatARuleCannotBe: each refusal names what is wrong, and nothing is left of the rule.
 func TestWhatARuleCannotBe(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	l.Create("nat", "n", `{"rule":{"snat":{"entry":[{"id":0,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"}]},
 		"dnat":{"entry":[{"id":0,"external-ip":"203.0.113.2","internal-ip":"10.0.0.2"}]},
@@ -133,6 +135,7 @@ func TestWhatARuleCannotBe(t *testing.T) {
 }
 
 func TestAppendedRulesAreNumberedInTheirOrder(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	l.Create("nat", "n", "")
 	for i, tt := range []struct{ words, input, id, entry string }{

@@ -161,6 +161,7 @@ func TestTimeouts(t *testing.T) {
 
 // TestAgedSessionsGo: each leaf of `timeout` decides on the sessions of its protocol; a packet of either direction keeps one.
 func TestAgedSessionsGo(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	l.Create("nat", "n", someRules)
 	tables := tablesOf(t, l)
@@ -192,6 +193,7 @@ func TestAgedSessionsGo(t *testing.T) {
 
 // TestSessionsGoWithTheirRule: and with what it says, and no others.
 func TestSessionsGoWithTheirRule(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1, Follow: true})
 	l.Lab.Run("sysctl", "-qw", "net.ipv4.conf.all.promote_secondaries=1")
 	l.Lab.Run("ip", "addr", "add", "192.0.2.1/24", "dev", "veth1")
@@ -253,6 +255,7 @@ func TestSessionsGoWithTheirRule(t *testing.T) {
 
 // TestUnusedMappingsGo: a mapping stays while there is a session on it.
 func TestUnusedMappingsGo(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	l.Create("nat", "n", strings.Replace(someRules, "{", `{"timeout":{"icmp":1},`, 1))
 	tables := tablesOf(t, l)
@@ -277,6 +280,7 @@ func TestUnusedMappingsGo(t *testing.T) {
 
 // TestHalvesOfSessionsGo: an entry of ingress whose egress is gone is found, and its port is free again.
 func TestHalvesOfSessionsGo(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	l.Create("nat", "n", strings.Replace(someRules, "{", `{"timeout":{"icmp":1},`, 1))
 	tables := tablesOf(t, l)
@@ -301,6 +305,7 @@ type shownSession struct {
 
 // TestTheTableIsShown: one session by its keys with all its leaves, few with the cube, many not; numbers always.
 func TestTheTableIsShown(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	l.Create("nat", "n", someRules)
 	tables := tablesOf(t, l)
@@ -354,6 +359,7 @@ func TestTheTableIsShown(t *testing.T) {
 
 // TestManySessionsAreReadInPages: all of them, each once, by pages of the REST server's size; the whole cube has none.
 func TestManySessionsAreReadInPages(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	l.Create("nat", "n", someRules)
 	tables := tablesOf(t, l)

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nat
+
+// Packets as the two machines let them out: read, verified, and put together.
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// layout is where the transport header of a packet is.
+func layout(packet []byte) (transport int, proto uint8, err error) {
+	switch {
+	case len(packet) >= 28 && packet[0]>>4 == 4:
+		return int(packet[0]&15) * 4, packet[9], nil
+	case len(packet) >= 48 && packet[0]>>4 == 6:
+		return 40, packet[6], nil
+	}
+	return 0, 0, errors.New("no packet")
+}
+
+func source4or6(packet []byte) (endpoint, error) {
+	at, proto, err := layout(packet)
+	if err != nil {
+		return endpoint{}, err
+	}
+	from := packet[12:16]
+	if packet[0]>>4 == 6 {
+		from = packet[8:24]
+	}
+	addr, _ := netip.AddrFromSlice(from)
+	number := packet[at : at+2]
+	if isPing(proto) {
+		number = packet[at+4 : at+6]
+	}
+	return endpoint{addr, binary.BigEndian.Uint16(number)}, nil
+}
+
+// rename gives a packet that was seen outside its internal endpoint back, and takes out the checksums, which were right.
+func rename(c *conversation, packet []byte) []byte {
+	p := bytes.Clone(packet)
+	at, proto, _ := layout(p) // it was looked at before
+	checksum := map[uint8]int{unix.IPPROTO_TCP: 16, unix.IPPROTO_UDP: 6, unix.IPPROTO_ICMP: 2, unix.IPPROTO_ICMPV6: 2}[proto]
+	if c.v4() {
+		p[10], p[11] = 0, 0
+		copy(p[12:], c.internal.addr.AsSlice())
+	} else {
+		copy(p[8:], c.internal.addr.AsSlice())
+	}
+	p[at+checksum], p[at+checksum+1] = 0, 0
+	number := at
+	if isPing(proto) {
+		number = at + 4
+	}
+	binary.BigEndian.PutUint16(p[number:], c.internal.port)
+	return p
+}
+
+// checkSums verifies the checksums of a packet.
+func checkSums(packet []byte) error {
+	at, proto, err := layout(packet)
+	if err != nil {
+		return err
+	}
+	var pseudo []byte
+	var body []byte
+	if packet[0]>>4 == 4 {
+		if sum := sumOf(packet[:at]); sum != 0xffff {
+			return fmt.Errorf("the checksum of its header is off: %#x", sum)
+		}
+		body = packet[at:binary.BigEndian.Uint16(packet[2:4])]
+		pseudo = append(pseudo, packet[12:20]...)
+	} else {
+		body = packet[at : at+int(binary.BigEndian.Uint16(packet[4:6]))]
+		pseudo = append(pseudo, packet[8:40]...)
+	}
+	if proto != unix.IPPROTO_ICMP { // which has no pseudo header
+		pseudo = binary.BigEndian.AppendUint16(append(pseudo, 0, proto), uint16(len(body)))
+	} else {
+		pseudo = nil
+	}
+	if sum := sumOf(append(pseudo, body...)); sum != 0xffff {
+		return fmt.Errorf("the checksum of protocol %d is off: %#x in %x", proto, sum, packet)
+	}
+	return nil
+}
+
+// sumOf adds words as checksums do.
+func sumOf(b []byte) uint16 {
+	sum := uint32(0)
+	for i := range b {
+		sum += uint32(b[i]) << (8 * (1 - i%2))
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	return uint16(sum)
+}
+
+// asICMP makes a packet one of ICMP, with the checksum that it has to have.
+func asICMP(packet []byte, proto uint8) {
+	if packet[0]>>4 == 4 {
+		packet[9], packet[10], packet[11] = proto, 0, 0
+		binary.BigEndian.PutUint16(packet[10:], ^sumOf(packet[:20]))
+		binary.BigEndian.PutUint16(packet[22:], ^sumOf(packet[20:]))
+		return
+	}
+	packet[6] = proto
+	pseudo := binary.BigEndian.AppendUint32(bytes.Clone(packet[8:40]), uint32(len(packet)-40))
+	binary.BigEndian.PutUint16(packet[42:], ^sumOf(append(append(pseudo, 0, 0, 0, proto), packet[40:]...)))
+}
+
+// passFragments sends a packet of IPv4 in two pieces, of which the first has so many bytes behind the header, and returns
+// it whole as it comes out.
+func (m *machine) passFragments(from int, frame []byte, piece int) ([]byte, error) {
+	ip, data := frame[14:34], frame[34:]
+	for _, f := range []struct {
+		offset uint16
+		data   []byte
+	}{{1 << 13, data[:piece]}, {uint16(piece / 8), data[piece:]}} {
+		p := append(bytes.Clone(frame[:14]), ip4(netip.AddrFrom4([4]byte(ip[12:])).String(), netip.AddrFrom4([4]byte(ip[16:])).String(),
+			ip[9], binary.BigEndian.Uint16(ip[4:]), f.offset, nil, f.data)...)
+		if err := m.wire[from].Send(p); err != nil {
+			return nil, err
+		}
+	}
+	var whole []byte
+	for range 2 {
+		got, err := m.wire[1-from].Recv(func(b []byte) bool {
+			return len(b) > 34 && b[12] == 8 && b[23] == ip[9] && bytes.Equal(b[18:20], ip[4:6]) && binary.BigEndian.Uint16(b[20:])&0x3fff != 0
+		}, 10*time.Second)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %d bytes of a datagram in pieces come out: %w", m.name, len(whole), err)
+		}
+		if sum := sumOf(got[14:34]); sum != 0xffff {
+			return nil, fmt.Errorf("%s: the checksum of a fragment's header is off: %#x", m.name, sum)
+		}
+		got = got[14 : 14+binary.BigEndian.Uint16(got[16:])]
+		if whole == nil {
+			whole = got
+		} else {
+			whole = append(whole, got[20:]...)
+		}
+	}
+	binary.BigEndian.PutUint16(whole[2:], uint16(len(whole)))
+	whole[6], whole[7], whole[10], whole[11] = 0, 0, 0, 0
+	binary.BigEndian.PutUint16(whole[10:], ^sumOf(whole[:20]))
+	return whole, checkSums(whole)
+}
