@@ -11,6 +11,7 @@ import (
 
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/modeltest"
+	"github.com/polycube/polycube/test/netns"
 )
 
 func TestModelAndCodeSayTheSame(t *testing.T) {
@@ -208,4 +209,67 @@ func TestMaxRoutes(t *testing.T) {
 	if n := len(routes(t, l)); n != 258 {
 		t.Errorf("there are %d routes, want 258", n)
 	}
+}
+
+// TestRoutesSayWhereTheyLead: of a configured route, what the configuration leaves to the router.
+func TestRoutesSayWhereTheyLead(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{})
+	l.Create("router", "r1", bare)
+	for _, route := range []string{"10.5.0.0/16 10.0.1.9", "10.5.0.0/16 10.0.2.9", "10.6.0.0/16 10.0.2.9", "10.6.0.0/16 prohibit", "10.7.0.0/16 blackhole"} {
+		cost := "1"
+		if strings.HasSuffix(route, "prohibit") {
+			cost = "7"
+		}
+		l.Set("POST", "r1 route "+route, `{"pathcost":`+cost+`}`)
+	}
+	show := func(words string) (out []string) {
+		text := l.Read(words)
+		if !strings.HasPrefix(text, "[") {
+			text = "[" + text + "]"
+		}
+		var list []stateRoute
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range list {
+			out = append(out, strings.TrimSuffix(fmt.Sprintf("%s %s %s %s %t", r.Network, r.Nexthop, r.Interface, r.Protocol, r.Inactive), " false"))
+		}
+		slices.Sort(out)
+		return out
+	}
+	for _, tt := range []struct {
+		words string
+		want  []string
+	}{
+		{"r1 route", []string{"10.0.1.0/24 local p1 connected", "10.0.2.0/24 local p2 connected", "10.5.0.0/16 10.0.1.9 p1 static",
+			"10.5.0.0/16 10.0.2.9 p2 static", "10.6.0.0/16 10.0.2.9 p2 static", "10.6.0.0/16 prohibit  static true", "10.7.0.0/16 blackhole  static"}},
+		{"r1 route 10.5.0.0/16 10.0.2.9", []string{"10.5.0.0/16 10.0.2.9 p2 static"}},
+		{"r1 route 10.6.0.0/16 prohibit", []string{"10.6.0.0/16 prohibit  static true"}},
+		{"r1 route 10.0.1.0/24 local", []string{"10.0.1.0/24 local p1 connected"}},
+	} {
+		if got := show(tt.words); !slices.Equal(got, tt.want) {
+			t.Errorf("%s:\n  %s\nwant\n  %s", tt.words, strings.Join(got, "\n  "), strings.Join(tt.want, "\n  "))
+		}
+	}
+	err := l.Try("DELETE", "r1 route 10.0.1.0/24 local", "")
+	if text := fmt.Sprint(err); strings.Count(text, "10.0.1.0/24") != 1 {
+		t.Errorf("the refusal says the path not just once: %s", text)
+	}
+}
+
+// TestANeighbourThatHasNotAnsweredHasNeitherAddressNorAge: it was never heard of.
+func TestANeighbourThatHasNotAnsweredHasNeitherAddressNorAge(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{})
+	l.Create("router", "r1", bare)
+	l.Set("POST", "r1 route 10.5.0.0/16 10.0.2.9", `{}`) // a gateway is asked for
+	netns.Eventually(t, patience, func() error {
+		text := l.Read("r1 arp-table")
+		if !strings.Contains(text, `"state":"incomplete"`) && !strings.Contains(text, `"state":"failed"`) {
+			return fmt.Errorf("the neighbours are %s", text)
+		}
+		if strings.Contains(text, `"mac"`) || strings.Contains(text, `"age"`) {
+			t.Errorf("one that was never heard of is %s", text)
+		}
+		return nil
+	})
 }

@@ -40,8 +40,13 @@ func TestHostsRoutesDecide(t *testing.T) {
 			l.Hosts[1].Run("ip", "addr", "add", "192.0.2.1/32", "dev", "lo")
 			l.Lab.Run("ip", "route", "add", "192.0.2.0/24", "via", "10.0.2.2")
 			l.Lab.Run("ip", "route", "add", "prohibit", "198.51.100.0/24")
-			for _, there := range []string{"10.0.2.2", "2001:db8:2::2"} { // the kernel may need seconds to ask
-				one.Run("ping", "-n", "-c", "1", "-W", "20", there)
+			for _, there := range []string{"10.0.2.2", "2001:db8:2::2"} { // the kernel may need seconds to ask, and give up
+				netns.Eventually(t, patience, func() error {
+					if got := says(one, "ping", "-n", "-c", "1", "-W", "2", there); !strings.Contains(got, "1 received") {
+						return fmt.Errorf("%s", got)
+					}
+					return nil
+				})
 			}
 			for _, tt := range []struct {
 				command, want string

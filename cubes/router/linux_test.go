@@ -28,8 +28,34 @@ import (
 // ends are the far ends of a router's links.
 type ends [2]*netns.Raw
 
+// randomRoutes lie in each other, and beside the connected networks; "" is a blackhole.
+func randomRoutes(r *rand.Rand) map[netip.Prefix]string {
+	routes := map[netip.Prefix]string{}
+	for len(routes) < 60 {
+		p := randomPrefix(r)
+		if p.Bits() > 8 && (p.Addr().As4()[0] == 11 || p.Addr().As4()[1] == 2) {
+			routes[p] = pick(r, "10.0.1.2", "10.0.2.2", "blackhole")
+		}
+	}
+	return routes
+}
+
+// edges are addresses at both ends of the routes.
+func edges(routes map[netip.Prefix]string) []string {
+	var out []string
+	for p := range routes {
+		for _, a := range boundary(p) {
+			if b := a.As4(); b[0] == 11 || b[0] == 10 && b[1] == 2 {
+				out = append(out, a.String())
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // linuxRouter is a kernel with the configuration of ours in TestOursSaysWhatLinuxSays.
-func linuxRouter(t *testing.T) ends {
+func linuxRouter(t *testing.T, routes map[netip.Prefix]string) ends {
 	t.Helper()
 	l := netns.NewLab(t)
 	l.Run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv6.conf.all.disable_ipv6=0",
@@ -54,11 +80,18 @@ func linuxRouter(t *testing.T) ends {
 		"unreachable 2001:db8:41::/48", "prohibit 2001:db8:42::/48"} {
 		l.Run("ip", append([]string{"route", "add"}, strings.Fields(route)...)...)
 	}
+	for p, hop := range routes {
+		if hop == "blackhole" {
+			l.Run("ip", "route", "add", hop, p.String())
+		} else {
+			l.Run("ip", "route", "add", p.String(), "via", hop)
+		}
+	}
 	return e
 }
 
 // ourRouter is ours with the same configuration.
-func ourRouter(t *testing.T, typ string) (ends, *bpftest.Lab) {
+func ourRouter(t *testing.T, typ string, routes map[netip.Prefix]string) (ends, *bpftest.Lab) {
 	t.Helper()
 	l := bpftest.New(t, bpftest.Options{Type: map[string]cube.Type{"tc": cube.TypeTC, "xdp": cube.TypeXDPDRV}[typ], Hosts: 2})
 	l.Create("router", "r", `{"arp":{"duplicate-detection":false},"ports":[
@@ -70,6 +103,9 @@ func ourRouter(t *testing.T, typ string) (ends, *bpftest.Lab) {
 	 {"network":"10.40.0.0/16","nexthop":"blackhole"},{"network":"10.41.0.0/16","nexthop":"unreachable"},{"network":"10.42.0.0/16","nexthop":"prohibit"},
 	 {"network":"2001:db8:100::/40","nexthop":"2001:db8:1::2"},{"network":"2001:db8:200::/40","nexthop":"2001:db8:2::2"},
 	 {"network":"2001:db8:40::/48","nexthop":"blackhole"},{"network":"2001:db8:41::/48","nexthop":"unreachable"},{"network":"2001:db8:42::/48","nexthop":"prohibit"}]}`)
+	for p, hop := range routes {
+		l.Set("POST", "r route "+p.String()+" "+hop, "{}")
+	}
 	var e ends
 	for i := range e {
 		e[i] = netns.OpenRaw(t, l.Hosts[i], netns.Inner)
@@ -83,8 +119,8 @@ func mark(n int) []byte { return fmt.Appendf(nil, "mark%06d", n) }
 // one of some things.
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
-// randomPacket is a frame from the left with a mark.
-func randomPacket(r *rand.Rand, n int) []byte {
+// randomPacket is a frame from the left with a mark, to one of some addresses or to one that every router knows.
+func randomPacket(r *rand.Rand, n int, to []string) []byte {
 	six := r.IntN(3) == 0
 	size := pick(r, 0, 1, 30, 500, 600, 1300, 1340, 1352, 1372, 1380, 1400, 1430)
 	body := append(mark(n), bytes.Repeat([]byte{byte(n)}, size)...)
@@ -102,9 +138,12 @@ func randomPacket(r *rand.Rand, n int) []byte {
 		return packet6(eth, src, dst, proto, ttl, l4)
 	}
 	src := pick(r, fmt.Sprintf("10.100.%d.%d", n/200%200, 1+n%200), fmt.Sprintf("10.100.%d.%d", n/200%200, 1+n%200),
-		"127.0.0.1", "0.0.0.0", "224.1.1.1", "255.255.255.255", "10.0.1.1", "10.0.2.1")
+		"127.0.0.1", "0.0.0.0", "224.1.1.1", "255.255.255.255", "10.0.1.1", "10.0.2.1", "99.1.2.3")
 	dst := pick(r, "10.0.2.2", "10.200.1.1", "10.200.1.1", "10.0.1.1", "10.0.2.1", "10.40.0.1", "10.41.0.1", "10.42.0.1", "192.0.2.1",
-		"127.0.0.1", "224.0.0.9", "255.255.255.255", "10.0.1.255")
+		"127.0.0.1", "224.0.0.9", "255.255.255.255", "10.0.1.255", "")
+	if dst == "" || r.IntN(4) == 0 {
+		dst = pick(r, to...)
+	}
 	return packet4(r, eth, src, dst, proto, ttl, l4)
 }
 
@@ -172,10 +211,18 @@ func packet4(r *rand.Rand, eth []byte, src, dst string, proto, ttl byte, l4 []by
 	ip = append(ip, addressBytes(src)...)
 	ip = append(append(ip, addressBytes(dst)...), options...)
 	binary.BigEndian.PutUint16(ip[10:], onesFold(onesSum(0, ip)))
-	if r.IntN(30) == 0 {
-		ip[10] ^= 1
+	frame := slices.Concat(eth, []byte{8, 0}, ip, l4)
+	switch r.IntN(40) {
+	case 0:
+		frame[24] ^= 1
+	case 1: // a length that is not the frame's
+		frame[16+r.IntN(2)] ^= byte(1 << r.IntN(8))
+		clear(frame[24:26])
+		binary.BigEndian.PutUint16(frame[24:], onesFold(onesSum(0, frame[14:34+len(options)])))
+	case 2: // padding
+		frame = append(frame, make([]byte, r.IntN(20))...)
 	}
-	return slices.Concat(eth, []byte{8, 0}, ip, l4)
+	return frame
 }
 
 func packet6(eth []byte, src, dst string, proto, ttl byte, l4 []byte) []byte {
@@ -193,11 +240,11 @@ func packet6(eth []byte, src, dst string, proto, ttl byte, l4 []byte) []byte {
 	return slices.Concat(eth, []byte{0x86, 0xdd}, ip, s, d, l4)
 }
 
-// ready waits until a router answers by all of its addresses: Linux may take a second to use those of IPv6.
-func (e ends) ready(t *testing.T) {
+// ready waits until a router answers by addresses of its own: Linux may take a second to use those of IPv6. What else comes to the left is handed to seen.
+func (e ends) ready(t *testing.T, seen func(f []byte), addresses ...string) {
 	t.Helper()
 	r, eth := rand.New(rand.NewPCG(0, 0)), slices.Concat(macBytes(mac1), macBytes(host1))
-	for _, address := range []string{"10.0.1.1", "10.0.2.1", "2001:db8:1::1", "2001:db8:2::1"} {
+	for _, address := range addresses {
 		echo := []byte{8, 0, 0, 0, 0, 7, 0, 9}
 		ask := func() []byte { return packet4(r, eth, "10.100.0.1", address, wire.ProtoICMP, 64, echo) }
 		if strings.Contains(address, ":") {
@@ -210,8 +257,9 @@ func (e ends) ready(t *testing.T) {
 				return err
 			}
 			_, err := e[0].Recv(func(f []byte) bool {
+				seen(f)
 				p, err := wire.ParseIP(f)
-				return err == nil && p.Src == netip.MustParseAddr(address)
+				return err == nil && !bytes.Contains(f, []byte("mark")) && p.Src == netip.MustParseAddr(address)
 			}, 100*time.Millisecond)
 			return err
 		})
@@ -221,12 +269,14 @@ func (e ends) ready(t *testing.T) {
 // outputs runs packets through a router and returns what came out, by their marks: the side and the bytes of each frame.
 func (e ends) outputs(t *testing.T, frames [][]byte) map[string][]string {
 	t.Helper()
-	e.ready(t)
-	pace := time.Duration(0)
-	if len(frames) > 2000 { // more than a port may have answered at once
-		pace = 4 * time.Millisecond
-	}
+	e.ready(t, func([]byte) {}, "10.0.1.1", "10.0.2.1", "2001:db8:1::1", "2001:db8:2::1")
 	out := map[string][]string{}
+	note := func(side int, f []byte) {
+		if at := bytes.Index(f, []byte("mark")); at >= 0 && at+10 <= len(f) {
+			m := string(f[at : at+10])
+			out[m] = append(out[m], fmt.Sprintf("%d %s", side, normal(f)))
+		}
+	}
 	take := func(within time.Duration) {
 		for i, side := range e {
 			for {
@@ -234,11 +284,7 @@ func (e ends) outputs(t *testing.T, frames [][]byte) map[string][]string {
 				if err != nil {
 					break
 				}
-				at := bytes.Index(f, []byte("mark"))
-				if at+10 <= len(f) {
-					m := string(f[at : at+10])
-					out[m] = append(out[m], fmt.Sprintf("%d %s", i, normal(f)))
-				}
+				note(i, f)
 			}
 		}
 	}
@@ -246,8 +292,11 @@ func (e ends) outputs(t *testing.T, frames [][]byte) map[string][]string {
 		if err := e[0].Send(f); err != nil {
 			t.Fatal(err)
 		}
-		if i%16 == 15 {
-			take(pace)
+		// No more than a veth and the slow path hold, and a port may have answered at once: when a router answers by all
+		// of its addresses, it has done what came before.
+		if i%64 == 63 || i == len(frames)-1 {
+			take(0)
+			e.ready(t, func(f []byte) { note(0, f) }, "10.0.1.1", "2001:db8:1::1")
 		}
 	}
 	take(500 * time.Millisecond)
@@ -280,14 +329,16 @@ func TestOursSaysWhatLinuxSays(t *testing.T) {
 		n = 20000
 	}
 	r := rand.New(rand.NewPCG(seed, 0))
+	routes := randomRoutes(r)
+	to := edges(routes)
 	var frames [][]byte
 	for i := range n {
-		frames = append(frames, randomPacket(r, i))
+		frames = append(frames, randomPacket(r, i, to))
 	}
-	want := linuxRouter(t).outputs(t, frames)
+	want := linuxRouter(t, routes).outputs(t, frames)
 	for _, typ := range []string{"tc", "xdp"} {
 		t.Run(typ, func(t *testing.T) {
-			e, l := ourRouter(t, typ)
+			e, l := ourRouter(t, typ, routes)
 			got := e.outputs(t, frames)
 			marks := maps.Clone(want)
 			maps.Copy(marks, got)

@@ -223,11 +223,11 @@ func (s *slow) judged(k neigh.Key, n wire.ND) neigh.Answer {
 
 // stateNeighbour is an entry of the list `arp-table`.
 type stateNeighbour struct {
-	Address   string `json:"address"`
-	Mac       string `json:"mac"`
-	Interface string `json:"interface"`
-	State     string `json:"state"`
-	Age       uint32 `json:"age"`
+	Address   string  `json:"address"`
+	Mac       string  `json:"mac,omitempty"`
+	Interface string  `json:"interface"`
+	State     string  `json:"state"`
+	Age       *uint32 `json:"age,omitempty"`
 }
 
 // stateNeighbours shows what is known of neighbours.
@@ -248,7 +248,12 @@ func (r *router) stateNeighbours(path []string) []stateNeighbour {
 		if !ok || len(path) > 1 && path[1] != text {
 			continue
 		}
-		out = append(out, stateNeighbour{text, n.MAC.String(), name, n.State.String(), uint32(n.Age / time.Second)})
+		s := stateNeighbour{Address: text, Interface: name, State: n.State.String()}
+		if n.MAC != (wire.MAC{}) { // else it was never heard of
+			age := uint32(n.Age / time.Second)
+			s.Mac, s.Age = n.MAC.String(), &age
+		}
+		out = append(out, s)
 	}
 	slices.SortFunc(out, func(a, b stateNeighbour) int { return cmp.Compare(a.Address, b.Address) })
 	return out

@@ -56,8 +56,8 @@ type rib struct {
 	routes6 cube.Table[prefix6, uint32]
 	hops    *hops
 	table   map[netip.Prefix]*destination
-	// contested are the prefixes with more than one route, listed those with a route that is not configured.
-	contested, listed map[netip.Prefix]bool
+	// listed are the prefixes with a route that is not configured.
+	listed map[netip.Prefix]bool
 	// earlier are the IPv6 routes of an earlier life of the cube that nobody has asked for yet; hops4 and chunks4 are what
 	// its IPv4 routes use, all of which are replaced at once.
 	earlier        map[netip.Prefix]uint32
@@ -68,7 +68,7 @@ type rib struct {
 }
 
 func newRib(h *hops) *rib {
-	return &rib{hops: h, table: map[netip.Prefix]*destination{}, contested: map[netip.Prefix]bool{}, listed: map[netip.Prefix]bool{},
+	return &rib{hops: h, table: map[netip.Prefix]*destination{}, listed: map[netip.Prefix]bool{},
 		earlier: map[netip.Prefix]uint32{}, trie: newTrie()}
 }
 
@@ -271,7 +271,6 @@ func (r *rib) index(p netip.Prefix, d *destination) {
 			delete(set, p)
 		}
 	}
-	mark(r.contested, len(d.routes) > 1)
 	mark(r.listed, slices.ContainsFunc(d.routes, func(o route) bool { return o.origin != static && !o.hidden }))
 }
 

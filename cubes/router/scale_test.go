@@ -34,7 +34,7 @@ func timed(do func()) time.Duration {
 }
 
 // One route costs about the same among many as among few.
-func TestManyRoutes(t *testing.T) {
+func TestTimedManyRoutes(t *testing.T) {
 	n := 10_000
 	if os.Getenv("POLYCUBE_SOAK") != "" {
 		n = 100_000

@@ -64,87 +64,79 @@ func (r *router) State(_ context.Context, path []string) (any, error) {
 	return s, nil
 }
 
-// stateRoutes shows the routes that are not configured, and the configured ones that are not used.
+// stateRoutes shows the routes that are not configured, and of the configured ones what the configuration does not say.
 func (r *router) stateRoutes(path []string) []stateRoute {
-	prefixes := map[netip.Prefix]bool{}
+	var only netip.Prefix
+	prefixes := r.rib.listed
 	if len(path) > 1 {
 		p, err := netip.ParsePrefix(path[1])
 		if err != nil {
 			return nil
 		}
-		prefixes[p.Masked()] = true
-	} else {
-		for p := range r.rib.listed {
-			prefixes[p] = true
-		}
-		for p := range r.rib.contested {
-			prefixes[p] = true
-		}
+		only = p.Masked()
+		prefixes = map[netip.Prefix]bool{only: true}
 	}
-	var out []stateRoute
+	out := make([]stateRoute, 0, len(prefixes))
 	for p := range prefixes {
-		d := r.rib.table[p]
-		if d == nil {
-			continue
-		}
-		for _, is := range d.routes {
-			if s, ok := r.show(p, d, is); ok {
-				out = append(out, s)
+		if d := r.rib.table[p]; d != nil {
+			for _, is := range d.routes {
+				if !is.hidden && is.origin != static {
+					out = append(out, r.show(p, d, is))
+				}
 			}
 		}
 	}
+	out = append(out, r.showStatics(only)...)
 	slices.SortFunc(out, func(a, b stateRoute) int {
 		return cmp.Or(strings.Compare(a.Network, b.Network), strings.Compare(a.Nexthop, b.Nexthop))
 	})
 	return out
 }
 
-// show is how a route reads; false for one of which the configuration says all.
-func (r *router) show(p netip.Prefix, d *destination, is route) (stateRoute, bool) {
-	s := stateRoute{Network: p.String(), Pathcost: is.cost, Inactive: !d.uses(is)}
+// show is how a route reads that is not configured.
+func (r *router) show(p netip.Prefix, d *destination, is route) stateRoute {
+	s := stateRoute{Network: p.String(), Nexthop: "local", Pathcost: is.cost, Protocol: "connected", Inactive: !d.uses(is)}
 	s.Interface, _ = r.env.PortName(is.port)
-	switch {
-	case is.hidden:
-		return s, false
-	case is.origin == connected:
-		s.Nexthop, s.Protocol = "local", "connected"
-		return s, true
-	case is.origin == learned:
-		s.Protocol = is.protocol
-		s.Nexthop = "local"
-		if is.gateway.IsValid() {
-			s.Nexthop = is.gateway.String()
-		}
-		for word, kind := range specialKinds {
-			if kind == is.kind {
-				s.Nexthop, s.Interface = word, ""
-			}
-		}
-		return s, true
+	if is.origin == connected {
+		return s
 	}
-	if !s.Inactive {
-		return s, false
+	s.Protocol = is.protocol
+	if is.gateway.IsValid() {
+		s.Nexthop = is.gateway.String()
 	}
-	return r.showStatic(p, s, is)
+	for word, kind := range specialKinds {
+		if kind == is.kind {
+			s.Nexthop, s.Interface = word, ""
+		}
+	}
+	return s
 }
 
-// showStatic is how a configured route reads that packets do not use: by the words of the configuration.
-func (r *router) showStatic(p netip.Prefix, s stateRoute, is route) (stateRoute, bool) {
-	if is.kind != kindUnicast {
-		c, ok := r.statics.special[routeKey{network: p, kind: is.kind}]
-		s.Network, s.Nexthop, s.Interface = c.network, c.nexthop, ""
-		return s, ok
+// showStatics is how the configured routes read, to one prefix or to all.
+func (r *router) showStatics(only netip.Prefix) []stateRoute {
+	var out []stateRoute
+	show := func(p netip.Prefix, c staticRoute, t target, port string) {
+		if d := r.rib.table[p]; d != nil {
+			out = append(out, stateRoute{Network: c.network, Nexthop: c.nexthop, Interface: port, Pathcost: c.cost, Protocol: "static", Inactive: !d.uses(c.route(t))})
+		}
 	}
 	for k, g := range r.statics.gateways {
-		if k.addr.WithZone("") != is.gateway || g.port != is.port {
-			continue
-		}
-		if c, ok := g.routes[p]; ok {
-			s.Network, s.Nexthop = c.network, c.nexthop
-			return s, true
+		t := unicast(k.addr, g.port)
+		port, _ := r.env.PortName(g.port)
+		if c, ok := g.routes[only]; ok {
+			show(only, c, t, port)
+		} else if !only.IsValid() {
+			for p, c := range g.routes {
+				show(p, c, t, port)
+			}
 		}
 	}
-	return s, false
+	for k, c := range r.statics.special {
+		if !only.IsValid() || k.network == only {
+			show(k.network, c, target{kind: k.kind}, "")
+		}
+	}
+	return out
 }
 
 // DeleteState forgets a learned neighbour. Local and learned routes are not the user's to delete.
@@ -155,7 +147,7 @@ func (r *router) DeleteState(_ context.Context, path []string) error {
 	if len(path) == 3 && path[0] == "route" {
 		if p, err := netip.ParsePrefix(path[1]); err == nil {
 			if d := r.rib.table[p.Masked()]; d != nil && r.listedAs(d, path[2]) {
-				return fmt.Errorf("route %s %s: it comes from an address of a port or was learned, and goes with that: %w", path[1], path[2], cube.ErrInvalid)
+				return fmt.Errorf("it comes from an address of a port or was learned, and goes with that: %w", cube.ErrInvalid)
 			}
 		}
 	}
