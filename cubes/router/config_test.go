@@ -15,6 +15,7 @@ import (
 )
 
 func TestModelAndCodeSayTheSame(t *testing.T) {
+	t.Parallel()
 	schema := modeltest.Load(t, model)
 	modeltest.Match(t, schema, Config{})
 	modeltest.MatchEntry(t, schema, "route", Route{})
@@ -59,6 +60,7 @@ func wantRoutes(t *testing.T, l *bpftest.Lab, when string, want ...string) {
 const bare = `{"ports":[{"name":"p1","peer":"veth1","ip":"10.0.1.1/24"},{"name":"p2","peer":"veth2","ip":"10.0.2.1/24"}]}`
 
 func TestWhatCannotBeConfigured(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("router", "r1", bare)
 	before := l.Read("r1")
@@ -103,6 +105,7 @@ func TestWhatCannotBeConfigured(t *testing.T) {
 
 // The lowest pathcost is used, whatever comes, goes or changes, and connected networks beat all.
 func TestTheBestRouteIsUsed(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("router", "r1", threePorts)
 	leads := func(when, mac, host string) {
@@ -138,6 +141,7 @@ func TestTheBestRouteIsUsed(t *testing.T) {
 }
 
 func TestRoutesGoWithTheirNetwork(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("router", "r1", bare)
 	connected := []string{"10.0.1.0/24 local 0", "10.0.2.0/24 local 0"}
@@ -165,6 +169,7 @@ func TestRoutesGoWithTheirNetwork(t *testing.T) {
 }
 
 func TestARestartKeepsForwarding(t *testing.T) {
+	t.Parallel()
 	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
 		l.Create("router", "r1", threePorts)
 		frame, six := udp("10.0.1.2", "10.30.7.9", 20), udp("2001:db8:1::2", "2001:db8:30::1", 20)
@@ -188,6 +193,7 @@ func TestARestartKeepsForwarding(t *testing.T) {
 
 // The limit holds for what is there and what comes, and nothing of a refused change is in force.
 func TestMaxRoutes(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("router", "r1", bare)
 	l.Set("PATCH", "r1 max-routes", "256")
@@ -213,6 +219,7 @@ func TestMaxRoutes(t *testing.T) {
 
 // TestRoutesSayWhereTheyLead: of a configured route, what the configuration leaves to the router.
 func TestRoutesSayWhereTheyLead(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("router", "r1", bare)
 	for _, route := range []string{"10.5.0.0/16 10.0.1.9", "10.5.0.0/16 10.0.2.9", "10.6.0.0/16 10.0.2.9", "10.6.0.0/16 prohibit", "10.7.0.0/16 blackhole"} {
@@ -259,6 +266,7 @@ func TestRoutesSayWhereTheyLead(t *testing.T) {
 
 // TestANeighbourThatHasNotAnsweredHasNeitherAddressNorAge: it was never heard of.
 func TestANeighbourThatHasNotAnsweredHasNeitherAddressNorAge(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("router", "r1", bare)
 	l.Set("POST", "r1 route 10.5.0.0/16 10.0.2.9", `{}`) // a gateway is asked for

@@ -40,6 +40,7 @@ func icmp6(toMAC, fromMAC, from, to string, icmp []byte) []byte {
 }
 
 func TestThoseWhoAskForTheRouterAreAnswered(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, l *bpftest.Lab) {
 		for _, tt := range []struct{ dev, port, own, asks, from, target string }{
 			{"veth1", "p1", mac1, host1, "10.0.1.2", "10.0.1.1"},
@@ -69,6 +70,7 @@ func TestThoseWhoAskForTheRouterAreAnswered(t *testing.T) {
 
 // What is longer than the link is cut or refused, by the length of the packet and not by that of the frame.
 func TestTheMTUOfTheLinkHolds(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, l *bpftest.Lab) {
 		df := func(n int) []byte {
 			return pkt.Eth(host1, mac1).IPv4("10.0.1.2", "10.20.0.1", pkt.IPv4Options{DontFragment: true}).UDP(1, 2).Payload(n - 28).Bytes()
@@ -89,6 +91,7 @@ func TestTheMTUOfTheLinkHolds(t *testing.T) {
 }
 
 func TestTheReversePathFilter(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, l *bpftest.Lab) {
 		from := func(a string) []byte { return udp(a, "10.0.3.2", 8) }
 		from6 := func(a string) []byte { return udp(a, "2001:db8:3::2", 8) }
@@ -130,6 +133,7 @@ func spread(l *bpftest.Lab, frames [][]byte) (count map[string]int, which []stri
 }
 
 func TestFlowsAreSpreadAndStay(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, l *bpftest.Lab) {
 		l.Set("POST", "r1 route",
 			`[{"network":"10.50.0.0/16","nexthop":"10.0.2.2"},{"network":"10.50.0.0/16","nexthop":"10.0.3.2"},{"network":"10.50.0.0/16","nexthop":"10.0.1.2"},
@@ -167,6 +171,7 @@ func TestFlowsAreSpreadAndStay(t *testing.T) {
 
 // Routes change in all ways while packets go; each is sent to one of the next hops there were.
 func TestChangesUnderTrafficLoseNothing(t *testing.T) {
+	t.Parallel()
 	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
 		l.Create("router", "r1", threePorts)
 		l.Set("POST", "r1 route 10.60.0.0/16 10.0.2.2", "{}")
@@ -207,6 +212,7 @@ func TestChangesUnderTrafficLoseNothing(t *testing.T) {
 
 // The fast path against a table that is looked through: random prefixes in each other, of both families.
 func TestTheFastPathFindsTheLongestPrefix(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	each(t, func(t *testing.T, l *bpftest.Lab) {

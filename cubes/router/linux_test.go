@@ -324,6 +324,7 @@ func normal(f []byte) string {
 }
 
 func TestOursSaysWhatLinuxSays(t *testing.T) {
+	t.Parallel()
 	seed, n := uint64(time.Now().UnixNano()), 1500
 	if os.Getenv("POLYCUBE_SOAK") != "" {
 		n = 20000

@@ -116,6 +116,7 @@ func udp(from, to string, payload int) []byte {
 }
 
 func TestPacketsGoTheWayOfTheLongestPrefix(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, l *bpftest.Lab) {
 		for _, tt := range []struct{ to, port, mac, host string }{
 			{"10.0.2.2", "p2", mac2, host2},
@@ -147,6 +148,7 @@ func TestPacketsGoTheWayOfTheLongestPrefix(t *testing.T) {
 }
 
 func TestPacketsThatAreNotForwarded(t *testing.T) {
+	t.Parallel()
 	change := func(frame []byte, at int, b ...byte) []byte {
 		frame = slices.Clone(frame)
 		copy(frame[at:], b)
@@ -235,6 +237,7 @@ func TestPacketsThatAreNotForwarded(t *testing.T) {
 
 // The checksum is right for every TTL and whatever else is in the header.
 func TestChecksumsAreExact(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, l *bpftest.Lab) {
 		base := udp("10.0.1.2", "10.20.0.1", 8)
 		frames := make([][]byte, 20000)
@@ -272,6 +275,7 @@ func options(bytes ...byte) []byte {
 }
 
 func TestOptionsAreCarriedButForSourceRoutes(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, l *bpftest.Lab) {
 		for _, good := range [][]byte{{148, 4, 0, 0}, {7, 7, 4, 0, 0, 0, 0}, {1, 1, 1, 1}, {1, 148, 4, 0, 0, 0}, slices.Repeat([]byte{1}, 40), {0, 131, 7, 4}, {68, 40, 5, 0}} {
 			for len(good) > 1 && good[0] == 68 && len(good) < 40 {

@@ -3,6 +3,7 @@
 package router
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"runtime"
@@ -58,6 +59,17 @@ func TestTimedManyRoutes(t *testing.T) {
 	load := timed(func() { l.Set("PUT", "r1 route", unique(many(n))) })
 	runtime.GC()
 	runtime.ReadMemStats(&after)
+	if text := l.Read("r1 route"); n > maxShown && (strings.Contains(text, "static") || !strings.Contains(text, "connected")) {
+		t.Errorf("of %d routes, the list says what it need not", n)
+	}
+	first, _, _ := strings.Cut(many(2)[1:], "}")
+	var single Route
+	if err := json.Unmarshal([]byte(first+"}"), &single); err != nil {
+		t.Fatal(err)
+	}
+	if text := l.Read("r1 route " + single.Network + " " + single.Nexthop); !strings.Contains(text, `"protocol":"static"`) {
+		t.Errorf("one of many routes reads %s", text)
+	}
 	many := one()
 	t.Logf("%d routes: %v to load, one more and one less %v (%v among few), %d bytes of memory each", n, load, many, few, int(after.HeapAlloc-before.HeapAlloc)/n)
 	if many > 20*few+200*time.Millisecond {

@@ -112,11 +112,21 @@ func (r *router) show(p netip.Prefix, d *destination, is route) stateRoute {
 	return s
 }
 
-// showStatics is how the configured routes read, to one prefix or to all.
+// maxShown is with how many configured routes a list says of each what it need not be told: that would take ten times as
+// long as to read the configuration.
+const maxShown = 8192
+
+// showStatics is how the configured routes read, to one prefix or to all. Of very many, only those that are not used.
 func (r *router) showStatics(only netip.Prefix) []stateRoute {
 	var out []stateRoute
+	count := len(r.statics.special)
+	for _, g := range r.statics.gateways {
+		count += len(g.routes)
+	}
+	terse := !only.IsValid() && count > maxShown
 	show := func(p netip.Prefix, c staticRoute, t target, port string) {
-		if d := r.rib.table[p]; d != nil {
+		d := r.rib.table[p]
+		if d != nil && !(terse && d.uses(c.route(t))) {
 			out = append(out, stateRoute{Network: c.network, Nexthop: c.nexthop, Interface: port, Pathcost: c.cost, Protocol: "static", Inactive: !d.uses(c.route(t))})
 		}
 	}

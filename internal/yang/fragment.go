@@ -204,6 +204,9 @@ func memberNames(n *Node) (names []string, sentence string) {
 // sameKey checks a key that is repeated in a body.
 func (b *builder) sameKey(f *fragment, key *Node, p Path, v value) {
 	want := f.keys[slices.Index(f.node.keys, key)]
+	if v.kind == stringValue && v.text == want {
+		return
+	}
 	text, err := key.scalar(v)
 	if err != nil {
 		b.fault(InvalidValue, p.with(key.name), "%v", err)

@@ -84,6 +84,8 @@ type Node struct {
 	inOutput        bool
 	native          schemaRef
 	cases           []alternative
+	// taken are texts that a leaf of a union has taken.
+	taken texts
 }
 
 // alternative is a case of a choice that a node is in.

@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -29,7 +30,43 @@ func (n *Node) scalar(v value) (string, error) {
 		}
 	case numberValue, boolValue:
 	}
-	return n.typ.normal(v, func(s string) bool { _, err := canonical(n, s); return err == nil })
+	return n.typ.normal(v, n.takes)
+}
+
+// takes tells whether the leaf takes a text as it is.
+func (n *Node) takes(text string) bool {
+	if n.taken.has(text) {
+		return true
+	}
+	if _, err := canonical(n, text); err != nil {
+		return false
+	}
+	n.taken.add(text)
+	return true
+}
+
+// texts is a set of a few texts: of many entries, most refer to the same ones, and asking libyang costs a microsecond.
+type texts struct {
+	mu  sync.Mutex
+	set map[string]bool
+}
+
+// maxTexts bounds the set; when it is full it begins anew.
+const maxTexts = 1024
+
+func (t *texts) has(text string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.set[text]
+}
+
+func (t *texts) add(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.set == nil || len(t.set) >= maxTexts {
+		t.set = map[string]bool{}
+	}
+	t.set[strings.Clone(text)] = true
 }
 
 // word returns the text of a word of a path for the key n.
@@ -110,12 +147,13 @@ func (t *Type) enum(text string) (string, error) {
 // member leaves a text that the union takes alone, and otherwise tries the
 // spelling of its enums and identities.
 func (t *Type) member(v value, accepts func(string) bool) string {
-	if accepts(v.text) {
+	respells := func(m Type) bool { return m.Base == "enumeration" || m.Base == "identityref" || m.Base == "boolean" }
+	if !slices.ContainsFunc(t.Union, respells) || accepts(v.text) {
 		return v.text
 	}
 	for i := range t.Union {
 		m := &t.Union[i]
-		if m.Base != "enumeration" && m.Base != "identityref" && m.Base != "boolean" {
+		if !respells(*m) {
 			continue
 		}
 		if text, err := m.normal(v, accepts); err == nil && accepts(text) {
