@@ -130,6 +130,7 @@ func TestAgingTimeEndsInTime(t *testing.T) {
 }
 
 func TestAFrameMakesAnEntryYoung(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("simplebridge", "br", threePorts)
 	l.Run("veth2", frame(two, one))
@@ -179,6 +180,7 @@ func TestConfiguredEntries(t *testing.T) {
 }
 
 func TestLearnedEntriesCanBeDeleted(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("simplebridge", "br", threePorts)
 	l.Run("veth2", frame(two, one))
@@ -210,6 +212,7 @@ func TestFlushEmptiesTheDatabase(t *testing.T) {
 }
 
 func TestDeletingTheDatabaseResetsIt(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("simplebridge", "br", strings.Replace(threePorts, "{", `{"fdb":{"aging-time":5,"max-entries":64},`, 1))
 	l.Set("POST", "br fdb entry "+two, `{"port":"p2"}`)
@@ -261,6 +264,7 @@ func TestAFullDatabase(t *testing.T) {
 }
 
 func TestMaxEntriesIsTheSizeOfTheTable(t *testing.T) {
+	t.Parallel()
 	for body, want := range map[string]uint32{``: 4096, `{"fdb":{"max-entries":64}}`: 64, `{"fdb":{"max-entries":100000}}`: 100000} {
 		l := bpftest.New(t, bpftest.Options{Hosts: 1})
 		l.Create("simplebridge", "br", body)
@@ -271,6 +275,7 @@ func TestMaxEntriesIsTheSizeOfTheTable(t *testing.T) {
 }
 
 func TestMistakesAreRefusedAndChangeNothing(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("simplebridge", "br", strings.Replace(threePorts, "{", `{"fdb":{"max-entries":64,"entry":[{"address":"`+two+`","port":"p2"}]},`, 1))
 	many := make([]string, 65)
@@ -305,6 +310,7 @@ func TestMistakesAreRefusedAndChangeNothing(t *testing.T) {
 }
 
 func TestPortsThatGoTakeTheirAddressesAlong(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("simplebridge", "br", threePorts)
 	l.Run("veth2", frame(two, one))
@@ -322,6 +328,7 @@ func TestPortsThatGoTakeTheirAddressesAlong(t *testing.T) {
 }
 
 func TestADamagedTableIsMended(t *testing.T) {
+	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("simplebridge", "br", strings.Replace(threePorts, "{", `{"fdb":{"aging-time":4,"entry":[{"address":"`+two+`","port":"p2"}]},`, 1))
 	table := fdbOf(l)
