@@ -51,8 +51,11 @@ type texts struct {
 	set map[string]bool
 }
 
-// maxTexts bounds the set; when it is full it begins anew.
-const maxTexts = 1024
+// Bounds of the set: when it is full it begins anew, and long texts are not kept, as they are whatever clients send.
+const (
+	maxTexts = 1024
+	maxText  = 64 // bytes
+)
 
 func (t *texts) has(text string) bool {
 	t.mu.Lock()
@@ -61,6 +64,9 @@ func (t *texts) has(text string) bool {
 }
 
 func (t *texts) add(text string) {
+	if len(text) > maxText {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.set == nil || len(t.set) >= maxTexts {
