@@ -108,6 +108,8 @@ race_pkgs = $(or $(RACE_PKGS),^$$)
 go_test = $(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TEST_FLAGS)
 beside = $(if $(filter -run%,$(TEST_FLAGS)),,-skip '$(TIMED_TESTS)')
 
+# The race detector would have every process wait a second before it ends.
+test-race: export GORACE ?= atexit_sleep_ms=0
 test-race:
 	@pkgs=$$($(GO) list ./... | grep -E '$(race_pkgs)') || exit 0; \
 	echo "$(go_test) -race" $$pkgs; $(go_test) $(beside) -race $$pkgs
