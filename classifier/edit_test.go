@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/polycube/polycube/cube"
@@ -120,6 +121,53 @@ func TestChangesThatCannotBeAreRefused(t *testing.T) {
 	}
 	if err := errors.Join(m.Source(netip.MustParsePrefix("10.0.0.0/8")), m.Destination(netip.MustParsePrefix("::/0"))); !errors.Is(err, cube.ErrInvalid) {
 		t.Errorf("two versions of IP: the error is %v", err)
+	}
+	l.check(to(1))
+}
+
+func TestTreesAreMadeBesideTheWork(t *testing.T) {
+	l := newLab(t)
+	l.set.beside = 0
+	rng := rand.New(rand.NewPCG(3, 3))
+	var all []Change
+	for i := range 500 {
+		all = append(all, Change{Order: uint32(i), Rule: &Rule{Match: subnet(i), Result: uint32(i)}})
+	}
+	l.apply(all)
+	adopted := 0
+	for adopted < 4 {
+		if m := l.set.making; m != nil && rng.IntN(8) == 0 {
+			<-m.done
+		}
+		was := l.set.home
+		l.apply(l.edits(rng, 1+rng.IntN(20), func() Match { return subnet(rng.IntN(600)) }))
+		if l.set.home != was {
+			adopted++
+		}
+		if err := l.tight(); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			l.check(to(rng.IntN(600)))
+		}
+	}
+	if err := l.set.Close(); err != nil || l.set.making != nil {
+		t.Errorf("error %v, trees are being made: %v", err, l.set.making != nil)
+	}
+}
+
+func TestTooManyRulesAreRefusedWithAWayOut(t *testing.T) {
+	l := newLab(t)
+	l.apply([]Change{{Order: 1, Rule: &Rule{Result: 5}}})
+	var all []Change
+	for i := range maxBlocks/longBlocks + 1 {
+		var m Match
+		m.Mark(uint32(i), 0xffffffff)
+		all = append(all, Change{Order: uint32(i) + 2, Rule: &Rule{Match: m}})
+	}
+	_, err := l.set.Prepare(all)
+	if !errors.Is(err, cube.ErrFull) || !strings.Contains(err.Error(), "divide them between cubes") {
+		t.Errorf("the error is %v", err)
 	}
 	l.check(to(1))
 }

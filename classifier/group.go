@@ -41,6 +41,11 @@ func grouped(rules []*rule) *node {
 	return n
 }
 
+// hasGroup says whether there is a group below a node.
+func (n *node) hasGroup() bool {
+	return n.group != nil || slices.ContainsFunc(n.kids, (*node).hasGroup)
+}
+
 // regroup makes the group of a leaf with fewer rules anew, if they are still enough.
 func (n *node) regroup() {
 	n.group = nil

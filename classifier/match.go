@@ -41,6 +41,7 @@ const (
 	readIP
 	readPorts
 	readTCP
+	readAll = 1<<iota - 1
 )
 
 // untagged is the VLAN of a packet without a tag.

@@ -42,7 +42,16 @@ type Set struct {
 	// stale says that the next commit may do away with old, and with what is in other places.
 	stale bool
 	old   home
+	// making are trees that are being made beside the work, in a set of at least so many rules.
+	making *making
+	beside int
 }
+
+// manyRules are so many that to make their trees takes longer than an edit may.
+const manyRules = 2000
+
+// allRules are so many that all is read that a rule can look at: an edit then never links programs.
+const allRules = 1000
 
 // state is what a change replaces.
 type state struct {
@@ -79,13 +88,18 @@ type home interface {
 	close() error
 }
 
+// maxBlocks is the size of the largest map.
+const maxBlocks = 1 << 18
+
 // sizes are those of the maps, in blocks.
-var sizes = [...]int{1 << 10, 1 << 13, 1 << 16, 1 << 18}
+var sizes = [...]int{1 << 10, 1 << 13, 1 << 16, maxBlocks}
 
 // New returns the set that PCN_CLASSIFIER(name) declares. It touches no map before the first commit.
 func New(env cube.Env, name string) *Set { return newSet(&maps{env: env, prefix: name}) }
 
-func newSet(s store) *Set { return &Set{store: s, state: state{rules: map[uint32]*rule{}}} }
+func newSet(s store) *Set {
+	return &Set{store: s, state: state{rules: map[uint32]*rule{}}, beside: manyRules}
+}
 
 // Len is the number of rules.
 func (s *Set) Len() int { return len(s.rules) }
@@ -101,6 +115,7 @@ type next struct {
 	free    []run
 	place   place
 	rebuild bool
+	adopted bool // its trees were made beside the work
 	taken   []run
 }
 
@@ -116,9 +131,13 @@ func (s *Set) Prepare(changes []Change) (cube.Plan, error) {
 		reads |= r.reads()
 	}
 	n.rebuild = s.blocks == nil || reads != s.place.reads || len(changes)*rebuildShare > len(s.rules)+64 ||
-		s.edits+len(changes) > len(s.rules)+1024
+		s.worn() && len(s.rules) < s.beside
 	if !n.rebuild {
-		n.edit()
+		if m := s.ready(); m != nil {
+			n.adopt(m)
+		} else {
+			n.edit()
+		}
 	}
 	if n.rebuild {
 		if err := n.build(); err != nil {
@@ -174,24 +193,34 @@ func (n *next) edit() {
 	n.trees, n.free = e.trees, e.free
 }
 
-// build makes all trees anew.
+// build makes all trees anew, if there are none yet, and finds room for them.
 func (n *next) build() error {
-	all := n.after()
-	n.place.reads = 0
-	for i, r := range all {
-		n.place.reads |= r.reads()
-		// Blocks of a rule that stays are those of the old set as long as that is in use.
-		all[i] = &rule{Rule: r.Rule, order: r.order, box: r.box}
+	if !n.adopted {
+		all := n.after()
+		for i, r := range all {
+			// Blocks of a rule that stays are those of the old set as long as that is in use.
+			all[i] = r.unwritten()
+		}
+		n.fresh, n.trees = all, forest(all, maxBlocks-ruleBlocks(all), nil)
+		if len(all) > 0 && n.trees == nil {
+			return n.tooMany()
+		}
 	}
-	n.fresh, n.trees = all, forest(all, sizes[len(sizes)-1]-ruleBlocks(all))
+	n.place.reads = 0
+	for _, r := range n.fresh {
+		n.place.reads |= r.reads()
+	}
+	if len(n.fresh) > allRules {
+		n.place.reads = readAll
+	}
 	slices.SortFunc(n.trees, func(x, y tree) int { return int(int64(x.order) - int64(y.order)) })
-	need := total(needs(n.trees, all)) + 1
+	need := total(needs(n.trees, n.fresh)) + 1
 	size := 0
-	for size < len(sizes)-1 && need+need/2+64 > sizes[size] {
+	for size < len(sizes)-1 && need+spare(need, n.trees) > sizes[size] {
 		size++
 	}
 	if need > sizes[size] {
-		return fmt.Errorf("%d rules take %d blocks, there is room for %d: %w", len(all), need, sizes[size], cube.ErrFull)
+		return n.tooMany()
 	}
 	n.place.size = uint32(size)
 	if n.s.blocks != nil {
@@ -201,6 +230,22 @@ func (n *next) build() error {
 		}
 	}
 	return nil
+}
+
+// spare is what edits need until blocks are free again, so that none has to make all trees anew. One may make many groups.
+func spare(need int, trees []tree) int {
+	for _, t := range trees {
+		if t.root.hasGroup() {
+			return need/2 + 1<<14
+		}
+	}
+	return need/2 + 64
+}
+
+// tooMany says that there is no room, and what can be done.
+func (n *next) tooMany() error {
+	return fmt.Errorf("%d rules take more than the %d MB that there are for searching them, which have room for 75000 to 100000 "+
+		"of most kinds: join rules by prefixes and ranges, or divide them between cubes: %w", len(n.fresh), maxBlocks*blockSize>>20, cube.ErrFull)
 }
 
 // after are the rules of the set after the change, in their order.
@@ -273,6 +318,7 @@ func (n *next) change() error {
 	s.edits += len(n.changes)
 	s.blocks.used = append(s.blocks.used, n.free...)
 	s.blocks.publish(forest)
+	s.begin()
 	return nil
 }
 
@@ -330,6 +376,7 @@ func (n *next) putBack() error {
 
 // Close gives up the memory; packets go on seeing it.
 func (s *Set) Close() error {
+	s.end()
 	var errs []error
 	for _, h := range []home{s.home, s.old} {
 		if h != nil {

@@ -8,7 +8,9 @@ package classifier
 // al., 2010) and CutSplit (Li et al., 2018): each tree then has rules that are alike in what they limit.
 
 import (
+	"math"
 	"slices"
+	"sync/atomic"
 )
 
 // What the fast path can follow: the limits of classify.h.
@@ -91,62 +93,68 @@ type builder struct {
 	room    int     // references to rules that may yet be made; below 0, leaves stay large
 	ends    []uint64
 	groups  bool // leaves may be groups
-	target  int  // rules with which a node is left as it is
+	stop    *atomic.Bool
+	target  int // rules with which a node is left as it is
 	// frugal branches only where that divides rules well: an edit must not make a tree much larger.
 	frugal bool
 }
 
-// forest makes trees of rules, which are in their order: of the forms that there is room for, the one that costs least.
-func forest(rules []*rule, room int) []tree {
-	if len(rules) == 0 {
-		return nil
-	}
+// forest makes trees of rules, which are in their order: of the forms that there is room for, the one that costs least;
+// nil if there is room for none, or when it is to stop.
+func forest(rules []*rule, room int, stop *atomic.Bool) []tree {
 	var best []tree
-	var least float64
+	least := math.Inf(1)
 	for _, how := range forms {
-		if how.most > 0 && len(rules) > how.most {
+		if room <= 0 || least < how.from || how.most > 0 && len(rules) > how.most {
 			continue
 		}
-		trees, cost := how.make(rules)
-		if total(needs(trees, nil)) <= room && (best == nil || cost < least) {
+		trees, cost := how.make(rules, stop)
+		if stop != nil && stop.Load() {
+			return nil
+		}
+		if cost < least && total(needs(trees, nil)) <= room {
 			best, least = trees, cost
 		}
-		if best != nil && least < how.fine {
-			break
-		}
-	}
-	if best == nil { // the least that there is
-		best, _ = list(rules)
 	}
 	return best
 }
 
 // forms are the ways to search a set.
 var forms = []struct {
-	make func(rules []*rule) ([]tree, float64)
+	make func(rules []*rule, stop *atomic.Bool) ([]tree, float64)
 	most int     // rules; 0: any number
-	fine float64 // nanoseconds that are not worth a look at the next form
-}{{list, straightMost, 15}, {branched, 0, 100}, {sparing, 0, 100}, {sequences, 0, 0}}
+	from float64 // nanoseconds: where another form costs less, this one is not tried
+}{{list, straightMost, 0}, {branched, 0, 15}, {sparing, 0, 100}, {sequences, 0, 100}}
 
 // list looks at rules one after the other.
-func list(rules []*rule) ([]tree, float64) {
-	root := &node{rules: slices.Clone(rules)}
-	return []tree{{root: root, rules: len(rules), order: root.best()}}, nsHalf * listCost(len(rules))
+func list(rules []*rule, _ *atomic.Bool) ([]tree, float64) {
+	return single(&node{rules: slices.Clone(rules)}), nsHalf * listCost(len(rules))
 }
 
 // branched are trees, where they divide rules.
-func branched(rules []*rule) ([]tree, float64) { return trees(rules, builder{groups: true}) }
+func branched(rules []*rule, stop *atomic.Bool) ([]tree, float64) {
+	return trees(rules, builder{groups: true, stop: stop})
+}
 
 // sparing are trees that take little room.
-func sparing(rules []*rule) ([]tree, float64) {
-	return trees(rules, builder{groups: true, frugal: true})
+func sparing(rules []*rule, stop *atomic.Bool) ([]tree, float64) {
+	return trees(rules, builder{groups: true, stop: stop, frugal: true})
 }
 
 // sequences are groups, one after the other.
-func sequences(rules []*rule) ([]tree, float64) {
+func sequences(rules []*rule, _ *atomic.Bool) ([]tree, float64) {
 	b := builder{groups: true}
 	root := b.leaf(rules)
-	return []tree{{root: root, rules: len(rules), order: root.best()}}, root.cost()
+	return single(root), root.cost()
+}
+
+// single is a tree that has all rules, if there are any.
+func single(root *node) []tree {
+	count := root.weight()
+	if count == 0 {
+		return nil
+	}
+	return []tree{{root: root, rules: count, order: root.best()}}
 }
 
 // trees makes trees of rules as a builder does.
@@ -169,7 +177,7 @@ func trees(rules []*rule, how builder) ([]tree, float64) {
 		for _, r := range b.spilled {
 			r.left = false
 		}
-		slices.SortFunc(b.spilled, func(x, y *rule) int { return int(int64(x.order) - int64(y.order)) })
+		slices.SortFunc(b.spilled, func(x, y *rule) int { return byOrder(x, y.order) })
 		rules = b.spilled
 	}
 	return out, cost
@@ -230,6 +238,9 @@ func (n *node) best() uint32 {
 
 // node makes the tree of the rules in a box.
 func (b *builder) node(rules []*rule, in *box, depth int) *node {
+	if b.stop != nil && b.stop.Load() {
+		return &node{rules: rules} // nobody will see it
+	}
 	if len(rules) <= b.target || depth >= maxDepth || b.room < 0 {
 		return b.leaf(rules)
 	}
