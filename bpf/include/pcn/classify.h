@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* The rule that a packet matches first, among any number of rules over fields of its headers. Go
- * package `classifier` compiles rules to search trees, and puts these into the maps that
- * PCN_CLASSIFIER declares; what is here reads a packet's fields and walks the trees.
+ * package `classifier` compiles rules to lists, search trees and groups of bit vectors, and puts
+ * these into the maps that PCN_CLASSIFIER declares; what is here reads a packet's fields and
+ * searches them.
  *
  *	PCN_CLASSIFIER(rules);
  *	...

@@ -287,6 +287,8 @@ PCN_INLINE __u32 pcn_classify_columns(void *set, const struct pcn_classify_key *
 			bits[j] &= column[j];
 		/* They stay where they are: in registers, there would be no room for all. */
 		asm volatile("" ::"r"(bits) : "memory");
+		if (!(bits[0] | bits[1] | bits[2] | bits[3]))
+			return 0;
 	}
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < PCN_CLASSIFY_TRIES + PCN_CLASSIFY_BITS; i++) {
