@@ -33,11 +33,21 @@ type gateway struct {
 	routes map[netip.Prefix]staticRoute
 }
 
-// staticRoute is a configured route.
+// staticRoute is a configured route. There may be very many: words, its keys as they are configured, are nil where its
+// network and next hop say the same.
 type staticRoute struct {
-	cost uint32
-	// words are the keys as they are configured.
-	network, nexthop string
+	cost  uint32
+	words *routeWords
+}
+
+type routeWords struct{ network, nexthop string }
+
+// names are the keys of a route as they are configured.
+func (s staticRoute) names(network netip.Prefix, nexthop string) routeWords {
+	if s.words != nil {
+		return *s.words
+	}
+	return routeWords{network.String(), nexthop}
 }
 
 // statics are the configured routes by their next hops: when a port changes, the next hops are asked, not the routes.
@@ -54,7 +64,35 @@ func newStatics() statics {
 type parsed struct {
 	key     routeKey
 	gateway gatewayKey // of a route with a next hop
-	staticRoute
+	cost    uint32
+	routeWords
+}
+
+// static is what is kept of it.
+func (p parsed) static() staticRoute {
+	s := staticRoute{cost: p.cost}
+	var network, nexthop [64]byte
+	hop := p.gateway.addr.AppendTo(nexthop[:0])
+	if p.key.kind != kindUnicast {
+		hop = append(hop[:0], specialWord(p.key.kind)...)
+	}
+	if string(p.key.network.AppendTo(network[:0])) != p.network || string(hop) != p.nexthop {
+		words := p.routeWords
+		s.words = &words
+	}
+	return s
+}
+
+func (p parsed) route(t target) route { return staticRoute{cost: p.cost}.route(t) }
+
+// specialWord is how the model names a kind of route.
+func specialWord(kind uint16) string {
+	for word, k := range specialKinds {
+		if k == kind {
+			return word
+		}
+	}
+	return ""
 }
 
 var specialKinds = map[string]uint16{"blackhole": kindBlackhole, "unreachable": kindUnreachable, "prohibit": kindProhibit}
@@ -118,7 +156,7 @@ func (s staticRoute) route(t target) route { return route{target: t, origin: sta
 // put and remove keep the index.
 func (s *statics) put(p parsed, port uint16) {
 	if p.key.kind != kindUnicast {
-		s.special[p.key] = p.staticRoute
+		s.special[p.key] = p.static()
 		return
 	}
 	g := s.gateways[p.gateway]
@@ -126,7 +164,7 @@ func (s *statics) put(p parsed, port uint16) {
 		g = &gateway{port: port, routes: map[netip.Prefix]staticRoute{}}
 		s.gateways[p.gateway] = g
 	}
-	g.routes[p.key.network] = p.staticRoute
+	g.routes[p.key.network] = p.static()
 }
 
 func (s *statics) remove(p parsed) {

@@ -104,10 +104,8 @@ func (r *router) show(p netip.Prefix, d *destination, is route) stateRoute {
 	if is.gateway.IsValid() {
 		s.Nexthop = is.gateway.String()
 	}
-	for word, kind := range specialKinds {
-		if kind == is.kind {
-			s.Nexthop, s.Interface = word, ""
-		}
+	if word := specialWord(is.kind); word != "" {
+		s.Nexthop, s.Interface = word, ""
 	}
 	return s
 }
@@ -124,26 +122,27 @@ func (r *router) showStatics(only netip.Prefix) []stateRoute {
 		count += len(g.routes)
 	}
 	terse := !only.IsValid() && count > maxShown
-	show := func(p netip.Prefix, c staticRoute, t target, port string) {
+	show := func(p netip.Prefix, c staticRoute, t target, nexthop, port string) {
 		d := r.rib.table[p]
 		if d != nil && !(terse && d.uses(c.route(t))) {
-			out = append(out, stateRoute{Network: c.network, Nexthop: c.nexthop, Interface: port, Pathcost: c.cost, Protocol: "static", Inactive: !d.uses(c.route(t))})
+			words := c.names(p, nexthop)
+			out = append(out, stateRoute{Network: words.network, Nexthop: words.nexthop, Interface: port, Pathcost: c.cost, Protocol: "static", Inactive: !d.uses(c.route(t))})
 		}
 	}
 	for k, g := range r.statics.gateways {
-		t := unicast(k.addr, g.port)
+		t, nexthop := unicast(k.addr, g.port), k.addr.String()
 		port, _ := r.env.PortName(g.port)
 		if c, ok := g.routes[only]; ok {
-			show(only, c, t, port)
+			show(only, c, t, nexthop, port)
 		} else if !only.IsValid() {
 			for p, c := range g.routes {
-				show(p, c, t, port)
+				show(p, c, t, nexthop, port)
 			}
 		}
 	}
 	for k, c := range r.statics.special {
 		if !only.IsValid() || k.network == only {
-			show(k.network, c, target{kind: k.kind}, "")
+			show(k.network, c, target{kind: k.kind}, specialWord(k.kind), "")
 		}
 	}
 	return out
@@ -186,8 +185,9 @@ func (r *router) Dependents(_ context.Context, _, after json.RawMessage) ([]cube
 		if _, err := l.way(k.addr, k.through); err == nil {
 			continue
 		}
-		for _, s := range g.routes {
-			edits = append(edits, cube.Edit{Delete: true, Path: []string{"route", s.network, s.nexthop}})
+		for p, s := range g.routes {
+			words := s.names(p, k.addr.String())
+			edits = append(edits, cube.Edit{Delete: true, Path: []string{"route", words.network, words.nexthop}})
 		}
 	}
 	for text, f := range r.fixed {

@@ -80,6 +80,8 @@ type Manager struct {
 	infos   map[string]netdev.Info
 	// watched is set when all netdevs have been told of.
 	watched atomic.Bool
+	// givingBack is set while memory is to be given back to the machine.
+	givingBack atomic.Bool
 
 	// queue holds the changes that may be made together.
 	queue queue

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -295,6 +296,33 @@ func (t *txn) publish() {
 	t.finishShadows()
 	t.notify()
 	t.announce()
+	t.giveBack()
+}
+
+// A change of manyEntries entries of large lists leaves more garbage behind than it keeps, and the next collection may be
+// hours away: it is given back to the machine when the request has been answered.
+const (
+	manyEntries = 10_000
+	giveBackIn  = time.Second
+)
+
+func (t *txn) giveBack() {
+	n := 0
+	for _, changes := range t.entries {
+		n += len(changes)
+	}
+	for _, u := range t.created {
+		for _, table := range u.tree.Tables() {
+			n += table.Len()
+		}
+	}
+	if n >= manyEntries && t.m.givingBack.CompareAndSwap(false, true) {
+		m := t.m // the transaction is part of the garbage
+		time.AfterFunc(giveBackIn, func() {
+			m.givingBack.Store(false)
+			debug.FreeOSMemory()
+		})
+	}
 }
 
 // endUnit closes what a unit holds.
