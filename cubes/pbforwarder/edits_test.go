@@ -37,11 +37,12 @@ func timed(times int, do func(i int)) time.Duration {
 	return took[times/2]
 }
 
-// TestTimedAnEditCostsLittleAmongManyRules prints the times; what it holds is that an edit is not a load.
+// TestTimedAnEditCostsLittleAmongManyRules prints the times; what it holds is that an edit is not a load, and what was
+// promised: 50 ms.
 func TestTimedAnEditCostsLittleAmongManyRules(t *testing.T) {
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("pbforwarder", "f", threePorts)
-	for _, shape := range []string{"acl", "fw"} {
+	for _, shape := range []string{"acl", "fw", "singles", "ranges"} {
 		const n = 10000
 		body := manyRules(shape, n)
 		load := timed(1, func(int) { l.Set("PUT", "f rules", body) })
@@ -55,7 +56,7 @@ func TestTimedAnEditCostsLittleAmongManyRules(t *testing.T) {
 		for _, what := range []string{"front", "middle", "end", "change", "delete"} {
 			took := timed(9, edit[what])
 			t.Logf("%s: %d rules are loaded in %v, one edit (%s) takes %v", shape, n, load, what, took)
-			if took > load/2 {
+			if took > load/2 || took > 50*time.Millisecond {
 				t.Errorf("%s: an edit (%s) takes %v, loading all rules %v", shape, what, took, load)
 			}
 		}
