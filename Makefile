@@ -28,9 +28,8 @@ LDFLAGS := -X $(MODULE)/internal/cli.Version=$(VERSION) -X $(MODULE)/internal/da
 RACE_PKGS    ?= (/internal/(cli|daemon|filter|netdev|rest|shadow|slowpath|store|topology|trace)|/polycube/cube)(/|$$)
 SLOW_PKGS    ?= ./test/e2e ./internal/datapath
 TEST_TIMEOUT ?= 15m
-# Results are not taken from the cache: it does not see the kernel, nor bin/. A test
-# waits for the kernel half of its time, so more of them run than there are processors:
-# two packages under the race detector beside two others, each with four tests at once.
+# Nothing from the cache: it does not see the kernel, nor bin/. A test waits half of its
+# time: two packages under the race detector beside two others, each with four tests at once.
 TEST_FLAGS   ?= -count=1 -p 2 -parallel 4
 # Tests that hold the clock to a limit. They run when all others have ended, one at a time.
 TIMED_TESTS  := ^TestTimed

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -209,14 +211,16 @@ func (d *Daemon) Memory() (Memory, error) {
 	if err != nil {
 		return m, fmt.Errorf("memory of the daemon: %w", err)
 	}
-	maps, programs := map[uint64]uint64{}, map[uint64]uint64{}
+	maps, programs := map[uint64]uint64{}, map[uint64]uint64{} // by ID
 	for _, e := range entries {
 		info, err := fields(filepath.Join(proc, "fdinfo", e.Name()))
 		if err != nil {
 			continue // closed meanwhile
 		}
 		if id, ok := info["map_id"]; ok {
-			maps[id] = info["memlock"]
+			if err := addMap(maps, ebpf.MapID(id)); err != nil {
+				return m, err
+			}
 		} else if id, ok := info["prog_id"]; ok {
 			programs[id] = info["memlock"]
 		}
@@ -228,6 +232,42 @@ func (d *Daemon) Memory() (Memory, error) {
 		m.Programs += n
 	}
 	return m, nil
+}
+
+// addMap adds what the kernel keeps for a map, and for those inside it.
+func addMap(sizes map[uint64]uint64, id ebpf.MapID) error {
+	if _, ok := sizes[uint64(id)]; ok {
+		return nil
+	}
+	m, err := ebpf.NewMapFromID(id)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // it is gone
+	}
+	if err != nil {
+		return fmt.Errorf("memory of map %d: %w", id, err)
+	}
+	defer func() { _ = m.Close() }()
+	info, err := m.Info()
+	if err != nil {
+		return fmt.Errorf("memory of map %d: %w", id, err)
+	}
+	size, _ := info.Memlock()
+	sizes[uint64(id)] = size
+	if m.Type() != ebpf.ArrayOfMaps && m.Type() != ebpf.HashOfMaps {
+		return nil
+	}
+	var key []byte
+	var inner ebpf.MapID
+	all := m.Iterate()
+	for all.Next(&key, &inner) {
+		if err := addMap(sizes, inner); err != nil {
+			return err
+		}
+	}
+	if err := all.Err(); err != nil {
+		return fmt.Errorf("maps inside map %d: %w", id, err)
+	}
+	return nil
 }
 
 // fields reads the "name: number" lines of a file of /proc.
