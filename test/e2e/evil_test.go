@@ -224,7 +224,7 @@ func (e *evil) Prepare(_ context.Context, r *pb.PrepareRequest) (*pb.Plan, error
 		go e.floodPackets(r.GetCube())
 	case strings.HasPrefix(e.deed, "flood-"):
 		go e.flood(r.GetCube())
-	case strings.HasPrefix(e.deed, "eat-"):
+	case e.deed == "eat-processes":
 		go e.eat()
 	}
 	return plan, nil
@@ -239,6 +239,9 @@ func (e *evil) Commit(context.Context, *pb.PlanRequest) (*pb.PlanResponse, error
 // State says what does not fit where that is the deed.
 func (e *evil) State(context.Context, *pb.StateRequest) (*pb.StateResponse, error) {
 	e.do("state")
+	if e.deed == "eat-memory" { // once its cube is there: before, it might not come to be
+		go e.eat()
+	}
 	return &pb.StateResponse{State: []byte(map[string]string{
 		"lie-json":  `{"loglevel":`,
 		"lie-array": `[1,2,3]`,

@@ -78,7 +78,7 @@ var deeds = []deed{
 	{name: "lie-edit", method: "POST", path: "/SERVICE/CUBE/box/act", body: "{}", status: 400, says: "lie-edit has no"},
 	{name: "flood-logs"}, {name: "flood-metrics"}, {name: "flood-maps"}, {name: "flood-programs"},
 	{name: "flood-packets", method: "POST", path: "/attach", body: `{"cube":"CUBE","port":"veth3"}`, status: 200},
-	{name: "eat-memory", lost: true}, {name: "eat-processes"},
+	{name: "eat-memory", method: "GET", path: "/cubes/CUBE", status: 200, says: "loglevel", lost: true}, {name: "eat-processes"},
 }
 
 // evilModel is a transparent cube with an action.
