@@ -31,7 +31,7 @@ const tcpChainText = "A host talks TCP to another one through a bridge, a router
 func tcpChain(ctx context.Context, r *Run) error {
 	streams, requests := map[string]report.Sample{}, map[string]report.Sample{}
 	all := []between{{ourChain, oursInARow}, {linuxChain, kernelInARow}}
-	n := r.rounds(9, 2)
+	n := r.rounds(15, 2)
 	for round := range n {
 		r.progress("TCP through a chain: round %d of %d", round+1, n)
 		shuffle(all)
