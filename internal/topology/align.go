@@ -192,13 +192,13 @@ func (t *txn) leaveNetdevs(name string) {
 	}
 	for _, p := range was.portsByIndex() {
 		is := t.next.cubes[name].portsOf()[p.name]
-		switch {
-		case is == nil || is.uuid != p.uuid:
-			gone := *p
-			t.undress(&gone)
-		case is.peer != p.peer:
-			gone := *p
-			t.undress(&gone)
+		stays := is != nil && is.uuid == p.uuid
+		if stays && is.peer == p.peer {
+			continue
+		}
+		gone := *p
+		t.undress(&gone)
+		if stays {
 			is.ownMAC = ""
 		}
 	}
@@ -211,17 +211,20 @@ func (t *txn) undress(p *port) {
 		return
 	}
 	delete(t.next.aligned, p.peer)
-	own, err := net.ParseMAC(p.ownMAC)
+	own, noMAC := net.ParseMAC(p.ownMAC)
 	p.ownMAC = ""
-	look, gone := t.m.netdevs.Look(p.peer)
-	if gone != nil {
+	look, err := t.m.netdevs.Look(p.peer)
+	if errors.Is(err, netdev.ErrNotFound) {
 		return // and all with it
 	}
-	d := netdev.Dress{Remove: look.Ours}
-	if err == nil && a.gave(look.MAC) {
-		d.MAC = own
+	if err == nil {
+		d := netdev.Dress{Remove: look.Ours}
+		if noMAC == nil && a.gave(look.MAC) {
+			d.MAC = own
+		}
+		_, err = t.put(look, d)
 	}
-	if _, err := t.put(look, d); err != nil {
+	if err != nil {
 		t.m.log.Warn("a netdev keeps what a port gave it", "netdev", p.peer, "error", err)
 	}
 }
