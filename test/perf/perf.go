@@ -60,6 +60,7 @@ func Parts() []Part {
 		{"bridge", bridge},
 		{"router", router},
 		{"nat", nat},
+		{"pbforwarder", pbforwarder},
 		{"tcpchain", tcpChain},
 		{"memory", memory},
 		{"floods", floods},
