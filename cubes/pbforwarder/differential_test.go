@@ -7,8 +7,10 @@ package pbforwarder
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,7 +120,8 @@ func TestACubeDecidesWhatALinearSearchDecides(t *testing.T) {
 		l.Create("pbforwarder", "f", threePorts)
 		var none uint64
 		first := 0 // ids that no other shape had, so that counters are new
-		for shape, n := range shapes {
+		for _, shape := range slices.Sorted(maps.Keys(shapes)) {
+			n := shapes[shape]
 			none = differ(t, l, shape, n, seed, first, none)
 			first += 10 * n
 		}
