@@ -16,6 +16,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 keep=no
 pinger=
+streamed=0
 
 # learned CUBE prints the addresses that a bridge knows and where, without their age.
 learned() {
@@ -25,21 +26,19 @@ learned() {
 # stream SECONDS begins a ping of 200 packets a second from host1 to host3.
 stream() {
 	nsenter --net="/run/netns/$machine-host1" -- \
-		ping -n -q -i 0.005 -c $(($1 * 200)) -W 2 10.0.0.3 >"$state/ping" 2>&1 &
-	pinger=$!
+		ping -n -i 0.005 -c $(($1 * 200)) -w $(($1 + 20)) 10.0.0.3 >"$state/ping" 2>&1 &
+	pinger=$! streamed=$(($1 * 200))
 	background+=("$pinger")
 }
 
 # stream_end waits for the stream; not one packet may be missing.
 stream_end() {
-	wait "$pinger" || die "the stream: $(cat "$state/ping")"
+	wait "$pinger" || die "the stream: $(tail -n 3 "$state/ping")"
 	pinger=
-	local sent got
-	read -r sent got < <(sed -n 's/^\([0-9]*\) packets transmitted, \([0-9]*\) received.*/\1 \2/p' "$state/ping")
-	if [ -z "$sent" ] || [ "$sent" -ne "$got" ]; then
-		die "$1: $(cat "$state/ping")"
-	fi
-	ok "$1: $sent packets sent, $got answered, none lost"
+	local got
+	got=$(answered "$streamed" <"$state/ping")
+	[ "$got" -eq "$streamed" ] || die "$1: $((streamed - got)) of $streamed packets have no answer: $(tail -n 3 "$state/ping")"
+	ok "$1: $streamed packets sent, $got answered, none lost"
 }
 
 make_hosts() {

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("POLYCUBED_TEST_RUN") != "" {
 		main()
 	}
+	netns.Interruptible()
 	os.Exit(m.Run())
 }
 
@@ -156,7 +157,7 @@ func TestBridgeOutlivesDaemon(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("cleanup: %v: %s", err, said)
 	}
-	if h1.Ping("10.0.0.2") == nil {
+	if h1.Ping("10.0.0.2", netns.Brief) == nil {
 		t.Error("traffic still flows after cleanup")
 	}
 	if _, err := os.Stat(m.pins); !errors.Is(err, os.ErrNotExist) {

@@ -105,7 +105,7 @@ print(c.recv(100).decode())`)
 		t.Error("a ping goes through, though a rule drops it")
 	}
 	l.Set("DELETE", "f rules 3", "")
-	l.Hosts[0].Run("ping", "-c", "1", "-W", "5", "10.0.0.2")
+	l.Hosts[0].Run("ping", "-c", "1", "-W", "15", "10.0.0.2")
 	for i, counts := range read(t, l) {
 		if strings.Contains(counts, ":0/") {
 			t.Errorf("rule %d of those that are left has not counted: %s", i, counts)

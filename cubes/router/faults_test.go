@@ -93,12 +93,12 @@ func TestScansNeitherStarveNorFillTheRouter(t *testing.T) {
 			good.Run("ip", "route", "add", "default", "via", "10.3.0.1")
 			good.Run("ping", "-n", "-c", "1", "-W", "10", "10.2.0.2")
 			ended := scan(t, l.Hosts[0], tt.frame)
-			if got := says(good, "ping", "-n", "-q", "-c", "40", "-i", "0.02", "-W", "5", "10.2.0.2"); !strings.Contains(got, " 40 received") {
-				t.Errorf("during the scan, known hosts: %s", got)
+			if err := good.Ping("10.2.0.2", netns.PingOptions{Count: 40, Interval: 20 * time.Millisecond}); err != nil {
+				t.Errorf("during the scan, known hosts: %v", err)
 			}
 			for n := range 5 {
-				if got := says(good, "ping", "-n", "-q", "-c", "1", "-W", "10", fmt.Sprintf("10.2.0.%d", 10+n)); !strings.Contains(got, " 1 received") {
-					t.Errorf("during the scan, a new neighbour: %s\n%v", got, l.Read("r slow-path"))
+				if err := good.Ping(fmt.Sprintf("10.2.0.%d", 10+n)); err != nil {
+					t.Errorf("during the scan, a new neighbour: %v\n%v", err, l.Read("r slow-path"))
 				}
 			}
 			var list []json.RawMessage
@@ -181,15 +181,13 @@ func TestARestartLosesNothing(t *testing.T) {
 			l.Hosts[0].Run("ping", "-n", "-c", "1", "-W", "10", "2001:db8:2::2")
 			_, mac := neighbourState(t, l, "r", "10.0.2.2")
 			ports := l.Read("r ports left mac")
-			ping := l.Hosts[0].Command("ping", "-n", "-q", "-c", "300", "-i", "0.01", "-W", "5", "192.0.2.1")
-			var out strings.Builder
-			ping.Stdout = &out
-			if err := ping.Start(); err != nil {
+			ping, err := l.Hosts[0].StartPing("192.0.2.1", netns.PingOptions{Count: 300})
+			if err != nil {
 				t.Fatal(err)
 			}
 			l.Restart(nil)
-			if err := ping.Wait(); err != nil || !strings.Contains(out.String(), " 300 received") {
-				t.Errorf("while the daemon was started anew, ping says %v\n%s", err, out.String())
+			if err := ping(); err != nil {
+				t.Errorf("while the daemon was started anew: %v", err)
 			}
 			if s, is := neighbourState(t, l, "r", "10.0.2.2"); is != mac || s == "" {
 				t.Errorf("the neighbour is %q %s, was %s", s, is, mac)

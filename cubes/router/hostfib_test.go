@@ -48,27 +48,26 @@ func TestHostsRoutesDecide(t *testing.T) {
 					return nil
 				})
 			}
-			for _, tt := range []struct {
-				command, want string
-				forwarded     uint64 // at least, by the cube
-			}{
-				{"ping -n -c 5 -i 0.2 -W 5 10.0.2.2", "5 received", 5},
-				{"ping -n -c 5 -i 0.2 -W 5 2001:db8:2::2", "5 received", 5},
-				{"ping -n -c 5 -i 0.2 -W 5 192.0.2.1", "5 received", 5},
-				{"ping -n -c 1 -W 5 -t 1 10.0.2.2", "Time to live exceeded", 0},
-				{"ping -n -c 1 -W 5 -t 1 2001:db8:2::2", "Hop limit", 0},
-				{"ping -n -c 1 -W 5 198.51.100.1", "Packet filtered", 0},
-				{"ping -n -c 1 -W 5 203.0.113.1", "Destination Net Unreachable", 0},
-				{"ping -n -c 1 -W 5 -s 3000 10.0.2.2", "1 received", 0},
-				{"ping -n -c 1 -W 5 10.0.1.1", "1 received", 0},
-			} {
+			for _, there := range []string{"10.0.2.2", "2001:db8:2::2", "192.0.2.1"} {
 				before := l.Counters("r", "right").TxPackets
+				if err := one.Ping(there, netns.PingOptions{Count: 5}); err != nil {
+					t.Error(err)
+				}
+				if n := l.Counters("r", "right").TxPackets - before; n < 5 {
+					t.Errorf("of 5 packets to %s, the cube has forwarded %d: %v", there, n, l.Fates("r"))
+				}
+			}
+			for _, tt := range []struct{ command, want string }{
+				{"ping -n -c 1 -W 20 -t 1 10.0.2.2", "Time to live exceeded"},
+				{"ping -n -c 1 -W 20 -t 1 2001:db8:2::2", "Hop limit"},
+				{"ping -n -c 1 -W 20 198.51.100.1", "Packet filtered"},
+				{"ping -n -c 1 -W 20 203.0.113.1", "Destination Net Unreachable"},
+				{"ping -n -c 1 -W 20 -s 3000 10.0.2.2", "1 received"},
+				{"ping -n -c 1 -W 20 10.0.1.1", "1 received"},
+			} {
 				words := strings.Fields(tt.command)
 				if got := says(one, words[0], words[1:]...); !strings.Contains(got, tt.want) {
 					t.Errorf("%s says\n%s\nwant %q", tt.command, got, tt.want)
-				}
-				if n := l.Counters("r", "right").TxPackets - before; n < tt.forwarded {
-					t.Errorf("%s: the cube has forwarded %d packets, want %d: %v", tt.command, n, tt.forwarded, l.Fates("r"))
 				}
 			}
 			l.Lab.Run("ip", "link", "set", "veth2", "down")

@@ -5,6 +5,7 @@ package router
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -65,13 +66,16 @@ func TestPacketsWaitInTheirOrder(t *testing.T) {
 					t.Errorf("packet %d is %q to %s with TTL %d", i, got[42:], wire.Destination(got), got[22])
 				}
 			}
-			var c slowCounters
-			if err := json.Unmarshal([]byte(l.Read("r1 slow-path")), &c); err != nil {
-				t.Fatal(err)
-			}
-			if full := l.Fates("r1")["neighbour-queue"] + c.QueueFull; full != 4 || c.Released != 8 {
-				t.Errorf("%d packets found the queue full, want 4: %v %+v", full, l.Fates("r1"), c)
-			}
+			netns.Eventually(t, patience, func() error {
+				var c slowCounters
+				if err := json.Unmarshal([]byte(l.Read("r1 slow-path")), &c); err != nil {
+					return err
+				}
+				if full := l.Fates("r1")["neighbour-queue"] + c.QueueFull; full != 4 || c.Released != 8 {
+					return fmt.Errorf("%d packets found the queue full, want 4: %v %+v", full, l.Fates("r1"), c)
+				}
+				return nil
+			})
 		})
 	}
 }
@@ -113,8 +117,15 @@ func TestNeighboursAgeAreAskedAgainAndForgotten(t *testing.T) {
 			one, two := l.Hosts[0], l.Hosts[1]
 			one.Run("ping", "-n", "-c", "1", "-W", "10", tt.address)
 			becomes(t, l, tt.address, "stale")
-			one.Run("ping", "-n", "-c", "1", "-W", "10", tt.address) // begins a probe, which is answered
-			becomes(t, l, tt.address, "reachable")
+			netns.Eventually(t, patience, func() error { // a packet begins a probe, which is answered; for a second it is reachable
+				if err := one.Ping(tt.address); err != nil {
+					return err
+				}
+				if s, _ := neighbourState(t, l, "r", tt.address); s != "reachable" {
+					return fmt.Errorf("asked again, %s is %q", tt.address, s)
+				}
+				return nil
+			})
 			two.Run("ip", "addr", "del", tt.gone, "dev", "eth0")
 			becomes(t, l, tt.address, "stale")
 			says(one, "ping", "-n", "-c", "1", "-W", "1", tt.address)
@@ -213,9 +224,12 @@ func TestDuplicateAddressesAreFoundAndNotUsed(t *testing.T) {
 				}
 				return nil
 			})
-			if !strings.Contains(l.Logs(), "another station uses an address of the router") {
-				t.Error("the log does not say so")
-			}
+			netns.Eventually(t, patience, func() error {
+				if !strings.Contains(l.Logs(), "another station uses an address of the router") {
+					return errors.New("the log does not say so")
+				}
+				return nil
+			})
 			l.Hosts[0].Run("ip", "addr", "del", tt.ip, "dev", "eth0")
 			l.Hosts[0].Run("ip", "addr", "add", strings.Replace(tt.ip, "1/", "7/", 1), "dev", "eth0", "nodad")
 			if got := says(l.Hosts[0], "ping", "-n", "-c", "1", "-W", "1", tt.address); strings.Contains(got, " 1 received") {
@@ -236,7 +250,7 @@ func TestAnUniqueAddressOfIPv6IsUsedAfterASecond(t *testing.T) {
 		n, err := wire.ParseND(f)
 		return err == nil && !n.Advertisement && n.From.IsUnspecified() && n.Target == netip.MustParseAddr("2001:db8:1::1")
 	})
-	l.Hosts[0].Run("ping", "-n", "-c", "1", "-W", "20", "2001:db8:1::1")
+	netns.Eventually(t, patience, func() error { return l.Hosts[0].Ping("2001:db8:1::1") }) // the host gives up asking after seconds
 	if took := time.Since(began); took < time.Second {
 		t.Errorf("it answered after %v", took)
 	}

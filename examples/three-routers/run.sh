@@ -52,9 +52,10 @@ main() {
 	reach 3 10.2.0.2 host2
 
 	say "Packets are forwarded by the cubes: nothing of it passes the namespaces."
-	local before after
+	local before after got
 	before=$(ip -n "pcn-$instance@r1" -s -j link show dev to3 | jq '.[].stats64.tx.packets')
-	host 1 ping -n -q -c 500 -i 0.001 10.3.0.2 >/dev/null || die "packets of 500 were lost"
+	got=$(answers 1 10.3.0.2 500 0.001)
+	[ "$got" -eq 500 ] || die "$((500 - got)) packets of 500 were lost"
 	after=$(ip -n "pcn-$instance@r1" -s -j link show dev to3 | jq '.[].stats64.tx.packets')
 	[ $((after - before)) -lt 100 ] || die "the namespace sent $((after - before)) packets meanwhile"
 	ok "500 packets went through r1, $((after - before)) of FRR's own left its namespace meanwhile"

@@ -79,7 +79,7 @@ func TestStackOnANetdevLeadsToTheHostsStack(t *testing.T) {
 		gate.Constants["what_in"] = uint32(1)
 		b.commit()
 		before := b.fate(gate, "unspecified")
-		if err := h.Ping("10.0.0.254"); err == nil {
+		if err := h.Ping("10.0.0.254", netns.Brief); err == nil {
 			t.Error("ping went through a cube that drops")
 		}
 		if b.fate(gate, "unspecified") == before {

@@ -89,7 +89,7 @@ func prepare(t *testing.T, lab *netns.Lab, name string) (changed []string) {
 
 func TestRedirectsAreReceivedOnceEnsured(t *testing.T) {
 	lab, h1, _ := wired(t)
-	if err := h1.Ping("10.0.0.2"); err == nil {
+	if err := h1.Ping("10.0.0.2", netns.Brief); err == nil {
 		t.Fatal("ping is answered before anything was ensured: the test proves nothing")
 	}
 	for _, name := range []string{"h1", "h2"} {
@@ -97,7 +97,7 @@ func TestRedirectsAreReceivedOnceEnsured(t *testing.T) {
 			t.Errorf("%s: %+v, want OK by a change", name, r)
 		}
 	}
-	netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2", netns.PingOptions{Count: 3}) })
+	netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2", netns.PingOptions{Count: 3, Timeout: time.Second}) })
 	for _, name := range []string{"h1", "h2"} {
 		if r := ensure(t, lab, name); !r.OK || r.Changed {
 			t.Errorf("%s again: %+v, want OK without a change", name, r)
@@ -110,18 +110,18 @@ func TestGROSwitchedOnWhileDownIsNotEnough(t *testing.T) {
 	lab, h1, h2 := wired(t)
 	ensure(t, lab, "h1")
 	ensure(t, lab, "h2")
-	netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2") })
+	netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2", netns.Brief) })
 	h2.Run("ethtool", "-K", netns.Inner, "gro", "off")
 	h2.Run("ip", "link", "set", netns.Inner, "down")
 	h2.Run("ethtool", "-K", netns.Inner, "gro", "on")
 	h2.Run("ip", "link", "set", netns.Inner, "up")
-	if err := h1.Ping("10.0.0.2"); err == nil {
+	if err := h1.Ping("10.0.0.2", netns.Brief); err == nil {
 		t.Skip("this kernel takes note of GRO while a device is down")
 	}
 	if r := ensure(t, lab, "h2"); !r.OK {
 		t.Errorf("%+v", r)
 	}
-	netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2") })
+	netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2", netns.Brief) })
 }
 
 func TestNativeProgramAtTheOtherEndIsEnough(t *testing.T) {
@@ -132,7 +132,7 @@ func TestNativeProgramAtTheOtherEndIsEnough(t *testing.T) {
 			t.Errorf("%s: %+v, want OK because of the program", h.Outer, r)
 		}
 	}
-	netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2") })
+	netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2", netns.Brief) })
 }
 
 // exchange sends text by TCP from h1 to h2 and returns what arrived.
@@ -176,7 +176,7 @@ func TestTCPOverXDPNeedsChecksumsFilledIn(t *testing.T) {
 	lab, h1, h2 := wired(t)
 	ensure(t, lab, "h1")
 	ensure(t, lab, "h2")
-	netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2") })
+	netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2", netns.Brief) })
 	if _, err := exchange(h1, h2, 300*time.Millisecond); err == nil {
 		t.Log("this kernel carries unfinished checksums through a redirect")
 	}
@@ -227,7 +227,7 @@ func TestVLANTagsOverXDPNeedToBeInTheFrame(t *testing.T) {
 			lab, h1, h2 := wired(t)
 			ensure(t, lab, "h1")
 			ensure(t, lab, "h2")
-			netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2") })
+			netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2", netns.Brief) })
 			tagBeside(t, h1, proto)
 			in, out := netns.OpenRaw(t, h1, netns.Inner), netns.OpenRaw(t, h2, netns.Inner)
 			addresses := slices.Concat([]byte(h2.MAC), []byte(h1.MAC))

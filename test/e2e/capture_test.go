@@ -171,7 +171,7 @@ func TestCaptureShowsPacketsAndTheirFate(t *testing.T) {
 	})
 	d.Do("th1 set ingress-action=DROP")
 	netns.Eventually(t, patience, func() error {
-		_ = hosts[0].Ping("10.0.0.3") // it must not come back
+		_ = hosts[0].Ping("10.0.0.3", netns.Brief) // it must not come back
 		return tells(netdev.out.String(), []string{` th1 +in +drop ingress-drop +10\.0\.0\.1 > 10\.0\.0\.3: ICMP echo request`})
 	})
 	for _, c := range []struct {

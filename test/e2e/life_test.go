@@ -225,7 +225,7 @@ func TestNothingStaysAfter(t *testing.T) {
 				before := d.Configuration()
 				c.end(t, d)
 				d.nothingLeft()
-				if hosts[0].Ping("10.0.0.3") == nil {
+				if hosts[0].Ping("10.0.0.3", netns.Brief) == nil {
 					t.Error("packets still pass")
 				}
 				// The configuration stays: the next daemon builds it again.
@@ -300,7 +300,7 @@ func TestInstancesSideBySide(t *testing.T) {
 	if r := b.Polycubed("cleanup"); r.code != 0 {
 		t.Error(r)
 	}
-	if hosts2[0].Ping("10.0.0.2") == nil {
+	if hosts2[0].Ping("10.0.0.2", netns.Brief) == nil {
 		t.Error("the instance that was cleaned up still forwards")
 	}
 	if err := hosts[0].Ping("10.0.0.2"); err != nil {

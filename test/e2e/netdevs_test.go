@@ -112,7 +112,7 @@ func TestWhatHappensToNetdevs(t *testing.T) {
 				d.becomes("br1", "p2", h.status, h.reason)
 				if h.passes {
 					reaches(t, a, "10.0.0.2")
-				} else if a.Ping("10.0.0.2") == nil {
+				} else if a.Ping("10.0.0.2", netns.Brief) == nil {
 					t.Error("packets pass all the same")
 				}
 				h.undo(d, z)
@@ -134,7 +134,7 @@ func TestMTUChangesAcrossTheLimitOfOneBuffer(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			d, a, z := pair(t, kind)
-			large := netns.PingOptions{Size: 8000, DontFragment: true}
+			large := netns.PingOptions{Size: 8000, DontFragment: true, Timeout: time.Second}
 			if a.Ping("10.0.0.2", large) == nil {
 				t.Fatal("8 KB pass before: the test proves nothing")
 			}
@@ -280,7 +280,7 @@ func TestTransparentCubesOnDevicesThatCannotBePeers(t *testing.T) {
 	}
 	d.Do("attach th1 lo")
 	d.Do("attach th2 ifb9")
-	ping := func() result { return run(t, d.lab.Command("ping", "-n", "-q", "-c", "1", "-W", "1", "10.0.9.1"), "") }
+	ping := func() result { return run(t, d.lab.Command("ping", "-n", "-q", "-c", "1", "-W", "10", "10.0.9.1"), "") }
 	if r := ping(); r.code != 0 {
 		t.Errorf("through a cube on the loopback: %s", r)
 	}

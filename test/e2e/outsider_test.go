@@ -372,7 +372,7 @@ func TestPacketsThroughAServiceOfAnotherProcess(t *testing.T) {
 				t.Errorf("%d packets went up", up)
 			}
 			d.Do("h1 set ingress-action=DROP")
-			if err := hosts[0].Ping("10.0.0.3"); err == nil {
+			if err := hosts[0].Ping("10.0.0.3", netns.Brief); err == nil {
 				t.Error("packets pass a cube that drops them")
 			}
 		})

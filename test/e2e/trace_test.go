@@ -218,7 +218,7 @@ func TestASlowWatcherHindersNobody(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	first := bufio.NewReader(resp.Body)
-	netns.Eventually(t, patience, func() error { return hosts[0].Ping("10.0.0.3") })
+	netns.Eventually(t, patience, func() error { return hosts[0].Ping("10.0.0.3", netns.Brief) })
 	if _, err := first.ReadString('\n'); err != nil { // the session runs; from now on nobody reads
 		t.Fatal(err)
 	}

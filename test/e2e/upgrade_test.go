@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/netns"
 )
 
 var (
@@ -199,7 +200,7 @@ func TestUpgradesOfAServiceUnderTraffic(t *testing.T) {
 			d = d.upgraded(tallyNone)
 			reaches(t, hosts[0], "10.0.0.3")
 			d.Must(http.StatusOK, "DELETE", "/simplebridge/t1", "")
-			if err := hosts[0].Ping("10.0.0.3"); err == nil {
+			if err := hosts[0].Ping("10.0.0.3", netns.Brief); err == nil {
 				t.Error("packets pass a deleted cube")
 			}
 			if left, err := filepath.Glob(filepath.Join(m.pins, "cubes", "*")); err != nil || len(left) != 1 {

@@ -10,8 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -188,42 +186,6 @@ func setFeature(dev string, cmd uint32, on bool) error {
 	req.data = unsafe.Pointer(&value)
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req))); errno != 0 {
 		return fmt.Errorf("ethtool command %#x on %s: %w", cmd, dev, errno)
-	}
-	return nil
-}
-
-// PingOptions of Node.Ping; what is zero has the default.
-type PingOptions struct {
-	Count   int           // echo requests; 1
-	Size    int           // payload bytes; 56
-	Timeout time.Duration // for each answer, in whole seconds; 1 s
-	// DontFragment sets the bit that forbids routers to fragment.
-	DontFragment bool
-}
-
-// Ping sends echo requests and returns an error unless all are answered.
-func (n *Node) Ping(ip string, opts ...PingOptions) error {
-	var o PingOptions
-	if len(opts) > 1 {
-		return errors.New("ping: give options once")
-	}
-	if len(opts) == 1 {
-		o = opts[0]
-	}
-	count := max(o.Count, 1)
-	args := []string{"-n", "-q", "-c", strconv.Itoa(count), "-i", "0.01", "-W", strconv.Itoa(max(1, int(o.Timeout.Seconds())))}
-	if o.Size > 0 {
-		args = append(args, "-s", strconv.Itoa(o.Size))
-	}
-	if o.DontFragment {
-		args = append(args, "-M", "do")
-	}
-	out, err := n.Command("ping", append(args, ip)...).CombinedOutput()
-	if err == nil && !strings.Contains(string(out), " "+strconv.Itoa(count)+" received") {
-		err = errors.New("answers are missing")
-	}
-	if err != nil {
-		return fmt.Errorf("ping %s from %s: %w: %s", ip, n.Outer, err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }

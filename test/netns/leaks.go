@@ -156,6 +156,7 @@ func notePinned(o pin.Pinner, where string) error {
 //
 // It returns the tests' exit code, or 1 when they passed and left something.
 func CheckLeaks(m *testing.M) int {
+	Interruptible()
 	before := descriptors()
 	code := m.Run()
 	var left []string

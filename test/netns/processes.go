@@ -7,6 +7,7 @@ package netns
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -80,4 +81,12 @@ func (n *Namespace) processes() []string {
 		found = append(found, fmt.Sprintf("%s (%s)", pid, strings.TrimSpace(string(comm))))
 	}
 	return found
+}
+
+// Interruptible has SIGINT end the processes that tests start also where it is ignored, as a shell without job control has
+// it for what it runs in the background. CheckLeaks calls it.
+func Interruptible() {
+	if signal.Ignored(os.Interrupt) {
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt) // what is caught here has its default in a child
+	}
 }
