@@ -117,37 +117,88 @@ func asICMP(packet []byte, proto uint8) {
 	binary.BigEndian.PutUint16(packet[42:], ^sumOf(append(append(pseudo, 0, 0, 0, proto), packet[40:]...)))
 }
 
-// passFragments sends a packet of IPv4 in two pieces, of which the first has so many bytes behind the header, and returns
-// it whole as it comes out.
-func (m *machine) passFragments(from int, frame []byte, piece int) ([]byte, error) {
+// cut makes a packet two pieces, of which the first has so many bytes behind the header. IPv6 needs a number for them.
+func cut(frame []byte, piece int, id uint32) [2][]byte {
+	if frame[14]>>4 == 6 {
+		return cut6(frame, piece, id)
+	}
 	ip, data := frame[14:34], frame[34:]
-	for _, f := range []struct {
-		offset uint16
-		data   []byte
-	}{{1 << 13, data[:piece]}, {uint16(piece / 8), data[piece:]}} {
-		p := append(bytes.Clone(frame[:14]), ip4(netip.AddrFrom4([4]byte(ip[12:])).String(), netip.AddrFrom4([4]byte(ip[16:])).String(),
-			ip[9], binary.BigEndian.Uint16(ip[4:]), f.offset, nil, f.data)...)
+	from, to := netip.AddrFrom4([4]byte(ip[12:])).String(), netip.AddrFrom4([4]byte(ip[16:])).String()
+	number := binary.BigEndian.Uint16(ip[4:])
+	return [2][]byte{
+		append(bytes.Clone(frame[:14]), ip4(from, to, ip[9], number, 1<<13, nil, data[:piece])...),
+		append(bytes.Clone(frame[:14]), ip4(from, to, ip[9], number, uint16(piece/8), nil, data[piece:])...),
+	}
+}
+
+func cut6(frame []byte, piece int, id uint32) [2][]byte {
+	ip, data := frame[14:54], frame[54:]
+	from, to := netip.AddrFrom16([16]byte(ip[8:])).String(), netip.AddrFrom16([16]byte(ip[24:])).String()
+	first, last := fragment6(ip[6], 1, id), fragment6(ip[6], uint16(piece), id)
+	return [2][]byte{
+		append(bytes.Clone(frame[:14]), ip6(from, to, nextFragment, append(first, data[:piece]...))...),
+		append(bytes.Clone(frame[:14]), ip6(from, to, nextFragment, append(last, data[piece:]...))...),
+	}
+}
+
+// pieceOf says whether a frame is a fragment of a packet that was sent whole as another: one of IPv6 has its protocol,
+// since Linux gives them numbers of its own.
+func pieceOf(frame, whole []byte) bool {
+	if len(frame) < 34 || !bytes.Equal(frame[12:14], whole[12:14]) {
+		return false
+	}
+	if whole[14]>>4 == 6 {
+		return frame[20] == nextFragment && len(frame) >= 62 && frame[54] == whole[20]
+	}
+	return frame[23] == whole[23] && bytes.Equal(frame[18:20], whole[18:20]) && binary.BigEndian.Uint16(frame[20:])&0x3fff != 0
+}
+
+// parts are the header of a fragment, as that of a whole packet, where its data belongs, and this.
+func parts(fragment []byte) (header []byte, offset int, data []byte, err error) {
+	if fragment[0]>>4 == 6 {
+		fragment = fragment[:40+int(binary.BigEndian.Uint16(fragment[4:]))]
+		header = bytes.Clone(fragment[:40])
+		header[6] = fragment[40]
+		return header, int(binary.BigEndian.Uint16(fragment[42:]) &^ 7), fragment[48:], nil
+	}
+	fragment = fragment[:binary.BigEndian.Uint16(fragment[2:])]
+	if sum := sumOf(fragment[:20]); sum != 0xffff {
+		return nil, 0, nil, fmt.Errorf("the checksum of a fragment's header is off: %#x", sum)
+	}
+	return bytes.Clone(fragment[:20]), int(binary.BigEndian.Uint16(fragment[6:])&0x1fff) * 8, fragment[20:], nil
+}
+
+// passFragments sends a packet in two pieces, of which the first has so many bytes behind the header, and returns it
+// whole as it comes out.
+func (m *machine) passFragments(from int, frame []byte, piece int, id uint32) ([]byte, error) {
+	for _, p := range cut(frame, piece, id) {
 		if err := m.wire[from].Send(p); err != nil {
 			return nil, err
 		}
 	}
 	var whole []byte
-	for range 2 {
-		got, err := m.wire[1-from].Recv(func(b []byte) bool {
-			return len(b) > 34 && b[12] == 8 && b[23] == ip[9] && bytes.Equal(b[18:20], ip[4:6]) && binary.BigEndian.Uint16(b[20:])&0x3fff != 0
-		}, 10*time.Second)
+	for begin := 0; ; {
+		got, err := m.wire[1-from].Recv(func(b []byte) bool { return pieceOf(b, frame) }, 10*time.Second)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %d bytes of a datagram in pieces come out: %w", m.name, len(whole), err)
+			return nil, fmt.Errorf("%s: %d bytes of a packet in pieces come out: %w", m.name, len(whole), err)
 		}
-		if sum := sumOf(got[14:34]); sum != 0xffff {
-			return nil, fmt.Errorf("%s: the checksum of a fragment's header is off: %#x", m.name, sum)
+		header, offset, data, err := parts(got[14:])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.name, err)
 		}
-		got = got[14 : 14+binary.BigEndian.Uint16(got[16:])]
 		if whole == nil {
-			whole = got
-		} else {
-			whole = append(whole, got[20:]...)
+			whole, begin = header, len(header)
 		}
+		if offset != len(whole)-begin {
+			return nil, fmt.Errorf("%s: a piece for byte %d comes after %d bytes", m.name, offset, len(whole)-begin)
+		}
+		if whole = append(whole, data...); len(whole) >= len(frame)-14 {
+			break
+		}
+	}
+	if whole[0]>>4 == 6 {
+		binary.BigEndian.PutUint16(whole[4:], uint16(len(whole)-40))
+		return whole, checkSums(whole)
 	}
 	binary.BigEndian.PutUint16(whole[2:], uint16(len(whole)))
 	whole[6], whole[7], whole[10], whole[11] = 0, 0, 0, 0

@@ -135,7 +135,7 @@ func ourNAT(t *testing.T, typ cube.Type, rules translation) *machine {
 // that comes out of the other; its mark finds it.
 func (m *machine) pass(from int, frame, mark []byte, piece int) ([]byte, error) {
 	if piece > 0 {
-		return m.passFragments(from, frame, piece)
+		return m.passFragments(from, frame, piece, binary.BigEndian.Uint32(mark[len(mark)-4:]))
 	}
 	if err := m.wire[from].Send(frame); err != nil {
 		return nil, err
@@ -249,16 +249,19 @@ func (d *differ) begin() *conversation {
 	if isPing(c.proto) {
 		c.remote.port = 0
 	}
-	c.fragments = c.v4() && c.proto == unix.IPPROTO_UDP && d.random.IntN(3) == 0
+	c.fragments = c.proto == unix.IPPROTO_UDP && d.random.IntN(3) == 0
 	d.all = append(d.all, c)
 	return c
 }
 
 // step sends the next packet of a conversation through both.
 func (d *differ) step(c *conversation) error {
-	mark, out, piece := d.mark(), c.out(d.random), 0
+	mark, out, size, piece := d.mark(), c.out(d.random), d.random.IntN(600), 0
 	flags := c.flags(out)
-	data := append(bytes.Repeat([]byte{byte(d.events)}, d.random.IntN(600)), mark...)
+	if c.fragments {
+		size += 64 // Linux makes one packet of two pieces of IPv6 if it is no larger than the first
+	}
+	data := append(bytes.Repeat([]byte{byte(d.events)}, size), mark...)
 	if c.fragments {
 		piece = (len(data) + 8) * (5 + d.random.IntN(4)) / 10 &^ 7 // the first one is not the shorter one
 		piece = max(piece, (len(data)+8)/2+7) &^ 7
