@@ -39,10 +39,10 @@ main() {
 
 	say "Errors come back as they do from any router."
 	local said
-	said=$(host 1 ping -n -c 1 -W 2 -t 2 10.2.0.13 || true)
+	said=$(host 1 ping -n -c 1 -W 20 -t 2 10.2.0.13 || true)
 	grep -q 'From 10.0.0.2 .*Time to live exceeded' <<<"$said" || die "no time exceeded from the second router: $said"
 	ok "a packet whose time is up at the second router is answered by it"
-	said=$(host 1 ping -n -c 1 -W 2 10.99.0.1 || true)
+	said=$(host 1 ping -n -c 1 -W 20 10.99.0.1 || true)
 	grep -q 'From 10.1.0.1 .*Net Unreachable' <<<"$said" || die "no unreachable from the first router: $said"
 	ok "a network that nobody knows is unreachable, says the first router"
 

@@ -79,7 +79,7 @@ func openPair(t *testing.T, kind string) (r, w *os.File) {
 	return r, w
 }
 
-func TestAnOpenPipeWithoutDataIsNotWaitedFor(t *testing.T) {
+func TestTimedAnOpenPipeWithoutDataIsNotWaitedFor(t *testing.T) {
 	for _, kind := range []string{"pipe", "socket"} {
 		for _, line := range []string{"router add r1", "br1 fdb flush", "br1 set a=1", "show r1", "del r1"} {
 			t.Run(kind+"/"+line, func(t *testing.T) {

@@ -136,8 +136,8 @@ func TestEventsGoOnWhereTheyStopped(t *testing.T) {
 	}
 }
 
-// TestEventsOfASlowReader: a client that does not read holds nobody up, and is told what it missed when it does.
-func TestEventsOfASlowReader(t *testing.T) {
+// TestTimedEventsOfASlowReader: a client that does not read holds nobody up, and is told what it missed when it does.
+func TestTimedEventsOfASlowReader(t *testing.T) {
 	l, log := newEvents(t, 16)
 	w := l.watch(t, "", "")
 	if got := w.line(); got != "retry: 2000" {

@@ -198,6 +198,7 @@ func TestCompressedBody(t *testing.T) {
 func TestSlowBody(t *testing.T) {
 	const most = 300 * time.Millisecond
 	l := newTunedLab(t, Options{InsecureLoopback: true}, true, func(s *Server) { s.http.ReadTimeout = most })
+	start := time.Now() // the server's clock begins with the connection
 	c, err := net.Dial("tcp", l.tcp)
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +209,6 @@ func TestSlowBody(t *testing.T) {
 	}
 	drop := time.NewTicker(10 * time.Millisecond)
 	defer drop.Stop()
-	start := time.Now()
 	for {
 		<-drop.C
 		if _, err := c.Write([]byte(" ")); err != nil {

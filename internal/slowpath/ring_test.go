@@ -239,7 +239,7 @@ func TestTimedAReaderWakesFromEachSleep(t *testing.T) {
 	}
 }
 
-func TestAnIdleReaderUsesNoCPU(t *testing.T) {
+func TestTimedAnIdleReaderUsesNoCPU(t *testing.T) {
 	k := newKernel(t)
 	k.caller(cube.XDP, "pcn_core_up", 1, withMD(mdBytes(md{})))
 	r := k.open()

@@ -43,8 +43,8 @@ func TestSlowPathPutsPacketsBack(t *testing.T) {
 	})
 }
 
-// TestLargeSegmentsSurviveTheSlowPath: TCP hands segments of 64 KB to the device, and they stay whole up and down.
-func TestLargeSegmentsSurviveTheSlowPath(t *testing.T) {
+// TestTimedLargeSegmentsSurviveTheSlowPath: TCP hands segments of 64 KB to the device, and they stay whole up and down.
+func TestTimedLargeSegmentsSurviveTheSlowPath(t *testing.T) {
 	t.Parallel()
 	d := start(t)
 	hosts := threeHosts(d.machine, v4)
