@@ -5,9 +5,12 @@ package nat
 // Internal hosts that reach each other by external addresses (RFC 4787, REQ-9).
 
 import (
+	"strconv"
 	"testing"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
 )
 
@@ -43,4 +46,50 @@ func (b *bench) turn(name string, send, want framer, port string) {
 	} else if string(got) != string(want.Bytes()) {
 		b.t.Errorf("%s:\n got %x\nwant %x", name, got, want.Bytes())
 	}
+}
+
+// TestHairpinOnANetdev: the kernel routes, and what it sends to an external address comes back in by the same netdev, TCP
+// with superframes and UDP in both families. The addresses are not the machine's own, which it would answer itself.
+func TestHairpinOnANetdev(t *testing.T) {
+	t.Parallel()
+	eachType(t, func(t *testing.T, typ cube.Type) {
+		const pool, pool6 = "203.0.113.16", "2001:db8::10"
+		e := newEdge(t, typ, `{"rule":{
+			"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"`+pool+`"},{"id":2,"internal-net":"fd00::/64","external-ip":"`+pool6+`"}]},
+			"port-forwarding":{"entry":[{"id":1,"external-ip":"`+pool+`","external-port":80,"internal-ip":"10.0.0.8","internal-port":8000},
+				{"id":3,"external-ip":"`+pool+`","external-port":81,"internal-ip":"10.0.0.8","internal-port":8001},
+				{"id":4,"external-ip":"`+pool6+`","external-port":81,"internal-ip":"fd00::8","internal-port":8001},
+				{"id":2,"external-ip":"`+pool6+`","external-port":80,"internal-ip":"fd00::8","internal-port":8000}]}}}`)
+		// The second host inside; connections are begun from the first one's addresses.
+		e.inside.Run("ip", "addr", "add", "10.0.0.8/24", "dev", netns.Inner)
+		e.inside.Run("ip", "addr", "add", "fd00::8/64", "dev", netns.Inner, "nodad", "preferred_lft", "0")
+		for _, a := range []string{pool, pool6} {
+			e.Lab.Lab.Run("ip", "neigh", "replace", a, "lladdr", e.outside.MAC.String(), "dev", "veth2")
+		}
+		for address, seen := range map[string]string{"10.0.0.8:8000": pool, "[fd00::8]:8000": pool6} {
+			e.serve(e.inside, address)
+			to := map[string]string{pool: pool + ":80", pool6: "[" + pool6 + "]:80"}[seen]
+			for _, network := range []string{"tcp", "udp"} {
+				before := e.hairpinned()
+				c := e.dial(e.inside.Namespace, network, to)
+				e.wantSeenAs(c, seen)
+				e.wantSeenAs(c, seen)
+				if n := e.hairpinned() - before; n < 4 {
+					t.Errorf("%s to %s: %d packets turned, want at least two there and two back", network, to, n)
+				}
+			}
+		}
+		e.wantWhole(e.inside, "10.0.0.8:8001", pool+":81")
+		e.wantWhole(e.inside, "[fd00::8]:8001", "["+pool6+"]:81")
+	})
+}
+
+// hairpinned is how many packets went from one host inside to another.
+func (e *edge) hairpinned() uint64 {
+	e.t.Helper()
+	n, err := strconv.ParseUint(e.Read("n sessions hairpinned"), 10, 64)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return n
 }

@@ -227,29 +227,35 @@ func TestUploadsArriveWhole(t *testing.T) {
 	eachType(t, func(t *testing.T, typ cube.Type) {
 		e := newEdge(t, typ, masqueraded)
 		wantMasquerade(t, e.Lab, fmt.Sprintf(`[%q,%q]`, edgeIP, edgeIP6))
-		const size = 4 << 20
 		for _, address := range []string{outsideIP + ":7001", "[" + outsideIP6 + "]:7001"} {
-			var listener net.Listener
-			e.outside.Must(func() (err error) { listener, err = net.Listen("tcp", address); return err })
-			sums := make(chan string, 1)
-			go receiveAndReturn(listener, size, sums)
-			c := e.dial(e.inside.Namespace, "tcp", address)
-			_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-			sum := sha256.New()
-			_, err := io.Copy(io.MultiWriter(c, sum), io.LimitReader(pattern{}, size))
-			if err != nil {
-				t.Errorf("%s: sending: %v", address, err)
-			}
-			if got := <-sums; got != fmt.Sprintf("%x", sum.Sum(nil)) {
-				t.Errorf("%s: the other side got %s", address, got)
-			}
-			back := sha256.New()
-			if n, err := io.Copy(back, c); n != size || err != nil || fmt.Sprintf("%x", back.Sum(nil)) != fmt.Sprintf("%x", sum.Sum(nil)) {
-				t.Errorf("%s: %d bytes came back, %v", address, n, err)
-			}
-			_ = listener.Close()
+			e.wantWhole(e.outside, address, address)
 		}
 	})
+}
+
+// wantWhole has the host inside connect to an address, behind which another one listens, and send many bytes both ways.
+func (e *edge) wantWhole(host *netns.Node, listens, address string) {
+	e.t.Helper()
+	const size = 4 << 20
+	var listener net.Listener
+	host.Must(func() (err error) { listener, err = net.Listen("tcp", listens); return err })
+	defer listener.Close()
+	sums := make(chan string, 1)
+	go receiveAndReturn(listener, size, sums)
+	c := e.dial(e.inside.Namespace, "tcp", address)
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	sum := sha256.New()
+	_, err := io.Copy(io.MultiWriter(c, sum), io.LimitReader(pattern{}, size))
+	if err != nil {
+		e.t.Errorf("%s: sending: %v", address, err)
+	}
+	if got := <-sums; got != fmt.Sprintf("%x", sum.Sum(nil)) {
+		e.t.Errorf("%s: the other side got %s", address, got)
+	}
+	back := sha256.New()
+	if n, err := io.Copy(back, c); n != size || err != nil || fmt.Sprintf("%x", back.Sum(nil)) != fmt.Sprintf("%x", sum.Sum(nil)) {
+		e.t.Errorf("%s: %d bytes came back, %v", address, n, err)
+	}
 }
 
 // receiveAndReturn takes so many bytes, tells their sum, and sends as many of the same pattern.
