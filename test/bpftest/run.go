@@ -17,6 +17,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
@@ -309,12 +310,26 @@ func (l *Lab) Flood(dev string, frame []byte, times uint32) {
 		defer func() { err = errors.Join(err, prog.Close()) }()
 		opts := l.testRun(ifindex, frame)
 		opts.Repeat = times
-		_, err = prog.Run(opts)
-		return err
+		return uninterrupted(func() error {
+			_, err := prog.Run(opts)
+			return err
+		})
 	})
 	if err != nil {
 		l.t.Fatalf("run %d frames on %s: %v", times, dev, err)
 	}
+}
+
+// uninterrupted runs fn, on a locked thread, without the signal by which Go takes turns: it ends a test run of many packets
+// at any of them, which is then begun anew, and some are counted twice.
+func uninterrupted(fn func() error) (err error) {
+	var set, old unix.Sigset_t
+	set.Val[0] = 1 << (unix.SIGURG - 1)
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old); err != nil {
+		return fmt.Errorf("blocking a signal: %w", err)
+	}
+	defer func() { err = errors.Join(err, unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)) }()
+	return fn()
 }
 
 // Shed is how many packets and messages of a cube were not handled in user space.

@@ -16,6 +16,10 @@ import (
 func TestInjectTellsWhatWouldHappen(t *testing.T) {
 	onEachHook(t, func(t *testing.T, _ string, d *daemon, hosts [3]*netns.Node) {
 		reaches(t, hosts[0], "10.0.0.3")
+		// Five seconds after a packet a kernel asks whether its neighbour is still there.
+		for i, other := range map[int]*netns.Node{0: hosts[2], 2: hosts[0]} {
+			hosts[i].Run("ip", "neigh", "replace", other.Addr.Addr().String(), "lladdr", other.MAC.String(), "dev", netns.Inner, "nud", "permanent")
+		}
 		d.calm("br1")
 		quiet := netns.OpenRaw(t, hosts[2], netns.Inner)
 		before, topology := d.Stats("br1"), d.Configuration()

@@ -146,9 +146,9 @@ func (k *knocker) listen() {
 }
 
 // comesIn tries the port once.
-func (k *knocker) comesIn() error {
+func (k *knocker) comesIn(within time.Duration) error {
 	return k.host.Do(func() error {
-		conn, err := net.DialTimeout("tcp", shutPort, 400*time.Millisecond)
+		conn, err := net.DialTimeout("tcp", shutPort, within)
 		if err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func (k *knocker) isIn(when string) {
 		}
 		return nil
 	})
-	if err := k.comesIn(); err != nil {
+	if err := k.comesIn(patience); err != nil {
 		k.t.Errorf("%s: %v", when, err)
 	}
 }
@@ -215,7 +215,7 @@ func (k *knocker) isIn(when string) {
 func (k *knocker) isOut(when string) {
 	k.t.Helper()
 	before := k.Stats("k1").Fate(k.t, "closed")
-	if err := k.comesIn(); err == nil {
+	if err := k.comesIn(400 * time.Millisecond); err == nil {
 		k.t.Errorf("%s: it comes in", when)
 	}
 	if after := k.Stats("k1").Fate(k.t, "closed"); after == before {
@@ -239,7 +239,7 @@ func TestPortKnocking(t *testing.T) {
 			for _, port := range []string{"7001", "8002", "9003"} {
 				k.Do("k1 knock add " + port)
 			}
-			if err := k.comesIn(); err != nil {
+			if err := k.comesIn(patience); err != nil {
 				t.Fatalf("before: %v", err)
 			}
 			k.Do("attach k1 veth1")
@@ -259,7 +259,7 @@ func TestPortKnocking(t *testing.T) {
 				t.Errorf("deleting a service with a cube: %s", r)
 			}
 			k.Do("del k1")
-			if err := k.comesIn(); err != nil {
+			if err := k.comesIn(patience); err != nil {
 				t.Errorf("after the cube: %v", err)
 			}
 			k.Do("services del portknock")
@@ -277,7 +277,7 @@ func (k *knocker) survives() {
 		}
 	}
 	for range 20 {
-		if err := k.comesIn(); err != nil {
+		if err := k.comesIn(patience); err != nil {
 			k.t.Errorf("while the service is away: %v", err)
 		}
 	}
@@ -293,9 +293,9 @@ func (k *knocker) survives() {
 // idles waits until the port shuts on its own.
 func (k *knocker) idles() {
 	k.t.Helper()
-	k.Do("k1 set idle-timeout=1")
 	k.knock(7001, 8002, 9003)
 	k.isIn("knocked again")
+	k.Do("k1 set idle-timeout=1")
 	netns.Eventually(k.t, patience, func() error {
 		if in := k.clients(); len(in) > 0 {
 			return fmt.Errorf("in are %v", in)
