@@ -175,7 +175,9 @@ func TestAnswersThatAreRefused(t *testing.T) {
 func TestAServiceThatHangsCostsItsCubesADeadlineAndNoMore(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
-	s := &outsider.Server{Description: describe(t), Read: func(*outsider.Cube, []string) ([]byte, error) { <-hang; return nil, nil }}
+	d := describe(t)
+	d.Deadlines.State = 500
+	s := &outsider.Server{Description: d, Read: func(*outsider.Cube, []string) ([]byte, error) { <-hang; return nil, nil }}
 	l, err := begin(t, Options{}, s)
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func program(t testing.TB, h cube.Hook) []byte {
 
 func describe(t testing.TB) *pb.Description {
 	return &pb.Description{Protocol: 1, Name: "there", Model: "module there {}", Packets: true, Notifications: true, State: true,
-		Actions: true, DeleteState: true, Ports: true, Parent: true, Deadlines: &pb.Deadlines{Prepare: 500, Commit: 500, State: 500, Action: 500},
+		Actions: true, DeleteState: true, Ports: true, Parent: true, Deadlines: &pb.Deadlines{Prepare: 10_000, Commit: 10_000, State: 10_000, Action: 10_000},
 		Objects: []*pb.Object{{Hook: pb.Hook_HOOK_TC, Elf: program(t, cube.TC)}, {Hook: pb.Hook_HOOK_XDP, Elf: program(t, cube.XDP)}}}
 }
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -60,6 +61,14 @@ func (e *evil) do(where string) {
 	}
 }
 
+// deadline of calls in milliseconds: short where the deed is to hang there. A machine that is busy must not break the others.
+func (e *evil) deadline(where ...string) uint32 {
+	if slices.Contains(where, strings.TrimPrefix(e.deed, "hang-")) {
+		return 400
+	}
+	return 10_000
+}
+
 // beside reads a file next to the executable.
 func beside(name string) []byte {
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(os.Args[0]), name))
@@ -80,7 +89,7 @@ func (e *evil) Describe(context.Context, *pb.DescribeRequest) (*pb.Description, 
 	d := &pb.Description{Protocol: 1, Name: e.name, Model: string(bytes.ReplaceAll(beside("model.yang"), []byte("NAME"), []byte(e.name))),
 		State: true, DeleteState: true, Actions: true, Packets: true, Notifications: true, Ports: true, Parent: true,
 		Objects:   []*pb.Object{{Hook: pb.Hook_HOOK_TC, Elf: beside(object + ".tc.o")}, {Hook: pb.Hook_HOOK_XDP, Elf: beside(object + ".xdp.o")}},
-		Deadlines: &pb.Deadlines{Prepare: 400, Commit: 400, State: 400, Action: 400}}
+		Deadlines: &pb.Deadlines{Prepare: e.deadline("open", "prepare"), Commit: e.deadline("commit"), State: e.deadline("state"), Action: e.deadline("action")}}
 	switch e.deed {
 	case "lie-elf":
 		d.Objects[0].Elf = bytes.Repeat([]byte("\x7fELF"), 1000)

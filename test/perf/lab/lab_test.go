@@ -140,15 +140,21 @@ func TestALoadIsSentAtItsRate(t *testing.T) {
 		if err := r.Discard(w); err != nil {
 			return err
 		}
-		ctx, stop := context.WithTimeout(r.Context(), 300*time.Millisecond)
-		defer stop()
-		start := time.Now()
-		sent, err := Load(ctx, w.Left, 10_000, 300)
-		if err != nil {
-			return err
+		sent := 0
+		for length := 300 * time.Millisecond; sent == 0 && length < time.Minute; length *= 2 { // on a busy machine its turn may not come
+			start := time.Now()
+			ctx, stop := context.WithTimeout(r.Context(), length)
+			sent, err = Load(ctx, w.Left, 10_000, 300)
+			stop()
+			if err != nil {
+				return err
+			}
+			if most := int(time.Since(start).Seconds()*10_000) + 1; sent > most {
+				t.Errorf("%d frames sent, want at most %d", sent, most)
+			}
 		}
-		if most := int(time.Since(start).Seconds()*10_000) + 1; sent == 0 || sent > most {
-			t.Errorf("%d frames sent, want 1 to %d", sent, most)
+		if sent == 0 {
+			t.Error("no frames were sent")
 		}
 		netns.Eventually(t, 15*time.Second, func() error {
 			c, err := w.Counts()
