@@ -6,12 +6,9 @@ package classifier
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/bits"
 	"sync/atomic"
 	"unsafe"
-
-	"github.com/polycube/polycube/cube"
 )
 
 const (
@@ -31,68 +28,52 @@ const (
 	never = 1<<63 - 1
 )
 
-// blocks is the memory of a set: runs of blocks that are taken and given back.
+// blocks is the memory of a set, and what of it is free.
 type blocks struct {
-	mem  []byte
-	next uint32           // from here on all are free
-	free map[int][]uint32 // runs by length
-	// used are runs that were given back, but that packets under way may still read.
-	used []run
-	// taken are the runs of the change that is being written.
-	taken []run
+	mem   []byte
+	space *space
+	// used are runs that were given back, but that packets under way may still read; last those that the last change gave
+	// back, which its undo needs. They are so many blocks.
+	used, last           []run
+	usedCount, lastCount int
 }
 
 func newBlocks(mem []byte) *blocks {
 	native.PutUint32(mem[4:], none)
-	return &blocks{mem: mem, next: 1, free: map[int][]uint32{}}
+	return &blocks{mem: mem, space: newSpace(len(mem) / blockSize)}
 }
 
 // count is how many blocks there are.
 func (b *blocks) count() int { return len(b.mem) / blockSize }
 
-// take finds room for a run. What fits says was asked before.
-func (b *blocks) take(count int) (uint32, error) {
-	at, err := b.find(count)
-	if err == nil {
-		b.taken = append(b.taken, run{at, count})
-	}
-	return at, err
+// left is how many blocks are free, or will be when no packet sees them any more.
+func (b *blocks) left() int { return b.space.left + b.usedCount + b.lastCount }
+
+// retire gives up what the trees of before had alone: undo may want it until the next change.
+func (b *blocks) retire(runs []run) {
+	b.used, b.usedCount = append(b.used, b.last...), b.usedCount+b.lastCount
+	b.last, b.lastCount = runs, sum(runs)
 }
 
-func (b *blocks) find(count int) (uint32, error) {
-	if list := b.free[count]; len(list) > 0 {
-		b.free[count] = list[:len(list)-1]
-		return list[len(list)-1], nil
-	}
-	if int(b.next)+count > b.count() {
-		return 0, fmt.Errorf("%d of %d blocks are used, %d more are wanted: %w", b.next, b.count(), count, cube.ErrFull)
-	}
-	at := b.next
-	b.next += uint32(count)
-	return at, nil
+// revive takes what the last change gave up as in use again, and gives up what that change had made.
+func (b *blocks) revive(made []run) {
+	b.last, b.lastCount = nil, 0
+	b.used, b.usedCount = append(b.used, made...), b.usedCount+sum(made)
 }
 
-// settle makes what was given back free: no packet reads it any more.
+// settle makes what was given back before the last change free: no packet reads it any more.
 func (b *blocks) settle() {
 	for _, r := range b.used {
-		b.free[r.count] = append(b.free[r.count], r.at)
+		b.space.give(r.at, r.count)
 	}
-	b.used = nil
+	b.used, b.usedCount = b.used[:0], 0
 }
 
-// fits says whether there is room for runs by their length, and whether that takes blocks that were given back.
-func (b *blocks) fits(need map[int]int) (fits, settle bool) {
-	returned := map[int]int{}
-	for _, r := range b.used {
-		returned[r.count]++
+func sum(runs []run) (count int) {
+	for _, r := range runs {
+		count += r.count
 	}
-	now, later := int(b.next), int(b.next)
-	for length, n := range need {
-		short := max(0, n-len(b.free[length]))
-		now += short * length
-		later += max(0, short-returned[length]) * length
-	}
-	return later <= b.count(), now > b.count()
+	return count
 }
 
 func (b *blocks) at(i uint32) []byte { return b.mem[int(i)*blockSize:][:blockSize] }
@@ -104,47 +85,23 @@ func (b *blocks) publish(forest uint32) {
 
 var native = binary.NativeEndian
 
-// node writes what is below a node, and returns an error where there is no room.
-func (b *blocks) node(n *node) error {
-	if n.at != 0 {
-		return nil
-	}
-	if n.kids == nil {
-		return b.rest(n)
-	}
-	for _, k := range n.kids {
-		if err := b.node(k); err != nil {
-			return err
-		}
-	}
-	at, err := b.take(len(n.kids))
-	if err != nil {
-		return err
-	}
-	n.at = at
+// node writes what a node has beside its first block.
+func (b *blocks) node(n *node) {
 	for i, k := range n.kids {
-		b.header(at+uint32(i), k)
+		b.header(n.at+uint32(i), k)
 	}
-	return nil
-}
-
-// rest writes what a leaf has beside its first block.
-func (b *blocks) rest(n *node) error {
-	count := n.run()
-	if count == 0 {
-		return nil
-	}
-	at, err := b.take(count)
-	if err != nil {
-		return err
-	}
-	n.at = at
-	if n.group != nil {
+	switch {
+	case n.kids != nil:
+	case n.group != nil:
 		b.group(n)
-		return nil
+	default:
+		rest, at := n.rules[blockRules:], n.at
+		for _, next := range n.more {
+			b.list(at, rest[:shortRun*blockRules], next)
+			rest, at = rest[shortRun*blockRules:], next
+		}
+		b.list(at, rest, 0)
 	}
-	b.list(at, n.rules[min(len(n.rules), blockRules):], 0)
-	return nil
 }
 
 // list writes blocks that follow each other; after them, the search goes on at a block.
@@ -258,12 +215,8 @@ func (r *rule) size() int {
 }
 
 // rule writes a rule.
-func (b *blocks) rule(r *rule) error {
-	at, err := b.take(r.size())
-	if err != nil {
-		return err
-	}
-	r.at = at
+func (b *blocks) rule(r *rule) {
+	at := r.at
 	block := b.at(at)
 	for w := range 3 {
 		native.PutUint64(block[8*w:], r.value[w])
@@ -284,43 +237,13 @@ func (b *blocks) rule(r *rule) error {
 			native.PutUint64(block[24+8*w:], r.mask[3*i+w])
 		}
 	}
-	return nil
 }
 
-// write writes rules and trees that are new, and returns the block that a search begins with.
-func (b *blocks) write(trees []tree, fresh []*rule) (uint32, error) {
-	for _, r := range fresh {
-		if err := b.rule(r); err != nil {
-			return 0, err
-		}
-	}
-	return b.forest(trees)
-}
-
-// forest writes trees, and returns the block that has them: of one that is a leaf, that leaf.
-func (b *blocks) forest(trees []tree) (uint32, error) {
-	for i := range trees {
-		t := &trees[i]
-		if t.at != 0 {
-			continue
-		}
-		if err := b.node(t.root); err != nil {
-			return 0, err
-		}
-		at, err := b.take(1)
-		if err != nil {
-			return 0, err
-		}
-		t.at = at
-		b.header(at, t.root)
-	}
-	at, err := b.take(1)
-	if err != nil {
-		return 0, err
-	}
+// forest writes the block that has trees: of one that is a leaf, that leaf.
+func (b *blocks) forest(at uint32, trees []tree) {
 	if len(trees) == 1 && trees[0].root.kids == nil {
 		b.header(at, trees[0].root)
-		return at, nil
+		return
 	}
 	block := b.at(at)
 	clear(block)
@@ -329,68 +252,4 @@ func (b *blocks) forest(trees []tree) (uint32, error) {
 		native.PutUint32(block[8+8*i:], t.at)
 		native.PutUint32(block[12+8*i:], t.order)
 	}
-	return at, nil
-}
-
-// needs adds up the runs that trees take which are not written yet.
-func needs(trees []tree, fresh []*rule) map[int]int {
-	need := map[int]int{1: 1}
-	for _, r := range fresh {
-		need[r.size()]++
-	}
-	for _, t := range trees {
-		if t.at == 0 {
-			need[1]++
-			t.root.needs(need)
-		}
-	}
-	return need
-}
-
-func (n *node) needs(need map[int]int) {
-	if n.at != 0 {
-		return
-	}
-	if count := n.run(); count > 0 {
-		need[count]++
-	}
-	for _, k := range n.kids {
-		k.needs(need)
-	}
-}
-
-// run is how many blocks a node has beside its first.
-func (n *node) run() int {
-	switch {
-	case n.kids != nil:
-		return len(n.kids)
-	case n.group != nil:
-		return roomy(n.group.run(len(n.rules)))
-	}
-	return roomy(max(0, lists(len(n.rules))-1))
-}
-
-// lists is how many blocks a leaf of rules takes that are looked at one by one.
-func lists(rules int) int { return (rules + blockRules - 1) / blockRules }
-
-// roomy rounds the length of a run up, by a quarter at most: so there are few lengths, and runs fit again.
-func roomy(count int) int {
-	step := 1 << max(0, bits.Len(uint(count))-3)
-	return (count + step - 1) / step * step
-}
-
-// total is how many blocks runs have together.
-func total(need map[int]int) (sum int) {
-	for length, n := range need {
-		sum += length * n
-	}
-	return sum
-}
-
-// ruleBlocks is how many blocks rules take, without what leads to them.
-func ruleBlocks(rules []*rule) (sum int) {
-	for _, r := range rules {
-		sum += r.size()
-	}
-	return sum
 }

@@ -23,6 +23,20 @@ type edit struct {
 	free  []run
 }
 
+// carry takes rules out and puts others in.
+func (e *edit) carry(gone, fresh []*rule) {
+	for _, r := range gone {
+		e.remove(r)
+		if r.at != 0 {
+			e.free = append(e.free, run{r.at, r.size()})
+		}
+	}
+	for _, r := range fresh {
+		e.add(r)
+	}
+	slices.SortFunc(e.trees, byBest)
+}
+
 // run is a number of blocks that follow each other.
 type run struct {
 	at    uint32
@@ -92,9 +106,7 @@ func (e *edit) release(t *tree) {
 
 // replaced gives up the blocks of a node that has a successor.
 func (e *edit) replaced(n *node) {
-	if n.at != 0 {
-		e.free = append(e.free, run{n.at, n.run()})
-	}
+	n.runs(func(r run) { e.free = append(e.free, r) })
 }
 
 func (e *edit) insert(n *node, r *rule, in *box, depth int) *node {

@@ -71,11 +71,11 @@ func TestBlocksAreUsedAgain(t *testing.T) {
 	if l.at.size != 0 {
 		t.Errorf("40 rules take memory of size %d", l.at.size)
 	}
-	if l.heap.open > 2 {
-		t.Errorf("%d memories are open, want the one in use and the one before", l.heap.open)
+	if open := l.heap.open.Load(); open > 2 {
+		t.Errorf("%d memories are open, want the one in use and the one before", open)
 	}
-	if err := l.set.Close(); err != nil || l.heap.open != 0 {
-		t.Errorf("%d memories are open after Close (error %v)", l.heap.open, err)
+	if err := l.set.Close(); err != nil || l.heap.open.Load() != 0 {
+		t.Errorf("%d memories are open after Close (error %v)", l.heap.open.Load(), err)
 	}
 }
 
@@ -153,6 +153,43 @@ func TestTreesAreMadeBesideTheWork(t *testing.T) {
 	}
 	if err := l.set.Close(); err != nil || l.set.making != nil {
 		t.Errorf("error %v, trees are being made: %v", err, l.set.making != nil)
+	}
+}
+
+// TestNewTreesComeHoweverFastRulesChange has every change be about many rules, when no more is done beside the work.
+func TestNewTreesComeHoweverFastRulesChange(t *testing.T) {
+	l := newLab(t)
+	l.set.beside = 0
+	rng := rand.New(rand.NewPCG(4, 4))
+	var all []Change
+	for i := range 500 {
+		all = append(all, Change{Order: uint32(i), Rule: &Rule{Match: subnet(i), Result: uint32(i)}})
+	}
+	l.apply(all)
+	change := func() { l.apply(l.edits(rng, 30, func() Match { return subnet(rng.IntN(600)) })) }
+	for l.set.making == nil {
+		change()
+	}
+	m := l.set.making
+	<-m.done
+	m.rounds, m.patience = maxRounds, 0
+	for _, r := range l.set.rules { // as if they had changed often
+		m.note([]*rule{r}, []*rule{r})
+		m.note([]*rule{r}, []*rule{r})
+	}
+	for range 100 {
+		if change(); l.set.home == m.home {
+			break
+		}
+	}
+	if l.set.home != m.home {
+		t.Errorf("after 100 changes, %d steps are left to do", len(m.log))
+	}
+	if err := l.tight(); err != nil {
+		t.Error(err)
+	}
+	for i := range 600 {
+		l.check(to(i))
 	}
 }
 

@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 type Lab struct{ *lab }
@@ -53,7 +56,7 @@ func (l Lab) Tight() {
 
 // Describe says how trees are.
 func (l Lab) Describe() string {
-	out := fmt.Sprintf("%6d blocks, %d trees:", l.set.blocks.next, len(l.set.trees))
+	out := fmt.Sprintf("%6d blocks, %d trees:", l.set.blocks.count()-l.set.blocks.left(), len(l.set.trees))
 	for _, t := range l.set.trees {
 		var leaves, refs, deep, most, weight int
 		var walk func(n *node, depth int)
@@ -95,4 +98,69 @@ func (l Lab) Work() (branches, rules, most float64) {
 		rules += weight / max(refs, 1)
 	}
 	return branches, rules, most
+}
+
+// Edited is what one edit took.
+type Edited struct {
+	CPU    time.Duration // of this thread, in the compiler
+	Blocks int           // that were written
+	Anew   bool          // all was compiled while the request waited
+	Taken  bool          // trees that were made beside the work took the place of the others
+}
+
+// Edit carries one change out and measures it. It is for a goroutine that is locked to its thread.
+func (l Lab) Edit(c Change) Edited {
+	l.t.Helper()
+	m, was := l.set.making, l.set.home
+	begin := cpuTime(l.t)
+	plan, err := l.set.Prepare([]Change{c})
+	n := l.set.prepared
+	if err == nil {
+		err = plan.Commit()
+	}
+	took := Edited{CPU: cpuTime(l.t) - begin}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if n.draft != nil {
+		took.Blocks = sum(n.draft.taken)
+	}
+	took.Taken = l.set.home != was && m != nil && l.set.home == m.home
+	took.Anew = l.set.home != was && !took.Taken
+	l.swap(plan)
+	if c.Rule == nil {
+		delete(l.rules, c.Order)
+	} else {
+		l.rules[c.Order] = *c.Rule
+	}
+	return took
+}
+
+// WearOut has the trees look as if so many rules had been edited, so that new ones are made soon.
+func (l Lab) WearOut(edits int) { l.set.edits += edits }
+
+// Await waits until nothing is being made beside the work.
+func (l Lab) Await() {
+	if l.set.making != nil {
+		<-l.set.making.done
+	}
+}
+
+// Close gives up the memory.
+func (l Lab) Close() {
+	l.t.Helper()
+	if err := l.set.Close(); err != nil {
+		l.t.Error(err)
+	}
+	if open := l.heap.open.Load(); open != 0 {
+		l.t.Errorf("%d memories are open after Close", open)
+	}
+}
+
+func cpuTime(t testing.TB) time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(now.Nano())
 }

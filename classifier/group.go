@@ -26,6 +26,7 @@ type group struct {
 type column struct {
 	field int
 	ends  []uint64
+	at    uint32 // its first block
 }
 
 // grouped is a leaf whose rules are a group, or a sequence of these.
@@ -65,7 +66,7 @@ func newGroup(rules []*rule) *group {
 	for f := range fields {
 		ends := endsOf(rules, f)
 		if len(ends) > 0 {
-			c := column{f, ends}
+			c := column{field: f, ends: ends}
 			all = append(all, choice{c, c.share(rules)})
 		}
 	}
@@ -143,6 +144,7 @@ func (c *column) levels() []int {
 	return out
 }
 
+// run is how many blocks a column takes.
 func (c *column) run() int {
 	count := len(c.ends)/2 + 1 // half a block of bits for each range
 	for _, n := range c.levels() {
@@ -153,23 +155,12 @@ func (c *column) run() int {
 
 func (c *column) cost() float64 { return nsColumn + nsVisit*float64(len(c.levels())) }
 
-// run is how many blocks a group of so many rules takes beside its header.
-func (g *group) run(rules int) int {
-	count := lists(rules)
-	for i := range g.columns {
-		count += g.columns[i].run()
-	}
-	return count
-}
-
 // group writes what a group has beside its header.
 func (b *blocks) group(n *node) {
 	b.list(n.at, n.rules, 0)
-	at := n.at + uint32(lists(len(n.rules)))
 	for i := range n.group.columns {
 		c := &n.group.columns[i]
-		b.column(at, c, n.rules)
-		at += uint32(c.run())
+		b.column(c.at, c, n.rules)
 	}
 }
 
@@ -181,10 +172,8 @@ func (b *blocks) groupHeader(at uint32, n *node) {
 	block[4], block[5] = isGroup, byte(len(n.group.columns))
 	native.PutUint16(block[6:], uint16(len(n.rules)))
 	native.PutUint32(block[8:], n.at)
-	next := n.at + uint32(lists(len(n.rules)))
 	for i := range n.group.columns {
-		native.PutUint32(block[12+4*i:], next)
-		next += uint32(n.group.columns[i].run())
+		native.PutUint32(block[12+4*i:], n.group.columns[i].at)
 	}
 }
 

@@ -32,24 +32,39 @@ func (m *maps) outer(size uint32) (*ebpf.Map, string, error) {
 	return outer, name, err
 }
 
-func (m *maps) make(size uint32) (home, error) {
-	outer, name, err := m.outer(size)
-	if err != nil {
-		return nil, err
+func (m *maps) maker() (func(size uint32) (home, error), error) {
+	var kinds [len(suffixes)]kind
+	for size := range suffixes {
+		outer, name, err := m.outer(uint32(size))
+		if err != nil {
+			return nil, err
+		}
+		spec, err := m.env.Inner(name)
+		if err != nil {
+			return nil, err
+		}
+		kinds[size] = kind{name, outer, spec}
 	}
-	spec, err := m.env.Inner(name)
+	return func(size uint32) (home, error) { return kinds[size].make() }, nil
+}
+
+// kind is what is known of the maps of a size.
+type kind struct {
+	name  string
+	outer *ebpf.Map
+	spec  *ebpf.MapSpec
+}
+
+func (k *kind) make() (home, error) {
+	inner, err := ebpf.NewMap(k.spec)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("map %s: making a set: %w", k.name, err)
 	}
-	inner, err := ebpf.NewMap(spec)
+	mem, err := unix.Mmap(inner.FD(), 0, int(k.spec.MaxEntries)*blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("map %s: making a set: %w", name, err)
+		return nil, errors.Join(fmt.Errorf("map %s: mapping a set into memory: %w", k.name, err), inner.Close())
 	}
-	mem, err := unix.Mmap(inner.FD(), 0, int(spec.MaxEntries)*blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("map %s: mapping a set into memory: %w", name, err), inner.Close())
-	}
-	return &mapped{name: name, outer: outer, inner: inner, mem: mem}, nil
+	return &mapped{name: k.name, outer: k.outer, inner: inner, mem: mem}, nil
 }
 
 // clear looks before it deletes: each deletion waits for packets under way.

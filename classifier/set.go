@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/polycube/polycube/cube"
 )
@@ -39,16 +40,20 @@ const rebuildShare = 8
 type Set struct {
 	store store
 	state
+	// prepared is the change that may be committed next.
+	prepared *next
 	// stale says that the next commit may do away with old, and with what is in other places.
 	stale bool
 	old   home
-	// making are trees that are being made beside the work, in a set of at least so many rules.
+	// making are trees that are being made beside the work, in a set of at least so many rules; left are those that nobody
+	// waits for any more.
 	making *making
+	left   []*making
 	beside int
 }
 
-// manyRules are so many that to make their trees takes longer than an edit may.
-const manyRules = 2000
+// manyRules are so many that to make their trees takes longer than an edit should.
+const manyRules = 256
 
 // allRules are so many that all is read that a rule can look at: an edit then never links programs.
 const allRules = 1000
@@ -73,8 +78,8 @@ type place struct{ size, slot, reads uint32 }
 type store interface {
 	// name is that of PCN_CLASSIFIER.
 	name() string
-	// make returns memory that no packet sees yet.
-	make(size uint32) (home, error)
+	// maker returns what makes memory of a size that no packet sees yet. That may be called beside the work.
+	maker() (func(size uint32) (home, error), error)
 	// clear takes away what is in other places than one.
 	clear(keep place) error
 }
@@ -114,41 +119,52 @@ type next struct {
 	trees   []tree
 	free    []run
 	place   place
-	rebuild bool
-	adopted bool // its trees were made beside the work
-	taken   []run
+	draft   *draft  // what is new in the set that there is, or in making
+	making  *making // it has trees that were made beside the work
 }
 
 // Prepare checks changes and returns what carries them out; the constants of the plan are those of the program. No two
-// changes may be of the same order.
+// changes may be of the same order. What was prepared before cannot be committed any more.
 func (s *Set) Prepare(changes []Change) (cube.Plan, error) {
+	s.forget()
+	if err := s.begin(); err != nil {
+		return cube.Plan{}, err
+	}
 	n := &next{s: s, changes: changes, place: s.place}
 	if err := n.check(); err != nil {
 		return cube.Plan{}, err
 	}
-	reads := s.place.reads
-	for _, r := range n.fresh {
-		reads |= r.reads()
-	}
-	n.rebuild = s.blocks == nil || reads != s.place.reads || len(changes)*rebuildShare > len(s.rules)+64 ||
-		s.worn() && len(s.rules) < s.beside
-	if !n.rebuild {
-		if m := s.ready(); m != nil {
-			n.adopt(m)
-		} else {
-			n.edit()
-		}
-	}
-	if n.rebuild {
+	if n.anew() || !n.adopt() && !n.edit() {
 		if err := n.build(); err != nil {
 			return cube.Plan{}, err
 		}
 	}
+	s.prepared = n
 	name := s.store.name()
 	return cube.Plan{
 		Constants: map[string]any{name + "_size": n.place.size, name + "_slot": n.place.slot, name + "_fields": n.place.reads},
 		Commit:    n.commit, Undo: n.undo,
 	}, nil
+}
+
+// forget gives up what was prepared and not committed.
+func (s *Set) forget() {
+	if n := s.prepared; n != nil && n.draft != nil {
+		n.draft.cancel()
+	}
+	s.prepared = nil
+}
+
+// anew says whether a change makes all trees anew, and lets who asked wait for it: there are none yet, they are few, most
+// of them change, or packets have to be read otherwise.
+func (n *next) anew() bool {
+	s := n.s
+	reads := s.place.reads
+	for _, r := range n.fresh {
+		reads |= r.reads()
+	}
+	return s.blocks == nil || reads != s.place.reads || len(n.changes)*rebuildShare > len(s.rules)+64 ||
+		s.worn() && len(s.rules) < s.beside
 }
 
 func (n *next) check() error {
@@ -174,63 +190,104 @@ func (n *next) check() error {
 	return nil
 }
 
-// edit changes the trees that there are, or leaves it to build where there is no room.
-func (n *next) edit() {
-	e := edit{trees: slices.Clone(n.s.trees)}
-	for _, r := range n.gone {
-		e.remove(r)
-		e.free = append(e.free, run{r.at, r.size()})
+// edit changes the trees that there are; false if there is no room.
+func (n *next) edit() bool {
+	s := n.s
+	e := edit{trees: slices.Clone(s.trees)}
+	e.carry(n.gone, n.fresh)
+	n.trees, n.free = e.trees, append(e.free, run{s.forest, 1})
+	if s.blocks.usedCount < s.blocks.count()/8 {
+		n.draft = s.blocks.draft(n.trees, n.fresh)
 	}
-	for _, r := range n.fresh {
-		e.add(r)
+	if n.draft == nil && s.home.put(s.place.slot) == nil {
+		s.blocks.settle()
+		n.draft = s.blocks.draft(n.trees, n.fresh)
 	}
-	e.free = append(e.free, run{n.s.forest, 1})
-	slices.SortFunc(e.trees, func(x, y tree) int { return int(int64(x.order) - int64(y.order)) })
-	if fits, _ := n.s.blocks.fits(needs(e.trees, n.fresh)); !fits {
-		n.rebuild = true
-		return
-	}
-	n.trees, n.free = e.trees, e.free
+	return n.draft != nil
 }
 
-// build makes all trees anew, if there are none yet, and finds room for them.
+// adopt does the change to trees that were made beside the work, which take the place of the others; false if there are
+// none that are ready.
+func (n *next) adopt() bool {
+	m := n.s.ready(len(n.changes))
+	if m == nil {
+		return false
+	}
+	e := edit{trees: slices.Clone(m.trees)}
+	gone := make([]*rule, len(n.gone))
+	for i, r := range n.gone {
+		gone[i] = m.copies[r]
+	}
+	e.carry(gone, n.fresh)
+	n.draft = m.blocks.draft(e.trees, n.fresh)
+	if n.draft == nil {
+		n.s.abandon()
+		return false
+	}
+	n.making, n.trees, n.free = m, e.trees, append(e.free, run{m.forest, 1})
+	n.move(m.size, m.reads)
+	return true
+}
+
+// build makes all trees anew and finds room for them.
 func (n *next) build() error {
-	if !n.adopted {
-		all := n.after()
-		for i, r := range all {
-			// Blocks of a rule that stays are those of the old set as long as that is in use.
-			all[i] = r.unwritten()
-		}
-		n.fresh, n.trees = all, forest(all, maxBlocks-ruleBlocks(all), nil)
-		if len(all) > 0 && n.trees == nil {
-			return n.tooMany()
-		}
+	all := n.after()
+	for i, r := range all {
+		// Blocks of a rule that stays are those of the old set as long as that is in use.
+		all[i] = r.unwritten()
 	}
-	n.place.reads = 0
-	for _, r := range n.fresh {
-		n.place.reads |= r.reads()
-	}
-	if len(n.fresh) > allRules {
-		n.place.reads = readAll
-	}
-	slices.SortFunc(n.trees, func(x, y tree) int { return int(int64(x.order) - int64(y.order)) })
-	need := total(needs(n.trees, n.fresh)) + 1
-	size := 0
-	for size < len(sizes)-1 && need+spare(need, n.trees) > sizes[size] {
-		size++
-	}
-	if need > sizes[size] {
+	n.fresh, n.draft, n.making = all, nil, nil
+	size, ok := uint32(0), true
+	if n.trees, size, ok = compile(all, nil); !ok {
 		return n.tooMany()
 	}
-	n.place.size = uint32(size)
+	n.move(size, readsOf(all))
+	return nil
+}
+
+// move says where the set will be, and what its programs read.
+func (n *next) move(size, reads uint32) {
+	for _, r := range n.fresh {
+		reads |= r.reads()
+	}
+	n.place.size, n.place.reads = size, reads
 	if n.s.blocks != nil {
 		n.place.slot = n.s.place.slot
 		if n.place != n.s.place {
 			n.place.slot ^= 1
 		}
 	}
-	return nil
 }
+
+// readsOf is what a program reads for rules.
+func readsOf(rules []*rule) (reads uint32) {
+	if len(rules) > allRules {
+		return readAll
+	}
+	for _, r := range rules {
+		reads |= r.reads()
+	}
+	return reads
+}
+
+// compile makes trees of rules in their order, and says for which size of memory; false if there is no room, or stop says
+// that nobody waits. Half of the largest memory is for edits, if it can be.
+func compile(rules []*rule, stop *atomic.Bool) (trees []tree, size uint32, ok bool) {
+	for _, room := range [...]int{maxBlocks / 2, maxBlocks} {
+		if trees = forest(rules, room-ruleBlocks(rules), stop); trees != nil || len(rules) == 0 {
+			break
+		}
+	}
+	slices.SortFunc(trees, byBest)
+	need := blocksOf(trees, rules) + 1
+	for int(size) < len(sizes)-1 && need+spare(need, trees) > sizes[size] {
+		size++
+	}
+	return trees, size, need <= sizes[size] && (trees != nil || len(rules) == 0)
+}
+
+// byBest orders trees as they are searched.
+func byBest(x, y tree) int { return int(int64(x.order) - int64(y.order)) }
 
 // spare is what edits need until blocks are free again, so that none has to make all trees anew. One may make many groups.
 func spare(need int, trees []tree) int {
@@ -267,20 +324,31 @@ func (n *next) after() []*rule {
 
 func (n *next) commit() error {
 	s := n.s
+	if s.prepared != n {
+		return fmt.Errorf("rules: another change was prepared after this one: %w", cube.ErrInvalid)
+	}
 	if err := s.tidy(); err != nil {
 		return err
 	}
 	n.was = s.state
-	if n.rebuild {
+	switch {
+	case n.making != nil:
+		return n.take()
+	case n.draft == nil:
 		return n.replace()
 	}
-	return n.change()
+	n.write()
+	s.prepared = nil
+	if s.making != nil {
+		s.making.note(n.gone, n.fresh)
+	}
+	return nil
 }
 
-// tidy does away with what the last change left for its undo.
+// tidy does away with what the last change left for its undo, and with trees that nobody waits for.
 func (s *Set) tidy() error {
-	if !s.stale {
-		return nil
+	if err := s.sweep(false); err != nil || !s.stale {
+		return err
 	}
 	if s.old != nil {
 		if err := s.old.close(); err != nil {
@@ -292,62 +360,86 @@ func (s *Set) tidy() error {
 	return s.store.clear(s.place)
 }
 
-// change writes what is new beside what is in use.
-func (n *next) change() error {
+// write writes what is new beside what is in use.
+func (n *next) write() {
 	s := n.s
-	if _, settle := s.blocks.fits(needs(n.trees, n.fresh)); settle {
-		if err := s.home.put(s.place.slot); err != nil {
-			return err
-		}
-		s.blocks.settle()
-	}
-	s.blocks.taken = nil
-	forest, err := s.blocks.write(n.trees, n.fresh)
-	n.taken = s.blocks.taken
-	if err != nil {
-		s.blocks.used = append(s.blocks.used, n.taken...)
-		return err
-	}
+	n.draft.write()
 	for _, r := range n.gone {
 		delete(s.rules, r.order)
 	}
 	for _, r := range n.fresh {
 		s.rules[r.order] = r
 	}
-	s.trees, s.forest = n.trees, forest
+	s.trees, s.forest = n.trees, n.draft.forest
 	s.edits += len(n.changes)
-	s.blocks.used = append(s.blocks.used, n.free...)
-	s.blocks.publish(forest)
-	s.begin()
+	s.blocks.retire(n.free)
+	s.blocks.publish(s.forest)
+}
+
+// take puts trees that were made beside the work in place.
+func (n *next) take() error {
+	s, m := n.s, n.making
+	s.state = state{rules: m.rules, blocks: m.blocks, home: m.home, place: n.place}
+	n.write()
+	s.edits = 0
+	if err := m.home.put(n.place.slot); err != nil {
+		s.state = n.was
+		s.abandon() // its rules are no longer those of the set
+		s.prepared = nil
+		return err
+	}
+	s.making, s.prepared, s.old, s.stale = nil, nil, n.was.home, true
 	return nil
 }
 
 // replace puts a set of its own in place.
 func (n *next) replace() error {
 	s := n.s
-	home, err := s.store.make(n.place.size)
+	memory, err := s.store.maker()
 	if err != nil {
 		return err
 	}
-	is := state{rules: make(map[uint32]*rule, len(n.fresh)), trees: n.trees, home: home, place: n.place}
-	is.blocks = newBlocks(home.memory())
-	if is.forest, err = is.blocks.write(n.trees, n.fresh); err == nil {
-		is.blocks.publish(is.forest)
-		err = home.put(n.place.slot)
-	}
+	is, err := settle(memory, n.place.size, n.trees, n.fresh)
 	if err != nil {
-		return errors.Join(err, home.close())
+		return err
 	}
-	for _, r := range n.fresh {
-		is.rules[r.order] = r
+	if err := is.home.put(n.place.slot); err != nil {
+		return errors.Join(err, is.home.close())
 	}
-	s.state, s.old, s.stale = is, n.was.home, true
+	is.place = n.place
+	s.abandon()
+	s.state, s.prepared, s.old, s.stale = is, nil, n.was.home, true
 	return nil
+}
+
+// settle writes rules and trees to memory of their own.
+func settle(memory func(size uint32) (home, error), size uint32, trees []tree, rules []*rule) (state, error) {
+	home, err := memory(size)
+	if err != nil {
+		return state{}, err
+	}
+	is := state{rules: byOrders(rules), trees: trees, home: home, blocks: newBlocks(home.memory())}
+	d := is.blocks.draft(trees, rules)
+	if d == nil {
+		return state{}, errors.Join(fmt.Errorf("%d rules outgrow their memory: %w", len(rules), cube.ErrFull), home.close())
+	}
+	d.write()
+	is.forest = d.forest
+	is.blocks.publish(is.forest)
+	return is, nil
+}
+
+func byOrders(rules []*rule) map[uint32]*rule {
+	out := make(map[uint32]*rule, len(rules))
+	for _, r := range rules {
+		out[r.order] = r
+	}
+	return out
 }
 
 func (n *next) undo() error {
 	s := n.s
-	if n.rebuild {
+	if n.draft == nil || n.making != nil {
 		return n.putBack()
 	}
 	for _, r := range n.fresh {
@@ -357,8 +449,11 @@ func (n *next) undo() error {
 		s.rules[r.order] = r
 	}
 	s.blocks.publish(n.was.forest)
-	s.blocks.used = append(s.blocks.used[:len(s.blocks.used)-len(n.free)], n.taken...)
+	s.blocks.revive(n.draft.taken)
 	s.state = n.was
+	if s.making != nil {
+		s.making.note(n.fresh, n.gone)
+	}
 	return nil
 }
 
@@ -376,8 +471,9 @@ func (n *next) putBack() error {
 
 // Close gives up the memory; packets go on seeing it.
 func (s *Set) Close() error {
-	s.end()
-	var errs []error
+	s.forget()
+	s.abandon()
+	errs := []error{s.sweep(true)}
 	for _, h := range []home{s.home, s.old} {
 		if h != nil {
 			errs = append(errs, h.close())

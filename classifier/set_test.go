@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/polycube/polycube/cube"
@@ -17,7 +18,7 @@ import (
 // heap is a store without a kernel. What packets see is at slots.
 type heap struct {
 	seen map[place]*page // by size and slot
-	open int
+	open atomic.Int32
 }
 
 type page struct {
@@ -28,14 +29,16 @@ type page struct {
 
 func (h *heap) name() string { return "rules" }
 
-func (h *heap) make(size uint32) (home, error) {
-	h.open++
-	// Odd bytes, so that what is not written is found.
-	mem := make([]byte, sizes[size]*blockSize)
-	for i := range mem {
-		mem[i] = 0xa5
-	}
-	return &page{h, size, mem}, nil
+func (h *heap) maker() (func(size uint32) (home, error), error) {
+	return func(size uint32) (home, error) {
+		h.open.Add(1)
+		// Odd bytes, so that what is not written is found.
+		mem := make([]byte, sizes[size]*blockSize)
+		for i := range mem {
+			mem[i] = 0xa5
+		}
+		return &page{h, size, mem}, nil
+	}, nil
 }
 
 func (h *heap) clear(keep place) error {
@@ -56,7 +59,7 @@ func (p *page) put(slot uint32) error {
 }
 
 func (p *page) close() error {
-	p.h.open--
+	p.h.open.Add(-1)
 	return nil
 }
 
@@ -280,48 +283,96 @@ func (l *lab) check(k *Key) {
 	}
 }
 
-// tight says whether what is used fits what the set says.
+// tight says whether what is used fits what the set says: each block is in one place, and none in no place.
 func (l *lab) tight() error {
-	b := l.set.blocks
-	seen := map[uint32]bool{0: true}
+	is := l.set.state
+	errs := []error{is.tight()}
+	if m := l.set.making; m != nil && !m.busy() && m.err == nil {
+		errs = append(errs, m.tight())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *state) tight() error {
+	b := s.blocks
+	seen := make([]string, b.count())
+	seen[0] = "the head"
 	var errs []error
-	use := func(at uint32, count int, what string) {
-		for i := range count {
-			if seen[at+uint32(i)] {
-				errs = append(errs, fmt.Errorf("block %d, of %s, is used twice", at+uint32(i), what))
+	use := func(r run, what string) {
+		for i := range r.count {
+			if was := seen[int(r.at)+i]; was != "" {
+				errs = append(errs, fmt.Errorf("block %d, of %s, is also of %s", int(r.at)+i, what, was))
 			}
-			seen[at+uint32(i)] = true
+			seen[int(r.at)+i] = what
 		}
 	}
-	use(l.set.forest, 1, "the forest")
-	for _, r := range l.set.rules {
-		use(r.at, r.size(), "a rule")
+	use(run{s.forest, 1}, "the forest")
+	for _, r := range s.rules {
+		use(run{r.at, r.size()}, "a rule")
 	}
 	var walk func(n *node)
 	walk = func(n *node) {
-		if n.kids == nil {
-			use(n.at, n.run(), "a leaf")
-			return
-		}
-		use(n.at, len(n.kids), "branches")
+		n.runs(func(r run) { use(r, "a node") })
 		for _, k := range n.kids {
 			walk(k)
 		}
 	}
-	for _, t := range l.set.trees {
-		use(t.at, 1, "a root")
+	for _, t := range s.trees {
+		use(run{t.at, 1}, "a root")
 		walk(t.root)
 	}
-	for length, list := range b.free {
-		for _, at := range list {
-			use(at, length, "what is free")
+	for _, r := range b.used {
+		use(r, "what was given back")
+	}
+	for _, r := range b.last {
+		use(r, "what the last change gave back")
+	}
+	if sum(b.used) != b.usedCount || sum(b.last) != b.lastCount {
+		errs = append(errs, fmt.Errorf("%d and %d blocks were given back, counted are %d and %d", sum(b.used), sum(b.last), b.usedCount, b.lastCount))
+	}
+	errs = append(errs, b.space.sound(func(r run) { use(r, "what is free") }))
+	for at, what := range seen {
+		if what == "" {
+			errs = append(errs, fmt.Errorf("block %d is lost", at))
 		}
 	}
-	for _, r := range b.used {
-		use(r.at, r.count, "what was given back")
+	return errors.Join(errs...)
+}
+
+// sound says whether lists, lengths and counts of free runs agree, and that no two of a kind lie beside each other.
+func (s *space) sound(each func(run)) error {
+	var errs []error
+	free := make([]uint32, len(s.length)) // the run that a block is of
+	left := 0
+	for _, in := range []*runs{&s.short, &s.long} {
+		for list, at := range in.first {
+			if some := in.some[list/64]>>(list%64)&1 == 1; some != (at != 0) {
+				errs = append(errs, fmt.Errorf("list %d: its bit is %v, its first run at %d", list, some, at))
+			}
+			for before := uint32(0); at != 0; before, at = at, s.next[at] {
+				length := s.length[at]
+				count := int(length &^ isShort)
+				if s.prev[at] != before || listOf(count) != list || s.length[int(at)+count-1] != length || length&isShort != in.kind {
+					return fmt.Errorf("list %d has a run of %d at %d, behind %d, which ends with %d", list, count, at, s.prev[at], s.length[int(at)+count-1])
+				}
+				if behind := s.length[int(at)+count]; behind != 0 && behind&isShort == in.kind {
+					errs = append(errs, fmt.Errorf("a run of %d at %d lies beside another one", count, at))
+				}
+				each(run{at, count})
+				left += count
+				for i := range count {
+					free[int(at)+i] = length
+				}
+			}
+		}
 	}
-	if int(b.next) != len(seen) {
-		errs = append(errs, fmt.Errorf("%d blocks are known of %d", len(seen), b.next))
+	for at, length := range s.length {
+		if length != 0 && free[at] == 0 {
+			errs = append(errs, fmt.Errorf("block %d begins or ends a free run that is in no list", at))
+		}
+	}
+	if left != s.left {
+		errs = append(errs, fmt.Errorf("%d blocks are free, counted are %d", left, s.left))
 	}
 	return errors.Join(errs...)
 }

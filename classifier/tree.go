@@ -59,8 +59,10 @@ type node struct {
 	rules []*rule
 	// group has a large leaf whose rules are searched by columns.
 	group *group
-	// at is the first block of the kids, or of what a leaf has beside its first; 0 until it is written.
-	at uint32
+	// at is the first block of the kids, or of what a leaf has beside its first; 0 until there is a place for it. A long
+	// leaf that is no group goes on at more.
+	at   uint32
+	more []uint32
 }
 
 // kid is the index of the branch for a value.
@@ -112,7 +114,7 @@ func forest(rules []*rule, room int, stop *atomic.Bool) []tree {
 		if stop != nil && stop.Load() {
 			return nil
 		}
-		if cost < least && total(needs(trees, nil)) <= room {
+		if cost < least && blocksOf(trees, nil) <= room {
 			best, least = trees, cost
 		}
 	}

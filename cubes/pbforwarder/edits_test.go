@@ -42,7 +42,7 @@ func timed(times int, do func(i int)) time.Duration {
 func TestTimedAnEditCostsLittleAmongManyRules(t *testing.T) {
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("pbforwarder", "f", threePorts)
-	for _, shape := range []string{"acl", "fw", "singles", "ranges"} {
+	for _, shape := range []string{"acl", "fw", "overlapping", "ranges", "singles"} {
 		const n = 10000
 		body := manyRules(shape, n)
 		load := timed(1, func(int) { l.Set("PUT", "f rules", body) })

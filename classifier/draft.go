@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package classifier
+
+// What a change is going to write: where each new rule and node will be is decided when it is prepared, so that one that
+// does not fit is known before anything happens.
+
+// draft is blocks that are taken and not written yet.
+type draft struct {
+	b      *blocks
+	taken  []run
+	rules  []*rule
+	nodes  []*node
+	trees  []*tree
+	forest uint32
+	all    []tree
+	full   bool
+}
+
+// draft finds places for rules and trees that have none; nil if there is no room, and then nothing is taken.
+func (b *blocks) draft(trees []tree, fresh []*rule) *draft {
+	d := &draft{b: b, all: trees}
+	for _, r := range fresh {
+		if r.at = d.take(r.size()); d.full {
+			break
+		}
+		d.rules = append(d.rules, r)
+	}
+	for i := range trees {
+		if t := &trees[i]; t.at == 0 && !d.full {
+			d.node(t.root)
+			t.at = d.take(1)
+			d.trees = append(d.trees, t)
+		}
+	}
+	if d.forest = d.take(1); d.full {
+		d.cancel()
+		return nil
+	}
+	return d
+}
+
+// take is a run, or 0 if there is none or was none before.
+func (d *draft) take(count int) uint32 {
+	if d.full {
+		return 0
+	}
+	at := d.b.space.take(count)
+	if at == 0 {
+		d.full = true
+		return 0
+	}
+	d.taken = append(d.taken, run{at, count})
+	return at
+}
+
+// node finds places for what is below a node.
+func (d *draft) node(n *node) {
+	if n.at != 0 || d.full {
+		return
+	}
+	for _, k := range n.kids {
+		d.node(k)
+	}
+	count := n.run()
+	if count == 0 {
+		return
+	}
+	d.nodes = append(d.nodes, n)
+	if n.kids == nil && n.group == nil {
+		n.at = d.take(min(count, shortRun))
+		for count -= shortRun; count > 0; count -= shortRun {
+			n.more = append(n.more, d.take(min(count, shortRun)))
+		}
+		return
+	}
+	if n.at = d.take(count); n.group == nil {
+		return
+	}
+	for i := range n.group.columns {
+		n.group.columns[i].at = d.take(n.group.columns[i].run())
+	}
+}
+
+// cancel gives back what was taken, before anything of it was published.
+func (d *draft) cancel() {
+	for _, r := range d.taken {
+		d.b.space.give(r.at, r.count)
+	}
+	for _, r := range d.rules {
+		r.at = 0
+	}
+	for _, n := range d.nodes {
+		n.at, n.more = 0, nil
+	}
+	for _, t := range d.trees {
+		t.at = 0
+	}
+	d.taken, d.rules, d.nodes, d.trees = nil, nil, nil, nil
+}
+
+// write writes the blocks. Packets see none of them before the forest is published.
+func (d *draft) write() {
+	for _, r := range d.rules {
+		d.b.rule(r)
+	}
+	for _, n := range d.nodes {
+		d.b.node(n)
+	}
+	for _, t := range d.trees {
+		d.b.header(t.at, t.root)
+	}
+	d.b.forest(d.forest, d.all)
+}
+
+// blocksOf is how many blocks trees and rules take that have none yet, with the forest.
+func blocksOf(trees []tree, fresh []*rule) int {
+	sum := 1 + ruleBlocks(fresh)
+	for _, t := range trees {
+		if t.at == 0 {
+			sum += 1 + t.root.blocks()
+		}
+	}
+	return sum
+}
+
+// blocks is how many blocks a node and those below it take beside its first.
+func (n *node) blocks() int {
+	if n.at != 0 {
+		return 0
+	}
+	sum := n.run()
+	if n.group != nil {
+		for i := range n.group.columns {
+			sum += n.group.columns[i].run()
+		}
+	}
+	for _, k := range n.kids {
+		sum += k.blocks()
+	}
+	return sum
+}
+
+// run is how many blocks a node has beside its first and the columns of a group. What is not a group's or a branch's need
+// not lie beside each other.
+func (n *node) run() int {
+	switch {
+	case n.kids != nil:
+		return len(n.kids)
+	case n.group != nil:
+		return lists(len(n.rules))
+	}
+	return max(0, lists(len(n.rules))-1)
+}
+
+// runs are the blocks of a node beside its first.
+func (n *node) runs(yield func(run)) {
+	if n.at == 0 {
+		return
+	}
+	count := n.run()
+	if n.kids == nil && n.group == nil {
+		yield(run{n.at, min(count, shortRun)})
+		for _, at := range n.more {
+			count -= shortRun
+			yield(run{at, min(count, shortRun)})
+		}
+		return
+	}
+	yield(run{n.at, count})
+	if n.group == nil {
+		return
+	}
+	for i := range n.group.columns {
+		yield(run{n.group.columns[i].at, n.group.columns[i].run()})
+	}
+}
+
+// lists is how many blocks a leaf of rules takes that are looked at one by one.
+func lists(rules int) int { return (rules + blockRules - 1) / blockRules }
+
+// ruleBlocks is how many blocks rules take, without what leads to them.
+func ruleBlocks(rules []*rule) (sum int) {
+	for _, r := range rules {
+		sum += r.size()
+	}
+	return sum
+}

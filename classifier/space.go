@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package classifier
+
+// Which blocks of a set are free. Runs of any length come and go in any order for as long as a set lives, so what is given
+// back joins what is free beside it. Short runs, of rules that stay for long, lie in parts of their own, so that they do not
+// cut what is left for long ones into pieces. Runs are found by length as TLSF (Masmano et al., 2004) does: in a list for
+// each length, or for lengths that are alike within an eighth.
+
+import "math/bits"
+
+const (
+	// exactRuns are lengths that have a list each; behind them, each doubling has as many as perDoubling.
+	exactRuns   = 32
+	perDoubling = 8
+	exactBits   = 6 // of exactRuns
+	runLists    = exactRuns + perDoubling*14
+	// shortRun is the longest that is in the parts for short ones, which are of shortPart blocks at least.
+	shortRun  = 8
+	shortPart = 64
+	// isShort is a bit in the length of a free run there.
+	isShort = 1 << 31
+)
+
+// space is the free runs of a set.
+type space struct {
+	// length is that of a free run, at its first and its last block, and 0 at all other blocks.
+	length []uint32
+	// next and prev link the runs of a list, by their first blocks; 0 ends it.
+	next, prev  []uint32
+	short, long runs
+	left        int // blocks that are free
+}
+
+// runs are the free runs of a kind, by length.
+type runs struct {
+	kind  uint32 // isShort or 0
+	first [runLists]uint32
+	// some has a bit for each list that is not empty.
+	some [(runLists + 63) / 64]uint64
+}
+
+// newSpace is so many blocks, all of them free but the first.
+func newSpace(count int) *space {
+	s := &space{length: make([]uint32, count+1), next: make([]uint32, count), prev: make([]uint32, count)}
+	s.short.kind = isShort
+	s.left = count - 1
+	s.link(&s.long, 1, count-1)
+	return s
+}
+
+// listOf is the list of runs of a length.
+func listOf(count int) int {
+	if count < exactRuns {
+		return count
+	}
+	n := bits.Len(uint(count))
+	return exactRuns + (n-exactBits)*perDoubling + count>>(n-4) - perDoubling
+}
+
+// leastOf is the shortest length of a list.
+func leastOf(list int) int {
+	if list < exactRuns {
+		return list
+	}
+	list -= exactRuns
+	return (perDoubling + list%perDoubling) << (list/perDoubling + exactBits - 4)
+}
+
+// take finds a run; 0 if there is none.
+func (s *space) take(count int) uint32 {
+	from := &s.long
+	if count <= shortRun {
+		from = &s.short
+		for _, part := range [...]int{shortPart, shortRun, count} {
+			if s.find(from, count) != 0 {
+				break
+			}
+			if at := s.cut(&s.long, part); at != 0 {
+				s.link(from, at, part)
+			}
+		}
+	}
+	at := s.cut(from, count)
+	if at != 0 {
+		s.left -= count
+	}
+	return at
+}
+
+// cut takes a run out of those of a kind.
+func (s *space) cut(from *runs, count int) uint32 {
+	at := s.find(from, count)
+	if at == 0 {
+		return 0
+	}
+	has := s.unlink(from, at)
+	if has > count {
+		s.link(from, at+uint32(count), has-count)
+	}
+	return at
+}
+
+// find is a free run of a length or, where there is none, of the next one above, as far as the lists tell.
+func (s *space) find(in *runs, count int) uint32 {
+	list := listOf(count)
+	for at := in.first[list]; at != 0; at = s.next[at] {
+		if int(s.length[at]&^isShort) >= count {
+			return at
+		}
+	}
+	list++
+	for word := list / 64; word < len(in.some); word++ {
+		some := in.some[word]
+		if word == list/64 {
+			some &= ^uint64(0) << (list % 64)
+		}
+		if some != 0 {
+			return in.first[word*64+bits.TrailingZeros64(some)]
+		}
+	}
+	return 0
+}
+
+// longest is about how long a run can be taken; it is never longer.
+func (s *space) longest() int {
+	for word := len(s.long.some) - 1; word >= 0; word-- {
+		if some := s.long.some[word]; some != 0 {
+			return leastOf(word*64 + bits.Len64(some) - 1)
+		}
+	}
+	return 0
+}
+
+// give makes a run free that was taken. What is long in a part for short ones is for all again.
+func (s *space) give(at uint32, count int) {
+	s.left += count
+	to := &s.long
+	if count <= shortRun {
+		to = &s.short
+	}
+	at, count = s.join(to, at, count)
+	if to == &s.short && count >= shortPart {
+		to = &s.long
+		at, count = s.join(to, at, count)
+	}
+	s.link(to, at, count)
+}
+
+// join is a run and what is free beside it.
+func (s *space) join(in *runs, at uint32, count int) (uint32, int) {
+	if before := s.length[at-1]; before != 0 && before&isShort == in.kind {
+		at -= before &^ isShort
+		count += s.unlink(in, at)
+	}
+	if behind := s.length[int(at)+count]; behind != 0 && behind&isShort == in.kind {
+		count += s.unlink(in, at+uint32(count))
+	}
+	return at, count
+}
+
+// link puts a free run into its list.
+func (s *space) link(in *runs, at uint32, count int) {
+	s.length[at], s.length[int(at)+count-1] = uint32(count)|in.kind, uint32(count)|in.kind
+	list := listOf(count)
+	head := in.first[list]
+	s.next[at], s.prev[at] = head, 0
+	if head != 0 {
+		s.prev[head] = at
+	}
+	in.first[list] = at
+	in.some[list/64] |= 1 << (list % 64)
+}
+
+// unlink takes a free run out of its list, and returns its length.
+func (s *space) unlink(in *runs, at uint32) int {
+	count := s.length[at] &^ isShort
+	s.length[at], s.length[at+count-1] = 0, 0
+	next, prev := s.next[at], s.prev[at]
+	if next != 0 {
+		s.prev[next] = prev
+	}
+	if prev != 0 {
+		s.next[prev] = next
+		return int(count)
+	}
+	list := listOf(int(count))
+	if in.first[list] = next; next == 0 {
+		in.some[list/64] &^= 1 << (list % 64)
+	}
+	return int(count)
+}
