@@ -237,10 +237,11 @@ func (n *next) build() error {
 		all[i] = r.unwritten()
 	}
 	n.fresh, n.draft, n.making = all, nil, nil
-	size, ok := uint32(0), true
-	if n.trees, size, ok = compile(all, nil); !ok {
+	trees, size, ok := compile(all, nil)
+	if !ok {
 		return n.tooMany()
 	}
+	n.trees = trees
 	n.move(size, readsOf(all))
 	return nil
 }
