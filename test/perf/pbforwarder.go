@@ -57,7 +57,7 @@ func pbforwarder(ctx context.Context, r *Run) error {
 		}
 	}
 	costs := ruleCosts{map[ruleCase]report.Sample{}, map[ruleCase]uint64{}}
-	n := r.rounds(4, 1)
+	n := r.rounds(3, 1)
 	for round := range n {
 		r.progress("pbforwarder: round %d of %d", round+1, n)
 		shuffle(all)
