@@ -77,9 +77,12 @@ func TestTransparentCubesInheritLeavesOfAPort(t *testing.T) {
 	} {
 		before := len(d.out.String())
 		d.Do(c.line)
-		// The answer comes when the cube has heard.
-		if said := d.out.String()[before:]; !strings.Contains(said, c.want) {
-			t.Errorf("%s: the daemon says\n%s, want %s", c.line, said, c.want)
-		}
+		// The answer comes when the cube has heard; what it said comes by a pipe.
+		netns.Eventually(t, patience, func() error {
+			if said := d.out.String()[before:]; !strings.Contains(said, c.want) {
+				return fmt.Errorf("%s: the daemon says\n%s, want %s", c.line, said, c.want)
+			}
+			return nil
+		})
 	}
 }

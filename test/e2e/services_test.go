@@ -106,13 +106,14 @@ func TestLogLevelIsPerCube(t *testing.T) {
 				t.Errorf("th2, whose level is INFO, says %d lines", n)
 			}
 			d.Do("th1 set loglevel=INFO")
-			// A packet of before the change may be on its way to the log.
-			reaches(t, h1, "10.0.0.3")
-			before := lines("th1")
-			reaches(t, h1, "10.0.0.3", netns.PingOptions{Count: 20})
-			if after := lines("th1"); after > before+2 {
-				t.Errorf("th1 goes on to say lines at level INFO: %d, then %d", before, after)
-			}
+			netns.Eventually(t, patience, func() error { // packets of before the change may be on their way to the log
+				before := lines("th1")
+				reaches(t, h1, "10.0.0.3", netns.PingOptions{Count: 20})
+				if after := lines("th1"); after > before+2 {
+					return fmt.Errorf("th1 goes on to say lines at level INFO: %d, then %d", before, after)
+				}
+				return nil
+			})
 		})
 	}
 }

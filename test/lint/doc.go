@@ -77,6 +77,7 @@ func Rules() []Rule {
 		{"each file names its licence", Licence},
 		{"files say why they exist", Openings},
 		{"tests do not sleep", Sleeps},
+		{"tests are patient", Patience},
 		{"errors say what was being done", ErrorTexts},
 		{"nothing is left unfinished", Marks},
 		{"no path of one machine is in a file", MachinePaths},

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+// Tests pass on a machine that has other work: what they wait for may take long, and what is to be quick is measured when
+// nothing else runs.
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MinPatience is how long a test waits at least for what must come.
+const MinPatience = 10 * time.Second
+
+// timedTests begins the names of tests that run alone (Makefile).
+const timedTests = "TestTimed"
+
+// Patience reports waits in tests that are short, limits to the time that something took outside the tests that run alone,
+// and ping told to send several requests and to wait for the last: it does not (test/netns/ping.go).
+func Patience(t Tree) []Finding {
+	var out []Finding
+	for _, name := range t.Paths(isGoTest) {
+		fset, file, _ := parseGo(name, t[name], parser.SkipObjectResolution)
+		if file == nil {
+			continue // the compiler reports it
+		}
+		for _, decl := range file.Decls {
+			fn, ok := decl.(*ast.FuncDecl)
+			if ok && strings.HasPrefix(fn.Name.Name, timedTests) {
+				continue
+			}
+			ast.Inspect(decl, func(n ast.Node) bool {
+				if what, remedy := impatient(n); what != "" {
+					out = append(out, Finding{name, fset.Position(n.Pos()).Line, what, remedy})
+				}
+				return true
+			})
+		}
+	}
+	return append(out, lossyPings(t)...)
+}
+
+// impatient says what is wrong with a node of a test; empty when it is right.
+func impatient(n ast.Node) (what, remedy string) {
+	wait := func(d time.Duration) (string, string) {
+		return fmt.Sprintf("waits for %v", d), fmt.Sprintf("wait for %v or more: it is reached only when something is broken", MinPatience)
+	}
+	switch n := n.(type) {
+	case *ast.CallExpr:
+		if called(n.Fun) == "Eventually" && len(n.Args) == 3 {
+			if d, ok := duration(n.Args[1]); ok && d < MinPatience {
+				return wait(d)
+			}
+		}
+	case *ast.ValueSpec:
+		for i, name := range n.Names {
+			if i < len(n.Values) && strings.HasSuffix(strings.ToLower(name.Name), "patience") {
+				if d, ok := duration(n.Values[i]); ok && d < MinPatience {
+					return wait(d)
+				}
+			}
+		}
+	case *ast.BinaryExpr:
+		if n.Op != token.GTR && n.Op != token.GEQ {
+			break
+		}
+		if d, ok := duration(n.Y); ok && measured(n.X) {
+			return fmt.Sprintf("wants it within %v", d), "measure it in a test whose name begins with " + timedTests + ", which runs alone"
+		}
+	}
+	return "", ""
+}
+
+// called is the last name of what is called.
+func called(fun ast.Expr) string {
+	switch fun := fun.(type) {
+	case *ast.Ident:
+		return fun.Name
+	case *ast.SelectorExpr:
+		return fun.Sel.Name
+	}
+	return ""
+}
+
+// measured tells whether an expression is the time that something took.
+func measured(x ast.Expr) bool {
+	if call, ok := x.(*ast.CallExpr); ok {
+		return called(call.Fun) == "Since"
+	}
+	return called(x) == "took"
+}
+
+// units are those that durations are written in.
+var units = map[string]time.Duration{"Nanosecond": 1, "Microsecond": time.Microsecond, "Millisecond": time.Millisecond,
+	"Second": time.Second, "Minute": time.Minute, "Hour": time.Hour}
+
+// duration evaluates 5*time.Second and time.Second, and nothing else.
+func duration(x ast.Expr) (time.Duration, bool) {
+	switch x := x.(type) {
+	case *ast.SelectorExpr:
+		if of, ok := x.X.(*ast.Ident); ok && of.Name == "time" {
+			unit, known := units[x.Sel.Name]
+			return unit, known
+		}
+	case *ast.BinaryExpr:
+		number, ok := x.X.(*ast.BasicLit)
+		unit, known := duration(x.Y)
+		if n, err := strconv.ParseFloat(numberOf(number, ok), 64); err == nil && known && x.Op == token.MUL {
+			return time.Duration(n * float64(unit)), true
+		}
+	}
+	return 0, false
+}
+
+func numberOf(x *ast.BasicLit, ok bool) string {
+	if !ok {
+		return ""
+	}
+	return x.Value
+}
+
+var lossyPing = regexp.MustCompile(`\bping\b.*-c[", ]+([2-9]|[1-9][0-9]+)\b.*-W`)
+
+func lossyPings(t Tree) []Finding {
+	var out []Finding
+	for _, name := range t.Paths(func(n string) bool { return isGoTest(n) || strings.HasSuffix(n, ".sh") }) {
+		for i, line := range strings.Split(string(t[name]), "\n") {
+			if lossyPing.MatchString(line) {
+				out = append(out, Finding{name, i + 1, "has ping wait for the last of several answers with -W, which it does not",
+					"use Ping or StartPing of test/netns, or -w and the numbers of the answers (scripts/lab.sh)"})
+			}
+		}
+	}
+	return out
+}
