@@ -293,6 +293,9 @@ func TestChangesAreReported(t *testing.T) {
 	}
 	inside("ip link show p2")
 	l.Must(l.k.Close)
+	for len(reports) > 0 { // of before
+		<-reports
+	}
 	select {
 	case <-reports:
 		t.Error("a report after Close")
