@@ -46,8 +46,16 @@ type routeID struct {
 	metric uint32
 }
 
-// take adds changes to those that wait; a complete listing takes their place.
+// take adds changes to those that wait; a complete listing takes their place. The mailbox of a cube that goes calls forget
+// while it is locked: nothing of ours may be locked when it is given something.
 func (n *routeNews) take(changes []cube.RouteChange, complete bool) {
+	if n.add(changes, complete) {
+		n.u.mail.post(task{what: "RoutesChanged", run: n.tell, dropped: n.forget})
+	}
+}
+
+// add tells whether the cube has yet to be called.
+func (n *routeNews) add(changes []cube.RouteChange, complete bool) (call bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.changes == nil || complete {
@@ -57,10 +65,9 @@ func (n *routeNews) take(changes []cube.RouteChange, complete bool) {
 	for _, c := range changes {
 		n.changes[routeID{c.Prefix, c.Metric}] = c
 	}
-	if !n.posted {
-		n.posted = true
-		n.u.mail.post(task{what: "RoutesChanged", run: n.tell, dropped: n.forget})
-	}
+	call = !n.posted
+	n.posted = true
+	return call
 }
 
 // tell runs in the cube's turn.

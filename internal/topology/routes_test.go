@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// listens counts the routes that it is told.
+type listens struct{ routes atomic.Int64 }
+
+func (l *listens) RoutesChanged(changes []cube.RouteChange, _ bool) {
+	l.routes.Add(int64(len(changes)))
+}
+
+// TestRoutesThatComeWhileTheirCubeGoesHoldNobodyUp: the daemon ends, or deletes a cube, while its namespace changes.
+func TestRoutesThatComeWhileTheirCubeGoesHoldNobodyUp(t *testing.T) {
+	change := []cube.RouteChange{{Route: cube.Route{Prefix: netip.MustParsePrefix("10.0.0.0/8")}}}
+	for range 200 {
+		u, watcher := &unit{}, &listens{}
+		u.mail = newMailbox(func(context.Context, []letter) {}, func(t task) { t.run() })
+		n := &routeNews{u: u, watcher: watcher}
+		n.take(change, true)
+		eventually(t, "the routes are told", func() bool { return watcher.routes.Load() == 1 })
+		var both sync.WaitGroup
+		both.Go(func() {
+			for range 20 {
+				n.take(change, false)
+			}
+		})
+		both.Go(u.mail.close)
+		ended := make(chan struct{})
+		go func() { both.Wait(); n.take(change, false); close(ended) }()
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			t.Fatal("routes and the end of their cube wait for each other")
+		}
+	}
+}
