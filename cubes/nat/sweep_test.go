@@ -177,9 +177,11 @@ func TestAgedSessionsGo(t *testing.T) {
 		// The other direction was heard.
 		plant(t, tables, planted{proto: unix.IPPROTO_UDP, rule: 2, age: 50 * time.Second, internal: "[fd00::1]:1", remote: "[2001:db8:1::1]:1", external: "[2001:db8::1]:1"})
 	}
-	for leaf, want := range map[string]string{
-		"tcp-established": "10.0.0.1", "tcp-transitory": "10.0.0.2", "udp": "10.0.0.3", "icmp": "10.0.0.4", "other": "10.0.0.5",
-	} {
+	leaves := map[string]string{"tcp-established": "10.0.0.1", "tcp-transitory": "10.0.0.2", "udp": "10.0.0.3", "icmp": "10.0.0.4", "other": "10.0.0.5"}
+	for leaf := range leaves {
+		l.Set("PATCH", "n timeout "+leaf, "7440")
+	}
+	for leaf, want := range leaves {
 		fill()
 		wantSessions(t, tables, 6, 6)
 		l.Set("PATCH", "n timeout "+leaf, "40")
