@@ -176,6 +176,7 @@ func (m *making) follow(log []swap) error {
 		r := x.fresh.unwritten()
 		e.carry(nil, []*rule{r})
 		m.copies[x.fresh], m.rules[r.order] = r, r
+		m.reads |= r.reads()
 		fresh = append(fresh, r)
 	}
 	for _, r := range append(e.free, run{m.forest, 1}) {

@@ -193,6 +193,33 @@ func TestNewTreesComeHoweverFastRulesChange(t *testing.T) {
 	}
 }
 
+// TestNewTreesReadWhatRulesReadThatCameMeanwhile has the one rule on MAC addresses go before trees are made, and another come.
+func TestNewTreesReadWhatRulesReadThatCameMeanwhile(t *testing.T) {
+	l := newLab(t)
+	var mac Match
+	mac.SourceMAC([6]byte{2, 0, 0, 0, 0, 7}, [6]byte{255, 255, 255, 255, 255, 255})
+	all := []Change{{Order: 1000, Rule: &Rule{Match: mac}}}
+	for i := range 300 {
+		all = append(all, Change{Order: uint32(i), Rule: &Rule{Match: subnet(i), Result: uint32(i)}})
+	}
+	l.apply(all)
+	l.apply([]Change{{Order: 1000}})
+	l.set.edits = 300
+	l.apply([]Change{{Order: 5}})
+	m := l.set.making
+	if m == nil {
+		t.Fatal("no trees are being made")
+	}
+	l.apply([]Change{{Order: 1001, Rule: &Rule{Match: mac, Result: 9}}})
+	<-m.done
+	l.apply([]Change{{Order: 6}})
+	if l.set.home != m.home {
+		t.Fatal("the new trees are not in place")
+	}
+	l.check(&Key{wordSourceMAC: 2<<40 | 7})
+	l.check(to(7))
+}
+
 func TestTooManyRulesAreRefusedWithAWayOut(t *testing.T) {
 	l := newLab(t)
 	l.apply([]Change{{Order: 1, Rule: &Rule{Result: 5}}})
