@@ -170,6 +170,9 @@ func longestOf(t *testing.T, shape string, edits int) (longest time.Duration) {
 			e.Await()
 		}
 		took := e.Edit(e.next())
+		if took.Anew {
+			t.Errorf("%s: edit %d makes all anew", shape, i)
+		}
 		longest = max(longest, took.CPU)
 		sum += took.CPU
 		if took.Taken {
