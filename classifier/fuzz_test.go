@@ -13,6 +13,7 @@ func FuzzSet(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03some rules, and packets for them"), uint64(1))
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff"), uint64(2))
 	f.Add(make([]byte, 600), uint64(3))
+	f.Add(make([]byte, 600), uint64(60))
 	f.Fuzz(func(t *testing.T, data []byte, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		l := newLab(t)

@@ -77,6 +77,7 @@ func (s *space) take(count int) uint32 {
 				break
 			}
 			if at := s.cut(&s.long, part); at != 0 {
+				at, part = s.join(from, at, part) // another part may be beside it
 				s.link(from, at, part)
 			}
 		}

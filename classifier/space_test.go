@@ -111,3 +111,24 @@ func TestShortRunsLeaveRoomForLongOnes(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPartsForShortRunsJoin: a part that begins where another one has room ends in one run with that.
+func TestPartsForShortRunsJoin(t *testing.T) {
+	s := newSpace(1 << 10)
+	for range shortPart {
+		s.take(1) // the first part
+	}
+	between := s.take(shortPart)
+	first := s.take(1) // begins a part behind it
+	for range shortPart - 1 {
+		s.take(1)
+	}
+	s.give(first, 1)
+	s.give(between, shortPart)
+	if at := s.take(2); at != between {
+		t.Fatalf("two blocks are taken at %d, want those of the new part, at %d", at, between)
+	}
+	if err := s.sound(func(run) {}); err != nil {
+		t.Error(err)
+	}
+}
