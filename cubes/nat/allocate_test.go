@@ -6,10 +6,12 @@ package nat
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
 )
 
 // hosts4 are datagrams of different hosts from one port to one remote.
@@ -21,16 +23,25 @@ func hosts4(n int) (frames [][]byte) {
 	return frames
 }
 
-// claimed goes through the tables: each external endpoint of a table leads to one that leads back.
-// It returns the number of entries.
+// claimed goes through the tables: each external endpoint of a table leads to one that leads back, but for what a sweep
+// is about to take away. It returns the number of entries.
 func (b *bench) claimed() (sessions, mappings int) {
 	b.t.Helper()
+	netns.Eventually(b.t, bpftest.Patience, func() (err error) {
+		sessions, mappings, err = b.claims()
+		return err
+	})
+	return sessions, mappings
+}
+
+func (b *bench) claims() (sessions, mappings int, err error) {
 	var key, twin key4
 	var s, back session4
+	var wrong []error
 	count, mapped := map[string]int{}, 0
 	for table, opposite := range map[string]string{"egress4": "ingress4", "ingress4": "egress4"} {
-		other := b.Map("n", opposite)
-		for it := b.Map("n", table).Iterate(); it.Next(&key, &s); {
+		other, entries := b.Map("n", opposite), b.Map("n", table).Iterate()
+		for entries.Next(&key, &s) {
 			count[table]++
 			if table == "egress4" && s.Half.Flags&flagMapping != 0 {
 				mappings++
@@ -43,16 +54,17 @@ func (b *bench) claimed() (sessions, mappings int) {
 				twin, key = bare4(twin), bare4(key) // found by its mapping
 			}
 			if err := other.Lookup(&twin, &back); err != nil {
-				b.t.Errorf("%s: %v leads to %v, from where nothing leads back: %v", table, key, twin, err)
+				wrong = append(wrong, fmt.Errorf("%s: %v leads to %v, from where nothing leads back: %w", table, key, twin, err))
 			} else if back.Addr != key.Local || back.Half.Port != key.LocalPort {
-				b.t.Errorf("%s: %v leads to %v, which leads to %v %v", table, key, twin, back.Addr, back.Half.Port)
+				wrong = append(wrong, fmt.Errorf("%s: %v leads to %v, which leads to %v %v", table, key, twin, back.Addr, back.Half.Port))
 			}
 		}
+		wrong = append(wrong, entries.Err())
 	}
 	if count["egress4"] != count["ingress4"]+mapped {
-		b.t.Errorf("entries: %v", count)
+		wrong = append(wrong, fmt.Errorf("entries: %v, and %d sessions of mappings", count, mapped))
 	}
-	return sessions, mappings
+	return sessions, mappings, errors.Join(wrong...)
 }
 
 func TestNoEndpointIsGivenTwice(t *testing.T) {

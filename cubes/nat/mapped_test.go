@@ -7,6 +7,7 @@ package nat
 import (
 	"encoding/binary"
 	"encoding/json"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,89 @@ func TestSessionsOfMappingsAreSweptAndShown(t *testing.T) {
 	}
 	l.Set("DELETE", "n natting-table", "")
 	wantSessions(t, tablesOf(t, l), 0, 0)
+}
+
+// Bits of half.Flags.
+const (
+	flagTentative = 1 << 6
+	flagWithdrawn = 1 << 7
+)
+
+// A packet meets a session that another CPU has added and not decided on: it decides, and nobody goes by it before.
+func TestSessionsThatAreNotDecided(t *testing.T) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
+		b := newBench(t, l, `{"rule":{"snat":{"entry":[{"id":1,"internal-net":"0.0.0.0/0","external-ip":"203.0.113.1"},
+			{"id":2,"internal-net":"::/0","external-ip":"2001:db8::1"}]}}}`)
+		tables := tablesOf(t, l)
+		udp4 := func(from, to string, sport, dport uint16) []byte {
+			return plain4(from, to, nextUDP, udp(from, to, sport, dport, nil))
+		}
+		udp6 := func(from, to string, sport, dport uint16) []byte {
+			return ip6(from, to, nextUDP, udp(from, to, sport, dport, nil))
+		}
+		notDecided(b, &tables.v4, udp4, host, ours, other, func(v *session4) *half { return &v.Half })
+		notDecided(b, &tables.v6, udp6, host6, ours6, other6, func(v *session6) *half { return &v.Half })
+	})
+}
+
+func notDecided[K comparable, V any](b *bench, f *family[K, V], udp func(from, to string, sport, dport uint16) []byte,
+	host, ours, other string, half func(*V) *half) {
+	at := func(addr string, port uint16) endpoint { return endpoint{netip.MustParseAddr(addr), port} }
+	key := f.key(at(host, 2000), at(other, 53), nextUDP)
+	entry := func() (v V) {
+		b.t.Helper()
+		v, ok, err := f.egress.Get(key)
+		if err != nil || !ok {
+			b.t.Fatalf("the session of %s: %v, %v", host, ok, err)
+		}
+		return v
+	}
+	flags := func(set uint8) {
+		b.t.Helper()
+		v := entry()
+		half(&v).Flags |= set
+		if err := f.egress.Set(key, v); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	wantFlags := func(want uint8) {
+		b.t.Helper()
+		v := entry()
+		if got := half(&v).Flags & (flagMapped | flagTentative | flagWithdrawn); got != want {
+			b.t.Errorf("the session of %s has flags %#x, want %#x", host, got, want)
+		}
+	}
+	leaves := step{"from inside", false, outFrame(udp(host, other, 2000, 53)), outFrame(udp(ours, other, 2000, 53)), ""}
+	enters := step{"from outside", true, inFrame(udp(other, ours, 53, 2000)), inFrame(udp(other, host, 53, 2000)), ""}
+	none := enters
+	none.want, none.why = nil, "filtered"
+
+	b.steps(leaves, enters)
+	wantFlags(flagMapped)
+	// Nobody else has the endpoint.
+	flags(flagTentative)
+	b.step(none)
+	wantFlags(flagMapped | flagTentative)
+	b.steps(leaves, enters)
+	wantFlags(flagMapped)
+	// The host has it, towards another remote.
+	b.step(step{"of the host", false, outFrame(udp(ours, ours[:len(ours)-1]+"9", 2000, 53)), outFrame(udp(ours, ours[:len(ours)-1]+"9", 2000, 53)), ""})
+	flags(flagTentative)
+	b.steps(leaves, enters)
+	wantFlags(flagMapped)
+	// The host has it, towards the same remote.
+	flags(flagTentative)
+	alone := f.twin(key, entry())
+	v := entry()
+	half(&v).Flags = 0
+	if err := f.ingress.Set(alone, v); err != nil {
+		b.t.Fatal(err)
+	}
+	leaves.want, leaves.why = nil, "endpoint-taken"
+	b.steps(leaves)
+	wantFlags(flagMapped | flagTentative | flagWithdrawn)
+	b.steps(leaves) // it is not decided anew
+	wantFlags(flagMapped | flagTentative | flagWithdrawn)
 }
 
 // A session of a mapping and one of the host that has the external address are made at the same time: one of both gets the

@@ -57,7 +57,7 @@ PCN_NOINLINE void nat_lookup_mapped(struct nat_found *f, const union nat_any_key
 		in->four.remote_port = key->four.remote_port;
 	}
 	f->of = nat_lookup(in, 1, v6);
-	f->mapped = f->of && (f->of->flags & NAT_MAPPED);
+	f->mapped = f->of && (f->of->flags & (NAT_MAPPED | NAT_TENTATIVE)) == NAT_MAPPED;
 	if (!f->mapped)
 		f->by = NULL;
 }
@@ -72,6 +72,8 @@ PCN_INLINE void nat_look(struct nat_found *f, const union nat_any_key *key, cons
 		nat_lookup_mapped(f, key, v6);
 	if (!f->by)
 		f->by = f->of = nat_lookup(key, egress, v6);
+	if (egress && f->by && f->by->flags & NAT_TENTATIVE)
+		f->by = NULL;
 }
 
 PCN_INLINE void nat_generic(struct nat_key6 *to, const union nat_any_key *key, const __u32 table)

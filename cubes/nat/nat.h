@@ -111,6 +111,9 @@ struct nat_key6 {
 #define NAT_OWN 0x10	  /* of the host that has the external address */
 #define NAT_MAPPED 0x20	 /* of a mapping, by which packets from outside find it: no ingress entry */
 #define NAT_HAIRPIN 0x08 /* the remote is an external endpoint of another internal host */
+#define NAT_TENTATIVE \
+	0x40 /* of a mapping, and not decided yet whether it stays: no packet goes by it */
+#define NAT_WITHDRAWN 0x80 /* with NAT_TENTATIVE: it is about to go */
 
 /* What an entry knows: of the direction of its table; of both, in egress tables, with NAT_MAPPED.
  * Each direction counts and stamps for itself. */
@@ -123,7 +126,7 @@ struct nat_session4 {
 	__u32 state;	  /* NAT_OUT_SYN ...: of both directions, in both entries */
 	__u16 addr_delta; /* what the new address adds to a checksum, ... */
 	__u16 port_delta; /* ... and what the new port adds */
-	__be16 port;	  /* what the key's local_port becomes */
+	__be16 port;	  /* what the key's local_port becomes; a word with flags and origin */
 	__u8 flags;
 	__u8 origin;
 	__be32 addr; /* what the key's local becomes */
@@ -154,6 +157,8 @@ struct nat_session6 {
 _Static_assert(__builtin_offsetof(struct nat_session4, addr) ==
 		       __builtin_offsetof(struct nat_session6, addr),
 	       "sessions of both families begin alike");
+_Static_assert(__builtin_offsetof(struct nat_session4, port) % 4 == 0,
+	       "port, flags and origin change at once");
 
 /* A datagram whose first fragment went by. */
 struct nat_fragment_key {

@@ -132,25 +132,52 @@ PCN_INLINE long nat_put_session(struct nat_open *o, const __u32 table)
 	return err;
 }
 
+/* Decides whether a session of a mapping stays, if that is open: not where a session without a mapping has its
+ * external endpoint. Any CPU that has a packet of it may, the first one does, and it is never taken back: who
+ * wants the endpoint later sees the session, and gives way. Returns its flags. */
+PCN_INLINE __u8 nat_settle(struct nat_open *o, struct nat_session4 *s, const __u32 table)
+{
+	union {
+		__u32 word;
+		struct {
+			__be16 port;
+			__u8 flags;
+			__u8 origin;
+		};
+	} is = { .word = *(volatile __u32 *)&s->port }, next = is;
+
+	if (!(is.flags & NAT_TENTATIVE) || is.flags & NAT_WITHDRAWN)
+		return is.flags;
+	if (nat_is_marked(o->out.local_port, NAT_MARK_ALONE) && nat_find(&o->out, table | NAT_IN))
+		next.flags |= NAT_WITHDRAWN;
+	else
+		next.flags &= ~NAT_TENTATIVE;
+	is.word = __sync_val_compare_and_swap((__u32 *)&s->port, is.word, next.word);
+	return is.flags & NAT_TENTATIVE && !(is.flags & NAT_WITHDRAWN) ? next.flags : is.flags;
+}
+
 /* Adds the session of a mapping, which is in o. NAT_EEXIST: a session without a mapping has the external
  * endpoint. It looks for this one after it has claimed that, so one of both gives way. */
 PCN_INLINE int nat_join(struct nat_open *o, const __u32 table)
 {
 	nat_specific(o);
-	o->entry.flags |= NAT_MAPPED;
+	o->entry.flags |= NAT_MAPPED | NAT_TENTATIVE;
 	long err = nat_put_session(o, table);
-	if (err == NAT_EEXIST) { /* by another CPU at the same time */
-		struct nat_session4 *s = nat_find(&o->in, table);
-		int inbound = o->entry.flags & NAT_INBOUND;
-		return s && (!inbound || (s->flags & NAT_MAPPED)) ? NAT_OPENED : err;
-	}
-	if (err)
+	o->entry.flags &= ~(NAT_MAPPED | NAT_TENTATIVE);
+	if (err && err != NAT_EEXIST)
 		return err;
-	if (nat_is_marked(o->out.local_port, NAT_MARK_ALONE) && nat_find(&o->out, table | NAT_IN)) {
+	struct nat_session4 *s = nat_find(&o->in, table);
+	__u8 flags = s ? nat_settle(o, s, table) : NAT_WITHDRAWN;
+	if (err) { /* another CPU added it at the same time */
+		int inbound = o->entry.flags & NAT_INBOUND;
+		return !(flags & NAT_WITHDRAWN) && (!inbound || flags & NAT_MAPPED) ? NAT_OPENED
+										    : err;
+	}
+	if (flags & NAT_WITHDRAWN) {
 		nat_remove(&o->in, table);
-		o->entry.flags &= ~NAT_MAPPED;
 		return NAT_EEXIST;
 	}
+	o->entry.flags |= NAT_MAPPED;
 	return nat_opened(o);
 }
 
