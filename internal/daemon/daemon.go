@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -169,13 +170,15 @@ func (d *daemon) openStore(context.Context) (err error) {
 	if err := os.MkdirAll(d.opts.StateDir, 0o755); err != nil {
 		return fmt.Errorf("making the state directory: %w", err)
 	}
-	d.store, d.state, err = store.Open(store.Options{Dir: filepath.Join(d.opts.StateDir, "store.d"), Logger: d.log,
+	d.store, d.state, err = store.Open(store.Options{Dir: storeDir(d.opts), Logger: d.log,
 		KeepTransactions: keepRevisions, KeepBytes: keepBytes})
 	if err == nil {
 		d.undo = append(d.undo, d.store.Close)
 	}
 	return err
 }
+
+func storeDir(o Options) string { return filepath.Join(o.StateDir, "store.d") }
 
 func (d *daemon) openPlane(context.Context) (err error) {
 	d.plane, err = d.parts.openPlane(planeOptions{
@@ -188,7 +191,7 @@ func (d *daemon) openPlane(context.Context) (err error) {
 	d.undo = append(d.undo, func() error {
 		// A boot that fails must not take down the traffic of the daemon before it.
 		if d.started && d.opts.OnExit == ExitClean {
-			return d.plane.Cleanup()
+			return errors.Join(d.plane.Cleanup(), topology.Undress(d.store.Records()))
 		}
 		return d.plane.Close()
 	})
@@ -327,16 +330,29 @@ func cleanup(o Options, p parts, stdout, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	plane, err := p.openPlane(planeOptions{BPFFS: o.BPFFS, Instance: o.Instance, Mounts: o.Mounts, Logger: newLogger(out, o.LogLevel, o.LogFormat)})
+	log := newLogger(out, o.LogLevel, o.LogFormat)
+	plane, err := p.openPlane(planeOptions{BPFFS: o.BPFFS, Instance: o.Instance, Mounts: o.Mounts, Logger: log})
 	if err != nil {
 		return fmt.Errorf("opening the data plane: %w", err)
 	}
 	if err := plane.Cleanup(); err != nil {
 		return fmt.Errorf("removing what is in the kernel: %w", err)
 	}
-	if err := errors.Join(removeSocket(o.Socket), removeSocket(o.ReadSocket), removePidFile(o.PidFile), removeEmpty(o.BPFFS)); err != nil {
+	if err := errors.Join(undress(o, log), removeSocket(o.Socket), removeSocket(o.ReadSocket), removePidFile(o.PidFile), removeEmpty(o.BPFFS)); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(stdout, "nothing of polycubed%s is left in the kernel; its configuration is still in %s\n", describe(o.Instance), o.StateDir)
 	return err
+}
+
+// undress gives the netdevs of stored ports their own looks back. Where nothing is stored, no port gave them any.
+func undress(o Options, log *slog.Logger) error {
+	if _, err := os.Stat(storeDir(o)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	s, state, err := store.Open(store.Options{Dir: storeDir(o), Logger: log, KeepTransactions: keepRevisions, KeepBytes: keepBytes})
+	if err != nil {
+		return fmt.Errorf("the addresses that ports gave to netdevs stay, the configuration cannot be read: %w", err)
+	}
+	return errors.Join(topology.Undress(state.Records), s.Close())
 }

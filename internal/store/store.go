@@ -294,6 +294,13 @@ func (s *Store) apply(recs []Record) {
 	}
 }
 
+// Records are what the store holds now: one for every key, sorted by key.
+func (s *Store) Records() []Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sorted()
+}
+
 // sorted is the state as records that share their values with it; nobody writes into a value once it is there.
 func (s *Store) sorted() []Record {
 	recs := make([]Record, 0, len(s.state))

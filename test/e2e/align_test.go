@@ -21,8 +21,8 @@ type aligned struct {
 	t *testing.T
 }
 
-func newAligned(t *testing.T) aligned {
-	d := newMachine(t).Start()
+func newAligned(t *testing.T, args ...string) aligned {
+	d := newMachine(t).Start(args...)
 	for _, dev := range []string{"veth1", "veth2"} {
 		d.lab.Host(dev, "")
 	}
@@ -253,4 +253,46 @@ func TestAnotherWayOfTheHostIsLeftAlone(t *testing.T) {
 	a.netdev("veth1")
 	a.port("p1", "", "198.18.1.1/24", "198.18.4.1/24")
 	a.lab.Run("ip", "addr", "flush", "dev", "veth2")
+}
+
+// TestNetdevsGetTheirLooksBack when nothing is to stay in the kernel, and are dressed again by the next daemon.
+func TestNetdevsGetTheirLooksBack(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]struct {
+		args []string
+		end  func(aligned)
+	}{
+		"--on-exit=clean": {[]string{"--on-exit=clean"}, func(a aligned) { a.Stop() }},
+		"cleanup after kill -9": {nil, func(a aligned) {
+			a.Kill9()
+			if r := a.Polycubed("cleanup"); r.code != 0 {
+				a.t.Error(r)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAligned(t, end.args...)
+			a.lab.Run("ip", "addr", "add", "198.18.9.9/24", "dev", "veth1")
+			own := a.macOf("veth1")
+			a.Must(http.StatusCreated, "POST", "/router/r1", `{"ports":[{"name":"p1","ip":"198.18.1.1/24","mac":"02:00:00:00:01:01",
+				"secondaryip":[{"ip":"198.18.1.2/24"}]},{"name":"p2"}]}`)
+			a.Do("connect r1:p1 veth1")
+			a.Do("connect r1:p2 veth2")
+			dressed := func() {
+				t.Helper()
+				a.netdev("veth1", "198.18.1.1/24", "198.18.1.2/24", "198.18.9.9/24")
+				a.mac("veth1", "02:00:00:00:01:01")
+			}
+			dressed()
+			end.end(a)
+			a.netdev("veth1", "198.18.9.9/24")
+			a.mac("veth1", own)
+			a.daemon = a.machine.Start()
+			dressed()
+			a.Do("r1 del")
+			a.netdev("veth1", "198.18.9.9/24")
+			a.mac("veth1", own)
+		})
+	}
 }

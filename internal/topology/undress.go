@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// The end of it all: netdevs get their own looks back when nothing stays in the kernel, and nobody is to answer for the
+// addresses of ports any more.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/store"
+)
+
+// Undress takes away from netdevs what the ports of stored cubes gave them. The records stay as they are, so a daemon that
+// starts with them dresses the netdevs again. A record that cannot be read has no ports.
+func Undress(records []store.Record) error { return undress(records, kernelNetdevs{}) }
+
+func undress(records []store.Record, netdevs Netdevs) error {
+	var errs []error
+	for _, r := range records {
+		var s stored
+		if !strings.HasPrefix(r.Key, cubeKey) || json.Unmarshal(r.Value, &s) != nil {
+			continue
+		}
+		var config struct {
+			Ports []struct{ Name, Peer, MAC string }
+		}
+		if json.Unmarshal(s.Config, &config) != nil {
+			continue
+		}
+		own := map[string]string{}
+		for _, p := range s.Ports {
+			own[p.Name] = p.OwnMAC
+		}
+		for _, p := range config.Ports {
+			if (&port{peer: p.Peer}).onNetdev() {
+				errs = append(errs, undressOne(netdevs, p.Peer, p.MAC, own[p.Name]))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// undressOne takes our addresses away from a netdev, and the MAC address `given`, if it has it, for its own.
+func undressOne(netdevs Netdevs, name, given, own string) error {
+	look, err := netdevs.Look(name)
+	if errors.Is(err, netdev.ErrNotFound) || errors.Is(err, netdev.ErrInvalidName) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d := netdev.Dress{Remove: look.Ours}
+	if mac, err := net.ParseMAC(own); err == nil && strings.EqualFold(given, look.MAC.String()) {
+		d.MAC = mac
+	}
+	if err := netdevs.Put(look.Index, d); err != nil {
+		return fmt.Errorf("netdev %s keeps what a port gave it: %w", name, err)
+	}
+	return nil
+}
