@@ -197,6 +197,8 @@ func TestRoutersWithOSPFFindTheWayAndAnotherOne(t *testing.T) {
 	l.Set("DELETE", "r1 ports to2 peer", "")
 	hasRoute(t, l, "r1", `"network":"10.2.0.0/24","nexthop":"10.13.0.2"`, true)
 	hasRoute(t, l, "r2", `"network":"10.1.0.0/24","nexthop":"10.23.0.2"`, true)
+	hasRoute(t, l, "r3", `"network":"10.1.0.0/24","nexthop":"10.13.0.1"`, true)
+	hasRoute(t, l, "r3", `"network":"10.2.0.0/24","nexthop":"10.23.0.1"`, true)
 	if err := l.Hosts[0].Ping("10.2.0.2", netns.PingOptions{Count: 3, Interval: 200 * time.Millisecond}); err != nil {
 		t.Errorf("by the other way: %v", err)
 	}

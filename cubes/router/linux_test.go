@@ -216,7 +216,11 @@ func packet4(r *rand.Rand, eth []byte, src, dst string, proto, ttl byte, l4 []by
 	case 0:
 		frame[24] ^= 1
 	case 1: // a length that is not the frame's
-		frame[16+r.IntN(2)] ^= byte(1 << r.IntN(8))
+		at, bit := 16+r.IntN(2), byte(1<<r.IntN(8))
+		frame[at] ^= bit
+		if n := int(binary.BigEndian.Uint16(frame[16:])); n >= len(ip) && 14+n < bytes.Index(frame, []byte("mark"))+len(mark(0)) {
+			frame[at] ^= bit // Linux cuts off what is behind, and with it the mark
+		}
 		clear(frame[24:26])
 		binary.BigEndian.PutUint16(frame[24:], onesFold(onesSum(0, frame[14:34+len(options)])))
 	case 2: // padding
