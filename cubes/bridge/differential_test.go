@@ -303,7 +303,7 @@ func TestFramesGoWhereOpenVSwitchSendsThem(t *testing.T) {
 	for i, h := range hosts {
 		o.addPort(h.Outer, &m.ports[i])
 	}
-	o.vsctl("set", "Open_vSwitch", ".", "other_config:flow-limit=0") // no flow is kept that what is learned later would change
+	o.keepNoFlows()
 	m.devices = []*device{newDevice(t, "Open vSwitch", hosts)}
 	m.ours()
 	for i := range frames() {

@@ -28,7 +28,7 @@ type ovs struct {
 // startOVS starts both, with the bridge br0. They end with the test, which is skipped where there is no Open vSwitch.
 func startOVS(t testing.TB, ns *netns.Namespace) *ovs {
 	t.Helper()
-	for _, tool := range []string{"ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl"} {
+	for _, tool := range []string{"ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-appctl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("needs Open vSwitch: %v", err)
 		}
@@ -89,6 +89,19 @@ func (o *ovs) start(name string, args ...string) {
 func (o *ovs) vsctl(args ...string) string {
 	o.t.Helper()
 	return o.run("ovs-vsctl", append([]string{"--timeout=20", "--retry", "--db=unix:" + o.file("db.sock")}, args...)...)
+}
+
+// keepNoFlows has the switch decide on each frame anew, so that none goes by what was learned later than the flow. It takes
+// half a second to follow.
+func (o *ovs) keepNoFlows() {
+	o.t.Helper()
+	o.vsctl("set", "Open_vSwitch", ".", "other_config:flow-limit=0")
+	netns.Eventually(o.t, patience, func() error {
+		if got := o.run("ovs-appctl", "--target="+o.file("switch.ctl"), "upcall/show"); !strings.Contains(got, "(current 0)") || !strings.Contains(got, "(limit 0)") {
+			return fmt.Errorf("it keeps flows: %s", got)
+		}
+		return nil
+	})
 }
 
 // addPort makes a device a port, as one of ours is configured.
