@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/classifier"
+	"github.com/polycube/polycube/test/repeat"
 	"github.com/polycube/polycube/test/rulesets"
 )
 
@@ -22,8 +23,7 @@ func changes(rules []rulesets.Rule) []classifier.Change {
 }
 
 func TestASetFindsWhatALinearSearchFinds(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := repeat.Seed(t)
 	sizes, packets := []int{0, 1, 7, 8, 9, 33, 300, 2000}, 1500
 	if os.Getenv("POLYCUBE_SOAK") != "" {
 		sizes, packets = append(sizes, 10000), 20000

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/classifier"
+	"github.com/polycube/polycube/test/repeat"
 	"github.com/polycube/polycube/test/rulesets"
 )
 
@@ -90,8 +91,7 @@ func (e *editor) next() classifier.Change {
 }
 
 func TestNoEditAmongManyRulesMakesAllAnew(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := repeat.Seed(t)
 	edits := 1500
 	if os.Getenv("POLYCUBE_SOAK") != "" {
 		edits = 100000

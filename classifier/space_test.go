@@ -6,7 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
+
+	"github.com/polycube/polycube/test/repeat"
 )
 
 // longestOf is the longest free run of those in which a run of a length may be, by the lists.
@@ -26,8 +27,7 @@ func (s *space) longestOf(count int) (most int) {
 }
 
 func TestFreeRunsJoin(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := repeat.Seed(t)
 	for _, blocks := range []int{2, 70, 1 << 10, 1 << 13} {
 		rng := rand.New(rand.NewPCG(seed, uint64(blocks)))
 		s := newSpace(blocks)

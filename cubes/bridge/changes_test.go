@@ -11,12 +11,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
+	"github.com/polycube/polycube/test/repeat"
 )
 
 // fakeFloods remembers sets, and refuses what it is told to.
@@ -194,8 +194,7 @@ func (r *ring) check(t *testing.T) {
 // Whatever happened to the ports, frames go by what they are.
 func TestRandomChangesOfPorts(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := repeat.Seed(t)
 	l := bpftest.New(t, bpftest.Options{Hosts: 4, Host: []netns.Option{netns.WithMTU(1500)}})
 	l.Create("bridge", "br", "")
 	r := &ring{l: l, rng: rand.New(rand.NewPCG(seed, 0)), ports: map[int]*Port{}}

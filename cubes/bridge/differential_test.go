@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
+	"github.com/polycube/polycube/test/repeat"
 )
 
 // device is a bridge under test, by the hosts at its ports.
@@ -87,15 +87,7 @@ type match struct {
 }
 
 func newMatch(t *testing.T) *match {
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("POLYCUBE_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("seed %d, which POLYCUBE_SEED repeats", seed)
-	return &match{t: t, rng: rand.New(rand.NewPCG(seed, 0))}
+	return &match{t: t, rng: rand.New(rand.NewPCG(repeat.Seed(t), 0))}
 }
 
 // tagOf puts a frame into a VLAN as a port sends it; 0 is without a tag.

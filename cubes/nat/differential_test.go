@@ -22,6 +22,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
+	"github.com/polycube/polycube/test/repeat"
 )
 
 // machine is one of the two, with the wires of the hosts on its sides.
@@ -360,9 +361,7 @@ func translateAlike(t *testing.T, typ cube.Type, rules translation) {
 	if os.Getenv("POLYCUBE_SOAK") != "" {
 		events = 20000
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	d := &differ{t: t, random: rand.New(rand.NewPCG(seed, 3)), rules: rules, machines: [2]*machine{ourNAT(t, typ, rules), linuxNAT(t, rules)}}
+	d := &differ{t: t, random: rand.New(rand.NewPCG(repeat.Seed(t), 3)), rules: rules, machines: [2]*machine{ourNAT(t, typ, rules), linuxNAT(t, rules)}}
 	kinds := map[string]int{}
 	for event := range events {
 		var c *conversation

@@ -10,9 +10,9 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/repeat"
 )
 
 // noise makes packets: whole ones, cut ones, and ones with changed bytes.
@@ -97,11 +97,10 @@ func TestFuzzedPacketsHaveAFate(t *testing.T) {
 		"dnat":{"entry":[{"id":1,"external-ip":"203.0.113.2","internal-ip":"10.0.0.8"},{"id":2,"external-ip":"2001:db8::2","internal-ip":"fd00::8"}]},
 		"port-forwarding":{"entry":[{"id":1,"external-ip":"203.0.113.1","external-port":80,"internal-ip":"10.0.0.7","internal-port":8080}]}}}`
 	reasons := "malformed filtered no-session endpoint-taken fragment-without-first icmp-unrelated protocol"
-	seed, times := uint64(time.Now().UnixNano()), 400
+	seed, times := repeat.Seed(t), 400
 	if os.Getenv("POLYCUBE_SOAK") != "" {
 		times = 50000
 	}
-	t.Logf("seed %d", seed)
 	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b, r := newBench(t, l, config), noise{rand.New(rand.NewPCG(seed, 1))}
 		through, dropped := 0, 0

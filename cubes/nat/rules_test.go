@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/repeat"
 )
 
 // forwardsOf are the entries of the map by what they match.
@@ -172,8 +173,7 @@ func winner(rules map[uint32]*ForwardEntry, proto Protocol, port uint16) (found 
 // TestForwardedPortsAreThoseOfTheRules: after random changes, the longest prefix of each port leads where the rules say,
 // and what was changed alone is as if all had been made anew.
 func TestForwardedPortsAreThoseOfTheRules(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := repeat.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 1))
 	set, have := newRuleSet(), map[forwardKey]forward{}
 	external := External{netip.MustParsePrefix("203.0.113.1/32"), false}

@@ -13,10 +13,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/repeat"
 	"github.com/polycube/polycube/test/rulesets"
 )
 
@@ -113,8 +113,7 @@ func (o *oracle) compare(t *testing.T, l *bpftest.Lab, when string) {
 }
 
 func TestACubeDecidesWhatALinearSearchDecides(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := repeat.Seed(t)
 	shapes := map[string]int{"mixed": 400, "fw": 300, "l2": 60, "overlapping": 200, "ranges": 700, "wildcards": 30, "masks": 50}
 	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
 		l.Create("pbforwarder", "f", threePorts)

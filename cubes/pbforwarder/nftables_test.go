@@ -18,13 +18,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
+	"github.com/polycube/polycube/test/repeat"
 	"github.com/polycube/polycube/test/rulesets"
 )
 
@@ -257,8 +257,7 @@ func gates() (rules []ruling, packets []rulesets.Packet) {
 }
 
 func TestTheCubeForwardsAsNftablesDoes(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := repeat.Seed(t)
 	c := &court{sent: map[uint64][]byte{}, want: map[uint64]int{}, rule: map[uint64]string{}}
 	c.judges = []*judge{nftJudge(t), ourJudge(t, cube.TypeTC), ourJudge(t, cube.TypeXDPSKB), ourJudge(t, cube.TypeXDPDRV)}
 	rounds := uint64(1)

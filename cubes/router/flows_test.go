@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/pkt"
+	"github.com/polycube/polycube/test/repeat"
 )
 
 // solicitation is a neighbour solicitation as RFC 4861 says.
@@ -213,8 +213,7 @@ func TestChangesUnderTrafficLoseNothing(t *testing.T) {
 // The fast path against a table that is looked through: random prefixes in each other, of both families.
 func TestTheFastPathFindsTheLongestPrefix(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := repeat.Seed(t)
 	each(t, func(t *testing.T, l *bpftest.Lab) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		table := map[netip.Prefix]string{}

@@ -163,6 +163,8 @@ const noNextHeader = 59
 func (s *slow) unheard(p *cube.PacketIn, ip *wire.Packet) {
 	switch {
 	case ip.Offset > 0 || ip.Proto == wire.ProtoICMP || ip.Proto == wire.ProtoICMPv6 || ip.Proto == noNextHeader:
+	case ip.BrokenUDP():
+		s.counters.Malformed++
 	case ip.Proto == wire.ProtoUDP || ip.Proto == wire.ProtoTCP:
 		s.refuse(p, wire.NoPort, 0)
 	default:

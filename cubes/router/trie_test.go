@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/repeat"
 )
 
 // reference is a table of routes that is looked through from the longest prefix on.
@@ -94,8 +94,7 @@ func randomPrefix(rnd *rand.Rand) netip.Prefix {
 }
 
 func TestTheTrieFindsTheLongestPrefix(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := repeat.Seed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	tr, store, want := newTrie(), &memoryStore{root: map[uint32]chunkEntry{}, chunks: map[uint32]chunkEntry{}}, reference{}
 	tr.store = store

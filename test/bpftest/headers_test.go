@@ -12,11 +12,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/pkt"
+	"github.com/polycube/polycube/test/repeat"
 )
 
 var (
@@ -208,8 +208,7 @@ func TestParsersOfIPAreRight(t *testing.T) {
 		Model: headersModel, Objects: map[cube.Hook][]byte{cube.TC: headersTC, cube.XDP: headersXDP},
 		New: func(cube.Env) (cube.Instance, error) { return headersCube{}, nil },
 	}}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := repeat.Seed(t)
 	bpftest.Each(t, bpftest.Options{Hosts: 1, Services: services}, func(t *testing.T, l *bpftest.Lab) {
 		l.Create("headers", "h", `{"ports":[{"name":"p1","peer":"veth1"}]}`)
 		table, err := cube.TableOf[uint32, headers]("found", l.Map("h", "found"))

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/polycube/polycube/cube"
 	_ "github.com/polycube/polycube/cubes/all" // what ships
@@ -16,6 +15,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/repeat"
 )
 
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
@@ -41,8 +41,7 @@ func TestEveryFrameHasAFate(t *testing.T) {
 				t.Parallel()
 				l := bpftest.New(t, bpftest.Options{Type: typ, Mode: datapath.ModeInline})
 				set(l)
-				seed := uint64(time.Now().UnixNano())
-				t.Logf("seed %d", seed)
+				seed := repeat.Seed(t)
 				feed(t, l, rand.New(rand.NewPCG(seed, 0)), frames)
 			})
 		}

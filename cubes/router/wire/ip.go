@@ -34,6 +34,26 @@ func (p *Packet) V6() bool { return p.Src.Is6() }
 // Fragment says whether it is a part of a packet.
 func (p *Packet) Fragment() bool { return p.Offset > 0 || p.More }
 
+// udpLen is the length of the header of UDP.
+const udpLen = 8
+
+// BrokenUDP says whether a packet that is no fragment has no room for the UDP datagram that it begins (RFC 768).
+func (p *Packet) BrokenUDP() bool {
+	if p.Proto != ProtoUDP || p.Fragment() {
+		return false
+	}
+	room := int(binary.BigEndian.Uint16(p.Data[2:])) - p.header
+	if p.V6() {
+		room = ipv6Len + int(binary.BigEndian.Uint16(p.Data[4:])) - p.header
+	}
+	if room < udpLen || len(p.Payload) < udpLen {
+		return true
+	}
+	length := int(binary.BigEndian.Uint16(p.Payload[4:]))
+	jumbo := p.V6() && length == 0 // RFC 2675 4
+	return length > room || length < udpLen && !jumbo
+}
+
 // ParseIP reads a frame.
 func ParseIP(frame []byte) (Packet, error) {
 	switch EtherType(frame) {

@@ -151,6 +151,51 @@ func TestDiscoveryThatBreaksTheRulesIsRefused(t *testing.T) {
 	}
 }
 
+func TestUDPThatHasNoRoomIsBroken(t *testing.T) {
+	const total4, total6 = 2, 4
+	for _, six := range []bool{false, true} {
+		header, total := ipv4Len, total4
+		frame := func() []byte { return one().IPv4("10.0.0.1", "192.0.2.1").UDP(1, 2).Payload(10).Bytes() }
+		if six {
+			header, total = ipv6Len, total6
+			frame = func() []byte { return one().IPv6("2001:db8::1", "2001:db8:1::1").UDP(1, 2).Payload(10).Bytes() }
+		}
+		for _, tt := range []struct {
+			what   string
+			change func(ip, udp []byte)
+			want   bool
+		}{
+			{"as it is", func(_, _ []byte) {}, false},
+			{"a packet with more behind it", func(_, udp []byte) { udp[5] = 8 }, false},
+			{"a byte too long", func(_, udp []byte) { udp[5]++ }, true},
+			{"far too long", func(_, udp []byte) { udp[4] = 2 }, true},
+			{"shorter than its header", func(_, udp []byte) { udp[5] = 7 }, true},
+			{"no length", func(_, udp []byte) { udp[5] = 0 }, !six},
+			{"a packet too short for it", func(ip, _ []byte) { ip[total+1]-- }, true},
+			{"a packet too short for its header", func(ip, _ []byte) { ip[total+1] -= 11 }, true},
+			{"another protocol", func(ip, udp []byte) {
+				udp[5]++
+				ip[map[bool]int{false: 9, true: 6}[six]] = 253
+			}, false},
+		} {
+			f := frame()
+			tt.change(f[ethLen:], f[ethLen+header:])
+			p, err := ParseIP(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := p.BrokenUDP(); got != tt.want {
+				t.Errorf("IPv6 %v, %s: broken %v, want %v", six, tt.what, got, tt.want)
+			}
+		}
+		f := frame()
+		p, err := ParseIP(f[:len(f)-5]) // the slow path gives less than there was
+		if err != nil || p.BrokenUDP() {
+			t.Errorf("IPv6 %v, cut by the slow path: %v", six, err)
+		}
+	}
+}
+
 func TestErrorsQuoteThePacketAndTellTheMTU(t *testing.T) {
 	v4 := func(n int) []byte {
 		return one().IPv4("10.0.0.1", "192.0.2.1").UDP(1, 2).Payload(n).Bytes()
@@ -355,6 +400,7 @@ func FuzzHostileFramesAreReadOrRefused(f *testing.F) {
 		}
 		for k := TimeExceeded; k <= TooBig; k++ {
 			p.Answerable(k)
+			p.BrokenUDP()
 			e := Error{Kind: k, MTU: int(mtu), From: p.Dst}
 			e.Frame(&p, host, router)
 		}
