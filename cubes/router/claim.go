@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cubes/router/neigh"
 	"github.com/polycube/polycube/cubes/router/wire"
 )
@@ -56,6 +57,10 @@ func (s *slow) claim(k neigh.Key, mac wire.MAC, now time.Duration) {
 	}
 	s.claims.Add(k, mac, start, s.up[k.Port], now)
 }
+
+// machine says whether a station is the machine that the router is on: another netdev of it is on the same link, and Linux
+// answers there for what a port's netdev has of the port. That is nobody else who has the address.
+func (s *slow) machine(mac wire.MAC) bool { return cube.OwnStation(s.env, mac[:]) }
 
 // portUp follows the link of a port.
 func (s *slow) portUp(index uint16, up bool) {

@@ -147,14 +147,14 @@ func (s *slow) arp(p *cube.PacketIn) {
 	}
 	now := clock()
 	if mac, ours := s.claims.Has(neigh.Key{Addr: a.Sender, Port: p.Port}); ours {
-		if a.SenderMAC != mac {
+		if a.SenderMAC != mac && !s.machine(a.SenderMAC) {
 			s.claims.Conflict(neigh.Key{Addr: a.Sender, Port: p.Port}, a.SenderMAC, now)
 		}
 		return
 	}
 	_, forUs := s.claims.Has(neigh.Key{Addr: a.Target, Port: p.Port})
 	if a.Probe() {
-		if forUs && a.SenderMAC != port.station() {
+		if forUs && a.SenderMAC != port.station() && !s.machine(a.SenderMAC) {
 			s.claims.Probed(neigh.Key{Addr: a.Target, Port: p.Port}, a.SenderMAC, now)
 		}
 		return
@@ -188,9 +188,9 @@ func (s *slow) nd(p *cube.PacketIn) {
 		return // it came back from a loop in the link
 	}
 	if n.Advertisement {
-		if ours {
+		if ours && !s.machine(n.Station()) {
 			s.claims.Conflict(target, n.Station(), now)
-		} else if port.onLink(n.Target) {
+		} else if !ours && port.onLink(n.Target) {
 			s.table.Answered(target, s.judged(target, n), now)
 		}
 		return
@@ -199,7 +199,9 @@ func (s *slow) nd(p *cube.PacketIn) {
 		return
 	}
 	if n.From.IsUnspecified() {
-		s.claims.Probed(target, n.FromMAC, now)
+		if !s.machine(n.FromMAC) {
+			s.claims.Probed(target, n.FromMAC, now)
+		}
 	} else if _, claimed := s.claims.Has(neigh.Key{Addr: n.From, Port: p.Port}); claimed || !port.onLink(n.From) {
 		return
 	} else if n.Link != (wire.MAC{}) {

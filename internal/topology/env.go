@@ -8,6 +8,7 @@ package topology
 import (
 	"fmt"
 	"log/slog"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -28,9 +29,11 @@ type env struct {
 	takenOver bool
 	// degrade is the unit's.
 	degrade func(reason string)
-	dp      Datapath
-	log     *slog.Logger
-	level   *slog.LevelVar
+	// ownStation is the manager's.
+	ownStation func(net.HardwareAddr) bool
+	dp         Datapath
+	log        *slog.Logger
+	level      *slog.LevelVar
 	// ready is set before the first Commit: the maps exist.
 	ready atomic.Bool
 	ports atomic.Pointer[portTable]
@@ -113,6 +116,9 @@ func (e *env) Send(p *cube.PacketOut) error {
 	}
 	return nil
 }
+
+// OwnStation implements cube.Host.
+func (e *env) OwnStation(mac net.HardwareAddr) bool { return e.ownStation(mac) }
 
 func (e *env) Programs() cube.Programs { return e.programs }
 func (e *env) Floods() cube.Floods     { return floods{e} }

@@ -7,6 +7,7 @@ package topology
 // together when the cube is ready to hear it, so a burst of changes is told once.
 
 import (
+	"bytes"
 	"encoding/json"
 	"net"
 	"net/netip"
@@ -71,6 +72,29 @@ func (m *Manager) tellParents() {
 			watcher.ParentChanged(parent)
 		})
 	}
+}
+
+// ownStation says whether the stack sends from a MAC address: a netdev has it that no port is connected to.
+func (m *Manager) ownStation(mac net.HardwareAddr) bool {
+	var names []string
+	m.parents.Lock()
+	for name, info := range m.infos {
+		if bytes.Equal(info.MAC, mac) {
+			names = append(names, name)
+		}
+	}
+	m.parents.Unlock()
+	if len(names) == 0 {
+		return false
+	}
+	for _, rec := range m.view.Load().cubes {
+		for _, p := range rec.ports {
+			if i := slices.Index(names, p.peer); i >= 0 {
+				names = slices.Delete(names, i, i+1)
+			}
+		}
+	}
+	return len(names) > 0
 }
 
 // inherit brings what a cube hears of its parent up to date, and says whether it changed.

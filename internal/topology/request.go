@@ -66,7 +66,7 @@ func (m *Manager) newUnit(svc *service, name, uuid string, id datapath.CubeID) *
 	u.log = m.logger(svc.info.Name, name, level, nil)
 	u.env = &env{name: name, id: id, uuid: uuid, degrade: u.degrade, transparent: svc.info.Transparent, dp: m.dp, level: level,
 		log: m.logger(svc.info.Name, name, level, newLineLimit())}
-	u.env.programs, u.env.start = programs{m, u}, u.start
+	u.env.programs, u.env.start, u.env.ownStation = programs{m, u}, u.start, m.ownStation
 	u.env.ports.Store(newPortTable())
 	u.mail = newMailbox(u.deliver, u.perform)
 	u.mail.waits = m.tallies.waits

@@ -7,6 +7,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -295,4 +296,63 @@ func TestNetdevsGetTheirLooksBack(t *testing.T) {
 			a.mac("veth1", own)
 		})
 	}
+}
+
+// TestTheMachineIsNoDuplicate: another netdev of the machine is on the same link, and Linux answers there for the address that
+// the port's netdev got.
+func TestTheMachineIsNoDuplicate(t *testing.T) {
+	t.Parallel()
+	d := newMachine(t).Start()
+	lan, second := d.lab.Host("veth1", ""), d.lab.Host("veth2", "")
+	second.Run("ip", "link", "set", "eth0", "down")
+	second.Run("ip", "link", "set", "eth0", "name", "eth1", "netns", lan.Name)
+	lan.Run("ip", "link", "add", "br0", "type", "bridge")
+	for _, dev := range []string{"eth0", "eth1"} {
+		lan.Run("ip", "link", "set", dev, "master", "br0", "up")
+	}
+	lan.Run("ip", "link", "set", "br0", "up")
+	link, otherLink := netns.OpenRaw(t, lan, "eth0"), netns.OpenRaw(t, lan, "eth1")
+	a := aligned{d, t}
+	own, other := macBytes(t, a.macOf("veth1")), macBytes(t, a.macOf("veth2"))
+
+	d.Do("router add r1")
+	d.Do("r1 ports add p1 peer=veth1 ip=198.18.1.1/24")
+	says := func(what string, ear *netns.Raw, op byte, mac []byte) {
+		t.Helper()
+		sender := append(append([]byte{0, op}, mac...), 198, 18, 1, 1)
+		if _, err := ear.Recv(func(f []byte) bool { return len(f) >= 42 && string(f[20:32]) == string(sender) }, patience); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	says("the machine does not answer on its other link", otherLink, 2, other)
+	says("the router does not announce its address", link, 1, own) // after it has asked whether anybody has it
+	duplicates := func(router string) []string {
+		t.Helper()
+		var p struct {
+			Duplicate []string `json:"duplicate-address"`
+		}
+		a.Get("/router/"+router+"/ports/p1", &p)
+		return p.Duplicate
+	}
+	if got := duplicates("r1"); len(got) > 0 {
+		t.Errorf("the router takes the machine for another one: %v", got)
+	}
+	// Another router is another one, on the same machine, too.
+	d.Do("router add r2")
+	d.Do("r2 ports add p1 peer=veth2 ip=198.18.1.1/24")
+	netns.Eventually(t, patience, func() error {
+		if got := duplicates("r2"); !slices.Equal(got, []string{"198.18.1.1"}) {
+			return fmt.Errorf("r2 has the duplicates %v", got)
+		}
+		return nil
+	})
+}
+
+func macBytes(t *testing.T, text string) []byte {
+	t.Helper()
+	mac, err := net.ParseMAC(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mac
 }
