@@ -111,8 +111,7 @@ struct nat_key6 {
 #define NAT_OWN 0x10	  /* of the host that has the external address */
 #define NAT_MAPPED 0x20	 /* of a mapping, by which packets from outside find it: no ingress entry */
 #define NAT_HAIRPIN 0x08 /* the remote is an external endpoint of another internal host */
-#define NAT_TENTATIVE \
-	0x40 /* of a mapping, and not decided yet whether it stays: no packet goes by it */
+#define NAT_TENTATIVE 0x40 /* of a mapping; not decided yet whether it stays: nobody goes by it */
 #define NAT_WITHDRAWN 0x80 /* with NAT_TENTATIVE: it is about to go */
 
 /* What an entry knows: of the direction of its table; of both, in egress tables, with NAT_MAPPED.
