@@ -224,8 +224,8 @@ func packet4(r *rand.Rand, eth []byte, src, dst string, proto, ttl byte, l4 []by
 		}
 		clear(frame[24:26])
 		binary.BigEndian.PutUint16(frame[24:], onesFold(onesSum(0, frame[14:34+len(options)])))
-	case 2: // padding
-		frame = append(frame, make([]byte, r.IntN(20))...)
+	case 2: // padding, as far as the link takes it
+		frame = append(frame, make([]byte, min(r.IntN(20), 1514-len(frame)))...)
 	}
 	return frame
 }
