@@ -107,11 +107,16 @@ PCN_INLINE struct pcn_record *reserve(__u32 class)
 }
 
 /* Copies n bytes of the packet to a record that has room for max. */
-PCN_INLINE long load(struct CTXTYPE *ctx, struct pcn_record *r, __u32 n, const __u32 max)
+PCN_INLINE long load(struct CTXTYPE *ctx, struct pcn_record *r, __s64 n, const __s64 max)
 {
-	/* the verifier must see the bounds after all folding */
+	/* Each bound in a comparison of its own, on the 64 bits that are passed: the compiler would
+	 * make one of both, n - 1 < max, and the verifier of Linux 6.12 does not carry what that says
+	 * about n - 1 over to n. Signed, since that of 6.1 learns nothing from n != 0. */
 	asm volatile("" : "+r"(n));
-	if (n < 1 || n > max)
+	if (n < 1)
+		return -1;
+	asm volatile("" : "+r"(n));
+	if (n > max)
 		return -1;
 #ifdef PCN_TC
 	return bpf_skb_load_bytes(ctx, 0, r->data, n);
@@ -221,7 +226,11 @@ PCN_INLINE void count_tx(__u32 page, __u32 slot, __u32 len)
 
 PCN_INLINE int has(const __u64 *ports, __u32 port)
 {
-	return port < PCN_MAX_PORTS && ports[port / 64] >> (port % 64) & 1;
+	if (port >= PCN_MAX_PORTS)
+		return 0;
+	/* Masked, since Linux 6.1 forgets the bound of a number that is spilled to the stack. */
+	asm volatile("" : "+r"(port));
+	return ports[port / 64 % (PCN_MAX_PORTS / 64)] >> (port % 64) & 1;
 }
 
 /* Counts a flood under its fate and tells whether there is any port to send to. */

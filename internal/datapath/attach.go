@@ -30,9 +30,9 @@ type attachment struct {
 	root *root
 	mode cube.Type // XDP_SKB or XDP_DRV at XDP, "" while not known after a restart
 	port bool      // promiscuous as the peer of a port
-	// carrier is that of the netdev when it was last looked at.
-	carrier carrier
-	hold    holder
+	// link is that of the netdev when it was last looked at.
+	link linkState
+	hold holder
 }
 
 // holder keeps a program on a netdev: a pinned bpf_link, or a filter where the kernel has no tcx.

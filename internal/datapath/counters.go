@@ -22,6 +22,7 @@ var frameworkFates = []Fate{
 	{Name: "copy-failed", Drop: true},
 	{Name: "namespace"},
 	{Name: "notify-shed"},
+	{Name: "too-long", Drop: true},
 }
 
 const firstReason = 32 // PCN_REASON_FIRST

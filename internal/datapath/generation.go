@@ -107,6 +107,7 @@ func (p *Plane) specs(c *segment, gen *generation, rodata *ebpf.Map, mode link.M
 		core := &link.Core{
 			Object: p.fw.objects[lc.Hook], Maps: p.fw.linkMaps(lc.Hook), Rodata: rodata,
 			Generation: gen.arrays[lc.Hook], TapIndex: p.again(lc.Hook), Frags: c.frags,
+			Kernel: p.kernel,
 		}
 		for _, role := range roles {
 			as := mode

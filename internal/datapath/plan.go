@@ -10,10 +10,13 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// carrier is the state of a netdev's link.
-type carrier struct {
+// linkState is what decides whether packets pass a netdev. When it changes, the netdev and the other end of a pair are
+// looked at again.
+type linkState struct {
 	up    bool
 	flaps int
+	// mtu is 0 where the kernel is asked.
+	mtu int
 }
 
 // plan says which root program each netdev gets in a new graph.
@@ -36,9 +39,8 @@ type want struct {
 	kind kind
 	mode cube.Type
 	port bool // the netdev is the peer of a port
-	// carrier is that of the netdev; when it changes, the other end of a pair may have, too.
-	carrier carrier
-	part    *segment
+	link linkState
+	part *segment
 }
 
 func (ch *change) makePlan() *plan {
@@ -64,7 +66,7 @@ func (pl *plan) addNetdev(g *Graph, c *segment, dev *Netdev) {
 	if c.hook == cube.XDP {
 		k = kindXDP
 	}
-	w := want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, part: c, carrier: carrier{dev.Carrier, dev.Flaps}}
+	w := want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, part: c, link: linkState{dev.Carrier, dev.Flaps, dev.MTU}}
 	w.mode, w.port = pl.ownerType(g, dev)
 	if w.mode == cube.TypeXDPSKB {
 		w.kind = kindGeneric
@@ -147,12 +149,12 @@ func (pl *plan) attach(u *undo) error {
 				return err
 			}
 			a = pl.p.attached[w.spot]
-		} else if a.carrier != w.carrier {
+		} else if a.link != w.link {
 			if err := pl.p.readyForXDP(u, w); err != nil {
 				return err
 			}
 		}
-		a.mode, a.carrier = w.mode, w.carrier
+		a.mode, a.link = w.mode, w.link
 		if w.port && !a.port {
 			if err := pl.p.promiscOn(u, w); err != nil {
 				return err
@@ -182,6 +184,9 @@ func (p *Plane) attachAnew(u *undo, w want) error {
 	}
 	if err := p.foreign(w.name, w.spot); err != nil {
 		return err
+	}
+	if text := p.mtuNote(w); text != "" {
+		return fmt.Errorf("attaching to %s: %s: %w", w.name, text, cube.ErrUnsupported)
 	}
 	if err := p.readyForXDP(u, w); err != nil {
 		return err

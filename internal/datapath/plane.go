@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/kernel"
 )
 
 // Options of a Plane.
@@ -39,6 +40,8 @@ type Options struct {
 	SegmentCubes int
 	// MTU returns a netdev's MTU in bytes; nil asks the kernel.
 	MTU func(ifindex int) (int, error)
+	// Kernel stands for what the kernel can do; nil asks the kernel. A test takes features away.
+	Kernel *kernel.Features
 	// Relinked is told of programs that are in use now, or cannot be inlined; it must not wait. nil is not told.
 	Relinked func(Relinked)
 }
@@ -49,6 +52,8 @@ type Plane struct {
 	opts Options
 	log  *slog.Logger
 	fw   *framework
+	// kernel is what programs may rely on.
+	kernel kernel.Features
 
 	mu       sync.Mutex
 	services map[string]*serviceObjects
@@ -106,6 +111,14 @@ func Open(o Options) (*Plane, error) {
 		savedAt:  map[*link.Object]string{},
 		attached: map[spot]*attachment{}, roots: map[*root]bool{},
 		activity: newActivity(), byPrint: map[string]*segment{}, byCube: map[CubeID]*segment{},
+	}
+	if o.Kernel != nil {
+		p.kernel = *o.Kernel
+	} else {
+		var err error
+		if p.kernel, err = kernel.Probe(); err != nil {
+			return nil, err
+		}
 	}
 	for _, d := range []string{"", "core", "cubes", "roots", "links", "generations"} {
 		if err := ensureDir(p.dir(d)); err != nil {

@@ -78,6 +78,9 @@ func (p *Plane) readyForXDP(u *undo, w want) error {
 	if ready.Changed {
 		changed = append(changed, netdev.GRO)
 	}
+	if text == "" {
+		text = p.mtuNote(w)
+	}
 	if len(changed) > 0 {
 		p.log.Info("prepared the netdev for XDP", "netdev", w.name, "switched", changed)
 		u.push(func() error { return p.undoForXDP(w.spot) })

@@ -303,7 +303,7 @@ func (s *sandbox) load() error {
 			own[name] = m
 		}
 		spec, err := link.Program(c.code, &link.Core{Object: s.p.fw.objects[s.hook], Maps: own, Rodata: rodata,
-			Generation: array, Frags: c.frags}, link.Call, link.OnResume)
+			Generation: array, Frags: c.frags, Kernel: s.p.kernel}, link.Call, link.OnResume)
 		if err != nil {
 			return fmt.Errorf("copying the programs: %w", err)
 		}

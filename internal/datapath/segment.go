@@ -6,11 +6,8 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
-
-	"github.com/vishvananda/netlink"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
@@ -164,6 +161,9 @@ func (b *builder) constants(o *link.Object, n *Node) (uint32, error) {
 	if o.HasConstant(logLevelConstant) {
 		values[logLevelConstant] = uint32(n.LogLevel)
 	}
+	if o.HasConstant(kernelSkbConstant) && !b.p.kernel.SkbOfContext {
+		values[kernelSkbConstant] = uint32(0)
+	}
 	shadowConstants(o, n, values)
 	data, err := o.Constants(values)
 	if in := b.p.cubes[n.ID]; in.frozen {
@@ -179,7 +179,11 @@ func (b *builder) constants(o *link.Object, n *Node) (uint32, error) {
 	return offset, nil
 }
 
-const logLevelConstant = "pcn_log_level"
+// Constants of the headers that the linker sets.
+const (
+	logLevelConstant  = "pcn_log_level"
+	kernelSkbConstant = "pcn_kernel_skb" // of <pcn/csum.h>
+)
 
 // addPorts describes the ports that are code: those that lead to a cube, and those with
 // transparent cubes.
@@ -321,27 +325,5 @@ func (b *builder) finish() {
 
 // needFrags tells whether a netdev's frames may not fit one buffer at XDP.
 func (p *Plane) needFrags(devs []*Netdev) bool {
-	mtu := p.opts.MTU
-	if mtu == nil {
-		mtu = kernelMTU
-	}
-	limit := os.Getpagesize() - 640 // headroom, shared info and Ethernet header
-	for _, d := range devs {
-		n := d.MTU
-		if n == 0 && d.Index != 0 {
-			n, _ = mtu(d.Index) // a netdev that is gone by now has no frames
-		}
-		if n > limit {
-			return true
-		}
-	}
-	return false
-}
-
-func kernelMTU(ifindex int) (int, error) {
-	l, err := netlink.LinkByIndex(ifindex)
-	if err != nil {
-		return 0, fmt.Errorf("netdev %d: %w", ifindex, err)
-	}
-	return l.Attrs().MTU, nil
+	return slices.ContainsFunc(devs, func(d *Netdev) bool { return p.mtu(d.Index, d.MTU) > oneBuffer() })
 }

@@ -75,14 +75,40 @@ struct sk_buff {
 	__u8 ip_summed : 2;
 } __attribute__((preserve_access_index));
 
-extern void *bpf_cast_to_kern_ctx(void *) __ksym;
+/* The skb behind the context, since Linux 6.2. Before, its members are read by a helper. */
+extern void *bpf_cast_to_kern_ctx(void *) __ksym __weak;
+/* Internal: 1 if the kernel has that function. The linker sets it. */
+const volatile __u32 pcn_kernel_skb = 1;
 
 /* Internal: values of ip_summed that matter here; the others mean that bytes are complete. */
 #define PCN_CHECKSUM_COMPLETE 2
 #define PCN_CHECKSUM_PARTIAL 3
 
+/* Internal: the skb, or NULL where the kernel does not hand it out. */
+PCN_INLINE const struct sk_buff *pcn_csum_skb(struct CTXTYPE *ctx)
+{
+	return pcn_kernel_skb ? bpf_cast_to_kern_ctx(ctx) : NULL;
+}
+
+/* Internal: `size` bytes of an skb that the kernel does not hand out, 8 at most, as a number. */
+PCN_INLINE __u64 pcn_csum_read(struct CTXTYPE *ctx, __u32 at, const __u32 size)
+{
+	__u64 value = 0;
+
+	bpf_probe_read_kernel(&value, size, (void *)ctx + at);
+	return value;
+}
+
+/* Internal: a member of the skb. */
+#define pcn_csum_member(ctx, skb, member)                                                          \
+	((skb) ? (__u64)(skb)->member                                                              \
+	       : pcn_csum_read(                                                                    \
+			 ctx,                                                                      \
+			 __builtin_preserve_field_info((skb)->member, BPF_CORE_FIELD_BYTE_OFFSET), \
+			 sizeof((skb)->member)))
+
 /* Internal: ip_summed. A field of two bits of a byte which is not the same in all kernels. */
-PCN_INLINE __u32 pcn_csum_summed(const struct sk_buff *skb)
+PCN_INLINE __u32 pcn_csum_summed(struct CTXTYPE *ctx, const struct sk_buff *skb)
 {
 	__u32 at = __builtin_preserve_field_info(skb->ip_summed, BPF_CORE_FIELD_BYTE_OFFSET);
 	__u32 left = __builtin_preserve_field_info(skb->ip_summed, BPF_CORE_FIELD_LSHIFT_U64);
@@ -91,16 +117,16 @@ PCN_INLINE __u32 pcn_csum_summed(const struct sk_buff *skb)
 
 	switch (__builtin_preserve_field_info(skb->ip_summed, BPF_CORE_FIELD_BYTE_SIZE)) {
 	case 1:
-		value = *(const __u8 *)((const void *)skb + at);
+		value = skb ? *(const __u8 *)((const void *)skb + at) : pcn_csum_read(ctx, at, 1);
 		break;
 	case 2:
-		value = *(const __u16 *)((const void *)skb + at);
+		value = skb ? *(const __u16 *)((const void *)skb + at) : pcn_csum_read(ctx, at, 2);
 		break;
 	case 4:
-		value = *(const __u32 *)((const void *)skb + at);
+		value = skb ? *(const __u32 *)((const void *)skb + at) : pcn_csum_read(ctx, at, 4);
 		break;
 	default:
-		value = *(const __u64 *)((const void *)skb + at);
+		value = skb ? *(const __u64 *)((const void *)skb + at) : pcn_csum_read(ctx, at, 8);
 	}
 	return value << left >> right;
 }
@@ -113,7 +139,8 @@ PCN_INLINE int pcn_csum_is_partial(struct CTXTYPE *ctx, const struct sk_buff *sk
 	long at = l4 - pcn_data(ctx);
 
 	asm volatile("" : "+r"(at)); /* no sums of packet pointers and others */
-	if (skb->csum_start == at + (skb->data - skb->head))
+	__u64 headroom = pcn_csum_member(ctx, skb, data) - pcn_csum_member(ctx, skb, head);
+	if (pcn_csum_member(ctx, skb, csum_start) == at + headroom)
 		return 1;
 	return ctx->gso_size != 0;
 }
@@ -150,8 +177,8 @@ PCN_INLINE void pcn_csum_l4(struct CTXTYPE *ctx, const void *l4, __sum16 *check,
 		return;
 	}
 #ifdef PCN_TC
-	const struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
-	__u32 summed = pcn_csum_summed(skb);
+	const struct sk_buff *skb = pcn_csum_skb(ctx);
+	__u32 summed = pcn_csum_summed(ctx, skb);
 
 	if (summed == PCN_CHECKSUM_PARTIAL && pcn_csum_is_partial(ctx, skb, l4)) {
 		*check = ~pcn_csum_fold(was + addresses);

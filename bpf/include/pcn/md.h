@@ -62,6 +62,7 @@ enum pcn_reason {
 	PCN_REASON_COPY_FAILED,	    /* a copy for one of the ports could not be made */
 	PCN_REASON_NAMESPACE,	    /* given to the cube's namespace */
 	PCN_REASON_NOTIFY_SHED, /* no packet: a message of pcn_notify for which there was no room */
+	PCN_REASON_TOO_LONG,	/* it lies in several buffers, which this kernel cannot redirect */
 	PCN_REASON_FIRST = 32,
 	PCN_REASON_MAX = 64,
 };

@@ -97,7 +97,7 @@ func (g *generator) function(s site, body asm.Instructions, linkage btf.FuncLink
 		}
 		out = append(out, bound...)
 	}
-	return out, nil
+	return g.guard(out), nil
 }
 
 // callees returns the site's copies of the functions that its program calls. One that is global stays

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/kernel"
 )
 
 // Mode is how cubes' programs stand in the linked program.
@@ -59,6 +60,8 @@ type Core struct {
 	TapIndex int
 	// Frags is set where XDP frames may lie in several buffers, so that their length takes a call.
 	Frags bool
+	// Kernel is what the programs may rely on.
+	Kernel kernel.Features
 }
 
 // sk_buff and xdp_md fields, verdicts.
@@ -76,7 +79,7 @@ const (
 
 	reasonUnspecified, reasonPass, reasonNoPeer           = 0, 1, 4
 	reasonBadPort, reasonBadVerdict, reasonHopLimit       = 5, 6, 7
-	reasonNoProgram                                       = 9
+	reasonNoProgram, reasonTooLong                        = 9, 14
 	targetRX, targetTX, targetIn, targetInNext, targetOut = 0, 1, 2, 3, 4
 	targetOutNext                                         = 5
 	targetShift                                           = 3 // the program's index is above
@@ -318,7 +321,7 @@ func (g *generator) coreFunctions(references []string) (asm.Instructions, error)
 				continue
 			}
 			done[n] = true
-			if err := add(body); err != nil {
+			if err := add(g.guard(body)); err != nil {
 				return nil, err
 			}
 		}

@@ -122,6 +122,7 @@ func (g *generator) toHook(b *block, flags int32) {
 func (g *generator) exit() {
 	b := g.block("exit")
 	b.store(asm.R10, offKey, asm.R1, asm.Word)
+	g.refuseFrags(b)
 	b.lookup(g.m("pcn_exits"), "nopeer")
 	b.add(asm.Mov.Reg(asm.R7, asm.R0))
 	b.load(asm.R8, asm.R7, 0, asm.Word) // ifindex
@@ -155,9 +156,24 @@ func (g *generator) exit() {
 	page.add(asm.Mov.Reg(asm.R2, asm.R0))
 	page.jump("exit.count")
 
-	none := g.block("nopeer")
-	none.add(asm.Mov.Imm(asm.R7, reasonNoPeer))
-	none.jump("fate.drop")
+	for label, reason := range map[string]int32{"nopeer": reasonNoPeer, "toolong": reasonTooLong} {
+		none := g.block("%s", label)
+		none.add(asm.Mov.Imm(asm.R7, reason))
+		none.jump("fate.drop")
+	}
+}
+
+// refuseFrags drops a frame that lies in several buffers where the kernel would accept the redirect and then lose it.
+func (g *generator) refuseFrags(b *block) {
+	if g.tc() || !g.core.Frags || g.core.Kernel.RedirectFrags {
+		return
+	}
+	b.load(asm.R3, asm.R10, offCtx, asm.DWord)
+	b.load(asm.R1, asm.R3, xdpDataEnd, asm.Word)
+	b.load(asm.R2, asm.R3, xdpData, asm.Word)
+	b.add(asm.Sub.Reg(asm.R1, asm.R2))
+	b.load(asm.R2, asm.R10, mdLen, asm.Word)
+	b.add(asm.JNE.Reg(asm.R1, asm.R2, "toolong"))
 }
 
 // flood emits the replication to the ports of a cube: netdevs in the framework's function,

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/vishvananda/netlink"
+)
+
+// A frame that is longer than a page has room for lies in several buffers at native XDP. Programs take such frames; kernels
+// before Linux 6.3 do not redirect them, and say so to nobody.
+
+// oneBuffer is the largest MTU, in bytes, whose frames fit one buffer: a page without headroom, the kernel's information
+// about the buffers, and the Ethernet header.
+func oneBuffer() int { return os.Getpagesize() - 640 }
+
+// mtu returns a netdev's MTU in bytes: the one given or, where that is 0, what the kernel says. A netdev that is gone has
+// no frames and an MTU of 0.
+func (p *Plane) mtu(ifindex, given int) int {
+	if given != 0 || ifindex == 0 {
+		return given
+	}
+	ask := p.opts.MTU
+	if ask == nil {
+		ask = kernelMTU
+	}
+	n, err := ask(ifindex)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func kernelMTU(ifindex int) (int, error) {
+	l, err := netlink.LinkByIndex(ifindex)
+	if err != nil {
+		return 0, fmt.Errorf("netdev %d: %w", ifindex, err)
+	}
+	return l.Attrs().MTU, nil
+}
+
+// mtuNote says why long frames of a port's netdev cannot be forwarded, and what to do; "" where they can.
+func (p *Plane) mtuNote(w want) string {
+	if p.kernel.RedirectFrags || w.kind != kindXDP || !w.port {
+		return ""
+	}
+	mtu := p.mtu(w.spot.ifindex, w.link.mtu)
+	if mtu <= oneBuffer() {
+		return ""
+	}
+	return fmt.Sprintf("its MTU is %d, and this kernel cannot redirect XDP frames that do not fit one buffer: "+
+		"set an MTU of %d or less, use type TC or XDP_SKB, or run Linux 6.3 or newer", mtu, oneBuffer())
+}

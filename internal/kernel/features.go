@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kernel asks the running kernel for the features that programs use where they are there and do without where they
+// are not. It asks for the feature itself, never for a version: distributions port features back.
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// Features are those that the data plane has a way around.
+type Features struct {
+	// NonNullArgs tells that the verifier believes the tag arg:nonnull of a global function's argument (Linux 6.8).
+	// Elsewhere the linker puts a NULL test at the function's head.
+	NonNullArgs bool
+	// SkbOfContext tells that TC programs get the skb behind their context by the function bpf_cast_to_kern_ctx (Linux
+	// 6.2). Elsewhere a helper reads its members.
+	SkbOfContext bool
+	// RedirectFrags tells that XDP redirects frames that lie in several buffers (Linux 6.3). Elsewhere the kernel drops
+	// them behind the program's back, so MTUs that need them are refused.
+	RedirectFrags bool
+}
+
+// All has every feature.
+var All = Features{NonNullArgs: true, SkbOfContext: true, RedirectFrags: true}
+
+// Probe asks the running kernel. It needs the privileges that loading a program needs.
+func Probe() (Features, error) {
+	nonNull, err := haveNonNullArgs()
+	if err != nil {
+		return Features{}, fmt.Errorf("probing the kernel for arg:nonnull: %w", err)
+	}
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return Features{}, fmt.Errorf("probing the kernel: its types: %w", err)
+	}
+	f := Features{NonNullArgs: nonNull, RedirectFrags: hasEnumerator(spec, "netdev_xdp_act", "NETDEV_XDP_ACT_NDO_XMIT_SG")}
+	var fn *btf.Func
+	f.SkbOfContext = spec.TypeByName("bpf_cast_to_kern_ctx", &fn) == nil
+	return f, nil
+}
+
+// haveNonNullArgs loads a program whose global function reads through a tagged argument.
+func haveNonNullArgs() (bool, error) {
+	spec := nonNullProbe()
+	prog, err := ebpf.NewProgramWithOptions(spec, ebpf.ProgramOptions{LogDisabled: true})
+	if err == nil {
+		return true, prog.Close()
+	}
+	// Without the dereference, nothing in the program depends on the tag: what is refused then is refused for another reason.
+	without := nonNullProbe()
+	without.Instructions = withoutRead(without.Instructions)
+	prog, plainErr := ebpf.NewProgramWithOptions(without, ebpf.ProgramOptions{LogDisabled: true})
+	if plainErr != nil {
+		return false, errors.Join(err, plainErr)
+	}
+	return false, prog.Close()
+}
+
+// nonNullProbe is int f(struct __sk_buff *, struct pcn_probe *), which reads its second argument, and a caller.
+func nonNullProbe() *ebpf.ProgramSpec {
+	integer := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+	ctx := &btf.Pointer{Target: &btf.Struct{Name: "__sk_buff", Size: 4, Members: []btf.Member{{Name: "len", Type: integer}}}}
+	arg := &btf.Struct{Name: "pcn_probe", Size: 4, Members: []btf.Member{{Name: "value", Type: integer}}}
+	main := &btf.Func{Name: "pcn_probe_main", Linkage: btf.GlobalFunc, Type: &btf.FuncProto{
+		Return: integer, Params: []btf.FuncParam{{Name: "ctx", Type: ctx}},
+	}}
+	reads := &btf.Func{Name: "pcn_probe_read", Linkage: btf.GlobalFunc, ParamTags: [][]string{nil, {NonNullTag}}, Type: &btf.FuncProto{
+		Return: integer, Params: []btf.FuncParam{{Name: "ctx", Type: ctx}, {Name: "arg", Type: &btf.Pointer{Target: arg}}},
+	}}
+	return &ebpf.ProgramSpec{Name: "pcn_probe", Type: ebpf.SchedCLS, License: "Dual BSD/GPL", Instructions: asm.Instructions{
+		btf.WithFuncMetadata(asm.StoreImm(asm.R10, -8, 0, asm.Word), main).WithSymbol("pcn_probe_main"),
+		asm.Mov.Reg(asm.R2, asm.R10),
+		asm.Add.Imm(asm.R2, -8),
+		asm.Call.Label("pcn_probe_read"),
+		asm.Return(),
+		btf.WithFuncMetadata(asm.Mov.Imm(asm.R0, 0), reads).WithSymbol("pcn_probe_read"),
+		asm.LoadMem(asm.R0, asm.R2, 0, asm.Word),
+		asm.Return(),
+	}}
+}
+
+// withoutRead takes the read through the argument out.
+func withoutRead(insns asm.Instructions) asm.Instructions {
+	var out asm.Instructions
+	for _, ins := range insns {
+		if ins.OpCode.Class() != asm.LdXClass {
+			out = append(out, ins)
+		}
+	}
+	return out
+}
+
+// NonNullTag marks an argument of a global function that is never NULL.
+const NonNullTag = "arg:nonnull"
+
+// hasEnumerator tells whether an enum of the kernel has a value. What a device says when it takes frames in several buffers
+// came with the kernel that lets XDP redirect them.
+func hasEnumerator(spec *btf.Spec, enum, value string) bool {
+	var e *btf.Enum
+	if err := spec.TypeByName(enum, &e); err != nil {
+		return false
+	}
+	return slices.ContainsFunc(e.Values, func(v btf.EnumValue) bool { return v.Name == value })
+}
