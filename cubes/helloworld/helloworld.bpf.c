@@ -32,7 +32,8 @@ PCN_MAP(ports, BPF_MAP_TYPE_ARRAY, __u32, __u32, 2);
 PCN_INLINE int other_port(__u16 in_port)
 {
 	for (__u32 i = 0; i < 2; i++) {
-		__u32 *port = bpf_map_lookup_elem(&ports, &i);
+		__u32 key = i; /* so that the counter itself stays in a register */
+		__u32 *port = bpf_map_lookup_elem(&ports, &key);
 		if (port && *port && *port - 1 != in_port)
 			return *port - 1;
 	}

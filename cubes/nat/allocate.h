@@ -97,25 +97,33 @@ PCN_INLINE long nat_try_own(struct nat_open *o, const __u32 table)
 	return NAT_EEXIST;
 }
 
-PCN_GLOBAL int nat_probe4(struct nat_open *o PCN_NONNULL, __u32 i, __u32 random)
+PCN_GLOBAL int nat_probe4(__u32 i, __u32 random)
 {
+	struct nat_open *o = nat_scratch();
+
+	if (!o)
+		return NAT_ENOMEM;
 	return i ? nat_probe(o, i - 1, random, 0) : nat_try_own(o, 0);
 }
 
-PCN_GLOBAL int nat_probe6(struct nat_open *o PCN_NONNULL, __u32 i, __u32 random)
+PCN_GLOBAL int nat_probe6(__u32 i, __u32 random)
 {
+	struct nat_open *o = nat_scratch();
+
+	if (!o)
+		return NAT_ENOMEM;
 	return i ? nat_probe(o, i - 1, random, NAT_V6) : nat_try_own(o, NAT_V6);
 }
 
-/* Claims a port of o->first .. o->last for o->in: its own, or another. Negative: NAT_ENOSPC, or
+/* Claims a port of first .. last of the scratch for its in: its own, or another. Negative: NAT_ENOSPC, or
  * there was no room in the table. */
-PCN_NOINLINE long nat_claim(struct nat_open *o, __u32 table)
+PCN_NOINLINE long nat_claim(__u32 table)
 {
 	__u32 random = bpf_get_prandom_u32();
 	int err = NAT_EEXIST;
 
 	for (__u32 i = 0; i <= NAT_PROBES && err == NAT_EEXIST; i++)
-		err = table & NAT_V6 ? nat_probe6(o, i, random) : nat_probe4(o, i, random);
+		err = table & NAT_V6 ? nat_probe6(i, random) : nat_probe4(i, random);
 	return err == NAT_EEXIST ? NAT_ENOSPC : err;
 }
 

@@ -181,14 +181,18 @@ PCN_INLINE int nat_join(struct nat_open *o, const __u32 table)
 	return nat_opened(o);
 }
 
-PCN_GLOBAL int nat_join4(struct nat_open *o PCN_NONNULL)
+PCN_GLOBAL int nat_join4(void)
 {
-	return nat_join(o, 0);
+	struct nat_open *o = nat_scratch();
+
+	return o ? nat_join(o, 0) : NAT_ENOMEM;
 }
 
-PCN_GLOBAL int nat_join6(struct nat_open *o PCN_NONNULL)
+PCN_GLOBAL int nat_join6(void)
 {
-	return nat_join(o, NAT_V6);
+	struct nat_open *o = nat_scratch();
+
+	return o ? nat_join(o, NAT_V6) : NAT_ENOMEM;
 }
 
 /* Adds the egress entry of the session that o says. The ingress entry is there: `there` as
@@ -213,7 +217,7 @@ PCN_NOINLINE int nat_open_alone(struct nat_open *o, __u32 table)
 	long there = 0;
 
 	nat_specific(o);
-	long err = nat_claim(o, table);
+	long err = nat_claim(table);
 	if (err == NAT_ENOSPC) {
 		/* It may be its own, left over from the moment when it aged. */
 		o->out.local_port = o->in.local_port;
@@ -242,7 +246,7 @@ PCN_INLINE long nat_map(struct nat_open *o, __u32 table)
 			o->addr_delta = m->addr_delta;
 			return 0;
 		}
-		long err = nat_claim(o, table);
+		long err = nat_claim(table);
 		if (err)
 			return err;
 		err = nat_put(o, table);
@@ -278,7 +282,7 @@ PCN_NOINLINE int nat_open_mapped(struct nat_open *o, __u32 table)
 	}
 	if (err)
 		return nat_refuse(err);
-	err = table & NAT_V6 ? nat_join6(o) : nat_join4(o);
+	err = table & NAT_V6 ? nat_join6() : nat_join4();
 	if (err == NAT_EEXIST && overload)
 		return nat_open_alone(o, table);
 	if (err < 0)
@@ -374,7 +378,7 @@ PCN_INLINE int nat_open_inbound(struct nat_open *o, int mapped, const __u32 tabl
 	o->addr_delta = pcn_csum_diff16(o->in.local, o->out.local);
 	nat_specific(o);
 	if (mapped) {
-		long err = table & NAT_V6 ? nat_join6(o) : nat_join4(o);
+		long err = table & NAT_V6 ? nat_join6() : nat_join4();
 		return err < 0 ? nat_refuse(err) : err;
 	}
 	long err = nat_ensure(o, table | NAT_IN);

@@ -10,6 +10,7 @@
 #define NAT_V6 0x2
 
 #define NAT_EEXIST (-17)
+#define NAT_ENOMEM (-12)
 
 /* There are rules for new sessions from inside. */
 #define NAT_HAS_SOURCES (has_sources || has_masquerade)
@@ -22,6 +23,8 @@ PCN_INLINE void nat_count(__u32 which)
 		++*count;
 }
 
+/* A global function looks it up again instead of taking it as an argument: the verifier of Linux 6.1
+ * takes an argument's memory neither as a map's key nor as its value. */
 PCN_INLINE struct nat_open *nat_scratch(void)
 {
 	__u32 zero = 0;

@@ -28,7 +28,7 @@ struct router_nd {
 
 /* Gives ARP or neighbour discovery to the control plane, and to the namespace of a shadow cube: its
  * kernel resolves for the packets of programs there. */
-PCN_GLOBAL int router_control(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u16 reason)
+PCN_INLINE int router_control(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u16 reason)
 {
 	if (!pcn_shadow)
 		return router_punt(ctx, md, reason, ROUTER_CLASS_CONTROL, md->in_port, 0);
@@ -145,7 +145,7 @@ PCN_INLINE int router_advertise(struct CTXTYPE *ctx, struct pcn_md *md, __u64 ma
 /* An ICMPv6 packet of neighbour discovery, types 133 to 137. */
 PCN_GLOBAL int router_nd(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u64 mac)
 {
-	struct router_address_key key = { .port = md->in_port }, from = { .port = md->in_port };
+	struct router_address_key key = { .port = md->in_port };
 	struct router_address *own_address;
 	struct pcn_cursor c;
 
@@ -173,16 +173,16 @@ PCN_GLOBAL int router_nd(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u
 	if (sender_mac & 1 || !sender_mac)
 		return pcn_pkt_drop(ctx, md, ROUTER_BAD_HEADER);
 	router_copy6(key.address, &nd->target);
-	router_copy6(from.address, &ip->saddr);
-	int on_link = router_on_link6(&ip->saddr, md->in_port);
-
 	own_address = bpf_map_lookup_elem(&addresses, &key);
 	if (!own_address)
 		return pcn_pkt_drop(ctx, md, ROUTER_ARP_NOT_FOR_US);
-	if (own_address->tentative || bpf_map_lookup_elem(&addresses, &from))
+	int on_link = router_on_link6(&ip->saddr, md->in_port);
+
+	router_copy6(key.address, &ip->saddr); /* who asks */
+	if (own_address->tentative || bpf_map_lookup_elem(&addresses, &key))
 		return router_punt(ctx, md, ROUTER_ND, ROUTER_CLASS_CONTROL, md->in_port, 0);
 	if (on_link)
-		router_heard(ctx, md, &from, sender_mac, ROUTER_ND);
+		router_heard(ctx, md, &key, sender_mac, ROUTER_ND);
 	return router_advertise(ctx, md, mac);
 }
 

@@ -16,11 +16,13 @@
 PCN_GLOBAL int router_stale(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 			    struct router_address_key *key PCN_NONNULL)
 {
+	struct router_address_key own =
+		*key; /* Linux 6.1 takes no argument's memory as a map's key */
 	struct router_neighbour *n;
 
-	if (pcn_notify(ctx, md, ROUTER_NOTIFY_STALE, key, sizeof(*key)))
+	if (pcn_notify(ctx, md, ROUTER_NOTIFY_STALE, &own, sizeof(own)))
 		return -1;
-	n = bpf_map_lookup_elem(&neighbours, key);
+	n = bpf_map_lookup_elem(&neighbours, &own);
 	if (n && n->state == ROUTER_STALE)
 		n->state = ROUTER_PROBE;
 	return 0;
@@ -49,7 +51,8 @@ PCN_INLINE __u64 router_neighbour_mac(struct CTXTYPE *ctx, struct pcn_md *md,
 PCN_GLOBAL int router_unresolved(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 				 struct router_address_key *key PCN_NONNULL, __u32 hop)
 {
-	struct router_neighbour *n = bpf_map_lookup_elem(&neighbours, key);
+	struct router_address_key own = *key; /* see router_stale */
+	struct router_neighbour *n = bpf_map_lookup_elem(&neighbours, &own);
 
 	if (n && n->state == ROUTER_FAILED)
 		return router_punt(ctx, md, ROUTER_HOST_FAILED, ROUTER_CLASS_ICMP, key->port, hop);

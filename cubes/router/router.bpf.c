@@ -154,6 +154,7 @@ PCN_INLINE int router_ip6(struct CTXTYPE *ctx, struct pcn_md *md, const struct r
 {
 	struct router_packet p = {};
 	struct pcn_cursor c;
+	int verdict;
 	__u32 hop;
 
 	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + sizeof(struct ipv6hdr));
@@ -169,7 +170,6 @@ PCN_INLINE int router_ip6(struct CTXTYPE *ctx, struct pcn_md *md, const struct r
 	if (ip->version != 6 || p.length > md->packet_len - sizeof(struct ethhdr))
 		return pcn_pkt_drop(ctx, md, ROUTER_BAD_HEADER);
 	p.ttl = ip->hop_limit;
-	router_copy6(p.key.address, &ip->daddr);
 	p.key.port = md->in_port;
 	int multicast = router_multicast6(&ip->daddr);
 	int link_local = router_link_local6(&ip->saddr);
@@ -178,19 +178,23 @@ PCN_INLINE int router_ip6(struct CTXTYPE *ctx, struct pcn_md *md, const struct r
 	    (router_martian6(&ip->saddr) && !(multicast && router_unspecified6(&ip->saddr))))
 		return pcn_pkt_drop(ctx, md, ROUTER_MARTIAN_SOURCE);
 	if (router_maybe_own(router_fold6(&ip->saddr))) {
-		struct router_address_key key = { .port = md->in_port };
-
-		router_copy6(key.address, &ip->saddr);
+		router_copy6(p.key.address, &ip->saddr);
 		if (router_route6(&ip->saddr) == ROUTER_HOP_LOCAL ||
-		    bpf_map_lookup_elem(&addresses, &key))
-			return router_own_source6(ctx, md, multicast, port->mac);
+		    bpf_map_lookup_elem(&addresses, &p.key)) {
+			verdict = router_own_source6(ctx, md, multicast);
+			return verdict == ROUTER_IS_ND ? router_nd(ctx, md, port->mac) : verdict;
+		}
 	}
 	if (multicast)
-		return router_local6(ctx, md, port->mac);
+		goto local;
 	if (router_martian6(&ip->daddr))
 		return pcn_pkt_drop(ctx, md, ROUTER_MARTIAN_DESTINATION);
-	if (router_link_local6(&ip->daddr))
-		return router_to_link_local(ctx, md, port->mac, &p.key);
+	router_copy6(p.key.address, &ip->daddr);
+	if (router_link_local6(&ip->daddr)) { /* valid on its own link alone */
+		if (bpf_map_lookup_elem(&addresses, &p.key))
+			goto local;
+		return pcn_pkt_drop(ctx, md, ROUTER_LINK_LOCAL);
+	}
 	if (any_rp_filter && port->rp_filter && !link_local &&
 	    !router_accepts(port->rp_filter, router_route6(&ip->saddr), md->in_port))
 		return pcn_pkt_drop(ctx, md, ROUTER_REVERSE_PATH);
@@ -198,12 +202,15 @@ PCN_INLINE int router_ip6(struct CTXTYPE *ctx, struct pcn_md *md, const struct r
 	if (!hop)
 		return router_nowhere(ctx, md, ROUTER_KIND_NONE);
 	if (hop == ROUTER_HOP_LOCAL)
-		return router_local6(ctx, md, port->mac);
+		goto local;
 	if (link_local)
 		return router_punt(ctx, md, ROUTER_BEYOND_SCOPE, ROUTER_CLASS_ICMP, 0, 0);
 	if (group)
 		return pcn_pkt_drop(ctx, md, ROUTER_GROUP_FRAME);
 	return router_forward(ctx, md, 1, &p, hop);
+local:
+	verdict = router_local6(ctx, md);
+	return verdict == ROUTER_IS_ND ? router_nd(ctx, md, port->mac) : verdict;
 }
 
 /* A packet of a family that the port has no address of. Programs in the cube's namespace may be

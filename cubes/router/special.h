@@ -69,9 +69,13 @@ PCN_GLOBAL int router_local4(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 	return router_punt(ctx, md, ROUTER_LOCAL, ROUTER_CLASS_LOCAL, md->in_port, 0);
 }
 
-/* An IPv6 packet for the router, or for many on a link. Neighbour discovery has its own way,
- * whatever the destination. */
-PCN_GLOBAL int router_local6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u64 mac)
+/* Instead of a verdict: the packet is for router_nd. The caller calls it, since Linux 6.1 has no
+ * stack for one more function between the two. */
+#define ROUTER_IS_ND -1
+
+/* The verdict on an IPv6 packet for the router, or for many on a link, or ROUTER_IS_ND: neighbour
+ * discovery has its own way, whatever the destination. */
+PCN_GLOBAL int router_local6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 {
 	struct pcn_cursor c;
 	int multicast, type = -1;
@@ -90,7 +94,7 @@ PCN_GLOBAL int router_local6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 		type = icmp->type;
 	}
 	if (type == ROUTER_ND_SOLICITATION || type == ROUTER_ND_ADVERTISEMENT)
-		return router_nd(ctx, md, mac);
+		return ROUTER_IS_ND;
 	if (pcn_shadow)
 		return pcn_pkt_namespace(ctx, md, md->in_port);
 	if (type >= ROUTER_ND_ROUTER_SOLICITATION && type <= ROUTER_ND_REDIRECT)
@@ -100,10 +104,9 @@ PCN_GLOBAL int router_local6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 	return router_punt(ctx, md, ROUTER_LOCAL, ROUTER_CLASS_LOCAL, md->in_port, 0);
 }
 
-/* An IPv6 packet whose source is an address of the router: a forgery, but for neighbour discovery,
- * which tells of somebody else with the address. */
-PCN_GLOBAL int router_own_source6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, int multicast,
-				  __u64 mac)
+/* The verdict on an IPv6 packet whose source is an address of the router, a forgery, or ROUTER_IS_ND:
+ * neighbour discovery tells of somebody else with the address. */
+PCN_GLOBAL int router_own_source6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, int multicast)
 {
 	struct pcn_cursor c;
 
@@ -114,17 +117,8 @@ PCN_GLOBAL int router_own_source6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NON
 
 	if (icmp && multicast && ip->nexthdr == IPPROTO_ICMPV6 &&
 	    (icmp->type == ROUTER_ND_SOLICITATION || icmp->type == ROUTER_ND_ADVERTISEMENT))
-		return router_nd(ctx, md, mac);
+		return ROUTER_IS_ND;
 	return pcn_pkt_drop(ctx, md, ROUTER_SPOOFED);
-}
-
-/* An IPv6 packet to a link-local address, which is valid on its own link alone. */
-PCN_GLOBAL int router_to_link_local(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u64 mac,
-				    struct router_address_key *key PCN_NONNULL)
-{
-	if (bpf_map_lookup_elem(&addresses, key))
-		return router_local6(ctx, md, mac);
-	return pcn_pkt_drop(ctx, md, ROUTER_LINK_LOCAL);
 }
 
 /* The longest packet that becomes of a frame: of a superframe, a segment. */

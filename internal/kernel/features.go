@@ -19,6 +19,9 @@ type Features struct {
 	// NonNullArgs tells that the verifier believes the tag arg:nonnull of a global function's argument (Linux 6.8).
 	// Elsewhere the linker puts a NULL test at the function's head.
 	NonNullArgs bool
+	// LoopsByFallThrough tells that the verifier follows a loop whose last instruction falls through into its head (Linux
+	// 6.7). Elsewhere the linker puts a jump between the two.
+	LoopsByFallThrough bool
 	// SkbOfContext tells that TC programs get the skb behind their context by the function bpf_cast_to_kern_ctx (Linux
 	// 6.2). Elsewhere a helper reads its members.
 	SkbOfContext bool
@@ -28,43 +31,52 @@ type Features struct {
 }
 
 // All has every feature.
-var All = Features{NonNullArgs: true, SkbOfContext: true, RedirectFrags: true}
+var All = Features{NonNullArgs: true, LoopsByFallThrough: true, SkbOfContext: true, RedirectFrags: true}
 
 // Probe asks the running kernel. It needs the privileges that loading a program needs.
 func Probe() (Features, error) {
-	nonNull, err := haveNonNullArgs()
+	nonNull, err := accepts(nonNullProbe)
 	if err != nil {
 		return Features{}, fmt.Errorf("probing the kernel for arg:nonnull: %w", err)
+	}
+	loops, err := accepts(loopProbe)
+	if err != nil {
+		return Features{}, fmt.Errorf("probing the kernel for loops: %w", err)
 	}
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
 		return Features{}, fmt.Errorf("probing the kernel: its types: %w", err)
 	}
-	f := Features{NonNullArgs: nonNull, RedirectFrags: hasEnumerator(spec, "netdev_xdp_act", "NETDEV_XDP_ACT_NDO_XMIT_SG")}
+	f := Features{NonNullArgs: nonNull, LoopsByFallThrough: loops, RedirectFrags: hasEnumerator(spec, "netdev_xdp_act", "NETDEV_XDP_ACT_NDO_XMIT_SG")}
 	var fn *btf.Func
 	f.SkbOfContext = spec.TypeByName("bpf_cast_to_kern_ctx", &fn) == nil
 	return f, nil
 }
 
-// haveNonNullArgs loads a program whose global function reads through a tagged argument.
-func haveNonNullArgs() (bool, error) {
-	spec := nonNullProbe()
-	prog, err := ebpf.NewProgramWithOptions(spec, ebpf.ProgramOptions{LogDisabled: true})
-	if err == nil {
-		return true, prog.Close()
+// accepts loads a program that needs a feature. Where the kernel refuses it, the same program without the need is loaded:
+// if that is refused too, the feature is not why.
+func accepts(program func(needs bool) *ebpf.ProgramSpec) (bool, error) {
+	with := load(program(true))
+	if with == nil {
+		return true, nil
 	}
-	// Without the dereference, nothing in the program depends on the tag: what is refused then is refused for another reason.
-	without := nonNullProbe()
-	without.Instructions = withoutRead(without.Instructions)
-	prog, plainErr := ebpf.NewProgramWithOptions(without, ebpf.ProgramOptions{LogDisabled: true})
-	if plainErr != nil {
-		return false, errors.Join(err, plainErr)
+	if err := load(program(false)); err != nil {
+		return false, errors.Join(with, err)
 	}
-	return false, prog.Close()
+	return false, nil
 }
 
-// nonNullProbe is int f(struct __sk_buff *, struct pcn_probe *), which reads its second argument, and a caller.
-func nonNullProbe() *ebpf.ProgramSpec {
+func load(spec *ebpf.ProgramSpec) error {
+	prog, err := ebpf.NewProgramWithOptions(spec, ebpf.ProgramOptions{LogDisabled: true})
+	if err != nil {
+		return err
+	}
+	return prog.Close()
+}
+
+// nonNullProbe is int f(struct __sk_buff *, struct pcn_probe *), which reads its second argument if it needs to, and a
+// caller.
+func nonNullProbe(needs bool) *ebpf.ProgramSpec {
 	integer := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
 	ctx := &btf.Pointer{Target: &btf.Struct{Name: "__sk_buff", Size: 4, Members: []btf.Member{{Name: "len", Type: integer}}}}
 	arg := &btf.Struct{Name: "pcn_probe", Size: 4, Members: []btf.Member{{Name: "value", Type: integer}}}
@@ -74,27 +86,36 @@ func nonNullProbe() *ebpf.ProgramSpec {
 	reads := &btf.Func{Name: "pcn_probe_read", Linkage: btf.GlobalFunc, ParamTags: [][]string{nil, {NonNullTag}}, Type: &btf.FuncProto{
 		Return: integer, Params: []btf.FuncParam{{Name: "ctx", Type: ctx}, {Name: "arg", Type: &btf.Pointer{Target: arg}}},
 	}}
-	return &ebpf.ProgramSpec{Name: "pcn_probe", Type: ebpf.SchedCLS, License: "Dual BSD/GPL", Instructions: asm.Instructions{
+	insns := asm.Instructions{
 		btf.WithFuncMetadata(asm.StoreImm(asm.R10, -8, 0, asm.Word), main).WithSymbol("pcn_probe_main"),
 		asm.Mov.Reg(asm.R2, asm.R10),
 		asm.Add.Imm(asm.R2, -8),
 		asm.Call.Label("pcn_probe_read"),
 		asm.Return(),
 		btf.WithFuncMetadata(asm.Mov.Imm(asm.R0, 0), reads).WithSymbol("pcn_probe_read"),
-		asm.LoadMem(asm.R0, asm.R2, 0, asm.Word),
-		asm.Return(),
-	}}
+	}
+	if needs {
+		insns = append(insns, asm.LoadMem(asm.R0, asm.R2, 0, asm.Word))
+	}
+	return probe(append(insns, asm.Return()))
 }
 
-// withoutRead takes the read through the argument out.
-func withoutRead(insns asm.Instructions) asm.Instructions {
-	var out asm.Instructions
-	for _, ins := range insns {
-		if ins.OpCode.Class() != asm.LdXClass {
-			out = append(out, ins)
-		}
+// loopProbe counts to 4 in a loop that is entered at its head, below its body, which falls through into the head if it
+// needs to, and else jumps there.
+func loopProbe(needs bool) *ebpf.ProgramSpec {
+	insns := asm.Instructions{
+		asm.Mov.Imm(asm.R0, 0),
+		asm.Ja.Label("head"),
+		asm.Add.Imm(asm.R0, 1).WithSymbol("body"),
 	}
-	return out
+	if !needs {
+		insns = append(insns, asm.Ja.Label("head"))
+	}
+	return probe(append(insns, asm.JLT.Imm(asm.R0, 4, "body").WithSymbol("head"), asm.Return()))
+}
+
+func probe(insns asm.Instructions) *ebpf.ProgramSpec {
+	return &ebpf.ProgramSpec{Name: "pcn_probe", Type: ebpf.SchedCLS, License: "Dual BSD/GPL", Instructions: insns}
 }
 
 // NonNullTag marks an argument of a global function that is never NULL.

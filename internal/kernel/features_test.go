@@ -26,6 +26,7 @@ func TestProbeAgreesWithNewKernels(t *testing.T) {
 		major, minor int
 	}{
 		{"arg:nonnull", got.NonNullArgs, 6, 8},
+		{"loops that fall through into their head", got.LoopsByFallThrough, 6, 7},
 		{"bpf_cast_to_kern_ctx", got.SkbOfContext, 6, 2},
 		{"redirects of frames in several buffers", got.RedirectFrags, 6, 3},
 	} {

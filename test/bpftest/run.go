@@ -15,12 +15,12 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/test/netns"
 )
 
 // Outcome is what became of a frame.
@@ -186,14 +186,14 @@ func (l *Lab) program(dev string) (*ebpf.Program, int, error) {
 		prog, err := ebpf.NewProgramFromID(ebpf.ProgramID(attrs.Xdp.ProgId))
 		return prog, attrs.Index, err
 	}
-	found, err := link.QueryPrograms(link.QueryOptions{Target: attrs.Index, Attach: ebpf.AttachTCXIngress})
+	found, err := netns.TCPrograms(nl, ebpf.AttachTCXIngress)
 	if err != nil {
 		return nil, 0, err
 	}
-	if len(found.Programs) != 1 {
-		return nil, 0, fmt.Errorf("it carries %d programs, want 1", len(found.Programs))
+	if len(found) != 1 {
+		return nil, 0, fmt.Errorf("it carries %d programs, want 1", len(found))
 	}
-	prog, err := ebpf.NewProgramFromID(found.Programs[0].ID)
+	prog, err := ebpf.NewProgramFromID(found[0])
 	return prog, attrs.Index, err
 }
 

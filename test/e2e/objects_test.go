@@ -20,6 +20,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/pin"
 	"github.com/vishvananda/netlink"
+
+	"github.com/polycube/polycube/test/netns"
 )
 
 // inventory is what a daemon holds.
@@ -53,16 +55,11 @@ func (m *machine) attached() []ebpf.ProgramID {
 				ids = append(ids, ebpf.ProgramID(x.ProgId))
 			}
 			for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
-				found, err := link.QueryPrograms(link.QueryOptions{Target: d.Attrs().Index, Attach: at})
-				if errors.Is(err, ebpf.ErrNotSupported) {
-					continue
-				}
+				found, err := netns.TCPrograms(d, at)
 				if err != nil {
-					return fmt.Errorf("programs of %s: %w", d.Attrs().Name, err)
+					return err
 				}
-				for _, p := range found.Programs {
-					ids = append(ids, p.ID)
-				}
+				ids = append(ids, found...)
 			}
 		}
 		return nil

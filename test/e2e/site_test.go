@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -254,14 +253,11 @@ func (s *site) attachedAsModelled() error {
 		in := l.Attrs().Xdp != nil && l.Attrs().Xdp.Attached
 		out := false
 		for at, is := range map[ebpf.AttachType]*bool{ebpf.AttachTCXIngress: &in, ebpf.AttachTCXEgress: &out} {
-			found, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: at})
-			if errors.Is(err, ebpf.ErrNotSupported) {
-				return nil // filters instead, which nobody asks for here
-			}
+			found, err := netns.TCPrograms(l, at)
 			if err != nil {
-				return fmt.Errorf("programs of %s: %w", name, err)
+				return err
 			}
-			*is = *is || len(found.Programs) > 0
+			*is = *is || len(found) > 0
 		}
 		if wantIn, wantOut := s.world.Holder(name) != "" || len(n.Chain) > 0, len(n.Chain) > 0; in != wantIn || out != wantOut {
 			return fmt.Errorf("%s has a program on its way in: %t, out: %t; want %t and %t", name, in, out, wantIn, wantOut)

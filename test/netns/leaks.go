@@ -67,12 +67,12 @@ func track(n *Namespace) {
 				note("program", a.Xdp.ProgId, where)
 			}
 			for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
-				res, err := link.QueryPrograms(link.QueryOptions{Target: a.Index, Attach: at})
+				ids, err := TCPrograms(l, at)
 				if err != nil {
-					continue // a kernel before tcx
+					return err
 				}
-				for _, p := range res.Programs {
-					note("program", uint32(p.ID), where)
+				for _, id := range ids {
+					note("program", uint32(id), where)
 				}
 			}
 		}

@@ -84,7 +84,12 @@ func (g *generator) bindMap(s site, ins asm.Instruction) (asm.Instructions, erro
 func (g *generator) function(s site, body asm.Instructions, linkage btf.FuncLinkage) (asm.Instructions, error) {
 	out := make(asm.Instructions, 0, len(body)+8)
 	name := s.symbol(body[0].Symbol())
-	for n, ins := range label(body, name+".", name) {
+	labelled := label(body, name+".", name)
+	heads := g.loopHeads(labelled)
+	for n, ins := range labelled {
+		if heads[n] {
+			out = append(out, asm.Ja.Label(ins.Symbol()))
+		}
 		fn := btf.FuncMetadata(&ins)
 		bound, err := g.bind(s, ins)
 		if err != nil {
@@ -176,7 +181,11 @@ func (g *generator) inline(b *block, at place, f *Function, done string) error {
 	if f.effects&writesFramework == 0 && !f.resizes && !g.traced() { // else there is more to do on every way out
 		skip = g.threads(at, f, body)
 	}
+	heads := g.loopHeads(body)
 	for i, ins := range body {
+		if heads[i] {
+			b.jump(ins.Symbol())
+		}
 		if to, ok := skip.at[i]; ok {
 			jump := asm.Ja.Label(to)
 			jump.Metadata = strip(ins).Metadata

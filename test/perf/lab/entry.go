@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/netns"
 )
 
 // Entry opens the program that packets of the loopback, where test runs enter, run after the
@@ -69,14 +69,14 @@ func carries(dev string, hook cube.Hook) (ebpf.ProgramID, error) {
 		}
 		return 0, errors.New("it carries no XDP program")
 	}
-	found, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: ebpf.AttachTCXIngress})
+	found, err := netns.TCPrograms(l, ebpf.AttachTCXIngress)
 	if err != nil {
 		return 0, err
 	}
-	if len(found.Programs) != 1 {
-		return 0, fmt.Errorf("it carries %d programs, want 1", len(found.Programs))
+	if len(found) != 1 {
+		return 0, fmt.Errorf("it carries %d programs, want 1", len(found))
 	}
-	return found.Programs[0].ID, nil
+	return found[0], nil
 }
 
 func pinned(path string) (ebpf.ProgramID, error) {
