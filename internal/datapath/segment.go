@@ -88,7 +88,7 @@ func (b *builder) addCubes() error {
 			return fmt.Errorf("cube %s is of type %s, but is linked to cubes of %s: %w", n.Name, n.Type, b.c.hook, cube.ErrInvalid)
 		}
 		lc := &link.Cube{
-			ID: uint16(id), Name: n.Name, Transparent: in.spec.Transparent,
+			ID: uint16(id), Name: n.Name, Service: in.spec.Service, Transparent: in.spec.Transparent,
 			Maps: in.linkMaps(), Entry: !in.spec.Transparent,
 		}
 		if err := b.addPrograms(lc, n, b.c.hook); err != nil {

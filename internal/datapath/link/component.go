@@ -41,8 +41,10 @@ type Component struct {
 
 // Cube is one instance in a component.
 type Cube struct {
-	ID          uint16
-	Name        string
+	ID   uint16
+	Name string
+	// Service is the name of the cube's service, for those who are told of a fault.
+	Service     string
 	Object      *Object
 	Transparent bool
 	// Rodata is where the instance's constants start in the component's constants.

@@ -98,7 +98,7 @@ func (g *generator) function(s site, body asm.Instructions, linkage btf.FuncLink
 		if n == 0 {
 			renamed := *fn
 			renamed.Name, renamed.Linkage = name, linkage
-			bound[0] = btf.WithFuncMetadata(bound[0], &renamed)
+			bound[0] = from(btf.WithFuncMetadata(bound[0], &renamed), s.origin(fn.Name))
 		}
 		out = append(out, bound...)
 	}
@@ -182,6 +182,7 @@ func (g *generator) inline(b *block, at place, f *Function, done string) error {
 		skip = g.threads(at, f, body)
 	}
 	heads := g.loopHeads(body)
+	start := len(b.ins)
 	for i, ins := range body {
 		if heads[i] {
 			b.jump(ins.Symbol())
@@ -205,6 +206,9 @@ func (g *generator) inline(b *block, at place, f *Function, done string) error {
 		for _, one := range bound {
 			b.add(shift(one, done)...)
 		}
+	}
+	if start < len(b.ins) {
+		b.ins[start], b.inlined = from(b.ins[start], at.origin(f.Name)), true
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func Program(c *Component, core *Core, mode Mode, role Role) (*ebpf.ProgramSpec,
 	if err != nil {
 		return nil, fmt.Errorf("%s program of %s: %w", role, c.Cubes[0].Name, err)
 	}
-	main[0] = btf.WithFuncMetadata(main[0], mainFunc(c.Hook)).WithSymbol("pcn_driver").
+	main[0] = btf.WithFuncMetadata(main[0], mainFunc(c.Hook)).WithSymbol(driverName).
 		WithSource(asm.Comment("driver: entry"))
 	functions, err := g.functions(main)
 	if err != nil {
@@ -155,7 +155,7 @@ func mainFunc(hook cube.Hook) *btf.Func {
 		name = "xdp_md"
 	}
 	return &btf.Func{
-		Name: "pcn_driver", Linkage: btf.GlobalFunc,
+		Name: driverName, Linkage: btf.GlobalFunc,
 		Type: &btf.FuncProto{
 			Return: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed},
 			Params: []btf.FuncParam{{Name: "ctx", Type: &btf.Pointer{Target: &btf.Fwd{Name: name}}}},

@@ -16,6 +16,8 @@ type block struct {
 	ins   asm.Instructions
 	next  string // label for the next instruction, or ""
 	inner int    // labels made inside the block
+	// inlined is set where the block ends with the code of a cube.
+	inlined bool
 }
 
 // add appends instructions, putting a pending label on the first.
@@ -231,6 +233,9 @@ func layout(blocks []*block) (asm.Instructions, error) {
 		first := len(out)
 		out = append(out, b.ins[:last+1]...)
 		out[first] = out[first].WithSymbol(b.label)
+		if n > 0 && blocks[n-1].inlined {
+			out[first] = from(out[first], Origin{Function: driverName})
+		}
 	}
 	return out, checkJumps(out)
 }

@@ -34,6 +34,9 @@ func (g *generator) guard(body asm.Instructions) asm.Instructions {
 	if source := body[0].Source(); source != nil {
 		tests[0] = tests[0].WithSource(source)
 	}
+	if _, o := starts(&body[0]); o != nil {
+		tests[0] = from(tests[0], *o)
+	}
 	rest := slices.Clone(body)
 	rest[0] = btf.WithFuncMetadata(rest[0], nil).WithSymbol("")
 	// A loop that begins at the head stays behind the tests: by then the registers hold something else.
