@@ -24,4 +24,6 @@ var (
 	ErrUnavailable = errors.New("not available at the moment")
 	// ErrFull: a table or an identifier space has no room left.
 	ErrFull = errors.New("full")
+	// ErrRefused: the kernel does not run a program of a cube as it is.
+	ErrRefused = errors.New("refused by the kernel")
 )

@@ -3,10 +3,13 @@
 package datapath
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/refusal"
 )
 
 // Mode says how components are linked.
@@ -75,7 +79,10 @@ func (p *Plane) build(c *segment, mode link.Mode) (_ *generation, err error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("segment of %s, %s mode: %w", c.code.Cubes[0].Name, mode, err), gen.close())
+		if refusal.As(err) == nil { // which says whose fault it is
+			err = fmt.Errorf("segment of %s, %s mode: %w", c.code.Cubes[0].Name, mode, err)
+		}
+		return nil, errors.Join(err, gen.close())
 	}
 	return gen, nil
 }
@@ -157,14 +164,14 @@ func (c *segment) enterable() bool {
 func (gen *generation) load(specs map[program]*ebpf.ProgramSpec) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	var errs []error
+	errs := map[program]error{}
 	for key, spec := range specs {
 		wg.Go(func() {
-			prog, err := ebpf.NewProgramWithOptions(spec, ebpf.ProgramOptions{LogDisabled: true})
+			prog, err := refusal.Load(spec)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				errs = append(errs, fmt.Errorf("loading the %s %s program: %w", key.hook, key.role, err))
+				errs[key] = fmt.Errorf("loading the %s %s program: %w", key.hook, key.role, err)
 				return
 			}
 			gen.progs[key] = prog
@@ -178,7 +185,17 @@ func (gen *generation) load(specs map[program]*ebpf.ProgramSpec) error {
 		})
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return first(errs)
+}
+
+// first is the error of the first of the programs: a cube that the verifier refuses is in several of them, for one reason.
+func first(errs map[program]error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return errs[slices.MinFunc(slices.Collect(maps.Keys(errs)), func(a, b program) int {
+		return cmp.Or(cmp.Compare(a.hook, b.hook), cmp.Compare(a.role, b.role))
+	})]
 }
 
 // freeze makes the constants a map that nobody can write, so the verifier knows their values.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/refusal"
 )
 
 // The second tier: components that were published in call mode are linked again inline, in
@@ -106,22 +108,30 @@ func (in *inliner) one(ctx context.Context) bool {
 	in.p.mu.Lock()
 	defer in.p.mu.Unlock()
 	if err != nil || took > inlineAtMost {
-		note := fmt.Sprintf("linking inline took %s", took.Round(time.Millisecond))
-		if err != nil {
-			note = err.Error()
-		}
-		in.refused[c.print] = note
-		in.p.log.Info("segment stays in call mode", "cube", c.code.Cubes[0].Name, "reason", note)
+		in.refuse(c, err, took)
 	}
-	if err != nil {
-		if now := in.p.part(c.print); now != nil {
-			now.note = in.refused[c.print]
-			in.p.tell(now)
-		}
-		return true
+	if err == nil {
+		in.p.publish(c, gen)
 	}
-	in.p.publish(c, gen)
 	return true
+}
+
+// refuse notes why a segment is not inlined, or not again: an error, or the time that it took.
+func (in *inliner) refuse(c *segment, err error, took time.Duration) {
+	note := fmt.Sprintf("linking inline took %s", took.Round(time.Millisecond))
+	attrs := []slog.Attr{slog.String("cube", c.code.Cubes[0].Name)}
+	if err != nil {
+		note = err.Error()
+	}
+	if r := refusal.As(err); r != nil {
+		attrs = r.Attrs()
+	}
+	in.refused[c.print] = note
+	in.p.log.LogAttrs(context.Background(), slog.LevelInfo, "segment stays in call mode", append(attrs, slog.String("reason", note))...)
+	if now := in.p.part(c.print); err != nil && now != nil {
+		now.note = note
+		in.p.tell(now)
+	}
 }
 
 // next picks a component in call mode whose inlining was not refused.

@@ -41,6 +41,10 @@ var (
 	hostileTC []byte
 	//go:embed testdata/hostile.xdp.o
 	hostileXDP []byte
+	//go:embed testdata/refused.tc.o
+	refusedTC []byte
+	//go:embed testdata/refused.xdp.o
+	refusedXDP []byte
 	//go:embed testdata/sets.tc.o
 	setsTC []byte
 	//go:embed testdata/sets.xdp.o
@@ -158,6 +162,7 @@ func register(p *Plane) error {
 		"probe":   {cube.TC: probeTC, cube.XDP: probeXDP},
 		"gate":    {cube.TC: gateTC, cube.XDP: gateXDP},
 		"hostile": {cube.TC: hostileTC, cube.XDP: hostileXDP},
+		"refused": {cube.TC: refusedTC, cube.XDP: refusedXDP},
 		"sets":    {cube.TC: setsTC, cube.XDP: setsXDP},
 		"setsout": {cube.TC: setsoutTC, cube.XDP: setsoutXDP},
 		"twoway":  {cube.TC: twowayTC, cube.XDP: twowayXDP},

@@ -19,6 +19,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/refusal"
 )
 
 // Injection is a packet of which somebody wants to know what would become of it.
@@ -307,7 +308,7 @@ func (s *sandbox) load() error {
 		if err != nil {
 			return fmt.Errorf("copying the programs: %w", err)
 		}
-		prog, err := ebpf.NewProgramWithOptions(spec, ebpf.ProgramOptions{LogDisabled: true})
+		prog, err := refusal.Load(spec)
 		if err != nil {
 			return fmt.Errorf("loading the copy of the programs: %w", err)
 		}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package refusal
+
+import (
+	"cmp"
+	"errors"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// report is what a log of the verifier says.
+type report struct {
+	// sentences are those that give the reason.
+	sentences []string
+	// steps are the lines of its way, in order.
+	steps []string
+	// at is the last instruction that it came to, -1 if it names none.
+	at       int
+	verified int
+	// depths are the bytes of stack of each function.
+	depths []int
+}
+
+var (
+	stepLine     = regexp.MustCompile(`^(\d+): \([0-9a-f]{2}\) `)
+	processed    = regexp.MustCompile(`^processed (\d+) insns`)
+	stackDepth   = regexp.MustCompile(`^stack depth (\d+(?:\+\d+)*)`)
+	verifierTime = regexp.MustCompile(`^verification time `)
+	// What is on the way and is no reason: lines of C, states, functions.
+	wayLine = regexp.MustCompile(`^(?:; |\d+: |from \d+ to \d+|Validating |Func#|func#|caller:|callee:|returning from callee:|to caller at |propagating |cur state:|old state:|\s|arg#\d+ reference type|R\d+(?:_\w+)?=|frame\d+: )`)
+	// named are instructions that a reason names: the one where a reference was taken says more than where it is missed.
+	namedInstruction = []*regexp.Regexp{regexp.MustCompile(`alloc_insn=(\d+)`), regexp.MustCompile(`insn (\d+)`)}
+)
+
+// read takes a log apart.
+func read(log string) report {
+	r := report{at: -1}
+	for line := range strings.SplitSeq(strings.TrimSpace(log), "\n") {
+		line = strings.TrimRight(line, " \t\r")
+		if m := processed.FindStringSubmatch(line); m != nil {
+			r.verified, _ = strconv.Atoi(m[1]) // no machine has too small an int
+			continue
+		}
+		if m := stackDepth.FindStringSubmatch(line); m != nil {
+			for d := range strings.SplitSeq(m[1], "+") {
+				n, _ := strconv.Atoi(d)
+				r.depths = append(r.depths, n)
+			}
+			continue
+		}
+		if line == "" || verifierTime.MatchString(line) {
+			continue
+		}
+		r.steps = append(r.steps, line)
+		if m := stepLine.FindStringSubmatch(line); m != nil {
+			r.at, _ = strconv.Atoi(m[1])
+			r.sentences = nil
+		} else if !wayLine.MatchString(line) {
+			r.sentences = append(r.sentences, line)
+		}
+	}
+	return r
+}
+
+// Bounds of what is shown.
+const (
+	lastSteps = 12
+	stepWidth = 200
+)
+
+// explain makes the refusal of an error, nil if the verifier says nothing.
+func explain(spec *ebpf.ProgramSpec, places []link.Place, err error, said report) *Refusal {
+	if len(said.sentences) == 0 {
+		return nil
+	}
+	r := &Refusal{
+		Sentence: strings.Join(said.sentences[max(0, len(said.sentences)-3):], "; "), Among: cubesOf(places),
+		Verified: said.verified, Instructions: len(spec.Instructions), cause: err,
+	}
+	r.Hint = hint(r.Sentence)
+	for _, l := range said.steps[max(0, len(said.steps)-lastSteps):] {
+		r.Log = append(r.Log, l[:min(len(l), stepWidth)])
+	}
+	switch offset := instruction(r.Sentence, said.at); {
+	case aboutStack(r.Sentence):
+		r.Stack = deepest(spec.Instructions, places, said.depths)
+		r.Place = largest(r.Stack, places)
+	case offset >= 0:
+		r.Place = placeAt(spec.Instructions, places, offset)
+	}
+	if tooMuch(r.Sentence) {
+		r.Loops = r.loopsOf(spec.Instructions, places)
+	}
+	if r.Function == "" && len(r.Among) == 1 {
+		r.Origin = r.Among[0]
+	}
+	return r
+}
+
+// instruction is the one that the sentence is about, -1 if none.
+func instruction(sentence string, last int) int {
+	for _, re := range namedInstruction {
+		if m := re.FindStringSubmatch(sentence); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			return n
+		}
+	}
+	return last
+}
+
+// placeAt is where the instruction at an offset, as the kernel counts, comes from.
+func placeAt(insns asm.Instructions, places []link.Place, offset int) link.Place {
+	var at link.Place
+	for it := insns.Iterate(); it.Next() && int(it.Offset) <= offset; {
+		at = places[it.Index]
+	}
+	return at
+}
+
+// deepest is the chain of calls that takes most of the stack. The verifier says what each function takes, in their order.
+func deepest(insns asm.Instructions, places []link.Place, depths []int) []Frame {
+	bySymbol := map[string]int{}
+	for _, p := range places {
+		bySymbol[p.Symbol] = p.Subprogram
+	}
+	calls := make([][]int, len(depths))
+	for i := range insns {
+		if at := places[i].Subprogram; insns[i].IsFunctionReference() && at >= 0 && at < len(depths) {
+			if to, ok := bySymbol[insns[i].Reference()]; ok && to < len(depths) && !slices.Contains(calls[at], to) {
+				calls[at] = append(calls[at], to)
+			}
+		}
+	}
+	// The kernel refuses recursion before it looks at the stack, so the walk ends.
+	var walk func(f, level int) ([]int, int)
+	walk = func(f, level int) ([]int, int) {
+		var below []int
+		most := 0
+		if level < len(depths) {
+			for _, c := range calls[f] {
+				if chain, sum := walk(c, level+1); sum > most {
+					below, most = chain, sum
+				}
+			}
+		}
+		return append([]int{f}, below...), most + depths[f]
+	}
+	if len(depths) == 0 {
+		return nil
+	}
+	chain, _ := walk(0, 0)
+	var out []Frame
+	for _, f := range chain {
+		at := slices.IndexFunc(places, func(p link.Place) bool { return p.Subprogram == f })
+		if at < 0 {
+			continue
+		}
+		frame := Frame{Origin: places[at].Origin, Bytes: depths[f]}
+		for _, p := range places[at:] {
+			if p.Subprogram == f && !p.Framework() && p.Origin != frame.Origin && !slices.Contains(frame.Inlined, p.Cube) {
+				frame.Inlined = append(frame.Inlined, p.Cube)
+			}
+		}
+		out = append(out, frame)
+	}
+	return out
+}
+
+// largest is the place of the largest frame that is a cube's: its first line.
+func largest(frames []Frame, places []link.Place) link.Place {
+	var ofCubes []Frame
+	for _, f := range frames {
+		if !f.Framework() {
+			ofCubes = append(ofCubes, f)
+		}
+	}
+	if len(ofCubes) == 0 {
+		return link.Place{}
+	}
+	most := slices.MaxFunc(ofCubes, func(a, b Frame) int { return cmp.Compare(a.Bytes, b.Bytes) })
+	at := slices.IndexFunc(places, func(p link.Place) bool { return p.Origin == most.Origin && p.Line.File != "" })
+	if at < 0 {
+		return link.Place{Origin: most.Origin}
+	}
+	return places[at]
+}
+
+// loopsOf are the lines where the code at fault jumps back. Where the verifier gave up is not always where most of its work
+// was, or is not known; then it is the cube with loops, if one alone has some.
+func (r *Refusal) loopsOf(insns asm.Instructions, places []link.Place) []link.Line {
+	back := loops(insns, places)
+	if r.Framework() {
+		r.Place = common(back)
+	}
+	var out []link.Line
+	for _, p := range back {
+		if (r.Framework() || p.Cube == r.Cube) && (r.Function == "" || p.Function == r.Function) && p.Line.File != "" && !slices.Contains(out, p.Line) {
+			out = append(out, p.Line)
+		}
+	}
+	return out
+}
+
+// loops are the places where code of cubes jumps back.
+func loops(insns asm.Instructions, places []link.Place) []link.Place {
+	labels := map[string]int{}
+	for i := range insns {
+		if s := insns[i].Symbol(); s != "" {
+			labels[s] = i
+		}
+	}
+	var out []link.Place
+	for i := range insns {
+		op := insns[i].OpCode
+		to, ok := labels[insns[i].Reference()]
+		if ok && to <= i && op.Class().IsJump() && op.JumpOp() != asm.Call && !places[i].Framework() {
+			out = append(out, places[i])
+		}
+	}
+	return out
+}
+
+// common is what places have in common: place, function or cube.
+func common(places []link.Place) link.Place {
+	if len(places) == 0 {
+		return link.Place{}
+	}
+	out := places[0]
+	for _, p := range places[1:] {
+		switch {
+		case p.Cube != out.Cube:
+			return link.Place{}
+		case p.Function != out.Function:
+			out = link.Place{Origin: link.Origin{Cube: p.Cube, Service: p.Service}}
+		case p.Line != out.Line:
+			out = link.Place{Origin: out.Origin}
+		}
+	}
+	return out
+}
+
+// missingFunction is the refusal of a program that calls a function which the kernel does not have. The verifier does not
+// see it: the function has no number.
+func missingFunction(spec *ebpf.ProgramSpec, places []link.Place, err error) *Refusal {
+	if !errors.Is(err, btf.ErrNotFound) && !errors.Is(err, ebpf.ErrNotSupported) {
+		return nil
+	}
+	for i := range spec.Instructions {
+		ins := &spec.Instructions[i]
+		if name := ins.Reference(); ins.IsKfuncCall() && name != "" && strings.Contains(err.Error(), name) {
+			sentence := "kernel function " + name + " is not there"
+			return &Refusal{Place: places[i], Sentence: sentence, Hint: hint(sentence), Instructions: len(spec.Instructions), cause: err}
+		}
+	}
+	return nil
+}

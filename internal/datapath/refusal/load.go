@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package refusal loads linked programs, and when the kernel's verifier refuses one, finds out whose fault it is: which
+// cube, which of its functions, which line of C, and what may help.
+//
+// Programs are loaded without the verifier's log, which costs time and memory. Only one that is refused is loaded again,
+// with a log of bounded size.
+package refusal
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// Load loads a linked program. An error is a *Refusal if the verifier does not want the program. Anything else that goes
+// wrong (no memory, no privilege, a program of several cubes that is too large and will be cut) is none.
+func Load(spec *ebpf.ProgramSpec) (*ebpf.Program, error) {
+	prog, err := ebpf.NewProgramWithOptions(spec, ebpf.ProgramOptions{LogDisabled: true})
+	if err == nil {
+		return prog, nil
+	}
+	places := link.Places(spec.Instructions)
+	if r := missingFunction(spec, places, err); r != nil {
+		return nil, r
+	}
+	if verdict(err) && (!errors.Is(err, unix.E2BIG) || len(cubesOf(places)) <= 1) {
+		b, aerr := assemble(spec)
+		if aerr != nil {
+			return nil, fmt.Errorf("%w (asking why: %w)", err, aerr)
+		}
+		defer b.close()
+		if r := explain(spec, places, err, read(logOf(b.load, heavy(err)))); r != nil {
+			return nil, r
+		}
+	}
+	return nil, fmt.Errorf("not taken by the kernel: %w", err)
+}
+
+// verdicts are the errors of the verifier: EFAULT is also what it says where the jumps on a path are too many, 524 is its
+// ENOTSUPP. It may not have been asked, which its log tells.
+var verdicts = []error{unix.EINVAL, unix.EACCES, unix.E2BIG, unix.EFAULT, unix.EPERM, unix.EOPNOTSUPP, unix.ERANGE, unix.Errno(524)}
+
+// verdict tells whether an error may be the verifier's.
+func verdict(err error) bool {
+	if !errors.As(err, new(*ebpf.VerifierError)) && !errors.Is(err, unix.EFAULT) {
+		return false
+	}
+	for _, v := range verdicts {
+		if errors.Is(err, v) {
+			return true
+		}
+	}
+	return false
+}
+
+// heavy tells whether the verifier gave up, so that it takes seconds to ask it again.
+func heavy(err error) bool { return errors.Is(err, unix.E2BIG) || errors.Is(err, unix.EFAULT) }
+
+// cubesOf lists the cubes whose code a program has, in order.
+func cubesOf(places []link.Place) []link.Origin {
+	var out []link.Origin
+	seen := map[string]bool{}
+	for _, p := range places {
+		if !p.Framework() && !seen[p.Cube] {
+			seen[p.Cube] = true
+			out = append(out, link.Origin{Cube: p.Cube, Service: p.Service})
+		}
+	}
+	return out
+}
