@@ -35,6 +35,7 @@ func TestAnAnswerThatIsNoSuccessIsExplainedOnStderr(t *testing.T) {
 		{"other JSON", `{"message":"x"}`, 500, "{\"message\":\"x\"}\n"},
 		{"no body", "", 404, "HTTP/1.1 404 Not Found\n"},
 		{"blank body", " \n", 503, "HTTP/1.1 503 Service Unavailable\n"},
+		{"a sentence with more to say", fmt.Sprintf(restconf, `{"error-message":"one","error-detail":["  42 | x\u001b","why"]},{"error-message":"two"}`), 422, "one\n    42 | x\\x1b\n  why\ntwo\n"},
 		{"control characters in a sentence", fmt.Sprintf(restconf, `{"error-message":"a\u001b[2Jb\nc"}`), 400, `a\x1b[2Jb\nc` + "\n"},
 		{"control characters in text", "a\x1b[2Jb\x07", 400, `a\x1b[2Jb\a` + "\n"},
 		{"a redirect of another kind", "", 302, "HTTP/1.1 302 Found\n"},

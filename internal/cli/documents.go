@@ -198,7 +198,7 @@ func (d *documents) complaints(a answer) string {
 		if at := d.at(e.string("error-info")); at != "" {
 			line = clean(at) + ": " + line
 		}
-		lines = append(lines, line)
+		lines = append(append(lines, line), details(e)...)
 	}
 	if len(lines) == 0 {
 		return sentences(a)

@@ -48,8 +48,19 @@ func restconfSentences(body []byte) string {
 		if s := errorSentence(e); s != "" {
 			lines = append(lines, clean(s))
 		}
+		lines = append(lines, details(e)...)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// details are the lines that an error has beside its sentence.
+func details(e value) []string {
+	detail, _ := e.get("error-detail")
+	out := make([]string, len(detail.items))
+	for i, l := range detail.items {
+		out[i] = "  " + clean(l.text)
+	}
+	return out
 }
 
 // errorSentence makes do with tag, info and path where the message is missing.

@@ -140,9 +140,9 @@ func TestComplaintsNameFileAndLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := newDaemon(t, "unix", reply(http.StatusBadRequest, `{"ietf-restconf:errors":{"error":[`+
-		`{"error-info":"cubes[1] b","error-message":"cubes[1] b: no"},{"error-info":"netdevs[0] e0","error-message":"gone"},{"error-info":"cubes[9] z","error-message":"other"},{"error-message":"plain"}]}}`))
+		`{"error-info":"cubes[1] b","error-message":"cubes[1] b: no"},{"error-info":"netdevs[0] e0","error-message":"gone","error-detail":["since today"]},{"error-info":"cubes[9] z","error-message":"other"},{"error-message":"plain"}]}}`))
 	got := d.run("apply", "-f", path)
-	want := path + ":6: cubes[1] b: no\n" + path + ":9: gone\nother\nplain\n"
+	want := path + ":6: cubes[1] b: no\n" + path + ":9: gone\n  since today\nother\nplain\n"
 	if got.code != ExitServer || got.err != want || got.out != "" {
 		t.Errorf("exit %d, stderr\n%swant\n%s", got.code, got.err, want)
 	}

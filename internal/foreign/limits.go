@@ -122,6 +122,9 @@ func said(err error) error {
 // fault is what a service is told of an error.
 func fault(err error) *pb.Fault {
 	code := codes.Internal
+	if errors.Is(err, cube.ErrRefused) {
+		code = codes.InvalidArgument // the program that it gave
+	}
 	for c, kind := range kinds {
 		if errors.Is(err, kind) && c != codes.OutOfRange {
 			code = c

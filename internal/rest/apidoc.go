@@ -124,7 +124,7 @@ func (o operationDoc) statuses(params bool) []int {
 		out = append(out, http.StatusRequestURITooLong)
 	}
 	if !readOnly(o.method) {
-		out = append(out, http.StatusUnsupportedMediaType)
+		out = append(out, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
 	}
 	if o.body != nil {
 		out = append(out, http.StatusRequestEntityTooLarge)
@@ -153,6 +153,8 @@ func faults() []faultDoc {
 		{http.StatusRequestEntityTooLarge, tagTooBig, "The body is too large.", "", "the request body is larger than 8 MiB"},
 		{http.StatusRequestURITooLong, tagTooBig, "The path is too long.", "", "the path has 9000 bytes, at most 8192 are accepted"},
 		{http.StatusUnsupportedMediaType, tagUnsupported, "The body is of a type that is not taken.", "", "a body of type text/plain is refused over TCP: send application/json"},
+		{http.StatusUnprocessableEntity, tagRefused, "The kernel does not run the program of a cube; error-detail says where and why.", "",
+			"cube f1 (filter): the kernel's verifier refuses pcn_ingress at filter.bpf.c:42: R0 invalid mem access 'map_value_or_null'"},
 		{http.StatusTooManyRequests, tagResource, "The client sends too many requests.", "Retry-After", "uid 1000 sends more than 1000 requests a second, try again later"},
 		{http.StatusServiceUnavailable, tagResource, "Too many requests are under way, or the daemon ends.", "Retry-After", "256 requests are under way, try again"},
 	}

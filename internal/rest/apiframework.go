@@ -128,7 +128,7 @@ func packetPaths() []pathDoc {
 	lines := openapi.Of("schema", openapi.Of("anyOf", []openapi.Object{line, openapi.GoType(trace.Summary{})}))
 	file := openapi.Of("schema", openapi.Of("type", "string", "format", "binary"))
 	inject := stringsBody([]string{"place", "packet"}, []string{"direction"})
-	looks := []int{http.StatusNotFound, http.StatusConflict}
+	looks := []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity}
 	return []pathDoc{
 		{path: "/trace", operations: []operationDoc{{method: http.MethodGet, summary: "Steps of packets, live", also: looks, success: http.StatusOK,
 			says:  "One JSON object a line, at last a summary, until the session or the client ends.",

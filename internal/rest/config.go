@@ -147,7 +147,7 @@ func (s *Server) faultEntries(r *http.Request, faults topology.DocumentErrors) [
 	var out []errorEntry
 	for _, f := range faults {
 		_, tag := classify(http.MethodPut, f.Err)
-		e := errorEntry{Type: "application", Tag: tag, Path: r.URL.Path, Message: f.Error(), Info: f.Where}
+		e := errorEntry{Type: "application", Tag: tag, Path: r.URL.Path, Message: f.Error(), Info: f.Where, Detail: detail(f.Err)}
 		if f.Cube != "" {
 			e.Path = "/cubes/" + url.PathEscape(f.Cube)
 		}

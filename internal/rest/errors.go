@@ -5,10 +5,12 @@ package rest
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/refusal"
 	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
@@ -33,6 +35,7 @@ const (
 	tagResource     = "resource-denied"
 	tagFailed       = "operation-failed"
 	tagMissing      = "missing-attribute"
+	tagRefused      = "program-refused"
 )
 
 // problem is an error whose status is known already.
@@ -61,6 +64,8 @@ type errorEntry struct {
 	Info    string `json:"error-info,omitempty"`
 	// Near is what was probably meant; the message asks the same.
 	Near []string `json:"did-you-mean,omitempty"`
+	// Detail are lines for people who want to know more: what the verifier says of a program.
+	Detail []string `json:"error-detail,omitempty"`
 }
 
 type errorBody struct {
@@ -83,6 +88,8 @@ func classify(method string, err error) (int, string) {
 		return classify(http.MethodPut, f[0].Err)
 	case errors.As(err, &y):
 		return yangStatus(method, y.Tag), string(y.Tag)
+	case errors.Is(err, cube.ErrRefused):
+		return http.StatusUnprocessableEntity, tagRefused
 	case errors.Is(err, cube.ErrNotFound):
 		switch {
 		case readOnly(method):
@@ -133,9 +140,7 @@ func isMissing(err error) bool {
 // writeError answers a request with an error.
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	status, tag := classify(r.Method, err)
-	if status == http.StatusInternalServerError {
-		s.log.Error("request ended in an internal error", "method", r.Method, "path", r.URL.EscapedPath(), "err", err)
-	}
+	s.logError(r, status, err)
 	header := w.Header()
 	var p *problem
 	if errors.As(err, &p) {
@@ -158,6 +163,27 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	s.writeRaw(w, r, status, raw)
 }
 
+// logError logs what is for the daemon's operator, too: its own faults, and programs that the kernel does not run.
+func (s *Server) logError(r *http.Request, status int, err error) {
+	attrs := []slog.Attr{slog.String("method", r.Method), slog.String("path", r.URL.EscapedPath())}
+	switch no := refusal.As(err); {
+	case no != nil && no.Ours():
+		s.log.LogAttrs(r.Context(), slog.LevelError, "the verifier refuses a program of the framework", append(attrs, no.Attrs()...)...)
+	case no != nil:
+		s.log.LogAttrs(r.Context(), slog.LevelWarn, "the verifier refuses a program of a cube", append(attrs, no.Attrs()...)...)
+	case status == http.StatusInternalServerError:
+		s.log.LogAttrs(r.Context(), slog.LevelError, "request ended in an internal error", append(attrs, slog.Any("err", err))...)
+	}
+}
+
+// detail is what there is to say beside the sentence.
+func detail(err error) []string {
+	if no := refusal.As(err); no != nil {
+		return no.Detail()
+	}
+	return nil
+}
+
 // entries lists the errors; validation may have found several.
 func (s *Server) entries(r *http.Request, err error, tag string) []errorEntry {
 	var y *yang.Error
@@ -178,7 +204,7 @@ func (s *Server) entries(r *http.Request, err error, tag string) []errorEntry {
 		}
 		return out
 	}
-	e := errorEntry{Type: "application", Tag: tag, Path: r.URL.Path, Message: err.Error()}
+	e := errorEntry{Type: "application", Tag: tag, Path: r.URL.Path, Message: err.Error(), Detail: detail(err)}
 	if errors.Is(err, cube.ErrInvalid) || tag == tagInvalidValue {
 		// The tag says that it is invalid; the sentence said why.
 		e.Message = strings.TrimSuffix(e.Message, ": "+cube.ErrInvalid.Error())
@@ -197,10 +223,10 @@ func (e errorEntry) meant(near []string) errorEntry {
 }
 
 // asBadRequest makes whatever the client did wrong a 400, as the framework's own
-// resources have always answered. Faults of the daemon keep their status.
+// resources have always answered. Faults of the daemon and of cubes' programs keep their status.
 func asBadRequest(method string, err error) error {
 	var p *problem
-	if err == nil || errors.As(err, &p) {
+	if err == nil || errors.As(err, &p) || errors.Is(err, cube.ErrRefused) {
 		return err
 	}
 	status, tag := classify(method, err)

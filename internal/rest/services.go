@@ -145,7 +145,7 @@ func checkServiceType(kind string) error {
 // serviceProblem is the answer when a service is refused. What a service does wrong when it
 // starts is no fault of the daemon.
 func serviceProblem(err error) error {
-	for _, known := range []error{cube.ErrExists, cube.ErrInUse, cube.ErrInvalid, cube.ErrUnsupported, cube.ErrFull} {
+	for _, known := range []error{cube.ErrExists, cube.ErrInUse, cube.ErrInvalid, cube.ErrUnsupported, cube.ErrFull, cube.ErrRefused} {
 		if errors.Is(err, known) {
 			return err
 		}

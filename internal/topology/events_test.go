@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/yang"
@@ -201,6 +202,7 @@ func TestFailureClasses(t *testing.T) {
 	}{
 		{errDegraded, "unsupported"}, {fmt.Errorf("x: %w", context.DeadlineExceeded), "timeout"}, {errClosed, "stopping"},
 		{&yang.Error{Tag: yang.InvalidValue}, "invalid"}, {errors.New("disk full"), "internal"},
+		{fmt.Errorf("x: %w", cube.ErrRefused), "refused"},
 	} {
 		if got := failure(tt.err); got != tt.want {
 			t.Errorf("%v: %s, want %s", tt.err, got, tt.want)

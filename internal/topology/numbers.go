@@ -47,7 +47,7 @@ var failures = []struct {
 	name string
 }{
 	{cube.ErrInvalid, "invalid"}, {cube.ErrNotFound, "not-found"}, {cube.ErrExists, "exists"}, {cube.ErrInUse, "in-use"},
-	{cube.ErrUnsupported, "unsupported"}, {cube.ErrFull, "full"}, {cube.ErrStale, "stale"},
+	{cube.ErrUnsupported, "unsupported"}, {cube.ErrFull, "full"}, {cube.ErrStale, "stale"}, {cube.ErrRefused, "refused"},
 	{context.Canceled, "canceled"}, {context.DeadlineExceeded, "timeout"}, {errClosed, "stopping"},
 }
 

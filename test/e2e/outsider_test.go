@@ -82,6 +82,9 @@ func tallyService(version string) *outsider.Server {
 			binary.LittleEndian.PutUint64(out[8:], uint64(binary.LittleEndian.Uint32(e.GetValue()[4:])))
 			return &pb.Entry{Key: e.GetKey(), Value: out}
 		}
+	case tallyForgetful:
+		d.Objects[0].Elf, d.Objects[1].Elf = tallyForgetfulTC, tallyForgetfulXDP
+		d.Deadlines.Prepare = 30_000 // none of its deadlines is tested
 	case "hidden":
 		return hiddenService()
 	}

@@ -36,7 +36,8 @@ var (
 	stackDepth   = regexp.MustCompile(`^stack depth (\d+(?:\+\d+)*)`)
 	verifierTime = regexp.MustCompile(`^verification time `)
 	// What is on the way and is no reason: lines of C, states, functions.
-	wayLine = regexp.MustCompile(`^(?:; |\d+: |from \d+ to \d+|Validating |Func#|func#|caller:|callee:|returning from callee:|to caller at |propagating |cur state:|old state:|\s|arg#\d+ reference type|R\d+(?:_\w+)?=|frame\d+: )`)
+	wayLine   = regexp.MustCompile(`^(?:; |\d+: |from \d+ to \d+|Validating |Func#|func#|caller:|callee:|returning from callee:|to caller at |propagating |cur state:|old state:|\s|arg#\d+ reference type|R\d+(?:_\w+)?=|frame\d+: )`)
+	noPointer = regexp.MustCompile(`\b(R\d+) invalid mem access '(?:scalar|inv)'`)
 	// named are instructions that a reason names: the one where a reference was taken says more than where it is missed.
 	namedInstruction = []*regexp.Regexp{regexp.MustCompile(`alloc_insn=(\d+)`), regexp.MustCompile(`insn (\d+)`)}
 )
@@ -87,6 +88,9 @@ func explain(spec *ebpf.ProgramSpec, places []link.Place, err error, said report
 		Verified: said.verified, Instructions: len(spec.Instructions), cause: err,
 	}
 	r.Hint = hint(r.Sentence)
+	if said.isNull() {
+		r.Hint = hint("map_value_or_null")
+	}
 	for _, l := range said.steps[max(0, len(said.steps)-lastSteps):] {
 		r.Log = append(r.Log, l[:min(len(l), stepWidth)])
 	}
@@ -104,6 +108,22 @@ func explain(spec *ebpf.ProgramSpec, places []link.Place, err error, said report
 		r.Origin = r.Among[0]
 	}
 	return r
+}
+
+// isNull tells whether what is used as a pointer is known to be NULL: it was tested, and used where it is.
+func (r report) isNull() bool {
+	m := noPointer.FindStringSubmatch(strings.Join(r.sentences, "; "))
+	if m == nil {
+		return false
+	}
+	state := regexp.MustCompile(`\b` + m[1] + `(?:_\w+)?=(\S+)`)
+	for _, step := range slices.Backward(r.steps) {
+		if values := state.FindAllStringSubmatch(step, -1); values != nil {
+			last := values[len(values)-1][1]
+			return last == "0" || last == "inv0" || last == "P0"
+		}
+	}
+	return false
 }
 
 // instruction is the one that the sentence is about, -1 if none.

@@ -45,6 +45,21 @@ func TestLogsAreReadOnEveryKernel(t *testing.T) {
 	}
 }
 
+func TestANumberThatIsZeroIsAPointerThatIsNull(t *testing.T) {
+	const end = "9: (61) r1 = *(u32 *)(r7 +0)\nR7 invalid mem access 'scalar'\n"
+	for states, want := range map[string]bool{
+		"736: (55) if r7 != 0x0 goto pc+4 ; R7=0\n":                                 true,
+		"7: (55) if r7 != 0x0 goto pc+4 ; R7_w=0 R8=1\n8: (b7) r0 = 0 ; R0_w=0\n":   true,
+		"7: (b7) r7 = 0 ; R7=0\n8: (61) r7 = *(u32 *)(r1 +8) ; R7=scalar(umax=1)\n": false,
+		"7: (55) if r1 != 0x0 goto pc+4 ; R1=0\n":                                   false,
+		"": false,
+	} {
+		if got := read(states + end).isNull(); got != want {
+			t.Errorf("%q: %t, want %t", states, got, want)
+		}
+	}
+}
+
 // What kernels from 6.1 to 6.18 say, and what of the hint tells that it is the right one.
 func TestKnownReasonsHaveAHint(t *testing.T) {
 	for sentence, want := range map[string]string{

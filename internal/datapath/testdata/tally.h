@@ -19,6 +19,10 @@
 #ifndef TALLY_STEP
 #define TALLY_STEP 1
 #endif
+/* The mark with which a version forgets that there may be no counter, 0 for none. */
+#ifndef TALLY_FORGETS
+#define TALLY_FORGETS 0
+#endif
 
 struct tally_counter TALLY_MEMBERS;
 
@@ -37,7 +41,7 @@ PCN_INGRESS
 
 	if (m)
 		*m = mark;
-	if (c) {
+	if (c || (TALLY_FORGETS && mark == TALLY_FORGETS)) {
 		c->packets += TALLY_STEP;
 		c->bytes += md->packet_len;
 	} else {
