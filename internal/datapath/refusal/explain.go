@@ -36,8 +36,9 @@ var (
 	stackDepth   = regexp.MustCompile(`^stack depth (\d+(?:\+\d+)*)`)
 	verifierTime = regexp.MustCompile(`^verification time `)
 	// What is on the way and is no reason: lines of C, states, functions.
-	wayLine   = regexp.MustCompile(`^(?:; |\d+: |from \d+ to \d+|Validating |Func#|func#|caller:|callee:|returning from callee:|to caller at |propagating |cur state:|old state:|\s|arg#\d+ reference type|R\d+(?:_\w+)?=|frame\d+: )`)
-	noPointer = regexp.MustCompile(`\b(R\d+) invalid mem access '(?:scalar|inv)'`)
+	wayLine    = regexp.MustCompile(`^(?:; |\d+: |from \d+ to \d+|Validating |Func#|func#|caller:|callee:|returning from callee:|to caller at |propagating |cur state:|old state:|\s|arg#\d+ reference type|R\d+(?:_\w+)?=|frame\d+: )`)
+	mapAddress = regexp.MustCompile(`(\(18\) r\d+ = )0xffff[0-9a-f]{12}\b`)
+	noPointer  = regexp.MustCompile(`\b(R\d+) invalid mem access '(?:scalar|inv)'`)
 	// named are instructions that a reason names: the one where a reference was taken says more than where it is missed.
 	namedInstruction = []*regexp.Regexp{regexp.MustCompile(`alloc_insn=(\d+)`), regexp.MustCompile(`insn (\d+)`)}
 )
@@ -92,6 +93,7 @@ func explain(spec *ebpf.ProgramSpec, places []link.Place, err error, said report
 		r.Hint = hint("map_value_or_null")
 	}
 	for _, l := range said.steps[max(0, len(said.steps)-lastSteps):] {
+		l = mapAddress.ReplaceAllString(l, "${1}...") // of the kernel's memory: not for everybody who may make a cube
 		r.Log = append(r.Log, l[:min(len(l), stepWidth)])
 	}
 	switch offset := instruction(r.Sentence, said.at); {
@@ -146,26 +148,34 @@ func placeAt(insns asm.Instructions, places []link.Place, offset int) link.Place
 	return at
 }
 
-// deepest is the chain of calls that takes most of the stack. The verifier says what each function takes, in their order.
-func deepest(insns asm.Instructions, places []link.Place, depths []int) []Frame {
+// callGraph lists the functions that each of n functions calls, by their numbers. taken leaves out calls by the offset of
+// their instruction.
+func callGraph(insns asm.Instructions, places []link.Place, n int, taken func(offset int) bool) [][]int {
 	bySymbol := map[string]int{}
 	for _, p := range places {
 		bySymbol[p.Symbol] = p.Subprogram
 	}
-	calls := make([][]int, len(depths))
-	for i := range insns {
-		if at := places[i].Subprogram; insns[i].IsFunctionReference() && at >= 0 && at < len(depths) {
-			if to, ok := bySymbol[insns[i].Reference()]; ok && to < len(depths) && !slices.Contains(calls[at], to) {
-				calls[at] = append(calls[at], to)
-			}
+	calls := make([][]int, n)
+	for it := insns.Iterate(); it.Next(); {
+		at := places[it.Index].Subprogram
+		to, ok := bySymbol[it.Ins.Reference()]
+		if ok && it.Ins.IsFunctionReference() && at >= 0 && at < n && to < n && taken(int(it.Offset)) && !slices.Contains(calls[at], to) {
+			calls[at] = append(calls[at], to)
 		}
 	}
-	// The kernel refuses recursion before it looks at the stack, so the walk ends.
+	return calls
+}
+
+// maxCalls is how deep the kernel lets calls be nested. It refuses recursion before it looks at the stack.
+const maxCalls = 8
+
+// chainFrom is the chain of calls from a function on that takes most of the stack, and how much.
+func chainFrom(calls [][]int, depths []int, from int) (chain []int, bytes int) {
 	var walk func(f, level int) ([]int, int)
 	walk = func(f, level int) ([]int, int) {
 		var below []int
 		most := 0
-		if level < len(depths) {
+		if level < maxCalls {
 			for _, c := range calls[f] {
 				if chain, sum := walk(c, level+1); sum > most {
 					below, most = chain, sum
@@ -174,10 +184,15 @@ func deepest(insns asm.Instructions, places []link.Place, depths []int) []Frame 
 		}
 		return append([]int{f}, below...), most + depths[f]
 	}
+	return walk(from, 0)
+}
+
+// deepest is the chain of calls that takes most of the stack. The verifier says what each function takes, in their order.
+func deepest(insns asm.Instructions, places []link.Place, depths []int) []Frame {
 	if len(depths) == 0 {
 		return nil
 	}
-	chain, _ := walk(0, 0)
+	chain, _ := chainFrom(callGraph(insns, places, len(depths), func(int) bool { return true }), depths, 0)
 	var out []Frame
 	for _, f := range chain {
 		at := slices.IndexFunc(places, func(p link.Place) bool { return p.Subprogram == f })

@@ -145,7 +145,10 @@ func TestAFaultOfTheFrameworkIsOurs(t *testing.T) {
 	insns, places := program(function("pcn_driver", asm.Call.Label("pcn_core_up"), asm.Return()),
 		function("pcn_core_up", asm.LoadMem(asm.R0, asm.R1, 0, asm.Word), asm.Return()))
 	r := explain(&ebpf.ProgramSpec{Instructions: insns}, places, unix.EACCES,
-		read("2: (61) r0 = *(u32 *)(r1 +0)\nR1 invalid mem access 'scalar'\nprocessed 3 insns\n"))
+		read("0: (18) r1 = 0xffff8881de71c400 ; R1=map_ptr(map=table)\n2: (61) r0 = *(u32 *)(r1 +0)\nR1 invalid mem access 'scalar'\nprocessed 3 insns\n"))
+	if strings.Contains(strings.Join(r.Log, ""), "ffff8881") || !strings.Contains(r.Log[0], "(18) r1 = ...") {
+		t.Errorf("the log tells where a map is in the kernel: %v", r.Log)
+	}
 	if !r.Ours() || r.Function != "pcn_core_up" || errors.Is(r, cube.ErrRefused) || !errors.Is(r, unix.EACCES) {
 		t.Errorf("%v: ours %t, in %q", r, r.Ours(), r.Function)
 	}

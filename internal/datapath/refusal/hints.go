@@ -31,7 +31,7 @@ var hints = []struct {
 	hint string
 }{
 	{regexp.MustCompile(`combined stack size`),
-		"the functions of a chain of calls share 512 bytes of stack, of which the framework takes 104 at the top. Keep large " +
+		"the functions of a chain of calls share 512 bytes of stack, of which the framework takes a hundred at the top. Keep large " +
 			"variables in a PCN_MAP (a per-CPU array of one entry), or let large functions be called one after the other rather " +
 			"than from each other: locals of a PCN_NOINLINE or PCN_GLOBAL function take stack only while it runs."},
 	{regexp.MustCompile(`tail_calls are not allowed when call stack`),
