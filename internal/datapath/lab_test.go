@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/kernel"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -77,7 +78,8 @@ type setting struct {
 	typ    cube.Type
 	mode   Mode
 	clsact bool
-	cut    int // the cubes of one segment, 0 for as many as fit
+	cut    int  // the cubes of one segment, 0 for as many as fit
+	old    bool // the kernel lacks all that can be done without
 }
 
 func (s setting) String() string {
@@ -87,6 +89,9 @@ func (s setting) String() string {
 	}
 	if s.cut > 0 {
 		name += "_cut"
+	}
+	if s.old {
+		name += "_old"
 	}
 	return name
 }
@@ -135,6 +140,9 @@ func newBench(t *testing.T, s setting) *bench {
 	b.opts = Options{
 		Dir: b.dir, Instance: "test", Mode: s.mode, Clsact: s.clsact,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), SegmentCubes: s.cut,
+	}
+	if s.old {
+		b.opts.Kernel = &kernel.Features{}
 	}
 	b.open()
 	t.Cleanup(func() {
