@@ -4,6 +4,7 @@ package link
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -316,12 +317,12 @@ func (g *generator) coreFunctions(references []string) (asm.Instructions, error)
 		for callee, body := range f.Callees {
 			bodies[callee] = body
 		}
-		for n, body := range bodies {
+		for _, n := range slices.Sorted(maps.Keys(bodies)) {
 			if done[n] {
 				continue
 			}
 			done[n] = true
-			if err := add(g.guard(body)); err != nil {
+			if err := add(g.guard(bodies[n])); err != nil {
 				return nil, err
 			}
 		}

@@ -15,11 +15,10 @@ import (
 func (g *generator) ends(c *Cube) {
 	id := c.ID
 	g.rx(c)
-	for label, reason := range map[string]int32{
-		"hop": reasonHopLimit, "badport": reasonBadPort, "badverdict": reasonBadVerdict, "nocall": reasonNoProgram,
-	} {
-		g.dropAs(label, id, reason)
-	}
+	g.dropAs("hop", id, reasonHopLimit)
+	g.dropAs("badport", id, reasonBadPort)
+	g.dropAs("badverdict", id, reasonBadVerdict)
+	g.dropAs("nocall", id, reasonNoProgram)
 	// The cube's own reasons start at reasonFirst; what it cannot have decided is unspecified.
 	drop := g.block("drop.%d", id)
 	drop.add(asm.Mov.Imm(asm.R6, int32(id)))
@@ -27,7 +26,7 @@ func (g *generator) ends(c *Cube) {
 	drop.add(asm.JGE.Imm(asm.R7, reasonFirst, "fate.drop"), asm.Mov.Imm(asm.R7, reasonUnspecified))
 	drop.jump("fate.drop")
 	g.namespace(c)
-	for label, tail := range map[string]string{"stack": "fate.stack", "hook": "fate.hook"} {
+	for _, label := range []string{"stack", "hook"} {
 		b := g.block("%s.%d", label, id)
 		if c.Shadow && label == "stack" {
 			b.load(asm.R1, asm.R10, mdInPort, asm.Half)
@@ -36,7 +35,7 @@ func (g *generator) ends(c *Cube) {
 			continue
 		}
 		b.add(asm.Mov.Imm(asm.R6, int32(id)), asm.Mov.Imm(asm.R7, reasonPass))
-		b.jump(tail)
+		b.jump("fate." + label)
 	}
 	exit := g.block("exit.%d", id) // r1 is md.out_port
 	exit.add(asm.JGE.Imm(asm.R1, MaxPorts, fmt.Sprintf("badport.%d", id)),
