@@ -60,9 +60,12 @@ func (*fakePlane) PortCounters(uint16) (c datapath.PortCounters, _ error)       
 func (*fakePlane) Fates(datapath.CubeID) ([]datapath.Fate, error)                       { return nil, nil }
 func (*fakePlane) Status(datapath.CubeID) (s datapath.CubeStatus)                       { return s }
 func (*fakePlane) CheckObject(string, map[cube.Hook][]byte) error                       { return nil }
-func (*fakePlane) Send(datapath.CubeID, bool, *cube.PacketOut) error                    { return nil }
-func (p *fakePlane) Close() error                                                       { p.closed.Store(true); return nil }
-func (p *fakePlane) Cleanup() error                                                     { p.cleaned.Store(true); return nil }
+func (*fakePlane) Try(context.Context, datapath.Trial) (r datapath.TrialReport, _ error) {
+	return r, nil
+}
+func (*fakePlane) Send(datapath.CubeID, bool, *cube.PacketOut) error { return nil }
+func (p *fakePlane) Close() error                                    { p.closed.Store(true); return nil }
+func (p *fakePlane) Cleanup() error                                  { p.cleaned.Store(true); return nil }
 func (*fakePlane) Prepare(context.Context, *datapath.Graph) (topology.Change, error) {
 	return fakeChange{}, nil
 }

@@ -3,7 +3,6 @@
 package datapath
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -87,6 +86,9 @@ func (p *Plane) build(c *segment, mode link.Mode) (_ *generation, err error) {
 	return gen, nil
 }
 
+// generationSpec is the program array of a generation.
+var generationSpec = &ebpf.MapSpec{Name: "pcn_generation", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1}
+
 // makeArrays makes the program arrays of the segment's hook and its companion's.
 func (gen *generation) makeArrays(p *Plane, c *segment) (err error) {
 	pin := filepath.Join(p.dir("generations"), fmt.Sprint(p.sequence.Add(1)))
@@ -96,9 +98,7 @@ func (gen *generation) makeArrays(p *Plane, c *segment) (err error) {
 	}
 	for _, h := range used {
 		gen.pins = append(gen.pins, pin+"-"+h.String())
-		gen.arrays[h], err = openMap(pin+"-"+h.String(), &ebpf.MapSpec{
-			Name: "pcn_generation", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1,
-		})
+		gen.arrays[h], err = openMap(pin+"-"+h.String(), generationSpec)
 		if err != nil {
 			delete(gen.arrays, h)
 			return err
@@ -193,9 +193,7 @@ func first(errs map[program]error) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return errs[slices.MinFunc(slices.Collect(maps.Keys(errs)), func(a, b program) int {
-		return cmp.Or(cmp.Compare(a.hook, b.hook), cmp.Compare(a.role, b.role))
-	})]
+	return errs[slices.MinFunc(slices.Collect(maps.Keys(errs)), program.compare)]
 }
 
 // freeze makes the constants a map that nobody can write, so the verifier knows their values.

@@ -295,7 +295,7 @@ func (s *sandbox) load() error {
 			return err
 		}
 		s.own(rodata)
-		array, err := s.newMap(&ebpf.MapSpec{Name: "pcn_generation", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+		array, err := s.newMap(generationSpec)
 		if err != nil {
 			return err
 		}

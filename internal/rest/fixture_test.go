@@ -57,7 +57,10 @@ func (noKernel) Status(datapath.CubeID) datapath.CubeStatus {
 		Mode: "inline", Segment: 2, Segments: 3, Cubes: 4, Instructions: 77, Verified: 99, Load: 5 * time.Millisecond,
 	}
 }
-func (noKernel) CheckObject(string, map[cube.Hook][]byte) error    { return nil }
+func (noKernel) CheckObject(string, map[cube.Hook][]byte) error { return nil }
+func (noKernel) Try(_ context.Context, t datapath.Trial) (datapath.TrialReport, error) {
+	return datapath.TrialReport{Programs: 12, Same: 3, Combinations: 4, Untried: 5, Verified: 6789, Took: 1234 * time.Millisecond}, nil
+}
 func (noKernel) Send(datapath.CubeID, bool, *cube.PacketOut) error { return nil }
 func (noKernel) Map(datapath.CubeID, string) (*ebpf.Map, error)    { return nil, cube.ErrNotFound }
 func (noKernel) Prepare(context.Context, *datapath.Graph) (topology.Change, error) {

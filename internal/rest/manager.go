@@ -23,8 +23,9 @@ type Manager interface {
 	ServiceOf(cube string) (string, bool)
 
 	// AddService, UpdateService and RemoveService are for services that are not part of the daemon, which ServiceStates lists.
-	AddService(context.Context, topology.Registration) error
-	UpdateService(context.Context, topology.Registration) error
+	// The first two say what came of the trial of its programs.
+	AddService(context.Context, topology.Registration) (datapath.TrialReport, error)
+	UpdateService(context.Context, topology.Registration) (datapath.TrialReport, error)
 	RemoveService(ctx context.Context, name string) error
 	ServiceStates() []topology.ServiceState
 	ServiceSeries() []topology.Series

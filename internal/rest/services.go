@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/datapath/refusal"
 	"github.com/polycube/polycube/internal/openapi"
 	"github.com/polycube/polycube/internal/topology"
 )
@@ -145,12 +147,35 @@ func checkServiceType(kind string) error {
 // serviceProblem is the answer when a service is refused. What a service does wrong when it
 // starts is no fault of the daemon.
 func serviceProblem(err error) error {
+	if r := refusal.As(err); r != nil && r.Ours() {
+		return err
+	}
+	if errors.Is(err, datapath.ErrUntried) {
+		return &problem{Status: http.StatusServiceUnavailable, Tag: tagFailed, Message: err.Error(), cause: err}
+	}
 	for _, known := range []error{cube.ErrExists, cube.ErrInUse, cube.ErrInvalid, cube.ErrUnsupported, cube.ErrFull, cube.ErrRefused} {
 		if errors.Is(err, known) {
 			return err
 		}
 	}
 	return &problem{Status: http.StatusBadRequest, Tag: tagFailed, Message: err.Error()}
+}
+
+// serviceTrial is what the trial of a service's programs came to, the answer when it is added or updated.
+type serviceTrial struct {
+	// Programs were loaded and Same were not, since they would have been the same again.
+	Programs int `json:"programs"`
+	Same     int `json:"same"`
+	// Combinations of constants were tried; Untried are pairs of values that were not.
+	Combinations int `json:"combinations"`
+	Untried      int `json:"untried"`
+	// Verified is how many instructions the kernel's verifier looked at.
+	Verified     int   `json:"verified"`
+	Milliseconds int64 `json:"milliseconds"`
+}
+
+func trialOf(r datapath.TrialReport) serviceTrial {
+	return serviceTrial{r.Programs, r.Same, r.Combinations, r.Untried, r.Verified, r.Took.Milliseconds()}
 }
 
 func (s *Server) addService(w http.ResponseWriter, r *http.Request) error {
@@ -161,12 +186,11 @@ func (s *Server) addService(w http.ResponseWriter, r *http.Request) error {
 	if err := checkServiceType(m["type"]); err != nil {
 		return err
 	}
-	err = s.manager.AddService(r.Context(), topology.Registration{Name: m["name"], Type: m["type"], URI: m["uri"]})
+	trial, err := s.manager.AddService(r.Context(), topology.Registration{Name: m["name"], Type: m["type"], URI: m["uri"]})
 	if err != nil {
 		return serviceProblem(err)
 	}
-	w.WriteHeader(http.StatusOK)
-	return nil
+	return s.writeJSON(w, r, http.StatusOK, trialOf(trial))
 }
 
 // updateService has another version of a service take over; without a body, the one that is at its place now.
@@ -183,12 +207,11 @@ func (s *Server) updateService(w http.ResponseWriter, r *http.Request, name stri
 	if _, ok := s.serviceDetail(name); !ok {
 		return s.noService(http.StatusBadRequest, name)
 	}
-	err = s.manager.UpdateService(r.Context(), topology.Registration{Name: name, Type: m["type"], URI: m["uri"]})
+	trial, err := s.manager.UpdateService(r.Context(), topology.Registration{Name: name, Type: m["type"], URI: m["uri"]})
 	if err != nil {
 		return serviceProblem(err)
 	}
-	w.WriteHeader(http.StatusOK)
-	return nil
+	return s.writeJSON(w, r, http.StatusOK, trialOf(trial))
 }
 
 func (s *Server) removeService(w http.ResponseWriter, r *http.Request, name string) error {
@@ -204,17 +227,18 @@ func (s *Server) removeService(w http.ResponseWriter, r *http.Request, name stri
 
 func servicesPaths() []pathDoc {
 	add := stringsBody([]string{"type", "uri", "name"}, nil)
-	one := openapi.GoType(serviceDetail{})
+	one, trial := openapi.GoType(serviceDetail{}), answers(openapi.GoType(serviceTrial{}))
 	refused := []int{http.StatusConflict, http.StatusServiceUnavailable}
 	return []pathDoc{
 		{path: "/services", operations: []operationDoc{
 			reading("The services that are loaded", "The services.", arrayOf(openapi.GoType(serviceEntry{}))),
-			{method: http.MethodPost, summary: "Add a service", success: http.StatusOK, says: "It is loaded.", body: add, needsBody: true, also: refused},
+			{method: http.MethodPost, summary: "Add a service", success: http.StatusOK, says: "It is loaded; what the trial of its programs came to.",
+				body: add, needsBody: true, content: trial, also: refused},
 			helpDoc()}},
 		{path: "/services/{name}", params: []paramDoc{nameParam("name", "Name of the service.", "simplebridge")}, operations: []operationDoc{
 			reading("A service and its model", "An array of one service.", arrayOf(one), http.StatusNotFound),
 			{method: http.MethodPatch, summary: "Have another version of a service take over its cubes", success: http.StatusOK,
-				says: "It has taken over all cubes.", body: stringsBody([]string{}, []string{"type", "uri"}), also: refused},
+				says: "It has taken over all cubes; what the trial of its programs came to.", content: trial, body: stringsBody([]string{}, []string{"type", "uri"}), also: refused},
 			{method: http.MethodDelete, summary: "Remove a service that has no cubes", success: http.StatusNoContent, says: "It is gone.", also: refused},
 			helpDoc()}},
 	}

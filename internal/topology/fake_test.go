@@ -41,6 +41,8 @@ type fakePlane struct {
 	// holds says whether the programs of earlier managers are still there, kept are the UUIDs that are protected.
 	holds bool
 	kept  []string
+	// tried are the services whose programs were loaded on trial.
+	tried []datapath.Trial
 }
 
 func newFakePlane() *fakePlane {
@@ -265,6 +267,13 @@ func (f *fakePlane) HasFunction(service string, _ cube.Hook, name string) bool {
 }
 
 func (f *fakePlane) CheckObject(string, map[cube.Hook][]byte) error { return f.step("CheckObject") }
+
+func (f *fakePlane) Try(_ context.Context, t datapath.Trial) (datapath.TrialReport, error) {
+	f.mu.Lock()
+	f.tried = append(f.tried, t)
+	f.mu.Unlock()
+	return datapath.TrialReport{Programs: len(t.Objects)}, f.step("Try")
+}
 
 func (f *fakePlane) Send(_ datapath.CubeID, _ bool, p *cube.PacketOut) error {
 	f.mu.Lock()

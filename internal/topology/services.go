@@ -18,35 +18,51 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
 )
 
-// AddService starts a service and makes it known. Cubes of it that the store has are taken over.
-func (m *Manager) AddService(ctx context.Context, reg Registration) error {
+// AddService starts a service, loads its programs on trial, and makes it known. Cubes of it that the store has are taken
+// over.
+func (m *Manager) AddService(ctx context.Context, reg Registration) (datapath.TrialReport, error) {
+	var trial datapath.TrialReport
 	if err := m.checkHost(); err != nil {
-		return err
+		return trial, err
 	}
 	if err := m.checkServiceName(reg.Name); err != nil {
-		return err
+		return trial, err
 	}
 	o := newOutsider(reg)
 	<-o.turn // until the service is there
 	if !m.claim(o) {
-		return fmt.Errorf("service %q: there is a service of that name: %w", reg.Name, cube.ErrExists)
+		return trial, fmt.Errorf("service %q: there is a service of that name: %w", reg.Name, cube.ErrExists)
 	}
-	if err := m.beginFirst(ctx, o, reg); err != nil {
+	trial, err := m.beginFirst(ctx, o, reg)
+	if err != nil {
 		m.disclaim(o)
-		return err
+		return trial, err
 	}
 	o.give()
 	m.TellService(reg.Name, "added", "")
-	m.log.Info("service added", "service", reg.Name, "type", reg.Type, "uri", reg.URI)
+	m.log.Info("service added", append([]any{"service", reg.Name, "type", reg.Type, "uri", reg.URI}, triedAs(trial)...)...)
 	m.outside.mu.Lock()
 	defer m.outside.mu.Unlock()
 	if m.outside.ctx.Err() == nil {
 		m.outside.done.Go(func() { m.watch(o) })
 	}
-	return nil
+	return trial, nil
+}
+
+// triedAs is what the log says of a trial.
+func triedAs(r datapath.TrialReport) []any {
+	return []any{"programs tried", r.Programs, "combinations", r.Combinations, "untried", r.Untried, "took", r.Took.Round(time.Millisecond)}
+}
+
+// try loads the programs of a service on trial, while others change what they like. It ends with ctx.
+func (m *Manager) try(ctx context.Context, svc *service) (datapath.TrialReport, error) {
+	return m.dp.Try(ctx, datapath.Trial{
+		Service: svc.info.Name, Objects: svc.Objects, Transparent: svc.info.Transparent, Outside: svc.reg != nil,
+	})
 }
 
 func (m *Manager) checkHost() error {
@@ -74,26 +90,29 @@ func (m *Manager) disclaim(o *outsider) {
 }
 
 // beginFirst starts a service for the first time.
-func (m *Manager) beginFirst(ctx context.Context, o *outsider, reg Registration) error {
+func (m *Manager) beginFirst(ctx context.Context, o *outsider, reg Registration) (trial datapath.TrialReport, err error) {
 	start, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
 	life, err := m.outside.host.Start(start, reg, nil)
 	if err != nil {
-		return fmt.Errorf("service %s: %w", reg.Name, err)
+		return trial, fmt.Errorf("service %s: %w", reg.Name, err)
 	}
 	svc, err := m.meet(reg, life)
 	if err == nil {
-		if err = m.install(ctx, svc); err != nil {
+		if trial, err = m.try(ctx, svc); err == nil {
+			err = m.install(ctx, svc)
+		}
+		if err != nil {
 			svc.schema.Close()
 		}
 	}
 	if err != nil {
 		life.Close()
-		return err
+		return trial, err
 	}
 	o.live(reg, life)
 	m.takeOver(ctx, svc, m.orphans(svc))
-	return nil
+	return trial, nil
 }
 
 // exclusively runs fn while nobody changes anything.
@@ -259,22 +278,22 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// UpdateService starts another version of a service, which takes over all cubes with their state, or changes nothing.
-// What reg leaves empty stays as it is.
-func (m *Manager) UpdateService(ctx context.Context, reg Registration) error {
+// UpdateService starts another version of a service, loads its programs on trial, and has it take over all cubes with
+// their state, or changes nothing. What reg leaves empty stays as it is.
+func (m *Manager) UpdateService(ctx context.Context, reg Registration) (trial datapath.TrialReport, err error) {
 	o, err := m.outsiderOf(reg.Name)
 	if err != nil {
-		return err
+		return trial, err
 	}
 	if err := o.take(ctx); err != nil {
-		return err
+		return trial, err
 	}
 	defer o.give()
 	if o.removed() {
-		return fmt.Errorf("service %.80q: %w", reg.Name, cube.ErrNotFound)
+		return trial, fmt.Errorf("service %.80q: %w", reg.Name, cube.ErrNotFound)
 	}
 	if m.builtIn(reg.Name) {
-		return fmt.Errorf("service %s: the daemon has a service of that name: %w", reg.Name, cube.ErrExists)
+		return trial, fmt.Errorf("service %s: the daemon has a service of that name: %w", reg.Name, cube.ErrExists)
 	}
 	was, _, _ := o.now()
 	if reg.Type == "" {
@@ -287,12 +306,15 @@ func (m *Manager) UpdateService(ctx context.Context, reg Registration) error {
 	defer cancel()
 	life, err := m.outside.host.Start(start, reg, nil)
 	if err != nil {
-		return fmt.Errorf("service %s: the new version: %w", reg.Name, err)
+		return trial, fmt.Errorf("service %s: the new version: %w", reg.Name, err)
 	}
 	svc, err := m.meet(reg, life)
 	if err == nil {
 		before := m.loaded.Load().byName[reg.Name]
-		if err = m.replaceAll(ctx, svc); err != nil {
+		if trial, err = m.try(ctx, svc); err == nil {
+			err = m.replaceAll(ctx, svc)
+		}
+		if err != nil {
 			svc.schema.Close()
 		} else if before != nil {
 			retire(before)
@@ -300,14 +322,14 @@ func (m *Manager) UpdateService(ctx context.Context, reg Registration) error {
 	}
 	if err != nil {
 		life.Close()
-		return err
+		return trial, err
 	}
 	if before := o.live(reg, life); before != nil {
 		before.Close()
 	}
 	m.TellService(reg.Name, "updated", "")
-	m.log.Info("service updated", "service", reg.Name, "type", reg.Type, "uri", reg.URI)
-	return nil
+	m.log.Info("service updated", append([]any{"service", reg.Name, "type", reg.Type, "uri", reg.URI}, triedAs(trial)...)...)
+	return trial, nil
 }
 
 // ServiceState says how a service is.

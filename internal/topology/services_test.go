@@ -101,7 +101,7 @@ func newHosted(t *testing.T, devs ...string) (*lab, *fakeHost) {
 	h.set("here", &s)
 	l.start()
 	t.Cleanup(func() { l.stop() })
-	if err := l.AddService(context.Background(), Registration{Name: "outer", Type: "grpc", URI: "here"}); err != nil {
+	if _, err := l.AddService(context.Background(), Registration{Name: "outer", Type: "grpc", URI: "here"}); err != nil {
 		t.Fatal(err)
 	}
 	return l, h
@@ -133,6 +133,7 @@ func TestServicesThatAreRefused(t *testing.T) {
 		{"other", "here", "", cube.ErrInvalid, "its model names it outer"},
 		{"other", "broken", "", nil, "its model"},
 		{"newer", "newer", "", cube.ErrUnsupported, "it needs a kernel from 99.1 on"},
+		{"fine", "fine", "Try", errInjected, ""},
 		{"fine", "fine", "CheckObject", errInjected, "programs of service fine"},
 		{"fine", "fine", "store", errInjected, "writing the configuration to disk"},
 	} {
@@ -152,7 +153,7 @@ func TestServicesThatAreRefused(t *testing.T) {
 			}
 			return nil
 		})
-		err := l.AddService(context.Background(), Registration{Name: c.name, Type: "grpc", URI: c.uri})
+		_, err := l.AddService(context.Background(), Registration{Name: c.name, Type: "grpc", URI: c.uri})
 		l.plane.setFail(nil)
 		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s at %s: %v, want %v with %q", c.name, c.uri, err, c.want, c.says)
@@ -167,16 +168,88 @@ func TestServicesThatAreRefused(t *testing.T) {
 		l.wantService(true, "here")
 		// The name is free again.
 		if c.fail != "" {
-			if err := l.AddService(context.Background(), Registration{Name: c.name, Type: "grpc", URI: c.uri}); err != nil {
+			if _, err := l.AddService(context.Background(), Registration{Name: c.name, Type: "grpc", URI: c.uri}); err != nil {
 				t.Errorf("%s again: %v", c.name, err)
 			}
 		}
 	}
 }
 
+// TestATrialHoldsNobodyUp: programs are tried while others change what they like, and a request that is given up ends the
+// trial and leaves nothing.
+func TestATrialHoldsNobodyUp(t *testing.T) {
+	l, h := newHosted(t)
+	fine := outer(t, l.b)
+	fine.Model = strings.ReplaceAll(fine.Model, "outer", "fine")
+	h.set("fine", &fine)
+	next := outer(t, l.b, "1.2.3", "1.3.0")
+	h.set("there", &next)
+	for name, request := range map[string]func(context.Context) error{
+		"add": func(ctx context.Context) error {
+			_, err := l.AddService(ctx, Registration{Name: "fine", Type: "grpc", URI: "fine"})
+			return err
+		},
+		"update": func(ctx context.Context) error {
+			_, err := l.UpdateService(ctx, Registration{Name: "outer", URI: "there"})
+			return err
+		},
+	} {
+		before := l.state()
+		ctx, cancel := context.WithCancel(context.Background())
+		begun, done := make(chan bool), make(chan error)
+		l.plane.setFail(func(step string) error {
+			if step != "Try" {
+				return nil
+			}
+			close(begun)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		go func() { done <- request(ctx) }()
+		<-begun
+		l.must("create toybridge br1", `patch br1 <<< {"note":"meanwhile"}`, "delete br1")
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("%s of a service that was given up: %v", name, err)
+		}
+		l.plane.setFail(nil)
+		l.wantState(before)
+		l.wantService(true, "here")
+		if n := h.living(); n != 1 {
+			t.Errorf("%s: %d services run", name, n)
+		}
+	}
+}
+
+// TestServicesAreTriedAsWhatTheyAre: all that the trial must know is told, and the answer is what it came to.
+func TestServicesAreTriedAsWhatTheyAre(t *testing.T) {
+	l, h := newHosted(t)
+	fine := outer(t, l.b)
+	fine.Model = strings.ReplaceAll(fine.Model, "outer", "fine")
+	fine.Objects = map[cube.Hook][]byte{cube.TC: {1}, cube.XDP: {2}}
+	h.set("fine", &fine)
+	r, err := l.AddService(context.Background(), Registration{Name: "fine", Type: "grpc", URI: "fine"})
+	if err != nil || r.Programs != 2 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := l.UpdateService(context.Background(), Registration{Name: "fine"}); err != nil {
+		t.Error(err)
+	}
+	l.plane.mu.Lock()
+	defer l.plane.mu.Unlock()
+	if len(l.plane.tried) != 3 {
+		t.Fatalf("tried are %+v", l.plane.tried)
+	}
+	for _, is := range l.plane.tried[1:] {
+		if is.Service != "fine" || is.Transparent || !is.Outside || is.Brief || len(is.Objects) != 2 || is.Hooks != nil {
+			t.Errorf("tried is %+v", is)
+		}
+	}
+}
+
 func TestADaemonWithoutAHostTakesNoServices(t *testing.T) {
 	l := newLab(t)
-	err := l.AddService(context.Background(), Registration{Name: "outer", Type: "grpc", URI: "here"})
+	_, err := l.AddService(context.Background(), Registration{Name: "outer", Type: "grpc", URI: "here"})
 	if !errors.Is(err, cube.ErrUnsupported) {
 		t.Errorf("a service is added: %v", err)
 	}
@@ -268,7 +341,7 @@ func TestAnUpdateTakesAllCubesOrNone(t *testing.T) {
 		fail string // a step of the data plane, or of the cubes' code
 		says string
 	}{
-		{"CheckObject", "programs of service outer"}, {"o2 New", "o2"}, {"o2 Prepare", "o2"}, {"ReplaceCube o2", "o2"}, {"Prepare", "data plane"},
+		{"Try", errInjected.Error()}, {"CheckObject", "programs of service outer"}, {"o2 New", "o2"}, {"o2 Prepare", "o2"}, {"ReplaceCube o2", "o2"}, {"Prepare", "data plane"},
 		{"o2 Commit", "o2"}, {"Commit", "data plane"}, {"store", "to disk"},
 	} {
 		l, h := newHosted(t, "veth1")
@@ -284,7 +357,7 @@ func TestAnUpdateTakesAllCubesOrNone(t *testing.T) {
 		}
 		l.plane.setFail(fail)
 		l.b.setFail(fail)
-		err := l.UpdateService(context.Background(), Registration{Name: "outer", URI: "there"})
+		_, err := l.UpdateService(context.Background(), Registration{Name: "outer", URI: "there"})
 		l.plane.setFail(nil)
 		l.b.setFail(nil)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
@@ -300,7 +373,7 @@ func TestAnUpdateTakesAllCubesOrNone(t *testing.T) {
 		}
 		l.must(`patch o1 <<< {"note":"goes on"}`, `patch o2 <<< {"note":"goes on"}`)
 
-		if err := l.UpdateService(context.Background(), Registration{Name: "outer", URI: "there"}); err != nil {
+		if _, err := l.UpdateService(context.Background(), Registration{Name: "outer", URI: "there"}); err != nil {
 			t.Fatalf("an update after one that failed at %s: %v", c.fail, err)
 		}
 		l.wantService(true, "there")
@@ -320,7 +393,7 @@ func TestAnUpdateWhoseModelRefusesACubeChangesNothing(t *testing.T) {
 	next := outer(t, l.b, "leaf note", "leaf remark")
 	h.set("there", &next)
 	before := l.state()
-	err := l.UpdateService(context.Background(), Registration{Name: "outer", URI: "there"})
+	_, err := l.UpdateService(context.Background(), Registration{Name: "outer", URI: "there"})
 	if err == nil || !strings.Contains(err.Error(), "o2") || !strings.Contains(err.Error(), "note") {
 		t.Errorf("an update whose model has no leaf note: %v", err)
 	}
@@ -336,7 +409,7 @@ func TestAnUpdateWhoseModelRefusesACubeChangesNothing(t *testing.T) {
 		t.Error("a cube of a service that came back as another one is not degraded")
 	}
 	l.must("delete o2")
-	if err := l.UpdateService(context.Background(), Registration{Name: "outer"}); err != nil {
+	if _, err := l.UpdateService(context.Background(), Registration{Name: "outer"}); err != nil {
 		t.Fatal(err)
 	}
 	l.wantService(true, "here")

@@ -10,6 +10,12 @@
  * The control plane sets it by name in the Constants of its plan. */
 #define PCN_CONFIG(type, name) const volatile type name
 
+/* PCN_CONFIG(__u32, max_length) PCN_TRY(1500) = 0;
+ * A value of a number that lets in code which the default rules out. When a service is added, its
+ * programs are loaded on trial with each value of its constants of type bool and enum; of a number
+ * nothing is known but what is written here: a literal, and one more by each further PCN_TRY. */
+#define PCN_TRY(value) __attribute__((btf_decl_tag("pcn_try:" #value)))
+
 /* 1 if the cube has a namespace, and if that gets copies of all its traffic. The linker sets
  * them, so that code for the other case costs nothing. */
 const volatile __u32 pcn_shadow = 0;

@@ -6,6 +6,7 @@
 
 #include <linux/bpf.h>
 #include <linux/types.h>
+#include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 

@@ -14,6 +14,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -48,13 +50,20 @@ type Object struct {
 	// Reasons are the labels of the cube's own drop reasons; Reasons[0] is PCN_REASON_FIRST.
 	// SlowpathReasons are those of the reasons for which it calls its slow path.
 	Reasons, SlowpathReasons []string
+	// Further are the names of its PCN_PROGRAM functions, sorted.
+	Further []string
+	// Switches are its constants of which it is known which values they can have, by name.
+	Switches []Switch
 
 	rodata    []byte
 	sections  map[string]uint32 // offset of each .rodata section in rodata
 	variables map[string]variable
 }
 
-type variable struct{ offset, size uint32 }
+type variable struct {
+	offset, size uint32
+	typ          *btf.Var
+}
 
 // Function is a program with the static functions that it calls.
 type Function struct {
@@ -95,7 +104,15 @@ func ParseObject(hook cube.Hook, elf []byte) (*Object, error) {
 			return nil, fmt.Errorf("program %s: %w", name, err)
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
+		if name != Ingress && name != Egress && o.Functions[name].IsProgram() {
+			o.Further = append(o.Further, name)
+		}
+	}
 	if err := o.addMaps(spec); err != nil {
+		return nil, err
+	}
+	if o.Switches, err = o.switches(); err != nil {
 		return nil, err
 	}
 	for name, labels := range map[string]*[]string{"pcn_reasons": &o.Reasons, "pcn_slowpath_reasons": &o.SlowpathReasons} {
@@ -128,7 +145,7 @@ func (o *Object) addMaps(spec *ebpf.CollectionSpec) error {
 	}
 	for name, v := range spec.Variables {
 		if base, ok := o.sections[v.SectionName]; ok {
-			o.variables[name] = variable{offset: base + v.Offset, size: uint32(len(v.Value))}
+			o.variables[name] = variable{base + v.Offset, uint32(len(v.Value)), v.Type}
 		}
 	}
 	return nil

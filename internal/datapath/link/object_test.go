@@ -26,7 +26,7 @@ func TestConstantsAreSetByName(t *testing.T) {
 	o := &Object{
 		rodata: bytes.Repeat([]byte{0xee}, 32),
 		variables: map[string]variable{
-			"flag": {0, 1}, "port": {2, 2}, "limit": {4, 4}, "mac": {8, 8}, "pair": {16, 4},
+			"flag": {0, 1, nil}, "port": {2, 2, nil}, "limit": {4, 4, nil}, "mac": {8, 8, nil}, "pair": {16, 4, nil},
 		},
 	}
 	tests := []struct {

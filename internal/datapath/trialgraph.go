@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+// What a cube is connected to on trial, and with which maps.
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/bpf/core"
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// The cubes of a trial: the one that is tried, and one at the other end. The linker begins with the last, so that packets
+// cross from the first sweep into the second in the one that is tried: its programs are in the program twice.
+const (
+	hostCube  CubeID = 1
+	triedCube CubeID = 2
+)
+
+// Frames of the one MTU are in one buffer at XDP, of the other in several.
+const (
+	plainMTU = 1500
+	jumboMTU = 9000
+)
+
+// placement is a place in a graph that a cube can have.
+type placement struct {
+	name   string
+	hook   cube.Hook
+	shadow *Shadow
+	// host is set where the other cube is part of the graph.
+	host bool
+	// connect completes the graph.
+	connect func(g *Graph)
+	// further are functions that are programs of the cube besides pcn_ingress and pcn_egress.
+	further []string
+}
+
+// placements are the places to try. At TC and XDP they are the same, but for namespaces.
+func (r *trier) placements() []placement {
+	var out []placement
+	add := func(s placement) {
+		s.hook = r.hook
+		s.further = r.further(0)
+		out = append(out, s)
+	}
+	if r.t.Transparent {
+		if r.service.objects[cube.TC] != nil { // its egress is at TC
+			add(placement{name: "a cube on a netdev", connect: func(g *Graph) {
+				g.Netdevs["n0"] = &Netdev{Name: "n0", Index: 1, MTU: plainMTU, Tcubes: []CubeID{triedCube}}
+			}})
+		}
+		add(placement{name: "a cube on a port", host: true, connect: func(g *Graph) {
+			g.Cubes[hostCube].Ports[0].Tcubes = []CubeID{triedCube}
+			g.toNetdev(hostCube, 0, jumboMTU)
+			g.toNetdev(hostCube, 1, plainMTU)
+		}})
+	} else {
+		netdevs := func(g *Graph) {
+			g.toNetdev(triedCube, 0, plainMTU)
+			g.toNetdev(triedCube, 1, plainMTU)
+		}
+		add(placement{name: "a cube with netdevs as peers", connect: netdevs})
+		add(placement{name: "a cube with another one as peer", host: true, connect: func(g *Graph) {
+			g.toNetdev(triedCube, 0, jumboMTU)
+			g.Cubes[triedCube].Ports[1].Peer = Peer{Cube: hostCube, Port: 0}
+			g.Cubes[hostCube].Ports[0].Peer = Peer{Cube: triedCube, Port: 1}
+			g.toNetdev(hostCube, 1, plainMTU)
+		}})
+		if r.hook == cube.TC && !r.t.Outside {
+			add(placement{name: "a cube with a namespace", shadow: &Shadow{}, connect: netdevs})
+			add(placement{name: "a cube whose namespace gets copies", shadow: &Shadow{Span: true}, connect: netdevs})
+		}
+	}
+	for n := 1; len(r.further(n)) > 0; n++ {
+		s := out[0]
+		s.further = r.further(n)
+		out = append(out, s)
+	}
+	return out
+}
+
+// further are the n-th lot of the object's further functions, as many as fit a cube beside pcn_ingress.
+func (r *trier) further(n int) []string {
+	all := r.service.objects[r.hook].Further
+	const fit = cube.MaxPrograms - 1
+	return all[min(n*fit, len(all)):min((n+1)*fit, len(all))]
+}
+
+// toNetdev gives a port a netdev as its peer.
+func (g *Graph) toNetdev(id CubeID, port uint16, mtu int) {
+	name := fmt.Sprintf("n%d.%d", id, port)
+	g.Netdevs[name] = &Netdev{Name: name, Index: 1, MTU: mtu}
+	g.Cubes[id].Ports[port].Peer = Peer{Netdev: name}
+}
+
+// graph makes the graph of an attempt.
+func (r *trier) graph(a attempt) *Graph {
+	typ := cube.TypeTC
+	if r.hook == cube.XDP {
+		typ = cube.TypeXDPDRV
+	}
+	g := &Graph{Cubes: map[CubeID]*Node{}, Netdevs: map[string]*Netdev{}}
+	last := len(a.values) - 1
+	n := &Node{ID: triedCube, Name: r.t.Service, Type: typ, Shadow: a.at.shadow, LogLevel: trialLevels[a.values[last]],
+		Constants: r.service.objects[r.hook].Switched(a.values[:last]),
+		// Named here, so that constants that the object of the other hook does not have are left out there.
+		Programs: map[cube.ProgramSlot]cube.Program{{}: {Function: link.Ingress}}}
+	for i, name := range a.at.further {
+		n.Programs[cube.ProgramSlot{Index: i + 1}] = cube.Program{Function: name}
+	}
+	if !r.t.Transparent {
+		n.Ports = twoPorts(0)
+	}
+	g.Cubes[triedCube] = n
+	if a.at.host {
+		g.Cubes[hostCube] = &Node{ID: hostCube, Name: "peer", Type: typ, LogLevel: LogInfo, Ports: twoPorts(2)}
+	}
+	a.at.connect(g)
+	return g
+}
+
+func twoPorts(slot uint16) map[uint16]*Port {
+	return map[uint16]*Port{0: {Index: 0, Name: "p0", Slot: slot}, 1: {Index: 1, Name: "p1", Slot: slot + 1}}
+}
+
+// describe makes the segment of an attempt.
+func (r *trier) describe(a attempt) (*segment, error) {
+	g := r.graph(a)
+	return r.p.describe(newWiring(g), slices.Sorted(maps.Keys(g.Cubes)))
+}
+
+// plane makes a Plane of which only what describes and links is there: a framework and the two cubes, without pins. done
+// closes their maps.
+func (r *trier) plane(like *Plane) (_ *Plane, done func(), err error) {
+	p := &Plane{
+		// Interfaces by which packets enter again: their numbers are immediates, nothing is sent.
+		opts: Options{Taps: map[cube.Hook]int{cube.TC: 1}, Loop: Loop{Out: 1, In: 1}}, log: slog.New(slog.DiscardHandler),
+		fw:       &framework{objects: like.fw.objects, maps: map[string]*ebpf.Map{}, hook: map[cube.Hook]map[string]*ebpf.Map{}},
+		services: like.services, kernel: like.kernel, given: map[source]*link.Object{}, cubes: map[CubeID]*instance{},
+	}
+	done = func() {
+		p.fw.close()
+		for _, in := range p.cubes {
+			for _, m := range in.maps {
+				_ = m.Close()
+			}
+		}
+	}
+	if err = p.tryFramework(); err == nil {
+		err = p.tryCubes(r)
+	}
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return p, done, nil
+}
+
+// tryFramework makes the maps of the framework.
+func (p *Plane) tryFramework() error {
+	for _, h := range hooks {
+		p.fw.hook[h] = map[string]*ebpf.Map{}
+		for name, spec := range p.fw.objects[h].Maps {
+			if p.fw.maps[name] != nil {
+				continue
+			}
+			m, err := ebpf.NewMap(small(spec))
+			if err != nil {
+				return fmt.Errorf("framework map %s: %w: %w", name, ErrUntried, err)
+			}
+			if name == mapCubes {
+				p.fw.hook[h][name] = m
+			} else {
+				p.fw.maps[name] = m
+			}
+		}
+	}
+	return nil
+}
+
+// tryCubes makes the cubes with their maps.
+func (p *Plane) tryCubes(r *trier) error {
+	host, err := coreObject("host", r.hook)
+	if err != nil {
+		return err
+	}
+	typ := cube.TypeTC
+	if r.hook == cube.XDP {
+		typ = cube.TypeXDPDRV
+	}
+	p.cubes[hostCube] = &instance{spec: Spec{ID: hostCube, Name: "peer", Type: typ}, objects: map[cube.Hook]*link.Object{r.hook: host}}
+	spec := Spec{ID: triedCube, Name: r.t.Service, Service: r.t.Service, Type: typ, Transparent: r.t.Transparent}
+	if err := checkService(spec, r.service); err != nil {
+		return err
+	}
+	in := p.newInstance(spec, r.service.objects, r.service.elfs)
+	p.cubes[triedCube] = in
+	if err := in.declare(r.service.declared); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.declared)) {
+		d := in.declared[name]
+		if owner, err := p.owned(name, d); err == nil { // else its owner is not there yet
+			d = owner
+		}
+		if in.maps[name], err = ebpf.NewMap(small(d.spec)); err != nil {
+			delete(in.maps, name)
+			return fmt.Errorf("map %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// coreObject parses one of the framework's objects.
+func coreObject(name string, h cube.Hook) (*link.Object, error) {
+	elf, err := core.Objects.ReadFile(name + "." + h.String() + ".o")
+	if err != nil {
+		return nil, fmt.Errorf("framework programs: %w (run make generate)", err)
+	}
+	o, err := link.ParseObject(h, elf)
+	if err != nil {
+		return nil, fmt.Errorf("framework programs: %w", err)
+	}
+	return o, nil
+}
+
+// Sizes of maps on trial.
+const (
+	smallEntries = 16
+	smallBytes   = 1 << 20
+)
+
+// small is a declaration whose map takes little memory. To the verifier the size matters of arrays alone, whose entries
+// below it are known to be there: they keep theirs unless they are large.
+func small(spec *ebpf.MapSpec) *ebpf.MapSpec {
+	s := spec.Copy()
+	s.Pinning, s.Contents = ebpf.PinNone, nil
+	switch s.Type {
+	case ebpf.RingBuf:
+		s.MaxEntries = min(s.MaxEntries, uint32(os.Getpagesize()))
+	case ebpf.Array, ebpf.PerCPUArray, ebpf.ArrayOfMaps, ebpf.ProgramArray, ebpf.DevMap:
+		entry := bytesOf(s) / uint64(max(s.MaxEntries, 1))
+		s.MaxEntries = min(s.MaxEntries, uint32(max(smallBytes/max(entry, 1), 1)))
+	default:
+		s.MaxEntries = min(s.MaxEntries, smallEntries)
+	}
+	if s.InnerMap != nil {
+		s.InnerMap = small(s.InnerMap)
+	}
+	return s
+}
+
+// compare orders programs.
+func (k program) compare(other program) int {
+	return cmp.Or(cmp.Compare(k.hook, other.hook), cmp.Compare(k.role, other.role))
+}
+
+// printOf is equal for programs that the verifier sees alike: of the constants, those count that the program loads.
+func printOf(spec *ebpf.ProgramSpec, c *segment, rodata *ebpf.Map, gen *generation) [32]byte {
+	h := sha256.New()
+	fmt.Fprintln(h, spec.Type, spec.Flags)
+	var raw [16]byte
+	for i := range spec.Instructions {
+		ins := &spec.Instructions[i]
+		binary.NativeEndian.PutUint64(raw[:], uint64(ins.OpCode)<<32|uint64(ins.Dst)<<24|uint64(ins.Src)<<16|uint64(uint16(ins.Offset)))
+		binary.NativeEndian.PutUint64(raw[8:], uint64(ins.Constant))
+		h.Write(raw[:])
+		fmt.Fprint(h, ins.Symbol(), " ", ins.Reference(), " ")
+		switch m := ins.Map(); {
+		case m == nil:
+		case m == rodata:
+			h.Write(c.loaded(uint32(uint64(ins.Constant) >> 32)))
+		case m == gen.arrays[cube.TC] || m == gen.arrays[cube.XDP]:
+			fmt.Fprint(h, "generation")
+		default:
+			fmt.Fprintf(h, "%p", m)
+		}
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// loaded are the bytes of the constant that a program refers to, at an offset of the segment's. Those of strings never
+// differ.
+func (c *segment) loaded(offset uint32) []byte {
+	for _, lc := range c.linked() {
+		for _, pr := range slices.Concat(lc.Programs[cube.Ingress], lc.Programs[cube.Egress]) {
+			if offset < pr.Rodata {
+				continue
+			}
+			if from, to, ok := pr.Object.ConstantAt(offset - pr.Rodata); ok && to <= uint32(len(c.rodata))-pr.Rodata {
+				return c.rodata[pr.Rodata+from : pr.Rodata+to]
+			}
+		}
+	}
+	return nil
+}
