@@ -12,7 +12,7 @@ PCN_CONFIG(__u64, aging_ns) = 300000000000;
 /* How old `seen` gets before it is written again: no write to shared memory for each frame. */
 PCN_CONFIG(__u64, refresh_ns) = 1000000000;
 /* 0: all ports are access ports of only_vlan, and open. */
-PCN_CONFIG(__u8, vlan_aware) = 1;
+PCN_CONFIG(bool, vlan_aware) = true;
 PCN_CONFIG(__u16, only_vlan) = 1;
 
 PCN_MAP(ports, BPF_MAP_TYPE_ARRAY, __u32, struct bridge_port, BRIDGE_PORTS + 1);

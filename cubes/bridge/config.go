@@ -152,30 +152,22 @@ func (c *Config) constants() map[string]any {
 	only, aware := c.onlyVLAN()
 	return map[string]any{
 		"aging_ns": uint64(c.Fdb.aging()), "refresh_ns": uint64(fdb.Refresh(c.Fdb.aging())),
-		"vlan_aware": aware, "only_vlan": only, "stp_enabled": flag(c.STPEnabled),
+		"vlan_aware": aware, "only_vlan": only, "stp_enabled": c.STPEnabled,
 	}
 }
 
-// flag is a switch of the program.
-func flag(on bool) uint8 {
-	if on {
-		return 1
-	}
-	return 0
-}
-
-// onlyVLAN is the VLAN that all ports are in. aware is 1 when there are several, or ports that may
+// onlyVLAN is the VLAN that all ports are in. aware is set when there are several, or ports that may
 // be closed.
-func (c *Config) onlyVLAN() (only uint16, aware uint8) {
+func (c *Config) onlyVLAN() (only uint16, aware bool) {
 	only = defaultVLAN
 	for i, p := range c.Ports {
 		if p.Mode == ModeTrunk || i > 0 && p.Access.VLANID != only {
-			return defaultVLAN, 1
+			return defaultVLAN, true
 		}
 		only = p.Access.VLANID
 	}
 	if c.STPEnabled {
-		return only, 1
+		return only, true
 	}
-	return only, 0
+	return only, false
 }

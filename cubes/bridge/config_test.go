@@ -34,7 +34,7 @@ func TestConstantsFollowTheConfiguration(t *testing.T) {
 	}
 	const second = uint64(time.Second)
 	fdb := Fdb{AgingTime: 300}
-	plain := map[string]any{"aging_ns": 300 * second, "refresh_ns": second, "vlan_aware": uint8(0), "only_vlan": uint16(1), "stp_enabled": uint8(0)}
+	plain := map[string]any{"aging_ns": 300 * second, "refresh_ns": second, "vlan_aware": false, "only_vlan": uint16(1), "stp_enabled": false}
 	but := func(name string, value any) map[string]any {
 		m := maps.Clone(plain)
 		m[name] = value
@@ -47,10 +47,10 @@ func TestConstantsFollowTheConfiguration(t *testing.T) {
 		"no ports":           {Config{Fdb: fdb}, plain},
 		"all in VLAN 1":      {Config{Fdb: fdb, Ports: access(1, 1, 1)}, plain},
 		"all in VLAN 9":      {Config{Fdb: fdb, Ports: access(9, 9)}, but("only_vlan", uint16(9))},
-		"two VLANs":          {Config{Fdb: fdb, Ports: access(1, 9)}, but("vlan_aware", uint8(1))},
-		"a trunk":            {Config{Fdb: fdb, Ports: []Port{{Mode: ModeTrunk}}}, but("vlan_aware", uint8(1))},
-		"spanning trees":     {Config{Fdb: fdb, Ports: access(1, 1), STPEnabled: true}, map[string]any{"aging_ns": 300 * second, "refresh_ns": second, "vlan_aware": uint8(1), "only_vlan": uint16(1), "stp_enabled": uint8(1)}},
-		"a short aging time": {Config{Fdb: Fdb{AgingTime: 1}}, map[string]any{"aging_ns": second, "refresh_ns": second / 10, "vlan_aware": uint8(0), "only_vlan": uint16(1), "stp_enabled": uint8(0)}},
+		"two VLANs":          {Config{Fdb: fdb, Ports: access(1, 9)}, but("vlan_aware", true)},
+		"a trunk":            {Config{Fdb: fdb, Ports: []Port{{Mode: ModeTrunk}}}, but("vlan_aware", true)},
+		"spanning trees":     {Config{Fdb: fdb, Ports: access(1, 1), STPEnabled: true}, map[string]any{"aging_ns": 300 * second, "refresh_ns": second, "vlan_aware": true, "only_vlan": uint16(1), "stp_enabled": true}},
+		"a short aging time": {Config{Fdb: Fdb{AgingTime: 1}}, map[string]any{"aging_ns": second, "refresh_ns": second / 10, "vlan_aware": false, "only_vlan": uint16(1), "stp_enabled": false}},
 		"no aging":           {Config{}, but("aging_ns", uint64(0))},
 		"the longest":        {Config{Fdb: Fdb{AgingTime: 4294967295}}, but("aging_ns", 4294967295*second)},
 	} {

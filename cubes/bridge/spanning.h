@@ -11,7 +11,7 @@ enum bridge_slowpath {
 PCN_SLOWPATH_REASONS(bridge_slowpath);
 
 /* Spanning trees are on. */
-PCN_CONFIG(__u8, stp_enabled) = 0;
+PCN_CONFIG(bool, stp_enabled) = false;
 
 /* After that time without a sign of life the control plane is taken for gone. It gives one each
  * second. Neighbours that speak RSTP wait for BPDUs for 6 seconds. */

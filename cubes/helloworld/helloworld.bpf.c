@@ -23,7 +23,7 @@ enum helloworld_slowpath_reason {
 };
 PCN_SLOWPATH_REASONS(helloworld_slowpath_reason);
 
-PCN_CONFIG(__u32, action) = DROP;
+PCN_CONFIG(enum helloworld_action, action) = DROP;
 
 /* The cube's two ports: index + 1, 0 for none. */
 PCN_MAP(ports, BPF_MAP_TYPE_ARRAY, __u32, __u32, 2);

@@ -128,16 +128,9 @@ func (c *Config) constants() map[string]any {
 	b := c.Behaviour
 	return map[string]any{
 		"mapping": uint32(b.Mapping), "filtering": uint32(b.Filtering), "other_protocols": uint32(b.OtherProtocols),
-		"has_masquerade": number(c.Rule.Masquerade.Enabled), "overload": number(b.Overload), "inbound_refresh": number(b.InboundRefresh), "hairpin": number(b.Hairpin),
+		"has_masquerade": c.Rule.Masquerade.Enabled, "overload": b.Overload, "inbound_refresh": b.InboundRefresh, "hairpin": b.Hairpin,
 		"refresh_ns": uint64(c.Timeout.refresh()),
 	}
-}
-
-func number(b bool) uint32 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // mapSizes are those of the tables: a session may have a mapping of its own besides, and has one entry to be found from

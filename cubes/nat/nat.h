@@ -218,19 +218,19 @@ enum nat_counter {
 #define NAT_FRAGMENT_ENTRIES 16384
 #define NAT_MARKS 2048
 
-PCN_CONFIG(__u32, mapping) = NAT_MAP_ENDPOINT_INDEPENDENT;
-PCN_CONFIG(__u32, filtering) = NAT_FILTER_ADDRESS_PORT_DEPENDENT;
-PCN_CONFIG(__u32, other_protocols) = NAT_OTHER_TRANSLATE;
+PCN_CONFIG(enum nat_mapping, mapping) = NAT_MAP_ENDPOINT_INDEPENDENT;
+PCN_CONFIG(enum nat_filtering, filtering) = NAT_FILTER_ADDRESS_PORT_DEPENDENT;
+PCN_CONFIG(enum nat_other, other_protocols) = NAT_OTHER_TRANSLATE;
 /* When no port of the pool is free: share one, with another remote. */
-PCN_CONFIG(__u32, overload) = 0;
+PCN_CONFIG(bool, overload) = false;
 /* Packets from outside keep UDP sessions alive, too. */
-PCN_CONFIG(__u32, inbound_refresh) = 0;
+PCN_CONFIG(bool, inbound_refresh) = false;
 /* Packets to external endpoints of internal hosts turn back. */
-PCN_CONFIG(__u32, hairpin) = 1;
+PCN_CONFIG(bool, hairpin) = true;
 /* There are such rules. */
-PCN_CONFIG(__u32, has_sources) = 0;
-PCN_CONFIG(__u32, has_forwards) = 0;
-PCN_CONFIG(__u32, has_masquerade) = 0;
+PCN_CONFIG(bool, has_sources) = false;
+PCN_CONFIG(bool, has_forwards) = false;
+PCN_CONFIG(bool, has_masquerade) = false;
 /* How old `seen` gets before it is written again. */
 PCN_CONFIG(__u64, refresh_ns) = 1000000000;
 

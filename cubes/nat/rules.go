@@ -259,8 +259,8 @@ func (n *nat) PrepareEntries(_ context.Context, changes []cube.EntryChange) (cub
 	if err := n.rules.apply(decoded); err != nil {
 		return cube.Plan{}, err
 	}
-	constants := map[string]any{"has_sources": number(len(n.rules.snat) > 0),
-		"has_forwards": number(len(n.rules.dnat)+len(n.rules.forward) > 0)}
+	constants := map[string]any{"has_sources": len(n.rules.snat) > 0,
+		"has_forwards": len(n.rules.dnat)+len(n.rules.forward) > 0}
 	n.rules.takeBack(decoded)
 	var undo func() error
 	return cube.Plan{

@@ -204,7 +204,9 @@ func sweepEgress[K comparable, V any](s *sweeper, f *family[K, V], now uint64) (
 		case is.Flags&flagMapping != 0:
 			mapping := is.remote.addr.IsUnspecified() // others say to whom was sent
 			if stays = stays || !mapping; stays && s.inUse(is) {
-				s.mappings += number(mapping)
+				if mapping {
+					s.mappings++
+				}
 			} else if err := dropMapping(f, e.Key, e.Value, stays); err != nil {
 				return "", err
 			}

@@ -115,14 +115,8 @@ type limits struct{ routes, neighbours uint32 }
 
 // constants are the values of the program's constants.
 func constants(c *Config) map[string]any {
-	flag := func(on bool) uint32 {
-		if on {
-			return 1
-		}
-		return 0
-	}
 	filter := slices.ContainsFunc(c.Ports, func(p Port) bool { return p.RpFilter != RPOff })
-	return map[string]any{"host_fib": flag(c.Fib == "host"), "any_rp_filter": flag(filter)}
+	return map[string]any{"host_fib": c.Fib == "host", "any_rp_filter": filter}
 }
 
 // commit brings a layout into force, or leaves everything as it was. The function it returns takes a successful change

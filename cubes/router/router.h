@@ -185,8 +185,8 @@ PCN_MAP_FLAGS(routes6, BPF_MAP_TYPE_LPM_TRIE, struct router_prefix6, __u32, 1310
 	      BPF_F_NO_PREALLOC);
 
 /* The host's routes decide. */
-PCN_CONFIG(__u32, host_fib) = 0;
+PCN_CONFIG(bool, host_fib) = false;
 /* A port has a reverse path filter. */
-PCN_CONFIG(__u32, any_rp_filter) = 0;
+PCN_CONFIG(bool, any_rp_filter) = false;
 
 #endif

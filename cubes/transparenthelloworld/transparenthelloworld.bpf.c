@@ -24,8 +24,8 @@ enum transparenthelloworld_slowpath_reason {
 };
 PCN_SLOWPATH_REASONS(transparenthelloworld_slowpath_reason);
 
-PCN_CONFIG(__u32, ingress_action) = PASS;
-PCN_CONFIG(__u32, egress_action) = PASS;
+PCN_CONFIG(enum transparenthelloworld_action, ingress_action) = PASS;
+PCN_CONFIG(enum transparenthelloworld_action, egress_action) = PASS;
 
 PCN_INGRESS
 {

@@ -30,9 +30,9 @@
  * which is 1 and the rule that is first among those that match, or 0. It is a function for itself,
  * as the verifier then looks at it once and not for all that may be known about a packet. */
 #define PCN_CLASSIFIER(name)                                                                       \
-	PCN_CONFIG(__u32, name##_size) = 0;                                                        \
+	PCN_CONFIG(__u32, name##_size) PCN_TRY(1) PCN_TRY(2) PCN_TRY(3) = 0;                       \
 	PCN_CONFIG(__u32, name##_slot) = 0;                                                        \
-	PCN_CONFIG(__u32, name##_fields) = 0;                                                      \
+	PCN_CONFIG(__u32, name##_fields) PCN_TRY(31) = 0;                                          \
 	PCN_CLASSIFY_MAP(name##_small, 1 << 10);                                                   \
 	PCN_CLASSIFY_MAP(name##_medium, 1 << 13);                                                  \
 	PCN_CLASSIFY_MAP(name##_large, 1 << 16);                                                   \
