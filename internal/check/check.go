@@ -5,6 +5,7 @@
 package check
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -60,16 +61,24 @@ func (r Report) count(g Grade) (n int) {
 	return n
 }
 
-// Run makes all checks on a machine, and those of the netdevs named.
-func Run(m Machine, netdevs []string) Report {
+// Options say what to look at besides.
+type Options struct {
+	// Netdevs are looked at as peers of ports.
+	Netdevs []string
+	// All loads the programs with every pair of values of their constants, which takes up to a minute.
+	All bool
+}
+
+// Run makes all checks on a machine. It ends with ctx, with what was found until then.
+func Run(ctx context.Context, m Machine, o Options) Report {
 	var r Report
 	for _, check := range []func(Machine) []Finding{
-		privileges, kernelVersion, kernelTypes, programTypes, mapTypes, helpers, verifier, tcx, bpffs, tun,
-		jit, hardening, statistics, gracePeriods, mitigations, clock, processors, memory, files, groups, routing, tools, library,
+		privileges, kernelVersion, kernelTypes, programTypes, mapTypes, helpers,
+		func(m Machine) []Finding { return services(ctx, m, o.All) }, wished, bpffs, tun, jit, hardening, statistics, gracePeriods, mitigations, clock, processors, memory, files, groups, routing, tools, library,
 	} {
 		r = append(r, check(m)...)
 	}
-	for _, name := range netdevs {
+	for _, name := range o.Netdevs {
 		r = append(r, netdevFindings(m, name)...)
 	}
 	return r

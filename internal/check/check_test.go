@@ -4,6 +4,7 @@ package check
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	_ "github.com/polycube/polycube/cubes/all" // whose programs are looked at
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/netdev"
 )
 
@@ -68,16 +71,24 @@ func newLab() *lab {
 			}
 			return 0, fs.ErrNotExist
 		},
-		KernelEnum:  func(string, string) (bool, error) { return true, nil },
-		ProgramType: func(ebpf.ProgramType) error { return nil },
-		MapType:     func(ebpf.MapType) error { return nil },
-		Helper:      func(ebpf.ProgramType, asm.BuiltinFunc) error { return nil },
-		Verify:      func(cube.Hook) error { return nil },
-		Compiled:    func() (bool, error) { return true, nil },
-		Objects:     objects,
-		FileLimit:   func() (uint64, error) { return 1 << 20, nil },
-		Program:     func(name string) (string, error) { return "/usr/bin/" + name, nil },
-		CPUs:        func() int { return 8 },
+		KernelEnum:     func(string, string) (bool, error) { return true, nil },
+		ProgramType:    func(ebpf.ProgramType) error { return nil },
+		MapType:        func(ebpf.MapType) error { return nil },
+		Helper:         func(ebpf.ProgramType, asm.BuiltinFunc) error { return nil },
+		KernelFunction: func(string) (bool, error) { return true, nil },
+		NonNull:        func() (bool, error) { return true, nil },
+		Services: func() ([]datapath.Trial, error) {
+			both := map[cube.Hook][]byte{cube.TC: {1}, cube.XDP: {2}}
+			return []datapath.Trial{{Service: "switch", Objects: both}, {Service: "guard", Objects: both, Transparent: true}}, nil
+		},
+		Try: func(_ context.Context, t datapath.Trial) (datapath.TrialReport, error) {
+			return datapath.TrialReport{Loads: []datapath.TrialLoad{{Verified: 1200}, {Verified: 3400}}}, nil
+		},
+		Compiled:  func() (bool, error) { return true, nil },
+		Objects:   objects,
+		FileLimit: func() (uint64, error) { return 1 << 20, nil },
+		Program:   func(name string) (string, error) { return "/usr/bin/" + name, nil },
+		CPUs:      func() int { return 8 },
 		Netdev: func(name string) (netdev.Facts, error) {
 			return netdev.Facts{Info: netdev.Info{Name: name, Kind: "physical", MTU: 1500, Up: true}, Driver: "ice", XDPKnown: true,
 				Native: true, Redirects: true, Fragments: true, GRO: true}, nil
@@ -93,6 +104,17 @@ func (l *lab) device(change func(*netdev.Facts)) {
 		f, err := good(name)
 		change(&f)
 		return f, err
+	}
+}
+
+// refuse has the kernel refuse a service at a hook.
+func (l *lab) refuse(h cube.Hook, service string, err error) {
+	takes := l.Try
+	l.Try = func(ctx context.Context, t datapath.Trial) (datapath.TrialReport, error) {
+		if t.Service == service && t.Hooks[0] == h {
+			return datapath.TrialReport{}, err
+		}
+		return takes(ctx, t)
 	}
 }
 
@@ -115,20 +137,20 @@ func TestEachCheck(t *testing.T) {
 				return 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON, nil
 			}
 		}, "privileges", Note, "no cube can have a namespace", ""},
-		{"an old kernel", func(l *lab) { l.Release = func() (string, error) { return "6.1.0-18-amd64", nil } }, "kernel", Note, "older than 6.8", ""},
+		{"an old kernel", func(l *lab) { l.Release = func() (string, error) { return "5.15.0-91-generic", nil } }, "kernel", Note, "older than 6.1", ""},
 		{"no BTF", func(l *lab) { l.KernelEnum = func(string, string) (bool, error) { return false, fs.ErrNotExist } }, "BTF", Missing, "cannot be read", "CONFIG_DEBUG_INFO_BTF"},
 		{"no XDP", func(l *lab) {
 			l.ProgramType = func(p ebpf.ProgramType) error { return lacks(p == ebpf.XDP) }
-		}, "program types", Missing, "no XDP", "6.8"},
+		}, "program types", Missing, "no XDP", "6.1"},
 		{"no ring buffer", func(l *lab) {
 			l.MapType = func(m ebpf.MapType) error { return lacks(m == ebpf.RingBuf) }
-		}, "map types", Missing, "no RingBuf", "6.8"},
+		}, "map types", Missing, "no RingBuf", "6.1"},
 		{"no bpf_loop at TC", func(l *lab) {
 			l.Helper = func(p ebpf.ProgramType, f asm.BuiltinFunc) error { return lacks(p == ebpf.SchedCLS && f == asm.FnLoop) }
-		}, "TC helpers", Missing, "no bpf_loop", "6.8"},
+		}, "TC helpers", Missing, "no bpf_loop", "6.1"},
 		{"no fragments", func(l *lab) {
 			l.Helper = func(_ ebpf.ProgramType, f asm.BuiltinFunc) error { return lacks(f == asm.FnXdpLoadBytes) }
-		}, "XDP helpers", Missing, "no bpf_xdp_load_bytes", "6.8"},
+		}, "XDP helpers", Missing, "no bpf_xdp_load_bytes", "6.1"},
 		{"a helper that cannot be asked for", func(l *lab) {
 			l.Helper = func(p ebpf.ProgramType, _ asm.BuiltinFunc) error {
 				if p == ebpf.XDP {
@@ -137,17 +159,43 @@ func TestEachCheck(t *testing.T) {
 				return nil
 			}
 		}, "XDP helpers", Unknown, "may not ask", "root"},
-		{"a verifier that knows no arguments that are not NULL", func(l *lab) {
-			l.Verify = func(h cube.Hook) error {
-				if h == cube.TC {
-					return fmt.Errorf("program check: %w", &ebpf.VerifierError{Cause: unix.EACCES, Log: []string{"R2 invalid mem access 'mem_or_null'"}})
+		{"a service that is refused", func(l *lab) {
+			l.refuse(cube.XDP, "guard", &datapath.Refusal{At: "a cube on a port", Constants: "strict=true", Err: errors.New("R2 invalid mem access 'mem_or_null'\n\tR1=ctx()")})
+		}, "XDP guard", Missing, "the kernel refuses it (as a cube on a port, with strict=true): R2 invalid mem access 'mem_or_null'", "Linux 6.1 or newer"},
+		{"a service that is refused inline", func(l *lab) {
+			l.refuse(cube.TC, "guard", &datapath.Refusal{At: "a cube on a port", Mode: link.Inline, Err: unix.E2BIG})
+		}, "TC guard", Slower, "refuses it inlined", "stay functions"},
+		{"services that nobody may load", func(l *lab) {
+			l.refuse(cube.TC, "guard", fmt.Errorf("%w: %w", datapath.ErrUntried, unix.EPERM))
+		}, "TC services", Unknown, "may not ask", "root"},
+		{"values that were not tried", func(l *lab) {
+			l.Try = func(_ context.Context, t datapath.Trial) (r datapath.TrialReport, _ error) {
+				if t.Service == "guard" && t.Hooks[0] == cube.TC {
+					r.Untried = 7
 				}
-				return nil
+				return r, nil
 			}
-		}, "TC verifier", Missing, "mem_or_null", "6.8"},
+		}, "TC guard", Note, "7 pairs", ""},
+		{"models that cannot be read", func(l *lab) {
+			l.Services = func() ([]datapath.Trial, error) { return nil, errors.New("no libyang") }
+		}, "services", Unknown, "no libyang", ""},
 		{"no tcx", func(l *lab) {
 			l.KernelEnum = func(_, value string) (bool, error) { return value != "BPF_TCX_INGRESS", nil }
 		}, "tcx", Slower, "clsact", "6.6"},
+		{"arguments that may be NULL", func(l *lab) { l.NonNull = func() (bool, error) { return false, nil } }, "NULL tests", Slower, "at each call", "6.8"},
+		{"a verifier that nobody may ask", func(l *lab) { l.NonNull = func() (bool, error) { return false, unix.EPERM } }, "NULL tests", Unknown, "may not ask", "root"},
+		{"no inlined lookups", func(l *lab) {
+			l.KernelFunction = func(name string) (bool, error) { return name != "bpf_jit_supports_percpu_insn", nil }
+		}, "counters", Slower, "takes a call", "6.10"},
+		{"no look at the kernel's packet", func(l *lab) {
+			l.KernelFunction = func(name string) (bool, error) { return name != "bpf_cast_to_kern_ctx", nil }
+		}, "checksums", Slower, "two calls", "6.2"},
+		{"no redirects of jumbo frames", func(l *lab) {
+			l.KernelEnum = func(_, value string) (bool, error) { return value != "NETDEV_XDP_ACT_NDO_XMIT_SG", nil }
+		}, "XDP jumbo frames", Note, "cannot be redirected", "6.3"},
+		{"drivers that nobody knows", func(l *lab) {
+			l.KernelEnum = func(_, value string) (bool, error) { return value != "NETDEV_XDP_ACT_BASIC", nil }
+		}, "XDP drivers", Note, "does not tell", "6.3"},
 		{"no BPF file system", func(l *lab) { l.magic[bpffsRoot] = 0x62656572 }, "BPF file system", Note, "the daemon mounts one", ""},
 		{"no place for one", func(l *lab) { delete(l.magic, bpffsRoot) }, "BPF file system", Missing, "there is no /sys/fs/bpf", "CONFIG_BPF_SYSCALL"},
 		{"no TAP devices", func(l *lab) { delete(l.files, "/dev/net/tun") }, "TAP devices", Missing, "/dev/net/tun", "modprobe tun"},
@@ -191,7 +239,7 @@ func TestEachCheck(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLab()
 			tt.take(l)
-			report := Run(l.Machine, []string{"eth0"})
+			report := Run(context.Background(), l.Machine, Options{Netdevs: []string{"eth0"}})
 			seen := false
 			for _, f := range report {
 				if f.What != tt.what {
@@ -225,7 +273,7 @@ func lacks(yes bool) error {
 
 // TestNothingMissing: a machine that has everything is told so, and every check says something.
 func TestNothingMissing(t *testing.T) {
-	report := Run(newLab().Machine, []string{"eth0"})
+	report := Run(context.Background(), newLab().Machine, Options{Netdevs: []string{"eth0"}})
 	for _, f := range report {
 		if f.Grade != OK || f.Found == "" || f.Remedy != "" {
 			t.Errorf("found %+v", f)
@@ -237,6 +285,38 @@ func TestNothingMissing(t *testing.T) {
 	}
 	if len(report) < 25 {
 		t.Errorf("only %d things are looked at", len(report))
+	}
+}
+
+// TestServicesInALine: the line tells how much the verifier looks at, and nothing is loaded where no program can be.
+func TestServicesInALine(t *testing.T) {
+	l := newLab()
+	var tried []string
+	takes := l.Try
+	l.Try = func(ctx context.Context, t datapath.Trial) (datapath.TrialReport, error) {
+		tried = append(tried, fmt.Sprintf("%v %s %t", t.Hooks[0], t.Service, t.Brief))
+		return takes(ctx, t)
+	}
+	find := func(what string, o Options) string {
+		for _, f := range Run(context.Background(), l.Machine, o) {
+			if f.What == what {
+				return f.Found
+			}
+		}
+		return ""
+	}
+	if got, want := find("XDP services", Options{}), "2 load; instructions verified: switch 3400, guard 3400"; got != want {
+		t.Errorf("found %q, want %q", got, want)
+	}
+	find("", Options{All: true})
+	want := "tc switch true, tc guard true, xdp switch true, xdp guard true, tc switch false, tc guard false, xdp switch false, xdp guard false"
+	if got := strings.Join(tried, ", "); got != want {
+		t.Errorf("tried are %s, want %s", got, want)
+	}
+	l.Helper = func(_ ebpf.ProgramType, f asm.BuiltinFunc) error { return lacks(f == asm.FnLoop) }
+	tried = nil
+	if got := find("TC services", Options{}); got != "" || len(tried) > 0 {
+		t.Errorf("without bpf_loop %q is found, and tried are %v", got, tried)
 	}
 }
 
@@ -295,7 +375,7 @@ func TestThisMachine(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the kernel is asked what it can do")
 	}
-	report := Run(This(), []string{"lo", "none0"})
+	report := Run(context.Background(), This(), Options{Netdevs: []string{"lo", "none0"}})
 	for _, f := range report {
 		if f.Grade == Unknown || f.Grade == Missing {
 			t.Errorf("found %+v", f)

@@ -20,13 +20,13 @@ import (
 
 // What the kernel must have, for programs to be accepted at all.
 
-// oldest is the kernel that has all that programs use (docs/adr/0013-minimum-kernel.md).
-const oldest = "6.8"
+// oldest is the kernel that has all that programs cannot do without (docs/adr/0013-minimum-kernel.md).
+const oldest = "6.1"
 
 const bpffsRoot = "/sys/fs/bpf"
 
 // newerKernel is the remedy for what is in no older one.
-const newerKernel = "a newer kernel: " + oldest + " has all that is needed"
+const newerKernel = "Linux " + oldest + " or newer"
 
 // hooks are the kinds of programs, by hook.
 var hooks = map[cube.Hook]ebpf.ProgramType{cube.TC: ebpf.SchedCLS, cube.XDP: ebpf.XDP}
@@ -115,7 +115,7 @@ func (p *probe) add(name string, err error) {
 func (p *probe) finding(what, present string) []Finding {
 	switch {
 	case len(p.absent) > 0:
-		return one(what, Missing, "the kernel has no "+strings.Join(p.absent, ", "), newerKernel)
+		return one(what, Missing, "the kernel has no "+strings.Join(p.absent, ", ")+", without which no program can be loaded", newerKernel)
 	case errors.Is(p.err, unix.EPERM):
 		return one(what, Unknown, "this process may not ask the kernel", "run it as root")
 	case p.err != nil:
@@ -175,20 +175,21 @@ func mapTypes(m Machine) []Finding {
 }
 
 func helpers(m Machine) (out []Finding) {
-	eachHook(func(h cube.Hook, t ebpf.ProgramType) {
-		what := upper(h) + " helpers"
-		u, err := usesOf(m.Objects(h))
-		if err != nil {
-			out = append(out, one(what, Unknown, err.Error(), "")...)
-			return
-		}
-		var p probe
-		for _, f := range slices.Sorted(maps.Keys(u.helpers)) {
-			p.add(helperName(f), m.Helper(t, f))
-		}
-		out = append(out, p.finding(what, fmt.Sprintf("all %d that programs use", len(u.helpers)))...)
-	})
+	eachHook(func(h cube.Hook, _ ebpf.ProgramType) { out = append(out, helpersAt(m, h)...) })
 	return out
+}
+
+func helpersAt(m Machine, h cube.Hook) []Finding {
+	what := upper(h) + " helpers"
+	u, err := usesOf(m.Objects(h))
+	if err != nil {
+		return one(what, Unknown, err.Error(), "")
+	}
+	var p probe
+	for _, f := range slices.Sorted(maps.Keys(u.helpers)) {
+		p.add(helperName(f), m.Helper(hooks[h], f))
+	}
+	return p.finding(what, fmt.Sprintf("all %d that programs use", len(u.helpers)))
 }
 
 // helperName is the name in C: FnMapLookupElem is bpf_map_lookup_elem.
@@ -203,41 +204,6 @@ func helperName(f asm.BuiltinFunc) string {
 		b.WriteRune(r)
 	}
 	return b.String()
-}
-
-func verifier(m Machine) (out []Finding) {
-	eachHook(func(h cube.Hook, _ ebpf.ProgramType) {
-		what := upper(h) + " verifier"
-		err := m.Verify(h)
-		var refused *ebpf.VerifierError
-		switch {
-		case err == nil:
-			present := "takes global functions and loops"
-			if h == cube.XDP {
-				present += ", and frames in several buffers"
-			}
-			out = append(out, one(what, OK, present, "")...)
-		case errors.Is(err, unix.EPERM):
-			out = append(out, one(what, Unknown, "this process may not ask the kernel", "run it as root")...)
-		case errors.As(err, &refused), errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EINVAL):
-			out = append(out, one(what, Missing, fmt.Sprintf("it refuses what every program has: %v", err), newerKernel)...)
-		default:
-			out = append(out, one(what, Unknown, err.Error(), "")...)
-		}
-	})
-	return out
-}
-
-func tcx(m Machine) []Finding {
-	const what = "tcx"
-	has, err := m.KernelEnum("bpf_attach_type", "BPF_TCX_INGRESS")
-	switch {
-	case err != nil:
-		return one(what, Unknown, err.Error(), "")
-	case !has:
-		return one(what, Slower, "TC programs are attached as filters of clsact: each packet takes a little longer", "Linux 6.6 or newer")
-	}
-	return one(what, OK, "TC programs are attached by links", "")
 }
 
 func bpffs(m Machine) []Finding {

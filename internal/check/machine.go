@@ -5,8 +5,7 @@ package check
 // What checks ask, in one place, so that tests have machines of any kind.
 
 import (
-	"bytes"
-	_ "embed"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,14 +23,8 @@ import (
 
 	"github.com/polycube/polycube/bpf/core"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
-)
-
-var (
-	//go:embed check.tc.o
-	tcProbe []byte
-	//go:embed check.xdp.o
-	xdpProbe []byte
 )
 
 // Machine is what checks ask: the kernel and the host, or a test's idea of them.
@@ -52,8 +45,13 @@ type Machine struct {
 	ProgramType func(ebpf.ProgramType) error
 	MapType     func(ebpf.MapType) error
 	Helper      func(ebpf.ProgramType, asm.BuiltinFunc) error
-	// Verify loads a program with what all linked programs have in common, and forgets it.
-	Verify func(cube.Hook) error
+	// KernelFunction tells whether the kernel has a function, by its types.
+	KernelFunction func(name string) (bool, error)
+	// NonNull tells whether the verifier believes that an argument is never NULL.
+	NonNull func() (bool, error)
+	// Services are those of the daemon, and Try loads the programs of one on trial.
+	Services func() ([]datapath.Trial, error)
+	Try      func(context.Context, datapath.Trial) (datapath.TrialReport, error)
 	// Compiled tells whether a program that is loaded becomes instructions of the processor.
 	Compiled func() (bool, error)
 	// Objects are the compiled programs of the framework and of all services.
@@ -84,11 +82,12 @@ func This() Machine {
 			err := unix.Statfs(path, &st)
 			return int64(uint32(st.Type)), err
 		},
-		KernelEnum:  kernelEnum,
+		KernelEnum: kernelEnum, KernelFunction: kernelFunctionThere, NonNull: nonNull,
 		ProgramType: features.HaveProgramType,
 		MapType:     features.HaveMapType,
 		Helper:      features.HaveProgramHelper,
-		Verify:      verify,
+		Services:    builtIn,
+		Try:         datapath.Try,
 		Compiled:    compiled,
 		Objects:     objects,
 		FileLimit: func() (uint64, error) {
@@ -121,7 +120,11 @@ func kernelEnum(enum, value string) (bool, error) {
 		return false, err
 	}
 	var e *btf.Enum
-	if err := kernel.TypeByName(enum, &e); err != nil {
+	err = kernel.TypeByName(enum, &e)
+	if errors.Is(err, btf.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
 		return false, fmt.Errorf("enum %s: %w", enum, err)
 	}
 	for _, v := range e.Values {
@@ -132,21 +135,19 @@ func kernelEnum(enum, value string) (bool, error) {
 	return false, nil
 }
 
-func verify(h cube.Hook) error {
-	object := tcProbe
-	if h == cube.XDP {
-		object = xdpProbe
-	}
-	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+func kernelFunctionThere(name string) (bool, error) {
+	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
-		return err
+		return false, err
 	}
-	coll, err := ebpf.NewCollection(spec)
-	if err != nil {
-		return err
+	var f *btf.Func
+	switch err := kernel.TypeByName(name, &f); {
+	case errors.Is(err, btf.ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("function %s: %w", name, err)
 	}
-	coll.Close()
-	return nil
+	return true, nil
 }
 
 // compiled asks for the size of a program's instructions.

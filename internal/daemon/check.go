@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -11,7 +12,7 @@ import (
 
 // usage is the head of the help.
 const usage = `Usage: polycubed [options]
-       polycubed check [--json] [NETDEV...]   what the machine lacks, and what will be slower for it
+       polycubed check [--json] [--all] [NETDEV...]   what the machine lacks, and what will be slower for it
        polycubed cleanup [options]            remove what a stopped daemon left in the kernel
 `
 
@@ -27,8 +28,8 @@ func longJSON(args []string) []string {
 }
 
 // checkMachine answers polycubed check. The exit status tells whether a daemon can run, with the netdevs asked for.
-func checkMachine(m check.Machine, o Options, stdout, stderr io.Writer) int {
-	report := check.Run(m, o.Netdevs)
+func checkMachine(ctx context.Context, m check.Machine, o Options, stdout, stderr io.Writer) int {
+	report := check.Run(ctx, m, check.Options{Netdevs: o.Netdevs, All: o.All})
 	write := report.Table
 	if o.JSON {
 		write = report.JSON

@@ -4,11 +4,13 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/polycube/polycube/internal/check"
+	"github.com/polycube/polycube/internal/datapath"
 )
 
 // TestCheckWords: netdevs follow the word, and a wrong configuration file does not keep anybody from looking at the machine.
@@ -20,8 +22,11 @@ func TestCheckWords(t *testing.T) {
 			t.Errorf("%v: %+v, %v", args, o, err)
 		}
 	}
-	for _, args := range [][]string{{"--json"}, {"cleanup", "--json"}} {
-		if _, err := ParseOptions(args, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "json is for polycubed check") {
+	if o, err := ParseOptions([]string{"check", "--all"}, &bytes.Buffer{}); err != nil || !o.Check || !o.All {
+		t.Errorf("check --all: %+v, %v", o, err)
+	}
+	for _, args := range [][]string{{"--json"}, {"cleanup", "--json"}, {"--all"}} {
+		if _, err := ParseOptions(args, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "is for polycubed check") {
 			t.Errorf("%v: %v", args, err)
 		}
 	}
@@ -35,7 +40,7 @@ func TestCheckMachine(t *testing.T) {
 	}
 	for netdevs, want := range map[string]int{"": exitOK, "none0": exitFailed} {
 		var out, errs bytes.Buffer
-		if status := checkMachine(m, Options{JSON: true, Netdevs: strings.Fields(netdevs)}, &out, &errs); status != want || errs.Len() > 0 {
+		if status := checkMachine(context.Background(), m, Options{JSON: true, Netdevs: strings.Fields(netdevs)}, &out, &errs); status != want || errs.Len() > 0 {
 			t.Errorf("%q: status %d, %s%s", netdevs, status, &out, &errs)
 		}
 		var report struct {
@@ -47,8 +52,9 @@ func TestCheckMachine(t *testing.T) {
 		}
 	}
 	m.Capabilities = func() (uint64, error) { return 0, nil }
+	m.Services = func() ([]datapath.Trial, error) { return nil, nil }
 	var out, errs bytes.Buffer
-	if status := checkMachine(m, Options{}, &out, &errs); status != exitFailed || !strings.Contains(out.String(), "polycubed cannot run here: 1 missing") {
+	if status := checkMachine(context.Background(), m, Options{}, &out, &errs); status != exitFailed || !strings.Contains(out.String(), "polycubed cannot run here: 1 missing") {
 		t.Errorf("without rights: status %d\n%s", status, &out)
 	}
 }

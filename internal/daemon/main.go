@@ -50,7 +50,7 @@ func command(ctx context.Context, args []string, p parts, stdout, stderr io.Writ
 		fmt.Fprintf(stderr, "polycubed: %v (see polycubed --help)\n", err)
 		return exitUsage
 	case o.Check:
-		return checkMachine(check.This(), o, stdout, stderr)
+		return checkMachine(ctx, check.This(), o, stdout, stderr)
 	case o.CheckConfig:
 		err = tellOptions(o, stdout)
 	case o.Cleanup:

@@ -67,9 +67,10 @@ type Options struct {
 	ConfigFile string
 	// Cleanup asks for the removal of what a stopped daemon left, instead of a daemon.
 	Cleanup bool
-	// Check asks what the machine lacks, and its Netdevs, instead of a daemon; JSON for an answer to programs.
-	Check, JSON bool
-	Netdevs     []string
+	// Check asks what the machine lacks, and its Netdevs, instead of a daemon; JSON for an answer to programs, All to load
+	// programs with all values of their constants.
+	Check, JSON, All bool
+	Netdevs          []string
 	accessOptions
 	serviceOptions
 	// Warnings are what the user should know about the options given.
@@ -134,6 +135,7 @@ func flagSet(name string, r *rawOptions) *pflag.FlagSet {
 	f.Lookup("segment-cubes").Hidden = true
 	f.BoolVar(&r.CheckConfig, "check-config", false, "say whether command line and configuration file are right, and start nothing")
 	f.BoolVar(&r.JSON, "json", false, "answer of polycubed check for programs")
+	f.BoolVar(&r.All, "all", false, "polycubed check loads programs with every pair of their constants' values, up to a minute")
 	f.BoolVarP(&r.version, "version", "v", false, "print the version")
 	f.BoolVarP(&r.help, "help", "h", false, "print this help")
 	for _, table := range []map[string]string{deprecated, refused} {
@@ -167,6 +169,8 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 		return r.Options, nil
 	case r.JSON:
 		return Options{}, usageError{errors.New("json is for polycubed check")}
+	case r.All:
+		return Options{}, usageError{errors.New("all is for polycubed check")}
 	case f.NArg() == 1 && f.Arg(0) == "cleanup":
 		r.Cleanup = true
 	case f.NArg() > 0:

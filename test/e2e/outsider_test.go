@@ -85,6 +85,8 @@ func tallyService(version string) *outsider.Server {
 	case tallyForgetful:
 		d.Objects[0].Elf, d.Objects[1].Elf = tallyForgetfulTC, tallyForgetfulXDP
 		d.Deadlines.Prepare = 30_000 // none of its deadlines is tested
+	case tallyPicky:
+		d.Objects[0].Elf, d.Objects[1].Elf = tallyPickyTC, tallyPickyXDP
 	case "hidden":
 		return hiddenService()
 	}
