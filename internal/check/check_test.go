@@ -160,10 +160,10 @@ func TestEachCheck(t *testing.T) {
 			}
 		}, "XDP helpers", Unknown, "may not ask", "root"},
 		{"a service that is refused", func(l *lab) {
-			l.refuse(cube.XDP, "guard", &datapath.Refusal{At: "a cube on a port", Constants: "strict=true", Err: errors.New("R2 invalid mem access 'mem_or_null'\n\tR1=ctx()")})
+			l.refuse(cube.XDP, "guard", &datapath.TrialError{At: "a cube on a port", Constants: "strict=true", Err: errors.New("R2 invalid mem access 'mem_or_null'\n\tR1=ctx()")})
 		}, "XDP guard", Missing, "the kernel refuses it (as a cube on a port, with strict=true): R2 invalid mem access 'mem_or_null'", "Linux 6.1 or newer"},
 		{"a service that is refused inline", func(l *lab) {
-			l.refuse(cube.TC, "guard", &datapath.Refusal{At: "a cube on a port", Mode: link.Inline, Err: unix.E2BIG})
+			l.refuse(cube.TC, "guard", &datapath.TrialError{At: "a cube on a port", Mode: link.Inline, Err: unix.E2BIG})
 		}, "TC guard", Slower, "refuses it inlined", "stay functions"},
 		{"services that nobody may load", func(l *lab) {
 			l.refuse(cube.TC, "guard", fmt.Errorf("%w: %w", datapath.ErrUntried, unix.EPERM))

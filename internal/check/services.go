@@ -76,7 +76,7 @@ func servicesAt(ctx context.Context, m Machine, h cube.Hook, list []datapath.Tri
 // refused is what is found of a service that cannot be loaded.
 func refused(h cube.Hook, service string, err error) Finding {
 	what := upper(h) + " " + service
-	var r *datapath.Refusal
+	var r *datapath.TrialError
 	if !errors.As(err, &r) {
 		return Finding{what, Unknown, firstLine(err), ""}
 	}

@@ -3,7 +3,6 @@
 package covering
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -82,7 +81,7 @@ func TestTheRowsAreBounded(t *testing.T) {
 		levels := []int{4, 4, 4}
 		rows, missed := Pairs(levels, most)
 		if len(rows) != most || missed != missing(levels, rows) || missed == 0 {
-			t.Error(fmt.Sprintf("at most %d: %d rows, %d missed, %d missing", most, len(rows), missed, missing(levels, rows)))
+			t.Errorf("at most %d: %d rows, %d missed, %d missing", most, len(rows), missed, missing(levels, rows))
 		}
 	}
 }

@@ -78,8 +78,8 @@ type TrialLoad struct {
 	Took                   time.Duration
 }
 
-// Refusal is a program that could not be linked or that the kernel refused.
-type Refusal struct {
+// TrialError is a program that could not be linked or that the kernel refused.
+type TrialError struct {
 	Service string
 	Hook    cube.Hook
 	At      string
@@ -90,7 +90,7 @@ type Refusal struct {
 	Err       error
 }
 
-func (r *Refusal) Error() string {
+func (r *TrialError) Error() string {
 	what := map[link.Role]string{link.OnIngress: "ingress program", link.OnEgress: "egress program", link.OnResume: "resume program"}[r.Role]
 	if what == "" {
 		what = "programs"
@@ -104,7 +104,7 @@ func (r *Refusal) Error() string {
 }
 
 // Unwrap says that the service is at fault, unless the verifier refuses the framework's code.
-func (r *Refusal) Unwrap() []error {
+func (r *TrialError) Unwrap() []error {
 	if no := refusal.As(r.Err); no != nil && no.Ours() {
 		return []error{r.Err}
 	}
@@ -117,7 +117,7 @@ const anyRole link.Role = 0xff
 // ErrUntried marks a trial that came to nothing for reasons that are not the service's.
 var ErrUntried = errors.New("the programs could not be tried")
 
-// Try loads the programs of a service on trial, without a Plane; the first that is refused is a Refusal.
+// Try loads the programs of a service on trial, without a Plane; the first that is refused is a TrialError.
 func Try(ctx context.Context, t Trial) (TrialReport, error) {
 	objects := map[cube.Hook]*link.Object{}
 	for _, h := range hooks {
@@ -287,7 +287,7 @@ func (r *trier) run(ctx context.Context, like *Plane) error {
 		})
 	}
 	wg.Wait()
-	var refusal *Refusal
+	var refusal *TrialError
 	if errors.As(why, &refusal) {
 		r.reduce(ctx, list[failed], refusal)
 	}
@@ -296,12 +296,12 @@ func (r *trier) run(ctx context.Context, like *Plane) error {
 
 // reduce takes out of a refusal what has no part in it: the mode, the place and each constant that does not matter become
 // those that are tried first.
-func (r *trier) reduce(ctx context.Context, a attempt, refusal *Refusal) {
+func (r *trier) reduce(ctx context.Context, a attempt, refusal *TrialError) {
 	simpler := func(change func(*attempt)) {
 		next := a
 		next.values = slices.Clone(a.values)
 		change(&next)
-		var again *Refusal
+		var again *TrialError
 		if errors.As(r.attempt(ctx, next, false), &again) {
 			a, *refusal = next, *again
 		}
@@ -428,5 +428,5 @@ func (r *trier) fault(a attempt, role link.Role, err error) error {
 	if a.values == nil { // before any program
 		return fmt.Errorf("service %s: %w: %w", r.t.Service, cube.ErrInvalid, err)
 	}
-	return &Refusal{Service: r.t.Service, Hook: a.at.hook, At: a.at.name, Role: role, Mode: a.mode, Constants: r.words(a.values), Err: err}
+	return &TrialError{Service: r.t.Service, Hook: a.at.hook, At: a.at.name, Role: role, Mode: a.mode, Constants: r.words(a.values), Err: err}
 }

@@ -55,7 +55,7 @@ type Datapath interface {
 	Status(id datapath.CubeID) datapath.CubeStatus
 	// CheckObject parses a service's compiled programs once, when it registers.
 	CheckObject(service string, objects map[cube.Hook][]byte) error
-	// Try loads a service's programs on trial; the first that is refused is a datapath.Refusal.
+	// Try loads a service's programs on trial; the first that is refused is a datapath.TrialError.
 	Try(ctx context.Context, t datapath.Trial) (datapath.TrialReport, error)
 	// Send puts a packet of the slow path into the fast path.
 	Send(id datapath.CubeID, transparent bool, p *cube.PacketOut) error

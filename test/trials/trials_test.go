@@ -80,7 +80,7 @@ func table(t *testing.T, service string, report datapath.TrialReport, err error)
 	for _, l := range report.Loads {
 		lines = append(lines, line{service, l.Hook.String(), l.At, l.Role.String(), l.Mode.String(), l.Constants, l.Instructions, l.Verified, l.Took.Microseconds(), ""})
 	}
-	var r *datapath.Refusal
+	var r *datapath.TrialError
 	if errors.As(err, &r) {
 		lines = append(lines, line{Service: service, Hook: r.Hook.String(), At: r.At, Role: r.Role.String(), Mode: r.Mode.String(), Constants: r.Constants, Refused: strings.TrimSpace(err.Error())})
 	}

@@ -8,12 +8,12 @@
 enum picky_which {
 	NEVER,
 	ALWAYS,
-	AT_VALUE,     /* flavour is SOUR */
-	AT_TRUE,      /* strict */
-	AT_PAIR,      /* strict and deep */
-	AT_MEMBER,    /* limits.hard */
-	AT_NUMBER,    /* window is that of PCN_TRY */
-	AT_TRACE,     /* loglevel is TRACE */
+	AT_VALUE,  /* flavour is SOUR */
+	AT_TRUE,   /* strict */
+	AT_PAIR,   /* strict and deep */
+	AT_MEMBER, /* limits.hard */
+	AT_NUMBER, /* window is that of PCN_TRY */
+	AT_TRACE,  /* loglevel is TRACE */
 	ONLY_XDP,
 	ONLY_EGRESS,
 	ONLY_FURTHER, /* the program `later` */
