@@ -123,7 +123,7 @@ func TestTheAuthorOfAMistakeIsNamed(t *testing.T) {
 }
 
 // checkPlace holds the place of a refusal to the source. Where a kernel gives up in a loop, if it tells, is no matter.
-func checkPlace(t *testing.T, bad *Node, m mistake, r *refusal.Refusal) {
+func checkPlace(t *testing.T, bad *Node, m mistake, r *refusal.Error) {
 	t.Helper()
 	if r.Cube != bad.Name || r.Service != "refused" {
 		t.Errorf("%s: it is said to be of %s (%s), want %s", m.name, r.Cube, r.Service, bad.Name)
@@ -141,7 +141,7 @@ func checkPlace(t *testing.T, bad *Node, m mistake, r *refusal.Refusal) {
 }
 
 // checkDetail holds what is printed beside the sentence to the refusal.
-func checkDetail(t *testing.T, m mistake, r *refusal.Refusal) {
+func checkDetail(t *testing.T, m mistake, r *refusal.Error) {
 	t.Helper()
 	text := strings.Join(r.Detail(), "\n")
 	for _, want := range []string{"/* " + m.name + " */", "Hint: ", "The verifier's last steps:", "instructions of a program of"} {

@@ -18,7 +18,7 @@ import (
 )
 
 func refused(o fused.Origin) error {
-	return fmt.Errorf("data plane: %w", &refusal.Refusal{Sentence: "R0 invalid mem access 'map_value_or_null'", Hint: "test it.",
+	return fmt.Errorf("data plane: %w", &refusal.Error{Sentence: "R0 invalid mem access 'map_value_or_null'", Hint: "test it.",
 		Place: fused.Place{Origin: o, Line: fused.Line{File: "f.bpf.c", Number: 42, Text: "return *p;"}}})
 }
 

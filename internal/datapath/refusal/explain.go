@@ -31,10 +31,9 @@ type report struct {
 }
 
 var (
-	stepLine     = regexp.MustCompile(`^(\d+): \([0-9a-f]{2}\) `)
-	processed    = regexp.MustCompile(`^processed (\d+) insns`)
-	stackDepth   = regexp.MustCompile(`^stack depth (\d+(?:\+\d+)*)`)
-	verifierTime = regexp.MustCompile(`^verification time `)
+	stepLine   = regexp.MustCompile(`^(\d+): \([0-9a-f]{2}\) `)
+	processed  = regexp.MustCompile(`^processed (\d+) insns`)
+	stackDepth = regexp.MustCompile(`\d+(?:\+\d+)*`)
 	// What is on the way and is no reason: lines of C, states, functions.
 	wayLine    = regexp.MustCompile(`^(?:; |\d+: |from \d+ to \d+|Validating |Func#|func#|caller:|callee:|returning from callee:|to caller at |propagating |cur state:|old state:|\s|arg#\d+ reference type|R\d+(?:_\w+)?=|frame\d+: )`)
 	mapAddress = regexp.MustCompile(`(\(18\) r\d+ = )0xffff[0-9a-f]{12}\b`)
@@ -48,29 +47,33 @@ func read(log string) report {
 	r := report{at: -1}
 	for line := range strings.SplitSeq(strings.TrimSpace(log), "\n") {
 		line = strings.TrimRight(line, " \t\r")
-		if m := processed.FindStringSubmatch(line); m != nil {
-			r.verified, _ = strconv.Atoi(m[1]) // no machine has too small an int
-			continue
-		}
-		if m := stackDepth.FindStringSubmatch(line); m != nil {
-			for d := range strings.SplitSeq(m[1], "+") {
+		switch {
+		case line == "", strings.HasPrefix(line, "verification time "):
+		case strings.HasPrefix(line, "processed "):
+			if m := processed.FindStringSubmatch(line); m != nil {
+				r.verified, _ = strconv.Atoi(m[1]) // no machine has too small an int
+			}
+		case strings.HasPrefix(line, "stack depth "):
+			for d := range strings.SplitSeq(stackDepth.FindString(line), "+") {
 				n, _ := strconv.Atoi(d)
 				r.depths = append(r.depths, n)
 			}
-			continue
-		}
-		if line == "" || verifierTime.MatchString(line) {
-			continue
-		}
-		r.steps = append(r.steps, line)
-		if m := stepLine.FindStringSubmatch(line); m != nil {
-			r.at, _ = strconv.Atoi(m[1])
-			r.sentences = nil
-		} else if !wayLine.MatchString(line) {
-			r.sentences = append(r.sentences, line)
+		default:
+			r.step(line)
 		}
 	}
 	return r
+}
+
+// step takes a line that is on the way, or tells why it ends.
+func (r *report) step(line string) {
+	r.steps = append(r.steps, line)
+	if m := stepLine.FindStringSubmatch(line); m != nil {
+		r.at, _ = strconv.Atoi(m[1])
+		r.sentences = nil
+	} else if !wayLine.MatchString(line) {
+		r.sentences = append(r.sentences, line)
+	}
 }
 
 // Bounds of what is shown.
@@ -80,11 +83,11 @@ const (
 )
 
 // explain makes the refusal of an error, nil if the verifier says nothing.
-func explain(spec *ebpf.ProgramSpec, places []link.Place, err error, said report) *Refusal {
+func explain(spec *ebpf.ProgramSpec, places []link.Place, err error, said report) *Error {
 	if len(said.sentences) == 0 {
 		return nil
 	}
-	r := &Refusal{
+	r := &Error{
 		Sentence: strings.Join(said.sentences[max(0, len(said.sentences)-3):], "; "), Among: cubesOf(places),
 		Verified: said.verified, Instructions: len(spec.Instructions), cause: err,
 	}
@@ -231,7 +234,7 @@ func largest(frames []Frame, places []link.Place) link.Place {
 
 // loopsOf are the lines where the code at fault jumps back. Where the verifier gave up is not always where most of its work
 // was, or is not known; then it is the cube with loops, if one alone has some.
-func (r *Refusal) loopsOf(insns asm.Instructions, places []link.Place) []link.Line {
+func (r *Error) loopsOf(insns asm.Instructions, places []link.Place) []link.Line {
 	back := loops(insns, places)
 	if r.Framework() {
 		r.Place = common(back)
@@ -285,7 +288,7 @@ func common(places []link.Place) link.Place {
 
 // missingFunction is the refusal of a program that calls a function which the kernel does not have. The verifier does not
 // see it: the function has no number.
-func missingFunction(spec *ebpf.ProgramSpec, places []link.Place, err error) *Refusal {
+func missingFunction(spec *ebpf.ProgramSpec, places []link.Place, err error) *Error {
 	if !errors.Is(err, btf.ErrNotFound) && !errors.Is(err, ebpf.ErrNotSupported) {
 		return nil
 	}
@@ -293,7 +296,7 @@ func missingFunction(spec *ebpf.ProgramSpec, places []link.Place, err error) *Re
 		ins := &spec.Instructions[i]
 		if name := ins.Reference(); ins.IsKfuncCall() && name != "" && strings.Contains(err.Error(), name) {
 			sentence := "kernel function " + name + " is not there"
-			return &Refusal{Place: places[i], Sentence: sentence, Hint: hint(sentence), Instructions: len(spec.Instructions), cause: err}
+			return &Error{Place: places[i], Sentence: sentence, Hint: hint(sentence), Instructions: len(spec.Instructions), cause: err}
 		}
 	}
 	return nil

@@ -158,7 +158,7 @@ func TestAFaultOfTheFrameworkIsOurs(t *testing.T) {
 }
 
 func TestWhereSeveralCubesMayBeAtFaultAllAreNamed(t *testing.T) {
-	r := &Refusal{Among: []link.Origin{{Cube: "br1", Service: "bridge"}, {Cube: "n1"}}, Sentence: "too much", cause: unix.E2BIG}
+	r := &Error{Among: []link.Origin{{Cube: "br1", Service: "bridge"}, {Cube: "n1"}}, Sentence: "too much", cause: unix.E2BIG}
 	if want := "one of cube br1 (bridge), cube n1: the kernel's verifier refuses its program: too much"; r.Error() != want {
 		t.Errorf("it reads %q, want %q", r, want)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// Load loads a linked program. An error is a *Refusal if the verifier does not want the program. Anything else that goes
+// Load loads a linked program. An error is a *Error if the verifier does not want the program. Anything else that goes
 // wrong (no memory, no privilege, a program of several cubes that is too large and will be cut) is none.
 func Load(spec *ebpf.ProgramSpec) (*ebpf.Program, error) {
 	prog, err := ebpf.NewProgramWithOptions(spec, ebpf.ProgramOptions{LogDisabled: true})

@@ -172,7 +172,7 @@ func (a *assembled) load(level, size uint32) (string, uint32, error) {
 		if errno != 0 {
 			return string(log), attr.logTrueSize, errno
 		}
-		return "", 0, unix.Close(int(fd))
+		return string(log), attr.logTrueSize, unix.Close(int(fd))
 	}
 	return "", 0, unix.EAGAIN
 }

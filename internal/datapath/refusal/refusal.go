@@ -12,8 +12,8 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// Refusal is the verifier's no to a program.
-type Refusal struct {
+// Error is the verifier's no to a program.
+type Error struct {
 	// Place is the code in question. Where that cannot be told, it has neither cube nor function, and Among are the cubes of
 	// the program.
 	link.Place
@@ -42,8 +42,8 @@ type Frame struct {
 }
 
 // As returns the refusal that an error is of, nil if it is none.
-func As(err error) *Refusal {
-	var r *Refusal
+func As(err error) *Error {
+	var r *Error
 	if errors.As(err, &r) {
 		return r
 	}
@@ -51,10 +51,10 @@ func As(err error) *Refusal {
 }
 
 // Ours tells whether the fault is the framework's.
-func (r *Refusal) Ours() bool { return r.Framework() && (r.Function != "" || len(r.Among) == 0) }
+func (r *Error) Ours() bool { return r.Framework() && (r.Function != "" || len(r.Among) == 0) }
 
 // who is the one at fault, for the beginning of a sentence.
-func (r *Refusal) who() string {
+func (r *Error) who() string {
 	switch {
 	case !r.Framework():
 		return named(r.Origin)
@@ -76,7 +76,7 @@ func named(o link.Origin) string {
 }
 
 // Error is one sentence.
-func (r *Refusal) Error() string {
+func (r *Error) Error() string {
 	what := "its program"
 	if r.Function != "" {
 		what = r.Function
@@ -88,7 +88,7 @@ func (r *Refusal) Error() string {
 }
 
 // Unwrap is the kernel's error, and cube.ErrRefused where the fault is a cube's.
-func (r *Refusal) Unwrap() []error {
+func (r *Error) Unwrap() []error {
 	if r.Ours() {
 		return []error{r.cause}
 	}
@@ -96,7 +96,7 @@ func (r *Refusal) Unwrap() []error {
 }
 
 // Detail is what an author needs beside the sentence, in lines.
-func (r *Refusal) Detail() []string {
+func (r *Error) Detail() []string {
 	var out []string
 	if r.Caller.File != "" {
 		out = append(out, fmt.Sprintf("%5d | %s", r.Caller.Number, strings.TrimSpace(r.Caller.Text)), "which uses "+r.Line.String()+":")
@@ -125,7 +125,7 @@ func (r *Refusal) Detail() []string {
 	return out
 }
 
-func (r *Refusal) stack() string {
+func (r *Error) stack() string {
 	sum := 0
 	frames := make([]string, len(r.Stack))
 	for i, f := range r.Stack {
@@ -141,7 +141,7 @@ func (r *Refusal) stack() string {
 	return fmt.Sprintf("%s = %d bytes", strings.Join(frames, " + "), sum)
 }
 
-func (r *Refusal) loops() string {
+func (r *Error) loops() string {
 	lines := make([]string, len(r.Loops))
 	for i, l := range r.Loops {
 		lines[i] = l.String()
@@ -150,7 +150,7 @@ func (r *Refusal) loops() string {
 }
 
 // Attrs are the attributes of a line of the daemon's log.
-func (r *Refusal) Attrs() []slog.Attr {
+func (r *Error) Attrs() []slog.Attr {
 	out := []slog.Attr{
 		slog.String("cube", r.Cube), slog.String("service", r.Service), slog.String("function", r.Function),
 		slog.String("file", r.Line.File), slog.Int("line", r.Line.Number), slog.String("verifier", r.Sentence),
