@@ -27,7 +27,7 @@ func Helpers(t Tree) []Finding {
 		return out
 	}
 	old := t[reference.Document]
-	if want := reference.Render(headers, reference.CostsOf(old)); !bytes.Equal(old, want) {
+	if want := reference.Render(headers, reference.FiguresOf(old)); !bytes.Equal(old, want) {
 		out = append(out, Finding{Path: reference.Document, What: "is not what the headers say", Remedy: "make reference"})
 	}
 	return out

@@ -98,6 +98,11 @@ func helpers(ctx context.Context, r *Run) error {
 		t.Add("`"+name+"`", tc.Spread(1), xdp.Spread(1))
 		r.Costs[name] = helperCost(tc.Median()) + " at TC, " + helperCost(xdp.Median()) + " at XDP"
 	}
+	weights, err := WeighHelpers()
+	if err != nil {
+		return err
+	}
+	r.Weights = Weights(weights)
 	r.add(Section{Title: "Helpers", Text: helpersText, Tables: []*report.Table{t}})
 	return nil
 }

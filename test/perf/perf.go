@@ -36,8 +36,8 @@ type Run struct {
 	Config
 	Sections []Section
 	Checks   []report.Check
-	// Costs of helpers are for their reference.
-	Costs reference.Costs
+	// Costs and Weights of helpers are for their reference.
+	Costs, Weights reference.Costs
 }
 
 // Section is what one part found.

@@ -86,12 +86,14 @@ func TestHeadersAreRead(t *testing.T) {
 	}
 }
 
-func TestTheReferenceKeepsItsCosts(t *testing.T) {
+func TestTheReferenceKeepsItsFigures(t *testing.T) {
 	headers := Parse(map[string][]byte{Headers + "x.h": []byte(header)})
 	costs := Costs{"pcn_add": "2.1 ns at TC, 1.9 ns at XDP", "PCN_TWO": "0.1 ns at TC", "pcn_move": "7.0 ns at XDP"}
-	text := Render(headers, costs)
-	if got := CostsOf(text); !reflect.DeepEqual(got, costs) {
-		t.Errorf("costs are %v, want %v", got, costs)
+	figures := Figures{costs, Costs{"pcn_add": "12 instructions, 0 bytes of stack at TC", "pcn_one": "not there any more"}}
+	text := Render(headers, figures)
+	delete(figures.Weights, "pcn_one")
+	if got := FiguresOf(text); !reflect.DeepEqual(got, figures) {
+		t.Errorf("figures are %v, want %v", got, figures)
 	}
 	for _, part := range []string{
 		"### `pcn_add`\n\n```c\n__u16 pcn_add(", "### `PCN_ONE`, `PCN_TWO`\n\n```c\nPCN_ONE(a)\nPCN_TWO(a, ...)\n```\n\nTwo of a kind.\n",
@@ -117,7 +119,7 @@ func TestProseIsWrapped(t *testing.T) {
 
 func TestTheDocumentIsWritten(t *testing.T) {
 	root := t.TempDir()
-	if err := Write(root, nil); err == nil || !strings.Contains(err.Error(), "no header") {
+	if err := Write(root, Figures{}); err == nil || !strings.Contains(err.Error(), "no header") {
 		t.Errorf("without headers: %v", err)
 	}
 	if err := os.MkdirAll(filepath.Join(root, Headers), 0o755); err != nil {
@@ -126,7 +128,8 @@ func TestTheDocumentIsWritten(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, Headers, "x.h"), []byte(header), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, fresh := range []Costs{{"pcn_add": "1.0 ns"}, {"pcn_move": "2.0 ns"}, {"pcn_add": "3.0 ns"}} {
+	for _, fresh := range []Figures{{Costs: Costs{"pcn_add": "1.0 ns"}}, {Costs: Costs{"pcn_move": "2.0 ns"}}, {Weights: Costs{"pcn_add": "5 instructions"}},
+		{Costs: Costs{"pcn_add": "3.0 ns"}}} {
 		if err := Write(root, fresh); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +138,7 @@ func TestTheDocumentIsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := CostsOf(text), (Costs{"pcn_add": "3.0 ns", "pcn_move": "2.0 ns"}); !reflect.DeepEqual(got, want) {
-		t.Errorf("costs are %v, want %v", got, want)
+	if got, want := FiguresOf(text), (Figures{Costs{"pcn_add": "3.0 ns", "pcn_move": "2.0 ns"}, Costs{"pcn_add": "5 instructions"}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("figures are %v, want %v", got, want)
 	}
 }

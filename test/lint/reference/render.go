@@ -21,21 +21,31 @@ const Document = "docs/reference/helpers.md"
 // Costs is what was measured of each helper by name: a sentence, such as "2.1 ns at TC, 1.9 ns at XDP".
 type Costs map[string]string
 
+// Figures are those of the helpers: what they cost a packet, and what the verifier and the stack.
+type Figures struct{ Costs, Weights Costs }
+
 const opening = `# Helpers for programs of cubes
 
 What ` + "`#include <pcn/cube.h>`" + ` offers, header by header. It is written by ` + "`make reference`" + ` from the comments in
 ` + "`bpf/include/pcn`" + `; the costs are measured by ` + "`make bench`" + ` (its part ` + "`helpers`" + `): nanoseconds that one use adds to a
 packet, the median over rounds, by ` + "`BPF_PROG_TEST_RUN`" + ` on the machine of [performance](../performance.md), data in the
-caches. Helpers that return a verdict are measured with what the framework then does, against ` + "`pcn_pkt_drop`" + `. What
-declares something, or is folded into constants, adds no instruction. Everything is for both hooks unless it says
-otherwise. Packet pointers, among them those of a cursor, are valid until a helper that says that it moves packet bytes.
+caches. Helpers that return a verdict are measured with what the framework then does, against ` + "`pcn_pkt_drop`" + `. The same part
+weighs them: the instructions that the verifier of Linux 6.18 looks at more when a program uses the helper once, each as
+often as it comes there, and the bytes of stack that the helper takes, with the functions that it calls. A few more or less
+are the compiler's. What declares something, or is folded into constants, adds no instruction. Everything is for
+both hooks unless it says otherwise. Packet pointers, among them those of a cursor, are valid until a helper that says that
+it moves packet bytes.
 
 `
 
-const measured = "Cost: "
+// Beginnings of the lines with figures.
+const (
+	measured = "Cost: "
+	weighed  = "Weight: "
+)
 
 // Render writes the document.
-func Render(headers []Header, costs Costs) []byte {
+func Render(headers []Header, figures Figures) []byte {
 	var b strings.Builder
 	b.WriteString(opening)
 	for _, h := range headers {
@@ -48,7 +58,7 @@ func Render(headers []Header, costs Costs) []byte {
 			for i+n < len(h.Helpers) && h.Helpers[i+n].Doc == h.Helpers[i].Doc {
 				n++
 			}
-			entry(&b, h.Helpers[i:i+n], costs)
+			entry(&b, h.Helpers[i:i+n], figures)
 			i += n
 		}
 	}
@@ -56,7 +66,7 @@ func Render(headers []Header, costs Costs) []byte {
 }
 
 // entry writes helpers of one comment.
-func entry(b *strings.Builder, helpers []Helper, costs Costs) {
+func entry(b *strings.Builder, helpers []Helper, figures Figures) {
 	var names []string
 	for _, h := range helpers {
 		names = append(names, "`"+h.Name+"`")
@@ -71,8 +81,11 @@ func entry(b *strings.Builder, helpers []Helper, costs Costs) {
 	}
 	fmt.Fprintf(b, "```\n\n%s\n\n", wrap(doc))
 	for _, h := range helpers {
-		if cost := costs[h.Name]; cost != "" {
+		if cost := figures.Costs[h.Name]; cost != "" {
 			fmt.Fprintf(b, "%s`%s` %s.\n\n", measured, h.Name, cost)
+		}
+		if weight := figures.Weights[h.Name]; weight != "" {
+			fmt.Fprintf(b, "%s`%s` %s.\n\n", weighed, h.Name, weight)
 		}
 	}
 }
@@ -99,20 +112,24 @@ func wrap(text string) string {
 	return b.String()
 }
 
-var costLine = regexp.MustCompile("(?m)^" + measured + "`(\\w+)` (.*)\\.$")
+var figureLine = regexp.MustCompile("(?m)^(" + measured + "|" + weighed + ")`(\\w+)` (.*)\\.$")
 
-// CostsOf reads the costs out of a document that Render wrote.
-func CostsOf(document []byte) Costs {
-	costs := Costs{}
-	for _, m := range costLine.FindAllSubmatch(document, -1) {
-		costs[string(m[1])] = string(m[2])
+// FiguresOf reads the figures out of a document that Render wrote.
+func FiguresOf(document []byte) Figures {
+	f := Figures{Costs{}, Costs{}}
+	for _, m := range figureLine.FindAllSubmatch(document, -1) {
+		of := f.Costs
+		if string(m[1]) == weighed {
+			of = f.Weights
+		}
+		of[string(m[2])] = string(m[3])
 	}
-	return costs
+	return f
 }
 
-// Write writes the document of a repository. It keeps the costs that are in it but for those
+// Write writes the document of a repository. It keeps the figures that are in it but for those
 // that were measured anew.
-func Write(root string, fresh Costs) error {
+func Write(root string, fresh Figures) error {
 	paths, err := filepath.Glob(filepath.Join(root, Headers, "*.h"))
 	if err != nil || len(paths) == 0 {
 		return errors.Join(err, fmt.Errorf("no header in %s", Headers))
@@ -126,14 +143,15 @@ func Write(root string, fresh Costs) error {
 	document := filepath.Join(root, Document)
 	old, err := os.ReadFile(document)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("reading the costs measured before: %w", err)
+		return fmt.Errorf("reading the figures measured before: %w", err)
 	}
-	costs := CostsOf(old)
-	maps.Copy(costs, fresh)
+	figures := FiguresOf(old)
+	maps.Copy(figures.Costs, fresh.Costs)
+	maps.Copy(figures.Weights, fresh.Weights)
 	if err := os.MkdirAll(filepath.Dir(document), 0o755); err != nil {
 		return fmt.Errorf("the folder of the reference: %w", err)
 	}
-	if err := os.WriteFile(document, Render(Parse(files), costs), 0o644); err != nil {
+	if err := os.WriteFile(document, Render(Parse(files), figures), 0o644); err != nil {
 		return fmt.Errorf("writing the reference: %w", err)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	if err := errors.Join(reference.Write(".", nil), reference.WriteModels(".")); err != nil {
+	if err := errors.Join(reference.Write(".", reference.Figures{}), reference.WriteModels(".")); err != nil {
 		fmt.Fprintln(os.Stderr, "reference:", err)
 		os.Exit(1)
 	}

@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string) error {
 		}
 	}
 	if len(r.Costs) > 0 && !*quick {
-		if err := reference.Write(*root, r.Costs); err != nil {
+		if err := reference.Write(*root, reference.Figures{Costs: r.Costs, Weights: r.Weights}); err != nil {
 			return err
 		}
 	}

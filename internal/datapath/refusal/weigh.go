@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package refusal
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// Weight is what the verifier has to do for a function that it looks at by itself, and what that takes of the stack, both with
+// the functions that it calls.
+type Weight struct {
+	// Verified is the number of instructions that the verifier looks at, each as often as it comes there; Stack is in bytes.
+	Verified, Stack int
+}
+
+// Weigh has the kernel verify a program, and gives it back. The weights are those of the driver and of the program's global
+// functions, the cubes' among them in call mode.
+func Weigh(spec *ebpf.ProgramSpec) (map[link.Origin]Weight, error) {
+	b, err := assemble(spec)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	log, _, err := b.load(levelAll, 8*logMost)
+	if err != nil {
+		return nil, fmt.Errorf("not taken by the kernel: %w", err)
+	}
+	said, places := read(log), link.Places(spec.Instructions)
+	verified := stepsOf(said)
+	out := map[link.Origin]Weight{}
+	calls := callsTaken(spec, places, said)
+	for i, p := range places {
+		if first := i == 0 || places[i-1].Subprogram != p.Subprogram; first && p.Subprogram < len(said.depths) && verified[p.Subprogram] > 0 {
+			_, bytes := chainFrom(calls, said.depths, p.Subprogram)
+			out[p.Origin] = Weight{Verified: verified[p.Subprogram], Stack: bytes}
+		}
+	}
+	return out, nil
+}
+
+// levelAll keeps the steps of paths that turned out well, in a log several times as long.
+const levelAll = 2 | levelSteps
+
+var validating = regexp.MustCompile(`^Validating \S+\(\) func#(\d+)`)
+
+// stepsOf counts the steps of the verifier by the function that it looks at. The driver's is the first.
+func stepsOf(said report) map[int]int {
+	steps, at := map[int]int{}, 0
+	for _, line := range said.steps {
+		if m := validating.FindStringSubmatch(line); m != nil {
+			at, _ = strconv.Atoi(m[1])
+		} else if stepLine.MatchString(line) {
+			steps[at]++
+		}
+	}
+	return steps
+}
+
+// callsTaken are the calls that the verifier came by, by function: those that constants rule out are not among them.
+func callsTaken(spec *ebpf.ProgramSpec, places []link.Place, said report) [][]int {
+	taken := map[int]bool{}
+	for _, step := range said.steps {
+		if m := stepLine.FindStringSubmatch(step); m != nil {
+			at, _ := strconv.Atoi(m[1])
+			taken[at] = true
+		}
+	}
+	return callGraph(spec.Instructions, places, len(said.depths), func(offset int) bool { return taken[offset] })
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* One thing that a cube does with each packet, for each helper: helpers.bpf.c has all in one program,
+ * to be timed, helpers_weigh.bpf.c each in a program of its own, to be verified. */
+#ifndef HELPERS_H
+#define HELPERS_H
+
+#include <pcn/cube.h>
+#include <pcn/classify_key.h>
+#include <pcn/csum.h>
+#include <pcn/ip.h>
+
+/* COST_name: the helper, TIMES times, then a drop. LAST_name: the packet ends by it. UP_name: the
+ * helper, which makes a record for user space, then a drop; UPLAST_name: the packet ends by it,
+ * with a record. Benchmarks find the cases by these names. */
+#define CASES(X)                         \
+	X(COST_nothing)                  \
+	X(COST_pcn_csum_fold)            \
+	X(COST_pcn_csum_replace2)        \
+	X(COST_pcn_cursor_open)          \
+	X(COST_pcn_cursor_take)          \
+	X(COST_pcn_parse_eth)            \
+	X(COST_pcn_mac)                  \
+	X(COST_pcn_mac_is_group)         \
+	X(COST_pcn_time_coarse)          \
+	X(COST_pcn_time)                 \
+	X(COST_pcn_is_vlan_proto)        \
+	X(COST_pcn_get_vlan_id)          \
+	X(COST_pcn_is_vlan_present)      \
+	X(COST_pcn_csum_diff2)           \
+	X(COST_pcn_csum_diff4)           \
+	X(COST_pcn_csum_add)             \
+	X(COST_pcn_has_ports)            \
+	X(COST_pcn_icmp_has_id)          \
+	X(COST_pcn_icmp_is_error)        \
+	X(COST_pcn_icmp6_has_id)         \
+	X(COST_pcn_icmp6_is_error)       \
+	X(COST_pcn_parse_arp)            \
+	X(COST_pcn_parse_ipv4)           \
+	X(COST_pcn_skip_ipv4_options)    \
+	X(COST_pcn_ipv4_checksum_ok)     \
+	X(COST_pcn_ipv4_fragment)        \
+	X(COST_pcn_parse_ipv6)           \
+	X(COST_pcn_skip_ipv6_extensions) \
+	X(COST_pcn_parse_ports)          \
+	X(COST_pcn_parse_icmp)           \
+	X(COST_pcn_csum_diff16)          \
+	X(COST_pcn_csum_ipv4)            \
+	X(COST_pcn_csum_bytes)           \
+	X(COST_pcn_csum_l4)              \
+	X(COST_pcn_classify_read)        \
+	X(COST_pcn_vlan_tag)             \
+	X(LAST_pcn_pkt_send)             \
+	X(LAST_pcn_pkt_pass)             \
+	X(LAST_pcn_pkt_flood)            \
+	X(LAST_pcn_call_program)         \
+	X(UP_pcn_pkt_copy)               \
+	X(UP_pcn_notify)                 \
+	X(UP_pcn_log)                    \
+	X(UPLAST_pcn_pkt_controller)     \
+	X(UPLAST_pcn_pkt_controller_md)
+
+#define ENUMERATOR(name) name,
+enum helpers_case { CASES(ENUMERATOR) };
+
+#ifndef TIMES
+#define TIMES 16
+#endif
+
+const volatile enum helpers_case helpers_cases __attribute__((used)) = 0;
+
+enum helpers_reason {
+	HELPERS_MEASURED = PCN_REASON_FIRST,
+};
+PCN_REASONS(helpers_reason);
+
+/* The compiler may neither drop a value nor know it, nor merge two uses. */
+#define KEEP(v) asm volatile("" : : "r"(v), "i"(__LINE__) : "memory")
+#define HIDE(v) asm volatile("" : "+r"(v))
+
+#define EACH _Pragma("unroll") for (int i = 0; i < TIMES; i++)
+
+/* Arithmetic and clocks. */
+PCN_INLINE void compute(__u32 what)
+{
+	__u64 x = 7;
+
+	EACH
+	{
+		HIDE(x);
+		if (what == COST_pcn_csum_fold)
+			KEEP(pcn_csum_fold(x));
+		else if (what == COST_pcn_csum_replace2)
+			KEEP(pcn_csum_replace2(x, 1, 2));
+		else if (what == COST_pcn_time_coarse)
+			KEEP(pcn_time_coarse());
+		else if (what == COST_pcn_time)
+			KEEP(pcn_time());
+		else if (what == COST_pcn_is_vlan_proto)
+			KEEP(pcn_is_vlan_proto(x));
+	}
+}
+
+/* Arithmetic with numbers of headers. */
+PCN_INLINE void judge(__u32 what)
+{
+	__u64 x = 7;
+
+	EACH
+	{
+		HIDE(x);
+		if (what == COST_pcn_csum_diff2)
+			KEEP(pcn_csum_diff2(x, 2));
+		else if (what == COST_pcn_csum_diff4)
+			KEEP(pcn_csum_diff4(x, 2));
+		else if (what == COST_pcn_csum_add)
+			KEEP(pcn_csum_add(1, x));
+		else if (what == COST_pcn_has_ports)
+			KEEP(pcn_has_ports(x));
+		else if (what == COST_pcn_icmp_has_id)
+			KEEP(pcn_icmp_has_id(x));
+		else if (what == COST_pcn_icmp_is_error)
+			KEEP(pcn_icmp_is_error(x));
+		else if (what == COST_pcn_icmp6_has_id)
+			KEEP(pcn_icmp6_has_id(x));
+		else if (what == COST_pcn_icmp6_is_error)
+			KEEP(pcn_icmp6_is_error(x));
+	}
+}
+
+/* What reads the packet; -1 if it is too short for that. */
+PCN_INLINE int read(struct CTXTYPE *ctx, __u32 what)
+{
+	struct pcn_cursor c;
+
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
+	struct ethhdr *eth = pcn_parse_eth(&c);
+
+	if (!eth)
+		return -1;
+	EACH
+	{
+		if (what == COST_pcn_mac)
+			KEEP(pcn_mac(eth->h_source));
+		else if (what == COST_pcn_mac_is_group)
+			KEEP(pcn_mac_is_group(eth->h_dest));
+	}
+	return 0;
+}
+
+/* What opens the packet. */
+PCN_INLINE void enter(struct CTXTYPE *ctx, __u32 what)
+{
+	struct pcn_cursor c;
+
+	EACH
+	{
+		HIDE(ctx); /* or its members' addresses are computed once, which the verifier refuses */
+		if (what == COST_pcn_get_vlan_id) {
+			KEEP(pcn_get_vlan_id(ctx));
+		} else if (what == COST_pcn_is_vlan_present) {
+			KEEP(pcn_is_vlan_present(ctx));
+		} else if (what == COST_pcn_vlan_tag) {
+			KEEP(pcn_vlan_tag(ctx));
+		} else {
+			pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
+			KEEP(c.pos);
+			KEEP(c.end);
+			if (what == COST_pcn_parse_eth)
+				KEEP(pcn_parse_eth(&c));
+			else if (what == COST_pcn_cursor_take)
+				KEEP(pcn_cursor_take(&c, 20));
+		}
+	}
+}
+
+/* What takes headers, each time from the same place. */
+PCN_INLINE void take(struct CTXTYPE *ctx, __u32 what)
+{
+	struct pcn_ipv6_payload found;
+	struct pcn_cursor opened, c;
+
+	pcn_cursor_open(&opened, ctx, 60);
+	if (!pcn_parse_eth(&opened))
+		return;
+	EACH
+	{
+		c = opened;
+		HIDE(c.pos);
+		if (what == COST_pcn_parse_arp) {
+			KEEP(pcn_parse_arp(&c));
+		} else if (what == COST_pcn_parse_ipv4) {
+			KEEP(pcn_parse_ipv4(&c));
+		} else if (what == COST_pcn_parse_ipv6) {
+			KEEP(pcn_parse_ipv6(&c));
+		} else if (what == COST_pcn_parse_ports) {
+			KEEP(pcn_parse_ports(&c));
+		} else if (what == COST_pcn_parse_icmp) {
+			KEEP(pcn_parse_icmp(&c));
+		} else if (what != COST_nothing) {
+			KEEP(pcn_skip_ipv6_extensions(&c, IPPROTO_DSTOPTS, &found));
+			KEEP(found.protocol);
+		}
+		KEEP(c.pos);
+	}
+}
+
+/* What looks at a header of IPv4, or changes it. */
+PCN_INLINE void inspect(struct CTXTYPE *ctx, __u32 what)
+{
+	struct pcn_cursor c;
+
+	pcn_cursor_open(&c, ctx, 60);
+	if (!pcn_parse_eth(&c))
+		return;
+	struct iphdr *ip = pcn_parse_ipv4(&c);
+	struct pcn_icmp *l4 = pcn_parse_icmp(&c);
+	if (!ip || !l4)
+		return;
+	EACH
+	{
+		HIDE(ip);
+		HIDE(l4);
+		if (what == COST_pcn_ipv4_checksum_ok) {
+			KEEP(pcn_ipv4_checksum_ok(ip, c.end));
+		} else if (what == COST_pcn_ipv4_fragment) {
+			KEEP(pcn_ipv4_fragment(ip));
+		} else if (what == COST_pcn_skip_ipv4_options) {
+			struct pcn_cursor behind = { l4, c.end };
+			KEEP(pcn_skip_ipv4_options(&behind, ip));
+			KEEP(behind.pos);
+		} else if (what == COST_pcn_csum_ipv4) {
+			pcn_csum_ipv4(ip, 1);
+		} else if (what != COST_nothing) {
+			pcn_csum_l4(ctx, l4, &l4->check, 1, 2, 0);
+		}
+	}
+}
+
+/* What sums up, and what reads all that rules look at. */
+PCN_INLINE void gather(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
+{
+	struct pcn_classify_key key;
+	__be32 old[4] = { 1, 2, 3, 4 }, now[4] = { 5, 6, 7, 8 };
+
+	EACH
+	{
+		HIDE(ctx);
+		if (what == COST_pcn_csum_diff16) {
+			HIDE(old[0]);
+			HIDE(old[1]);
+			HIDE(old[2]);
+			HIDE(old[3]);
+			KEEP(pcn_csum_diff16(old, now));
+		} else if (what == COST_pcn_csum_bytes) {
+			pcn_csum_bytes(ctx, 1);
+		} else {
+			KEEP(pcn_classify_read(ctx, md, &key,
+					       PCN_CLASSIFY_READ_IP | PCN_CLASSIFY_READ_PORTS));
+			KEEP(key.word[PCN_CLASSIFY_SRC]);
+			KEEP(key.word[PCN_CLASSIFY_PORTS]);
+		}
+	}
+}
+
+/* What a packet meets in a case. */
+PCN_INLINE int use(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 what)
+{
+	__u32 words[4] = { 1, 2, 3, 4 };
+
+	switch (what) {
+	case COST_pcn_csum_fold:
+	case COST_pcn_csum_replace2:
+	case COST_pcn_time_coarse:
+	case COST_pcn_time:
+	case COST_pcn_is_vlan_proto:
+		compute(what);
+		break;
+	case COST_pcn_csum_diff2:
+	case COST_pcn_csum_diff4:
+	case COST_pcn_csum_add:
+	case COST_pcn_has_ports:
+	case COST_pcn_icmp_has_id:
+	case COST_pcn_icmp_is_error:
+	case COST_pcn_icmp6_has_id:
+	case COST_pcn_icmp6_is_error:
+		judge(what);
+		break;
+	case COST_pcn_mac:
+	case COST_pcn_mac_is_group:
+		read(ctx, what);
+		break;
+	case COST_pcn_cursor_open:
+	case COST_pcn_cursor_take:
+	case COST_pcn_parse_eth:
+	case COST_pcn_get_vlan_id:
+	case COST_pcn_is_vlan_present:
+	case COST_pcn_vlan_tag:
+		enter(ctx, what);
+		break;
+	case COST_pcn_parse_arp:
+	case COST_pcn_parse_ipv4:
+	case COST_pcn_parse_ipv6:
+	case COST_pcn_parse_ports:
+	case COST_pcn_parse_icmp:
+	case COST_pcn_skip_ipv6_extensions:
+		take(ctx, what);
+		break;
+	case COST_pcn_ipv4_checksum_ok:
+	case COST_pcn_ipv4_fragment:
+	case COST_pcn_skip_ipv4_options:
+	case COST_pcn_csum_ipv4:
+	case COST_pcn_csum_l4:
+		inspect(ctx, what);
+		break;
+	case COST_pcn_csum_diff16:
+	case COST_pcn_csum_bytes:
+	case COST_pcn_classify_read:
+		gather(ctx, md, what);
+		break;
+	case LAST_pcn_pkt_send:
+		return pcn_pkt_send(ctx, md, 1);
+	case LAST_pcn_pkt_pass:
+		return pcn_pkt_pass(ctx, md);
+	case LAST_pcn_pkt_flood:
+		return pcn_pkt_flood(ctx, md);
+	case LAST_pcn_call_program:
+		return pcn_call_program(ctx, md, 1);
+	case UP_pcn_pkt_copy:
+		pcn_pkt_copy(ctx, md, HELPERS_MEASURED);
+		break;
+	case UP_pcn_notify:
+		pcn_notify(ctx, md, 1, words, sizeof(words));
+		break;
+	case UP_pcn_log:
+		pcn_log(ctx, LOG_INFO, "%d bytes on port %d", md->packet_len, md->in_port);
+		break;
+	case UPLAST_pcn_pkt_controller:
+		return pcn_pkt_controller(ctx, md, HELPERS_MEASURED);
+	case UPLAST_pcn_pkt_controller_md:
+		return pcn_pkt_controller_md(ctx, md, HELPERS_MEASURED, words);
+	}
+	return pcn_pkt_drop(ctx, md, HELPERS_MEASURED);
+}
+
+#endif

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+//go:build ignore
+
+/* Each helper once, in a program of its own, and what has to be done before some can be used: what a
+ * helper costs the verifier is what it looks at more with it than without. */
+#define TIMES 1
+#include "helpers.h"
+
+#define PROGRAM(name)                      \
+	PCN_PROGRAM(weigh_##name)          \
+	{                                  \
+		return use(ctx, md, name); \
+	}
+CASES(PROGRAM)
+
+/* What is before the helpers of read(), take() and inspect(). */
+PCN_PROGRAM(before_read)
+{
+	read(ctx, COST_nothing);
+	return pcn_pkt_drop(ctx, md, HELPERS_MEASURED);
+}
+
+PCN_PROGRAM(before_take)
+{
+	take(ctx, COST_nothing);
+	return pcn_pkt_drop(ctx, md, HELPERS_MEASURED);
+}
+
+PCN_PROGRAM(before_inspect)
+{
+	inspect(ctx, COST_nothing);
+	return pcn_pkt_drop(ctx, md, HELPERS_MEASURED);
+}
+
+PCN_LICENSE;
