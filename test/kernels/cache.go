@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Cache keeps what is made from packages: roots and kernels, for one architecture.
+type Cache struct {
+	dir, arch string
+	progress  io.Writer
+	lock      *os.File
+	apt       *apt
+}
+
+// OpenCache opens the cache in dir. One process uses it at a time; the next one waits.
+func OpenCache(dir, arch string, progress io.Writer) (*Cache, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return &Cache{dir: dir, arch: arch, progress: progress, lock: lock}, nil
+}
+
+// Close lets another process use the cache.
+func (c *Cache) Close() error { return c.lock.Close() }
+
+func (c *Cache) say(format string, args ...any) {
+	fmt.Fprintf(c.progress, "kernels: "+format+"\n", args...)
+}
+
+// packages is where packages come from. The lists are fetched when they are first asked for: a run whose cache is full
+// needs no network.
+func (c *Cache) packages(ctx context.Context) (*apt, error) {
+	if c.apt == nil {
+		c.say("asking apt what there is for %s", c.arch)
+		a, err := newApt(ctx, filepath.Join(c.dir, "apt-"+c.arch), c.arch)
+		if err != nil {
+			return nil, err
+		}
+		c.apt = a
+	}
+	return c.apt, nil
+}
+
+// once returns a file of an entry of the cache, which fill makes in an empty directory when it is not there. An entry is
+// there whole or not at all.
+func (c *Cache) once(name string, fill func(dir string) error, file string) (string, error) {
+	entry := filepath.Join(c.dir, name)
+	path := filepath.Join(entry, file)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	part := entry + ".part"
+	if err := os.RemoveAll(part); err != nil {
+		return "", err
+	}
+	if err := os.Mkdir(part, 0o755); err != nil {
+		return "", err
+	}
+	if err := fill(part); err != nil {
+		return "", errors.Join(fmt.Errorf("make %s: %w", name, err), os.RemoveAll(part))
+	}
+	return path, os.Rename(part, entry)
+}
+
+// makeDisk makes a file system of what is in a directory. It needs no loop device.
+func makeDisk(ctx context.Context, from, image, size string) error {
+	// Without a journal: the disk lives as long as its machine.
+	_, err := output(exec.CommandContext(ctx, "mkfs.ext4", "-q", "-O", "^has_journal", "-d", from, image, size))
+	return err
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kernels boots kernels in an emulator and runs tests in them.
+//
+//	kernels [-kernels 6.1,6.12] short            the named tests
+//	kernels [-kernels all] long                  everything that needs no clock
+//	kernels -kernels 6.12 test cubes/nat [TEST...]
+//	kernels -kernels 6.12 exec COMMAND           a shell command in the checkout
+//	kernels list                                 what apt offers
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/polycube/polycube/test/kernels"
+	"github.com/polycube/polycube/test/pace"
+)
+
+type flags struct {
+	kernels, arch, cache, results string
+	scale                         float64
+	side                          int
+	within                        time.Duration
+	refresh, verbose              bool
+}
+
+func main() {
+	var f flags
+	flag.StringVar(&f.kernels, "kernels", "", "series (6.1,6.12: the newest of each) or releases; all: each that apt offers (default: all for long, 6.1,6.12 otherwise)")
+	flag.StringVar(&f.arch, "arch", runtime.GOARCH, "architecture, amd64 or arm64")
+	flag.StringVar(&f.cache, "cache", ".cache/kernels", "where roots and kernels are kept")
+	flag.StringVar(&f.results, "results", "", "file for the results, as JSON")
+	flag.Float64Var(&f.scale, "scale", 20, "how many times longer a test waits than on a machine of its own")
+	flag.IntVar(&f.side, "side", 2, "how many machines run side by side; each keeps a processor busy")
+	flag.DurationVar(&f.within, "within", 0, "when a machine is stopped (default: 10m for short, 60m otherwise)")
+	flag.BoolVar(&f.refresh, "refresh", false, "ask apt which kernels there are, even if it was asked lately")
+	flag.BoolVar(&f.verbose, "v", false, "print what programs write")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, f, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "kernels:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, f flags, args []string) error {
+	if len(args) == 0 {
+		return errors.New("say what to run: short, long, test, exec or list")
+	}
+	cache, err := kernels.OpenCache(f.cache, f.arch, os.Stderr)
+	if err != nil {
+		return err
+	}
+	defer cache.Close()
+	offered, err := cache.Kernels(ctx, f.refresh)
+	if err != nil {
+		return err
+	}
+	if args[0] == "list" {
+		for _, k := range offered {
+			fmt.Println(k.Release, k.Version)
+		}
+		return nil
+	}
+	jobs, err := jobsOf(args, f.within)
+	if err != nil {
+		return err
+	}
+	wanted, err := choose(offered, f.kernels, args[0])
+	if err != nil {
+		return err
+	}
+	o := kernels.Options{
+		Checkout: ".", Scratch: f.cache, Kernels: wanted, Jobs: jobs, Side: f.side, Within: f.limit(args[0]), Progress: os.Stderr,
+		Env: []string{pace.Variable + "=" + strconv.FormatFloat(f.scale, 'g', -1, 64)},
+	}
+	reports, err := cache.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	return f.report(reports)
+}
+
+func (f flags) limit(form string) time.Duration {
+	switch {
+	case f.within != 0:
+		return f.within
+	case form == "short":
+		return 10 * time.Minute
+	}
+	return time.Hour
+}
+
+func jobsOf(args []string, within time.Duration) ([]kernels.Job, error) {
+	if within == 0 {
+		within = time.Hour
+	}
+	switch form := args[0]; {
+	case form == "short":
+		return kernels.Short(), nil
+	case form == "long":
+		return kernels.Long(), nil
+	case form == "test" && len(args) > 1:
+		return []kernels.Job{{Package: args[1], Tests: args[2:], Within: within}}, nil
+	case form == "exec" && len(args) > 1:
+		return []kernels.Job{{Name: "exec", Program: []string{"bash", "-c", strings.Join(args[1:], " ")}, Within: within}}, nil
+	}
+	return nil, fmt.Errorf("unknown form %q: short, long, test PACKAGE [TEST...], exec COMMAND or list", args)
+}
+
+// choose picks kernels: of a series, the newest.
+func choose(offered []kernels.Kernel, names, form string) ([]kernels.Kernel, error) {
+	if names == "all" || names == "" && form == "long" {
+		return offered, nil
+	}
+	if names == "" {
+		names = "6.1,6.12"
+	}
+	var out []kernels.Kernel
+	for name := range strings.SplitSeq(names, ",") {
+		at := -1
+		for i, k := range slices.All(offered) { // oldest first
+			if name == k.Release || name == k.Series() {
+				at = i
+			}
+		}
+		if at < 0 {
+			return nil, fmt.Errorf("apt offers no kernel %s, but %v", name, offered)
+		}
+		out = append(out, offered[at])
+	}
+	return out, nil
+}
+
+// report prints what was found, and is an error unless all is well.
+func (f flags) report(reports []kernels.Report) error {
+	bad := 0
+	for _, r := range reports {
+		if f.verbose {
+			for _, text := range r.Wrote {
+				fmt.Print(text)
+			}
+		}
+		for _, note := range r.Notes {
+			fmt.Printf("%s: note: %s\n", r.Kernel.Release, note)
+		}
+		for _, fault := range r.Faults {
+			fmt.Printf("%s: %s\n\n", r.Kernel.Release, fault)
+		}
+		n := map[string]int{}
+		for _, o := range r.Outcomes {
+			n[o.Result]++
+		}
+		verdict := "passed"
+		if len(r.Faults) > 0 {
+			verdict = "FAILED"
+			bad++
+		}
+		fmt.Printf("%s: %s: %d tests passed, %d failed, %d skipped, %d faults, %.0f s\n", r.Kernel.Release, verdict, n["pass"], n["fail"], n["skip"], len(r.Faults), r.Took.Seconds())
+	}
+	if f.results != "" {
+		if err := kernels.SaveReports(f.results, reports); err != nil {
+			return err
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d kernels failed", bad, len(reports))
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernels
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/polycube/polycube/test/kernels/guest"
+)
+
+// Job is one command of a run: a package's tests, or a program of the checkout.
+type Job struct {
+	// Package is the folder of the package whose tests run, like cubes/nat; empty for a program.
+	Package string
+	// Tests are those that have to pass: a test that does not run is as bad as one that fails. Empty: all but those that
+	// hold the clock to a limit.
+	Tests []string
+	// Skip are tests that do not run, with the reason.
+	Skip map[string]string
+	// Program is what runs when there is no package, in the root of the checkout. Its status decides.
+	Program []string
+	// Name is that of a program's job; a package's is the package.
+	Name string
+	// Env are further variables, like NAME=value.
+	Env []string
+	// Within is when it is stopped.
+	Within time.Duration
+}
+
+func (j Job) name() string {
+	if j.Package == "" {
+		return j.Name
+	}
+	return j.Package
+}
+
+// timed begins the names of the tests that hold the clock to a limit: not where time is emulated.
+const timed = "TestTimed"
+
+// step is the job as the machine runs it.
+func (j Job) step() guest.Step {
+	s := guest.Step{Name: j.name(), Dir: guest.Tree, Args: j.Program, Env: j.Env, Within: j.Within}
+	if j.Package == "" {
+		return s
+	}
+	s.Dir = path.Join(guest.Tree, j.Package)
+	s.Args = []string{guest.Tree + "/" + binaryOf(j.Package), "-test.v=test2json", "-test.paniconexit0", "-test.parallel=2",
+		fmt.Sprintf("-test.timeout=%v", j.Within-time.Minute), "-test.skip=" + exactly(timed+".*", j.Skip)}
+	if len(j.Tests) > 0 {
+		s.Args = append(s.Args, "-test.run=^("+strings.Join(j.Tests, "|")+")$")
+	}
+	return s
+}
+
+func exactly(first string, names map[string]string) string {
+	all := []string{first}
+	for name := range names {
+		all = append(all, regexp.QuoteMeta(name))
+	}
+	return "^(" + strings.Join(all, "|") + ")$"
+}
+
+// binaryOf is where the tests of a package are in the tree.
+func binaryOf(pkg string) string {
+	return ".guest/tests/" + path.Base(pkg) + ".test"
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/polycube/polycube/test/kernels/guest"
+)
+
+// modules are loaded in every machine: a test in a network namespace of its own cannot have them loaded.
+var modules = strings.Fields(`veth tun bridge br_netfilter 8021q bonding dummy vrf macvlan vxlan ifb
+	sch_ingress sch_netem sch_htb sch_fq_codel cls_bpf cls_matchall cls_u32 cls_flower act_bpf act_mirred act_gact act_police
+	nf_tables nft_chain_nat nft_ct nft_masq nft_nat nft_redir nft_log nf_flow_table nft_flow_offload nf_conntrack
+	openvswitch xfrm_user sctp ip_vs tls`)
+
+// Options of a run.
+type Options struct {
+	// Checkout is the tree under test, with everything built; Scratch a folder for what a run needs and leaves behind no
+	// longer than it lasts.
+	Checkout, Scratch string
+	Kernels           []Kernel
+	Jobs              []Job
+	Env               []string
+	// Side is how many machines run side by side. Each keeps a processor busy.
+	Side int
+	// Within is when a machine is stopped.
+	Within   time.Duration
+	Progress io.Writer
+}
+
+// Report is what became of a run on one kernel.
+type Report struct {
+	Kernel   Kernel
+	Outcomes []*Outcome
+	// Faults are empty when all is well.
+	Faults []string
+	Notes  []string
+	// Wrote is what the programs wrote, by job.
+	Wrote map[string]string
+	Took  time.Duration
+}
+
+// heartbeat is how often a run says how far it is.
+const heartbeat = 20 * time.Second
+
+// Run boots kernels and runs the jobs in them. An error says that a run could not be made; what the runs found is in the
+// reports.
+func (c *Cache) Run(ctx context.Context, o Options) ([]Report, error) {
+	root, err := c.Root(ctx)
+	if err != nil {
+		return nil, err
+	}
+	files := make([]kernelFiles, len(o.Kernels))
+	for i, k := range o.Kernels {
+		if files[i], err = c.files(ctx, k); err != nil {
+			return nil, err
+		}
+	}
+	scratch, err := os.MkdirTemp(o.Scratch, "run-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(scratch)
+	c.say("building the tests")
+	built, err := Build(ctx, o.Checkout, scratch, c.arch, o.Jobs)
+	if err != nil {
+		return nil, err
+	}
+	tree := filepath.Join(scratch, "tree.img")
+	if err := built.disk(ctx, tree, o.plan()); err != nil {
+		return nil, err
+	}
+	machines := make([]machine, len(o.Kernels))
+	for i := range machines {
+		dir := filepath.Join(scratch, fmt.Sprint(i))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return nil, err
+		}
+		machines[i] = machine{arch: c.arch, kernel: files[i], root: root, tree: tree, init: built.init, dir: dir, within: o.Within}
+	}
+	return o.bootAll(ctx, machines), ctx.Err()
+}
+
+// bootAll boots the machines, as many side by side as there may be.
+func (o Options) bootAll(ctx context.Context, machines []machine) []Report {
+	reports := make([]Report, len(machines))
+	said := &shared{to: o.Progress}
+	free := make(chan struct{}, max(1, o.Side))
+	var all sync.WaitGroup
+	for i, m := range machines {
+		all.Go(func() {
+			free <- struct{}{}
+			defer func() { <-free }()
+			reports[i] = o.boot(ctx, o.Kernels[i], m, said)
+		})
+	}
+	all.Wait()
+	return reports
+}
+
+func (o Options) plan() guest.Plan {
+	p := guest.Plan{Modules: modules, Env: o.Env}
+	for _, j := range o.Jobs {
+		p.Steps = append(p.Steps, j.step())
+	}
+	return p
+}
+
+// boot runs the jobs on one kernel.
+func (o Options) boot(ctx context.Context, k Kernel, m machine, said *shared) Report {
+	start := time.Now()
+	j := newJudge(o.Jobs)
+	stop := said.every(heartbeat, func() string {
+		return fmt.Sprintf("%s: %.0f s: %s", k.Release, time.Since(start).Seconds(), j.progress())
+	})
+	var faults []string
+	fault := func(err error) {
+		if err != nil && !slices.Contains(faults, err.Error()) {
+			faults = append(faults, err.Error())
+		}
+	}
+	err := m.run(ctx, func(f guest.Frame) { fault(j.take(ctx, f)) })
+	fault(errors.Join(err, j.endConverter()))
+	stop()
+	r := Report{Kernel: k, Outcomes: j.order, Faults: append(faults, j.faults()...), Notes: j.notes, Wrote: map[string]string{}, Took: time.Since(start)}
+	for name, text := range j.wrote {
+		r.Wrote[name] = text.String()
+	}
+	said.line("%s: ended after %.0f s: %s, %d faults", k.Release, r.Took.Seconds(), j.progress(), len(r.Faults))
+	return r
+}
+
+// shared is where several machines' progress goes.
+type shared struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (s *shared) line(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(s.to, "kernels: "+format+"\n", args...)
+}
+
+// every says something again and again, until the returned function is called.
+func (s *shared) every(d time.Duration, what func() string) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(d)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				s.line("%s", what())
+			case <-done:
+				return
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(done) })
+}

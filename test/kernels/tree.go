@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernels
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/polycube/polycube/test/kernels/guest"
+)
+
+// Built is what a run needs of the checkout: the machines' first process, and a tree with the checkout, the programs
+// and the test binaries.
+type Built struct {
+	dir, init string
+}
+
+// Build builds in dir, which it makes, for an architecture.
+func Build(ctx context.Context, checkout, dir, arch string, jobs []Job) (*Built, error) {
+	b := &Built{dir: filepath.Join(dir, "tree"), init: filepath.Join(dir, "guest")}
+	env := append(os.Environ(), "GOARCH="+arch)
+	build := func(extra string, args ...string) error {
+		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd.Dir, cmd.Env = checkout, append(env[:len(env):len(env)], extra)
+		_, err := output(cmd)
+		return err
+	}
+	if err := build("CGO_ENABLED=0", "build", "-ldflags=-s -w", "-o", b.init, "./test/kernels/cmd/guest"); err != nil {
+		return nil, err
+	}
+	if err := copyTree(checkout, b.dir); err != nil {
+		return nil, err
+	}
+	if pkgs := packagesOf(jobs); len(pkgs) > 0 {
+		tests := filepath.Join(b.dir, ".guest/tests")
+		if err := os.MkdirAll(tests, 0o755); err != nil {
+			return nil, err
+		}
+		// Without the tables that only a debugger reads, linking takes half as long.
+		if err := build("CGO_ENABLED=1", append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", tests + "/"}, pkgs...)...); err != nil {
+			return nil, err
+		}
+	}
+	return b, os.MkdirAll(filepath.Join(b.dir, ".guest"), 0o755)
+}
+
+func packagesOf(jobs []Job) []string {
+	var out []string
+	for _, j := range jobs {
+		if j.Package != "" {
+			out = append(out, "./"+j.Package)
+		}
+	}
+	return out
+}
+
+// disk makes the disk of one machine.
+func (b *Built) disk(ctx context.Context, image string, p guest.Plan) error {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	inTree := func(file string) string { return filepath.Join(b.dir, strings.TrimPrefix(file, guest.Tree)) }
+	if err := os.WriteFile(inTree(guest.PlanFile), data, 0o644); err != nil {
+		return err
+	}
+	init, err := os.ReadFile(b.init)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(inTree(guest.Binary), init, 0o755); err != nil {
+		return err
+	}
+	return makeDisk(ctx, b.dir, image, "2G")
+}
+
+// left are parts of a checkout that no test reads.
+var left = map[string]bool{".git": true, ".cache": true}
+
+// copyTree copies the checkout as it is built: compiled objects, programs, and what is not committed yet.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		switch info, err := d.Info(); {
+		case err != nil:
+			return err
+		case left[rel] && d.IsDir():
+			return filepath.SkipDir
+		case left[rel]:
+			return nil
+		case d.IsDir():
+			return os.MkdirAll(target, info.Mode().Perm())
+		case info.Mode()&fs.ModeSymlink != 0:
+			link, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(link, target)
+		case info.Mode().IsRegular():
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(target, data, info.Mode().Perm())
+		default:
+			return fmt.Errorf("%s is no file, folder or link", path)
+		}
+	})
+}

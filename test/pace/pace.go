@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pace stretches the deadlines of tests on machines that are many times slower than the ones that the tests were
+// written on, like those of `make test-kernels`, whose processors are emulated.
+package pace
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// Variable is the environment variable with the factor: how many times longer than elsewhere a test waits.
+const Variable = "POLYCUBE_TIME_SCALE"
+
+var factor = mustParse(os.Getenv(Variable))
+
+// mustParse ends the process when the factor is wrong: the deadlines would be other ones than somebody thinks.
+func mustParse(text string) float64 {
+	f, err := parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+func parse(text string) (float64, error) {
+	if text == "" {
+		return 1, nil
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || f < 1 || f > 1000 {
+		return 0, fmt.Errorf("%s=%s: a number from 1 to 1000 is wanted", Variable, text)
+	}
+	return f, nil
+}
+
+// Stretch returns how long to wait here for what takes at most d elsewhere.
+func Stretch(d time.Duration) time.Duration { return time.Duration(float64(d) * factor) }
+
+// Slow tells whether this machine is one on which deadlines are stretched.
+func Slow() bool { return factor > 1 }
