@@ -19,13 +19,14 @@ import (
 
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/output"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // The daemon as a process, with the kernel: a bridge between two hosts lives through the
 // daemon's death, its return and its orderly end, and cleanup leaves nothing.
 
 // patience bounds every wait.
-const patience = 20 * time.Second
+var patience = pace.Stretch(20 * time.Second)
 
 // TestMain is the daemon itself when a test starts it so.
 func TestMain(m *testing.M) {

@@ -19,6 +19,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 	"github.com/polycube/polycube/test/pkt"
 	"github.com/polycube/polycube/test/repeat"
 )
@@ -40,8 +41,8 @@ func newDevice(t *testing.T, name string, hosts []*netns.Node) *device {
 	return d
 }
 
-// pace is the first bytes of the sources of frames that keep step.
-const pace = "02:ff:00:00:00:%02x"
+// inStep is the first bytes of the sources of frames that keep step.
+const inStep = "02:ff:00:00:00:%02x"
 
 func isPace(frame []byte) bool { return frame[6] == 2 && frame[7] == 0xff }
 
@@ -53,7 +54,7 @@ func (d *device) await(port int, payload []byte) error {
 			return false
 		}
 		return strings.Contains(string(f), string(payload))
-	}, 20*time.Second)
+	}, pace.Stretch(20*time.Second))
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.name, err)
 	}
@@ -112,7 +113,7 @@ func (m *match) step(port int, f []byte) {
 	for range 2 { // the second is behind all copies of the first
 		m.serial++
 		payload := binary.BigEndian.AppendUint32([]byte("pace"), m.serial)
-		b := pkt.Eth(fmt.Sprintf(pace, port), pkt.Broadcast)
+		b := pkt.Eth(fmt.Sprintf(inStep, port), pkt.Broadcast)
 		if isTagged {
 			b = b.VLAN(vlan)
 		}

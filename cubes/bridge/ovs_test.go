@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/output"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // ovs is a database and a switch that run in a namespace.
@@ -41,7 +42,7 @@ func startOVS(t testing.TB, ns *netns.Namespace) *ovs {
 	o := &ovs{ns: ns, dir: dir, t: t}
 	o.run("ovsdb-tool", "create", o.file("conf.db"), "/usr/share/openvswitch/vswitch.ovsschema")
 	o.start("ovsdb-server", o.file("conf.db"), "--remote=punix:"+o.file("db.sock"), "--unixctl="+o.file("db.ctl"))
-	netns.Eventually(t, 20*time.Second, func() error { _, err := os.Stat(o.file("db.sock")); return err })
+	netns.Eventually(t, pace.Stretch(20*time.Second), func() error { _, err := os.Stat(o.file("db.sock")); return err })
 	o.vsctl("--no-wait", "init")
 	o.start("ovs-vswitchd", "unix:"+o.file("db.sock"), "--unixctl="+o.file("switch.ctl"), "--disable-system")
 	o.vsctl("add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev")

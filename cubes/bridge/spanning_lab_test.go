@@ -15,11 +15,12 @@ import (
 
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 	"github.com/polycube/polycube/test/pkt"
 )
 
 // patience is how long a test waits for what takes a part of that on a quiet machine.
-const patience = 60 * time.Second
+var patience = pace.Stretch(60 * time.Second)
 
 // mesh is a lab with bridges.
 type mesh struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/polycube/polycube/cubes/bridge/stp"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // rst is an RST BPDU of a designated port that proposes: of a bridge 02:00:00:00:00:bb that is the root with a priority.
@@ -41,7 +42,7 @@ func heard(t *testing.T, w *bpftest.Wire, what string, is func(bpdu []byte) bool
 		}
 		last = b
 		return is(b)
-	}, 15*time.Second)
+	}, pace.Stretch(15*time.Second))
 	if err != nil {
 		t.Errorf("%s: no such BPDU; the last one is %x: %v", what, last, err)
 	}
@@ -61,7 +62,7 @@ func TestLeavesOfSpanningTrees(t *testing.T) {
 	}
 	reads := func(words, want string) {
 		t.Helper()
-		netns.Eventually(t, 15*time.Second, func() error {
+		netns.Eventually(t, pace.Stretch(15*time.Second), func() error {
 			got, err := l.TryRead("br " + words)
 			if err == nil && got != want {
 				err = fmt.Errorf("%s is %s, want %s", words, got, want)
@@ -115,7 +116,7 @@ func TestLeavesOfPortsInSpanningTrees(t *testing.T) {
 	state := func(port string) string { return strings.Trim(l.Read("br ports "+port+" stp 1 state"), `"`) }
 	becomes := func(what, want string, is func() string) {
 		t.Helper()
-		netns.Eventually(t, 15*time.Second, func() error {
+		netns.Eventually(t, pace.Stretch(15*time.Second), func() error {
 			if got := is(); got != want {
 				return fmt.Errorf("%s is %s, want %s", what, got, want)
 			}
@@ -253,7 +254,7 @@ func TestAChangeOfTheTopologyForgetsAddresses(t *testing.T) {
 		{"name":"p1","peer":"veth1","stp":[{"vlan":1,"admin-edge":true}]},
 		{"name":"p2","peer":"veth2","stp":[{"vlan":1,"admin-edge":true}]},{"name":"p3","peer":"veth3"}]}`)
 	wires := l.Wires()
-	netns.Eventually(t, 15*time.Second, func() error {
+	netns.Eventually(t, pace.Stretch(15*time.Second), func() error {
 		if l.Read("br ports p1 stp 1 state") != `"forwarding"` || l.Read("br ports p2 stp 1 state") != `"forwarding"` {
 			return fmt.Errorf("edge ports are not open")
 		}
@@ -268,7 +269,7 @@ func TestAChangeOfTheTopologyForgetsAddresses(t *testing.T) {
 	root := rst(t, 4096)
 	root[4] |= 1
 	wires[1].Puts(stp.Frame(net.HardwareAddr{2, 0, 0, 0, 0, 0xbb}, 1, false, root))
-	netns.Eventually(t, 15*time.Second, func() error {
+	netns.Eventually(t, pace.Stretch(15*time.Second), func() error {
 		wires[1].Puts(stp.Frame(neighbour, 1, false, root))
 		if shown := l.Read("br fdb entry"); strings.Contains(shown, one) {
 			return fmt.Errorf("what was learned from port p1 is still there: %s", shown)

@@ -15,6 +15,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // inner opens a socket in a host's namespace.
@@ -36,7 +37,7 @@ func upload(from, to *netns.Node, bytes int64) error {
 		err error
 	}
 	got := make(chan result, 1)
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(pace.Stretch(60 * time.Second))
 	go func() {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -51,7 +52,7 @@ func upload(from, to *netns.Node, bytes int64) error {
 		}
 		got <- result{hash.Sum(nil), err}
 	}()
-	conn, err := inner(from, func() (net.Conn, error) { return net.DialTimeout("tcp", address, 20*time.Second) })
+	conn, err := inner(from, func() (net.Conn, error) { return net.DialTimeout("tcp", address, pace.Stretch(20*time.Second)) })
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/pace"
 )
 
 // layout is where the transport header of a packet is.
@@ -178,7 +180,7 @@ func (m *machine) passFragments(from int, frame []byte, piece int, id uint32) ([
 	}
 	var whole []byte
 	for begin := 0; ; {
-		got, err := m.wire[1-from].Recv(func(b []byte) bool { return pieceOf(b, frame) }, 10*time.Second)
+		got, err := m.wire[1-from].Recv(func(b []byte) bool { return pieceOf(b, frame) }, pace.Stretch(10*time.Second))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %d bytes of a packet in pieces come out: %w", m.name, len(whole), err)
 		}

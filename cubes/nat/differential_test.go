@@ -21,6 +21,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 	"github.com/polycube/polycube/test/pkt"
 	"github.com/polycube/polycube/test/repeat"
 )
@@ -141,7 +142,7 @@ func (m *machine) pass(from int, frame, mark []byte, piece int) ([]byte, error) 
 	if err := m.wire[from].Send(frame); err != nil {
 		return nil, err
 	}
-	got, err := m.wire[1-from].Recv(func(b []byte) bool { return bytes.Contains(b, mark) }, 10*time.Second)
+	got, err := m.wire[1-from].Recv(func(b []byte) bool { return bytes.Contains(b, mark) }, pace.Stretch(10*time.Second))
 	if err != nil {
 		return nil, fmt.Errorf("%s: nothing comes out: %w", m.name, err)
 	}

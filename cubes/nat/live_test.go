@@ -18,6 +18,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // An edge is a machine that routes between a host inside and one outside, with a NAT on its outer netdev: what hosts
@@ -129,7 +130,7 @@ func (e *edge) dial(host *netns.Namespace, network, address string) net.Conn {
 	e.t.Helper()
 	var c net.Conn
 	host.Must(func() (err error) {
-		c, err = net.DialTimeout(network, address, 10*time.Second)
+		c, err = net.DialTimeout(network, address, pace.Stretch(10*time.Second))
 		return err
 	})
 	e.t.Cleanup(func() { _ = c.Close() })
@@ -156,7 +157,7 @@ func ask(c net.Conn, within time.Duration) (string, error) {
 
 func (e *edge) wantSeenAs(c net.Conn, want string) {
 	e.t.Helper()
-	if got, err := ask(c, 10*time.Second); got != want || err != nil {
+	if got, err := ask(c, pace.Stretch(10*time.Second)); got != want || err != nil {
 		e.t.Errorf("%s to %s: the other side sees %q, want %q, %v", c.LocalAddr(), c.RemoteAddr(), got, want, err)
 	}
 }
@@ -243,7 +244,7 @@ func (e *edge) wantWhole(host *netns.Node, listens, address string) {
 	sums := make(chan string, 1)
 	go receiveAndReturn(listener, size, sums)
 	c := e.dial(e.inside.Namespace, "tcp", address)
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(pace.Stretch(20 * time.Second)))
 	sum := sha256.New()
 	_, err := io.Copy(io.MultiWriter(c, sum), io.LimitReader(pattern{}, size))
 	if err != nil {
@@ -266,7 +267,7 @@ func receiveAndReturn(l net.Listener, size int64, sums chan<- string) {
 		return
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(pace.Stretch(20 * time.Second)))
 	sum := sha256.New()
 	if _, err := io.CopyN(sum, c, size); err != nil {
 		sums <- err.Error()

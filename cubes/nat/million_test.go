@@ -15,6 +15,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // TestAMillionSessions: they are counted, read in pages and ended without the daemon growing by what they are.
@@ -28,7 +29,7 @@ func TestAMillionSessions(t *testing.T) {
 	fillMillion(t, tablesOf(t, l), many)
 	began := time.Now()
 	l.Set("PATCH", "n timeout udp", "3600") // counts anew
-	netns.Eventually(t, time.Minute, func() error {
+	netns.Eventually(t, pace.Stretch(time.Minute), func() error {
 		if got := l.Read("n sessions active"); got != fmt.Sprint(many) {
 			return fmt.Errorf("%s sessions are counted", got)
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // upload sends bytes from inside and returns as whom the other side saw the sender.
@@ -46,7 +47,7 @@ func (e *edge) upload(network, address string, size int) net.Addr {
 	}()
 	data := bytesOf(size)
 	c := e.dial(e.inside.Namespace, network, address)
-	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(pace.Stretch(30 * time.Second))); err != nil {
 		e.t.Fatal(err)
 	}
 	if _, err := c.Write(data); err != nil {
@@ -59,7 +60,7 @@ func (e *edge) upload(network, address string, size int) net.Addr {
 			e.t.Fatalf("upload to %s: %d bytes came otherwise than they were sent: %v", address, size, got.err)
 		}
 		return got.from
-	case <-time.After(30 * time.Second):
+	case <-time.After(pace.Stretch(30 * time.Second)):
 		e.t.Fatalf("upload to %s: nothing came within 30 s", address)
 	}
 	return nil

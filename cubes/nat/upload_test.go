@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // iperf uploads for a second with iperf3 and returns the bits per second that arrived.
@@ -26,7 +27,7 @@ func iperf(t *testing.T, inside, outside *netns.Node, address string) (rate floa
 		_ = server.Process.Kill() // it ends by itself after an upload
 		_ = server.Wait()
 	}()
-	netns.Eventually(t, 20*time.Second, func() error { // until the server listens
+	netns.Eventually(t, pace.Stretch(20*time.Second), func() error { // until the server listens
 		out, err := inside.Command("iperf3", "--client", address, "--time", "1", "--json").Output()
 		if err != nil {
 			return fmt.Errorf("iperf3: %w: %.300s", err, out)

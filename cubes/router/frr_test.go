@@ -18,6 +18,7 @@ import (
 
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // frrDir is where distributions put the daemons of FRR.
@@ -125,7 +126,7 @@ func (f *frr) show(daemon, command string) string {
 // eventually waits until a command's output has what is wanted.
 func (f *frr) eventually(daemon, command, want string, times int) {
 	f.t.Helper()
-	netns.Eventually(f.t, time.Minute, func() error {
+	netns.Eventually(f.t, pace.Stretch(time.Minute), func() error {
 		if got := f.show(daemon, command); strings.Count(got, want) < times {
 			return fmt.Errorf("%s of %s: %s\nwant %d times %s", command, f.cube, got, times, want)
 		}
@@ -164,7 +165,7 @@ func triangle(t *testing.T) *bpftest.Lab {
 // hasRoute waits until the list `route` of a cube has, or has not, a text.
 func hasRoute(t *testing.T, l *bpftest.Lab, cube, text string, want bool) {
 	t.Helper()
-	netns.Eventually(t, time.Minute, func() error {
+	netns.Eventually(t, pace.Stretch(time.Minute), func() error {
 		if got := l.Read(cube + " route"); strings.Contains(got, text) != want {
 			return fmt.Errorf("routes of %s are %s, want %s: %v", cube, got, text, want)
 		}
@@ -282,7 +283,7 @@ func TestRoutersWithBGPShareTheTrafficAmongEqualPaths(t *testing.T) {
 	}
 	l.Set("DELETE", "r1 ports a peer", "")
 	hasRoute(t, l, "r1", `"nexthop":"10.12.1.2"`, false)
-	netns.Eventually(t, time.Minute, func() error { // zebra may take the whole route away before it sets the one by the path that is left
+	netns.Eventually(t, pace.Stretch(time.Minute), func() error { // zebra may take the whole route away before it sets the one by the path that is left
 		return l.Hosts[0].Ping("10.2.0.2", netns.PingOptions{Count: 3, Timeout: time.Second})
 	})
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // patience is how long a test waits for what takes seconds by the standards, on a machine that does other things as well.
-const patience = 20 * time.Second
+var patience = pace.Stretch(20 * time.Second)
 
 // types are the ways to run a cube.
 var types = []cube.Type{cube.TypeTC, cube.TypeXDPSKB, cube.TypeXDPDRV}

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/polycube/polycube/test/pace"
 )
 
 // exchange is one request as the daemon saw it.
@@ -133,7 +135,7 @@ func fileInput(t testing.TB, content string) *os.File {
 }
 
 // longPatience is for tests in which input does come; far more than they take.
-var longPatience = patience{offered: time.Minute, awaited: time.Minute}
+var longPatience = patience{offered: pace.Stretch(time.Minute), awaited: pace.Stretch(time.Minute)}
 
 // actAsProgram makes the test binary the program itself.
 const actAsProgram = "POLYCUBECTL_TEST_ACT_AS_PROGRAM"

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/pace"
 )
 
 // terminal is a shell on a pseudo terminal.
@@ -30,10 +32,9 @@ type terminal struct {
 	came   chan struct{}
 }
 
-const (
-	prompt        = "READY> "
-	shellPatience = 20 * time.Second
-)
+const prompt = "READY> "
+
+var shellPatience = pace.Stretch(20 * time.Second)
 
 // openTerminal makes a pseudo terminal of 200 columns.
 func openTerminal(t *testing.T) (master, slave *os.File) {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/polycube/polycube/test/pace"
 )
 
 func TestABodyOnStandardInputReplacesThePairs(t *testing.T) {
@@ -140,7 +142,7 @@ func TestACommandThatNeedsABodyWaitsForASlowWriter(t *testing.T) {
 				_, _ = w.WriteString("[1]")
 				w.Close()
 			}()
-			p := patience{offered: time.Millisecond, awaited: time.Minute}
+			p := patience{offered: time.Millisecond, awaited: pace.Stretch(time.Minute)}
 			if got := d.runPatiently(p, r, words(line)...); got.code != ExitOK {
 				t.Fatalf("exit %d, stderr %q", got.code, got.err)
 			}

@@ -27,9 +27,10 @@ import (
 
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/output"
+	"github.com/polycube/polycube/test/pace"
 )
 
-const patience = 20 * time.Second
+var patience = pace.Stretch(20 * time.Second)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(SocketEnv) != "" && len(os.Args) > 1 {

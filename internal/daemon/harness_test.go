@@ -23,6 +23,7 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/test/output"
+	"github.com/polycube/polycube/test/pace"
 )
 
 const echoModel = `module echo {
@@ -35,7 +36,7 @@ const echoModel = `module echo {
 }`
 
 // patience bounds every wait of these tests.
-const patience = 10 * time.Second
+var patience = pace.Stretch(10 * time.Second)
 
 // fakePlane is a data plane without a kernel; it remembers how it ended.
 type fakePlane struct{ closed, cleaned atomic.Bool }

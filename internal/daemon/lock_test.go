@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/pace"
 )
 
 func TestWhoHasBegunToExitIsDying(t *testing.T) {
@@ -27,7 +29,7 @@ func TestWhoHasBegunToExitIsDying(t *testing.T) {
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); !dying(pid); { // a zombie, until it is waited for
+	for end := time.Now().Add(pace.Stretch(10 * time.Second)); !dying(pid); { // a zombie, until it is waited for
 		if time.Now().After(end) {
 			t.Fatal("a killed process does not count as dying")
 		}

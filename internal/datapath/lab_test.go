@@ -18,6 +18,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/kernel"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // TestMain lets more tests run side by side than there are processors: most of their time they
@@ -324,7 +325,7 @@ func frame(payload string) []byte {
 
 func isTest(f []byte) bool { return len(f) > 14 && f[12] == 0x88 && f[13] == 0xb5 }
 
-const soon = 15 * time.Second
+var soon = pace.Stretch(15 * time.Second)
 
 // passes sends a frame at one host and returns it as another gets it.
 func (b *bench) passes(from, to *netns.Node, f []byte) []byte {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/polycube/polycube/test/pace"
 )
 
 // words are events in short: the number, or what is missing.
@@ -89,7 +91,7 @@ func TestWake(t *testing.T) {
 		done.Go(func() {
 			select {
 			case <-more:
-			case <-time.After(10 * time.Second):
+			case <-time.After(pace.Stretch(10 * time.Second)):
 				t.Error("nobody was woken")
 				return
 			}
@@ -119,7 +121,7 @@ func TestManyWriters(t *testing.T) {
 		})
 	}
 	seen, last := uint64(0), uint64(0)
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(pace.Stretch(20 * time.Second))
 	for seen < writers*each {
 		list, more := r.Next(7)
 		for _, e := range list {

@@ -36,10 +36,11 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/test/outsider"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // patience bounds what a test waits for.
-const patience = 10 * time.Second
+var patience = pace.Stretch(10 * time.Second)
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()

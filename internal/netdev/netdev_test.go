@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
@@ -84,7 +85,7 @@ func TestListAndGetTellWhatIsThere(t *testing.T) {
 	}
 	var infos []Info
 	// The kernel gives link-local addresses a moment after the carrier, so the two are compared until it has.
-	netns.Eventually(t, 15*time.Second, func() error {
+	netns.Eventually(t, pace.Stretch(15*time.Second), func() error {
 		return lab.Do(func() (err error) {
 			if infos, err = List(); err != nil {
 				return err

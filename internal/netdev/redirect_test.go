@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // attach puts a native XDP program on dev of the calling thread's namespace.
@@ -97,7 +98,7 @@ func TestRedirectsAreReceivedOnceEnsured(t *testing.T) {
 			t.Errorf("%s: %+v, want OK by a change", name, r)
 		}
 	}
-	netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2", netns.PingOptions{Count: 3, Timeout: time.Second}) })
+	netns.Eventually(t, pace.Stretch(15*time.Second), func() error { return h1.Ping("10.0.0.2", netns.PingOptions{Count: 3, Timeout: time.Second}) })
 	for _, name := range []string{"h1", "h2"} {
 		if r := ensure(t, lab, name); !r.OK || r.Changed {
 			t.Errorf("%s again: %+v, want OK without a change", name, r)
@@ -110,7 +111,7 @@ func TestGROSwitchedOnWhileDownIsNotEnough(t *testing.T) {
 	lab, h1, h2 := wired(t)
 	ensure(t, lab, "h1")
 	ensure(t, lab, "h2")
-	netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2", netns.Brief) })
+	netns.Eventually(t, pace.Stretch(15*time.Second), func() error { return h1.Ping("10.0.0.2", netns.Brief) })
 	h2.Run("ethtool", "-K", netns.Inner, "gro", "off")
 	h2.Run("ip", "link", "set", netns.Inner, "down")
 	h2.Run("ethtool", "-K", netns.Inner, "gro", "on")
@@ -121,7 +122,7 @@ func TestGROSwitchedOnWhileDownIsNotEnough(t *testing.T) {
 	if r := ensure(t, lab, "h2"); !r.OK {
 		t.Errorf("%+v", r)
 	}
-	netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2", netns.Brief) })
+	netns.Eventually(t, pace.Stretch(15*time.Second), func() error { return h1.Ping("10.0.0.2", netns.Brief) })
 }
 
 func TestNativeProgramAtTheOtherEndIsEnough(t *testing.T) {
@@ -132,7 +133,7 @@ func TestNativeProgramAtTheOtherEndIsEnough(t *testing.T) {
 			t.Errorf("%s: %+v, want OK because of the program", h.Outer, r)
 		}
 	}
-	netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2", netns.Brief) })
+	netns.Eventually(t, pace.Stretch(15*time.Second), func() error { return h1.Ping("10.0.0.2", netns.Brief) })
 }
 
 // exchange sends text by TCP from h1 to h2 and returns what arrived.
@@ -176,7 +177,7 @@ func TestTCPOverXDPNeedsChecksumsFilledIn(t *testing.T) {
 	lab, h1, h2 := wired(t)
 	ensure(t, lab, "h1")
 	ensure(t, lab, "h2")
-	netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2", netns.Brief) })
+	netns.Eventually(t, pace.Stretch(15*time.Second), func() error { return h1.Ping("10.0.0.2", netns.Brief) })
 	if _, err := exchange(h1, h2, 300*time.Millisecond); err == nil {
 		t.Log("this kernel carries unfinished checksums through a redirect")
 	}
@@ -189,7 +190,7 @@ func TestTCPOverXDPNeedsChecksumsFilledIn(t *testing.T) {
 			t.Errorf("%s again: changed %q", name, got)
 		}
 	}
-	if got, err := exchange(h1, h2, 15*time.Second); err != nil || got != "checksummed" {
+	if got, err := exchange(h1, h2, pace.Stretch(15*time.Second)); err != nil || got != "checksummed" {
 		t.Errorf("%q, %v", got, err)
 	}
 	if out := h1.Run("ethtool", "-k", netns.Inner); !strings.Contains(out, "tx-checksumming: off\n") {
@@ -227,7 +228,7 @@ func TestVLANTagsOverXDPNeedToBeInTheFrame(t *testing.T) {
 			lab, h1, h2 := wired(t)
 			ensure(t, lab, "h1")
 			ensure(t, lab, "h2")
-			netns.Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2", netns.Brief) })
+			netns.Eventually(t, pace.Stretch(15*time.Second), func() error { return h1.Ping("10.0.0.2", netns.Brief) })
 			tagBeside(t, h1, proto)
 			in, out := netns.OpenRaw(t, h1, netns.Inner), netns.OpenRaw(t, h2, netns.Inner)
 			addresses := slices.Concat([]byte(h2.MAC), []byte(h1.MAC))
@@ -240,7 +241,7 @@ func TestVLANTagsOverXDPNeedToBeInTheFrame(t *testing.T) {
 					t.Fatal(err)
 				}
 				ours := func(f []byte) bool { return bytes.HasPrefix(f, addresses) && bytes.HasSuffix(f, payload) }
-				if got, err := out.Recv(ours, 15*time.Second); err != nil || !bytes.Equal(got, want) {
+				if got, err := out.Recv(ours, pace.Stretch(15*time.Second)); err != nil || !bytes.Equal(got, want) {
 					t.Fatalf("got  %x, %v\nwant %x", got, err, want)
 				}
 			}

@@ -18,9 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
-const eventDeadline = 15 * time.Second
+var eventDeadline = pace.Stretch(15 * time.Second)
 
 // start watches in the lab until the test ends and returns the events after Synced, and those before.
 func start(t *testing.T, lab *netns.Lab) (events <-chan Event, initial []Event) {

@@ -19,10 +19,11 @@ import (
 
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/trace"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // shutdownPatience bounds the end of a test's server.
-const shutdownPatience = 10 * time.Second
+var shutdownPatience = pace.Stretch(10 * time.Second)
 
 // TestTCPAccess: the rules of Host, Origin and token over TCP.
 func TestTCPAccess(t *testing.T) {

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/polycube/polycube/test/pace"
 )
 
 // with sends a request with a header.
@@ -171,7 +173,7 @@ func TestNoStepOfManyClientsIsLost(t *testing.T) {
 
 func (l *lab) newClient(t testing.TB) *http.Client {
 	t.Helper()
-	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 1,
+	return &http.Client{Timeout: pace.Stretch(time.Minute), Transport: &http.Transport{MaxIdleConnsPerHost: 1,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", l.socket)
 		}}}

@@ -13,10 +13,11 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/events"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // eventPatience bounds every wait for events.
-const eventPatience = 20 * time.Second
+var eventPatience = pace.Stretch(20 * time.Second)
 
 // watcher is a client that follows events.
 type watcher struct {

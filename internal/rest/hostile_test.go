@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // TestHostileInput: a clear error with the right status, nothing changed, and a daemon
@@ -255,7 +256,7 @@ func TestSlowClients(t *testing.T) {
 		conns[i] = c
 	}
 	l.must(t, 200, "GET", "/version", "")
-	deadline := time.Now().Add(readHeaderTimeout + 10*time.Second)
+	deadline := time.Now().Add(readHeaderTimeout + pace.Stretch(10*time.Second))
 	for _, c := range conns {
 		if err := c.SetReadDeadline(deadline); err != nil {
 			t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
@@ -255,7 +256,7 @@ func TestChangesAreReported(t *testing.T) {
 			if uuid != r1.UUID {
 				t.Errorf("%s: reported %s", what, uuid)
 			}
-		case <-time.After(15 * time.Second):
+		case <-time.After(pace.Stretch(15 * time.Second)):
 			t.Fatalf("%s is not reported", what)
 		}
 		for quiet := false; !quiet; {

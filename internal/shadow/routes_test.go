@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // listener keeps what it is told, as a cube would.
@@ -44,7 +45,7 @@ func (l *listener) told(changes []cube.RouteChange, complete bool) {
 // has waits until a route reads so; "" for a route that is not there.
 func (l *listener) has(t *testing.T, prefix string, want string) {
 	t.Helper()
-	netns.Eventually(t, 10*time.Second, func() error {
+	netns.Eventually(t, pace.Stretch(10*time.Second), func() error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		got := ""
@@ -160,7 +161,7 @@ func TestManyRoutesComeInFewCallsAndNoneIsLost(t *testing.T) {
 	}
 	count := func(want int) {
 		t.Helper()
-		netns.Eventually(t, 30*time.Second, func() error {
+		netns.Eventually(t, pace.Stretch(30*time.Second), func() error {
 			cube.mu.Lock()
 			defer cube.mu.Unlock()
 			if len(cube.routes) != want {

@@ -19,9 +19,10 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
-const soon = 15 * time.Second
+var soon = pace.Stretch(15 * time.Second)
 
 // skb is struct __sk_buff as BPF_PROG_TEST_RUN takes it.
 type skb struct {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // crashes collects directories and what may be found in each.
@@ -223,7 +224,7 @@ func TestCommitsThatWaitTogetherFailAlone(t *testing.T) {
 	results := [2]chan error{make(chan error, 1), make(chan error, 1)}
 	for i, key := range []string{"large", "small"} {
 		go func() { results[i] <- s.Commit([]Record{put(key, "x")}) }()
-		netns.Eventually(t, 15*time.Second, func() error {
+		netns.Eventually(t, pace.Stretch(15*time.Second), func() error {
 			s.queueMu.Lock()
 			defer s.queueMu.Unlock()
 			if len(s.queue) != i+1 {

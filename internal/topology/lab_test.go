@@ -22,6 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/yang"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // lab is a manager with everything around it.
@@ -297,7 +298,7 @@ func (l *lab) quiet() {
 		u.mail.post(task{what: "quiet", run: end, dropped: end})
 		select {
 		case <-done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(pace.Stretch(10 * time.Second)):
 			l.t.Fatalf("%s does not end what it does", name)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // listens counts the routes that it is told.
@@ -40,7 +41,7 @@ func TestRoutesThatComeWhileTheirCubeGoesHoldNobodyUp(t *testing.T) {
 		go func() { both.Wait(); n.take(change, false); close(ended) }()
 		select {
 		case <-ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(pace.Stretch(10 * time.Second)):
 			t.Fatal("routes and the end of their cube wait for each other")
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/yang"
+	"github.com/polycube/polycube/test/pace"
 )
 
 var one = big.NewRat(1, 1)
@@ -76,7 +77,7 @@ func yanglint(t *testing.T, model, module string, documents []string) []verdict 
 		}
 		fmt.Fprintf(&commands, "data -t config -f json -o %s %s\ndata end-of-%d\n", os.DevNull, file, i)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), pace.Stretch(time.Minute))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, tool)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)

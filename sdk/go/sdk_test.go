@@ -28,9 +28,10 @@ import (
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
-const patience = 10 * time.Second
+var patience = pace.Stretch(10 * time.Second)
 
 // everything does all that a cube can, and writes down what it was asked.
 type everything struct {

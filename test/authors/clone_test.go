@@ -18,12 +18,13 @@ import (
 	"github.com/polycube/polycube/test/lint"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/output"
+	"github.com/polycube/polycube/test/pace"
 )
 
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
 
 // patience bounds a step in the terminal, which may build everything.
-const patience = 4 * time.Minute
+var patience = pace.Stretch(4 * time.Minute)
 
 const root = "../.."
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // Wire is a host's end of its link, host 1 being the first.
@@ -22,7 +23,7 @@ type Wire struct {
 }
 
 // Patience is how long a test waits for what must come.
-const Patience = 15 * time.Second
+var Patience = pace.Stretch(15 * time.Second)
 
 // Wires opens the end of every host's link.
 func (l *Lab) Wires() []*Wire {

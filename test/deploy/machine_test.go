@@ -20,10 +20,11 @@ import (
 
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/output"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // patience bounds every wait; it is reached only when something is broken.
-const patience = 30 * time.Second
+var patience = pace.Stretch(30 * time.Second)
 
 // soak tells whether the long form of a test was asked for.
 var soak = os.Getenv("POLYCUBE_SOAK") != ""

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // patience bounds every wait; it is reached only when something is broken.
-const patience = 20 * time.Second
+var patience = pace.Stretch(20 * time.Second)
 
 // soak tells whether the long form of a test was asked for.
 var soak = os.Getenv("POLYCUBE_SOAK") != ""

@@ -18,7 +18,7 @@ import (
 func initrd(init string, modules []string) ([]byte, error) {
 	var a archive
 	a.add("dev", unix.S_IFDIR|0o755, nil)
-	a.add("root", unix.S_IFDIR|0o755, nil)
+	a.add("disk", unix.S_IFDIR|0o755, nil)
 	// What the first process says before it has mounted anything goes here.
 	a.device("dev/console", 5, 1)
 	program, err := os.ReadFile(init)

@@ -101,14 +101,17 @@ var ruleTests = []struct {
 		"e.go":      goFile("import \"time\"\n\nfunc f() { time.Sleep(1) }\n"),
 	}, []string{"a_test.go:7", "b_test.go:7"}},
 	{"short waits in tests, and limits in seconds beside other tests", Patience, Tree{
-		"a_test.go": goFile("const patience = 9 * time.Second\nconst longPatience = time.Minute\nvar short = time.Second\n"),
-		"b_test.go": goFile("func TestB() {\n\tnetns.Eventually(t, 5*time.Second, f)\n\tnetns.Eventually(t, 15*time.Second, f)\n\tEventually(t, patience, f)\n}\n"),
+		"a_test.go": goFile("const patience = 9 * time.Second\nvar longPatience = pace.Stretch(time.Minute)\nvar short = time.Second\n"),
+		"b_test.go": goFile("func TestB() {\n\tnetns.Eventually(t, 5*time.Second, f)\n\tnetns.Eventually(t, pace.Stretch(15*time.Second), f)\n\tEventually(t, patience, f)\n}\n"),
 		"c_test.go": goFile("func TestC() {\n\t_ = took > 3*time.Second\n\t_ = took < 3*time.Second\n\t_ = time.Since(a) >= time.Minute\n\t_ = time.Since(a) > within\n}\n"),
 		"d_test.go": goFile("func TestTimedD() {\n\t_ = took > 3*time.Second\n}\n"),
 		"e_test.go": goFile("var a = []string{\"pi" + "ng\", \"-c\", \"30\", \"-i\", \"1\", \"-W\", \"5\"}\nvar b = \"ping -c 1 -W 5\"\n"),
 		"f.sh":      []byte("pi" + "ng -n -q -c 3 -W 5 a\nping -c 3 -w 5 a\nping -c 1 -W 5 a\n"),
 		"g.go":      goFile("const patience = time.Second\n"),
-	}, []string{"a_test.go:5", "b_test.go:6", "c_test.go:6", "c_test.go:8", "e_test.go:5", "f.sh:1"}},
+		"h_test.go": goFile("const patience = time.Minute\n\nfunc TestH() {\n\tEventually(t, 15*time.Second, f)\n\tEventually(t, pace.Stretch(time.Second), f)\n" +
+			"\tw.Recv(f, 20*time.Second)\n\tw.Recv(f, time.Second)\n\tc.SetDeadline(time.Now().Add(time.Minute))\n\t<-time.After(pace.Stretch(time.Minute))\n}\n"),
+		"test/netns/lab.go": goFile("func f() {\n\t<-time.After(time.Minute)\n}\n"),
+	}, []string{"a_test.go:5", "b_test.go:6", "c_test.go:6", "c_test.go:8", "e_test.go:5", "f.sh:1", "h_test.go:10", "h_test.go:12", "h_test.go:5", "h_test.go:8", "h_test.go:9", "test/netns/lab.go:6"}},
 	{"errors that only say that they are one", ErrorTexts, Tree{
 		"a.go": goFile("var a = \"Failed to open\"\n"), "b.go": goFile("var b = \"open journal\" // failed to\n"),
 		"a_test.go": goFile("var a = \"failed to open\"\n"),

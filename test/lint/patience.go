@@ -22,11 +22,11 @@ const MinPatience = 10 * time.Second
 // timedTests begins the names of tests that run alone (Makefile).
 const timedTests = "TestTimed"
 
-// Patience reports waits in tests that are short, limits to the time that something took outside the tests that run alone,
+// Patience reports waits in tests that are short or not stretched on slow machines, limits to the time that something took outside the tests that run alone,
 // and ping told to send several requests and to wait for the last: it does not (test/netns/ping.go).
 func Patience(t Tree) []Finding {
 	var out []Finding
-	for _, name := range t.Paths(isGoTest) {
+	for _, name := range t.Paths(waits) {
 		fset, file, _ := parseGo(name, t[name], parser.SkipObjectResolution)
 		if file == nil {
 			continue // the compiler reports it
@@ -47,23 +47,24 @@ func Patience(t Tree) []Finding {
 	return append(out, lossyPings(t)...)
 }
 
+// waits tells whether a file has tests in it, or what tests wait with.
+func waits(name string) bool {
+	return isGoTest(name) || strings.HasPrefix(name, "test/bpftest/") || strings.HasPrefix(name, "test/netns/")
+}
+
 // impatient says what is wrong with a node of a test; empty when it is right.
 func impatient(n ast.Node) (what, remedy string) {
-	wait := func(d time.Duration) (string, string) {
-		return fmt.Sprintf("waits for %v", d), fmt.Sprintf("wait for %v or more: it is reached only when something is broken", MinPatience)
-	}
 	switch n := n.(type) {
 	case *ast.CallExpr:
 		if called(n.Fun) == "Eventually" && len(n.Args) == 3 {
-			if d, ok := duration(n.Args[1]); ok && d < MinPatience {
-				return wait(d)
-			}
+			return wait(n.Args[1])
 		}
+		return deadline(n)
 	case *ast.ValueSpec:
 		for i, name := range n.Names {
 			if i < len(n.Values) && strings.HasSuffix(strings.ToLower(name.Name), "patience") {
-				if d, ok := duration(n.Values[i]); ok && d < MinPatience {
-					return wait(d)
+				if what, remedy := wait(n.Values[i]); what != "" {
+					return what, remedy
 				}
 			}
 		}
@@ -74,6 +75,43 @@ func impatient(n ast.Node) (what, remedy string) {
 		if d, ok := duration(n.Y); ok && measured(n.X) {
 			return fmt.Sprintf("wants it within %v", d), "measure it in a test whose name begins with " + timedTests + ", which runs alone"
 		}
+	}
+	return "", ""
+}
+
+// wait says what is wrong with a time for which a test waits.
+func wait(x ast.Expr) (what, remedy string) {
+	call, stretched := x.(*ast.CallExpr)
+	if stretched = stretched && called(call.Fun) == "Stretch" && len(call.Args) == 1; stretched {
+		x = call.Args[0]
+	}
+	switch d, ok := duration(x); {
+	case ok && d < MinPatience:
+		return fmt.Sprintf("waits for %v", d), fmt.Sprintf("wait for %v or more: it is reached only when something is broken", MinPatience)
+	case ok && !stretched:
+		return fmt.Sprintf("waits for %v on slow machines too", d), "use pace.Stretch of test/pace: processors that are emulated take many times longer"
+	}
+	return "", ""
+}
+
+// deadlines are functions with a deadline, and which argument has it, from the end. Times below MinPatience are for what
+// is not to come.
+var deadlines = map[string]int{"Recv": 1, "After": 1, "DialTimeout": 1, "WithTimeout": 1}
+
+// deadline says what is wrong with the deadline in a call.
+func deadline(call *ast.CallExpr) (what, remedy string) {
+	from := deadlines[called(call.Fun)]
+	if strings.HasPrefix(called(call.Fun), "Set") && strings.HasSuffix(called(call.Fun), "Deadline") && len(call.Args) == 1 {
+		if add, ok := call.Args[0].(*ast.CallExpr); ok && called(add.Fun) == "Add" {
+			call, from = add, 1
+		}
+	}
+	if from == 0 || len(call.Args) < from {
+		return "", ""
+	}
+	x := call.Args[len(call.Args)-from]
+	if d, ok := duration(x); ok && d >= MinPatience {
+		return wait(x)
 	}
 	return "", ""
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/pace"
 )
 
 // Inner is the name of a host's interface inside its namespace.
@@ -117,7 +119,7 @@ func (n *Node) wire(opts []Option) error {
 // operational waits until the device sends: the kernel gives it its queue a moment after the carrier, and until then
 // what is sent is lost.
 func operational(dev string) error {
-	for deadline := time.Now().Add(15 * time.Second); ; {
+	for deadline := time.Now().Add(pace.Stretch(15 * time.Second)); ; {
 		l, err := netlink.LinkByName(dev)
 		if err != nil {
 			return err

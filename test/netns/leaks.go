@@ -24,10 +24,12 @@ import (
 	"github.com/cilium/ebpf/pin"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/pace"
 )
 
 // leakDeadline is how long what is on its way out may take: namespaces and eBPF objects are freed in the background.
-var leakDeadline = 15 * time.Second
+var leakDeadline = pace.Stretch(15 * time.Second)
 
 // object is an eBPF object that was seen where only this process's tests put things.
 type object struct {

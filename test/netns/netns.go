@@ -20,6 +20,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/pace"
 )
 
 // Prefix begins the name of every namespace made here; the process id follows it.
@@ -157,7 +159,7 @@ func configure(c config) error {
 func (n *Namespace) remove() {
 	track(n)
 	var left []string
-	for deadline := time.Now().Add(15 * time.Second); ; {
+	for deadline := time.Now().Add(pace.Stretch(15 * time.Second)); ; {
 		left = n.processes()
 		if len(left) == 0 || time.Now().After(deadline) {
 			break

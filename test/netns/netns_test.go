@@ -20,6 +20,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/pace"
 )
 
 func TestMain(m *testing.M) {
@@ -53,7 +55,7 @@ func TestTwoHostsReachEachOtherThroughABridge(t *testing.T) {
 				t.Fatal("ping is answered while the bridge is down")
 			}
 			lab.Run("ip", "link", "set", "br0", "up")
-			Eventually(t, 15*time.Second, func() error { return h1.Ping(c.target, c.ping) })
+			Eventually(t, pace.Stretch(15*time.Second), func() error { return h1.Ping(c.target, c.ping) })
 		})
 	}
 }
@@ -165,7 +167,7 @@ func TestRawFramesArriveByteForByte(t *testing.T) {
 				if err := dir.from.Send(want); err != nil {
 					t.Fatal(err)
 				}
-				got, err := dir.to.Recv(nil, 15*time.Second)
+				got, err := dir.to.Recv(nil, pace.Stretch(15*time.Second))
 				if err != nil || !bytes.Equal(got, want) {
 					t.Errorf("%s: %x, %v; want %x", dir.name, got, err, want)
 				}
@@ -183,7 +185,7 @@ func TestRecvFiltersAndGivesUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := out.Recv(func(f []byte) bool { return f[14] == 2 }, 15*time.Second)
+	got, err := out.Recv(func(f []byte) bool { return f[14] == 2 }, pace.Stretch(15*time.Second))
 	if err != nil || got[14] != 2 {
 		t.Fatalf("%x, %v; want the third frame", got, err)
 	}

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/polycube/polycube/test/pace"
 )
 
 // PingOptions of Node.Ping; what is zero has the default.
@@ -70,7 +72,7 @@ func (n *Node) StartPing(ip string, opts ...PingOptions) (wait func() error, err
 func (o PingOptions) filled() PingOptions {
 	o.Count = max(o.Count, 1)
 	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second
+		o.Timeout = pace.Stretch(10 * time.Second)
 	}
 	if o.Interval == 0 {
 		o.Interval = 10 * time.Millisecond

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/polycube/polycube/test/pace"
 )
 
 func TestWhichAnswersAreMissing(t *testing.T) {
@@ -47,7 +49,7 @@ func TestLateAnswersAreNotLost(t *testing.T) {
 		}
 		lab.Run("ip", "link", "set", dev, "up")
 	}
-	Eventually(t, 15*time.Second, func() error { return h1.Ping("10.0.0.2", Brief) })
+	Eventually(t, pace.Stretch(15*time.Second), func() error { return h1.Ping("10.0.0.2", Brief) })
 	h2.Run("sysctl", "-qw", "net.ipv4.icmp_echo_ignore_all=1")
 	wire := OpenRaw(t, h2, Inner)
 	wait, err := h1.StartPing("10.0.0.2", PingOptions{Count: 10})
@@ -56,7 +58,7 @@ func TestLateAnswersAreNotLost(t *testing.T) {
 	}
 	var late sync.WaitGroup
 	for seq := 0; seq < 10; {
-		request, err := wire.Recv(func(f []byte) bool { return len(f) >= 42 && f[12] == 8 && f[23] == 1 && f[34] == 8 }, 15*time.Second)
+		request, err := wire.Recv(func(f []byte) bool { return len(f) >= 42 && f[12] == 8 && f[23] == 1 && f[34] == 8 }, pace.Stretch(15*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}

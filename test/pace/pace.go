@@ -30,7 +30,7 @@ func parse(text string) (float64, error) {
 		return 1, nil
 	}
 	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || f < 1 || f > 1000 {
+	if err != nil || !(f >= 1 && f <= 1000) { // as NaN is neither
 		return 0, fmt.Errorf("%s=%s: a number from 1 to 1000 is wanted", Variable, text)
 	}
 	return f, nil

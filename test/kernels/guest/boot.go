@@ -17,6 +17,9 @@ import (
 // diskPatience is how long the disks may take to appear after their driver.
 const diskPatience = 5 * time.Minute
 
+// disk is where the root is mounted before the machine moves there.
+const disk = "/disk"
+
 type mount struct {
 	source, target, kind string
 	flags                uintptr
@@ -32,9 +35,9 @@ func Init() error {
 		return err
 	}
 	disks := []mount{
-		{RootDisk, "/root", "ext4", unix.MS_NOATIME, ""},
-		{ModulesDisk, "/root/usr/lib/modules", "ext4", unix.MS_RDONLY, ""},
-		{TreeDisk, "/root" + Tree, "ext4", unix.MS_NOATIME, ""},
+		{RootDisk, disk, "ext4", unix.MS_NOATIME, ""},
+		{ModulesDisk, disk + "/usr/lib/modules", "ext4", unix.MS_RDONLY, ""},
+		{TreeDisk, disk + Tree, "ext4", unix.MS_NOATIME, ""},
 	}
 	for _, d := range disks {
 		if err := appears(d.source); err != nil {
@@ -44,7 +47,7 @@ func Init() error {
 	if err := mountAll("", disks); err != nil {
 		return err
 	}
-	if err := moveTo("/root"); err != nil {
+	if err := moveTo(disk); err != nil {
 		return err
 	}
 	return unix.Exec(Binary, []string{Binary, "boot"}, os.Environ())
@@ -131,7 +134,7 @@ var system = []mount{
 // environment of everything that runs in the machine.
 var environment = []string{
 	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-	"HOME=/root", "USER=root", "LANG=C.UTF-8", "TERM=dumb",
+	"HOME=/tmp", "USER=root", "LANG=C.UTF-8", "TERM=dumb",
 }
 
 // Boot is the first process on the disk: it starts the runner, reaps, and switches the machine off.

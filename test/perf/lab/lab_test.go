@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
@@ -156,7 +157,7 @@ func TestALoadIsSentAtItsRate(t *testing.T) {
 		if sent == 0 {
 			t.Error("no frames were sent")
 		}
-		netns.Eventually(t, 15*time.Second, func() error {
+		netns.Eventually(t, pace.Stretch(15*time.Second), func() error {
 			c, err := w.Counts()
 			if err == nil && (c.Received != uint64(sent) || c.Wrong != 0) {
 				err = errors.New("not all frames were counted")
