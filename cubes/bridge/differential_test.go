@@ -3,7 +3,7 @@
 package bridge
 
 // The same ports and the same frames, in a random order, for this bridge and another: what leaves each port must be the same.
-// Without tags the other is the kernel's bridge; with VLANs, Open vSwitch.
+// The other is the kernel's bridge, without tags and with VLANs, or Open vSwitch.
 
 import (
 	"encoding/binary"
@@ -277,10 +277,8 @@ func (m *match) port() Port {
 	return p
 }
 
-func TestFramesGoWhereOpenVSwitchSendsThem(t *testing.T) {
-	t.Parallel()
-	lab := netns.NewLab(t)
-	m := newMatch(t)
+// trunks makes up ports, and the last one, which is a trunk of all VLANs.
+func (m *match) trunks() {
 	m.vlans = []uint16{1, 10, 63, 64, 4094}
 	for range 3 + m.rng.IntN(3) {
 		m.ports = append(m.ports, m.port())
@@ -291,6 +289,13 @@ func TestFramesGoWhereOpenVSwitchSendsThem(t *testing.T) {
 	}
 	all.Trunk.NativeVLAN = defaultVLAN
 	m.ports = append(m.ports, all)
+}
+
+func TestFramesGoWhereOpenVSwitchSendsThem(t *testing.T) {
+	t.Parallel()
+	lab := netns.NewLab(t)
+	m := newMatch(t)
+	m.trunks()
 	hosts := m.others(lab)
 	o := startOVS(t, lab.Namespace)
 	for i, h := range hosts {

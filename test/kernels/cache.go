@@ -14,35 +14,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cache keeps what is made from packages: roots and kernels, for one architecture.
+// Cache keeps what is made from packages: roots and kernels, for one architecture. What is in it does not change.
 type Cache struct {
 	dir, arch string
 	progress  io.Writer
-	lock      *os.File
 	apt       *apt
 }
 
-// OpenCache opens the cache in dir. One process uses it at a time; the next one waits.
+// OpenCache opens the cache in dir.
 func OpenCache(dir, arch string, progress io.Writer) (*Cache, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
-	return &Cache{dir: dir, arch: arch, progress: progress, lock: lock}, nil
+	return &Cache{dir: dir, arch: arch, progress: progress}, os.MkdirAll(dir, 0o755)
 }
 
-// Close lets another process use the cache.
-func (c *Cache) Close() error { return c.lock.Close() }
+// fill runs a function that changes the cache. One process does at a time; the next one waits.
+func (c *Cache) fill(change func() error) error {
+	lock, err := os.OpenFile(filepath.Join(c.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock the cache: %w", err)
+	}
+	return change()
+}
 
 func (c *Cache) say(format string, args ...any) {
 	fmt.Fprintf(c.progress, "kernels: "+format+"\n", args...)
@@ -62,25 +61,31 @@ func (c *Cache) packages(ctx context.Context) (*apt, error) {
 	return c.apt, nil
 }
 
-// once returns a file of an entry of the cache, which fill makes in an empty directory when it is not there. An entry is
-// there whole or not at all.
+// once returns a file of an entry of the cache, which fill makes in an empty directory when it is not there.
 func (c *Cache) once(name string, fill func(dir string) error, file string) (string, error) {
 	entry := filepath.Join(c.dir, name)
 	path := filepath.Join(entry, file)
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	}
+	return path, c.fill(func() error {
+		if _, err := os.Stat(path); err == nil {
+			return nil
+		}
+		return replace(entry, name, fill)
+	})
+}
+
+// replace makes a folder that is there whole or not at all.
+func replace(entry, name string, fill func(dir string) error) error {
 	part := entry + ".part"
 	if err := os.RemoveAll(part); err != nil {
-		return "", err
+		return err
 	}
 	if err := os.Mkdir(part, 0o755); err != nil {
-		return "", err
+		return err
 	}
 	if err := fill(part); err != nil {
-		return "", errors.Join(fmt.Errorf("make %s: %w", name, err), os.RemoveAll(part))
+		return errors.Join(fmt.Errorf("make %s: %w", name, err), os.RemoveAll(part))
 	}
-	return path, os.Rename(part, entry)
+	return os.Rename(part, entry)
 }
 
 // makeDisk makes a file system of what is in a directory. It needs no loop device.

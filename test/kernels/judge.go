@@ -46,10 +46,12 @@ type judge struct {
 	now   string
 
 	convert *converter
+	// failure hears of a test that failed, at once: a run takes long.
+	failure func(o *Outcome)
 }
 
-func newJudge(jobs []Job) *judge {
-	return &judge{jobs: jobs, tests: map[string]map[string]*Outcome{}, ended: map[string]guest.Frame{}, wrote: map[string]*strings.Builder{}}
+func newJudge(jobs []Job, failure func(o *Outcome)) *judge {
+	return &judge{jobs: jobs, failure: failure, tests: map[string]map[string]*Outcome{}, ended: map[string]guest.Frame{}, wrote: map[string]*strings.Builder{}}
 }
 
 // event is one line of go tool test2json.
@@ -170,6 +172,9 @@ func (j *judge) event(job string, e event) {
 		j.now = job + " " + e.Test
 	case passed, failed, skipped:
 		o.Result, o.Seconds = e.Action, e.Elapsed
+		if o.Result == failed {
+			j.failure(o)
+		}
 	case "output":
 		o.Output += e.Output
 	}

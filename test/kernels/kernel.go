@@ -44,7 +44,11 @@ func (c *Cache) Kernels(ctx context.Context, refresh bool) ([]Kernel, error) {
 	if info, statErr := os.Stat(file); err == nil && statErr == nil && !refresh && time.Since(info.ModTime()) < listAge {
 		return known, nil
 	}
-	found, err := c.ask(ctx)
+	var found []Kernel
+	err = c.fill(func() (err error) {
+		found, err = c.ask(ctx)
+		return err
+	})
 	if err != nil {
 		if len(known) == 0 {
 			return nil, err

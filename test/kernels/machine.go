@@ -38,6 +38,8 @@ type machine struct {
 	dir string
 	// within is when the machine is stopped, whatever it does.
 	within time.Duration
+	// used is the time of a processor that the machine took.
+	used time.Duration
 }
 
 // emulators are how a machine of an architecture is made.
@@ -52,7 +54,7 @@ var emulators = map[string][]string{
 var consoles = map[string]string{"amd64": "ttyS0", "arm64": "ttyAMA0"}
 
 // args is the emulator's command line.
-func (m machine) args() []string {
+func (m *machine) args() []string {
 	args := append([]string{}, emulators[m.arch]...)
 	args = append(args, "-smp", "2", "-m", "3000", "-display", "none", "-nodefaults", "-no-reboot",
 		"-kernel", m.kernel.image, "-initrd", m.path("initrd"))
@@ -66,11 +68,11 @@ func (m machine) args() []string {
 		"-append", "console="+consoles[m.arch]+" loglevel=5 panic=-1 random.trust_cpu=on net.ifnames=0")
 }
 
-func (m machine) path(name string) string { return filepath.Join(m.dir, name) }
+func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
 
 // run boots the machine, gives its frames to take, and returns when it is off. The error says why a machine did not come
 // to the end of its plan, or what its kernel complained about.
-func (m machine) run(ctx context.Context, take func(guest.Frame)) error {
+func (m *machine) run(ctx context.Context, take func(guest.Frame)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.within, fmt.Errorf("stopped after %v", m.within))
 	defer cancel()
 	disk, err := initrd(m.init, m.kernel.early)
@@ -93,7 +95,7 @@ func (m machine) run(ctx context.Context, take func(guest.Frame)) error {
 
 // emulate runs the emulator until it ends or ctx does. It dies with the thread that started it, so that nothing is left
 // when this process is killed.
-func (m machine) emulate(ctx context.Context) error {
+func (m *machine) emulate(ctx context.Context) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	args := m.args()
@@ -101,13 +103,16 @@ func (m machine) emulate(ctx context.Context) error {
 	cmd.Env = append(os.Environ(), "TMPDIR="+m.dir) // what is written to the disks
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	_, err := output(cmd)
+	if cmd.ProcessState != nil {
+		m.used = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
 	return err
 }
 
 var errSilent = fmt.Errorf("hung: it said nothing for %v", silence)
 
 // read reads frames until the machine is off. It tells whether the plan came to its end.
-func (m machine) read(ctx context.Context, cancel context.CancelFunc, frames net.Listener, ended <-chan error, take func(guest.Frame)) (done bool, err error) {
+func (m *machine) read(ctx context.Context, cancel context.CancelFunc, frames net.Listener, ended <-chan error, take func(guest.Frame)) (done bool, err error) {
 	lines := make(chan guest.Frame)
 	go func() {
 		defer close(lines)
@@ -160,7 +165,7 @@ func decode(conn net.Conn, to chan<- guest.Frame) {
 var complaints = regexp.MustCompile(`Kernel panic|Oops|\bBUG:|general protection fault|unable to handle|WARNING: CPU|INFO: task .* blocked|refcount_t:|rcu_.* stall|guest: `)
 
 // verdict says what is wrong with a machine that is off: nil when nothing is.
-func (m machine) verdict(ctx context.Context, done bool, err error) error {
+func (m *machine) verdict(ctx context.Context, done bool, err error) error {
 	console, readErr := os.ReadFile(m.path("console"))
 	if readErr != nil {
 		console = []byte(readErr.Error())

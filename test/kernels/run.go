@@ -47,7 +47,8 @@ type Report struct {
 	Notes  []string
 	// Wrote is what the programs wrote, by job.
 	Wrote map[string]string
-	Took  time.Duration
+	// Took is how long it took, Used the time of a processor in that: they are the same where nothing else runs.
+	Took, Used time.Duration
 }
 
 // heartbeat is how often a run says how far it is.
@@ -101,7 +102,7 @@ func (o Options) bootAll(ctx context.Context, machines []machine) []Report {
 		all.Go(func() {
 			free <- struct{}{}
 			defer func() { <-free }()
-			reports[i] = o.boot(ctx, o.Kernels[i], m, said)
+			reports[i] = o.boot(ctx, o.Kernels[i], &m, said)
 		})
 	}
 	all.Wait()
@@ -117,9 +118,11 @@ func (o Options) plan() guest.Plan {
 }
 
 // boot runs the jobs on one kernel.
-func (o Options) boot(ctx context.Context, k Kernel, m machine, said *shared) Report {
+func (o Options) boot(ctx context.Context, k Kernel, m *machine, said *shared) Report {
 	start := time.Now()
-	j := newJudge(o.Jobs)
+	j := newJudge(o.Jobs, func(t *Outcome) {
+		said.line("%s: %s: %s failed:\n%s", k.Release, t.Job, t.Test, lastLines(t.Output, 12))
+	})
 	stop := said.every(heartbeat, func() string {
 		return fmt.Sprintf("%s: %.0f s: %s", k.Release, time.Since(start).Seconds(), j.progress())
 	})
@@ -132,7 +135,7 @@ func (o Options) boot(ctx context.Context, k Kernel, m machine, said *shared) Re
 	err := m.run(ctx, func(f guest.Frame) { fault(j.take(ctx, f)) })
 	fault(errors.Join(err, j.endConverter()))
 	stop()
-	r := Report{Kernel: k, Outcomes: j.order, Faults: append(faults, j.faults()...), Notes: j.notes, Wrote: map[string]string{}, Took: time.Since(start)}
+	r := Report{Kernel: k, Outcomes: j.order, Faults: append(faults, j.faults()...), Notes: j.notes, Wrote: map[string]string{}, Took: time.Since(start), Used: m.used}
 	for name, text := range j.wrote {
 		r.Wrote[name] = text.String()
 	}

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/test/kernels"
+	"github.com/polycube/polycube/test/need"
 	"github.com/polycube/polycube/test/pace"
 )
 
@@ -64,7 +65,6 @@ func run(ctx context.Context, f flags, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer cache.Close()
 	offered, err := cache.Kernels(ctx, f.refresh)
 	if err != nil {
 		return err
@@ -85,13 +85,10 @@ func run(ctx context.Context, f flags, args []string) error {
 	}
 	o := kernels.Options{
 		Checkout: ".", Scratch: f.cache, Kernels: wanted, Jobs: jobs, Side: f.side, Within: f.limit(args[0]), Progress: os.Stderr,
-		Env: []string{pace.Variable + "=" + strconv.FormatFloat(f.scale, 'g', -1, 64)},
+		Env: []string{pace.Variable + "=" + strconv.FormatFloat(f.scale, 'g', -1, 64), need.Variable + "=" + need.List()},
 	}
 	reports, err := cache.Run(ctx, o)
-	if err != nil {
-		return err
-	}
-	return f.report(reports)
+	return errors.Join(err, f.report(reports))
 }
 
 func (f flags) limit(form string) time.Duration {
@@ -169,7 +166,7 @@ func (f flags) report(reports []kernels.Report) error {
 			verdict = "FAILED"
 			bad++
 		}
-		fmt.Printf("%s: %s: %d tests passed, %d failed, %d skipped, %d faults, %.0f s\n", r.Kernel.Release, verdict, n["pass"], n["fail"], n["skip"], len(r.Faults), r.Took.Seconds())
+		fmt.Printf("%s: %s: %d tests passed, %d failed, %d skipped, %d faults, %.0f s, %.0f s of a processor\n", r.Kernel.Release, verdict, n["pass"], n["fail"], n["skip"], len(r.Faults), r.Took.Seconds(), r.Used.Seconds())
 	}
 	if f.results != "" {
 		if err := kernels.SaveReports(f.results, reports); err != nil {

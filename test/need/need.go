@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package need skips tests that need what some kernels are built without, and fails them where it has to be there: in the
+// machines of `make test-kernels`, whose kernels have all of it, no test may skip for the lack of a device type.
+package need
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/test/netns"
+)
+
+// Variable is the environment variable with the features that have to be there, separated by commas.
+const Variable = "POLYCUBE_MUST_HAVE"
+
+// Feature is what a kernel may be built without.
+type Feature string
+
+// The features.
+const (
+	VLAN       Feature = "vlan"        // VLAN devices
+	Bond       Feature = "bond"        // bonds of devices
+	Dummy      Feature = "dummy"       // devices that swallow what they send
+	VRF        Feature = "vrf"         // routing domains
+	Netem      Feature = "netem"       // loss and delay
+	BridgeVLAN Feature = "bridge-vlan" // VLAN filtering in the kernel's bridge
+)
+
+// probes are commands that succeed in a namespace of their own where the feature is there.
+var probes = map[Feature][]string{
+	VLAN:       {"ip link add veth1 type veth peer name veth2", "ip link add link veth1 name veth1.7 type vlan id 7"},
+	Bond:       {"ip link add one type bond mode active-backup"},
+	Dummy:      {"ip link add one type dummy"},
+	VRF:        {"ip link add one type vrf table 10"},
+	Netem:      {"ip link add veth1 type veth peer name veth2", "tc qdisc add dev veth1 root netem loss 1%"},
+	BridgeVLAN: {"ip link add one type bridge vlan_filtering 1"},
+}
+
+// All lists the features.
+func All() []Feature { return []Feature{VLAN, Bond, Dummy, VRF, Netem, BridgeVLAN} }
+
+// List is the value of Variable where all features have to be there.
+func List() string {
+	var names []string
+	for _, f := range All() {
+		names = append(names, string(f))
+	}
+	return strings.Join(names, ",")
+}
+
+// Features skips the test unless the kernel has all of them. It fails it where the environment says that it has.
+func Features(t testing.TB, features ...Feature) {
+	t.Helper()
+	for _, f := range features {
+		err := probe(t, f)
+		switch {
+		case err == nil:
+		case slices.Contains(strings.Split(os.Getenv(Variable), ","), string(f)):
+			t.Fatalf("%s says that the kernel has %s: %v", Variable, f, err)
+		default:
+			t.Skipf("needs %s, which this kernel is built without: %v", f, err)
+		}
+	}
+}
+
+// probe asks the kernel for a feature, in a namespace that it leaves behind for the test's end.
+func probe(t testing.TB, f Feature) error {
+	t.Helper()
+	commands, ok := probes[f]
+	if !ok {
+		return fmt.Errorf("no feature is named %s", f)
+	}
+	ns := netns.New(t)
+	for _, line := range commands {
+		words := strings.Fields(line)
+		if out, err := ns.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", line, err, strings.TrimSpace(string(out)))
+		}
+	}
+	return nil
+}
