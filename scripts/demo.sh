@@ -25,9 +25,11 @@ learned() {
 
 # stream SECONDS begins a ping of 200 packets a second from host1 to host3.
 stream() {
+	local seconds=$(($1 * longer))
+	streamed=$((seconds * 200))
 	nsenter --net="/run/netns/$machine-host1" -- \
-		ping -n -i 0.005 -c $(($1 * 200)) -w $(($1 + 20)) 10.0.0.3 >"$state/ping" 2>&1 &
-	pinger=$! streamed=$(($1 * 200))
+		ping -n -i 0.005 -c "$streamed" -w $((seconds + patience)) 10.0.0.3 >"$state/ping" 2>&1 &
+	pinger=$!
 	background+=("$pinger")
 }
 

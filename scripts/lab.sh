@@ -20,6 +20,12 @@ daemon=       # process
 hosts=()      # namespaces of the hosts
 background=() # processes to end
 
+# Where processors are emulated, everything takes many times longer: what must come is waited for so many seconds, and
+# streams of packets are made longer too, so that they last while something is changed.
+patience=$(awk -v scale="${POLYCUBE_TIME_SCALE:-1}" 'BEGIN { printf "%d", 20 * scale }')
+longer=1
+[ "$patience" -le 20 ] || longer=4
+
 say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 ok() { printf '%s  ok: %s%s\n' "$green" "$*" "$plain"; }
 die() {
@@ -63,7 +69,7 @@ now_ms() { awk '{ printf "%d\n", $1 * 1000 }' /proc/uptime; }
 
 # eventually SECONDS WHAT COMMAND... repeats a command until it succeeds.
 eventually() {
-	local until=$(($(now_ms) + $1 * 1000)) what=$2
+	local until=$(($(now_ms) + $1 * patience / 20 * 1000)) what=$2
 	shift 2
 	until "$@" >"$state/eventually" 2>&1; do
 		[ "$(now_ms)" -lt "$until" ] || die "not in time: $what: $(cat "$state/eventually")"
@@ -82,7 +88,7 @@ answered() {
 }
 
 # answers FROM ADDRESS COUNT INTERVAL sends so many echo requests, and prints how many were answered.
-answers() { host "$1" ping -n -c "$3" -i "$4" -w 20 "$2" | answered "$3" || true; }
+answers() { host "$1" ping -n -c "$3" -i "$4" -w "$patience" "$2" | answered "$3" || true; }
 
 # reach FROM ADDRESS [WHAT] sends three echo requests, of which none may be lost.
 reach() {
@@ -97,10 +103,10 @@ start_daemon() {
 	nsenter --net="/run/netns/$machine" -- polycubed --configfile /dev/null --instance "$instance" \
 		--state-dir "$state/state" --run-dir "/run/polycube/$instance" >>"$state/log" 2>&1 &
 	daemon=$!
-	local until=$(($(now_ms) + 20000))
+	local until=$(($(now_ms) + patience * 1000))
 	until polycubectl version </dev/null >/dev/null 2>&1; do
 		kill -0 "$daemon" 2>/dev/null || die "the daemon ended: $(cat "$state/log")"
-		[ "$(now_ms)" -lt "$until" ] || die "no answer from the daemon in 20 s: $(cat "$state/log")"
+		[ "$(now_ms)" -lt "$until" ] || die "no answer from the daemon in $patience s: $(cat "$state/log")"
 		sleep 0.02
 	done
 }
