@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
@@ -149,11 +148,7 @@ func (e *edge) watchSums(dev string) func() (known, wrong uint64) {
 		if err != nil {
 			return err
 		}
-		l, err := link.AttachTCX(link.TCXOptions{Interface: n.Index, Program: c.Programs["complete"], Attach: ebpf.AttachTCXIngress})
-		if err == nil {
-			e.t.Cleanup(func() { _ = l.Close() })
-		}
-		return err
+		return netns.AttachTC(e.t, n.Index, c.Programs["complete"], ebpf.AttachTCXIngress)
 	})
 	return func() (known, wrong uint64) {
 		for i, n := range []*uint64{&known, &wrong} {

@@ -214,11 +214,7 @@ func tagBeside(t *testing.T, h *netns.Node, proto uint16) {
 		if err != nil {
 			return err
 		}
-		l, err := link.AttachTCX(link.TCXOptions{Interface: dev.Index, Program: prog, Attach: ebpf.AttachTCXEgress})
-		if err == nil {
-			t.Cleanup(func() { l.Close() })
-		}
-		return err
+		return netns.AttachTC(t, dev.Index, prog, ebpf.AttachTCXEgress)
 	})
 }
 

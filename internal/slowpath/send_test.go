@@ -96,16 +96,16 @@ func newLane(t testing.TB, ns *netns.Namespace, hook cube.Hook, out int) *lane {
 		}
 	}
 	tap := openTap(t, ns, "pcn0")
-	var l link.Link
-	ns.Must(func() (err error) {
-		if hook == cube.XDP {
-			l, err = link.AttachXDP(link.XDPOptions{Program: enter, Interface: tap.Index(), Flags: link.XDPDriverMode})
-		} else {
-			l, err = link.AttachTCX(link.TCXOptions{Program: enter, Interface: tap.Index(), Attach: ebpf.AttachTCXIngress})
+	ns.Must(func() error {
+		if hook != cube.XDP {
+			return netns.AttachTC(t, tap.Index(), enter, ebpf.AttachTCXIngress)
+		}
+		l, err := link.AttachXDP(link.XDPOptions{Program: enter, Interface: tap.Index(), Flags: link.XDPDriverMode})
+		if err == nil {
+			t.Cleanup(func() { l.Close() })
 		}
 		return err
 	})
-	t.Cleanup(func() { l.Close() })
 	if err := tap.SetDown(k.maps["pcn_down"]); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/link"
 
 	"github.com/polycube/polycube/test/netns"
 )
@@ -261,12 +260,7 @@ func mirror(t *testing.T, lab *netns.Lab, from, to string) {
 			return err
 		}
 		t.Cleanup(func() { prog.Close() })
-		l, err := link.AttachTCX(link.TCXOptions{Interface: src.Index, Program: prog, Attach: ebpf.AttachTCXEgress})
-		if err != nil {
-			return err
-		}
-		t.Cleanup(func() { l.Close() })
-		return nil
+		return netns.AttachTC(t, src.Index, prog, ebpf.AttachTCXEgress)
 	})
 }
 

@@ -7,15 +7,12 @@
 package e2e
 
 import (
-	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/test/netns"
@@ -40,16 +37,7 @@ func pushTag(t *testing.T, h *netns.Node, proto, tci uint16) {
 		if err != nil {
 			return err
 		}
-		l, err := link.AttachTCX(link.TCXOptions{Interface: dev.Index, Program: prog, Attach: ebpf.AttachTCXEgress})
-		if errors.Is(err, ebpf.ErrNotSupported) {
-			t.Skipf("needs tcx on the host's device: %v", err)
-		}
-		if err != nil {
-			return fmt.Errorf("attach: %w", err)
-		}
-		// A process that is being started may have the link open for a moment, too.
-		t.Cleanup(func() { _, _ = l.Detach(), l.Close() })
-		return nil
+		return netns.AttachTC(t, dev.Index, prog, ebpf.AttachTCXEgress)
 	})
 }
 

@@ -70,6 +70,9 @@ func track(n *Namespace) {
 			}
 			for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
 				ids, err := TCPrograms(l, at)
+				if errors.Is(err, unix.ENODEV) {
+					break // its other end was in a namespace that went before, and the kernel has got to it by now
+				}
 				if err != nil {
 					return err
 				}

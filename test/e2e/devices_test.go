@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Netdevs that many kernels are built without as ports: VLAN devices, bonds, dummies and members of a VRF.
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/test/need"
+	"github.com/polycube/polycube/test/netns"
+)
+
+// deviceKind is a kind of netdev that is made of others.
+type deviceKind struct {
+	name  string
+	needs need.Feature
+	// lab makes dev<n> of under<n>, the lab's end of a host's link; host makes the host's end, end, of its eth0.
+	lab, host []string
+	// end is the host's interface that has the address.
+	end string
+	// refused is the error by type of cube; types that are not there are taken.
+	refused map[string]string
+}
+
+var deviceKinds = []deviceKind{
+	{name: "VLAN", needs: need.VLAN, end: "vlan7",
+		lab:     []string{"link add link under# name dev# type vlan id 7"},
+		host:    []string{"link add link eth0 name vlan7 type vlan id 7"},
+		refused: map[string]string{"XDP_DRV": noNative}},
+	{name: "bond", needs: need.Bond, end: "eth0",
+		lab: []string{"link add dev# type bond mode active-backup", "link set dev under# down",
+			"link set dev under# master dev#", "link set dev under# up"}},
+	{name: "VLAN on a bond", needs: need.Bond, end: "vlan7",
+		lab: []string{"link add bond# type bond mode active-backup", "link set dev under# down", "link set dev under# master bond#",
+			"link set dev under# up", "link set dev bond# up", "link add link bond# name dev# type vlan id 7"},
+		host:    []string{"link add link eth0 name vlan7 type vlan id 7"},
+		refused: map[string]string{"XDP_DRV": noNative}},
+	{name: "member of a VRF", needs: need.VRF, end: "eth0",
+		lab: []string{"link add vrf# type vrf table 1#", "link set dev vrf# up", "link set dev under# name dev#", "link set dev dev# master vrf#"}},
+}
+
+// behind makes dev<n> in the lab, and a host behind it that has an address and a gateway, if one is given.
+func (k deviceKind) behind(d *daemon, n int, addr, gateway string) *netns.Node {
+	h := d.lab.Host(fmt.Sprint("under", n), "", netns.WithGRO())
+	numbered := func(lines []string) (out []string) {
+		for _, line := range lines {
+			out = append(out, strings.ReplaceAll(line, "#", fmt.Sprint(n)))
+		}
+		return out
+	}
+	ip(d.lab, append(numbered(k.lab), fmt.Sprintf("link set dev dev%d up", n))...)
+	ip(h, append(numbered(k.host), "addr add "+addr+" dev "+k.end, "link set dev "+k.end+" up")...)
+	if gateway != "" {
+		ip(h, "route add default via "+gateway)
+	}
+	return h
+}
+
+// onEachDevice runs a test for each kind of device and type of cube; what a kind refuses is expected of connecting br1.
+func onEachDevice(t *testing.T, test func(t *testing.T, d *daemon, k deviceKind, kind string)) {
+	t.Parallel()
+	for _, k := range deviceKinds {
+		for _, kind := range types {
+			t.Run(k.name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				need.Features(t, k.needs)
+				if k.name == "VLAN on a bond" {
+					need.Features(t, need.VLAN)
+				}
+				test(t, start(t), k, kind)
+			})
+		}
+	}
+}
+
+func TestDevicesOfDevicesAsPortsOfBridges(t *testing.T) {
+	onEachDevice(t, func(t *testing.T, d *daemon, k deviceKind, kind string) {
+		a := k.behind(d, 1, "10.0.0.1/24", "")
+		k.behind(d, 2, "10.0.0.2/24", "")
+		for _, service := range []string{"simplebridge", "bridge"} {
+			d.Do(service + " add br1 type=" + kind)
+			d.Do("br1 ports add p1")
+			if r, refused := d.CLI("connect", "br1:p1", "dev1"), k.refused[kind]; (r.code == 0) != (refused == "") || !strings.Contains(r.stderr, refused) {
+				t.Fatalf("%s: %s\nwant %q", service, r, refused)
+			}
+			if k.refused[kind] == "" {
+				d.Do("br1 ports add p2 peer=dev2")
+				reaches(t, a, "10.0.0.2")
+				if d.Stats("br1").Rx(t, "p1") == 0 {
+					t.Errorf("%s: packets pass, and not by the port", service)
+				}
+			}
+			d.Do("del br1")
+		}
+	})
+}
+
+func TestDevicesOfDevicesAsPortsOfARouter(t *testing.T) {
+	onEachDevice(t, func(t *testing.T, d *daemon, k deviceKind, kind string) {
+		if k.refused[kind] != "" {
+			t.Skipf("a %s %s", k.name, k.refused[kind])
+		}
+		a := k.behind(d, 1, "10.0.1.2/24", "10.0.1.1")
+		k.behind(d, 2, "10.0.2.2/24", "10.0.2.1")
+		d.Must(http.StatusCreated, "POST", "/router/r1", fmt.Sprintf(`{"type":%q,"ports":[
+			{"name":"p1","ip":"10.0.1.1/24","peer":"dev1"},{"name":"p2","ip":"10.0.2.1/24","peer":"dev2"}]}`, kind))
+		reaches(t, a, "10.0.2.2")
+		d.Do("del r1")
+	})
+}
+
+// TestADummyAsAPort: what a cube sends there is sent, though nobody gets it.
+func TestADummyAsAPort(t *testing.T) {
+	t.Parallel()
+	need.Features(t, need.Dummy)
+	d := start(t)
+	a := d.lab.Host("veth1", "10.0.0.1/24")
+	ip(d.lab, "link add dev0 type dummy", "link set dev dev0 up")
+	d.Do("simplebridge add br1")
+	d.Do("br1 ports add p1 peer=veth1")
+	d.Do("br1 ports add p2 peer=dev0")
+	netns.Eventually(t, patience, func() error {
+		if a.Ping("10.0.0.2", netns.Brief) == nil {
+			t.Fatal("a dummy answers")
+		}
+		for _, p := range d.Stats("br1").Ports {
+			if p.Name == "p2" && p.TxPackets > 0 {
+				return nil
+			}
+		}
+		return errors.New("nothing was sent to the dummy")
+	})
+	d.Do("simplebridge add br2 type=XDP_DRV")
+	d.Do("br2 ports add p1")
+	if r := d.CLI("connect", "br2:p1", "dev0"); r.code == 0 {
+		t.Errorf("a dummy is the peer of two ports: %s", r)
+	}
+}
+
+// TestTCPOverABadLine: a bridge, a router and a nat deliver everything, in order and whole, where packets are late and lost.
+func TestTCPOverABadLine(t *testing.T) {
+	t.Parallel()
+	for _, kind := range types {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			need.Features(t, need.Netem)
+			d := start(t)
+			lan := d.lab.Host("lan0", "10.0.1.2/24", netns.WithGateway("10.0.1.1"), netns.WithGRO(), netns.WithoutTxChecksum())
+			wan := d.lab.Host("wan0", "203.0.113.2/24", netns.WithGRO(), netns.WithoutTxChecksum())
+			d.Do("bridge add br1 type=" + kind)
+			d.Do("br1 ports add p1 peer=lan0")
+			d.Do("br1 ports add up")
+			d.Must(http.StatusCreated, "POST", "/router/r1", fmt.Sprintf(`{"type":%q,"ports":[
+				{"name":"lan","ip":"10.0.1.1/24"},{"name":"wan","ip":"203.0.113.1/24","peer":"wan0"}]}`, kind))
+			d.Do("connect br1:up r1:lan")
+			d.Do("nat add nat1 type=" + kind)
+			d.Do("attach nat1 r1:wan")
+			d.Do("nat1 rule snat append internal-net=10.0.1.0/24 external-ip=203.0.113.1")
+			reaches(t, lan, "203.0.113.2")
+			for _, h := range []*netns.Node{lan, wan} {
+				h.Run("tc", "qdisc", "add", "dev", netns.Inner, "root", "netem", "delay", "20ms", "loss", "5%")
+			}
+			transfer(t, lan, wan, 512<<10)
+			if n := wan.Run("tc", "-s", "qdisc", "show", "dev", netns.Inner); strings.Contains(n, "dropped 0,") {
+				t.Errorf("the line lost nothing: the test proves nothing:\n%s", n)
+			}
+		})
+	}
+}
