@@ -22,17 +22,6 @@ VERSION ?= $(shell $(GIT) describe --tags --always --dirty 2>/dev/null || echo d
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 LDFLAGS := -X $(MODULE)/internal/cli.Version=$(VERSION) -X $(MODULE)/internal/daemon.Version=$(VERSION)
 
-# Packages tested under the race detector (a regular expression: it costs several
-# times the time, so not where packets are counted), those that take longest, which
-# begin first, and limits of one run.
-RACE_PKGS    ?= (/internal/(cli|daemon|filter|netdev|rest|shadow|slowpath|store|topology|trace)|/polycube/cube)(/|$$)
-SLOW_PKGS    ?= ./test/e2e ./internal/datapath
-TEST_TIMEOUT ?= 15m
-# Nothing from the cache: it does not see the kernel, nor bin/. A test waits half of its
-# time: two packages under the race detector beside two others, each with four tests at once.
-TEST_FLAGS   ?= -count=1 -p 2 -parallel 4
-# Tests that hold the clock to a limit. They run when all others have ended, one at a time.
-TIMED_TESTS  := ^TestTimed
 BENCH_FLAGS  ?=
 DEMO_FLAGS   ?=
 
@@ -44,7 +33,7 @@ BPF_HDR  := $(if $(BPF_DIRS),$(shell find bpf -name '*.h'))
 BPF_FLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -I bpf/include \
 	-idirafter /usr/include/$(shell uname -m)-linux-gnu -ffile-prefix-map=$(CURDIR)=.
 
-.PHONY: help deps deps-openapi deps-lint generate build python fmt lint test soak demo bench docs reference proto new-cube install clean bpffs objects test-race test-others test-timed
+.PHONY: help deps deps-openapi deps-lint generate build python fmt lint soak demo bench docs reference proto new-cube install clean bpffs objects
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -98,28 +87,7 @@ lint: deps-lint generate ## linters, formats, models, scripts and the house rule
 bpffs:
 	@scripts/bpffs.sh
 
-test: ## every test, unit and root (root tests skip when not root)
-	@$(MAKE) -j4 build python bpffs deps-openapi
-	@$(MAKE) -j2 test-race test-others
-	@$(if $(filter -run%,$(TEST_FLAGS)),,$(MAKE) test-timed)
-
-race_pkgs = $(or $(RACE_PKGS),^$$)
-go_test = $(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TEST_FLAGS)
-beside = $(if $(filter -run%,$(TEST_FLAGS)),,-skip '$(TIMED_TESTS)')
-
-# The race detector would have every process wait a second before it ends.
-test-race: export GORACE ?= atexit_sleep_ms=0
-test-race:
-	@pkgs=$$($(GO) list ./... | grep -E '$(race_pkgs)') || exit 0; \
-	echo "$(go_test) -race" $$pkgs; $(go_test) $(beside) -race $$pkgs
-
-test-others:
-	@pkgs=$$($(GO) list ./... | grep -vE '$(race_pkgs)'); echo "$(go_test), the other packages"; \
-	$(go_test) $(beside) $(SLOW_PKGS) $$pkgs
-
-test-timed: ## the tests that hold the clock to a limit (also a part of make test)
-	@pkgs=$$(grep -rl --include='*_test.go' '^func $(TIMED_TESTS:^%=%)' . | xargs -n1 dirname | sort -u); \
-	echo "$(go_test) -p 1 -parallel 1 -run '$(TIMED_TESTS)'" $$pkgs; $(go_test) -p 1 -parallel 1 -run '$(TIMED_TESTS)' $$pkgs
+include test/test.mk
 
 soak: build python bpffs deps-openapi ## the long forms of the tests (POLYCUBE_SOAK=1)
 	POLYCUBE_SOAK=1 $(GO) test -timeout 6h $(TEST_FLAGS) ./...

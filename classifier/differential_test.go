@@ -3,6 +3,7 @@
 package classifier_test
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -60,7 +61,7 @@ func TestASetFindsWhatALinearSearchFinds(t *testing.T) {
 
 // TestFigures prints how trees come out; run it with -v.
 func TestFigures(t *testing.T) {
-	if !testing.Verbose() {
+	if flag.Lookup("test.v").Value.String() != "true" { // go test -json is always verbose
 		t.Skip("it only prints")
 	}
 	for _, shape := range rulesets.Shapes {

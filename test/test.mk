@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Running the tests: the Makefile includes this. test/steady runs `go test`, keeps what each test
+# said in .cache/test, and knows what to run again.
+
+.PHONY: test test-race test-others test-timed test-again flaky steady
+
+# Packages tested under the race detector (a regular expression: it costs several
+# times the time, so not where packets are counted), those that take longest, which
+# begin first, and limits of one run.
+RACE_PKGS    ?= (/internal/(cli|daemon|filter|netdev|rest|shadow|slowpath|store|topology|trace)|/polycube/cube)(/|$$)
+SLOW_PKGS    ?= ./test/e2e ./internal/datapath
+TEST_TIMEOUT ?= 15m
+# Nothing from the cache: it does not see the kernel, nor bin/. A test waits half of its
+# time: two packages under the race detector beside two others, each with four tests at once.
+TEST_FLAGS   ?= -count=1 -p 2 -parallel 4
+# Tests that hold the clock to a limit. They run when all others have ended, one at a time.
+TIMED_TESTS  := ^TestTimed
+# What make flaky repeats (package.test), and its bounds: -for TIME, -runs N, -copies N, -burners N.
+TESTS        ?=
+FLAKY_FLAGS  ?=
+
+STEADY    := .cache/bin/steady
+race_pkgs  = $(or $(RACE_PKGS),^$$)
+go_test    = -vet=off -timeout $(TEST_TIMEOUT) $(TEST_FLAGS)
+all_tests  = $(if $(filter -run%,$(TEST_FLAGS)),,all)
+beside     = $(if $(all_tests),-skip '$(TIMED_TESTS)')
+
+# The race detector would have every process wait a second before it ends.
+export GORACE ?= atexit_sleep_ms=0
+
+steady:
+	@$(GO) build -o $(STEADY) ./test/steady/cmd/steady
+
+# One that fails does not keep the others from running, so that what failed is known whole.
+test: ## every test, unit and root (root tests skip when not root)
+	@rm -f .cache/test/*.json .cache/test/*.run .cache/test/flaky.txt
+	@$(MAKE) -j4 build python bpffs deps-openapi steady
+	@exit=0; $(MAKE) -k -j2 test-race test-others || exit=1; \
+	$(if $(all_tests),$(MAKE) test-timed || exit=1;) exit $$exit
+
+test-race: steady
+	@pkgs=$$($(GO) list ./... | grep -E '$(race_pkgs)') || exit 0; \
+	echo "go test $(go_test) -race" $$pkgs; $(STEADY) run race $(go_test) $(beside) -race -- $$pkgs
+
+test-others: steady
+	@pkgs=$$($(GO) list ./... | grep -vE '$(race_pkgs)'); echo "go test $(go_test), the other packages"; \
+	$(STEADY) run others $(go_test) $(beside) -- $(SLOW_PKGS) $$pkgs
+
+test-timed: steady ## the tests that hold the clock to a limit (also a part of make test)
+	@pkgs=$$(grep -rl --include='*_test.go' '^func $(TIMED_TESTS:^%=%)' . | xargs -n1 dirname | sort -u); \
+	echo "go test $(go_test) -p 1 -parallel 1 -run '$(TIMED_TESTS)'" $$pkgs; \
+	$(STEADY) run timed $(go_test) -p 1 -parallel 1 -run '$(TIMED_TESTS)' -- $$pkgs
+
+test-again: steady ## what failed in the last make test, alone and twice; fails if it fails again
+	@$(STEADY) again $(if $(RACE_PKGS),race) others $(if $(all_tests),timed)
+
+flaky: build python bpffs deps-openapi steady ## TESTS=package.test, or the flaky ones known, under load until they fail
+	@$(STEADY) flaky -race '$(RACE_PKGS)' $(FLAKY_FLAGS) $(TESTS)
