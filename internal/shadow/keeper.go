@@ -9,13 +9,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/polycube/polycube/internal/nsname"
 )
 
 // Options of a Keeper.
@@ -25,14 +26,11 @@ type Options struct {
 	Logger   *slog.Logger
 	// Prepare readies a new interface of a namespace, given its index; the calling thread is in the namespace. May be nil.
 	Prepare func(ifindex int) error
-	// Dir is where namespaces have their names; empty for /run/netns.
+	// Dir is where namespaces have their names; empty for nsname.Dir.
 	Dir string
 	// Mounts is the file of the mount namespace in which names are made; empty for the process's own.
 	Mounts string
 }
-
-// namesDir is where iproute2 keeps the names of namespaces.
-const namesDir = "/run/netns"
 
 // Cube is what a namespace is made for.
 type Cube struct {
@@ -61,7 +59,7 @@ func Open(o Options) (*Keeper, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Dir == "" {
-		o.Dir = namesDir
+		o.Dir = nsname.Dir
 	}
 	own, err := os.Stat("/proc/thread-self/ns/net")
 	if err != nil {
@@ -144,15 +142,8 @@ func (k *Keeper) Sweep(keep func(uuid string) bool) error {
 
 // removeName takes a namespace's name away; the namespace lives on while somebody uses it.
 func (k *Keeper) removeName(path string) error {
-	return k.atNames(func() error { return removeName(path) })
-}
-
-func removeName(path string) error {
-	if err := syscall.Unmount(path, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("shadow: unmounting %s: %w", path, err)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("shadow: removing %s: %w", path, err)
+	if err := k.atNames(func() error { return nsname.Remove(path) }); err != nil {
+		return fmt.Errorf("shadow: %w", err)
 	}
 	return nil
 }

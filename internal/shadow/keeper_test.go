@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/nsname"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pace"
 )
@@ -285,7 +286,7 @@ func TestChangesAreReported(t *testing.T) {
 		t.Errorf("made %v, want p2", ends.Made)
 	}
 	reported("an interface that is back")
-	if err := removeName(l.k.path("r1")); err != nil {
+	if err := nsname.Remove(l.k.path("r1")); err != nil {
 		t.Fatal(err)
 	}
 	reported("a name that is gone")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/nsname"
 )
 
 // space is a cube's namespace.
@@ -140,20 +141,9 @@ func (k *Keeper) create(path, mark string) (*os.File, error) {
 
 // mount gives a namespace its name.
 func (k *Keeper) mount(f *os.File, path string) error {
-	return k.atNames(func() error { return mount(f, path) })
-}
-
-func mount(f *os.File, path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("shadow: %w", err)
-	}
-	name, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o444)
+	err := k.atNames(func() error { return nsname.Add(path, fmt.Sprintf("/proc/self/fd/%d", f.Fd())) })
 	if err != nil {
-		return fmt.Errorf("shadow: %w", err)
-	}
-	_ = name.Close() // nothing was written
-	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), path, "", unix.MS_BIND, ""); err != nil {
-		return errors.Join(fmt.Errorf("shadow: naming %s: %w", path, err), os.Remove(path))
+		return fmt.Errorf("shadow: naming %s: %w", path, err)
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/polycube/polycube/internal/nsname"
 	"github.com/polycube/polycube/test/pace"
 )
 
@@ -190,7 +191,7 @@ func leaks(before map[string]string) []string {
 		}
 	}
 	slices.Sort(left)
-	names, _ := filepath.Glob(filepath.Join(namesDir, mountSource()+"-*")) // the pattern is well formed
+	names, _ := filepath.Glob(filepath.Join(nsname.Dir, mountSource()+"-*")) // the pattern is well formed
 	for _, name := range names {
 		left = append(left, "namespace "+filepath.Base(name))
 	}

@@ -21,13 +21,12 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/polycube/polycube/internal/nsname"
 	"github.com/polycube/polycube/test/pace"
 )
 
 // Prefix begins the name of every namespace made here; the process id follows it.
 const Prefix = "pcnt-"
-
-const namesDir = "/run/netns"
 
 // sequence makes names unique within the process.
 var sequence atomic.Int64
@@ -82,13 +81,13 @@ func New(t testing.TB, opts ...Option) *Namespace {
 		o(&c)
 	}
 	name := fmt.Sprintf("%s%d-%d", Prefix, os.Getpid(), sequence.Add(1))
-	path := filepath.Join(namesDir, name)
+	path := filepath.Join(nsname.Dir, name)
 	if err := create(path, c); err != nil {
 		t.Fatalf("namespace %s: %v", name, err)
 	}
 	fd, err := os.Open(path)
 	if err != nil {
-		t.Fatalf("namespace %s: %v", name, errors.Join(err, removeName(path)))
+		t.Fatalf("namespace %s: %v", name, errors.Join(err, nsname.Remove(path)))
 	}
 	n := &Namespace{Name: name, t: t, fd: fd}
 	t.Cleanup(n.remove)
@@ -116,18 +115,7 @@ func unshare(path string, c config) error {
 	if err := configure(c); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(namesDir, 0o755); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o444)
-	if err != nil {
-		return err
-	}
-	f.Close()
-	if err := unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, ""); err != nil {
-		return errors.Join(fmt.Errorf("bind mount: %w", err), os.Remove(path))
-	}
-	return nil
+	return nsname.Add(path, "/proc/thread-self/ns/net")
 }
 
 // configure sets up the namespace of the calling thread.
@@ -170,21 +158,13 @@ func (n *Namespace) remove() {
 		n.t.Errorf("namespace %s: processes are left in it: %s", n.Name, strings.Join(left, ", "))
 	}
 	n.fd.Close()
-	if err := removeName(n.Path()); err != nil {
+	if err := nsname.Remove(n.Path()); err != nil {
 		n.t.Errorf("namespace %s: %v", n.Name, err)
 	}
 }
 
-func removeName(path string) error {
-	err := unix.Unmount(path, unix.MNT_DETACH)
-	if err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: not mounted
-		return fmt.Errorf("unmount %s: %w", path, err)
-	}
-	return os.Remove(path)
-}
-
 // Path is the file that stands for the namespace.
-func (n *Namespace) Path() string { return filepath.Join(namesDir, n.Name) }
+func (n *Namespace) Path() string { return filepath.Join(nsname.Dir, n.Name) }
 
 // Fd is a descriptor of the namespace, valid until the test ends.
 func (n *Namespace) Fd() int { return int(n.fd.Fd()) }

@@ -21,6 +21,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"github.com/polycube/polycube/internal/nsname"
 	"github.com/polycube/polycube/test/pace"
 )
 
@@ -235,7 +236,7 @@ func TestLeak(t *testing.T) {
 		}
 	case "namespace":
 		n := New(t)
-		f, err := os.Create(filepath.Join(namesDir, n.Name+"-left"))
+		f, err := os.Create(filepath.Join(nsname.Dir, n.Name+"-left"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +288,7 @@ func TestLeaksAreFound(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		left, _ := filepath.Glob(filepath.Join(namesDir, Prefix+"*-left"))
+		left, _ := filepath.Glob(filepath.Join(nsname.Dir, Prefix+"*-left"))
 		for _, name := range left {
 			if err := os.Remove(name); err != nil {
 				t.Error(err)
