@@ -92,6 +92,7 @@ include test/test.mk
 soak: build python bpffs deps-openapi ## the long forms of the tests (POLYCUBE_SOAK=1)
 	POLYCUBE_SOAK=1 $(GO) test -timeout 6h $(TEST_FLAGS) ./...
 	$(GO) test -race -timeout 1h -count=1 ./internal/datapath/... # the data plane's Go code
+	@$(MAKE) test-young
 
 demo: build bpffs ## two bridges, three hosts and a transparent cube, live
 	scripts/demo.sh $(DEMO_FLAGS)

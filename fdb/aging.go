@@ -7,7 +7,11 @@ package fdb
 // address learned from a port while the port was taken away, or a configured entry whose memory
 // a program still held as that of the learned one before.
 
-import "time"
+import (
+	"time"
+
+	"github.com/polycube/polycube/cube"
+)
 
 // Limits of the time between two sweeps: a full table is learned into only after a sweep, and a
 // large one takes milliseconds to read.
@@ -43,7 +47,7 @@ func (d *Database[K]) sweepNow() {
 
 // sweep removes what is aged or behind no port, and holds configured entries to what they are.
 func (d *Database[K]) sweep() error {
-	now, err := Now()
+	now, err := cube.TimeCoarse()
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func (d *Database[K]) ConfiguredPort(k K) (index uint16, ok bool) {
 
 // Learned returns a learned entry; false if there is none that the fast path uses.
 func (d *Database[K]) Learned(k K) (e Entry, ok bool, err error) {
-	now, err := Now()
+	now, err := cube.TimeCoarse()
 	if err != nil {
 		return e, false, err
 	}
@@ -93,7 +93,7 @@ func (d *Database[K]) Learned(k K) (e Entry, ok bool, err error) {
 // early is in err afterwards.
 func (d *Database[K]) AllLearned(err *error) iter.Seq2[K, Entry] {
 	return func(yield func(K, Entry) bool) {
-		now, failed := Now()
+		now, failed := cube.TimeCoarse()
 		if failed != nil {
 			*err = failed
 			return
@@ -166,7 +166,7 @@ func (d *Database[K]) evict() error {
 	found := false
 	var err error
 	for k, e := range d.table.All(&err) {
-		if e.Fixed == 0 && (!found || e.Seen < seen) {
+		if e.Fixed == 0 && (!found || int64(e.Seen-seen) < 0) {
 			oldest, seen, found = k, e.Seen, true
 		}
 	}

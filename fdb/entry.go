@@ -12,8 +12,6 @@ import (
 	"net"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/polycube/polycube/cube"
 )
 
@@ -57,7 +55,7 @@ func (a Address) Hardware() net.HardwareAddr {
 
 // Entry is what the map has of a key; struct pcn_fdb_entry of the programs.
 type Entry struct {
-	Seen  uint64 // nanoseconds, on the clock of Now
+	Seen  uint64 // nanoseconds, on the clock of cube.TimeCoarse
 	Port  uint16 // index
 	Fixed uint8  // 1 for a configured entry
 	_     [5]uint8
@@ -71,15 +69,6 @@ func (e Entry) Age(now uint64) time.Duration {
 // Aged says whether the fast path uses the entry no more; with an aging time of 0 none ever is.
 func (e Entry) Aged(now uint64, aging time.Duration) bool {
 	return e.Fixed == 0 && aging > 0 && e.Age(now) > aging
-}
-
-// Now reads the clock of pcn_time_coarse, in nanoseconds.
-func Now() (uint64, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &ts); err != nil {
-		return 0, fmt.Errorf("reading the monotonic clock: %w", err)
-	}
-	return uint64(ts.Nano()), nil
 }
 
 // Refresh is how old `seen` may be before the fast path writes it again: a tenth of the aging time,

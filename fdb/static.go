@@ -100,7 +100,7 @@ func (d *Database[K]) apply(e *cube.Undo, c change[K]) error {
 			return err
 		}
 	}
-	now, err := Now()
+	now, err := cube.TimeCoarse()
 	if err != nil {
 		return err
 	}

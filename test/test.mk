@@ -3,7 +3,7 @@
 # Running the tests: the Makefile includes this. test/steady runs `go test`, keeps what each test
 # said in .cache/test, and knows what to run again.
 
-.PHONY: test test-race test-others test-timed test-again flaky steady
+.PHONY: test test-young test-race test-others test-timed test-again flaky steady
 
 # Packages tested under the race detector (a regular expression: it costs several
 # times the time, so not where packets are counted), those that take longest, which
@@ -57,3 +57,10 @@ test-again: steady ## what failed in the last make test, alone and twice; fails 
 
 flaky: build python bpffs deps-openapi steady ## TESTS=package.test, or the flaky ones known, under load until they fail
 	@$(STEADY) flaky -race '$(RACE_PKGS)' $(FLAKY_FLAGS) $(TESTS)
+
+# Packages that compare what programs write with the time, in a time namespace whose clocks began 20 seconds ago.
+CLOCK_PKGS := ./cube ./cubes/bridge ./cubes/nat ./cubes/router ./cubes/simplebridge ./examples/... ./fdb ./internal/datapath ./internal/trace
+
+test-young: build python bpffs ## the tests that read the clock, where it began 20 seconds ago
+	@offset=$$((20 - $$(cut -d. -f1 /proc/uptime))); \
+	unshare --time --fork --monotonic $$offset --boottime $$offset $(GO) test $(go_test) $(beside) $(CLOCK_PKGS)

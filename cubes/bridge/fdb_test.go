@@ -163,7 +163,7 @@ func TestAFrameMakesAnEntryYoung(t *testing.T) {
 		t.Errorf("age is %s, want 280", age)
 	}
 	l.Run("veth2", frame(two, one))
-	if got := look(t, l, two).Seen; got < first-uint64(20*time.Second) {
+	if got := look(t, l, two).Seen; int64(got-first) < -int64(20*time.Second) {
 		t.Errorf("a frame left the entry %v old", time.Duration(first-got))
 	}
 }

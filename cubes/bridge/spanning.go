@@ -13,7 +13,6 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cubes/bridge/stp"
-	"github.com/polycube/polycube/fdb"
 )
 
 // maxMemberships bounds how often ports are members of VLANs while spanning trees run: each of them is a port of a tree,
@@ -180,7 +179,7 @@ func (s *spanning) second() {
 
 // alive tells the fast path that BPDUs are answered.
 func (s *spanning) alive() {
-	now, err := fdb.Now()
+	now, err := cube.TimeCoarse()
 	if err == nil {
 		err = s.sign.Set(0, now)
 	}

@@ -17,7 +17,7 @@ PCN_CONFIG(bool, stp_enabled) = false;
  * second. Neighbours that speak RSTP wait for BPDUs for 6 seconds. */
 #define BRIDGE_SILENCE 3000000000ull
 
-/* When the control plane gave its last sign, coarse monotonic ns. */
+/* When the control plane gave its last sign, coarse monotonic ns; 0: it gave none. */
 PCN_MAP(spanning, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1);
 
 /* A port's BPDUs of a second. CPUs that count at the same time may let a few more pass. */
@@ -69,7 +69,7 @@ PCN_NOINLINE int bridge_bpdu(__u32 port, __u16 vlan)
 		return BRIDGE_NOT_ALLOWED;
 	if (bridge_too_many(port, now))
 		return BRIDGE_BPDU_FLOOD;
-	if ((__s64)(now - *sign) <= (__s64)BRIDGE_SILENCE)
+	if (*sign && (__s64)(now - *sign) <= (__s64)BRIDGE_SILENCE)
 		return BRIDGE_TO_TREE;
 	return bridge_in(in->forward, vlan) ? BRIDGE_TO_ALL : BRIDGE_STP_BLOCKED;
 }

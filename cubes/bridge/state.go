@@ -158,7 +158,7 @@ func (b *bridge) counter(index uint32) (*uint64, error) {
 
 // entries are all entries, in the order of the list.
 func (b *bridge) entries() ([]shownAs, error) {
-	now, err := fdb.Now()
+	now, err := cube.TimeCoarse()
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (b *bridge) oneEntry(vlan, mac string) ([]shownAs, error) {
 	if index, ok := b.fdb.ConfiguredPort(k); ok {
 		return []shownAs{b.showStatic(k, index)}, nil
 	}
-	now, err := fdb.Now()
+	now, err := cube.TimeCoarse()
 	if err != nil {
 		return nil, err
 	}

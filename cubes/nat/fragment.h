@@ -45,7 +45,7 @@ PCN_NOINLINE struct nat_fragment *nat_recall(const struct nat_key6 *key, __u32 i
 		return NULL;
 	nat_fragment_of(o, key, id, table);
 	struct nat_fragment *f = bpf_map_lookup_elem(&fragments, &o->fragment_key);
-	if (!f || pcn_time_coarse() - f->seen > NAT_FRAGMENT_NS)
+	if (!f || (__s64)(pcn_time_coarse() - f->seen) > (__s64)NAT_FRAGMENT_NS)
 		return NULL;
 	nat_count(NAT_FRAGMENTS);
 	return f;

@@ -76,7 +76,7 @@ func pagerOf(t *testing.T, l *bpftest.Lab) *nat {
 
 func fillMillion(t *testing.T, tables *tables, many int) {
 	t.Helper()
-	now, err := clock()
+	now, err := cube.TimeCoarse()
 	if err != nil {
 		t.Fatal(err)
 	}

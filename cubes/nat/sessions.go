@@ -87,7 +87,10 @@ func protoOf(name string) (uint8, error) {
 // show is how a session reads. in is what the other direction knows.
 func (n *nat) show(is session, in half, now uint64) entry {
 	timeout := n.config.Timeout.of(is.proto, is.State)
-	age := elapsed(now, max(is.Seen, in.Seen))
+	age := elapsed(now, is.Seen)
+	if in.Seen != 0 {
+		age = min(age, elapsed(now, in.Seen))
+	}
 	e := entry{
 		InternalSrc: is.internal.addr, InternalDst: is.remote.addr, InternalSport: is.internal.port, InternalDport: is.remote.port,
 		Proto: protoName(is.proto), OriginatingRule: is.Origin.String(), ExternalIP: is.external.addr, ExternalPort: is.external.port,
@@ -133,7 +136,7 @@ func (n *nat) Page(_ context.Context, path []string, q cube.PageQuery) (cube.Pag
 
 // pageOf reads a page of one family.
 func pageOf[K comparable, V any](n *nat, f *family[K, V], q cube.PageQuery) (page cube.Page, err error) {
-	now, err := clock()
+	now, err := cube.TimeCoarse()
 	if err != nil {
 		return page, err
 	}
@@ -235,7 +238,7 @@ func oneOf[K comparable, V any](n *nat, f *family[K, V], keys sessionKeys) (json
 	if err != nil || !ok || f.half(v).Flags&flagMapping != 0 {
 		return nil, err
 	}
-	now, err := clock()
+	now, err := cube.TimeCoarse()
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +287,7 @@ const flushTime = 5 * time.Second
 
 // flush ends all sessions and mappings that there are: what comes from outside is stopped first.
 func (n *nat) flush() error {
-	now, err := clock()
+	now, err := cube.TimeCoarse()
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func (s *sweeper) begin() {
 	if s.running || !n.open || !n.synced {
 		return
 	}
-	now, err := clock()
+	now, err := cube.TimeCoarse()
 	var created [4]uint64
 	if err == nil {
 		created, err = n.created()
@@ -172,7 +172,7 @@ func (s *sweeper) looksForStrays() bool { return s.swept%strayEvery == 0 }
 
 // work does what is due at the present place.
 func (s *sweeper) work() (next string, err error) {
-	now, err := clock()
+	now, err := cube.TimeCoarse()
 	if err != nil {
 		return "", err
 	}
@@ -244,7 +244,7 @@ func dropMapping[K comparable, V any](f *family[K, V], k K, v V, fits bool) erro
 	if err != nil || !ok {
 		return err
 	}
-	if fits && f.half(was).Seen > f.half(v).Seen {
+	if fits && later(f.half(was).Seen, f.half(v).Seen) {
 		_, err := f.egress.Add(k, was) // the fast path may have done it
 		if !errors.Is(err, cube.ErrFull) {
 			return err
@@ -279,7 +279,7 @@ func sweepIngress[K comparable, V any](s *sweeper, f *family[K, V], now uint64) 
 	}
 	var stray []K
 	for _, e := range entries {
-		if h := f.half(e.Value); elapsed(now, max(h.Created, h.Seen)) < strayAge {
+		if h := f.half(e.Value); min(elapsed(now, h.Created), elapsed(now, h.Seen)) < strayAge {
 			continue
 		}
 		_, ok, err := f.egress.Get(f.twin(e.Key, e.Value))
@@ -297,6 +297,10 @@ func sweepIngress[K comparable, V any](s *sweeper, f *family[K, V], now uint64) 
 // elapsed is the time since then; a packet may be newer than now.
 func elapsed(now, then uint64) time.Duration { return max(0, time.Duration(int64(now-then))) }
 
+// later tells whether a time is after another one. Times are compared by their difference, as in the fast path: one from
+// before the machine booted, which tests plant, is a large number.
+func later(a, b uint64) bool { return int64(a-b) > 0 }
+
 // fresh tells whether a session had a packet within its timeout. twin is asked for the other direction's.
 func (s *sweeper) fresh(is session, twin func() (uint64, error), now uint64) (bool, error) {
 	timeout := s.nat.config.Timeout.of(is.proto, is.State)
@@ -304,7 +308,7 @@ func (s *sweeper) fresh(is session, twin func() (uint64, error), now uint64) (bo
 		return true, nil
 	}
 	seen, err := twin()
-	return elapsed(now, seen) <= timeout, err
+	return seen != 0 && elapsed(now, seen) <= timeout, err
 }
 
 // of is the timeout of a session.
@@ -373,7 +377,7 @@ func unspecifiedLike(a netip.Addr) netip.Addr {
 
 // inUse tells whether a mapping had sessions in the last sweep, or got one since that began.
 func (s *sweeper) inUse(is session) bool {
-	if s.last == nil || is.Seen >= s.last.began {
+	if s.last == nil || !later(s.last.began, is.Seen) {
 		return true
 	}
 	word, mask := s.last.bit(is)
@@ -382,7 +386,7 @@ func (s *sweeper) inUse(is session) bool {
 
 // fits tells whether there still is the rule of a session, or of a mapping, and translates as it does.
 func (n *nat) fits(is session) bool {
-	if is.Created <= n.flushed {
+	if n.flushed != 0 && !later(is.Created, n.flushed) {
 		return false
 	}
 	switch is.Origin {

@@ -58,7 +58,7 @@ type mapsOf struct {
 // plant writes a session, or a mapping, as the fast path does.
 func plant(t testing.TB, tables *tables, p planted) {
 	t.Helper()
-	now, err := clock()
+	now, err := cube.TimeCoarse()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +369,7 @@ func TestManySessionsAreReadInPages(t *testing.T) {
 	l.Create("nat", "n", someRules)
 	tables := tablesOf(t, l)
 	const each = 1500
-	now, err := clock()
+	now, err := cube.TimeCoarse()
 	if err != nil {
 		t.Fatal(err)
 	}

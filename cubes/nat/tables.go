@@ -6,11 +6,8 @@ package nat
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 	"strconv"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
 )
@@ -269,15 +266,6 @@ func key4Of(internal, remote endpoint, proto uint8) key4 {
 func key6Of(internal, remote endpoint, proto uint8) key6 {
 	return key6{Local: internal.addr.As16(), Remote: remote.addr.As16(), LocalPort: portOf(internal.port),
 		RemotePort: portOf(remote.port), Proto: proto}
-}
-
-// clock reads the clock of pcn_time_coarse.
-func clock() (uint64, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &ts); err != nil {
-		return 0, fmt.Errorf("reading the monotonic clock: %w", err)
-	}
-	return uint64(ts.Nano()), nil
 }
 
 // The indexes of the map `counters`: enum nat_counter.

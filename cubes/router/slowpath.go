@@ -8,10 +8,7 @@ package router
 
 import (
 	"encoding/binary"
-	"fmt"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cubes/router/neigh"
@@ -181,11 +178,11 @@ func (s *slow) restore() error {
 
 // clock is that of pcn_time_coarse.
 func clock() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &ts); err != nil {
-		panic(fmt.Sprintf("reading the monotonic clock: %v", err)) // every kernel that we run on has it
+	now, err := cube.TimeCoarse()
+	if err != nil {
+		panic(err) // every kernel that we run on has it, and the first reading is before the router serves
 	}
-	return time.Duration(ts.Nano())
+	return time.Duration(now)
 }
 
 func (s *slow) tick() {

@@ -67,7 +67,7 @@ func (b *bridge) notLearned() (*uint64, error) {
 }
 
 func (b *bridge) learnedEntries() ([]learned, error) {
-	now, err := fdb.Now()
+	now, err := cube.TimeCoarse()
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (b *bridge) learnedEntry(text string) ([]learned, error) {
 	if err != nil {
 		return nil, err
 	}
-	now, err := fdb.Now()
+	now, err := cube.TimeCoarse()
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/ringbuf"
-	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
@@ -159,11 +158,11 @@ func (s *sandbox) makeFramework() error {
 			return err
 		}
 	}
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return fmt.Errorf("reading the clock: %w", err)
+	now, err := cube.Time()
+	if err != nil {
+		return err
 	}
-	if err := s.fw[mapTracing].Put(uint32(0), uint64(now.Nano()+time.Hour.Nanoseconds())); err != nil {
+	if err := s.fw[mapTracing].Put(uint32(0), now+uint64(time.Hour)); err != nil {
 		return fmt.Errorf("preparing the trace: %w", err)
 	}
 	return s.writeRows()

@@ -7,8 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -69,11 +68,11 @@ func (b *builder) concerns(s link.Session) bool {
 // TraceUntil lets programs that are traced record packets for so long from now. It is a lease: a
 // daemon that dies does not renew it.
 func (p *Plane) TraceUntil(d time.Duration) error {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return fmt.Errorf("reading the clock: %w", err)
+	now, err := cube.Time()
+	if err != nil {
+		return err
 	}
-	if err := p.fw.maps[mapTracing].Put(uint32(0), uint64(now.Nano()+d.Nanoseconds())); err != nil {
+	if err := p.fw.maps[mapTracing].Put(uint32(0), now+uint64(d)); err != nil {
 		return fmt.Errorf("renewing the lease of tracing: %w", err)
 	}
 	return nil

@@ -10,8 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/slowpath"
 )
@@ -27,7 +26,7 @@ type Session struct {
 	hub        *Hub
 	want       link.Session
 	request    Request
-	epoch      time.Time // when the monotonic clock was 0
+	epoch      time.Time // when the programs' clock was 0
 	lostBefore uint64
 	deadline   *time.Timer
 
@@ -46,9 +45,8 @@ type Session struct {
 
 func newSession(h *Hub, r Request) *Session {
 	s := &Session{hub: h, request: r, wake: make(chan struct{}, 1)}
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err == nil {
-		s.epoch = time.Now().Add(-time.Duration(ts.Nano())).Round(0)
+	if now, err := cube.Time(); err == nil {
+		s.epoch = time.Now().Add(-time.Duration(now)).Round(0)
 	}
 	s.deadline = time.AfterFunc(r.Time, func() { s.finish(errTime) })
 	return s

@@ -186,7 +186,7 @@ PCN_INLINE int is_open(const struct address *source)
 	struct client *client = bpf_map_lookup_elem(&clients, source);
 	__u64 now = pcn_time();
 
-	if (!client || (client->last && now - client->last > idle_timeout))
+	if (!client || (client->last && (__s64)(now - client->last) > (__s64)idle_timeout))
 		return 0;
 	client->last = now;
 	__sync_fetch_and_add(&client->packets, 1);

@@ -32,10 +32,16 @@ struct sender {
 
 PCN_MAP(senders, BPF_MAP_TYPE_LRU_HASH, __u64, struct sender, 4096);
 
+/* The time since then. Another processor may have written it after now was read. */
+PCN_INLINE __u64 since(__u64 now, __u64 then)
+{
+	return (__s64)(now - then) > 0 ? now - then : 0;
+}
+
 /* Takes a token from the sender's bucket; 0 if there is none. */
 PCN_INLINE int take(struct sender *s, __u64 now)
 {
-	__u64 most = burst * SECOND, passed = now - s->last;
+	__u64 most = burst * SECOND, passed = since(now, s->last);
 
 	/* More than this fills any bucket, and would not fit the product. */
 	if (passed > QUIET)
@@ -73,7 +79,7 @@ PCN_INGRESS
 	if (take(s, now))
 		return pcn_pkt_pass(ctx, md);
 	s->dropped++;
-	if (now - s->told > QUIET || !s->told) {
+	if (since(now, s->told) > QUIET || !s->told) {
 		s->told = now;
 		pcn_notify(ctx, md, OVER, &sender, sizeof(sender));
 	}
