@@ -17,6 +17,9 @@ MODULE  := github.com/polycube/polycube
 GIT     := git -c safe.directory='*'
 VERSION ?= $(shell $(GIT) describe --tags --always --dirty 2>/dev/null || echo dev)
 
+# Where Go may be without being in PATH, under sudo for one.
+export PATH := $(PATH):/usr/local/go/bin:/usr/lib/go/bin
+
 # Stamping from a checkout that another user owns makes go build fail; the
 # version comes from git describe instead.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
@@ -93,6 +96,7 @@ soak: build python bpffs deps-openapi ## the long forms of the tests (POLYCUBE_S
 	POLYCUBE_SOAK=1 $(GO) test -timeout 6h $(TEST_FLAGS) ./...
 	$(GO) test -race -timeout 1h -count=1 ./internal/datapath/... # the data plane's Go code
 	@$(MAKE) test-young
+	@$(MAKE) test-fresh
 
 demo: build bpffs ## two bridges, three hosts and a transparent cube, live
 	scripts/demo.sh $(DEMO_FLAGS)

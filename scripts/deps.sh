@@ -7,6 +7,7 @@
 #   scripts/deps.sh build   what building, testing and the demo need
 #   scripts/deps.sh openapi what the tests of the API's description need on top of that
 #   scripts/deps.sh lint    what `make lint` needs on top of that
+#   scripts/deps.sh soak    what `make soak` needs on top of that
 #
 # SKIP_DEPS=1 turns it off where packages come from elsewhere.
 set -euo pipefail
@@ -18,9 +19,13 @@ PYANG_VERSION=2.7.1
 
 BUILD_PACKAGES=(clang llvm gcc libc6-dev make pkg-config libyang2-dev libyang2-tools libbpf-dev
 	linux-libc-dev bpftool iproute2 ethtool iputils-ping tcpdump iperf3 jq clang-format
-	procps util-linux systemd bird2 python3-venv openssl curl
+	procps util-linux systemd bird2 python3-venv openssl curl ca-certificates git
 	openvswitch-switch frr nftables dnsmasq-base isc-dhcp-client socat)
 LINT_PACKAGES=(shellcheck protobuf-compiler)
+SOAK_PACKAGES=(debootstrap)
+
+APT=(apt-get -q -y -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0)
+export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 # what has a service does not start it
 
 say() { echo "deps: $*" >&2; }
 die() {
@@ -49,15 +54,67 @@ install_packages() {
 	[ "$(id -u)" -eq 0 ] ||
 		die "missing packages; as root run: apt-get install --no-install-recommends ${missing[*]}"
 	say "installing ${missing[*]}"
-	local apt=(apt-get -q -y -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0)
-	export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 # what has a service does not start it
-	"${apt[@]}" update </dev/null
-	"${apt[@]}" install --no-install-recommends "${missing[@]}" </dev/null
+	"${APT[@]}" update </dev/null
+	"${APT[@]}" install --no-install-recommends "${missing[@]}" </dev/null
 }
 
-check_go() {
-	command -v go >/dev/null ||
-		die "Go is missing: install the version that go.mod names, or a newer one, and put it in PATH"
+# Go from 1.21 on fetches the version that go.mod names, if it is older than that itself.
+MIN_GO=21
+# Where Go is installed without a link in PATH; the Makefile looks there as well.
+PATH=$PATH:/usr/local/go/bin:/usr/lib/go/bin
+
+# have_go tells whether there is a Go that can build this, or fetch one that can.
+have_go() {
+	local version
+	version=$(cd / && GOTOOLCHAIN=local go version 2>/dev/null) || return 1
+	[[ $version =~ go1\.([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -ge $MIN_GO ]
+}
+
+# go_candidate prints the minor number of the Go 1.x that apt would install.
+go_candidate() {
+	apt-cache policy golang-go | sed -n 's/^ *Candidate: \(.*:\)\?1\.\([0-9]*\).*/\2/p'
+}
+
+# add_backports adds Debian's backports, from the mirror that the release itself comes from.
+add_backports() {
+	local codename=$1 mirror list=/etc/apt/sources.list.d/polycube-backports.sources
+	# shellcheck disable=SC2016 # apt's variables
+	mirror=$(apt-get indextargets --format '$(CODENAME) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
+		awk -v codename="$codename" '$1 == codename && $2 == "main" { print $3; exit }')
+	[ -n "$mirror" ] || return 1
+	say "adding $codename-backports of $mirror for Go: $list"
+	{
+		echo "# Made by Polycube's scripts/deps.sh, for Go. Nothing else is installed from here unless it is asked for."
+		printf 'Types: deb\nURIs: %s\nSuites: %s-backports\nComponents: main\n' "$mirror" "$codename"
+		local keys=/usr/share/keyrings/debian-archive-keyring.gpg
+		[ ! -e $keys ] || echo "Signed-By: $keys"
+	} >"$list"
+	if ! "${APT[@]}" update </dev/null; then
+		rm -f "$list"
+		die "$mirror has no backports of $codename; $GO_BY_HAND"
+	fi
+}
+
+GO_BY_HAND="install Go 1.$MIN_GO or newer (https://go.dev/doc/install) and put it in PATH"
+
+# need_go installs Go where there is none. It stays as it is where one is in PATH that is new enough.
+need_go() {
+	have_go && return 0
+	local codename backports=()
+	if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+		die "Go is missing, or older than 1.$MIN_GO: $GO_BY_HAND"
+	fi
+	"${APT[@]}" update </dev/null
+	if [ "$(go_candidate)" -lt $MIN_GO ] 2>/dev/null; then
+		codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+		backports=(-t "$codename-backports")
+		[ -n "$(apt-get indextargets "Codename: $codename-backports")" ] ||
+			add_backports "$codename" || die "apt has no Go 1.$MIN_GO: $GO_BY_HAND"
+	fi
+	say "installing golang-go"
+	"${APT[@]}" install --no-install-recommends "${backports[@]}" golang-go </dev/null
+	hash -r
+	have_go || die "$(command -v go || echo "no Go in PATH"): the Go that comes first in PATH is older than 1.$MIN_GO: $GO_BY_HAND"
 }
 
 # once FILE VERSION COMMAND runs COMMAND, which makes FILE, unless this version of it is there.
@@ -95,20 +152,23 @@ mkdir -p .cache/bin
 [ "${SKIP_DEPS:-}" != 1 ] || exit 0
 case "${1:-build}" in
 build)
-	check_go
 	install_packages "${BUILD_PACKAGES[@]}"
+	need_go
 	;;
 openapi)
 	install_packages python3-venv
 	once .cache/openapi/bin/schemathesis "$(sha256sum <"$OPENAPI_REQUIREMENTS")" install_openapi
 	;;
 lint)
-	check_go
+	need_go
 	install_packages "${LINT_PACKAGES[@]}"
 	once .cache/pyang/bin/pyang "$PYANG_VERSION" install_pyang
 	once .cache/bin/golangci-lint "$GOLANGCI_VERSION" install_golangci
 	;;
+soak)
+	install_packages "${SOAK_PACKAGES[@]}"
+	;;
 *)
-	die "usage: scripts/deps.sh build|openapi|lint"
+	die "usage: scripts/deps.sh build|openapi|lint|soak"
 	;;
 esac

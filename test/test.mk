@@ -3,7 +3,7 @@
 # Running the tests: the Makefile includes this. test/steady runs `go test`, keeps what each test
 # said in .cache/test, and knows what to run again.
 
-.PHONY: test test-young test-race test-others test-timed test-again flaky steady
+.PHONY: test test-young test-fresh deps-soak test-race test-others test-timed test-again flaky steady
 
 # Packages tested under the race detector (a regular expression: it costs several
 # times the time, so not where packets are counted), those that take longest, which
@@ -64,3 +64,9 @@ CLOCK_PKGS := ./cube ./cubes/bridge ./cubes/nat ./cubes/router ./cubes/simplebri
 test-young: build python bpffs ## the tests that read the clock, where it began 20 seconds ago
 	@offset=$$((20 - $$(cut -d. -f1 /proc/uptime))); \
 	unshare --time --fork --monotonic $$offset --boottime $$offset $(GO) test $(go_test) $(beside) $(CLOCK_PKGS)
+
+deps-soak: deps
+	@scripts/deps.sh soak
+
+test-fresh: deps-soak ## the README's commands in a bare Debian 12, from a clean clone
+	test/fresh/run.sh
