@@ -95,10 +95,14 @@ func newBridge(r *lab.Rig, w *lab.Wire, typ cube.Type, mode datapath.Mode) (*lab
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := r.NewPlane(w.Machine.Namespace, lab.PlaneOptions{
+	return bridgeOn(r, w, lab.PlaneOptions{
 		Type: typ, Mode: mode,
 		Services: map[string]map[cube.Hook][]byte{"simplebridge": objects},
 	})
+}
+
+func bridgeOn(r *lab.Rig, w *lab.Wire, o lab.PlaneOptions) (*lab.Plane, *datapath.Node, error) {
+	p, err := r.NewPlane(w.Machine.Namespace, o)
 	if err != nil {
 		return nil, nil, err
 	}

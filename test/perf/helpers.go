@@ -17,6 +17,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/kernel"
 	"github.com/polycube/polycube/internal/slowpath"
 	"github.com/polycube/polycube/test/lint/reference"
 	"github.com/polycube/polycube/test/netns"
@@ -117,7 +118,7 @@ func helperCost(ns float64) string {
 
 // measureHelpers times all cases of a hook and gives out their net costs.
 func measureHelpers(r *Run, rig *lab.Rig, hook cube.Hook, cases []helperCase, result func(helperCase, report.Sample)) error {
-	p, n, err := helperPlane(rig, hook)
+	p, n, err := helperPlane(rig, hook, nil)
 	if err != nil {
 		return err
 	}
@@ -241,7 +242,7 @@ func (a *arrivals) Flood(uint16, *cube.PacketIn, slowpath.Meta) {}
 func (a *arrivals) Notify(uint16, uint32, []byte) { a.n.Add(1) }
 
 // helperPlane links the cube between the loopback, where test runs enter, and a host.
-func helperPlane(rig *lab.Rig, hook cube.Hook) (*lab.Plane, *datapath.Node, error) {
+func helperPlane(rig *lab.Rig, hook cube.Hook, k *kernel.Features) (*lab.Plane, *datapath.Node, error) {
 	object, err := bpf.Object("helpers", hook)
 	if err != nil {
 		return nil, nil, err
@@ -253,7 +254,7 @@ func helperPlane(rig *lab.Rig, hook cube.Hook) (*lab.Plane, *datapath.Node, erro
 		typ = cube.TypeXDPSKB
 	}
 	p, err := rig.NewPlane(ns.Namespace, lab.PlaneOptions{
-		Type: typ, Mode: datapath.ModeInline, SlowPath: true,
+		Type: typ, Mode: datapath.ModeInline, SlowPath: true, Kernel: k,
 		Services: map[string]map[cube.Hook][]byte{"helpers": {hook: object}},
 	})
 	if err != nil {

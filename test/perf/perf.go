@@ -70,6 +70,7 @@ func Parts() []Part {
 		{"daemon", daemon},
 		{"api", api},
 		{"helpers", helpers},
+		{"oldkernel", oldKernel},
 	}
 }
 

@@ -84,65 +84,71 @@ const volatile __u32 pcn_kernel_skb = 1;
 #define PCN_CHECKSUM_COMPLETE 2
 #define PCN_CHECKSUM_PARTIAL 3
 
-/* Internal: the skb, or NULL where the kernel does not hand it out. */
-PCN_INLINE const struct sk_buff *pcn_csum_skb(struct CTXTYPE *ctx)
-{
-	return pcn_kernel_skb ? bpf_cast_to_kern_ctx(ctx) : NULL;
-}
+/* Internal: ip_summed, of the bytes that hold it. A field of two bits of a byte which is not the same in all
+ * kernels. */
+#define pcn_csum_summed_in(value)                                                   \
+	((value) << __builtin_preserve_field_info(((struct sk_buff *)0)->ip_summed, \
+						  BPF_CORE_FIELD_LSHIFT_U64) >>     \
+	 __builtin_preserve_field_info(((struct sk_buff *)0)->ip_summed,            \
+				       BPF_CORE_FIELD_RSHIFT_U64))
 
-/* Internal: `size` bytes of an skb that the kernel does not hand out, 8 at most, as a number. */
-PCN_INLINE __u64 pcn_csum_read(struct CTXTYPE *ctx, __u32 at, const __u32 size)
-{
-	__u64 value = 0;
-
-	bpf_probe_read_kernel(&value, size, (void *)ctx + at);
-	return value;
-}
-
-/* Internal: a member of the skb. */
-#define pcn_csum_member(ctx, skb, member)                                                          \
-	((skb) ? (__u64)(skb)->member                                                              \
-	       : pcn_csum_read(                                                                    \
-			 ctx,                                                                      \
-			 __builtin_preserve_field_info((skb)->member, BPF_CORE_FIELD_BYTE_OFFSET), \
-			 sizeof((skb)->member)))
-
-/* Internal: ip_summed. A field of two bits of a byte which is not the same in all kernels. */
-PCN_INLINE __u32 pcn_csum_summed(struct CTXTYPE *ctx, const struct sk_buff *skb)
+/* Internal: ip_summed. */
+PCN_INLINE __u32 pcn_csum_summed(const struct sk_buff *skb)
 {
 	__u32 at = __builtin_preserve_field_info(skb->ip_summed, BPF_CORE_FIELD_BYTE_OFFSET);
-	__u32 left = __builtin_preserve_field_info(skb->ip_summed, BPF_CORE_FIELD_LSHIFT_U64);
-	__u32 right = __builtin_preserve_field_info(skb->ip_summed, BPF_CORE_FIELD_RSHIFT_U64);
 	__u64 value;
 
 	switch (__builtin_preserve_field_info(skb->ip_summed, BPF_CORE_FIELD_BYTE_SIZE)) {
 	case 1:
-		value = skb ? *(const __u8 *)((const void *)skb + at) : pcn_csum_read(ctx, at, 1);
+		value = *(const __u8 *)((const void *)skb + at);
 		break;
 	case 2:
-		value = skb ? *(const __u16 *)((const void *)skb + at) : pcn_csum_read(ctx, at, 2);
+		value = *(const __u16 *)((const void *)skb + at);
 		break;
 	case 4:
-		value = skb ? *(const __u32 *)((const void *)skb + at) : pcn_csum_read(ctx, at, 4);
+		value = *(const __u32 *)((const void *)skb + at);
 		break;
 	default:
-		value = skb ? *(const __u64 *)((const void *)skb + at) : pcn_csum_read(ctx, at, 8);
+		value = *(const __u64 *)((const void *)skb + at);
 	}
-	return value << left >> right;
+	return pcn_csum_summed_in(value);
+}
+
+/* Internal: where the sum begins that is still to be made, from the first byte of the packet. */
+PCN_INLINE long pcn_csum_start(const struct sk_buff *skb)
+{
+	return skb->csum_start - (skb->data - skb->head);
+}
+
+/* Internal: both, ip_summed in the upper half, where the kernel does not hand out the skb. */
+PCN_NOINLINE __u64 pcn_csum_read(struct CTXTYPE *ctx)
+{
+	const struct sk_buff *skb = (const void *)ctx; /* as such, valid for the helper only */
+	__u64 value = 0, head = 0, data = 0;
+	__u16 start = 0;
+
+	bpf_probe_read_kernel(
+		&value, __builtin_preserve_field_info(skb->ip_summed, BPF_CORE_FIELD_BYTE_SIZE),
+		(const void *)skb +
+			__builtin_preserve_field_info(skb->ip_summed, BPF_CORE_FIELD_BYTE_OFFSET));
+	value = pcn_csum_summed_in(value);
+	if (value != PCN_CHECKSUM_PARTIAL)
+		return value << 32;
+	bpf_probe_read_kernel(&head, sizeof(head), &skb->head);
+	bpf_probe_read_kernel(&data, sizeof(data), &skb->data);
+	bpf_probe_read_kernel(&start, sizeof(start), &skb->csum_start);
+	return value << 32 | (__u32)(start - (data - head));
 }
 
 /* Internal: true if the checksum field of an L4 header has the sum of the pseudo header only, not
- * inverted, and the rest is added when the packet is sent or cut. That of an outer header is
- * complete when the mark is on an inner one, but for superframes. */
-PCN_INLINE int pcn_csum_is_partial(struct CTXTYPE *ctx, const struct sk_buff *skb, const void *l4)
+ * inverted, and the rest is added when the packet is sent or cut; start is where that sum begins. That of
+ * an outer header is complete when the mark is on an inner one, but for superframes. */
+PCN_INLINE int pcn_csum_is_partial(struct CTXTYPE *ctx, long start, const void *l4)
 {
 	long at = l4 - pcn_data(ctx);
 
 	asm volatile("" : "+r"(at)); /* no sums of packet pointers and others */
-	__u64 headroom = pcn_csum_member(ctx, skb, data) - pcn_csum_member(ctx, skb, head);
-	if (pcn_csum_member(ctx, skb, csum_start) == at + headroom)
-		return 1;
-	return ctx->gso_size != 0;
+	return start == at || ctx->gso_size != 0;
 }
 #endif
 
@@ -177,10 +183,13 @@ PCN_INLINE void pcn_csum_l4(struct CTXTYPE *ctx, const void *l4, __sum16 *check,
 		return;
 	}
 #ifdef PCN_TC
-	const struct sk_buff *skb = pcn_csum_skb(ctx);
-	__u32 summed = pcn_csum_summed(ctx, skb);
+	const __u32 has_skb = pcn_kernel_skb;
+	const struct sk_buff *skb = has_skb ? bpf_cast_to_kern_ctx(ctx) : NULL;
+	__u64 read = has_skb ? 0 : pcn_csum_read(ctx);
+	__u32 summed = has_skb ? pcn_csum_summed(skb) : read >> 32;
 
-	if (summed == PCN_CHECKSUM_PARTIAL && pcn_csum_is_partial(ctx, skb, l4)) {
+	if (summed == PCN_CHECKSUM_PARTIAL &&
+	    pcn_csum_is_partial(ctx, has_skb ? pcn_csum_start(skb) : (__s32)read, l4)) {
 		*check = ~pcn_csum_fold(was + addresses);
 		return;
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/kernel"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -38,6 +39,10 @@ type PlaneOptions struct {
 	Services map[string]map[cube.Hook][]byte
 	// SegmentCubes bounds the cubes of a segment; 0 is what the kernel can take.
 	SegmentCubes int
+	// Kernel stands for what the kernel can do; nil asks it.
+	Kernel *kernel.Features
+	// Clsact attaches by filters where the kernel has tcx.
+	Clsact bool
 	// SlowPath makes the helper interfaces by which packets go down.
 	SlowPath bool
 }
@@ -74,6 +79,7 @@ func (r *Rig) NewPlane(ns *netns.Namespace, o PlaneOptions) (*Plane, error) {
 func (p *Plane) open(o PlaneOptions) (err error) {
 	opts := datapath.Options{
 		Dir: p.dir, Instance: "bench", Mode: o.Mode, SegmentCubes: o.SegmentCubes,
+		Kernel: o.Kernel, Clsact: o.Clsact,
 		// The loopback, which test runs enter by, has an MTU that would ask for fragments.
 		MTU: func(int) (int, error) { return 1500, nil },
 	}
