@@ -21,6 +21,7 @@ import (
 	_ "github.com/polycube/polycube/cubes/all" // whose programs are looked at
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/kernel"
 	"github.com/polycube/polycube/internal/netdev"
 )
 
@@ -76,7 +77,7 @@ func newLab() *lab {
 		MapType:        func(ebpf.MapType) error { return nil },
 		Helper:         func(ebpf.ProgramType, asm.BuiltinFunc) error { return nil },
 		KernelFunction: func(string) (bool, error) { return true, nil },
-		NonNull:        func() (bool, error) { return true, nil },
+		Features:       func() (kernel.Features, error) { return kernel.All, nil },
 		Services: func() ([]datapath.Trial, error) {
 			both := map[cube.Hook][]byte{cube.TC: {1}, cube.XDP: {2}}
 			return []datapath.Trial{{Service: "switch", Objects: both}, {Service: "guard", Objects: both, Transparent: true}}, nil
@@ -104,6 +105,33 @@ func (l *lab) device(change func(*netdev.Facts)) {
 		f, err := good(name)
 		change(&f)
 		return f, err
+	}
+}
+
+// without takes a feature of the kernel away.
+func without(take func(*kernel.Features)) func(*lab) {
+	return func(l *lab) {
+		f := kernel.All
+		take(&f)
+		l.Features = func() (kernel.Features, error) { return f, nil }
+	}
+}
+
+// TestFeaturesThatNobodyMayAsk: a process without privileges does not learn what the kernel lacks.
+func TestFeaturesThatNobodyMayAsk(t *testing.T) {
+	l := newLab()
+	l.Features = func() (f kernel.Features, _ error) { return f, fmt.Errorf("probing: %w", unix.EPERM) }
+	n := 0
+	for _, f := range Run(context.Background(), l.Machine, Options{}) {
+		if f.Grade != OK {
+			n++
+			if f.Grade != Unknown || f.Remedy != "run it as root" {
+				t.Errorf("found %+v", f)
+			}
+		}
+	}
+	if n != 4 {
+		t.Errorf("%d features are unknown", n)
 	}
 }
 
@@ -182,17 +210,13 @@ func TestEachCheck(t *testing.T) {
 		{"no tcx", func(l *lab) {
 			l.KernelEnum = func(_, value string) (bool, error) { return value != "BPF_TCX_INGRESS", nil }
 		}, "tcx", Slower, "clsact", "6.6"},
-		{"arguments that may be NULL", func(l *lab) { l.NonNull = func() (bool, error) { return false, nil } }, "NULL tests", Slower, "at each call", "6.8"},
-		{"a verifier that nobody may ask", func(l *lab) { l.NonNull = func() (bool, error) { return false, unix.EPERM } }, "NULL tests", Unknown, "may not ask", "root"},
+		{"arguments that may be NULL", without(func(f *kernel.Features) { f.NonNullArgs = false }), "NULL tests", Slower, "at each call", "6.8"},
+		{"loops with a jump", without(func(f *kernel.Features) { f.LoopsByFallThrough = false }), "loops", Note, "a jump more", "6.7"},
 		{"no inlined lookups", func(l *lab) {
 			l.KernelFunction = func(name string) (bool, error) { return name != "bpf_jit_supports_percpu_insn", nil }
 		}, "counters", Slower, "takes a call", "6.10"},
-		{"no look at the kernel's packet", func(l *lab) {
-			l.KernelFunction = func(name string) (bool, error) { return name != "bpf_cast_to_kern_ctx", nil }
-		}, "checksums", Slower, "two calls", "6.2"},
-		{"no redirects of jumbo frames", func(l *lab) {
-			l.KernelEnum = func(_, value string) (bool, error) { return value != "NETDEV_XDP_ACT_NDO_XMIT_SG", nil }
-		}, "XDP jumbo frames", Note, "cannot be redirected", "6.3"},
+		{"no look at the kernel's packet", without(func(f *kernel.Features) { f.SkbOfContext = false }), "checksums", Slower, "ask a helper", "6.2"},
+		{"no redirects of jumbo frames", without(func(f *kernel.Features) { f.RedirectFrags = false }), "XDP jumbo frames", Note, "cannot be redirected", "6.3"},
 		{"drivers that nobody knows", func(l *lab) {
 			l.KernelEnum = func(_, value string) (bool, error) { return value != "NETDEV_XDP_ACT_BASIC", nil }
 		}, "XDP drivers", Note, "does not tell", "6.3"},

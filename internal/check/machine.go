@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -24,6 +25,7 @@ import (
 	"github.com/polycube/polycube/bpf/core"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/kernel"
 	"github.com/polycube/polycube/internal/netdev"
 )
 
@@ -47,8 +49,8 @@ type Machine struct {
 	Helper      func(ebpf.ProgramType, asm.BuiltinFunc) error
 	// KernelFunction tells whether the kernel has a function, by its types.
 	KernelFunction func(name string) (bool, error)
-	// NonNull tells whether the verifier believes that an argument is never NULL.
-	NonNull func() (bool, error)
+	// Features are those that the data plane has a way around.
+	Features func() (kernel.Features, error)
 	// Services are those of the daemon, and Try loads the programs of one on trial.
 	Services func() ([]datapath.Trial, error)
 	Try      func(context.Context, datapath.Trial) (datapath.TrialReport, error)
@@ -82,7 +84,7 @@ func This() Machine {
 			err := unix.Statfs(path, &st)
 			return int64(uint32(st.Type)), err
 		},
-		KernelEnum: kernelEnum, KernelFunction: kernelFunctionThere, NonNull: nonNull,
+		KernelEnum: kernelEnum, KernelFunction: kernelFunctionThere, Features: sync.OnceValues(kernel.Probe),
 		ProgramType: features.HaveProgramType,
 		MapType:     features.HaveMapType,
 		Helper:      features.HaveProgramHelper,
