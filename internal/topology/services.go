@@ -55,7 +55,7 @@ func (m *Manager) AddService(ctx context.Context, reg Registration) (datapath.Tr
 
 // triedAs is what the log says of a trial.
 func triedAs(r datapath.TrialReport) []any {
-	return []any{"programs tried", r.Programs, "combinations", r.Combinations, "untried", r.Untried, "took", r.Took.Round(time.Millisecond)}
+	return []any{"tried", r.Programs, "combinations", r.Combinations, "untried", r.Untried, "took", r.Took.Round(time.Millisecond)}
 }
 
 // try loads the programs of a service on trial, while others change what they like. It ends with ctx.
