@@ -74,7 +74,7 @@ func Run(ctx context.Context, m Machine, o Options) Report {
 	var r Report
 	for _, check := range []func(Machine) []Finding{
 		privileges, kernelVersion, kernelTypes, programTypes, mapTypes, helpers,
-		func(m Machine) []Finding { return services(ctx, m, o.All) }, wished, bpffs, tun, jit, hardening, statistics, gracePeriods, mitigations, clock, processors, memory, files, groups, routing, tools, library,
+		func(m Machine) []Finding { return services(ctx, m, o.All, r) }, wished, bpffs, tun, jit, hardening, statistics, gracePeriods, mitigations, clock, processors, memory, files, groups, routing, tools, library,
 	} {
 		r = append(r, check(m)...)
 	}

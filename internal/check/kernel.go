@@ -174,22 +174,22 @@ func mapTypes(m Machine) []Finding {
 	return p.finding(what, fmt.Sprintf("all %d that programs use", len(types)))
 }
 
-func helpers(m Machine) (out []Finding) {
-	eachHook(func(h cube.Hook, _ ebpf.ProgramType) { out = append(out, helpersAt(m, h)...) })
-	return out
-}
+func helpersOf(h cube.Hook) string { return upper(h) + " helpers" }
 
-func helpersAt(m Machine, h cube.Hook) []Finding {
-	what := upper(h) + " helpers"
-	u, err := usesOf(m.Objects(h))
-	if err != nil {
-		return one(what, Unknown, err.Error(), "")
-	}
-	var p probe
-	for _, f := range slices.Sorted(maps.Keys(u.helpers)) {
-		p.add(helperName(f), m.Helper(hooks[h], f))
-	}
-	return p.finding(what, fmt.Sprintf("all %d that programs use", len(u.helpers)))
+func helpers(m Machine) (out []Finding) {
+	eachHook(func(h cube.Hook, t ebpf.ProgramType) {
+		u, err := usesOf(m.Objects(h))
+		if err != nil {
+			out = append(out, one(helpersOf(h), Unknown, err.Error(), "")...)
+			return
+		}
+		var p probe
+		for _, f := range slices.Sorted(maps.Keys(u.helpers)) {
+			p.add(helperName(f), m.Helper(t, f))
+		}
+		out = append(out, p.finding(helpersOf(h), fmt.Sprintf("all %d that programs use", len(u.helpers)))...)
+	})
+	return out
 }
 
 // helperName is the name in C: FnMapLookupElem is bpf_map_lookup_elem.

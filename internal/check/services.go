@@ -20,23 +20,19 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// services tries each service at each hook that it has programs for.
-func services(ctx context.Context, m Machine, all bool) (out []Finding) {
+// services tries each service at each hook that it has programs for; before are the findings so far.
+func services(ctx context.Context, m Machine, all bool, before Report) (out []Finding) {
 	list, err := m.Services()
 	if err != nil {
 		return one("services", Unknown, err.Error(), "")
 	}
 	for _, h := range []cube.Hook{cube.TC, cube.XDP} {
-		if lacksHelpers(m, h) {
+		if slices.ContainsFunc(before, func(f Finding) bool { return f.What == helpersOf(h) && f.Grade == Missing }) {
 			continue // it is said already, and every service would be refused for it
 		}
 		out = append(out, servicesAt(ctx, m, h, list, all)...)
 	}
 	return out
-}
-
-func lacksHelpers(m Machine, h cube.Hook) bool {
-	return slices.ContainsFunc(helpersAt(m, h), func(f Finding) bool { return f.Grade == Missing })
 }
 
 // servicesAt says in a line which services load, and has a finding for each that does not.
