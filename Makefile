@@ -91,12 +91,14 @@ bpffs:
 	@scripts/bpffs.sh
 
 include test/test.mk
+include test/kernels/kernels.mk
 
 soak: build python bpffs deps-openapi ## the long forms of the tests (POLYCUBE_SOAK=1)
 	POLYCUBE_SOAK=1 $(GO) test -timeout 6h $(TEST_FLAGS) ./...
 	$(GO) test -race -timeout 1h -count=1 ./internal/datapath/... # the data plane's Go code
 	@$(MAKE) test-young
 	@$(MAKE) test-fresh
+	@$(MAKE) test-kernels
 
 demo: build bpffs ## two bridges, three hosts and a transparent cube, live
 	scripts/demo.sh $(DEMO_FLAGS)

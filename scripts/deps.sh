@@ -6,6 +6,7 @@
 #
 #   scripts/deps.sh build   what building, testing and the demo need
 #   scripts/deps.sh openapi what the tests of the API's description need on top of that
+#   scripts/deps.sh kernels what booting other kernels needs
 #   scripts/deps.sh lint    what `make lint` needs on top of that
 #   scripts/deps.sh soak    what `make soak` needs on top of that
 #
@@ -21,6 +22,7 @@ BUILD_PACKAGES=(clang llvm gcc libc6-dev make pkg-config libyang2-dev libyang2-t
 	linux-libc-dev bpftool iproute2 ethtool iputils-ping tcpdump iperf3 jq clang-format
 	procps util-linux systemd bird2 python3-venv openssl curl ca-certificates git
 	openvswitch-switch frr nftables dnsmasq-base isc-dhcp-client socat)
+KERNEL_PACKAGES=(qemu-system-x86 kmod e2fsprogs xz-utils)
 LINT_PACKAGES=(shellcheck protobuf-compiler)
 SOAK_PACKAGES=(debootstrap)
 
@@ -155,6 +157,9 @@ build)
 	install_packages "${BUILD_PACKAGES[@]}"
 	need_go
 	;;
+kernels)
+	install_packages "${KERNEL_PACKAGES[@]}"
+	;;
 openapi)
 	install_packages python3-venv
 	once .cache/openapi/bin/schemathesis "$(sha256sum <"$OPENAPI_REQUIREMENTS")" install_openapi
@@ -169,6 +174,6 @@ soak)
 	install_packages "${SOAK_PACKAGES[@]}"
 	;;
 *)
-	die "usage: scripts/deps.sh build|openapi|lint|soak"
+	die "usage: scripts/deps.sh build|openapi|kernels|lint|soak"
 	;;
 esac

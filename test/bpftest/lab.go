@@ -63,6 +63,8 @@ type Lab struct {
 	opts Options
 	dir  string // on the bpffs
 	conf string // directory of the store
+	// newest is the name of the cube that was made last.
+	newest string
 	logs *output.Buffer
 
 	taps    taps
@@ -263,8 +265,15 @@ func (l *Lab) TryCreate(service, name, body string) error {
 	} else {
 		body = fmt.Sprintf(`{"type":%q,%s`, l.Type, inner)
 	}
-	return l.Do(func() error { return l.manager.Create(l.t.Context(), service, name, []byte(body)) })
+	err := l.Do(func() error { return l.manager.Create(l.t.Context(), service, name, []byte(body)) })
+	if err == nil {
+		l.newest = name
+	}
+	return err
 }
+
+// Newest is the name of the cube that was made last.
+func (l *Lab) Newest() string { return l.newest }
 
 // Set changes configuration: a method of REST (POST, PUT, PATCH, DELETE) on the place that words
 // name, such as "br1 fdb aging-time".

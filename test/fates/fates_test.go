@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -41,6 +42,8 @@ func TestEveryFrameHasAFate(t *testing.T) {
 				t.Parallel()
 				l := bpftest.New(t, bpftest.Options{Type: typ, Mode: datapath.ModeInline})
 				set(l)
+				// The table of kernels shows it.
+				t.Attr("verified", strconv.Itoa(l.Verified(l.Newest())))
 				seed := repeat.Seed(t)
 				feed(t, l, rand.New(rand.NewPCG(seed, 0)), frames)
 			})

@@ -24,8 +24,10 @@ type Outcome struct {
 	Result string
 	// Seconds as the machine's clock counts them.
 	Seconds float64
-	// Output is what a test that did not pass wrote.
+	// Output is what the test wrote; kept where it did not pass.
 	Output string
+	// Facts are what the test found out: its attributes (testing.T.Attr).
+	Facts map[string]string
 }
 
 // The results of an outcome.
@@ -56,8 +58,8 @@ func newJudge(jobs []Job, failure func(o *Outcome)) *judge {
 
 // event is one line of go tool test2json.
 type event struct {
-	Action, Test, Output string
-	Elapsed              float64
+	Action, Test, Output, Key, Value string
+	Elapsed                          float64
 }
 
 // converter is go tool test2json at work for one job.
@@ -172,9 +174,17 @@ func (j *judge) event(job string, e event) {
 		j.now = job + " " + e.Test
 	case passed, failed, skipped:
 		o.Result, o.Seconds = e.Action, e.Elapsed
-		if o.Result == failed {
+		switch o.Result {
+		case failed:
 			j.failure(o)
+		case passed:
+			o.Output = ""
 		}
+	case "attr":
+		if o.Facts == nil {
+			o.Facts = map[string]string{}
+		}
+		o.Facts[e.Key] = e.Value
 	case "output":
 		o.Output += e.Output
 	}

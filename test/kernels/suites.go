@@ -6,25 +6,71 @@ package kernels
 
 import "time"
 
-// Short is part of every run of CI: what a packet meets, for each service at each hook, and the demo, in which packets flow
-// while cubes change and while the daemon is killed and started again. Everything is named: what does not run fails.
+// check is what `polycubed check` says of the kernel.
+var check = Job{Name: "check", Program: []string{"bin/polycubed", "check", "--json"}, Within: 5 * time.Minute}
+
+// demo has packets flow while cubes change, and while the daemon is killed and started again.
+var demo = Job{Name: "demo", Program: []string{"scripts/demo.sh"}, Within: 15 * time.Minute}
+
+// trials loads every program of every service, at both hooks, in every role and mode, with every pair of values of its
+// constants. What the verifier says goes into a file, which the job after it prints.
+var (
+	trials    = Job{Package: "test/trials", Env: []string{"POLYCUBE_TRIAL_TABLE=" + trialsFile}, Within: 30 * time.Minute}
+	trialsSay = Job{Name: "trials", Program: []string{"cat", trialsFile}, Within: time.Minute}
+)
+
+const trialsFile = "/tmp/trials.json"
+
+// Short is part of every run of CI: what a packet meets, for each service at each hook, and the demo. Everything is named:
+// what does not run, or skips, fails.
 func Short() []Job {
 	tests := func(pkg string, names ...string) Job {
-		return Job{Package: pkg, Tests: names, Within: 8 * time.Minute}
+		return Job{Package: pkg, Tests: names, Within: 10 * time.Minute}
 	}
 	return []Job{
-		{Name: "demo", Program: []string{"scripts/demo.sh"}, Within: 8 * time.Minute},
-
+		check,
+		demo,
 		tests("cubes/helloworld", "TestEachActionDecidesWhatHappens"),
 		tests("cubes/simpleforwarder", "TestTheTableDecides"),
-		tests("cubes/transparenthelloworld", "TestEachDirectionHasItsAction", "TestOnANetdevTheStackIsBehindIt"),
-		tests("cubes/simplebridge", "TestFramesGoWhereTheirAddressesWereLearned", "TestARestartKeepsWhatIsKnown"),
-		tests("cubes/bridge", "TestFramesStayInTheirVLAN", "TestFramesGoWhereLinuxWithVLANsSendsThem"),
-		tests("cubes/pbforwarder", "TestEachMemberOfARuleDecides", "TestTheFirstRuleDecides"),
+		tests("cubes/transparenthelloworld", "TestEachDirectionHasItsAction"),
+		tests("cubes/simplebridge", "TestFramesGoWhereTheirAddressesWereLearned"),
+		tests("cubes/bridge", "TestFramesStayInTheirVLAN"),
+		tests("cubes/pbforwarder", "TestTheFirstRuleDecides"),
 		tests("cubes/router", "TestPacketsGoTheWayOfTheLongestPrefix"),
 		tests("cubes/nat", "TestSourceNAT"),
 		tests("test/fates", "TestEveryFrameHasAFate"),
 	}
 }
 
-func Long() []Job { return nil }
+// Long is what `make test-kernels` runs: all tests of the data plane, and of those with a daemon the ones that need no clock.
+func Long() []Job {
+	jobs := []Job{check, demo, trials, trialsSay}
+	for _, pkg := range []string{
+		"internal/kernel", "internal/datapath", "internal/slowpath", "internal/netdev", "internal/shadow", "internal/check",
+		"cubes/helloworld", "cubes/simpleforwarder", "cubes/transparenthelloworld", "cubes/simplebridge", "cubes/bridge",
+		"cubes/pbforwarder", "cubes/router", "cubes/nat", "test/fates", "test/bpftest", "test/netns", "test/need", "test/author",
+	} {
+		jobs = append(jobs, Job{Package: pkg, Skip: tooLong[pkg], Within: 30 * time.Minute})
+	}
+	return append(jobs, Job{Package: "test/e2e", Tests: withADaemon, Within: 40 * time.Minute})
+}
+
+// tooLong are tests that fill tables with what takes minutes where processors are emulated. What they show does not depend
+// on the kernel.
+var tooLong = map[string]map[string]string{
+	"cubes/nat":    {"TestAMillionSessions": "a million sessions", "TestFuzzedPacketsHaveAFate": "test/fates does it with all services"},
+	"cubes/bridge": {"TestThousandsOfTrees": "a tree for each VLAN", "TestTwentyThousandAddresses": "20,000 addresses", "TestManyPortsAndNotOneMore": "hundreds of ports"},
+}
+
+// withADaemon are tests of the whole: cubes and netdevs of all kinds, what happens to packets while things change, and a
+// restart and an upgrade under traffic.
+var withADaemon = []string{
+	"TestHostsReachEachOtherThroughTwoBridges", "TestFramesOfEveryKindArriveUnharmed", "TestTCPArrivesIntact",
+	"TestChainOfEveryService", "TestSlowPathPutsPacketsBack", "TestTransparentCubesStandInTheOrderAskedFor",
+	"TestKindsOfNetdevsAsPeers", "TestWhatHappensToNetdevs", "TestMTUChangesAcrossTheLimitOfOneBuffer", "TestTagsBesideTheFrameArrive",
+	"TestDevicesOfDevicesAsPortsOfBridges", "TestDevicesOfDevicesAsPortsOfARouter", "TestADummyAsAPort", "TestTCPOverABadLine",
+	"TestMasqueradeInOneCommand", "TestCaptureKeepsPacketsAsTheyAre", "TestTraceTellsWhyPacketsAreDropped",
+	"TestInjectTellsWhatWouldHappen", "TestPacketsThroughAServiceOfAnotherProcess",
+	"TestChangesUnderTrafficLoseNothing", "TestProgramsAreExchangedWhileTheDaemonIsKilled", "TestUpgradesOfAServiceUnderTraffic",
+	"TestNothingStaysAfter",
+}

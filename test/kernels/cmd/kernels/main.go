@@ -7,6 +7,7 @@
 //	kernels -kernels 6.12 test cubes/nat [TEST...]
 //	kernels -kernels 6.12 exec COMMAND           a shell command in the checkout
 //	kernels list                                 what apt offers
+//	kernels table RESULTS...                     put the tables of results (-results) into docs/kernels.md
 package main
 
 import (
@@ -59,7 +60,14 @@ func main() {
 
 func run(ctx context.Context, f flags, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say what to run: short, long, test, exec or list")
+		return errors.New("say what to run: short, long, test, exec, list or table")
+	}
+	if args[0] == "table" {
+		reports, err := kernels.LoadReports(args[1:])
+		if err != nil {
+			return err
+		}
+		return kernels.WriteTables("docs/kernels.md", reports)
 	}
 	cache, err := kernels.OpenCache(f.cache, f.arch, os.Stderr)
 	if err != nil {
@@ -115,7 +123,7 @@ func jobsOf(args []string, within time.Duration) ([]kernels.Job, error) {
 	case form == "exec" && len(args) > 1:
 		return []kernels.Job{{Name: "exec", Program: []string{"bash", "-c", strings.Join(args[1:], " ")}, Within: within}}, nil
 	}
-	return nil, fmt.Errorf("unknown form %q: short, long, test PACKAGE [TEST...], exec COMMAND or list", args)
+	return nil, fmt.Errorf("unknown form %q: short, long, test PACKAGE [TEST...], exec COMMAND, list or table", args)
 }
 
 // choose picks kernels: of a series, the newest.

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ran runs steps here and returns the frames, without those that only say that it lives.
+func ran(t *testing.T, steps ...Step) []Frame {
+	t.Helper()
+	var out bytes.Buffer
+	if err := (Plan{Env: []string{"WHO=world"}, Steps: steps}).Run(&out); err != nil {
+		t.Fatal(err)
+	}
+	var frames []Frame
+	for in := json.NewDecoder(&out); in.More(); {
+		var f Frame
+		if err := in.Decode(&f); err != nil {
+			t.Fatal(err)
+		}
+		if f.Kind != Alive {
+			frames = append(frames, f)
+		}
+	}
+	return frames
+}
+
+func shell(name, script string) Step {
+	return Step{Name: name, Dir: "/", Args: []string{"sh", "-c", script}, Within: time.Minute}
+}
+
+func TestStepsRunInOrderAndSayHowTheyEnded(t *testing.T) {
+	frames := ran(t, shell("a", "printf 'hello %s' $WHO"), shell("b", "exit 3"), shell("c", "kill -9 $$"), Step{Name: "d", Args: []string{"/none"}, Within: time.Minute})
+	var got []string
+	for _, f := range frames {
+		line := strings.TrimSpace(f.Kind + " " + f.Step + " " + string(f.Data))
+		if f.Kind == End {
+			line += map[bool]string{true: "ok", false: "bad"}[f.Code == 0 && f.Text == ""]
+		}
+		got = append(got, line)
+	}
+	want := "begin a|output a hello world|end aok|begin b|end bbad|begin c|end cbad|begin d|end dbad|done"
+	if s := strings.Join(got, "|"); s != want {
+		t.Errorf("got\n%s\nwant\n%s", s, want)
+	}
+	if code := frames[4].Code; code != 3 {
+		t.Errorf("b ended with 3, and %d is told", code)
+	}
+}
+
+// TestAStepThatHangsIsKilledWithItsChildren: the child holds the output open, and would for a minute.
+func TestAStepThatHangsIsKilledWithItsChildren(t *testing.T) {
+	s := shell("hangs", "sleep 60 & wait")
+	s.Within = 200 * time.Millisecond
+	began := time.Now()
+	frames := ran(t, s, shell("next", "exit 0"))
+	if time.Since(began) > 50*time.Second {
+		t.Error("the child was waited for")
+	}
+	if end := frames[1]; end.Kind != End || end.Code != -1 || !strings.Contains(end.Text, "killed after 200ms") {
+		t.Errorf("%+v", end)
+	}
+	if end := frames[len(frames)-2]; end.Step != "next" || end.Code != 0 {
+		t.Errorf("the next step did not run: %+v", end)
+	}
+}
