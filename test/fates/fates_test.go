@@ -16,6 +16,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 	"github.com/polycube/polycube/test/repeat"
 )
 
@@ -27,7 +28,10 @@ var unexplained = []string{" unspecified", " bad-verdict", " bad-port", " no-pro
 // TestEveryFrameHasAFate: the seed is printed, and decides on all frames.
 func TestEveryFrameHasAFate(t *testing.T) {
 	frames := 600
-	if os.Getenv("POLYCUBE_SOAK") != "" {
+	switch {
+	case pace.Slow():
+		frames = 150
+	case os.Getenv("POLYCUBE_SOAK") != "":
 		frames = 100_000
 	}
 	for _, s := range cube.Services() {

@@ -69,7 +69,7 @@ type converter struct {
 }
 
 func (j *judge) startConverter(ctx context.Context, job string) (*converter, error) {
-	cmd := exec.CommandContext(ctx, "go", "tool", "test2json", "-p", job)
+	cmd := exec.CommandContext(ctx, "go", "tool", "test2json", "-t", "-p", job)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
