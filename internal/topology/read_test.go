@@ -97,7 +97,7 @@ func TestServicesAndCounters(t *testing.T) {
 	l := newLab(t)
 	l.must(bridges...)
 	s := l.Services()
-	if len(s) != 2 || s[0].Name != "toybridge" || s[0].Version != "1.2.3" || s[0].Description != "bridge for tests" || s[0].MinKernel != "6.8" ||
+	if len(s) != 2 || s[0].Name != "toybridge" || s[0].Version != "1.2.3" || s[0].Description != "bridge for tests" || s[0].MinKernel != "6.1" ||
 		s[0].Transparent || !s[1].Transparent || !strings.Contains(s[1].Model, "module toyfilter") || s[0].Controller != "builtin" {
 		t.Errorf("services are %+v", s)
 	}

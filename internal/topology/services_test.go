@@ -139,7 +139,7 @@ func TestServicesThatAreRefused(t *testing.T) {
 	} {
 		l, h := newHosted(t)
 		l.must("create toybridge br1")
-		fine, newer, broken := outer(t, l.b, "outer", "fine"), outer(t, l.b, "outer", "newer", "6.8", "99.1"), outer(t, l.b)
+		fine, newer, broken := outer(t, l.b, "outer", "fine"), outer(t, l.b, "outer", "newer", "6.1", "99.1"), outer(t, l.b)
 		fine.Model = strings.ReplaceAll(fine.Model, "outer", "fine")
 		newer.Model = strings.ReplaceAll(newer.Model, "outer", "newer")
 		broken.Model = "module broken {"

@@ -27,7 +27,7 @@ func TestService(t *testing.T) {
 		members []string
 	}{
 		{model: "simplebridge", info: Info{Name: "simplebridge", Module: "simplebridge", Description: "learning bridge",
-			Version: "1.0.0", MinKernel: "6.8", Namespace: "http://polycube.network/simplebridge"},
+			Version: "1.0.0", MinKernel: "6.1", Namespace: "http://polycube.network/simplebridge"},
 			members: []string{"uuid", "type", "service-name", "loglevel", "shadow", "span", "ports", "fdb"}},
 		{model: "ghost", info: Info{Name: "spirit", Module: "ghost", Transparent: true, Namespace: "urn:polycube:test:ghost"},
 			members: []string{"uuid", "type", "service-name", "loglevel", "parent", "ingress-action"}},

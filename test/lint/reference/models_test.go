@@ -31,7 +31,7 @@ func TestWhatIsSaidOfAModel(t *testing.T) {
   yang-version 1.1; namespace "urn:toy"; prefix toy;
   import polycube-base { prefix polycube-base; }
   import polycube-standard-base { prefix polycube-standard-base; }
-  polycube-base:service-description "A toy."; polycube-base:service-version "2"; polycube-base:service-min-kernel-version "6.8";
+  polycube-base:service-description "A toy."; polycube-base:service-version "2"; polycube-base:service-min-kernel-version "6.1";
   uses polycube-standard-base:standard-base-yang-module;
   container table {
     leaf size { type uint8 { range "1..9"; } units "rows"; default "3"; description "How
@@ -49,7 +49,7 @@ func TestWhatIsSaidOfAModel(t *testing.T) {
 	defer schema.Close()
 	text := string(RenderModel(schema))
 	for _, line := range []string{
-		"# toy\n\nA toy. Version 2, a standard cube: it has ports. Linux 6.8 or newer.",
+		"# toy\n\nA toy. Version 2, a standard cube: it has ports. Linux 6.1 or newer.",
 		"| `table size` | uint8 1..9, in rows | How many \\| rows. Default `3`. Fixed. |\n",
 		"| `table row ID KIND` | list of any length; `ID` is string of 1..3 characters, `KIND` is `A` `B` |  |\n",
 		"| `table row ID KIND port` | one of `ports/name` | Mandatory. Example: `p1`. |\n",
