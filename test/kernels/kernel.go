@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -101,8 +102,7 @@ var (
 func compareVersions(a, b string) int {
 	numbers := func(v string) (out []int) {
 		for _, s := range number.FindAllString(v, -1) {
-			n := 0
-			fmt.Sscan(s, &n)
+			n, _ := strconv.Atoi(s) // digits: at worst too many, and all such are alike
 			out = append(out, n)
 		}
 		return out

@@ -56,7 +56,7 @@ const heartbeat = 20 * time.Second
 
 // Run boots kernels and runs the jobs in them. An error says that a run could not be made; what the runs found is in the
 // reports.
-func (c *Cache) Run(ctx context.Context, o Options) ([]Report, error) {
+func (c *Cache) Run(ctx context.Context, o Options) (reports []Report, err error) {
 	root, err := c.Root(ctx)
 	if err != nil {
 		return nil, err
@@ -71,9 +71,9 @@ func (c *Cache) Run(ctx context.Context, o Options) ([]Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(scratch)
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	c.say("building the tests")
-	built, err := Build(ctx, o.Checkout, scratch, c.arch, o.Jobs)
+	built, err := c.build(ctx, o.Checkout, scratch, o.Jobs)
 	if err != nil {
 		return nil, err
 	}

@@ -21,10 +21,14 @@ type Built struct {
 	dir, init string
 }
 
-// Build builds in dir, which it makes, for an architecture.
-func Build(ctx context.Context, checkout, dir, arch string, jobs []Job) (*Built, error) {
+// build builds in dir for the cache's architecture. Programs are those of the checkout, but for those of another one.
+func (c *Cache) build(ctx context.Context, checkout, dir string, jobs []Job) (*Built, error) {
 	b := &Built{dir: filepath.Join(dir, "tree"), init: filepath.Join(dir, "guest")}
-	env := append(os.Environ(), "GOARCH="+arch)
+	cross, err := c.Environment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	env := append(os.Environ(), cross...)
 	build := func(extra string, args ...string) error {
 		cmd := exec.CommandContext(ctx, "go", args...)
 		cmd.Dir, cmd.Env = checkout, append(env[:len(env):len(env)], extra)
@@ -36,6 +40,11 @@ func Build(ctx context.Context, checkout, dir, arch string, jobs []Job) (*Built,
 	}
 	if err := copyTree(checkout, b.dir); err != nil {
 		return nil, err
+	}
+	if cross != nil {
+		if err := c.BuildPrograms(ctx, checkout, filepath.Join(b.dir, "bin")); err != nil {
+			return nil, err
+		}
 	}
 	if pkgs := packagesOf(jobs); len(pkgs) > 0 {
 		tests := filepath.Join(b.dir, ".guest/tests")
@@ -74,7 +83,7 @@ func (b *Built) disk(ctx context.Context, image string, p guest.Plan) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(inTree(guest.Binary), init, 0o755); err != nil {
+	if err := os.WriteFile(inTree(guest.Binary), init, 0o755); err != nil { //nolint:gosec // the machine executes it
 		return err
 	}
 	return makeDisk(ctx, b.dir, image, "2G")

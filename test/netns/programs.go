@@ -33,7 +33,7 @@ func TCPrograms(device netlink.Link, at ebpf.AttachType) ([]ebpf.ProgramID, erro
 	}
 	filters, err := netlink.FilterList(device, parent)
 	if err != nil {
-		return ids, nil // there is no qdisc for filters
+		return ids, nil //nolint:nilerr // there is no qdisc for filters
 	}
 	for _, f := range filters {
 		if b, ok := f.(*netlink.BpfFilter); ok {

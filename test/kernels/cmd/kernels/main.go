@@ -6,6 +6,7 @@
 //	kernels [-kernels all] long                  everything that needs no clock
 //	kernels -kernels 6.12 test cubes/nat [TEST...]
 //	kernels -kernels 6.12 exec COMMAND           a shell command in the checkout
+//	kernels -arch arm64 build FOLDER             the programs for another architecture
 //	kernels list                                 what apt offers
 //	kernels table RESULTS...                     put the tables of results (-results) into docs/kernels.md
 package main
@@ -60,7 +61,7 @@ func main() {
 
 func run(ctx context.Context, f flags, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say what to run: short, long, test, exec, list or table")
+		return errors.New("say what to run: short, long, test, exec, build, list or table")
 	}
 	if args[0] == "table" {
 		reports, err := kernels.LoadReports(args[1:])
@@ -72,6 +73,9 @@ func run(ctx context.Context, f flags, args []string) error {
 	cache, err := kernels.OpenCache(f.cache, f.arch, os.Stderr)
 	if err != nil {
 		return err
+	}
+	if args[0] == "build" && len(args) == 2 {
+		return cache.BuildPrograms(ctx, ".", args[1])
 	}
 	offered, err := cache.Kernels(ctx, f.refresh)
 	if err != nil {
@@ -123,7 +127,7 @@ func jobsOf(args []string, within time.Duration) ([]kernels.Job, error) {
 	case form == "exec" && len(args) > 1:
 		return []kernels.Job{{Name: "exec", Program: []string{"bash", "-c", strings.Join(args[1:], " ")}, Within: within}}, nil
 	}
-	return nil, fmt.Errorf("unknown form %q: short, long, test PACKAGE [TEST...], exec COMMAND, list or table", args)
+	return nil, fmt.Errorf("unknown form %q: short, long, test PACKAGE [TEST...], exec COMMAND, build FOLDER, list or table", args)
 }
 
 // choose picks kernels: of a series, the newest.
