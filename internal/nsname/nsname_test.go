@@ -117,7 +117,7 @@ func TestManyFirstNames(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%d mounts of %s:\n%s", n, nsname.Dir, table)
 		}
-		return errors.Join(append(errs, err)...)
+		return errors.Join(errors.Join(errs...), err)
 	})
 }
 
