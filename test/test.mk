@@ -5,15 +5,18 @@
 
 .PHONY: test test-young test-fresh deps-soak test-race test-others test-timed test-again flaky steady
 
-# Packages tested under the race detector (a regular expression: it costs several
-# times the time, so not where packets are counted), those that take longest, which
-# begin first, and limits of one run.
+# Packages tested under the race detector (a regular expression: it costs several times
+# the time, so not where packets are counted), those that take longest, which begin first
+# so that the others fill the time beside them, and limits of one run.
 RACE_PKGS    ?= (/internal/(cli|daemon|filter|netdev|rest|shadow|slowpath|store|topology|trace)|/polycube/cube)(/|$$)
-SLOW_PKGS    ?= ./test/e2e ./internal/datapath
+SLOW_PKGS    ?= ./test/e2e ./internal/datapath ./test/authors ./cubes/nat ./cubes/bridge ./cubes/router ./cubes/pbforwarder \
+	./test/fates ./internal/yang ./classifier ./test/perf ./test/author ./test/steady \
+	./internal/store ./internal/rest ./internal/topology ./internal/cli
 TEST_TIMEOUT ?= 15m
-# Nothing from the cache: it does not see the kernel, nor bin/. A test waits half of its
-# time: two packages under the race detector beside two others, each with four tests at once.
-TEST_FLAGS   ?= -count=1 -p 2 -parallel 4
+# Nothing from the cache: it does not see the kernel, nor bin/. A test mostly waits, for the kernel's
+# grace periods above all: three packages under the race detector beside three others, each with eight
+# tests at once.
+TEST_FLAGS   ?= -count=1 -p 3 -parallel 8
 # Tests that hold the clock to a limit. They run when all others have ended, one at a time.
 TIMED_TESTS  := ^TestTimed
 # What make flaky repeats (package.test), and its bounds: -for TIME, -runs N, -copies N, -burners N.
@@ -21,8 +24,10 @@ TESTS        ?=
 FLAKY_FLAGS  ?=
 
 STEADY    := .cache/bin/steady
+packages   = { printf '%s\n' $(SLOW_PKGS:./%=$(MODULE)/%); $(GO) list ./...; } | awk '!listed[$$0]++'
 race_pkgs  = $(or $(RACE_PKGS),^$$)
-go_test    = -vet=off -timeout $(TEST_TIMEOUT) $(TEST_FLAGS)
+# Test binaries without symbols for debuggers link in half the time; traces of panics need none.
+go_test    = -vet=off -ldflags '-s -w' -timeout $(TEST_TIMEOUT) $(TEST_FLAGS)
 all_tests  = $(if $(filter -run%,$(TEST_FLAGS)),,all)
 beside     = $(if $(all_tests),-skip '$(TIMED_TESTS)')
 
@@ -40,12 +45,12 @@ test: ## every test, unit and root (root tests skip when not root)
 	$(if $(all_tests),$(MAKE) test-timed || exit=1;) exit $$exit
 
 test-race: steady
-	@pkgs=$$($(GO) list ./... | grep -E '$(race_pkgs)') || exit 0; \
+	@pkgs=$$($(packages) | grep -E '$(race_pkgs)') || exit 0; \
 	echo "go test $(go_test) -race" $$pkgs; $(STEADY) run race $(go_test) $(beside) -race -- $$pkgs
 
 test-others: steady
-	@pkgs=$$($(GO) list ./... | grep -vE '$(race_pkgs)'); echo "go test $(go_test), the other packages"; \
-	$(STEADY) run others $(go_test) $(beside) -- $(SLOW_PKGS) $$pkgs
+	@pkgs=$$($(packages) | grep -vE '$(race_pkgs)'); echo "go test $(go_test), the other packages"; \
+	$(STEADY) run others $(go_test) $(beside) -- $$pkgs
 
 test-timed: steady ## the tests that hold the clock to a limit (also a part of make test)
 	@pkgs=$$(grep -rl --include='*_test.go' '^func $(TIMED_TESTS:^%=%)' . | xargs -n1 dirname | sort -u); \

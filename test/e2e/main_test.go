@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,6 +19,8 @@ var patience = pace.Stretch(20 * time.Second)
 // soak tells whether the long form of a test was asked for.
 var soak = os.Getenv("POLYCUBE_SOAK") != ""
 
+// TestMain lets more tests run side by side than there are processors: most of their time they
+// wait for the kernel's grace periods. The flag still overrides it.
 func TestMain(m *testing.M) {
 	if os.Getenv(asService) != "" {
 		beService()
@@ -27,6 +30,9 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv(asDaemon) != "" {
 		beDaemon()
+	}
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err) // the testing package has another name for it
 	}
 	os.Exit(netns.CheckLeaks(m))
 }

@@ -58,7 +58,7 @@ func runs(t *testing.T, name string) []string {
 func do(t *testing.T, dir string, flags ...string) (exit int, said string) {
 	t.Helper()
 	var out output.Buffer
-	exit, err := Do(dir, "fake", Run{Flags: append([]string{"-vet=off", "-count=1"}, flags...), Packages: []string{"./..."}}, &out)
+	exit, err := Do(dir, "fake", Run{Flags: append([]string{"-vet=off", "-ldflags=-s -w", "-count=1"}, flags...), Packages: []string{"./..."}}, &out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestSuspectsUnderLoad(t *testing.T) {
 func TestRare(t *testing.T) { ran("rare"); if once("1") || once("2") || once("3") { return }; t.Fatal("POLYCUBE_SEED=42 was unlucky") }
 func TestSkips(t *testing.T) { t.Skip() }
 func TestRacy(t *testing.T) { n := 0; go func() { n++ }(); n++; <-time.After(10 * time.Millisecond) }
-func TestTimedX(t *testing.T) { ran("timed"); if !once("alone") { t.Fatal("not alone") }; <-time.After(50 * time.Millisecond); os.Remove("../once-alone") }`})
+	func TestTimedX(t *testing.T) { ran("timed"); if !once("alone") { t.Fatal("not alone") }; <-time.After(50 * time.Millisecond); os.Remove("../once-alone") }`})
 	until := func(l Load, names ...string) (int, string) {
 		t.Helper()
 		var out bytes.Buffer
