@@ -38,11 +38,17 @@ const (
 // newEdge makes one, with a NAT n of this configuration.
 func newEdge(t *testing.T, typ cube.Type, config string) *edge {
 	t.Helper()
+	return newEdgeOn(t, false, typ, config)
+}
+
+// newEdgeOn is newEdge, on this kernel or on an old one.
+func newEdgeOn(t *testing.T, old bool, typ cube.Type, config string) *edge {
+	t.Helper()
 	options := []netns.Option{netns.WithIPv6()}
 	if typ != cube.TypeTC {
 		options = append(options, netns.WithoutTxChecksum(), netns.WithGRO())
 	}
-	l := bpftest.New(t, bpftest.Options{Type: typ, Hosts: 2, Host: options, Follow: true})
+	l := bpftest.New(t, bpftest.Options{Type: typ, Hosts: 2, Host: options, Follow: true, Old: old})
 	e := &edge{Lab: l, t: t, inside: l.Hosts[0], outside: l.Hosts[1]}
 	for _, name := range []string{"all.disable_ipv6=0", "veth1.disable_ipv6=0", "veth2.disable_ipv6=0", "all.forwarding=1"} {
 		l.Lab.Run("sysctl", "-qw", "net.ipv6.conf."+name)

@@ -65,10 +65,22 @@ func (e *edge) upload(network, address string, size int) net.Addr {
 	return nil
 }
 
-func TestSuperframesAreTranslatedWhole(t *testing.T) {
+// onEachKernel runs a test with the features of this kernel, and with none of those that can be done without.
+func onEachKernel(t *testing.T, test func(t *testing.T, old bool)) {
 	t.Parallel()
+	for name, old := range map[string]bool{"this": false, "old": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, old)
+		})
+	}
+}
+
+func TestSuperframesAreTranslatedWhole(t *testing.T) { onEachKernel(t, superframesAreTranslatedWhole) }
+
+func superframesAreTranslatedWhole(t *testing.T, old bool) {
 	const upload = 8 << 20
-	e := newEdge(t, cube.TypeTC, `{"rule":{"masquerade":{"enabled":true}}}`)
+	e := newEdgeOn(t, old, cube.TypeTC, `{"rule":{"masquerade":{"enabled":true}}}`)
 	for _, tt := range []struct{ address, as string }{{net.JoinHostPort(outsideIP, "7001"), edgeIP}, {net.JoinHostPort(outsideIP6, "7001"), edgeIP6}} {
 		from := e.upload("tcp", tt.address, upload)
 		if host, _, _ := net.SplitHostPort(from.String()); host != tt.as {
@@ -99,9 +111,10 @@ func (e *edge) outward() (packets, size uint64) {
 
 // A tunnel's device knows the sum of what it takes out of a packet with a checksum outside
 // (CHECKSUM_COMPLETE): the kernel says on its console when a program made that wrong.
-func TestSumsOfADeviceStayRight(t *testing.T) {
-	t.Parallel()
-	e := newEdge(t, cube.TypeTC, "")
+func TestSumsOfADeviceStayRight(t *testing.T) { onEachKernel(t, sumsOfADeviceStayRight) }
+
+func sumsOfADeviceStayRight(t *testing.T, old bool) {
+	e := newEdgeOn(t, old, cube.TypeTC, "")
 	tunnel := func(n *netns.Namespace, dev, local, remote string, addresses ...string) {
 		n.Run("ip", "link", "add", "vx", "type", "vxlan", "id", "7", "dstport", "4789", "local", local, "remote", remote, "dev", dev, "udpcsum")
 		n.Run("ip", "link", "set", "vx", "up")

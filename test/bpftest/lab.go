@@ -26,6 +26,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/kernel"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology"
@@ -48,6 +49,8 @@ type Options struct {
 	Follow bool
 	// Services that can be made; those that are registered when nil.
 	Services []cube.Service
+	// Old takes away all features of the kernel that can be done without (internal/kernel).
+	Old bool
 	// Shadow lets cubes have namespaces.
 	Shadow bool
 }
@@ -65,7 +68,7 @@ type Lab struct {
 	conf string // directory of the store
 	// newest is the name of the cube that was made last.
 	newest string
-	logs *output.Buffer
+	logs   *output.Buffer
 
 	taps    taps
 	loop    datapath.Loop
@@ -112,9 +115,13 @@ func New(t testing.TB, o Options) *Lab {
 // start is what a daemon does when it starts.
 func (l *Lab) start() error {
 	logger := slog.New(slog.NewTextHandler(l.logs, &slog.HandlerOptions{Level: slog.LevelDebug - 4}))
+	var features *kernel.Features
+	if l.opts.Old {
+		features = &kernel.Features{}
+	}
 	p, err := datapath.Open(datapath.Options{
 		Dir: l.dir, Instance: filepath.Base(filepath.Dir(l.dir)), Logger: logger, Mode: l.opts.Mode,
-		Taps: l.taps.indexes(), Loop: l.loop,
+		Kernel: features, Taps: l.taps.indexes(), Loop: l.loop,
 	})
 	if err != nil {
 		return err
