@@ -71,11 +71,17 @@ PCN_INLINE int set_next(struct set_walk *w)
 	return w->word % SET_WORDS * 64 + lowest(bits);
 }
 
-/* Begins a walk; tagged is the form of the frame. */
+/* Begins a walk; tagged is the form of the frame. What a step changes is opaque, see there. */
 PCN_INLINE void set_begin(struct set_walk *w, int tagged)
 {
+	__u64 unknown = w->set->ports[0];
+
 	w->tagged = tagged;
-	w->bits = 0;
+	w->bits = pcn_opaque(0, unknown);
+	w->word = pcn_opaque(0, unknown);
+	w->port = pcn_opaque(0, unknown);
+	w->found = pcn_opaque(0, unknown);
+	w->turned = pcn_opaque(0, unknown);
 	w->words = w->set->words | w->set->words << SET_WORDS;
 }
 

@@ -49,13 +49,6 @@ enum pcn_classify_fields {
 	PCN_CLASSIFY_READ_TCP = 16,
 };
 
-/* Internal: a number that the verifier does not know. It would follow each for itself. */
-PCN_INLINE __u64 pcn_classify_any(__u64 value, __u64 unknown)
-{
-	asm volatile("%0 ^= %1; %0 ^= %1" : "+r"(value) : "r"(unknown));
-	return value;
-}
-
 /* Internal: what is behind an IP header. At TC what is not in the first bytes is pulled there. */
 PCN_INLINE void pcn_classify_transport(struct pcn_cursor *c, struct pcn_classify_key *key,
 				       __u32 fields, __u8 protocol, __u8 fragment)
@@ -181,7 +174,7 @@ PCN_INLINE int pcn_classify_read(struct CTXTYPE *ctx, const struct pcn_md *md,
 	if (!(fields & PCN_CLASSIFY_READ_IP))
 		return 0;
 	/* One way on, however many tags there were. */
-	__u32 at = pcn_classify_any(c.pos - pcn_data(ctx), proto) & 31;
+	__u32 at = pcn_opaque(c.pos - pcn_data(ctx), proto) & 31;
 	c.pos = pcn_data(ctx) + at;
 	if (proto == bpf_htons(ETH_P_IP))
 		pcn_classify_ipv4(&c, key, fields);

@@ -296,7 +296,7 @@ PCN_INLINE __u32 pcn_classify_columns(void *set, const struct pcn_classify_key *
 			if (w >= PCN_CLASSIFY_BITS)
 				return 0;
 			x = bits[w];
-			w = pcn_classify_any(w + 1, x);
+			w = pcn_opaque(w + 1, x);
 			continue;
 		}
 		__u64 n = (w - 1) * 64 + pcn_classify_lowest(x), third = n * 43691 >> 17;

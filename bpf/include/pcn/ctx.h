@@ -40,6 +40,16 @@
 /* Internal: tells the verifier of a global function that an argument is never NULL (Linux 6.8). */
 #define PCN_NONNULL __attribute__((btf_decl_tag("arg:nonnull")))
 
+/* The value, of which the verifier knows nothing from here on. `unknown` is a number that it knows nothing
+ * of either, such as 64 bits from a map. It makes one path of many that differ in a number, and it is what
+ * the state of bpf_loop must begin with, all that a round leaves for the next: the verifier of Linux 6.1
+ * looks at one round alone, takes what it finds there for what all rounds find, and removes the rest. */
+PCN_INLINE __u64 pcn_opaque(__u64 value, __u64 unknown)
+{
+	asm volatile("%0 ^= %1; %0 ^= %1" : "+r"(value) : "r"(unknown));
+	return value;
+}
+
 /* Start of the packet bytes that can be read directly. A cursor is the safer way. */
 PCN_INLINE void *pcn_data(struct CTXTYPE *ctx)
 {

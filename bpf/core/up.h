@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* To user space: packets for the slow path of a cube and lines for its log, in the ring that all share. */
+#ifndef PCN_UP_H
+#define PCN_UP_H
+
+/* What a call for a cube is about: the linker fills it in, so a cube cannot forge it. */
+#define CUBE(who) ((who)&0xffff)
+#define EGRESS(who) ((who)&0x10000)
+#define THROUGH_EGRESS(who) ((who)&0x20000) /* copies must run the cube's egress program */
+
+/* True if the cube may put size more bytes into the ring: three times what it has there must not
+ * exceed what is free. One noisy cube gets a quarter of the ring at most, and one that has little
+ * there always finds room (Choudhury and Hahne, dynamic queue length thresholds, 1998). */
+PCN_INLINE int admit(struct pcn_share *s, __u32 size)
+{
+	__u64 used = bpf_ringbuf_query(&pcn_ring, BPF_RB_AVAIL_DATA);
+	__u64 mine = s->produced - *(volatile __u64 *)&s->consumed;
+
+	return 3 * (mine + size) + used <= PCN_RING_SIZE;
+}
+
+/* Wakes the reader only if it sleeps. The exchange orders our reservation before the look. */
+PCN_INLINE __u64 wakeup(void)
+{
+	__u32 zero = 0;
+	struct pcn_control *c = bpf_map_lookup_elem(&pcn_control, &zero);
+
+	if (c && __sync_lock_test_and_set(&c->sleeping, 0))
+		return BPF_RB_FORCE_WAKEUP;
+	return BPF_RB_NO_WAKEUP;
+}
+
+PCN_INLINE void fill(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_record *r, __u32 who)
+{
+	r->cube = CUBE(who);
+	r->port = EGRESS(who) ? md->out_port : md->in_port;
+	r->reason = md->reason;
+	r->flags = HOOK_FLAGS | (EGRESS(who) ? PCN_RECORD_EGRESS : 0);
+	r->traffic_class = md->traffic_class;
+	r->hops = md->hops;
+	r->flow_hash = md->flow_hash;
+	r->tenant = md->tenant;
+	r->md[0] = md->md[0];
+	r->md[1] = md->md[1];
+	r->md[2] = md->md[2];
+	r->md[3] = md->md[3];
+#ifdef PCN_TC
+	r->ifindex = md->pass_ifindex ?: ctx->ifindex;
+	r->gso_size = ctx->gso_size;
+	r->gso_segs = ctx->gso_segs;
+	r->vlan_proto = ctx->vlan_proto;
+	r->vlan_tci = ctx->vlan_tci;
+	if (ctx->vlan_present)
+		r->flags |= PCN_RECORD_VLAN;
+#else
+	r->ifindex = md->pass_ifindex ?: ctx->ingress_ifindex;
+	r->gso_size = 0;
+	r->gso_segs = 0;
+	r->vlan_proto = 0;
+	r->vlan_tci = 0;
+#endif
+}
+
+/* Size classes of the packets in the ring: a reservation needs a constant size. */
+#define CLASS_1 192
+#define CLASS_2 2048
+#define CLASS_3 16384
+#define CLASS_4 (65536 + 4096)
+
+/* The record's size for n bytes of a packet. */
+#define RECORD(n) (sizeof(struct pcn_record) + (n))
+
+PCN_INLINE struct pcn_record *reserve(__u32 class)
+{
+	switch (class) {
+	case CLASS_1:
+		return bpf_ringbuf_reserve(&pcn_ring, RECORD(CLASS_1), 0);
+	case CLASS_2:
+		return bpf_ringbuf_reserve(&pcn_ring, RECORD(CLASS_2), 0);
+	case CLASS_3:
+		return bpf_ringbuf_reserve(&pcn_ring, RECORD(CLASS_3), 0);
+	default:
+		return bpf_ringbuf_reserve(&pcn_ring, RECORD(CLASS_4), 0);
+	}
+}
+
+/* Copies n bytes of the packet to a record that has room for max. */
+PCN_INLINE long load(struct CTXTYPE *ctx, struct pcn_record *r, __s64 n, const __s64 max)
+{
+	/* Each bound in a comparison of its own, on the 64 bits that are passed: the compiler would
+	 * make one of both, n - 1 < max, and the verifier of Linux 6.12 does not carry what that says
+	 * about n - 1 over to n. Signed, since that of 6.1 learns nothing from n != 0. */
+	asm volatile("" : "+r"(n));
+	if (n < 1)
+		return -1;
+	asm volatile("" : "+r"(n));
+	if (n > max)
+		return -1;
+#ifdef PCN_TC
+	return bpf_skb_load_bytes(ctx, 0, r->data, n);
+#else
+	return bpf_xdp_load_bytes(ctx, 0, r->data, n);
+#endif
+}
+
+PCN_INLINE long load_class(struct CTXTYPE *ctx, struct pcn_record *r, __u32 n, __u32 class)
+{
+	switch (class) {
+	case CLASS_1:
+		return load(ctx, r, n, CLASS_1);
+	case CLASS_2:
+		return load(ctx, r, n, CLASS_2);
+	case CLASS_3:
+		return load(ctx, r, n, CLASS_3);
+	default:
+		return load(ctx, r, n, CLASS_4);
+	}
+}
+
+/* Puts the packet into the ring: 0, or -1 if there was no room. */
+PCN_GLOBAL int pcn_core_put(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who,
+			    __u32 kind)
+{
+	__u32 len = LEN(ctx), cube = CUBE(who);
+	struct pcn_share *share = bpf_map_lookup_elem(&pcn_shares, &cube);
+	__u32 class = len <= CLASS_1   ? CLASS_1
+		      : len <= CLASS_2 ? CLASS_2
+		      : len <= CLASS_3 ? CLASS_3
+				       : CLASS_4;
+
+	if (!share || !admit(share, RECORD(class)))
+		return -1;
+	struct pcn_record *r = reserve(class);
+	if (!r)
+		return -1;
+	__sync_fetch_and_add(&share->produced, RECORD(class));
+	r->kind = kind;
+	r->len = len;
+	r->size = RECORD(class);
+	fill(ctx, md, r, who);
+	if (len > class)
+		len = class;
+	r->caplen = load_class(ctx, r, len, class) ? 0 : len;
+	bpf_ringbuf_submit(r, wakeup());
+	return 0;
+}
+
+/* To the slow path of the cube; the packet ends here. */
+PCN_GLOBAL int pcn_core_up(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
+{
+	int shed = pcn_core_put(ctx, md, who, PCN_RECORD_PACKET);
+
+	pcn_count_fate(CUBE(who), shed ? PCN_REASON_SLOWPATH_SHED : PCN_REASON_SLOWPATH);
+	return 0;
+}
+
+/* A copy to the slow path of the cube; the packet goes on. */
+PCN_GLOBAL int pcn_core_copy_for(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 reason,
+				 __u32 who)
+{
+	__u16 was = md->reason;
+
+	md->reason = reason;
+	int shed = pcn_core_put(ctx, md, who, PCN_RECORD_PACKET);
+	md->reason = was;
+	return shed;
+}
+
+/* A line for the cube's log. */
+PCN_GLOBAL int pcn_core_log_for(struct CTXTYPE *ctx, const struct pcn_log_args *args PCN_NONNULL,
+				__u32 who)
+{
+	__u32 cube = CUBE(who);
+	struct pcn_share *share = bpf_map_lookup_elem(&pcn_shares, &cube);
+	struct pcn_record *r;
+	const __u32 size = sizeof(*r) + sizeof(*args);
+
+	(void)ctx;
+	if (!share || !admit(share, size))
+		return -1;
+	r = bpf_ringbuf_reserve(&pcn_ring, size, 0);
+	if (!r)
+		return -1;
+	__sync_fetch_and_add(&share->produced, size);
+	__builtin_memset(r, 0, sizeof(*r));
+	r->kind = PCN_RECORD_LOG;
+	r->cube = cube;
+	r->size = size;
+	r->caplen = sizeof(*args);
+	__builtin_memcpy(r->data, args, sizeof(*args));
+	bpf_ringbuf_submit(r, wakeup());
+	return 0;
+}
+
+#endif
