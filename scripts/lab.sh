@@ -23,7 +23,7 @@ background=() # processes to end
 # Where processors are emulated, everything takes many times longer: what must come is waited for so many seconds, and
 # streams of packets are made longer too, so that they last while something is changed.
 patience=$(awk -v scale="${POLYCUBE_TIME_SCALE:-1}" 'BEGIN { printf "%d", 20 * scale }')
-longer=1
+export longer=1 # demo.sh reads it
 [ "$patience" -le 20 ] || longer=4
 
 say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
@@ -69,7 +69,7 @@ now_ms() { awk '{ printf "%d\n", $1 * 1000 }' /proc/uptime; }
 
 # eventually SECONDS WHAT COMMAND... repeats a command until it succeeds.
 eventually() {
-	local until=$(($(now_ms) + $1 * patience / 20 * 1000)) what=$2
+	local until=$(($(now_ms) + $1 * patience * 1000 / 20)) what=$2
 	shift 2
 	until "$@" >"$state/eventually" 2>&1; do
 		[ "$(now_ms)" -lt "$until" ] || die "not in time: $what: $(cat "$state/eventually")"

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/polycube/polycube/test/kernels/guest"
 )
 
 func TestVersionsAreInTheirOrder(t *testing.T) {
@@ -124,12 +126,12 @@ func TestTheCacheHasAnEntryWholeOrNotAtAll(t *testing.T) {
 func TestStepsSkipWhatHoldsTheClockToALimit(t *testing.T) {
 	s := Job{Package: "cubes/nat", Tests: []string{"TestA", "TestB"}, Skip: map[string]string{"TestC": "it is long"}, Within: 10 * time.Minute}.step()
 	line := strings.Join(s.Args, " ")
-	for _, want := range []string{"/work/.guest/tests/nat.test", "-test.skip=^(TestTimed.*|TestC)$", "-test.run=^(TestA|TestB)$", "-test.timeout=9m0s"} {
+	for _, want := range []string{guest.Tree + "/.guest/tests/nat.test", "-test.skip=^(TestTimed.*|TestC)$", "-test.run=^(TestA|TestB)$", "-test.timeout=9m0s"} {
 		if !strings.Contains(line, want) {
 			t.Errorf("%s is not in %s", want, line)
 		}
 	}
-	if s.Dir != "/work/cubes/nat" || s.Within != 10*time.Minute {
+	if s.Dir != guest.Tree+"/cubes/nat" || s.Within != 10*time.Minute {
 		t.Errorf("%+v", s)
 	}
 }
