@@ -184,6 +184,10 @@ func TestRoutersWithOSPFFindTheWayAndAnotherOne(t *testing.T) {
 	hasRoute(t, l, "r1", `"network":"10.2.0.0/24","nexthop":"10.12.0.2"`, true)
 	hasRoute(t, l, "r2", `"network":"10.1.0.0/24","nexthop":"10.12.0.1"`, true)
 
+	// The neighbours are found first: until then few packets wait for them, and the others are lost.
+	if err := l.Hosts[0].Ping("10.2.0.2"); err != nil {
+		t.Error(err)
+	}
 	before := within(t, l, "r1")
 	if err := l.Hosts[0].Ping("10.2.0.2", netns.PingOptions{Count: 200, Interval: 2 * time.Millisecond}); err != nil {
 		t.Error(err)

@@ -81,12 +81,15 @@ func (o PingOptions) filled() PingOptions {
 	return o
 }
 
+// busyInterval is what may pass between two requests on a machine that has other work, whatever was asked for.
+const busyInterval = 100 * time.Millisecond
+
 // arguments are those of the program. One request waits for its answer. Of more, a limit to the whole has the program go
 // on until so many are answered: what it sends beyond Count tells that some are late, or lost.
 func (o PingOptions) arguments() []string {
 	limit, seconds := "-W", o.Timeout
 	if o.Count > 1 {
-		limit, seconds = "-w", o.Timeout+time.Duration(o.Count)*o.Interval
+		limit, seconds = "-w", o.Timeout+time.Duration(o.Count)*max(o.Interval, busyInterval)
 	}
 	args := []string{"-n", "-c", strconv.Itoa(o.Count), "-i", fmt.Sprint(o.Interval.Seconds()), limit, strconv.Itoa(int(seconds.Seconds()))}
 	if o.Size > 0 {
