@@ -102,7 +102,7 @@ show_live_changes() {
 	ctl topology show veth3
 	expect "th2 is in the packets' way" '^ingress service chain: th2 ---> br2:p3'
 	ctl br1 set loglevel=DEBUG
-	ctl br1 fdb set aging-time=60
+	ctl br1 fdb set aging-time=600
 	ctl br2 ports add spare
 	ctl br2 ports del spare
 	ctl br1 set loglevel=INFO

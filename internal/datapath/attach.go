@@ -13,6 +13,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	ebpflink "github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
@@ -114,6 +115,9 @@ func (p *Plane) attachXDP(s spot, mode cube.Type, r *root) (holder, error) {
 	flags := ebpflink.XDPDriverMode
 	if mode == cube.TypeXDPSKB {
 		flags = ebpflink.XDPGenericMode
+	} else if dev, err := netlink.LinkByIndex(s.ifindex); err == nil && dev.Type() == "bond" {
+		// The driver takes the program and runs it in its members, and what is flooded from there is lost.
+		return nil, fmt.Errorf("the device is a bond: %w", unix.EOPNOTSUPP)
 	}
 	l, err := ebpflink.AttachXDP(ebpflink.XDPOptions{Program: r.prog, Interface: s.ifindex, Flags: flags})
 	if err != nil {

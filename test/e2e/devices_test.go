@@ -34,14 +34,15 @@ var deviceKinds = []deviceKind{
 		refused: map[string]string{"XDP_DRV": noNative}},
 	{name: "bond", needs: need.Bond, end: "eth0",
 		lab: []string{"link add dev# type bond mode active-backup", "link set dev under# down",
-			"link set dev under# master dev#", "link set dev under# up"}},
+			"link set dev under# master dev#", "link set dev under# up"},
+		refused: map[string]string{"XDP_DRV": noNative}},
 	{name: "VLAN on a bond", needs: need.Bond, end: "vlan7",
 		lab: []string{"link add bond# type bond mode active-backup", "link set dev under# down", "link set dev under# master bond#",
 			"link set dev under# up", "link set dev bond# up", "link add link bond# name dev# type vlan id 7"},
 		host:    []string{"link add link eth0 name vlan7 type vlan id 7"},
 		refused: map[string]string{"XDP_DRV": noNative}},
 	{name: "member of a VRF", needs: need.VRF, end: "eth0",
-		lab: []string{"link add vrf# type vrf table 1#", "link set dev vrf# up", "link set dev under# name dev#", "link set dev dev# master vrf#"}},
+		lab: []string{"link add vrf# type vrf table 1#", "link set dev vrf# up", "link set dev under# down", "link set dev under# name dev#", "link set dev dev# master vrf#"}},
 }
 
 // behind makes dev<n> in the lab, and a host behind it that has an address and a gateway, if one is given.

@@ -50,7 +50,10 @@ func (j Job) step() guest.Step {
 	s.Dir = path.Join(guest.Tree, j.Package)
 	s.Args = []string{guest.Tree + "/" + binaryOf(j.Package), "-test.v=test2json", "-test.paniconexit0", "-test.parallel=2",
 		fmt.Sprintf("-test.timeout=%v", j.Within-time.Minute), "-test.skip=" + exactly(timed+".*", j.Skip)}
-	if len(j.Tests) > 0 {
+	switch {
+	case len(j.Tests) == 1: // which may be a part of a test
+		s.Args = append(s.Args, "-test.run=^"+strings.ReplaceAll(j.Tests[0], "/", "$/^")+"$")
+	case len(j.Tests) > 1:
 		s.Args = append(s.Args, "-test.run=^("+strings.Join(j.Tests, "|")+")$")
 	}
 	return s

@@ -46,7 +46,7 @@ func main() {
 	flag.StringVar(&f.results, "results", "", "file for the results, as JSON")
 	flag.Float64Var(&f.scale, "scale", 20, "how many times longer a test waits than on a machine of its own")
 	flag.IntVar(&f.side, "side", 2, "how many machines run side by side; each keeps a processor busy")
-	flag.DurationVar(&f.within, "within", 0, "when a machine is stopped (default: 10m for short, 60m otherwise)")
+	flag.DurationVar(&f.within, "within", 0, "when a machine is stopped (default: 15m for short, 60m otherwise)")
 	flag.BoolVar(&f.refresh, "refresh", false, "ask apt which kernels there are, even if it was asked lately")
 	flag.BoolVar(&f.verbose, "v", false, "print what programs write")
 	flag.Parse()
@@ -108,7 +108,7 @@ func (f flags) limit(form string) time.Duration {
 	case f.within != 0:
 		return f.within
 	case form == "short":
-		return 10 * time.Minute
+		return 15 * time.Minute
 	}
 	return time.Hour
 }
