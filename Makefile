@@ -39,7 +39,7 @@ BPF_FLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -I bpf/include \
 .PHONY: help deps deps-openapi deps-lint generate build python fmt lint soak demo bench docs reference proto new-cube install clean bpffs objects
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 deps: ## install the missing packages (apt; needs root when something is missing)
 	@scripts/deps.sh build
@@ -98,7 +98,7 @@ soak: build python bpffs deps-openapi ## the long forms of the tests (POLYCUBE_S
 	$(GO) test -race -timeout 1h -count=1 ./internal/datapath/... # the data plane's Go code
 	@$(MAKE) test-young
 	@$(MAKE) test-fresh
-	@$(MAKE) test-kernels
+	@$(MAKE) test-kernels test-kernels-arm64
 
 demo: build bpffs ## two bridges, three hosts and a transparent cube, live
 	scripts/demo.sh $(DEMO_FLAGS)

@@ -6,7 +6,7 @@
 #
 #   scripts/deps.sh build   what building, testing and the demo need
 #   scripts/deps.sh openapi what the tests of the API's description need on top of that
-#   scripts/deps.sh kernels what booting other kernels needs
+#   scripts/deps.sh kernels what other kernels and architectures need
 #   scripts/deps.sh lint    what `make lint` needs on top of that
 #   scripts/deps.sh soak    what `make soak` needs on top of that
 #
@@ -22,7 +22,7 @@ BUILD_PACKAGES=(clang llvm gcc libc6-dev make pkg-config libyang2-dev libyang2-t
 	linux-libc-dev bpftool iproute2 ethtool iputils-ping tcpdump iperf3 jq clang-format
 	procps util-linux systemd bird2 python3-venv openssl curl ca-certificates git
 	openvswitch-switch frr nftables dnsmasq-base isc-dhcp-client socat)
-KERNEL_PACKAGES=(qemu-system-x86 kmod e2fsprogs xz-utils)
+KERNEL_PACKAGES=(qemu-system-x86 qemu-system-arm lld kmod e2fsprogs xz-utils)
 LINT_PACKAGES=(shellcheck protobuf-compiler)
 SOAK_PACKAGES=(debootstrap)
 

@@ -2,7 +2,7 @@
 #
 # The tests on kernels that this machine does not run (docs/kernels.md).
 
-.PHONY: deps-kernels test-kernels test-kernels-short
+.PHONY: deps-kernels build-arm64 test-kernels test-kernels-short test-kernels-arm64
 
 KERNELS_FLAGS ?=
 kernels = $(GO) run ./test/kernels/cmd/kernels -results .cache/kernels/results.json $(KERNELS_FLAGS)
@@ -15,3 +15,9 @@ test-kernels: deps-kernels build ## the tests on each kernel that apt offers, in
 
 test-kernels-short: deps-kernels build ## some of them on 6.1 and 6.12 (10 minutes)
 	$(kernels) short
+
+build-arm64: deps-kernels generate ## bin/arm64/polycubed and bin/arm64/polycubectl
+	$(GO) run ./test/kernels/cmd/kernels -arch arm64 build bin/arm64
+
+test-kernels-arm64: build-arm64 ## the short form on an emulated arm64 machine
+	$(kernels) -arch arm64 short
