@@ -13,10 +13,9 @@ SLOW_PKGS    ?= ./test/e2e ./internal/datapath ./test/authors ./cubes/nat ./cube
 	./test/fates ./internal/yang ./classifier ./test/perf ./test/author ./test/steady \
 	./internal/store ./internal/rest ./internal/topology ./internal/cli
 TEST_TIMEOUT ?= 15m
-# Nothing from the cache: it does not see the kernel, nor bin/. A test mostly waits, for the kernel's
-# grace periods above all: three packages under the race detector beside three others, each with eight
-# tests at once.
-TEST_FLAGS   ?= -count=1 -p 3 -parallel 8
+# Nothing from the cache: it does not see the kernel, nor bin/. Three packages under the race detector beside
+# three others, each with four tests at once, keep two processors busy; more of them only wait for each other.
+TEST_FLAGS   ?= -count=1 -p 3 -parallel 4
 # Tests that hold the clock to a limit. They run when all others have ended, one at a time.
 TIMED_TESTS  := ^TestTimed
 # What make flaky repeats (package.test), and its bounds: -for TIME, -runs N, -copies N, -burners N.
