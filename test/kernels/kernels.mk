@@ -20,4 +20,4 @@ build-arm64: deps-kernels generate ## bin/arm64/polycubed and bin/arm64/polycube
 	$(GO) run ./test/kernels/cmd/kernels -arch arm64 build bin/arm64
 
 test-kernels-arm64: build-arm64 ## the short form on an emulated arm64 machine
-	$(kernels) -arch arm64 short
+	$(kernels) -arch arm64 -results .cache/kernels/results-arm64.json short
