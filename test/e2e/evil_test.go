@@ -82,7 +82,7 @@ func beside(name string) []byte {
 // Describe lies where that is the deed.
 func (e *evil) Describe(context.Context, *pb.DescribeRequest) (*pb.Description, error) {
 	e.do("describe")
-	object := map[string]string{"lie-helper": "forbidden", "lie-verifier": "hostile"}[e.deed]
+	object := map[string]string{"lie-helper": "forbidden", "lie-verifier": "liar"}[e.deed]
 	if object == "" {
 		object = "good"
 	}

@@ -114,7 +114,7 @@ func installEvil(t *testing.T) string {
 	t.Helper()
 	dir := installed(t)
 	files := map[string]string{
-		"good": "../../cubes/transparenthelloworld/transparenthelloworld", "hostile": "../../internal/datapath/testdata/hostile",
+		"good": "../../cubes/transparenthelloworld/transparenthelloworld", "liar": "testdata/liar",
 		"forbidden": "../../internal/foreign/testdata/forbidden",
 	}
 	copies := map[string]string{"service": "/proc/self/exe"}
