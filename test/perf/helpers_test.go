@@ -20,6 +20,7 @@ var unmeasured = []string{
 	"pcn_pkt_namespace",        // wants a cube with a namespace; then it is the kernel's redirect
 	"pcn_data", "pcn_data_end", // one load each
 	"pcn_tag_proto", "pcn_tag_tci", "pcn_tag_vid", // a shift or a mask
+	"pcn_opaque", // two XORs
 	// They change how long the packet is, which a test run keeps for its next one.
 	"pcn_vlan_push", "pcn_vlan_pop", "pcn_vlan_set",
 	"pcn_pkt_flood_set", // as many copies as ports: a part of its own
