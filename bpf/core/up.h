@@ -154,7 +154,7 @@ PCN_GLOBAL int pcn_core_up(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, _
 	return 0;
 }
 
-/* A copy to the slow path of the cube; the packet goes on. */
+/* A copy to the slow path of the cube; the packet itself is forwarded. */
 PCN_GLOBAL int pcn_core_copy_for(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 reason,
 				 __u32 who)
 {

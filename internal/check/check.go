@@ -61,7 +61,7 @@ func (r Report) count(g Grade) (n int) {
 	return n
 }
 
-// Options say what to look at besides.
+// Options select optional checks.
 type Options struct {
 	// Netdevs are looked at as peers of ports.
 	Netdevs []string

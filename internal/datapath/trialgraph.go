@@ -43,7 +43,7 @@ type placement struct {
 	host bool
 	// connect completes the graph.
 	connect func(g *Graph)
-	// further are functions that are programs of the cube besides pcn_ingress and pcn_egress.
+	// further lists the cube's programs other than pcn_ingress and pcn_egress.
 	further []string
 }
 

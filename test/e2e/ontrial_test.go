@@ -21,7 +21,7 @@ var (
 const tallyPicky = "picky"
 
 // TestServicesOnTrial: a program that the kernel would refuse one day is refused when the service is added or updated, with
-// what it takes; nothing is left of the service, and the version before goes on.
+// what it takes; nothing is left of the service, and the previous version keeps running.
 func TestServicesOnTrial(t *testing.T) {
 	t.Parallel()
 	d := start(t)

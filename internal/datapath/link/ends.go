@@ -155,11 +155,15 @@ func (g *generator) exit() {
 	page.add(asm.Mov.Reg(asm.R2, asm.R0))
 	page.jump("exit.count")
 
-	for label, reason := range map[string]int32{"nopeer": reasonNoPeer, "toolong": reasonTooLong} {
-		none := g.block("%s", label)
-		none.add(asm.Mov.Imm(asm.R7, reason))
-		none.jump("fate.drop")
-	}
+	g.dropAtExit("nopeer", reasonNoPeer)
+	g.dropAtExit("toolong", reasonTooLong)
+}
+
+// dropAtExit emits a drop on the way out, which is counted for the cube in r6.
+func (g *generator) dropAtExit(label string, reason int32) {
+	b := g.block("%s", label)
+	b.add(asm.Mov.Imm(asm.R7, reason))
+	b.jump("fate.drop")
 }
 
 // refuseFrags drops a frame that lies in several buffers where the kernel would accept the redirect and then lose it.

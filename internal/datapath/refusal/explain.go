@@ -96,7 +96,7 @@ func explain(spec *ebpf.ProgramSpec, places []link.Place, err error, said report
 		r.Hint = hint("map_value_or_null")
 	}
 	for _, l := range said.steps[max(0, len(said.steps)-lastSteps):] {
-		l = mapAddress.ReplaceAllString(l, "${1}...") // of the kernel's memory: not for everybody who may make a cube
+		l = mapAddress.ReplaceAllString(l, "${1}...") // kernel addresses are not for every user of the API
 		r.Log = append(r.Log, l[:min(len(l), stepWidth)])
 	}
 	switch offset := instruction(r.Sentence, said.at); {
