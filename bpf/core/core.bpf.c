@@ -145,12 +145,12 @@ PCN_GLOBAL int pcn_core_recirculate(struct CTXTYPE *ctx, struct pcn_md *md PCN_N
 }
 /* Sends the packet itself by way of our own interface to where it would have turned: it has
  * taken as many tail calls as one run may. Returns the hook's verdict. */
-PCN_GLOBAL int pcn_core_again(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 cube,
+PCN_GLOBAL int pcn_core_again(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who,
 			      __u32 target, __u32 tap)
 {
 	__u32 port = leaves(target) ? md->out_port : md->in_port;
 
-	address(ctx, md, cube, port, target);
+	address(ctx, md, CUBE(who), port, target);
 	return bpf_redirect(tap, BPF_F_INGRESS);
 }
 #else
@@ -255,19 +255,24 @@ PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 
 /* Sends the packet by the loop to where it would have turned: it has taken as many tail calls
  * as one run may. Returns the hook's verdict. */
-PCN_GLOBAL int pcn_core_again(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 cube,
+PCN_GLOBAL int pcn_core_again(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who,
 			      __u32 target, __u32 tap)
 {
-	__u32 port = leaves(target) ? md->out_port : md->in_port;
+	__u32 cube = CUBE(who), port = leaves(target) ? md->out_port : md->in_port;
+	long verdict = XDP_DROP;
 
 	(void)tap;
-	if (LEN(ctx) > PCN_LOOP_FRAME ||
-	    announce(ctx, md, cube, port, PCN_LOOP_SINGLE | target, 0) ||
-	    bpf_redirect_map(&pcn_loop_exit, 0, 0) != XDP_REDIRECT) {
-		pcn_count_fate(CUBE(cube), PCN_REASON_HOP_LIMIT);
-		return XDP_DROP;
+	if (LEN(ctx) <= PCN_LOOP_FRAME &&
+	    !announce(ctx, md, cube, port, PCN_LOOP_SINGLE | target, 0)) {
+		if (GENERIC(who))
+			verdict = bpf_redirect_map(&pcn_loop_back, 0, 0);
+		else
+			verdict = bpf_redirect_map(&pcn_loop_exit, 0, 0);
 	}
-	return XDP_REDIRECT;
+	if (verdict == XDP_REDIRECT)
+		return XDP_REDIRECT;
+	pcn_count_fate(cube, PCN_REASON_HOP_LIMIT);
+	return XDP_DROP;
 }
 
 /* Lets a packet pass to the stack of the netdev where it once entered: the program behind XDP

@@ -49,13 +49,13 @@ PCN_MAP_FLAGS(pcn_shadows, BPF_MAP_TYPE_HASH, __u32, __u32, PCN_ENTRIES, BPF_F_N
 #endif
 
 #ifdef PCN_XDP
-/* The way to the loop for a single packet. */
+/* The ways to the loop for a single packet: for native XDP, and for generic XDP. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, 1);
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(struct bpf_devmap_val));
-} pcn_loop_exit SEC(".maps");
+} pcn_loop_exit SEC(".maps"), pcn_loop_back SEC(".maps");
 /* The flood that this CPU is sending copies of. */
 PCN_MAP(pcn_flooding, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_loop, 1);
 /* The netdevs of pcn_exits, for XDP redirection. */

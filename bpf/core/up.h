@@ -7,6 +7,7 @@
 #define CUBE(who) ((who)&0xffff)
 #define EGRESS(who) ((who)&0x10000)
 #define THROUGH_EGRESS(who) ((who)&0x20000) /* copies must run the cube's egress program */
+#define GENERIC(who) ((who)&0x40000)	    /* the cube is of type XDP_SKB */
 
 /* True if the cube may put size more bytes into the ring: three times what it has there must not
  * exceed what is free. One noisy cube gets a quarter of the ring at most, and one that has little

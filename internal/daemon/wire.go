@@ -44,8 +44,8 @@ type kernelPlane struct {
 	*datapath.Plane
 	taps map[cube.Hook]*slowpath.Tap
 	loop datapath.Loop
-	// hooks has the hook of each cube, by cube.
-	hooks sync.Map
+	// types has the type of each cube, by cube.
+	types sync.Map
 	// now is the committed graph.
 	now atomic.Pointer[committed]
 	// shadows makes the namespaces of cubes.
@@ -192,7 +192,7 @@ func (k *kernelPlane) CreateCube(s datapath.Spec) error {
 	if err := k.Plane.CreateCube(s); err != nil {
 		return err
 	}
-	k.hooks.Store(s.ID, s.Type.Hook())
+	k.types.Store(s.ID, s.Type)
 	return nil
 }
 
@@ -201,7 +201,7 @@ func (k *kernelPlane) HoldCube(s datapath.Spec) error {
 	if err := k.Plane.HoldCube(s); err != nil {
 		return err
 	}
-	k.hooks.Store(s.ID, s.Type.Hook())
+	k.types.Store(s.ID, s.Type)
 	return nil
 }
 
@@ -209,14 +209,14 @@ func (k *kernelPlane) HoldCube(s datapath.Spec) error {
 func (k *kernelPlane) ReplaceCube(s datapath.Spec) (datapath.Replacement, error) {
 	r, err := k.Plane.ReplaceCube(s)
 	if err == nil {
-		k.hooks.Store(s.ID, s.Type.Hook())
+		k.types.Store(s.ID, s.Type)
 	}
 	return r, err
 }
 
 // DeleteCube forgets the hook with the cube.
 func (k *kernelPlane) DeleteCube(id datapath.CubeID) error {
-	k.hooks.Delete(id)
+	k.types.Delete(id)
 	return k.Plane.DeleteCube(id)
 }
 
@@ -249,19 +249,19 @@ func (c kernelChange) Commit() error {
 // received where the cube is attached. What leaves by a netdev passes TC there,
 // also that of an XDP cube on it, as XDP does not see what the stack sends.
 func (k *kernelPlane) Send(id datapath.CubeID, transparent bool, p *cube.PacketOut) error {
-	hook, err := k.hookOf(id)
+	typ, err := k.typeOf(id)
 	if err != nil {
 		return err
 	}
 	now := k.now.Load()
 	if now != nil && now.onNetdev[id] && p.Direction == cube.Egress {
-		hook = cube.TC
+		typ = cube.TypeTC
 	}
 	var m slowpath.Meta
 	if p.Trip.Netdev == 0 {
 		m.Ifindex = now.entry(id, transparent, p.Port)
 	}
-	return k.send(hook, slowpath.Target{Cube: uint16(id), Kind: slowpath.TargetOf(transparent, p)}, p, m)
+	return k.send(typ, slowpath.Target{Cube: uint16(id), Kind: slowpath.TargetOf(transparent, p)}, p, m)
 }
 
 // forgetHelper takes a helper interface out of a trip. A packet that went down without a netdev
@@ -272,17 +272,18 @@ func (k *kernelPlane) forgetHelper(t *cube.Trip) {
 	}
 }
 
-func (k *kernelPlane) hookOf(id datapath.CubeID) (cube.Hook, error) {
-	h, ok := k.hooks.Load(id)
+func (k *kernelPlane) typeOf(id datapath.CubeID) (cube.Type, error) {
+	t, ok := k.types.Load(id)
 	if !ok {
-		return cube.TC, fmt.Errorf("sending a packet of cube %d: %w", id, cube.ErrNotFound)
+		return "", fmt.Errorf("sending a packet of cube %d: %w", id, cube.ErrNotFound)
 	}
-	return h.(cube.Hook), nil
+	return t.(cube.Type), nil
 }
 
-func (k *kernelPlane) send(h cube.Hook, to slowpath.Target, p *cube.PacketOut, m slowpath.Meta) error {
-	m.XDP = h == cube.XDP
-	return k.taps[h].Send(to, p, m)
+// send puts a packet where cubes of a type get theirs.
+func (k *kernelPlane) send(t cube.Type, to slowpath.Target, p *cube.PacketOut, m slowpath.Meta) error {
+	m.XDP, m.Generic = t.Hook() == cube.XDP, t == cube.TypeXDPSKB
+	return k.taps[t.Hook()].Send(to, p, m)
 }
 
 // upward hands what comes up from the fast path to the manager.
@@ -319,7 +320,7 @@ func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
 	if node == nil {
 		return
 	}
-	hook, err := u.plane.hookOf(node.ID)
+	typ, err := u.plane.typeOf(node.ID)
 	if err != nil {
 		return
 	}
@@ -330,24 +331,24 @@ func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
 	if m.Set {
 		out.Metadata = [4]uint32{}
 		for out.Port, out.Data = range u.plane.FloodCopies(node.ID, p.Port, p.Metadata, p.Data) {
-			u.copy(hook, node, &out)
+			u.copy(typ, node, &out)
 		}
 		return
 	}
 	for out.Port = range node.Ports {
 		if out.Port != p.Port {
-			u.copy(hook, node, &out)
+			u.copy(typ, node, &out)
 		}
 	}
 }
 
 // copy sends a copy of a packet out of a port, if that leads anywhere.
-func (u upward) copy(hook cube.Hook, node *datapath.Node, out *cube.PacketOut) {
+func (u upward) copy(typ cube.Type, node *datapath.Node, out *cube.PacketOut) {
 	port := node.Ports[out.Port]
 	if port == nil || port.Peer == (datapath.Peer{}) {
 		return
 	}
-	if err := u.plane.send(hook, slowpath.Target{Cube: uint16(node.ID), Kind: slowpath.ToTX}, out, slowpath.Meta{}); err != nil {
+	if err := u.plane.send(typ, slowpath.Target{Cube: uint16(node.ID), Kind: slowpath.ToTX}, out, slowpath.Meta{}); err != nil {
 		u.log.Debug("flooding a copy", "cube", node.Name, "port", port.Name, "err", err)
 	}
 }

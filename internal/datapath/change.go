@@ -70,20 +70,21 @@ func (ch *change) build(ctx context.Context, w *wiring) (again bool, err error) 
 	cut, asBefore := ch.p.partition(w, ch.stale, ch.onlyCode)
 	ch.cut, ch.onlyCode = cut, ch.onlyCode && asBefore
 	for _, part := range ch.cut {
+		native := w.native(part)
 		for i, ids := range part {
 			if err := ctx.Err(); err != nil {
 				return false, fmt.Errorf("preparing the data plane: %w", err)
 			}
 			old := ch.p.byCube[ids[0]]
 			if ch.p.still(ch.stale, old, ids) {
-				ch.parts = append(ch.parts, ch.kept(old, i+1, len(part)))
+				ch.parts = append(ch.parts, ch.kept(old, i+1, len(part), native))
 				continue
 			}
 			c, err := ch.p.describe(w, ids)
 			if err != nil {
 				return false, err
 			}
-			c.number, c.of = i+1, len(part)
+			c.number, c.of, c.native = i+1, len(part), native
 			if ch.onlyCode {
 				for k, rs := range old.roots {
 					c.roots[k] = slices.Clone(rs)
@@ -106,13 +107,13 @@ func (ch *change) build(ctx context.Context, w *wiring) (again bool, err error) 
 
 // kept is a segment of the graph in use for a change that leaves it as it is: itself where what leads to it stays, too, else
 // a copy to which nothing leads yet.
-func (ch *change) kept(c *segment, number, of int) *segment {
+func (ch *change) kept(c *segment, number, of int, native bool) *segment {
 	if ch.onlyCode {
 		return c
 	}
 	next := *c
 	next.roots = map[kind][]*root{}
-	next.number, next.of = number, of
+	next.number, next.of, next.native = number, of, native
 	return &next
 }
 

@@ -279,7 +279,7 @@ func (p *Plane) resolve(t *tables, id CubeID, members floodSet) (floodSet, []way
 		loops++
 	}
 	for range loops {
-		ways = append(ways, way{uint32(p.opts.Loop.Out), byLoop})
+		ways = append(ways, way{uint32(p.opts.Loop.exit(owner.typ)), byLoop})
 	}
 	return row, ways
 }

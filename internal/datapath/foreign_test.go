@@ -45,10 +45,13 @@ var occupied = []struct {
 		l, err := ebpflink.AttachTCX(ebpflink.TCXOptions{
 			Interface: ifindex, Program: b.stranger(ebpf.SchedCLS, -1), Attach: ebpf.AttachTCXIngress,
 		})
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			b.t.Skip("this kernel has no tcx")
+		}
 		if err != nil {
 			return nil, err
 		}
-		return l.Close, nil
+		return take(l), nil
 	}, "stranger; see `bpftool net show dev a`"},
 	{"filter", []cube.Type{cube.TypeTC}, func(b *bench, ifindex int) (func() error, error) {
 		h, err := attachFilter(spot{ifindex, kindIngress}, "stranger", b.stranger(ebpf.SchedCLS, 0))
@@ -75,8 +78,14 @@ func occupyXDP(mode ebpflink.XDPAttachFlags) func(*bench, int) (func() error, er
 		if err != nil {
 			return nil, err
 		}
-		return l.Close, nil
+		return take(l), nil
 	}
+}
+
+// take takes the program of a link off at once; closing alone waits for those who have a copy of the descriptor, as a
+// process has that is just being started.
+func take(l ebpflink.Link) func() error {
+	return func() error { return errors.Join(l.Detach(), l.Close()) }
 }
 
 func TestANetdevOfSomebodyElseIsRefusedAndLeftAlone(t *testing.T) {
@@ -154,7 +163,8 @@ func TestOffloadsAreSwitchedBackWhenANetdevLeaves(t *testing.T) {
 				before := a.Run("ethtool", "-k", netns.Inner)
 				c.Ports[0].Peer = Peer{Netdev: "a"}
 				b.commit()
-				if now := a.Run("ethtool", "-k", netns.Inner); now == before || !strings.Contains(now, "generic-receive-offload: on") {
+				now := a.Run("ethtool", "-k", netns.Inner)
+				if polls := strings.Contains(now, "generic-receive-offload: on"); now == before || polls != (s.typ == cube.TypeXDPDRV) {
 					t.Fatalf("nothing was prepared: the test proves nothing\n%s", now)
 				}
 				how.leave(b, c)

@@ -15,11 +15,26 @@ import (
 
 // Loop is a veth pair by which copies of packets come back into XDP programs. XDP can copy a
 // packet only to netdevs; so a copy for another program goes out of one end, with a header that
-// says what it is, and enters that program at the other.
+// says what it is, and enters that program at the other. Copies of native XDP go from Out to In
+// and stay native, those of generic XDP the other way and stay generic: only generic XDP can send
+// to every netdev.
 type Loop struct {
 	// Out and In are the interface indexes of the two ends; 0 for no loop.
 	Out, In int
 	name    string
+}
+
+// exit is the end out of which a cube of the type sends.
+func (l Loop) exit(t cube.Type) int {
+	if t == cube.TypeXDPSKB {
+		return l.In
+	}
+	return l.Out
+}
+
+// is tells whether an interface is one of its ends.
+func (l Loop) is(ifindex uint32) bool {
+	return ifindex != 0 && (int(ifindex) == l.Out || int(ifindex) == l.In)
 }
 
 // loopMTU leaves room for the header: larger frames lie in several buffers, which XDP cannot
@@ -55,14 +70,24 @@ func OpenLoop(name string) (Loop, error) {
 		}
 		*index = link.Attrs().Index
 	}
+	// Native XDP sends to In where its packets have come to a cube of type XDP_SKB.
+	ready, err := netdev.EnsureCanReceiveRedirects(name + "i")
+	if err == nil && !ready.OK {
+		err = errors.New(ready.Reason)
+	}
+	if err != nil {
+		return l, fmt.Errorf("opening %s: %w", name, err)
+	}
 	return l, nil
 }
 
 // openLoopExit lets single packets out of the loop.
 func (f *framework) openLoopExit(l Loop) error {
-	to := device{Ifindex: uint32(l.Out), Program: uint32(f.downs["loop-out"].FD())}
-	if err := f.maps[mapLoopExit].Put(uint32(0), to); err != nil {
-		return fmt.Errorf("opening the way to the loop: %w", err)
+	for name, end := range map[string]int{mapLoopExit: l.Out, mapLoopBack: l.In} {
+		to := device{Ifindex: uint32(end), Program: uint32(f.downs["loop-out"].FD())}
+		if err := f.maps[name].Put(uint32(0), to); err != nil {
+			return fmt.Errorf("opening the way to the loop: %w", err)
+		}
 	}
 	return nil
 }

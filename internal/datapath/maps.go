@@ -41,6 +41,7 @@ const (
 	mapReturns    = "pcn_returns"
 	mapGeneric    = "pcn_generic"
 	mapLoopExit   = "pcn_loop_exit"
+	mapLoopBack   = "pcn_loop_back"
 	mapAccounts   = "accounts"
 )
 

@@ -17,6 +17,8 @@ type linkState struct {
 	flaps int
 	// mtu is 0 where the kernel is asked.
 	mtu int
+	// native is true if frames of native XDP may be sent to it.
+	native bool
 }
 
 // plan says which root program each netdev gets in a new graph.
@@ -66,7 +68,7 @@ func (pl *plan) addNetdev(g *Graph, c *segment, dev *Netdev) {
 	if c.hook == cube.XDP {
 		k = kindXDP
 	}
-	w := want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, part: c, link: linkState{dev.Carrier, dev.Flaps, dev.MTU}}
+	w := want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, part: c, link: linkState{dev.Carrier, dev.Flaps, dev.MTU, c.native}}
 	w.mode, w.port = pl.ownerType(g, dev)
 	if w.mode == cube.TypeXDPSKB {
 		w.kind = kindGeneric

@@ -62,16 +62,21 @@ func (p *Plane) readyForXDP(u *undo, w want) error {
 		return nil
 	}
 	var text string
-	ready, err := netdev.EnsureCanReceiveRedirects(w.name)
-	switch {
-	case errors.Is(err, netdev.ErrNotFound):
-		return nil // it has gone, and the event that says so is under way
-	case err != nil:
-		text = err.Error()
-	case !ready.OK:
-		text = ready.Reason
+	var ready netdev.Readiness
+	var err error
+	if w.link.native { // generic XDP sends as the stack does, which every netdev takes
+		ready, err = netdev.EnsureCanReceiveRedirects(w.name)
+		switch {
+		case err != nil:
+			text = err.Error()
+		case !ready.OK:
+			text = ready.Reason
+		}
 	}
 	changed, err := netdev.PreparePeerForXDP(w.name)
+	if errors.Is(err, netdev.ErrNotFound) {
+		return nil // it has gone, and the event that says so is under way
+	}
 	if err != nil && text == "" {
 		text = err.Error()
 	}

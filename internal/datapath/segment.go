@@ -39,6 +39,8 @@ type segment struct {
 	constants map[linked][]byte
 	// used is what else the description depends on, by cube.
 	used []usedCube
+	// native is true if a cube of its connected part is of type XDP_DRV.
+	native bool
 	// number and of tell the segment among those of its connected part of the graph.
 	number, of int
 }
@@ -89,7 +91,7 @@ func (b *builder) addCubes() error {
 		}
 		lc := &link.Cube{
 			ID: uint16(id), Name: n.Name, Service: in.spec.Service, Transparent: in.spec.Transparent,
-			Maps: in.linkMaps(), Entry: !in.spec.Transparent,
+			Maps: in.linkMaps(), Entry: !in.spec.Transparent, Generic: n.Type == cube.TypeXDPSKB,
 		}
 		if err := b.addPrograms(lc, n, b.c.hook); err != nil {
 			return err
@@ -128,7 +130,9 @@ func (b *builder) addPrograms(lc *link.Cube, n *Node, h cube.Hook) error {
 // cube returns the linker's view of a cube, a foreign one if it is not in this segment.
 func (b *builder) cube(id CubeID) *link.Cube {
 	if b.cubes[id] == nil {
-		b.cubes[id] = &link.Cube{ID: uint16(id), Name: b.g.Cubes[id].Name, Foreign: true}
+		b.cubes[id] = &link.Cube{
+			ID: uint16(id), Name: b.g.Cubes[id].Name, Generic: b.g.Cubes[id].Type == cube.TypeXDPSKB, Foreign: true,
+		}
 	}
 	return b.cubes[id]
 }

@@ -49,7 +49,7 @@ func (p *Plane) tablesOf(w *wiring, s stale) *tables {
 		}
 		row := &flood{Tap: uint32(p.opts.Taps[n.Type.Hook()])}
 		if n.Type.Hook() == cube.XDP {
-			row.Tap = uint32(p.opts.Loop.Out)
+			row.Tap = uint32(p.opts.Loop.exit(n.Type))
 		}
 		for _, index := range slices.Sorted(maps.Keys(n.Ports)) {
 			t.addPort(w, n, n.Ports[index], row)
@@ -134,7 +134,7 @@ func (p *Plane) broadcast(row *flood, egress bool) netdevSet {
 		}
 	}
 	for range row.Copies {
-		set[n] = uint32(p.opts.Loop.Out)
+		set[n] = row.Tap
 		n++
 	}
 	return set
@@ -322,7 +322,7 @@ func (p *Plane) setBroadcast(id uint32, set *netdevSet) error {
 			break
 		}
 		d := device{Ifindex: ifindex}
-		if int(ifindex) == p.opts.Loop.Out {
+		if p.opts.Loop.is(ifindex) {
 			d.Program = uint32(p.fw.downs["loop-out"].FD())
 		}
 		if err := inner.Put(uint32(n), d); errors.Is(err, unix.EINVAL) {

@@ -18,21 +18,39 @@ import (
 // own is a program of the framework on one of our own interfaces.
 type own struct {
 	pin, program string
-	xdp          bool
+	// xdp is the mode at XDP, 0 for a program at TC ingress.
+	xdp ebpflink.XDPAttachFlags
 }
 
 // AttachTap puts the packet-out programs of a hook on its TAP. What an earlier daemon attached
 // to the same interface is replaced without a gap.
 func (p *Plane) AttachTap(h cube.Hook, ifindex int) error {
 	if h == cube.TC {
-		return p.attachOwn(ifindex, own{"tap-tc", "tc", false})
+		return p.attachOwn(ifindex, own{"tap-tc", "tc", 0})
 	}
-	return p.attachOwn(ifindex, own{"tap-xdp", "xdp", true}, own{"tap-pass", "pass", false})
+	if err := p.sharesFrames(ifindex); err != nil {
+		return err
+	}
+	return p.attachOwn(ifindex, own{"tap-xdp", "xdp", ebpflink.XDPDriverMode}, own{"tap-pass", "pass", 0})
 }
 
-// AttachLoop puts the programs on the end where copies come back in.
+// AttachLoop puts the programs on both ends, where copies come back in: those of native XDP at In, those of generic XDP at
+// Out.
 func (p *Plane) AttachLoop() error {
-	return p.attachOwn(p.opts.Loop.In, own{"loop-xdp", "loop-in", true}, own{"loop-pass", "pass", false})
+	in, out := p.opts.Loop.In, p.opts.Loop.Out
+	return errors.Join(
+		p.sharesFrames(out),
+		p.attachOwn(in, own{"loop-xdp", "loop-in", ebpflink.XDPDriverMode}, own{"loop-pass", "pass", 0}),
+		p.attachOwn(out, own{"loop-skb", "loop-in", ebpflink.XDPGenericMode}, own{"loop-skb-pass", "pass", 0}),
+	)
+}
+
+// sharesFrames tells programs that the copies of a frame from an interface may share its bytes, as with generic XDP.
+func (p *Plane) sharesFrames(ifindex int) error {
+	if err := p.fw.maps[mapGeneric].Put(uint32(ifindex), uint32(1)); err != nil {
+		return fmt.Errorf("interface %d has generic XDP: %w", ifindex, err)
+	}
+	return nil
 }
 
 func (p *Plane) attachOwn(ifindex int, programs ...own) error {
@@ -43,8 +61,8 @@ func (p *Plane) attachOwn(ifindex int, programs ...own) error {
 		}
 		var l ebpflink.Link
 		var err error
-		if o.xdp {
-			l, err = ebpflink.AttachXDP(ebpflink.XDPOptions{Program: prog, Interface: ifindex})
+		if o.xdp != 0 {
+			l, err = ebpflink.AttachXDP(ebpflink.XDPOptions{Program: prog, Interface: ifindex, Flags: o.xdp})
 		} else {
 			l, err = p.attachOwnTC(prog, ifindex)
 		}

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/polycube/polycube/cube"
 )
 
 // wiring is a graph with what is looked up in it: which port has a netdev, and where each
@@ -124,6 +126,16 @@ func (w *wiring) edges() (stacks, links []edge) {
 		slices.SortFunc(es, func(x, y edge) int { return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b)) })
 	}
 	return stacks, links
+}
+
+// native tells whether one of the cubes, which may lie in several segments, is of type XDP_DRV.
+func (w *wiring) native(segments [][]CubeID) bool {
+	for _, ids := range segments {
+		if slices.ContainsFunc(ids, func(id CubeID) bool { return w.g.Cubes[id].Type == cube.TypeXDPDRV }) {
+			return true
+		}
+	}
+	return false
 }
 
 // union is a set of disjoint groups of cubes.

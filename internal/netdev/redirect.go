@@ -39,12 +39,29 @@ func EnsureCanReceiveRedirects(name string) (Readiness, error) {
 	case err != nil:
 		return Readiness{}, fmt.Errorf("receive redirects on %s: %w", name, err)
 	case kind != "veth":
-		return Readiness{OK: true, Reason: fmt.Sprintf("%s is a %s device, which needs no preparation", name, kind)}, nil
+		return other(name, kind)
 	}
 	if r.OK {
 		err = r.insist(name)
 	}
 	return r, err
+}
+
+// other tells whether a device that is no veth takes redirected frames; where the kernel does not tell, it does.
+func other(name, kind string) (Readiness, error) {
+	info, err := Get(name)
+	if err != nil {
+		return Readiness{}, fmt.Errorf("receive redirects on %s: %w", name, err)
+	}
+	takes, err := takesRedirects(info.Index)
+	switch {
+	case errors.Is(err, errNoFeatures) || takes:
+		return Readiness{OK: true, Reason: fmt.Sprintf("%s is a %s device, which needs no preparation", name, kind)}, nil
+	case err != nil:
+		return Readiness{}, fmt.Errorf("receive redirects on %s: %w", name, err)
+	}
+	return Readiness{Reason: fmt.Sprintf("%s is a %s device, which takes nothing from cubes of type XDP_DRV: "+
+		"give all cubes that lead to it the type XDP_SKB or TC", name, kind)}, nil
 }
 
 // insist makes sure that the kernel knows what prepare has done: it takes note of GRO only when that is switched while

@@ -280,9 +280,10 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 		t.Error("the wrong end was changed:\n" + out)
 	}
 	lab.Run("ip", "link", "add", "br0", "type", "bridge")
-	for name, kind := range map[string]string{"br0": "bridge", "lo": "loopback"} {
-		if r := ensure(t, lab, name); !r.OK || r.Changed || !strings.Contains(r.Reason, kind) {
-			t.Errorf("%s: %+v, want OK because it is a %s", name, r, kind)
+	lab.Run("ip", "tuntap", "add", "tap0", "mode", "tap")
+	for name, kind := range map[string]string{"br0": "bridge", "lo": "loopback", "tap0": "tap"} {
+		if r := ensure(t, lab, name); r.OK != (name == "tap0") || r.Changed || !strings.Contains(r.Reason, kind) {
+			t.Errorf("%s: %+v, want OK for a TAP alone, and a word about a %s", name, r, kind)
 		}
 	}
 }

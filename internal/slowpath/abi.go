@@ -208,6 +208,9 @@ type Meta struct {
 	Ifindex int
 	// XDP says that the packet comes from, or goes to, programs at the XDP hook.
 	XDP bool
+	// Generic says that the packet goes to programs of generic XDP, which can send to every netdev. Native XDP loses, without
+	// a word, what it sends to a VLAN device, to a bridge, or to a veth whose other end does not poll.
+	Generic bool
 	// Set says that a flood is one to a set of ports, which the packet's Metadata names.
 	Set bool
 }

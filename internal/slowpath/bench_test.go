@@ -6,6 +6,7 @@ package slowpath
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,11 +73,12 @@ func BenchmarkDown(b *testing.B) {
 		{"tc/superframe", cube.TC, layout{payload: 65000, sum: pseudo}.frame(), cube.Offload{GSOSize: 1448}},
 		{"xdp/60", cube.XDP, frame(60), cube.Offload{}},
 		{"xdp/1500", cube.XDP, frame(1500), cube.Offload{}},
+		{"generic xdp/60", cube.XDP, frame(60), cube.Offload{}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			l := newLane(b, netns.New(b), c.hook, 0)
 			p := &cube.PacketOut{Port: 1, Data: c.frame, Offload: c.off}
-			m := Meta{XDP: c.hook == cube.XDP}
+			m := Meta{XDP: c.hook == cube.XDP, Generic: strings.HasPrefix(c.name, "generic")}
 			b.ReportAllocs()
 			b.ResetTimer()
 			begin := cpu(b)

@@ -19,6 +19,9 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
+// noOffset is the offset of a file that has none.
+const noOffset = ^uintptr(0)
+
 const downSize = uint32(unsafe.Sizeof(down{}))
 
 // ErrNotTaken is returned when the kernel took a frame and the TAP's program did not.
@@ -70,7 +73,7 @@ func (t *Tap) send(target Target, p *cube.PacketOut, m Meta) error {
 		return err
 	}
 	t.fill(target, p, m)
-	n, err := t.writeFrame(p.Data)
+	n, err := t.writeFrame(p.Data, m.XDP && !m.Generic)
 	// Whatever happened, no later frame is taken for this one.
 	state := atomic.SwapUint32(&t.down.State, downIdle)
 	switch {
@@ -111,13 +114,19 @@ func (t *Tap) fill(target Target, p *cube.PacketOut, m Meta) {
 	atomic.StoreUint32(&t.down.State, downSet)
 }
 
-// writeFrame writes the header and the frame in one call, without making one buffer of them.
-func (t *Tap) writeFrame(frame []byte) (int, error) {
+// writeFrame writes the header and the frame in one call, without making one buffer of them. The kernel runs the TAP's XDP
+// program natively if the write must not wait and the frame fits a page, and else as generic XDP; it never has to wait here.
+func (t *Tap) writeFrame(frame []byte, native bool) (int, error) {
+	flags := 0
+	if native {
+		flags = unix.RWF_NOWAIT
+	}
 	t.iov[0] = unix.Iovec{Base: &t.head[0], Len: virtioHead}
 	t.iov[1] = unix.Iovec{Base: &frame[0]}
 	t.iov[1].SetLen(len(frame))
 	for {
-		n, _, errno := unix.Syscall(unix.SYS_WRITEV, uintptr(t.fd), uintptr(unsafe.Pointer(&t.iov[0])), uintptr(len(t.iov)))
+		n, _, errno := unix.Syscall6(unix.SYS_PWRITEV2, uintptr(t.fd), uintptr(unsafe.Pointer(&t.iov[0])), uintptr(len(t.iov)),
+			noOffset, noOffset, uintptr(flags))
 		if errno == unix.EINTR && atomic.LoadUint32(&t.down.State) == downSet {
 			continue
 		}

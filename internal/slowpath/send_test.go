@@ -127,10 +127,14 @@ func (l *lane) look() sight {
 
 func TestPacketsGoDownWithTheirMetadata(t *testing.T) {
 	words := [4]uint32{1, 0x80000002, 3, 0xffffffff}
-	for _, hook := range []cube.Hook{cube.TC, cube.XDP} {
-		t.Run(hook.String(), func(t *testing.T) {
-			ns := netns.New(t)
+	for name, m := range map[string]Meta{"TC": {}, "native XDP": {XDP: true}, "generic XDP": {XDP: true, Generic: true}} {
+		t.Run(name, func(t *testing.T) {
+			hook, ns := cube.TC, netns.New(t)
+			if m.XDP {
+				hook = cube.XDP
+			}
 			l := newLane(t, ns, hook, 0)
+			from := func(netdev int) Meta { return Meta{XDP: m.XDP, Generic: m.Generic, Ifindex: netdev} }
 			for _, c := range []struct {
 				name   string
 				target Target
@@ -153,7 +157,7 @@ func TestPacketsGoDownWithTheirMetadata(t *testing.T) {
 				}
 				// Entering is a hop.
 				c.want.Hops, c.want.FlowHash, c.want.Tenant, c.want.PassIfindex = someTrip.Hops+1, 0x12345678, 77, 4711
-				if err := l.Send(c.target, &c.out, Meta{XDP: hook == cube.XDP, Ifindex: 1}); err != nil {
+				if err := l.Send(c.target, &c.out, from(1)); err != nil {
 					t.Errorf("%s: %v", c.name, err)
 					continue
 				}
@@ -165,13 +169,13 @@ func TestPacketsGoDownWithTheirMetadata(t *testing.T) {
 					t.Errorf("%s: %+v", c.name, got)
 				}
 			}
-			if err := l.Send(Target{1, ToRX}, &cube.PacketOut{Data: frame(60)}, Meta{XDP: hook == cube.XDP}); err != nil {
+			if err := l.Send(Target{1, ToRX}, &cube.PacketOut{Data: frame(60)}, m); err != nil {
 				t.Error(err)
 			}
 			if got := l.look().Resume; got != (resume{MD: md{PacketLen: 60, Hops: 1}, Cube: 1}) {
 				t.Errorf("something is left of former packets: %+v", got)
 			}
-			if err := l.Send(Target{1, ToRX}, &cube.PacketOut{Data: frame(60)}, Meta{XDP: hook == cube.XDP, Ifindex: 5}); err != nil {
+			if err := l.Send(Target{1, ToRX}, &cube.PacketOut{Data: frame(60)}, from(5)); err != nil {
 				t.Error(err)
 			}
 			if got := l.look().Resume.MD.PassIfindex; got != 5 {

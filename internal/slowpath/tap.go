@@ -94,7 +94,7 @@ func attachTap(name string, exists bool) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	fd, err := unix.Open(tunDevice, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	fd, err := unix.Open(tunDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", tunDevice, err)
 	}

@@ -126,7 +126,7 @@ func (l *Lab) start() error {
 	if err != nil {
 		return err
 	}
-	l.plane = &plane{Plane: p, ids: map[string]datapath.CubeID{}, taps: l.taps, hook: l.Type.Hook(), in: l}
+	l.plane = &plane{Plane: p, ids: map[string]datapath.CubeID{}, taps: l.taps, typ: l.Type, in: l}
 	l.undo = append(l.undo, l.plane.end)
 	if err := l.taps.attach(p); err != nil {
 		return err
@@ -215,7 +215,7 @@ func Each(t *testing.T, o Options, test func(t *testing.T, l *Lab)) {
 type plane struct {
 	*datapath.Plane
 	taps taps
-	hook cube.Hook
+	typ  cube.Type
 	in   netns.Doer
 
 	mu    sync.Mutex

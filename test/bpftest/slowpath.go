@@ -61,15 +61,16 @@ func (t taps) attach(p *datapath.Plane) error {
 
 // Send takes a packet of a cube's code down.
 func (p *plane) Send(id datapath.CubeID, transparent bool, out *cube.PacketOut) error {
-	kind, netdev, hook := slowpath.TargetOf(transparent, out), p.netdevOf(id), p.hook
+	kind, netdev, typ := slowpath.TargetOf(transparent, out), p.netdevOf(id), p.typ
 	if netdev > 0 && out.Direction == cube.Egress {
-		hook = cube.TC // XDP has no egress, so there an XDP cube is a program of TC
+		typ = cube.TypeTC // XDP has no egress, so there an XDP cube is a program of TC
 	}
-	return p.send(hook, slowpath.Target{Cube: uint16(id), Kind: kind}, out, netdev)
+	return p.send(typ, slowpath.Target{Cube: uint16(id), Kind: kind}, out, netdev)
 }
 
-func (p *plane) send(hook cube.Hook, to slowpath.Target, out *cube.PacketOut, netdev int) error {
-	return p.taps[hook].Send(to, out, slowpath.Meta{XDP: hook == cube.XDP, Ifindex: netdev})
+func (p *plane) send(typ cube.Type, to slowpath.Target, out *cube.PacketOut, netdev int) error {
+	m := slowpath.Meta{XDP: typ.Hook() == cube.XDP, Generic: typ == cube.TypeXDPSKB, Ifindex: netdev}
+	return p.taps[typ.Hook()].Send(to, out, m)
 }
 
 // startUp reads what comes up until stop is called.
@@ -121,7 +122,7 @@ func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
 	for port, frame := range copies {
 		out := &cube.PacketOut{Port: port, Direction: cube.Egress, Trip: p.Trip, TrafficClass: p.TrafficClass, Offload: p.Offload, Data: frame}
 		to := slowpath.Target{Cube: id, Kind: slowpath.ToTX}
-		if err := u.plane.send(u.plane.hook, to, out, m.Ifindex); err != nil {
+		if err := u.plane.send(u.plane.typ, to, out, m.Ifindex); err != nil {
 			u.t.Errorf("a copy for port %d of cube %d: %v", port, id, err)
 		}
 	}

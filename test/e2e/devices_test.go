@@ -26,12 +26,10 @@ type deviceKind struct {
 	end string
 	// refused is the error by type of cube; types that are not there are taken.
 	refused map[string]string
-	// deaf tells that XDP cannot send to it natively, which is how the slow path of XDP sends.
-	deaf bool
 }
 
 var deviceKinds = []deviceKind{
-	{name: "VLAN", needs: []need.Feature{need.VLAN}, end: "vlan7", deaf: true,
+	{name: "VLAN", needs: []need.Feature{need.VLAN}, end: "vlan7",
 		lab:     []string{"link add link under# name dev# type vlan id 7"},
 		host:    []string{"link add link eth0 name vlan7 type vlan id 7"},
 		refused: map[string]string{"XDP_DRV": noNative}},
@@ -39,12 +37,12 @@ var deviceKinds = []deviceKind{
 		lab: []string{"link add dev# type bond mode active-backup", "link set dev under# down",
 			"link set dev under# master dev#", "link set dev under# up"},
 		refused: map[string]string{"XDP_DRV": noNative}},
-	{name: "VLAN on a bond", needs: []need.Feature{need.Bond, need.VLAN}, end: "vlan7", deaf: true,
+	{name: "VLAN on a bond", needs: []need.Feature{need.Bond, need.VLAN}, end: "vlan7",
 		lab: []string{"link add bond# type bond mode active-backup", "link set dev under# down", "link set dev under# master bond#",
 			"link set dev under# up", "link set dev bond# up", "link add link bond# name dev# type vlan id 7"},
 		host:    []string{"link add link eth0 name vlan7 type vlan id 7"},
 		refused: map[string]string{"XDP_DRV": noNative}},
-	{name: "Linux bridge", end: "eth0", deaf: true,
+	{name: "Linux bridge", end: "eth0",
 		lab: []string{"link add dev# type bridge", "link set dev under# master dev#"}, refused: map[string]string{"XDP_DRV": noNative}},
 	{name: "member of a VRF", needs: []need.Feature{need.VRF}, end: "eth0",
 		lab: []string{"link add vrf# type vrf table 1#", "link set dev vrf# up", "link set dev under# down", "link set dev under# name dev#", "link set dev dev# master vrf#"}},
@@ -97,6 +95,11 @@ func TestDevicesOfDevicesAsPortsOfBridges(t *testing.T) {
 				if d.Stats("br1").Rx(t, "p1") == 0 {
 					t.Errorf("%s: packets pass, and not by the port", service)
 				}
+				d.Do("nat add nat1 type=" + kind) // copies for its port are programs' now, not the netdev's
+				d.Do("attach nat1 br1:p2")
+				ip(a, "neigh flush dev "+k.end)
+				reaches(t, a, "10.0.0.2")
+				d.Do("del nat1")
 			}
 			d.Do("del br1")
 		}
@@ -105,11 +108,8 @@ func TestDevicesOfDevicesAsPortsOfBridges(t *testing.T) {
 
 func TestDevicesOfDevicesAsPortsOfARouter(t *testing.T) {
 	onEachDevice(t, func(t *testing.T, d *daemon, k deviceKind, kind string) {
-		switch {
-		case k.refused[kind] != "":
+		if k.refused[kind] != "" {
 			t.Skipf("a %s %s", k.name, k.refused[kind])
-		case kind == "XDP_SKB" && k.deaf:
-			t.Skip("what the slow path sends does not reach it, and a router asks for its neighbours there")
 		}
 		a := k.behind(d, 1, "10.0.1.2/24", "10.0.1.1")
 		k.behind(d, 2, "10.0.2.2/24", "10.0.2.1")
@@ -118,6 +118,34 @@ func TestDevicesOfDevicesAsPortsOfARouter(t *testing.T) {
 		reaches(t, a, "10.0.2.2")
 		d.Do("del r1")
 	})
+}
+
+// TestNativeXDPCannotSendToADeviceOfDevices: cubes with generic XDP forward there, and a port says so when cubes with native
+// XDP come to lead to it, until they are gone.
+func TestNativeXDPCannotSendToADeviceOfDevices(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	d.lab.Host("under1", "10.0.0.1/24", netns.WithGRO())
+	ip(d.lab, "link add dev1 type bridge", "link set dev under1 master dev1", "link set dev dev1 up")
+	d.Do("simplebridge add br1 type=XDP_SKB")
+	d.Do("br1 ports add p1 peer=dev1")
+	d.Do("br1 ports add up")
+	d.Do("simplebridge add br2 type=XDP_DRV")
+	d.Do("br2 ports add down")
+	reason := func(want string) {
+		t.Helper()
+		netns.Eventually(t, patience, func() error {
+			if out := d.Do("br1 ports p1 show"); strings.Contains(out, "type XDP_DRV") != (want != "") || !strings.Contains(out, want) {
+				return fmt.Errorf("want %q in\n%s", want, out)
+			}
+			return nil
+		})
+	}
+	reason("")
+	d.Do("connect br1:up br2:down")
+	reason("dev1 is a bridge device, which takes nothing from cubes of type XDP_DRV")
+	d.Do("disconnect br1:up br2:down")
+	reason("")
 }
 
 // TestADummyAsAPort: what a cube sends there is sent, though nobody gets it.

@@ -56,6 +56,8 @@ type Cube struct {
 	Ports []*Port
 	// Entry is true if packets from netdevs may enter here.
 	Entry bool
+	// Generic is true for a cube of type XDP_SKB.
+	Generic bool
 	// Shadow is true for a cube with a namespace, Span if that gets copies of all its traffic (TC).
 	Shadow, Span bool
 	// NextIn and NextOut say where a transparent cube's packets go on.

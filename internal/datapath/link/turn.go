@@ -143,10 +143,17 @@ func (g *generator) resumeAt(b *block, fail string, set func()) {
 	b.load(asm.R1, asm.R10, offCtx, asm.DWord)
 }
 
+// genericXDP marks a call for a cube of type XDP_SKB (GENERIC).
+const genericXDP = 1 << 18
+
 // enterAgain sends the packet by way of our own interface to where it would have turned.
 func (g *generator) enterAgain(b *block, t turn) {
+	who := int32(t.to.cube.ID)
+	if t.to.cube.Generic {
+		who |= genericXDP
+	}
 	b.args()
-	b.add(asm.Mov.Imm(asm.R3, int32(t.to.cube.ID)), asm.Mov.Imm(asm.R4, t.target()),
+	b.add(asm.Mov.Imm(asm.R3, who), asm.Mov.Imm(asm.R4, t.target()),
 		asm.Mov.Imm(asm.R5, int32(g.core.TapIndex)))
 	b.call("pcn_core_again")
 	b.add(asm.Return())

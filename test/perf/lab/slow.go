@@ -73,7 +73,7 @@ func (s *slow) attach(p *datapath.Plane) error {
 func (p *Plane) Send(id datapath.CubeID, out *cube.PacketOut) error {
 	hook := p.typ.Hook()
 	to := slowpath.Target{Cube: uint16(id), Kind: slowpath.TargetOf(false, out)}
-	return p.slow.taps[hook].Send(to, out, slowpath.Meta{XDP: hook == cube.XDP})
+	return p.slow.taps[hook].Send(to, out, slowpath.Meta{XDP: hook == cube.XDP, Generic: p.typ == cube.TypeXDPSKB})
 }
 
 // Reader is a slow path that is being read.
