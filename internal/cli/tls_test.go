@@ -4,6 +4,7 @@ package cli
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polycube/polycube/test/executable"
 	"github.com/polycube/polycube/test/pki"
 )
 
@@ -86,14 +88,7 @@ func TestTheSocketForReading(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	self, err := os.ReadFile("/proc/self/exe")
-	if err == nil {
-		err = os.WriteFile(dir+"/polycubectl", self, 0o755)
-	}
-	if err == nil {
-		err = os.Chmod(dir, 0o755)
-	}
-	if err != nil {
+	if err := errors.Join(executable.CopySelf(dir+"/polycubectl"), os.Chmod(dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	for name, gid := range map[string]int{"polycubed.sock": 0, "polycubed-read.sock": reader} {

@@ -25,6 +25,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/polycube/polycube/test/executable"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/output"
 	"github.com/polycube/polycube/test/pace"
@@ -202,7 +203,7 @@ func orphan([]string) error {
 }
 
 // place is where only root writes, with the test binary as an executable.
-func place(t *testing.T) (dir, executable string) {
+func place(t *testing.T) (dir, path string) {
 	t.Helper()
 	netns.NeedRoot(t)
 	dir, err := os.MkdirTemp("/var/lib", "polycube-confine-*")
@@ -213,15 +214,11 @@ func place(t *testing.T) (dir, executable string) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	executable = filepath.Join(dir, "service")
-	in, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
+	path = filepath.Join(dir, "service")
+	if err := executable.CopySelf(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(executable, in, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir, executable
+	return dir, path
 }
 
 // play is a service that was started and what it wrote.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/trace"
+	"github.com/polycube/polycube/test/executable"
 	"github.com/polycube/polycube/test/pace"
 )
 
@@ -205,17 +206,13 @@ func TestMain(m *testing.M) {
 // otherUser is this test as a program that every user can run.
 func otherUser(t *testing.T) string {
 	t.Helper()
-	self, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir, err := os.MkdirTemp("", "rest-client-*")
 	if err == nil {
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		err = os.Chmod(dir, 0o755)
 	}
 	if err == nil {
-		err = os.WriteFile(dir+"/client", self, 0o755)
+		err = executable.CopySelf(dir + "/client")
 	}
 	if err != nil {
 		t.Fatal(err)

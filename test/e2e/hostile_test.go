@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/polycube/polycube/test/executable"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -126,7 +127,7 @@ func installEvil(t *testing.T) string {
 	for name, from := range copies {
 		text, err := os.ReadFile(from)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), text, 0o755)
+			err = executable.Write(filepath.Join(dir, name), text)
 		}
 		if err != nil {
 			t.Fatal(err)

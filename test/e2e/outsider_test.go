@@ -10,7 +10,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -25,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
+	"github.com/polycube/polycube/test/executable"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/output"
 	"github.com/polycube/polycube/test/outsider"
@@ -397,10 +397,12 @@ func TestExecutablesAreStartedAndKeptRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(dir, "service")
-	copyFile(t, os.Args[0], binary)
+	if err := executable.CopySelf(binary); err != nil {
+		t.Fatal(err)
+	}
 	script := filepath.Join(dir, "tally")
 	text := "#!/bin/sh\n" + asService + "=first exec " + binary + "\n"
-	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+	if err := executable.Write(script, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	d.refuses("services add type=lib uri=tally name=tally", "an absolute path")
@@ -420,7 +422,7 @@ func TestExecutablesAreStartedAndKeptRunning(t *testing.T) {
 			t.Errorf("after it was killed %d packets are counted, before %d", now, last)
 		}
 	}
-	if err := os.WriteFile(script, []byte(strings.Replace(text, "=first", "="+tallyWide, 1)), 0o755); err != nil {
+	if err := executable.Write(script, []byte(strings.Replace(text, "=first", "="+tallyWide, 1))); err != nil {
 		t.Fatal(err)
 	}
 	d.Do("services update tally")
@@ -454,24 +456,4 @@ func processesOf(path string) []int {
 		}
 	}
 	return list
-}
-
-// copyFile copies a program.
-func copyFile(t *testing.T, from, to string) {
-	t.Helper()
-	in, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		t.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/polycube/polycube/test/executable"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -67,7 +68,7 @@ func pythonService(t testing.TB, script string) string {
 	}
 	_, rest, _ := strings.Cut(string(text), "\n")
 	path := filepath.Join(dir, "bin", script)
-	if err := os.WriteFile(path, []byte("#!"+filepath.Join(dir, "bin/python3")+"\n"+rest), 0o755); err != nil {
+	if err := executable.Write(path, []byte("#!"+filepath.Join(dir, "bin/python3")+"\n"+rest)); err != nil {
 		t.Fatal(err)
 	}
 	return path

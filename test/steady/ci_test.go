@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/polycube/polycube/test/executable"
 )
 
 // TestTheRunOfCI: what failed runs again, and decides; what was flaky is in the last lines.
@@ -34,12 +36,12 @@ func TestTheRunOfCI(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			err := errors.Join(os.Mkdir(filepath.Join(dir, ".ci"), 0o755), os.MkdirAll(filepath.Join(dir, ".cache/test"), 0o755),
-				os.WriteFile(filepath.Join(dir, ".ci/run"), script, 0o755),
-				os.WriteFile(filepath.Join(dir, "make"), []byte(`#!/bin/sh
+				executable.Write(filepath.Join(dir, ".ci/run"), script),
+				executable.Write(filepath.Join(dir, "make"), []byte(`#!/bin/sh
 echo $1 >>made
 case "$1" in test) rm -f .cache/test/flaky.txt;; test-again) echo "FLAKY a.TestX, no seed, a.log" >.cache/test/flaky.txt;; esac
 case " $FAILS " in *" $1 "*) exit 2;; esac
-`), 0o755),
+`)),
 				os.WriteFile(filepath.Join(dir, ".cache/test/flaky.txt"), []byte("FLAKY of the last run\n"), 0o644))
 			if err != nil {
 				t.Fatal(err)

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package executable writes programs that a test runs at once.
+package executable
+
+import (
+	"os"
+	"syscall"
+)
+
+// Write writes a program that everybody may run. No process is started meanwhile: it would have a copy of the descriptor
+// for a moment, and the kernel runs nothing that somebody can write to (ETXTBSY).
+func Write(path string, program []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, program, 0o600); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o755)
+}
+
+// CopySelf writes the program that is running, which is the test.
+func CopySelf(path string) error {
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	return Write(path, self)
+}
