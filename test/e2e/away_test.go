@@ -155,7 +155,7 @@ func (m *machine) onlyFrom(hosts []*netns.Node, number int) {
 // TestKilledWithinAChange: whatever was answered is there after a kill, and what was not is there as a whole or not at all.
 func TestKilledWithinAChange(t *testing.T) {
 	t.Parallel()
-	kills := 6
+	kills := 4
 	if soak {
 		kills = 400
 	}

@@ -33,9 +33,9 @@ var changesPerRound = []struct{ method, path, body string }{
 
 func TestChangesUnderTrafficLoseNothing(t *testing.T) {
 	t.Parallel()
-	rounds := 20
+	rounds := 8
 	if soak {
-		rounds *= 100
+		rounds *= 250
 	}
 	for _, kind := range types {
 		t.Run(kind, func(t *testing.T) {

@@ -340,7 +340,7 @@ func TestTimedTwoHundredNetdevsGoAndComeTogether(t *testing.T) {
 					t.Fatal(r)
 				}
 			}
-			const make = "link add d# type veth peer name e#\nlink set dev d# up\nlink set dev e# up\n"
+			const make = "link add d# group 7 type veth peer name e#\nlink set dev d# up\nlink set dev e# up\n"
 			batch(make)
 			var ports []string
 			for i := range n {
@@ -373,7 +373,7 @@ func TestTimedTwoHundredNetdevsGoAndComeTogether(t *testing.T) {
 				})
 			}
 			all("UP")
-			batch("link del d#\n") // for each the kernel waits, whatever is on it
+			d.lab.Run("ip", "link", "del", "group", "7") // one by one, the kernel waits for each
 			took("to know that 200 netdevs went", 10*time.Second, func() { all("DOWN") })
 			reaches(t, a, "10.0.0.2")
 			batch(make)

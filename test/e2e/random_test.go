@@ -34,7 +34,7 @@ var mixes = []struct {
 
 func TestRandomOperations(t *testing.T) {
 	t.Parallel()
-	seeds, length, forShrinking := uint64(1), 100, 30*time.Second
+	seeds, length, forShrinking := uint64(1), 60, 30*time.Second
 	if soak {
 		seeds, length, forShrinking = 100, 500, 10*time.Minute
 	}

@@ -9,12 +9,16 @@ import (
 	"time"
 )
 
-const pollInterval = 10 * time.Millisecond
+const (
+	pollInterval = 10 * time.Millisecond
+	// pollSlowly is the longest interval of Eventually: what takes long costs the tests beside it less by and by.
+	pollSlowly = 100 * time.Millisecond
+)
 
 // Eventually calls fn until it returns nil, and ends the test with fn's last error when within has passed.
 func Eventually(t testing.TB, within time.Duration, fn func() error) {
 	t.Helper()
-	start := time.Now()
+	start, pause := time.Now(), pollInterval
 	for {
 		err := fn()
 		if err == nil {
@@ -23,6 +27,7 @@ func Eventually(t testing.TB, within time.Duration, fn func() error) {
 		if time.Since(start) > within {
 			t.Fatalf("not within %v: %v", within, err)
 		}
-		time.Sleep(pollInterval)
+		time.Sleep(pause)
+		pause = min(pause+pause/4, pollSlowly)
 	}
 }

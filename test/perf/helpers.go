@@ -58,11 +58,15 @@ func helperCases(hook cube.Hook) ([]helperCase, error) {
 func (c helperCase) up() bool { return strings.HasPrefix(c.kind, "UP") }
 
 // effort bounds the records of one run, so that the ring has room for all.
-func (c helperCase) effort(hook cube.Hook) lab.Effort {
+func (c helperCase) effort(hook cube.Hook, quick bool) lab.Effort {
+	e := lab.EffortFor(hook)
 	if c.up() {
-		return lab.Effort{Runs: 9, Repeat: 7_000} // a quarter of the ring is a cube's
+		e = lab.Effort{Runs: 9, Repeat: 7_000} // a quarter of the ring is a cube's
 	}
-	return lab.EffortFor(hook)
+	if quick {
+		e.Runs, e.Repeat = 2, e.Repeat/7
+	}
+	return e
 }
 
 const helpersText = "What one use of a helper adds to a packet, in a cube as it is linked (`BPF_PROG_TEST_RUN`, CPU time, median over the " +
@@ -136,7 +140,7 @@ func measureHelpers(r *Run, rig *lab.Rig, hook cube.Hook, cases []helperCase, re
 		r.progress("helpers, %s: round %d of %d", hook, round+1, rounds)
 		shuffle(all)
 		for _, c := range all {
-			ns, err := timeHelper(rig, p, n, c, records)
+			ns, err := timeHelper(rig, p, n, c, records, r.Quick)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
@@ -193,7 +197,7 @@ func frameFor(helper string) []byte {
 }
 
 // timeHelper links the cube for a case and times it.
-func timeHelper(rig *lab.Rig, p *lab.Plane, n *datapath.Node, c helperCase, records *arrivals) (float64, error) {
+func timeHelper(rig *lab.Rig, p *lab.Plane, n *datapath.Node, c helperCase, records *arrivals, quick bool) (float64, error) {
 	if err := rig.Context().Err(); err != nil {
 		return 0, err
 	}
@@ -205,7 +209,7 @@ func timeHelper(rig *lab.Rig, p *lab.Plane, n *datapath.Node, c helperCase, reco
 	if err != nil {
 		return 0, err
 	}
-	effort, best := c.effort(n.Type.Hook()), math.Inf(1)
+	effort, best := c.effort(n.Type.Hook(), quick), math.Inf(1)
 	if !c.up() || c.name == "" {
 		best, err = lab.Best(prog, frameFor(c.name), effort)
 		return best, errors.Join(err, prog.Close())

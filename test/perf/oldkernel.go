@@ -100,11 +100,11 @@ func checksumReads(ctx context.Context, r *Run, t *report.Table) error {
 			}
 		}
 		samples, err := inTurns(r, "checksums", func(i int) (float64, error) {
-			base, err := timeHelper(rig, planes[i], nodes[i], helperCase{kind: "COST"}, nil)
+			base, err := timeHelper(rig, planes[i], nodes[i], helperCase{kind: "COST"}, nil, r.Quick)
 			if err != nil {
 				return 0, err
 			}
-			ns, err := timeHelper(rig, planes[i], nodes[i], of, nil)
+			ns, err := timeHelper(rig, planes[i], nodes[i], of, nil, r.Quick)
 			return (ns - base) / helperTimes, err
 		})
 		t.Add("the skb behind the context", "6.2", samples[0].Spread(1), samples[1].Spread(1), "a `pcn_csum_l4` at TC")
