@@ -11,6 +11,7 @@
 RACE_PKGS    ?= (/internal/(cli|daemon|filter|netdev|rest|shadow|slowpath|store|topology|trace)|/polycube/cube)(/|$$)
 SLOW_PKGS    ?= ./test/e2e ./internal/datapath ./test/authors ./cubes/nat ./cubes/bridge ./cubes/router ./cubes/pbforwarder \
 	./test/fates ./internal/yang ./classifier ./test/perf ./test/author ./test/steady \
+	./test/trials ./cubes/simplebridge ./cmd/polycubed ./internal/check \
 	./internal/store ./internal/rest ./internal/topology ./internal/cli
 TEST_TIMEOUT ?= 15m
 # Nothing from the cache: it does not see the kernel, nor bin/. Three packages under the race detector beside
@@ -25,8 +26,9 @@ FLAKY_FLAGS  ?=
 STEADY    := .cache/bin/steady
 packages   = { printf '%s\n' $(SLOW_PKGS:./%=$(MODULE)/%); $(GO) list ./...; } | awk '!listed[$$0]++'
 race_pkgs  = $(or $(RACE_PKGS),^$$)
-# Test binaries without symbols for debuggers link in half the time; traces of panics need none.
-go_test    = -vet=off -ldflags '-s -w' -timeout $(TEST_TIMEOUT) $(TEST_FLAGS)
+# Test binaries without symbols for debuggers, and without the system's linker, link in half the time; traces of panics
+# need neither.
+go_test    = -vet=off -ldflags '-s -w -linkmode=internal' -timeout $(TEST_TIMEOUT) $(TEST_FLAGS)
 all_tests  = $(if $(filter -run%,$(TEST_FLAGS)),,all)
 beside     = $(if $(all_tests),-skip '$(TIMED_TESTS)')
 

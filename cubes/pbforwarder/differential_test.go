@@ -139,7 +139,7 @@ func differ(t *testing.T, l *bpftest.Lab, shape string, n int, seed uint64, firs
 	l.Set("PUT", "f rules", "["+strings.Join(texts, ",")+"]")
 	rng := rand.New(rand.NewPCG(seed, 3))
 	packets := rulesets.NewPackets(rules, labPorts, seed)
-	for round := range 4 {
+	for round := range 2 {
 		for range 100 {
 			p := packets.Next()
 			o.see(p)

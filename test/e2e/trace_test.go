@@ -307,6 +307,10 @@ func TestTraceFollowsPacketsThroughSegments(t *testing.T) {
 
 // TestLookingAtPacketsLosesNone: sessions begin, end by themselves and are killed while a stream flows, beside changes.
 func TestLookingAtPacketsLosesNone(t *testing.T) {
+	rounds := 4
+	if soak {
+		rounds *= 50
+	}
 	onEachHook(t, func(t *testing.T, _ string, d *daemon, hosts [3]*netns.Node) {
 		reaches(t, hosts[0], "10.0.0.3")
 		off := d.calm("br1")
@@ -320,7 +324,7 @@ func TestLookingAtPacketsLosesNone(t *testing.T) {
 			})
 		}
 		s := startStream(t, hosts[0], hosts[2])
-		for round := range 8 {
+		for round := range rounds {
 			counted := d.watch("trace", "-c", "50")
 			captured := d.watch("capture", "br1:up", "-c", "20")
 			cut := d.watch("trace", "ether", "proto", fmt.Sprint(streamType), "--cube", "br2")

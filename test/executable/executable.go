@@ -16,7 +16,7 @@ func Write(path string, program []byte) error {
 	if err := os.WriteFile(path, program, 0o600); err != nil {
 		return err
 	}
-	return os.Chmod(path, 0o755)
+	return os.Chmod(path, 0o755) //nolint:gosec // it is a program
 }
 
 // CopySelf writes the program that is running, which is the test.

@@ -47,7 +47,7 @@ func (v variant) String() string {
 
 // TestEveryFrameHasAFate: the seed is printed, and decides on all frames.
 func TestEveryFrameHasAFate(t *testing.T) {
-	frames := 600
+	frames := 300
 	switch {
 	case pace.Slow():
 		frames = 150
