@@ -30,10 +30,13 @@ type bench struct {
 
 // newBench makes the NAT n with a configuration: JSON, "" for none.
 func newBench(t testing.TB, l *bpftest.Lab, config string) *bench {
-	l.Create("simpleforwarder", "f", `{"ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"}],
-		"actions":[{"inport":"p1","action":"FORWARD","outport":"p2"},{"inport":"p2","action":"FORWARD","outport":"p1"}]}`)
-	l.Create("nat", "n", config)
-	l.Attach("n", "f:p2")
+	members := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(config), "{"), "}")
+	if members != "" {
+		members = "," + members
+	}
+	l.CreateAll(`[{"service-name":"simpleforwarder","name":"f","ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2","tcubes":["n"]}],
+			"actions":[{"inport":"p1","action":"FORWARD","outport":"p2"},{"inport":"p2","action":"FORWARD","outport":"p1"}]},
+		{"service-name":"nat","name":"n"` + members + `}]`)
 	return &bench{Lab: l, t: t}
 }
 
