@@ -205,12 +205,14 @@ func TestNewTreesReadWhatRulesReadThatCameMeanwhile(t *testing.T) {
 	l.apply(all)
 	l.apply([]Change{{Order: 1000}})
 	l.set.edits = 300
+	l.heap.hold = make(chan struct{})
 	l.apply([]Change{{Order: 5}})
 	m := l.set.making
 	if m == nil {
 		t.Fatal("no trees are being made")
 	}
 	l.apply([]Change{{Order: 1001, Rule: &Rule{Match: mac, Result: 9}}})
+	close(l.heap.hold)
 	<-m.done
 	l.apply([]Change{{Order: 6}})
 	if l.set.home != m.home {

@@ -19,6 +19,8 @@ import (
 type heap struct {
 	seen map[place]*page // by size and slot
 	open atomic.Int32
+	// hold, if there is one, keeps back what makes a set until it is closed.
+	hold chan struct{}
 }
 
 type page struct {
@@ -30,7 +32,11 @@ type page struct {
 func (h *heap) name() string { return "rules" }
 
 func (h *heap) maker() (func(size uint32) (home, error), error) {
+	hold := h.hold
 	return func(size uint32) (home, error) {
+		if hold != nil {
+			<-hold
+		}
 		h.open.Add(1)
 		// Odd bytes, so that what is not written is found.
 		mem := make([]byte, sizes[size]*blockSize)
