@@ -14,9 +14,10 @@ SLOW_PKGS    ?= ./test/e2e ./internal/datapath ./test/authors ./cubes/nat ./cube
 	./test/trials ./cubes/simplebridge ./cmd/polycubed ./internal/check \
 	./internal/store ./internal/rest ./internal/topology ./internal/cli
 TEST_TIMEOUT ?= 15m
-# Nothing from the cache: it does not see the kernel, nor bin/. Three packages under the race detector beside
-# three others, each with four tests at once, keep two processors busy; more of them only wait for each other.
-TEST_FLAGS   ?= -count=1 -p 3 -parallel 4
+# Nothing from the cache: it does not see the kernel, nor bin/. Three tests of a package at once, of two packages under
+# the race detector and three others, keep two processors busy; with four, and three beside three, the same
+# tests take a tenth more of their time.
+TEST_FLAGS   ?= -count=1 -parallel 3
 # Tests that hold the clock to a limit. They run when all others have ended, one at a time.
 TIMED_TESTS  := ^TestTimed
 # What make flaky repeats (package.test), and its bounds: -for TIME, -runs N, -copies N, -burners N.
@@ -28,7 +29,7 @@ packages   = { printf '%s\n' $(SLOW_PKGS:./%=$(MODULE)/%); $(GO) list ./...; } |
 race_pkgs  = $(or $(RACE_PKGS),^$$)
 # Test binaries without symbols for debuggers, and without the system's linker, link in half the time; traces of panics
 # need neither.
-go_test    = -vet=off -ldflags '-s -w -linkmode=internal' -timeout $(TEST_TIMEOUT) $(TEST_FLAGS)
+go_test    = -vet=off -ldflags '-s -w -linkmode=internal' -timeout $(TEST_TIMEOUT) -p $(1) $(TEST_FLAGS)
 all_tests  = $(if $(filter -run%,$(TEST_FLAGS)),,all)
 beside     = $(if $(all_tests),-skip '$(TIMED_TESTS)')
 
@@ -47,16 +48,16 @@ test: ## every test, unit and root (root tests skip when not root)
 
 test-race: steady
 	@pkgs=$$($(packages) | grep -E '$(race_pkgs)') || exit 0; \
-	echo "go test $(go_test) -race" $$pkgs; $(STEADY) run race $(go_test) $(beside) -race -- $$pkgs
+	echo "go test $(call go_test,2) -race" $$pkgs; $(STEADY) run race $(call go_test,2) $(beside) -race -- $$pkgs
 
 test-others: steady
-	@pkgs=$$($(packages) | grep -vE '$(race_pkgs)'); echo "go test $(go_test), the other packages"; \
-	$(STEADY) run others $(go_test) $(beside) -- $$pkgs
+	@pkgs=$$($(packages) | grep -vE '$(race_pkgs)'); echo "go test $(call go_test,3), the other packages"; \
+	$(STEADY) run others $(call go_test,3) $(beside) -- $$pkgs
 
 test-timed: steady ## the tests that hold the clock to a limit (also a part of make test)
 	@pkgs=$$(grep -rl --include='*_test.go' '^func $(TIMED_TESTS:^%=%)' . | xargs -n1 dirname | sort -u); \
-	echo "go test $(go_test) -p 1 -parallel 1 -run '$(TIMED_TESTS)'" $$pkgs; \
-	$(STEADY) run timed $(go_test) -p 1 -parallel 1 -run '$(TIMED_TESTS)' -- $$pkgs
+	echo "go test $(call go_test,1) -parallel 1 -run '$(TIMED_TESTS)'" $$pkgs; \
+	$(STEADY) run timed $(call go_test,1) -parallel 1 -run '$(TIMED_TESTS)' -- $$pkgs
 
 test-again: steady ## what failed in the last make test, alone and twice; fails if it fails again
 	@$(STEADY) again $(if $(RACE_PKGS),race) others $(if $(all_tests),timed)
@@ -69,7 +70,7 @@ CLOCK_PKGS := ./cube ./cubes/bridge ./cubes/nat ./cubes/router ./cubes/simplebri
 
 test-young: build python bpffs ## the tests that read the clock, where it began 20 seconds ago
 	@offset=$$((20 - $$(cut -d. -f1 /proc/uptime))); \
-	unshare --time --fork --monotonic $$offset --boottime $$offset $(GO) test $(go_test) $(beside) $(CLOCK_PKGS)
+	unshare --time --fork --monotonic $$offset --boottime $$offset $(GO) test $(call go_test,3) $(beside) $(CLOCK_PKGS)
 
 deps-soak: deps
 	@scripts/deps.sh soak

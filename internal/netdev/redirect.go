@@ -9,6 +9,7 @@ package netdev
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -47,18 +48,24 @@ func EnsureCanReceiveRedirects(name string) (Readiness, error) {
 	return r, err
 }
 
-// other tells whether a device that is no veth takes redirected frames; where the kernel does not tell, it does.
+// deaf are kinds of devices that take no redirected frames, for kernels that do not tell.
+var deaf = []string{"bridge", "geneve", "gretap", "ifb", "loopback", "macvlan", "macvtap", "vlan", "vxlan"}
+
+// other tells whether a device that is no veth takes redirected frames.
 func other(name, kind string) (Readiness, error) {
 	info, err := Get(name)
 	if err != nil {
 		return Readiness{}, fmt.Errorf("receive redirects on %s: %w", name, err)
 	}
 	takes, err := takesRedirects(info.Index)
-	switch {
-	case errors.Is(err, errNoFeatures) || takes:
-		return Readiness{OK: true, Reason: fmt.Sprintf("%s is a %s device, which needs no preparation", name, kind)}, nil
-	case err != nil:
+	if errors.Is(err, errNoFeatures) {
+		takes, err = !slices.Contains(deaf, kind), nil
+	}
+	if err != nil {
 		return Readiness{}, fmt.Errorf("receive redirects on %s: %w", name, err)
+	}
+	if takes {
+		return Readiness{OK: true, Reason: fmt.Sprintf("%s is a %s device, which needs no preparation", name, kind)}, nil
 	}
 	return Readiness{Reason: fmt.Sprintf("%s is a %s device, which takes nothing from cubes of type XDP_DRV: "+
 		"give all cubes that lead to it the type XDP_SKB or TC", name, kind)}, nil

@@ -20,6 +20,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/test/netns"
@@ -285,6 +286,45 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 		if r := ensure(t, lab, name); r.OK != (name == "tap0") || r.Changed || !strings.Contains(r.Reason, kind) {
 			t.Errorf("%s: %+v, want OK for a TAP alone, and a word about a %s", name, r, kind)
 		}
+	}
+}
+
+// TestDeafKindsAreThoseOfTheKernel: where the kernel tells what takes redirected frames, it says the same as the list that
+// stands in for it on others. Kinds that this kernel does not make are left out.
+func TestDeafKindsAreThoseOfTheKernel(t *testing.T) {
+	lab := netns.NewLab(t)
+	lab.Run("ip", "link", "add", "under", "type", "veth", "peer", "name", "peer")
+	made := 0
+	for _, c := range [][]string{
+		{"bridge"}, {"geneve", "id", "1", "remote", "10.0.0.1"}, {"gretap", "remote", "10.0.0.1"}, {"ifb"},
+		{"macvlan"}, {"macvtap"}, {"vlan", "id", "7"}, {"vxlan", "id", "1", "dstport", "4789"}, {"dummy"}, {"bond"},
+	} {
+		words := []string{"link", "add", "dev0"}
+		if slices.Contains([]string{"macvlan", "macvtap", "vlan"}, c[0]) {
+			words = append(words, "link", "under")
+		}
+		if lab.Command("ip", slices.Concat(words, []string{"type"}, c)...).Run() != nil {
+			continue
+		}
+		made++
+		var takes bool
+		err := lab.Do(func() error {
+			l, err := netlink.LinkByName("dev0")
+			if err == nil {
+				takes, err = takesRedirects(l.Attrs().Index)
+			}
+			return err
+		})
+		if errors.Is(err, errNoFeatures) {
+			t.Skip(err)
+		}
+		if err != nil || takes == slices.Contains(deaf, c[0]) {
+			t.Errorf("%v, a %s takes redirected frames: %v, the list says %v", err, c[0], takes, !takes)
+		}
+		lab.Run("ip", "link", "del", "dev0")
+	}
+	if made == 0 {
+		t.Error("no device could be made: the test proves nothing")
 	}
 }
 
