@@ -19,9 +19,6 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// noOffset is the offset of a file that has none.
-const noOffset = ^uintptr(0)
-
 const downSize = uint32(unsafe.Sizeof(down{}))
 
 // ErrNotTaken is returned when the kernel took a frame and the TAP's program did not.
@@ -72,8 +69,11 @@ func (t *Tap) send(target Target, p *cube.PacketOut, m Meta) error {
 	} else if err := virtioHeader(&t.head, p.Data, p.Offload); err != nil {
 		return err
 	}
+	if err := t.wait(m.Generic); err != nil {
+		return err
+	}
 	t.fill(target, p, m)
-	n, err := t.writeFrame(p.Data, m.XDP && !m.Generic)
+	n, err := t.writeFrame(p.Data)
 	// Whatever happened, no later frame is taken for this one.
 	state := atomic.SwapUint32(&t.down.State, downIdle)
 	switch {
@@ -114,19 +114,26 @@ func (t *Tap) fill(target Target, p *cube.PacketOut, m Meta) {
 	atomic.StoreUint32(&t.down.State, downSet)
 }
 
-// writeFrame writes the header and the frame in one call, without making one buffer of them. The kernel runs the TAP's XDP
-// program natively if the write must not wait and the frame fits a page, and else as generic XDP; it never has to wait here.
-func (t *Tap) writeFrame(frame []byte, native bool) (int, error) {
-	flags := 0
-	if native {
-		flags = unix.RWF_NOWAIT
+// wait says whether writes may wait, which they never have to here. If not, the kernel runs the TAP's XDP program natively
+// on a frame that fits a page; else it makes an skb first, and that is generic XDP.
+func (t *Tap) wait(may bool) error {
+	if t.waits == may {
+		return nil
 	}
+	if err := unix.SetNonblock(t.fd, !may); err != nil {
+		return fmt.Errorf("let writes wait: %v: %w", may, err)
+	}
+	t.waits = may
+	return nil
+}
+
+// writeFrame writes the header and the frame in one call, without making one buffer of them.
+func (t *Tap) writeFrame(frame []byte) (int, error) {
 	t.iov[0] = unix.Iovec{Base: &t.head[0], Len: virtioHead}
 	t.iov[1] = unix.Iovec{Base: &frame[0]}
 	t.iov[1].SetLen(len(frame))
 	for {
-		n, _, errno := unix.Syscall6(unix.SYS_PWRITEV2, uintptr(t.fd), uintptr(unsafe.Pointer(&t.iov[0])), uintptr(len(t.iov)),
-			noOffset, noOffset, uintptr(flags))
+		n, _, errno := unix.Syscall(unix.SYS_WRITEV, uintptr(t.fd), uintptr(unsafe.Pointer(&t.iov[0])), uintptr(len(t.iov)))
 		if errno == unix.EINTR && atomic.LoadUint32(&t.down.State) == downSet {
 			continue
 		}

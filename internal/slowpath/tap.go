@@ -42,6 +42,8 @@ type Tap struct {
 	fd   int // -1 when closed
 	mem  []byte
 	down *down
+	// waits is true if writes may wait (see wait).
+	waits bool
 	// What a write needs, here so that no packet allocates it.
 	head [virtioHead]byte
 	iov  [2]unix.Iovec
@@ -94,7 +96,7 @@ func attachTap(name string, exists bool) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	fd, err := unix.Open(tunDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(tunDevice, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", tunDevice, err)
 	}
