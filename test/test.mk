@@ -27,9 +27,9 @@ FLAKY_FLAGS  ?=
 STEADY    := .cache/bin/steady
 packages   = { printf '%s\n' $(SLOW_PKGS:./%=$(MODULE)/%); $(GO) list ./...; } | awk '!listed[$$0]++'
 race_pkgs  = $(or $(RACE_PKGS),^$$)
-# Test binaries without symbols for debuggers, and without the system's linker, link in half the time; traces of panics
-# need neither.
-go_test    = -vet=off -ldflags '-s -w -linkmode=internal' -timeout $(TEST_TIMEOUT) -p $(1) $(TEST_FLAGS)
+# Test binaries without symbols for debuggers, and without the system's linker, link in half the time: traces of panics
+# need neither. Without the paths of this directory, what was compiled for another clone, or by make build, is not compiled again.
+go_test    = -vet=off -trimpath -ldflags '-s -w -linkmode=internal' -timeout $(TEST_TIMEOUT) -p $(1) $(TEST_FLAGS)
 all_tests  = $(if $(filter -run%,$(TEST_FLAGS)),,all)
 beside     = $(if $(all_tests),-skip '$(TIMED_TESTS)')
 
