@@ -214,7 +214,7 @@ func (k *kernelPlane) ReplaceCube(s datapath.Spec) (datapath.Replacement, error)
 	return r, err
 }
 
-// DeleteCube forgets the hook with the cube.
+// DeleteCube forgets the type with the cube.
 func (k *kernelPlane) DeleteCube(id datapath.CubeID) error {
 	k.types.Delete(id)
 	return k.Plane.DeleteCube(id)

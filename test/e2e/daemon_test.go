@@ -62,8 +62,7 @@ func onLab(t testing.TB, lab *netns.Lab, instance string) *machine {
 	t.Helper()
 	m := &machine{t: t, lab: lab, dir: t.TempDir(), pins: filepath.Join(netns.Bpffs(t), "pins"), instance: instance}
 	transport := &http.Transport{DialContext: m.dial, MaxIdleConnsPerHost: 16}
-	// One request may make 400 cubes, on a machine that has other work.
-	m.http = &http.Client{Timeout: 4 * patience, Transport: transport,
+	m.http = &http.Client{Timeout: patience, Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	t.Cleanup(transport.CloseIdleConnections)
 	return m

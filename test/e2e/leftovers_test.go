@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Cubes come and go many times; what the daemon holds afterwards is what it held before.
+// Cubes come and go a thousand times; what the daemon holds afterwards is what it held before.
 
 package e2e
 
@@ -19,9 +19,9 @@ const growthKB = 6 << 10
 
 func TestCubesLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
-	rounds := 500 / perRound
+	rounds := 1000 / perRound
 	if soak {
-		rounds *= 100
+		rounds *= 50
 	}
 	m := newMachine(t)
 	m.env = []string{"GOGC=20"}

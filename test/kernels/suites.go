@@ -69,6 +69,7 @@ var withADaemon = []string{
 	"TestChainOfEveryService", "TestSlowPathPutsPacketsBack", "TestTransparentCubesStandInTheOrderAskedFor",
 	"TestKindsOfNetdevsAsPeers", "TestWhatHappensToNetdevs", "TestMTUChangesAcrossTheLimitOfOneBuffer", "TestTagsBesideTheFrameArrive",
 	"TestDevicesOfDevicesAsPortsOfBridges", "TestDevicesOfDevicesAsPortsOfARouter", "TestADummyAsAPort", "TestTCPOverABadLine",
+	"TestNativeXDPCannotSendToADeviceOfDevices",
 	"TestMasqueradeInOneCommand", "TestCaptureKeepsPacketsAsTheyAre", "TestTraceTellsWhyPacketsAreDropped",
 	"TestInjectTellsWhatWouldHappen", "TestPacketsThroughAServiceOfAnotherProcess",
 	"TestChangesUnderTrafficLoseNothing", "TestProgramsAreExchangedWhileTheDaemonIsKilled", "TestUpgradesOfAServiceUnderTraffic",
