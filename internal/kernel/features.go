@@ -28,10 +28,14 @@ type Features struct {
 	// RedirectFrags tells that XDP redirects frames that lie in several buffers (Linux 6.3). Elsewhere the kernel drops
 	// them behind the program's back, so MTUs that need them are refused.
 	RedirectFrags bool
+	// StackByAnyRegister tells that the verifier follows what is read of the stack by another register than r10 (Linux 6.8).
+	// Elsewhere it may take a constant that is there on one path for what is there on all, and remove the code for the
+	// others. So the linker hides the constants that cubes read by their pointer to the metadata.
+	StackByAnyRegister bool
 }
 
 // All has every feature.
-var All = Features{NonNullArgs: true, LoopsByFallThrough: true, SkbOfContext: true, RedirectFrags: true}
+var All = Features{NonNullArgs: true, LoopsByFallThrough: true, SkbOfContext: true, RedirectFrags: true, StackByAnyRegister: true}
 
 // Probe asks the running kernel. It needs the privileges that loading a program needs.
 func Probe() (Features, error) {
@@ -43,11 +47,15 @@ func Probe() (Features, error) {
 	if err != nil {
 		return Features{}, fmt.Errorf("probing the kernel for loops: %w", err)
 	}
+	stack, err := keepsBothPaths()
+	if err != nil {
+		return Features{}, fmt.Errorf("probing the kernel for constants on the stack: %w", err)
+	}
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
 		return Features{}, fmt.Errorf("probing the kernel: its types: %w", err)
 	}
-	f := Features{NonNullArgs: nonNull, LoopsByFallThrough: loops, RedirectFrags: hasEnumerator(spec, "netdev_xdp_act", "NETDEV_XDP_ACT_NDO_XMIT_SG")}
+	f := Features{NonNullArgs: nonNull, LoopsByFallThrough: loops, StackByAnyRegister: stack, RedirectFrags: hasEnumerator(spec, "netdev_xdp_act", "NETDEV_XDP_ACT_NDO_XMIT_SG")}
 	var fn *btf.Func
 	f.SkbOfContext = spec.TypeByName("bpf_cast_to_kern_ctx", &fn) == nil
 	return f, nil
@@ -112,6 +120,35 @@ func loopProbe(needs bool) *ebpf.ProgramSpec {
 		insns = append(insns, asm.Ja.Label("head"))
 	}
 	return probe(append(insns, asm.JLT.Imm(asm.R0, 4, "body").WithSymbol("head"), asm.Return()))
+}
+
+// testStateFreq is BPF_F_TEST_STATE_FREQ: the verifier compares states wherever it may, not only where that seems worth it.
+const testStateFreq = 1 << 3
+
+// keepsBothPaths runs a program that writes 1 to the stack for a short packet and the length for a long one, reads that by
+// another register, and returns whether it is not 1. For a long packet it is not, unless the verifier has removed that.
+func keepsBothPaths() (bool, error) {
+	spec := probe(asm.Instructions{
+		asm.LoadMem(asm.R2, asm.R1, 0, asm.Word), // skb->len
+		asm.Mov.Reg(asm.R6, asm.R10),
+		asm.Add.Imm(asm.R6, -8),
+		asm.JGT.Imm(asm.R2, 100, "long"),
+		asm.StoreImm(asm.R10, -8, 1, asm.Half),
+		asm.Ja.Label("both"),
+		asm.StoreMem(asm.R10, -8, asm.R2, asm.Half).WithSymbol("long"),
+		asm.LoadMem(asm.R3, asm.R6, 0, asm.Half).WithSymbol("both"),
+		asm.Mov.Imm(asm.R0, 0),
+		asm.JEq.Imm(asm.R3, 1, "end"),
+		asm.Mov.Imm(asm.R0, 1),
+		asm.Return().WithSymbol("end"),
+	})
+	spec.Flags = testStateFreq
+	prog, err := ebpf.NewProgramWithOptions(spec, ebpf.ProgramOptions{LogDisabled: true})
+	if err != nil {
+		return false, err
+	}
+	kept, err := prog.Run(&ebpf.RunOptions{Data: make([]byte, 200)})
+	return kept == 1, errors.Join(err, prog.Close())
 }
 
 func probe(insns asm.Instructions) *ebpf.ProgramSpec {

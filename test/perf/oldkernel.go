@@ -31,7 +31,7 @@ const oldKernelChain = 16
 // oldKernel is the part "oldkernel".
 func oldKernel(ctx context.Context, r *Run) error {
 	t := &report.Table{Columns: []string{"", "since", "with it, ns", "without, ns", "for"}}
-	for _, measure := range []func(context.Context, *Run, *report.Table) error{nullTests, checksumReads, filters} {
+	for _, measure := range []func(context.Context, *Run, *report.Table) error{nullTests, hiddenPorts, checksumReads, filters} {
 		if err := measure(ctx, r, t); err != nil {
 			return err
 		}
@@ -42,9 +42,33 @@ func oldKernel(ctx context.Context, r *Run) error {
 
 // nullTests times a chain of cubes in call mode.
 func nullTests(ctx context.Context, r *Run, t *report.Table) error {
-	return lab.With(ctx, func(rig *lab.Rig) error {
+	lacking := kernel.All
+	lacking.NonNullArgs = false
+	samples, err := chainsWithout(ctx, r, "NULL tests", datapath.ModeCall, lacking)
+	if err != nil {
+		return err
+	}
+	t.Add("arguments that are never NULL", "6.8", samples[0].Spread(1), samples[1].Spread(1), "a cube in call mode")
+	return nil
+}
+
+// hiddenPorts times a chain of inlined cubes.
+func hiddenPorts(ctx context.Context, r *Run, t *report.Table) error {
+	lacking := kernel.All
+	lacking.StackByAnyRegister = false
+	samples, err := chainsWithout(ctx, r, "hidden ports", datapath.ModeInline, lacking)
+	if err != nil {
+		return err
+	}
+	t.Add("constants on the stack that are followed", "6.8", samples[0].Spread(1), samples[1].Spread(1), "an inlined cube")
+	return nil
+}
+
+// chainsWithout times a chain of cubes on a kernel with all features, and on one that lacks some: nanoseconds for a cube.
+func chainsWithout(ctx context.Context, r *Run, what string, mode datapath.Mode, lacking kernel.Features) (samples [2]report.Sample, err error) {
+	err = lab.With(ctx, func(rig *lab.Rig) error {
 		var progs [2]*ebpf.Program
-		for i, k := range []*kernel.Features{nil, {LoopsByFallThrough: true, SkbOfContext: true, RedirectFrags: true}} {
+		for i, k := range []*kernel.Features{nil, &lacking} {
 			object, err := bpf.Object("trivial", cube.TC)
 			if err != nil {
 				return err
@@ -52,7 +76,7 @@ func nullTests(ctx context.Context, r *Run, t *report.Table) error {
 			ns := netns.NewLab(rig)
 			ns.Host("out", "")
 			p, err := rig.NewPlane(ns.Namespace, lab.PlaneOptions{
-				Type: cube.TypeTC, Mode: datapath.ModeCall, Kernel: k,
+				Type: cube.TypeTC, Mode: mode, Kernel: k,
 				Services: map[string]map[cube.Hook][]byte{"trivial": {cube.TC: object}},
 			})
 			if err != nil {
@@ -66,13 +90,13 @@ func nullTests(ctx context.Context, r *Run, t *report.Table) error {
 			}
 			rig.Closing(progs[i])
 		}
-		samples, err := inTurns(r, "NULL tests", func(i int) (float64, error) {
+		samples, err = inTurns(r, what, func(i int) (float64, error) {
 			ns, err := lab.Best(progs[i], lab.Template(lab.FrameSize), lab.EffortFor(cube.TC))
 			return ns / oldKernelChain, err
 		})
-		t.Add("arguments that are never NULL", "6.8", samples[0].Spread(1), samples[1].Spread(1), "a cube in call mode")
 		return err
 	})
+	return samples, err
 }
 
 // checksumReads times pcn_csum_l4 at TC.
@@ -90,10 +114,12 @@ func checksumReads(ctx context.Context, r *Run, t *report.Table) error {
 	if of.name == "" {
 		return fmt.Errorf("helper pcn_csum_l4: %w", cube.ErrNotFound)
 	}
+	lacking := kernel.All
+	lacking.SkbOfContext = false
 	return lab.With(ctx, func(rig *lab.Rig) error {
 		var planes [2]*lab.Plane
 		var nodes [2]*datapath.Node
-		for i, k := range []*kernel.Features{nil, {NonNullArgs: true, LoopsByFallThrough: true, RedirectFrags: true}} {
+		for i, k := range []*kernel.Features{nil, &lacking} {
 			var err error
 			if planes[i], nodes[i], err = helperPlane(rig, cube.TC, k); err != nil {
 				return err

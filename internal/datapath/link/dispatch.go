@@ -222,8 +222,20 @@ func (g *generator) peer(b *block, at place, c *Cube, p *Port) {
 	}
 	g.countEdge(b, p)
 	scrub(b, at.cube)
-	b.set(asm.R10, mdInPort, int32(p.PeerPort.Index), asm.Half)
+	g.enter(b, uint16(p.PeerPort.Index))
 	g.arrive(b, at, p.Peer, p.PeerPort)
+}
+
+// enter notes the port at which a packet enters a cube. Where the verifier may take the port of one way into the cube for
+// that of all, it is not to know it.
+func (g *generator) enter(b *block, port uint16) {
+	if g.core.Kernel.StackByAnyRegister {
+		b.set(asm.R10, mdInPort, int32(port), asm.Half)
+		return
+	}
+	b.load(asm.R1, asm.R10, mdLen, asm.DWord) // whatever it is
+	b.add(asm.Mov.Imm(asm.R0, int32(port)), asm.Xor.Reg(asm.R0, asm.R1), asm.Xor.Reg(asm.R0, asm.R1))
+	b.store(asm.R10, mdInPort, asm.R0, asm.Half)
 }
 
 // arrive goes to what a packet meets first that enters the cube at the port, whose index is in
@@ -276,10 +288,10 @@ func (g *generator) next(b *block, at place, n Next) {
 	case ToCube:
 		g.jumpTo(b, at, entrance(n.Cube, at.dir), turnCross)
 	case ToPort:
-		b.set(asm.R10, mdInPort, int32(n.Port), asm.Half)
+		g.enter(b, n.Port)
 		g.jumpTo(b, at, entrance(n.Cube, cube.Ingress), turnCross)
 	case ToEntry:
-		b.set(asm.R10, mdInPort, int32(n.Port), asm.Half)
+		g.enter(b, n.Port)
 		if n.Cube.Foreign {
 			g.arrive(b, at, n.Cube, nil)
 			return
