@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/test/netns"
 )
 
 // Logs as kernels write them.
@@ -178,5 +179,23 @@ func TestAFunctionThatTheKernelLacksIsNamed(t *testing.T) {
 	}
 	if r := missingFunction(&ebpf.ProgramSpec{Instructions: insns}, places, unix.EINVAL); r != nil {
 		t.Errorf("of another error: %v", r)
+	}
+}
+
+// TestAProgramThatDoesWithoutAFunctionIsExplained: a function that the kernel lacks and the program never calls is not why
+// the verifier refuses it.
+func TestAProgramThatDoesWithoutAFunctionIsExplained(t *testing.T) {
+	netns.NeedRoot(t)
+	call := asm.Call.Label("pcn_function_of_no_kernel")
+	call.Src = asm.PseudoKfuncCall
+	insns, _ := program(function("pcn_driver",
+		asm.Mov.Imm(asm.R0, 1), asm.JEq.Imm(asm.R0, 1, "refused"), call, asm.LoadMem(asm.R0, asm.R9, 0, asm.Word).WithSymbol("refused"), asm.Return()))
+	b, err := assemble(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: insns})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	if log, _, err := b.load(levelSteps, logStart); !errors.Is(err, unix.EACCES) || !strings.Contains(log, "R9 !read_ok") {
+		t.Errorf("%v: %s", err, log)
 	}
 }

@@ -111,6 +111,9 @@ func (a *assembled) close() { _ = a.types.Close() }
 
 func address(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
+// noFunction is the number of a helper that no kernel has.
+const noFunction = 0xdedc0de
+
 // relocate puts the kernel's types and functions in.
 func relocate(insns asm.Instructions, types *btf.Builder) error {
 	var fields []*btf.CORERelocation
@@ -134,6 +137,15 @@ func relocate(insns asm.Instructions, types *btf.Builder) error {
 		if insns[i].IsKfuncCall() {
 			var f *btf.Func
 			err := kernel.TypeByName(insns[i].Reference(), &f)
+			if errors.Is(err, btf.ErrNotFound) {
+				// Not the reason why the program was refused, which is known by now: it is done without, and never called.
+				none, err := asm.BuiltinFuncForPlatform("linux", noFunction)
+				if err != nil {
+					return fmt.Errorf("kernel function %s: %w", insns[i].Reference(), err)
+				}
+				insns[i] = asm.Instruction{OpCode: insns[i].OpCode, Constant: int64(none), Metadata: insns[i].Metadata}
+				continue
+			}
 			if err != nil {
 				return fmt.Errorf("kernel function %s: %w", insns[i].Reference(), err)
 			}
