@@ -115,6 +115,7 @@ func TestTagZeroLeavesEveryFrameAsItIs(t *testing.T) {
 // TestWhatTheKernelCannotCopyToASetGoesToUserSpace: a frame of several buffers; the record says what to send to whom.
 func TestWhatTheKernelCannotCopyToASetGoesToUserSpace(t *testing.T) {
 	in(t, []setting{settings[3], settings[4]}, func(t *testing.T, b *bench) {
+		b.needLongRedirects()
 		b.withHelpers()
 		c := b.cube("sets", 4, map[string]any{"access": uint32(1)})
 		a := b.jumboHost("a", c, 0)

@@ -47,6 +47,10 @@ var (
 	refusedTC []byte
 	//go:embed testdata/refused.xdp.o
 	refusedXDP []byte
+	//go:embed testdata/globalnull.tc.o
+	globalNullTC []byte
+	//go:embed testdata/globalnull.xdp.o
+	globalNullXDP []byte
 	//go:embed testdata/sets.tc.o
 	setsTC []byte
 	//go:embed testdata/sets.xdp.o
@@ -171,7 +175,7 @@ func register(p *Plane) error {
 		"probe":   {cube.TC: probeTC, cube.XDP: probeXDP},
 		"gate":    {cube.TC: gateTC, cube.XDP: gateXDP},
 		"hostile": {cube.TC: hostileTC, cube.XDP: hostileXDP},
-		"refused": {cube.TC: refusedTC, cube.XDP: refusedXDP},
+		"refused": {cube.TC: refusedTC, cube.XDP: refusedXDP}, "globalnull": {cube.TC: globalNullTC, cube.XDP: globalNullXDP},
 		"sets":    {cube.TC: setsTC, cube.XDP: setsXDP},
 		"setsout": {cube.TC: setsoutTC, cube.XDP: setsoutXDP},
 		"twoway":  {cube.TC: twowayTC, cube.XDP: twowayXDP},

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-const refusedSource = "internal/datapath/testdata/refused.bpf.c"
+const refusedSource, globalNullSource = "internal/datapath/testdata/refused.bpf.c", "internal/datapath/testdata/globalnull.bpf.c"
 
 // mistake is one of enum refused_mistake: the function it is in, and words of the hint.
 type mistake struct{ name, function, hint string }
@@ -42,7 +43,6 @@ var mistakes = []mistake{
 	{"ENDLESS", "endless", "no end that the verifier can see"},
 	{"NOT_SET", "not_set", "not set on every path"},
 	{"NOT_RELEASED", "not_released", "not given back on every path"},
-	{"GLOBAL_NULL", "global_null", "PCN_NONNULL"},
 	{"STACK_INDEX", "stack_index", "outside its bounds"},
 	{"AFTER_CHECKSUM", "after_checksum", "may be NULL"},
 }
@@ -64,9 +64,10 @@ func mistakeValues(t *testing.T) map[string]uint32 {
 	return out
 }
 
-// marked is the number of the line with the comment.
-func marked(t *testing.T, name string) int {
-	text, err := os.ReadFile("testdata/refused.bpf.c")
+// marked is the number of the line of a source with the comment.
+func marked(t *testing.T, source, name string) int {
+	t.Helper()
+	text, err := os.ReadFile("testdata/" + path.Base(source))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,10 +104,7 @@ func TestTheAuthorOfAMistakeIsNamed(t *testing.T) {
 				t.Errorf("%s: %v, want a refusal", m.name, err)
 				continue
 			}
-			checkPlace(t, bad, m, r)
-			if !strings.Contains(r.Hint, m.hint) {
-				t.Errorf("%s: %q is explained by %q, want %q", m.name, r.Sentence, r.Hint, m.hint)
-			}
+			checkPlace(t, bad, m, refusedSource, r)
 			if !errors.Is(err, cube.ErrRefused) || r.Ours() {
 				t.Errorf("%s: it is no fault of a cube: %v", m.name, err)
 			}
@@ -122,13 +120,31 @@ func TestTheAuthorOfAMistakeIsNamed(t *testing.T) {
 	})
 }
 
-// checkPlace holds the place of a refusal to the source. Where a kernel gives up in a loop, if it tells, is no matter.
-func checkPlace(t *testing.T, bad *Node, m mistake, r *refusal.Error) {
+// TestAMistakeInAGlobalFunctionIsNamed: a function that is verified for itself, for every argument it could get.
+func TestAMistakeInAGlobalFunctionIsNamed(t *testing.T) {
+	in(t, hooksAndModes, func(t *testing.T, b *bench) {
+		bad := b.cube("globalnull", 2, nil)
+		r := refusal.As(b.inLab(b.tryCommit))
+		if r == nil {
+			t.Fatal("it was taken")
+		}
+		m := mistake{"GLOBAL_NULL", "global_null", "PCN_NONNULL"}
+		checkPlace(t, bad, m, globalNullSource, r)
+		checkDetail(t, m, r)
+	})
+}
+
+// checkPlace holds the place of a refusal to the source, and its hint. Where a kernel gives up in a loop, if it tells, is no
+// matter.
+func checkPlace(t *testing.T, bad *Node, m mistake, source string, r *refusal.Error) {
 	t.Helper()
-	if r.Cube != bad.Name || r.Service != "refused" {
-		t.Errorf("%s: it is said to be of %s (%s), want %s", m.name, r.Cube, r.Service, bad.Name)
+	if service := strings.TrimSuffix(path.Base(source), ".bpf.c"); r.Cube != bad.Name || r.Service != service {
+		t.Errorf("%s: it is said to be of %s (%s), want %s (%s)", m.name, r.Cube, r.Service, bad.Name, service)
 	}
-	line := link.Line{File: refusedSource, Number: marked(t, m.name)}
+	if !strings.Contains(r.Hint, m.hint) {
+		t.Errorf("%s: %q is explained by %q, want %q", m.name, r.Sentence, r.Hint, m.hint)
+	}
+	line := link.Line{File: source, Number: marked(t, source, m.name)}
 	if m.name == "MANY_PATHS" {
 		if !slices.ContainsFunc(r.Loops, func(l link.Line) bool { return l.String() == line.String() }) {
 			t.Errorf("%s: loops are at %v, want %s", m.name, r.Loops, line)

@@ -165,7 +165,7 @@ func TestProgramsOnTrial(t *testing.T) {
 func TestEachProgramIsTriedOnce(t *testing.T) {
 	netns.NeedRoot(t)
 	t.Parallel()
-	r, err := Try(context.Background(), Trial{Service: "hostile", Objects: map[cube.Hook][]byte{cube.TC: hostileTC, cube.XDP: hostileXDP}})
+	r, err := Try(context.Background(), Trial{Service: "resident", Objects: map[cube.Hook][]byte{cube.TC: residentTC, cube.XDP: residentXDP}})
 	if err != nil || r.Combinations < len(trialLevels) || r.Programs != len(r.Loads) || r.Same == 0 {
 		t.Errorf("%+v, %v: the service has no switches and logs nothing", r, err)
 	}

@@ -21,7 +21,6 @@ enum refused_mistake {
 	ENDLESS,
 	NOT_SET,
 	NOT_RELEASED,
-	GLOBAL_NULL,
 	STACK_INDEX,
 	AFTER_CHECKSUM,
 };
@@ -187,22 +186,6 @@ PCN_NOINLINE __u64 not_released(struct CTXTYPE *ctx, struct pcn_md *md)
 	return sk ? sk->family : 0;
 }
 
-struct pair {
-	__u32 a, b;
-};
-
-PCN_GLOBAL int global_null(struct pair *p)
-{
-	return p->a + p->b; /* GLOBAL_NULL */
-}
-
-PCN_NOINLINE __u64 call_global(struct pcn_md *md)
-{
-	struct pair p = { unknown(md), 2 };
-
-	return global_null(&p);
-}
-
 PCN_NOINLINE __u64 stack_index(struct pcn_md *md)
 {
 	volatile __u8 room[16] = {};
@@ -260,8 +243,6 @@ PCN_INLINE __u64 make(struct CTXTYPE *ctx, struct pcn_md *md)
 		return not_set();
 	case NOT_RELEASED:
 		return not_released(ctx, md);
-	case GLOBAL_NULL:
-		return call_global(md);
 	case STACK_INDEX:
 		return stack_index(md);
 	case AFTER_CHECKSUM:
