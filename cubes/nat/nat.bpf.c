@@ -181,11 +181,13 @@ PCN_GLOBAL int nat_new_in6(const struct nat_key6 *key PCN_NONNULL, __u32 bits, _
 PCN_INLINE int nat_miss(const struct pcn_md *md, const union nat_any_key *key,
 			const struct nat_view *v, const int egress, const int v6)
 {
+	__u32 bits = NAT_BITS_OF(v->what), kind = NAT_KIND_OF(v->what);
+
 	if (v6)
-		return egress ? nat_new_out6(&key->six, v->bits, v->kind, md->packet_len)
-			      : nat_new_in6(&key->six, v->bits << 4, v->kind);
-	return egress ? nat_new_out4(&key->four, v->bits, v->kind, md->packet_len)
-		      : nat_new_in4(&key->four, v->bits << 4, v->kind);
+		return egress ? nat_new_out6(&key->six, bits, kind, md->packet_len)
+			      : nat_new_in6(&key->six, bits << 4, kind);
+	return egress ? nat_new_out4(&key->four, bits, kind, md->packet_len)
+		      : nat_new_in4(&key->four, bits << 4, kind);
 }
 
 /* Counts a packet in the numbers of a direction. */
@@ -205,9 +207,9 @@ PCN_INLINE void nat_account(const struct pcn_md *md, const union nat_any_key *ke
 			    struct nat_found *f, const struct nat_view *v, const int egress,
 			    const int v6)
 {
-	__u32 bits = egress ? v->bits : v->bits << 4;
+	__u32 own = NAT_BITS_OF(v->what), bits = egress ? own : own << 4;
 	__u32 reset = egress ? NAT_OUT_RST : NAT_IN_RST;
-	int refreshes = egress || inbound_refresh || v->proto != IPPROTO_UDP;
+	int refreshes = egress || inbound_refresh || !(v->what & NAT_CHECK_UDP);
 	struct nat_session4 *s = f->of;
 	struct nat_session6 *s6 = (void *)s;
 
@@ -218,7 +220,7 @@ PCN_INLINE void nat_account(const struct pcn_md *md, const union nat_any_key *ke
 	else
 		nat_add(md, &s->in_packets, &s->in_bytes, &s->in_seen, refreshes);
 	if ((s->state & bits) == bits && !(s->state & reset) &&
-	    (v->bits != NAT_OUT_SYN || s->state == bits))
+	    (own != NAT_OUT_SYN || s->state == bits))
 		return;
 	if (v6)
 		nat_advance6(&key->six, s6, bits, !egress);
@@ -242,8 +244,11 @@ PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct na
 		int reason = nat_stray(&o->in, table);
 		return reason ? pcn_pkt_drop(ctx, md, reason) : pcn_pkt_pass(ctx, md);
 	}
+	void *l3 = nat_header(ctx, v->l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	if (!l3)
+		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
 	nat_copy(addr, f->addr);
-	nat_write_address(v->l3, v6 ? addr : &addr[3], f->addr_delta, egress, v6);
+	nat_write_address(l3, v6 ? addr : &addr[3], f->addr_delta, egress, v6);
 	if (v6)
 		pcn_csum_bytes(ctx, f->addr_delta);
 	return egress && hairpin && f->turns ? nat_turn(ctx, md) : pcn_pkt_pass(ctx, md);
@@ -283,23 +288,24 @@ PCN_INLINE int nat_translate(struct CTXTYPE *ctx, struct pcn_md *md, const struc
 	const __u32 table = (v6 ? NAT_V6 : 0) | (egress ? 0 : NAT_IN);
 	struct nat_session4 *s = NULL;
 
-	if (v->kind == NAT_LATER)
+	if (NAT_KIND_OF(v->what) == NAT_LATER)
 		return nat_later(ctx, md, v, key, egress, v6);
-	if (v->kind == NAT_LOCAL)
+	if (NAT_KIND_OF(v->what) == NAT_LOCAL)
 		return pcn_pkt_pass(ctx, md);
 	int result = nat_decide(md, v, key, &s, egress, v6);
 	if (result == NAT_UNTOUCHED)
 		return pcn_pkt_pass(ctx, md);
 	if (result != NAT_OPENED || !s)
 		return pcn_pkt_drop(ctx, md, result);
-	if (v->fragment) {
+	if (v->what & NAT_FIRST) {
 		struct nat_open *o = nat_scratch();
 		if (o) {
 			nat_generic(&o->in, key, table);
 			nat_remember(&o->in, s, v->id, table);
 		}
 	}
-	nat_rewrite(ctx, v, s, egress, v6);
+	if (nat_rewrite(ctx, v, s, egress, v6))
+		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
 	return egress && hairpin && (s->flags & NAT_HAIRPIN) ? nat_turn(ctx, md)
 							     : pcn_pkt_pass(ctx, md);
 }
@@ -308,11 +314,10 @@ PCN_INLINE int nat_ipv4(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const 
 {
 	union nat_any_key key;
 	struct nat_view v;
-	struct pcn_cursor c = { .pos = pcn_data(ctx) + (l3 & 0x3f), .end = pcn_data_end(ctx) };
 
-	if (nat_read4(&c, &v, &key.four, egress))
+	if (nat_read(ctx, l3, &v, &key, egress, 0))
 		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
-	if (v.kind == NAT_ERROR)
+	if (NAT_KIND_OF(v.what) == NAT_ERROR)
 		return egress ? nat_error_out4(ctx, md, l3) : nat_error_in4(ctx, md, l3);
 	return nat_translate(ctx, md, &v, &key, egress, 0);
 }
@@ -321,11 +326,10 @@ PCN_INLINE int nat_ipv6(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const 
 {
 	union nat_any_key key;
 	struct nat_view v;
-	struct pcn_cursor c = { .pos = pcn_data(ctx) + (l3 & 0x3f), .end = pcn_data_end(ctx) };
 
-	if (nat_read6(ctx, &c, &v, &key.six, egress))
+	if (nat_read(ctx, l3, &v, &key, egress, 1))
 		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
-	if (v.kind == NAT_ERROR)
+	if (NAT_KIND_OF(v.what) == NAT_ERROR)
 		return egress ? nat_error_out6(ctx, md, l3) : nat_error_in6(ctx, md, l3);
 	return nat_translate(ctx, md, &v, &key, egress, 1);
 }
@@ -351,6 +355,7 @@ PCN_INLINE int nat_packet(struct CTXTYPE *ctx, struct pcn_md *md, const int egre
 		proto = tag->proto;
 		l3 += sizeof(*tag);
 	}
+	l3 = pcn_opaque(l3, proto) & 0x3f; /* one way on, however many tags there were */
 	if (proto == bpf_htons(ETH_P_IP)) {
 		nat_reach(ctx, l3 + 20 + 20);
 		return nat_ipv4(ctx, md, l3, egress);

@@ -9,18 +9,26 @@
 #define NAT_EGRESS 1
 #define NAT_INGRESS 0
 
-/* What is read of a packet besides the key. The pointers are into the packet. */
+/* What is read of a packet besides the key. */
 struct nat_view {
-	void *l3;
-	void *l4;
+	__u32 l3; /* where its headers begin, in bytes from the beginning of the frame */
+	__u32 l4;
 	__be16 local_port, remote_port;
-	__be32 id;     /* of the datagram of which this is a fragment */
-	__u32 bits;    /* NAT_OUT_SYN ... of this packet */
-	__u32 check;   /* where the checksum is behind l4, 0: there is none */
-	__u8 kind;     /* enum nat_kind */
-	__u8 fragment; /* enum pcn_fragment */
-	__u8 proto;
+	__be32 id;  /* of the datagram of which this is a fragment */
+	__u32 what; /* enum nat_kind, and of the following */
 };
+
+/* Where the checksum is behind l4; 0: there is none. */
+#define NAT_CHECK(offset) ((offset) << 8)
+#define NAT_CHECK_OF(what) ((what) >> 8 & 0x1f)
+/* A checksum of 0 says that there is none. */
+#define NAT_CHECK_UDP 0x2000
+/* The first of the fragments of a datagram. */
+#define NAT_FIRST 0x4000
+/* NAT_OUT_SYN ... of this packet. */
+#define NAT_BITS(bits) ((bits) << 16)
+#define NAT_BITS_OF(what) ((what) >> 16)
+#define NAT_KIND_OF(what) ((what)&0xff)
 
 union nat_any_key {
 	struct nat_key4 four;
@@ -53,87 +61,101 @@ PCN_INLINE __u32 nat_tcp_bits(__u8 flags)
 PCN_INLINE int nat_read_icmp(struct pcn_cursor *c, struct nat_view *v, const int v6)
 {
 	struct pcn_icmp *icmp = pcn_parse_icmp(c);
+	__u32 kind;
 
 	if (!icmp)
 		return -1;
-	v->check = 2;
 	if (v6 ? pcn_icmp6_has_id(icmp->type) : pcn_icmp_has_id(icmp->type)) {
-		v->kind = NAT_QUERY;
+		kind = NAT_QUERY;
 		v->local_port = icmp->id;
 	} else if (v6 ? pcn_icmp6_is_error(icmp->type) : pcn_icmp_is_error(icmp->type)) {
-		v->kind = NAT_ERROR;
+		kind = NAT_ERROR;
 	} else {
-		v->kind = v6 && icmp->type >= 133 && icmp->type <= 137 ? NAT_LOCAL : NAT_REST;
+		kind = v6 && icmp->type >= 133 && icmp->type <= 137 ? NAT_LOCAL : NAT_REST;
 	}
+	v->what = kind | NAT_CHECK(2) | NAT_BITS(NAT_OUT_ACK);
 	return 0;
 }
 
 /* Reads what is behind the IP header. -1: it is not whole. */
-PCN_INLINE int nat_read_l4(struct pcn_cursor *c, struct nat_view *v, const int egress, const int v6)
+PCN_INLINE int nat_read_l4(struct pcn_cursor *c, struct nat_view *v, __u8 proto, const int egress,
+			   const int v6)
 {
 	struct pcn_ports *ports = c->pos;
 
-	v->l4 = c->pos;
-	v->kind = NAT_PORTS;
-	v->bits = NAT_OUT_ACK;
 	v->local_port = v->remote_port = 0;
-	switch (v->proto) {
+	switch (proto) {
 	case IPPROTO_TCP:
 		if (c->pos + 20 > c->end)
 			return -1;
-		v->bits = nat_tcp_bits(((__u8 *)c->pos)[13]);
-		v->check = 16;
+		v->what = NAT_PORTS | NAT_CHECK(16) | NAT_BITS(nat_tcp_bits(((__u8 *)c->pos)[13]));
 		break;
 	case IPPROTO_UDP:
+		v->what = NAT_PORTS | NAT_CHECK(6) | NAT_CHECK_UDP | NAT_BITS(NAT_OUT_ACK);
+		break;
 	case IPPROTO_UDPLITE:
 	case IPPROTO_DCCP:
-		if (c->pos + 8 > c->end)
-			return -1;
-		v->check = 6;
+		v->what = NAT_PORTS | NAT_CHECK(6) | NAT_BITS(NAT_OUT_ACK);
 		break;
 	case IPPROTO_SCTP:
-		if (c->pos + 8 > c->end)
-			return -1;
-		v->kind = NAT_FIXED;
-		v->check = 0;
+		v->what = NAT_FIXED | NAT_BITS(NAT_OUT_ACK);
 		break;
 	case IPPROTO_ICMP:
 	case IPPROTO_ICMPV6:
-		if (v->proto == (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
+		if (proto == (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
 			return nat_read_icmp(c, v, v6);
 		/* fall through */
 	default:
-		v->kind = NAT_OTHER;
-		v->check = 0;
+		v->what = NAT_OTHER | NAT_BITS(NAT_OUT_ACK);
 		return 0;
 	}
+	if (c->pos + 8 > c->end)
+		return -1;
 	v->local_port = egress ? ports->source : ports->destination;
 	v->remote_port = egress ? ports->destination : ports->source;
 	return 0;
 }
 
+/* Reads what is behind the IP header of a fragment, or of a whole packet. -1: it is not whole. */
+PCN_INLINE int nat_read_part(struct pcn_cursor *c, struct nat_view *v, __u8 proto,
+			     enum pcn_fragment fragment, const int egress, const int v6)
+{
+	if (fragment == PCN_FRAGMENT_LATER) {
+		v->local_port = v->remote_port = 0;
+		v->what = NAT_LATER;
+		return 0;
+	}
+	if (nat_read_l4(c, v, proto, egress, v6))
+		return -1;
+	if (fragment == PCN_FRAGMENT_FIRST)
+		v->what |= NAT_FIRST;
+	return 0;
+}
+
+/* How far a byte of the packet is behind the beginning of the frame. */
+PCN_INLINE __u32 nat_behind(struct CTXTYPE *ctx, const void *byte)
+{
+	long at = byte - pcn_data(ctx);
+
+	asm volatile("" : "+r"(at)); /* pointers have 64 bits until they are subtracted */
+	return at;
+}
+
 /* Reads an IPv4 packet. -1: it is not well formed. */
-PCN_INLINE int nat_read4(struct pcn_cursor *c, struct nat_view *v, struct nat_key4 *key,
-			 const int egress)
+PCN_INLINE int nat_read4(struct CTXTYPE *ctx, struct pcn_cursor *c, struct nat_view *v,
+			 struct nat_key4 *key, const int egress)
 {
 	struct iphdr *ip = pcn_parse_ipv4(c);
 
 	if (!ip || pcn_skip_ipv4_options(c, ip))
 		return -1;
-	v->l3 = ip;
-	v->proto = ip->protocol;
-	v->fragment = pcn_ipv4_fragment(ip);
 	v->id = ip->id;
 	key->local = egress ? ip->saddr : ip->daddr;
 	key->remote = egress ? ip->daddr : ip->saddr;
 	key->proto = ip->protocol;
 	key->zero[0] = key->zero[1] = key->zero[2] = 0;
-	key->local_port = key->remote_port = 0;
-	if (v->fragment == PCN_FRAGMENT_LATER) {
-		v->kind = NAT_LATER;
-		return 0;
-	}
-	if (nat_read_l4(c, v, egress, 0))
+	v->l4 = nat_behind(ctx, c->pos);
+	if (nat_read_part(c, v, ip->protocol, pcn_ipv4_fragment(ip), egress, 0))
 		return -1;
 	key->local_port = v->local_port;
 	key->remote_port = v->remote_port;
@@ -197,26 +219,42 @@ PCN_INLINE int nat_read6(struct CTXTYPE *ctx, struct pcn_cursor *c, struct nat_v
 
 	if (!ip)
 		return -1;
-	v->l3 = ip;
 	if (nat_skip6(ctx, c, ip, &found))
 		return -1;
-	v->proto = found.protocol;
-	v->fragment = found.fragment;
 	v->id = found.id;
 	nat_copy(key->local, egress ? ip->saddr.in6_u.u6_addr32 : ip->daddr.in6_u.u6_addr32);
 	nat_copy(key->remote, egress ? ip->daddr.in6_u.u6_addr32 : ip->saddr.in6_u.u6_addr32);
 	key->proto = found.protocol;
 	key->zero[0] = key->zero[1] = key->zero[2] = 0;
-	key->local_port = key->remote_port = 0;
-	if (v->fragment == PCN_FRAGMENT_LATER) {
-		v->kind = NAT_LATER;
-		return 0;
-	}
-	if (nat_read_l4(c, v, egress, 1))
+	v->l4 = nat_behind(ctx, c->pos);
+	if (nat_read_part(c, v, found.protocol, found.fragment, egress, 1))
 		return -1;
 	key->local_port = v->local_port;
 	key->remote_port = v->remote_port;
 	return 0;
+}
+
+/* Reads an IP packet whose header is l3 bytes behind the beginning. -1: it is not well formed. Of a packet of any kind
+ * there is one way on: what the verifier has found out about each is forgotten. */
+PCN_INLINE int nat_read(struct CTXTYPE *ctx, __u32 l3, struct nat_view *v, union nat_any_key *key,
+			const int egress, const int v6)
+{
+	struct pcn_cursor c = { .pos = pcn_data(ctx) + (l3 & 0x3f), .end = pcn_data_end(ctx) };
+
+	if (v6 ? nat_read6(ctx, &c, v, &key->six, egress)
+	       : nat_read4(ctx, &c, v, &key->four, egress))
+		return -1;
+	v->l3 = l3;
+	v->what = pcn_opaque(v->what, v6 ? key->six.local[3] : key->four.local);
+	return 0;
+}
+
+/* The header that begins at bytes behind the beginning of the frame, NULL if it is not whole. */
+PCN_INLINE void *nat_header(struct CTXTYPE *ctx, __u32 at, __u32 length)
+{
+	void *header = pcn_data(ctx) + (at & 0x3ff);
+
+	return header + length > pcn_data_end(ctx) ? NULL : header;
 }
 
 /* Writes the new address. `delta` is what it adds to checksums. */
@@ -254,31 +292,36 @@ PCN_INLINE int nat_turn(struct CTXTYPE *ctx, struct pcn_md *md)
 	return pcn_pkt_turn(ctx, md);
 }
 
-/* Changes a packet as its session says. */
-PCN_INLINE void nat_rewrite(struct CTXTYPE *ctx, const struct nat_view *v,
-			    const struct nat_session4 *s, const int egress, const int v6)
+/* Changes a packet as its session says. -1: it has become shorter. */
+PCN_INLINE int nat_rewrite(struct CTXTYPE *ctx, const struct nat_view *v,
+			   const struct nat_session4 *s, const int egress, const int v6)
 {
-	struct pcn_ports *ports = v->l4;
-	struct pcn_icmp *icmp = v->l4;
+	void *l3 = nat_header(ctx, v->l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	__u32 offset = NAT_CHECK_OF(v->what), query = NAT_KIND_OF(v->what) == NAT_QUERY;
+	struct pcn_ports *ports = nat_header(ctx, v->l4, 8);
+	struct pcn_icmp *icmp = (void *)ports;
+	__u16 *check = nat_header(ctx, v->l4 + offset, sizeof(*check));
 	__u32 flags = v6 ? PCN_CSUM_IPV6 : 0;
 
-	nat_write_address(v->l3, v6 ? ((const struct nat_session6 *)s)->addr : &s->addr,
-			  s->addr_delta, egress, v6);
-	if (!v->check) {
+	if (!l3 || (offset && (!ports || !check)))
+		return -1;
+	nat_write_address(l3, v6 ? ((const struct nat_session6 *)s)->addr : &s->addr, s->addr_delta,
+			  egress, v6);
+	if (!offset) {
 		if (v6)
 			pcn_csum_bytes(ctx, s->addr_delta);
-		return;
+		return 0;
 	}
-	if (v->kind == NAT_QUERY)
+	if (query)
 		icmp->id = s->port;
 	else if (egress)
 		ports->source = s->port;
 	else
 		ports->destination = s->port;
-	if (v->proto == IPPROTO_UDP)
+	if (v->what & NAT_CHECK_UDP)
 		flags |= PCN_CSUM_UDP;
-	pcn_csum_l4(ctx, v->l4, v->l4 + v->check, !v6 && v->kind == NAT_QUERY ? 0 : s->addr_delta,
-		    s->port_delta, flags);
+	pcn_csum_l4(ctx, ports, check, !v6 && query ? 0 : s->addr_delta, s->port_delta, flags);
+	return 0;
 }
 
 #endif

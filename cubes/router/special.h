@@ -40,10 +40,10 @@ PCN_GLOBAL int router_options(struct CTXTYPE *ctx, __u32 length, __u64 sum)
 #pragma clang loop unroll(disable)
 	for (__u64 i = 0; i < 40; i++) { /* the same for each byte, so there is one way through */
 		__u64 kind = option[i], size = option[i + 1];
-		__u64 inside = (i - length) >> 63;
+		__u64 behind = i - length;
 
-		asm volatile("" : "+r"(inside));
-		__u64 here = router_same(skip, 0) & ~over & -inside;
+		asm volatile("" : "+r"(behind)); /* no branches */
+		__u64 here = router_same(skip, 0) & ~over & -(behind >> 63);
 		__u64 last = router_same(kind, 0), filler = router_same(kind, 1);
 
 		source_route |= here & (router_same(kind, ROUTER_OPTION_LOOSE_ROUTE) |

@@ -27,7 +27,7 @@ import (
 )
 
 // helperTimes is TIMES of bpf/helpers.bpf.c.
-const helperTimes = 16
+const helperTimes = 12
 
 // helperCase is one of enum helpers_case.
 type helperCase struct {
@@ -70,7 +70,7 @@ func (c helperCase) effort(hook cube.Hook, quick bool) lab.Effort {
 }
 
 const helpersText = "What one use of a helper adds to a packet, in a cube as it is linked (`BPF_PROG_TEST_RUN`, CPU time, median over the " +
-	"rounds with minimum and maximum). Arithmetic, clocks and cursors are repeated 16 times in one packet. Helpers that end " +
+	"rounds with minimum and maximum). Arithmetic, clocks and cursors are repeated 12 times in one packet. Helpers that end " +
 	"a packet are held against `pcn_pkt_drop`, with all that the framework then does; a flood is one to a single other netdev. What makes a record " +
 	"for user space is measured while somebody reads. The same figures are in the [reference](reference/helpers.md)."
 

@@ -182,24 +182,29 @@ PCN_INLINE __u32 pcn_ipv6_note(struct pcn_ipv6_payload *found, const struct pcn_
 PCN_INLINE int pcn_skip_ipv6_extensions(struct pcn_cursor *c, __u8 next,
 					struct pcn_ipv6_payload *found)
 {
+	void *first = c->pos;
+	__u64 unknown = c->end - first, length = 0;
+
 	__builtin_memset(found, 0, sizeof(*found));
 	found->protocol = next;
 	for (int i = 0; i <= PCN_IPV6_EXTENSIONS; i++) {
-		struct pcn_ipv6_extension *e = c->pos;
+		struct pcn_ipv6_extension *e = first + length;
 		__u64 later = found->fragment >> 1;
 
 		if (!(pcn_ipv6_is_extension(found->protocol) & (later - 1)))
-			return 0;
+			break;
 		if (i == PCN_IPV6_EXTENSIONS || (void *)(e + 1) > c->end)
 			return -1;
-		__u32 size = pcn_ipv6_note(found, e) & 0xfff;
-		__u32 length = found->length + size;
-		if (length > PCN_IPV6_EXTENSIONS_MAX || c->pos + size > c->end)
+		length += pcn_ipv6_note(found, e) & 0xfff;
+		if (length > PCN_IPV6_EXTENSIONS_MAX)
 			return -1;
-		found->length = length;
-		c->pos += size;
 	}
-	return -1;
+	length = pcn_opaque(length, unknown) & 0x1ff; /* one way on, however many there were */
+	if (first + length > c->end)
+		return -1;
+	found->length = length;
+	c->pos = first + length;
+	return 0;
 }
 
 /* The ports that TCP, UDP, UDP-Lite, SCTP and DCCP begin with. */

@@ -63,7 +63,7 @@
 enum helpers_case { CASES(ENUMERATOR) };
 
 #ifndef TIMES
-#define TIMES 16
+#define TIMES 12
 #endif
 
 const volatile enum helpers_case helpers_cases __attribute__((used)) = 0;
