@@ -128,13 +128,7 @@ PCN_INLINE void fill_trace(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_tr
 
 PCN_INLINE long load_captured(struct CTXTYPE *ctx, struct pcn_record *r, __u32 n, const __u32 max)
 {
-	__u32 less = n - 1;
-
-	/* One comparison, of what is passed on: from `n != 0` Linux 6.1 learns no bound, from one of n - 1 6.12 none of n. */
-	asm volatile("" : "+r"(less));
-	if (less >= max)
-		return -1;
-	return load_field(ctx, 0, r->data + sizeof(struct pcn_trace), less + 1);
+	return load(ctx, r->data + sizeof(struct pcn_trace), n, max);
 }
 
 /* Records a step of a packet with the first bytes of it. who has the program's index above. */

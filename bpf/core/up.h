@@ -85,8 +85,8 @@ PCN_INLINE struct pcn_record *reserve(__u32 class)
 	}
 }
 
-/* Copies n bytes of the packet to a record that has room for max. */
-PCN_INLINE long load(struct CTXTYPE *ctx, struct pcn_record *r, __s64 n, const __s64 max)
+/* Copies the first n bytes of the packet to where there is room for max. */
+PCN_INLINE long load(struct CTXTYPE *ctx, void *to, __s64 n, const __s64 max)
 {
 	/* Each bound in a comparison of its own, on the 64 bits that are passed: the compiler would
 	 * make one of both, n - 1 < max, and the verifier of Linux 6.12 does not carry what that says
@@ -98,9 +98,9 @@ PCN_INLINE long load(struct CTXTYPE *ctx, struct pcn_record *r, __s64 n, const _
 	if (n > max)
 		return -1;
 #ifdef PCN_TC
-	return bpf_skb_load_bytes(ctx, 0, r->data, n);
+	return bpf_skb_load_bytes(ctx, 0, to, n);
 #else
-	return bpf_xdp_load_bytes(ctx, 0, r->data, n);
+	return bpf_xdp_load_bytes(ctx, 0, to, n);
 #endif
 }
 
@@ -108,13 +108,13 @@ PCN_INLINE long load_class(struct CTXTYPE *ctx, struct pcn_record *r, __u32 n, _
 {
 	switch (class) {
 	case CLASS_1:
-		return load(ctx, r, n, CLASS_1);
+		return load(ctx, r->data, n, CLASS_1);
 	case CLASS_2:
-		return load(ctx, r, n, CLASS_2);
+		return load(ctx, r->data, n, CLASS_2);
 	case CLASS_3:
-		return load(ctx, r, n, CLASS_3);
+		return load(ctx, r->data, n, CLASS_3);
 	default:
-		return load(ctx, r, n, CLASS_4);
+		return load(ctx, r->data, n, CLASS_4);
 	}
 }
 

@@ -94,6 +94,7 @@ func TestKnownReasonsHaveAHint(t *testing.T) {
 		"calling kernel function bpf_cast_to_kern_ctx is not allowed":                                                  "not for programs of this hook",
 		"Unreleased reference id=2 alloc_insn=12; BPF_EXIT instruction in main prog would lead to reference leak":      "not given back",
 		"R9 !read_ok": "not set",
+		"cannot return stack pointer to the caller":                                     "use the value",
 		"same insn cannot be used with different pointers":                              "different kinds of memory",
 		"dereference of modified ctx ptr R1 off=4 disallowed":                           "context",
 		"invalid bpf_context access off=200 size=4":                                     "context",

@@ -57,7 +57,11 @@ var hints = []struct {
 			"After a helper that moves the packet's bytes, the comparison has to be made again."},
 	{regexp.MustCompile(`zero-sized read`),
 		"the size may be 0: return before the call unless it is at least 1. If it is tested already, the compiler may have made one " +
-			"comparison of two (n - 1 for n < 1 || n > max), whose bounds not every kernel carries over to n: keep the two apart by asm volatile(\"\" : \"+r\"(n)) in between."},
+			"comparison of two (n - 1 for n < 1 || n > max), whose bounds not every kernel carries over to n: make n signed, of 64 bits, and keep the two apart by " +
+			"asm volatile(\"\" : \"+r\"(n)) in between."},
+	{regexp.MustCompile(`cannot return stack pointer`),
+		"no caller uses what the function returns, so the compiler leaves in the register what happens to be there, which is a " +
+			"pointer to the stack: use the value in the caller, or make the function PCN_INLINE."},
 	{regexp.MustCompile(`min value is negative|unbounded min value`),
 		"the size or index may be negative: make the variable unsigned (__u32), and bound it directly before it is used (if (n > MAX) return ...)."},
 	{regexp.MustCompile(`unbounded memory access|outside of the allowed memory range|unbounded (?:max )?value`),
