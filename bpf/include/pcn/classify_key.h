@@ -89,16 +89,19 @@ PCN_INLINE void pcn_classify_ipv4(struct pcn_cursor *c, struct pcn_classify_key 
 	pcn_classify_transport(c, key, fields, protocol, fragment);
 }
 
-/* Internal: the fields of an IPv6 packet, whose header is `at` bytes from the frame's beginning. */
+/* Internal: the fields of an IPv6 packet, whose header is `at` bytes from the frame's beginning: 0. */
 PCN_NOINLINE int pcn_classify_ipv6(struct CTXTYPE *ctx, struct pcn_classify_key *key, __u32 at,
 				   __u32 fields)
 {
 	struct pcn_cursor cursor = { pcn_data(ctx) + (at & 31), pcn_data_end(ctx) }, *c = &cursor;
 	struct ipv6hdr *ip = pcn_parse_ipv6(c);
 	struct pcn_ipv6_payload found = {};
+	int done = 0;
 
+	/* A compiler that knew what is returned would leave in r0 what happens to be there. */
+	asm volatile("" : "+r"(done));
 	if (!ip)
-		return 0;
+		return done;
 	const __be32 *src = ip->saddr.in6_u.u6_addr32, *dst = ip->daddr.in6_u.u6_addr32;
 	key->word[PCN_CLASSIFY_LINK] |= PCN_CLASSIFY_IP | PCN_CLASSIFY_IPV6;
 	key->word[PCN_CLASSIFY_SRC] = (__u64)bpf_ntohl(src[0]) << 32 | bpf_ntohl(src[1]);
@@ -110,9 +113,9 @@ PCN_NOINLINE int pcn_classify_ipv6(struct CTXTYPE *ctx, struct pcn_classify_key 
 	if (pcn_has_ports(ip->nexthdr) || ip->nexthdr == IPPROTO_ICMPV6)
 		found.protocol = ip->nexthdr; /* most packets have no extension headers */
 	else if (pcn_skip_ipv6_extensions(c, ip->nexthdr, &found))
-		return 0;
+		return done;
 	pcn_classify_transport(c, key, fields, found.protocol, found.fragment);
-	return 0;
+	return done;
 }
 
 /* Internal: bytes that are made readable at TC: two tags, IPv6 with extensions, TCP up to flags. */
@@ -179,7 +182,7 @@ PCN_INLINE int pcn_classify_read(struct CTXTYPE *ctx, const struct pcn_md *md,
 	if (proto == bpf_htons(ETH_P_IP))
 		pcn_classify_ipv4(&c, key, fields);
 	else if (proto == bpf_htons(ETH_P_IPV6))
-		pcn_classify_ipv6(ctx, key, at, fields);
+		return pcn_classify_ipv6(ctx, key, at, fields);
 	return 0;
 }
 
