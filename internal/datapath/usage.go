@@ -73,7 +73,9 @@ func usageOf(m *ebpf.Map, name string) (MapUsage, error) {
 		return MapUsage{}, fmt.Errorf("map %s: %w", name, err)
 	}
 	u := MapUsage{Name: name, Type: m.Type().String(), MaxEntries: m.MaxEntries(), Entries: -1}
-	u.Bytes, _ = info.Memlock()
+	if u.Bytes, _ = info.Memlock(); u.Bytes == 0 && m.Type() == ebpf.RingBuf {
+		u.Bytes = uint64(m.MaxEntries()) // before Linux 6.4, the kernel multiplies by the size of an entry, of which there is none
+	}
 	if u.Entries, err = countEntries(m); err != nil {
 		return MapUsage{}, fmt.Errorf("map %s: counting its entries: %w", name, err)
 	}

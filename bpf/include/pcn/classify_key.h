@@ -179,10 +179,12 @@ PCN_INLINE int pcn_classify_read(struct CTXTYPE *ctx, const struct pcn_md *md,
 	/* One way on, however many tags there were. */
 	__u32 at = pcn_opaque(c.pos - pcn_data(ctx), proto) & 31;
 	c.pos = pcn_data(ctx) + at;
-	if (proto == bpf_htons(ETH_P_IP))
+	if (proto == bpf_htons(ETH_P_IP)) {
 		pcn_classify_ipv4(&c, key, fields);
-	else if (proto == bpf_htons(ETH_P_IPV6))
-		return pcn_classify_ipv6(ctx, key, at, fields);
+	} else if (proto == bpf_htons(ETH_P_IPV6)) {
+		int done = pcn_classify_ipv6(ctx, key, at, fields);
+		asm volatile("" : : "r"(done));
+	}
 	return 0;
 }
 

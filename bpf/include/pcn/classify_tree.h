@@ -207,13 +207,10 @@ PCN_INLINE struct pcn_classify_rule *pcn_classify_try(void *set, const struct pc
 	__u64 ports = key->word[PCN_CLASSIFY_PORTS];
 	__u64 source = (__u16)((ports >> 48) - rule->source);
 	__u64 destination = (__u16)((ports >> 32) - rule->destination);
-	__u64 below = rule->sources - source, above = rule->destinations - destination;
-
-	asm volatile("" : "+r"(below), "+r"(above)); /* of a comparison compilers make a branch */
 	__u64 differs = ((key->word[PCN_CLASSIFY_LINK] & rule->mask[0]) ^ rule->value[0]) |
 			((key->word[PCN_CLASSIFY_SRC] & rule->mask[1]) ^ rule->value[1]) |
 			((key->word[PCN_CLASSIFY_DST] & rule->mask[2]) ^ rule->value[2]) |
-			below >> 63 | above >> 63;
+			(rule->sources - source) >> 63 | (rule->destinations - destination) >> 63;
 
 	if (!differs && reference & PCN_CLASSIFY_LONG)
 		differs = pcn_classify_more_differs(set, key, at + 1);
