@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -32,7 +33,8 @@ const (
 // What is in a TCP and a UDP header where.
 const (
 	tcpHead, tcpSumAt, tcpFlagsAt, tcpCWR = 20, 16, 13, 0x80
-	udpHead, udpSumAt                     = 8, 6
+	udpHead, udpLengthAt, udpSumAt        = 8, 4, 6
+	ipv6Head                              = 40
 )
 
 // Reasons why a superframe cannot be sent. They are made once, a packet each would be garbage.
@@ -108,6 +110,7 @@ func (l4 *transport) putSum(h *[virtioHead]byte) {
 type transport struct {
 	proto       byte
 	v6          bool
+	ip          int // of the IP header
 	off, length int // of the header, and up to the end of the IP packet
 	sumAt       int // the checksum, from off
 	addresses   uint32
@@ -136,11 +139,54 @@ func (l4 *transport) unfinished(frame []byte) bool {
 	if field == 0 { // UDP without a checksum; a pseudo header never sums up to 0
 		return false
 	}
-	sum := uint64(l4.addresses) + uint64(l4.proto) + uint64(l4.length)
+	return field == l4.pseudo(l4.length)
+}
+
+// pseudo is the sum of the pseudo header of so many bytes.
+func (l4 *transport) pseudo(length int) uint16 {
+	return fold(uint64(l4.addresses) + uint64(l4.proto) + uint64(length))
+}
+
+// fold adds up the 16-bit words of a sum.
+func fold(sum uint64) uint16 {
 	for sum > 0xffff {
 		sum = sum>>16 + sum&0xffff
 	}
-	return field == uint16(sum)
+	return uint16(sum)
+}
+
+// cutUDP cuts a UDP superframe into frames, as the kernel does, with checksums that are still to be made; nil if the frame is
+// none. The TAPs of kernels before Linux 6.2 take superframes of TCP only.
+func cutUDP(frame []byte, size int) (out [][]byte) {
+	l4, ok := findTransport(frame)
+	if !ok || l4.proto != unix.IPPROTO_UDP || size == 0 || l4.off+l4.length > len(frame) {
+		return nil
+	}
+	head := l4.off + udpHead
+	for payload := frame[head : l4.off+l4.length]; len(payload) > 0; {
+		n := min(size, len(payload))
+		segment := slices.Concat(frame[:head], payload[:n])
+		l4.becomeSegment(segment, len(out))
+		out, payload = append(out, segment), payload[n:]
+	}
+	return out
+}
+
+// becomeSegment writes into the headers of the i-th segment what differs from those of the superframe.
+func (l4 *transport) becomeSegment(segment []byte, i int) {
+	e := binary.BigEndian
+	length := len(segment) - l4.off
+	e.PutUint16(segment[l4.off+udpLengthAt:], uint16(length))
+	e.PutUint16(segment[l4.off+l4.sumAt:], l4.pseudo(length))
+	ip := segment[l4.ip:l4.off]
+	if l4.v6 {
+		e.PutUint16(ip[4:], uint16(len(segment)-l4.ip-ipv6Head))
+		return
+	}
+	e.PutUint16(ip[2:], uint16(len(segment)-l4.ip))
+	e.PutUint16(ip[4:], e.Uint16(ip[4:])+uint16(i)) // identification
+	e.PutUint16(ip[10:], 0)
+	e.PutUint16(ip[10:], ^fold(uint64(addWords(ip))))
 }
 
 // addWords sums up 16-bit words; b has an even length of at most 64 KB.
@@ -165,7 +211,7 @@ func findTransport(frame []byte) (transport, bool) {
 		kind = binary.BigEndian.Uint16(frame[at+2:])
 		at += vlanTag
 	}
-	var l4 transport
+	l4 := transport{ip: at}
 	var ok bool
 	switch kind {
 	case unix.ETH_P_IP:
@@ -209,7 +255,7 @@ func (l4 *transport) behindIPv4(frame []byte, at int) bool {
 }
 
 func (l4 *transport) behindIPv6(frame []byte, at int) bool {
-	const head, maxExtensions = 40, 8
+	const head, maxExtensions = ipv6Head, 8
 	if len(frame) < at+head || frame[at]>>4 != 6 {
 		return false
 	}

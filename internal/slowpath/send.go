@@ -58,6 +58,21 @@ func checkOut(target Target, p *cube.PacketOut, m Meta) error {
 
 // send runs with the lock held: there is one record and one frame at a time.
 func (t *Tap) send(target Target, p *cube.PacketOut, m Meta) error {
+	err := t.sendOne(target, p, m)
+	if p.Offload.GSOSize == 0 || !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	for _, segment := range cutUDP(p.Data, int(p.Offload.GSOSize)) {
+		one := *p
+		one.Data, one.Offload = segment, cube.Offload{}
+		if err = t.sendOne(target, &one, m); err != nil {
+			break
+		}
+	}
+	return err
+}
+
+func (t *Tap) sendOne(target Target, p *cube.PacketOut, m Meta) error {
 	switch {
 	case t.fd < 0:
 		return ErrClosed
