@@ -49,7 +49,7 @@ func EnsureCanReceiveRedirects(name string) (Readiness, error) {
 }
 
 // deaf are kinds of devices that take no redirected frames, for kernels that do not tell.
-var deaf = []string{"bridge", "geneve", "gretap", "ifb", "loopback", "macvlan", "macvtap", "vlan", "vxlan"}
+var deaf = []string{"bond", "bridge", "dummy", "geneve", "gretap", "ifb", "loopback", "macvlan", "macvtap", "vlan", "vxlan"}
 
 // other tells whether a device that is no veth takes redirected frames.
 func other(name, kind string) (Readiness, error) {
