@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/kernel"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
@@ -34,10 +35,18 @@ func kinds(to string) map[string][]byte {
 }
 
 func TestFramesOfAllKindsArriveUnharmed(t *testing.T) {
-	const mtu = 9000
+	netns.NeedRoot(t)
+	features, err := kernel.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPSKB, cube.TypeXDPDRV} {
 		t.Run(strings.ToLower(string(typ)), func(t *testing.T) {
 			t.Parallel()
+			mtu := 9000
+			if typ == cube.TypeXDPDRV && !features.RedirectFrags {
+				mtu = 3000 // what fits one buffer
+			}
 			l := bpftest.New(t, bpftest.Options{Type: typ, Host: []netns.Option{netns.WithMTU(mtu)}})
 			l.Create("simplebridge", "br", threePorts)
 			wires := l.Wires()
@@ -46,6 +55,9 @@ func TestFramesOfAllKindsArriveUnharmed(t *testing.T) {
 			wires[0].Gets(hello)
 			wires[2].Gets(hello)
 			for name, f := range kinds(two) {
+				if len(f) > mtu+14 {
+					continue
+				}
 				t.Run(name, func(t *testing.T) {
 					wires[0].Puts(f)
 					wires[1].Gets(f)

@@ -174,7 +174,7 @@ func TestManyRoutesComeInFewCallsAndNoneIsLost(t *testing.T) {
 	count(n)
 	script("del")
 	count(0)
-	if cube.calls > 400 {
+	if most := int(pace.Stretch(400)); cube.calls > most { // they come one by one where commands are slow
 		t.Errorf("%d changes came in %d calls", 2*n, cube.calls)
 	}
 }

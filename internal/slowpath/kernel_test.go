@@ -21,6 +21,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+	running "github.com/polycube/polycube/internal/kernel"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -93,6 +95,15 @@ func (k *kernel) caller(hook cube.Hook, fn string, who int32, prepare asm.Instru
 	spec := loadSpec(k.t, "core."+hook.String()+".o")
 	p := spec.Programs["pcn_core"]
 	parts := functions(p.Instructions)
+	features, err := running.Probe()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	for name, body := range parts {
+		if !features.NonNullArgs {
+			parts[name] = link.Guard(body) // as the linker does
+		}
+	}
 	main := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
 	main = append(main, prepare...)
 	call := asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoCall, Constant: -1}

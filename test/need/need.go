@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -82,4 +84,19 @@ func probe(t testing.TB, f Feature) error {
 		}
 	}
 	return nil
+}
+
+// Linux tells whether the kernel is of a version or newer.
+func Linux(t testing.TB, major, minor int) bool {
+	t.Helper()
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		t.Fatal(err)
+	}
+	var have [2]int
+	release := unix.ByteSliceToString(name.Release[:])
+	if _, err := fmt.Sscanf(release, "%d.%d", &have[0], &have[1]); err != nil {
+		t.Fatalf("the kernel's release %q: %v", release, err)
+	}
+	return slices.Compare(have[:], []int{major, minor}) >= 0
 }

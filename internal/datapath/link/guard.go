@@ -11,12 +11,20 @@ import (
 	"github.com/polycube/polycube/internal/kernel"
 )
 
-// guard puts a NULL test of each argument that is tagged arg:nonnull at the head of a global function, for kernels whose
-// verifier does not know the tag: they verify such a function as if a caller could pass NULL. None does, so the test
-// costs a comparison, and what it returns is never seen.
+// guard is Guard, where the kernel needs it.
 func (g *generator) guard(body asm.Instructions) asm.Instructions {
+	if g.core.Kernel.NonNullArgs {
+		return body
+	}
+	return Guard(body)
+}
+
+// Guard puts a NULL test of each argument that is tagged arg:nonnull at the head of a global function, for kernels whose
+// verifier does not know the tag (kernel.Features): they verify such a function as if a caller could pass NULL. None does, so
+// the test costs a comparison, and what it returns is never seen.
+func Guard(body asm.Instructions) asm.Instructions {
 	fn := btf.FuncMetadata(&body[0])
-	if g.core.Kernel.NonNullArgs || fn == nil || fn.Linkage != btf.GlobalFunc {
+	if fn == nil || fn.Linkage != btf.GlobalFunc {
 		return body
 	}
 	var tests asm.Instructions
