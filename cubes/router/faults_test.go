@@ -17,6 +17,7 @@ import (
 	"github.com/polycube/polycube/cubes/router/wire"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 	"github.com/polycube/polycube/test/pkt"
 )
 
@@ -177,8 +178,9 @@ func TestARestartLosesNothing(t *testing.T) {
 			t.Parallel()
 			l := twoSides(t, typ, noDetection+`,"route":[{"network":"192.0.2.0/24","nexthop":"10.0.2.2"}]`, "")
 			l.Hosts[1].Run("ip", "addr", "add", "192.0.2.1/32", "dev", "lo")
-			l.Hosts[0].Run("ping", "-n", "-c", "1", "-W", "10", "192.0.2.1")
-			l.Hosts[0].Run("ping", "-n", "-c", "1", "-W", "10", "2001:db8:2::2")
+			wait := fmt.Sprint(pace.Stretch(10 * time.Second).Seconds())
+			l.Hosts[0].Run("ping", "-n", "-c", "1", "-W", wait, "192.0.2.1")
+			l.Hosts[0].Run("ping", "-n", "-c", "1", "-W", wait, "2001:db8:2::2")
 			_, mac := neighbourState(t, l, "r", "10.0.2.2")
 			ports := l.Read("r ports left mac")
 			ping, err := l.Hosts[0].StartPing("192.0.2.1", netns.PingOptions{Count: 300})

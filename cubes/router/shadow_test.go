@@ -14,6 +14,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 func prefixes(texts ...string) (out []netip.Prefix) {
@@ -68,9 +69,9 @@ func TestWhatIsDoneInTheNamespaceIsForwardedBy(t *testing.T) {
 	two.Run("ip", "addr", "add", "192.0.2.1/32", "dev", "lo")
 
 	// A port without an address: broadcasts, and packets to an address that is to come, reach the namespace.
-	server := l.Within("r", "timeout", "20", "tcpdump", "-n", "-l", "-c", "2", "-i", "right", "udp port 68")
-	var heard strings.Builder
-	server.Stdout = &heard
+	server := l.Within("r", "timeout", fmt.Sprint(pace.Stretch(20*time.Second).Seconds()), "tcpdump", "-n", "-l", "-c", "2", "-i", "right", "udp port 68")
+	var heard, complaints strings.Builder
+	server.Stdout, server.Stderr = &heard, &complaints
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func TestWhatIsDoneInTheNamespaceIsForwardedBy(t *testing.T) {
 			select {
 			case err := <-done:
 				if err != nil {
-					t.Errorf("tcpdump: %v", err)
+					t.Errorf("tcpdump: %v: %s", err, &complaints)
 				}
 				return
 			case <-time.After(50 * time.Millisecond):
