@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/kernel"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
@@ -35,18 +34,10 @@ func kinds(to string) map[string][]byte {
 }
 
 func TestFramesOfAllKindsArriveUnharmed(t *testing.T) {
-	netns.NeedRoot(t)
-	features, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPSKB, cube.TypeXDPDRV} {
 		t.Run(strings.ToLower(string(typ)), func(t *testing.T) {
 			t.Parallel()
-			mtu := 9000
-			if typ == cube.TypeXDPDRV && !features.RedirectFrags {
-				mtu = 3000 // what fits one buffer
-			}
+			mtu := bpftest.LongestMTU(t, typ)
 			l := bpftest.New(t, bpftest.Options{Type: typ, Host: []netns.Option{netns.WithMTU(mtu)}})
 			l.Create("simplebridge", "br", threePorts)
 			wires := l.Wires()
