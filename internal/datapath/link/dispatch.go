@@ -222,7 +222,7 @@ func (g *generator) peer(b *block, at place, c *Cube, p *Port) {
 	}
 	g.countEdge(b, p)
 	scrub(b, at.cube)
-	g.enter(b, uint16(p.PeerPort.Index))
+	g.enter(b, p.PeerPort.Index)
 	g.arrive(b, at, p.Peer, p.PeerPort)
 }
 
