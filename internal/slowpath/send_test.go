@@ -305,8 +305,9 @@ func TestManySendersDoNotMixTheirRecords(t *testing.T) {
 	}
 }
 
-// TestUDPIsCutAsByTheKernel, for kernels that do not take superframes of UDP from a TAP.
-func TestUDPIsCutAsByTheKernel(t *testing.T) {
+// laneToAHost is a lane at TC that leads to a host, which sees frames as they are on the wire.
+func laneToAHost(t *testing.T) (*lane, *netns.Raw) {
+	t.Helper()
 	lab := netns.NewLab(t)
 	host := lab.Host("h1", "", netns.WithMTU(1500))
 	if err := host.Do(func() error { _, err := netdev.PreparePeerForXDP(netns.Inner); return err }); err != nil {
@@ -318,8 +319,12 @@ func TestUDPIsCutAsByTheKernel(t *testing.T) {
 		out = info.Index
 		return err
 	})
-	l := newLane(t, lab.Namespace, cube.TC, out)
-	wire := netns.OpenRaw(t, host, netns.Inner)
+	return newLane(t, lab.Namespace, cube.TC, out), netns.OpenRaw(t, host, netns.Inner)
+}
+
+// TestUDPIsCutAsByTheKernel, for kernels that do not take superframes of UDP from a TAP.
+func TestUDPIsCutAsByTheKernel(t *testing.T) {
+	l, wire := laneToAHost(t)
 	for _, c := range []layout{
 		{udp: true, payload: 10001, sum: pseudo},
 		{udp: true, payload: 2400, sum: pseudo, v6: true},
@@ -351,19 +356,7 @@ func TestUDPIsCutAsByTheKernel(t *testing.T) {
 
 // Superframes are cut and checksums made where they leave the machine, as if they had never been up.
 func TestOffloadStateSurvives(t *testing.T) {
-	lab := netns.NewLab(t)
-	host := lab.Host("h1", "", netns.WithMTU(1500))
-	if err := host.Do(func() error { _, err := netdev.PreparePeerForXDP(netns.Inner); return err }); err != nil {
-		t.Fatal(err)
-	}
-	var out int
-	lab.Must(func() error {
-		info, err := netdev.Get("h1")
-		out = info.Index
-		return err
-	})
-	l := newLane(t, lab.Namespace, cube.TC, out)
-	wire := netns.OpenRaw(t, host, netns.Inner)
+	l, wire := laneToAHost(t)
 	for _, c := range []struct {
 		name string
 		l    layout
