@@ -9,7 +9,7 @@
 #define NAT_EGRESS 1
 #define NAT_INGRESS 0
 
-/* What is read of a packet besides the key. */
+/* What the NAT reads from a packet, apart from the key. */
 struct nat_view {
 	__u32 l3; /* where its headers begin, in bytes from the beginning of the frame */
 	__u32 l4;

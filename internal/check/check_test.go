@@ -212,7 +212,7 @@ func TestEachCheck(t *testing.T) {
 		}, "tcx", Slower, "clsact", "6.6"},
 		{"arguments that may be NULL", without(func(f *kernel.Features) { f.NonNullArgs = false }), "NULL tests", Slower, "at each call", "6.8"},
 		{"loops with a jump", without(func(f *kernel.Features) { f.LoopsByFallThrough = false }), "loops", Note, "a jump more", "6.7"},
-		{"constants that are confused", without(func(f *kernel.Features) { f.StackByAnyRegister = false }), "constants", Note, "is hidden", "6.8"},
+		{"constants that are confused", without(func(f *kernel.Features) { f.StackByAnyRegister = false }), "constants", Note, "hides them", "6.8"},
 		{"no inlined lookups", func(l *lab) {
 			l.KernelFunction = func(name string) (bool, error) { return name != "bpf_jit_supports_percpu_insn", nil }
 		}, "counters", Slower, "takes a call", "6.10"},

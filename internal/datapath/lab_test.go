@@ -172,13 +172,14 @@ func (b *bench) open() {
 func register(p *Plane) error {
 	var errs []error
 	for name, objects := range map[string]map[cube.Hook][]byte{
-		"probe":   {cube.TC: probeTC, cube.XDP: probeXDP},
-		"gate":    {cube.TC: gateTC, cube.XDP: gateXDP},
-		"hostile": {cube.TC: hostileTC, cube.XDP: hostileXDP},
-		"refused": {cube.TC: refusedTC, cube.XDP: refusedXDP}, "globalnull": {cube.TC: globalNullTC, cube.XDP: globalNullXDP},
-		"sets":    {cube.TC: setsTC, cube.XDP: setsXDP},
-		"setsout": {cube.TC: setsoutTC, cube.XDP: setsoutXDP},
-		"twoway":  {cube.TC: twowayTC, cube.XDP: twowayXDP},
+		"probe":      {cube.TC: probeTC, cube.XDP: probeXDP},
+		"gate":       {cube.TC: gateTC, cube.XDP: gateXDP},
+		"hostile":    {cube.TC: hostileTC, cube.XDP: hostileXDP},
+		"refused":    {cube.TC: refusedTC, cube.XDP: refusedXDP},
+		"globalnull": {cube.TC: globalNullTC, cube.XDP: globalNullXDP},
+		"sets":       {cube.TC: setsTC, cube.XDP: setsXDP},
+		"setsout":    {cube.TC: setsoutTC, cube.XDP: setsoutXDP},
+		"twoway":     {cube.TC: twowayTC, cube.XDP: twowayXDP},
 	} {
 		errs = append(errs, p.CheckObject(name, objects))
 	}

@@ -56,7 +56,8 @@ func checkOut(target Target, p *cube.PacketOut, m Meta) error {
 	return nil
 }
 
-// send runs with the lock held: there is one record and one frame at a time.
+// send runs with the lock held: there is one record and one frame at a time. The TAP of a kernel before Linux 6.2 refuses a
+// UDP superframe, which is then sent in segments.
 func (t *Tap) send(target Target, p *cube.PacketOut, m Meta) error {
 	err := t.sendOne(target, p, m)
 	if p.Offload.GSOSize == 0 || !errors.Is(err, unix.EINVAL) {

@@ -17,8 +17,8 @@ import (
 	"github.com/polycube/polycube/test/kernels/guest"
 )
 
-// modules are loaded in every machine: a test in a network namespace of its own cannot have them loaded. Not Open vSwitch's,
-// which on Linux 6.1 collects fragments in every namespace, also where it only forwards; ours runs in user space.
+// modules are loaded in every machine: a test in a network namespace of its own cannot have them loaded. Open vSwitch has none:
+// on Linux 6.1 its module reassembles fragments in every namespace, and the tests run it in user space.
 var modules = strings.Fields(`veth tun bridge br_netfilter 8021q bonding dummy vrf macvlan vxlan ifb
 	sch_ingress sch_netem sch_htb sch_fq_codel cls_bpf cls_matchall cls_u32 cls_flower act_bpf act_mirred act_gact act_police
 	nf_tables nft_chain_nat nft_ct nft_masq nft_nat nft_redir nft_log nf_flow_table nft_flow_offload nf_conntrack

@@ -31,7 +31,7 @@ const oldKernelChain = 16
 // oldKernel is the part "oldkernel".
 func oldKernel(ctx context.Context, r *Run) error {
 	t := &report.Table{Columns: []string{"", "since", "with it, ns", "without, ns", "for"}}
-	for _, measure := range []func(context.Context, *Run, *report.Table) error{nullTests, hiddenPorts, checksumReads, filters} {
+	for _, measure := range []func(context.Context, *Run, *report.Table) error{oldChains, checksumReads, filters} {
 		if err := measure(ctx, r, t); err != nil {
 			return err
 		}
@@ -40,27 +40,26 @@ func oldKernel(ctx context.Context, r *Run) error {
 	return nil
 }
 
-// nullTests times a chain of cubes in call mode.
-func nullTests(ctx context.Context, r *Run, t *report.Table) error {
-	lacking := kernel.All
-	lacking.NonNullArgs = false
-	samples, err := chainsWithout(ctx, r, "NULL tests", datapath.ModeCall, lacking)
-	if err != nil {
-		return err
+// oldChains times chains of cubes.
+func oldChains(ctx context.Context, r *Run, t *report.Table) error {
+	for _, c := range []struct {
+		what, feature, since, unit string
+		mode                       datapath.Mode
+		lack                       func(*kernel.Features)
+	}{
+		{"NULL tests", "arguments that are never NULL", "6.8", "a cube in call mode", datapath.ModeCall,
+			func(f *kernel.Features) { f.NonNullArgs = false }},
+		{"hidden ports", "constants on the stack that are followed", "6.8", "an inlined cube", datapath.ModeInline,
+			func(f *kernel.Features) { f.StackByAnyRegister = false }},
+	} {
+		lacking := kernel.All
+		c.lack(&lacking)
+		samples, err := chainsWithout(ctx, r, c.what, c.mode, lacking)
+		if err != nil {
+			return err
+		}
+		t.Add(c.feature, c.since, samples[0].Spread(1), samples[1].Spread(1), c.unit)
 	}
-	t.Add("arguments that are never NULL", "6.8", samples[0].Spread(1), samples[1].Spread(1), "a cube in call mode")
-	return nil
-}
-
-// hiddenPorts times a chain of inlined cubes.
-func hiddenPorts(ctx context.Context, r *Run, t *report.Table) error {
-	lacking := kernel.All
-	lacking.StackByAnyRegister = false
-	samples, err := chainsWithout(ctx, r, "hidden ports", datapath.ModeInline, lacking)
-	if err != nil {
-		return err
-	}
-	t.Add("constants on the stack that are followed", "6.8", samples[0].Spread(1), samples[1].Spread(1), "an inlined cube")
 	return nil
 }
 

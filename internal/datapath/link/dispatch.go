@@ -226,14 +226,14 @@ func (g *generator) peer(b *block, at place, c *Cube, p *Port) {
 	g.arrive(b, at, p.Peer, p.PeerPort)
 }
 
-// enter notes the port at which a packet enters a cube. Where the verifier may take the port of one way into the cube for
-// that of all, it is not to know it.
+// enter notes the port at which a packet enters a cube. A verifier that may mix up the ports of several ways into the cube
+// does not get to know it.
 func (g *generator) enter(b *block, port uint16) {
 	if g.core.Kernel.StackByAnyRegister {
 		b.set(asm.R10, mdInPort, int32(port), asm.Half)
 		return
 	}
-	b.load(asm.R1, asm.R10, mdLen, asm.DWord) // whatever it is
+	b.load(asm.R1, asm.R10, mdLen, asm.DWord) // any number that the verifier does not know
 	b.add(asm.Mov.Imm(asm.R0, int32(port)), asm.Xor.Reg(asm.R0, asm.R1), asm.Xor.Reg(asm.R0, asm.R1))
 	b.store(asm.R10, mdInPort, asm.R0, asm.Half)
 }
