@@ -31,12 +31,12 @@ PCN_INLINE void testify(const struct pcn_md *md)
 /* Leaves junk on as much of the stack as it has, inlined on Linux 6.1. */
 PCN_INLINE __u64 litter(__u32 n)
 {
-	volatile __u64 junk[36];
+	volatile __u64 junk[28];
 
 #pragma unroll
-	for (int i = 0; i < 36; i++)
+	for (int i = 0; i < 28; i++)
 		junk[i] = 0xdeadbeef00000000ull + n;
-	return junk[n & 31];
+	return junk[n & 15];
 }
 
 PCN_INGRESS
