@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -138,7 +139,7 @@ func TestStepsSkipWhatHoldsTheClockToALimit(t *testing.T) {
 
 // TestNamedTestsAreThere: a name in the lists is that of a test, so that a run of hours does not end with a word on it.
 func TestNamedTestsAreThere(t *testing.T) {
-	for _, j := range append(Short(), Long()...) {
+	for _, j := range slices.Concat(Short(), slices.Concat(Long()...)) {
 		names := slices.Clone(j.Tests)
 		for name := range j.Skip {
 			names = append(names, name)
@@ -174,5 +175,19 @@ func TestConsolesThatComplain(t *testing.T) {
 		if err := m.verdict(ended, true, nil); err == nil || !bad && !strings.Contains(err.Error(), "stopped after 1m") {
 			t.Errorf("%q: stopped, and %v", text, err)
 		}
+	}
+}
+
+func TestMachinesOfAKernelMakeOneReport(t *testing.T) {
+	one := &Outcome{Job: "a", Test: "TestA", Result: passed}
+	two := &Outcome{Job: "b", Test: "TestB", Result: failed}
+	k := Kernel{Release: "6.1.0-1"}
+	got := joined([]Report{
+		{k, []*Outcome{one}, nil, []string{"no module x"}, map[string]string{"a": "said"}, 3 * time.Minute, 3 * time.Minute},
+		{k, []*Outcome{two}, []string{"b: TestB: failed"}, []string{"no module x", "no module y"}, map[string]string{"b": "told"}, 5 * time.Minute, 4 * time.Minute},
+	})
+	want := Report{k, []*Outcome{one, two}, []string{"b: TestB: failed"}, []string{"no module x", "no module y"}, map[string]string{"a": "said", "b": "told"}, 5 * time.Minute, 7 * time.Minute}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v\nwant\n%+v", got, want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,9 +31,10 @@ type Options struct {
 	// longer than it lasts.
 	Checkout, Scratch string
 	Kernels           []Kernel
-	Jobs              []Job
-	Env               []string
-	// Side is how many machines run side by side. Each keeps a processor busy.
+	// Jobs are what runs on each kernel, divided among machines that boot it.
+	Jobs [][]Job
+	Env  []string
+	// Side is how many machines run side by side, those of one kernel first. Each keeps a processor busy.
 	Side int
 	// Within is when a machine is stopped.
 	Within   time.Duration
@@ -48,7 +50,7 @@ type Report struct {
 	Notes  []string
 	// Wrote is what the programs wrote, by job.
 	Wrote map[string]string
-	// Took is how long it took, Used the time of a processor in that: they are the same where nothing else runs.
+	// Took is how long it took, Used the time of processors in that.
 	Took, Used time.Duration
 }
 
@@ -74,54 +76,84 @@ func (c *Cache) Run(ctx context.Context, o Options) (reports []Report, err error
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	c.say("building the tests")
-	built, err := c.build(ctx, o.Checkout, scratch, o.Jobs)
+	built, err := c.build(ctx, o.Checkout, scratch, slices.Concat(o.Jobs...))
 	if err != nil {
 		return nil, err
 	}
-	tree := filepath.Join(scratch, "tree.img")
-	if err := built.disk(ctx, tree, o.plan()); err != nil {
-		return nil, err
-	}
-	machines := make([]machine, len(o.Kernels))
-	for i := range machines {
-		dir := filepath.Join(scratch, fmt.Sprint(i))
-		if err := os.Mkdir(dir, 0o755); err != nil {
+	trees := make([]string, len(o.Jobs))
+	for i, jobs := range o.Jobs {
+		trees[i] = filepath.Join(scratch, fmt.Sprintf("tree%d.img", i))
+		if err := built.disk(ctx, trees[i], o.plan(jobs)); err != nil {
 			return nil, err
 		}
-		machines[i] = machine{arch: c.arch, kernel: files[i], root: root, tree: tree, init: built.init, dir: dir, within: o.Within}
+	}
+	machines := make([][]machine, len(o.Kernels))
+	for i := range machines {
+		for n, tree := range trees {
+			dir := filepath.Join(scratch, fmt.Sprintf("%d.%d", i, n))
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				return nil, err
+			}
+			machines[i] = append(machines[i], machine{arch: c.arch, kernel: files[i], root: root, tree: tree, init: built.init, dir: dir, within: o.Within})
+		}
 	}
 	return o.bootAll(ctx, machines), ctx.Err()
 }
 
-// bootAll boots the machines, as many side by side as there may be.
-func (o Options) bootAll(ctx context.Context, machines []machine) []Report {
-	reports := make([]Report, len(machines))
+// bootAll boots the machines of each kernel, in their order and as many side by side as there may be.
+func (o Options) bootAll(ctx context.Context, machines [][]machine) []Report {
+	parts := make([][]Report, len(machines))
 	said := &shared{to: o.Progress}
 	free := make(chan struct{}, max(1, o.Side))
 	var all sync.WaitGroup
-	for i, m := range machines {
-		all.Go(func() {
+	for i, of := range machines {
+		parts[i] = make([]Report, len(of))
+		for n := range of {
 			free <- struct{}{}
-			defer func() { <-free }()
-			reports[i] = o.boot(ctx, o.Kernels[i], &m, said)
-		})
+			all.Go(func() {
+				defer func() { <-free }()
+				parts[i][n] = o.boot(ctx, o.Kernels[i], o.Jobs[n], &of[n], said)
+			})
+		}
 	}
 	all.Wait()
+	reports := make([]Report, len(machines))
+	for i := range reports {
+		reports[i] = joined(parts[i])
+	}
 	return reports
 }
 
-func (o Options) plan() guest.Plan {
+// joined is one report of what machines of the same kernel did.
+func joined(parts []Report) Report {
+	all := parts[0]
+	for _, r := range parts[1:] {
+		all.Outcomes = append(all.Outcomes, r.Outcomes...)
+		all.Faults = append(all.Faults, r.Faults...)
+		for _, note := range r.Notes {
+			if !slices.Contains(all.Notes, note) {
+				all.Notes = append(all.Notes, note)
+			}
+		}
+		maps.Copy(all.Wrote, r.Wrote)
+		all.Took = max(all.Took, r.Took)
+		all.Used += r.Used
+	}
+	return all
+}
+
+func (o Options) plan(jobs []Job) guest.Plan {
 	p := guest.Plan{Modules: modules, Env: o.Env}
-	for _, j := range o.Jobs {
+	for _, j := range jobs {
 		p.Steps = append(p.Steps, j.step())
 	}
 	return p
 }
 
-// boot runs the jobs on one kernel.
-func (o Options) boot(ctx context.Context, k Kernel, m *machine, said *shared) Report {
+// boot runs jobs in one machine.
+func (o Options) boot(ctx context.Context, k Kernel, jobs []Job, m *machine, said *shared) Report {
 	start := time.Now()
-	j := newJudge(o.Jobs, func(t *Outcome) {
+	j := newJudge(jobs, func(t *Outcome) {
 		said.line("%s: %s: %s failed:\n%s", k.Release, t.Job, t.Test, lastLines(t.Output, 12))
 	})
 	stop := said.every(heartbeat, func() string {

@@ -43,16 +43,19 @@ func Short() []Job {
 }
 
 // Long is what `make test-kernels` runs: all tests of the data plane, and of those with a daemon the ones that need no clock.
-func Long() []Job {
-	jobs := []Job{check, demo, trials, trialsSay}
-	for _, pkg := range []string{
-		"internal/kernel", "internal/datapath", "internal/slowpath", "internal/netdev", "internal/shadow", "internal/check",
-		"cubes/helloworld", "cubes/simpleforwarder", "cubes/transparenthelloworld", "cubes/simplebridge", "cubes/bridge",
-		"cubes/pbforwarder", "cubes/router", "cubes/nat", "test/fates", "test/bpftest", "test/netns", "test/need", "test/author",
-	} {
-		jobs = append(jobs, Job{Package: pkg, Skip: tooLong[pkg], Within: 30 * time.Minute})
+// It is divided among two machines that take about as long as each other.
+func Long() [][]Job {
+	tests := func(pkgs ...string) (jobs []Job) {
+		for _, pkg := range pkgs {
+			jobs = append(jobs, Job{Package: pkg, Skip: tooLong[pkg], Within: 30 * time.Minute})
+		}
+		return jobs
 	}
-	return append(jobs, Job{Package: "test/e2e", Tests: withADaemon, Within: 40 * time.Minute})
+	core := append([]Job{check, demo, trials, trialsSay},
+		tests("internal/kernel", "internal/datapath", "internal/slowpath", "internal/netdev", "internal/shadow", "internal/check")...)
+	cubes := tests("cubes/helloworld", "cubes/simpleforwarder", "cubes/transparenthelloworld", "cubes/simplebridge", "cubes/bridge",
+		"cubes/pbforwarder", "cubes/router", "cubes/nat", "test/fates", "test/bpftest", "test/netns", "test/need", "test/author")
+	return [][]Job{append(core, Job{Package: "test/e2e", Tests: withADaemon, Within: 40 * time.Minute}), cubes}
 }
 
 // tooLong are tests that fill tables with what takes minutes where processors are emulated. What they show does not depend

@@ -113,19 +113,19 @@ func (f flags) limit(form string) time.Duration {
 	return time.Hour
 }
 
-func jobsOf(args []string, within time.Duration) ([]kernels.Job, error) {
+func jobsOf(args []string, within time.Duration) ([][]kernels.Job, error) {
 	if within == 0 {
 		within = time.Hour
 	}
 	switch form := args[0]; {
 	case form == "short":
-		return kernels.Short(), nil
+		return [][]kernels.Job{kernels.Short()}, nil
 	case form == "long":
 		return kernels.Long(), nil
 	case form == "test" && len(args) > 1:
-		return []kernels.Job{{Package: args[1], Tests: args[2:], Within: within}}, nil
+		return [][]kernels.Job{{{Package: args[1], Tests: args[2:], Within: within}}}, nil
 	case form == "exec" && len(args) > 1:
-		return []kernels.Job{{Name: "exec", Program: []string{"bash", "-c", strings.Join(args[1:], " ")}, Within: within}}, nil
+		return [][]kernels.Job{{{Name: "exec", Program: []string{"bash", "-c", strings.Join(args[1:], " ")}, Within: within}}}, nil
 	}
 	return nil, fmt.Errorf("unknown form %q: short, long, test PACKAGE [TEST...], exec COMMAND, build FOLDER, list or table", args)
 }
