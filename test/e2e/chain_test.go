@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"golang.org/x/sys/unix"
 )
@@ -82,7 +84,8 @@ func TestHostsReachEachOtherThroughTwoBridges(t *testing.T) {
 		for version, prefix := range map[string]string{"IPv4": v4, "IPv6": v6} {
 			t.Run(kind+", "+version, func(t *testing.T) {
 				t.Parallel()
-				opts := []netns.Option{netns.WithMTU(9000)}
+				mtu := bpftest.LongestMTU(t, cube.Type(kind))
+				opts := []netns.Option{netns.WithMTU(mtu)}
 				if prefix == v6 {
 					opts = append(opts, netns.WithIPv6())
 				}
@@ -93,7 +96,7 @@ func TestHostsReachEachOtherThroughTwoBridges(t *testing.T) {
 				for name, ping := range map[string]netns.PingOptions{
 					"small packets": {Count: 10},
 					"fragments":     {Count: 3, Size: 20000},
-					"jumbo frames":  {Count: 3, Size: 8900, DontFragment: true},
+					"jumbo frames":  {Count: 3, Size: mtu - 100, DontFragment: true},
 				} {
 					for i, from := range hosts {
 						if err := from.Ping(hosts[(i+1)%3].Addr.Addr().String(), ping); err != nil {
@@ -170,7 +173,7 @@ func oddFrames(mtu int) map[string][]byte {
 func TestFramesOfEveryKindArriveUnharmed(t *testing.T) {
 	t.Parallel()
 	for _, kind := range types {
-		for _, mtu := range []int{1500, 9000} {
+		for _, mtu := range []int{1500, bpftest.LongestMTU(t, cube.Type(kind))} {
 			t.Run(fmt.Sprintf("%s, MTU %d", kind, mtu), func(t *testing.T) {
 				t.Parallel()
 				d := start(t)
@@ -224,7 +227,7 @@ func sameFrame(t *testing.T, r *netns.Raw, what string, want []byte) {
 func TestTCPArrivesIntact(t *testing.T) {
 	t.Parallel()
 	for _, kind := range types {
-		for _, mtu := range []int{1500, 9000} {
+		for _, mtu := range []int{1500, bpftest.LongestMTU(t, cube.Type(kind))} {
 			t.Run(fmt.Sprintf("%s, MTU %d", kind, mtu), func(t *testing.T) {
 				t.Parallel()
 				d := start(t)
