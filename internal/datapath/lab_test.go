@@ -154,6 +154,7 @@ func newBench(t *testing.T, s setting) *bench {
 		if b.plane != nil {
 			b.must(b.plane.Cleanup)
 		}
+		b.plane, b.g = nil, nil // package testing keeps what cleanups refer to until all tests have ended
 	})
 	return b
 }

@@ -107,6 +107,7 @@ func New(t testing.TB, o Options) *Lab {
 			}
 			return l.stop()
 		})
+		l.plane, l.manager, l.shadows = nil, nil, nil // package testing keeps what cleanups refer to until all tests have ended
 	})
 	l.Must(l.start)
 	return l

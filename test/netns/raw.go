@@ -43,6 +43,7 @@ func OpenRaw(t testing.TB, in Doer, dev string) *Raw {
 		if err := unix.Close(r.fd); err != nil {
 			t.Errorf("close the packet socket on %s: %v", dev, err)
 		}
+		r.buf, r.oob = nil, nil // package testing keeps what cleanups refer to until all tests have ended
 	})
 	return r
 }
