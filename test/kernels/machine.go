@@ -56,7 +56,7 @@ var consoles = map[string]string{"amd64": "ttyS0", "arm64": "ttyAMA0"}
 // args is the emulator's command line.
 func (m *machine) args() []string {
 	args := append([]string{}, emulators[m.arch]...)
-	args = append(args, "-smp", "2", "-m", "3000", "-display", "none", "-nodefaults", "-no-reboot",
+	args = append(args, "-smp", "2", "-m", "6000", "-display", "none", "-nodefaults", "-no-reboot",
 		"-kernel", m.kernel.image, "-initrd", m.path("initrd"))
 	for _, disk := range []string{m.root, m.kernel.modules, m.tree} { // in the order of guest.RootDisk and the others
 		args = append(args, "-drive", "format=raw,if=virtio,snapshot=on,file="+disk)
@@ -162,7 +162,7 @@ func decode(conn net.Conn, to chan<- guest.Frame) {
 }
 
 // complaints are lines of a kernel that has lost its way.
-var complaints = regexp.MustCompile(`Kernel panic|Oops|\bBUG:|general protection fault|unable to handle|WARNING: CPU|INFO: task .* blocked|refcount_t:|rcu_.* stall|guest: `)
+var complaints = regexp.MustCompile(`Kernel panic|Oops|Out of memory|\bBUG:|general protection fault|unable to handle|WARNING: CPU|INFO: task .* blocked|refcount_t:|rcu_.* stall|guest: `)
 
 // verdict says what is wrong with a machine that is off: nil when nothing is.
 func (m *machine) verdict(ctx context.Context, done bool, err error) error {
