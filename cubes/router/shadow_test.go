@@ -69,7 +69,7 @@ func TestWhatIsDoneInTheNamespaceIsForwardedBy(t *testing.T) {
 	two.Run("ip", "addr", "add", "192.0.2.1/32", "dev", "lo")
 
 	// A port without an address: broadcasts, and packets to an address that is to come, reach the namespace.
-	server := l.Within("r", "timeout", fmt.Sprint(pace.Stretch(20*time.Second).Seconds()), "tcpdump", "-Z", "root", "-n", "-l", "-c", "2", "-i", "right", "udp port 68")
+	server := l.Within("r", "timeout", fmt.Sprint(pace.Stretch(20*time.Second).Seconds()), "tcpdump", "-n", "-l", "-c", "2", "-i", "right", "udp port 68")
 	var heard, complaints strings.Builder
 	server.Stdout, server.Stderr = &heard, &complaints
 	if err := server.Start(); err != nil {

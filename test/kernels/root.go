@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -18,9 +19,10 @@ var rootPackages = strings.Fields(`kmod iproute2 ethtool iputils-ping procps tcp
 	isc-dhcp-client xz-utils`)
 
 // users are those that the packages' scripts would have made.
-var users = []string{"frr:x:900:900::/nonexistent:/usr/sbin/nologin", "_lldpd:x:901:901::/nonexistent:/usr/sbin/nologin"}
+var users = []string{"frr:x:900:900::/nonexistent:/usr/sbin/nologin", "_lldpd:x:901:901::/nonexistent:/usr/sbin/nologin",
+	"tcpdump:x:903:903::/nonexistent:/usr/sbin/nologin"}
 
-var groups = []string{"frr:x:900:", "frrvty:x:902:frr", "_lldpd:x:901:"}
+var groups = []string{"frr:x:900:", "frrvty:x:902:frr", "_lldpd:x:901:", "tcpdump:x:903:"}
 
 // rootSize is the size of the disk. It is sparse: what is not used takes no place here.
 const rootSize = "3G"
@@ -31,8 +33,8 @@ func (c *Cache) Root(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	const recipe = "1" // increase it when the way in which the root is made changes
-	key := sha256.Sum256([]byte(strings.Join(append([]string{recipe, codename, c.arch, rootSize}, rootPackages...), "\n")))
+	const recipe = "2" // increase it when the way in which the root is made changes
+	key := sha256.Sum256([]byte(strings.Join(slices.Concat([]string{recipe, codename, c.arch, rootSize}, rootPackages, users, groups), "\n")))
 	return c.once(fmt.Sprintf("root-%s-%x", c.arch, key[:6]), func(dir string) error { return c.makeRoot(ctx, dir) }, "root.img")
 }
 
@@ -102,6 +104,8 @@ func finish(root string) error {
 		"hosts": "127.0.0.1 localhost polycube\n::1 localhost\n", "hostname": "polycube\n",
 		"nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files\n", "resolv.conf": "",
 		"machine-id": strings.Repeat("0123456789abcdef", 2) + "\n",
+		// Of PAM's own files one package's scripts would have made some. FRR's shell asks it.
+		"pam.d/frr": "auth sufficient pam_rootok.so\naccount sufficient pam_permit.so\n", "pam.d/other": "auth required pam_deny.so\naccount required pam_deny.so\n",
 	} {
 		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {
 			return err
