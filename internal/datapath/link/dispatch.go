@@ -19,6 +19,7 @@ func (g *generator) site(at place) {
 	b := g.block("%s", at)
 	g.spanIn(b, at)
 	g.captureIn(b, at)
+	g.hideWords(b, at.cube)
 	f := at.program().Function
 	guarded := f.effects&writesFramework != 0
 	if guarded {
@@ -127,7 +128,7 @@ func (g *generator) calls(at place) {
 		to = append(to, branch{int32(p.Index), fmt.Sprintf("%s:%d", callLabel(at), p.Index)})
 	}
 	b := &block{label: callLabel(at)}
-	b.load(asm.R1, asm.R10, mdReason, asm.Half)
+	g.left(b, asm.R1, mdReason)
 	b.choose(asm.R1, to, fmt.Sprintf("nocall.%d", at.cube.ID))
 	g.cold = append(g.cold, b)
 	for i, p := range at.cube.programs(at.dir) {
@@ -204,7 +205,7 @@ func (g *generator) wire(at place) {
 	b := g.block("%s", wireLabel(at))
 	g.spanOut(b, c)
 	g.captureOut(b, c)
-	b.load(asm.R1, asm.R10, mdOutPort, asm.Half)
+	g.left(b, asm.R1, mdOutPort)
 	var to []branch
 	for _, p := range c.Ports {
 		to = append(to, branch{int32(p.Index), fmt.Sprintf("port.%d.%d.%d", c.ID, p.Index, at.sweep)})
@@ -233,9 +234,24 @@ func (g *generator) enter(b *block, port uint16) {
 		b.set(asm.R10, mdInPort, int32(port), asm.Half)
 		return
 	}
-	b.load(asm.R1, asm.R10, mdLen, asm.DWord) // any number that the verifier does not know
-	b.add(asm.Mov.Imm(asm.R0, int32(port)), asm.Xor.Reg(asm.R0, asm.R1), asm.Xor.Reg(asm.R0, asm.R1))
+	b.add(asm.Mov.Imm(asm.R0, int32(port)))
+	g.hide(b, asm.R0, asm.R1)
 	b.store(asm.R10, mdInPort, asm.R0, asm.Half)
+}
+
+// left loads what a cube left in md, R2 being free. A verifier that may take what one of its paths left for that of all
+// does not get to know it.
+func (g *generator) left(b *block, to asm.Register, at int16) {
+	b.load(to, asm.R10, at, asm.Half)
+	if !g.core.Kernel.StackByAnyRegister {
+		g.hide(b, to, asm.R2)
+	}
+}
+
+// hide keeps a number from the verifier: it is the same behind two times XOR, of which the verifier knows nothing.
+func (g *generator) hide(b *block, reg, free asm.Register) {
+	b.load(free, asm.R10, mdLen, asm.DWord) // any number that the verifier does not know
+	b.add(asm.Xor.Reg(reg, free), asm.Xor.Reg(reg, free))
 }
 
 // arrive goes to what a packet meets first that enters the cube at the port, whose index is in
@@ -251,13 +267,28 @@ func (g *generator) arrive(b *block, at place, c *Cube, p *Port) {
 // scrub takes the words of a cube that may have written some out of md at the crossing to the
 // next, whose business they are not.
 func scrub(b *block, c *Cube) {
-	for _, p := range slices.Concat(c.programs(cube.Ingress), c.programs(cube.Egress)) {
-		if p.Function.effects&writesWords != 0 {
-			b.set(asm.R10, mdWords, 0, asm.DWord)
-			b.set(asm.R10, mdWords+8, 0, asm.DWord)
-			return
-		}
+	if c.writesWords() {
+		b.set(asm.R10, mdWords, 0, asm.DWord)
+		b.set(asm.R10, mdWords+8, 0, asm.DWord)
 	}
+}
+
+// hideWords is for a verifier that may take the words that one program leaves for another on one of its paths for those of all.
+func (g *generator) hideWords(b *block, c *Cube) {
+	if g.core.Kernel.StackByAnyRegister || !c.writesWords() {
+		return
+	}
+	for _, at := range []int16{mdWords, mdWords + 8} {
+		b.load(asm.R0, asm.R10, at, asm.DWord)
+		g.hide(b, asm.R0, asm.R1)
+		b.store(asm.R10, at, asm.R0, asm.DWord)
+	}
+}
+
+// writesWords tells whether a program of the cube may write words of md.
+func (c *Cube) writesWords() bool {
+	return slices.ContainsFunc(slices.Concat(c.programs(cube.Ingress), c.programs(cube.Egress)),
+		func(p CubeProgram) bool { return p.Function.effects&writesWords != 0 })
 }
 
 // countEdge counts a packet that crosses from a port to another cube, as sent by the port. That

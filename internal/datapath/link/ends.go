@@ -22,7 +22,7 @@ func (g *generator) ends(c *Cube) {
 	// The cube's own reasons start at reasonFirst; what it cannot have decided is unspecified.
 	drop := g.block("drop.%d", id)
 	drop.add(asm.Mov.Imm(asm.R6, int32(id)))
-	drop.load(asm.R7, asm.R10, mdReason, asm.Half)
+	g.left(drop, asm.R7, mdReason)
 	drop.add(asm.JGE.Imm(asm.R7, reasonFirst, "fate.drop"), asm.Mov.Imm(asm.R7, reasonUnspecified))
 	drop.jump("fate.drop")
 	g.namespace(c)

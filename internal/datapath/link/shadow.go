@@ -41,7 +41,7 @@ func (g *generator) namespace(c *Cube) {
 		b.jump("nopeer")
 		return
 	}
-	b.load(asm.R1, asm.R10, mdOutPort, asm.Half)
+	g.left(b, asm.R1, mdOutPort)
 	b.add(asm.JGE.Imm(asm.R1, MaxPorts, fmt.Sprintf("badport.%d", c.ID)),
 		asm.Or.Imm(asm.R1, int32(c.ID)*MaxPorts))
 	b.jump("namespace")

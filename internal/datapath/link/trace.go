@@ -235,7 +235,7 @@ func (g *generator) captureOut(b *block, c *Cube) {
 			continue
 		}
 		skip := skipLabel(b)
-		b.load(asm.R1, asm.R10, mdOutPort, asm.Half)
+		g.left(b, asm.R1, mdOutPort)
 		b.add(asm.JNE.Imm(asm.R1, int32(s.Capture.Port), skip))
 		g.captureSent(b, s, c, skip)
 		b.mark(skip)

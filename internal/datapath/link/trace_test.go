@@ -18,7 +18,7 @@ import (
 // below, and without a session they emit nothing. So the instructions are those of a linker that
 // knows no tracing.
 func TestTracingCostsNothingWhenOff(t *testing.T) {
-	c := new(graph).cubes(1).Cubes[0]
+	c, core := new(graph).cubes(1).Cubes[0], &Core{}
 	hooks := map[string]func(g *generator, b *block){
 		"begin":   func(g *generator, b *block) { g.traceBegin(b) },
 		"resume":  func(g *generator, b *block) { g.traceResume(b) },
@@ -33,12 +33,12 @@ func TestTracingCostsNothingWhenOff(t *testing.T) {
 	for name, emit := range hooks {
 		for _, trace := range []*Trace{nil, {}} {
 			b := &block{label: "b"}
-			if emit(&generator{c: &Component{Trace: trace}}, b); len(b.ins) != 0 || b.next != "" {
+			if emit(&generator{core: core, c: &Component{Trace: trace}}, b); len(b.ins) != 0 || b.next != "" {
 				t.Errorf("%s emits %d instructions without a session", name, len(b.ins))
 			}
 		}
 		b := &block{label: "b"}
-		if emit(&generator{c: &Component{Trace: &Trace{Sessions: whole}}}, b); len(b.ins) == 0 {
+		if emit(&generator{core: core, c: &Component{Trace: &Trace{Sessions: whole}}}, b); len(b.ins) == 0 {
 			t.Errorf("%s emits nothing with sessions: it is not among what tracing adds", name)
 		}
 	}
