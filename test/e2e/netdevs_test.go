@@ -17,6 +17,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/polycube/polycube/test/need"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -75,12 +76,19 @@ func ip(in interface {
 	}
 }
 
+// rename renames a netdev that is up. Before Linux 6.2 it has to be down for that.
+func rename(d *daemon, from, to string) {
+	if d.lab.Command("ip", "link", "set", "dev", from, "name", to).Run() != nil {
+		ip(d.lab, "link set dev "+from+" down", "link set dev "+from+" name "+to, "link set dev "+to+" up")
+	}
+}
+
 var happenings = []happening{
 	{"down", func(d *daemon, _ *netns.Node) { ip(d.lab, "link set dev veth2 down") },
 		func(d *daemon, _ *netns.Node) { ip(d.lab, "link set dev veth2 up") },
 		"DOWN", "veth2 is down: ip link set veth2 up", false, 1},
-	{"renamed", func(d *daemon, _ *netns.Node) { ip(d.lab, "link set dev veth2 name other2") },
-		func(d *daemon, _ *netns.Node) { ip(d.lab, "link set dev other2 name veth2") },
+	{"renamed", func(d *daemon, _ *netns.Node) { rename(d, "veth2", "other2") },
+		func(d *daemon, _ *netns.Node) { rename(d, "other2", "veth2") },
 		"DOWN", "it was renamed to other2", false, 1},
 	{"in another namespace", func(d *daemon, z *netns.Node) { ip(d.lab, "link set dev veth2 netns "+z.Name) },
 		func(d *daemon, z *netns.Node) {
@@ -117,7 +125,8 @@ func TestWhatHappensToNetdevs(t *testing.T) {
 				h.undo(d, z)
 				d.becomes("br1", "p2", "UP", "")
 				reaches(t, a, "10.0.0.2")
-				if got := strings.Count(d.out.String(), "a port is down"); h.lines > 0 && got != h.lines {
+				downFirst := h.name == "renamed" && !need.Linux(t, 6, 2) // the log tells of that, too
+				if got := strings.Count(d.out.String(), "a port is down"); h.lines > 0 && got != h.lines && !downFirst {
 					t.Errorf("%d lines say that the port is down, want %d:\n%s", got, h.lines, d.out)
 				}
 				d.Alive()
@@ -172,7 +181,9 @@ var peerKinds = []peerKind{
 	{name: "veth", make: func(_ *testing.T, d *daemon) { d.lab.Host("dev0", "10.0.0.2/24") }},
 	{name: "tun", make: func(_ *testing.T, d *daemon) { ip(d.lab, "tuntap add dev0 mode tun", "link set dev dev0 up") },
 		refused: everyType("is a tun device, which has no Ethernet frames: use a TAP")},
-	{name: "loopback", make: func(_ *testing.T, d *daemon) { ip(d.lab, "link set dev lo up", "link set dev lo name dev0") },
+	{name: "loopback", make: func(_ *testing.T, d *daemon) {
+		ip(d.lab, "link set dev lo down", "link set dev lo name dev0", "link set dev dev0 up")
+	},
 		refused: everyType("brings back what is sent to it")},
 	{name: "ifb", make: func(_ *testing.T, d *daemon) { ip(d.lab, "link add dev0 type ifb", "link set dev dev0 up") },
 		refused: everyType("takes packets from tc mirred only")},
