@@ -46,7 +46,7 @@ var wishes = []feature{
 	{"loops", probed(func(f kernel.Features) bool { return f.LoopsByFallThrough }), "the verifier follows them as the compiler makes them",
 		"each gets a jump more, for the verifier to follow it", Note, "6.7"},
 	{"constants", probed(func(f kernel.Features) bool { return f.StackByAnyRegister }), "the verifier follows them wherever a program keeps them",
-		"the verifier may mix up the ports by which packets enter a cube, so the linker hides them from it", Note, "6.8"},
+		"the verifier may mix up the ports by which packets enter a cube, and what its programs leave in md, so the linker hides them from it", Note, "6.8"},
 	{"counters", kernelFunction("bpf_jit_supports_percpu_insn"), "per-CPU entries are found without a call",
 		"each packet counted takes a call for its per-CPU entry", Slower, "6.10"},
 	{"checksums", probed(func(f kernel.Features) bool { return f.SkbOfContext }), "TC programs see how far the kernel has computed them",

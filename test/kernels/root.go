@@ -104,7 +104,7 @@ func finish(root string) error {
 		"hosts": "127.0.0.1 localhost polycube\n::1 localhost\n", "hostname": "polycube\n",
 		"nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files\n", "resolv.conf": "",
 		"machine-id": strings.Repeat("0123456789abcdef", 2) + "\n",
-		// Of PAM's own files one package's scripts would have made some. FRR's shell asks it.
+		// FRR's shell asks PAM, and Debian's own files include some that only a package's script makes.
 		"pam.d/frr": "auth sufficient pam_rootok.so\naccount sufficient pam_permit.so\n", "pam.d/other": "auth required pam_deny.so\naccount required pam_deny.so\n",
 	} {
 		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {

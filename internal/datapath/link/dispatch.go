@@ -248,7 +248,7 @@ func (g *generator) left(b *block, to asm.Register, at int16) {
 	}
 }
 
-// hide keeps a number from the verifier: it is the same behind two times XOR, of which the verifier knows nothing.
+// hide keeps a number from the verifier, which does not know that XOR with the same number twice changes nothing.
 func (g *generator) hide(b *block, reg, free asm.Register) {
 	b.load(free, asm.R10, mdLen, asm.DWord) // any number that the verifier does not know
 	b.add(asm.Xor.Reg(reg, free), asm.Xor.Reg(reg, free))
@@ -273,7 +273,7 @@ func scrub(b *block, c *Cube) {
 	}
 }
 
-// hideWords is for a verifier that may take the words that one program leaves for another on one of its paths for those of all.
+// hideWords hides the words that the cube's programs leave for each other, from the same verifier.
 func (g *generator) hideWords(b *block, c *Cube) {
 	if g.core.Kernel.StackByAnyRegister || !c.writesWords() {
 		return
