@@ -34,6 +34,7 @@ die() {
 	say "$*"
 	exit 1
 }
+usage() { die "usage: scripts/deps.sh build|openapi|kernels|lint|soak (one of them)"; }
 
 # missing_packages prints those of its arguments that dpkg does not have installed.
 missing_packages() {
@@ -150,6 +151,7 @@ install_openapi() {
 	.cache/openapi/bin/pip install -q --disable-pip-version-check --require-hashes -r "$OPENAPI_REQUIREMENTS"
 }
 
+[ $# -le 1 ] || usage
 mkdir -p .cache/bin
 [ "${SKIP_DEPS:-}" != 1 ] || exit 0
 case "${1:-build}" in
@@ -174,6 +176,6 @@ soak)
 	install_packages "${SOAK_PACKAGES[@]}"
 	;;
 *)
-	die "usage: scripts/deps.sh build|openapi|kernels|lint|soak"
+	usage
 	;;
 esac

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -60,6 +61,9 @@ const heartbeat = 20 * time.Second
 // Run boots kernels and runs the jobs in them. An error says that a run could not be made; what the runs found is in the
 // reports.
 func (c *Cache) Run(ctx context.Context, o Options) (reports []Report, err error) {
+	if _, err := exec.LookPath(emulators[c.arch][0]); err != nil {
+		return nil, fmt.Errorf("%w: scripts/deps.sh kernels installs it", err)
+	}
 	root, err := c.Root(ctx)
 	if err != nil {
 		return nil, err
