@@ -7,7 +7,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -58,15 +61,46 @@ func arrive(b *bench, rx *netns.Raw, sent uint32) {
 	for want := range sent {
 		f, err := rx.Recv(isTest, soon)
 		if err != nil {
-			b.t.Fatalf("frame %d of %d is lost: %v", want, sent, err)
+			b.t.Fatalf("frame %d of %d is lost: %v\n%s", want, sent, err, b.seen())
 		}
 		if got := numberOf(f); got != want {
-			b.t.Fatalf("frame %d arrives in place of %d, of %d", got, want, sent)
+			b.t.Fatalf("frame %d arrives in place of %d, of %d\n%s", got, want, sent, b.seen())
 		}
 	}
 	if f, err := rx.Recv(isTest, 0); err == nil {
 		b.t.Errorf("frame %d arrives twice", numberOf(f))
 	}
+}
+
+// seen tells where a lost frame was last counted: in the kernel's queue, which says only that some overflowed since it
+// booted, or at which port of which cube, and how those that went no further ended.
+func (b *bench) seen() string {
+	b.t.Helper()
+	queues, err := os.ReadFile("/proc/net/softnet_stat")
+	if err != nil {
+		b.t.Error(err)
+	}
+	out := &strings.Builder{}
+	for cpu, line := range strings.Split(strings.TrimSpace(string(queues)), "\n") {
+		if f := strings.Fields(line); len(f) > 1 {
+			fmt.Fprintf(out, "queue of CPU %d: 0x%s packets dropped since boot\n", cpu, f[1])
+		}
+	}
+	for _, n := range b.g.Cubes {
+		for _, p := range slices.Sorted(maps.Keys(n.Ports)) {
+			fmt.Fprintf(out, "%s port %d: %+v\n", n.Name, p, b.counters(n, p))
+		}
+		fates, err := b.plane.Fates(n.ID)
+		if err != nil {
+			b.t.Error(err)
+		}
+		for _, f := range fates {
+			if f.Packets > 0 {
+				fmt.Fprintf(out, "%s: %d %s\n", n.Name, f.Packets, f.Name)
+			}
+		}
+	}
+	return out.String()
 }
 
 // generation is the one of the first component.
