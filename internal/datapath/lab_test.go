@@ -76,6 +76,8 @@ type bench struct {
 	typ    cube.Type
 	slots  uint16
 	nextID CubeID
+	// streams counts those that were begun: each sends from another CPU than the one before.
+	streams int
 }
 
 // setting is how a test runs: hook and mode.

@@ -31,23 +31,33 @@ func numberOf(f []byte) uint32 { return binary.BigEndian.Uint32(f[40:]) }
 func stream(b *bench, from *netns.Node, every time.Duration) (stop func() uint32) {
 	b.t.Helper()
 	tx := netns.OpenRaw(b.t, from, netns.Inner)
+	cpus, err := netns.CPUs()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	cpu := cpus[b.streams%len(cpus)]
+	b.streams++
 	done, sent := make(chan struct{}), make(chan uint32, 1)
 	go func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for n := uint32(0); ; n++ {
-			select {
-			case <-done:
-				sent <- n
-				return
-			case <-tick.C:
+		n := uint32(0)
+		err := netns.OnCPU(cpu, func() error {
+			tick := time.NewTicker(every)
+			defer tick.Stop()
+			for ; ; n++ {
+				select {
+				case <-done:
+					return nil
+				case <-tick.C:
+				}
+				if err := tx.Send(number(n)); err != nil {
+					return err
+				}
 			}
-			if err := tx.Send(number(n)); err != nil {
-				b.t.Error(err)
-				sent <- n
-				return
-			}
+		})
+		if err != nil {
+			b.t.Error(err)
 		}
+		sent <- n
 	}()
 	return sync.OnceValue(func() uint32 {
 		close(done)

@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -37,24 +35,22 @@ type flow struct {
 func (f *flow) run() error {
 	received := make(chan error, 1)
 	go func() { received <- f.receive() }()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var was, only unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &was); err != nil {
-		return fmt.Errorf("%s: processors of the thread: %w", f.name, err)
+	if err := netns.OnCPU(f.cpu, func() error { return f.send(received) }); err != nil {
+		return err
 	}
-	only.Set(f.cpu)
-	if err := unix.SchedSetaffinity(0, &only); err != nil {
-		return fmt.Errorf("%s: bind to processor %d: %w", f.name, f.cpu, err)
-	}
-	defer func() { _ = unix.SchedSetaffinity(0, &was) }() // the thread is used for others then
+	return <-received
+}
+
+// send sends the frames, and stops when the receiver does.
+func (f *flow) send(received chan error) error {
 	frame := ethernet([]byte{2, 0, 0, 0, 9, f.id}, []byte{2, 0, 0, 0, 8, f.id}, streamType, make([]byte, 60))
 	frame[14] = f.id
 	for i := range f.count {
 		for int64(i) >= f.got.Load()+int64(f.window) {
 			select {
 			case err := <-received:
-				return err
+				received <- err
+				return nil
 			default:
 				runtime.Gosched()
 			}
@@ -64,7 +60,7 @@ func (f *flow) run() error {
 			return errors.Join(fmt.Errorf("%s: frame %d: %w", f.name, i, err), <-received)
 		}
 	}
-	return <-received
+	return nil
 }
 
 // receive wants each frame once, in order where the way has no detour.

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/perf/lab"
 	"github.com/polycube/polycube/test/perf/report"
 )
@@ -69,7 +70,7 @@ func sessionsIn(rig *lab.Rig, r *Run, n int) (lab.Memory, error) {
 	if err != nil {
 		return lab.Memory{}, err
 	}
-	if err := lab.OnCPU(0, func() error { return w.Send(max(n, 1)) }); err != nil {
+	if err := netns.OnCPU(0, func() error { return w.Send(max(n, 1)) }); err != nil {
 		return lab.Memory{}, err
 	}
 	return d.Memory()

@@ -103,7 +103,7 @@ func forwards(t *testing.T, rig *lab.Rig, by ruleForwarder, rs *ruled) error {
 			if err := w.Frames(group); err != nil {
 				return err
 			}
-			if err := lab.OnCPU(0, func() error { return w.Send(len(group)) }); err != nil {
+			if err := netns.OnCPU(0, func() error { return w.Send(len(group)) }); err != nil {
 				return err
 			}
 			c, err := w.Counts()

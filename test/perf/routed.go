@@ -155,7 +155,7 @@ func (b between) cost(rig *lab.Rig, r *Run, flows lab.Flows, fresh bool) (c lab.
 	}
 	if !fresh {
 		// The generator counts on each CPU by itself: on the one that is measured, each flow comes once.
-		if err := lab.OnCPU(0, func() error { return w.Send(flows.Count()) }); err != nil {
+		if err := netns.OnCPU(0, func() error { return w.Send(flows.Count()) }); err != nil {
 			return c, err
 		}
 	}

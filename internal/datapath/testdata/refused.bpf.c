@@ -98,10 +98,8 @@ PCN_NOINLINE __u64 negative_size(struct CTXTYPE *ctx, struct pcn_md *md)
 PCN_NOINLINE __u64 unbounded_size(struct CTXTYPE *ctx, struct pcn_md *md)
 {
 	__u8 room[16] = {};
-	__u32 n = unknown(md);
+	__u32 n = unknown(md) | 1; /* older kernels take no lower bound from n != 0 */
 
-	if (!n)
-		return 0;
 	BYTES(room, n); /* UNBOUNDED_SIZE */
 	return room[3];
 }

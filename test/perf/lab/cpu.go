@@ -5,7 +5,6 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/netns"
 )
 
 // threadTime is the CPU time of the calling thread in nanoseconds.
@@ -25,21 +26,6 @@ func threadTime() int64 {
 	return ts.Nano()
 }
 
-// OnCPU runs fn on a thread bound to one CPU.
-func OnCPU(cpu int, fn func() error) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var was, now unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &was); err != nil {
-		return fmt.Errorf("reading the thread's CPUs: %w", err)
-	}
-	now.Set(cpu)
-	if err := unix.SchedSetaffinity(0, &now); err != nil {
-		return fmt.Errorf("binding the thread to CPU %d: %w", cpu, err)
-	}
-	return errors.Join(fn(), unix.SchedSetaffinity(0, &was))
-}
-
 // CPUTime runs fn on one CPU and returns the CPU time in ns that it took: of the thread, and of
 // that CPU's ksoftirqd, which takes over now and then.
 func CPUTime(cpu int, fn func() error) (ns int64, err error) {
@@ -47,7 +33,7 @@ func CPUTime(cpu int, fn func() error) (ns int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	err = OnCPU(cpu, func() error {
+	err = netns.OnCPU(cpu, func() error {
 		soft, err := processTime(pid)
 		if err != nil {
 			return err

@@ -40,9 +40,9 @@ func (w *Wire) PingPong(ctx context.Context, n int) ([]float64, error) {
 	defer unix.Close(client)
 	var echoErr error
 	var wg sync.WaitGroup
-	wg.Go(func() { echoErr = OnCPU(lastCPU(), func() error { return echo(ctx, server) }) })
+	wg.Go(func() { echoErr = netns.OnCPU(lastCPU(), func() error { return echo(ctx, server) }) })
 	var times []float64
-	err = OnCPU(0, func() (err error) {
+	err = netns.OnCPU(0, func() (err error) {
 		times, err = ping(client, w.Right.Addr.Addr().As4(), n)
 		return err
 	})
@@ -142,7 +142,7 @@ func Load(ctx context.Context, from *netns.Node, perSecond, flows int) (int, err
 	}
 	defer unix.Close(fd)
 	frame, sent := Template(FrameSize), 0
-	err = OnCPU(0, func() error {
+	err = netns.OnCPU(0, func() error {
 		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 			return fmt.Errorf("timer slack: %w", err)
 		}

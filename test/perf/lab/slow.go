@@ -92,7 +92,7 @@ func (p *Plane) Read(ctx context.Context, h slowpath.Handler) (*Reader, error) {
 	rd := &Reader{ended: make(chan error, 1)}
 	ctx, rd.stop = context.WithCancel(ctx)
 	go func() {
-		err := OnCPU(lastCPU(), func() error {
+		err := netns.OnCPU(lastCPU(), func() error {
 			start := threadTime()
 			defer func() { rd.spent = threadTime() - start }()
 			return ring.Run(ctx, h)

@@ -91,9 +91,9 @@ func (w *Wire) Requests(ctx context.Context, n int) ([]float64, error) {
 	}
 	var answerErr error
 	var wg sync.WaitGroup
-	wg.Go(func() { answerErr = OnCPU(lastCPU(), func() error { return answer(ctx, server) }) })
+	wg.Go(func() { answerErr = netns.OnCPU(lastCPU(), func() error { return answer(ctx, server) }) })
 	var times []float64
-	err = OnCPU(0, func() error {
+	err = netns.OnCPU(0, func() error {
 		defer unix.Close(client)
 		if err := unix.Connect(client, address); err != nil {
 			return fmt.Errorf("connecting to %s: %w", to, err)

@@ -250,7 +250,7 @@ const floodCall = 1 << 19
 
 // Flood sends frames from CPU 0 as fast as they go through, until the context ends.
 func (w *Wire) Flood(ctx context.Context) error {
-	return OnCPU(0, func() error {
+	return netns.OnCPU(0, func() error {
 		for ctx.Err() == nil {
 			if err := w.Send(floodCall); err != nil {
 				return err

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A thread that sends from one CPU keeps its frames in order: each CPU has a queue of its own behind a veth, and a thread
+// that moves to another one may overtake what it left behind.
+
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// OnCPU runs fn on a thread bound to one CPU.
+func OnCPU(cpu int, fn func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var was, now unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &was); err != nil {
+		return fmt.Errorf("reading the thread's CPUs: %w", err)
+	}
+	now.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &now); err != nil {
+		return fmt.Errorf("binding the thread to CPU %d: %w", cpu, err)
+	}
+	return errors.Join(fn(), unix.SchedSetaffinity(0, &was))
+}
+
+// CPUs are those that the calling thread may run on.
+func CPUs() ([]int, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, fmt.Errorf("reading the thread's CPUs: %w", err)
+	}
+	var cpus []int
+	for cpu := 0; len(cpus) < set.Count(); cpu++ {
+		if set.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus, nil
+}
