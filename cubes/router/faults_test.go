@@ -17,7 +17,6 @@ import (
 	"github.com/polycube/polycube/cubes/router/wire"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
-	"github.com/polycube/polycube/test/pace"
 	"github.com/polycube/polycube/test/pkt"
 )
 
@@ -92,7 +91,7 @@ func TestScansNeitherStarveNorFillTheRouter(t *testing.T) {
 			}
 			good.Run("ip", "addr", "add", "10.3.0.2/24", "dev", "eth0")
 			good.Run("ip", "route", "add", "default", "via", "10.3.0.1")
-			good.Run("ping", "-n", "-c", "1", "-W", "10", "10.2.0.2")
+			good.Reaches(t, patience, "10.2.0.2")
 			ended := scan(t, l.Hosts[0], tt.frame)
 			if err := good.Ping("10.2.0.2", netns.PingOptions{Count: 40, Interval: 20 * time.Millisecond}); err != nil {
 				t.Errorf("during the scan, known hosts: %v", err)
@@ -154,7 +153,7 @@ func TestRoutersSurviveFlaps(t *testing.T) {
 				h.Run("ip", "route", "add", "default", "via", fmt.Sprintf("10.0.%d.1", i+1))
 			}
 			l.Hosts[1].Run("ip", "addr", "add", "192.0.2.1/32", "dev", "lo")
-			l.Hosts[0].Run("ping", "-n", "-c", "1", "-W", "10", "192.0.2.1")
+			l.Hosts[0].Reaches(t, patience, "192.0.2.1")
 			for range 30 {
 				l.Hosts[1].Run("ip", "link", "set", "eth0", "down")
 				l.Hosts[1].Run("ip", "link", "set", "eth0", "up")
@@ -178,9 +177,8 @@ func TestARestartLosesNothing(t *testing.T) {
 			t.Parallel()
 			l := twoSides(t, typ, noDetection+`,"route":[{"network":"192.0.2.0/24","nexthop":"10.0.2.2"}]`, "")
 			l.Hosts[1].Run("ip", "addr", "add", "192.0.2.1/32", "dev", "lo")
-			wait := fmt.Sprint(pace.Stretch(10 * time.Second).Seconds())
-			l.Hosts[0].Run("ping", "-n", "-c", "1", "-W", wait, "192.0.2.1")
-			l.Hosts[0].Run("ping", "-n", "-c", "1", "-W", wait, "2001:db8:2::2")
+			l.Hosts[0].Reaches(t, patience, "192.0.2.1")
+			l.Hosts[0].Reaches(t, patience, "2001:db8:2::2")
 			_, mac := neighbourState(t, l, "r", "10.0.2.2")
 			ports := l.Read("r ports left mac")
 			ping, err := l.Hosts[0].StartPing("192.0.2.1", netns.PingOptions{Count: 300})
@@ -198,7 +196,7 @@ func TestARestartLosesNothing(t *testing.T) {
 				t.Errorf("the port's MAC address is %s, was %s", is, ports)
 			}
 			l.Hosts[1].Run("ip", "addr", "add", "10.0.2.77/24", "dev", "eth0")
-			l.Hosts[0].Run("ping", "-n", "-c", "1", "-W", "10", "10.0.2.77")
+			l.Hosts[0].Reaches(t, patience, "10.0.2.77")
 		})
 	}
 }

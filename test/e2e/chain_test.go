@@ -56,12 +56,7 @@ const (
 // reaches pings until the answer comes: the first frames after a program was attached may be lost in the device.
 func reaches(t testing.TB, from *netns.Node, ip string, opts ...netns.PingOptions) {
 	t.Helper()
-	ping := netns.Brief
-	if len(opts) > 0 {
-		ping = opts[0]
-		ping.Timeout = max(ping.Timeout, time.Second)
-	}
-	netns.Eventually(t, patience, func() error { return from.Ping(ip, ping) })
+	from.Reaches(t, patience, ip, opts...)
 }
 
 // onEachHook runs a test with two bridges between three hosts, on each hook beside the others.

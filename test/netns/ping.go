@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/polycube/polycube/test/pace"
@@ -37,6 +38,18 @@ func (n *Node) Ping(ip string, opts ...PingOptions) error {
 		return err
 	}
 	return wait()
+}
+
+// Reaches sends echo requests, again and again until they are answered, for a time. That a neighbour is there in time for
+// the first ones cannot be relied on: a router gives up after three seconds, which is short on a busy machine.
+func (n *Node) Reaches(t testing.TB, within time.Duration, ip string, opts ...PingOptions) {
+	t.Helper()
+	ping := Brief
+	if len(opts) > 0 {
+		ping = opts[0]
+		ping.Timeout = max(ping.Timeout, time.Second)
+	}
+	Eventually(t, within, func() error { return n.Ping(ip, ping) })
 }
 
 // StartPing begins to send echo requests. The function that it returns waits for the end, and returns an error unless all
