@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -77,9 +78,24 @@ func TestChangesUnderTrafficLoseNothing(t *testing.T) {
 	}
 }
 
-// logDrops tells why cubes dropped packets, for a test that lost some.
+// logDrops tells why cubes dropped packets, and at which netdevs some were lost, for a test that lost some: a veth whose
+// other end is not polled for long has room for 256 frames.
 func (m *machine) logDrops(cubes ...string) {
 	m.t.Helper()
+	var devices []struct {
+		Name  string `json:"ifname"`
+		Stats struct {
+			Rx, Tx struct{ Dropped, Errors uint64 }
+		} `json:"stats64"`
+	}
+	if err := json.Unmarshal([]byte(m.lab.Run("ip", "-json", "-stats", "link")), &devices); err != nil {
+		m.t.Error(err)
+	}
+	for _, d := range devices {
+		if rx, tx := d.Stats.Rx, d.Stats.Tx; rx.Dropped+rx.Errors+tx.Dropped+tx.Errors > 0 {
+			m.t.Logf("%s dropped %d packets that it received (%d errors) and %d to be sent (%d errors)", d.Name, rx.Dropped, rx.Errors, tx.Dropped, tx.Errors)
+		}
+	}
 	for _, c := range cubes {
 		for _, f := range m.Stats(c).Fates {
 			if f.Drop && f.Packets > 0 {

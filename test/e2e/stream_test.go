@@ -14,15 +14,19 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 const (
 	// streamType is the EtherType that IEEE left for local experiments.
 	streamType = 0x88b5
-	// perTick frames are sent every tick: 4,000 in a second.
+	// perTick frames are sent every tick.
 	perTick = 4
-	tick    = time.Millisecond
 )
+
+// tick makes that 4,000 frames in a second, and fewer on a slow machine: they must not fill the queues of netdevs by their
+// number alone.
+var tick = pace.Stretch(time.Millisecond)
 
 // stream is numbered frames on their way from one host to another.
 type stream struct {
@@ -90,13 +94,13 @@ func (s *stream) problem(err error) {
 }
 
 func (s *stream) send() {
-	pace := time.NewTicker(tick)
-	defer pace.Stop()
+	due := time.NewTicker(tick)
+	defer due.Stop()
 	for {
 		select {
 		case <-s.stop:
 			return
-		case <-pace.C:
+		case <-due.C:
 		}
 		for range perTick {
 			binary.BigEndian.PutUint64(s.frame[18:], s.sent.Load())
