@@ -182,18 +182,14 @@ func (m *Manager) openOutside(host Host, state *store.State) {
 
 // welcome loads a service that began at the start of the daemon.
 func (m *Manager) welcome(o *outsider, life Life) {
-	svc, err := m.meet(o.reg, life)
-	if err == nil {
-		if err = m.checkServiceName(o.name); err == nil {
-			err = m.dp.CheckObject(o.name, svc.Objects)
+	svc, err := m.admit(o.reg, life, func(svc *service) error {
+		if err := m.checkServiceName(o.name); err != nil {
+			return err
 		}
-		if err != nil {
-			svc.schema.Close()
-		}
-	}
+		return m.dp.CheckObject(o.name, svc.Objects)
+	})
 	if err != nil {
 		o.dead(nil, err)
-		life.Close()
 		return
 	}
 	m.loaded.Store(m.loaded.Load().with(svc))

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,12 +38,13 @@ func (m *Manager) AddService(ctx context.Context, reg Registration) (datapath.Tr
 	if !m.claim(o) {
 		return trial, fmt.Errorf("service %q: there is a service of that name: %w", reg.Name, cube.ErrExists)
 	}
+	defer o.give()
 	trial, err := m.beginFirst(ctx, o, reg)
 	if err != nil {
+		close(o.ended) // for a request that waits for its turn
 		m.disclaim(o)
 		return trial, err
 	}
-	o.give()
 	m.TellService(reg.Name, "added", "")
 	m.log.Info("service added", append([]any{"service", reg.Name, "type", reg.Type, "uri", reg.URI}, triedAs(trial)...)...)
 	m.outside.mu.Lock()
@@ -97,22 +99,39 @@ func (m *Manager) beginFirst(ctx context.Context, o *outsider, reg Registration)
 	if err != nil {
 		return trial, fmt.Errorf("service %s: %w", reg.Name, err)
 	}
-	svc, err := m.meet(reg, life)
-	if err == nil {
-		if trial, err = m.try(ctx, svc); err == nil {
-			err = m.install(ctx, svc)
+	svc, err := m.admit(reg, life, func(svc *service) (err error) {
+		if trial, err = m.try(ctx, svc); err != nil {
+			return err
 		}
-		if err != nil {
-			svc.schema.Close()
-		}
-	}
+		return m.install(ctx, svc)
+	})
 	if err != nil {
-		life.Close()
 		return trial, err
 	}
 	o.live(reg, life)
 	m.takeOver(ctx, svc, m.orphans(svc))
 	return trial, nil
+}
+
+// admit makes a service of what a life says of itself, if then agrees. When something fails or panics, the life ends.
+func (m *Manager) admit(reg Registration, life Life, then func(*service) error) (svc *service, err error) {
+	err = guard(func() (err error) {
+		if svc, err = m.meet(reg, life); err != nil {
+			return err
+		}
+		return then(svc)
+	})
+	if err == nil {
+		return svc, nil
+	}
+	if svc != nil {
+		svc.schema.Close()
+	}
+	life.Close()
+	if p := (*panicError)(nil); errors.As(err, &p) {
+		m.log.Error("panic while a service was admitted, undone", "service", reg.Name, "value", p.value, "stack", string(p.stack))
+	}
+	return nil, err
 }
 
 // exclusively runs fn while nobody changes anything.
@@ -308,21 +327,18 @@ func (m *Manager) UpdateService(ctx context.Context, reg Registration) (trial da
 	if err != nil {
 		return trial, fmt.Errorf("service %s: the new version: %w", reg.Name, err)
 	}
-	svc, err := m.meet(reg, life)
-	if err == nil {
-		before := m.loaded.Load().byName[reg.Name]
-		if trial, err = m.try(ctx, svc); err == nil {
-			err = m.replaceAll(ctx, svc)
+	before := m.loaded.Load().byName[reg.Name]
+	_, err = m.admit(reg, life, func(svc *service) (err error) {
+		if trial, err = m.try(ctx, svc); err != nil {
+			return err
 		}
-		if err != nil {
-			svc.schema.Close()
-		} else if before != nil {
-			retire(before)
-		}
-	}
+		return m.replaceAll(ctx, svc)
+	})
 	if err != nil {
-		life.Close()
 		return trial, err
+	}
+	if before != nil {
+		retire(before)
 	}
 	if before := o.live(reg, life); before != nil {
 		before.Close()

@@ -221,6 +221,57 @@ func TestATrialHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// TestAPanicWhileAServiceIsAdmittedLeavesNothing: the name is free, nothing of the service runs, and a
+// request to remove it that waited is told that it is not there.
+func TestAPanicWhileAServiceIsAdmittedLeavesNothing(t *testing.T) {
+	l, h := newHosted(t)
+	fine, next := outer(t, l.b), outer(t, l.b, "1.2.3", "1.3.0")
+	fine.Model = strings.ReplaceAll(fine.Model, "outer", "fine")
+	h.set("fine", &fine)
+	h.set("there", &next)
+	add := func() error {
+		_, err := l.AddService(context.Background(), Registration{Name: "fine", Type: "grpc", URI: "fine"})
+		return err
+	}
+	update := func() error {
+		_, err := l.UpdateService(context.Background(), Registration{Name: "outer", URI: "there"})
+		return err
+	}
+	for _, step := range []string{"Try", "CheckObject"} {
+		for name, request := range map[string]func() error{"add": add, "update": update} {
+			before := l.state()
+			removed := make(chan error, 1)
+			l.plane.setFail(func(at string) error {
+				if at != step {
+					return nil
+				}
+				if name == "add" {
+					go func() { removed <- l.RemoveService(context.Background(), "fine") }()
+				} else {
+					removed <- nil
+				}
+				panic("a malformed object")
+			})
+			err := request()
+			l.plane.setFail(nil)
+			if p := (*panicError)(nil); !errors.As(err, &p) {
+				t.Errorf("%s, panic in %s: %v", name, step, err)
+			}
+			if err := <-removed; name == "add" && !errors.Is(err, cube.ErrNotFound) {
+				t.Errorf("panic in %s: removing the service meanwhile: %v", step, err)
+			}
+			l.wantState(before)
+			l.wantService(true, "here")
+			if n := h.living(); n != 1 {
+				t.Errorf("%s, panic in %s: %d services run", name, step, n)
+			}
+		}
+	}
+	if err := add(); err != nil {
+		t.Errorf("the name is not free: %v", err)
+	}
+}
+
 // TestServicesAreTriedAsWhatTheyAre: all that the trial must know is told, and the answer is what it came to.
 func TestServicesAreTriedAsWhatTheyAre(t *testing.T) {
 	l, h := newHosted(t)

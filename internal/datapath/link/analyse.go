@@ -3,6 +3,7 @@
 package link
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/cilium/ebpf/asm"
@@ -68,11 +69,7 @@ func effectsOf(body asm.Instructions) effects {
 
 // follow returns what is known about pointers into md before each instruction of a body.
 func follow(body asm.Instructions) ([]pointers, effects) {
-	index := map[asm.RawInstructionOffset]int{}
-	offset := make([]asm.RawInstructionOffset, len(body))
-	for it := body.Iterate(); it.Next(); {
-		index[it.Offset], offset[it.Index] = it.Index, it.Offset
-	}
+	index, offset := offsets(body)
 	states := make([]pointers, len(body))
 	states[0] = pointers{md: 1 << asm.R2, reached: true}
 	work := []int{0}
@@ -92,7 +89,27 @@ func follow(body asm.Instructions) ([]pointers, effects) {
 	return states, all
 }
 
-// successors lists the instructions that may follow the i-th.
+// checkFlow refuses a body that jumps out of itself or does not end.
+func checkFlow(body asm.Instructions) error {
+	index, offset := offsets(body)
+	for i := range body {
+		if slices.Contains(successors(body, index, offset, i), len(body)) {
+			return fmt.Errorf("function %s: instruction %d leads out of it: %w", body[0].Symbol(), i, ErrObject)
+		}
+	}
+	return nil
+}
+
+// offsets are those of the instructions of a body, which jumps count in, and the reverse.
+func offsets(body asm.Instructions) (index map[asm.RawInstructionOffset]int, offset []asm.RawInstructionOffset) {
+	index, offset = map[asm.RawInstructionOffset]int{}, make([]asm.RawInstructionOffset, len(body))
+	for it := body.Iterate(); it.Next(); {
+		index[it.Offset], offset[it.Index] = it.Index, it.Offset
+	}
+	return index, offset
+}
+
+// successors lists the instructions that may follow the i-th; len(body) stands for what is not there.
 func successors(body asm.Instructions, index map[asm.RawInstructionOffset]int, offset []asm.RawInstructionOffset, i int) []int {
 	ins := &body[i]
 	op := ins.OpCode
@@ -106,7 +123,10 @@ func successors(body asm.Instructions, index map[asm.RawInstructionOffset]int, o
 	if op.Class() == asm.Jump32Class && op.JumpOp() == asm.Ja {
 		delta = ins.Constant
 	}
-	target := index[offset[i]+asm.RawInstructionOffset(delta)+1]
+	target, ok := index[offset[i]+asm.RawInstructionOffset(delta)+1]
+	if !ok {
+		target = len(body)
+	}
 	if op.JumpOp() == asm.Ja {
 		return []int{target}
 	}

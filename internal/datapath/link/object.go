@@ -12,7 +12,6 @@ package link
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,8 +36,8 @@ const (
 	reasonMax   = 64
 )
 
-// ErrObject marks an object that is no cube program.
-var ErrObject = errors.New("not a cube's object")
+// ErrObject marks an object that is not a cube's, or is malformed.
+var ErrObject = fmt.Errorf("not a cube's object: %w", cube.ErrInvalid)
 
 // Object is a compiled cube, parsed once and shared by its instances.
 type Object struct {
@@ -85,11 +84,23 @@ type Function struct {
 	notInlinable string
 }
 
-// ParseObject reads a compiled object (ELF).
-func ParseObject(hook cube.Hook, elf []byte) (*Object, error) {
+// ParseObject reads a compiled object (ELF). Whatever is wrong with one, the error wraps ErrObject.
+func ParseObject(hook cube.Hook, elf []byte) (o *Object, err error) {
+	defer func() {
+		if v := recover(); v != nil { // the object may come from a service, and one that is malformed must not end the daemon
+			o, err = nil, fmt.Errorf("reading the object: %v: %w", v, ErrObject)
+		}
+	}()
+	return parse(hook, elf)
+}
+
+func parse(hook cube.Hook, elf []byte) (*Object, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(elf))
 	if err != nil {
-		return nil, fmt.Errorf("reading object: %w", err)
+		return nil, fmt.Errorf("reading the object: %w: %w", err, ErrObject)
+	}
+	if err := checkTypes(spec.Types); err != nil {
+		return nil, err
 	}
 	o := &Object{Hook: hook, Functions: map[string]*Function{}, Maps: map[string]*ebpf.MapSpec{}}
 	want := ebpf.SchedCLS
@@ -102,6 +113,9 @@ func ParseObject(hook cube.Hook, elf []byte) (*Object, error) {
 		}
 		if err := o.addFunctions(p.Instructions); err != nil {
 			return nil, fmt.Errorf("program %s: %w", name, err)
+		}
+		if o.Functions[name] == nil {
+			return nil, fmt.Errorf("program %s has no function of that name: %w", name, ErrObject)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
@@ -133,8 +147,11 @@ func (o *Object) addMaps(spec *ebpf.CollectionSpec) error {
 			o.Maps[name] = m
 			continue
 		}
-		content, ok := m.Contents[0].Value.([]byte)
-		if !ok {
+		var content []byte
+		if len(m.Contents) == 1 {
+			content, _ = m.Contents[0].Value.([]byte)
+		}
+		if content == nil {
 			return fmt.Errorf("section %s has no bytes: %w", name, ErrObject)
 		}
 		for len(o.rodata)%16 != 0 {
@@ -144,6 +161,9 @@ func (o *Object) addMaps(spec *ebpf.CollectionSpec) error {
 		o.rodata = append(o.rodata, content...)
 	}
 	for name, v := range spec.Variables {
+		if v.Type == nil {
+			return fmt.Errorf("variable %s has no type information: %w", name, ErrObject)
+		}
 		if base, ok := o.sections[v.SectionName]; ok {
 			o.variables[name] = variable{base + v.Offset, uint32(len(v.Value)), v.Type}
 		}
@@ -170,21 +190,32 @@ func (o *Object) addFunctions(insns asm.Instructions) error {
 			continue
 		}
 		f := &Function{Name: name, Body: functions[name], Callees: map[string]asm.Instructions{}}
-		f.addCallees(functions, f.Body)
+		if err := checkFlow(f.Body); err != nil {
+			return err
+		}
+		if err := f.addCallees(functions, f.Body); err != nil {
+			return err
+		}
 		f.measure()
 		o.Functions[name] = f
 	}
 	return nil
 }
 
-func (f *Function) addCallees(all map[string]asm.Instructions, body asm.Instructions) {
+func (f *Function) addCallees(all map[string]asm.Instructions, body asm.Instructions) error {
 	for _, ref := range body.FunctionReferences() {
 		if _, ok := f.Callees[ref]; ok || ref == f.Name {
 			continue
 		}
+		if len(all[ref]) == 0 {
+			return fmt.Errorf("function %s calls %s, which the object does not have: %w", f.Name, ref, ErrObject)
+		}
 		f.Callees[ref] = all[ref]
-		f.addCallees(all, all[ref])
+		if err := f.addCallees(all, all[ref]); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // measure finds what inlining must know about the body's use of its stack. The frame pointer may

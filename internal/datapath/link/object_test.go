@@ -4,7 +4,6 @@ package link
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
-	corebpf "github.com/polycube/polycube/bpf/core"
 	"github.com/polycube/polycube/cube"
 )
 
@@ -153,85 +151,9 @@ func TestMeasureFindsTheFrameAndItsNarrowSlots(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoObjectIsRefused(t *testing.T) {
-	good := coreBytes(t, cube.TC)
-	for name, data := range map[string][]byte{
-		"nothing": nil, "text": []byte("#!/bin/sh\n"), "a header alone": good[:64], "half": good[:len(good)/2],
-		"zeros": make([]byte, 4096),
-	} {
-		if _, err := ParseObject(cube.TC, data); err == nil {
-			t.Errorf("%s was accepted", name)
-		}
-	}
-	if _, err := ParseObject(cube.XDP, good); !errors.Is(err, ErrObject) {
-		t.Errorf("an object for TC as one for XDP: %v, want ErrObject", err)
-	}
-}
-
 func TestObjectsWithoutTypesAreRefused(t *testing.T) {
 	o := &Object{Functions: map[string]*Function{}}
 	if err := o.addFunctions(asm.Instructions{nop(), asm.Return()}); !errors.Is(err, ErrObject) {
 		t.Errorf("%v, want ErrObject", err)
-	}
-}
-
-// FuzzParseObject holds that no object, however damaged, takes the daemon down.
-func FuzzParseObject(f *testing.F) {
-	for _, hook := range []cube.Hook{cube.TC, cube.XDP} {
-		good, err := corebpf.Objects.ReadFile("root." + hook.String() + ".o") // the smallest there is
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(good, uint16(0), byte(0))
-		f.Add(good[:len(good)/2], uint16(0), byte(0))
-		header := bytes.Clone(good)
-		binary.LittleEndian.PutUint64(header[40:], 1<<62) // section headers far away
-		f.Add(header, uint16(0), byte(0))
-		f.Add(good, uint16(60), byte(0xff)) // the number of sections
-	}
-	f.Add([]byte{}, uint16(0), byte(0))
-	f.Fuzz(func(t *testing.T, data []byte, at uint16, bits byte) {
-		data = bytes.Clone(data)
-		if int(at) < len(data) {
-			data[at] ^= bits
-		}
-		for _, hook := range []cube.Hook{cube.TC, cube.XDP} {
-			o, err := ParseObject(hook, data)
-			if (o == nil) == (err == nil) {
-				t.Errorf("object %v with error %v", o, err)
-			}
-		}
-	})
-}
-
-// TestDamagedObjectsDoNotPanic is the fuzz target's short form: each byte of the headers and a
-// sample of the rest is changed, and the file is cut at many places.
-func TestDamagedObjectsDoNotPanic(t *testing.T) {
-	good := coreBytes(t, cube.XDP)
-	sections := int(binary.LittleEndian.Uint64(good[40:]))
-	try := func(data []byte, what string, at int) {
-		defer func() {
-			if r := recover(); r != nil {
-				t.Errorf("%s at %d: %v", what, at, r)
-			}
-		}()
-		if o, err := ParseObject(cube.XDP, data); (o == nil) == (err == nil) {
-			t.Errorf("%s at %d: object %v with error %v", what, at, o, err)
-		}
-	}
-	step := len(good) / 150
-	for at := 0; at < len(good); at += step {
-		try(good[:at], "cut", at)
-	}
-	for at := 0; at < len(good); at++ {
-		if at >= 64 && at < sections && at%(2*step) != 0 {
-			continue
-		}
-		if at >= sections && at%11 != 0 {
-			continue
-		}
-		data := bytes.Clone(good)
-		data[at] ^= 0xff
-		try(data, "flipped", at)
 	}
 }

@@ -47,6 +47,9 @@ func (o *Object) switches() ([]Switch, error) {
 			return nil, fmt.Errorf("constant %s: %w", name, err)
 		}
 		data := o.rodata[v.offset : v.offset+v.size]
+		if size, err := btf.Sizeof(v.typ.Type); err != nil || size != len(data) {
+			return nil, fmt.Errorf("constant %s: it has %d bytes, its type %d: %w", name, len(data), size, ErrObject)
+		}
 		for _, s := range switchesIn(name, v.typ.Type, 0, data, numbers) {
 			s.constant = name
 			out = append(out, s)
