@@ -197,7 +197,7 @@ func (c *wantedCube) check(t *txn) (err error) {
 	}
 	scratch := c.svc.schema.NewTree()
 	defer scratch.Close()
-	if _, err := scratch.Edit(yang.Create, nil, c.body); err != nil {
+	if _, err := scratch.Edit(t.ctx, yang.Create, nil, c.body); err != nil {
 		return err
 	}
 	if err := c.read(scratch); err != nil {

@@ -77,7 +77,7 @@ func (c *wantedCube) bring(t *txn) error {
 		}
 	}
 	t.direct[c.name] = true
-	change, err := u.tree.Amend(yang.Replace, nil, c.want.body())
+	change, err := u.tree.Amend(t.ctx, yang.Replace, nil, c.want.body())
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func (s *stored) restoreTree(u *unit) error {
 	if err != nil {
 		return err
 	}
-	if _, err := u.tree.Edit(yang.Create, nil, config); err != nil {
+	if _, err := u.tree.Amend(context.Background(), yang.Create, nil, config); err != nil {
 		return err
 	}
 	if s.entries == nil {

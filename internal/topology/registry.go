@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -72,6 +73,8 @@ func newService(s cube.Service) (*service, error) {
 		schema.Close()
 		return nil, fmt.Errorf("service %s: no constructor: %w", info.Name, cube.ErrInvalid)
 	}
+	// Of a few ports too many, the error says how many there are. A body with far more is not read to its end.
+	schema.Bound("ports", 2*datapath.MaxPorts)
 	return &service{Service: s, schema: schema, info: info}, nil
 }
 

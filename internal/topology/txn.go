@@ -216,7 +216,7 @@ func (t *txn) before(name string) *record {
 
 // edit changes a cube's tree, to be reversed if the transaction fails.
 func (t *txn) edit(u *unit, op yang.Op, path yang.Path, body []byte) error {
-	change, err := u.tree.Edit(op, path, body)
+	change, err := u.tree.Edit(t.ctx, op, path, body)
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (t *txn) edit(u *unit, op yang.Op, path yang.Path, body []byte) error {
 
 // amend is edit for members that only the framework may change once they are set.
 func (t *txn) amend(u *unit, path yang.Path, body []byte) error {
-	change, err := u.tree.Amend(yang.Merge, path, body)
+	change, err := u.tree.Amend(t.ctx, yang.Merge, path, body)
 	if err != nil {
 		return err
 	}

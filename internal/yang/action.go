@@ -5,7 +5,10 @@
 
 package yang
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+)
 
 // ParseInput checks the body of a call of the action at p and returns it
 // normalised, with defaults. The list entries on the way must exist.
@@ -30,19 +33,19 @@ func (t *Tree) operation(p Path, body []byte, output bool) ([]byte, error) {
 	if action.kind != Action {
 		return nil, fault(OperationNotSupported, p, "is not an action")
 	}
-	v, err := parseBody(body)
+	part := action.input
+	if output {
+		part = action.output
+	}
+	v, err := parseBody(context.Background(), body, part, false)
 	if err != nil {
 		return nil, &Error{Tag: InvalidValue, Path: p.String(), Message: err.Error()}
 	}
-	b := &builder{}
+	b := &builder{ctx: context.Background()}
 	defer b.free()
 	call, err := t.call(b, p)
 	if err != nil {
 		return nil, err
-	}
-	part := action.input
-	if output {
-		part = action.output
 	}
 	b.object(call, part, p, v)
 	if err := join(b.errs); err != nil {

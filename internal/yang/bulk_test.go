@@ -44,8 +44,8 @@ func bulkRound(t *testing.T, seed uint64, apart, whole *Schema) {
 		if i > 0 {
 			op, p, body = r.edit()
 		}
-		ca, errA := a.edit(op, p, []byte(body), false)
-		cb, errB := b.edit(op, p, []byte(body), false)
+		ca, errA := a.edit(t.Context(), op, p, []byte(body), false)
+		cb, errB := b.edit(t.Context(), op, p, []byte(body), false)
 		if !sameFault(errA, errB) {
 			t.Errorf("%s:\napart: %v\nwhole: %v", log(op, p, body), errA, errB)
 			return
@@ -294,7 +294,7 @@ func BenchmarkBulk(b *testing.B) {
 		whole := []byte(`[` + body.String()[1:] + `]`)
 		b.Run(fmt.Sprintf("create %d", n), func(b *testing.B) {
 			for b.Loop() {
-				c, err := tree.Edit(Replace, Path{{Name: "flat"}}, whole)
+				c, err := tree.Edit(b.Context(), Replace, Path{{Name: "flat"}}, whole)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -305,16 +305,16 @@ func BenchmarkBulk(b *testing.B) {
 				b.StartTimer()
 			}
 		})
-		if _, err := tree.Edit(Replace, Path{{Name: "flat"}}, whole); err != nil {
+		if _, err := tree.Edit(b.Context(), Replace, Path{{Name: "flat"}}, whole); err != nil {
 			b.Fatal(err)
 		}
 		b.Run(fmt.Sprintf("one beside %d", n), func(b *testing.B) {
 			p := Path{{Name: "flat", Keys: []string{"other"}}}
 			for b.Loop() {
-				if _, err := tree.Edit(Create, p, []byte(`{"port":"p1"}`)); err != nil {
+				if _, err := tree.Edit(b.Context(), Create, p, []byte(`{"port":"p1"}`)); err != nil {
 					b.Fatal(err)
 				}
-				if _, err := tree.Edit(Delete, p, nil); err != nil {
+				if _, err := tree.Edit(b.Context(), Delete, p, nil); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -6,6 +6,7 @@
 package yang
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -20,6 +21,7 @@ type EntryChange struct {
 
 // bulkEditor is the part of an edit that concerns bulk lists.
 type bulkEditor struct {
+	ctx     context.Context
 	t       *Tree
 	op      Op
 	amend   bool
@@ -29,8 +31,8 @@ type bulkEditor struct {
 	changes []EntryChange
 }
 
-func (t *Tree) newBulkEditor(op Op, amend bool) *bulkEditor {
-	return &bulkEditor{t: t, op: op, amend: amend, before: maps.Clone(t.tables), own: map[*Node]bool{}}
+func (t *Tree) newBulkEditor(ctx context.Context, op Op, amend bool) *bulkEditor {
+	return &bulkEditor{ctx: ctx, t: t, op: op, amend: amend, before: maps.Clone(t.tables), own: map[*Node]bool{}}
 }
 
 // bulkBody is what a body says of a bulk list.
@@ -64,11 +66,11 @@ func (n *Node) cutBulk(v value) (value, []bulkBody) {
 
 // editBulk is an edit of a bulk list, or of something in it; the step i of the
 // path is the list.
-func (t *Tree) editBulk(op Op, p Path, i int, body []byte, amend bool) (*Change, error) {
+func (t *Tree) editBulk(ctx context.Context, op Op, p Path, i int, body []byte, amend bool) (*Change, error) {
 	v := value{kind: objectValue}
 	if op != Delete {
 		var err error
-		if v, err = parseBody(body); err != nil {
+		if v, err = parseBody(ctx, body, nil, false); err != nil {
 			return nil, &Error{Tag: InvalidValue, Path: p.String(), Message: err.Error()}
 		}
 	}
@@ -76,7 +78,7 @@ func (t *Tree) editBulk(op Op, p Path, i int, body []byte, amend bool) (*Change,
 	if err != nil {
 		return nil, err
 	}
-	b := t.newBulkEditor(op, amend)
+	b := t.newBulkEditor(ctx, op, amend)
 	if len(p[i].Keys) == 0 {
 		b.whole(list, v)
 	} else {
@@ -143,9 +145,13 @@ const (
 func (b *bulkEditor) put(list *Node, items []value, how presence) {
 	above := list.parent.pathTo()
 	seen := make(map[string]bool, len(items))
-	fb := &builder{}
+	fb := &builder{ctx: b.ctx}
 	defer fb.free()
 	for i, it := range items {
+		if err := b.ctx.Err(); err != nil {
+			b.fail(fault(InvalidValue, above.with(list.name), "element %d: %v", i, err))
+			return
+		}
 		if it.kind != objectValue {
 			b.fail(fault(InvalidValue, above.with(list.name), "element %d is %s, an object is wanted", i, it.kind))
 			continue
@@ -238,7 +244,7 @@ func (b *bulkEditor) entry(list *Node, p Path, i int, v value) {
 func (b *bulkEditor) refuse(p Path, v value, why error) {
 	node, err := b.t.schema.node(p)
 	if err == nil {
-		fb := &builder{}
+		fb := &builder{ctx: b.ctx}
 		defer fb.free()
 		_, _, err = b.t.requestValue(fb, b.op, p, node, v)
 	}

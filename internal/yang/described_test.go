@@ -77,7 +77,7 @@ func TestAcceptedDocumentsFitTheDescription(t *testing.T) {
 					d = tr.doc
 				}
 				tree := s.NewTree()
-				if _, err := tree.Edit(yang.Create, nil, []byte(d.json(""))); err == nil {
+				if _, err := tree.Edit(t.Context(), yang.Create, nil, []byte(d.json(""))); err == nil {
 					accepted++
 					fits(t, uses[openapi.New], tree, yang.JSONOptions{})
 					fits(t, uses[openapi.Change], tree, yang.JSONOptions{})

@@ -77,7 +77,7 @@ func yanglint(t *testing.T, model, module string, documents []string) []verdict 
 		}
 		fmt.Fprintf(&commands, "data -t config -f json -o %s %s\ndata end-of-%d\n", os.DevNull, file, i)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), pace.Stretch(time.Minute))
+	ctx, cancel := context.WithTimeout(context.Background(), pace.Stretch(time.Minute))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, tool)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
@@ -200,7 +200,7 @@ func (c *comparison) trial(seed uint64) trial {
 func (c *comparison) edit(d *datum) error {
 	tree := c.s.NewTree()
 	defer tree.Close()
-	_, err := tree.Edit(yang.Create, nil, []byte(d.json("")))
+	_, err := tree.Edit(context.Background(), yang.Create, nil, []byte(d.json("")))
 	return err
 }
 
@@ -242,7 +242,7 @@ func (c *comparison) places(tr trial, v verdict) {
 func (c *comparison) inPlace(tr trial, v verdict) {
 	tree := c.s.NewTree()
 	defer tree.Close()
-	if _, err := tree.Edit(yang.Create, nil, []byte(tr.base.json(""))); err != nil {
+	if _, err := tree.Edit(context.Background(), yang.Create, nil, []byte(tr.base.json(""))); err != nil {
 		return // said already
 	}
 	if strings.HasPrefix(tr.what, "an unknown member") || strings.HasPrefix(tr.what, "another alternative") || strings.HasPrefix(v.message, "When ") {
@@ -257,18 +257,18 @@ func (c *comparison) inPlace(tr trial, v verdict) {
 		switch {
 		case err != nil || was == is || was != nil && is != nil && was.json("") == is.json(""):
 		case is == nil:
-			_, err = tree.Amend(yang.Delete, yang.Path{{Name: n.Name()}}, nil)
+			_, err = tree.Amend(context.Background(), yang.Delete, yang.Path{{Name: n.Name()}}, nil)
 		case n.Kind() == yang.Leaf:
-			_, err = tree.Amend(yang.Merge, yang.Path{{Name: n.Name()}}, []byte(is.json("")))
+			_, err = tree.Amend(context.Background(), yang.Merge, yang.Path{{Name: n.Name()}}, []byte(is.json("")))
 		default:
-			_, err = tree.Amend(yang.Replace, yang.Path{{Name: n.Name()}}, []byte(is.json("")))
+			_, err = tree.Amend(context.Background(), yang.Replace, yang.Path{{Name: n.Name()}}, []byte(is.json("")))
 		}
 	}
 	after, want := c.print(tree), before
 	if err == nil && v.message == "" {
 		fresh := c.s.NewTree()
 		defer fresh.Close()
-		if _, err := fresh.Edit(yang.Create, nil, []byte(tr.doc.json(""))); err != nil {
+		if _, err := fresh.Edit(context.Background(), yang.Create, nil, []byte(tr.doc.json(""))); err != nil {
 			return // said already
 		}
 		want = c.print(fresh)

@@ -6,6 +6,7 @@
 package yang
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -34,18 +35,28 @@ func (op Op) String() string {
 }
 
 // Edit applies op with a JSON body to the node at p and validates the tree. On
-// any error the tree is as it was before. Faults of the request are [*Error].
-func (t *Tree) Edit(op Op, p Path, body []byte) (*Change, error) {
-	return t.edit(op, p, body, false)
+// any error, that of the context among them, the tree is as it was before.
+// Faults of the request are [*Error].
+func (t *Tree) Edit(ctx context.Context, op Op, p Path, body []byte) (*Change, error) {
+	return t.edit(ctx, op, p, body, false)
 }
 
 // Amend is Edit for changes that the daemon makes itself: it may also change
-// what is fixed at creation, such as a port's tcubes.
-func (t *Tree) Amend(op Op, p Path, body []byte) (*Change, error) {
-	return t.edit(op, p, body, true)
+// what is fixed at creation, such as a port's tcubes, and give a list as many
+// entries as were stored.
+func (t *Tree) Amend(ctx context.Context, op Op, p Path, body []byte) (*Change, error) {
+	return t.edit(ctx, op, p, body, true)
 }
 
-func (t *Tree) edit(op Op, p Path, body []byte, amend bool) (*Change, error) {
+func (t *Tree) edit(ctx context.Context, op Op, p Path, body []byte, amend bool) (*Change, error) {
+	c, err := t.editUntil(ctx, op, p, body, amend)
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("edit %s: %w", p, ctx.Err())
+	}
+	return c, err
+}
+
+func (t *Tree) editUntil(ctx context.Context, op Op, p Path, body []byte, amend bool) (*Change, error) {
 	if t.broken != nil {
 		return nil, t.broken
 	}
@@ -61,9 +72,9 @@ func (t *Tree) edit(op Op, p Path, body []byte, amend bool) (*Change, error) {
 		return nil, err
 	}
 	if i := t.schema.bulkStep(p); i >= 0 {
-		return t.editBulk(op, p, i, body, amend)
+		return t.editBulk(ctx, op, p, i, body, amend)
 	}
-	b := &builder{}
+	b := &builder{ctx: ctx, trusted: amend}
 	defer b.free()
 	chain, target, lists, err := t.request(b, op, p, node, body)
 	if err != nil {
@@ -85,7 +96,7 @@ func (t *Tree) edit(op Op, p Path, body []byte, amend bool) (*Change, error) {
 	if err != nil {
 		return nil, e.rollback(err)
 	}
-	bulk := t.newBulkEditor(op, amend)
+	bulk := t.newBulkEditor(ctx, op, amend)
 	if node.holdsBulk {
 		bulk.rest(node, lists)
 	}
@@ -122,7 +133,11 @@ func (t *Tree) request(b *builder, op Op, p Path, node *Node, body []byte) ([]*f
 	var lists []bulkBody
 	if op != Delete {
 		var err error
-		if v, err = parseBody(body); err != nil {
+		bounded := node
+		if b.trusted {
+			bounded = nil
+		}
+		if v, err = parseBody(b.ctx, body, bounded, len(p) > 0 && len(p[len(p)-1].Keys) > 0); err != nil {
 			return nil, nil, nil, &Error{Tag: InvalidValue, Path: p.String(), Message: err.Error()}
 		}
 		v, lists = node.cutBulk(v)
@@ -173,7 +188,7 @@ func (t *Tree) nameService(b *builder) {
 // target builds the node that an edit is about.
 func (b *builder) target(parent *fragment, op Op, p Path, node *Node, v value) *fragment {
 	above, step := p[:len(p)-1], p[len(p)-1]
-	holder := &builder{}
+	holder := &builder{ctx: b.ctx}
 	defer func() {
 		b.errs = append(b.errs, holder.errs...)
 		if parent == nil {

@@ -36,7 +36,7 @@ type editCase struct {
 func (c *editCase) check(t *testing.T, s *Schema) {
 	tree := cube(t, s, zooCube)
 	before := state(t, tree)
-	change, err := tree.Edit(c.op, at(t, s, c.path), []byte(c.body))
+	change, err := tree.Edit(t.Context(), c.op, at(t, s, c.path), []byte(c.body))
 	checkError(t, err, c.tag, c.message)
 	if err == nil {
 		if got := show(t, tree, c.show); got != c.view {
@@ -50,7 +50,7 @@ func (c *editCase) check(t *testing.T, s *Schema) {
 		t.Errorf("the tree was\n%s\nand is\n%s", before, after)
 	}
 	// what was taken back can be done again
-	_, again := tree.Edit(c.op, at(t, s, c.path), []byte(c.body))
+	_, again := tree.Edit(t.Context(), c.op, at(t, s, c.path), []byte(c.body))
 	if fmt.Sprint(again) != fmt.Sprint(err) {
 		t.Errorf("first: %v, again: %v", err, again)
 	}
@@ -248,7 +248,7 @@ var deleteCases = []editCase{
 func TestDefaultComesBack(t *testing.T) {
 	s := load(t, "simplebridge")
 	tree := cube(t, s, `{"fdb":{"aging-time":60,"entry":[{"address":"02:00:00:00:00:01","port":"p"}]}}`)
-	change, err := tree.Edit(Delete, at(t, s, "fdb"), nil)
+	change, err := tree.Edit(t.Context(), Delete, at(t, s, "fdb"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestDiff(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tree := cube(t, s, zooCube)
-			change, err := tree.Edit(c.op, at(t, s, c.path), []byte(c.body))
+			change, err := tree.Edit(t.Context(), c.op, at(t, s, c.path), []byte(c.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -330,7 +330,7 @@ func TestRevertOrder(t *testing.T) {
 	before := state(t, tree)
 	var changes []*Change
 	for _, body := range []string{`{"types":{"u8":1}}`, `{"types":{"u8":2},"limits":{"allow":true}}`, `{"limits":{"rate":3}}`} {
-		c, err := tree.Edit(Merge, nil, []byte(body))
+		c, err := tree.Edit(t.Context(), Merge, nil, []byte(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -356,7 +356,7 @@ func TestRevertOfCreation(t *testing.T) {
 	s := load(t, "zoo")
 	tree := s.NewTree()
 	defer tree.Close()
-	c, err := tree.Edit(Create, nil, []byte(zooCube))
+	c, err := tree.Edit(t.Context(), Create, nil, []byte(zooCube))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +366,7 @@ func TestRevertOfCreation(t *testing.T) {
 	if got := show(t, tree, ""); got != "{}" {
 		t.Errorf("left over: %s", got)
 	}
-	if _, err := tree.Edit(Create, nil, []byte(zooCube)); err != nil {
+	if _, err := tree.Edit(t.Context(), Create, nil, []byte(zooCube)); err != nil {
 		t.Errorf("create again: %v", err)
 	}
 }
@@ -374,13 +374,13 @@ func TestRevertOfCreation(t *testing.T) {
 func TestAmend(t *testing.T) {
 	s := load(t, "zoo")
 	tree := cube(t, s, zooCube)
-	if _, err := tree.Amend(Replace, at(t, s, "ports p1 tcubes"), []byte(`["b","c"]`)); err != nil {
+	if _, err := tree.Amend(t.Context(), Replace, at(t, s, "ports p1 tcubes"), []byte(`["b","c"]`)); err != nil {
 		t.Fatal(err)
 	}
 	if got := show(t, tree, "ports p1 tcubes"); got != `["b","c"]` {
 		t.Errorf("tcubes are %s", got)
 	}
-	_, err := tree.Amend(Merge, at(t, s, "ports p1"), []byte(`{"status":"UP"}`))
+	_, err := tree.Amend(t.Context(), Merge, at(t, s, "ports p1"), []byte(`{"status":"UP"}`))
 	checkError(t, err, InvalidValue, "ports p1: status is read-only")
 }
 
@@ -393,7 +393,7 @@ func TestClone(t *testing.T) {
 	if got := state(t, copied); got != before {
 		t.Errorf("the copy is\n%s\nnot\n%s", got, before)
 	}
-	if _, err := copied.Edit(Merge, nil, []byte(`{"limits":{"allow":true},"types":{"u8":1}}`)); err != nil {
+	if _, err := copied.Edit(t.Context(), Merge, nil, []byte(`{"limits":{"allow":true},"types":{"u8":1}}`)); err != nil {
 		t.Fatal(err)
 	}
 	if after := state(t, tree); after != before {
@@ -404,7 +404,7 @@ func TestClone(t *testing.T) {
 func TestManyFaults(t *testing.T) {
 	s := load(t, "zoo")
 	tree := cube(t, s, zooCube)
-	_, err := tree.Edit(Merge, at(t, s, "types"), []byte(`{"u8":256,"flag":3,"nix":1}`))
+	_, err := tree.Edit(t.Context(), Merge, at(t, s, "types"), []byte(`{"u8":256,"flag":3,"nix":1}`))
 	var e *Error
 	if !errors.As(err, &e) || len(e.Errs) != 3 || e.Errs[2].Path != "types/nix" {
 		t.Fatalf("got %v", err)
@@ -427,7 +427,7 @@ func TestConditionalLists(t *testing.T) {
 		tree := cube(t, s, body)
 		before := state(t, tree)
 		for range 3 {
-			change, err := tree.Edit(Merge, nil, []byte(c.body))
+			change, err := tree.Edit(t.Context(), Merge, nil, []byte(c.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -454,14 +454,14 @@ func TestFailedCreation(t *testing.T) {
 	defer tree.Close()
 	for _, body := range []string{`{"limits":{"low":10}}`, `{"span":true,"ports":[{"name":"p1"}]}`, `{"nix":1}`, `[]`,
 		`{"limits":{"complete":[{"id":1}]}}`} {
-		if _, err := tree.Edit(Create, nil, []byte(body)); err == nil {
+		if _, err := tree.Edit(t.Context(), Create, nil, []byte(body)); err == nil {
 			t.Errorf("%s was accepted", body)
 		}
 		if got := state(t, tree); got != "{}\n{}" {
 			t.Errorf("%s leaves %s", body, got)
 		}
 	}
-	if _, err := tree.Edit(Create, nil, []byte(zooCube)); err != nil {
+	if _, err := tree.Edit(t.Context(), Create, nil, []byte(zooCube)); err != nil {
 		t.Error(err)
 	}
 }

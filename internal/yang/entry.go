@@ -5,7 +5,10 @@
 
 package yang
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+)
 
 // newEntry is an entry on its way into a table.
 type newEntry struct {
@@ -26,7 +29,7 @@ func (n *Node) CanonicalKeys(keys []string) ([]string, error) {
 
 // newEntry makes an entry that has its keys and nothing else.
 func (s *Schema) newEntry(list *Node, keys []string) (*newEntry, error) {
-	b := &builder{}
+	b := &builder{ctx: context.Background()}
 	above := list.parent.pathTo()
 	var parent *fragment
 	for i, node := range list.above() {
@@ -166,7 +169,7 @@ func (t *Tree) apart(list *Node, e *Entry) (*Tree, Path, error) {
 	apart := t.schema.NewTree()
 	apart.created = true
 	at := list.parent.pathTo().with(list.name, e.keys...)
-	body, err := parseBody([]byte(e.saved))
+	body, err := parseBody(context.Background(), []byte(e.saved), nil, false)
 	if err == nil {
 		err = apart.bring(Create, at, body, true)
 	}
@@ -183,7 +186,7 @@ func (t *Tree) bring(op Op, p Path, v value, amend bool) error {
 	if err != nil {
 		return err
 	}
-	b := &builder{}
+	b := &builder{ctx: context.Background()}
 	defer b.free()
 	chain, target, err := t.requestValue(b, op, p, node, v)
 	if err != nil {

@@ -7,6 +7,7 @@
 package yang
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,10 +26,13 @@ type fragment struct {
 	moved bool
 }
 
-// builder makes fragments. Its tops must be freed when the edit is over.
+// builder makes fragments until the context ends. Its tops must be freed when the edit is over.
 type builder struct {
-	tops []*fragment
-	errs []*Error
+	ctx context.Context
+	// trusted says that the body is the daemon's own: its lists may be of any length.
+	trusted bool
+	tops    []*fragment
+	errs    []*Error
 }
 
 // refs calls f with every node that has no parent in the fragment.
@@ -295,6 +299,10 @@ func (b *builder) list(parent *fragment, n *Node, p Path, v value) {
 	}
 	seen := make(map[string]bool)
 	for i, it := range v.items {
+		if err := b.ctx.Err(); err != nil {
+			b.fault(InvalidValue, p.with(n.name), "element %d: %v", i, err)
+			return
+		}
 		if it.kind != objectValue {
 			b.fault(InvalidValue, p.with(n.name), "element %d is %s, an object is wanted", i, it.kind)
 			continue

@@ -51,7 +51,7 @@ func FuzzEdit(f *testing.F) {
 		if err != nil {
 			return
 		}
-		change, err := tree.Edit(Op(op%4), p, body)
+		change, err := tree.Edit(t.Context(), Op(op%4), p, body)
 		if err != nil {
 			var e *Error
 			if !errors.As(err, &e) || e.Tag == "" || e.Message == "" {
@@ -78,7 +78,7 @@ func roundTrip(t *testing.T, s *Schema, tree *Tree) {
 	}
 	second := s.NewTree()
 	defer second.Close()
-	if _, err := second.Edit(Create, nil, set); err != nil {
+	if _, err := second.Edit(t.Context(), Create, nil, set); err != nil {
 		t.Fatalf("%s is refused: %v", set, err)
 	}
 	if a, b := state(t, tree), state(t, second); a != b {
@@ -145,7 +145,7 @@ func randomEdits(t *testing.T, s *Schema, seed uint64) {
 	states := []string{state(t, tree)}
 	for range 60 {
 		p, op, body := randomEdit(r)
-		c, err := tree.Edit(op, p, []byte(body))
+		c, err := tree.Edit(t.Context(), op, p, []byte(body))
 		var e *Error
 		switch {
 		case err != nil && !errors.As(err, &e):

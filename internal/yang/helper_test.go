@@ -38,7 +38,7 @@ func cube(t testing.TB, s *Schema, body string) *Tree {
 	t.Helper()
 	tree := s.NewTree()
 	t.Cleanup(tree.Close)
-	if _, err := tree.Edit(Create, nil, []byte(body)); err != nil {
+	if _, err := tree.Edit(t.Context(), Create, nil, []byte(body)); err != nil {
 		t.Fatalf("create: %v", err)
 	}
 	return tree

@@ -7,6 +7,7 @@ package yang
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,8 +59,21 @@ func (v *value) get(name string) (value, bool) {
 	return value{}, false
 }
 
-// parseBody reads a body; one of nothing but space is an empty object.
-func parseBody(body []byte) (value, error) {
+// maxEntries is how many entries of a list are read of one body, at least: the time that libyang takes grows with the
+// square of their number. Of a few too many, validation says how many are allowed. Bulk lists have no such limit.
+const maxEntries = 16384
+
+// reader reads one JSON body.
+type reader struct {
+	ctx context.Context
+	*json.Decoder
+	// values counts those that were read.
+	values int
+}
+
+// parseBody reads a body, of which a context may stop the reading; one of nothing but space is an empty object. n is the
+// node that it is for, nil if there is none; of a list, it is the whole list unless entry says that it is an entry.
+func parseBody(ctx context.Context, body []byte, n *Node, entry bool) (value, error) {
 	if len(body) > MaxBody {
 		return value{}, fmt.Errorf("the body is longer than %d bytes", MaxBody)
 	}
@@ -69,21 +83,24 @@ func parseBody(body []byte) (value, error) {
 	if !utf8.Valid(body) {
 		return value{}, errors.New("the body is not valid UTF-8")
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber()
-	v, err := parseValue(d, 0)
+	r := &reader{ctx: ctx, Decoder: json.NewDecoder(bytes.NewReader(body))}
+	r.UseNumber()
+	v, err := r.value(n, entry, 0)
 	if err != nil {
 		return value{}, err
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return value{}, fmt.Errorf("the body goes on after the JSON value, at byte %d", d.InputOffset())
+	if _, err := r.Token(); !errors.Is(err, io.EOF) {
+		return value{}, fmt.Errorf("the body goes on after the JSON value, at byte %d", r.InputOffset())
 	}
 	return v, nil
 }
 
-// parseValue reads the next value.
-func parseValue(d *json.Decoder, depth int) (value, error) {
-	token, err := d.Token()
+// value reads the next value.
+func (r *reader) value(n *Node, entry bool, depth int) (value, error) {
+	if r.values++; r.values%1024 == 0 && r.ctx.Err() != nil {
+		return value{}, fmt.Errorf("reading the body: %w", r.ctx.Err())
+	}
+	token, err := r.Token()
 	if err != nil {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
@@ -96,9 +113,9 @@ func parseValue(d *json.Decoder, depth int) (value, error) {
 			return value{}, fmt.Errorf("the body nests deeper than %d levels", maxDepth)
 		}
 		if t == '{' {
-			return parseObject(d, depth+1)
+			return r.object(n, depth+1)
 		}
-		return parseArray(d, depth+1)
+		return r.array(n, entry, depth+1)
 	case string:
 		return value{kind: stringValue, text: t}, nil
 	case json.Number:
@@ -109,46 +126,57 @@ func parseValue(d *json.Decoder, depth int) (value, error) {
 	return value{kind: nullValue, text: "null"}, nil
 }
 
-func parseObject(d *json.Decoder, depth int) (value, error) {
+func (r *reader) object(n *Node, depth int) (value, error) {
 	out := value{kind: objectValue}
 	seen := make(map[string]bool)
-	for d.More() {
-		token, err := d.Token()
+	for r.More() {
+		token, err := r.Token()
 		if err != nil {
 			return value{}, fmt.Errorf("the body is not JSON: %w", err)
 		}
 		name, ok := token.(string)
 		if !ok {
-			return value{}, fmt.Errorf("the body is not JSON: a member has no name, at byte %d", d.InputOffset())
+			return value{}, fmt.Errorf("the body is not JSON: a member has no name, at byte %d", r.InputOffset())
 		}
 		if seen[name] {
 			return value{}, fmt.Errorf("the body has %q twice in one object", shorten(name))
 		}
 		seen[name] = true
-		v, err := parseValue(d, depth)
+		v, err := r.value(n.Child(name), false, depth)
 		if err != nil {
 			return value{}, err
 		}
 		out.members = append(out.members, member{name: name, value: v})
 	}
-	return out, closing(d)
+	return out, r.closing()
 }
 
-func parseArray(d *json.Decoder, depth int) (value, error) {
+func (r *reader) array(n *Node, entry bool, depth int) (value, error) {
 	out := value{kind: arrayValue}
-	for d.More() {
-		v, err := parseValue(d, depth)
+	most := MaxBody
+	switch {
+	case n == nil || entry || n.bulk:
+	case n.bound > 0:
+		most = n.bound
+	default:
+		most = max(n.max, maxEntries)
+	}
+	for r.More() {
+		if len(out.items) == most {
+			return value{}, fmt.Errorf("%s: more than %d entries", n.name, most)
+		}
+		v, err := r.value(n, true, depth)
 		if err != nil {
 			return value{}, err
 		}
 		out.items = append(out.items, v)
 	}
-	return out, closing(d)
+	return out, r.closing()
 }
 
 // closing takes the delimiter that ends an object or array.
-func closing(d *json.Decoder) error {
-	if _, err := d.Token(); err != nil {
+func (r *reader) closing() error {
+	if _, err := r.Token(); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}

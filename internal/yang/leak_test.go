@@ -39,7 +39,7 @@ func TestLeaks(t *testing.T) {
 	s := load(t, "zoo")
 	tree := cube(t, s, zooCube)
 	edit := func(op Op, path, body string) *Change {
-		c, err := tree.Edit(op, at(t, s, path), []byte(body))
+		c, err := tree.Edit(t.Context(), op, at(t, s, path), []byte(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,10 +74,10 @@ func TestLeaks(t *testing.T) {
 			}
 		}},
 		{"edit in vain", 10000, func(int) {
-			if _, err := tree.Edit(Merge, at(t, s, "limits"), []byte(`{"low":200,"few":[{"id":3},{"id":4}]}`)); err == nil {
+			if _, err := tree.Edit(t.Context(), Merge, at(t, s, "limits"), []byte(`{"low":200,"few":[{"id":3},{"id":4}]}`)); err == nil {
 				t.Fatal("accepted")
 			}
-			if _, err := tree.Edit(Merge, at(t, s, "types"), []byte(`{"u8":1,"u16":"x"}`)); err == nil {
+			if _, err := tree.Edit(t.Context(), Merge, at(t, s, "types"), []byte(`{"u8":1,"u16":"x"}`)); err == nil {
 				t.Fatal("accepted")
 			}
 		}},
@@ -127,7 +127,7 @@ func BenchmarkLeafIn1000(b *testing.B) {
 	path := Path{{Name: "fdb"}, {Name: "entry", Keys: []string{"02:00:00:00:01:02"}}, {Name: "port"}}
 	b.Run("edit", func(b *testing.B) {
 		for i := range b.N {
-			if _, err := tree.Edit(Merge, path, fmt.Appendf(nil, `"q%d"`, i%9)); err != nil {
+			if _, err := tree.Edit(b.Context(), Merge, path, fmt.Appendf(nil, `"q%d"`, i%9)); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -155,7 +155,7 @@ func BenchmarkLeafIn1000(b *testing.B) {
 		}
 		for i := range b.N {
 			change := strings.ReplaceAll(string(body), `"p1"`, fmt.Sprintf(`"r%d"`, i))
-			if _, err := tree.Edit(Replace, Path{{Name: "fdb"}}, []byte(change)); err != nil {
+			if _, err := tree.Edit(b.Context(), Replace, Path{{Name: "fdb"}}, []byte(change)); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -183,7 +183,7 @@ func BenchmarkThousandEntries(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			tree := cube(b, c.s, `{}`)
 			for range b.N {
-				change, err := tree.Edit(Create, c.path, []byte("["+c.body[1:]+"]"))
+				change, err := tree.Edit(b.Context(), Create, c.path, []byte("["+c.body[1:]+"]"))
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -204,7 +204,7 @@ func TestEditCost(t *testing.T) {
 	edits, validations := make([]time.Duration, 61), make([]time.Duration, 61)
 	for i := range edits { // in turns: the machine has other work, too
 		start := time.Now()
-		if _, err := tree.Edit(Merge, path, fmt.Appendf(nil, `"q%d"`, i+1)); err != nil {
+		if _, err := tree.Edit(t.Context(), Merge, path, fmt.Appendf(nil, `"q%d"`, i+1)); err != nil {
 			t.Fatal(err)
 		}
 		middle := time.Now()

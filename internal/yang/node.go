@@ -74,6 +74,7 @@ type Node struct {
 	def             *string
 	typ             Type
 	min, max        int
+	bound           int // of the entries in one body, 0 for maxEntries
 	extensions      map[string]string
 	parent          *Node
 	keys, children  []*Node
@@ -170,8 +171,13 @@ func (n *Node) Extension(name string) (string, bool) {
 // order, actions last.
 func (n *Node) Children() []*Node { return n.children }
 
-// Child returns the member with a name, nil if there is none.
-func (n *Node) Child(name string) *Node { return n.byName[name] }
+// Child returns the member with a name, nil if there is none or no node.
+func (n *Node) Child(name string) *Node {
+	if n == nil {
+		return nil
+	}
+	return n.byName[name]
+}
 
 // Input returns the node that holds the input of an action; it has no members
 // when the action takes none.

@@ -98,6 +98,14 @@ func Load(serviceModule string) (*Schema, error) {
 	return s, nil
 }
 
+// Bound limits how many entries of a list of the cube are read of one body: one
+// with more is refused as soon as that is known.
+func (s *Schema) Bound(list string, entries int) {
+	if n := s.root.Child(list); n != nil {
+		n.bound = entries
+	}
+}
+
 // describeLoad adds the place to an error of libyang's parser.
 func describeLoad(err error) error {
 	var native *nativeError

@@ -231,17 +231,17 @@ func TestSchemaIsShared(t *testing.T) {
 		wg.Go(func() {
 			tree := s.NewTree()
 			defer tree.Close()
-			if _, err := tree.Edit(Create, nil, []byte(zooCube)); err != nil {
+			if _, err := tree.Edit(t.Context(), Create, nil, []byte(zooCube)); err != nil {
 				t.Error(err)
 				return
 			}
 			for range 50 {
-				c, err := tree.Edit(Merge, Path{{Name: "limits"}}, []byte(`{"allow":true,"tagged":false}`))
+				c, err := tree.Edit(t.Context(), Merge, Path{{Name: "limits"}}, []byte(`{"allow":true,"tagged":false}`))
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if _, err := tree.Edit(Merge, Path{{Name: "types"}}, []byte(`{"u8":"x"}`)); err == nil {
+				if _, err := tree.Edit(t.Context(), Merge, Path{{Name: "types"}}, []byte(`{"u8":"x"}`)); err == nil {
 					t.Error("a bad value was taken")
 				}
 				if err := c.Revert(); err != nil {
@@ -290,7 +290,7 @@ func TestReads(t *testing.T) {
 	if _, err := tree.JSON(nil, JSONOptions{}); err == nil {
 		t.Error("a closed tree can be read")
 	}
-	if _, err := tree.Edit(Merge, nil, nil); err == nil {
+	if _, err := tree.Edit(t.Context(), Merge, nil, nil); err == nil {
 		t.Error("a closed tree can be edited")
 	}
 }

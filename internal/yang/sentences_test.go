@@ -59,7 +59,7 @@ func TestSentences(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			tree := s.NewTree()
 			defer tree.Close()
-			_, err := tree.Edit(Create, nil, []byte(c.body))
+			_, err := tree.Edit(t.Context(), Create, nil, []byte(c.body))
 			var e *Error
 			if !errors.As(err, &e) {
 				t.Fatalf("%v is no fault of the request", err)

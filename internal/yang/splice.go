@@ -6,6 +6,7 @@
 package yang
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -20,13 +21,13 @@ func (t *Tree) Restore(list *Node, entries iter.Seq[string]) error {
 	if !list.bulk {
 		return fmt.Errorf("restore %s: not a bulk list", list.path)
 	}
-	b := t.newBulkEditor(Create, true)
+	b := t.newBulkEditor(context.Background(), Create, true)
 	seen := make(map[string]bool)
-	fb := &builder{}
+	fb := &builder{ctx: b.ctx}
 	defer fb.free()
 	i := 0
 	for text := range entries {
-		v, err := parseBody([]byte(text))
+		v, err := parseBody(context.Background(), []byte(text), nil, false)
 		if err != nil {
 			b.fail(fault(InvalidValue, list.pathTo(), "element %d: %v", i, err))
 			break

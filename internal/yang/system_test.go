@@ -43,7 +43,7 @@ func TestSystemCreatedEntriesNeedNotBeCreated(t *testing.T) {
 			tree := cube(t, s, `{}`)
 			before := state(t, tree)
 			for range 2 { // what was taken back can be done again
-				change, err := tree.Edit(c.op, at(t, s, c.path), []byte(c.body))
+				change, err := tree.Edit(t.Context(), c.op, at(t, s, c.path), []byte(c.body))
 				checkError(t, err, c.tag, c.message)
 				if err != nil {
 					break

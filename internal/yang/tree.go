@@ -5,6 +5,7 @@
 package yang
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"sync"
@@ -267,7 +268,7 @@ func (t *Tree) read(at ref, what scope) ([]*item, error) {
 // find returns the node at p, nil if there is none. For a whole list it is the
 // first entry.
 func (t *Tree) find(p Path) (ref, error) {
-	b := &builder{}
+	b := &builder{ctx: context.Background()}
 	defer b.free()
 	var parent ref
 	var like *fragment

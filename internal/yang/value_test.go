@@ -88,7 +88,7 @@ func TestValues(t *testing.T) {
 	for _, c := range valueCases {
 		t.Run(c.leaf+" "+c.in, func(t *testing.T) {
 			tree := cube(t, s, `{}`)
-			_, err := tree.Edit(Merge, at(t, s, "types "+c.leaf), []byte(c.in))
+			_, err := tree.Edit(t.Context(), Merge, at(t, s, "types "+c.leaf), []byte(c.in))
 			if c.message != "" {
 				tag := InvalidValue
 				if strings.HasPrefix(c.message, "the body is empty") {
@@ -116,17 +116,17 @@ func TestHostileKeys(t *testing.T) {
 		`"]/limits/low["`, strings.Repeat("long", 500)}
 	for _, k := range keys {
 		p := Path{{Name: "rule", Keys: []string{k, "1"}}, {Name: "match", Keys: []string{k}}}
-		if _, err := tree.Edit(Create, p[:1], nil); err != nil {
+		if _, err := tree.Edit(t.Context(), Create, p[:1], nil); err != nil {
 			t.Fatalf("key %q: %v", k, err)
 		}
-		c, err := tree.Edit(Create, p, []byte(`{"value":"v"}`))
+		c, err := tree.Edit(t.Context(), Create, p, []byte(`{"value":"v"}`))
 		if err != nil {
 			t.Fatalf("key %q: %v", k, err)
 		}
 		if err := c.Revert(); err != nil {
 			t.Fatalf("key %q: %v", k, err)
 		}
-		if _, err := tree.Edit(Create, p, nil); err != nil {
+		if _, err := tree.Edit(t.Context(), Create, p, nil); err != nil {
 			t.Fatalf("key %q: %v", k, err)
 		}
 		_, resolved, err := s.Resolve(p.Segments())
@@ -147,7 +147,7 @@ func TestHostileKeys(t *testing.T) {
 		if e[0] != keys[i] || e[1] != "1" {
 			t.Errorf("entry %d is %q, want %q", i, e, keys[i])
 		}
-		if _, err := tree.Edit(Delete, Path{{Name: "rule", Keys: e}}, nil); err != nil {
+		if _, err := tree.Edit(t.Context(), Delete, Path{{Name: "rule", Keys: e}}, nil); err != nil {
 			t.Errorf("delete %q: %v", e, err)
 		}
 	}
@@ -156,6 +156,6 @@ func TestHostileKeys(t *testing.T) {
 	}
 	_, _, err = s.Resolve([]string{"rule", "a\x00b", "1"})
 	checkError(t, err, InvalidValue, "rule: key \"a\\x00b\": contains the character U+0000, which is not allowed")
-	_, err = tree.Edit(Create, Path{{Name: "rule", Keys: []string{"\xff", "1"}}}, nil)
+	_, err = tree.Edit(t.Context(), Create, Path{{Name: "rule", Keys: []string{"\xff", "1"}}}, nil)
 	checkError(t, err, InvalidValue, "rule: key \"\\xff\": not valid UTF-8")
 }
