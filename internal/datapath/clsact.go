@@ -9,6 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/internal/netdev"
 )
 
 // filterHolder is a bpf filter on a clsact qdisc, for kernels before 6.6, which have no tcx.
@@ -68,18 +70,32 @@ func (h *filterHolder) detach() error {
 
 func (h *filterHolder) close() {}
 
+// listFilters lists the filters at a place of a netdev.
+func listFilters(dev netlink.Link, place kind) ([]netlink.Filter, error) {
+	return netdev.Listed(func() ([]netlink.Filter, error) { return netlink.FilterList(dev, filterParent(place)) })
+}
+
+// noFilters says whether an error of listFilters means that there can be none: the netdev has no qdisc for filters, or is
+// gone.
+func noFilters(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODEV)
+}
+
 // openFilters finds our filters on all netdevs.
 func openFilters(instance string, roots map[ebpf.ProgramID]*root) ([]*attachment, error) {
-	links, err := netlink.LinkList()
+	links, err := netdev.Listed(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("listing netdevs: %w", err)
 	}
 	var out []*attachment
 	for _, l := range links {
 		for _, place := range []kind{kindIngress, kindEgress} {
-			filters, err := netlink.FilterList(l, filterParent(place))
+			filters, err := listFilters(l, place)
+			if noFilters(err) {
+				continue
+			}
 			if err != nil {
-				continue // no clsact here
+				return nil, fmt.Errorf("listing the filters of %s: %w", l.Attrs().Name, err)
 			}
 			for _, f := range filters {
 				b, ok := f.(*netlink.BpfFilter)

@@ -97,9 +97,9 @@ func programName(id ebpf.ProgramID) string {
 // foreignFilters names the filters of others.
 func foreignFilters(s spot, own string) ([]string, error) {
 	dev := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: s.ifindex}}
-	filters, err := netlink.FilterList(dev, filterParent(s.place))
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
-		return nil, nil // there is no qdisc for filters
+	filters, err := listFilters(dev, s.place)
+	if noFilters(err) {
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("asking for its filters: %w", err)

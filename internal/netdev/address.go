@@ -123,29 +123,26 @@ func addressesOf(index int) ([]entry, error) {
 	if err := unix.SetsockoptInt(s.GetFd(), unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1); err != nil {
 		return nil, fmt.Errorf("addresses: %w", err)
 	}
-	for try := 1; ; try++ {
+	msgs, err := Listed(func() ([][]byte, error) {
 		req := nl.NewNetlinkRequest(unix.RTM_GETADDR, unix.NLM_F_DUMP)
 		req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: s}}
 		msg := nl.NewIfAddrmsg(unix.AF_UNSPEC)
 		msg.Index = uint32(index)
 		req.AddData(msg)
-		msgs, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWADDR)
-		if errors.Is(err, netlink.ErrDumpInterrupted) && try < listTries {
+		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWADDR)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("addresses: %w", err)
+	}
+	var out []entry
+	for _, m := range msgs {
+		i, prefix, err := parseAddress(m)
+		if err != nil || i != index {
 			continue
 		}
-		if err != nil {
-			return nil, fmt.Errorf("addresses: %w", err)
-		}
-		var out []entry
-		for _, m := range msgs {
-			i, prefix, err := parseAddress(m)
-			if err != nil || i != index {
-				continue
-			}
-			out = append(out, newEntry(prefix, m))
-		}
-		return out, nil
+		out = append(out, newEntry(prefix, m))
 	}
+	return out, nil
 }
 
 func newEntry(prefix netip.Prefix, m []byte) entry {

@@ -80,19 +80,26 @@ func List() ([]Info, error) {
 	return list(h)
 }
 
-// listTries bounds the repetition of a listing that the kernel says was disturbed by changes.
-const listTries = 10
+// listTries bounds the repetition of a listing.
+const listTries = 20
 
-func list(h *netlink.Handle) ([]Info, error) {
+// Listed calls list, which lists something of the kernel's by netlink, again while the kernel says that the list may be
+// incomplete, because it changed meanwhile.
+func Listed[T any](list func() (T, error)) (T, error) {
 	for try := 1; ; try++ {
-		infos, err := listOnce(h)
-		if err == nil {
-			return infos, nil
-		}
-		if !errors.Is(err, netlink.ErrDumpInterrupted) || try == listTries {
-			return nil, fmt.Errorf("list network devices: %w", err)
+		all, err := list()
+		if err == nil || try == listTries || !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return all, err
 		}
 	}
+}
+
+func list(h *netlink.Handle) ([]Info, error) {
+	infos, err := Listed(func() ([]Info, error) { return listOnce(h) })
+	if err != nil {
+		return nil, fmt.Errorf("list network devices: %w", err)
+	}
+	return infos, nil
 }
 
 func listOnce(h *netlink.Handle) ([]Info, error) {
@@ -131,14 +138,12 @@ func Get(name string) (Info, error) {
 		return Info{}, err
 	}
 	info := infoOf(l)
-	addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+	addrs, err := addressesOf(info.Index)
 	if err != nil {
-		return Info{}, fmt.Errorf("network device %s: addresses: %w", name, err)
+		return Info{}, fmt.Errorf("network device %s: %w", name, err)
 	}
 	for _, a := range addrs {
-		if p, ok := prefixOf(a.IPNet); ok {
-			info.Addresses = append(info.Addresses, p)
-		}
+		info.Addresses = append(info.Addresses, a.prefix)
 	}
 	sortPrefixes(info.Addresses)
 	return info, nil

@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pace"
 )
@@ -125,5 +128,73 @@ func TestListAndGetTellWhatIsThere(t *testing.T) {
 		if by[name].Kind != kind {
 			t.Errorf("%s is of kind %q, want %q", name, by[name].Kind, kind)
 		}
+	}
+}
+
+func TestAListingThatIsDisturbedIsRepeated(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		disturbed int
+		other     error
+		want      error
+	}{
+		{"once", 1, nil, nil},
+		{"many times", listTries - 1, nil, nil},
+		{"again and again", listTries, nil, netlink.ErrDumpInterrupted},
+		{"another error", 0, unix.EPERM, unix.EPERM},
+	} {
+		calls := 0
+		got, err := Listed(func() (int, error) {
+			if calls++; calls <= c.disturbed {
+				return -1, fmt.Errorf("disturbed: %w", netlink.ErrDumpInterrupted)
+			}
+			return calls, c.other
+		})
+		if !errors.Is(err, c.want) || err == nil && got != c.disturbed+1 || calls > listTries {
+			t.Errorf("%s: %d, %v after %d calls, want %v", c.name, got, err, calls, c.want)
+		}
+	}
+}
+
+// TestDevicesAreReadWhileOthersComeAndGo: the kernel interrupts a listing when what it lists changes, for a hundredth of
+// them where containers are started all the time.
+func TestDevicesAreReadWhileOthersComeAndGo(t *testing.T) {
+	lab := netns.NewLab(t)
+	for i := range 60 {
+		lab.Run("ip", "link", "add", fmt.Sprintf("a%d", i), "type", "veth", "peer", "name", fmt.Sprintf("b%d", i))
+	}
+	stop, done := make(chan struct{}), make(chan error)
+	go func() {
+		done <- lab.Do(func() error {
+			come := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "come"}, PeerName: "go"}
+			for {
+				select {
+				case <-stop:
+					return nil
+				default:
+				}
+				if err := netlink.LinkAdd(come); err != nil {
+					return err
+				}
+				if err := netlink.LinkDel(come); err != nil {
+					return err
+				}
+			}
+		})
+	}()
+	err := lab.Do(func() error {
+		for i := range 400 {
+			if _, err := Get(fmt.Sprintf("a%d", i%60)); err != nil {
+				return err
+			}
+			if _, err := List(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	close(stop)
+	if err := errors.Join(err, <-done); err != nil {
+		t.Error(err)
 	}
 }

@@ -175,10 +175,12 @@ func (w *watcher) resync() error {
 
 // countFlaps asks for the counts of all devices; a listing does not have them.
 func (w *watcher) countFlaps() error {
-	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
-	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
-	msgs, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+	msgs, err := Listed(func() ([][]byte, error) {
+		req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	})
+	if err != nil {
 		return fmt.Errorf("counts of carrier changes: %w", err)
 	}
 	if w.flaps == nil {

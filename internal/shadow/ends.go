@@ -90,7 +90,7 @@ func (k *Keeper) space(c Cube) (s *space, fresh bool, err error) {
 func (s *space) find() error {
 	inside := map[string]*netlink.Veth{}
 	err := netdev.InNamespace(s.file, func() error {
-		links, err := netlink.LinkList()
+		links, err := netdev.Listed(netlink.LinkList)
 		for _, l := range links {
 			if v, ok := l.(*netlink.Veth); ok {
 				inside[v.Name] = v

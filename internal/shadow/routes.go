@@ -269,20 +269,18 @@ func (w *routeWatch) delete(key routeKey, r route) {
 func (w *routeWatch) list() error {
 	var now map[routeKey]route
 	err := netdev.InNamespace(w.file, func() (err error) {
-		for range 5 {
-			now = map[routeKey]route{}
+		now, err = netdev.Listed(func() (map[routeKey]route, error) {
+			all := map[routeKey]route{}
 			req := nl.NewNetlinkRequest(unix.RTM_GETROUTE, unix.NLM_F_DUMP)
 			req.AddData(nl.NewRtMsg())
-			err = req.ExecuteIter(unix.NETLINK_ROUTE, unix.RTM_NEWROUTE, func(m []byte) bool {
+			err := req.ExecuteIter(unix.NETLINK_ROUTE, unix.RTM_NEWROUTE, func(m []byte) bool {
 				if key, r, ok := parseRoute(m); ok {
-					now[key] = r
+					all[key] = r
 				}
 				return true
 			})
-			if !errors.Is(err, netlink.ErrDumpInterrupted) {
-				return err
-			}
-		}
+			return all, err
+		})
 		return err
 	})
 	if errors.Is(err, netlink.ErrDumpInterrupted) {
