@@ -58,6 +58,8 @@ type daemon struct {
 	events *events.Log
 	began  time.Time
 	level  *daemonLevel
+	// pinsOn is the BPF file system of the pins, 0 where that is not known.
+	pinsOn uint64
 	// started is true from the ready line on.
 	started bool
 
@@ -158,6 +160,7 @@ func (d *daemon) prepareSystem(context.Context) error {
 	if err := d.parts.ensureBPFFS(d.opts.BPFFS); err != nil {
 		return err
 	}
+	d.pinsOn, _ = pinsDevice(d.opts.BPFFS) // ensureBPFFS has looked
 	if err := pinsOutlive(d.opts.BPFFS, "/proc/1/root"); err != nil {
 		d.log.Warn("traffic will stop with the daemon", "err", err)
 	}

@@ -36,10 +36,26 @@ func (d *daemon) observed() rest.Observed {
 	if l, ok := d.plane.(linker); ok {
 		o.Linker = l
 	}
+	if d.pinsOn != 0 {
+		o.Pins = d.pinsMissing
+	}
 	if d.store != nil {
 		o.Store = d.store
 	}
 	return o
+}
+
+// pinsMissing says what is wrong with the directory for pins: a file system that was unmounted, or another one over it,
+// takes the pins away.
+func (d *daemon) pinsMissing() error {
+	now, err := pinsDevice(d.opts.BPFFS)
+	switch {
+	case err != nil:
+		return err
+	case now != d.pinsOn:
+		return fmt.Errorf("%s is in another file system than when polycubed started", d.opts.BPFFS)
+	}
+	return nil
 }
 
 // slowPath tells how full the ring is.

@@ -57,6 +57,22 @@ func ensureBPFFS(dir string) error {
 	return ownPins(dir)
 }
 
+// pinsDevice is the number of the BPF file system that a directory is in.
+func pinsDevice(dir string) (uint64, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return 0, fmt.Errorf("looking at %s: %w", dir, err)
+	}
+	if uint32(fs.Type) != unix.BPF_FS_MAGIC {
+		return 0, fmt.Errorf("%s is in no BPF file system any more", dir)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return 0, fmt.Errorf("looking at %s: %w", dir, err)
+	}
+	return st.Dev, nil
+}
+
 // ownPins refuses a directory that somebody else keeps pins in: cleaning up removes all
 // that is in it. Ours has the directory core, which the data plane makes first.
 func ownPins(dir string) error {

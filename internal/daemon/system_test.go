@@ -81,3 +81,51 @@ func TestPinsOutlive(t *testing.T) {
 		t.Error("another file system under the same name passes")
 	}
 }
+
+// TestPinsThatAreGoneAreMissed: the file system is unmounted, or another one is mounted over it.
+func TestPinsThatAreGoneAreMissed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mounts BPF file systems")
+	}
+	at := t.TempDir()
+	mount := func() {
+		t.Helper()
+		if err := unix.Mount("bpf", at, "bpf", 0, "mode=0700"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) }) // it may be unmounted already
+	}
+	mount()
+	d := &daemon{opts: Options{BPFFS: filepath.Join(at, "pins")}}
+	if err := os.Mkdir(d.opts.BPFFS, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if d.pinsOn, err = pinsDevice(d.opts.BPFFS); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.pinsMissing(); err != nil {
+		t.Errorf("all is well: %v", err)
+	}
+	mount()
+	if err := d.pinsMissing(); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("another file system: %v", err)
+	}
+	if err := os.Mkdir(d.opts.BPFFS, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.pinsMissing(); err == nil || !strings.Contains(err.Error(), "another file system") {
+		t.Errorf("another file system with the directory in it: %v", err)
+	}
+	for range 2 {
+		if err := unix.Unmount(at, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(d.opts.BPFFS, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.pinsMissing(); err == nil || !strings.Contains(err.Error(), "no BPF file system") {
+		t.Errorf("unmounted: %v", err)
+	}
+}

@@ -185,7 +185,7 @@ func (e *Exporter) writeDaemon(enc *encoder) {
 		enc.put("polycube_store_state_bytes", float64(s.StateBytes))
 		enc.put("polycube_store_snapshots_total", float64(s.Snapshots))
 		enc.put("polycube_store_snapshot_failures_total", float64(s.SnapshotFailures))
-		enc.put("polycube_store_healthy", truth(!s.Broken))
+		enc.put("polycube_store_healthy", truth(s.Healthy()))
 	}
 	e.Requests.write(enc)
 	if e.Events != nil {

@@ -33,6 +33,8 @@ type Observed struct {
 	// SlowPath tells how full the ring is; false while there is none.
 	SlowPath func() (slowpath.Load, bool)
 	Store    interface{ Stats() store.Stats }
+	// Pins says what is wrong where maps and programs are pinned, nil if all is well.
+	Pins func() error
 	// Level is the daemon's own log level.
 	Level LogLevel
 }
@@ -74,8 +76,13 @@ func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) error {
 
 // serveReady answers /readyz: cubes are restored, and changes can be made.
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) error {
-	if s.observed.Store != nil && s.observed.Store.Stats().Broken {
-		return s.probe(w, r, errors.New("the disk cannot tell what it holds, changes are refused"))
+	if s.observed.Store != nil {
+		switch st := s.observed.Store.Stats(); {
+		case st.Broken:
+			return s.probe(w, r, errors.New("the disk cannot tell what it holds, changes are refused"))
+		case st.Refusal != "":
+			return s.probe(w, r, errors.New("the last change could not be written: "+st.Refusal))
+		}
 	}
 	select {
 	case <-s.ending:

@@ -135,7 +135,7 @@ func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request, rest []stri
 func (s *Server) status() statusView {
 	v := statusView{Daemon: s.daemonView(), Drops: []dropView{}, Services: []serviceView{}, Programs: programsView{Reasons: []programView{}}}
 	numbers := s.manager.Numbers()
-	all := slices.Concat(v.Cubes.look(numbers), v.Ports.look(numbers), s.storeTroubles(&v))
+	all := slices.Concat(v.Cubes.look(numbers), v.Ports.look(numbers), s.storeTroubles(&v), s.pinTroubles())
 	v.Cubes.Revision = s.manager.Revision()
 	s.lookAtPrograms(&v)
 	all = append(all, s.lookAtPackets(&v, numbers)...)
@@ -294,6 +294,20 @@ func (s *Server) lookAtPackets(v *statusView, numbers []topology.CubeNumbers) []
 	return out
 }
 
+// pinTroubles looks at where maps and programs are pinned.
+func (s *Server) pinTroubles() []trouble {
+	if s.observed.Pins == nil {
+		return nil
+	}
+	err := s.observed.Pins()
+	if err == nil {
+		return nil
+	}
+	return []trouble{{Severity: severityCritical, Where: "bpffs", What: err.Error() + ": packets go on, but changes are refused, and the next " +
+		"start cannot take over what cubes have learned",
+		Remedy: "mount a BPF file system there again and restart polycubed when some packets may be lost"}}
+}
+
 // storeTroubles looks at the store.
 func (s *Server) storeTroubles(v *statusView) []trouble {
 	if s.observed.Store == nil {
@@ -312,6 +326,15 @@ func (s *Server) storeTroubles(v *statusView) []trouble {
 	}
 	if st.Broken {
 		add(severityCritical, "the disk cannot tell what it holds, changes are refused", "look at the disk: each change tries again")
+	}
+	switch {
+	case st.Missing != "":
+		add(severityCritical, strings.TrimPrefix(st.Missing, "store: ")+": the next start would not find the configuration",
+			"put it back, or leave nothing in its place and change something: the next change writes the whole configuration there")
+	case st.Full:
+		add(severityCritical, "the disk is full, changes are refused sooner or later", "make room on the disk")
+	case st.Refusal != "" && !st.Broken:
+		add(severityCritical, "the last change was refused because it could not be written: "+st.Refusal, "look at the disk: each change tries again")
 	}
 	if st.SnapshotFailures > 0 {
 		add(severityWarning, fmt.Sprintf("%d snapshots could not be made, the journal grows", st.SnapshotFailures), "make room on the disk")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -26,6 +27,11 @@ func (m sickManager) ServiceStates() []topology.ServiceState {
 	}
 	return []topology.ServiceState{{Registration: topology.Registration{Name: m.lost}, Error: "exit status 1"}}
 }
+
+// statsOf is a store with some stats.
+type statsOf store.Stats
+
+func (s statsOf) Stats() store.Stats { return store.Stats(s) }
 
 func (m sickManager) Numbers() []topology.CubeNumbers { return m.numbers }
 
@@ -53,6 +59,13 @@ func TestStatus(t *testing.T) {
 		{"a service is lost", []topology.CubeNumbers{{Name: "a", Service: "knock", Trouble: "its service is lost"}}, Observed{}, "knock", "critical",
 			[]string{"a", "service knock"}},
 		{"a repaired store", nil, Observed{Store: madeUpStore{}}, "", "warning", []string{"store"}},
+		{"a store whose directory is gone", nil, Observed{Store: statsOf{Missing: "store: its directory /x was removed"}}, "", "critical",
+			[]string{"store"}},
+		{"a full disk", nil, Observed{Store: statsOf{Full: true}}, "", "critical", []string{"store"}},
+		{"a change that was refused", nil, Observed{Store: statsOf{Refusal: "no space left"}}, "", "critical", []string{"store"}},
+		{"pins that are gone", nil, Observed{Pins: func() error { return errors.New("/sys/fs/bpf/x is in no BPF file system any more") }}, "",
+			"critical", []string{"bpffs"}},
+		{"pins that are there", nil, Observed{Pins: func() error { return nil }}, "", "ok", nil},
 		{"a broken store", nil, Observed{Store: madeUpStore{broken: true}}, "", "critical", []string{"store", "store"}},
 	}
 	for _, tt := range tests {

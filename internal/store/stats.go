@@ -26,14 +26,26 @@ type Stats struct {
 	SnapshotAt                  time.Time
 	// Broken is set while the disk cannot tell what it holds.
 	Broken bool
+	// Missing says what was removed or replaced of the directory, "" while all is there; Refusal why the last change could
+	// not be written, "" if it could.
+	Missing, Refusal string
+	// Full is set when the disk has no room for another snapshot and some changes.
+	Full bool
 	// Repaired says in sentences what damage the start found and left out.
 	Repaired []string
 }
+
+// Healthy reports whether changes can be written, as far as the store knows, and the next start finds them.
+func (s Stats) Healthy() bool { return !s.Broken && s.Missing == "" && s.Refusal == "" }
+
+// roomToSpare is the room for changes, in bytes, that a disk which is not full has beside that for a snapshot.
+const roomToSpare = 1 << 20
 
 // counted is what the store counts.
 type counted struct {
 	commits          *tally.Histogram
 	failures         uint64
+	refusal          string
 	snapshots        uint64
 	snapshotFailures uint64
 	snapshotAt       time.Time
@@ -45,7 +57,13 @@ func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := &s.counted
-	return Stats{Commits: h.commits.Snapshot(), Failures: h.failures, Generation: s.gen, JournalBytes: s.size,
+	missing, full := "", false
+	if !s.closed {
+		missing = s.missing()
+		free, known := s.dir.free()
+		full = known && free < s.bytes+roomToSpare
+	}
+	return Stats{Missing: missing, Refusal: h.refusal, Full: full, Commits: h.commits.Snapshot(), Failures: h.failures, Generation: s.gen, JournalBytes: s.size,
 		JournalRecords: s.records, StateBytes: s.bytes, Snapshots: h.snapshots, SnapshotFailures: h.snapshotFailures,
 		SnapshotAt: h.snapshotAt, Broken: s.broken, Repaired: h.repaired}
 }

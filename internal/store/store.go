@@ -36,6 +36,9 @@ var (
 	ErrBroken = errors.New("the disk cannot tell what it holds")
 	// ErrNoWholeState is returned by Open when nothing in the directory can be trusted. The files are left as they are.
 	ErrNoWholeState = errors.New("no generation is whole: restore a backup, or move the directory away to start empty")
+	// ErrMissing is returned by Commit when the path of the store leads elsewhere than when it was opened, and the store
+	// cannot move there. Nothing is changed; each Commit tries again.
+	ErrMissing = errors.New("what is written there would be lost")
 	// ErrInvalid is returned by Commit for records that cannot be stored. Nothing is changed.
 	ErrInvalid = errors.New("invalid record")
 )
@@ -247,6 +250,28 @@ func (s *Store) write(batch []*request) error {
 	if s.closed {
 		return fmt.Errorf("store %s: %w", s.dir.path, ErrClosed)
 	}
+	err := s.append(batch)
+	if err != nil {
+		s.counted.refusal = err.Error()
+		return err
+	}
+	s.counted.refusal = ""
+	s.seq += uint64(len(batch))
+	for _, req := range batch {
+		s.records += len(req.recs)
+		s.apply(req.recs)
+	}
+	s.maybeRotate()
+	return nil
+}
+
+// append makes the requests durable, or leaves the journal as it was.
+func (s *Store) append(batch []*request) error {
+	if s.missing() != "" {
+		if err := s.move(); err != nil {
+			return err
+		}
+	}
 	if s.broken {
 		if err := s.rotate(); err != nil {
 			return fmt.Errorf("store %s: %w", s.dir.path, errors.Join(err, ErrBroken))
@@ -271,13 +296,10 @@ func (s *Store) write(batch []*request) error {
 	if err := s.dir.sync(s.journal, name); err != nil {
 		return fmt.Errorf("store %s: journal: %w", s.dir.path, errors.Join(err, s.abandon()))
 	}
-	s.size += int64(len(b))
-	s.seq += uint64(len(batch))
-	for _, req := range batch {
-		s.records += len(req.recs)
-		s.apply(req.recs)
+	if what := s.missing(); what != "" {
+		return fmt.Errorf("%s: %w", what, errors.Join(ErrMissing, s.cut()))
 	}
-	s.maybeRotate()
+	s.size += int64(len(b))
 	return nil
 }
 

@@ -308,3 +308,37 @@ func TestInstancesSideBySide(t *testing.T) {
 	}
 	da.Do("br1 show")
 }
+
+// TestTheConfigurationOutlivesItsDirectory: somebody removes it under a running daemon. The status tells, the next change
+// writes everything anew, and the next daemon finds it.
+func TestTheConfigurationOutlivesItsDirectory(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	d.Do("simplebridge add br1")
+	var status struct {
+		Status   string
+		Troubles []struct{ Severity, Where, What, Remedy string }
+	}
+	d.Get("/status", &status)
+	if status.Status != "ok" {
+		t.Fatalf("before, the status is %+v", status)
+	}
+	if err := os.RemoveAll(filepath.Join(d.dir, "state")); err != nil {
+		t.Fatal(err)
+	}
+	d.Get("/status", &status)
+	if status.Status != "critical" || status.Troubles[0].Where != "store" || !strings.Contains(status.Troubles[0].What, "was removed") ||
+		status.Troubles[0].Remedy == "" {
+		t.Errorf("the directory is removed, the status is %+v", status)
+	}
+	d.Do("br1 set loglevel=DEBUG")
+	d.Get("/status", &status)
+	if status.Status != "ok" {
+		t.Errorf("after a change, the status is %+v", status)
+	}
+	d.Stop()
+	next := d.Start()
+	if got := strings.TrimSpace(next.Do("br1 show loglevel")); got != "DEBUG" {
+		t.Errorf("after a restart, the level is %q", got)
+	}
+}

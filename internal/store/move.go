@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Where the store's path leads. Somebody may remove the directory of a running daemon, or mount a file system over it: what
+// is written to it from then on is lost with the process, and nothing tells.
+
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// missing says what is gone of the directory and the journal that are open, "" if their names still lead to them. s.mu is
+// held.
+func (s *Store) missing() string {
+	if what := s.dir.missing(); what != "" {
+		return what
+	}
+	if s.broken || s.journal == nil {
+		return "" // another one is made
+	}
+	return s.dir.missingFile(s.journal, journalName(s.gen))
+}
+
+// move begins a generation where the path leads now, and leaves what was open. It does not when there is something else.
+func (s *Store) move() error {
+	what := s.missing()
+	fail := func(err error) error { return fmt.Errorf("%s: %w", what, errors.Join(err, ErrMissing)) }
+	if s.dir.missing() == "" { // the journal alone
+		if err := s.rotate(); err != nil {
+			return fail(err)
+		}
+		s.log.Error("the whole configuration was written anew", "reason", what)
+		return nil
+	}
+	d, err := openDir(s.dir.path)
+	if err != nil {
+		return fail(err)
+	}
+	d.fault = s.dir.fault
+	lock, err := d.claim()
+	if err != nil {
+		d.f.Close()
+		return fail(err)
+	}
+	was, wasLock := s.dir, s.lock
+	s.dir, s.lock = d, lock
+	if err := s.rotate(); err != nil {
+		s.dir, s.lock = was, wasLock
+		lock.Close()
+		d.f.Close()
+		return fail(err)
+	}
+	clear(s.suspect)
+	wasLock.Close()
+	was.f.Close()
+	s.log.Error("the whole configuration was written anew, its history is not there any more", "reason", what)
+	return nil
+}
+
+// claim locks a directory that has no store in it.
+func (d *dir) claim() (*os.File, error) {
+	names, err := d.names()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if _, _, ok := parseName(name); ok || name != lockName && !strings.HasSuffix(name, tmpSuffix) {
+			return nil, fmt.Errorf("%s holds %q, which is not of this daemon: move it away", d.path, name)
+		}
+	}
+	return d.lock()
+}
+
+// missing says what is wrong where the path leads elsewhere than to the open directory, "" if it leads there.
+func (d *dir) missing() string {
+	var is, open unix.Stat_t
+	if err := unix.Fstat(int(d.f.Fd()), &open); err != nil {
+		return fmt.Sprintf("store: its directory cannot be read: %v", err)
+	}
+	err := unix.Lstat(d.path, &is)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return fmt.Sprintf("store: its directory %s was removed", d.path)
+	case err != nil:
+		return fmt.Sprintf("store: its directory %s cannot be reached: %v", d.path, err)
+	case is.Dev != open.Dev || is.Ino != open.Ino:
+		return fmt.Sprintf("store: its directory %s was replaced", d.path)
+	}
+	return ""
+}
+
+// missingFile says so of an open file of the directory.
+func (d *dir) missingFile(f *os.File, name string) string {
+	var is, open unix.Stat_t
+	err := errors.Join(unix.Fstat(int(f.Fd()), &open), unix.Fstatat(int(d.f.Fd()), name, &is, unix.AT_SYMLINK_NOFOLLOW))
+	if err != nil || is.Dev != open.Dev || is.Ino != open.Ino {
+		return fmt.Sprintf("store: its file %s was removed or replaced", filepath.Join(d.path, name))
+	}
+	return ""
+}
+
+// free is how many bytes there is room for; false where the file system does not tell.
+func (d *dir) free() (int64, bool) {
+	var st unix.Statfs_t
+	if unix.Fstatfs(int(d.f.Fd()), &st) != nil || st.Blocks == 0 {
+		return 0, false
+	}
+	return int64(st.Bavail) * st.Bsize, true //nolint:unconvert // of another type on other architectures
+}
