@@ -95,7 +95,7 @@ var table = []Family{
 	{Name: "polycube_store_state_bytes", Kind: Gauge, Series: one, Help: "Size of the configuration in the store."},
 	{Name: "polycube_store_snapshots_total", Kind: Counter, Series: one, Help: "Snapshots made since the start."},
 	{Name: "polycube_store_snapshot_failures_total", Kind: Counter, Series: one, Help: "Snapshots that could not be made."},
-	{Name: "polycube_store_healthy", Kind: Gauge, Series: one, Help: "0 while the disk cannot tell what it holds."},
+	{Name: "polycube_store_healthy", Kind: Gauge, Series: one, Help: "0 while changes cannot be written, or would be lost at the next start."},
 
 	{Name: "polycube_api_request_duration_seconds", Kind: Histogram, Labels: []string{"method", "route", "status"},
 		Series: "at most 500", Help: "Time of a request, by the pattern of its path. Streams are not in it."},
