@@ -111,5 +111,5 @@ func (d *dir) free() (int64, bool) {
 	if unix.Fstatfs(int(d.f.Fd()), &st) != nil || st.Blocks == 0 {
 		return 0, false
 	}
-	return int64(st.Bavail) * st.Bsize, true //nolint:unconvert // of another type on other architectures
+	return int64(st.Bavail) * st.Bsize, true
 }

@@ -128,7 +128,7 @@ func TestNoObjectTakesTheDaemonDown(t *testing.T) {
 	all := objects(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test's
+	r := rand.New(rand.NewPCG(seed, 0))
 	n := 0
 	for end := time.Now().Add(long); time.Now().Before(end) && !t.Failed(); n++ {
 		data := damage(r, all[r.IntN(len(all))])
