@@ -36,8 +36,14 @@ const (
 	reasonMax   = 64
 )
 
-// ErrObject marks an object that is not a cube's, or is malformed.
-var ErrObject = fmt.Errorf("not a cube's object: %w", cube.ErrInvalid)
+// ErrObject marks an object that is not a cube's, or is malformed. It is a kind of cube.ErrInvalid.
+var ErrObject error = objectError{}
+
+type objectError struct{}
+
+func (objectError) Error() string { return "not a cube's object" }
+
+func (objectError) Is(target error) bool { return target == cube.ErrInvalid }
 
 // Object is a compiled cube, parsed once and shared by its instances.
 type Object struct {
@@ -88,7 +94,7 @@ type Function struct {
 func ParseObject(hook cube.Hook, elf []byte) (o *Object, err error) {
 	defer func() {
 		if v := recover(); v != nil { // the object may come from a service, and one that is malformed must not end the daemon
-			o, err = nil, fmt.Errorf("reading the object: %v: %w", v, ErrObject)
+			o, err = nil, fmt.Errorf("reading object: %v: %w", v, ErrObject)
 		}
 	}()
 	return parse(hook, elf)
@@ -97,7 +103,7 @@ func ParseObject(hook cube.Hook, elf []byte) (o *Object, err error) {
 func parse(hook cube.Hook, elf []byte) (*Object, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(elf))
 	if err != nil {
-		return nil, fmt.Errorf("reading the object: %w: %w", err, ErrObject)
+		return nil, fmt.Errorf("reading object: %w: %w", err, ErrObject)
 	}
 	if err := checkTypes(spec.Types); err != nil {
 		return nil, err
