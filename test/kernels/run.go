@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -139,7 +138,9 @@ func joined(parts []Report) Report {
 				all.Notes = append(all.Notes, note)
 			}
 		}
-		maps.Copy(all.Wrote, r.Wrote)
+		for job, text := range r.Wrote { // a package may have tests in each
+			all.Wrote[job] += text
+		}
 		all.Took = max(all.Took, r.Took)
 		all.Used += r.Used
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/polycube/polycube/test/kernels/guest"
@@ -62,8 +63,8 @@ func (c *Cache) build(ctx context.Context, checkout, dir string, jobs []Job) (*B
 func packagesOf(jobs []Job) []string {
 	var out []string
 	for _, j := range jobs {
-		if j.Package != "" {
-			out = append(out, "./"+j.Package)
+		if dir := "./" + j.Package; j.Package != "" && !slices.Contains(out, dir) {
+			out = append(out, dir)
 		}
 	}
 	return out
