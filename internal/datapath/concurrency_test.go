@@ -9,8 +9,9 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// TestBothWaysAtOnceLosesAndMiscountsNothing sends in both directions, each from a CPU of its own, while programs are swapped and maps are written: per-CPU memory is shared by all packets of
-// a CPU, and a packet that found another's there would go astray or be counted wrongly.
+// TestBothWaysAtOnceLosesAndMiscountsNothing sends in both directions, each from a CPU of its own,
+// while programs are swapped and maps are written: per-CPU memory is shared by all packets of a
+// CPU, and a packet that found another's there would go astray or be counted wrongly.
 func TestBothWaysAtOnceLosesAndMiscountsNothing(t *testing.T) {
 	some := []setting{settings[0], settings[1], settings[3], settings[4], settings[6], settings[7]}
 	in(t, some, func(t *testing.T, b *bench) {

@@ -122,14 +122,15 @@ func (l *lab) probe(t *testing.T, path string) answer {
 func TestProbes(t *testing.T) {
 	for _, tt := range []struct {
 		path   string
-		broken bool
+		store  statsOf
 		status int
 		text   string
 	}{
-		{"/healthz", false, 200, "ok\n"}, {"/healthz", true, 200, "ok\n"}, {"/readyz", false, 200, "ok\n"},
-		{"/readyz", true, 503, "the disk cannot tell what it holds, changes are refused\n"},
+		{"/healthz", statsOf{}, 200, "ok\n"}, {"/healthz", statsOf{Broken: true}, 200, "ok\n"}, {"/readyz", statsOf{}, 200, "ok\n"},
+		{"/readyz", statsOf{Broken: true}, 503, "the disk cannot tell what it holds, changes are refused\n"},
+		{"/readyz", statsOf{Refusal: "no space left on device"}, 503, "the last change could not be written: no space left on device\n"},
 	} {
-		l := newLab(t, Options{Observed: Observed{Store: madeUpStore{tt.broken}}}, false)
+		l := newLab(t, Options{Observed: Observed{Store: tt.store}}, false)
 		if a := l.probe(t, tt.path); a.status != tt.status || a.body != tt.text {
 			t.Errorf("%s: %d %q, want %d %q", tt.path, a.status, a.body, tt.status, tt.text)
 		}

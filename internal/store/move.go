@@ -35,7 +35,7 @@ func (s *Store) move() error {
 		if err := s.rotate(); err != nil {
 			return fail(err)
 		}
-		s.log.Error("the whole configuration was written anew", "reason", what)
+		s.log.Error("wrote the whole configuration to a new journal", "reason", what)
 		return nil
 	}
 	d, err := openDir(s.dir.path)
@@ -59,7 +59,7 @@ func (s *Store) move() error {
 	clear(s.suspect)
 	wasLock.Close()
 	was.f.Close()
-	s.log.Error("the whole configuration was written anew, its history is not there any more", "reason", what)
+	s.log.Error("wrote the whole configuration to a new directory; its history is lost", "reason", what)
 	return nil
 }
 

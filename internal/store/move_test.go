@@ -115,7 +115,7 @@ func TestAnotherStoreInItsPlaceIsNotTouched(t *testing.T) {
 	if st := s.Stats(); st.Missing == "" || st.Refusal == "" || st.Failures != 1 {
 		t.Errorf("%+v", st)
 	}
-	// Put back, it goes on.
+	// Once the directory is back in place, changes are stored again.
 	if err := errors.Join(os.Rename(dir, dir+".other"), os.Rename(away, dir)); err != nil {
 		t.Fatal(err)
 	}

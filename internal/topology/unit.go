@@ -41,13 +41,13 @@ func (s *service) portLimit() int {
 // errGone is the answer of a unit whose cube was deleted while the caller waited for it.
 var errGone = fmt.Errorf("the cube was deleted: %w", cube.ErrNotFound)
 
-// panicError is a panic in a cube's code.
+// panicError is a panic in a cube's code, or in the daemon's while it deals with a cube or service.
 type panicError struct {
 	value any
 	stack []byte
 }
 
-func (e *panicError) Error() string { return fmt.Sprintf("panic in the cube's code: %v", e.value) }
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
 // unit is a living cube.
 type unit struct {

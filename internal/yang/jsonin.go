@@ -90,7 +90,7 @@ func parseBody(ctx context.Context, body []byte, n *Node, entry bool) (value, er
 		return value{}, err
 	}
 	if _, err := r.Token(); !errors.Is(err, io.EOF) {
-		return value{}, fmt.Errorf("the body goes on after the JSON value, at byte %d", r.InputOffset())
+		return value{}, fmt.Errorf("there is more text after the JSON value, at byte %d", r.InputOffset())
 	}
 	return v, nil
 }

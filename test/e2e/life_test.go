@@ -309,8 +309,8 @@ func TestInstancesSideBySide(t *testing.T) {
 	da.Do("br1 show")
 }
 
-// TestTheConfigurationOutlivesItsDirectory: somebody removes it under a running daemon. The status tells, the next change
-// writes everything anew, and the next daemon finds it.
+// TestTheConfigurationOutlivesItsDirectory: somebody removes it under a running daemon. The status says so, the next change
+// writes the whole configuration again, and the next daemon restores it.
 func TestTheConfigurationOutlivesItsDirectory(t *testing.T) {
 	t.Parallel()
 	d := start(t)
