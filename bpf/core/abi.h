@@ -103,33 +103,44 @@ struct pcn_flood_exit {
 struct pcn_flood {
 	__u32 count;   /* ports that lead to a netdev: exit[0..count) */
 	__u32 complex; /* ports that lead to another program, known to the driver */
-	__u32 tap;     /* interface that takes copies for programs: TAP (TC), loop (XDP); 0: none */
-	__u32 copies;  /* ports whose copies must go through programs: copy_port[0..copies) */
+	__u32 tap;     /* TC: interface that takes copies for programs; 0: none */
+	__u32 copies;  /* XDP: ports whose copies come back by the loop */
+	__u32 group;   /* XDP: the broadcast's netdevs and those ports; 0: user space copies */
+	__u32 pad;
 	__u64 simple_ports[PCN_MAX_PORTS / 64];
 	__u64 complex_ports[PCN_MAX_PORTS / 64];
 	struct pcn_flood_exit exit[PCN_MAX_PORTS];
-	__u16 copy_port[PCN_MAX_PORTS];
 };
 
 /* The ports of a set, by cube << 16 | set. */
 struct pcn_flood_set {
 	__u64 ports[PCN_MAX_PORTS / 64];
 	__u64 tagged[PCN_MAX_PORTS / 64]; /* those among them that want the tag */
-	/* XDP: */
-	__u64 copied[PCN_MAX_PORTS / 64]; /* ports whose copies come back by the loop */
-	__u32 group;			  /* of netdevs, for the broadcast; 0: user space copies */
-	__u16 copies;			  /* ports in copied */
-	__u8 flags;			  /* PCN_SET_... */
-	__u8 words;			  /* those of ports that are not 0, by bit */
+	__u32 group; /* XDP: as in pcn_flood */
+	__u8 flags;  /* XDP: PCN_SET_... */
+	__u8 words;  /* those of ports that are not 0, by bit */
+	__u16 pad;
 };
 
 /* Of a set: some members want the tag, some do not. Where there are both, the netdevs among the
  * latter have a program in the broadcast that takes it off, or, where that cannot be (generic
- * XDP), get their copies by one more copy on the loop, behind those of the ports. */
+ * XDP), get their copies by one more copy on the loop, behind those of the ports. BY_LOOP: there
+ * are copies that come back by the loop. */
 #define PCN_SET_WITH 1
 #define PCN_SET_WITHOUT 2
 #define PCN_SET_BY_LOOP 4
 #define PCN_SET_UNTAGS 8
+
+/* Whose copies come back by the loop, by group: the n-th that comes back is for the n-th port. A
+ * group never changes, so that a copy under way finds its port whatever happens to the ports. */
+struct pcn_copies {
+	__u32 count;
+	__u32 for_tc; /* one more copy, which TC copies for the netdevs of these ports */
+	__u64 tc_ports[PCN_MAX_PORTS / 64];
+	__u16 port[PCN_MAX_PORTS]; /* and PCN_COPY_UNTAGGED */
+};
+
+#define PCN_COPY_UNTAGGED (1 << 15) /* the port does not want the tag that other members want */
 
 #define PCN_LOOP_MAGIC 0x7063
 #define PCN_LOOP_FRAME \
@@ -138,23 +149,21 @@ struct pcn_flood_set {
 /* Stands before a frame on the loop, the veth pair by which XDP copies come back in. */
 struct pcn_loop {
 	__u16 magic;
-	__u16 set;    /* of a flood to a set */
-	__u32 serial; /* of the flood; the upper byte is the CPU */
 	__u16 cube;
+	__u32 serial; /* of the flood; the upper byte is the CPU */
+	__u32 what;   /* PCN_LOOP_..., and the group of a flood or the target of one packet */
 	__u16 in_port;
 	__u8 hops;
-	__u8 flags;   /* of md */
-	__u16 single; /* a flood: 0 or PCN_LOOP_...; else one packet, for in_port: its target and
-			 PCN_LOOP_SINGLE */
+	__u8 flags; /* of md */
 	__u32 traffic_class;
 	__u32 flow_hash;
 	__u32 tenant;
 	__u32 pass_ifindex;
 };
 
-#define PCN_LOOP_SINGLE (1 << 15)
-#define PCN_LOOP_SET (1 << 14)	  /* a flood to a set */
-#define PCN_LOOP_TAGGED (1 << 13) /* whose frame has the tag that some of the ports do not want */
+#define PCN_LOOP_SINGLE (1U << 31) /* one packet, for in_port */
+#define PCN_LOOP_TAGGED (1U << 30) /* the frame has the tag that some of the ports do not want */
+#define PCN_LOOP_VALUE 0xffffff	   /* the bits of the group or target */
 
 _Static_assert(sizeof(struct pcn_loop) == 32, "loop header, as much as XDP metadata may be");
 

@@ -12,17 +12,6 @@
 #else
 #define HOOK_FLAGS PCN_RECORD_XDP
 #define LEN(ctx) bpf_xdp_get_buff_len(ctx)
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
-	__uint(max_entries, PCN_MAX_CUBES);
-	__type(key, __u32);
-	__array(values, struct {
-		__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
-		__uint(max_entries, PCN_MAX_PORTS);
-		__uint(key_size, sizeof(__u32));
-		__uint(value_size, sizeof(struct bpf_devmap_val));
-	});
-} pcn_broadcasts SEC(".maps");
 #endif
 
 #include "up.h"
@@ -182,8 +171,7 @@ PCN_INLINE int came_from(struct xdp_md *ctx, __u32 cube, __u32 port)
 
 /* Says what the copies on the loop are: in the metadata before the frame, which a native driver
  * carries along to the queue, and per CPU, where generic XDP looks within this call. */
-PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube, __u32 port, __u32 single,
-			__u32 set)
+PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube, __u32 port, __u32 what)
 {
 	__u32 zero = 0;
 	struct pcn_loop *now = bpf_map_lookup_elem(&pcn_flooding, &zero);
@@ -197,8 +185,7 @@ PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube, __u32
 	now->serial = bpf_get_smp_processor_id() << 24 | ((now->serial + 1) & 0xffffff);
 	now->cube = cube;
 	now->in_port = port;
-	now->single = single;
-	now->set = set;
+	now->what = what;
 	now->flags = md->flags;
 	now->hops = md->hops;
 	now->traffic_class = md->traffic_class;
@@ -210,10 +197,10 @@ PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube, __u32
 }
 
 /* True if the kernel can make all copies: it can leave out the netdev that the packet is just
- * in from but no other, and it cannot clone a frame of several buffers. */
+ * in from but no other, and it cannot clone a frame of several buffers. The loop has an MTU. */
 PCN_INLINE int can_broadcast(struct xdp_md *ctx, struct pcn_flood *row, __u32 cube, __u32 in_port)
 {
-	if (row->copies && !row->tap)
+	if (row->copies && LEN(ctx) > PCN_LOOP_FRAME)
 		return 0;
 	if (has(row->simple_ports, in_port) && !came_from(ctx, cube, in_port))
 		return 0;
@@ -237,9 +224,10 @@ PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 
 	if (!netdevs && others < 2 && !(THROUGH_EGRESS(who) && others))
 		return others ? -1 : XDP_DROP;
-	void *map = bpf_map_lookup_elem(&pcn_broadcasts, &cube);
+	__u32 group = row->group;
+	void *map = bpf_map_lookup_elem(&pcn_groups, &group);
 	if (!map || !can_broadcast(ctx, row, cube, in_port) ||
-	    (row->copies && announce(ctx, md, cube, in_port, 0, 0))) {
+	    (row->copies && announce(ctx, md, cube, in_port, group))) {
 		if (pcn_core_put(ctx, md, who, PCN_RECORD_FLOOD))
 			pcn_count_fate(cube, PCN_REASON_SLOWPATH_SHED);
 		return XDP_DROP;
@@ -263,7 +251,7 @@ PCN_GLOBAL int pcn_core_again(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 
 	(void)tap;
 	if (LEN(ctx) <= PCN_LOOP_FRAME &&
-	    !announce(ctx, md, cube, port, PCN_LOOP_SINGLE | target, 0)) {
+	    !announce(ctx, md, cube, port, PCN_LOOP_SINGLE | target)) {
 		if (GENERIC(who))
 			verdict = bpf_redirect_map(&pcn_loop_back, 0, 0);
 		else

@@ -96,7 +96,7 @@ const volatile __u64 pcn_secret = 0;
 /* What copies without tag are made of. */
 struct untagged {
 	struct __sk_buff *ctx;
-	struct pcn_flood_set *set;
+	struct pcn_copies *copies;
 	__u32 cube;
 	__u32 in_port;
 };
@@ -105,14 +105,12 @@ struct untagged {
 static long untagged_copy(__u32 port, struct untagged *u)
 {
 	__u32 i = port / 64 % (PCN_MAX_PORTS / 64), key = u->cube * PCN_MAX_PORTS + port;
-	__u64 bit = 1ULL << (port % 64);
 	struct pcn_exit *e;
 
-	if (!(u->set->ports[i] & ~u->set->tagged[i] & ~u->set->copied[i] & bit) ||
-	    port == u->in_port)
+	if (!(u->copies->tc_ports[i] & 1ULL << (port % 64)) || port == u->in_port)
 		return 0;
 	e = bpf_map_lookup_elem(&pcn_exits, &key);
-	if (e && e->ifindex && bpf_clone_redirect(u->ctx, e->ifindex, 0) < 0)
+	if (!e || !e->ifindex || bpf_clone_redirect(u->ctx, e->ifindex, 0) < 0)
 		pcn_count_fate(u->cube, PCN_REASON_COPY_FAILED);
 	return 0;
 }
@@ -123,15 +121,15 @@ PCN_INLINE int untagged_copies(struct __sk_buff *ctx)
 {
 	struct pcn_loop *h = (void *)(long)ctx->data_meta;
 	struct untagged u = { .ctx = ctx };
-	__u32 key;
+	__u32 group;
 
 	if ((void *)(h + 1) > pcn_data(ctx) || h->magic != PCN_LOOP_MAGIC)
 		return 0;
 	u.cube = h->cube;
 	u.in_port = h->in_port;
-	key = (__u32)h->cube << 16 | h->set;
-	u.set = bpf_map_lookup_elem(&pcn_flood_sets, &key);
-	if (!u.set || (h->single & PCN_LOOP_TAGGED && pcn_vlan_pop(ctx))) {
+	group = h->what & PCN_LOOP_VALUE;
+	u.copies = bpf_map_lookup_elem(&pcn_copies, &group);
+	if (!u.copies || (h->what & PCN_LOOP_TAGGED && pcn_vlan_pop(ctx))) {
 		pcn_count_fate(u.cube, PCN_REASON_COPY_FAILED);
 		return 1;
 	}
@@ -226,64 +224,24 @@ PCN_INLINE int enter_from_loop(struct xdp_md *ctx, struct pcn_resume *to, const 
 	return enter(ctx, to);
 }
 
-/* The n-th of the ports, or -1. */
-PCN_INLINE int nth_port(const __u64 *ports, __u32 n)
+/* Hands a copy to TC, which makes those without tag of it. */
+PCN_INLINE int pass_to_tc(struct xdp_md *ctx, const struct pcn_loop *h)
 {
-	for (__u32 i = 0; i < PCN_MAX_PORTS / 64; i++) {
-		__u64 bits = ports[i];
-		__u32 count = __builtin_popcountll(bits);
-
-		if (n >= count) {
-			n -= count;
-			continue;
-		}
-		for (__u32 j = 0; j < 64 && n; j++, n--)
-			bits &= bits - 1;
-		return i * 64 + lowest(bits);
-	}
-	return -1;
+	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*h)))
+		return lost(h->cube, PCN_REASON_COPY_FAILED);
+	struct pcn_loop *meta = (void *)(long)ctx->data_meta;
+	if ((void *)(meta + 1) > pcn_data(ctx))
+		return lost(h->cube, PCN_REASON_COPY_FAILED);
+	*meta = *h;
+	return XDP_PASS;
 }
 
-/* A copy for a set's member that leads to a program: in the order of the ports, and behind them
- * one for all netdevs that must not get the tag, which TC copies. */
-static __attribute__((noinline)) int set_copy_in(struct xdp_md *ctx, struct pcn_resume *to,
-						 struct pcn_loop *h)
-{
-	__u32 n, key = (__u32)h->cube << 16 | h->set;
-	struct pcn_flood_set *set = bpf_map_lookup_elem(&pcn_flood_sets, &key);
-	struct pcn_loop *meta;
-	int port;
-
-	if (!to || !h)
-		return XDP_DROP;
-	if (!set)
-		return lost(h->cube, PCN_REASON_COPY_FAILED);
-	n = returned(h);
-	if (n == set->copies && set->flags & PCN_SET_BY_LOOP) {
-		if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*h)))
-			return lost(h->cube, PCN_REASON_COPY_FAILED);
-		meta = (void *)(long)ctx->data_meta;
-		if ((void *)(meta + 1) > pcn_data(ctx))
-			return lost(h->cube, PCN_REASON_COPY_FAILED);
-		*meta = *h;
-		return XDP_PASS;
-	}
-	port = nth_port(set->copied, n);
-	if (port < 0 || port == h->in_port)
-		return XDP_DROP; /* the copy for the port where the original came in */
-	if (h->single & PCN_LOOP_TAGGED && !(set->tagged[(port / 64) % 8] >> (port % 64) & 1) &&
-	    pcn_vlan_pop(ctx))
-		return lost(h->cube, PCN_REASON_COPY_FAILED);
-	to->target = PCN_TO_TX;
-	to->md.out_port = port;
-	return enter_from_loop(ctx, to, h);
-}
-
-/* Back from the loop: the n-th copy of a flood goes to the n-th port that leads to a program. */
+/* Back from the loop: one packet goes where the header says, the n-th copy of a flood to the n-th
+ * port of its group. */
 SEC(PCN_SECTION) int pcn_loop_in(struct xdp_md *ctx)
 {
 	struct pcn_loop *header = pcn_data(ctx), h;
-	__u32 zero = 0, key, n;
+	__u32 zero = 0, value, n, port;
 
 	if ((void *)(header + 1) > pcn_data_end(ctx) || header->magic != PCN_LOOP_MAGIC)
 		return XDP_DROP; /* not ours: the stack talks on any interface */
@@ -293,22 +251,27 @@ SEC(PCN_SECTION) int pcn_loop_in(struct xdp_md *ctx)
 		return lost(h.cube, PCN_REASON_COPY_FAILED);
 	__builtin_memset(to, 0, sizeof(*to));
 	to->cube = h.cube;
-	if (h.single & PCN_LOOP_SET)
-		return set_copy_in(ctx, to, &h);
-	if (h.single) {
-		to->target = h.single & 0xff;
+	value = h.what & PCN_LOOP_VALUE;
+	if (h.what & PCN_LOOP_SINGLE) {
+		to->target = value;
 		set_port(to, h.in_port);
-	} else {
-		n = returned(&h);
-		key = h.cube;
-		struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &key);
-		if (!row)
-			return lost(h.cube, PCN_REASON_COPY_FAILED);
-		if (n >= row->copies || n >= PCN_MAX_PORTS || row->copy_port[n] == h.in_port)
-			return XDP_DROP; /* the copy for the port where the original came in */
-		to->target = PCN_TO_TX;
-		to->md.out_port = row->copy_port[n];
+		return enter_from_loop(ctx, to, &h);
 	}
+	struct pcn_copies *copies = bpf_map_lookup_elem(&pcn_copies, &value);
+	if (!copies)
+		return lost(h.cube, PCN_REASON_COPY_FAILED);
+	n = returned(&h);
+	if (n == copies->count && copies->for_tc)
+		return pass_to_tc(ctx, &h);
+	if (n >= copies->count || n >= PCN_MAX_PORTS)
+		return lost(h.cube, PCN_REASON_COPY_FAILED);
+	port = copies->port[n];
+	to->target = PCN_TO_TX;
+	to->md.out_port = port & (PCN_MAX_PORTS - 1);
+	if (to->md.out_port == h.in_port)
+		return XDP_DROP; /* the copy for the port where the original came in */
+	if (h.what & PCN_LOOP_TAGGED && port & PCN_COPY_UNTAGGED && pcn_vlan_pop(ctx))
+		return lost(h.cube, PCN_REASON_COPY_FAILED);
 	return enter_from_loop(ctx, to, &h);
 }
 

@@ -188,21 +188,6 @@ PCN_GLOBAL int pcn_core_flood_set(struct CTXTYPE *ctx, struct pcn_md *md PCN_NON
 	return set_last(md, w.port);
 }
 #else
-/* The netdevs of sets, like pcn_broadcasts, by the number of a group: sets that lead to the same
- * netdevs in the same way have one. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
-	__uint(max_entries, PCN_FLOOD_SETS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __u32);
-	__array(values, struct {
-		__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
-		__uint(max_entries, 1);
-		__uint(key_size, sizeof(__u32));
-		__uint(value_size, sizeof(struct bpf_devmap_val));
-	});
-} pcn_groups SEC(".maps");
-
 static long set_look(__u32 i, struct set_walk *w)
 {
 	struct pcn_exit *e;
@@ -241,10 +226,9 @@ PCN_INLINE int set_can_broadcast(struct set_walk *w)
 	__u32 ifindex = w->ctx->ingress_ifindex, in_port = w->md->in_port, flags = w->set->flags;
 	__u32 len = LEN(w->ctx);
 
-	if (!w->set->group || len != (__u64)(w->ctx->data_end - w->ctx->data))
+	if (len != (__u64)(w->ctx->data_end - w->ctx->data))
 		return 0;
-	if ((w->set->copies || flags & PCN_SET_BY_LOOP) &&
-	    (!w->row->tap || len + sizeof(struct pcn_vlan_hdr) > PCN_LOOP_FRAME))
+	if (flags & PCN_SET_BY_LOOP && len + sizeof(struct pcn_vlan_hdr) > PCN_LOOP_FRAME)
 		return 0;
 	if (has(w->set->ports, in_port) && has(w->row->simple_ports, in_port) &&
 	    !THROUGH_EGRESS(w->who) && !came_from(w->ctx, CUBE(w->who), in_port))
@@ -258,7 +242,7 @@ PCN_INLINE int set_can_broadcast(struct set_walk *w)
  * member wants it, which programs behind the broadcast take off for the others. */
 PCN_INLINE int set_broadcast(struct set_walk *w)
 {
-	__u32 flags = w->set->flags, group = w->set->group, single = PCN_LOOP_SET;
+	__u32 flags = w->set->flags, group = w->set->group, what = group;
 	int tagged = w->tagged;
 	void *map = bpf_map_lookup_elem(&pcn_groups, &group);
 
@@ -270,9 +254,9 @@ PCN_INLINE int set_broadcast(struct set_walk *w)
 			return -2;
 	}
 	if (w->md->md[1] && flags & PCN_SET_WITHOUT && tagged)
-		single |= PCN_LOOP_TAGGED;
-	if ((w->set->copies || flags & PCN_SET_BY_LOOP) &&
-	    announce(w->ctx, w->md, CUBE(w->who), w->md->in_port, single, w->md->md[0]))
+		what |= PCN_LOOP_TAGGED;
+	if (flags & PCN_SET_BY_LOOP &&
+	    announce(w->ctx, w->md, CUBE(w->who), w->md->in_port, what))
 		return -2;
 	set_begin(w, tagged);
 	bpf_loop(SET_STEPS, set_count, w, 0);

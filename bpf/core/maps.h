@@ -23,6 +23,8 @@ PCN_MAP_FLAGS(pcn_floods, BPF_MAP_TYPE_HASH, __u32, struct pcn_flood, PCN_MAX_CU
 	      BPF_F_NO_PREALLOC);
 PCN_MAP_FLAGS(pcn_flood_sets, BPF_MAP_TYPE_HASH, __u32, struct pcn_flood_set, PCN_FLOOD_SETS,
 	      BPF_F_NO_PREALLOC);
+PCN_MAP_FLAGS(pcn_copies, BPF_MAP_TYPE_HASH, __u32, struct pcn_copies, PCN_FLOOD_SETS,
+	      BPF_F_NO_PREALLOC);
 PCN_MAP_FLAGS(pcn_shares, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_share, PCN_MAX_CUBES,
 	      BPF_F_MMAPABLE);
 /* The netdevs with generic XDP. */
@@ -49,6 +51,20 @@ PCN_MAP_FLAGS(pcn_shadows, BPF_MAP_TYPE_HASH, __u32, __u32, PCN_ENTRIES, BPF_F_N
 #endif
 
 #ifdef PCN_XDP
+/* The netdevs of a broadcast, and the loop once for each copy that comes back by it. Floods of
+ * cubes and sets that lead to the same netdevs in the same way have one group. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__uint(max_entries, PCN_FLOOD_SETS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__array(values, struct {
+		__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+		__uint(max_entries, 1);
+		__uint(key_size, sizeof(__u32));
+		__uint(value_size, sizeof(struct bpf_devmap_val));
+	});
+} pcn_groups SEC(".maps");
 /* The ways to the loop for a single packet: for native XDP, and for generic XDP. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);

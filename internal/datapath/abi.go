@@ -25,10 +25,24 @@ type floodExit struct {
 }
 
 type flood struct {
-	Count, Complex, Tap, Copies uint32
-	SimplePorts, ComplexPorts   [link.MaxPorts / 64]uint64
-	Exit                        [link.MaxPorts]floodExit
-	CopyPort                    [link.MaxPorts]uint16
+	Count, Complex, Tap, Copies, Group, Pad_ uint32
+	SimplePorts, ComplexPorts                portSet
+	Exit                                     [link.MaxPorts]floodExit
+}
+
+// floodSet is struct pcn_flood_set.
+type floodSet struct {
+	Ports, Tagged portSet
+	Group         uint32
+	Flags, Words  uint8
+	Pad_          uint16
+}
+
+// copies is struct pcn_copies.
+type copies struct {
+	Count, ForTC uint32
+	TCPorts      portSet
+	Port         [link.MaxPorts]uint16
 }
 
 // device is struct bpf_devmap_val: a netdev in a broadcast and the program that copies for it

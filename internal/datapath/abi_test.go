@@ -26,7 +26,7 @@ func TestABI(t *testing.T) {
 	}
 	for name, value := range map[string]any{
 		"pcn_entry": entry{}, "pcn_exit": exit{}, "pcn_slot": slot{}, "pcn_page": page{},
-		"pcn_fates": fates{}, "pcn_flood": flood{}, "pcn_flood_exit": floodExit{}, "pcn_flood_set": floodSet{},
+		"pcn_fates": fates{}, "pcn_flood": flood{}, "pcn_flood_exit": floodExit{}, "pcn_flood_set": floodSet{}, "pcn_copies": copies{},
 	} {
 		var c *btf.Struct
 		if err := types.TypeByName(name, &c); err != nil {

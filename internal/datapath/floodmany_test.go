@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/test/netns"
@@ -91,6 +93,115 @@ func TestRelinksAndChangesOfSetsLoseNoCopy(t *testing.T) {
 		}
 		if lost := b.fate(c, "slowpath-shed") + b.fate(c, "copy-failed"); lost != 0 {
 			t.Errorf("%d copies were lost or went to user space", lost)
+		}
+	})
+}
+
+// TestChangesOfOtherPortsLoseNoCopy: ports of the cube come and go, before and behind the one where each frame must arrive
+// once, in order, by way of another cube.
+func TestChangesOfOtherPortsLoseNoCopy(t *testing.T) {
+	for svc, constants := range map[string]map[string]any{"probe": {"what": uint32(2)}, "sets": {"access": uint32(31)}} {
+		t.Run(svc, func(t *testing.T) {
+			in(t, hooksAndModes, func(t *testing.T, b *bench) {
+				b.withHelpers()
+				c := b.cube(svc, 5, constants)
+				comes := b.cube("probe", 2, map[string]any{"what": uint32(1)})
+				stays := b.cube("probe", 2, map[string]any{"what": uint32(6)})
+				a, z := b.host("a", "", c, 0), b.host("z", "", stays, 1)
+				b.host("other", "", c, 3)
+				b.link(c, 1, comes, 0)
+				b.link(c, 2, stays, 0)
+				if svc == "sets" {
+					b.floods(c, map[uint32][]cube.FloodMember{100: {{Port: 0}, {Port: 1}, {Port: 2}, {Port: 3}, {Port: 4}}})
+				}
+				b.commit()
+				rx := b.listeners(z)[0]
+				stop := stream(b, a, 50*time.Microsecond)
+				defer stop()
+				for n, end := 0, time.Now().Add(reloads); n < 10 || time.Now().Before(end); n++ {
+					if n%2 == 0 {
+						c.Ports[1].Peer, comes.Ports[0].Peer = Peer{}, Peer{}
+					} else {
+						b.link(c, 1, comes, 0)
+					}
+					b.commit()
+				}
+				arrive(b, rx, stop())
+			})
+		})
+	}
+}
+
+// TestGroupsThatNothingLeadsToAreForgotten: not at once, since copies may be under way, but after a while, and sooner
+// where there is no room.
+func TestGroupsThatNothingLeadsToAreForgotten(t *testing.T) {
+	in(t, settings[3:4], func(t *testing.T, b *bench) {
+		c := b.cube("sets", 4, map[string]any{"access": uint32(15)})
+		for i := range uint16(3) {
+			b.host(fmt.Sprintf("h%d", i), "", c, i)
+		}
+		b.commit()
+		g := b.plane.sets.groups
+		inKernel := func() (groups int) {
+			var id, inner uint32
+			for it := g.outer.Iterate(); it.Next(&id, &inner); {
+				groups++
+			}
+			return groups
+		}
+		set := func(members ...cube.FloodMember) { b.floods(c, map[uint32][]cube.FloodMember{5: members}) }
+		was := inKernel()
+		set(cube.FloodMember{Port: 0}, cube.FloodMember{Port: 1})
+		set(cube.FloodMember{Port: 1}, cube.FloodMember{Port: 2})
+		left := time.Now()
+		if got := inKernel(); got != was+2 {
+			t.Errorf("%d groups besides the others, want 2: copies may still find the first one", got-was)
+		}
+		if b.plane.sweepOne(left.Add(-groupGrace)); inKernel() != was+2 {
+			t.Error("a group is forgotten too early")
+		}
+		if b.plane.sweepOne(left); inKernel() != was+1 {
+			t.Errorf("%d groups besides the others, want 1", inKernel()-was)
+		}
+		if b.plane.sweepOne(time.Now()); inKernel() != was+1 {
+			t.Error("a group is forgotten that a set leads to")
+		}
+	})
+}
+
+// TestFullGroupsMakeRoom: those that nothing leads to go as soon as another one needs their place; the others stay.
+func TestFullGroupsMakeRoom(t *testing.T) {
+	in(t, settings[3:4], func(t *testing.T, b *bench) {
+		spec := b.plane.fw.objects[cube.XDP].Maps[mapGroups].Copy()
+		spec.MaxEntries = 2
+		outer, err := ebpf.NewMap(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = outer.Close() })
+		g := newGroups(b.plane.log, outer, b.plane.sets.groups.copies, spec.InnerMap)
+		made := map[uint32]*flood{}
+		for i := range uint16(4) {
+			one, err := g.of([]way{{ifindex: 1}, {ifindex: 1, port: i}})
+			if i == 3 {
+				if !errors.Is(err, cube.ErrFull) {
+					t.Errorf("%v with two groups in use, want %v", err, cube.ErrFull)
+				}
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i > 0 {
+				made[uint32(i)] = &flood{Group: one.id}
+			}
+			g.drop(made)
+		}
+		for i, row := range made {
+			var inner uint32
+			if err := outer.Lookup(row.Group, &inner); err != nil {
+				t.Errorf("group %d is gone: %v", i, err)
+			}
 		}
 	})
 }

@@ -4,11 +4,10 @@ package datapath
 
 // The sets of ports that cubes flood to. Which ports are members, and which of them want the tag, the cube says; it
 // stands in rows of pcn_flood_sets, pinned like the cube's maps. Where ports lead the programs look up, so at TC a row
-// holds whatever comes and goes. XDP copies a packet by a broadcast over a map of netdevs, so there a set leads to such a
-// map besides: a group, which follows the graph, and is one for all sets that lead to the same netdevs in the same way.
+// holds whatever comes and goes. XDP copies a packet by a broadcast over a map of netdevs, so there a set leads to a group
+// besides (floodgroups.go), which follows the graph.
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -40,14 +39,6 @@ func (s *portSet) all(yield func(uint16) bool) {
 	}
 }
 
-// floodSet is struct pcn_flood_set.
-type floodSet struct {
-	Ports, Tagged, Copied portSet
-	Group                 uint32
-	Copies                uint16
-	Flags, Words          uint8
-}
-
 // Flags of a set: PCN_SET_WITH, PCN_SET_WITHOUT, PCN_SET_BY_LOOP and PCN_SET_UNTAGS.
 const (
 	setWith    = 1
@@ -58,28 +49,6 @@ const (
 
 // setKey is the key of pcn_flood_sets.
 func setKey(id CubeID, index uint32) uint32 { return uint32(id)<<16 | index }
-
-// exitKind says how a netdev of a group gets its copy.
-type exitKind uint32
-
-const (
-	asItIs exitKind = iota
-	untagged
-	byLoop
-)
-
-// way is a netdev of a group.
-type way struct {
-	ifindex uint32
-	kind    exitKind
-}
-
-// group is a broadcast that sets have in common.
-type group struct {
-	id   uint32
-	key  string
-	sets int // rows that lead to it
-}
 
 // setOwner is what the sets of a cube depend on besides the graph's tables.
 type setOwner struct {
@@ -95,10 +64,9 @@ type floodSets struct {
 	owners map[CubeID]setOwner
 	tables *tables             // those that programs look at
 	rows   map[uint32]floodSet // as they are in the kernel
-	groups map[string]*group   // by content
-	byID   map[uint32]*group
-	stale  []uint32 // groups that an earlier daemon made
-	next   uint32   // an ID that may be free
+	groups *groups
+	// sweeping: groups will be forgotten later; closed: never again.
+	sweeping, closed bool
 }
 
 // SetFloods replaces sets of a cube; one without members goes, and with only, those that are not named. On an error all
@@ -181,11 +149,13 @@ func (p *Plane) writeSets(u *undo, t *tables, rows map[uint32]floodSet) error {
 	m := p.fw.maps[mapFloodSets]
 	for _, key := range slices.Sorted(maps.Keys(rows)) {
 		row, ways := p.resolve(t, CubeID(key>>16), rows[key])
-		group, err := p.groupOf(ways)
-		if err != nil {
-			return fmt.Errorf("set %d of ports: %w", key&cube.MaxFloodSet, err)
+		if len(ways) > 1 {
+			group, err := p.sets.groups.of(ways)
+			if err != nil {
+				return fmt.Errorf("set %d of ports: %w", key&cube.MaxFloodSet, err)
+			}
+			row.Group = group.id
 		}
-		row.Group = group.id
 		was, had := p.sets.rows[key]
 		if had && was == row {
 			continue
@@ -195,8 +165,8 @@ func (p *Plane) writeSets(u *undo, t *tables, rows map[uint32]floodSet) error {
 		} else if err != nil {
 			return fmt.Errorf("set %d of ports: %w", key&cube.MaxFloodSet, err)
 		}
-		p.sets.count(was, -1)
-		p.sets.count(row, 1)
+		p.sets.groups.count(was.Group, -1)
+		p.sets.groups.count(row.Group, 1)
 		p.sets.rows[key] = row
 		u.push(func() error { return p.restoreSet(key, was, had) })
 	}
@@ -217,7 +187,7 @@ func (p *Plane) deleteSets(u *undo, keys []uint32) error {
 // restoreSet puts a row back as it was, or takes it away.
 func (p *Plane) restoreSet(key uint32, row floodSet, had bool) error {
 	m := p.fw.maps[mapFloodSets]
-	p.sets.count(p.sets.rows[key], -1)
+	p.sets.groups.count(p.sets.rows[key].Group, -1)
 	if !had {
 		delete(p.sets.rows, key)
 		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -225,7 +195,7 @@ func (p *Plane) restoreSet(key uint32, row floodSet, had bool) error {
 		}
 		return nil
 	}
-	p.sets.count(row, 1)
+	p.sets.groups.count(row.Group, 1)
 	p.sets.rows[key] = row
 	if err := m.Put(key, row); err != nil {
 		return fmt.Errorf("set %d of ports: %w", key&cube.MaxFloodSet, err)
@@ -233,13 +203,7 @@ func (p *Plane) restoreSet(key uint32, row floodSet, had bool) error {
 	return nil
 }
 
-func (s *floodSets) count(row floodSet, by int) {
-	if g := s.byID[row.Group]; g != nil {
-		g.sets += by
-	}
-}
-
-// resolve completes a row with where its ports lead by the tables, and returns the netdevs of its group.
+// resolve completes a row, but for its group, with where its ports lead by the tables, and returns what the group holds.
 func (p *Plane) resolve(t *tables, id CubeID, members floodSet) (floodSet, []way) {
 	row := floodSet{Ports: members.Ports, Tagged: members.Tagged, Words: members.Words}
 	owner, ok := p.sets.owners[id]
@@ -256,104 +220,32 @@ func (p *Plane) resolve(t *tables, id CubeID, members floodSet) (floodSet, []way
 		}
 	}
 	mixed := row.Flags == setWith|setWithout
-	complexPorts := portSet(at.ComplexPorts)
+	loop := uint32(p.opts.Loop.exit(owner.typ))
 	var ways []way
 	for port := range row.Ports.all {
 		dev, there := t.exits[exitKey(id, port)]
+		w := way{ifindex: dev.Ifindex}
+		strip := mixed && !row.Tagged.has(port)
 		switch {
-		case complexPorts.has(port), there && owner.egress:
-			row.Copied.add(port)
-			row.Copies++
+		case at.ComplexPorts.has(port), there && owner.egress:
+			w = way{loop, byLoop, port}
+			if strip {
+				w.kind = byLoopUntagged
+			}
 		case !there:
-		case !mixed, row.Tagged.has(port):
-			ways = append(ways, way{dev.Ifindex, asItIs})
-		case owner.typ == cube.TypeXDPSKB:
-			row.Flags |= setByLoop
-		default:
+			continue
+		case strip && owner.typ == cube.TypeXDPSKB:
+			w = way{loop, forTC, port}
+		case strip:
+			w.kind = untagged
 			row.Flags |= setUntags
-			ways = append(ways, way{dev.Ifindex, untagged})
 		}
-	}
-	loops := int(row.Copies)
-	if row.Flags&setByLoop != 0 {
-		loops++
-	}
-	for range loops {
-		ways = append(ways, way{uint32(p.opts.Loop.exit(owner.typ)), byLoop})
+		if w.kind >= byLoop {
+			row.Flags |= setByLoop
+		}
+		ways = append(ways, w)
 	}
 	return row, ways
-}
-
-// groupOf returns the group with that content, and makes it where there is none. Fewer than two netdevs need none.
-func (p *Plane) groupOf(ways []way) (*group, error) {
-	if len(ways) < 2 || p.opts.Loop.Out == 0 && ways[len(ways)-1].kind == byLoop {
-		return &group{}, nil
-	}
-	content := make([]byte, 0, 8*len(ways))
-	for _, w := range ways {
-		content = binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(content, w.ifindex), uint32(w.kind))
-	}
-	key := string(content)
-	if g := p.sets.groups[key]; g != nil {
-		return g, nil
-	}
-	for p.sets.next == 0 || p.sets.byID[p.sets.next] != nil || slices.Contains(p.sets.stale, p.sets.next) {
-		p.sets.next++
-	}
-	g := &group{id: p.sets.next, key: key}
-	if err := p.writeGroup(g.id, ways); err != nil {
-		return nil, err
-	}
-	p.sets.groups[key], p.sets.byID[g.id] = g, g
-	p.sets.next++
-	return g, nil
-}
-
-func (p *Plane) writeGroup(id uint32, ways []way) error {
-	spec := p.fw.objects[cube.XDP].Maps[mapGroups].InnerMap.Copy()
-	spec.MaxEntries = uint32(len(ways))
-	inner, err := ebpf.NewMap(spec)
-	if err != nil {
-		return fmt.Errorf("group of %d netdevs: %w", len(ways), err)
-	}
-	defer func() { _ = inner.Close() }()
-	for n, w := range ways {
-		d := device{Ifindex: w.ifindex}
-		switch w.kind {
-		case byLoop:
-			d.Program = uint32(p.fw.downs["loop-out"].FD())
-		case untagged:
-			d.Program = uint32(p.fw.downs["untag-out"].FD())
-		case asItIs:
-		}
-		if err := inner.Put(uint32(n), d); errors.Is(err, unix.EINVAL) {
-			continue // the netdev is gone, and an event that says so under way
-		} else if err != nil {
-			return fmt.Errorf("group of netdevs, netdev %d: %w", w.ifindex, err)
-		}
-	}
-	if err := p.fw.maps[mapGroups].Put(id, inner); err != nil {
-		return fmt.Errorf("group of %d netdevs: %w", len(ways), err)
-	}
-	return nil
-}
-
-// dropGroups takes away the groups that no set leads to any more.
-func (p *Plane) dropGroups() {
-	for id, g := range p.sets.byID {
-		if g.sets > 0 {
-			continue
-		}
-		delete(p.sets.byID, id)
-		delete(p.sets.groups, g.key)
-		p.deleteGroup(id)
-	}
-}
-
-func (p *Plane) deleteGroup(id uint32) {
-	if err := p.fw.maps[mapGroups].Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		p.log.Warn("dropping a group of netdevs", "err", err)
-	}
 }
 
 // moveSets has the sets of the cubes that a change concerns follow the graph, until its commit is over. p.sets.mu is held.
@@ -388,10 +280,7 @@ func (p *Plane) finishSets(first bool) {
 				}
 			}
 		}
-		for _, id := range p.sets.stale {
-			p.deleteGroup(id)
-		}
-		p.sets.stale = nil
+		p.sets.groups.dropStale()
 	}
 	p.dropGroups()
 }
@@ -414,14 +303,14 @@ func (p *Plane) forgetSets(id CubeID) error {
 
 // readSets reads what an earlier daemon left.
 func (p *Plane) readSets() error {
-	p.sets = &floodSets{
-		owners: map[CubeID]setOwner{}, tables: p.tables,
-		rows: map[uint32]floodSet{}, groups: map[string]*group{}, byID: map[uint32]*group{}, next: 1,
-	}
-	var id, inner uint32
-	it := p.fw.maps[mapGroups].Iterate()
-	for it.Next(&id, &inner) {
-		p.sets.stale = append(p.sets.stale, id)
-	}
-	return errors.Join(it.Err(), readHash(p.fw.maps[mapFloodSets], p.sets.rows))
+	g, err := p.openGroups()
+	p.sets = &floodSets{owners: map[CubeID]setOwner{}, tables: p.tables, rows: map[uint32]floodSet{}, groups: g}
+	return errors.Join(err, readHash(p.fw.maps[mapFloodSets], p.sets.rows))
+}
+
+// closeSets has nothing touch the kernel any more.
+func (p *Plane) closeSets() {
+	p.sets.mu.Lock()
+	defer p.sets.mu.Unlock()
+	p.sets.closed = true
 }

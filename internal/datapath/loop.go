@@ -32,11 +32,6 @@ func (l Loop) exit(t cube.Type) int {
 	return l.Out
 }
 
-// is tells whether an interface is one of its ends.
-func (l Loop) is(ifindex uint32) bool {
-	return ifindex != 0 && (int(ifindex) == l.Out || int(ifindex) == l.In)
-}
-
 // loopMTU leaves room for the header: larger frames lie in several buffers, which XDP cannot
 // copy anyway.
 const loopMTU = 3400

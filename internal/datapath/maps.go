@@ -33,9 +33,9 @@ const (
 	mapCounters   = "pcn_counters"
 	mapFates      = "pcn_fates"
 	mapFloods     = "pcn_floods"
-	mapBroadcasts = "pcn_broadcasts"
 	mapFloodSets  = "pcn_flood_sets"
 	mapGroups     = "pcn_groups"
+	mapCopies     = "pcn_copies"
 	mapDown       = "pcn_down"
 	mapCubes      = "pcn_cubes"
 	mapReturns    = "pcn_returns"
@@ -266,7 +266,8 @@ func openMap(path string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	case err == nil:
 		if err := spec.Compatible(m); err != nil {
 			_ = m.Close()
-			return nil, fmt.Errorf("map %s is there with another layout: %w", path, err)
+			return nil, fmt.Errorf("map %s was made by another version of polycubed and has another layout (%w); "+
+				"`polycubed cleanup` removes it with all that is in the kernel, and the configuration stays", path, err)
 		}
 		return m, nil
 	case !errors.Is(err, fs.ErrNotExist):

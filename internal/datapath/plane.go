@@ -163,6 +163,7 @@ func (p *Plane) Close() error {
 		p.inline.stop()
 	}
 	p.collect.stop()
+	p.closeSets()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range p.attached {

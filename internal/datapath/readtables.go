@@ -31,12 +31,7 @@ func (p *Plane) readTables() (*tables, error) {
 	for key, e := range t.exits {
 		t.devices[key] = e.Ifindex
 	}
-	var id, inner uint32
-	it := p.fw.maps[mapBroadcasts].Iterate()
-	for it.Next(&id, &inner) {
-		t.broadcasts[id] = netdevSet{}
-	}
-	return t, errors.Join(err, it.Err())
+	return t, err
 }
 
 // readArray collects the rows of a mapped array that are not zero.

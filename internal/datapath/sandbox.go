@@ -189,7 +189,7 @@ func (s *sandbox) writeRows() error {
 			}
 			if at, ok := t.floods[uint32(id)]; ok {
 				row := *at
-				row.Count, row.Tap, row.Copies, row.SimplePorts = 0, 0, 0, [link.MaxPorts / 64]uint64{}
+				row.Count, row.Tap, row.Copies, row.Group, row.SimplePorts = 0, 0, 0, 0, portSet{}
 				errs = append(errs, s.fw[mapFloods].Put(uint32(id), row))
 			}
 		}

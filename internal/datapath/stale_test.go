@@ -21,7 +21,7 @@ func (b *bench) wantWhole() {
 	for name, pair := range map[string][2]any{
 		"entries": {p.tables.entries, fresh.entries}, "outEntries": {p.tables.outEntries, fresh.outEntries},
 		"exits": {p.tables.exits, fresh.exits}, "devices": {p.tables.devices, fresh.devices}, "shadows": {p.tables.shadows, fresh.shadows},
-		"floods": {p.tables.floods, fresh.floods}, "broadcasts": {p.tables.broadcasts, fresh.broadcasts},
+		"floods": {p.tables.floods, fresh.floods}, "ways": {p.tables.ways, fresh.ways},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			b.t.Errorf("rows of %s in use are\n%v, of the whole graph\n%v", name, pair[0], pair[1])

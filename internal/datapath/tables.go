@@ -18,22 +18,19 @@ import (
 // tables is what the graph says about netdevs: data that programs look up, so that netdevs
 // come and go without a relink.
 type tables struct {
-	entries    map[uint32]entry     // by ifindex
-	outEntries map[uint32]entry     // by ifindex
-	exits      map[uint32]exit      // by exitKey
-	devices    map[uint32]uint32    // the exits of XDP cubes: exitKey to ifindex
-	shadows    map[uint32]uint32    // the ports of shadow cubes: exitKey to ifindex
-	floods     map[uint32]*flood    // by cube
-	broadcasts map[uint32]netdevSet // XDP cubes: the netdevs of the flood row
+	entries    map[uint32]entry  // by ifindex
+	outEntries map[uint32]entry  // by ifindex
+	exits      map[uint32]exit   // by exitKey
+	devices    map[uint32]uint32 // the exits of XDP cubes: exitKey to ifindex
+	shadows    map[uint32]uint32 // the ports of shadow cubes: exitKey to ifindex
+	floods     map[uint32]*flood // by cube
+	ways       map[uint32][]way  // XDP cubes: what the group of the flood row holds
 }
-
-// netdevSet holds ifindexes, then zeros.
-type netdevSet [link.MaxPorts]uint32
 
 func newTables() *tables {
 	return &tables{
 		entries: map[uint32]entry{}, outEntries: map[uint32]entry{}, exits: map[uint32]exit{}, shadows: map[uint32]uint32{},
-		devices: map[uint32]uint32{}, floods: map[uint32]*flood{}, broadcasts: map[uint32]netdevSet{},
+		devices: map[uint32]uint32{}, floods: map[uint32]*flood{}, ways: map[uint32][]way{},
 	}
 }
 
@@ -47,9 +44,9 @@ func (p *Plane) tablesOf(w *wiring, s stale) *tables {
 			t.keep(p.tables, w, n)
 			continue
 		}
-		row := &flood{Tap: uint32(p.opts.Taps[n.Type.Hook()])}
-		if n.Type.Hook() == cube.XDP {
-			row.Tap = uint32(p.opts.Loop.exit(n.Type))
+		row := &flood{}
+		if n.Type.Hook() == cube.TC {
+			row.Tap = uint32(p.opts.Taps[cube.TC])
 		}
 		for _, index := range slices.Sorted(maps.Keys(n.Ports)) {
 			t.addPort(w, n, n.Ports[index], row)
@@ -58,15 +55,12 @@ func (p *Plane) tablesOf(w *wiring, s stale) *tables {
 			continue
 		}
 		if n.Type.Hook() == cube.XDP {
-			if set := p.broadcast(row, p.cubes[id] != nil && p.cubes[id].throughEgress(n)); set[0] != 0 {
-				t.broadcasts[uint32(id)] = set
+			if ways := p.broadcast(row, n.Type, p.cubes[id] != nil && p.cubes[id].throughEgress(n)); len(ways) > 0 {
+				t.ways[uint32(id)] = ways
 			}
 		}
 		t.addShadow(n)
-		if was := p.tables.floods[uint32(id)]; was != nil && *was == *row {
-			row = was
-		}
-		t.floods[uint32(id)] = row
+		t.floods[uint32(id)] = p.tables.sameFlood(uint32(id), row, t.ways[uint32(id)])
 	}
 	for _, dev := range g.Netdevs {
 		if n := len(dev.Tcubes); n > 0 && dev.Index > 0 {
@@ -95,7 +89,23 @@ func (t *tables) keep(was *tables, w *wiring, n *Node) {
 	}
 	t.addShadow(n)
 	keepRow(t.floods, was.floods, uint32(n.ID))
-	keepRow(t.broadcasts, was.broadcasts, uint32(n.ID))
+	keepRow(t.ways, was.ways, uint32(n.ID))
+}
+
+// sameFlood returns a cube's row of these tables where the new one, which has no group yet, says the same, or else the new
+// one, with the group of the old one where that still holds.
+func (t *tables) sameFlood(id uint32, row *flood, ways []way) *flood {
+	was := t.floods[id]
+	if was == nil || !slices.Equal(t.ways[id], ways) {
+		return row
+	}
+	if len(ways) > 0 {
+		row.Group = was.Group
+	}
+	if *was == *row {
+		return was
+	}
+	return row
 }
 
 func keepRow[V any](now, was map[uint32]V, key uint32) {
@@ -115,29 +125,28 @@ func (in *instance) throughEgress(n *Node) bool {
 	return o != nil && o.Functions[link.Egress] != nil
 }
 
-// broadcast completes an XDP cube's flood row with the ports whose copies go by the loop, and
-// returns the devices of the broadcast: the netdevs, then the loop once for each such port.
-func (p *Plane) broadcast(row *flood, egress bool) netdevSet {
-	var set netdevSet
-	n := 0
-	for port := range uint16(link.MaxPorts) {
-		word, bit := port/64, uint64(1)<<(port%64)
-		if row.ComplexPorts[word]&bit != 0 || egress && row.SimplePorts[word]&bit != 0 {
-			row.CopyPort[row.Copies] = port
+// broadcast completes an XDP cube's flood row but for its group, and returns what that holds.
+func (p *Plane) broadcast(row *flood, typ cube.Type, egress bool) []way {
+	var ways []way
+	loop := uint32(p.opts.Loop.exit(typ))
+	if egress {
+		for port := range row.SimplePorts.all {
+			ways = append(ways, way{loop, byLoop, port})
+		}
+	} else {
+		for _, e := range row.Exit[:row.Count] {
+			ways = append(ways, way{ifindex: e.Ifindex})
+		}
+	}
+	for port := range row.ComplexPorts.all {
+		ways = append(ways, way{loop, byLoop, port})
+	}
+	for _, w := range ways {
+		if w.kind == byLoop {
 			row.Copies++
 		}
 	}
-	if !egress {
-		for _, e := range row.Exit[:row.Count] {
-			set[n] = e.Ifindex
-			n++
-		}
-	}
-	for range row.Copies {
-		set[n] = row.Tap
-		n++
-	}
-	return set
+	return ways
 }
 
 func (t *tables) addPort(w *wiring, n *Node, p *Port, row *flood) {
@@ -154,14 +163,13 @@ func (t *tables) addPort(w *wiring, n *Node, p *Port, row *flood) {
 			t.devices[key] = uint32(dev.Index)
 		}
 	}
-	word, bit := p.Index/64, uint64(1)<<(p.Index%64)
 	switch {
 	case len(p.Tcubes) > 0 || w.peerOf(n.ID, p) != nil:
 		row.Complex++
-		row.ComplexPorts[word] |= bit
+		row.ComplexPorts.add(p.Index)
 	case netdev:
 		row.Exit[row.Count] = floodExit{Ifindex: uint32(dev.Index), Port: p.Index, Page: pg, Slot: place}
-		row.SimplePorts[word] |= bit
+		row.SimplePorts.add(p.Index)
 		row.Count++
 	}
 }
@@ -216,14 +224,16 @@ func clearRows[V comparable](set setter[V], old, now map[uint32]V) error {
 	return nil
 }
 
-// writeExits adds what programs need to send to netdevs.
+// writeExits adds what programs need to send to netdevs. p.sets.mu is held.
 func (p *Plane) writeExits(u *undo, old, now *tables) error {
+	if err := p.groupFloods(old, now); err != nil {
+		return err
+	}
 	return errors.Join(
 		write(u, arraySetter[exit](p.fw.maps[mapExits]), old.exits, now.exits, nil),
 		write(u, p.setDevice, old.devices, now.devices, nil),
 		write(u, hashSetter[uint32](p.fw.maps[mapShadows]), old.shadows, now.shadows, nil),
 		write(u, p.setFlood, old.floods, now.floods, nil),
-		write(u, p.setBroadcast, old.broadcasts, now.broadcasts, nil),
 	)
 }
 
@@ -233,7 +243,6 @@ func (p *Plane) clearExits(old, now *tables) error {
 		clearRows(p.setDevice, old.devices, now.devices),
 		clearRows(hashSetter[uint32](p.fw.maps[mapShadows]), old.shadows, now.shadows),
 		clearRows(p.setFlood, old.floods, now.floods),
-		clearRows(p.setBroadcast, old.broadcasts, now.broadcasts),
 	)
 }
 
@@ -304,35 +313,4 @@ func (p *Plane) setDevice(key uint32, ifindex *uint32) error {
 		return nil
 	}
 	return err
-}
-
-// setBroadcast replaces the set of netdevs that an XDP cube floods to.
-func (p *Plane) setBroadcast(id uint32, set *netdevSet) error {
-	outer := p.fw.maps[mapBroadcasts]
-	if set == nil {
-		return hashSetter[uint32](outer)(id, nil)
-	}
-	inner, err := ebpf.NewMap(p.fw.objects[cube.XDP].Maps[mapBroadcasts].InnerMap)
-	if err != nil {
-		return fmt.Errorf("flood set of cube %d: %w", id, err)
-	}
-	defer func() { _ = inner.Close() }()
-	for n, ifindex := range set {
-		if ifindex == 0 {
-			break
-		}
-		d := device{Ifindex: ifindex}
-		if p.opts.Loop.is(ifindex) {
-			d.Program = uint32(p.fw.downs["loop-out"].FD())
-		}
-		if err := inner.Put(uint32(n), d); errors.Is(err, unix.EINVAL) {
-			continue // the netdev is gone, and an event that says so under way
-		} else if err != nil {
-			return fmt.Errorf("flood set of cube %d, netdev %d: %w", id, ifindex, err)
-		}
-	}
-	if err := outer.Put(id, inner); err != nil {
-		return fmt.Errorf("flood set of cube %d: %w", id, err)
-	}
-	return nil
 }
