@@ -34,6 +34,7 @@ type Port struct {
 	Mtu         uint32       `json:"mtu"`
 	RpFilter    RPFilter     `json:"rp-filter"`
 	Align       Align        `json:"align"`
+	LinkDetect  bool         `json:"link-detect"`
 }
 
 // Secondary is an entry of `secondaryip`.

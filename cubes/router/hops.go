@@ -29,6 +29,8 @@ type hop struct {
 	refs  int
 	entry hopEntry
 	group []uint32 // of a multipath one: its members, in ascending order
+	// detour says that others stand in for members behind ports that are down.
+	detour bool
 }
 
 // link is what next hops copy from the port.
@@ -284,6 +286,32 @@ func (h *hops) linkChanged(port uint16) error {
 		if err := h.entries.Set(id, is.entry); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// avoid has groups send the flows of members behind ports that are down by their other members, until routes lead to other
+// groups: of many routes, the last one does a second later.
+func (h *hops) avoid(down map[uint16]bool) error {
+	for _, is := range h.hops {
+		if is.kind != kindMultipath {
+			continue
+		}
+		live := slices.DeleteFunc(slices.Clone(is.group), func(m uint32) bool { return down[h.hops[m].port] })
+		detour := len(live) > 0 && len(live) < len(is.group)
+		if !detour && !is.detour {
+			continue
+		}
+		var g groupEntry
+		for i, m := range is.group {
+			if g.Member[i] = m; detour && !slices.Contains(live, m) {
+				g.Member[i] = live[i%len(live)]
+			}
+		}
+		if err := h.groups.Set(is.entry.Group, g); err != nil {
+			return err
+		}
+		is.detour = detour
 	}
 	return nil
 }

@@ -31,6 +31,8 @@ type portState struct {
 	addresses []netip.Prefix
 	mtu       uint32
 	filter    RPFilter
+	// detect says that routes go with the carrier of the port's netdev.
+	detect bool
 }
 
 // layout is what the ports of a configuration add up to.
@@ -50,7 +52,7 @@ func newLayout(conf *Config, env cube.Env, macOf func(p Port, index uint16) mac)
 		if !ok {
 			return nil, fmt.Errorf("port %s: %w", p.Name, cube.ErrNotFound)
 		}
-		s := &portState{name: p.Name, index: index, mtu: p.Mtu, filter: p.RpFilter, addresses: p.addresses()}
+		s := &portState{name: p.Name, index: index, mtu: p.Mtu, filter: p.RpFilter, detect: p.LinkDetect, addresses: p.addresses()}
 		if p.Mac != "" {
 			var err error
 			if s.mac, err = parseMAC(p.Mac); err != nil {

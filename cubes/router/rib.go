@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -22,6 +23,9 @@ const (
 	static
 	learned
 )
+
+// String is the word for it in a sentence.
+func (o origin) String() string { return [...]string{"connected", "static", "learned"}[o] }
 
 // route is a way to a prefix.
 type route struct {
@@ -62,6 +66,8 @@ type rib struct {
 	// its IPv4 routes use, all of which are replaced at once.
 	earlier        map[netip.Prefix]uint32
 	hops4, chunks4 map[uint32]bool
+	// down are the ports that nothing goes through: packets do not use their routes.
+	down map[uint16]bool
 	// limit is how many prefixes of a family there may be, count how many there are.
 	limit int
 	count [2]int
@@ -135,23 +141,39 @@ func family(p netip.Prefix) int {
 	return 1
 }
 
-// best are the targets of the routes that are used, in a fixed order.
-func (d *destination) best() []target {
-	if len(d.routes) == 0 {
-		return nil
-	}
-	least := slices.MinFunc(d.routes, func(a, b route) int {
-		return cmp.Or(cmp.Compare(a.origin, b.origin), cmp.Compare(a.cost, b.cost))
-	})
-	var out []target
-	for _, r := range d.routes {
-		if r.origin != least.origin || r.cost != least.cost {
+// compare orders routes to one prefix: the least ones are used.
+func (r route) compare(s route) int {
+	return cmp.Or(cmp.Compare(r.origin, s.origin), cmp.Compare(r.cost, s.cost))
+}
+
+// isDown says whether a target is behind a port that nothing goes through.
+func (r *rib) isDown(t target) bool { return t.kind == kindUnicast && r.down[t.port] }
+
+// bestRoutes are the routes to a destination that are used.
+func (r *rib) bestRoutes(d *destination) (best []route) {
+	for _, is := range d.routes {
+		if r.isDown(is.target) || len(best) > 0 && best[0].compare(is) < 0 {
 			continue
 		}
-		if r.kind != kindUnicast { // what leads nowhere does not share
-			return []target{r.target}
+		if len(best) > 0 && best[0].compare(is) > 0 {
+			best = best[:0]
 		}
-		out = append(out, r.target)
+		best = append(best, is)
+	}
+	for _, is := range best {
+		if is.kind != kindUnicast { // what leads nowhere does not share
+			return []route{is}
+		}
+	}
+	return best
+}
+
+// best are the targets of the routes that are used, in a fixed order.
+func (r *rib) best(d *destination) []target {
+	routes := r.bestRoutes(d)
+	out := make([]target, 0, len(routes))
+	for _, is := range routes {
+		out = append(out, is.target)
 	}
 	slices.SortFunc(out, func(a, b target) int {
 		return cmp.Or(a.gateway.Compare(b.gateway), cmp.Compare(a.port, b.port))
@@ -160,11 +182,8 @@ func (d *destination) best() []target {
 }
 
 // uses says whether packets use a route to the destination.
-func (d *destination) uses(r route) bool {
-	better := func(o route) bool {
-		return o.target == r.target && cmp.Or(cmp.Compare(o.origin, r.origin), cmp.Compare(o.cost, r.cost)) < 0
-	}
-	return slices.Contains(d.best(), r.target) && !slices.ContainsFunc(d.routes, better)
+func (r *rib) uses(d *destination, is route) bool {
+	return slices.ContainsFunc(r.bestRoutes(d), is.same)
 }
 
 // has says whether a route is there.
@@ -180,8 +199,10 @@ func (r *rib) lookup(a netip.Addr) (t target, ok bool) {
 		if err != nil {
 			return target{}, false
 		}
-		if d := r.table[p]; d != nil && len(d.routes) > 0 {
-			return d.best()[0], true
+		if d := r.table[p]; d != nil {
+			if best := r.best(d); len(best) > 0 {
+				return best[0], true
+			}
 		}
 	}
 	return target{}, false
@@ -189,8 +210,22 @@ func (r *rib) lookup(a netip.Addr) (t target, ok bool) {
 
 // apply changes routes, all or none. The function it returns takes that back.
 func (r *rib) apply(changes []ribChange) (undo func() error, err error) {
-	var touched []netip.Prefix
-	seen := make(map[netip.Prefix]bool, len(changes))
+	return r.follow(r.down, changes)
+}
+
+// follow changes routes, and which ports nothing goes through, all or none. The function it returns takes that back.
+func (r *rib) follow(down map[uint16]bool, changes []ribChange) (undo func() error, err error) {
+	touched, was := r.behind(down), r.down
+	if len(touched) > 0 {
+		if err := r.hops.avoid(down); err != nil {
+			return nil, errors.Join(err, r.hops.avoid(was))
+		}
+	}
+	r.down = down
+	seen := make(map[netip.Prefix]bool, len(touched)+len(changes))
+	for _, p := range touched {
+		seen[p] = true
+	}
 	done := make([]ribChange, 0, len(changes))
 	for _, c := range changes {
 		if back, ok := r.change(c); ok {
@@ -204,6 +239,9 @@ func (r *rib) apply(changes []ribChange) (undo func() error, err error) {
 	err = r.install(touched)
 	slices.Reverse(done)
 	if err != nil {
+		if r.down = was; len(touched) > 0 {
+			err = errors.Join(err, r.hops.avoid(was))
+		}
 		for _, c := range done {
 			r.change(c)
 		}
@@ -215,9 +253,24 @@ func (r *rib) apply(changes []ribChange) (undo func() error, err error) {
 		return nil, err
 	}
 	return func() error {
-		_, err := r.apply(done)
+		_, err := r.follow(was, done)
 		return err
 	}, nil
+}
+
+// behind are the prefixes with a route through a port that went down or came up.
+func (r *rib) behind(down map[uint16]bool) (out []netip.Prefix) {
+	if maps.Equal(r.down, down) {
+		return nil
+	}
+	for p, d := range r.table {
+		if slices.ContainsFunc(d.routes, func(is route) bool {
+			return is.kind == kindUnicast && r.down[is.port] != down[is.port]
+		}) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // change changes the table alone, and returns what takes it back; false if it is as wanted.
@@ -326,9 +379,10 @@ func (r *rib) plan(touched []netip.Prefix) ([]step, error) {
 		if d == nil {
 			continue
 		}
-		s := step{prefix: p, d: d, was: installation{d.installed, d.hop}, is: installation{installed: len(d.routes) > 0}}
+		best := r.best(d)
+		s := step{prefix: p, d: d, was: installation{d.installed, d.hop}, is: installation{installed: len(best) > 0}}
 		var err error
-		if s.is.hop, err = r.hops.acquire(d.best()); err != nil {
+		if s.is.hop, err = r.hops.acquire(best); err != nil {
 			r.abandon(steps)
 			return nil, fmt.Errorf("route %s: %w", p, err)
 		}

@@ -65,6 +65,8 @@ type router struct {
 	slow *slow
 	// peers are what ports are connected to, by their names.
 	peers map[string]cube.Peer
+	// links are what it was told of ports, by their names.
+	links map[string]*portLink
 	// learned are the routes of the cube's namespace.
 	learned map[netip.Prefix]*learnedRoutes
 }
@@ -83,7 +85,8 @@ func newRouter(env cube.Env) *router {
 		n, ok, err := r.t.neighbours.Get(addressKey{Address: wordsOf(addr), Port: port})
 		return n.Mac, ok && err == nil && n.usable()
 	}
-	r.slow, r.learned, r.peers = newSlow(env, r), map[netip.Prefix]*learnedRoutes{}, map[string]cube.Peer{}
+	r.slow, r.learned = newSlow(env, r), map[netip.Prefix]*learnedRoutes{}
+	r.peers, r.links = map[string]cube.Peer{}, map[string]*portLink{}
 	r.hops.wanted = r.slow.want
 	r.PrepareConfig = r.prepare
 	return r
@@ -177,6 +180,9 @@ func (r *router) adopt(next *layout) error {
 		if err != nil {
 			return err
 		}
+		if e.Mac != 0 { // it was there, and is up until the router is told something else
+			r.links[p.name] = &portLink{up: true, works: true}
+		}
 		if e.Mac != 0 && p.mac == r.macs[index] { // not configured
 			p.adoptMAC(e.Mac)
 			r.macs[index] = e.Mac
@@ -215,7 +221,7 @@ func (r *router) arrange(next *layout) (func() error, error) {
 	r.slow.portsChanged(next)
 	changes := connectedChanges(before, next)
 	moved, ports := r.statics.moved(next)
-	undo, err := r.rib.apply(append(changes, moved...))
+	undo, err := r.rib.follow(r.downPorts(next), append(changes, moved...))
 	if err != nil {
 		return fail(err)
 	}

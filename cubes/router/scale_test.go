@@ -75,6 +75,9 @@ func TestTimedManyRoutes(t *testing.T) {
 	if many > 20*few+200*time.Millisecond {
 		t.Errorf("a route among %d takes %v, among few %v", n, many, few)
 	}
+	down := timed(func() { l.Set("PATCH", "r1 ports p2 peer", `""`) })
+	up := timed(func() { l.Set("PATCH", "r1 ports p2 peer", `"veth2"`) })
+	t.Logf("half of them go with their port in %v, and are back in %v", down, up)
 	if took := timed(func() { l.Set("DELETE", "r1 route", "") }); true {
 		t.Logf("%v to delete", took)
 	}

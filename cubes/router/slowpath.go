@@ -206,13 +206,6 @@ func (r *router) PacketIn(p *cube.PacketIn) { r.slow.packetIn(p) }
 // Notify implements cube.Notified.
 func (r *router) Notify(kind uint32, data []byte) { r.slow.notify(kind, data) }
 
-// LinkChanged implements cube.LinkWatcher.
-func (r *router) LinkChanged(port string, works bool) {
-	if index, ok := r.env.PortIndex(port); ok {
-		r.slow.portUp(index, works)
-	}
-}
-
 // packetIn takes a packet from the fast path.
 func (s *slow) packetIn(p *cube.PacketIn) {
 	if s.table == nil {

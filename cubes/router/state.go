@@ -37,6 +37,7 @@ type stateRoute struct {
 	Pathcost  uint32 `json:"pathcost"`
 	Protocol  string `json:"protocol,omitempty"`
 	Inactive  bool   `json:"inactive,omitempty"`
+	Reason    string `json:"reason,omitempty"`
 }
 
 // State returns what is not configured: MAC addresses of ports, the routes of addresses and learned ones, and which
@@ -95,7 +96,8 @@ func (r *router) stateRoutes(path []string) []stateRoute {
 
 // show is how a route reads that is not configured.
 func (r *router) show(p netip.Prefix, d *destination, is route) stateRoute {
-	s := stateRoute{Network: p.String(), Nexthop: "local", Pathcost: is.cost, Protocol: "connected", Inactive: !d.uses(is)}
+	s := stateRoute{Network: p.String(), Nexthop: "local", Pathcost: is.cost, Protocol: "connected", Reason: r.whyUnused(d, is)}
+	s.Inactive = s.Reason != ""
 	s.Interface, _ = r.env.PortName(is.port)
 	if is.origin == connected {
 		return s
@@ -124,10 +126,16 @@ func (r *router) showStatics(only netip.Prefix) []stateRoute {
 	terse := !only.IsValid() && count > maxShown
 	show := func(p netip.Prefix, c staticRoute, t target, nexthop, port string) {
 		d := r.rib.table[p]
-		if d != nil && !(terse && d.uses(c.route(t))) {
-			words := c.names(p, nexthop)
-			out = append(out, stateRoute{Network: words.network, Nexthop: words.nexthop, Interface: port, Pathcost: c.cost, Protocol: "static", Inactive: !d.uses(c.route(t))})
+		if d == nil {
+			return
 		}
+		why := r.whyUnused(d, c.route(t))
+		if terse && why == "" {
+			return
+		}
+		words := c.names(p, nexthop)
+		out = append(out, stateRoute{Network: words.network, Nexthop: words.nexthop, Interface: port, Pathcost: c.cost,
+			Protocol: "static", Inactive: why != "", Reason: why})
 	}
 	for k, g := range r.statics.gateways {
 		t, nexthop := unicast(k.addr, g.port), k.addr.String()

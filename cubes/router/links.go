@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+// Routes follow their port: while it is DOWN or its netdev has no carrier, packets use none that leads through it.
+
+import (
+	"fmt"
+	"maps"
+	"time"
+)
+
+// carrierHold is how long a port must have had its carrier back before routes lead through it again.
+const carrierHold = 100 * time.Millisecond
+
+// portLink is what the router was told of a port.
+type portLink struct {
+	up, works bool
+	// held is set while the carrier is gone, and for a moment after that, until release is called.
+	held    bool
+	release func()
+}
+
+// why says why no route leads through a port, "" if routes do. One that the router was told nothing of is DOWN.
+func (l *portLink) why(p *portState) string {
+	switch {
+	case l == nil, !l.up:
+		return fmt.Sprintf("port %s is DOWN", p.name)
+	case !p.detect:
+		return ""
+	case !l.works:
+		return fmt.Sprintf("port %s has no carrier", p.name)
+	case l.held:
+		return fmt.Sprintf("port %s has had its carrier for less than %v", p.name, carrierHold)
+	}
+	return ""
+}
+
+func (l *portLink) hold(held bool) {
+	if l.held = held; l.release != nil {
+		l.release()
+		l.release = nil
+	}
+}
+
+func (r *router) linkOf(port string) *portLink {
+	l := r.links[port]
+	if l == nil {
+		l = &portLink{}
+		r.links[port] = l
+	}
+	return l
+}
+
+// PortChanged implements cube.PortWatcher.
+func (r *router) PortChanged(port string, up bool) {
+	l := r.linkOf(port)
+	l.up = up
+	l.hold(false) // the carrier of the new peer was never lost
+	r.followLinks()
+}
+
+// LinkChanged implements cube.LinkWatcher.
+func (r *router) LinkChanged(port string, works bool) {
+	if index, ok := r.env.PortIndex(port); ok {
+		r.slow.portUp(index, works)
+	}
+	l := r.linkOf(port)
+	returns := works && l.held
+	l.works = works
+	l.hold(l.up && !works || returns)
+	if returns {
+		l.release = r.env.After(carrierHold, func() {
+			l.release = nil
+			l.hold(false)
+			r.followLinks()
+		})
+	}
+	r.followLinks()
+}
+
+// followLinks has routes follow what the router was told of its ports.
+func (r *router) followLinks() {
+	if !r.open {
+		return
+	}
+	maps.DeleteFunc(r.links, func(port string, _ *portLink) bool { return r.now.byName[port] == nil })
+	down := r.downPorts(r.now)
+	if maps.Equal(down, r.rib.down) {
+		return
+	}
+	if _, err := r.rib.follow(down, nil); err != nil {
+		r.env.Logger().Error("routes do not follow their ports", "error", err)
+	}
+}
+
+// downPorts are the ports of a layout that no route leads through.
+func (r *router) downPorts(l *layout) map[uint16]bool {
+	down := map[uint16]bool{}
+	for index, p := range l.ports {
+		if r.links[p.name].why(p) != "" {
+			down[index] = true
+		}
+	}
+	return down
+}
+
+// whyUnused says why packets do not use a route to a destination, "" if they do.
+func (r *router) whyUnused(d *destination, is route) string {
+	if p := r.now.ports[is.port]; is.kind == kindUnicast && p != nil && r.rib.down[is.port] {
+		return r.links[p.name].why(p)
+	}
+	if r.rib.uses(d, is) {
+		return ""
+	}
+	best := r.rib.bestRoutes(d)[0]
+	switch {
+	case best.kind == kindLocal:
+		return "it is an address of the router"
+	case best.origin != is.origin:
+		return fmt.Sprintf("a %s route is used", best.origin)
+	case best.cost != is.cost:
+		return fmt.Sprintf("a route with pathcost %d is used", best.cost)
+	}
+	return fmt.Sprintf("a %s route with the same pathcost is used", specialWord(best.kind))
+}
