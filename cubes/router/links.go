@@ -113,7 +113,11 @@ func (r *router) whyUnused(d *destination, is route) string {
 	if r.rib.uses(d, is) {
 		return ""
 	}
-	best := r.rib.bestRoutes(d)[0]
+	routes := r.rib.bestRoutes(d)
+	if len(routes) == 0 {
+		return "there is no room for it"
+	}
+	best := routes[0]
 	switch {
 	case best.kind == kindLocal:
 		return "it is an address of the router"

@@ -102,11 +102,10 @@ func parseRoute(r *Route) (p parsed, err error) {
 	fail := func(err error) (parsed, error) {
 		return parsed{}, fmt.Errorf("route %s %s: %w", r.Network, r.Nexthop, err)
 	}
-	if p.key.network, err = netip.ParsePrefix(r.Network); err != nil {
+	if p.key.network, err = parseNetwork(r.Network, r.Nexthop); err != nil {
 		return fail(fmt.Errorf("%w: %w", cube.ErrInvalid, err))
 	}
-	n := p.key.network.Masked()
-	p.key.network = n
+	n := p.key.network
 	if n.Addr().Is4In6() || n.Bits() > 0 && n.Addr().IsMulticast() {
 		return fail(fmt.Errorf("no route can lead there: %w", cube.ErrInvalid))
 	}
@@ -133,6 +132,23 @@ func parseRoute(r *Route) (p parsed, err error) {
 	p.key.nexthop, p.key.kind = hop, kindUnicast
 	p.gateway = gatewayKey{hop, r.Interface}
 	return p, nil
+}
+
+// allNetworks is the model's word for all destinations.
+const allNetworks = "default"
+
+var default4, default6 = netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+
+// parseNetwork reads destinations; nexthop tells the family of all of them.
+func parseNetwork(network, nexthop string) (netip.Prefix, error) {
+	if network != allNetworks {
+		p, err := netip.ParsePrefix(network)
+		return p.Masked(), err
+	}
+	if a, err := netip.ParseAddr(nexthop); err == nil && a.Is6() {
+		return default6, nil
+	}
+	return default4, nil
 }
 
 // target is where a route leads in a layout.

@@ -199,10 +199,15 @@ func (r *router) bestLearned(l *learnedRoutes) []route {
 	if !found {
 		return nil
 	}
+	return r.routesOf(best)
+}
+
+// routesOf are a route of the namespace in the table, one for each next hop.
+func (r *router) routesOf(c cube.Route) []route {
 	of := func(t target) route {
-		return route{target: t, origin: learned, cost: best.Metric, protocol: best.Protocol}
+		return route{target: t, origin: learned, cost: c.Metric, protocol: c.Protocol}
 	}
-	switch best.Kind {
+	switch c.Kind {
 	case cube.RouteBlackhole:
 		return []route{of(target{kind: kindBlackhole})}
 	case cube.RouteUnreachable:
@@ -212,7 +217,7 @@ func (r *router) bestLearned(l *learnedRoutes) []route {
 	case cube.RouteUnicast:
 	}
 	var out []route
-	for _, h := range best.NextHops {
+	for _, h := range c.NextHops {
 		if index, ok := r.env.PortIndex(h.Port); ok {
 			out = append(out, of(unicast(h.Gateway, index)))
 		}

@@ -67,47 +67,103 @@ func (r *router) State(_ context.Context, path []string) (any, error) {
 
 // stateRoutes shows the routes that are not configured, and of the configured ones what the configuration does not say.
 func (r *router) stateRoutes(path []string) []stateRoute {
-	var only netip.Prefix
-	prefixes := r.rib.listed
 	if len(path) > 1 {
-		p, err := netip.ParsePrefix(path[1])
-		if err != nil {
-			return nil
+		var out []stateRoute
+		for _, only := range networksOf(path[1]) {
+			out = append(append(out, r.showDynamic(only)...), r.showStatics(only)...)
 		}
-		only = p.Masked()
-		prefixes = map[netip.Prefix]bool{only: true}
+		return sorted(out)
 	}
-	out := make([]stateRoute, 0, len(prefixes))
-	for p := range prefixes {
-		if d := r.rib.table[p]; d != nil {
-			for _, is := range d.routes {
-				if !is.hidden && is.origin != static {
-					out = append(out, r.show(p, d, is))
+	out := make([]stateRoute, 0, len(r.rib.listed))
+	for p := range r.rib.listed {
+		out = append(out, r.showDynamic(p)...)
+	}
+	return sorted(append(out, r.showStatics(netip.Prefix{})...))
+}
+
+// networksOf are the prefixes that a word of the model may mean.
+func networksOf(word string) []netip.Prefix {
+	if word == allNetworks {
+		return []netip.Prefix{default4, default6}
+	}
+	p, err := netip.ParsePrefix(word)
+	if err != nil {
+		return nil
+	}
+	return []netip.Prefix{p.Masked()}
+}
+
+func sorted(routes []stateRoute) []stateRoute {
+	slices.SortFunc(routes, func(a, b stateRoute) int {
+		return cmp.Or(strings.Compare(a.Network, b.Network), strings.Compare(a.Nexthop, b.Nexthop))
+	})
+	return routes
+}
+
+// showDynamic is how the routes to a prefix read that are not configured: those in the table, and those of the namespace
+// that have a higher metric. Each has a next hop of its own, as that is its key.
+func (r *router) showDynamic(p netip.Prefix) (out []stateRoute) {
+	d := r.rib.table[p]
+	if d == nil {
+		return nil
+	}
+	taken := map[string]bool{}
+	var listed []route
+	for _, is := range d.routes {
+		if is.origin == static {
+			taken[is.nexthop()] = true
+		} else if !is.hidden {
+			listed = append(listed, is)
+		}
+	}
+	if l := r.learned[p]; l != nil {
+		for _, c := range l.by {
+			for _, is := range r.routesOf(c) {
+				if !slices.Contains(listed, is) {
+					listed = append(listed, is)
 				}
 			}
 		}
 	}
-	out = append(out, r.showStatics(only)...)
-	slices.SortFunc(out, func(a, b stateRoute) int {
-		return cmp.Or(strings.Compare(a.Network, b.Network), strings.Compare(a.Nexthop, b.Nexthop))
+	slices.SortFunc(listed, func(a, b route) int {
+		return cmp.Or(a.compare(b), a.gateway.Compare(b.gateway), cmp.Compare(a.port, b.port))
 	})
+	for _, is := range listed {
+		s := r.show(p, d, is)
+		for _, more := range []string{"", "%" + s.Interface, "%" + s.Protocol, fmt.Sprintf("%%%s%%%d", s.Protocol, s.Pathcost)} {
+			if more != "%" && !taken[s.Nexthop+more] {
+				s.Nexthop += more
+				break
+			}
+		}
+		taken[s.Nexthop] = true
+		out = append(out, s)
+	}
 	return out
 }
 
-// show is how a route reads that is not configured.
+// nexthop is how the next hop of a route reads.
+func (r route) nexthop() string {
+	switch {
+	case r.kind == kindBroadcast:
+		return "broadcast"
+	case r.kind != kindUnicast && r.kind != kindLocal:
+		return specialWord(r.kind)
+	case r.gateway.IsValid():
+		return r.gateway.String()
+	}
+	return "local"
+}
+
+// show is how a route reads.
 func (r *router) show(p netip.Prefix, d *destination, is route) stateRoute {
-	s := stateRoute{Network: p.String(), Nexthop: "local", Pathcost: is.cost, Protocol: "connected", Reason: r.whyUnused(d, is)}
+	s := stateRoute{Network: p.String(), Nexthop: is.nexthop(), Pathcost: is.cost, Protocol: is.protocol, Reason: r.whyUnused(d, is)}
 	s.Inactive = s.Reason != ""
-	s.Interface, _ = r.env.PortName(is.port)
-	if is.origin == connected {
-		return s
+	if is.kind == kindUnicast {
+		s.Interface, _ = r.env.PortName(is.port)
 	}
-	s.Protocol = is.protocol
-	if is.gateway.IsValid() {
-		s.Nexthop = is.gateway.String()
-	}
-	if word := specialWord(is.kind); word != "" {
-		s.Nexthop, s.Interface = word, ""
+	if is.origin != learned {
+		s.Protocol = is.origin.String()
 	}
 	return s
 }
@@ -162,8 +218,8 @@ func (r *router) DeleteState(_ context.Context, path []string) error {
 		return r.forget(path[1])
 	}
 	if len(path) == 3 && path[0] == "route" {
-		if p, err := netip.ParsePrefix(path[1]); err == nil {
-			if d := r.rib.table[p.Masked()]; d != nil && r.listedAs(d, path[2]) {
+		for _, p := range networksOf(path[1]) {
+			if d := r.rib.table[p]; d != nil && r.listedAs(d, path[2]) {
 				return fmt.Errorf("it comes from an address of a port or was learned, and goes with that: %w", cube.ErrInvalid)
 			}
 		}

@@ -81,6 +81,13 @@ func placeholders(list *yang.Node, from int) string {
 	return strings.Join(out, " ")
 }
 
+// within is the entry of a list that only some of its keys name.
+func within(segments []string, p *yang.PartialKeysError) *target {
+	path := slices.Clone(p.Path)
+	path[len(path)-1].Keys = p.Given
+	return &target{service: segments[0], cube: segments[1], segments: segments, node: p.List, path: path, kind: kindEntry}
+}
+
 // incomplete is the answer where a path ends within the keys of a list.
 func incomplete(r *http.Request, segments []string, p *yang.PartialKeysError) error {
 	err := allow(r, http.MethodOptions)
@@ -91,6 +98,38 @@ func incomplete(r *http.Request, segments []string, p *yang.PartialKeysError) er
 	return &problem{Status: http.StatusMethodNotAllowed, Tag: tagUnsupported, Allow: []string{http.MethodOptions},
 		Message: fmt.Sprintf("%s lacks a key: an entry of %s is named by %s, here %s is missing", t.words(), p.List.Name(),
 			placeholders(p.List, 0), placeholders(p.List, len(p.Given)))}
+}
+
+// withValues adds what the words behind an action say to its input.
+func (t *target) withValues(body []byte) ([]byte, error) {
+	if len(t.values) == 0 {
+		return body, nil
+	}
+	var wanted []string
+	for _, n := range t.node.Input().Children() {
+		if n.Mandatory() {
+			wanted = append(wanted, n.Name())
+		}
+	}
+	input := map[string]json.RawMessage{}
+	if len(body) > 0 && json.Unmarshal(body, &input) != nil {
+		return body, nil // the model says what is wrong with it
+	}
+	for i, value := range t.values {
+		if i >= len(wanted) {
+			return nil, badPath("%s: %s is one word too many", t.words(), clip(value))
+		}
+		if _, given := input[wanted[i]]; given {
+			return nil, &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: wanted[i],
+				Message: fmt.Sprintf("%s: %s is given twice", t.words(), wanted[i])}
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		input[wanted[i]] = text
+	}
+	return encode(input)
 }
 
 // listsOf makes lists of what a command line gave as single values: a word has no other way

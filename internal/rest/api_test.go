@@ -88,6 +88,8 @@ func TestStatuses(t *testing.T) {
 		{"delete an entry that is not there", "DELETE", "/lab/l1/fdb/entry/bb:bb:bb:bb:bb:bb", "", 409, "data-missing", ""},
 		{"a key with a slash", "GET", "/lab/l1/route/10.0.0.0%2F8/1.1.1.1/pathcost", "", 200, "", "1"},
 		{"some keys of several", "GET", "/lab/l1/route/10.0.0.0%2F8", "", 405, "operation-not-supported", ""},
+		{"delete by some keys of several", "DELETE", "/lab/l1/route/10.0.0.0%2F8", "", 204, "", ""},
+		{"delete by some keys that no entry has", "DELETE", "/lab/l1/route/11.0.0.0%2F8", "", 409, "data-missing", ""},
 		{"change a key", "PATCH", entry + "/address", `"bb:bb:bb:bb:bb:bb"`, 405, "operation-not-supported", ""},
 
 		{"post a whole list", "POST", "/lab/l1/fdb/entry", `[{"address":"bb:bb:bb:bb:bb:bb","port":"p1"}]`, 201, "", ""},
@@ -107,6 +109,14 @@ func TestStatuses(t *testing.T) {
 		{"an action", "POST", "/lab/l1/fdb/flush", "", 201, "", `{"flushed":true}`},
 		{"read an action", "GET", "/lab/l1/fdb/flush", "", 405, "operation-not-supported", ""},
 		{"an action of a cube that is not there", "POST", "/lab/l9/fdb/flush", "", 404, "data-missing", ""},
+
+		{"an action of a list", "POST", "/lab/l1/route/find/10.0.0.1", "", 201, "", `{"found":"{\"address\":\"10.0.0.1\"}"}`},
+		{"an action of a list by its own name", "POST", "/lab/l1/route-find", `{"address":"10.0.0.1"}`, 201, "", `{"found":"{\"address\":\"10.0.0.1\"}"}`},
+		{"an action of a list with what it takes as a member", "POST", "/lab/l1/route/find", `{"address":"10.0.0.1"}`, 201, "", `{"found":"{\"address\":\"10.0.0.1\"}"}`},
+		{"an action of a list with what it takes in both", "POST", "/lab/l1/route/find/10.0.0.2", `{"address":"10.0.0.1"}`, 400, "invalid-value", ""},
+		{"an action of a list with a word too many", "POST", "/lab/l1/route/find/10.0.0.2/x", "", 400, "invalid-value", ""},
+		{"an action of a list without what it takes", "POST", "/lab/l1/route/find", "", 400, "missing-attribute", ""},
+		{"read an action of a list", "GET", "/lab/l1/route/find", "", 405, "operation-not-supported", ""},
 
 		{"a method of no resource", "TRACE", "/lab/l1", "", 405, "operation-not-supported", ""},
 		{"an unknown first word", "GET", "/nothing", "", 404, "data-missing", ""},

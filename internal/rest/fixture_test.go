@@ -112,7 +112,10 @@ func (labCube) State(context.Context, []string) (any, error) {
 	return map[string]any{"seen": uint64(1) << 60}, nil
 }
 
-func (labCube) Action(context.Context, []string, json.RawMessage) (cube.ActionResult, error) {
+func (labCube) Action(_ context.Context, path []string, input json.RawMessage) (cube.ActionResult, error) {
+	if path[0] == "route-find" {
+		return cube.ActionResult{Output: map[string]any{"found": string(input)}}, nil
+	}
 	return cube.ActionResult{Output: map[string]any{"flushed": true}}, nil
 }
 

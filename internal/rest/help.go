@@ -3,6 +3,7 @@
 package rest
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -195,9 +196,16 @@ func nodeHelp(t *target, verb string, exists bool) help {
 			break
 		}
 		h.params = pick(children, inner)
-		h.actions = pick(children, func(n *yang.Node) bool { return n.Kind() == yang.Action })
+		h.actions = pick(children, func(n *yang.Node) bool { return n.Kind() == yang.Action && !ofAList(n, children) })
 	}
 	return h
+}
+
+// ofAList tells whether an action is offered as a verb of a list beside it.
+func ofAList(action *yang.Node, siblings []*yang.Node) bool {
+	return slices.ContainsFunc(siblings, func(n *yang.Node) bool {
+		return slices.Contains(slices.Collect(maps.Values(n.Verbs())), action)
+	})
 }
 
 // verbsOf are the verbs that make sense at a node.
@@ -227,6 +235,12 @@ func (s *Server) listHelp(r *http.Request, t *target, verb string) help {
 	h := help{params: keyParams(t.node.Keys())}
 	if verb == verbNone {
 		h.commands = verbsOf(t, true)
+		verbs := t.node.Verbs()
+		for _, name := range slices.Sorted(maps.Keys(verbs)) {
+			p := paramOf(verbs[name])
+			p.Name = name
+			h.actions = append(h.actions, p)
+		}
 	}
 	s.addKeys(r, t, verb, nil, &h)
 	return h

@@ -28,7 +28,7 @@ func TestHelp(t *testing.T) {
 		"/lab/l1/fdb?help=NONE", "/lab/l1/fdb?help=SET", "/lab/l1/fdb?completion",
 		"/lab/l1/fdb/entry?help=ADD", "/lab/l1/fdb/entry?help=DEL", "/lab/l1/fdb/entry?completion", "/lab/l1/fdb/entry?help=ADD&completion",
 		"/lab/l1/fdb/entry/bb:bb:bb:bb:bb:bb?help=ADD", "/lab/l1/fdb/entry/aa:aa:aa:aa:aa:aa?help=SHOW",
-		"/lab/l1/route?help=SHOW", "/lab/l1/route/10.0.0.0%2F8?help=SHOW", "/lab/l1/route/10.0.0.0%2F8?help=ADD&completion",
+		"/lab/l1/route?help=SHOW", "/lab/l1/route?help=NONE", "/lab/l1/route?completion", "/lab/l1/route/find", "/lab/l1/route/find?completion", "/lab/l1/route/10.0.0.0%2F8?help=SHOW", "/lab/l1/route/10.0.0.0%2F8?help=ADD&completion",
 		"/lab/l1/route/10.0.0.0%2F8/1.1.1.1?help=SET&completion", "/lab/l1/route/x/y?help=ADD&completion",
 		"/lab/l1/fdb/flush", "/lab/l1/fdb/flush?completion", "/lab/l1/fdb/flush/kind?completion",
 		"/lab/l1/mode?completion", "/lab/l1/mode?help=SET", "/lab/l1/enabled?completion", "/lab/l1/fdb/aging-time?completion",

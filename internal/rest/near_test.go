@@ -110,6 +110,8 @@ func TestWhatCannotHaveBeenMeantSaysWhatToWrite(t *testing.T) {
 		status                         int
 		says                           string
 	}{
+		{"one of several entries", "DELETE", "/lab/l1/route/10.0.0.0%2F8", "", "DEL", 400,
+			"route 10.0.0.0/8: there are 2, say which one: route 10.0.0.0/8 1.1.1.1, route 10.0.0.0/8 1.1.1.3"},
 		{"a verb mistyped, where a name is taken", "POST", "/lab/l1/ports/shwo", "", "NONE", 400,
 			"l1 ports shwo is not an action: say what to do with it, add, set, show or del: did you mean show?"},
 		{"an entry without a verb", "POST", "/lab/l1/ports/p7", "", "NONE", 400, "l1 ports p7 is not an action: say what to do with it, add, set, show or del"},

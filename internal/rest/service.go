@@ -25,6 +25,8 @@ type target struct {
 	node     *yang.Node
 	path     yang.Path
 	kind     resourceKind
+	// values are what the words behind an action of a list say (yang.Schema.ActionOf).
+	values []string
 }
 
 // resourceKind is what a URL names within a cube.
@@ -52,7 +54,9 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 	}
 	t, err := s.resolve(segments)
 	var partial *yang.PartialKeysError
-	if errors.As(err, &partial) {
+	if errors.As(err, &partial) && r.Method == http.MethodDelete && partial.List.Config() {
+		t, err = within(segments, partial), nil // one entry alone may have the keys that are given
+	} else if errors.As(err, &partial) {
 		if err := incomplete(r, segments, partial); err != nil {
 			return err
 		}
@@ -103,6 +107,10 @@ func (s *Server) resolve(segments []string) (*target, error) {
 	}
 	if len(segments) == 2 {
 		t.node = schema.Root()
+		return t, nil
+	}
+	if t.node, t.path, t.values = schema.ActionOf(segments[2:]); t.node != nil {
+		t.kind = kindAction
 		return t, nil
 	}
 	if t.node, t.path, err = schema.Resolve(segments[2:]); err != nil {
@@ -289,6 +297,9 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target, body [
 	var err error
 	switch {
 	case t.kind == kindAction:
+		if body, err = t.withValues(body); err != nil {
+			return err
+		}
 		out, err = s.manager.Action(r.Context(), t.service, t.cube, t.path, body)
 	case t.kind == kindCube && r.Method != http.MethodPatch:
 		err = s.manager.Create(r.Context(), t.service, t.cube, body)

@@ -87,6 +87,12 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 		if err != nil {
 			return err
 		}
+		path := path
+		if op == yang.Delete {
+			if path, err = u.tree.Only(path); err != nil {
+				return err
+			}
+		}
 		if node, err := nodeAt(u.svc.schema, path); err == nil && op == yang.Delete && node.Deletable() {
 			return t.askToDelete(u, path)
 		}

@@ -106,6 +106,11 @@ const struct lysc_node *pcn_module_data(const struct lys_module *mod)
 	return mod->compiled->data;
 }
 
+const struct lysc_node *pcn_module_rpcs(const struct lys_module *mod)
+{
+	return mod->compiled->rpcs ? &mod->compiled->rpcs->node : NULL;
+}
+
 static const char *ext(const struct lysc_ext_instance *list, size_t index, const char **name,
 		       const char **owner)
 {

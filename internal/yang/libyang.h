@@ -58,6 +58,7 @@ int pcn_load(const struct pcn_sources *imports, const char *text, struct ly_ctx 
 	     const struct lys_module **mod, struct pcn_err *err);
 const char *pcn_uses(const struct lys_module *mod, size_t index);
 const struct lysc_node *pcn_module_data(const struct lys_module *mod);
+const struct lysc_node *pcn_module_rpcs(const struct lys_module *mod);
 const char *pcn_module_ext(const struct lys_module *mod, size_t index, const char **name,
 			   const char **owner);
 

@@ -107,6 +107,36 @@ func (s *Schema) Resolve(words []string) (*Node, Path, error) {
 	return node, path, nil
 }
 
+// ActionOf finds the action that the words `LIST VERB VALUE...` are short for: LIST-VERB, beside the list. It returns the
+// path to it, and the values, which are for what the action cannot do without. The node is nil where there is none.
+func (s *Schema) ActionOf(words []string) (action *Node, path Path, values []string) {
+	node := s.root
+	for len(words) > 1 {
+		child := node.Child(words[0])
+		if child == nil {
+			return nil, nil, nil
+		}
+		if a := node.Child(words[0] + "-" + words[1]); a != nil && a.kind == Action && child.kind == List {
+			return a, path.with(a.name), words[2:]
+		}
+		keys := min(child.keyCount(), len(words)-1)
+		path = path.with(words[0], words[1:1+keys]...)
+		node, words = child, words[1+keys:]
+	}
+	return nil, nil, nil
+}
+
+// Verbs are the actions that ActionOf finds behind the name of a list.
+func (n *Node) Verbs() map[string]*Node {
+	out := map[string]*Node{}
+	for _, a := range n.parent.children {
+		if verb, ok := strings.CutPrefix(a.name, n.name+"-"); ok && a.kind == Action && n.kind == List {
+			out[verb] = a
+		}
+	}
+	return out
+}
+
 // lacks is the error about a member that the node at p has not.
 func (n *Node) lacks(p Path, name string) *Error {
 	var known []string

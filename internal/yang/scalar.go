@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -28,9 +29,24 @@ func (n *Node) scalar(v value) (string, error) {
 		if err := checkText(v.text); err != nil {
 			return "", fmt.Errorf("the value %w", err)
 		}
+		if err := n.checkHostBits(v.text); err != nil {
+			return "", err
+		}
 	case numberValue, boolValue:
 	}
 	return n.typ.normal(v, n.takes)
+}
+
+// checkHostBits refuses a prefix with bits behind its length where the model does.
+func (n *Node) checkHostBits(text string) error {
+	if _, marked := n.extensions["no-host-bits"]; !marked {
+		return nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil || p == p.Masked() {
+		return nil //nolint:nilerr // libyang says what is wrong with it
+	}
+	return fmt.Errorf("%s is an address in a network: the network is %s", text, p.Masked())
 }
 
 // takes tells whether the leaf takes a text as it is.

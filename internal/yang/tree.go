@@ -8,6 +8,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 )
 
@@ -140,6 +142,50 @@ func (t *Tree) Entries(p Path) ([][]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// Only completes a path that ends within the keys of a list, where just one entry has those keys. Other paths stay as they
+// are.
+func (t *Tree) Only(p Path) (Path, error) {
+	if len(p) == 0 || len(p[len(p)-1].Keys) == 0 {
+		return p, nil
+	}
+	last := p[len(p)-1]
+	list := slices.Concat(p[:len(p)-1], Path{{Name: last.Name}})
+	node, err := t.schema.node(list)
+	if err != nil {
+		return nil, err
+	}
+	if node.kind != List || len(last.Keys) >= node.keyCount() {
+		return p, nil
+	}
+	given := make([]string, len(last.Keys))
+	for i, key := range last.Keys {
+		text, err := node.keys[i].word(key)
+		if err != nil {
+			return nil, fault(InvalidValue, list, "%s: %v", node.keys[i].name, err)
+		}
+		if given[i], err = canonical(node.keys[i], text); err != nil {
+			return nil, fault(InvalidValue, list, "%s: %s", node.keys[i].name, node.keys[i].reason(text, err))
+		}
+	}
+	entries, err := t.Entries(list)
+	if err != nil {
+		return nil, err
+	}
+	entries = slices.DeleteFunc(entries, func(keys []string) bool { return !slices.Equal(keys[:len(given)], given) })
+	switch len(entries) {
+	case 0:
+		return nil, &Error{Tag: DataMissing, Path: p.String(), Message: p.Words() + ": does not exist"}
+	case 1:
+		return list[:len(list)-1].with(last.Name, entries[0]...), nil
+	}
+	var found []string
+	for _, keys := range entries[:min(len(entries), maxFaults)] {
+		found = append(found, list[:len(list)-1].with(last.Name, keys...).Words())
+	}
+	return nil, &Error{Tag: InvalidValue, Path: p.String(),
+		Message: fmt.Sprintf("%s: there are %d, say which one: %s", p.Words(), len(entries), strings.Join(found, ", "))}
 }
 
 // render prints what is at p, or returns nil when nothing is. Lists,

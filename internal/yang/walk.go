@@ -30,6 +30,7 @@ func (s *Schema) walk() error {
 	w := &walker{schema: s}
 	all := &Node{schema: s, kind: Container, config: true}
 	w.members(all, C.pcn_module_data(s.module), 0, false)
+	w.members(all, C.pcn_module_rpcs(s.module), 0, false)
 	if w.err != nil {
 		return w.err
 	}

@@ -365,18 +365,25 @@ func (l *Lab) TryRead(words string) (string, error) {
 // Action runs an action, such as "br1 fdb flush", and returns its output.
 func (l *Lab) Action(words, input string) string {
 	l.t.Helper()
-	name, service, path, err := l.resolve(words)
-	var output []byte
-	if err == nil {
-		err = l.Do(func() (err error) {
-			output, err = l.manager.Action(l.t.Context(), service, name, path, []byte(input))
-			return err
-		})
-	}
+	output, err := l.TryAction(words, input)
 	if err != nil {
 		l.t.Fatalf("%s: %v", words, err)
 	}
-	return string(output)
+	return output
+}
+
+// TryAction is Action for what may be refused.
+func (l *Lab) TryAction(words, input string) (output string, err error) {
+	name, service, path, err := l.resolve(words)
+	if err != nil {
+		return "", err
+	}
+	err = l.Do(func() error {
+		raw, err := l.manager.Action(l.t.Context(), service, name, path, []byte(input))
+		output = string(raw)
+		return err
+	})
+	return output, err
 }
 
 func (l *Lab) resolve(words string) (name, service string, path yang.Path, err error) {
