@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/asn1"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
@@ -36,8 +37,10 @@ func parseCertificates(text []byte) (content, error) {
 		if c, err := x509.ParseCertificate(text); err == nil {
 			return content{certs: []*x509.Certificate{c}}, nil
 		}
-		if l, err := x509.ParseRevocationList(text); err == nil {
+		if l, err := parseList(text); err == nil {
 			return content{lists: []*x509.RevocationList{l}}, nil
+		} else if errors.Is(err, errVersion1) {
+			return out, err
 		}
 		return out, errors.New("holds no certificate, neither as PEM nor as DER")
 	}
@@ -65,7 +68,7 @@ func (c *content) add(block *pem.Block) error {
 		}
 		c.certs = append(c.certs, cert)
 	case "X509 CRL":
-		list, err := x509.ParseRevocationList(block.Bytes)
+		list, err := parseList(block.Bytes)
 		if err != nil {
 			return fmt.Errorf("revocation list %d of the file: %w", len(c.lists)+1, err)
 		}
@@ -74,6 +77,33 @@ func (c *content) add(block *pem.Block) error {
 		return errors.New("holds a private key: only certificates belong there")
 	}
 	return nil
+}
+
+// errVersion1 is about a list as `openssl ca -gencrl` makes it where nothing is configured.
+var errVersion1 = errors.New("is of version 1, which has no extensions: make one of version 2, " +
+	"with a line `crlnumber = FILE` in the configuration of openssl ca, and `echo 01 > FILE` once")
+
+func parseList(der []byte) (*x509.RevocationList, error) {
+	l, err := x509.ParseRevocationList(der)
+	if err != nil && isVersion1(der) {
+		return nil, errVersion1
+	}
+	return l, err
+}
+
+// isVersion1 tells whether bytes begin as a revocation list of version 1 does, which leaves out its version (RFC 5280, 5.1.2.1):
+// the signature algorithm comes first.
+func isVersion1(der []byte) bool {
+	var list, signed, first asn1.RawValue
+	for _, step := range []struct {
+		in  *[]byte
+		out *asn1.RawValue
+	}{{&der, &list}, {&list.Bytes, &signed}, {&signed.Bytes, &first}} {
+		if _, err := asn1.Unmarshal(*step.in, step.out); err != nil || step.out.Tag != asn1.TagSequence {
+			return false
+		}
+	}
+	return true
 }
 
 // serial names a certificate as a revocation list does.

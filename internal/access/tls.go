@@ -88,6 +88,16 @@ type TLS struct {
 
 	mu    sync.Mutex // of reload
 	stamp string
+
+	faults atomic.Pointer[[]error]
+}
+
+// Faults are why files could not be read when they changed last: what they said before stays in force.
+func (t *TLS) Faults() []error {
+	if f := t.faults.Load(); f != nil {
+		return *f
+	}
+	return nil
 }
 
 // NewTLS reads all files. Any that cannot be used is an error.
@@ -180,6 +190,7 @@ func (t *TLS) Reload() {
 
 func (t *TLS) reload() {
 	next, errs := load(t.options, t.current.Load(), t.now())
+	t.faults.Store(&errs)
 	for _, err := range errs {
 		t.log.Error("a file of TLS cannot be used, what it said before stays in force", "err", err)
 	}

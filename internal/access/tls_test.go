@@ -4,6 +4,8 @@ package access
 
 import (
 	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -190,6 +192,7 @@ func TestReload(t *testing.T) {
 	pki.Place(t, s.options.Deny+"/bob.pem", []byte("-----BEGIN rubbish"))
 	pki.Place(t, s.options.Deny+"/alice.pem", alice.PEM())
 	x.poll()
+	step("status can say so", strings.Contains(errors.Join(x.Faults()...).Error(), "bob.pem: holds no certificate"))
 	step("one file is spoilt, another is new", role(bob) == None && role(alice) == None && strings.Contains(s.log.String(), "bob.pem: holds no certificate"))
 	for _, name := range []string{"bob.pem", "alice.pem"} {
 		if err := os.Remove(filepath.Join(s.options.Deny, name)); err != nil {
@@ -197,6 +200,7 @@ func TestReload(t *testing.T) {
 		}
 	}
 	x.poll()
+	step("status need not say so", !strings.Contains(errors.Join(x.Faults()...).Error(), "bob.pem"))
 	step("nobody is denied", role(bob) == Admin && role(alice) == Reader)
 
 	if err := os.Chmod(s.options.CACert, 0o666); err != nil {
@@ -261,6 +265,13 @@ func TestUnusableFiles(t *testing.T) {
 		{"a revocation list of nobody", func(t *testing.T, s *site) {
 			pki.Place(t, s.denying(t).options.Deny+"/l", pki.Authority(t, "root").Revoke(t, s.root))
 		}, "is not signed by an authority"},
+		{"a revocation list of version 1", func(t *testing.T, s *site) {
+			pki.Place(t, s.denying(t).options.Deny+"/l", s.root.RevokeV1(t))
+		}, "crlnumber = FILE"},
+		{"a revocation list of version 1 in DER", func(t *testing.T, s *site) {
+			block, _ := pem.Decode(s.root.RevokeV1(t))
+			pki.Place(t, s.denying(t).options.Deny+"/l", block.Bytes)
+		}, "crlnumber = FILE"},
 		{"a private key in a list", func(t *testing.T, s *site) { pki.Place(t, s.denying(t).options.Deny+"/l", pki.Self(t, "x").KeyPEM(t)) }, "holds a private key"},
 		{"a list that others can write", func(t *testing.T, s *site) { chmod(t, s.denying(t).options.Deny, 0o777) }, "chmod go-w"},
 		{"a list that is not there", func(_ *testing.T, s *site) { s.options.Deny = s.dir + "/none" }, "no such file"},

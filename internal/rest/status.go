@@ -135,7 +135,7 @@ func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request, rest []stri
 func (s *Server) status() statusView {
 	v := statusView{Daemon: s.daemonView(), Drops: []dropView{}, Services: []serviceView{}, Programs: programsView{Reasons: []programView{}}}
 	numbers := s.manager.Numbers()
-	all := slices.Concat(v.Cubes.look(numbers), v.Ports.look(numbers), s.storeTroubles(&v), s.pinTroubles())
+	all := slices.Concat(v.Cubes.look(numbers), v.Ports.look(numbers), s.storeTroubles(&v), s.pinTroubles(), s.tlsTroubles())
 	v.Cubes.Revision = s.manager.Revision()
 	s.lookAtPrograms(&v)
 	all = append(all, s.lookAtPackets(&v, numbers)...)
@@ -306,6 +306,19 @@ func (s *Server) pinTroubles() []trouble {
 	return []trouble{{Severity: severityCritical, Where: "bpffs", What: err.Error() + ": packets go on, but changes are refused, and the next " +
 		"start cannot take over what cubes have learned",
 		Remedy: "mount a BPF file system there again and restart polycubed when some packets may be lost"}}
+}
+
+// tlsTroubles looks at the files that say who may come in.
+func (s *Server) tlsTroubles() []trouble {
+	if s.tls == nil {
+		return nil
+	}
+	var out []trouble
+	for _, err := range s.tls.Faults() {
+		out = append(out, trouble{Severity: severityCritical, Where: "TLS", What: err.Error() + ": what the file said before stays in force",
+			Remedy: "put it right: files are read again when they change"})
+	}
+	return out
 }
 
 // storeTroubles looks at the store.

@@ -429,3 +429,22 @@ func TestNewServerCertificate(t *testing.T) {
 		t.Error("the certificate of before is served")
 	}
 }
+
+// TestStatusSaysWhichFilesOfTLSCannotBeUsed: a revoked certificate that gets in all the same must not go unnoticed.
+func TestStatusSaysWhichFilesOfTLSCannotBeUsed(t *testing.T) {
+	c := newCastle(t, Options{})
+	bob := c.as(t, c.root.Client(t, "bob"), nil)
+	if status, text := c.ask(t, bob, "GET", "/status", nil); status != 200 || strings.Contains(text, "TLS") {
+		t.Fatalf("at first %d: %s", status, text)
+	}
+	pki.Place(t, c.dir+"/deny/crl.pem", c.root.RevokeV1(t))
+	c.trust.Reload()
+	if status, text := c.ask(t, bob, "GET", "/status", nil); status != 200 || !strings.Contains(text, `"where":"TLS"`) || !strings.Contains(text, "crlnumber = FILE") {
+		t.Errorf("with a revocation list of version 1 %d: %s", status, text)
+	}
+	pki.Place(t, c.dir+"/deny/crl.pem", c.root.Revoke(t))
+	c.trust.Reload()
+	if status, text := c.ask(t, bob, "GET", "/status", nil); status != 200 || strings.Contains(text, "TLS") {
+		t.Errorf("with a good one %d: %s", status, text)
+	}
+}

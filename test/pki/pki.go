@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -145,6 +146,20 @@ func (p Pair) Revoke(t testing.TB, revoked ...Pair) []byte {
 		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
+}
+
+// RevokeV1 returns a revocation list as openssl makes it where nothing is configured, in PEM: of version 1.
+func (p Pair) RevokeV1(t testing.TB) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	conf := Place(t, filepath.Join(dir, "conf"), []byte("[ca]\ndefault_ca=d\n[d]\ndatabase="+dir+"/index\ndefault_md=sha256\ndefault_crl_days=1\n"))
+	Place(t, filepath.Join(dir, "index"), nil)
+	cert, key := p.Write(t, dir, "ca")
+	out, err := exec.Command("openssl", "ca", "-batch", "-gencrl", "-config", conf, "-cert", cert, "-keyfile", key).Output()
+	if err != nil {
+		t.Fatalf("openssl ca -gencrl: %v: %s", err, out)
+	}
+	return out
 }
 
 // PEM is the certificate alone.
