@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/internal/nofollow"
 )
 
 // The audit log has one line of JSON for each change, and for each attempt that was
@@ -84,10 +86,7 @@ func OpenAudit(path string, log *slog.Logger) (*Audit, error) {
 
 // open opens a regular file of ours that is in its place by no link, and keeps it private.
 func (a *Audit) open() error {
-	f, err := os.OpenFile(a.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
-	if errors.Is(err, unix.ELOOP) {
-		return fmt.Errorf("opening the audit log: %s is a link, which is not followed", a.path)
-	}
+	f, err := nofollow.Open(a.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the audit log: %w", err)
 	}

@@ -66,6 +66,19 @@ func checkOwner(f *os.File, kind uint32) error {
 	return nil
 }
 
+// OwnDir makes a directory of the daemon's own where there is none, and refuses one that others could change.
+func OwnDir(path string) error {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return wrap(path, checkOwner(f, unix.S_IFDIR))
+}
+
 // listTrusted names the files of a directory, sorted. Hidden files, editors' backups and
 // directories are none of them.
 func listTrusted(dir string) ([]string, error) {

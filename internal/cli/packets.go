@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/polycube/polycube/internal/nofollow"
 )
 
 func packetAliases() map[string]alias {
@@ -223,7 +225,7 @@ func (s *session) save(w watching) error {
 		return s.open(w.request(), func(body io.Reader) error { return s.pour(s.stdout, body) })
 	}
 	return s.open(w.request(), func(body io.Reader) (err error) {
-		file, err := os.OpenFile(w.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		file, err := nofollow.Open(w.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
 			return fmt.Errorf("the file of the capture: %w", err)
 		}

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/polycube/polycube/internal/nofollow"
 )
 
 // Version is the version of the client, set when it is linked.
@@ -321,7 +323,7 @@ func (s *session) log(args []string, code int, took time.Duration) {
 	if s.config.logFile == "" {
 		return
 	}
-	f, err := os.OpenFile(s.config.logFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := nofollow.Open(s.config.logFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		fmt.Fprintf(s.stderr, "polycubectl: warning: logfile: %s\n", clean(err.Error()))
 		return

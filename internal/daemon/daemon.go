@@ -170,8 +170,8 @@ func (d *daemon) prepareSystem(context.Context) error {
 // openStore opens the configuration. It is in a directory of its own, whose name no
 // instance can have: an instance's state directory is within that of the main daemon.
 func (d *daemon) openStore(context.Context) (err error) {
-	if err := os.MkdirAll(d.opts.StateDir, 0o755); err != nil {
-		return fmt.Errorf("making the state directory: %w", err)
+	if err := access.OwnDir(d.opts.StateDir); err != nil {
+		return fmt.Errorf("the state directory: %w", err)
 	}
 	d.store, d.state, err = store.Open(store.Options{Dir: storeDir(d.opts), Logger: d.log,
 		KeepTransactions: keepRevisions, KeepBytes: keepBytes})

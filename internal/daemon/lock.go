@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/internal/access"
 )
 
 // One daemon per instance: whoever holds the lock owns the run directory, the socket,
@@ -24,8 +26,8 @@ type instanceLock struct{ file *os.File }
 
 // lockInstance takes the lock of a run directory, which it makes when missing.
 func lockInstance(runDir, instance string) (*instanceLock, error) {
-	if err := os.MkdirAll(runDir, 0o755); err != nil {
-		return nil, fmt.Errorf("making the run directory: %w", err)
+	if err := access.OwnDir(runDir); err != nil {
+		return nil, fmt.Errorf("the run directory: %w", err)
 	}
 	path := filepath.Join(runDir, "lock")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/polycube/polycube/internal/nofollow"
 )
 
 // A log that nobody looks after must not fill the disk: a file is replaced when it has grown, and three old ones are kept,
@@ -55,7 +57,7 @@ func (l *logFile) reopen() error {
 	if err := os.MkdirAll(filepath.Dir(l.path), 0o755); err != nil {
 		return fmt.Errorf("making the log's directory: %w", err)
 	}
-	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
+	f, err := nofollow.Open(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
 	if err != nil {
 		return fmt.Errorf("opening the log: %w", err)
 	}

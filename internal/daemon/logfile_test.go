@@ -114,6 +114,20 @@ func TestLogFileFoundOrMoved(t *testing.T) {
 	}
 }
 
+// TestLogIsNoLink: where others can write, they choose what root's daemon appends to.
+func TestLogIsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink(filepath.Join(dir, "victim"), filepath.Join(dir, "log")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openLog(filepath.Join(dir, "log"), nil); err == nil || !strings.Contains(err.Error(), "log is a symbolic link") {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "victim")); err == nil {
+		t.Error("the file at the end of the link was made")
+	}
+}
+
 // TestJSONLines: one object for each record whatever it holds, with the level's name, and with levels as for lines.
 func TestJSONLines(t *testing.T) {
 	var out bytes.Buffer

@@ -140,10 +140,14 @@ func (s *Server) identifyLocal(r *http.Request, info *connInfo) (caller, error) 
 // identifyToken gives who shows a token the role of the token. A token that is not ours is
 // refused, whatever the caller could do without it: somebody relies on it.
 func (s *Server) identifyToken(r *http.Request, c *caller) error {
-	header := r.Header.Get("Authorization")
-	if header == "" {
+	headers := r.Header.Values("Authorization")
+	switch {
+	case len(headers) > 1:
+		return badPath("the request has %d headers Authorization: which one counts, others on its way may have decided differently", len(headers))
+	case len(headers) == 0 || headers[0] == "":
 		return nil
 	}
+	header := headers[0]
 	scheme, token, _ := strings.Cut(header, " ")
 	role := access.None
 	if strings.EqualFold(scheme, "Bearer") && s.tokens != nil {

@@ -103,6 +103,28 @@ func (t someTokens) Role(token string) access.Role { return t[token] }
 
 // TestNoTokenNoWrite: a server without a token refuses every write over TCP, an insecure
 // one none.
+// TestTwoTokensAreNone: whoever forwarded the request may have looked at the other one.
+func TestTwoTokensAreNone(t *testing.T) {
+	const token = "0123456789abcdef"
+	l := newLab(t, Options{Tokens: someTokens{token: access.Admin}}, true)
+	for _, headers := range [][]string{{"Bearer " + token, "Bearer " + token}, {"", "Bearer " + token}, {"Bearer " + token, "Basic eDp5"}} {
+		for _, base := range []string{"http://" + l.tcp, "http://daemon"} {
+			req, err := http.NewRequest("GET", base+basePath+"/cubes", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header["Authorization"] = headers
+			client := http.DefaultClient
+			if base == "http://daemon" {
+				client = l.client
+			}
+			if a := l.send(t, client, req); a.status != 400 || !strings.Contains(a.body, "2 headers Authorization") {
+				t.Errorf("%q at %s: %d %s", headers, base, a.status, a.body)
+			}
+		}
+	}
+}
+
 func TestNoTokenNoWrite(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

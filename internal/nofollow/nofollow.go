@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nofollow opens files to write by the name that was given, and by no link that somebody has put there: root's
+// lines would end in a file of that one's choice.
+package nofollow
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Open is os.OpenFile for what must not be a symbolic link.
+func Open(path string, flags int, perm os.FileMode) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, perm)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, fmt.Errorf("%s is a symbolic link, which is not followed: give the name of the file itself", path)
+	}
+	return f, err
+}
