@@ -32,6 +32,8 @@ const (
 	Drop
 	Slowpath
 	Forward
+	// forwardNowhere is FORWARD without an outport; the model has no word of its own for it.
+	forwardNowhere
 )
 
 // UnmarshalText reads the model's name of an action.

@@ -10,6 +10,7 @@ enum simpleforwarder_action {
 	DROP,
 	SLOWPATH,
 	FORWARD,
+	FORWARD_NOWHERE, /* FORWARD, without an outport */
 };
 
 struct simpleforwarder_entry {
@@ -20,6 +21,7 @@ struct simpleforwarder_entry {
 enum simpleforwarder_reason {
 	SIMPLEFORWARDER_NO_ACTION = PCN_REASON_FIRST, /* the port has no entry */
 	SIMPLEFORWARDER_ACTION_DROP,		      /* its entry says so */
+	SIMPLEFORWARDER_NO_OUTPORT,		      /* its entry says FORWARD, but not where to */
 };
 PCN_REASONS(simpleforwarder_reason);
 
@@ -44,6 +46,8 @@ PCN_INGRESS
 		return pcn_pkt_send(ctx, md, entry->outport);
 	if (entry->action == SLOWPATH)
 		return pcn_pkt_controller(ctx, md, SIMPLEFORWARDER_SLOWPATH_ACTION);
+	if (entry->action == FORWARD_NOWHERE)
+		return pcn_pkt_drop(ctx, md, SIMPLEFORWARDER_NO_OUTPORT);
 	return pcn_pkt_drop(ctx, md, SIMPLEFORWARDER_ACTION_DROP);
 }
 

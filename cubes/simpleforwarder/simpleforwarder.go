@@ -98,10 +98,10 @@ func (f *forwarder) entries(c *Config) (map[uint32]entry, error) {
 			return nil, fmt.Errorf("actions %s: there is no such port: %w", a.Inport, cube.ErrNotFound)
 		}
 		e := entry{Action: a.Action}
-		if a.Action == Forward {
-			if a.Outport == "" {
-				return nil, fmt.Errorf("actions %s: action FORWARD needs an outport: %w", a.Inport, cube.ErrInvalid)
-			}
+		switch {
+		case a.Action == Forward && a.Outport == "":
+			e.Action = forwardNowhere
+		case a.Action == Forward:
 			if e.Outport, ok = f.env.PortIndex(a.Outport); !ok {
 				return nil, fmt.Errorf("actions %s: outport %s: there is no such port: %w", a.Inport, a.Outport, cube.ErrNotFound)
 			}

@@ -40,6 +40,9 @@ func TestTheTableDecides(t *testing.T) {
 		}{
 			{"no entry", "", "", "", "veth1", drop("no-action")},
 			{"FORWARD", "POST", "f actions p1", `{"action":"FORWARD","outport":"p2"}`, "veth1", send("p2")},
+			{"FORWARD without an outport", "POST", "f actions p3", `{"action":"FORWARD"}`, "veth3", drop("no-outport")},
+			{"its outport", "PATCH", "f actions p3 outport", `"p1"`, "veth3", send("p1")},
+			{"no outport any more", "PUT", "f actions p3", `{"action":"FORWARD"}`, "veth3", drop("no-outport")},
 			{"an entry is for its port only", "", "", "", "veth2", drop("no-action")},
 			{"another outport", "PATCH", "f actions p1 outport", `"p3"`, "veth1", send("p3")},
 			{"back where it came from", "PATCH", "f actions p1 outport", `"p1"`, "veth1", send("p1")},
@@ -84,12 +87,11 @@ func TestMistakesAreRefusedAndChangeNothing(t *testing.T) {
 	l.Create("simpleforwarder", "f", strings.Replace(threePorts, "{", `{"actions":[{"inport":"p1","action":"FORWARD","outport":"p2"}],`, 1))
 	before := l.Read("f actions")
 	for _, tt := range []struct{ name, method, words, body, says string }{
-		{"FORWARD without outport", "POST", "f actions p2", `{"action":"FORWARD"}`, "outport"},
 		{"to a port that is not there", "POST", "f actions p2", `{"action":"FORWARD","outport":"p9"}`, "p9"},
 		{"from a port that is not there", "POST", "f actions p9", `{"action":"DROP"}`, "p9"},
 		{"no action", "POST", "f actions p2", `{}`, "action"},
 		{"an unknown action", "PATCH", "f actions p1 action", `"BOUNCE"`, "BOUNCE"},
-		{"an outport taken away", "DELETE", "f actions p1 outport", ``, "outport"},
+		{"an outport that is not there", "PATCH", "f actions p1 outport", `"p9"`, "p9"},
 		{"a port that the table names", "DELETE", "f ports p2", ``, "p2"},
 	} {
 		err := l.Try(tt.method, tt.words, tt.body)

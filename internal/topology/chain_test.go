@@ -130,7 +130,7 @@ func TestAttachmentOrder(t *testing.T) {
 		at(l, "veth1")
 		wantTopology(l, "veth1", `{"name":"veth1","cubes, ingress_index, egress_index":["th1, 0, 4","th2, 1, 3","th3, 2, 2","th4, 3, 1","th5, 4, 0"],`+
 			`"ingress service chain":"th1 ---> th2 ---> th3 ---> th4 ---> th5 ---> stack",`+
-			`"egress service chain":"stack ---> th5 ---> th4 ---> th3 ---> th2 ---> th1"}`)
+			`"egress service chain":"th5 ---> th4 ---> th3 ---> th2 ---> th1 ---> stack"}`)
 		if got, want := chainNames(l, l.plane.now().Netdevs["veth1"].Tcubes), "[th1 th2 th3 th4 th5]"; got != want {
 			t.Errorf("the graph has %s, want %s", got, want)
 		}
@@ -313,7 +313,7 @@ func TestDeletingAnAttachedCubeDetachesItFromItsNetdev(t *testing.T) {
 	l.must(bridges...)
 	l.must(`attach th1 veth1`, `attach th2 veth1 position=last`, `delete th1`)
 	wantTopology(l, "veth1", `{"name":"veth1","cubes, ingress_index, egress_index":["th2, 0, 0"],`+
-		`"ingress service chain":"th2 ---> stack","egress service chain":"stack ---> th2"}`)
+		`"ingress service chain":"th2 ---> stack","egress service chain":"th2 ---> stack"}`)
 	l.must(`delete th2`)
 	if _, ok := l.records[netdevKey+"veth1"]; ok {
 		t.Error("the store still has the netdev")

@@ -108,9 +108,13 @@ func (m *Manager) NetdevTopology(_ context.Context, iface string) (json.RawMessa
 	for i, name := range chain {
 		positions = append(positions, fmt.Sprintf("%s, %d, %d", name, i, len(chain)-1-i))
 	}
-	ingress := append(chain, end)
-	egress := slices.Clone(ingress)
+	ingress, egress := append(slices.Clone(chain), end), slices.Clone(chain)
 	slices.Reverse(egress)
+	if end == "stack" {
+		egress = append(egress, end) // the way back, written as scripts for the first Polycube expect it
+	} else {
+		egress = slices.Insert(egress, 0, end)
+	}
 	const arrow = " ---> "
 	var b bytes.Buffer
 	out := object{b: &b}
