@@ -176,7 +176,7 @@ func TestMistakesAreRefusedAndChangeNothing(t *testing.T) {
 		{"a protocol that is too high", "POST", "f rules 2", `{"l4_proto":256}`, "l4_proto"},
 		{"no action", "PATCH", "f rules 1 action", `"BOUNCE"`, "BOUNCE"},
 		{"an out_port taken away", "DELETE", "f rules 1 out_port", ``, "out_port"},
-		{"a rule that is there", "POST", "f rules 1", `{}`, "exists"},
+		{"a rule in place of another that cannot be", "POST", "f rules 1", `{"action":"FORWARD"}`, "out_port"},
 		{"a port that a rule names", "DELETE", "f ports p2", ``, "p2"},
 		{"too many rules", "PUT", "f rules", "[" + strings.Join(many, ",") + "]", "max-rules is 64"},
 		{"max-rules later", "PATCH", "f max-rules", "100", "max-rules"},

@@ -87,14 +87,19 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 		if err != nil {
 			return err
 		}
-		path := path
+		op, path := op, path
 		if op == yang.Delete {
 			if path, err = u.tree.Only(path); err != nil {
 				return err
 			}
 		}
-		if node, err := nodeAt(u.svc.schema, path); err == nil && op == yang.Delete && node.Deletable() {
+		switch node, err := nodeAt(u.svc.schema, path); {
+		case err != nil:
+			return err
+		case op == yang.Delete && node.Deletable():
 			return t.askToDelete(u, path)
+		case op == yang.Create && node.AddReplaces() && len(path[len(path)-1].Keys) > 0:
+			op = yang.Replace
 		}
 		t.direct[name] = true
 		body := body

@@ -26,12 +26,15 @@ type reference struct {
 	leaf, target *Node
 }
 
-// checkMarks refuses the marks of large lists of state elsewhere.
+// checkMarks refuses marks at nodes that they are not for.
 func (n *Node) checkMarks() error {
 	for _, mark := range []string{"paged", "deletable"} {
 		if _, ok := n.extensions[mark]; ok && (!n.marked(mark) || len(n.keys) == 0) {
 			return fmt.Errorf("%s is marked %s: only a list of state that has keys can be", n.path, mark)
 		}
+	}
+	if _, ok := n.extensions["add-replaces"]; ok && !n.AddReplaces() {
+		return fmt.Errorf("%s is marked add-replaces: only a list of configuration can be", n.path)
 	}
 	for _, c := range n.children {
 		if err := c.checkMarks(); err != nil {

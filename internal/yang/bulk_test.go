@@ -259,6 +259,7 @@ func TestWhatABulkListCannotHave(t *testing.T) {
 		{"max-elements", `list other {`, `list other { max-elements 3;`, "min-elements and max-elements are not supported there"},
 		{"state", `list other {`, `list other { config false;`, "only a list of configuration can be"},
 		{"a mark for state on it", `list other {`, `list other { polycube-base:paged;`, "table/other is marked paged: only a list of state that has keys can be"},
+		{"a mark for a list on a leaf", `leaf size { type`, `leaf size { polycube-base:add-replaces; type`, "table/size is marked add-replaces: only a list of configuration"},
 		{"a mark for state on a leaf", `leaf size { type`, `leaf size { polycube-base:deletable; type`, "table/size is marked deletable: only a list of state"},
 		{"not a list", `leaf size { type`, `leaf size { polycube-base:bulk; type`, "table/size is marked bulk: only a list"},
 		{"a container with presence above", `container table {`, `container table { presence "x";`, "table above it must be a container without presence"},

@@ -121,6 +121,12 @@ func (n *Node) Paged() bool { return n.marked("paged") }
 // deleted.
 func (n *Node) Deletable() bool { return n.marked("deletable") }
 
+// AddReplaces reports whether an entry of the list that is created replaces one that is there.
+func (n *Node) AddReplaces() bool {
+	_, ok := n.extensions["add-replaces"]
+	return ok && n.kind == List && n.config
+}
+
 // marked reports whether the node is a list of state with an extension.
 func (n *Node) marked(extension string) bool {
 	_, ok := n.extensions[extension]
