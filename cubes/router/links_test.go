@@ -212,3 +212,25 @@ func TestGroupsAvoidPortsThatAreDown(t *testing.T) {
 		}
 	}
 }
+
+// What the router has to say to nobody, and what stations say to groups that it is in none of, is no loss to look into.
+func TestDropCountersCountLosses(t *testing.T) {
+	t.Parallel()
+	l := bpftest.New(t, bpftest.Options{Hosts: 1})
+	w := l.Wires()[0]
+	l.Create("router", "r1", `{"ports":[{"name":"p1","peer":"veth1","mac":"`+mac1+`","ip":"10.0.1.1/24"},{"name":"p2","ip":"10.0.2.1/24"}],
+		"route":[{"network":"10.8.0.0/16","nexthop":"10.0.1.2"},{"network":"10.9.0.0/16","nexthop":"10.0.2.2"}]}`)
+	for range 2 { // by the second time, a question out of the other port would have been asked, too
+		listen(t, w, "the question who has 10.0.1.2", asks("10.0.1.2"))
+	}
+	toAll := pkt.Eth(host1, "33:33:00:00:00:01").IPv6("fe80::2", "ff02::1").UDP(1, 2).Payload(20).Bytes()
+	toUs := pkt.Eth(host1, mac1).IPv6("2001:db8::2", "2001:db8::1").UDP(1, 2).Payload(20).Bytes()
+	for what, frame := range map[string][]byte{"multicast": toAll, "no-address": toUs} {
+		if got := l.Run("veth1", frame); got != drop(what) {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	if got := l.Fates("r1")["no-peer"]; got != 0 {
+		t.Errorf("%d packets of the router's own went out of a port without a peer", got)
+	}
+}

@@ -213,13 +213,13 @@ local:
 	return verdict == ROUTER_IS_ND ? router_nd(ctx, md, port->mac) : verdict;
 }
 
-/* A packet of a family that the port has no address of. Programs in the cube's namespace may be
- * about to get one. */
-PCN_INLINE int router_no_address(struct CTXTYPE *ctx, struct pcn_md *md)
+/* A packet of a family that the port has no address of, for one station or a group. Programs in the
+ * cube's namespace may be about to get one. Stations send IPv6 to groups on links without it, too. */
+PCN_INLINE int router_no_address(struct CTXTYPE *ctx, struct pcn_md *md, int group)
 {
 	if (pcn_shadow)
 		return pcn_pkt_namespace(ctx, md, md->in_port);
-	return pcn_pkt_drop(ctx, md, ROUTER_NO_ADDRESS);
+	return pcn_pkt_drop(ctx, md, group ? ROUTER_MULTICAST : ROUTER_NO_ADDRESS);
 }
 
 /* Forwards by the routes of the host. */
@@ -261,12 +261,13 @@ PCN_INGRESS
 		return pcn_pkt_drop(ctx, md, ROUTER_NOT_FOR_US);
 	if (eth->h_proto == bpf_htons(ETH_P_IP))
 		return port->has_ip4 ? router_ip4(ctx, md, &c, port, group)
-				     : router_no_address(ctx, md);
+				     : router_no_address(ctx, md, 0);
 	if (eth->h_proto == bpf_htons(ETH_P_IPV6))
 		return port->has_ip6 ? router_ip6(ctx, md, port, group)
-				     : router_no_address(ctx, md);
+				     : router_no_address(ctx, md, group);
 	if (eth->h_proto == bpf_htons(ETH_P_ARP))
-		return port->has_ip4 ? router_arp(ctx, md, port->mac) : router_no_address(ctx, md);
+		return port->has_ip4 ? router_arp(ctx, md, port->mac)
+				     : router_no_address(ctx, md, 0);
 	if (pcn_is_vlan_proto(eth->h_proto))
 		return pcn_pkt_drop(ctx, md, ROUTER_TAGGED);
 	return pcn_pkt_drop(ctx, md, ROUTER_PROTOCOL);

@@ -279,8 +279,12 @@ func (h *held) packet() *cube.PacketIn {
 	return &cube.PacketIn{Port: h.port, TrafficClass: h.class, Trip: h.trip, Offload: h.offload, Data: h.data, Length: len(h.data)}
 }
 
-// send sends a frame of the router's own.
+// send sends a frame of the router's own out of a port, if there is anybody to get it: what nobody misses is no loss to
+// count.
 func (s *slow) send(port uint16, frame []byte) {
+	if !s.up[port] {
+		return
+	}
 	if err := s.env.Send(&cube.PacketOut{Port: port, Direction: cube.Egress, Data: frame}); err != nil {
 		s.env.Logger().Debug("sending a packet of the router's own", "port", port, "error", err)
 	}

@@ -115,7 +115,12 @@ func writePid(f *os.File) error {
 }
 
 // release gives the lock up.
-func (l *instanceLock) release() error { return l.file.Close() }
+func (l *instanceLock) release() error { return unlock(l.file) }
+
+// unlock gives a lock up. Closing it is not enough: a process that is being started has the descriptor for a moment.
+func unlock(f *os.File) error {
+	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
+}
 
 // pidFile is where service managers and scripts look for the process. It is locked, too: another daemon that was told the
 // same file by mistake would have its signals sent to this one.
@@ -157,7 +162,7 @@ func (p *pidFile) take() error {
 }
 
 // remove removes the file while it is still locked.
-func (p *pidFile) remove() error { return errors.Join(removePidFile(p.path), p.file.Close()) }
+func (p *pidFile) remove() error { return errors.Join(removePidFile(p.path), unlock(p.file)) }
 
 // removePidFile removes a pid file, and no file that is something else.
 func removePidFile(path string) error {

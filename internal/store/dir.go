@@ -225,6 +225,11 @@ func (d *dir) remove(name string) error {
 	return nil
 }
 
+// unlock gives the lock up. Closing it is not enough: a process that is being started has the descriptor for a moment.
+func unlock(f *os.File) error {
+	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
+}
+
 // lock takes the store for this process. The kernel releases it with the descriptor, so a killed owner leaves no trace.
 func (d *dir) lock() (*os.File, error) {
 	f, err := d.open(lockName, unix.O_RDWR|unix.O_CREAT)

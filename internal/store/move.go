@@ -52,12 +52,12 @@ func (s *Store) move() error {
 	s.dir, s.lock = d, lock
 	if err := s.rotate(); err != nil {
 		s.dir, s.lock = was, wasLock
-		lock.Close()
+		_ = unlock(lock)
 		d.f.Close()
 		return fail(err)
 	}
 	clear(s.suspect)
-	wasLock.Close()
+	_ = unlock(wasLock) // of a directory that is gone
 	was.f.Close()
 	s.log.Error("wrote the whole configuration to a new directory; its history is lost", "reason", what)
 	return nil

@@ -346,10 +346,11 @@ func (s *Store) Close() error {
 // closeFiles closes in reverse of Open; the lock goes after the journal, so that nobody else writes while it is open.
 func (s *Store) closeFiles() error {
 	var errs []error
-	for _, f := range []*os.File{s.journal, s.lock, s.dir.f} {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
+	if s.journal != nil {
+		errs = append(errs, s.journal.Close())
 	}
-	return errors.Join(errs...)
+	if s.lock != nil {
+		errs = append(errs, unlock(s.lock))
+	}
+	return errors.Join(append(errs, s.dir.f.Close())...)
 }

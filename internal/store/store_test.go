@@ -192,6 +192,12 @@ func TestOneProcessOwnsTheStore(t *testing.T) {
 	if !errors.As(err, &locked) || !errors.Is(err, ErrLocked) || locked.PID != os.Getpid() {
 		t.Fatalf("second open: %v, want a LockedError with process %d", err, os.Getpid())
 	}
+	// A process that is being started has a copy of each descriptor until it runs its program.
+	copied, err := unix.Dup(int(s.lock.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(copied) }()
 	mustClose(t, s)
 	if _, err := reopen(t, dir, nil); err != nil {
 		t.Errorf("after Close: %v", err)
