@@ -142,8 +142,19 @@ func (b *bench) launch(instance string, more ...string) *process {
 	p := &process{t: b.t, socket: filepath.Join(b.dir, instance, "run", "polycubed.sock"), stop: stop, hup: make(chan os.Signal, 1),
 		out: &output.Buffer{}, errs: &output.Buffer{}, status: make(chan int, 1)}
 	args := b.args(instance, more...)
-	go func() { p.status <- command(ctx, args, b.parts, p.out, p.errs, p.hup) }()
-	b.t.Cleanup(stop)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.status <- command(ctx, args, b.parts, p.out, p.errs, p.hup)
+	}()
+	b.t.Cleanup(func() { // the next test may look at what this one's daemon says as it ends
+		stop()
+		select {
+		case <-ended:
+		case <-time.After(2 * patience):
+			b.t.Errorf("the daemon does not end; errors %q", p.errs.String())
+		}
+	})
 	return p
 }
 
