@@ -10,7 +10,7 @@ import (
 )
 
 const labSetUp = `[{"name":"l1","service-name":"lab","fdb":{"entry":[{"address":"aa:aa:aa:aa:aa:aa","port":"p1"}]},
-	"route":[{"network":"10.0.0.0/8","nexthop":"1.1.1.1"}],"ports":[{"name":"p1"}]},
+	"route":[{"network":"10.0.0.0/8","nexthop":"1.1.1.1","pathcost":1}],"ports":[{"name":"p1"}]},
 	{"name":"t1","service-name":"tap"}]`
 
 // TestStatuses: every kind of node, every method, every outcome. Each row starts from
@@ -67,7 +67,14 @@ func TestStatuses(t *testing.T) {
 		{"update state", "PATCH", "/lab/l1/seen", "1", 405, "operation-not-supported", ""},
 		{"update what is set at creation only", "PATCH", "/lab/l1/type", `"TC"`, 405, "operation-not-supported", ""},
 		{"post to a leaf", "POST", "/lab/l1/mode", `"DROP"`, 405, "operation-not-supported", ""},
-		{"delete a leaf", "DELETE", "/lab/l1/mode", "", 405, "operation-not-supported", ""},
+		{"delete a leaf", "DELETE", "/lab/l1/type", "", 405, "operation-not-supported", ""},
+		{"delete a leaf that is not set", "DELETE", "/lab/l1/mode", "", 409, "data-missing", ""},
+		{"delete a leaf that has to be there", "DELETE", entry + "/port", "", 400, "missing-attribute", ""},
+		{"delete a leaf that is set", "DELETE", "/lab/l1/route/10.0.0.0%2F8/1.1.1.1/pathcost", "", 204, "", ""},
+		{"unset a leaf by null", "PATCH", "/lab/l1/mode", "null", 200, "", ""},
+		{"unset a leaf by nothing", "PATCH", "/lab/l1/mode", `""`, 200, "", ""},
+		{"unset members", "PATCH", "/lab/l1", `{"mode":null,"fdb":{"aging-time":""}}`, 201, "", ""},
+		{"unset what has to be there", "PATCH", entry, `{"port":null}`, 400, "missing-attribute", ""},
 
 		{"post a container", "POST", "/lab/l1/fdb", `{"aging-time":5}`, 201, "", ""},
 		{"put a container", "PUT", "/lab/l1/fdb", `{"aging-time":5}`, 201, "", ""},

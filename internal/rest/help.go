@@ -189,7 +189,9 @@ func nodeHelp(t *target, verb string, exists bool) help {
 			}
 		}
 	case verbDel:
-		h.params = pick(children, func(n *yang.Node) bool { return inner(n) && (n.Config() || n.Deletable()) })
+		h.params = pick(children, func(n *yang.Node) bool {
+			return inner(n) && (n.Config() || n.Deletable()) || settable(n) && !n.InitOnly() && !n.Mandatory()
+		})
 	default:
 		h.commands = verbsOf(t, exists)
 		if !exists {

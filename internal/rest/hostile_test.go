@@ -35,7 +35,7 @@ func TestHostileInput(t *testing.T) {
 		{"out of range", "PATCH", "/lab/l1/route/10.0.0.0%2F8/1.1.1.1", `{"pathcost":256}`, 400, "pathcost"},
 		{"negative", "PATCH", "/lab/l1/fdb", `{"aging-time":-1}`, 400, "aging-time"},
 		{"huge number", "PATCH", "/lab/l1/fdb", `{"aging-time":1e400}`, 400, "aging-time"},
-		{"null", "PATCH", "/lab/l1/mode", `null`, 400, "mode"},
+		{"null in what is new", "POST", "/lab/l1/route/1/2", `{"pathcost":null}`, 400, "pathcost"},
 		{"malformed JSON", "POST", "/lab/l2", `{"mode":`, 400, "not JSON"},
 		{"YAML", "POST", "/lab/l2", "mode: DROP\n", 400, "not JSON"},
 		{"binary", "POST", "/lab/l2", "\x00\x01\x02", 400, "not JSON"},

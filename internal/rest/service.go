@@ -152,7 +152,7 @@ func kindOf(n *yang.Node, p yang.Path) resourceKind {
 }
 
 // methods are those of interface table: state is only read, an action only called, a
-// leaf only read and updated.
+// leaf only read, updated and unset.
 func (t *target) methods() []string {
 	const get, post, put, patch, del, options = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch,
 		http.MethodDelete, http.MethodOptions
@@ -169,7 +169,7 @@ func (t *target) methods() []string {
 			return []string{get, options}
 		}
 		if t.kind == kindLeaf {
-			return []string{get, patch, options}
+			return []string{get, patch, del, options}
 		}
 		if t.kind == kindValue {
 			return []string{get, post, del, options}
@@ -274,7 +274,7 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request, t *target) error
 
 // success is the status of a request that succeeds.
 func (t *target) success(method string) int {
-	entry := t.kind == kindContainer || t.kind == kindEntry || t.kind == kindValue
+	entry := t.kind == kindContainer || t.kind == kindEntry || t.kind == kindValue || t.kind == kindLeaf
 	switch {
 	case method == http.MethodDelete && entry:
 		return http.StatusNoContent

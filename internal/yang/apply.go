@@ -60,6 +60,8 @@ func (e *editor) run(p Path, node *Node, chain []*fragment, target *fragment) er
 		here = next
 	}
 	switch {
+	case target.gone:
+		return e.unset(here, node)
 	case node.kind == Leaf:
 		return e.leafTarget(here, target)
 	case node.kind == Container:
@@ -228,7 +230,18 @@ func (e *editor) content(in place, kids []*fragment, replace bool) error {
 	return nil
 }
 
+// unset takes a member away, if it is there.
+func (e *editor) unset(in place, n *Node) error {
+	if cur := findSchema(e.t.root, in.at, n); cur != nil && e.fixed(in, n) && !isDefault(cur) {
+		return fault(InvalidValue, in.path.with(n.name), "is fixed at creation and cannot be deleted")
+	}
+	return e.clear(in, n)
+}
+
 func (e *editor) member(in place, f *fragment, replace bool) error {
+	if f.gone {
+		return e.unset(in, f.node)
+	}
 	switch f.node.kind {
 	case Leaf:
 		return e.setLeaf(in, f)

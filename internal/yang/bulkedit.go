@@ -99,7 +99,9 @@ func (b *bulkEditor) rest(node *Node, bodies []bulkBody) {
 	given := map[*Node]bool{}
 	for _, body := range bodies {
 		given[body.list] = true
-		if b.isArray(body.list, body.body) {
+		if b.op == Merge && body.body.kind == nullValue && !b.fixed(body.list) {
+			b.clear(body.list)
+		} else if b.isArray(body.list, body.body) {
 			b.put(body.list, body.body.items, upsert)
 		}
 	}
@@ -118,7 +120,7 @@ func (b *bulkEditor) whole(list *Node, v value) {
 	switch {
 	case b.op == Delete && b.fixed(list) && b.t.tables[list].Len() > 0:
 		b.fail(fault(InvalidValue, list.pathTo(), "is fixed at creation and cannot be deleted"))
-	case b.op == Delete:
+	case b.op == Delete, b.op == Merge && v.kind == nullValue && !b.fixed(list):
 		b.clear(list)
 	case b.isArray(list, v):
 		b.put(list, v.items, strict)
@@ -244,7 +246,7 @@ func (b *bulkEditor) entry(list *Node, p Path, i int, v value) {
 func (b *bulkEditor) refuse(p Path, v value, why error) {
 	node, err := b.t.schema.node(p)
 	if err == nil {
-		fb := &builder{ctx: b.ctx}
+		fb := &builder{ctx: b.ctx, merges: b.op == Merge}
 		defer fb.free()
 		_, _, err = b.t.requestValue(fb, b.op, p, node, v)
 	}

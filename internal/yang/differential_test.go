@@ -260,6 +260,8 @@ func (c *comparison) inPlace(tr trial, v verdict) {
 		case err != nil || was == is || was != nil && is != nil && was.json("") == is.json(""):
 		case is == nil:
 			_, err = tree.Amend(context.Background(), yang.Delete, yang.Path{{Name: n.Name()}}, nil)
+		case n.Kind() == yang.Leaf && (is.json("") == "null" || is.json("") == `""`):
+			return // there, it unsets the leaf (RFC 7396)
 		case n.Kind() == yang.Leaf:
 			_, err = tree.Amend(context.Background(), yang.Merge, yang.Path{{Name: n.Name()}}, []byte(is.json("")))
 		default:

@@ -74,7 +74,7 @@ func (t *Tree) editUntil(ctx context.Context, op Op, p Path, body []byte, amend 
 	if i := t.schema.bulkStep(p); i >= 0 {
 		return t.editBulk(ctx, op, p, i, body, amend)
 	}
-	b := &builder{ctx: ctx, trusted: amend}
+	b := &builder{ctx: ctx, trusted: amend, merges: op == Merge}
 	defer b.free()
 	chain, target, lists, err := t.request(b, op, p, node, body)
 	if err != nil {
@@ -188,7 +188,7 @@ func (t *Tree) nameService(b *builder) {
 // target builds the node that an edit is about.
 func (b *builder) target(parent *fragment, op Op, p Path, node *Node, v value) *fragment {
 	above, step := p[:len(p)-1], p[len(p)-1]
-	holder := &builder{ctx: b.ctx}
+	holder := &builder{ctx: b.ctx, merges: b.merges}
 	defer func() {
 		b.errs = append(b.errs, holder.errs...)
 		if parent == nil {

@@ -186,7 +186,7 @@ func (t *Tree) bring(op Op, p Path, v value, amend bool) error {
 	if err != nil {
 		return err
 	}
-	b := &builder{ctx: context.Background()}
+	b := &builder{ctx: context.Background(), merges: op == Merge}
 	defer b.free()
 	chain, target, err := t.requestValue(b, op, p, node, v)
 	if err != nil {

@@ -24,6 +24,8 @@ type fragment struct {
 	keys  []string
 	kids  []*fragment
 	moved bool
+	// gone asks to unset the node; it has no ref.
+	gone bool
 }
 
 // builder makes fragments until the context ends. Its tops must be freed when the edit is over.
@@ -31,6 +33,8 @@ type builder struct {
 	ctx context.Context
 	// trusted says that the body is the daemon's own: its lists may be of any length.
 	trusted bool
+	// merges says that null, and an empty text for a leaf that cannot have one, unset a member (RFC 7396).
+	merges bool
 	tops    []*fragment
 	errs    []*Error
 }
@@ -225,8 +229,23 @@ func (b *builder) sameKey(f *fragment, key *Node, p Path, v value) {
 	}
 }
 
+// unsets reports whether a value takes a member away.
+func (b *builder) unsets(n *Node, v value) bool {
+	switch {
+	case !b.merges || n.typ.Base == "empty":
+		return false
+	case v.kind == nullValue:
+		return true
+	}
+	return n.kind == Leaf && v.kind == stringValue && v.text == "" && !n.takes("")
+}
+
 // member makes one member of the node at p.
 func (b *builder) member(parent *fragment, n *Node, p Path, v value) {
+	if b.unsets(n, v) {
+		b.attach(parent, &fragment{node: n, gone: true})
+		return
+	}
 	switch n.kind {
 	case Leaf:
 		b.leaf(parent, n, p.with(n.name), v)

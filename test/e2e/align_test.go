@@ -167,6 +167,21 @@ func TestANetdevTakesTheAddressesOfItsPort(t *testing.T) {
 		a.netdev("veth1", step.want...)
 		a.mac("veth1", step.mac)
 	}
+	// What is unset is taken from the netdev, and does not come back from there.
+	a.Do("r1 ports p1 del mac")
+	a.mac("veth1", own)
+	a.Do("r1 ports p1 secondaryip del 198.18.1.2/24")
+	for _, unset := range []string{"r1 ports p1 ip del", "r1 ports p1 set ip="} {
+		a.Do(unset)
+		a.netdev("veth1")
+		a.port("p1", own, "")
+		a.Do("r1 ports p1 set ip=198.18.1.9/24")
+		a.netdev("veth1", "198.18.1.9/24")
+	}
+	a.Do("r1 ports p1 secondaryip add 198.18.1.2/24")
+	a.Do("r1 ports p1 set mac=02:00:00:00:01:09")
+	a.netdev("veth1", "198.18.1.2/24", "198.18.1.9/24")
+	a.mac("veth1", "02:00:00:00:01:09")
 	// The netdev is followed, also in what the port has given it.
 	a.lab.Run("ip", "addr", "del", "198.18.1.2/24", "dev", "veth1")
 	a.port("p1", "", "198.18.1.9/24")
