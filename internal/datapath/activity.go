@@ -98,7 +98,7 @@ func (p *Plane) Segments() []Segment {
 	defer p.mu.Unlock()
 	out := make([]Segment, 0, len(p.parts))
 	for _, c := range p.parts {
-		out = append(out, Segment{First: c.code.Cubes[0].Name, Cubes: len(c.ids), Mode: c.gen.mode.String(), Reason: c.note,
+		out = append(out, Segment{First: c.code.Cubes[0].Name, Cubes: len(c.ids), Mode: c.gen.mode.String(), Reason: p.whyCall(c),
 			Instructions: c.gen.insns, Maps: c.gen.maps})
 	}
 	return out

@@ -73,7 +73,7 @@ func (p *Plane) Status(id CubeID) CubeStatus {
 		for _, other := range c.ids {
 			if other == id {
 				return CubeStatus{
-					Mode: c.gen.mode.String(), Reason: c.note, Segment: c.number, Segments: c.of, Cubes: len(c.ids),
+					Mode: c.gen.mode.String(), Reason: p.whyCall(c), Segment: c.number, Segments: c.of, Cubes: len(c.ids),
 					Instructions: c.gen.insns, Verified: c.gen.verified, Load: c.gen.loaded,
 				}
 			}

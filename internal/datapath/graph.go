@@ -148,7 +148,7 @@ type Fate struct {
 type CubeStatus struct {
 	// Mode is "call" or "inline"; "" while no program of the cube is in use.
 	Mode string
-	// Reason says why the cube is not inlined, "" if it is or soon will be.
+	// Reason says why the cube is not inlined, "" if it is.
 	Reason string
 	// Segment is the number of the cube's segment among the Segments of its connected part of
 	// the graph, from 1, and Cubes how many cubes are in the segment.

@@ -165,11 +165,25 @@ func (in *inliner) next() *segment {
 		}
 		if err != nil {
 			in.refused[c.print] = err.Error()
+			c.note = in.refused[c.print]
 			continue
 		}
 		return own
 	}
 	return nil
+}
+
+// whyCall says why a segment runs in call mode, "" if it does not.
+func (p *Plane) whyCall(c *segment) string {
+	switch {
+	case c.gen.mode == link.Inline:
+		return ""
+	case c.note != "":
+		return c.note
+	case p.opts.Mode != ModeAuto:
+		return "the daemon is told to inline nothing"
+	}
+	return "it waits to be inlined: one program after the other is, once nothing has changed for a moment"
 }
 
 // outsider names a cube of the segment that is not to be inlined, "" if there is none.

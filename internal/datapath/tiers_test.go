@@ -22,7 +22,7 @@ func TestCallModeIsPublishedAtOnceAndInlineFollows(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, setting{typ: typ, mode: ModeAuto})
 			one, _, a, z := b.chain()
-			if got := b.plane.Status(one.ID); got.Mode != "call" && got.Mode != "inline" {
+			if got := b.plane.Status(one.ID); got.Mode != "call" && got.Mode != "inline" || (got.Mode == "call") == (got.Reason == "") {
 				t.Errorf("status %+v right after the commit", got)
 			}
 			b.passes(a, z, frame("at once"))

@@ -246,12 +246,8 @@ func (s *Server) lookAtPrograms(v *statusView) {
 			continue
 		}
 		v.Programs.Call++
-		reason := p.Reason
-		if reason == "" {
-			reason = "it was linked a moment ago"
-		}
 		if len(v.Programs.Reasons) < maxTroubles {
-			v.Programs.Reasons = append(v.Programs.Reasons, programView{p.First, p.Cubes, reason})
+			v.Programs.Reasons = append(v.Programs.Reasons, programView{p.First, p.Cubes, p.Reason})
 		}
 	}
 }
