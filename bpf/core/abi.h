@@ -116,9 +116,9 @@ struct pcn_flood {
 struct pcn_flood_set {
 	__u64 ports[PCN_MAX_PORTS / 64];
 	__u64 tagged[PCN_MAX_PORTS / 64]; /* those among them that want the tag */
-	__u32 group; /* XDP: as in pcn_flood */
-	__u8 flags;  /* XDP: PCN_SET_... */
-	__u8 words;  /* those of ports that are not 0, by bit */
+	__u32 group;			  /* XDP: as in pcn_flood */
+	__u8 flags;			  /* XDP: PCN_SET_... */
+	__u8 words;			  /* those of ports that are not 0, by bit */
 	__u16 pad;
 };
 

@@ -255,8 +255,7 @@ PCN_INLINE int set_broadcast(struct set_walk *w)
 	}
 	if (w->md->md[1] && flags & PCN_SET_WITHOUT && tagged)
 		what |= PCN_LOOP_TAGGED;
-	if (flags & PCN_SET_BY_LOOP &&
-	    announce(w->ctx, w->md, CUBE(w->who), w->md->in_port, what))
+	if (flags & PCN_SET_BY_LOOP && announce(w->ctx, w->md, CUBE(w->who), w->md->in_port, what))
 		return -2;
 	set_begin(w, tagged);
 	bpf_loop(SET_STEPS, set_count, w, 0);

@@ -150,7 +150,7 @@ func TestAuditOfRefusals(t *testing.T) {
 // TestAuditPlaces: no link is followed, and no file of others is written to.
 func TestAuditPlaces(t *testing.T) {
 	for says, place := range map[string]func(path, victim string) error{
-		"is a symbolic link":                         func(path, victim string) error { return os.Symlink(victim, path) },
+		"is a symbolic link":                func(path, victim string) error { return os.Symlink(victim, path) },
 		"is not a file of the daemon alone": func(path, victim string) error { return os.Link(victim, path) },
 		"audit log: open":                   func(path, _ string) error { return os.Mkdir(path, 0o700) },
 		"audit log":                         func(path, _ string) error { return unix.Mkfifo(path, 0o600) },

@@ -113,7 +113,7 @@ func (t *target) withValues(body []byte) ([]byte, error) {
 	}
 	input := map[string]json.RawMessage{}
 	if len(body) > 0 && json.Unmarshal(body, &input) != nil {
-		return body, nil // the model says what is wrong with it
+		return body, nil //nolint:nilerr // the model says what is wrong with it
 	}
 	for i, value := range t.values {
 		if i >= len(wanted) {

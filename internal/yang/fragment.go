@@ -35,8 +35,8 @@ type builder struct {
 	trusted bool
 	// merges says that null, and an empty text for a leaf that cannot have one, unset a member (RFC 7396).
 	merges bool
-	tops    []*fragment
-	errs    []*Error
+	tops   []*fragment
+	errs   []*Error
 }
 
 // refs calls f with every node that has no parent in the fragment.
