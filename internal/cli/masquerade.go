@@ -105,17 +105,18 @@ func (s *session) nats() ([]masquerading, error) {
 
 // startMasquerading creates a cube at a place, or switches on what is there.
 func (s *session) startMasquerading(place string, all []masquerading) error {
-	netdev := !strings.Contains(place, ":")
-	addresses := ""
-	if netdev {
-		list, err := s.usableAddresses(place)
-		if err != nil {
-			return err
-		}
-		if len(list) == 0 {
-			return &serverError{fmt.Sprintf("%s has no address that others could be masqueraded with: give it one first (ip addr add ADDRESS/LENGTH dev %s)", place, place)}
-		}
-		addresses = strings.Join(list, ",")
+	addresses, remedy := s.addressesOfNetdev, "ip addr add ADDRESS/LENGTH dev "+place
+	name, port, isPort := strings.Cut(place, ":")
+	if isPort {
+		addresses = func(string) ([]string, error) { return s.addressesOfPort(name, port) }
+		remedy = fmt.Sprintf("polycubectl %s ports %s set ip=ADDRESS/LENGTH", name, port)
+	}
+	list, err := addresses(place)
+	if err != nil {
+		return err
+	}
+	if list = usable(list); len(list) == 0 {
+		return &serverError{fmt.Sprintf("%s has no address that others could be masqueraded with: give it one first (%s)", place, remedy)}
 	}
 	for _, n := range all {
 		switch {
@@ -127,7 +128,7 @@ func (s *session) startMasquerading(place string, all []masquerading) error {
 			return s.switchOn(place, n.Name)
 		}
 	}
-	name := nameFor(place, func(name string) bool {
+	name = nameFor(place, func(name string) bool {
 		return slices.ContainsFunc(all, func(n masquerading) bool { return n.Name == name })
 	})
 	body, err := json.Marshal([]map[string]any{{"service-name": "nat", "name": name, "parent": place,
@@ -138,10 +139,7 @@ func (s *session) startMasquerading(place string, all []masquerading) error {
 	if _, err := s.demand(request{method: "POST", path: []string{"cubes"}, body: body}); err != nil {
 		return err
 	}
-	if addresses == "" {
-		addresses = "the address of the port"
-	}
-	fmt.Fprintf(s.stdout, "%s is masqueraded by %s: %s\n", place, name, clean(addresses))
+	fmt.Fprintf(s.stdout, "%s is masqueraded by %s: %s\n", place, name, clean(strings.Join(list, ",")))
 	return nil
 }
 
@@ -162,8 +160,27 @@ func (s *session) switchOn(place, name string) error {
 	return nil
 }
 
-// usableAddresses are those of a netdev that a nat cube would take one of.
-func (s *session) usableAddresses(netdev string) ([]string, error) {
+// addressesOfPort are those of a cube's port, none where ports have no addresses.
+func (s *session) addressesOfPort(cube, port string) ([]string, error) {
+	a, err := s.demand(request{method: "GET", path: []string{cube, "ports", port}})
+	if err != nil {
+		return nil, err
+	}
+	var found struct {
+		IP          string
+		Secondaryip []struct{ IP string }
+	}
+	if err := json.Unmarshal(a.body, &found); err != nil {
+		return nil, fmt.Errorf("the daemon's answer is not understood: %.200s", a.body)
+	}
+	out := []string{found.IP}
+	for _, s := range found.Secondaryip {
+		out = append(out, s.IP)
+	}
+	return out, nil
+}
+
+func (s *session) addressesOfNetdev(netdev string) ([]string, error) {
 	a, err := s.demand(request{method: "GET", path: []string{"netdevs", netdev}})
 	if err != nil {
 		return nil, err
@@ -172,9 +189,14 @@ func (s *session) usableAddresses(netdev string) ([]string, error) {
 	if err := json.Unmarshal(a.body, &found); err != nil || len(found) != 1 {
 		return nil, fmt.Errorf("the daemon's answer is not understood: %.200s", a.body)
 	}
+	return found[0].Addresses, nil
+}
+
+// usable are those of some addresses that a nat cube would take one of.
+func usable(addresses []string) []string {
 	var out []string
 	families := map[bool]bool{}
-	for _, text := range found[0].Addresses {
+	for _, text := range addresses {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
 			continue
@@ -187,7 +209,7 @@ func (s *session) usableAddresses(netdev string) ([]string, error) {
 		out = append(out, addr.String())
 	}
 	slices.SortStableFunc(out, func(a, b string) int { return strings.Count(a, ":") - strings.Count(b, ":") })
-	return out, nil
+	return out
 }
 
 // nameFor is the name of a cube for a place.

@@ -29,6 +29,10 @@ func natDaemon(t *testing.T, nats, enabled string) *daemon {
 			_, _ = io.WriteString(w, `{"ietf-restconf:errors":{"error":[{"error-type":"application","error-tag":"data-missing","error-message":"no netdev eth9"}]}}`)
 		case name == "bare0":
 			_, _ = io.WriteString(w, `[{"name":"bare0","addresses":["fe80::1/64","127.0.0.1/8"]}]`)
+		case path == "r1/ports/wan/":
+			_, _ = io.WriteString(w, `{"name":"wan","ip":"198.51.100.9/24","secondaryip":[{"ip":"2001:db8::9/64"},{"ip":"198.51.100.10/24"}]}`)
+		case path == "r1/ports/lan/":
+			_, _ = io.WriteString(w, `{"name":"lan"}`)
 		case strings.HasPrefix(path, "netdevs/"):
 			_, _ = fmt.Fprintf(w, `[{"name":%q,"addresses":["2001:db8::2/64","198.51.100.7/24","198.51.100.8/24","fe80::1/64"]}]`, name)
 		case strings.HasSuffix(path, "/enable/"):
@@ -50,10 +54,11 @@ func TestMasquerade(t *testing.T) {
 	}{
 		{"veth1", "veth1 is masqueraded by masquerade-veth1: 198.51.100.7,2001:db8::2\n", 0, fmt.Sprintf(create, "masquerade-veth1", "veth1")},
 		{"add veth1", "veth1 is masqueraded by masquerade-veth1: 198.51.100.7,2001:db8::2\n", 0, fmt.Sprintf(create, "masquerade-veth1", "veth1")},
-		{"r1:wan", "r1:wan is masqueraded by masquerade-r1-wan: the address of the port\n", 0, fmt.Sprintf(create, "masquerade-r1-wan", "r1:wan")},
+		{"r1:wan", "r1:wan is masqueraded by masquerade-r1-wan: 198.51.100.9,2001:db8::9\n", 0, fmt.Sprintf(create, "masquerade-r1-wan", "r1:wan")},
 		{"eth0", "eth0 is masqueraded already, by masquerade-eth0: 203.0.113.1,2001:db8::1\n", 0, "GET /polycube/v1/netdevs/eth0/ "},
 		{"eth2", "eth2 is masqueraded by n2, which was there\n", 0, "POST /polycube/v1/nat/n2/rule/masquerade/enable/ "},
 		{"bare0", "bare0 has no address that others could be masqueraded with: give it one first", ExitServer, "GET /polycube/v1/netdevs/bare0/ "},
+		{"r1:lan", "r1:lan has no address that others could be masqueraded with: give it one first (polycubectl r1 ports lan set ip=", ExitServer, "GET /polycube/v1/r1/ports/lan/ "},
 		{"eth9", "no netdev eth9", ExitServer, "GET /polycube/v1/netdevs/eth9/ "},
 		{"del eth0", "eth0 is not masqueraded any more; masquerade-eth0 is deleted\n", 0, "DELETE /polycube/v1/nat/masquerade-eth0/ "},
 		{"del eth1", "eth1 is not masqueraded any more; n1 stays, with what else it is there for\n", 0, "POST /polycube/v1/nat/n1/rule/masquerade/disable/ "},
