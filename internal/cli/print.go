@@ -31,6 +31,7 @@ func printAnswer(w io.Writer, body []byte, o showOptions, single bool) error {
 		// Not every resource is JSON: /metrics is text.
 		return writeLine(w, cleanText(string(body)))
 	}
+	v.prune("", o.hide)
 	b := bufio.NewWriter(w)
 	switch {
 	case o.form == formJSON:
@@ -69,11 +70,11 @@ func depthOf(f form) int {
 	}
 }
 
-// printPretty prints v for people, leaving out what o hides.
+// printPretty prints v for people, without links.
 func printPretty(w io.Writer, v value, o showOptions) error {
 	b := bufio.NewWriter(w)
 	p := printer{b}
-	v.prune("", o.hide)
+	v.unlink()
 	switch v.kind {
 	case kindObject:
 		p.object(v, depthOf(o.form), "")
@@ -87,16 +88,27 @@ func printPretty(w io.Writer, v value, o showOptions) error {
 	return b.Flush()
 }
 
-// prune drops links and hidden keys; elements of arrays have the path of the array.
+// prune drops hidden keys; elements of arrays have the path of the array.
 func (v *value) prune(path string, hide []string) {
 	for i := range v.items {
 		v.items[i].prune(path, hide)
 	}
 	v.members = slices.DeleteFunc(v.members, func(m member) bool {
-		return m.key == linksKey || slices.Contains(hide, path+m.key)
+		return slices.Contains(hide, path+m.key)
 	})
 	for i := range v.members {
 		v.members[i].val.prune(path+v.members[i].key+".", hide)
+	}
+}
+
+// unlink drops links.
+func (v *value) unlink() {
+	for i := range v.items {
+		v.items[i].unlink()
+	}
+	v.members = slices.DeleteFunc(v.members, func(m member) bool { return m.key == linksKey })
+	for i := range v.members {
+		v.members[i].val.unlink()
 	}
 }
 

@@ -32,7 +32,7 @@ func TestAnswersLookAsTheyDid(t *testing.T) {
 		d := newDaemon(t, "unix", reply(http.StatusOK, string(body)))
 		for name, flags := range map[string][]string{
 			"default": nil, "brief": {"-brief"}, "verbose": {"-verbose"},
-			"hide": {"-verbose", hide}, "json": {"-json", hide}, "yaml": {"-yaml"},
+			"hide": {"-verbose", hide}, "json": {"-json", hide}, "yaml": {"-yaml", hide},
 		} {
 			golden := strings.TrimSuffix(input, ".json") + "." + name + ".golden"
 			t.Run(filepath.Base(golden), func(t *testing.T) {
