@@ -25,7 +25,7 @@ func TestTransparentCubesStandInTheOrderAskedFor(t *testing.T) {
 			name, port, ingress, egress string
 			requests                    []string
 		}{
-			{"on a netdev", "veth1", row + " ---> stack", "stack ---> " + back,
+			{"on a netdev", "veth1", row + " ---> stack", back + " ---> stack",
 				[]string{"th3", "th1 position=first", "th5 position=last", "th2 after=th1", "th4 before=th5"}},
 			{"on a port, where the first is next to the cube", "br1:p1", back + " ---> br1:p1", "br1:p1 ---> " + row,
 				[]string{"th3", "th1 position=first", "th5 position=last", "th2 after=th1", "th4 before=th5"}},

@@ -123,7 +123,7 @@ var badRequests = []struct {
 	{"a made-up method", "BREW", "/simplebridge/br1/", ``, 405, ""},
 	{"an action that does not exist", "POST", "/simplebridge/br1/fdb/explode/", ``, 404, "explode"},
 	{"an entry of a table for a port that is not there", "POST", "/simpleforwarder/sf/actions/p7/", `{"action":"DROP"}`, 400, "p7"},
-	{"FORWARD to nowhere", "POST", "/simpleforwarder/sf/actions/p1/", `{"action":"FORWARD"}`, 400, "outport"},
+	{"FORWARD to a port that is not there", "POST", "/simpleforwarder/sf/actions/p1/", `{"action":"FORWARD","outport":"p7"}`, 400, "p7"},
 }
 
 func TestBadRequestsChangeNothing(t *testing.T) {

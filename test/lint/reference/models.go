@@ -81,6 +81,12 @@ func valueText(n *yang.Node) string {
 		for _, k := range n.Keys() {
 			keys = append(keys, "`"+strings.ToUpper(k.Name())+"` is "+typeText(k.Type()))
 		}
+		if len(keys) == 0 { // of the output of an action
+			for _, c := range n.Children() {
+				keys = append(keys, "`"+c.Name()+"` is "+valueText(c))
+			}
+			return text + " of entries: " + strings.Join(keys, ", ")
+		}
 		return text + "; " + strings.Join(keys, ", ")
 	case yang.LeafList:
 		return "list of " + typeText(n.Type())
