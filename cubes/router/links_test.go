@@ -221,7 +221,7 @@ func TestDropCountersCountLosses(t *testing.T) {
 	l.Create("router", "r1", `{"ports":[{"name":"p1","peer":"veth1","mac":"`+mac1+`","ip":"10.0.1.1/24"},{"name":"p2","ip":"10.0.2.1/24"}],
 		"route":[{"network":"10.8.0.0/16","nexthop":"10.0.1.2"},{"network":"10.9.0.0/16","nexthop":"10.0.2.2"}]}`)
 	for range 2 { // by the second time, a question out of the other port would have been asked, too
-		listen(t, w, "the question who has 10.0.1.2", asks("10.0.1.2"))
+		listen(t, w, "an ARP request for 10.0.1.2", asks("10.0.1.2"))
 	}
 	toAll := pkt.Eth(host1, "33:33:00:00:00:01").IPv6("fe80::2", "ff02::1").UDP(1, 2).Payload(20).Bytes()
 	toUs := pkt.Eth(host1, mac1).IPv6("2001:db8::2", "2001:db8::1").UDP(1, 2).Payload(20).Bytes()

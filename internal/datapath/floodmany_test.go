@@ -155,13 +155,13 @@ func TestGroupsThatNothingLeadsToAreForgotten(t *testing.T) {
 		set(cube.FloodMember{Port: 1}, cube.FloodMember{Port: 2})
 		left := time.Now()
 		if got := inKernel(); got != was+2 {
-			t.Errorf("%d groups besides the others, want 2: copies may still find the first one", got-was)
+			t.Errorf("%d new groups, want 2: copies under way still need the first one", got-was)
 		}
 		if b.plane.sweepOne(left.Add(-groupGrace)); inKernel() != was+2 {
 			t.Error("a group is forgotten too early")
 		}
 		if b.plane.sweepOne(left); inKernel() != was+1 {
-			t.Errorf("%d groups besides the others, want 1", inKernel()-was)
+			t.Errorf("%d new groups, want 1", inKernel()-was)
 		}
 		if b.plane.sweepOne(time.Now()); inKernel() != was+1 {
 			t.Error("a group is forgotten that a set leads to")

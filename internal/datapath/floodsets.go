@@ -4,8 +4,8 @@ package datapath
 
 // The sets of ports that cubes flood to. Which ports are members, and which of them want the tag, the cube says; it
 // stands in rows of pcn_flood_sets, pinned like the cube's maps. Where ports lead the programs look up, so at TC a row
-// holds whatever comes and goes. XDP copies a packet by a broadcast over a map of netdevs, so there a set leads to a group
-// besides (floodgroups.go), which follows the graph.
+// holds whatever comes and goes. XDP copies a packet by a broadcast over a map of netdevs, so there a set also
+// leads to a group (floodgroups.go), which follows the graph.
 
 import (
 	"errors"

@@ -112,7 +112,7 @@ func (t *target) withValues(body []byte) ([]byte, error) {
 		}
 	}
 	input := map[string]json.RawMessage{}
-	if len(body) > 0 && json.Unmarshal(body, &input) != nil {
+	if len(body) > 0 && (json.Unmarshal(body, &input) != nil || input == nil) { // null leaves no map
 		return body, nil //nolint:nilerr // the model says what is wrong with it
 	}
 	for i, value := range t.values {

@@ -121,6 +121,7 @@ func TestStatuses(t *testing.T) {
 		{"an action of a list by its own name", "POST", "/lab/l1/route-find", `{"address":"10.0.0.1"}`, 201, "", `{"found":"{\"address\":\"10.0.0.1\"}"}`},
 		{"an action of a list with what it takes as a member", "POST", "/lab/l1/route/find", `{"address":"10.0.0.1"}`, 201, "", `{"found":"{\"address\":\"10.0.0.1\"}"}`},
 		{"an action of a list with what it takes in both", "POST", "/lab/l1/route/find/10.0.0.2", `{"address":"10.0.0.1"}`, 400, "invalid-value", ""},
+		{"an action of a list with null for what it takes", "POST", "/lab/l1/route/find/10.0.0.2", `null`, 400, "invalid-value", ""},
 		{"an action of a list with a word too many", "POST", "/lab/l1/route/find/10.0.0.2/x", "", 400, "invalid-value", ""},
 		{"an action of a list without what it takes", "POST", "/lab/l1/route/find", "", 400, "missing-attribute", ""},
 		{"read an action of a list", "GET", "/lab/l1/route/find", "", 405, "operation-not-supported", ""},

@@ -304,7 +304,7 @@ func (s *Server) pinTroubles() []trouble {
 		Remedy: "mount a BPF file system there again and restart polycubed when some packets may be lost"}}
 }
 
-// tlsTroubles looks at the files that say who may come in.
+// tlsTroubles reports the TLS files that could not be read.
 func (s *Server) tlsTroubles() []trouble {
 	if s.tls == nil {
 		return nil
