@@ -35,6 +35,8 @@ func TestLeavesAreUnset(t *testing.T) {
 		{name: "null for what is fixed", op: Merge, at: "rule a 1", body: `{"tag":null}`, tag: InvalidValue,
 			message: "rule a 1 tag: is fixed at creation and cannot be deleted"},
 		{name: "all of a node", op: Replace, at: "types", body: `{"free":"z"}`, want: `"types":{"free":"z"},` + limits + `,` + rule},
+		{name: "nothing where something is created", op: Create, at: "rule b 2", body: `{"verdict":""}`, tag: InvalidValue,
+			message: `rule b 2 verdict: "" is not one of DROP, PASS`},
 		{name: "null where something is created", op: Create, at: "rule b 2", body: `{"verdict":null}`, tag: InvalidValue,
 			message: "rule b 2 verdict: null is given, one of DROP, PASS is wanted"},
 	} {
