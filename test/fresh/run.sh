@@ -42,6 +42,7 @@ mirror=${FRESH_MIRROR:-$(apt-get indextargets --format '$(LABEL) $(COMPONENT) $(
 
 FRESH_ROOT=$(mktemp -d)
 export FRESH_ROOT
+chmod 755 "$FRESH_ROOT" # it becomes /, which other users must be able to enter
 # The processes of a step are a group. Its mounts are in another namespace: what is there to remove is files.
 set -m
 running=
