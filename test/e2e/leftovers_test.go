@@ -85,7 +85,8 @@ func (m *machine) comeAndGo(round int) {
 	}
 }
 
-// settled is the inventory once what is freed in the background is freed: three looks in a row that agree.
+// settled is the inventory once what is freed in the background is freed: looks in a row that agree for two seconds, since
+// a busy machine can leave garbage alone for longer than it takes to look a few times.
 func (d *daemon) settled() inventory {
 	d.t.Helper()
 	last, same := d.Inventory(), 0
@@ -100,7 +101,7 @@ func (d *daemon) settled() inventory {
 		}
 		now.RSS = memory
 		last = now
-		if same < 3 {
+		if same < 20 {
 			return fmt.Errorf("still changing: %v", now)
 		}
 		return nil

@@ -86,6 +86,14 @@ func probe(t testing.TB, f Feature) error {
 	return nil
 }
 
+// KernelThreads skips the test in a PID namespace, where the kernel's own threads cannot be seen.
+func KernelThreads(t testing.TB) {
+	t.Helper()
+	if comm, err := os.ReadFile("/proc/2/comm"); err != nil || strings.TrimSpace(string(comm)) != "kthreadd" {
+		t.Skip("needs the kernel's threads among the processes, which this PID namespace hides")
+	}
+}
+
 // Linux tells whether the kernel is of a version or newer.
 func Linux(t testing.TB, major, minor int) bool {
 	t.Helper()

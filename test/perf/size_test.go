@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/need"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/perf/lab"
 	"github.com/polycube/polycube/test/perf/report"
@@ -49,6 +50,7 @@ func TestAShareOfPacketsTakesTheSlowPathAndArrives(t *testing.T) {
 
 func TestUseIsCountedForEachPacket(t *testing.T) {
 	netns.NeedRoot(t)
+	need.KernelThreads(t)
 	for _, f := range forwarders("../..") {
 		if f.name != nothing && f.name != linuxBridge {
 			continue

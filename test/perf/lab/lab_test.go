@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/need"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pace"
 )
@@ -93,6 +94,7 @@ func TestTheTemplateIsAnIPv4PacketWithARightChecksum(t *testing.T) {
 // What the generator sends arrives, all of it as it was sent; what nobody forwards does not.
 func TestTheSinkCountsWhatTheGeneratorSends(t *testing.T) {
 	netns.NeedRoot(t)
+	need.KernelThreads(t)
 	for _, hook := range []cube.Hook{cube.XDP, cube.TC} {
 		t.Run(hook.String(), func(t *testing.T) {
 			err := With(t.Context(), func(r *Rig) error {
