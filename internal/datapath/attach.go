@@ -29,7 +29,7 @@ type spot struct {
 type attachment struct {
 	spot spot
 	root *root
-	mode cube.Type // XDP_SKB or XDP_DRV at XDP, "" while not known after a restart
+	mode cube.Type // type of the cube it leads to; "" at TC after a restart, where it makes no difference
 	port bool      // promiscuous as the peer of a port
 	// link is that of the netdev when it was last looked at.
 	link linkState
@@ -210,6 +210,7 @@ func (p *Plane) openLink(name string, roots map[ebpf.ProgramID]*root) error {
 	if a.root == nil || linkIfindex(info) != ifindex {
 		return errors.Join(errors.New("its netdev or its root program is gone"), l.Close())
 	}
+	a.mode = a.root.kind.mode()
 	there, err := carries(info, s)
 	if err == nil && !there {
 		err = errors.New("its netdev is in another namespace")

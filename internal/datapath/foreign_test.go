@@ -274,3 +274,30 @@ func TestANetdevThatIsGoneDoesNotStandInTheWay(t *testing.T) {
 		b.passes(y, a, frame("z"))
 	})
 }
+
+// TestARestartWithAnotherTypeOfXDPAttachesAnew: a daemon that is killed between the netdevs and the store comes back with
+// the configuration of before. Frames that native XDP sends to a netdev without NAPI at its other end are lost.
+func TestARestartWithAnotherTypeOfXDPAttachesAnew(t *testing.T) {
+	in(t, []setting{settings[4], settings[5]}, func(t *testing.T, b *bench) {
+		other := map[cube.Type]cube.Type{cube.TypeXDPDRV: cube.TypeXDPSKB, cube.TypeXDPSKB: cube.TypeXDPDRV}[b.typ]
+		c := b.cube("probe", 2, map[string]any{"what": uint32(6)})
+		var hosts []*netns.Node
+		for i, name := range []string{"a", "z"} {
+			hosts = append(hosts, b.lab.Host(name, ""))
+			b.netdev(name)
+			c.Ports[uint16(i)].Peer = Peer{Netdev: name}
+		}
+		b.commit()
+		b.passes(hosts[0], hosts[1], frame("before"))
+		c.Type = other
+		b.restart()
+		b.passes(hosts[0], hosts[1], frame("there"))
+		b.passes(hosts[1], hosts[0], frame("and back"))
+		for _, name := range []string{"a", "z"} {
+			generic := strings.Contains(b.lab.Run("ip", "link", "show", "dev", name), "xdpgeneric")
+			if generic != (other == cube.TypeXDPSKB) {
+				t.Errorf("%s has generic XDP: %t, but the cube is of type %s", name, generic, other)
+			}
+		}
+	})
+}

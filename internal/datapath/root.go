@@ -43,6 +43,17 @@ func (k kind) place() kind {
 	return k
 }
 
+// mode is the type of cubes that the kind is attached for, "" at TC.
+func (k kind) mode() cube.Type {
+	switch k {
+	case kindXDP:
+		return cube.TypeXDPDRV
+	case kindGeneric:
+		return cube.TypeXDPSKB
+	}
+	return ""
+}
+
 // program says which of a generation's programs the kind leads to.
 func (k kind) program() program {
 	if k == kindEgress {
