@@ -50,6 +50,7 @@ func (k kind) mode() cube.Type {
 		return cube.TypeXDPDRV
 	case kindGeneric:
 		return cube.TypeXDPSKB
+	case kindIngress, kindEgress:
 	}
 	return ""
 }
