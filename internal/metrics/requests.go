@@ -19,6 +19,7 @@ import (
 type Requests struct {
 	inFlight atomic.Int64
 	denied   tally.Counters
+	dropped  tally.Counters
 
 	mu   sync.Mutex
 	took map[request]*tally.Histogram
@@ -81,6 +82,9 @@ func (r *Requests) histogram(key request) *tally.Histogram {
 // Denied counts a request that was refused before anything looked at it.
 func (r *Requests) Denied(reason string) { r.denied.Add(reason) }
 
+// Dropped counts a connection that a limit closed.
+func (r *Requests) Dropped(reason string) { r.dropped.Add(reason) }
+
 func (r *Requests) write(enc *encoder) {
 	r.mu.Lock()
 	took := maps.Clone(r.took)
@@ -93,4 +97,5 @@ func (r *Requests) write(enc *encoder) {
 	}
 	enc.put("polycube_api_requests_in_flight", float64(r.inFlight.Load()))
 	enc.counts("polycube_api_denied_total", r.denied.Snapshot())
+	enc.counts("polycube_api_connections_dropped_total", r.dropped.Snapshot())
 }

@@ -127,7 +127,7 @@ func (o operationDoc) statuses(params bool) []int {
 		out = append(out, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
 	}
 	if o.body != nil {
-		out = append(out, http.StatusRequestEntityTooLarge)
+		out = append(out, http.StatusRequestEntityTooLarge, http.StatusRequestTimeout)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
@@ -150,6 +150,7 @@ func faults() []faultDoc {
 		{http.StatusMethodNotAllowed, tagUnsupported, "The resource does not have the method.", "Allow", "PATCH is not possible on this resource, only GET, OPTIONS"},
 		{http.StatusConflict, tagDataExists, "It exists already (data-exists), is missing (data-missing), in use, or full.", "", "cube br1: there is a simplebridge with that name"},
 		{http.StatusPreconditionFailed, tagStale, "It was changed since the revision of If-Match.", "", "the configuration is at revision 8, it was changed since revision 7"},
+		{http.StatusRequestTimeout, tagMalformed, "The body did not arrive in time.", "", "the request body did not arrive in time"},
 		{http.StatusRequestEntityTooLarge, tagTooBig, "The body is too large.", "", "the request body is larger than 8 MiB"},
 		{http.StatusRequestURITooLong, tagTooBig, "The path is too long.", "", "the path has 9000 bytes, at most 8192 are accepted"},
 		{http.StatusUnsupportedMediaType, tagUnsupported, "The body is of a type that is not taken.", "", "a body of type text/plain is refused over TCP: send application/json"},

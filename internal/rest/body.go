@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"unicode/utf8"
 )
 
@@ -35,6 +36,8 @@ func readBodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, er
 	switch {
 	case errors.As(err, &most):
 		return nil, tooBig(limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &problem{Status: http.StatusRequestTimeout, Tag: tagMalformed, Message: "the request body did not arrive in time"}
 	case err != nil:
 		return nil, &problem{Status: http.StatusBadRequest, Tag: tagMalformed,
 			Message: fmt.Sprintf("reading the request body: %v", err)}

@@ -185,19 +185,30 @@ func (s *Server) meet(ctx context.Context, c net.Conn) context.Context {
 
 // infoOf finds what the listener noted.
 func infoOf(c net.Conn) *connInfo {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	if l, ok := c.(*limitedConn); ok {
+	if l := limitedOf(c); l != nil {
 		return l.info
 	}
 	return &connInfo{err: errNoCredentials}
 }
 
-// forget is the server's ConnState.
-func (s *Server) forget(c net.Conn, state http.ConnState) {
+// limitedOf is the connection that a listener of ours accepted, nil if none did.
+func limitedOf(c net.Conn) *limitedConn {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	l, _ := c.(*limitedConn)
+	return l
+}
+
+// changed is the server's ConnState.
+func (s *Server) changed(c net.Conn, state http.ConnState) {
 	if state == http.StateClosed || state == http.StateHijacked {
 		s.open.Delete(c)
+	}
+	if l := limitedOf(c); l != nil {
+		if reason := l.enters(state); reason != "" {
+			s.dropped(l.info, reason)
+		}
 	}
 }
 

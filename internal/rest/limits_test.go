@@ -14,12 +14,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/polycube/polycube/internal/access"
-	"github.com/polycube/polycube/internal/datapath"
 )
 
 // raw sends bytes over plain TCP, and returns the statuses of all answers until the server
@@ -193,39 +189,6 @@ func TestCompressedBody(t *testing.T) {
 	}
 }
 
-// TestSlowBody: a client that sends its body drop by drop is cut off, and others are
-// served meanwhile.
-func TestSlowBody(t *testing.T) {
-	const most = 300 * time.Millisecond
-	l := newTunedLab(t, Options{InsecureLoopback: true}, true, func(s *Server) { s.http.ReadTimeout = most })
-	start := time.Now() // the server's clock begins with the connection
-	c, err := net.Dial("tcp", l.tcp)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := fmt.Fprintf(c, "POST /polycube/v1/lab/l1 HTTP/1.1\r\nHost: %s\r\nContent-Length: 1000\r\n\r\n", l.tcp); err != nil {
-		t.Fatal(err)
-	}
-	drop := time.NewTicker(10 * time.Millisecond)
-	defer drop.Stop()
-	for {
-		<-drop.C
-		if _, err := c.Write([]byte(" ")); err != nil {
-			break
-		}
-		if time.Since(start) > shutdownPatience {
-			t.Fatal("the server goes on reading")
-		}
-	}
-	if took := time.Since(start); took < most/2 {
-		t.Errorf("it was cut off after %v, before its time", took)
-	}
-	if a := l.must(t, 200, "GET", "/lab", ""); strings.Contains(a.body, "l1") {
-		t.Errorf("half a request was carried out: %s", a.body)
-	}
-}
-
 // TestIdleConnection: a connection that nobody uses is closed.
 func TestIdleConnection(t *testing.T) {
 	l := newTunedLab(t, Options{}, true, func(s *Server) { s.http.IdleTimeout = 50 * time.Millisecond })
@@ -279,59 +242,6 @@ func TestRequestRate(t *testing.T) {
 	for range 60 {
 		l.must(t, 200, "GET", "/version", "")
 	}
-}
-
-// TestSlowReadersKeepNobodyOut: one client's requests that do not end leave room for those of
-// other clients, and readers' together for admins'.
-func TestSlowReadersKeepNobodyOut(t *testing.T) {
-	release, started := make(chan struct{}), make(chan struct{}, maxRequests)
-	l := newLab(t, Options{Rate: -1, Tokens: someTokens{"full": access.Admin, "look": access.Reader}, Manager: stub{newManager(t), func(string) ([]datapath.Fate, error) {
-		started <- struct{}{}
-		<-release
-		return nil, nil
-	}}}, true)
-	l.must(t, 201, "POST", "/lab/l1", "")
-	get := func(path, token string) (int, error) {
-		req, err := http.NewRequest("GET", "http://"+l.tcp+basePath+path, nil)
-		if err != nil {
-			return 0, err
-		}
-		if token != "" {
-			req.Header.Set("Authorization", "Bearer "+token)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return 0, err
-		}
-		return resp.StatusCode, resp.Body.Close()
-	}
-	expect := func(token string, status int) {
-		t.Helper()
-		if got, err := get("/version", token); err != nil || got != status {
-			t.Errorf("token %q: status %d, %v, want %d", token, got, err, status)
-		}
-	}
-	var slow sync.WaitGroup
-	occupy := func(token string) {
-		for range maxRequestsPerClient {
-			slow.Go(func() {
-				if status, err := get("/cubes/l1/stats", token); err != nil || status != 200 {
-					t.Errorf("a slow request with token %q: status %d, %v", token, status, err)
-				}
-			})
-		}
-		for range maxRequestsPerClient {
-			<-started
-		}
-	}
-	occupy("")
-	expect("", 503)
-	expect("look", 200)
-	expect("full", 200)
-	l.must(t, 200, "GET", "/version", "")
-	close(release)
-	slow.Wait()
-	expect("", 200)
 }
 
 // TestConnectionsOfOneClient: one client does not take all connections of a listener, and

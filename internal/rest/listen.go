@@ -151,7 +151,22 @@ func ListenTLS(addr string, port uint16, t *access.TLS) (net.Listener, error) {
 	}
 	limited := limit(l, "")
 	limited.silent = true
-	return tls.NewListener(limited, t.Config()), nil
+	return &secureListener{tls.NewListener(limited, t.Config()), limited}, nil
+}
+
+// secureListener speaks TLS on the connections that a limitedListener accepts.
+type secureListener struct {
+	net.Listener
+	limited *limitedListener
+}
+
+func (l *secureListener) reportTo(r reports) { l.limited.reportTo(r) }
+
+// reports are where a listener tells what its clients do not see of each other.
+type reports struct {
+	// dropped is called for a connection that was closed at once, full when all of them are taken.
+	dropped func(client *connInfo, reason dropReason)
+	full    func(most int)
 }
 
 // limitedListener accepts a connection only when a slot is free, and so many of one client.
@@ -164,9 +179,18 @@ type limitedListener struct {
 	// readOnly is a socket for reading; silent clients speak TLS and understand nothing else.
 	readOnly, silent bool
 
+	reports  reports
+	saidFull time.Time
+
 	mu      sync.Mutex
 	clients map[string]int
 }
+
+// fullAgain is how often a listener says at most that it is full.
+const fullAgain = time.Minute
+
+// reportTo is called before Accept.
+func (l *limitedListener) reportTo(r reports) { l.reports = r }
 
 func limit(l net.Listener, path string) *limitedListener {
 	return &limitedListener{Listener: l, slots: make(chan struct{}, maxConns), done: make(chan struct{}), path: path, clients: map[string]int{}}
@@ -174,9 +198,7 @@ func limit(l net.Listener, path string) *limitedListener {
 
 // Accept waits for a free slot, then for a connection of a client that has not too many.
 func (l *limitedListener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.done:
+	if !l.takeSlot() {
 		return nil, net.ErrClosed
 	}
 	for {
@@ -187,9 +209,31 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		}
 		info := meetPeer(c, l.readOnly)
 		if l.enter(info.client) {
-			return &limitedConn{Conn: c, info: info, release: func() { l.leave(info.client) }}, nil
+			return &limitedConn{Conn: c, info: info, born: time.Now(), release: func() { l.leave(info.client) }}, nil
+		}
+		if l.reports.dropped != nil {
+			l.reports.dropped(info, dropTooMany)
 		}
 		l.turnAway(c)
+	}
+}
+
+// takeSlot waits for a free slot; false when the listener is closed.
+func (l *limitedListener) takeSlot() bool {
+	select {
+	case l.slots <- struct{}{}:
+		return true
+	default:
+	}
+	if now := time.Now(); l.reports.full != nil && now.Sub(l.saidFull) > fullAgain {
+		l.saidFull = now
+		l.reports.full(cap(l.slots))
+	}
+	select {
+	case l.slots <- struct{}{}:
+		return true
+	case <-l.done:
+		return false
 	}
 }
 
@@ -243,19 +287,4 @@ func (l *limitedListener) Close() error {
 		}
 	})
 	return l.Listener.Close()
-}
-
-// limitedConn gives its slot back once.
-type limitedConn struct {
-	net.Conn
-	info    *connInfo
-	once    sync.Once
-	release func()
-}
-
-// Close closes the connection.
-func (c *limitedConn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(c.release)
-	return err
 }

@@ -179,6 +179,7 @@ func TestMetricNames(t *testing.T) {
 	l.must(t, 201, "POST", "/lab/l4", `{"ports":[{"name":"q","peer":"veth2"}]}`)
 	l.must(t, 200, "POST", "/services", `{"type":"grpc","uri":"home","name":"lodger"}`)
 	l.server.exporter.Requests.Denied("rate")
+	l.server.exporter.Requests.Dropped("silent")
 	text := l.must(t, 200, "GET", "/metrics", "").body
 	found := families(t, text)
 	known := map[string]bool{"lab_entries": true, "lab_forwards": true, "polycube_custom_lodger_doors": true}

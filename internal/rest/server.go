@@ -118,7 +118,7 @@ func New(o Options) *Server {
 	s.http = &http.Server{
 		Handler:           s,
 		ConnContext:       s.meet,
-		ConnState:         s.forget,
+		ConnState:         s.changed,
 		Protocols:         &http.Protocols{},
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -153,6 +153,11 @@ func (s *Server) secure(o Options) {
 
 // Serve answers requests from a listener of this package until Shutdown.
 func (s *Server) Serve(l net.Listener) error {
+	if r, ok := l.(interface{ reportTo(reports) }); ok {
+		r.reportTo(reports{s.dropped, func(most int) {
+			s.log.Warn("all connections of a listener are taken, new clients wait", "listener", l.Addr().String(), "connections", most)
+		}})
+	}
 	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving %s: %w", l.Addr(), err)
 	}

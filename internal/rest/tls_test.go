@@ -42,6 +42,12 @@ func newCastle(t *testing.T, o Options) *castle {
 
 func newTunedCastle(t *testing.T, o Options, tune func(*Server)) *castle {
 	t.Helper()
+	return newOpenCastle(t, o, false, tune)
+}
+
+// newOpenCastle is newTunedCastle, with plain TCP when asked for.
+func newOpenCastle(t *testing.T, o Options, tcp bool, tune func(*Server)) *castle {
+	t.Helper()
 	c := &castle{dir: t.TempDir(), root: pki.Authority(t, "root")}
 	files := access.TLSOptions{CACert: pki.Place(t, c.dir+"/ca.pem", c.root.PEM()), Admins: pki.Place(t, c.dir+"/admins", []byte("CN:alice\n")), Deny: c.dir + "/deny"}
 	files.Cert, files.Key = c.root.Server(t).Write(t, c.dir, "server")
@@ -58,7 +64,7 @@ func newTunedCastle(t *testing.T, o Options, tune func(*Server)) *castle {
 		t.Fatal(err)
 	}
 	o.TLS = c.trust
-	c.lab = newTunedLab(t, o, false, tune)
+	c.lab = newTunedLab(t, o, tcp, tune)
 	return c
 }
 
@@ -342,27 +348,6 @@ func TestManyClients(t *testing.T) {
 		})
 	}
 	done.Wait()
-}
-
-// TestSlowHandshake: a client that connects and never greets is cut off.
-func TestSlowHandshake(t *testing.T) {
-	c := newTunedCastle(t, Options{}, func(s *Server) { s.http.ReadHeaderTimeout = 100 * time.Millisecond })
-	for name, greeting := range map[string]string{"nothing": "", "half a record": "\x16\x03\x01\x02\x00\x01"} {
-		conn, err := net.Dial("tcp", c.tls)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		if _, err := io.WriteString(conn, greeting); err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.SetReadDeadline(time.Now().Add(shutdownPatience)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("a client that says %s is not cut off", name)
-		}
-	}
 }
 
 // TestDeniedBetweenRequests: nobody has swept yet, and the next request is refused.
