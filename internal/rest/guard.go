@@ -77,10 +77,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.writeError(rec, r, err)
 		return
 	}
-	slots := s.slots
-	if g.caller.role == access.Admin && !g.caller.anonymous {
-		slots = s.adminSlots
-	}
+	slots := s.slotsFor(g.caller)
 	if err := slots.Enter(g.caller.client); err != nil {
 		s.exporter.Requests.Denied("busy")
 		s.writeError(rec, r, &problem{Status: http.StatusServiceUnavailable, Tag: tagResource, Message: fmt.Sprintf("of requests, %v, try again", err)})
@@ -95,6 +92,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := s.route(rec, r); err != nil {
 		s.writeError(rec, r, err)
 	}
+}
+
+// slotsFor are the places that a caller's requests take.
+func (s *Server) slotsFor(c caller) *access.Slots {
+	switch {
+	case c.trusted:
+		return s.ownerSlots
+	case c.role == access.Admin && !c.anonymous:
+		return s.adminSlots
+	}
+	return s.slots
 }
 
 // admit finds out who sent a request and whether it may go on.

@@ -95,8 +95,8 @@ type Server struct {
 	rate                     *access.Rate
 	perSecond                float64
 	// slots are for requests under way; admins have their own, so that nobody who
-	// reads slowly keeps them out.
-	slots, adminSlots *access.Slots
+	// reads slowly keeps them out, and so has root at the Unix socket, for admins who do.
+	slots, adminSlots, ownerSlots *access.Slots
 	// open are the connections of TLS, net.Conn to *connInfo.
 	open sync.Map
 	// reads are the requests under way that change nothing, *readUnderWay.
@@ -143,7 +143,8 @@ func New(o Options) *Server {
 func (s *Server) secure(o Options) {
 	s.tokens, s.insecure, s.requireToken = o.Tokens, o.InsecureLoopback, o.RequireToken
 	s.tls, s.audit = o.TLS, o.Audit
-	s.slots, s.adminSlots = access.NewSlots(maxRequests, maxRequestsPerClient), access.NewSlots(maxRequests, maxRequests)
+	s.slots, s.adminSlots = access.NewSlots(maxRequests, maxRequestsPerClient), access.NewSlots(maxRequests, maxRequestsPerClient)
+	s.ownerSlots = access.NewSlots(maxRequests, maxRequests)
 	s.groupName, s.readGroupName = cmp.Or(o.Group, Group), cmp.Or(o.ReadGroup, ReadGroup)
 	s.group, s.readGroup = access.GroupID(s.groupName), access.GroupID(s.readGroupName)
 	if s.perSecond = float64(cmp.Or(o.Rate, defaultRate)); s.perSecond > 0 {

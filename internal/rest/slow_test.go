@@ -5,6 +5,7 @@ package rest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -266,6 +267,80 @@ func (l *lab) leaves(t *testing.T, goroutines, files int) {
 		g, f = resources(t)
 		return g <= goroutines && f <= files
 	})
+}
+
+// TestSlowClientsKeepNobodyOut: slow clients of two admins have all places that admins other than root can have, more
+// wait for places, and no deadline ends them. Root is served all the same; so is who only reads.
+func TestSlowClientsKeepNobodyOut(t *testing.T) {
+	c := newOpenCastle(t, Options{Rate: -1, Tokens: someTokens{"full": access.Admin, "look": access.Reader}}, true, func(server *Server) {
+		server.http.ReadHeaderTimeout, server.http.ReadTimeout, server.http.WriteTimeout = never, never, never
+	})
+	c.client.Timeout = shutdownPatience
+	goroutines, files := resources(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	occupy := func(d door, n, length int, text string) {
+		for range n {
+			conn, err := d.dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := sends(text, fmt.Sprintf("Content-Length: %d\r\n\r\n{", length))(conn, d.header); err != nil {
+				t.Fatal(err)
+			}
+			context.AfterFunc(ctx, func() { _ = conn.Close() })
+		}
+	}
+	admin := c.as(t, c.root.Client(t, "alice"), nil)
+	for i, d := range c.doors(t)[1:] {
+		if alice, _ := c.ask(t, admin, "GET", "/version", nil); alice != 200 {
+			t.Errorf("an admin, beside %d who are slow: status %d", i, alice)
+		}
+		occupy(d, 160, 10_000, "POST /polycube/v1/lab/l9")
+		occupy(d, 32, 10_000, "GET /polycube/v1/version") // a body that nobody wants
+		for range 32 {
+			conn, err := d.raw()
+			if err != nil {
+				t.Fatal(err)
+			}
+			context.AfterFunc(ctx, func() { _ = conn.Close() })
+		}
+		eventually(t, "all places of this admin are taken", func() bool {
+			return c.server.exporter.Requests.InFlight() == int64(i+1)*maxRequestsPerClient
+		})
+	}
+	admin.CloseIdleConnections()
+	status := func(what string, want, got int) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: status %d, want %d", what, got, want)
+		}
+	}
+	with := func(token string) int {
+		req, err := http.NewRequest("GET", "http://"+c.tcp+basePath+"/version", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		return c.send(t, http.DefaultClient, req).status
+	}
+	status("the admin who is slow", 503, with("full"))
+	status("who reads, with a token", 200, with("look"))
+	reader := c.as(t, c.root.Client(t, "bob"), nil)
+	bob, _ := c.ask(t, reader, "GET", "/version", nil)
+	status("who reads, with a certificate", 200, bob)
+	reader.CloseIdleConnections()
+	c.must(t, 201, "POST", "/lab/l1", "")
+	c.must(t, 201, "POST", "/lab/l2", "")
+	c.must(t, 200, "DELETE", "/lab/l1", "")
+	http.DefaultClient.CloseIdleConnections()
+	cancel()
+	eventually(t, "the places are free", func() bool { return c.server.exporter.Requests.InFlight() == 0 })
+	status("the admin who was slow", 200, with("full"))
+	if cubes := c.server.manager.Cubes(); len(cubes) != 1 || cubes[0].Name != "l2" {
+		t.Errorf("half a request was carried out: %v", cubes)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	c.leaves(t, goroutines, files)
 }
 
 // TestSlowReadersKeepNobodyOut: one client's requests that do not end leave room for those of
