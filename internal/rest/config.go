@@ -20,8 +20,9 @@ import (
 // document names, PUT makes the document all there is. Its entity tag is the revision, so
 // that what was looked at (?dry-run) is what is changed (If-Match).
 
-// maxDocumentBytes is the largest document. Some times as much memory is in use while it is
-// applied, so that documents are taken one at a time.
+// maxDocumentBytes is the largest document. Several times as much memory is in use while it
+// is applied, so documents are applied one at a time, and large ones, of more than
+// maxBodyBytes, are read one at a time.
 const maxDocumentBytes = 32 << 20
 
 // serveConfig answers /config.
@@ -68,11 +69,12 @@ func (s *Server) applyConfig(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	o.Whole = r.Method == http.MethodPut
-	select {
-	case s.applying <- struct{}{}:
-		defer func() { <-s.applying }()
-	case <-r.Context().Done():
-		return fmt.Errorf("waiting for another document: %w", r.Context().Err())
+	// A client that sends its document slowly must not keep others from applying theirs.
+	if r.ContentLength < 0 || r.ContentLength > maxBodyBytes {
+		if err := wait(r, s.reading); err != nil {
+			return err
+		}
+		defer func() { <-s.reading }()
 	}
 	body, err := readBodyOf(w, r, maxDocumentBytes)
 	if err != nil {
@@ -81,8 +83,22 @@ func (s *Server) applyConfig(w http.ResponseWriter, r *http.Request) error {
 	if body == nil {
 		return &problem{Status: http.StatusBadRequest, Tag: tagMalformed, Message: "the document is empty: a list of cubes is wanted"}
 	}
+	if err := wait(r, s.applying); err != nil {
+		return err
+	}
+	defer func() { <-s.applying }()
 	applied, err := s.manager.Apply(r.Context(), body, o)
 	return s.answerApplied(w, r, applied, err)
+}
+
+// wait takes a request's turn with a document.
+func wait(r *http.Request, turn chan struct{}) error {
+	select {
+	case turn <- struct{}{}:
+		return nil
+	case <-r.Context().Done():
+		return fmt.Errorf("waiting for another document: %w", r.Context().Err())
+	}
 }
 
 func (s *Server) answerApplied(w http.ResponseWriter, r *http.Request, applied *topology.Applied, err error) error {

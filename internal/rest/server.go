@@ -83,8 +83,8 @@ type Server struct {
 	http        *http.Server
 
 	documents documents
-	// applying holds the documents that are applied: one at a time.
-	applying chan struct{}
+	// applying holds the document that is applied, reading a large one from its first byte on.
+	applying, reading chan struct{}
 
 	tokens                   TokenRoles
 	insecure, requireToken   bool
@@ -105,7 +105,7 @@ type Server struct {
 
 // New makes a server; it serves nothing until Serve.
 func New(o Options) *Server {
-	s := &Server{manager: o.Manager, epoch: newEpoch(), version: o.Version, log: o.Logger, applying: make(chan struct{}, 1),
+	s := &Server{manager: o.Manager, epoch: newEpoch(), version: o.Version, log: o.Logger, applying: make(chan struct{}, 1), reading: make(chan struct{}, 1),
 		heartbeat: heartbeat, ending: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.Default()

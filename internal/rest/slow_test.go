@@ -270,7 +270,7 @@ func (l *lab) leaves(t *testing.T, goroutines, files int) {
 }
 
 // TestSlowClientsKeepNobodyOut: slow clients of two admins have all places that admins other than root can have, more
-// wait for places, and no deadline ends them. Root is served all the same; so is who only reads.
+// wait for places, and no deadline ends them. Root is served all the same, and applies documents; so is who only reads.
 func TestSlowClientsKeepNobodyOut(t *testing.T) {
 	c := newOpenCastle(t, Options{Rate: -1, Tokens: someTokens{"full": access.Admin, "look": access.Reader}}, true, func(server *Server) {
 		server.http.ReadHeaderTimeout, server.http.ReadTimeout, server.http.WriteTimeout = never, never, never
@@ -295,7 +295,9 @@ func TestSlowClientsKeepNobodyOut(t *testing.T) {
 		if alice, _ := c.ask(t, admin, "GET", "/version", nil); alice != 200 {
 			t.Errorf("an admin, beside %d who are slow: status %d", i, alice)
 		}
-		occupy(d, 160, 10_000, "POST /polycube/v1/lab/l9")
+		occupy(d, 32, maxDocumentBytes, "PUT /polycube/v1/config")
+		occupy(d, 64, 10_000, "PUT /polycube/v1/config")
+		occupy(d, 64, 10_000, "POST /polycube/v1/lab/l9")
 		occupy(d, 32, 10_000, "GET /polycube/v1/version") // a body that nobody wants
 		for range 32 {
 			conn, err := d.raw()
@@ -330,7 +332,7 @@ func TestSlowClientsKeepNobodyOut(t *testing.T) {
 	status("who reads, with a certificate", 200, bob)
 	reader.CloseIdleConnections()
 	c.must(t, 201, "POST", "/lab/l1", "")
-	c.must(t, 201, "POST", "/lab/l2", "")
+	c.must(t, 200, "PATCH", "/config", `[{"name":"l2","service-name":"lab"}]`)
 	c.must(t, 200, "DELETE", "/lab/l1", "")
 	http.DefaultClient.CloseIdleConnections()
 	cancel()
