@@ -23,8 +23,10 @@ const (
 	heartbeat = 15 * time.Second
 	// retryAfter is how soon a client may come back.
 	retryAfter = 2 * time.Second
-	// maxSubscribers leaves most of the places for requests to others.
-	maxSubscribers = maxRequests / 4
+	// maxSubscribers leaves most of the places for requests to others, and
+	// maxSubscribersPerClient half of these. Root at the Unix socket has as many of its own.
+	maxSubscribers          = maxRequests / 4
+	maxSubscribersPerClient = maxSubscribers / 2
 	// eventsAtOnce are written before they are sent.
 	eventsAtOnce = 64
 )
@@ -52,11 +54,16 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, _ []string)
 	if err != nil {
 		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "Last-Event-ID", Message: "Last-Event-ID: " + err.Error()}
 	}
-	if s.subscribers.Add(1) > maxSubscribers {
-		s.subscribers.Add(-1)
-		return &problem{Status: http.StatusServiceUnavailable, Tag: tagResource,
-			Message: fmt.Sprintf("%d clients follow events already, try again", maxSubscribers)}
+	places, client := s.followers, callerOf(r).client
+	if callerOf(r).trusted {
+		places = s.ownerFollowers
 	}
+	if err := places.Enter(client); err != nil {
+		return &problem{Status: http.StatusServiceUnavailable, Tag: tagResource,
+			Message: fmt.Sprintf("of requests that follow events, %v, try again", err)}
+	}
+	defer places.Leave(client)
+	s.subscribers.Add(1)
 	defer s.subscribers.Add(-1)
 	w.Header().Set("Content-Type", eventStream)
 	w.WriteHeader(http.StatusOK)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/test/pace"
 )
@@ -198,6 +199,45 @@ func TestEventsRefused(t *testing.T) {
 	}
 	if l := newLab(t, Options{}, false); l.do(t, "GET", "/events", "").status != 400 {
 		t.Error("a daemon without events follows them")
+	}
+}
+
+// TestFollowersOfOneClient: one client that follows events many times leaves places to others, and all of them together
+// leave those of root.
+func TestFollowersOfOneClient(t *testing.T) {
+	l := newLab(t, Options{Observed: everything(), Tokens: someTokens{"full": access.Admin, "look": access.Reader}}, true)
+	follow := func(token string) int {
+		ctx, cancel := context.WithTimeout(t.Context(), eventPatience)
+		t.Cleanup(cancel)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.tcp+basePath+"/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp.StatusCode
+	}
+	for _, token := range []string{"", "look"} {
+		for i := range maxSubscribersPerClient {
+			if got := follow(token); got != 200 {
+				t.Fatalf("token %q, follower %d: status %d", token, i+1, got)
+			}
+		}
+		if got := follow(token); got != 503 {
+			t.Errorf("token %q, one more: status %d, want 503", token, got)
+		}
+	}
+	if got := follow("full"); got != 503 {
+		t.Errorf("a client more than there are places: status %d, want 503", got)
+	}
+	if w := l.watch(t, "", ""); w.status != 200 {
+		t.Errorf("root: status %d", w.status)
 	}
 }
 

@@ -97,6 +97,8 @@ type Server struct {
 	// slots are for requests under way; admins have their own, so that nobody who
 	// reads slowly keeps them out, and so has root at the Unix socket, for admins who do.
 	slots, adminSlots, ownerSlots *access.Slots
+	// followers are the places of clients that follow events, ownerFollowers those of root.
+	followers, ownerFollowers *access.Slots
 	// open are the connections of TLS, net.Conn to *connInfo.
 	open sync.Map
 	// reads are the requests under way that change nothing, *readUnderWay.
@@ -145,6 +147,7 @@ func (s *Server) secure(o Options) {
 	s.tls, s.audit = o.TLS, o.Audit
 	s.slots, s.adminSlots = access.NewSlots(maxRequests, maxRequestsPerClient), access.NewSlots(maxRequests, maxRequestsPerClient)
 	s.ownerSlots = access.NewSlots(maxRequests, maxRequests)
+	s.followers, s.ownerFollowers = access.NewSlots(maxSubscribers, maxSubscribersPerClient), access.NewSlots(maxSubscribers, maxSubscribers)
 	s.groupName, s.readGroupName = cmp.Or(o.Group, Group), cmp.Or(o.ReadGroup, ReadGroup)
 	s.group, s.readGroup = access.GroupID(s.groupName), access.GroupID(s.readGroupName)
 	if s.perSecond = float64(cmp.Or(o.Rate, defaultRate)); s.perSecond > 0 {
