@@ -13,7 +13,9 @@ import (
 
 // pathDoc is a path, with parameters in braces, and what can be done there.
 type pathDoc struct {
-	path       string
+	path, tag string
+	// within is the path of the cube or entry that has this one, "" for none.
+	within     string
 	params     []paramDoc
 	operations []operationDoc
 }
@@ -75,6 +77,8 @@ type operationDoc struct {
 	also []int
 	// creates tells that what the path names is there afterwards.
 	creates bool
+	// createsBelow is the path of what is there afterwards, where the body has its name.
+	createsBelow string
 }
 
 // parameters are those of query and header.

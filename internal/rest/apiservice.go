@@ -29,6 +29,7 @@ func servicePaths(schemas *openapi.Schemas, info topology.ServiceInfo, schema *y
 	at := spot{path: "/" + info.Name + "/{name}", params: []paramDoc{{name: "name", description: "Name of the cube.",
 		example: info.Name + "1", schema: openapi.Of("type", "string", "pattern", openapi.CubeName)}}}
 	w.resource(at, &target{service: info.Name, node: root, kind: kindCube})
+	at.within = at.path
 	w.children(at, root)
 	return w.paths
 }
@@ -37,11 +38,13 @@ func servicePaths(schemas *openapi.Schemas, info topology.ServiceInfo, schema *y
 type spot struct {
 	path   string
 	params []paramDoc
+	// within is the path of the nearest cube or entry above.
+	within string
 }
 
 // below is a place one name further down.
 func (p spot) below(name string) spot {
-	return spot{p.path + "/" + name, p.params[:len(p.params):len(p.params)]}
+	return spot{p.path + "/" + name, p.params[:len(p.params):len(p.params)], p.within}
 }
 
 // key is a place one key further down. The name of its parameter is the key's, unless
@@ -61,7 +64,7 @@ func (p spot) key(schemas *openapi.Schemas, list, key *yang.Node, name string) s
 	}
 	param := paramDoc{name: name, schema: schemas.Key(key), description: strings.Join(strings.Fields(key.Description()), " ")}
 	param.example, _ = schemas.Example(key)
-	return spot{p.path + "/{" + name + "}", append(p.params[:len(p.params):len(p.params)], param)}
+	return spot{p.path + "/{" + name + "}", append(p.params[:len(p.params):len(p.params)], param), p.within}
 }
 
 // whole describes the service as a whole.
@@ -75,7 +78,7 @@ func (w *modelWalk) whole(root *yang.Node) {
 			description: "A request that carries a body is refused with 405.", also: []int{http.StatusBadRequest, http.StatusMethodNotAllowed},
 			content: answers(openapi.Of("type", "array", "items", w.schemas.Node(name, root, openapi.Read, true)))},
 		{method: http.MethodPost, summary: "Create a " + name + ", or several at once", success: http.StatusCreated, says: "All of them were created.",
-			description: "An array is created whole or not at all.", needsBody: true, also: []int{http.StatusConflict},
+			description: "An array is created whole or not at all.", needsBody: true, createsBelow: "/" + name + "/{name}", also: []int{http.StatusConflict},
 			body:    openapi.Of("anyOf", []openapi.Object{named, openapi.Of("type", "array", "items", named)}),
 			example: append(openapi.Of("name", name+"1"), example...)},
 		{method: http.MethodPatch, summary: "Change the " + name + " that the body names", success: http.StatusCreated, says: "It was changed.",
@@ -133,12 +136,13 @@ func (w *modelWalk) entries(at spot, n *yang.Node) {
 		at = at.key(w.schemas, n, k, k.Name())
 	}
 	w.resource(at, &target{service: w.info.Name, node: n, kind: kindEntry})
+	at.within = at.path
 	w.children(at, n)
 }
 
 // resource describes what a target is, by the methods that it has.
 func (w *modelWalk) resource(at spot, t *target) {
-	p := pathDoc{path: at.path, params: at.params}
+	p := pathDoc{path: at.path, params: at.params, within: at.within}
 	for _, m := range t.methods() {
 		var o operationDoc
 		switch {

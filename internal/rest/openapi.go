@@ -106,6 +106,10 @@ type describer struct {
 	schemas *openapi.Schemas
 	paths   openapi.Object
 	ids     map[string]bool
+	// operations are the names of a path's operations, by the method; within are the paths of what is created within
+	// what another path names.
+	operations map[string]map[string]string
+	within     map[string][]pathDoc
 	// used are the statuses of errors that occur.
 	used map[int]bool
 }
@@ -121,11 +125,12 @@ with the name of a cube is redirected (308) to the same path behind the name of 
 
 // describe makes the document.
 func (b *describer) describe(services []topology.ServiceInfo) ([]byte, error) {
-	b.used = map[int]bool{}
+	b.used, b.operations, b.within = map[int]bool{}, map[string]map[string]string{}, map[string][]pathDoc{}
 	b.define()
 	tags := []openapi.Object{openapi.Of("name", "polycube", "description", "The framework's own resources.")}
-	for _, p := range frameworkPaths(b.schemas) {
-		b.add("polycube", p)
+	paths := frameworkPaths(b.schemas)
+	for i := range paths {
+		paths[i].tag = "polycube"
 	}
 	for _, info := range services {
 		schema, err := b.server.manager.Schema(info.Name)
@@ -137,8 +142,15 @@ func (b *describer) describe(services []topology.ServiceInfo) ([]byte, error) {
 		}
 		tags = append(tags, openapi.Of("name", info.Name, "description", info.Description))
 		for _, p := range servicePaths(b.schemas, info, schema) {
-			b.add(info.Name, p)
+			p.tag = info.Name
+			paths = append(paths, p)
 		}
+	}
+	for _, p := range paths {
+		b.name(p) // links lead to paths that come later
+	}
+	for _, p := range paths {
+		b.add(p)
 	}
 	return encode(openapi.Of(
 		"openapi", string(b.version),
@@ -188,8 +200,20 @@ func (b *describer) securitySchemes() openapi.Object {
 	return out
 }
 
+// name gives a path's operations their names.
+func (b *describer) name(p pathDoc) {
+	ids := map[string]string{}
+	for _, o := range p.operations {
+		ids[o.method] = b.id(o.method, p.path)
+		if o.creates && o.method == http.MethodPost {
+			b.within[p.within] = append(b.within[p.within], p)
+		}
+	}
+	b.operations[p.path] = ids
+}
+
 // add writes a path with its operations.
-func (b *describer) add(tag string, p pathDoc) {
+func (b *describer) add(p pathDoc) {
 	item := openapi.Object{}
 	if len(p.params) > 0 {
 		params := make([]openapi.Object, len(p.params))
@@ -198,19 +222,15 @@ func (b *describer) add(tag string, p pathDoc) {
 		}
 		item = item.With("parameters", params)
 	}
-	ids := map[string]string{}
 	for _, o := range p.operations {
-		ids[o.method] = b.id(o.method, p.path)
-	}
-	for _, o := range p.operations {
-		item = item.With(strings.ToLower(o.method), b.operation(tag, p, o, ids))
+		item = item.With(strings.ToLower(o.method), b.operation(p, o))
 	}
 	b.paths = b.paths.With(p.path, item)
 }
 
-// operation describes one method; ids are the names of all of the path.
-func (b *describer) operation(tag string, p pathDoc, o operationDoc, ids map[string]string) openapi.Object {
-	out := openapi.Of("tags", []string{tag}, "operationId", ids[o.method], "summary", o.summary)
+// operation describes one method.
+func (b *describer) operation(p pathDoc, o operationDoc) openapi.Object {
+	out := openapi.Of("tags", []string{p.tag}, "operationId", b.operations[p.path][o.method], "summary", o.summary)
 	if o.description != "" {
 		out = out.With("description", o.description)
 	}
@@ -231,8 +251,8 @@ func (b *describer) operation(tag string, p pathDoc, o operationDoc, ids map[str
 	responses := openapi.Object{}
 	if o.success != 0 {
 		response := o.response()
-		if o.creates {
-			response = response.With("links", linksTo(p, ids))
+		if links := b.links(p, o); links != nil {
+			response = response.With("links", links)
 		}
 		responses = openapi.Of(strconv.Itoa(o.success), response)
 	}
@@ -246,15 +266,29 @@ func (b *describer) operation(tag string, p pathDoc, o operationDoc, ids map[str
 	return out.With("responses", responses)
 }
 
-// linksTo says what can be done with what was created.
-func linksTo(p pathDoc, ids map[string]string) openapi.Object {
-	parameters := openapi.Object{}
-	for _, q := range p.params {
-		parameters = parameters.With(q.name, "$request.path."+q.name)
+// links say what can be done with what an operation has created.
+func (b *describer) links(p pathDoc, o operationDoc) openapi.Object {
+	parameters, path := openapi.Object{}, p.path
+	switch {
+	case o.creates:
+		for _, q := range p.params {
+			parameters = parameters.With(q.name, "$request.path."+q.name)
+		}
+	case o.createsBelow != "": // an array has no name, and the links lead nowhere
+		path, parameters = o.createsBelow, openapi.Of("name", "$request.body#/name")
+	default:
+		return nil
 	}
 	out := openapi.Object{}
 	for _, method := range []string{http.MethodGet, http.MethodPatch, http.MethodDelete} {
-		out = out.With(strings.ToLower(method), openapi.Of("operationId", ids[method], "parameters", parameters))
+		if id := b.operations[path][method]; id != "" {
+			out = out.With(strings.ToLower(method), openapi.Of("operationId", id, "parameters", parameters))
+		}
+	}
+	for _, inner := range b.within[path] {
+		words := strings.FieldsFunc(strings.TrimPrefix(inner.path, path), func(r rune) bool { return r == '/' })
+		words = slices.DeleteFunc(words, func(w string) bool { return strings.HasPrefix(w, "{") })
+		out = out.With("post_"+strings.Join(words, "_"), openapi.Of("operationId", b.operations[inner.path][http.MethodPost], "parameters", parameters))
 	}
 	return out
 }

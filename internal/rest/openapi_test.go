@@ -166,6 +166,57 @@ func checkParameters(t *testing.T, path string, raw json.RawMessage) {
 	}
 }
 
+// TestLinksOfTheDescription: what was created is linked to what can be done with it and created in it; a link leads to an
+// operation, with parameters that its path has.
+func TestLinksOfTheDescription(t *testing.T) {
+	l := newLab(t, Options{}, false)
+	d, _ := l.described(t, "")
+	type operation struct {
+		ID        string `json:"operationId"`
+		Responses map[string]struct {
+			Links map[string]struct {
+				OperationID string            `json:"operationId"`
+				Parameters  map[string]string `json:"parameters"`
+			} `json:"links"`
+		} `json:"responses"`
+	}
+	operations, pathOf := map[string]operation{}, map[string]string{}
+	for path, item := range d.Paths {
+		for method, raw := range item {
+			if method == "parameters" {
+				continue
+			}
+			var o operation
+			if err := json.Unmarshal(raw, &o); err != nil {
+				t.Fatal(err)
+			}
+			operations[method+" "+path], pathOf[o.ID] = o, path
+		}
+	}
+	for from, want := range map[string]string{
+		"post /lab":                                  "delete get patch post_fdb_entry post_ports post_route",
+		"post /lab/{name}":                           "delete get patch post_fdb_entry post_ports post_route",
+		"put /lab/{name}":                            "delete get patch post_fdb_entry post_ports post_route",
+		"post /lab/{name}/ports/{ports_name}":        "delete get patch",
+		"post /lab/{name}/ports":                     "",
+		"get /lab/{name}":                            "",
+		"post /lab/{name}/route/{network}/{nexthop}": "delete get patch",
+	} {
+		var names []string
+		for name, link := range operations[from].Responses["201"].Links {
+			names = append(names, name)
+			for p := range link.Parameters {
+				if to := pathOf[link.OperationID]; !strings.Contains(to, "{"+p+"}") {
+					t.Errorf("%s: link %s to %q has parameter %s", from, name, to, p)
+				}
+			}
+		}
+		if slices.Sort(names); strings.Join(names, " ") != want || operations[from].ID == "" {
+			t.Errorf("%s (%s) has links %v, want %s", from, operations[from].ID, names, want)
+		}
+	}
+}
+
 func TestDescriptionIsAskedFor(t *testing.T) {
 	l := newLab(t, Options{}, false)
 	a := l.must(t, http.StatusOK, "GET", "/openapi.json", "")

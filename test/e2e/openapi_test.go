@@ -6,16 +6,19 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/polycube/polycube/test/netns"
 )
 
 // apiPort is that of daemons in namespaces of their own.
@@ -90,28 +93,27 @@ var keys = map[string]string{
 	"pbforwarder":           `, "path.id" = 1`,
 }
 
-// settings of schemathesis: what it checks, and the names of what there is to find.
-func settings(t *testing.T, d *daemon) string {
+// checks are those of every run of schemathesis.
+var checks = []string{"not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance",
+	"response_headers_conformance", "allow_header_conformance", "unsupported_method"}
+
+// settings of schemathesis: its hooks, what it checks, and what else a run needs.
+func settings(t *testing.T, d *daemon, hooks string, checks []string, more string) string {
 	t.Helper()
 	token, err := os.ReadFile(filepath.Join(d.dir, "run", "token"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b strings.Builder
-	hooks, err := filepath.Abs("testdata/openapi/hooks.py")
+	hooks, err = filepath.Abs(filepath.Join("testdata", "openapi", hooks))
 	if err != nil {
 		t.Fatal(err)
 	}
+	var b strings.Builder
 	fmt.Fprintf(&b, "hooks = %q\nheaders = { Authorization = %q }\n[checks]\nenabled = false\n", hooks, "Bearer "+strings.TrimSpace(string(token)))
-	for _, check := range []string{"not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance",
-		"response_headers_conformance", "allow_header_conformance", "unsupported_method"} {
+	for _, check := range checks {
 		fmt.Fprintf(&b, "%s.enabled = true\n", check)
 	}
-	for service, key := range keys {
-		fmt.Fprintf(&b, "[[operations]]\ninclude-path-regex = '^/%s/\\{name\\}/'\n"+
-			"parameters = { \"path.name\" = %q, \"header.If-Match\" = \"*\", \"path.ports_name\" = \"port1\"%s }\n",
-			service, service+"1", key)
-	}
+	b.WriteString(more)
 	file := filepath.Join(t.TempDir(), "schemathesis.toml")
 	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
@@ -119,44 +121,136 @@ func settings(t *testing.T, d *daemon) string {
 	return file
 }
 
-// TestSchemathesisFindsNothing: no answer is a failure of the daemon, and none is not described. Streams of packets, which
-// do not end, are left out; so is help in the short form.
-func TestSchemathesisFindsNothing(t *testing.T) {
-	t.Parallel()
-	tool := python(t, "schemathesis")
-	m := newMachine(t)
-	for _, name := range []string{"hello", "bridge", "station", "routed", "sorted"} {
-		m.lab.Host(name, "")
+// pinned names what there is to find.
+func pinned() string {
+	var b strings.Builder
+	for service, key := range keys {
+		fmt.Fprintf(&b, "[[operations]]\ninclude-path-regex = '^/%s/\\{name\\}/'\n"+
+			"parameters = { \"path.name\" = %q, \"header.If-Match\" = \"*\", \"path.ports_name\" = \"port1\"%s }\n",
+			service, service+"1", key)
 	}
-	d := m.Start("--port", apiPort)
-	if status, body, err := d.Request(http.MethodPost, "/cubes", inhabitants); err != nil || status != http.StatusCreated {
+	return b.String()
+}
+
+// schemathesis runs on a daemon that has some cubes, finds nothing, and returns what it says of itself. Streams of packets,
+// which do not end, are left out.
+func (d *daemon) schemathesis(t *testing.T, cubes, settings string, args ...string) string {
+	t.Helper()
+	if status, body, err := d.Request(http.MethodPost, "/cubes", cubes); err != nil || status != http.StatusCreated {
 		t.Fatalf("status %d, %v: %s", status, err, body)
 	}
-	args := []string{"--config-file", settings(t, d), "run", "http://localhost:" + apiPort + "/openapi.json", "--no-color", "--warnings", "off",
-		"--seed", "1", "--exclude-path-regex", "^/(trace|capture|events)"}
-	if soak {
-		args = append(args, "--max-examples", "100", "--phases", "examples,coverage,fuzzing,stateful")
-	} else {
-		args = append(args, "--max-examples", "1", "--phases", "examples,fuzzing,stateful", "--exclude-method", "OPTIONS")
-	}
-	cmd := d.lab.Command(tool, args...)
+	args = append([]string{"--config-file", settings, "run", "http://localhost:" + apiPort + "/openapi.json", "--no-color", "--warnings", "off",
+		"--seed", "1", "--exclude-path-regex", "^/(trace|capture|events)"}, args...)
+	cmd := d.lab.Command(python(t, "schemathesis"), args...)
 	cmd.Dir = t.TempDir() // it writes reports where it runs
 	r := run(t, cmd, "")
 	if r.code != 0 {
 		t.Error(r)
 	}
-	counts := regexp.MustCompile(`(?s)Selected: (\d+)/\d+\s+Tested: (\d+)`).FindStringSubmatch(r.stdout)
-	if counts == nil || counts[1] != counts[2] || len(counts[1]) < 3 {
-		t.Errorf("not all operations were tested, %q:\n%s", counts, r.stdout)
-	}
 	if _, summary, ok := strings.Cut(r.stdout, "= SUMMARY ="); ok {
 		t.Log(summary)
 	}
 	d.Alive()
-	netns.Eventually(t, patience, func() error {
-		if status, _, err := d.Request(http.MethodGet, "/version", ""); err != nil || status != http.StatusOK {
-			return fmt.Errorf("status %d, %w", status, err)
+	return r.stdout
+}
+
+// TestSchemathesisFindsNothing: no answer is a failure of the daemon, and none is not described. Help is left out in the
+// short form.
+func TestSchemathesisFindsNothing(t *testing.T) {
+	t.Parallel()
+	python(t, "schemathesis")
+	m := newMachine(t)
+	for _, name := range []string{"hello", "bridge", "station", "routed", "sorted"} {
+		m.lab.Host(name, "")
+	}
+	args := []string{"--max-examples", "1", "--phases", "examples,fuzzing", "--exclude-method", "OPTIONS"}
+	if soak {
+		args = []string{"--max-examples", "100", "--phases", "examples,coverage,fuzzing"}
+	}
+	d := m.Start("--port", apiPort)
+	said := d.schemathesis(t, inhabitants, settings(t, d, "hooks.py", checks, pinned()), args...)
+	counts := regexp.MustCompile(`(?s)Selected: (\d+)/\d+\s+Tested: (\d+)`).FindStringSubmatch(said)
+	if counts == nil || counts[1] != counts[2] || len(counts[1]) < 3 {
+		t.Errorf("not all operations were tested, %q:\n%s", counts, said)
+	}
+}
+
+// grounds are cubes in which most entries can be created at once.
+const grounds = `[{"name":"simplebridge1","service-name":"simplebridge","ports":[{"name":"port1"}]},
+	{"name":"simpleforwarder1","service-name":"simpleforwarder","ports":[{"name":"port1"}]},
+	{"name":"bridge1","service-name":"bridge","stp-enabled":true,"ports":[{"name":"port1","mode":"trunk"}]},
+	{"name":"router1","service-name":"router","ports":[{"name":"port1","ip":"10.0.1.1/24"}]},
+	{"name":"pbforwarder1","service-name":"pbforwarder","ports":[{"name":"port1"}]}]`
+
+// TestChainsOfRequests: schemathesis follows the links of the description, from what a request has created to reading,
+// changing, deleting it, and creating more in it, in any order. What was created is there, what was deleted is not, and
+// nothing else is wrong that it would find in single requests.
+func TestChainsOfRequests(t *testing.T) {
+	t.Parallel()
+	python(t, "schemathesis")
+	chains := "[phases.stateful]\nmax-steps = 24\n[phases.stateful.inference]\nalgorithms = []\n"
+	args := []string{"--max-examples", "15", "--mode", "positive"}
+	least := 20
+	if soak {
+		chains = "[phases.stateful]\nmax-steps = 50\n" // with links that it infers by itself, some thousands
+		args, least = []string{"--max-time", "1200"}, 150
+	}
+	d := newMachine(t).Start("--port", apiPort)
+	settings := settings(t, d, "chains.py", slices.Concat(checks, []string{"use_after_free", "ensure_resource_availability"}), chains)
+	said := d.schemathesis(t, grounds, settings, append(args, "--phases", "stateful", "--exclude-method", "OPTIONS")...)
+	covered := 0
+	if m := regexp.MustCompile(`API Links: +(\d+) covered`).FindStringSubmatch(said); m != nil {
+		covered, _ = strconv.Atoi(m[1])
+	}
+	t.Logf("%d links were followed", covered)
+	if covered < least {
+		t.Errorf("%d links were followed, want %d:\n%s", covered, least, said)
+	}
+}
+
+// TestExamplesOfTheDescriptionAreTaken: what the description gives as the body that creates a cube or an entry does so.
+func TestExamplesOfTheDescriptionAreTaken(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	var described struct {
+		Paths map[string]struct {
+			Parameters []struct {
+				Name    string
+				Example any
+			}
+			Post struct {
+				RequestBody struct {
+					Content map[string]struct{ Example any }
+				}
+				Responses map[string]any
+			}
 		}
-		return nil
-	})
+	}
+	d.Get("/openapi.json", &described)
+	d.Must(http.StatusCreated, "POST", "/cubes", grounds)
+	tried := 0
+	for _, path := range slices.Sorted(maps.Keys(described.Paths)) {
+		p := described.Paths[path]
+		example, ok := p.Post.RequestBody.Content["application/json"].Example.(map[string]any)
+		container := strings.Count(path, "/") > 1 && !strings.HasSuffix(path, "}") // whether it can be there depends on others
+		if !ok || p.Post.Responses["201"] == nil || container {
+			continue
+		}
+		delete(example, "peer") // a port's: no other is there
+		at := path
+		for _, q := range p.Parameters {
+			at = strings.ReplaceAll(at, "{"+q.Name+"}", url.PathEscape(fmt.Sprint(q.Example)))
+		}
+		body, err := json.Marshal(example)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tried++
+		if status, text, err := d.Request("POST", at, string(body)); err != nil || status != http.StatusCreated && status != http.StatusConflict {
+			t.Errorf("POST %s %s: %d, %v: %s", at, body, status, err, clip(text))
+		}
+	}
+	if tried < 20 {
+		t.Errorf("only %d examples were tried", tried)
+	}
 }
