@@ -34,6 +34,8 @@ type Info struct {
 	// Up is the administrative state; Carrier tells that the link works as well, on a veth that both ends are up.
 	Up      bool
 	Carrier bool
+	// Speed is in Mbit/s, 0 when the device does not tell one, as most do not without carrier.
+	Speed uint32
 	// Kind is "physical", "loopback", "tun", "tap", or the kernel's name of a virtual kind: "veth", "bridge", "vlan"...
 	Kind string
 	// NoEthernet tells that what the device sends and receives does not begin with an Ethernet header.
@@ -77,7 +79,12 @@ func List() ([]Info, error) {
 		return nil, fmt.Errorf("list network devices: %w", err)
 	}
 	defer h.Close()
-	return list(h)
+	s, err := openSpeeds()
+	if err != nil {
+		return nil, fmt.Errorf("list network devices: %w", err)
+	}
+	defer s.close()
+	return list(h, s)
 }
 
 // listTries bounds the repetition of a listing.
@@ -94,10 +101,13 @@ func Listed[T any](list func() (T, error)) (T, error) {
 	}
 }
 
-func list(h *netlink.Handle) ([]Info, error) {
+func list(h *netlink.Handle, s *speeds) ([]Info, error) {
 	infos, err := Listed(func() ([]Info, error) { return listOnce(h) })
 	if err != nil {
 		return nil, fmt.Errorf("list network devices: %w", err)
+	}
+	for i := range infos {
+		infos[i].Speed = s.of(infos[i].Index)
 	}
 	return infos, nil
 }
@@ -146,6 +156,12 @@ func Get(name string) (Info, error) {
 		info.Addresses = append(info.Addresses, a.prefix)
 	}
 	sortPrefixes(info.Addresses)
+	s, err := openSpeeds()
+	if err != nil {
+		return Info{}, fmt.Errorf("network device %s: %w", name, err)
+	}
+	defer s.close()
+	info.Speed = s.of(info.Index)
 	return info, nil
 }
 
@@ -163,7 +179,7 @@ func linkByName(name string) (netlink.Link, error) {
 	return l, nil
 }
 
-// infoOf converts all but the addresses, which are separate messages.
+// infoOf converts all but the addresses and the speed, which are separate messages.
 func infoOf(l netlink.Link) Info {
 	a := l.Attrs()
 	info := Info{

@@ -2,7 +2,8 @@
 
 // Watching: one socket subscribed to links and addresses, so that their messages come in the order of the changes. The
 // messages update a table of what is known, and an event is a difference in that table; so a flood of messages that
-// change nothing is silent, and after lost messages a new listing is compared with the table in the same way.
+// change nothing is silent, and after lost messages a new listing is compared with the table in the same way. Speeds that
+// somebody sets come by another socket.
 
 package netdev
 
@@ -13,6 +14,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
@@ -29,8 +31,8 @@ const (
 	Added EventKind = iota + 1
 	// Removed is a device that is gone; Info is what was last known of it.
 	Removed
-	// Changed is a device whose name, state, carrier, MTU, MAC, addresses, kind or peer changed, or whose carrier went and
-	// came back; Old is what it was.
+	// Changed is a device whose name, state, carrier, speed, MTU, MAC, addresses, kind or peer changed, or whose carrier
+	// went and came back; Old is what it was.
 	Changed
 	// Synced follows the Added events of the devices that were there when Watch began. It has no Info.
 	Synced
@@ -81,14 +83,25 @@ func Watch(ctx context.Context, fn func(Event)) error {
 		return fmt.Errorf("watch network devices: %w", err)
 	}
 	defer h.Close()
+	speeds, err := openSpeeds()
+	if err != nil {
+		return fmt.Errorf("watch network devices: %w", err)
+	}
+	defer speeds.close()
 	stop := context.AfterFunc(ctx, s.Close)
 	defer stop()
 	w := &watcher{
 		known: map[int]Info{}, emit: fn,
-		list:    func() ([]Info, error) { return list(h) },
+		list:    func() ([]Info, error) { return list(h, speeds) },
 		receive: s.Receive,
 		drain:   func() error { return drain(s) },
+		speed:   speeds.of,
 	}
+	end, err := w.watchSpeeds(speeds)
+	if err != nil {
+		return fmt.Errorf("watch network devices: %w", err)
+	}
+	defer end()
 	err = w.run(ctx)
 	if ctx.Err() != nil {
 		return nil
@@ -114,19 +127,21 @@ func drain(s *nl.NetlinkSocket) error {
 
 // watcher keeps what is known. Its functions are fields so that tests can lose messages.
 type watcher struct {
+	mu      sync.Mutex // guards known and the order of events
 	known   map[int]Info
 	flaps   map[int]uint32 // how often the carrier has changed, as the kernel counts
 	emit    func(Event)
 	list    func() ([]Info, error)
 	receive func() ([]syscall.NetlinkMessage, *unix.SockaddrNetlink, error)
 	drain   func() error
+	speed   func(index int) uint32
 }
 
 func (w *watcher) run(ctx context.Context) error {
 	if err := w.resync(); err != nil {
 		return err
 	}
-	w.emit(Event{Kind: Synced})
+	w.tell(Event{Kind: Synced})
 	for ctx.Err() == nil {
 		msgs, from, err := w.receive()
 		switch {
@@ -153,6 +168,8 @@ func (w *watcher) run(ctx context.Context) error {
 
 // resync makes the table equal to a new listing. Those gone are told first: their names may have been taken.
 func (w *watcher) resync() error {
+	w.mu.Lock() // a speed that is set now is told after the listing
+	defer w.mu.Unlock()
 	infos, err := w.list()
 	if err != nil {
 		return err
@@ -219,7 +236,15 @@ func (w *watcher) flapped(index int, m []byte) bool {
 	return known && n-before >= 2
 }
 
+func (w *watcher) tell(e Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.emit(e)
+}
+
 func (w *watcher) message(m syscall.NetlinkMessage) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		// A bridge tells of its ports by the same messages, in a family of its own.
@@ -236,7 +261,7 @@ func (w *watcher) message(m syscall.NetlinkMessage) error {
 			return nil
 		}
 		info := infoOf(l)
-		info.Addresses = w.known[info.Index].Addresses
+		info.Addresses, info.Speed = w.known[info.Index].Addresses, w.speedOf(info)
 		if w.flapped(info.Index, m.Data) && w.known[info.Index].Index != 0 {
 			old := w.known[info.Index]
 			w.known[info.Index] = info
@@ -292,7 +317,7 @@ func (w *watcher) remove(index int) {
 
 // same leaves XDPMode out: the kernel does not tell of every change of it.
 func same(a, b Info) bool {
-	return a.Name == b.Name && slices.Equal(a.MAC, b.MAC) && a.MTU == b.MTU && a.Up == b.Up && a.Carrier == b.Carrier &&
+	return a.Name == b.Name && slices.Equal(a.MAC, b.MAC) && a.MTU == b.MTU && a.Up == b.Up && a.Carrier == b.Carrier && a.Speed == b.Speed &&
 		a.Kind == b.Kind && a.NoEthernet == b.NoEthernet && a.OwnOnly == b.OwnOnly && slices.Equal(a.Addresses, b.Addresses) && a.PeerIndex == b.PeerIndex && a.PeerNetnsID == b.PeerNetnsID
 }
 

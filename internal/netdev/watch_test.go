@@ -206,6 +206,7 @@ func TestNothingIsMissedWhenMessagesAreLost(t *testing.T) {
 func table(listings ...[]Info) (*watcher, *[]string) {
 	var told []string
 	w := &watcher{known: map[int]Info{}, drain: func() error { told = append(told, "drained"); return nil }}
+	w.speed = func(int) uint32 { return 0 }
 	w.emit = func(e Event) {
 		s := e.Kind.String()
 		if e.Kind != Synced {
