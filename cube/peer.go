@@ -10,7 +10,8 @@ import (
 
 // PeerWatcher is told what the ports of a standard cube are connected to, after a change is in force: once for each port
 // that has a peer when the cube is made, and then when the peer, or the netdev that it is, has changed. Several changes
-// may be told in one call.
+// may be told in one call. Where links change, too, LinkWatcher hears before it that one ceased to work, and after it that
+// one works.
 type PeerWatcher interface {
 	PeerChanged(port string, peer Peer)
 }
@@ -26,10 +27,12 @@ type Peer struct {
 	MAC       net.HardwareAddr
 	Addresses []netip.Prefix
 	MTU       int
+	// Speed is that of the link in Mbit/s, 0 while it is not known.
+	Speed uint32
 }
 
 // Equal says whether nothing changed from one Peer to another.
 func (p Peer) Equal(q Peer) bool {
-	return p.Name == q.Name && p.Netdev == q.Netdev && p.Index == q.Index && p.MTU == q.MTU && slices.Equal(p.MAC, q.MAC) &&
-		slices.Equal(p.Addresses, q.Addresses)
+	return p.Name == q.Name && p.Netdev == q.Netdev && p.Index == q.Index && p.MTU == q.MTU && p.Speed == q.Speed &&
+		slices.Equal(p.MAC, q.MAC) && slices.Equal(p.Addresses, q.Addresses)
 }

@@ -104,18 +104,27 @@ func status(up bool) string {
 }
 
 // notify tells cubes what the transaction changed around them. They hear of it by their mailbox, when the transaction is
-// over: a cube's code may want one of its own.
+// over: a cube's code may want one of its own. What ports are connected to comes after the links that ceased to work and
+// before those that work from now on: no link is used with what is known of another.
 func (t *txn) notify() {
+	var working []func()
 	for _, rec := range t.reached() {
 		u := t.next.units[rec.name]
 		for _, p := range rec.portsByIndex() {
-			t.notifyPort(u, rec, p)
+			if t.notifyPort(u, rec, p) {
+				w := u.inst.(cube.LinkWatcher)
+				working = append(working, func() { t.m.tell(u, "LinkChanged", func() { w.LinkChanged(p.name, true) }) })
+			}
 		}
 	}
 	t.m.tellParents()
+	for _, tell := range working {
+		tell()
+	}
 }
 
-func (t *txn) notifyPort(u *unit, rec *record, p *port) {
+// notifyPort tells a cube what changed of a port, but that its link works from now on: that it returns.
+func (t *txn) notifyPort(u *unit, rec *record, p *port) (works bool) {
 	var was *port
 	old := t.before(rec.name)
 	if old != nil {
@@ -129,16 +138,15 @@ func (t *txn) notifyPort(u *unit, rec *record, p *port) {
 	}
 	w, ok := u.inst.(cube.LinkWatcher)
 	if !ok {
-		return
+		return false
 	}
-	works, worked := t.next.works(rec, p), was != nil && t.old.works(old, was)
-	if works && worked && t.next.flaps(p) != t.old.flaps(was) {
+	works = t.next.works(rec, p)
+	worked := was != nil && t.old.works(old, was)
+	flapped := works && worked && t.next.flaps(p) != t.old.flaps(was)
+	if flapped || !works && (found || worked) {
 		t.m.tell(u, "LinkChanged", func() { w.LinkChanged(p.name, false) })
-		worked = false
 	}
-	if found || works != worked {
-		t.m.tell(u, "LinkChanged", func() { w.LinkChanged(p.name, works) })
-	}
+	return works && (found || flapped || !worked)
 }
 
 // works says whether a port's link carries frames, as far as the near end of it knows.

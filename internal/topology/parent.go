@@ -56,7 +56,7 @@ func (m *Manager) tellParents() {
 	for name, rec := range w.cubes {
 		u := w.units[name]
 		if !rec.transparent {
-			m.tellPeers(rec, u)
+			m.tellPeers(w, rec, u)
 			continue
 		}
 		watcher, ok := u.inst.(cube.ParentWatcher)

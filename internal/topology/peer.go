@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/netdev"
 )
 
 // peers is what a cube was told of the peers of its ports, or will be; under the manager's parents lock.
@@ -20,7 +21,7 @@ type peers struct {
 }
 
 // tellPeers tells a standard cube what changed of its peers. The parents lock is held.
-func (m *Manager) tellPeers(rec *record, u *unit) {
+func (m *Manager) tellPeers(w *world, rec *record, u *unit) {
 	watcher, ok := u.inst.(cube.PeerWatcher)
 	if !ok {
 		return
@@ -37,7 +38,7 @@ func (m *Manager) tellPeers(rec *record, u *unit) {
 		}
 	}
 	for name, port := range rec.ports {
-		is := m.peerOf(port)
+		is := m.peerOf(w, port)
 		if !is.Equal(p.told[name]) {
 			p.told[name], p.news[name] = is, is
 		}
@@ -56,14 +57,19 @@ func (m *Manager) tellPeers(rec *record, u *unit) {
 	})
 }
 
-// peerOf is what is known of a port's peer.
-func (m *Manager) peerOf(p *port) cube.Peer {
+// peerOf is what is known of a port's peer. A netdev that a request found before its event came is looked at.
+func (m *Manager) peerOf(w *world, p *port) cube.Peer {
 	out := cube.Peer{Name: p.peer}
 	at, err := parsePlace(p.peer)
 	if err != nil || at.netdev == "" {
 		return out
 	}
-	i := m.infos[at.netdev]
-	out.Netdev, out.Index, out.MAC, out.Addresses, out.MTU = at.netdev, i.Index, i.MAC, i.Addresses, i.MTU
+	i, known := m.infos[at.netdev]
+	if !known && w.links[at.netdev].index != 0 {
+		if i, err = m.netdevs.Get(at.netdev); err != nil {
+			i = netdev.Info{} // its event says what became of it
+		}
+	}
+	out.Netdev, out.Index, out.MAC, out.Addresses, out.MTU, out.Speed = at.netdev, i.Index, i.MAC, i.Addresses, i.MTU, i.Speed
 	return out
 }
