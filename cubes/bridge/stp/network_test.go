@@ -50,12 +50,17 @@ type node struct {
 	index int
 	cfg   Parameters
 	*Bridge
+	classic *classic // instead of an instance
 	alive   bool
 	wires   []*wire // by port
 	costs   []uint32
+	ids     []PortID
 	state   []State
 	flushes []int
 }
+
+// linux is the version of a bridge of another make.
+const linux Version = 0xff
 
 type network struct {
 	t       testing.TB
@@ -95,8 +100,13 @@ func (n *network) add(priority uint16, v Version) *node {
 	cfg := Parameters{ID: MakeBridgeID(priority, net.HardwareAddr{2, 0, 0, 0, byte(i >> 8), byte(i + 1)}), Version: v,
 		HelloTime: 2, MaxAge: 20, ForwardDelay: 15}
 	d := &node{n: n, index: i, cfg: cfg, alive: true}
-	d.Bridge = New(cfg, d)
 	n.nodes = append(n.nodes, d)
+	if v == linux {
+		d.cfg.Version = STP
+		d.classic = newClassic(d, d.cfg)
+		return d
+	}
+	d.Bridge = New(cfg, d)
 	n.after(time.Duration(n.rng.IntN(1000))*time.Millisecond, d.second)
 	return d
 }
@@ -109,31 +119,44 @@ func (d *node) second() {
 	d.n.after(time.Second, d.second)
 }
 
-// join makes a wire between new ports of nodes. It is not up.
+// join makes a wire between new ports of nodes, of one cost. It is not up.
 func (n *network) join(shared bool, nodes ...int) *wire {
 	w := &wire{delay: time.Duration(100+n.rng.IntN(5000)) * time.Microsecond}
 	for _, i := range nodes {
-		d := n.nodes[i]
-		port := len(d.wires)
-		w.ends = append(w.ends, end{i, port})
-		cost := []uint32{4, 4, 4, 19, 100}[n.rng.IntN(5)]
-		d.wires, d.costs = append(d.wires, w), append(d.costs, cost)
-		d.state, d.flushes = append(d.state, Disabled), append(d.flushes, 0)
-		cfg := PortParameters{ID: MakePortID(uint8(16*n.rng.IntN(16)), uint16(port+1)), PathCost: cost, AutoEdge: true}
-		if shared {
-			cfg.PointToPoint = ForceFalse
-		}
-		d.AddPort(port, cfg, Disabled)
+		n.plug(w, i, []uint32{4, 4, 4, 19, 100}[n.rng.IntN(5)], PortID(0x10*n.rng.IntN(16)), shared)
 	}
 	n.wires = append(n.wires, w)
 	return w
+}
+
+// plug joins a new port of a node to a wire.
+func (n *network) plug(w *wire, i int, cost uint32, priority PortID, shared bool) {
+	d := n.nodes[i]
+	port := len(d.wires)
+	w.ends = append(w.ends, end{i, port})
+	id := MakePortID(uint8(priority), uint16(port+1))
+	d.wires, d.costs, d.ids = append(d.wires, w), append(d.costs, cost), append(d.ids, id)
+	d.state, d.flushes = append(d.state, Disabled), append(d.flushes, 0)
+	if d.classic != nil {
+		d.classic.addPort(id, cost)
+		return
+	}
+	cfg := PortParameters{ID: id, PathCost: cost, AutoEdge: true}
+	if shared {
+		cfg.PointToPoint = ForceFalse
+	}
+	d.AddPort(port, cfg, Disabled)
 }
 
 func (n *network) set(w *wire, up bool) {
 	w.up = up
 	w.gone++
 	for _, e := range w.ends {
-		if d := n.nodes[e.node]; d.alive {
+		switch d := n.nodes[e.node]; {
+		case !d.alive:
+		case d.classic != nil:
+			d.classic.setUp(e.port, up)
+		default:
 			d.SetPortUp(e.port, up)
 		}
 	}
@@ -156,6 +179,30 @@ func (n *network) kill(d *node) {
 	}
 }
 
+func (d *node) receive(port int, bpdu []byte) error {
+	if d.classic != nil {
+		return d.classic.receive(port, bpdu)
+	}
+	return d.Receive(port, bpdu)
+}
+
+// role is that of a port, root what the node takes for the root and the cost of the way there.
+func (d *node) role(port int) Role {
+	if d.classic != nil {
+		return d.classic.role(port)
+	}
+	st, _ := d.PortStatus(port)
+	return st.Role
+}
+
+func (d *node) root() (BridgeID, uint32) {
+	if d.classic != nil {
+		return d.classic.root.Root, d.classic.root.Cost
+	}
+	s := d.Status()
+	return s.Root, s.RootCost
+}
+
 // Send implements Sink.
 func (d *node) Send(port int, bpdu []byte) {
 	n, w := d.n, d.wires[port]
@@ -163,7 +210,7 @@ func (d *node) Send(port int, bpdu []byte) {
 	n.after(w.delay, func() {
 		for _, e := range w.ends {
 			if to := n.nodes[e.node]; w.up && w.gone == gone && to.alive && e != (end{d.index, port}) {
-				if err := to.Receive(e.port, bpdu); err != nil && !errors.Is(err, ErrTooOld) {
+				if err := to.receive(e.port, bpdu); err != nil && !errors.Is(err, ErrTooOld) {
 					n.t.Errorf("bridge %d refuses what bridge %d sent: %v", e.node, d.index, err)
 				}
 			}
@@ -190,11 +237,28 @@ func (d *node) Flush(port int) { d.flushes[port]++ }
 
 // loop looks for a way that frames can go round: bridges and wires are joined by ports that forward.
 func (n *network) loop() string {
+	loop := ""
+	n.parts(func(e end) {
+		if loop == "" {
+			loop = fmt.Sprintf("closed by port %d of bridge %d\n%s", e.port, e.node, n)
+		}
+	})
+	return loop
+}
+
+// connected says whether frames get from one bridge to another.
+func (n *network) connected(a, b int) bool {
+	find := n.parts(func(end) {})
+	return find(a) == find(b)
+}
+
+// parts finds what ports that forward connect, bridges by their index; round is called for an end that closes a loop.
+func (n *network) parts(round func(end)) (find func(int) int) {
 	parent := make([]int, len(n.nodes)+len(n.wires))
 	for i := range parent {
 		parent[i] = i
 	}
-	find := func(i int) int {
+	find = func(i int) int {
 		for parent[i] != i {
 			i = parent[i]
 		}
@@ -208,12 +272,12 @@ func (n *network) loop() string {
 			}
 			a, b := find(e.node), find(len(n.nodes)+i)
 			if a == b {
-				return fmt.Sprintf("closed by port %d of bridge %d\n%s", e.port, e.node, n)
+				round(e)
 			}
 			parent[a] = b
 		}
 	}
-	return ""
+	return find
 }
 
 // String shows who is joined to whom and how.
@@ -222,8 +286,8 @@ func (n *network) String() (s string) {
 		s += fmt.Sprintf("wire %d up=%v:", i, w.up)
 		for _, e := range w.ends {
 			d := n.nodes[e.node]
-			st, _ := d.PortStatus(e.port)
-			s += fmt.Sprintf("  %d/%d(%v alive=%v) %v %v cost %d", e.node, e.port, d.cfg.Version, d.alive, st.Role, d.state[e.port], d.costs[e.port])
+			s += fmt.Sprintf("  %d/%d(%v classic=%v alive=%v) %v %v cost %d", e.node, e.port, d.cfg.Version, d.classic != nil, d.alive,
+				d.role(e.port), d.state[e.port], d.costs[e.port])
 		}
 		s += "\n"
 	}

@@ -27,7 +27,7 @@ func (n *network) reference() map[end]Role {
 	best := map[*wire]end{}
 	offerOf := func(e end) offer {
 		d := n.nodes[e.node]
-		return offer{cost[e.node], d.cfg.ID, d.by[e.port].cfg.ID}
+		return offer{cost[e.node], d.cfg.ID, d.ids[e.port]}
 	}
 	for _, w := range n.wires {
 		for _, e := range n.live(w) {
@@ -58,7 +58,7 @@ func (n *network) reference() map[end]Role {
 			o := offerOf(b)
 			o.cost += uint64(d.costs[port])
 			c := o.compare(through)
-			if roots[i] != d.cfg.ID && (!found || c < 0 || c == 0 && d.by[port].cfg.ID < d.by[root.port].cfg.ID) {
+			if roots[i] != d.cfg.ID && (!found || c < 0 || c == 0 && d.ids[port] < d.ids[root.port]) {
 				root, through, found = e, o, true
 			}
 		}
@@ -110,13 +110,15 @@ func (n *network) wrong() (out []string) {
 	roots, cost := n.distances()
 	for e, want := range n.reference() {
 		d := n.nodes[e.node]
-		st, _ := d.PortStatus(e.port)
 		forwards := want == RootPort || want == DesignatedPort
-		if st.Role != want || (d.state[e.port] == Forwarding) != forwards {
-			out = append(out, cmpText(e, st.Role, d.state[e.port], want))
+		if is := d.role(e.port); is != want || (d.state[e.port] == Forwarding) != forwards {
+			out = append(out, cmpText(e, is, d.state[e.port], want))
 		}
-		if s := d.Status(); s.Root != roots[e.node] || uint64(s.RootCost) != cost[e.node] || s.Stalled != 0 {
-			out = append(out, cmpText(e, s.Root, s.RootCost, roots[e.node], cost[e.node], s.Stalled))
+		if root, is := d.root(); root != roots[e.node] || uint64(is) != cost[e.node] {
+			out = append(out, cmpText(e, root, is, roots[e.node], cost[e.node]))
+		}
+		if d.classic == nil && d.Status().Stalled != 0 {
+			out = append(out, cmpText(e, "stalled", d.Status().Stalled))
 		}
 	}
 	return out
