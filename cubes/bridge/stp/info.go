@@ -156,6 +156,8 @@ func (p *port) setTcFlags(m message) {
 	p.rcvdTcn = p.rcvdTcn || m.Type == typeTCN
 	p.rcvdTc = p.rcvdTc || m.has(flagTC)
 	p.rcvdTcAck = p.rcvdTcAck || m.Type == typeConfig && m.has(flagTCAck)
+	// In STP the root tells of a change again and again, in RSTP each bridge does for a moment.
+	p.rcvdNews = p.rcvdNews || m.Type == typeTCN || m.Type == typeRST && m.has(flagTC)
 }
 
 func (p *port) updtRcvdInfoWhile() {

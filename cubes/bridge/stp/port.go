@@ -29,12 +29,14 @@ type port struct {
 	// Timers, in seconds.
 	helloWhen, tcWhile, fdWhile, rcvdInfoWhile, rrWhile, rbWhile, mdelayWhile, edgeDelayWhile, txCount uint16
 
-	info                                         infoIs
-	portPriority, designatedPriority             vector
-	portTimes, designatedTimes                   times
-	msg                                          message
-	rcvdMsg, rcvdRSTP, rcvdSTP                   bool
-	rcvdTc, rcvdTcn, rcvdTcAck, tcAck, tcProp    bool
+	info                                      infoIs
+	portPriority, designatedPriority          vector
+	portTimes, designatedTimes                times
+	msg                                       message
+	rcvdMsg, rcvdRSTP, rcvdSTP                bool
+	rcvdTc, rcvdTcn, rcvdTcAck, tcAck, tcProp bool
+	// rcvdNews and newsProp say that what was received, or is to be told on, may be another change than the last one.
+	rcvdNews, newsProp                           bool
 	role, selectedRole                           Role
 	selected, reselect, updtInfo                 bool
 	agree, agreed, proposed, proposing, disputed bool

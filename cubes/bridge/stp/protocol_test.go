@@ -385,3 +385,59 @@ func TestAPortThatDoesNotComeBackIsClosed(t *testing.T) {
 		t.Errorf("the port is %v", r.states[0])
 	}
 }
+
+// toldFor is for how many seconds port 1, whose neighbour speaks STP, tells of a change, while port 0 hears a root.
+func toldFor(t *testing.T, b *Bridge, r *record, seconds int, root func(second int) []byte) (last int) {
+	t.Helper()
+	for i := range seconds {
+		clear(r.sent)
+		receive(t, b, 0, root(i))
+		receive(t, b, 1, from(worse, typeConfig, 0))
+		b.Tick()
+		if r.last(1).has(flagTC) && r.last(1).Type == typeConfig {
+			last = i + 1
+		}
+	}
+	return last
+}
+
+// wholeTime is the maximum age and the forward delay.
+const wholeTime = 20 + 15
+
+// A bridge that speaks STP forgets what it learned within a forward delay while it is told of a change, and may hear of the
+// change late: each change has the whole time, though another one is told of already.
+func TestEachChangeIsToldToSTPForItsWholeTime(t *testing.T) {
+	b, r := bench(t, nil)
+	root := func(int) []byte { return from(better, typeRST, designatedFlags|0x30) }
+	toldFor(t, b, r, 120, root)
+	receive(t, b, 2, message{Type: typeTCN}.bytes())
+	if r.states[1] != Forwarding || r.states[2] != Forwarding {
+		t.Fatalf("states %v", r.states)
+	}
+	if last := toldFor(t, b, r, 20, root); last < 20-2 {
+		t.Fatalf("told for %d s", last)
+	}
+	receive(t, b, 2, message{Type: typeTCN}.bytes())
+	if last := toldFor(t, b, r, 60, root); last < wholeTime-2 || last > wholeTime {
+		t.Errorf("told for %d s after a second change, want %d", last, wholeTime)
+	}
+}
+
+// What a root repeats is one change: its neighbours' neighbours are not told of it for longer the further away they are.
+func TestARepeatedChangeIsOne(t *testing.T) {
+	b, r := bench(t, nil)
+	quiet := func(int) []byte { return from(better, typeConfig, 0) }
+	toldFor(t, b, r, 120, quiet)
+	if r.states[1] != Forwarding || r.states[0] != Forwarding {
+		t.Fatalf("states %v", r.states)
+	}
+	last := toldFor(t, b, r, 80, func(second int) []byte {
+		if second < 20 {
+			return from(better, typeConfig, flagTC)
+		}
+		return quiet(second)
+	})
+	if last < wholeTime-2 || last > wholeTime {
+		t.Errorf("told for %d s, want %d", last, wholeTime)
+	}
+}

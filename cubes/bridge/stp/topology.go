@@ -46,12 +46,14 @@ func (p *port) changeTopology() bool {
 	return false
 }
 
-func (p *port) forgetTold() { p.rcvdTc, p.rcvdTcn, p.rcvdTcAck, p.tcProp = false, false, false, false }
+func (p *port) forgetTold() {
+	p.rcvdTc, p.rcvdTcn, p.rcvdTcAck, p.tcProp, p.rcvdNews, p.newsProp = false, false, false, false, false, false
+}
 
 func (p *port) detectChange() {
 	p.tcm = tcActive
-	p.newTcWhile()
-	p.setTcPropTree()
+	p.newTcWhile(true)
+	p.setTcPropTree(true)
 	p.newInfo = true
 	p.b.changes++
 	p.b.sinceChange = 0
@@ -64,18 +66,18 @@ func (p *port) spreadChange(active bool) bool {
 		p.forgetTold()
 	case p.rcvdTcn || p.rcvdTc:
 		if p.rcvdTcn {
-			p.newTcWhile()
+			p.newTcWhile(true)
 		}
 		if p.role == DesignatedPort {
 			p.tcAck = true
 		}
-		p.rcvdTcn, p.rcvdTc = false, false
 		p.b.changes++
 		p.b.sinceChange = 0
-		p.setTcPropTree()
+		p.setTcPropTree(p.rcvdNews)
+		p.rcvdTcn, p.rcvdTc, p.rcvdNews = false, false, false
 	case p.tcProp:
-		p.tcProp = false
-		p.newTcWhile()
+		p.newTcWhile(p.newsProp)
+		p.tcProp, p.newsProp = false, false
 		p.b.sink.Flush(p.key)
 	case p.rcvdTcAck:
 		p.tcWhile, p.rcvdTcAck = 0, false
@@ -85,23 +87,23 @@ func (p *port) spreadChange(active bool) bool {
 	return true
 }
 
-// newTcWhile is 17.21.7: RSTP tells everybody itself for a while, STP tells the root, who does.
-func (p *port) newTcWhile() {
-	if p.tcWhile != 0 {
-		return
-	}
-	if p.sendRSTP {
+// newTcWhile is 17.21.7: RSTP tells everybody itself for a while, STP tells the root, who does. Where a neighbour speaks STP
+// each change has the whole time, as in 802.1D-1998 (8.6.14.3 starts the timer again): with what the last one left of it, the
+// neighbour may have less than the forward delay in which it forgets, and then keep what it learned for minutes.
+func (p *port) newTcWhile(news bool) {
+	switch {
+	case p.sendRSTP && p.tcWhile == 0:
 		p.tcWhile, p.newInfo = p.helloTime()+1, true
-		return
+	case !p.sendRSTP && (p.tcWhile == 0 || news):
+		p.tcWhile = p.b.rootTimes.MaxAge + p.b.rootTimes.ForwardDelay
+		p.newInfo = p.newInfo || p.role == RootPort
 	}
-	p.tcWhile = p.b.rootTimes.MaxAge + p.b.rootTimes.ForwardDelay
-	p.newInfo = p.newInfo || p.role == RootPort
 }
 
-func (p *port) setTcPropTree() {
+func (p *port) setTcPropTree(news bool) {
 	for _, q := range p.b.ports {
 		if q != p {
-			q.tcProp = true
+			q.tcProp, q.newsProp = true, q.newsProp || news
 		}
 	}
 }
