@@ -98,7 +98,8 @@ type STP struct {
 
 // PortSTP are the parameters of a port in the spanning tree of a VLAN.
 type PortSTP struct {
-	VLAN           uint16       `json:"vlan"`
+	VLAN uint16 `json:"vlan"`
+	// PathCost is 0 when it is to follow the speed.
 	PathCost       uint32       `json:"path-cost"`
 	PortPriority   uint8        `json:"port-priority"`
 	AdminEdge      bool         `json:"admin-edge"`
@@ -106,6 +107,16 @@ type PortSTP struct {
 	PointToPoint   PointToPoint `json:"point-to-point"`
 	RestrictedRole bool         `json:"restricted-role"`
 	RestrictedTCN  bool         `json:"restricted-tcn"`
+}
+
+// port is the port of a name, nil when there is none.
+func (c *Config) port(name string) *Port {
+	for i := range c.Ports {
+		if c.Ports[i].Name == name {
+			return &c.Ports[i]
+		}
+	}
+	return nil
 }
 
 // defaultVLAN is the one that every port has at first.

@@ -8,7 +8,6 @@ package bridge
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/polycube/polycube/cube"
@@ -29,8 +28,9 @@ type bpdus struct {
 type spanning struct {
 	b     *bridge
 	trees map[uint16]*tree
-	// up are the ports whose links work, by name.
-	up map[string]bool
+	// up are the ports whose links work, peers what ports are connected to, by name.
+	up    map[string]bool
+	peers map[string]cube.Peer
 
 	sign   cube.Table[uint32, uint64]
 	limits cube.Table[uint32, bpdus]
@@ -56,7 +56,7 @@ type tree struct {
 }
 
 func newSpanning(b *bridge) *spanning {
-	s := &spanning{b: b, trees: map[uint16]*tree{}, up: map[string]bool{}, changed: map[portVLAN]portState{}}
+	s := &spanning{b: b, trees: map[uint16]*tree{}, up: map[string]bool{}, peers: map[string]cube.Peer{}, changed: map[portVLAN]portState{}}
 	s.flush.s = s
 	return s
 }
@@ -103,9 +103,9 @@ func (s *spanning) follow(is *Config) error {
 			return err
 		}
 	}
-	maps.DeleteFunc(s.up, func(port string, _ bool) bool {
-		return !slices.ContainsFunc(is.Ports, func(p Port) bool { return p.Name == port })
-	})
+	gone := func(port string) bool { return is.port(port) == nil }
+	maps.DeleteFunc(s.up, func(port string, _ bool) bool { return gone(port) })
+	maps.DeleteFunc(s.peers, func(port string, _ cube.Peer) bool { return gone(port) })
 	want, err := s.wanted(is)
 	if err != nil {
 		return err

@@ -67,14 +67,22 @@ func (m *mesh) link(a, b string) {
 	m.bridges[b].add(ends[1])
 }
 
+// remove takes a link away, both ends at once.
+func (m *mesh) remove(link string) {
+	m.t.Helper()
+	m.sh("ip", "link", "del", m.ends[link][0])
+	delete(m.ends, link)
+}
+
 func (m *mesh) cut(link string) { m.sh("ip", "link", "set", m.ends[link][0], "down") }
 
 func (m *mesh) mend(link string) { m.sh("ip", "link", "set", m.ends[link][0], "up") }
 
-// states are those of both ends of the links, as "a-b" to "forwarding blocking".
-func (m *mesh) states(vlan int) map[string]string {
+// states are those of both ends of links, as "a-b" to "forwarding blocking".
+func (m *mesh) states(vlan int, links map[string]string) map[string]string {
 	out := map[string]string{}
-	for name, ends := range m.ends {
+	for name := range links {
+		ends := m.ends[name]
 		a, b, _ := strings.Cut(name, "-")
 		out[name] = m.bridges[a].state(ends[0], vlan) + " " + m.bridges[b].state(ends[1], vlan)
 	}
@@ -89,10 +97,10 @@ func (m *mesh) becomes(vlan int, root string, want map[string]string) time.Durat
 	netns.Eventually(m.t, patience, func() error {
 		for name, b := range m.bridges {
 			if is := b.root(vlan); root != "" && is != "" && is != root {
-				return fmt.Errorf("VLAN %d: bridge %s takes %s for the root, want %s; links are %v", vlan, name, is, root, m.states(vlan))
+				return fmt.Errorf("VLAN %d: bridge %s takes %s for the root, want %s; links are %v", vlan, name, is, root, m.states(vlan, want))
 			}
 		}
-		states := m.states(vlan)
+		states := m.states(vlan, want)
 		for link, form := range want {
 			if got := formOf(states[link]); got != form && !(form == "x" && (got == "<" || got == ">")) {
 				return fmt.Errorf("VLAN %d: link %s is %q (%s), want %q; all: %v", vlan, link, states[link], got, form, states)
@@ -237,11 +245,14 @@ type linux struct {
 	name string
 }
 
-func (m *mesh) linux(name, mac string, priority int) *linux {
+// shortest are the shortest times that there are, in hundredths of a second.
+var shortest = []string{"forward_delay", "400", "hello_time", "100", "max_age", "600"}
+
+func (m *mesh) linux(name, mac string, priority int, times []string) *linux {
 	m.t.Helper()
 	b := &linux{m, "linux-" + name}
-	m.sh("ip", "link", "add", "name", b.name, "address", mac, "type", "bridge", "stp_state", "1", "forward_delay", "400", "hello_time", "100",
-		"max_age", "600", "priority", fmt.Sprint(priority))
+	m.sh("ip", append([]string{"link", "add", "name", b.name, "address", mac, "type", "bridge", "stp_state", "1", "priority",
+		fmt.Sprint(priority)}, times...)...)
 	m.sh("ip", "link", "set", b.name, "up")
 	m.bridges[name] = b
 	return b
@@ -250,7 +261,6 @@ func (m *mesh) linux(name, mac string, priority int) *linux {
 func (b *linux) add(dev string) {
 	b.m.t.Helper()
 	b.m.sh("ip", "link", "set", dev, "master", b.name)
-	b.m.sh("bridge", "link", "set", "dev", dev, "cost", "4")
 }
 
 func (b *linux) state(dev string, _ int) string {

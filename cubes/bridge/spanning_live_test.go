@@ -76,7 +76,7 @@ func TestRingsWithLinuxBridges(t *testing.T) {
 						m.cube(name, withSTP(mac, priority, version, host))
 						continue
 					}
-					m.linux(name, mac, priority)
+					m.linux(name, mac, priority, shortest)
 					if host != "" {
 						m.bridges[name].add(host)
 					}

@@ -24,7 +24,7 @@ func (m *mesh) ovs(name, mac string, priority int) {
 
 func (b rstpOVS) add(dev string) {
 	b.t.Helper()
-	b.vsctl("add-port", "br0", dev, "--", "set", "port", dev, "other_config:rstp-path-cost=4")
+	b.vsctl("add-port", "br0", dev, "--", "set", "port", dev, "other_config:rstp-path-cost=2")
 }
 
 func (b rstpOVS) state(dev string, _ int) string {

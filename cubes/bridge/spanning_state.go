@@ -37,6 +37,7 @@ type statePortSTP struct {
 	VLAN             uint16 `json:"vlan"`
 	State            string `json:"state"`
 	PathCost         uint32 `json:"path-cost"`
+	PathCostSource   string `json:"path-cost-source"`
 	PortPriority     uint8  `json:"port-priority"`
 	Role             string `json:"role"`
 	PortID           string `json:"port-id"`
@@ -90,12 +91,14 @@ func (s *spanning) portState(p *Port, index uint16, path []string) (out []stateP
 			continue
 		}
 		c := p.stpOf(vlan)
+		cost, source := s.pathCost(p.Name, c)
 		version := stp.STP
 		if is.RSTP {
 			version = stp.RSTP
 		}
-		out = append(out, statePortSTP{VLAN: vlan, State: is.State.String(), PathCost: c.PathCost, PortPriority: c.PortPriority,
-			Role: is.Role.String(), PortID: is.ID.String(), DesignatedRoot: is.Root.String(), DesignatedCost: is.Cost,
+		out = append(out, statePortSTP{VLAN: vlan, State: is.State.String(),
+			PathCost: cost, PathCostSource: source.String(), PortPriority: c.PortPriority, Role: is.Role.String(),
+			PortID: is.ID.String(), DesignatedRoot: is.Root.String(), DesignatedCost: is.Cost,
 			DesignatedBridge: is.Bridge.String(), DesignatedPort: is.Designee.String(), OperEdge: is.OperEdge,
 			OperVersion: version.String(), Transitions: is.ForwardTransition, Discarded: is.Discarded,
 			Received: is.RxConfig + is.RxRST + is.RxTCN, Sent: is.TxConfig + is.TxRST + is.TxTCN})

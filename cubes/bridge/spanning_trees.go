@@ -28,7 +28,7 @@ func defaultSTP(vlan uint16) STP {
 }
 
 func defaultPortSTP(vlan uint16) PortSTP {
-	return PortSTP{VLAN: vlan, PathCost: 4, PortPriority: 128, AutoEdge: true}
+	return PortSTP{VLAN: vlan, PortPriority: 128, AutoEdge: true}
 }
 
 // stpOf is the configuration of a VLAN's tree.
@@ -70,7 +70,7 @@ func (s *spanning) wanted(is *Config) (map[uint16]*wish, error) {
 				w = &wish{is.stpOf(vlan).parameters(s.b), map[uint16]stp.PortParameters{}, map[uint16]bool{}}
 				want[vlan] = w
 			}
-			w.ports[index] = p.stpOf(vlan).parameters(index)
+			w.ports[index] = s.parameters(p, vlan, index)
 			w.untagged[index] = vlan == native
 		}
 	}
@@ -82,10 +82,12 @@ func (s STP) parameters(b *bridge) stp.Parameters {
 		HelloTime: uint16(s.HelloTime), MaxAge: uint16(s.MaxMessageAge), ForwardDelay: uint16(s.ForwardDelay)}
 }
 
-// parameters of a port: its number is its index and one, because there is no port 0.
-func (s PortSTP) parameters(index uint16) stp.PortParameters {
-	return stp.PortParameters{ID: stp.MakePortID(s.PortPriority, index+1), PathCost: s.PathCost, AdminEdge: s.AdminEdge,
-		AutoEdge: s.AutoEdge, PointToPoint: s.PointToPoint.protocol(), RestrictedRole: s.RestrictedRole, RestrictedTCN: s.RestrictedTCN}
+// parameters of a port in a VLAN: its number is its index and one, because there is no port 0.
+func (s *spanning) parameters(p *Port, vlan, index uint16) stp.PortParameters {
+	c := p.stpOf(vlan)
+	cost, _ := s.pathCost(p.Name, c)
+	return stp.PortParameters{ID: stp.MakePortID(c.PortPriority, index+1), PathCost: cost, AdminEdge: c.AdminEdge,
+		AutoEdge: c.AutoEdge, PointToPoint: c.PointToPoint.protocol(), RestrictedRole: c.RestrictedRole, RestrictedTCN: c.RestrictedTCN}
 }
 
 // become gives the tree its ports. had are the states of those that the fast path has open already.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How fast a device's link is. The messages of links do not say it: the generic netlink family "ethtool" is asked for one
-// device after the other, and multicasts what somebody sets.
+// Link speeds. Link messages do not contain them: the generic netlink family "ethtool" is asked for each device, and its
+// notifications report a speed that somebody sets.
 
 package netdev
 
@@ -70,7 +70,7 @@ func (s *speeds) close() {
 	}
 }
 
-// of is the speed of a device in Mbit/s. It is 0 for one that does not tell, has no link, or is gone.
+// of is the speed of a device in Mbit/s, 0 for one that reports none, has no link, or is gone.
 func (s *speeds) of(index int) uint32 {
 	if s == nil {
 		return 0
@@ -94,7 +94,7 @@ func (s *speeds) of(index int) uint32 {
 	return 0
 }
 
-// subscribe opens a socket that gets what speedIn reads when somebody sets a speed; nil where the kernel does not say so.
+// subscribe opens a socket that receives the notifications that speedIn reads; nil where the kernel has none.
 func (s *speeds) subscribe() (*nl.NetlinkSocket, error) {
 	if s == nil || s.monitor == 0 {
 		return nil, nil
@@ -151,7 +151,7 @@ func deviceIn(header []byte) int {
 	return 0
 }
 
-// speedOf is the speed of a device of which a message came. That of a veth never changes, and there may be thousands.
+// speedOf is the speed of a device that a link message is about. That of a veth never changes, and there may be thousands.
 func (w *watcher) speedOf(info Info) uint32 {
 	if old, ok := w.known[info.Index]; ok && info.Kind == "veth" {
 		return old.Speed
@@ -188,7 +188,7 @@ func (w *watcher) watchSpeeds(s *speeds) (end func(), err error) {
 	}, nil
 }
 
-// speedSet takes a message of what somebody set.
+// speedSet takes a notification.
 func (w *watcher) speedSet(m []byte) {
 	index, speed, ok := speedIn(m)
 	w.mu.Lock()
@@ -199,7 +199,7 @@ func (w *watcher) speedSet(m []byte) {
 	}
 }
 
-// askSpeeds is for messages that were lost.
+// askSpeeds reads all speeds, because notifications were lost.
 func (w *watcher) askSpeeds() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,7 +17,7 @@ func setSpeed(lab *netns.Lab, dev string, speed int) {
 	lab.Run("ethtool", "-s", dev, "speed", strconv.Itoa(speed), "duplex", "full", "autoneg", "off")
 }
 
-// A veth says 10 Gbit/s, a TAP device what it is set to, and a device without a link nothing.
+// A veth reports 10 Gbit/s, a TAP device what it was set to, others nothing.
 func TestSpeedsAreListed(t *testing.T) {
 	lab := netns.NewLab(t)
 	for _, line := range []string{"tuntap add tap0 mode tap", "link add veth0 type veth peer name veth1", "link add br0 type bridge"} {
@@ -44,7 +44,7 @@ func TestSpeedsAreListed(t *testing.T) {
 	}
 }
 
-// Setting a speed is no change of the link: no message of links tells of it.
+// No link message reports a speed that somebody sets.
 func TestWatchTellsOfSpeeds(t *testing.T) {
 	lab := netns.NewLab(t)
 	lab.Run("ip", "tuntap", "add", "tap0", "mode", "tap")
@@ -67,7 +67,7 @@ func TestWatchTellsOfSpeeds(t *testing.T) {
 	await(t, events, "a change of the veth", func(e Event) bool { return changed(e, "veth0") && e.Info.Up && e.Info.Speed == 10000 })
 }
 
-// Messages of speeds that were lost are made up for by asking, and each difference is told once.
+// After lost messages all speeds are read again, and only differences are told.
 func TestLostSpeedsAreAskedFor(t *testing.T) {
 	w, told := table()
 	w.known = map[int]Info{1: {Index: 1, Name: "a", Speed: 100}, 2: {Index: 2, Name: "b", Speed: 10}}

@@ -342,6 +342,28 @@ func TestParametersChangeTheTree(t *testing.T) {
 	}
 }
 
+// The cost of the only way to the root may change under traffic.
+func TestACostThatChangesNoRoleClosesNoPort(t *testing.T) {
+	b, r := bench(t, nil)
+	receive(t, b, 0, from(better, typeRST, designatedFlags|flagProposal))
+	agree := message{typeRST, 2<<roleShift | flagAgreement, vector{better, 8, worse, 0x8001}, times{2, 20, 2, 15}}
+	receive(t, b, 1, agree.bytes())
+	if r.states[0] != Forwarding || r.states[1] != Forwarding {
+		t.Fatalf("states %v", r.states)
+	}
+	clear(r.states)
+	for _, cost := range []uint32{100, 2, 19} {
+		b.SetPort(0, PortParameters{ID: MakePortID(128, 1), PathCost: cost, AutoEdge: true})
+		ticks(b, 1)
+		if got := r.last(1); got.Vector.Cost != cost || b.Status().RootCost != cost {
+			t.Errorf("with a cost of %d it sends %+v", cost, got)
+		}
+	}
+	if len(r.states) > 0 {
+		t.Errorf("it sets %v", r.states)
+	}
+}
+
 // What resumes changes no state before it has heard its neighbours.
 func TestResumingLeavesWhatIsOpen(t *testing.T) {
 	r := newRecord()

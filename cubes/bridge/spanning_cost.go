@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+// Path costs that are not configured follow the speed of the netdev that is the port's peer, as on a Linux bridge, so that
+// bridges of both kinds elect the same ports.
+
+import (
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cubes/bridge/stp"
+)
+
+// costSource says where a path cost comes from.
+type costSource uint32
+
+// The sources.
+const (
+	costConfigured costSource = iota
+	costOfSpeed
+	costByDefault
+)
+
+var costSources = []string{costConfigured: "configured", costOfSpeed: "speed", costByDefault: "default"}
+
+// String is the form of the model.
+func (c costSource) String() string { return costSources[c] }
+
+// pathCost is the cost of a port with a configuration, and where it comes from.
+func (s *spanning) pathCost(port string, c PortSTP) (uint32, costSource) {
+	peer := s.peers[port]
+	switch {
+	case c.PathCost != 0:
+		return c.PathCost, costConfigured
+	case peer.Index == 0: // another cube's port, or a netdev that is not there
+		return stp.CostWithoutSpeed, costByDefault
+	case peer.Speed == 0:
+		return stp.PathCost(0), costByDefault
+	}
+	return stp.PathCost(peer.Speed), costOfSpeed
+}
+
+// peerChanged takes the facts of a port's peer, which the trees of all its VLANs follow.
+func (s *spanning) peerChanged(port string, peer cube.Peer) {
+	s.peers[port] = peer
+	index, ok := s.b.env.PortIndex(port)
+	if !ok || !s.open {
+		return
+	}
+	p := s.b.config.port(port)
+	if p == nil {
+		return
+	}
+	changed := false
+	for vlan, t := range s.trees {
+		was, member := t.ports[index]
+		if is := s.parameters(p, vlan, index); member && is != was {
+			t.ports[index] = is
+			t.SetPort(int(index), is)
+			changed = true
+		}
+	}
+	if changed {
+		s.b.env.Logger().Info("the path cost of a port follows its peer", "port", port, "peer", peer.Name, "speed", peer.Speed)
+	}
+	s.settle()
+}
+
+// PeerChanged implements cube.PeerWatcher.
+func (b *bridge) PeerChanged(port string, peer cube.Peer) { b.span.peerChanged(port, peer) }
