@@ -138,8 +138,11 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, g *guarded) error
 type readUnderWay struct {
 	r      *http.Request
 	caller caller
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 }
+
+// errRights is why a read is ended whose caller has lost its rights.
+var errRights = errors.New("the rights that it began with are gone")
 
 // oversee ends a read when its caller loses the rights that it began with. A change goes on
 // to its end.
@@ -147,12 +150,12 @@ func (s *Server) oversee(r *http.Request, c caller) (context.Context, func()) {
 	if !readOnly(r.Method) {
 		return r.Context(), func() {}
 	}
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := context.WithCancelCause(r.Context())
 	under := &readUnderWay{r, c, cancel}
 	s.reads.Store(under, nil)
 	return ctx, func() {
 		s.reads.Delete(under)
-		cancel()
+		cancel(nil)
 	}
 }
 
@@ -162,7 +165,7 @@ func (s *Server) sweepReads() {
 		if under, ok := key.(*readUnderWay); ok {
 			if now, err := s.identify(under.r); err != nil || now.role < under.caller.role {
 				s.log.Warn("ending an answer", "client", under.caller.who, "from", under.caller.from, "role", now.role, "err", err)
-				under.cancel()
+				under.cancel(errRights)
 			}
 		}
 		return true

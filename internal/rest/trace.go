@@ -3,6 +3,7 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -157,7 +158,7 @@ func traceRequest(q url.Values, known ...string) (trace.Request, error) {
 // writer writes what a session delivers.
 type writer interface {
 	// next writes one of them; io.EOF when the session has ended.
-	next(r *http.Request, s *trace.Session) error
+	next(ctx context.Context, s *trace.Session) error
 	// flush hands what is buffered to the connection.
 	flush() error
 	// end writes the last word.
@@ -167,8 +168,8 @@ type writer interface {
 // lineWriter writes steps, one JSON object a line.
 type lineWriter struct{ enc *json.Encoder }
 
-func (l *lineWriter) next(r *http.Request, s *trace.Session) error {
-	line, err := s.Next(r.Context())
+func (l *lineWriter) next(ctx context.Context, s *trace.Session) error {
+	line, err := s.Next(ctx)
 	if err != nil {
 		return err
 	}
@@ -182,8 +183,8 @@ func (l *lineWriter) end(s *trace.Session) error { return l.enc.Encode(s.Summary
 // packetLines writes what was captured, one JSON object a line, without the bytes.
 type packetLines struct{ lineWriter }
 
-func (l *packetLines) next(r *http.Request, s *trace.Session) error {
-	p, err := s.NextPacket(r.Context())
+func (l *packetLines) next(ctx context.Context, s *trace.Session) error {
+	p, err := s.NextPacket(ctx)
 	if err != nil {
 		return err
 	}
@@ -193,8 +194,8 @@ func (l *packetLines) next(r *http.Request, s *trace.Session) error {
 // packetFile writes what was captured as pcapng.
 type packetFile struct{ *trace.File }
 
-func (f packetFile) next(r *http.Request, s *trace.Session) error {
-	p, err := s.NextPacket(r.Context())
+func (f packetFile) next(ctx context.Context, s *trace.Session) error {
+	p, err := s.NextPacket(ctx)
 	if err != nil {
 		return err
 	}
@@ -241,24 +242,39 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, req trace.Reques
 	return nil
 }
 
-// pump writes until the session or the client ends. What waits is sent whenever nothing follows.
+// pump writes until the session or the client ends. What waits is sent whenever nothing follows. The first bytes
+// tell the client that the programs are linked for it, so they are sent before there is anything else.
+//
+// A client that closes its sending side has seen enough: it gets what was taken in by then and the last word. For one
+// that has gone altogether, the first write fails.
 func (s *Server) pump(control *http.ResponseController, r *http.Request, session *trace.Session, to writer) error {
 	send := func() error {
 		_ = control.SetWriteDeadline(time.Now().Add(stalled))
 		return errors.Join(to.flush(), control.Flush())
 	}
+	if err := send(); err != nil {
+		return err
+	}
+	ctx := r.Context()
 	for {
+		if ctx.Err() != nil {
+			if err := context.Cause(ctx); errors.Is(err, errRights) {
+				return err
+			}
+			session.Finish()
+			ctx = context.WithoutCancel(ctx)
+		}
+		err := to.next(ctx, session)
+		if errors.Is(err, io.EOF) {
+			return errors.Join(to.end(session), send())
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
 		if session.Idle() {
 			if err := send(); err != nil {
 				return err
 			}
-		}
-		err := to.next(r, session)
-		if errors.Is(err, io.EOF) {
-			return errors.Join(to.end(session), send())
-		}
-		if err != nil {
-			return err
 		}
 		_ = control.SetWriteDeadline(time.Now().Add(stalled))
 	}

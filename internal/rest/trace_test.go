@@ -4,15 +4,20 @@ package rest
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/datapath"
@@ -110,6 +115,52 @@ func TestAStreamHasAStepALineAndAnEnd(t *testing.T) {
 	}
 }
 
+// TestAClientThatStopsSendingGetsTheLastWord: what was taken in by then, and how the session went.
+func TestAClientThatStopsSendingGetsTheLastWord(t *testing.T) {
+	l, hub := traced(t, Options{})
+	look := func(path string) []byte {
+		t.Helper()
+		conn, err := net.Dial("unix", l.socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "GET "+basePath+path+" HTTP/1.1\r\nHost: polycubed\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%v, %v", resp, err)
+		}
+		for range 3 {
+			hub.Trace(&slowpath.Step{Cube: 1, Stage: fuse.StageOut, Sessions: 1, Length: 60, Data: make([]byte, 60)})
+		}
+		if err := conn.(*net.UnixConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		return body
+	}
+	steps := strings.Split(string(look("/trace")), "\n")
+	if len(steps) != 5 || !strings.HasPrefix(steps[3], `{"end":"its client has ended it","steps":3,"lost":0,`) {
+		t.Errorf("the stream is\n%s", strings.Join(steps, "\n"))
+	}
+	said := uint64(0)
+	opts := pcapgo.DefaultNgReaderOptions
+	opts.StatisticsCallback = func(_ int, s pcapgo.NgInterfaceStatistics) { said = s.PacketsReceived }
+	file, err := pcapgo.NewNgReader(bytes.NewReader(look("/capture/l1:p1")), opts)
+	packets := -1
+	for ; err == nil; packets++ {
+		_, _, err = file.ReadPacketData()
+	}
+	if !errors.Is(err, io.EOF) || packets != 3 || said != 3 {
+		t.Errorf("%d packets, %d at the end of the file, %v", packets, said, err)
+	}
+}
+
 func TestBadLooksAtPacketsAreRefused(t *testing.T) {
 	l, _ := traced(t, Options{})
 	for _, tt := range []struct {
@@ -191,8 +242,8 @@ func TestATokenThatIsGoneEndsTheLook(t *testing.T) {
 	}
 	tokens.is.Store(&someTokens{"mine": access.Reader, "other": access.Admin})
 	l.server.Sweep()
-	if _, err := io.Copy(io.Discard, mine); err != nil {
-		t.Errorf("the stream ends with %v", err)
+	if last, err := io.ReadAll(mine); err != nil || len(last) > 0 {
+		t.Errorf("the stream ends with %v, after %q", err, last)
 	}
 	eventually(t, "one read is left", func() bool { return reads() == 1 })
 	tokens.is.Store(&someTokens{})

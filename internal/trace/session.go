@@ -54,8 +54,9 @@ func newSession(h *Hub, r Request) *Session {
 
 // Why a session has ended.
 var (
-	errTime  = errors.New("its time is over")
-	errCount = errors.New("all that was asked for has been delivered")
+	errTime   = errors.New("its time is over")
+	errCount  = errors.New("all that was asked for has been delivered")
+	errClient = errors.New("its client has ended it")
 )
 
 // offer copies a step into the queue; it never waits.
@@ -170,6 +171,9 @@ func (s *Session) Summary() Summary {
 	}
 	return out
 }
+
+// Finish ends the session for its client: nothing more is taken in, and what waits is delivered before the end.
+func (s *Session) Finish() { s.finish(errClient) }
 
 // Close ends the session: the programs are linked without it. It may be called more than once.
 func (s *Session) Close() error { return s.end(errors.New("it was closed")) }
