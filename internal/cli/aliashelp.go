@@ -82,7 +82,7 @@ Packets of others have to come by: they are routed by this machine
 	"trace": {
 		details: `  FILTER                 as tcpdump takes it; in quotes if it has brackets
   --cube CUBE            only what this cube does
-  -c COUNT, -t SECONDS   end after so many steps, or seconds
+  -c COUNT, -t SECONDS   end after so many steps, or seconds; Ctrl-C ends it, too
   -json                  one object a line
   --inject PACKET PLACE  what would happen to a packet; nothing is sent or learned
   --egress               from the cube outwards instead of inwards`,
@@ -92,7 +92,7 @@ Packets of others have to come by: they are routed by this machine
 		details: `  PLACE                  a port CUBE:PORT, a transparent cube or a netdev
   FILTER                 as tcpdump takes it; in quotes if it has brackets
   -w FILE                write pcapng; - is standard output
-  -c COUNT, -t SECONDS   end after so many packets, or seconds
+  -c COUNT, -t SECONDS   end after so many packets, or seconds; Ctrl-C ends it, too
   -json                  one object a line`,
 		examples: []string{"capture br1:p1 icmp", "capture veth1 -w veth1.pcapng -c 100"},
 		live:     true,
@@ -105,7 +105,7 @@ Packets of others have to come by: they are routed by this machine
 		details: `  CUBE           only what concerns this cube
   --type TYPE    config port cube netdev relink service daemon, several with commas
   --after ID     from there on, for who was away
-  -c COUNT       end after so many
+  -c COUNT       end after so many; Ctrl-C ends it, too
   -json          one object a line`,
 		examples: []string{"events", "events br1 --type port,netdev"},
 		live:     true,

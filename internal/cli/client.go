@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -51,25 +52,39 @@ type client struct {
 	end   endpoint
 	http  *http.Transport // not http.Client, which has its own mind about redirects
 	debug io.Writer       // nil: off
+
+	mu   sync.Mutex
+	conn net.Conn // the last one that was made
 }
 
 func newClient(e endpoint, debug io.Writer) *client {
-	return &client{end: e, debug: debug, http: &http.Transport{
+	c := &client{end: e, debug: debug}
+	c.http = &http.Transport{
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: 64 << 10,
 		TLSClientConfig:        e.tls,
 		TLSHandshakeTimeout:    dialTimeout,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			d := net.Dialer{Timeout: dialTimeout}
-			if e.socket != "" {
-				return dialSocket(ctx, &d, e.socket)
-			}
-			return d.DialContext(ctx, network, addr)
+			conn, err := e.dial(ctx, network, addr)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.conn = conn
+			return conn, err
 		},
-	}}
+	}
+	return c
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
+
+// finish tells the daemon that nothing more will be sent, by which a stream
+// ends in order; false if there is no way to.
+func (c *client) finish() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	half, ok := c.conn.(interface{ CloseWrite() error })
+	return ok && half.CloseWrite() == nil
+}
 
 // do sends a request and follows the redirects by which the daemon puts the
 // service before the name of a cube: method and body stay, the host too.
@@ -187,6 +202,15 @@ func (c *client) trace(first string, body []byte) {
 	if len(body) > 0 {
 		fmt.Fprintln(c.debug, strings.TrimSuffix(cleanText(string(body[:min(len(body), maxDebugBody)])), "\n"))
 	}
+}
+
+// dial connects to the place.
+func (e endpoint) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout}
+	if e.socket != "" {
+		return dialSocket(ctx, &d, e.socket)
+	}
+	return d.DialContext(ctx, network, addr)
 }
 
 // dialSocket connects to the daemon's socket or, where that is not for this user, to the

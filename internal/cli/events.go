@@ -71,6 +71,18 @@ func (f following) request() request {
 	return request{method: "GET", path: []string{"events"}, query: q.Encode(), accept: eventStream}
 }
 
+// what is what the command listens for.
+func (f following) what() string {
+	what := "for events"
+	if f.types != "" {
+		what += " of type " + f.types
+	}
+	if f.cube != "" {
+		what += " about " + f.cube
+	}
+	return what
+}
+
 // errEnough ends a stream of which enough was seen.
 var errEnough = errors.New("enough was seen")
 
@@ -80,16 +92,16 @@ func (s *session) follow(words []string) error {
 	if err != nil {
 		return err
 	}
-	seen := 0
-	err = s.stream(f.request(), func(line []byte) error {
+	shown, seen := 0, &tally{unit: "event", known: true}
+	err = s.stream(f.request(), f.what(), seen, func(line []byte) error {
 		data, ok := strings.CutPrefix(string(line), "data:")
 		if !ok {
 			return nil // the id and the type are in the data; a comment says that the stream lives
 		}
-		if err := s.event(strings.TrimSpace(data), f.json); err != nil {
+		if err := s.event(strings.TrimSpace(data), f.json, seen); err != nil {
 			return err
 		}
-		if seen++; seen == f.count {
+		if shown++; shown == f.count {
 			return errEnough
 		}
 		return nil
@@ -100,17 +112,19 @@ func (s *session) follow(words []string) error {
 	return err
 }
 
-// event prints one event.
-func (s *session) event(data string, raw bool) error {
-	if raw {
-		return s.put(clean(data))
-	}
+// event prints one event, and counts it.
+func (s *session) event(data string, raw bool, t *tally) error {
 	var e struct {
 		Time          time.Time
 		Type, Message string
+		Count         uint64
 	}
 	if err := json.Unmarshal([]byte(data), &e); err != nil {
 		return fmt.Errorf("the daemon's answer is not understood: %w", err)
+	}
+	t.event(e.Type, e.Count)
+	if raw {
+		return s.put(clean(data))
 	}
 	return s.put(fmt.Sprintf("%s %-7s %s", e.Time.Local().Format("15:04:05.000"), clean(e.Type), clean(e.Message)))
 }

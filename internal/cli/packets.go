@@ -7,10 +7,10 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"strconv"
@@ -197,61 +197,69 @@ func (s *session) watch(command string, words []string) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case w.packet != "":
+	if w.packet != "" {
 		return s.inject(w)
-	case w.file != "":
-		return s.save(w)
 	}
-	return s.stream(w.request(), func(line []byte) error {
-		if w.json {
-			return s.put(string(line))
-		}
-		var one step
-		if err := json.Unmarshal(line, &one); err != nil {
-			return fmt.Errorf("the daemon's answer is not understood: %w", err)
-		}
-		if one.End != "" {
-			fmt.Fprintf(s.stderr, "%d steps, %d lost (%s)\n", one.Steps, one.Lost+one.LostInRing, clean(one.End))
-			return nil
-		}
-		return s.put(one.text())
-	})
+	seen := &tally{unit: "step"}
+	if command == "capture" {
+		seen.unit = "packet"
+	}
+	if w.file != "" {
+		return s.save(w, seen)
+	}
+	return s.stream(w.request(), w.what(), seen, func(line []byte) error { return s.seen(w, line, seen) })
+}
+
+// what is where such a command listens.
+func (w watching) what() string { return "on " + cmp.Or(w.place, w.cube, "all cubes") }
+
+// seen prints one step or packet, or the daemon's last word, and counts it.
+func (s *session) seen(w watching, line []byte, t *tally) error {
+	var one step
+	if err := json.Unmarshal(line, &one); err != nil {
+		return fmt.Errorf("the daemon's answer is not understood: %w", err)
+	}
+	last := one.End != ""
+	if last {
+		t.lost, t.known, t.end = one.Lost+one.LostInRing, true, one.End
+	} else {
+		t.count++
+	}
+	if one.Verdict == "drop" {
+		t.dropped(one.Cube, one.Reason)
+	}
+	switch {
+	case w.json:
+		return s.put(string(line))
+	case last:
+		return nil
+	}
+	return s.put(one.text())
 }
 
 // save writes a capture to a file, as it comes.
-func (s *session) save(w watching) error {
-	if w.file == "-" {
-		return s.open(w.request(), func(body io.Reader) error { return s.pour(s.stdout, body) })
-	}
-	return s.open(w.request(), func(body io.Reader) (err error) {
+func (s *session) save(w watching, t *tally) error {
+	return s.open(w.request(), func(body *interruptible) (err error) {
+		if w.file == "-" {
+			return s.attend(body, w.what(), t, func() error { return copyBlocks(atOnce{s.stdout}, body, t) })
+		}
 		file, err := nofollow.Open(w.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
 			return fmt.Errorf("the file of the capture: %w", err)
 		}
-		defer func() { err = errors.Join(err, file.Close()) }()
-		return s.pour(bufio.NewWriter(file), body)
+		t.file = w.file
+		return s.attend(body, w.what(), t, func() error {
+			return errors.Join(copyBlocks(file, body, t), file.Close())
+		})
 	})
 }
 
-// pour copies what comes, at once.
-func (s *session) pour(to *bufio.Writer, body io.Reader) error {
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := body.Read(buf)
-		if _, werr := to.Write(buf[:n]); werr != nil {
-			return fmt.Errorf("write the capture: %w", werr)
-		}
-		if werr := to.Flush(); werr != nil {
-			return fmt.Errorf("write the capture: %w", werr)
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+// atOnce writes without a buffer: somebody is watching.
+type atOnce struct{ to *bufio.Writer }
+
+func (a atOnce) Write(p []byte) (int, error) {
+	n, err := a.to.Write(p)
+	return n, errors.Join(err, a.to.Flush())
 }
 
 // put writes a line at once: somebody is watching.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An answer without an end: it is read as it comes, for as long as somebody looks. No timeout
+// An answer without an end: it is read as it comes, until somebody has seen enough. No timeout
 // applies once it has begun.
 
 package cli
@@ -20,24 +20,26 @@ import (
 // maxLine is the longest line of a stream.
 const maxLine = 1 << 20
 
-// stream asks for a stream of lines and calls each with every line.
-func (s *session) stream(r request, each func(line []byte) error) error {
-	return s.open(r, func(body io.Reader) error {
-		lines := bufio.NewScanner(body)
-		lines.Buffer(make([]byte, 0, 64<<10), maxLine)
-		for lines.Scan() {
-			if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
-				if err := each(line); err != nil {
-					return err
+// stream asks for a stream of lines, says what it listens to, and calls each with every line.
+func (s *session) stream(r request, what string, t *tally, each func(line []byte) error) error {
+	return s.open(r, func(body *interruptible) error {
+		return s.attend(body, what, t, func() error {
+			lines := bufio.NewScanner(body)
+			lines.Buffer(make([]byte, 0, 64<<10), maxLine)
+			for lines.Scan() {
+				if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
+					if err := each(line); err != nil {
+						return err
+					}
 				}
 			}
-		}
-		return lines.Err()
+			return lines.Err()
+		})
 	})
 }
 
 // open sends a request and hands over the body of a success.
-func (s *session) open(r request, read func(io.Reader) error) error {
+func (s *session) open(r request, read func(body *interruptible) error) error {
 	c, err := s.connect()
 	if err != nil {
 		return err
@@ -64,7 +66,9 @@ func (s *session) open(r request, read func(io.Reader) error) error {
 		}
 		return &serverError{sentences(a)}
 	}
-	err = read(resp.Body)
+	body := &interruptible{Reader: resp.Body, cancel: cancel}
+	defer body.watch(c)()
+	err = read(body)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("the daemon at %s ended the stream in the middle", c.end)
 	}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Watching until Ctrl-C: the command says when it listens, and a signal ends
+// what is watched rather than the program. The daemon then delivers what it
+// has, and a summary follows.
+
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lastWords is how long the daemon may be silent after a signal, before the
+// summary is made without it.
+const lastWords = 3 * time.Second
+
+// attend reads a stream: it says where it listens when nothing is missed from
+// now on, and in the end what it has seen.
+func (s *session) attend(body *interruptible, what string, t *tally, read func() error) error {
+	fmt.Fprintf(s.stderr, "listening %s, Ctrl-C to stop\n", clean(what))
+	err := read()
+	if body.came.Load() {
+		t.end = "" // the user knows
+	}
+	fmt.Fprint(s.stderr, t.text())
+	return err
+}
+
+// interruptible is the body of a stream that SIGINT and SIGTERM end.
+type interruptible struct {
+	io.Reader
+	came   atomic.Bool
+	grace  *time.Timer
+	cancel func() // ends the stream at once
+}
+
+// watch waits for the first signal. A second one ends the program, as ever.
+func (b *interruptible) watch(c *client) (stop func()) {
+	signals, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
+	go func() {
+		defer signal.Stop(signals)
+		select {
+		case <-done:
+		case <-signals:
+			b.grace = time.AfterFunc(lastWords, b.cancel)
+			b.came.Store(true)
+			if !c.finish() {
+				b.cancel()
+			}
+		}
+	}()
+	return func() { close(done) }
+}
+
+// Read ends regularly once a signal has come, however the stream ends then.
+func (b *interruptible) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if b.came.Load() {
+		b.grace.Reset(lastWords)
+		if err != nil {
+			err = io.EOF
+		}
+	}
+	return n, err
+}
+
+// tally is what a watcher has seen, for the summary.
+type tally struct {
+	unit  string // "step"
+	count int
+	drops map[string]int // by cube and reason
+	types map[string]int // of events
+	lost  uint64
+	// known tells that the daemon has said how many were lost; end is why it
+	// ended the session, "" when the user did.
+	known bool
+	end   string
+	file  string // that was written
+}
+
+// dropped counts a packet that a cube dropped.
+func (t *tally) dropped(cube, reason string) { add(&t.drops, strings.TrimSpace(cube+" "+reason)) }
+
+// event counts an event of a type. One of type lost stands for those that are
+// missing; nobody knows how many when it has no number.
+func (t *tally) event(kind string, missing uint64) {
+	if kind == "lost" {
+		t.lost += missing
+		t.known = t.known && missing > 0
+		return
+	}
+	t.count++
+	add(&t.types, kind)
+}
+
+func add(to *map[string]int, name string) {
+	if *to == nil {
+		*to = map[string]int{}
+	}
+	(*to)[name]++
+}
+
+// text is the summary.
+func (t *tally) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %s", t.count, t.unit)
+	if t.count != 1 {
+		b.WriteByte('s')
+	}
+	if t.known || t.lost > 0 {
+		fmt.Fprintf(&b, ", %d lost", t.lost)
+	}
+	if !t.known {
+		b.WriteString(", how many were lost is not known")
+	}
+	if t.file != "" {
+		b.WriteString(", written to " + clean(t.file))
+	}
+	if t.end != "" {
+		b.WriteString(" (" + clean(t.end) + ")")
+	}
+	b.WriteByte('\n')
+	if len(t.types) > 0 {
+		b.WriteString("by type: " + most(t.types) + "\n")
+	}
+	if len(t.drops) > 0 {
+		b.WriteString("dropped: " + most(t.drops) + "\n")
+	}
+	return b.String()
+}
+
+// most lists names with their numbers, the largest first.
+func most(counts map[string]int) string {
+	var names []string
+	for name := range counts {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s %d", clean(name), counts[name])
+	}
+	return strings.Join(names, ", ")
+}
