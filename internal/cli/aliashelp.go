@@ -84,7 +84,8 @@ Packets of others have to come by: they are routed by this machine
   --cube CUBE            only what this cube does
   -c COUNT, -t SECONDS   end after so many steps, or seconds; Ctrl-C ends it, too
   -json                  one object a line
-  --inject PACKET PLACE  what would happen to a packet; nothing is sent or learned
+  --inject PACKET PLACE  what would happen to a packet; nothing is sent or learned.
+                         Without "eth MAC > MAC", it is sent to the router's port
   --egress               from the cube outwards instead of inwards`,
 		examples: []string{"trace icmp --cube br1", `trace --inject "ip 10.0.0.1 > 10.0.0.2 / udp 1 > 2" br1:p1`},
 	},

@@ -193,7 +193,9 @@ func TestBadLooksAtPacketsAreRefused(t *testing.T) {
 		}
 	}
 	a := l.must(t, 200, "POST", "/trace/inject", `{"place":"l1:p1","packet":"arp who-has 10.0.0.2 tell 10.0.0.1"}`)
-	if !strings.Contains(a.body, `"cube":"l1","port":"p1","direction":"ingress","program":0,"verdict":"drop","reason":"too-big"`) ||
+	if !strings.Contains(a.body, `"cube":"l1","port":"p1","direction":"ingress","program":0,"verdict":"inject","length":60,`+
+		`"summary":"02:00:00:00:00:01 > 02:00:00:00:00:02, ARP who has 10.0.0.2, tell 10.0.0.1, length 60","frame":"020000000002020000000001080600`) ||
+		!strings.Contains(a.body, `"cube":"l1","port":"p1","direction":"ingress","program":0,"verdict":"drop","reason":"too-big"`) ||
 		!strings.Contains(a.body, "ARP who has 10.0.0.2, tell 10.0.0.1") {
 		t.Errorf("an injected packet: %s", a.body)
 	}

@@ -4,6 +4,7 @@ package topology
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/polycube/polycube/cube"
@@ -89,5 +90,31 @@ func TestPlacesOfCapturesAreFoundByName(t *testing.T) {
 	}
 	if got := l.PortName(datapath.CubeID(id("g1")), 0) + l.CubeName(datapath.CubeID(id("g1"))) + l.CubeName(999); got != "g1cube 999" {
 		t.Errorf("names %q", got)
+	}
+}
+
+// TestAPacketIsSentToThePortThatItReaches: by the address that the port is configured with, if the model says that ports
+// are sent to by it.
+func TestAPacketIsSentToThePortThatItReaches(t *testing.T) {
+	l := newLab(t, "veth1", "veth2")
+	model := strings.ReplaceAll(readFile(t, "testdata/toybridge.yang"), "toybridge", "station")
+	model = strings.Replace(model, "leaf mac { type string; }", "leaf mac { type string; polycube-base:port-mac; }", 1)
+	l.extra = []cube.Service{{Model: model, MaxPorts: 8, New: func(e cube.Env) (cube.Instance, error) {
+		return &toyBridge{toy{e, l.b}}, nil
+	}}}
+	l.restart()
+	l.must(`create station s1 <<< {"ports":[{"name":"p1","peer":"veth1","mac":"02:00:00:00:01:01"},{"name":"p2","mac":"nonsense"},{"name":"p3"},{"name":"p4"}]}`,
+		`create station s2 <<< {"ports":[{"name":"p1","mac":"02:00:00:00:02:01"}]}`, `connect s1:p4 s2:p1`,
+		`create toybridge br1 <<< {"ports":[{"name":"p1","mac":"02:00:00:00:03:01"}]}`,
+		`create toyfilter wire`, `attach wire veth1`, `create toyfilter port`, `attach port s1:p4`, `create toyfilter far`, `attach far veth2`, `create toyfilter free`)
+	for at, want := range map[string]string{
+		"s1:p1": "02:00:00:00:01:01", "veth1": "02:00:00:00:01:01", "wire": "02:00:00:00:01:01", "s2:p1": "02:00:00:00:02:01",
+		"s1:p2": "", "s1:p3": "", "s1:p4": "", "s1:p9": "", "br1:p1": "", "nobody": "", "s1": "", "port": "", "far": "", "free": "", "a/b": "",
+		"egress port": "02:00:00:00:02:01", "egress wire": "", "egress far": "", "egress free": "",
+	} {
+		name, egress := strings.CutPrefix(at, "egress ")
+		if got := l.StationAt(t.Context(), name, egress); got.String() != want {
+			t.Errorf("%s: %s, want %s", at, got, want)
+		}
 	}
 }

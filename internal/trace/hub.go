@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -28,6 +29,8 @@ type Topology interface {
 	PortName(id datapath.CubeID, index uint16) string
 	// CapturePlace finds what CUBE:PORT, a transparent cube or a netdev with either means.
 	CapturePlace(place string) (link.Capture, error)
+	// StationAt is the MAC address of the port that a packet at such a place reaches, nil where packets to any are taken.
+	StationAt(ctx context.Context, place string, egress bool) net.HardwareAddr
 }
 
 // Plane is what the hub asks of the fast path: *datapath.Plane.

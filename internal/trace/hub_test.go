@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -74,6 +75,12 @@ func (m *machine) CapturePlace(place string) (link.Capture, error) {
 		return link.Capture{}, cube.ErrNotFound
 	}
 	return link.Capture{Cube: 1, Port: 1}, nil
+}
+func (m *machine) StationAt(_ context.Context, _ string, egress bool) net.HardwareAddr {
+	if egress {
+		return nil
+	}
+	return net.HardwareAddr{2, 0, 0, 0, 0, 0xcc}
 }
 func (m *machine) TraceUntil(time.Duration) error { return nil }
 func (m *machine) TraceLost() (uint64, error)     { return m.lost, nil }

@@ -4,11 +4,15 @@ package trace
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
+	"net"
+	"strings"
 	"time"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/slowpath"
 )
 
@@ -20,8 +24,12 @@ type Injector interface {
 // injectTimeout bounds the copying and the runs.
 const injectTimeout = 30 * time.Second
 
+// verdictInject is the first line of an answer: the packet as it was tried.
+const verdictInject = "inject"
+
 // Inject tells what would happen to a packet that the place, a port CUBE:PORT, a transparent cube or a
-// netdev, would receive; a transparent cube in a direction. Nothing is learned, sent or counted.
+// netdev, would receive; a transparent cube in a direction. The first line is the packet itself. Nothing is
+// learned, sent or counted.
 func (h *Hub) Inject(ctx context.Context, place, packet string, dir cube.Direction) ([]Line, error) {
 	injector, ok := h.plane.(Injector)
 	if !ok {
@@ -31,12 +39,12 @@ func (h *Hub) Inject(ctx context.Context, place, packet string, dir cube.Directi
 	if err != nil {
 		return nil, err
 	}
-	frame, err := ParsePacket(packet)
+	ctx, cancel := context.WithTimeout(ctx, injectTimeout)
+	defer cancel()
+	frame, err := ParsePacket(packet, h.topology.StationAt(ctx, place, dir == cube.Egress))
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, injectTimeout)
-	defer cancel()
 	select {
 	case <-h.injecting:
 		defer func() { h.injecting <- struct{}{} }()
@@ -48,15 +56,32 @@ func (h *Hub) Inject(ctx context.Context, place, packet string, dir cube.Directi
 	if err != nil {
 		return nil, fmt.Errorf("trying the packet at %s: %w", place, err)
 	}
-	out := []Line{}
+	out := []Line{h.injected(at, dir, frame)}
 	for _, r := range records {
 		step, err := slowpath.DecodeStep(r)
 		if err != nil {
 			return nil, fmt.Errorf("trying the packet at %s: %w", place, err)
 		}
-		l := h.describe(step)
-		l.Time = begin
-		out = append(out, l)
+		out = append(out, h.describe(step))
+	}
+	out[0].Packet = out[min(1, len(out)-1)].Packet
+	for i := range out {
+		out[i].Time = begin
 	}
 	return out, nil
+}
+
+// injected describes the packet that is tried at a place.
+func (h *Hub) injected(at link.Capture, dir cube.Direction, frame []byte) Line {
+	id := datapath.CubeID(at.Cube)
+	l := Line{Cube: h.topology.CubeName(id), Port: h.topology.PortName(id, at.Port), Direction: "ingress", Verdict: verdictInject,
+		Length: len(frame), Summary: Summarise(frame, len(frame)), Frame: hex.EncodeToString(frame)}
+	if dir == cube.Egress {
+		l.Direction = "egress"
+	}
+	to, from := net.HardwareAddr(frame[:6]).String(), net.HardwareAddr(frame[6:12]).String()
+	if ends := from + " > " + to; !strings.Contains(l.Summary, ends) {
+		l.Summary = ends + ", " + l.Summary
+	}
+	return l
 }

@@ -27,13 +27,15 @@ type Line struct {
 	// Program is the index of the cube's program.
 	Program int `json:"program"`
 	// Verdict is what the program returned; drop too for what the framework drops; leave where
-	// the packet goes to a netdev.
+	// the packet goes to a netdev; inject where it begins, if it was injected.
 	Verdict string `json:"verdict"`
 	Reason  string `json:"reason,omitempty"`
 	// Out is the port, or the netdev, by which it goes on.
 	Out     string `json:"out,omitempty"`
 	Length  int    `json:"length"`
 	Summary string `json:"summary"`
+	// Frame is the whole packet in hex, where it was injected.
+	Frame string `json:"frame,omitempty"`
 }
 
 // verdicts are the names of enum pcn_verdict.

@@ -30,9 +30,10 @@ const (
 	MaxInjected = 9018
 )
 
-// ParsePacket makes a frame of a description.
-func ParsePacket(text string) ([]byte, error) {
-	frame, err := parsePacket(text)
+// ParsePacket makes a frame of a description. One in words that names no MAC addresses is sent to a station, if that is
+// not nil.
+func ParsePacket(text string, station net.HardwareAddr) ([]byte, error) {
+	frame, err := parsePacket(text, station)
 	if err == nil && (len(frame) < 14 || len(frame) > MaxInjected) {
 		err = fmt.Errorf("it has %d bytes, a frame has 14 to %d", len(frame), MaxInjected)
 	}
@@ -42,7 +43,7 @@ func ParsePacket(text string) ([]byte, error) {
 	return frame, nil
 }
 
-func parsePacket(text string) ([]byte, error) {
+func parsePacket(text string, station net.HardwareAddr) ([]byte, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("its description is longer than %d bytes", maxText)
 	}
@@ -50,6 +51,9 @@ func parsePacket(text string) ([]byte, error) {
 		return raw, nil
 	}
 	p := parser{eth: &layers.Ethernet{SrcMAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, DstMAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}}}
+	if station != nil {
+		p.eth.DstMAC = station
+	}
 	parts, err := split(text)
 	if err != nil {
 		return nil, err

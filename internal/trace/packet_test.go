@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 
@@ -33,7 +34,7 @@ func TestPacketsAreWhatTheyAreSaidToBe(t *testing.T) {
 		"ip 2001:db8::1 > 2001:db8::2 / udp 1 > 2 / payload 0x010203":               pkt.Eth(macA, macB).IPv6("2001:db8::1", "2001:db8::2").UDP(1, 2).Data([]byte{1, 2, 3}).Bytes(),
 		"eth " + macA + " > ff:ff:ff:ff:ff:ff":                                      append([]byte{255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1}, make([]byte, 48)...),
 	} {
-		got, err := ParsePacket(text)
+		got, err := ParsePacket(text, nil)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -41,6 +42,21 @@ func TestPacketsAreWhatTheyAreSaidToBe(t *testing.T) {
 		// what describes a packet leaves the IP identification and the TCP window open
 		if Summarise(got, len(got)) != Summarise(pad(want), len(pad(want))) || !bytes.Equal(got[:14], want[:14]) {
 			t.Errorf("%s:\n% x, %s; want\n% x, %s", text, got, Summarise(got, len(got)), pad(want), Summarise(pad(want), len(pad(want))))
+		}
+	}
+}
+
+// TestAStationIsTheDestination of what names no addresses itself.
+func TestAStationIsTheDestination(t *testing.T) {
+	station := net.HardwareAddr{2, 0, 0, 0, 0, 0xcc}
+	raw := hex.EncodeToString(pad(pkt.Eth(macA, macB).IPv4("10.0.0.1", "10.0.0.2").UDP(1, 2).Bytes()))
+	for text, want := range map[string]string{
+		"ip 10.0.0.1 > 10.0.0.2 / udp 1 > 2": "02:00:00:00:00:cc", "vlan 7 / payload 50": "02:00:00:00:00:cc",
+		"eth " + macA + " > " + macB + " / ip 10.0.0.1 > 10.0.0.2": macB, raw: macB,
+	} {
+		frame, err := ParsePacket(text, station)
+		if err != nil || net.HardwareAddr(frame[:6]).String() != want || net.HardwareAddr(frame[6:12]).String() != macA {
+			t.Errorf("%s: % x, %v, want it sent to %s", text, frame, err, want)
 		}
 	}
 }
@@ -73,7 +89,7 @@ func TestPacketsThatMakeNoSenseAreAnsweredWithASentence(t *testing.T) {
 		"ip fe80::1%eth0 > fe80::2":                    "two IP addresses",
 		strings.Repeat("f", 1<<19):                     "longer than",
 	} {
-		_, err := ParsePacket(text)
+		_, err := ParsePacket(text, nil)
 		if err == nil || !strings.Contains(err.Error(), says) || !errors.Is(err, cube.ErrInvalid) {
 			t.Errorf("%.60s: %v, want %q", text, err, says)
 		}
@@ -86,7 +102,7 @@ func FuzzParsePacket(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		frame, err := ParsePacket(text)
+		frame, err := ParsePacket(text, nil)
 		if err != nil {
 			return
 		}

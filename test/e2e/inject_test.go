@@ -7,6 +7,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -25,7 +26,8 @@ func TestInjectTellsWhatWouldHappen(t *testing.T) {
 		before, topology := d.Stats("br1"), d.Configuration()
 		unicast := "eth 02:00:00:00:00:77 > " + hosts[2].MAC.String() + " / ip 10.0.0.77 > 10.0.0.3 / udp 1000 > 53 / payload 20"
 		out := d.CLI("trace", "--inject", unicast, "br1:p1")
-		want := []string{`^br1:p1 +in +send up +10\.0\.0\.77\.1000 > 10\.0\.0\.3\.53: UDP, length 62$`,
+		want := []string{`^br1:p1 +in +inject +02:00:00:00:00:77 > ` + hosts[2].MAC.String() + `, 10\.0\.0\.77\.1000 > 10\.0\.0\.3\.53: UDP, length 62$`,
+			`^br1:p1 +in +send up +10\.0\.0\.77\.1000 > 10\.0\.0\.3\.53: UDP, length 62$`,
 			`^br2:up +in +send p3 +10\.0\.0\.77`, `^br2 +leave veth3 +10\.0\.0\.77`}
 		if err := tells(out.stdout, want); err != nil || out.code != 0 || strings.Count(out.stdout, "\n") != len(want) {
 			t.Errorf("unicast: %v, %v", err, out)
@@ -52,6 +54,49 @@ func TestInjectTellsWhatWouldHappen(t *testing.T) {
 			t.Errorf("an injected packet was sent: % x", f)
 		}
 	})
+}
+
+// TestInjectFillsInTheAddressOfTheRouter: a packet that names no MAC address is for the port that it reaches, through
+// what is attached there, and one that does is what it says. Bridges are not sent to.
+func TestInjectFillsInTheAddressOfTheRouter(t *testing.T) {
+	t.Parallel()
+	for _, kind := range types {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			d := start(t)
+			d.lab.Host("veth1", "")
+			d.lab.Host("veth2", "")
+			d.Do("router add r1 type=" + kind)
+			d.Do("r1 ports add p1 peer=veth1 ip=10.0.1.1/24")
+			d.Do("r1 ports add p2 peer=veth2 ip=10.0.2.1/24 mac=02:00:00:00:02:01")
+			d.Do("r1 arp-table add 10.0.1.2 mac=02:00:00:00:00:12 interface=p1")
+			d.Do("r1 arp-table add 10.0.2.2 mac=02:00:00:00:00:22 interface=p2")
+			d.Do("transparenthelloworld add th1 type=" + kind)
+			d.Do("attach th1 r1:p2")
+			d.Do("bridge add br1 type=" + kind)
+			d.Do("br1 ports add p1 mac=02:00:00:00:03:01")
+			d.calm("r1")
+			mac := strings.TrimSpace(d.Do("r1 ports p1 show mac"))
+			there, back := "ip 10.0.1.2 > 10.0.2.2 / udp 1 > 2", "ip 10.0.2.2 > 10.0.1.2 / udp 1 > 2"
+			for _, c := range []struct{ packet, at, to, then string }{
+				{there, "r1:p1", mac, `r1:p1 +in +send p2`}, {there, "veth1", mac, `r1:p1 +in +send p2`},
+				{back, "r1:p2", "02:00:00:00:02:01", `r1:p2 +in +send p1`},
+				{back, "veth2", "02:00:00:00:02:01", `r1:p2 +in +send p1`}, {back, "th1", "02:00:00:00:02:01", `r1:p2 +in +send p1`},
+				{"eth 02:00:00:00:00:12 > 02:00:00:00:00:99 / " + there, "r1:p1", "02:00:00:00:00:99", `r1:p1 +in +drop not-for-us`},
+				{there, "br1:p1", "02:00:00:00:00:02", `br1:p1 +in`},
+			} {
+				r := d.CLI("trace", "--inject", c.packet, c.at)
+				first := regexp.QuoteMeta(c.at)
+				if !strings.Contains(c.at, ":") {
+					first = `\S+`
+				}
+				story := []string{"^" + first + ` +in +inject +02:00:00:00:00:(01|12) > ` + c.to + `, 10\.0`, c.then}
+				if err := tells(r.stdout, story); r.code != 0 || err != nil {
+					t.Errorf("%s at %s: %v, %v", c.packet, c.at, err, r)
+				}
+			}
+		})
+	}
 }
 
 func TestInjectTakesPacketsFromFilesAndRefusesNonsense(t *testing.T) {
