@@ -130,9 +130,15 @@ type Stater interface {
 	State(ctx context.Context, path []string) (any, error)
 }
 
-// StateDeleter deletes state that is not configuration, such as a learned address.
-// It returns an error wrapping ErrNotFound when there is no such thing.
+// StateDeleter deletes entries of lists that are not configuration, such as learned addresses.
 type StateDeleter interface {
+	// DeleteState deletes the entry at path, at once and for good. An error wraps ErrNotFound where there is no such
+	// entry, and ErrInvalid, ErrInUse or ErrUnsupported where it cannot be deleted, because it follows from other
+	// configuration: then it stays when the whole list is deleted. Any other error undoes the deletion of the list.
+	//
+	// When a whole list is deleted, the framework asks for each entry that State shows and that is not configured, after
+	// the configured ones are gone and the plan is committed. For a list of state that the model marks `deletable`, path
+	// is first that of the list, without keys: delete all its entries, or return ErrNotFound to be asked one by one.
 	DeleteState(ctx context.Context, path []string) error
 }
 

@@ -214,6 +214,22 @@ func TestLearnedEntriesCanBeDeleted(t *testing.T) {
 	walk(t, l, []step{{"a deleted entry is not used", "veth1", frame(one, two), flood("br:p2 br:p3"), nil}})
 }
 
+// TestDeletingAllEntries: DELETE of the list takes configured and learned entries alike.
+func TestDeletingAllEntries(t *testing.T) {
+	t.Parallel()
+	l := bpftest.New(t, bpftest.Options{})
+	l.Create("bridge", "br", threePorts)
+	l.Run("veth2", frame(two, one))
+	l.Set("POST", "br fdb entry 1 "+three, `{"port":"p3"}`)
+	wantShown(t, l, "1 "+two+" p2 dynamic", "1 "+three+" p3 static")
+	l.Set("DELETE", "br fdb entry", "")
+	wantShown(t, l)
+	walk(t, l, []step{
+		{"a learned entry is not used", "veth1", frame(one, two), flood("br:p2 br:p3"), nil},
+		{"nor a configured one", "veth1", frame(one, three), flood("br:p2 br:p3"), nil},
+	})
+}
+
 func TestFlush(t *testing.T) {
 	const a, b, c, d = "02:00:00:00:00:0a", "02:00:00:00:00:0b", "02:00:00:00:00:0c", "02:00:00:00:00:0d"
 	all := []string{"1 " + a, "1 " + c, "2 " + b, "2 " + d}

@@ -271,9 +271,14 @@ func addressText(a netip.Addr, port string) string {
 
 // forget removes a learned neighbour.
 func (r *router) forget(text string) error {
-	for _, n := range r.slow.table.All(clock()) {
-		name, _ := r.env.PortName(n.Port)
-		if addressText(n.Addr, name) == text && r.slow.table.Forget(n.Key, clock()) {
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return fmt.Errorf("arp-table %s: %w", text, cube.ErrNotFound)
+	}
+	for index := range r.slow.ports {
+		k := neigh.Key{Addr: addr.WithZone(""), Port: index}
+		name, ok := r.env.PortName(index)
+		if ok && addressText(k.Addr, name) == text && r.slow.table.Forget(k, clock()) {
 			return nil
 		}
 	}

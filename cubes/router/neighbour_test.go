@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -151,6 +152,43 @@ func TestLearnedNeighboursCanBeDeletedAndConfiguredOnesStay(t *testing.T) {
 		t.Error("packets do not go to the configured station")
 	}
 	l.Set("DELETE", "r arp-table 10.0.2.2", "")
+	l.Hosts[0].Run("ping", "-n", "-c", "1", "-W", "10", "10.0.2.2")
+}
+
+// TestDeletingAllNeighbours: learned ones of both families, link-local ones too, and configured ones.
+func TestDeletingAllNeighbours(t *testing.T) {
+	t.Parallel()
+	l := twoSides(t, "", noDetection, "")
+	var port struct{ Mac string }
+	if err := json.Unmarshal([]byte(l.Read("r ports left")), &port); err != nil {
+		t.Fatal(err)
+	}
+	hardware, err := net.ParseMAC(port.Mac)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near := wire.LinkLocal(wire.MAC(hardware)).String()
+	learned := wire.LinkLocal(wire.MAC(l.Hosts[0].MAC)).String() + "%left"
+	learn := func() { // the host asks for the router's address, and so tells its own
+		l.Hosts[0].Run("ip", "neigh", "flush", "dev", "eth0")
+		l.Hosts[0].Run("ping", "-n", "-c", "1", "-W", "10", "10.0.2.2")
+		l.Hosts[0].Run("ping", "-n", "-c", "1", "-W", "10", near+"%eth0")
+		becomes(t, l, learned, "stale")
+	}
+	learn()
+	l.Set("DELETE", "r arp-table "+learned, "")
+	if s, _ := neighbourState(t, l, "r", learned); s != "" {
+		t.Errorf("it is still %s", s)
+	}
+	learn()
+	l.Set("POST", "r arp-table 10.0.2.77", `{"mac":"`+stationMAC+`","interface":"right"}`)
+	netns.Eventually(t, patience, func() error { // a host that probes is learned once more
+		l.Set("DELETE", "r arp-table", "")
+		if left := l.Read("r arp-table"); left != "[]" {
+			return fmt.Errorf("left are %s", left)
+		}
+		return nil
+	})
 	l.Hosts[0].Run("ping", "-n", "-c", "1", "-W", "10", "10.0.2.2")
 }
 

@@ -193,6 +193,23 @@ func TestLearnedEntriesCanBeDeleted(t *testing.T) {
 	walk(t, l, []step{{"a deleted entry is not used", "veth1", frame(one, two), flood("br:p2 br:p3")}})
 }
 
+// TestDeletingAllEntries: DELETE of the list takes configured and learned entries alike.
+func TestDeletingAllEntries(t *testing.T) {
+	t.Parallel()
+	l := bpftest.New(t, bpftest.Options{})
+	l.Create("simplebridge", "br", threePorts)
+	l.Run("veth1", frame(one, two))
+	l.Run("veth2", frame(two, one))
+	l.Set("POST", "br fdb entry "+three, `{"port":"p3"}`)
+	wantShown(t, l, map[string]string{one: "p1", two: "p2", three: "p3"})
+	l.Set("DELETE", "br fdb entry", "")
+	wantShown(t, l, map[string]string{})
+	walk(t, l, []step{
+		{"a learned entry is not used", "veth1", frame(one, two), flood("br:p2 br:p3")},
+		{"nor a configured one", "veth1", frame(one, three), flood("br:p2 br:p3")},
+	})
+}
+
 func TestFlushEmptiesTheDatabase(t *testing.T) {
 	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
 		l.Create("simplebridge", "br", threePorts)

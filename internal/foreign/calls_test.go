@@ -21,6 +21,7 @@ import (
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/outsider"
 )
@@ -378,5 +379,19 @@ func TestAPlanWritesMapsWholeOrNotAtAll(t *testing.T) {
 		if got := content(); got != "1=10" {
 			t.Errorf("after %v was undone the map has %s", c.plan, got)
 		}
+	}
+}
+
+// TestAServiceThatDeletesNoState is not asked to: the topology can tell that from an entry that is not there.
+func TestAServiceThatDeletesNoState(t *testing.T) {
+	description := describe(t)
+	description.DeleteState = false
+	l, err := begin(t, Options{}, &outsider.Server{Description: description})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := open(t, l, newEnv(t, "c1", nil))
+	if err := i.DeleteState(t.Context(), []string{"list", "key"}); !errors.Is(err, topology.ErrNoDeleter) {
+		t.Errorf("got %v, want %v", err, topology.ErrNoDeleter)
 	}
 }

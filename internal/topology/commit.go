@@ -35,6 +35,9 @@ func (t *txn) carryOut() error {
 			return err
 		}
 	}
+	if err := t.holdEmptied(); err != nil {
+		return err
+	}
 	if err := t.lock(); err != nil {
 		return err
 	}
@@ -56,6 +59,9 @@ func (t *txn) carryOut() error {
 		return err
 	}
 	if err := t.alignShadows(); err != nil {
+		return err
+	}
+	if err := t.deleteEmptied(); err != nil {
 		return err
 	}
 	return t.persist()

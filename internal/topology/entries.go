@@ -338,7 +338,7 @@ func (m *Manager) Entries(ctx context.Context, serviceName, name string, path ya
 	if err != nil {
 		return err
 	}
-	if node.Kind() != yang.List || len(path[len(path)-1].Keys) > 0 {
+	if !isWholeList(node, path) {
 		return &yang.Error{Tag: yang.InvalidValue, Path: path.String(), Message: path.Words() + ": not a list, it has no pages"}
 	}
 	if node.Paged() {

@@ -73,8 +73,8 @@ func (m *Manager) newUnit(svc *service, name, uuid string, id datapath.CubeID) *
 	return u
 }
 
-// Edit changes a part of a cube's configuration. Deleting a list entry that is state, such as a learned address, is
-// passed on to the cube.
+// Edit changes a part of a cube's configuration. What is deleted of a list may be state, such as learned addresses: the
+// cube is asked to delete that.
 func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op, path yang.Path, body []byte) error {
 	if len(path) == 0 && op != yang.Merge {
 		if op == yang.Delete {
@@ -96,8 +96,10 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 		switch node, err := nodeAt(u.svc.schema, path); {
 		case err != nil:
 			return err
+		case op == yang.Delete && isWholeList(node, path):
+			return t.deleteList(u, node, path)
 		case op == yang.Delete && node.Deletable():
-			return t.askToDelete(u, path)
+			return t.deleteState(u, path)
 		case op == yang.Create && node.AddReplaces() && len(path[len(path)-1].Keys) > 0:
 			op = yang.Replace
 		}
@@ -113,7 +115,7 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 		}
 		err = t.edit(u, op, path, body)
 		if op == yang.Delete {
-			return t.deleteState(u, path, err)
+			return t.deleteEntry(u, path, err)
 		}
 		return err
 	}
@@ -121,37 +123,6 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 		return m.transact(ctx, change) // it may ask the cube, which does not forget that it was asked
 	}
 	return m.together(ctx, []string{name}, false, change)
-}
-
-// deleteState asks the cube to delete what its configuration does not have.
-func (t *txn) deleteState(u *unit, path yang.Path, err error) error {
-	var missing *yang.Error
-	if !errors.As(err, &missing) || missing.Tag != yang.DataMissing || len(path[len(path)-1].Keys) == 0 {
-		return err
-	}
-	gone := t.askToDelete(u, path)
-	var none *yang.Error
-	if errors.As(gone, &none) {
-		return err
-	}
-	return gone
-}
-
-// askToDelete asks the cube to delete state.
-func (t *txn) askToDelete(u *unit, path yang.Path) error {
-	missing := &yang.Error{Tag: yang.DataMissing, Path: path.String(), Message: path.Words() + ": not found"}
-	deleter, ok := u.inst.(cube.StateDeleter)
-	if !ok {
-		return missing
-	}
-	err := u.handle(t.ctx, "DeleteState", func() error { return deleter.DeleteState(t.ctx, path.Segments()) })
-	if errors.Is(err, cube.ErrNotFound) {
-		return missing
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
-	}
-	return nil
 }
 
 // Delete ends a cube: its ports' peers are disconnected, and the transparent cubes on them released. A cube that could

@@ -68,6 +68,8 @@ type txn struct {
 	also []store.Record
 	// entries are the differences of large lists.
 	entries map[*unit][]yang.EntryChange
+	// emptied are the lists whose state is deleted when everything else is done.
+	emptied []emptied
 	// extent is how far the transaction reaches, once the next world is settled.
 	extent *reach
 	// locked says that the transaction has the plane lock.
@@ -135,13 +137,22 @@ func (m *Manager) one(ctx context.Context, fn func(*txn) error) (err error) {
 
 // call runs a cube's code. From then on until the end of the transaction the cube gets no packets.
 func (t *txn) call(ctx context.Context, u *unit, fn func() error) error {
-	if !t.held[u] {
-		if err := u.enterGate(ctx); err != nil {
-			return err
-		}
-		t.held[u] = true
+	if err := t.hold(ctx, u); err != nil {
+		return err
 	}
 	return u.call(ctx, fn)
+}
+
+// hold enters a unit's gate, unless the transaction has it already.
+func (t *txn) hold(ctx context.Context, u *unit) error {
+	if t.held[u] {
+		return nil
+	}
+	if err := u.enterGate(ctx); err != nil {
+		return err
+	}
+	t.held[u] = true
+	return nil
 }
 
 // lock takes the plane lock. No cube's handler is waited for from here on.

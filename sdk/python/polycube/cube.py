@@ -264,7 +264,11 @@ class Cube:
         raise NotImplementedError
 
     def delete_state(self, path: Sequence[str]) -> None:
-        """Deletes a list entry that is state; NotFound if there is none."""
+        """Deletes a list entry that is state; NotFound if there is none.
+
+        One that is refused with Invalid, InUse or Unsupported stays when its whole list is deleted. For a list of state that
+        the model marks deletable, path may be that of the list: delete every entry, or raise NotFound to be asked for each.
+        """
         raise NotImplementedError
 
     def action(self, path: Sequence[str], input: Config) -> Answer | Config | None:

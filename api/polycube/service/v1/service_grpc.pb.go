@@ -101,7 +101,10 @@ type ServiceClient interface {
 	Abort(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
 	// State answers the state (config false) of a cube, as Description.state promises.
 	State(ctx context.Context, in *StateRequest, opts ...grpc.CallOption) (*StateResponse, error)
-	// DeleteState deletes a list entry that is state, such as a learned address. NOT_FOUND if there is none.
+	// DeleteState deletes a list entry that is state, such as a learned address. NOT_FOUND if there is none. An entry that is
+	// refused with INVALID_ARGUMENT, FAILED_PRECONDITION or UNIMPLEMENTED stays when its whole list is deleted. For a list of
+	// state that the model marks deletable, path may be that of the list: delete every entry, or answer NOT_FOUND to be asked
+	// for each.
 	DeleteState(ctx context.Context, in *StateRequest, opts ...grpc.CallOption) (*DeleteStateResponse, error)
 	// Action runs an action of the model.
 	Action(ctx context.Context, in *ActionRequest, opts ...grpc.CallOption) (*ActionResponse, error)
@@ -289,7 +292,10 @@ type ServiceServer interface {
 	Abort(context.Context, *PlanRequest) (*PlanResponse, error)
 	// State answers the state (config false) of a cube, as Description.state promises.
 	State(context.Context, *StateRequest) (*StateResponse, error)
-	// DeleteState deletes a list entry that is state, such as a learned address. NOT_FOUND if there is none.
+	// DeleteState deletes a list entry that is state, such as a learned address. NOT_FOUND if there is none. An entry that is
+	// refused with INVALID_ARGUMENT, FAILED_PRECONDITION or UNIMPLEMENTED stays when its whole list is deleted. For a list of
+	// state that the model marks deletable, path may be that of the list: delete every entry, or answer NOT_FOUND to be asked
+	// for each.
 	DeleteState(context.Context, *StateRequest) (*DeleteStateResponse, error)
 	// Action runs an action of the model.
 	Action(context.Context, *ActionRequest) (*ActionResponse, error)
