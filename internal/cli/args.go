@@ -90,6 +90,7 @@ type command struct {
 	typed []string // path and verb in the order they came
 	help  bool     // the last word was "?"
 	stdin bool     // a lone "-" asked for the body on standard input
+	all   bool     // the whole list is to be deleted
 }
 
 func (c command) first() string {
@@ -180,6 +181,11 @@ func (c *command) flag(w string) error {
 		return usagef("%s is accepted only alone or as the last word", w)
 	case w == "--instance" || name == "--instance":
 		return usagef("--instance NAME comes before everything else")
+	case w == flagAll && c.verb != verbDel:
+		return usagef("%q is accepted only after the verb del", w)
+	case w == flagAll:
+		c.all = true
+		return nil
 	case !known:
 		return unknownf(flagWords(), w, "unknown flag %q", w)
 	case c.verb != verbShow:
@@ -197,7 +203,7 @@ func (c *command) flag(w string) error {
 
 // flagWords are the flags as they are typed, but for the value of -hide.
 func flagWords() []string {
-	words := append([]string{"-hide", "-h", "--help"}, pageFlags...)
+	words := append([]string{"-hide", "-h", "--help", flagAll}, pageFlags...)
 	for _, f := range forms {
 		words = append(words, "-"+string(f))
 	}

@@ -6,12 +6,9 @@
 package cli
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,14 +41,11 @@ func (s *session) change(f filing, r request, doc *documents) error {
 	if err := s.stdout.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.stderr, "Make these changes? [y/N] ")
-	reply, err := bufio.NewReader(s.stdin).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the reply: %w", err)
+	yes, err := s.agrees("Make these changes?")
+	if err != nil {
+		return err
 	}
-	switch strings.ToLower(strings.TrimSpace(reply)) {
-	case "y", "yes":
-	default:
+	if !yes {
 		return &exitError{code: ExitContact, message: "nothing was changed"}
 	}
 	r.ifMatch = `"` + looked.revision + `"`

@@ -37,6 +37,7 @@ type answer struct {
 	status int
 	line   string // the HTTP status line
 	body   []byte
+	tag    string // the entity tag, "" where there is none
 	// next are the parameters that the page behind this one has, nil when it is the last.
 	next url.Values
 }
@@ -128,7 +129,7 @@ func (c *client) once(ctx context.Context, r request, target *url.URL, referer s
 		return answer{}, nil, c.end.explain(err)
 	}
 	defer resp.Body.Close()
-	a := answer{status: resp.StatusCode, line: resp.Proto + " " + resp.Status, next: nextPage(resp.Header)}
+	a := answer{status: resp.StatusCode, line: resp.Proto + " " + resp.Status, tag: resp.Header.Get("ETag"), next: nextPage(resp.Header)}
 	if a.body, err = readAnswer(resp.Body); err != nil {
 		return answer{}, nil, c.end.explain(err)
 	}

@@ -84,7 +84,12 @@ func (s *session) candidates(words []string, current string) []string {
 		return s.watchWords(first, words[1:], current)
 	}
 	c := lenient(words)
-	if strings.HasPrefix(current, "-") {
+	switch dash := strings.HasPrefix(current, "-"); {
+	case c.all:
+		return nil // the path ends here
+	case dash && c.verb == verbDel && aliases[c.first()].plan == nil:
+		return s.ask(c, "word", current)
+	case dash:
 		return s.showFlags(c, current)
 	}
 	if words, ok := clientWords(c, current); ok {

@@ -28,6 +28,8 @@ func completing(t *testing.T) *daemon {
 		"/r1/peer/ SET":                   `["<peer>"]`,
 		"/r1/route/ DEL":                  `["10.0.0.0/8","$(reboot)","a b","\u001b[2J","",{"a":1},["x"],"ü"]`,
 		"/r1/route/10.0.0.0%2F8/ DEL":     `["1.1.1.1"]`,
+		"/r1/route/ DEL -":                `["--all"]`,
+		"/r1/ports/p1/ DEL -":             `[]`,
 		"/services/ NONE":                 `["add","show","del"]`,
 		"/services/ SHOW":                 `["one","two"]`,
 		"/services/ ADD":                  `["type=","uri=","name="]`,
@@ -47,7 +49,11 @@ func completing(t *testing.T) *daemon {
 		path := strings.TrimPrefix(r.URL.EscapedPath(), "/polycube/v1")
 		switch {
 		case r.Method == "OPTIONS" && r.URL.Query().Has("completion"):
-			body, ok := answers[path+" "+r.URL.Query().Get("help")]
+			at := path + " " + r.URL.Query().Get("help")
+			if strings.HasPrefix(r.URL.Query().Get("prefix"), "-") {
+				at += " -"
+			}
+			body, ok := answers[at]
 			if !ok {
 				http.NotFound(w, r)
 				return
@@ -82,6 +88,11 @@ func TestWhatMayFollow(t *testing.T) {
 		{"polycubectl r1 route del 10.0.0.0/8 ", "1.1.1.1"},
 		{`polycubectl r1 route del '10.0.0.0/8' `, "1.1.1.1"},
 		{`polycubectl r1 route del a\ `, `a\ b`},
+		{"polycubectl r1 route del -", "--all"},
+		{"polycubectl r1 del route --a", "--all"},
+		{"polycubectl r1 ports p1 del -", ""},
+		{"polycubectl r1 route del --all ", ""},
+		{"polycubectl services del -", ""},
 		{"polycubectl show r1 -", "-hide= -limit= -after= -filter= -normal -brief -verbose -json -yaml"},
 		{"polycubectl show r1 -json -", "-hide= -limit= -after= -filter="},
 		{"polycubectl r1 add -", ""},

@@ -34,6 +34,7 @@ for it. A value that must be text though it looks like a number is written
 key='"007"'.
 
 Flags of show: -normal -brief -verbose -json -yaml -hide=key1,key2.inner
+Flag of del: --all deletes every entry of a list without asking; scripts need it
 
 Commands:
   %s
@@ -154,6 +155,7 @@ func printHelp(w io.Writer, body []byte, about helpFor, width int) error {
 	commands, _ := help.get("commands")
 	elements, _ := help.get("elements")
 	actions, _ := help.get("actions")
+	flags, _ := help.get("flags")
 	if p, ok := params.get(about.leaf[strings.LastIndexByte(about.leaf, '.')+1:]); ok && len(params.members) == 1 && p.string("type") != "key" {
 		return printLeaf(w, p, about, width)
 	}
@@ -162,6 +164,7 @@ func printHelp(w io.Writer, body []byte, about helpFor, width int) error {
 		{title: "Parameters", rows: paramRows(params, about)},
 		{title: "Optional parameters", rows: paramRows(optional, about)},
 		{title: "Actions", rows: actionRows(actions)},
+		{title: "Flags", rows: paramRows(flags, about)},
 		{title: "Existing elements", names: elementNames(elements)},
 	})
 }

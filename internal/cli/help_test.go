@@ -46,6 +46,22 @@ Existing elements:
 `,
 		},
 		{
+			"del of a list with its flag",
+			"r1 ports del ?",
+			`{"params":{"name":{"name":"name","type":"key","simpletype":"string"}},"flags":{"--all":{"name":"--all","type":"flag","description":"Delete every entry"}},"elements":["p1"]}`,
+			`Parameters:
+Keyword  Type
+<name>   string
+
+Flags:
+Keyword  Type  Description
+--all    flag  Delete every entry
+
+Existing elements:
+  p1
+`,
+		},
+		{
 			"actions and elements with several keys",
 			"r1 ?",
 			`{"actions":{"flush":{"description":"Forget all","example":"flush"}},"elements":[["10.0.0.0/8","1.1.1.1"],{"a":"x","b":5}]}`,

@@ -102,6 +102,9 @@ func resolve(c command, single bool) (plan, error) {
 		return p, nil
 	}
 	if isAlias {
+		if c.all {
+			return plan{}, usagef("%s is for the lists of a cube, not for %s", flagAll, c.first())
+		}
 		if c.show.page != nil {
 			return plan{}, usagef("-limit, -after and -filter are for a service and the lists of its cubes, not for %s", c.first())
 		}
@@ -124,6 +127,13 @@ func genericPlan(c command, single bool) (plan, error) {
 		p.req.query = c.show.page.Encode()
 		return p, nil
 	case verbDel:
+		for _, w := range c.typed {
+			p.usage += clean(quoteWord(w)) + " "
+		}
+		p.usage += flagAll
+		if c.all {
+			p.req.query = flagAll[2:]
+		}
 		return p, nil
 	case verbNone:
 		p.render = renderAnswer

@@ -192,6 +192,7 @@ var promptTests = []promptTest{
 	{"a word with a colon", "polycubectl connect r1:p1 r1:\t", `POST /polycube/v1/connect/ {"peer1":"r1:p1","peer2":"r1:p2"}`},
 	{"a key with a slash", "polycubectl r1 route del 1\t", `DELETE /polycube/v1/r1/route/10.0.0.0%2F8/ `},
 	{"a key with a blank", "polycubectl r1 route del a\t", `DELETE /polycube/v1/r1/route/a%20b/ `},
+	{"a flag", "polycubectl r1 route del --\t", `DELETE /polycube/v1/r1/route/?all `},
 	{"a key=value, then the next", "polycubectl r1 ports add p1 p\tveth1 i\t10.0.0.1/24", `POST /polycube/v1/r1/ports/p1/ {"peer":"veth1","ip":"10.0.0.1/24"}`},
 	{"an option of a command", "polycubectl attach n1 r1:p1 pos\tf\t", `POST /polycube/v1/attach/ {"cube":"n1","port":"r1:p1","position":"first"}`},
 }
@@ -241,6 +242,7 @@ func TestFishIsOfferedTheSame(t *testing.T) {
 		"polycubectl r1 set loglevel=d":   "loglevel=debug\n",
 		"polycubectl connect r1:p1 r1:":   "r1:p2\n",
 		"polycubectl r1 route del a":      "a b\n",
+		"polycubectl r1 route del --":     "--all\n",
 		"polycubectl r1 ports add ":       "",
 		"polycubectl attach n1 r1:p1 pos": "position=\n",
 	} {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ const (
 	ExitOK      = 0  // done
 	ExitContact = 1  // the daemon or the configuration could not be used
 	ExitServer  = 2  // the daemon answered, and it is no success
-	ExitUsage   = 64 // the command line is wrong; nothing was sent
+	ExitUsage   = 64 // the command line is wrong; nothing was changed
 )
 
 // session is one run of the program.
@@ -248,6 +249,9 @@ func (s *session) exchange(p plan) error {
 		return err
 	}
 	if s.status = a.status; !a.ok() {
+		if ask, ok := confirmationOf(a); ok && p.req.method == http.MethodDelete {
+			return s.deleteList(c, p, a, ask)
+		}
 		return &serverError{sentences(a)}
 	}
 	switch p.render {

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Deleting a whole list. The user may have forgotten a key, so the daemon, which
+// knows what is a list, answers with a question instead of deleting. On a terminal
+// the user is asked; a script has to say --all.
+
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// flagAll says that del means the whole list.
+const flagAll = "--all"
+
+// confirmation is an answer that asks whether a whole list is meant.
+type confirmation struct {
+	message  string   // what to type instead
+	question string   // "" for an empty list
+	lost     []string // what goes
+}
+
+// confirmationOf reads the question of an answer, if it is one.
+func confirmationOf(a answer) (confirmation, bool) {
+	v, err := decodeJSON(a.body)
+	if err != nil {
+		return confirmation{}, false
+	}
+	envelope, _ := v.get("ietf-restconf:errors")
+	list, _ := envelope.get("error")
+	if len(list.items) != 1 || list.items[0].string("error-tag") != "confirmation-required" {
+		return confirmation{}, false
+	}
+	e := list.items[0]
+	return confirmation{message: e.string("error-message"), question: e.string("question"), lost: details(e)}, true
+}
+
+// deleteList repeats the request of a plan, for the whole list, if a person says yes.
+func (s *session) deleteList(c *client, p plan, asked answer, ask confirmation) error {
+	switch {
+	case !isTerminal(s.stdin):
+		return &usageError{message: ask.message, usage: p.usage}
+	case ask.question == "":
+		fmt.Fprintln(s.stderr, "There is nothing to delete.")
+		return nil
+	}
+	for _, line := range ask.lost {
+		fmt.Fprintln(s.stderr, line)
+	}
+	yes, err := s.agrees(clean(ask.question))
+	if err != nil {
+		return err
+	}
+	if !yes {
+		return &exitError{code: ExitContact, message: "nothing was deleted"}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
+	defer cancel()
+	s.sent = p.req
+	s.sent.query, s.sent.ifMatch = "all", asked.tag
+	a, err := c.do(ctx, s.sent)
+	if err != nil {
+		return err
+	}
+	switch s.status = a.status; {
+	case a.status == http.StatusPreconditionFailed:
+		return &serverError{"nothing was deleted: the cube was changed while the question was open, look again"}
+	case !a.ok():
+		return &serverError{sentences(a)}
+	}
+	return nil
+}
+
+// agrees asks a person.
+func (s *session) agrees(question string) (bool, error) {
+	fmt.Fprintf(s.stderr, "%s [y/N] ", question)
+	reply, err := bufio.NewReader(s.stdin).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, fmt.Errorf("read the reply: %w", err)
+	}
+	reply = strings.ToLower(strings.TrimSpace(reply))
+	return reply == "y" || reply == "yes", nil
+}
