@@ -240,6 +240,10 @@ type Trip struct {
 	Netdev int
 	// FlowHash and Tenant are those of the metadata; 0 is unknown.
 	FlowHash, Tenant uint32
+	// Turned says that a transparent cube of the port turned the packet back (pcn_pkt_turn), Offered that its cube offered
+	// it to transparent cubes (pcn_pkt_offer), having received it on the port OfferedFrom.
+	Turned, Offered bool
+	OfferedFrom     uint16
 }
 
 // PacketIn is a packet from the fast path.
@@ -271,6 +275,9 @@ type PacketOut struct {
 	Direction Direction
 	// Namespace gives the packet to the namespace of a shadow cube instead, by the interface of Port.
 	Namespace bool
+	// Offer offers the packet to the transparent cubes of a standard cube's Port instead, as pcn_pkt_offer does. If none of
+	// them turns it, it appears as received on that port, and offered.
+	Offer bool
 	// Recirculate makes a transparent cube see the packet again itself.
 	Recirculate bool
 	// Metadata is for the cube's own programs; what goes on behind a transparent cube has none.

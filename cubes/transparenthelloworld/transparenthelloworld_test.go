@@ -49,7 +49,7 @@ func (e *env) Send(p *cube.PacketOut) error {
 
 func TestPacketsOfTheSlowPathGoOn(t *testing.T) {
 	data, offload := []byte("a frame of many bytes"), cube.Offload{GSOSize: 1448, GSOSegs: 3}
-	trip := cube.Trip{Hops: 9, Netdev: 4711, FlowHash: 0x12345678, Tenant: 77}
+	trip := cube.Trip{Hops: 9, Netdev: 4711, FlowHash: 0x12345678, Tenant: 77, Turned: true, Offered: true, OfferedFrom: 3}
 	tests := []struct {
 		name string
 		in   cube.PacketIn

@@ -59,6 +59,14 @@ var (
 	setsoutTC []byte
 	//go:embed testdata/setsout.xdp.o
 	setsoutXDP []byte
+	//go:embed testdata/offering.tc.o
+	offeringTC []byte
+	//go:embed testdata/offering.xdp.o
+	offeringXDP []byte
+	//go:embed testdata/taker.tc.o
+	takerTC []byte
+	//go:embed testdata/taker.xdp.o
+	takerXDP []byte
 	//go:embed testdata/twoway.tc.o
 	twowayTC []byte
 	//go:embed testdata/twoway.xdp.o
@@ -183,6 +191,8 @@ func register(p *Plane) error {
 		"sets":       {cube.TC: setsTC, cube.XDP: setsXDP},
 		"setsout":    {cube.TC: setsoutTC, cube.XDP: setsoutXDP},
 		"twoway":     {cube.TC: twowayTC, cube.XDP: twowayXDP},
+		"offering":   {cube.TC: offeringTC, cube.XDP: offeringXDP},
+		"taker":      {cube.TC: takerTC, cube.XDP: takerXDP},
 	} {
 		errs = append(errs, p.CheckObject(name, objects))
 	}
@@ -213,11 +223,11 @@ func (b *bench) cube(service string, ports int, constants map[string]any) *Node 
 	}
 	b.must(func() error {
 		return b.plane.CreateCube(Spec{
-			ID: n.ID, UUID: n.Name, Name: n.Name, Service: service, Type: b.typ, Transparent: service == "gate",
+			ID: n.ID, UUID: n.Name, Name: n.Name, Service: service, Type: b.typ, Transparent: service == "gate" || service == "taker",
 		})
 	})
 	b.g.Cubes[n.ID] = n
-	if service != "gate" {
+	if service != "gate" && service != "taker" {
 		n.Ports = map[uint16]*Port{}
 	}
 	for i := range uint16(ports) {

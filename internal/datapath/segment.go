@@ -102,6 +102,8 @@ func (b *builder) addCubes() error {
 		if err := b.addShadow(n); err != nil {
 			return err
 		}
+		lc.Turned = b.mayTurn(n)
+		fmt.Fprintf(&b.print, "turned %t\n", lc.Turned)
 	}
 	return nil
 }
@@ -119,6 +121,7 @@ func (b *builder) addPrograms(lc *link.Cube, n *Node, h cube.Hook) error {
 				return err
 			}
 		}
+		lc.Offers = lc.Offers || pr.object.IsSet(b.c.constants[linked{n.ID, pr.object}], offersConstant)
 		lc.Programs[pr.Direction] = append(lc.Programs[pr.Direction], link.CubeProgram{
 			Index: uint8(pr.Index), Object: pr.object, Function: pr.function, Rodata: offsets[pr.object],
 		})
@@ -147,6 +150,7 @@ func (b *builder) port(id CubeID, p *Port) *link.Port {
 	b.ports[p] = lp
 	for _, t := range p.Tcubes {
 		lp.Tcubes = append(lp.Tcubes, b.cube(t))
+		lp.Takes = lp.Takes || b.takesOffers(t)
 	}
 	if peer := b.peerOf(id, p); peer != nil {
 		lp.Peer, lp.PeerPort = b.cube(p.Peer.Cube), b.port(p.Peer.Cube, peer)
@@ -169,6 +173,7 @@ func (b *builder) constants(o *link.Object, n *Node) (uint32, error) {
 		values[kernelSkbConstant] = uint32(0)
 	}
 	shadowConstants(o, n, values)
+	b.offersConstant(o, n, values)
 	data, err := o.Constants(values)
 	if in := b.p.cubes[n.ID]; in.frozen {
 		data, err = in.constants[o], nil
@@ -210,7 +215,7 @@ func (b *builder) printPort(id CubeID, p *Port) {
 	fmt.Fprintf(&b.print, "port %d.%d slot %d peer %d.%d %t tcubes", id, p.Index, p.Slot,
 		p.Peer.Cube, p.Peer.Port, b.local[p.Peer.Cube])
 	for _, t := range p.Tcubes {
-		fmt.Fprintf(&b.print, " %d %t", t, b.local[t])
+		fmt.Fprintf(&b.print, " %d %t %t", t, b.local[t], b.takesOffers(t))
 	}
 	b.print.WriteByte('\n')
 }
@@ -241,6 +246,7 @@ func (b *builder) addStack(id CubeID) {
 		}
 		lt.NextIn = link.Next{Kind: link.ToPort, Cube: c, Port: at.port.port.Index}
 		lt.NextOut = link.Next{Kind: link.ToPeer, Cube: c, Port: at.port.port.Index}
+		lt.On, lt.LastTaker = c, b.isLastTaker(at)
 	} else {
 		inward, outward = at.i+1, at.i-1
 		lt.Entry, b.c.egress = true, true

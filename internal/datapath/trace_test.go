@@ -81,10 +81,10 @@ func (b *bench) show(s step) string {
 	}
 	switch s.stage {
 	case link.StageProgram:
-		verdict := [...]string{"pass", "send", "drop", "flood", "up", "call", "namespace", "flood"}[s.verdict]
+		verdict := [...]string{"pass", "send", "drop", "flood", "up", "call", "namespace", "flood", "turn", "offer"}[s.verdict]
 		switch verdict {
-		case "send":
-			verdict = fmt.Sprintf("send %d", s.out)
+		case "send", "offer":
+			verdict = fmt.Sprintf("%s %d", verdict, s.out)
 		case "drop", "up":
 			verdict = fmt.Sprintf("%s %d", verdict, s.reason)
 		}

@@ -39,8 +39,8 @@ type placement struct {
 	name   string
 	hook   cube.Hook
 	shadow *Shadow
-	// host is set where the other cube is part of the graph.
-	host bool
+	// host is set where the other cube is part of the graph, offers where the cube's offers reach somebody.
+	host, offers bool
 	// connect completes the graph.
 	connect func(g *Graph)
 	// further lists the cube's programs other than pcn_ingress and pcn_egress.
@@ -78,6 +78,7 @@ func (r *trier) placements() []placement {
 			g.Cubes[hostCube].Ports[0].Peer = Peer{Cube: triedCube, Port: 1}
 			g.toNetdev(hostCube, 1, plainMTU)
 		}})
+		add(placement{name: "a cube that offers packets", offers: true, connect: netdevs})
 		if r.hook == cube.TC && !r.t.Outside {
 			add(placement{name: "a cube with a namespace", shadow: &Shadow{}, connect: netdevs})
 			add(placement{name: "a cube whose namespace gets copies", shadow: &Shadow{Span: true}, connect: netdevs})
@@ -124,6 +125,9 @@ func (r *trier) graph(a attempt) *Graph {
 		n.Ports = twoPorts(0)
 	}
 	g.Cubes[triedCube] = n
+	if o := r.service.objects[r.hook]; a.at.offers && o.HasConstant(offersConstant) {
+		n.Constants[offersConstant] = uint32(1)
+	}
 	if a.at.host {
 		g.Cubes[hostCube] = &Node{ID: hostCube, Name: "peer", Type: typ, LogLevel: LogInfo, Ports: twoPorts(2)}
 	}

@@ -98,7 +98,7 @@ func TestWhatAServiceIsAskedAndTold(t *testing.T) {
 	i.PortChanged("p1", true)
 	i.ParentChanged(cube.Parent{Name: "br1:p1"})
 	eventually(t, "it is told", func() bool { return d.has("c1 port p1 true") && d.has("c1 parent br1:p1") })
-	trip := cube.Trip{Hops: 3, Netdev: 4, FlowHash: 5, Tenant: 6}
+	trip := cube.Trip{Hops: 3, Netdev: 4, FlowHash: 5, Tenant: 6, Turned: true, Offered: true, OfferedFrom: 7}
 	i.PacketIn(&cube.PacketIn{Port: 2, Trip: trip, Metadata: [4]uint32{1, 2, 3, 4}, Data: make([]byte, 60), Offload: cube.Offload{GSOSize: 7}})
 	eventually(t, "a packet is back", func() bool { env.mu.Lock(); defer env.mu.Unlock(); return len(env.sent) == 1 })
 	if p := env.sent[0]; p.Port != 2 || p.Direction != cube.Egress || p.Trip != trip || p.Offload.GSOSize != 7 || p.Metadata[3] != 4 || len(p.Data) != 60 {

@@ -156,11 +156,13 @@ func (l *life) sendOne(p *pb.PacketOut) error {
 		return fmt.Errorf("a frame of %d bytes: %w", len(p.GetData()), cube.ErrInvalid)
 	case len(p.GetMetadata()) > 4:
 		return fmt.Errorf("%d words of metadata, there are 4: %w", len(p.GetMetadata()), cube.ErrInvalid)
-	case p.GetPort() > 0xffff || t.GetHops() > 0xffff || t.GetGsoSize() > 0xffff || t.GetGsoSegs() > 0xffff || t.GetNetdev() > 1<<31-1:
+	case p.GetPort() > 0xffff || t.GetHops() > 0xffff || t.GetGsoSize() > 0xffff || t.GetGsoSegs() > 0xffff || t.GetNetdev() > 1<<31-1 ||
+		t.GetOfferedFrom() > 0xffff:
 		return fmt.Errorf("a number of its trip is out of range: %w", cube.ErrInvalid)
 	}
 	out := &cube.PacketOut{Port: uint16(p.GetPort()), Direction: dir, Recirculate: p.GetRecirculate(), TrafficClass: p.GetTrafficClass(),
-		Trip:    cube.Trip{Hops: uint16(t.GetHops()), Netdev: int(t.GetNetdev()), FlowHash: t.GetFlowHash(), Tenant: t.GetTenant()},
+		Trip: cube.Trip{Hops: uint16(t.GetHops()), Netdev: int(t.GetNetdev()), FlowHash: t.GetFlowHash(), Tenant: t.GetTenant(),
+			Turned: t.GetTurned(), Offered: t.GetOffered(), OfferedFrom: uint16(t.GetOfferedFrom())},
 		Offload: cube.Offload{GSOSize: uint16(t.GetGsoSize()), GSOSegs: uint16(t.GetGsoSegs())}, Data: p.GetData()}
 	copy(out.Metadata[:], p.GetMetadata())
 	return i.env.Send(out)
@@ -178,7 +180,8 @@ func (i *instance) PacketIn(p *cube.PacketIn) {
 	m := &pb.PacketIn{Cube: i.handle, Port: uint32(p.Port), Direction: dir, Reason: uint32(p.Reason), Metadata: p.Metadata[:],
 		TrafficClass: p.TrafficClass, Length: uint32(p.Length), Data: append([]byte(nil), p.Data...),
 		Trip: &pb.Trip{Hops: uint32(p.Trip.Hops), Netdev: uint32(p.Trip.Netdev), FlowHash: p.Trip.FlowHash, Tenant: p.Trip.Tenant,
-			GsoSize: uint32(p.Offload.GSOSize), GsoSegs: uint32(p.Offload.GSOSegs)}}
+			GsoSize: uint32(p.Offload.GSOSize), GsoSegs: uint32(p.Offload.GSOSegs),
+			Turned: p.Trip.Turned, Offered: p.Trip.Offered, OfferedFrom: uint32(p.Trip.OfferedFrom)}}
 	m.Metadata = append([]uint32(nil), m.Metadata...)
 	i.l.packets.offer(m, nil, len(m.Data))
 }

@@ -35,6 +35,8 @@ const (
 	ToOutNext
 	// ToNamespace: as given to the cube's namespace, by the interface of the port.
 	ToNamespace
+	// ToOffer: as offered to the transparent cubes of the cube's port.
+	ToOffer
 	targets
 )
 
@@ -53,6 +55,11 @@ const (
 	flagVLAN   = 1
 	flagEgress = 2
 	flagXDP    = 4
+	// flagTurned and flagOffered are bits of md.flags, shifted by one; the port where the packet came in is above.
+	flagTurned   = 8
+	flagOffered  = 16
+	inPortShift  = 16
+	mdFlagsShift = 1
 )
 
 // md is struct pcn_md.
@@ -190,10 +197,15 @@ func (r *record) packet(body, buf []byte, p *cube.PacketIn, m *Meta) {
 			Netdev:   int(r.ifindex),
 			FlowHash: r.flowHash,
 			Tenant:   r.tenant,
+			Turned:   r.flags&flagTurned != 0,
+			Offered:  r.flags&flagOffered != 0,
 		},
 		Offload: cube.Offload{GSOSize: uint16(r.gsoSize), GSOSegs: uint16(r.gsoSegs)},
 		Length:  int(r.len) + n - len(body),
 		Data:    buf[:n:n],
+	}
+	if p.Trip.Offered {
+		p.Trip.OfferedFrom = uint16(r.flags >> inPortShift)
 	}
 	if r.flags&flagEgress != 0 {
 		p.Direction = cube.Egress
@@ -228,6 +240,8 @@ func TargetOf(transparent bool, p *cube.PacketOut) uint16 {
 	switch {
 	case !transparent && p.Namespace:
 		return ToNamespace
+	case !transparent && p.Offer:
+		return ToOffer
 	case !transparent && out:
 		return ToTX
 	case !transparent:

@@ -50,6 +50,8 @@ func checkOut(target Target, p *cube.PacketOut, m Meta) error {
 		return fmt.Errorf("a frame of %d bytes is longer than %d", len(p.Data), maxFrame)
 	case p.Trip.Netdev < 0 || p.Trip.Netdev > math.MaxInt32:
 		return fmt.Errorf("network interface %d: the indexes are 1 to %d", p.Trip.Netdev, math.MaxInt32)
+	case p.Trip.OfferedFrom >= maxPorts:
+		return fmt.Errorf("port %d: the indexes are 0 to %d", p.Trip.OfferedFrom, maxPorts-1)
 	case m.XDP && p.Offload.GSOSize != 0:
 		return errors.New("XDP takes no superframe")
 	}
@@ -118,9 +120,18 @@ func (t *Tap) fill(target Target, p *cube.PacketOut, m Meta) {
 		Cube:   target.Cube,
 		Target: target.Kind,
 	}
+	if p.Trip.Turned {
+		to.MD.Flags |= flagTurned << mdFlagsShift
+	}
+	if p.Trip.Offered {
+		to.MD.Flags |= flagOffered << mdFlagsShift
+		to.MD.InPort = p.Trip.OfferedFrom
+	}
 	switch target.Kind {
 	case ToRX, ToIn, ToInNext:
 		to.MD.InPort = p.Port
+	case ToOffer:
+		to.MD.InPort, to.MD.OutPort = p.Port, p.Port
 	default:
 		to.MD.OutPort = p.Port
 	}

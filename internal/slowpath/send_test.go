@@ -148,6 +148,7 @@ func TestPacketsGoDownWithTheirMetadata(t *testing.T) {
 				{"behind ingress", Target{1, ToInNext}, cube.PacketOut{Data: frame(60)}, md{PacketLen: 60}},
 				{"into egress", Target{1, ToOut}, cube.PacketOut{Data: frame(60)}, md{PacketLen: 60}},
 				{"behind egress", Target{1, ToOutNext}, cube.PacketOut{Data: frame(60)}, md{PacketLen: 60}},
+				{"offered", Target{1, ToOffer}, cube.PacketOut{Port: 6, Data: frame(60)}, md{InPort: 6, OutPort: 6, PacketLen: 60}},
 				{"jumbo", Target{1, ToRX}, cube.PacketOut{Port: 1, Data: frame(9014)}, md{InPort: 1, PacketLen: 9014}},
 				{"the longest", Target{1, ToRX}, cube.PacketOut{Port: 1, Data: frame(maxFrame)}, md{InPort: 1, PacketLen: maxFrame}},
 			} {
@@ -155,6 +156,10 @@ func TestPacketsGoDownWithTheirMetadata(t *testing.T) {
 				c.want.TrafficClass = 0xdeadbeef
 				if c.target.Kind != ToInNext && c.target.Kind != ToOutNext { // there the words are another cube's
 					c.want.MD = words
+				}
+				c.want.Flags = 0x30
+				if c.target.Kind == ToTX || c.target.Kind == ToOut || c.target.Kind == ToOutNext {
+					c.want.InPort = someTrip.OfferedFrom // where it goes back to if nobody turns it
 				}
 				// Entering is a hop.
 				c.want.Hops, c.want.FlowHash, c.want.Tenant, c.want.PassIfindex = someTrip.Hops+1, 0x12345678, 77, 4711
@@ -226,6 +231,9 @@ func TestTargets(t *testing.T) {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}
+	if got := TargetOf(false, &cube.PacketOut{Direction: cube.Egress, Offer: true}); got != ToOffer {
+		t.Errorf("an offer: %d", got)
+	}
 }
 
 func TestWhatCannotBeSentIsRefused(t *testing.T) {
@@ -244,8 +252,9 @@ func TestWhatCannotBeSentIsRefused(t *testing.T) {
 		{"too long", Target{1, ToRX}, cube.PacketOut{Data: frame(maxFrame + 1)}, Meta{}, "longer than"},
 		{"cube 0", Target{0, ToRX}, cube.PacketOut{Data: frame(60)}, Meta{}, "cube 0"},
 		{"cube 1024", Target{1024, ToRX}, cube.PacketOut{Data: frame(60)}, Meta{}, "cube 1024"},
-		{"no such kind", Target{1, targets}, cube.PacketOut{Data: frame(60)}, Meta{}, "target 7"},
+		{"no such kind", Target{1, targets}, cube.PacketOut{Data: frame(60)}, Meta{}, "target 8"},
 		{"port 512", Target{1, ToTX}, cube.PacketOut{Port: 512, Data: frame(60)}, Meta{}, "port 512"},
+		{"offered from port 512", Target{1, ToTX}, cube.PacketOut{Trip: cube.Trip{OfferedFrom: 512}, Data: frame(60)}, Meta{}, "port 512"},
 		{"netdev -1", Target{1, ToTX}, cube.PacketOut{Trip: cube.Trip{Netdev: -1}, Data: frame(60)}, Meta{}, "network interface -1"},
 		{"netdev 1 << 31", Target{1, ToTX}, cube.PacketOut{Trip: cube.Trip{Netdev: 1 << 31}, Data: frame(60)}, Meta{}, "network interface 2147483648"},
 		{"superframe for XDP", Target{1, ToTX}, cube.PacketOut{Data: super, Offload: cube.Offload{GSOSize: 1000}}, Meta{XDP: true}, "superframe"},

@@ -39,10 +39,10 @@ type Line struct {
 }
 
 // verdicts are the names of enum pcn_verdict.
-var verdicts = []string{"pass", "send", "drop", "flood", "slowpath", "call", "namespace", "flood"}
+var verdicts = []string{"pass", "send", "drop", "flood", "slowpath", "call", "namespace", "flood", "turn", "offer"}
 
 const (
-	verdictSend, verdictDrop, verdictSlowpath, verdictCall, verdictNamespace = 1, 2, 4, 5, 6
+	verdictSend, verdictDrop, verdictSlowpath, verdictCall, verdictNamespace, verdictOffer = 1, 2, 4, 5, 6, 9
 )
 
 // Next waits for the next step. It returns io.EOF when the session has ended, and the context's
@@ -102,7 +102,7 @@ func (h *Hub) verdict(l *Line, id datapath.CubeID, step *slowpath.Step) {
 	}
 	drops, ups := h.plane.CubeReasons(id)
 	switch step.Verdict {
-	case verdictSend, verdictNamespace:
+	case verdictSend, verdictNamespace, verdictOffer:
 		l.Out = h.topology.PortName(id, step.OutPort)
 	case verdictDrop:
 		l.Reason = cubeReason(drops, step.Reason, frameworkReason(0))

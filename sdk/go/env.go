@@ -80,7 +80,8 @@ func (e *environment) Send(p *cube.PacketOut) error {
 	out := &pb.PacketOut{Cube: e.open.GetCube(), Port: uint32(p.Port), Direction: pb.Direction_DIRECTION_INGRESS,
 		Recirculate: p.Recirculate, Metadata: p.Metadata[:], TrafficClass: p.TrafficClass, Data: p.Data,
 		Trip: &pb.Trip{Hops: uint32(p.Trip.Hops), Netdev: uint32(p.Trip.Netdev), FlowHash: p.Trip.FlowHash, Tenant: p.Trip.Tenant,
-			GsoSize: uint32(p.Offload.GSOSize), GsoSegs: uint32(p.Offload.GSOSegs)}}
+			GsoSize: uint32(p.Offload.GSOSize), GsoSegs: uint32(p.Offload.GSOSegs),
+			Turned: p.Trip.Turned, Offered: p.Trip.Offered, OfferedFrom: uint32(p.Trip.OfferedFrom)}}
 	if p.Direction == cube.Egress {
 		out.Direction = pb.Direction_DIRECTION_EGRESS
 	}

@@ -284,7 +284,8 @@ func packetOf(p *pb.PacketIn) *cube.PacketIn {
 	t := p.GetTrip()
 	in := &cube.PacketIn{Port: uint16(p.GetPort()), Reason: uint16(p.GetReason()), TrafficClass: p.GetTrafficClass(),
 		Length: int(p.GetLength()), Data: p.GetData(),
-		Trip:    cube.Trip{Hops: uint16(t.GetHops()), Netdev: int(t.GetNetdev()), FlowHash: t.GetFlowHash(), Tenant: t.GetTenant()},
+		Trip: cube.Trip{Hops: uint16(t.GetHops()), Netdev: int(t.GetNetdev()), FlowHash: t.GetFlowHash(), Tenant: t.GetTenant(),
+			Turned: t.GetTurned(), Offered: t.GetOffered(), OfferedFrom: uint16(t.GetOfferedFrom())},
 		Offload: cube.Offload{GSOSize: uint16(t.GetGsoSize()), GSOSegs: uint16(t.GetGsoSegs())}}
 	copy(in.Metadata[:], p.GetMetadata())
 	if p.GetDirection() == pb.Direction_DIRECTION_EGRESS {

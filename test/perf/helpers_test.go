@@ -23,10 +23,12 @@ var unmeasured = []string{
 	"pcn_opaque", // two XORs
 	// They change how long the packet is, which a test run keeps for its next one.
 	"pcn_vlan_push", "pcn_vlan_pop", "pcn_vlan_set",
-	"pcn_pkt_flood_set", // as many copies as ports: a part of its own
-	"pcn_pkt_turn",      // in the egress program of a transparent cube only, where it ends what nothing else ends so
+	"pcn_pkt_flood_set",         // as many copies as ports: a part of its own
+	"pcn_pkt_offer",             // a tail call, for a port with a cube that takes offers; see ADR 41
+	"pcn_offered", "pcn_turned", // one load each
+	"pcn_pkt_turn", // in the egress program of a transparent cube only, where it ends what nothing else ends so
 	// They are no functions, or other names of what is measured.
-	"pcn_log_level", "pcn_shadow", "pcn_span", "pcn_pkt_redirect", "pcn_pkt_redirect_ns", "pcn_pkt_controller_with_metadata",
+	"pcn_log_level", "pcn_shadow", "pcn_span", "pcn_offers", "pcn_pkt_redirect", "pcn_pkt_redirect_ns", "pcn_pkt_controller_with_metadata",
 }
 
 // TestEveryHelperIsMeasured holds bpf/helpers.bpf.c to the headers: whatever runs has a case.

@@ -21,6 +21,13 @@
 const volatile __u32 pcn_shadow = 0;
 const volatile __u32 pcn_span = 0;
 
+/* 1 if a transparent cube on one of the cube's ports takes offers (pcn_pkt_offer). The linker sets it. */
+const volatile __u32 pcn_offers = 0;
+
+/* For a transparent service: its egress program takes offers. Without it, nothing is offered to its
+ * cubes on their own account, though they may see what is offered to those further out. */
+#define PCN_TAKES_OFFERS const volatile __u32 pcn_takes_offers __attribute__((used)) = 1
+
 /* Names the enum of the cube's own drop reasons, whose first value is PCN_REASON_FIRST. Counter
  * and metric labels are made from it. */
 #define PCN_REASONS(name) const volatile enum name pcn_reasons __attribute__((used)) = 0

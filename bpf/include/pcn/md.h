@@ -29,6 +29,9 @@ _Static_assert(sizeof(struct pcn_md) == 64, "md is 64 bytes");
 
 /* Internal: in md.flags, the sessions that follow the packet. */
 #define PCN_MD_TRACE 0xf
+/* Internal: in md.flags, what pcn_turned and pcn_offered tell. */
+#define PCN_MD_TURNED 0x10
+#define PCN_MD_OFFERED 0x20
 
 /* What a program returns. Any other value drops the packet as `bad-verdict`. */
 enum pcn_verdict {
@@ -42,6 +45,7 @@ enum pcn_verdict {
 	PCN_NAMESPACE = 6,  /* to the cube's namespace, by the interface of md->out_port */
 	PCN_FLOOD_SET = 7,  /* out of the ports of a set; md->md says which and how */
 	PCN_TURN = 8,	    /* transparent cube, egress: back in, by its own ingress program */
+	PCN_OFFER = 9,	    /* to the transparent cubes of md->out_port, for one to turn it */
 };
 
 /* How packets end in a cube: verdict, counter index, drop reason and metric label in one.

@@ -92,6 +92,32 @@ PCN_INLINE int pcn_pkt_turn(struct CTXTYPE *ctx, struct pcn_md *md)
 	return PCN_TURN;
 }
 
+/* Standard cube, ingress: offers a packet that is for the cube itself to the transparent cubes of a
+ * port, for one of them to turn it: then the cube receives it on that port. It does not leave. If none
+ * turns it, this program gets it again, on the port where it came in, and pcn_offered() is true. Only
+ * where pcn_offers is not 0. */
+PCN_INLINE int pcn_pkt_offer(struct CTXTYPE *ctx, struct pcn_md *md, __u16 port)
+{
+	(void)ctx;
+	md->out_port = port;
+	return PCN_OFFER;
+}
+
+/* Not 0: the packet was offered. In the egress program of a transparent cube: it is for the cube itself
+ * and will not leave, so turn it, or pass it on as it is. In the ingress program of a standard cube:
+ * nobody turned it. */
+PCN_INLINE int pcn_offered(const struct pcn_md *md)
+{
+	return md->flags & PCN_MD_OFFERED;
+}
+
+/* Not 0: a transparent cube of md->in_port turned the packet. It does not come from the link, and its
+ * Ethernet header may be any. */
+PCN_INLINE int pcn_turned(const struct pcn_md *md)
+{
+	return md->flags & PCN_MD_TURNED;
+}
+
 /* Goes on in another program of this cube and direction, by its index; does not come back. The
  * words in md->md stay. A packet for an index without a program is dropped as `no-program`. */
 PCN_INLINE int pcn_call_program(struct CTXTYPE *ctx, struct pcn_md *md, __u16 index)

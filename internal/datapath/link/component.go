@@ -62,6 +62,13 @@ type Cube struct {
 	Shadow, Span bool
 	// NextIn and NextOut say where a transparent cube's packets go on.
 	NextIn, NextOut Next
+	// Turned is true for a standard cube that packets may come back to: transparent cubes are on its ports, or on the netdevs
+	// behind. Offers is true if its programs may offer packets to them.
+	Turned, Offers bool
+	// On is the standard cube on whose port a transparent cube is, nil for one on a netdev. LastTaker is set for the
+	// outermost of the port that takes offers.
+	On        *Cube
+	LastTaker bool
 	// Programs by direction, in ascending order of their indexes; empty for those of the object
 	// alone: Ingress and Egress, with index 0.
 	Programs [2][]CubeProgram
@@ -84,8 +91,9 @@ type CubeProgram struct {
 // Port is an edge that is code.
 type Port struct {
 	Index, Page, Slot uint16
-	// Tcubes are the transparent cubes on the port, innermost first.
+	// Tcubes are the transparent cubes on the port, innermost first. Takes is true if one of them takes offers.
 	Tcubes []*Cube
+	Takes  bool
 	// Peer is the cube at the other end and PeerPort its port; nil for a netdev or nothing. Of
 	// the port of a foreign cube only Index is known.
 	Peer     *Cube

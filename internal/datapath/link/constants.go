@@ -51,6 +51,12 @@ func fixedSize(v any) any {
 	return v
 }
 
+// IsSet tells whether a constant of that C name is there and not zero in constants of the object.
+func (o *Object) IsSet(constants []byte, name string) bool {
+	v, ok := o.variables[name]
+	return ok && slices.ContainsFunc(constants[v.offset:v.offset+v.size], func(b byte) bool { return b != 0 })
+}
+
 // HasConstant tells whether the object has a constant of that C name.
 func (o *Object) HasConstant(name string) bool {
 	_, ok := o.variables[name]

@@ -16,9 +16,7 @@ func first(c *Cube, dir cube.Direction) place { return place{entrance(c, dir), 0
 
 // site emits a cube's program and what is done with its verdict.
 func (g *generator) site(at place) {
-	b := g.block("%s", at)
-	g.spanIn(b, at)
-	g.captureIn(b, at)
+	b := g.show(g.block("%s", at), at)
 	g.hideWords(b, at.cube)
 	f := at.program().Function
 	guarded := f.effects&writesFramework != 0
@@ -106,6 +104,9 @@ func (g *generator) verdict(at place, b *block) {
 		if at.cube.floodsSets() {
 			o.add(asm.JEq.Imm32(asm.R0, verdictFloodSet, floodSetLabel(at)))
 		}
+		if at.cube.Offers {
+			o.add(asm.JEq.Imm32(asm.R0, verdictOffer, offerLabel(at)))
+		}
 	}
 	o.add(asm.JEq.Imm32(asm.R0, verdictController, upLabel(at)),
 		asm.JEq.Imm32(asm.R0, verdictDrop, fmt.Sprintf("drop.%d", id)),
@@ -167,6 +168,7 @@ func (g *generator) onward(at place) {
 	if !c.Transparent && at.dir == cube.Ingress {
 		g.flood(at)
 		g.floodSet(at)
+		g.offer(at)
 	}
 }
 
@@ -189,6 +191,7 @@ func txLabel(at place) string {
 func (g *generator) ports(at place) {
 	for _, p := range at.cube.Ports {
 		b := g.block("port.%d.%d.%d", at.cube.ID, p.Index, at.sweep)
+		g.unflag(b, at.cube)
 		if len(p.Tcubes) > 0 {
 			scrub(b, at.cube)
 			g.jumpTo(b, at, entrance(p.Tcubes[0], cube.Egress), turnCross)
@@ -312,6 +315,7 @@ func (g *generator) countEdge(b *block, p *Port) {
 
 // next emits the way on behind a transparent cube.
 func (g *generator) next(b *block, at place, n Next) {
+	g.declined(b, at, n)
 	if n.Kind != ToPeer {
 		scrub(b, at.cube)
 	}

@@ -157,7 +157,8 @@ func (g *generator) targets(c *Cube) {
 		to = append(to,
 			branch{targetRX, fmt.Sprintf("rx.%d", c.ID)},
 			branch{targetTX, txLabel(first(c, cube.Ingress))},
-			branch{targetNamespace, namespaceLabel(c)})
+			branch{targetNamespace, namespaceLabel(c)},
+			branch{targetOffer, offeredLabel(c)})
 	}
 	slices.SortFunc(to, func(a, b branch) int { return cmp.Compare(a.value, b.value) })
 	g.block("to.%d", c.ID).choose(asm.R2, to, "lost")

@@ -142,6 +142,8 @@ func (g *generator) destination(at place, verdict, port int64) string {
 		return txLabel(at)
 	case verdict == verdictFlood && forwards:
 		return floodLabel(at)
+	case verdict == verdictOffer && forwards && at.cube.Offers:
+		return offerLabel(at)
 	}
 	return fmt.Sprintf("badverdict.%d", id)
 }

@@ -64,6 +64,7 @@ func backLabel(at place) string { return at.String() + ".back" }
 // no ingress side, and from the resume program they get to the stack of the netdev that md names.
 func (g *generator) turnBack(at place) {
 	b := &block{label: backLabel(at)}
+	flag(b, mdTurned)
 	if g.role == OnEgress {
 		b.load(asm.R1, asm.R10, offCtx, asm.DWord)
 		b.load(asm.R1, asm.R1, skbIfindex, asm.Word)
@@ -151,6 +152,9 @@ func (g *generator) enterAgain(b *block, t turn) {
 	who := int32(t.to.cube.ID)
 	if t.to.cube.Generic {
 		who |= genericXDP
+	}
+	if t.to.dir == cube.Egress { // the interface does not carry the port to which an offered packet goes back
+		ifOffered(b, fmt.Sprintf("hop.%d", t.to.cube.ID))
 	}
 	b.args()
 	b.add(asm.Mov.Imm(asm.R3, who), asm.Mov.Imm(asm.R4, t.target()),

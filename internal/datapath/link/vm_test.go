@@ -344,6 +344,8 @@ func (m *vm) taken(ins *asm.Instruction) bool {
 	switch ins.OpCode.JumpOp() {
 	case asm.Ja:
 		return true
+	case asm.JSet:
+		return a&b != 0
 	case asm.JEq:
 		return a == b
 	case asm.JNE:

@@ -3178,8 +3178,13 @@ type Trip struct {
 	FlowHash uint32                 `protobuf:"varint,3,opt,name=flow_hash,json=flowHash,proto3" json:"flow_hash,omitempty"`
 	Tenant   uint32                 `protobuf:"varint,4,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// State of segmentation offload: the payload of each segment in bytes, and their number.
-	GsoSize       uint32 `protobuf:"varint,5,opt,name=gso_size,json=gsoSize,proto3" json:"gso_size,omitempty"`
-	GsoSegs       uint32 `protobuf:"varint,6,opt,name=gso_segs,json=gsoSegs,proto3" json:"gso_segs,omitempty"`
+	GsoSize uint32 `protobuf:"varint,5,opt,name=gso_size,json=gsoSize,proto3" json:"gso_size,omitempty"`
+	GsoSegs uint32 `protobuf:"varint,6,opt,name=gso_segs,json=gsoSegs,proto3" json:"gso_segs,omitempty"`
+	// A transparent cube turned the packet back (pcn_pkt_turn).
+	Turned bool `protobuf:"varint,7,opt,name=turned,proto3" json:"turned,omitempty"`
+	// Its cube offered it to transparent cubes (pcn_pkt_offer), having received it on the port offered_from.
+	Offered       bool   `protobuf:"varint,8,opt,name=offered,proto3" json:"offered,omitempty"`
+	OfferedFrom   uint32 `protobuf:"varint,9,opt,name=offered_from,json=offeredFrom,proto3" json:"offered_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3252,6 +3257,27 @@ func (x *Trip) GetGsoSize() uint32 {
 func (x *Trip) GetGsoSegs() uint32 {
 	if x != nil {
 		return x.GsoSegs
+	}
+	return 0
+}
+
+func (x *Trip) GetTurned() bool {
+	if x != nil {
+		return x.Turned
+	}
+	return false
+}
+
+func (x *Trip) GetOffered() bool {
+	if x != nil {
+		return x.Offered
+	}
+	return false
+}
+
+func (x *Trip) GetOfferedFrom() uint32 {
+	if x != nil {
+		return x.OfferedFrom
 	}
 	return 0
 }
@@ -4224,14 +4250,17 @@ const file_polycube_service_v1_service_proto_rawDesc = "" +
 	"\rtraffic_class\x18\x06 \x01(\rR\ftrafficClass\x12-\n" +
 	"\x04trip\x18\a \x01(\v2\x19.polycube.service.v1.TripR\x04trip\x12\x16\n" +
 	"\x06length\x18\b \x01(\rR\x06length\x12\x12\n" +
-	"\x04data\x18\t \x01(\fR\x04data\"\x9d\x01\n" +
+	"\x04data\x18\t \x01(\fR\x04data\"\xf2\x01\n" +
 	"\x04Trip\x12\x12\n" +
 	"\x04hops\x18\x01 \x01(\rR\x04hops\x12\x16\n" +
 	"\x06netdev\x18\x02 \x01(\rR\x06netdev\x12\x1b\n" +
 	"\tflow_hash\x18\x03 \x01(\rR\bflowHash\x12\x16\n" +
 	"\x06tenant\x18\x04 \x01(\rR\x06tenant\x12\x19\n" +
 	"\bgso_size\x18\x05 \x01(\rR\agsoSize\x12\x19\n" +
-	"\bgso_segs\x18\x06 \x01(\rR\agsoSegs\"D\n" +
+	"\bgso_segs\x18\x06 \x01(\rR\agsoSegs\x12\x16\n" +
+	"\x06turned\x18\a \x01(\bR\x06turned\x12\x18\n" +
+	"\aoffered\x18\b \x01(\bR\aoffered\x12!\n" +
+	"\foffered_from\x18\t \x01(\rR\vofferedFrom\"D\n" +
 	"\x06Notice\x12\x12\n" +
 	"\x04cube\x18\x01 \x01(\x04R\x04cube\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x12\n" +

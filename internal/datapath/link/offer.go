@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// An offer shows a packet that is for a standard cube itself to the transparent cubes of one of its ports, and brings it
+// back unless one of them turns it. Both ways are tail calls, so md.flags can say "offered" or "turned" in resume programs
+// only: the checks are in those, and packets that are merely forwarded meet none.
+
+const (
+	verdictOffer = 9
+	targetOffer  = 7
+	// mdTurned and mdOffered are PCN_MD_TURNED and PCN_MD_OFFERED.
+	mdTurned, mdOffered = 0x10, 0x20
+)
+
+func offerLabel(at place) string { return fmt.Sprintf("offer.%d.%d", at.cube.ID, at.sweep) }
+
+// offeredLabel is where a packet goes that the cube's control plane offers: to the cube itself if that has no offers.
+func offeredLabel(c *Cube) string {
+	if c.Offers {
+		return offerLabel(first(c, cube.Ingress))
+	}
+	return first(c, cube.Ingress).String()
+}
+
+// flag sets a bit of md.flags that says how the packet came here, and clears the others.
+func flag(b *block, bit int32) {
+	b.load(asm.R1, asm.R10, mdFlags, asm.Half)
+	b.add(asm.And.Imm(asm.R1, ^(mdTurned | mdOffered)))
+	if bit != 0 {
+		b.add(asm.Or.Imm(asm.R1, bit))
+	}
+	b.store(asm.R10, mdFlags, asm.R1, asm.Half)
+}
+
+// unflag clears those bits where a packet leaves a standard cube by a port that is code.
+func (g *generator) unflag(b *block, c *Cube) {
+	if g.role == OnResume && (c.Turned || c.Offers) {
+		flag(b, 0)
+	}
+}
+
+// ifOffered jumps to a label if the packet was offered.
+func ifOffered(b *block, label string) {
+	b.load(asm.R1, asm.R10, mdFlags, asm.Half)
+	b.add(asm.JSet.Imm(asm.R1, mdOffered, label))
+}
+
+// offer emits the way of a packet that a standard cube offers, by md.out_port. From a port none of whose transparent cubes
+// takes offers it comes back at once.
+func (g *generator) offer(at place) {
+	c := at.cube
+	if !c.Offers {
+		return
+	}
+	b := g.block("%s", offerLabel(at))
+	scrub(b, c)
+	flag(b, mdOffered)
+	g.left(b, asm.R1, mdOutPort)
+	var to []branch
+	for _, p := range c.Ports {
+		if p.Takes {
+			to = append(to, branch{int32(p.Index), g.turn(turn{entrance(p.Tcubes[0], cube.Egress), turnCall})})
+		}
+	}
+	b.choose(asm.R1, to, g.turn(turn{entrance(c, cube.Ingress), turnCall}))
+}
+
+// declined emits where a packet that is offered goes back to its cube: behind the last transparent cube that takes offers,
+// and, whatever changed meanwhile, before it would leave the port.
+func (g *generator) declined(b *block, at place, n Next) {
+	c := at.cube
+	if g.role != OnResume || at.dir != cube.Egress || c.On == nil || !c.LastTaker && n.Kind != ToPeer {
+		return
+	}
+	back := &block{label: fmt.Sprintf("declined.%d.%d", c.ID, at.sweep)}
+	scrub(back, c)
+	back.jump(g.turn(turn{entrance(c.On, cube.Ingress), turnCall}))
+	g.cold = append(g.cold, back)
+	ifOffered(b, back.label)
+}
+
+// show emits what shows a received packet to others, and returns the block that follows. One that was offered has been
+// shown when it came in.
+func (g *generator) show(b *block, at place) *block {
+	c := at.cube
+	shown := c.Span || slices.ContainsFunc(g.sessions(captures), func(s Session) bool { return s.Capture.Cube == c.ID })
+	again := g.role == OnResume && c.Offers && at.dir == cube.Ingress && at.index == 0 && shown
+	seen := at.String() + ".seen"
+	if again {
+		ifOffered(b, seen)
+	}
+	g.spanIn(b, at)
+	g.captureIn(b, at)
+	if !again {
+		return b
+	}
+	b.jump(seen)
+	return g.block("%s", seen)
+}
