@@ -129,7 +129,8 @@ PCN_INLINE int nat_unrelated(struct CTXTYPE *ctx, struct pcn_md *md, const struc
 {
 	struct nat_source *rule = egress && NAT_HAS_SOURCES ? nat_source_of(key->local) : NULL;
 
-	if (!rule || nat_is_exempt(key->remote) || nat_distance(rule, key->local) < rule->count)
+	if (nat_offered(md, egress) || !rule || nat_is_exempt(key->remote) ||
+	    nat_distance(rule, key->local) < rule->count)
 		return pcn_pkt_pass(ctx, md);
 	return pcn_pkt_drop(ctx, md, NAT_ICMP_UNRELATED);
 }
@@ -176,19 +177,19 @@ PCN_INLINE int nat_error(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const
 		struct pcn_ipv6_payload found;
 		struct ipv6hdr *outer = pcn_parse_ipv6(&c);
 		if (!outer || nat_skip6(ctx, &c, outer, &found))
-			return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
+			return nat_malformed(ctx, md, egress);
 	} else {
 		struct iphdr *outer = pcn_parse_ipv4(&c);
 		if (!outer || pcn_skip_ipv4_options(&c, outer))
-			return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
+			return nat_malformed(ctx, md, egress);
 	}
 	struct pcn_icmp *icmp = pcn_parse_icmp(&c);
 	if (!icmp || nat_read_inner(ctx, &c, &in, &key, egress, v6))
-		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
+		return nat_malformed(ctx, md, egress);
 	if (nat_read_inner_ports(&in, &key, egress, v6))
 		return nat_unrelated(ctx, md, &key, egress);
 	struct nat_session4 *s = nat_translation(&key, table);
-	if (!s)
+	if (!s || (nat_offered(md, egress) && !(s->flags & NAT_HAIRPIN)))
 		return nat_unrelated(ctx, md, &key, egress);
 	covered = nat_rewrite_inner(&in, s, egress, v6);
 	nat_write_address(in.l3, v6 ? ((struct nat_session6 *)s)->addr : &s->addr, s->addr_delta,

@@ -183,6 +183,8 @@ PCN_INLINE int nat_miss(const struct pcn_md *md, const union nat_any_key *key,
 {
 	__u32 bits = NAT_BITS_OF(v->what), kind = NAT_KIND_OF(v->what);
 
+	if (nat_offered(md, egress))
+		bits |= NAT_OFFERED;
 	if (v6)
 		return egress ? nat_new_out6(&key->six, bits, kind, md->packet_len)
 			      : nat_new_in6(&key->six, bits << 4, kind);
@@ -240,6 +242,8 @@ PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct na
 		return pcn_pkt_drop(ctx, md, NAT_SESSION_TABLE_FULL);
 	nat_generic(&o->in, key, table);
 	struct nat_fragment *f = nat_recall(&o->in, v->id, table);
+	if (nat_offered(md, egress) && (!f || !f->turns))
+		return pcn_pkt_pass(ctx, md);
 	if (!f) {
 		int reason = nat_stray(&o->in, table);
 		return reason ? pcn_pkt_drop(ctx, md, reason) : pcn_pkt_pass(ctx, md);
@@ -276,6 +280,8 @@ PCN_INLINE int nat_decide(const struct pcn_md *md, const struct nat_view *v,
 		if (!f.by)
 			return NAT_SESSION_TABLE_FULL;
 	}
+	if (nat_offered(md, egress) && !(f.by->flags & NAT_HAIRPIN))
+		return NAT_UNTOUCHED;
 	*by = f.by;
 	nat_account(md, key, &f, v, egress, v6);
 	return NAT_OPENED;
@@ -316,7 +322,7 @@ PCN_INLINE int nat_ipv4(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const 
 	struct nat_view v;
 
 	if (nat_read(ctx, l3, &v, &key, egress, 0))
-		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
+		return nat_malformed(ctx, md, egress);
 	if (NAT_KIND_OF(v.what) == NAT_ERROR)
 		return egress ? nat_error_out4(ctx, md, l3) : nat_error_in4(ctx, md, l3);
 	return nat_translate(ctx, md, &v, &key, egress, 0);
@@ -328,7 +334,7 @@ PCN_INLINE int nat_ipv6(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const 
 	struct nat_view v;
 
 	if (nat_read(ctx, l3, &v, &key, egress, 1))
-		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
+		return nat_malformed(ctx, md, egress);
 	if (NAT_KIND_OF(v.what) == NAT_ERROR)
 		return egress ? nat_error_out6(ctx, md, l3) : nat_error_in6(ctx, md, l3);
 	return nat_translate(ctx, md, &v, &key, egress, 1);
@@ -341,6 +347,8 @@ PCN_INLINE int nat_packet(struct CTXTYPE *ctx, struct pcn_md *md, const int egre
 	__u32 l3 = sizeof(struct ethhdr);
 
 	if (!NAT_HAS_SOURCES && !has_forwards)
+		return pcn_pkt_pass(ctx, md);
+	if ((!hairpin || !NAT_HAS_SOURCES) && nat_offered(md, egress))
 		return pcn_pkt_pass(ctx, md);
 	nat_reach(ctx, 14 + 20 + 20);
 	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
@@ -377,4 +385,5 @@ PCN_EGRESS
 	return nat_packet(ctx, md, NAT_EGRESS);
 }
 
+PCN_TAKES_OFFERS;
 PCN_LICENSE;

@@ -45,6 +45,22 @@ enum nat_kind {
 	NAT_LOCAL, /* neighbour discovery and the like, never translated */
 };
 
+/* With the bits of a packet that belongs to no session: it is offered, so it is hairpinned or left alone. */
+#define NAT_OFFERED 0x80000000
+
+/* Not 0: the packet is offered by its cube. */
+PCN_INLINE int nat_offered(const struct pcn_md *md, const int egress)
+{
+	return egress && pcn_offered(md);
+}
+
+/* What becomes of a packet that is not well formed. One that is offered is its cube's to judge. */
+PCN_INLINE int nat_malformed(struct CTXTYPE *ctx, struct pcn_md *md, const int egress)
+{
+	return nat_offered(md, egress) ? pcn_pkt_pass(ctx, md)
+				       : pcn_pkt_drop(ctx, md, NAT_MALFORMED);
+}
+
 PCN_INLINE int nat_is_ipv4(const __be32 addr[4])
 {
 	return !addr[0] && !addr[1] && addr[2] == bpf_htonl(0xffff);
@@ -302,7 +318,7 @@ PCN_NOINLINE int nat_is_hairpin(struct nat_open *o, __u32 table)
 	nat_copy(key.addr, o->remote);
 	if (has_forwards && bpf_map_lookup_elem(&forwards, &key))
 		return 1;
-	if (mapping != NAT_MAP_ENDPOINT_INDEPENDENT ||
+	if (!o->remote_port || mapping != NAT_MAP_ENDPOINT_INDEPENDENT ||
 	    !nat_is_marked(o->remote_port, NAT_MARK_MAPPING))
 		return 0;
 	nat_copy(o->out.local, o->remote);
@@ -321,6 +337,11 @@ PCN_INLINE int nat_open_egress(struct nat_open *o, __u32 kind, __u32 table)
 	if (!rule || !rule->count || nat_is_exempt(o->in.local) || nat_is_exempt(o->remote))
 		return NAT_UNTOUCHED;
 	int own = nat_distance(rule, o->in.local) < rule->count;
+	if (o->entry.state & NAT_OFFERED) {
+		if (own || !nat_is_hairpin(o, table))
+			return NAT_UNTOUCHED;
+		o->entry.state &= ~NAT_OFFERED;
+	}
 	if (kind == NAT_OTHER || kind == NAT_REST) {
 		if (own || other_protocols == NAT_OTHER_PASS)
 			return NAT_UNTOUCHED;

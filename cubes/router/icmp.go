@@ -22,7 +22,8 @@ func (s *slow) refuse(p *cube.PacketIn, k wire.Kind, mtu int) {
 		s.counters.Malformed++
 		return
 	}
-	if !ip.Answerable(k) || s.ours(ip.Src) || s.broadcast(ip.Dst) {
+	turned := p.Trip.Turned && s.ours(ip.Src) // a translation has given it that source
+	if !ip.Answerable(k) || s.ours(ip.Src) && !turned || s.broadcast(ip.Dst) {
 		return
 	}
 	if !s.limiter.admit(ip.Src, clock()) {
@@ -35,9 +36,26 @@ func (s *slow) refuse(p *cube.PacketIn, k wire.Kind, mtu int) {
 	}
 	s.ids++
 	e := wire.Error{Kind: k, MTU: mtu, From: from, ID: s.ids}
-	if s.back(p, &ip, func(to, mac wire.MAC) []byte { return e.Frame(&ip, to, mac) }) {
+	send := s.back
+	if turned {
+		send = s.offer
+	}
+	if send(p, &ip, func(to, mac wire.MAC) []byte { return e.Frame(&ip, to, mac) }) {
 		s.counters.ErrorsSent++
 	}
+}
+
+// offer offers an error about a packet that a transparent cube of a port turned to that port, where its source is known.
+func (s *slow) offer(p *cube.PacketIn, _ *wire.Packet, frame func(to, from wire.MAC) []byte) bool {
+	port := s.ports[p.Port]
+	if port == nil {
+		return false
+	}
+	err := s.env.Send(&cube.PacketOut{Port: p.Port, Direction: cube.Egress, Offer: true, Data: frame(port.station(), port.station())})
+	if err != nil {
+		s.env.Logger().Debug("offering an error", "port", port.name, "error", err)
+	}
+	return err == nil
 }
 
 // errorSource is the address that an error comes from: the one that the packet was sent to, if it is the router's; else

@@ -157,6 +157,7 @@ func (p prefix6) prefix() netip.Prefix {
 type tables struct {
 	ports      cube.Table[uint32, portEntry]
 	addresses  cube.Table[addressKey, addressEntry]
+	owners     cube.Table[words, uint32]
 	own        cube.Table[uint32, ownBits]
 	neighbours cube.Table[addressKey, neighbourEntry]
 	hops       cube.Table[uint32, hopEntry]
@@ -177,6 +178,7 @@ func openTables(env cube.Env) (t tables, err error) {
 		t.addresses, err = cube.OpenTable[addressKey, addressEntry](env, n)
 		return err
 	})
+	open("owners", func(n string) (err error) { t.owners, err = cube.OpenTable[words, uint32](env, n); return err })
 	open("own", func(n string) (err error) { t.own, err = cube.OpenTable[uint32, ownBits](env, n); return err })
 	open("neighbours", func(n string) (err error) {
 		t.neighbours, err = cube.OpenTable[addressKey, neighbourEntry](env, n)

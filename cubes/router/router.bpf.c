@@ -125,20 +125,21 @@ PCN_INLINE int router_ip4(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_cur
 	}
 	if (router_martian_source4(source) && (source || destination != 0xffffffff))
 		return pcn_pkt_drop(ctx, md, ROUTER_MARTIAN_SOURCE);
-	if (router_maybe_own(from ^ bpf_htonl(0xffff)) && router_find4(from) == ROUTER_HOP_LOCAL)
+	if (router_maybe_own(from ^ bpf_htonl(0xffff)) && !pcn_turned(md) &&
+	    router_find4(from) == ROUTER_HOP_LOCAL)
 		return pcn_pkt_drop(ctx, md, ROUTER_SPOOFED);
 	if (destination >> 28 == 14 || destination == 0xffffffff)
 		return router_local4(ctx, md, destination);
 	if (router_martian_destination4(destination))
 		return pcn_pkt_drop(ctx, md, ROUTER_MARTIAN_DESTINATION);
-	if (any_rp_filter && port->rp_filter &&
+	if (any_rp_filter && port->rp_filter && !pcn_turned(md) &&
 	    !router_accepts(port->rp_filter, router_find4(from), md->in_port))
 		return pcn_pkt_drop(ctx, md, ROUTER_REVERSE_PATH);
 	hop = router_route4(p.key.address[3]);
 	if (!hop)
 		return router_nowhere(ctx, md, ROUTER_KIND_NONE);
 	if (hop == ROUTER_HOP_LOCAL)
-		return router_local4(ctx, md, destination);
+		return router_local4(ctx, md, group ? 0 : destination);
 	if (hop == ROUTER_HOP_BROADCAST)
 		return router_local4(ctx, md, 0xffffffff);
 	if (link_local)
@@ -177,7 +178,7 @@ PCN_INLINE int router_ip6(struct CTXTYPE *ctx, struct pcn_md *md, const struct r
 	if (router_multicast6(&ip->saddr) ||
 	    (router_martian6(&ip->saddr) && !(multicast && router_unspecified6(&ip->saddr))))
 		return pcn_pkt_drop(ctx, md, ROUTER_MARTIAN_SOURCE);
-	if (router_maybe_own(router_fold6(&ip->saddr))) {
+	if (router_maybe_own(router_fold6(&ip->saddr)) && !pcn_turned(md)) {
 		router_copy6(p.key.address, &ip->saddr);
 		if (router_route6(&ip->saddr) == ROUTER_HOP_LOCAL ||
 		    bpf_map_lookup_elem(&addresses, &p.key)) {
@@ -195,7 +196,7 @@ PCN_INLINE int router_ip6(struct CTXTYPE *ctx, struct pcn_md *md, const struct r
 			goto local;
 		return pcn_pkt_drop(ctx, md, ROUTER_LINK_LOCAL);
 	}
-	if (any_rp_filter && port->rp_filter && !link_local &&
+	if (any_rp_filter && port->rp_filter && !link_local && !pcn_turned(md) &&
 	    !router_accepts(port->rp_filter, router_route6(&ip->saddr), md->in_port))
 		return pcn_pkt_drop(ctx, md, ROUTER_REVERSE_PATH);
 	hop = router_route6(&ip->daddr);
@@ -257,7 +258,7 @@ PCN_INGRESS
 	__u64 destination = router_destination(eth);
 	int group = destination & 1;
 
-	if (destination != port->mac && !group)
+	if (destination != port->mac && !group && !pcn_turned(md))
 		return pcn_pkt_drop(ctx, md, ROUTER_NOT_FOR_US);
 	if (eth->h_proto == bpf_htons(ETH_P_IP))
 		return port->has_ip4 ? router_ip4(ctx, md, &c, port, group)

@@ -282,6 +282,9 @@ func (r *router) writePorts(before, after *layout) error {
 			return err
 		}
 	}
+	if err := r.writeOwners(before, after); err != nil {
+		return err
+	}
 	for k := range was {
 		if _, ok := is[k]; ok {
 			continue
@@ -300,6 +303,24 @@ func (r *router) writePorts(before, after *layout) error {
 		delete(r.macs, index)
 	}
 	return r.t.own.Set(0, own)
+}
+
+// writeOwners writes which port has an address.
+func (r *router) writeOwners(before, after *layout) error {
+	for a, name := range after.own {
+		if err := r.t.owners.Set(wordsOf(a), uint32(after.byName[name].index)); err != nil {
+			return err
+		}
+	}
+	for a := range before.own {
+		if _, ok := after.own[a]; ok {
+			continue
+		}
+		if _, err := r.t.owners.Delete(wordsOf(a)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addressEntries are the entries of the map `addresses`.

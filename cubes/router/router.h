@@ -94,6 +94,12 @@ struct router_address {
 };
 PCN_MAP(addresses, BPF_MAP_TYPE_HASH, struct router_address_key, struct router_address, 16384);
 
+/* The port that has an address of the router, link-local ones left out. */
+struct router_owner_key {
+	__be32 address[4];
+};
+PCN_MAP_FLAGS(owners, BPF_MAP_TYPE_HASH, struct router_owner_key, __u32, 16384, BPF_F_NO_PREALLOC);
+
 /* What may be an address of the router, so that a source that is none costs no lookup: a set bit
  * for each, by router_own_bit(). */
 #define ROUTER_OWN_BITS 8192

@@ -57,9 +57,39 @@ PCN_GLOBAL int router_options(struct CTXTYPE *ctx, __u32 length, __u64 sum)
 	return bad ? ROUTER_BAD_HEADER : 0;
 }
 
-/* An IPv4 packet for the router, or for all or many on a link. */
+/* Offers a packet for an address of the router to the transparent cubes of the port that has the
+ * address, once, and if it did not come in there. 0: it is the router's. */
+PCN_INLINE int router_offer(struct CTXTYPE *ctx, struct pcn_md *md,
+			    const struct router_owner_key *destination)
+{
+	if (!pcn_offers || pcn_offered(md))
+		return 0;
+	__u32 *owner = bpf_map_lookup_elem(&owners, destination);
+	return owner && *owner != md->in_port ? pcn_pkt_offer(ctx, md, *owner) : 0;
+}
+
+/* An IPv4 packet for the router, or for all or many on a link; 0 is one for the router that is not to be
+ * offered. */
 PCN_GLOBAL int router_local4(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 destination)
 {
+	struct router_owner_key key;
+
+	router_map4(key.address, bpf_htonl(destination));
+	int verdict = router_offer(ctx, md, &key);
+	if (verdict)
+		return verdict;
+	if (pcn_turned(md)) {
+		struct pcn_cursor c;
+
+		pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + sizeof(struct iphdr));
+		struct ethhdr *eth = pcn_parse_eth(&c);
+		struct iphdr *ip = eth ? pcn_cursor_take(&c, sizeof(*ip)) : NULL;
+		if (!ip)
+			return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
+		key.address[3] = ip->saddr;
+		if (bpf_map_lookup_elem(&owners, &key))
+			return pcn_pkt_drop(ctx, md, ROUTER_SPOOFED);
+	}
 	if (pcn_shadow)
 		return pcn_pkt_namespace(ctx, md, md->in_port);
 	if (destination >> 28 == 14)
@@ -77,6 +107,7 @@ PCN_GLOBAL int router_local4(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
  * discovery has its own way, whatever the destination. */
 PCN_GLOBAL int router_local6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 {
+	struct router_owner_key key, source;
 	struct pcn_cursor c;
 	int multicast, type = -1;
 
@@ -86,6 +117,9 @@ PCN_GLOBAL int router_local6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 	if (!ip)
 		return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
 	multicast = router_multicast6(&ip->daddr);
+	int group = router_destination(eth) & 1;
+	router_copy6(key.address, &ip->daddr);
+	router_copy6(source.address, &ip->saddr);
 	if (ip->nexthdr == IPPROTO_ICMPV6) {
 		struct pcn_icmp *icmp = pcn_parse_icmp(&c);
 
@@ -95,6 +129,11 @@ PCN_GLOBAL int router_local6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 	}
 	if (type == ROUTER_ND_SOLICITATION || type == ROUTER_ND_ADVERTISEMENT)
 		return ROUTER_IS_ND;
+	int verdict = group ? 0 : router_offer(ctx, md, &key);
+	if (verdict)
+		return verdict;
+	if (pcn_turned(md) && bpf_map_lookup_elem(&owners, &source))
+		return pcn_pkt_drop(ctx, md, ROUTER_SPOOFED);
 	if (pcn_shadow)
 		return pcn_pkt_namespace(ctx, md, md->in_port);
 	if (type >= ROUTER_ND_ROUTER_SOLICITATION && type <= ROUTER_ND_REDIRECT)

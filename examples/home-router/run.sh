@@ -82,6 +82,13 @@ main() {
 		host 3 curl -sS -m 5 -o "$state/page" "http://$outside/Apache-2.0"
 	cmp "$state/page" /usr/share/common-licenses/Apache-2.0 || die "the page was damaged"
 
+	say "A host at home uses the same address as those outside: hairpinning."
+	eventually 30 "host1 reads the page at home by the address of the router" \
+		host 1 curl -sS -m 5 -o "$state/page" "http://$outside/BSD"
+	cmp "$state/page" /usr/share/common-licenses/BSD || die "the page was damaged"
+	eventually 30 "host2, whose page it is, saw that address, too" grep -q "^$outside .*GET /BSD" "$state/background"
+	reach 1 "$outside" "the router itself, by the address outside"
+
 	[ "${1:-}" != --keep ] || lab_keep
 	say "All of it worked, in $SECONDS s."
 }

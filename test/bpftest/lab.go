@@ -342,6 +342,14 @@ func (l *Lab) Attach(name, to string) {
 	}
 }
 
+// Detach takes a transparent cube off the port or netdev where it is.
+func (l *Lab) Detach(name, from string) {
+	l.t.Helper()
+	if err := l.Do(func() error { return l.manager.Detach(l.t.Context(), name, from) }); err != nil {
+		l.t.Fatalf("detach %s %s: %v", name, from, err)
+	}
+}
+
 // Read returns a part of a cube as JSON.
 func (l *Lab) Read(words string) string {
 	l.t.Helper()

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hairpin
+
+// A gateway with a masquerade at its port to the outside, and frames through it.
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	_ "github.com/polycube/polycube/cubes/all" // what ships
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
+)
+
+func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
+
+// Stations: the router's ports, two hosts in the LAN, one in the guests' network, and the provider.
+const (
+	lanMAC, wanMAC, guestsMAC              = "02:00:00:00:01:01", "02:00:00:00:02:01", "02:00:00:00:03:01"
+	clientMAC, serverMAC, guestMAC, ispMAC = "02:00:00:00:01:05", "02:00:00:00:01:0a", "02:00:00:00:03:07", "02:00:00:00:02:fe"
+	wan, wan6                              = "192.0.2.1", "2001:db8::1"
+	client, client6                        = "10.0.1.5", "fd00:1::5"
+	server, server6                        = "10.0.1.10", "fd00:1::a"
+	guest, guest6                          = "10.0.3.7", "fd00:3::7"
+	isp, isp6                              = "192.0.2.254", "2001:db8::fe"
+)
+
+// ports are those of the router gw. An IPv6 address is used at once, and every neighbour is known.
+const ports = `{"arp":{"duplicate-detection":false},"ports":[
+	{"name":"lan","peer":"veth1","mac":"` + lanMAC + `","ip":"10.0.1.1/24","secondaryip":[{"ip":"fd00:1::1/64"}]},
+	{"name":"wan","peer":"veth2","mac":"` + wanMAC + `","ip":"` + wan + `/24","secondaryip":[{"ip":"` + wan6 + `/64"}],"rp-filter":"strict"},
+	{"name":"guests","peer":"veth3","mac":"` + guestsMAC + `","mtu":1300,"ip":"10.0.3.1/24","secondaryip":[{"ip":"fd00:3::1/64"}]}],
+"arp-table":[
+	{"address":"` + client + `","mac":"` + clientMAC + `","interface":"lan"},{"address":"` + client6 + `","mac":"` + clientMAC + `","interface":"lan"},
+	{"address":"` + server + `","mac":"` + serverMAC + `","interface":"lan"},{"address":"` + server6 + `","mac":"` + serverMAC + `","interface":"lan"},
+	{"address":"` + guest + `","mac":"` + guestMAC + `","interface":"guests"},{"address":"` + guest6 + `","mac":"` + guestMAC + `","interface":"guests"},
+	{"address":"` + isp + `","mac":"` + ispMAC + `","interface":"wan"},{"address":"` + isp6 + `","mac":"` + ispMAC + `","interface":"wan"}],
+"route":[{"network":"0.0.0.0/0","nexthop":"` + isp + `"},{"network":"::/0","nexthop":"` + isp6 + `"}]}`
+
+// rules forward port 8080 of both families to port 80 of the server, and 5353 of UDP to the guest.
+const rules = `{"rule":{"masquerade":{"enabled":true},"port-forwarding":{"entry":[
+	{"id":1,"external-ip":"` + wan + `","external-port":8080,"internal-ip":"` + server + `","internal-port":80},
+	{"id":2,"external-ip":"` + wan6 + `","external-port":8080,"internal-ip":"` + server6 + `","internal-port":80},
+	{"id":3,"external-ip":"` + wan + `","external-port":5353,"proto":"udp","internal-ip":"` + guest + `","internal-port":53}]}}}`
+
+// gateway is the router gw with the nat masq.
+type gateway struct {
+	*bpftest.Lab
+	t *testing.T
+}
+
+// each runs a test with a gateway at both hooks and in both modes.
+func each(t *testing.T, o bpftest.Options, test func(g *gateway)) {
+	t.Parallel()
+	bpftest.Each(t, o, func(t *testing.T, l *bpftest.Lab) {
+		g := newGateway(t, l)
+		test(g)
+	})
+}
+
+func newGateway(t *testing.T, l *bpftest.Lab) *gateway {
+	l.Create("router", "gw", ports)
+	l.Create("nat", "masq", rules)
+	l.Attach("masq", "gw:wan")
+	g := &gateway{l, t}
+	netns.Eventually(t, bpftest.Patience, func() error { return g.masquerades(wan, wan6) })
+	return g
+}
+
+// step is a frame that comes in, and what must become of it.
+type step struct {
+	name, in string
+	send     []byte
+	port     string // by which it leaves
+	want     []byte
+	fate     string // where it does not leave
+}
+
+func (g *gateway) steps(steps ...step) {
+	g.t.Helper()
+	for _, s := range steps {
+		out, got := g.RunBytes(s.in, s.send)
+		want := bpftest.Outcome{Verdict: "send", Sent: "gw:" + s.port}
+		if slices.Contains(strings.Fields(out.Sent), want.Sent) {
+			out.Sent = want.Sent // the router sends packets of its own meanwhile
+		}
+		if s.port == "" {
+			want = bpftest.Outcome{Verdict: "drop", Fate: s.fate}
+			out.Sent = ""
+			s.want = s.send
+			if s.want != nil && strings.HasPrefix(s.fate, "masq") {
+				got = s.want // what is left of a packet that is dropped does not matter
+			}
+		}
+		if out != want {
+			g.t.Errorf("%s: %+v, want %+v", s.name, out, want)
+		}
+		if !slices.Equal(got, s.want) {
+			g.t.Errorf("%s:\n got %x\nwant %x", s.name, got, s.want)
+		}
+	}
+}
+
+// own is a packet that is the router's and reaches its control plane as it is.
+func own(name, in string, frame []byte) step {
+	return step{name: name, in: in, send: frame, fate: "gw slowpath"}
+}
+
+// fromTo makes frames of packets from one host to another, with the TTL that they have before and behind the router.
+func fromTo(fromMAC, toMAC, from, to string) *pkt.Frame {
+	if netip.MustParseAddr(from).Is6() {
+		return pkt.Eth(fromMAC, toMAC).IPv6(from, to)
+	}
+	return pkt.Eth(fromMAC, toMAC).IPv4(from, to)
+}
+
+// routed is a frame behind the router: its TTL is one less.
+func routed(f *pkt.Frame) []byte { return aged(f.Bytes()) }
+
+func aged(b []byte) []byte {
+	b = slices.Clone(b)
+	if binary.BigEndian.Uint16(b[12:]) == 0x86dd {
+		b[21]--
+		return b
+	}
+	b[22]--
+	b[24], b[25] = 0, 0
+	binary.BigEndian.PutUint16(b[24:], ^sum(b[14:14+int(b[14]&15)*4]))
+	return b
+}
+
+// sum is the folded sum of 16-bit words.
+func sum(parts ...[]byte) uint16 {
+	var s uint32
+	for _, p := range parts {
+		for i := range p {
+			s += uint32(p[i]) << (8 * (1 - i%2))
+		}
+	}
+	for s > 0xffff {
+		s = s>>16 + s&0xffff
+	}
+	return uint16(s)
+}
+
+// ofProtocol is an IPv4 packet whose payload is said to be of a protocol.
+func ofProtocol(n byte, f *pkt.Frame) []byte {
+	b := f.Bytes()
+	b[23] = n
+	b[24], b[25] = 0, 0
+	binary.BigEndian.PutUint16(b[24:], ^sum(b[14:34]))
+	return b
+}
+
+// icmpError is a message of ICMP or ICMPv6 about the packet of a frame.
+func icmpError(fromMAC, toMAC, from, to string, kind, code byte, about []byte) []byte {
+	message := append([]byte{kind, code, 0, 0, 0, 0, 0, 0}, about[14:]...)
+	a, b := netip.MustParseAddr(from), netip.MustParseAddr(to)
+	if a.Is4() {
+		binary.BigEndian.PutUint16(message[2:], ^sum(message))
+		return ofProtocol(1, pkt.Eth(fromMAC, toMAC).IPv4(from, to).Data(message))
+	}
+	binary.BigEndian.PutUint16(message[2:], ^sum(a.AsSlice(), b.AsSlice(), []byte{0, 0, byte(len(message) >> 8), byte(len(message)), 0, 0, 0, 58}, message))
+	frame := pkt.Eth(fromMAC, toMAC).IPv6(from, to).Data(message).Bytes()
+	frame[20] = 58
+	return frame
+}
