@@ -225,6 +225,7 @@ func (b *describer) define() {
 	b.schemas.Define("help", openapi.Of("oneOf", []openapi.Object{words, openapi.Of("type", "object", "properties", openapi.Of(
 		"commands", words,
 		"params", openapi.Of("type", "object"), "optional-params", openapi.Of("type", "object"), "actions", openapi.Of("type", "object"),
+		"flags", openapi.Of("type", "object"),
 		"elements", openapi.Of("type", "array", "items", openapi.Of("type", "object"))))}))
 	b.schemas.Define("topology", openapi.Of("type", "object", "description", "How a cube is linked.",
 		"properties", openapi.Of("name", text, "uuid", text, "service-name", text, "type", text, "loglevel", text,

@@ -232,7 +232,7 @@ func (w *modelWalk) action(t *target) operationDoc {
 // change describes POST, PUT, PATCH and DELETE.
 func (w *modelWalk) change(t *target, method string) operationDoc {
 	if method == http.MethodDelete {
-		return operationDoc{summary: "Delete " + t.what(), says: "It is gone."}
+		return deletionDoc(t)
 	}
 	use, verb := openapi.New, "Create "
 	switch method {

@@ -42,6 +42,14 @@ func (h help) words(verb string) []string {
 	})
 }
 
+// flagWords are the flags as they are typed.
+func (h help) flagWords() (out []string) {
+	for _, f := range h.flags {
+		out = append(out, f.Name)
+	}
+	return out
+}
+
 // words of one parameter. Keys are positional, so only the first is next.
 func (p param) words(verb string, first bool, h help) []string {
 	switch {

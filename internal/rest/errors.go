@@ -36,6 +36,7 @@ const (
 	tagFailed       = "operation-failed"
 	tagMissing      = "missing-attribute"
 	tagRefused      = "program-refused"
+	tagUnconfirmed  = "confirmation-required"
 )
 
 // problem is an error whose status is known already.
@@ -47,6 +48,9 @@ type problem struct {
 	Field string
 	// Near are the words that were probably meant.
 	Near []string
+	// Detail are lines beside the sentence, Question is what a person is to be asked before the request is repeated.
+	Detail   []string
+	Question string
 	// cause is the error that the problem was made of.
 	cause error
 	// Allow lists the methods that a 405 answer names.
@@ -66,6 +70,8 @@ type errorEntry struct {
 	Near []string `json:"did-you-mean,omitempty"`
 	// Detail are lines for people who want to know more: what the verifier says of a program.
 	Detail []string `json:"error-detail,omitempty"`
+	// Question is for the person who typed the request: it takes a yes.
+	Question string `json:"question,omitempty"`
 }
 
 type errorBody struct {
@@ -210,7 +216,8 @@ func (s *Server) entries(r *http.Request, err error, tag string) []errorEntry {
 		e.Message = strings.TrimSuffix(e.Message, ": "+cube.ErrInvalid.Error())
 	}
 	if errors.As(err, &p) {
-		e.Type, e.Info = "protocol", p.Field
+		e.Type, e.Info, e.Question = "protocol", p.Field, p.Question
+		e.Detail = append(e.Detail, p.Detail...)
 	}
 	return []errorEntry{e.meant(s.near(r, err))}
 }

@@ -66,6 +66,8 @@ type constraints struct {
 type help struct {
 	commands         []string
 	params, optional []param
+	// flags can follow at any place.
+	flags []param
 	// elements are the entries of a list by their keys, in the model's order.
 	elements []ordered
 	actions  []param
@@ -80,7 +82,7 @@ func (h help) MarshalJSON() ([]byte, error) {
 	for _, part := range []struct {
 		name   string
 		params []param
-	}{{"params", h.params}, {"optional-params", h.optional}, {"actions", h.actions}} {
+	}{{"params", h.params}, {"optional-params", h.optional}, {"actions", h.actions}, {"flags", h.flags}} {
 		if part.params == nil {
 			continue
 		}
@@ -115,7 +117,11 @@ func helpVerb(r *http.Request) (verb string, completion bool, err error) {
 func (s *Server) answerHelp(w http.ResponseWriter, r *http.Request, methods []string, verb string, completion bool, h help) error {
 	setAllow(w.Header(), methods)
 	if completion {
-		return s.writeJSON(w, r, http.StatusOK, begunBy(r, h.words(verb)))
+		words := h.words(verb)
+		if strings.HasPrefix(r.URL.Query().Get("prefix"), "-") {
+			words = append(words, h.flagWords()...) // only then: a shell inserts a word that is the only one
+		}
+		return s.writeJSON(w, r, http.StatusOK, begunBy(r, words))
 	}
 	return s.writeJSON(w, r, http.StatusOK, h)
 }
@@ -234,7 +240,7 @@ func verbsOf(t *target, exists bool) []string {
 
 // listHelp is that of a whole list: its keys, and the entries that exist.
 func (s *Server) listHelp(r *http.Request, t *target, verb string) help {
-	h := help{params: keyParams(t.node.Keys())}
+	h := help{params: keyParams(t.node.Keys()), flags: flagsOf(t, verb)}
 	if verb == verbNone {
 		h.commands = verbsOf(t, true)
 		verbs := t.node.Verbs()

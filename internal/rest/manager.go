@@ -34,10 +34,11 @@ type Manager interface {
 	Edit(ctx context.Context, service, name string, op yang.Op, path yang.Path, body []byte) error
 	Delete(ctx context.Context, service, name string) error
 	Read(ctx context.Context, service, name string, path yang.Path) (json.RawMessage, error)
-	// Entries goes through a list, and Page reads a part of one that is marked `paged`; CubeRevision is what a change can
+	// Entries goes through a list, Page reads a part of one that is marked `paged`, and CountEntries counts; CubeRevision is what a change can
 	// be made conditional on.
 	Entries(ctx context.Context, service, name string, path yang.Path, after []string, f func(keys []string, entry json.RawMessage) bool) error
 	Page(ctx context.Context, service, name string, path yang.Path, q cube.PageQuery) (cube.Page, error)
+	CountEntries(ctx context.Context, service, name string, path yang.Path, most int) (topology.ListCount, error)
 	CubeRevision(cube string) (uint64, error)
 	Action(ctx context.Context, service, name string, path yang.Path, body []byte) (json.RawMessage, error)
 	// CreateMany creates every cube of an array, or none.

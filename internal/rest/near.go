@@ -86,8 +86,8 @@ func (s *Server) nearValue(r *http.Request, y *yang.Error) []string {
 		return nil
 	}
 	leaf, path, err := schema.Resolve(words)
-	if err != nil {
-		return nil
+	if err != nil || r.Method == http.MethodDelete && !leaf.IsKey() {
+		return nil // the value is right: what it refers to is to be deleted
 	}
 	return suggest.Near(y.Given, s.referents(r.Context(), t.service, t.cube, leaf, path))
 }

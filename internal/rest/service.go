@@ -259,7 +259,10 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, t *target) error {
 
 // remove answers DELETE.
 func (s *Server) remove(w http.ResponseWriter, r *http.Request, t *target) error {
-	var err error
+	err := s.confirmList(w, r, t)
+	if err != nil {
+		return err
+	}
 	if t.kind == kindCube {
 		err = s.manager.Delete(r.Context(), t.service, t.cube)
 	} else {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -18,6 +19,10 @@ import (
 // serveWholeService answers /SERVICE.
 func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, service string) error {
 	if err := allow(r, http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodOptions); err != nil {
+		var p *problem
+		if r.Method == http.MethodDelete && errors.As(err, &p) {
+			p.Message = fmt.Sprintf("the cubes of %s are deleted one by one: add <name> to the path", service)
+		}
 		return err
 	}
 	switch r.Method {

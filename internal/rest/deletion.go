@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/polycube/polycube/internal/topology"
+)
+
+// DELETE of a whole list. A program means what its path says. A person who forgets a key types the same path, so a request
+// of the command line, which is marked as typed, is refused with a question unless it has the parameter `all`; nothing is
+// deleted before. The command line asks, or says what to type. It needs no model for that, and deleting anything else
+// takes no extra request.
+
+// paramAll says that the whole list is meant, flagAll is how that is typed.
+const (
+	paramAll = "all"
+	flagAll  = "--all"
+)
+
+// Limits of what a question tells.
+const (
+	maxCounted    = 10000
+	maxPortsNamed = 10
+)
+
+// confirmList refuses a whole list that is not confirmed, and anything but a list where one is confirmed.
+func (s *Server) confirmList(w http.ResponseWriter, r *http.Request, t *target) error {
+	all, typed := r.URL.Query().Has(paramAll), r.Header.Get(verbHeader) != ""
+	switch {
+	case all && t.kind != kindList:
+		name := paramAll
+		if typed {
+			name = flagAll
+		}
+		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: paramAll,
+			Message: fmt.Sprintf("%s is not a list: delete it without %s", t.words(), name)}
+	case all || !typed || t.kind != kindList:
+		return nil
+	}
+	if revision, err := s.manager.CubeRevision(t.cube); err == nil && t.node.Config() {
+		w.Header().Set("ETag", s.tag(revision)) // the reply may come much later; before the entries are counted
+	}
+	c, err := s.manager.CountEntries(r.Context(), t.service, t.cube, t.path, maxCounted)
+	if err != nil {
+		return err
+	}
+	p := &problem{Status: http.StatusBadRequest, Tag: tagUnconfirmed, Field: paramAll, Question: question(t, c),
+		Message: fmt.Sprintf("%s is a list: add %s to delete one entry, or %s to delete every entry", t.words(), placeholders(t.node, 0), flagAll)}
+	if t.node.Path() == "ports" && !s.transparent(t.service) {
+		p.Detail = s.lostPorts(t.cube)
+	}
+	return p
+}
+
+// question asks whether the list is meant; "" for an empty one.
+func question(t *target, c topology.ListCount) string {
+	list, stays := t.words(), ""
+	if t.node.Config() && c.Configured < c.Entries {
+		stays = fmt.Sprintf(" (%d configured), except those that follow from other configuration", c.Configured)
+	}
+	switch {
+	case c.Entries == 0:
+		return ""
+	case c.More:
+		return fmt.Sprintf("Delete all entries of %s, more than %d%s?", list, c.Entries, stays)
+	case c.Entries == 1 && stays == "":
+		return fmt.Sprintf("Delete the only entry of %s?", list)
+	}
+	return fmt.Sprintf("Delete all %d entries of %s%s?", c.Entries, list, stays)
+}
+
+// lostPorts are the ports of a cube with what is lost with them, a line each.
+func (s *Server) lostPorts(cube string) []string {
+	var out []string
+	ports, parents := s.manager.Places()
+	ports = slices.DeleteFunc(ports, func(p topology.PortRef) bool { return p.Cube != cube })
+	for _, p := range ports[:min(len(ports), maxPortsNamed)] {
+		line := p.Port
+		if p.Peer != "" {
+			line += ", wired to " + p.Peer
+		}
+		for _, attached := range parents {
+			if attached.Parent == p.Cube+":"+p.Port {
+				line += ", " + attached.Cube + " attached"
+			}
+		}
+		out = append(out, line)
+	}
+	if more := len(ports) - maxPortsNamed; more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return out
+}
+
+// flagsOf are the flags that a verb takes at a list.
+func flagsOf(t *target, verb string) []param {
+	if verb != verbDel || !slices.Contains(t.methods(), http.MethodDelete) {
+		return nil
+	}
+	return []param{{Name: flagAll, Description: "Delete every entry without asking", Type: "flag"}}
+}
+
+// deletionDoc describes DELETE.
+func deletionDoc(t *target) operationDoc {
+	o := operationDoc{summary: "Delete " + t.what(), says: "It is gone."}
+	if t.kind == kindList {
+		o.says = "Every entry that can be deleted is gone."
+		o.description = "What is deleted is every entry that can be deleted by its key, configured or not, in one change. " +
+			"Entries that follow from other configuration stay. A list that is empty is no error."
+		o.query = []paramDoc{{name: paramAll, flag: true, schema: textSchema(),
+			description: "The whole list is meant: a path that leads to something else is refused."}}
+	}
+	return o
+}
