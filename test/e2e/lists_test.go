@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Deleting whole lists: the same in every cube, for every list that the models of the daemon's services have.
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/internal/yang"
+	"github.com/polycube/polycube/test/netns"
+)
+
+// populated are cubes of every service that has lists, with entries in all of them.
+const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{"name":"port1"}]},
+	{"name":"simplebridge1","service-name":"simplebridge","ports":[{"name":"port1","peer":"bridge"},{"name":"port2"}],
+		"fdb":{"entry":[{"address":"02:00:00:00:00:0a","port":"port1"}]}},
+	{"name":"simpleforwarder1","service-name":"simpleforwarder","ports":[{"name":"port1"}],"actions":[{"inport":"port1","action":"DROP"}]},
+	{"name":"bridge1","service-name":"bridge","stp-enabled":true,"stp":[{"vlan":10,"priority":4096}],
+		"ports":[{"name":"port1","mode":"trunk","trunk":{"allowed":[{"vlanid":10}]},"stp":[{"vlan":10,"path-cost":7}]},{"name":"port2","peer":"station"}],
+		"fdb":{"entry":[{"vlan":1,"mac":"02:00:00:00:00:0a","port":"port2"}]}},
+	{"name":"router1","service-name":"router","ports":[{"name":"port1","peer":"routed","ip":"10.0.1.1/24","secondaryip":[{"ip":"10.0.2.1/24"}]},
+			{"name":"port2","peer":"inside","ip":"10.0.0.1/24"}],
+		"route":[{"network":"10.9.0.0/16","nexthop":"10.0.1.2"}],
+		"arp-table":[{"address":"10.0.1.77","mac":"02:00:00:00:00:0a","interface":"port1"}]},
+	{"name":"nat1","service-name":"nat","parent":"router1:port1","rule":{
+		"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"}]},
+		"dnat":{"entry":[{"id":1,"external-ip":"203.0.113.2","internal-ip":"10.0.0.2"}]},
+		"port-forwarding":{"entry":[{"id":1,"external-ip":"203.0.113.3/32","external-port":80,"internal-ip":"10.0.0.3","internal-port":80}]}}},
+	{"name":"pbforwarder1","service-name":"pbforwarder","ports":[{"name":"port1"}],
+		"rules":[{"id":1,"in_port":"port1","src_ip":"10.0.0.0/8","action":"DROP"}]}]`
+
+// learns are the lists that get entries from packets.
+var learns = []string{"bridge fdb/entry", "nat natting-table", "router arp-table", "simplebridge fdb/entry"}
+
+// stays are the entries that nobody can delete: they follow from other configuration.
+var stays = map[string][]string{
+	"bridge ports/port1/stp":           {"1"},
+	"bridge ports/port1/trunk/allowed": {"1"},
+	"bridge ports/port2/stp":           {"1"},
+	"bridge stp":                       {"1", "10"},
+	"router route":                     {"10.0.0.0/24 local", "10.0.1.0/24 local", "10.0.2.0/24 local"},
+}
+
+// crowded is a machine with the populated cubes. learn has them learn what they can.
+func crowded(t *testing.T) (d *daemon, learn func()) {
+	t.Helper()
+	m := newMachine(t)
+	bridge := m.lab.Host("bridge", "10.1.0.1/24")
+	station := m.lab.Host("station", "10.2.0.1/24")
+	m.lab.Host("routed", "10.0.1.2/24", netns.WithGateway("10.0.1.1"))
+	inside := m.lab.Host("inside", "10.0.0.2/24", netns.WithGateway("10.0.0.1"))
+	d = m.Start()
+	d.Must(http.StatusCreated, http.MethodPost, "/cubes", populated)
+	return d, func() {
+		netns.Eventually(t, patience, func() error {
+			// Nobody answers at the bridges: the question is enough.
+			_, _ = bridge.Ping("10.1.0.9", netns.Brief), station.Ping("10.2.0.9", netns.Brief)
+			if err := inside.Ping("10.0.1.2", netns.Brief); err != nil {
+				return err
+			}
+			for _, list := range learns {
+				service, path, _ := strings.Cut(list, " ")
+				if !strings.Contains(d.Must(http.StatusOK, http.MethodGet, "/"+service+"/"+service+"1/"+path, ""), `"age"`) {
+					return fmt.Errorf("%s has learned nothing", list)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// emptier deletes the lists of a cube.
+type emptier struct {
+	*daemon
+	service, cube string
+	// had are the lists that had entries, by their path without keys.
+	had map[string]bool
+}
+
+// list is where a list is: the words of the command line behind the cube.
+type list struct {
+	node  *yang.Node
+	words []string
+}
+
+func (e *emptier) url(words []string) string {
+	out := "/" + e.service + "/" + e.cube
+	for _, w := range words {
+		out += "/" + url.PathEscape(w)
+	}
+	return out
+}
+
+// entries reads the keys of a list; false if what holds it is not there.
+func (e *emptier) entries(l list) (keys [][]string, ok bool) {
+	e.t.Helper()
+	status, body, err := e.Request(http.MethodGet, e.url(l.words), "")
+	if status == http.StatusNotFound {
+		return nil, false // a port of the bridge has what its mode has
+	}
+	var all []map[string]any
+	if err != nil || status != http.StatusOK || json.Unmarshal([]byte(body), &all) != nil {
+		e.t.Fatalf("reading %s %v: %d, %v: %s", e.cube, l.words, status, err, body)
+	}
+	for _, entry := range all {
+		var one []string
+		for _, k := range l.node.Keys() {
+			one = append(one, fmt.Sprint(entry[k.Name()]))
+		}
+		keys = append(keys, one)
+	}
+	return keys, true
+}
+
+// turn is when a member has its turn: sessions go with their rules, and other entries refer to ports.
+func turn(n *yang.Node) int {
+	switch {
+	case !n.Config():
+		return 0
+	case n.Path() == "ports":
+		return 2
+	}
+	return 1
+}
+
+// lists are those below a node, what is in entries before the entries.
+func (e *emptier) lists(n *yang.Node, words []string) (all []list) {
+	e.t.Helper()
+	children := slices.Clone(n.Children())
+	slices.SortStableFunc(children, func(a, b *yang.Node) int { return turn(a) - turn(b) })
+	for _, c := range children {
+		below := append(slices.Clone(words), c.Name())
+		switch c.Kind() {
+		case yang.Container:
+			all = append(all, e.lists(c, below)...)
+		case yang.List:
+			here := list{c, below}
+			keys, ok := e.entries(here)
+			if !ok {
+				continue
+			}
+			for _, k := range keys {
+				all = append(all, e.lists(c, slices.Concat(below, k))...)
+			}
+			all = append(all, here)
+		case yang.Leaf, yang.LeafList, yang.Action:
+		}
+	}
+	return all
+}
+
+// empty deletes a list. What is left is what cannot be deleted by its key either.
+func (e *emptier) empty(l list) {
+	e.t.Helper()
+	name := e.cube + " " + strings.Join(l.words, " ")
+	before, _ := e.entries(l)
+	e.had[l.node.Path()] = e.had[l.node.Path()] || len(before) > 0
+	if !l.node.Config() && !l.node.Deletable() {
+		if status, body, err := e.Request(http.MethodDelete, e.url(l.words), ""); err != nil || status != http.StatusMethodNotAllowed || !strings.Contains(body, "can only be read") {
+			e.t.Errorf("%s is only read, DELETE answers %d, %v: %s", name, status, err, body)
+		}
+		return
+	}
+	words := append(strings.Fields(name), "del")
+	if r := e.CLI(words...); r.code != 64 || !strings.Contains(r.stderr, "--all to delete every entry") {
+		e.t.Errorf("without --all: %s", r)
+	}
+	if after, _ := e.entries(l); len(after) < len(before) {
+		e.t.Errorf("%s: without --all, of %v there are %v", name, before, after)
+	}
+	var left [][]string
+	netns.Eventually(e.t, patience, func() error { // a packet that is late may have something learned once more
+		if r := e.CLI(append(words, "--all")...); r.code != 0 || r.stderr != "" {
+			e.t.Fatal(r)
+		}
+		left, _ = e.entries(l)
+		var names []string
+		for _, keys := range left {
+			names = append(names, strings.Join(keys, " "))
+		}
+		if want := stays[e.service+" "+strings.Join(l.words, "/")]; !slices.Equal(names, want) {
+			return fmt.Errorf("%s: %q are left, want %q", name, names, want)
+		}
+		return nil
+	})
+	for _, keys := range left {
+		if status, body, err := e.Request(http.MethodDelete, e.url(slices.Concat(l.words, keys)), ""); err != nil || status < 400 || status >= 500 {
+			e.t.Errorf("%s: %v was left, and deleting it answers %d, %v: %s", name, keys, status, err, body)
+		}
+	}
+	e.Must(http.StatusOK, http.MethodDelete, e.url(l.words), "") // once more is no error
+}
+
+func TestDeletingAListMeansTheSameInEveryCube(t *testing.T) {
+	t.Parallel()
+	d, learn := crowded(t)
+	learn()
+	var services []struct{ Name string }
+	if err := json.Unmarshal([]byte(d.Must(http.StatusOK, http.MethodGet, "/services", "")), &services); err != nil || len(services) < 8 {
+		t.Fatalf("the services are %v, %v", services, err)
+	}
+	for _, s := range services {
+		var model []struct{ Datamodel string }
+		if err := json.Unmarshal([]byte(d.Must(http.StatusOK, http.MethodGet, "/services/"+s.Name, "")), &model); err != nil {
+			t.Fatal(err)
+		}
+		schema, err := yang.Load(model[0].Datamodel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer schema.Close()
+		wanted := listsIn(schema.Root())
+		if len(wanted) == 0 {
+			continue
+		}
+		e := &emptier{d, s.Name, s.Name + "1", map[string]bool{}}
+		for _, l := range e.lists(schema.Root(), nil) {
+			e.empty(l)
+		}
+		for _, path := range wanted {
+			if !e.had[path] {
+				t.Errorf("the list %s of %s had no entry: put one into the populated cubes of this test", path, s.Name)
+			}
+		}
+	}
+}
+
+// listsIn are the paths of all lists below a node.
+func listsIn(n *yang.Node) (paths []string) {
+	for _, c := range n.Children() {
+		if c.Kind() == yang.List {
+			paths = append(paths, c.Path())
+		}
+		if c.Kind() == yang.List || c.Kind() == yang.Container {
+			paths = append(paths, listsIn(c)...)
+		}
+	}
+	return paths
+}
+
+// TestPortsThatEntriesReferToStay: all of them, also those that nothing refers to, and the answer says which entry it is.
+func TestPortsThatEntriesReferToStay(t *testing.T) {
+	t.Parallel()
+	d, _ := crowded(t)
+	config := func() string { return d.Must(http.StatusOK, http.MethodGet, "/config", "") }
+	for service, names := range map[string]string{
+		"simplebridge": "fdb entry 02:00:00:00:00:0a port", "bridge": "fdb entry 1 02:00:00:00:00:0a port",
+		"simpleforwarder": "actions port1 inport", "pbforwarder": "rules 1 in_port",
+	} {
+		before := config()
+		status, body, err := d.Request(http.MethodDelete, "/"+service+"/"+service+"1/ports", "")
+		if err != nil || status != http.StatusBadRequest || !strings.Contains(body, names) {
+			t.Errorf("%s: DELETE of its ports answers %d, %v: %s", service, status, err, body)
+		}
+		if after := config(); after != before {
+			t.Errorf("%s: the configuration was\n%s\nand is\n%s", service, before, after)
+		}
+	}
+}
