@@ -54,7 +54,7 @@ func TestPathCostsFollowTheSpeed(t *testing.T) {
 	for _, c := range []struct {
 		speed, cost int
 		source      string
-	}{{100, 19, "speed"}, {1000, 4, "speed"}, {10, 100, "speed"}, {25000, 1, "speed"}, {10000, 2, "speed"}} {
+	}{{100, 19, "speed"}, {1000, 5, "speed"}, {10, 100, "speed"}, {25000, 1, "speed"}, {10000, 2, "speed"}} {
 		setSpeed(l.Lab, "tap0", c.speed)
 		for _, vlan := range []int{1, 10} {
 			costs("up", vlan, c.cost, c.source)
@@ -64,18 +64,18 @@ func TestPathCostsFollowTheSpeed(t *testing.T) {
 	setSpeed(l.Lab, "tap0", 1000)
 	l.Set("PATCH", "br ports up stp 10", `{"path-cost":30}`)
 	costs("up", 10, 30, "configured")
-	costs("up", 1, 4, "speed")
+	costs("up", 1, 5, "speed")
 	l.Set("DELETE", "br ports up stp 10 path-cost", "")
 	l.Set("DELETE", "br ports up stp 20", "")
-	costs("up", 10, 4, "speed")
-	costs("up", 20, 4, "speed")
+	costs("up", 10, 5, "speed")
+	costs("up", 20, 5, "speed")
 
 	l.Set("PATCH", "br ports up peer", `"veth1"`)
 	costs("up", 1, 2, "speed")
 	l.Set("PATCH", "br ports up peer", `""`)
 	costs("up", 1, 2, "default")
 	l.Set("PATCH", "br ports up peer", `"tap0"`)
-	costs("up", 1, 4, "speed")
+	costs("up", 1, 5, "speed")
 	l.Lab.Run("ip", "link", "del", "tap0")
 	costs("up", 1, 2, "default")
 	l.Set("PATCH", "br ports up peer", `"far:p1"`)
@@ -91,8 +91,7 @@ func TestPathCostsFollowTheSpeed(t *testing.T) {
 	costs("up", 1, 2, "default")
 }
 
-// The Linux bridge of this kernel has the same costs, with one exception: newer ones use 5 for 1 Gbit/s, older ones 4, as
-// 802.1D-1998 does.
+// The Linux bridge of this kernel has the same costs, with one exception: older ones use 4 for 1 Gbit/s, as 802.1D-1998 does.
 func TestPathCostsAreThoseOfLinux(t *testing.T) {
 	t.Parallel()
 	lab := netns.NewLab(t)
@@ -115,7 +114,7 @@ func TestPathCostsAreThoseOfLinux(t *testing.T) {
 		setSpeed(lab, "tap0", speed)
 		want := []uint32{ofLinux("tap0")}
 		if speed == 1000 {
-			want = append(want, 4)
+			want = append(want, 5)
 		}
 		if got := stp.PathCost(uint32(speed)); !slices.Contains(want, got) {
 			t.Errorf("at %d Mbit/s the cost is %d, want %v", speed, got, want)

@@ -70,7 +70,7 @@ func TestASquareWithLinuxBridgesHealsInTwoForwardDelays(t *testing.T) {
 }
 
 func TestPathCosts(t *testing.T) {
-	for speed, want := range map[uint32]uint32{0: 100, 10: 100, 100: 19, 1000: 4, 2500: 4, 5000: 3, 10000: 2, 25000: 1, 400000: 1,
+	for speed, want := range map[uint32]uint32{0: 100, 10: 100, 100: 19, 1000: 5, 2500: 4, 5000: 3, 10000: 2, 25000: 1, 400000: 1,
 		1: 100, 11: 100, 9999: 100, 1<<32 - 1: 1} {
 		if got := PathCost(speed); got != want {
 			t.Errorf("at %d Mbit/s the cost is %d, want %d", speed, got, want)
