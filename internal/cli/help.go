@@ -24,14 +24,15 @@ among them; without a verb the path is that of an action.
   polycubectl router add r1 loglevel=DEBUG
   polycubectl r1 ports add p1 peer=veth1
   polycubectl r1 ports p1 set peer=veth2
+  polycubectl br1 ports add p2 mode=trunk trunk.allowed=10,20
   polycubectl r1 show ports p1 -json
   polycubectl br1 fdb flush
   polycubectl cubes add < topology.yaml
 
 With add, set and actions, YAML or JSON on standard input is the body, in place
 of key=value. A pipe counts when it has something at once; "-" as a word waits
-for it. A value that must be text though it looks like a number is written
-key='"007"'.
+for it. Dots lead into containers, commas separate the values of a list. A value
+that must be text though it looks like a number is written key='"007"'.
 
 Flags of show: -normal -brief -verbose -json -yaml -hide=key1,key2.inner
 Flag of del: --all deletes every entry of a list without asking; scripts need it

@@ -23,13 +23,18 @@ func (s *Server) advise(r *http.Request, t *target, body []byte) error {
 	switch {
 	case r.Method == http.MethodPost && r.Header.Get(verbHeader) == verbNone && t.kind != kindAction:
 		return s.noAction(t)
-	case t.kind == kindList && r.Method != http.MethodDelete && !bytes.HasPrefix(body, []byte("[")):
+	case t.kind == kindList && r.Method != http.MethodDelete && !bytes.HasPrefix(body, []byte("[")) && !t.setAsOne(r, body):
 		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: t.node.Name(),
 			Message: fmt.Sprintf("%s is a list: add %s to the path for one entry, or give an array of entries", t.words(), placeholders(t.node, 0))}
 	case t.kind == kindEntry && r.Method == http.MethodPatch && !bytes.HasPrefix(body, []byte("{")):
 		return s.entryAsLeaf(t)
 	}
 	return nil
+}
+
+// setAsOne tells whether a word of a command line is what a list of bare keys is to be.
+func (t *target) setAsOne(r *http.Request, body []byte) bool {
+	return r.Header.Get(verbHeader) != "" && r.Method == http.MethodPatch && t.node.Bare() && len(body) > 0 && body[0] != '{'
 }
 
 // noAction is the answer to words without a verb that are not an action. A word that is
@@ -131,37 +136,3 @@ func (t *target) withValues(body []byte) ([]byte, error) {
 	}
 	return encode(input)
 }
-
-// listsOf makes lists of what a command line gave as single values: a word has no other way
-// to say that a parameter is a list of one.
-func listsOf(r *http.Request, t *target, body []byte) []byte {
-	if r.Header.Get(verbHeader) == "" || len(body) == 0 {
-		return body
-	}
-	if t.kind == kindLeafList && body[0] != '[' {
-		return slices.Concat([]byte("["), body, []byte("]"))
-	}
-	node := t.node
-	if t.kind == kindAction {
-		node = t.node.Input()
-	}
-	if body[0] != '{' || node == nil || !slices.ContainsFunc(node.Children(), isLeafList) {
-		return body
-	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(body, &members) != nil {
-		return body
-	}
-	for name, value := range members {
-		if child := node.Child(name); child != nil && isLeafList(child) && len(value) > 0 && value[0] != '[' {
-			members[name] = slices.Concat([]byte("["), value, []byte("]"))
-		}
-	}
-	out, err := encode(members)
-	if err != nil {
-		return body
-	}
-	return out
-}
-
-func isLeafList(n *yang.Node) bool { return n.Kind() == yang.LeafList }

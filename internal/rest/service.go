@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/internal/suggest"
+	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -95,7 +96,10 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 	if err != nil {
 		return err
 	}
-	return s.write(w, r, t, listsOf(r, t, body))
+	if r.Header.Get(verbHeader) != "" {
+		r = r.WithContext(topology.InWords(r.Context()))
+	}
+	return s.write(w, r, t, body)
 }
 
 // resolve finds the node that the segments name.
@@ -124,10 +128,26 @@ func (s *Server) resolve(segments []string) (*target, error) {
 func resolveError(r *http.Request, segments []string, err error) error {
 	var y *yang.Error
 	if errors.As(err, &y) && y.Tag == yang.BadElement {
-		return &problem{Status: http.StatusNotFound, Tag: tagBadElement, Near: orVerbs(r, y.Given, y.Near),
+		return &problem{Status: http.StatusNotFound, Tag: tagBadElement, Near: orVerbs(r, y.Given, nearInPath(r, y)),
 			Message: fmt.Sprintf("no resource %s: %v", clip(strings.Join(segments, "/")), err)}
 	}
 	return err
+}
+
+// nearInPath are the members that a word of a path was probably meant to be. With dots, those in containers can be set;
+// in a path they are words of their own.
+func nearInPath(r *http.Request, y *yang.Error) []string {
+	if r.Method == http.MethodPatch {
+		return y.Near
+	}
+	var out []string
+	for _, near := range y.Near {
+		if strings.HasSuffix(near, "."+y.Given) {
+			near = strings.ReplaceAll(near, ".", " ")
+		}
+		out = append(out, near)
+	}
+	return out
 }
 
 func kindOf(n *yang.Node, p yang.Path) resourceKind {

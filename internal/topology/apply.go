@@ -189,7 +189,7 @@ func (c *wantedCube) check(t *txn) (err error) {
 			Message: fmt.Sprintf("parent: a %s is not attached, its ports are connected", c.service)}
 	}
 	if t.next.cubes[c.name] == nil {
-		if err := t.create(c.service, c.name, c.body); err != nil {
+		if err := t.create(c.service, c.name, c.body, false); err != nil {
 			return err
 		}
 		c.made = true

@@ -50,7 +50,7 @@ func (a *application) forget(m *Manager) {
 func (c *wantedCube) bring(t *txn) error {
 	rec, u := t.next.cubes[c.name], t.next.units[c.name]
 	if rec == nil {
-		return t.create(c.service, c.name, c.want.body())
+		return t.create(c.service, c.name, c.want.body(), false)
 	}
 	if c.made && !c.longer {
 		return nil

@@ -2,8 +2,8 @@
 
 package topology
 
-// Who asks for a change, and on what condition, travels with the request's context: it belongs to the request, not to
-// what is changed.
+// Who asks for a change, how and on what condition, travels with the request's context: it belongs to the request, not
+// to what is changed.
 
 import (
 	"context"
@@ -33,6 +33,18 @@ func WithOrigin(ctx context.Context, o Origin) context.Context {
 func OriginOf(ctx context.Context) Origin {
 	o, _ := ctx.Value(originKey{}).(Origin)
 	return o
+}
+
+type wordsKey struct{}
+
+// InWords notes that the bodies of a context were typed in words ([yang.Tree.EditWords]).
+func InWords(ctx context.Context) context.Context {
+	return context.WithValue(ctx, wordsKey{}, true)
+}
+
+func areWords(ctx context.Context) bool {
+	words, _ := ctx.Value(wordsKey{}).(bool)
+	return words
 }
 
 // precondition is what must hold when a change is made.

@@ -18,10 +18,11 @@ import (
 
 // Create makes a cube. The body may hold the tcubes of ports, and must hold no other name than the cube's.
 func (m *Manager) Create(ctx context.Context, serviceName, name string, body []byte) error {
-	return m.together(ctx, []string{name}, false, func(t *txn) error { return t.create(serviceName, name, body) })
+	words := areWords(ctx)
+	return m.together(ctx, []string{name}, false, func(t *txn) error { return t.create(serviceName, name, body, words) })
 }
 
-func (t *txn) create(serviceName, name string, body []byte) error {
+func (t *txn) create(serviceName, name string, body []byte, words bool) error {
 	svc, err := t.m.service(serviceName)
 	if err != nil {
 		return err
@@ -51,7 +52,7 @@ func (t *txn) create(serviceName, name string, body []byte) error {
 	t.next.cubes[name] = &record{name: name, service: serviceName, uuid: u.uuid, id: id, seq: t.m.seq,
 		transparent: svc.info.Transparent, ports: map[string]*port{}}
 	t.direct[name] = true
-	return t.edit(u, yang.Create, nil, body)
+	return t.request(u, yang.Create, nil, body, words)
 }
 
 // newUnit makes a unit without an instance.
@@ -82,6 +83,7 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 		}
 		return m.Create(ctx, serviceName, name, body)
 	}
+	words := areWords(ctx)
 	change := func(t *txn) error {
 		_, u, err := t.next.find(serviceName, name)
 		if err != nil {
@@ -113,7 +115,7 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 		if op == yang.Replace && len(path) == 1 && path[0].Name == "ports" {
 			t.meet(place{cube: name})
 		}
-		err = t.edit(u, op, path, body)
+		err = t.request(u, op, path, body, words)
 		if op == yang.Delete {
 			return t.deleteEntry(u, path, err)
 		}
@@ -204,18 +206,19 @@ func (m *Manager) forgetBroken(b *brokenCube) {
 // Action runs one of the model's actions; the changes of configuration that it asks for are part of the transaction.
 func (m *Manager) Action(ctx context.Context, serviceName, name string, path yang.Path, body []byte) (json.RawMessage, error) {
 	var output json.RawMessage
+	words := areWords(ctx)
 	err := m.transact(ctx, func(t *txn) error {
 		_, u, err := t.next.find(serviceName, name)
 		if err != nil {
 			return err
 		}
-		output, err = t.act(u, path, body)
+		output, err = t.act(u, path, body, words)
 		return err
 	})
 	return output, err
 }
 
-func (t *txn) act(u *unit, path yang.Path, body []byte) (json.RawMessage, error) {
+func (t *txn) act(u *unit, path yang.Path, body []byte, words bool) (json.RawMessage, error) {
 	node, err := nodeAt(u.svc.schema, path)
 	if err != nil {
 		return nil, err
@@ -224,7 +227,11 @@ func (t *txn) act(u *unit, path yang.Path, body []byte) (json.RawMessage, error)
 	if node.Kind() != yang.Action || !ok {
 		return nil, &yang.Error{Tag: yang.OperationNotSupported, Path: path.String(), Message: path.Words() + ": not an action of " + u.name}
 	}
-	input, err := u.tree.ParseInput(path, body)
+	parse := u.tree.ParseInput
+	if words {
+		parse = u.tree.InputWords
+	}
+	input, err := parse(path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -342,7 +349,7 @@ func (t *txn) createElement(object members) error {
 	if err != nil {
 		return fmt.Errorf("encoding cube %.80s: %w", name, err)
 	}
-	if err := t.create(serviceName, name, body); err != nil {
+	if err := t.create(serviceName, name, body, false); err != nil {
 		return err
 	}
 	if svc.info.Transparent {

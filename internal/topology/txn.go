@@ -227,7 +227,16 @@ func (t *txn) before(name string) *record {
 
 // edit changes a cube's tree, to be reversed if the transaction fails.
 func (t *txn) edit(u *unit, op yang.Op, path yang.Path, body []byte) error {
-	change, err := u.tree.Edit(t.ctx, op, path, body)
+	return t.request(u, op, path, body, false)
+}
+
+// request is edit with a body that may have been typed in words.
+func (t *txn) request(u *unit, op yang.Op, path yang.Path, body []byte, words bool) error {
+	edit := u.tree.Edit
+	if words {
+		edit = u.tree.EditWords
+	}
+	change, err := edit(t.ctx, op, path, body)
 	if err != nil {
 		return err
 	}

@@ -13,16 +13,16 @@ import (
 // ParseInput checks the body of a call of the action at p and returns it
 // normalised, with defaults. The list entries on the way must exist.
 func (t *Tree) ParseInput(p Path, body []byte) ([]byte, error) {
-	return t.operation(p, body, false)
+	return t.operation(p, body, false, false)
 }
 
 // CheckOutput checks what a call of the action at p returned and returns it
 // normalised.
 func (t *Tree) CheckOutput(p Path, body []byte) ([]byte, error) {
-	return t.operation(p, body, true)
+	return t.operation(p, body, true, false)
 }
 
-func (t *Tree) operation(p Path, body []byte, output bool) ([]byte, error) {
+func (t *Tree) operation(p Path, body []byte, output, words bool) ([]byte, error) {
 	if t.broken != nil {
 		return nil, t.broken
 	}
@@ -37,7 +37,7 @@ func (t *Tree) operation(p Path, body []byte, output bool) ([]byte, error) {
 	if output {
 		part = action.output
 	}
-	v, err := parseBody(context.Background(), body, part, false)
+	v, err := parse(&reader{ctx: context.Background(), words: words}, body, part, false)
 	if err != nil {
 		return nil, &Error{Tag: InvalidValue, Path: p.String(), Message: err.Error()}
 	}

@@ -195,6 +195,8 @@ func (e *editor) wholeTarget(in place, list *fragment) error {
 		return fault(DataExists, p, "is set already")
 	case n.kind == LeafList:
 		return e.setLeafList(in, list)
+	case list.exact:
+		return e.list(in, list, true)
 	}
 	for _, f := range list.kids {
 		exists := e.t.same(in.at, f) != nil
@@ -248,7 +250,7 @@ func (e *editor) member(in place, f *fragment, replace bool) error {
 	case LeafList:
 		return e.setLeafList(in, f)
 	case List:
-		return e.list(in, f, replace)
+		return e.list(in, f, replace || f.exact)
 	case Container, Action:
 	}
 	cur := findSchema(e.t.root, in.at, f.node)

@@ -66,19 +66,25 @@ func (n *Node) cutBulk(v value) (value, []bulkBody) {
 
 // editBulk is an edit of a bulk list, or of something in it; the step i of the
 // path is the list.
-func (t *Tree) editBulk(ctx context.Context, op Op, p Path, i int, body []byte, amend bool) (*Change, error) {
-	v := value{kind: objectValue}
-	if op != Delete {
-		var err error
-		if v, err = parseBody(ctx, body, nil, false); err != nil {
-			return nil, &Error{Tag: InvalidValue, Path: p.String(), Message: err.Error()}
-		}
-	}
+func (t *Tree) editBulk(ctx context.Context, op Op, p Path, i int, body []byte, m manner) (*Change, error) {
 	list, err := t.schema.node(p[:i+1])
 	if err != nil {
 		return nil, err
 	}
-	b := t.newBulkEditor(ctx, op, amend)
+	v := value{kind: objectValue}
+	if op != Delete {
+		var typed *Node
+		if m.words {
+			typed, err = t.schema.node(p)
+		}
+		if err == nil {
+			v, err = parse(&reader{ctx: ctx, words: m.words}, body, typed, p.toEntry())
+		}
+		if err != nil {
+			return nil, &Error{Tag: InvalidValue, Path: p.String(), Message: err.Error()}
+		}
+	}
+	b := t.newBulkEditor(ctx, op, m.amend)
 	if len(p[i].Keys) == 0 {
 		b.whole(list, v)
 	} else {

@@ -38,25 +38,29 @@ func (op Op) String() string {
 // any error, that of the context among them, the tree is as it was before.
 // Faults of the request are [*Error].
 func (t *Tree) Edit(ctx context.Context, op Op, p Path, body []byte) (*Change, error) {
-	return t.edit(ctx, op, p, body, false)
+	return t.edit(ctx, op, p, body, manner{})
 }
 
 // Amend is Edit for changes that the daemon makes itself: it may also change
 // what is fixed at creation, such as a port's tcubes, and give a list as many
 // entries as were stored.
 func (t *Tree) Amend(ctx context.Context, op Op, p Path, body []byte) (*Change, error) {
-	return t.edit(ctx, op, p, body, true)
+	return t.edit(ctx, op, p, body, manner{amend: true})
 }
 
-func (t *Tree) edit(ctx context.Context, op Op, p Path, body []byte, amend bool) (*Change, error) {
-	c, err := t.editUntil(ctx, op, p, body, amend)
+// manner is whose edit it is: the daemon's own (Amend), or one typed in words
+// (EditWords).
+type manner struct{ amend, words bool }
+
+func (t *Tree) edit(ctx context.Context, op Op, p Path, body []byte, m manner) (*Change, error) {
+	c, err := t.editUntil(ctx, op, p, body, m)
 	if err != nil && ctx.Err() != nil {
 		return nil, fmt.Errorf("edit %s: %w", p, ctx.Err())
 	}
 	return c, err
 }
 
-func (t *Tree) editUntil(ctx context.Context, op Op, p Path, body []byte, amend bool) (*Change, error) {
+func (t *Tree) editUntil(ctx context.Context, op Op, p Path, body []byte, m manner) (*Change, error) {
 	if t.broken != nil {
 		return nil, t.broken
 	}
@@ -72,15 +76,15 @@ func (t *Tree) editUntil(ctx context.Context, op Op, p Path, body []byte, amend 
 		return nil, err
 	}
 	if i := t.schema.bulkStep(p); i >= 0 {
-		return t.editBulk(ctx, op, p, i, body, amend)
+		return t.editBulk(ctx, op, p, i, body, m)
 	}
-	b := &builder{ctx: ctx, trusted: amend, merges: op == Merge}
+	b := &builder{ctx: ctx, trusted: m.amend, words: m.words, merges: op == Merge}
 	defer b.free()
 	chain, target, lists, err := t.request(b, op, p, node, body)
 	if err != nil {
 		return nil, err
 	}
-	e := &editor{t: t, op: op, amend: amend, undo: &undo{}}
+	e := &editor{t: t, op: op, amend: m.amend, undo: &undo{}}
 	if err := e.undo.copyTree(t); err != nil {
 		return nil, err
 	}
@@ -96,7 +100,7 @@ func (t *Tree) editUntil(ctx context.Context, op Op, p Path, body []byte, amend 
 	if err != nil {
 		return nil, e.rollback(err)
 	}
-	bulk := t.newBulkEditor(ctx, op, amend)
+	bulk := t.newBulkEditor(ctx, op, m.amend)
 	if node.holdsBulk {
 		bulk.rest(node, lists)
 	}
@@ -137,7 +141,7 @@ func (t *Tree) request(b *builder, op Op, p Path, node *Node, body []byte) ([]*f
 		if b.trusted {
 			bounded = nil
 		}
-		if v, err = parseBody(b.ctx, body, bounded, len(p) > 0 && len(p[len(p)-1].Keys) > 0); err != nil {
+		if v, err = parse(&reader{ctx: b.ctx, words: b.words}, body, bounded, p.toEntry()); err != nil {
 			return nil, nil, nil, &Error{Tag: InvalidValue, Path: p.String(), Message: err.Error()}
 		}
 		v, lists = node.cutBulk(v)
@@ -188,7 +192,7 @@ func (t *Tree) nameService(b *builder) {
 // target builds the node that an edit is about.
 func (b *builder) target(parent *fragment, op Op, p Path, node *Node, v value) *fragment {
 	above, step := p[:len(p)-1], p[len(p)-1]
-	holder := &builder{ctx: b.ctx, merges: b.merges}
+	holder := &builder{ctx: b.ctx, merges: b.merges, words: b.words}
 	defer func() {
 		b.errs = append(b.errs, holder.errs...)
 		if parent == nil {

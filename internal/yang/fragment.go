@@ -26,6 +26,8 @@ type fragment struct {
 	moved bool
 	// gone asks to unset the node; it has no ref.
 	gone bool
+	// exact asks that the list has no other entries.
+	exact bool
 }
 
 // builder makes fragments until the context ends. Its tops must be freed when the edit is over.
@@ -35,8 +37,10 @@ type builder struct {
 	trusted bool
 	// merges says that null, and an empty text for a leaf that cannot have one, unset a member (RFC 7396).
 	merges bool
-	tops   []*fragment
-	errs   []*Error
+	// words says that the body was typed in words.
+	words bool
+	tops  []*fragment
+	errs  []*Error
 }
 
 // refs calls f with every node that has no parent in the fragment.
@@ -158,7 +162,11 @@ func entryKeys(entry ref, n *Node) []string {
 
 // object makes the members that v gives to f, whose path is p.
 func (b *builder) object(f *fragment, n *Node, p Path, v value) {
-	if v.kind != objectValue {
+	switch {
+	case v.kind != objectValue && b.words && n.kind == Container:
+		b.noValue(n, p)
+		return
+	case v.kind != objectValue:
 		b.fault(InvalidValue, p, "%s is given, an object is wanted", v.kind)
 		return
 	}
@@ -168,8 +176,11 @@ func (b *builder) object(f *fragment, n *Node, p Path, v value) {
 		switch {
 		case child == nil || child.kind == Action:
 			names, sentence := memberNames(n)
-			b.memberFault(InvalidValue, p, shorten(m.name), "%v",
-				unknown(m.name, names, "unknown member %q%s", shorten(m.name), sentence))
+			none := unknown(m.name, names, "unknown member %q%s", shorten(m.name), sentence)
+			if none.near == nil {
+				none.near = n.inside(m.name, true)
+			}
+			b.memberFault(InvalidValue, p, shorten(m.name), "%v", none)
 		case !child.config && !child.inOutput:
 			b.memberFault(InvalidValue, p, m.name, "%s is read-only", m.name)
 		case child.key:
@@ -181,6 +192,16 @@ func (b *builder) object(f *fragment, n *Node, p Path, v value) {
 			b.member(f, child, p, m.value)
 		}
 	}
+}
+
+// noValue refuses a value for a container, and says what it has instead.
+func (b *builder) noValue(n *Node, p Path) {
+	names, _ := memberNames(n)
+	none := &unknownError{sentence: "it has no value, only members: " + strings.Join(names, ", "), given: n.name}
+	for _, name := range names[:min(len(names), maxInside)] {
+		none.near = append(none.near, n.name+"."+name)
+	}
+	b.fault(InvalidValue, p, "%v", none)
 }
 
 // exclusive refuses two cases of one choice in one body: of a case that is in
@@ -236,6 +257,8 @@ func (b *builder) unsets(n *Node, v value) bool {
 		return false
 	case v.kind == nullValue:
 		return true
+	case v.empty():
+		return n.kind == List || !n.takes("")
 	}
 	return n.kind == Leaf && v.kind == stringValue && v.text == "" && !n.takes("")
 }
@@ -310,10 +333,14 @@ func (b *builder) leafList(parent *fragment, n *Node, p Path, v value) {
 
 // list makes the entries of the list n, which is a member of the node at p.
 func (b *builder) list(parent *fragment, n *Node, p Path, v value) {
-	list := &fragment{node: n}
+	list := &fragment{node: n, exact: v.typed && b.merges}
 	b.attach(parent, list)
-	if v.kind != arrayValue {
+	switch {
+	case v.kind != arrayValue:
 		b.fault(InvalidValue, p.with(n.name), "%s is given, an array of objects is wanted", v.kind)
+		return
+	case list.exact && !n.Bare():
+		b.fault(InvalidValue, p.with(n.name), "its entries have more than a %s: change them one by one", n.keys[0].name)
 		return
 	}
 	seen := make(map[string]bool)

@@ -41,6 +41,8 @@ type value struct {
 	text    string
 	members []member
 	items   []value
+	// typed says that the array was one word.
+	typed bool
 }
 
 // member is a member of an object.
@@ -69,11 +71,17 @@ type reader struct {
 	*json.Decoder
 	// values counts those that were read.
 	values int
+	// words says that the body was typed in words.
+	words bool
 }
 
 // parseBody reads a body, of which a context may stop the reading; one of nothing but space is an empty object. n is the
 // node that it is for, nil if there is none; of a list, it is the whole list unless entry says that it is an entry.
 func parseBody(ctx context.Context, body []byte, n *Node, entry bool) (value, error) {
+	return parse(&reader{ctx: ctx}, body, n, entry)
+}
+
+func parse(r *reader, body []byte, n *Node, entry bool) (value, error) {
 	if len(body) > MaxBody {
 		return value{}, fmt.Errorf("the body is longer than %d bytes", MaxBody)
 	}
@@ -83,7 +91,7 @@ func parseBody(ctx context.Context, body []byte, n *Node, entry bool) (value, er
 	if !utf8.Valid(body) {
 		return value{}, errors.New("the body is not valid UTF-8")
 	}
-	r := &reader{ctx: ctx, Decoder: json.NewDecoder(bytes.NewReader(body))}
+	r.Decoder = json.NewDecoder(bytes.NewReader(body))
 	r.UseNumber()
 	v, err := r.value(n, entry, 0)
 	if err != nil {
@@ -107,23 +115,30 @@ func (r *reader) value(n *Node, entry bool, depth int) (value, error) {
 		}
 		return value{}, fmt.Errorf("the body is not JSON: %w", err)
 	}
-	switch t := token.(type) {
-	case json.Delim:
-		if depth == maxDepth {
-			return value{}, fmt.Errorf("the body nests deeper than %d levels", maxDepth)
-		}
-		if t == '{' {
-			return r.object(n, depth+1)
-		}
-		return r.array(n, entry, depth+1)
-	case string:
-		return value{kind: stringValue, text: t}, nil
-	case json.Number:
-		return value{kind: numberValue, text: t.String()}, nil
-	case bool:
-		return value{kind: boolValue, text: fmt.Sprint(t)}, nil
+	delim, isDelim := token.(json.Delim)
+	switch {
+	case !isDelim && r.words && !entry && n.several():
+		return n.split(scalarOf(token))
+	case !isDelim:
+		return scalarOf(token), nil
+	case depth == maxDepth:
+		return value{}, fmt.Errorf("the body nests deeper than %d levels", maxDepth)
+	case delim == '{':
+		return r.object(n, depth+1)
 	}
-	return value{kind: nullValue, text: "null"}, nil
+	return r.array(n, entry, depth+1)
+}
+
+func scalarOf(token json.Token) value {
+	switch t := token.(type) {
+	case string:
+		return value{kind: stringValue, text: t}
+	case json.Number:
+		return value{kind: numberValue, text: t.String()}
+	case bool:
+		return value{kind: boolValue, text: fmt.Sprint(t)}
+	}
+	return value{kind: nullValue, text: "null"}
 }
 
 func (r *reader) object(n *Node, depth int) (value, error) {
@@ -154,12 +169,8 @@ func (r *reader) object(n *Node, depth int) (value, error) {
 func (r *reader) array(n *Node, entry bool, depth int) (value, error) {
 	out := value{kind: arrayValue}
 	most := MaxBody
-	switch {
-	case n == nil || entry || n.bulk:
-	case n.bound > 0:
-		most = n.bound
-	default:
-		most = max(n.max, maxEntries)
+	if !entry {
+		most = n.most()
 	}
 	for r.More() {
 		if len(out.items) == most {
@@ -172,6 +183,17 @@ func (r *reader) array(n *Node, entry bool, depth int) (value, error) {
 		out.items = append(out.items, v)
 	}
 	return out, r.closing()
+}
+
+// most is how many entries one body may give a list.
+func (n *Node) most() int {
+	switch {
+	case n == nil || n.bulk:
+		return MaxBody
+	case n.bound > 0:
+		return n.bound
+	}
+	return max(n.max, maxEntries)
 }
 
 // closing takes the delimiter that ends an object or array.

@@ -52,6 +52,9 @@ func (p Path) String() string {
 	return strings.Join(words, "/")
 }
 
+// toEntry reports whether the path ends with the keys of an entry.
+func (p Path) toEntry() bool { return len(p) > 0 && len(p[len(p)-1].Keys) > 0 }
+
 // Words returns the path as a person types it: a key that is empty or has spaces in quotes.
 func (p Path) Words() string {
 	words := p.Segments()
@@ -143,8 +146,44 @@ func (n *Node) lacks(p Path, name string) *Error {
 	for _, c := range n.children {
 		known = append(known, c.name)
 	}
-	return &Error{Tag: BadElement, Path: p.with(shorten(name)).String(), Given: name, Near: suggest.Near(name, known),
+	near := suggest.Near(name, known)
+	switch at := n; {
+	case near != nil:
+	case strings.Contains(name, "."):
+		words := strings.Split(name, ".")
+		for _, w := range words {
+			at = at.Child(w)
+		}
+		if at != nil {
+			near = []string{strings.Join(words, " ")}
+		}
+	default:
+		near = n.inside(name, false)
+	}
+	return &Error{Tag: BadElement, Path: p.with(shorten(name)).String(), Given: name, Near: near,
 		Message: fmt.Sprintf("%s has no %q", n.what(p), shorten(name))}
+}
+
+// maxInside is how many members of one name are worth a question.
+const maxInside = 3
+
+// inside are the members with a name of the containers in a node, with dots
+// between the names: the one who typed it may not know that it is in one.
+// settable leaves out state.
+func (n *Node) inside(name string, settable bool) []string {
+	var out []string
+	for _, c := range n.children {
+		if c.kind != Container || len(out) == maxInside {
+			continue
+		}
+		if m := c.Child(name); m != nil && m.kind != Action && (m.config || !settable) {
+			out = append(out, c.name+"."+name)
+		}
+		for _, deeper := range c.inside(name, settable) {
+			out = append(out, c.name+"."+deeper)
+		}
+	}
+	return out[:min(len(out), maxInside)]
 }
 
 // stepKeys takes the keys of node off words. No keys at all are fine.

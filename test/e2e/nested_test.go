@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What is in the containers of a port is set with it, lists of keys among it.
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParametersInContainersAreTypedWithTheOthers(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	d.Do("bridge add br1")
+	d.Do("router add r1")
+	for _, c := range []struct{ line, shows, want string }{
+		{"br1 ports add p1 mode=access access.vlanid=10", "br1 show ports p1 access vlanid", "10"},
+		{"br1 ports add p2 mode=trunk trunk.default-vlan=false trunk.allowed=10,20", "br1 show ports p2 trunk allowed", "vlanid 10 20"},
+		{"br1 ports p2 set trunk.allowed=20,30", "br1 show ports p2 trunk allowed", "vlanid 20 30"},
+		{"br1 ports p2 set trunk.allowed=40 trunk.native-vlan=40", "br1 show ports p2 trunk allowed", "vlanid 40"},
+		{"br1 ports p2 trunk add allowed=50,60", "br1 show ports p2 trunk allowed", "vlanid 40 50 60"},
+		{"br1 ports p2 trunk set allowed=70", "br1 show ports p2 trunk allowed", "vlanid 70"},
+		{"br1 ports p2 set trunk.allowed=", "br1 show ports p2 trunk allowed", ""},
+		{"r1 ports add p1 ip=10.0.0.1/24 secondaryip=10.0.1.1/24,10.0.2.1/24", "r1 show ports p1 secondaryip", "ip 10.0.1.1/24 10.0.2.1/24"},
+		{"bridge add br2 ports=p1,p2", "br2 show ports p2 mode", "access"},
+	} {
+		d.Do(c.line)
+		if got := strings.Join(strings.Fields(d.Do(c.shows)), " "); got != c.want {
+			t.Errorf("after %s, %s: %q, want %q", c.line, c.shows, got, c.want)
+		}
+	}
+	for line, says := range map[string]string{
+		"br1 ports add p3 acess.vlanid=10":                "did you mean access?",
+		"br1 ports add p3 access.vlnid=10":                "did you mean vlanid?",
+		"br1 ports add p3 vlanid=10":                      "did you mean access.vlanid?",
+		"br1 ports p1 set vlanid=10":                      "did you mean access.vlanid?",
+		"br1 ports add p3 access=10":                      "it has no value, only members: vlanid: did you mean access.vlanid?",
+		"br1 ports add p3 mode=trunk trunk.allowed=10,,2": `"10,,2" has an empty value between commas`,
+		"br1 ports add p3 mode=trunk trunk.allowed=1,x":   `vlanid: "x"`,
+		"br1 ports add p3 mode=access trunk.allowed=10":   "is allowed only when ../mode = 'trunk'",
+		"br1 ports p1 trunk show allowd":                  "did you mean allowed?",
+		"br1 set ports=p1,p2":                             "br1 ports is a list: add <name> to the path",
+	} {
+		if r := d.CLI(strings.Fields(line)...); r.code != 2 || !strings.Contains(r.stderr, says) {
+			t.Errorf("%s: want exit 2 and %q: %v", line, says, r)
+		}
+	}
+	if got := strings.Fields(d.Do("br1 show ports -brief")); strings.Contains(strings.Join(got, " "), "p3") {
+		t.Errorf("a refused port is there: %v", got)
+	}
+}
