@@ -76,19 +76,19 @@ func TestHelpOfOneParameter(t *testing.T) {
 		"range":"1..9","units":"ports","candidates":["7","8"],"length":"1..2","pattern":["[0-9]+"]}}}`
 	const names = `{"params":{"names":{"name":"names","type":"leaf","simpletype":"string[]","description":"Who.","example":"a"}}}`
 	tests := []struct{ name, line, body, asks, want string }{
-		{"behind the key", "r1 add p1 level= ?", level, "OPTIONS /r1/p1/level/?help=ADD",
+		{"behind the key", "r1 add p1 level= ?", level, "OPTIONS /r1/p1/level/?help=ADD&value",
 			"level:        How much it says.\nType:         enumeration\nValues:       INFO, OFF\nDefault:      INFO\n" +
 				"Given:        always, and only when it is added\nExample:      polycubectl r1 add p1 level=INFO\n"},
-		{"as its value", "r1 p1 set port=?", port, "OPTIONS /r1/p1/port/?help=SET",
+		{"as its value", "r1 p1 set port=?", port, "OPTIONS /r1/p1/port/?help=SET&value",
 			"port:         Where.\nType:         port-number\nRange:        1..9\nLength:       1..2\nPattern:      [0-9]+\nUnits:        ports\n" +
 				"Possible:     7, 8\nExample:      polycubectl r1 p1 set port=7\n"},
 		{"as the last word", "r1 p1 set port ?", port, "OPTIONS /r1/p1/port/?help=SET", "Example:      polycubectl r1 p1 set port=7\n"},
 		{"values with meanings", "r1 set mode= ?", `{"params":{"mode":{"type":"leaf","description":"How.","values":["A","LONG","NONE"],"value-descriptions":{"A":"The first.","LONG":"Another."}}}}`,
-			"OPTIONS /r1/mode/?help=SET", "Values:       A     The first.\n              LONG  Another.\n              NONE\n"},
+			"OPTIONS /r1/mode/?help=SET&value", "Values:       A     The first.\n              LONG  Another.\n              NONE\n"},
 		{"to show", "r1 p1 show port ?", port, "OPTIONS /r1/p1/port/?help=SHOW", "Example:      7\n"},
-		{"a list", "r1 set names= ?", names, "OPTIONS /r1/names/?help=SET",
-			"Type:         list of string\nExample:      polycubectl r1 set names=a\nSeveral:      as JSON, 'names=[\"a\",\"b\"]'\n"},
-		{"a member of a container", "r1 set a.port= ?", port, "OPTIONS /r1/a/port/?help=SET", "Example:      polycubectl r1 set a.port=7\n"},
+		{"a list", "r1 set names= ?", names, "OPTIONS /r1/names/?help=SET&value",
+			"Type:         list of string\nExample:      polycubectl r1 set names=a\nSeveral:      names=A,B, or as JSON, 'names=[\"A\",\"B\"]'\n"},
+		{"a member of a container", "r1 set a.port= ?", port, "OPTIONS /r1/a/port/?help=SET&value", "Example:      polycubectl r1 set a.port=7\n"},
 		{"others that are given", "r1 add p1 level=OFF ?", `{"params":{"level":{"type":"leaf"},"port":{"type":"leaf"}}}`, "OPTIONS /r1/p1/?help=ADD",
 			"Parameters:\nKeyword  Type\nport=    leaf\n"},
 		{"that is implied", "r add r1 ?", `{"params":{"a":{"type":"leaf"},"b":{"type":"leaf","implied":true}}}`, "OPTIONS /r/r1/?help=ADD",

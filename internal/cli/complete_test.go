@@ -23,6 +23,8 @@ func completing(t *testing.T) *daemon {
 		"/router/ NONE":                   `["add","show","del"]`,
 		"/r1/ports/ ADD":                  `["<name>"]`,
 		"/r1/ports/p1/ ADD":               `["peer=","ip="]`,
+		"/r1/ports/p2/ ADD":               `["trunk.allowed=","trunk.native-vlan="]`,
+		"/r1/ports/p2/trunk/allowed/ ADD": `["10,20"]`,
 		"/r1/ SET":                        `["loglevel=","peer="]`,
 		"/r1/loglevel/ SET":               `["trace","debug","info"]`,
 		"/r1/peer/ SET":                   `["<peer>"]`,

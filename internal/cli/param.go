@@ -7,6 +7,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"io"
 	"strings"
 	"unicode/utf8"
@@ -176,7 +177,8 @@ func printLeaf(w io.Writer, v value, about helpFor, width int) error {
 	g.say("Possible", strings.Join(p.candidates, ", "))
 	g.say("Example", p.command(about))
 	if strings.HasSuffix(p.simple, "[]") {
-		g.say("Several", `as JSON, '`+p.name+`=["a","b"]'`)
+		name := cmp.Or(about.leaf, p.name)
+		g.say("Several", name+`=A,B, or as JSON, '`+name+`=["A","B"]'`)
 	}
 	return b.Flush()
 }

@@ -181,10 +181,10 @@ func useOfStdin(c command) stdinUse {
 // other keys are done with.
 func helpPlan(c command) plan {
 	about := helpFor{verb: c.verb, words: c.typed}
-	path := c.path
+	path, asked := c.path, false
 	for i, p := range c.pairs {
 		if i == len(c.pairs)-1 && p.value == "" {
-			about.leaf = p.key
+			about.leaf, asked = p.key, true
 			path = append(slices.Clone(path), strings.Split(p.key, ".")...)
 			continue
 		}
@@ -197,8 +197,12 @@ func helpPlan(c command) plan {
 			about.words = c.typed[:i]
 		}
 	}
+	query := "help=" + c.verb.helpName()
+	if asked {
+		query += "&value" // of a list, not its entries
+	}
 	p := plan{
-		req:    request{method: "OPTIONS", path: path, query: "help=" + c.verb.helpName(), verb: c.verb.helpName()},
+		req:    request{method: "OPTIONS", path: path, query: query, verb: c.verb.helpName()},
 		render: renderHelp,
 		about:  about,
 	}

@@ -194,6 +194,7 @@ var promptTests = []promptTest{
 	{"a key with a blank", "polycubectl r1 route del a\t", `DELETE /polycube/v1/r1/route/a%20b/ `},
 	{"a flag", "polycubectl r1 route del --\t", `DELETE /polycube/v1/r1/route/?all `},
 	{"a key=value, then the next", "polycubectl r1 ports add p1 p\tveth1 i\t10.0.0.1/24", `POST /polycube/v1/r1/ports/p1/ {"peer":"veth1","ip":"10.0.0.1/24"}`},
+	{"a member of a container, and its second value", "polycubectl r1 ports add p2 trunk.a\t10,2\t", `POST /polycube/v1/r1/ports/p2/ {"trunk":{"allowed":"10,20"}}`},
 	{"an option of a command", "polycubectl attach n1 r1:p1 pos\tf\t", `POST /polycube/v1/attach/ {"cube":"n1","port":"r1:p1","position":"first"}`},
 }
 
@@ -238,13 +239,14 @@ func TestFishIsOfferedTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line, want := range map[string]string{
-		"polycubectl r1 set lo":           "loglevel=\n",
-		"polycubectl r1 set loglevel=d":   "loglevel=debug\n",
-		"polycubectl connect r1:p1 r1:":   "r1:p2\n",
-		"polycubectl r1 route del a":      "a b\n",
-		"polycubectl r1 route del --":     "--all\n",
-		"polycubectl r1 ports add ":       "",
-		"polycubectl attach n1 r1:p1 pos": "position=\n",
+		"polycubectl r1 set lo":                          "loglevel=\n",
+		"polycubectl r1 set loglevel=d":                  "loglevel=debug\n",
+		"polycubectl connect r1:p1 r1:":                  "r1:p2\n",
+		"polycubectl r1 route del a":                     "a b\n",
+		"polycubectl r1 route del --":                    "--all\n",
+		"polycubectl r1 ports add p2 trunk.allowed=10,2": "trunk.allowed=10,20\n",
+		"polycubectl r1 ports add ":                      "",
+		"polycubectl attach n1 r1:p1 pos":                "position=\n",
 	} {
 		cmd := exec.Command(fish, "--no-config", "-c", "polycubectl completion fish | source; complete -C "+"'"+line+"'")
 		cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(), actAsProgram + "=1", noSleepAtExit, "GOCOVERDIR=" + t.TempDir(), "LC_ALL=C.UTF-8"}

@@ -213,6 +213,7 @@ func helpParams() []paramDoc {
 		{name: "help", component: true, description: "What help is for.",
 			schema: openapi.Of("type", "string", "enum", []string{verbNone, verbAdd, verbSet, verbShow, verbDel})},
 		{name: "completion", component: true, description: "Answer a list of words.", flag: true, schema: textSchema()},
+		{name: "value", component: true, description: "Describe a list of bare keys as one value.", flag: true, schema: textSchema()},
 	}
 }
 

@@ -26,6 +26,14 @@ const refsModel = `module refs {
   leaf size { type uint16 { range "5..9"; } }
   leaf wide { type int32; }
   leaf-list allowed { type leafref { path "../ports/name"; } }
+  container set {
+    description "Sets.";
+    leaf must { type string; mandatory true; }
+    leaf once { type string; polycube-base:init-only-config; }
+    leaf seen { type string; config false; }
+    list of { key "port"; description "Ports of the set."; leaf port { type leafref { path "../../../ports/name"; } } }
+    container if { when "../../free = 'x'"; leaf must { type string; mandatory true; } }
+  }
   list from {
     key "port way";
     leaf port { type leafref { path "../../ports/name"; } }
@@ -62,10 +70,10 @@ func refsLab(t *testing.T) *lab {
 	})
 	l := newLab(t, Options{Manager: m}, false)
 	l.must(t, 201, "POST", "/cubes", `[
-		{"name":"a","service-name":"refs","ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"b:q1"},{"name":"p3"}],
+		{"name":"a","service-name":"refs","set":{"must":"x","of":[{"port":"p2"}]},"ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"b:q1"},{"name":"p3"}],
 		 "pool":[{"name":"big"},{"name":"small one"}],
 		 "from":[{"port":"p1","way":"IN","rules":[{"number":1},{"number":7}]},{"port":"p2","way":"OUT","rules":[{"number":3}]}]},
-		{"name":"b","service-name":"refs","ports":[{"name":"q1","peer":"a:p2"},{"name":"q2"}]},
+		{"name":"b","service-name":"refs","set":{"must":"x"},"ports":[{"name":"q1","peer":"a:p2"},{"name":"q2"}]},
 		{"name":"t1","service-name":"tap"},{"name":"t2","service-name":"tap"},{"name":"t3","service-name":"tap"}]`)
 	l.must(t, 200, "POST", "/attach", `{"cube":"t1","port":"a:p1"}`)
 	l.must(t, 200, "POST", "/attach", `{"cube":"t2","port":"veth2"}`)
@@ -79,6 +87,15 @@ func TestCompletionOffersWhatExistsAndFits(t *testing.T) {
 		{"an absolute leafref", "/refs/a/main?help=SET", "p1 p2 p3"},
 		{"a leafref in a union with an enumeration", "/refs/a/either?help=SET", "big,small one"},
 		{"a leaf-list of leafrefs", "/refs/a/allowed?help=SET", "p1 p2 p3"},
+		{"several of a leaf-list: those that are left", "/refs/a/allowed?help=SET&completion=value&prefix=p3,p1,", "p3,p1,p2"},
+		{"several, by a beginning", "/refs/a/allowed?help=SET&completion=value&prefix=p3,x", ""},
+		{"values of a list of keys", "/refs/a/set/of?help=SET&completion=value", "p1 p2 p3"},
+		{"several of them", "/refs/a/set/of?help=SET&completion=value&prefix=p2,p1", "p2,p1"},
+		{"its keys as words of the path", "/refs/a/set/of?help=SHOW&completion=word", "p2"},
+		{"a leaf has no second value", "/refs/a/main?help=SET&completion=value&prefix=p1,", ""},
+		{"what is in containers, to add", "/refs/new?help=ADD&prefix=set.", "set.must= set.once= set.of= set.if.must="},
+		{"what is in containers, to set", "/refs/a?help=SET&prefix=set.", "set.must= set.of= set.if.must="},
+		{"a beginning within a container", "/refs/a?help=SET&prefix=set.if", "set.if.must="},
 		{"a leafref as first key", "/refs/a/from?help=ADD", "p1 p2 p3"},
 		{"an enumeration as second key", "/refs/a/from/p1?help=ADD", "in out"},
 		{"keys that exist", "/refs/a/from?help=SHOW", "p1 p2"},
@@ -130,7 +147,7 @@ func TestCompletionOffersWhatExistsAndFits(t *testing.T) {
 			t.Fatalf("%s: %v: %s", tt.name, err, a.body)
 		}
 		got := strings.Join(words, " ")
-		if strings.Contains(tt.want, ",") {
+		if strings.Contains(tt.want, "small one") {
 			got = strings.Join(words, ",")
 		}
 		if got != tt.want {
@@ -170,6 +187,43 @@ func TestAnExampleIsMadeOfTheType(t *testing.T) {
 		if e := l.must(t, 400, method, path, body).fault(t); strings.Join(e.Near, " ") != "p1" || !strings.Contains(e.Message, `refers to "p11", which is not in `) {
 			t.Errorf("%s: a leafref that is near p1: %+v", path, e)
 		}
+	}
+}
+
+// TestHelpOfNestedParameters: with their names from above; those that must be given are apart, unless a condition may do
+// without them.
+func TestHelpOfNestedParameters(t *testing.T) {
+	l := refsLab(t)
+	type described struct {
+		Name, Type, SimpleType, Typedef, Description, Leafref string
+		Candidates                                            []string
+	}
+	var help struct {
+		Params   map[string]described `json:"params"`
+		Optional map[string]described `json:"optional-params"`
+	}
+	read := func(path string) {
+		t.Helper()
+		help.Params, help.Optional = nil, nil
+		if err := json.Unmarshal([]byte(l.must(t, 200, "OPTIONS", path, "").body), &help); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read("/refs/new?help=ADD")
+	if _, must := help.Params["set.must"]; !must || len(help.Params) != 1 || help.Optional["set.if.must"].Name != "set.if.must" {
+		t.Errorf("to add a cube: %+v", help)
+	}
+	of := help.Optional["set.of"]
+	if of.Type != "leaf" || of.SimpleType != "string[]" || of.Description != "Ports of the set." || of.Leafref == "" {
+		t.Errorf("a list of keys: %+v", of)
+	}
+	read("/refs/a/set/of?help=SET&value")
+	if p := help.Params["of"]; p.SimpleType != "string[]" || strings.Join(p.Candidates, " ") != "p1 p2 p3" || len(help.Params) != 1 {
+		t.Errorf("its values: %+v", help)
+	}
+	read("/refs/a/set/of?help=ADD")
+	if p := help.Params["port"]; p.Type != "key" || len(help.Params) != 1 {
+		t.Errorf("its entries: %+v", help)
 	}
 }
 

@@ -39,7 +39,7 @@ func linksOf(t *testing.T, path string, a answer) []link {
 // be read, begins with itself, and everything that has members is reached.
 func TestEveryLinkLeadsSomewhere(t *testing.T) {
 	l := refsLab(t)
-	l.must(t, 201, "POST", "/refs/new", `{"pool":[{"name":"a/b"},{"name":"50%"},{"name":"ü \"x\""},{"name":"?"}]}`)
+	l.must(t, 201, "POST", "/refs/new", `{"set":{"must":"x"},"pool":[{"name":"a/b"},{"name":"50%"},{"name":"ü \"x\""},{"name":"?"}]}`)
 	seen := map[string]string{basePath + "/": "the start"}
 	for todo := []string{basePath + "/"}; len(todo) > 0; todo = todo[1:] {
 		at := todo[0]

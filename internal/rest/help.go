@@ -140,6 +140,9 @@ func (s *Server) helpNode(w http.ResponseWriter, r *http.Request, t *target) err
 	case kindAction:
 		h.params, h.optional = inputParams(t.node)
 	case kindList:
+		if q := r.URL.Query(); t.node.Bare() && (q.Has("value") || q.Get("completion") == "value") {
+			return s.helpLeaf(w, r, t, t.node, t.path) // behind "="
+		}
 		h = s.listHelp(r, t, verb)
 	default:
 		h = nodeHelp(t, verb, s.there(r, t))
@@ -170,20 +173,14 @@ func nodeHelp(t *target, verb string, exists bool) help {
 			h.params = pick(children, func(n *yang.Node) bool { return inner(n) && n.Config() })
 			break
 		}
-		h.params, h.optional = []param{}, []param{}
-		for _, c := range children {
-			switch {
-			case !settable(c):
-			case c.Mandatory():
-				h.params = append(h.params, paramOf(c))
-			default:
-				p := paramOf(c)
-				p.Implied = t.kind == kindCube && c.Name() == "service-name"
-				h.optional = append(h.optional, p)
-			}
+		all := valuesIn(children)
+		h.params = describe(all, func(n nested) bool { return n.must })
+		h.optional = describe(all, func(n nested) bool { return !n.must })
+		for i := range h.optional {
+			h.optional[i].Implied = t.kind == kindCube && h.optional[i].Name == "service-name"
 		}
 	case verbSet:
-		h.params = pick(children, func(n *yang.Node) bool { return settable(n) && !n.InitOnly() })
+		h.params = describe(valuesIn(children), func(n nested) bool { return !n.InitOnly() })
 		if t.kind != kindEntry && len(h.params) == 0 {
 			h.params = pick(children, func(n *yang.Node) bool { return inner(n) && n.Config() })
 		}
@@ -234,7 +231,7 @@ func verbsOf(t *target, exists bool) []string {
 	children := t.node.Children()
 	return slices.DeleteFunc(verbs, func(v string) bool {
 		return v == "add" && !slices.ContainsFunc(children, func(n *yang.Node) bool { return inner(n) && n.Config() }) ||
-			v == "set" && !slices.ContainsFunc(children, func(n *yang.Node) bool { return settable(n) && !n.InitOnly() })
+			v == "set" && !slices.ContainsFunc(valuesIn(children), func(n nested) bool { return !n.InitOnly() })
 	})
 }
 
@@ -386,8 +383,8 @@ func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, t *target, n *
 	if err != nil {
 		return err
 	}
-	p := paramOf(n)
-	p.Candidates = s.values(r, t, n, path)
+	p := valueParam(n)
+	p.Candidates = s.valuesOf(r, t, n, path)
 	methods := []string{http.MethodOptions}
 	if n == t.node {
 		methods = t.methods()
@@ -398,7 +395,7 @@ func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, t *target, n *
 		if r.URL.Query().Get("completion") == "word" {
 			words = leafVerbs(verb) // its values follow a "=", not the path
 		}
-		return s.writeJSON(w, r, http.StatusOK, begunBy(r, words))
+		return s.writeJSON(w, r, http.StatusOK, begunBy(r, oneMore(r, n, words)))
 	}
 	if len(p.Values) > 0 || p.SimpleType == "boolean" {
 		p.Candidates = nil // said already

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is in the containers of a port is set with it, lists of keys among it.
+// What is in the containers of a port is set, explained and completed with it, lists of keys among it.
 
 package e2e
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -48,5 +49,43 @@ func TestParametersInContainersAreTypedWithTheOthers(t *testing.T) {
 	}
 	if got := strings.Fields(d.Do("br1 show ports -brief")); strings.Contains(strings.Join(got, " "), "p3") {
 		t.Errorf("a refused port is there: %v", got)
+	}
+}
+
+func TestParametersInContainersAreExplainedAndCompleted(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	d.Do("bridge add br1")
+	d.Do("br1 ports add p2 mode=trunk trunk.allowed=10,20")
+	for line, want := range map[string]string{
+		"br1 ports add p1 ?":                `(?m)^access\.vlanid= +vlan-id +VLAN of all frames that enter or leave the port\..* 10$`,
+		"br1 ports p2 set ?":                `(?m)^trunk\.allowed= +list of vlan-id +VLANs whose tagged frames may pass\.`,
+		"br1 ports add p1 mode=trunk ?":     `(?m)^trunk\.native-vlan= `,
+		"br1 ports add p1 trunk.allowed= ?": `(?s)^allowed: +VLANs whose.*Type: +list of vlan-id.*Range: +1\.\.4094.*Example: +polycubectl br1 ports add p1 trunk\.allowed=10\nSeveral: +trunk\.allowed=A,B`,
+		"br1 ports p2 set access.vlanid= ?": `(?s)^vlanid: .*Default: +1\n.*polycubectl br1 ports p2 set access\.vlanid=10`,
+		"br1 ports p2 trunk allowed add ?":  `(?m)^<vlanid> +vlan-id`,
+		"br1 set ?":                         `(?m)^fdb\.aging-time= +uint32`,
+		"bridge add br2 ?":                  `(?m)^fdb\.max-entries= +uint32`,
+	} {
+		if got := d.Do(line); !regexp.MustCompile(want).MatchString(got) {
+			t.Errorf("%s: no %q in\n%s", line, want, got)
+		}
+	}
+	for typed, want := range map[string]string{
+		"br1 ports add p1 ":                          "peer= tcubes= mac= mode= access.vlanid= trunk.default-vlan= trunk.native-vlan-enabled= trunk.native-vlan= trunk.allowed=",
+		"br1 ports add p1 access.vl":                 "access.vlanid=",
+		"br1 ports add p1 mode=":                     "mode=access mode=trunk",
+		"br1 ports add p1 mode=trunk trunk.a":        "trunk.allowed=",
+		"br1 ports add p1 trunk.default-vlan=":       "trunk.default-vlan=true trunk.default-vlan=false",
+		"br1 ports add p1 access.vlanid=10 access.v": "",
+		"br1 ports p2 set trunk.allowed=":            "trunk.allowed=1 trunk.allowed=10 trunk.allowed=20",
+		"br1 ports p2 set trunk.allowed=10,":         "trunk.allowed=10,1 trunk.allowed=10,20",
+		"br1 ports p2 set trunk.allowed=10,2":        "trunk.allowed=10,20",
+		"br1 set fdb.":                               "fdb.aging-time= fdb.max-entries=",
+	} {
+		r := d.CLI("__complete", "polycubectl "+typed)
+		if got := strings.Join(strings.Fields(r.stdout), " "); r.code != 0 || got != want {
+			t.Errorf("%s TAB: %q, want %q: %v", typed, got, want, r)
+		}
 	}
 }

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// What is in the containers of a node is set with it: `ports add p1 access.vlanid=10`. So is a list of bare keys, which
+// is a set of values: `trunk.allowed=10,20`.
+
+// nested is a node with its name from above.
+type nested struct {
+	*yang.Node
+	name string
+	// must tells that it has to be given: it is mandatory, and so is what it is in.
+	must bool
+}
+
+// param describes a nested node.
+func (n nested) param() param {
+	p := valueParam(n.Node)
+	p.Name, p.Mandatory = n.name, n.must
+	return p
+}
+
+// valuesIn are the nodes that a key=value with these or their containers can set: first those of the node itself.
+func valuesIn(children []*yang.Node) []nested {
+	var out []nested
+	for _, c := range children {
+		if settable(c) {
+			out = append(out, nested{c, c.Name(), c.Mandatory()})
+		}
+	}
+	for _, c := range children {
+		switch {
+		case c.Bare():
+			out = append(out, nested{c, c.Name(), c.Mandatory()})
+		case c.Kind() == yang.Container && c.Config():
+			for _, in := range valuesIn(c.Children()) {
+				in.name, in.must = c.Name()+"."+in.name, in.must && !c.Conditional() && !c.Presence()
+				out = append(out, in)
+			}
+		}
+	}
+	return out
+}
+
+// describe keeps what keep wants.
+func describe(nodes []nested, keep func(nested) bool) []param {
+	out := []param{}
+	for _, n := range nodes {
+		if keep(n) {
+			out = append(out, n.param())
+		}
+	}
+	return out
+}
+
+// valueParam describes what can follow the "=" of a node: of a list of bare keys, values of the key.
+func valueParam(n *yang.Node) param {
+	if !n.Bare() {
+		return paramOf(n)
+	}
+	p := paramOf(n.Keys()[0])
+	p.Name, p.Description = n.Name(), strings.Join(strings.Fields(n.Description()), " ")
+	p.Type, p.Mandatory, p.InitOnly = "leaf", n.Mandatory(), n.InitOnly()
+	p.SimpleType += "[]"
+	return p
+}
+
+// valuesOf are the known values of a node that a key=value sets; path leads to it.
+func (s *Server) valuesOf(r *http.Request, t *target, n *yang.Node, path yang.Path) []string {
+	if !n.Bare() {
+		return s.values(r, t, n, path)
+	}
+	key := n.Keys()[0]
+	out := s.values(r, t, key, append(slices.Clone(path), yang.Step{Name: key.Name()}))
+	for _, keys := range s.keysIn(r.Context(), t, path, maxElements, func([]string) bool { return true }) {
+		out = append(out, keys[0])
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// oneMore completes the last of several values with commas between them; those before it are not offered again.
+func oneMore(r *http.Request, n *yang.Node, words []string) []string {
+	typed := r.URL.Query().Get("prefix")
+	last := strings.LastIndexByte(typed, ',')
+	if last < 0 || n.Kind() != yang.LeafList && !n.Bare() {
+		return words
+	}
+	given := strings.Split(typed[:last], ",")
+	var out []string
+	for _, w := range words {
+		if !slices.Contains(given, w) {
+			out = append(out, typed[:last+1]+w)
+		}
+	}
+	return out
+}
