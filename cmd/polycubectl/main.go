@@ -10,5 +10,5 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+	os.Exit(int(cli.Run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)))
 }

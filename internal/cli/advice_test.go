@@ -48,7 +48,7 @@ func TestAFileThatTheShellTookForAQuestionMark(t *testing.T) {
 	tests := []struct {
 		line   string
 		status int
-		code   int
+		code   Exit
 		hint   bool
 	}{
 		{"r1 x", 404, ExitServer, true},

@@ -99,7 +99,7 @@ Packets of others have to come by: they are routed by this machine
 		live:     true,
 	},
 	"status": {
-		details:  "ok, or what is not well and what to do about it. With --check, one line and an exit\nstatus as monitoring wants them.",
+		details:  "ok, or what is not well and what to do about it. With --check, one line, and the\nexit status 5 for a warning, 6 for something critical.",
 		examples: []string{"status", "status --check"},
 	},
 	"events": {
@@ -126,7 +126,7 @@ Packets of others have to come by: they are routed by this machine
   --dry-run            show the difference, change nothing
   --prune              delete cubes that no file has
   --yes                do not ask
-  --detailed-exitcode  exit status 3 when something changed, or would
+  --detailed-exitcode  exit status 3 when something changed, or would change
   -json                the difference as JSON`,
 		examples: []string{"apply -f topology.yaml --dry-run", "apply -f topology.yaml -f services.yaml --yes"},
 	},

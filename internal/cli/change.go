@@ -41,12 +41,8 @@ func (s *session) change(f filing, r request, doc *documents) error {
 	if err := s.stdout.Flush(); err != nil {
 		return err
 	}
-	yes, err := s.agrees("Make these changes?")
-	if err != nil {
+	if err := s.agrees("Make these changes?", "nothing was changed"); err != nil {
 		return err
-	}
-	if !yes {
-		return &exitError{code: ExitContact, message: "nothing was changed"}
 	}
 	r.ifMatch = `"` + looked.revision + `"`
 	done, err := s.send(r, doc)

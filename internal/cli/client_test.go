@@ -252,7 +252,7 @@ func TestHostileAnswersAreSurvived(t *testing.T) {
 	tests := []struct {
 		name    string
 		handler http.HandlerFunc
-		code    int
+		code    Exit
 		want    string // in stdout or stderr
 	}{
 		{"too large", huge, ExitContact, "larger than 64 MiB"},
@@ -297,7 +297,7 @@ func TestAnAnswerThatCannotBeWrittenIsAnError(t *testing.T) {
 	defer full.Close()
 	d := newDaemon(t, "unix", reply(200, `{"a":1}`))
 	var errs bytes.Buffer
-	if code := Run(words("show r1"), nil, full, &errs, d.getenv); code != ExitContact || !strings.Contains(errs.String(), "write the answer") {
+	if code := Run(words("show r1"), nil, full, &errs, d.getenv); code != ExitOutput || !strings.Contains(errs.String(), "write the answer") {
 		t.Errorf("exit %d, stderr %q", code, errs.String())
 	}
 }

@@ -227,7 +227,7 @@ func TestALogIsWrittenOnlyWhereTheUserSaysSo(t *testing.T) {
 	if err := json.Unmarshal(content, &entry); err != nil {
 		t.Fatal(err)
 	}
-	if entry.Method != "GET" || entry.Target != "r1/" || entry.Status != 404 || entry.Exit != ExitServer || len(entry.Args) != 2 {
+	if entry.Method != "GET" || entry.Target != "r1/" || entry.Status != 404 || entry.Exit != int(ExitServer) || len(entry.Args) != 2 {
 		t.Errorf("%+v", entry)
 	}
 	getenv = withHome(t, "logfile: /nonexistent/log", d.envWithoutHome())

@@ -53,12 +53,8 @@ func (s *session) deleteList(c *client, p plan, asked answer, ask confirmation) 
 	for _, line := range ask.lost {
 		fmt.Fprintln(s.stderr, line)
 	}
-	yes, err := s.agrees(clean(ask.question))
-	if err != nil {
+	if err := s.agrees(clean(ask.question), "nothing was deleted"); err != nil {
 		return err
-	}
-	if !yes {
-		return &exitError{code: ExitContact, message: "nothing was deleted"}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
 	defer cancel()
@@ -77,13 +73,15 @@ func (s *session) deleteList(c *client, p plan, asked answer, ask confirmation) 
 	return nil
 }
 
-// agrees asks a person.
-func (s *session) agrees(question string) (bool, error) {
+// agrees asks a person. The error says what otherwise comes of it.
+func (s *session) agrees(question, otherwise string) error {
 	fmt.Fprintf(s.stderr, "%s [y/N] ", question)
 	reply, err := bufio.NewReader(s.stdin).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
-		return false, fmt.Errorf("read the reply: %w", err)
+		return &exitError{code: ExitDeclined, message: otherwise + ": read the reply: " + err.Error()}
 	}
-	reply = strings.ToLower(strings.TrimSpace(reply))
-	return reply == "y" || reply == "yes", nil
+	if reply = strings.ToLower(strings.TrimSpace(reply)); reply != "y" && reply != "yes" {
+		return &exitError{code: ExitDeclined, message: otherwise}
+	}
+	return nil
 }

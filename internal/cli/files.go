@@ -17,19 +17,6 @@ import (
 	"strings"
 )
 
-// ExitChanged is the exit status of --detailed-exitcode when something was
-// changed, or would be; 2 means that the daemon refused, as ever.
-const ExitChanged = 3
-
-// exitError ends the program with a status of its own, after the answer. The
-// message may be empty.
-type exitError struct {
-	code    int
-	message string
-}
-
-func (e *exitError) Error() string { return e.message }
-
 func fileAliases() map[string]alias {
 	return map[string]alias{
 		"export": {
@@ -203,10 +190,7 @@ func (s *session) export(f filing) error {
 		return printAnswer(s.stdout, a.body, show, false)
 	}
 	err = writeFile(f.out, func(to io.Writer) error { return printAnswer(to, a.body, show, false) })
-	if err != nil {
-		return fmt.Errorf("write %s: %w", f.out, err)
-	}
-	return nil
+	return unwritten("write "+f.out, err)
 }
 
 // writeFile makes a file that is whole, or leaves what was there.

@@ -53,7 +53,7 @@ func TestCommandsOnFilesAreRequests(t *testing.T) {
 		line   string
 		answer string
 		want   string // method, URI and body
-		code   int
+		code   Exit
 		out    string
 	}{
 		{"apply -f " + two, someDifference, `PATCH /polycube/v1/config/ {"cubes":[{"name":"a","service-name":"s"},{"name":"b","service-name":"s","ports":[{"name":"p1"}]}]}`, 0,
@@ -165,7 +165,7 @@ func TestAnExportedFileIsWholeOrAsItWas(t *testing.T) {
 	if got := refused.run("export", "-r", "9", "-o", path); got.code != ExitServer {
 		t.Errorf("%+v", got)
 	}
-	if got := d.run("export", "-o", filepath.Join(path, "x")); got.code != ExitContact {
+	if got := d.run("export", "-o", filepath.Join(path, "x")); got.code != ExitOutput {
 		t.Errorf("%+v", got)
 	}
 	entries, err := os.ReadDir(filepath.Dir(path))
@@ -178,11 +178,11 @@ func TestAnExportedFileIsWholeOrAsItWas(t *testing.T) {
 func TestAPersonIsAsked(t *testing.T) {
 	for _, c := range []struct {
 		reply, asked string
-		code         int
+		code         Exit
 		requests     []string
 	}{
 		{"y\n", "Make these changes? [y/N]", ExitOK, []string{"POST /polycube/v1/rollback/?dry-run", "POST /polycube/v1/rollback/"}},
-		{"\n", "nothing was changed", ExitContact, []string{"POST /polycube/v1/rollback/?dry-run"}},
+		{"\n", "nothing was changed", ExitDeclined, []string{"POST /polycube/v1/rollback/?dry-run"}},
 	} {
 		d := newDaemon(t, "unix", func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.RawQuery == "" && r.Header.Get("If-Match") != `"7"` {
@@ -206,7 +206,7 @@ func TestAPersonIsAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := cmd.Wait()
-		if code := cmd.ProcessState.ExitCode(); code != c.code {
+		if code := Exit(cmd.ProcessState.ExitCode()); code != c.code {
 			t.Errorf("%q: exit %d (%v), want %d", c.reply, code, err, c.code)
 		}
 		shown := make([]byte, 4096)

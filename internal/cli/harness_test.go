@@ -95,7 +95,7 @@ func newDaemon(t testing.TB, network string, handler http.HandlerFunc) *daemon {
 }
 
 type result struct {
-	code     int
+	code     Exit
 	out, err string
 }
 
@@ -142,7 +142,7 @@ const actAsProgram = "POLYCUBECTL_TEST_ACT_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(actAsProgram) != "" {
-		os.Exit(Run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+		os.Exit(int(Run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)))
 	}
 	os.Exit(m.Run())
 }

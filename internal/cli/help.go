@@ -47,16 +47,15 @@ has a name of one letter, the shell takes ? for it: write \? there.
 Without a url in the configuration file or POLYCUBECTL_URL, the daemon is found
 at its Unix socket, /run/polycube/polycubed.sock.
 
-Exit status: 0 success, 1 no contact with the daemon, 2 the daemon refused,
-64 the command line is wrong; with --detailed-exitcode, 3 something changed.
-`
+Exit status:
+%s`
 
 func usage() string {
 	var lines []string
 	for _, name := range allAliases() {
 		lines = append(lines, aliases[name].usage)
 	}
-	return fmt.Sprintf(usageText, strings.Join(lines, "\n  "))
+	return fmt.Sprintf(usageText, strings.Join(lines, "\n  "), exitTable())
 }
 
 // help prints what the client knows of its own commands.

@@ -49,7 +49,7 @@ func TestMasquerade(t *testing.T) {
 	const create = `POST /polycube/v1/cubes/ [{"name":%q,"parent":%q,"rule":{"masquerade":{"enabled":true}},"service-name":"nat"}]`
 	tests := []struct {
 		words, out string
-		code       int
+		code       Exit
 		asked      string // the last request
 	}{
 		{"veth1", "veth1 is masqueraded by masquerade-veth1: 198.51.100.7,2001:db8::2\n", 0, fmt.Sprintf(create, "masquerade-veth1", "veth1")},

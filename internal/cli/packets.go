@@ -245,11 +245,11 @@ func (s *session) save(w watching, t *tally) error {
 		}
 		file, err := nofollow.Open(w.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
-			return fmt.Errorf("the file of the capture: %w", err)
+			return unwritten("the file of the capture", err)
 		}
 		t.file = w.file
 		return s.attend(body, w.what(), t, func() error {
-			return errors.Join(copyBlocks(file, body, t), file.Close())
+			return errors.Join(copyBlocks(file, body, t), unwritten("write the capture", file.Close()))
 		})
 	})
 }
@@ -265,10 +265,7 @@ func (a atOnce) Write(p []byte) (int, error) {
 // put writes a line at once: somebody is watching.
 func (s *session) put(line string) error {
 	if _, err := s.stdout.WriteString(line + "\n"); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
+		return unwritten("write the answer", err)
 	}
-	if err := s.stdout.Flush(); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
-	}
-	return nil
+	return unwritten("write the answer", s.stdout.Flush())
 }

@@ -24,14 +24,6 @@ import (
 // Version is the version of the client, set when it is linked.
 var Version = "dev"
 
-// Exit statuses of Run.
-const (
-	ExitOK      = 0  // done
-	ExitContact = 1  // the daemon or the configuration could not be used
-	ExitServer  = 2  // the daemon answered, and it is no success
-	ExitUsage   = 64 // the command line is wrong; nothing was changed
-)
-
 // session is one run of the program.
 type session struct {
 	stdin    *os.File
@@ -47,7 +39,7 @@ type session struct {
 }
 
 // Run is the program: args without the program's name. It returns the exit status.
-func Run(args []string, stdin *os.File, stdout, stderr io.Writer, getenv func(string) string) int {
+func Run(args []string, stdin *os.File, stdout, stderr io.Writer, getenv func(string) string) Exit {
 	s := newSession(stdin, stdout, stderr, getenv)
 	s.terminal = terminalWidth(stdout)
 	return s.run(args)
@@ -60,61 +52,22 @@ func newSession(stdin *os.File, stdout, stderr io.Writer, getenv func(string) st
 	}
 }
 
-func (s *session) run(args []string) int {
+func (s *session) run(args []string) Exit {
 	began := time.Now()
 	err := s.execute(args)
-	flushed := s.stdout.Flush()
+	lost := unwritten("write the answer", s.stdout.Flush())
+	if lost != nil && (err == nil || errors.Is(err, errors.Unwrap(lost))) {
+		err, lost = lost, nil
+	}
 	code := s.conclude(err)
 	if code == ExitUsage || code == ExitServer {
 		fmt.Fprint(s.stderr, globbed(args))
 	}
-	if flushed != nil {
-		code = max(code, s.conclude(fmt.Errorf("write the answer: %w", flushed)))
+	if lost != nil { // how the command itself ended matters more
+		s.complain(lost.Error())
 	}
 	s.log(args, code, time.Since(began))
 	return code
-}
-
-// serverError is an answer that is no success.
-type serverError struct{ text string }
-
-func (e *serverError) Error() string { return e.text }
-
-// conclude tells the user about an error and gives it its exit status.
-func (s *session) conclude(err error) int {
-	var wrong *usageError
-	var refused *serverError
-	var astray *redirectError
-	var checked *checkError
-	var exit *exitError
-	switch {
-	case err == nil:
-		return ExitOK
-	case errors.As(err, &wrong):
-		fmt.Fprintf(s.stderr, "polycubectl: %s\n", clean(wrong.message))
-		if wrong.usage != "" {
-			fmt.Fprintf(s.stderr, "Usage: polycubectl %s\n", wrong.usage)
-		} else {
-			fmt.Fprintln(s.stderr, `Try "polycubectl -h", or "?" as the last word.`)
-		}
-		return ExitUsage
-	case errors.As(err, &checked):
-		return checked.code
-	case errors.As(err, &exit):
-		if exit.message != "" {
-			fmt.Fprintf(s.stderr, "polycubectl: %s\n", clean(exit.message))
-		}
-		return exit.code
-	case errors.As(err, &refused):
-		fmt.Fprintln(s.stderr, refused.text)
-		return ExitServer
-	case errors.As(err, &astray):
-		fmt.Fprintf(s.stderr, "polycubectl: %s\n", astray.message)
-		return ExitServer
-	default:
-		fmt.Fprintf(s.stderr, "polycubectl: %s\n", clean(err.Error()))
-		return ExitContact
-	}
 }
 
 // isHelp tells the words that ask for help: alone for all of it, last for what may follow there.
@@ -323,7 +276,7 @@ func (s *session) version(ctx context.Context, c *client, p plan) error {
 
 // log appends to the log file, if the user configured one; a log that cannot be
 // written is worth a warning and never the command.
-func (s *session) log(args []string, code int, took time.Duration) {
+func (s *session) log(args []string, code Exit, took time.Duration) {
 	if s.config.logFile == "" {
 		return
 	}
@@ -334,5 +287,5 @@ func (s *session) log(args []string, code int, took time.Duration) {
 	}
 	defer f.Close()
 	slog.New(slog.NewJSONHandler(f, nil)).Info("command", "args", args, "method", s.sent.method,
-		"target", s.sent.target(), "status", s.status, "exit", code, "took", took.String())
+		"target", s.sent.target(), "status", s.status, "exit", int(code), "took", took.String())
 }

@@ -19,7 +19,7 @@ func statusAliases() map[string]alias {
 	return map[string]alias{
 		"status": {
 			description: "Show how the daemon and its cubes are, and what to do about what is not well",
-			usage:       "status [show] [-json] [--check]  (--check prints one line; exit status 0 ok, 1 warning, 2 critical, 3 unknown)",
+			usage:       "status [show] [-json] [--check]  (--check prints one line; its exit status tells warning and critical apart)",
 			plan:        notAlone,
 		},
 		"events": {
@@ -46,15 +46,8 @@ func planDaemon(c command) (plan, error) {
 	return genericPlan(c, true)
 }
 
-// Exit statuses of status --check, those of monitoring plug-ins.
-var checkStatuses = map[string]int{"ok": 0, "warning": 1, "critical": 2}
-
-const checkUnknown = 3
-
-// checkError ends the program with the status of a check, after one line was printed.
-type checkError struct{ code int }
-
-func (r *checkError) Error() string { return fmt.Sprintf("check: status %d", r.code) }
+// checkStatuses are the exit statuses of status --check.
+var checkStatuses = map[string]Exit{"ok": ExitOK, "warning": ExitWarning, "critical": ExitCritical}
 
 // health is the daemon's answer.
 type health struct {
@@ -123,15 +116,17 @@ func (s *session) health(words []string) error {
 	if err == nil {
 		if e := json.Unmarshal(body, &h); e != nil {
 			err = fmt.Errorf("the daemon's answer is not understood: %w", e)
+		} else if _, known := checkStatuses[h.Status]; check && !known {
+			err = fmt.Errorf("the daemon's answer is not understood: its status is %q", h.Status)
 		}
 	}
 	switch {
 	case check && err != nil:
-		// Whoever watches reads one line of standard output, whatever happened.
+		// One line of standard output says how it is, whatever happened.
 		if e := s.put("POLYCUBE UNKNOWN - " + clean(err.Error())); e != nil {
 			return e
 		}
-		return &checkError{checkUnknown}
+		return &exitError{code: exitOf(err)}
 	case err != nil:
 		return err
 	case raw:
@@ -144,10 +139,8 @@ func (s *session) health(words []string) error {
 	if err != nil || !check {
 		return err
 	}
-	if code, known := checkStatuses[h.Status]; !known {
-		return &checkError{checkUnknown}
-	} else if code != 0 {
-		return &checkError{code}
+	if code := checkStatuses[h.Status]; code != ExitOK {
+		return &exitError{code: code}
 	}
 	return nil
 }
@@ -214,7 +207,7 @@ func (h *health) screen(s *session) error {
 			size(uint64(max(0, h.Store.JournalBytes))), h.Store.JournalRecords, snapshot)
 	}
 	if err := t.Flush(); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
+		return unwritten("write the answer", err)
 	}
 	return h.troubles(s)
 }

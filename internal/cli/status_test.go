@@ -43,21 +43,21 @@ func TestStatusScreen(t *testing.T) {
 	}
 }
 
-// TestStatusCheck: one line and the exit statuses of monitoring plug-ins, whatever is the matter.
+// TestStatusCheck: one line and an exit status, whatever is the matter; who cannot ask gets the status that other commands have.
 func TestStatusCheck(t *testing.T) {
 	tests := []struct {
 		name   string
 		status int
 		answer string
-		code   int
+		code   Exit
 		line   string
 	}{
 		{"well", 200, well, 0, "POLYCUBE OK - 1 cubes, 2 of 2 ports up | cubes=1 degraded=0 broken=0 ports=2 up=2 down=0"},
-		{"critical", 200, sick, 2, `POLYCUBE CRITICAL - br1 degraded: PacketIn: it broke\x1b[31m (and 4 more) | cubes=3`},
-		{"warning", 200, strings.Replace(sick, `"status":"critical"`, `"status":"warning"`, 1), 1, "POLYCUBE WARNING - "},
-		{"another status", 200, `{"status":"merry"}`, 3, "POLYCUBE MERRY - "},
-		{"no answer that is understood", 200, `[]`, 3, "POLYCUBE UNKNOWN - the daemon's answer is not understood"},
-		{"refused", 403, `{"ietf-restconf:errors":{"error":[{"error-type":"application","error-tag":"access-denied","error-message":"no"}]}}`, 3, "POLYCUBE UNKNOWN - "},
+		{"critical", 200, sick, ExitCritical, `POLYCUBE CRITICAL - br1 degraded: PacketIn: it broke\x1b[31m (and 4 more) | cubes=3`},
+		{"warning", 200, strings.Replace(sick, `"status":"critical"`, `"status":"warning"`, 1), ExitWarning, "POLYCUBE WARNING - "},
+		{"another status", 200, `{"status":"merry"}`, ExitContact, `POLYCUBE UNKNOWN - the daemon's answer is not understood: its status is "merry"`},
+		{"no answer that is understood", 200, `[]`, ExitContact, "POLYCUBE UNKNOWN - the daemon's answer is not understood"},
+		{"refused", 403, `{"ietf-restconf:errors":{"error":[{"error-type":"application","error-tag":"access-denied","error-message":"no"}]}}`, ExitServer, "POLYCUBE UNKNOWN - no"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestStatusCheck(t *testing.T) {
 	nobody := func(key string) string {
 		return map[string]string{"HOME": t.TempDir(), "POLYCUBECTL_SOCKET": filepath.Join(t.TempDir(), "none.sock")}[key]
 	}
-	if r := runWith(nobody, nil, "status", "--check"); r.code != 3 || !strings.HasPrefix(r.out, "POLYCUBE UNKNOWN - ") {
+	if r := runWith(nobody, nil, "status", "--check"); r.code != ExitContact || !strings.HasPrefix(r.out, "POLYCUBE UNKNOWN - ") {
 		t.Errorf("nobody is there: exit %d, %q", r.code, r.out)
 	}
 	if r := runWith(nobody, nil, "status"); r.code != ExitContact {
@@ -88,7 +88,7 @@ const someEvents = "retry: 2000\n\nid: r-1\nevent: port\ndata: {\"id\":\"r-1\",\
 func TestEventsAreLines(t *testing.T) {
 	tests := []struct {
 		args  []string
-		code  int
+		code  Exit
 		lines []string
 		uri   string
 	}{

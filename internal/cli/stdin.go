@@ -9,7 +9,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -70,7 +69,7 @@ func readInput(f *os.File, use stdinUse, p patience) ([]byte, error) {
 func readLimited(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxBody+1))
 	if err != nil {
-		return nil, fmt.Errorf("read standard input: %w", err)
+		return nil, usagef("read standard input: %v", err)
 	}
 	return data, checkSize(data)
 }
@@ -90,7 +89,7 @@ func readStream(f *os.File, first, next time.Duration) ([]byte, error) {
 	for wait := first; ; wait = next {
 		ready, err := pollReadable(int(f.Fd()), wait)
 		if err != nil {
-			return nil, fmt.Errorf("wait for standard input: %w", err)
+			return nil, usagef("wait for standard input: %v", err)
 		}
 		if !ready && len(data) == 0 {
 			return nil, nil
@@ -107,7 +106,7 @@ func readStream(f *os.File, first, next time.Duration) ([]byte, error) {
 			return data, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read standard input: %w", err)
+			return nil, usagef("read standard input: %v", err)
 		}
 	}
 }

@@ -28,7 +28,7 @@ const command = "polycubectl"
 // A test binary is the command line when it is called by its name.
 func init() {
 	if filepath.Base(os.Args[0]) == command {
-		os.Exit(cli.Run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+		os.Exit(int(cli.Run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)))
 	}
 }
 

@@ -203,7 +203,7 @@ func TestEventsAreTold(t *testing.T) {
 	wait("config", "port br1 p1 UP", "relink   inline")
 	link("set", "veth1", "down")
 	wait("netdev veth1  down", "port br1 p1 DOWN")
-	if r := d.CLI("status", "--check"); r.code != 1 || !strings.HasPrefix(r.stdout, "POLYCUBE WARNING - br1:p1 is DOWN: veth1 is down") {
+	if r := d.CLI("status", "--check"); r.code != 5 || !strings.HasPrefix(r.stdout, "POLYCUBE WARNING - br1:p1 is DOWN: veth1 is down") {
 		t.Error(r)
 	}
 	link("set", "veth1", "up")

@@ -79,6 +79,7 @@ func Rules() []Rule {
 		{"tests do not sleep", Sleeps},
 		{"tests are patient", Patience},
 		{"errors say what was being done", ErrorTexts},
+		{"exit statuses have names", Exits},
 		{"nothing is left unfinished", Marks},
 		{"no path of one machine is in a file", MachinePaths},
 		{"nothing that is built is tracked", Generated},

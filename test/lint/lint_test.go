@@ -112,6 +112,15 @@ var ruleTests = []struct {
 			"\tw.Recv(f, 20*time.Second)\n\tw.Recv(f, time.Second)\n\tc.SetDeadline(time.Now().Add(time.Minute))\n\t<-time.After(pace.Stretch(time.Minute))\n}\n"),
 		"test/netns/lab.go": goFile("func f() {\n\t<-time.After(time.Minute)\n}\n"),
 	}, []string{"a_test.go:5", "b_test.go:6", "c_test.go:6", "c_test.go:8", "e_test.go:5", "f.sh:1", "h_test.go:10", "h_test.go:12", "h_test.go:5", "h_test.go:8", "h_test.go:9", "test/netns/lab.go:6"}},
+	{"exit statuses without a name", Exits, Tree{
+		"cmd/x/main.go":          goFile("func main() { os.Exit(1) }\n"),
+		"cmd/y/main.go":          goFile("func main() { os.Exit(int(cli.Run())) }\n"),
+		"internal/cli/exit.go":   goFile("const ExitOK Exit = 0\n\nvar m = map[string]Exit{\"a\": 1}\n\nfunc f() { os.Exit(3) }\n"),
+		"internal/cli/a.go":      goFile("const e Exit = 5\n\nvar m = map[string]Exit{\"a\": 1, \"b\": ExitOK}\n\nfunc f() Exit {\n\t_ = func() int { return 7 }\n\treturn 9\n}\n"),
+		"internal/cli/b.go":      goFile("var e = &exitError{code: 4}\n\nvar f = Exit(6)\n\nvar g = other{count: 4, code: ExitOK}\n\nfunc h() int { return 8 }\n"),
+		"internal/cli/a_test.go": goFile("var e = Exit(6)\n"), "scripts/x/main.go": goFile("func main() { os.Exit(1) }\n"),
+		"internal/daemon/m.go": goFile("func f() int { return 1 }\n\nfunc g() { os.Exit(64) }\n"),
+	}, []string{"cmd/x/main.go:5", "internal/cli/a.go:11", "internal/cli/a.go:5", "internal/cli/a.go:7", "internal/cli/b.go:5", "internal/cli/b.go:7", "internal/cli/exit.go:9", "internal/daemon/m.go:7"}},
 	{"errors that only say that they are one", ErrorTexts, Tree{
 		"a.go": goFile("var a = \"Failed to open\"\n"), "b.go": goFile("var b = \"open journal\" // failed to\n"),
 		"a_test.go": goFile("var a = \"failed to open\"\n"),
