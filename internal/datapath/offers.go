@@ -43,7 +43,7 @@ func (b *builder) isLastTaker(at stacked) bool {
 
 // offersConstant lets a program know whether its offers reach anybody.
 func (b *builder) offersConstant(o *link.Object, n *Node, values map[string]any) {
-	if !o.HasConstant(offersConstant) {
+	if !o.Reads(offersConstant) {
 		return
 	}
 	for _, p := range n.Ports {

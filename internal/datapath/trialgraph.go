@@ -78,7 +78,9 @@ func (r *trier) placements() []placement {
 			g.Cubes[hostCube].Ports[0].Peer = Peer{Cube: triedCube, Port: 1}
 			g.toNetdev(hostCube, 1, plainMTU)
 		}})
-		add(placement{name: "a cube that offers packets", offers: true, connect: netdevs})
+		if r.service.objects[r.hook].Reads(offersConstant) {
+			add(placement{name: "a cube that offers packets", offers: true, connect: netdevs})
+		}
 		if r.hook == cube.TC && !r.t.Outside {
 			add(placement{name: "a cube with a namespace", shadow: &Shadow{}, connect: netdevs})
 			add(placement{name: "a cube whose namespace gets copies", shadow: &Shadow{Span: true}, connect: netdevs})
@@ -125,7 +127,7 @@ func (r *trier) graph(a attempt) *Graph {
 		n.Ports = twoPorts(0)
 	}
 	g.Cubes[triedCube] = n
-	if o := r.service.objects[r.hook]; a.at.offers && o.HasConstant(offersConstant) {
+	if a.at.offers {
 		n.Constants[offersConstant] = uint32(1)
 	}
 	if a.at.host {

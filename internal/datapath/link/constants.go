@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cilium/ebpf/asm"
+
 	"github.com/polycube/polycube/cube"
 )
 
@@ -55,6 +57,29 @@ func fixedSize(v any) any {
 func (o *Object) IsSet(constants []byte, name string) bool {
 	v, ok := o.variables[name]
 	return ok && slices.ContainsFunc(constants[v.offset:v.offset+v.size], func(b byte) bool { return b != 0 })
+}
+
+// Reads tells whether a program of the object, or what it calls, loads the constant of that C name.
+func (o *Object) Reads(name string) bool {
+	v, ok := o.variables[name]
+	if !ok {
+		return false
+	}
+	loads := func(ins asm.Instruction) bool {
+		base, constant := o.sections[ins.Reference()]
+		return constant && ins.IsLoadFromMap() && uint32(uint64(ins.Constant)>>32)+base == v.offset
+	}
+	for _, f := range o.Functions {
+		if slices.ContainsFunc(f.Body, loads) {
+			return true
+		}
+		for _, body := range f.Callees {
+			if slices.ContainsFunc(body, loads) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // HasConstant tells whether the object has a constant of that C name.
