@@ -5,6 +5,7 @@
  * program at the end only keeps them together. */
 #include <pcn/cube.h>
 #include "maps.h"
+#include "meta.h"
 
 #ifdef PCN_TC
 #define HOOK_FLAGS 0
@@ -176,7 +177,7 @@ PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube, __u32
 	__u32 zero = 0;
 	struct pcn_loop *now = bpf_map_lookup_elem(&pcn_flooding, &zero);
 
-	if (!now || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*now)))
+	if (!now || resize_meta(ctx, sizeof(*now)))
 		return -1;
 	struct pcn_loop *meta = (void *)(long)ctx->data_meta;
 	if ((void *)(meta + 1) > pcn_data(ctx))
@@ -269,7 +270,7 @@ PCN_GLOBAL int pcn_core_pass(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 {
 	__u32 ifindex = md->pass_ifindex;
 
-	if (!ifindex || bpf_xdp_adjust_meta(ctx, -(int)sizeof(ifindex)))
+	if (!ifindex || resize_meta(ctx, sizeof(ifindex)))
 		return XDP_PASS;
 	__u32 *meta = (void *)(long)ctx->data_meta;
 	if ((void *)(meta + 1) <= pcn_data(ctx))

@@ -7,6 +7,7 @@
  * untouched and keeps its offload state. At TC, copies for other cubes arrive here too. */
 #include <pcn/vlan.h>
 #include "maps.h"
+#include "meta.h"
 
 PCN_MAP_FLAGS(pcn_down, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_down, 1, BPF_F_MMAPABLE);
 
@@ -227,7 +228,7 @@ PCN_INLINE int enter_from_loop(struct xdp_md *ctx, struct pcn_resume *to, const 
 /* Hands a copy to TC, which makes those without tag of it. */
 PCN_INLINE int pass_to_tc(struct xdp_md *ctx, const struct pcn_loop *h)
 {
-	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*h)))
+	if (resize_meta(ctx, sizeof(*h)))
 		return lost(h->cube, PCN_REASON_COPY_FAILED);
 	struct pcn_loop *meta = (void *)(long)ctx->data_meta;
 	if ((void *)(meta + 1) > pcn_data(ctx))
