@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/polycube/polycube/internal/bpffs"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/rest"
@@ -46,7 +47,7 @@ func (d *daemon) observed() rest.Observed {
 }
 
 // pinsMissing says what is wrong with the directory for pins: a file system that was unmounted, or another one over it,
-// takes the pins away.
+// takes the pins away; one that is read-only takes no more.
 func (d *daemon) pinsMissing() error {
 	now, err := pinsDevice(d.opts.BPFFS)
 	switch {
@@ -55,7 +56,7 @@ func (d *daemon) pinsMissing() error {
 	case now != d.pinsOn:
 		return fmt.Errorf("%s is in another file system than when polycubed started", d.opts.BPFFS)
 	}
-	return nil
+	return bpffs.Check(d.opts.BPFFS)
 }
 
 // slowPath tells how full the ring is.

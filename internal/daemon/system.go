@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/internal/bpffs"
 )
 
 // What the daemon asks of the system before it opens anything.
@@ -53,6 +55,12 @@ func ensureBPFFS(dir string) error {
 	}
 	if uint32(st.Type) != unix.BPF_FS_MAGIC {
 		return fmt.Errorf("%s is not in a BPF file system: mount one with \"mount -t bpf bpf %s\", or give another --bpffs", dir, dir)
+	}
+	var no *bpffs.ReadOnlyError
+	if err := bpffs.Check(dir); errors.As(err, &no) {
+		return fmt.Errorf("%w: %s", no, no.Remedy())
+	} else if err != nil {
+		return err
 	}
 	return ownPins(dir)
 }

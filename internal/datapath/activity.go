@@ -53,7 +53,7 @@ func relinkFailure(err error) string {
 	switch {
 	case errors.Is(err, link.ErrTooLarge), errors.Is(err, unix.E2BIG):
 		return "too-large"
-	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.EROFS):
 		return "resources"
 	case errors.As(err, &verifier), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EACCES):
 		return "verifier"

@@ -47,7 +47,7 @@ func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 		again, err := ch.build(ctx, w)
 		if err != nil {
 			ch.drop()
-			return nil, err
+			return nil, p.unpinned(err)
 		}
 		if !again {
 			return ch, nil
@@ -62,9 +62,7 @@ func (ch *change) build(ctx context.Context, w *wiring) (again bool, err error) 
 	ch.parts, ch.built = nil, nil
 	defer func() {
 		for _, c := range was {
-			if err := c.gen.close(); err != nil {
-				ch.p.log.Warn("dropping prepared programs", "err", err)
-			}
+			ch.p.dispose(c.gen)
 		}
 	}()
 	cut, asBefore := ch.p.partition(w, ch.stale, ch.onlyCode)
@@ -146,9 +144,7 @@ func (ch *change) Abort() {
 
 func (ch *change) drop() {
 	for _, c := range ch.built {
-		if err := c.gen.close(); err != nil {
-			ch.p.log.Warn("dropping prepared programs", "err", err)
-		}
+		ch.p.dispose(c.gen)
 	}
 	ch.built = nil
 }
@@ -167,7 +163,7 @@ func (ch *change) Commit() error {
 	if err := ch.effect(&u); err != nil {
 		err = errors.Join(err, u.run())
 		ch.drop()
-		return err
+		return p.unpinned(err)
 	}
 	ch.finish()
 	return nil
@@ -274,7 +270,7 @@ func (ch *change) finish() {
 		p.tell(c)
 	}
 	for _, gen := range gone {
-		p.collect.add(gen.close)
+		p.collect.unpin(gen.close)
 	}
 	if first {
 		p.forget()

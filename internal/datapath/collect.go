@@ -7,11 +7,15 @@ package datapath
 
 import (
 	"log/slog"
-	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// retryFreeing is how soon what could not be freed is tried again: pins in a file system that is
+// read-only at the moment.
+const retryFreeing = 2 * time.Second
 
 const membarrierGlobal = 1 // MEMBARRIER_CMD_GLOBAL of <linux/membarrier.h>
 
@@ -23,10 +27,19 @@ type collector struct {
 	after []string
 
 	mu      sync.Mutex
-	waiting []func() error
-	kick    chan struct{}
-	done    chan struct{}
-	end     sync.Once
+	waiting []freeing
+	// left could not be freed.
+	left []func() error
+	kick chan struct{}
+	done chan struct{}
+	end  sync.Once
+}
+
+// freeing is what a grace period is waited for. pins can be removed again and again until they
+// are gone.
+type freeing struct {
+	free func() error
+	pins bool
 }
 
 func newCollector(log *slog.Logger) *collector {
@@ -36,10 +49,32 @@ func newCollector(log *slog.Logger) *collector {
 }
 
 // add frees something after the next grace period.
-func (c *collector) add(free func() error) {
+func (c *collector) add(free func() error) { c.wait(freeing{free: free}) }
+
+// unpin is add for what removes pins, however often it is called.
+func (c *collector) unpin(free func() error) { c.wait(freeing{free: free, pins: true}) }
+
+func (c *collector) wait(f freeing) {
 	c.mu.Lock()
-	c.waiting = append(c.waiting, free)
+	c.waiting = append(c.waiting, f)
 	c.mu.Unlock()
+	c.wake()
+}
+
+// again takes what could not be unpinned, for later.
+func (c *collector) again(free func() error, err error) {
+	c.leave(free, err)
+	c.wake()
+}
+
+func (c *collector) leave(free func() error, err error) {
+	c.log.Warn("what is pinned cannot be freed, it is tried again", "err", err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = append(c.left, free)
+}
+
+func (c *collector) wake() {
 	select {
 	case c.kick <- struct{}{}:
 	default:
@@ -49,17 +84,43 @@ func (c *collector) add(free func() error) {
 // addStale frees the pins of an earlier daemon.
 func (c *collector) addStale() {
 	for _, pin := range c.after {
-		c.add(func() error { return os.Remove(pin) })
+		c.unpin(func() error { return removePin(pin) })
 	}
 	c.after = nil
 }
 
 func (c *collector) run() {
 	defer close(c.done)
-	for range c.kick {
-		c.sweep()
+	retry := time.NewTimer(retryFreeing)
+	defer retry.Stop()
+	for more := true; more; {
+		select {
+		case _, more = <-c.kick:
+			c.sweep()
+		case <-retry.C:
+		}
+		if c.retry() {
+			retry.Reset(retryFreeing)
+		}
 	}
-	c.sweep()
+}
+
+// retry frees what is left; true if something is still.
+func (c *collector) retry() bool {
+	c.mu.Lock()
+	batch := c.left
+	c.left = nil
+	c.mu.Unlock()
+	var left []func() error
+	for _, free := range batch {
+		if free() != nil { // which was said the first time
+			left = append(left, free)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = append(left, c.left...)
+	return len(c.left) > 0
 }
 
 func (c *collector) sweep() {
@@ -74,8 +135,11 @@ func (c *collector) sweep() {
 	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0); errno != 0 {
 		c.log.Warn("waiting for packets in flight", "err", errno)
 	}
-	for _, free := range batch {
-		if err := free(); err != nil {
+	for _, f := range batch {
+		switch err := f.free(); {
+		case err != nil && f.pins:
+			c.leave(f.free, err)
+		case err != nil:
 			c.log.Warn("freeing an old generation", "err", err)
 		}
 	}

@@ -69,7 +69,7 @@ func (p *Plane) CreateCube(spec Spec) error {
 	defer p.mu.Unlock()
 	in, _, err := p.open(spec)
 	if err != nil {
-		return err
+		return p.unpinned(err)
 	}
 	p.setCube(spec.ID, in)
 	return nil
@@ -322,13 +322,12 @@ func (p *Plane) discard(in *instance) {
 }
 
 // remove closes the maps and takes their pins away, and those of maps in common that nobody else
-// uses.
-func (p *Plane) remove(in *instance) error {
+// uses. Pins that cannot be removed are removed later.
+func (p *Plane) remove(in *instance) {
 	p.discard(in)
-	if err := removeAll(in.dir); err != nil {
-		return fmt.Errorf("cube %s: removing maps: %w", in.spec.Name, err)
+	if err := p.removePins(in.dir); err != nil {
+		p.removeLater(in.dir, fmt.Errorf("cube %s: %w", in.spec.Name, err))
 	}
-	return p.dropCommons()
 }
 
 // linkMaps are the maps that the linker binds.
@@ -341,6 +340,7 @@ func (in *instance) linkMaps() map[string]asm.FDer {
 }
 
 // DeleteCube removes the cube's maps. The cube must not be in the committed graph any more.
+// Pins that cannot be removed now go later.
 func (p *Plane) DeleteCube(id CubeID) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -352,7 +352,8 @@ func (p *Plane) DeleteCube(id CubeID) error {
 		return fmt.Errorf("cube %s is still in the graph: %w", in.spec.Name, cube.ErrInUse)
 	}
 	p.setCube(id, nil)
-	return errors.Join(p.forgetSets(id), p.remove(in))
+	p.remove(in)
+	return p.forgetSets(id)
 }
 
 // Map returns one of the cube's maps.

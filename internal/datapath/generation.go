@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -62,7 +61,8 @@ func (p *Plane) build(c *segment, mode link.Mode) (_ *generation, err error) {
 	}
 	defer func() { _ = rodata.Close() }()
 	if err := gen.makeArrays(p, c); err != nil {
-		return nil, errors.Join(err, gen.close())
+		p.dispose(gen)
+		return nil, err
 	}
 	start := time.Now()
 	specs, err := p.specs(c, gen, rodata, mode)
@@ -81,7 +81,8 @@ func (p *Plane) build(c *segment, mode link.Mode) (_ *generation, err error) {
 		if refusal.As(err) == nil { // which says whose fault it is
 			err = fmt.Errorf("segment of %s, %s mode: %w", c.code.Cubes[0].Name, mode, err)
 		}
-		return nil, errors.Join(err, gen.close())
+		p.dispose(gen)
+		return nil, err
 	}
 	return gen, nil
 }
@@ -90,19 +91,18 @@ func (p *Plane) build(c *segment, mode link.Mode) (_ *generation, err error) {
 var generationSpec = &ebpf.MapSpec{Name: "pcn_generation", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1}
 
 // makeArrays makes the program arrays of the segment's hook and its companion's.
-func (gen *generation) makeArrays(p *Plane, c *segment) (err error) {
+func (gen *generation) makeArrays(p *Plane, c *segment) error {
 	pin := filepath.Join(p.dir("generations"), fmt.Sprint(p.sequence.Add(1)))
 	used := []cube.Hook{c.hook}
 	if c.companion != nil {
 		used = append(used, c.companion.Hook)
 	}
 	for _, h := range used {
-		gen.pins = append(gen.pins, pin+"-"+h.String())
-		gen.arrays[h], err = openMap(pin+"-"+h.String(), generationSpec)
+		array, err := openMap(pin+"-"+h.String(), generationSpec)
 		if err != nil {
-			delete(gen.arrays, h)
 			return err
 		}
+		gen.arrays[h], gen.pins = array, append(gen.pins, pin+"-"+h.String())
 	}
 	return nil
 }
@@ -233,9 +233,7 @@ func (gen *generation) close() error {
 	gen.release()
 	var errs []error
 	for _, pin := range gen.pins {
-		if err := os.Remove(pin); err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("removing generation: %w", err))
-		}
+		errs = append(errs, removePin(pin))
 	}
 	return errors.Join(errs...)
 }

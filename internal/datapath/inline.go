@@ -239,7 +239,7 @@ func (p *Plane) part(print string) *segment {
 func (p *Plane) publish(c *segment, gen *generation) {
 	now := p.part(c.print)
 	if now == nil {
-		p.collect.add(gen.close)
+		p.collect.unpin(gen.close)
 		return
 	}
 	before := map[CubeID]*generation{}
@@ -252,9 +252,9 @@ func (p *Plane) publish(c *segment, gen *generation) {
 	if err := p.enter(&u, now, before); err != nil {
 		p.log.Error("swapping the inlined programs in", "err", err, "undo", u.run())
 		now.gen, now.note = old, err.Error()
-		p.collect.add(gen.close)
+		p.collect.unpin(gen.close)
 		return
 	}
-	p.collect.add(old.close)
+	p.collect.unpin(old.close)
 	p.tell(now)
 }

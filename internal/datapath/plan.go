@@ -136,7 +136,7 @@ func (pl *plan) makeRoots(u *undo) error {
 		pl.p.roots[r] = true
 		u.push(func() error {
 			delete(pl.p.roots, r)
-			return r.remove()
+			return pl.p.orLater(r.remove)
 		})
 	}
 	return nil
@@ -203,7 +203,11 @@ func (p *Plane) attachAnew(u *undo, w want) error {
 	p.attached[w.spot] = a
 	u.push(func() error {
 		delete(p.attached, w.spot)
-		return a.hold.detach()
+		err := a.hold.detach()
+		if err != nil {
+			p.unpinLater(w.spot, err)
+		}
+		return err
 	})
 	return nil
 }
@@ -256,6 +260,7 @@ func (pl *plan) detachUnused() {
 		}
 		if err := a.hold.detach(); err != nil {
 			p.log.Warn("detaching from a netdev", "ifindex", s.ifindex, "err", err)
+			p.unpinLater(s, err)
 		}
 		if err := p.undoForXDP(s); err != nil {
 			p.log.Warn("leaving offloads as XDP needed them", "ifindex", s.ifindex, "err", err)
@@ -277,7 +282,7 @@ func (pl *plan) detachUnused() {
 	for r := range p.roots {
 		if !used[r] {
 			delete(p.roots, r)
-			p.collect.add(r.remove)
+			p.collect.unpin(r.remove)
 		}
 	}
 	for _, c := range pl.parts {

@@ -408,7 +408,11 @@ func (p *Plane) Forget(uuid string) error {
 		}
 	}
 	delete(p.spared, uuid)
-	return errors.Join(removeAll(filepath.Join(p.dir("cubes"), uuid)), p.dropCommons())
+	dir := filepath.Join(p.dir("cubes"), uuid)
+	if err := p.removePins(dir); err != nil {
+		p.removeLater(dir, err)
+	}
+	return nil
 }
 
 // forget removes the maps of cubes that nobody knows any more, after the first commit.

@@ -4,6 +4,7 @@ package rest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -299,9 +300,16 @@ func (s *Server) pinTroubles() []trouble {
 	if err == nil {
 		return nil
 	}
-	return []trouble{{Severity: severityCritical, Where: "bpffs", What: err.Error() + ": packets go on, but changes are refused, and the next " +
-		"start cannot take over what cubes have learned",
-		Remedy: "mount a BPF file system there again and restart polycubed when some packets may be lost"}}
+	t := trouble{Severity: severityCritical, Where: "bpffs", What: err.Error()}
+	var known interface{ Remedy() string }
+	if errors.As(err, &known) {
+		t.What += ": packets are forwarded, and changes that need new maps or programs are refused"
+		t.Remedy = known.Remedy()
+	} else {
+		t.What += ": packets go on, but changes are refused, and the next start cannot take over what cubes have learned"
+		t.Remedy = "mount a BPF file system there again and restart polycubed when some packets may be lost"
+	}
+	return []trouble{t}
 }
 
 // tlsTroubles reports the TLS files that could not be read.

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What happens when the BPF file system takes no pins: a change that needs one is refused with
+// what to do, and a pin that cannot be removed is removed later.
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/bpffs"
+)
+
+// unpinned puts what to do in place of the error of a pin that cannot be made.
+func (p *Plane) unpinned(err error) error {
+	if !errors.Is(err, unix.EROFS) {
+		return err
+	}
+	return &pinError{bpffs.ReadOnly(p.opts.Dir), err}
+}
+
+// pinError says what to do, and not which of the pins could not be made.
+type pinError struct {
+	*bpffs.ReadOnlyError
+	cause error
+}
+
+func (e *pinError) Error() string { return e.ReadOnlyError.Error() + ": " + e.Remedy() }
+
+func (e *pinError) Unwrap() []error { return []error{e.ReadOnlyError, cube.ErrUnavailable, e.cause} }
+
+// removePin removes a pin, which may be gone.
+func removePin(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing pin: %w", err)
+	}
+	return nil
+}
+
+// orLater frees what is pinned, now or as soon as it can be.
+func (p *Plane) orLater(free func() error) error {
+	err := free()
+	if err != nil {
+		p.collect.again(free, err)
+	}
+	return err
+}
+
+// dispose closes a generation that no packet is in, now or, where its pins cannot be removed, later.
+func (p *Plane) dispose(gen *generation) {
+	_ = p.orLater(gen.close) // the collector has logged it
+}
+
+// removePins removes those of a cube that is not open, and those of maps in common that nobody uses.
+func (p *Plane) removePins(dir string) error {
+	return errors.Join(removeAll(dir), p.dropCommons())
+}
+
+// removeLater is removePins once that is possible, unless the cube was opened again.
+func (p *Plane) removeLater(dir string, err error) {
+	p.collect.again(func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, in := range p.cubes {
+			if in.dir == dir {
+				return nil
+			}
+		}
+		return p.removePins(dir)
+	}, err)
+}
+
+// unpinLater removes the pin of a link that is off its netdev once that is possible, unless the
+// netdev has another by then.
+func (p *Plane) unpinLater(s spot, err error) {
+	p.collect.again(func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.attached[s] != nil {
+			return nil // attaching has replaced it
+		}
+		return removePin(p.linkPin(s))
+	}, err)
+}
