@@ -24,6 +24,7 @@ const (
 	inlineQuiet  = 30 * time.Millisecond // without changes before inlining starts
 	inlineAtMost = 2 * time.Second       // a component that takes longer stays in call mode next time
 	inlineBudget = 100_000               // instructions of a program
+	inlineAgain  = 10 * time.Second      // when the machine had no room
 )
 
 type inliner struct {
@@ -35,13 +36,15 @@ type inliner struct {
 	refused map[string]string
 	// budget bounds the instructions of an inlined program.
 	budget int
+	// again is when to try again what the machine had no room for.
+	again time.Duration
 }
 
 func newInliner(p *Plane) *inliner {
 	ctx, cancel := context.WithCancel(context.Background())
 	in := &inliner{
 		p: p, kick: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{}),
-		refused: map[string]string{}, budget: inlineBudget,
+		refused: map[string]string{}, budget: inlineBudget, again: inlineAgain,
 	}
 	go in.run(ctx)
 	return in
@@ -127,11 +130,25 @@ func (in *inliner) refuse(c *segment, err error, took time.Duration) {
 		attrs = r.Attrs()
 	}
 	in.refused[c.print] = note
-	in.p.log.LogAttrs(context.Background(), slog.LevelInfo, "segment stays in call mode", append(attrs, slog.String("reason", note))...)
-	if now := in.p.part(c.print); err != nil && now != nil {
+	if err != nil && temporary(err) {
+		time.AfterFunc(in.again, func() { in.reconsider(c.print) })
+	}
+	now := in.p.part(c.print)
+	if now == nil || now.note != note { // else it was tried again
+		in.p.log.LogAttrs(context.Background(), slog.LevelInfo, "segment stays in call mode", append(attrs, slog.String("reason", note))...)
+	}
+	if err != nil && now != nil {
 		now.note = note
 		in.p.tell(now)
 	}
+}
+
+// reconsider tries once more to inline a segment.
+func (in *inliner) reconsider(print string) {
+	in.p.mu.Lock()
+	delete(in.refused, print)
+	in.p.mu.Unlock()
+	in.wake()
 }
 
 // next picks a component in call mode whose inlining was not refused.

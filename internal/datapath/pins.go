@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +24,11 @@ func (p *Plane) unpinned(err error) error {
 		return err
 	}
 	return &pinError{bpffs.ReadOnly(p.opts.Dir), err}
+}
+
+// temporary tells whether the machine had no room for something that it may have room for later.
+func temporary(err error) bool {
+	return slices.ContainsFunc([]error{unix.EROFS, unix.ENOMEM, unix.EMFILE, unix.ENFILE}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // pinError says what to do, and not which of the pins could not be made.

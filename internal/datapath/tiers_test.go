@@ -4,10 +4,13 @@ package datapath
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
@@ -52,6 +55,48 @@ func TestWhatCannotBeInlinedStaysInCallModeWithAReason(t *testing.T) {
 		return nil
 	})
 	b.passes(a, z, frame("still there"))
+}
+
+// TestInliningIsTriedAgainWhenTheMachineHadNoRoom: a file system that takes no pins for a while.
+func TestInliningIsTriedAgainWhenTheMachineHadNoRoom(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, setting{typ: cube.TypeTC, mode: ModeAuto})
+	remount := func(flags uintptr) {
+		t.Helper()
+		if err := unix.Mount("", filepath.Dir(b.plane.opts.Dir), "", unix.MS_REMOUNT|flags, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := b.plane.inline
+	in.again, in.budget = 10*time.Millisecond, 10 // nothing fits, for now
+	one, _, a, z := b.chain()
+	inCall := func(reason string) {
+		t.Helper()
+		netns.Eventually(t, soon, func() error {
+			if got := b.plane.Status(one.ID); got.Mode != "call" || !strings.Contains(got.Reason, reason) {
+				return fmt.Errorf("status %+v, want call, and a reason with %q", got, reason)
+			}
+			return nil
+		})
+	}
+	inCall("instructions")
+	remount(unix.MS_RDONLY)
+	b.plane.mu.Lock()
+	in.budget = inlineBudget
+	clear(in.refused)
+	b.plane.mu.Unlock()
+	in.wake()
+	inCall("read-only")
+	b.passes(a, z, frame("still there"))
+	remount(0)
+	netns.Eventually(t, soon, func() error {
+		if got := b.plane.Status(one.ID); got.Mode != "inline" || got.Reason != "" {
+			return fmt.Errorf("status %+v, want inline", got)
+		}
+		return nil
+	})
+	b.passes(a, z, frame("inline"))
 }
 
 // verdictOf runs the first component's program on a frame as from the netdev.
