@@ -206,7 +206,7 @@ func freeze(data []byte) (*ebpf.Map, error) {
 		Flags: flagRdonlyProg, Contents: []ebpf.MapKV{{Key: uint32(0), Value: data}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("constants: %w", err)
+		return nil, fmt.Errorf("constants: %w", withoutDescriptors(err))
 	}
 	if err := m.Freeze(); err != nil {
 		_ = m.Close()

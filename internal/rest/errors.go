@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/refusal"
 	"github.com/polycube/polycube/internal/suggest"
@@ -120,6 +122,8 @@ func classify(method string, err error) (int, string) {
 		return http.StatusConflict, tagResource
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return http.StatusServiceUnavailable, tagFailed
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+		return http.StatusServiceUnavailable, tagResource // the machine has no room at the moment
 	}
 	return http.StatusInternalServerError, tagFailed
 }
