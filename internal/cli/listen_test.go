@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/gopacket/gopacket"
@@ -210,6 +211,18 @@ func TestACaptureIsCopiedInWholeBlocks(t *testing.T) {
 		}
 		if all := n == len(file); seen.known != all || all && (seen.lost != 6 || seen.drops["br1 too-big"] != 1) {
 			t.Fatalf("of %d bytes, this is known: %+v", n, seen)
+		}
+	}
+}
+
+// TestACaptureThatIsCutOff is an error, within a block and between two, with the whole blocks written.
+func TestACaptureThatIsCutOff(t *testing.T) {
+	file, ends := captureOf(t)
+	for n, whole := range map[int]int{ends[2]: ends[2], ends[2] + 5: ends[2], ends[2] + 40: ends[2]} {
+		var out bytes.Buffer
+		err := copyBlocks(&out, io.MultiReader(bytes.NewReader(file[:n]), iotest.ErrReader(io.ErrUnexpectedEOF)), &tally{})
+		if !errors.Is(err, io.ErrUnexpectedEOF) || out.Len() != whole {
+			t.Errorf("after %d bytes: %v, %d bytes are written, want %d", n, err, out.Len(), whole)
 		}
 	}
 }

@@ -82,7 +82,8 @@ func (b *blocks) next() ([]byte, error) {
 	}
 	block := make([]byte, length)
 	if _, err := io.ReadFull(b.in, block); errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, io.EOF
+		_, err = b.in.Peek(1) // how the stream ended
+		return nil, err
 	} else if err != nil {
 		return nil, err
 	}
