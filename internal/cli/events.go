@@ -71,7 +71,7 @@ func (f following) request() request {
 	return request{method: "GET", path: []string{"events"}, query: q.Encode(), accept: eventStream}
 }
 
-// what is what the command listens for.
+// what names the events that the command listens for.
 func (f following) what() string {
 	what := "for events"
 	if f.types != "" {

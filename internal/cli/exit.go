@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How the program ends. A script looks at the number alone, so each has one
-// meaning, whatever the command was; numbers are written here and nowhere else.
+// Exit statuses. A script looks at the number alone, so each has one meaning in
+// all commands. The numbers are here and nowhere else.
 
 package cli
 
@@ -30,11 +30,11 @@ const (
 	// ExitWarning and ExitCritical are the health that a script asks for.
 	ExitWarning  Exit = 5
 	ExitCritical Exit = 6
-	// ExitUsage means that the command line, or what it reads, is wrong: EX_USAGE
-	// of sysexits.
+	// ExitUsage means that the command line, or a file it reads, is wrong:
+	// EX_USAGE of sysexits.
 	ExitUsage Exit = 64
-	// ExitOutput means that what came of the command could not be written:
-	// EX_IOERR of sysexits.
+	// ExitOutput means that the result could not be written: EX_IOERR of
+	// sysexits.
 	ExitOutput Exit = 74
 )
 

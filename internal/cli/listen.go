@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Watching until Ctrl-C: the command says when it listens, and a signal ends
-// what is watched rather than the program. The daemon then delivers what it
-// has, and a summary follows.
+// Watching until Ctrl-C. The command says when it listens. A signal does not kill
+// it: the daemon delivers the packets it still holds, and a summary follows.
 
 package cli
 
@@ -24,8 +23,8 @@ import (
 // summary is made without it.
 const lastWords = 3 * time.Second
 
-// attend reads a stream: it says where it listens when nothing is missed from
-// now on, and in the end what it has seen.
+// attend reads a stream. Before, it reports that nothing is missed from now on;
+// afterwards, it prints the summary.
 func (s *session) attend(body *interruptible, what string, t *tally, read func() error) error {
 	fmt.Fprintf(s.stderr, "listening %s, Ctrl-C to stop\n", clean(what))
 	err := read()
@@ -75,7 +74,7 @@ func (b *interruptible) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// tally is what a watcher has seen, for the summary.
+// tally counts the packets or events of a stream, for the summary.
 type tally struct {
 	unit  string // "step"
 	count int

@@ -105,8 +105,8 @@ func TestAnInterruptedStreamHasItsLastWord(t *testing.T) {
 	}
 }
 
-// TestADaemonThatDoesNotHearTheEnd: behind a proxy, for one. The summary comes without its last word; who is in a hurry
-// interrupts again.
+// TestADaemonThatDoesNotHearTheEnd, behind a proxy for example: the summary comes without the daemon's figures. A second
+// signal ends the program at once.
 func TestADaemonThatDoesNotHearTheEnd(t *testing.T) {
 	deaf := make(chan struct{})
 	d := newDaemon(t, "unix", twoSteps(deaf))
@@ -227,7 +227,7 @@ func TestACaptureThatIsCutOff(t *testing.T) {
 	}
 }
 
-// TestACaptureThatIsNone is refused, with what came before it.
+// TestACaptureThatIsNone is refused after its valid blocks were written.
 func TestACaptureThatIsNone(t *testing.T) {
 	file, ends := captureOf(t)
 	for name, length := range map[string]uint32{"empty": 0, "odd": 33, "huge": 1 << 31} {

@@ -210,7 +210,7 @@ func (s *session) watch(command string, words []string) error {
 	return s.stream(w.request(), w.what(), seen, func(line []byte) error { return s.seen(w, line, seen) })
 }
 
-// what is where such a command listens.
+// what names the place at which such a command listens.
 func (w watching) what() string { return "on " + cmp.Or(w.place, w.cube, "all cubes") }
 
 // seen prints one step or packet, or the daemon's last word, and counts it.

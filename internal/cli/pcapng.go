@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A capture comes as a file of pcapng and is written as it comes, block by
-// block: whatever ends the capture, the file has no block that is cut off. What
-// the blocks say is counted on the way.
+// A capture arrives in pcapng format and is written block by block, so the file
+// never ends with a truncated block, however the capture ends. The packets, drops
+// and losses in it are counted on the way.
 
 package cli
 
@@ -40,8 +40,8 @@ type blocks struct {
 	tally *tally
 }
 
-// copyBlocks copies whole blocks until the stream ends. Nothing that has come
-// waits for what has not.
+// copyBlocks copies whole blocks until the stream ends. It writes all complete
+// blocks before it waits for more.
 func copyBlocks(to io.Writer, from io.Reader, t *tally) error {
 	b := blocks{in: bufio.NewReaderSize(from, wholeBlocks), order: binary.LittleEndian, tally: t}
 	var out bytes.Buffer
@@ -90,7 +90,7 @@ func (b *blocks) next() ([]byte, error) {
 	return block, nil
 }
 
-// count takes in what a block says.
+// count updates the tally from a block.
 func (b *blocks) count(block []byte) {
 	body := block[8 : len(block)-4]
 	switch b.order.Uint32(block) {
@@ -115,8 +115,7 @@ func (b *blocks) count(block []byte) {
 	}
 }
 
-// fate reads the comments of one packet, which say where it was and what became
-// of it.
+// fate reads the comments of one packet: its port and its fate.
 func (b *blocks) fate() func(code uint16, v []byte) {
 	cube := ""
 	return func(code uint16, v []byte) {

@@ -43,7 +43,7 @@ func TestStatusScreen(t *testing.T) {
 	}
 }
 
-// TestStatusCheck: one line and an exit status, whatever is the matter; who cannot ask gets the status that other commands have.
+// TestStatusCheck: always one line. Where the daemon cannot be asked, the exit status is that of any other command.
 func TestStatusCheck(t *testing.T) {
 	tests := []struct {
 		name   string

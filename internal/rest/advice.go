@@ -32,7 +32,7 @@ func (s *Server) advise(r *http.Request, t *target, body []byte) error {
 	return nil
 }
 
-// setAsOne tells whether a word of a command line is what a list of bare keys is to be.
+// setAsOne tells whether a command line sets a list of bare keys as a whole, by one word.
 func (t *target) setAsOne(r *http.Request, body []byte) bool {
 	return r.Header.Get(verbHeader) != "" && r.Method == http.MethodPatch && t.node.Bare() && len(body) > 0 && body[0] != '{'
 }

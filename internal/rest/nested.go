@@ -10,14 +10,14 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// What is in the containers of a node is set with it: `ports add p1 access.vlanid=10`. So is a list of bare keys, which
-// is a set of values: `trunk.allowed=10,20`.
+// A command can set nodes inside the containers of its target: `ports add p1 access.vlanid=10`. A list of bare keys is a
+// set of values, and is set in the same way: `trunk.allowed=10,20`.
 
 // nested is a node with its name from above.
 type nested struct {
 	*yang.Node
 	name string
-	// must tells that it has to be given: it is mandatory, and so is what it is in.
+	// must is true for a mandatory node in containers that always exist.
 	must bool
 }
 
@@ -28,7 +28,7 @@ func (n nested) param() param {
 	return p
 }
 
-// valuesIn are the nodes that a key=value with these or their containers can set: first those of the node itself.
+// valuesIn lists the nodes that key=value can set, the given ones first, then those in containers.
 func valuesIn(children []*yang.Node) []nested {
 	var out []nested
 	for _, c := range children {
@@ -50,7 +50,7 @@ func valuesIn(children []*yang.Node) []nested {
 	return out
 }
 
-// describe keeps what keep wants.
+// describe returns the descriptions of the nodes for which keep is true.
 func describe(nodes []nested, keep func(nested) bool) []param {
 	out := []param{}
 	for _, n := range nodes {
@@ -61,7 +61,7 @@ func describe(nodes []nested, keep func(nested) bool) []param {
 	return out
 }
 
-// valueParam describes what can follow the "=" of a node: of a list of bare keys, values of the key.
+// valueParam describes the value of a node; that of a list of bare keys is a list of values of the key.
 func valueParam(n *yang.Node) param {
 	if !n.Bare() {
 		return paramOf(n)
@@ -87,7 +87,7 @@ func (s *Server) valuesOf(r *http.Request, t *target, n *yang.Node, path yang.Pa
 	return slices.Compact(out)
 }
 
-// oneMore completes the last of several values with commas between them; those before it are not offered again.
+// oneMore completes the last of several values separated by commas. It does not offer a value twice.
 func oneMore(r *http.Request, n *yang.Node, words []string) []string {
 	typed := r.URL.Query().Get("prefix")
 	last := strings.LastIndexByte(typed, ',')

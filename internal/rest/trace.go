@@ -242,11 +242,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, req trace.Reques
 	return nil
 }
 
-// pump writes until the session or the client ends. What waits is sent whenever nothing follows. The first bytes
-// tell the client that the programs are linked for it, so they are sent before there is anything else.
+// pump writes until the session or the client ends, and flushes whenever the queue is empty. It flushes the headers
+// first: they tell the client that the programs have been relinked for it.
 //
-// A client that closes its sending side has seen enough: it gets what was taken in by then and the last word. For one
-// that has gone altogether, the first write fails.
+// A client that closes its sending side gets the packets queued by then and the summary. If it has gone altogether, the
+// first write fails.
 func (s *Server) pump(control *http.ResponseController, r *http.Request, session *trace.Session, to writer) error {
 	send := func() error {
 		_ = control.SetWriteDeadline(time.Now().Add(stalled))

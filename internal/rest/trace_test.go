@@ -115,7 +115,7 @@ func TestAStreamHasAStepALineAndAnEnd(t *testing.T) {
 	}
 }
 
-// TestAClientThatStopsSendingGetsTheLastWord: what was taken in by then, and how the session went.
+// TestAClientThatStopsSendingGetsTheLastWord: the packets queued by then, and the summary.
 func TestAClientThatStopsSendingGetsTheLastWord(t *testing.T) {
 	l, hub := traced(t, Options{})
 	look := func(path string) []byte {

@@ -2,8 +2,8 @@
 
 package topology
 
-// Who asks for a change, how and on what condition, travels with the request's context: it belongs to the request, not
-// to what is changed.
+// The origin, form and precondition of a change travel with the request's context: they belong to the request, not to
+// the configuration.
 
 import (
 	"context"

@@ -2,8 +2,8 @@
 
 package topology
 
-// Which MAC address a packet has to be sent to, to be taken by the port that it comes to. A cube's model marks the leaf
-// of its ports that has the address; ports of other cubes, of a bridge for one, take packets to any.
+// The MAC address that a port accepts packets for. The cube's model marks the leaf of its ports that holds the address;
+// ports of other cubes, such as a bridge, accept packets for any address.
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// StationAt is the MAC address of the port that a packet reaches next that a place receives, where that port has one of
-// its own; nil otherwise. The place is as CapturePlace takes it. What a transparent cube receives on egress leaves its
-// port, and reaches the peer of that.
+// StationAt returns the MAC address of the port that a packet injected at a place reaches, nil if that port accepts any
+// address. The place is one of CapturePlace's. A packet that a transparent cube receives on egress leaves by its port and
+// reaches that port's peer.
 func (m *Manager) StationAt(ctx context.Context, name string, egress bool) net.HardwareAddr {
 	w := m.view.Load()
 	at, err := w.next(name, egress)

@@ -29,7 +29,7 @@ type Topology interface {
 	PortName(id datapath.CubeID, index uint16) string
 	// CapturePlace finds what CUBE:PORT, a transparent cube or a netdev with either means.
 	CapturePlace(place string) (link.Capture, error)
-	// StationAt is the MAC address of the port that a packet at such a place reaches, nil where packets to any are taken.
+	// StationAt returns the MAC address of the port that a packet injected at such a place reaches, nil if it accepts any.
 	StationAt(ctx context.Context, place string, egress bool) net.HardwareAddr
 }
 

@@ -30,8 +30,8 @@ const (
 	MaxInjected = 9018
 )
 
-// ParsePacket makes a frame of a description. One in words that names no MAC addresses is sent to a station, if that is
-// not nil.
+// ParsePacket makes a frame of a description. If the description is in words and has no eth layer, station is the
+// destination, unless it is nil.
 func ParsePacket(text string, station net.HardwareAddr) ([]byte, error) {
 	frame, err := parsePacket(text, station)
 	if err == nil && (len(frame) < 14 || len(frame) > MaxInjected) {

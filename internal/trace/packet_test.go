@@ -46,7 +46,7 @@ func TestPacketsAreWhatTheyAreSaidToBe(t *testing.T) {
 	}
 }
 
-// TestAStationIsTheDestination of what names no addresses itself.
+// TestAStationIsTheDestination of a description without an eth layer.
 func TestAStationIsTheDestination(t *testing.T) {
 	station := net.HardwareAddr{2, 0, 0, 0, 0, 0xcc}
 	raw := hex.EncodeToString(pad(pkt.Eth(macA, macB).IPv4("10.0.0.1", "10.0.0.2").UDP(1, 2).Bytes()))

@@ -172,7 +172,7 @@ func (s *Session) Summary() Summary {
 	return out
 }
 
-// Finish ends the session for its client: nothing more is taken in, and what waits is delivered before the end.
+// Finish ends the session at its client's request. It queues no more packets; those in the queue are still delivered.
 func (s *Session) Finish() { s.finish(errClient) }
 
 // Close ends the session: the programs are linked without it. It may be called more than once.

@@ -194,7 +194,7 @@ func (b *builder) object(f *fragment, n *Node, p Path, v value) {
 	}
 }
 
-// noValue refuses a value for a container, and says what it has instead.
+// noValue refuses a value for a container, and names its members.
 func (b *builder) noValue(n *Node, p Path) {
 	names, _ := memberNames(n)
 	none := &unknownError{sentence: "it has no value, only members: " + strings.Join(names, ", "), given: n.name}

@@ -167,9 +167,8 @@ func (n *Node) lacks(p Path, name string) *Error {
 // maxInside is how many members of one name are worth a question.
 const maxInside = 3
 
-// inside are the members with a name of the containers in a node, with dots
-// between the names: the one who typed it may not know that it is in one.
-// settable leaves out state.
+// inside finds members of this name in the containers of a node, and returns
+// them with dots between the names. settable leaves out state.
 func (n *Node) inside(name string, settable bool) []string {
 	var out []string
 	for _, c := range n.children {

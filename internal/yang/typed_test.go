@@ -88,7 +88,7 @@ func TestListsAreTypedInWords(t *testing.T) {
 	}
 }
 
-// TestOtherClientsAreTakenAtTheirWord: what is a list is an array.
+// TestOtherClientsAreTakenAtTheirWord: they have to send arrays for lists.
 func TestOtherClientsAreTakenAtTheirWord(t *testing.T) {
 	s := loadText(t, trunks)
 	for body, message := range map[string]string{
@@ -113,7 +113,7 @@ func TestInputsAreTypedInWords(t *testing.T) {
 	checkError(t, err, InvalidValue, "go to: a number is given, an array is wanted")
 }
 
-// TestMembersOfContainersAreNearTheirNames: who forgets the container is asked for it.
+// TestMembersOfContainersAreNearTheirNames: if the container is missing, it is suggested.
 func TestMembersOfContainersAreNearTheirNames(t *testing.T) {
 	s := loadText(t, trunks)
 	for name, want := range map[string]string{"native": "trunk.native", "bit": "trunk.deep.bit", "seen": "", "nativ": "", "trunks": "trunk"} {

@@ -70,7 +70,7 @@ func says(text, part string) bool {
 	return strings.Contains(text, part)
 }
 
-// TestEachExitStatusIsReached: what the guide lists is what happens.
+// TestEachExitStatusIsReached: each exit status of the guide, and no other.
 func TestEachExitStatusIsReached(t *testing.T) {
 	t.Parallel()
 	d := start(t)

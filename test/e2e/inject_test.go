@@ -56,8 +56,8 @@ func TestInjectTellsWhatWouldHappen(t *testing.T) {
 	})
 }
 
-// TestInjectFillsInTheAddressOfTheRouter: a packet that names no MAC address is for the port that it reaches, through
-// what is attached there, and one that does is what it says. Bridges are not sent to.
+// TestInjectFillsInTheAddressOfTheRouter: a packet without an eth layer is sent to the router's port that it reaches, also
+// through transparent cubes. A packet with one, or at a bridge, is left as it is.
 func TestInjectFillsInTheAddressOfTheRouter(t *testing.T) {
 	t.Parallel()
 	for _, kind := range types {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A watcher says when nothing is missed from now on, and when it is interrupted, what it has seen.
+// trace, capture and events report when they listen, and print a summary when they are interrupted.
 
 package e2e
 
@@ -26,8 +26,8 @@ import (
 	"github.com/polycube/polycube/test/output"
 )
 
-// listen runs polycubectl until it says that it listens, and returns how long that took. Nothing is polled: what the
-// test does next comes right after the line.
+// listen runs polycubectl until it says that it listens, and returns how long that took. It does not poll, so the test
+// continues right after the line.
 func (m *machine) listen(args ...string) (*watcher, time.Duration) {
 	m.t.Helper()
 	from, to, err := os.Pipe()
@@ -99,7 +99,7 @@ func (w *watcher) shows(t *testing.T, what string) {
 	})
 }
 
-// TestWhatComesAfterTheLineIsReported: one packet, or one change, right after the line, each time another watcher began.
+// TestWhatComesAfterTheLineIsReported: a single packet, or change, right after the line, with a new watcher each time.
 func TestWhatComesAfterTheLineIsReported(t *testing.T) {
 	rounds := 3
 	if soak {
@@ -201,8 +201,8 @@ func TestInterruptedWatchersSayWhatTheySaw(t *testing.T) {
 	}
 }
 
-// TestAnInterruptedCaptureIsComplete: amid traffic the file ends with a whole block, the one that says how many packets
-// it has, and so does what went to standard output.
+// TestAnInterruptedCaptureIsComplete: during traffic, the file and the standard output end with a whole block, the one
+// with the number of packets.
 func TestAnInterruptedCaptureIsComplete(t *testing.T) {
 	onEachHook(t, func(t *testing.T, _ string, d *daemon, hosts [3]*netns.Node) {
 		reaches(t, hosts[0], "10.0.0.3")
@@ -256,7 +256,7 @@ func wholeCapture(t *testing.T, name string) (packets int, counted uint64) {
 	return packets, counted
 }
 
-// TestAnInterruptBeforeItListens ends the program as any other: there is nothing to sum up.
+// TestAnInterruptBeforeItListens kills the program as it would any other: there is nothing to sum up.
 func TestAnInterruptBeforeItListens(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is in the containers of a port is set, explained and completed with it, lists of keys among it.
+// Parameters in the containers of a port can be set with it, are explained and completed, and so are lists of keys.
 
 package e2e
 

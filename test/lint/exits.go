@@ -17,8 +17,8 @@ const (
 	exitType = "Exit"
 )
 
-// Exits reports numbers that are exit statuses in the programs: what is handed to os.Exit, and whatever is of the type
-// of polycubectl's statuses.
+// Exits reports exit statuses without a name in the programs: numbers passed to os.Exit, and numbers of the type of
+// polycubectl's statuses.
 func Exits(t Tree) []Finding {
 	var out []Finding
 	for _, name := range t.Paths(ends) {
