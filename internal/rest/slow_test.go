@@ -69,7 +69,6 @@ type slow struct {
 
 func shortHeader(h *http.Server, d time.Duration) { h.ReadHeaderTimeout = d }
 func shortBody(h *http.Server, d time.Duration)   { h.ReadTimeout = d }
-func shortAnswer(h *http.Server, d time.Duration) { h.WriteTimeout = d }
 
 // sends writes what a request begins with.
 func sends(first, more string) func(net.Conn, string) error {

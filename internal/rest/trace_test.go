@@ -132,6 +132,7 @@ func TestAClientThatStopsSendingGetsTheLastWord(t *testing.T) {
 		if err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("%v, %v", resp, err)
 		}
+		defer resp.Body.Close()
 		for range 3 {
 			hub.Trace(&slowpath.Step{Cube: 1, Stage: fuse.StageOut, Sessions: 1, Length: 60, Data: make([]byte, 60)})
 		}

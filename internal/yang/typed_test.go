@@ -3,6 +3,7 @@
 package yang
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -118,13 +119,13 @@ func TestMembersOfContainersAreNearTheirNames(t *testing.T) {
 	s := loadText(t, trunks)
 	for name, want := range map[string]string{"native": "trunk.native", "bit": "trunk.deep.bit", "seen": "", "nativ": "", "trunks": "trunk"} {
 		_, err := cube(t, s, `{}`).Edit(t.Context(), Merge, nil, []byte(`{"`+name+`":1}`))
-		if e, ok := err.(*Error); !ok || strings.Join(e.Near, " ") != want {
+		if e := (*Error)(nil); !errors.As(err, &e) || strings.Join(e.Near, " ") != want {
 			t.Errorf("%s: %+v, want near %q", name, err, want)
 		}
 	}
 	for words, want := range map[string]string{"native": "trunk.native", "trunk.native": "trunk native", "trunk.deep.bit": "trunk deep bit", "trunk.x": "trunk", "x.trunk.native": "", "port p1 bit": ""} {
 		_, _, err := s.Resolve(strings.Fields(words))
-		if e, ok := err.(*Error); !ok || strings.Join(e.Near, " ") != want {
+		if e := (*Error)(nil); !errors.As(err, &e) || strings.Join(e.Near, " ") != want {
 			t.Errorf("%s: %+v, want near %q", words, err, want)
 		}
 	}
