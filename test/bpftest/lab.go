@@ -222,6 +222,8 @@ type plane struct {
 	mu    sync.Mutex
 	ids   map[string]datapath.CubeID
 	graph *datapath.Graph // the last that was prepared
+	// ports are the names of the cubes' ports, as they were read since then.
+	ports map[string][]string
 	// clean makes end remove everything.
 	clean bool
 }
@@ -249,7 +251,7 @@ func (p *plane) id(name string) datapath.CubeID {
 // Prepare has the type that the topology declares.
 func (p *plane) Prepare(ctx context.Context, g *datapath.Graph) (topology.Change, error) {
 	p.mu.Lock()
-	p.graph = g
+	p.graph, p.ports = g, nil
 	p.mu.Unlock()
 	return p.Plane.Prepare(ctx, g)
 }

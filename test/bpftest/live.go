@@ -62,3 +62,44 @@ func (w *Wire) Puts(frame []byte) {
 		w.l.t.Fatalf("%s: %v", w.name, err)
 	}
 }
+
+// TryWire sends a frame from a host, waits until it is counted, and returns what became of it as TryBytes does: the bytes
+// are those that came to a host, nil if the frame was dropped.
+func (l *Lab) TryWire(wires []*Wire, from int, frame []byte) (Outcome, []byte, error) {
+	l.t.Helper()
+	before := l.count()
+	if err := wires[from].Send(frame); err != nil {
+		return Outcome{}, nil, err
+	}
+	var out Outcome
+	for until := time.Now().Add(Patience); ; {
+		if out = l.count().since(before); out.Sent+out.Fate != "" {
+			break
+		}
+		if time.Now().After(until) {
+			return out, nil, fmt.Errorf("a frame of %d bytes from %s is counted nowhere", len(frame), wires[from].name)
+		}
+	}
+	out.Verdict = "send"
+	if out.Sent == "" {
+		out.Verdict = "drop"
+	}
+	var came [][]byte
+	for until := time.Now().Add(Patience); ; {
+		for _, w := range wires {
+			if got, err := w.Recv(nil, 0); err == nil {
+				came = append(came, got)
+			}
+		}
+		if out.Verdict == "drop" || len(came) > 0 || time.Now().After(until) {
+			break
+		}
+	}
+	switch {
+	case len(came) == 0 && out.Verdict == "drop":
+		return out, nil, nil
+	case len(came) == 1 && out.Verdict == "send":
+		return out, came[0], nil
+	}
+	return out, nil, fmt.Errorf("a frame from %s: %d frames came, and it was counted as %+v: %w", wires[from].name, len(came), out, errContradiction)
+}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/test/e2e/model"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/repeat"
 )
 
 // sequence is operations that are done one after the other.
@@ -74,7 +75,7 @@ func (q *sequence) shrink(t testing.TB, until time.Time) string {
 		if why == nil {
 			continue
 		}
-		short := model.Shrink(c.ops, until, func(some []model.Op) bool {
+		short := repeat.Shrink(c.ops, until, func(some []model.Op) bool {
 			err := (&sequence{ops: some, args: c.args, hasty: c.hasty}).try(t)
 			if err != nil {
 				why = err

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 )
 
 func macOf(i int) string { return fmt.Sprintf("02:00:00:00:00:%02x", i) }
@@ -187,19 +186,5 @@ func TestRandomOperationsVisitEveryVerb(t *testing.T) {
 	}
 	if refused < 50 || refused > 2500 || crossed < 2000 {
 		t.Errorf("%d operations were refused, %d copies of broadcasts reached another host: too one-sided to prove anything", refused, crossed)
-	}
-}
-
-func TestShrinkFindsTheTwoThatMatter(t *testing.T) {
-	var ops []Op
-	for i := range 100 {
-		ops = append(ops, Op{Verb: Flush, Cube: fmt.Sprint(i)})
-	}
-	fails := func(some []Op) bool { return slices.Contains(some, ops[17]) && slices.Contains(some, ops[83]) }
-	if got := Shrink(ops, time.Now().Add(time.Minute), fails); !slices.Equal(got, []Op{ops[17], ops[83]}) {
-		t.Errorf("shrunk to %v", got)
-	}
-	if got := Shrink(ops, time.Now(), fails); len(got) != len(ops) {
-		t.Errorf("without time, %d operations are left", len(got))
 	}
 }

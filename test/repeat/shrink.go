@@ -3,13 +3,13 @@
 // A long sequence of operations that fails is made short: A. Zeller, R. Hildebrandt, "Simplifying and isolating
 // failure-inducing input", 2002.
 
-package model
+package repeat
 
 import "time"
 
 // Shrink leaves operations out as long as the rest still fails, until no half, quarter, ... or single one can go, or the
 // time is over.
-func Shrink(ops []Op, until time.Time, fails func([]Op) bool) []Op {
+func Shrink[O any](ops []O, until time.Time, fails func([]O) bool) []O {
 	for size := len(ops) / 2; size > 0; {
 		shorter := false
 		// What was done last stays longest: from the end of the sequence it is the first to be needed.
@@ -17,7 +17,7 @@ func Shrink(ops []Op, until time.Time, fails func([]Op) bool) []Op {
 			if !time.Now().Before(until) {
 				return ops
 			}
-			rest := append(append([]Op{}, ops[:at]...), ops[at+size:]...)
+			rest := append(append([]O{}, ops[:at]...), ops[at+size:]...)
 			if fails(rest) {
 				ops, shorter = rest, true
 			} else {
