@@ -54,20 +54,17 @@ PCN_NOINLINE struct nat_fragment *nat_recall(const struct nat_key6 *key, __u32 i
 /* What becomes of a fragment of which nothing is known: a reason, if rules are for it. */
 PCN_NOINLINE int nat_stray(const struct nat_key6 *key, __u32 table)
 {
-	if (nat_is_exempt(key->local) || nat_is_exempt(key->remote))
-		return NAT_UNTOUCHED;
 	if (table & NAT_IN) {
 		struct nat_forward_key dnat = { .prefixlen = 160, .proto = key->proto };
 
+		if (nat_is_exempt(key->local) || nat_is_exempt(key->remote))
+			return NAT_UNTOUCHED;
 		nat_copy(dnat.addr, key->local);
 		return has_forwards && bpf_map_lookup_elem(&forwards, &dnat)
 			       ? NAT_FRAGMENT_WITHOUT_FIRST
 			       : NAT_UNTOUCHED;
 	}
-	struct nat_source *rule = NAT_HAS_SOURCES ? nat_source_of(key->local) : NULL;
-	if (!rule || nat_distance(rule, key->local) < rule->count)
-		return NAT_UNTOUCHED;
-	return NAT_FRAGMENT_WITHOUT_FIRST;
+	return nat_hides(key->local, key->remote) ? NAT_FRAGMENT_WITHOUT_FIRST : NAT_UNTOUCHED;
 }
 
 #endif

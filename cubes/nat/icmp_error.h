@@ -123,18 +123,6 @@ PCN_INLINE __u32 nat_rewrite_inner(struct nat_inner *in, const struct nat_sessio
 	return s->port_delta + nat_inner_check(in->l4 + 16, diff, 0);
 }
 
-/* What becomes of an error about no session. One that goes out would tell an inside address. */
-PCN_INLINE int nat_unrelated(struct CTXTYPE *ctx, struct pcn_md *md, const struct nat_key6 *key,
-			     const int egress)
-{
-	struct nat_source *rule = egress && NAT_HAS_SOURCES ? nat_source_of(key->local) : NULL;
-
-	if (nat_offered(md, egress) || !rule || nat_is_exempt(key->remote) ||
-	    nat_distance(rule, key->local) < rule->count)
-		return pcn_pkt_pass(ctx, md);
-	return pcn_pkt_drop(ctx, md, NAT_ICMP_UNRELATED);
-}
-
 /* Writes the outer address that is the session's, and the checksum of the error. */
 PCN_INLINE void nat_rewrite_outer(struct CTXTYPE *ctx, void *l3, struct pcn_icmp *icmp,
 				  const struct nat_session4 *s, __u32 covered, const int egress,
@@ -156,6 +144,40 @@ PCN_INLINE void nat_rewrite_outer(struct CTXTYPE *ctx, void *l3, struct pcn_icmp
 	delta = pcn_csum_diff4(egress ? ip->saddr : ip->daddr, s->addr);
 	nat_write_address(l3, &s->addr, delta, egress, 0);
 	icmp->check = pcn_csum_add(icmp->check, covered);
+}
+
+/* What becomes of an error about no session. One that goes out must not tell an inside address: it is
+ * dropped if it is about one, and if it comes from one, as of a router inside about packets for
+ * addresses that are not translated, it gets the external address. */
+PCN_INLINE int nat_unrelated(struct CTXTYPE *ctx, struct pcn_md *md, void *l3,
+			     struct pcn_icmp *icmp, const struct nat_key6 *key, const int egress,
+			     const int v6)
+{
+	struct nat_open *o = nat_scratch();
+
+	if (!egress || nat_offered(md, egress) || !o)
+		return pcn_pkt_pass(ctx, md);
+	if (nat_hides(key->local, key->remote))
+		return pcn_pkt_drop(ctx, md, NAT_ICMP_UNRELATED);
+	if (v6) {
+		struct ipv6hdr *ip = l3;
+		nat_copy(o->in.local, ip->saddr.in6_u.u6_addr32);
+		nat_copy(o->remote, ip->daddr.in6_u.u6_addr32);
+	} else {
+		struct iphdr *ip = l3;
+		nat_widen(o->in.local, ip->saddr);
+		nat_widen(o->remote, ip->daddr);
+	}
+	struct nat_source *rule = nat_hides(o->in.local, o->remote);
+	if (rule) {
+		nat_choose_address(o, rule);
+		if (v6)
+			nat_copy(o->entry.addr, o->out.local);
+		else
+			o->entry.addr[0] = o->out.local[3];
+		nat_rewrite_outer(ctx, l3, icmp, (void *)&o->entry, 0, egress, v6);
+	}
+	return pcn_pkt_pass(ctx, md);
 }
 
 /* Translates an ICMP error whose IP header is l3 bytes behind the beginning. Ends in a verdict. */
@@ -186,11 +208,11 @@ PCN_INLINE int nat_error(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const
 	struct pcn_icmp *icmp = pcn_parse_icmp(&c);
 	if (!icmp || nat_read_inner(ctx, &c, &in, &key, egress, v6))
 		return nat_malformed(ctx, md, egress);
-	if (nat_read_inner_ports(&in, &key, egress, v6))
-		return nat_unrelated(ctx, md, &key, egress);
-	struct nat_session4 *s = nat_translation(&key, table);
+	struct nat_session4 *s = NULL;
+	if (!nat_read_inner_ports(&in, &key, egress, v6))
+		s = nat_translation(&key, table);
 	if (!s || (nat_offered(md, egress) && !(s->flags & NAT_HAIRPIN)))
-		return nat_unrelated(ctx, md, &key, egress);
+		return nat_unrelated(ctx, md, ip, icmp, &key, egress, v6);
 	covered = nat_rewrite_inner(&in, s, egress, v6);
 	nat_write_address(in.l3, v6 ? ((struct nat_session6 *)s)->addr : &s->addr, s->addr_delta,
 			  !egress, v6);

@@ -95,6 +95,33 @@ func TestErrorsThatGoOut(t *testing.T) {
 	})
 }
 
+// Outside, nobody hears of inside addresses: an error that is about one goes out for a session only, and one that comes
+// from one, as of a router inside about packets for a network that is not translated, has the external address.
+func TestErrorsOfNoSessionDoNotTellInsideAddresses(t *testing.T) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
+		b := newBench(t, l, snat)
+		error4 := func(from, to string) raw {
+			return outFrame(plain4(from, other, nextICMP, icmp(3, 4, 1400, plain4(other, to, nextUDP, udp(other, to, 4000, 53, nil)))))
+		}
+		error6 := func(from, to string) raw {
+			about := ip6(other6, to, nextUDP, udp(other6, to, 4000, 53, nil))
+			return outFrame(ip6(from, other6, nextICMPv6, icmp6(from, other6, 2, 0, 1280, about)))
+		}
+		const public, public6 = "192.0.2.9", "2001:db8:7::1"
+		b.steps(
+			step{"from inside, about inside", false, error4(host, host), nil, "icmp-unrelated"},
+			step{"from a network without a rule, about inside", false, error4(public, host), nil, "icmp-unrelated"},
+			step{"from inside, about a network without a rule", false, error4(host, public), error4(ours, public), ""},
+			same("from a network without a rule, about it", false, error4(public, public)),
+			same("from the external host, about it", false, error4(ours, ours)),
+			step{"IPv6 from inside, about inside", false, error6(host6, host6), nil, "icmp-unrelated"},
+			step{"IPv6 from inside, about a network without a rule", false, error6(host6, public6), error6(ours6, public6), ""},
+			same("IPv6 from a network without a rule, about it", false, error6(public6, public6)),
+			same("link-local", false, error6("fe80::1", "fe80::1")),
+		)
+	})
+}
+
 func TestErrorsOfICMPv6(t *testing.T) {
 	t.Parallel()
 	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {

@@ -96,6 +96,18 @@ PCN_INLINE __u32 nat_distance(const struct nat_source *rule, const __be32 addr[4
 	return bpf_ntohl(addr[3]) - bpf_ntohl(rule->first[3]);
 }
 
+/* The rule that hides an internal address from a remote one, NULL if there is none: packets between them
+ * leave with another address. */
+PCN_NOINLINE struct nat_source *nat_hides(const __be32 local[4], const __be32 remote[4])
+{
+	struct nat_source *rule = NAT_HAS_SOURCES ? nat_source_of(local) : NULL;
+
+	if (!rule || nat_is_exempt(local) || nat_is_exempt(remote) ||
+	    nat_distance(rule, local) < rule->count)
+		return NULL;
+	return rule;
+}
+
 /* The external address for o->in: the same for all sessions of a host (RFC 4787, REQ-2). */
 PCN_INLINE void nat_choose_address(struct nat_open *o, const struct nat_source *rule)
 {
