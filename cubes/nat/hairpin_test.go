@@ -37,6 +37,16 @@ func TestHairpin(t *testing.T) {
 	})
 }
 
+// TestEchoToTheExternalAddressDoesNotTurn: its id is its own, so that no mapping of another host is meant, not even one
+// for the id 0.
+func TestEchoToTheExternalAddressDoesNotTurn(t *testing.T) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
+		b := newBench(t, l, hairpinRules)
+		b.turn("id 0 of another host", out4("10.0.0.8", other).Echo(0, 1), out4(ours, other).Echo(0, 1), "f:p2")
+		b.turn("to the external address", out4("10.0.0.7", ours).Echo(5, 1), out4(ours, ours).Echo(5, 1), "f:p2")
+	})
+}
+
 // turn gives a frame from inside, which must leave by a port.
 func (b *bench) turn(name string, send, want framer, port string) {
 	b.t.Helper()

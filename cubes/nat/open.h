@@ -330,7 +330,8 @@ PCN_NOINLINE int nat_is_hairpin(struct nat_open *o, __u32 table)
 	nat_copy(key.addr, o->remote);
 	if (has_forwards && bpf_map_lookup_elem(&forwards, &key))
 		return 1;
-	if (!o->remote_port || mapping != NAT_MAP_ENDPOINT_INDEPENDENT ||
+	/* ICMP queries have no remote port; 0 would be the id of another host's. */
+	if (mapping != NAT_MAP_ENDPOINT_INDEPENDENT || !o->remote_port ||
 	    !nat_is_marked(o->remote_port, NAT_MARK_MAPPING))
 		return 0;
 	nat_copy(o->out.local, o->remote);
