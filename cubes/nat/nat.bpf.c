@@ -264,9 +264,11 @@ PCN_INLINE int nat_decide(const struct pcn_md *md, const struct nat_view *v,
 			  const union nat_any_key *key, struct nat_session4 **by, const int egress,
 			  const int v6)
 {
-	struct nat_found f;
+	struct nat_found f = {};
 
-	nat_look(&f, key, egress, v6);
+	/* ICMP without an id is of no session: its key would be that of a query whose id is 0. */
+	if (NAT_KIND_OF(v->what) != NAT_REST)
+		nat_look(&f, key, egress, v6);
 	if (!f.by) {
 		int result = nat_miss(md, key, v, egress, v6);
 		struct nat_open *o = nat_scratch();

@@ -41,6 +41,31 @@ func TestProtocolsWithoutPorts(t *testing.T) {
 	})
 }
 
+// ICMP without an id is of no session, not even of one whose id is 0.
+func TestICMPWithoutAnIDIsOfNoSession(t *testing.T) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
+		b := newBench(t, l, `{"behaviour":{"other-protocols":"pass"},"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"},
+			{"id":2,"internal-net":"fd00::/64","external-ip":"2001:db8::1"}]}}}`)
+		message := func(from, to string, kind byte) []byte {
+			return plain4(from, to, nextICMP, icmp(kind, 0, 0, bytesOf(8)))
+		}
+		message6 := func(from, to string, kind byte) []byte {
+			return ip6(from, to, nextICMPv6, icmp6(from, to, kind, 0, 0, bytesOf(8)))
+		}
+		b.steps(
+			step{"echo with id 0", false, outFrame(message(host, other, 8)), outFrame(message(ours, other, 8)), ""},
+			step{"its answer", true, inFrame(message(other, ours, 0)), inFrame(message(other, host, 0)), ""},
+			same("another message", false, outFrame(message(host, other, 40))),
+			same("another message from outside", true, inFrame(message(other, ours, 40))),
+			step{"echo of IPv6 with id 0", false, outFrame(message6(host6, other6, 128)), outFrame(message6(ours6, other6, 128)), ""},
+			same("another message of IPv6", false, outFrame(message6(host6, other6, 160))),
+			same("another message of IPv6 from outside", true, inFrame(message6(other6, ours6, 160))),
+		)
+		l.Set("PATCH", "n behaviour", `{"other-protocols":"translate"}`)
+		b.steps(step{"another message that cannot be translated", false, outFrame(message(host, other, 40)), nil, "protocol"})
+	})
+}
+
 // The checksum of SCTP (a CRC over all of the packet) does not cover addresses, but ports.
 func TestSCTPKeepsItsPorts(t *testing.T) {
 	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
