@@ -70,9 +70,11 @@ PCN_INLINE void nat_look(struct nat_found *f, const union nat_any_key *key, cons
 	f->by = NULL;
 	if (!egress && NAT_HAS_SOURCES)
 		nat_lookup_mapped(f, key, v6);
-	if (!f->by)
-		f->by = f->of = nat_lookup(key, egress, v6);
-	if (egress && f->by && f->by->flags & NAT_TENTATIVE)
+	if (f->by)
+		return;
+	f->by = f->of = nat_lookup(key, egress, v6);
+	/* From outside, of nobody (address and port 0): that is the key of a mapping. */
+	if (f->by && f->by->flags & (egress ? NAT_TENTATIVE : NAT_MAPPING))
 		f->by = NULL;
 }
 

@@ -469,7 +469,7 @@ PCN_INLINE int nat_open_ingress(struct nat_open *o, __u32 kind, __u32 table)
 	struct nat_session4 *m = nat_find(&o->out, table | NAT_IN);
 	if (!m)
 		return NAT_UNTOUCHED;
-	if (filtering == NAT_FILTER_ADDRESS_PORT_DEPENDENT ||
+	if (filtering == NAT_FILTER_ADDRESS_PORT_DEPENDENT || nat_is_exempt(o->remote) ||
 	    (filtering == NAT_FILTER_ADDRESS_DEPENDENT && !o->remote_port))
 		return NAT_FILTERED;
 	nat_target(o->in.local, m, table);

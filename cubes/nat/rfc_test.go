@@ -126,6 +126,27 @@ func TestRFC4787Filtering(t *testing.T) {
 	})
 }
 
+// TestNobodyPassesTheFilter: the unspecified address without a port is the key of the mapping itself.
+func TestNobodyPassesTheFilter(t *testing.T) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
+		b := newBench(t, l, snat)
+		echo := func(from, to string) []byte { return plain4(from, to, nextICMP, icmp(8, 0, 7<<16, nil)) }
+		echo6 := func(from, to string) []byte { return ip6(from, to, nextICMPv6, icmp6(from, to, 128, 0, 7<<16, nil)) }
+		for _, filtering := range []string{"address-and-port-dependent", "address-dependent", "endpoint-independent"} {
+			l.Set("PATCH", "n behaviour", fmt.Sprintf(`{"filtering":%q}`, filtering))
+			b.steps(
+				step{"UDP", false, out4(host, other).UDP(4000, 53), out4(ours, other).UDP(4000, 53), ""},
+				step{filtering + ": UDP from nobody", true, in4("0.0.0.0", ours).UDP(0, 4000), nil, "filtered"},
+				step{"echo", false, outFrame(echo(host, other)), outFrame(echo(ours, other)), ""},
+				step{filtering + ": echo from nobody", true, inFrame(echo("0.0.0.0", ours)), nil, "filtered"},
+				step{"echo of IPv6", false, outFrame(echo6(host6, other6)), outFrame(echo6(ours6, other6)), ""},
+				step{filtering + ": echo of IPv6 from nobody", true, inFrame(echo6("::", ours6)), nil, "filtered"},
+				same("an error about a packet to nobody", true, inFrame(plain4(other, ours, nextICMP, icmp(3, 1, 0, echo(ours, "0.0.0.0"))))),
+			)
+		}
+	})
+}
+
 // fromOutside sends a packet to the mapping of a port of the host, which must get there or not, and
 // the answer to it.
 func (b *bench) fromOutside(name string, proto byte, from string, sport, dport uint16, want bool) {

@@ -219,7 +219,8 @@ PCN_INLINE struct nat_session4 *nat_translation(const struct nat_key6 *key, cons
 		nat_bare(&o->probe, key);
 		return nat_find(&o->probe, table);
 	}
-	return nat_find(key, table);
+	struct nat_session4 *s = nat_find(key, table);
+	return s && (table & NAT_IN) && (s->flags & NAT_MAPPING) ? NULL : s;
 }
 
 /* nat_ensure: the entry was there, by another CPU or from before. */
