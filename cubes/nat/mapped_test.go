@@ -7,6 +7,7 @@ package nat
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
 )
 
 // TestSessionsOfMappingsAreSweptAndShown: both directions are read of the one entry, and one without its mapping goes.
@@ -68,6 +70,33 @@ func TestSessionsOfMappingsAreSweptAndShown(t *testing.T) {
 	}
 	l.Set("DELETE", "n natting-table", "")
 	wantSessions(t, tablesOf(t, l), 0, 0)
+}
+
+// TestASessionIsOfTheRuleOfItsMapping: a rule that is added for a host is for its new endpoints. An endpoint in use keeps its
+// external one, also in new sessions, which last as long as the rule that this comes from.
+func TestASessionIsOfTheRuleOfItsMapping(t *testing.T) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
+		b := newBench(t, l, `{"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/8","external-ip":"203.0.113.1"}]}}}`)
+		b.steps(step{"before", false, out4(host, other).UDP(4000, 53), out4(ours, other).UDP(4000, 53), ""})
+		l.Set("POST", "n rule snat entry 2", `{"internal-net":"10.0.0.0/24","external-ip":"203.0.113.9"}`)
+		b.steps(
+			step{"another port", false, out4(host, other).UDP(4001, 53), out4("203.0.113.9", other).UDP(4001, 53), ""},
+			step{"the same port to another remote", false, out4(host, other).UDP(4000, 54), out4(ours, other).UDP(4000, 54), ""},
+		)
+		for ports, rule := range map[string]string{"4000 53": "1", "4001 53": "2", "4000 54": "1"} {
+			if got := l.Read("n natting-table 10.0.0.7 198.51.100.1 " + ports + " udp rule-id"); got != rule {
+				t.Errorf("the session of ports %s is of rule %s, want %s", ports, got, rule)
+			}
+		}
+		// Its mapping has no rule any more: both of its sessions go, and no other.
+		l.Set("DELETE", "n rule snat entry 1", "")
+		netns.Eventually(t, 4*bpftest.Patience, func() error {
+			if sessions, mappings, err := b.claims(); sessions != 1 || mappings != 1 || err != nil {
+				return fmt.Errorf("%d sessions and %d mappings are left, want 1: %w", sessions, mappings, err)
+			}
+			return nil
+		})
+	})
 }
 
 // Bits of half.Flags.

@@ -272,6 +272,9 @@ PCN_INLINE long nat_map(struct nat_open *o, __u32 table)
 			o->out.local_port = m->port;
 			nat_target(o->out.local, m, table);
 			o->addr_delta = m->addr_delta;
+			/* The rule for new endpoints may be another by now, with other addresses. */
+			o->entry.rule = m->rule;
+			o->entry.origin = m->origin;
 			return 0;
 		}
 		long err = nat_claim(table);
