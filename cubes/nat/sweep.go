@@ -402,7 +402,7 @@ func (n *nat) fits(is session) bool {
 		r := n.rules.forward[is.Rule]
 		return r != nil && r.ExternalIP.Addr() == is.external.addr && r.InternalIP == is.internal.addr &&
 			r.ExternalPort <= is.external.port && is.external.port <= r.last() &&
-			is.external.port-r.ExternalPort == is.internal.port-r.InternalPort
+			is.external.port-r.ExternalPort == is.internal.port-r.InternalPort && (r.Proto == protoAll || numbers[r.Proto] == is.proto)
 	}
 	return false
 }

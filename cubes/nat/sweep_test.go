@@ -212,8 +212,9 @@ func TestSessionsGoWithTheirRule(t *testing.T) {
 			{internal: "10.9.0.1:2", external: "192.0.2.1:1024", origin: originMasquerade},
 			{internal: "10.0.0.9:2", external: "203.0.113.9:2", origin: originDnat, rule: 3},
 			{internal: "10.0.0.8:8085", external: "203.0.113.8:85", origin: originForwarding, rule: 4},
+			{internal: "10.0.0.8:8084", external: "203.0.113.8:84", origin: originForwarding, rule: 4, proto: unix.IPPROTO_UDP},
 		} {
-			p.proto, p.remote, p.state = unix.IPPROTO_TCP, remote, both
+			p.proto, p.remote, p.state = max(p.proto, unix.IPPROTO_TCP), remote, both
 			plant(t, tables, p)
 			p.remote, p.mapping = "0.0.0.0:0", true
 			plant(t, tables, p)
@@ -227,11 +228,12 @@ func TestSessionsGoWithTheirRule(t *testing.T) {
 	}{
 		{"a rule more", func() {
 			l.Action("n rule snat append", `{"internal-net":"10.0.0.1/32","external-ip":"203.0.113.77"}`)
-		}, 10},
-		{"a smaller pool", func() { l.Set("PATCH", "n rule snat entry 1 external-ip", `"203.0.113.2/31"`) }, 10},
-		{"a pool without one of them", func() { l.Set("PATCH", "n rule snat entry 1 external-ip", `"203.0.113.3"`) }, 8},
-		{"other ports", func() { l.Set("PATCH", "n rule port-forwarding entry 4 external-port-last", "86") }, 8},
-		{"ports without it", func() { l.Set("PATCH", "n rule port-forwarding entry 4 external-port-last", "84") }, 6},
+		}, 12},
+		{"a smaller pool", func() { l.Set("PATCH", "n rule snat entry 1 external-ip", `"203.0.113.2/31"`) }, 12},
+		{"a pool without one of them", func() { l.Set("PATCH", "n rule snat entry 1 external-ip", `"203.0.113.3"`) }, 10},
+		{"other ports", func() { l.Set("PATCH", "n rule port-forwarding entry 4 external-port-last", "86") }, 10},
+		{"ports without it", func() { l.Set("PATCH", "n rule port-forwarding entry 4 external-port-last", "84") }, 8},
+		{"another protocol", func() { l.Set("PATCH", "n rule port-forwarding entry 4 proto", `"tcp"`) }, 6},
 		{"another host", func() { l.Set("PATCH", "n rule dnat entry 3 internal-ip", `"10.0.0.10"`) }, 4},
 		{"another address of the netdev", func() {
 			l.Lab.Run("ip", "addr", "add", "192.0.2.2/24", "dev", "veth1")
