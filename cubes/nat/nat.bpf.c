@@ -369,11 +369,11 @@ PCN_INLINE int nat_packet(struct CTXTYPE *ctx, struct pcn_md *md, const int egre
 	}
 	l3 = pcn_opaque(l3, proto) & 0x3f; /* one way on, however many tags there were */
 	if (proto == bpf_htons(ETH_P_IP)) {
-		nat_reach(ctx, l3 + 20 + 20);
+		nat_reach_ip(ctx, l3, 0);
 		return nat_ipv4(ctx, md, l3, egress);
 	}
 	if (proto == bpf_htons(ETH_P_IPV6)) {
-		nat_reach(ctx, l3 + 40 + 20);
+		nat_reach_ip(ctx, l3, 1);
 		return nat_ipv6(ctx, md, l3, egress);
 	}
 	return pcn_pkt_pass(ctx, md);

@@ -257,6 +257,20 @@ PCN_INLINE void *nat_header(struct CTXTYPE *ctx, __u32 at, __u32 length)
 	return header + length > pcn_data_end(ctx) ? NULL : header;
 }
 
+/* At TC, makes the headers of an IP packet readable, options and extension headers included. */
+PCN_INLINE void nat_reach_ip(struct CTXTYPE *ctx, __u32 l3, const int v6)
+{
+	__u32 len = l3 + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) + 20;
+
+	nat_reach(ctx, len);
+#ifdef PCN_TC
+	const __u8 *ip = nat_header(ctx, l3, sizeof(struct iphdr));
+
+	if (ip && (v6 ? pcn_ipv6_is_extension(ip[6]) : (ip[0] & 0xf) > 5))
+		nat_reach(ctx, len + (v6 ? PCN_IPV6_EXTENSIONS_MAX : 40));
+#endif
+}
+
 /* Writes the new address. `delta` is what it adds to checksums. */
 PCN_INLINE void nat_write_address(void *l3, const __be32 *addr, __u16 delta, const int egress,
 				  const int v6)

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nat
+
+// Frames of which the kernel keeps all but the Ethernet header in fragments of the buffer, as drivers that split headers
+// and data do: what is behind the first bytes has to be fetched before it can be read.
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
+)
+
+// sendSplit sends a frame of more than a page from a host, with nothing but the Ethernet header in the linear part.
+func sendSplit(host *netns.Node, frame []byte) error {
+	return host.Do(func() (err error) {
+		i, err := net.InterfaceByName(netns.Inner)
+		if err != nil {
+			return err
+		}
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, unix.Close(fd)) }()
+		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
+			return err
+		}
+		header := make([]byte, 10) // struct virtio_net_hdr
+		binary.NativeEndian.PutUint16(header[2:], 14)
+		return unix.Sendto(fd, append(header, frame...), 0, &unix.SockaddrLinklayer{Ifindex: i.Index})
+	})
+}
+
+func TestHeadersThatAreNotInTheLinearPart(t *testing.T) {
+	t.Parallel()
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
+		t.Run(strings.ToLower(string(typ)), func(t *testing.T) {
+			t.Parallel()
+			l := bpftest.New(t, bpftest.Options{Hosts: 2, Type: typ, Host: []netns.Option{netns.WithMTU(bpftest.LongestMTU(t, typ))}})
+			b := newBench(t, l, snat)
+			wires := l.Wires()
+			data := bytesOf(min(bpftest.LongestMTU(t, typ), 5000) - 300)
+			long := func(from string) raw {
+				headers := append([]byte{nextUDP, 15}, make([]byte, 126)...)
+				return outFrame(ip6(from, other6, 60, append(headers, udp(from, other6, 4000, 53, data)...)))
+			}
+			for _, s := range []step{
+				{"no options", false, outFrame(ip4(host, other, nextUDP, 9, 0, nil, udp(host, other, 4000, 53, data))),
+					outFrame(ip4(ours, other, nextUDP, 9, 0, nil, udp(ours, other, 4000, 53, data))), ""},
+				{"all options", false, outFrame(ip4(host, other, nextTCP, 9, 0, make([]byte, 40), tcp4(host, other, 4000, 53, 2, data))),
+					outFrame(ip4(ours, other, nextTCP, 9, 0, make([]byte, 40), tcp4(ours, other, 4000, 53, 2, data))), ""},
+				{"an extension header of 128 bytes", false, long(host6), long(ours6), ""},
+			} {
+				if err := sendSplit(l.Hosts[0], s.send.Bytes()); err != nil {
+					t.Fatal(err)
+				}
+				wires[1].Gets(s.want.Bytes())
+				if fates := b.Fates("n"); len(fates) > 0 {
+					t.Errorf("%s: %v", s.name, fates)
+				}
+			}
+		})
+	}
+}
