@@ -198,13 +198,8 @@ enum pcn_record_kind {
 #define PCN_RECORD_VLAN 1 /* flags: vlan_proto and vlan_tci hold */
 #define PCN_RECORD_EGRESS 2
 #define PCN_RECORD_XDP 4
-/* flags: what md.flags say of the packet; the port where it came in is in the upper half. */
-#define PCN_RECORD_TURNED 8
-#define PCN_RECORD_OFFERED 16
-#define PCN_RECORD_IN_PORT 16 /* shift */
-
-_Static_assert(PCN_MD_TURNED == PCN_RECORD_TURNED << 1 && PCN_MD_OFFERED == PCN_RECORD_OFFERED << 1,
-	       "the bits of md.flags, shifted by one");
+/* flags: those of md, but for the sessions, are in the upper half */
+#define PCN_RECORD_MD 16
 
 /* What comes up through the ring, 72 bytes before the packet. */
 struct pcn_record {

@@ -37,8 +37,7 @@ PCN_INLINE void fill(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_record *
 	r->port = EGRESS(who) ? md->out_port : md->in_port;
 	r->reason = md->reason;
 	r->flags = HOOK_FLAGS | (EGRESS(who) ? PCN_RECORD_EGRESS : 0) |
-		   (md->flags & (PCN_MD_TURNED | PCN_MD_OFFERED)) >> 1 |
-		   (__u32)md->in_port << PCN_RECORD_IN_PORT;
+		   (__u32)(md->flags & ~PCN_MD_TRACE) << PCN_RECORD_MD;
 	r->traffic_class = md->traffic_class;
 	r->hops = md->hops;
 	r->flow_hash = md->flow_hash;

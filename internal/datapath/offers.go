@@ -3,6 +3,7 @@
 package datapath
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/polycube/polycube/cube"
@@ -18,16 +19,6 @@ const (
 	takesConstant = "pcn_takes_offers"
 )
 
-// mayTurn tells whether transparent cubes may turn packets back to a standard cube.
-func (b *builder) mayTurn(n *Node) bool {
-	for _, p := range n.Ports {
-		if dev := b.g.Netdevs[p.Peer.Netdev]; len(p.Tcubes) > 0 || dev != nil && len(dev.Tcubes) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // takesOffers tells whether a transparent cube does.
 func (b *builder) takesOffers(id CubeID) bool {
 	programs, err := b.p.programsOf(b.g.Cubes[id], b.c.hook)
@@ -36,9 +27,14 @@ func (b *builder) takesOffers(id CubeID) bool {
 	})
 }
 
-// isLastTaker tells whether a transparent cube on a port takes offers and none further out does.
-func (b *builder) isLastTaker(at stacked) bool {
-	return b.takesOffers(at.chain[at.i]) && !slices.ContainsFunc(at.chain[at.i+1:], b.takesOffers)
+// addOffers tells a transparent cube on a port whose offers it may see, and whether they end behind it.
+func (b *builder) addOffers(lt *link.Cube, at stacked) {
+	programs, err := b.p.programsOf(b.g.Cubes[at.port.id], b.c.hook)
+	if err == nil && slices.ContainsFunc(programs, func(pr placed) bool { return pr.object.Reads(offersConstant) }) {
+		lt.OfferedBy = b.cube(at.port.id)
+		lt.LastTaker = b.takesOffers(at.chain[at.i]) && !slices.ContainsFunc(at.chain[at.i+1:], b.takesOffers)
+	}
+	fmt.Fprintf(&b.print, "offered %t %t\n", lt.OfferedBy != nil, lt.LastTaker)
 }
 
 // offersConstant lets a program know whether its offers reach anybody.

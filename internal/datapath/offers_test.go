@@ -54,6 +54,20 @@ func TestOfferedPacketsNeverLeave(t *testing.T) {
 	})
 }
 
+// TestToTheNextCubeAPacketIsLikeAnyOther: that it was turned is between a cube and those on its ports.
+func TestToTheNextCubeAPacketIsLikeAnyOther(t *testing.T) {
+	everywhere(t, func(t *testing.T, b *bench) {
+		c, taker, a, _, _ := b.offering()
+		next := b.cube("offering", 3, nil)
+		c.Ports[2].Peer = Peer{}
+		b.link(c, 2, next, 2)
+		taker.Constants = map[string]any{"offered": uint32(1)}
+		b.commit()
+		b.send(a, frame("turned, then sent"))
+		b.eventually(next, "no-offers", 1)
+	})
+}
+
 // TestATraceShowsOffers: each step of packets that come back and that are turned.
 func TestATraceShowsOffers(t *testing.T) {
 	in(t, append(hooksAndModes[:len(hooksAndModes):len(hooksAndModes)], settings[6], settings[7]), func(t *testing.T, b *bench) {
@@ -107,13 +121,13 @@ func TestOffersGoThroughTheSlowPath(t *testing.T) {
 		b.send(z, frame(""))
 		b.eventually(taker, "slowpath", 1)
 		rs := b.records()
-		if len(rs) != 1 || rs[0].cube != uint16(taker.ID) || rs[0].flags>>16 != 2 || rs[0].flags&(recordTurned|recordOffered) != recordOffered {
+		if len(rs) != 1 || rs[0].cube != uint16(taker.ID) || rs[0].flags>>16 != recordOffered|2<<recordFrom {
 			t.Errorf("records %+v, want one of an offered packet from port 2", rs)
 		}
 	})
 }
 
-const recordTurned, recordOffered = 8, 16
+const recordOffered, recordFrom = 0x20, 7
 
 // TestServicesThatOfferAreTriedSo: with the constant that their programs see where offers reach somebody.
 func TestServicesThatOfferAreTriedSo(t *testing.T) {

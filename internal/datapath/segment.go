@@ -102,8 +102,6 @@ func (b *builder) addCubes() error {
 		if err := b.addShadow(n); err != nil {
 			return err
 		}
-		lc.Turned = b.mayTurn(n)
-		fmt.Fprintf(&b.print, "turned %t\n", lc.Turned)
 	}
 	return nil
 }
@@ -246,7 +244,7 @@ func (b *builder) addStack(id CubeID) {
 		}
 		lt.NextIn = link.Next{Kind: link.ToPort, Cube: c, Port: at.port.port.Index}
 		lt.NextOut = link.Next{Kind: link.ToPeer, Cube: c, Port: at.port.port.Index}
-		lt.On, lt.LastTaker = c, b.isLastTaker(at)
+		b.addOffers(lt, at)
 	} else {
 		inward, outward = at.i+1, at.i-1
 		lt.Entry, b.c.egress = true, true

@@ -55,11 +55,15 @@ const (
 	flagVLAN   = 1
 	flagEgress = 2
 	flagXDP    = 4
-	// flagTurned and flagOffered are bits of md.flags, shifted by one; the port where the packet came in is above.
-	flagTurned   = 8
-	flagOffered  = 16
-	inPortShift  = 16
-	mdFlagsShift = 1
+	// mdShift is where those of md begin.
+	mdShift = 16
+)
+
+// What md.flags say: PCN_MD_TURNED, PCN_MD_OFFERED and PCN_MD_FROM.
+const (
+	mdTurned  = 0x10
+	mdOffered = 0x20
+	mdFrom    = 7
 )
 
 // md is struct pcn_md.
@@ -197,15 +201,15 @@ func (r *record) packet(body, buf []byte, p *cube.PacketIn, m *Meta) {
 			Netdev:   int(r.ifindex),
 			FlowHash: r.flowHash,
 			Tenant:   r.tenant,
-			Turned:   r.flags&flagTurned != 0,
-			Offered:  r.flags&flagOffered != 0,
+			Turned:   r.flags>>mdShift&mdTurned != 0,
+			Offered:  r.flags>>mdShift&mdOffered != 0,
 		},
 		Offload: cube.Offload{GSOSize: uint16(r.gsoSize), GSOSegs: uint16(r.gsoSegs)},
 		Length:  int(r.len) + n - len(body),
 		Data:    buf[:n:n],
 	}
 	if p.Trip.Offered {
-		p.Trip.OfferedFrom = uint16(r.flags >> inPortShift)
+		p.Trip.OfferedFrom = uint16(r.flags >> (mdShift + mdFrom))
 	}
 	if r.flags&flagEgress != 0 {
 		p.Direction = cube.Egress

@@ -44,7 +44,7 @@ type skb struct {
 }
 
 var someMD = md{InPort: 3, OutPort: 5, Reason: 40, Hops: 9, TrafficClass: 0xdeadbeef, FlowHash: 0x12345678, Tenant: 77,
-	MD: [4]uint32{1, 0x80000002, 3, 0xffffffff}, PassIfindex: 4711, Flags: 0x30}
+	MD: [4]uint32{1, 0x80000002, 3, 0xffffffff}, PassIfindex: 4711, Flags: 0x30 | 3<<7}
 
 // someTrip is that of a packet with someMD.
 var someTrip = cube.Trip{Hops: 9, Netdev: 4711, FlowHash: 0x12345678, Tenant: 77, Turned: true, Offered: true, OfferedFrom: 3}

@@ -120,13 +120,7 @@ func (t *Tap) fill(target Target, p *cube.PacketOut, m Meta) {
 		Cube:   target.Cube,
 		Target: target.Kind,
 	}
-	if p.Trip.Turned {
-		to.MD.Flags |= flagTurned << mdFlagsShift
-	}
-	if p.Trip.Offered {
-		to.MD.Flags |= flagOffered << mdFlagsShift
-		to.MD.InPort = p.Trip.OfferedFrom
-	}
+	to.MD.Flags = target.flags(p.Trip)
 	switch target.Kind {
 	case ToRX, ToIn, ToInNext:
 		to.MD.InPort = p.Port
@@ -139,6 +133,18 @@ func (t *Tap) fill(target Target, p *cube.PacketOut, m Meta) {
 		to.MD.MD = [4]uint32{} // they are the cube's own, and the next program is another cube's
 	}
 	atomic.StoreUint32(&t.down.State, downSet)
+}
+
+// flags are those that a packet has where it enters: one that comes in may have been turned, one that leaves may be on
+// offer, and a standard cube may get what it offered.
+func (t Target) flags(trip cube.Trip) (flags uint16) {
+	if trip.Turned && (t.Kind == ToRX || t.Kind == ToIn || t.Kind == ToInNext) {
+		flags |= mdTurned
+	}
+	if trip.Offered && (t.Kind == ToRX || t.Kind == ToOut || t.Kind == ToOutNext) {
+		flags |= mdOffered | trip.OfferedFrom<<mdFrom
+	}
+	return flags
 }
 
 // wait says whether writes may wait, which they never have to here. If not, the kernel runs the TAP's XDP program natively

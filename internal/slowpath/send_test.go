@@ -157,10 +157,7 @@ func TestPacketsGoDownWithTheirMetadata(t *testing.T) {
 				if c.target.Kind != ToInNext && c.target.Kind != ToOutNext { // there the words are another cube's
 					c.want.MD = words
 				}
-				c.want.Flags = 0x30
-				if c.target.Kind == ToTX || c.target.Kind == ToOut || c.target.Kind == ToOutNext {
-					c.want.InPort = someTrip.OfferedFrom // where it goes back to if nobody turns it
-				}
+				c.want.Flags = map[uint16]uint16{ToRX: 0x30 | 3<<7, ToIn: 0x10, ToInNext: 0x10, ToOut: 0x20 | 3<<7, ToOutNext: 0x20 | 3<<7}[c.target.Kind]
 				// Entering is a hop.
 				c.want.Hops, c.want.FlowHash, c.want.Tenant, c.want.PassIfindex = someTrip.Hops+1, 0x12345678, 77, 4711
 				if err := l.Send(c.target, &c.out, from(1)); err != nil {

@@ -29,9 +29,11 @@ _Static_assert(sizeof(struct pcn_md) == 64, "md is 64 bytes");
 
 /* Internal: in md.flags, the sessions that follow the packet. */
 #define PCN_MD_TRACE 0xf
-/* Internal: in md.flags, what pcn_turned and pcn_offered tell. */
+/* Internal: in md.flags, what pcn_turned and pcn_offered tell, and, shifted, the port where the cube that offers
+ * received the packet. */
 #define PCN_MD_TURNED 0x10
 #define PCN_MD_OFFERED 0x20
+#define PCN_MD_FROM 7
 
 /* What a program returns. Any other value drops the packet as `bad-verdict`. */
 enum pcn_verdict {

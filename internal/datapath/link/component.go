@@ -62,12 +62,11 @@ type Cube struct {
 	Shadow, Span bool
 	// NextIn and NextOut say where a transparent cube's packets go on.
 	NextIn, NextOut Next
-	// Turned is true for a standard cube that packets may come back to: transparent cubes are on its ports, or on the netdevs
-	// behind. Offers is true if its programs may offer packets to them.
-	Turned, Offers bool
-	// On is the standard cube on whose port a transparent cube is, nil for one on a netdev. LastTaker is set for the
-	// outermost of the port that takes offers.
-	On        *Cube
+	// Offers is true for a standard cube whose programs may offer packets to the transparent cubes of a port.
+	Offers bool
+	// OfferedBy is the standard cube on whose port a transparent cube is, if its programs know offers. LastTaker is set for
+	// the outermost transparent cube of the port that takes offers.
+	OfferedBy *Cube
 	LastTaker bool
 	// Programs by direction, in ascending order of their indexes; empty for those of the object
 	// alone: Ingress and Egress, with index 0.

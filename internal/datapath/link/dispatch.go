@@ -191,7 +191,7 @@ func txLabel(at place) string {
 func (g *generator) ports(at place) {
 	for _, p := range at.cube.Ports {
 		b := g.block("port.%d.%d.%d", at.cube.ID, p.Index, at.sweep)
-		g.unflag(b, at.cube)
+		g.unflag(b)
 		if len(p.Tcubes) > 0 {
 			scrub(b, at.cube)
 			g.jumpTo(b, at, entrance(p.Tcubes[0], cube.Egress), turnCross)

@@ -18,8 +18,11 @@ import (
 const (
 	verdictOffer = 9
 	targetOffer  = 7
-	// mdTurned and mdOffered are PCN_MD_TURNED and PCN_MD_OFFERED.
+	// PCN_MD_TURNED, PCN_MD_OFFERED and PCN_MD_FROM, the port where the cube received what it offers. md.flags are the
+	// framework's, and put back behind a cube that may have written to them.
 	mdTurned, mdOffered = 0x10, 0x20
+	mdFrom              = 7
+	mdTrace             = 0xf
 )
 
 func offerLabel(at place) string { return fmt.Sprintf("offer.%d.%d", at.cube.ID, at.sweep) }
@@ -32,24 +35,24 @@ func offeredLabel(c *Cube) string {
 	return first(c, cube.Ingress).String()
 }
 
-// flag sets a bit of md.flags that says how the packet came here, and clears the others.
-func flag(b *block, bit int32) {
+// flag sets what md.flags say beside tracing.
+func flag(b *block, bits int32) {
 	b.load(asm.R1, asm.R10, mdFlags, asm.Half)
-	b.add(asm.And.Imm(asm.R1, ^(mdTurned | mdOffered)))
-	if bit != 0 {
-		b.add(asm.Or.Imm(asm.R1, bit))
+	b.add(asm.And.Imm(asm.R1, mdTrace))
+	if bits != 0 {
+		b.add(asm.Or.Imm(asm.R1, bits))
 	}
 	b.store(asm.R10, mdFlags, asm.R1, asm.Half)
 }
 
-// unflag clears those bits where a packet leaves a standard cube by a port that is code.
-func (g *generator) unflag(b *block, c *Cube) {
-	if g.role == OnResume && (c.Turned || c.Offers) {
+// unflag clears that where a packet leaves a standard cube by a port that is code: to the next cube it is like any other.
+func (g *generator) unflag(b *block) {
+	if g.role == OnResume {
 		flag(b, 0)
 	}
 }
 
-// ifOffered jumps to a label if the packet was offered.
+// ifOffered jumps to a label if the packet was offered; R1 has the flags then.
 func ifOffered(b *block, label string) {
 	b.load(asm.R1, asm.R10, mdFlags, asm.Half)
 	b.add(asm.JSet.Imm(asm.R1, mdOffered, label))
@@ -65,6 +68,9 @@ func (g *generator) offer(at place) {
 	b := g.block("%s", offerLabel(at))
 	scrub(b, c)
 	flag(b, mdOffered)
+	b.load(asm.R2, asm.R10, mdInPort, asm.Half)
+	b.add(asm.LSh.Imm(asm.R2, mdFrom), asm.Or.Reg(asm.R1, asm.R2))
+	b.store(asm.R10, mdFlags, asm.R1, asm.Half)
 	g.left(b, asm.R1, mdOutPort)
 	var to []branch
 	for _, p := range c.Ports {
@@ -75,16 +81,18 @@ func (g *generator) offer(at place) {
 	b.choose(asm.R1, to, g.turn(turn{entrance(c, cube.Ingress), turnCall}))
 }
 
-// declined emits where a packet that is offered goes back to its cube: behind the last transparent cube that takes offers,
-// and, whatever changed meanwhile, before it would leave the port.
+// declined emits where a packet that is offered goes back to its cube, on the port where it came in: behind the last
+// transparent cube that takes offers, and, whatever changed meanwhile, before it would leave the port.
 func (g *generator) declined(b *block, at place, n Next) {
 	c := at.cube
-	if g.role != OnResume || at.dir != cube.Egress || c.On == nil || !c.LastTaker && n.Kind != ToPeer {
+	if g.role != OnResume || at.dir != cube.Egress || c.OfferedBy == nil || !c.LastTaker && n.Kind != ToPeer {
 		return
 	}
 	back := &block{label: fmt.Sprintf("declined.%d.%d", c.ID, at.sweep)}
+	back.add(asm.RSh.Imm(asm.R1, mdFrom)) // the flags
+	back.store(asm.R10, mdInPort, asm.R1, asm.Half)
 	scrub(back, c)
-	back.jump(g.turn(turn{entrance(c.On, cube.Ingress), turnCall}))
+	back.jump(g.turn(turn{entrance(c.OfferedBy, cube.Ingress), turnCall}))
 	g.cold = append(g.cold, back)
 	ifOffered(b, back.label)
 }

@@ -5,6 +5,8 @@ package link
 import (
 	"slices"
 	"testing"
+
+	"github.com/cilium/ebpf/asm"
 )
 
 // offering is a cube with a port behind three transparent cubes, of which the middle one takes offers, and one without. The
@@ -15,10 +17,10 @@ func offering() (g *graph, taken, other *Port) {
 	taken, _ = g.link(1, 2)
 	other, _ = g.link(1, 2)
 	for range 3 {
-		g.gate(c, taken).On = c
+		g.gate(c, taken).OfferedBy = c
 	}
-	g.gate(c, other).On = c
-	c.Turned, c.Offers, taken.Takes = true, true, true
+	g.gate(c, other).OfferedBy = c
+	c.Offers, taken.Takes = true, true
 	taken.Tcubes[1].LastTaker = true
 	taken.Tcubes[1].Object.Functions[Egress] = scripted(Egress)
 	return g, taken, other
@@ -61,6 +63,19 @@ func TestOffersReachWhoTakesThemAndComeBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAnOfferComesBackToTheRightPort: whatever a cube on the way wrote to md.in_port.
+func TestAnOfferComesBackToTheRightPort(t *testing.T) {
+	g, taken, _ := offering()
+	taken.Tcubes[0].Object.Functions[Egress] = body(Egress,
+		asm.Mov.Imm(asm.R3, 77), asm.StoreMem(asm.R2, mdInPort-offMD, asm.R3, asm.Half), asm.Mov.Imm(asm.R0, verdictPass), asm.Return())
+	inBothModes(t, g, func(t *testing.T, m *machine) {
+		m.run(OnIngress, 1, verdictOffer<<16|uint64(taken.Index), verdictPass<<16, send(netdevPort))
+		if last := m.ports[len(m.ports)-1]; last != netdevPort {
+			t.Errorf("it came back on port %d, want %d", last, netdevPort)
+		}
+	})
 }
 
 // TestOnlyResumeProgramsLookAtOffers: what is received from a netdev and forwarded pays nothing.
