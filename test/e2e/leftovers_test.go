@@ -85,23 +85,23 @@ func (m *machine) comeAndGo(round int) {
 	}
 }
 
-// settled is the inventory once what is freed in the background is freed: looks in a row that agree for two seconds, since
-// a busy machine can leave garbage alone for longer than it takes to look a few times.
+// calm is how long nothing changes when what is freed in the background is freed: a busy machine can leave garbage alone for
+// longer than it takes to look a few times.
+const calm = 2 * time.Second
+
+// settled is the inventory once what is freed in the background is freed.
 func (d *daemon) settled() inventory {
 	d.t.Helper()
-	last, same := d.Inventory(), 0
+	last, since := d.Inventory(), time.Now()
 	netns.Eventually(d.t, patience, func() error {
 		<-time.After(100 * time.Millisecond)
 		now := d.Inventory()
-		memory := now.RSS
-		if now.RSS = last.RSS; now == last {
-			same++
-		} else {
-			same = 0
-		}
-		now.RSS = memory
+		was := last
 		last = now
-		if same < 20 {
+		if was.RSS = now.RSS; now != was {
+			since = time.Now()
+		}
+		if time.Since(since) < calm {
 			return fmt.Errorf("still changing: %v", now)
 		}
 		return nil
