@@ -88,7 +88,7 @@ func flapsOf(index int) (uint32, error) {
 	req.AddData(msg)
 	msgs, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
 	if err != nil || len(msgs) == 0 {
-		return 0, err
+		return 0, absent(err)
 	}
 	n, _ := flapsIn(msgs[0])
 	return n, nil
@@ -113,7 +113,7 @@ func (e entry) lasting() bool {
 	return e.scope < unix.RT_SCOPE_LINK && !e.prefix.Addr().IsLinkLocalUnicast() && e.flags&passing == 0
 }
 
-// addressesOf lists the addresses of a device. The kernel is asked for those alone: there may be thousands of devices.
+// addressesOf lists the addresses of a device, or returns ErrNotFound. The kernel is asked for those alone: there may be thousands of devices.
 func addressesOf(index int) ([]entry, error) {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -132,7 +132,7 @@ func addressesOf(index int) ([]entry, error) {
 		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWADDR)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("addresses: %w", err)
+		return nil, fmt.Errorf("addresses: %w", absent(err))
 	}
 	var out []entry
 	for _, m := range msgs {

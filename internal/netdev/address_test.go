@@ -55,6 +55,21 @@ func newDressLab(t *testing.T) *netns.Lab {
 	return lab
 }
 
+// TestADeviceThatWentIsNotFound: by whatever it is asked for, once its index is known.
+func TestADeviceThatWentIsNotFound(t *testing.T) {
+	lab := netns.NewLab(t)
+	const none = 1 << 20
+	lab.Must(func() error {
+		if _, err := addressesOf(none); !errors.Is(err, ErrNotFound) {
+			t.Errorf("its addresses: %v", err)
+		}
+		if _, err := flapsOf(none); !errors.Is(err, ErrNotFound) {
+			t.Errorf("its carrier: %v", err)
+		}
+		return Put(none, Dress{MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Add: prefixesOf("198.18.7.1/24"), Remove: prefixesOf("198.18.7.2/24")})
+	})
+}
+
 func TestAddressesThatAreOursAreToldFromOthers(t *testing.T) {
 	lab := newDressLab(t)
 	lab.Run("ip", "addr", "add", "198.18.7.1/24", "dev", "a0")

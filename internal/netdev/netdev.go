@@ -179,6 +179,14 @@ func linkByName(name string) (netlink.Link, error) {
 	return l, nil
 }
 
+// absent gives the kernel's error for a device that went since it was found the meaning of one that was not found.
+func absent(err error) error {
+	if errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return err
+}
+
 // infoOf converts all but the addresses and the speed, which are separate messages.
 func infoOf(l netlink.Link) Info {
 	a := l.Attrs()

@@ -99,6 +99,9 @@ func (t *txn) adopt(rec *record) error {
 			continue
 		}
 		look, err := t.m.netdevs.Look(p.peer)
+		if errors.Is(err, netdev.ErrNotFound) {
+			continue // it has just gone: the port meets it when it is back
+		}
 		if err != nil {
 			return fmt.Errorf("netdev %s: %w", p.peer, err)
 		}
@@ -173,7 +176,13 @@ func (t *txn) alignCube(rec *record) error {
 			t.undress(p)
 			continue
 		}
-		if err := t.dress(p, want); err != nil {
+		err := t.dress(p, want)
+		if errors.Is(err, netdev.ErrNotFound) {
+			delete(t.next.aligned, p.peer) // it has just gone, with all that it was given
+			p.ownMAC = ""
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("port %s of %s: netdev %s cannot be given what the port has, align=port-follows-netdev leaves it alone: %w",
 				p.name, rec.name, p.peer, err)
 		}
