@@ -47,7 +47,7 @@ func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 		again, err := ch.build(ctx, w)
 		if err != nil {
 			ch.drop()
-			return nil, p.unpinned(err)
+			return nil, g.gone(p.unpinned(err))
 		}
 		if !again {
 			return ch, nil
@@ -163,7 +163,7 @@ func (ch *change) Commit() error {
 	if err := ch.effect(&u); err != nil {
 		err = errors.Join(err, u.run())
 		ch.drop()
-		return p.unpinned(err)
+		return ch.g.gone(p.unpinned(err))
 	}
 	ch.finish()
 	return nil

@@ -44,8 +44,7 @@ func (t *txn) carryOut() error {
 	if err := t.changePrograms(plans); err != nil {
 		return err
 	}
-	t.graph = t.nextGraph()
-	change, err := t.prepareGraph()
+	change, err := t.prepareStanding()
 	if err != nil {
 		return err
 	}
@@ -324,7 +323,7 @@ func (t *txn) commitGraph(change Change) error {
 		return nil
 	}
 	before := t.m.graph
-	err := guard(change.Commit)
+	err := t.commitStanding(change)
 	if err == nil {
 		t.m.graph = t.graph
 	} else if p := (*panicError)(nil); errors.As(err, &p) {

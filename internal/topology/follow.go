@@ -40,7 +40,7 @@ func (m *Manager) NetdevEvents(events []netdev.Event) {
 			m.seen[e.Info.Name] = true
 		case netdev.Removed:
 			b.removed[e.Info.Index] = true
-			b.gone(e.Info.Name, e.Info.Index, "it was deleted or moved to another namespace")
+			b.gone(e.Info.Name, e.Info.Index, deleted)
 		case netdev.Synced:
 			m.missing(b)
 		}

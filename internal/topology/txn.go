@@ -59,6 +59,8 @@ type txn struct {
 	// meets are the ports, or the cubes with all of theirs, whose netdevs have appeared or that were stated anew.
 	meets map[place]bool
 	graph *datapath.Graph
+	// lost are netdevs that went while the transaction ran.
+	lost []string
 	// held are the units whose gate the transaction has: from the first call of a cube's code until the end, so that the
 	// data plane is locked after the last wait for a handler (see programs.go).
 	held map[*unit]bool
@@ -316,6 +318,7 @@ func (t *txn) publish() {
 	t.finishShadows()
 	t.notify()
 	t.announce()
+	t.tellOfLost()
 	t.giveBack()
 }
 
