@@ -8,9 +8,11 @@
 /* Makes the metadata so long: 0, or negative. Pointers into the packet are invalid then. */
 PCN_INLINE long resize_meta(struct xdp_md *ctx, int size)
 {
-	int has = pcn_data(ctx) - (void *)(long)ctx->data_meta;
+	/* Where there can be no metadata it is said to begin behind the data. */
+	int has = pcn_data(ctx) - (void *)(long)ctx->data_meta, none = has >> 31;
 
-	return bpf_xdp_adjust_meta(ctx, (has > 0 ? has : 0) - size);
+	asm volatile("" : "+r"(none)); /* no branch, of which the verifier would go both ways */
+	return bpf_xdp_adjust_meta(ctx, (has & ~none) - size);
 }
 #endif
 
