@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	_ "github.com/polycube/polycube/cubes/all" // what ships
 	"github.com/polycube/polycube/test/bpftest"
@@ -85,7 +86,7 @@ type step struct {
 func (g *gateway) steps(steps ...step) {
 	g.t.Helper()
 	for _, s := range steps {
-		out, got := g.RunBytes(s.in, s.send)
+		out, got := g.run(s)
 		want := bpftest.Outcome{Verdict: "send", Sent: "gw:" + s.port}
 		if slices.Contains(strings.Fields(out.Sent), want.Sent) {
 			out.Sent = want.Sent // the router sends packets of its own meanwhile
@@ -103,6 +104,18 @@ func (g *gateway) steps(steps ...step) {
 		}
 		if !slices.Equal(got, s.want) {
 			g.t.Errorf("%s:\n got %x\nwant %x", s.name, got, s.want)
+		}
+	}
+}
+
+// run sends a step's frame. What the router announces meanwhile is dropped by the outermost cube of TestOtherCubesOnThePort, so
+// the frame is sent again until nothing is: were the frame shown to that cube, it would be dropped each time.
+func (g *gateway) run(s step) (out bpftest.Outcome, got []byte) {
+	g.t.Helper()
+	for until := time.Now().Add(bpftest.Patience); ; <-time.After(20 * time.Millisecond) {
+		out, got = g.RunBytes(s.in, s.send)
+		if !strings.Contains(out.Fate, "outer egress-drop") || time.Now().After(until) {
+			return out, got
 		}
 	}
 }
