@@ -207,7 +207,9 @@ func (f *flaps) draw() model.Op {
 				{Verb: model.SetPeer, At: at}, {Verb: model.DelPort, At: at}}[r.IntN(6)]
 		}
 		o := f.g.Next(f.world)
-		touches := func(word string) bool { return slices.Contains(steady, word) || word == "c0" || strings.HasPrefix(word, "c0:") }
+		touches := func(word string) bool {
+			return slices.Contains(steady, word) || word == "c0" || strings.HasPrefix(word, "c0:")
+		}
 		if o.OnDaemon() || o.OnNetdev() || o.Verb == model.DelEntry || touches(o.Cube) || touches(o.At) || touches(o.To) {
 			continue
 		}
@@ -240,4 +242,3 @@ func (f *flaps) change(o model.Op) {
 		f.refused++
 	}
 }
-
