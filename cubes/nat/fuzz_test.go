@@ -2,149 +2,149 @@
 
 package nat
 
-// Packets that nobody meant: each has a fate, and checksums that were right are right behind.
+// Random packets and changes at TC and at native XDP, held to an oracle: each packet has one fate, which is the one that it
+// has to have, and the tables are those of the sessions that there are. A sequence that fails is made as short as can be.
 
 import (
 	"bytes"
-	"math/rand/v2"
+	"fmt"
+	"maps"
+	"math"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/pace"
 	"github.com/polycube/polycube/test/repeat"
 )
 
-// noise makes packets: whole ones, cut ones, and ones with changed bytes.
-type noise struct{ *rand.Rand }
-
-func (r noise) pick(of ...string) string { return of[r.IntN(len(of))] }
-
-// inner is an IP packet between two ends; both families have the same protocols.
-func (r noise) inner(from, to string, v6 bool) []byte {
-	wrap := func(proto byte, l4 []byte) []byte {
-		if !v6 {
-			return plain4(from, to, proto, l4)
-		}
-		if r.IntN(4) == 0 {
-			proto, l4 = nextHopByHop, append(extension(proto), l4...)
-		}
-		return ip6(from, to, proto, l4)
-	}
-	ports := [...]uint16{53, 80, 4000, 4001, 0, 65535}
-	sport, dport, data := ports[r.IntN(len(ports))], ports[r.IntN(len(ports))], bytesOf(r.IntN(70))
-	switch r.IntN(6) {
-	case 0:
-		if !v6 {
-			return wrap(nextTCP, tcp4(from, to, sport, dport, byte(r.IntN(64)), data))
-		}
-		fallthrough
-	case 1:
-		return wrap(nextUDP, udp(from, to, sport, dport, data))
-	case 2:
-		kind := byte(r.IntN(20))
-		if v6 {
-			return wrap(nextICMPv6, icmp6(from, to, byte(r.IntN(6)+126), 0, r.Uint32(), data))
-		}
-		return wrap(nextICMP, icmp(kind, 0, r.Uint32(), data))
-	case 3:
-		return wrap(byte(r.IntN(256)), data)
-	case 4:
-		if v6 {
-			return ip6(from, to, nextFragment, append(fragment6(nextUDP, uint16(r.IntN(3)*8|r.IntN(2)), 7), udp(from, to, sport, dport, data)...))
-		}
-		return ip4(from, to, nextUDP, 7, uint16(r.IntN(2)<<13|r.IntN(3)), make([]byte, 4*r.IntN(11)), udp(from, to, sport, dport, data))
-	}
-	about := r.inner(to, from, v6)
-	about = about[:min(len(about), 28+r.IntN(100))]
-	if v6 {
-		return wrap(nextICMPv6, icmp6(from, to, byte(1+r.IntN(4)), 0, 0, about))
-	}
-	return wrap(nextICMP, icmp([...]byte{3, 4, 5, 11, 12}[r.IntN(5)], 0, 0, about))
+// fuzzing is how much is done.
+type fuzzing struct {
+	sequences, length int
+	until             time.Time
+	forShrinking      time.Duration
 }
 
-func (r noise) frame(in bool) (frame raw, whole bool) {
-	v6 := r.IntN(3) == 0
-	from, to := r.pick(host, "10.0.0.8", "10.9.0.1", ours), r.pick(other, "198.51.100.2", ours, "203.0.113.2")
-	if v6 {
-		from, to = r.pick(host6, "fd00::8", ours6, "fe80::1"), r.pick(other6, "2001:db8:9::2", ours6, "ff02::1")
+func howMuch() fuzzing {
+	switch {
+	case os.Getenv("POLYCUBE_SOAK") != "":
+		return fuzzing{math.MaxInt, 1500, time.Now().Add(time.Hour), 10 * time.Minute}
+	case pace.Slow():
+		return fuzzing{1, 150, time.Now().Add(time.Hour), time.Minute}
 	}
-	make := outFrame
-	if in {
-		from, make = to, inFrame
-		to = r.pick(ours, "203.0.113.2", host)
-		if v6 {
-			to = r.pick(ours6, "2001:db8::2", host6)
-		}
-	}
-	frame, whole = make(r.inner(from, to, v6)), true
-	switch r.IntN(4) {
-	case 0:
-		head := map[bool]int{false: 34, true: 54}[v6] // shorter ones a test run does not take
-		frame, whole = frame[:head+r.IntN(len(frame)-head+1)], false
-	case 1:
-		for range 1 + r.IntN(4) {
-			frame[14+r.IntN(min(len(frame)-14, 60))] = byte(r.Uint32())
-		}
-		whole = false
-	}
-	return frame, whole
+	return fuzzing{5, 400, time.Now().Add(time.Hour), 30 * time.Second}
 }
 
-func TestFuzzedPacketsHaveAFate(t *testing.T) {
-	const config = `{"behaviour":{"filtering":"address-dependent"},"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"},
-		{"id":2,"internal-net":"fd00::/64","external-ip":"2001:db8::1"}]},
-		"dnat":{"entry":[{"id":1,"external-ip":"203.0.113.2","internal-ip":"10.0.0.8"},{"id":2,"external-ip":"2001:db8::2","internal-ip":"fd00::8"}]},
-		"port-forwarding":{"entry":[{"id":1,"external-ip":"203.0.113.1","external-port":80,"internal-ip":"10.0.0.7","internal-port":8080}]}}}`
-	reasons := "malformed filtered no-session endpoint-taken fragment-without-first icmp-unrelated protocol"
-	seed, times := repeat.Seed(t), 400
-	if os.Getenv("POLYCUBE_SOAK") != "" {
-		times = 50000
+// rigs are where each sequence is done.
+var rigs = []struct {
+	typ  cube.Type
+	live bool
+}{{cube.TypeTC, false}, {cube.TypeXDPDRV, false}, {cube.TypeXDPDRV, true}}
+
+func TestRandomPackets(t *testing.T) {
+	t.Parallel()
+	much, seed := howMuch(), repeat.Seed(t)
+	all := make([]*rig, len(rigs))
+	for i, where := range rigs {
+		all[i] = newRig(t, where.typ, where.live)
 	}
-	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
-		b, r := newBench(t, l, config), noise{rand.New(rand.NewPCG(seed, 1))}
-		through, dropped := 0, 0
-		for range times {
-			in := r.IntN(2) == 0
-			frame, whole := r.frame(in)
-			dev := map[bool]string{false: "veth1", true: "veth2"}[in]
-			out, got := b.RunBytes(dev, frame)
-			switch {
-			case out.Verdict == "drop":
-				dropped++
-				if why := strings.TrimPrefix(out.Fate, "n "); !strings.Contains(reasons, why) {
-					t.Fatalf("seed %d: %x: %+v", seed, []byte(frame), out)
-				}
-			case out.Verdict != "send" || len(got) != len(frame):
-				t.Fatalf("seed %d: %x: %+v\n%x", seed, []byte(frame), out, got)
-			default:
-				through++
-				b.harmless(seed, frame, got, whole)
+	alike := 0
+	for n := 0; n < much.sequences && time.Now().Before(much.until); n++ {
+		ops, start := drawOps(seed+uint64(n), much.length), drawBehaviour(seed+uint64(n))
+		errs := make([]error, len(all))
+		var doing sync.WaitGroup
+		for i, r := range all {
+			doing.Go(func() { errs[i] = r.run(start, ops) })
+		}
+		doing.Wait()
+		for i, err := range errs {
+			if err != nil {
+				t.Fatalf("%s=%d: %v\n\n%s", repeat.Variable, seed+uint64(n), err, all[i].shrink(start, ops, time.Now().Add(much.forShrinking)))
 			}
 		}
-		if through < times/10 || dropped < times/10 {
-			t.Errorf("seed %d: %d went through, %d were dropped", seed, through, dropped)
+		for _, r := range all[1:] {
+			n, err := compareTrails(all[0], r)
+			if alike += n; err != nil {
+				t.Fatalf("%s=%d: %v", repeat.Variable, seed+uint64(n), err)
+			}
 		}
+	}
+	packets := 0
+	for _, r := range all {
+		t.Logf("%s:\n%s", r.name, r.summary())
+		packets = max(packets, r.packets())
+	}
+	t.Logf("%d packets were compared", alike)
+	if alike < packets {
+		t.Errorf("of %d packets, %d were compared with others of two: the hooks differ too much to prove anything", packets, alike)
+	}
+}
+
+// shrink makes a sequence that failed short, and returns what happens in it.
+func (r *rig) shrink(start Behaviour, ops []op, until time.Time) string {
+	r.patience = pace.Stretch(2 * time.Second)
+	defer func() { r.patience = 4 * bpftest.Patience }()
+	ops = ops[:slices.IndexFunc(ops, func(o op) bool { return o.id == r.doing.id })+1]
+	err := r.run(start, ops)
+	if err == nil {
+		return "it did not happen again"
+	}
+	ops = slices.DeleteFunc(ops, func(o op) bool { // it was about a packet that did not come out
+		return slices.Contains(packets, o.verb) && !slices.ContainsFunc(r.trail, func(e trace) bool { return e.id == o.id })
 	})
+	short := repeat.Shrink(ops, until, func(some []op) bool { return r.run(start, some) != nil })
+	if again := r.run(start, short); again != nil {
+		err = again
+	}
+	lines := []string{fmt.Sprintf("%d of %d operations are enough, from %s on:", len(short), len(ops), start.body())}
+	for _, o := range short {
+		at := slices.IndexFunc(r.trail, func(e trace) bool { return e.id == o.id })
+		if at < 0 {
+			lines = append(lines, o.String())
+		} else {
+			lines = append(lines, r.trail[at].String())
+		}
+	}
+	return strings.Join(lines, "\n") + "\nthey end with: " + err.Error()
 }
 
-// harmless fails the test if a packet lost a right checksum, or changed where no NAT has business.
-func (b *bench) harmless(seed uint64, was, is []byte, whole bool) {
-	b.t.Helper()
-	if whole && !bytes.Equal(was, is) {
-		offset := uint16(0)
-		if was[12] == 0x08 {
-			offset = uint16(was[20])<<8 | uint16(was[21])
+// compareTrails holds what two did with the same frames against each other, where both had to do the same. It returns how
+// many these were.
+func compareTrails(a, b *rig) (alike int, err error) {
+	find := func(e trace) int {
+		return slices.IndexFunc(b.trail, func(f trace) bool { return f.id == e.id && bytes.Equal(f.frame, e.frame) && f.want == e.want })
+	}
+	for _, e := range a.trail {
+		at := find(e)
+		if at < 0 {
+			continue
 		}
-		v6plain := was[12] != 0x08 && was[20] != nextHopByHop && was[20] != nextFragment
-		if offset == 0 && (was[12] == 0x08 || v6plain) && checked(was) == nil {
-			if err := checked(is); err != nil {
-				b.t.Errorf("seed %d: %v\nfrom %x\n  to %x", seed, err, was, is)
-			}
+		alike++
+		if f := b.trail[at]; f.fate != e.fate || !bytes.Equal(f.got, e.got) && e.fate[:2] == "f:" {
+			return alike, fmt.Errorf("%s and %s do not do the same:\n%s\n%s", a.name, b.name, e, f)
 		}
 	}
-	// Addresses, ports, checksums, and what is inside of an error: nothing else changes.
-	if !bytes.Equal(was[12:22], is[12:22]) {
-		b.t.Errorf("seed %d: a header changed\nfrom %x\n  to %x", seed, was, is)
+	return alike, nil
+}
+
+// packets is how many there were.
+func (r *rig) packets() (all int) {
+	for _, n := range r.ends {
+		all += n
 	}
+	return all
+}
+
+// summary says how packets ended.
+func (r *rig) summary() string {
+	var lines []string
+	for _, k := range slices.Sorted(maps.Keys(r.ends)) {
+		lines = append(lines, fmt.Sprintf("%7d %s", r.ends[k], k))
+	}
+	return strings.Join(lines, "\n")
 }

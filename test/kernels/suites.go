@@ -64,7 +64,7 @@ func Long() [][]Job {
 // tooLong are tests that fill tables with what takes minutes where processors are emulated. What they show does not depend
 // on the kernel.
 var tooLong = map[string]map[string]string{
-	"cubes/nat":    {"TestAMillionSessions": "a million sessions", "TestFuzzedPacketsHaveAFate": "test/fates does it with all services"},
+	"cubes/nat":    {"TestAMillionSessions": "a million sessions"},
 	"cubes/bridge": {"TestThousandsOfTrees": "a tree for each VLAN", "TestTwentyThousandAddresses": "20,000 addresses", "TestManyPortsAndNotOneMore": "hundreds of ports"},
 }
 

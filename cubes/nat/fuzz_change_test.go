@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nat
+
+// What changes between packets: rules, behaviours, sessions that end. After each change the tables of the NAT have to be
+// those of the oracle, entry by entry.
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+)
+
+func endpointOf(text string) endpoint {
+	p := netip.MustParseAddrPort(text)
+	return endpoint{p.Addr(), p.Port()}
+}
+
+func snatOf(id uint32, net, external string, ports ...uint16) translator {
+	t := translator{id: id, origin: originSnat, net: netip.MustParsePrefix(net), external: netip.MustParsePrefix(external)}
+	if len(ports) == 2 {
+		t.first, t.last = ports[0], ports[1]
+	}
+	return t
+}
+
+func dnatOf(id uint32, external, internal string) director {
+	return director{id: id, origin: originDnat, external: endpoint{addr: netip.MustParseAddr(external)}, internal: endpoint{addr: netip.MustParseAddr(internal)}}
+}
+
+func forwardOf(id uint32, external string, last uint16, proto Protocol, internal string) director {
+	return director{id: id, origin: originForwarding, external: endpointOf(external), last: last, proto: proto, internal: endpointOf(internal)}
+}
+
+// The rules that come and go; those of one number take turns.
+var (
+	snats = []translator{
+		snatOf(1, "10.0.0.0/24", "203.0.113.1/32"), snatOf(1, "10.0.0.0/24", "203.0.113.1/32"), snatOf(1, "10.0.0.0/24", "203.0.113.1/32", 4000, 4003),
+		snatOf(1, "10.0.0.0/24", "203.0.113.16/30"), snatOf(2, "fd00::/64", "2001:db8::1/128"), snatOf(2, "fd00::/64", "2001:db8::1/128", 4000, 4001),
+		snatOf(2, "fd00::/64", "2001:db8::10/126"), snatOf(3, "10.0.0.0/8", "203.0.113.16/30"), snatOf(3, "10.0.0.0/8", "203.0.113.1/32", 1000, 1063),
+		snatOf(4, "10.0.0.8/32", "203.0.113.3/32"), snatOf(5, "fd00::/16", "2001:db8::3/128"), snatOf(6, "0.0.0.0/0", "203.0.113.1/32"),
+	}
+	dnats = []director{
+		dnatOf(1, "203.0.113.2", "10.0.0.8"), dnatOf(1, "203.0.113.2", "10.0.0.9"), dnatOf(2, "2001:db8::2", "fd00::8"), dnatOf(3, "203.0.113.1", "10.0.0.7"),
+	}
+	forwardings = []director{
+		forwardOf(1, "203.0.113.1:80", 80, protoAll, "10.0.0.7:8080"), forwardOf(1, "203.0.113.1:80", 80, protoUDP, "10.0.0.7:8080"),
+		forwardOf(2, "203.0.113.1:4000", 4001, protoUDP, "10.0.0.9:5000"), forwardOf(3, "[2001:db8::1]:80", 80, protoAll, "[fd00::7]:8080"),
+		forwardOf(4, "203.0.113.2:53", 53, protoTCP, "10.0.0.7:53"), forwardOf(5, "203.0.113.1:80", 80, protoTCP, "10.0.0.8:81"),
+	}
+	parents = [][]string{nil, {"203.0.113.5/24", "2001:db8::5/64"}, {"203.0.113.6/24"}, {"203.0.113.1/24", "2001:db8::1/64"}}
+)
+
+// reset makes the NAT one that has seen nothing.
+func (r *rig) reset(b Behaviour) error {
+	r.o, r.seen, r.trail = newOracle(fuzzSessions), map[int]*passage{}, nil
+	r.o.behaviour = b
+	err := errors.Join(r.Try("DELETE", "n rule", ""), r.Try("PATCH", "n behaviour", b.body()), r.told(nil), r.flushed())
+	for i := range r.base {
+		var failed error
+		r.base[i], failed = cube.Sum(r.tables.counters, uint32(i))
+		err = errors.Join(err, failed)
+	}
+	notes := r.Map("n", "fragments").Iterate()
+	var key [40]byte
+	var value [32]byte
+	var all [][40]byte
+	for notes.Next(&key, &value) {
+		all = append(all, key)
+	}
+	for _, k := range all {
+		err = errors.Join(err, r.Map("n", "fragments").Delete(&k))
+	}
+	return errors.Join(err, notes.Err())
+}
+
+func (b Behaviour) body() string {
+	return fmt.Sprintf(`{"mapping":%q,"filtering":%q,"other-protocols":%q,"overload":%v,"hairpin":%v}`,
+		[]string{"endpoint-independent", "address-and-port-dependent"}[b.Mapping],
+		[]string{"endpoint-independent", "address-dependent", "address-and-port-dependent"}[b.Filtering],
+		[]string{"drop", "pass", "translate"}[b.OtherProtocols], b.Overload, b.Hairpin)
+}
+
+// change does an operation that sends no packet.
+func (r *rig) change(o op) error {
+	switch o.verb {
+	case opSnat:
+		t := snats[o.n%len(snats)]
+		return toggle(r, o, listSnat, r.o.ruled.snat, t.id, t, t.body())
+	case opDnat:
+		d := dnats[o.n%len(dnats)]
+		return toggle(r, o, listDnat, r.o.ruled.dnat, d.id, d, d.body())
+	case opForward:
+		d := forwardings[o.n%len(forwardings)]
+		return toggle(r, o, listForward, r.o.ruled.forward, d.id, d, d.body())
+	case opMasquerad:
+		on := r.o.ruled.masquerade == nil
+		if r.o.ruled.masquerade = nil; on {
+			r.o.ruled.masquerade = &translator{}
+		}
+		return r.Try("PATCH", "n rule masquerade", fmt.Sprintf(`{"enabled":%v}`, on))
+	case opParent:
+		return r.told(parents[o.n%len(parents)])
+	case opBehave:
+		r.o.behaviour = drawBehaviour(o.seed)
+		return r.Try("PATCH", "n behaviour", r.o.behaviour.body())
+	case opFlush:
+		r.o.v4.clear()
+		r.o.v6.clear()
+		return r.flushed()
+	case opFill:
+		return r.fill(o.n)
+	}
+	return r.end(o)
+}
+
+// toggle adds a rule, takes it away sometimes, or replaces another one of its number.
+func toggle[R comparable](r *rig, o op, list string, have map[uint32]R, id uint32, rule R, body string) error {
+	words := fmt.Sprintf("n rule %s entry %d", list, id)
+	if was, ok := have[id]; ok && was == rule {
+		if o.seed%3 > 0 {
+			return nil
+		}
+		delete(have, id)
+		return r.Try("DELETE", words, "")
+	}
+	have[id] = rule
+	return r.Try("PUT", words, body)
+}
+
+// told changes the addresses of the port that the NAT is on, which masquerade takes. It is done in the cube's turn.
+func (r *rig) told(addresses []string) error {
+	p, done := cube.Parent{Name: "f:p2"}, make(chan struct{})
+	r.o.ruled.parent = [2]netip.Addr{}
+	for _, a := range addresses {
+		prefix := netip.MustParsePrefix(a)
+		p.Addresses = append(p.Addresses, prefix)
+		r.o.ruled.parent[map[bool]int{true: 0, false: 1}[prefix.Addr().Is4()]] = prefix.Addr()
+	}
+	r.nat.env.After(0, func() { r.nat.ParentChanged(p); close(done) })
+	select {
+	case <-done:
+		return nil
+	case <-time.After(r.patience):
+		return errors.New("the cube does not hear of its port")
+	}
+}
+
+// flushed deletes all sessions. Until the coarse clock has gone on, what is made belongs to them.
+func (r *rig) flushed() error {
+	if err := r.Try("DELETE", "n natting-table", ""); err != nil {
+		return err
+	}
+	begin, err := cube.TimeCoarse()
+	for now := begin; err == nil && now == begin; {
+		now, err = cube.TimeCoarse()
+	}
+	return err
+}
+
+// fill sends packets of many hosts, for which the tables of IPv6 may have no room.
+func (r *rig) fill(n int) error {
+	if n%4 > 0 {
+		n %= 40
+	}
+	for i := range n % 320 {
+		from := fmt.Sprintf("fd00::1:%x", i)
+		if err := r.send(false, outFrame(ip6(from, other6, nextUDP, udp(from, other6, uint16(1024+i%3), 53, nil)))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end ends the session of a packet.
+func (r *rig) end(o op) error {
+	of := o.about(r.seen)
+	if of == nil {
+		return nil
+	}
+	f := of.flow(r.o)
+	if f == nil {
+		return nil
+	}
+	r.o.tableOf(f.local.addr).forget(f)
+	if o.verb == opDelete {
+		return r.Try("DELETE", fmt.Sprintf("n natting-table %s %s %d %d %s", f.local.addr, f.remote.addr, f.local.port, f.remote.port, protoName(f.proto)), "")
+	}
+	now, err := cube.TimeCoarse()
+	if err != nil {
+		return err
+	}
+	then := now - uint64(3*time.Hour) // it wraps if the machine has not run for so long
+	if f.local.addr.Is4() {
+		return silence(&r.tables.v4, f, func(s *session4) { s.Half.Seen, s.In.Seen = then, then })
+	}
+	return silence(&r.tables.v6, f, func(s *session6) { s.Half.Seen, s.In.Seen = then, then })
+}
+
+// silence makes a session one that was not heard of for longer than any timeout.
+func silence[K comparable, V any](t *family[K, V], f *flow, quiet func(*V)) error {
+	key := t.key(f.local, f.remote, f.proto)
+	v, ok, err := t.egress.Get(key)
+	if err != nil || !ok {
+		return fmt.Errorf("there is no session %v: %w", f.pair, err)
+	}
+	twin := t.twin(key, v)
+	if quiet(&v); f.mapped {
+		return t.egress.Set(key, v)
+	}
+	back, ok, err := t.ingress.Get(twin)
+	if err != nil || !ok {
+		return fmt.Errorf("there is no way back of session %v: %w", f.pair, err)
+	}
+	quiet(&back)
+	return errors.Join(t.ingress.Set(twin, back), t.egress.Set(key, v))
+}
+
+// kick has the tables swept.
+func (r *rig) kick() { _ = r.Try("DELETE", "n natting-table 192.0.2.1 192.0.2.2 1 1 udp", "") } // there is no such session
+
+// settle waits until the tables are those of the oracle.
+func (r *rig) settle() error {
+	r.o.revise()
+	var err error
+	for begin, tries := time.Now(), 0; ; tries++ {
+		if err = r.compare(); err == nil {
+			return nil
+		}
+		if time.Since(begin) > r.patience {
+			return err
+		}
+		if tries%8 == 7 {
+			r.kick()
+		}
+		time.Sleep(3 * time.Millisecond)
+	}
+}
+
+// compare holds tables and counters to the oracle.
+func (r *rig) compare() error {
+	for i, want := range r.o.counted {
+		got, err := cube.Sum(r.tables.counters, uint32(i))
+		if err == nil && uint32(i) != collisions && got-r.base[i] != want {
+			err = fmt.Errorf("counter %d is %d, want %d", i, got-r.base[i], want)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Join(compareFamily(&r.tables.v4, r.o.v4), compareFamily(&r.tables.v6, r.o.v6))
+}
+
+// shown is a session as a table has it.
+type shown struct {
+	external endpoint
+	mapped   bool
+	turns    bool
+	rule     uint32
+	origin   origin
+	out, in  count
+}
+
+func compareFamily[K comparable, V any](f *family[K, V], o *table) error {
+	sessions, mappings, permits, back := map[pair]shown{}, map[claim]endpoint{}, map[permit]bool{}, map[pair]endpoint{}
+	var err error
+	for k, v := range f.ingress.All(&err) {
+		s := f.session(k, v)
+		back[pair{s.internal, s.remote, s.proto}] = s.external // of an ingress entry, the two are the other way round
+	}
+	for k, v := range f.egress.All(&err) {
+		s := f.session(k, v)
+		switch mine := (claim{s.internal, s.proto}); {
+		case s.Flags&flagMapping != 0 && s.remote.addr.IsUnspecified():
+			mappings[mine] = s.external
+		case s.Flags&flagMapping != 0:
+			permits[permit{mine, s.remote.addr}] = true
+		default:
+			other, failed := otherHalf(f, k, v)
+			err = errors.Join(err, failed)
+			sessions[pair{s.internal, s.remote, s.proto}] = shown{s.external, s.Flags&flagMapped != 0, s.Flags&flagHairpin != 0, s.Rule, s.Origin,
+				count{s.Packets, s.Bytes}, count{other.Packets, other.Bytes}}
+		}
+	}
+	want, claims, ways := map[pair]shown{}, map[claim]endpoint{}, map[pair]endpoint{}
+	for k, f := range o.flows {
+		want[k] = shown{f.external, f.mapped, f.turns, f.rule, f.origin, f.out, f.in}
+	}
+	for c, m := range o.mappings {
+		claims[c] = m.external
+		ways[pair{m.external, endpoint{addr: unspecifiedLike(m.external.addr)}, c.proto}] = c.endpoint
+	}
+	for k, f := range o.alone {
+		ways[k] = f.local
+	}
+	return errors.Join(err, equal("sessions", sessions, want), equal("mappings", mappings, claims), equal("addresses that were sent to", permits, o.permits),
+		equal("external endpoints", back, ways))
+}
+
+// flagHairpin: the remote end is an external endpoint of another host inside.
+const flagHairpin = 1 << 3
