@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -93,7 +94,7 @@ func (t *txn) adopt(rec *record) error {
 		return err
 	}
 	changed := false
-	for _, name := range sortedKeys(wanted) {
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		p := rec.ports[name]
 		if len(wanted[name].Addresses) > 0 || !t.peerChanged(rec.name, p) && !t.meets[place{cube: rec.name, port: name}] && !t.meets[place{cube: rec.name}] {
 			continue

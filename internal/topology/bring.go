@@ -7,6 +7,7 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -27,7 +28,7 @@ func (a *application) remove(t *txn) error {
 	if !a.options.Whole {
 		return nil
 	}
-	for _, name := range sortedKeys(t.next.broken) {
+	for _, name := range slices.Sorted(maps.Keys(t.next.broken)) {
 		if a.doc.has(name) {
 			continue
 		}

@@ -7,6 +7,8 @@ package topology
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/polycube/polycube/cube"
@@ -17,7 +19,7 @@ import (
 func (t *txn) checkBypass() error {
 	before := t.m.bypassed(t.old)
 	after := t.m.bypassed(t.next)
-	for _, key := range sortedKeys(after) {
+	for _, key := range slices.Sorted(maps.Keys(after)) {
 		if before[key] == "" {
 			return fmt.Errorf("netdev %s: %w", after[key], cube.ErrInvalid)
 		}

@@ -137,7 +137,7 @@ func (d *differ) object(node *yang.Node, path yang.Path, before, after map[strin
 	}
 	names := maps.Clone(before)
 	maps.Copy(names, after)
-	for _, name := range sortedKeys(names) {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		d.member(nil, path, name, before[name], after[name])
 	}
 }

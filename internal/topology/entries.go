@@ -67,7 +67,7 @@ func (s *stored) whole(pick func(list string) bool) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, list := range sortedKeys(s.entries.byList) {
+	for _, list := range slices.Sorted(maps.Keys(s.entries.byList)) {
 		if !pick(list) {
 			continue
 		}
@@ -111,7 +111,7 @@ func (s *stored) restoreTree(u *unit) error {
 	if s.entries == nil {
 		return nil
 	}
-	for _, path := range sortedKeys(s.entries.byList) {
+	for _, path := range slices.Sorted(maps.Keys(s.entries.byList)) {
 		if list := lists[path]; list != nil {
 			if err := u.tree.Restore(list, slices.Values(s.entries.byList[path])); err != nil {
 				return err

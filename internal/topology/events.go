@@ -7,6 +7,7 @@ package topology
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -97,12 +98,12 @@ func (t *txn) announceConfig() {
 // chainsChanged are the netdevs whose transparent cubes are others now.
 func (t *txn) chainsChanged() []string {
 	var out []string
-	for _, name := range sortedKeys(t.next.chains) {
+	for _, name := range slices.Sorted(maps.Keys(t.next.chains)) {
 		if !slices.Equal(t.next.chains[name], t.old.chains[name]) {
 			out = append(out, name)
 		}
 	}
-	for _, name := range sortedKeys(t.old.chains) {
+	for _, name := range slices.Sorted(maps.Keys(t.old.chains)) {
 		if _, still := t.next.chains[name]; !still {
 			out = append(out, name)
 		}

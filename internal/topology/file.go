@@ -8,6 +8,8 @@ package topology
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/polycube/polycube/cube"
@@ -113,7 +115,7 @@ func parseDocument(raw []byte) (*fileConfig, error) {
 		if err := json.Unmarshal(raw, &top); err != nil || top == nil {
 			return nil, &yang.Error{Tag: yang.InvalidValue, Message: "a list of cubes is wanted, or an object with the members cubes and netdevs"}
 		}
-		for _, name := range sortedKeys(top) {
+		for _, name := range slices.Sorted(maps.Keys(top)) {
 			into := map[string]*[]json.RawMessage{"cubes": &cubes, "netdevs": &netdevs}[name]
 			if into == nil {
 				faults.add("", "", &yang.Error{Tag: yang.InvalidValue, Path: name, Given: name,
@@ -184,7 +186,7 @@ func parseNetdev(raw []byte) (*fileNetdev, error) {
 	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
 		return n, &yang.Error{Tag: yang.InvalidValue, Message: "an object is wanted"}
 	}
-	for _, name := range sortedKeys(object) {
+	for _, name := range slices.Sorted(maps.Keys(object)) {
 		var err error
 		switch name {
 		case "name":

@@ -8,6 +8,8 @@ package topology
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
@@ -120,10 +122,10 @@ func (m *Manager) settleNetdevs(ctx context.Context, b *batch) {
 	before := m.view.Load()
 	err := m.setLinks(ctx, b.links)
 	if err == nil || errors.Is(err, errClosed) {
-		m.tellOfNetdevs(before, sortedKeys(b.links))
+		m.tellOfNetdevs(before, slices.Sorted(maps.Keys(b.links)))
 		return
 	}
-	for _, name := range sortedKeys(b.links) {
+	for _, name := range slices.Sorted(maps.Keys(b.links)) {
 		m.relink(ctx, name, b.links[name])
 	}
 }

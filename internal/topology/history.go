@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -117,7 +118,7 @@ func (t *txn) changeRecord() store.Record {
 	for _, u := range t.removed {
 		note(&r.Deleted, u.name)
 	}
-	for _, name := range sortedKeys(t.old.broken) {
+	for _, name := range slices.Sorted(maps.Keys(t.old.broken)) {
 		if t.next.broken[name] == nil && t.next.cubes[name] == nil {
 			note(&r.Deleted, name)
 		}
@@ -263,7 +264,7 @@ func (m *Manager) Rollback(ctx context.Context, revision uint64, o ApplyOptions)
 			doc.add(&fileCube{where: name, name: name, service: i.service, body: i.members()})
 		}
 	}
-	for _, dev := range sortedKeys(c.chains) {
+	for _, dev := range slices.Sorted(maps.Keys(c.chains)) {
 		doc.netdevs = append(doc.netdevs, &fileNetdev{where: dev, name: dev, tcubes: c.chains[dev]})
 	}
 	o.Whole = true

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -33,7 +34,7 @@ func (p labPast) At(seq uint64) (*store.State, error) {
 		records = p.l.states[seq]
 	}
 	state := &store.State{Sequence: seq}
-	for _, k := range sortedKeys(records) {
+	for _, k := range slices.Sorted(maps.Keys(records)) {
 		state.Records = append(state.Records, store.Record{Key: k, Value: records[k]})
 	}
 	return state, nil

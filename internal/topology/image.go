@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -157,7 +158,7 @@ func (i *image) emit(b *bytes.Buffer, first ...member) {
 		out.member(m.name, m.value)
 	}
 	if i.root == nil {
-		for _, name := range sortedKeys(i.object) {
+		for _, name := range slices.Sorted(maps.Keys(i.object)) {
 			out.member(name, encode(i.object[name]))
 		}
 	} else {

@@ -56,7 +56,7 @@ func (l *lab) start() {
 	l.t.Helper()
 	l.plane.opened = map[datapath.CubeID]bool{}
 	state := &store.State{Sequence: uint64(len(l.txs))}
-	for _, k := range sortedKeys(l.records) {
+	for _, k := range slices.Sorted(maps.Keys(l.records)) {
 		state.Records = append(state.Records, store.Record{Key: k, Value: l.records[k]})
 	}
 	m, err := newManager(Options{Datapath: l.plane, State: state, Services: append(toyServices(l.t, l.b), l.extra...), Netdevs: l.devs, Shadows: l.shadows, Host: l.host,
@@ -122,13 +122,13 @@ func (l *lab) wantGraph() {
 
 func graphText(g *datapath.Graph) string {
 	var b strings.Builder
-	for _, id := range sortedKeys(g.Cubes) {
+	for _, id := range slices.Sorted(maps.Keys(g.Cubes)) {
 		fmt.Fprintf(&b, "\n%+v", *g.Cubes[id])
-		for _, index := range sortedKeys(g.Cubes[id].Ports) {
+		for _, index := range slices.Sorted(maps.Keys(g.Cubes[id].Ports)) {
 			fmt.Fprintf(&b, "\n  %+v", *g.Cubes[id].Ports[index])
 		}
 	}
-	for _, name := range sortedKeys(g.Netdevs) {
+	for _, name := range slices.Sorted(maps.Keys(g.Netdevs)) {
 		fmt.Fprintf(&b, "\n%+v", *g.Netdevs[name])
 	}
 	return b.String()
@@ -271,7 +271,7 @@ func (l *lab) state() state {
 	<-l.writer
 	defer func() { l.writer <- struct{}{} }()
 	w := l.view.Load()
-	for _, name := range sortedKeys(w.units) {
+	for _, name := range slices.Sorted(maps.Keys(w.units)) {
 		raw, err := w.units[name].tree.JSON(nil, yang.JSONOptions{Defaults: true})
 		if err != nil {
 			l.t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/polycube/polycube/cube"
@@ -128,7 +130,7 @@ func (m *Manager) Numbers() []CubeNumbers {
 			out = append(out, n)
 		}
 	}
-	for _, name := range sortedKeys(w.broken) {
+	for _, name := range slices.Sorted(maps.Keys(w.broken)) {
 		b := w.broken[name]
 		n := CubeNumbers{Name: name, Service: b.stored.Service, Trouble: b.String(), Broken: true}
 		if b.rec == nil || m.count(w, b.rec, &n, read) == nil {
@@ -178,7 +180,7 @@ func (m *Manager) NetdevNumbers() []NetdevNumbers {
 		}
 	}
 	out := make([]NetdevNumbers, 0, len(used))
-	for _, name := range sortedKeys(used) {
+	for _, name := range slices.Sorted(maps.Keys(used)) {
 		why := w.whyDown(name)
 		out = append(out, NetdevNumbers{Name: name, Up: why == "", Carrier: w.links[name].carrier, Reason: why})
 	}

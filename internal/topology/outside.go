@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -175,7 +176,7 @@ func (m *Manager) openOutside(host Host, state *store.State) {
 		})
 	}
 	all.Wait()
-	for _, name := range sortedKeys(lives) {
+	for _, name := range slices.Sorted(maps.Keys(lives)) {
 		m.welcome(m.outside.byName[name], lives[name])
 	}
 }
@@ -198,7 +199,7 @@ func (m *Manager) welcome(o *outsider, life Life) {
 
 // watchOutside begins to watch the services that are there.
 func (m *Manager) watchOutside() {
-	for _, name := range sortedKeys(m.outside.byName) {
+	for _, name := range slices.Sorted(maps.Keys(m.outside.byName)) {
 		o := m.outside.byName[name]
 		if o.failure != "" {
 			m.log.Error("a service could not be started, its cubes are held until it can", "service", name, "error", o.failure)

@@ -7,6 +7,7 @@ package topology
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/polycube/polycube/cube"
@@ -103,7 +104,7 @@ func (t *txn) storeRecords() ([]store.Record, error) {
 			recs = append(recs, store.Record{Key: cubeKey + u.name})
 		}
 	}
-	for _, name := range sortedKeys(t.old.broken) {
+	for _, name := range slices.Sorted(maps.Keys(t.old.broken)) {
 		if t.next.broken[name] == nil && t.next.cubes[name] == nil {
 			recs = append(recs, store.Record{Key: cubeKey + name})
 		}
@@ -114,12 +115,12 @@ func (t *txn) storeRecords() ([]store.Record, error) {
 // chainRecords encodes the netdevs whose transparent cubes changed.
 func (t *txn) chainRecords() []store.Record {
 	var recs []store.Record
-	for _, name := range sortedKeys(t.old.chains) {
+	for _, name := range slices.Sorted(maps.Keys(t.old.chains)) {
 		if len(t.next.chains[name]) == 0 {
 			recs = append(recs, store.Record{Key: netdevKey + name})
 		}
 	}
-	for _, name := range sortedKeys(t.next.chains) {
+	for _, name := range slices.Sorted(maps.Keys(t.next.chains)) {
 		if chain := t.next.chains[name]; !slices.Equal(chain, t.old.chains[name]) {
 			blob, _ := json.Marshal(storedChain{Tcubes: chain}) // strings always marshal
 			recs = append(recs, store.Record{Key: netdevKey + name, Value: blob})

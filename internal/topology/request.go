@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
@@ -178,7 +180,7 @@ func (t *txn) dropBroken(name string) error {
 			}
 		}
 	}
-	for _, dev := range sortedKeys(t.next.chains) {
+	for _, dev := range slices.Sorted(maps.Keys(t.next.chains)) {
 		if err := t.detachName(place{netdev: dev}, name); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -46,7 +47,7 @@ func (m *Manager) restore(ctx context.Context, state *store.State) error {
 		}
 	}
 	m.view.Store(w)
-	for _, name := range sortedKeys(w.broken) {
+	for _, name := range slices.Sorted(maps.Keys(w.broken)) {
 		m.hold(w.broken[name], back)
 	}
 	return m.bringBack(ctx, back)
@@ -308,7 +309,7 @@ func (m *Manager) bringBackOneByOne(ctx context.Context, back []*staged) error {
 			m.giveUp([]*staged{s}, s.rec.name, err)
 		}
 	}
-	for _, name := range sortedKeys(m.view.Load().links) {
+	for _, name := range slices.Sorted(maps.Keys(m.view.Load().links)) {
 		l := m.view.Load().links[name]
 		l.refused = ""
 		m.relink(ctx, name, l)
@@ -346,7 +347,7 @@ type BrokenCube struct{ Name, Service, Reason string }
 func (m *Manager) Broken() []BrokenCube {
 	w := m.view.Load()
 	var list []BrokenCube
-	for _, name := range sortedKeys(w.broken) {
+	for _, name := range slices.Sorted(maps.Keys(w.broken)) {
 		list = append(list, BrokenCube{Name: name, Service: w.broken[name].stored.Service, Reason: w.broken[name].reason})
 	}
 	return list

@@ -280,7 +280,7 @@ func (m *Manager) cubesOf(name string) []string {
 			list = append(list, rec.name)
 		}
 	}
-	for _, cubeName := range sortedKeys(w.broken) {
+	for _, cubeName := range slices.Sorted(maps.Keys(w.broken)) {
 		if w.broken[cubeName].stored.Service == name {
 			list = append(list, cubeName)
 		}

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -356,7 +357,7 @@ func (t *txn) checkHooks() error {
 			}
 		}
 	}
-	for _, dev := range sortedKeys(devices) {
+	for _, dev := range slices.Sorted(maps.Keys(devices)) {
 		first := devices[dev]
 		for _, name := range w.chains[dev] {
 			if first == nil {

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -58,7 +59,7 @@ func (t *txn) deriveShadow(rec *record, conf baseConfig) error {
 
 // shadowOf describes a cube to the keeper of namespaces.
 func (r *record) shadowOf() shadow.Cube {
-	return shadow.Cube{Name: r.name, UUID: r.uuid, Ports: sortedKeys(r.ports)}
+	return shadow.Cube{Name: r.name, UUID: r.uuid, Ports: slices.Sorted(maps.Keys(r.ports))}
 }
 
 // ensureShadows makes what the touched cubes need of namespaces.
@@ -374,7 +375,7 @@ func (t *txn) differences(rec *record) ([]cube.Edit, error) {
 	}
 	u := t.next.units[rec.name]
 	var edits []cube.Edit
-	for _, name := range sortedKeys(states) {
+	for _, name := range slices.Sorted(maps.Keys(states)) {
 		want, ok := wanted[name]
 		if !ok || looks(states[name].Interface, want) {
 			continue

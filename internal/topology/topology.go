@@ -9,13 +9,10 @@
 package topology
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -268,8 +265,6 @@ func (w *world) find(serviceName, name string) (*record, *unit, error) {
 	}
 	return rec, w.units[name], nil
 }
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 // Version is the daemon's.
 func (m *Manager) Version() string { return m.version }
