@@ -107,7 +107,7 @@ type application struct {
 	// gone are the cubes that could not be restored and are deleted.
 	gone []*brokenCube
 	// made is the world that the document makes.
-	made *world
+	made *snapshot
 }
 
 // wantedCube is one cube of it.

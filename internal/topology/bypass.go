@@ -28,7 +28,7 @@ func (t *txn) checkBypass() error {
 }
 
 // bypassed says which transparent cubes of a world a port sends past, by netdev, cube and port, and why.
-func (m *Manager) bypassed(w *world) map[string]string {
+func (m *Manager) bypassed(w *snapshot) map[string]string {
 	found := map[string]string{}
 	if len(w.chains) == 0 {
 		return found

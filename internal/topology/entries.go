@@ -96,7 +96,7 @@ func holderOf(object map[string]any, list string) (map[string]any, string) {
 }
 
 // restoreTree makes the tree of a stored cube.
-func (s *stored) restoreTree(u *unit) error {
+func restoreTree(s *stored, u *unit) error {
 	lists := map[string]*yang.Node{}
 	for _, list := range u.svc.schema.BulkLists() {
 		lists[list.Path()] = list
@@ -133,7 +133,7 @@ func (u *unit) inherit(was *unit) error {
 			s.entries.byList[list.Path()] = slices.Collect(table.Saved())
 		}
 	}
-	return s.restoreTree(u)
+	return restoreTree(&s, u)
 }
 
 // savedWhole is all that was set of a cube's configuration.

@@ -7,7 +7,6 @@ package topology
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -81,7 +80,7 @@ func (t *txn) announceConfig() {
 			all = append([]events.Change{gone}, all...)
 		}
 	}
-	for _, name := range t.chainsChanged() {
+	for _, name := range t.next.chainsChanged(&t.old.world) {
 		all = append(all, events.Change{Netdev: name, Op: "changed", Paths: []string{"tcubes"}})
 	}
 	names := make([]string, 0, len(all))
@@ -93,22 +92,6 @@ func (t *txn) announceConfig() {
 	e.More = len(all) - len(e.Changes)
 	e.Message = configMessage(e, len(all))
 	t.m.events.Add(e)
-}
-
-// chainsChanged are the netdevs whose transparent cubes are others now.
-func (t *txn) chainsChanged() []string {
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(t.next.chains)) {
-		if !slices.Equal(t.next.chains[name], t.old.chains[name]) {
-			out = append(out, name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(t.old.chains)) {
-		if _, still := t.next.chains[name]; !still {
-			out = append(out, name)
-		}
-	}
-	return out
 }
 
 func configMessage(e events.Event, n int) string {
@@ -152,7 +135,7 @@ func (t *txn) announcePorts() {
 		}
 		up := t.next.linked(rec, is)
 		if was != nil && t.old.linked(t.old.cubes[at.cube], was) != up || was == nil && up {
-			t.m.tellPort(at, up, t.m.remark(t.next, rec, is))
+			t.m.tellPort(at, up, t.next.remark(rec, is, t.m.notes))
 		}
 	}
 	far := func(p *port) {

@@ -46,7 +46,7 @@ type fakePlane struct {
 }
 
 func newFakePlane() *fakePlane {
-	return &fakePlane{cubes: map[datapath.CubeID]datapath.Spec{}, opened: map[datapath.CubeID]bool{}, graph: newWorld().graph()}
+	return &fakePlane{cubes: map[datapath.CubeID]datapath.Spec{}, opened: map[datapath.CubeID]bool{}, graph: newSnapshot().graph()}
 }
 
 func (f *fakePlane) step(name string) error {

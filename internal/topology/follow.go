@@ -198,7 +198,7 @@ func (m *Manager) relink(ctx context.Context, name string, l link) {
 }
 
 // tellOfNetdevs logs which ports went down and came up with netdevs, each once.
-func (m *Manager) tellOfNetdevs(before *world, names []string) {
+func (m *Manager) tellOfNetdevs(before *snapshot, names []string) {
 	now := m.view.Load()
 	held := now.allHolders()
 	for _, name := range names {
@@ -249,8 +249,9 @@ func unfit(l link) string {
 	return ""
 }
 
-// remark is what is to be said of a port's status: why it is down, or what is lost although it is up.
-func (m *Manager) remark(w *world, rec *record, p *port) string {
+// remark is what is to be said of a port's status: why it is down, or what is lost although it is up. notes, if not nil,
+// knows what stands in the way of packets.
+func (w *world) remark(rec *record, p *port, notes noter) string {
 	at, err := parsePlace(p.peer)
 	if p.peer == "" || err != nil {
 		return ""
@@ -271,8 +272,8 @@ func (m *Manager) remark(w *world, rec *record, p *port) string {
 	} else if why != "" {
 		return why
 	}
-	if m.notes != nil {
-		if note := m.notes.NetdevNote(l.index); note != "" {
+	if notes != nil {
+		if note := notes.NetdevNote(l.index); note != "" {
 			return note
 		}
 	}

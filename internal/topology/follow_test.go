@@ -25,7 +25,7 @@ func reason(l *lab, name, portName string) string {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return l.remark(w, rec, p)
+	return w.remark(rec, p, l.notes)
 }
 
 func TestAPortSaysWhyItIsDown(t *testing.T) {

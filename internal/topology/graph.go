@@ -8,30 +8,34 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 )
+
+// programmer knows the programs that cubes have chosen.
+type programmer interface {
+	// ProgramsOf returns those of a cube that differ from its service's; nil is none.
+	ProgramsOf(name string) map[cube.ProgramSlot]cube.Program
+}
 
 // graph derives the desired state. Cubes that could not be restored are in it as long as they go on with the programs
 // that they had. What a restored configuration names and is not there (another broken cube, a missing netdev) is left
 // unlinked: a port whose filter is gone passes nothing rather than everything.
-func (w *world) graph() *datapath.Graph {
+func (w *world) graph(by programmer) *datapath.Graph {
 	g := &datapath.Graph{Cubes: make(map[datapath.CubeID]*datapath.Node, len(w.cubes)), Netdevs: map[string]*datapath.Netdev{}, Trace: w.trace}
 	for name, chain := range w.chains {
 		ids, _ := w.chainIDs(chain)
 		w.addNetdev(g, name).Tcubes = ids
 	}
 	for _, rec := range w.allRunning() {
-		g.Cubes[rec.id] = w.node(g, rec)
+		g.Cubes[rec.id] = w.node(g, rec, by)
 	}
 	return g
 }
 
-func (w *world) node(g *datapath.Graph, rec *record) *datapath.Node {
+func (w *world) node(g *datapath.Graph, rec *record, by programmer) *datapath.Node {
 	n := &datapath.Node{ID: rec.id, Name: rec.name, Type: rec.typ, LogLevel: rec.level, Constants: maps.Clone(rec.constants),
-		Maps: rec.maps}
-	if u := w.units[rec.name]; u != nil {
-		n.Programs = u.programsOf()
-	}
+		Maps: rec.maps, Programs: by.ProgramsOf(rec.name)}
 	if rec.transparent {
 		return n
 	}

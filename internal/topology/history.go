@@ -123,7 +123,7 @@ func (t *txn) changeRecord() store.Record {
 			note(&r.Deleted, name)
 		}
 	}
-	for _, name := range t.chainsChanged() {
+	for _, name := range t.next.chainsChanged(&t.old.world) {
 		note(&r.Netdevs, name)
 	}
 	return r.record()

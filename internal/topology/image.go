@@ -179,7 +179,7 @@ func (i *image) same(other *image) bool {
 
 // imageOf is a cube's configuration in a world, nil when the cube is not in it. One that could not be restored has that
 // of the store.
-func (m *Manager) imageOf(w *world, name string) (*image, error) {
+func (m *Manager) imageOf(w *snapshot, name string) (*image, error) {
 	var service string
 	var raw json.RawMessage
 	var err error

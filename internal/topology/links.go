@@ -42,7 +42,7 @@ func (m *Manager) Netdevs(context.Context) (json.RawMessage, error) {
 	held := w.allHolders()
 	list := make([]netdevJSON, 0, len(infos))
 	for _, info := range infos {
-		list = append(list, w.describe(info, held))
+		list = append(list, describeNetdev(w, info, held))
 	}
 	return json.Marshal(list)
 }
@@ -54,7 +54,7 @@ func (m *Manager) Netdev(_ context.Context, name string) (json.RawMessage, error
 		return nil, err
 	}
 	w := m.view.Load()
-	return json.Marshal([]netdevJSON{w.describe(info, w.allHolders())})
+	return json.Marshal([]netdevJSON{describeNetdev(w, info, w.allHolders())})
 }
 
 // getNetdev asks the kernel for a device, and speaks in the errors of package cube.
@@ -84,7 +84,7 @@ type netdevJSON struct {
 	Tcubes    []string `json:"tcubes"`
 }
 
-func (w *world) describe(info netdev.Info, held map[string][]place) netdevJSON {
+func describeNetdev(w *snapshot, info netdev.Info, held map[string][]place) netdevJSON {
 	d := netdevJSON{Name: info.Name, Addresses: []string{}, Index: info.Index, MAC: info.MAC.String(), MTU: info.MTU,
 		Status: status(info.Up), Kind: info.Kind, Tcubes: append([]string{}, w.chains[info.Name]...)}
 	for _, a := range info.Addresses {

@@ -141,13 +141,13 @@ func (m *Manager) Numbers() []CubeNumbers {
 }
 
 // count reads the counters of a cube that packets go through.
-func (m *Manager) count(w *world, rec *record, n *CubeNumbers, read func(uint16) (datapath.PortCounters, error)) (err error) {
+func (m *Manager) count(w *snapshot, rec *record, n *CubeNumbers, read func(uint16) (datapath.PortCounters, error)) (err error) {
 	n.Status = m.dp.Status(rec.id)
 	if n.Fates, err = m.dp.Fates(rec.id); err != nil {
 		return fmt.Errorf("%s: fates: %w", rec.name, err)
 	}
 	for _, p := range rec.portsByIndex() {
-		one := PortNumbers{Name: p.name, Up: w.linked(rec, p), Reason: m.remark(w, rec, p)}
+		one := PortNumbers{Name: p.name, Up: w.linked(rec, p), Reason: w.remark(rec, p, m.notes)}
 		if one.PortCounters, err = read(p.slot); err != nil {
 			return fmt.Errorf("port %s of %s: counters: %w", p.name, rec.name, err)
 		}

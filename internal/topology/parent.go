@@ -98,7 +98,7 @@ func (m *Manager) ownStation(mac net.HardwareAddr) bool {
 }
 
 // inherit brings what a cube hears of its parent up to date, and says whether it changed.
-func (m *Manager) inherit(w *world, rec *record, h *heard) bool {
+func (m *Manager) inherit(w *snapshot, rec *record, h *heard) bool {
 	p := cube.Parent{Name: rec.parent}
 	var from *record
 	if rec.parent != "" {

@@ -21,7 +21,7 @@ type peers struct {
 }
 
 // tellPeers tells a standard cube what changed of its peers. The parents lock is held.
-func (m *Manager) tellPeers(w *world, rec *record, u *unit) {
+func (m *Manager) tellPeers(w *snapshot, rec *record, u *unit) {
 	watcher, ok := u.inst.(cube.PeerWatcher)
 	if !ok {
 		return
@@ -58,7 +58,7 @@ func (m *Manager) tellPeers(w *world, rec *record, u *unit) {
 }
 
 // peerOf is what is known of a port's peer. A netdev that a request found before its event came is looked at.
-func (m *Manager) peerOf(w *world, p *port) cube.Peer {
+func (m *Manager) peerOf(w *snapshot, p *port) cube.Peer {
 	out := cube.Peer{Name: p.peer}
 	at, err := parsePlace(p.peer)
 	if err != nil || at.netdev == "" {

@@ -68,7 +68,7 @@ func (l *lab) wantSound() {
 	if len(l.plane.cubes) != len(w.cubes) || len(w.units) != len(w.cubes) {
 		l.t.Fatalf("%d cubes, %d units, %d sets of maps", len(w.cubes), len(w.units), len(l.plane.cubes))
 	}
-	if err := (&txn{old: newWorld(), next: w}).checkHooks(); err != nil {
+	if err := (&txn{old: newSnapshot(), next: w}).checkHooks(); err != nil {
 		l.t.Fatal(err)
 	}
 	parents, slots := map[string]string{}, map[uint16]string{}
@@ -108,7 +108,7 @@ func (l *lab) wantSound() {
 	}
 }
 
-func (l *lab) wantSoundPeer(w *world, p *port, me string) {
+func (l *lab) wantSoundPeer(w *snapshot, p *port, me string) {
 	l.t.Helper()
 	if !strings.Contains(p.peer, ":") {
 		return

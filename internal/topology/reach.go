@@ -26,34 +26,32 @@ type reach struct {
 	wired bool
 }
 
-// reach compares the next world, as far as it is made, with the old one.
-func (t *txn) reach() *reach {
-	if t.extent != nil {
-		return t.extent
-	}
-	r := &reach{all: t.restoring, changed: map[string]bool{}, near: map[string]bool{}}
-	if !maps.Equal(t.old.broken, t.next.broken) {
+// reachOf compares a world that is being made, as far as it is made, with the one before. all is set where what is derived
+// of the old one is no help.
+func (w *world) reachOf(old *world, all bool) *reach {
+	r := &reach{all: all, changed: map[string]bool{}, near: map[string]bool{}}
+	if !maps.Equal(old.broken, w.broken) {
 		r.all = true
 	}
-	for name, rec := range t.next.cubes {
-		if was := t.old.cubes[name]; was != rec {
+	for name, rec := range w.cubes {
+		if was := old.cubes[name]; was != rec {
 			r.changed[name] = true
 			r.wired = r.wired || !rec.wiredLike(was)
 		}
 	}
-	for name := range t.old.cubes {
-		if t.next.cubes[name] == nil {
+	for name := range old.cubes {
+		if w.cubes[name] == nil {
 			r.changed[name], r.wired = true, true
 		}
 	}
 	devices := map[string]bool{}
-	for _, name := range t.chainsChanged() {
+	for _, name := range w.chainsChanged(old) {
 		devices[name] = true
 	}
-	if !maps.Equal(t.old.links, t.next.links) {
-		for _, links := range []map[string]link{t.old.links, t.next.links} {
+	if !maps.Equal(old.links, w.links) {
+		for _, links := range []map[string]link{old.links, w.links} {
 			for name := range links {
-				if t.old.links[name] != t.next.links[name] {
+				if old.links[name] != w.links[name] {
 					devices[name] = true
 				}
 			}
@@ -61,15 +59,15 @@ func (t *txn) reach() *reach {
 	}
 	maps.Copy(r.near, r.changed)
 	if r.wired = r.wired || r.all || len(devices) > 0; r.wired {
-		r.spread(t, devices)
+		r.spread(old, w, devices)
 	}
 	return r
 }
 
 // spread finds what is linked to what changed.
-func (r *reach) spread(t *txn, devices map[string]bool) {
+func (r *reach) spread(old, w *world, devices map[string]bool) {
 	for name := range r.changed {
-		for _, rec := range []*record{t.old.cubes[name], t.next.cubes[name]} {
+		for _, rec := range []*record{old.cubes[name], w.cubes[name]} {
 			for _, p := range rec.portsOf() {
 				if far, _, ok := strings.Cut(p.peer, ":"); ok {
 					r.near[far] = true
@@ -77,7 +75,7 @@ func (r *reach) spread(t *txn, devices map[string]bool) {
 			}
 		}
 	}
-	for name, rec := range t.next.cubes {
+	for name, rec := range w.cubes {
 		if r.near[name] {
 			continue
 		}
@@ -100,15 +98,6 @@ func (r *record) wiredLike(o *record) bool {
 	})
 }
 
-// reached are the records of the next world that the transaction can have an effect on, by creation.
-func (t *txn) reached() []*record {
-	r := t.reach()
-	if r.all {
-		return t.next.inOrder()
-	}
-	return t.next.recordsOf(r.near)
-}
-
 // recordsOf are the records with these names that are there, by creation.
 func (w *world) recordsOf(names map[string]bool) []*record {
 	var recs []*record
@@ -121,30 +110,42 @@ func (w *world) recordsOf(names map[string]bool) []*record {
 	return recs
 }
 
-// nextGraph derives the data plane's desired state from the graph in use, as far as that is of the old world.
-func (t *txn) nextGraph() *datapath.Graph {
-	r, base := t.reach(), t.m.graph
-	if r.all || base == nil || t.m.graphOf != t.old {
-		return t.next.graph()
-	}
-	g := &datapath.Graph{Cubes: maps.Clone(base.Cubes), Netdevs: base.Netdevs, Trace: t.next.trace}
+// graphAfter derives the desired state from that of the world before, base, within the reach of what changed.
+func (w *world) graphAfter(old *world, base *datapath.Graph, r *reach, by programmer) *datapath.Graph {
+	g := &datapath.Graph{Cubes: maps.Clone(base.Cubes), Netdevs: base.Netdevs, Trace: w.trace}
 	apart := &datapath.Graph{Netdevs: map[string]*datapath.Netdev{}}
 	for name := range r.near {
-		if was := t.old.cubes[name]; was != nil {
+		if was := old.cubes[name]; was != nil {
 			delete(g.Cubes, was.id)
 		}
 	}
-	for _, rec := range t.next.recordsOf(r.near) {
-		node := t.next.node(apart, rec)
+	for _, rec := range w.recordsOf(r.near) {
+		node := w.node(apart, rec, by)
 		if was := base.Cubes[rec.id]; was != nil && reflect.DeepEqual(was, node) {
 			node = was
 		}
 		g.Cubes[rec.id] = node
 	}
 	if r.wired {
-		g.Netdevs = t.next.netdevs(base)
+		g.Netdevs = w.netdevs(base)
 	}
 	return g
+}
+
+// chainsChanged are the netdevs whose transparent cubes are others than in the world before.
+func (w *world) chainsChanged(old *world) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(w.chains)) {
+		if !slices.Equal(w.chains[name], old.chains[name]) {
+			out = append(out, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(old.chains)) {
+		if _, still := w.chains[name]; !still {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // netdevs derives those of the graph. The ones that are as they were in base are taken from there.

@@ -47,7 +47,7 @@ func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.
 }
 
 // layers are what is known of the node at a path.
-func (m *Manager) layers(ctx context.Context, w *world, rec *record, u *unit, path yang.Path) ([]any, error) {
+func (m *Manager) layers(ctx context.Context, w *snapshot, rec *record, u *unit, path yang.Path) ([]any, error) {
 	conf, err := rec.conf.decode()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", rec.name, err)
@@ -123,7 +123,7 @@ func confineToPorts(state map[string]any, rec *record) map[string]any {
 }
 
 // base is the framework's layer.
-func (m *Manager) base(w *world, rec *record) map[string]any {
+func (m *Manager) base(w *snapshot, rec *record) map[string]any {
 	if rec.transparent {
 		return map[string]any{"uuid": rec.uuid, "service-name": rec.service, "parent": rec.parent}
 	}
@@ -135,7 +135,7 @@ func (m *Manager) base(w *world, rec *record) map[string]any {
 		}
 		entry := map[string]any{"name": p.name, "uuid": p.uuid, "status": status(w.linked(rec, p)),
 			"peer": p.peer, "tcubes": tcubes}
-		if remark := cmp.Or(m.remark(w, rec, p), m.shadowRemark(rec, p)); remark != "" {
+		if remark := cmp.Or(w.remark(rec, p, m.notes), m.shadowRemark(rec, p)); remark != "" {
 			entry["status-reason"] = remark
 		}
 		ports = append(ports, entry)

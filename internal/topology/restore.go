@@ -29,7 +29,7 @@ type staged struct {
 
 // restore brings back what the store holds. Only trouble that concerns everything is an error.
 func (m *Manager) restore(ctx context.Context, state *store.State) error {
-	w := newWorld()
+	w := newSnapshot()
 	if err := m.loadLinks(w); err != nil {
 		return err
 	}
@@ -69,7 +69,11 @@ func (m *Manager) hold(b *brokenCube, back []*staged) {
 	}
 	rec, err := s.record(spec.Transparent)
 	if err == nil {
-		err = m.collides(rec, back)
+		others := m.view.Load().allRunning()
+		for _, s := range back {
+			others = append(others, s.rec)
+		}
+		err = rec.collides(others)
 	}
 	if err == nil {
 		err = guard(func() error { return m.dp.HoldCube(spec) })
@@ -83,23 +87,19 @@ func (m *Manager) hold(b *brokenCube, back []*staged) {
 	m.log.Warn("a broken cube goes on forwarding with the programs and the configuration that it had", "cube", s.Name)
 }
 
-// collides refuses a record whose numbers are those of a cube that is there or on its way back.
-func (m *Manager) collides(rec *record, back []*staged) error {
-	others := m.view.Load().allRunning()
-	for _, s := range back {
-		others = append(others, s.rec)
-	}
+// collides refuses a record whose numbers are those of another cube.
+func (r *record) collides(others []*record) error {
 	slots := map[uint16]bool{}
 	for _, o := range others {
-		if o.id == rec.id || o.uuid == rec.uuid {
-			return fmt.Errorf("its number %d is that of %s: %w", rec.id, o.name, cube.ErrInvalid)
+		if o.id == r.id || o.uuid == r.uuid {
+			return fmt.Errorf("its number %d is that of %s: %w", r.id, o.name, cube.ErrInvalid)
 		}
 		for _, p := range o.ports {
 			slots[p.slot] = true
 		}
 	}
 	indexes := map[uint16]bool{}
-	for _, p := range rec.ports {
+	for _, p := range r.ports {
 		if slots[p.slot] || indexes[p.index] || p.slot > datapath.MaxSlot || p.index >= datapath.MaxPorts {
 			return fmt.Errorf("the numbers of port %s are not its own: %w", p.name, cube.ErrInvalid)
 		}
@@ -148,7 +148,7 @@ func (m *Manager) letGo(why error) bool {
 	return any
 }
 
-func (m *Manager) loadLinks(w *world) error {
+func (m *Manager) loadLinks(w *snapshot) error {
 	infos, err := m.netdevs.List()
 	if err != nil {
 		return fmt.Errorf("listing the netdevs: %w", err)
@@ -161,7 +161,7 @@ func (m *Manager) loadLinks(w *world) error {
 }
 
 // readState decodes the store's records: chains go into the world, cubes are returned by age.
-func (m *Manager) readState(w *world, state *store.State) []stored {
+func (m *Manager) readState(w *snapshot, state *store.State) []stored {
 	var cubes []stored
 	for _, r := range state.Records {
 		name, isCube := strings.CutPrefix(r.Key, cubeKey)
@@ -209,7 +209,7 @@ func (m *Manager) stage(s stored) (*staged, error) {
 	}
 	u := m.newUnit(svc, s.Name, s.UUID, s.ID)
 	u.env.takenOver = true
-	if err := s.restoreTree(u); err != nil {
+	if err := restoreTree(&s, u); err != nil {
 		u.tree.Close()
 		return nil, fmt.Errorf("its configuration: %w", err)
 	}
@@ -253,21 +253,23 @@ func (m *Manager) attempt(ctx context.Context, back []*staged) error {
 			t.created = append(t.created, s.unit)
 			t.touch(s.rec.name)
 		}
-		return t.next.checkNumbers(back)
+		fromStore := make(map[*record]bool, len(back))
+		for _, s := range back {
+			fromStore[s.rec] = true
+		}
+		name, err := t.next.checkNumbers(fromStore)
+		return blame(name, err)
 	})
 }
 
-// checkNumbers checks that no stored cube takes a number of another one. Of two that collide, the younger one is at fault.
-func (w *world) checkNumbers(back []*staged) error {
-	fromStore := make(map[*record]bool, len(back))
-	for _, s := range back {
-		fromStore[s.rec] = true
-	}
+// checkNumbers checks that no cube from the store takes a number of another one, and names the one at fault: of two that
+// collide, the younger.
+func (w *world) checkNumbers(fromStore map[*record]bool) (culprit string, err error) {
 	ids, slots := map[datapath.CubeID]string{}, map[uint16]string{}
 	for _, rec := range w.inOrder() {
 		if fromStore[rec] {
 			if err := rec.checkNumbers(ids, slots); err != nil {
-				return blame(rec.name, err)
+				return rec.name, err
 			}
 		}
 		ids[rec.id] = rec.name
@@ -275,7 +277,7 @@ func (w *world) checkNumbers(back []*staged) error {
 			slots[p.slot] = rec.name
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // checkNumbers checks a cube's numbers against those that are taken.
@@ -332,7 +334,7 @@ func (m *Manager) giveUp(back []*staged, name string, why error) []*staged {
 }
 
 // markBroken keeps a stored cube that cannot run.
-func (m *Manager) markBroken(w *world, s *staged, why error) {
+func (m *Manager) markBroken(w *snapshot, s *staged, why error) {
 	m.log.Error("a stored cube cannot be restored, it is left in the store", "cube", s.stored.Name,
 		"service", s.stored.Service, "error", why)
 	m.TellCube(s.stored.Name, s.stored.Service, "broken", why.Error())

@@ -401,7 +401,7 @@ func TestWithTheRealStore(t *testing.T) {
 }
 
 func TestIdentitiesAreBounded(t *testing.T) {
-	w := newWorld()
+	w := newSnapshot()
 	for i := range datapath.MaxCubeID {
 		name := fmt.Sprint("c", i)
 		id, err := w.freeID(datapath.CubeID(i))

@@ -342,7 +342,7 @@ func (t *txn) checkHooks() error {
 			name, tc.typ, rec.name, rec.typ, cube.ErrInvalid)
 	}
 	devices := map[string]*record{} // what a chain has to agree with, nil for its own first cube
-	for _, name := range t.chainsChanged() {
+	for _, name := range t.next.chainsChanged(&t.old.world) {
 		devices[name] = nil
 	}
 	for _, rec := range t.reached() {

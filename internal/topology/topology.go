@@ -58,7 +58,7 @@ type Manager struct {
 	loaded  atomic.Pointer[registry]
 	outside outsiders
 
-	view   atomic.Pointer[world]
+	view   atomic.Pointer[snapshot]
 	byID   sync.Map // datapath.CubeID to *unit
 	strays atomic.Uint64
 
@@ -67,7 +67,7 @@ type Manager struct {
 	plane chan struct{}
 	graph *datapath.Graph // nil when unknown
 	// graphOf is the world that it was derived from.
-	graphOf *world
+	graphOf *snapshot
 
 	news    news
 	events  *events.Log
@@ -123,7 +123,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	if m.log == nil {
 		m.log = slog.Default()
 	}
-	m.view.Store(newWorld())
+	m.view.Store(newSnapshot())
 	m.loaded.Store(&registry{})
 	err := m.load(o.Services)
 	if err == nil {
@@ -253,17 +253,6 @@ func (m *Manager) findRunning(name string) (*record, error) {
 func (m *Manager) find(serviceName, name string) (*record, *unit, error) {
 	w := m.view.Load()
 	return w.find(serviceName, name)
-}
-
-func (w *world) find(serviceName, name string) (*record, *unit, error) {
-	rec := w.cubes[name]
-	if rec == nil {
-		return nil, nil, fmt.Errorf("cube %.80s: %w", name, w.missing(name))
-	}
-	if serviceName != "" && rec.service != serviceName {
-		return nil, nil, fmt.Errorf("%s is a %s, there is no %s of that name: %w", name, rec.service, serviceName, cube.ErrNotFound)
-	}
-	return rec, w.units[name], nil
 }
 
 // Version is the daemon's.

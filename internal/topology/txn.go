@@ -27,9 +27,9 @@ const prepareTimeout = 60 * time.Second
 type txn struct {
 	m   *Manager
 	ctx context.Context
-	old *world
+	old *snapshot
 	// next is the world that is being made.
-	next *world
+	next *snapshot
 	// origins are those of the requests that are made together.
 	origins []Origin
 	// edits are what they change, for those who are told.

@@ -23,7 +23,6 @@ import (
 // world is one consistent state of cubes, chains and netdevs.
 type world struct {
 	cubes map[string]*record
-	units map[string]*unit
 	// chains holds the transparent cubes of netdevs, listed first to last towards the stack on ingress.
 	chains map[string][]string
 	links  map[string]link
@@ -148,18 +147,18 @@ func decodeObject(raw []byte) (map[string]any, error) {
 	return object, nil
 }
 
-func newWorld() *world {
-	return &world{
-		cubes: map[string]*record{}, units: map[string]*unit{}, chains: map[string][]string{},
+func newWorld() world {
+	return world{
+		cubes: map[string]*record{}, chains: map[string][]string{},
 		links: map[string]link{}, aligned: map[string]*aligned{}, broken: map[string]*brokenCube{},
 	}
 }
 
 // clone is a world that can be changed; its records are still shared.
-func (w *world) clone() *world {
-	return &world{
-		cubes: maps.Clone(w.cubes), units: maps.Clone(w.units), chains: maps.Clone(w.chains),
-		links: maps.Clone(w.links), aligned: maps.Clone(w.aligned), broken: maps.Clone(w.broken), revision: w.revision, trace: w.trace, leaving: map[uint16]bool{},
+func (w *world) clone() world {
+	return world{
+		cubes: maps.Clone(w.cubes), chains: maps.Clone(w.chains), links: maps.Clone(w.links), aligned: maps.Clone(w.aligned),
+		broken: maps.Clone(w.broken), revision: w.revision, trace: w.trace, leaving: map[uint16]bool{},
 	}
 }
 
