@@ -24,22 +24,6 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// aligned is a netdev that is kept equal with a port, as it looked last. It is never changed.
-type aligned struct {
-	// port is the UUID of the port.
-	port string
-	// found tells that it was there at the start of the daemon, and was not given anything since.
-	found bool
-	// mac is the address that the netdev was given, nil while it has its own.
-	mac net.HardwareAddr
-	netdev.Look
-}
-
-// gave says whether a MAC address is the one that the netdev was given, as far as is known.
-func (a *aligned) gave(mac net.HardwareAddr) bool {
-	return a == nil || a.found || bytes.Equal(mac, a.mac)
-}
-
 // alignable are the ports of a cube whose netdevs have to do with their addresses, by netdev.
 func (t *txn) alignable(rec *record) (map[string]cube.Alignment, error) {
 	u := t.next.units[rec.name]
@@ -63,9 +47,6 @@ func (t *txn) alignable(rec *record) (map[string]cube.Alignment, error) {
 	}
 	return out, nil
 }
-
-// onNetdev says whether the peer is a netdev.
-func (p *port) onNetdev() bool { return p.peer != "" && !strings.Contains(p.peer, ":") }
 
 // meet has a port, or all ports of a cube, take the addresses of their netdevs where they have none.
 func (t *txn) meet(at place) {
@@ -132,11 +113,6 @@ func (t *txn) follow(rec *record, port string, was, is cube.Interface) error {
 		}
 	}
 	return nil
-}
-
-// without are the elements of a list that are not in another one.
-func without(list, others []netip.Prefix) []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(list), func(p netip.Prefix) bool { return slices.Contains(others, p) })
 }
 
 // alignNetdevs makes the netdevs of touched cubes look as their ports, and takes away what ports that left gave them.
@@ -439,31 +415,7 @@ func (t *txn) noticeNetdev(rec *record, p *port, asIs bool) error {
 	return t.follow(rec, p.name, want.Interface, was.change(want.Interface, p, look))
 }
 
-// change is how a port is to look after its netdev has changed to what it looks like now. One that is down or was has lost
-// addresses by that: the port keeps them.
-func (a *aligned) change(port cube.Interface, p *port, look netdev.Look) cube.Interface {
-	is := port
-	came := without(without(look.Addresses, a.Addresses), port.Addresses)
-	if look.Up && a.Up && look.Flaps == a.Flaps {
-		is.Addresses = without(port.Addresses, without(a.Addresses, look.Addresses))
-	}
-	is.Addresses = append(slices.Clone(is.Addresses), came...)
-	if port.MAC != nil && !bytes.Equal(look.MAC, a.MAC) {
-		is.MAC, p.ownMAC = look.MAC, ""
-	}
-	return is
-}
-
 // crowded says whether a netdev has an address from its port that the host reaches elsewhere by now.
 func (m *Manager) crowded(name string, look netdev.Look) bool {
 	return slices.ContainsFunc(look.Ours, func(a netip.Prefix) bool { return m.elsewhere(name, a.Addr()) })
-}
-
-// sameAs says whether nothing has changed that ports follow.
-func (a *aligned) sameAs(look netdev.Look) bool {
-	sorted := func(list []netip.Prefix) []netip.Prefix {
-		return slices.SortedFunc(slices.Values(list), netip.Prefix.Compare)
-	}
-	return a.Index == look.Index && a.Up == look.Up && a.Flaps == look.Flaps && bytes.Equal(a.MAC, look.MAC) &&
-		slices.Equal(sorted(a.Addresses), sorted(look.Addresses))
 }

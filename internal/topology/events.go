@@ -163,14 +163,6 @@ func (t *txn) announcePorts() {
 	}
 }
 
-// portsOf are the ports of a record, none of nil.
-func (r *record) portsOf() map[string]*port {
-	if r == nil {
-		return nil
-	}
-	return r.ports
-}
-
 // tellPort tells that a port went UP or DOWN.
 func (m *Manager) tellPort(at place, up bool, reason string) {
 	e := events.Event{Type: events.Port, Cube: at.cube, Port: at.port, State: status(up), Reason: reason, Message: at.String() + " is " + status(up)}

@@ -122,3 +122,57 @@ func (w *world) numberPorts(rec *record, fresh []*port, taken map[uint16]bool, l
 	}
 	return nil
 }
+
+// collides refuses a record whose numbers are those of another cube.
+func (r *record) collides(others []*record) error {
+	slots := map[uint16]bool{}
+	for _, o := range others {
+		if o.id == r.id || o.uuid == r.uuid {
+			return fmt.Errorf("its number %d is that of %s: %w", r.id, o.name, cube.ErrInvalid)
+		}
+		for _, p := range o.ports {
+			slots[p.slot] = true
+		}
+	}
+	indexes := map[uint16]bool{}
+	for _, p := range r.ports {
+		if slots[p.slot] || indexes[p.index] || p.slot > datapath.MaxSlot || p.index >= datapath.MaxPorts {
+			return fmt.Errorf("the numbers of port %s are not its own: %w", p.name, cube.ErrInvalid)
+		}
+		slots[p.slot], indexes[p.index] = true, true
+	}
+	return nil
+}
+
+// checkNumbers checks that no cube from the store takes a number of another one, and names the one at fault: of two that
+// collide, the younger.
+func (w *world) checkNumbers(fromStore map[*record]bool) (culprit string, err error) {
+	ids, slots := map[datapath.CubeID]string{}, map[uint16]string{}
+	for _, rec := range w.inOrder() {
+		if fromStore[rec] {
+			if err := rec.checkNumbers(ids, slots); err != nil {
+				return rec.name, err
+			}
+		}
+		ids[rec.id] = rec.name
+		for _, p := range rec.ports {
+			slots[p.slot] = rec.name
+		}
+	}
+	return "", nil
+}
+
+// checkNumbers checks a cube's numbers against those that are taken.
+func (r *record) checkNumbers(ids map[datapath.CubeID]string, slots map[uint16]string) error {
+	if other := ids[r.id]; other != "" {
+		return fmt.Errorf("its number %d is that of %s: %w", r.id, other, cube.ErrInvalid)
+	}
+	indexes, own := map[uint16]bool{}, map[uint16]bool{}
+	for _, p := range r.ports {
+		if slots[p.slot] != "" || own[p.slot] || indexes[p.index] || p.slot > datapath.MaxSlot || p.index >= datapath.MaxPorts {
+			return fmt.Errorf("the numbers of port %s are not its own: %w", p.name, cube.ErrInvalid)
+		}
+		indexes[p.index], own[p.slot] = true, true
+	}
+	return nil
+}

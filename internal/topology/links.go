@@ -148,18 +148,3 @@ func (t *txn) notifyPort(u *unit, rec *record, p *port) (works bool) {
 	}
 	return works && (found || flapped || !worked)
 }
-
-// works says whether a port's link carries frames, as far as the near end of it knows.
-func (w *world) works(rec *record, p *port) bool {
-	at, err := parsePlace(p.peer)
-	return w.linked(rec, p) && (err != nil || at.netdev == "" || w.links[at.netdev].carrier)
-}
-
-// flaps is how often the netdev of a port was seen to lose its carrier for a moment.
-func (w *world) flaps(p *port) int {
-	at, err := parsePlace(p.peer)
-	if err != nil || at.netdev == "" {
-		return 0
-	}
-	return w.links[at.netdev].flaps
-}

@@ -38,17 +38,6 @@ func validName(s string) bool {
 // shadowPortPrefix names the hidden twins of a shadow cube's ports.
 const shadowPortPrefix = "ns_port_"
 
-func (m *Manager) checkCubeName(name string) error {
-	if !validName(name) {
-		return fmt.Errorf("cube name %.80q: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ + -, and begins with a letter or digit: %w",
-			name, cube.ErrInvalid)
-	}
-	if reserved[name] || m.loaded.Load().byName[name] != nil {
-		return fmt.Errorf("cube name %q is a word of the command line, choose another one: %w", name, cube.ErrInvalid)
-	}
-	return nil
-}
-
 func checkPortName(owner, name string) error {
 	if !validName(name) {
 		return fmt.Errorf("%s: port name %.80q: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ + -, and begins with a letter or digit: %w",

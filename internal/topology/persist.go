@@ -10,60 +10,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
 )
-
-// Keys in the store begin with one of these.
-const (
-	cubeKey   = "cube/"
-	netdevKey = "netdev/"
-)
-
-// stored is a cube in the store. Peers and tcubes of ports are part of the configuration.
-type stored struct {
-	Service string          `json:"service"`
-	Name    string          `json:"name"`
-	UUID    string          `json:"uuid"`
-	ID      datapath.CubeID `json:"id"`
-	Seq     uint64          `json:"seq"`
-	Type    cube.Type       `json:"type"`
-	Config  json.RawMessage `json:"config"`
-	Ports   []storedPort    `json:"ports,omitempty"`
-	// Transparent is noted for a daemon in which the service is not loaded.
-	Transparent bool `json:"transparent,omitempty"`
-	// blob is the record as it was read, entries those of large lists.
-	blob    []byte
-	entries *storedEntries
-}
-
-type storedPort struct {
-	Name  string `json:"name"`
-	Index uint16 `json:"index"`
-	Slot  uint16 `json:"slot"`
-	UUID  string `json:"uuid"`
-	// OwnMAC is what a netdev gets back when the port leaves it.
-	OwnMAC string `json:"own-mac,omitempty"`
-}
-
-// storedChain is a netdev in the store.
-type storedChain struct {
-	Tcubes []string `json:"tcubes"`
-}
-
-func (r *record) encode() ([]byte, error) {
-	s := stored{Service: r.service, Name: r.name, UUID: r.uuid, ID: r.id, Seq: r.seq, Type: r.typ, Config: r.saved,
-		Transparent: r.transparent}
-	for _, p := range r.portsByIndex() {
-		s.Ports = append(s.Ports, storedPort{Name: p.name, Index: p.index, Slot: p.slot, UUID: p.uuid, OwnMAC: p.ownMAC})
-	}
-	blob, err := json.Marshal(s)
-	if err != nil {
-		return nil, fmt.Errorf("%s: encoding its record: %w", r.name, err)
-	}
-	return blob, nil
-}
 
 // persist writes what changed to the store, as one transaction of its own.
 func (t *txn) persist() error {

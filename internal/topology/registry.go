@@ -156,3 +156,14 @@ func (m *Manager) service(name string) (*service, error) {
 	}
 	return nil, fmt.Errorf("service %.80q: %w", name, cube.ErrNotFound)
 }
+
+func (m *Manager) checkCubeName(name string) error {
+	if !validName(name) {
+		return fmt.Errorf("cube name %.80q: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ + -, and begins with a letter or digit: %w",
+			name, cube.ErrInvalid)
+	}
+	if reserved[name] || m.loaded.Load().byName[name] != nil {
+		return fmt.Errorf("cube name %q is a word of the command line, choose another one: %w", name, cube.ErrInvalid)
+	}
+	return nil
+}

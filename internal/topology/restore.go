@@ -87,49 +87,6 @@ func (m *Manager) hold(b *brokenCube, back []*staged) {
 	m.log.Warn("a broken cube goes on forwarding with the programs and the configuration that it had", "cube", s.Name)
 }
 
-// collides refuses a record whose numbers are those of another cube.
-func (r *record) collides(others []*record) error {
-	slots := map[uint16]bool{}
-	for _, o := range others {
-		if o.id == r.id || o.uuid == r.uuid {
-			return fmt.Errorf("its number %d is that of %s: %w", r.id, o.name, cube.ErrInvalid)
-		}
-		for _, p := range o.ports {
-			slots[p.slot] = true
-		}
-	}
-	indexes := map[uint16]bool{}
-	for _, p := range r.ports {
-		if slots[p.slot] || indexes[p.index] || p.slot > datapath.MaxSlot || p.index >= datapath.MaxPorts {
-			return fmt.Errorf("the numbers of port %s are not its own: %w", p.name, cube.ErrInvalid)
-		}
-		slots[p.slot], indexes[p.index] = true, true
-	}
-	return nil
-}
-
-// record is what the data plane must know of a stored cube that goes on as it was.
-func (s *stored) record(transparent bool) (*record, error) {
-	var conf baseConfig
-	if err := json.Unmarshal(s.Config, &conf); err != nil {
-		return nil, fmt.Errorf("its configuration: %w", err)
-	}
-	if conf.Shadow || conf.Span {
-		return nil, fmt.Errorf("its namespace needs its service: %w", cube.ErrUnsupported)
-	}
-	rec := &record{name: s.Name, service: s.Service, uuid: s.UUID, id: s.ID, seq: s.Seq, typ: s.Type, transparent: transparent,
-		ports: map[string]*port{}}
-	for _, p := range s.Ports {
-		rec.ports[p.Name] = &port{name: p.Name, uuid: p.UUID, index: p.Index, slot: p.Slot}
-	}
-	for _, c := range conf.Ports {
-		if p := rec.ports[c.Name]; p != nil {
-			p.peer, p.tcubes = c.Peer, c.Tcubes
-		}
-	}
-	return rec, nil
-}
-
 // letGo takes the held cubes out of the graph; it reports whether there were any.
 func (m *Manager) letGo(why error) bool {
 	w := m.view.Load().clone()
@@ -260,39 +217,6 @@ func (m *Manager) attempt(ctx context.Context, back []*staged) error {
 		name, err := t.next.checkNumbers(fromStore)
 		return blame(name, err)
 	})
-}
-
-// checkNumbers checks that no cube from the store takes a number of another one, and names the one at fault: of two that
-// collide, the younger.
-func (w *world) checkNumbers(fromStore map[*record]bool) (culprit string, err error) {
-	ids, slots := map[datapath.CubeID]string{}, map[uint16]string{}
-	for _, rec := range w.inOrder() {
-		if fromStore[rec] {
-			if err := rec.checkNumbers(ids, slots); err != nil {
-				return rec.name, err
-			}
-		}
-		ids[rec.id] = rec.name
-		for _, p := range rec.ports {
-			slots[p.slot] = rec.name
-		}
-	}
-	return "", nil
-}
-
-// checkNumbers checks a cube's numbers against those that are taken.
-func (r *record) checkNumbers(ids map[datapath.CubeID]string, slots map[uint16]string) error {
-	if other := ids[r.id]; other != "" {
-		return fmt.Errorf("its number %d is that of %s: %w", r.id, other, cube.ErrInvalid)
-	}
-	indexes, own := map[uint16]bool{}, map[uint16]bool{}
-	for _, p := range r.ports {
-		if slots[p.slot] != "" || own[p.slot] || indexes[p.index] || p.slot > datapath.MaxSlot || p.index >= datapath.MaxPorts {
-			return fmt.Errorf("the numbers of port %s are not its own: %w", p.name, cube.ErrInvalid)
-		}
-		indexes[p.index], own[p.slot] = true, true
-	}
-	return nil
 }
 
 // leftOut marks netdevs that are tried one by one.

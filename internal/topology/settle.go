@@ -17,19 +17,6 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// baseConfig are the members of a configuration that the framework itself acts on.
-type baseConfig struct {
-	Type     cube.Type `json:"type"`
-	Loglevel string    `json:"loglevel"`
-	Shadow   bool      `json:"shadow"`
-	Span     bool      `json:"span"`
-	Ports    []struct {
-		Name   string   `json:"name"`
-		Peer   string   `json:"peer"`
-		Tcubes []string `json:"tcubes"`
-	} `json:"ports"`
-}
-
 // settle completes the next world and checks it.
 func (t *txn) settle() error {
 	for _, name := range slices.Clone(t.touched) {

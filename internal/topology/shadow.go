@@ -18,7 +18,6 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/shadow"
 )
@@ -55,11 +54,6 @@ func (t *txn) deriveShadow(rec *record, conf baseConfig) error {
 	}
 	rec.shadow, rec.span = conf.Shadow, conf.Span
 	return nil
-}
-
-// shadowOf describes a cube to the keeper of namespaces.
-func (r *record) shadowOf() shadow.Cube {
-	return shadow.Cube{Name: r.name, UUID: r.uuid, Ports: slices.Sorted(maps.Keys(r.ports))}
 }
 
 // ensureShadows makes what the touched cubes need of namespaces.
@@ -418,16 +412,4 @@ func (m *Manager) refuseShadow(info netdev.Info) error {
 		return nil
 	}
 	return fmt.Errorf("netdev %s leads into the namespace of a cube: %w", info.Name, cube.ErrInUse)
-}
-
-// shadowNode is a cube's namespace as the data plane sees it, nil for none.
-func (r *record) shadowNode() *datapath.Shadow {
-	if !r.shadow {
-		return nil
-	}
-	n := &datapath.Shadow{Span: r.span, Ends: make(map[uint16]int, len(r.ports))}
-	for _, p := range r.ports {
-		n.Ends[p.index] = p.outer
-	}
-	return n
 }

@@ -29,29 +29,6 @@ func (m *Manager) StationAt(ctx context.Context, name string, egress bool) net.H
 	return m.stationOf(ctx, rec, p.name)
 }
 
-// next is the port, or netdev, that a packet at a place comes to.
-func (w *world) next(name string, egress bool) (place, error) {
-	if rec := w.cubes[name]; rec != nil && rec.transparent {
-		name = rec.parent
-	}
-	at, err := parsePlace(name)
-	if err != nil {
-		return place{}, err
-	}
-	switch {
-	case at.netdev != "" && egress:
-		return at, nil // the wire, or the stack
-	case at.netdev != "":
-		if held := w.allHolders()[at.netdev]; len(held) > 0 {
-			return held[0], nil
-		}
-		return at, nil
-	case egress:
-		return w.peerOf(at)
-	}
-	return at, nil
-}
-
 // stationOf reads the leaf that the cube's model marks, configured or not.
 func (m *Manager) stationOf(ctx context.Context, rec *record, portName string) net.HardwareAddr {
 	svc, err := m.service(rec.service)

@@ -6,17 +6,14 @@ package topology
 // Whatever a published world points to is never changed again.
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	fuse "github.com/polycube/polycube/internal/datapath/link"
-	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -82,28 +79,6 @@ type port struct {
 	innerDown bool
 }
 
-// link is what matters of a netdev.
-type link struct {
-	index int
-	up    bool
-	mtu   int
-	// carrier tells that the device's other end works, flaps how often it was seen to go and come back.
-	carrier bool
-	flaps   int
-	// kind is netdev.Info's; bare (NoEthernet there) and ownOnly, too.
-	kind          string
-	bare, ownOnly bool
-	// gone says how a device went that a cube has to do with; the rest is zero then.
-	gone string
-	// refused says why the data plane could not use the device; it is left out until it changes.
-	refused string
-}
-
-func linkOf(info netdev.Info) link {
-	return link{index: info.Index, up: info.Up, mtu: info.MTU, carrier: info.Carrier,
-		kind: info.Kind, bare: info.NoEthernet, ownOnly: info.OwnOnly}
-}
-
 // brokenCube is a cube of the store that could not be restored.
 type brokenCube struct {
 	stored stored
@@ -121,30 +96,6 @@ func (b *brokenCube) String() string {
 		goesOn = ", goes on forwarding as it was"
 	}
 	return fmt.Sprintf("could not be restored (%s)%s, delete it or repair its service", b.reason, goesOn)
-}
-
-// document is a JSON object that is decoded when first needed.
-type document struct {
-	raw    json.RawMessage
-	once   sync.Once
-	object map[string]any
-	err    error
-}
-
-func (d *document) decode() (map[string]any, error) {
-	d.once.Do(func() { d.object, d.err = decodeObject(d.raw) })
-	return d.object, d.err
-}
-
-// decodeObject keeps numbers as they are written: 64-bit ones do not fit a float.
-func decodeObject(raw []byte) (map[string]any, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	object := map[string]any{}
-	if err := dec.Decode(&object); err != nil {
-		return nil, fmt.Errorf("decoding a JSON object: %w", err)
-	}
-	return object, nil
 }
 
 func newWorld() world {
@@ -285,4 +236,44 @@ func (w *world) holders(wanted func(peer string) bool) map[string][]place {
 // allHolders maps each peer that a port names to the ports that name it.
 func (w *world) allHolders() map[string][]place {
 	return w.holders(func(string) bool { return true })
+}
+
+// portsOf are the ports of a record, none of nil.
+func (r *record) portsOf() map[string]*port {
+	if r == nil {
+		return nil
+	}
+	return r.ports
+}
+
+// peerOf returns the peer of a port.
+func (w *world) peerOf(at place) (place, error) {
+	_, p, err := w.portAt(at)
+	if err != nil {
+		return place{}, err
+	}
+	return parsePlace(p.peer)
+}
+
+// next is the port, or netdev, that a packet at a place comes to.
+func (w *world) next(name string, egress bool) (place, error) {
+	if rec := w.cubes[name]; rec != nil && rec.transparent {
+		name = rec.parent
+	}
+	at, err := parsePlace(name)
+	if err != nil {
+		return place{}, err
+	}
+	switch {
+	case at.netdev != "" && egress:
+		return at, nil // the wire, or the stack
+	case at.netdev != "":
+		if held := w.allHolders()[at.netdev]; len(held) > 0 {
+			return held[0], nil
+		}
+		return at, nil
+	case egress:
+		return w.peerOf(at)
+	}
+	return at, nil
 }

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// What of a cube's configuration is known without its model.
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// baseConfig are the members of a configuration that the framework itself acts on.
+type baseConfig struct {
+	Type     cube.Type `json:"type"`
+	Loglevel string    `json:"loglevel"`
+	Shadow   bool      `json:"shadow"`
+	Span     bool      `json:"span"`
+	Ports    []struct {
+		Name   string   `json:"name"`
+		Peer   string   `json:"peer"`
+		Tcubes []string `json:"tcubes"`
+	} `json:"ports"`
+}
+
+// document is a JSON object that is decoded when first needed.
+type document struct {
+	raw    json.RawMessage
+	once   sync.Once
+	object map[string]any
+	err    error
+}
+
+func (d *document) decode() (map[string]any, error) {
+	d.once.Do(func() { d.object, d.err = decodeObject(d.raw) })
+	return d.object, d.err
+}
+
+// decodeObject keeps numbers as they are written: 64-bit ones do not fit a float.
+func decodeObject(raw []byte) (map[string]any, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	object := map[string]any{}
+	if err := dec.Decode(&object); err != nil {
+		return nil, fmt.Errorf("decoding a JSON object: %w", err)
+	}
+	return object, nil
+}
