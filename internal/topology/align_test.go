@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // homely is a bridge whose ports have addresses. It has none that begin with 192.0.2.
@@ -56,10 +57,10 @@ func (c *homely) Alignment(conf json.RawMessage) (map[string]cube.Alignment, err
 // InterfaceChanged implements cube.Aligner.
 func (c *homely) InterfaceChanged(port string, was, is cube.Interface) ([]cube.Edit, error) {
 	var edits []cube.Edit
-	for _, a := range without(was.Addresses, is.Addresses) {
+	for _, a := range world.Without(was.Addresses, is.Addresses) {
 		edits = append(edits, cube.Edit{Delete: true, Path: []string{"ports", port, "ip", a.String()}})
 	}
-	for _, a := range without(is.Addresses, was.Addresses) {
+	for _, a := range world.Without(is.Addresses, was.Addresses) {
 		if strings.HasPrefix(a.String(), "192.0.2.") {
 			return nil, fmt.Errorf("%s is for documents: %w", a, cube.ErrInvalid)
 		}

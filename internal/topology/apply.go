@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/suggest"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -59,10 +60,10 @@ func (m *Manager) apply(ctx context.Context, doc *fileConfig, o ApplyOptions, no
 	a := &application{doc: doc, options: o}
 	out := &Applied{DryRun: o.DryRun}
 	err := m.transact(ctx, func(t *txn) error {
-		out.Revision = t.old.revision
-		if o.Revision != nil && *o.Revision != t.old.revision {
+		out.Revision = t.old.Revision
+		if o.Revision != nil && *o.Revision != t.old.Revision {
 			return fmt.Errorf("the configuration is at revision %d, it was changed since revision %d: look at the difference again: %w",
-				t.old.revision, *o.Revision, cube.ErrStale)
+				t.old.Revision, *o.Revision, cube.ErrStale)
 		}
 		t.dry, t.note, a.made = o.DryRun, note, t.next
 		t.settled = func() (err error) {
@@ -86,7 +87,7 @@ func (m *Manager) apply(ctx context.Context, doc *fileConfig, o ApplyOptions, no
 	case err == nil, errors.Is(err, errDryRun):
 		out.Changed = true
 		if err == nil {
-			out.Revision = a.made.revision
+			out.Revision = a.made.Revision
 			a.forget(m)
 		}
 		return out, nil
@@ -105,7 +106,7 @@ type application struct {
 	// anew says why a cube is made anew, by its name.
 	anew map[string]string
 	// gone are the cubes that could not be restored and are deleted.
-	gone []*brokenCube
+	gone []*world.Broken
 	// made is the world that the document makes.
 	made *snapshot
 }
@@ -168,9 +169,9 @@ func (a *application) edit(t *txn) error {
 
 // check asks the model about a cube on its own.
 func (c *wantedCube) check(t *txn) (err error) {
-	if b := t.next.broken[c.name]; b != nil {
+	if b := t.next.Broken[c.name]; b != nil {
 		have, err := t.m.imageOf(t.next, c.name)
-		if err == nil && have != nil && b.stored.Service == c.service {
+		if err == nil && have != nil && b.Stored.Service == c.service {
 			if same, err := t.m.imageFrom(c.service, c.body); err == nil && same.same(have) {
 				return nil // as it stands in the store
 			}
@@ -188,7 +189,7 @@ func (c *wantedCube) check(t *txn) (err error) {
 		return &yang.Error{Tag: yang.InvalidValue, Path: "parent",
 			Message: fmt.Sprintf("parent: a %s is not attached, its ports are connected", c.service)}
 	}
-	if t.next.cubes[c.name] == nil {
+	if t.next.Cubes[c.name] == nil {
 		if err := t.create(c.service, c.name, c.body); err != nil {
 			return err
 		}
@@ -223,7 +224,7 @@ func (c *wantedCube) setTcubes(p *chainPlan) {
 		was := len(asList(port["tcubes"]))
 		delete(port, "tcubes")
 		var list []any
-		for _, one := range p.chains[place{cube: c.name, port: name}] {
+		for _, one := range p.chains[world.Place{Cube: c.name, Port: name}] {
 			list = append(list, one)
 		}
 		if list != nil {
@@ -235,22 +236,22 @@ func (c *wantedCube) setTcubes(p *chainPlan) {
 
 // fixed says why a cube that is there has to be made anew, "" when it has not.
 func (c *wantedCube) fixed(t *txn) (string, error) {
-	rec := t.next.cubes[c.name]
+	rec := t.next.Cubes[c.name]
 	if c.made {
 		return "", nil
 	}
-	if rec.service != c.service {
-		return fmt.Sprintf("it is a %s", rec.service), c.refuseAnew(rec)
+	if rec.Service != c.service {
+		return fmt.Sprintf("it is a %s", rec.Service), c.refuseAnew(rec)
 	}
 	var err error
 	if c.have, err = t.m.imageOf(t.next, c.name); err != nil || c.want.same(c.have) {
 		return "", err
 	}
-	after, err := decodeObject(c.all)
+	after, err := world.DecodeObject(c.all)
 	if err != nil {
 		return "", err
 	}
-	before, err := rec.conf.decode()
+	before, err := rec.Config.Decode()
 	if err != nil {
 		return "", err
 	}
@@ -261,8 +262,8 @@ func (c *wantedCube) fixed(t *txn) (string, error) {
 }
 
 // refuseAnew refuses to make a cube with a namespace anew: the old namespace could not be brought back.
-func (c *wantedCube) refuseAnew(rec *record) error {
-	if rec.shadow || c.want.object["shadow"] == true {
+func (c *wantedCube) refuseAnew(rec *world.Cube) error {
+	if rec.Shadow || c.want.object["shadow"] == true {
 		return fmt.Errorf("a cube with a namespace is not made anew within a change, delete %s first: %w", c.name, cube.ErrUnsupported)
 	}
 	return nil

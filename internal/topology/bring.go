@@ -12,27 +12,28 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
 // remove deletes the cubes that are made anew, and of a whole configuration those that it does not have.
 func (a *application) remove(t *txn) error {
-	for _, rec := range t.next.inOrder() {
-		if a.anew[rec.name] == "" && (!a.options.Whole || a.doc.has(rec.name)) {
+	for _, rec := range t.next.InOrder() {
+		if a.anew[rec.Name] == "" && (!a.options.Whole || a.doc.has(rec.Name)) {
 			continue
 		}
-		if err := t.drop(t.next.cubes[rec.name]); err != nil {
-			return fmt.Errorf("deleting %s: %w", rec.name, err)
+		if err := t.drop(t.next.Cubes[rec.Name]); err != nil {
+			return fmt.Errorf("deleting %s: %w", rec.Name, err)
 		}
 	}
 	if !a.options.Whole {
 		return nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.next.broken)) {
+	for _, name := range slices.Sorted(maps.Keys(t.next.Broken)) {
 		if a.doc.has(name) {
 			continue
 		}
-		a.gone = append(a.gone, t.next.broken[name])
+		a.gone = append(a.gone, t.next.Broken[name])
 		if err := t.dropBroken(name); err != nil {
 			return fmt.Errorf("deleting %s: %w", name, err)
 		}
@@ -49,7 +50,7 @@ func (a *application) forget(m *Manager) {
 
 // bring makes a cube, or changes the one that is there.
 func (c *wantedCube) bring(t *txn) error {
-	rec, u := t.next.cubes[c.name], t.next.units[c.name]
+	rec, u := t.next.Cubes[c.name], t.next.units[c.name]
 	if rec == nil {
 		return t.create(c.service, c.name, c.want.body())
 	}
@@ -63,18 +64,18 @@ func (c *wantedCube) bring(t *txn) error {
 	}
 	for _, entry := range c.want.ports() {
 		name, _ := entry["name"].(string)
-		p := rec.ports[name]
+		p := rec.Ports[name]
 		if p == nil {
 			continue // what a new port has is attached when it is made
 		}
 		var fresh []string
 		for _, one := range asList(entry["tcubes"]) {
-			if name := fmt.Sprint(one); !slices.Contains(p.tcubes, name) {
+			if name := fmt.Sprint(one); !slices.Contains(p.Tcubes, name) {
 				fresh = append(fresh, name)
 			}
 		}
 		if fresh != nil {
-			t.given = append(t.given, givenChain{at: place{cube: c.name, port: name}, tcubes: fresh})
+			t.given = append(t.given, givenChain{at: world.Place{Cube: c.name, Port: name}, tcubes: fresh})
 		}
 	}
 	t.direct[c.name] = true
@@ -125,8 +126,8 @@ func (a *application) adopt(t *txn) error {
 		if c.got == nil {
 			continue
 		}
-		t.meet(place{cube: c.name})
-		err := t.adoptInto(t.next.units[c.name], t.before(c.name), t.next.cubes[c.name])
+		t.meet(world.Place{Cube: c.name})
+		err := t.adoptInto(t.next.units[c.name], t.before(c.name), t.next.Cubes[c.name])
 		if err == nil {
 			c.got, err = t.m.imageOf(t.next, c.name)
 		}
@@ -144,10 +145,10 @@ func (a *application) difference(t *txn) (Difference, error) {
 		names = append(names, u.name)
 	}
 	for _, b := range a.gone {
-		names = append(names, b.stored.Name)
+		names = append(names, b.Stored.Name)
 	}
 	slices.SortFunc(names, compareNatural)
-	d := Difference{Netdevs: compareChains(t.old.chains, t.next.chains)}
+	d := Difference{Netdevs: compareChains(t.old.Chains, t.next.Chains)}
 	for _, name := range slices.Compact(names) {
 		before, after, err := a.images(t, name)
 		if err != nil {

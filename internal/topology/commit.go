@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -78,7 +79,7 @@ type planned struct {
 func (t *txn) preparePlans() ([]planned, error) {
 	var plans []planned
 	for _, name := range t.touched {
-		u, rec, was := t.next.units[name], t.next.cubes[name], t.before(name)
+		u, rec, was := t.next.units[name], t.next.Cubes[name], t.before(name)
 		if rec == nil {
 			continue // deleted
 		}
@@ -96,7 +97,7 @@ func (t *txn) preparePlans() ([]planned, error) {
 			}
 		}
 		changes := t.entryChanges(u, rec, fresh)
-		if !fresh && len(changes) == 0 && string(was.conf.raw) == string(rec.conf.raw) {
+		if !fresh && len(changes) == 0 && string(was.Config.Raw) == string(rec.Config.Raw) {
 			continue
 		}
 		if reason := u.degraded.Load(); reason != nil {
@@ -119,23 +120,23 @@ func (t *txn) preparePlans() ([]planned, error) {
 }
 
 // widenPorts lets the cube's code translate ports from before and after while the transaction runs.
-func (t *txn) widenPorts(u *unit, was, rec *record) {
+func (t *txn) widenPorts(u *unit, was, rec *world.Cube) {
 	before := u.env.ports.Load()
 	u.env.ports.Store(newPortTable(was, rec))
 	t.undo = append(t.undo, func() error { u.env.ports.Store(before); return nil })
 }
 
 // prepareCube asks a cube for its plans: of what it has in its tree, then of the entries of large lists.
-func (t *txn) prepareCube(u *unit, was, rec *record, changes []yang.EntryChange) ([]cube.Plan, error) {
+func (t *txn) prepareCube(u *unit, was, rec *world.Cube, changes []yang.EntryChange) ([]cube.Plan, error) {
 	level := u.env.level.Level()
-	u.env.level.Set(slowLevel(rec.level))
+	u.env.level.Set(slowLevel(rec.LogLevel))
 	t.undo = append(t.undo, func() error { u.env.level.Set(level); return nil })
 	if err := t.makeInstance(u); err != nil {
 		return nil, err
 	}
 	_, apart := u.inst.(cube.EntryPreparer)
 	var plans []cube.Plan
-	if was == nil || !apart || string(was.conf.raw) != string(rec.conf.raw) {
+	if was == nil || !apart || string(was.Config.Raw) != string(rec.Config.Raw) {
 		plan, err := t.prepareTree(u, was, rec)
 		if err != nil {
 			return nil, err
@@ -164,7 +165,7 @@ func (t *txn) makeInstance(u *unit) error {
 	})
 }
 
-func (t *txn) prepareTree(u *unit, was, rec *record) (cube.Plan, error) {
+func (t *txn) prepareTree(u *unit, was, rec *world.Cube) (cube.Plan, error) {
 	before, err := u.configOf(was)
 	if err != nil {
 		return cube.Plan{}, err
@@ -184,24 +185,24 @@ func (t *txn) prepareTree(u *unit, was, rec *record) (cube.Plan, error) {
 	return plan, nil
 }
 
-func (t *txn) mergeConstants(rec *record, fresh map[string]any) {
+func (t *txn) mergeConstants(rec *world.Cube, fresh map[string]any) {
 	if fresh == nil {
 		return
 	}
-	merged := make(map[string]any, len(rec.constants)+len(fresh))
-	for k, v := range rec.constants {
+	merged := make(map[string]any, len(rec.Constants)+len(fresh))
+	for k, v := range rec.Constants {
 		merged[k] = v
 	}
 	for k, v := range fresh {
 		merged[k] = v
 	}
-	rec.constants = merged
+	rec.Constants = merged
 }
 
 // createMaps brings new cubes into the data plane, and makes maps of other sizes for those that want them.
 func (t *txn) createMaps(plans []planned) error {
 	for i, p := range plans {
-		u, rec := p.unit, t.next.cubes[p.unit.name]
+		u, rec := p.unit, t.next.Cubes[p.unit.name]
 		if s := t.successor(u); s != nil {
 			if err := t.reopen(s, p, rec); err != nil {
 				return err
@@ -235,7 +236,7 @@ func (t *txn) createMaps(plans []planned) error {
 }
 
 // resizeMaps makes the maps of the plan's sizes.
-func (t *txn) resizeMaps(p *planned, rec *record) error {
+func (t *txn) resizeMaps(p *planned, rec *world.Cube) error {
 	if len(p.plan.MapSizes) == 0 {
 		return nil
 	}
@@ -246,7 +247,7 @@ func (t *txn) resizeMaps(p *planned, rec *record) error {
 	if undo == nil {
 		return nil
 	}
-	rec.maps++
+	rec.Maps++
 	p.shrink = sync.OnceValue(undo)
 	t.undo = append(t.undo, p.shrink)
 	return nil

@@ -121,7 +121,7 @@ func (t *txn) keysOfState(e emptied) (all [][]string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	layers, err := walk(e.unit.svc.schema.Root(), e.path, []any{confineToPorts(state, t.next.cubes[e.unit.name])})
+	layers, err := walk(e.unit.svc.schema.Root(), e.path, []any{confineToPorts(state, t.next.Cubes[e.unit.name])})
 	if isMissing(err) {
 		return nil, nil
 	}
@@ -193,11 +193,11 @@ func (m *Manager) CountEntries(ctx context.Context, serviceName, name string, pa
 	if err != nil {
 		return c, err
 	}
-	if table := rec.tables[node]; table != nil {
+	if table := rec.Tables[node]; table != nil {
 		c.Configured = table.Len()
 		return c, nil
 	}
-	conf, err := rec.conf.decode()
+	conf, err := rec.Config.Decode()
 	if err != nil {
 		return c, fmt.Errorf("%s: %w", name, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -32,7 +33,7 @@ func TestDeletingAListDeletesWhatIsConfiguredAndWhatIsLearned(t *testing.T) {
 	l := mixed(t)
 	l.must(`del br1 fdb entry`)
 	l.wantRead(`[]`, "br1", "fdb", "entry")
-	if slices.ContainsFunc(slices.Collect(maps.Keys(l.records)), func(k string) bool { return strings.HasPrefix(k, entryKey) }) {
+	if slices.ContainsFunc(slices.Collect(maps.Keys(l.records)), func(k string) bool { return strings.HasPrefix(k, world.EntryKey) }) {
 		t.Error("an entry is still in the store")
 	}
 	// State goes last: up to then the change can be undone.
@@ -41,12 +42,12 @@ func TestDeletingAListDeletesWhatIsConfiguredAndWhatIsLearned(t *testing.T) {
 	if !slices.Equal(calls[max(0, len(calls)-2):], want) || !slices.Contains(calls, "br1 Commit") {
 		t.Errorf("the calls are %q, want %q behind the commit", calls, want)
 	}
-	revision := l.view.Load().revision
+	revision := l.view.Load().Revision
 	l.must(`del br1 fdb entry`) // empty
 	l.b.learned["bb"] = "p1"
 	l.must(`del br1 fdb entry`)
-	if len(l.b.learned) != 0 || l.view.Load().revision != revision {
-		t.Errorf("%v are learned, revision %d; want none, and %d as before", l.b.learned, l.view.Load().revision, revision)
+	if len(l.b.learned) != 0 || l.view.Load().Revision != revision {
+		t.Errorf("%v are learned, revision %d; want none, and %d as before", l.b.learned, l.view.Load().Revision, revision)
 	}
 }
 

@@ -15,28 +15,29 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
 // restoreTree makes the tree of a stored cube.
-func restoreTree(s *stored, u *unit) error {
+func restoreTree(s *world.Stored, u *unit) error {
 	lists := map[string]*yang.Node{}
 	for _, list := range u.svc.schema.BulkLists() {
 		lists[list.Path()] = list
 	}
-	config, err := s.whole(func(list string) bool { return lists[list] == nil })
+	config, err := s.Whole(func(list string) bool { return lists[list] == nil })
 	if err != nil {
 		return err
 	}
 	if _, err := u.tree.Amend(context.Background(), yang.Create, nil, config); err != nil {
 		return err
 	}
-	if s.entries == nil {
+	if s.Entries == nil {
 		return nil
 	}
-	for _, path := range slices.Sorted(maps.Keys(s.entries.byList)) {
+	for _, path := range slices.Sorted(maps.Keys(s.Entries.ByList)) {
 		if list := lists[path]; list != nil {
-			if err := u.tree.Restore(list, slices.Values(s.entries.byList[path])); err != nil {
+			if err := u.tree.Restore(list, slices.Values(s.Entries.ByList[path])); err != nil {
 				return err
 			}
 		}
@@ -50,32 +51,32 @@ func (u *unit) inherit(was *unit) error {
 	if err != nil {
 		return fmt.Errorf("reading it: %w", err)
 	}
-	s := stored{Config: saved, entries: &storedEntries{byList: map[string][]string{}}}
+	s := world.Stored{Config: saved, Entries: &world.StoredEntries{ByList: map[string][]string{}}}
 	for list, table := range was.tree.Tables() {
 		if table.Len() > 0 {
-			s.entries.byList[list.Path()] = slices.Collect(table.Saved())
+			s.Entries.ByList[list.Path()] = slices.Collect(table.Saved())
 		}
 	}
 	return restoreTree(&s, u)
 }
 
 // configOf is the configuration as a cube's code gets it.
-func (u *unit) configOf(r *record) (json.RawMessage, error) {
+func (u *unit) configOf(r *world.Cube) (json.RawMessage, error) {
 	if r == nil {
 		return nil, nil
 	}
 	if _, ok := u.inst.(cube.EntryPreparer); ok {
-		return r.conf.raw, nil
+		return r.Config.Raw, nil
 	}
-	return u.svc.schema.Splice(r.conf.raw, r.tables, yang.JSONOptions{Defaults: true})
+	return u.svc.schema.Splice(r.Config.Raw, r.Tables, yang.JSONOptions{Defaults: true})
 }
 
 // entryChanges are the differences of a cube's entries, each entry once. A cube whose code knows nothing yet gets all.
-func (t *txn) entryChanges(u *unit, rec *record, fresh bool) []yang.EntryChange {
+func (t *txn) entryChanges(u *unit, rec *world.Cube, fresh bool) []yang.EntryChange {
 	if fresh {
 		var all []yang.EntryChange
 		for _, list := range u.svc.schema.BulkLists() {
-			rec.tables[list].All(func(e *yang.Entry) bool {
+			rec.Tables[list].All(func(e *yang.Entry) bool {
 				all = append(all, yang.EntryChange{List: list, New: e})
 				return true
 			})
@@ -93,7 +94,7 @@ func (t *txn) entryChanges(u *unit, rec *record, fresh bool) []yang.EntryChange 
 		if e == nil {
 			e = c.Old
 		}
-		id := entryID("", c.List, e)
+		id := world.EntryID("", c.List, e)
 		if i, ok := first[id]; ok {
 			out[i].New = c.New
 			continue
@@ -135,28 +136,28 @@ func entryJSON(e *yang.Entry) json.RawMessage {
 func (t *txn) entryRecords() []store.Record {
 	var recs []store.Record
 	for _, u := range t.removed {
-		if rec := t.old.cubes[u.name]; rec != nil && rec.uuid == u.uuid {
-			recs = append(recs, allEntries(rec, nil)...)
+		if rec := t.old.Cubes[u.name]; rec != nil && rec.UUID == u.uuid {
+			recs = append(recs, world.EntryRecords(rec, nil)...)
 		}
 	}
-	for name, b := range t.old.broken {
-		if t.next.broken[name] == nil && b.stored.entries != nil && (t.next.cubes[name] == nil || t.next.cubes[name].uuid != b.stored.UUID) {
-			for _, key := range b.stored.entries.keys {
+	for name, b := range t.old.Broken {
+		if t.next.Broken[name] == nil && b.Stored.Entries != nil && (t.next.Cubes[name] == nil || t.next.Cubes[name].UUID != b.Stored.UUID) {
+			for _, key := range b.Stored.Entries.Keys {
 				recs = append(recs, store.Record{Key: key})
 			}
 		}
 	}
 	for _, name := range t.touched {
-		u, rec := t.next.units[name], t.next.cubes[name]
+		u, rec := t.next.units[name], t.next.Cubes[name]
 		switch {
 		case rec == nil:
 		case u.restored != nil && t.before(name) == nil:
-			recs = append(recs, u.restored.moved(rec)...)
+			recs = append(recs, u.restored.Moved(rec)...)
 		case slices.Contains(t.created, u):
-			recs = append(recs, allEntries(rec, rec)...)
+			recs = append(recs, world.EntryRecords(rec, rec)...)
 		default:
 			for _, c := range t.entryChanges(u, rec, false) {
-				recs = append(recs, entryRecord(rec.uuid, c))
+				recs = append(recs, world.EntryRecord(rec.UUID, c))
 			}
 		}
 	}
@@ -175,7 +176,7 @@ func entryOf(table *yang.Table, keys []string) (map[string]any, error) {
 			return nil, nil
 		}
 	}
-	return decodeObject([]byte(e.JSON(yang.JSONOptions{Defaults: true})))
+	return world.DecodeObject([]byte(e.JSON(yang.JSONOptions{Defaults: true})))
 }
 
 // Entries goes through the entries of a list, configured ones and those that only the state has, as Read shows them. A
@@ -204,7 +205,7 @@ func (m *Manager) Entries(ctx context.Context, serviceName, name string, path ya
 		return err
 	}
 	if node.Bulk() {
-		return eachEntry(rec.tables[node], layers, after, f)
+		return eachEntry(rec.Tables[node], layers, after, f)
 	}
 	return eachOf(node, path, layers, after, f)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // env implements cube.Env.
@@ -49,15 +50,15 @@ type portTable struct {
 	name  map[uint16]string
 }
 
-func newPortTable(recs ...*record) *portTable {
+func newPortTable(recs ...*world.Cube) *portTable {
 	t := &portTable{index: map[string]uint16{}, name: map[uint16]string{}}
 	for _, rec := range recs {
 		if rec == nil {
 			continue
 		}
-		for _, p := range rec.ports {
-			t.index[p.name] = p.index
-			t.name[p.index] = p.name
+		for _, p := range rec.Ports {
+			t.index[p.Name] = p.Index
+			t.name[p.Index] = p.Name
 		}
 	}
 	return t

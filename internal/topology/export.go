@@ -27,12 +27,12 @@ type Configuration struct {
 // Configuration returns the present one. Changes that are made later are not in it.
 func (m *Manager) Configuration() *Configuration {
 	w := m.view.Load()
-	names := slices.Collect(maps.Keys(w.cubes))
-	for name := range w.broken {
+	names := slices.Collect(maps.Keys(w.Cubes))
+	for name := range w.Broken {
 		names = append(names, name)
 	}
 	slices.SortFunc(names, compareNatural)
-	return &Configuration{revision: w.revision, names: names, chains: w.chains,
+	return &Configuration{revision: w.Revision, names: names, chains: w.Chains,
 		imageOf: func(name string) (*image, error) { return m.imageOf(w, name) }}
 }
 

@@ -4,30 +4,33 @@ package topology
 
 // How far the transaction that runs reaches.
 
-import "github.com/polycube/polycube/internal/datapath"
+import (
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/world"
+)
 
 // reach compares the next world, as far as it is made, with the old one.
-func (t *txn) reach() *reach {
+func (t *txn) reach() *world.Reach {
 	if t.extent != nil {
 		return t.extent
 	}
-	return t.next.reachOf(&t.old.world, t.restoring)
+	return t.next.ReachFrom(&t.old.World, t.restoring)
 }
 
 // reached are the records of the next world that the transaction can have an effect on, by creation.
-func (t *txn) reached() []*record {
+func (t *txn) reached() []*world.Cube {
 	r := t.reach()
-	if r.all {
-		return t.next.inOrder()
+	if r.All {
+		return t.next.InOrder()
 	}
-	return t.next.recordsOf(r.near)
+	return t.next.RecordsOf(r.Near)
 }
 
 // nextGraph derives the data plane's desired state from the graph in use, as far as that is of the old world.
 func (t *txn) nextGraph() *datapath.Graph {
 	r, base := t.reach(), t.m.graph
-	if r.all || base == nil || t.m.graphOf != t.old {
+	if r.All || base == nil || t.m.graphOf != t.old {
 		return t.next.graph()
 	}
-	return t.next.graphAfter(&t.old.world, base, r, t.next)
+	return t.next.GraphAfter(&t.old.World, base, r, t.next)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 var errInjected = errors.New("injected")
@@ -352,8 +353,8 @@ func (f *fakeNetdevs) Put(index int, d netdev.Dress) error {
 			info.MAC = d.MAC
 		}
 		ours := slices.DeleteFunc(slices.Clone(d.Remove), func(p netip.Prefix) bool { return !slices.Contains(f.ours[index], p) })
-		info.Addresses = append(without(info.Addresses, ours), d.Add...)
-		f.ours[index] = append(without(f.ours[index], ours), d.Add...)
+		info.Addresses = append(world.Without(info.Addresses, ours), d.Add...)
+		f.ours[index] = append(world.Without(f.ours[index], ours), d.Add...)
 		f.infos[name] = info
 	}
 	return nil

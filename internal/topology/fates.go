@@ -9,16 +9,17 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // CubeNames lists the cubes that packets go through, in order of creation: those that run, and those that could not be
 // restored and go on as they were.
 func (m *Manager) CubeNames() []string {
-	recs := m.view.Load().allRunning()
-	slices.SortFunc(recs, func(a, b *record) int { return int(int64(a.seq) - int64(b.seq)) })
+	recs := m.view.Load().AllRunning()
+	slices.SortFunc(recs, func(a, b *world.Cube) int { return int(int64(a.Seq) - int64(b.Seq)) })
 	names := make([]string, 0, len(recs))
 	for _, rec := range recs {
-		names = append(names, rec.name)
+		names = append(names, rec.Name)
 	}
 	return names
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/suggest"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -201,7 +202,7 @@ func parseNetdev(raw []byte) (*fileNetdev, error) {
 			return n, &yang.Error{Tag: yang.InvalidValue, Path: name, Message: name + ": a name is wanted, and a list of names in tcubes"}
 		}
 	}
-	if at, err := parsePlace(n.name); err != nil || at.netdev == "" {
+	if at, err := world.ParsePlace(n.name); err != nil || at.Netdev == "" {
 		return n, &yang.Error{Tag: yang.MissingAttribute, Path: "name", Message: "name: the name of a netdev is wanted"}
 	}
 	return n, nil

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // NetdevEvent takes note of a change of a netdev.
@@ -37,7 +38,7 @@ func (m *Manager) NetdevEvents(events []netdev.Event) {
 			if e.Old != nil && e.Old.Name != e.Info.Name {
 				b.gone(e.Old.Name, e.Info.Index, "it was renamed to "+e.Info.Name)
 			}
-			b.set(e.Info.Name, linkOf(e.Info), e.Flapped)
+			b.set(e.Info.Name, world.LinkOf(e.Info), e.Flapped)
 			m.seen[e.Info.Name] = true
 		case netdev.Removed:
 			b.removed[e.Info.Index] = true
@@ -53,30 +54,30 @@ func (m *Manager) NetdevEvents(events []netdev.Event) {
 
 // batch is what some events come to.
 type batch struct {
-	known map[string]link
-	links map[string]link
+	known map[string]world.Link
+	links map[string]world.Link
 	// removed are the numbers of devices that went.
 	removed map[int]bool
 	// tell is told of each device.
-	tell func(name string, was, is link)
+	tell func(name string, was, is world.Link)
 }
 
 func (m *Manager) newBatch() *batch {
-	return &batch{known: m.view.Load().links, links: map[string]link{}, removed: map[int]bool{}, tell: m.tellNetdev}
+	return &batch{known: m.view.Load().Links, links: map[string]world.Link{}, removed: map[int]bool{}, tell: m.tellNetdev}
 }
 
-func (b *batch) now(name string) link {
+func (b *batch) now(name string) world.Link {
 	if l, ok := b.links[name]; ok {
 		return l
 	}
 	return b.known[name]
 }
 
-func (b *batch) set(name string, l link, flapped bool) {
+func (b *batch) set(name string, l world.Link, flapped bool) {
 	was := b.now(name)
-	l.flaps = was.flaps
-	if flapped || was.carrier != l.carrier && b.links[name] != (link{}) {
-		l.flaps++ // else the end of the batch looks as its beginning
+	l.Flaps = was.Flaps
+	if flapped || was.Carrier != l.Carrier && b.links[name] != (world.Link{}) {
+		l.Flaps++ // else the end of the batch looks as its beginning
 	}
 	b.tell(name, was, l)
 	b.links[name] = l
@@ -84,20 +85,20 @@ func (b *batch) set(name string, l link, flapped bool) {
 
 // gone forgets a netdev, unless the name is another device's by now: a request may have seen it before its event came.
 func (b *batch) gone(name string, index int, how string) {
-	if b.now(name).index == index {
-		b.tell(name, b.now(name), link{gone: how})
-		b.links[name] = link{gone: how}
+	if b.now(name).Index == index {
+		b.tell(name, b.now(name), world.Link{Gone: how})
+		b.links[name] = world.Link{Gone: how}
 	}
 }
 
 // missing looks for devices that went while nobody watched, when all that are there have been told of.
 func (m *Manager) missing(b *batch) {
-	for name, l := range m.view.Load().links {
-		if l.index == 0 || m.seen[name] {
+	for name, l := range m.view.Load().Links {
+		if l.Index == 0 || m.seen[name] {
 			continue
 		}
 		if m.isGone(name) {
-			b.gone(name, l.index, "it is gone")
+			b.gone(name, l.Index, "it is gone")
 		}
 	}
 	clear(m.seen)
@@ -130,7 +131,7 @@ func (m *Manager) settleNetdevs(ctx context.Context, b *batch) {
 }
 
 // setUnused takes note of netdevs that no cube has to do with, which is no matter of the data plane.
-func (m *Manager) setUnused(links map[string]link) bool {
+func (m *Manager) setUnused(links map[string]world.Link) bool {
 	if !m.started {
 		return false
 	}
@@ -140,43 +141,43 @@ func (m *Manager) setUnused(links map[string]link) bool {
 		return true
 	}
 	w := m.view.Load()
-	held := w.allHolders()
+	held := w.AllHolders()
 	for name := range links {
-		if len(held[name]) > 0 || len(w.chains[name]) > 0 {
+		if len(held[name]) > 0 || len(w.Chains[name]) > 0 {
 			return false
 		}
 	}
 	w = w.clone()
-	w.setLinks(links)
+	w.SetLinks(links)
 	m.view.Store(w)
 	return true
 }
 
-func (m *Manager) setLinks(ctx context.Context, links map[string]link) error {
+func (m *Manager) setLinks(ctx context.Context, links map[string]world.Link) error {
 	return m.transactRestoring(ctx, func(t *txn) error {
-		t.next.setLinks(links)
+		t.next.SetLinks(links)
 		return nil
 	})
 }
 
 // relink states the graph with one netdev as it is now. A device that the data plane cannot use is left out, so that it
 // does not stand in the way of changes elsewhere.
-func (m *Manager) relink(ctx context.Context, name string, l link) {
+func (m *Manager) relink(ctx context.Context, name string, l world.Link) {
 	before := m.view.Load()
-	was := before.links[name]
+	was := before.Links[name]
 	if was == l {
 		return
 	}
-	err := m.setLinks(ctx, map[string]link{name: l})
+	err := m.setLinks(ctx, map[string]world.Link{name: l})
 	if err != nil && m.isGone(name) {
 		return // the event that says so is under way
 	}
 	if err != nil && !errors.Is(err, errClosed) {
-		l.refused = err.Error()
-		if l.refused != was.refused {
+		l.Refused = err.Error()
+		if l.Refused != was.Refused {
 			m.log.Error("a netdev cannot be used, it is left out until it changes", "netdev", name, "error", err)
 		}
-		if err := m.setLinks(ctx, map[string]link{name: l}); err != nil {
+		if err := m.setLinks(ctx, map[string]world.Link{name: l}); err != nil {
 			m.log.Error("leaving a netdev out", "netdev", name, "error", err)
 		}
 		return
@@ -187,9 +188,9 @@ func (m *Manager) relink(ctx context.Context, name string, l link) {
 // tellOfNetdevs logs which ports went down and came up with netdevs, each once.
 func (m *Manager) tellOfNetdevs(before *snapshot, names []string) {
 	now := m.view.Load()
-	held := now.allHolders()
+	held := now.AllHolders()
 	for _, name := range names {
-		was, is := before.whyDown(name), now.whyDown(name)
+		was, is := before.WhyDown(name), now.WhyDown(name)
 		if was == is {
 			continue
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // changeKey is the record that says who made the last transaction; the journal has it of each.
@@ -98,7 +99,7 @@ func revisionRecord(number uint64, note string, by Origin) store.Record {
 
 // changeRecord is what the history keeps of the transaction.
 func (t *txn) changeRecord() store.Record {
-	r := newRevision(t.next.revision, t.note, t.origins...)
+	r := newRevision(t.next.Revision, t.note, t.origins...)
 	note := func(list *[]string, name string) {
 		if len(*list) == maxNames {
 			r.More++
@@ -107,8 +108,8 @@ func (t *txn) changeRecord() store.Record {
 		*list = append(*list, name)
 	}
 	for _, name := range t.touched {
-		switch rec := t.next.cubes[name]; {
-		case rec == nil || rec.revision != t.next.revision:
+		switch rec := t.next.Cubes[name]; {
+		case rec == nil || rec.Revision != t.next.Revision:
 		case t.before(name) == nil:
 			note(&r.Added, name)
 		default:
@@ -118,12 +119,12 @@ func (t *txn) changeRecord() store.Record {
 	for _, u := range t.removed {
 		note(&r.Deleted, u.name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.old.broken)) {
-		if t.next.broken[name] == nil && t.next.cubes[name] == nil {
+	for _, name := range slices.Sorted(maps.Keys(t.old.Broken)) {
+		if t.next.Broken[name] == nil && t.next.Cubes[name] == nil {
 			note(&r.Deleted, name)
 		}
 	}
-	for _, name := range t.next.chainsChanged(&t.old.world) {
+	for _, name := range t.next.ChainsChanged(&t.old.World) {
 		note(&r.Netdevs, name)
 	}
 	return r.record()
@@ -282,17 +283,17 @@ type pastState struct {
 	blobs  map[string][]byte
 	chains map[string][]string
 	// entries are those of large lists, by the UUID of their cube.
-	entries map[string]*storedEntries
+	entries map[string]*world.StoredEntries
 }
 
 func (m *Manager) readPast(state *store.State) *pastState {
-	p := &pastState{blobs: map[string][]byte{}, chains: map[string][]string{}, entries: readEntries(state)}
+	p := &pastState{blobs: map[string][]byte{}, chains: map[string][]string{}, entries: world.ReadEntries(state)}
 	for _, r := range state.Records {
-		if name, ok := strings.CutPrefix(r.Key, cubeKey); ok {
+		if name, ok := strings.CutPrefix(r.Key, world.CubeKey); ok {
 			p.names = append(p.names, name)
 			p.blobs[name] = r.Value
-		} else if dev, ok := strings.CutPrefix(r.Key, netdevKey); ok {
-			var chain storedChain
+		} else if dev, ok := strings.CutPrefix(r.Key, world.NetdevKey); ok {
+			var chain world.StoredChain
 			if json.Unmarshal(r.Value, &chain) == nil && len(chain.Tcubes) > 0 {
 				p.chains[dev] = chain.Tcubes
 			}
@@ -312,20 +313,20 @@ func (p *pastState) unchanged(other *pastState, name string) bool {
 }
 
 func (p *pastState) uuid(name string) string {
-	var s stored
+	var s world.Stored
 	_ = json.Unmarshal(p.blobs[name], &s) // a damaged one has none
 	return s.UUID
 }
 
 // image reads a cube, nil if it is not there or nothing can be read of it.
 func (p *pastState) image(m *Manager, name string) (*image, error) {
-	var s stored
+	var s world.Stored
 	_ = json.Unmarshal(p.blobs[name], &s) // of a damaged one nothing is shown
 	if len(s.Config) == 0 {
 		return nil, nil
 	}
-	s.entries = p.entries[s.UUID]
-	config, err := s.whole(func(string) bool { return true })
+	s.Entries = p.entries[s.UUID]
+	config, err := s.Whole(func(string) bool { return true })
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -29,7 +30,7 @@ type image struct {
 
 // newImage takes a configuration as a tree prints it without defaults.
 func newImage(service string, root *yang.Node, raw []byte) (*image, error) {
-	object, err := decodeObject(raw)
+	object, err := world.DecodeObject(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -183,12 +184,12 @@ func (m *Manager) imageOf(w *snapshot, name string) (*image, error) {
 	var service string
 	var raw json.RawMessage
 	var err error
-	if rec := w.cubes[name]; rec != nil {
-		service = rec.service
-		raw, err = rec.savedWhole(w.units[name].svc.schema)
-	} else if b := w.broken[name]; b != nil && len(b.stored.Config) > 0 {
-		service = b.stored.Service
-		raw, err = b.stored.whole(func(string) bool { return true })
+	if rec := w.Cubes[name]; rec != nil {
+		service = rec.Service
+		raw, err = rec.SavedWhole(w.units[name].svc.schema)
+	} else if b := w.Broken[name]; b != nil && len(b.Stored.Config) > 0 {
+		service = b.Stored.Service
+		raw, err = b.Stored.Whole(func(string) bool { return true })
 	} else {
 		return nil, nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // transactRestoring is transact for changes that nobody asked for. While New runs, it holds the writer's token itself.
@@ -39,7 +40,7 @@ func (m *Manager) Netdevs(context.Context) (json.RawMessage, error) {
 		return nil, fmt.Errorf("listing the netdevs: %w", err)
 	}
 	w := m.view.Load()
-	held := w.allHolders()
+	held := w.AllHolders()
 	list := make([]netdevJSON, 0, len(infos))
 	for _, info := range infos {
 		list = append(list, describeNetdev(w, info, held))
@@ -54,7 +55,7 @@ func (m *Manager) Netdev(_ context.Context, name string) (json.RawMessage, error
 		return nil, err
 	}
 	w := m.view.Load()
-	return json.Marshal([]netdevJSON{describeNetdev(w, info, w.allHolders())})
+	return json.Marshal([]netdevJSON{describeNetdev(w, info, w.AllHolders())})
 }
 
 // getNetdev asks the kernel for a device, and speaks in the errors of package cube.
@@ -62,7 +63,7 @@ func (m *Manager) getNetdev(name string) (netdev.Info, error) {
 	info, err := m.netdevs.Get(name)
 	switch {
 	case errors.Is(err, netdev.ErrNotFound):
-		return info, &AbsentError{Kind: "netdev", Name: name, err: cube.ErrNotFound}
+		return info, &world.AbsentError{Kind: "netdev", Name: name, Err: cube.ErrNotFound}
 	case errors.Is(err, netdev.ErrInvalidName):
 		return info, fmt.Errorf("netdev: %w: %w", err, cube.ErrInvalid)
 	case err != nil:
@@ -84,9 +85,9 @@ type netdevJSON struct {
 	Tcubes    []string `json:"tcubes"`
 }
 
-func describeNetdev(w *snapshot, info netdev.Info, held map[string][]place) netdevJSON {
+func describeNetdev(w *snapshot, info netdev.Info, held map[string][]world.Place) netdevJSON {
 	d := netdevJSON{Name: info.Name, Addresses: []string{}, Index: info.Index, MAC: info.MAC.String(), MTU: info.MTU,
-		Status: status(info.Up), Kind: info.Kind, Tcubes: append([]string{}, w.chains[info.Name]...)}
+		Status: status(info.Up), Kind: info.Kind, Tcubes: append([]string{}, w.Chains[info.Name]...)}
 	for _, a := range info.Addresses {
 		d.Addresses = append(d.Addresses, a.String())
 	}
@@ -109,11 +110,11 @@ func status(up bool) string {
 func (t *txn) notify() {
 	var working []func()
 	for _, rec := range t.reached() {
-		u := t.next.units[rec.name]
-		for _, p := range rec.portsByIndex() {
+		u := t.next.units[rec.Name]
+		for _, p := range rec.PortsByIndex() {
 			if t.notifyPort(u, rec, p) {
 				w := u.inst.(cube.LinkWatcher)
-				working = append(working, func() { t.m.tell(u, "LinkChanged", func() { w.LinkChanged(p.name, true) }) })
+				working = append(working, func() { t.m.tell(u, "LinkChanged", func() { w.LinkChanged(p.Name, true) }) })
 			}
 		}
 	}
@@ -124,27 +125,27 @@ func (t *txn) notify() {
 }
 
 // notifyPort tells a cube what changed of a port, but that its link works from now on: that it returns.
-func (t *txn) notifyPort(u *unit, rec *record, p *port) (works bool) {
-	var was *port
-	old := t.before(rec.name)
+func (t *txn) notifyPort(u *unit, rec *world.Cube, p *world.Port) (works bool) {
+	var was *world.Port
+	old := t.before(rec.Name)
 	if old != nil {
-		was = old.ports[p.name]
+		was = old.Ports[p.Name]
 	}
 	// A port that a start finds down may have been up when the last daemon ended, and what was learned then is still there.
 	found := t.restoring && (old == nil || t.successor(u) != nil)
-	up := t.next.linked(rec, p)
-	if w, ok := u.inst.(cube.PortWatcher); ok && (found || up != (was != nil && t.old.linked(old, was))) {
-		t.m.tell(u, "PortChanged", func() { w.PortChanged(p.name, up) })
+	up := t.next.Linked(rec, p)
+	if w, ok := u.inst.(cube.PortWatcher); ok && (found || up != (was != nil && t.old.Linked(old, was))) {
+		t.m.tell(u, "PortChanged", func() { w.PortChanged(p.Name, up) })
 	}
 	w, ok := u.inst.(cube.LinkWatcher)
 	if !ok {
 		return false
 	}
-	works = t.next.works(rec, p)
-	worked := was != nil && t.old.works(old, was)
-	flapped := works && worked && t.next.flaps(p) != t.old.flaps(was)
+	works = t.next.Works(rec, p)
+	worked := was != nil && t.old.Works(old, was)
+	flapped := works && worked && t.next.Flaps(p) != t.old.Flaps(was)
 	if flapped || !works && (found || worked) {
-		t.m.tell(u, "LinkChanged", func() { w.LinkChanged(p.name, false) })
+		t.m.tell(u, "LinkChanged", func() { w.LinkChanged(p.Name, false) })
 	}
 	return works && (found || flapped || !worked)
 }

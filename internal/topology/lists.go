@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -77,7 +78,7 @@ func eachEntry(table *yang.Table, layers []any, after []string, f func(keys []st
 			goOn = f(e.Keys(), json.RawMessage(text))
 			return goOn
 		}
-		conf, err := decodeObject([]byte(text))
+		conf, err := world.DecodeObject([]byte(text))
 		if err != nil {
 			failed = err
 			return false

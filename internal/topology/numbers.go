@@ -16,6 +16,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/tally"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -120,20 +121,20 @@ func (m *Manager) Numbers() []CubeNumbers {
 	if r, ok := m.dp.(counterReader); ok {
 		read = r.CounterReader()
 	}
-	out := make([]CubeNumbers, 0, len(w.cubes)+len(w.broken))
-	for _, rec := range w.inOrder() {
-		n := CubeNumbers{Name: rec.name, Service: rec.service, Trouble: m.Degraded(rec.name)}
-		if u := w.units[rec.name]; u != nil {
+	out := make([]CubeNumbers, 0, len(w.Cubes)+len(w.Broken))
+	for _, rec := range w.InOrder() {
+		n := CubeNumbers{Name: rec.Name, Service: rec.Service, Trouble: m.Degraded(rec.Name)}
+		if u := w.units[rec.Name]; u != nil {
 			n.Shed, n.Waiting = u.mail.numbers()
 		}
 		if m.count(w, rec, &n, read) == nil {
 			out = append(out, n)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.broken)) {
-		b := w.broken[name]
-		n := CubeNumbers{Name: name, Service: b.stored.Service, Trouble: b.String(), Broken: true}
-		if b.rec == nil || m.count(w, b.rec, &n, read) == nil {
+	for _, name := range slices.Sorted(maps.Keys(w.Broken)) {
+		b := w.Broken[name]
+		n := CubeNumbers{Name: name, Service: b.Stored.Service, Trouble: b.String(), Broken: true}
+		if b.Running == nil || m.count(w, b.Running, &n, read) == nil {
 			out = append(out, n)
 		}
 	}
@@ -141,15 +142,15 @@ func (m *Manager) Numbers() []CubeNumbers {
 }
 
 // count reads the counters of a cube that packets go through.
-func (m *Manager) count(w *snapshot, rec *record, n *CubeNumbers, read func(uint16) (datapath.PortCounters, error)) (err error) {
-	n.Status = m.dp.Status(rec.id)
-	if n.Fates, err = m.dp.Fates(rec.id); err != nil {
-		return fmt.Errorf("%s: fates: %w", rec.name, err)
+func (m *Manager) count(w *snapshot, rec *world.Cube, n *CubeNumbers, read func(uint16) (datapath.PortCounters, error)) (err error) {
+	n.Status = m.dp.Status(rec.ID)
+	if n.Fates, err = m.dp.Fates(rec.ID); err != nil {
+		return fmt.Errorf("%s: fates: %w", rec.Name, err)
 	}
-	for _, p := range rec.portsByIndex() {
-		one := PortNumbers{Name: p.name, Up: w.linked(rec, p), Reason: w.remark(rec, p, m.notes)}
-		if one.PortCounters, err = read(p.slot); err != nil {
-			return fmt.Errorf("port %s of %s: counters: %w", p.name, rec.name, err)
+	for _, p := range rec.PortsByIndex() {
+		one := PortNumbers{Name: p.Name, Up: w.Linked(rec, p), Reason: w.Remark(rec, p, m.notes)}
+		if one.PortCounters, err = read(p.Slot); err != nil {
+			return fmt.Errorf("port %s of %s: counters: %w", p.Name, rec.Name, err)
 		}
 		n.Ports = append(n.Ports, one)
 	}
@@ -169,20 +170,20 @@ type NetdevNumbers struct {
 func (m *Manager) NetdevNumbers() []NetdevNumbers {
 	w := m.view.Load()
 	used := map[string]bool{}
-	for name := range w.chains {
+	for name := range w.Chains {
 		used[name] = true
 	}
-	for _, rec := range w.allRunning() {
-		for _, p := range rec.ports {
-			if at, err := parsePlace(p.peer); p.peer != "" && err == nil && at.netdev != "" {
-				used[at.netdev] = true
+	for _, rec := range w.AllRunning() {
+		for _, p := range rec.Ports {
+			if at, err := world.ParsePlace(p.Peer); p.Peer != "" && err == nil && at.Netdev != "" {
+				used[at.Netdev] = true
 			}
 		}
 	}
 	out := make([]NetdevNumbers, 0, len(used))
 	for _, name := range slices.Sorted(maps.Keys(used)) {
-		why := w.whyDown(name)
-		out = append(out, NetdevNumbers{Name: name, Up: why == "", Carrier: w.links[name].carrier, Reason: why})
+		why := w.WhyDown(name)
+		out = append(out, NetdevNumbers{Name: name, Up: why == "", Carrier: w.Links[name].Carrier, Reason: why})
 	}
 	return out
 }
@@ -196,11 +197,11 @@ type mapReader interface {
 // a time that grows with their size.
 func (m *Manager) Maps(name string) []datapath.MapUsage {
 	r, ok := m.dp.(mapReader)
-	rec := m.view.Load().running(name)
+	rec := m.view.Load().Running(name)
 	if !ok || rec == nil {
 		return nil
 	}
-	return r.MapUsage(rec.id)
+	return r.MapUsage(rec.ID)
 }
 
 // isModelError tells whether a model refused something.

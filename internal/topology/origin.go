@@ -71,25 +71,25 @@ func (t *txn) checkPrecondition(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	rec := t.old.cubes[want.cube]
+	rec := t.old.Cubes[want.cube]
 	if rec == nil {
-		return fmt.Errorf("cube %.80s: %w", want.cube, t.old.missing(want.cube))
+		return fmt.Errorf("cube %.80s: %w", want.cube, t.old.Missing(want.cube))
 	}
-	if rec.revision != want.revision {
+	if rec.Revision != want.revision {
 		return fmt.Errorf("%s changed meanwhile, its revision is %d and not %d: read it again: %w",
-			want.cube, rec.revision, want.revision, cube.ErrStale)
+			want.cube, rec.Revision, want.revision, cube.ErrStale)
 	}
 	return nil
 }
 
 // Revision returns the number of the last change of the configuration, which counts up from the start of the daemon.
-func (m *Manager) Revision() uint64 { return m.view.Load().revision }
+func (m *Manager) Revision() uint64 { return m.view.Load().Revision }
 
 // CubeRevision returns the number of the last change that a cube's configuration had a part in.
 func (m *Manager) CubeRevision(name string) (uint64, error) {
 	w := m.view.Load()
-	if rec := w.cubes[name]; rec != nil {
-		return rec.revision, nil
+	if rec := w.Cubes[name]; rec != nil {
+		return rec.Revision, nil
 	}
-	return 0, fmt.Errorf("cube %.80s: %w", name, w.missing(name))
+	return 0, fmt.Errorf("cube %.80s: %w", name, w.Missing(name))
 }

@@ -300,8 +300,8 @@ func (m *Manager) lose(o *outsider, life Life) {
 func (m *Manager) unitsOf(name string) []*unit {
 	w := m.view.Load()
 	var list []*unit
-	for cubeName, rec := range w.cubes {
-		if rec.service == name {
+	for cubeName, rec := range w.Cubes {
+		if rec.Service == name {
 			list = append(list, w.units[cubeName])
 		}
 	}
@@ -353,8 +353,8 @@ func (m *Manager) orphans(svc *service) []string {
 			names = append(names, name)
 		}
 	}
-	for name, b := range w.broken {
-		if b.stored.Service == svc.info.Name {
+	for name, b := range w.Broken {
+		if b.Stored.Service == svc.info.Name {
 			names = append(names, name)
 		}
 	}

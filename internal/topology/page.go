@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -77,7 +78,7 @@ func (m *Manager) eachPaged(ctx context.Context, u *unit, list *yang.Node, path 
 			return err
 		}
 		for _, raw := range page.Entries {
-			entry, err := decodeObject(raw)
+			entry, err := world.DecodeObject(raw)
 			if err != nil {
 				return fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
 			}

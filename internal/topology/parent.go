@@ -13,13 +13,14 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // heard is what a cube was told of its parent, or will be.
 type heard struct {
 	cube.Parent
 	// from and device are what it was computed from: both are never changed, so the same ones say the same.
-	from   *record
+	from   *world.Cube
 	device netdev.Info
 	// posted says that a call is in the mailbox: it takes what is here then.
 	posted bool
@@ -51,9 +52,9 @@ func (m *Manager) tellParents() {
 	m.parents.Lock()
 	defer m.parents.Unlock()
 	w := m.view.Load()
-	for name, rec := range w.cubes {
+	for name, rec := range w.Cubes {
 		u := w.units[name]
-		if !rec.transparent {
+		if !rec.Transparent {
 			m.tellPeers(w, rec, u)
 			continue
 		}
@@ -85,9 +86,9 @@ func (m *Manager) ownStation(mac net.HardwareAddr) bool {
 	if len(names) == 0 {
 		return false
 	}
-	for _, rec := range m.view.Load().cubes {
-		for _, p := range rec.ports {
-			if i := slices.Index(names, p.peer); i >= 0 {
+	for _, rec := range m.view.Load().Cubes {
+		for _, p := range rec.Ports {
+			if i := slices.Index(names, p.Peer); i >= 0 {
 				names = slices.Delete(names, i, i+1)
 			}
 		}
@@ -96,20 +97,20 @@ func (m *Manager) ownStation(mac net.HardwareAddr) bool {
 }
 
 // inherit brings what a cube hears of its parent up to date, and says whether it changed.
-func (m *Manager) inherit(w *snapshot, rec *record, h *heard) bool {
-	p := cube.Parent{Name: rec.parent}
-	var from *record
-	if rec.parent != "" {
-		at, err := parsePlace(rec.parent)
+func (m *Manager) inherit(w *snapshot, rec *world.Cube, h *heard) bool {
+	p := cube.Parent{Name: rec.Parent}
+	var from *world.Cube
+	if rec.Parent != "" {
+		at, err := world.ParsePlace(rec.Parent)
 		if err != nil {
 			return false
 		}
-		p.Netdev = at.netdev
-		if at.netdev == "" {
-			from = w.cubes[at.cube]
-			p.Cube, p.Port, p.Peer, p.Netdev = at.cube, at.port, "", ""
-			if peer, err := w.peerOf(at); err == nil {
-				p.Peer, p.Netdev = peer.String(), peer.netdev
+		p.Netdev = at.Netdev
+		if at.Netdev == "" {
+			from = w.Cubes[at.Cube]
+			p.Cube, p.Port, p.Peer, p.Netdev = at.Cube, at.Port, "", ""
+			if peer, err := w.PeerOf(at); err == nil {
+				p.Peer, p.Netdev = peer.String(), peer.Netdev
 			}
 		}
 	}
@@ -117,7 +118,7 @@ func (m *Manager) inherit(w *snapshot, rec *record, h *heard) bool {
 	if h.Name == p.Name && h.Netdev == p.Netdev && h.from == from && sameNetdev(h.device, device) {
 		return false
 	}
-	fill(&p, from, device)
+	world.Fill(&p, from, device)
 	changed := !h.Equal(p)
 	h.Parent, h.from, h.device = p, from, device
 	return changed

@@ -11,6 +11,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // peers is what a cube was told of the peers of its ports, or will be; under the manager's parents lock.
@@ -21,7 +22,7 @@ type peers struct {
 }
 
 // tellPeers tells a standard cube what changed of its peers. The parents lock is held.
-func (m *Manager) tellPeers(w *snapshot, rec *record, u *unit) {
+func (m *Manager) tellPeers(w *snapshot, rec *world.Cube, u *unit) {
 	watcher, ok := u.inst.(cube.PeerWatcher)
 	if !ok {
 		return
@@ -32,12 +33,12 @@ func (m *Manager) tellPeers(w *snapshot, rec *record, u *unit) {
 		p.told, p.news = map[string]cube.Peer{}, map[string]cube.Peer{}
 	}
 	for name := range p.told {
-		if rec.ports[name] == nil {
+		if rec.Ports[name] == nil {
 			delete(p.told, name)
 			delete(p.news, name)
 		}
 	}
-	for name, port := range rec.ports {
+	for name, port := range rec.Ports {
 		is := m.peerOf(w, port)
 		if !is.Equal(p.told[name]) {
 			p.told[name], p.news[name] = is, is
@@ -58,18 +59,18 @@ func (m *Manager) tellPeers(w *snapshot, rec *record, u *unit) {
 }
 
 // peerOf is what is known of a port's peer. A netdev that a request found before its event came is looked at.
-func (m *Manager) peerOf(w *snapshot, p *port) cube.Peer {
-	out := cube.Peer{Name: p.peer}
-	at, err := parsePlace(p.peer)
-	if err != nil || at.netdev == "" {
+func (m *Manager) peerOf(w *snapshot, p *world.Port) cube.Peer {
+	out := cube.Peer{Name: p.Peer}
+	at, err := world.ParsePlace(p.Peer)
+	if err != nil || at.Netdev == "" {
 		return out
 	}
-	i, known := m.infos[at.netdev]
-	if !known && w.links[at.netdev].index != 0 {
-		if i, err = m.netdevs.Get(at.netdev); err != nil {
+	i, known := m.infos[at.Netdev]
+	if !known && w.Links[at.Netdev].Index != 0 {
+		if i, err = m.netdevs.Get(at.Netdev); err != nil {
 			i = netdev.Info{} // its event says what became of it
 		}
 	}
-	out.Netdev, out.Index, out.MAC, out.Addresses, out.MTU, out.Speed = at.netdev, i.Index, i.MAC, i.Addresses, i.MTU, i.Speed
+	out.Netdev, out.Index, out.MAC, out.Addresses, out.MTU, out.Speed = at.Netdev, i.Index, i.MAC, i.Addresses, i.MTU, i.Speed
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // persist writes what changed to the store, as one transaction of its own.
@@ -20,7 +21,7 @@ func (t *txn) persist() error {
 	if err != nil || len(recs) == 0 {
 		return err
 	}
-	t.next.revision++
+	t.next.Revision++
 	if t.m.commit == nil {
 		return nil
 	}
@@ -34,27 +35,27 @@ func (t *txn) persist() error {
 // storeRecords encodes what differs from the store.
 func (t *txn) storeRecords() ([]store.Record, error) {
 	var recs []store.Record
-	for _, rec := range t.next.recordsOf(t.reach().changed) {
-		blob, err := rec.encode()
+	for _, rec := range t.next.RecordsOf(t.reach().Changed) {
+		blob, err := rec.Encode()
 		if err != nil {
 			return nil, err
 		}
-		if len(t.entries[t.next.units[rec.name]]) > 0 {
-			rec.revision = t.old.revision + 1
+		if len(t.entries[t.next.units[rec.Name]]) > 0 {
+			rec.Revision = t.old.Revision + 1
 		}
-		if string(blob) != string(rec.blob) {
-			rec.blob, rec.revision = blob, t.old.revision+1
-			recs = append(recs, store.Record{Key: cubeKey + rec.name, Value: blob})
+		if string(blob) != string(rec.Blob) {
+			rec.Blob, rec.Revision = blob, t.old.Revision+1
+			recs = append(recs, store.Record{Key: world.CubeKey + rec.Name, Value: blob})
 		}
 	}
 	for _, u := range t.removed {
-		if t.next.cubes[u.name] == nil {
-			recs = append(recs, store.Record{Key: cubeKey + u.name})
+		if t.next.Cubes[u.name] == nil {
+			recs = append(recs, store.Record{Key: world.CubeKey + u.name})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.old.broken)) {
-		if t.next.broken[name] == nil && t.next.cubes[name] == nil {
-			recs = append(recs, store.Record{Key: cubeKey + name})
+	for _, name := range slices.Sorted(maps.Keys(t.old.Broken)) {
+		if t.next.Broken[name] == nil && t.next.Cubes[name] == nil {
+			recs = append(recs, store.Record{Key: world.CubeKey + name})
 		}
 	}
 	return append(recs, t.chainRecords()...), nil
@@ -63,15 +64,15 @@ func (t *txn) storeRecords() ([]store.Record, error) {
 // chainRecords encodes the netdevs whose transparent cubes changed.
 func (t *txn) chainRecords() []store.Record {
 	var recs []store.Record
-	for _, name := range slices.Sorted(maps.Keys(t.old.chains)) {
-		if len(t.next.chains[name]) == 0 {
-			recs = append(recs, store.Record{Key: netdevKey + name})
+	for _, name := range slices.Sorted(maps.Keys(t.old.Chains)) {
+		if len(t.next.Chains[name]) == 0 {
+			recs = append(recs, store.Record{Key: world.NetdevKey + name})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.next.chains)) {
-		if chain := t.next.chains[name]; !slices.Equal(chain, t.old.chains[name]) {
-			blob, _ := json.Marshal(storedChain{Tcubes: chain}) // strings always marshal
-			recs = append(recs, store.Record{Key: netdevKey + name, Value: blob})
+	for _, name := range slices.Sorted(maps.Keys(t.next.Chains)) {
+		if chain := t.next.Chains[name]; !slices.Equal(chain, t.old.Chains[name]) {
+			blob, _ := json.Marshal(world.StoredChain{Tcubes: chain}) // strings always marshal
+			recs = append(recs, store.Record{Key: world.NetdevKey + name, Value: blob})
 		}
 	}
 	return recs

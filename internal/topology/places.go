@@ -21,13 +21,13 @@ type ParentRef struct {
 func (m *Manager) Places() ([]PortRef, []ParentRef) {
 	var ports []PortRef
 	var parents []ParentRef
-	for _, rec := range m.view.Load().inOrder() {
-		if rec.transparent {
-			parents = append(parents, ParentRef{Cube: rec.name, Parent: rec.parent})
+	for _, rec := range m.view.Load().InOrder() {
+		if rec.Transparent {
+			parents = append(parents, ParentRef{Cube: rec.Name, Parent: rec.Parent})
 			continue
 		}
-		for _, p := range rec.portsByIndex() {
-			ports = append(ports, PortRef{Cube: rec.name, Port: p.name, Peer: p.peer})
+		for _, p := range rec.PortsByIndex() {
+			ports = append(ports, PortRef{Cube: rec.Name, Port: p.Name, Peer: p.Peer})
 		}
 	}
 	return ports, parents

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -26,8 +27,8 @@ func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.
 	if err != nil {
 		return nil, err
 	}
-	if len(path) == 1 && path[0].Name == "parent" && rec.transparent {
-		return json.Marshal(rec.parent)
+	if len(path) == 1 && path[0].Name == "parent" && rec.Transparent {
+		return json.Marshal(rec.Parent)
 	}
 	node, err := nodeAt(u.svc.schema, path)
 	if err != nil {
@@ -39,7 +40,7 @@ func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.
 	}
 	var b bytes.Buffer
 	if len(path) == 0 {
-		emitCube(&b, node, rec.name, layers)
+		emitCube(&b, node, rec.Name, layers)
 	} else if err := emit(&b, node, path[len(path)-1], layers); err != nil {
 		return nil, err
 	}
@@ -47,16 +48,16 @@ func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.
 }
 
 // layers are what is known of the node at a path.
-func (m *Manager) layers(ctx context.Context, w *snapshot, rec *record, u *unit, path yang.Path) ([]any, error) {
-	conf, err := rec.conf.decode()
+func (m *Manager) layers(ctx context.Context, w *snapshot, rec *world.Cube, u *unit, path yang.Path) ([]any, error) {
+	conf, err := rec.Config.Decode()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", rec.name, err)
+		return nil, fmt.Errorf("%s: %w", rec.Name, err)
 	}
 	state, err := u.state(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	layers := []any{conf, rec.tableLayer()}
+	layers := []any{conf, rec.TableLayer()}
 	if state != nil {
 		layers = append(layers, confineToPorts(state, rec))
 	}
@@ -103,7 +104,7 @@ func encodeState(value any) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding it: %w", err)
 	}
-	object, err := decodeObject(raw)
+	object, err := world.DecodeObject(raw)
 	if err != nil || len(object) == 0 {
 		return nil, err
 	}
@@ -111,36 +112,36 @@ func encodeState(value any) (map[string]any, error) {
 }
 
 // confineToPorts drops state of ports that are not there (any more): ports exist by configuration alone.
-func confineToPorts(state map[string]any, rec *record) map[string]any {
+func confineToPorts(state map[string]any, rec *world.Cube) map[string]any {
 	if ports, ok := state["ports"].([]any); ok {
 		state["ports"] = slices.DeleteFunc(ports, func(entry any) bool {
 			e, _ := entry.(map[string]any)
 			name, _ := e["name"].(string)
-			return rec.ports[name] == nil
+			return rec.Ports[name] == nil
 		})
 	}
 	return state
 }
 
 // base is the framework's layer.
-func (m *Manager) base(w *snapshot, rec *record) map[string]any {
-	if rec.transparent {
-		return map[string]any{"uuid": rec.uuid, "service-name": rec.service, "parent": rec.parent}
+func (m *Manager) base(w *snapshot, rec *world.Cube) map[string]any {
+	if rec.Transparent {
+		return map[string]any{"uuid": rec.UUID, "service-name": rec.Service, "parent": rec.Parent}
 	}
 	var ports []any
-	for _, p := range rec.portsByIndex() {
-		tcubes := make([]any, 0, len(p.tcubes))
-		for _, name := range p.tcubes {
+	for _, p := range rec.PortsByIndex() {
+		tcubes := make([]any, 0, len(p.Tcubes))
+		for _, name := range p.Tcubes {
 			tcubes = append(tcubes, name)
 		}
-		entry := map[string]any{"name": p.name, "uuid": p.uuid, "status": status(w.linked(rec, p)),
-			"peer": p.peer, "tcubes": tcubes}
-		if remark := cmp.Or(w.remark(rec, p, m.notes), m.shadowRemark(rec, p)); remark != "" {
+		entry := map[string]any{"name": p.Name, "uuid": p.UUID, "status": status(w.Linked(rec, p)),
+			"peer": p.Peer, "tcubes": tcubes}
+		if remark := cmp.Or(w.Remark(rec, p, m.notes), m.shadowRemark(rec, p)); remark != "" {
 			entry["status-reason"] = remark
 		}
 		ports = append(ports, entry)
 	}
-	return map[string]any{"uuid": rec.uuid, "service-name": rec.service, "ports": ports}
+	return map[string]any{"uuid": rec.UUID, "service-name": rec.Service, "ports": ports}
 }
 
 // walk follows a path through the layers and keeps those that have the node.

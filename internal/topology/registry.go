@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -81,19 +82,19 @@ func newService(s cube.Service) (*service, error) {
 // checkServiceName says whether a new service can have a name.
 func (m *Manager) checkServiceName(name string) error {
 	switch {
-	case !validName(name):
+	case !world.ValidName(name):
 		return fmt.Errorf("service %.80q: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ + -, and begins with a letter or digit: %w",
 			name, cube.ErrInvalid)
-	case reserved[name]:
+	case world.Reserved[name]:
 		return fmt.Errorf("service %q: the name is a word of the command line, choose another one: %w", name, cube.ErrInvalid)
 	case m.loaded.Load().byName[name] != nil:
 		return fmt.Errorf("service %q: there is a service of that name: %w", name, cube.ErrExists)
 	}
 	w := m.view.Load()
-	if rec := w.cubes[name]; rec != nil {
-		return fmt.Errorf("service %q: a %s has that name, and one word cannot mean both: %w", name, rec.service, cube.ErrExists)
+	if rec := w.Cubes[name]; rec != nil {
+		return fmt.Errorf("service %q: a %s has that name, and one word cannot mean both: %w", name, rec.Service, cube.ErrExists)
 	}
-	if w.broken[name] != nil {
+	if w.Broken[name] != nil {
 		return fmt.Errorf("service %q: a stored cube has that name, and one word cannot mean both: %w", name, cube.ErrExists)
 	}
 	return nil
@@ -158,11 +159,11 @@ func (m *Manager) service(name string) (*service, error) {
 }
 
 func (m *Manager) checkCubeName(name string) error {
-	if !validName(name) {
+	if !world.ValidName(name) {
 		return fmt.Errorf("cube name %.80q: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ + -, and begins with a letter or digit: %w",
 			name, cube.ErrInvalid)
 	}
-	if reserved[name] || m.loaded.Load().byName[name] != nil {
+	if world.Reserved[name] || m.loaded.Load().byName[name] != nil {
 		return fmt.Errorf("cube name %q is a word of the command line, choose another one: %w", name, cube.ErrInvalid)
 	}
 	return nil

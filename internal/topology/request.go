@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -31,13 +32,13 @@ func (t *txn) create(serviceName, name string, body []byte) error {
 	if err := t.m.checkCubeName(name); err != nil {
 		return err
 	}
-	if other := t.next.cubes[name]; other != nil {
-		return fmt.Errorf("cube %s: there is a %s with that name: %w", name, other.service, cube.ErrExists)
+	if other := t.next.Cubes[name]; other != nil {
+		return fmt.Errorf("cube %s: there is a %s with that name: %w", name, other.Service, cube.ErrExists)
 	}
-	if b := t.next.broken[name]; b != nil {
-		return fmt.Errorf("cube %s: it is in the store but could not be restored (%s), delete it first: %w", name, b.reason, cube.ErrExists)
+	if b := t.next.Broken[name]; b != nil {
+		return fmt.Errorf("cube %s: it is in the store but could not be restored (%s), delete it first: %w", name, b.Reason, cube.ErrExists)
 	}
-	id, err := t.next.freeID(t.m.lastID)
+	id, err := t.next.FreeID(t.m.lastID)
 	if err != nil {
 		return err
 	}
@@ -47,11 +48,11 @@ func (t *txn) create(serviceName, name string, body []byte) error {
 	}
 	t.m.lastID = id
 	t.m.seq++
-	u := t.m.newUnit(svc, name, newUUID(), id)
+	u := t.m.newUnit(svc, name, world.NewUUID(), id)
 	t.created = append(t.created, u)
 	t.next.units[name] = u
-	t.next.cubes[name] = &record{name: name, service: serviceName, uuid: u.uuid, id: id, seq: t.m.seq,
-		transparent: svc.info.Transparent, ports: map[string]*port{}}
+	t.next.Cubes[name] = &world.Cube{Name: name, Service: serviceName, UUID: u.uuid, ID: id, Seq: t.m.seq,
+		Transparent: svc.info.Transparent, Ports: map[string]*world.Port{}}
 	t.direct[name] = true
 	return t.edit(u, yang.Create, nil, body)
 }
@@ -113,7 +114,7 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 			}
 		}
 		if op == yang.Replace && len(path) == 1 && path[0].Name == "ports" {
-			t.meet(place{cube: name})
+			t.meet(world.Place{Cube: name})
 		}
 		err = t.edit(u, op, path, body)
 		if op == yang.Delete {
@@ -130,7 +131,7 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 // Delete ends a cube: its ports' peers are disconnected, and the transparent cubes on them released. A cube that could
 // not be restored is taken out of the store; where its service is not loaded, any other's name will do.
 func (m *Manager) Delete(ctx context.Context, serviceName, name string) error {
-	if b := m.view.Load().broken[name]; b != nil && (b.stored.Service == serviceName || m.loaded.Load().byName[b.stored.Service] == nil) {
+	if b := m.view.Load().Broken[name]; b != nil && (b.Stored.Service == serviceName || m.loaded.Load().byName[b.Stored.Service] == nil) {
 		return m.deleteBroken(ctx, name, b)
 	}
 	return m.transact(ctx, func(t *txn) error {
@@ -143,23 +144,23 @@ func (m *Manager) Delete(ctx context.Context, serviceName, name string) error {
 }
 
 // drop takes a cube out of the next world, and others off its ports.
-func (t *txn) drop(rec *record) error {
+func (t *txn) drop(rec *world.Cube) error {
 	if err := t.detach(rec); err != nil {
 		return err
 	}
-	for _, p := range rec.ports {
-		t.release(p.tcubes)
-		t.next.leaving[p.slot] = true
+	for _, p := range rec.Ports {
+		t.release(p.Tcubes)
+		t.next.Leaving[p.Slot] = true
 	}
-	t.removed = append(t.removed, t.next.units[rec.name])
-	delete(t.next.cubes, rec.name)
-	delete(t.next.units, rec.name)
+	t.removed = append(t.removed, t.next.units[rec.Name])
+	delete(t.next.Cubes, rec.Name)
+	delete(t.next.units, rec.Name)
 	return nil
 }
 
-func (m *Manager) deleteBroken(ctx context.Context, name string, b *brokenCube) error {
+func (m *Manager) deleteBroken(ctx context.Context, name string, b *world.Broken) error {
 	err := m.transact(ctx, func(t *txn) error {
-		if t.next.broken[name] != b {
+		if t.next.Broken[name] != b {
 			return fmt.Errorf("cube %s: %w", name, cube.ErrNotFound)
 		}
 		return t.dropBroken(name)
@@ -172,16 +173,16 @@ func (m *Manager) deleteBroken(ctx context.Context, name string, b *brokenCube) 
 
 // dropBroken takes a cube that could not be restored out of the next world, and out of chains.
 func (t *txn) dropBroken(name string) error {
-	delete(t.next.broken, name)
-	for _, rec := range t.next.inOrder() {
-		for _, p := range rec.portsByIndex() {
-			if err := t.detachName(place{cube: rec.name, port: p.name}, name); err != nil {
+	delete(t.next.Broken, name)
+	for _, rec := range t.next.InOrder() {
+		for _, p := range rec.PortsByIndex() {
+			if err := t.detachName(world.Place{Cube: rec.Name, Port: p.Name}, name); err != nil {
 				return err
 			}
 		}
 	}
-	for _, dev := range slices.Sorted(maps.Keys(t.next.chains)) {
-		if err := t.detachName(place{netdev: dev}, name); err != nil {
+	for _, dev := range slices.Sorted(maps.Keys(t.next.Chains)) {
+		if err := t.detachName(world.Place{Netdev: dev}, name); err != nil {
 			return err
 		}
 	}
@@ -189,18 +190,18 @@ func (t *txn) dropBroken(name string) error {
 }
 
 // forgetBroken removes what the data plane still has of such a cube.
-func (m *Manager) forgetBroken(b *brokenCube) {
-	if b.stored.UUID == "" {
+func (m *Manager) forgetBroken(b *world.Broken) {
+	if b.Stored.UUID == "" {
 		return
 	}
-	remove := func() error { return m.dp.Forget(b.stored.UUID) }
-	if b.made {
-		remove = func() error { return m.dp.DeleteCube(b.stored.ID) }
+	remove := func() error { return m.dp.Forget(b.Stored.UUID) }
+	if b.Made {
+		remove = func() error { return m.dp.DeleteCube(b.Stored.ID) }
 	}
 	if err := guard(remove); err != nil {
-		m.log.Error("removing a cube's maps", "cube", b.stored.Name, "error", err)
+		m.log.Error("removing a cube's maps", "cube", b.Stored.Name, "error", err)
 	}
-	m.forgetShadow(b.stored.UUID)
+	m.forgetShadow(b.Stored.UUID)
 }
 
 // Action runs one of the model's actions; the changes of configuration that it asks for are part of the transaction.

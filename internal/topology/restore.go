@@ -18,13 +18,14 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // staged is a stored cube on its way back.
 type staged struct {
-	stored stored
+	stored world.Stored
 	unit   *unit
-	rec    *record
+	rec    *world.Cube
 }
 
 // restore brings back what the store holds. Only trouble that concerns everything is an error.
@@ -35,28 +36,28 @@ func (m *Manager) restore(ctx context.Context, state *store.State) error {
 	}
 	var back []*staged
 	if state != nil {
-		w.revision = state.Sequence
+		w.Revision = state.Sequence
 		for _, s := range m.readState(w, state) {
 			st, err := m.stage(s)
 			if err != nil {
 				m.markBroken(w, &staged{stored: s}, err)
 				continue
 			}
-			st.rec.revision = w.revision
+			st.rec.Revision = w.Revision
 			back = append(back, st)
 		}
 	}
 	m.view.Store(w)
-	for _, name := range slices.Sorted(maps.Keys(w.broken)) {
-		m.hold(w.broken[name], back)
+	for _, name := range slices.Sorted(maps.Keys(w.Broken)) {
+		m.hold(w.Broken[name], back)
 	}
 	return m.bringBack(ctx, back)
 }
 
 // hold lets a cube that cannot be restored go on forwarding as an earlier daemon left it, where its programs and maps
 // are still there (they are not after a reboot). Else its maps are protected until it is restored or deleted.
-func (m *Manager) hold(b *brokenCube, back []*staged) {
-	s := b.stored
+func (m *Manager) hold(b *world.Broken, back []*staged) {
+	s := b.Stored
 	m.dp.Keep(s.UUID)
 	if s.ID == 0 || s.ID > datapath.MaxCubeID || s.UUID == "" {
 		return
@@ -67,23 +68,23 @@ func (m *Manager) hold(b *brokenCube, back []*staged) {
 	} else {
 		spec.Outside = true
 	}
-	rec, err := s.record(spec.Transparent)
+	rec, err := s.Cube(spec.Transparent)
 	if err == nil {
-		others := m.view.Load().allRunning()
+		others := m.view.Load().AllRunning()
 		for _, s := range back {
 			others = append(others, s.rec)
 		}
-		err = rec.collides(others)
+		err = rec.Collides(others)
 	}
 	if err == nil {
 		err = guard(func() error { return m.dp.HoldCube(spec) })
-		b.made = err == nil
+		b.Made = err == nil
 	}
 	if err != nil {
 		m.log.Warn("a broken cube does not forward, its state is kept", "cube", s.Name, "reason", err)
 		return
 	}
-	b.rec = rec
+	b.Running = rec
 	m.log.Warn("a broken cube goes on forwarding with the programs and the configuration that it had", "cube", s.Name)
 }
 
@@ -91,14 +92,14 @@ func (m *Manager) hold(b *brokenCube, back []*staged) {
 func (m *Manager) letGo(why error) bool {
 	w := m.view.Load().clone()
 	any := false
-	for name, b := range w.broken {
-		if b.rec == nil {
+	for name, b := range w.Broken {
+		if b.Running == nil {
 			continue
 		}
 		any = true
 		closed := *b
-		closed.rec = nil
-		w.broken[name] = &closed
+		closed.Running = nil
+		w.Broken[name] = &closed
 		m.log.Warn("a broken cube cannot go on beside the others, it does not forward", "cube", name, "reason", why)
 	}
 	m.view.Store(w)
@@ -111,49 +112,49 @@ func (m *Manager) loadLinks(w *snapshot) error {
 		return fmt.Errorf("listing the netdevs: %w", err)
 	}
 	for _, info := range infos {
-		w.links[info.Name] = linkOf(info)
+		w.Links[info.Name] = world.LinkOf(info)
 		m.noteNetdev(netdev.Event{Kind: netdev.Added, Info: info})
 	}
 	return nil
 }
 
 // readState decodes the store's records: chains go into the world, cubes are returned by age.
-func (m *Manager) readState(w *snapshot, state *store.State) []stored {
-	var cubes []stored
+func (m *Manager) readState(w *snapshot, state *store.State) []world.Stored {
+	var cubes []world.Stored
 	for _, r := range state.Records {
-		name, isCube := strings.CutPrefix(r.Key, cubeKey)
-		dev, isNetdev := strings.CutPrefix(r.Key, netdevKey)
-		var chain storedChain
-		s := stored{Name: name}
+		name, isCube := strings.CutPrefix(r.Key, world.CubeKey)
+		dev, isNetdev := strings.CutPrefix(r.Key, world.NetdevKey)
+		var chain world.StoredChain
+		s := world.Stored{Name: name}
 		var err error
 		switch {
 		case isCube:
 			if err = json.Unmarshal(r.Value, &s); err != nil || s.Name != name {
-				s = stored{Name: name}
+				s = world.Stored{Name: name}
 				m.markBroken(w, &staged{stored: s}, fmt.Errorf("its record cannot be read: %w", errors.Join(err, cube.ErrInvalid)))
 				continue
 			}
-			s.blob = r.Value
+			s.Blob = r.Value
 			cubes = append(cubes, s)
 		case isNetdev:
 			if err = json.Unmarshal(r.Value, &chain); err == nil && len(chain.Tcubes) > 0 {
-				w.chains[dev] = chain.Tcubes
+				w.Chains[dev] = chain.Tcubes
 			}
 		}
 		if err != nil {
 			m.log.Error("a stored record cannot be read, it is left in the store", "key", r.Key, "error", err)
 		}
 	}
-	entries := readEntries(state)
+	entries := world.ReadEntries(state)
 	for i, s := range cubes {
-		cubes[i].entries = entries[s.UUID]
+		cubes[i].Entries = entries[s.UUID]
 	}
-	slices.SortFunc(cubes, func(a, b stored) int { return int(int64(a.Seq) - int64(b.Seq)) })
+	slices.SortFunc(cubes, func(a, b world.Stored) int { return int(int64(a.Seq) - int64(b.Seq)) })
 	return cubes
 }
 
 // stage makes tree, unit and record of a stored cube; its code is not called yet.
-func (m *Manager) stage(s stored) (*staged, error) {
+func (m *Manager) stage(s world.Stored) (*staged, error) {
 	svc := m.loaded.Load().byName[s.Service]
 	if svc == nil {
 		return nil, fmt.Errorf("service %s is not loaded: %w", s.Service, cube.ErrNotFound)
@@ -170,13 +171,13 @@ func (m *Manager) stage(s stored) (*staged, error) {
 		u.tree.Close()
 		return nil, fmt.Errorf("its configuration: %w", err)
 	}
-	rec := &record{name: s.Name, service: s.Service, uuid: s.UUID, id: s.ID, seq: s.Seq, typ: s.Type, blob: s.blob,
-		transparent: svc.info.Transparent, ports: map[string]*port{}}
+	rec := &world.Cube{Name: s.Name, Service: s.Service, UUID: s.UUID, ID: s.ID, Seq: s.Seq, Type: s.Type, Blob: s.Blob,
+		Transparent: svc.info.Transparent, Ports: map[string]*world.Port{}}
 	for _, p := range s.Ports {
-		rec.ports[p.Name] = &port{name: p.Name, uuid: p.UUID, index: p.Index, slot: p.Slot, ownMAC: p.OwnMAC}
+		rec.Ports[p.Name] = &world.Port{Name: p.Name, UUID: p.UUID, Index: p.Index, Slot: p.Slot, OwnMAC: p.OwnMAC}
 	}
-	if s.entries != nil {
-		u.restored = s.entries
+	if s.Entries != nil {
+		u.restored = s.Entries
 	}
 	m.seq = max(m.seq, s.Seq)
 	m.lastID = max(m.lastID, s.ID)
@@ -206,15 +207,15 @@ func (m *Manager) bringBack(ctx context.Context, back []*staged) error {
 func (m *Manager) attempt(ctx context.Context, back []*staged) error {
 	return m.transactRestoring(ctx, func(t *txn) error {
 		for _, s := range back {
-			t.next.cubes[s.rec.name], t.next.units[s.rec.name] = s.rec, s.unit
+			t.next.Cubes[s.rec.Name], t.next.units[s.rec.Name] = s.rec, s.unit
 			t.created = append(t.created, s.unit)
-			t.touch(s.rec.name)
+			t.touch(s.rec.Name)
 		}
-		fromStore := make(map[*record]bool, len(back))
+		fromStore := make(map[*world.Cube]bool, len(back))
 		for _, s := range back {
 			fromStore[s.rec] = true
 		}
-		name, err := t.next.checkNumbers(fromStore)
+		name, err := t.next.CheckNumbers(fromStore)
 		return blame(name, err)
 	})
 }
@@ -225,19 +226,19 @@ const leftOut = "it is not tried yet"
 // bringBackOneByOne is for a data plane that refuses the whole: first the cubes without netdevs, then the netdevs.
 func (m *Manager) bringBackOneByOne(ctx context.Context, back []*staged) error {
 	w := m.view.Load().clone()
-	for name, l := range w.links {
-		l.refused = leftOut
-		w.links[name] = l
+	for name, l := range w.Links {
+		l.Refused = leftOut
+		w.Links[name] = l
 	}
 	m.view.Store(w)
 	for _, s := range back {
 		if err := m.attempt(ctx, []*staged{s}); err != nil {
-			m.giveUp([]*staged{s}, s.rec.name, err)
+			m.giveUp([]*staged{s}, s.rec.Name, err)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.view.Load().links)) {
-		l := m.view.Load().links[name]
-		l.refused = ""
+	for _, name := range slices.Sorted(maps.Keys(m.view.Load().Links)) {
+		l := m.view.Load().Links[name]
+		l.Refused = ""
 		m.relink(ctx, name, l)
 	}
 	return nil
@@ -245,12 +246,12 @@ func (m *Manager) bringBackOneByOne(ctx context.Context, back []*staged) error {
 
 // giveUp marks one of the cubes broken and returns the others.
 func (m *Manager) giveUp(back []*staged, name string, why error) []*staged {
-	i := slices.IndexFunc(back, func(s *staged) bool { return s.rec.name == name })
+	i := slices.IndexFunc(back, func(s *staged) bool { return s.rec.Name == name })
 	w := m.view.Load().clone()
 	gone := back[i]
 	back = slices.Delete(back, i, i+1)
 	m.markBroken(w, gone, why)
-	m.hold(w.broken[name], back)
+	m.hold(w.Broken[name], back)
 	m.view.Store(w)
 	m.byID.Delete(gone.unit.id)
 	m.endUnit(gone.unit)
@@ -262,8 +263,8 @@ func (m *Manager) markBroken(w *snapshot, s *staged, why error) {
 	m.log.Error("a stored cube cannot be restored, it is left in the store", "cube", s.stored.Name,
 		"service", s.stored.Service, "error", why)
 	m.TellCube(s.stored.Name, s.stored.Service, "broken", why.Error())
-	w.broken[s.stored.Name] = &brokenCube{stored: s.stored, reason: why.Error(),
-		made: s.unit != nil && s.unit.env.ready.Load()}
+	w.Broken[s.stored.Name] = &world.Broken{Stored: s.stored, Reason: why.Error(),
+		Made: s.unit != nil && s.unit.env.ready.Load()}
 }
 
 // BrokenCube is a stored cube that could not be restored. It can be deleted.
@@ -273,8 +274,8 @@ type BrokenCube struct{ Name, Service, Reason string }
 func (m *Manager) Broken() []BrokenCube {
 	w := m.view.Load()
 	var list []BrokenCube
-	for _, name := range slices.Sorted(maps.Keys(w.broken)) {
-		list = append(list, BrokenCube{Name: name, Service: w.broken[name].stored.Service, Reason: w.broken[name].reason})
+	for _, name := range slices.Sorted(maps.Keys(w.Broken)) {
+		list = append(list, BrokenCube{Name: name, Service: w.Broken[name].Stored.Service, Reason: w.Broken[name].Reason})
 	}
 	return list
 }

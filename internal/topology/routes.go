@@ -12,6 +12,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/shadow"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // routeTeller is a Shadows that can tell routes.
@@ -20,13 +21,13 @@ type routeTeller interface {
 }
 
 // watchRoutes has a cube told of the routes in its namespace, if it wants to hear of them.
-func (t *txn) watchRoutes(rec *record) {
-	u := t.next.units[rec.name]
+func (t *txn) watchRoutes(rec *world.Cube) {
+	u := t.next.units[rec.Name]
 	teller, can := t.m.shadows.(routeTeller)
 	watcher, wants := u.inst.(cube.RouteWatcher)
 	if can && wants {
 		n := &routeNews{u: u, watcher: watcher}
-		teller.WatchRoutes(rec.shadowOf(), n.take)
+		teller.WatchRoutes(rec.Namespace(), n.take)
 	}
 }
 

@@ -188,9 +188,9 @@ func serviceRecord(reg Registration) (store.Record, error) {
 // transaction. The caller has the writer's token.
 func (m *Manager) write(ctx context.Context, r store.Record, note string) error {
 	w := m.view.Load().clone()
-	w.revision++
+	w.Revision++
 	if m.commit != nil {
-		if err := m.commit([]store.Record{r, revisionRecord(w.revision, note, OriginOf(ctx))}); err != nil {
+		if err := m.commit([]store.Record{r, revisionRecord(w.Revision, note, OriginOf(ctx))}); err != nil {
 			return fmt.Errorf("writing the configuration to disk: %w", err)
 		}
 	}
@@ -275,13 +275,13 @@ func (m *Manager) builtIn(name string) bool {
 func (m *Manager) cubesOf(name string) []string {
 	w := m.view.Load()
 	var list []string
-	for _, rec := range w.inOrder() {
-		if rec.service == name {
-			list = append(list, rec.name)
+	for _, rec := range w.InOrder() {
+		if rec.Service == name {
+			list = append(list, rec.Name)
 		}
 	}
-	for _, cubeName := range slices.Sorted(maps.Keys(w.broken)) {
-		if w.broken[cubeName].stored.Service == name {
+	for _, cubeName := range slices.Sorted(maps.Keys(w.Broken)) {
+		if w.Broken[cubeName].Stored.Service == name {
 			list = append(list, cubeName)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // baseMembers are what the topology shows of a cube: how it is linked, not what it does.
@@ -24,15 +26,15 @@ func (m *Manager) Topology(context.Context) (json.RawMessage, error) {
 	w := m.view.Load()
 	var b bytes.Buffer
 	b.WriteByte('[')
-	for i, rec := range w.inOrder() {
+	for i, rec := range w.InOrder() {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		conf, err := rec.conf.decode()
+		conf, err := rec.Config.Decode()
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", rec.name, err)
+			return nil, fmt.Errorf("%s: %w", rec.Name, err)
 		}
-		emitBase(&b, rec.name, []any{conf, m.base(w, rec)})
+		emitBase(&b, rec.Name, []any{conf, m.base(w, rec)})
 	}
 	b.WriteByte(']')
 	return b.Bytes(), nil
@@ -79,28 +81,28 @@ func emitPorts(b *bytes.Buffer, layers []any) {
 // back. Behind a port whose peer is a netdev are the cubes of both.
 func (m *Manager) NetdevTopology(_ context.Context, iface string) (json.RawMessage, error) {
 	w := m.view.Load()
-	at, err := parsePlace(iface)
+	at, err := world.ParsePlace(iface)
 	if err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
-	end, dev := "stack", at.netdev
+	end, dev := "stack", at.Netdev
 	var inner []string
 	if dev == "" {
-		if _, _, err := w.portAt(at); err != nil {
+		if _, _, err := w.PortAt(at); err != nil {
 			return nil, fmt.Errorf("topology: %w", err)
 		}
-		end, inner = iface, w.chainAt(at)
-		if peer, err := w.peerOf(at); err == nil {
-			dev = peer.netdev
+		end, inner = iface, w.ChainAt(at)
+		if peer, err := w.PeerOf(at); err == nil {
+			dev = peer.Netdev
 		}
-	} else if ends := w.allHolders()[dev]; len(ends) > 0 {
-		end, inner = ends[0].String(), w.chainAt(ends[0])
-	} else if len(w.chains[dev]) == 0 {
+	} else if ends := w.AllHolders()[dev]; len(ends) > 0 {
+		end, inner = ends[0].String(), w.ChainAt(ends[0])
+	} else if len(w.Chains[dev]) == 0 {
 		if _, err := m.getNetdev(dev); err != nil {
 			return nil, err
 		}
 	}
-	chain := slices.Clone(w.chains[dev])
+	chain := slices.Clone(w.Chains[dev])
 	for _, name := range slices.Backward(inner) {
 		chain = append(chain, name) // a port's chain begins next to the cube
 	}

@@ -11,24 +11,28 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/world"
 )
+
+// AbsentError is a request that names what does not exist.
+type AbsentError = world.AbsentError
 
 // snapshot is a world with the units that run its cubes. A published one is never changed.
 type snapshot struct {
-	world
+	world.World
 	// units are by the name of their cube; each cube has one.
 	units map[string]*unit
 }
 
-func newSnapshot() *snapshot { return &snapshot{world: newWorld(), units: map[string]*unit{}} }
+func newSnapshot() *snapshot { return &snapshot{World: world.New(), units: map[string]*unit{}} }
 
 // clone is a snapshot that can be changed; its records are still shared.
 func (s *snapshot) clone() *snapshot {
-	return &snapshot{world: s.world.clone(), units: maps.Clone(s.units)}
+	return &snapshot{World: s.World.Clone(), units: maps.Clone(s.units)}
 }
 
 // graph derives the data plane's desired state.
-func (s *snapshot) graph() *datapath.Graph { return s.world.graph(s) }
+func (s *snapshot) graph() *datapath.Graph { return s.World.Graph(s) }
 
 // ProgramsOf returns the programs of a cube that differ from its service's.
 func (s *snapshot) ProgramsOf(name string) map[cube.ProgramSlot]cube.Program {
@@ -39,13 +43,13 @@ func (s *snapshot) ProgramsOf(name string) map[cube.ProgramSlot]cube.Program {
 }
 
 // find returns a cube and its unit; an empty service is any.
-func (s *snapshot) find(serviceName, name string) (*record, *unit, error) {
-	rec := s.cubes[name]
+func (s *snapshot) find(serviceName, name string) (*world.Cube, *unit, error) {
+	rec := s.Cubes[name]
 	if rec == nil {
-		return nil, nil, fmt.Errorf("cube %.80s: %w", name, s.missing(name))
+		return nil, nil, fmt.Errorf("cube %.80s: %w", name, s.Missing(name))
 	}
-	if serviceName != "" && rec.service != serviceName {
-		return nil, nil, fmt.Errorf("%s is a %s, there is no %s of that name: %w", name, rec.service, serviceName, cube.ErrNotFound)
+	if serviceName != "" && rec.Service != serviceName {
+		return nil, nil, fmt.Errorf("%s is a %s, there is no %s of that name: %w", name, rec.Service, serviceName, cube.ErrNotFound)
 	}
 	return rec, s.units[name], nil
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"net"
 
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -18,20 +19,20 @@ import (
 // port, and reaches the peer of that.
 func (m *Manager) StationAt(ctx context.Context, name string, egress bool) net.HardwareAddr {
 	w := m.view.Load()
-	at, err := w.next(name, egress)
+	at, err := w.NextPlace(name, egress)
 	if err != nil {
 		return nil
 	}
-	rec, p, err := w.portAt(at)
+	rec, p, err := w.PortAt(at)
 	if err != nil {
 		return nil
 	}
-	return m.stationOf(ctx, rec, p.name)
+	return m.stationOf(ctx, rec, p.Name)
 }
 
 // stationOf reads the leaf that the cube's model marks, configured or not.
-func (m *Manager) stationOf(ctx context.Context, rec *record, portName string) net.HardwareAddr {
-	svc, err := m.service(rec.service)
+func (m *Manager) stationOf(ctx context.Context, rec *world.Cube, portName string) net.HardwareAddr {
+	svc, err := m.service(rec.Service)
 	if err != nil {
 		return nil
 	}
@@ -39,7 +40,7 @@ func (m *Manager) stationOf(ctx context.Context, rec *record, portName string) n
 		if _, marked := leaf.Extension("port-mac"); !marked || leaf.Kind() != yang.Leaf {
 			continue
 		}
-		raw, err := m.Read(ctx, rec.service, rec.name, yang.Path{{Name: "ports", Keys: []string{portName}}, {Name: leaf.Name()}})
+		raw, err := m.Read(ctx, rec.Service, rec.Name, yang.Path{{Name: "ports", Keys: []string{portName}}, {Name: leaf.Name()}})
 		var text string
 		if err != nil || json.Unmarshal(raw, &text) != nil {
 			return nil // no address is known, so none is filled in

@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // successor is a unit that takes the place of another.
@@ -68,17 +69,17 @@ func (m *Manager) orphaned(ctx context.Context, name string, why error) {
 	if u := w.units[name]; u != nil {
 		u.degrade(reason)
 	}
-	b := w.broken[name]
-	if b == nil || b.reason == reason {
+	b := w.Broken[name]
+	if b == nil || b.Reason == reason {
 		return
 	}
 	m.log.Warn("a cube cannot be taken over by its service, it goes on as it was", "cube", name, "reason", why)
 	_ = m.exclusively(ctx, func() error { // a daemon that stops needs no reason
 		w := m.view.Load().clone()
-		if now := w.broken[name]; now != nil {
+		if now := w.Broken[name]; now != nil {
 			said := *now
-			said.reason = reason
-			w.broken[name] = &said
+			said.Reason = reason
+			w.Broken[name] = &said
 			m.view.Store(w)
 		}
 		return nil
@@ -135,25 +136,25 @@ func (m *Manager) replaceAll(ctx context.Context, svc *service) error {
 
 // succeed has a cube taken over.
 func (t *txn) succeed(name string, svc *service) error {
-	if b := t.next.broken[name]; b != nil {
+	if b := t.next.Broken[name]; b != nil {
 		return t.succeedBroken(b)
 	}
 	was, rec := t.next.units[name], t.own(name)
 	if rec == nil {
 		return nil // deleted meanwhile
 	}
-	if rec.transparent != svc.info.Transparent {
+	if rec.Transparent != svc.info.Transparent {
 		return fmt.Errorf("the service was transparent and is not, or the other way round: %w", cube.ErrInvalid)
 	}
-	u := t.m.newUnit(svc, name, rec.uuid, rec.id)
+	u := t.m.newUnit(svc, name, rec.UUID, rec.ID)
 	t.successors = append(t.successors, &successor{was: was, is: u})
 	if err := u.inherit(was); err != nil {
 		return fmt.Errorf("its configuration: %w", err)
 	}
-	u.env.typ, u.env.takenOver = rec.typ, true
+	u.env.typ, u.env.takenOver = rec.Type, true
 	u.env.ports.Store(newPortTable(rec))
 	u.env.ready.Store(true)
-	rec.constants = nil
+	rec.Constants = nil
 	t.next.units[name] = u
 	t.touch(name)
 	if was.enterGate(t.ctx) == nil { // else its code hangs, and is not to be waited for
@@ -163,17 +164,17 @@ func (t *txn) succeed(name string, svc *service) error {
 }
 
 // succeedBroken has a cube of the store taken over that its service could not restore before.
-func (t *txn) succeedBroken(b *brokenCube) error {
-	s, err := t.m.stage(b.stored)
+func (t *txn) succeedBroken(b *world.Broken) error {
+	s, err := t.m.stage(b.Stored)
 	if err != nil {
 		return err
 	}
-	name := s.rec.name
+	name := s.rec.Name
 	t.successors = append(t.successors, &successor{is: s.unit})
 	s.unit.env.ready.Store(true)
-	delete(t.next.broken, name)
-	s.rec.revision = t.next.revision
-	t.next.cubes[name], t.next.units[name] = s.rec, s.unit
+	delete(t.next.Broken, name)
+	s.rec.Revision = t.next.Revision
+	t.next.Cubes[name], t.next.units[name] = s.rec, s.unit
 	t.touch(name)
 	return nil
 }
@@ -187,7 +188,7 @@ func (t *txn) successor(u *unit) *successor {
 }
 
 // reopen opens the maps of a cube that is taken over.
-func (t *txn) reopen(s *successor, p planned, rec *record) error {
+func (t *txn) reopen(s *successor, p planned, rec *world.Cube) error {
 	u := s.is
 	dp, ok := t.m.dp.(replacer)
 	if !ok {
@@ -198,7 +199,7 @@ func (t *txn) reopen(s *successor, p planned, rec *record) error {
 		return blame(u.name, fmt.Errorf("%s: its maps: %w", u.name, err))
 	}
 	if r.Relink {
-		rec.maps++
+		rec.Maps++
 	}
 	s.back, s.settle = sync.OnceFunc(r.Back), r.Settle
 	t.undo = append(t.undo, func() error { s.back(); return nil })
@@ -206,9 +207,9 @@ func (t *txn) reopen(s *successor, p planned, rec *record) error {
 }
 
 // spec is what the data plane must know of a cube to open it.
-func (u *unit) spec(rec *record, sizes map[string]uint32) datapath.Spec {
-	return datapath.Spec{ID: u.id, UUID: u.uuid, Name: u.name, Service: u.svc.info.Name, Type: rec.typ,
-		Transparent: rec.transparent, MapSizes: sizes, Migrate: u.svc.Migrate, Outside: u.svc.reg != nil}
+func (u *unit) spec(rec *world.Cube, sizes map[string]uint32) datapath.Spec {
+	return datapath.Spec{ID: u.id, UUID: u.uuid, Name: u.name, Service: u.svc.info.Name, Type: rec.Type,
+		Transparent: rec.Transparent, MapSizes: sizes, Migrate: u.svc.Migrate, Outside: u.svc.reg != nil}
 }
 
 // putBack makes the data plane's cubes those before the change, which is to be undone.

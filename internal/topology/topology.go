@@ -21,6 +21,7 @@ import (
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // Options of New. Datapath is required.
@@ -90,7 +91,7 @@ type Manager struct {
 	// seen are the netdevs that were told of since watching began; of the goroutine that tells.
 	seen map[string]bool
 	// notes knows what stands in the way of packets, nil when the data plane does not.
-	notes  noter
+	notes  world.Notes
 	seq    uint64
 	lastID datapath.CubeID
 }
@@ -116,7 +117,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 		events: o.Events, tallies: newTallies(), writer: make(chan struct{}, 1), plane: make(chan struct{}, 1),
 		infos: map[string]netdev.Info{}, seen: map[string]bool{}}
 	m.plane <- struct{}{}
-	m.notes, _ = o.Datapath.(noter)
+	m.notes, _ = o.Datapath.(world.Notes)
 	if m.netdevs == nil {
 		m.netdevs = kernelNetdevs{}
 	}
@@ -173,28 +174,28 @@ type CubeRef struct{ Name, Service string }
 
 // Cubes lists what runs, in order of creation.
 func (m *Manager) Cubes() []CubeRef {
-	recs := m.view.Load().inOrder()
+	recs := m.view.Load().InOrder()
 	list := make([]CubeRef, 0, len(recs))
 	for _, rec := range recs {
-		list = append(list, CubeRef{Name: rec.name, Service: rec.service})
+		list = append(list, CubeRef{Name: rec.Name, Service: rec.Service})
 	}
 	return list
 }
 
 // ServiceOf returns the service of a cube.
 func (m *Manager) ServiceOf(name string) (string, bool) {
-	rec := m.view.Load().cubes[name]
+	rec := m.view.Load().Cubes[name]
 	if rec == nil {
 		return "", false
 	}
-	return rec.service, true
+	return rec.Service, true
 }
 
 // Degraded says why a cube's code is not called any more, or why a cube of the store does not run; "" while all is well
 // or the cube does not exist.
 func (m *Manager) Degraded(name string) string {
 	w := m.view.Load()
-	if b := w.broken[name]; b != nil {
+	if b := w.Broken[name]; b != nil {
 		return b.String()
 	}
 	if u := w.units[name]; u != nil {
@@ -211,16 +212,16 @@ func (m *Manager) Status(name string) (datapath.CubeStatus, error) {
 	if err != nil {
 		return datapath.CubeStatus{}, err
 	}
-	return m.dp.Status(rec.id), nil
+	return m.dp.Status(rec.ID), nil
 }
 
 // PortStats reads the counters of a port.
 func (m *Manager) PortStats(name, portName string) (datapath.PortCounters, error) {
-	_, p, err := m.view.Load().portAt(place{cube: name, port: portName})
+	_, p, err := m.view.Load().PortAt(world.Place{Cube: name, Port: portName})
 	if err != nil {
 		return datapath.PortCounters{}, err
 	}
-	c, err := m.dp.PortCounters(p.slot)
+	c, err := m.dp.PortCounters(p.Slot)
 	if err != nil {
 		return datapath.PortCounters{}, fmt.Errorf("port %s of %s: counters: %w", portName, name, err)
 	}
@@ -233,7 +234,7 @@ func (m *Manager) Fates(name string) ([]datapath.Fate, error) {
 	if err != nil {
 		return nil, err
 	}
-	fates, err := m.dp.Fates(rec.id)
+	fates, err := m.dp.Fates(rec.ID)
 	if err != nil {
 		return nil, fmt.Errorf("%s: fates: %w", name, err)
 	}
@@ -241,16 +242,16 @@ func (m *Manager) Fates(name string) ([]datapath.Fate, error) {
 }
 
 // findRunning returns a cube that packets go through.
-func (m *Manager) findRunning(name string) (*record, error) {
+func (m *Manager) findRunning(name string) (*world.Cube, error) {
 	w := m.view.Load()
-	if rec := w.running(name); rec != nil {
+	if rec := w.Running(name); rec != nil {
 		return rec, nil
 	}
-	return nil, &AbsentError{Kind: "cube", Name: name, err: w.missing(name)}
+	return nil, &world.AbsentError{Kind: "cube", Name: name, Err: w.Missing(name)}
 }
 
 // find returns a cube as readers see it; an empty service is any.
-func (m *Manager) find(serviceName, name string) (*record, *unit, error) {
+func (m *Manager) find(serviceName, name string) (*world.Cube, *unit, error) {
 	w := m.view.Load()
 	return w.find(serviceName, name)
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	fuse "github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // Trace links what sessions want to see into the programs that it concerns; nil ends all sessions.
 func (m *Manager) Trace(ctx context.Context, t *fuse.Trace) error {
 	return m.transact(ctx, func(tx *txn) error {
-		tx.next.trace = t
+		tx.next.Trace = t
 		return nil
 	})
 }
@@ -26,11 +27,11 @@ func (m *Manager) Trace(ctx context.Context, t *fuse.Trace) error {
 // stopsTracing gives up what sessions see when a change of something else cannot be linked with it: they must not stand
 // in its way. The next session that begins or ends tries again.
 func (t *txn) stopsTracing(err error) bool {
-	if t.next.trace == nil || t.next.trace != t.old.trace || t.ctx.Err() != nil {
+	if t.next.Trace == nil || t.next.Trace != t.old.Trace || t.ctx.Err() != nil {
 		return false
 	}
 	t.m.log.Warn("a change does not fit with looking at packets: sessions see nothing from now on", "error", err)
-	t.next.trace, t.graph.Trace = nil, nil
+	t.next.Trace, t.graph.Trace = nil, nil
 	return true
 }
 
@@ -40,7 +41,7 @@ func (m *Manager) CubeID(name string) (datapath.CubeID, error) {
 	if err != nil {
 		return 0, err
 	}
-	return rec.id, nil
+	return rec.ID, nil
 }
 
 // CubeName is the name of the cube with a number, or the number if there is none.
@@ -71,35 +72,35 @@ func (m *Manager) PortName(id datapath.CubeID, index uint16) string {
 // which stands for the transparent cube that is next to the wire, or the port whose peer it is.
 func (m *Manager) CapturePlace(name string) (fuse.Capture, error) {
 	w := m.view.Load()
-	if rec := w.cubes[name]; rec != nil {
-		if !rec.transparent {
+	if rec := w.Cubes[name]; rec != nil {
+		if !rec.Transparent {
 			return fuse.Capture{}, fmt.Errorf("%s has ports: name one, as %s:PORT: %w", name, name, cube.ErrInvalid)
 		}
-		return fuse.Capture{Cube: uint16(rec.id)}, nil
+		return fuse.Capture{Cube: uint16(rec.ID)}, nil
 	}
-	at, err := parsePlace(name)
+	at, err := world.ParsePlace(name)
 	if err != nil {
 		return fuse.Capture{}, err
 	}
-	if at.netdev == "" {
-		rec, p, err := w.portAt(at)
+	if at.Netdev == "" {
+		rec, p, err := w.PortAt(at)
 		if err != nil {
 			return fuse.Capture{}, err
 		}
-		return fuse.Capture{Cube: uint16(rec.id), Port: p.index}, nil
+		return fuse.Capture{Cube: uint16(rec.ID), Port: p.Index}, nil
 	}
-	if ids, _ := w.chainIDs(w.chains[at.netdev]); len(ids) > 0 {
+	if ids, _ := w.ChainIDs(w.Chains[at.Netdev]); len(ids) > 0 {
 		return fuse.Capture{Cube: uint16(ids[0])}, nil
 	}
-	if held := w.allHolders()[at.netdev]; len(held) > 0 {
-		rec, p, err := w.portAt(held[0])
+	if held := w.AllHolders()[at.Netdev]; len(held) > 0 {
+		rec, p, err := w.PortAt(held[0])
 		if err != nil {
 			return fuse.Capture{}, err
 		}
-		return fuse.Capture{Cube: uint16(rec.id), Port: p.index}, nil
+		return fuse.Capture{Cube: uint16(rec.ID), Port: p.Index}, nil
 	}
-	if _, err := m.getNetdev(at.netdev); err != nil {
+	if _, err := m.getNetdev(at.Netdev); err != nil {
 		return fuse.Capture{}, err
 	}
-	return fuse.Capture{}, fmt.Errorf("netdev %s is the peer of no port and has no transparent cube: %w", at.netdev, cube.ErrInvalid)
+	return fuse.Capture{}, fmt.Errorf("netdev %s is the peer of no port and has no transparent cube: %w", at.Netdev, cube.ErrInvalid)
 }

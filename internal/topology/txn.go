@@ -17,6 +17,7 @@ import (
 
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -54,10 +55,10 @@ type txn struct {
 	// note is what the history says of the change beside the request.
 	note string
 	// made are the ports whose interfaces in namespaces are new, alignments what the change does to those interfaces.
-	made       map[place]bool
+	made       map[world.Place]bool
 	alignments []alignment
 	// meets are the ports, or the cubes with all of theirs, whose netdevs have appeared or that were stated anew.
-	meets map[place]bool
+	meets map[world.Place]bool
 	graph *datapath.Graph
 	// held are the units whose gate the transaction has: from the first call of a cube's code until the end, so that the
 	// data plane is locked after the last wait for a handler (see programs.go).
@@ -71,14 +72,14 @@ type txn struct {
 	// emptied are the lists whose state is deleted when everything else is done.
 	emptied []emptied
 	// extent is how far the transaction reaches, once the next world is settled.
-	extent *reach
+	extent *world.Reach
 	// locked says that the transaction has the plane lock.
 	locked bool
 }
 
 // givenChain are the tcubes that a new port's configuration names.
 type givenChain struct {
-	at     place
+	at     world.Place
 	tcubes []string
 }
 
@@ -208,21 +209,21 @@ func (t *txn) run(fn func(*txn) error) error {
 }
 
 // own returns a cube's record that this transaction may change.
-func (t *txn) own(name string) *record {
-	rec := t.next.cubes[name]
-	if rec != nil && rec == t.old.cubes[name] {
-		rec = rec.clone()
-		t.next.cubes[name] = rec
+func (t *txn) own(name string) *world.Cube {
+	rec := t.next.Cubes[name]
+	if rec != nil && rec == t.old.Cubes[name] {
+		rec = rec.Clone()
+		t.next.Cubes[name] = rec
 	}
 	return rec
 }
 
 // before returns a cube's record before the transaction, nil if the cube is new; another one may have had its name.
-func (t *txn) before(name string) *record {
+func (t *txn) before(name string) *world.Cube {
 	if u := t.next.units[name]; u != nil && u != t.old.units[name] {
 		return nil
 	}
-	return t.old.cubes[name]
+	return t.old.Cubes[name]
 }
 
 // edit changes a cube's tree, to be reversed if the transaction fails.
@@ -283,8 +284,8 @@ func (t *txn) rollback() {
 
 // publish shows the next world to readers, then tells the cubes concerned and forgets those that were deleted.
 func (t *txn) publish() {
-	for name, rec := range t.next.cubes {
-		if was := t.old.cubes[name]; was != rec {
+	for name, rec := range t.next.Cubes {
+		if was := t.old.Cubes[name]; was != rec {
 			t.next.units[name].env.ports.Store(newPortTable(rec))
 			t.next.units[name].restored = nil
 		}

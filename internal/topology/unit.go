@@ -18,6 +18,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/tally"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -58,7 +59,7 @@ type unit struct {
 	// tree is used by the transaction that runs, under the manager's writer lock.
 	tree *yang.Tree
 	// restored are the entries that the store had of the cube when it was restored.
-	restored *storedEntries
+	restored *world.StoredEntries
 	env      *env
 	log      *slog.Logger
 

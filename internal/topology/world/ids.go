@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package world
 
 // The numbers that the fast path knows things by. They are given out here, stored with the cube and the same after a
 // restart. A cube's number is not used again at once: packets on their way through the slow path still carry it.
@@ -14,8 +14,8 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 )
 
-// newUUID returns a random UUID (RFC 9562, version 4).
-func newUUID() string {
+// NewUUID returns a random UUID (RFC 9562, version 4).
+func NewUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails: the runtime ends the process if the kernel has no randomness
 	b[6] = b[6]&0x0f | 0x40
@@ -23,14 +23,14 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// freeID returns the first free cube number after last, going round.
-func (w *world) freeID(last datapath.CubeID) (datapath.CubeID, error) {
-	used := make(map[datapath.CubeID]bool, len(w.cubes)+len(w.broken))
-	for _, rec := range w.cubes {
-		used[rec.id] = true
+// FreeID returns the first free cube number after last, going round.
+func (w *World) FreeID(last datapath.CubeID) (datapath.CubeID, error) {
+	used := make(map[datapath.CubeID]bool, len(w.Cubes)+len(w.Broken))
+	for _, rec := range w.Cubes {
+		used[rec.ID] = true
 	}
-	for _, b := range w.broken {
-		used[b.stored.ID] = true
+	for _, b := range w.Broken {
+		used[b.Stored.ID] = true
 	}
 	for range datapath.MaxCubeID {
 		last = last%datapath.MaxCubeID + 1
@@ -42,16 +42,16 @@ func (w *world) freeID(last datapath.CubeID) (datapath.CubeID, error) {
 }
 
 // usedSlots marks the counter slots that are taken.
-func (w *world) usedSlots() map[uint16]bool {
+func (w *World) usedSlots() map[uint16]bool {
 	used := map[uint16]bool{}
-	maps.Copy(used, w.leaving)
-	for _, rec := range w.cubes {
-		for _, p := range rec.ports {
-			used[p.slot] = true
+	maps.Copy(used, w.Leaving)
+	for _, rec := range w.Cubes {
+		for _, p := range rec.Ports {
+			used[p.Slot] = true
 		}
 	}
-	for _, b := range w.broken {
-		for _, p := range b.stored.Ports {
+	for _, b := range w.Broken {
+		for _, p := range b.Stored.Ports {
 			used[p.Slot] = true
 		}
 	}
@@ -91,23 +91,23 @@ func freeSlots(used map[uint16]bool, own map[int]bool, n int) ([]uint16, error) 
 	return free[:n], nil
 }
 
-// numberPorts gives indexes and slots to ports that are new in rec. taken are indexes of ports that this same
+// NumberPorts gives indexes and slots to ports that are new in rec. taken are indexes of ports that this same
 // transaction removes: while it runs both are known.
-func (w *world) numberPorts(rec *record, fresh []*port, taken map[uint16]bool, limit int) error {
+func (w *World) NumberPorts(rec *Cube, fresh []*Port, taken map[uint16]bool, limit int) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	if len(rec.ports)+len(fresh) > limit {
-		return fmt.Errorf("%s: %d ports, the maximum is %d: %w", rec.name, len(rec.ports)+len(fresh), limit, cube.ErrFull)
+	if len(rec.Ports)+len(fresh) > limit {
+		return fmt.Errorf("%s: %d ports, the maximum is %d: %w", rec.Name, len(rec.Ports)+len(fresh), limit, cube.ErrFull)
 	}
 	own := map[int]bool{}
-	for _, p := range rec.ports {
-		taken[p.index] = true
-		own[int(p.slot)/datapath.SlotsPerPage] = true
+	for _, p := range rec.Ports {
+		taken[p.Index] = true
+		own[int(p.Slot)/datapath.SlotsPerPage] = true
 	}
 	slots, err := freeSlots(w.usedSlots(), own, len(fresh))
 	if err != nil {
-		return fmt.Errorf("%s: %w", rec.name, err)
+		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
 	index := uint16(0)
 	for i, p := range fresh {
@@ -115,64 +115,64 @@ func (w *world) numberPorts(rec *record, fresh []*port, taken map[uint16]bool, l
 			index++
 		}
 		if index >= datapath.MaxPorts {
-			return fmt.Errorf("%s: no free port number, remove and add ports in separate requests: %w", rec.name, cube.ErrFull)
+			return fmt.Errorf("%s: no free port number, remove and add ports in separate requests: %w", rec.Name, cube.ErrFull)
 		}
 		taken[index] = true
-		p.index, p.slot = index, slots[i]
+		p.Index, p.Slot = index, slots[i]
 	}
 	return nil
 }
 
-// collides refuses a record whose numbers are those of another cube.
-func (r *record) collides(others []*record) error {
+// Collides refuses a record whose numbers are those of another cube.
+func (r *Cube) Collides(others []*Cube) error {
 	slots := map[uint16]bool{}
 	for _, o := range others {
-		if o.id == r.id || o.uuid == r.uuid {
-			return fmt.Errorf("its number %d is that of %s: %w", r.id, o.name, cube.ErrInvalid)
+		if o.ID == r.ID || o.UUID == r.UUID {
+			return fmt.Errorf("its number %d is that of %s: %w", r.ID, o.Name, cube.ErrInvalid)
 		}
-		for _, p := range o.ports {
-			slots[p.slot] = true
+		for _, p := range o.Ports {
+			slots[p.Slot] = true
 		}
 	}
 	indexes := map[uint16]bool{}
-	for _, p := range r.ports {
-		if slots[p.slot] || indexes[p.index] || p.slot > datapath.MaxSlot || p.index >= datapath.MaxPorts {
-			return fmt.Errorf("the numbers of port %s are not its own: %w", p.name, cube.ErrInvalid)
+	for _, p := range r.Ports {
+		if slots[p.Slot] || indexes[p.Index] || p.Slot > datapath.MaxSlot || p.Index >= datapath.MaxPorts {
+			return fmt.Errorf("the numbers of port %s are not its own: %w", p.Name, cube.ErrInvalid)
 		}
-		slots[p.slot], indexes[p.index] = true, true
+		slots[p.Slot], indexes[p.Index] = true, true
 	}
 	return nil
 }
 
-// checkNumbers checks that no cube from the store takes a number of another one, and names the one at fault: of two that
+// CheckNumbers checks that no cube from the store takes a number of another one, and names the one at fault: of two that
 // collide, the younger.
-func (w *world) checkNumbers(fromStore map[*record]bool) (culprit string, err error) {
+func (w *World) CheckNumbers(fromStore map[*Cube]bool) (culprit string, err error) {
 	ids, slots := map[datapath.CubeID]string{}, map[uint16]string{}
-	for _, rec := range w.inOrder() {
+	for _, rec := range w.InOrder() {
 		if fromStore[rec] {
 			if err := rec.checkNumbers(ids, slots); err != nil {
-				return rec.name, err
+				return rec.Name, err
 			}
 		}
-		ids[rec.id] = rec.name
-		for _, p := range rec.ports {
-			slots[p.slot] = rec.name
+		ids[rec.ID] = rec.Name
+		for _, p := range rec.Ports {
+			slots[p.Slot] = rec.Name
 		}
 	}
 	return "", nil
 }
 
 // checkNumbers checks a cube's numbers against those that are taken.
-func (r *record) checkNumbers(ids map[datapath.CubeID]string, slots map[uint16]string) error {
-	if other := ids[r.id]; other != "" {
-		return fmt.Errorf("its number %d is that of %s: %w", r.id, other, cube.ErrInvalid)
+func (r *Cube) checkNumbers(ids map[datapath.CubeID]string, slots map[uint16]string) error {
+	if other := ids[r.ID]; other != "" {
+		return fmt.Errorf("its number %d is that of %s: %w", r.ID, other, cube.ErrInvalid)
 	}
 	indexes, own := map[uint16]bool{}, map[uint16]bool{}
-	for _, p := range r.ports {
-		if slots[p.slot] != "" || own[p.slot] || indexes[p.index] || p.slot > datapath.MaxSlot || p.index >= datapath.MaxPorts {
-			return fmt.Errorf("the numbers of port %s are not its own: %w", p.name, cube.ErrInvalid)
+	for _, p := range r.Ports {
+		if slots[p.Slot] != "" || own[p.Slot] || indexes[p.Index] || p.Slot > datapath.MaxSlot || p.Index >= datapath.MaxPorts {
+			return fmt.Errorf("the numbers of port %s are not its own: %w", p.Name, cube.ErrInvalid)
 		}
-		indexes[p.index], own[p.slot] = true, true
+		indexes[p.Index], own[p.Slot] = true, true
 	}
 	return nil
 }

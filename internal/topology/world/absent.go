@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package world
 
 // What is missing is told as data beside the sentence: whoever answers a person can name what there is instead.
 
@@ -10,7 +10,7 @@ import "fmt"
 type AbsentError struct {
 	// Kind is netdev, cube or port; Cube is the port's.
 	Kind, Name, Cube string
-	err              error
+	Err              error
 }
 
 // Error names what is missing; a long name is cut.
@@ -19,8 +19,8 @@ func (a *AbsentError) Error() string {
 	if a.Cube != "" {
 		of = fmt.Sprintf(" of %.80s", a.Cube)
 	}
-	return fmt.Sprintf("%s %.80s%s: %v", a.Kind, a.Name, of, a.err)
+	return fmt.Sprintf("%s %.80s%s: %v", a.Kind, a.Name, of, a.Err)
 }
 
 // Unwrap returns why it is missing.
-func (a *AbsentError) Unwrap() error { return a.err }
+func (a *AbsentError) Unwrap() error { return a.Err }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package world
 
 // What of a cube's configuration is known without its model.
 
@@ -13,8 +13,8 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// baseConfig are the members of a configuration that the framework itself acts on.
-type baseConfig struct {
+// Common are the members of a configuration that the framework itself acts on.
+type Common struct {
 	Type     cube.Type `json:"type"`
 	Loglevel string    `json:"loglevel"`
 	Shadow   bool      `json:"shadow"`
@@ -26,21 +26,22 @@ type baseConfig struct {
 	} `json:"ports"`
 }
 
-// document is a JSON object that is decoded when first needed.
-type document struct {
-	raw    json.RawMessage
+// Config is a JSON object that is decoded when first needed.
+type Config struct {
+	Raw    json.RawMessage
 	once   sync.Once
 	object map[string]any
 	err    error
 }
 
-func (d *document) decode() (map[string]any, error) {
-	d.once.Do(func() { d.object, d.err = decodeObject(d.raw) })
+// Decode returns the configuration as an object, which must not be changed.
+func (d *Config) Decode() (map[string]any, error) {
+	d.once.Do(func() { d.object, d.err = DecodeObject(d.Raw) })
 	return d.object, d.err
 }
 
-// decodeObject keeps numbers as they are written: 64-bit ones do not fit a float.
-func decodeObject(raw []byte) (map[string]any, error) {
+// DecodeObject keeps numbers as they are written: 64-bit ones do not fit a float.
+func DecodeObject(raw []byte) (map[string]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	object := map[string]any{}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package world
 
 // What a transparent cube inherits from where it is attached, as data.
 
@@ -13,8 +13,8 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// fill sets what the port's configuration says, and for the rest what the netdev has. from is nil when there is no port.
-func fill(p *cube.Parent, from *record, device netdev.Info) {
+// Fill sets what the port's configuration says, and for the rest what the netdev has. from is nil when there is no port.
+func Fill(p *cube.Parent, from *Cube, device netdev.Info) {
 	p.Index, p.MAC, p.MTU, p.Addresses = device.Index, device.MAC, device.MTU, device.Addresses
 	if from == nil {
 		return
@@ -68,8 +68,8 @@ func addressesOf(entry map[string]any) []netip.Prefix {
 }
 
 // portConfig is the entry of a port in its cube's configuration, nil when there is none.
-func portConfig(rec *record, portName string) map[string]any {
-	object, err := rec.conf.decode()
+func portConfig(rec *Cube, portName string) map[string]any {
+	object, err := rec.Config.Decode()
 	if err != nil {
 		return nil
 	}
