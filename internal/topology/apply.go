@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/suggest"
@@ -267,40 +266,4 @@ func (c *wantedCube) refuseAnew(rec *world.Cube) error {
 		return fmt.Errorf("a cube with a namespace is not made anew within a change, delete %s first: %w", c.name, cube.ErrUnsupported)
 	}
 	return nil
-}
-
-// fixedMember finds a node that is settable at creation only and differs.
-func fixedMember(node *yang.Node, path yang.Path, before, after map[string]any) string {
-	for _, child := range node.Children() {
-		name := child.Name()
-		if child.Kind() == yang.Action || !child.Config() || len(path) == 1 && name == "tcubes" || len(path) == 0 && name == "service-name" {
-			continue
-		}
-		at := below(path, name)
-		switch child.Kind() {
-		case yang.Container:
-			x, _ := before[name].(map[string]any)
-			y, _ := after[name].(map[string]any)
-			if found := fixedMember(child, at, x, y); found != "" {
-				return found
-			}
-		case yang.List:
-			olds, keys := entriesByKey(child, asList(before[name]))
-			news, _ := entriesByKey(child, asList(after[name]))
-			for _, k := range keys {
-				id := keysOfPath(k)
-				if news[id] == nil {
-					continue
-				}
-				if found := fixedMember(child, below(path, name, k...), olds[id], news[id]); found != "" {
-					return found
-				}
-			}
-		default:
-			if child.InitOnly() && !child.IsKey() && !reflect.DeepEqual(before[name], after[name]) {
-				return at.Words()
-			}
-		}
-	}
-	return ""
 }

@@ -164,21 +164,6 @@ func (t *txn) entryRecords() []store.Record {
 	return recs
 }
 
-// entryOf finds an entry of a table, whose keys may be spelt as a person does.
-func entryOf(table *yang.Table, keys []string) (map[string]any, error) {
-	e, ok := table.Get(keys)
-	if !ok {
-		canonical, err := table.List().CanonicalKeys(keys)
-		if err != nil {
-			return nil, err
-		}
-		if e, ok = table.Get(canonical); !ok {
-			return nil, nil
-		}
-	}
-	return world.DecodeObject([]byte(e.JSON(yang.JSONOptions{Defaults: true})))
-}
-
 // Entries goes through the entries of a list, configured ones and those that only the state has, as Read shows them. A
 // large list comes in the order of its keys, and begins behind the entry with the keys in after, which may be gone;
 // another comes in its own order, and that entry must be there. It ends when f returns false. A list that the model marks

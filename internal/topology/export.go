@@ -24,18 +24,6 @@ type Configuration struct {
 	imageOf func(name string) (*image, error)
 }
 
-// Configuration returns the present one. Changes that are made later are not in it.
-func (m *Manager) Configuration() *Configuration {
-	w := m.view.Load()
-	names := slices.Collect(maps.Keys(w.Cubes))
-	for name := range w.Broken {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, compareNatural)
-	return &Configuration{revision: w.Revision, names: names, chains: w.Chains,
-		imageOf: func(name string) (*image, error) { return m.imageOf(w, name) }}
-}
-
 // Revision is its number.
 func (c *Configuration) Revision() uint64 { return c.revision }
 

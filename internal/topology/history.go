@@ -12,14 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/store"
-	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // changeKey is the record that says who made the last transaction; the journal has it of each.
@@ -185,7 +182,7 @@ func (m *Manager) RevisionAt(revision uint64) (*RevisionDetail, error) {
 	if err != nil {
 		return nil, m.gone(revision-1, err)
 	}
-	out.Difference, err = m.compareStates(before, after)
+	out.Difference, err = compareStates(m.modelOf, before, after)
 	return out, err
 }
 
@@ -204,36 +201,6 @@ func (m *Manager) gone(revision uint64, err error) error {
 	return fmt.Errorf("revision %d is not kept any more, the oldest is %d: %w", revision, oldest, cube.ErrNotFound)
 }
 
-// compareStates compares what the store held at two moments.
-func (m *Manager) compareStates(before, after *store.State) (Difference, error) {
-	was, is := m.readPast(before), m.readPast(after)
-	var d Difference
-	names := slices.Concat(was.names, is.names)
-	slices.SortFunc(names, compareNatural)
-	for _, name := range slices.Compact(names) {
-		if was.unchanged(is, name) {
-			continue
-		}
-		x, err := was.image(m, name)
-		if err != nil {
-			return d, err
-		}
-		y, err := is.image(m, name)
-		if err != nil {
-			return d, err
-		}
-		reason := ""
-		if x != nil && y != nil && was.uuid(name) != is.uuid(name) {
-			reason = "it was made anew"
-		}
-		if one := compareCube(name, x, y, reason); one != nil {
-			d.Cubes = append(d.Cubes, *one)
-		}
-	}
-	d.Netdevs = compareChains(was.chains, is.chains)
-	return d, nil
-}
-
 // ConfigurationAt returns the configuration of a revision.
 func (m *Manager) ConfigurationAt(revision uint64) (*Configuration, error) {
 	if m.past == nil {
@@ -243,9 +210,9 @@ func (m *Manager) ConfigurationAt(revision uint64) (*Configuration, error) {
 	if err != nil {
 		return nil, m.gone(revision, err)
 	}
-	p := m.readPast(state)
+	p := readPast(state)
 	return &Configuration{revision: revision, names: p.names, chains: p.chains,
-		imageOf: func(name string) (*image, error) { return p.image(m, name) }}, nil
+		imageOf: func(name string) (*image, error) { return p.image(m.modelOf, name) }}, nil
 }
 
 // Rollback makes the configuration that of a revision again, as a new revision. It is refused where that is not possible
@@ -274,65 +241,4 @@ func (m *Manager) Rollback(ctx context.Context, revision uint64, o ApplyOptions)
 		return nil, fmt.Errorf("rollback to revision %d: %w", revision, err)
 	}
 	return applied, nil
-}
-
-// pastState is the configuration in the records of a store.
-type pastState struct {
-	// names are those of the cubes, in their order.
-	names  []string
-	blobs  map[string][]byte
-	chains map[string][]string
-	// entries are those of large lists, by the UUID of their cube.
-	entries map[string]*world.StoredEntries
-}
-
-func (m *Manager) readPast(state *store.State) *pastState {
-	p := &pastState{blobs: map[string][]byte{}, chains: map[string][]string{}, entries: world.ReadEntries(state)}
-	for _, r := range state.Records {
-		if name, ok := strings.CutPrefix(r.Key, world.CubeKey); ok {
-			p.names = append(p.names, name)
-			p.blobs[name] = r.Value
-		} else if dev, ok := strings.CutPrefix(r.Key, world.NetdevKey); ok {
-			var chain world.StoredChain
-			if json.Unmarshal(r.Value, &chain) == nil && len(chain.Tcubes) > 0 {
-				p.chains[dev] = chain.Tcubes
-			}
-		}
-	}
-	slices.SortFunc(p.names, compareNatural)
-	return p
-}
-
-// unchanged tells that a cube's records are the same in both.
-func (p *pastState) unchanged(other *pastState, name string) bool {
-	if p.blobs[name] == nil || string(p.blobs[name]) != string(other.blobs[name]) {
-		return false
-	}
-	uuid := p.uuid(name)
-	return reflect.DeepEqual(p.entries[uuid], other.entries[uuid])
-}
-
-func (p *pastState) uuid(name string) string {
-	var s world.Stored
-	_ = json.Unmarshal(p.blobs[name], &s) // a damaged one has none
-	return s.UUID
-}
-
-// image reads a cube, nil if it is not there or nothing can be read of it.
-func (p *pastState) image(m *Manager, name string) (*image, error) {
-	var s world.Stored
-	_ = json.Unmarshal(p.blobs[name], &s) // of a damaged one nothing is shown
-	if len(s.Config) == 0 {
-		return nil, nil
-	}
-	s.Entries = p.entries[s.UUID]
-	config, err := s.Whole(func(string) bool { return true })
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	i, err := m.imageFrom(s.Service, config)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return i, nil
 }

@@ -9,7 +9,6 @@ package topology
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -176,37 +175,4 @@ func (i *image) same(other *image) bool {
 		return i == other
 	}
 	return i.service == other.service && reflect.DeepEqual(i.object, other.object)
-}
-
-// imageOf is a cube's configuration in a world, nil when the cube is not in it. One that could not be restored has that
-// of the store.
-func (m *Manager) imageOf(w *snapshot, name string) (*image, error) {
-	var service string
-	var raw json.RawMessage
-	var err error
-	if rec := w.Cubes[name]; rec != nil {
-		service = rec.Service
-		raw, err = rec.SavedWhole(w.units[name].svc.schema)
-	} else if b := w.Broken[name]; b != nil && len(b.Stored.Config) > 0 {
-		service = b.Stored.Service
-		raw, err = b.Stored.Whole(func(string) bool { return true })
-	} else {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	i, err := m.imageFrom(service, raw)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return i, nil
-}
-
-func (m *Manager) imageFrom(service string, raw []byte) (*image, error) {
-	var root *yang.Node
-	if svc := m.loaded.Load().byName[service]; svc != nil {
-		root = svc.schema.Root()
-	}
-	return newImage(service, root, raw)
 }

@@ -15,12 +15,6 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// baseMembers are what the topology shows of a cube: how it is linked, not what it does.
-var baseMembers = []string{"uuid", "service-name", "type", "loglevel", "shadow", "span", "ports", "parent"}
-
-// portMembers are the same for a port.
-var portMembers = []string{"name", "uuid", "status", "status-reason", "peer", "tcubes"}
-
 // Topology returns all cubes, in order of creation, with what links them.
 func (m *Manager) Topology(context.Context) (json.RawMessage, error) {
 	w := m.view.Load()
@@ -38,43 +32,6 @@ func (m *Manager) Topology(context.Context) (json.RawMessage, error) {
 	}
 	b.WriteByte(']')
 	return b.Bytes(), nil
-}
-
-func emitBase(b *bytes.Buffer, name string, layers []any) {
-	out := object{b: b}
-	out.member("name", encode(name))
-	for _, member := range baseMembers {
-		values := membersOf(layers, member)
-		if len(values) == 0 {
-			continue
-		}
-		if member != "ports" {
-			out.member(member, encode(values[len(values)-1]))
-			continue
-		}
-		out.key(member)
-		emitPorts(b, values)
-	}
-	out.end()
-}
-
-// emitPorts writes ports without what their service adds. The last layer, the framework's, has every port whole.
-func emitPorts(b *bytes.Buffer, layers []any) {
-	ports, _ := layers[len(layers)-1].([]any)
-	b.WriteByte('[')
-	for i, p := range ports {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		out := object{b: b}
-		for _, member := range portMembers {
-			if value := p.(map[string]any)[member]; value != nil {
-				out.member(member, encode(value))
-			}
-		}
-		out.end()
-	}
-	b.WriteByte(']')
 }
 
 // NetdevTopology shows the order of cubes at a netdev or a port (cube:port), from the wire to the stack or the port, and

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// The configuration as it stands, cube by cube.
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// Configuration returns the present one. Changes that are made later are not in it.
+func (m *Manager) Configuration() *Configuration {
+	w := m.view.Load()
+	names := slices.Collect(maps.Keys(w.Cubes))
+	for name := range w.Broken {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, compareNatural)
+	return &Configuration{revision: w.Revision, names: names, chains: w.Chains,
+		imageOf: func(name string) (*image, error) { return m.imageOf(w, name) }}
+}
+
+// imageOf is a cube's configuration in a world, nil when the cube is not in it. One that could not be restored has that
+// of the store.
+func (m *Manager) imageOf(w *snapshot, name string) (*image, error) {
+	var service string
+	var raw json.RawMessage
+	var err error
+	if rec := w.Cubes[name]; rec != nil {
+		service = rec.Service
+		raw, err = rec.SavedWhole(w.units[name].svc.schema)
+	} else if b := w.Broken[name]; b != nil && len(b.Stored.Config) > 0 {
+		service = b.Stored.Service
+		raw, err = b.Stored.Whole(func(string) bool { return true })
+	} else {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	i, err := m.imageFrom(service, raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return i, nil
+}
+
+func (m *Manager) imageFrom(service string, raw []byte) (*image, error) {
+	return newImage(service, m.modelOf(service), raw)
+}
+
+// modelOf is the root of a service's model, nil when the service is not loaded.
+func (m *Manager) modelOf(service string) *yang.Node {
+	if svc := m.loaded.Load().byName[service]; svc != nil {
+		return svc.schema.Root()
+	}
+	return nil
+}
