@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -313,7 +314,7 @@ func TestWhatAPortTakesIsAppliedTwice(t *testing.T) {
 		}
 		l.wantPort("applied", "p1", "", "10.0.0.1/24")
 	}
-	if text := string(encode(first.Difference)); !strings.Contains(text, "10.0.0.1/24") {
+	if text := string(document.Encode(first.Difference)); !strings.Contains(text, "10.0.0.1/24") {
 		t.Errorf("the difference does not show what the port takes: %s", text)
 	}
 	l.must(`put h1 ports <<< [{"name":"p1","peer":"veth1"}]`)

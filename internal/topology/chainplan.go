@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -34,40 +35,40 @@ func (a *application) planChains(t *txn) chainPlan {
 		if c.want == nil {
 			continue
 		}
-		for _, port := range c.want.ports() {
+		for _, port := range c.want.Ports() {
 			name, _ := port["name"].(string)
-			at := world.Place{Cube: c.name, Port: name}
+			at := world.Place{Cube: c.Name, Port: name}
 			p.chains[at] = nil
 			tcubes, _ := port["tcubes"].([]any)
 			for _, one := range tcubes {
-				a.faults.add(c.where, c.name, p.put(fmt.Sprint(one), at, "tcubes of "))
+				a.faults.Add(c.Where, c.Name, p.put(fmt.Sprint(one), at, "tcubes of "))
 			}
 		}
 	}
-	for _, n := range a.doc.netdevs {
-		at := world.Place{Netdev: n.name}
+	for _, n := range a.doc.Netdevs {
+		at := world.Place{Netdev: n.Name}
 		p.chains[at] = nil
-		for _, one := range n.tcubes {
-			a.faults.add(n.where, "", p.put(one, at, "tcubes of "))
+		for _, one := range n.Tcubes {
+			a.faults.Add(n.Where, "", p.put(one, at, "tcubes of "))
 		}
 	}
 	for _, c := range a.cubes {
-		if c.parent == "" || c.want == nil {
+		if c.Parent == "" || c.want == nil {
 			continue
 		}
-		at, err := world.ParsePlace(c.parent)
-		if err == nil && p.where[c.name] != at {
-			if _, decided := p.chains[at]; !decided && at.Cube != "" && a.doc.has(at.Cube) {
+		at, err := world.ParsePlace(c.Parent)
+		if err == nil && p.where[c.Name] != at {
+			if _, decided := p.chains[at]; !decided && at.Cube != "" && a.doc.Has(at.Cube) {
 				err = fmt.Errorf("the document gives %s no port %s: %w", at.Cube, at.Port, cube.ErrNotFound)
 			} else {
 				p.keep(t, a, at)
-				if p.where[c.name] != at {
-					err = p.put(c.name, at, "parent ")
+				if p.where[c.Name] != at {
+					err = p.put(c.Name, at, "parent ")
 				}
 			}
 		}
 		if err != nil {
-			a.faults.add(c.where, c.name, fmt.Errorf("parent: %w", err))
+			a.faults.Add(c.Where, c.Name, fmt.Errorf("parent: %w", err))
 		}
 	}
 	return p
@@ -81,7 +82,7 @@ func (p *chainPlan) keep(t *txn, a *application, at world.Place) {
 	p.chains[at] = nil
 	for _, name := range t.next.ChainAt(at) {
 		_, elsewhere := p.where[name]
-		if c := a.doc.byName[name]; !elsewhere && (c == nil || c.parent == at.String()) {
+		if c := a.doc.ByName[name]; !elsewhere && (c == nil || c.Parent == at.String()) {
 			p.chains[at] = append(p.chains[at], name)
 			p.where[name] = at
 		}
@@ -112,7 +113,7 @@ func (a *application) release(t *txn) error {
 		}
 		to, placed := a.plan.where[rec.Name]
 		_, decided := a.plan.chains[at]
-		if placed && to == at || !placed && !decided && !a.doc.has(rec.Name) {
+		if placed && to == at || !placed && !decided && !a.doc.Has(rec.Name) {
 			continue
 		}
 		if err := t.detach(rec); err != nil {
@@ -124,10 +125,10 @@ func (a *application) release(t *txn) error {
 
 // attachOthers makes the chains of netdevs, and those of ports of cubes that the document does not have.
 func (a *application) attachOthers(t *txn) {
-	places := slices.SortedFunc(maps.Keys(a.plan.chains), func(x, y world.Place) int { return compareNatural(x.String(), y.String()) })
+	places := slices.SortedFunc(maps.Keys(a.plan.chains), func(x, y world.Place) int { return document.CompareNatural(x.String(), y.String()) })
 	for _, at := range places {
 		chain := a.plan.chains[at]
-		if at.Cube != "" && a.doc.has(at.Cube) || slices.Equal(chain, t.next.ChainAt(at)) {
+		if at.Cube != "" && a.doc.Has(at.Cube) || slices.Equal(chain, t.next.ChainAt(at)) {
 			continue // a port's chain is in its cube's body
 		}
 		var err error
@@ -145,21 +146,21 @@ func (a *application) attachOthers(t *txn) {
 		}
 		if err != nil {
 			where, name := a.whereOf(at)
-			a.faults.add(where, name, fmt.Errorf("tcubes of %s: %w", at, err))
+			a.faults.Add(where, name, fmt.Errorf("tcubes of %s: %w", at, err))
 		}
 	}
 }
 
 // whereOf is the part of the document that says something of a netdev or of a port that is not in it.
 func (a *application) whereOf(at world.Place) (where, name string) {
-	for _, n := range a.doc.netdevs {
-		if n.name == at.Netdev {
-			return n.where, ""
+	for _, n := range a.doc.Netdevs {
+		if n.Name == at.Netdev {
+			return n.Where, ""
 		}
 	}
-	for _, c := range a.doc.cubes {
-		if c.parent == at.String() {
-			return c.where, c.name
+	for _, c := range a.doc.Cubes {
+		if c.Parent == at.String() {
+			return c.Where, c.Name
 		}
 	}
 	return "", ""

@@ -10,24 +10,33 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/yang"
 )
 
+// What Manager's methods take and answer of documents.
+type (
+	// Configuration is the whole configuration as it was at one moment.
+	Configuration = document.Configuration
+	// DocumentErrors is all that is wrong with a document, in its order.
+	DocumentErrors = document.Errors
+)
+
 // Configuration returns the present one. Changes that are made later are not in it.
-func (m *Manager) Configuration() *Configuration {
+func (m *Manager) Configuration() *document.Configuration {
 	w := m.view.Load()
 	names := slices.Collect(maps.Keys(w.Cubes))
 	for name := range w.Broken {
 		names = append(names, name)
 	}
-	slices.SortFunc(names, compareNatural)
-	return &Configuration{revision: w.Revision, names: names, chains: w.Chains,
-		imageOf: func(name string) (*image, error) { return m.imageOf(w, name) }}
+	slices.SortFunc(names, document.CompareNatural)
+	return &document.Configuration{At: w.Revision, Names: names, Chains: w.Chains,
+		ImageOf: func(name string) (*document.Image, error) { return m.imageOf(w, name) }}
 }
 
 // imageOf is a cube's configuration in a world, nil when the cube is not in it. One that could not be restored has that
 // of the store.
-func (m *Manager) imageOf(w *snapshot, name string) (*image, error) {
+func (m *Manager) imageOf(w *snapshot, name string) (*document.Image, error) {
 	var service string
 	var raw json.RawMessage
 	var err error
@@ -50,8 +59,8 @@ func (m *Manager) imageOf(w *snapshot, name string) (*image, error) {
 	return i, nil
 }
 
-func (m *Manager) imageFrom(service string, raw []byte) (*image, error) {
-	return newImage(service, m.modelOf(service), raw)
+func (m *Manager) imageFrom(service string, raw []byte) (*document.Image, error) {
+	return document.NewImage(service, m.modelOf(service), raw)
 }
 
 // modelOf is the root of a service's model, nil when the service is not loaded.

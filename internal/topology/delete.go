@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -121,12 +122,12 @@ func (t *txn) keysOfState(e emptied) (all [][]string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	layers, err := walk(e.unit.svc.schema.Root(), e.path, []any{confineToPorts(state, t.next.Cubes[e.unit.name])})
+	layers, err := document.Follow(e.unit.svc.schema.Root(), e.path, []any{confineToPorts(state, t.next.Cubes[e.unit.name])})
 	if isMissing(err) {
 		return nil, nil
 	}
-	for _, entry := range mergeEntries(e.list, layers) {
-		all = append(all, entry.keys)
+	for _, entry := range document.Merge(e.list, layers) {
+		all = append(all, entry.Keys)
 	}
 	return all, err
 }
@@ -189,7 +190,7 @@ func (m *Manager) CountEntries(ctx context.Context, serviceName, name string, pa
 	if err != nil {
 		return c, err
 	}
-	node, err := nodeAt(u.svc.schema, path)
+	node, err := document.NodeAt(u.svc.schema, path)
 	if err != nil {
 		return c, err
 	}
@@ -201,10 +202,10 @@ func (m *Manager) CountEntries(ctx context.Context, serviceName, name string, pa
 	if err != nil {
 		return c, fmt.Errorf("%s: %w", name, err)
 	}
-	layers, err := walk(u.svc.schema.Root(), path, []any{conf})
+	layers, err := document.Follow(u.svc.schema.Root(), path, []any{conf})
 	if isMissing(err) {
 		return c, nil // below an entry that only the cube's code has
 	}
-	c.Configured = len(mergeEntries(node, layers))
+	c.Configured = len(document.Merge(node, layers))
 	return c, err
 }

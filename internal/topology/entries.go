@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -175,7 +176,7 @@ func (m *Manager) Entries(ctx context.Context, serviceName, name string, path ya
 	if err != nil {
 		return err
 	}
-	node, err := nodeAt(u.svc.schema, path)
+	node, err := document.NodeAt(u.svc.schema, path)
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,7 @@ func (m *Manager) Entries(ctx context.Context, serviceName, name string, path ya
 		return err
 	}
 	if node.Bulk() {
-		return eachEntry(rec.Tables[node], layers, after, f)
+		return document.EachOfTable(rec.Tables[node], layers, after, f)
 	}
-	return eachOf(node, path, layers, after, f)
+	return document.EachInOrder(node, path, layers, after, f)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/document"
 )
 
 // changeKey is the record that says who made the last transaction; the journal has it of each.
@@ -67,7 +68,7 @@ type History struct {
 // RevisionDetail is a revision with what it did.
 type RevisionDetail struct {
 	Revision
-	Difference Difference `json:"difference"`
+	Difference document.Difference `json:"difference"`
 }
 
 // maxNames bounds the names that are kept of one change.
@@ -182,7 +183,7 @@ func (m *Manager) RevisionAt(revision uint64) (*RevisionDetail, error) {
 	if err != nil {
 		return nil, m.gone(revision-1, err)
 	}
-	out.Difference, err = compareStates(m.modelOf, before, after)
+	out.Difference, err = document.CompareStates(m.modelOf, before, after)
 	return out, err
 }
 
@@ -202,7 +203,7 @@ func (m *Manager) gone(revision uint64, err error) error {
 }
 
 // ConfigurationAt returns the configuration of a revision.
-func (m *Manager) ConfigurationAt(revision uint64) (*Configuration, error) {
+func (m *Manager) ConfigurationAt(revision uint64) (*document.Configuration, error) {
 	if m.past == nil {
 		return nil, errNoPast
 	}
@@ -210,9 +211,9 @@ func (m *Manager) ConfigurationAt(revision uint64) (*Configuration, error) {
 	if err != nil {
 		return nil, m.gone(revision, err)
 	}
-	p := readPast(state)
-	return &Configuration{revision: revision, names: p.names, chains: p.chains,
-		imageOf: func(name string) (*image, error) { return p.image(m.modelOf, name) }}, nil
+	p := document.ReadPast(state)
+	return &document.Configuration{At: revision, Names: p.Names, Chains: p.Chains,
+		ImageOf: func(name string) (*document.Image, error) { return p.Image(m.modelOf, name) }}, nil
 }
 
 // Rollback makes the configuration that of a revision again, as a new revision. It is refused where that is not possible
@@ -222,18 +223,18 @@ func (m *Manager) Rollback(ctx context.Context, revision uint64, o ApplyOptions)
 	if err != nil {
 		return nil, err
 	}
-	doc := &fileConfig{byName: map[string]*fileCube{}}
-	for _, name := range c.names {
-		i, err := c.imageOf(name)
+	doc := &document.Document{ByName: map[string]*document.Cube{}}
+	for _, name := range c.Names {
+		i, err := c.ImageOf(name)
 		if err != nil {
 			return nil, err
 		}
 		if i != nil {
-			doc.add(&fileCube{where: name, name: name, service: i.service, body: i.members()})
+			doc.Add(&document.Cube{Where: name, Name: name, Service: i.Service, Body: i.Members()})
 		}
 	}
-	for _, dev := range slices.Sorted(maps.Keys(c.chains)) {
-		doc.netdevs = append(doc.netdevs, &fileNetdev{where: dev, name: dev, tcubes: c.chains[dev]})
+	for _, dev := range slices.Sorted(maps.Keys(c.Chains)) {
+		doc.Netdevs = append(doc.Netdevs, &document.Netdev{Where: dev, Name: dev, Tcubes: c.Chains[dev]})
 	}
 	o.Whole = true
 	applied, err := m.apply(ctx, doc, o, fmt.Sprintf("rollback to revision %d", revision))

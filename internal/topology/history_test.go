@@ -97,7 +97,7 @@ func TestHistoryTellsWhoDidWhat(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, fmt.Sprintf("%d %v %q +%v ~%v -%v n%v\n%s", r.Number, r.By, r.Note, r.Added, r.Changed, r.Deleted, r.Netdevs, d.Difference.shown()))
+		got = append(got, fmt.Sprintf("%d %v %q +%v ~%v -%v n%v\n%s", r.Number, r.By, r.Note, r.Added, r.Changed, r.Deleted, r.Netdevs, shown(d.Difference)))
 	}
 	want := []string{
 		"6 [{anna socket PATCH /config}] \"rollback to revision 1\" +[br2] ~[br1] -[th5] n[veth2]\n" +
@@ -162,7 +162,7 @@ func TestRollbackLeadsToEachRevision(t *testing.T) {
 			l.wantState(was)
 			before := l.export()
 			done, err := l.Rollback(context.Background(), uint64(to), ApplyOptions{})
-			if err != nil || dry.Difference.shown() != done.Difference.shown() || done.Changed != (before != exports[to]) {
+			if err != nil || shown(dry.Difference) != shown(done.Difference) || done.Changed != (before != exports[to]) {
 				t.Fatalf("seed %d: rollback to %d: %v, %+v", seed, to, err, done)
 			}
 			if is := l.export(); is != exports[to] {

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -25,7 +26,7 @@ func (m *Manager) Page(ctx context.Context, serviceName, name string, path yang.
 	if err != nil {
 		return cube.Page{}, err
 	}
-	node, err := nodeAt(u.svc.schema, path)
+	node, err := document.NodeAt(u.svc.schema, path)
 	if err != nil {
 		return cube.Page{}, err
 	}
@@ -82,7 +83,7 @@ func (m *Manager) eachPaged(ctx context.Context, u *unit, list *yang.Node, path 
 			if err != nil {
 				return fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
 			}
-			if !f(slices.Clone(keysOf(list, entry)), raw) {
+			if !f(slices.Clone(document.KeysOf(list, entry)), raw) {
 				return nil
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -29,7 +30,7 @@ func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.
 	if len(path) == 1 && path[0].Name == "parent" && rec.Transparent {
 		return json.Marshal(rec.Parent)
 	}
-	node, err := nodeAt(u.svc.schema, path)
+	node, err := document.NodeAt(u.svc.schema, path)
 	if err != nil {
 		return nil, err
 	}
@@ -39,8 +40,8 @@ func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.
 	}
 	var b bytes.Buffer
 	if len(path) == 0 {
-		emitCube(&b, node, rec.Name, layers)
-	} else if err := emit(&b, node, path[len(path)-1], layers); err != nil {
+		document.EmitCube(&b, node, rec.Name, layers)
+	} else if err := document.Emit(&b, node, path[len(path)-1], layers); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
@@ -61,7 +62,7 @@ func (m *Manager) layers(ctx context.Context, w *snapshot, rec *world.Cube, u *u
 		layers = append(layers, confineToPorts(state, rec))
 	}
 	layers = append(layers, m.base(w, rec))
-	return walk(u.svc.schema.Root(), path, layers)
+	return document.Follow(u.svc.schema.Root(), path, layers)
 }
 
 // state asks the cube's code; nil when it has none to add or is degraded.

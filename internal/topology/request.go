@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -42,7 +43,7 @@ func (t *txn) create(serviceName, name string, body []byte) error {
 	if err != nil {
 		return err
 	}
-	body, err = takeName(name, body)
+	body, err = document.TakeName(name, body)
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 				return err
 			}
 		}
-		switch node, err := nodeAt(u.svc.schema, path); {
+		switch node, err := document.NodeAt(u.svc.schema, path); {
 		case err != nil:
 			return err
 		case op == yang.Delete && isWholeList(node, path):
@@ -109,7 +110,7 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 		t.direct[name] = true
 		body := body
 		if len(path) == 0 {
-			if body, err = takeName(name, body); err != nil {
+			if body, err = document.TakeName(name, body); err != nil {
 				return err
 			}
 		}
@@ -219,7 +220,7 @@ func (m *Manager) Action(ctx context.Context, serviceName, name string, path yan
 }
 
 func (t *txn) act(u *unit, path yang.Path, body []byte) (json.RawMessage, error) {
-	node, err := nodeAt(u.svc.schema, path)
+	node, err := document.NodeAt(u.svc.schema, path)
 	if err != nil {
 		return nil, err
 	}
@@ -292,18 +293,18 @@ func (t *txn) applyEdit(u *unit, e cube.Edit) error {
 // CreateMany creates the cubes of an array, or of an export, with their peers and attachments, or none of them. An element is a cube's
 // body with service-name and name; that of a transparent cube may say in parent which netdev it is attached to.
 func (m *Manager) CreateMany(ctx context.Context, body []byte) error {
-	var list []members
-	var netdevs []*fileNetdev
+	var list []document.Members
+	var netdevs []*document.Netdev
 	if err := json.Unmarshal(body, &list); err != nil {
-		var parts struct{ Cubes []members }
+		var parts struct{ Cubes []document.Members }
 		if json.Unmarshal(body, &parts) != nil || parts.Cubes == nil {
 			return &yang.Error{Tag: yang.InvalidValue, Message: "an array of cubes is wanted: " + err.Error()}
 		}
-		doc, err := parseDocument(body)
+		doc, err := document.Parse(body)
 		if err != nil {
 			return err
 		}
-		list, netdevs = parts.Cubes, doc.netdevs
+		list, netdevs = parts.Cubes, doc.Netdevs
 	}
 	if list == nil {
 		return &yang.Error{Tag: yang.InvalidValue, Message: "an array of cubes is wanted, null is given"}
@@ -315,15 +316,15 @@ func (m *Manager) CreateMany(ctx context.Context, body []byte) error {
 			}
 		}
 		for _, n := range netdevs {
-			for _, name := range n.tcubes {
-				t.parents = append(t.parents, givenParent{cube: name, parent: n.name})
+			for _, name := range n.Tcubes {
+				t.parents = append(t.parents, givenParent{cube: name, parent: n.Name})
 			}
 		}
 		return nil
 	})
 }
 
-func (t *txn) createElement(object members) error {
+func (t *txn) createElement(object document.Members) error {
 	var serviceName, name, parent string
 	for member, into := range map[string]*string{"service-name": &serviceName, "name": &name, "parent": &parent} {
 		raw, ok := object[member]

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -28,7 +29,7 @@ func (m *Manager) Topology(context.Context) (json.RawMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", rec.Name, err)
 		}
-		emitBase(&b, rec.Name, []any{conf, m.base(w, rec)})
+		document.EmitLinks(&b, rec.Name, []any{conf, m.base(w, rec)})
 	}
 	b.WriteByte(']')
 	return b.Bytes(), nil
@@ -76,11 +77,11 @@ func (m *Manager) NetdevTopology(_ context.Context, iface string) (json.RawMessa
 	}
 	const arrow = " ---> "
 	var b bytes.Buffer
-	out := object{b: &b}
-	out.member("name", encode(iface))
-	out.member("cubes, ingress_index, egress_index", encode(positions))
-	out.member("ingress service chain", encode(strings.Join(ingress, arrow)))
-	out.member("egress service chain", encode(strings.Join(egress, arrow)))
-	out.end()
+	out := document.Writer{B: &b}
+	out.Member("name", document.Encode(iface))
+	out.Member("cubes, ingress_index, egress_index", document.Encode(positions))
+	out.Member("ingress service chain", document.Encode(strings.Join(ingress, arrow)))
+	out.Member("egress service chain", document.Encode(strings.Join(egress, arrow)))
+	out.End()
 	return b.Bytes(), nil
 }

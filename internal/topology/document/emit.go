@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package document
 
 // Writing what is read: layers of configuration and state, laid over each other in the order of the model.
 
@@ -12,11 +12,11 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// emitCube writes a whole cube. Its first members come in the order that clients of old know.
-func emitCube(b *bytes.Buffer, root *yang.Node, name string, layers []any) {
+// EmitCube writes a whole cube. Its first members come in the order that clients of old know.
+func EmitCube(b *bytes.Buffer, root *yang.Node, name string, layers []any) {
 	first := []string{"uuid", "service-name", "type", "loglevel"}
-	out := object{b: b}
-	out.member("name", encode(name))
+	out := Writer{B: b}
+	out.Member("name", Encode(name))
 	for _, n := range first {
 		out.node(root.Child(n), layers)
 	}
@@ -27,19 +27,19 @@ func emitCube(b *bytes.Buffer, root *yang.Node, name string, layers []any) {
 	}
 	if root.Child("parent") == nil {
 		if parent := membersOf(layers, "parent"); len(parent) > 0 {
-			out.member("parent", encode(parent[len(parent)-1]))
+			out.Member("parent", Encode(parent[len(parent)-1]))
 		}
 	}
-	out.end()
+	out.End()
 }
 
-// emit writes the node that a path's last step leads to.
-func emit(b *bytes.Buffer, node *yang.Node, step yang.Step, layers []any) error {
+// Emit writes the node that a path's last step leads to.
+func Emit(b *bytes.Buffer, node *yang.Node, step yang.Step, layers []any) error {
 	switch {
 	case node.Kind() == yang.Action:
 		return &yang.Error{Tag: yang.OperationNotSupported, Path: node.Path(), Message: node.Path() + ": an action cannot be read"}
 	case node.Kind() == yang.LeafList && len(step.Keys) > 0:
-		b.Write(encode(step.Keys[0]))
+		b.Write(Encode(step.Keys[0]))
 	case node.Kind() == yang.List && len(step.Keys) > 0:
 		emitObject(b, node, layers)
 	case node.Kind() == yang.Leaf && len(layers) == 0:
@@ -62,28 +62,28 @@ func emitValue(b *bytes.Buffer, node *yang.Node, layers []any) {
 			b.WriteString("[]")
 			return
 		}
-		b.Write(encode(layers[len(layers)-1]))
+		b.Write(Encode(layers[len(layers)-1]))
 	default:
-		b.Write(encode(layers[len(layers)-1]))
+		b.Write(Encode(layers[len(layers)-1]))
 	}
 }
 
 func emitObject(b *bytes.Buffer, node *yang.Node, layers []any) {
-	out := object{b: b}
+	out := Writer{B: b}
 	for _, child := range node.Children() {
 		out.node(child, layers)
 	}
-	out.end()
+	out.End()
 }
 
-// object writes the members of a JSON object.
-type object struct {
-	b     *bytes.Buffer
+// Writer writes the members of a JSON object.
+type Writer struct {
+	B     *bytes.Buffer
 	count int
 }
 
 // node writes a member unless no layer has it.
-func (o *object) node(node *yang.Node, layers []any) {
+func (o *Writer) node(node *yang.Node, layers []any) {
 	if node == nil || node.Kind() == yang.Action {
 		return
 	}
@@ -92,34 +92,36 @@ func (o *object) node(node *yang.Node, layers []any) {
 		return
 	}
 	o.key(node.Name())
-	emitValue(o.b, node, values)
+	emitValue(o.B, node, values)
 }
 
-func (o *object) member(name string, value []byte) {
+// Member writes a member whose value is JSON already.
+func (o *Writer) Member(name string, value []byte) {
 	o.key(name)
-	o.b.Write(value)
+	o.B.Write(value)
 }
 
-func (o *object) key(name string) {
+func (o *Writer) key(name string) {
 	if o.count == 0 {
-		o.b.WriteByte('{')
+		o.B.WriteByte('{')
 	} else {
-		o.b.WriteByte(',')
+		o.B.WriteByte(',')
 	}
 	o.count++
-	o.b.Write(encode(name))
-	o.b.WriteByte(':')
+	o.B.Write(Encode(name))
+	o.B.WriteByte(':')
 }
 
-func (o *object) end() {
+// End closes the object.
+func (o *Writer) End() {
 	if o.count == 0 {
-		o.b.WriteByte('{')
+		o.B.WriteByte('{')
 	}
-	o.b.WriteByte('}')
+	o.B.WriteByte('}')
 }
 
-// encode writes a value that was decoded from JSON, or a string. HTML is not escaped: the answer is not a page.
-func encode(v any) []byte {
+// Encode writes a value that was decoded from JSON, or a string. HTML is not escaped: the answer is not a page.
+func Encode(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -135,22 +137,23 @@ var baseMembers = []string{"uuid", "service-name", "type", "loglevel", "shadow",
 // portMembers are the same for a port.
 var portMembers = []string{"name", "uuid", "status", "status-reason", "peer", "tcubes"}
 
-func emitBase(b *bytes.Buffer, name string, layers []any) {
-	out := object{b: b}
-	out.member("name", encode(name))
+// EmitLinks writes a cube as a topology shows it: how it is linked.
+func EmitLinks(b *bytes.Buffer, name string, layers []any) {
+	out := Writer{B: b}
+	out.Member("name", Encode(name))
 	for _, member := range baseMembers {
 		values := membersOf(layers, member)
 		if len(values) == 0 {
 			continue
 		}
 		if member != "ports" {
-			out.member(member, encode(values[len(values)-1]))
+			out.Member(member, Encode(values[len(values)-1]))
 			continue
 		}
 		out.key(member)
 		emitPorts(b, values)
 	}
-	out.end()
+	out.End()
 }
 
 // emitPorts writes ports without what their service adds. The last layer, the framework's, has every port whole.
@@ -161,13 +164,13 @@ func emitPorts(b *bytes.Buffer, layers []any) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		out := object{b: b}
+		out := Writer{B: b}
 		for _, member := range portMembers {
 			if value := p.(map[string]any)[member]; value != nil {
-				out.member(member, encode(value))
+				out.Member(member, Encode(value))
 			}
 		}
-		out.end()
+		out.End()
 	}
 	b.WriteByte(']')
 }

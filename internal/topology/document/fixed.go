@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package document
 
 // What of a cube cannot be changed after its creation.
 
@@ -10,8 +10,8 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// fixedMember finds a node that is settable at creation only and differs.
-func fixedMember(node *yang.Node, path yang.Path, before, after map[string]any) string {
+// FixedMember finds a node that is settable at creation only and differs.
+func FixedMember(node *yang.Node, path yang.Path, before, after map[string]any) string {
 	for _, child := range node.Children() {
 		name := child.Name()
 		if child.Kind() == yang.Action || !child.Config() || len(path) == 1 && name == "tcubes" || len(path) == 0 && name == "service-name" {
@@ -22,18 +22,18 @@ func fixedMember(node *yang.Node, path yang.Path, before, after map[string]any) 
 		case yang.Container:
 			x, _ := before[name].(map[string]any)
 			y, _ := after[name].(map[string]any)
-			if found := fixedMember(child, at, x, y); found != "" {
+			if found := FixedMember(child, at, x, y); found != "" {
 				return found
 			}
 		case yang.List:
-			olds, keys := entriesByKey(child, asList(before[name]))
-			news, _ := entriesByKey(child, asList(after[name]))
+			olds, keys := EntriesByKey(child, AsList(before[name]))
+			news, _ := EntriesByKey(child, AsList(after[name]))
 			for _, k := range keys {
 				id := keysOfPath(k)
 				if news[id] == nil {
 					continue
 				}
-				if found := fixedMember(child, below(path, name, k...), olds[id], news[id]); found != "" {
+				if found := FixedMember(child, below(path, name, k...), olds[id], news[id]); found != "" {
 					return found
 				}
 			}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package document
 
 // Following a path through layers of configuration and state.
 
@@ -28,8 +28,8 @@ func entryOf(table *yang.Table, keys []string) (map[string]any, error) {
 	return world.DecodeObject([]byte(e.JSON(yang.JSONOptions{Defaults: true})))
 }
 
-// nodeAt finds the node of a path.
-func nodeAt(schema *yang.Schema, path yang.Path) (*yang.Node, error) {
+// NodeAt finds the node of a path.
+func NodeAt(schema *yang.Schema, path yang.Path) (*yang.Node, error) {
 	node := schema.Root()
 	for i, step := range path {
 		if node = node.Child(step.Name); node == nil {
@@ -40,8 +40,8 @@ func nodeAt(schema *yang.Schema, path yang.Path) (*yang.Node, error) {
 	return node, nil
 }
 
-// walk follows a path through the layers and keeps those that have the node.
-func walk(node *yang.Node, path yang.Path, layers []any) ([]any, error) {
+// Follow follows a path through the layers and keeps those that have the node.
+func Follow(node *yang.Node, path yang.Path, layers []any) ([]any, error) {
 	for i, step := range path {
 		node = node.Child(step.Name)
 		layers = membersOf(layers, step.Name)
@@ -52,7 +52,7 @@ func walk(node *yang.Node, path yang.Path, layers []any) ([]any, error) {
 			layers = slices.DeleteFunc(layers, func(l any) bool { return !holds(l, step.Keys[0]) })
 		} else {
 			var err error
-			if layers, err = entries(node, layers, step.Keys); err != nil {
+			if layers, err = EntriesAt(node, layers, step.Keys); err != nil {
 				return nil, err
 			}
 		}
@@ -76,8 +76,8 @@ func membersOf(layers []any, name string) []any {
 	return out
 }
 
-// entries returns a list entry of each layer that has it.
-func entries(list *yang.Node, layers []any, keys []string) ([]any, error) {
+// EntriesAt returns a list entry of each layer that has it.
+func EntriesAt(list *yang.Node, layers []any, keys []string) ([]any, error) {
 	var out []any
 	for _, l := range layers {
 		if table, ok := l.(*yang.Table); ok {
@@ -92,7 +92,7 @@ func entries(list *yang.Node, layers []any, keys []string) ([]any, error) {
 		}
 		array, _ := l.([]any)
 		for _, entry := range array {
-			if sameKeys(list, keysOf(list, entry), keys) {
+			if sameKeys(list, KeysOf(list, entry), keys) {
 				out = append(out, entry)
 			}
 		}
@@ -110,8 +110,8 @@ func sameKeys(list *yang.Node, a, b []string) bool {
 	return true
 }
 
-// keysOf are the values of an entry's keys as text.
-func keysOf(list *yang.Node, entry any) []string {
+// KeysOf are the values of an entry's keys as text.
+func KeysOf(list *yang.Node, entry any) []string {
 	object, _ := entry.(map[string]any)
 	keys := make([]string, 0, len(list.Keys()))
 	for _, k := range list.Keys() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package document
 
 // An image is a cube's configuration in the one form that files and comparisons use: what was set and no more, members
 // in the order of the model, lists that have no order of their own sorted by their keys. Two cubes are configured alike
@@ -19,27 +19,27 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// image is the configuration of one cube.
-type image struct {
-	service string
+// Image is the configuration of one cube.
+type Image struct {
+	Service string
 	// root is nil when the service is not loaded: lists stay as they are then.
 	root   *yang.Node
-	object map[string]any
+	Object map[string]any
 }
 
-// newImage takes a configuration as a tree prints it without defaults.
-func newImage(service string, root *yang.Node, raw []byte) (*image, error) {
+// NewImage takes a configuration as a tree prints it without defaults.
+func NewImage(service string, root *yang.Node, raw []byte) (*Image, error) {
 	object, err := world.DecodeObject(raw)
 	if err != nil {
 		return nil, err
 	}
 	delete(object, "name")
 	delete(object, "service-name")
-	i := &image{service: service, root: root, object: object}
+	i := &Image{Service: service, root: root, Object: object}
 	if root != nil {
 		tidy(root, object)
 	}
-	for _, p := range i.ports() {
+	for _, p := range i.Ports() {
 		if p["peer"] == "" {
 			delete(p, "peer") // what a disconnect leaves
 		}
@@ -50,9 +50,9 @@ func newImage(service string, root *yang.Node, raw []byte) (*image, error) {
 	return i, nil
 }
 
-// ports are the entries of the cube's ports.
-func (i *image) ports() []map[string]any {
-	list, _ := i.object["ports"].([]any)
+// Ports are the entries of the cube's ports.
+func (i *Image) Ports() []map[string]any {
+	list, _ := i.Object["ports"].([]any)
 	ports := make([]map[string]any, 0, len(list))
 	for _, entry := range list {
 		if p, ok := entry.(map[string]any); ok {
@@ -93,17 +93,17 @@ func sortEntries(list *yang.Node, entries []any) {
 	for i, entry := range entries {
 		all[i] = keyed{[]string{fmt.Sprint(entry)}, entry}
 		if list.Kind() == yang.List {
-			all[i].keys = keysOf(list, entry)
+			all[i].keys = KeysOf(list, entry)
 		}
 	}
-	slices.SortFunc(all, func(a, b keyed) int { return slices.CompareFunc(a.keys, b.keys, compareNatural) })
+	slices.SortFunc(all, func(a, b keyed) int { return slices.CompareFunc(a.keys, b.keys, CompareNatural) })
 	for i := range all {
 		entries[i] = all[i].entry
 	}
 }
 
-// compareNatural orders as people count: p2 comes before p10.
-func compareNatural(a, b string) int {
+// CompareNatural orders as people count: p2 comes before p10.
+func CompareNatural(a, b string) int {
 	x, y := a, b
 	for x != "" && y != "" {
 		m, n := leadingDigits(x), leadingDigits(y)
@@ -131,15 +131,15 @@ func leadingDigits(s string) int {
 	return n
 }
 
-// body is the image as the body of a request, for a tree that has the service's name in it.
-func (i *image) body() []byte {
+// Body is the image as the body of a request, for a tree that has the service's name in it.
+func (i *Image) Body() []byte {
 	var b bytes.Buffer
-	i.emit(&b, member{"service-name", encode(i.service)})
+	i.emit(&b, member{"service-name", Encode(i.Service)})
 	return b.Bytes()
 }
 
-// members is the image as a document has it, without what says which cube it is.
-func (i *image) members() []byte {
+// Members is the image as a document has it, without what says which cube it is.
+func (i *Image) Members() []byte {
 	var b bytes.Buffer
 	i.emit(&b)
 	return b.Bytes()
@@ -152,27 +152,27 @@ type member struct {
 }
 
 // emit writes the image with some members before those of the model.
-func (i *image) emit(b *bytes.Buffer, first ...member) {
-	out := object{b: b}
+func (i *Image) emit(b *bytes.Buffer, first ...member) {
+	out := Writer{B: b}
 	for _, m := range first {
-		out.member(m.name, m.value)
+		out.Member(m.name, m.value)
 	}
 	if i.root == nil {
-		for _, name := range slices.Sorted(maps.Keys(i.object)) {
-			out.member(name, encode(i.object[name]))
+		for _, name := range slices.Sorted(maps.Keys(i.Object)) {
+			out.Member(name, Encode(i.Object[name]))
 		}
 	} else {
 		for _, child := range i.root.Children() {
-			out.node(child, []any{i.object})
+			out.node(child, []any{i.Object})
 		}
 	}
-	out.end()
+	out.End()
 }
 
-// same tells whether two images are the same configuration; nil is no cube.
-func (i *image) same(other *image) bool {
+// Same tells whether two images are the same configuration; nil is no cube.
+func (i *Image) Same(other *Image) bool {
 	if i == nil || other == nil {
 		return i == other
 	}
-	return i.service == other.service && reflect.DeepEqual(i.object, other.object)
+	return i.Service == other.Service && reflect.DeepEqual(i.Object, other.Object)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package document
 
 // The whole configuration as one document, which Apply takes back. It holds what was asked for and nothing of what is:
 // no ids, no state. The same configuration has the same bytes, whatever led to it.
@@ -16,16 +16,17 @@ import (
 
 // Configuration is the whole configuration as it was at one moment.
 type Configuration struct {
-	revision uint64
-	// names are those of the cubes, in their order; chains the transparent cubes of netdevs.
-	names  []string
-	chains map[string][]string
-	// imageOf reads a cube, nil if nothing can be read of it.
-	imageOf func(name string) (*image, error)
+	// At is the number of its revision.
+	At uint64
+	// Names are those of the cubes, in their order; Chains the transparent cubes of netdevs.
+	Names  []string
+	Chains map[string][]string
+	// ImageOf reads a cube, nil if nothing can be read of it.
+	ImageOf func(name string) (*Image, error)
 }
 
 // Revision is its number.
-func (c *Configuration) Revision() uint64 { return c.revision }
+func (c *Configuration) Revision() uint64 { return c.At }
 
 // Export writes it as JSON, cube by cube.
 func (c *Configuration) Export(ctx context.Context, to io.Writer) error {
@@ -40,11 +41,11 @@ func (c *Configuration) write(ctx context.Context, to io.Writer) error {
 	var b bytes.Buffer
 	b.WriteString(`{"cubes":[`)
 	comma := false
-	for _, name := range c.names {
+	for _, name := range c.Names {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		i, err := c.imageOf(name)
+		i, err := c.ImageOf(name)
 		if err != nil {
 			return err
 		}
@@ -55,22 +56,22 @@ func (c *Configuration) write(ctx context.Context, to io.Writer) error {
 			b.WriteByte(',')
 		}
 		comma = true
-		i.emit(&b, member{"name", encode(name)}, member{"service-name", encode(i.service)})
+		i.emit(&b, member{"name", Encode(name)}, member{"service-name", Encode(i.Service)})
 		if _, err := b.WriteTo(to); err != nil {
 			return err
 		}
 	}
 	b.WriteByte(']')
-	if len(c.chains) > 0 {
+	if len(c.Chains) > 0 {
 		b.WriteString(`,"netdevs":[`)
-		for i, dev := range slices.SortedFunc(maps.Keys(c.chains), compareNatural) {
+		for i, dev := range slices.SortedFunc(maps.Keys(c.Chains), CompareNatural) {
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			out := object{b: &b}
-			out.member("name", encode(dev))
-			out.member("tcubes", encode(c.chains[dev]))
-			out.end()
+			out := Writer{B: &b}
+			out.Member("name", Encode(dev))
+			out.Member("tcubes", Encode(c.Chains[dev]))
+			out.End()
 		}
 		b.WriteByte(']')
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package document
 
 // The body of a whole cube may hold its name, which is not part of the service's model; it is taken out here, before the
 // body goes to the model.
@@ -13,17 +13,17 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// members is a JSON object whose values are not decoded.
-type members = map[string]json.RawMessage
+// Members is a JSON object whose values are not decoded.
+type Members = map[string]json.RawMessage
 
-// takeName returns the body of a cube without the member name, which must be the cube's. A malformed body is left for
+// TakeName returns the body of a cube without the member name, which must be the cube's. A malformed body is left for
 // the model to refuse.
-func takeName(name string, body []byte) ([]byte, error) {
+func TakeName(name string, body []byte) ([]byte, error) {
 	// The escape lets a member be spelt in another way.
 	if !bytes.Contains(body, []byte(`"name"`)) && !bytes.Contains(body, []byte(`\u`)) {
 		return body, nil
 	}
-	var object members
+	var object Members
 	if json.Unmarshal(body, &object) != nil {
 		return body, nil //nolint:nilerr // the model refuses it
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package document
 
 // Reading lists: the layers' entries are merged by their keys.
 
@@ -14,24 +14,24 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// merged is an entry in the layers that have it.
-type merged struct {
-	keys   []string
+// Entry is an entry in the layers that have it.
+type Entry struct {
+	Keys   []string
 	layers []any
 }
 
-// mergeEntries merges the entries of arrays: configured ones first, then those that only the state has.
-func mergeEntries(list *yang.Node, layers []any) []*merged {
-	byKey := map[string]*merged{}
-	var all []*merged
+// Merge merges the entries of arrays: configured ones first, then those that only the state has.
+func Merge(list *yang.Node, layers []any) []*Entry {
+	byKey := map[string]*Entry{}
+	var all []*Entry
 	for _, l := range layers {
 		array, _ := l.([]any)
 		for _, entry := range array {
-			keys := keysOf(list, entry)
+			keys := KeysOf(list, entry)
 			id := fmt.Sprintf("%q", keys)
 			e := byKey[id]
 			if e == nil {
-				e = &merged{keys: keys}
+				e = &Entry{Keys: keys}
 				byKey[id] = e
 				all = append(all, e)
 			}
@@ -41,32 +41,32 @@ func mergeEntries(list *yang.Node, layers []any) []*merged {
 	return all
 }
 
-func (e *merged) emit(b *bytes.Buffer, list *yang.Node) { emitObject(b, list, e.layers) }
+func (e *Entry) emit(b *bytes.Buffer, list *yang.Node) { emitObject(b, list, e.layers) }
 
-// eachEntry calls f with the entries of a large list behind the keys in after, in the order of their keys.
-func eachEntry(table *yang.Table, layers []any, after []string, f func(keys []string, entry json.RawMessage) bool) error {
+// EachOfTable calls f with the entries of a large list behind the keys in after, in the order of their keys.
+func EachOfTable(table *yang.Table, layers []any, after []string, f func(keys []string, entry json.RawMessage) bool) error {
 	list := table.List()
-	state := mergeEntries(list, layers)
-	byKey := make(map[string]*merged, len(state))
-	var alone []*merged
+	state := Merge(list, layers)
+	byKey := make(map[string]*Entry, len(state))
+	var alone []*Entry
 	for _, e := range state {
-		if _, ok := table.Get(e.keys); ok {
-			byKey[fmt.Sprintf("%q", e.keys)] = e
-		} else if after == nil || table.Compare(e.keys, after) > 0 {
+		if _, ok := table.Get(e.Keys); ok {
+			byKey[fmt.Sprintf("%q", e.Keys)] = e
+		} else if after == nil || table.Compare(e.Keys, after) > 0 {
 			alone = append(alone, e)
 		}
 	}
-	slices.SortFunc(alone, func(a, b *merged) int { return table.Compare(a.keys, b.keys) })
+	slices.SortFunc(alone, func(a, b *Entry) int { return table.Compare(a.Keys, b.Keys) })
 	var b bytes.Buffer
-	show := func(e *merged) bool {
+	show := func(e *Entry) bool {
 		b.Reset()
 		e.emit(&b, list)
-		return f(e.keys, b.Bytes())
+		return f(e.Keys, b.Bytes())
 	}
 	goOn := true
 	var failed error
 	table.After(after, func(e *yang.Entry) bool {
-		for goOn && len(alone) > 0 && table.Compare(alone[0].keys, e.Keys()) < 0 {
+		for goOn && len(alone) > 0 && table.Compare(alone[0].Keys, e.Keys()) < 0 {
 			goOn, alone = show(alone[0]), alone[1:]
 		}
 		if !goOn {
@@ -83,7 +83,7 @@ func eachEntry(table *yang.Table, layers []any, after []string, f func(keys []st
 			failed = err
 			return false
 		}
-		goOn = show(&merged{keys: e.Keys(), layers: append([]any{conf}, with.layers...)})
+		goOn = show(&Entry{Keys: e.Keys(), layers: append([]any{conf}, with.layers...)})
 		return goOn
 	})
 	for goOn && failed == nil && len(alone) > 0 {
@@ -92,11 +92,11 @@ func eachEntry(table *yang.Table, layers []any, after []string, f func(keys []st
 	return failed
 }
 
-// eachOf is eachEntry for a list in its own order.
-func eachOf(list *yang.Node, path yang.Path, layers []any, after []string, f func(keys []string, entry json.RawMessage) bool) error {
-	all := mergeEntries(list, layers)
+// EachInOrder is eachEntry for a list in its own order.
+func EachInOrder(list *yang.Node, path yang.Path, layers []any, after []string, f func(keys []string, entry json.RawMessage) bool) error {
+	all := Merge(list, layers)
 	if after != nil {
-		i := slices.IndexFunc(all, func(e *merged) bool { return sameKeys(list, e.keys, after) })
+		i := slices.IndexFunc(all, func(e *Entry) bool { return sameKeys(list, e.Keys, after) })
 		if i < 0 {
 			return &yang.Error{Tag: yang.InvalidValue, Path: path.String(),
 				Message: fmt.Sprintf("%s: the entry %.80q is gone, read from the start", path.Words(), after)}
@@ -107,7 +107,7 @@ func eachOf(list *yang.Node, path yang.Path, layers []any, after []string, f fun
 	for _, e := range all {
 		b.Reset()
 		e.emit(&b, list)
-		if !f(e.keys, b.Bytes()) {
+		if !f(e.Keys, b.Bytes()) {
 			break
 		}
 	}
@@ -127,9 +127,9 @@ func emitList(b *bytes.Buffer, list *yang.Node, layers []any) {
 		return true
 	}
 	if i := slices.IndexFunc(layers, isTable); i >= 0 {
-		_ = eachEntry(layers[i].(*yang.Table), layers, nil, add) // entries of a table can be decoded
+		_ = EachOfTable(layers[i].(*yang.Table), layers, nil, add) // entries of a table can be decoded
 	} else {
-		_ = eachOf(list, nil, layers, nil, add) // fails for what comes after an entry alone
+		_ = EachInOrder(list, nil, layers, nil, add) // fails for what comes after an entry alone
 	}
 	b.WriteByte(']')
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package document
 
 // The difference between two configurations, cube by cube and node by node: what people are shown before it is made, and
 // what history says that a change did.
@@ -61,44 +61,44 @@ type NetdevDifference struct {
 	New  []string `json:"new"`
 }
 
-// compareCube returns the difference of one cube, nil when there is none. Nil images are no cube.
-func compareCube(name string, before, after *image, reason string) *CubeDifference {
-	if before.same(after) && reason == "" {
+// CompareCubes returns the difference of one cube, nil when there is none. Nil images are no cube.
+func CompareCubes(name string, before, after *Image, reason string) *CubeDifference {
+	if before.Same(after) && reason == "" {
 		return nil
 	}
 	var d differ
 	out := &CubeDifference{Name: name}
 	switch {
 	case before == nil:
-		out.Action, out.Service = Added, after.service
-		d.object(after.root, nil, map[string]any{}, after.object)
+		out.Action, out.Service = Added, after.Service
+		d.object(after.root, nil, map[string]any{}, after.Object)
 	case after == nil:
-		out.Action, out.Service = Deleted, before.service
-		d.object(before.root, nil, before.object, map[string]any{})
+		out.Action, out.Service = Deleted, before.Service
+		d.object(before.root, nil, before.Object, map[string]any{})
 	default:
-		out.Action, out.Service, out.Reason = Changed, after.service, reason
+		out.Action, out.Service, out.Reason = Changed, after.Service, reason
 		root := after.root
 		if reason != "" {
 			out.Action = Replaced
 		}
-		if before.service != after.service {
+		if before.Service != after.Service {
 			root = nil // no model has both
 		}
-		d.object(root, nil, before.object, after.object)
+		d.object(root, nil, before.Object, after.Object)
 	}
 	out.Changes = d.changes
 	return out
 }
 
-// compareChains returns the netdevs whose transparent cubes differ.
-func compareChains(before, after map[string][]string) []NetdevDifference {
+// CompareChains returns the netdevs whose transparent cubes differ.
+func CompareChains(before, after map[string][]string) []NetdevDifference {
 	names := maps.Clone(before)
 	if names == nil {
 		names = map[string][]string{}
 	}
 	maps.Copy(names, after)
 	var out []NetdevDifference
-	for _, name := range slices.SortedFunc(maps.Keys(names), compareNatural) {
+	for _, name := range slices.SortedFunc(maps.Keys(names), CompareNatural) {
 		if !slices.Equal(before[name], after[name]) {
 			out = append(out, NetdevDifference{Name: name, Old: append([]string{}, before[name]...), New: append([]string{}, after[name]...)})
 		}
@@ -112,10 +112,10 @@ type differ struct{ changes []ChangeDifference }
 func (d *differ) note(path yang.Path, action string, before, after any) {
 	c := ChangeDifference{Path: path.String(), Action: action}
 	if before != nil {
-		c.Old = encode(before)
+		c.Old = Encode(before)
 	}
 	if after != nil {
-		c.New = encode(after)
+		c.New = Encode(after)
 	}
 	d.changes = append(d.changes, c)
 }
@@ -149,7 +149,7 @@ func (d *differ) member(node *yang.Node, path yang.Path, name string, before, af
 	y, newObject := after.(map[string]any)
 	switch {
 	case node != nil && node.Kind() == yang.List:
-		d.list(node, path, asList(before), asList(after))
+		d.list(node, path, AsList(before), AsList(after))
 	case (oldObject || newObject) && (node == nil || !node.Presence() || oldObject == newObject) && (before == nil || oldObject) && (after == nil || newObject):
 		d.object(node, at, orEmpty(x), orEmpty(y))
 	case before == nil && after == nil, reflect.DeepEqual(before, after):
@@ -162,7 +162,8 @@ func (d *differ) member(node *yang.Node, path yang.Path, name string, before, af
 	}
 }
 
-func asList(v any) []any {
+// AsList is the list that a decoded value is, nil if it is another.
+func AsList(v any) []any {
 	list, _ := v.([]any)
 	return list
 }
@@ -176,8 +177,8 @@ func orEmpty(object map[string]any) map[string]any {
 
 // list compares entries by their keys: those that went, then the others in their new order.
 func (d *differ) list(list *yang.Node, path yang.Path, before, after []any) {
-	olds, oldKeys := entriesByKey(list, before)
-	news, newKeys := entriesByKey(list, after)
+	olds, oldKeys := EntriesByKey(list, before)
+	news, newKeys := EntriesByKey(list, after)
 	for _, keys := range oldKeys {
 		if id := keysOfPath(keys); news[id] == nil {
 			d.note(below(path, list.Name(), keys...), Deleted, withoutKeys(list, olds[id]), nil)
@@ -209,11 +210,12 @@ func common(keys [][]string, other map[string]map[string]any) [][]string {
 	return slices.DeleteFunc(slices.Clone(keys), func(k []string) bool { return other[keysOfPath(k)] == nil })
 }
 
-func entriesByKey(list *yang.Node, entries []any) (byKey map[string]map[string]any, keys [][]string) {
+// EntriesByKey indexes the entries of a list by one string for all keys; keys are in the order of the entries.
+func EntriesByKey(list *yang.Node, entries []any) (byKey map[string]map[string]any, keys [][]string) {
 	byKey = make(map[string]map[string]any, len(entries))
 	for _, entry := range entries {
 		if e, ok := entry.(map[string]any); ok {
-			k := keysOf(list, e)
+			k := KeysOf(list, e)
 			byKey[keysOfPath(k)] = e
 			keys = append(keys, k)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package document
 
 // The configuration of an earlier moment, out of the records that the store had then, and the difference of two of them.
 
@@ -19,21 +19,21 @@ import (
 // models finds the root of a service's model, nil when the service is not loaded.
 type models func(service string) *yang.Node
 
-// compareStates compares what the store held at two moments.
-func compareStates(of models, before, after *store.State) (Difference, error) {
-	was, is := readPast(before), readPast(after)
+// CompareStates compares what the store held at two moments.
+func CompareStates(of models, before, after *store.State) (Difference, error) {
+	was, is := ReadPast(before), ReadPast(after)
 	var d Difference
-	names := slices.Concat(was.names, is.names)
-	slices.SortFunc(names, compareNatural)
+	names := slices.Concat(was.Names, is.Names)
+	slices.SortFunc(names, CompareNatural)
 	for _, name := range slices.Compact(names) {
 		if was.unchanged(is, name) {
 			continue
 		}
-		x, err := was.image(of, name)
+		x, err := was.Image(of, name)
 		if err != nil {
 			return d, err
 		}
-		y, err := is.image(of, name)
+		y, err := is.Image(of, name)
 		if err != nil {
 			return d, err
 		}
@@ -41,44 +41,44 @@ func compareStates(of models, before, after *store.State) (Difference, error) {
 		if x != nil && y != nil && was.uuid(name) != is.uuid(name) {
 			reason = "it was made anew"
 		}
-		if one := compareCube(name, x, y, reason); one != nil {
+		if one := CompareCubes(name, x, y, reason); one != nil {
 			d.Cubes = append(d.Cubes, *one)
 		}
 	}
-	d.Netdevs = compareChains(was.chains, is.chains)
+	d.Netdevs = CompareChains(was.Chains, is.Chains)
 	return d, nil
 }
 
-// pastState is the configuration in the records of a store.
-type pastState struct {
-	// names are those of the cubes, in their order.
-	names  []string
+// Past is the configuration in the records of a store.
+type Past struct {
+	// Names are those of the cubes, in their order.
+	Names  []string
 	blobs  map[string][]byte
-	chains map[string][]string
+	Chains map[string][]string
 	// entries are those of large lists, by the UUID of their cube.
 	entries map[string]*world.StoredEntries
 }
 
-// readPast takes the configuration out of the records of a store.
-func readPast(state *store.State) *pastState {
-	p := &pastState{blobs: map[string][]byte{}, chains: map[string][]string{}, entries: world.ReadEntries(state)}
+// ReadPast takes the configuration out of the records of a store.
+func ReadPast(state *store.State) *Past {
+	p := &Past{blobs: map[string][]byte{}, Chains: map[string][]string{}, entries: world.ReadEntries(state)}
 	for _, r := range state.Records {
 		if name, ok := strings.CutPrefix(r.Key, world.CubeKey); ok {
-			p.names = append(p.names, name)
+			p.Names = append(p.Names, name)
 			p.blobs[name] = r.Value
 		} else if dev, ok := strings.CutPrefix(r.Key, world.NetdevKey); ok {
 			var chain world.StoredChain
 			if json.Unmarshal(r.Value, &chain) == nil && len(chain.Tcubes) > 0 {
-				p.chains[dev] = chain.Tcubes
+				p.Chains[dev] = chain.Tcubes
 			}
 		}
 	}
-	slices.SortFunc(p.names, compareNatural)
+	slices.SortFunc(p.Names, CompareNatural)
 	return p
 }
 
 // unchanged tells that a cube's records are the same in both.
-func (p *pastState) unchanged(other *pastState, name string) bool {
+func (p *Past) unchanged(other *Past, name string) bool {
 	if p.blobs[name] == nil || string(p.blobs[name]) != string(other.blobs[name]) {
 		return false
 	}
@@ -86,14 +86,14 @@ func (p *pastState) unchanged(other *pastState, name string) bool {
 	return reflect.DeepEqual(p.entries[uuid], other.entries[uuid])
 }
 
-func (p *pastState) uuid(name string) string {
+func (p *Past) uuid(name string) string {
 	var s world.Stored
 	_ = json.Unmarshal(p.blobs[name], &s) // a damaged one has none
 	return s.UUID
 }
 
-// image reads a cube, nil if it is not there or nothing can be read of it.
-func (p *pastState) image(of models, name string) (*image, error) {
+// Image reads a cube, nil if it is not there or nothing can be read of it.
+func (p *Past) Image(of models, name string) (*Image, error) {
 	var s world.Stored
 	_ = json.Unmarshal(p.blobs[name], &s) // of a damaged one nothing is shown
 	if len(s.Config) == 0 {
@@ -104,7 +104,7 @@ func (p *pastState) image(of models, name string) (*image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	i, err := newImage(s.Service, of(s.Service), config)
+	i, err := NewImage(s.Service, of(s.Service), config)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
