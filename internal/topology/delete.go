@@ -66,9 +66,6 @@ func isMissing(err error) bool {
 	return errors.As(err, &fault) && fault.Tag == yang.DataMissing
 }
 
-// ErrNoDeleter is the answer of a cube that has no code to delete state.
-var ErrNoDeleter = fmt.Errorf("its service has no code to delete it: %w", cube.ErrUnsupported)
-
 // deleteState asks the cube to delete state: an entry, or a whole list that the model marks `deletable`.
 func (t *txn) deleteState(u *unit, path yang.Path) error {
 	deleter, ok := u.inst.(cube.StateDeleter)

@@ -20,36 +20,6 @@ import (
 	"github.com/polycube/polycube/internal/store"
 )
 
-// Registration is a service that is not part of the daemon, as a request names it and the store keeps it.
-type Registration struct {
-	Name string `json:"name"`
-	// Type is lib, an executable that the daemon starts, or grpc, a process that listens elsewhere.
-	Type string `json:"type"`
-	// URI is the path of the executable, or HOST:PORT.
-	URI string `json:"uri"`
-}
-
-// Host starts services that are not part of the daemon.
-type Host interface {
-	// Start begins a life of a service: a process or a connection. again is an earlier life of the same version, nil if
-	// there was none or another version is wanted. The context bounds the start alone.
-	Start(ctx context.Context, r Registration, again Life) (Life, error)
-}
-
-// Life is a running service, from its start until it is lost or closed. It does not come back: Start makes the next.
-type Life interface {
-	// Service is what it says it is. Its instances fail when the life has ended.
-	Service() cube.Service
-	// Done is closed when the life has ended, of which Err is the reason.
-	Done() <-chan struct{}
-	Err() error
-	// Close ends it.
-	Close()
-}
-
-// serviceKey begins the keys in the store of services.
-const serviceKey = "service/"
-
 // How long a start of the daemon waits for services, and the pauses between attempts to start one that was lost or to
 // take over a cube that is degraded.
 const (
@@ -68,75 +38,6 @@ type outsiders struct {
 	done   sync.WaitGroup
 	mu     sync.Mutex
 	byName map[string]*outsider
-}
-
-// outsider is one of them.
-type outsider struct {
-	name string
-	// turn holds one token: who has it may begin and end lives.
-	turn chan struct{}
-	// ended is closed when the service is removed.
-	ended chan struct{}
-
-	mu       sync.Mutex
-	reg      Registration
-	life     Life // nil while there is none
-	last     Life // the life, or the one that ended
-	since    time.Time
-	restarts int
-	failure  string
-	// changed is closed when another life takes over.
-	changed chan struct{}
-}
-
-func newOutsider(reg Registration) *outsider {
-	o := &outsider{name: reg.Name, reg: reg, turn: make(chan struct{}, 1), ended: make(chan struct{}),
-		changed: make(chan struct{}), since: time.Now()}
-	o.turn <- struct{}{}
-	return o
-}
-
-func (o *outsider) take(ctx context.Context) error {
-	select {
-	case <-o.turn:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("service %s: waiting for another change of it to end: %w", o.name, ctx.Err())
-	}
-}
-
-func (o *outsider) give() { o.turn <- struct{}{} }
-
-// now returns the life and what is closed when there is another one.
-func (o *outsider) now() (Registration, Life, <-chan struct{}) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.reg, o.life, o.changed
-}
-
-// live notes that a life has begun, and returns the one before.
-func (o *outsider) live(reg Registration, life Life) Life {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	before := o.life
-	o.reg, o.life, o.last, o.since, o.failure = reg, life, life, time.Now(), ""
-	close(o.changed)
-	o.changed = make(chan struct{})
-	return before
-}
-
-// dead notes that a life has ended, or that none has begun; it reports whether there was one that ended.
-func (o *outsider) dead(life Life, why error) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if life != nil && o.life != life {
-		return false // an update was faster
-	}
-	if o.life != nil {
-		o.since = time.Now()
-	}
-	o.life, o.failure = nil, why.Error()
-	return life != nil
 }
 
 // openOutside starts the services of the store, those that begin in time before the cubes.
@@ -165,9 +66,10 @@ func (m *Manager) openOutside(host Host, state *store.State) {
 	var all sync.WaitGroup
 	for name, o := range m.outside.byName {
 		all.Go(func() {
-			life, err := host.Start(ctx, o.reg, nil)
+			reg, _, _ := o.now()
+			life, err := host.Start(ctx, reg, nil)
 			if err != nil {
-				o.failure = err.Error()
+				o.said(err)
 				return
 			}
 			mu.Lock()
@@ -183,7 +85,8 @@ func (m *Manager) openOutside(host Host, state *store.State) {
 
 // welcome loads a service that began at the start of the daemon.
 func (m *Manager) welcome(o *outsider, life Life) {
-	svc, err := m.admit(o.reg, life, func(svc *service) error {
+	reg, _, _ := o.now()
+	svc, err := m.admit(reg, life, func(svc *service) error {
 		if err := m.checkServiceName(o.name); err != nil {
 			return err
 		}
@@ -194,15 +97,15 @@ func (m *Manager) welcome(o *outsider, life Life) {
 		return
 	}
 	m.loaded.Store(m.loaded.Load().with(svc))
-	o.live(o.reg, life)
+	o.live(reg, life)
 }
 
 // watchOutside begins to watch the services that are there.
 func (m *Manager) watchOutside() {
 	for _, name := range slices.Sorted(maps.Keys(m.outside.byName)) {
 		o := m.outside.byName[name]
-		if o.failure != "" {
-			m.log.Error("a service could not be started, its cubes are held until it can", "service", name, "error", o.failure)
+		if failure := o.state().Error; failure != "" {
+			m.log.Error("a service could not be started, its cubes are held until it can", "service", name, "error", failure)
 		}
 		m.outside.done.Go(func() { m.watch(o) })
 	}
@@ -240,7 +143,7 @@ func (m *Manager) watch(o *outsider) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-m.outside.ctx.Done():
-		case <-o.ended:
+		case <-o.gone():
 		case <-changed:
 			pause = firstRetry
 		case <-done:
@@ -260,22 +163,6 @@ func (m *Manager) watch(o *outsider) {
 		if m.outside.ctx.Err() != nil || o.removed() {
 			return
 		}
-	}
-}
-
-// lived is how long the life has lasted.
-func (o *outsider) lived() time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return time.Since(o.since)
-}
-
-func (o *outsider) removed() bool {
-	select {
-	case <-o.ended:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -335,15 +222,6 @@ func (m *Manager) mend(o *outsider, life Life) bool {
 	return len(names) == 0 || len(m.takeOver(ctx, svc, names)) == 0
 }
 
-// said notes why an attempt failed; it reports whether that is news.
-func (o *outsider) said(err error) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	news := o.failure != err.Error()
-	o.failure = err.Error()
-	return news
-}
-
 // orphans are the cubes of a service that its code does not look after.
 func (m *Manager) orphans(svc *service) []string {
 	w := m.view.Load()
@@ -366,10 +244,7 @@ func (m *Manager) orphans(svc *service) []string {
 func (m *Manager) revive(ctx context.Context, o *outsider, reg Registration) error {
 	start, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	o.mu.Lock()
-	last := o.last
-	o.mu.Unlock()
-	life, err := m.outside.host.Start(start, reg, last)
+	life, err := m.outside.host.Start(start, reg, o.lastLife())
 	if err != nil {
 		return err
 	}
@@ -381,9 +256,7 @@ func (m *Manager) revive(ctx context.Context, o *outsider, reg Registration) err
 		life.Close()
 		return err
 	}
-	o.mu.Lock()
-	o.restarts++
-	o.mu.Unlock()
+	o.restarted()
 	o.live(reg, life)
 	failed := m.takeOver(ctx, svc, m.orphans(svc))
 	m.TellService(o.name, "back", "")

@@ -5,18 +5,14 @@ package topology
 // The requests that add, update and remove services while the daemon runs.
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
@@ -34,14 +30,14 @@ func (m *Manager) AddService(ctx context.Context, reg Registration) (datapath.Tr
 		return trial, err
 	}
 	o := newOutsider(reg)
-	<-o.turn // until the service is there
+	o.hold() // until the service is there
 	if !m.claim(o) {
 		return trial, fmt.Errorf("service %q: there is a service of that name: %w", reg.Name, cube.ErrExists)
 	}
 	defer o.give()
 	trial, err := m.beginFirst(ctx, o, reg)
 	if err != nil {
-		close(o.ended) // for a request that waits for its turn
+		o.end() // for a request that waits for its turn
 		m.disclaim(o)
 		return trial, err
 	}
@@ -175,15 +171,6 @@ func (m *Manager) install(ctx context.Context, svc *service) error {
 	})
 }
 
-// serviceRecord is a service in the store.
-func serviceRecord(reg Registration) (store.Record, error) {
-	value, err := json.Marshal(reg)
-	if err != nil {
-		return store.Record{}, fmt.Errorf("encoding service %s: %w", reg.Name, err)
-	}
-	return store.Record{Key: serviceKey + reg.Name, Value: value}, nil
-}
-
 // write stores a record that belongs to no cube, as a revision of its own: its number is that of the store's
 // transaction. The caller has the writer's token.
 func (m *Manager) write(ctx context.Context, r store.Record, note string) error {
@@ -251,7 +238,7 @@ func (m *Manager) RemoveService(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	close(o.ended)
+	o.end()
 	m.disclaim(o)
 	if _, life, _ := o.now(); life != nil {
 		o.dead(life, errClosed)
@@ -348,36 +335,6 @@ func (m *Manager) UpdateService(ctx context.Context, reg Registration) (trial da
 	return trial, nil
 }
 
-// ServiceState says how a service is.
-type ServiceState struct {
-	Registration
-	// Running is false while the service is lost.
-	Running bool
-	// Since is when that began.
-	Since time.Time
-	// Restarts counts how often the service came back.
-	Restarts int
-	// Error is why it is lost, or the last attempt to start it failed.
-	Error string
-	// Undelivered counts packets that did not reach the service since it began, Refused those that it sent and that
-	// were not taken.
-	Undelivered, Refused uint64
-}
-
-// Series is a figure that a service gave of one of its cubes.
-type Series struct {
-	Service, Cube, Name, Help string
-	Counter                   bool
-	Labels                    map[string]string
-	Value                     float64
-}
-
-// measured is a life that has figures.
-type measured interface {
-	Series() []Series
-	Drops() (undelivered, refused uint64)
-}
-
 // ServiceSeries lists the figures that services gave last.
 func (m *Manager) ServiceSeries() []Series {
 	m.outside.mu.Lock()
@@ -385,11 +342,7 @@ func (m *Manager) ServiceSeries() []Series {
 	m.outside.mu.Unlock()
 	var out []Series
 	for _, o := range list {
-		if _, life, _ := o.now(); life != nil {
-			if x, ok := life.(measured); ok {
-				out = append(out, x.Series()...)
-			}
-		}
+		out = append(out, o.series()...)
 	}
 	slices.SortFunc(out, func(a, b Series) int {
 		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.Cube, b.Cube), strings.Compare(a.Name, b.Name))
@@ -405,52 +358,7 @@ func (m *Manager) ServiceStates() []ServiceState {
 	slices.SortFunc(list, func(a, b *outsider) int { return strings.Compare(a.name, b.name) })
 	states := make([]ServiceState, 0, len(list))
 	for _, o := range list {
-		o.mu.Lock()
-		st := ServiceState{Registration: o.reg, Running: o.life != nil, Since: o.since, Restarts: o.restarts, Error: o.failure}
-		if x, ok := o.life.(measured); ok {
-			st.Undelivered, st.Refused = x.Drops()
-		}
-		states = append(states, st)
-		o.mu.Unlock()
+		states = append(states, o.state())
 	}
 	return states
-}
-
-// sameService says whether cubes cannot tell one from the other.
-func sameService(a, b cube.Service) bool {
-	same := func(x, y []byte) bool { return bytes.Equal(x, y) }
-	return a.Model == b.Model && a.MaxPorts == b.MaxPorts && maps.EqualFunc(a.Objects, b.Objects, same)
-}
-
-// KernelIs refuses a kernel that is older than "MAJOR.MINOR[.PATCH]"; empty is any.
-func KernelIs(atLeast string) error {
-	if atLeast == "" {
-		return nil
-	}
-	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		return fmt.Errorf("asking for the kernel's version: %w", err)
-	}
-	release := unix.ByteSliceToString(name.Release[:])
-	want, err := versionOf(atLeast)
-	if err != nil {
-		return err
-	}
-	have, err := versionOf(release)
-	if err != nil {
-		return err
-	}
-	if slices.Compare(have, want) < 0 {
-		return fmt.Errorf("it needs a kernel from %s on, this is %s: %w", atLeast, release, cube.ErrUnsupported)
-	}
-	return nil
-}
-
-// versionOf reads the numbers at the start of a release.
-func versionOf(text string) ([]int, error) {
-	var major, minor, patch int
-	if n, _ := fmt.Sscanf(text, "%d.%d.%d", &major, &minor, &patch); n < 2 {
-		return nil, fmt.Errorf("%.40q is no version of a kernel: %w", text, cube.ErrInvalid)
-	}
-	return []int{major, minor, patch}, nil
 }

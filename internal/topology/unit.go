@@ -22,23 +22,6 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// service is a registered service with its model loaded.
-type service struct {
-	cube.Service
-	schema *yang.Schema
-	info   yang.Info
-	// reg is where a service runs that is not part of the daemon, nil for the others.
-	reg *Registration
-}
-
-// portLimit is how many ports an instance can have.
-func (s *service) portLimit() int {
-	if s.MaxPorts > 0 && s.MaxPorts < datapath.MaxPorts {
-		return s.MaxPorts
-	}
-	return datapath.MaxPorts
-}
-
 // errGone is the answer of a unit whose cube was deleted while the caller waited for it.
 var errGone = fmt.Errorf("the cube was deleted: %w", cube.ErrNotFound)
 

@@ -2,47 +2,15 @@
 
 package topology
 
-// The services that are loaded: those of the daemon from the start, others as they come and go. Readers take the current
-// registry and wait for nobody; it is replaced under the writer's token, as the world is.
+// Which services the manager has: those of the daemon from the start, others as they come and go.
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"time"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
-
-// registry are the services that are loaded. A published one is never changed.
-type registry struct {
-	byName map[string]*service
-	order  []string
-}
-
-// with is the registry with a service added, or in the place of the one of that name.
-func (r *registry) with(s *service) *registry {
-	next := &registry{byName: maps.Clone(r.byName), order: r.order}
-	if next.byName == nil {
-		next.byName = map[string]*service{}
-	}
-	if next.byName[s.info.Name] == nil {
-		next.order = append(slices.Clone(r.order), s.info.Name)
-	}
-	next.byName[s.info.Name] = s
-	return next
-}
-
-// without is the registry without a service.
-func (r *registry) without(name string) *registry {
-	next := &registry{byName: maps.Clone(r.byName), order: slices.Clone(r.order)}
-	delete(next.byName, name)
-	next.order = slices.DeleteFunc(next.order, func(n string) bool { return n == name })
-	return next
-}
 
 // load reads the models and checks the programs of the daemon's own services.
 func (m *Manager) load(services []cube.Service) error {
@@ -61,22 +29,6 @@ func (m *Manager) load(services []cube.Service) error {
 		}
 	}
 	return nil
-}
-
-// newService loads the model of a service.
-func newService(s cube.Service) (*service, error) {
-	schema, err := yang.Load(s.Model)
-	if err != nil {
-		return nil, fmt.Errorf("its model: %w", err)
-	}
-	info := schema.Service()
-	if s.New == nil {
-		schema.Close()
-		return nil, fmt.Errorf("service %s: no constructor: %w", info.Name, cube.ErrInvalid)
-	}
-	// Of a few ports too many, the error says how many there are. A body with far more is not read to its end.
-	schema.Bound("ports", 2*datapath.MaxPorts)
-	return &service{Service: s, schema: schema, info: info}, nil
 }
 
 // checkServiceName says whether a new service can have a name.
@@ -100,27 +52,10 @@ func (m *Manager) checkServiceName(name string) error {
 	return nil
 }
 
-// schemaRest is how long the model of a service that is gone is kept for requests that still read it.
-const schemaRest = 5 * time.Minute
-
-// retire closes the model of a service that is gone, when nobody reads it any more. Trees of it have been closed.
-func retire(s *service) { time.AfterFunc(schemaRest, s.schema.Close) }
-
 func (m *Manager) closeSchemas() {
 	for _, s := range m.loaded.Load().byName {
 		s.schema.Close()
 	}
-}
-
-// ServiceInfo describes a service.
-type ServiceInfo struct {
-	Name, Description, Version string
-	// Controller is where the service runs, "builtin" for those within the daemon.
-	Controller string
-	MinKernel  string
-	// Model is the text of the YANG module.
-	Model       string
-	Transparent bool
 }
 
 // Services lists what is loaded, in order of registration.
@@ -131,15 +66,6 @@ func (m *Manager) Services() []ServiceInfo {
 		list = append(list, r.byName[name].describe())
 	}
 	return list
-}
-
-func (s *service) describe() ServiceInfo {
-	i := ServiceInfo{Name: s.info.Name, Description: s.info.Description, Version: s.info.Version, Controller: "builtin",
-		MinKernel: s.info.MinKernel, Model: s.Model, Transparent: s.info.Transparent}
-	if s.reg != nil {
-		i.Controller = s.reg.URI
-	}
-	return i
 }
 
 // Schema returns a service's model. It is usable until Close, and for some minutes after the service has gone.
