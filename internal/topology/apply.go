@@ -15,6 +15,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -114,7 +115,7 @@ type application struct {
 // wantedCube is one cube of it.
 type wantedCube struct {
 	*document.Cube
-	svc *service
+	svc *service.Service
 	// want is nil when the cube stays as it is whatever its chains. all is the same with defaults, for a cube that is there.
 	want *document.Image
 	all  []byte
@@ -179,13 +180,13 @@ func (c *wantedCube) check(t *txn) (err error) {
 		return fmt.Errorf("it %s: %w", b, cube.ErrExists)
 	}
 	if c.svc, err = t.m.service(c.Service); err != nil {
-		return &yang.Error{Tag: yang.InvalidValue, Path: "service-name", Given: c.Service, Near: suggest.Near(c.Service, t.m.loaded.Load().order),
+		return &yang.Error{Tag: yang.InvalidValue, Path: "service-name", Given: c.Service, Near: suggest.Near(c.Service, t.m.loaded.Load().Order),
 			Message: fmt.Sprintf("service-name: there is no service %.80q", c.Service)}
 	}
 	if err := t.m.checkCubeName(c.Name); err != nil {
 		return err
 	}
-	if c.Parent != "" && !c.svc.info.Transparent {
+	if c.Parent != "" && !c.svc.Info.Transparent {
 		return &yang.Error{Tag: yang.InvalidValue, Path: "parent",
 			Message: fmt.Sprintf("parent: a %s is not attached, its ports are connected", c.Service)}
 	}
@@ -196,7 +197,7 @@ func (c *wantedCube) check(t *txn) (err error) {
 		c.made = true
 		return c.read(t.next.units[c.Name].tree)
 	}
-	scratch := c.svc.schema.NewTree()
+	scratch := c.svc.Schema.NewTree()
 	defer scratch.Close()
 	if _, err := scratch.Edit(t.ctx, yang.Create, nil, c.Body); err != nil {
 		return err
@@ -212,7 +213,7 @@ func (c *wantedCube) check(t *txn) (err error) {
 func (c *wantedCube) read(tree *yang.Tree) error {
 	raw, err := tree.JSON(nil, yang.JSONOptions{})
 	if err == nil {
-		c.want, err = document.NewImage(c.Service, c.svc.schema.Root(), raw)
+		c.want, err = document.NewImage(c.Service, c.svc.Schema.Root(), raw)
 	}
 	return err
 }
@@ -255,7 +256,7 @@ func (c *wantedCube) fixed(t *txn) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if leaf := document.FixedMember(c.svc.schema.Root(), nil, before, after); leaf != "" {
+	if leaf := document.FixedMember(c.svc.Schema.Root(), nil, before, after); leaf != "" {
 		return leaf + " is fixed at creation", c.refuseAnew(rec)
 	}
 	return "", nil

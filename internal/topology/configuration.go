@@ -42,7 +42,7 @@ func (m *Manager) imageOf(w *snapshot, name string) (*document.Image, error) {
 	var err error
 	if rec := w.Cubes[name]; rec != nil {
 		service = rec.Service
-		raw, err = rec.SavedWhole(w.units[name].svc.schema)
+		raw, err = rec.SavedWhole(w.units[name].svc.Schema)
 	} else if b := w.Broken[name]; b != nil && len(b.Stored.Config) > 0 {
 		service = b.Stored.Service
 		raw, err = b.Stored.Whole(func(string) bool { return true })
@@ -65,8 +65,8 @@ func (m *Manager) imageFrom(service string, raw []byte) (*document.Image, error)
 
 // modelOf is the root of a service's model, nil when the service is not loaded.
 func (m *Manager) modelOf(service string) *yang.Node {
-	if svc := m.loaded.Load().byName[service]; svc != nil {
-		return svc.schema.Root()
+	if svc := m.loaded.Load().ByName[service]; svc != nil {
+		return svc.Schema.Root()
 	}
 	return nil
 }

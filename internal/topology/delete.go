@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -54,7 +55,7 @@ func (t *txn) deleteEntry(u *unit, path yang.Path, err error) error {
 		return err
 	}
 	gone := t.deleteState(u, path)
-	if isMissing(gone) || errors.Is(gone, ErrNoDeleter) {
+	if isMissing(gone) || errors.Is(gone, service.ErrNoDeleter) {
 		return err
 	}
 	return gone
@@ -70,7 +71,7 @@ func isMissing(err error) bool {
 func (t *txn) deleteState(u *unit, path yang.Path) error {
 	deleter, ok := u.inst.(cube.StateDeleter)
 	if !ok {
-		return fmt.Errorf("%s: %s: %w", u.name, path.Words(), ErrNoDeleter)
+		return fmt.Errorf("%s: %s: %w", u.name, path.Words(), service.ErrNoDeleter)
 	}
 	err := u.handle(t.ctx, "DeleteState", func() error { return deleter.DeleteState(t.ctx, path.Segments()) })
 	if errors.Is(err, cube.ErrNotFound) {
@@ -119,7 +120,7 @@ func (t *txn) keysOfState(e emptied) (all [][]string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	layers, err := document.Follow(e.unit.svc.schema.Root(), e.path, []any{confineToPorts(state, t.next.Cubes[e.unit.name])})
+	layers, err := document.Follow(e.unit.svc.Schema.Root(), e.path, []any{confineToPorts(state, t.next.Cubes[e.unit.name])})
 	if isMissing(err) {
 		return nil, nil
 	}
@@ -187,7 +188,7 @@ func (m *Manager) CountEntries(ctx context.Context, serviceName, name string, pa
 	if err != nil {
 		return c, err
 	}
-	node, err := document.NodeAt(u.svc.schema, path)
+	node, err := document.NodeAt(u.svc.Schema, path)
 	if err != nil {
 		return c, err
 	}
@@ -199,7 +200,7 @@ func (m *Manager) CountEntries(ctx context.Context, serviceName, name string, pa
 	if err != nil {
 		return c, fmt.Errorf("%s: %w", name, err)
 	}
-	layers, err := document.Follow(u.svc.schema.Root(), path, []any{conf})
+	layers, err := document.Follow(u.svc.Schema.Root(), path, []any{conf})
 	if isMissing(err) {
 		return c, nil // below an entry that only the cube's code has
 	}

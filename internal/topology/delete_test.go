@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -227,7 +228,7 @@ func TestNobodyDeletesState(t *testing.T) {
 	l.start()
 	l.must("create flows f")
 	for _, line := range []string{"del f flow", "del f flow 1"} {
-		if err := l.do(line); !errors.Is(err, ErrNoDeleter) || !errors.Is(err, cube.ErrUnsupported) {
+		if err := l.do(line); !errors.Is(err, service.ErrNoDeleter) || !errors.Is(err, cube.ErrUnsupported) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

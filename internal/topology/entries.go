@@ -23,7 +23,7 @@ import (
 // restoreTree makes the tree of a stored cube.
 func restoreTree(s *world.Stored, u *unit) error {
 	lists := map[string]*yang.Node{}
-	for _, list := range u.svc.schema.BulkLists() {
+	for _, list := range u.svc.Schema.BulkLists() {
 		lists[list.Path()] = list
 	}
 	config, err := s.Whole(func(list string) bool { return lists[list] == nil })
@@ -69,14 +69,14 @@ func (u *unit) configOf(r *world.Cube) (json.RawMessage, error) {
 	if _, ok := u.inst.(cube.EntryPreparer); ok {
 		return r.Config.Raw, nil
 	}
-	return u.svc.schema.Splice(r.Config.Raw, r.Tables, yang.JSONOptions{Defaults: true})
+	return u.svc.Schema.Splice(r.Config.Raw, r.Tables, yang.JSONOptions{Defaults: true})
 }
 
 // entryChanges are the differences of a cube's entries, each entry once. A cube whose code knows nothing yet gets all.
 func (t *txn) entryChanges(u *unit, rec *world.Cube, fresh bool) []yang.EntryChange {
 	if fresh {
 		var all []yang.EntryChange
-		for _, list := range u.svc.schema.BulkLists() {
+		for _, list := range u.svc.Schema.BulkLists() {
 			rec.Tables[list].All(func(e *yang.Entry) bool {
 				all = append(all, yang.EntryChange{List: list, New: e})
 				return true
@@ -176,7 +176,7 @@ func (m *Manager) Entries(ctx context.Context, serviceName, name string, path ya
 	if err != nil {
 		return err
 	}
-	node, err := document.NodeAt(u.svc.schema, path)
+	node, err := document.NodeAt(u.svc.Schema, path)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (t *txn) announceConfig() {
 		}
 	}
 	for _, u := range t.removed {
-		gone := events.Change{Cube: u.name, Service: u.svc.info.Name, Op: "deleted"}
+		gone := events.Change{Cube: u.name, Service: u.svc.Info.Name, Op: "deleted"}
 		if t.next.Cubes[u.name] == nil {
 			all = append(all, gone)
 		} else { // it was made anew

@@ -21,6 +21,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/yang"
 	"github.com/polycube/polycube/test/pace"
 )
@@ -36,8 +37,8 @@ type lab struct {
 	// txs are the store's past, states what it held after each of them; who made a change is in them alone.
 	txs     []store.Transaction
 	states  []map[string][]byte
-	shadows Shadows // nil: none
-	host    Host    // nil: none
+	shadows Shadows      // nil: none
+	host    service.Host // nil: none
 	extra   []cube.Service
 	mu      sync.Mutex
 }

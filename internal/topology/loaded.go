@@ -8,24 +8,37 @@ import (
 	"fmt"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
+)
+
+// What the manager's methods take and answer of services.
+type (
+	// Registration is a service that is not part of the daemon, as a request names it.
+	Registration = service.Registration
+	// ServiceInfo describes a service.
+	ServiceInfo = service.Info
+	// ServiceState says how a service is that is not part of the daemon.
+	ServiceState = service.State
+	// Series is a figure that a service gave of one of its cubes.
+	Series = service.Series
 )
 
 // load reads the models and checks the programs of the daemon's own services.
 func (m *Manager) load(services []cube.Service) error {
 	for i, s := range services {
-		svc, err := newService(s)
+		svc, err := service.Load(s)
 		if err != nil {
 			return fmt.Errorf("service %d: %w", i, err)
 		}
-		if err := m.checkServiceName(svc.info.Name); err != nil {
-			svc.schema.Close()
+		if err := m.checkServiceName(svc.Info.Name); err != nil {
+			svc.Schema.Close()
 			return err
 		}
-		m.loaded.Store(m.loaded.Load().with(svc))
-		if err := m.dp.CheckObject(svc.info.Name, s.Objects); err != nil {
-			return fmt.Errorf("programs of service %s: %w", svc.info.Name, err)
+		m.loaded.Store(m.loaded.Load().With(svc))
+		if err := m.dp.CheckObject(svc.Info.Name, s.Objects); err != nil {
+			return fmt.Errorf("programs of service %s: %w", svc.Info.Name, err)
 		}
 	}
 	return nil
@@ -39,7 +52,7 @@ func (m *Manager) checkServiceName(name string) error {
 			name, cube.ErrInvalid)
 	case world.Reserved[name]:
 		return fmt.Errorf("service %q: the name is a word of the command line, choose another one: %w", name, cube.ErrInvalid)
-	case m.loaded.Load().byName[name] != nil:
+	case m.loaded.Load().ByName[name] != nil:
 		return fmt.Errorf("service %q: there is a service of that name: %w", name, cube.ErrExists)
 	}
 	w := m.view.Load()
@@ -53,17 +66,17 @@ func (m *Manager) checkServiceName(name string) error {
 }
 
 func (m *Manager) closeSchemas() {
-	for _, s := range m.loaded.Load().byName {
-		s.schema.Close()
+	for _, s := range m.loaded.Load().ByName {
+		s.Schema.Close()
 	}
 }
 
 // Services lists what is loaded, in order of registration.
-func (m *Manager) Services() []ServiceInfo {
+func (m *Manager) Services() []service.Info {
 	r := m.loaded.Load()
-	list := make([]ServiceInfo, 0, len(r.order))
-	for _, name := range r.order {
-		list = append(list, r.byName[name].describe())
+	list := make([]service.Info, 0, len(r.Order))
+	for _, name := range r.Order {
+		list = append(list, r.ByName[name].Describe())
 	}
 	return list
 }
@@ -74,11 +87,11 @@ func (m *Manager) Schema(name string) (*yang.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.schema, nil
+	return s.Schema, nil
 }
 
-func (m *Manager) service(name string) (*service, error) {
-	if s := m.loaded.Load().byName[name]; s != nil {
+func (m *Manager) service(name string) (*service.Service, error) {
+	if s := m.loaded.Load().ByName[name]; s != nil {
 		return s, nil
 	}
 	return nil, fmt.Errorf("service %.80q: %w", name, cube.ErrNotFound)
@@ -89,7 +102,7 @@ func (m *Manager) checkCubeName(name string) error {
 		return fmt.Errorf("cube name %.80q: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ + -, and begins with a letter or digit: %w",
 			name, cube.ErrInvalid)
 	}
-	if world.Reserved[name] || m.loaded.Load().byName[name] != nil {
+	if world.Reserved[name] || m.loaded.Load().ByName[name] != nil {
 		return fmt.Errorf("cube name %q is a word of the command line, choose another one: %w", name, cube.ErrInvalid)
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/service"
 )
 
 // How long a start of the daemon waits for services, and the pauses between attempts to start one that was lost or to
@@ -32,44 +33,44 @@ const (
 
 // outsiders are the services that are not part of the daemon.
 type outsiders struct {
-	host   Host
+	host   service.Host
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	mu     sync.Mutex
-	byName map[string]*outsider
+	byName map[string]*service.External
 }
 
 // openOutside starts the services of the store, those that begin in time before the cubes.
-func (m *Manager) openOutside(host Host, state *store.State) {
-	m.outside.host, m.outside.byName = host, map[string]*outsider{}
+func (m *Manager) openOutside(host service.Host, state *store.State) {
+	m.outside.host, m.outside.byName = host, map[string]*service.External{}
 	m.outside.ctx, m.outside.cancel = context.WithCancel(context.Background())
 	if host == nil || state == nil {
 		return
 	}
 	for _, r := range state.Records {
-		name, ok := strings.CutPrefix(r.Key, serviceKey)
+		name, ok := strings.CutPrefix(r.Key, service.Key)
 		if !ok {
 			continue
 		}
-		var reg Registration
+		var reg service.Registration
 		if err := json.Unmarshal(r.Value, &reg); err != nil || reg.Name != name {
 			m.log.Error("a stored service cannot be read, it is left in the store", "service", name, "error", err)
 			continue
 		}
-		m.outside.byName[name] = newOutsider(reg)
+		m.outside.byName[name] = service.NewExternal(reg)
 	}
 	ctx, cancel := context.WithTimeout(m.outside.ctx, startWait)
 	defer cancel()
-	lives := map[string]Life{}
+	lives := map[string]service.Life{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for name, o := range m.outside.byName {
 		all.Go(func() {
-			reg, _, _ := o.now()
+			reg, _, _ := o.Now()
 			life, err := host.Start(ctx, reg, nil)
 			if err != nil {
-				o.said(err)
+				o.Said(err)
 				return
 			}
 			mu.Lock()
@@ -84,27 +85,27 @@ func (m *Manager) openOutside(host Host, state *store.State) {
 }
 
 // welcome loads a service that began at the start of the daemon.
-func (m *Manager) welcome(o *outsider, life Life) {
-	reg, _, _ := o.now()
-	svc, err := m.admit(reg, life, func(svc *service) error {
-		if err := m.checkServiceName(o.name); err != nil {
+func (m *Manager) welcome(o *service.External, life service.Life) {
+	reg, _, _ := o.Now()
+	svc, err := m.admit(reg, life, func(svc *service.Service) error {
+		if err := m.checkServiceName(o.Name); err != nil {
 			return err
 		}
-		return m.dp.CheckObject(o.name, svc.Objects)
+		return m.dp.CheckObject(o.Name, svc.Objects)
 	})
 	if err != nil {
-		o.dead(nil, err)
+		o.Dead(nil, err)
 		return
 	}
-	m.loaded.Store(m.loaded.Load().with(svc))
-	o.live(reg, life)
+	m.loaded.Store(m.loaded.Load().With(svc))
+	o.Live(reg, life)
 }
 
 // watchOutside begins to watch the services that are there.
 func (m *Manager) watchOutside() {
 	for _, name := range slices.Sorted(maps.Keys(m.outside.byName)) {
 		o := m.outside.byName[name]
-		if failure := o.state().Error; failure != "" {
+		if failure := o.State().Error; failure != "" {
 			m.log.Error("a service could not be started, its cubes are held until it can", "service", name, "error", failure)
 		}
 		m.outside.done.Go(func() { m.watch(o) })
@@ -123,8 +124,8 @@ func (m *Manager) closeOutside() {
 	m.outside.mu.Lock()
 	defer m.outside.mu.Unlock()
 	for _, o := range m.outside.byName {
-		if _, life, _ := o.now(); life != nil {
-			o.dead(life, errClosed)
+		if _, life, _ := o.Now(); life != nil {
+			o.Dead(life, errClosed)
 			life.Close()
 		}
 	}
@@ -132,10 +133,10 @@ func (m *Manager) closeOutside() {
 
 // watch waits for what happens to a service, until it is removed or the daemon stops. One that dies again and again is
 // started less and less often.
-func (m *Manager) watch(o *outsider) {
+func (m *Manager) watch(o *service.External) {
 	pause, next := firstRetry, firstRetry
 	for {
-		_, life, changed := o.now()
+		_, life, changed := o.Now()
 		var done <-chan struct{}
 		if life != nil {
 			done = life.Done()
@@ -143,12 +144,12 @@ func (m *Manager) watch(o *outsider) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-m.outside.ctx.Done():
-		case <-o.gone():
+		case <-o.Gone():
 		case <-changed:
 			pause = firstRetry
 		case <-done:
 			pause = next
-			if next = min(2*next, longestRetry); o.lived() > steady {
+			if next = min(2*next, longestRetry); o.Lasted() > steady {
 				pause, next = firstRetry, firstRetry
 			}
 			m.lose(o, life)
@@ -160,26 +161,26 @@ func (m *Manager) watch(o *outsider) {
 			}
 		}
 		timer.Stop()
-		if m.outside.ctx.Err() != nil || o.removed() {
+		if m.outside.ctx.Err() != nil || o.Removed() {
 			return
 		}
 	}
 }
 
 // lose degrades the cubes of a service whose life has ended.
-func (m *Manager) lose(o *outsider, life Life) {
+func (m *Manager) lose(o *service.External, life service.Life) {
 	why := life.Err()
 	if why == nil {
 		why = errors.New("it ended")
 	}
-	if !o.dead(life, why) {
+	if !o.Dead(life, why) {
 		return
 	}
 	life.Close()
-	m.log.Error("a service is lost, the fast path of its cubes goes on", "service", o.name, "error", why)
-	m.TellService(o.name, "lost", why.Error())
-	for _, u := range m.unitsOf(o.name) {
-		u.degrade(fmt.Sprintf("service %s is lost since %s: %v", o.name, time.Now().Format(time.TimeOnly), why))
+	m.log.Error("a service is lost, the fast path of its cubes goes on", "service", o.Name, "error", why)
+	m.TellService(o.Name, "lost", why.Error())
+	for _, u := range m.unitsOf(o.Name) {
+		u.degrade(fmt.Sprintf("service %s is lost since %s: %v", o.Name, time.Now().Format(time.TimeOnly), why))
 	}
 }
 
@@ -197,42 +198,42 @@ func (m *Manager) unitsOf(name string) []*unit {
 
 // mend starts a service that is lost, or takes over cubes of one that runs and that do not work with it. It reports
 // whether all is well.
-func (m *Manager) mend(o *outsider, life Life) bool {
+func (m *Manager) mend(o *service.External, life service.Life) bool {
 	ctx, cancel := context.WithTimeout(m.outside.ctx, prepareTimeout)
 	defer cancel()
-	if o.take(ctx) != nil {
+	if o.Take(ctx) != nil {
 		return false
 	}
-	defer o.give()
-	reg, now, _ := o.now()
-	if now != life || o.removed() {
+	defer o.Give()
+	reg, now, _ := o.Now()
+	if now != life || o.Removed() {
 		return true
 	}
 	if life == nil {
 		if err := m.revive(ctx, o, reg); err != nil {
-			if o.said(err) {
-				m.log.Error("a service cannot be started, it is tried again", "service", o.name, "error", err)
+			if o.Said(err) {
+				m.log.Error("a service cannot be started, it is tried again", "service", o.Name, "error", err)
 			}
 			return false
 		}
 		return true
 	}
-	svc := m.loaded.Load().byName[o.name]
+	svc := m.loaded.Load().ByName[o.Name]
 	names := m.orphans(svc)
 	return len(names) == 0 || len(m.takeOver(ctx, svc, names)) == 0
 }
 
 // orphans are the cubes of a service that its code does not look after.
-func (m *Manager) orphans(svc *service) []string {
+func (m *Manager) orphans(svc *service.Service) []string {
 	w := m.view.Load()
 	var names []string
 	for name, u := range w.units {
-		if u.svc.info.Name == svc.info.Name && (u.svc != svc || u.degraded.Load() != nil) {
+		if u.svc.Info.Name == svc.Info.Name && (u.svc != svc || u.degraded.Load() != nil) {
 			names = append(names, name)
 		}
 	}
 	for name, b := range w.Broken {
-		if b.Stored.Service == svc.info.Name {
+		if b.Stored.Service == svc.Info.Name {
 			names = append(names, name)
 		}
 	}
@@ -241,10 +242,10 @@ func (m *Manager) orphans(svc *service) []string {
 }
 
 // revive begins another life of a service, and takes its cubes over. The caller has the turn.
-func (m *Manager) revive(ctx context.Context, o *outsider, reg Registration) error {
+func (m *Manager) revive(ctx context.Context, o *service.External, reg service.Registration) error {
 	start, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	life, err := m.outside.host.Start(start, reg, o.lastLife())
+	life, err := m.outside.host.Start(start, reg, o.LastLife())
 	if err != nil {
 		return err
 	}
@@ -256,42 +257,42 @@ func (m *Manager) revive(ctx context.Context, o *outsider, reg Registration) err
 		life.Close()
 		return err
 	}
-	o.restarted()
-	o.live(reg, life)
+	o.Restarted()
+	o.Live(reg, life)
 	failed := m.takeOver(ctx, svc, m.orphans(svc))
-	m.TellService(o.name, "back", "")
-	m.log.Info("a service is back", "service", o.name, "cubes", len(m.unitsOf(o.name)), "degraded", len(failed))
+	m.TellService(o.Name, "back", "")
+	m.log.Info("a service is back", "service", o.Name, "cubes", len(m.unitsOf(o.Name)), "degraded", len(failed))
 	return nil
 }
 
 // meet makes a service of what a life says of itself.
-func (m *Manager) meet(reg Registration, life Life) (*service, error) {
-	svc, err := newService(life.Service())
+func (m *Manager) meet(reg service.Registration, life service.Life) (*service.Service, error) {
+	svc, err := service.Load(life.Service())
 	if err != nil {
 		return nil, fmt.Errorf("service %s: %w", reg.Name, err)
 	}
-	svc.reg = &reg
-	if svc.info.Name != reg.Name {
-		err = fmt.Errorf("service %s: its model names it %s: %w", reg.Name, svc.info.Name, cube.ErrInvalid)
-	} else if err = KernelIs(svc.info.MinKernel); err != nil {
+	svc.Reg = &reg
+	if svc.Info.Name != reg.Name {
+		err = fmt.Errorf("service %s: its model names it %s: %w", reg.Name, svc.Info.Name, cube.ErrInvalid)
+	} else if err = service.KernelIs(svc.Info.MinKernel); err != nil {
 		err = fmt.Errorf("service %s: %w", reg.Name, err)
 	}
 	if err != nil {
-		svc.schema.Close()
+		svc.Schema.Close()
 		return nil, err
 	}
 	return svc, nil
 }
 
 // meetAgain is meet for a service that may be loaded already, and must be the same then.
-func (m *Manager) meetAgain(reg Registration, life Life) (*service, error) {
-	was := m.loaded.Load().byName[reg.Name]
+func (m *Manager) meetAgain(reg service.Registration, life service.Life) (*service.Service, error) {
+	was := m.loaded.Load().ByName[reg.Name]
 	if was == nil {
 		return m.meet(reg, life)
 	}
-	if is := life.Service(); !sameService(was.Service, is) {
+	if is := life.Service(); !service.Same(was.Service, is) {
 		return nil, fmt.Errorf("service %s came back with another model or other programs: polycubectl services update %s takes it: %w",
 			reg.Name, reg.Name, cube.ErrInvalid)
 	}
-	return &service{Service: life.Service(), schema: was.schema, info: was.info, reg: &reg}, nil
+	return &service.Service{Service: life.Service(), Schema: was.Schema, Info: was.Info, Reg: &reg}, nil
 }

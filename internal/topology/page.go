@@ -26,7 +26,7 @@ func (m *Manager) Page(ctx context.Context, serviceName, name string, path yang.
 	if err != nil {
 		return cube.Page{}, err
 	}
-	node, err := document.NodeAt(u.svc.schema, path)
+	node, err := document.NodeAt(u.svc.Schema, path)
 	if err != nil {
 		return cube.Page{}, err
 	}

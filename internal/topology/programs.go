@@ -166,7 +166,7 @@ func (p programs) complete(set programSet) programSet {
 		}
 	}
 	usual(cube.Ingress, linker.Ingress)
-	if f, ok := p.m.dp.(functionFinder); ok && f.HasFunction(p.u.svc.info.Name, p.u.env.typ.Hook(), linker.Egress) {
+	if f, ok := p.m.dp.(functionFinder); ok && f.HasFunction(p.u.svc.Info.Name, p.u.env.typ.Hook(), linker.Egress) {
 		usual(cube.Egress, linker.Egress)
 	}
 	return all

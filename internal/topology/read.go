@@ -30,7 +30,7 @@ func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.
 	if len(path) == 1 && path[0].Name == "parent" && rec.Transparent {
 		return json.Marshal(rec.Parent)
 	}
-	node, err := document.NodeAt(u.svc.schema, path)
+	node, err := document.NodeAt(u.svc.Schema, path)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (m *Manager) layers(ctx context.Context, w *snapshot, rec *world.Cube, u *u
 		layers = append(layers, confineToPorts(state, rec))
 	}
 	layers = append(layers, m.base(w, rec))
-	return document.Follow(u.svc.schema.Root(), path, layers)
+	return document.Follow(u.svc.Schema.Root(), path, layers)
 }
 
 // state asks the cube's code; nil when it has none to add or is degraded.

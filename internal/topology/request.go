@@ -16,6 +16,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -53,23 +54,23 @@ func (t *txn) create(serviceName, name string, body []byte) error {
 	t.created = append(t.created, u)
 	t.next.units[name] = u
 	t.next.Cubes[name] = &world.Cube{Name: name, Service: serviceName, UUID: u.uuid, ID: id, Seq: t.m.seq,
-		Transparent: svc.info.Transparent, Ports: map[string]*world.Port{}}
+		Transparent: svc.Info.Transparent, Ports: map[string]*world.Port{}}
 	t.direct[name] = true
 	return t.edit(u, yang.Create, nil, body)
 }
 
 // newUnit makes a unit without an instance.
-func (m *Manager) newUnit(svc *service, name, uuid string, id datapath.CubeID) *unit {
+func (m *Manager) newUnit(svc *service.Service, name, uuid string, id datapath.CubeID) *unit {
 	level := new(slog.LevelVar)
-	u := &unit{name: name, svc: svc, uuid: uuid, id: id, tree: svc.schema.NewTree(), turn: make(chan struct{}, 1),
+	u := &unit{name: name, svc: svc, uuid: uuid, id: id, tree: svc.Schema.NewTree(), turn: make(chan struct{}, 1),
 		gate: make(chan struct{}, 1), hung: make(chan struct{}), patience: hangTimeout,
 		handlers: m.tallies.handlers}
-	u.announce = func(reason string) { m.TellCube(name, svc.info.Name, "degraded", reason) }
+	u.announce = func(reason string) { m.TellCube(name, svc.Info.Name, "degraded", reason) }
 	u.turn <- struct{}{}
 	u.gate <- struct{}{}
-	u.log = m.logger(svc.info.Name, name, level, nil)
-	u.env = &env{name: name, id: id, uuid: uuid, degrade: u.degrade, transparent: svc.info.Transparent, dp: m.dp, level: level,
-		log: m.logger(svc.info.Name, name, level, newLineLimit())}
+	u.log = m.logger(svc.Info.Name, name, level, nil)
+	u.env = &env{name: name, id: id, uuid: uuid, degrade: u.degrade, transparent: svc.Info.Transparent, dp: m.dp, level: level,
+		log: m.logger(svc.Info.Name, name, level, newLineLimit())}
 	u.env.programs, u.env.start, u.env.ownStation = programs{m, u}, u.start, m.ownStation
 	u.env.ports.Store(newPortTable())
 	u.mail = newMailbox(u.deliver, u.perform)
@@ -97,7 +98,7 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 				return err
 			}
 		}
-		switch node, err := document.NodeAt(u.svc.schema, path); {
+		switch node, err := document.NodeAt(u.svc.Schema, path); {
 		case err != nil:
 			return err
 		case op == yang.Delete && isWholeList(node, path):
@@ -132,7 +133,7 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 // Delete ends a cube: its ports' peers are disconnected, and the transparent cubes on them released. A cube that could
 // not be restored is taken out of the store; where its service is not loaded, any other's name will do.
 func (m *Manager) Delete(ctx context.Context, serviceName, name string) error {
-	if b := m.view.Load().Broken[name]; b != nil && (b.Stored.Service == serviceName || m.loaded.Load().byName[b.Stored.Service] == nil) {
+	if b := m.view.Load().Broken[name]; b != nil && (b.Stored.Service == serviceName || m.loaded.Load().ByName[b.Stored.Service] == nil) {
 		return m.deleteBroken(ctx, name, b)
 	}
 	return m.transact(ctx, func(t *txn) error {
@@ -220,7 +221,7 @@ func (m *Manager) Action(ctx context.Context, serviceName, name string, path yan
 }
 
 func (t *txn) act(u *unit, path yang.Path, body []byte) (json.RawMessage, error) {
-	node, err := document.NodeAt(u.svc.schema, path)
+	node, err := document.NodeAt(u.svc.Schema, path)
 	if err != nil {
 		return nil, err
 	}
@@ -271,7 +272,7 @@ func actionOutput(u *unit, path yang.Path, value any) (json.RawMessage, error) {
 
 // applyEdit makes one change that an action asked for. A list entry that is not there yet is created.
 func (t *txn) applyEdit(u *unit, e cube.Edit) error {
-	_, path, err := u.svc.schema.Resolve(e.Path)
+	_, path, err := u.svc.Schema.Resolve(e.Path)
 	if err != nil {
 		return err
 	}
@@ -339,7 +340,7 @@ func (t *txn) createElement(object document.Members) error {
 	if err != nil {
 		return err
 	}
-	if svc.info.Transparent {
+	if svc.Info.Transparent {
 		delete(object, "parent")
 	}
 	body, err := json.Marshal(object)
@@ -349,7 +350,7 @@ func (t *txn) createElement(object document.Members) error {
 	if err := t.create(serviceName, name, body); err != nil {
 		return err
 	}
-	if svc.info.Transparent {
+	if svc.Info.Transparent {
 		t.parents = append(t.parents, givenParent{cube: name, parent: parent})
 	}
 	return nil

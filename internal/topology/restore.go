@@ -63,8 +63,8 @@ func (m *Manager) hold(b *world.Broken, back []*staged) {
 		return
 	}
 	spec := datapath.Spec{ID: s.ID, UUID: s.UUID, Name: s.Name, Service: s.Service, Type: s.Type, Transparent: s.Transparent}
-	if svc := m.loaded.Load().byName[s.Service]; svc != nil {
-		spec.Transparent, spec.Outside = svc.info.Transparent, svc.reg != nil
+	if svc := m.loaded.Load().ByName[s.Service]; svc != nil {
+		spec.Transparent, spec.Outside = svc.Info.Transparent, svc.Reg != nil
 	} else {
 		spec.Outside = true
 	}
@@ -155,7 +155,7 @@ func (m *Manager) readState(w *snapshot, state *store.State) []world.Stored {
 
 // stage makes tree, unit and record of a stored cube; its code is not called yet.
 func (m *Manager) stage(s world.Stored) (*staged, error) {
-	svc := m.loaded.Load().byName[s.Service]
+	svc := m.loaded.Load().ByName[s.Service]
 	if svc == nil {
 		return nil, fmt.Errorf("service %s is not loaded: %w", s.Service, cube.ErrNotFound)
 	}
@@ -172,7 +172,7 @@ func (m *Manager) stage(s world.Stored) (*staged, error) {
 		return nil, fmt.Errorf("its configuration: %w", err)
 	}
 	rec := &world.Cube{Name: s.Name, Service: s.Service, UUID: s.UUID, ID: s.ID, Seq: s.Seq, Type: s.Type, Blob: s.Blob,
-		Transparent: svc.info.Transparent, Ports: map[string]*world.Port{}}
+		Transparent: svc.Info.Transparent, Ports: map[string]*world.Port{}}
 	for _, p := range s.Ports {
 		rec.Ports[p.Name] = &world.Port{Name: p.Name, UUID: p.UUID, Index: p.Index, Slot: p.Slot, OwnMAC: p.OwnMAC}
 	}

@@ -17,11 +17,12 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/service"
 )
 
 // AddService starts a service, loads its programs on trial, and makes it known. Cubes of it that the store has are taken
 // over.
-func (m *Manager) AddService(ctx context.Context, reg Registration) (datapath.TrialReport, error) {
+func (m *Manager) AddService(ctx context.Context, reg service.Registration) (datapath.TrialReport, error) {
 	var trial datapath.TrialReport
 	if err := m.checkHost(); err != nil {
 		return trial, err
@@ -29,15 +30,15 @@ func (m *Manager) AddService(ctx context.Context, reg Registration) (datapath.Tr
 	if err := m.checkServiceName(reg.Name); err != nil {
 		return trial, err
 	}
-	o := newOutsider(reg)
-	o.hold() // until the service is there
+	o := service.NewExternal(reg)
+	o.Hold() // until the service is there
 	if !m.claim(o) {
 		return trial, fmt.Errorf("service %q: there is a service of that name: %w", reg.Name, cube.ErrExists)
 	}
-	defer o.give()
+	defer o.Give()
 	trial, err := m.beginFirst(ctx, o, reg)
 	if err != nil {
-		o.end() // for a request that waits for its turn
+		o.End() // for a request that waits for its turn
 		m.disclaim(o)
 		return trial, err
 	}
@@ -57,9 +58,9 @@ func triedAs(r datapath.TrialReport) []any {
 }
 
 // try loads the programs of a service on trial, while others change what they like. It ends with ctx.
-func (m *Manager) try(ctx context.Context, svc *service) (datapath.TrialReport, error) {
+func (m *Manager) try(ctx context.Context, svc *service.Service) (datapath.TrialReport, error) {
 	return m.dp.Try(ctx, datapath.Trial{
-		Service: svc.info.Name, Objects: svc.Objects, Transparent: svc.info.Transparent, Outside: svc.reg != nil,
+		Service: svc.Info.Name, Objects: svc.Objects, Transparent: svc.Info.Transparent, Outside: svc.Reg != nil,
 	})
 }
 
@@ -71,31 +72,31 @@ func (m *Manager) checkHost() error {
 }
 
 // claim reserves the name of a service.
-func (m *Manager) claim(o *outsider) bool {
+func (m *Manager) claim(o *service.External) bool {
 	m.outside.mu.Lock()
 	defer m.outside.mu.Unlock()
-	if m.outside.byName[o.name] != nil || m.outside.ctx.Err() != nil {
+	if m.outside.byName[o.Name] != nil || m.outside.ctx.Err() != nil {
 		return false
 	}
-	m.outside.byName[o.name] = o
+	m.outside.byName[o.Name] = o
 	return true
 }
 
-func (m *Manager) disclaim(o *outsider) {
+func (m *Manager) disclaim(o *service.External) {
 	m.outside.mu.Lock()
 	defer m.outside.mu.Unlock()
-	delete(m.outside.byName, o.name)
+	delete(m.outside.byName, o.Name)
 }
 
 // beginFirst starts a service for the first time.
-func (m *Manager) beginFirst(ctx context.Context, o *outsider, reg Registration) (trial datapath.TrialReport, err error) {
+func (m *Manager) beginFirst(ctx context.Context, o *service.External, reg service.Registration) (trial datapath.TrialReport, err error) {
 	start, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
 	life, err := m.outside.host.Start(start, reg, nil)
 	if err != nil {
 		return trial, fmt.Errorf("service %s: %w", reg.Name, err)
 	}
-	svc, err := m.admit(reg, life, func(svc *service) (err error) {
+	svc, err := m.admit(reg, life, func(svc *service.Service) (err error) {
 		if trial, err = m.try(ctx, svc); err != nil {
 			return err
 		}
@@ -104,13 +105,13 @@ func (m *Manager) beginFirst(ctx context.Context, o *outsider, reg Registration)
 	if err != nil {
 		return trial, err
 	}
-	o.live(reg, life)
+	o.Live(reg, life)
 	m.takeOver(ctx, svc, m.orphans(svc))
 	return trial, nil
 }
 
 // admit makes a service of what a life says of itself, if then agrees. When something fails or panics, the life ends.
-func (m *Manager) admit(reg Registration, life Life, then func(*service) error) (svc *service, err error) {
+func (m *Manager) admit(reg service.Registration, life service.Life, then func(*service.Service) error) (svc *service.Service, err error) {
 	err = guard(func() (err error) {
 		if svc, err = m.meet(reg, life); err != nil {
 			return err
@@ -121,7 +122,7 @@ func (m *Manager) admit(reg Registration, life Life, then func(*service) error) 
 		return svc, nil
 	}
 	if svc != nil {
-		svc.schema.Close()
+		svc.Schema.Close()
 	}
 	life.Close()
 	if p := (*panicError)(nil); errors.As(err, &p) {
@@ -145,11 +146,11 @@ func (m *Manager) exclusively(ctx context.Context, fn func() error) error {
 }
 
 // install makes a service known, in place of one of the same name with the same model and programs if there is one.
-func (m *Manager) install(ctx context.Context, svc *service) error {
+func (m *Manager) install(ctx context.Context, svc *service.Service) error {
 	return m.exclusively(ctx, func() error {
-		name := svc.info.Name
-		if m.loaded.Load().byName[name] != nil {
-			m.loaded.Store(m.loaded.Load().with(svc))
+		name := svc.Info.Name
+		if m.loaded.Load().ByName[name] != nil {
+			m.loaded.Store(m.loaded.Load().With(svc))
 			return nil
 		}
 		if err := m.checkServiceName(name); err != nil {
@@ -158,7 +159,7 @@ func (m *Manager) install(ctx context.Context, svc *service) error {
 		if err := m.dp.CheckObject(name, svc.Objects); err != nil {
 			return fmt.Errorf("programs of service %s: %w", name, err)
 		}
-		r, err := serviceRecord(*svc.reg)
+		r, err := service.Record(*svc.Reg)
 		if err == nil {
 			err = m.write(ctx, r, "service "+name+" was added")
 		}
@@ -166,7 +167,7 @@ func (m *Manager) install(ctx context.Context, svc *service) error {
 			m.forgetObjects(name)
 			return err
 		}
-		m.loaded.Store(m.loaded.Load().with(svc))
+		m.loaded.Store(m.loaded.Load().With(svc))
 		return nil
 	})
 }
@@ -193,13 +194,13 @@ func (m *Manager) forgetObjects(name string) {
 }
 
 // outsiderOf finds a service that is not part of the daemon.
-func (m *Manager) outsiderOf(name string) (*outsider, error) {
+func (m *Manager) outsiderOf(name string) (*service.External, error) {
 	m.outside.mu.Lock()
 	defer m.outside.mu.Unlock()
 	if o := m.outside.byName[name]; o != nil {
 		return o, nil
 	}
-	if m.loaded.Load().byName[name] != nil {
+	if m.loaded.Load().ByName[name] != nil {
 		return nil, fmt.Errorf("service %s is built into the daemon, it cannot be changed or removed: %w", name, cube.ErrUnsupported)
 	}
 	return nil, fmt.Errorf("service %.80q: %w", name, cube.ErrNotFound)
@@ -211,26 +212,26 @@ func (m *Manager) RemoveService(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := o.take(ctx); err != nil {
+	if err := o.Take(ctx); err != nil {
 		return err
 	}
-	defer o.give()
-	if o.removed() {
+	defer o.Give()
+	if o.Removed() {
 		return fmt.Errorf("service %.80q: %w", name, cube.ErrNotFound)
 	}
-	svc := m.loaded.Load().byName[name]
-	if svc != nil && svc.reg == nil {
+	svc := m.loaded.Load().ByName[name]
+	if svc != nil && svc.Reg == nil {
 		svc = nil // the daemon has one of that name by now
 	}
 	err = m.exclusively(ctx, func() error {
 		if cubes := m.cubesOf(name); len(cubes) > 0 && !m.builtIn(name) {
 			return fmt.Errorf("service %s has cubes, delete them first: %s: %w", name, listed(cubes), cube.ErrInUse)
 		}
-		if err := m.write(ctx, store.Record{Key: serviceKey + name}, "service "+name+" was removed"); err != nil {
+		if err := m.write(ctx, store.Record{Key: service.Key + name}, "service "+name+" was removed"); err != nil {
 			return err
 		}
 		if svc != nil {
-			m.loaded.Store(m.loaded.Load().without(name))
+			m.loaded.Store(m.loaded.Load().Without(name))
 			m.forgetObjects(name)
 		}
 		return nil
@@ -238,14 +239,14 @@ func (m *Manager) RemoveService(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	o.end()
+	o.End()
 	m.disclaim(o)
-	if _, life, _ := o.now(); life != nil {
-		o.dead(life, errClosed)
+	if _, life, _ := o.Now(); life != nil {
+		o.Dead(life, errClosed)
 		life.Close()
 	}
 	if svc != nil {
-		retire(svc)
+		service.Retire(svc)
 	}
 	m.TellService(name, "removed", "")
 	m.log.Info("service removed", "service", name)
@@ -254,8 +255,8 @@ func (m *Manager) RemoveService(ctx context.Context, name string) error {
 
 // builtIn says whether a service is part of the daemon.
 func (m *Manager) builtIn(name string) bool {
-	s := m.loaded.Load().byName[name]
-	return s != nil && s.reg == nil
+	s := m.loaded.Load().ByName[name]
+	return s != nil && s.Reg == nil
 }
 
 // cubesOf lists the cubes of a service, those that could not be restored too.
@@ -286,22 +287,22 @@ func listed(names []string) string {
 
 // UpdateService starts another version of a service, loads its programs on trial, and has it take over all cubes with
 // their state, or changes nothing. What reg leaves empty stays as it is.
-func (m *Manager) UpdateService(ctx context.Context, reg Registration) (trial datapath.TrialReport, err error) {
+func (m *Manager) UpdateService(ctx context.Context, reg service.Registration) (trial datapath.TrialReport, err error) {
 	o, err := m.outsiderOf(reg.Name)
 	if err != nil {
 		return trial, err
 	}
-	if err := o.take(ctx); err != nil {
+	if err := o.Take(ctx); err != nil {
 		return trial, err
 	}
-	defer o.give()
-	if o.removed() {
+	defer o.Give()
+	if o.Removed() {
 		return trial, fmt.Errorf("service %.80q: %w", reg.Name, cube.ErrNotFound)
 	}
 	if m.builtIn(reg.Name) {
 		return trial, fmt.Errorf("service %s: the daemon has a service of that name: %w", reg.Name, cube.ErrExists)
 	}
-	was, _, _ := o.now()
+	was, _, _ := o.Now()
 	if reg.Type == "" {
 		reg.Type = was.Type
 	}
@@ -314,8 +315,8 @@ func (m *Manager) UpdateService(ctx context.Context, reg Registration) (trial da
 	if err != nil {
 		return trial, fmt.Errorf("service %s: the new version: %w", reg.Name, err)
 	}
-	before := m.loaded.Load().byName[reg.Name]
-	_, err = m.admit(reg, life, func(svc *service) (err error) {
+	before := m.loaded.Load().ByName[reg.Name]
+	_, err = m.admit(reg, life, func(svc *service.Service) (err error) {
 		if trial, err = m.try(ctx, svc); err != nil {
 			return err
 		}
@@ -325,9 +326,9 @@ func (m *Manager) UpdateService(ctx context.Context, reg Registration) (trial da
 		return trial, err
 	}
 	if before != nil {
-		retire(before)
+		service.Retire(before)
 	}
-	if before := o.live(reg, life); before != nil {
+	if before := o.Live(reg, life); before != nil {
 		before.Close()
 	}
 	m.TellService(reg.Name, "updated", "")
@@ -336,29 +337,29 @@ func (m *Manager) UpdateService(ctx context.Context, reg Registration) (trial da
 }
 
 // ServiceSeries lists the figures that services gave last.
-func (m *Manager) ServiceSeries() []Series {
+func (m *Manager) ServiceSeries() []service.Series {
 	m.outside.mu.Lock()
 	list := slices.Collect(maps.Values(m.outside.byName))
 	m.outside.mu.Unlock()
-	var out []Series
+	var out []service.Series
 	for _, o := range list {
-		out = append(out, o.series()...)
+		out = append(out, o.Series()...)
 	}
-	slices.SortFunc(out, func(a, b Series) int {
+	slices.SortFunc(out, func(a, b service.Series) int {
 		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.Cube, b.Cube), strings.Compare(a.Name, b.Name))
 	})
 	return out
 }
 
 // ServiceStates lists the services that are not part of the daemon, by name.
-func (m *Manager) ServiceStates() []ServiceState {
+func (m *Manager) ServiceStates() []service.State {
 	m.outside.mu.Lock()
 	list := slices.Collect(maps.Values(m.outside.byName))
 	m.outside.mu.Unlock()
-	slices.SortFunc(list, func(a, b *outsider) int { return strings.Compare(a.name, b.name) })
-	states := make([]ServiceState, 0, len(list))
+	slices.SortFunc(list, func(a, b *service.External) int { return strings.Compare(a.Name, b.Name) })
+	states := make([]service.State, 0, len(list))
 	for _, o := range list {
-		states = append(states, o.state())
+		states = append(states, o.State())
 	}
 	return states
 }

@@ -109,7 +109,7 @@ func (t *txn) derivePorts(rec *world.Cube, conf world.Common) error {
 			delete(rec.Ports, name)
 		}
 	}
-	if err := t.next.NumberPorts(rec, fresh, taken, t.next.units[rec.Name].svc.portLimit()); err != nil {
+	if err := t.next.NumberPorts(rec, fresh, taken, t.next.units[rec.Name].svc.PortLimit()); err != nil {
 		return err
 	}
 	for _, p := range fresh {

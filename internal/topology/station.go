@@ -36,7 +36,7 @@ func (m *Manager) stationOf(ctx context.Context, rec *world.Cube, portName strin
 	if err != nil {
 		return nil
 	}
-	for _, leaf := range svc.schema.Root().Child("ports").Children() {
+	for _, leaf := range svc.Schema.Root().Child("ports").Children() {
 		if _, marked := leaf.Extension("port-mac"); !marked || leaf.Kind() != yang.Leaf {
 			continue
 		}

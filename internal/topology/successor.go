@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -31,7 +32,7 @@ type replacer interface {
 }
 
 // takeOver gives cubes of a service to its present life; it returns those that go on as they were.
-func (m *Manager) takeOver(ctx context.Context, svc *service, names []string) (failed []string) {
+func (m *Manager) takeOver(ctx context.Context, svc *service.Service, names []string) (failed []string) {
 	for len(names) > 0 {
 		err := m.succeed(ctx, svc, names)
 		if err == nil {
@@ -87,7 +88,7 @@ func (m *Manager) orphaned(ctx context.Context, name string, why error) {
 }
 
 // succeed gives all cubes to a service that is loaded already, or none.
-func (m *Manager) succeed(ctx context.Context, svc *service, names []string) error {
+func (m *Manager) succeed(ctx context.Context, svc *service.Service, names []string) error {
 	return m.transactRestoring(ctx, func(t *txn) error {
 		for _, name := range names {
 			if err := t.succeed(name, svc); err != nil {
@@ -99,22 +100,22 @@ func (m *Manager) succeed(ctx context.Context, svc *service, names []string) err
 }
 
 // replaceAll makes another version of a service the one in use, for all its cubes or not at all.
-func (m *Manager) replaceAll(ctx context.Context, svc *service) error {
-	name := svc.info.Name
+func (m *Manager) replaceAll(ctx context.Context, svc *service.Service) error {
+	name := svc.Info.Name
 	return m.transactRestoring(ctx, func(t *txn) error {
 		before := m.loaded.Load()
-		was := before.byName[name]
+		was := before.ByName[name]
 		if was == nil {
 			if err := m.checkServiceName(name); err != nil {
 				return err
 			}
 		}
-		if was == nil || !sameService(was.Service, svc.Service) {
+		if was == nil || !service.Same(was.Service, svc.Service) {
 			if err := m.dp.CheckObject(name, svc.Objects); err != nil {
 				return fmt.Errorf("programs of service %s: %w", name, err)
 			}
 		}
-		m.loaded.Store(before.with(svc))
+		m.loaded.Store(before.With(svc))
 		t.undo = append(t.undo, func() error {
 			m.loaded.Store(before)
 			if was == nil {
@@ -128,14 +129,14 @@ func (m *Manager) replaceAll(ctx context.Context, svc *service) error {
 				return fmt.Errorf("cube %s: %w", cubeName, err)
 			}
 		}
-		r, err := serviceRecord(*svc.reg)
+		r, err := service.Record(*svc.Reg)
 		t.also = append(t.also, r)
 		return err
 	})
 }
 
 // succeed has a cube taken over.
-func (t *txn) succeed(name string, svc *service) error {
+func (t *txn) succeed(name string, svc *service.Service) error {
 	if b := t.next.Broken[name]; b != nil {
 		return t.succeedBroken(b)
 	}
@@ -143,7 +144,7 @@ func (t *txn) succeed(name string, svc *service) error {
 	if rec == nil {
 		return nil // deleted meanwhile
 	}
-	if rec.Transparent != svc.info.Transparent {
+	if rec.Transparent != svc.Info.Transparent {
 		return fmt.Errorf("the service was transparent and is not, or the other way round: %w", cube.ErrInvalid)
 	}
 	u := t.m.newUnit(svc, name, rec.UUID, rec.ID)
@@ -208,8 +209,8 @@ func (t *txn) reopen(s *successor, p planned, rec *world.Cube) error {
 
 // spec is what the data plane must know of a cube to open it.
 func (u *unit) spec(rec *world.Cube, sizes map[string]uint32) datapath.Spec {
-	return datapath.Spec{ID: u.id, UUID: u.uuid, Name: u.name, Service: u.svc.info.Name, Type: rec.Type,
-		Transparent: rec.Transparent, MapSizes: sizes, Migrate: u.svc.Migrate, Outside: u.svc.reg != nil}
+	return datapath.Spec{ID: u.id, UUID: u.uuid, Name: u.name, Service: u.svc.Info.Name, Type: rec.Type,
+		Transparent: rec.Transparent, MapSizes: sizes, Migrate: u.svc.Migrate, Outside: u.svc.Reg != nil}
 }
 
 // putBack makes the data plane's cubes those before the change, which is to be undone.
@@ -248,6 +249,6 @@ func (t *txn) retirePredecessors() {
 		if s.settle != nil {
 			s.settle()
 		}
-		t.m.TellCube(s.is.name, s.is.svc.info.Name, "adopted", "")
+		t.m.TellCube(s.is.name, s.is.svc.Info.Name, "adopted", "")
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -32,7 +33,7 @@ type Options struct {
 	State *store.State
 	// Services are the types of cube that can be made. Host runs more of them at run time; nil refuses that.
 	Services []cube.Service
-	Host     Host
+	Host     service.Host
 	// Netdevs are the network devices; nil means those of the kernel.
 	Netdevs Netdevs
 	// Shadows makes the namespaces of shadow cubes; without it such cubes are refused.
@@ -56,7 +57,7 @@ type Manager struct {
 	// past is what the store knows of earlier revisions, nil for nothing.
 	past pastStore
 	// loaded are the services; outside has those that are not part of the daemon.
-	loaded  atomic.Pointer[registry]
+	loaded  atomic.Pointer[service.Registry]
 	outside outsiders
 
 	view   atomic.Pointer[snapshot]
@@ -125,7 +126,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 		m.log = slog.Default()
 	}
 	m.view.Store(newSnapshot())
-	m.loaded.Store(&registry{})
+	m.loaded.Store(&service.Registry{})
 	err := m.load(o.Services)
 	if err == nil {
 		m.openOutside(o.Host, o.State)

@@ -18,6 +18,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/tally"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -36,7 +37,7 @@ func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 // unit is a living cube.
 type unit struct {
 	name string
-	svc  *service
+	svc  *service.Service
 	uuid string
 	id   datapath.CubeID
 	// tree is used by the transaction that runs, under the manager's writer lock.
@@ -183,7 +184,7 @@ var errDegraded = fmt.Errorf("delete the cube and create it again: %w", cube.Err
 
 // refusal is what a degraded cube answers.
 func (u *unit) refusal(reason string) error {
-	if u.svc.reg != nil {
+	if u.svc.Reg != nil {
 		return fmt.Errorf("%s is degraded (%s), its service takes it over again when it can: %w", u.name, reason, cube.ErrUnavailable)
 	}
 	return fmt.Errorf("%s is degraded (%s): %w", u.name, reason, errDegraded)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+// Package service is what the daemon knows of services as data: their models and programs, which of them are loaded, and
+// the lives of those that are not part of the daemon. It knows no cubes.
+package service
 
 // A service as the daemon loads it: its model, its programs, and what it says of itself.
 
@@ -21,8 +23,8 @@ import (
 // ErrNoDeleter is the answer of a cube that has no code to delete state.
 var ErrNoDeleter = fmt.Errorf("its service has no code to delete it: %w", cube.ErrUnsupported)
 
-// newService loads the model of a service.
-func newService(s cube.Service) (*service, error) {
+// Load loads the model of a service.
+func Load(s cube.Service) (*Service, error) {
 	schema, err := yang.Load(s.Model)
 	if err != nil {
 		return nil, fmt.Errorf("its model: %w", err)
@@ -34,17 +36,17 @@ func newService(s cube.Service) (*service, error) {
 	}
 	// Of a few ports too many, the error says how many there are. A body with far more is not read to its end.
 	schema.Bound("ports", 2*datapath.MaxPorts)
-	return &service{Service: s, schema: schema, info: info}, nil
+	return &Service{Service: s, Schema: schema, Info: info}, nil
 }
 
 // schemaRest is how long the model of a service that is gone is kept for requests that still read it.
 const schemaRest = 5 * time.Minute
 
-// retire closes the model of a service that is gone, when nobody reads it any more. Trees of it have been closed.
-func retire(s *service) { time.AfterFunc(schemaRest, s.schema.Close) }
+// Retire closes the model of a service that is gone, when nobody reads it any more. Trees of it have been closed.
+func Retire(s *Service) { time.AfterFunc(schemaRest, s.Schema.Close) }
 
-// ServiceInfo describes a service.
-type ServiceInfo struct {
+// Info describes a service.
+type Info struct {
 	Name, Description, Version string
 	// Controller is where the service runs, "builtin" for those within the daemon.
 	Controller string
@@ -54,17 +56,18 @@ type ServiceInfo struct {
 	Transparent bool
 }
 
-func (s *service) describe() ServiceInfo {
-	i := ServiceInfo{Name: s.info.Name, Description: s.info.Description, Version: s.info.Version, Controller: "builtin",
-		MinKernel: s.info.MinKernel, Model: s.Model, Transparent: s.info.Transparent}
-	if s.reg != nil {
-		i.Controller = s.reg.URI
+// Describe says what people are shown of a service.
+func (s *Service) Describe() Info {
+	i := Info{Name: s.Info.Name, Description: s.Info.Description, Version: s.Info.Version, Controller: "builtin",
+		MinKernel: s.Info.MinKernel, Model: s.Model, Transparent: s.Info.Transparent}
+	if s.Reg != nil {
+		i.Controller = s.Reg.URI
 	}
 	return i
 }
 
-// sameService says whether cubes cannot tell one from the other.
-func sameService(a, b cube.Service) bool {
+// Same says whether cubes cannot tell one from the other.
+func Same(a, b cube.Service) bool {
 	same := func(x, y []byte) bool { return bytes.Equal(x, y) }
 	return a.Model == b.Model && a.MaxPorts == b.MaxPorts && maps.EqualFunc(a.Objects, b.Objects, same)
 }
@@ -102,17 +105,17 @@ func versionOf(text string) ([]int, error) {
 	return []int{major, minor, patch}, nil
 }
 
-// service is a registered service with its model loaded.
-type service struct {
+// Service is a registered service with its model loaded.
+type Service struct {
 	cube.Service
-	schema *yang.Schema
-	info   yang.Info
-	// reg is where a service runs that is not part of the daemon, nil for the others.
-	reg *Registration
+	Schema *yang.Schema
+	Info   yang.Info
+	// Reg is where a service runs that is not part of the daemon, nil for the others.
+	Reg *Registration
 }
 
-// portLimit is how many ports an instance can have.
-func (s *service) portLimit() int {
+// PortLimit is how many ports an instance can have.
+func (s *Service) PortLimit() int {
 	if s.MaxPorts > 0 && s.MaxPorts < datapath.MaxPorts {
 		return s.MaxPorts
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package service
 
 // A service that is not part of the daemon: who asked for it, and its lives, one after the other.
 
@@ -42,12 +42,12 @@ type Life interface {
 	Close()
 }
 
-// serviceKey begins the keys in the store of services.
-const serviceKey = "service/"
+// Key begins the keys of services in the store.
+const Key = "service/"
 
-// outsider is one of them.
-type outsider struct {
-	name string
+// External is a service that is not part of the daemon. Its methods may be called from any goroutine.
+type External struct {
+	Name string
 	// turn holds one token: who has it may begin and end lives.
 	turn chan struct{}
 	// ended is closed when the service is removed.
@@ -64,61 +64,64 @@ type outsider struct {
 	changed chan struct{}
 }
 
-func newOutsider(reg Registration) *outsider {
-	o := &outsider{name: reg.Name, reg: reg, turn: make(chan struct{}, 1), ended: make(chan struct{}),
+// NewExternal returns a service that has no life yet and whose turn is free.
+func NewExternal(reg Registration) *External {
+	o := &External{Name: reg.Name, reg: reg, turn: make(chan struct{}, 1), ended: make(chan struct{}),
 		changed: make(chan struct{}), since: time.Now()}
 	o.turn <- struct{}{}
 	return o
 }
 
-func (o *outsider) take(ctx context.Context) error {
+// Take waits for the turn to begin and end lives. The caller must give it back.
+func (o *External) Take(ctx context.Context) error {
 	select {
 	case <-o.turn:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("service %s: waiting for another change of it to end: %w", o.name, ctx.Err())
+		return fmt.Errorf("service %s: waiting for another change of it to end: %w", o.Name, ctx.Err())
 	}
 }
 
-func (o *outsider) give() { o.turn <- struct{}{} }
+// Give returns the turn.
+func (o *External) Give() { o.turn <- struct{}{} }
 
-// hold takes the turn of an outsider that nobody else knows yet.
-func (o *outsider) hold() { <-o.turn }
+// Hold takes the turn of an outsider that nobody else knows yet.
+func (o *External) Hold() { <-o.turn }
 
-// end says that the service is removed, for good.
-func (o *outsider) end() { close(o.ended) }
+// End says that the service is removed, for good.
+func (o *External) End() { close(o.ended) }
 
-// gone is closed when the service is removed.
-func (o *outsider) gone() <-chan struct{} { return o.ended }
+// Gone is closed when the service is removed.
+func (o *External) Gone() <-chan struct{} { return o.ended }
 
-// lastLife is the present life or the last one, nil if there was none.
-func (o *outsider) lastLife() Life {
+// LastLife is the present life or the last one, nil if there was none.
+func (o *External) LastLife() Life {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.last
 }
 
-// restarted counts a life that follows another one.
-func (o *outsider) restarted() {
+// Restarted counts a life that follows another one.
+func (o *External) Restarted() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.restarts++
 }
 
-// state says how the service is.
-func (o *outsider) state() ServiceState {
+// State says how the service is.
+func (o *External) State() State {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	st := ServiceState{Registration: o.reg, Running: o.life != nil, Since: o.since, Restarts: o.restarts, Error: o.failure}
+	st := State{Registration: o.reg, Running: o.life != nil, Since: o.since, Restarts: o.restarts, Error: o.failure}
 	if x, ok := o.life.(measured); ok {
 		st.Undelivered, st.Refused = x.Drops()
 	}
 	return st
 }
 
-// series are the figures that the service gave last.
-func (o *outsider) series() []Series {
-	if _, life, _ := o.now(); life != nil {
+// Series are the figures that the service gave last.
+func (o *External) Series() []Series {
+	if _, life, _ := o.Now(); life != nil {
 		if x, ok := life.(measured); ok {
 			return x.Series()
 		}
@@ -126,15 +129,15 @@ func (o *outsider) series() []Series {
 	return nil
 }
 
-// now returns the life and what is closed when there is another one.
-func (o *outsider) now() (Registration, Life, <-chan struct{}) {
+// Now returns the life and what is closed when there is another one.
+func (o *External) Now() (Registration, Life, <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.reg, o.life, o.changed
 }
 
-// live notes that a life has begun, and returns the one before.
-func (o *outsider) live(reg Registration, life Life) Life {
+// Live notes that a life has begun, and returns the one before.
+func (o *External) Live(reg Registration, life Life) Life {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	before := o.life
@@ -144,8 +147,8 @@ func (o *outsider) live(reg Registration, life Life) Life {
 	return before
 }
 
-// dead notes that a life has ended, or that none has begun; it reports whether there was one that ended.
-func (o *outsider) dead(life Life, why error) bool {
+// Dead notes that a life has ended, or that none has begun; it reports whether there was one that ended.
+func (o *External) Dead(life Life, why error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if life != nil && o.life != life {
@@ -158,14 +161,15 @@ func (o *outsider) dead(life Life, why error) bool {
 	return life != nil
 }
 
-// lived is how long the life has lasted.
-func (o *outsider) lived() time.Duration {
+// Lasted is how long the life has lasted.
+func (o *External) Lasted() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return time.Since(o.since)
 }
 
-func (o *outsider) removed() bool {
+// Removed says whether the service was removed.
+func (o *External) Removed() bool {
 	select {
 	case <-o.ended:
 		return true
@@ -174,8 +178,8 @@ func (o *outsider) removed() bool {
 	}
 }
 
-// said notes why an attempt failed; it reports whether that is news.
-func (o *outsider) said(err error) bool {
+// Said notes why an attempt failed; it reports whether that is news.
+func (o *External) Said(err error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	news := o.failure != err.Error()
@@ -183,17 +187,17 @@ func (o *outsider) said(err error) bool {
 	return news
 }
 
-// serviceRecord is a service in the store.
-func serviceRecord(reg Registration) (store.Record, error) {
+// Record is a service in the store.
+func Record(reg Registration) (store.Record, error) {
 	value, err := json.Marshal(reg)
 	if err != nil {
 		return store.Record{}, fmt.Errorf("encoding service %s: %w", reg.Name, err)
 	}
-	return store.Record{Key: serviceKey + reg.Name, Value: value}, nil
+	return store.Record{Key: Key + reg.Name, Value: value}, nil
 }
 
-// ServiceState says how a service is.
-type ServiceState struct {
+// State says how a service is.
+type State struct {
 	Registration
 	// Running is false while the service is lost.
 	Running bool
