@@ -297,15 +297,7 @@ func (t *txn) put(look netdev.Look, d netdev.Dress) (kept bool, err error) {
 // that netdev by somebody. What ports gave to netdevs does not count.
 func (m *Manager) elsewhere(name string, a netip.Addr) bool {
 	contains := func(p netip.Prefix) bool { return p.Contains(a) }
-	var others []string
-	m.parents.Lock()
-	for other, info := range m.infos {
-		if other != name && info.Kind != "loopback" && slices.ContainsFunc(info.Addresses, contains) {
-			others = append(others, other)
-		}
-	}
-	m.parents.Unlock()
-	return slices.ContainsFunc(others, func(other string) bool {
+	return slices.ContainsFunc(m.neighbours.inNetwork(name, a), func(other string) bool {
 		look, err := m.netdevs.Look(other)
 		return err == nil && slices.ContainsFunc(world.Without(look.Addresses, look.Ours), contains)
 	})

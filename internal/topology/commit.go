@@ -14,7 +14,6 @@ import (
 	"sync"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -255,7 +254,7 @@ func (t *txn) resizeMaps(p *planned, rec *world.Cube) error {
 
 // prepareGraph returns nil when the data plane has nothing to do.
 func (t *txn) prepareGraph() (Change, error) {
-	if t.m.graph != nil && reflect.DeepEqual(t.graph, t.m.graph) {
+	if t.m.inUse.graph != nil && reflect.DeepEqual(t.graph, t.m.inUse.graph) {
 		return nil, nil
 	}
 	change, err := t.m.dp.Prepare(t.ctx, t.graph)
@@ -324,38 +323,19 @@ func (t *txn) commitGraph(change Change) error {
 	if change == nil {
 		return nil
 	}
-	before := t.m.graph
+	before := t.m.inUse.graph
 	err := guard(change.Commit)
 	if err == nil {
-		t.m.graph = t.graph
+		t.m.inUse.graph = t.graph
 	} else if p := (*panicError)(nil); errors.As(err, &p) {
-		t.m.graph = nil // how far it came is not known
+		t.m.inUse.graph = nil // how far it came is not known
 	}
 	if err != nil {
 		return fmt.Errorf("data plane: %w", err)
 	}
 	t.undo = append(t.undo, func() error {
 		t.putBack()
-		return t.m.returnTo(context.WithoutCancel(t.ctx), before)
+		return t.m.inUse.returnTo(context.WithoutCancel(t.ctx), before)
 	})
-	return nil
-}
-
-// returnTo makes an earlier graph the one in use again. If that is refused, m.graph stays nil: the next transaction
-// states the whole graph again.
-func (m *Manager) returnTo(ctx context.Context, before *datapath.Graph) error {
-	m.graph = nil
-	g := before
-	if g == nil {
-		g = m.view.Load().graph()
-	}
-	change, err := m.dp.Prepare(ctx, g)
-	if err != nil {
-		return fmt.Errorf("returning to the old graph: %w", err)
-	}
-	if err := change.Commit(); err != nil {
-		return fmt.Errorf("returning to the old graph: %w", err)
-	}
-	m.graph = before
 	return nil
 }

@@ -28,8 +28,8 @@ func (t *txn) reached() []*world.Cube {
 
 // nextGraph derives the data plane's desired state from the graph in use, as far as that is of the old world.
 func (t *txn) nextGraph() *datapath.Graph {
-	r, base := t.reach(), t.m.graph
-	if r.All || base == nil || t.m.graphOf != t.old {
+	r, base := t.reach(), t.m.inUse.graph
+	if r.All || base == nil || t.m.inUse.of != t.old {
 		return t.next.graph()
 	}
 	return t.next.GraphAfter(&t.old.World, base, r, t.next)

@@ -27,7 +27,7 @@ func (m *Manager) NetdevEvents(events []netdev.Event) {
 		if m.shadowEvent(e) {
 			continue
 		}
-		m.noteNetdev(e)
+		m.neighbours.note(e)
 		switch e.Kind {
 		case netdev.Added, netdev.Changed:
 			if e.Kind == netdev.Added && b.removed[e.Info.Index] {
@@ -48,7 +48,7 @@ func (m *Manager) NetdevEvents(events []netdev.Event) {
 		}
 	}
 	m.settleNetdevs(ctx, b)
-	m.tellParents()
+	m.neighbours.tell()
 	m.followNetdevs(events)
 }
 

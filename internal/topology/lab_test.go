@@ -112,12 +112,12 @@ func (l *lab) wantGraph() {
 	l.t.Helper()
 	<-l.writer
 	defer func() { l.writer <- struct{}{} }()
-	if err := l.lockPlane(context.Background()); err != nil {
+	if err := l.inUse.lock(context.Background()); err != nil {
 		l.t.Fatal(err)
 	}
-	defer l.unlockPlane()
-	if want := l.view.Load().graph(); l.graph != nil && !reflect.DeepEqual(l.graph, want) {
-		l.t.Errorf("the graph in use is not that of the topology:\n got %s\nwant %s", graphText(l.graph), graphText(want))
+	defer l.inUse.unlock()
+	if want := l.view.Load().graph(); l.inUse.graph != nil && !reflect.DeepEqual(l.inUse.graph, want) {
+		l.t.Errorf("the graph in use is not that of the topology:\n got %s\nwant %s", graphText(l.inUse.graph), graphText(want))
 	}
 }
 

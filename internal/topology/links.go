@@ -114,11 +114,11 @@ func (t *txn) notify() {
 		for _, p := range rec.PortsByIndex() {
 			if t.notifyPort(u, rec, p) {
 				w := u.inst.(cube.LinkWatcher)
-				working = append(working, func() { t.m.tell(u, "LinkChanged", func() { w.LinkChanged(p.Name, true) }) })
+				working = append(working, func() { t.m.news.tell(u, "LinkChanged", func() { w.LinkChanged(p.Name, true) }) })
 			}
 		}
 	}
-	t.m.tellParents()
+	t.m.neighbours.tell()
 	for _, tell := range working {
 		tell()
 	}
@@ -135,7 +135,7 @@ func (t *txn) notifyPort(u *unit, rec *world.Cube, p *world.Port) (works bool) {
 	found := t.restoring && (old == nil || t.successor(u) != nil)
 	up := t.next.Linked(rec, p)
 	if w, ok := u.inst.(cube.PortWatcher); ok && (found || up != (was != nil && t.old.Linked(old, was))) {
-		t.m.tell(u, "PortChanged", func() { w.PortChanged(p.Name, up) })
+		t.m.news.tell(u, "PortChanged", func() { w.PortChanged(p.Name, up) })
 	}
 	w, ok := u.inst.(cube.LinkWatcher)
 	if !ok {
@@ -145,7 +145,7 @@ func (t *txn) notifyPort(u *unit, rec *world.Cube, p *world.Port) (works bool) {
 	worked := was != nil && t.old.Works(old, was)
 	flapped := works && worked && t.next.Flaps(p) != t.old.Flaps(was)
 	if flapped || !works && (found || worked) {
-		t.m.tell(u, "LinkChanged", func() { w.LinkChanged(p.Name, false) })
+		t.m.news.tell(u, "LinkChanged", func() { w.LinkChanged(p.Name, false) })
 	}
 	return works && (found || flapped || !worked)
 }

@@ -13,38 +13,38 @@ import (
 // newsTimeout bounds how long an answer waits for the cubes to hear of the change.
 const newsTimeout = time.Second
 
-// news is what cubes have not heard yet.
+// news is what living cubes have been told and have not heard yet.
 type news struct {
 	mu      sync.Mutex
 	pending map[chan struct{}]bool
 }
 
 // tell has a cube's code called by its mailbox.
-func (m *Manager) tell(u *unit, what string, call func()) {
+func (n *news) tell(u *unit, what string, call func()) {
 	done := make(chan struct{})
-	m.news.mu.Lock()
-	if m.news.pending == nil {
-		m.news.pending = map[chan struct{}]bool{}
+	n.mu.Lock()
+	if n.pending == nil {
+		n.pending = map[chan struct{}]bool{}
 	}
-	m.news.pending[done] = true
-	m.news.mu.Unlock()
+	n.pending[done] = true
+	n.mu.Unlock()
 	heard := sync.OnceFunc(func() {
-		m.news.mu.Lock()
-		delete(m.news.pending, done)
-		m.news.mu.Unlock()
+		n.mu.Lock()
+		delete(n.pending, done)
+		n.mu.Unlock()
 		close(done)
 	})
 	u.mail.post(task{what: what, run: func() { defer heard(); call() }, dropped: heard})
 }
 
 // heard waits until the cubes have heard what was told before, for a while: one whose code is slow must not stop others.
-func (m *Manager) heard() {
-	m.news.mu.Lock()
+func (n *news) heard() {
+	n.mu.Lock()
 	var list []chan struct{}
-	for done := range m.news.pending {
+	for done := range n.pending {
 		list = append(list, done)
 	}
-	m.news.mu.Unlock()
+	n.mu.Unlock()
 	if len(list) == 0 {
 		return
 	}
@@ -54,10 +54,10 @@ func (m *Manager) heard() {
 		select {
 		case <-done:
 		case <-timer.C: // nobody waits for those again
-			m.news.mu.Lock()
-			defer m.news.mu.Unlock()
+			n.mu.Lock()
+			defer n.mu.Unlock()
 			for _, late := range list {
-				delete(m.news.pending, late)
+				delete(n.pending, late)
 			}
 			return
 		}

@@ -9,12 +9,46 @@ package topology
 import (
 	"bytes"
 	"net"
+	"net/netip"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/topology/world"
 )
+
+// neighbours knows the netdevs, and tells cubes of what is around them: transparent ones of their parents, standard ones of
+// their peers.
+type neighbours struct {
+	view    *atomic.Pointer[snapshot]
+	netdevs Netdevs
+	news    *news
+
+	// mu orders what cubes are told; it guards what follows.
+	mu sync.Mutex
+	// infos are the netdevs by name.
+	infos map[string]netdev.Info
+	// told is what living cubes were told.
+	told map[*unit]*surroundings
+}
+
+// surroundings is what a cube was told of its parent or its peers, or will be.
+type surroundings struct {
+	parent heard
+	peers  peers
+}
+
+// of returns what a cube was told. n.mu is held.
+func (n *neighbours) of(u *unit) *surroundings {
+	s := n.told[u]
+	if s == nil {
+		s = &surroundings{}
+		n.told[u] = s
+	}
+	return s
+}
 
 // heard is what a cube was told of its parent, or will be.
 type heard struct {
@@ -26,13 +60,13 @@ type heard struct {
 	posted bool
 }
 
-// noteNetdev keeps what is known of the netdevs, for those who inherit from them.
-func (m *Manager) noteNetdev(e netdev.Event) {
-	m.parents.Lock()
-	defer m.parents.Unlock()
+// note keeps what is known of the netdevs, for those who inherit from them.
+func (n *neighbours) note(e netdev.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	forget := func(i netdev.Info) {
-		if m.infos[i.Name].Index == i.Index {
-			delete(m.infos, i.Name)
+		if n.infos[i.Name].Index == i.Index {
+			delete(n.infos, i.Name)
 		}
 	}
 	switch e.Kind {
@@ -40,53 +74,62 @@ func (m *Manager) noteNetdev(e netdev.Event) {
 		if e.Old != nil && e.Old.Name != e.Info.Name {
 			forget(*e.Old)
 		}
-		m.infos[e.Info.Name] = e.Info
+		n.infos[e.Info.Name] = e.Info
 	case netdev.Removed:
 		forget(e.Info)
 	case netdev.Synced: // says nothing of a device
 	}
 }
 
-// tellParents tells transparent cubes what changed of their parents, and standard cubes what changed of their peers.
-func (m *Manager) tellParents() {
-	m.parents.Lock()
-	defer m.parents.Unlock()
-	w := m.view.Load()
+// tell tells transparent cubes what changed of their parents, and standard cubes what changed of their peers.
+func (n *neighbours) tell() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.view.Load()
+	for u := range n.told {
+		if w.units[u.name] != u {
+			delete(n.told, u)
+		}
+	}
 	for name, rec := range w.Cubes {
 		u := w.units[name]
 		if !rec.Transparent {
-			m.tellPeers(w, rec, u)
+			n.tellPeers(w, rec, u)
 			continue
 		}
 		watcher, ok := u.inst.(cube.ParentWatcher)
-		if !ok || !m.inherit(w, rec, &u.parent) || u.parent.posted {
+		if !ok {
 			continue
 		}
-		u.parent.posted = true
-		m.tell(u, "ParentChanged", func() {
-			m.parents.Lock()
-			u.parent.posted = false
-			parent := u.parent.Parent
-			m.parents.Unlock()
+		h := &n.of(u).parent
+		if !n.inherit(w, rec, h) || h.posted {
+			continue
+		}
+		h.posted = true
+		n.news.tell(u, "ParentChanged", func() {
+			n.mu.Lock()
+			h.posted = false
+			parent := h.Parent
+			n.mu.Unlock()
 			watcher.ParentChanged(parent)
 		})
 	}
 }
 
 // ownStation says whether the stack sends from a MAC address: a netdev has it that no port is connected to.
-func (m *Manager) ownStation(mac net.HardwareAddr) bool {
+func (n *neighbours) ownStation(mac net.HardwareAddr) bool {
 	var names []string
-	m.parents.Lock()
-	for name, info := range m.infos {
+	n.mu.Lock()
+	for name, info := range n.infos {
 		if bytes.Equal(info.MAC, mac) {
 			names = append(names, name)
 		}
 	}
-	m.parents.Unlock()
+	n.mu.Unlock()
 	if len(names) == 0 {
 		return false
 	}
-	for _, rec := range m.view.Load().Cubes {
+	for _, rec := range n.view.Load().Cubes {
 		for _, p := range rec.Ports {
 			if i := slices.Index(names, p.Peer); i >= 0 {
 				names = slices.Delete(names, i, i+1)
@@ -97,7 +140,7 @@ func (m *Manager) ownStation(mac net.HardwareAddr) bool {
 }
 
 // inherit brings what a cube hears of its parent up to date, and says whether it changed.
-func (m *Manager) inherit(w *snapshot, rec *world.Cube, h *heard) bool {
+func (n *neighbours) inherit(w *snapshot, rec *world.Cube, h *heard) bool {
 	p := cube.Parent{Name: rec.Parent}
 	var from *world.Cube
 	if rec.Parent != "" {
@@ -114,7 +157,7 @@ func (m *Manager) inherit(w *snapshot, rec *world.Cube, h *heard) bool {
 			}
 		}
 	}
-	device := m.infos[p.Netdev]
+	device := n.infos[p.Netdev]
 	if h.Name == p.Name && h.Netdev == p.Netdev && h.from == from && sameNetdev(h.device, device) {
 		return false
 	}
@@ -122,6 +165,20 @@ func (m *Manager) inherit(w *snapshot, rec *world.Cube, h *heard) bool {
 	changed := !h.Equal(p)
 	h.Parent, h.from, h.device = p, from, device
 	return changed
+}
+
+// inNetwork lists the netdevs but one that have an address whose network contains a, the loopback left out.
+func (n *neighbours) inNetwork(but string, a netip.Addr) []string {
+	contains := func(p netip.Prefix) bool { return p.Contains(a) }
+	var others []string
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for other, info := range n.infos {
+		if other != but && info.Kind != "loopback" && slices.ContainsFunc(info.Addresses, contains) {
+			others = append(others, other)
+		}
+	}
+	return others
 }
 
 // sameNetdev says whether nothing changed that is inherited.

@@ -14,20 +14,20 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// peers is what a cube was told of the peers of its ports, or will be; under the manager's parents lock.
+// peers is what a cube was told of the peers of its ports, or will be; under the lock of the neighbours.
 type peers struct {
 	told map[string]cube.Peer
 	// news are the ports of which it is to hear; a call is in the mailbox while there are some.
 	news map[string]cube.Peer
 }
 
-// tellPeers tells a standard cube what changed of its peers. The parents lock is held.
-func (m *Manager) tellPeers(w *snapshot, rec *world.Cube, u *unit) {
+// tellPeers tells a standard cube what changed of its peers. n.mu is held.
+func (n *neighbours) tellPeers(w *snapshot, rec *world.Cube, u *unit) {
 	watcher, ok := u.inst.(cube.PeerWatcher)
 	if !ok {
 		return
 	}
-	p := &u.peers
+	p := &n.of(u).peers
 	posted := len(p.news) > 0
 	if p.told == nil {
 		p.told, p.news = map[string]cube.Peer{}, map[string]cube.Peer{}
@@ -39,7 +39,7 @@ func (m *Manager) tellPeers(w *snapshot, rec *world.Cube, u *unit) {
 		}
 	}
 	for name, port := range rec.Ports {
-		is := m.peerOf(w, port)
+		is := n.peerOf(w, port)
 		if !is.Equal(p.told[name]) {
 			p.told[name], p.news[name] = is, is
 		}
@@ -47,11 +47,11 @@ func (m *Manager) tellPeers(w *snapshot, rec *world.Cube, u *unit) {
 	if posted || len(p.news) == 0 {
 		return
 	}
-	m.tell(u, "PeerChanged", func() {
-		m.parents.Lock()
+	n.news.tell(u, "PeerChanged", func() {
+		n.mu.Lock()
 		news := p.news
 		p.news = map[string]cube.Peer{}
-		m.parents.Unlock()
+		n.mu.Unlock()
 		for _, name := range slices.Sorted(maps.Keys(news)) {
 			watcher.PeerChanged(name, news[name])
 		}
@@ -59,15 +59,15 @@ func (m *Manager) tellPeers(w *snapshot, rec *world.Cube, u *unit) {
 }
 
 // peerOf is what is known of a port's peer. A netdev that a request found before its event came is looked at.
-func (m *Manager) peerOf(w *snapshot, p *world.Port) cube.Peer {
+func (n *neighbours) peerOf(w *snapshot, p *world.Port) cube.Peer {
 	out := cube.Peer{Name: p.Peer}
 	at, err := world.ParsePlace(p.Peer)
 	if err != nil || at.Netdev == "" {
 		return out
 	}
-	i, known := m.infos[at.Netdev]
+	i, known := n.infos[at.Netdev]
 	if !known && w.Links[at.Netdev].Index != 0 {
-		if i, err = m.netdevs.Get(at.Netdev); err != nil {
+		if i, err = n.netdevs.Get(at.Netdev); err != nil {
 			i = netdev.Info{} // its event says what became of it
 		}
 	}

@@ -9,13 +9,11 @@ package topology
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath"
 	linker "github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -28,17 +26,6 @@ const programTimeout = 20 * time.Second
 // commitGrace is how long a change of programs waits for the cube's own Commit to end, before it is taken for one that
 // comes from within.
 const commitGrace = time.Second
-
-func (m *Manager) lockPlane(ctx context.Context) error {
-	select {
-	case <-m.plane:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for another change of the data plane to end: %w", ctx.Err())
-	}
-}
-
-func (m *Manager) unlockPlane() { m.plane <- struct{}{} }
 
 // programsOf returns what the data plane is given.
 func (u *unit) programsOf() programSet {
@@ -97,10 +84,24 @@ func (t *txn) changePrograms(plans []planned) error {
 	return nil
 }
 
+// plane is what a change of a cube's programs needs of the data plane.
+type plane interface {
+	// lock waits until nobody else changes the data plane; unlock ends that.
+	lock(ctx context.Context) error
+	unlock()
+	// runs refuses a unit whose cube is not in the fast path, and any after the end. The lock is held.
+	runs(u *unit) error
+	// restate makes the graph of the present snapshot, with the programs that units have now, the one in use. The lock is
+	// held.
+	restate() error
+	// hasFunction says whether a service's programs have a function.
+	hasFunction(service string, h cube.Hook, name string) bool
+}
+
 // programs implements cube.Programs.
 type programs struct {
-	m *Manager
-	u *unit
+	plane plane
+	u     *unit
 }
 
 // Reload implements cube.Programs.
@@ -148,11 +149,6 @@ func (p programs) List() map[cube.ProgramSlot]cube.Program {
 	return set
 }
 
-// functionFinder is a data plane that knows what functions a service's programs have.
-type functionFinder interface {
-	HasFunction(service string, h cube.Hook, name string) bool
-}
-
 // complete is the set with the usual programs in it.
 func (p programs) complete(set programSet) programSet {
 	all := maps.Clone(set)
@@ -166,7 +162,7 @@ func (p programs) complete(set programSet) programSet {
 		}
 	}
 	usual(cube.Ingress, linker.Ingress)
-	if f, ok := p.m.dp.(functionFinder); ok && f.HasFunction(p.u.svc.Info.Name, p.u.env.typ.Hook(), linker.Egress) {
+	if p.plane.hasFunction(p.u.svc.Info.Name, p.u.env.typ.Hook(), linker.Egress) {
 		usual(cube.Egress, linker.Egress)
 	}
 	return all
@@ -177,7 +173,7 @@ func (p programs) alter(ask func(programSet) (map[cube.ProgramSlot]*cube.Program
 	if err := p.enter(); err != nil {
 		return fmt.Errorf("%s: changing its programs: %w", p.u.name, err)
 	}
-	defer p.m.unlockPlane()
+	defer p.plane.unlock()
 	if err := p.alterLocked(ask); err != nil {
 		return fmt.Errorf("%s: changing its programs: %w", p.u.name, err)
 	}
@@ -190,7 +186,7 @@ func (p programs) enter() error {
 	defer cancel()
 	for {
 		once, done := context.WithTimeout(ctx, commitGrace)
-		err := p.m.lockPlane(once)
+		err := p.plane.lock(once)
 		done()
 		switch {
 		case err == nil:
@@ -204,13 +200,9 @@ func (p programs) enter() error {
 }
 
 func (p programs) alterLocked(ask func(programSet) (map[cube.ProgramSlot]*cube.Program, error)) error {
-	m, u := p.m, p.u
-	if m.closed {
-		return errClosed
-	}
-	w := m.view.Load()
-	if w.units[u.name] != u {
-		return fmt.Errorf("the cube is not in the fast path: %w", cube.ErrNotFound)
+	u := p.u
+	if err := p.plane.runs(u); err != nil {
+		return err
 	}
 	before := u.programs.Load()
 	by, err := ask(u.programsOf())
@@ -222,33 +214,9 @@ func (p programs) alterLocked(ask func(programSet) (map[cube.ProgramSlot]*cube.P
 		return err
 	}
 	u.programs.Store(&next)
-	if err := m.swapGraph(w.graph()); err != nil {
+	if err := p.plane.restate(); err != nil {
 		u.programs.Store(before)
 		return err
-	}
-	m.graphOf = w
-	return nil
-}
-
-// swapGraph makes a graph the one in use. The plane lock is held.
-func (m *Manager) swapGraph(g *datapath.Graph) error {
-	ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
-	defer cancel()
-	err := guard(func() error {
-		change, err := m.dp.Prepare(ctx, g)
-		if err != nil {
-			return err
-		}
-		return change.Commit()
-	})
-	if err == nil {
-		m.graph = g
-	} else if p := (*panicError)(nil); errors.As(err, &p) {
-		m.graph = nil // how far it came is not known
-		m.log.Error("panic in the data plane", "value", p.value, "stack", string(p.stack))
-	}
-	if err != nil {
-		return fmt.Errorf("data plane: %w", err)
 	}
 	return nil
 }

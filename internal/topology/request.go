@@ -71,7 +71,7 @@ func (m *Manager) newUnit(svc *service.Service, name, uuid string, id datapath.C
 	u.log = m.logger(svc.Info.Name, name, level, nil)
 	u.env = &env{name: name, id: id, uuid: uuid, degrade: u.degrade, transparent: svc.Info.Transparent, dp: m.dp, level: level,
 		log: m.logger(svc.Info.Name, name, level, newLineLimit())}
-	u.env.programs, u.env.start, u.env.ownStation = programs{m, u}, u.start, m.ownStation
+	u.env.programs, u.env.start, u.env.ownStation = programs{m.inUse, u}, u.start, m.neighbours.ownStation
 	u.env.ports.Store(newPortTable())
 	u.mail = newMailbox(u.deliver, u.perform)
 	u.mail.waits = m.tallies.waits

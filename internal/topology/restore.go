@@ -113,7 +113,7 @@ func (m *Manager) loadLinks(w *snapshot) error {
 	}
 	for _, info := range infos {
 		w.Links[info.Name] = world.LinkOf(info)
-		m.noteNetdev(netdev.Event{Kind: netdev.Added, Info: info})
+		m.neighbours.note(netdev.Event{Kind: netdev.Added, Info: info})
 	}
 	return nil
 }

@@ -64,19 +64,14 @@ type Manager struct {
 	byID   sync.Map // datapath.CubeID to *unit
 	strays atomic.Uint64
 
-	// plane holds one token: who has it may change the data plane, and the graph in use. It is taken last, after the
-	// writer's and the gates of cubes, and no handler is waited for while it is held.
-	plane chan struct{}
-	graph *datapath.Graph // nil when unknown
-	// graphOf is the world that it was derived from.
-	graphOf *snapshot
+	// inUse is the graph that the data plane has. Its lock is taken last, after the writer's token and the gates of cubes,
+	// and no handler is waited for while it is held.
+	inUse *graphInUse
 
-	news    news
-	events  *events.Log
-	tallies tallies
-	// parents orders what transparent cubes are told; it guards infos, the netdevs by name.
-	parents sync.Mutex
-	infos   map[string]netdev.Info
+	news       news
+	neighbours neighbours
+	events     *events.Log
+	tallies    tallies
 	// watched is set when all netdevs have been told of.
 	watched atomic.Bool
 	// givingBack is set while memory is to be given back to the machine.
@@ -86,7 +81,7 @@ type Manager struct {
 	queue queue
 	// writer holds one token: who has it may change what follows.
 	writer chan struct{}
-	closed bool // written with both tokens
+	closed bool
 	// started is set once New is done: until then nobody else has the manager, and the token is not given out.
 	started bool
 	// seen are the netdevs that were told of since watching began; of the goroutine that tells.
@@ -115,9 +110,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 		return nil, errors.New("topology: no data plane given")
 	}
 	m := &Manager{dp: o.Datapath, netdevs: o.Netdevs, shadows: o.Shadows, log: o.Logger, version: o.Version, commit: commit,
-		events: o.Events, tallies: newTallies(), writer: make(chan struct{}, 1), plane: make(chan struct{}, 1),
-		infos: map[string]netdev.Info{}, seen: map[string]bool{}}
-	m.plane <- struct{}{}
+		events: o.Events, tallies: newTallies(), writer: make(chan struct{}, 1), seen: map[string]bool{}}
 	m.notes, _ = o.Datapath.(world.Notes)
 	if m.netdevs == nil {
 		m.netdevs = kernelNetdevs{}
@@ -125,6 +118,9 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	if m.log == nil {
 		m.log = slog.Default()
 	}
+	m.inUse = newGraphInUse(m.dp, m.log, &m.view)
+	m.neighbours = neighbours{view: &m.view, netdevs: m.netdevs, news: &m.news, infos: map[string]netdev.Info{},
+		told: map[*unit]*surroundings{}}
 	m.view.Store(newSnapshot())
 	m.loaded.Store(&service.Registry{})
 	err := m.load(o.Services)
@@ -157,11 +153,10 @@ func (m *Manager) Close(ctx context.Context) error {
 	if m.closed {
 		return nil
 	}
-	if err := m.lockPlane(ctx); err != nil {
+	if err := m.inUse.close(ctx); err != nil {
 		return fmt.Errorf("topology: closing: %w", err)
 	}
 	m.closed = true
-	m.unlockPlane()
 	for _, u := range m.view.Load().units {
 		m.byID.Delete(u.id)
 		m.endUnit(u)

@@ -114,7 +114,7 @@ func (m *Manager) transact(ctx context.Context, fn func(*txn) error) error {
 		return m.one(ctx, requested(ctx, fn))
 	}()
 	if err == nil {
-		m.heard()
+		m.news.heard()
 	}
 	return err
 }
@@ -158,7 +158,7 @@ func (t *txn) hold(ctx context.Context, u *unit) error {
 
 // lock takes the plane lock. No cube's handler is waited for from here on.
 func (t *txn) lock() error {
-	if err := t.m.lockPlane(t.ctx); err != nil {
+	if err := t.m.inUse.lock(t.ctx); err != nil {
 		return err
 	}
 	t.locked = true
@@ -169,7 +169,7 @@ func (t *txn) lock() error {
 func (t *txn) letGo() {
 	if t.locked {
 		t.locked = false
-		t.m.unlockPlane()
+		t.m.inUse.unlock()
 	}
 	for u := range t.held {
 		u.leaveGate()
@@ -296,7 +296,7 @@ func (t *txn) publish() {
 	}
 	t.introduce()
 	t.m.view.Store(t.next)
-	t.m.graphOf = t.next
+	t.m.inUse.of = t.next
 	t.letGo()
 	t.retirePredecessors()
 	for _, u := range t.removed {

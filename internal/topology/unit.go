@@ -64,10 +64,6 @@ type unit struct {
 	programs atomic.Pointer[programSet]
 	// committing is set while the code of a plan runs: the plane lock is held then.
 	committing atomic.Bool
-	// parent is what the cube was last told, or will be; under the manager's parents lock.
-	parent heard
-	// peers is the same of a standard cube's ports.
-	peers peers
 	// announce tells that the cube is degraded; handlers and waits count what the slow path took.
 	announce func(reason string)
 	handlers *tally.Histogram
