@@ -28,8 +28,8 @@ import (
 // alignable are the ports of a cube whose netdevs have to do with their addresses, by netdev.
 func (t *txn) alignable(rec *world.Cube) (map[string]cube.Alignment, error) {
 	u := t.next.units[rec.Name]
-	asked, ok := u.inst.(cube.Aligner)
-	if !ok || rec.Transparent || u.degraded.Load() != nil {
+	asked, ok := u.instance().(cube.Aligner)
+	if !ok || rec.Transparent || u.isDegraded() {
 		return nil, nil
 	}
 	var answer map[string]cube.Alignment
@@ -59,7 +59,7 @@ func (t *txn) meet(at world.Place) {
 
 // adoptInto is adopt for a cube that may be new. At a start nothing is adopted: the watch tells of all netdevs after it.
 func (t *txn) adoptInto(u *unit, was, rec *world.Cube) error {
-	if t.restoring || u.degraded.Load() != nil || !slices.ContainsFunc(rec.PortsByIndex(), (*world.Port).OnNetdev) {
+	if t.restoring || u.isDegraded() || !slices.ContainsFunc(rec.PortsByIndex(), (*world.Port).OnNetdev) {
 		return nil
 	}
 	t.widenPorts(u, was, rec)
@@ -102,7 +102,7 @@ func (t *txn) follow(rec *world.Cube, port string, was, is cube.Interface) error
 	u := t.next.units[rec.Name]
 	var edits []cube.Edit
 	err := t.call(t.ctx, u, func() (err error) {
-		edits, err = u.inst.(cube.Aligner).InterfaceChanged(port, was, is)
+		edits, err = u.instance().(cube.Aligner).InterfaceChanged(port, was, is)
 		return err
 	})
 	if err != nil {
@@ -138,7 +138,7 @@ func (t *txn) alignNetdevs() error {
 }
 
 func (t *txn) alignCube(rec *world.Cube) error {
-	if _, ok := t.next.units[rec.Name].inst.(cube.Aligner); !ok {
+	if _, ok := t.next.units[rec.Name].instance().(cube.Aligner); !ok {
 		return nil
 	}
 	wanted, err := t.alignable(rec)
@@ -165,7 +165,7 @@ func (t *txn) leaveNetdevs(name string) {
 	if was == nil {
 		return
 	}
-	if _, ok := t.old.units[name].inst.(cube.Aligner); !ok {
+	if _, ok := t.old.units[name].instance().(cube.Aligner); !ok {
 		return
 	}
 	for _, p := range was.PortsByIndex() {
@@ -325,7 +325,7 @@ func (m *Manager) followNetdevs(events []netdev.Event) {
 	}
 	for name, at := range w.Holders(func(peer string) bool { return names[peer] }) {
 		if u := w.units[at[0].Cube]; u != nil {
-			if _, ok := u.inst.(cube.Aligner); ok {
+			if _, ok := u.instance().(cube.Aligner); ok {
 				m.followNetdev(name, at[0])
 			}
 		}
@@ -358,7 +358,7 @@ func (m *Manager) findNetdevs() {
 		if rec == nil || u == nil {
 			continue
 		}
-		if _, ok := u.inst.(cube.Aligner); !ok {
+		if _, ok := u.instance().(cube.Aligner); !ok {
 			continue
 		}
 		if look, err := m.netdevs.Look(name); err == nil {

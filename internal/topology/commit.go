@@ -89,7 +89,7 @@ func (t *txn) preparePlans() ([]planned, error) {
 		if err := t.adoptInto(u, was, rec); err != nil {
 			return nil, blame(name, fmt.Errorf("%s: %w", name, err))
 		}
-		if !fresh && u.degraded.Load() == nil {
+		if !fresh && !u.isDegraded() {
 			t.widenPorts(u, was, rec)
 			if err := t.dropDependents(name, u, was, rec); err != nil {
 				return nil, blame(name, fmt.Errorf("%s: %w", name, err))
@@ -99,9 +99,9 @@ func (t *txn) preparePlans() ([]planned, error) {
 		if !fresh && len(changes) == 0 && string(was.Config.Raw) == string(rec.Config.Raw) {
 			continue
 		}
-		if reason := u.degraded.Load(); reason != nil {
+		if err := u.refused(); err != nil {
 			if t.direct[name] {
-				return nil, u.refusal(*reason)
+				return nil, err
 			}
 			continue
 		}
@@ -120,20 +120,20 @@ func (t *txn) preparePlans() ([]planned, error) {
 
 // widenPorts lets the cube's code translate ports from before and after while the transaction runs.
 func (t *txn) widenPorts(u *unit, was, rec *world.Cube) {
-	before := u.env.ports.Load()
-	u.env.ports.Store(newPortTable(was, rec))
-	t.undo = append(t.undo, func() error { u.env.ports.Store(before); return nil })
+	before := u.ports()
+	u.setPorts(newPortTable(was, rec))
+	t.undo = append(t.undo, func() error { u.setPorts(before); return nil })
 }
 
 // prepareCube asks a cube for its plans: of what it has in its tree, then of the entries of large lists.
 func (t *txn) prepareCube(u *unit, was, rec *world.Cube, changes []yang.EntryChange) ([]cube.Plan, error) {
-	level := u.env.level.Level()
-	u.env.level.Set(slowLevel(rec.LogLevel))
-	t.undo = append(t.undo, func() error { u.env.level.Set(level); return nil })
+	level := u.logLevel()
+	u.setLogLevel(slowLevel(rec.LogLevel))
+	t.undo = append(t.undo, func() error { u.setLogLevel(level); return nil })
 	if err := t.makeInstance(u); err != nil {
 		return nil, err
 	}
-	_, apart := u.inst.(cube.EntryPreparer)
+	_, apart := u.instance().(cube.EntryPreparer)
 	var plans []cube.Plan
 	if was == nil || !apart || string(was.Config.Raw) != string(rec.Config.Raw) {
 		plan, err := t.prepareTree(u, was, rec)
@@ -153,15 +153,10 @@ func (t *txn) prepareCube(u *unit, was, rec *world.Cube, changes []yang.EntryCha
 }
 
 func (t *txn) makeInstance(u *unit) error {
-	if u.inst != nil {
+	if u.instance() != nil {
 		return nil
 	}
-	return t.call(t.ctx, u, func() (err error) {
-		if u.inst, err = u.svc.New(u.env); err != nil {
-			u.inst = nil
-		}
-		return err
-	})
+	return t.call(t.ctx, u, u.make)
 }
 
 func (t *txn) prepareTree(u *unit, was, rec *world.Cube) (cube.Plan, error) {
@@ -175,7 +170,7 @@ func (t *txn) prepareTree(u *unit, was, rec *world.Cube) (cube.Plan, error) {
 	}
 	var plan cube.Plan
 	err = t.call(t.ctx, u, func() (err error) {
-		plan, err = u.inst.Prepare(t.ctx, before, after)
+		plan, err = u.instance().Prepare(t.ctx, before, after)
 		return err
 	})
 	if err != nil {
@@ -214,20 +209,20 @@ func (t *txn) createMaps(plans []planned) error {
 			}
 			continue
 		}
-		if u.env.ready.Load() {
+		if u.ready() {
 			continue
 		}
 		if err := t.m.dp.CreateCube(u.spec(rec, p.plan.MapSizes)); err != nil {
 			return blame(u.name, fmt.Errorf("%s: making its maps: %w", u.name, err))
 		}
-		u.env.ready.Store(true)
+		u.setReady(true)
 		t.m.byID.Store(u.id, u)
 		if t.restoring {
 			continue // the maps hold state that outlives a failed start
 		}
 		t.undo = append(t.undo, func() error {
 			t.m.byID.Delete(u.id)
-			u.env.ready.Store(false)
+			u.setReady(false)
 			return t.m.dp.DeleteCube(u.id)
 		})
 	}
@@ -314,8 +309,8 @@ func (t *txn) commitPlans(plans []planned) error {
 
 // commitPlan runs Commit or Undo of a plan. Meanwhile the cube cannot change its programs: it would wait for itself.
 func (t *txn) commitPlan(ctx context.Context, u *unit, fn func() error) error {
-	u.committing.Store(true)
-	defer u.committing.Store(false)
+	u.beginCommit()
+	defer u.endCommit()
 	return t.call(ctx, u, fn)
 }
 
@@ -337,5 +332,21 @@ func (t *txn) commitGraph(change Change) error {
 		t.putBack()
 		return t.m.inUse.returnTo(context.WithoutCancel(t.ctx), before)
 	})
+	return nil
+}
+
+// changePrograms makes the changes that the plans ask for. The plane lock is held.
+func (t *txn) changePrograms(plans []planned) error {
+	for _, p := range plans {
+		if len(p.plan.Programs) == 0 {
+			continue
+		}
+		u := p.unit
+		back, err := u.changePrograms(p.plan.Programs)
+		if err != nil {
+			return blame(u.name, fmt.Errorf("%s: %w", u.name, err))
+		}
+		t.undo = append(t.undo, back)
+	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (t *txn) deleteList(u *unit, list *yang.Node, path yang.Path) error {
 	if err := t.edit(u, yang.Delete, path, nil); err != nil {
 		return err
 	}
-	if _, ok := u.inst.(cube.StateDeleter); ok {
+	if _, ok := u.instance().(cube.StateDeleter); ok {
 		t.emptied = append(t.emptied, e)
 	}
 	return nil
@@ -69,7 +69,7 @@ func isMissing(err error) bool {
 
 // deleteState asks the cube to delete state: an entry, or a whole list that the model marks `deletable`.
 func (t *txn) deleteState(u *unit, path yang.Path) error {
-	deleter, ok := u.inst.(cube.StateDeleter)
+	deleter, ok := u.instance().(cube.StateDeleter)
 	if !ok {
 		return fmt.Errorf("%s: %s: %w", u.name, path.Words(), service.ErrNoDeleter)
 	}
@@ -150,12 +150,12 @@ func (t *txn) holdEmptied() error {
 // deleteEmptied deletes the state of the lists that the transaction deletes.
 func (t *txn) deleteEmptied() error {
 	for _, e := range t.emptied {
-		if reason := e.unit.degraded.Load(); reason != nil {
-			return e.unit.refusal(*reason)
+		if err := e.unit.refused(); err != nil {
+			return err
 		}
-		e.unit.committing.Store(true) // the data plane is locked: a change of programs would wait for itself
+		e.unit.beginCommit() // the data plane is locked: a change of programs would wait for itself
 		err := t.deleteAllState(e)
-		e.unit.committing.Store(false)
+		e.unit.endCommit()
 		if err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 
 // dropDependents asks a cube what its change takes along, and makes these edits.
 func (t *txn) dropDependents(name string, u *unit, was, rec *world.Cube) error {
-	asked, ok := u.inst.(cube.Dependents)
+	asked, ok := u.instance().(cube.Dependents)
 	if !ok || string(was.Config.Raw) == string(rec.Config.Raw) {
 		return nil
 	}

@@ -66,7 +66,7 @@ func (u *unit) configOf(r *world.Cube) (json.RawMessage, error) {
 	if r == nil {
 		return nil, nil
 	}
-	if _, ok := u.inst.(cube.EntryPreparer); ok {
+	if _, ok := u.instance().(cube.EntryPreparer); ok {
 		return r.Config.Raw, nil
 	}
 	return u.svc.Schema.Splice(r.Config.Raw, r.Tables, yang.JSONOptions{Defaults: true})
@@ -117,7 +117,7 @@ func (t *txn) prepareEntries(u *unit, changes []yang.EntryChange) (cube.Plan, er
 	}
 	var plan cube.Plan
 	err := t.call(t.ctx, u, func() (err error) {
-		plan, err = u.inst.(cube.EntryPreparer).PrepareEntries(t.ctx, list)
+		plan, err = u.instance().(cube.EntryPreparer).PrepareEntries(t.ctx, list)
 		return err
 	})
 	if err != nil {

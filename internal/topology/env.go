@@ -19,6 +19,18 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
+// cubeDatapath is what a cube's code asks of the data plane.
+type cubeDatapath interface {
+	// Map returns one of a cube's maps by its C name.
+	Map(id datapath.CubeID, name string) (*ebpf.Map, error)
+	// Inner says what the maps inside one of a cube's maps of maps are like.
+	Inner(id datapath.CubeID, name string) (*ebpf.MapSpec, error)
+	// SetFloods replaces sets of ports that a cube's programs flood to; only says that it has no others afterwards.
+	SetFloods(id datapath.CubeID, sets map[uint32][]cube.FloodMember, only bool) error
+	// Send puts a packet of the slow path into the fast path.
+	Send(id datapath.CubeID, transparent bool, p *cube.PacketOut) error
+}
+
 // env implements cube.Env.
 type env struct {
 	name        string
@@ -32,14 +44,14 @@ type env struct {
 	degrade func(reason string)
 	// ownStation is the manager's.
 	ownStation func(net.HardwareAddr) bool
-	dp         Datapath
+	dp         cubeDatapath
 	log        *slog.Logger
 	level      *slog.LevelVar
 	// ready is set before the first Commit: the maps exist.
 	ready atomic.Bool
 	ports atomic.Pointer[portTable]
 	// programs and start are the unit's.
-	programs cube.Programs
+	programs programs
 	start    func(d time.Duration, repeat bool, fn func()) (stop func())
 }
 
@@ -146,6 +158,33 @@ func (f floods) set(sets map[uint32][]cube.FloodMember, only bool) error {
 
 func (e *env) Every(d time.Duration, fn func()) (stop func()) { return e.start(d, true, fn) }
 func (e *env) After(d time.Duration, fn func()) (stop func()) { return e.start(d, false, fn) }
+
+// ports translates between the names and the indexes of the cube's ports.
+func (u *unit) ports() *portTable { return u.env.ports.Load() }
+
+func (u *unit) setPorts(t *portTable) { u.env.ports.Store(t) }
+
+// environment is what the cube's code sees of the framework.
+func (u *unit) environment() cube.Env { return u.env }
+
+// portName is the name of a port.
+func (u *unit) portName(index uint16) (string, bool) { return u.env.PortName(index) }
+
+// logLevel is that of the cube's code.
+func (u *unit) logLevel() slog.Level { return u.env.level.Level() }
+
+func (u *unit) setLogLevel(l slog.Level) { u.env.level.Set(l) }
+
+// setType sets the hook that the cube's code is told of.
+func (u *unit) setType(t cube.Type) { u.env.typ = t }
+
+// takeOver has the cube's code know that the cube was there before.
+func (u *unit) takeOver() { u.env.takenOver = true }
+
+// ready says whether the cube's maps exist.
+func (u *unit) ready() bool { return u.env.ready.Load() }
+
+func (u *unit) setReady(is bool) { u.env.ready.Store(is) }
 
 // Levels of the model that slog has no name for.
 const (

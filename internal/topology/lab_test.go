@@ -296,7 +296,7 @@ func (l *lab) quiet() {
 	for name, u := range l.view.Load().units {
 		done := make(chan struct{})
 		end := sync.OnceFunc(func() { close(done) })
-		u.mail.post(task{what: "quiet", run: end, dropped: end})
+		u.post(task{what: "quiet", run: end, dropped: end})
 		select {
 		case <-done:
 		case <-time.After(pace.Stretch(10 * time.Second)):

@@ -113,7 +113,7 @@ func (t *txn) notify() {
 		u := t.next.units[rec.Name]
 		for _, p := range rec.PortsByIndex() {
 			if t.notifyPort(u, rec, p) {
-				w := u.inst.(cube.LinkWatcher)
+				w := u.instance().(cube.LinkWatcher)
 				working = append(working, func() { t.m.news.tell(u, "LinkChanged", func() { w.LinkChanged(p.Name, true) }) })
 			}
 		}
@@ -134,10 +134,10 @@ func (t *txn) notifyPort(u *unit, rec *world.Cube, p *world.Port) (works bool) {
 	// A port that a start finds down may have been up when the last daemon ended, and what was learned then is still there.
 	found := t.restoring && (old == nil || t.successor(u) != nil)
 	up := t.next.Linked(rec, p)
-	if w, ok := u.inst.(cube.PortWatcher); ok && (found || up != (was != nil && t.old.Linked(old, was))) {
+	if w, ok := u.instance().(cube.PortWatcher); ok && (found || up != (was != nil && t.old.Linked(old, was))) {
 		t.m.news.tell(u, "PortChanged", func() { w.PortChanged(p.Name, up) })
 	}
-	w, ok := u.inst.(cube.LinkWatcher)
+	w, ok := u.instance().(cube.LinkWatcher)
 	if !ok {
 		return false
 	}

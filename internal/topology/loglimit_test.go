@@ -76,7 +76,7 @@ func TestLevelOfACube(t *testing.T) {
 			l.must(`create toybridge br <<< ` + fmt.Sprintf(`{"loglevel":%q}`, tt.level))
 			u := l.view.Load().units["br"]
 			for from, write := range map[string]func(i int){
-				"the cube's code":    func(i int) { u.env.Logger().Log(context.Background(), names[i].slow, "m="+names[i].name+".") },
+				"the cube's code":    func(i int) { u.environment().Logger().Log(context.Background(), names[i].slow, "m="+names[i].name+".") },
 				"the cube's program": func(i int) { l.DatapathLog(u.id, names[i].fast, "m="+names[i].name+".") },
 				"the framework":      func(i int) { u.log.Log(context.Background(), names[i].slow, "m="+names[i].name+".") },
 			} {

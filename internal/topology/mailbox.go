@@ -185,16 +185,38 @@ func (b *mailbox) close() {
 }
 
 func (b *mailbox) count() uint64 {
-	shed, _ := b.numbers()
+	shed, _, _ := b.numbers()
 	return shed
 }
 
-// numbers are how many were shed so far, and how many wait.
-func (b *mailbox) numbers() (shed uint64, waiting int) {
+// numbers are how many were shed so far, and how many packets and calls wait.
+func (b *mailbox) numbers() (shed uint64, packets, calls int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.shed, len(b.letters)
+	return b.shed, len(b.letters), len(b.tasks)
 }
+
+// packetIn takes a packet of the slow path. It copies what it keeps and does not wait.
+func (u *unit) packetIn(p *cube.PacketIn) { u.mail.offer(p, false) }
+
+// notify takes a message of the cube's programs. It copies what it keeps and does not wait.
+func (u *unit) notify(kind uint32, data []byte) {
+	u.mail.offer(&cube.PacketIn{Metadata: [4]uint32{kind}, Data: data}, true)
+}
+
+// logLine writes a line that the cube's programs logged.
+func (u *unit) logLine(level datapath.LogLevel, msg string) {
+	u.env.log.Log(context.Background(), slowLevel(level), msg)
+}
+
+// post queues a call of the cube's code, which goes before packets.
+func (u *unit) post(t task) { u.mail.post(t) }
+
+// shed is how many packets and messages were not handled, because too many waited or the code panicked.
+func (u *unit) shed() uint64 { return u.mail.count() }
+
+// queued is shed, and how many packets and calls wait.
+func (u *unit) queued() (shed uint64, packets, calls int) { return u.mail.numbers() }
 
 // deliver hands a batch to the cube in one turn.
 func (u *unit) deliver(ctx context.Context, batch []letter) {
@@ -247,43 +269,4 @@ func (u *unit) perform(t task) {
 	if err != nil {
 		t.drop() // a panic has been logged, and whoever posted it needs no more
 	}
-}
-
-// PacketIn takes a packet of the slow path for a cube. It copies what it keeps and does not wait.
-func (m *Manager) PacketIn(id datapath.CubeID, p *cube.PacketIn) {
-	if u, ok := m.byID.Load(id); ok {
-		u.(*unit).mail.offer(p, false)
-		return
-	}
-	m.strays.Add(1)
-}
-
-// Notify takes a message that a cube's program sent with pcn_notify. It copies what it keeps and does not wait.
-func (m *Manager) Notify(id datapath.CubeID, kind uint32, data []byte) {
-	if u, ok := m.byID.Load(id); ok {
-		u.(*unit).mail.offer(&cube.PacketIn{Metadata: [4]uint32{kind}, Data: data}, true)
-		return
-	}
-	m.strays.Add(1)
-}
-
-// DatapathLog writes a line that a cube's program logged.
-func (m *Manager) DatapathLog(id datapath.CubeID, level datapath.LogLevel, msg string) {
-	if u, ok := m.byID.Load(id); ok {
-		u.(*unit).env.log.Log(context.Background(), slowLevel(level), msg)
-		return
-	}
-	m.strays.Add(1)
-}
-
-// StrayPackets returns how many packets, messages and log lines came from the fast path for cubes that do not exist (any more).
-func (m *Manager) StrayPackets() uint64 { return m.strays.Load() }
-
-// ShedPackets returns how many packets and messages of the slow path were not handled because the cube had too many waiting, or its
-// code panicked. It returns 0 for a cube that does not exist.
-func (m *Manager) ShedPackets(name string) uint64 {
-	if u := m.view.Load().units[name]; u != nil {
-		return u.mail.count()
-	}
-	return 0
 }

@@ -34,7 +34,7 @@ func (n *news) tell(u *unit, what string, call func()) {
 		n.mu.Unlock()
 		close(done)
 	})
-	u.mail.post(task{what: what, run: func() { defer heard(); call() }, dropped: heard})
+	u.post(task{what: what, run: func() { defer heard(); call() }, dropped: heard})
 }
 
 // heard waits until the cubes have heard what was told before, for a while: one whose code is slow must not stop others.

@@ -228,7 +228,7 @@ func (m *Manager) orphans(svc *service.Service) []string {
 	w := m.view.Load()
 	var names []string
 	for name, u := range w.units {
-		if u.svc.Info.Name == svc.Info.Name && (u.svc != svc || u.degraded.Load() != nil) {
+		if u.svc.Info.Name == svc.Info.Name && (u.svc != svc || u.isDegraded()) {
 			names = append(names, name)
 		}
 	}

@@ -52,7 +52,7 @@ func (u *unit) page(ctx context.Context, path yang.Path, q cube.PageQuery) (cube
 	if err := ctx.Err(); err != nil {
 		return cube.Page{}, fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
 	}
-	pager, ok := u.inst.(cube.Pager)
+	pager, ok := u.instance().(cube.Pager)
 	if !ok {
 		return cube.Page{}, fmt.Errorf("%s: %s: its service has no code to read the list: %w", u.name, path.Words(), cube.ErrUnsupported)
 	}

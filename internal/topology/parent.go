@@ -97,7 +97,7 @@ func (n *neighbours) tell() {
 			n.tellPeers(w, rec, u)
 			continue
 		}
-		watcher, ok := u.inst.(cube.ParentWatcher)
+		watcher, ok := u.instance().(cube.ParentWatcher)
 		if !ok {
 			continue
 		}

@@ -23,7 +23,7 @@ type peers struct {
 
 // tellPeers tells a standard cube what changed of its peers. n.mu is held.
 func (n *neighbours) tellPeers(w *snapshot, rec *world.Cube, u *unit) {
-	watcher, ok := u.inst.(cube.PeerWatcher)
+	watcher, ok := u.instance().(cube.PeerWatcher)
 	if !ok {
 		return
 	}

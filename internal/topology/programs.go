@@ -67,21 +67,20 @@ func where(s cube.ProgramSlot) string {
 	return fmt.Sprintf("ingress program %d", s.Index)
 }
 
-// changePrograms makes the changes that the plans ask for. The plane lock is held.
-func (t *txn) changePrograms(plans []planned) error {
-	for _, p := range plans {
-		if len(p.plan.Programs) == 0 {
-			continue
-		}
-		u := p.unit
-		next, err := u.programsOf().change(p.plan.Programs)
-		if err != nil {
-			return blame(u.name, fmt.Errorf("%s: %w", u.name, err))
-		}
-		before := u.programs.Swap(&next)
-		t.undo = append(t.undo, func() error { u.programs.Store(before); return nil })
+// changePrograms makes a plan's changes of the unit's programs, which the data plane gets with the next graph. The lock of
+// the data plane is held.
+func (u *unit) changePrograms(by map[cube.ProgramSlot]*cube.Program) (back func() error, err error) {
+	next, err := u.programsOf().change(by)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	before := u.programs.Swap(&next)
+	return func() error { u.programs.Store(before); return nil }, nil
+}
+
+// allPrograms are the programs of the cube, the usual ones too; a slot without a function is empty.
+func (u *unit) allPrograms() map[cube.ProgramSlot]cube.Program {
+	return u.env.programs.complete(u.programsOf())
 }
 
 // plane is what a change of a cube's programs needs of the data plane.

@@ -16,7 +16,9 @@ import (
 
 func ingressSlot(i int) cube.ProgramSlot { return cube.ProgramSlot{Index: i} }
 
-func (l *lab) programsOf(name string) cube.Programs { return l.view.Load().units[name].env.Programs() }
+func (l *lab) programsOf(name string) cube.Programs {
+	return l.view.Load().units[name].environment().Programs()
+}
 
 // inPlane are the functions that the data plane was given for a cube.
 func (l *lab) inPlane(id datapath.CubeID) map[cube.ProgramSlot]string {

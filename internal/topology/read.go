@@ -67,8 +67,8 @@ func (m *Manager) layers(ctx context.Context, w *snapshot, rec *world.Cube, u *u
 
 // state asks the cube's code; nil when it has none to add or is degraded.
 func (u *unit) state(ctx context.Context, path yang.Path) (map[string]any, error) {
-	stater, ok := u.inst.(cube.Stater)
-	if !ok || u.degraded.Load() != nil {
+	stater, ok := u.instance().(cube.Stater)
+	if !ok || u.isDegraded() {
 		return nil, nil
 	}
 	var value any

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 
@@ -61,21 +60,9 @@ func (t *txn) create(serviceName, name string, body []byte) error {
 
 // newUnit makes a unit without an instance.
 func (m *Manager) newUnit(svc *service.Service, name, uuid string, id datapath.CubeID) *unit {
-	level := new(slog.LevelVar)
-	u := &unit{name: name, svc: svc, uuid: uuid, id: id, tree: svc.Schema.NewTree(), turn: make(chan struct{}, 1),
-		gate: make(chan struct{}, 1), hung: make(chan struct{}), patience: hangTimeout,
-		handlers: m.tallies.handlers}
-	u.announce = func(reason string) { m.TellCube(name, svc.Info.Name, "degraded", reason) }
-	u.turn <- struct{}{}
-	u.gate <- struct{}{}
-	u.log = m.logger(svc.Info.Name, name, level, nil)
-	u.env = &env{name: name, id: id, uuid: uuid, degrade: u.degrade, transparent: svc.Info.Transparent, dp: m.dp, level: level,
-		log: m.logger(svc.Info.Name, name, level, newLineLimit())}
-	u.env.programs, u.env.start, u.env.ownStation = programs{m.inUse, u}, u.start, m.neighbours.ownStation
-	u.env.ports.Store(newPortTable())
-	u.mail = newMailbox(u.deliver, u.perform)
-	u.mail.waits = m.tallies.waits
-	return u
+	return newUnit(unitOptions{svc: svc, name: name, uuid: uuid, id: id, dp: m.dp, plane: m.inUse, log: m.log,
+		ownStation: m.neighbours.ownStation, handlers: m.tallies.handlers, waits: m.tallies.waits,
+		announce: func(reason string) { m.TellCube(name, svc.Info.Name, "degraded", reason) }})
 }
 
 // Edit changes a part of a cube's configuration. What is deleted of a list may be state, such as learned addresses: the
@@ -225,7 +212,7 @@ func (t *txn) act(u *unit, path yang.Path, body []byte) (json.RawMessage, error)
 	if err != nil {
 		return nil, err
 	}
-	actor, ok := u.inst.(cube.Actor)
+	actor, ok := u.instance().(cube.Actor)
 	if node.Kind() != yang.Action || !ok {
 		return nil, &yang.Error{Tag: yang.OperationNotSupported, Path: path.String(), Message: path.Words() + ": not an action of " + u.name}
 	}

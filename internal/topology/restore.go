@@ -166,7 +166,7 @@ func (m *Manager) stage(s world.Stored) (*staged, error) {
 		return nil, fmt.Errorf("its record has no valid number or UUID: %w", cube.ErrInvalid)
 	}
 	u := m.newUnit(svc, s.Name, s.UUID, s.ID)
-	u.env.takenOver = true
+	u.takeOver()
 	if err := restoreTree(&s, u); err != nil {
 		u.tree.Close()
 		return nil, fmt.Errorf("its configuration: %w", err)
@@ -264,7 +264,7 @@ func (m *Manager) markBroken(w *snapshot, s *staged, why error) {
 		"service", s.stored.Service, "error", why)
 	m.TellCube(s.stored.Name, s.stored.Service, "broken", why.Error())
 	w.Broken[s.stored.Name] = &world.Broken{Stored: s.stored, Reason: why.Error(),
-		Made: s.unit != nil && s.unit.env.ready.Load()}
+		Made: s.unit != nil && s.unit.ready()}
 }
 
 // BrokenCube is a stored cube that could not be restored. It can be deleted.

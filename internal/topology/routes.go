@@ -24,7 +24,7 @@ type routeTeller interface {
 func (t *txn) watchRoutes(rec *world.Cube) {
 	u := t.next.units[rec.Name]
 	teller, can := t.m.shadows.(routeTeller)
-	watcher, wants := u.inst.(cube.RouteWatcher)
+	watcher, wants := u.instance().(cube.RouteWatcher)
 	if can && wants {
 		n := &routeNews{u: u, watcher: watcher}
 		teller.WatchRoutes(rec.Namespace(), n.take)
@@ -51,7 +51,7 @@ type routeID struct {
 // while it is locked: nothing of ours may be locked when it is given something.
 func (n *routeNews) take(changes []cube.RouteChange, complete bool) {
 	if n.add(changes, complete) {
-		n.u.mail.post(task{what: "RoutesChanged", run: n.tell, dropped: n.forget})
+		n.u.post(task{what: "RoutesChanged", run: n.tell, dropped: n.forget})
 	}
 }
 

@@ -75,7 +75,7 @@ func (t *txn) derive(name string) error {
 	rec.Tables = u.tree.Tables()
 	rec.Config, rec.Saved, rec.Type, rec.LogLevel = &world.Config{Raw: raw}, saved, conf.Type, level.fast
 	if t.before(name) == nil {
-		u.env.typ = conf.Type
+		u.setType(conf.Type)
 		if _, ok := u.svc.Objects[conf.Type.Hook()]; !ok && len(u.svc.Objects) > 0 {
 			return fmt.Errorf("%s: service %s has no programs for type %s: %w", name, rec.Service, conf.Type, cube.ErrUnsupported)
 		}

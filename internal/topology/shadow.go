@@ -160,8 +160,8 @@ func (t *txn) interfaces(rec *world.Cube) (map[string]cube.Interface, error) {
 		return nil, nil
 	}
 	u := t.next.units[rec.Name]
-	asked, ok := u.inst.(cube.Shadower)
-	if !ok || u.degraded.Load() != nil {
+	asked, ok := u.instance().(cube.Shadower)
+	if !ok || u.isDegraded() {
 		return nil, nil
 	}
 	var answer map[string]cube.Interface
@@ -376,7 +376,7 @@ func (t *txn) differences(rec *world.Cube) ([]cube.Edit, error) {
 			continue
 		}
 		err := t.call(t.ctx, u, func() error {
-			more, err := u.inst.(cube.Shadower).InterfaceChanged(name, want, states[name].Interface)
+			more, err := u.instance().(cube.Shadower).InterfaceChanged(name, want, states[name].Interface)
 			edits = append(edits, more...)
 			return err
 		})

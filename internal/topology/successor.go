@@ -152,9 +152,10 @@ func (t *txn) succeed(name string, svc *service.Service) error {
 	if err := u.inherit(was); err != nil {
 		return fmt.Errorf("its configuration: %w", err)
 	}
-	u.env.typ, u.env.takenOver = rec.Type, true
-	u.env.ports.Store(newPortTable(rec))
-	u.env.ready.Store(true)
+	u.setType(rec.Type)
+	u.takeOver()
+	u.setPorts(newPortTable(rec))
+	u.setReady(true)
 	rec.Constants = nil
 	t.next.units[name] = u
 	t.touch(name)
@@ -172,7 +173,7 @@ func (t *txn) succeedBroken(b *world.Broken) error {
 	}
 	name := s.rec.Name
 	t.successors = append(t.successors, &successor{is: s.unit})
-	s.unit.env.ready.Store(true)
+	s.unit.setReady(true)
 	delete(t.next.Broken, name)
 	s.rec.Revision = t.next.Revision
 	t.next.Cubes[name], t.next.units[name] = s.rec, s.unit
@@ -225,7 +226,7 @@ func (t *txn) putBack() {
 // dropSuccessors ends units whose transaction failed.
 func (t *txn) dropSuccessors() {
 	for _, s := range t.successors {
-		s.is.ended.Store(true)
+		s.is.end()
 		t.m.endUnit(s.is)
 	}
 }
@@ -235,7 +236,7 @@ func (t *txn) introduce() {
 	for _, s := range t.successors {
 		t.m.byID.Store(s.is.id, s.is)
 		if s.was != nil {
-			s.was.ended.Store(true)
+			s.was.end()
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-func (l *lab) envOf(name string) cube.Env { return l.view.Load().units[name].env }
+func (l *lab) envOf(name string) cube.Env { return l.view.Load().units[name].environment() }
 
 func TestTimersTakeTurnsWithHandlers(t *testing.T) {
 	l := newLab(t)
@@ -57,9 +57,8 @@ func TestACallThatIsDueWhileTheLastOneRunsIsLeftOut(t *testing.T) {
 	}
 	u := l.view.Load().units["br1"]
 	eventually(t, "the others wait", func() bool {
-		u.mail.mu.Lock()
-		defer u.mail.mu.Unlock()
-		return len(u.mail.tasks) == 50
+		_, _, calls := u.queued()
+		return calls == 50
 	})
 	if n.Load() != 1 {
 		t.Errorf("it ran %d times at once", n.Load())
@@ -122,7 +121,7 @@ func TestTimersOfACubeThatIsBeingMade(t *testing.T) {
 					t.Error("no unit")
 					return nil
 				}
-				u.(*unit).env.After(0, func() { n.Add(1) })
+				u.(*unit).environment().After(0, func() { n.Add(1) })
 				<-time.After(20 * time.Millisecond)
 				early.Store(n.Load() > 0)
 				if fails {

@@ -195,9 +195,7 @@ func (m *Manager) Degraded(name string) string {
 		return b.String()
 	}
 	if u := w.units[name]; u != nil {
-		if reason := u.degraded.Load(); reason != nil {
-			return *reason
-		}
+		return u.trouble()
 	}
 	return ""
 }

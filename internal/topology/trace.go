@@ -58,11 +58,10 @@ func (m *Manager) PortName(id datapath.CubeID, index uint16) string {
 	if !ok {
 		return strconv.Itoa(int(index))
 	}
-	e := u.(*unit).env
-	if e.transparent {
+	if u.(*unit).svc.Info.Transparent {
 		return ""
 	}
-	if name, ok := e.PortName(index); ok {
+	if name, ok := u.(*unit).portName(index); ok {
 		return name
 	}
 	return strconv.Itoa(int(index))

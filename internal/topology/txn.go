@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -274,7 +273,7 @@ func (t *txn) rollback() {
 		return
 	}
 	for _, u := range t.created {
-		u.ended.Store(true)
+		u.end()
 	}
 	t.letGo()
 	for _, u := range t.created {
@@ -286,12 +285,12 @@ func (t *txn) rollback() {
 func (t *txn) publish() {
 	for name, rec := range t.next.Cubes {
 		if was := t.old.Cubes[name]; was != rec {
-			t.next.units[name].env.ports.Store(newPortTable(rec))
+			t.next.units[name].setPorts(newPortTable(rec))
 			t.next.units[name].restored = nil
 		}
 	}
 	for _, u := range t.removed {
-		u.ended.Store(true)
+		u.end()
 		t.m.byID.Delete(u.id)
 	}
 	t.introduce()
@@ -341,9 +340,4 @@ func (t *txn) giveBack() {
 func (m *Manager) endUnit(u *unit) {
 	u.close()
 	u.tree.Close()
-}
-
-// logger returns the logger of a new cube, which has a level of its own.
-func (m *Manager) logger(service, name string, level *slog.LevelVar, limit *lineLimit) *slog.Logger {
-	return slog.New(cubeHandler{m.log.Handler(), level, limit}).With("service", service, "cube", name)
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -64,7 +65,7 @@ type unit struct {
 	programs atomic.Pointer[programSet]
 	// committing is set while the code of a plan runs: the plane lock is held then.
 	committing atomic.Bool
-	// announce tells that the cube is degraded; handlers and waits count what the slow path took.
+	// announce tells that the cube is degraded; handlers counts what the slow path took.
 	announce func(reason string)
 	handlers *tally.Histogram
 	// patience is how long a call may take.
@@ -74,6 +75,44 @@ type unit struct {
 	hangOnce sync.Once
 	// degraded says why the cube's code is not called any more; nil while all is well.
 	degraded atomic.Pointer[string]
+}
+
+// unitOptions are what a unit is made of.
+type unitOptions struct {
+	svc        *service.Service
+	name, uuid string
+	id         datapath.CubeID
+	dp         cubeDatapath
+	plane      plane
+	// log is the daemon's.
+	log *slog.Logger
+	// ownStation says whether the host's stack sends from an address.
+	ownStation func(net.HardwareAddr) bool
+	// announce tells that the cube is degraded; handlers and waits count what the slow path took.
+	announce        func(reason string)
+	handlers, waits *tally.Histogram
+}
+
+// newUnit makes a unit without an instance, and with an empty tree.
+func newUnit(o unitOptions) *unit {
+	level := new(slog.LevelVar)
+	u := &unit{name: o.name, svc: o.svc, uuid: o.uuid, id: o.id, tree: o.svc.Schema.NewTree(), turn: make(chan struct{}, 1),
+		gate: make(chan struct{}, 1), hung: make(chan struct{}), patience: hangTimeout, announce: o.announce,
+		handlers: o.handlers}
+	u.turn <- struct{}{}
+	u.gate <- struct{}{}
+	u.log = o.logger(level, nil)
+	u.env = &env{name: o.name, id: o.id, uuid: o.uuid, degrade: u.degrade, transparent: o.svc.Info.Transparent, dp: o.dp, level: level,
+		log: o.logger(level, newLineLimit()), programs: programs{o.plane, u}, start: u.start, ownStation: o.ownStation}
+	u.env.ports.Store(newPortTable())
+	u.mail = newMailbox(u.deliver, u.perform)
+	u.mail.waits = o.waits
+	return u
+}
+
+// logger returns a logger of the cube, with a level of its own.
+func (o *unitOptions) logger(level *slog.LevelVar, limit *lineLimit) *slog.Logger {
+	return slog.New(cubeHandler{o.log.Handler(), level, limit}).With("service", o.svc.Info.Name, "cube", o.name)
 }
 
 // guard runs fn and turns a panic into a *panicError.
@@ -160,8 +199,8 @@ func (u *unit) hang() error {
 
 // handle is call for what no transaction can undo: after a panic the cube is degraded, and its code is left alone.
 func (u *unit) handle(ctx context.Context, what string, fn func() error) error {
-	if reason := u.degraded.Load(); reason != nil {
-		return u.refusal(*reason)
+	if err := u.refused(); err != nil {
+		return err
 	}
 	return u.judge(what, u.call(ctx, fn))
 }
@@ -177,6 +216,44 @@ func (u *unit) judge(what string, err error) error {
 
 // errDegraded marks a call that was not made because of what the cube's code did before.
 var errDegraded = fmt.Errorf("delete the cube and create it again: %w", cube.ErrUnsupported)
+
+// instance is the cube's code, nil before make. It is called in the unit's turn only.
+func (u *unit) instance() cube.Instance { return u.inst }
+
+// make calls the service's constructor, in the unit's turn.
+func (u *unit) make() (err error) {
+	if u.inst, err = u.svc.New(u.env); err != nil {
+		u.inst = nil
+	}
+	return err
+}
+
+// end has nothing come from the mailbox any more: the cube will not live.
+func (u *unit) end() { u.ended.Store(true) }
+
+// beginCommit and endCommit enclose the code of a plan: the lock of the data plane is held then, and a change of the
+// cube's programs from within would wait for itself.
+func (u *unit) beginCommit() { u.committing.Store(true) }
+func (u *unit) endCommit()   { u.committing.Store(false) }
+
+// isDegraded says whether the cube's code is not called any more.
+func (u *unit) isDegraded() bool { return u.degraded.Load() != nil }
+
+// trouble is why the cube is degraded, "" while all is well.
+func (u *unit) trouble() string {
+	if reason := u.degraded.Load(); reason != nil {
+		return *reason
+	}
+	return ""
+}
+
+// refused is what a degraded cube answers, nil while all is well.
+func (u *unit) refused() error {
+	if reason := u.degraded.Load(); reason != nil {
+		return u.refusal(*reason)
+	}
+	return nil
+}
 
 // refusal is what a degraded cube answers.
 func (u *unit) refusal(reason string) error {
