@@ -8,8 +8,6 @@ package topology
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -19,58 +17,6 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
-
-// restoreTree makes the tree of a stored cube.
-func restoreTree(s *world.Stored, u *unit) error {
-	lists := map[string]*yang.Node{}
-	for _, list := range u.svc.Schema.BulkLists() {
-		lists[list.Path()] = list
-	}
-	config, err := s.Whole(func(list string) bool { return lists[list] == nil })
-	if err != nil {
-		return err
-	}
-	if _, err := u.tree.Amend(context.Background(), yang.Create, nil, config); err != nil {
-		return err
-	}
-	if s.Entries == nil {
-		return nil
-	}
-	for _, path := range slices.Sorted(maps.Keys(s.Entries.ByList)) {
-		if list := lists[path]; list != nil {
-			if err := u.tree.Restore(list, slices.Values(s.Entries.ByList[path])); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// inherit makes the tree of a unit from that of its predecessor.
-func (u *unit) inherit(was *unit) error {
-	saved, err := was.tree.JSON(nil, yang.JSONOptions{Apart: true})
-	if err != nil {
-		return fmt.Errorf("reading it: %w", err)
-	}
-	s := world.Stored{Config: saved, Entries: &world.StoredEntries{ByList: map[string][]string{}}}
-	for list, table := range was.tree.Tables() {
-		if table.Len() > 0 {
-			s.Entries.ByList[list.Path()] = slices.Collect(table.Saved())
-		}
-	}
-	return restoreTree(&s, u)
-}
-
-// configOf is the configuration as a cube's code gets it.
-func (u *unit) configOf(r *world.Cube) (json.RawMessage, error) {
-	if r == nil {
-		return nil, nil
-	}
-	if _, ok := u.instance().(cube.EntryPreparer); ok {
-		return r.Config.Raw, nil
-	}
-	return u.svc.Schema.Splice(r.Config.Raw, r.Tables, yang.JSONOptions{Defaults: true})
-}
 
 // entryChanges are the differences of a cube's entries, each entry once. A cube whose code knows nothing yet gets all.
 func (t *txn) entryChanges(u *unit, rec *world.Cube, fresh bool) []yang.EntryChange {

@@ -17,9 +17,6 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// pageEntries is how many entries the cube's code is asked for at once: others wait for its turn.
-const pageEntries = 1000
-
 // Page reads a part of a list that the model marks `paged`: as many entries as q asks for, unless the list ends before.
 func (m *Manager) Page(ctx context.Context, serviceName, name string, path yang.Path, q cube.PageQuery) (cube.Page, error) {
 	_, u, err := m.view.Load().find(serviceName, name)
@@ -45,29 +42,6 @@ func (m *Manager) Page(ctx context.Context, serviceName, name string, path yang.
 		}
 	}
 	return all, nil
-}
-
-// page asks the cube's code once.
-func (u *unit) page(ctx context.Context, path yang.Path, q cube.PageQuery) (cube.Page, error) {
-	if err := ctx.Err(); err != nil {
-		return cube.Page{}, fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
-	}
-	pager, ok := u.instance().(cube.Pager)
-	if !ok {
-		return cube.Page{}, fmt.Errorf("%s: %s: its service has no code to read the list: %w", u.name, path.Words(), cube.ErrUnsupported)
-	}
-	var page cube.Page
-	err := u.handle(ctx, "Page", func() (err error) {
-		page, err = pager.Page(ctx, path.Segments(), q)
-		return err
-	})
-	if err == nil && (len(page.Entries) > q.Limit || page.Next != "" && page.Next == q.After) {
-		err = fmt.Errorf("a page of %d entries that leads to %q was read, for one of %d behind %q", len(page.Entries), page.Next, q.Limit, q.After)
-	}
-	if err != nil {
-		return cube.Page{}, fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
-	}
-	return page, nil
 }
 
 // eachPaged calls f with the entries of such a list, page by page.

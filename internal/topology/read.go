@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
@@ -63,40 +62,6 @@ func (m *Manager) layers(ctx context.Context, w *snapshot, rec *world.Cube, u *u
 	}
 	layers = append(layers, m.base(w, rec))
 	return document.Follow(u.svc.Schema.Root(), path, layers)
-}
-
-// state asks the cube's code; nil when it has none to add or is degraded.
-func (u *unit) state(ctx context.Context, path yang.Path) (map[string]any, error) {
-	stater, ok := u.instance().(cube.Stater)
-	if !ok || u.isDegraded() {
-		return nil, nil
-	}
-	var value any
-	err := u.handle(ctx, "State", func() (err error) {
-		value, err = stater.State(ctx, path.Segments())
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: state: %w", u.name, err)
-	}
-	object, err := encodeState(value)
-	if err != nil {
-		return nil, fmt.Errorf("%s: its state: %w", u.name, err)
-	}
-	return object, nil
-}
-
-// encodeState turns what a cube's code answers into a layer; nil when there is nothing.
-func encodeState(value any) (map[string]any, error) {
-	raw, err := json.Marshal(value)
-	if err != nil {
-		return nil, fmt.Errorf("encoding it: %w", err)
-	}
-	object, err := world.DecodeObject(raw)
-	if err != nil || len(object) == 0 {
-		return nil, err
-	}
-	return object, nil
 }
 
 // confineToPorts drops state of ports that are not there (any more): ports exist by configuration alone.

@@ -11,25 +11,7 @@ import (
 	"sync"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/shadow"
-	"github.com/polycube/polycube/internal/topology/world"
 )
-
-// routeTeller is a Shadows that can tell routes.
-type routeTeller interface {
-	WatchRoutes(c shadow.Cube, told shadow.Told)
-}
-
-// watchRoutes has a cube told of the routes in its namespace, if it wants to hear of them.
-func (t *txn) watchRoutes(rec *world.Cube) {
-	u := t.next.units[rec.Name]
-	teller, can := t.m.shadows.(routeTeller)
-	watcher, wants := u.instance().(cube.RouteWatcher)
-	if can && wants {
-		n := &routeNews{u: u, watcher: watcher}
-		teller.WatchRoutes(rec.Namespace(), n.take)
-	}
-}
 
 // routeNews are changes that a cube has not heard of.
 type routeNews struct {

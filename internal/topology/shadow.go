@@ -414,3 +414,19 @@ func (m *Manager) refuseShadow(info netdev.Info) error {
 	}
 	return fmt.Errorf("netdev %s leads into the namespace of a cube: %w", info.Name, cube.ErrInUse)
 }
+
+// routeTeller is a Shadows that can tell routes.
+type routeTeller interface {
+	WatchRoutes(c shadow.Cube, told shadow.Told)
+}
+
+// watchRoutes has a cube told of the routes in its namespace, if it wants to hear of them.
+func (t *txn) watchRoutes(rec *world.Cube) {
+	u := t.next.units[rec.Name]
+	teller, can := t.m.shadows.(routeTeller)
+	watcher, wants := u.instance().(cube.RouteWatcher)
+	if can && wants {
+		n := &routeNews{u: u, watcher: watcher}
+		teller.WatchRoutes(rec.Namespace(), n.take)
+	}
+}

@@ -208,12 +208,6 @@ func (t *txn) reopen(s *successor, p planned, rec *world.Cube) error {
 	return nil
 }
 
-// spec is what the data plane must know of a cube to open it.
-func (u *unit) spec(rec *world.Cube, sizes map[string]uint32) datapath.Spec {
-	return datapath.Spec{ID: u.id, UUID: u.uuid, Name: u.name, Service: u.svc.Info.Name, Type: rec.Type,
-		Transparent: rec.Transparent, MapSizes: sizes, Migrate: u.svc.Migrate, Outside: u.svc.Reg != nil}
-}
-
 // putBack makes the data plane's cubes those before the change, which is to be undone.
 func (t *txn) putBack() {
 	for _, s := range t.successors {

@@ -310,3 +310,9 @@ func (u *unit) finish() {
 
 // closeTimeout bounds the wait for a cube's turn when the cube goes.
 const closeTimeout = 5 * time.Second
+
+// spec is what the data plane must know of a cube to open it.
+func (u *unit) spec(rec *world.Cube, sizes map[string]uint32) datapath.Spec {
+	return datapath.Spec{ID: u.id, UUID: u.uuid, Name: u.name, Service: u.svc.Info.Name, Type: rec.Type,
+		Transparent: rec.Transparent, MapSizes: sizes, Migrate: u.svc.Migrate, Outside: u.svc.Reg != nil}
+}
