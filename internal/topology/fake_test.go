@@ -30,7 +30,6 @@ type fakePlane struct {
 	// cubes are pinned and outlive a manager, opened are those that the present one has.
 	cubes    map[datapath.CubeID]datapath.Spec
 	opened   map[datapath.CubeID]bool
-	floods   map[datapath.CubeID]map[uint32][]cube.FloodMember
 	graph    *datapath.Graph
 	open     int // changes neither committed nor aborted
 	prepared int
@@ -105,20 +104,8 @@ func (f *fakePlane) Map(id datapath.CubeID, name string) (*ebpf.Map, error) {
 	return nil, nil
 }
 
-func (f *fakePlane) SetFloods(id datapath.CubeID, sets map[uint32][]cube.FloodMember, only bool) error {
-	if err := f.step("SetFloods"); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.floods == nil {
-		f.floods = map[datapath.CubeID]map[uint32][]cube.FloodMember{}
-	}
-	if f.floods[id] == nil || only {
-		f.floods[id] = map[uint32][]cube.FloodMember{}
-	}
-	maps.Copy(f.floods[id], sets)
-	return nil
+func (f *fakePlane) SetFloods(datapath.CubeID, map[uint32][]cube.FloodMember, bool) error {
+	return f.step("SetFloods")
 }
 
 func (f *fakePlane) Inner(id datapath.CubeID, name string) (*ebpf.MapSpec, error) {

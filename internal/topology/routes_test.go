@@ -29,7 +29,12 @@ func TestRoutesThatComeWhileTheirCubeGoesHoldNobodyUp(t *testing.T) {
 		u.mail = newMailbox(func(context.Context, []letter) {}, func(t task) { t.run() })
 		n := &routeNews{u: u, watcher: watcher}
 		n.take(change, true)
-		eventually(t, "the routes are told", func() bool { return watcher.routes.Load() == 1 })
+		for deadline := time.Now().Add(pace.Stretch(10 * time.Second)); watcher.routes.Load() != 1; {
+			if time.Now().After(deadline) {
+				t.Fatal("the routes are not told within 10 s")
+			}
+			<-time.After(time.Millisecond)
+		}
 		var both sync.WaitGroup
 		both.Go(func() {
 			for range 20 {
