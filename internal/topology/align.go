@@ -22,14 +22,15 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // alignable are the ports of a cube whose netdevs have to do with their addresses, by netdev.
 func (t *txn) alignable(rec *world.Cube) (map[string]cube.Alignment, error) {
 	u := t.next.units[rec.Name]
-	asked, ok := u.instance().(cube.Aligner)
-	if !ok || rec.Transparent || u.isDegraded() {
+	asked, ok := u.Instance().(cube.Aligner)
+	if !ok || rec.Transparent || u.IsDegraded() {
 		return nil, nil
 	}
 	var answer map[string]cube.Alignment
@@ -58,8 +59,8 @@ func (t *txn) meet(at world.Place) {
 }
 
 // adoptInto is adopt for a cube that may be new. At a start nothing is adopted: the watch tells of all netdevs after it.
-func (t *txn) adoptInto(u *unit, was, rec *world.Cube) error {
-	if t.restoring || u.isDegraded() || !slices.ContainsFunc(rec.PortsByIndex(), (*world.Port).OnNetdev) {
+func (t *txn) adoptInto(u *unit.Unit, was, rec *world.Cube) error {
+	if t.restoring || u.IsDegraded() || !slices.ContainsFunc(rec.PortsByIndex(), (*world.Port).OnNetdev) {
 		return nil
 	}
 	t.widenPorts(u, was, rec)
@@ -102,7 +103,7 @@ func (t *txn) follow(rec *world.Cube, port string, was, is cube.Interface) error
 	u := t.next.units[rec.Name]
 	var edits []cube.Edit
 	err := t.call(t.ctx, u, func() (err error) {
-		edits, err = u.instance().(cube.Aligner).InterfaceChanged(port, was, is)
+		edits, err = u.Instance().(cube.Aligner).InterfaceChanged(port, was, is)
 		return err
 	})
 	if err != nil {
@@ -122,7 +123,7 @@ func (t *txn) alignNetdevs() error {
 		return nil
 	}
 	for _, u := range t.removed {
-		t.leaveNetdevs(u.name)
+		t.leaveNetdevs(u.Name)
 	}
 	for _, name := range t.touched {
 		t.leaveNetdevs(name)
@@ -138,7 +139,7 @@ func (t *txn) alignNetdevs() error {
 }
 
 func (t *txn) alignCube(rec *world.Cube) error {
-	if _, ok := t.next.units[rec.Name].instance().(cube.Aligner); !ok {
+	if _, ok := t.next.units[rec.Name].Instance().(cube.Aligner); !ok {
 		return nil
 	}
 	wanted, err := t.alignable(rec)
@@ -165,7 +166,7 @@ func (t *txn) leaveNetdevs(name string) {
 	if was == nil {
 		return
 	}
-	if _, ok := t.old.units[name].instance().(cube.Aligner); !ok {
+	if _, ok := t.old.units[name].Instance().(cube.Aligner); !ok {
 		return
 	}
 	for _, p := range was.PortsByIndex() {
@@ -325,7 +326,7 @@ func (m *Manager) followNetdevs(events []netdev.Event) {
 	}
 	for name, at := range w.Holders(func(peer string) bool { return names[peer] }) {
 		if u := w.units[at[0].Cube]; u != nil {
-			if _, ok := u.instance().(cube.Aligner); ok {
+			if _, ok := u.Instance().(cube.Aligner); ok {
 				m.followNetdev(name, at[0])
 			}
 		}
@@ -358,7 +359,7 @@ func (m *Manager) findNetdevs() {
 		if rec == nil || u == nil {
 			continue
 		}
-		if _, ok := u.instance().(cube.Aligner); !ok {
+		if _, ok := u.Instance().(cube.Aligner); !ok {
 			continue
 		}
 		if look, err := m.netdevs.Look(name); err == nil {

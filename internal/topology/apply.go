@@ -195,7 +195,7 @@ func (c *wantedCube) check(t *txn) (err error) {
 			return err
 		}
 		c.made = true
-		return c.read(t.next.units[c.Name].tree)
+		return c.read(t.next.units[c.Name].Tree)
 	}
 	scratch := c.svc.Schema.NewTree()
 	defer scratch.Close()

@@ -80,7 +80,7 @@ func (c *wantedCube) bring(t *txn) error {
 		}
 	}
 	t.direct[c.Name] = true
-	change, err := u.tree.Amend(t.ctx, yang.Replace, nil, c.want.Body())
+	change, err := u.Tree.Amend(t.ctx, yang.Replace, nil, c.want.Body())
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (a *application) adopt(t *txn) error {
 func (a *application) difference(t *txn) (document.Difference, error) {
 	names := slices.Clone(t.touched)
 	for _, u := range t.removed {
-		names = append(names, u.name)
+		names = append(names, u.Name)
 	}
 	for _, b := range a.gone {
 		names = append(names, b.Stored.Name)

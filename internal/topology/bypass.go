@@ -43,7 +43,7 @@ func (m *Manager) bypassed(w *snapshot) map[string]string {
 			}
 			for _, name := range w.Chains[p.Peer] {
 				u := w.units[name]
-				if u == nil || u.allPrograms()[cube.ProgramSlot{Direction: cube.Egress}].Function == "" {
+				if u == nil || u.AllPrograms()[cube.ProgramSlot{Direction: cube.Egress}].Function == "" {
 					continue
 				}
 				found[p.Peer+" "+name+" "+rec.Name] = fmt.Sprintf("%s: port %s of %s sends by it at XDP, past the egress program of %s: attach %s to %s:%s instead",

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -69,7 +70,7 @@ func (t *txn) carryOut() error {
 
 // planned is a cube's answer to Prepare.
 type planned struct {
-	unit *unit
+	unit *unit.Unit
 	plan cube.Plan
 	// shrink returns to the maps before the plan's sizes, nil where there are no others.
 	shrink func() error
@@ -89,7 +90,7 @@ func (t *txn) preparePlans() ([]planned, error) {
 		if err := t.adoptInto(u, was, rec); err != nil {
 			return nil, blame(name, fmt.Errorf("%s: %w", name, err))
 		}
-		if !fresh && !u.isDegraded() {
+		if !fresh && !u.IsDegraded() {
 			t.widenPorts(u, was, rec)
 			if err := t.dropDependents(name, u, was, rec); err != nil {
 				return nil, blame(name, fmt.Errorf("%s: %w", name, err))
@@ -99,7 +100,7 @@ func (t *txn) preparePlans() ([]planned, error) {
 		if !fresh && len(changes) == 0 && string(was.Config.Raw) == string(rec.Config.Raw) {
 			continue
 		}
-		if err := u.refused(); err != nil {
+		if err := u.Refused(); err != nil {
 			if t.direct[name] {
 				return nil, err
 			}
@@ -119,21 +120,21 @@ func (t *txn) preparePlans() ([]planned, error) {
 }
 
 // widenPorts lets the cube's code translate ports from before and after while the transaction runs.
-func (t *txn) widenPorts(u *unit, was, rec *world.Cube) {
-	before := u.ports()
-	u.setPorts(newPortTable(was, rec))
-	t.undo = append(t.undo, func() error { u.setPorts(before); return nil })
+func (t *txn) widenPorts(u *unit.Unit, was, rec *world.Cube) {
+	before := u.Ports()
+	u.SetPorts(unit.NewPortTable(was, rec))
+	t.undo = append(t.undo, func() error { u.SetPorts(before); return nil })
 }
 
 // prepareCube asks a cube for its plans: of what it has in its tree, then of the entries of large lists.
-func (t *txn) prepareCube(u *unit, was, rec *world.Cube, changes []yang.EntryChange) ([]cube.Plan, error) {
-	level := u.logLevel()
-	u.setLogLevel(slowLevel(rec.LogLevel))
-	t.undo = append(t.undo, func() error { u.setLogLevel(level); return nil })
+func (t *txn) prepareCube(u *unit.Unit, was, rec *world.Cube, changes []yang.EntryChange) ([]cube.Plan, error) {
+	level := u.LogLevel()
+	u.SetLogLevel(unit.SlowLevel(rec.LogLevel))
+	t.undo = append(t.undo, func() error { u.SetLogLevel(level); return nil })
 	if err := t.makeInstance(u); err != nil {
 		return nil, err
 	}
-	_, apart := u.instance().(cube.EntryPreparer)
+	_, apart := u.Instance().(cube.EntryPreparer)
 	var plans []cube.Plan
 	if was == nil || !apart || string(was.Config.Raw) != string(rec.Config.Raw) {
 		plan, err := t.prepareTree(u, was, rec)
@@ -152,25 +153,25 @@ func (t *txn) prepareCube(u *unit, was, rec *world.Cube, changes []yang.EntryCha
 	return plans, nil
 }
 
-func (t *txn) makeInstance(u *unit) error {
-	if u.instance() != nil {
+func (t *txn) makeInstance(u *unit.Unit) error {
+	if u.Instance() != nil {
 		return nil
 	}
-	return t.call(t.ctx, u, u.make)
+	return t.call(t.ctx, u, u.Make)
 }
 
-func (t *txn) prepareTree(u *unit, was, rec *world.Cube) (cube.Plan, error) {
-	before, err := u.configOf(was)
+func (t *txn) prepareTree(u *unit.Unit, was, rec *world.Cube) (cube.Plan, error) {
+	before, err := u.ConfigOf(was)
 	if err != nil {
 		return cube.Plan{}, err
 	}
-	after, err := u.configOf(rec)
+	after, err := u.ConfigOf(rec)
 	if err != nil {
 		return cube.Plan{}, err
 	}
 	var plan cube.Plan
 	err = t.call(t.ctx, u, func() (err error) {
-		plan, err = u.instance().Prepare(t.ctx, before, after)
+		plan, err = u.Instance().Prepare(t.ctx, before, after)
 		return err
 	})
 	if err != nil {
@@ -196,7 +197,7 @@ func (t *txn) mergeConstants(rec *world.Cube, fresh map[string]any) {
 // createMaps brings new cubes into the data plane, and makes maps of other sizes for those that want them.
 func (t *txn) createMaps(plans []planned) error {
 	for i, p := range plans {
-		u, rec := p.unit, t.next.Cubes[p.unit.name]
+		u, rec := p.unit, t.next.Cubes[p.unit.Name]
 		if s := t.successor(u); s != nil {
 			if err := t.reopen(s, p, rec); err != nil {
 				return err
@@ -209,21 +210,21 @@ func (t *txn) createMaps(plans []planned) error {
 			}
 			continue
 		}
-		if u.ready() {
+		if u.Ready() {
 			continue
 		}
-		if err := t.m.dp.CreateCube(u.spec(rec, p.plan.MapSizes)); err != nil {
-			return blame(u.name, fmt.Errorf("%s: making its maps: %w", u.name, err))
+		if err := t.m.dp.CreateCube(u.Spec(rec, p.plan.MapSizes)); err != nil {
+			return blame(u.Name, fmt.Errorf("%s: making its maps: %w", u.Name, err))
 		}
-		u.setReady(true)
-		t.m.byID.Store(u.id, u)
+		u.SetReady(true)
+		t.m.byID.Store(u.ID, u)
 		if t.restoring {
 			continue // the maps hold state that outlives a failed start
 		}
 		t.undo = append(t.undo, func() error {
-			t.m.byID.Delete(u.id)
-			u.setReady(false)
-			return t.m.dp.DeleteCube(u.id)
+			t.m.byID.Delete(u.ID)
+			u.SetReady(false)
+			return t.m.dp.DeleteCube(u.ID)
 		})
 	}
 	return nil
@@ -234,9 +235,9 @@ func (t *txn) resizeMaps(p *planned, rec *world.Cube) error {
 	if len(p.plan.MapSizes) == 0 {
 		return nil
 	}
-	undo, err := t.m.dp.ResizeMaps(p.unit.id, p.plan.MapSizes)
+	undo, err := t.m.dp.ResizeMaps(p.unit.ID, p.plan.MapSizes)
 	if err != nil {
-		return blame(p.unit.name, fmt.Errorf("%s: sizes of its maps: %w", p.unit.name, err))
+		return blame(p.unit.Name, fmt.Errorf("%s: sizes of its maps: %w", p.unit.Name, err))
 	}
 	if undo == nil {
 		return nil
@@ -286,7 +287,7 @@ func (t *txn) commitPlans(plans []planned) error {
 			continue
 		}
 		if err := t.commitPlan(t.ctx, p.unit, p.plan.Commit); err != nil {
-			return blame(p.unit.name, fmt.Errorf("%s: %w", p.unit.name, err))
+			return blame(p.unit.Name, fmt.Errorf("%s: %w", p.unit.Name, err))
 		}
 		t.undo = append(t.undo, func() error {
 			if p.plan.Undo == nil {
@@ -294,12 +295,12 @@ func (t *txn) commitPlans(plans []planned) error {
 			}
 			if p.shrink != nil { // the cube opens its maps again
 				if err := p.shrink(); err != nil {
-					return fmt.Errorf("%s: %w", p.unit.name, err)
+					return fmt.Errorf("%s: %w", p.unit.Name, err)
 				}
 			}
 			if err := t.commitPlan(context.WithoutCancel(t.ctx), p.unit, p.plan.Undo); err != nil {
-				p.unit.degrade("undoing a change: " + err.Error())
-				return fmt.Errorf("%s: %w", p.unit.name, err)
+				p.unit.Degrade("undoing a change: " + err.Error())
+				return fmt.Errorf("%s: %w", p.unit.Name, err)
 			}
 			return nil
 		})
@@ -308,9 +309,9 @@ func (t *txn) commitPlans(plans []planned) error {
 }
 
 // commitPlan runs Commit or Undo of a plan. Meanwhile the cube cannot change its programs: it would wait for itself.
-func (t *txn) commitPlan(ctx context.Context, u *unit, fn func() error) error {
-	u.beginCommit()
-	defer u.endCommit()
+func (t *txn) commitPlan(ctx context.Context, u *unit.Unit, fn func() error) error {
+	u.BeginCommit()
+	defer u.EndCommit()
 	return t.call(ctx, u, fn)
 }
 
@@ -319,10 +320,10 @@ func (t *txn) commitGraph(change Change) error {
 		return nil
 	}
 	before := t.m.inUse.graph
-	err := guard(change.Commit)
+	err := unit.Guard(change.Commit)
 	if err == nil {
 		t.m.inUse.graph = t.graph
-	} else if p := (*panicError)(nil); errors.As(err, &p) {
+	} else if p := (*unit.PanicError)(nil); errors.As(err, &p) {
 		t.m.inUse.graph = nil // how far it came is not known
 	}
 	if err != nil {
@@ -342,9 +343,9 @@ func (t *txn) changePrograms(plans []planned) error {
 			continue
 		}
 		u := p.unit
-		back, err := u.changePrograms(p.plan.Programs)
+		back, err := u.ChangePrograms(p.plan.Programs)
 		if err != nil {
-			return blame(u.name, fmt.Errorf("%s: %w", u.name, err))
+			return blame(u.Name, fmt.Errorf("%s: %w", u.Name, err))
 		}
 		t.undo = append(t.undo, back)
 	}

@@ -42,7 +42,7 @@ func (m *Manager) imageOf(w *snapshot, name string) (*document.Image, error) {
 	var err error
 	if rec := w.Cubes[name]; rec != nil {
 		service = rec.Service
-		raw, err = rec.SavedWhole(w.units[name].svc.Schema)
+		raw, err = rec.SavedWhole(w.units[name].Service.Schema)
 	} else if b := w.Broken[name]; b != nil && len(b.Stored.Config) > 0 {
 		service = b.Stored.Service
 		raw, err = b.Stored.Whole(func(string) bool { return true })

@@ -11,6 +11,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/unit"
 )
 
 // Change is a prepared graph. Commit makes it the one in use; when it returns an error it has undone itself. Abort gives
@@ -22,7 +23,7 @@ type Change = interface {
 
 // Datapath is the data plane.
 type Datapath interface {
-	cubeDatapath
+	unit.Datapath
 	// CreateCube makes the cube's maps, or opens them again by UUID after a restart.
 	CreateCube(datapath.Spec) error
 	// DeleteCube removes the cube's maps for good.

@@ -16,6 +16,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -26,23 +27,23 @@ func isWholeList(node *yang.Node, path yang.Path) bool {
 
 // emptied is a list of the configuration that a transaction deletes as a whole.
 type emptied struct {
-	unit *unit
+	unit *unit.Unit
 	list *yang.Node
 	path yang.Path
 }
 
 // deleteList deletes every entry of a list that can be deleted. State cannot be brought back: where the list is part of
 // the configuration, state goes once the rest of the transaction is certain.
-func (t *txn) deleteList(u *unit, list *yang.Node, path yang.Path) error {
+func (t *txn) deleteList(u *unit.Unit, list *yang.Node, path yang.Path) error {
 	e := emptied{u, list, path}
 	if list.Deletable() {
 		return t.deleteAllState(e)
 	}
-	t.direct[u.name] = true
+	t.direct[u.Name] = true
 	if err := t.edit(u, yang.Delete, path, nil); err != nil {
 		return err
 	}
-	if _, ok := u.instance().(cube.StateDeleter); ok {
+	if _, ok := u.Instance().(cube.StateDeleter); ok {
 		t.emptied = append(t.emptied, e)
 	}
 	return nil
@@ -50,7 +51,7 @@ func (t *txn) deleteList(u *unit, list *yang.Node, path yang.Path) error {
 
 // deleteEntry asks the cube to delete an entry that its configuration does not have. err is what became of deleting it
 // there.
-func (t *txn) deleteEntry(u *unit, path yang.Path, err error) error {
+func (t *txn) deleteEntry(u *unit.Unit, path yang.Path, err error) error {
 	if !isMissing(err) || len(path[len(path)-1].Keys) == 0 {
 		return err
 	}
@@ -68,17 +69,17 @@ func isMissing(err error) bool {
 }
 
 // deleteState asks the cube to delete state: an entry, or a whole list that the model marks `deletable`.
-func (t *txn) deleteState(u *unit, path yang.Path) error {
-	deleter, ok := u.instance().(cube.StateDeleter)
+func (t *txn) deleteState(u *unit.Unit, path yang.Path) error {
+	deleter, ok := u.Instance().(cube.StateDeleter)
 	if !ok {
-		return fmt.Errorf("%s: %s: %w", u.name, path.Words(), service.ErrNoDeleter)
+		return fmt.Errorf("%s: %s: %w", u.Name, path.Words(), service.ErrNoDeleter)
 	}
-	err := u.handle(t.ctx, "DeleteState", func() error { return deleter.DeleteState(t.ctx, path.Segments()) })
+	err := u.Handle(t.ctx, "DeleteState", func() error { return deleter.DeleteState(t.ctx, path.Segments()) })
 	if errors.Is(err, cube.ErrNotFound) {
 		return &yang.Error{Tag: yang.DataMissing, Path: path.String(), Message: path.Words() + ": not found"}
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
+		return fmt.Errorf("%s: %s: %w", u.Name, path.Words(), err)
 	}
 	return nil
 }
@@ -113,14 +114,14 @@ func (t *txn) keysOfState(e emptied) (all [][]string, err error) {
 		})
 		return all, err
 	}
-	state, err := e.unit.state(t.ctx, e.path)
+	state, err := e.unit.State(t.ctx, e.path)
 	if errors.Is(err, cube.ErrNotFound) || err == nil && state == nil {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	layers, err := document.Follow(e.unit.svc.Schema.Root(), e.path, []any{confineToPorts(state, t.next.Cubes[e.unit.name])})
+	layers, err := document.Follow(e.unit.Service.Schema.Root(), e.path, []any{confineToPorts(state, t.next.Cubes[e.unit.Name])})
 	if isMissing(err) {
 		return nil, nil
 	}
@@ -133,7 +134,7 @@ func (t *txn) keysOfState(e emptied) (all [][]string, err error) {
 // stays reports whether an entry cannot be deleted and stays, or is gone already.
 func stays(err error) bool {
 	refused := errors.Is(err, cube.ErrInvalid) || errors.Is(err, cube.ErrInUse) || errors.Is(err, cube.ErrUnsupported)
-	return isMissing(err) || refused && !errors.Is(err, errDegraded)
+	return isMissing(err) || refused && !errors.Is(err, unit.ErrDegraded)
 }
 
 // holdEmptied enters the gates of the cubes whose state the transaction deletes, because it must not wait for a handler
@@ -141,7 +142,7 @@ func stays(err error) bool {
 func (t *txn) holdEmptied() error {
 	for _, e := range t.emptied {
 		if err := t.hold(t.ctx, e.unit); err != nil {
-			return fmt.Errorf("%s: %w", e.unit.name, err)
+			return fmt.Errorf("%s: %w", e.unit.Name, err)
 		}
 	}
 	return nil
@@ -150,12 +151,12 @@ func (t *txn) holdEmptied() error {
 // deleteEmptied deletes the state of the lists that the transaction deletes.
 func (t *txn) deleteEmptied() error {
 	for _, e := range t.emptied {
-		if err := e.unit.refused(); err != nil {
+		if err := e.unit.Refused(); err != nil {
 			return err
 		}
-		e.unit.beginCommit() // the data plane is locked: a change of programs would wait for itself
+		e.unit.BeginCommit() // the data plane is locked: a change of programs would wait for itself
 		err := t.deleteAllState(e)
-		e.unit.endCommit()
+		e.unit.EndCommit()
 		if err != nil {
 			return err
 		}
@@ -188,7 +189,7 @@ func (m *Manager) CountEntries(ctx context.Context, serviceName, name string, pa
 	if err != nil {
 		return c, err
 	}
-	node, err := document.NodeAt(u.svc.Schema, path)
+	node, err := document.NodeAt(u.Service.Schema, path)
 	if err != nil {
 		return c, err
 	}
@@ -200,7 +201,7 @@ func (m *Manager) CountEntries(ctx context.Context, serviceName, name string, pa
 	if err != nil {
 		return c, fmt.Errorf("%s: %w", name, err)
 	}
-	layers, err := document.Follow(u.svc.Schema.Root(), path, []any{conf})
+	layers, err := document.Follow(u.Service.Schema.Root(), path, []any{conf})
 	if isMissing(err) {
 		return c, nil // below an entry that only the cube's code has
 	}

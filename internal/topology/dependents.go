@@ -11,13 +11,14 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
 // dropDependents asks a cube what its change takes along, and makes these edits.
-func (t *txn) dropDependents(name string, u *unit, was, rec *world.Cube) error {
-	asked, ok := u.instance().(cube.Dependents)
+func (t *txn) dropDependents(name string, u *unit.Unit, was, rec *world.Cube) error {
+	asked, ok := u.Instance().(cube.Dependents)
 	if !ok || string(was.Config.Raw) == string(rec.Config.Raw) {
 		return nil
 	}

@@ -14,15 +14,16 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
 // entryChanges are the differences of a cube's entries, each entry once. A cube whose code knows nothing yet gets all.
-func (t *txn) entryChanges(u *unit, rec *world.Cube, fresh bool) []yang.EntryChange {
+func (t *txn) entryChanges(u *unit.Unit, rec *world.Cube, fresh bool) []yang.EntryChange {
 	if fresh {
 		var all []yang.EntryChange
-		for _, list := range u.svc.Schema.BulkLists() {
+		for _, list := range u.Service.Schema.BulkLists() {
 			rec.Tables[list].All(func(e *yang.Entry) bool {
 				all = append(all, yang.EntryChange{List: list, New: e})
 				return true
@@ -56,14 +57,14 @@ func (t *txn) entryChanges(u *unit, rec *world.Cube, fresh bool) []yang.EntryCha
 }
 
 // prepareEntries asks a cube that takes entries one by one.
-func (t *txn) prepareEntries(u *unit, changes []yang.EntryChange) (cube.Plan, error) {
+func (t *txn) prepareEntries(u *unit.Unit, changes []yang.EntryChange) (cube.Plan, error) {
 	list := make([]cube.EntryChange, 0, len(changes))
 	for _, c := range changes {
 		list = append(list, cube.EntryChange{List: strings.Split(c.List.Path(), "/"), Old: entryJSON(c.Old), New: entryJSON(c.New)})
 	}
 	var plan cube.Plan
 	err := t.call(t.ctx, u, func() (err error) {
-		plan, err = u.instance().(cube.EntryPreparer).PrepareEntries(t.ctx, list)
+		plan, err = u.Instance().(cube.EntryPreparer).PrepareEntries(t.ctx, list)
 		return err
 	})
 	if err != nil {
@@ -83,7 +84,7 @@ func entryJSON(e *yang.Entry) json.RawMessage {
 func (t *txn) entryRecords() []store.Record {
 	var recs []store.Record
 	for _, u := range t.removed {
-		if rec := t.old.Cubes[u.name]; rec != nil && rec.UUID == u.uuid {
+		if rec := t.old.Cubes[u.Name]; rec != nil && rec.UUID == u.UUID {
 			recs = append(recs, world.EntryRecords(rec, nil)...)
 		}
 	}
@@ -98,8 +99,8 @@ func (t *txn) entryRecords() []store.Record {
 		u, rec := t.next.units[name], t.next.Cubes[name]
 		switch {
 		case rec == nil:
-		case u.restored != nil && t.before(name) == nil:
-			recs = append(recs, u.restored.Moved(rec)...)
+		case u.Restored != nil && t.before(name) == nil:
+			recs = append(recs, u.Restored.Moved(rec)...)
 		case slices.Contains(t.created, u):
 			recs = append(recs, world.EntryRecords(rec, rec)...)
 		default:
@@ -122,7 +123,7 @@ func (m *Manager) Entries(ctx context.Context, serviceName, name string, path ya
 	if err != nil {
 		return err
 	}
-	node, err := document.NodeAt(u.svc.Schema, path)
+	node, err := document.NodeAt(u.Service.Schema, path)
 	if err != nil {
 		return err
 	}

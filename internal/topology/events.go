@@ -74,8 +74,8 @@ func (t *txn) announceConfig() {
 		}
 	}
 	for _, u := range t.removed {
-		gone := events.Change{Cube: u.name, Service: u.svc.Info.Name, Op: "deleted"}
-		if t.next.Cubes[u.name] == nil {
+		gone := events.Change{Cube: u.Name, Service: u.Service.Info.Name, Op: "deleted"}
+		if t.next.Cubes[u.Name] == nil {
 			all = append(all, gone)
 		} else { // it was made anew
 			all = append([]events.Change{gone}, all...)
@@ -146,7 +146,7 @@ func (t *txn) announcePorts() {
 	}
 	names := slices.Clone(t.touched)
 	for _, u := range t.removed {
-		names = append(names, u.name)
+		names = append(names, u.Name)
 	}
 	for _, name := range names {
 		was, is := t.old.Cubes[name].PortsOf(), t.next.Cubes[name].PortsOf()

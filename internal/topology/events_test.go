@@ -13,6 +13,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -159,7 +160,7 @@ func TestEventOfDegradedCube(t *testing.T) {
 	l := newLab(t)
 	l.must(`create toybridge br <<< {}`)
 	r := l.watched()
-	l.view.Load().units["br"].degrade("PacketIn: it broke")
+	l.view.Load().units["br"].Degrade("PacketIn: it broke")
 	if got := short(r); !slices.Equal(got, []string{"cube br degraded"}) {
 		t.Errorf("events %q", got)
 	}
@@ -200,7 +201,7 @@ func TestFailureClasses(t *testing.T) {
 		err  error
 		want string
 	}{
-		{errDegraded, "unsupported"}, {fmt.Errorf("x: %w", context.DeadlineExceeded), "timeout"}, {errClosed, "stopping"},
+		{unit.ErrDegraded, "unsupported"}, {fmt.Errorf("x: %w", context.DeadlineExceeded), "timeout"}, {errClosed, "stopping"},
 		{&yang.Error{Tag: yang.InvalidValue}, "invalid"}, {errors.New("disk full"), "internal"},
 		{fmt.Errorf("x: %w", cube.ErrRefused), "refused"},
 	} {

@@ -115,7 +115,7 @@ func (t *txn) changeRecord() store.Record {
 		}
 	}
 	for _, u := range t.removed {
-		note(&r.Deleted, u.name)
+		note(&r.Deleted, u.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.old.Broken)) {
 		if t.next.Broken[name] == nil && t.next.Cubes[name] == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/unit"
 )
 
 // graphInUse is the graph in use, and who may change it.
@@ -37,8 +38,8 @@ func newGraphInUse(dp Datapath, log *slog.Logger, view *atomic.Pointer[snapshot]
 	return g
 }
 
-// lock waits until nobody else changes the data plane.
-func (g *graphInUse) lock(ctx context.Context) error {
+// Lock waits until nobody else changes the data plane.
+func (g *graphInUse) Lock(ctx context.Context) error {
 	select {
 	case <-g.token:
 		return nil
@@ -47,31 +48,31 @@ func (g *graphInUse) lock(ctx context.Context) error {
 	}
 }
 
-func (g *graphInUse) unlock() { g.token <- struct{}{} }
+func (g *graphInUse) Unlock() { g.token <- struct{}{} }
 
 // close ends all changes.
 func (g *graphInUse) close(ctx context.Context) error {
-	if err := g.lock(ctx); err != nil {
+	if err := g.Lock(ctx); err != nil {
 		return err
 	}
 	g.closed = true
-	g.unlock()
+	g.Unlock()
 	return nil
 }
 
-// runs implements plane.
-func (g *graphInUse) runs(u *unit) error {
+// Runs implements plane.
+func (g *graphInUse) Runs(u *unit.Unit) error {
 	if g.closed {
 		return errClosed
 	}
-	if g.view.Load().units[u.name] != u {
+	if g.view.Load().units[u.Name] != u {
 		return fmt.Errorf("the cube is not in the fast path: %w", cube.ErrNotFound)
 	}
 	return nil
 }
 
-// restate implements plane.
-func (g *graphInUse) restate() error {
+// Restate implements plane.
+func (g *graphInUse) Restate() error {
 	w := g.view.Load()
 	if err := g.swap(w.graph()); err != nil {
 		return err
@@ -85,8 +86,8 @@ type functionFinder interface {
 	HasFunction(service string, h cube.Hook, name string) bool
 }
 
-// hasFunction implements plane.
-func (g *graphInUse) hasFunction(service string, h cube.Hook, name string) bool {
+// HasFunction implements plane.
+func (g *graphInUse) HasFunction(service string, h cube.Hook, name string) bool {
 	f, ok := g.dp.(functionFinder)
 	return ok && f.HasFunction(service, h, name)
 }
@@ -95,7 +96,7 @@ func (g *graphInUse) hasFunction(service string, h cube.Hook, name string) bool 
 func (g *graphInUse) swap(to *datapath.Graph) error {
 	ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
 	defer cancel()
-	err := guard(func() error {
+	err := unit.Guard(func() error {
 		change, err := g.dp.Prepare(ctx, to)
 		if err != nil {
 			return err
@@ -104,9 +105,9 @@ func (g *graphInUse) swap(to *datapath.Graph) error {
 	})
 	if err == nil {
 		g.graph = to
-	} else if p := (*panicError)(nil); errors.As(err, &p) {
+	} else if p := (*unit.PanicError)(nil); errors.As(err, &p) {
 		g.graph = nil // how far it came is not known
-		g.log.Error("panic in the data plane", "value", p.value, "stack", string(p.stack))
+		g.log.Error("panic in the data plane", "value", p.Value, "stack", string(p.Stack))
 	}
 	if err != nil {
 		return fmt.Errorf("data plane: %w", err)

@@ -22,6 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/yang"
 	"github.com/polycube/polycube/test/pace"
 )
@@ -112,10 +113,10 @@ func (l *lab) wantGraph() {
 	l.t.Helper()
 	<-l.writer
 	defer func() { l.writer <- struct{}{} }()
-	if err := l.inUse.lock(context.Background()); err != nil {
+	if err := l.inUse.Lock(context.Background()); err != nil {
 		l.t.Fatal(err)
 	}
-	defer l.inUse.unlock()
+	defer l.inUse.Unlock()
 	if want := l.view.Load().graph(); l.inUse.graph != nil && !reflect.DeepEqual(l.inUse.graph, want) {
 		l.t.Errorf("the graph in use is not that of the topology:\n got %s\nwant %s", graphText(l.inUse.graph), graphText(want))
 	}
@@ -273,7 +274,7 @@ func (l *lab) state() state {
 	defer func() { l.writer <- struct{}{} }()
 	w := l.view.Load()
 	for _, name := range slices.Sorted(maps.Keys(w.units)) {
-		raw, err := w.units[name].tree.JSON(nil, yang.JSONOptions{Defaults: true})
+		raw, err := w.units[name].Tree.JSON(nil, yang.JSONOptions{Defaults: true})
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -296,7 +297,7 @@ func (l *lab) quiet() {
 	for name, u := range l.view.Load().units {
 		done := make(chan struct{})
 		end := sync.OnceFunc(func() { close(done) })
-		u.post(task{what: "quiet", run: end, dropped: end})
+		u.Post(unit.Task{What: "quiet", Run: end, Dropped: end})
 		select {
 		case <-done:
 		case <-time.After(pace.Stretch(10 * time.Second)):

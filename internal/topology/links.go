@@ -12,6 +12,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -113,8 +114,8 @@ func (t *txn) notify() {
 		u := t.next.units[rec.Name]
 		for _, p := range rec.PortsByIndex() {
 			if t.notifyPort(u, rec, p) {
-				w := u.instance().(cube.LinkWatcher)
-				working = append(working, func() { t.m.news.tell(u, "LinkChanged", func() { w.LinkChanged(p.Name, true) }) })
+				w := u.Instance().(cube.LinkWatcher)
+				working = append(working, func() { t.m.news.Tell(u, "LinkChanged", func() { w.LinkChanged(p.Name, true) }) })
 			}
 		}
 	}
@@ -125,7 +126,7 @@ func (t *txn) notify() {
 }
 
 // notifyPort tells a cube what changed of a port, but that its link works from now on: that it returns.
-func (t *txn) notifyPort(u *unit, rec *world.Cube, p *world.Port) (works bool) {
+func (t *txn) notifyPort(u *unit.Unit, rec *world.Cube, p *world.Port) (works bool) {
 	var was *world.Port
 	old := t.before(rec.Name)
 	if old != nil {
@@ -134,10 +135,10 @@ func (t *txn) notifyPort(u *unit, rec *world.Cube, p *world.Port) (works bool) {
 	// A port that a start finds down may have been up when the last daemon ended, and what was learned then is still there.
 	found := t.restoring && (old == nil || t.successor(u) != nil)
 	up := t.next.Linked(rec, p)
-	if w, ok := u.instance().(cube.PortWatcher); ok && (found || up != (was != nil && t.old.Linked(old, was))) {
-		t.m.news.tell(u, "PortChanged", func() { w.PortChanged(p.Name, up) })
+	if w, ok := u.Instance().(cube.PortWatcher); ok && (found || up != (was != nil && t.old.Linked(old, was))) {
+		t.m.news.Tell(u, "PortChanged", func() { w.PortChanged(p.Name, up) })
 	}
-	w, ok := u.instance().(cube.LinkWatcher)
+	w, ok := u.Instance().(cube.LinkWatcher)
 	if !ok {
 		return false
 	}
@@ -145,7 +146,7 @@ func (t *txn) notifyPort(u *unit, rec *world.Cube, p *world.Port) (works bool) {
 	worked := was != nil && t.old.Works(old, was)
 	flapped := works && worked && t.next.Flaps(p) != t.old.Flaps(was)
 	if flapped || !works && (found || worked) {
-		t.m.news.tell(u, "LinkChanged", func() { w.LinkChanged(p.Name, false) })
+		t.m.news.Tell(u, "LinkChanged", func() { w.LinkChanged(p.Name, false) })
 	}
 	return works && (found || flapped || !worked)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/unit"
 )
 
 // TestLevelOfACube: whatever writes about a cube obeys its level: its code, its programs, and the framework.
@@ -27,8 +28,8 @@ func TestLevelOfACube(t *testing.T) {
 		slow slog.Level
 		fast datapath.LogLevel
 	}{
-		{"trace", levelTrace, datapath.LogTrace}, {"debug", slog.LevelDebug, datapath.LogDebug}, {"info", slog.LevelInfo, datapath.LogInfo},
-		{"warn", slog.LevelWarn, datapath.LogWarn}, {"err", slog.LevelError, datapath.LogErr}, {"critical", levelCritical, datapath.LogCritical},
+		{"trace", unit.LevelTrace, datapath.LogTrace}, {"debug", slog.LevelDebug, datapath.LogDebug}, {"info", slog.LevelInfo, datapath.LogInfo},
+		{"warn", slog.LevelWarn, datapath.LogWarn}, {"err", slog.LevelError, datapath.LogErr}, {"critical", unit.LevelCritical, datapath.LogCritical},
 	}
 	for _, tt := range tests {
 		t.Run(tt.level, func(t *testing.T) {
@@ -38,9 +39,9 @@ func TestLevelOfACube(t *testing.T) {
 			l.must(`create toybridge br <<< ` + fmt.Sprintf(`{"loglevel":%q}`, tt.level))
 			u := l.view.Load().units["br"]
 			for from, write := range map[string]func(i int){
-				"the cube's code":    func(i int) { u.environment().Logger().Log(context.Background(), names[i].slow, "m="+names[i].name+".") },
-				"the cube's program": func(i int) { l.DatapathLog(u.id, names[i].fast, "m="+names[i].name+".") },
-				"the framework":      func(i int) { u.log.Log(context.Background(), names[i].slow, "m="+names[i].name+".") },
+				"the cube's code":    func(i int) { u.Env().Logger().Log(context.Background(), names[i].slow, "m="+names[i].name+".") },
+				"the cube's program": func(i int) { l.DatapathLog(u.ID, names[i].fast, "m="+names[i].name+".") },
+				"the framework":      func(i int) { u.Log.Log(context.Background(), names[i].slow, "m="+names[i].name+".") },
 			} {
 				out.Reset()
 				var got []string

@@ -125,7 +125,7 @@ func (m *Manager) Numbers() []CubeNumbers {
 	for _, rec := range w.InOrder() {
 		n := CubeNumbers{Name: rec.Name, Service: rec.Service, Trouble: m.Degraded(rec.Name)}
 		if u := w.units[rec.Name]; u != nil {
-			n.Shed, n.Waiting, _ = u.queued()
+			n.Shed, n.Waiting, _ = u.Queued()
 		}
 		if m.count(w, rec, &n, read) == nil {
 			out = append(out, n)

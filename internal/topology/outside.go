@@ -19,6 +19,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
 )
 
 // How long a start of the daemon waits for services, and the pauses between attempts to start one that was lost or to
@@ -180,14 +181,14 @@ func (m *Manager) lose(o *service.External, life service.Life) {
 	m.log.Error("a service is lost, the fast path of its cubes goes on", "service", o.Name, "error", why)
 	m.TellService(o.Name, "lost", why.Error())
 	for _, u := range m.unitsOf(o.Name) {
-		u.degrade(fmt.Sprintf("service %s is lost since %s: %v", o.Name, time.Now().Format(time.TimeOnly), why))
+		u.Degrade(fmt.Sprintf("service %s is lost since %s: %v", o.Name, time.Now().Format(time.TimeOnly), why))
 	}
 }
 
 // unitsOf lists the living cubes of a service.
-func (m *Manager) unitsOf(name string) []*unit {
+func (m *Manager) unitsOf(name string) []*unit.Unit {
 	w := m.view.Load()
-	var list []*unit
+	var list []*unit.Unit
 	for cubeName, rec := range w.Cubes {
 		if rec.Service == name {
 			list = append(list, w.units[cubeName])
@@ -228,7 +229,7 @@ func (m *Manager) orphans(svc *service.Service) []string {
 	w := m.view.Load()
 	var names []string
 	for name, u := range w.units {
-		if u.svc.Info.Name == svc.Info.Name && (u.svc != svc || u.isDegraded()) {
+		if u.Service.Info.Name == svc.Info.Name && (u.Service != svc || u.IsDegraded()) {
 			names = append(names, name)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -23,7 +24,7 @@ func (m *Manager) Page(ctx context.Context, serviceName, name string, path yang.
 	if err != nil {
 		return cube.Page{}, err
 	}
-	node, err := document.NodeAt(u.svc.Schema, path)
+	node, err := document.NodeAt(u.Service.Schema, path)
 	if err != nil {
 		return cube.Page{}, err
 	}
@@ -32,7 +33,7 @@ func (m *Manager) Page(ctx context.Context, serviceName, name string, path yang.
 	}
 	var all cube.Page
 	for all.Next = q.After; len(all.Entries) < q.Limit; {
-		page, err := u.page(ctx, path, cube.PageQuery{After: all.Next, Matches: q.Matches, Limit: min(pageEntries, q.Limit-len(all.Entries))})
+		page, err := u.Page(ctx, path, cube.PageQuery{After: all.Next, Matches: q.Matches, Limit: min(unit.PageEntries, q.Limit-len(all.Entries))})
 		if err != nil {
 			return cube.Page{}, err
 		}
@@ -45,17 +46,17 @@ func (m *Manager) Page(ctx context.Context, serviceName, name string, path yang.
 }
 
 // eachPaged calls f with the entries of such a list, page by page.
-func (m *Manager) eachPaged(ctx context.Context, u *unit, list *yang.Node, path yang.Path, f func(keys []string, entry json.RawMessage) bool) error {
-	q := cube.PageQuery{Limit: pageEntries}
+func (m *Manager) eachPaged(ctx context.Context, u *unit.Unit, list *yang.Node, path yang.Path, f func(keys []string, entry json.RawMessage) bool) error {
+	q := cube.PageQuery{Limit: unit.PageEntries}
 	for {
-		page, err := u.page(ctx, path, q)
+		page, err := u.Page(ctx, path, q)
 		if err != nil {
 			return err
 		}
 		for _, raw := range page.Entries {
 			entry, err := world.DecodeObject(raw)
 			if err != nil {
-				return fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
+				return fmt.Errorf("%s: %s: %w", u.Name, path.Words(), err)
 			}
 			if !f(slices.Clone(document.KeysOf(list, entry)), raw) {
 				return nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -24,14 +25,14 @@ import (
 type neighbours struct {
 	view    *atomic.Pointer[snapshot]
 	netdevs Netdevs
-	news    *news
+	news    *unit.News
 
 	// mu orders what cubes are told; it guards what follows.
 	mu sync.Mutex
 	// infos are the netdevs by name.
 	infos map[string]netdev.Info
 	// told is what living cubes were told.
-	told map[*unit]*surroundings
+	told map[*unit.Unit]*surroundings
 }
 
 // surroundings is what a cube was told of its parent or its peers, or will be.
@@ -41,7 +42,7 @@ type surroundings struct {
 }
 
 // of returns what a cube was told. n.mu is held.
-func (n *neighbours) of(u *unit) *surroundings {
+func (n *neighbours) of(u *unit.Unit) *surroundings {
 	s := n.told[u]
 	if s == nil {
 		s = &surroundings{}
@@ -87,7 +88,7 @@ func (n *neighbours) tell() {
 	defer n.mu.Unlock()
 	w := n.view.Load()
 	for u := range n.told {
-		if w.units[u.name] != u {
+		if w.units[u.Name] != u {
 			delete(n.told, u)
 		}
 	}
@@ -97,7 +98,7 @@ func (n *neighbours) tell() {
 			n.tellPeers(w, rec, u)
 			continue
 		}
-		watcher, ok := u.instance().(cube.ParentWatcher)
+		watcher, ok := u.Instance().(cube.ParentWatcher)
 		if !ok {
 			continue
 		}
@@ -106,7 +107,7 @@ func (n *neighbours) tell() {
 			continue
 		}
 		h.posted = true
-		n.news.tell(u, "ParentChanged", func() {
+		n.news.Tell(u, "ParentChanged", func() {
 			n.mu.Lock()
 			h.posted = false
 			parent := h.Parent

@@ -11,6 +11,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -22,8 +23,8 @@ type peers struct {
 }
 
 // tellPeers tells a standard cube what changed of its peers. n.mu is held.
-func (n *neighbours) tellPeers(w *snapshot, rec *world.Cube, u *unit) {
-	watcher, ok := u.instance().(cube.PeerWatcher)
+func (n *neighbours) tellPeers(w *snapshot, rec *world.Cube, u *unit.Unit) {
+	watcher, ok := u.Instance().(cube.PeerWatcher)
 	if !ok {
 		return
 	}
@@ -47,7 +48,7 @@ func (n *neighbours) tellPeers(w *snapshot, rec *world.Cube, u *unit) {
 	if posted || len(p.news) == 0 {
 		return
 	}
-	n.news.tell(u, "PeerChanged", func() {
+	n.news.Tell(u, "PeerChanged", func() {
 		n.mu.Lock()
 		news := p.news
 		p.news = map[string]cube.Peer{}

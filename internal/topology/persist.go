@@ -49,8 +49,8 @@ func (t *txn) storeRecords() ([]store.Record, error) {
 		}
 	}
 	for _, u := range t.removed {
-		if t.next.Cubes[u.name] == nil {
-			recs = append(recs, store.Record{Key: world.CubeKey + u.name})
+		if t.next.Cubes[u.Name] == nil {
+			recs = append(recs, store.Record{Key: world.CubeKey + u.Name})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.old.Broken)) {

@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -29,7 +30,7 @@ func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.
 	if len(path) == 1 && path[0].Name == "parent" && rec.Transparent {
 		return json.Marshal(rec.Parent)
 	}
-	node, err := document.NodeAt(u.svc.Schema, path)
+	node, err := document.NodeAt(u.Service.Schema, path)
 	if err != nil {
 		return nil, err
 	}
@@ -47,12 +48,12 @@ func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.
 }
 
 // layers are what is known of the node at a path.
-func (m *Manager) layers(ctx context.Context, w *snapshot, rec *world.Cube, u *unit, path yang.Path) ([]any, error) {
+func (m *Manager) layers(ctx context.Context, w *snapshot, rec *world.Cube, u *unit.Unit, path yang.Path) ([]any, error) {
 	conf, err := rec.Config.Decode()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", rec.Name, err)
 	}
-	state, err := u.state(ctx, path)
+	state, err := u.State(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func (m *Manager) layers(ctx context.Context, w *snapshot, rec *world.Cube, u *u
 		layers = append(layers, confineToPorts(state, rec))
 	}
 	layers = append(layers, m.base(w, rec))
-	return document.Follow(u.svc.Schema.Root(), path, layers)
+	return document.Follow(u.Service.Schema.Root(), path, layers)
 }
 
 // confineToPorts drops state of ports that are not there (any more): ports exist by configuration alone.

@@ -16,6 +16,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -52,17 +53,17 @@ func (t *txn) create(serviceName, name string, body []byte) error {
 	u := t.m.newUnit(svc, name, world.NewUUID(), id)
 	t.created = append(t.created, u)
 	t.next.units[name] = u
-	t.next.Cubes[name] = &world.Cube{Name: name, Service: serviceName, UUID: u.uuid, ID: id, Seq: t.m.seq,
+	t.next.Cubes[name] = &world.Cube{Name: name, Service: serviceName, UUID: u.UUID, ID: id, Seq: t.m.seq,
 		Transparent: svc.Info.Transparent, Ports: map[string]*world.Port{}}
 	t.direct[name] = true
 	return t.edit(u, yang.Create, nil, body)
 }
 
 // newUnit makes a unit without an instance.
-func (m *Manager) newUnit(svc *service.Service, name, uuid string, id datapath.CubeID) *unit {
-	return newUnit(unitOptions{svc: svc, name: name, uuid: uuid, id: id, dp: m.dp, plane: m.inUse, log: m.log,
-		ownStation: m.neighbours.ownStation, handlers: m.tallies.handlers, waits: m.tallies.waits,
-		announce: func(reason string) { m.TellCube(name, svc.Info.Name, "degraded", reason) }})
+func (m *Manager) newUnit(svc *service.Service, name, uuid string, id datapath.CubeID) *unit.Unit {
+	return unit.New(unit.Options{Service: svc, Name: name, UUID: uuid, ID: id, Datapath: m.dp, Plane: m.inUse, Log: m.log,
+		OwnStation: m.neighbours.ownStation, Handlers: m.tallies.handlers, Waits: m.tallies.waits,
+		Announce: func(reason string) { m.TellCube(name, svc.Info.Name, "degraded", reason) }})
 }
 
 // Edit changes a part of a cube's configuration. What is deleted of a list may be state, such as learned addresses: the
@@ -81,11 +82,11 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 		}
 		op, path := op, path
 		if op == yang.Delete {
-			if path, err = u.tree.Only(path); err != nil {
+			if path, err = u.Tree.Only(path); err != nil {
 				return err
 			}
 		}
-		switch node, err := document.NodeAt(u.svc.Schema, path); {
+		switch node, err := document.NodeAt(u.Service.Schema, path); {
 		case err != nil:
 			return err
 		case op == yang.Delete && isWholeList(node, path):
@@ -187,7 +188,7 @@ func (m *Manager) forgetBroken(b *world.Broken) {
 	if b.Made {
 		remove = func() error { return m.dp.DeleteCube(b.Stored.ID) }
 	}
-	if err := guard(remove); err != nil {
+	if err := unit.Guard(remove); err != nil {
 		m.log.Error("removing a cube's maps", "cube", b.Stored.Name, "error", err)
 	}
 	m.forgetShadow(b.Stored.UUID)
@@ -207,41 +208,41 @@ func (m *Manager) Action(ctx context.Context, serviceName, name string, path yan
 	return output, err
 }
 
-func (t *txn) act(u *unit, path yang.Path, body []byte) (json.RawMessage, error) {
-	node, err := document.NodeAt(u.svc.Schema, path)
+func (t *txn) act(u *unit.Unit, path yang.Path, body []byte) (json.RawMessage, error) {
+	node, err := document.NodeAt(u.Service.Schema, path)
 	if err != nil {
 		return nil, err
 	}
-	actor, ok := u.instance().(cube.Actor)
+	actor, ok := u.Instance().(cube.Actor)
 	if node.Kind() != yang.Action || !ok {
-		return nil, &yang.Error{Tag: yang.OperationNotSupported, Path: path.String(), Message: path.Words() + ": not an action of " + u.name}
+		return nil, &yang.Error{Tag: yang.OperationNotSupported, Path: path.String(), Message: path.Words() + ": not an action of " + u.Name}
 	}
-	input, err := u.tree.ParseInput(path, body)
+	input, err := u.Tree.ParseInput(path, body)
 	if err != nil {
 		return nil, err
 	}
-	t.direct[u.name] = true
+	t.direct[u.Name] = true
 	var result cube.ActionResult
-	err = u.handle(t.ctx, "Action", func() (err error) {
+	err = u.Handle(t.ctx, "Action", func() (err error) {
 		result, err = actor.Action(t.ctx, path.Segments(), input)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
+		return nil, fmt.Errorf("%s: %s: %w", u.Name, path.Words(), err)
 	}
 	output, err := actionOutput(u, path, result.Output)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
+		return nil, fmt.Errorf("%s: %s: %w", u.Name, path.Words(), err)
 	}
 	for _, e := range result.Edits {
 		if err := t.applyEdit(u, e); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
+			return nil, fmt.Errorf("%s: %s: %w", u.Name, path.Words(), err)
 		}
 	}
 	return output, nil
 }
 
-func actionOutput(u *unit, path yang.Path, value any) (json.RawMessage, error) {
+func actionOutput(u *unit.Unit, path yang.Path, value any) (json.RawMessage, error) {
 	if value == nil {
 		return nil, nil
 	}
@@ -249,7 +250,7 @@ func actionOutput(u *unit, path yang.Path, value any) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding its output: %w", err)
 	}
-	checked, err := u.tree.CheckOutput(path, output)
+	checked, err := u.Tree.CheckOutput(path, output)
 	if err != nil {
 		// The cube is at fault, not the request: the kind of error must not say otherwise.
 		return nil, fmt.Errorf("its output does not fit the model: %s", err.Error())
@@ -258,8 +259,8 @@ func actionOutput(u *unit, path yang.Path, value any) (json.RawMessage, error) {
 }
 
 // applyEdit makes one change that an action asked for. A list entry that is not there yet is created.
-func (t *txn) applyEdit(u *unit, e cube.Edit) error {
-	_, path, err := u.svc.Schema.Resolve(e.Path)
+func (t *txn) applyEdit(u *unit.Unit, e cube.Edit) error {
+	_, path, err := u.Service.Schema.Resolve(e.Path)
 	if err != nil {
 		return err
 	}

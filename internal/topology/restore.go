@@ -18,13 +18,14 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // staged is a stored cube on its way back.
 type staged struct {
 	stored world.Stored
-	unit   *unit
+	unit   *unit.Unit
 	rec    *world.Cube
 }
 
@@ -77,7 +78,7 @@ func (m *Manager) hold(b *world.Broken, back []*staged) {
 		err = rec.Collides(others)
 	}
 	if err == nil {
-		err = guard(func() error { return m.dp.HoldCube(spec) })
+		err = unit.Guard(func() error { return m.dp.HoldCube(spec) })
 		b.Made = err == nil
 	}
 	if err != nil {
@@ -166,9 +167,9 @@ func (m *Manager) stage(s world.Stored) (*staged, error) {
 		return nil, fmt.Errorf("its record has no valid number or UUID: %w", cube.ErrInvalid)
 	}
 	u := m.newUnit(svc, s.Name, s.UUID, s.ID)
-	u.takeOver()
-	if err := restoreTree(&s, u); err != nil {
-		u.tree.Close()
+	u.TakeOver()
+	if err := unit.RestoreTree(&s, u); err != nil {
+		u.Tree.Close()
 		return nil, fmt.Errorf("its configuration: %w", err)
 	}
 	rec := &world.Cube{Name: s.Name, Service: s.Service, UUID: s.UUID, ID: s.ID, Seq: s.Seq, Type: s.Type, Blob: s.Blob,
@@ -177,7 +178,7 @@ func (m *Manager) stage(s world.Stored) (*staged, error) {
 		rec.Ports[p.Name] = &world.Port{Name: p.Name, UUID: p.UUID, Index: p.Index, Slot: p.Slot, OwnMAC: p.OwnMAC}
 	}
 	if s.Entries != nil {
-		u.restored = s.Entries
+		u.Restored = s.Entries
 	}
 	m.seq = max(m.seq, s.Seq)
 	m.lastID = max(m.lastID, s.ID)
@@ -253,7 +254,7 @@ func (m *Manager) giveUp(back []*staged, name string, why error) []*staged {
 	m.markBroken(w, gone, why)
 	m.hold(w.Broken[name], back)
 	m.view.Store(w)
-	m.byID.Delete(gone.unit.id)
+	m.byID.Delete(gone.unit.ID)
 	m.endUnit(gone.unit)
 	return back
 }
@@ -264,7 +265,7 @@ func (m *Manager) markBroken(w *snapshot, s *staged, why error) {
 		"service", s.stored.Service, "error", why)
 	m.TellCube(s.stored.Name, s.stored.Service, "broken", why.Error())
 	w.Broken[s.stored.Name] = &world.Broken{Stored: s.stored, Reason: why.Error(),
-		Made: s.unit != nil && s.unit.ready()}
+		Made: s.unit != nil && s.unit.Ready()}
 }
 
 // BrokenCube is a stored cube that could not be restored. It can be deleted.

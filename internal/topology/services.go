@@ -18,6 +18,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
 )
 
 // AddService starts a service, loads its programs on trial, and makes it known. Cubes of it that the store has are taken
@@ -112,7 +113,7 @@ func (m *Manager) beginFirst(ctx context.Context, o *service.External, reg servi
 
 // admit makes a service of what a life says of itself, if then agrees. When something fails or panics, the life ends.
 func (m *Manager) admit(reg service.Registration, life service.Life, then func(*service.Service) error) (svc *service.Service, err error) {
-	err = guard(func() (err error) {
+	err = unit.Guard(func() (err error) {
 		if svc, err = m.meet(reg, life); err != nil {
 			return err
 		}
@@ -125,8 +126,8 @@ func (m *Manager) admit(reg service.Registration, life service.Life, then func(*
 		svc.Schema.Close()
 	}
 	life.Close()
-	if p := (*panicError)(nil); errors.As(err, &p) {
-		m.log.Error("panic while a service was admitted, undone", "service", reg.Name, "value", p.value, "stack", string(p.stack))
+	if p := (*unit.PanicError)(nil); errors.As(err, &p) {
+		m.log.Error("panic while a service was admitted, undone", "service", reg.Name, "value", p.Value, "stack", string(p.Stack))
 	}
 	return nil, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
 )
 
 // fakeHost has services in memory.
@@ -255,7 +256,7 @@ func TestAPanicWhileAServiceIsAdmittedLeavesNothing(t *testing.T) {
 			})
 			err := request()
 			l.plane.setFail(nil)
-			if p := (*panicError)(nil); !errors.As(err, &p) {
+			if p := (*unit.PanicError)(nil); !errors.As(err, &p) {
 				t.Errorf("%s, panic in %s: %v", name, step, err)
 			}
 			if err := <-removed; name == "add" && !errors.Is(err, cube.ErrNotFound) {

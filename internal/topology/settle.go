@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -53,11 +54,11 @@ func (t *txn) derive(name string) error {
 	if rec == nil {
 		return nil // deleted
 	}
-	raw, err := u.tree.JSON(nil, yang.JSONOptions{Defaults: true, Apart: true})
+	raw, err := u.Tree.JSON(nil, yang.JSONOptions{Defaults: true, Apart: true})
 	if err != nil {
 		return fmt.Errorf("%s: reading its configuration: %w", name, err)
 	}
-	saved, err := u.tree.JSON(nil, yang.JSONOptions{Apart: true})
+	saved, err := u.Tree.JSON(nil, yang.JSONOptions{Apart: true})
 	if err != nil {
 		return fmt.Errorf("%s: reading its configuration: %w", name, err)
 	}
@@ -68,15 +69,15 @@ func (t *txn) derive(name string) error {
 	if err := t.deriveShadow(rec, conf); err != nil {
 		return err
 	}
-	level, ok := logLevels[conf.Loglevel]
+	level, ok := unit.LogLevels[conf.Loglevel]
 	if !ok {
 		return fmt.Errorf("%s: loglevel %q: %w", name, conf.Loglevel, cube.ErrInvalid)
 	}
-	rec.Tables = u.tree.Tables()
-	rec.Config, rec.Saved, rec.Type, rec.LogLevel = &world.Config{Raw: raw}, saved, conf.Type, level.fast
+	rec.Tables = u.Tree.Tables()
+	rec.Config, rec.Saved, rec.Type, rec.LogLevel = &world.Config{Raw: raw}, saved, conf.Type, level.Fast
 	if t.before(name) == nil {
-		u.setType(conf.Type)
-		if _, ok := u.svc.Objects[conf.Type.Hook()]; !ok && len(u.svc.Objects) > 0 {
+		u.SetType(conf.Type)
+		if _, ok := u.Service.Objects[conf.Type.Hook()]; !ok && len(u.Service.Objects) > 0 {
 			return fmt.Errorf("%s: service %s has no programs for type %s: %w", name, rec.Service, conf.Type, cube.ErrUnsupported)
 		}
 	}
@@ -109,7 +110,7 @@ func (t *txn) derivePorts(rec *world.Cube, conf world.Common) error {
 			delete(rec.Ports, name)
 		}
 	}
-	if err := t.next.NumberPorts(rec, fresh, taken, t.next.units[rec.Name].svc.PortLimit()); err != nil {
+	if err := t.next.NumberPorts(rec, fresh, taken, t.next.units[rec.Name].Service.PortLimit()); err != nil {
 		return err
 	}
 	for _, p := range fresh {

@@ -20,6 +20,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/shadow"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -160,8 +161,8 @@ func (t *txn) interfaces(rec *world.Cube) (map[string]cube.Interface, error) {
 		return nil, nil
 	}
 	u := t.next.units[rec.Name]
-	asked, ok := u.instance().(cube.Shadower)
-	if !ok || u.isDegraded() {
+	asked, ok := u.Instance().(cube.Shadower)
+	if !ok || u.IsDegraded() {
 		return nil, nil
 	}
 	var answer map[string]cube.Interface
@@ -183,7 +184,7 @@ func (t *txn) finishShadows() {
 	}
 	var errs []error
 	for _, u := range t.removed {
-		errs = append(errs, t.m.shadows.Remove(u.uuid))
+		errs = append(errs, t.m.shadows.Remove(u.UUID))
 	}
 	for _, name := range t.touched {
 		if rec := t.next.Cubes[name]; rec != nil && rec.Shadow {
@@ -376,7 +377,7 @@ func (t *txn) differences(rec *world.Cube) ([]cube.Edit, error) {
 			continue
 		}
 		err := t.call(t.ctx, u, func() error {
-			more, err := u.instance().(cube.Shadower).InterfaceChanged(name, want, states[name].Interface)
+			more, err := u.Instance().(cube.Shadower).InterfaceChanged(name, want, states[name].Interface)
 			edits = append(edits, more...)
 			return err
 		})
@@ -424,9 +425,9 @@ type routeTeller interface {
 func (t *txn) watchRoutes(rec *world.Cube) {
 	u := t.next.units[rec.Name]
 	teller, can := t.m.shadows.(routeTeller)
-	watcher, wants := u.instance().(cube.RouteWatcher)
+	watcher, wants := u.Instance().(cube.RouteWatcher)
 	if can && wants {
-		n := &routeNews{u: u, watcher: watcher}
-		teller.WatchRoutes(rec.Namespace(), n.take)
+		n := &unit.RouteNews{Unit: u, Watcher: watcher}
+		teller.WatchRoutes(rec.Namespace(), n.Take)
 	}
 }

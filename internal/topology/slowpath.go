@@ -7,12 +7,13 @@ package topology
 import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/unit"
 )
 
 // PacketIn takes a packet of the slow path for a cube. It copies what it keeps and does not wait.
 func (m *Manager) PacketIn(id datapath.CubeID, p *cube.PacketIn) {
 	if u, ok := m.byID.Load(id); ok {
-		u.(*unit).packetIn(p)
+		u.(*unit.Unit).PacketIn(p)
 		return
 	}
 	m.strays.Add(1)
@@ -21,7 +22,7 @@ func (m *Manager) PacketIn(id datapath.CubeID, p *cube.PacketIn) {
 // Notify takes a message that a cube's program sent with pcn_notify. It copies what it keeps and does not wait.
 func (m *Manager) Notify(id datapath.CubeID, kind uint32, data []byte) {
 	if u, ok := m.byID.Load(id); ok {
-		u.(*unit).notify(kind, data)
+		u.(*unit.Unit).Notify(kind, data)
 		return
 	}
 	m.strays.Add(1)
@@ -30,7 +31,7 @@ func (m *Manager) Notify(id datapath.CubeID, kind uint32, data []byte) {
 // DatapathLog writes a line that a cube's program logged.
 func (m *Manager) DatapathLog(id datapath.CubeID, level datapath.LogLevel, msg string) {
 	if u, ok := m.byID.Load(id); ok {
-		u.(*unit).logLine(level, msg)
+		u.(*unit.Unit).LogLine(level, msg)
 		return
 	}
 	m.strays.Add(1)
@@ -43,7 +44,7 @@ func (m *Manager) StrayPackets() uint64 { return m.strays.Load() }
 // code panicked. It returns 0 for a cube that does not exist.
 func (m *Manager) ShedPackets(name string) uint64 {
 	if u := m.view.Load().units[name]; u != nil {
-		return u.shed()
+		return u.Shed()
 	}
 	return 0
 }

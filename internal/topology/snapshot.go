@@ -11,6 +11,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -21,10 +22,10 @@ type AbsentError = world.AbsentError
 type snapshot struct {
 	world.World
 	// units are by the name of their cube; each cube has one.
-	units map[string]*unit
+	units map[string]*unit.Unit
 }
 
-func newSnapshot() *snapshot { return &snapshot{World: world.New(), units: map[string]*unit{}} }
+func newSnapshot() *snapshot { return &snapshot{World: world.New(), units: map[string]*unit.Unit{}} }
 
 // clone is a snapshot that can be changed; its records are still shared.
 func (s *snapshot) clone() *snapshot {
@@ -37,13 +38,13 @@ func (s *snapshot) graph() *datapath.Graph { return s.World.Graph(s) }
 // ProgramsOf returns the programs of a cube that differ from its service's.
 func (s *snapshot) ProgramsOf(name string) map[cube.ProgramSlot]cube.Program {
 	if u := s.units[name]; u != nil {
-		return u.programsOf()
+		return u.Chosen()
 	}
 	return nil
 }
 
 // find returns a cube and its unit; an empty service is any.
-func (s *snapshot) find(serviceName, name string) (*world.Cube, *unit, error) {
+func (s *snapshot) find(serviceName, name string) (*world.Cube, *unit.Unit, error) {
 	rec := s.Cubes[name]
 	if rec == nil {
 		return nil, nil, fmt.Errorf("cube %.80s: %w", name, s.Missing(name))

@@ -15,13 +15,14 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // successor is a unit that takes the place of another.
 type successor struct {
-	was *unit // nil for a cube that could not be restored
-	is  *unit
+	was *unit.Unit // nil for a cube that could not be restored
+	is  *unit.Unit
 	// back and settle end what the data plane did, once it did.
 	back, settle func()
 }
@@ -68,7 +69,7 @@ func (m *Manager) orphaned(ctx context.Context, name string, why error) {
 	reason := fmt.Sprintf("its service could not take it over: %v", why)
 	w := m.view.Load()
 	if u := w.units[name]; u != nil {
-		u.degrade(reason)
+		u.Degrade(reason)
 	}
 	b := w.Broken[name]
 	if b == nil || b.Reason == reason {
@@ -149,17 +150,17 @@ func (t *txn) succeed(name string, svc *service.Service) error {
 	}
 	u := t.m.newUnit(svc, name, rec.UUID, rec.ID)
 	t.successors = append(t.successors, &successor{was: was, is: u})
-	if err := u.inherit(was); err != nil {
+	if err := u.Inherit(was); err != nil {
 		return fmt.Errorf("its configuration: %w", err)
 	}
-	u.setType(rec.Type)
-	u.takeOver()
-	u.setPorts(newPortTable(rec))
-	u.setReady(true)
+	u.SetType(rec.Type)
+	u.TakeOver()
+	u.SetPorts(unit.NewPortTable(rec))
+	u.SetReady(true)
 	rec.Constants = nil
 	t.next.units[name] = u
 	t.touch(name)
-	if was.enterGate(t.ctx) == nil { // else its code hangs, and is not to be waited for
+	if was.EnterGate(t.ctx) == nil { // else its code hangs, and is not to be waited for
 		t.held[was] = true
 	}
 	return nil
@@ -173,7 +174,7 @@ func (t *txn) succeedBroken(b *world.Broken) error {
 	}
 	name := s.rec.Name
 	t.successors = append(t.successors, &successor{is: s.unit})
-	s.unit.setReady(true)
+	s.unit.SetReady(true)
 	delete(t.next.Broken, name)
 	s.rec.Revision = t.next.Revision
 	t.next.Cubes[name], t.next.units[name] = s.rec, s.unit
@@ -182,7 +183,7 @@ func (t *txn) succeedBroken(b *world.Broken) error {
 }
 
 // successor finds what takes over a unit's cube; nil where nothing does.
-func (t *txn) successor(u *unit) *successor {
+func (t *txn) successor(u *unit.Unit) *successor {
 	if i := slices.IndexFunc(t.successors, func(s *successor) bool { return s.is == u }); i >= 0 {
 		return t.successors[i]
 	}
@@ -196,9 +197,9 @@ func (t *txn) reopen(s *successor, p planned, rec *world.Cube) error {
 	if !ok {
 		return fmt.Errorf("the data plane cannot open a running cube anew: %w", cube.ErrUnsupported)
 	}
-	r, err := dp.ReplaceCube(u.spec(rec, p.plan.MapSizes))
+	r, err := dp.ReplaceCube(u.Spec(rec, p.plan.MapSizes))
 	if err != nil {
-		return blame(u.name, fmt.Errorf("%s: its maps: %w", u.name, err))
+		return blame(u.Name, fmt.Errorf("%s: its maps: %w", u.Name, err))
 	}
 	if r.Relink {
 		rec.Maps++
@@ -220,7 +221,7 @@ func (t *txn) putBack() {
 // dropSuccessors ends units whose transaction failed.
 func (t *txn) dropSuccessors() {
 	for _, s := range t.successors {
-		s.is.end()
+		s.is.End()
 		t.m.endUnit(s.is)
 	}
 }
@@ -228,9 +229,9 @@ func (t *txn) dropSuccessors() {
 // introduce has packets and messages go to the successors.
 func (t *txn) introduce() {
 	for _, s := range t.successors {
-		t.m.byID.Store(s.is.id, s.is)
+		t.m.byID.Store(s.is.ID, s.is)
 		if s.was != nil {
-			s.was.end()
+			s.was.End()
 		}
 	}
 }
@@ -244,6 +245,6 @@ func (t *txn) retirePredecessors() {
 		if s.settle != nil {
 			s.settle()
 		}
-		t.m.TellCube(s.is.name, s.is.svc.Info.Name, "adopted", "")
+		t.m.TellCube(s.is.Name, s.is.Service.Info.Name, "adopted", "")
 	}
 }

@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/unit"
 )
 
-func (l *lab) envOf(name string) cube.Env { return l.view.Load().units[name].environment() }
+func (l *lab) envOf(name string) cube.Env { return l.view.Load().units[name].Env() }
 
 func TestTimersTakeTurnsWithHandlers(t *testing.T) {
 	l := newLab(t)
@@ -57,7 +58,7 @@ func TestACallThatIsDueWhileTheLastOneRunsIsLeftOut(t *testing.T) {
 	}
 	u := l.view.Load().units["br1"]
 	eventually(t, "the others wait", func() bool {
-		_, _, calls := u.queued()
+		_, _, calls := u.Queued()
 		return calls == 50
 	})
 	if n.Load() != 1 {
@@ -121,7 +122,7 @@ func TestTimersOfACubeThatIsBeingMade(t *testing.T) {
 					t.Error("no unit")
 					return nil
 				}
-				u.(*unit).environment().After(0, func() { n.Add(1) })
+				u.(*unit.Unit).Env().After(0, func() { n.Add(1) })
 				<-time.After(20 * time.Millisecond)
 				early.Store(n.Load() > 0)
 				if fails {

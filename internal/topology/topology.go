@@ -22,6 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -68,7 +69,7 @@ type Manager struct {
 	// and no handler is waited for while it is held.
 	inUse *graphInUse
 
-	news       news
+	news       unit.News
 	neighbours neighbours
 	events     *events.Log
 	tallies    tallies
@@ -120,7 +121,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	}
 	m.inUse = newGraphInUse(m.dp, m.log, &m.view)
 	m.neighbours = neighbours{view: &m.view, netdevs: m.netdevs, news: &m.news, infos: map[string]netdev.Info{},
-		told: map[*unit]*surroundings{}}
+		told: map[*unit.Unit]*surroundings{}}
 	m.view.Store(newSnapshot())
 	m.loaded.Store(&service.Registry{})
 	err := m.load(o.Services)
@@ -158,7 +159,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 	m.closed = true
 	for _, u := range m.view.Load().units {
-		m.byID.Delete(u.id)
+		m.byID.Delete(u.ID)
 		m.endUnit(u)
 	}
 	m.closeSchemas()
@@ -195,7 +196,7 @@ func (m *Manager) Degraded(name string) string {
 		return b.String()
 	}
 	if u := w.units[name]; u != nil {
-		return u.trouble()
+		return u.Trouble()
 	}
 	return ""
 }
@@ -245,7 +246,7 @@ func (m *Manager) findRunning(name string) (*world.Cube, error) {
 }
 
 // find returns a cube as readers see it; an empty service is any.
-func (m *Manager) find(serviceName, name string) (*world.Cube, *unit, error) {
+func (m *Manager) find(serviceName, name string) (*world.Cube, *unit.Unit, error) {
 	w := m.view.Load()
 	return w.find(serviceName, name)
 }

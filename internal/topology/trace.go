@@ -13,6 +13,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	fuse "github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -47,7 +48,7 @@ func (m *Manager) CubeID(name string) (datapath.CubeID, error) {
 // CubeName is the name of the cube with a number, or the number if there is none.
 func (m *Manager) CubeName(id datapath.CubeID) string {
 	if u, ok := m.byID.Load(id); ok {
-		return u.(*unit).name
+		return u.(*unit.Unit).Name
 	}
 	return "cube " + strconv.Itoa(int(id))
 }
@@ -58,10 +59,10 @@ func (m *Manager) PortName(id datapath.CubeID, index uint16) string {
 	if !ok {
 		return strconv.Itoa(int(index))
 	}
-	if u.(*unit).svc.Info.Transparent {
+	if u.(*unit.Unit).Service.Info.Transparent {
 		return ""
 	}
-	if name, ok := u.(*unit).portName(index); ok {
+	if name, ok := u.(*unit.Unit).PortName(index); ok {
 		return name
 	}
 	return strconv.Itoa(int(index))

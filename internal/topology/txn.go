@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -42,8 +43,8 @@ type txn struct {
 	given []givenChain
 	// parents are the netdevs that new transparent cubes are to be attached to.
 	parents []givenParent
-	created []*unit
-	removed []*unit
+	created []*unit.Unit
+	removed []*unit.Unit
 	undo    []func() error
 	// restoring keeps what a stored configuration names even where it is not there at the moment.
 	restoring bool
@@ -61,13 +62,13 @@ type txn struct {
 	graph *datapath.Graph
 	// held are the units whose gate the transaction has: from the first call of a cube's code until the end, so that the
 	// data plane is locked after the last wait for a handler (see programs.go).
-	held map[*unit]bool
+	held map[*unit.Unit]bool
 	// successors are units that take the place of others.
 	successors []*successor
 	// also are records of the store that are no cube's.
 	also []store.Record
 	// entries are the differences of large lists.
-	entries map[*unit][]yang.EntryChange
+	entries map[*unit.Unit][]yang.EntryChange
 	// emptied are the lists whose state is deleted when everything else is done.
 	emptied []emptied
 	// extent is how far the transaction reaches, once the next world is settled.
@@ -113,7 +114,7 @@ func (m *Manager) transact(ctx context.Context, fn func(*txn) error) error {
 		return m.one(ctx, requested(ctx, fn))
 	}()
 	if err == nil {
-		m.news.heard()
+		m.news.Wait()
 	}
 	return err
 }
@@ -136,19 +137,19 @@ func (m *Manager) one(ctx context.Context, fn func(*txn) error) (err error) {
 }
 
 // call runs a cube's code. From then on until the end of the transaction the cube gets no packets.
-func (t *txn) call(ctx context.Context, u *unit, fn func() error) error {
+func (t *txn) call(ctx context.Context, u *unit.Unit, fn func() error) error {
 	if err := t.hold(ctx, u); err != nil {
 		return err
 	}
-	return u.call(ctx, fn)
+	return u.Call(ctx, fn)
 }
 
 // hold enters a unit's gate, unless the transaction has it already.
-func (t *txn) hold(ctx context.Context, u *unit) error {
+func (t *txn) hold(ctx context.Context, u *unit.Unit) error {
 	if t.held[u] {
 		return nil
 	}
-	if err := u.enterGate(ctx); err != nil {
+	if err := u.EnterGate(ctx); err != nil {
 		return err
 	}
 	t.held[u] = true
@@ -157,7 +158,7 @@ func (t *txn) hold(ctx context.Context, u *unit) error {
 
 // lock takes the plane lock. No cube's handler is waited for from here on.
 func (t *txn) lock() error {
-	if err := t.m.inUse.lock(t.ctx); err != nil {
+	if err := t.m.inUse.Lock(t.ctx); err != nil {
 		return err
 	}
 	t.locked = true
@@ -168,10 +169,10 @@ func (t *txn) lock() error {
 func (t *txn) letGo() {
 	if t.locked {
 		t.locked = false
-		t.m.inUse.unlock()
+		t.m.inUse.Unlock()
 	}
 	for u := range t.held {
-		u.leaveGate()
+		u.LeaveGate()
 	}
 	clear(t.held)
 }
@@ -180,13 +181,13 @@ var errClosed = errors.New("the daemon is stopping")
 
 func (m *Manager) begin(ctx context.Context) *txn {
 	old := m.view.Load()
-	return &txn{m: m, ctx: ctx, old: old, next: old.clone(), direct: map[string]bool{}, held: map[*unit]bool{}, edits: edits{},
-		entries: map[*unit][]yang.EntryChange{}}
+	return &txn{m: m, ctx: ctx, old: old, next: old.clone(), direct: map[string]bool{}, held: map[*unit.Unit]bool{}, edits: edits{},
+		entries: map[*unit.Unit][]yang.EntryChange{}}
 }
 
 // run does everything up to the point where the change is durable.
 func (t *txn) run(fn func(*txn) error) error {
-	err := guard(func() error {
+	err := unit.Guard(func() error {
 		if err := fn(t); err != nil {
 			return err
 		}
@@ -200,9 +201,9 @@ func (t *txn) run(fn func(*txn) error) error {
 		}
 		return t.carryOut()
 	})
-	var p *panicError
+	var p *unit.PanicError
 	if errors.As(err, &p) {
-		t.m.log.Error("panic in a transaction, undone", "value", p.value, "stack", string(p.stack))
+		t.m.log.Error("panic in a transaction, undone", "value", p.Value, "stack", string(p.Stack))
 	}
 	return err
 }
@@ -226,8 +227,8 @@ func (t *txn) before(name string) *world.Cube {
 }
 
 // edit changes a cube's tree, to be reversed if the transaction fails.
-func (t *txn) edit(u *unit, op yang.Op, path yang.Path, body []byte) error {
-	change, err := u.tree.Edit(t.ctx, op, path, body)
+func (t *txn) edit(u *unit.Unit, op yang.Op, path yang.Path, body []byte) error {
+	change, err := u.Tree.Edit(t.ctx, op, path, body)
 	if err != nil {
 		return err
 	}
@@ -236,8 +237,8 @@ func (t *txn) edit(u *unit, op yang.Op, path yang.Path, body []byte) error {
 }
 
 // amend is edit for members that only the framework may change once they are set.
-func (t *txn) amend(u *unit, path yang.Path, body []byte) error {
-	change, err := u.tree.Amend(t.ctx, yang.Merge, path, body)
+func (t *txn) amend(u *unit.Unit, path yang.Path, body []byte) error {
+	change, err := u.Tree.Amend(t.ctx, yang.Merge, path, body)
 	if err != nil {
 		return err
 	}
@@ -245,12 +246,12 @@ func (t *txn) amend(u *unit, path yang.Path, body []byte) error {
 	return nil
 }
 
-func (t *txn) edited(u *unit, change *yang.Change) {
+func (t *txn) edited(u *unit.Unit, change *yang.Change) {
 	t.undo = append(t.undo, func() error { return change.Revert() })
-	t.edits.note(u.name, change)
+	t.edits.note(u.Name, change)
 	t.entries[u] = append(t.entries[u], change.Entries()...)
-	if !change.Empty() || t.before(u.name) == nil {
-		t.touch(u.name)
+	if !change.Empty() || t.before(u.Name) == nil {
+		t.touch(u.Name)
 	}
 }
 
@@ -263,7 +264,7 @@ func (t *txn) touch(name string) {
 // rollback undoes what was done, last first, and ends the units that will not live.
 func (t *txn) rollback() {
 	for _, undo := range slices.Backward(t.undo) {
-		if err := guard(undo); err != nil {
+		if err := unit.Guard(undo); err != nil {
 			t.m.log.Error("undoing a change", "error", err)
 		}
 	}
@@ -273,7 +274,7 @@ func (t *txn) rollback() {
 		return
 	}
 	for _, u := range t.created {
-		u.end()
+		u.End()
 	}
 	t.letGo()
 	for _, u := range t.created {
@@ -285,13 +286,13 @@ func (t *txn) rollback() {
 func (t *txn) publish() {
 	for name, rec := range t.next.Cubes {
 		if was := t.old.Cubes[name]; was != rec {
-			t.next.units[name].setPorts(newPortTable(rec))
-			t.next.units[name].restored = nil
+			t.next.units[name].SetPorts(unit.NewPortTable(rec))
+			t.next.units[name].Restored = nil
 		}
 	}
 	for _, u := range t.removed {
-		u.end()
-		t.m.byID.Delete(u.id)
+		u.End()
+		t.m.byID.Delete(u.ID)
 	}
 	t.introduce()
 	t.m.view.Store(t.next)
@@ -300,8 +301,8 @@ func (t *txn) publish() {
 	t.retirePredecessors()
 	for _, u := range t.removed {
 		t.m.endUnit(u)
-		if err := guard(func() error { return t.m.dp.DeleteCube(u.id) }); err != nil {
-			t.m.log.Error("removing a cube's maps", "cube", u.name, "error", err)
+		if err := unit.Guard(func() error { return t.m.dp.DeleteCube(u.ID) }); err != nil {
+			t.m.log.Error("removing a cube's maps", "cube", u.Name, "error", err)
 		}
 	}
 	t.finishShadows()
@@ -323,7 +324,7 @@ func (t *txn) giveBack() {
 		n += len(changes)
 	}
 	for _, u := range t.created {
-		for _, table := range u.tree.Tables() {
+		for _, table := range u.Tree.Tables() {
 			n += table.Len()
 		}
 	}
@@ -337,7 +338,7 @@ func (t *txn) giveBack() {
 }
 
 // endUnit closes what a unit holds.
-func (m *Manager) endUnit(u *unit) {
-	u.close()
-	u.tree.Close()
+func (m *Manager) endUnit(u *unit.Unit) {
+	u.Close()
+	u.Tree.Close()
 }

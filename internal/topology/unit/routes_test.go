@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package unit
 
 import (
 	"context"
@@ -25,10 +25,10 @@ func (l *listens) RoutesChanged(changes []cube.RouteChange, _ bool) {
 func TestRoutesThatComeWhileTheirCubeGoesHoldNobodyUp(t *testing.T) {
 	change := []cube.RouteChange{{Route: cube.Route{Prefix: netip.MustParsePrefix("10.0.0.0/8")}}}
 	for range 200 {
-		u, watcher := &unit{}, &listens{}
-		u.mail = newMailbox(func(context.Context, []letter) {}, func(t task) { t.run() })
-		n := &routeNews{u: u, watcher: watcher}
-		n.take(change, true)
+		u, watcher := &Unit{}, &listens{}
+		u.mail = newMailbox(func(context.Context, []letter) {}, func(t Task) { t.Run() })
+		n := &RouteNews{Unit: u, Watcher: watcher}
+		n.Take(change, true)
 		for deadline := time.Now().Add(pace.Stretch(10 * time.Second)); watcher.routes.Load() != 1; {
 			if time.Now().After(deadline) {
 				t.Fatal("the routes are not told within 10 s")
@@ -38,12 +38,12 @@ func TestRoutesThatComeWhileTheirCubeGoesHoldNobodyUp(t *testing.T) {
 		var both sync.WaitGroup
 		both.Go(func() {
 			for range 20 {
-				n.take(change, false)
+				n.Take(change, false)
 			}
 		})
 		both.Go(u.mail.close)
 		ended := make(chan struct{})
-		go func() { both.Wait(); n.take(change, false); close(ended) }()
+		go func() { both.Wait(); n.Take(change, false); close(ended) }()
 		select {
 		case <-ended:
 		case <-time.After(pace.Stretch(10 * time.Second)):

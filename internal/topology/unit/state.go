@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package unit
 
 // State that a cube's code adds to its configuration, whole or in pages.
 
@@ -14,20 +14,20 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// pageEntries is how many entries the cube's code is asked for at once: others wait for its turn.
-const pageEntries = 1000
+// PageEntries is how many entries the cube's code is asked for at once: others wait for its turn.
+const PageEntries = 1000
 
-// page asks the cube's code once.
-func (u *unit) page(ctx context.Context, path yang.Path, q cube.PageQuery) (cube.Page, error) {
+// Page asks the cube's code once.
+func (u *Unit) Page(ctx context.Context, path yang.Path, q cube.PageQuery) (cube.Page, error) {
 	if err := ctx.Err(); err != nil {
-		return cube.Page{}, fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
+		return cube.Page{}, fmt.Errorf("%s: %s: %w", u.Name, path.Words(), err)
 	}
-	pager, ok := u.instance().(cube.Pager)
+	pager, ok := u.Instance().(cube.Pager)
 	if !ok {
-		return cube.Page{}, fmt.Errorf("%s: %s: its service has no code to read the list: %w", u.name, path.Words(), cube.ErrUnsupported)
+		return cube.Page{}, fmt.Errorf("%s: %s: its service has no code to read the list: %w", u.Name, path.Words(), cube.ErrUnsupported)
 	}
 	var page cube.Page
-	err := u.handle(ctx, "Page", func() (err error) {
+	err := u.Handle(ctx, "Page", func() (err error) {
 		page, err = pager.Page(ctx, path.Segments(), q)
 		return err
 	})
@@ -35,28 +35,28 @@ func (u *unit) page(ctx context.Context, path yang.Path, q cube.PageQuery) (cube
 		err = fmt.Errorf("a page of %d entries that leads to %q was read, for one of %d behind %q", len(page.Entries), page.Next, q.Limit, q.After)
 	}
 	if err != nil {
-		return cube.Page{}, fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
+		return cube.Page{}, fmt.Errorf("%s: %s: %w", u.Name, path.Words(), err)
 	}
 	return page, nil
 }
 
-// state asks the cube's code; nil when it has none to add or is degraded.
-func (u *unit) state(ctx context.Context, path yang.Path) (map[string]any, error) {
-	stater, ok := u.instance().(cube.Stater)
-	if !ok || u.isDegraded() {
+// State asks the cube's code; nil when it has none to add or is degraded.
+func (u *Unit) State(ctx context.Context, path yang.Path) (map[string]any, error) {
+	stater, ok := u.Instance().(cube.Stater)
+	if !ok || u.IsDegraded() {
 		return nil, nil
 	}
 	var value any
-	err := u.handle(ctx, "State", func() (err error) {
+	err := u.Handle(ctx, "State", func() (err error) {
 		value, err = stater.State(ctx, path.Segments())
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: state: %w", u.name, err)
+		return nil, fmt.Errorf("%s: state: %w", u.Name, err)
 	}
 	object, err := encodeState(value)
 	if err != nil {
-		return nil, fmt.Errorf("%s: its state: %w", u.name, err)
+		return nil, fmt.Errorf("%s: its state: %w", u.Name, err)
 	}
 	return object, nil
 }

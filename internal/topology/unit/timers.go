@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package unit
 
 // Timers of cubes. When one is due, its call waits in the cube's mailbox with what else the cube has to do, so a cube's
 // code needs no lock against its own timers; while it waits or runs, the timer does not add another.
@@ -23,7 +23,7 @@ type timers struct {
 
 // timer is one of a cube's.
 type timer struct {
-	u      *unit
+	u      *Unit
 	fn     func()
 	period time.Duration // 0: once
 	next   time.Time
@@ -34,7 +34,7 @@ type timer struct {
 }
 
 // start begins a timer. The cube's turn is not needed.
-func (u *unit) start(d time.Duration, repeat bool, fn func()) (stop func()) {
+func (u *Unit) start(d time.Duration, repeat bool, fn func()) (stop func()) {
 	d = max(d, minPeriod)
 	t := &timer{u: u, fn: fn, next: time.Now().Add(d)}
 	if repeat {
@@ -56,7 +56,7 @@ func (u *unit) start(d time.Duration, repeat bool, fn func()) (stop func()) {
 // due puts the call into the mailbox, and sets the clock again.
 func (t *timer) due() {
 	if t.waiting.CompareAndSwap(false, true) {
-		t.u.mail.post(task{what: "timer", run: t.call, dropped: func() { t.waiting.Store(false) }})
+		t.u.mail.post(Task{What: "timer", Run: t.call, Dropped: func() { t.waiting.Store(false) }})
 	}
 	t.u.timers.mu.Lock()
 	defer t.u.timers.mu.Unlock()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package unit
 
 // The routes of a shadow cube's namespace on their way to the cube. They are no change of configuration, so no transaction
 // carries them: they come by the mailbox, as what a full table of routes may bring while the cube is busy comes in one
@@ -13,10 +13,10 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// routeNews are changes that a cube has not heard of.
-type routeNews struct {
-	u       *unit
-	watcher cube.RouteWatcher
+// RouteNews are changes of routes that a cube has not heard of.
+type RouteNews struct {
+	Unit    *Unit
+	Watcher cube.RouteWatcher
 
 	mu       sync.Mutex
 	changes  map[routeID]cube.RouteChange
@@ -29,16 +29,16 @@ type routeID struct {
 	metric uint32
 }
 
-// take adds changes to those that wait; a complete listing takes their place. The mailbox of a cube that goes calls forget
+// Take adds changes to those that wait; a complete listing takes their place. The mailbox of a cube that goes calls forget
 // while it is locked: nothing of ours may be locked when it is given something.
-func (n *routeNews) take(changes []cube.RouteChange, complete bool) {
+func (n *RouteNews) Take(changes []cube.RouteChange, complete bool) {
 	if n.add(changes, complete) {
-		n.u.post(task{what: "RoutesChanged", run: n.tell, dropped: n.forget})
+		n.Unit.Post(Task{What: "RoutesChanged", Run: n.tell, Dropped: n.forget})
 	}
 }
 
 // add tells whether the cube has yet to be called.
-func (n *routeNews) add(changes []cube.RouteChange, complete bool) (call bool) {
+func (n *RouteNews) add(changes []cube.RouteChange, complete bool) (call bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.changes == nil || complete {
@@ -54,7 +54,7 @@ func (n *routeNews) add(changes []cube.RouteChange, complete bool) (call bool) {
 }
 
 // tell runs in the cube's turn.
-func (n *routeNews) tell() {
+func (n *RouteNews) tell() {
 	n.mu.Lock()
 	list := make([]cube.RouteChange, 0, len(n.changes))
 	for _, c := range n.changes {
@@ -63,11 +63,11 @@ func (n *routeNews) tell() {
 	complete := n.complete
 	n.changes, n.complete, n.posted = nil, false, false
 	n.mu.Unlock()
-	n.watcher.RoutesChanged(list, complete)
+	n.Watcher.RoutesChanged(list, complete)
 }
 
 // forget is for a cube whose code is not called any more.
-func (n *routeNews) forget() {
+func (n *RouteNews) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.changes, n.posted = nil, false

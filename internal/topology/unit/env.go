@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package unit
 
 // What a cube's code sees of the framework. Nothing here but a change of programs waits for a lock of the topology, so a
 // cube may use it at any time, from its own goroutines too.
@@ -19,8 +19,8 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// cubeDatapath is what a cube's code asks of the data plane.
-type cubeDatapath interface {
+// Datapath is what a cube's code asks of the data plane.
+type Datapath interface {
 	// Map returns one of a cube's maps by its C name.
 	Map(id datapath.CubeID, name string) (*ebpf.Map, error)
 	// Inner says what the maps inside one of a cube's maps of maps are like.
@@ -44,26 +44,27 @@ type env struct {
 	degrade func(reason string)
 	// ownStation is the manager's.
 	ownStation func(net.HardwareAddr) bool
-	dp         cubeDatapath
+	dp         Datapath
 	log        *slog.Logger
 	level      *slog.LevelVar
 	// ready is set before the first Commit: the maps exist.
 	ready atomic.Bool
-	ports atomic.Pointer[portTable]
+	ports atomic.Pointer[PortTable]
 	// programs and start are the unit's.
 	programs programs
 	start    func(d time.Duration, repeat bool, fn func()) (stop func())
 }
 
-// portTable translates between the names and the indexes of ports. While a transaction runs it holds the ports from
+// PortTable translates between the names and the indexes of ports. While a transaction runs it holds the ports from
 // before and after.
-type portTable struct {
+type PortTable struct {
 	index map[string]uint16
 	name  map[uint16]string
 }
 
-func newPortTable(recs ...*world.Cube) *portTable {
-	t := &portTable{index: map[string]uint16{}, name: map[uint16]string{}}
+// NewPortTable has the ports of some records of one cube; nil records have none.
+func NewPortTable(recs ...*world.Cube) *PortTable {
+	t := &PortTable{index: map[string]uint16{}, name: map[uint16]string{}}
 	for _, rec := range recs {
 		if rec == nil {
 			continue
@@ -159,57 +160,60 @@ func (f floods) set(sets map[uint32][]cube.FloodMember, only bool) error {
 func (e *env) Every(d time.Duration, fn func()) (stop func()) { return e.start(d, true, fn) }
 func (e *env) After(d time.Duration, fn func()) (stop func()) { return e.start(d, false, fn) }
 
-// ports translates between the names and the indexes of the cube's ports.
-func (u *unit) ports() *portTable { return u.env.ports.Load() }
+// Ports translates between the names and the indexes of the cube's ports.
+func (u *Unit) Ports() *PortTable { return u.env.ports.Load() }
 
-func (u *unit) setPorts(t *portTable) { u.env.ports.Store(t) }
+// SetPorts replaces the names and indexes that the cube's code translates.
+func (u *Unit) SetPorts(t *PortTable) { u.env.ports.Store(t) }
 
-// environment is what the cube's code sees of the framework.
-func (u *unit) environment() cube.Env { return u.env }
+// Env is what the cube's code sees of the framework.
+func (u *Unit) Env() cube.Env { return u.env }
 
-// portName is the name of a port.
-func (u *unit) portName(index uint16) (string, bool) { return u.env.PortName(index) }
+// PortName is the name of a port.
+func (u *Unit) PortName(index uint16) (string, bool) { return u.env.PortName(index) }
 
-// logLevel is that of the cube's code.
-func (u *unit) logLevel() slog.Level { return u.env.level.Level() }
+// LogLevel is that of the cube's code.
+func (u *Unit) LogLevel() slog.Level { return u.env.level.Level() }
 
-func (u *unit) setLogLevel(l slog.Level) { u.env.level.Set(l) }
+// SetLogLevel sets the level of the cube's code.
+func (u *Unit) SetLogLevel(l slog.Level) { u.env.level.Set(l) }
 
-// setType sets the hook that the cube's code is told of.
-func (u *unit) setType(t cube.Type) { u.env.typ = t }
+// SetType sets the hook that the cube's code is told of.
+func (u *Unit) SetType(t cube.Type) { u.env.typ = t }
 
-// takeOver has the cube's code know that the cube was there before.
-func (u *unit) takeOver() { u.env.takenOver = true }
+// TakeOver has the cube's code know that the cube was there before.
+func (u *Unit) TakeOver() { u.env.takenOver = true }
 
-// ready says whether the cube's maps exist.
-func (u *unit) ready() bool { return u.env.ready.Load() }
+// Ready says whether the cube's maps exist.
+func (u *Unit) Ready() bool { return u.env.ready.Load() }
 
-func (u *unit) setReady(is bool) { u.env.ready.Store(is) }
+// SetReady notes that the cube's maps exist, or that they do not any more.
+func (u *Unit) SetReady(is bool) { u.env.ready.Store(is) }
 
-// Levels of the model that slog has no name for.
+// LevelTrace and LevelCritical are levels of the model that slog has no name for.
 const (
-	levelTrace    = slog.LevelDebug - 4
-	levelCritical = slog.LevelError + 4
+	LevelTrace    = slog.LevelDebug - 4
+	LevelCritical = slog.LevelError + 4
 	levelOff      = slog.LevelError + 100
 )
 
-// logLevels translates the model's enum loglevel.
-var logLevels = map[string]struct {
-	fast datapath.LogLevel
+// LogLevels translates the model's enum loglevel to the levels of the fast path and of the log.
+var LogLevels = map[string]struct {
+	Fast datapath.LogLevel
 	slow slog.Level
 }{
-	"TRACE": {datapath.LogTrace, levelTrace}, "DEBUG": {datapath.LogDebug, slog.LevelDebug},
+	"TRACE": {datapath.LogTrace, LevelTrace}, "DEBUG": {datapath.LogDebug, slog.LevelDebug},
 	"INFO": {datapath.LogInfo, slog.LevelInfo}, "WARN": {datapath.LogWarn, slog.LevelWarn},
-	"ERR": {datapath.LogErr, slog.LevelError}, "CRITICAL": {datapath.LogCritical, levelCritical},
+	"ERR": {datapath.LogErr, slog.LevelError}, "CRITICAL": {datapath.LogCritical, LevelCritical},
 	"OFF": {datapath.LogOff, levelOff},
 }
 
-// slowLevel is the slog level of a fast-path record.
-func slowLevel(l datapath.LogLevel) slog.Level {
-	for _, v := range logLevels {
-		if v.fast == l {
+// SlowLevel is the slog level of a fast-path record.
+func SlowLevel(l datapath.LogLevel) slog.Level {
+	for _, v := range LogLevels {
+		if v.Fast == l {
 			return v.slow
 		}
 	}
-	return levelCritical
+	return LevelCritical
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package unit
 
 // Cubes hear of changes around them by their mailboxes, when the transaction is over. Who asked for the change gets the
 // answer when they have: a bridge that still knows addresses behind a port that was just disconnected would surprise.
@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// newsTimeout bounds how long an answer waits for the cubes to hear of the change.
-const newsTimeout = time.Second
+// NewsTimeout bounds how long an answer waits for the cubes to hear of the change.
+const NewsTimeout = time.Second
 
-// news is what living cubes have been told and have not heard yet.
-type news struct {
+// News is what living cubes have been told and have not heard yet.
+type News struct {
 	mu      sync.Mutex
 	pending map[chan struct{}]bool
 }
 
-// tell has a cube's code called by its mailbox.
-func (n *news) tell(u *unit, what string, call func()) {
+// Tell has a cube's code called by its mailbox.
+func (n *News) Tell(u *Unit, what string, call func()) {
 	done := make(chan struct{})
 	n.mu.Lock()
 	if n.pending == nil {
@@ -34,11 +34,11 @@ func (n *news) tell(u *unit, what string, call func()) {
 		n.mu.Unlock()
 		close(done)
 	})
-	u.post(task{what: what, run: func() { defer heard(); call() }, dropped: heard})
+	u.Post(Task{What: what, Run: func() { defer heard(); call() }, Dropped: heard})
 }
 
-// heard waits until the cubes have heard what was told before, for a while: one whose code is slow must not stop others.
-func (n *news) heard() {
+// Wait waits until the cubes have heard what was told before, for a while: one whose code is slow must not stop others.
+func (n *News) Wait() {
 	n.mu.Lock()
 	var list []chan struct{}
 	for done := range n.pending {
@@ -48,7 +48,7 @@ func (n *news) heard() {
 	if len(list) == 0 {
 		return
 	}
-	timer := time.NewTimer(newsTimeout)
+	timer := time.NewTimer(NewsTimeout)
 	defer timer.Stop()
 	for _, done := range list {
 		select {

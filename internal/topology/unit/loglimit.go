@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package unit
 
 // A line for each packet is what a cube logs at DEBUG, and what a flood of packets makes of any line. A log that takes all
 // of them costs the disk and the reader more than it tells, so each cube has so many lines, and what is left out is counted.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package unit
 
 // What a packet of the slow path costs on its way into a cube's queue.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package unit
 
 // What a cube's code is to be told waits here: packets and messages from the fast path, timers, changes around it. Every
 // cube has a queue and a goroutine of its own and the queues are bounded, so the reader never waits and a flood for one
@@ -17,10 +17,10 @@ import (
 	"github.com/polycube/polycube/internal/tally"
 )
 
-// Bounds of one cube's queue; what comes on top is shed and counted.
+// MailPackets and MailBytes bound one cube's queue; what comes on top is shed and counted.
 const (
-	mailPackets = 4096
-	mailBytes   = 4 << 20
+	MailPackets = 4096
+	MailBytes   = 4 << 20
 	// mailTurn is how many packets a cube handles before others, such as a transaction, get their turn.
 	mailTurn = 64
 )
@@ -31,11 +31,11 @@ type letter struct {
 	notice bool
 }
 
-// task is a call of the cube's code. Its senders see to it that few wait at a time. dropped, if not nil, is called instead
-// of run when the cube's code is not called any more.
-type task struct {
-	what         string
-	run, dropped func()
+// Task is a call of the cube's code. Its senders see to it that few wait at a time. Dropped, if not nil, is called instead
+// of Run when the cube's code is not called any more.
+type Task struct {
+	What         string
+	Run, Dropped func()
 }
 
 // mailbox is a cube's queue. Two sets of buffers take turns, so nothing is allocated once it has warmed up.
@@ -43,7 +43,7 @@ type mailbox struct {
 	mu      sync.Mutex
 	letters []letter
 	arena   []byte
-	tasks   []task
+	tasks   []Task
 	shed    uint64
 	// since is when the first of the letters came.
 	since   time.Time
@@ -51,12 +51,12 @@ type mailbox struct {
 	started bool
 	wake    chan struct{}
 	deliver func(context.Context, []letter)
-	perform func(task)
+	perform func(Task)
 	// waits counts how long the first of a batch waited.
 	waits *tally.Histogram
 }
 
-func newMailbox(deliver func(context.Context, []letter), perform func(task)) *mailbox {
+func newMailbox(deliver func(context.Context, []letter), perform func(Task)) *mailbox {
 	return &mailbox{wake: make(chan struct{}, 1), deliver: deliver, perform: perform}
 }
 
@@ -64,7 +64,7 @@ func newMailbox(deliver func(context.Context, []letter), perform func(task)) *ma
 func (b *mailbox) offer(p *cube.PacketIn, notice bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || len(b.letters) >= mailPackets || len(b.arena)+len(p.Data) > mailBytes {
+	if b.closed || len(b.letters) >= MailPackets || len(b.arena)+len(p.Data) > MailBytes {
 		b.shed++
 		return
 	}
@@ -80,7 +80,7 @@ func (b *mailbox) offer(p *cube.PacketIn, notice bool) {
 }
 
 // post queues a call of the cube's code, which goes before packets.
-func (b *mailbox) post(t task) {
+func (b *mailbox) post(t Task) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -92,9 +92,9 @@ func (b *mailbox) post(t task) {
 }
 
 // drop says that the task will not run.
-func (t task) drop() {
-	if t.dropped != nil {
-		t.dropped()
+func (t Task) drop() {
+	if t.Dropped != nil {
+		t.Dropped()
 	}
 }
 
@@ -128,7 +128,7 @@ func (b *mailbox) take(letters []letter, arena []byte) (full []letter, bytes []b
 	return full, bytes, !b.closed
 }
 
-func (b *mailbox) takeTasks() []task {
+func (b *mailbox) takeTasks() []Task {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	tasks := b.tasks
@@ -196,47 +196,47 @@ func (b *mailbox) numbers() (shed uint64, packets, calls int) {
 	return b.shed, len(b.letters), len(b.tasks)
 }
 
-// packetIn takes a packet of the slow path. It copies what it keeps and does not wait.
-func (u *unit) packetIn(p *cube.PacketIn) { u.mail.offer(p, false) }
+// PacketIn takes a packet of the slow path. It copies what it keeps and does not wait.
+func (u *Unit) PacketIn(p *cube.PacketIn) { u.mail.offer(p, false) }
 
-// notify takes a message of the cube's programs. It copies what it keeps and does not wait.
-func (u *unit) notify(kind uint32, data []byte) {
+// Notify takes a message of the cube's programs. It copies what it keeps and does not wait.
+func (u *Unit) Notify(kind uint32, data []byte) {
 	u.mail.offer(&cube.PacketIn{Metadata: [4]uint32{kind}, Data: data}, true)
 }
 
-// logLine writes a line that the cube's programs logged.
-func (u *unit) logLine(level datapath.LogLevel, msg string) {
-	u.env.log.Log(context.Background(), slowLevel(level), msg)
+// LogLine writes a line that the cube's programs logged.
+func (u *Unit) LogLine(level datapath.LogLevel, msg string) {
+	u.env.log.Log(context.Background(), SlowLevel(level), msg)
 }
 
-// post queues a call of the cube's code, which goes before packets.
-func (u *unit) post(t task) { u.mail.post(t) }
+// Post queues a call of the cube's code, which goes before packets.
+func (u *Unit) Post(t Task) { u.mail.post(t) }
 
-// shed is how many packets and messages were not handled, because too many waited or the code panicked.
-func (u *unit) shed() uint64 { return u.mail.count() }
+// Shed is how many packets and messages were not handled, because too many waited or the code panicked.
+func (u *Unit) Shed() uint64 { return u.mail.count() }
 
-// queued is shed, and how many packets and calls wait.
-func (u *unit) queued() (shed uint64, packets, calls int) { return u.mail.numbers() }
+// Queued is shed, and how many packets and calls wait.
+func (u *Unit) Queued() (shed uint64, packets, calls int) { return u.mail.numbers() }
 
 // deliver hands a batch to the cube in one turn.
-func (u *unit) deliver(ctx context.Context, batch []letter) {
-	if u.degraded.Load() != nil || u.enterGate(ctx) != nil {
+func (u *Unit) deliver(ctx context.Context, batch []letter) {
+	if u.degraded.Load() != nil || u.EnterGate(ctx) != nil {
 		u.mail.drop(len(batch))
 		return
 	}
-	defer u.leaveGate()
-	if u.enter(ctx) != nil {
+	defer u.LeaveGate()
+	if u.Enter(ctx) != nil {
 		u.mail.drop(len(batch))
 		return
 	}
-	defer u.leave()
+	defer u.Leave()
 	defer u.handlers.Since(time.Now())
-	watch := time.AfterFunc(u.patience, func() { _ = u.hang() }) // what it says has been logged
+	watch := time.AfterFunc(u.Patience, func() { _ = u.hang() }) // what it says has been logged
 	defer watch.Stop()
 	packets, _ := u.inst.(cube.PacketHandler)
 	notices, _ := u.inst.(cube.Notified)
 	what, done := "", 0
-	err := guard(func() error {
+	err := Guard(func() error {
 		for i := range batch {
 			switch l := &batch[i]; {
 			case l.notice && notices != nil:
@@ -259,12 +259,12 @@ func (u *unit) deliver(ctx context.Context, batch []letter) {
 }
 
 // perform runs a task in the cube's turn.
-func (u *unit) perform(t task) {
+func (u *Unit) perform(t Task) {
 	ctx := context.Background()
-	err := u.enterGate(ctx)
+	err := u.EnterGate(ctx)
 	if err == nil {
-		err = u.handle(ctx, t.what, func() error { t.run(); return nil })
-		u.leaveGate()
+		err = u.Handle(ctx, t.What, func() error { t.Run(); return nil })
+		u.LeaveGate()
 	}
 	if err != nil {
 		t.drop() // a panic has been logged, and whoever posted it needs no more

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package unit
 
 // The configuration of a unit: its tree, from the store or from a predecessor, and as the cube's code gets it.
 
@@ -16,17 +16,17 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// restoreTree makes the tree of a stored cube.
-func restoreTree(s *world.Stored, u *unit) error {
+// RestoreTree makes the tree of a stored cube.
+func RestoreTree(s *world.Stored, u *Unit) error {
 	lists := map[string]*yang.Node{}
-	for _, list := range u.svc.Schema.BulkLists() {
+	for _, list := range u.Service.Schema.BulkLists() {
 		lists[list.Path()] = list
 	}
 	config, err := s.Whole(func(list string) bool { return lists[list] == nil })
 	if err != nil {
 		return err
 	}
-	if _, err := u.tree.Amend(context.Background(), yang.Create, nil, config); err != nil {
+	if _, err := u.Tree.Amend(context.Background(), yang.Create, nil, config); err != nil {
 		return err
 	}
 	if s.Entries == nil {
@@ -34,7 +34,7 @@ func restoreTree(s *world.Stored, u *unit) error {
 	}
 	for _, path := range slices.Sorted(maps.Keys(s.Entries.ByList)) {
 		if list := lists[path]; list != nil {
-			if err := u.tree.Restore(list, slices.Values(s.Entries.ByList[path])); err != nil {
+			if err := u.Tree.Restore(list, slices.Values(s.Entries.ByList[path])); err != nil {
 				return err
 			}
 		}
@@ -42,28 +42,28 @@ func restoreTree(s *world.Stored, u *unit) error {
 	return nil
 }
 
-// inherit makes the tree of a unit from that of its predecessor.
-func (u *unit) inherit(was *unit) error {
-	saved, err := was.tree.JSON(nil, yang.JSONOptions{Apart: true})
+// Inherit makes the tree of a unit from that of its predecessor.
+func (u *Unit) Inherit(was *Unit) error {
+	saved, err := was.Tree.JSON(nil, yang.JSONOptions{Apart: true})
 	if err != nil {
 		return fmt.Errorf("reading it: %w", err)
 	}
 	s := world.Stored{Config: saved, Entries: &world.StoredEntries{ByList: map[string][]string{}}}
-	for list, table := range was.tree.Tables() {
+	for list, table := range was.Tree.Tables() {
 		if table.Len() > 0 {
 			s.Entries.ByList[list.Path()] = slices.Collect(table.Saved())
 		}
 	}
-	return restoreTree(&s, u)
+	return RestoreTree(&s, u)
 }
 
-// configOf is the configuration as a cube's code gets it.
-func (u *unit) configOf(r *world.Cube) (json.RawMessage, error) {
+// ConfigOf is the configuration as a cube's code gets it.
+func (u *Unit) ConfigOf(r *world.Cube) (json.RawMessage, error) {
 	if r == nil {
 		return nil, nil
 	}
-	if _, ok := u.instance().(cube.EntryPreparer); ok {
+	if _, ok := u.Instance().(cube.EntryPreparer); ok {
 		return r.Config.Raw, nil
 	}
-	return u.svc.Schema.Splice(r.Config.Raw, r.Tables, yang.JSONOptions{Defaults: true})
+	return u.Service.Schema.Splice(r.Config.Raw, r.Tables, yang.JSONOptions{Defaults: true})
 }

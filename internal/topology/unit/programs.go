@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package unit
 
 // The programs of a cube change with a plan, or alone, when the cube's code asks for it, often in the middle of handling
 // a packet. A transaction that wants to change the same cube waits for that handler: so what the handler waits for must
@@ -17,8 +17,8 @@ import (
 	linker "github.com/polycube/polycube/internal/datapath/link"
 )
 
-// programSet are the programs of a cube that differ from the usual ones; a slot without a function is empty.
-type programSet map[cube.ProgramSlot]cube.Program
+// ProgramSet are the programs of a cube that differ from the usual ones; a slot without a function is empty.
+type ProgramSet map[cube.ProgramSlot]cube.Program
 
 // programTimeout bounds how long a cube's code waits for a change of its programs.
 const programTimeout = 20 * time.Second
@@ -27,8 +27,8 @@ const programTimeout = 20 * time.Second
 // comes from within.
 const commitGrace = time.Second
 
-// programsOf returns what the data plane is given.
-func (u *unit) programsOf() programSet {
+// Chosen returns what the data plane is given.
+func (u *Unit) Chosen() ProgramSet {
 	if set := u.programs.Load(); set != nil {
 		return *set
 	}
@@ -36,10 +36,10 @@ func (u *unit) programsOf() programSet {
 }
 
 // change returns the set with a change made to it.
-func (s programSet) change(by map[cube.ProgramSlot]*cube.Program) (programSet, error) {
+func (s ProgramSet) change(by map[cube.ProgramSlot]*cube.Program) (ProgramSet, error) {
 	next := maps.Clone(s)
 	if next == nil {
-		next = programSet{}
+		next = ProgramSet{}
 	}
 	for slot, p := range by {
 		switch {
@@ -67,10 +67,10 @@ func where(s cube.ProgramSlot) string {
 	return fmt.Sprintf("ingress program %d", s.Index)
 }
 
-// changePrograms makes a plan's changes of the unit's programs, which the data plane gets with the next graph. The lock of
+// ChangePrograms makes a plan's changes of the unit's programs, which the data plane gets with the next graph. The lock of
 // the data plane is held.
-func (u *unit) changePrograms(by map[cube.ProgramSlot]*cube.Program) (back func() error, err error) {
-	next, err := u.programsOf().change(by)
+func (u *Unit) ChangePrograms(by map[cube.ProgramSlot]*cube.Program) (back func() error, err error) {
+	next, err := u.Chosen().change(by)
 	if err != nil {
 		return nil, err
 	}
@@ -78,29 +78,29 @@ func (u *unit) changePrograms(by map[cube.ProgramSlot]*cube.Program) (back func(
 	return func() error { u.programs.Store(before); return nil }, nil
 }
 
-// allPrograms are the programs of the cube, the usual ones too; a slot without a function is empty.
-func (u *unit) allPrograms() map[cube.ProgramSlot]cube.Program {
-	return u.env.programs.complete(u.programsOf())
+// AllPrograms are the programs of the cube, the usual ones too; a slot without a function is empty.
+func (u *Unit) AllPrograms() map[cube.ProgramSlot]cube.Program {
+	return u.env.programs.complete(u.Chosen())
 }
 
-// plane is what a change of a cube's programs needs of the data plane.
-type plane interface {
-	// lock waits until nobody else changes the data plane; unlock ends that.
-	lock(ctx context.Context) error
-	unlock()
-	// runs refuses a unit whose cube is not in the fast path, and any after the end. The lock is held.
-	runs(u *unit) error
-	// restate makes the graph of the present snapshot, with the programs that units have now, the one in use. The lock is
+// Plane is what a change of a cube's programs needs of the data plane.
+type Plane interface {
+	// Lock waits until nobody else changes the data plane; unlock ends that.
+	Lock(ctx context.Context) error
+	Unlock()
+	// Runs refuses a unit whose cube is not in the fast path, and any after the end. The lock is held.
+	Runs(u *Unit) error
+	// Restate makes the graph of the present snapshot, with the programs that units have now, the one in use. The lock is
 	// held.
-	restate() error
-	// hasFunction says whether a service's programs have a function.
-	hasFunction(service string, h cube.Hook, name string) bool
+	Restate() error
+	// HasFunction says whether a service's programs have a function.
+	HasFunction(service string, h cube.Hook, name string) bool
 }
 
 // programs implements cube.Programs.
 type programs struct {
-	plane plane
-	u     *unit
+	plane Plane
+	u     *Unit
 }
 
 // Reload implements cube.Programs.
@@ -110,13 +110,13 @@ func (p programs) Reload(slot cube.ProgramSlot, program cube.Program) error {
 
 // ReloadAll implements cube.Programs.
 func (p programs) ReloadAll(by map[cube.ProgramSlot]*cube.Program) error {
-	return p.alter(func(programSet) (map[cube.ProgramSlot]*cube.Program, error) { return by, nil })
+	return p.alter(func(ProgramSet) (map[cube.ProgramSlot]*cube.Program, error) { return by, nil })
 }
 
 // AddProgram implements cube.Programs.
 func (p programs) AddProgram(d cube.Direction, program cube.Program) (int, error) {
 	slot := cube.ProgramSlot{Direction: d}
-	err := p.alter(func(set programSet) (map[cube.ProgramSlot]*cube.Program, error) {
+	err := p.alter(func(set ProgramSet) (map[cube.ProgramSlot]*cube.Program, error) {
 		set = p.complete(set)
 		for slot.Index = range cube.MaxPrograms {
 			if set[slot].Function == "" {
@@ -133,7 +133,7 @@ func (p programs) AddProgram(d cube.Direction, program cube.Program) (int, error
 
 // DelProgram implements cube.Programs.
 func (p programs) DelProgram(slot cube.ProgramSlot) error {
-	return p.alter(func(set programSet) (map[cube.ProgramSlot]*cube.Program, error) {
+	return p.alter(func(set ProgramSet) (map[cube.ProgramSlot]*cube.Program, error) {
 		if slot != (cube.ProgramSlot{}) && p.complete(set)[slot].Function == "" {
 			return nil, fmt.Errorf("%s: %w", where(slot), cube.ErrNotFound)
 		}
@@ -143,16 +143,16 @@ func (p programs) DelProgram(slot cube.ProgramSlot) error {
 
 // List implements cube.Programs.
 func (p programs) List() map[cube.ProgramSlot]cube.Program {
-	set := p.complete(p.u.programsOf())
+	set := p.complete(p.u.Chosen())
 	maps.DeleteFunc(set, func(_ cube.ProgramSlot, program cube.Program) bool { return program.Function == "" })
 	return set
 }
 
 // complete is the set with the usual programs in it.
-func (p programs) complete(set programSet) programSet {
+func (p programs) complete(set ProgramSet) ProgramSet {
 	all := maps.Clone(set)
 	if all == nil {
-		all = programSet{}
+		all = ProgramSet{}
 	}
 	usual := func(d cube.Direction, function string) {
 		slot := cube.ProgramSlot{Direction: d}
@@ -161,20 +161,20 @@ func (p programs) complete(set programSet) programSet {
 		}
 	}
 	usual(cube.Ingress, linker.Ingress)
-	if p.plane.hasFunction(p.u.svc.Info.Name, p.u.env.typ.Hook(), linker.Egress) {
+	if p.plane.HasFunction(p.u.Service.Info.Name, p.u.env.typ.Hook(), linker.Egress) {
 		usual(cube.Egress, linker.Egress)
 	}
 	return all
 }
 
 // alter changes the programs of a living cube and swaps them in.
-func (p programs) alter(ask func(programSet) (map[cube.ProgramSlot]*cube.Program, error)) error {
+func (p programs) alter(ask func(ProgramSet) (map[cube.ProgramSlot]*cube.Program, error)) error {
 	if err := p.enter(); err != nil {
-		return fmt.Errorf("%s: changing its programs: %w", p.u.name, err)
+		return fmt.Errorf("%s: changing its programs: %w", p.u.Name, err)
 	}
-	defer p.plane.unlock()
+	defer p.plane.Unlock()
 	if err := p.alterLocked(ask); err != nil {
-		return fmt.Errorf("%s: changing its programs: %w", p.u.name, err)
+		return fmt.Errorf("%s: changing its programs: %w", p.u.Name, err)
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (p programs) enter() error {
 	defer cancel()
 	for {
 		once, done := context.WithTimeout(ctx, commitGrace)
-		err := p.plane.lock(once)
+		err := p.plane.Lock(once)
 		done()
 		switch {
 		case err == nil:
@@ -198,22 +198,22 @@ func (p programs) enter() error {
 	}
 }
 
-func (p programs) alterLocked(ask func(programSet) (map[cube.ProgramSlot]*cube.Program, error)) error {
+func (p programs) alterLocked(ask func(ProgramSet) (map[cube.ProgramSlot]*cube.Program, error)) error {
 	u := p.u
-	if err := p.plane.runs(u); err != nil {
+	if err := p.plane.Runs(u); err != nil {
 		return err
 	}
 	before := u.programs.Load()
-	by, err := ask(u.programsOf())
+	by, err := ask(u.Chosen())
 	if err != nil || len(by) == 0 {
 		return err
 	}
-	next, err := u.programsOf().change(by)
+	next, err := u.Chosen().change(by)
 	if err != nil {
 		return err
 	}
 	u.programs.Store(&next)
-	if err := p.plane.restate(); err != nil {
+	if err := p.plane.Restate(); err != nil {
 		u.programs.Store(before)
 		return err
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package unit
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 
 // floodsPlane is a data plane that keeps the sets of ports that cubes flood to.
 type floodsPlane struct {
-	cubeDatapath
+	Datapath
 	floods map[datapath.CubeID]map[uint32][]cube.FloodMember
 	err    error
 }
