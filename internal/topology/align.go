@@ -28,7 +28,7 @@ import (
 
 // alignable are the ports of a cube whose netdevs have to do with their addresses, by netdev.
 func (t *txn) alignable(rec *world.Cube) (map[string]cube.Alignment, error) {
-	u := t.next.units[rec.Name]
+	u := t.next.Units[rec.Name]
 	asked, ok := u.Instance().(cube.Aligner)
 	if !ok || rec.Transparent || u.IsDegraded() {
 		return nil, nil
@@ -100,7 +100,7 @@ func (t *txn) adopt(rec *world.Cube) error {
 
 // follow edits a cube's configuration so that a port looks as its netdev.
 func (t *txn) follow(rec *world.Cube, port string, was, is cube.Interface) error {
-	u := t.next.units[rec.Name]
+	u := t.next.Units[rec.Name]
 	var edits []cube.Edit
 	err := t.call(t.ctx, u, func() (err error) {
 		edits, err = u.Instance().(cube.Aligner).InterfaceChanged(port, was, is)
@@ -139,7 +139,7 @@ func (t *txn) alignNetdevs() error {
 }
 
 func (t *txn) alignCube(rec *world.Cube) error {
-	if _, ok := t.next.units[rec.Name].Instance().(cube.Aligner); !ok {
+	if _, ok := t.next.Units[rec.Name].Instance().(cube.Aligner); !ok {
 		return nil
 	}
 	wanted, err := t.alignable(rec)
@@ -166,7 +166,7 @@ func (t *txn) leaveNetdevs(name string) {
 	if was == nil {
 		return
 	}
-	if _, ok := t.old.units[name].Instance().(cube.Aligner); !ok {
+	if _, ok := t.old.Units[name].Instance().(cube.Aligner); !ok {
 		return
 	}
 	for _, p := range was.PortsByIndex() {
@@ -325,7 +325,7 @@ func (m *Manager) followNetdevs(events []netdev.Event) {
 		}
 	}
 	for name, at := range w.Holders(func(peer string) bool { return names[peer] }) {
-		if u := w.units[at[0].Cube]; u != nil {
+		if u := w.Units[at[0].Cube]; u != nil {
 			if _, ok := u.Instance().(cube.Aligner); ok {
 				m.followNetdev(name, at[0])
 			}
@@ -353,9 +353,9 @@ func (m *Manager) followNetdev(name string, at world.Place) {
 
 // findNetdevs looks at the netdevs that are there at the start. What they have then is no news: the configuration counts.
 func (m *Manager) findNetdevs() {
-	w := m.view.Load().clone()
+	w := m.view.Load().Clone()
 	for name, at := range w.Holders(func(peer string) bool { return w.Links[peer].Index != 0 }) {
-		rec, u := w.Cubes[at[0].Cube], w.units[at[0].Cube]
+		rec, u := w.Cubes[at[0].Cube], w.Units[at[0].Cube]
 		if rec == nil || u == nil {
 			continue
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -109,7 +110,7 @@ type application struct {
 	// gone are the cubes that could not be restored and are deleted.
 	gone []*world.Broken
 	// made is the world that the document makes.
-	made *snapshot
+	made *unit.Snapshot
 }
 
 // wantedCube is one cube of it.
@@ -195,7 +196,7 @@ func (c *wantedCube) check(t *txn) (err error) {
 			return err
 		}
 		c.made = true
-		return c.read(t.next.units[c.Name].Tree)
+		return c.read(t.next.Units[c.Name].Tree)
 	}
 	scratch := c.svc.Schema.NewTree()
 	defer scratch.Close()

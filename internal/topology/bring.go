@@ -51,7 +51,7 @@ func (a *application) forget(m *Manager) {
 
 // bring makes a cube, or changes the one that is there.
 func (c *wantedCube) bring(t *txn) error {
-	rec, u := t.next.Cubes[c.Name], t.next.units[c.Name]
+	rec, u := t.next.Cubes[c.Name], t.next.Units[c.Name]
 	if rec == nil {
 		return t.create(c.Service, c.Name, c.want.Body())
 	}
@@ -128,7 +128,7 @@ func (a *application) adopt(t *txn) error {
 			continue
 		}
 		t.meet(world.Place{Cube: c.Name})
-		err := t.adoptInto(t.next.units[c.Name], t.before(c.Name), t.next.Cubes[c.Name])
+		err := t.adoptInto(t.next.Units[c.Name], t.before(c.Name), t.next.Cubes[c.Name])
 		if err == nil {
 			c.got, err = t.m.imageOf(t.next, c.Name)
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/unit"
 )
 
 // checkBypass refuses a chain on a netdev that this transaction brings together with a port that sends past it. One that
@@ -28,7 +29,7 @@ func (t *txn) checkBypass() error {
 }
 
 // bypassed says which transparent cubes of a world a port sends past, by netdev, cube and port, and why.
-func (m *Manager) bypassed(w *snapshot) map[string]string {
+func (m *Manager) bypassed(w *unit.Snapshot) map[string]string {
 	found := map[string]string{}
 	if len(w.Chains) == 0 {
 		return found
@@ -42,7 +43,7 @@ func (m *Manager) bypassed(w *snapshot) map[string]string {
 				continue
 			}
 			for _, name := range w.Chains[p.Peer] {
-				u := w.units[name]
+				u := w.Units[name]
 				if u == nil || u.AllPrograms()[cube.ProgramSlot{Direction: cube.Egress}].Function == "" {
 					continue
 				}

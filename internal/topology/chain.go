@@ -224,7 +224,7 @@ func (t *txn) setChain(at world.Place, chain []string) error {
 		t.own(at.Cube).Ports[at.Port].Tcubes = chain
 		path := yang.Path{{Name: "ports", Keys: []string{at.Port}}, {Name: "tcubes"}}
 		body, _ := json.Marshal(append([]string{}, chain...)) // strings always marshal
-		return t.amend(t.next.units[at.Cube], path, body)
+		return t.amend(t.next.Units[at.Cube], path, body)
 	}
 	if len(chain) == 0 {
 		delete(t.next.Chains, at.Netdev)

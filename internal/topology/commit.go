@@ -79,7 +79,7 @@ type planned struct {
 func (t *txn) preparePlans() ([]planned, error) {
 	var plans []planned
 	for _, name := range t.touched {
-		u, rec, was := t.next.units[name], t.next.Cubes[name], t.before(name)
+		u, rec, was := t.next.Units[name], t.next.Cubes[name], t.before(name)
 		if rec == nil {
 			continue // deleted
 		}

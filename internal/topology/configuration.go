@@ -11,15 +11,8 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/yang"
-)
-
-// What Manager's methods take and answer of documents.
-type (
-	// Configuration is the whole configuration as it was at one moment.
-	Configuration = document.Configuration
-	// DocumentErrors is all that is wrong with a document, in its order.
-	DocumentErrors = document.Errors
 )
 
 // Configuration returns the present one. Changes that are made later are not in it.
@@ -36,13 +29,13 @@ func (m *Manager) Configuration() *document.Configuration {
 
 // imageOf is a cube's configuration in a world, nil when the cube is not in it. One that could not be restored has that
 // of the store.
-func (m *Manager) imageOf(w *snapshot, name string) (*document.Image, error) {
+func (m *Manager) imageOf(w *unit.Snapshot, name string) (*document.Image, error) {
 	var service string
 	var raw json.RawMessage
 	var err error
 	if rec := w.Cubes[name]; rec != nil {
 		service = rec.Service
-		raw, err = rec.SavedWhole(w.units[name].Service.Schema)
+		raw, err = rec.SavedWhole(w.Units[name].Service.Schema)
 	} else if b := w.Broken[name]; b != nil && len(b.Stored.Config) > 0 {
 		service = b.Stored.Service
 		raw, err = b.Stored.Whole(func(string) bool { return true })

@@ -175,7 +175,7 @@ type ListCount struct {
 // CountEntries counts the entries of a list, as Entries goes through them, up to most.
 func (m *Manager) CountEntries(ctx context.Context, serviceName, name string, path yang.Path, most int) (ListCount, error) {
 	var c ListCount
-	rec, u, err := m.view.Load().find(serviceName, name)
+	rec, u, err := m.view.Load().Find(serviceName, name)
 	if err != nil {
 		return c, err
 	}

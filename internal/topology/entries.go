@@ -96,7 +96,7 @@ func (t *txn) entryRecords() []store.Record {
 		}
 	}
 	for _, name := range t.touched {
-		u, rec := t.next.units[name], t.next.Cubes[name]
+		u, rec := t.next.Units[name], t.next.Cubes[name]
 		switch {
 		case rec == nil:
 		case u.Restored != nil && t.before(name) == nil:
@@ -119,7 +119,7 @@ func (t *txn) entryRecords() []store.Record {
 func (m *Manager) Entries(ctx context.Context, serviceName, name string, path yang.Path, after []string,
 	f func(keys []string, entry json.RawMessage) bool) error {
 	w := m.view.Load()
-	rec, u, err := w.find(serviceName, name)
+	rec, u, err := w.Find(serviceName, name)
 	if err != nil {
 		return err
 	}

@@ -160,7 +160,7 @@ func TestEventOfDegradedCube(t *testing.T) {
 	l := newLab(t)
 	l.must(`create toybridge br <<< {}`)
 	r := l.watched()
-	l.view.Load().units["br"].Degrade("PacketIn: it broke")
+	l.view.Load().Units["br"].Degrade("PacketIn: it broke")
 	if got := short(r); !slices.Equal(got, []string{"cube br degraded"}) {
 		t.Errorf("events %q", got)
 	}

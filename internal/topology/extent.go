@@ -30,7 +30,7 @@ func (t *txn) reached() []*world.Cube {
 func (t *txn) nextGraph() *datapath.Graph {
 	r, base := t.reach(), t.m.inUse.graph
 	if r.All || base == nil || t.m.inUse.of != t.old {
-		return t.next.graph()
+		return t.next.Graph()
 	}
 	return t.next.GraphAfter(&t.old.World, base, r, t.next)
 }

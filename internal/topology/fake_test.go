@@ -19,6 +19,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -46,7 +47,7 @@ type fakePlane struct {
 }
 
 func newFakePlane() *fakePlane {
-	return &fakePlane{cubes: map[datapath.CubeID]datapath.Spec{}, opened: map[datapath.CubeID]bool{}, graph: newSnapshot().graph()}
+	return &fakePlane{cubes: map[datapath.CubeID]datapath.Spec{}, opened: map[datapath.CubeID]bool{}, graph: unit.NewSnapshot().Graph()}
 }
 
 func (f *fakePlane) step(name string) error {

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -147,7 +148,7 @@ func (m *Manager) setUnused(links map[string]world.Link) bool {
 			return false
 		}
 	}
-	w = w.clone()
+	w = w.Clone()
 	w.SetLinks(links)
 	m.view.Store(w)
 	return true
@@ -186,7 +187,7 @@ func (m *Manager) relink(ctx context.Context, name string, l world.Link) {
 }
 
 // tellOfNetdevs logs which ports went down and came up with netdevs, each once.
-func (m *Manager) tellOfNetdevs(before *snapshot, names []string) {
+func (m *Manager) tellOfNetdevs(before *unit.Snapshot, names []string) {
 	now := m.view.Load()
 	held := now.AllHolders()
 	for _, name := range names {

@@ -21,18 +21,18 @@ import (
 type graphInUse struct {
 	dp   Datapath
 	log  *slog.Logger
-	view *atomic.Pointer[snapshot]
+	view *atomic.Pointer[unit.Snapshot]
 
 	// token is one: who has it may change the data plane, and what follows.
 	token chan struct{}
 	graph *datapath.Graph // nil when unknown
 	// of is the snapshot that the graph was derived from.
-	of *snapshot
+	of *unit.Snapshot
 	// closed says that the data plane is not changed any more.
 	closed bool
 }
 
-func newGraphInUse(dp Datapath, log *slog.Logger, view *atomic.Pointer[snapshot]) *graphInUse {
+func newGraphInUse(dp Datapath, log *slog.Logger, view *atomic.Pointer[unit.Snapshot]) *graphInUse {
 	g := &graphInUse{dp: dp, log: log, view: view, token: make(chan struct{}, 1)}
 	g.token <- struct{}{}
 	return g
@@ -65,7 +65,7 @@ func (g *graphInUse) Runs(u *unit.Unit) error {
 	if g.closed {
 		return errClosed
 	}
-	if g.view.Load().units[u.Name] != u {
+	if g.view.Load().Units[u.Name] != u {
 		return fmt.Errorf("the cube is not in the fast path: %w", cube.ErrNotFound)
 	}
 	return nil
@@ -74,7 +74,7 @@ func (g *graphInUse) Runs(u *unit.Unit) error {
 // Restate implements plane.
 func (g *graphInUse) Restate() error {
 	w := g.view.Load()
-	if err := g.swap(w.graph()); err != nil {
+	if err := g.swap(w.Graph()); err != nil {
 		return err
 	}
 	g.of = w
@@ -121,7 +121,7 @@ func (g *graphInUse) returnTo(ctx context.Context, before *datapath.Graph) error
 	g.graph = nil
 	to := before
 	if to == nil {
-		to = g.view.Load().graph()
+		to = g.view.Load().Graph()
 	}
 	change, err := g.dp.Prepare(ctx, to)
 	if err != nil {

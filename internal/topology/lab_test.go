@@ -117,7 +117,7 @@ func (l *lab) wantGraph() {
 		l.t.Fatal(err)
 	}
 	defer l.inUse.Unlock()
-	if want := l.view.Load().graph(); l.inUse.graph != nil && !reflect.DeepEqual(l.inUse.graph, want) {
+	if want := l.view.Load().Graph(); l.inUse.graph != nil && !reflect.DeepEqual(l.inUse.graph, want) {
 		l.t.Errorf("the graph in use is not that of the topology:\n got %s\nwant %s", graphText(l.inUse.graph), graphText(want))
 	}
 }
@@ -273,8 +273,8 @@ func (l *lab) state() state {
 	<-l.writer
 	defer func() { l.writer <- struct{}{} }()
 	w := l.view.Load()
-	for _, name := range slices.Sorted(maps.Keys(w.units)) {
-		raw, err := w.units[name].Tree.JSON(nil, yang.JSONOptions{Defaults: true})
+	for _, name := range slices.Sorted(maps.Keys(w.Units)) {
+		raw, err := w.Units[name].Tree.JSON(nil, yang.JSONOptions{Defaults: true})
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -294,7 +294,7 @@ func (l *lab) wantState(want state) {
 // quiet waits until all cubes have been told what they are to be told.
 func (l *lab) quiet() {
 	l.t.Helper()
-	for name, u := range l.view.Load().units {
+	for name, u := range l.view.Load().Units {
 		done := make(chan struct{})
 		end := sync.OnceFunc(func() { close(done) })
 		u.Post(unit.Task{What: "quiet", Run: end, Dropped: end})

@@ -86,7 +86,7 @@ type netdevJSON struct {
 	Tcubes    []string `json:"tcubes"`
 }
 
-func describeNetdev(w *snapshot, info netdev.Info, held map[string][]world.Place) netdevJSON {
+func describeNetdev(w *unit.Snapshot, info netdev.Info, held map[string][]world.Place) netdevJSON {
 	d := netdevJSON{Name: info.Name, Addresses: []string{}, Index: info.Index, MAC: info.MAC.String(), MTU: info.MTU,
 		Status: status(info.Up), Kind: info.Kind, Tcubes: append([]string{}, w.Chains[info.Name]...)}
 	for _, a := range info.Addresses {
@@ -111,7 +111,7 @@ func status(up bool) string {
 func (t *txn) notify() {
 	var working []func()
 	for _, rec := range t.reached() {
-		u := t.next.units[rec.Name]
+		u := t.next.Units[rec.Name]
 		for _, p := range rec.PortsByIndex() {
 			if t.notifyPort(u, rec, p) {
 				w := u.Instance().(cube.LinkWatcher)

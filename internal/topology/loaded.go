@@ -13,18 +13,6 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// What the manager's methods take and answer of services.
-type (
-	// Registration is a service that is not part of the daemon, as a request names it.
-	Registration = service.Registration
-	// ServiceInfo describes a service.
-	ServiceInfo = service.Info
-	// ServiceState says how a service is that is not part of the daemon.
-	ServiceState = service.State
-	// Series is a figure that a service gave of one of its cubes.
-	Series = service.Series
-)
-
 // load reads the models and checks the programs of the daemon's own services.
 func (m *Manager) load(services []cube.Service) error {
 	for i, s := range services {

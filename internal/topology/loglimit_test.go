@@ -37,7 +37,7 @@ func TestLevelOfACube(t *testing.T) {
 			var out bytes.Buffer
 			l.log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.Level(-100)}))
 			l.must(`create toybridge br <<< ` + fmt.Sprintf(`{"loglevel":%q}`, tt.level))
-			u := l.view.Load().units["br"]
+			u := l.view.Load().Units["br"]
 			for from, write := range map[string]func(i int){
 				"the cube's code":    func(i int) { u.Env().Logger().Log(context.Background(), names[i].slow, "m="+names[i].name+".") },
 				"the cube's program": func(i int) { l.DatapathLog(u.ID, names[i].fast, "m="+names[i].name+".") },

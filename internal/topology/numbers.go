@@ -16,6 +16,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/tally"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -124,7 +125,7 @@ func (m *Manager) Numbers() []CubeNumbers {
 	out := make([]CubeNumbers, 0, len(w.Cubes)+len(w.Broken))
 	for _, rec := range w.InOrder() {
 		n := CubeNumbers{Name: rec.Name, Service: rec.Service, Trouble: m.Degraded(rec.Name)}
-		if u := w.units[rec.Name]; u != nil {
+		if u := w.Units[rec.Name]; u != nil {
 			n.Shed, n.Waiting, _ = u.Queued()
 		}
 		if m.count(w, rec, &n, read) == nil {
@@ -142,7 +143,7 @@ func (m *Manager) Numbers() []CubeNumbers {
 }
 
 // count reads the counters of a cube that packets go through.
-func (m *Manager) count(w *snapshot, rec *world.Cube, n *CubeNumbers, read func(uint16) (datapath.PortCounters, error)) (err error) {
+func (m *Manager) count(w *unit.Snapshot, rec *world.Cube, n *CubeNumbers, read func(uint16) (datapath.PortCounters, error)) (err error) {
 	n.Status = m.dp.Status(rec.ID)
 	if n.Fates, err = m.dp.Fates(rec.ID); err != nil {
 		return fmt.Errorf("%s: fates: %w", rec.Name, err)

@@ -191,7 +191,7 @@ func (m *Manager) unitsOf(name string) []*unit.Unit {
 	var list []*unit.Unit
 	for cubeName, rec := range w.Cubes {
 		if rec.Service == name {
-			list = append(list, w.units[cubeName])
+			list = append(list, w.Units[cubeName])
 		}
 	}
 	return list
@@ -228,7 +228,7 @@ func (m *Manager) mend(o *service.External, life service.Life) bool {
 func (m *Manager) orphans(svc *service.Service) []string {
 	w := m.view.Load()
 	var names []string
-	for name, u := range w.units {
+	for name, u := range w.Units {
 		if u.Service.Info.Name == svc.Info.Name && (u.Service != svc || u.IsDegraded()) {
 			names = append(names, name)
 		}

@@ -20,7 +20,7 @@ import (
 
 // Page reads a part of a list that the model marks `paged`: as many entries as q asks for, unless the list ends before.
 func (m *Manager) Page(ctx context.Context, serviceName, name string, path yang.Path, q cube.PageQuery) (cube.Page, error) {
-	_, u, err := m.view.Load().find(serviceName, name)
+	_, u, err := m.view.Load().Find(serviceName, name)
 	if err != nil {
 		return cube.Page{}, err
 	}

@@ -23,7 +23,7 @@ import (
 // neighbours knows the netdevs, and tells cubes of what is around them: transparent ones of their parents, standard ones of
 // their peers.
 type neighbours struct {
-	view    *atomic.Pointer[snapshot]
+	view    *atomic.Pointer[unit.Snapshot]
 	netdevs Netdevs
 	news    *unit.News
 
@@ -88,12 +88,12 @@ func (n *neighbours) tell() {
 	defer n.mu.Unlock()
 	w := n.view.Load()
 	for u := range n.told {
-		if w.units[u.Name] != u {
+		if w.Units[u.Name] != u {
 			delete(n.told, u)
 		}
 	}
 	for name, rec := range w.Cubes {
-		u := w.units[name]
+		u := w.Units[name]
 		if !rec.Transparent {
 			n.tellPeers(w, rec, u)
 			continue
@@ -141,7 +141,7 @@ func (n *neighbours) ownStation(mac net.HardwareAddr) bool {
 }
 
 // inherit brings what a cube hears of its parent up to date, and says whether it changed.
-func (n *neighbours) inherit(w *snapshot, rec *world.Cube, h *heard) bool {
+func (n *neighbours) inherit(w *unit.Snapshot, rec *world.Cube, h *heard) bool {
 	p := cube.Parent{Name: rec.Parent}
 	var from *world.Cube
 	if rec.Parent != "" {

@@ -23,7 +23,7 @@ type peers struct {
 }
 
 // tellPeers tells a standard cube what changed of its peers. n.mu is held.
-func (n *neighbours) tellPeers(w *snapshot, rec *world.Cube, u *unit.Unit) {
+func (n *neighbours) tellPeers(w *unit.Snapshot, rec *world.Cube, u *unit.Unit) {
 	watcher, ok := u.Instance().(cube.PeerWatcher)
 	if !ok {
 		return
@@ -60,7 +60,7 @@ func (n *neighbours) tellPeers(w *snapshot, rec *world.Cube, u *unit.Unit) {
 }
 
 // peerOf is what is known of a port's peer. A netdev that a request found before its event came is looked at.
-func (n *neighbours) peerOf(w *snapshot, p *world.Port) cube.Peer {
+func (n *neighbours) peerOf(w *unit.Snapshot, p *world.Port) cube.Peer {
 	out := cube.Peer{Name: p.Peer}
 	at, err := world.ParsePlace(p.Peer)
 	if err != nil || at.Netdev == "" {

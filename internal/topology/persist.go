@@ -40,7 +40,7 @@ func (t *txn) storeRecords() ([]store.Record, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(t.entries[t.next.units[rec.Name]]) > 0 {
+		if len(t.entries[t.next.Units[rec.Name]]) > 0 {
 			rec.Revision = t.old.Revision + 1
 		}
 		if string(blob) != string(rec.Blob) {

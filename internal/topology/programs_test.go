@@ -17,7 +17,7 @@ import (
 func ingressSlot(i int) cube.ProgramSlot { return cube.ProgramSlot{Index: i} }
 
 func (l *lab) programsOf(name string) cube.Programs {
-	return l.view.Load().units[name].Env().Programs()
+	return l.view.Load().Units[name].Env().Programs()
 }
 
 // inPlane are the functions that the data plane was given for a cube.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -63,13 +64,13 @@ func randomLine(r *rand.Rand) string {
 func (l *lab) wantSound() {
 	l.t.Helper()
 	w := l.view.Load()
-	if !reflect.DeepEqual(l.plane.now(), w.graph()) {
-		l.t.Fatalf("the data plane's graph is not the world's:\n%+v\n%+v", l.plane.now(), w.graph())
+	if !reflect.DeepEqual(l.plane.now(), w.Graph()) {
+		l.t.Fatalf("the data plane's graph is not the world's:\n%+v\n%+v", l.plane.now(), w.Graph())
 	}
-	if len(l.plane.cubes) != len(w.Cubes) || len(w.units) != len(w.Cubes) {
-		l.t.Fatalf("%d cubes, %d units, %d sets of maps", len(w.Cubes), len(w.units), len(l.plane.cubes))
+	if len(l.plane.cubes) != len(w.Cubes) || len(w.Units) != len(w.Cubes) {
+		l.t.Fatalf("%d cubes, %d units, %d sets of maps", len(w.Cubes), len(w.Units), len(l.plane.cubes))
 	}
-	if err := (&txn{old: newSnapshot(), next: w}).checkHooks(); err != nil {
+	if err := (&txn{old: unit.NewSnapshot(), next: w}).checkHooks(); err != nil {
 		l.t.Fatal(err)
 	}
 	parents, slots := map[string]string{}, map[uint16]string{}
@@ -109,7 +110,7 @@ func (l *lab) wantSound() {
 	}
 }
 
-func (l *lab) wantSoundPeer(w *snapshot, p *world.Port, me string) {
+func (l *lab) wantSoundPeer(w *unit.Snapshot, p *world.Port, me string) {
 	l.t.Helper()
 	if !strings.Contains(p.Peer, ":") {
 		return

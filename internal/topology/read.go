@@ -23,7 +23,7 @@ import (
 // model, a leaf is its bare value.
 func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.Path) (json.RawMessage, error) {
 	w := m.view.Load()
-	rec, u, err := w.find(serviceName, name)
+	rec, u, err := w.Find(serviceName, name)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.
 }
 
 // layers are what is known of the node at a path.
-func (m *Manager) layers(ctx context.Context, w *snapshot, rec *world.Cube, u *unit.Unit, path yang.Path) ([]any, error) {
+func (m *Manager) layers(ctx context.Context, w *unit.Snapshot, rec *world.Cube, u *unit.Unit, path yang.Path) ([]any, error) {
 	conf, err := rec.Config.Decode()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", rec.Name, err)
@@ -78,7 +78,7 @@ func confineToPorts(state map[string]any, rec *world.Cube) map[string]any {
 }
 
 // base is the framework's layer.
-func (m *Manager) base(w *snapshot, rec *world.Cube) map[string]any {
+func (m *Manager) base(w *unit.Snapshot, rec *world.Cube) map[string]any {
 	if rec.Transparent {
 		return map[string]any{"uuid": rec.UUID, "service-name": rec.Service, "parent": rec.Parent}
 	}

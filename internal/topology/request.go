@@ -52,7 +52,7 @@ func (t *txn) create(serviceName, name string, body []byte) error {
 	t.m.seq++
 	u := t.m.newUnit(svc, name, world.NewUUID(), id)
 	t.created = append(t.created, u)
-	t.next.units[name] = u
+	t.next.Units[name] = u
 	t.next.Cubes[name] = &world.Cube{Name: name, Service: serviceName, UUID: u.UUID, ID: id, Seq: t.m.seq,
 		Transparent: svc.Info.Transparent, Ports: map[string]*world.Port{}}
 	t.direct[name] = true
@@ -76,7 +76,7 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 		return m.Create(ctx, serviceName, name, body)
 	}
 	change := func(t *txn) error {
-		_, u, err := t.next.find(serviceName, name)
+		_, u, err := t.next.Find(serviceName, name)
 		if err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func (m *Manager) Delete(ctx context.Context, serviceName, name string) error {
 		return m.deleteBroken(ctx, name, b)
 	}
 	return m.transact(ctx, func(t *txn) error {
-		rec, _, err := t.next.find(serviceName, name)
+		rec, _, err := t.next.Find(serviceName, name)
 		if err != nil {
 			return err
 		}
@@ -142,9 +142,9 @@ func (t *txn) drop(rec *world.Cube) error {
 		t.release(p.Tcubes)
 		t.next.Leaving[p.Slot] = true
 	}
-	t.removed = append(t.removed, t.next.units[rec.Name])
+	t.removed = append(t.removed, t.next.Units[rec.Name])
 	delete(t.next.Cubes, rec.Name)
-	delete(t.next.units, rec.Name)
+	delete(t.next.Units, rec.Name)
 	return nil
 }
 
@@ -198,7 +198,7 @@ func (m *Manager) forgetBroken(b *world.Broken) {
 func (m *Manager) Action(ctx context.Context, serviceName, name string, path yang.Path, body []byte) (json.RawMessage, error) {
 	var output json.RawMessage
 	err := m.transact(ctx, func(t *txn) error {
-		_, u, err := t.next.find(serviceName, name)
+		_, u, err := t.next.Find(serviceName, name)
 		if err != nil {
 			return err
 		}

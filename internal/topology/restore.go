@@ -31,7 +31,7 @@ type staged struct {
 
 // restore brings back what the store holds. Only trouble that concerns everything is an error.
 func (m *Manager) restore(ctx context.Context, state *store.State) error {
-	w := newSnapshot()
+	w := unit.NewSnapshot()
 	if err := m.loadLinks(w); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (m *Manager) hold(b *world.Broken, back []*staged) {
 
 // letGo takes the held cubes out of the graph; it reports whether there were any.
 func (m *Manager) letGo(why error) bool {
-	w := m.view.Load().clone()
+	w := m.view.Load().Clone()
 	any := false
 	for name, b := range w.Broken {
 		if b.Running == nil {
@@ -107,7 +107,7 @@ func (m *Manager) letGo(why error) bool {
 	return any
 }
 
-func (m *Manager) loadLinks(w *snapshot) error {
+func (m *Manager) loadLinks(w *unit.Snapshot) error {
 	infos, err := m.netdevs.List()
 	if err != nil {
 		return fmt.Errorf("listing the netdevs: %w", err)
@@ -120,7 +120,7 @@ func (m *Manager) loadLinks(w *snapshot) error {
 }
 
 // readState decodes the store's records: chains go into the world, cubes are returned by age.
-func (m *Manager) readState(w *snapshot, state *store.State) []world.Stored {
+func (m *Manager) readState(w *unit.Snapshot, state *store.State) []world.Stored {
 	var cubes []world.Stored
 	for _, r := range state.Records {
 		name, isCube := strings.CutPrefix(r.Key, world.CubeKey)
@@ -208,7 +208,7 @@ func (m *Manager) bringBack(ctx context.Context, back []*staged) error {
 func (m *Manager) attempt(ctx context.Context, back []*staged) error {
 	return m.transactRestoring(ctx, func(t *txn) error {
 		for _, s := range back {
-			t.next.Cubes[s.rec.Name], t.next.units[s.rec.Name] = s.rec, s.unit
+			t.next.Cubes[s.rec.Name], t.next.Units[s.rec.Name] = s.rec, s.unit
 			t.created = append(t.created, s.unit)
 			t.touch(s.rec.Name)
 		}
@@ -226,7 +226,7 @@ const leftOut = "it is not tried yet"
 
 // bringBackOneByOne is for a data plane that refuses the whole: first the cubes without netdevs, then the netdevs.
 func (m *Manager) bringBackOneByOne(ctx context.Context, back []*staged) error {
-	w := m.view.Load().clone()
+	w := m.view.Load().Clone()
 	for name, l := range w.Links {
 		l.Refused = leftOut
 		w.Links[name] = l
@@ -248,7 +248,7 @@ func (m *Manager) bringBackOneByOne(ctx context.Context, back []*staged) error {
 // giveUp marks one of the cubes broken and returns the others.
 func (m *Manager) giveUp(back []*staged, name string, why error) []*staged {
 	i := slices.IndexFunc(back, func(s *staged) bool { return s.rec.Name == name })
-	w := m.view.Load().clone()
+	w := m.view.Load().Clone()
 	gone := back[i]
 	back = slices.Delete(back, i, i+1)
 	m.markBroken(w, gone, why)
@@ -260,7 +260,7 @@ func (m *Manager) giveUp(back []*staged, name string, why error) []*staged {
 }
 
 // markBroken keeps a stored cube that cannot run.
-func (m *Manager) markBroken(w *snapshot, s *staged, why error) {
+func (m *Manager) markBroken(w *unit.Snapshot, s *staged, why error) {
 	m.log.Error("a stored cube cannot be restored, it is left in the store", "cube", s.stored.Name,
 		"service", s.stored.Service, "error", why)
 	m.TellCube(s.stored.Name, s.stored.Service, "broken", why.Error())

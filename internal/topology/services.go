@@ -176,7 +176,7 @@ func (m *Manager) install(ctx context.Context, svc *service.Service) error {
 // write stores a record that belongs to no cube, as a revision of its own: its number is that of the store's
 // transaction. The caller has the writer's token.
 func (m *Manager) write(ctx context.Context, r store.Record, note string) error {
-	w := m.view.Load().clone()
+	w := m.view.Load().Clone()
 	w.Revision++
 	if m.commit != nil {
 		if err := m.commit([]store.Record{r, revisionRecord(w.Revision, note, OriginOf(ctx))}); err != nil {

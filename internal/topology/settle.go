@@ -50,7 +50,7 @@ func (t *txn) settle() error {
 
 // derive makes a cube's record follow its tree.
 func (t *txn) derive(name string) error {
-	u, rec := t.next.units[name], t.own(name)
+	u, rec := t.next.Units[name], t.own(name)
 	if rec == nil {
 		return nil // deleted
 	}
@@ -110,7 +110,7 @@ func (t *txn) derivePorts(rec *world.Cube, conf world.Common) error {
 			delete(rec.Ports, name)
 		}
 	}
-	if err := t.next.NumberPorts(rec, fresh, taken, t.next.units[rec.Name].Service.PortLimit()); err != nil {
+	if err := t.next.NumberPorts(rec, fresh, taken, t.next.Units[rec.Name].Service.PortLimit()); err != nil {
 		return err
 	}
 	for _, p := range fresh {
@@ -229,7 +229,7 @@ func (t *txn) peerChanged(cubeName string, p *world.Port) bool {
 func (t *txn) setPeer(cubeName, portName, peer string) error {
 	path := yang.Path{{Name: "ports", Keys: []string{portName}}, {Name: "peer"}}
 	body, _ := json.Marshal(peer) // a string always marshals
-	return t.edit(t.next.units[cubeName], yang.Merge, path, body)
+	return t.edit(t.next.Units[cubeName], yang.Merge, path, body)
 }
 
 // checkPeers checks each peer that this transaction set.

@@ -160,7 +160,7 @@ func (t *txn) interfaces(rec *world.Cube) (map[string]cube.Interface, error) {
 	if rec == nil {
 		return nil, nil
 	}
-	u := t.next.units[rec.Name]
+	u := t.next.Units[rec.Name]
 	asked, ok := u.Instance().(cube.Shadower)
 	if !ok || u.IsDegraded() {
 		return nil, nil
@@ -352,7 +352,7 @@ func (t *txn) followShadow(rec *world.Cube) error {
 		return errUnchanged
 	}
 	for _, e := range edits {
-		if err := t.applyEdit(t.next.units[rec.Name], e); err != nil {
+		if err := t.applyEdit(t.next.Units[rec.Name], e); err != nil {
 			return fmt.Errorf("%s: %s: %w", rec.Name, strings.Join(e.Path, " "), err)
 		}
 	}
@@ -369,7 +369,7 @@ func (t *txn) differences(rec *world.Cube) ([]cube.Edit, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := t.next.units[rec.Name]
+	u := t.next.Units[rec.Name]
 	var edits []cube.Edit
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		want, ok := wanted[name]
@@ -423,7 +423,7 @@ type routeTeller interface {
 
 // watchRoutes has a cube told of the routes in its namespace, if it wants to hear of them.
 func (t *txn) watchRoutes(rec *world.Cube) {
-	u := t.next.units[rec.Name]
+	u := t.next.Units[rec.Name]
 	teller, can := t.m.shadows.(routeTeller)
 	watcher, wants := u.Instance().(cube.RouteWatcher)
 	if can && wants {

@@ -43,7 +43,7 @@ func (m *Manager) StrayPackets() uint64 { return m.strays.Load() }
 // ShedPackets returns how many packets and messages of the slow path were not handled because the cube had too many waiting, or its
 // code panicked. It returns 0 for a cube that does not exist.
 func (m *Manager) ShedPackets(name string) uint64 {
-	if u := m.view.Load().units[name]; u != nil {
+	if u := m.view.Load().Units[name]; u != nil {
 		return u.Shed()
 	}
 	return 0

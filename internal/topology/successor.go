@@ -68,7 +68,7 @@ func (m *Manager) takeOver(ctx context.Context, svc *service.Service, names []st
 func (m *Manager) orphaned(ctx context.Context, name string, why error) {
 	reason := fmt.Sprintf("its service could not take it over: %v", why)
 	w := m.view.Load()
-	if u := w.units[name]; u != nil {
+	if u := w.Units[name]; u != nil {
 		u.Degrade(reason)
 	}
 	b := w.Broken[name]
@@ -77,7 +77,7 @@ func (m *Manager) orphaned(ctx context.Context, name string, why error) {
 	}
 	m.log.Warn("a cube cannot be taken over by its service, it goes on as it was", "cube", name, "reason", why)
 	_ = m.exclusively(ctx, func() error { // a daemon that stops needs no reason
-		w := m.view.Load().clone()
+		w := m.view.Load().Clone()
 		if now := w.Broken[name]; now != nil {
 			said := *now
 			said.Reason = reason
@@ -141,7 +141,7 @@ func (t *txn) succeed(name string, svc *service.Service) error {
 	if b := t.next.Broken[name]; b != nil {
 		return t.succeedBroken(b)
 	}
-	was, rec := t.next.units[name], t.own(name)
+	was, rec := t.next.Units[name], t.own(name)
 	if rec == nil {
 		return nil // deleted meanwhile
 	}
@@ -158,7 +158,7 @@ func (t *txn) succeed(name string, svc *service.Service) error {
 	u.SetPorts(unit.NewPortTable(rec))
 	u.SetReady(true)
 	rec.Constants = nil
-	t.next.units[name] = u
+	t.next.Units[name] = u
 	t.touch(name)
 	if was.EnterGate(t.ctx) == nil { // else its code hangs, and is not to be waited for
 		t.held[was] = true
@@ -177,7 +177,7 @@ func (t *txn) succeedBroken(b *world.Broken) error {
 	s.unit.SetReady(true)
 	delete(t.next.Broken, name)
 	s.rec.Revision = t.next.Revision
-	t.next.Cubes[name], t.next.units[name] = s.rec, s.unit
+	t.next.Cubes[name], t.next.Units[name] = s.rec, s.unit
 	t.touch(name)
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/unit"
 )
 
-func (l *lab) envOf(name string) cube.Env { return l.view.Load().units[name].Env() }
+func (l *lab) envOf(name string) cube.Env { return l.view.Load().Units[name].Env() }
 
 func TestTimersTakeTurnsWithHandlers(t *testing.T) {
 	l := newLab(t)
@@ -56,7 +56,7 @@ func TestACallThatIsDueWhileTheLastOneRunsIsLeftOut(t *testing.T) {
 	for range 50 {
 		e.After(time.Millisecond, func() { other.Add(1) })
 	}
-	u := l.view.Load().units["br1"]
+	u := l.view.Load().Units["br1"]
 	eventually(t, "the others wait", func() bool {
 		_, _, calls := u.Queued()
 		return calls == 50

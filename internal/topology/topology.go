@@ -61,7 +61,7 @@ type Manager struct {
 	loaded  atomic.Pointer[service.Registry]
 	outside outsiders
 
-	view   atomic.Pointer[snapshot]
+	view   atomic.Pointer[unit.Snapshot]
 	byID   sync.Map // datapath.CubeID to *unit
 	strays atomic.Uint64
 
@@ -122,7 +122,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	m.inUse = newGraphInUse(m.dp, m.log, &m.view)
 	m.neighbours = neighbours{view: &m.view, netdevs: m.netdevs, news: &m.news, infos: map[string]netdev.Info{},
 		told: map[*unit.Unit]*surroundings{}}
-	m.view.Store(newSnapshot())
+	m.view.Store(unit.NewSnapshot())
 	m.loaded.Store(&service.Registry{})
 	err := m.load(o.Services)
 	if err == nil {
@@ -158,7 +158,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		return fmt.Errorf("topology: closing: %w", err)
 	}
 	m.closed = true
-	for _, u := range m.view.Load().units {
+	for _, u := range m.view.Load().Units {
 		m.byID.Delete(u.ID)
 		m.endUnit(u)
 	}
@@ -195,7 +195,7 @@ func (m *Manager) Degraded(name string) string {
 	if b := w.Broken[name]; b != nil {
 		return b.String()
 	}
-	if u := w.units[name]; u != nil {
+	if u := w.Units[name]; u != nil {
 		return u.Trouble()
 	}
 	return ""
@@ -248,7 +248,7 @@ func (m *Manager) findRunning(name string) (*world.Cube, error) {
 // find returns a cube as readers see it; an empty service is any.
 func (m *Manager) find(serviceName, name string) (*world.Cube, *unit.Unit, error) {
 	w := m.view.Load()
-	return w.find(serviceName, name)
+	return w.Find(serviceName, name)
 }
 
 // Version is the daemon's.

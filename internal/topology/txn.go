@@ -28,9 +28,9 @@ const prepareTimeout = 60 * time.Second
 type txn struct {
 	m   *Manager
 	ctx context.Context
-	old *snapshot
+	old *unit.Snapshot
 	// next is the world that is being made.
-	next *snapshot
+	next *unit.Snapshot
 	// origins are those of the requests that are made together.
 	origins []Origin
 	// edits are what they change, for those who are told.
@@ -181,7 +181,7 @@ var errClosed = errors.New("the daemon is stopping")
 
 func (m *Manager) begin(ctx context.Context) *txn {
 	old := m.view.Load()
-	return &txn{m: m, ctx: ctx, old: old, next: old.clone(), direct: map[string]bool{}, held: map[*unit.Unit]bool{}, edits: edits{},
+	return &txn{m: m, ctx: ctx, old: old, next: old.Clone(), direct: map[string]bool{}, held: map[*unit.Unit]bool{}, edits: edits{},
 		entries: map[*unit.Unit][]yang.EntryChange{}}
 }
 
@@ -220,7 +220,7 @@ func (t *txn) own(name string) *world.Cube {
 
 // before returns a cube's record before the transaction, nil if the cube is new; another one may have had its name.
 func (t *txn) before(name string) *world.Cube {
-	if u := t.next.units[name]; u != nil && u != t.old.units[name] {
+	if u := t.next.Units[name]; u != nil && u != t.old.Units[name] {
 		return nil
 	}
 	return t.old.Cubes[name]
@@ -286,8 +286,8 @@ func (t *txn) rollback() {
 func (t *txn) publish() {
 	for name, rec := range t.next.Cubes {
 		if was := t.old.Cubes[name]; was != rec {
-			t.next.units[name].SetPorts(unit.NewPortTable(rec))
-			t.next.units[name].Restored = nil
+			t.next.Units[name].SetPorts(unit.NewPortTable(rec))
+			t.next.Units[name].Restored = nil
 		}
 	}
 	for _, u := range t.removed {

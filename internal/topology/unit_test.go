@@ -94,7 +94,7 @@ func TestAFloodForOneCubeTakesNothingFromAnother(t *testing.T) {
 func TestAQueueIsBoundedInBytes(t *testing.T) {
 	l := newLab(t)
 	l.must(bridges[0])
-	u := l.view.Load().units["br1"]
+	u := l.view.Load().Units["br1"]
 	if err := u.Enter(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestCodeThatDoesNotReturnStopsNobodyElse(t *testing.T) {
 	for _, call := range []string{"br1 Prepare", "br1 Commit", "br1 State", "br1 Action", "br1 PortChanged",
 		"br1 PacketIn"} {
 		l := stand(t)
-		u := l.view.Load().units["br1"]
+		u := l.view.Load().Units["br1"]
 		if err := u.EnterGate(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// Names of other packages that are part of the manager's API, for those who import nothing else.
+
+import (
+	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/world"
+)
+
+// What Manager's methods take and answer of documents.
+type (
+	// Configuration is the whole configuration as it was at one moment.
+	Configuration = document.Configuration
+	// DocumentErrors is all that is wrong with a document, in its order.
+	DocumentErrors = document.Errors
+)
+
+// What the manager's methods take and answer of services.
+type (
+	// Registration is a service that is not part of the daemon, as a request names it.
+	Registration = service.Registration
+	// ServiceInfo describes a service.
+	ServiceInfo = service.Info
+	// ServiceState says how a service is that is not part of the daemon.
+	ServiceState = service.State
+	// Series is a figure that a service gave of one of its cubes.
+	Series = service.Series
+)
+
+// AbsentError is a request that names what does not exist.
+type AbsentError = world.AbsentError
