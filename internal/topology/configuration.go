@@ -16,20 +16,20 @@ import (
 )
 
 // Configuration returns the present one. Changes that are made later are not in it.
-func (m *Manager) Configuration() *document.Configuration {
-	w := m.view.Load()
+func (rd *reader) Configuration() *document.Configuration {
+	w := rd.view.Load()
 	names := slices.Collect(maps.Keys(w.Cubes))
 	for name := range w.Broken {
 		names = append(names, name)
 	}
 	slices.SortFunc(names, document.CompareNatural)
 	return &document.Configuration{At: w.Revision, Names: names, Chains: w.Chains,
-		ImageOf: func(name string) (*document.Image, error) { return m.imageOf(w, name) }}
+		ImageOf: func(name string) (*document.Image, error) { return rd.imageOf(w, name) }}
 }
 
 // imageOf is a cube's configuration in a world, nil when the cube is not in it. One that could not be restored has that
 // of the store.
-func (m *Manager) imageOf(w *unit.Snapshot, name string) (*document.Image, error) {
+func (rd *reader) imageOf(w *unit.Snapshot, name string) (*document.Image, error) {
 	var service string
 	var raw json.RawMessage
 	var err error
@@ -45,20 +45,20 @@ func (m *Manager) imageOf(w *unit.Snapshot, name string) (*document.Image, error
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	i, err := m.imageFrom(service, raw)
+	i, err := rd.imageFrom(service, raw)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return i, nil
 }
 
-func (m *Manager) imageFrom(service string, raw []byte) (*document.Image, error) {
-	return document.NewImage(service, m.modelOf(service), raw)
+func (rd *reader) imageFrom(service string, raw []byte) (*document.Image, error) {
+	return document.NewImage(service, rd.modelOf(service), raw)
 }
 
 // modelOf is the root of a service's model, nil when the service is not loaded.
-func (m *Manager) modelOf(service string) *yang.Node {
-	if svc := m.loaded.Load().ByName[service]; svc != nil {
+func (rd *reader) modelOf(service string) *yang.Node {
+	if svc := rd.loaded.Load().ByName[service]; svc != nil {
 		return svc.Schema.Root()
 	}
 	return nil

@@ -7,7 +7,6 @@ package topology
 // can be deleted by its key and leaves the others, so that it means the same in every cube.
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,11 +18,6 @@ import (
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/yang"
 )
-
-// isWholeList reports whether a path leads to a list and to none of its entries.
-func isWholeList(node *yang.Node, path yang.Path) bool {
-	return node.Kind() == yang.List && len(path[len(path)-1].Keys) == 0
-}
 
 // emptied is a list of the configuration that a transaction deletes as a whole.
 type emptied struct {
@@ -60,12 +54,6 @@ func (t *txn) deleteEntry(u *unit.Unit, path yang.Path, err error) error {
 		return err
 	}
 	return gone
-}
-
-// isMissing reports whether a request failed because what it names is not there.
-func isMissing(err error) bool {
-	var fault *yang.Error
-	return errors.As(err, &fault) && fault.Tag == yang.DataMissing
 }
 
 // deleteState asks the cube to delete state: an entry, or a whole list that the model marks `deletable`.
@@ -108,7 +96,7 @@ func (t *txn) deleteAllState(e emptied) error {
 // keysOfState are the keys of the entries that the cube's code has of a list.
 func (t *txn) keysOfState(e emptied) (all [][]string, err error) {
 	if e.list.Paged() {
-		err = t.m.eachPaged(t.ctx, e.unit, e.list, e.path, func(keys []string, _ json.RawMessage) bool {
+		err = eachPaged(t.ctx, e.unit, e.list, e.path, func(keys []string, _ json.RawMessage) bool {
 			all = append(all, keys)
 			return true
 		})
@@ -162,49 +150,4 @@ func (t *txn) deleteEmptied() error {
 		}
 	}
 	return nil
-}
-
-// ListCount is how many entries a list has.
-type ListCount struct {
-	// Entries are all, Configured those of the configuration.
-	Entries, Configured int
-	// More is set when the counting of entries ended before the list.
-	More bool
-}
-
-// CountEntries counts the entries of a list, as Entries goes through them, up to most.
-func (m *Manager) CountEntries(ctx context.Context, serviceName, name string, path yang.Path, most int) (ListCount, error) {
-	var c ListCount
-	rec, u, err := m.view.Load().Find(serviceName, name)
-	if err != nil {
-		return c, err
-	}
-	err = m.Entries(ctx, serviceName, name, path, nil, func([]string, json.RawMessage) bool {
-		c.More = c.Entries == most
-		if !c.More {
-			c.Entries++
-		}
-		return !c.More
-	})
-	if err != nil {
-		return c, err
-	}
-	node, err := document.NodeAt(u.Service.Schema, path)
-	if err != nil {
-		return c, err
-	}
-	if table := rec.Tables[node]; table != nil {
-		c.Configured = table.Len()
-		return c, nil
-	}
-	conf, err := rec.Config.Decode()
-	if err != nil {
-		return c, fmt.Errorf("%s: %w", name, err)
-	}
-	layers, err := document.Follow(u.Service.Schema.Root(), path, []any{conf})
-	if isMissing(err) {
-		return c, nil // below an entry that only the cube's code has
-	}
-	c.Configured = len(document.Merge(node, layers))
-	return c, err
 }

@@ -6,14 +6,12 @@ package topology
 // its own in the store, so that what a change costs follows the change.
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"strings"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/store"
-	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
@@ -110,35 +108,4 @@ func (t *txn) entryRecords() []store.Record {
 		}
 	}
 	return recs
-}
-
-// Entries goes through the entries of a list, configured ones and those that only the state has, as Read shows them. A
-// large list comes in the order of its keys, and begins behind the entry with the keys in after, which may be gone;
-// another comes in its own order, and that entry must be there. It ends when f returns false. A list that the model marks
-// `paged` comes from its beginning; Page reads it from elsewhere.
-func (m *Manager) Entries(ctx context.Context, serviceName, name string, path yang.Path, after []string,
-	f func(keys []string, entry json.RawMessage) bool) error {
-	w := m.view.Load()
-	rec, u, err := w.Find(serviceName, name)
-	if err != nil {
-		return err
-	}
-	node, err := document.NodeAt(u.Service.Schema, path)
-	if err != nil {
-		return err
-	}
-	if !isWholeList(node, path) {
-		return &yang.Error{Tag: yang.InvalidValue, Path: path.String(), Message: path.Words() + ": not a list, it has no pages"}
-	}
-	if node.Paged() {
-		return m.eachPaged(ctx, u, node, path, f)
-	}
-	layers, err := m.layers(ctx, w, rec, u, path)
-	if err != nil {
-		return err
-	}
-	if node.Bulk() {
-		return document.EachOfTable(rec.Tables[node], layers, after, f)
-	}
-	return document.EachInOrder(node, path, layers, after, f)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/world"
-	"github.com/polycube/polycube/internal/yang"
 )
 
 // load reads the models and checks the programs of the daemon's own services.
@@ -57,32 +56,6 @@ func (m *Manager) closeSchemas() {
 	for _, s := range m.loaded.Load().ByName {
 		s.Schema.Close()
 	}
-}
-
-// Services lists what is loaded, in order of registration.
-func (m *Manager) Services() []service.Info {
-	r := m.loaded.Load()
-	list := make([]service.Info, 0, len(r.Order))
-	for _, name := range r.Order {
-		list = append(list, r.ByName[name].Describe())
-	}
-	return list
-}
-
-// Schema returns a service's model. It is usable until Close, and for some minutes after the service has gone.
-func (m *Manager) Schema(name string) (*yang.Schema, error) {
-	s, err := m.service(name)
-	if err != nil {
-		return nil, err
-	}
-	return s.Schema, nil
-}
-
-func (m *Manager) service(name string) (*service.Service, error) {
-	if s := m.loaded.Load().ByName[name]; s != nil {
-		return s, nil
-	}
-	return nil, fmt.Errorf("service %.80q: %w", name, cube.ErrNotFound)
 }
 
 func (m *Manager) checkCubeName(name string) error {

@@ -81,15 +81,3 @@ func (t *txn) checkPrecondition(ctx context.Context) error {
 	}
 	return nil
 }
-
-// Revision returns the number of the last change of the configuration, which counts up from the start of the daemon.
-func (m *Manager) Revision() uint64 { return m.view.Load().Revision }
-
-// CubeRevision returns the number of the last change that a cube's configuration had a part in.
-func (m *Manager) CubeRevision(name string) (uint64, error) {
-	w := m.view.Load()
-	if rec := w.Cubes[name]; rec != nil {
-		return rec.Revision, nil
-	}
-	return 0, fmt.Errorf("cube %.80s: %w", name, w.Missing(name))
-}

@@ -19,8 +19,8 @@ import (
 )
 
 // Page reads a part of a list that the model marks `paged`: as many entries as q asks for, unless the list ends before.
-func (m *Manager) Page(ctx context.Context, serviceName, name string, path yang.Path, q cube.PageQuery) (cube.Page, error) {
-	_, u, err := m.view.Load().Find(serviceName, name)
+func (rd *reader) Page(ctx context.Context, serviceName, name string, path yang.Path, q cube.PageQuery) (cube.Page, error) {
+	_, u, err := rd.view.Load().Find(serviceName, name)
 	if err != nil {
 		return cube.Page{}, err
 	}
@@ -46,7 +46,7 @@ func (m *Manager) Page(ctx context.Context, serviceName, name string, path yang.
 }
 
 // eachPaged calls f with the entries of such a list, page by page.
-func (m *Manager) eachPaged(ctx context.Context, u *unit.Unit, list *yang.Node, path yang.Path, f func(keys []string, entry json.RawMessage) bool) error {
+func eachPaged(ctx context.Context, u *unit.Unit, list *yang.Node, path yang.Path, f func(keys []string, entry json.RawMessage) bool) error {
 	q := cube.PageQuery{Limit: unit.PageEntries}
 	for {
 		page, err := u.Page(ctx, path, q)

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/polycube/polycube/internal/shadow"
 	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
@@ -21,8 +22,8 @@ import (
 
 // Read returns a part of a cube: configuration with defaults, and state. Objects have their members in the order of the
 // model, a leaf is its bare value.
-func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.Path) (json.RawMessage, error) {
-	w := m.view.Load()
+func (rd *reader) Read(ctx context.Context, serviceName, name string, path yang.Path) (json.RawMessage, error) {
+	w := rd.view.Load()
 	rec, u, err := w.Find(serviceName, name)
 	if err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.
 	if err != nil {
 		return nil, err
 	}
-	layers, err := m.layers(ctx, w, rec, u, path)
+	layers, err := rd.layers(ctx, w, rec, u, path)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func (m *Manager) Read(ctx context.Context, serviceName, name string, path yang.
 }
 
 // layers are what is known of the node at a path.
-func (m *Manager) layers(ctx context.Context, w *unit.Snapshot, rec *world.Cube, u *unit.Unit, path yang.Path) ([]any, error) {
+func (rd *reader) layers(ctx context.Context, w *unit.Snapshot, rec *world.Cube, u *unit.Unit, path yang.Path) ([]any, error) {
 	conf, err := rec.Config.Decode()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", rec.Name, err)
@@ -61,7 +62,7 @@ func (m *Manager) layers(ctx context.Context, w *unit.Snapshot, rec *world.Cube,
 	if state != nil {
 		layers = append(layers, confineToPorts(state, rec))
 	}
-	layers = append(layers, m.base(w, rec))
+	layers = append(layers, rd.base(w, rec))
 	return document.Follow(u.Service.Schema.Root(), path, layers)
 }
 
@@ -78,7 +79,7 @@ func confineToPorts(state map[string]any, rec *world.Cube) map[string]any {
 }
 
 // base is the framework's layer.
-func (m *Manager) base(w *unit.Snapshot, rec *world.Cube) map[string]any {
+func (rd *reader) base(w *unit.Snapshot, rec *world.Cube) map[string]any {
 	if rec.Transparent {
 		return map[string]any{"uuid": rec.UUID, "service-name": rec.Service, "parent": rec.Parent}
 	}
@@ -90,10 +91,19 @@ func (m *Manager) base(w *unit.Snapshot, rec *world.Cube) map[string]any {
 		}
 		entry := map[string]any{"name": p.Name, "uuid": p.UUID, "status": status(w.Linked(rec, p)),
 			"peer": p.Peer, "tcubes": tcubes}
-		if remark := cmp.Or(w.Remark(rec, p, m.notes), m.shadowRemark(rec, p)); remark != "" {
+		if remark := cmp.Or(w.Remark(rec, p, rd.notes), rd.shadowRemark(rec, p)); remark != "" {
 			entry["status-reason"] = remark
 		}
 		ports = append(ports, entry)
 	}
 	return map[string]any{"uuid": rec.UUID, "service-name": rec.Service, "ports": ports}
+}
+
+// shadowRemark says that a port's interface is down, and what to do; "" when it is not.
+func (rd *reader) shadowRemark(rec *world.Cube, p *world.Port) string {
+	if !rec.Shadow || !p.InnerDown {
+		return ""
+	}
+	netns, name := rd.namespace(rec.Name), shadow.InnerName(p.Name)
+	return fmt.Sprintf("interface %s in namespace %s is down: ip -n %[2]s link set %[1]s up", name, netns)
 }

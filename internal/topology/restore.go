@@ -267,16 +267,3 @@ func (m *Manager) markBroken(w *unit.Snapshot, s *staged, why error) {
 	w.Broken[s.stored.Name] = &world.Broken{Stored: s.stored, Reason: why.Error(),
 		Made: s.unit != nil && s.unit.Ready()}
 }
-
-// BrokenCube is a stored cube that could not be restored. It can be deleted.
-type BrokenCube struct{ Name, Service, Reason string }
-
-// Broken lists the stored cubes that could not be restored, by name.
-func (m *Manager) Broken() []BrokenCube {
-	w := m.view.Load()
-	var list []BrokenCube
-	for _, name := range slices.Sorted(maps.Keys(w.Broken)) {
-		list = append(list, BrokenCube{Name: name, Service: w.Broken[name].Stored.Service, Reason: w.Broken[name].Reason})
-	}
-	return list
-}

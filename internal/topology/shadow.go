@@ -333,15 +333,6 @@ func (t *txn) noteShadow(rec *world.Cube) error {
 	return nil
 }
 
-// shadowRemark says that a port's interface is down, and what to do; "" when it is not.
-func (m *Manager) shadowRemark(rec *world.Cube, p *world.Port) string {
-	if !rec.Shadow || !p.InnerDown {
-		return ""
-	}
-	netns, name := m.shadows.Name(rec.Name), shadow.InnerName(p.Name)
-	return fmt.Sprintf("interface %s in namespace %s is down: ip -n %[2]s link set %[1]s up", name, netns)
-}
-
 // followShadow makes the edits by which a cube follows its namespace.
 func (t *txn) followShadow(rec *world.Cube) error {
 	edits, err := t.differences(rec)

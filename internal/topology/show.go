@@ -12,13 +12,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/cube"
+	fuse "github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // Topology returns all cubes, in order of creation, with what links them.
-func (m *Manager) Topology(context.Context) (json.RawMessage, error) {
-	w := m.view.Load()
+func (rd *reader) Topology(context.Context) (json.RawMessage, error) {
+	w := rd.view.Load()
 	var b bytes.Buffer
 	b.WriteByte('[')
 	for i, rec := range w.InOrder() {
@@ -29,7 +31,7 @@ func (m *Manager) Topology(context.Context) (json.RawMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", rec.Name, err)
 		}
-		document.EmitLinks(&b, rec.Name, []any{conf, m.base(w, rec)})
+		document.EmitLinks(&b, rec.Name, []any{conf, rd.base(w, rec)})
 	}
 	b.WriteByte(']')
 	return b.Bytes(), nil
@@ -37,8 +39,8 @@ func (m *Manager) Topology(context.Context) (json.RawMessage, error) {
 
 // NetdevTopology shows the order of cubes at a netdev or a port (cube:port), from the wire to the stack or the port, and
 // back. Behind a port whose peer is a netdev are the cubes of both.
-func (m *Manager) NetdevTopology(_ context.Context, iface string) (json.RawMessage, error) {
-	w := m.view.Load()
+func (rd *reader) NetdevTopology(_ context.Context, iface string) (json.RawMessage, error) {
+	w := rd.view.Load()
 	at, err := world.ParsePlace(iface)
 	if err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
@@ -56,7 +58,7 @@ func (m *Manager) NetdevTopology(_ context.Context, iface string) (json.RawMessa
 	} else if ends := w.AllHolders()[dev]; len(ends) > 0 {
 		end, inner = ends[0].String(), w.ChainAt(ends[0])
 	} else if len(w.Chains[dev]) == 0 {
-		if _, err := m.getNetdev(dev); err != nil {
+		if _, err := rd.getNetdev(dev); err != nil {
 			return nil, err
 		}
 	}
@@ -84,4 +86,91 @@ func (m *Manager) NetdevTopology(_ context.Context, iface string) (json.RawMessa
 	out.Member("egress service chain", document.Encode(strings.Join(egress, arrow)))
 	out.End()
 	return b.Bytes(), nil
+}
+
+// CubeNames lists the cubes that packets go through, in order of creation: those that run, and those that could not be
+// restored and go on as they were.
+func (rd *reader) CubeNames() []string {
+	recs := rd.view.Load().AllRunning()
+	slices.SortFunc(recs, func(a, b *world.Cube) int { return int(int64(a.Seq) - int64(b.Seq)) })
+	names := make([]string, 0, len(recs))
+	for _, rec := range recs {
+		names = append(names, rec.Name)
+	}
+	return names
+}
+
+func status(up bool) string {
+	if up {
+		return "UP"
+	}
+	return "DOWN"
+}
+
+// PortRef is a port and what it is connected with.
+type PortRef struct {
+	Cube, Port string
+	// Peer is CUBE:PORT or a netdev, "" when the port is free.
+	Peer string
+}
+
+// ParentRef is a transparent cube and where it is attached.
+type ParentRef struct {
+	Cube string
+	// Parent is CUBE:PORT or a netdev, "" when the cube is attached to nothing.
+	Parent string
+}
+
+// Places lists the ports of the cubes, and the transparent cubes, in order of creation. It reads nothing but the
+// configuration, so that completion can ask at every key.
+func (rd *reader) Places() ([]PortRef, []ParentRef) {
+	var ports []PortRef
+	var parents []ParentRef
+	for _, rec := range rd.view.Load().InOrder() {
+		if rec.Transparent {
+			parents = append(parents, ParentRef{Cube: rec.Name, Parent: rec.Parent})
+			continue
+		}
+		for _, p := range rec.PortsByIndex() {
+			ports = append(ports, PortRef{Cube: rec.Name, Port: p.Name, Peer: p.Peer})
+		}
+	}
+	return ports, parents
+}
+
+// CapturePlace finds what a place names at which packets can be captured: CUBE:PORT, a transparent cube, or a netdev,
+// which stands for the transparent cube that is next to the wire, or the port whose peer it is.
+func (rd *reader) CapturePlace(name string) (fuse.Capture, error) {
+	w := rd.view.Load()
+	if rec := w.Cubes[name]; rec != nil {
+		if !rec.Transparent {
+			return fuse.Capture{}, fmt.Errorf("%s has ports: name one, as %s:PORT: %w", name, name, cube.ErrInvalid)
+		}
+		return fuse.Capture{Cube: uint16(rec.ID)}, nil
+	}
+	at, err := world.ParsePlace(name)
+	if err != nil {
+		return fuse.Capture{}, err
+	}
+	if at.Netdev == "" {
+		rec, p, err := w.PortAt(at)
+		if err != nil {
+			return fuse.Capture{}, err
+		}
+		return fuse.Capture{Cube: uint16(rec.ID), Port: p.Index}, nil
+	}
+	if ids, _ := w.ChainIDs(w.Chains[at.Netdev]); len(ids) > 0 {
+		return fuse.Capture{Cube: uint16(ids[0])}, nil
+	}
+	if held := w.AllHolders()[at.Netdev]; len(held) > 0 {
+		rec, p, err := w.PortAt(held[0])
+		if err != nil {
+			return fuse.Capture{}, err
+		}
+		return fuse.Capture{Cube: uint16(rec.ID), Port: p.Index}, nil
+	}
+	if _, err := rd.getNetdev(at.Netdev); err != nil {
+		return fuse.Capture{}, err
+	}
+	return fuse.Capture{}, fmt.Errorf("netdev %s is the peer of no port and has no transparent cube: %w", at.Netdev, cube.ErrInvalid)
 }

@@ -17,8 +17,8 @@ import (
 // StationAt is the MAC address of the port that a packet reaches next that a place receives, where that port has one of
 // its own; nil otherwise. The place is as CapturePlace takes it. What a transparent cube receives on egress leaves its
 // port, and reaches the peer of that.
-func (m *Manager) StationAt(ctx context.Context, name string, egress bool) net.HardwareAddr {
-	w := m.view.Load()
+func (rd *reader) StationAt(ctx context.Context, name string, egress bool) net.HardwareAddr {
+	w := rd.view.Load()
 	at, err := w.NextPlace(name, egress)
 	if err != nil {
 		return nil
@@ -27,12 +27,12 @@ func (m *Manager) StationAt(ctx context.Context, name string, egress bool) net.H
 	if err != nil {
 		return nil
 	}
-	return m.stationOf(ctx, rec, p.Name)
+	return rd.stationOf(ctx, rec, p.Name)
 }
 
 // stationOf reads the leaf that the cube's model marks, configured or not.
-func (m *Manager) stationOf(ctx context.Context, rec *world.Cube, portName string) net.HardwareAddr {
-	svc, err := m.service(rec.Service)
+func (rd *reader) stationOf(ctx context.Context, rec *world.Cube, portName string) net.HardwareAddr {
+	svc, err := rd.service(rec.Service)
 	if err != nil {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (m *Manager) stationOf(ctx context.Context, rec *world.Cube, portName strin
 		if _, marked := leaf.Extension("port-mac"); !marked || leaf.Kind() != yang.Leaf {
 			continue
 		}
-		raw, err := m.Read(ctx, rec.Service, rec.Name, yang.Path{{Name: "ports", Keys: []string{portName}}, {Name: leaf.Name()}})
+		raw, err := rd.Read(ctx, rec.Service, rec.Name, yang.Path{{Name: "ports", Keys: []string{portName}}, {Name: leaf.Name()}})
 		var text string
 		if err != nil || json.Unmarshal(raw, &text) != nil {
 			return nil // no address is known, so none is filled in

@@ -49,6 +49,7 @@ type Options struct {
 
 // Manager owns the cubes. Its methods may be called from any goroutine.
 type Manager struct {
+	*reader
 	dp      Datapath
 	netdevs Netdevs
 	shadows Shadows
@@ -119,6 +120,11 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	if m.log == nil {
 		m.log = slog.Default()
 	}
+	var namespace func(string) string
+	if m.shadows != nil {
+		namespace = m.shadows.Name
+	}
+	m.reader = newReader(&m.view, &m.loaded, m.dp, m.netdevs, m.notes, namespace)
 	m.inUse = newGraphInUse(m.dp, m.log, &m.view)
 	m.neighbours = neighbours{view: &m.view, netdevs: m.netdevs, news: &m.news, infos: map[string]netdev.Info{},
 		told: map[*unit.Unit]*surroundings{}}
@@ -164,91 +170,6 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 	m.closeSchemas()
 	return nil
-}
-
-// CubeRef names a cube and its service.
-type CubeRef struct{ Name, Service string }
-
-// Cubes lists what runs, in order of creation.
-func (m *Manager) Cubes() []CubeRef {
-	recs := m.view.Load().InOrder()
-	list := make([]CubeRef, 0, len(recs))
-	for _, rec := range recs {
-		list = append(list, CubeRef{Name: rec.Name, Service: rec.Service})
-	}
-	return list
-}
-
-// ServiceOf returns the service of a cube.
-func (m *Manager) ServiceOf(name string) (string, bool) {
-	rec := m.view.Load().Cubes[name]
-	if rec == nil {
-		return "", false
-	}
-	return rec.Service, true
-}
-
-// Degraded says why a cube's code is not called any more, or why a cube of the store does not run; "" while all is well
-// or the cube does not exist.
-func (m *Manager) Degraded(name string) string {
-	w := m.view.Load()
-	if b := w.Broken[name]; b != nil {
-		return b.String()
-	}
-	if u := w.Units[name]; u != nil {
-		return u.Trouble()
-	}
-	return ""
-}
-
-// Status says how a cube's programs run.
-func (m *Manager) Status(name string) (datapath.CubeStatus, error) {
-	rec, err := m.findRunning(name)
-	if err != nil {
-		return datapath.CubeStatus{}, err
-	}
-	return m.dp.Status(rec.ID), nil
-}
-
-// PortStats reads the counters of a port.
-func (m *Manager) PortStats(name, portName string) (datapath.PortCounters, error) {
-	_, p, err := m.view.Load().PortAt(world.Place{Cube: name, Port: portName})
-	if err != nil {
-		return datapath.PortCounters{}, err
-	}
-	c, err := m.dp.PortCounters(p.Slot)
-	if err != nil {
-		return datapath.PortCounters{}, fmt.Errorf("port %s of %s: counters: %w", portName, name, err)
-	}
-	return c, nil
-}
-
-// Fates reads how packets ended in a cube.
-func (m *Manager) Fates(name string) ([]datapath.Fate, error) {
-	rec, err := m.findRunning(name)
-	if err != nil {
-		return nil, err
-	}
-	fates, err := m.dp.Fates(rec.ID)
-	if err != nil {
-		return nil, fmt.Errorf("%s: fates: %w", name, err)
-	}
-	return fates, nil
-}
-
-// findRunning returns a cube that packets go through.
-func (m *Manager) findRunning(name string) (*world.Cube, error) {
-	w := m.view.Load()
-	if rec := w.Running(name); rec != nil {
-		return rec, nil
-	}
-	return nil, &world.AbsentError{Kind: "cube", Name: name, Err: w.Missing(name)}
-}
-
-// find returns a cube as readers see it; an empty service is any.
-func (m *Manager) find(serviceName, name string) (*world.Cube, *unit.Unit, error) {
-	w := m.view.Load()
-	return w.Find(serviceName, name)
 }
 
 // Version is the daemon's.
