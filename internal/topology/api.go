@@ -6,6 +6,7 @@ package topology
 
 import (
 	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/read"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/world"
 )
@@ -32,3 +33,23 @@ type (
 
 // AbsentError is a request that names what does not exist.
 type AbsentError = world.AbsentError
+
+// What the manager's methods answer of cubes, ports and netdevs.
+type (
+	// CubeRef names a cube and its service.
+	CubeRef = read.CubeRef
+	// PortRef is a port and what it is connected with.
+	PortRef = read.PortRef
+	// ParentRef is a transparent cube and where it is attached.
+	ParentRef = read.ParentRef
+	// BrokenCube is a stored cube that could not be restored.
+	BrokenCube = read.BrokenCube
+	// ListCount is how many entries a list has.
+	ListCount = read.ListCount
+	// CubeNumbers are what is counted of a cube.
+	CubeNumbers = read.CubeNumbers
+	// PortNumbers are what is counted of a port.
+	PortNumbers = read.PortNumbers
+	// NetdevNumbers are what is known of a netdev that cubes have to do with.
+	NetdevNumbers = read.NetdevNumbers
+)

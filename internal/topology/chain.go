@@ -276,7 +276,7 @@ func (t *txn) detachName(at world.Place, name string) error {
 
 // findNetdev looks a device up in the kernel: an event about it may still be on its way.
 func (t *txn) findNetdev(name string) (world.Link, error) {
-	info, err := t.m.getNetdev(name)
+	info, err := t.m.GetNetdev(name)
 	if err != nil {
 		return world.Link{}, err
 	}

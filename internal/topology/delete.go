@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/read"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/yang"
@@ -46,11 +47,11 @@ func (t *txn) deleteList(u *unit.Unit, list *yang.Node, path yang.Path) error {
 // deleteEntry asks the cube to delete an entry that its configuration does not have. err is what became of deleting it
 // there.
 func (t *txn) deleteEntry(u *unit.Unit, path yang.Path, err error) error {
-	if !isMissing(err) || len(path[len(path)-1].Keys) == 0 {
+	if !read.IsMissing(err) || len(path[len(path)-1].Keys) == 0 {
 		return err
 	}
 	gone := t.deleteState(u, path)
-	if isMissing(gone) || errors.Is(gone, service.ErrNoDeleter) {
+	if read.IsMissing(gone) || errors.Is(gone, service.ErrNoDeleter) {
 		return err
 	}
 	return gone
@@ -75,7 +76,7 @@ func (t *txn) deleteState(u *unit.Unit, path yang.Path) error {
 // deleteAllState deletes the entries that the cube's code has of a list, one by one unless the code takes the whole list.
 func (t *txn) deleteAllState(e emptied) error {
 	if e.list.Deletable() {
-		if err := t.deleteState(e.unit, e.path); !isMissing(err) {
+		if err := t.deleteState(e.unit, e.path); !read.IsMissing(err) {
 			return err
 		}
 	}
@@ -96,7 +97,7 @@ func (t *txn) deleteAllState(e emptied) error {
 // keysOfState are the keys of the entries that the cube's code has of a list.
 func (t *txn) keysOfState(e emptied) (all [][]string, err error) {
 	if e.list.Paged() {
-		err = eachPaged(t.ctx, e.unit, e.list, e.path, func(keys []string, _ json.RawMessage) bool {
+		err = read.EachPaged(t.ctx, e.unit, e.list, e.path, func(keys []string, _ json.RawMessage) bool {
 			all = append(all, keys)
 			return true
 		})
@@ -109,8 +110,8 @@ func (t *txn) keysOfState(e emptied) (all [][]string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	layers, err := document.Follow(e.unit.Service.Schema.Root(), e.path, []any{confineToPorts(state, t.next.Cubes[e.unit.Name])})
-	if isMissing(err) {
+	layers, err := document.Follow(e.unit.Service.Schema.Root(), e.path, []any{read.ConfineToPorts(state, t.next.Cubes[e.unit.Name])})
+	if read.IsMissing(err) {
 		return nil, nil
 	}
 	for _, entry := range document.Merge(e.list, layers) {
@@ -122,7 +123,7 @@ func (t *txn) keysOfState(e emptied) (all [][]string, err error) {
 // stays reports whether an entry cannot be deleted and stays, or is gone already.
 func stays(err error) bool {
 	refused := errors.Is(err, cube.ErrInvalid) || errors.Is(err, cube.ErrInUse) || errors.Is(err, cube.ErrUnsupported)
-	return isMissing(err) || refused && !errors.Is(err, unit.ErrDegraded)
+	return read.IsMissing(err) || refused && !errors.Is(err, unit.ErrDegraded)
 }
 
 // holdEmptied enters the gates of the cubes whose state the transaction deletes, because it must not wait for a handler

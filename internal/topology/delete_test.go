@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/read"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
@@ -234,7 +235,7 @@ func TestNobodyDeletesState(t *testing.T) {
 	}
 	// In a list of the configuration, there is nothing else to delete.
 	l.must("post f set 1", "del f set", "del f set")
-	if err := l.do("del f set 1"); !isMissing(err) || !strings.Contains(err.Error(), "does not exist") {
+	if err := l.do("del f set 1"); !read.IsMissing(err) || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("an entry that is not there: %v", err)
 	}
 }
@@ -244,12 +245,12 @@ func TestEntriesAreCounted(t *testing.T) {
 	for _, tt := range []struct {
 		list string
 		most int
-		want ListCount
+		want read.ListCount
 	}{
-		{"fdb entry", 9, ListCount{Entries: 3, Configured: 1}},
-		{"fdb entry", 3, ListCount{Entries: 3, Configured: 1}},
-		{"fdb entry", 2, ListCount{Entries: 2, Configured: 1, More: true}},
-		{"ports", 9, ListCount{Entries: 2, Configured: 2}},
+		{"fdb entry", 9, read.ListCount{Entries: 3, Configured: 1}},
+		{"fdb entry", 3, read.ListCount{Entries: 3, Configured: 1}},
+		{"fdb entry", 2, read.ListCount{Entries: 2, Configured: 1, More: true}},
+		{"ports", 9, read.ListCount{Entries: 2, Configured: 2}},
 	} {
 		var path yang.Path
 		for word := range strings.FieldsSeq(tt.list) {

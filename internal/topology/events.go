@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/internal/events"
+	"github.com/polycube/polycube/internal/topology/read"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -166,7 +167,7 @@ func (t *txn) announcePorts() {
 
 // tellPort tells that a port went UP or DOWN.
 func (m *Manager) tellPort(at world.Place, up bool, reason string) {
-	e := events.Event{Type: events.Port, Cube: at.Cube, Port: at.Port, State: status(up), Reason: reason, Message: at.String() + " is " + status(up)}
+	e := events.Event{Type: events.Port, Cube: at.Cube, Port: at.Port, State: read.UpOrDown(up), Reason: reason, Message: at.String() + " is " + read.UpOrDown(up)}
 	if reason != "" {
 		e.Message += ": " + reason
 	}

@@ -183,7 +183,7 @@ func (m *Manager) RevisionAt(revision uint64) (*RevisionDetail, error) {
 	if err != nil {
 		return nil, m.gone(revision-1, err)
 	}
-	out.Difference, err = document.CompareStates(m.modelOf, before, after)
+	out.Difference, err = document.CompareStates(m.ModelOf, before, after)
 	return out, err
 }
 
@@ -213,7 +213,7 @@ func (m *Manager) ConfigurationAt(revision uint64) (*document.Configuration, err
 	}
 	p := document.ReadPast(state)
 	return &document.Configuration{At: revision, Names: p.Names, Chains: p.Chains,
-		ImageOf: func(name string) (*document.Image, error) { return p.Image(m.modelOf, name) }}, nil
+		ImageOf: func(name string) (*document.Image, error) { return p.Image(m.ModelOf, name) }}, nil
 }
 
 // Rollback makes the configuration that of a revision again, as a new revision. It is refused where that is not possible

@@ -15,6 +15,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/read"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
@@ -27,7 +28,7 @@ func (m *Manager) Create(ctx context.Context, serviceName, name string, body []b
 }
 
 func (t *txn) create(serviceName, name string, body []byte) error {
-	svc, err := t.m.service(serviceName)
+	svc, err := t.m.LoadedService(serviceName)
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 		switch node, err := document.NodeAt(u.Service.Schema, path); {
 		case err != nil:
 			return err
-		case op == yang.Delete && isWholeList(node, path):
+		case op == yang.Delete && read.IsWholeList(node, path):
 			return t.deleteList(u, node, path)
 		case op == yang.Delete && node.Deletable():
 			return t.deleteState(u, path)
@@ -324,7 +325,7 @@ func (t *txn) createElement(object document.Members) error {
 			return &yang.Error{Tag: yang.InvalidValue, Path: member, Message: member + ": a string is wanted"}
 		}
 	}
-	svc, err := t.m.service(serviceName)
+	svc, err := t.m.LoadedService(serviceName)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/read"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
@@ -49,7 +50,7 @@ type Options struct {
 
 // Manager owns the cubes. Its methods may be called from any goroutine.
 type Manager struct {
-	*reader
+	*read.Reader
 	dp      Datapath
 	netdevs Netdevs
 	shadows Shadows
@@ -124,7 +125,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	if m.shadows != nil {
 		namespace = m.shadows.Name
 	}
-	m.reader = newReader(&m.view, &m.loaded, m.dp, m.netdevs, m.notes, namespace)
+	m.Reader = read.New(&m.view, &m.loaded, m.dp, m.netdevs, m.notes, namespace)
 	m.inUse = newGraphInUse(m.dp, m.log, &m.view)
 	m.neighbours = neighbours{view: &m.view, netdevs: m.netdevs, news: &m.news, infos: map[string]netdev.Info{},
 		told: map[*unit.Unit]*surroundings{}}

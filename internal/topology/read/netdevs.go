@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package read
 
 // What requests ask about netdevs.
 
@@ -17,7 +17,7 @@ import (
 )
 
 // Netdevs lists the network devices as a JSON array.
-func (rd *reader) Netdevs(context.Context) (json.RawMessage, error) {
+func (rd *Reader) Netdevs(context.Context) (json.RawMessage, error) {
 	infos, err := rd.netdevs.List()
 	if err != nil {
 		return nil, fmt.Errorf("listing the netdevs: %w", err)
@@ -32,8 +32,8 @@ func (rd *reader) Netdevs(context.Context) (json.RawMessage, error) {
 }
 
 // Netdev describes one network device as a JSON array of one element, the shape that clients know.
-func (rd *reader) Netdev(_ context.Context, name string) (json.RawMessage, error) {
-	info, err := rd.getNetdev(name)
+func (rd *Reader) Netdev(_ context.Context, name string) (json.RawMessage, error) {
+	info, err := rd.GetNetdev(name)
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +41,8 @@ func (rd *reader) Netdev(_ context.Context, name string) (json.RawMessage, error
 	return json.Marshal([]netdevJSON{describeNetdev(w, info, w.AllHolders())})
 }
 
-// getNetdev asks the kernel for a device, and speaks in the errors of package cube.
-func (rd *reader) getNetdev(name string) (netdev.Info, error) {
+// GetNetdev asks the kernel for a device, and speaks in the errors of package cube.
+func (rd *Reader) GetNetdev(name string) (netdev.Info, error) {
 	info, err := rd.netdevs.Get(name)
 	switch {
 	case errors.Is(err, netdev.ErrNotFound):
@@ -70,7 +70,7 @@ type netdevJSON struct {
 
 func describeNetdev(w *unit.Snapshot, info netdev.Info, held map[string][]world.Place) netdevJSON {
 	d := netdevJSON{Name: info.Name, Addresses: []string{}, Index: info.Index, MAC: info.MAC.String(), MTU: info.MTU,
-		Status: status(info.Up), Kind: info.Kind, Tcubes: append([]string{}, w.Chains[info.Name]...)}
+		Status: UpOrDown(info.Up), Kind: info.Kind, Tcubes: append([]string{}, w.Chains[info.Name]...)}
 	for _, a := range info.Addresses {
 		d.Addresses = append(d.Addresses, a.String())
 	}

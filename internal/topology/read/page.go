@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package read
 
 // Lists of state that are too large to be read at once (`paged` in the model): the cube's code finds the entries of a
 // page, so that what a page costs does not grow with the list.
@@ -19,7 +19,7 @@ import (
 )
 
 // Page reads a part of a list that the model marks `paged`: as many entries as q asks for, unless the list ends before.
-func (rd *reader) Page(ctx context.Context, serviceName, name string, path yang.Path, q cube.PageQuery) (cube.Page, error) {
+func (rd *Reader) Page(ctx context.Context, serviceName, name string, path yang.Path, q cube.PageQuery) (cube.Page, error) {
 	_, u, err := rd.view.Load().Find(serviceName, name)
 	if err != nil {
 		return cube.Page{}, err
@@ -45,8 +45,8 @@ func (rd *reader) Page(ctx context.Context, serviceName, name string, path yang.
 	return all, nil
 }
 
-// eachPaged calls f with the entries of such a list, page by page.
-func eachPaged(ctx context.Context, u *unit.Unit, list *yang.Node, path yang.Path, f func(keys []string, entry json.RawMessage) bool) error {
+// EachPaged calls f with the entries of such a list, page by page.
+func EachPaged(ctx context.Context, u *unit.Unit, list *yang.Node, path yang.Path, f func(keys []string, entry json.RawMessage) bool) error {
 	q := cube.PageQuery{Limit: unit.PageEntries}
 	for {
 		page, err := u.Page(ctx, path, q)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package read
 
 // The whole topology, and the order in which a netdev's packets meet cubes. Scripts look for the exact strings.
 
@@ -19,7 +19,7 @@ import (
 )
 
 // Topology returns all cubes, in order of creation, with what links them.
-func (rd *reader) Topology(context.Context) (json.RawMessage, error) {
+func (rd *Reader) Topology(context.Context) (json.RawMessage, error) {
 	w := rd.view.Load()
 	var b bytes.Buffer
 	b.WriteByte('[')
@@ -39,7 +39,7 @@ func (rd *reader) Topology(context.Context) (json.RawMessage, error) {
 
 // NetdevTopology shows the order of cubes at a netdev or a port (cube:port), from the wire to the stack or the port, and
 // back. Behind a port whose peer is a netdev are the cubes of both.
-func (rd *reader) NetdevTopology(_ context.Context, iface string) (json.RawMessage, error) {
+func (rd *Reader) NetdevTopology(_ context.Context, iface string) (json.RawMessage, error) {
 	w := rd.view.Load()
 	at, err := world.ParsePlace(iface)
 	if err != nil {
@@ -58,7 +58,7 @@ func (rd *reader) NetdevTopology(_ context.Context, iface string) (json.RawMessa
 	} else if ends := w.AllHolders()[dev]; len(ends) > 0 {
 		end, inner = ends[0].String(), w.ChainAt(ends[0])
 	} else if len(w.Chains[dev]) == 0 {
-		if _, err := rd.getNetdev(dev); err != nil {
+		if _, err := rd.GetNetdev(dev); err != nil {
 			return nil, err
 		}
 	}
@@ -90,7 +90,7 @@ func (rd *reader) NetdevTopology(_ context.Context, iface string) (json.RawMessa
 
 // CubeNames lists the cubes that packets go through, in order of creation: those that run, and those that could not be
 // restored and go on as they were.
-func (rd *reader) CubeNames() []string {
+func (rd *Reader) CubeNames() []string {
 	recs := rd.view.Load().AllRunning()
 	slices.SortFunc(recs, func(a, b *world.Cube) int { return int(int64(a.Seq) - int64(b.Seq)) })
 	names := make([]string, 0, len(recs))
@@ -100,7 +100,8 @@ func (rd *reader) CubeNames() []string {
 	return names
 }
 
-func status(up bool) string {
+// UpOrDown is how the status of a port or netdev is written.
+func UpOrDown(up bool) string {
 	if up {
 		return "UP"
 	}
@@ -123,7 +124,7 @@ type ParentRef struct {
 
 // Places lists the ports of the cubes, and the transparent cubes, in order of creation. It reads nothing but the
 // configuration, so that completion can ask at every key.
-func (rd *reader) Places() ([]PortRef, []ParentRef) {
+func (rd *Reader) Places() ([]PortRef, []ParentRef) {
 	var ports []PortRef
 	var parents []ParentRef
 	for _, rec := range rd.view.Load().InOrder() {
@@ -140,7 +141,7 @@ func (rd *reader) Places() ([]PortRef, []ParentRef) {
 
 // CapturePlace finds what a place names at which packets can be captured: CUBE:PORT, a transparent cube, or a netdev,
 // which stands for the transparent cube that is next to the wire, or the port whose peer it is.
-func (rd *reader) CapturePlace(name string) (fuse.Capture, error) {
+func (rd *Reader) CapturePlace(name string) (fuse.Capture, error) {
 	w := rd.view.Load()
 	if rec := w.Cubes[name]; rec != nil {
 		if !rec.Transparent {
@@ -169,7 +170,7 @@ func (rd *reader) CapturePlace(name string) (fuse.Capture, error) {
 		}
 		return fuse.Capture{Cube: uint16(rec.ID), Port: p.Index}, nil
 	}
-	if _, err := rd.getNetdev(at.Netdev); err != nil {
+	if _, err := rd.GetNetdev(at.Netdev); err != nil {
 		return fuse.Capture{}, err
 	}
 	return fuse.Capture{}, fmt.Errorf("netdev %s is the peer of no port and has no transparent cube: %w", at.Netdev, cube.ErrInvalid)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package read
 
 // What is counted of cubes and netdevs, read without asking the code of cubes.
 
@@ -15,7 +15,7 @@ import (
 )
 
 // FrameworkFates reads how packets ended that belong to no cube.
-func (rd *reader) FrameworkFates() ([]datapath.Fate, error) {
+func (rd *Reader) FrameworkFates() ([]datapath.Fate, error) {
 	fates, err := rd.dp.Fates(0)
 	if err != nil {
 		return nil, fmt.Errorf("fates of the framework: %w", err)
@@ -53,7 +53,7 @@ type counterReader interface {
 }
 
 // Numbers counts all cubes, in order of creation. A cube that goes meanwhile is left out.
-func (rd *reader) Numbers() []CubeNumbers {
+func (rd *Reader) Numbers() []CubeNumbers {
 	w := rd.view.Load()
 	read := rd.dp.PortCounters
 	if r, ok := rd.dp.(counterReader); ok {
@@ -80,7 +80,7 @@ func (rd *reader) Numbers() []CubeNumbers {
 }
 
 // count reads the counters of a cube that packets go through.
-func (rd *reader) count(w *unit.Snapshot, rec *world.Cube, n *CubeNumbers, read func(uint16) (datapath.PortCounters, error)) (err error) {
+func (rd *Reader) count(w *unit.Snapshot, rec *world.Cube, n *CubeNumbers, read func(uint16) (datapath.PortCounters, error)) (err error) {
 	n.Status = rd.dp.Status(rec.ID)
 	if n.Fates, err = rd.dp.Fates(rec.ID); err != nil {
 		return fmt.Errorf("%s: fates: %w", rec.Name, err)
@@ -105,7 +105,7 @@ type NetdevNumbers struct {
 }
 
 // NetdevNumbers lists the netdevs that are peers of ports or have transparent cubes.
-func (rd *reader) NetdevNumbers() []NetdevNumbers {
+func (rd *Reader) NetdevNumbers() []NetdevNumbers {
 	w := rd.view.Load()
 	used := map[string]bool{}
 	for name := range w.Chains {
@@ -133,7 +133,7 @@ type mapReader interface {
 
 // Maps tells how full a cube's maps are; nil where the data plane does not know. It reads the kernel's maps, which takes
 // a time that grows with their size.
-func (rd *reader) Maps(name string) []datapath.MapUsage {
+func (rd *Reader) Maps(name string) []datapath.MapUsage {
 	r, ok := rd.dp.(mapReader)
 	rec := rd.view.Load().Running(name)
 	if !ok || rec == nil {
@@ -143,7 +143,7 @@ func (rd *reader) Maps(name string) []datapath.MapUsage {
 }
 
 // Status says how a cube's programs run.
-func (rd *reader) Status(name string) (datapath.CubeStatus, error) {
+func (rd *Reader) Status(name string) (datapath.CubeStatus, error) {
 	rec, err := rd.findRunning(name)
 	if err != nil {
 		return datapath.CubeStatus{}, err
@@ -152,7 +152,7 @@ func (rd *reader) Status(name string) (datapath.CubeStatus, error) {
 }
 
 // PortStats reads the counters of a port.
-func (rd *reader) PortStats(name, portName string) (datapath.PortCounters, error) {
+func (rd *Reader) PortStats(name, portName string) (datapath.PortCounters, error) {
 	_, p, err := rd.view.Load().PortAt(world.Place{Cube: name, Port: portName})
 	if err != nil {
 		return datapath.PortCounters{}, err
@@ -165,7 +165,7 @@ func (rd *reader) PortStats(name, portName string) (datapath.PortCounters, error
 }
 
 // Fates reads how packets ended in a cube.
-func (rd *reader) Fates(name string) ([]datapath.Fate, error) {
+func (rd *Reader) Fates(name string) ([]datapath.Fate, error) {
 	rec, err := rd.findRunning(name)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (rd *reader) Fates(name string) ([]datapath.Fate, error) {
 }
 
 // findRunning returns a cube that packets go through.
-func (rd *reader) findRunning(name string) (*world.Cube, error) {
+func (rd *Reader) findRunning(name string) (*world.Cube, error) {
 	w := rd.view.Load()
 	if rec := w.Running(name); rec != nil {
 		return rec, nil

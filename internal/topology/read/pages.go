@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package read
 
 // Lists, entry by entry, and how many entries they have.
 
@@ -14,13 +14,13 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// isWholeList reports whether a path leads to a list and to none of its entries.
-func isWholeList(node *yang.Node, path yang.Path) bool {
+// IsWholeList reports whether a path leads to a list and to none of its entries.
+func IsWholeList(node *yang.Node, path yang.Path) bool {
 	return node.Kind() == yang.List && len(path[len(path)-1].Keys) == 0
 }
 
-// isMissing reports whether a request failed because what it names is not there.
-func isMissing(err error) bool {
+// IsMissing reports whether a request failed because what it names is not there.
+func IsMissing(err error) bool {
 	var fault *yang.Error
 	return errors.As(err, &fault) && fault.Tag == yang.DataMissing
 }
@@ -34,7 +34,7 @@ type ListCount struct {
 }
 
 // CountEntries counts the entries of a list, as Entries goes through them, up to most.
-func (rd *reader) CountEntries(ctx context.Context, serviceName, name string, path yang.Path, most int) (ListCount, error) {
+func (rd *Reader) CountEntries(ctx context.Context, serviceName, name string, path yang.Path, most int) (ListCount, error) {
 	var c ListCount
 	rec, u, err := rd.view.Load().Find(serviceName, name)
 	if err != nil {
@@ -63,7 +63,7 @@ func (rd *reader) CountEntries(ctx context.Context, serviceName, name string, pa
 		return c, fmt.Errorf("%s: %w", name, err)
 	}
 	layers, err := document.Follow(u.Service.Schema.Root(), path, []any{conf})
-	if isMissing(err) {
+	if IsMissing(err) {
 		return c, nil // below an entry that only the cube's code has
 	}
 	c.Configured = len(document.Merge(node, layers))
@@ -74,7 +74,7 @@ func (rd *reader) CountEntries(ctx context.Context, serviceName, name string, pa
 // large list comes in the order of its keys, and begins behind the entry with the keys in after, which may be gone;
 // another comes in its own order, and that entry must be there. It ends when f returns false. A list that the model marks
 // `paged` comes from its beginning; Page reads it from elsewhere.
-func (rd *reader) Entries(ctx context.Context, serviceName, name string, path yang.Path, after []string,
+func (rd *Reader) Entries(ctx context.Context, serviceName, name string, path yang.Path, after []string,
 	f func(keys []string, entry json.RawMessage) bool) error {
 	w := rd.view.Load()
 	rec, u, err := w.Find(serviceName, name)
@@ -85,11 +85,11 @@ func (rd *reader) Entries(ctx context.Context, serviceName, name string, path ya
 	if err != nil {
 		return err
 	}
-	if !isWholeList(node, path) {
+	if !IsWholeList(node, path) {
 		return &yang.Error{Tag: yang.InvalidValue, Path: path.String(), Message: path.Words() + ": not a list, it has no pages"}
 	}
 	if node.Paged() {
-		return eachPaged(ctx, u, node, path, f)
+		return EachPaged(ctx, u, node, path, f)
 	}
 	layers, err := rd.layers(ctx, w, rec, u, path)
 	if err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package read
 
 // What a read shows is three layers, laid over each other in the order of the model: the configuration, the state that
 // the cube's code adds, and the members that the framework itself knows (uuid, status, peer, tcubes, parent).
@@ -22,7 +22,7 @@ import (
 
 // Read returns a part of a cube: configuration with defaults, and state. Objects have their members in the order of the
 // model, a leaf is its bare value.
-func (rd *reader) Read(ctx context.Context, serviceName, name string, path yang.Path) (json.RawMessage, error) {
+func (rd *Reader) Read(ctx context.Context, serviceName, name string, path yang.Path) (json.RawMessage, error) {
 	w := rd.view.Load()
 	rec, u, err := w.Find(serviceName, name)
 	if err != nil {
@@ -49,7 +49,7 @@ func (rd *reader) Read(ctx context.Context, serviceName, name string, path yang.
 }
 
 // layers are what is known of the node at a path.
-func (rd *reader) layers(ctx context.Context, w *unit.Snapshot, rec *world.Cube, u *unit.Unit, path yang.Path) ([]any, error) {
+func (rd *Reader) layers(ctx context.Context, w *unit.Snapshot, rec *world.Cube, u *unit.Unit, path yang.Path) ([]any, error) {
 	conf, err := rec.Config.Decode()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", rec.Name, err)
@@ -60,14 +60,14 @@ func (rd *reader) layers(ctx context.Context, w *unit.Snapshot, rec *world.Cube,
 	}
 	layers := []any{conf, rec.TableLayer()}
 	if state != nil {
-		layers = append(layers, confineToPorts(state, rec))
+		layers = append(layers, ConfineToPorts(state, rec))
 	}
 	layers = append(layers, rd.base(w, rec))
 	return document.Follow(u.Service.Schema.Root(), path, layers)
 }
 
-// confineToPorts drops state of ports that are not there (any more): ports exist by configuration alone.
-func confineToPorts(state map[string]any, rec *world.Cube) map[string]any {
+// ConfineToPorts drops state of ports that are not there (any more): ports exist by configuration alone.
+func ConfineToPorts(state map[string]any, rec *world.Cube) map[string]any {
 	if ports, ok := state["ports"].([]any); ok {
 		state["ports"] = slices.DeleteFunc(ports, func(entry any) bool {
 			e, _ := entry.(map[string]any)
@@ -79,7 +79,7 @@ func confineToPorts(state map[string]any, rec *world.Cube) map[string]any {
 }
 
 // base is the framework's layer.
-func (rd *reader) base(w *unit.Snapshot, rec *world.Cube) map[string]any {
+func (rd *Reader) base(w *unit.Snapshot, rec *world.Cube) map[string]any {
 	if rec.Transparent {
 		return map[string]any{"uuid": rec.UUID, "service-name": rec.Service, "parent": rec.Parent}
 	}
@@ -89,7 +89,7 @@ func (rd *reader) base(w *unit.Snapshot, rec *world.Cube) map[string]any {
 		for _, name := range p.Tcubes {
 			tcubes = append(tcubes, name)
 		}
-		entry := map[string]any{"name": p.Name, "uuid": p.UUID, "status": status(w.Linked(rec, p)),
+		entry := map[string]any{"name": p.Name, "uuid": p.UUID, "status": UpOrDown(w.Linked(rec, p)),
 			"peer": p.Peer, "tcubes": tcubes}
 		if remark := cmp.Or(w.Remark(rec, p, rd.notes), rd.shadowRemark(rec, p)); remark != "" {
 			entry["status-reason"] = remark
@@ -100,7 +100,7 @@ func (rd *reader) base(w *unit.Snapshot, rec *world.Cube) map[string]any {
 }
 
 // shadowRemark says that a port's interface is down, and what to do; "" when it is not.
-func (rd *reader) shadowRemark(rec *world.Cube, p *world.Port) string {
+func (rd *Reader) shadowRemark(rec *world.Cube, p *world.Port) string {
 	if !rec.Shadow || !p.InnerDown {
 		return ""
 	}

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+// Package read answers what requests read of the topology: configuration and state of cubes, lists in pages, how cubes are
+// linked, netdevs and counters. It loads the current snapshot, changes nothing and waits for nobody but the code of the
+// cube whose state is asked for.
+package read
 
 // What requests read of the current snapshot, without waiting for anybody.
 
@@ -19,8 +22,8 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// readerDatapath is what is read of the data plane.
-type readerDatapath interface {
+// Datapath is what is read of the data plane.
+type Datapath interface {
 	// PortCounters reads the counters of a slot.
 	PortCounters(slot uint16) (datapath.PortCounters, error)
 	// Fates reads how packets ended in a cube.
@@ -29,34 +32,34 @@ type readerDatapath interface {
 	Status(id datapath.CubeID) datapath.CubeStatus
 }
 
-// readerNetdevs is what is read of network devices.
-type readerNetdevs interface {
+// Netdevs is what is read of network devices.
+type Netdevs interface {
 	List() ([]netdev.Info, error)
 	// Get returns an error wrapping netdev.ErrNotFound for a device that does not exist.
 	Get(name string) (netdev.Info, error)
 }
 
-// reader answers what requests read. Its methods may be called from any goroutine and change nothing.
-type reader struct {
+// Reader answers what requests read. Its methods may be called from any goroutine and change nothing.
+type Reader struct {
 	view    *atomic.Pointer[unit.Snapshot]
 	loaded  *atomic.Pointer[service.Registry]
-	dp      readerDatapath
-	netdevs readerNetdevs
+	dp      Datapath
+	netdevs Netdevs
 	// notes knows what stands in the way of packets, nil when the data plane does not.
 	notes world.Notes
 	// namespace is the name of the network namespace of a shadow cube.
 	namespace func(cube string) string
 }
 
-// newReader returns a reader of the snapshots and services that others replace. notes may be nil; namespace, which names
+// New returns a reader of the snapshots and services that others replace. notes may be nil; namespace, which names
 // the network namespace of a shadow cube, may be nil where there are no such cubes.
-func newReader(view *atomic.Pointer[unit.Snapshot], loaded *atomic.Pointer[service.Registry], dp readerDatapath,
-	netdevs readerNetdevs, notes world.Notes, namespace func(cube string) string) *reader {
-	return &reader{view: view, loaded: loaded, dp: dp, netdevs: netdevs, notes: notes, namespace: namespace}
+func New(view *atomic.Pointer[unit.Snapshot], loaded *atomic.Pointer[service.Registry], dp Datapath,
+	netdevs Netdevs, notes world.Notes, namespace func(cube string) string) *Reader {
+	return &Reader{view: view, loaded: loaded, dp: dp, netdevs: netdevs, notes: notes, namespace: namespace}
 }
 
 // Services lists what is loaded, in order of registration.
-func (rd *reader) Services() []service.Info {
+func (rd *Reader) Services() []service.Info {
 	r := rd.loaded.Load()
 	list := make([]service.Info, 0, len(r.Order))
 	for _, name := range r.Order {
@@ -66,15 +69,16 @@ func (rd *reader) Services() []service.Info {
 }
 
 // Schema returns a service's model. It is usable until Close, and for some minutes after the service has gone.
-func (rd *reader) Schema(name string) (*yang.Schema, error) {
-	s, err := rd.service(name)
+func (rd *Reader) Schema(name string) (*yang.Schema, error) {
+	s, err := rd.LoadedService(name)
 	if err != nil {
 		return nil, err
 	}
 	return s.Schema, nil
 }
 
-func (rd *reader) service(name string) (*service.Service, error) {
+// LoadedService returns a service; the error wraps [cube.ErrNotFound].
+func (rd *Reader) LoadedService(name string) (*service.Service, error) {
 	if s := rd.loaded.Load().ByName[name]; s != nil {
 		return s, nil
 	}
@@ -82,10 +86,10 @@ func (rd *reader) service(name string) (*service.Service, error) {
 }
 
 // Revision returns the number of the last change of the configuration, which counts up from the start of the daemon.
-func (rd *reader) Revision() uint64 { return rd.view.Load().Revision }
+func (rd *Reader) Revision() uint64 { return rd.view.Load().Revision }
 
 // CubeRevision returns the number of the last change that a cube's configuration had a part in.
-func (rd *reader) CubeRevision(name string) (uint64, error) {
+func (rd *Reader) CubeRevision(name string) (uint64, error) {
 	w := rd.view.Load()
 	if rec := w.Cubes[name]; rec != nil {
 		return rec.Revision, nil
@@ -97,7 +101,7 @@ func (rd *reader) CubeRevision(name string) (uint64, error) {
 type BrokenCube struct{ Name, Service, Reason string }
 
 // Broken lists the stored cubes that could not be restored, by name.
-func (rd *reader) Broken() []BrokenCube {
+func (rd *Reader) Broken() []BrokenCube {
 	w := rd.view.Load()
 	var list []BrokenCube
 	for _, name := range slices.Sorted(maps.Keys(w.Broken)) {
@@ -110,7 +114,7 @@ func (rd *reader) Broken() []BrokenCube {
 type CubeRef struct{ Name, Service string }
 
 // Cubes lists what runs, in order of creation.
-func (rd *reader) Cubes() []CubeRef {
+func (rd *Reader) Cubes() []CubeRef {
 	recs := rd.view.Load().InOrder()
 	list := make([]CubeRef, 0, len(recs))
 	for _, rec := range recs {
@@ -120,7 +124,7 @@ func (rd *reader) Cubes() []CubeRef {
 }
 
 // ServiceOf returns the service of a cube.
-func (rd *reader) ServiceOf(name string) (string, bool) {
+func (rd *Reader) ServiceOf(name string) (string, bool) {
 	rec := rd.view.Load().Cubes[name]
 	if rec == nil {
 		return "", false
@@ -130,7 +134,7 @@ func (rd *reader) ServiceOf(name string) (string, bool) {
 
 // Degraded says why a cube's code is not called any more, or why a cube of the store does not run; "" while all is well
 // or the cube does not exist.
-func (rd *reader) Degraded(name string) string {
+func (rd *Reader) Degraded(name string) string {
 	w := rd.view.Load()
 	if b := w.Broken[name]; b != nil {
 		return b.String()
@@ -142,13 +146,13 @@ func (rd *reader) Degraded(name string) string {
 }
 
 // find returns a cube as readers see it; an empty service is any.
-func (rd *reader) find(serviceName, name string) (*world.Cube, *unit.Unit, error) {
+func (rd *Reader) find(serviceName, name string) (*world.Cube, *unit.Unit, error) {
 	w := rd.view.Load()
 	return w.Find(serviceName, name)
 }
 
 // CubeID returns the number of a cube in the fast path.
-func (rd *reader) CubeID(name string) (datapath.CubeID, error) {
+func (rd *Reader) CubeID(name string) (datapath.CubeID, error) {
 	rec, _, err := rd.find("", name)
 	if err != nil {
 		return 0, err

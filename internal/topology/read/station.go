@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package read
 
 // Which MAC address a packet has to be sent to, to be taken by the port that it comes to. A cube's model marks the leaf
 // of its ports that has the address; ports of other cubes, of a bridge for one, take packets to any.
@@ -17,7 +17,7 @@ import (
 // StationAt is the MAC address of the port that a packet reaches next that a place receives, where that port has one of
 // its own; nil otherwise. The place is as CapturePlace takes it. What a transparent cube receives on egress leaves its
 // port, and reaches the peer of that.
-func (rd *reader) StationAt(ctx context.Context, name string, egress bool) net.HardwareAddr {
+func (rd *Reader) StationAt(ctx context.Context, name string, egress bool) net.HardwareAddr {
 	w := rd.view.Load()
 	at, err := w.NextPlace(name, egress)
 	if err != nil {
@@ -31,8 +31,8 @@ func (rd *reader) StationAt(ctx context.Context, name string, egress bool) net.H
 }
 
 // stationOf reads the leaf that the cube's model marks, configured or not.
-func (rd *reader) stationOf(ctx context.Context, rec *world.Cube, portName string) net.HardwareAddr {
-	svc, err := rd.service(rec.Service)
+func (rd *Reader) stationOf(ctx context.Context, rec *world.Cube, portName string) net.HardwareAddr {
+	svc, err := rd.LoadedService(rec.Service)
 	if err != nil {
 		return nil
 	}

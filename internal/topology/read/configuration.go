@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package read
 
 // The configuration as it stands, cube by cube.
 
@@ -16,7 +16,7 @@ import (
 )
 
 // Configuration returns the present one. Changes that are made later are not in it.
-func (rd *reader) Configuration() *document.Configuration {
+func (rd *Reader) Configuration() *document.Configuration {
 	w := rd.view.Load()
 	names := slices.Collect(maps.Keys(w.Cubes))
 	for name := range w.Broken {
@@ -24,12 +24,12 @@ func (rd *reader) Configuration() *document.Configuration {
 	}
 	slices.SortFunc(names, document.CompareNatural)
 	return &document.Configuration{At: w.Revision, Names: names, Chains: w.Chains,
-		ImageOf: func(name string) (*document.Image, error) { return rd.imageOf(w, name) }}
+		ImageOf: func(name string) (*document.Image, error) { return rd.ImageOf(w, name) }}
 }
 
-// imageOf is a cube's configuration in a world, nil when the cube is not in it. One that could not be restored has that
+// ImageOf is a cube's configuration in a world, nil when the cube is not in it. One that could not be restored has that
 // of the store.
-func (rd *reader) imageOf(w *unit.Snapshot, name string) (*document.Image, error) {
+func (rd *Reader) ImageOf(w *unit.Snapshot, name string) (*document.Image, error) {
 	var service string
 	var raw json.RawMessage
 	var err error
@@ -45,19 +45,20 @@ func (rd *reader) imageOf(w *unit.Snapshot, name string) (*document.Image, error
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	i, err := rd.imageFrom(service, raw)
+	i, err := rd.ImageFrom(service, raw)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return i, nil
 }
 
-func (rd *reader) imageFrom(service string, raw []byte) (*document.Image, error) {
-	return document.NewImage(service, rd.modelOf(service), raw)
+// ImageFrom makes an image of a configuration as a tree of the service prints it without defaults.
+func (rd *Reader) ImageFrom(service string, raw []byte) (*document.Image, error) {
+	return document.NewImage(service, rd.ModelOf(service), raw)
 }
 
-// modelOf is the root of a service's model, nil when the service is not loaded.
-func (rd *reader) modelOf(service string) *yang.Node {
+// ModelOf is the root of a service's model, nil when the service is not loaded.
+func (rd *Reader) ModelOf(service string) *yang.Node {
 	if svc := rd.loaded.Load().ByName[service]; svc != nil {
 		return svc.Schema.Root()
 	}
