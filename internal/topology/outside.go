@@ -19,7 +19,6 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/service"
-	"github.com/polycube/polycube/internal/topology/unit"
 )
 
 // How long a start of the daemon waits for services, and the pauses between attempts to start one that was lost or to
@@ -28,24 +27,16 @@ const (
 	startWait    = 10 * time.Second
 	firstRetry   = 500 * time.Millisecond
 	longestRetry = time.Minute
+	// mendTimeout bounds an attempt to mend a service.
+	mendTimeout = 60 * time.Second
 	// steady is how long a life must last for its end not to be one of a series.
 	steady = 30 * time.Second
 )
 
-// outsiders are the services that are not part of the daemon.
-type outsiders struct {
-	host   service.Host
-	ctx    context.Context
-	cancel context.CancelFunc
-	done   sync.WaitGroup
-	mu     sync.Mutex
-	byName map[string]*service.External
-}
-
-// openOutside starts the services of the store, those that begin in time before the cubes.
-func (m *Manager) openOutside(host service.Host, state *store.State) {
-	m.outside.host, m.outside.byName = host, map[string]*service.External{}
-	m.outside.ctx, m.outside.cancel = context.WithCancel(context.Background())
+// open starts the services of the store, those that begin in time before the cubes.
+func (k *keeper) open(host service.Host, state *store.State) {
+	k.host, k.byName = host, map[string]*service.External{}
+	k.ctx, k.cancel = context.WithCancel(context.Background())
 	if host == nil || state == nil {
 		return
 	}
@@ -56,17 +47,17 @@ func (m *Manager) openOutside(host service.Host, state *store.State) {
 		}
 		var reg service.Registration
 		if err := json.Unmarshal(r.Value, &reg); err != nil || reg.Name != name {
-			m.log.Error("a stored service cannot be read, it is left in the store", "service", name, "error", err)
+			k.log.Error("a stored service cannot be read, it is left in the store", "service", name, "error", err)
 			continue
 		}
-		m.outside.byName[name] = service.NewExternal(reg)
+		k.byName[name] = service.NewExternal(reg)
 	}
-	ctx, cancel := context.WithTimeout(m.outside.ctx, startWait)
+	ctx, cancel := context.WithTimeout(k.ctx, startWait)
 	defer cancel()
 	lives := map[string]service.Life{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for name, o := range m.outside.byName {
+	for name, o := range k.byName {
 		all.Go(func() {
 			reg, _, _ := o.Now()
 			life, err := host.Start(ctx, reg, nil)
@@ -81,50 +72,50 @@ func (m *Manager) openOutside(host service.Host, state *store.State) {
 	}
 	all.Wait()
 	for _, name := range slices.Sorted(maps.Keys(lives)) {
-		m.welcome(m.outside.byName[name], lives[name])
+		k.welcome(k.byName[name], lives[name])
 	}
 }
 
 // welcome loads a service that began at the start of the daemon.
-func (m *Manager) welcome(o *service.External, life service.Life) {
+func (k *keeper) welcome(o *service.External, life service.Life) {
 	reg, _, _ := o.Now()
-	svc, err := m.admit(reg, life, func(svc *service.Service) error {
-		if err := m.checkServiceName(o.Name); err != nil {
+	svc, err := k.admit(reg, life, func(svc *service.Service) error {
+		if err := k.checkServiceName(o.Name); err != nil {
 			return err
 		}
-		return m.dp.CheckObject(o.Name, svc.Objects)
+		return k.dp.CheckObject(o.Name, svc.Objects)
 	})
 	if err != nil {
 		o.Dead(nil, err)
 		return
 	}
-	m.loaded.Store(m.loaded.Load().With(svc))
+	k.loaded.Store(k.loaded.Load().With(svc))
 	o.Live(reg, life)
 }
 
-// watchOutside begins to watch the services that are there.
-func (m *Manager) watchOutside() {
-	for _, name := range slices.Sorted(maps.Keys(m.outside.byName)) {
-		o := m.outside.byName[name]
+// watchAll begins to watch the services that are there.
+func (k *keeper) watchAll() {
+	for _, name := range slices.Sorted(maps.Keys(k.byName)) {
+		o := k.byName[name]
 		if failure := o.State().Error; failure != "" {
-			m.log.Error("a service could not be started, its cubes are held until it can", "service", name, "error", failure)
+			k.log.Error("a service could not be started, its cubes are held until it can", "service", name, "error", failure)
 		}
-		m.outside.done.Go(func() { m.watch(o) })
+		k.done.Go(func() { k.watch(o) })
 	}
 }
 
-// closeOutside ends all services.
-func (m *Manager) closeOutside() {
-	if m.outside.cancel == nil {
+// close ends all services.
+func (k *keeper) close() {
+	if k.cancel == nil {
 		return // it never came that far
 	}
-	m.outside.mu.Lock()
-	m.outside.cancel()
-	m.outside.mu.Unlock()
-	m.outside.done.Wait()
-	m.outside.mu.Lock()
-	defer m.outside.mu.Unlock()
-	for _, o := range m.outside.byName {
+	k.mu.Lock()
+	k.cancel()
+	k.mu.Unlock()
+	k.done.Wait()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, o := range k.byName {
 		if _, life, _ := o.Now(); life != nil {
 			o.Dead(life, errClosed)
 			life.Close()
@@ -134,7 +125,7 @@ func (m *Manager) closeOutside() {
 
 // watch waits for what happens to a service, until it is removed or the daemon stops. One that dies again and again is
 // started less and less often.
-func (m *Manager) watch(o *service.External) {
+func (k *keeper) watch(o *service.External) {
 	pause, next := firstRetry, firstRetry
 	for {
 		_, life, changed := o.Now()
@@ -144,7 +135,7 @@ func (m *Manager) watch(o *service.External) {
 		}
 		timer := time.NewTimer(pause)
 		select {
-		case <-m.outside.ctx.Done():
+		case <-k.ctx.Done():
 		case <-o.Gone():
 		case <-changed:
 			pause = firstRetry
@@ -153,23 +144,23 @@ func (m *Manager) watch(o *service.External) {
 			if next = min(2*next, longestRetry); o.Lasted() > steady {
 				pause, next = firstRetry, firstRetry
 			}
-			m.lose(o, life)
+			k.lose(o, life)
 		case <-timer.C:
-			if m.mend(o, life) {
+			if k.mend(o, life) {
 				pause = firstRetry
 			} else {
 				pause = min(2*pause, longestRetry)
 			}
 		}
 		timer.Stop()
-		if m.outside.ctx.Err() != nil || o.Removed() {
+		if k.ctx.Err() != nil || o.Removed() {
 			return
 		}
 	}
 }
 
 // lose degrades the cubes of a service whose life has ended.
-func (m *Manager) lose(o *service.External, life service.Life) {
+func (k *keeper) lose(o *service.External, life service.Life) {
 	why := life.Err()
 	if why == nil {
 		why = errors.New("it ended")
@@ -178,29 +169,17 @@ func (m *Manager) lose(o *service.External, life service.Life) {
 		return
 	}
 	life.Close()
-	m.log.Error("a service is lost, the fast path of its cubes goes on", "service", o.Name, "error", why)
-	m.TellService(o.Name, "lost", why.Error())
-	for _, u := range m.unitsOf(o.Name) {
+	k.log.Error("a service is lost, the fast path of its cubes goes on", "service", o.Name, "error", why)
+	k.cubes.TellService(o.Name, "lost", why.Error())
+	for _, u := range k.unitsOf(o.Name) {
 		u.Degrade(fmt.Sprintf("service %s is lost since %s: %v", o.Name, time.Now().Format(time.TimeOnly), why))
 	}
 }
 
-// unitsOf lists the living cubes of a service.
-func (m *Manager) unitsOf(name string) []*unit.Unit {
-	w := m.view.Load()
-	var list []*unit.Unit
-	for cubeName, rec := range w.Cubes {
-		if rec.Service == name {
-			list = append(list, w.Units[cubeName])
-		}
-	}
-	return list
-}
-
 // mend starts a service that is lost, or takes over cubes of one that runs and that do not work with it. It reports
 // whether all is well.
-func (m *Manager) mend(o *service.External, life service.Life) bool {
-	ctx, cancel := context.WithTimeout(m.outside.ctx, prepareTimeout)
+func (k *keeper) mend(o *service.External, life service.Life) bool {
+	ctx, cancel := context.WithTimeout(k.ctx, mendTimeout)
 	defer cancel()
 	if o.Take(ctx) != nil {
 		return false
@@ -211,48 +190,30 @@ func (m *Manager) mend(o *service.External, life service.Life) bool {
 		return true
 	}
 	if life == nil {
-		if err := m.revive(ctx, o, reg); err != nil {
+		if err := k.revive(ctx, o, reg); err != nil {
 			if o.Said(err) {
-				m.log.Error("a service cannot be started, it is tried again", "service", o.Name, "error", err)
+				k.log.Error("a service cannot be started, it is tried again", "service", o.Name, "error", err)
 			}
 			return false
 		}
 		return true
 	}
-	svc := m.loaded.Load().ByName[o.Name]
-	names := m.orphans(svc)
-	return len(names) == 0 || len(m.takeOver(ctx, svc, names)) == 0
-}
-
-// orphans are the cubes of a service that its code does not look after.
-func (m *Manager) orphans(svc *service.Service) []string {
-	w := m.view.Load()
-	var names []string
-	for name, u := range w.Units {
-		if u.Service.Info.Name == svc.Info.Name && (u.Service != svc || u.IsDegraded()) {
-			names = append(names, name)
-		}
-	}
-	for name, b := range w.Broken {
-		if b.Stored.Service == svc.Info.Name {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	svc := k.loaded.Load().ByName[o.Name]
+	names := k.orphans(svc)
+	return len(names) == 0 || len(k.cubes.takeOver(ctx, svc, names)) == 0
 }
 
 // revive begins another life of a service, and takes its cubes over. The caller has the turn.
-func (m *Manager) revive(ctx context.Context, o *service.External, reg service.Registration) error {
+func (k *keeper) revive(ctx context.Context, o *service.External, reg service.Registration) error {
 	start, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	life, err := m.outside.host.Start(start, reg, o.LastLife())
+	life, err := k.host.Start(start, reg, o.LastLife())
 	if err != nil {
 		return err
 	}
-	svc, err := m.meetAgain(reg, life)
+	svc, err := k.meetAgain(reg, life)
 	if err == nil {
-		err = m.install(ctx, svc)
+		err = k.install(ctx, svc)
 	}
 	if err != nil {
 		life.Close()
@@ -260,14 +221,14 @@ func (m *Manager) revive(ctx context.Context, o *service.External, reg service.R
 	}
 	o.Restarted()
 	o.Live(reg, life)
-	failed := m.takeOver(ctx, svc, m.orphans(svc))
-	m.TellService(o.Name, "back", "")
-	m.log.Info("a service is back", "service", o.Name, "cubes", len(m.unitsOf(o.Name)), "degraded", len(failed))
+	failed := k.cubes.takeOver(ctx, svc, k.orphans(svc))
+	k.cubes.TellService(o.Name, "back", "")
+	k.log.Info("a service is back", "service", o.Name, "cubes", len(k.unitsOf(o.Name)), "degraded", len(failed))
 	return nil
 }
 
 // meet makes a service of what a life says of itself.
-func (m *Manager) meet(reg service.Registration, life service.Life) (*service.Service, error) {
+func (k *keeper) meet(reg service.Registration, life service.Life) (*service.Service, error) {
 	svc, err := service.Load(life.Service())
 	if err != nil {
 		return nil, fmt.Errorf("service %s: %w", reg.Name, err)
@@ -286,10 +247,10 @@ func (m *Manager) meet(reg service.Registration, life service.Life) (*service.Se
 }
 
 // meetAgain is meet for a service that may be loaded already, and must be the same then.
-func (m *Manager) meetAgain(reg service.Registration, life service.Life) (*service.Service, error) {
-	was := m.loaded.Load().ByName[reg.Name]
+func (k *keeper) meetAgain(reg service.Registration, life service.Life) (*service.Service, error) {
+	was := k.loaded.Load().ByName[reg.Name]
 	if was == nil {
-		return m.meet(reg, life)
+		return k.meet(reg, life)
 	}
 	if is := life.Service(); !service.Same(was.Service, is) {
 		return nil, fmt.Errorf("service %s came back with another model or other programs: polycubectl services update %s takes it: %w",

@@ -344,3 +344,14 @@ func (t *txn) createElement(object document.Members) error {
 	}
 	return nil
 }
+
+func (m *Manager) checkCubeName(name string) error {
+	if !world.ValidName(name) {
+		return fmt.Errorf("cube name %.80q: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ + -, and begins with a letter or digit: %w",
+			name, cube.ErrInvalid)
+	}
+	if world.Reserved[name] || m.loaded.Load().ByName[name] != nil {
+		return fmt.Errorf("cube name %q is a word of the command line, choose another one: %w", name, cube.ErrInvalid)
+	}
+	return nil
+}

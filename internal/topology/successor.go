@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
@@ -247,4 +248,32 @@ func (t *txn) retirePredecessors() {
 		}
 		t.m.TellCube(s.is.Name, s.is.Service.Info.Name, "adopted", "")
 	}
+}
+
+// exclusively runs fn while nobody changes anything.
+func (m *Manager) exclusively(ctx context.Context, fn func() error) error {
+	select {
+	case <-m.writer:
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for another change to end: %w", ctx.Err())
+	}
+	defer func() { m.writer <- struct{}{} }()
+	if m.closed {
+		return errClosed
+	}
+	return fn()
+}
+
+// write stores a record that belongs to no cube, as a revision of its own: its number is that of the store's
+// transaction. The caller has the writer's token.
+func (m *Manager) write(ctx context.Context, r store.Record, note string) error {
+	w := m.view.Load().Clone()
+	w.Revision++
+	if m.commit != nil {
+		if err := m.commit([]store.Record{r, revisionRecord(w.Revision, note, OriginOf(ctx))}); err != nil {
+			return fmt.Errorf("writing the configuration to disk: %w", err)
+		}
+	}
+	m.view.Store(w)
+	return nil
 }

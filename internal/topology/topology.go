@@ -51,6 +51,7 @@ type Options struct {
 // Manager owns the cubes. Its methods may be called from any goroutine.
 type Manager struct {
 	*read.Reader
+	*keeper
 	dp      Datapath
 	netdevs Netdevs
 	shadows Shadows
@@ -59,9 +60,8 @@ type Manager struct {
 	commit  func([]store.Record) error
 	// past is what the store knows of earlier revisions, nil for nothing.
 	past pastStore
-	// loaded are the services; outside has those that are not part of the daemon.
-	loaded  atomic.Pointer[service.Registry]
-	outside outsiders
+	// loaded are the services.
+	loaded atomic.Pointer[service.Registry]
 
 	view   atomic.Pointer[unit.Snapshot]
 	byID   sync.Map // datapath.CubeID to *unit
@@ -126,6 +126,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 		namespace = m.shadows.Name
 	}
 	m.Reader = read.New(&m.view, &m.loaded, m.dp, m.netdevs, m.notes, namespace)
+	m.keeper = newKeeper(&m.view, &m.loaded, m.dp, m.log, m)
 	m.inUse = newGraphInUse(m.dp, m.log, &m.view)
 	m.neighbours = neighbours{view: &m.view, netdevs: m.netdevs, news: &m.news, infos: map[string]netdev.Info{},
 		told: map[*unit.Unit]*surroundings{}}
@@ -133,11 +134,11 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	m.loaded.Store(&service.Registry{})
 	err := m.load(o.Services)
 	if err == nil {
-		m.openOutside(o.Host, o.State)
+		m.keeper.open(o.Host, o.State)
 		err = m.restore(context.Background(), o.State)
 	}
 	if err != nil {
-		m.closeOutside()
+		m.keeper.close()
 		m.closeSchemas()
 		return nil, fmt.Errorf("topology: %w", err)
 	}
@@ -145,13 +146,13 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	m.started = true
 	m.writer <- struct{}{}
 	m.startShadows()
-	m.watchOutside()
+	m.keeper.watchAll()
 	return m, nil
 }
 
 // Close ends the cubes' code. The fast path and the store stay as they are.
 func (m *Manager) Close(ctx context.Context) error {
-	defer m.closeOutside()
+	defer m.keeper.close()
 	select {
 	case <-m.writer:
 	case <-ctx.Done():
