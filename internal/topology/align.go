@@ -22,6 +22,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
@@ -344,7 +345,7 @@ func (m *Manager) followNetdev(name string, at world.Place) {
 			}
 			return t.noticeNetdev(rec, rec.Ports[at.Port], asIs)
 		})
-		if err == nil || errors.Is(err, errUnchanged) || errors.Is(err, errClosed) {
+		if err == nil || errors.Is(err, errUnchanged) || errors.Is(err, service.ErrClosed) {
 			return
 		}
 		m.log.Warn("a port does not follow its netdev", "port", at.String(), "netdev", name, "error", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -201,7 +202,7 @@ func TestFailureClasses(t *testing.T) {
 		err  error
 		want string
 	}{
-		{unit.ErrDegraded, "unsupported"}, {fmt.Errorf("x: %w", context.DeadlineExceeded), "timeout"}, {errClosed, "stopping"},
+		{unit.ErrDegraded, "unsupported"}, {fmt.Errorf("x: %w", context.DeadlineExceeded), "timeout"}, {service.ErrClosed, "stopping"},
 		{&yang.Error{Tag: yang.InvalidValue}, "invalid"}, {errors.New("disk full"), "internal"},
 		{fmt.Errorf("x: %w", cube.ErrRefused), "refused"},
 	} {

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
@@ -122,7 +123,7 @@ func (m *Manager) settleNetdevs(ctx context.Context, b *batch) {
 	}
 	before := m.view.Load()
 	err := m.setLinks(ctx, b.links)
-	if err == nil || errors.Is(err, errClosed) {
+	if err == nil || errors.Is(err, service.ErrClosed) {
 		m.tellOfNetdevs(before, slices.Sorted(maps.Keys(b.links)))
 		return
 	}
@@ -173,7 +174,7 @@ func (m *Manager) relink(ctx context.Context, name string, l world.Link) {
 	if err != nil && m.isGone(name) {
 		return // the event that says so is under way
 	}
-	if err != nil && !errors.Is(err, errClosed) {
+	if err != nil && !errors.Is(err, service.ErrClosed) {
 		l.Refused = err.Error()
 		if l.Refused != was.Refused {
 			m.log.Error("a netdev cannot be used, it is left out until it changes", "netdev", name, "error", err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 )
 
@@ -63,7 +64,7 @@ func (g *graphInUse) close(ctx context.Context) error {
 // Runs implements plane.
 func (g *graphInUse) Runs(u *unit.Unit) error {
 	if g.closed {
-		return errClosed
+		return service.ErrClosed
 	}
 	if g.view.Load().Units[u.Name] != u {
 		return fmt.Errorf("the cube is not in the fast path: %w", cube.ErrNotFound)

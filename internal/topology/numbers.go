@@ -12,6 +12,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/tally"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -46,7 +47,7 @@ var failures = []struct {
 }{
 	{cube.ErrInvalid, "invalid"}, {cube.ErrNotFound, "not-found"}, {cube.ErrExists, "exists"}, {cube.ErrInUse, "in-use"},
 	{cube.ErrUnsupported, "unsupported"}, {cube.ErrFull, "full"}, {cube.ErrStale, "stale"}, {cube.ErrRefused, "refused"},
-	{context.Canceled, "canceled"}, {context.DeadlineExceeded, "timeout"}, {errClosed, "stopping"},
+	{context.Canceled, "canceled"}, {context.DeadlineExceeded, "timeout"}, {service.ErrClosed, "stopping"},
 }
 
 func failure(err error) string {

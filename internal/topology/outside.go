@@ -117,7 +117,7 @@ func (k *keeper) close() {
 	defer k.mu.Unlock()
 	for _, o := range k.byName {
 		if _, life, _ := o.Now(); life != nil {
-			o.Dead(life, errClosed)
+			o.Dead(life, service.ErrClosed)
 			life.Close()
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/service"
 )
 
 func ingressSlot(i int) cube.ProgramSlot { return cube.ProgramSlot{Index: i} }
@@ -85,7 +86,7 @@ func TestProgramsOfACubeThatIsGone(t *testing.T) {
 	l.must(`create toybridge br2`)
 	p = l.programsOf("br2")
 	l.stop()
-	if err := p.Reload(ingressSlot(1), cube.Program{Function: "f"}); !errors.Is(err, errClosed) {
+	if err := p.Reload(ingressSlot(1), cube.Program{Function: "f"}); !errors.Is(err, service.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 }

@@ -208,7 +208,7 @@ func (k *keeper) RemoveService(ctx context.Context, name string) error {
 	o.End()
 	k.disclaim(o)
 	if _, life, _ := o.Now(); life != nil {
-		o.Dead(life, errClosed)
+		o.Dead(life, service.ErrClosed)
 		life.Close()
 	}
 	if svc != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/shadow"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
@@ -288,7 +289,7 @@ func (m *Manager) shadowChanged(uuid string) {
 			}
 			return errUnchanged
 		})
-		if err != nil && !errors.Is(err, errUnchanged) && !errors.Is(err, errClosed) {
+		if err != nil && !errors.Is(err, errUnchanged) && !errors.Is(err, service.ErrClosed) {
 			m.log.Warn(what.fails, "error", err)
 		}
 	}

@@ -42,7 +42,7 @@ func (m *Manager) takeOver(ctx context.Context, svc *service.Service, names []st
 		}
 		var culprit *cubeError
 		switch {
-		case errors.Is(err, errClosed) || ctx.Err() != nil:
+		case errors.Is(err, service.ErrClosed) || ctx.Err() != nil:
 			return append(failed, names...)
 		case errors.As(err, &culprit):
 			i := slices.Index(names, culprit.cube)
@@ -259,7 +259,7 @@ func (m *Manager) exclusively(ctx context.Context, fn func() error) error {
 	}
 	defer func() { m.writer <- struct{}{} }()
 	if m.closed {
-		return errClosed
+		return service.ErrClosed
 	}
 	return fn()
 }

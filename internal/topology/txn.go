@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
@@ -123,7 +124,7 @@ func (m *Manager) transact(ctx context.Context, fn func(*txn) error) error {
 func (m *Manager) one(ctx context.Context, fn func(*txn) error) (err error) {
 	defer func(began time.Time) { m.tallies.done(began, err) }(time.Now())
 	if m.closed {
-		return errClosed
+		return service.ErrClosed
 	}
 	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
 	defer cancel()
@@ -176,8 +177,6 @@ func (t *txn) letGo() {
 	}
 	clear(t.held)
 }
-
-var errClosed = errors.New("the daemon is stopping")
 
 func (m *Manager) begin(ctx context.Context) *txn {
 	old := m.view.Load()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -451,7 +452,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	if err := l.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.do(`create toybridge late`); !errors.Is(err, errClosed) {
+	if err := l.do(`create toybridge late`); !errors.Is(err, service.ErrClosed) {
 		t.Errorf("a request after Close answers %v", err)
 	}
 	if l.plane.now() != graph || len(l.plane.cubes) != 7 {

@@ -8,6 +8,7 @@ package service
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +20,9 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/yang"
 )
+
+// ErrClosed is the answer to a change when the daemon is stopping, and why services end then.
+var ErrClosed = errors.New("the daemon is stopping")
 
 // ErrNoDeleter is the answer of a cube that has no code to delete state.
 var ErrNoDeleter = fmt.Errorf("its service has no code to delete it: %w", cube.ErrUnsupported)
