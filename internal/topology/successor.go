@@ -33,8 +33,8 @@ type replacer interface {
 	ReplaceCube(datapath.Spec) (datapath.Replacement, error)
 }
 
-// takeOver gives cubes of a service to its present life; it returns those that go on as they were.
-func (m *Manager) takeOver(ctx context.Context, svc *service.Service, names []string) (failed []string) {
+// TakeOver gives cubes of a service to its present life; it returns those that go on as they were.
+func (m *Manager) TakeOver(ctx context.Context, svc *service.Service, names []string) (failed []string) {
 	for len(names) > 0 {
 		err := m.succeed(ctx, svc, names)
 		if err == nil {
@@ -57,7 +57,7 @@ func (m *Manager) takeOver(ctx context.Context, svc *service.Service, names []st
 			return append(failed, names...)
 		default: // one by one finds the culprit
 			for _, name := range names {
-				failed = append(failed, m.takeOver(ctx, svc, []string{name})...)
+				failed = append(failed, m.TakeOver(ctx, svc, []string{name})...)
 			}
 			return failed
 		}
@@ -77,7 +77,7 @@ func (m *Manager) orphaned(ctx context.Context, name string, why error) {
 		return
 	}
 	m.log.Warn("a cube cannot be taken over by its service, it goes on as it was", "cube", name, "reason", why)
-	_ = m.exclusively(ctx, func() error { // a daemon that stops needs no reason
+	_ = m.Exclusively(ctx, func() error { // a daemon that stops needs no reason
 		w := m.view.Load().Clone()
 		if now := w.Broken[name]; now != nil {
 			said := *now
@@ -101,14 +101,14 @@ func (m *Manager) succeed(ctx context.Context, svc *service.Service, names []str
 	})
 }
 
-// replaceAll makes another version of a service the one in use, for all its cubes or not at all.
-func (m *Manager) replaceAll(ctx context.Context, svc *service.Service) error {
+// ReplaceAll makes another version of a service the one in use, for all its cubes or not at all.
+func (m *Manager) ReplaceAll(ctx context.Context, svc *service.Service) error {
 	name := svc.Info.Name
 	return m.transactRestoring(ctx, func(t *txn) error {
 		before := m.loaded.Load()
 		was := before.ByName[name]
 		if was == nil {
-			if err := m.checkServiceName(name); err != nil {
+			if err := m.CheckServiceName(name); err != nil {
 				return err
 			}
 		}
@@ -121,12 +121,12 @@ func (m *Manager) replaceAll(ctx context.Context, svc *service.Service) error {
 		t.undo = append(t.undo, func() error {
 			m.loaded.Store(before)
 			if was == nil {
-				m.forgetObjects(name)
+				m.ForgetObjects(name)
 				return nil
 			}
 			return m.dp.CheckObject(name, was.Objects)
 		})
-		for _, cubeName := range m.cubesOf(name) {
+		for _, cubeName := range m.CubesOf(name) {
 			if err := t.succeed(cubeName, svc); err != nil {
 				return fmt.Errorf("cube %s: %w", cubeName, err)
 			}
@@ -250,8 +250,8 @@ func (t *txn) retirePredecessors() {
 	}
 }
 
-// exclusively runs fn while nobody changes anything.
-func (m *Manager) exclusively(ctx context.Context, fn func() error) error {
+// Exclusively runs fn while nobody changes anything.
+func (m *Manager) Exclusively(ctx context.Context, fn func() error) error {
 	select {
 	case <-m.writer:
 	case <-ctx.Done():
@@ -264,9 +264,9 @@ func (m *Manager) exclusively(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
-// write stores a record that belongs to no cube, as a revision of its own: its number is that of the store's
+// Write stores a record that belongs to no cube, as a revision of its own: its number is that of the store's
 // transaction. The caller has the writer's token.
-func (m *Manager) write(ctx context.Context, r store.Record, note string) error {
+func (m *Manager) Write(ctx context.Context, r store.Record, note string) error {
 	w := m.view.Load().Clone()
 	w.Revision++
 	if m.commit != nil {

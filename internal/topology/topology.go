@@ -23,6 +23,7 @@ import (
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/read"
 	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/services"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
@@ -51,7 +52,7 @@ type Options struct {
 // Manager owns the cubes. Its methods may be called from any goroutine.
 type Manager struct {
 	*read.Reader
-	*keeper
+	*services.Keeper
 	dp      Datapath
 	netdevs Netdevs
 	shadows Shadows
@@ -126,33 +127,33 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 		namespace = m.shadows.Name
 	}
 	m.Reader = read.New(&m.view, &m.loaded, m.dp, m.netdevs, m.notes, namespace)
-	m.keeper = newKeeper(&m.view, &m.loaded, m.dp, m.log, m)
+	m.Keeper = services.New(&m.view, &m.loaded, m.dp, m.log, m)
 	m.inUse = newGraphInUse(m.dp, m.log, &m.view)
 	m.neighbours = neighbours{view: &m.view, netdevs: m.netdevs, news: &m.news, infos: map[string]netdev.Info{},
 		told: map[*unit.Unit]*surroundings{}}
 	m.view.Store(unit.NewSnapshot())
 	m.loaded.Store(&service.Registry{})
-	err := m.load(o.Services)
+	err := m.Load(o.Services)
 	if err == nil {
-		m.keeper.open(o.Host, o.State)
+		m.Keeper.Open(o.Host, o.State)
 		err = m.restore(context.Background(), o.State)
 	}
 	if err != nil {
-		m.keeper.close()
-		m.closeSchemas()
+		m.Keeper.Close()
+		m.CloseSchemas()
 		return nil, fmt.Errorf("topology: %w", err)
 	}
 	m.findNetdevs()
 	m.started = true
 	m.writer <- struct{}{}
 	m.startShadows()
-	m.keeper.watchAll()
+	m.Keeper.WatchAll()
 	return m, nil
 }
 
 // Close ends the cubes' code. The fast path and the store stay as they are.
 func (m *Manager) Close(ctx context.Context) error {
-	defer m.keeper.close()
+	defer m.Keeper.Close()
 	select {
 	case <-m.writer:
 	case <-ctx.Done():
@@ -170,7 +171,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		m.byID.Delete(u.ID)
 		m.endUnit(u)
 	}
-	m.closeSchemas()
+	m.CloseSchemas()
 	return nil
 }
 

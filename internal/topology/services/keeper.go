@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+// Package services keeps the services that cubes are made of: it loads the daemon's own, and starts, watches, updates and
+// removes those that are not part of the daemon. Their cubes are changed by the topology's transactions.
+package services
 
 // Which services there are, and which cubes are theirs.
 
@@ -21,14 +23,14 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// load reads the models and checks the programs of the daemon's own services.
-func (k *keeper) load(services []cube.Service) error {
+// Load reads the models and checks the programs of the daemon's own services.
+func (k *Keeper) Load(services []cube.Service) error {
 	for i, s := range services {
 		svc, err := service.Load(s)
 		if err != nil {
 			return fmt.Errorf("service %d: %w", i, err)
 		}
-		if err := k.checkServiceName(svc.Info.Name); err != nil {
+		if err := k.CheckServiceName(svc.Info.Name); err != nil {
 			svc.Schema.Close()
 			return err
 		}
@@ -40,8 +42,8 @@ func (k *keeper) load(services []cube.Service) error {
 	return nil
 }
 
-// checkServiceName says whether a new service can have a name.
-func (k *keeper) checkServiceName(name string) error {
+// CheckServiceName says whether a new service can have a name.
+func (k *Keeper) CheckServiceName(name string) error {
 	switch {
 	case !world.ValidName(name):
 		return fmt.Errorf("service %.80q: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ + -, and begins with a letter or digit: %w",
@@ -61,42 +63,43 @@ func (k *keeper) checkServiceName(name string) error {
 	return nil
 }
 
-func (k *keeper) closeSchemas() {
+// CloseSchemas frees the models of all services, when no cube uses them any more.
+func (k *Keeper) CloseSchemas() {
 	for _, s := range k.loaded.Load().ByName {
 		s.Schema.Close()
 	}
 }
 
-// keeperDatapath is what services need of the data plane.
-type keeperDatapath interface {
+// Datapath is what services need of the data plane.
+type Datapath interface {
 	// CheckObject parses a service's compiled programs once, when it registers.
 	CheckObject(service string, objects map[cube.Hook][]byte) error
 	// Try loads a service's programs on trial; the first that is refused is a datapath.TrialError.
 	Try(ctx context.Context, t datapath.Trial) (datapath.TrialReport, error)
 }
 
-// serviceCubes are the cubes of services, as their keeper changes them.
-type serviceCubes interface {
+// Cubes are the cubes of services, as their keeper changes them.
+type Cubes interface {
 	// TakeOver gives cubes of a service to its present life; it returns those that go on as they were.
-	takeOver(ctx context.Context, svc *service.Service, names []string) (failed []string)
+	TakeOver(ctx context.Context, svc *service.Service, names []string) (failed []string)
 	// ReplaceAll makes another version of a service the one in use, for all its cubes or not at all.
-	replaceAll(ctx context.Context, svc *service.Service) error
+	ReplaceAll(ctx context.Context, svc *service.Service) error
 	// Exclusively runs fn while nobody changes anything.
-	exclusively(ctx context.Context, fn func() error) error
+	Exclusively(ctx context.Context, fn func() error) error
 	// Write stores a record that belongs to no cube, as a revision of its own, within exclusively.
-	write(ctx context.Context, r store.Record, note string) error
+	Write(ctx context.Context, r store.Record, note string) error
 	// TellService tells that a service is in another state.
 	TellService(name, state, reason string)
 }
 
-// keeper has the services that are loaded, and keeps those running that are not part of the daemon. Its methods may be
+// Keeper has the services that are loaded, and keeps those running that are not part of the daemon. Its methods may be
 // called from any goroutine once open has returned.
-type keeper struct {
+type Keeper struct {
 	view   *atomic.Pointer[unit.Snapshot]
 	loaded *atomic.Pointer[service.Registry]
-	dp     keeperDatapath
+	dp     Datapath
 	log    *slog.Logger
-	cubes  serviceCubes
+	cubes  Cubes
 
 	host   service.Host
 	ctx    context.Context
@@ -107,13 +110,14 @@ type keeper struct {
 	byName map[string]*service.External
 }
 
-func newKeeper(view *atomic.Pointer[unit.Snapshot], loaded *atomic.Pointer[service.Registry], dp keeperDatapath,
-	log *slog.Logger, cubes serviceCubes) *keeper {
-	return &keeper{view: view, loaded: loaded, dp: dp, log: log, cubes: cubes}
+// New returns a keeper without services. view and loaded are what readers load, cubes changes the cubes of services.
+func New(view *atomic.Pointer[unit.Snapshot], loaded *atomic.Pointer[service.Registry], dp Datapath,
+	log *slog.Logger, cubes Cubes) *Keeper {
+	return &Keeper{view: view, loaded: loaded, dp: dp, log: log, cubes: cubes}
 }
 
 // unitsOf lists the living cubes of a service.
-func (k *keeper) unitsOf(name string) []*unit.Unit {
+func (k *Keeper) unitsOf(name string) []*unit.Unit {
 	w := k.view.Load()
 	var list []*unit.Unit
 	for cubeName, rec := range w.Cubes {
@@ -125,7 +129,7 @@ func (k *keeper) unitsOf(name string) []*unit.Unit {
 }
 
 // orphans are the cubes of a service that its code does not look after.
-func (k *keeper) orphans(svc *service.Service) []string {
+func (k *Keeper) orphans(svc *service.Service) []string {
 	w := k.view.Load()
 	var names []string
 	for name, u := range w.Units {
@@ -142,21 +146,21 @@ func (k *keeper) orphans(svc *service.Service) []string {
 	return names
 }
 
-// forgetObjects has the data plane forget the programs of a service that is not loaded any more.
-func (k *keeper) forgetObjects(name string) {
+// ForgetObjects has the data plane forget the programs of a service that is not loaded any more.
+func (k *Keeper) ForgetObjects(name string) {
 	if dp, ok := k.dp.(interface{ ForgetService(string) }); ok {
 		dp.ForgetService(name)
 	}
 }
 
 // builtIn says whether a service is part of the daemon.
-func (k *keeper) builtIn(name string) bool {
+func (k *Keeper) builtIn(name string) bool {
 	s := k.loaded.Load().ByName[name]
 	return s != nil && s.Reg == nil
 }
 
-// cubesOf lists the cubes of a service, those that could not be restored too.
-func (k *keeper) cubesOf(name string) []string {
+// CubesOf lists the cubes of a service, those that could not be restored too.
+func (k *Keeper) CubesOf(name string) []string {
 	w := k.view.Load()
 	var list []string
 	for _, rec := range w.InOrder() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package services
 
 // The requests that add, update and remove services while the daemon runs.
 
@@ -23,12 +23,12 @@ import (
 
 // AddService starts a service, loads its programs on trial, and makes it known. Cubes of it that the store has are taken
 // over.
-func (k *keeper) AddService(ctx context.Context, reg service.Registration) (datapath.TrialReport, error) {
+func (k *Keeper) AddService(ctx context.Context, reg service.Registration) (datapath.TrialReport, error) {
 	var trial datapath.TrialReport
 	if err := k.checkHost(); err != nil {
 		return trial, err
 	}
-	if err := k.checkServiceName(reg.Name); err != nil {
+	if err := k.CheckServiceName(reg.Name); err != nil {
 		return trial, err
 	}
 	o := service.NewExternal(reg)
@@ -59,13 +59,13 @@ func triedAs(r datapath.TrialReport) []any {
 }
 
 // try loads the programs of a service on trial, while others change what they like. It ends with ctx.
-func (k *keeper) try(ctx context.Context, svc *service.Service) (datapath.TrialReport, error) {
+func (k *Keeper) try(ctx context.Context, svc *service.Service) (datapath.TrialReport, error) {
 	return k.dp.Try(ctx, datapath.Trial{
 		Service: svc.Info.Name, Objects: svc.Objects, Transparent: svc.Info.Transparent, Outside: svc.Reg != nil,
 	})
 }
 
-func (k *keeper) checkHost() error {
+func (k *Keeper) checkHost() error {
 	if k.host == nil {
 		return fmt.Errorf("this daemon takes no services at run time (option services): %w", cube.ErrUnsupported)
 	}
@@ -73,7 +73,7 @@ func (k *keeper) checkHost() error {
 }
 
 // claim reserves the name of a service.
-func (k *keeper) claim(o *service.External) bool {
+func (k *Keeper) claim(o *service.External) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.byName[o.Name] != nil || k.ctx.Err() != nil {
@@ -83,14 +83,14 @@ func (k *keeper) claim(o *service.External) bool {
 	return true
 }
 
-func (k *keeper) disclaim(o *service.External) {
+func (k *Keeper) disclaim(o *service.External) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.byName, o.Name)
 }
 
 // beginFirst starts a service for the first time.
-func (k *keeper) beginFirst(ctx context.Context, o *service.External, reg service.Registration) (trial datapath.TrialReport, err error) {
+func (k *Keeper) beginFirst(ctx context.Context, o *service.External, reg service.Registration) (trial datapath.TrialReport, err error) {
 	start, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
 	life, err := k.host.Start(start, reg, nil)
@@ -107,12 +107,12 @@ func (k *keeper) beginFirst(ctx context.Context, o *service.External, reg servic
 		return trial, err
 	}
 	o.Live(reg, life)
-	k.cubes.takeOver(ctx, svc, k.orphans(svc))
+	k.cubes.TakeOver(ctx, svc, k.orphans(svc))
 	return trial, nil
 }
 
 // admit makes a service of what a life says of itself, if then agrees. When something fails or panics, the life ends.
-func (k *keeper) admit(reg service.Registration, life service.Life, then func(*service.Service) error) (svc *service.Service, err error) {
+func (k *Keeper) admit(reg service.Registration, life service.Life, then func(*service.Service) error) (svc *service.Service, err error) {
 	err = unit.Guard(func() (err error) {
 		if svc, err = k.meet(reg, life); err != nil {
 			return err
@@ -133,14 +133,14 @@ func (k *keeper) admit(reg service.Registration, life service.Life, then func(*s
 }
 
 // install makes a service known, in place of one of the same name with the same model and programs if there is one.
-func (k *keeper) install(ctx context.Context, svc *service.Service) error {
-	return k.cubes.exclusively(ctx, func() error {
+func (k *Keeper) install(ctx context.Context, svc *service.Service) error {
+	return k.cubes.Exclusively(ctx, func() error {
 		name := svc.Info.Name
 		if k.loaded.Load().ByName[name] != nil {
 			k.loaded.Store(k.loaded.Load().With(svc))
 			return nil
 		}
-		if err := k.checkServiceName(name); err != nil {
+		if err := k.CheckServiceName(name); err != nil {
 			return err
 		}
 		if err := k.dp.CheckObject(name, svc.Objects); err != nil {
@@ -148,10 +148,10 @@ func (k *keeper) install(ctx context.Context, svc *service.Service) error {
 		}
 		r, err := service.Record(*svc.Reg)
 		if err == nil {
-			err = k.cubes.write(ctx, r, "service "+name+" was added")
+			err = k.cubes.Write(ctx, r, "service "+name+" was added")
 		}
 		if err != nil {
-			k.forgetObjects(name)
+			k.ForgetObjects(name)
 			return err
 		}
 		k.loaded.Store(k.loaded.Load().With(svc))
@@ -160,7 +160,7 @@ func (k *keeper) install(ctx context.Context, svc *service.Service) error {
 }
 
 // outsiderOf finds a service that is not part of the daemon.
-func (k *keeper) outsiderOf(name string) (*service.External, error) {
+func (k *Keeper) outsiderOf(name string) (*service.External, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if o := k.byName[name]; o != nil {
@@ -173,7 +173,7 @@ func (k *keeper) outsiderOf(name string) (*service.External, error) {
 }
 
 // RemoveService ends a service that has no cubes.
-func (k *keeper) RemoveService(ctx context.Context, name string) error {
+func (k *Keeper) RemoveService(ctx context.Context, name string) error {
 	o, err := k.outsiderOf(name)
 	if err != nil {
 		return err
@@ -189,16 +189,16 @@ func (k *keeper) RemoveService(ctx context.Context, name string) error {
 	if svc != nil && svc.Reg == nil {
 		svc = nil // the daemon has one of that name by now
 	}
-	err = k.cubes.exclusively(ctx, func() error {
-		if cubes := k.cubesOf(name); len(cubes) > 0 && !k.builtIn(name) {
+	err = k.cubes.Exclusively(ctx, func() error {
+		if cubes := k.CubesOf(name); len(cubes) > 0 && !k.builtIn(name) {
 			return fmt.Errorf("service %s has cubes, delete them first: %s: %w", name, listed(cubes), cube.ErrInUse)
 		}
-		if err := k.cubes.write(ctx, store.Record{Key: service.Key + name}, "service "+name+" was removed"); err != nil {
+		if err := k.cubes.Write(ctx, store.Record{Key: service.Key + name}, "service "+name+" was removed"); err != nil {
 			return err
 		}
 		if svc != nil {
 			k.loaded.Store(k.loaded.Load().Without(name))
-			k.forgetObjects(name)
+			k.ForgetObjects(name)
 		}
 		return nil
 	})
@@ -230,7 +230,7 @@ func listed(names []string) string {
 
 // UpdateService starts another version of a service, loads its programs on trial, and has it take over all cubes with
 // their state, or changes nothing. What reg leaves empty stays as it is.
-func (k *keeper) UpdateService(ctx context.Context, reg service.Registration) (trial datapath.TrialReport, err error) {
+func (k *Keeper) UpdateService(ctx context.Context, reg service.Registration) (trial datapath.TrialReport, err error) {
 	o, err := k.outsiderOf(reg.Name)
 	if err != nil {
 		return trial, err
@@ -263,7 +263,7 @@ func (k *keeper) UpdateService(ctx context.Context, reg service.Registration) (t
 		if trial, err = k.try(ctx, svc); err != nil {
 			return err
 		}
-		return k.cubes.replaceAll(ctx, svc)
+		return k.cubes.ReplaceAll(ctx, svc)
 	})
 	if err != nil {
 		return trial, err
@@ -280,7 +280,7 @@ func (k *keeper) UpdateService(ctx context.Context, reg service.Registration) (t
 }
 
 // ServiceSeries lists the figures that services gave last.
-func (k *keeper) ServiceSeries() []service.Series {
+func (k *Keeper) ServiceSeries() []service.Series {
 	k.mu.Lock()
 	list := slices.Collect(maps.Values(k.byName))
 	k.mu.Unlock()
@@ -295,7 +295,7 @@ func (k *keeper) ServiceSeries() []service.Series {
 }
 
 // ServiceStates lists the services that are not part of the daemon, by name.
-func (k *keeper) ServiceStates() []service.State {
+func (k *Keeper) ServiceStates() []service.State {
 	k.mu.Lock()
 	list := slices.Collect(maps.Values(k.byName))
 	k.mu.Unlock()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package services
 
 // Services that are not part of the daemon come, go, hang and die, and their cubes' packets must not notice. Each has a
 // goroutine that watches its life: when that ends, its cubes are degraded; when there is a new one, they are taken over.
@@ -33,8 +33,8 @@ const (
 	steady = 30 * time.Second
 )
 
-// open starts the services of the store, those that begin in time before the cubes.
-func (k *keeper) open(host service.Host, state *store.State) {
+// Open starts the services of the store, those that begin in time before the cubes.
+func (k *Keeper) Open(host service.Host, state *store.State) {
 	k.host, k.byName = host, map[string]*service.External{}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	if host == nil || state == nil {
@@ -77,10 +77,10 @@ func (k *keeper) open(host service.Host, state *store.State) {
 }
 
 // welcome loads a service that began at the start of the daemon.
-func (k *keeper) welcome(o *service.External, life service.Life) {
+func (k *Keeper) welcome(o *service.External, life service.Life) {
 	reg, _, _ := o.Now()
 	svc, err := k.admit(reg, life, func(svc *service.Service) error {
-		if err := k.checkServiceName(o.Name); err != nil {
+		if err := k.CheckServiceName(o.Name); err != nil {
 			return err
 		}
 		return k.dp.CheckObject(o.Name, svc.Objects)
@@ -93,8 +93,8 @@ func (k *keeper) welcome(o *service.External, life service.Life) {
 	o.Live(reg, life)
 }
 
-// watchAll begins to watch the services that are there.
-func (k *keeper) watchAll() {
+// WatchAll begins to watch the services that are there.
+func (k *Keeper) WatchAll() {
 	for _, name := range slices.Sorted(maps.Keys(k.byName)) {
 		o := k.byName[name]
 		if failure := o.State().Error; failure != "" {
@@ -104,8 +104,8 @@ func (k *keeper) watchAll() {
 	}
 }
 
-// close ends all services.
-func (k *keeper) close() {
+// Close ends all services.
+func (k *Keeper) Close() {
 	if k.cancel == nil {
 		return // it never came that far
 	}
@@ -125,7 +125,7 @@ func (k *keeper) close() {
 
 // watch waits for what happens to a service, until it is removed or the daemon stops. One that dies again and again is
 // started less and less often.
-func (k *keeper) watch(o *service.External) {
+func (k *Keeper) watch(o *service.External) {
 	pause, next := firstRetry, firstRetry
 	for {
 		_, life, changed := o.Now()
@@ -160,7 +160,7 @@ func (k *keeper) watch(o *service.External) {
 }
 
 // lose degrades the cubes of a service whose life has ended.
-func (k *keeper) lose(o *service.External, life service.Life) {
+func (k *Keeper) lose(o *service.External, life service.Life) {
 	why := life.Err()
 	if why == nil {
 		why = errors.New("it ended")
@@ -178,7 +178,7 @@ func (k *keeper) lose(o *service.External, life service.Life) {
 
 // mend starts a service that is lost, or takes over cubes of one that runs and that do not work with it. It reports
 // whether all is well.
-func (k *keeper) mend(o *service.External, life service.Life) bool {
+func (k *Keeper) mend(o *service.External, life service.Life) bool {
 	ctx, cancel := context.WithTimeout(k.ctx, mendTimeout)
 	defer cancel()
 	if o.Take(ctx) != nil {
@@ -200,11 +200,11 @@ func (k *keeper) mend(o *service.External, life service.Life) bool {
 	}
 	svc := k.loaded.Load().ByName[o.Name]
 	names := k.orphans(svc)
-	return len(names) == 0 || len(k.cubes.takeOver(ctx, svc, names)) == 0
+	return len(names) == 0 || len(k.cubes.TakeOver(ctx, svc, names)) == 0
 }
 
 // revive begins another life of a service, and takes its cubes over. The caller has the turn.
-func (k *keeper) revive(ctx context.Context, o *service.External, reg service.Registration) error {
+func (k *Keeper) revive(ctx context.Context, o *service.External, reg service.Registration) error {
 	start, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
 	life, err := k.host.Start(start, reg, o.LastLife())
@@ -221,14 +221,14 @@ func (k *keeper) revive(ctx context.Context, o *service.External, reg service.Re
 	}
 	o.Restarted()
 	o.Live(reg, life)
-	failed := k.cubes.takeOver(ctx, svc, k.orphans(svc))
+	failed := k.cubes.TakeOver(ctx, svc, k.orphans(svc))
 	k.cubes.TellService(o.Name, "back", "")
 	k.log.Info("a service is back", "service", o.Name, "cubes", len(k.unitsOf(o.Name)), "degraded", len(failed))
 	return nil
 }
 
 // meet makes a service of what a life says of itself.
-func (k *keeper) meet(reg service.Registration, life service.Life) (*service.Service, error) {
+func (k *Keeper) meet(reg service.Registration, life service.Life) (*service.Service, error) {
 	svc, err := service.Load(life.Service())
 	if err != nil {
 		return nil, fmt.Errorf("service %s: %w", reg.Name, err)
@@ -247,7 +247,7 @@ func (k *keeper) meet(reg service.Registration, life service.Life) (*service.Ser
 }
 
 // meetAgain is meet for a service that may be loaded already, and must be the same then.
-func (k *keeper) meetAgain(reg service.Registration, life service.Life) (*service.Service, error) {
+func (k *Keeper) meetAgain(reg service.Registration, life service.Life) (*service.Service, error) {
 	was := k.loaded.Load().ByName[reg.Name]
 	if was == nil {
 		return k.meet(reg, life)
