@@ -4,96 +4,17 @@ package topology
 
 // The history of the configuration. Each transaction is a revision, and with what it wrote, the store keeps a record of
 // who made it. What it did is found by comparing the stored configuration before and after it, so nothing else has to be
-// kept, and the way back to a revision is the same as to a document.
+// kept, and the way back to a revision is the same as to a document (package history reads them).
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
-	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/document"
 )
-
-// changeKey is the record that says who made the last transaction; the journal has it of each.
-const changeKey = "change"
-
-// pastStore is what a store keeps of earlier transactions; *store.Store.
-type pastStore interface {
-	At(seq uint64) (*store.State, error)
-	Transactions(before uint64, n int, want func(key string) bool) ([]store.Transaction, error)
-	Oldest() (uint64, error)
-	Stats() store.Stats
-}
-
-// Revision is one transaction of the past.
-type Revision struct {
-	Number uint64    `json:"revision"`
-	Time   time.Time `json:"time"`
-	// By are those whose requests were made together; none is the daemon itself.
-	By []Requester `json:"by,omitempty"`
-	// Note says what kind of change it was, where that is not plain from the request.
-	Note string `json:"note,omitempty"`
-	// Added, Changed and Deleted are cubes, Netdevs those whose transparent cubes changed; the first of many.
-	Added   []string `json:"added,omitempty"`
-	Changed []string `json:"changed,omitempty"`
-	Deleted []string `json:"deleted,omitempty"`
-	Netdevs []string `json:"netdevs,omitempty"`
-	// More is how many names were left out.
-	More int `json:"more,omitempty"`
-}
-
-// Requester is who asked for a change, from where and by which request.
-type Requester struct {
-	Who  string `json:"who"`
-	From string `json:"from,omitempty"`
-	What string `json:"what,omitempty"`
-}
-
-// History is a part of the past, newest first.
-type History struct {
-	// Revision is the present one, Oldest the oldest that can be gone back to.
-	Revision uint64 `json:"revision"`
-	Oldest   uint64 `json:"oldest"`
-	// Notes say what was damaged when the daemon started.
-	Notes     []string   `json:"notes,omitempty"`
-	Revisions []Revision `json:"revisions"`
-}
-
-// RevisionDetail is a revision with what it did.
-type RevisionDetail struct {
-	Revision
-	Difference document.Difference `json:"difference"`
-}
-
-// maxNames bounds the names that are kept of one change.
-const maxNames = 64
-
-// newRevision begins what the history keeps of a change.
-func newRevision(number uint64, note string, origins ...Origin) Revision {
-	r := Revision{Number: number, Time: time.Now().UTC().Truncate(time.Millisecond), Note: note}
-	for _, o := range origins {
-		if by := Requester(o); by != (Requester{}) && !slices.Contains(r.By, by) && len(r.By) < maxNames {
-			r.By = append(r.By, by)
-		}
-	}
-	return r
-}
-
-func (r Revision) record() store.Record {
-	blob, _ := json.Marshal(r) // strings and numbers always marshal
-	return store.Record{Key: changeKey, Value: blob}
-}
-
-// revisionRecord is what the history keeps of a change that concerns no cube.
-func revisionRecord(number uint64, note string, by Origin) store.Record {
-	return newRevision(number, note, by).record()
-}
 
 // changeRecord is what the history keeps of the transaction.
 func (t *txn) changeRecord() store.Record {
@@ -126,94 +47,6 @@ func (t *txn) changeRecord() store.Record {
 		note(&r.Netdevs, name)
 	}
 	return r.record()
-}
-
-// errNoPast is the answer of a daemon without a store.
-var errNoPast = fmt.Errorf("this daemon keeps its configuration in memory only, without a history: %w", cube.ErrUnsupported)
-
-// History lists up to n revisions from one on, newest first; 0 is the newest.
-func (m *Manager) History(from uint64, n int) (*History, error) {
-	if m.past == nil {
-		return nil, errNoPast
-	}
-	txs, err := m.past.Transactions(from, n, func(key string) bool { return key == changeKey })
-	if err != nil {
-		return nil, fmt.Errorf("reading the history: %w", err)
-	}
-	h := &History{Revision: m.Revision(), Notes: m.past.Stats().Repaired, Revisions: []Revision{}}
-	if h.Oldest, err = m.past.Oldest(); err != nil {
-		return nil, fmt.Errorf("reading the history: %w", err)
-	}
-	for _, tx := range txs {
-		h.Revisions = append(h.Revisions, revisionOf(tx))
-	}
-	return h, nil
-}
-
-// revisionOf reads what is kept of a transaction; one of a daemon without history has its number only.
-func revisionOf(tx store.Transaction) Revision {
-	var r Revision
-	for _, rec := range tx.Records {
-		if rec.Key == changeKey {
-			_ = json.Unmarshal(rec.Value, &r) // what cannot be read stays empty
-		}
-	}
-	r.Number = tx.Sequence
-	return r
-}
-
-// RevisionAt tells what a revision did.
-func (m *Manager) RevisionAt(revision uint64) (*RevisionDetail, error) {
-	if m.past == nil {
-		return nil, errNoPast
-	}
-	txs, err := m.past.Transactions(revision, 1, func(key string) bool { return key == changeKey })
-	if err != nil {
-		return nil, fmt.Errorf("reading the history: %w", err)
-	}
-	if len(txs) == 0 || txs[0].Sequence != revision {
-		return nil, m.gone(revision, nil)
-	}
-	out := &RevisionDetail{Revision: revisionOf(txs[0])}
-	after, err := m.past.At(revision)
-	if err != nil {
-		return nil, m.gone(revision, err)
-	}
-	before, err := m.past.At(revision - 1)
-	if err != nil {
-		return nil, m.gone(revision-1, err)
-	}
-	out.Difference, err = document.CompareStates(m.ModelOf, before, after)
-	return out, err
-}
-
-// gone says that a revision is not kept.
-func (m *Manager) gone(revision uint64, err error) error {
-	if err != nil && !errors.Is(err, store.ErrGone) {
-		return fmt.Errorf("reading the history: %w", err)
-	}
-	if now := m.Revision(); revision > now {
-		return fmt.Errorf("revision %d: the configuration is at revision %d: %w", revision, now, cube.ErrNotFound)
-	}
-	oldest, err := m.past.Oldest()
-	if err == nil && revision >= oldest {
-		return fmt.Errorf("revision %d was lost to damage on the disk: %w", revision, cube.ErrNotFound)
-	}
-	return fmt.Errorf("revision %d is not kept any more, the oldest is %d: %w", revision, oldest, cube.ErrNotFound)
-}
-
-// ConfigurationAt returns the configuration of a revision.
-func (m *Manager) ConfigurationAt(revision uint64) (*document.Configuration, error) {
-	if m.past == nil {
-		return nil, errNoPast
-	}
-	state, err := m.past.At(revision)
-	if err != nil {
-		return nil, m.gone(revision, err)
-	}
-	p := document.ReadPast(state)
-	return &document.Configuration{At: revision, Names: p.Names, Chains: p.Chains,
-		ImageOf: func(name string) (*document.Image, error) { return p.Image(m.ModelOf, name) }}, nil
 }
 
 // Rollback makes the configuration that of a revision again, as a new revision. It is refused where that is not possible

@@ -187,7 +187,7 @@ func TestARollbackThatIsNotPossibleChangesNothing(t *testing.T) {
 
 func TestWithoutAStoreThereIsNoHistory(t *testing.T) {
 	l := newLab(t)
-	l.past = nil
+	l.pastReader = newPast(nil, nil, nil)
 	_, history := l.History(0, 1)
 	_, detail := l.RevisionAt(1)
 	_, rollback := l.Rollback(context.Background(), 1, ApplyOptions{})

@@ -67,7 +67,7 @@ func (l *lab) start() {
 		l.t.Fatal(err)
 	}
 	l.Manager = m
-	m.past = labPast{l}
+	m.pastReader = newPast(labPast{l}, m.ModelOf, m.Revision)
 }
 
 func (l *lab) stop() {

@@ -12,16 +12,6 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Origin says where a change comes from. The zero Origin is the daemon itself.
-type Origin struct {
-	// Who is the user, the subject of the certificate or the token's role.
-	Who string
-	// From is where the request came in: an address, or a process at the socket.
-	From string
-	// What is the request: method and path.
-	What string
-}
-
 type originKey struct{}
 
 // WithOrigin notes whose request a context is of.

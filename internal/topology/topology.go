@@ -52,6 +52,7 @@ type Options struct {
 // Manager owns the cubes. Its methods may be called from any goroutine.
 type Manager struct {
 	*read.Reader
+	*pastReader
 	*services.Keeper
 	dp      Datapath
 	netdevs Netdevs
@@ -59,8 +60,6 @@ type Manager struct {
 	log     *slog.Logger
 	version string
 	commit  func([]store.Record) error
-	// past is what the store knows of earlier revisions, nil for nothing.
-	past pastStore
 	// loaded are the services.
 	loaded atomic.Pointer[service.Registry]
 
@@ -103,7 +102,7 @@ func New(o Options) (*Manager, error) {
 	}
 	m, err := newManager(o, o.Store.Commit)
 	if err == nil {
-		m.past = o.Store
+		m.pastReader = newPast(o.Store, m.ModelOf, m.Revision)
 	}
 	return m, err
 }
@@ -127,6 +126,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 		namespace = m.shadows.Name
 	}
 	m.Reader = read.New(&m.view, &m.loaded, m.dp, m.netdevs, m.notes, namespace)
+	m.pastReader = newPast(nil, m.ModelOf, m.Revision)
 	m.Keeper = services.New(&m.view, &m.loaded, m.dp, m.log, m)
 	m.inUse = newGraphInUse(m.dp, m.log, &m.view)
 	m.neighbours = neighbours{view: &m.view, netdevs: m.netdevs, news: &m.news, infos: map[string]netdev.Info{},

@@ -16,11 +16,11 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// models finds the root of a service's model, nil when the service is not loaded.
-type models func(service string) *yang.Node
+// Models finds the root of a service's model, nil when the service is not loaded.
+type Models func(service string) *yang.Node
 
 // CompareStates compares what the store held at two moments.
-func CompareStates(of models, before, after *store.State) (Difference, error) {
+func CompareStates(of Models, before, after *store.State) (Difference, error) {
 	was, is := ReadPast(before), ReadPast(after)
 	var d Difference
 	names := slices.Concat(was.Names, is.Names)
@@ -93,7 +93,7 @@ func (p *Past) uuid(name string) string {
 }
 
 // Image reads a cube, nil if it is not there or nothing can be read of it.
-func (p *Past) Image(of models, name string) (*Image, error) {
+func (p *Past) Image(of Models, name string) (*Image, error) {
 	var s world.Stored
 	_ = json.Unmarshal(p.blobs[name], &s) // of a damaged one nothing is shown
 	if len(s.Config) == 0 {
