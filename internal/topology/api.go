@@ -6,21 +6,24 @@ package topology
 
 import (
 	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/history"
 	"github.com/polycube/polycube/internal/topology/read"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// What Manager's methods take and answer of documents.
+// What the manager's methods take and answer.
 type (
 	// Configuration is the whole configuration as it was at one moment.
 	Configuration = document.Configuration
 	// DocumentErrors is all that is wrong with a document, in its order.
 	DocumentErrors = document.Errors
-)
-
-// What the manager's methods take and answer of services.
-type (
+	// Origin says where a change comes from. The zero Origin is the daemon itself.
+	Origin = history.Origin
+	// History is a part of the past, newest first.
+	History = history.History
+	// RevisionDetail is a revision with what it did.
+	RevisionDetail = history.Detail
 	// Registration is a service that is not part of the daemon, as a request names it.
 	Registration = service.Registration
 	// ServiceInfo describes a service.
@@ -29,21 +32,12 @@ type (
 	ServiceState = service.State
 	// Series is a figure that a service gave of one of its cubes.
 	Series = service.Series
-)
-
-// AbsentError is a request that names what does not exist.
-type AbsentError = world.AbsentError
-
-// What the manager's methods answer of cubes, ports and netdevs.
-type (
 	// CubeRef names a cube and its service.
 	CubeRef = read.CubeRef
 	// PortRef is a port and what it is connected with.
 	PortRef = read.PortRef
 	// ParentRef is a transparent cube and where it is attached.
 	ParentRef = read.ParentRef
-	// BrokenCube is a stored cube that could not be restored.
-	BrokenCube = read.BrokenCube
 	// ListCount is how many entries a list has.
 	ListCount = read.ListCount
 	// CubeNumbers are what is counted of a cube.
@@ -52,4 +46,6 @@ type (
 	PortNumbers = read.PortNumbers
 	// NetdevNumbers are what is known of a netdev that cubes have to do with.
 	NetdevNumbers = read.NetdevNumbers
+	// AbsentError is a request that names what does not exist.
+	AbsentError = world.AbsentError
 )

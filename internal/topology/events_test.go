@@ -13,6 +13,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/history"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/yang"
@@ -102,7 +103,7 @@ func TestEventsOfChanges(t *testing.T) {
 func TestEventsTellWho(t *testing.T) {
 	l := newLab(t)
 	r := l.watched()
-	ctx := WithOrigin(context.Background(), Origin{Who: "alice", From: "pid 7", What: "POST /cubes"})
+	ctx := WithOrigin(context.Background(), history.Origin{Who: "alice", From: "pid 7", What: "POST /cubes"})
 	var all []string
 	for i := range events.MaxListed + 3 {
 		all = append(all, fmt.Sprintf(`{"service-name":"toybridge","name":"c%02d"}`, i))

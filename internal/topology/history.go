@@ -14,13 +14,14 @@ import (
 
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/history"
 )
 
 // changeRecord is what the history keeps of the transaction.
 func (t *txn) changeRecord() store.Record {
-	r := newRevision(t.next.Revision, t.note, t.origins...)
+	r := history.NewRevision(t.next.Revision, t.note, t.origins...)
 	note := func(list *[]string, name string) {
-		if len(*list) == maxNames {
+		if len(*list) == history.MaxNames {
 			r.More++
 			return
 		}
@@ -46,7 +47,7 @@ func (t *txn) changeRecord() store.Record {
 	for _, name := range t.next.ChainsChanged(&t.old.World) {
 		note(&r.Netdevs, name)
 	}
-	return r.record()
+	return r.Record()
 }
 
 // Rollback makes the configuration that of a revision again, as a new revision. It is refused where that is not possible

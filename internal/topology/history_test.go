@@ -17,6 +17,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/history"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -72,7 +73,7 @@ func (l *lab) exportAt(revision uint64) string {
 
 func TestHistoryTellsWhoDidWhat(t *testing.T) {
 	l := newLab(t, "veth1", "veth2", "veth3")
-	anna := WithOrigin(context.Background(), Origin{Who: "anna", From: "socket", What: "PATCH /config"})
+	anna := WithOrigin(context.Background(), history.Origin{Who: "anna", From: "socket", What: "PATCH /config"})
 	if _, err := l.Apply(anna, []byte(site), ApplyOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +188,7 @@ func TestARollbackThatIsNotPossibleChangesNothing(t *testing.T) {
 
 func TestWithoutAStoreThereIsNoHistory(t *testing.T) {
 	l := newLab(t)
-	l.pastReader = newPast(nil, nil, nil)
+	l.Past = history.New(nil, nil, nil)
 	_, history := l.History(0, 1)
 	_, detail := l.RevisionAt(1)
 	_, rollback := l.Rollback(context.Background(), 1, ApplyOptions{})
@@ -204,7 +205,7 @@ func TestServicesAreRevisions(t *testing.T) {
 	l.must(`create outer o1`)
 	want := l.export()
 	l.must(`delete o1`)
-	ctx := WithOrigin(context.Background(), Origin{Who: "anna"})
+	ctx := WithOrigin(context.Background(), history.Origin{Who: "anna"})
 	if err := l.RemoveService(ctx, "outer"); err != nil {
 		t.Fatal(err)
 	}

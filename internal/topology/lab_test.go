@@ -21,6 +21,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/history"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/yang"
@@ -67,7 +68,7 @@ func (l *lab) start() {
 		l.t.Fatal(err)
 	}
 	l.Manager = m
-	m.pastReader = newPast(labPast{l}, m.ModelOf, m.Revision)
+	m.Past = history.New(labPast{l}, m.ModelOf, m.Revision)
 }
 
 func (l *lab) stop() {
@@ -87,7 +88,7 @@ func (l *lab) commit(recs []store.Record) error {
 	l.txs = append(l.txs, store.Transaction{Sequence: uint64(len(l.txs) + 1), Records: slices.Clone(recs)})
 	for _, r := range recs {
 		switch {
-		case r.Key == changeKey:
+		case r.Key == history.ChangeKey:
 		case r.Value == nil:
 			delete(l.records, r.Key)
 		default:

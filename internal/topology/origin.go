@@ -10,18 +10,19 @@ import (
 	"fmt"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/history"
 )
 
 type originKey struct{}
 
 // WithOrigin notes whose request a context is of.
-func WithOrigin(ctx context.Context, o Origin) context.Context {
+func WithOrigin(ctx context.Context, o history.Origin) context.Context {
 	return context.WithValue(ctx, originKey{}, o)
 }
 
 // OriginOf returns whose request a context is of.
-func OriginOf(ctx context.Context) Origin {
-	o, _ := ctx.Value(originKey{}).(Origin)
+func OriginOf(ctx context.Context) history.Origin {
+	o, _ := ctx.Value(originKey{}).(history.Origin)
 	return o
 }
 

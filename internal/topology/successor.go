@@ -15,6 +15,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/history"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
@@ -270,7 +271,7 @@ func (m *Manager) Write(ctx context.Context, r store.Record, note string) error 
 	w := m.view.Load().Clone()
 	w.Revision++
 	if m.commit != nil {
-		if err := m.commit([]store.Record{r, revisionRecord(w.Revision, note, OriginOf(ctx))}); err != nil {
+		if err := m.commit([]store.Record{r, history.RecordOf(w.Revision, note, OriginOf(ctx))}); err != nil {
 			return fmt.Errorf("writing the configuration to disk: %w", err)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/history"
 	"github.com/polycube/polycube/internal/topology/read"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/services"
@@ -52,7 +53,7 @@ type Options struct {
 // Manager owns the cubes. Its methods may be called from any goroutine.
 type Manager struct {
 	*read.Reader
-	*pastReader
+	*history.Past
 	*services.Keeper
 	dp      Datapath
 	netdevs Netdevs
@@ -102,7 +103,7 @@ func New(o Options) (*Manager, error) {
 	}
 	m, err := newManager(o, o.Store.Commit)
 	if err == nil {
-		m.pastReader = newPast(o.Store, m.ModelOf, m.Revision)
+		m.Past = history.New(o.Store, m.ModelOf, m.Revision)
 	}
 	return m, err
 }
@@ -126,7 +127,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 		namespace = m.shadows.Name
 	}
 	m.Reader = read.New(&m.view, &m.loaded, m.dp, m.netdevs, m.notes, namespace)
-	m.pastReader = newPast(nil, m.ModelOf, m.Revision)
+	m.Past = history.New(nil, m.ModelOf, m.Revision)
 	m.Keeper = services.New(&m.view, &m.loaded, m.dp, m.log, m)
 	m.inUse = newGraphInUse(m.dp, m.log, &m.view)
 	m.neighbours = neighbours{view: &m.view, netdevs: m.netdevs, news: &m.news, infos: map[string]netdev.Info{},

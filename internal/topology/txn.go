@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/history"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
@@ -33,7 +34,7 @@ type txn struct {
 	// next is the world that is being made.
 	next *unit.Snapshot
 	// origins are those of the requests that are made together.
-	origins []Origin
+	origins []history.Origin
 	// edits are what they change, for those who are told.
 	edits edits
 	// touched are the cubes to derive again, in the order in which they were first edited.

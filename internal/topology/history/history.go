@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+// Package history reads earlier revisions of the configuration from the store, and makes the record of a new one.
+package history
 
 // The history of the configuration. Each transaction is a revision, and with what it wrote, the store keeps a record of
 // who made it. What it did is found by comparing the stored configuration before and after it, so nothing else has to be
@@ -18,28 +19,28 @@ import (
 	"github.com/polycube/polycube/internal/topology/document"
 )
 
-// changeKey is the record that says who made the last transaction; the journal has it of each.
-const changeKey = "change"
+// ChangeKey is the record that says who made the last transaction; the journal has it of each.
+const ChangeKey = "change"
 
-// pastStore is what a store keeps of earlier transactions; *store.Store.
-type pastStore interface {
+// Store is what a store keeps of earlier transactions; *store.Store.
+type Store interface {
 	At(seq uint64) (*store.State, error)
 	Transactions(before uint64, n int, want func(key string) bool) ([]store.Transaction, error)
 	Oldest() (uint64, error)
 	Stats() store.Stats
 }
 
-// pastReader answers what requests read of earlier revisions. Its methods may be called from any goroutine.
-type pastReader struct {
+// Past answers what requests read of earlier revisions. Its methods may be called from any goroutine.
+type Past struct {
 	// store is nil for a daemon that keeps nothing.
-	store    pastStore
+	store    Store
 	models   document.Models
 	revision func() uint64
 }
 
-// newPast returns the history that a store has, none if it is nil. revision is the present one.
-func newPast(store pastStore, models document.Models, revision func() uint64) *pastReader {
-	return &pastReader{store: store, models: models, revision: revision}
+// New returns the history that a store has, none if it is nil. revision is the present one.
+func New(store Store, models document.Models, revision func() uint64) *Past {
+	return &Past{store: store, models: models, revision: revision}
 }
 
 // Revision is one transaction of the past.
@@ -76,45 +77,46 @@ type History struct {
 	Revisions []Revision `json:"revisions"`
 }
 
-// RevisionDetail is a revision with what it did.
-type RevisionDetail struct {
+// Detail is a revision with what it did.
+type Detail struct {
 	Revision
 	Difference document.Difference `json:"difference"`
 }
 
-// maxNames bounds the names that are kept of one change.
-const maxNames = 64
+// MaxNames bounds the names that are kept of one change.
+const MaxNames = 64
 
-// newRevision begins what the history keeps of a change.
-func newRevision(number uint64, note string, origins ...Origin) Revision {
+// NewRevision begins what the history keeps of a change.
+func NewRevision(number uint64, note string, origins ...Origin) Revision {
 	r := Revision{Number: number, Time: time.Now().UTC().Truncate(time.Millisecond), Note: note}
 	for _, o := range origins {
-		if by := Requester(o); by != (Requester{}) && !slices.Contains(r.By, by) && len(r.By) < maxNames {
+		if by := Requester(o); by != (Requester{}) && !slices.Contains(r.By, by) && len(r.By) < MaxNames {
 			r.By = append(r.By, by)
 		}
 	}
 	return r
 }
 
-func (r Revision) record() store.Record {
+// Record is the revision as the store keeps it.
+func (r Revision) Record() store.Record {
 	blob, _ := json.Marshal(r) // strings and numbers always marshal
-	return store.Record{Key: changeKey, Value: blob}
+	return store.Record{Key: ChangeKey, Value: blob}
 }
 
-// revisionRecord is what the history keeps of a change that concerns no cube.
-func revisionRecord(number uint64, note string, by Origin) store.Record {
-	return newRevision(number, note, by).record()
+// RecordOf is what the history keeps of a change that concerns no cube.
+func RecordOf(number uint64, note string, by Origin) store.Record {
+	return NewRevision(number, note, by).Record()
 }
 
 // errNoPast is the answer of a daemon without a store.
 var errNoPast = fmt.Errorf("this daemon keeps its configuration in memory only, without a history: %w", cube.ErrUnsupported)
 
 // History lists up to n revisions from one on, newest first; 0 is the newest.
-func (p *pastReader) History(from uint64, n int) (*History, error) {
+func (p *Past) History(from uint64, n int) (*History, error) {
 	if p.store == nil {
 		return nil, errNoPast
 	}
-	txs, err := p.store.Transactions(from, n, func(key string) bool { return key == changeKey })
+	txs, err := p.store.Transactions(from, n, func(key string) bool { return key == ChangeKey })
 	if err != nil {
 		return nil, fmt.Errorf("reading the history: %w", err)
 	}
@@ -132,7 +134,7 @@ func (p *pastReader) History(from uint64, n int) (*History, error) {
 func revisionOf(tx store.Transaction) Revision {
 	var r Revision
 	for _, rec := range tx.Records {
-		if rec.Key == changeKey {
+		if rec.Key == ChangeKey {
 			_ = json.Unmarshal(rec.Value, &r) // what cannot be read stays empty
 		}
 	}
@@ -141,18 +143,18 @@ func revisionOf(tx store.Transaction) Revision {
 }
 
 // RevisionAt tells what a revision did.
-func (p *pastReader) RevisionAt(revision uint64) (*RevisionDetail, error) {
+func (p *Past) RevisionAt(revision uint64) (*Detail, error) {
 	if p.store == nil {
 		return nil, errNoPast
 	}
-	txs, err := p.store.Transactions(revision, 1, func(key string) bool { return key == changeKey })
+	txs, err := p.store.Transactions(revision, 1, func(key string) bool { return key == ChangeKey })
 	if err != nil {
 		return nil, fmt.Errorf("reading the history: %w", err)
 	}
 	if len(txs) == 0 || txs[0].Sequence != revision {
 		return nil, p.gone(revision, nil)
 	}
-	out := &RevisionDetail{Revision: revisionOf(txs[0])}
+	out := &Detail{Revision: revisionOf(txs[0])}
 	after, err := p.store.At(revision)
 	if err != nil {
 		return nil, p.gone(revision, err)
@@ -166,7 +168,7 @@ func (p *pastReader) RevisionAt(revision uint64) (*RevisionDetail, error) {
 }
 
 // gone says that a revision is not kept.
-func (p *pastReader) gone(revision uint64, err error) error {
+func (p *Past) gone(revision uint64, err error) error {
 	if err != nil && !errors.Is(err, store.ErrGone) {
 		return fmt.Errorf("reading the history: %w", err)
 	}
@@ -181,7 +183,7 @@ func (p *pastReader) gone(revision uint64, err error) error {
 }
 
 // ConfigurationAt returns the configuration of a revision.
-func (p *pastReader) ConfigurationAt(revision uint64) (*document.Configuration, error) {
+func (p *Past) ConfigurationAt(revision uint64) (*document.Configuration, error) {
 	if p.store == nil {
 		return nil, errNoPast
 	}
