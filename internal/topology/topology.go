@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 
 	"github.com/polycube/polycube/cube"
@@ -54,6 +53,7 @@ type Options struct {
 type Manager struct {
 	*read.Reader
 	*history.Past
+	*slowPath
 	*services.Keeper
 	dp      Datapath
 	netdevs Netdevs
@@ -64,9 +64,7 @@ type Manager struct {
 	// loaded are the services.
 	loaded atomic.Pointer[service.Registry]
 
-	view   atomic.Pointer[unit.Snapshot]
-	byID   sync.Map // datapath.CubeID to *unit
-	strays atomic.Uint64
+	view atomic.Pointer[unit.Snapshot]
 
 	// inUse is the graph that the data plane has. Its lock is taken last, after the writer's token and the gates of cubes,
 	// and no handler is waited for while it is held.
@@ -127,6 +125,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 		namespace = m.shadows.Name
 	}
 	m.Reader = read.New(&m.view, &m.loaded, m.dp, m.netdevs, m.notes, namespace)
+	m.slowPath = &slowPath{view: &m.view}
 	m.Past = history.New(nil, m.ModelOf, m.Revision)
 	m.Keeper = services.New(&m.view, &m.loaded, m.dp, m.log, m)
 	m.inUse = newGraphInUse(m.dp, m.log, &m.view)

@@ -34,16 +34,16 @@ func (t *txn) stopsTracing(err error) bool {
 }
 
 // CubeName is the name of the cube with a number, or the number if there is none.
-func (m *Manager) CubeName(id datapath.CubeID) string {
-	if u, ok := m.byID.Load(id); ok {
+func (p *slowPath) CubeName(id datapath.CubeID) string {
+	if u, ok := p.byID.Load(id); ok {
 		return u.(*unit.Unit).Name
 	}
 	return "cube " + strconv.Itoa(int(id))
 }
 
 // PortName is the name of a cube's port, its number if there is none, "" for a transparent cube.
-func (m *Manager) PortName(id datapath.CubeID, index uint16) string {
-	u, ok := m.byID.Load(id)
+func (p *slowPath) PortName(id datapath.CubeID, index uint16) string {
+	u, ok := p.byID.Load(id)
 	if !ok {
 		return strconv.Itoa(int(index))
 	}

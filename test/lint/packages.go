@@ -52,7 +52,7 @@ var largeTypes = map[string]largeType{
 	"internal/datapath.Plane":          {157, "2026-11-24", "not split yet"},
 	"internal/datapath/link.generator": {93, "2026-11-24", "not split yet"},
 	"internal/rest.Server":             {158, "2026-11-24", "not split yet"},
-	"internal/topology.Manager":        {78, "2026-11-24", "not split yet: requests, restoring, netdevs, namespaces"},
+	"internal/topology.Manager":        {71, "2026-11-24", "not split yet: requests, restoring, netdevs, namespaces"},
 	"internal/topology.txn":            {118, "2026-11-24", "not split yet: its phases are to be types"},
 	"internal/topology/read.Reader":    {41, "2026-11-24", "cohesive: all read the snapshot and change nothing"},
 	"internal/topology/unit.Unit":      {50, "2026-11-24", "cohesive: one living cube, its turn and what waits for it"},
