@@ -17,7 +17,7 @@ import (
 
 	"github.com/polycube/polycube/internal/confine"
 	"github.com/polycube/polycube/internal/foreign"
-	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/topology/service"
 )
 
 // serviceOptions are about services that are not part of the daemon.
@@ -54,7 +54,7 @@ func (o *serviceOptions) finishServices() error {
 }
 
 // serviceHost makes what runs services, nil where they are off.
-func (d *daemon) serviceHost() (topology.Host, error) {
+func (d *daemon) serviceHost() (service.Host, error) {
 	if d.opts.Services != "on" {
 		return nil, nil
 	}

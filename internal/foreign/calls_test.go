@@ -21,7 +21,7 @@ import (
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/outsider"
 )
@@ -391,7 +391,7 @@ func TestAServiceThatDeletesNoState(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := open(t, l, newEnv(t, "c1", nil))
-	if err := i.DeleteState(t.Context(), []string{"list", "key"}); !errors.Is(err, topology.ErrNoDeleter) {
-		t.Errorf("got %v, want %v", err, topology.ErrNoDeleter)
+	if err := i.DeleteState(t.Context(), []string{"list", "key"}); !errors.Is(err, service.ErrNoDeleter) {
+		t.Errorf("got %v, want %v", err, service.ErrNoDeleter)
 	}
 }

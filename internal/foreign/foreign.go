@@ -26,7 +26,7 @@ import (
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/topology/service"
 )
 
 // Process is a process that was started for a service.
@@ -70,7 +70,7 @@ const (
 	stopTime     = 5 * time.Second
 )
 
-// Host starts services. It implements topology.Host.
+// Host starts services. It implements service.Host.
 type Host struct {
 	opts Options
 }
@@ -89,8 +89,8 @@ func New(o Options) *Host {
 	return &Host{opts: o}
 }
 
-// Start implements topology.Host.
-func (h *Host) Start(ctx context.Context, reg topology.Registration, again topology.Life) (topology.Life, error) {
+// Start implements service.Host.
+func (h *Host) Start(ctx context.Context, reg service.Registration, again service.Life) (service.Life, error) {
 	l := newLife(h.opts, reg)
 	if err := l.start(ctx, again); err != nil {
 		why := l.reason(err)
@@ -101,7 +101,7 @@ func (h *Host) Start(ctx context.Context, reg topology.Registration, again topol
 }
 
 // start begins a life: process, connection, description, session.
-func (l *life) start(ctx context.Context, again topology.Life) error {
+func (l *life) start(ctx context.Context, again service.Life) error {
 	var err error
 	switch l.reg.Type {
 	case "lib":
@@ -141,7 +141,7 @@ func (l *life) unlessEnded(cancel func()) (stop func()) {
 }
 
 // launch starts the executable of a service: the one of an earlier life, if there was one.
-func (l *life) launch(ctx context.Context, again topology.Life) error {
+func (l *life) launch(ctx context.Context, again service.Life) error {
 	if l.opts.Open == nil {
 		return fmt.Errorf("this daemon starts no executables: %w", cube.ErrUnsupported)
 	}
@@ -231,7 +231,7 @@ func (l *life) describe(ctx context.Context) error {
 	if err := checkDescription(l.reg.Name, d); err != nil {
 		return err
 	}
-	return topology.KernelIs(d.GetMinKernel())
+	return service.KernelIs(d.GetMinKernel())
 }
 
 // random is a number that nobody guesses and that is not used twice.

@@ -34,7 +34,7 @@ import (
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/test/outsider"
 	"github.com/polycube/polycube/test/pace"
 )
@@ -99,7 +99,7 @@ func listen(t testing.TB, s pb.ServiceServer, opts ...grpc.ServerOption) string 
 // begin starts a life of a service.
 func begin(t testing.TB, o Options, s pb.ServiceServer) (*life, error) {
 	t.Helper()
-	l, err := New(o).Start(context.Background(), topology.Registration{Name: "there", Type: "grpc", URI: listen(t, s)}, nil)
+	l, err := New(o).Start(context.Background(), service.Registration{Name: "there", Type: "grpc", URI: listen(t, s)}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -296,12 +296,12 @@ func TestOnlyLoopbackIsSpokenToInTheClear(t *testing.T) {
 		":7":                    "HOST:PORT is wanted",
 		"":                      "HOST:PORT is wanted",
 	} {
-		_, err := New(Options{}).Start(context.Background(), topology.Registration{Name: "there", Type: "grpc", URI: uri}, nil)
+		_, err := New(Options{}).Start(context.Background(), service.Registration{Name: "there", Type: "grpc", URI: uri}, nil)
 		if !errors.Is(err, cube.ErrInvalid) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", uri, err, says)
 		}
 	}
-	for _, reg := range []topology.Registration{{Type: "lib", URI: "/bin/true"}, {Type: "thread", URI: "x"}} {
+	for _, reg := range []service.Registration{{Type: "lib", URI: "/bin/true"}, {Type: "thread", URI: "x"}} {
 		if _, err := New(Options{}).Start(context.Background(), reg, nil); err == nil {
 			t.Errorf("%v is started", reg)
 		}
@@ -373,7 +373,7 @@ func TestTLSIsMutual(t *testing.T) {
 		if c.client.Certificate != nil {
 			config.Certificates = []tls.Certificate{c.client}
 		}
-		l, err := New(Options{TLS: config}).Start(context.Background(), topology.Registration{Name: "there", Type: "grpc", URI: uri}, nil)
+		l, err := New(Options{TLS: config}).Start(context.Background(), service.Registration{Name: "there", Type: "grpc", URI: uri}, nil)
 		if (err == nil) != c.ok {
 			t.Errorf("%s: %v, want success %t", what, err, c.ok)
 		}

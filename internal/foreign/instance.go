@@ -17,7 +17,7 @@ import (
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/topology/service"
 )
 
 // environment is what the topology's Env has for services that are not part of the daemon.
@@ -254,7 +254,7 @@ func (i *instance) state(ctx context.Context, path []string) (any, error) {
 // DeleteState implements cube.StateDeleter.
 func (i *instance) DeleteState(ctx context.Context, path []string) error {
 	if !i.l.description.GetDeleteState() {
-		return topology.ErrNoDeleter
+		return service.ErrNoDeleter
 	}
 	return i.call(ctx, "DeleteState", stateTime, func(ctx context.Context) error {
 		_, err := i.l.client.DeleteState(ctx, &pb.StateRequest{Cube: i.handle, Path: path})

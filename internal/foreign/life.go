@@ -20,13 +20,13 @@ import (
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/topology/service"
 )
 
-// life implements topology.Life.
+// life implements service.Life.
 type life struct {
 	opts Options
-	reg  topology.Registration
+	reg  service.Registration
 	log  *slog.Logger
 
 	executable  Executable
@@ -64,7 +64,7 @@ type life struct {
 	programs chan struct{}
 }
 
-func newLife(o Options, reg topology.Registration) *life {
+func newLife(o Options, reg service.Registration) *life {
 	l := &life{opts: o, reg: reg, log: o.Logger.With("service", reg.Name), done: make(chan struct{}),
 		told: make(chan *pb.ToService, tellQueue), lines: newBucket(logLines), cubes: map[uint64]*instance{},
 		packets: newPackets(), programs: make(chan struct{}, 4), session: strconv.FormatUint(random(), 16)}
@@ -72,13 +72,13 @@ func newLife(o Options, reg topology.Registration) *life {
 	return l
 }
 
-// Service implements topology.Life.
+// Service implements service.Life.
 func (l *life) Service() cube.Service { return l.service }
 
-// Done implements topology.Life.
+// Done implements service.Life.
 func (l *life) Done() <-chan struct{} { return l.done }
 
-// Err implements topology.Life.
+// Err implements service.Life.
 func (l *life) Err() error {
 	select {
 	case <-l.done:
@@ -131,7 +131,7 @@ func (l *life) reason(why error) error {
 	}
 }
 
-// Close implements topology.Life.
+// Close implements service.Life.
 func (l *life) Close() {
 	l.end(errEnded)
 	l.closed.Do(func() {

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
-	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/topology/service"
 )
 
 // levels are those of the model's leaf loglevel, as the topology counts them.
@@ -103,17 +103,17 @@ func checkMetric(m *pb.Metric) error {
 }
 
 // Series lists the figures that the service gave last.
-func (l *life) Series() []topology.Series {
+func (l *life) Series() []service.Series {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out []topology.Series
+	var out []service.Series
 	for _, i := range l.cubes {
 		list := i.series.Load()
 		if list == nil {
 			continue
 		}
 		for _, m := range *list {
-			out = append(out, topology.Series{Service: l.reg.Name, Cube: i.env.Name(), Name: m.GetName(), Help: m.GetHelp(),
+			out = append(out, service.Series{Service: l.reg.Name, Cube: i.env.Name(), Name: m.GetName(), Help: m.GetHelp(),
 				Counter: m.GetKind() == pb.Metric_KIND_COUNTER, Labels: m.GetLabels(), Value: m.GetValue()})
 		}
 	}

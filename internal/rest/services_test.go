@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/topology/service"
 )
 
 // lodging starts the service lodger, a tap by another name.
@@ -20,7 +21,7 @@ type lodging struct{}
 
 type lodger struct{ done chan struct{} }
 
-func (lodging) Start(_ context.Context, r topology.Registration, _ topology.Life) (topology.Life, error) {
+func (lodging) Start(_ context.Context, r topology.Registration, _ service.Life) (service.Life, error) {
 	if r.URI != "home" && r.URI != "elsewhere" {
 		return nil, fmt.Errorf("nobody is at %s: %w", r.URI, cube.ErrUnavailable)
 	}

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -21,62 +22,46 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// aligned is a netdev that is kept equal with a port, as it looked last. It is never changed.
-type aligned struct {
-	// port is the UUID of the port.
-	port string
-	// found tells that it was there at the start of the daemon, and was not given anything since.
-	found bool
-	// mac is the address that the netdev was given, nil while it has its own.
-	mac net.HardwareAddr
-	netdev.Look
-}
-
-// gave says whether a MAC address is the one that the netdev was given, as far as is known.
-func (a *aligned) gave(mac net.HardwareAddr) bool {
-	return a == nil || a.found || bytes.Equal(mac, a.mac)
-}
-
 // alignable are the ports of a cube whose netdevs have to do with their addresses, by netdev.
-func (t *txn) alignable(rec *record) (map[string]cube.Alignment, error) {
-	u := t.next.units[rec.name]
-	asked, ok := u.inst.(cube.Aligner)
-	if !ok || rec.transparent || u.degraded.Load() != nil {
+func (t *txn) alignable(rec *world.Cube) (map[string]cube.Alignment, error) {
+	u := t.next.Units[rec.Name]
+	asked, ok := u.Instance().(cube.Aligner)
+	if !ok || rec.Transparent || u.IsDegraded() {
 		return nil, nil
 	}
 	var answer map[string]cube.Alignment
 	err := t.call(t.ctx, u, func() (err error) {
-		answer, err = asked.Alignment(rec.conf.raw)
+		answer, err = asked.Alignment(rec.Config.Raw)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: how the netdevs of its ports are to look: %w", rec.name, err)
+		return nil, fmt.Errorf("%s: how the netdevs of its ports are to look: %w", rec.Name, err)
 	}
 	out := map[string]cube.Alignment{}
-	for _, p := range rec.ports {
-		if a, ok := answer[p.name]; ok && p.onNetdev() && t.next.links[p.peer].index != 0 {
-			out[p.name] = a
+	for _, p := range rec.Ports {
+		if a, ok := answer[p.Name]; ok && p.OnNetdev() && t.next.Links[p.Peer].Index != 0 {
+			out[p.Name] = a
 		}
 	}
 	return out, nil
 }
 
-// onNetdev says whether the peer is a netdev.
-func (p *port) onNetdev() bool { return p.peer != "" && !strings.Contains(p.peer, ":") }
-
 // meet has a port, or all ports of a cube, take the addresses of their netdevs where they have none.
-func (t *txn) meet(at place) {
+func (t *txn) meet(at world.Place) {
 	if t.meets == nil {
-		t.meets = map[place]bool{}
+		t.meets = map[world.Place]bool{}
 	}
 	t.meets[at] = true
 }
 
 // adoptInto is adopt for a cube that may be new. At a start nothing is adopted: the watch tells of all netdevs after it.
-func (t *txn) adoptInto(u *unit, was, rec *record) error {
-	if t.restoring || u.degraded.Load() != nil || !slices.ContainsFunc(rec.portsByIndex(), (*port).onNetdev) {
+func (t *txn) adoptInto(u *unit.Unit, was, rec *world.Cube) error {
+	if t.restoring || u.IsDegraded() || !slices.ContainsFunc(rec.PortsByIndex(), (*world.Port).OnNetdev) {
 		return nil
 	}
 	t.widenPorts(u, was, rec)
@@ -87,42 +72,42 @@ func (t *txn) adoptInto(u *unit, was, rec *record) error {
 }
 
 // adopt gives ports without addresses that were connected to a netdev those of it.
-func (t *txn) adopt(rec *record) error {
+func (t *txn) adopt(rec *world.Cube) error {
 	wanted, err := t.alignable(rec)
 	if err != nil {
 		return err
 	}
 	changed := false
-	for _, name := range sortedKeys(wanted) {
-		p := rec.ports[name]
-		if len(wanted[name].Addresses) > 0 || !t.peerChanged(rec.name, p) && !t.meets[place{cube: rec.name, port: name}] && !t.meets[place{cube: rec.name}] {
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		p := rec.Ports[name]
+		if len(wanted[name].Addresses) > 0 || !t.peerChanged(rec.Name, p) && !t.meets[world.Place{Cube: rec.Name, Port: name}] && !t.meets[world.Place{Cube: rec.Name}] {
 			continue
 		}
-		look, err := t.m.netdevs.Look(p.peer)
+		look, err := t.m.netdevs.Look(p.Peer)
 		if errors.Is(err, netdev.ErrNotFound) {
 			continue // it has just gone: the port meets it when it is back
 		}
 		if err != nil {
-			return fmt.Errorf("netdev %s: %w", p.peer, err)
+			return fmt.Errorf("netdev %s: %w", p.Peer, err)
 		}
-		is := cube.Interface{Addresses: without(look.Addresses, look.Ours)}
+		is := cube.Interface{Addresses: world.Without(look.Addresses, look.Ours)}
 		if err := t.follow(rec, name, cube.Interface{}, is); err != nil {
-			return fmt.Errorf("port %s takes the addresses of netdev %s, unless it has align=off: %w", name, p.peer, err)
+			return fmt.Errorf("port %s takes the addresses of netdev %s, unless it has align=off: %w", name, p.Peer, err)
 		}
 		changed = changed || len(is.Addresses) > 0
 	}
 	if !changed {
 		return nil
 	}
-	return t.derive(rec.name)
+	return t.derive(rec.Name)
 }
 
 // follow edits a cube's configuration so that a port looks as its netdev.
-func (t *txn) follow(rec *record, port string, was, is cube.Interface) error {
-	u := t.next.units[rec.name]
+func (t *txn) follow(rec *world.Cube, port string, was, is cube.Interface) error {
+	u := t.next.Units[rec.Name]
 	var edits []cube.Edit
 	err := t.call(t.ctx, u, func() (err error) {
-		edits, err = u.inst.(cube.Aligner).InterfaceChanged(port, was, is)
+		edits, err = u.Instance().(cube.Aligner).InterfaceChanged(port, was, is)
 		return err
 	})
 	if err != nil {
@@ -136,18 +121,13 @@ func (t *txn) follow(rec *record, port string, was, is cube.Interface) error {
 	return nil
 }
 
-// without are the elements of a list that are not in another one.
-func without(list, others []netip.Prefix) []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(list), func(p netip.Prefix) bool { return slices.Contains(others, p) })
-}
-
 // alignNetdevs makes the netdevs of touched cubes look as their ports, and takes away what ports that left gave them.
 func (t *txn) alignNetdevs() error {
 	if t.restoring {
 		return nil
 	}
 	for _, u := range t.removed {
-		t.leaveNetdevs(u.name)
+		t.leaveNetdevs(u.Name)
 	}
 	for _, name := range t.touched {
 		t.leaveNetdevs(name)
@@ -162,29 +142,29 @@ func (t *txn) alignNetdevs() error {
 	return nil
 }
 
-func (t *txn) alignCube(rec *record) error {
-	if _, ok := t.next.units[rec.name].inst.(cube.Aligner); !ok {
+func (t *txn) alignCube(rec *world.Cube) error {
+	if _, ok := t.next.Units[rec.Name].Instance().(cube.Aligner); !ok {
 		return nil
 	}
 	wanted, err := t.alignable(rec)
 	if err != nil {
 		return err
 	}
-	for _, p := range rec.portsByIndex() {
-		want, ok := wanted[p.name]
+	for _, p := range rec.PortsByIndex() {
+		want, ok := wanted[p.Name]
 		if !ok {
 			t.undress(p)
 			continue
 		}
 		err := t.dress(p, want)
 		if errors.Is(err, netdev.ErrNotFound) {
-			delete(t.next.aligned, p.peer) // it has just gone, with all that it was given
-			p.ownMAC = ""
+			delete(t.next.Aligned, p.Peer) // it has just gone, with all that it was given
+			p.OwnMAC = ""
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("port %s of %s: netdev %s cannot be given what the port has, align=port-follows-netdev leaves it alone: %w",
-				p.name, rec.name, p.peer, err)
+				p.Name, rec.Name, p.Peer, err)
 		}
 	}
 	return nil
@@ -192,55 +172,55 @@ func (t *txn) alignCube(rec *record) error {
 
 // leaveNetdevs takes away what a cube's ports gave to netdevs that are not theirs any more.
 func (t *txn) leaveNetdevs(name string) {
-	was := t.old.cubes[name]
+	was := t.old.Cubes[name]
 	if was == nil {
 		return
 	}
-	if _, ok := t.old.units[name].inst.(cube.Aligner); !ok {
+	if _, ok := t.old.Units[name].Instance().(cube.Aligner); !ok {
 		return
 	}
-	for _, p := range was.portsByIndex() {
-		is := t.next.cubes[name].portsOf()[p.name]
-		stays := is != nil && is.uuid == p.uuid
-		if stays && is.peer == p.peer {
+	for _, p := range was.PortsByIndex() {
+		is := t.next.Cubes[name].PortsOf()[p.Name]
+		stays := is != nil && is.UUID == p.UUID
+		if stays && is.Peer == p.Peer {
 			continue
 		}
 		gone := *p
 		t.undress(&gone)
 		if stays {
-			is.ownMAC = ""
+			is.OwnMAC = ""
 		}
 	}
 }
 
 // undress takes away from a netdev what a port gave it. A netdev that does not give it up is no reason to keep the port.
-func (t *txn) undress(p *port) {
-	a := t.next.aligned[p.peer]
-	if !p.onNetdev() || a == nil && p.ownMAC == "" && t.m.watched.Load() || a != nil && a.port != p.uuid {
+func (t *txn) undress(p *world.Port) {
+	a := t.next.Aligned[p.Peer]
+	if !p.OnNetdev() || a == nil && p.OwnMAC == "" && t.m.watched.Load() || a != nil && a.PortUUID != p.UUID {
 		return
 	}
-	delete(t.next.aligned, p.peer)
-	own, noMAC := net.ParseMAC(p.ownMAC)
-	p.ownMAC = ""
-	look, err := t.m.netdevs.Look(p.peer)
+	delete(t.next.Aligned, p.Peer)
+	own, noMAC := net.ParseMAC(p.OwnMAC)
+	p.OwnMAC = ""
+	look, err := t.m.netdevs.Look(p.Peer)
 	if errors.Is(err, netdev.ErrNotFound) {
 		return // and all with it
 	}
 	if err == nil {
 		d := netdev.Dress{Remove: look.Ours}
-		if noMAC == nil && a.gave(look.MAC) {
+		if noMAC == nil && a.Gave(look.MAC) {
 			d.MAC = own
 		}
 		_, err = t.put(look, d)
 	}
 	if err != nil {
-		t.m.log.Warn("a netdev keeps what a port gave it", "netdev", p.peer, "error", err)
+		t.m.log.Warn("a netdev keeps what a port gave it", "netdev", p.Peer, "error", err)
 	}
 }
 
 // dress makes a netdev look as its port.
-func (t *txn) dress(p *port, want cube.Alignment) error {
-	look, err := t.m.netdevs.Look(p.peer)
+func (t *txn) dress(p *world.Port, want cube.Alignment) error {
+	look, err := t.m.netdevs.Look(p.Peer)
 	if err != nil {
 		return err
 	}
@@ -253,18 +233,18 @@ func (t *txn) dress(p *port, want cube.Alignment) error {
 		if there != ours || look.NoIPv6 && a.Addr().Is6() {
 			continue // somebody else's, or of no use
 		}
-		if t.m.elsewhere(p.peer, a.Addr()) {
+		if t.m.elsewhere(p.Peer, a.Addr()) {
 			t.m.log.Warn("an address of a port is not given to its netdev: the host has another netdev in its network",
-				"netdev", p.peer, "address", a)
+				"netdev", p.Peer, "address", a)
 			continue
 		}
 		d.Add = append(d.Add, a)
 	}
-	d.Remove, d.Add = without(look.Ours, d.Add), without(d.Add, look.Ours)
-	is := &aligned{port: p.uuid, Look: look}
-	is.Addresses = append(without(look.Addresses, d.Remove), d.Add...)
-	is.Ours = append(without(look.Ours, d.Remove), d.Add...)
-	own := p.ownMAC
+	d.Remove, d.Add = world.Without(look.Ours, d.Add), world.Without(d.Add, look.Ours)
+	is := &world.Aligned{PortUUID: p.UUID, Look: look}
+	is.Addresses = append(world.Without(look.Addresses, d.Remove), d.Add...)
+	is.Ours = append(world.Without(look.Ours, d.Remove), d.Add...)
+	own := p.OwnMAC
 	t.dressMAC(p, want.MAC, look.MAC, &d, is)
 	kept, err := t.put(look, d)
 	if err != nil {
@@ -272,32 +252,32 @@ func (t *txn) dress(p *port, want cube.Alignment) error {
 	}
 	switch {
 	case kept:
-		p.ownMAC, is.mac = own, nil
+		p.OwnMAC, is.Given = own, nil
 	case d.MAC != nil:
 		is.MAC = d.MAC
 	}
-	t.next.aligned[p.peer] = is
+	t.next.Aligned[p.Peer] = is
 	return nil
 }
 
 // dressMAC decides on the MAC address of a netdev: the port's, if it has one configured, else its own.
-func (t *txn) dressMAC(p *port, want, has net.HardwareAddr, d *netdev.Dress, is *aligned) {
-	own, err := net.ParseMAC(p.ownMAC)
-	was := t.next.aligned[p.peer]
+func (t *txn) dressMAC(p *world.Port, want, has net.HardwareAddr, d *netdev.Dress, is *world.Aligned) {
+	own, err := net.ParseMAC(p.OwnMAC)
+	was := t.next.Aligned[p.Peer]
 	switch {
 	case want == nil && err == nil:
-		if was.gave(has) {
+		if was.Gave(has) {
 			d.MAC = own
 		}
-		p.ownMAC = ""
+		p.OwnMAC = ""
 	case want == nil:
 	case bytes.Equal(want, has):
-		is.mac = want
+		is.Given = want
 	default:
 		if err != nil {
-			p.ownMAC = has.String()
+			p.OwnMAC = has.String()
 		}
-		d.MAC, is.mac = want, want
+		d.MAC, is.Given = want, want
 	}
 }
 
@@ -328,17 +308,9 @@ func (t *txn) put(look netdev.Look, d netdev.Dress) (kept bool, err error) {
 // that netdev by somebody. What ports gave to netdevs does not count.
 func (m *Manager) elsewhere(name string, a netip.Addr) bool {
 	contains := func(p netip.Prefix) bool { return p.Contains(a) }
-	var others []string
-	m.parents.Lock()
-	for other, info := range m.infos {
-		if other != name && info.Kind != "loopback" && slices.ContainsFunc(info.Addresses, contains) {
-			others = append(others, other)
-		}
-	}
-	m.parents.Unlock()
-	return slices.ContainsFunc(others, func(other string) bool {
+	return slices.ContainsFunc(m.neighbours.inNetwork(name, a), func(other string) bool {
 		look, err := m.netdevs.Look(other)
-		return err == nil && slices.ContainsFunc(without(look.Addresses, look.Ours), contains)
+		return err == nil && slices.ContainsFunc(world.Without(look.Addresses, look.Ours), contains)
 	})
 }
 
@@ -358,13 +330,13 @@ func (m *Manager) followNetdevs(events []netdev.Event) {
 	}
 	w := m.view.Load()
 	if readdressed {
-		for name, a := range w.aligned {
+		for name, a := range w.Aligned {
 			names[name] = names[name] || m.crowded(name, a.Look)
 		}
 	}
-	for name, at := range w.holders(func(peer string) bool { return names[peer] }) {
-		if u := w.units[at[0].cube]; u != nil {
-			if _, ok := u.inst.(cube.Aligner); ok {
+	for name, at := range w.Holders(func(peer string) bool { return names[peer] }) {
+		if u := w.Units[at[0].Cube]; u != nil {
+			if _, ok := u.Instance().(cube.Aligner); ok {
 				m.followNetdev(name, at[0])
 			}
 		}
@@ -373,16 +345,16 @@ func (m *Manager) followNetdevs(events []netdev.Event) {
 
 // followNetdev is one transaction in which a port follows its netdev. If the cube refuses, the port stays as it is, and
 // follows the next change.
-func (m *Manager) followNetdev(name string, at place) {
+func (m *Manager) followNetdev(name string, at world.Place) {
 	for _, asIs := range []bool{false, true} {
 		err := m.transact(context.Background(), func(t *txn) error {
-			rec := t.own(at.cube)
-			if rec == nil || rec.ports[at.port] == nil || rec.ports[at.port].peer != name {
+			rec := t.own(at.Cube)
+			if rec == nil || rec.Ports[at.Port] == nil || rec.Ports[at.Port].Peer != name {
 				return errUnchanged
 			}
-			return t.noticeNetdev(rec, rec.ports[at.port], asIs)
+			return t.noticeNetdev(rec, rec.Ports[at.Port], asIs)
 		})
-		if err == nil || errors.Is(err, errUnchanged) || errors.Is(err, errClosed) {
+		if err == nil || errors.Is(err, errUnchanged) || errors.Is(err, service.ErrClosed) {
 			return
 		}
 		m.log.Warn("a port does not follow its netdev", "port", at.String(), "netdev", name, "error", err)
@@ -391,17 +363,17 @@ func (m *Manager) followNetdev(name string, at place) {
 
 // findNetdevs looks at the netdevs that are there at the start. What they have then is no news: the configuration counts.
 func (m *Manager) findNetdevs() {
-	w := m.view.Load().clone()
-	for name, at := range w.holders(func(peer string) bool { return w.links[peer].index != 0 }) {
-		rec, u := w.cubes[at[0].cube], w.units[at[0].cube]
+	w := m.view.Load().Clone()
+	for name, at := range w.Holders(func(peer string) bool { return w.Links[peer].Index != 0 }) {
+		rec, u := w.Cubes[at[0].Cube], w.Units[at[0].Cube]
 		if rec == nil || u == nil {
 			continue
 		}
-		if _, ok := u.inst.(cube.Aligner); !ok {
+		if _, ok := u.Instance().(cube.Aligner); !ok {
 			continue
 		}
 		if look, err := m.netdevs.Look(name); err == nil {
-			w.aligned[name] = &aligned{port: rec.ports[at[0].port].uuid, found: true, Look: look}
+			w.Aligned[name] = &world.Aligned{PortUUID: rec.Ports[at[0].Port].UUID, Found: true, Look: look}
 		}
 	}
 	m.view.Store(w)
@@ -409,69 +381,45 @@ func (m *Manager) findNetdevs() {
 
 // noticeNetdev edits the port's configuration as its netdev has changed since it was looked at last. As it is, that is
 // only noted.
-func (t *txn) noticeNetdev(rec *record, p *port, asIs bool) error {
-	look, err := t.m.netdevs.Look(p.peer)
-	was := t.next.aligned[p.peer]
+func (t *txn) noticeNetdev(rec *world.Cube, p *world.Port, asIs bool) error {
+	look, err := t.m.netdevs.Look(p.Peer)
+	was := t.next.Aligned[p.Peer]
 	if errors.Is(err, netdev.ErrNotFound) {
 		if was == nil {
 			return errUnchanged
 		}
-		delete(t.next.aligned, p.peer)
-		p.ownMAC = ""
-		t.touch(rec.name)
+		delete(t.next.Aligned, p.Peer)
+		p.OwnMAC = ""
+		t.touch(rec.Name)
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("netdev %s: %w", p.peer, err)
+		return fmt.Errorf("netdev %s: %w", p.Peer, err)
 	}
 	wanted, err := t.alignable(rec)
 	if err != nil {
 		return err
 	}
-	want, ok := wanted[p.name]
-	if !ok || was != nil && !was.found && was.sameAs(look) && !t.m.crowded(p.peer, look) {
+	want, ok := wanted[p.Name]
+	if !ok || was != nil && !was.Found && was.SameAs(look) && !t.m.crowded(p.Peer, look) {
 		return errUnchanged
 	}
-	t.touch(rec.name)
-	if was != nil && (was.port != p.uuid || was.Index != look.Index) {
-		delete(t.next.aligned, p.peer)
+	t.touch(rec.Name)
+	if was != nil && (was.PortUUID != p.UUID || was.Index != look.Index) {
+		delete(t.next.Aligned, p.Peer)
 		was = nil
 	}
 	if asIs {
 		return nil
 	}
 	if was == nil {
-		t.meet(place{cube: rec.name, port: p.name})
+		t.meet(world.Place{Cube: rec.Name, Port: p.Name})
 		return nil
 	}
-	return t.follow(rec, p.name, want.Interface, was.change(want.Interface, p, look))
-}
-
-// change is how a port is to look after its netdev has changed to what it looks like now. One that is down or was has lost
-// addresses by that: the port keeps them.
-func (a *aligned) change(port cube.Interface, p *port, look netdev.Look) cube.Interface {
-	is := port
-	came := without(without(look.Addresses, a.Addresses), port.Addresses)
-	if look.Up && a.Up && look.Flaps == a.Flaps {
-		is.Addresses = without(port.Addresses, without(a.Addresses, look.Addresses))
-	}
-	is.Addresses = append(slices.Clone(is.Addresses), came...)
-	if port.MAC != nil && !bytes.Equal(look.MAC, a.MAC) {
-		is.MAC, p.ownMAC = look.MAC, ""
-	}
-	return is
+	return t.follow(rec, p.Name, want.Interface, was.Change(want.Interface, p, look))
 }
 
 // crowded says whether a netdev has an address from its port that the host reaches elsewhere by now.
 func (m *Manager) crowded(name string, look netdev.Look) bool {
 	return slices.ContainsFunc(look.Ours, func(a netip.Prefix) bool { return m.elsewhere(name, a.Addr()) })
-}
-
-// sameAs says whether nothing has changed that ports follow.
-func (a *aligned) sameAs(look netdev.Look) bool {
-	sorted := func(list []netip.Prefix) []netip.Prefix {
-		return slices.SortedFunc(slices.Values(list), netip.Prefix.Compare)
-	}
-	return a.Index == look.Index && a.Up == look.Up && a.Flaps == look.Flaps && bytes.Equal(a.MAC, look.MAC) &&
-		slices.Equal(sorted(a.Addresses), sorted(look.Addresses))
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // homely is a bridge whose ports have addresses. It has none that begin with 192.0.2.
@@ -56,10 +58,10 @@ func (c *homely) Alignment(conf json.RawMessage) (map[string]cube.Alignment, err
 // InterfaceChanged implements cube.Aligner.
 func (c *homely) InterfaceChanged(port string, was, is cube.Interface) ([]cube.Edit, error) {
 	var edits []cube.Edit
-	for _, a := range without(was.Addresses, is.Addresses) {
+	for _, a := range world.Without(was.Addresses, is.Addresses) {
 		edits = append(edits, cube.Edit{Delete: true, Path: []string{"ports", port, "ip", a.String()}})
 	}
-	for _, a := range without(is.Addresses, was.Addresses) {
+	for _, a := range world.Without(is.Addresses, was.Addresses) {
 		if strings.HasPrefix(a.String(), "192.0.2.") {
 			return nil, fmt.Errorf("%s is for documents: %w", a, cube.ErrInvalid)
 		}
@@ -312,7 +314,7 @@ func TestWhatAPortTakesIsAppliedTwice(t *testing.T) {
 		}
 		l.wantPort("applied", "p1", "", "10.0.0.1/24")
 	}
-	if text := string(encode(first.Difference)); !strings.Contains(text, "10.0.0.1/24") {
+	if text := string(document.Encode(first.Difference)); !strings.Contains(text, "10.0.0.1/24") {
 		t.Errorf("the difference does not show what the port takes: %s", text)
 	}
 	l.must(`put h1 ports <<< [{"name":"p1","peer":"veth1"}]`)

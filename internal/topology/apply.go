@@ -11,10 +11,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/suggest"
+	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -32,10 +35,10 @@ type ApplyOptions struct {
 // Applied is what came of a document, or would come.
 type Applied struct {
 	// Revision is that of the configuration afterwards; of a dry run, the present one.
-	Revision   uint64     `json:"revision"`
-	Changed    bool       `json:"changed"`
-	DryRun     bool       `json:"dry-run"`
-	Difference Difference `json:"difference"`
+	Revision   uint64              `json:"revision"`
+	Changed    bool                `json:"changed"`
+	DryRun     bool                `json:"dry-run"`
+	Difference document.Difference `json:"difference"`
 }
 
 // What ends a transaction without an error of the document.
@@ -47,7 +50,7 @@ var (
 // Apply applies a document: a JSON array of cubes, or an object with cubes and netdevs as Export writes it. What is wrong
 // with it is told as DocumentErrors.
 func (m *Manager) Apply(ctx context.Context, body []byte, o ApplyOptions) (*Applied, error) {
-	doc, err := parseDocument(body)
+	doc, err := document.Parse(body)
 	if err != nil {
 		return nil, err
 	}
@@ -55,14 +58,14 @@ func (m *Manager) Apply(ctx context.Context, body []byte, o ApplyOptions) (*Appl
 }
 
 // apply applies a document. The note goes into the history.
-func (m *Manager) apply(ctx context.Context, doc *fileConfig, o ApplyOptions, note string) (*Applied, error) {
+func (m *Manager) apply(ctx context.Context, doc *document.Document, o ApplyOptions, note string) (*Applied, error) {
 	a := &application{doc: doc, options: o}
 	out := &Applied{DryRun: o.DryRun}
 	err := m.transact(ctx, func(t *txn) error {
-		out.Revision = t.old.revision
-		if o.Revision != nil && *o.Revision != t.old.revision {
+		out.Revision = t.old.Revision
+		if o.Revision != nil && *o.Revision != t.old.Revision {
 			return fmt.Errorf("the configuration is at revision %d, it was changed since revision %d: look at the difference again: %w",
-				t.old.revision, *o.Revision, cube.ErrStale)
+				t.old.Revision, *o.Revision, cube.ErrStale)
 		}
 		t.dry, t.note, a.made = o.DryRun, note, t.next
 		t.settled = func() (err error) {
@@ -86,7 +89,7 @@ func (m *Manager) apply(ctx context.Context, doc *fileConfig, o ApplyOptions, no
 	case err == nil, errors.Is(err, errDryRun):
 		out.Changed = true
 		if err == nil {
-			out.Revision = a.made.revision
+			out.Revision = a.made.Revision
 			a.forget(m)
 		}
 		return out, nil
@@ -96,45 +99,45 @@ func (m *Manager) apply(ctx context.Context, doc *fileConfig, o ApplyOptions, no
 
 // application is a document on its way into the configuration.
 type application struct {
-	doc     *fileConfig
+	doc     *document.Document
 	options ApplyOptions
 	cubes   []*wantedCube
 	byName  map[string]*wantedCube
 	plan    chainPlan
-	faults  DocumentErrors
+	faults  document.Errors
 	// anew says why a cube is made anew, by its name.
 	anew map[string]string
 	// gone are the cubes that could not be restored and are deleted.
-	gone []*brokenCube
+	gone []*world.Broken
 	// made is the world that the document makes.
-	made *world
+	made *unit.Snapshot
 }
 
 // wantedCube is one cube of it.
 type wantedCube struct {
-	*fileCube
-	svc *service
+	*document.Cube
+	svc *service.Service
 	// want is nil when the cube stays as it is whatever its chains. all is the same with defaults, for a cube that is there.
-	want *image
+	want *document.Image
 	all  []byte
 	// made tells that the cube is new and there already, longer that parents add to the chains of its ports.
 	made, longer bool
 	// have is what it was, got what it becomes; nil while they are not known.
-	have, got *image
+	have, got *document.Image
 }
 
 // edit makes the next world what the document says.
 func (a *application) edit(t *txn) error {
 	a.anew = map[string]string{}
-	a.byName = make(map[string]*wantedCube, len(a.doc.cubes))
-	for _, c := range a.doc.cubes {
-		one := &wantedCube{fileCube: c}
-		a.faults.add(c.where, c.name, one.check(t))
+	a.byName = make(map[string]*wantedCube, len(a.doc.Cubes))
+	for _, c := range a.doc.Cubes {
+		one := &wantedCube{Cube: c}
+		a.faults.Add(c.Where, c.Name, one.check(t))
 		a.cubes = append(a.cubes, one)
-		a.byName[c.name] = one
+		a.byName[c.Name] = one
 	}
 	a.plan = a.planChains(t)
-	if err := a.faults.err(); err != nil {
+	if err := a.faults.Err(); err != nil {
 		return err
 	}
 	for _, c := range a.cubes {
@@ -143,12 +146,12 @@ func (a *application) edit(t *txn) error {
 		}
 		c.setTcubes(&a.plan)
 		reason, err := c.fixed(t)
-		a.faults.add(c.where, c.name, err)
+		a.faults.Add(c.Where, c.Name, err)
 		if reason != "" {
-			a.anew[c.name] = reason
+			a.anew[c.Name] = reason
 		}
 	}
-	if err := a.faults.err(); err != nil {
+	if err := a.faults.Err(); err != nil {
 		return err
 	}
 	if err := a.remove(t); err != nil {
@@ -159,45 +162,45 @@ func (a *application) edit(t *txn) error {
 	}
 	for _, c := range a.cubes {
 		if c.want != nil {
-			a.faults.add(c.where, c.name, c.bring(t))
+			a.faults.Add(c.Where, c.Name, c.bring(t))
 		}
 	}
 	a.attachOthers(t)
-	return a.faults.err()
+	return a.faults.Err()
 }
 
 // check asks the model about a cube on its own.
 func (c *wantedCube) check(t *txn) (err error) {
-	if b := t.next.broken[c.name]; b != nil {
-		have, err := t.m.imageOf(t.next, c.name)
-		if err == nil && have != nil && b.stored.Service == c.service {
-			if same, err := t.m.imageFrom(c.service, c.body); err == nil && same.same(have) {
+	if b := t.next.Broken[c.Name]; b != nil {
+		have, err := t.m.ImageOf(t.next, c.Name)
+		if err == nil && have != nil && b.Stored.Service == c.Service {
+			if same, err := t.m.ImageFrom(c.Service, c.Body); err == nil && same.Same(have) {
 				return nil // as it stands in the store
 			}
 		}
 		return fmt.Errorf("it %s: %w", b, cube.ErrExists)
 	}
-	if c.svc, err = t.m.service(c.service); err != nil {
-		return &yang.Error{Tag: yang.InvalidValue, Path: "service-name", Given: c.service, Near: suggest.Near(c.service, t.m.loaded.Load().order),
-			Message: fmt.Sprintf("service-name: there is no service %.80q", c.service)}
+	if c.svc, err = t.m.LoadedService(c.Service); err != nil {
+		return &yang.Error{Tag: yang.InvalidValue, Path: "service-name", Given: c.Service, Near: suggest.Near(c.Service, t.m.loaded.Load().Order),
+			Message: fmt.Sprintf("service-name: there is no service %.80q", c.Service)}
 	}
-	if err := t.m.checkCubeName(c.name); err != nil {
+	if err := t.m.checkCubeName(c.Name); err != nil {
 		return err
 	}
-	if c.parent != "" && !c.svc.info.Transparent {
+	if c.Parent != "" && !c.svc.Info.Transparent {
 		return &yang.Error{Tag: yang.InvalidValue, Path: "parent",
-			Message: fmt.Sprintf("parent: a %s is not attached, its ports are connected", c.service)}
+			Message: fmt.Sprintf("parent: a %s is not attached, its ports are connected", c.Service)}
 	}
-	if t.next.cubes[c.name] == nil {
-		if err := t.create(c.service, c.name, c.body, false); err != nil {
+	if t.next.Cubes[c.Name] == nil {
+		if err := t.create(c.Service, c.Name, c.Body, false); err != nil {
 			return err
 		}
 		c.made = true
-		return c.read(t.next.units[c.name].tree)
+		return c.read(t.next.Units[c.Name].Tree)
 	}
-	scratch := c.svc.schema.NewTree()
+	scratch := c.svc.Schema.NewTree()
 	defer scratch.Close()
-	if _, err := scratch.Edit(t.ctx, yang.Create, nil, c.body); err != nil {
+	if _, err := scratch.Edit(t.ctx, yang.Create, nil, c.Body); err != nil {
 		return err
 	}
 	if err := c.read(scratch); err != nil {
@@ -211,19 +214,19 @@ func (c *wantedCube) check(t *txn) (err error) {
 func (c *wantedCube) read(tree *yang.Tree) error {
 	raw, err := tree.JSON(nil, yang.JSONOptions{})
 	if err == nil {
-		c.want, err = newImage(c.service, c.svc.schema.Root(), raw)
+		c.want, err = document.NewImage(c.Service, c.svc.Schema.Root(), raw)
 	}
 	return err
 }
 
 // setTcubes gives the ports their chains, which the parents of others may add to.
 func (c *wantedCube) setTcubes(p *chainPlan) {
-	for _, port := range c.want.ports() {
+	for _, port := range c.want.Ports() {
 		name, _ := port["name"].(string)
-		was := len(asList(port["tcubes"]))
+		was := len(document.AsList(port["tcubes"]))
 		delete(port, "tcubes")
 		var list []any
-		for _, one := range p.chains[place{cube: c.name, port: name}] {
+		for _, one := range p.chains[world.Place{Cube: c.Name, Port: name}] {
 			list = append(list, one)
 		}
 		if list != nil {
@@ -235,71 +238,35 @@ func (c *wantedCube) setTcubes(p *chainPlan) {
 
 // fixed says why a cube that is there has to be made anew, "" when it has not.
 func (c *wantedCube) fixed(t *txn) (string, error) {
-	rec := t.next.cubes[c.name]
+	rec := t.next.Cubes[c.Name]
 	if c.made {
 		return "", nil
 	}
-	if rec.service != c.service {
-		return fmt.Sprintf("it is a %s", rec.service), c.refuseAnew(rec)
+	if rec.Service != c.Service {
+		return fmt.Sprintf("it is a %s", rec.Service), c.refuseAnew(rec)
 	}
 	var err error
-	if c.have, err = t.m.imageOf(t.next, c.name); err != nil || c.want.same(c.have) {
+	if c.have, err = t.m.ImageOf(t.next, c.Name); err != nil || c.want.Same(c.have) {
 		return "", err
 	}
-	after, err := decodeObject(c.all)
+	after, err := world.DecodeObject(c.all)
 	if err != nil {
 		return "", err
 	}
-	before, err := rec.conf.decode()
+	before, err := rec.Config.Decode()
 	if err != nil {
 		return "", err
 	}
-	if leaf := fixedMember(c.svc.schema.Root(), nil, before, after); leaf != "" {
+	if leaf := document.FixedMember(c.svc.Schema.Root(), nil, before, after); leaf != "" {
 		return leaf + " is fixed at creation", c.refuseAnew(rec)
 	}
 	return "", nil
 }
 
 // refuseAnew refuses to make a cube with a namespace anew: the old namespace could not be brought back.
-func (c *wantedCube) refuseAnew(rec *record) error {
-	if rec.shadow || c.want.object["shadow"] == true {
-		return fmt.Errorf("a cube with a namespace is not made anew within a change, delete %s first: %w", c.name, cube.ErrUnsupported)
+func (c *wantedCube) refuseAnew(rec *world.Cube) error {
+	if rec.Shadow || c.want.Object["shadow"] == true {
+		return fmt.Errorf("a cube with a namespace is not made anew within a change, delete %s first: %w", c.Name, cube.ErrUnsupported)
 	}
 	return nil
-}
-
-// fixedMember finds a node that is settable at creation only and differs.
-func fixedMember(node *yang.Node, path yang.Path, before, after map[string]any) string {
-	for _, child := range node.Children() {
-		name := child.Name()
-		if child.Kind() == yang.Action || !child.Config() || len(path) == 1 && name == "tcubes" || len(path) == 0 && name == "service-name" {
-			continue
-		}
-		at := below(path, name)
-		switch child.Kind() {
-		case yang.Container:
-			x, _ := before[name].(map[string]any)
-			y, _ := after[name].(map[string]any)
-			if found := fixedMember(child, at, x, y); found != "" {
-				return found
-			}
-		case yang.List:
-			olds, keys := entriesByKey(child, asList(before[name]))
-			news, _ := entriesByKey(child, asList(after[name]))
-			for _, k := range keys {
-				id := keysOfPath(k)
-				if news[id] == nil {
-					continue
-				}
-				if found := fixedMember(child, below(path, name, k...), olds[id], news[id]); found != "" {
-					return found
-				}
-			}
-		default:
-			if child.InitOnly() && !child.IsKey() && !reflect.DeepEqual(before[name], after[name]) {
-				return at.Words()
-			}
-		}
-	}
-	return ""
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/document"
 )
 
 // export is the configuration as a document.
@@ -35,7 +36,7 @@ func (l *lab) apply(doc string, options ...string) (*Applied, error) {
 }
 
 // shown is a difference, one line each.
-func (d *Difference) shown() string {
+func shown(d document.Difference) string {
 	var b strings.Builder
 	for _, c := range d.Cubes {
 		fmt.Fprintf(&b, "%s %s %s", c.Action, c.Service, c.Name)
@@ -147,14 +148,14 @@ func TestDifferencesThatDocumentsMake(t *testing.T) {
 				t.Fatalf("dry run: %v", err)
 			}
 			l.wantState(before)
-			if got := dry.Difference.shown(); got != c.want || dry.Changed != (c.want != "") {
+			if got := shown(dry.Difference); got != c.want || dry.Changed != (c.want != "") {
 				t.Errorf("the dry run shows\n%swant\n%s", got, c.want)
 			}
 			done, err := l.apply(c.doc, c.options)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := done.Difference.shown(); got != c.want || done.Revision != l.Revision() {
+			if got := shown(done.Difference); got != c.want || done.Revision != l.Revision() {
 				t.Errorf("it shows\n%s at revision %d, want\n%s at %d", got, done.Revision, c.want, l.Revision())
 			}
 			l.wantSound()
@@ -392,8 +393,8 @@ func TestDocumentsAndCubesThatCouldNotBeRestored(t *testing.T) {
 	}
 	l.wantState(before)
 	a, err := l.apply(`[{"name":"th1","service-name":"toyfilter","ingress-action":"DROP"}]`, "whole")
-	if err != nil || len(l.Broken()) != 0 || !strings.Contains(a.Difference.shown(), "delete toybridge br2\n") {
-		t.Errorf("%v, broken are %v, %s", err, l.Broken(), a.Difference.shown())
+	if err != nil || len(l.Broken()) != 0 || !strings.Contains(shown(a.Difference), "delete toybridge br2\n") {
+		t.Errorf("%v, broken are %v, %s", err, l.Broken(), shown(a.Difference))
 	}
 	l.restart()
 	if is := l.export(); is != `{"cubes":[{"name":"th1","service-name":"toyfilter","ingress-action":"DROP"}]}` {

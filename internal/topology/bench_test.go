@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -86,18 +85,4 @@ func BenchmarkCreateBeside(b *testing.B) {
 			}
 		})
 	}
-}
-
-func BenchmarkPacketIn(b *testing.B) {
-	m := benchManager(b)
-	if err := m.Create(context.Background(), "toyfilter", "th", nil); err != nil {
-		b.Fatal(err)
-	}
-	u := m.view.Load().units["th"]
-	u.mail.deliver = func(context.Context, []letter) {}
-	p := cube.PacketIn{Data: make([]byte, 64)}
-	for b.Loop() {
-		m.PacketIn(u.id, &p)
-	}
-	b.ReportMetric(float64(m.ShedPackets("th"))/float64(b.N), "shed/op")
 }

@@ -7,31 +7,34 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
 // remove deletes the cubes that are made anew, and of a whole configuration those that it does not have.
 func (a *application) remove(t *txn) error {
-	for _, rec := range t.next.inOrder() {
-		if a.anew[rec.name] == "" && (!a.options.Whole || a.doc.has(rec.name)) {
+	for _, rec := range t.next.InOrder() {
+		if a.anew[rec.Name] == "" && (!a.options.Whole || a.doc.Has(rec.Name)) {
 			continue
 		}
-		if err := t.drop(t.next.cubes[rec.name]); err != nil {
-			return fmt.Errorf("deleting %s: %w", rec.name, err)
+		if err := t.drop(t.next.Cubes[rec.Name]); err != nil {
+			return fmt.Errorf("deleting %s: %w", rec.Name, err)
 		}
 	}
 	if !a.options.Whole {
 		return nil
 	}
-	for _, name := range sortedKeys(t.next.broken) {
-		if a.doc.has(name) {
+	for _, name := range slices.Sorted(maps.Keys(t.next.Broken)) {
+		if a.doc.Has(name) {
 			continue
 		}
-		a.gone = append(a.gone, t.next.broken[name])
+		a.gone = append(a.gone, t.next.Broken[name])
 		if err := t.dropBroken(name); err != nil {
 			return fmt.Errorf("deleting %s: %w", name, err)
 		}
@@ -48,36 +51,36 @@ func (a *application) forget(m *Manager) {
 
 // bring makes a cube, or changes the one that is there.
 func (c *wantedCube) bring(t *txn) error {
-	rec, u := t.next.cubes[c.name], t.next.units[c.name]
+	rec, u := t.next.Cubes[c.Name], t.next.Units[c.Name]
 	if rec == nil {
-		return t.create(c.service, c.name, c.want.body(), false)
+		return t.create(c.Service, c.Name, c.want.Body(), false)
 	}
 	if c.made && !c.longer {
 		return nil
 	}
-	if !slices.Contains(t.touched, c.name) {
-		if c.want.same(c.have) {
+	if !slices.Contains(t.touched, c.Name) {
+		if c.want.Same(c.have) {
 			return nil
 		}
 	}
-	for _, entry := range c.want.ports() {
+	for _, entry := range c.want.Ports() {
 		name, _ := entry["name"].(string)
-		p := rec.ports[name]
+		p := rec.Ports[name]
 		if p == nil {
 			continue // what a new port has is attached when it is made
 		}
 		var fresh []string
-		for _, one := range asList(entry["tcubes"]) {
-			if name := fmt.Sprint(one); !slices.Contains(p.tcubes, name) {
+		for _, one := range document.AsList(entry["tcubes"]) {
+			if name := fmt.Sprint(one); !slices.Contains(p.Tcubes, name) {
 				fresh = append(fresh, name)
 			}
 		}
 		if fresh != nil {
-			t.given = append(t.given, givenChain{at: place{cube: c.name, port: name}, tcubes: fresh})
+			t.given = append(t.given, givenChain{at: world.Place{Cube: c.Name, Port: name}, tcubes: fresh})
 		}
 	}
-	t.direct[c.name] = true
-	change, err := u.tree.Amend(t.ctx, yang.Replace, nil, c.want.body())
+	t.direct[c.Name] = true
+	change, err := u.Tree.Amend(t.ctx, yang.Replace, nil, c.want.Body())
 	if err != nil {
 		return err
 	}
@@ -88,20 +91,20 @@ func (c *wantedCube) bring(t *txn) error {
 // verify checks that the next world has what the document says: what one cube asks for may have taken something from
 // another.
 func (a *application) verify(t *txn) error {
-	var faults DocumentErrors
+	var faults document.Errors
 	touched := make(map[string]bool, len(t.touched))
 	for _, name := range t.touched {
 		touched[name] = true
 	}
 	for _, c := range a.cubes {
-		if c.want == nil || !touched[c.name] {
+		if c.want == nil || !touched[c.Name] {
 			continue // it was so before
 		}
 		var err error
-		if c.got, err = t.m.imageOf(t.next, c.name); err != nil {
+		if c.got, err = t.m.ImageOf(t.next, c.Name); err != nil {
 			return err
 		}
-		d := compareCube(c.name, c.want, c.got, "")
+		d := document.CompareCubes(c.Name, c.want, c.got, "")
 		if d == nil {
 			continue
 		}
@@ -112,9 +115,9 @@ func (a *application) verify(t *txn) error {
 				where += fmt.Sprintf(" %s: the other side is not there, or connected elsewhere, so it", d.Changes[0].Old)
 			}
 		}
-		faults.add(c.where, c.name, fmt.Errorf("%s cannot be as the document says: %w", where, cube.ErrInvalid))
+		faults.Add(c.Where, c.Name, fmt.Errorf("%s cannot be as the document says: %w", where, cube.ErrInvalid))
 	}
-	return faults.err()
+	return faults.Err()
 }
 
 // adopt gives ports of the document that have no addresses those of their netdevs. A document that is applied again finds
@@ -124,35 +127,35 @@ func (a *application) adopt(t *txn) error {
 		if c.got == nil {
 			continue
 		}
-		t.meet(place{cube: c.name})
-		err := t.adoptInto(t.next.units[c.name], t.before(c.name), t.next.cubes[c.name])
+		t.meet(world.Place{Cube: c.Name})
+		err := t.adoptInto(t.next.Units[c.Name], t.before(c.Name), t.next.Cubes[c.Name])
 		if err == nil {
-			c.got, err = t.m.imageOf(t.next, c.name)
+			c.got, err = t.m.ImageOf(t.next, c.Name)
 		}
 		if err != nil {
-			return blame(c.name, err)
+			return blame(c.Name, err)
 		}
 	}
 	return nil
 }
 
 // difference is what the transaction changes, the consequences for other cubes too.
-func (a *application) difference(t *txn) (Difference, error) {
+func (a *application) difference(t *txn) (document.Difference, error) {
 	names := slices.Clone(t.touched)
 	for _, u := range t.removed {
-		names = append(names, u.name)
+		names = append(names, u.Name)
 	}
 	for _, b := range a.gone {
-		names = append(names, b.stored.Name)
+		names = append(names, b.Stored.Name)
 	}
-	slices.SortFunc(names, compareNatural)
-	d := Difference{Netdevs: compareChains(t.old.chains, t.next.chains)}
+	slices.SortFunc(names, document.CompareNatural)
+	d := document.Difference{Netdevs: document.CompareChains(t.old.Chains, t.next.Chains)}
 	for _, name := range slices.Compact(names) {
 		before, after, err := a.images(t, name)
 		if err != nil {
 			return d, err
 		}
-		if one := compareCube(name, before, after, a.anew[name]); one != nil {
+		if one := document.CompareCubes(name, before, after, a.anew[name]); one != nil {
 			d.Cubes = append(d.Cubes, *one)
 		}
 	}
@@ -160,41 +163,41 @@ func (a *application) difference(t *txn) (Difference, error) {
 }
 
 // images are a cube before and after the transaction.
-func (a *application) images(t *txn, name string) (before, after *image, err error) {
+func (a *application) images(t *txn, name string) (before, after *document.Image, err error) {
 	if c := a.byName[name]; c != nil {
 		before, after = c.have, c.got
 	}
 	if before == nil {
-		if before, err = t.m.imageOf(t.old, name); err != nil {
+		if before, err = t.m.ImageOf(t.old, name); err != nil {
 			return nil, nil, err
 		}
 	}
 	if after == nil {
-		after, err = t.m.imageOf(t.next, name)
+		after, err = t.m.ImageOf(t.next, name)
 	}
 	return before, after, err
 }
 
 // locate says where in the document the cause of an error is, if it is a cube's.
 func (a *application) locate(err error) error {
-	if f := (DocumentErrors)(nil); errors.As(err, &f) {
+	if f := (document.Errors)(nil); errors.As(err, &f) {
 		return f
 	}
 	several, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		several = single{err}
 	}
-	var faults DocumentErrors
+	var faults document.Errors
 	for _, one := range several.Unwrap() {
 		var culprit *cubeError
 		if !errors.As(one, &culprit) {
 			return err
 		}
 		where := ""
-		if c := a.doc.byName[culprit.cube]; c != nil {
-			where = c.where
+		if c := a.doc.ByName[culprit.cube]; c != nil {
+			where = c.Where
 		}
-		faults.add(where, culprit.cube, one)
+		faults.Add(where, culprit.cube, one)
 	}
 	return faults
 }

@@ -7,9 +7,12 @@ package topology
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/unit"
 )
 
 // checkBypass refuses a chain on a netdev that this transaction brings together with a port that sends past it. One that
@@ -17,7 +20,7 @@ import (
 func (t *txn) checkBypass() error {
 	before := t.m.bypassed(t.old)
 	after := t.m.bypassed(t.next)
-	for _, key := range sortedKeys(after) {
+	for _, key := range slices.Sorted(maps.Keys(after)) {
 		if before[key] == "" {
 			return fmt.Errorf("netdev %s: %w", after[key], cube.ErrInvalid)
 		}
@@ -26,26 +29,26 @@ func (t *txn) checkBypass() error {
 }
 
 // bypassed says which transparent cubes of a world a port sends past, by netdev, cube and port, and why.
-func (m *Manager) bypassed(w *world) map[string]string {
+func (m *Manager) bypassed(w *unit.Snapshot) map[string]string {
 	found := map[string]string{}
-	if len(w.chains) == 0 {
+	if len(w.Chains) == 0 {
 		return found
 	}
-	for _, rec := range w.cubes {
-		if rec.typ.Hook() != cube.XDP {
+	for _, rec := range w.Cubes {
+		if rec.Type.Hook() != cube.XDP {
 			continue
 		}
-		for _, p := range rec.ports {
-			if p.peer == "" || strings.Contains(p.peer, ":") {
+		for _, p := range rec.Ports {
+			if p.Peer == "" || strings.Contains(p.Peer, ":") {
 				continue
 			}
-			for _, name := range w.chains[p.peer] {
-				u := w.units[name]
-				if u == nil || (programs{m, u}).complete(u.programsOf())[cube.ProgramSlot{Direction: cube.Egress}].Function == "" {
+			for _, name := range w.Chains[p.Peer] {
+				u := w.Units[name]
+				if u == nil || u.AllPrograms()[cube.ProgramSlot{Direction: cube.Egress}].Function == "" {
 					continue
 				}
-				found[p.peer+" "+name+" "+rec.name] = fmt.Sprintf("%s: port %s of %s sends by it at XDP, past the egress program of %s: attach %s to %s:%s instead",
-					p.peer, p.name, rec.name, name, name, rec.name, p.name)
+				found[p.Peer+" "+name+" "+rec.Name] = fmt.Sprintf("%s: port %s of %s sends by it at XDP, past the egress program of %s: attach %s to %s:%s instead",
+					p.Peer, p.Name, rec.Name, name, name, rec.Name, p.Name)
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -53,33 +54,33 @@ func cubesOf(ends ...string) []string {
 	return out
 }
 
-func (t *txn) connectEnd(end, far place) error {
-	if end.netdev != "" {
+func (t *txn) connectEnd(end, far world.Place) error {
+	if end.Netdev != "" {
 		return nil
 	}
-	_, p, err := t.next.portAt(end)
+	_, p, err := t.next.PortAt(end)
 	if err != nil {
 		return err
 	}
-	if p.peer == far.String() {
-		if t.next.links[far.netdev].refused == "" {
+	if p.Peer == far.String() {
+		if t.next.Links[far.Netdev].Refused == "" {
 			return nil
 		}
-		_, err := t.findNetdev(far.netdev) // tried again: what the data plane did not like may be gone
+		_, err := t.findNetdev(far.Netdev) // tried again: what the data plane did not like may be gone
 		return err
 	}
-	if p.peer != "" {
-		return fmt.Errorf("port %s of %s already has a peer, %s: disconnect them first: %w", p.name, end.cube, p.peer, cube.ErrInUse)
+	if p.Peer != "" {
+		return fmt.Errorf("port %s of %s already has a peer, %s: disconnect them first: %w", p.Name, end.Cube, p.Peer, cube.ErrInUse)
 	}
-	t.direct[end.cube] = true
-	return t.setPeer(end.cube, end.port, far.String())
+	t.direct[end.Cube] = true
+	return t.setPeer(end.Cube, end.Port, far.String())
 }
 
 // ends reads the two ends of a link; at least one is a port.
-func (t *txn) ends(a, b string) ([2]place, error) {
-	var ends [2]place
+func (t *txn) ends(a, b string) ([2]world.Place, error) {
+	var ends [2]world.Place
 	for i, s := range []string{a, b} {
-		at, err := parsePlace(s)
+		at, err := world.ParsePlace(s)
 		if err != nil {
 			return ends, err
 		}
@@ -88,7 +89,7 @@ func (t *txn) ends(a, b string) ([2]place, error) {
 	if ends[0] == ends[1] {
 		return ends, fmt.Errorf("both are the same: %w", cube.ErrInvalid)
 	}
-	if ends[0].netdev != "" && ends[1].netdev != "" {
+	if ends[0].Netdev != "" && ends[1].Netdev != "" {
 		return ends, fmt.Errorf("both are netdevs, one must be a port (cube:port): %w", cube.ErrInvalid)
 	}
 	return ends, nil
@@ -103,19 +104,19 @@ func (m *Manager) Disconnect(ctx context.Context, a, b string) error {
 		}
 		cleared := false
 		for i, end := range ends {
-			if end.netdev != "" {
+			if end.Netdev != "" {
 				continue
 			}
-			_, p, err := t.next.portAt(end)
+			_, p, err := t.next.PortAt(end)
 			if err != nil {
 				return fmt.Errorf("disconnect %s %s: %w", a, b, err)
 			}
-			if p.peer != ends[1-i].String() {
+			if p.Peer != ends[1-i].String() {
 				continue
 			}
 			cleared = true
-			t.direct[end.cube] = true
-			if err := t.setPeer(end.cube, end.port, ""); err != nil {
+			t.direct[end.Cube] = true
+			if err := t.setPeer(end.Cube, end.Port, ""); err != nil {
 				return fmt.Errorf("disconnect %s %s: %w", a, b, err)
 			}
 		}
@@ -129,7 +130,7 @@ func (m *Manager) Disconnect(ctx context.Context, a, b string) error {
 // Attach puts a transparent cube on a port or a netdev.
 func (m *Manager) Attach(ctx context.Context, r AttachRequest) error {
 	return m.transact(ctx, func(t *txn) error {
-		at, err := parsePlace(r.Port)
+		at, err := world.ParsePlace(r.Port)
 		if err == nil {
 			err = t.attach(r.Cube, at, r)
 		}
@@ -141,42 +142,42 @@ func (m *Manager) Attach(ctx context.Context, r AttachRequest) error {
 }
 
 // attach changes the chain at a place in the next world. Hooks are checked when the whole world is.
-func (t *txn) attach(name string, at place, r AttachRequest) error {
+func (t *txn) attach(name string, at world.Place, r AttachRequest) error {
 	if err := t.checkAttach(name, at); err != nil {
 		return err
 	}
-	chain := t.next.chainAt(at)
+	chain := t.next.ChainAt(at)
 	i, err := r.index(chain)
 	if err != nil {
 		return err
 	}
-	t.own(name).parent = at.String()
+	t.own(name).Parent = at.String()
 	return t.setChain(at, slices.Insert(slices.Clone(chain), i, name))
 }
 
 // checkAttach checks that a cube can be attached, and that the place is there.
-func (t *txn) checkAttach(name string, at place) error {
-	rec := t.next.cubes[name]
+func (t *txn) checkAttach(name string, at world.Place) error {
+	rec := t.next.Cubes[name]
 	if rec == nil {
-		return &AbsentError{Kind: "cube", Name: name, err: t.next.missing(name)}
+		return &world.AbsentError{Kind: "cube", Name: name, Err: t.next.Missing(name)}
 	}
-	if !rec.transparent {
+	if !rec.Transparent {
 		return fmt.Errorf("%s is not a transparent cube, connect its ports instead: %w", name, cube.ErrInvalid)
 	}
-	if rec.parent != "" {
-		return fmt.Errorf("%s is already attached to %s, detach it first: %w", name, rec.parent, cube.ErrInUse)
+	if rec.Parent != "" {
+		return fmt.Errorf("%s is already attached to %s, detach it first: %w", name, rec.Parent, cube.ErrInUse)
 	}
 	return t.checkAttachPoint(at)
 }
 
-func (t *txn) checkAttachPoint(at place) error {
-	if at.netdev == "" {
-		_, _, err := t.next.portAt(at)
+func (t *txn) checkAttachPoint(at world.Place) error {
+	if at.Netdev == "" {
+		_, _, err := t.next.PortAt(at)
 		return err
 	}
-	l, err := t.findNetdev(at.netdev)
-	if err == nil && l.bare {
-		err = fmt.Errorf("netdev %s %s: %w", at.netdev, unfit(l), cube.ErrInvalid)
+	l, err := t.findNetdev(at.Netdev)
+	if err == nil && l.Bare {
+		err = fmt.Errorf("netdev %s %s: %w", at.Netdev, world.Unfit(l), cube.ErrInvalid)
 	}
 	return err
 }
@@ -218,17 +219,17 @@ func (r AttachRequest) index(chain []string) (int, error) {
 }
 
 // setChain changes the chain at a place. That of a port is part of its cube's configuration.
-func (t *txn) setChain(at place, chain []string) error {
-	if at.netdev == "" {
-		t.own(at.cube).ports[at.port].tcubes = chain
-		path := yang.Path{{Name: "ports", Keys: []string{at.port}}, {Name: "tcubes"}}
+func (t *txn) setChain(at world.Place, chain []string) error {
+	if at.Netdev == "" {
+		t.own(at.Cube).Ports[at.Port].Tcubes = chain
+		path := yang.Path{{Name: "ports", Keys: []string{at.Port}}, {Name: "tcubes"}}
 		body, _ := json.Marshal(append([]string{}, chain...)) // strings always marshal
-		return t.amend(t.next.units[at.cube], path, body)
+		return t.amend(t.next.Units[at.Cube], path, body)
 	}
 	if len(chain) == 0 {
-		delete(t.next.chains, at.netdev)
+		delete(t.next.Chains, at.Netdev)
 	} else {
-		t.next.chains[at.netdev] = chain
+		t.next.Chains[at.Netdev] = chain
 	}
 	return nil
 }
@@ -236,14 +237,14 @@ func (t *txn) setChain(at place, chain []string) error {
 // Detach takes a transparent cube off a port or a netdev.
 func (m *Manager) Detach(ctx context.Context, name, from string) error {
 	return m.transact(ctx, func(t *txn) error {
-		rec := t.next.cubes[name]
+		rec := t.next.Cubes[name]
 		if rec == nil {
-			return fmt.Errorf("detach: cube %.80s: %w", name, t.next.missing(name))
+			return fmt.Errorf("detach: cube %.80s: %w", name, t.next.Missing(name))
 		}
-		if rec.parent == "" || rec.parent != from {
+		if rec.Parent == "" || rec.Parent != from {
 			where := "is not attached"
-			if rec.parent != "" {
-				where = "is attached to " + rec.parent
+			if rec.Parent != "" {
+				where = "is attached to " + rec.Parent
 			}
 			return fmt.Errorf("detach %s from %.140s: %s %s: %w", name, from, name, where, cube.ErrInvalid)
 		}
@@ -252,21 +253,21 @@ func (m *Manager) Detach(ctx context.Context, name, from string) error {
 }
 
 // detach takes a cube out of the chain it is in, if any.
-func (t *txn) detach(rec *record) error {
-	if rec.parent == "" {
+func (t *txn) detach(rec *world.Cube) error {
+	if rec.Parent == "" {
 		return nil
 	}
-	at, err := parsePlace(rec.parent)
+	at, err := world.ParsePlace(rec.Parent)
 	if err != nil {
 		return err
 	}
-	t.own(rec.name).parent = ""
-	return t.detachName(at, rec.name)
+	t.own(rec.Name).Parent = ""
+	return t.detachName(at, rec.Name)
 }
 
 // detachName takes a cube, which need not be among the living, out of the chain at a place.
-func (t *txn) detachName(at place, name string) error {
-	chain := t.next.chainAt(at)
+func (t *txn) detachName(at world.Place, name string) error {
+	chain := t.next.ChainAt(at)
 	if !slices.Contains(chain, name) {
 		return nil
 	}
@@ -274,16 +275,16 @@ func (t *txn) detachName(at place, name string) error {
 }
 
 // findNetdev looks a device up in the kernel: an event about it may still be on its way.
-func (t *txn) findNetdev(name string) (link, error) {
-	info, err := t.m.getNetdev(name)
+func (t *txn) findNetdev(name string) (world.Link, error) {
+	info, err := t.m.GetNetdev(name)
 	if err != nil {
-		return link{}, err
+		return world.Link{}, err
 	}
 	if err := t.m.refuseShadow(info); err != nil {
-		return link{}, err
+		return world.Link{}, err
 	}
-	l := linkOf(info)
-	l.flaps = t.next.links[name].flaps
-	t.next.links[name] = l
+	l := world.LinkOf(info)
+	l.Flaps = t.next.Links[name].Flaps
+	t.next.Links[name] = l
 	return l, nil
 }

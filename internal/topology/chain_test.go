@@ -15,6 +15,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -315,7 +316,7 @@ func TestDeletingAnAttachedCubeDetachesItFromItsNetdev(t *testing.T) {
 	wantTopology(l, "veth1", `{"name":"veth1","cubes, ingress_index, egress_index":["th2, 0, 0"],`+
 		`"ingress service chain":"th2 ---> stack","egress service chain":"th2 ---> stack"}`)
 	l.must(`delete th2`)
-	if _, ok := l.records[netdevKey+"veth1"]; ok {
+	if _, ok := l.records[world.NetdevKey+"veth1"]; ok {
 		t.Error("the store still has the netdev")
 	}
 }

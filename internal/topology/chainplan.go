@@ -11,76 +11,78 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // chainPlan says which transparent cubes are to be at which places.
 type chainPlan struct {
 	// chains are the places that the document decides on.
-	chains map[place][]string
+	chains map[world.Place][]string
 	// where is the inverse.
-	where map[string]place
+	where map[string]world.Place
 }
 
 // planChains reads the document's chains. Places that it does not name keep who is not told to be elsewhere.
 func (a *application) planChains(t *txn) chainPlan {
-	p := chainPlan{chains: map[place][]string{}, where: map[string]place{}}
+	p := chainPlan{chains: map[world.Place][]string{}, where: map[string]world.Place{}}
 	if a.options.Whole {
-		for dev := range t.next.chains {
-			p.chains[place{netdev: dev}] = nil
+		for dev := range t.next.Chains {
+			p.chains[world.Place{Netdev: dev}] = nil
 		}
 	}
 	for _, c := range a.cubes {
 		if c.want == nil {
 			continue
 		}
-		for _, port := range c.want.ports() {
+		for _, port := range c.want.Ports() {
 			name, _ := port["name"].(string)
-			at := place{cube: c.name, port: name}
+			at := world.Place{Cube: c.Name, Port: name}
 			p.chains[at] = nil
 			tcubes, _ := port["tcubes"].([]any)
 			for _, one := range tcubes {
-				a.faults.add(c.where, c.name, p.put(fmt.Sprint(one), at, "tcubes of "))
+				a.faults.Add(c.Where, c.Name, p.put(fmt.Sprint(one), at, "tcubes of "))
 			}
 		}
 	}
-	for _, n := range a.doc.netdevs {
-		at := place{netdev: n.name}
+	for _, n := range a.doc.Netdevs {
+		at := world.Place{Netdev: n.Name}
 		p.chains[at] = nil
-		for _, one := range n.tcubes {
-			a.faults.add(n.where, "", p.put(one, at, "tcubes of "))
+		for _, one := range n.Tcubes {
+			a.faults.Add(n.Where, "", p.put(one, at, "tcubes of "))
 		}
 	}
 	for _, c := range a.cubes {
-		if c.parent == "" || c.want == nil {
+		if c.Parent == "" || c.want == nil {
 			continue
 		}
-		at, err := parsePlace(c.parent)
-		if err == nil && p.where[c.name] != at {
-			if _, decided := p.chains[at]; !decided && at.cube != "" && a.doc.has(at.cube) {
-				err = fmt.Errorf("the document gives %s no port %s: %w", at.cube, at.port, cube.ErrNotFound)
+		at, err := world.ParsePlace(c.Parent)
+		if err == nil && p.where[c.Name] != at {
+			if _, decided := p.chains[at]; !decided && at.Cube != "" && a.doc.Has(at.Cube) {
+				err = fmt.Errorf("the document gives %s no port %s: %w", at.Cube, at.Port, cube.ErrNotFound)
 			} else {
 				p.keep(t, a, at)
-				if p.where[c.name] != at {
-					err = p.put(c.name, at, "parent ")
+				if p.where[c.Name] != at {
+					err = p.put(c.Name, at, "parent ")
 				}
 			}
 		}
 		if err != nil {
-			a.faults.add(c.where, c.name, fmt.Errorf("parent: %w", err))
+			a.faults.Add(c.Where, c.Name, fmt.Errorf("parent: %w", err))
 		}
 	}
 	return p
 }
 
 // keep takes over the chain of a place that the document does not name, without those that it places elsewhere.
-func (p *chainPlan) keep(t *txn, a *application, at place) {
+func (p *chainPlan) keep(t *txn, a *application, at world.Place) {
 	if _, decided := p.chains[at]; decided {
 		return
 	}
 	p.chains[at] = nil
-	for _, name := range t.next.chainAt(at) {
+	for _, name := range t.next.ChainAt(at) {
 		_, elsewhere := p.where[name]
-		if c := a.doc.byName[name]; !elsewhere && (c == nil || c.parent == at.String()) {
+		if c := a.doc.ByName[name]; !elsewhere && (c == nil || c.Parent == at.String()) {
 			p.chains[at] = append(p.chains[at], name)
 			p.where[name] = at
 		}
@@ -88,7 +90,7 @@ func (p *chainPlan) keep(t *txn, a *application, at place) {
 }
 
 // put appends a cube to the chain of a place.
-func (p *chainPlan) put(name string, at place, what string) error {
+func (p *chainPlan) put(name string, at world.Place, what string) error {
 	if other, twice := p.where[name]; twice && other != at {
 		return fmt.Errorf("%s%s: %.80s is to be at %s, too: %w", what, at, name, other, cube.ErrInvalid)
 	} else if twice && slices.Contains(p.chains[at], name) {
@@ -101,21 +103,21 @@ func (p *chainPlan) put(name string, at place, what string) error {
 
 // release takes off the cubes that are not where they are to be: those that the document names, and those at its places.
 func (a *application) release(t *txn) error {
-	for _, rec := range t.next.inOrder() {
-		if rec.parent == "" {
+	for _, rec := range t.next.InOrder() {
+		if rec.Parent == "" {
 			continue
 		}
-		at, err := parsePlace(rec.parent)
+		at, err := world.ParsePlace(rec.Parent)
 		if err != nil {
 			return err
 		}
-		to, placed := a.plan.where[rec.name]
+		to, placed := a.plan.where[rec.Name]
 		_, decided := a.plan.chains[at]
-		if placed && to == at || !placed && !decided && !a.doc.has(rec.name) {
+		if placed && to == at || !placed && !decided && !a.doc.Has(rec.Name) {
 			continue
 		}
 		if err := t.detach(rec); err != nil {
-			return fmt.Errorf("detach %s from %s: %w", rec.name, at, err)
+			return fmt.Errorf("detach %s from %s: %w", rec.Name, at, err)
 		}
 	}
 	return nil
@@ -123,42 +125,42 @@ func (a *application) release(t *txn) error {
 
 // attachOthers makes the chains of netdevs, and those of ports of cubes that the document does not have.
 func (a *application) attachOthers(t *txn) {
-	places := slices.SortedFunc(maps.Keys(a.plan.chains), func(x, y place) int { return compareNatural(x.String(), y.String()) })
+	places := slices.SortedFunc(maps.Keys(a.plan.chains), func(x, y world.Place) int { return document.CompareNatural(x.String(), y.String()) })
 	for _, at := range places {
 		chain := a.plan.chains[at]
-		if at.cube != "" && a.doc.has(at.cube) || slices.Equal(chain, t.next.chainAt(at)) {
+		if at.Cube != "" && a.doc.Has(at.Cube) || slices.Equal(chain, t.next.ChainAt(at)) {
 			continue // a port's chain is in its cube's body
 		}
 		var err error
 		for _, name := range chain {
-			if slices.Contains(t.next.chainAt(at), name) {
+			if slices.Contains(t.next.ChainAt(at), name) {
 				continue // it was there, and was not released
 			}
 			if err = t.checkAttach(name, at); err != nil {
 				break
 			}
-			t.own(name).parent = at.String()
+			t.own(name).Parent = at.String()
 		}
 		if err == nil {
 			err = t.setChain(at, chain)
 		}
 		if err != nil {
 			where, name := a.whereOf(at)
-			a.faults.add(where, name, fmt.Errorf("tcubes of %s: %w", at, err))
+			a.faults.Add(where, name, fmt.Errorf("tcubes of %s: %w", at, err))
 		}
 	}
 }
 
 // whereOf is the part of the document that says something of a netdev or of a port that is not in it.
-func (a *application) whereOf(at place) (where, name string) {
-	for _, n := range a.doc.netdevs {
-		if n.name == at.netdev {
-			return n.where, ""
+func (a *application) whereOf(at world.Place) (where, name string) {
+	for _, n := range a.doc.Netdevs {
+		if n.Name == at.Netdev {
+			return n.Where, ""
 		}
 	}
-	for _, c := range a.doc.cubes {
-		if c.parent == at.String() {
-			return c.where, c.name
+	for _, c := range a.doc.Cubes {
+		if c.Parent == at.String() {
+			return c.Where, c.Name
 		}
 	}
 	return "", ""

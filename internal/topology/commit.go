@@ -14,7 +14,8 @@ import (
 	"sync"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -68,7 +69,7 @@ func (t *txn) carryOut() error {
 
 // planned is a cube's answer to Prepare.
 type planned struct {
-	unit *unit
+	unit *unit.Unit
 	plan cube.Plan
 	// shrink returns to the maps before the plan's sizes, nil where there are no others.
 	shrink func() error
@@ -77,7 +78,7 @@ type planned struct {
 func (t *txn) preparePlans() ([]planned, error) {
 	var plans []planned
 	for _, name := range t.touched {
-		u, rec, was := t.next.units[name], t.next.cubes[name], t.before(name)
+		u, rec, was := t.next.Units[name], t.next.Cubes[name], t.before(name)
 		if rec == nil {
 			continue // deleted
 		}
@@ -88,19 +89,19 @@ func (t *txn) preparePlans() ([]planned, error) {
 		if err := t.adoptInto(u, was, rec); err != nil {
 			return nil, blame(name, fmt.Errorf("%s: %w", name, err))
 		}
-		if !fresh && u.degraded.Load() == nil {
+		if !fresh && !u.IsDegraded() {
 			t.widenPorts(u, was, rec)
 			if err := t.dropDependents(name, u, was, rec); err != nil {
 				return nil, blame(name, fmt.Errorf("%s: %w", name, err))
 			}
 		}
 		changes := t.entryChanges(u, rec, fresh)
-		if !fresh && len(changes) == 0 && string(was.conf.raw) == string(rec.conf.raw) {
+		if !fresh && len(changes) == 0 && string(was.Config.Raw) == string(rec.Config.Raw) {
 			continue
 		}
-		if reason := u.degraded.Load(); reason != nil {
+		if err := u.Refused(); err != nil {
 			if t.direct[name] {
-				return nil, u.refusal(*reason)
+				return nil, err
 			}
 			continue
 		}
@@ -118,23 +119,23 @@ func (t *txn) preparePlans() ([]planned, error) {
 }
 
 // widenPorts lets the cube's code translate ports from before and after while the transaction runs.
-func (t *txn) widenPorts(u *unit, was, rec *record) {
-	before := u.env.ports.Load()
-	u.env.ports.Store(newPortTable(was, rec))
-	t.undo = append(t.undo, func() error { u.env.ports.Store(before); return nil })
+func (t *txn) widenPorts(u *unit.Unit, was, rec *world.Cube) {
+	before := u.Ports()
+	u.SetPorts(unit.NewPortTable(was, rec))
+	t.undo = append(t.undo, func() error { u.SetPorts(before); return nil })
 }
 
 // prepareCube asks a cube for its plans: of what it has in its tree, then of the entries of large lists.
-func (t *txn) prepareCube(u *unit, was, rec *record, changes []yang.EntryChange) ([]cube.Plan, error) {
-	level := u.env.level.Level()
-	u.env.level.Set(slowLevel(rec.level))
-	t.undo = append(t.undo, func() error { u.env.level.Set(level); return nil })
+func (t *txn) prepareCube(u *unit.Unit, was, rec *world.Cube, changes []yang.EntryChange) ([]cube.Plan, error) {
+	level := u.LogLevel()
+	u.SetLogLevel(unit.SlowLevel(rec.LogLevel))
+	t.undo = append(t.undo, func() error { u.SetLogLevel(level); return nil })
 	if err := t.makeInstance(u); err != nil {
 		return nil, err
 	}
-	_, apart := u.inst.(cube.EntryPreparer)
+	_, apart := u.Instance().(cube.EntryPreparer)
 	var plans []cube.Plan
-	if was == nil || !apart || string(was.conf.raw) != string(rec.conf.raw) {
+	if was == nil || !apart || string(was.Config.Raw) != string(rec.Config.Raw) {
 		plan, err := t.prepareTree(u, was, rec)
 		if err != nil {
 			return nil, err
@@ -151,30 +152,25 @@ func (t *txn) prepareCube(u *unit, was, rec *record, changes []yang.EntryChange)
 	return plans, nil
 }
 
-func (t *txn) makeInstance(u *unit) error {
-	if u.inst != nil {
+func (t *txn) makeInstance(u *unit.Unit) error {
+	if u.Instance() != nil {
 		return nil
 	}
-	return t.call(t.ctx, u, func() (err error) {
-		if u.inst, err = u.svc.New(u.env); err != nil {
-			u.inst = nil
-		}
-		return err
-	})
+	return t.call(t.ctx, u, u.Make)
 }
 
-func (t *txn) prepareTree(u *unit, was, rec *record) (cube.Plan, error) {
-	before, err := u.configOf(was)
+func (t *txn) prepareTree(u *unit.Unit, was, rec *world.Cube) (cube.Plan, error) {
+	before, err := u.ConfigOf(was)
 	if err != nil {
 		return cube.Plan{}, err
 	}
-	after, err := u.configOf(rec)
+	after, err := u.ConfigOf(rec)
 	if err != nil {
 		return cube.Plan{}, err
 	}
 	var plan cube.Plan
 	err = t.call(t.ctx, u, func() (err error) {
-		plan, err = u.inst.Prepare(t.ctx, before, after)
+		plan, err = u.Instance().Prepare(t.ctx, before, after)
 		return err
 	})
 	if err != nil {
@@ -183,24 +179,24 @@ func (t *txn) prepareTree(u *unit, was, rec *record) (cube.Plan, error) {
 	return plan, nil
 }
 
-func (t *txn) mergeConstants(rec *record, fresh map[string]any) {
+func (t *txn) mergeConstants(rec *world.Cube, fresh map[string]any) {
 	if fresh == nil {
 		return
 	}
-	merged := make(map[string]any, len(rec.constants)+len(fresh))
-	for k, v := range rec.constants {
+	merged := make(map[string]any, len(rec.Constants)+len(fresh))
+	for k, v := range rec.Constants {
 		merged[k] = v
 	}
 	for k, v := range fresh {
 		merged[k] = v
 	}
-	rec.constants = merged
+	rec.Constants = merged
 }
 
 // createMaps brings new cubes into the data plane, and makes maps of other sizes for those that want them.
 func (t *txn) createMaps(plans []planned) error {
 	for i, p := range plans {
-		u, rec := p.unit, t.next.cubes[p.unit.name]
+		u, rec := p.unit, t.next.Cubes[p.unit.Name]
 		if s := t.successor(u); s != nil {
 			if err := t.reopen(s, p, rec); err != nil {
 				return err
@@ -213,39 +209,39 @@ func (t *txn) createMaps(plans []planned) error {
 			}
 			continue
 		}
-		if u.env.ready.Load() {
+		if u.Ready() {
 			continue
 		}
-		if err := t.m.dp.CreateCube(u.spec(rec, p.plan.MapSizes)); err != nil {
-			return blame(u.name, fmt.Errorf("%s: making its maps: %w", u.name, err))
+		if err := t.m.dp.CreateCube(u.Spec(rec, p.plan.MapSizes)); err != nil {
+			return blame(u.Name, fmt.Errorf("%s: making its maps: %w", u.Name, err))
 		}
-		u.env.ready.Store(true)
-		t.m.byID.Store(u.id, u)
+		u.SetReady(true)
+		t.m.byID.Store(u.ID, u)
 		if t.restoring {
 			continue // the maps hold state that outlives a failed start
 		}
 		t.undo = append(t.undo, func() error {
-			t.m.byID.Delete(u.id)
-			u.env.ready.Store(false)
-			return t.m.dp.DeleteCube(u.id)
+			t.m.byID.Delete(u.ID)
+			u.SetReady(false)
+			return t.m.dp.DeleteCube(u.ID)
 		})
 	}
 	return nil
 }
 
 // resizeMaps makes the maps of the plan's sizes.
-func (t *txn) resizeMaps(p *planned, rec *record) error {
+func (t *txn) resizeMaps(p *planned, rec *world.Cube) error {
 	if len(p.plan.MapSizes) == 0 {
 		return nil
 	}
-	undo, err := t.m.dp.ResizeMaps(p.unit.id, p.plan.MapSizes)
+	undo, err := t.m.dp.ResizeMaps(p.unit.ID, p.plan.MapSizes)
 	if err != nil {
-		return blame(p.unit.name, fmt.Errorf("%s: sizes of its maps: %w", p.unit.name, err))
+		return blame(p.unit.Name, fmt.Errorf("%s: sizes of its maps: %w", p.unit.Name, err))
 	}
 	if undo == nil {
 		return nil
 	}
-	rec.maps++
+	rec.Maps++
 	p.shrink = sync.OnceValue(undo)
 	t.undo = append(t.undo, p.shrink)
 	return nil
@@ -253,7 +249,7 @@ func (t *txn) resizeMaps(p *planned, rec *record) error {
 
 // prepareGraph returns nil when the data plane has nothing to do.
 func (t *txn) prepareGraph() (Change, error) {
-	if t.m.graph != nil && reflect.DeepEqual(t.graph, t.m.graph) {
+	if t.m.inUse.graph != nil && reflect.DeepEqual(t.graph, t.m.inUse.graph) {
 		return nil, nil
 	}
 	change, err := t.m.dp.Prepare(t.ctx, t.graph)
@@ -290,7 +286,7 @@ func (t *txn) commitPlans(plans []planned) error {
 			continue
 		}
 		if err := t.commitPlan(t.ctx, p.unit, p.plan.Commit); err != nil {
-			return blame(p.unit.name, fmt.Errorf("%s: %w", p.unit.name, err))
+			return blame(p.unit.Name, fmt.Errorf("%s: %w", p.unit.Name, err))
 		}
 		t.undo = append(t.undo, func() error {
 			if p.plan.Undo == nil {
@@ -298,12 +294,12 @@ func (t *txn) commitPlans(plans []planned) error {
 			}
 			if p.shrink != nil { // the cube opens its maps again
 				if err := p.shrink(); err != nil {
-					return fmt.Errorf("%s: %w", p.unit.name, err)
+					return fmt.Errorf("%s: %w", p.unit.Name, err)
 				}
 			}
 			if err := t.commitPlan(context.WithoutCancel(t.ctx), p.unit, p.plan.Undo); err != nil {
-				p.unit.degrade("undoing a change: " + err.Error())
-				return fmt.Errorf("%s: %w", p.unit.name, err)
+				p.unit.Degrade("undoing a change: " + err.Error())
+				return fmt.Errorf("%s: %w", p.unit.Name, err)
 			}
 			return nil
 		})
@@ -312,9 +308,9 @@ func (t *txn) commitPlans(plans []planned) error {
 }
 
 // commitPlan runs Commit or Undo of a plan. Meanwhile the cube cannot change its programs: it would wait for itself.
-func (t *txn) commitPlan(ctx context.Context, u *unit, fn func() error) error {
-	u.committing.Store(true)
-	defer u.committing.Store(false)
+func (t *txn) commitPlan(ctx context.Context, u *unit.Unit, fn func() error) error {
+	u.BeginCommit()
+	defer u.EndCommit()
 	return t.call(ctx, u, fn)
 }
 
@@ -322,38 +318,35 @@ func (t *txn) commitGraph(change Change) error {
 	if change == nil {
 		return nil
 	}
-	before := t.m.graph
+	before := t.m.inUse.graph
 	err := t.commitStanding(change)
 	if err == nil {
-		t.m.graph = t.graph
-	} else if p := (*panicError)(nil); errors.As(err, &p) {
-		t.m.graph = nil // how far it came is not known
+		t.m.inUse.graph = t.graph
+	} else if p := (*unit.PanicError)(nil); errors.As(err, &p) {
+		t.m.inUse.graph = nil // how far it came is not known
 	}
 	if err != nil {
 		return fmt.Errorf("data plane: %w", err)
 	}
 	t.undo = append(t.undo, func() error {
 		t.putBack()
-		return t.m.returnTo(context.WithoutCancel(t.ctx), before)
+		return t.m.inUse.returnTo(context.WithoutCancel(t.ctx), before)
 	})
 	return nil
 }
 
-// returnTo makes an earlier graph the one in use again. If that is refused, m.graph stays nil: the next transaction
-// states the whole graph again.
-func (m *Manager) returnTo(ctx context.Context, before *datapath.Graph) error {
-	m.graph = nil
-	g := before
-	if g == nil {
-		g = m.view.Load().graph()
+// changePrograms makes the changes that the plans ask for. The plane lock is held.
+func (t *txn) changePrograms(plans []planned) error {
+	for _, p := range plans {
+		if len(p.plan.Programs) == 0 {
+			continue
+		}
+		u := p.unit
+		back, err := u.ChangePrograms(p.plan.Programs)
+		if err != nil {
+			return blame(u.Name, fmt.Errorf("%s: %w", u.Name, err))
+		}
+		t.undo = append(t.undo, back)
 	}
-	change, err := m.dp.Prepare(ctx, g)
-	if err != nil {
-		return fmt.Errorf("returning to the old graph: %w", err)
-	}
-	if err := change.Commit(); err != nil {
-		return fmt.Errorf("returning to the old graph: %w", err)
-	}
-	m.graph = before
 	return nil
 }

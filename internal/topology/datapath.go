@@ -8,11 +8,10 @@ package topology
 import (
 	"context"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/unit"
 )
 
 // Change is a prepared graph. Commit makes it the one in use; when it returns an error it has undone itself. Abort gives
@@ -24,16 +23,11 @@ type Change = interface {
 
 // Datapath is the data plane.
 type Datapath interface {
+	unit.Datapath
 	// CreateCube makes the cube's maps, or opens them again by UUID after a restart.
 	CreateCube(datapath.Spec) error
 	// DeleteCube removes the cube's maps for good.
 	DeleteCube(datapath.CubeID) error
-	// Map returns one of a cube's maps by its C name.
-	Map(id datapath.CubeID, name string) (*ebpf.Map, error)
-	// Inner says what the maps inside one of a cube's maps of maps are like.
-	Inner(id datapath.CubeID, name string) (*ebpf.MapSpec, error)
-	// SetFloods replaces sets of ports that a cube's programs flood to; only says that it has no others afterwards.
-	SetFloods(id datapath.CubeID, sets map[uint32][]cube.FloodMember, only bool) error
 	// ResizeMaps makes maps of other sizes for a cube, with the entries of those it has; the next change uses them. undo
 	// is nil when nothing changed, and does nothing once a change used them.
 	ResizeMaps(id datapath.CubeID, sizes map[string]uint32) (undo func() error, err error)
@@ -57,8 +51,6 @@ type Datapath interface {
 	CheckObject(service string, objects map[cube.Hook][]byte) error
 	// Try loads a service's programs on trial; the first that is refused is a datapath.TrialError.
 	Try(ctx context.Context, t datapath.Trial) (datapath.TrialReport, error)
-	// Send puts a packet of the slow path into the fast path.
-	Send(id datapath.CubeID, transparent bool, p *cube.PacketOut) error
 }
 
 // Netdevs is what the topology asks about network devices.

@@ -7,40 +7,38 @@ package topology
 // can be deleted by its key and leaves the others, so that it means the same in every cube.
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/read"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// isWholeList reports whether a path leads to a list and to none of its entries.
-func isWholeList(node *yang.Node, path yang.Path) bool {
-	return node.Kind() == yang.List && len(path[len(path)-1].Keys) == 0
-}
-
 // emptied is a list of the configuration that a transaction deletes as a whole.
 type emptied struct {
-	unit *unit
+	unit *unit.Unit
 	list *yang.Node
 	path yang.Path
 }
 
 // deleteList deletes every entry of a list that can be deleted. State cannot be brought back: where the list is part of
 // the configuration, state goes once the rest of the transaction is certain.
-func (t *txn) deleteList(u *unit, list *yang.Node, path yang.Path) error {
+func (t *txn) deleteList(u *unit.Unit, list *yang.Node, path yang.Path) error {
 	e := emptied{u, list, path}
 	if list.Deletable() {
 		return t.deleteAllState(e)
 	}
-	t.direct[u.name] = true
+	t.direct[u.Name] = true
 	if err := t.edit(u, yang.Delete, path, nil); err != nil {
 		return err
 	}
-	if _, ok := u.inst.(cube.StateDeleter); ok {
+	if _, ok := u.Instance().(cube.StateDeleter); ok {
 		t.emptied = append(t.emptied, e)
 	}
 	return nil
@@ -48,38 +46,29 @@ func (t *txn) deleteList(u *unit, list *yang.Node, path yang.Path) error {
 
 // deleteEntry asks the cube to delete an entry that its configuration does not have. err is what became of deleting it
 // there.
-func (t *txn) deleteEntry(u *unit, path yang.Path, err error) error {
-	if !isMissing(err) || len(path[len(path)-1].Keys) == 0 {
+func (t *txn) deleteEntry(u *unit.Unit, path yang.Path, err error) error {
+	if !read.IsMissing(err) || len(path[len(path)-1].Keys) == 0 {
 		return err
 	}
 	gone := t.deleteState(u, path)
-	if isMissing(gone) || errors.Is(gone, ErrNoDeleter) {
+	if read.IsMissing(gone) || errors.Is(gone, service.ErrNoDeleter) {
 		return err
 	}
 	return gone
 }
 
-// isMissing reports whether a request failed because what it names is not there.
-func isMissing(err error) bool {
-	var fault *yang.Error
-	return errors.As(err, &fault) && fault.Tag == yang.DataMissing
-}
-
-// ErrNoDeleter is the answer of a cube that has no code to delete state.
-var ErrNoDeleter = fmt.Errorf("its service has no code to delete it: %w", cube.ErrUnsupported)
-
 // deleteState asks the cube to delete state: an entry, or a whole list that the model marks `deletable`.
-func (t *txn) deleteState(u *unit, path yang.Path) error {
-	deleter, ok := u.inst.(cube.StateDeleter)
+func (t *txn) deleteState(u *unit.Unit, path yang.Path) error {
+	deleter, ok := u.Instance().(cube.StateDeleter)
 	if !ok {
-		return fmt.Errorf("%s: %s: %w", u.name, path.Words(), ErrNoDeleter)
+		return fmt.Errorf("%s: %s: %w", u.Name, path.Words(), service.ErrNoDeleter)
 	}
-	err := u.handle(t.ctx, "DeleteState", func() error { return deleter.DeleteState(t.ctx, path.Segments()) })
+	err := u.Handle(t.ctx, "DeleteState", func() error { return deleter.DeleteState(t.ctx, path.Segments()) })
 	if errors.Is(err, cube.ErrNotFound) {
 		return &yang.Error{Tag: yang.DataMissing, Path: path.String(), Message: path.Words() + ": not found"}
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
+		return fmt.Errorf("%s: %s: %w", u.Name, path.Words(), err)
 	}
 	return nil
 }
@@ -87,7 +76,7 @@ func (t *txn) deleteState(u *unit, path yang.Path) error {
 // deleteAllState deletes the entries that the cube's code has of a list, one by one unless the code takes the whole list.
 func (t *txn) deleteAllState(e emptied) error {
 	if e.list.Deletable() {
-		if err := t.deleteState(e.unit, e.path); !isMissing(err) {
+		if err := t.deleteState(e.unit, e.path); !read.IsMissing(err) {
 			return err
 		}
 	}
@@ -108,25 +97,25 @@ func (t *txn) deleteAllState(e emptied) error {
 // keysOfState are the keys of the entries that the cube's code has of a list.
 func (t *txn) keysOfState(e emptied) (all [][]string, err error) {
 	if e.list.Paged() {
-		err = t.m.eachPaged(t.ctx, e.unit, e.list, e.path, func(keys []string, _ json.RawMessage) bool {
+		err = read.EachPaged(t.ctx, e.unit, e.list, e.path, func(keys []string, _ json.RawMessage) bool {
 			all = append(all, keys)
 			return true
 		})
 		return all, err
 	}
-	state, err := e.unit.state(t.ctx, e.path)
+	state, err := e.unit.State(t.ctx, e.path)
 	if errors.Is(err, cube.ErrNotFound) || err == nil && state == nil {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	layers, err := walk(e.unit.svc.schema.Root(), e.path, []any{confineToPorts(state, t.next.cubes[e.unit.name])})
-	if isMissing(err) {
+	layers, err := document.Follow(e.unit.Service.Schema.Root(), e.path, []any{read.ConfineToPorts(state, t.next.Cubes[e.unit.Name])})
+	if read.IsMissing(err) {
 		return nil, nil
 	}
-	for _, entry := range mergeEntries(e.list, layers) {
-		all = append(all, entry.keys)
+	for _, entry := range document.Merge(e.list, layers) {
+		all = append(all, entry.Keys)
 	}
 	return all, err
 }
@@ -134,7 +123,7 @@ func (t *txn) keysOfState(e emptied) (all [][]string, err error) {
 // stays reports whether an entry cannot be deleted and stays, or is gone already.
 func stays(err error) bool {
 	refused := errors.Is(err, cube.ErrInvalid) || errors.Is(err, cube.ErrInUse) || errors.Is(err, cube.ErrUnsupported)
-	return isMissing(err) || refused && !errors.Is(err, errDegraded)
+	return read.IsMissing(err) || refused && !errors.Is(err, unit.ErrDegraded)
 }
 
 // holdEmptied enters the gates of the cubes whose state the transaction deletes, because it must not wait for a handler
@@ -142,7 +131,7 @@ func stays(err error) bool {
 func (t *txn) holdEmptied() error {
 	for _, e := range t.emptied {
 		if err := t.hold(t.ctx, e.unit); err != nil {
-			return fmt.Errorf("%s: %w", e.unit.name, err)
+			return fmt.Errorf("%s: %w", e.unit.Name, err)
 		}
 	}
 	return nil
@@ -151,60 +140,15 @@ func (t *txn) holdEmptied() error {
 // deleteEmptied deletes the state of the lists that the transaction deletes.
 func (t *txn) deleteEmptied() error {
 	for _, e := range t.emptied {
-		if reason := e.unit.degraded.Load(); reason != nil {
-			return e.unit.refusal(*reason)
+		if err := e.unit.Refused(); err != nil {
+			return err
 		}
-		e.unit.committing.Store(true) // the data plane is locked: a change of programs would wait for itself
+		e.unit.BeginCommit() // the data plane is locked: a change of programs would wait for itself
 		err := t.deleteAllState(e)
-		e.unit.committing.Store(false)
+		e.unit.EndCommit()
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// ListCount is how many entries a list has.
-type ListCount struct {
-	// Entries are all, Configured those of the configuration.
-	Entries, Configured int
-	// More is set when the counting of entries ended before the list.
-	More bool
-}
-
-// CountEntries counts the entries of a list, as Entries goes through them, up to most.
-func (m *Manager) CountEntries(ctx context.Context, serviceName, name string, path yang.Path, most int) (ListCount, error) {
-	var c ListCount
-	rec, u, err := m.view.Load().find(serviceName, name)
-	if err != nil {
-		return c, err
-	}
-	err = m.Entries(ctx, serviceName, name, path, nil, func([]string, json.RawMessage) bool {
-		c.More = c.Entries == most
-		if !c.More {
-			c.Entries++
-		}
-		return !c.More
-	})
-	if err != nil {
-		return c, err
-	}
-	node, err := nodeAt(u.svc.schema, path)
-	if err != nil {
-		return c, err
-	}
-	if table := rec.tables[node]; table != nil {
-		c.Configured = table.Len()
-		return c, nil
-	}
-	conf, err := rec.conf.decode()
-	if err != nil {
-		return c, fmt.Errorf("%s: %w", name, err)
-	}
-	layers, err := walk(u.svc.schema.Root(), path, []any{conf})
-	if isMissing(err) {
-		return c, nil // below an entry that only the cube's code has
-	}
-	c.Configured = len(mergeEntries(node, layers))
-	return c, err
 }

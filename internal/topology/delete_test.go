@@ -15,6 +15,9 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/read"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -32,7 +35,7 @@ func TestDeletingAListDeletesWhatIsConfiguredAndWhatIsLearned(t *testing.T) {
 	l := mixed(t)
 	l.must(`del br1 fdb entry`)
 	l.wantRead(`[]`, "br1", "fdb", "entry")
-	if slices.ContainsFunc(slices.Collect(maps.Keys(l.records)), func(k string) bool { return strings.HasPrefix(k, entryKey) }) {
+	if slices.ContainsFunc(slices.Collect(maps.Keys(l.records)), func(k string) bool { return strings.HasPrefix(k, world.EntryKey) }) {
 		t.Error("an entry is still in the store")
 	}
 	// State goes last: up to then the change can be undone.
@@ -41,12 +44,12 @@ func TestDeletingAListDeletesWhatIsConfiguredAndWhatIsLearned(t *testing.T) {
 	if !slices.Equal(calls[max(0, len(calls)-2):], want) || !slices.Contains(calls, "br1 Commit") {
 		t.Errorf("the calls are %q, want %q behind the commit", calls, want)
 	}
-	revision := l.view.Load().revision
+	revision := l.view.Load().Revision
 	l.must(`del br1 fdb entry`) // empty
 	l.b.learned["bb"] = "p1"
 	l.must(`del br1 fdb entry`)
-	if len(l.b.learned) != 0 || l.view.Load().revision != revision {
-		t.Errorf("%v are learned, revision %d; want none, and %d as before", l.b.learned, l.view.Load().revision, revision)
+	if len(l.b.learned) != 0 || l.view.Load().Revision != revision {
+		t.Errorf("%v are learned, revision %d; want none, and %d as before", l.b.learned, l.view.Load().Revision, revision)
 	}
 }
 
@@ -226,13 +229,13 @@ func TestNobodyDeletesState(t *testing.T) {
 	l.start()
 	l.must("create flows f")
 	for _, line := range []string{"del f flow", "del f flow 1"} {
-		if err := l.do(line); !errors.Is(err, ErrNoDeleter) || !errors.Is(err, cube.ErrUnsupported) {
+		if err := l.do(line); !errors.Is(err, service.ErrNoDeleter) || !errors.Is(err, cube.ErrUnsupported) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
 	// In a list of the configuration, there is nothing else to delete.
 	l.must("post f set 1", "del f set", "del f set")
-	if err := l.do("del f set 1"); !isMissing(err) || !strings.Contains(err.Error(), "does not exist") {
+	if err := l.do("del f set 1"); !read.IsMissing(err) || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("an entry that is not there: %v", err)
 	}
 }
@@ -242,12 +245,12 @@ func TestEntriesAreCounted(t *testing.T) {
 	for _, tt := range []struct {
 		list string
 		most int
-		want ListCount
+		want read.ListCount
 	}{
-		{"fdb entry", 9, ListCount{Entries: 3, Configured: 1}},
-		{"fdb entry", 3, ListCount{Entries: 3, Configured: 1}},
-		{"fdb entry", 2, ListCount{Entries: 2, Configured: 1, More: true}},
-		{"ports", 9, ListCount{Entries: 2, Configured: 2}},
+		{"fdb entry", 9, read.ListCount{Entries: 3, Configured: 1}},
+		{"fdb entry", 3, read.ListCount{Entries: 3, Configured: 1}},
+		{"fdb entry", 2, read.ListCount{Entries: 2, Configured: 1, More: true}},
+		{"ports", 9, read.ListCount{Entries: 2, Configured: 2}},
 	} {
 		var path yang.Path
 		for word := range strings.FieldsSeq(tt.list) {

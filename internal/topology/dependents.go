@@ -11,18 +11,20 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
 // dropDependents asks a cube what its change takes along, and makes these edits.
-func (t *txn) dropDependents(name string, u *unit, was, rec *record) error {
-	asked, ok := u.inst.(cube.Dependents)
-	if !ok || string(was.conf.raw) == string(rec.conf.raw) {
+func (t *txn) dropDependents(name string, u *unit.Unit, was, rec *world.Cube) error {
+	asked, ok := u.Instance().(cube.Dependents)
+	if !ok || string(was.Config.Raw) == string(rec.Config.Raw) {
 		return nil
 	}
 	var edits []cube.Edit
 	err := t.call(t.ctx, u, func() (err error) {
-		edits, err = asked.Dependents(t.ctx, was.conf.raw, rec.conf.raw)
+		edits, err = asked.Dependents(t.ctx, was.Config.Raw, rec.Config.Raw)
 		return err
 	})
 	if err != nil {

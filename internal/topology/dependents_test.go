@@ -62,8 +62,8 @@ func (l *lab) configOf(name string) string {
 	<-l.writer
 	defer func() { l.writer <- struct{}{} }()
 	w := l.view.Load()
-	text := string(w.cubes[name].saved)
-	for _, table := range w.cubes[name].tables {
+	text := string(w.Cubes[name].Saved)
+	for _, table := range w.Cubes[name].Tables {
 		text += fmt.Sprintf(" %d entries", table.Len())
 	}
 	return text

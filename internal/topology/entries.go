@@ -6,158 +6,23 @@ package topology
 // its own in the store, so that what a change costs follows the change.
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// entryKey begins the keys of entries in the store: entry/UUID/LIST|KEY/KEY, each word escaped as in a URL.
-const entryKey = "entry/"
-
-// entryID is the key of an entry in the store.
-func entryID(uuid string, list *yang.Node, e *yang.Entry) string {
-	keys := make(yang.Path, 0, len(e.Keys()))
-	for _, k := range e.Keys() {
-		keys = append(keys, yang.Step{Name: k})
-	}
-	return entryKey + uuid + "/" + list.Path() + "|" + keys.String()
-}
-
-// storedEntries are the entries of a stored cube, as they were set.
-type storedEntries struct {
-	// byList has them by the path of the list, keys those of the records.
-	byList map[string][]string
-	keys   []string
-}
-
-// readEntries collects the entries of the store by the UUID of their cube.
-func readEntries(state *store.State) map[string]*storedEntries {
-	all := map[string]*storedEntries{}
-	for _, r := range state.Records {
-		rest, ok := strings.CutPrefix(r.Key, entryKey)
-		if !ok {
-			continue
-		}
-		uuid, rest, _ := strings.Cut(rest, "/")
-		list, _, _ := strings.Cut(rest, "|")
-		e := all[uuid]
-		if e == nil {
-			e = &storedEntries{byList: map[string][]string{}}
-			all[uuid] = e
-		}
-		e.byList[list] = append(e.byList[list], string(r.Value))
-		e.keys = append(e.keys, r.Key)
-	}
-	return all
-}
-
-// whole is the configuration of a stored cube with the entries of the lists that pick names.
-func (s *stored) whole(pick func(list string) bool) (json.RawMessage, error) {
-	if s.entries == nil || !slices.ContainsFunc(slices.Collect(maps.Keys(s.entries.byList)), pick) {
-		return s.Config, nil
-	}
-	object, err := decodeObject(s.Config)
-	if err != nil {
-		return nil, err
-	}
-	for _, list := range sortedKeys(s.entries.byList) {
-		if !pick(list) {
-			continue
-		}
-		at, name := holderOf(object, list)
-		entries, _ := at[name].([]any)
-		for _, text := range s.entries.byList[list] {
-			entries = append(entries, json.RawMessage(text))
-		}
-		at[name] = entries
-	}
-	return json.Marshal(object)
-}
-
-// holderOf finds the object that has the list at a path, and the list's name there. Objects on the way are made.
-func holderOf(object map[string]any, list string) (map[string]any, string) {
-	words := strings.Split(list, "/")
-	for _, word := range words[:len(words)-1] {
-		below, ok := object[word].(map[string]any)
-		if !ok {
-			below = map[string]any{}
-			object[word] = below
-		}
-		object = below
-	}
-	return object, words[len(words)-1]
-}
-
-// restoreTree makes the tree of a stored cube.
-func (s *stored) restoreTree(u *unit) error {
-	lists := map[string]*yang.Node{}
-	for _, list := range u.svc.schema.BulkLists() {
-		lists[list.Path()] = list
-	}
-	config, err := s.whole(func(list string) bool { return lists[list] == nil })
-	if err != nil {
-		return err
-	}
-	if _, err := u.tree.Amend(context.Background(), yang.Create, nil, config); err != nil {
-		return err
-	}
-	if s.entries == nil {
-		return nil
-	}
-	for _, path := range sortedKeys(s.entries.byList) {
-		if list := lists[path]; list != nil {
-			if err := u.tree.Restore(list, slices.Values(s.entries.byList[path])); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// inherit makes the tree of a unit from that of its predecessor.
-func (u *unit) inherit(was *unit) error {
-	saved, err := was.tree.JSON(nil, yang.JSONOptions{Apart: true})
-	if err != nil {
-		return fmt.Errorf("reading it: %w", err)
-	}
-	s := stored{Config: saved, entries: &storedEntries{byList: map[string][]string{}}}
-	for list, table := range was.tree.Tables() {
-		if table.Len() > 0 {
-			s.entries.byList[list.Path()] = slices.Collect(table.Saved())
-		}
-	}
-	return s.restoreTree(u)
-}
-
-// savedWhole is all that was set of a cube's configuration.
-func (r *record) savedWhole(schema *yang.Schema) (json.RawMessage, error) {
-	return schema.Splice(r.saved, r.tables, yang.JSONOptions{})
-}
-
-// configOf is the configuration as a cube's code gets it.
-func (u *unit) configOf(r *record) (json.RawMessage, error) {
-	if r == nil {
-		return nil, nil
-	}
-	if _, ok := u.inst.(cube.EntryPreparer); ok {
-		return r.conf.raw, nil
-	}
-	return u.svc.schema.Splice(r.conf.raw, r.tables, yang.JSONOptions{Defaults: true})
-}
-
 // entryChanges are the differences of a cube's entries, each entry once. A cube whose code knows nothing yet gets all.
-func (t *txn) entryChanges(u *unit, rec *record, fresh bool) []yang.EntryChange {
+func (t *txn) entryChanges(u *unit.Unit, rec *world.Cube, fresh bool) []yang.EntryChange {
 	if fresh {
 		var all []yang.EntryChange
-		for _, list := range u.svc.schema.BulkLists() {
-			rec.tables[list].All(func(e *yang.Entry) bool {
+		for _, list := range u.Service.Schema.BulkLists() {
+			rec.Tables[list].All(func(e *yang.Entry) bool {
 				all = append(all, yang.EntryChange{List: list, New: e})
 				return true
 			})
@@ -175,7 +40,7 @@ func (t *txn) entryChanges(u *unit, rec *record, fresh bool) []yang.EntryChange 
 		if e == nil {
 			e = c.Old
 		}
-		id := entryID("", c.List, e)
+		id := world.EntryID("", c.List, e)
 		if i, ok := first[id]; ok {
 			out[i].New = c.New
 			continue
@@ -190,14 +55,14 @@ func (t *txn) entryChanges(u *unit, rec *record, fresh bool) []yang.EntryChange 
 }
 
 // prepareEntries asks a cube that takes entries one by one.
-func (t *txn) prepareEntries(u *unit, changes []yang.EntryChange) (cube.Plan, error) {
+func (t *txn) prepareEntries(u *unit.Unit, changes []yang.EntryChange) (cube.Plan, error) {
 	list := make([]cube.EntryChange, 0, len(changes))
 	for _, c := range changes {
 		list = append(list, cube.EntryChange{List: strings.Split(c.List.Path(), "/"), Old: entryJSON(c.Old), New: entryJSON(c.New)})
 	}
 	var plan cube.Plan
 	err := t.call(t.ctx, u, func() (err error) {
-		plan, err = u.inst.(cube.EntryPreparer).PrepareEntries(t.ctx, list)
+		plan, err = u.Instance().(cube.EntryPreparer).PrepareEntries(t.ctx, list)
 		return err
 	})
 	if err != nil {
@@ -217,139 +82,30 @@ func entryJSON(e *yang.Entry) json.RawMessage {
 func (t *txn) entryRecords() []store.Record {
 	var recs []store.Record
 	for _, u := range t.removed {
-		if rec := t.old.cubes[u.name]; rec != nil && rec.uuid == u.uuid {
-			recs = append(recs, allEntries(rec, nil)...)
+		if rec := t.old.Cubes[u.Name]; rec != nil && rec.UUID == u.UUID {
+			recs = append(recs, world.EntryRecords(rec, nil)...)
 		}
 	}
-	for name, b := range t.old.broken {
-		if t.next.broken[name] == nil && b.stored.entries != nil && (t.next.cubes[name] == nil || t.next.cubes[name].uuid != b.stored.UUID) {
-			for _, key := range b.stored.entries.keys {
+	for name, b := range t.old.Broken {
+		if t.next.Broken[name] == nil && b.Stored.Entries != nil && (t.next.Cubes[name] == nil || t.next.Cubes[name].UUID != b.Stored.UUID) {
+			for _, key := range b.Stored.Entries.Keys {
 				recs = append(recs, store.Record{Key: key})
 			}
 		}
 	}
 	for _, name := range t.touched {
-		u, rec := t.next.units[name], t.next.cubes[name]
+		u, rec := t.next.Units[name], t.next.Cubes[name]
 		switch {
 		case rec == nil:
-		case u.restored != nil && t.before(name) == nil:
-			recs = append(recs, u.restored.moved(rec)...)
+		case u.Restored != nil && t.before(name) == nil:
+			recs = append(recs, u.Restored.Moved(rec)...)
 		case slices.Contains(t.created, u):
-			recs = append(recs, allEntries(rec, rec)...)
+			recs = append(recs, world.EntryRecords(rec, rec)...)
 		default:
 			for _, c := range t.entryChanges(u, rec, false) {
-				recs = append(recs, entryRecord(rec.uuid, c))
+				recs = append(recs, world.EntryRecord(rec.UUID, c))
 			}
 		}
 	}
 	return recs
-}
-
-func entryRecord(uuid string, c yang.EntryChange) store.Record {
-	if c.New == nil {
-		return store.Record{Key: entryID(uuid, c.List, c.Old)}
-	}
-	return store.Record{Key: entryID(uuid, c.List, c.New), Value: []byte(c.New.JSON(yang.JSONOptions{}))}
-}
-
-// allEntries are the records of all entries of a cube: to be written, or deleted when is is nil.
-func allEntries(rec, is *record) []store.Record {
-	var recs []store.Record
-	for list, table := range rec.tables {
-		table.All(func(e *yang.Entry) bool {
-			r := store.Record{Key: entryID(rec.uuid, list, e)}
-			if is != nil {
-				r.Value = []byte(e.JSON(yang.JSONOptions{}))
-			}
-			recs = append(recs, r)
-			return true
-		})
-	}
-	return recs
-}
-
-// moved are the records that change because the model of a restored cube marks other lists.
-func (e *storedEntries) moved(rec *record) []store.Record {
-	now := map[string]bool{}
-	var recs []store.Record
-	count := 0
-	for list, table := range rec.tables {
-		now[list.Path()] = true
-		count += table.Len()
-	}
-	stored := 0
-	for list, texts := range e.byList {
-		if now[list] {
-			stored += len(texts)
-		}
-	}
-	for _, key := range e.keys {
-		_, rest, _ := strings.Cut(strings.TrimPrefix(key, entryKey), "/")
-		if list, _, _ := strings.Cut(rest, "|"); !now[list] {
-			recs = append(recs, store.Record{Key: key})
-		}
-	}
-	if count != stored {
-		recs = append(recs, allEntries(rec, rec)...)
-	}
-	return recs
-}
-
-// tableLayer has a cube's entries where a read looks for them.
-func (r *record) tableLayer() map[string]any {
-	layer := map[string]any{}
-	for list, table := range r.tables {
-		if table.Len() == 0 {
-			continue
-		}
-		at, name := holderOf(layer, list.Path())
-		at[name] = table
-	}
-	return layer
-}
-
-// entryOf finds an entry of a table, whose keys may be spelt as a person does.
-func entryOf(table *yang.Table, keys []string) (map[string]any, error) {
-	e, ok := table.Get(keys)
-	if !ok {
-		canonical, err := table.List().CanonicalKeys(keys)
-		if err != nil {
-			return nil, err
-		}
-		if e, ok = table.Get(canonical); !ok {
-			return nil, nil
-		}
-	}
-	return decodeObject([]byte(e.JSON(yang.JSONOptions{Defaults: true})))
-}
-
-// Entries goes through the entries of a list, configured ones and those that only the state has, as Read shows them. A
-// large list comes in the order of its keys, and begins behind the entry with the keys in after, which may be gone;
-// another comes in its own order, and that entry must be there. It ends when f returns false. A list that the model marks
-// `paged` comes from its beginning; Page reads it from elsewhere.
-func (m *Manager) Entries(ctx context.Context, serviceName, name string, path yang.Path, after []string,
-	f func(keys []string, entry json.RawMessage) bool) error {
-	w := m.view.Load()
-	rec, u, err := w.find(serviceName, name)
-	if err != nil {
-		return err
-	}
-	node, err := nodeAt(u.svc.schema, path)
-	if err != nil {
-		return err
-	}
-	if !isWholeList(node, path) {
-		return &yang.Error{Tag: yang.InvalidValue, Path: path.String(), Message: path.Words() + ": not a list, it has no pages"}
-	}
-	if node.Paged() {
-		return m.eachPaged(ctx, u, node, path, f)
-	}
-	layers, err := m.layers(ctx, w, rec, u, path)
-	if err != nil {
-		return err
-	}
-	if node.Bulk() {
-		return eachEntry(rec.tables[node], layers, after, f)
-	}
-	return eachOf(node, path, layers, after, f)
 }

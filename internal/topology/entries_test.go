@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -95,7 +96,7 @@ func (l *lab) wantEntries(name string, has map[string]string) {
 		l.t.Fatal(err)
 	}
 	stored := map[string]string{}
-	prefix := entryKey + l.view.Load().cubes[name].uuid + "/fdb/entry|"
+	prefix := world.EntryKey + l.view.Load().Cubes[name].UUID + "/fdb/entry|"
 	for key, value := range l.records {
 		if address, ok := strings.CutPrefix(key, prefix); ok {
 			var e toyEntry
@@ -159,7 +160,7 @@ func randomEntries(t *testing.T, r *rand.Rand) {
 		}
 		before := l.view.Load()
 		err := l.do(line)
-		if err != nil && l.view.Load().revision != before.revision {
+		if err != nil && l.view.Load().Revision != before.Revision {
 			t.Errorf("%s: refused (%v), and the configuration is another", line, err)
 		}
 		l.plane.setFail(nil)
@@ -170,7 +171,7 @@ func randomEntries(t *testing.T, r *rand.Rand) {
 			l.start()
 		}
 		for _, name := range []string{"t1", "t2"} {
-			if l.view.Load().cubes[name] != nil {
+			if l.view.Load().Cubes[name] != nil {
 				l.wantEntries(name, (*all)[name])
 			}
 		}
@@ -182,7 +183,7 @@ func randomEntries(t *testing.T, r *rand.Rand) {
 		t.Fatal(err)
 	}
 	for key := range l.records {
-		if strings.HasPrefix(key, entryKey) && len(l.view.Load().cubes) == 0 {
+		if strings.HasPrefix(key, world.EntryKey) && len(l.view.Load().Cubes) == 0 {
 			t.Errorf("no cube is left, and the store holds %s", key)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/internal/events"
+	"github.com/polycube/polycube/internal/topology/read"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -43,7 +45,7 @@ func (t *txn) announce() {
 	if t.m.events == nil || t.restoring {
 		return
 	}
-	if t.next.revision != t.old.revision {
+	if t.next.Revision != t.old.Revision {
 		t.announceConfig()
 	}
 	t.announcePorts()
@@ -51,7 +53,7 @@ func (t *txn) announce() {
 
 // announceConfig tells who changed what of the configuration.
 func (t *txn) announceConfig() {
-	e := events.Event{Type: events.Config, Revision: t.next.revision}
+	e := events.Event{Type: events.Config, Revision: t.next.Revision}
 	for _, o := range t.origins {
 		if o.Who == "" {
 			o.Who = "polycubed"
@@ -62,8 +64,8 @@ func (t *txn) announceConfig() {
 	}
 	var all []events.Change
 	for _, name := range t.touched {
-		if rec := t.next.cubes[name]; rec != nil && rec.revision == t.next.revision {
-			c := events.Change{Cube: name, Service: rec.service, Op: "changed"}
+		if rec := t.next.Cubes[name]; rec != nil && rec.Revision == t.next.Revision {
+			c := events.Change{Cube: name, Service: rec.Service, Op: "changed"}
 			if t.before(name) == nil {
 				c.Op = "created"
 			} else if by := t.edits[name]; by != nil {
@@ -73,14 +75,14 @@ func (t *txn) announceConfig() {
 		}
 	}
 	for _, u := range t.removed {
-		gone := events.Change{Cube: u.name, Service: u.svc.info.Name, Op: "deleted"}
-		if t.next.cubes[u.name] == nil {
+		gone := events.Change{Cube: u.Name, Service: u.Service.Info.Name, Op: "deleted"}
+		if t.next.Cubes[u.Name] == nil {
 			all = append(all, gone)
 		} else { // it was made anew
 			all = append([]events.Change{gone}, all...)
 		}
 	}
-	for _, name := range t.chainsChanged() {
+	for _, name := range t.next.ChainsChanged(&t.old.World) {
 		all = append(all, events.Change{Netdev: name, Op: "changed", Paths: []string{"tcubes"}})
 	}
 	names := make([]string, 0, len(all))
@@ -92,22 +94,6 @@ func (t *txn) announceConfig() {
 	e.More = len(all) - len(e.Changes)
 	e.Message = configMessage(e, len(all))
 	t.m.events.Add(e)
-}
-
-// chainsChanged are the netdevs whose transparent cubes are others now.
-func (t *txn) chainsChanged() []string {
-	var out []string
-	for _, name := range sortedKeys(t.next.chains) {
-		if !slices.Equal(t.next.chains[name], t.old.chains[name]) {
-			out = append(out, name)
-		}
-	}
-	for _, name := range sortedKeys(t.old.chains) {
-		if _, still := t.next.chains[name]; !still {
-			out = append(out, name)
-		}
-	}
-	return out
 }
 
 func configMessage(e events.Event, n int) string {
@@ -138,58 +124,50 @@ func configMessage(e events.Event, n int) string {
 // announcePorts tells of the ports that are UP or DOWN now and were not. A port's status depends on its own cube and its
 // peer's; what netdevs have to do with it is told with them.
 func (t *txn) announcePorts() {
-	seen := map[place]bool{}
-	look := func(at place) {
-		if at.netdev != "" || seen[at] {
+	seen := map[world.Place]bool{}
+	look := func(at world.Place) {
+		if at.Netdev != "" || seen[at] {
 			return
 		}
 		seen[at] = true
-		_, was, _ := t.old.portAt(at)
-		rec, is, _ := t.next.portAt(at)
+		_, was, _ := t.old.PortAt(at)
+		rec, is, _ := t.next.PortAt(at)
 		if is == nil {
 			return // it went with its cube, which is told
 		}
-		up := t.next.linked(rec, is)
-		if was != nil && t.old.linked(t.old.cubes[at.cube], was) != up || was == nil && up {
-			t.m.tellPort(at, up, t.m.remark(t.next, rec, is))
+		up := t.next.Linked(rec, is)
+		if was != nil && t.old.Linked(t.old.Cubes[at.Cube], was) != up || was == nil && up {
+			t.m.tellPort(at, up, t.next.Remark(rec, is, t.m.notes))
 		}
 	}
-	far := func(p *port) {
-		if at, err := parsePlace(p.peer); p.peer != "" && err == nil {
+	far := func(p *world.Port) {
+		if at, err := world.ParsePlace(p.Peer); p.Peer != "" && err == nil {
 			look(at)
 		}
 	}
 	names := slices.Clone(t.touched)
 	for _, u := range t.removed {
-		names = append(names, u.name)
+		names = append(names, u.Name)
 	}
 	for _, name := range names {
-		was, is := t.old.cubes[name].portsOf(), t.next.cubes[name].portsOf()
+		was, is := t.old.Cubes[name].PortsOf(), t.next.Cubes[name].PortsOf()
 		for _, p := range is {
-			if q := was[p.name]; q == nil || q.peer != p.peer {
-				look(place{cube: name, port: p.name})
+			if q := was[p.Name]; q == nil || q.Peer != p.Peer {
+				look(world.Place{Cube: name, Port: p.Name})
 				far(p)
 			}
 		}
 		for _, q := range was {
-			if p := is[q.name]; p == nil || p.peer != q.peer {
+			if p := is[q.Name]; p == nil || p.Peer != q.Peer {
 				far(q)
 			}
 		}
 	}
 }
 
-// portsOf are the ports of a record, none of nil.
-func (r *record) portsOf() map[string]*port {
-	if r == nil {
-		return nil
-	}
-	return r.ports
-}
-
 // tellPort tells that a port went UP or DOWN.
-func (m *Manager) tellPort(at place, up bool, reason string) {
-	e := events.Event{Type: events.Port, Cube: at.cube, Port: at.port, State: status(up), Reason: reason, Message: at.String() + " is " + status(up)}
+func (m *Manager) tellPort(at world.Place, up bool, reason string) {
+	e := events.Event{Type: events.Port, Cube: at.Cube, Port: at.Port, State: read.UpOrDown(up), Reason: reason, Message: at.String() + " is " + read.UpOrDown(up)}
 	if reason != "" {
 		e.Message += ": " + reason
 	}
@@ -215,18 +193,18 @@ func (m *Manager) TellService(name, state, reason string) {
 }
 
 // tellNetdev tells of a device that came, went, or was switched.
-func (m *Manager) tellNetdev(name string, was, is link) {
+func (m *Manager) tellNetdev(name string, was, is world.Link) {
 	var state, reason string
 	switch {
-	case was.index == 0 && is.index != 0:
+	case was.Index == 0 && is.Index != 0:
 		state = "appeared"
-	case was.index != 0 && is.index == 0:
-		state, reason = "went", is.gone
-	case was.index != is.index:
+	case was.Index != 0 && is.Index == 0:
+		state, reason = "went", is.Gone
+	case was.Index != is.Index:
 		state = "replaced"
-	case was.up && !is.up:
+	case was.Up && !is.Up:
 		state = "down"
-	case !was.up && is.up:
+	case !was.Up && is.Up:
 		state = "up"
 	default:
 		return

@@ -13,6 +13,9 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/history"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -100,7 +103,7 @@ func TestEventsOfChanges(t *testing.T) {
 func TestEventsTellWho(t *testing.T) {
 	l := newLab(t)
 	r := l.watched()
-	ctx := WithOrigin(context.Background(), Origin{Who: "alice", From: "pid 7", What: "POST /cubes"})
+	ctx := WithOrigin(context.Background(), history.Origin{Who: "alice", From: "pid 7", What: "POST /cubes"})
 	var all []string
 	for i := range events.MaxListed + 3 {
 		all = append(all, fmt.Sprintf(`{"service-name":"toybridge","name":"c%02d"}`, i))
@@ -159,7 +162,7 @@ func TestEventOfDegradedCube(t *testing.T) {
 	l := newLab(t)
 	l.must(`create toybridge br <<< {}`)
 	r := l.watched()
-	l.view.Load().units["br"].degrade("PacketIn: it broke")
+	l.view.Load().Units["br"].Degrade("PacketIn: it broke")
 	if got := short(r); !slices.Equal(got, []string{"cube br degraded"}) {
 		t.Errorf("events %q", got)
 	}
@@ -200,7 +203,7 @@ func TestFailureClasses(t *testing.T) {
 		err  error
 		want string
 	}{
-		{errDegraded, "unsupported"}, {fmt.Errorf("x: %w", context.DeadlineExceeded), "timeout"}, {errClosed, "stopping"},
+		{unit.ErrDegraded, "unsupported"}, {fmt.Errorf("x: %w", context.DeadlineExceeded), "timeout"}, {service.ErrClosed, "stopping"},
 		{&yang.Error{Tag: yang.InvalidValue}, "invalid"}, {errors.New("disk full"), "internal"},
 		{fmt.Errorf("x: %w", cube.ErrRefused), "refused"},
 	} {

@@ -19,6 +19,8 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 var errInjected = errors.New("injected")
@@ -29,7 +31,6 @@ type fakePlane struct {
 	// cubes are pinned and outlive a manager, opened are those that the present one has.
 	cubes    map[datapath.CubeID]datapath.Spec
 	opened   map[datapath.CubeID]bool
-	floods   map[datapath.CubeID]map[uint32][]cube.FloodMember
 	graph    *datapath.Graph
 	open     int // changes neither committed nor aborted
 	prepared int
@@ -46,7 +47,7 @@ type fakePlane struct {
 }
 
 func newFakePlane() *fakePlane {
-	return &fakePlane{cubes: map[datapath.CubeID]datapath.Spec{}, opened: map[datapath.CubeID]bool{}, graph: newWorld().graph()}
+	return &fakePlane{cubes: map[datapath.CubeID]datapath.Spec{}, opened: map[datapath.CubeID]bool{}, graph: unit.NewSnapshot().Graph()}
 }
 
 func (f *fakePlane) step(name string) error {
@@ -104,20 +105,8 @@ func (f *fakePlane) Map(id datapath.CubeID, name string) (*ebpf.Map, error) {
 	return nil, nil
 }
 
-func (f *fakePlane) SetFloods(id datapath.CubeID, sets map[uint32][]cube.FloodMember, only bool) error {
-	if err := f.step("SetFloods"); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.floods == nil {
-		f.floods = map[datapath.CubeID]map[uint32][]cube.FloodMember{}
-	}
-	if f.floods[id] == nil || only {
-		f.floods[id] = map[uint32][]cube.FloodMember{}
-	}
-	maps.Copy(f.floods[id], sets)
-	return nil
+func (f *fakePlane) SetFloods(datapath.CubeID, map[uint32][]cube.FloodMember, bool) error {
+	return f.step("SetFloods")
 }
 
 func (f *fakePlane) Inner(id datapath.CubeID, name string) (*ebpf.MapSpec, error) {
@@ -352,8 +341,8 @@ func (f *fakeNetdevs) Put(index int, d netdev.Dress) error {
 			info.MAC = d.MAC
 		}
 		ours := slices.DeleteFunc(slices.Clone(d.Remove), func(p netip.Prefix) bool { return !slices.Contains(f.ours[index], p) })
-		info.Addresses = append(without(info.Addresses, ours), d.Add...)
-		f.ours[index] = append(without(f.ours[index], ours), d.Add...)
+		info.Addresses = append(world.Without(info.Addresses, ours), d.Add...)
+		f.ours[index] = append(world.Without(f.ours[index], ours), d.Add...)
 		f.infos[name] = info
 	}
 	return nil

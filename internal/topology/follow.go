@@ -8,9 +8,13 @@ package topology
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
-	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // NetdevEvent takes note of a change of a netdev.
@@ -25,7 +29,7 @@ func (m *Manager) NetdevEvents(events []netdev.Event) {
 		if m.shadowEvent(e) {
 			continue
 		}
-		m.noteNetdev(e)
+		m.neighbours.note(e)
 		switch e.Kind {
 		case netdev.Added, netdev.Changed:
 			if e.Kind == netdev.Added && b.removed[e.Info.Index] {
@@ -36,7 +40,7 @@ func (m *Manager) NetdevEvents(events []netdev.Event) {
 			if e.Old != nil && e.Old.Name != e.Info.Name {
 				b.gone(e.Old.Name, e.Info.Index, "it was renamed to "+e.Info.Name)
 			}
-			b.set(e.Info.Name, linkOf(e.Info), e.Flapped)
+			b.set(e.Info.Name, world.LinkOf(e.Info), e.Flapped)
 			m.seen[e.Info.Name] = true
 		case netdev.Removed:
 			b.removed[e.Info.Index] = true
@@ -46,36 +50,36 @@ func (m *Manager) NetdevEvents(events []netdev.Event) {
 		}
 	}
 	m.settleNetdevs(ctx, b)
-	m.tellParents()
+	m.neighbours.tell()
 	m.followNetdevs(events)
 }
 
 // batch is what some events come to.
 type batch struct {
-	known map[string]link
-	links map[string]link
+	known map[string]world.Link
+	links map[string]world.Link
 	// removed are the numbers of devices that went.
 	removed map[int]bool
 	// tell is told of each device.
-	tell func(name string, was, is link)
+	tell func(name string, was, is world.Link)
 }
 
 func (m *Manager) newBatch() *batch {
-	return &batch{known: m.view.Load().links, links: map[string]link{}, removed: map[int]bool{}, tell: m.tellNetdev}
+	return &batch{known: m.view.Load().Links, links: map[string]world.Link{}, removed: map[int]bool{}, tell: m.tellNetdev}
 }
 
-func (b *batch) now(name string) link {
+func (b *batch) now(name string) world.Link {
 	if l, ok := b.links[name]; ok {
 		return l
 	}
 	return b.known[name]
 }
 
-func (b *batch) set(name string, l link, flapped bool) {
+func (b *batch) set(name string, l world.Link, flapped bool) {
 	was := b.now(name)
-	l.flaps = was.flaps
-	if flapped || was.carrier != l.carrier && b.links[name] != (link{}) {
-		l.flaps++ // else the end of the batch looks as its beginning
+	l.Flaps = was.Flaps
+	if flapped || was.Carrier != l.Carrier && b.links[name] != (world.Link{}) {
+		l.Flaps++ // else the end of the batch looks as its beginning
 	}
 	b.tell(name, was, l)
 	b.links[name] = l
@@ -83,20 +87,20 @@ func (b *batch) set(name string, l link, flapped bool) {
 
 // gone forgets a netdev, unless the name is another device's by now: a request may have seen it before its event came.
 func (b *batch) gone(name string, index int, how string) {
-	if b.now(name).index == index {
-		b.tell(name, b.now(name), link{gone: how})
-		b.links[name] = link{gone: how}
+	if b.now(name).Index == index {
+		b.tell(name, b.now(name), world.Link{Gone: how})
+		b.links[name] = world.Link{Gone: how}
 	}
 }
 
 // missing looks for devices that went while nobody watched, when all that are there have been told of.
 func (m *Manager) missing(b *batch) {
-	for name, l := range m.view.Load().links {
-		if l.index == 0 || m.seen[name] {
+	for name, l := range m.view.Load().Links {
+		if l.Index == 0 || m.seen[name] {
 			continue
 		}
 		if m.isGone(name) {
-			b.gone(name, l.index, "it is gone")
+			b.gone(name, l.Index, "it is gone")
 		}
 	}
 	clear(m.seen)
@@ -119,17 +123,17 @@ func (m *Manager) settleNetdevs(ctx context.Context, b *batch) {
 	}
 	before := m.view.Load()
 	err := m.setLinks(ctx, b.links)
-	if err == nil || errors.Is(err, errClosed) {
-		m.tellOfNetdevs(before, sortedKeys(b.links))
+	if err == nil || errors.Is(err, service.ErrClosed) {
+		m.tellOfNetdevs(before, slices.Sorted(maps.Keys(b.links)))
 		return
 	}
-	for _, name := range sortedKeys(b.links) {
+	for _, name := range slices.Sorted(maps.Keys(b.links)) {
 		m.relink(ctx, name, b.links[name])
 	}
 }
 
 // setUnused takes note of netdevs that no cube has to do with, which is no matter of the data plane.
-func (m *Manager) setUnused(links map[string]link) bool {
+func (m *Manager) setUnused(links map[string]world.Link) bool {
 	if !m.started {
 		return false
 	}
@@ -139,55 +143,43 @@ func (m *Manager) setUnused(links map[string]link) bool {
 		return true
 	}
 	w := m.view.Load()
-	held := w.allHolders()
+	held := w.AllHolders()
 	for name := range links {
-		if len(held[name]) > 0 || len(w.chains[name]) > 0 {
+		if len(held[name]) > 0 || len(w.Chains[name]) > 0 {
 			return false
 		}
 	}
-	w = w.clone()
-	w.setLinks(links)
+	w = w.Clone()
+	w.SetLinks(links)
 	m.view.Store(w)
 	return true
 }
 
-func (m *Manager) setLinks(ctx context.Context, links map[string]link) error {
+func (m *Manager) setLinks(ctx context.Context, links map[string]world.Link) error {
 	return m.transactRestoring(ctx, func(t *txn) error {
-		t.next.setLinks(links)
+		t.next.SetLinks(links)
 		return nil
 	})
 }
 
-// setLinks takes netdevs over; one that is gone is kept as long as somebody may ask where it is.
-func (w *world) setLinks(links map[string]link) {
-	held := w.allHolders()
-	for name, l := range links {
-		if l.index == 0 && len(held[name]) == 0 && len(w.chains[name]) == 0 {
-			delete(w.links, name)
-		} else {
-			w.links[name] = l
-		}
-	}
-}
-
 // relink states the graph with one netdev as it is now. A device that the data plane cannot use is left out, so that it
 // does not stand in the way of changes elsewhere.
-func (m *Manager) relink(ctx context.Context, name string, l link) {
+func (m *Manager) relink(ctx context.Context, name string, l world.Link) {
 	before := m.view.Load()
-	was := before.links[name]
+	was := before.Links[name]
 	if was == l {
 		return
 	}
-	err := m.setLinks(ctx, map[string]link{name: l})
+	err := m.setLinks(ctx, map[string]world.Link{name: l})
 	if err != nil && m.isGone(name) {
 		return // the event that says so is under way
 	}
-	if err != nil && !errors.Is(err, errClosed) {
-		l.refused = err.Error()
-		if l.refused != was.refused {
+	if err != nil && !errors.Is(err, service.ErrClosed) {
+		l.Refused = err.Error()
+		if l.Refused != was.Refused {
 			m.log.Error("a netdev cannot be used, it is left out until it changes", "netdev", name, "error", err)
 		}
-		if err := m.setLinks(ctx, map[string]link{name: l}); err != nil {
+		if err := m.setLinks(ctx, map[string]world.Link{name: l}); err != nil {
 			m.log.Error("leaving a netdev out", "netdev", name, "error", err)
 		}
 		return
@@ -196,11 +188,11 @@ func (m *Manager) relink(ctx context.Context, name string, l link) {
 }
 
 // tellOfNetdevs logs which ports went down and came up with netdevs, each once.
-func (m *Manager) tellOfNetdevs(before *world, names []string) {
+func (m *Manager) tellOfNetdevs(before *unit.Snapshot, names []string) {
 	now := m.view.Load()
-	held := now.allHolders()
+	held := now.AllHolders()
 	for _, name := range names {
-		was, is := before.whyDown(name), now.whyDown(name)
+		was, is := before.WhyDown(name), now.WhyDown(name)
 		if was == is {
 			continue
 		}
@@ -214,79 +206,4 @@ func (m *Manager) tellOfNetdevs(before *world, names []string) {
 			}
 		}
 	}
-}
-
-// whyDown says why nothing passes by a netdev, and what to do; "" when it is in use.
-func (w *world) whyDown(name string) string {
-	l := w.links[name]
-	switch {
-	case l.gone != "":
-		return "there is no netdev " + name + " any more, " + l.gone + ": the port is bound again when it appears"
-	case l.index == 0:
-		return "there is no netdev " + name + ": the port is bound when it appears"
-	case unfit(l) != "":
-		return name + " " + unfit(l)
-	case l.refused != "":
-		return l.refused
-	case !l.up:
-		return name + " is down: ip link set " + name + " up"
-	}
-	return ""
-}
-
-// unfit says why a device cannot be the peer of a port; "" for those that can.
-func unfit(l link) string {
-	switch {
-	case l.bare:
-		return "is a " + l.kind + " device, which has no Ethernet frames: use a TAP or a veth pair"
-	case l.kind == "loopback":
-		return "is the loopback, which brings back what is sent to it: use one end of a veth pair"
-	case l.kind == "ifb":
-		return "is an ifb device, which takes packets from tc mirred only: use the device whose packets it is given"
-	}
-	return ""
-}
-
-// remark is what is to be said of a port's status: why it is down, or what is lost although it is up.
-func (m *Manager) remark(w *world, rec *record, p *port) string {
-	at, err := parsePlace(p.peer)
-	if p.peer == "" || err != nil {
-		return ""
-	}
-	if at.netdev == "" {
-		_, far, err := w.portAt(at)
-		switch {
-		case errors.Is(err, cube.ErrNotFound):
-			return "there is no port " + p.peer
-		case err == nil && far.peer != (place{cube: rec.name, port: p.name}).String():
-			return p.peer + " is not connected to this port: polycubectl connect " + rec.name + ":" + p.name + " " + p.peer
-		}
-		return ""
-	}
-	l := w.links[at.netdev]
-	if why := w.whyDown(at.netdev); why != "" && why == l.refused {
-		return why + "; when that is mended: polycubectl connect " + rec.name + ":" + p.name + " " + at.netdev
-	} else if why != "" {
-		return why
-	}
-	if m.notes != nil {
-		if note := m.notes.NetdevNote(l.index); note != "" {
-			return note
-		}
-	}
-	switch {
-	case !l.carrier && l.kind == "veth":
-		return at.netdev + " has no carrier: set its other end up"
-	case !l.carrier:
-		return at.netdev + " has no carrier: nobody is at its other end"
-	case l.ownOnly:
-		return at.netdev + " receives only frames to its own address: a bridge needs a macvlan of mode passthru"
-	}
-	return ""
-}
-
-// noter is a data plane that knows what stands in the way of packets by a netdev.
-type noter interface {
-	// NetdevNote is a sentence, or "" when nothing is known.
-	NetdevNote(ifindex int) string
 }

@@ -15,17 +15,18 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // reason is what a port's status is explained by.
 func reason(l *lab, name, portName string) string {
 	l.t.Helper()
 	w := l.view.Load()
-	rec, p, err := w.portAt(place{cube: name, port: portName})
+	rec, p, err := w.PortAt(world.Place{Cube: name, Port: portName})
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return l.remark(w, rec, p)
+	return w.Remark(rec, p, l.notes)
 }
 
 func TestAPortSaysWhyItIsDown(t *testing.T) {
@@ -250,7 +251,7 @@ func TestDevicesThatNobodyUsesAreNoChange(t *testing.T) {
 	if l.plane.prepared != before {
 		t.Error("a device that nobody uses changes the data plane")
 	}
-	if _, known := l.view.Load().links["docker7"]; known {
+	if _, known := l.view.Load().Links["docker7"]; known {
 		t.Error("a device that is gone and that nobody uses is kept")
 	}
 }

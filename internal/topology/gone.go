@@ -7,8 +7,12 @@ package topology
 
 import (
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // maxGone bounds how often a transaction states the graph without netdevs that have gone meanwhile.
@@ -21,14 +25,14 @@ const deleted = "it was deleted or moved to another namespace"
 func (t *txn) commitStanding(change Change) error {
 	var err error
 	if change != nil {
-		err = guard(change.Commit)
+		err = unit.Guard(change.Commit)
 	}
 	for range maxGone {
 		if !t.leaveOut(err) {
 			break
 		}
 		if change, err = t.prepareStanding(); err == nil && change != nil {
-			err = guard(change.Commit)
+			err = unit.Guard(change.Commit)
 		}
 	}
 	return err
@@ -51,14 +55,14 @@ func (t *txn) leaveOut(err error) bool {
 	if !errors.As(err, &g) {
 		return false
 	}
-	links := map[string]link{}
+	links := map[string]world.Link{}
 	for name, index := range g.Netdevs {
-		if l := t.next.links[name]; l.index == index {
-			links[name] = link{gone: deleted, flaps: l.flaps}
+		if l := t.next.Links[name]; l.Index == index {
+			links[name] = world.Link{Gone: deleted, Flaps: l.Flaps}
 		}
 	}
-	t.next.setLinks(links)
-	t.lost = append(t.lost, sortedKeys(links)...)
+	t.next.SetLinks(links)
+	t.lost = append(t.lost, slices.Sorted(maps.Keys(links))...)
 	t.extent = nil // it reaches the ports of these netdevs, too
 	return len(links) > 0
 }
@@ -66,7 +70,7 @@ func (t *txn) leaveOut(err error) bool {
 // tellOfLost tells of the netdevs that the transaction found gone, before their events come.
 func (t *txn) tellOfLost() {
 	for _, name := range t.lost {
-		t.m.tellNetdev(name, t.old.links[name], t.next.links[name])
+		t.m.tellNetdev(name, t.old.Links[name], t.next.Links[name])
 	}
 	t.m.tellOfNetdevs(t.old, t.lost)
 }

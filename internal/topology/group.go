@@ -91,7 +91,7 @@ func (m *Manager) together(ctx context.Context, cubes []string, alone bool, fn f
 		select {
 		case err := <-w.done:
 			if err == nil {
-				m.heard()
+				m.news.Wait()
 			}
 			return err
 		case <-m.writer:

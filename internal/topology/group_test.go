@@ -96,11 +96,11 @@ func TestChangesThatWaitAreMadeTogether(t *testing.T) {
 func (l *lab) names() []string {
 	var out []string
 	w := l.view.Load()
-	for _, rec := range w.cubes {
-		for _, p := range rec.ports {
-			out = append(out, rec.name+":"+p.name+"="+p.peer)
+	for _, rec := range w.Cubes {
+		for _, p := range rec.Ports {
+			out = append(out, rec.Name+":"+p.Name+"="+p.Peer)
 		}
-		out = append(out, rec.name)
+		out = append(out, rec.Name)
 	}
 	slices.Sort(out)
 	return out

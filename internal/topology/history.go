@@ -4,110 +4,32 @@ package topology
 
 // The history of the configuration. Each transaction is a revision, and with what it wrote, the store keeps a record of
 // who made it. What it did is found by comparing the stored configuration before and after it, so nothing else has to be
-// kept, and the way back to a revision is the same as to a document.
+// kept, and the way back to a revision is the same as to a document (package history reads them).
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"reflect"
+	"maps"
 	"slices"
-	"strings"
-	"time"
 
-	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/history"
 )
-
-// changeKey is the record that says who made the last transaction; the journal has it of each.
-const changeKey = "change"
-
-// pastStore is what a store keeps of earlier transactions; *store.Store.
-type pastStore interface {
-	At(seq uint64) (*store.State, error)
-	Transactions(before uint64, n int, want func(key string) bool) ([]store.Transaction, error)
-	Oldest() (uint64, error)
-	Stats() store.Stats
-}
-
-// Revision is one transaction of the past.
-type Revision struct {
-	Number uint64    `json:"revision"`
-	Time   time.Time `json:"time"`
-	// By are those whose requests were made together; none is the daemon itself.
-	By []Requester `json:"by,omitempty"`
-	// Note says what kind of change it was, where that is not plain from the request.
-	Note string `json:"note,omitempty"`
-	// Added, Changed and Deleted are cubes, Netdevs those whose transparent cubes changed; the first of many.
-	Added   []string `json:"added,omitempty"`
-	Changed []string `json:"changed,omitempty"`
-	Deleted []string `json:"deleted,omitempty"`
-	Netdevs []string `json:"netdevs,omitempty"`
-	// More is how many names were left out.
-	More int `json:"more,omitempty"`
-}
-
-// Requester is who asked for a change, from where and by which request.
-type Requester struct {
-	Who  string `json:"who"`
-	From string `json:"from,omitempty"`
-	What string `json:"what,omitempty"`
-}
-
-// History is a part of the past, newest first.
-type History struct {
-	// Revision is the present one, Oldest the oldest that can be gone back to.
-	Revision uint64 `json:"revision"`
-	Oldest   uint64 `json:"oldest"`
-	// Notes say what was damaged when the daemon started.
-	Notes     []string   `json:"notes,omitempty"`
-	Revisions []Revision `json:"revisions"`
-}
-
-// RevisionDetail is a revision with what it did.
-type RevisionDetail struct {
-	Revision
-	Difference Difference `json:"difference"`
-}
-
-// maxNames bounds the names that are kept of one change.
-const maxNames = 64
-
-// newRevision begins what the history keeps of a change.
-func newRevision(number uint64, note string, origins ...Origin) Revision {
-	r := Revision{Number: number, Time: time.Now().UTC().Truncate(time.Millisecond), Note: note}
-	for _, o := range origins {
-		if by := Requester(o); by != (Requester{}) && !slices.Contains(r.By, by) && len(r.By) < maxNames {
-			r.By = append(r.By, by)
-		}
-	}
-	return r
-}
-
-func (r Revision) record() store.Record {
-	blob, _ := json.Marshal(r) // strings and numbers always marshal
-	return store.Record{Key: changeKey, Value: blob}
-}
-
-// revisionRecord is what the history keeps of a change that concerns no cube.
-func revisionRecord(number uint64, note string, by Origin) store.Record {
-	return newRevision(number, note, by).record()
-}
 
 // changeRecord is what the history keeps of the transaction.
 func (t *txn) changeRecord() store.Record {
-	r := newRevision(t.next.revision, t.note, t.origins...)
+	r := history.NewRevision(t.next.Revision, t.note, t.origins...)
 	note := func(list *[]string, name string) {
-		if len(*list) == maxNames {
+		if len(*list) == history.MaxNames {
 			r.More++
 			return
 		}
 		*list = append(*list, name)
 	}
 	for _, name := range t.touched {
-		switch rec := t.next.cubes[name]; {
-		case rec == nil || rec.revision != t.next.revision:
+		switch rec := t.next.Cubes[name]; {
+		case rec == nil || rec.Revision != t.next.Revision:
 		case t.before(name) == nil:
 			note(&r.Added, name)
 		default:
@@ -115,135 +37,17 @@ func (t *txn) changeRecord() store.Record {
 		}
 	}
 	for _, u := range t.removed {
-		note(&r.Deleted, u.name)
+		note(&r.Deleted, u.Name)
 	}
-	for _, name := range sortedKeys(t.old.broken) {
-		if t.next.broken[name] == nil && t.next.cubes[name] == nil {
+	for _, name := range slices.Sorted(maps.Keys(t.old.Broken)) {
+		if t.next.Broken[name] == nil && t.next.Cubes[name] == nil {
 			note(&r.Deleted, name)
 		}
 	}
-	for _, name := range t.chainsChanged() {
+	for _, name := range t.next.ChainsChanged(&t.old.World) {
 		note(&r.Netdevs, name)
 	}
-	return r.record()
-}
-
-// errNoPast is the answer of a daemon without a store.
-var errNoPast = fmt.Errorf("this daemon keeps its configuration in memory only, without a history: %w", cube.ErrUnsupported)
-
-// History lists up to n revisions from one on, newest first; 0 is the newest.
-func (m *Manager) History(from uint64, n int) (*History, error) {
-	if m.past == nil {
-		return nil, errNoPast
-	}
-	txs, err := m.past.Transactions(from, n, func(key string) bool { return key == changeKey })
-	if err != nil {
-		return nil, fmt.Errorf("reading the history: %w", err)
-	}
-	h := &History{Revision: m.Revision(), Notes: m.past.Stats().Repaired, Revisions: []Revision{}}
-	if h.Oldest, err = m.past.Oldest(); err != nil {
-		return nil, fmt.Errorf("reading the history: %w", err)
-	}
-	for _, tx := range txs {
-		h.Revisions = append(h.Revisions, revisionOf(tx))
-	}
-	return h, nil
-}
-
-// revisionOf reads what is kept of a transaction; one of a daemon without history has its number only.
-func revisionOf(tx store.Transaction) Revision {
-	var r Revision
-	for _, rec := range tx.Records {
-		if rec.Key == changeKey {
-			_ = json.Unmarshal(rec.Value, &r) // what cannot be read stays empty
-		}
-	}
-	r.Number = tx.Sequence
-	return r
-}
-
-// RevisionAt tells what a revision did.
-func (m *Manager) RevisionAt(revision uint64) (*RevisionDetail, error) {
-	if m.past == nil {
-		return nil, errNoPast
-	}
-	txs, err := m.past.Transactions(revision, 1, func(key string) bool { return key == changeKey })
-	if err != nil {
-		return nil, fmt.Errorf("reading the history: %w", err)
-	}
-	if len(txs) == 0 || txs[0].Sequence != revision {
-		return nil, m.gone(revision, nil)
-	}
-	out := &RevisionDetail{Revision: revisionOf(txs[0])}
-	after, err := m.past.At(revision)
-	if err != nil {
-		return nil, m.gone(revision, err)
-	}
-	before, err := m.past.At(revision - 1)
-	if err != nil {
-		return nil, m.gone(revision-1, err)
-	}
-	out.Difference, err = m.compareStates(before, after)
-	return out, err
-}
-
-// gone says that a revision is not kept.
-func (m *Manager) gone(revision uint64, err error) error {
-	if err != nil && !errors.Is(err, store.ErrGone) {
-		return fmt.Errorf("reading the history: %w", err)
-	}
-	if now := m.Revision(); revision > now {
-		return fmt.Errorf("revision %d: the configuration is at revision %d: %w", revision, now, cube.ErrNotFound)
-	}
-	oldest, err := m.past.Oldest()
-	if err == nil && revision >= oldest {
-		return fmt.Errorf("revision %d was lost to damage on the disk: %w", revision, cube.ErrNotFound)
-	}
-	return fmt.Errorf("revision %d is not kept any more, the oldest is %d: %w", revision, oldest, cube.ErrNotFound)
-}
-
-// compareStates compares what the store held at two moments.
-func (m *Manager) compareStates(before, after *store.State) (Difference, error) {
-	was, is := m.readPast(before), m.readPast(after)
-	var d Difference
-	names := slices.Concat(was.names, is.names)
-	slices.SortFunc(names, compareNatural)
-	for _, name := range slices.Compact(names) {
-		if was.unchanged(is, name) {
-			continue
-		}
-		x, err := was.image(m, name)
-		if err != nil {
-			return d, err
-		}
-		y, err := is.image(m, name)
-		if err != nil {
-			return d, err
-		}
-		reason := ""
-		if x != nil && y != nil && was.uuid(name) != is.uuid(name) {
-			reason = "it was made anew"
-		}
-		if one := compareCube(name, x, y, reason); one != nil {
-			d.Cubes = append(d.Cubes, *one)
-		}
-	}
-	d.Netdevs = compareChains(was.chains, is.chains)
-	return d, nil
-}
-
-// ConfigurationAt returns the configuration of a revision.
-func (m *Manager) ConfigurationAt(revision uint64) (*Configuration, error) {
-	if m.past == nil {
-		return nil, errNoPast
-	}
-	state, err := m.past.At(revision)
-	if err != nil {
-		return nil, m.gone(revision, err)
-	}
-	p := m.readPast(state)
-	return &Configuration{revision: revision, names: p.names, chains: p.chains,
-		imageOf: func(name string) (*image, error) { return p.image(m, name) }}, nil
+	return r.Record()
 }
 
 // Rollback makes the configuration that of a revision again, as a new revision. It is refused where that is not possible
@@ -253,18 +57,18 @@ func (m *Manager) Rollback(ctx context.Context, revision uint64, o ApplyOptions)
 	if err != nil {
 		return nil, err
 	}
-	doc := &fileConfig{byName: map[string]*fileCube{}}
-	for _, name := range c.names {
-		i, err := c.imageOf(name)
+	doc := &document.Document{ByName: map[string]*document.Cube{}}
+	for _, name := range c.Names {
+		i, err := c.ImageOf(name)
 		if err != nil {
 			return nil, err
 		}
 		if i != nil {
-			doc.add(&fileCube{where: name, name: name, service: i.service, body: i.members()})
+			doc.Add(&document.Cube{Where: name, Name: name, Service: i.Service, Body: i.Members()})
 		}
 	}
-	for _, dev := range sortedKeys(c.chains) {
-		doc.netdevs = append(doc.netdevs, &fileNetdev{where: dev, name: dev, tcubes: c.chains[dev]})
+	for _, dev := range slices.Sorted(maps.Keys(c.Chains)) {
+		doc.Netdevs = append(doc.Netdevs, &document.Netdev{Where: dev, Name: dev, Tcubes: c.Chains[dev]})
 	}
 	o.Whole = true
 	applied, err := m.apply(ctx, doc, o, fmt.Sprintf("rollback to revision %d", revision))
@@ -272,65 +76,4 @@ func (m *Manager) Rollback(ctx context.Context, revision uint64, o ApplyOptions)
 		return nil, fmt.Errorf("rollback to revision %d: %w", revision, err)
 	}
 	return applied, nil
-}
-
-// pastState is the configuration in the records of a store.
-type pastState struct {
-	// names are those of the cubes, in their order.
-	names  []string
-	blobs  map[string][]byte
-	chains map[string][]string
-	// entries are those of large lists, by the UUID of their cube.
-	entries map[string]*storedEntries
-}
-
-func (m *Manager) readPast(state *store.State) *pastState {
-	p := &pastState{blobs: map[string][]byte{}, chains: map[string][]string{}, entries: readEntries(state)}
-	for _, r := range state.Records {
-		if name, ok := strings.CutPrefix(r.Key, cubeKey); ok {
-			p.names = append(p.names, name)
-			p.blobs[name] = r.Value
-		} else if dev, ok := strings.CutPrefix(r.Key, netdevKey); ok {
-			var chain storedChain
-			if json.Unmarshal(r.Value, &chain) == nil && len(chain.Tcubes) > 0 {
-				p.chains[dev] = chain.Tcubes
-			}
-		}
-	}
-	slices.SortFunc(p.names, compareNatural)
-	return p
-}
-
-// unchanged tells that a cube's records are the same in both.
-func (p *pastState) unchanged(other *pastState, name string) bool {
-	if p.blobs[name] == nil || string(p.blobs[name]) != string(other.blobs[name]) {
-		return false
-	}
-	uuid := p.uuid(name)
-	return reflect.DeepEqual(p.entries[uuid], other.entries[uuid])
-}
-
-func (p *pastState) uuid(name string) string {
-	var s stored
-	_ = json.Unmarshal(p.blobs[name], &s) // a damaged one has none
-	return s.UUID
-}
-
-// image reads a cube, nil if it is not there or nothing can be read of it.
-func (p *pastState) image(m *Manager, name string) (*image, error) {
-	var s stored
-	_ = json.Unmarshal(p.blobs[name], &s) // of a damaged one nothing is shown
-	if len(s.Config) == 0 {
-		return nil, nil
-	}
-	s.entries = p.entries[s.UUID]
-	config, err := s.whole(func(string) bool { return true })
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	i, err := m.imageFrom(s.Service, config)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return i, nil
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/history"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -33,7 +35,7 @@ func (p labPast) At(seq uint64) (*store.State, error) {
 		records = p.l.states[seq]
 	}
 	state := &store.State{Sequence: seq}
-	for _, k := range sortedKeys(records) {
+	for _, k := range slices.Sorted(maps.Keys(records)) {
 		state.Records = append(state.Records, store.Record{Key: k, Value: records[k]})
 	}
 	return state, nil
@@ -71,7 +73,7 @@ func (l *lab) exportAt(revision uint64) string {
 
 func TestHistoryTellsWhoDidWhat(t *testing.T) {
 	l := newLab(t, "veth1", "veth2", "veth3")
-	anna := WithOrigin(context.Background(), Origin{Who: "anna", From: "socket", What: "PATCH /config"})
+	anna := WithOrigin(context.Background(), history.Origin{Who: "anna", From: "socket", What: "PATCH /config"})
 	if _, err := l.Apply(anna, []byte(site), ApplyOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,7 @@ func TestHistoryTellsWhoDidWhat(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, fmt.Sprintf("%d %v %q +%v ~%v -%v n%v\n%s", r.Number, r.By, r.Note, r.Added, r.Changed, r.Deleted, r.Netdevs, d.Difference.shown()))
+		got = append(got, fmt.Sprintf("%d %v %q +%v ~%v -%v n%v\n%s", r.Number, r.By, r.Note, r.Added, r.Changed, r.Deleted, r.Netdevs, shown(d.Difference)))
 	}
 	want := []string{
 		"6 [{anna socket PATCH /config}] \"rollback to revision 1\" +[br2] ~[br1] -[th5] n[veth2]\n" +
@@ -161,7 +163,7 @@ func TestRollbackLeadsToEachRevision(t *testing.T) {
 			l.wantState(was)
 			before := l.export()
 			done, err := l.Rollback(context.Background(), uint64(to), ApplyOptions{})
-			if err != nil || dry.Difference.shown() != done.Difference.shown() || done.Changed != (before != exports[to]) {
+			if err != nil || shown(dry.Difference) != shown(done.Difference) || done.Changed != (before != exports[to]) {
 				t.Fatalf("seed %d: rollback to %d: %v, %+v", seed, to, err, done)
 			}
 			if is := l.export(); is != exports[to] {
@@ -186,7 +188,7 @@ func TestARollbackThatIsNotPossibleChangesNothing(t *testing.T) {
 
 func TestWithoutAStoreThereIsNoHistory(t *testing.T) {
 	l := newLab(t)
-	l.past = nil
+	l.Past = history.New(nil, nil, nil)
 	_, history := l.History(0, 1)
 	_, detail := l.RevisionAt(1)
 	_, rollback := l.Rollback(context.Background(), 1, ApplyOptions{})
@@ -203,7 +205,7 @@ func TestServicesAreRevisions(t *testing.T) {
 	l.must(`create outer o1`)
 	want := l.export()
 	l.must(`delete o1`)
-	ctx := WithOrigin(context.Background(), Origin{Who: "anna"})
+	ctx := WithOrigin(context.Background(), history.Origin{Who: "anna"})
 	if err := l.RemoveService(ctx, "outer"); err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,9 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/history"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/yang"
 	"github.com/polycube/polycube/test/pace"
 )
@@ -36,8 +39,8 @@ type lab struct {
 	// txs are the store's past, states what it held after each of them; who made a change is in them alone.
 	txs     []store.Transaction
 	states  []map[string][]byte
-	shadows Shadows // nil: none
-	host    Host    // nil: none
+	shadows Shadows      // nil: none
+	host    service.Host // nil: none
 	extra   []cube.Service
 	mu      sync.Mutex
 }
@@ -56,7 +59,7 @@ func (l *lab) start() {
 	l.t.Helper()
 	l.plane.opened = map[datapath.CubeID]bool{}
 	state := &store.State{Sequence: uint64(len(l.txs))}
-	for _, k := range sortedKeys(l.records) {
+	for _, k := range slices.Sorted(maps.Keys(l.records)) {
 		state.Records = append(state.Records, store.Record{Key: k, Value: l.records[k]})
 	}
 	m, err := newManager(Options{Datapath: l.plane, State: state, Services: append(toyServices(l.t, l.b), l.extra...), Netdevs: l.devs, Shadows: l.shadows, Host: l.host,
@@ -65,7 +68,7 @@ func (l *lab) start() {
 		l.t.Fatal(err)
 	}
 	l.Manager = m
-	m.past = labPast{l}
+	m.Past = history.New(labPast{l}, m.ModelOf, m.Revision)
 }
 
 func (l *lab) stop() {
@@ -85,7 +88,7 @@ func (l *lab) commit(recs []store.Record) error {
 	l.txs = append(l.txs, store.Transaction{Sequence: uint64(len(l.txs) + 1), Records: slices.Clone(recs)})
 	for _, r := range recs {
 		switch {
-		case r.Key == changeKey:
+		case r.Key == history.ChangeKey:
 		case r.Value == nil:
 			delete(l.records, r.Key)
 		default:
@@ -111,24 +114,24 @@ func (l *lab) wantGraph() {
 	l.t.Helper()
 	<-l.writer
 	defer func() { l.writer <- struct{}{} }()
-	if err := l.lockPlane(context.Background()); err != nil {
+	if err := l.inUse.Lock(context.Background()); err != nil {
 		l.t.Fatal(err)
 	}
-	defer l.unlockPlane()
-	if want := l.view.Load().graph(); l.graph != nil && !reflect.DeepEqual(l.graph, want) {
-		l.t.Errorf("the graph in use is not that of the topology:\n got %s\nwant %s", graphText(l.graph), graphText(want))
+	defer l.inUse.Unlock()
+	if want := l.view.Load().Graph(); l.inUse.graph != nil && !reflect.DeepEqual(l.inUse.graph, want) {
+		l.t.Errorf("the graph in use is not that of the topology:\n got %s\nwant %s", graphText(l.inUse.graph), graphText(want))
 	}
 }
 
 func graphText(g *datapath.Graph) string {
 	var b strings.Builder
-	for _, id := range sortedKeys(g.Cubes) {
+	for _, id := range slices.Sorted(maps.Keys(g.Cubes)) {
 		fmt.Fprintf(&b, "\n%+v", *g.Cubes[id])
-		for _, index := range sortedKeys(g.Cubes[id].Ports) {
+		for _, index := range slices.Sorted(maps.Keys(g.Cubes[id].Ports)) {
 			fmt.Fprintf(&b, "\n  %+v", *g.Cubes[id].Ports[index])
 		}
 	}
-	for _, name := range sortedKeys(g.Netdevs) {
+	for _, name := range slices.Sorted(maps.Keys(g.Netdevs)) {
 		fmt.Fprintf(&b, "\n%+v", *g.Netdevs[name])
 	}
 	return b.String()
@@ -271,8 +274,8 @@ func (l *lab) state() state {
 	<-l.writer
 	defer func() { l.writer <- struct{}{} }()
 	w := l.view.Load()
-	for _, name := range sortedKeys(w.units) {
-		raw, err := w.units[name].tree.JSON(nil, yang.JSONOptions{Defaults: true})
+	for _, name := range slices.Sorted(maps.Keys(w.Units)) {
+		raw, err := w.Units[name].Tree.JSON(nil, yang.JSONOptions{Defaults: true})
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -292,10 +295,10 @@ func (l *lab) wantState(want state) {
 // quiet waits until all cubes have been told what they are to be told.
 func (l *lab) quiet() {
 	l.t.Helper()
-	for name, u := range l.view.Load().units {
+	for name, u := range l.view.Load().Units {
 		done := make(chan struct{})
 		end := sync.OnceFunc(func() { close(done) })
-		u.mail.post(task{what: "quiet", run: end, dropped: end})
+		u.Post(unit.Task{What: "quiet", Run: end, Dropped: end})
 		select {
 		case <-done:
 		case <-time.After(pace.Stretch(10 * time.Second)):

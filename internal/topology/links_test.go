@@ -18,6 +18,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/unit"
 )
 
 func TestPortsFollowTheirNetdev(t *testing.T) {
@@ -249,7 +250,7 @@ func TestTimedAnAnswerComesWhenTheCubesHaveHeard(t *testing.T) {
 	for range 5 {
 		l.must(`patch br2 note <<< "n"`)
 	}
-	if took := time.Since(begin); took > newsTimeout {
+	if took := time.Since(begin); took > unit.NewsTimeout {
 		t.Errorf("five changes elsewhere took %v", took)
 	}
 	close(hang)

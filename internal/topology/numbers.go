@@ -8,12 +8,11 @@ package topology
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/tally"
+	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -48,7 +47,7 @@ var failures = []struct {
 }{
 	{cube.ErrInvalid, "invalid"}, {cube.ErrNotFound, "not-found"}, {cube.ErrExists, "exists"}, {cube.ErrInUse, "in-use"},
 	{cube.ErrUnsupported, "unsupported"}, {cube.ErrFull, "full"}, {cube.ErrStale, "stale"}, {cube.ErrRefused, "refused"},
-	{context.Canceled, "canceled"}, {context.DeadlineExceeded, "timeout"}, {errClosed, "stopping"},
+	{context.Canceled, "canceled"}, {context.DeadlineExceeded, "timeout"}, {service.ErrClosed, "stopping"},
 }
 
 func failure(err error) string {
@@ -80,125 +79,6 @@ func (m *Manager) Activity() Activity {
 	return Activity{Transactions: m.tallies.transactions.Snapshot(), Groups: m.tallies.groups.Snapshot(),
 		Failures: m.tallies.failures.Snapshot(), Handlers: m.tallies.handlers.Snapshot(), Waits: m.tallies.waits.Snapshot(),
 		Strays: m.strays.Load()}
-}
-
-// PortNumbers are what is counted of a port.
-type PortNumbers struct {
-	Name string
-	Up   bool
-	// Reason says why it is not up, or what is lost although it is.
-	Reason string
-	datapath.PortCounters
-}
-
-// CubeNumbers are what is counted of a cube.
-type CubeNumbers struct {
-	Name, Service string
-	// Trouble says why the cube's code is not called, or why it could not be restored; "" when all is well. Broken tells
-	// the second from the first.
-	Trouble string
-	Broken  bool
-	Ports   []PortNumbers
-	Fates   []datapath.Fate
-	// Shed were not handled by the cube's code, Waiting wait for it.
-	Shed    uint64
-	Waiting int
-	Status  datapath.CubeStatus
-}
-
-// counterReader is a data plane that reads many counters at once.
-type counterReader interface {
-	CounterReader() func(slot uint16) (datapath.PortCounters, error)
-}
-
-// Numbers counts all cubes, in order of creation. A cube that goes meanwhile is left out.
-func (m *Manager) Numbers() []CubeNumbers {
-	w := m.view.Load()
-	read := m.dp.PortCounters
-	if r, ok := m.dp.(counterReader); ok {
-		read = r.CounterReader()
-	}
-	out := make([]CubeNumbers, 0, len(w.cubes)+len(w.broken))
-	for _, rec := range w.inOrder() {
-		n := CubeNumbers{Name: rec.name, Service: rec.service, Trouble: m.Degraded(rec.name)}
-		if u := w.units[rec.name]; u != nil {
-			n.Shed, n.Waiting = u.mail.numbers()
-		}
-		if m.count(w, rec, &n, read) == nil {
-			out = append(out, n)
-		}
-	}
-	for _, name := range sortedKeys(w.broken) {
-		b := w.broken[name]
-		n := CubeNumbers{Name: name, Service: b.stored.Service, Trouble: b.String(), Broken: true}
-		if b.rec == nil || m.count(w, b.rec, &n, read) == nil {
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
-// count reads the counters of a cube that packets go through.
-func (m *Manager) count(w *world, rec *record, n *CubeNumbers, read func(uint16) (datapath.PortCounters, error)) (err error) {
-	n.Status = m.dp.Status(rec.id)
-	if n.Fates, err = m.dp.Fates(rec.id); err != nil {
-		return fmt.Errorf("%s: fates: %w", rec.name, err)
-	}
-	for _, p := range rec.portsByIndex() {
-		one := PortNumbers{Name: p.name, Up: w.linked(rec, p), Reason: m.remark(w, rec, p)}
-		if one.PortCounters, err = read(p.slot); err != nil {
-			return fmt.Errorf("port %s of %s: counters: %w", p.name, rec.name, err)
-		}
-		n.Ports = append(n.Ports, one)
-	}
-	return nil
-}
-
-// NetdevNumbers are what is known of a netdev that cubes have to do with.
-type NetdevNumbers struct {
-	Name    string
-	Up      bool
-	Carrier bool
-	// Reason says why nothing passes by it.
-	Reason string
-}
-
-// NetdevNumbers lists the netdevs that are peers of ports or have transparent cubes.
-func (m *Manager) NetdevNumbers() []NetdevNumbers {
-	w := m.view.Load()
-	used := map[string]bool{}
-	for name := range w.chains {
-		used[name] = true
-	}
-	for _, rec := range w.allRunning() {
-		for _, p := range rec.ports {
-			if at, err := parsePlace(p.peer); p.peer != "" && err == nil && at.netdev != "" {
-				used[at.netdev] = true
-			}
-		}
-	}
-	out := make([]NetdevNumbers, 0, len(used))
-	for _, name := range sortedKeys(used) {
-		why := w.whyDown(name)
-		out = append(out, NetdevNumbers{Name: name, Up: why == "", Carrier: w.links[name].carrier, Reason: why})
-	}
-	return out
-}
-
-// mapReader is a data plane that knows how full maps are.
-type mapReader interface {
-	MapUsage(id datapath.CubeID) []datapath.MapUsage
-}
-
-// Maps tells how full a cube's maps are; nil where the data plane does not know. It reads the kernel's maps, which takes
-// a time that grows with their size.
-func (m *Manager) Maps(name string) []datapath.MapUsage {
-	r, ok := m.dp.(mapReader)
-	rec := m.view.Load().running(name)
-	if !ok || rec == nil {
-		return nil
-	}
-	return r.MapUsage(rec.id)
 }
 
 // isModelError tells whether a model refused something.

@@ -10,28 +10,19 @@ import (
 	"fmt"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/history"
 )
-
-// Origin says where a change comes from. The zero Origin is the daemon itself.
-type Origin struct {
-	// Who is the user, the subject of the certificate or the token's role.
-	Who string
-	// From is where the request came in: an address, or a process at the socket.
-	From string
-	// What is the request: method and path.
-	What string
-}
 
 type originKey struct{}
 
 // WithOrigin notes whose request a context is of.
-func WithOrigin(ctx context.Context, o Origin) context.Context {
+func WithOrigin(ctx context.Context, o history.Origin) context.Context {
 	return context.WithValue(ctx, originKey{}, o)
 }
 
 // OriginOf returns whose request a context is of.
-func OriginOf(ctx context.Context) Origin {
-	o, _ := ctx.Value(originKey{}).(Origin)
+func OriginOf(ctx context.Context) history.Origin {
+	o, _ := ctx.Value(originKey{}).(history.Origin)
 	return o
 }
 
@@ -83,25 +74,13 @@ func (t *txn) checkPrecondition(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	rec := t.old.cubes[want.cube]
+	rec := t.old.Cubes[want.cube]
 	if rec == nil {
-		return fmt.Errorf("cube %.80s: %w", want.cube, t.old.missing(want.cube))
+		return fmt.Errorf("cube %.80s: %w", want.cube, t.old.Missing(want.cube))
 	}
-	if rec.revision != want.revision {
+	if rec.Revision != want.revision {
 		return fmt.Errorf("%s changed meanwhile, its revision is %d and not %d: read it again: %w",
-			want.cube, rec.revision, want.revision, cube.ErrStale)
+			want.cube, rec.Revision, want.revision, cube.ErrStale)
 	}
 	return nil
-}
-
-// Revision returns the number of the last change of the configuration, which counts up from the start of the daemon.
-func (m *Manager) Revision() uint64 { return m.view.Load().revision }
-
-// CubeRevision returns the number of the last change that a cube's configuration had a part in.
-func (m *Manager) CubeRevision(name string) (uint64, error) {
-	w := m.view.Load()
-	if rec := w.cubes[name]; rec != nil {
-		return rec.revision, nil
-	}
-	return 0, fmt.Errorf("cube %.80s: %w", name, w.missing(name))
 }

@@ -8,32 +8,66 @@ package topology
 
 import (
 	"bytes"
-	"encoding/json"
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 )
+
+// neighbours knows the netdevs, and tells cubes of what is around them: transparent ones of their parents, standard ones of
+// their peers.
+type neighbours struct {
+	view    *atomic.Pointer[unit.Snapshot]
+	netdevs Netdevs
+	news    *unit.News
+
+	// mu orders what cubes are told; it guards what follows.
+	mu sync.Mutex
+	// infos are the netdevs by name.
+	infos map[string]netdev.Info
+	// told is what living cubes were told.
+	told map[*unit.Unit]*surroundings
+}
+
+// surroundings is what a cube was told of its parent or its peers, or will be.
+type surroundings struct {
+	parent heard
+	peers  peers
+}
+
+// of returns what a cube was told. n.mu is held.
+func (n *neighbours) of(u *unit.Unit) *surroundings {
+	s := n.told[u]
+	if s == nil {
+		s = &surroundings{}
+		n.told[u] = s
+	}
+	return s
+}
 
 // heard is what a cube was told of its parent, or will be.
 type heard struct {
 	cube.Parent
 	// from and device are what it was computed from: both are never changed, so the same ones say the same.
-	from   *record
+	from   *world.Cube
 	device netdev.Info
 	// posted says that a call is in the mailbox: it takes what is here then.
 	posted bool
 }
 
-// noteNetdev keeps what is known of the netdevs, for those who inherit from them.
-func (m *Manager) noteNetdev(e netdev.Event) {
-	m.parents.Lock()
-	defer m.parents.Unlock()
+// note keeps what is known of the netdevs, for those who inherit from them.
+func (n *neighbours) note(e netdev.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	forget := func(i netdev.Info) {
-		if m.infos[i.Name].Index == i.Index {
-			delete(m.infos, i.Name)
+		if n.infos[i.Name].Index == i.Index {
+			delete(n.infos, i.Name)
 		}
 	}
 	switch e.Kind {
@@ -41,55 +75,64 @@ func (m *Manager) noteNetdev(e netdev.Event) {
 		if e.Old != nil && e.Old.Name != e.Info.Name {
 			forget(*e.Old)
 		}
-		m.infos[e.Info.Name] = e.Info
+		n.infos[e.Info.Name] = e.Info
 	case netdev.Removed:
 		forget(e.Info)
 	case netdev.Synced: // says nothing of a device
 	}
 }
 
-// tellParents tells transparent cubes what changed of their parents, and standard cubes what changed of their peers.
-func (m *Manager) tellParents() {
-	m.parents.Lock()
-	defer m.parents.Unlock()
-	w := m.view.Load()
-	for name, rec := range w.cubes {
-		u := w.units[name]
-		if !rec.transparent {
-			m.tellPeers(w, rec, u)
+// tell tells transparent cubes what changed of their parents, and standard cubes what changed of their peers.
+func (n *neighbours) tell() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.view.Load()
+	for u := range n.told {
+		if w.Units[u.Name] != u {
+			delete(n.told, u)
+		}
+	}
+	for name, rec := range w.Cubes {
+		u := w.Units[name]
+		if !rec.Transparent {
+			n.tellPeers(w, rec, u)
 			continue
 		}
-		watcher, ok := u.inst.(cube.ParentWatcher)
-		if !ok || !m.inherit(w, rec, &u.parent) || u.parent.posted {
+		watcher, ok := u.Instance().(cube.ParentWatcher)
+		if !ok {
 			continue
 		}
-		u.parent.posted = true
-		m.tell(u, "ParentChanged", func() {
-			m.parents.Lock()
-			u.parent.posted = false
-			parent := u.parent.Parent
-			m.parents.Unlock()
+		h := &n.of(u).parent
+		if !n.inherit(w, rec, h) || h.posted {
+			continue
+		}
+		h.posted = true
+		n.news.Tell(u, "ParentChanged", func() {
+			n.mu.Lock()
+			h.posted = false
+			parent := h.Parent
+			n.mu.Unlock()
 			watcher.ParentChanged(parent)
 		})
 	}
 }
 
 // ownStation says whether the stack sends from a MAC address: a netdev has it that no port is connected to.
-func (m *Manager) ownStation(mac net.HardwareAddr) bool {
+func (n *neighbours) ownStation(mac net.HardwareAddr) bool {
 	var names []string
-	m.parents.Lock()
-	for name, info := range m.infos {
+	n.mu.Lock()
+	for name, info := range n.infos {
 		if bytes.Equal(info.MAC, mac) {
 			names = append(names, name)
 		}
 	}
-	m.parents.Unlock()
+	n.mu.Unlock()
 	if len(names) == 0 {
 		return false
 	}
-	for _, rec := range m.view.Load().cubes {
-		for _, p := range rec.ports {
-			if i := slices.Index(names, p.peer); i >= 0 {
+	for _, rec := range n.view.Load().Cubes {
+		for _, p := range rec.Ports {
+			if i := slices.Index(names, p.Peer); i >= 0 {
 				names = slices.Delete(names, i, i+1)
 			}
 		}
@@ -98,109 +141,45 @@ func (m *Manager) ownStation(mac net.HardwareAddr) bool {
 }
 
 // inherit brings what a cube hears of its parent up to date, and says whether it changed.
-func (m *Manager) inherit(w *world, rec *record, h *heard) bool {
-	p := cube.Parent{Name: rec.parent}
-	var from *record
-	if rec.parent != "" {
-		at, err := parsePlace(rec.parent)
+func (n *neighbours) inherit(w *unit.Snapshot, rec *world.Cube, h *heard) bool {
+	p := cube.Parent{Name: rec.Parent}
+	var from *world.Cube
+	if rec.Parent != "" {
+		at, err := world.ParsePlace(rec.Parent)
 		if err != nil {
 			return false
 		}
-		p.Netdev = at.netdev
-		if at.netdev == "" {
-			from = w.cubes[at.cube]
-			p.Cube, p.Port, p.Peer, p.Netdev = at.cube, at.port, "", ""
-			if peer, err := w.peerOf(at); err == nil {
-				p.Peer, p.Netdev = peer.String(), peer.netdev
+		p.Netdev = at.Netdev
+		if at.Netdev == "" {
+			from = w.Cubes[at.Cube]
+			p.Cube, p.Port, p.Peer, p.Netdev = at.Cube, at.Port, "", ""
+			if peer, err := w.PeerOf(at); err == nil {
+				p.Peer, p.Netdev = peer.String(), peer.Netdev
 			}
 		}
 	}
-	device := m.infos[p.Netdev]
+	device := n.infos[p.Netdev]
 	if h.Name == p.Name && h.Netdev == p.Netdev && h.from == from && sameNetdev(h.device, device) {
 		return false
 	}
-	fill(&p, from, device)
+	world.Fill(&p, from, device)
 	changed := !h.Equal(p)
 	h.Parent, h.from, h.device = p, from, device
 	return changed
 }
 
-// peerOf returns the peer of a port.
-func (w *world) peerOf(at place) (place, error) {
-	_, p, err := w.portAt(at)
-	if err != nil {
-		return place{}, err
-	}
-	return parsePlace(p.peer)
-}
-
-// fill sets what the port's configuration says, and for the rest what the netdev has. from is nil when there is no port.
-func fill(p *cube.Parent, from *record, device netdev.Info) {
-	p.Index, p.MAC, p.MTU, p.Addresses = device.Index, device.MAC, device.MTU, device.Addresses
-	if from == nil {
-		return
-	}
-	entry := portConfig(from, p.Port)
-	if entry == nil {
-		return
-	}
-	p.Leaves, _ = json.Marshal(entry) // it was decoded from JSON
-	if text, ok := entry["mac"].(string); ok {
-		if mac, err := net.ParseMAC(text); err == nil {
-			p.MAC = mac
+// inNetwork lists the netdevs but one that have an address whose network contains a, the loopback left out.
+func (n *neighbours) inNetwork(but string, a netip.Addr) []string {
+	contains := func(p netip.Prefix) bool { return p.Contains(a) }
+	var others []string
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for other, info := range n.infos {
+		if other != but && info.Kind != "loopback" && slices.ContainsFunc(info.Addresses, contains) {
+			others = append(others, other)
 		}
 	}
-	if number, ok := entry["mtu"].(json.Number); ok {
-		if mtu, err := number.Int64(); err == nil {
-			p.MTU = int(mtu)
-		}
-	}
-	if addresses := addressesOf(entry); len(addresses) > 0 {
-		p.Addresses = addresses
-	}
-}
-
-// addressesOf are a port's own addresses, the primary one first.
-func addressesOf(entry map[string]any) []netip.Prefix {
-	primary, ok := entry["ip"].(string)
-	if !ok {
-		return nil
-	}
-	texts := []string{primary}
-	others, _ := entry["secondaryip"].([]any)
-	for _, o := range others {
-		switch o := o.(type) {
-		case string:
-			texts = append(texts, o)
-		case map[string]any:
-			text, _ := o["ip"].(string)
-			texts = append(texts, text)
-		}
-	}
-	var list []netip.Prefix
-	for _, text := range texts {
-		if prefix, err := netip.ParsePrefix(text); err == nil {
-			list = append(list, prefix)
-		} else if addr, err := netip.ParseAddr(text); err == nil {
-			list = append(list, netip.PrefixFrom(addr, addr.BitLen()))
-		}
-	}
-	return list
-}
-
-// portConfig is the entry of a port in its cube's configuration, nil when there is none.
-func portConfig(rec *record, portName string) map[string]any {
-	object, err := rec.conf.decode()
-	if err != nil {
-		return nil
-	}
-	ports, _ := object["ports"].([]any)
-	for _, entry := range ports {
-		if e, ok := entry.(map[string]any); ok && e["name"] == portName {
-			return e
-		}
-	}
-	return nil
+	return others
 }
 
 // sameNetdev says whether nothing changed that is inherited.

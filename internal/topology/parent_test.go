@@ -109,27 +109,6 @@ func TestParametersOfAParentAreInherited(t *testing.T) {
 	}
 }
 
-func TestAddressesOfAPort(t *testing.T) {
-	for _, c := range []struct {
-		entry string
-		want  []netip.Prefix
-	}{
-		{`{"ip":"10.0.1.1/24"}`, prefixes("10.0.1.1/24")},
-		{`{"ip":"10.0.1.1/24","secondaryip":[{"ip":"10.0.2.1/24"},{"ip":"nonsense"},{"ip":"10.0.3.1"}]}`,
-			prefixes("10.0.1.1/24", "10.0.2.1/24", "10.0.3.1/32")},
-		{`{"ip":"fd00::1","secondaryip":["fd00:1::1/64"]}`, prefixes("fd00::1/128", "fd00:1::1/64")},
-		{`{"ip":""}`, nil}, {`{"ip":7}`, nil}, {`{}`, nil},
-	} {
-		entry, err := decodeObject([]byte(c.entry))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := addressesOf(entry); !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s: %v, want %v", c.entry, got, c.want)
-		}
-	}
-}
-
 func TestLeavesOfTheParentPort(t *testing.T) {
 	p := cube.Parent{Leaves: json.RawMessage(`{"ip":"10.0.0.1/24","mtu":1400,"up":true}`)}
 	var ip string

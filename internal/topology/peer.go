@@ -11,34 +11,36 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// peers is what a cube was told of the peers of its ports, or will be; under the manager's parents lock.
+// peers is what a cube was told of the peers of its ports, or will be; under the lock of the neighbours.
 type peers struct {
 	told map[string]cube.Peer
 	// news are the ports of which it is to hear; a call is in the mailbox while there are some.
 	news map[string]cube.Peer
 }
 
-// tellPeers tells a standard cube what changed of its peers. The parents lock is held.
-func (m *Manager) tellPeers(w *world, rec *record, u *unit) {
-	watcher, ok := u.inst.(cube.PeerWatcher)
+// tellPeers tells a standard cube what changed of its peers. n.mu is held.
+func (n *neighbours) tellPeers(w *unit.Snapshot, rec *world.Cube, u *unit.Unit) {
+	watcher, ok := u.Instance().(cube.PeerWatcher)
 	if !ok {
 		return
 	}
-	p := &u.peers
+	p := &n.of(u).peers
 	posted := len(p.news) > 0
 	if p.told == nil {
 		p.told, p.news = map[string]cube.Peer{}, map[string]cube.Peer{}
 	}
 	for name := range p.told {
-		if rec.ports[name] == nil {
+		if rec.Ports[name] == nil {
 			delete(p.told, name)
 			delete(p.news, name)
 		}
 	}
-	for name, port := range rec.ports {
-		is := m.peerOf(w, port)
+	for name, port := range rec.Ports {
+		is := n.peerOf(w, port)
 		if !is.Equal(p.told[name]) {
 			p.told[name], p.news[name] = is, is
 		}
@@ -46,11 +48,11 @@ func (m *Manager) tellPeers(w *world, rec *record, u *unit) {
 	if posted || len(p.news) == 0 {
 		return
 	}
-	m.tell(u, "PeerChanged", func() {
-		m.parents.Lock()
+	n.news.Tell(u, "PeerChanged", func() {
+		n.mu.Lock()
 		news := p.news
 		p.news = map[string]cube.Peer{}
-		m.parents.Unlock()
+		n.mu.Unlock()
 		for _, name := range slices.Sorted(maps.Keys(news)) {
 			watcher.PeerChanged(name, news[name])
 		}
@@ -58,18 +60,18 @@ func (m *Manager) tellPeers(w *world, rec *record, u *unit) {
 }
 
 // peerOf is what is known of a port's peer. A netdev that a request found before its event came is looked at.
-func (m *Manager) peerOf(w *world, p *port) cube.Peer {
-	out := cube.Peer{Name: p.peer}
-	at, err := parsePlace(p.peer)
-	if err != nil || at.netdev == "" {
+func (n *neighbours) peerOf(w *unit.Snapshot, p *world.Port) cube.Peer {
+	out := cube.Peer{Name: p.Peer}
+	at, err := world.ParsePlace(p.Peer)
+	if err != nil || at.Netdev == "" {
 		return out
 	}
-	i, known := m.infos[at.netdev]
-	if !known && w.links[at.netdev].index != 0 {
-		if i, err = m.netdevs.Get(at.netdev); err != nil {
+	i, known := n.infos[at.Netdev]
+	if !known && w.Links[at.Netdev].Index != 0 {
+		if i, err = n.netdevs.Get(at.Netdev); err != nil {
 			i = netdev.Info{} // its event says what became of it
 		}
 	}
-	out.Netdev, out.Index, out.MAC, out.Addresses, out.MTU, out.Speed = at.netdev, i.Index, i.MAC, i.Addresses, i.MTU, i.Speed
+	out.Netdev, out.Index, out.MAC, out.Addresses, out.MTU, out.Speed = at.Netdev, i.Index, i.MAC, i.Addresses, i.MTU, i.Speed
 	return out
 }

@@ -7,62 +7,12 @@ package topology
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
-	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/world"
 )
-
-// Keys in the store begin with one of these.
-const (
-	cubeKey   = "cube/"
-	netdevKey = "netdev/"
-)
-
-// stored is a cube in the store. Peers and tcubes of ports are part of the configuration.
-type stored struct {
-	Service string          `json:"service"`
-	Name    string          `json:"name"`
-	UUID    string          `json:"uuid"`
-	ID      datapath.CubeID `json:"id"`
-	Seq     uint64          `json:"seq"`
-	Type    cube.Type       `json:"type"`
-	Config  json.RawMessage `json:"config"`
-	Ports   []storedPort    `json:"ports,omitempty"`
-	// Transparent is noted for a daemon in which the service is not loaded.
-	Transparent bool `json:"transparent,omitempty"`
-	// blob is the record as it was read, entries those of large lists.
-	blob    []byte
-	entries *storedEntries
-}
-
-type storedPort struct {
-	Name  string `json:"name"`
-	Index uint16 `json:"index"`
-	Slot  uint16 `json:"slot"`
-	UUID  string `json:"uuid"`
-	// OwnMAC is what a netdev gets back when the port leaves it.
-	OwnMAC string `json:"own-mac,omitempty"`
-}
-
-// storedChain is a netdev in the store.
-type storedChain struct {
-	Tcubes []string `json:"tcubes"`
-}
-
-func (r *record) encode() ([]byte, error) {
-	s := stored{Service: r.service, Name: r.name, UUID: r.uuid, ID: r.id, Seq: r.seq, Type: r.typ, Config: r.saved,
-		Transparent: r.transparent}
-	for _, p := range r.portsByIndex() {
-		s.Ports = append(s.Ports, storedPort{Name: p.name, Index: p.index, Slot: p.slot, UUID: p.uuid, OwnMAC: p.ownMAC})
-	}
-	blob, err := json.Marshal(s)
-	if err != nil {
-		return nil, fmt.Errorf("%s: encoding its record: %w", r.name, err)
-	}
-	return blob, nil
-}
 
 // persist writes what changed to the store, as one transaction of its own.
 func (t *txn) persist() error {
@@ -71,7 +21,7 @@ func (t *txn) persist() error {
 	if err != nil || len(recs) == 0 {
 		return err
 	}
-	t.next.revision++
+	t.next.Revision++
 	if t.m.commit == nil {
 		return nil
 	}
@@ -85,27 +35,27 @@ func (t *txn) persist() error {
 // storeRecords encodes what differs from the store.
 func (t *txn) storeRecords() ([]store.Record, error) {
 	var recs []store.Record
-	for _, rec := range t.next.recordsOf(t.reach().changed) {
-		blob, err := rec.encode()
+	for _, rec := range t.next.RecordsOf(t.reach().Changed) {
+		blob, err := rec.Encode()
 		if err != nil {
 			return nil, err
 		}
-		if len(t.entries[t.next.units[rec.name]]) > 0 {
-			rec.revision = t.old.revision + 1
+		if len(t.entries[t.next.Units[rec.Name]]) > 0 {
+			rec.Revision = t.old.Revision + 1
 		}
-		if string(blob) != string(rec.blob) {
-			rec.blob, rec.revision = blob, t.old.revision+1
-			recs = append(recs, store.Record{Key: cubeKey + rec.name, Value: blob})
+		if string(blob) != string(rec.Blob) {
+			rec.Blob, rec.Revision = blob, t.old.Revision+1
+			recs = append(recs, store.Record{Key: world.CubeKey + rec.Name, Value: blob})
 		}
 	}
 	for _, u := range t.removed {
-		if t.next.cubes[u.name] == nil {
-			recs = append(recs, store.Record{Key: cubeKey + u.name})
+		if t.next.Cubes[u.Name] == nil {
+			recs = append(recs, store.Record{Key: world.CubeKey + u.Name})
 		}
 	}
-	for _, name := range sortedKeys(t.old.broken) {
-		if t.next.broken[name] == nil && t.next.cubes[name] == nil {
-			recs = append(recs, store.Record{Key: cubeKey + name})
+	for _, name := range slices.Sorted(maps.Keys(t.old.Broken)) {
+		if t.next.Broken[name] == nil && t.next.Cubes[name] == nil {
+			recs = append(recs, store.Record{Key: world.CubeKey + name})
 		}
 	}
 	return append(recs, t.chainRecords()...), nil
@@ -114,15 +64,15 @@ func (t *txn) storeRecords() ([]store.Record, error) {
 // chainRecords encodes the netdevs whose transparent cubes changed.
 func (t *txn) chainRecords() []store.Record {
 	var recs []store.Record
-	for _, name := range sortedKeys(t.old.chains) {
-		if len(t.next.chains[name]) == 0 {
-			recs = append(recs, store.Record{Key: netdevKey + name})
+	for _, name := range slices.Sorted(maps.Keys(t.old.Chains)) {
+		if len(t.next.Chains[name]) == 0 {
+			recs = append(recs, store.Record{Key: world.NetdevKey + name})
 		}
 	}
-	for _, name := range sortedKeys(t.next.chains) {
-		if chain := t.next.chains[name]; !slices.Equal(chain, t.old.chains[name]) {
-			blob, _ := json.Marshal(storedChain{Tcubes: chain}) // strings always marshal
-			recs = append(recs, store.Record{Key: netdevKey + name, Value: blob})
+	for _, name := range slices.Sorted(maps.Keys(t.next.Chains)) {
+		if chain := t.next.Chains[name]; !slices.Equal(chain, t.old.Chains[name]) {
+			blob, _ := json.Marshal(world.StoredChain{Tcubes: chain}) // strings always marshal
+			recs = append(recs, store.Record{Key: world.NetdevKey + name, Value: blob})
 		}
 	}
 	return recs

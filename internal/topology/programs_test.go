@@ -12,11 +12,14 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/service"
 )
 
 func ingressSlot(i int) cube.ProgramSlot { return cube.ProgramSlot{Index: i} }
 
-func (l *lab) programsOf(name string) cube.Programs { return l.view.Load().units[name].env.Programs() }
+func (l *lab) programsOf(name string) cube.Programs {
+	return l.view.Load().Units[name].Env().Programs()
+}
 
 // inPlane are the functions that the data plane was given for a cube.
 func (l *lab) inPlane(id datapath.CubeID) map[cube.ProgramSlot]string {
@@ -83,7 +86,7 @@ func TestProgramsOfACubeThatIsGone(t *testing.T) {
 	l.must(`create toybridge br2`)
 	p = l.programsOf("br2")
 	l.stop()
-	if err := p.Reload(ingressSlot(1), cube.Program{Function: "f"}); !errors.Is(err, errClosed) {
+	if err := p.Reload(ingressSlot(1), cube.Program{Function: "f"}); !errors.Is(err, service.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // randomLine makes a request that may or may not be right.
@@ -62,13 +64,13 @@ func randomLine(r *rand.Rand) string {
 func (l *lab) wantSound() {
 	l.t.Helper()
 	w := l.view.Load()
-	if !reflect.DeepEqual(l.plane.now(), w.graph()) {
-		l.t.Fatalf("the data plane's graph is not the world's:\n%+v\n%+v", l.plane.now(), w.graph())
+	if !reflect.DeepEqual(l.plane.now(), w.Graph()) {
+		l.t.Fatalf("the data plane's graph is not the world's:\n%+v\n%+v", l.plane.now(), w.Graph())
 	}
-	if len(l.plane.cubes) != len(w.cubes) || len(w.units) != len(w.cubes) {
-		l.t.Fatalf("%d cubes, %d units, %d sets of maps", len(w.cubes), len(w.units), len(l.plane.cubes))
+	if len(l.plane.cubes) != len(w.Cubes) || len(w.Units) != len(w.Cubes) {
+		l.t.Fatalf("%d cubes, %d units, %d sets of maps", len(w.Cubes), len(w.Units), len(l.plane.cubes))
 	}
-	if err := (&txn{old: newWorld(), next: w}).checkHooks(); err != nil {
+	if err := (&txn{old: unit.NewSnapshot(), next: w}).checkHooks(); err != nil {
 		l.t.Fatal(err)
 	}
 	parents, slots := map[string]string{}, map[uint16]string{}
@@ -78,51 +80,51 @@ func (l *lab) wantSound() {
 		}
 		parents[name] = where
 	}
-	for dev, chain := range w.chains {
+	for dev, chain := range w.Chains {
 		for _, name := range chain {
 			put(name, dev)
 		}
 	}
-	for _, rec := range w.inOrder() {
-		for _, p := range rec.portsByIndex() {
-			me := place{cube: rec.name, port: p.name}.String()
-			for _, name := range p.tcubes {
+	for _, rec := range w.InOrder() {
+		for _, p := range rec.PortsByIndex() {
+			me := world.Place{Cube: rec.Name, Port: p.Name}.String()
+			for _, name := range p.Tcubes {
 				put(name, me)
 			}
-			if slots[p.slot] != "" {
-				l.t.Fatalf("%s has the slot of %s", me, slots[p.slot])
+			if slots[p.Slot] != "" {
+				l.t.Fatalf("%s has the slot of %s", me, slots[p.Slot])
 			}
-			slots[p.slot] = me
+			slots[p.Slot] = me
 			l.wantSoundPeer(w, p, me)
 		}
 	}
-	for _, rec := range w.inOrder() {
-		if rec.parent != parents[rec.name] {
-			l.t.Fatalf("%s says that it is at %q, it is at %q", rec.name, rec.parent, parents[rec.name])
+	for _, rec := range w.InOrder() {
+		if rec.Parent != parents[rec.Name] {
+			l.t.Fatalf("%s says that it is at %q, it is at %q", rec.Name, rec.Parent, parents[rec.Name])
 		}
 	}
-	for peer, holders := range w.allHolders() {
+	for peer, holders := range w.AllHolders() {
 		if len(holders) > 1 {
 			l.t.Fatalf("%s is the peer of %v", peer, holders)
 		}
 	}
 }
 
-func (l *lab) wantSoundPeer(w *world, p *port, me string) {
+func (l *lab) wantSoundPeer(w *unit.Snapshot, p *world.Port, me string) {
 	l.t.Helper()
-	if !strings.Contains(p.peer, ":") {
+	if !strings.Contains(p.Peer, ":") {
 		return
 	}
-	at, err := parsePlace(p.peer)
+	at, err := world.ParsePlace(p.Peer)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	_, other, err := w.portAt(at)
+	_, other, err := w.PortAt(at)
 	if err != nil {
-		l.t.Fatalf("%s has the peer %s: %v", me, p.peer, err)
+		l.t.Fatalf("%s has the peer %s: %v", me, p.Peer, err)
 	}
-	if other.peer != "" && other.peer != me {
-		l.t.Fatalf("%s has the peer %s, which has %s", me, p.peer, other.peer)
+	if other.Peer != "" && other.Peer != me {
+		l.t.Fatalf("%s has the peer %s, which has %s", me, p.Peer, other.Peer)
 	}
 }
 

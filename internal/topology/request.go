@@ -9,10 +9,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
+	"maps"
+	"slices"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/read"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -23,55 +29,43 @@ func (m *Manager) Create(ctx context.Context, serviceName, name string, body []b
 }
 
 func (t *txn) create(serviceName, name string, body []byte, words bool) error {
-	svc, err := t.m.service(serviceName)
+	svc, err := t.m.LoadedService(serviceName)
 	if err != nil {
 		return err
 	}
 	if err := t.m.checkCubeName(name); err != nil {
 		return err
 	}
-	if other := t.next.cubes[name]; other != nil {
-		return fmt.Errorf("cube %s: there is a %s with that name: %w", name, other.service, cube.ErrExists)
+	if other := t.next.Cubes[name]; other != nil {
+		return fmt.Errorf("cube %s: there is a %s with that name: %w", name, other.Service, cube.ErrExists)
 	}
-	if b := t.next.broken[name]; b != nil {
-		return fmt.Errorf("cube %s: it is in the store but could not be restored (%s), delete it first: %w", name, b.reason, cube.ErrExists)
+	if b := t.next.Broken[name]; b != nil {
+		return fmt.Errorf("cube %s: it is in the store but could not be restored (%s), delete it first: %w", name, b.Reason, cube.ErrExists)
 	}
-	id, err := t.next.freeID(t.m.lastID)
+	id, err := t.next.FreeID(t.m.lastID)
 	if err != nil {
 		return err
 	}
-	body, err = takeName(name, body)
+	body, err = document.TakeName(name, body)
 	if err != nil {
 		return err
 	}
 	t.m.lastID = id
 	t.m.seq++
-	u := t.m.newUnit(svc, name, newUUID(), id)
+	u := t.m.newUnit(svc, name, world.NewUUID(), id)
 	t.created = append(t.created, u)
-	t.next.units[name] = u
-	t.next.cubes[name] = &record{name: name, service: serviceName, uuid: u.uuid, id: id, seq: t.m.seq,
-		transparent: svc.info.Transparent, ports: map[string]*port{}}
+	t.next.Units[name] = u
+	t.next.Cubes[name] = &world.Cube{Name: name, Service: serviceName, UUID: u.UUID, ID: id, Seq: t.m.seq,
+		Transparent: svc.Info.Transparent, Ports: map[string]*world.Port{}}
 	t.direct[name] = true
 	return t.request(u, yang.Create, nil, body, words)
 }
 
 // newUnit makes a unit without an instance.
-func (m *Manager) newUnit(svc *service, name, uuid string, id datapath.CubeID) *unit {
-	level := new(slog.LevelVar)
-	u := &unit{name: name, svc: svc, uuid: uuid, id: id, tree: svc.schema.NewTree(), turn: make(chan struct{}, 1),
-		gate: make(chan struct{}, 1), hung: make(chan struct{}), patience: hangTimeout,
-		handlers: m.tallies.handlers}
-	u.announce = func(reason string) { m.TellCube(name, svc.info.Name, "degraded", reason) }
-	u.turn <- struct{}{}
-	u.gate <- struct{}{}
-	u.log = m.logger(svc.info.Name, name, level, nil)
-	u.env = &env{name: name, id: id, uuid: uuid, degrade: u.degrade, transparent: svc.info.Transparent, dp: m.dp, level: level,
-		log: m.logger(svc.info.Name, name, level, newLineLimit())}
-	u.env.programs, u.env.start, u.env.ownStation = programs{m, u}, u.start, m.ownStation
-	u.env.ports.Store(newPortTable())
-	u.mail = newMailbox(u.deliver, u.perform)
-	u.mail.waits = m.tallies.waits
-	return u
+func (m *Manager) newUnit(svc *service.Service, name, uuid string, id datapath.CubeID) *unit.Unit {
+	return unit.New(unit.Options{Service: svc, Name: name, UUID: uuid, ID: id, Datapath: m.dp, Plane: m.inUse, Log: m.log,
+		OwnStation: m.neighbours.ownStation, Handlers: m.tallies.handlers, Waits: m.tallies.waits,
+		Announce: func(reason string) { m.TellCube(name, svc.Info.Name, "degraded", reason) }})
 }
 
 // Edit changes a part of a cube's configuration. What is deleted of a list may be state, such as learned addresses: the
@@ -85,20 +79,20 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 	}
 	words := areWords(ctx)
 	change := func(t *txn) error {
-		_, u, err := t.next.find(serviceName, name)
+		_, u, err := t.next.Find(serviceName, name)
 		if err != nil {
 			return err
 		}
 		op, path := op, path
 		if op == yang.Delete {
-			if path, err = u.tree.Only(path); err != nil {
+			if path, err = u.Tree.Only(path); err != nil {
 				return err
 			}
 		}
-		switch node, err := nodeAt(u.svc.schema, path); {
+		switch node, err := document.NodeAt(u.Service.Schema, path); {
 		case err != nil:
 			return err
-		case op == yang.Delete && isWholeList(node, path):
+		case op == yang.Delete && read.IsWholeList(node, path):
 			return t.deleteList(u, node, path)
 		case op == yang.Delete && node.Deletable():
 			return t.deleteState(u, path)
@@ -108,12 +102,12 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 		t.direct[name] = true
 		body := body
 		if len(path) == 0 {
-			if body, err = takeName(name, body); err != nil {
+			if body, err = document.TakeName(name, body); err != nil {
 				return err
 			}
 		}
 		if op == yang.Replace && len(path) == 1 && path[0].Name == "ports" {
-			t.meet(place{cube: name})
+			t.meet(world.Place{Cube: name})
 		}
 		err = t.request(u, op, path, body, words)
 		if op == yang.Delete {
@@ -130,11 +124,11 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 // Delete ends a cube: its ports' peers are disconnected, and the transparent cubes on them released. A cube that could
 // not be restored is taken out of the store; where its service is not loaded, any other's name will do.
 func (m *Manager) Delete(ctx context.Context, serviceName, name string) error {
-	if b := m.view.Load().broken[name]; b != nil && (b.stored.Service == serviceName || m.loaded.Load().byName[b.stored.Service] == nil) {
+	if b := m.view.Load().Broken[name]; b != nil && (b.Stored.Service == serviceName || m.loaded.Load().ByName[b.Stored.Service] == nil) {
 		return m.deleteBroken(ctx, name, b)
 	}
 	return m.transact(ctx, func(t *txn) error {
-		rec, _, err := t.next.find(serviceName, name)
+		rec, _, err := t.next.Find(serviceName, name)
 		if err != nil {
 			return err
 		}
@@ -143,23 +137,23 @@ func (m *Manager) Delete(ctx context.Context, serviceName, name string) error {
 }
 
 // drop takes a cube out of the next world, and others off its ports.
-func (t *txn) drop(rec *record) error {
+func (t *txn) drop(rec *world.Cube) error {
 	if err := t.detach(rec); err != nil {
 		return err
 	}
-	for _, p := range rec.ports {
-		t.release(p.tcubes)
-		t.next.leaving[p.slot] = true
+	for _, p := range rec.Ports {
+		t.release(p.Tcubes)
+		t.next.Leaving[p.Slot] = true
 	}
-	t.removed = append(t.removed, t.next.units[rec.name])
-	delete(t.next.cubes, rec.name)
-	delete(t.next.units, rec.name)
+	t.removed = append(t.removed, t.next.Units[rec.Name])
+	delete(t.next.Cubes, rec.Name)
+	delete(t.next.Units, rec.Name)
 	return nil
 }
 
-func (m *Manager) deleteBroken(ctx context.Context, name string, b *brokenCube) error {
+func (m *Manager) deleteBroken(ctx context.Context, name string, b *world.Broken) error {
 	err := m.transact(ctx, func(t *txn) error {
-		if t.next.broken[name] != b {
+		if t.next.Broken[name] != b {
 			return fmt.Errorf("cube %s: %w", name, cube.ErrNotFound)
 		}
 		return t.dropBroken(name)
@@ -172,16 +166,16 @@ func (m *Manager) deleteBroken(ctx context.Context, name string, b *brokenCube) 
 
 // dropBroken takes a cube that could not be restored out of the next world, and out of chains.
 func (t *txn) dropBroken(name string) error {
-	delete(t.next.broken, name)
-	for _, rec := range t.next.inOrder() {
-		for _, p := range rec.portsByIndex() {
-			if err := t.detachName(place{cube: rec.name, port: p.name}, name); err != nil {
+	delete(t.next.Broken, name)
+	for _, rec := range t.next.InOrder() {
+		for _, p := range rec.PortsByIndex() {
+			if err := t.detachName(world.Place{Cube: rec.Name, Port: p.Name}, name); err != nil {
 				return err
 			}
 		}
 	}
-	for _, dev := range sortedKeys(t.next.chains) {
-		if err := t.detachName(place{netdev: dev}, name); err != nil {
+	for _, dev := range slices.Sorted(maps.Keys(t.next.Chains)) {
+		if err := t.detachName(world.Place{Netdev: dev}, name); err != nil {
 			return err
 		}
 	}
@@ -189,18 +183,18 @@ func (t *txn) dropBroken(name string) error {
 }
 
 // forgetBroken removes what the data plane still has of such a cube.
-func (m *Manager) forgetBroken(b *brokenCube) {
-	if b.stored.UUID == "" {
+func (m *Manager) forgetBroken(b *world.Broken) {
+	if b.Stored.UUID == "" {
 		return
 	}
-	remove := func() error { return m.dp.Forget(b.stored.UUID) }
-	if b.made {
-		remove = func() error { return m.dp.DeleteCube(b.stored.ID) }
+	remove := func() error { return m.dp.Forget(b.Stored.UUID) }
+	if b.Made {
+		remove = func() error { return m.dp.DeleteCube(b.Stored.ID) }
 	}
-	if err := guard(remove); err != nil {
-		m.log.Error("removing a cube's maps", "cube", b.stored.Name, "error", err)
+	if err := unit.Guard(remove); err != nil {
+		m.log.Error("removing a cube's maps", "cube", b.Stored.Name, "error", err)
 	}
-	m.forgetShadow(b.stored.UUID)
+	m.forgetShadow(b.Stored.UUID)
 }
 
 // Action runs one of the model's actions; the changes of configuration that it asks for are part of the transaction.
@@ -208,7 +202,7 @@ func (m *Manager) Action(ctx context.Context, serviceName, name string, path yan
 	var output json.RawMessage
 	words := areWords(ctx)
 	err := m.transact(ctx, func(t *txn) error {
-		_, u, err := t.next.find(serviceName, name)
+		_, u, err := t.next.Find(serviceName, name)
 		if err != nil {
 			return err
 		}
@@ -218,45 +212,45 @@ func (m *Manager) Action(ctx context.Context, serviceName, name string, path yan
 	return output, err
 }
 
-func (t *txn) act(u *unit, path yang.Path, body []byte, words bool) (json.RawMessage, error) {
-	node, err := nodeAt(u.svc.schema, path)
+func (t *txn) act(u *unit.Unit, path yang.Path, body []byte, words bool) (json.RawMessage, error) {
+	node, err := document.NodeAt(u.Service.Schema, path)
 	if err != nil {
 		return nil, err
 	}
-	actor, ok := u.inst.(cube.Actor)
+	actor, ok := u.Instance().(cube.Actor)
 	if node.Kind() != yang.Action || !ok {
-		return nil, &yang.Error{Tag: yang.OperationNotSupported, Path: path.String(), Message: path.Words() + ": not an action of " + u.name}
+		return nil, &yang.Error{Tag: yang.OperationNotSupported, Path: path.String(), Message: path.Words() + ": not an action of " + u.Name}
 	}
-	parse := u.tree.ParseInput
+	parse := u.Tree.ParseInput
 	if words {
-		parse = u.tree.InputWords
+		parse = u.Tree.InputWords
 	}
 	input, err := parse(path, body)
 	if err != nil {
 		return nil, err
 	}
-	t.direct[u.name] = true
+	t.direct[u.Name] = true
 	var result cube.ActionResult
-	err = u.handle(t.ctx, "Action", func() (err error) {
+	err = u.Handle(t.ctx, "Action", func() (err error) {
 		result, err = actor.Action(t.ctx, path.Segments(), input)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
+		return nil, fmt.Errorf("%s: %s: %w", u.Name, path.Words(), err)
 	}
 	output, err := actionOutput(u, path, result.Output)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
+		return nil, fmt.Errorf("%s: %s: %w", u.Name, path.Words(), err)
 	}
 	for _, e := range result.Edits {
 		if err := t.applyEdit(u, e); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", u.name, path.Words(), err)
+			return nil, fmt.Errorf("%s: %s: %w", u.Name, path.Words(), err)
 		}
 	}
 	return output, nil
 }
 
-func actionOutput(u *unit, path yang.Path, value any) (json.RawMessage, error) {
+func actionOutput(u *unit.Unit, path yang.Path, value any) (json.RawMessage, error) {
 	if value == nil {
 		return nil, nil
 	}
@@ -264,7 +258,7 @@ func actionOutput(u *unit, path yang.Path, value any) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding its output: %w", err)
 	}
-	checked, err := u.tree.CheckOutput(path, output)
+	checked, err := u.Tree.CheckOutput(path, output)
 	if err != nil {
 		// The cube is at fault, not the request: the kind of error must not say otherwise.
 		return nil, fmt.Errorf("its output does not fit the model: %s", err.Error())
@@ -273,8 +267,8 @@ func actionOutput(u *unit, path yang.Path, value any) (json.RawMessage, error) {
 }
 
 // applyEdit makes one change that an action asked for. A list entry that is not there yet is created.
-func (t *txn) applyEdit(u *unit, e cube.Edit) error {
-	_, path, err := u.svc.schema.Resolve(e.Path)
+func (t *txn) applyEdit(u *unit.Unit, e cube.Edit) error {
+	_, path, err := u.Service.Schema.Resolve(e.Path)
 	if err != nil {
 		return err
 	}
@@ -296,18 +290,18 @@ func (t *txn) applyEdit(u *unit, e cube.Edit) error {
 // CreateMany creates the cubes of an array, or of an export, with their peers and attachments, or none of them. An element is a cube's
 // body with service-name and name; that of a transparent cube may say in parent which netdev it is attached to.
 func (m *Manager) CreateMany(ctx context.Context, body []byte) error {
-	var list []members
-	var netdevs []*fileNetdev
+	var list []document.Members
+	var netdevs []*document.Netdev
 	if err := json.Unmarshal(body, &list); err != nil {
-		var parts struct{ Cubes []members }
+		var parts struct{ Cubes []document.Members }
 		if json.Unmarshal(body, &parts) != nil || parts.Cubes == nil {
 			return &yang.Error{Tag: yang.InvalidValue, Message: "an array of cubes is wanted: " + err.Error()}
 		}
-		doc, err := parseDocument(body)
+		doc, err := document.Parse(body)
 		if err != nil {
 			return err
 		}
-		list, netdevs = parts.Cubes, doc.netdevs
+		list, netdevs = parts.Cubes, doc.Netdevs
 	}
 	if list == nil {
 		return &yang.Error{Tag: yang.InvalidValue, Message: "an array of cubes is wanted, null is given"}
@@ -319,15 +313,15 @@ func (m *Manager) CreateMany(ctx context.Context, body []byte) error {
 			}
 		}
 		for _, n := range netdevs {
-			for _, name := range n.tcubes {
-				t.parents = append(t.parents, givenParent{cube: name, parent: n.name})
+			for _, name := range n.Tcubes {
+				t.parents = append(t.parents, givenParent{cube: name, parent: n.Name})
 			}
 		}
 		return nil
 	})
 }
 
-func (t *txn) createElement(object members) error {
+func (t *txn) createElement(object document.Members) error {
 	var serviceName, name, parent string
 	for member, into := range map[string]*string{"service-name": &serviceName, "name": &name, "parent": &parent} {
 		raw, ok := object[member]
@@ -338,11 +332,11 @@ func (t *txn) createElement(object members) error {
 			return &yang.Error{Tag: yang.InvalidValue, Path: member, Message: member + ": a string is wanted"}
 		}
 	}
-	svc, err := t.m.service(serviceName)
+	svc, err := t.m.LoadedService(serviceName)
 	if err != nil {
 		return err
 	}
-	if svc.info.Transparent {
+	if svc.Info.Transparent {
 		delete(object, "parent")
 	}
 	body, err := json.Marshal(object)
@@ -352,8 +346,19 @@ func (t *txn) createElement(object members) error {
 	if err := t.create(serviceName, name, body, false); err != nil {
 		return err
 	}
-	if svc.info.Transparent {
+	if svc.Info.Transparent {
 		t.parents = append(t.parents, givenParent{cube: name, parent: parent})
+	}
+	return nil
+}
+
+func (m *Manager) checkCubeName(name string) error {
+	if !world.ValidName(name) {
+		return fmt.Errorf("cube name %.80q: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ + -, and begins with a letter or digit: %w",
+			name, cube.ErrInvalid)
+	}
+	if world.Reserved[name] || m.loaded.Load().ByName[name] != nil {
+		return fmt.Errorf("cube name %q is a word of the command line, choose another one: %w", name, cube.ErrInvalid)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,186 +18,145 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // staged is a stored cube on its way back.
 type staged struct {
-	stored stored
-	unit   *unit
-	rec    *record
+	stored world.Stored
+	unit   *unit.Unit
+	rec    *world.Cube
 }
 
 // restore brings back what the store holds. Only trouble that concerns everything is an error.
 func (m *Manager) restore(ctx context.Context, state *store.State) error {
-	w := newWorld()
+	w := unit.NewSnapshot()
 	if err := m.loadLinks(w); err != nil {
 		return err
 	}
 	var back []*staged
 	if state != nil {
-		w.revision = state.Sequence
+		w.Revision = state.Sequence
 		for _, s := range m.readState(w, state) {
 			st, err := m.stage(s)
 			if err != nil {
 				m.markBroken(w, &staged{stored: s}, err)
 				continue
 			}
-			st.rec.revision = w.revision
+			st.rec.Revision = w.Revision
 			back = append(back, st)
 		}
 	}
 	m.view.Store(w)
-	for _, name := range sortedKeys(w.broken) {
-		m.hold(w.broken[name], back)
+	for _, name := range slices.Sorted(maps.Keys(w.Broken)) {
+		m.hold(w.Broken[name], back)
 	}
 	return m.bringBack(ctx, back)
 }
 
 // hold lets a cube that cannot be restored go on forwarding as an earlier daemon left it, where its programs and maps
 // are still there (they are not after a reboot). Else its maps are protected until it is restored or deleted.
-func (m *Manager) hold(b *brokenCube, back []*staged) {
-	s := b.stored
+func (m *Manager) hold(b *world.Broken, back []*staged) {
+	s := b.Stored
 	m.dp.Keep(s.UUID)
 	if s.ID == 0 || s.ID > datapath.MaxCubeID || s.UUID == "" {
 		return
 	}
 	spec := datapath.Spec{ID: s.ID, UUID: s.UUID, Name: s.Name, Service: s.Service, Type: s.Type, Transparent: s.Transparent}
-	if svc := m.loaded.Load().byName[s.Service]; svc != nil {
-		spec.Transparent, spec.Outside = svc.info.Transparent, svc.reg != nil
+	if svc := m.loaded.Load().ByName[s.Service]; svc != nil {
+		spec.Transparent, spec.Outside = svc.Info.Transparent, svc.Reg != nil
 	} else {
 		spec.Outside = true
 	}
-	rec, err := s.record(spec.Transparent)
+	rec, err := s.Cube(spec.Transparent)
 	if err == nil {
-		err = m.collides(rec, back)
+		others := m.view.Load().AllRunning()
+		for _, s := range back {
+			others = append(others, s.rec)
+		}
+		err = rec.Collides(others)
 	}
 	if err == nil {
-		err = guard(func() error { return m.dp.HoldCube(spec) })
-		b.made = err == nil
+		err = unit.Guard(func() error { return m.dp.HoldCube(spec) })
+		b.Made = err == nil
 	}
 	if err != nil {
 		m.log.Warn("a broken cube does not forward, its state is kept", "cube", s.Name, "reason", err)
 		return
 	}
-	b.rec = rec
+	b.Running = rec
 	m.log.Warn("a broken cube goes on forwarding with the programs and the configuration that it had", "cube", s.Name)
-}
-
-// collides refuses a record whose numbers are those of a cube that is there or on its way back.
-func (m *Manager) collides(rec *record, back []*staged) error {
-	others := m.view.Load().allRunning()
-	for _, s := range back {
-		others = append(others, s.rec)
-	}
-	slots := map[uint16]bool{}
-	for _, o := range others {
-		if o.id == rec.id || o.uuid == rec.uuid {
-			return fmt.Errorf("its number %d is that of %s: %w", rec.id, o.name, cube.ErrInvalid)
-		}
-		for _, p := range o.ports {
-			slots[p.slot] = true
-		}
-	}
-	indexes := map[uint16]bool{}
-	for _, p := range rec.ports {
-		if slots[p.slot] || indexes[p.index] || p.slot > datapath.MaxSlot || p.index >= datapath.MaxPorts {
-			return fmt.Errorf("the numbers of port %s are not its own: %w", p.name, cube.ErrInvalid)
-		}
-		slots[p.slot], indexes[p.index] = true, true
-	}
-	return nil
-}
-
-// record is what the data plane must know of a stored cube that goes on as it was.
-func (s *stored) record(transparent bool) (*record, error) {
-	var conf baseConfig
-	if err := json.Unmarshal(s.Config, &conf); err != nil {
-		return nil, fmt.Errorf("its configuration: %w", err)
-	}
-	if conf.Shadow || conf.Span {
-		return nil, fmt.Errorf("its namespace needs its service: %w", cube.ErrUnsupported)
-	}
-	rec := &record{name: s.Name, service: s.Service, uuid: s.UUID, id: s.ID, seq: s.Seq, typ: s.Type, transparent: transparent,
-		ports: map[string]*port{}}
-	for _, p := range s.Ports {
-		rec.ports[p.Name] = &port{name: p.Name, uuid: p.UUID, index: p.Index, slot: p.Slot}
-	}
-	for _, c := range conf.Ports {
-		if p := rec.ports[c.Name]; p != nil {
-			p.peer, p.tcubes = c.Peer, c.Tcubes
-		}
-	}
-	return rec, nil
 }
 
 // letGo takes the held cubes out of the graph; it reports whether there were any.
 func (m *Manager) letGo(why error) bool {
-	w := m.view.Load().clone()
+	w := m.view.Load().Clone()
 	any := false
-	for name, b := range w.broken {
-		if b.rec == nil {
+	for name, b := range w.Broken {
+		if b.Running == nil {
 			continue
 		}
 		any = true
 		closed := *b
-		closed.rec = nil
-		w.broken[name] = &closed
+		closed.Running = nil
+		w.Broken[name] = &closed
 		m.log.Warn("a broken cube cannot go on beside the others, it does not forward", "cube", name, "reason", why)
 	}
 	m.view.Store(w)
 	return any
 }
 
-func (m *Manager) loadLinks(w *world) error {
+func (m *Manager) loadLinks(w *unit.Snapshot) error {
 	infos, err := m.netdevs.List()
 	if err != nil {
 		return fmt.Errorf("listing the netdevs: %w", err)
 	}
 	for _, info := range infos {
-		w.links[info.Name] = linkOf(info)
-		m.noteNetdev(netdev.Event{Kind: netdev.Added, Info: info})
+		w.Links[info.Name] = world.LinkOf(info)
+		m.neighbours.note(netdev.Event{Kind: netdev.Added, Info: info})
 	}
 	return nil
 }
 
 // readState decodes the store's records: chains go into the world, cubes are returned by age.
-func (m *Manager) readState(w *world, state *store.State) []stored {
-	var cubes []stored
+func (m *Manager) readState(w *unit.Snapshot, state *store.State) []world.Stored {
+	var cubes []world.Stored
 	for _, r := range state.Records {
-		name, isCube := strings.CutPrefix(r.Key, cubeKey)
-		dev, isNetdev := strings.CutPrefix(r.Key, netdevKey)
-		var chain storedChain
-		s := stored{Name: name}
+		name, isCube := strings.CutPrefix(r.Key, world.CubeKey)
+		dev, isNetdev := strings.CutPrefix(r.Key, world.NetdevKey)
+		var chain world.StoredChain
+		s := world.Stored{Name: name}
 		var err error
 		switch {
 		case isCube:
 			if err = json.Unmarshal(r.Value, &s); err != nil || s.Name != name {
-				s = stored{Name: name}
+				s = world.Stored{Name: name}
 				m.markBroken(w, &staged{stored: s}, fmt.Errorf("its record cannot be read: %w", errors.Join(err, cube.ErrInvalid)))
 				continue
 			}
-			s.blob = r.Value
+			s.Blob = r.Value
 			cubes = append(cubes, s)
 		case isNetdev:
 			if err = json.Unmarshal(r.Value, &chain); err == nil && len(chain.Tcubes) > 0 {
-				w.chains[dev] = chain.Tcubes
+				w.Chains[dev] = chain.Tcubes
 			}
 		}
 		if err != nil {
 			m.log.Error("a stored record cannot be read, it is left in the store", "key", r.Key, "error", err)
 		}
 	}
-	entries := readEntries(state)
+	entries := world.ReadEntries(state)
 	for i, s := range cubes {
-		cubes[i].entries = entries[s.UUID]
+		cubes[i].Entries = entries[s.UUID]
 	}
-	slices.SortFunc(cubes, func(a, b stored) int { return int(int64(a.Seq) - int64(b.Seq)) })
+	slices.SortFunc(cubes, func(a, b world.Stored) int { return int(int64(a.Seq) - int64(b.Seq)) })
 	return cubes
 }
 
 // stage makes tree, unit and record of a stored cube; its code is not called yet.
-func (m *Manager) stage(s stored) (*staged, error) {
-	svc := m.loaded.Load().byName[s.Service]
+func (m *Manager) stage(s world.Stored) (*staged, error) {
+	svc := m.loaded.Load().ByName[s.Service]
 	if svc == nil {
 		return nil, fmt.Errorf("service %s is not loaded: %w", s.Service, cube.ErrNotFound)
 	}
@@ -207,18 +167,18 @@ func (m *Manager) stage(s stored) (*staged, error) {
 		return nil, fmt.Errorf("its record has no valid number or UUID: %w", cube.ErrInvalid)
 	}
 	u := m.newUnit(svc, s.Name, s.UUID, s.ID)
-	u.env.takenOver = true
-	if err := s.restoreTree(u); err != nil {
-		u.tree.Close()
+	u.TakeOver()
+	if err := unit.RestoreTree(&s, u); err != nil {
+		u.Tree.Close()
 		return nil, fmt.Errorf("its configuration: %w", err)
 	}
-	rec := &record{name: s.Name, service: s.Service, uuid: s.UUID, id: s.ID, seq: s.Seq, typ: s.Type, blob: s.blob,
-		transparent: svc.info.Transparent, ports: map[string]*port{}}
+	rec := &world.Cube{Name: s.Name, Service: s.Service, UUID: s.UUID, ID: s.ID, Seq: s.Seq, Type: s.Type, Blob: s.Blob,
+		Transparent: svc.Info.Transparent, Ports: map[string]*world.Port{}}
 	for _, p := range s.Ports {
-		rec.ports[p.Name] = &port{name: p.Name, uuid: p.UUID, index: p.Index, slot: p.Slot, ownMAC: p.OwnMAC}
+		rec.Ports[p.Name] = &world.Port{Name: p.Name, UUID: p.UUID, Index: p.Index, Slot: p.Slot, OwnMAC: p.OwnMAC}
 	}
-	if s.entries != nil {
-		u.restored = s.entries
+	if s.Entries != nil {
+		u.Restored = s.Entries
 	}
 	m.seq = max(m.seq, s.Seq)
 	m.lastID = max(m.lastID, s.ID)
@@ -248,48 +208,17 @@ func (m *Manager) bringBack(ctx context.Context, back []*staged) error {
 func (m *Manager) attempt(ctx context.Context, back []*staged) error {
 	return m.transactRestoring(ctx, func(t *txn) error {
 		for _, s := range back {
-			t.next.cubes[s.rec.name], t.next.units[s.rec.name] = s.rec, s.unit
+			t.next.Cubes[s.rec.Name], t.next.Units[s.rec.Name] = s.rec, s.unit
 			t.created = append(t.created, s.unit)
-			t.touch(s.rec.name)
+			t.touch(s.rec.Name)
 		}
-		return t.next.checkNumbers(back)
+		fromStore := make(map[*world.Cube]bool, len(back))
+		for _, s := range back {
+			fromStore[s.rec] = true
+		}
+		name, err := t.next.CheckNumbers(fromStore)
+		return blame(name, err)
 	})
-}
-
-// checkNumbers checks that no stored cube takes a number of another one. Of two that collide, the younger one is at fault.
-func (w *world) checkNumbers(back []*staged) error {
-	fromStore := make(map[*record]bool, len(back))
-	for _, s := range back {
-		fromStore[s.rec] = true
-	}
-	ids, slots := map[datapath.CubeID]string{}, map[uint16]string{}
-	for _, rec := range w.inOrder() {
-		if fromStore[rec] {
-			if err := rec.checkNumbers(ids, slots); err != nil {
-				return blame(rec.name, err)
-			}
-		}
-		ids[rec.id] = rec.name
-		for _, p := range rec.ports {
-			slots[p.slot] = rec.name
-		}
-	}
-	return nil
-}
-
-// checkNumbers checks a cube's numbers against those that are taken.
-func (r *record) checkNumbers(ids map[datapath.CubeID]string, slots map[uint16]string) error {
-	if other := ids[r.id]; other != "" {
-		return fmt.Errorf("its number %d is that of %s: %w", r.id, other, cube.ErrInvalid)
-	}
-	indexes, own := map[uint16]bool{}, map[uint16]bool{}
-	for _, p := range r.ports {
-		if slots[p.slot] != "" || own[p.slot] || indexes[p.index] || p.slot > datapath.MaxSlot || p.index >= datapath.MaxPorts {
-			return fmt.Errorf("the numbers of port %s are not its own: %w", p.name, cube.ErrInvalid)
-		}
-		indexes[p.index], own[p.slot] = true, true
-	}
-	return nil
 }
 
 // leftOut marks netdevs that are tried one by one.
@@ -297,20 +226,20 @@ const leftOut = "it is not tried yet"
 
 // bringBackOneByOne is for a data plane that refuses the whole: first the cubes without netdevs, then the netdevs.
 func (m *Manager) bringBackOneByOne(ctx context.Context, back []*staged) error {
-	w := m.view.Load().clone()
-	for name, l := range w.links {
-		l.refused = leftOut
-		w.links[name] = l
+	w := m.view.Load().Clone()
+	for name, l := range w.Links {
+		l.Refused = leftOut
+		w.Links[name] = l
 	}
 	m.view.Store(w)
 	for _, s := range back {
 		if err := m.attempt(ctx, []*staged{s}); err != nil {
-			m.giveUp([]*staged{s}, s.rec.name, err)
+			m.giveUp([]*staged{s}, s.rec.Name, err)
 		}
 	}
-	for _, name := range sortedKeys(m.view.Load().links) {
-		l := m.view.Load().links[name]
-		l.refused = ""
+	for _, name := range slices.Sorted(maps.Keys(m.view.Load().Links)) {
+		l := m.view.Load().Links[name]
+		l.Refused = ""
 		m.relink(ctx, name, l)
 	}
 	return nil
@@ -318,36 +247,23 @@ func (m *Manager) bringBackOneByOne(ctx context.Context, back []*staged) error {
 
 // giveUp marks one of the cubes broken and returns the others.
 func (m *Manager) giveUp(back []*staged, name string, why error) []*staged {
-	i := slices.IndexFunc(back, func(s *staged) bool { return s.rec.name == name })
-	w := m.view.Load().clone()
+	i := slices.IndexFunc(back, func(s *staged) bool { return s.rec.Name == name })
+	w := m.view.Load().Clone()
 	gone := back[i]
 	back = slices.Delete(back, i, i+1)
 	m.markBroken(w, gone, why)
-	m.hold(w.broken[name], back)
+	m.hold(w.Broken[name], back)
 	m.view.Store(w)
-	m.byID.Delete(gone.unit.id)
+	m.byID.Delete(gone.unit.ID)
 	m.endUnit(gone.unit)
 	return back
 }
 
 // markBroken keeps a stored cube that cannot run.
-func (m *Manager) markBroken(w *world, s *staged, why error) {
+func (m *Manager) markBroken(w *unit.Snapshot, s *staged, why error) {
 	m.log.Error("a stored cube cannot be restored, it is left in the store", "cube", s.stored.Name,
 		"service", s.stored.Service, "error", why)
 	m.TellCube(s.stored.Name, s.stored.Service, "broken", why.Error())
-	w.broken[s.stored.Name] = &brokenCube{stored: s.stored, reason: why.Error(),
-		made: s.unit != nil && s.unit.env.ready.Load()}
-}
-
-// BrokenCube is a stored cube that could not be restored. It can be deleted.
-type BrokenCube struct{ Name, Service, Reason string }
-
-// Broken lists the stored cubes that could not be restored, by name.
-func (m *Manager) Broken() []BrokenCube {
-	w := m.view.Load()
-	var list []BrokenCube
-	for _, name := range sortedKeys(w.broken) {
-		list = append(list, BrokenCube{Name: name, Service: w.broken[name].stored.Service, Reason: w.broken[name].reason})
-	}
-	return list
+	w.Broken[s.stored.Name] = &world.Broken{Stored: s.stored, Reason: why.Error(),
+		Made: s.unit != nil && s.unit.Ready()}
 }

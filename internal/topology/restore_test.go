@@ -19,6 +19,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // restart ends the manager and makes another one of what the store holds.
@@ -33,8 +34,8 @@ func TestARestartBringsEverythingBack(t *testing.T) {
 	l.must(`act br1 fdb learn <<< {"address":"bb"}`, `delete br2`, bridges[1], `del br1 ports p1`,
 		`post br1 ports p9 <<< {"tcubes":["th1"],"peer":"veth2"}`, `attach th3 br1:p9 position=first`, `patch br1 <<< {"loglevel":"TRACE"}`)
 	before := l.state()
-	var recs []*record
-	recs = append(recs, l.view.Load().inOrder()...)
+	var recs []*world.Cube
+	recs = append(recs, l.view.Load().InOrder()...)
 	wrote := false
 	l.plane.setFail(func(step string) error {
 		wrote = wrote || step == "store"
@@ -46,15 +47,15 @@ func TestARestartBringsEverythingBack(t *testing.T) {
 	if wrote {
 		t.Error("the restart wrote to the store though nothing changed")
 	}
-	for i, rec := range l.view.Load().inOrder() {
+	for i, rec := range l.view.Load().InOrder() {
 		was := recs[i]
-		if rec.name != was.name || rec.id != was.id || rec.uuid != was.uuid || rec.seq != was.seq || !reflect.DeepEqual(rec.ports, was.ports) {
+		if rec.Name != was.Name || rec.ID != was.ID || rec.UUID != was.UUID || rec.Seq != was.Seq || !reflect.DeepEqual(rec.Ports, was.Ports) {
 			t.Errorf("cube %d comes back as %+v, was %+v", i, rec, was)
 		}
 	}
 	l.wantRead(`"learned bb"`, "br1", "note")
 	l.must(`create toybridge later`)
-	if id := l.view.Load().cubes["later"].id; id != 9 {
+	if id := l.view.Load().Cubes["later"].ID; id != 9 {
 		t.Errorf("a new cube has the number %d, want 9: numbers go round", id)
 	}
 	if refs := l.Cubes(); refs[len(refs)-1].Name != "later" || refs[0].Name != "br1" {
@@ -104,7 +105,7 @@ func TestOneBrokenCubeDoesNotHinderOthers(t *testing.T) {
 			t.Parallel()
 			l := stand(t)
 			good := maps.Clone(l.records)
-			before, uuid := l.state(), l.view.Load().cubes["br2"].uuid
+			before, uuid := l.state(), l.view.Load().Cubes["br2"].UUID
 			l.stop()
 			c.spoil(l)
 			spoilt := maps.Clone(l.records)
@@ -297,7 +298,7 @@ func TestABrokenFilterKeepsItsPortClosed(t *testing.T) {
 	if err := l.Delete(context.Background(), "toyfilter", "th1"); err != nil {
 		t.Fatal(err)
 	}
-	if len(l.Broken()) != 0 || l.records[cubeKey+"th1"] != nil {
+	if len(l.Broken()) != 0 || l.records[world.CubeKey+"th1"] != nil {
 		t.Error("the deleted cube is still there")
 	}
 	l.wantRead(`[]`, "br1", "ports", "p1", "tcubes")
@@ -351,13 +352,13 @@ func TestANetdevThatCannotBeUsedStopsNobody(t *testing.T) {
 func TestNumbersArePersistedAsTheyAre(t *testing.T) {
 	l := newLab(t, "veth1")
 	l.must(`create toybridge br <<< {"ports":[{"name":"a"},{"name":"b","peer":"veth1"},{"name":"c"}]}`, `del br ports a`)
-	var s stored
+	var s world.Stored
 	if err := json.Unmarshal(l.records["cube/br"], &s); err != nil {
 		t.Fatal(err)
 	}
-	rec := l.view.Load().cubes["br"]
-	want := stored{Service: "toybridge", Name: "br", UUID: rec.uuid, ID: 1, Seq: 1, Type: cube.TypeTC, Config: s.Config,
-		Ports: []storedPort{{"b", 1, 1, rec.ports["b"].uuid, ""}, {"c", 2, 2, rec.ports["c"].uuid, ""}}}
+	rec := l.view.Load().Cubes["br"]
+	want := world.Stored{Service: "toybridge", Name: "br", UUID: rec.UUID, ID: 1, Seq: 1, Type: cube.TypeTC, Config: s.Config,
+		Ports: []world.StoredPort{{Name: "b", Index: 1, Slot: 1, UUID: rec.Ports["b"].UUID}, {Name: "c", Index: 2, Slot: 2, UUID: rec.Ports["c"].UUID}}}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("stored %+v, want %+v", s, want)
 	}
@@ -397,58 +398,5 @@ func TestWithTheRealStore(t *testing.T) {
 		if err := errors.Join(m.Close(context.Background()), s.Close()); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-func TestIdentitiesAreBounded(t *testing.T) {
-	w := newWorld()
-	for i := range datapath.MaxCubeID {
-		name := fmt.Sprint("c", i)
-		id, err := w.freeID(datapath.CubeID(i))
-		if err != nil || int(id) != i+1 {
-			t.Fatalf("cube %d has the number %d, %v", i, id, err)
-		}
-		w.cubes[name] = &record{name: name, id: id}
-	}
-	if _, err := w.freeID(5); !errors.Is(err, cube.ErrFull) {
-		t.Errorf("one cube too many answers %v", err)
-	}
-	delete(w.cubes, "c7")
-	w.broken["lost"] = &brokenCube{stored: stored{ID: 8}}
-	if id, err := w.freeID(5); !errors.Is(err, cube.ErrFull) {
-		t.Errorf("the number of a broken cube is used again: %d", id)
-	}
-}
-
-func TestSlotsStayInOnePage(t *testing.T) {
-	const page = datapath.SlotsPerPage
-	used := map[uint16]bool{}
-	for s := range uint16(page - 2) {
-		used[s] = true
-	}
-	cases := []struct {
-		name string
-		own  map[int]bool
-		n    int
-		want []uint16
-	}{
-		{"what fits in the first page", nil, 2, []uint16{page - 2, page - 1}},
-		{"what does not goes to the next", nil, 3, []uint16{page, page + 1, page + 2}},
-		{"more ports of a cube follow the others", map[int]bool{3: true}, 1, []uint16{3 * page}},
-		{"a full own page is left", map[int]bool{0: true}, 3, []uint16{page, page + 1, page + 2}},
-	}
-	for _, c := range cases {
-		if got, err := freeSlots(used, c.own, c.n); err != nil || !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s: %v, %v, want %v", c.name, got, err, c.want)
-		}
-	}
-	for s := range datapath.MaxSlot + 1 {
-		used[uint16(s)] = s%page != 0
-	}
-	if got, err := freeSlots(used, nil, 3); err != nil || !reflect.DeepEqual(got, []uint16{0, page, 2 * page}) {
-		t.Errorf("scattered room gives %v, %v", got, err)
-	}
-	if _, err := freeSlots(used, nil, 17); !errors.Is(err, cube.ErrFull) {
-		t.Errorf("no room answers %v", err)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
 )
 
 // fakeHost has services in memory.
@@ -31,7 +33,7 @@ type fakeLife struct {
 	once    sync.Once
 }
 
-func (h *fakeHost) Start(_ context.Context, r Registration, _ Life) (Life, error) {
+func (h *fakeHost) Start(_ context.Context, r service.Registration, _ service.Life) (service.Life, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s, ok := h.there[r.URI]
@@ -101,7 +103,7 @@ func newHosted(t *testing.T, devs ...string) (*lab, *fakeHost) {
 	h.set("here", &s)
 	l.start()
 	t.Cleanup(func() { l.stop() })
-	if _, err := l.AddService(context.Background(), Registration{Name: "outer", Type: "grpc", URI: "here"}); err != nil {
+	if _, err := l.AddService(context.Background(), service.Registration{Name: "outer", Type: "grpc", URI: "here"}); err != nil {
 		t.Fatal(err)
 	}
 	return l, h
@@ -153,7 +155,7 @@ func TestServicesThatAreRefused(t *testing.T) {
 			}
 			return nil
 		})
-		_, err := l.AddService(context.Background(), Registration{Name: c.name, Type: "grpc", URI: c.uri})
+		_, err := l.AddService(context.Background(), service.Registration{Name: c.name, Type: "grpc", URI: c.uri})
 		l.plane.setFail(nil)
 		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s at %s: %v, want %v with %q", c.name, c.uri, err, c.want, c.says)
@@ -168,7 +170,7 @@ func TestServicesThatAreRefused(t *testing.T) {
 		l.wantService(true, "here")
 		// The name is free again.
 		if c.fail != "" {
-			if _, err := l.AddService(context.Background(), Registration{Name: c.name, Type: "grpc", URI: c.uri}); err != nil {
+			if _, err := l.AddService(context.Background(), service.Registration{Name: c.name, Type: "grpc", URI: c.uri}); err != nil {
 				t.Errorf("%s again: %v", c.name, err)
 			}
 		}
@@ -186,11 +188,11 @@ func TestATrialHoldsNobodyUp(t *testing.T) {
 	h.set("there", &next)
 	for name, request := range map[string]func(context.Context) error{
 		"add": func(ctx context.Context) error {
-			_, err := l.AddService(ctx, Registration{Name: "fine", Type: "grpc", URI: "fine"})
+			_, err := l.AddService(ctx, service.Registration{Name: "fine", Type: "grpc", URI: "fine"})
 			return err
 		},
 		"update": func(ctx context.Context) error {
-			_, err := l.UpdateService(ctx, Registration{Name: "outer", URI: "there"})
+			_, err := l.UpdateService(ctx, service.Registration{Name: "outer", URI: "there"})
 			return err
 		},
 	} {
@@ -230,11 +232,11 @@ func TestAPanicWhileAServiceIsAdmittedLeavesNothing(t *testing.T) {
 	h.set("fine", &fine)
 	h.set("there", &next)
 	add := func() error {
-		_, err := l.AddService(context.Background(), Registration{Name: "fine", Type: "grpc", URI: "fine"})
+		_, err := l.AddService(context.Background(), service.Registration{Name: "fine", Type: "grpc", URI: "fine"})
 		return err
 	}
 	update := func() error {
-		_, err := l.UpdateService(context.Background(), Registration{Name: "outer", URI: "there"})
+		_, err := l.UpdateService(context.Background(), service.Registration{Name: "outer", URI: "there"})
 		return err
 	}
 	for _, step := range []string{"Try", "CheckObject"} {
@@ -254,7 +256,7 @@ func TestAPanicWhileAServiceIsAdmittedLeavesNothing(t *testing.T) {
 			})
 			err := request()
 			l.plane.setFail(nil)
-			if p := (*panicError)(nil); !errors.As(err, &p) {
+			if p := (*unit.PanicError)(nil); !errors.As(err, &p) {
 				t.Errorf("%s, panic in %s: %v", name, step, err)
 			}
 			if err := <-removed; name == "add" && !errors.Is(err, cube.ErrNotFound) {
@@ -279,11 +281,11 @@ func TestServicesAreTriedAsWhatTheyAre(t *testing.T) {
 	fine.Model = strings.ReplaceAll(fine.Model, "outer", "fine")
 	fine.Objects = map[cube.Hook][]byte{cube.TC: {1}, cube.XDP: {2}}
 	h.set("fine", &fine)
-	r, err := l.AddService(context.Background(), Registration{Name: "fine", Type: "grpc", URI: "fine"})
+	r, err := l.AddService(context.Background(), service.Registration{Name: "fine", Type: "grpc", URI: "fine"})
 	if err != nil || r.Programs != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if _, err := l.UpdateService(context.Background(), Registration{Name: "fine"}); err != nil {
+	if _, err := l.UpdateService(context.Background(), service.Registration{Name: "fine"}); err != nil {
 		t.Error(err)
 	}
 	l.plane.mu.Lock()
@@ -300,7 +302,7 @@ func TestServicesAreTriedAsWhatTheyAre(t *testing.T) {
 
 func TestADaemonWithoutAHostTakesNoServices(t *testing.T) {
 	l := newLab(t)
-	_, err := l.AddService(context.Background(), Registration{Name: "outer", Type: "grpc", URI: "here"})
+	_, err := l.AddService(context.Background(), service.Registration{Name: "outer", Type: "grpc", URI: "here"})
 	if !errors.Is(err, cube.ErrUnsupported) {
 		t.Errorf("a service is added: %v", err)
 	}
@@ -408,7 +410,7 @@ func TestAnUpdateTakesAllCubesOrNone(t *testing.T) {
 		}
 		l.plane.setFail(fail)
 		l.b.setFail(fail)
-		_, err := l.UpdateService(context.Background(), Registration{Name: "outer", URI: "there"})
+		_, err := l.UpdateService(context.Background(), service.Registration{Name: "outer", URI: "there"})
 		l.plane.setFail(nil)
 		l.b.setFail(nil)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
@@ -424,7 +426,7 @@ func TestAnUpdateTakesAllCubesOrNone(t *testing.T) {
 		}
 		l.must(`patch o1 <<< {"note":"goes on"}`, `patch o2 <<< {"note":"goes on"}`)
 
-		if _, err := l.UpdateService(context.Background(), Registration{Name: "outer", URI: "there"}); err != nil {
+		if _, err := l.UpdateService(context.Background(), service.Registration{Name: "outer", URI: "there"}); err != nil {
 			t.Fatalf("an update after one that failed at %s: %v", c.fail, err)
 		}
 		l.wantService(true, "there")
@@ -444,7 +446,7 @@ func TestAnUpdateWhoseModelRefusesACubeChangesNothing(t *testing.T) {
 	next := outer(t, l.b, "leaf note", "leaf remark")
 	h.set("there", &next)
 	before := l.state()
-	_, err := l.UpdateService(context.Background(), Registration{Name: "outer", URI: "there"})
+	_, err := l.UpdateService(context.Background(), service.Registration{Name: "outer", URI: "there"})
 	if err == nil || !strings.Contains(err.Error(), "o2") || !strings.Contains(err.Error(), "note") {
 		t.Errorf("an update whose model has no leaf note: %v", err)
 	}
@@ -460,7 +462,7 @@ func TestAnUpdateWhoseModelRefusesACubeChangesNothing(t *testing.T) {
 		t.Error("a cube of a service that came back as another one is not degraded")
 	}
 	l.must("delete o2")
-	if _, err := l.UpdateService(context.Background(), Registration{Name: "outer"}); err != nil {
+	if _, err := l.UpdateService(context.Background(), service.Registration{Name: "outer"}); err != nil {
 		t.Fatal(err)
 	}
 	l.wantService(true, "here")
@@ -475,7 +477,7 @@ func TestKernels(t *testing.T) {
 		least string
 		want  error
 	}{{"", nil}, {"3.0", nil}, {"5.15.3", nil}, {"99.0", cube.ErrUnsupported}, {"new", cube.ErrInvalid}} {
-		if err := KernelIs(c.least); !errors.Is(err, c.want) {
+		if err := service.KernelIs(c.least); !errors.Is(err, c.want) {
 			t.Errorf("a kernel from %q on: %v, want %v", c.least, err, c.want)
 		}
 	}

@@ -9,25 +9,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
-
-// baseConfig are the members of a configuration that the framework itself acts on.
-type baseConfig struct {
-	Type     cube.Type `json:"type"`
-	Loglevel string    `json:"loglevel"`
-	Shadow   bool      `json:"shadow"`
-	Span     bool      `json:"span"`
-	Ports    []struct {
-		Name   string   `json:"name"`
-		Peer   string   `json:"peer"`
-		Tcubes []string `json:"tcubes"`
-	} `json:"ports"`
-}
 
 // settle completes the next world and checks it.
 func (t *txn) settle() error {
@@ -49,7 +39,7 @@ func (t *txn) settle() error {
 	if err := t.checkPeers(); err != nil {
 		return err
 	}
-	if t.extent = t.reach(); !t.extent.wired {
+	if t.extent = t.reach(); !t.extent.Wired {
 		return nil
 	}
 	if err := t.checkHooks(); err != nil {
@@ -60,71 +50,71 @@ func (t *txn) settle() error {
 
 // derive makes a cube's record follow its tree.
 func (t *txn) derive(name string) error {
-	u, rec := t.next.units[name], t.own(name)
+	u, rec := t.next.Units[name], t.own(name)
 	if rec == nil {
 		return nil // deleted
 	}
-	raw, err := u.tree.JSON(nil, yang.JSONOptions{Defaults: true, Apart: true})
+	raw, err := u.Tree.JSON(nil, yang.JSONOptions{Defaults: true, Apart: true})
 	if err != nil {
 		return fmt.Errorf("%s: reading its configuration: %w", name, err)
 	}
-	saved, err := u.tree.JSON(nil, yang.JSONOptions{Apart: true})
+	saved, err := u.Tree.JSON(nil, yang.JSONOptions{Apart: true})
 	if err != nil {
 		return fmt.Errorf("%s: reading its configuration: %w", name, err)
 	}
-	var conf baseConfig
+	var conf world.Common
 	if err := json.Unmarshal(raw, &conf); err != nil {
 		return fmt.Errorf("%s: decoding its configuration: %w", name, err)
 	}
 	if err := t.deriveShadow(rec, conf); err != nil {
 		return err
 	}
-	level, ok := logLevels[conf.Loglevel]
+	level, ok := unit.LogLevels[conf.Loglevel]
 	if !ok {
 		return fmt.Errorf("%s: loglevel %q: %w", name, conf.Loglevel, cube.ErrInvalid)
 	}
-	rec.tables = u.tree.Tables()
-	rec.conf, rec.saved, rec.typ, rec.level = &document{raw: raw}, saved, conf.Type, level.fast
+	rec.Tables = u.Tree.Tables()
+	rec.Config, rec.Saved, rec.Type, rec.LogLevel = &world.Config{Raw: raw}, saved, conf.Type, level.Fast
 	if t.before(name) == nil {
-		u.env.typ = conf.Type
-		if _, ok := u.svc.Objects[conf.Type.Hook()]; !ok && len(u.svc.Objects) > 0 {
-			return fmt.Errorf("%s: service %s has no programs for type %s: %w", name, rec.service, conf.Type, cube.ErrUnsupported)
+		u.SetType(conf.Type)
+		if _, ok := u.Service.Objects[conf.Type.Hook()]; !ok && len(u.Service.Objects) > 0 {
+			return fmt.Errorf("%s: service %s has no programs for type %s: %w", name, rec.Service, conf.Type, cube.ErrUnsupported)
 		}
 	}
 	return t.derivePorts(rec, conf)
 }
 
-func (t *txn) derivePorts(rec *record, conf baseConfig) error {
-	var fresh []*port
+func (t *txn) derivePorts(rec *world.Cube, conf world.Common) error {
+	var fresh []*world.Port
 	taken := map[uint16]bool{}
 	there := make(map[string]bool, len(conf.Ports))
 	for _, c := range conf.Ports {
 		there[c.Name] = true
-		if p := rec.ports[c.Name]; p != nil {
-			p.peer, p.tcubes = c.Peer, c.Tcubes
+		if p := rec.Ports[c.Name]; p != nil {
+			p.Peer, p.Tcubes = c.Peer, c.Tcubes
 			continue
 		}
-		if err := checkPortName(rec.name, c.Name); err != nil {
+		if err := world.CheckPortName(rec.Name, c.Name); err != nil {
 			return err
 		}
-		fresh = append(fresh, &port{name: c.Name, uuid: newUUID(), peer: c.Peer, tcubes: c.Tcubes})
+		fresh = append(fresh, &world.Port{Name: c.Name, UUID: world.NewUUID(), Peer: c.Peer, Tcubes: c.Tcubes})
 		if len(c.Tcubes) > 0 {
-			t.given = append(t.given, givenChain{at: place{cube: rec.name, port: c.Name}, tcubes: c.Tcubes})
+			t.given = append(t.given, givenChain{at: world.Place{Cube: rec.Name, Port: c.Name}, tcubes: c.Tcubes})
 		}
 	}
-	for name, p := range rec.ports {
+	for name, p := range rec.Ports {
 		if !there[name] {
-			taken[p.index] = true
-			t.release(p.tcubes)
-			t.next.leaving[p.slot] = true
-			delete(rec.ports, name)
+			taken[p.Index] = true
+			t.release(p.Tcubes)
+			t.next.Leaving[p.Slot] = true
+			delete(rec.Ports, name)
 		}
 	}
-	if err := t.next.numberPorts(rec, fresh, taken, t.next.units[rec.name].svc.portLimit()); err != nil {
+	if err := t.next.NumberPorts(rec, fresh, taken, t.next.Units[rec.Name].Service.PortLimit()); err != nil {
 		return err
 	}
 	for _, p := range fresh {
-		rec.ports[p.name] = p
+		rec.Ports[p.Name] = p
 	}
 	return nil
 }
@@ -134,21 +124,21 @@ func (t *txn) attachGiven() error {
 	for _, g := range t.given {
 		for _, name := range g.tcubes {
 			if err := t.checkAttach(name, g.at); err != nil {
-				return blame(g.at.cube, fmt.Errorf("port %s of %s: tcubes: %w", g.at.port, g.at.cube, err))
+				return blame(g.at.Cube, fmt.Errorf("port %s of %s: tcubes: %w", g.at.Port, g.at.Cube, err))
 			}
-			t.own(name).parent = g.at.String()
+			t.own(name).Parent = g.at.String()
 		}
 	}
 	for _, g := range t.parents {
-		if rec := t.next.cubes[g.cube]; g.parent == "" || rec != nil && rec.parent == g.parent {
+		if rec := t.next.Cubes[g.cube]; g.parent == "" || rec != nil && rec.Parent == g.parent {
 			continue // a port's own tcubes say so too
 		}
-		at, err := parsePlace(g.parent)
+		at, err := world.ParsePlace(g.parent)
 		if err == nil {
 			err = t.attach(g.cube, at, AttachRequest{Position: "last"})
 		}
-		if err == nil && at.netdev == "" {
-			err = t.derive(at.cube)
+		if err == nil && at.Netdev == "" {
+			err = t.derive(at.Cube)
 		}
 		if err != nil {
 			return blame(g.cube, fmt.Errorf("cube %s: parent %.140s: %w", g.cube, g.parent, err))
@@ -159,21 +149,21 @@ func (t *txn) attachGiven() error {
 
 // restoreParents notes where the transparent cubes of a restored world are attached.
 func (t *txn) restoreParents() {
-	note := func(name string, at place) {
-		if rec := t.next.cubes[name]; rec != nil && rec.parent != at.String() {
-			t.own(name).parent = at.String()
+	note := func(name string, at world.Place) {
+		if rec := t.next.Cubes[name]; rec != nil && rec.Parent != at.String() {
+			t.own(name).Parent = at.String()
 		}
 	}
-	for _, rec := range t.next.inOrder() {
-		for _, p := range rec.portsByIndex() {
-			for _, name := range p.tcubes {
-				note(name, place{cube: rec.name, port: p.name})
+	for _, rec := range t.next.InOrder() {
+		for _, p := range rec.PortsByIndex() {
+			for _, name := range p.Tcubes {
+				note(name, world.Place{Cube: rec.Name, Port: p.Name})
 			}
 		}
 	}
-	for dev, chain := range t.next.chains {
+	for dev, chain := range t.next.Chains {
 		for _, name := range chain {
-			note(name, place{netdev: dev})
+			note(name, world.Place{Netdev: dev})
 		}
 	}
 }
@@ -182,7 +172,7 @@ func (t *txn) restoreParents() {
 func (t *txn) release(chain []string) {
 	for _, name := range chain {
 		if rec := t.own(name); rec != nil {
-			rec.parent = ""
+			rec.Parent = ""
 		}
 	}
 }
@@ -194,14 +184,14 @@ func (t *txn) clearStalePeers() error {
 		return nil
 	}
 	for _, rec := range t.reached() {
-		for _, p := range rec.portsByIndex() {
+		for _, p := range rec.PortsByIndex() {
 			if !t.stale(rec, p) {
 				continue
 			}
-			if err := t.setPeer(rec.name, p.name, ""); err != nil {
+			if err := t.setPeer(rec.Name, p.Name, ""); err != nil {
 				return err
 			}
-			if err := t.derive(rec.name); err != nil {
+			if err := t.derive(rec.Name); err != nil {
 				return err
 			}
 		}
@@ -209,81 +199,81 @@ func (t *txn) clearStalePeers() error {
 	return nil
 }
 
-func (t *txn) stale(rec *record, p *port) bool {
-	if !strings.Contains(p.peer, ":") || t.peerChanged(rec.name, p) {
+func (t *txn) stale(rec *world.Cube, p *world.Port) bool {
+	if !strings.Contains(p.Peer, ":") || t.peerChanged(rec.Name, p) {
 		return false
 	}
-	at, err := parsePlace(p.peer)
+	at, err := world.ParsePlace(p.Peer)
 	if err != nil {
 		return false
 	}
-	_, was, err := t.old.portAt(at)
+	_, was, err := t.old.PortAt(at)
 	if err != nil {
 		return false // it was not there before either: a configuration restored in part
 	}
-	_, is, err := t.next.portAt(at)
+	_, is, err := t.next.PortAt(at)
 	if err != nil {
 		return true
 	}
-	me := place{cube: rec.name, port: p.name}.String()
-	return is.peer != was.peer && is.peer != "" && is.peer != me
+	me := world.Place{Cube: rec.Name, Port: p.Name}.String()
+	return is.Peer != was.Peer && is.Peer != "" && is.Peer != me
 }
 
 // peerChanged says whether this transaction gave the port the peer that it has.
-func (t *txn) peerChanged(cubeName string, p *port) bool {
+func (t *txn) peerChanged(cubeName string, p *world.Port) bool {
 	was := t.before(cubeName)
-	return was == nil || was.ports[p.name] == nil || was.ports[p.name].peer != p.peer
+	return was == nil || was.Ports[p.Name] == nil || was.Ports[p.Name].Peer != p.Peer
 }
 
 // setPeer edits the leaf peer of a port.
 func (t *txn) setPeer(cubeName, portName, peer string) error {
 	path := yang.Path{{Name: "ports", Keys: []string{portName}}, {Name: "peer"}}
 	body, _ := json.Marshal(peer) // a string always marshals
-	return t.edit(t.next.units[cubeName], yang.Merge, path, body)
+	return t.edit(t.next.Units[cubeName], yang.Merge, path, body)
 }
 
 // checkPeers checks each peer that this transaction set.
 func (t *txn) checkPeers() error {
 	var errs []error
-	var set []place
+	var set []world.Place
 	wanted := map[string]bool{}
 	for _, name := range t.touched {
-		rec := t.next.cubes[name]
+		rec := t.next.Cubes[name]
 		if rec == nil {
 			continue
 		}
-		for _, p := range rec.portsByIndex() {
-			if p.peer != "" && t.peerChanged(name, p) {
-				set = append(set, place{cube: name, port: p.name})
-				wanted[p.peer] = true
+		for _, p := range rec.PortsByIndex() {
+			if p.Peer != "" && t.peerChanged(name, p) {
+				set = append(set, world.Place{Cube: name, Port: p.Name})
+				wanted[p.Peer] = true
 			}
 		}
 	}
 	if len(set) == 0 {
 		return nil
 	}
-	held := t.next.holders(func(peer string) bool { return wanted[peer] })
+	held := t.next.Holders(func(peer string) bool { return wanted[peer] })
 	for _, at := range set {
-		rec := t.next.cubes[at.cube]
-		p := rec.ports[at.port]
-		if err := t.checkPeer(rec, p, held[p.peer]); err != nil {
-			errs = append(errs, blame(at.cube, fmt.Errorf("port %s of %s: peer %.140s: %w", p.name, at.cube, p.peer, err)))
+		rec := t.next.Cubes[at.Cube]
+		p := rec.Ports[at.Port]
+		if err := t.checkPeer(rec, p, held[p.Peer]); err != nil {
+			errs = append(errs, blame(at.Cube, fmt.Errorf("port %s of %s: peer %.140s: %w", p.Name, at.Cube, p.Peer, err)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (t *txn) checkPeer(rec *record, p *port, holders []place) error {
-	at, err := parsePlace(p.peer)
+func (t *txn) checkPeer(rec *world.Cube, p *world.Port, holders []world.Place) error {
+	at, err := world.ParsePlace(p.Peer)
 	if err != nil {
 		return err
 	}
-	me := place{cube: rec.name, port: p.name}
+	me := world.Place{Cube: rec.Name, Port: p.Name}
 	if at == me {
 		return fmt.Errorf("a port cannot be its own peer: %w", cube.ErrInvalid)
 	}
-	if at.netdev != "" {
-		err = t.checkNetdev(at.netdev)
+	if at.Netdev != "" {
+		err = t.checkNetdev(at.Netdev)
 	} else {
 		err = t.checkFarPort(rec, me, at)
 	}
@@ -298,17 +288,17 @@ func (t *txn) checkPeer(rec *record, p *port, holders []place) error {
 	return nil
 }
 
-func (t *txn) checkFarPort(rec *record, me, at place) error {
-	far, other, err := t.next.portAt(at)
+func (t *txn) checkFarPort(rec *world.Cube, me, at world.Place) error {
+	far, other, err := t.next.PortAt(at)
 	if err != nil {
 		return err
 	}
-	if far.typ.Hook() != rec.typ.Hook() {
+	if far.Type.Hook() != rec.Type.Hook() {
 		return fmt.Errorf("%s runs at %s and %s at %s: a TC and an XDP port cannot be linked: %w",
-			rec.name, rec.typ, far.name, far.typ, cube.ErrInvalid)
+			rec.Name, rec.Type, far.Name, far.Type, cube.ErrInvalid)
 	}
-	if other.peer != "" && other.peer != me.String() {
-		return fmt.Errorf("it already has a peer, %s: %w", other.peer, cube.ErrInUse)
+	if other.Peer != "" && other.Peer != me.String() {
+		return fmt.Errorf("it already has a peer, %s: %w", other.Peer, cube.ErrInUse)
 	}
 	return nil
 }
@@ -319,10 +309,10 @@ func (t *txn) checkNetdev(name string) error {
 	if err != nil {
 		return err
 	}
-	if why := unfit(l); why != "" {
+	if why := world.Unfit(l); why != "" {
 		return fmt.Errorf("netdev %s %s: %w", name, why, cube.ErrInvalid)
 	}
-	if !l.up {
+	if !l.Up {
 		return fmt.Errorf("netdev %s is down, set it up first (ip link set %s up): %w", name, name, cube.ErrInvalid)
 	}
 	return nil
@@ -332,35 +322,35 @@ func (t *txn) checkNetdev(name string) error {
 // changed.
 func (t *txn) checkHooks() error {
 	w := t.next
-	agree := func(name string, rec *record) error {
-		tc := w.cubes[name]
-		if tc == nil || tc.typ.Hook() == rec.typ.Hook() {
+	agree := func(name string, rec *world.Cube) error {
+		tc := w.Cubes[name]
+		if tc == nil || tc.Type.Hook() == rec.Type.Hook() {
 			return nil
 		}
 		return fmt.Errorf("%s runs at %s, but %s at %s is there: TC and XDP do not mix: %w",
-			name, tc.typ, rec.name, rec.typ, cube.ErrInvalid)
+			name, tc.Type, rec.Name, rec.Type, cube.ErrInvalid)
 	}
-	devices := map[string]*record{} // what a chain has to agree with, nil for its own first cube
-	for _, name := range t.chainsChanged() {
+	devices := map[string]*world.Cube{} // what a chain has to agree with, nil for its own first cube
+	for _, name := range t.next.ChainsChanged(&t.old.World) {
 		devices[name] = nil
 	}
 	for _, rec := range t.reached() {
-		for _, p := range rec.portsByIndex() {
-			for _, name := range p.tcubes {
+		for _, p := range rec.PortsByIndex() {
+			for _, name := range p.Tcubes {
 				if err := agree(name, rec); err != nil {
-					return fmt.Errorf("%s:%s: %w", rec.name, p.name, err)
+					return fmt.Errorf("%s:%s: %w", rec.Name, p.Name, err)
 				}
 			}
-			if p.peer != "" && !strings.Contains(p.peer, ":") {
-				devices[p.peer] = rec
+			if p.Peer != "" && !strings.Contains(p.Peer, ":") {
+				devices[p.Peer] = rec
 			}
 		}
 	}
-	for _, dev := range sortedKeys(devices) {
+	for _, dev := range slices.Sorted(maps.Keys(devices)) {
 		first := devices[dev]
-		for _, name := range w.chains[dev] {
+		for _, name := range w.Chains[dev] {
 			if first == nil {
-				first = w.cubes[name]
+				first = w.Cubes[name]
 			}
 			if first != nil {
 				if err := agree(name, first); err != nil {

@@ -12,14 +12,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/shadow"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // Shadows makes the namespaces of shadow cubes; *shadow.Keeper.
@@ -45,27 +48,22 @@ type Shadows interface {
 }
 
 // deriveShadow takes over whether a cube has a namespace.
-func (t *txn) deriveShadow(rec *record, conf baseConfig) error {
+func (t *txn) deriveShadow(rec *world.Cube, conf world.Common) error {
 	if conf.Shadow && conf.Type.Hook() != cube.TC {
-		return fmt.Errorf("%s: packets have no way from %s into a namespace, a shadow cube is of type TC: %w", rec.name, conf.Type, cube.ErrInvalid)
+		return fmt.Errorf("%s: packets have no way from %s into a namespace, a shadow cube is of type TC: %w", rec.Name, conf.Type, cube.ErrInvalid)
 	}
 	if conf.Shadow && t.m.shadows == nil {
-		return fmt.Errorf("%s: this daemon makes no namespaces: %w", rec.name, cube.ErrUnsupported)
+		return fmt.Errorf("%s: this daemon makes no namespaces: %w", rec.Name, cube.ErrUnsupported)
 	}
-	rec.shadow, rec.span = conf.Shadow, conf.Span
+	rec.Shadow, rec.Span = conf.Shadow, conf.Span
 	return nil
-}
-
-// shadowOf describes a cube to the keeper of namespaces.
-func (r *record) shadowOf() shadow.Cube {
-	return shadow.Cube{Name: r.name, UUID: r.uuid, Ports: sortedKeys(r.ports)}
 }
 
 // ensureShadows makes what the touched cubes need of namespaces.
 func (t *txn) ensureShadows() error {
 	for _, name := range t.touched {
 		rec := t.own(name)
-		if rec == nil || !rec.shadow {
+		if rec == nil || !rec.Shadow {
 			continue
 		}
 		if err := t.ensureShadow(rec); err != nil {
@@ -78,20 +76,20 @@ func (t *txn) ensureShadows() error {
 	return nil
 }
 
-func (t *txn) ensureShadow(rec *record) error {
-	ends, err := t.m.shadows.Ensure(rec.shadowOf())
+func (t *txn) ensureShadow(rec *world.Cube) error {
+	ends, err := t.m.shadows.Ensure(rec.Namespace())
 	if err != nil {
 		return err
 	}
 	t.undo = append(t.undo, ends.Undo)
-	for name, p := range rec.ports {
-		p.outer = ends.Outer[name]
+	for name, p := range rec.Ports {
+		p.Outer = ends.Outer[name]
 	}
 	if t.made == nil {
-		t.made = map[place]bool{}
+		t.made = map[world.Place]bool{}
 	}
 	for _, name := range ends.Made {
-		t.made[place{cube: rec.name, port: name}] = true
+		t.made[world.Place{Cube: rec.Name, Port: name}] = true
 	}
 	return nil
 }
@@ -103,8 +101,8 @@ type alignment struct {
 }
 
 // planAlignment asks a cube what its ports are to look like. It may wait for the cube, so it comes before the plane lock.
-func (t *txn) planAlignment(rec *record) error {
-	was := t.before(rec.name)
+func (t *txn) planAlignment(rec *world.Cube) error {
+	was := t.before(rec.Name)
 	before, err := t.interfaces(was)
 	if err != nil {
 		return err
@@ -113,16 +111,16 @@ func (t *txn) planAlignment(rec *record) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range rec.portsByIndex() {
-		from, to := before[p.name], after[p.name]
-		if t.made[place{cube: rec.name, port: p.name}] {
+	for _, p := range rec.PortsByIndex() {
+		from, to := before[p.Name], after[p.Name]
+		if t.made[world.Place{Cube: rec.Name, Port: p.Name}] {
 			from = cube.Interface{}
 		} else if was == nil {
 			continue // found after a restart: what differs was changed in the namespace
 		}
 		forth := step(from, to)
 		if forth.MAC != nil || len(forth.Add)+len(forth.Remove) > 0 {
-			t.alignments = append(t.alignments, alignment{rec.uuid, p.name, forth, step(to, from)})
+			t.alignments = append(t.alignments, alignment{rec.UUID, p.Name, forth, step(to, from)})
 		}
 	}
 	return nil
@@ -159,22 +157,22 @@ func step(from, to cube.Interface) shadow.Setting {
 }
 
 // interfaces asks a cube how its ports look; a cube without addresses has no answer.
-func (t *txn) interfaces(rec *record) (map[string]cube.Interface, error) {
+func (t *txn) interfaces(rec *world.Cube) (map[string]cube.Interface, error) {
 	if rec == nil {
 		return nil, nil
 	}
-	u := t.next.units[rec.name]
-	asked, ok := u.inst.(cube.Shadower)
-	if !ok || u.degraded.Load() != nil {
+	u := t.next.Units[rec.Name]
+	asked, ok := u.Instance().(cube.Shadower)
+	if !ok || u.IsDegraded() {
 		return nil, nil
 	}
 	var answer map[string]cube.Interface
 	err := t.call(t.ctx, u, func() (err error) {
-		answer, err = asked.Interfaces(rec.conf.raw)
+		answer, err = asked.Interfaces(rec.Config.Raw)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: how its ports look in the namespace: %w", rec.name, err)
+		return nil, fmt.Errorf("%s: how its ports look in the namespace: %w", rec.Name, err)
 	}
 	return answer, nil
 }
@@ -187,19 +185,19 @@ func (t *txn) finishShadows() {
 	}
 	var errs []error
 	for _, u := range t.removed {
-		errs = append(errs, t.m.shadows.Remove(u.uuid))
+		errs = append(errs, t.m.shadows.Remove(u.UUID))
 	}
 	for _, name := range t.touched {
-		if rec := t.next.cubes[name]; rec != nil && rec.shadow {
-			errs = append(errs, t.m.shadows.Trim(rec.shadowOf()))
+		if rec := t.next.Cubes[name]; rec != nil && rec.Shadow {
+			errs = append(errs, t.m.shadows.Trim(rec.Namespace()))
 			t.watchRoutes(rec)
 		}
 	}
-	for _, rec := range t.next.cubes {
-		if !rec.shadow {
+	for _, rec := range t.next.Cubes {
+		if !rec.Shadow {
 			continue
 		}
-		for _, p := range rec.ports {
+		for _, p := range rec.Ports {
 			errs = append(errs, t.followPeer(rec, p))
 		}
 	}
@@ -209,24 +207,24 @@ func (t *txn) finishShadows() {
 }
 
 // followPeer gives a port's interface the carrier and the MTU of the port's link, when they have changed.
-func (t *txn) followPeer(rec *record, p *port) error {
-	var was *port
-	old := t.old.cubes[rec.name]
-	if old != nil && !t.made[place{cube: rec.name, port: p.name}] {
-		was = old.ports[p.name]
+func (t *txn) followPeer(rec *world.Cube, p *world.Port) error {
+	var was *world.Port
+	old := t.old.Cubes[rec.Name]
+	if old != nil && !t.made[world.Place{Cube: rec.Name, Port: p.Name}] {
+		was = old.Ports[p.Name]
 	}
-	up, mtu := t.next.linked(rec, p), t.next.links[p.peer].mtu
+	up, mtu := t.next.Linked(rec, p), t.next.Links[p.Peer].MTU
 	var to shadow.Setting
-	if was == nil || up != t.old.linked(old, was) {
+	if was == nil || up != t.old.Linked(old, was) {
 		to.Up = &up
 	}
-	if mtu > 0 && (was == nil || mtu != t.old.links[was.peer].mtu) {
+	if mtu > 0 && (was == nil || mtu != t.old.Links[was.Peer].MTU) {
 		to.MTU = mtu
 	}
 	if to.Up == nil && to.MTU == 0 {
 		return nil
 	}
-	return t.m.shadows.Set(rec.uuid, p.name, to)
+	return t.m.shadows.Set(rec.UUID, p.Name, to)
 }
 
 // startShadows removes the namespaces of cubes that are gone, and begins to follow those that are there.
@@ -258,11 +256,11 @@ func (m *Manager) sweepShadows() {
 	}
 	w := m.view.Load()
 	keep := map[string]bool{}
-	for _, rec := range w.cubes {
-		keep[rec.uuid] = rec.shadow
+	for _, rec := range w.Cubes {
+		keep[rec.UUID] = rec.Shadow
 	}
-	for _, b := range w.broken {
-		keep[b.stored.UUID] = true
+	for _, b := range w.Broken {
+		keep[b.Stored.UUID] = true
 	}
 	if err := m.shadows.Sweep(func(uuid string) bool { return keep[uuid] }); err != nil {
 		m.log.Error("removing namespaces of cubes that are gone", "error", err)
@@ -277,39 +275,39 @@ var errUnchanged = errors.New("nothing has changed")
 func (m *Manager) shadowChanged(uuid string) {
 	for _, what := range []struct {
 		fails string
-		do    func(*txn, *record) error
+		do    func(*txn, *world.Cube) error
 	}{
 		{"a cube's namespace cannot be repaired", (*txn).repairShadow},
 		{"the interfaces of a cube's namespace cannot be read", (*txn).noteShadow},
 		{"a cube does not follow its namespace", (*txn).followShadow},
 	} {
 		err := m.transact(context.Background(), func(t *txn) error {
-			for name, rec := range t.next.cubes {
-				if rec.uuid == uuid && rec.shadow {
+			for name, rec := range t.next.Cubes {
+				if rec.UUID == uuid && rec.Shadow {
 					return what.do(t, t.own(name))
 				}
 			}
 			return errUnchanged
 		})
-		if err != nil && !errors.Is(err, errUnchanged) && !errors.Is(err, errClosed) {
+		if err != nil && !errors.Is(err, errUnchanged) && !errors.Is(err, service.ErrClosed) {
 			m.log.Warn(what.fails, "error", err)
 		}
 	}
 }
 
 // repairShadow makes what is missing of a cube's namespace.
-func (t *txn) repairShadow(rec *record) error {
+func (t *txn) repairShadow(rec *world.Cube) error {
 	before := map[string]int{}
-	for name, p := range rec.ports {
-		before[name] = p.outer
+	for name, p := range rec.Ports {
+		before[name] = p.Outer
 	}
 	if err := t.ensureShadow(rec); err != nil {
-		return fmt.Errorf("%s: %w", rec.name, err)
+		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
-	for name, p := range rec.ports {
-		if p.outer != before[name] {
-			t.m.log.Warn("an interface of a cube's namespace was gone, it is back", "cube", rec.name, "port", name)
-			t.touch(rec.name)
+	for name, p := range rec.Ports {
+		if p.Outer != before[name] {
+			t.m.log.Warn("an interface of a cube's namespace was gone, it is back", "cube", rec.Name, "port", name)
+			t.touch(rec.Name)
 		}
 	}
 	if len(t.touched) == 0 {
@@ -319,16 +317,16 @@ func (t *txn) repairShadow(rec *record) error {
 }
 
 // noteShadow takes note of interfaces that somebody has set down or up in the namespace.
-func (t *txn) noteShadow(rec *record) error {
-	states, err := t.m.shadows.States(rec.shadowOf())
+func (t *txn) noteShadow(rec *world.Cube) error {
+	states, err := t.m.shadows.States(rec.Namespace())
 	if err != nil {
 		return err
 	}
 	changed := false
 	for name, st := range states {
-		p := rec.ports[name]
-		changed = changed || p.innerDown == st.Up
-		p.innerDown = !st.Up
+		p := rec.Ports[name]
+		changed = changed || p.InnerDown == st.Up
+		p.InnerDown = !st.Up
 	}
 	if !changed {
 		return errUnchanged
@@ -336,17 +334,8 @@ func (t *txn) noteShadow(rec *record) error {
 	return nil
 }
 
-// shadowRemark says that a port's interface is down, and what to do; "" when it is not.
-func (m *Manager) shadowRemark(rec *record, p *port) string {
-	if !rec.shadow || !p.innerDown {
-		return ""
-	}
-	netns, name := m.shadows.Name(rec.name), shadow.InnerName(p.name)
-	return fmt.Sprintf("interface %s in namespace %s is down: ip -n %[2]s link set %[1]s up", name, netns)
-}
-
 // followShadow makes the edits by which a cube follows its namespace.
-func (t *txn) followShadow(rec *record) error {
+func (t *txn) followShadow(rec *world.Cube) error {
 	edits, err := t.differences(rec)
 	if err != nil {
 		return err
@@ -355,37 +344,37 @@ func (t *txn) followShadow(rec *record) error {
 		return errUnchanged
 	}
 	for _, e := range edits {
-		if err := t.applyEdit(t.next.units[rec.name], e); err != nil {
-			return fmt.Errorf("%s: %s: %w", rec.name, strings.Join(e.Path, " "), err)
+		if err := t.applyEdit(t.next.Units[rec.Name], e); err != nil {
+			return fmt.Errorf("%s: %s: %w", rec.Name, strings.Join(e.Path, " "), err)
 		}
 	}
 	return nil
 }
 
 // differences asks a cube for the edits by which its ports look as their interfaces do.
-func (t *txn) differences(rec *record) ([]cube.Edit, error) {
+func (t *txn) differences(rec *world.Cube) ([]cube.Edit, error) {
 	wanted, err := t.interfaces(rec)
 	if err != nil || wanted == nil {
 		return nil, err
 	}
-	states, err := t.m.shadows.States(rec.shadowOf())
+	states, err := t.m.shadows.States(rec.Namespace())
 	if err != nil {
 		return nil, err
 	}
-	u := t.next.units[rec.name]
+	u := t.next.Units[rec.Name]
 	var edits []cube.Edit
-	for _, name := range sortedKeys(states) {
+	for _, name := range slices.Sorted(maps.Keys(states)) {
 		want, ok := wanted[name]
 		if !ok || looks(states[name].Interface, want) {
 			continue
 		}
 		err := t.call(t.ctx, u, func() error {
-			more, err := u.inst.(cube.Shadower).InterfaceChanged(name, want, states[name].Interface)
+			more, err := u.Instance().(cube.Shadower).InterfaceChanged(name, want, states[name].Interface)
 			edits = append(edits, more...)
 			return err
 		})
 		if err != nil {
-			return nil, fmt.Errorf("port %s of %s: %w", name, rec.name, err)
+			return nil, fmt.Errorf("port %s of %s: %w", name, rec.Name, err)
 		}
 	}
 	return edits, nil
@@ -419,14 +408,18 @@ func (m *Manager) refuseShadow(info netdev.Info) error {
 	return fmt.Errorf("netdev %s leads into the namespace of a cube: %w", info.Name, cube.ErrInUse)
 }
 
-// shadowNode is a cube's namespace as the data plane sees it, nil for none.
-func (r *record) shadowNode() *datapath.Shadow {
-	if !r.shadow {
-		return nil
+// routeTeller is a Shadows that can tell routes.
+type routeTeller interface {
+	WatchRoutes(c shadow.Cube, told shadow.Told)
+}
+
+// watchRoutes has a cube told of the routes in its namespace, if it wants to hear of them.
+func (t *txn) watchRoutes(rec *world.Cube) {
+	u := t.next.Units[rec.Name]
+	teller, can := t.m.shadows.(routeTeller)
+	watcher, wants := u.Instance().(cube.RouteWatcher)
+	if can && wants {
+		n := &unit.RouteNews{Unit: u, Watcher: watcher}
+		teller.WatchRoutes(rec.Namespace(), n.Take)
 	}
-	n := &datapath.Shadow{Span: r.span, Ends: make(map[uint16]int, len(r.ports))}
-	for _, p := range r.ports {
-		n.Ends[p.index] = p.outer
-	}
-	return n
 }

@@ -219,24 +219,24 @@ func newShadowLab(t *testing.T) (*lab, *fakeShadows) {
 	return l, f
 }
 
-func (l *lab) uuid(name string) string { return l.view.Load().cubes[name].uuid }
+func (l *lab) uuid(name string) string { return l.view.Load().Cubes[name].UUID }
 
 func TestAShadowCubeIsWholeInTheDataPlane(t *testing.T) {
 	l, f := newShadowLab(t)
-	rec := l.view.Load().cubes["s1"]
-	node := l.plane.now().Cubes[rec.id]
-	want := map[uint16]int{rec.ports["p1"].index: f.ends[rec.uuid]["p1"], rec.ports["p2"].index: f.ends[rec.uuid]["p2"]}
+	rec := l.view.Load().Cubes["s1"]
+	node := l.plane.now().Cubes[rec.ID]
+	want := map[uint16]int{rec.Ports["p1"].Index: f.ends[rec.UUID]["p1"], rec.Ports["p2"].Index: f.ends[rec.UUID]["p2"]}
 	if node.Shadow == nil || node.Shadow.Span || !reflect.DeepEqual(node.Shadow.Ends, want) {
 		t.Errorf("the data plane has %+v, want %v", node.Shadow, want)
 	}
-	if got := f.looks[rec.uuid]["p1"].MAC.String(); got != "02:00:00:00:00:01" {
+	if got := f.looks[rec.UUID]["p1"].MAC.String(); got != "02:00:00:00:00:01" {
 		t.Errorf("p1 has %s in the namespace", got)
 	}
-	if !f.up[rec.uuid+":p1"] || f.up[rec.uuid+":p2"] {
+	if !f.up[rec.UUID+":p1"] || f.up[rec.UUID+":p2"] {
 		t.Errorf("carriers %v, want p1's alone: p2 is not linked", f.up)
 	}
 	l.must(`patch s1 <<< {"span":true}`, `del s1 ports p2`)
-	if node := l.plane.now().Cubes[rec.id]; !node.Shadow.Span || len(node.Shadow.Ends) != 1 || len(f.ends[rec.uuid]) != 1 {
+	if node := l.plane.now().Cubes[rec.ID]; !node.Shadow.Span || len(node.Shadow.Ends) != 1 || len(f.ends[rec.UUID]) != 1 {
 		t.Errorf("with span and without p2: %+v, ends %v", node.Shadow, f.ends)
 	}
 	l.must(`delete s1`)
@@ -345,7 +345,7 @@ func TestTheNamespaceOfABrokenCubeStaysUntilItIsDeleted(t *testing.T) {
 	if broken := l.Broken(); len(broken) != 1 || broken[0].Name != "s1" || f.ends[uuid] == nil {
 		t.Fatalf("broken %v, namespaces %v, want s1 broken and its namespace there", broken, f.ends)
 	}
-	if l.view.Load().cubes["s2"] == nil {
+	if l.view.Load().Cubes["s2"] == nil {
 		t.Error("s2 is not restored")
 	}
 	l.must(`delete s1`)
@@ -362,8 +362,8 @@ func TestANamespaceIsRepaired(t *testing.T) {
 	delete(f.ends[uuid], "p1")
 	f.mu.Unlock()
 	f.changed(uuid)
-	rec := l.view.Load().cubes["s1"]
-	if now := l.plane.now().Cubes[rec.id].Shadow.Ends[rec.ports["p1"].index]; now == gone || now != f.ends[uuid]["p1"] {
+	rec := l.view.Load().Cubes["s1"]
+	if now := l.plane.now().Cubes[rec.ID].Shadow.Ends[rec.Ports["p1"].Index]; now == gone || now != f.ends[uuid]["p1"] {
 		t.Errorf("the data plane sends to %d, the interface is %d, was %d", now, f.ends[uuid]["p1"], gone)
 	}
 	if got := f.looks[uuid]["p1"].MAC.String(); got != "02:00:00:00:00:01" || !f.up[uuid+":p1"] {
@@ -372,7 +372,7 @@ func TestANamespaceIsRepaired(t *testing.T) {
 	before := l.state()
 	l.NetdevEvent(netdev.Event{Kind: netdev.Added, Info: netdev.Info{Name: "s1-p1", Index: f.ends[uuid]["p1"], Up: true}})
 	l.wantState(before)
-	if _, ok := l.view.Load().links["s1-p1"]; ok {
+	if _, ok := l.view.Load().Links["s1-p1"]; ok {
 		t.Error("an outer end is taken for a netdev of users")
 	}
 }

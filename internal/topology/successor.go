@@ -14,12 +14,17 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/history"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // successor is a unit that takes the place of another.
 type successor struct {
-	was *unit // nil for a cube that could not be restored
-	is  *unit
+	was *unit.Unit // nil for a cube that could not be restored
+	is  *unit.Unit
 	// back and settle end what the data plane did, once it did.
 	back, settle func()
 }
@@ -29,8 +34,8 @@ type replacer interface {
 	ReplaceCube(datapath.Spec) (datapath.Replacement, error)
 }
 
-// takeOver gives cubes of a service to its present life; it returns those that go on as they were.
-func (m *Manager) takeOver(ctx context.Context, svc *service, names []string) (failed []string) {
+// TakeOver gives cubes of a service to its present life; it returns those that go on as they were.
+func (m *Manager) TakeOver(ctx context.Context, svc *service.Service, names []string) (failed []string) {
 	for len(names) > 0 {
 		err := m.succeed(ctx, svc, names)
 		if err == nil {
@@ -38,7 +43,7 @@ func (m *Manager) takeOver(ctx context.Context, svc *service, names []string) (f
 		}
 		var culprit *cubeError
 		switch {
-		case errors.Is(err, errClosed) || ctx.Err() != nil:
+		case errors.Is(err, service.ErrClosed) || ctx.Err() != nil:
 			return append(failed, names...)
 		case errors.As(err, &culprit):
 			i := slices.Index(names, culprit.cube)
@@ -53,7 +58,7 @@ func (m *Manager) takeOver(ctx context.Context, svc *service, names []string) (f
 			return append(failed, names...)
 		default: // one by one finds the culprit
 			for _, name := range names {
-				failed = append(failed, m.takeOver(ctx, svc, []string{name})...)
+				failed = append(failed, m.TakeOver(ctx, svc, []string{name})...)
 			}
 			return failed
 		}
@@ -65,20 +70,20 @@ func (m *Manager) takeOver(ctx context.Context, svc *service, names []string) (f
 func (m *Manager) orphaned(ctx context.Context, name string, why error) {
 	reason := fmt.Sprintf("its service could not take it over: %v", why)
 	w := m.view.Load()
-	if u := w.units[name]; u != nil {
-		u.degrade(reason)
+	if u := w.Units[name]; u != nil {
+		u.Degrade(reason)
 	}
-	b := w.broken[name]
-	if b == nil || b.reason == reason {
+	b := w.Broken[name]
+	if b == nil || b.Reason == reason {
 		return
 	}
 	m.log.Warn("a cube cannot be taken over by its service, it goes on as it was", "cube", name, "reason", why)
-	_ = m.exclusively(ctx, func() error { // a daemon that stops needs no reason
-		w := m.view.Load().clone()
-		if now := w.broken[name]; now != nil {
+	_ = m.Exclusively(ctx, func() error { // a daemon that stops needs no reason
+		w := m.view.Load().Clone()
+		if now := w.Broken[name]; now != nil {
 			said := *now
-			said.reason = reason
-			w.broken[name] = &said
+			said.Reason = reason
+			w.Broken[name] = &said
 			m.view.Store(w)
 		}
 		return nil
@@ -86,7 +91,7 @@ func (m *Manager) orphaned(ctx context.Context, name string, why error) {
 }
 
 // succeed gives all cubes to a service that is loaded already, or none.
-func (m *Manager) succeed(ctx context.Context, svc *service, names []string) error {
+func (m *Manager) succeed(ctx context.Context, svc *service.Service, names []string) error {
 	return m.transactRestoring(ctx, func(t *txn) error {
 		for _, name := range names {
 			if err := t.succeed(name, svc); err != nil {
@@ -97,89 +102,90 @@ func (m *Manager) succeed(ctx context.Context, svc *service, names []string) err
 	})
 }
 
-// replaceAll makes another version of a service the one in use, for all its cubes or not at all.
-func (m *Manager) replaceAll(ctx context.Context, svc *service) error {
-	name := svc.info.Name
+// ReplaceAll makes another version of a service the one in use, for all its cubes or not at all.
+func (m *Manager) ReplaceAll(ctx context.Context, svc *service.Service) error {
+	name := svc.Info.Name
 	return m.transactRestoring(ctx, func(t *txn) error {
 		before := m.loaded.Load()
-		was := before.byName[name]
+		was := before.ByName[name]
 		if was == nil {
-			if err := m.checkServiceName(name); err != nil {
+			if err := m.CheckServiceName(name); err != nil {
 				return err
 			}
 		}
-		if was == nil || !sameService(was.Service, svc.Service) {
+		if was == nil || !service.Same(was.Service, svc.Service) {
 			if err := m.dp.CheckObject(name, svc.Objects); err != nil {
 				return fmt.Errorf("programs of service %s: %w", name, err)
 			}
 		}
-		m.loaded.Store(before.with(svc))
+		m.loaded.Store(before.With(svc))
 		t.undo = append(t.undo, func() error {
 			m.loaded.Store(before)
 			if was == nil {
-				m.forgetObjects(name)
+				m.ForgetObjects(name)
 				return nil
 			}
 			return m.dp.CheckObject(name, was.Objects)
 		})
-		for _, cubeName := range m.cubesOf(name) {
+		for _, cubeName := range m.CubesOf(name) {
 			if err := t.succeed(cubeName, svc); err != nil {
 				return fmt.Errorf("cube %s: %w", cubeName, err)
 			}
 		}
-		r, err := serviceRecord(*svc.reg)
+		r, err := service.Record(*svc.Reg)
 		t.also = append(t.also, r)
 		return err
 	})
 }
 
 // succeed has a cube taken over.
-func (t *txn) succeed(name string, svc *service) error {
-	if b := t.next.broken[name]; b != nil {
+func (t *txn) succeed(name string, svc *service.Service) error {
+	if b := t.next.Broken[name]; b != nil {
 		return t.succeedBroken(b)
 	}
-	was, rec := t.next.units[name], t.own(name)
+	was, rec := t.next.Units[name], t.own(name)
 	if rec == nil {
 		return nil // deleted meanwhile
 	}
-	if rec.transparent != svc.info.Transparent {
+	if rec.Transparent != svc.Info.Transparent {
 		return fmt.Errorf("the service was transparent and is not, or the other way round: %w", cube.ErrInvalid)
 	}
-	u := t.m.newUnit(svc, name, rec.uuid, rec.id)
+	u := t.m.newUnit(svc, name, rec.UUID, rec.ID)
 	t.successors = append(t.successors, &successor{was: was, is: u})
-	if err := u.inherit(was); err != nil {
+	if err := u.Inherit(was); err != nil {
 		return fmt.Errorf("its configuration: %w", err)
 	}
-	u.env.typ, u.env.takenOver = rec.typ, true
-	u.env.ports.Store(newPortTable(rec))
-	u.env.ready.Store(true)
-	rec.constants = nil
-	t.next.units[name] = u
+	u.SetType(rec.Type)
+	u.TakeOver()
+	u.SetPorts(unit.NewPortTable(rec))
+	u.SetReady(true)
+	rec.Constants = nil
+	t.next.Units[name] = u
 	t.touch(name)
-	if was.enterGate(t.ctx) == nil { // else its code hangs, and is not to be waited for
+	if was.EnterGate(t.ctx) == nil { // else its code hangs, and is not to be waited for
 		t.held[was] = true
 	}
 	return nil
 }
 
 // succeedBroken has a cube of the store taken over that its service could not restore before.
-func (t *txn) succeedBroken(b *brokenCube) error {
-	s, err := t.m.stage(b.stored)
+func (t *txn) succeedBroken(b *world.Broken) error {
+	s, err := t.m.stage(b.Stored)
 	if err != nil {
 		return err
 	}
-	name := s.rec.name
+	name := s.rec.Name
 	t.successors = append(t.successors, &successor{is: s.unit})
-	s.unit.env.ready.Store(true)
-	delete(t.next.broken, name)
-	s.rec.revision = t.next.revision
-	t.next.cubes[name], t.next.units[name] = s.rec, s.unit
+	s.unit.SetReady(true)
+	delete(t.next.Broken, name)
+	s.rec.Revision = t.next.Revision
+	t.next.Cubes[name], t.next.Units[name] = s.rec, s.unit
 	t.touch(name)
 	return nil
 }
 
 // successor finds what takes over a unit's cube; nil where nothing does.
-func (t *txn) successor(u *unit) *successor {
+func (t *txn) successor(u *unit.Unit) *successor {
 	if i := slices.IndexFunc(t.successors, func(s *successor) bool { return s.is == u }); i >= 0 {
 		return t.successors[i]
 	}
@@ -187,28 +193,22 @@ func (t *txn) successor(u *unit) *successor {
 }
 
 // reopen opens the maps of a cube that is taken over.
-func (t *txn) reopen(s *successor, p planned, rec *record) error {
+func (t *txn) reopen(s *successor, p planned, rec *world.Cube) error {
 	u := s.is
 	dp, ok := t.m.dp.(replacer)
 	if !ok {
 		return fmt.Errorf("the data plane cannot open a running cube anew: %w", cube.ErrUnsupported)
 	}
-	r, err := dp.ReplaceCube(u.spec(rec, p.plan.MapSizes))
+	r, err := dp.ReplaceCube(u.Spec(rec, p.plan.MapSizes))
 	if err != nil {
-		return blame(u.name, fmt.Errorf("%s: its maps: %w", u.name, err))
+		return blame(u.Name, fmt.Errorf("%s: its maps: %w", u.Name, err))
 	}
 	if r.Relink {
-		rec.maps++
+		rec.Maps++
 	}
 	s.back, s.settle = sync.OnceFunc(r.Back), r.Settle
 	t.undo = append(t.undo, func() error { s.back(); return nil })
 	return nil
-}
-
-// spec is what the data plane must know of a cube to open it.
-func (u *unit) spec(rec *record, sizes map[string]uint32) datapath.Spec {
-	return datapath.Spec{ID: u.id, UUID: u.uuid, Name: u.name, Service: u.svc.info.Name, Type: rec.typ,
-		Transparent: rec.transparent, MapSizes: sizes, Migrate: u.svc.Migrate, Outside: u.svc.reg != nil}
 }
 
 // putBack makes the data plane's cubes those before the change, which is to be undone.
@@ -223,7 +223,7 @@ func (t *txn) putBack() {
 // dropSuccessors ends units whose transaction failed.
 func (t *txn) dropSuccessors() {
 	for _, s := range t.successors {
-		s.is.ended.Store(true)
+		s.is.End()
 		t.m.endUnit(s.is)
 	}
 }
@@ -231,9 +231,9 @@ func (t *txn) dropSuccessors() {
 // introduce has packets and messages go to the successors.
 func (t *txn) introduce() {
 	for _, s := range t.successors {
-		t.m.byID.Store(s.is.id, s.is)
+		t.m.byID.Store(s.is.ID, s.is)
 		if s.was != nil {
-			s.was.ended.Store(true)
+			s.was.End()
 		}
 	}
 }
@@ -247,6 +247,34 @@ func (t *txn) retirePredecessors() {
 		if s.settle != nil {
 			s.settle()
 		}
-		t.m.TellCube(s.is.name, s.is.svc.info.Name, "adopted", "")
+		t.m.TellCube(s.is.Name, s.is.Service.Info.Name, "adopted", "")
 	}
+}
+
+// Exclusively runs fn while nobody changes anything.
+func (m *Manager) Exclusively(ctx context.Context, fn func() error) error {
+	select {
+	case <-m.writer:
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for another change to end: %w", ctx.Err())
+	}
+	defer func() { m.writer <- struct{}{} }()
+	if m.closed {
+		return service.ErrClosed
+	}
+	return fn()
+}
+
+// Write stores a record that belongs to no cube, as a revision of its own: its number is that of the store's
+// transaction. The caller has the writer's token.
+func (m *Manager) Write(ctx context.Context, r store.Record, note string) error {
+	w := m.view.Load().Clone()
+	w.Revision++
+	if m.commit != nil {
+		if err := m.commit([]store.Record{r, history.RecordOf(w.Revision, note, OriginOf(ctx))}); err != nil {
+			return fmt.Errorf("writing the configuration to disk: %w", err)
+		}
+	}
+	m.view.Store(w)
+	return nil
 }

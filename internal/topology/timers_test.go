@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/topology/unit"
 )
 
-func (l *lab) envOf(name string) cube.Env { return l.view.Load().units[name].env }
+func (l *lab) envOf(name string) cube.Env { return l.view.Load().Units[name].Env() }
 
 func TestTimersTakeTurnsWithHandlers(t *testing.T) {
 	l := newLab(t)
@@ -55,11 +56,10 @@ func TestACallThatIsDueWhileTheLastOneRunsIsLeftOut(t *testing.T) {
 	for range 50 {
 		e.After(time.Millisecond, func() { other.Add(1) })
 	}
-	u := l.view.Load().units["br1"]
+	u := l.view.Load().Units["br1"]
 	eventually(t, "the others wait", func() bool {
-		u.mail.mu.Lock()
-		defer u.mail.mu.Unlock()
-		return len(u.mail.tasks) == 50
+		_, _, calls := u.Queued()
+		return calls == 50
 	})
 	if n.Load() != 1 {
 		t.Errorf("it ran %d times at once", n.Load())
@@ -122,7 +122,7 @@ func TestTimersOfACubeThatIsBeingMade(t *testing.T) {
 					t.Error("no unit")
 					return nil
 				}
-				u.(*unit).env.After(0, func() { n.Add(1) })
+				u.(*unit.Unit).Env().After(0, func() { n.Add(1) })
 				<-time.After(20 * time.Millisecond)
 				early.Store(n.Load() > 0)
 				if fails {

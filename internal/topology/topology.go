@@ -9,14 +9,10 @@
 package topology
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/polycube/polycube/cube"
@@ -24,6 +20,12 @@ import (
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/history"
+	"github.com/polycube/polycube/internal/topology/read"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/services"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // Options of New. Datapath is required.
@@ -34,7 +36,7 @@ type Options struct {
 	State *store.State
 	// Services are the types of cube that can be made. Host runs more of them at run time; nil refuses that.
 	Services []cube.Service
-	Host     Host
+	Host     service.Host
 	// Netdevs are the network devices; nil means those of the kernel.
 	Netdevs Netdevs
 	// Shadows makes the namespaces of shadow cubes; without it such cubes are refused.
@@ -49,35 +51,29 @@ type Options struct {
 
 // Manager owns the cubes. Its methods may be called from any goroutine.
 type Manager struct {
+	*read.Reader
+	*history.Past
+	*slowPath
+	*services.Keeper
 	dp      Datapath
 	netdevs Netdevs
 	shadows Shadows
 	log     *slog.Logger
 	version string
 	commit  func([]store.Record) error
-	// past is what the store knows of earlier revisions, nil for nothing.
-	past pastStore
-	// loaded are the services; outside has those that are not part of the daemon.
-	loaded  atomic.Pointer[registry]
-	outside outsiders
+	// loaded are the services.
+	loaded atomic.Pointer[service.Registry]
 
-	view   atomic.Pointer[world]
-	byID   sync.Map // datapath.CubeID to *unit
-	strays atomic.Uint64
+	view atomic.Pointer[unit.Snapshot]
 
-	// plane holds one token: who has it may change the data plane, and the graph in use. It is taken last, after the
-	// writer's and the gates of cubes, and no handler is waited for while it is held.
-	plane chan struct{}
-	graph *datapath.Graph // nil when unknown
-	// graphOf is the world that it was derived from.
-	graphOf *world
+	// inUse is the graph that the data plane has. Its lock is taken last, after the writer's token and the gates of cubes,
+	// and no handler is waited for while it is held.
+	inUse *graphInUse
 
-	news    news
-	events  *events.Log
-	tallies tallies
-	// parents orders what transparent cubes are told; it guards infos, the netdevs by name.
-	parents sync.Mutex
-	infos   map[string]netdev.Info
+	news       unit.News
+	neighbours neighbours
+	events     *events.Log
+	tallies    tallies
 	// watched is set when all netdevs have been told of.
 	watched atomic.Bool
 	// givingBack is set while memory is to be given back to the machine.
@@ -87,13 +83,13 @@ type Manager struct {
 	queue queue
 	// writer holds one token: who has it may change what follows.
 	writer chan struct{}
-	closed bool // written with both tokens
+	closed bool
 	// started is set once New is done: until then nobody else has the manager, and the token is not given out.
 	started bool
 	// seen are the netdevs that were told of since watching began; of the goroutine that tells.
 	seen map[string]bool
 	// notes knows what stands in the way of packets, nil when the data plane does not.
-	notes  noter
+	notes  world.Notes
 	seq    uint64
 	lastID datapath.CubeID
 }
@@ -105,7 +101,7 @@ func New(o Options) (*Manager, error) {
 	}
 	m, err := newManager(o, o.Store.Commit)
 	if err == nil {
-		m.past = o.Store
+		m.Past = history.New(o.Store, m.ModelOf, m.Revision)
 	}
 	return m, err
 }
@@ -116,39 +112,48 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 		return nil, errors.New("topology: no data plane given")
 	}
 	m := &Manager{dp: o.Datapath, netdevs: o.Netdevs, shadows: o.Shadows, log: o.Logger, version: o.Version, commit: commit,
-		events: o.Events, tallies: newTallies(), writer: make(chan struct{}, 1), plane: make(chan struct{}, 1),
-		infos: map[string]netdev.Info{}, seen: map[string]bool{}}
-	m.plane <- struct{}{}
-	m.notes, _ = o.Datapath.(noter)
+		events: o.Events, tallies: newTallies(), writer: make(chan struct{}, 1), seen: map[string]bool{}}
+	m.notes, _ = o.Datapath.(world.Notes)
 	if m.netdevs == nil {
 		m.netdevs = kernelNetdevs{}
 	}
 	if m.log == nil {
 		m.log = slog.Default()
 	}
-	m.view.Store(newWorld())
-	m.loaded.Store(&registry{})
-	err := m.load(o.Services)
+	var namespace func(string) string
+	if m.shadows != nil {
+		namespace = m.shadows.Name
+	}
+	m.Reader = read.New(&m.view, &m.loaded, m.dp, m.netdevs, m.notes, namespace)
+	m.slowPath = &slowPath{view: &m.view}
+	m.Past = history.New(nil, m.ModelOf, m.Revision)
+	m.Keeper = services.New(&m.view, &m.loaded, m.dp, m.log, m)
+	m.inUse = newGraphInUse(m.dp, m.log, &m.view)
+	m.neighbours = neighbours{view: &m.view, netdevs: m.netdevs, news: &m.news, infos: map[string]netdev.Info{},
+		told: map[*unit.Unit]*surroundings{}}
+	m.view.Store(unit.NewSnapshot())
+	m.loaded.Store(&service.Registry{})
+	err := m.Load(o.Services)
 	if err == nil {
-		m.openOutside(o.Host, o.State)
+		m.Keeper.Open(o.Host, o.State)
 		err = m.restore(context.Background(), o.State)
 	}
 	if err != nil {
-		m.closeOutside()
-		m.closeSchemas()
+		m.Keeper.Close()
+		m.CloseSchemas()
 		return nil, fmt.Errorf("topology: %w", err)
 	}
 	m.findNetdevs()
 	m.started = true
 	m.writer <- struct{}{}
 	m.startShadows()
-	m.watchOutside()
+	m.Keeper.WatchAll()
 	return m, nil
 }
 
 // Close ends the cubes' code. The fast path and the store stay as they are.
 func (m *Manager) Close(ctx context.Context) error {
-	defer m.closeOutside()
+	defer m.Keeper.Close()
 	select {
 	case <-m.writer:
 	case <-ctx.Done():
@@ -158,118 +163,17 @@ func (m *Manager) Close(ctx context.Context) error {
 	if m.closed {
 		return nil
 	}
-	if err := m.lockPlane(ctx); err != nil {
+	if err := m.inUse.close(ctx); err != nil {
 		return fmt.Errorf("topology: closing: %w", err)
 	}
 	m.closed = true
-	m.unlockPlane()
-	for _, u := range m.view.Load().units {
-		m.byID.Delete(u.id)
+	for _, u := range m.view.Load().Units {
+		m.byID.Delete(u.ID)
 		m.endUnit(u)
 	}
-	m.closeSchemas()
+	m.CloseSchemas()
 	return nil
 }
-
-// CubeRef names a cube and its service.
-type CubeRef struct{ Name, Service string }
-
-// Cubes lists what runs, in order of creation.
-func (m *Manager) Cubes() []CubeRef {
-	recs := m.view.Load().inOrder()
-	list := make([]CubeRef, 0, len(recs))
-	for _, rec := range recs {
-		list = append(list, CubeRef{Name: rec.name, Service: rec.service})
-	}
-	return list
-}
-
-// ServiceOf returns the service of a cube.
-func (m *Manager) ServiceOf(name string) (string, bool) {
-	rec := m.view.Load().cubes[name]
-	if rec == nil {
-		return "", false
-	}
-	return rec.service, true
-}
-
-// Degraded says why a cube's code is not called any more, or why a cube of the store does not run; "" while all is well
-// or the cube does not exist.
-func (m *Manager) Degraded(name string) string {
-	w := m.view.Load()
-	if b := w.broken[name]; b != nil {
-		return b.String()
-	}
-	if u := w.units[name]; u != nil {
-		if reason := u.degraded.Load(); reason != nil {
-			return *reason
-		}
-	}
-	return ""
-}
-
-// Status says how a cube's programs run.
-func (m *Manager) Status(name string) (datapath.CubeStatus, error) {
-	rec, err := m.findRunning(name)
-	if err != nil {
-		return datapath.CubeStatus{}, err
-	}
-	return m.dp.Status(rec.id), nil
-}
-
-// PortStats reads the counters of a port.
-func (m *Manager) PortStats(name, portName string) (datapath.PortCounters, error) {
-	_, p, err := m.view.Load().portAt(place{cube: name, port: portName})
-	if err != nil {
-		return datapath.PortCounters{}, err
-	}
-	c, err := m.dp.PortCounters(p.slot)
-	if err != nil {
-		return datapath.PortCounters{}, fmt.Errorf("port %s of %s: counters: %w", portName, name, err)
-	}
-	return c, nil
-}
-
-// Fates reads how packets ended in a cube.
-func (m *Manager) Fates(name string) ([]datapath.Fate, error) {
-	rec, err := m.findRunning(name)
-	if err != nil {
-		return nil, err
-	}
-	fates, err := m.dp.Fates(rec.id)
-	if err != nil {
-		return nil, fmt.Errorf("%s: fates: %w", name, err)
-	}
-	return fates, nil
-}
-
-// findRunning returns a cube that packets go through.
-func (m *Manager) findRunning(name string) (*record, error) {
-	w := m.view.Load()
-	if rec := w.running(name); rec != nil {
-		return rec, nil
-	}
-	return nil, &AbsentError{Kind: "cube", Name: name, err: w.missing(name)}
-}
-
-// find returns a cube as readers see it; an empty service is any.
-func (m *Manager) find(serviceName, name string) (*record, *unit, error) {
-	w := m.view.Load()
-	return w.find(serviceName, name)
-}
-
-func (w *world) find(serviceName, name string) (*record, *unit, error) {
-	rec := w.cubes[name]
-	if rec == nil {
-		return nil, nil, fmt.Errorf("cube %.80s: %w", name, w.missing(name))
-	}
-	if serviceName != "" && rec.service != serviceName {
-		return nil, nil, fmt.Errorf("%s is a %s, there is no %s of that name: %w", name, rec.service, serviceName, cube.ErrNotFound)
-	}
-	return rec, w.units[name], nil
-}
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 // Version is the daemon's.
 func (m *Manager) Version() string { return m.version }

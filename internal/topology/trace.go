@@ -7,18 +7,17 @@ package topology
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 
-	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	fuse "github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/topology/unit"
 )
 
 // Trace links what sessions want to see into the programs that it concerns; nil ends all sessions.
 func (m *Manager) Trace(ctx context.Context, t *fuse.Trace) error {
 	return m.transact(ctx, func(tx *txn) error {
-		tx.next.trace = t
+		tx.next.Trace = t
 		return nil
 	})
 }
@@ -26,80 +25,33 @@ func (m *Manager) Trace(ctx context.Context, t *fuse.Trace) error {
 // stopsTracing gives up what sessions see when a change of something else cannot be linked with it: they must not stand
 // in its way. The next session that begins or ends tries again.
 func (t *txn) stopsTracing(err error) bool {
-	if t.next.trace == nil || t.next.trace != t.old.trace || t.ctx.Err() != nil {
+	if t.next.Trace == nil || t.next.Trace != t.old.Trace || t.ctx.Err() != nil {
 		return false
 	}
 	t.m.log.Warn("a change does not fit with looking at packets: sessions see nothing from now on", "error", err)
-	t.next.trace, t.graph.Trace = nil, nil
+	t.next.Trace, t.graph.Trace = nil, nil
 	return true
 }
 
-// CubeID returns the number of a cube in the fast path.
-func (m *Manager) CubeID(name string) (datapath.CubeID, error) {
-	rec, _, err := m.find("", name)
-	if err != nil {
-		return 0, err
-	}
-	return rec.id, nil
-}
-
 // CubeName is the name of the cube with a number, or the number if there is none.
-func (m *Manager) CubeName(id datapath.CubeID) string {
-	if u, ok := m.byID.Load(id); ok {
-		return u.(*unit).name
+func (p *slowPath) CubeName(id datapath.CubeID) string {
+	if u, ok := p.byID.Load(id); ok {
+		return u.(*unit.Unit).Name
 	}
 	return "cube " + strconv.Itoa(int(id))
 }
 
 // PortName is the name of a cube's port, its number if there is none, "" for a transparent cube.
-func (m *Manager) PortName(id datapath.CubeID, index uint16) string {
-	u, ok := m.byID.Load(id)
+func (p *slowPath) PortName(id datapath.CubeID, index uint16) string {
+	u, ok := p.byID.Load(id)
 	if !ok {
 		return strconv.Itoa(int(index))
 	}
-	e := u.(*unit).env
-	if e.transparent {
+	if u.(*unit.Unit).Service.Info.Transparent {
 		return ""
 	}
-	if name, ok := e.PortName(index); ok {
+	if name, ok := u.(*unit.Unit).PortName(index); ok {
 		return name
 	}
 	return strconv.Itoa(int(index))
-}
-
-// CapturePlace finds what a place names at which packets can be captured: CUBE:PORT, a transparent cube, or a netdev,
-// which stands for the transparent cube that is next to the wire, or the port whose peer it is.
-func (m *Manager) CapturePlace(name string) (fuse.Capture, error) {
-	w := m.view.Load()
-	if rec := w.cubes[name]; rec != nil {
-		if !rec.transparent {
-			return fuse.Capture{}, fmt.Errorf("%s has ports: name one, as %s:PORT: %w", name, name, cube.ErrInvalid)
-		}
-		return fuse.Capture{Cube: uint16(rec.id)}, nil
-	}
-	at, err := parsePlace(name)
-	if err != nil {
-		return fuse.Capture{}, err
-	}
-	if at.netdev == "" {
-		rec, p, err := w.portAt(at)
-		if err != nil {
-			return fuse.Capture{}, err
-		}
-		return fuse.Capture{Cube: uint16(rec.id), Port: p.index}, nil
-	}
-	if ids, _ := w.chainIDs(w.chains[at.netdev]); len(ids) > 0 {
-		return fuse.Capture{Cube: uint16(ids[0])}, nil
-	}
-	if held := w.allHolders()[at.netdev]; len(held) > 0 {
-		rec, p, err := w.portAt(held[0])
-		if err != nil {
-			return fuse.Capture{}, err
-		}
-		return fuse.Capture{Cube: uint16(rec.id), Port: p.index}, nil
-	}
-	if _, err := m.getNetdev(at.netdev); err != nil {
-		return fuse.Capture{}, err
-	}
-	return fuse.Capture{}, fmt.Errorf("netdev %s is the peer of no port and has no transparent cube: %w", at.netdev, cube.ErrInvalid)
 }

@@ -10,13 +10,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 	"slices"
 	"time"
 
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/history"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -27,11 +30,11 @@ const prepareTimeout = 60 * time.Second
 type txn struct {
 	m   *Manager
 	ctx context.Context
-	old *world
+	old *unit.Snapshot
 	// next is the world that is being made.
-	next *world
+	next *unit.Snapshot
 	// origins are those of the requests that are made together.
-	origins []Origin
+	origins []history.Origin
 	// edits are what they change, for those who are told.
 	edits edits
 	// touched are the cubes to derive again, in the order in which they were first edited.
@@ -42,8 +45,8 @@ type txn struct {
 	given []givenChain
 	// parents are the netdevs that new transparent cubes are to be attached to.
 	parents []givenParent
-	created []*unit
-	removed []*unit
+	created []*unit.Unit
+	removed []*unit.Unit
 	undo    []func() error
 	// restoring keeps what a stored configuration names even where it is not there at the moment.
 	restoring bool
@@ -54,33 +57,33 @@ type txn struct {
 	// note is what the history says of the change beside the request.
 	note string
 	// made are the ports whose interfaces in namespaces are new, alignments what the change does to those interfaces.
-	made       map[place]bool
+	made       map[world.Place]bool
 	alignments []alignment
 	// meets are the ports, or the cubes with all of theirs, whose netdevs have appeared or that were stated anew.
-	meets map[place]bool
+	meets map[world.Place]bool
 	graph *datapath.Graph
 	// lost are netdevs that went while the transaction ran.
 	lost []string
 	// held are the units whose gate the transaction has: from the first call of a cube's code until the end, so that the
 	// data plane is locked after the last wait for a handler (see programs.go).
-	held map[*unit]bool
+	held map[*unit.Unit]bool
 	// successors are units that take the place of others.
 	successors []*successor
 	// also are records of the store that are no cube's.
 	also []store.Record
 	// entries are the differences of large lists.
-	entries map[*unit][]yang.EntryChange
+	entries map[*unit.Unit][]yang.EntryChange
 	// emptied are the lists whose state is deleted when everything else is done.
 	emptied []emptied
 	// extent is how far the transaction reaches, once the next world is settled.
-	extent *reach
+	extent *world.Reach
 	// locked says that the transaction has the plane lock.
 	locked bool
 }
 
 // givenChain are the tcubes that a new port's configuration names.
 type givenChain struct {
-	at     place
+	at     world.Place
 	tcubes []string
 }
 
@@ -115,7 +118,7 @@ func (m *Manager) transact(ctx context.Context, fn func(*txn) error) error {
 		return m.one(ctx, requested(ctx, fn))
 	}()
 	if err == nil {
-		m.heard()
+		m.news.Wait()
 	}
 	return err
 }
@@ -124,7 +127,7 @@ func (m *Manager) transact(ctx context.Context, fn func(*txn) error) error {
 func (m *Manager) one(ctx context.Context, fn func(*txn) error) (err error) {
 	defer func(began time.Time) { m.tallies.done(began, err) }(time.Now())
 	if m.closed {
-		return errClosed
+		return service.ErrClosed
 	}
 	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
 	defer cancel()
@@ -138,19 +141,19 @@ func (m *Manager) one(ctx context.Context, fn func(*txn) error) (err error) {
 }
 
 // call runs a cube's code. From then on until the end of the transaction the cube gets no packets.
-func (t *txn) call(ctx context.Context, u *unit, fn func() error) error {
+func (t *txn) call(ctx context.Context, u *unit.Unit, fn func() error) error {
 	if err := t.hold(ctx, u); err != nil {
 		return err
 	}
-	return u.call(ctx, fn)
+	return u.Call(ctx, fn)
 }
 
 // hold enters a unit's gate, unless the transaction has it already.
-func (t *txn) hold(ctx context.Context, u *unit) error {
+func (t *txn) hold(ctx context.Context, u *unit.Unit) error {
 	if t.held[u] {
 		return nil
 	}
-	if err := u.enterGate(ctx); err != nil {
+	if err := u.EnterGate(ctx); err != nil {
 		return err
 	}
 	t.held[u] = true
@@ -159,7 +162,7 @@ func (t *txn) hold(ctx context.Context, u *unit) error {
 
 // lock takes the plane lock. No cube's handler is waited for from here on.
 func (t *txn) lock() error {
-	if err := t.m.lockPlane(t.ctx); err != nil {
+	if err := t.m.inUse.Lock(t.ctx); err != nil {
 		return err
 	}
 	t.locked = true
@@ -170,25 +173,23 @@ func (t *txn) lock() error {
 func (t *txn) letGo() {
 	if t.locked {
 		t.locked = false
-		t.m.unlockPlane()
+		t.m.inUse.Unlock()
 	}
 	for u := range t.held {
-		u.leaveGate()
+		u.LeaveGate()
 	}
 	clear(t.held)
 }
 
-var errClosed = errors.New("the daemon is stopping")
-
 func (m *Manager) begin(ctx context.Context) *txn {
 	old := m.view.Load()
-	return &txn{m: m, ctx: ctx, old: old, next: old.clone(), direct: map[string]bool{}, held: map[*unit]bool{}, edits: edits{},
-		entries: map[*unit][]yang.EntryChange{}}
+	return &txn{m: m, ctx: ctx, old: old, next: old.Clone(), direct: map[string]bool{}, held: map[*unit.Unit]bool{}, edits: edits{},
+		entries: map[*unit.Unit][]yang.EntryChange{}}
 }
 
 // run does everything up to the point where the change is durable.
 func (t *txn) run(fn func(*txn) error) error {
-	err := guard(func() error {
+	err := unit.Guard(func() error {
 		if err := fn(t); err != nil {
 			return err
 		}
@@ -202,41 +203,41 @@ func (t *txn) run(fn func(*txn) error) error {
 		}
 		return t.carryOut()
 	})
-	var p *panicError
+	var p *unit.PanicError
 	if errors.As(err, &p) {
-		t.m.log.Error("panic in a transaction, undone", "value", p.value, "stack", string(p.stack))
+		t.m.log.Error("panic in a transaction, undone", "value", p.Value, "stack", string(p.Stack))
 	}
 	return err
 }
 
 // own returns a cube's record that this transaction may change.
-func (t *txn) own(name string) *record {
-	rec := t.next.cubes[name]
-	if rec != nil && rec == t.old.cubes[name] {
-		rec = rec.clone()
-		t.next.cubes[name] = rec
+func (t *txn) own(name string) *world.Cube {
+	rec := t.next.Cubes[name]
+	if rec != nil && rec == t.old.Cubes[name] {
+		rec = rec.Clone()
+		t.next.Cubes[name] = rec
 	}
 	return rec
 }
 
 // before returns a cube's record before the transaction, nil if the cube is new; another one may have had its name.
-func (t *txn) before(name string) *record {
-	if u := t.next.units[name]; u != nil && u != t.old.units[name] {
+func (t *txn) before(name string) *world.Cube {
+	if u := t.next.Units[name]; u != nil && u != t.old.Units[name] {
 		return nil
 	}
-	return t.old.cubes[name]
+	return t.old.Cubes[name]
 }
 
 // edit changes a cube's tree, to be reversed if the transaction fails.
-func (t *txn) edit(u *unit, op yang.Op, path yang.Path, body []byte) error {
+func (t *txn) edit(u *unit.Unit, op yang.Op, path yang.Path, body []byte) error {
 	return t.request(u, op, path, body, false)
 }
 
 // request is edit with a body that may have been typed in words.
-func (t *txn) request(u *unit, op yang.Op, path yang.Path, body []byte, words bool) error {
-	edit := u.tree.Edit
+func (t *txn) request(u *unit.Unit, op yang.Op, path yang.Path, body []byte, words bool) error {
+	edit := u.Tree.Edit
 	if words {
-		edit = u.tree.EditWords
+		edit = u.Tree.EditWords
 	}
 	change, err := edit(t.ctx, op, path, body)
 	if err != nil {
@@ -247,8 +248,8 @@ func (t *txn) request(u *unit, op yang.Op, path yang.Path, body []byte, words bo
 }
 
 // amend is edit for members that only the framework may change once they are set.
-func (t *txn) amend(u *unit, path yang.Path, body []byte) error {
-	change, err := u.tree.Amend(t.ctx, yang.Merge, path, body)
+func (t *txn) amend(u *unit.Unit, path yang.Path, body []byte) error {
+	change, err := u.Tree.Amend(t.ctx, yang.Merge, path, body)
 	if err != nil {
 		return err
 	}
@@ -256,12 +257,12 @@ func (t *txn) amend(u *unit, path yang.Path, body []byte) error {
 	return nil
 }
 
-func (t *txn) edited(u *unit, change *yang.Change) {
+func (t *txn) edited(u *unit.Unit, change *yang.Change) {
 	t.undo = append(t.undo, func() error { return change.Revert() })
-	t.edits.note(u.name, change)
+	t.edits.note(u.Name, change)
 	t.entries[u] = append(t.entries[u], change.Entries()...)
-	if !change.Empty() || t.before(u.name) == nil {
-		t.touch(u.name)
+	if !change.Empty() || t.before(u.Name) == nil {
+		t.touch(u.Name)
 	}
 }
 
@@ -274,7 +275,7 @@ func (t *txn) touch(name string) {
 // rollback undoes what was done, last first, and ends the units that will not live.
 func (t *txn) rollback() {
 	for _, undo := range slices.Backward(t.undo) {
-		if err := guard(undo); err != nil {
+		if err := unit.Guard(undo); err != nil {
 			t.m.log.Error("undoing a change", "error", err)
 		}
 	}
@@ -284,7 +285,7 @@ func (t *txn) rollback() {
 		return
 	}
 	for _, u := range t.created {
-		u.ended.Store(true)
+		u.End()
 	}
 	t.letGo()
 	for _, u := range t.created {
@@ -294,25 +295,25 @@ func (t *txn) rollback() {
 
 // publish shows the next world to readers, then tells the cubes concerned and forgets those that were deleted.
 func (t *txn) publish() {
-	for name, rec := range t.next.cubes {
-		if was := t.old.cubes[name]; was != rec {
-			t.next.units[name].env.ports.Store(newPortTable(rec))
-			t.next.units[name].restored = nil
+	for name, rec := range t.next.Cubes {
+		if was := t.old.Cubes[name]; was != rec {
+			t.next.Units[name].SetPorts(unit.NewPortTable(rec))
+			t.next.Units[name].Restored = nil
 		}
 	}
 	for _, u := range t.removed {
-		u.ended.Store(true)
-		t.m.byID.Delete(u.id)
+		u.End()
+		t.m.byID.Delete(u.ID)
 	}
 	t.introduce()
 	t.m.view.Store(t.next)
-	t.m.graphOf = t.next
+	t.m.inUse.of = t.next
 	t.letGo()
 	t.retirePredecessors()
 	for _, u := range t.removed {
 		t.m.endUnit(u)
-		if err := guard(func() error { return t.m.dp.DeleteCube(u.id) }); err != nil {
-			t.m.log.Error("removing a cube's maps", "cube", u.name, "error", err)
+		if err := unit.Guard(func() error { return t.m.dp.DeleteCube(u.ID) }); err != nil {
+			t.m.log.Error("removing a cube's maps", "cube", u.Name, "error", err)
 		}
 	}
 	t.finishShadows()
@@ -335,7 +336,7 @@ func (t *txn) giveBack() {
 		n += len(changes)
 	}
 	for _, u := range t.created {
-		for _, table := range u.tree.Tables() {
+		for _, table := range u.Tree.Tables() {
 			n += table.Len()
 		}
 	}
@@ -349,12 +350,7 @@ func (t *txn) giveBack() {
 }
 
 // endUnit closes what a unit holds.
-func (m *Manager) endUnit(u *unit) {
-	u.close()
-	u.tree.Close()
-}
-
-// logger returns the logger of a new cube, which has a level of its own.
-func (m *Manager) logger(service, name string, level *slog.LevelVar, limit *lineLimit) *slog.Logger {
-	return slog.New(cubeHandler{m.log.Handler(), level, limit}).With("service", service, "cube", name)
+func (m *Manager) endUnit(u *unit.Unit) {
+	u.Close()
+	u.Tree.Close()
 }

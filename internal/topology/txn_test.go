@@ -16,6 +16,8 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -233,7 +235,7 @@ func TestActionsChangeTheConfiguration(t *testing.T) {
 	l.must(bridges[0], `act br1 fdb learn <<< {"address":"bb"}`)
 	l.wantRead(`"learned bb"`, "br1", "note")
 	l.wantRead(`{"address":"bb","port":"p1"}`, "br1", "fdb", "entry", "bb")
-	if !strings.Contains(string(l.records[cubeKey+"br1"]), "learned bb") {
+	if !strings.Contains(string(l.records[world.CubeKey+"br1"]), "learned bb") {
 		t.Error("the change is not in the store")
 	}
 	out, err := l.act("br1", []string{"fdb", "flush"}, "")
@@ -276,7 +278,7 @@ func TestNames(t *testing.T) {
 		if name != "" {
 			body := fmt.Sprintf(`{"ports":[{"name":%q}]}`, name)
 			err := l.Create(context.Background(), "toybridge", "br", []byte(body))
-			if reserved[name] || strings.HasPrefix(name, "toy") {
+			if world.Reserved[name] || strings.HasPrefix(name, "toy") {
 				if err != nil {
 					t.Errorf("a port cannot be named %q: %v", name, err)
 				}
@@ -423,11 +425,11 @@ func TestAThousandLives(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range 1000 {
 		l.must(`create toybridge br <<< {"ports":[{"name":"p1","peer":"veth1"},{"name":"p2"}]}`)
-		rec := l.view.Load().cubes["br"]
-		if seen[rec.uuid] || rec.ports["p1"].slot != 0 || rec.ports["p2"].index != 1 || int(rec.id) != i+1 {
-			t.Fatalf("life %d has id %d and UUID %s, ports %+v", i, rec.id, rec.uuid, rec.ports["p1"])
+		rec := l.view.Load().Cubes["br"]
+		if seen[rec.UUID] || rec.Ports["p1"].Slot != 0 || rec.Ports["p2"].Index != 1 || int(rec.ID) != i+1 {
+			t.Fatalf("life %d has id %d and UUID %s, ports %+v", i, rec.ID, rec.UUID, rec.Ports["p1"])
 		}
-		seen[rec.uuid] = true
+		seen[rec.UUID] = true
 		l.must(`delete br`)
 	}
 	l.wantState(before)
@@ -450,7 +452,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	if err := l.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.do(`create toybridge late`); !errors.Is(err, errClosed) {
+	if err := l.do(`create toybridge late`); !errors.Is(err, service.ErrClosed) {
 		t.Errorf("a request after Close answers %v", err)
 	}
 	if l.plane.now() != graph || len(l.plane.cubes) != 7 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // Undress takes away from netdevs what the ports of stored cubes gave them. The records stay as they are, so a daemon that
@@ -23,8 +24,8 @@ func Undress(records []store.Record) error { return undress(records, kernelNetde
 func undress(records []store.Record, netdevs Netdevs) error {
 	var errs []error
 	for _, r := range records {
-		var s stored
-		if !strings.HasPrefix(r.Key, cubeKey) || json.Unmarshal(r.Value, &s) != nil {
+		var s world.Stored
+		if !strings.HasPrefix(r.Key, world.CubeKey) || json.Unmarshal(r.Value, &s) != nil {
 			continue
 		}
 		var config struct {
@@ -38,7 +39,7 @@ func undress(records []store.Record, netdevs Netdevs) error {
 			own[p.Name] = p.OwnMAC
 		}
 		for _, p := range config.Ports {
-			if (&port{peer: p.Peer}).onNetdev() {
+			if (&world.Port{Peer: p.Peer}).OnNetdev() {
 				errs = append(errs, undressOne(netdevs, p.Peer, p.MAC, own[p.Name]))
 			}
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/test/pace"
 )
 
@@ -74,7 +75,7 @@ func TestAFloodForOneCubeTakesNothingFromAnother(t *testing.T) {
 	})
 	l.PacketIn(1, &cube.PacketIn{Data: []byte("first")})
 	eventually(t, "br1 is busy", func() bool { return inside.Load() == 1 })
-	const flood = mailPackets + 500
+	const flood = unit.MailPackets + 500
 	for range flood {
 		l.PacketIn(1, &cube.PacketIn{Data: []byte("flood")})
 	}
@@ -87,19 +88,19 @@ func TestAFloodForOneCubeTakesNothingFromAnother(t *testing.T) {
 		t.Errorf("br2 shed %d packets", got)
 	}
 	close(release)
-	eventually(t, "br1 works off its queue", func() bool { return l.sentPackets() == 2+mailPackets })
+	eventually(t, "br1 works off its queue", func() bool { return l.sentPackets() == 2+unit.MailPackets })
 }
 
 func TestAQueueIsBoundedInBytes(t *testing.T) {
 	l := newLab(t)
 	l.must(bridges[0])
-	u := l.view.Load().units["br1"]
-	if err := u.enter(context.Background()); err != nil {
+	u := l.view.Load().Units["br1"]
+	if err := u.Enter(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	super := bytes.Repeat([]byte("s"), 64<<10)
 	// One batch may be on its way already when the others queue up.
-	const n = 3 * mailBytes / (64 << 10)
+	const n = 3 * unit.MailBytes / (64 << 10)
 	for range n {
 		l.PacketIn(1, &cube.PacketIn{Data: super})
 	}
@@ -107,7 +108,7 @@ func TestAQueueIsBoundedInBytes(t *testing.T) {
 	if shed < n/3 || shed > 2*n/3 {
 		t.Errorf("%d of %d superframes were shed, want a third to two thirds", shed, n)
 	}
-	u.leave()
+	u.Leave()
 	eventually(t, "the rest is handled", func() bool { return l.sentPackets() == n-int(shed) })
 	for _, p := range l.plane.sent {
 		if !bytes.Equal(p.Data, super) {
@@ -134,12 +135,12 @@ func TestCodeThatDoesNotReturnStopsNobodyElse(t *testing.T) {
 	for _, call := range []string{"br1 Prepare", "br1 Commit", "br1 State", "br1 Action", "br1 PortChanged",
 		"br1 PacketIn"} {
 		l := stand(t)
-		u := l.view.Load().units["br1"]
-		if err := u.enterGate(t.Context()); err != nil {
+		u := l.view.Load().Units["br1"]
+		if err := u.EnterGate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		u.patience = 20 * time.Millisecond
-		u.leaveGate()
+		u.Patience = 20 * time.Millisecond
+		u.LeaveGate()
 		release := make(chan struct{})
 		l.b.setFail(func(at string) error {
 			if at == call {

@@ -84,15 +84,15 @@ func TestNamesThatWillNotDoChangeNothing(t *testing.T) {
 }
 
 func TestWordsOfTheCommandLineAreNoNames(t *testing.T) {
-	source, err := os.ReadFile("../../internal/topology/names.go")
+	source, err := os.ReadFile("../../internal/topology/world/names.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, list, _ := strings.Cut(string(source), "var reserved = ")
+	_, list, _ := strings.Cut(string(source), "var Reserved = ")
 	list, _, _ = strings.Cut(list, "\n}")
 	found := regexp.MustCompile(`"([^"]+)": true`).FindAllStringSubmatch(list, -1)
 	if len(found) < 10 {
-		t.Fatalf("%d reserved words found in internal/topology, want more", len(found))
+		t.Fatalf("%d reserved words found in internal/topology/world, want more", len(found))
 	}
 	for _, word := range found {
 		if err := checkName(t.TempDir(), word[1]); !errors.Is(err, errName) {

@@ -22,6 +22,24 @@ func cFunctionOf(n int) string {
 	return "static int f(int a,\n\t     int b)\n{\n" + strings.Repeat("\ta += b;\n", n-4) + "}\n"
 }
 
+// exported is n names that other packages can use.
+func exported(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "var A%d, b%d int\n", i, i)
+	}
+	return b.String()
+}
+
+// methods is n methods of a type.
+func methods(of string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "func (r %s) m%d() {}\n", of, i)
+	}
+	return b.String()
+}
+
 // places are findings as "path:line".
 func places(findings []Finding) []string {
 	var out []string
@@ -75,6 +93,28 @@ var ruleTests = []struct {
 		"cmd/polycubed/ok.go":  goFile(`import _ "` + Module + `/cubes/all"`),
 	}, []string{"cube/a.go:5", "cube/b.go:5", "cubes/nat/a.go:5", "cubes/nat/b.go:5",
 		"internal/x/a.go:5", "internal/x/b.go:5", "internal/y/c.go:5"}},
+	{"imports that are not in the table, and lines of it that are not true", AllowedImports, Tree{
+		ImportsTable:           []byte("# Why.\na: b\nb: c d\na: c\nd: c b\n"),
+		"internal/a/ok.go":     goFile(`import _ "` + Module + `/internal/b"`),
+		"internal/a/c.go":      goFile(`import _ "` + Module + `/internal/c"`),
+		"internal/a/e.go":      goFile(`import _ "` + Module + `/internal/e"`),
+		"internal/a/e_test.go": goFile(`import _ "` + Module + `/internal/e"`),
+		"internal/b/c.go":      goFile(`import _ "` + Module + `/internal/c"`),
+		"internal/d/b.go":      goFile("import (\n\t_ \"" + Module + "/internal/b\"\n\t_ \"" + Module + "/internal/c\"\n)"),
+		"cmd/x/main.go":        goFile(`import _ "` + Module + `/internal/b"`),
+	}, []string{"internal/a/e.go:5", "test/lint/imports.txt:3", "test/lint/imports.txt:4", "test/lint/imports.txt:5"}},
+	{"packages with too many lines or names, tests are free", PackageSize, Tree{
+		"internal/ok/a.go": goFile(strings.Repeat("\n", 3000)), "internal/ok/b.go": goFile(strings.Repeat("\n", 2990)),
+		"internal/long/a.go": goFile(strings.Repeat("\n", 3000)), "internal/long/b.go": goFile(strings.Repeat("\n", 2996)),
+		"internal/ok/a_test.go": goFile(strings.Repeat("\n", 9000)), "test/x/a.go": goFile(strings.Repeat("\n", 9000)),
+		"internal/many/a.go": goFile(exported(30)), "internal/many/b.go": goFile("type T struct{ F, G int }\n\nfunc (T) M() {}\n" + exported(30)),
+		"internal/just/a.go": goFile(exported(60)), "internal/rest/a.go": goFile(""),
+	}, []string{"internal/long:0", "internal/many:0", "internal/rest:0"}},
+	{"types with many methods, that are listed without need", MethodCount, Tree{
+		"internal/a/a.go": goFile(methods("*t", 20)), "internal/a/b.go": goFile(methods("t", 20)),
+		"internal/b/a.go": goFile(methods("*t[K]", 20)), "internal/b/b.go": goFile(methods("t[K]", 21)),
+		"internal/a/a_test.go": goFile(methods("t", 50)), "internal/rest/a.go": goFile(methods("*Server", 3)),
+	}, []string{"internal/b.t:0", "internal/rest.Server:0"}},
 	{"cgo outside its package", Cgo, Tree{
 		"internal/yang/a.go": goFile(`import "C"`), "internal/cli/a.go": goFile(`import "C"`),
 	}, []string{"internal/cli/a.go:5"}},

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package document
+
+// The body of a whole cube may hold its name, which is not part of the service's model; it is taken out here, before the
+// body goes to the model.
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// Members is a JSON object whose values are not decoded.
+type Members = map[string]json.RawMessage
+
+// TakeName returns the body of a cube without the member name, which must be the cube's. A malformed body is left for
+// the model to refuse.
+func TakeName(name string, body []byte) ([]byte, error) {
+	// The escape lets a member be spelt in another way.
+	if !bytes.Contains(body, []byte(`"name"`)) && !bytes.Contains(body, []byte(`\u`)) {
+		return body, nil
+	}
+	var object Members
+	if json.Unmarshal(body, &object) != nil {
+		return body, nil //nolint:nilerr // the model refuses it
+	}
+	raw, ok := object["name"]
+	if !ok {
+		return body, nil
+	}
+	var given string
+	if json.Unmarshal(raw, &given) != nil || given != name {
+		return nil, &yang.Error{Tag: yang.InvalidValue, Path: "name",
+			Message: fmt.Sprintf("name: the body says %.80s and the path %q", raw, name)}
+	}
+	delete(object, "name")
+	rest, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("cube %s: encoding the body: %w", name, err)
+	}
+	return rest, nil
+}

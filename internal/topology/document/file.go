@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package document reads, compares and prints configurations as files and requests have them: it parses documents, finds
+// the difference between two configurations and writes what is read. It changes nothing; applying a document is the
+// transaction's.
+package document
+
+// A document is a configuration as a file has it: cubes as their bodies are, and the order of transparent cubes at
+// netdevs. Whatever is wrong with one is told with the place in it, all at once.
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/suggest"
+	"github.com/polycube/polycube/internal/topology/world"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// Document is the content of a file, or of several that were put together.
+type Document struct {
+	Cubes   []*Cube
+	Netdevs []*Netdev
+	ByName  map[string]*Cube
+}
+
+// Cube is a cube in a document.
+type Cube struct {
+	Where         string
+	Name, Service string
+	// Parent is where a transparent cube is attached, "" when nothing is said.
+	Parent string
+	// Body is the rest, for the model.
+	Body []byte
+}
+
+// Netdev is a netdev in a document, with its transparent cubes, first to last towards the stack on ingress.
+type Netdev struct {
+	Where, Name string
+	Tcubes      []string
+}
+
+// Error is what is wrong with one part of a document.
+type Error struct {
+	// Where is the part, like "cubes[2] br1"; "" when it is the whole.
+	Where string
+	// Cube is the name of the cube concerned, if it has one.
+	Cube string
+	Err  error
+}
+
+// Error returns the sentence with its place.
+func (f *Error) Error() string {
+	if f.Where == "" {
+		return f.Err.Error()
+	}
+	return f.Where + ": " + f.Err.Error()
+}
+
+// Unwrap returns what is wrong.
+func (f *Error) Unwrap() error { return f.Err }
+
+// Errors is all that is wrong with a document, in its order.
+type Errors []*Error
+
+// Error returns all sentences, one a line.
+func (f Errors) Error() string {
+	lines := make([]string, len(f))
+	for i, one := range f {
+		lines[i] = one.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns the faults.
+func (f Errors) Unwrap() []error {
+	errs := make([]error, len(f))
+	for i, one := range f {
+		errs[i] = one
+	}
+	return errs
+}
+
+// maxFaults bounds what is told of one document.
+const maxFaults = 32
+
+// Add notes a fault; of one with several errors, each.
+func (f *Errors) Add(where, name string, err error) {
+	if err == nil || len(*f) >= maxFaults {
+		return
+	}
+	if y, ok := err.(*yang.Error); ok && len(y.Errs) > 1 { //nolint:errorlint // what wraps it may say more
+		for _, one := range y.Errs {
+			f.Add(where, name, one)
+		}
+		return
+	}
+	*f = append(*f, &Error{Where: where, Cube: name, Err: err})
+}
+
+// Err is nil when there is no fault.
+func (f Errors) Err() error {
+	if len(f) == 0 {
+		return nil
+	}
+	return f
+}
+
+// Parse reads an array of cubes, or an object with the members cubes and netdevs.
+func Parse(raw []byte) (*Document, error) {
+	var faults Errors
+	var cubes, netdevs []json.RawMessage
+	if json.Unmarshal(raw, &cubes) != nil {
+		var top Members
+		if err := json.Unmarshal(raw, &top); err != nil || top == nil {
+			return nil, &yang.Error{Tag: yang.InvalidValue, Message: "a list of cubes is wanted, or an object with the members cubes and netdevs"}
+		}
+		for _, name := range slices.Sorted(maps.Keys(top)) {
+			into := map[string]*[]json.RawMessage{"cubes": &cubes, "netdevs": &netdevs}[name]
+			if into == nil {
+				faults.Add("", "", &yang.Error{Tag: yang.InvalidValue, Path: name, Given: name,
+					Near: suggest.Near(name, []string{"cubes", "netdevs"}), Message: fmt.Sprintf("unknown member %.80q, known are cubes and netdevs", name)})
+			} else if json.Unmarshal(top[name], into) != nil {
+				faults.Add("", "", &yang.Error{Tag: yang.InvalidValue, Path: name, Message: name + ": a list is wanted"})
+			}
+		}
+	}
+	doc := &Document{ByName: make(map[string]*Cube, len(cubes))}
+	first := map[string]string{}
+	for i, raw := range cubes {
+		c, err := parseCube(raw)
+		c.Where = strings.TrimSpace(fmt.Sprintf("cubes[%d] %.80s", i, c.Name))
+		if other, twice := first[c.Name]; twice && err == nil {
+			err = fmt.Errorf("the name is given twice, %s has it too: %w", other, cube.ErrInvalid)
+		}
+		faults.Add(c.Where, c.Name, err)
+		first[c.Name] = c.Where
+		doc.Add(c)
+	}
+	clear(first)
+	for i, raw := range netdevs {
+		n, err := parseNetdev(raw)
+		n.Where = strings.TrimSpace(fmt.Sprintf("netdevs[%d] %.80s", i, n.Name))
+		if other, twice := first[n.Name]; twice && err == nil {
+			err = fmt.Errorf("the name is given twice, %s has it too: %w", other, cube.ErrInvalid)
+		}
+		faults.Add(n.Where, "", err)
+		first[n.Name] = n.Where
+		doc.Netdevs = append(doc.Netdevs, n)
+	}
+	return doc, faults.Err()
+}
+
+func parseCube(raw []byte) (*Cube, error) {
+	c := &Cube{}
+	var object Members
+	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
+		return c, &yang.Error{Tag: yang.InvalidValue, Message: "an object is wanted"}
+	}
+	var faults Errors
+	for _, m := range []struct {
+		name     string
+		into     *string
+		required bool
+	}{{"name", &c.Name, true}, {"service-name", &c.Service, true}, {"parent", &c.Parent, false}} {
+		value, given := object[m.name]
+		switch {
+		case !given && m.required:
+			faults.Add("", "", &yang.Error{Tag: yang.MissingAttribute, Path: m.name, Message: m.name + " is missing"})
+		case given && json.Unmarshal(value, m.into) != nil:
+			faults.Add("", "", &yang.Error{Tag: yang.InvalidValue, Path: m.name, Message: m.name + ": a string is wanted"})
+		}
+		delete(object, m.name)
+	}
+	if err := faults.Err(); err != nil {
+		return c, err
+	}
+	var err error
+	c.Body, err = json.Marshal(object)
+	return c, err
+}
+
+func parseNetdev(raw []byte) (*Netdev, error) {
+	n := &Netdev{}
+	var object Members
+	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
+		return n, &yang.Error{Tag: yang.InvalidValue, Message: "an object is wanted"}
+	}
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		var err error
+		switch name {
+		case "name":
+			err = json.Unmarshal(object[name], &n.Name)
+		case "tcubes":
+			err = json.Unmarshal(object[name], &n.Tcubes)
+		default:
+			return n, &yang.Error{Tag: yang.InvalidValue, Path: name, Given: name,
+				Near: suggest.Near(name, []string{"name", "tcubes"}), Message: fmt.Sprintf("unknown member %.80q, known are name and tcubes", name)}
+		}
+		if err != nil {
+			return n, &yang.Error{Tag: yang.InvalidValue, Path: name, Message: name + ": a name is wanted, and a list of names in tcubes"}
+		}
+	}
+	if at, err := world.ParsePlace(n.Name); err != nil || at.Netdev == "" {
+		return n, &yang.Error{Tag: yang.MissingAttribute, Path: "name", Message: "name: the name of a netdev is wanted"}
+	}
+	return n, nil
+}
+
+// Add appends a cube.
+func (d *Document) Add(c *Cube) {
+	d.Cubes = append(d.Cubes, c)
+	d.ByName[c.Name] = c
+}
+
+// Has tells whether the document says something of a cube.
+func (d *Document) Has(name string) bool { return d.ByName[name] != nil }

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package history reads earlier revisions of the configuration from the store, and makes the record of a new one.
+package history
+
+// The history of the configuration. Each transaction is a revision, and with what it wrote, the store keeps a record of
+// who made it. What it did is found by comparing the stored configuration before and after it, so nothing else has to be
+// kept.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/document"
+)
+
+// ChangeKey is the record that says who made the last transaction; the journal has it of each.
+const ChangeKey = "change"
+
+// Store is what a store keeps of earlier transactions; *store.Store.
+type Store interface {
+	At(seq uint64) (*store.State, error)
+	Transactions(before uint64, n int, want func(key string) bool) ([]store.Transaction, error)
+	Oldest() (uint64, error)
+	Stats() store.Stats
+}
+
+// Past answers what requests read of earlier revisions. Its methods may be called from any goroutine.
+type Past struct {
+	// store is nil for a daemon that keeps nothing.
+	store    Store
+	models   document.Models
+	revision func() uint64
+}
+
+// New returns the history that a store has, none if it is nil. revision is the present one.
+func New(store Store, models document.Models, revision func() uint64) *Past {
+	return &Past{store: store, models: models, revision: revision}
+}
+
+// Revision is one transaction of the past.
+type Revision struct {
+	Number uint64    `json:"revision"`
+	Time   time.Time `json:"time"`
+	// By are those whose requests were made together; none is the daemon itself.
+	By []Requester `json:"by,omitempty"`
+	// Note says what kind of change it was, where that is not plain from the request.
+	Note string `json:"note,omitempty"`
+	// Added, Changed and Deleted are cubes, Netdevs those whose transparent cubes changed; the first of many.
+	Added   []string `json:"added,omitempty"`
+	Changed []string `json:"changed,omitempty"`
+	Deleted []string `json:"deleted,omitempty"`
+	Netdevs []string `json:"netdevs,omitempty"`
+	// More is how many names were left out.
+	More int `json:"more,omitempty"`
+}
+
+// Requester is who asked for a change, from where and by which request.
+type Requester struct {
+	Who  string `json:"who"`
+	From string `json:"from,omitempty"`
+	What string `json:"what,omitempty"`
+}
+
+// History is a part of the past, newest first.
+type History struct {
+	// Revision is the present one, Oldest the oldest that can be gone back to.
+	Revision uint64 `json:"revision"`
+	Oldest   uint64 `json:"oldest"`
+	// Notes say what was damaged when the daemon started.
+	Notes     []string   `json:"notes,omitempty"`
+	Revisions []Revision `json:"revisions"`
+}
+
+// Detail is a revision with what it did.
+type Detail struct {
+	Revision
+	Difference document.Difference `json:"difference"`
+}
+
+// MaxNames bounds the names that are kept of one change.
+const MaxNames = 64
+
+// NewRevision begins what the history keeps of a change.
+func NewRevision(number uint64, note string, origins ...Origin) Revision {
+	r := Revision{Number: number, Time: time.Now().UTC().Truncate(time.Millisecond), Note: note}
+	for _, o := range origins {
+		if by := Requester(o); by != (Requester{}) && !slices.Contains(r.By, by) && len(r.By) < MaxNames {
+			r.By = append(r.By, by)
+		}
+	}
+	return r
+}
+
+// Record is the revision as the store keeps it.
+func (r Revision) Record() store.Record {
+	blob, _ := json.Marshal(r) // strings and numbers always marshal
+	return store.Record{Key: ChangeKey, Value: blob}
+}
+
+// RecordOf is what the history keeps of a change that concerns no cube.
+func RecordOf(number uint64, note string, by Origin) store.Record {
+	return NewRevision(number, note, by).Record()
+}
+
+// errNoPast is the answer of a daemon without a store.
+var errNoPast = fmt.Errorf("this daemon keeps its configuration in memory only, without a history: %w", cube.ErrUnsupported)
+
+// History lists up to n revisions from one on, newest first; 0 is the newest.
+func (p *Past) History(from uint64, n int) (*History, error) {
+	if p.store == nil {
+		return nil, errNoPast
+	}
+	txs, err := p.store.Transactions(from, n, func(key string) bool { return key == ChangeKey })
+	if err != nil {
+		return nil, fmt.Errorf("reading the history: %w", err)
+	}
+	h := &History{Revision: p.revision(), Notes: p.store.Stats().Repaired, Revisions: []Revision{}}
+	if h.Oldest, err = p.store.Oldest(); err != nil {
+		return nil, fmt.Errorf("reading the history: %w", err)
+	}
+	for _, tx := range txs {
+		h.Revisions = append(h.Revisions, revisionOf(tx))
+	}
+	return h, nil
+}
+
+// revisionOf reads what is kept of a transaction; one of a daemon without history has its number only.
+func revisionOf(tx store.Transaction) Revision {
+	var r Revision
+	for _, rec := range tx.Records {
+		if rec.Key == ChangeKey {
+			_ = json.Unmarshal(rec.Value, &r) // what cannot be read stays empty
+		}
+	}
+	r.Number = tx.Sequence
+	return r
+}
+
+// RevisionAt tells what a revision did.
+func (p *Past) RevisionAt(revision uint64) (*Detail, error) {
+	if p.store == nil {
+		return nil, errNoPast
+	}
+	txs, err := p.store.Transactions(revision, 1, func(key string) bool { return key == ChangeKey })
+	if err != nil {
+		return nil, fmt.Errorf("reading the history: %w", err)
+	}
+	if len(txs) == 0 || txs[0].Sequence != revision {
+		return nil, p.gone(revision, nil)
+	}
+	out := &Detail{Revision: revisionOf(txs[0])}
+	after, err := p.store.At(revision)
+	if err != nil {
+		return nil, p.gone(revision, err)
+	}
+	before, err := p.store.At(revision - 1)
+	if err != nil {
+		return nil, p.gone(revision-1, err)
+	}
+	out.Difference, err = document.CompareStates(p.models, before, after)
+	return out, err
+}
+
+// gone says that a revision is not kept.
+func (p *Past) gone(revision uint64, err error) error {
+	if err != nil && !errors.Is(err, store.ErrGone) {
+		return fmt.Errorf("reading the history: %w", err)
+	}
+	if now := p.revision(); revision > now {
+		return fmt.Errorf("revision %d: the configuration is at revision %d: %w", revision, now, cube.ErrNotFound)
+	}
+	oldest, err := p.store.Oldest()
+	if err == nil && revision >= oldest {
+		return fmt.Errorf("revision %d was lost to damage on the disk: %w", revision, cube.ErrNotFound)
+	}
+	return fmt.Errorf("revision %d is not kept any more, the oldest is %d: %w", revision, oldest, cube.ErrNotFound)
+}
+
+// ConfigurationAt returns the configuration of a revision.
+func (p *Past) ConfigurationAt(revision uint64) (*document.Configuration, error) {
+	if p.store == nil {
+		return nil, errNoPast
+	}
+	state, err := p.store.At(revision)
+	if err != nil {
+		return nil, p.gone(revision, err)
+	}
+	was := document.ReadPast(state)
+	return &document.Configuration{At: revision, Names: was.Names, Chains: was.Chains,
+		ImageOf: func(name string) (*document.Image, error) { return was.Image(p.models, name) }}, nil
+}
+
+// Origin says where a change comes from. The zero Origin is the daemon itself.
+type Origin struct {
+	// Who is the user, the subject of the certificate or the token's role.
+	Who string
+	// From is where the request came in: an address, or a process at the socket.
+	From string
+	// What is the request: method and path.
+	What string
+}

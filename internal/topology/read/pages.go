@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package read
+
+// Lists, entry by entry, and how many entries they have.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// IsWholeList reports whether a path leads to a list and to none of its entries.
+func IsWholeList(node *yang.Node, path yang.Path) bool {
+	return node.Kind() == yang.List && len(path[len(path)-1].Keys) == 0
+}
+
+// IsMissing reports whether a request failed because what it names is not there.
+func IsMissing(err error) bool {
+	var fault *yang.Error
+	return errors.As(err, &fault) && fault.Tag == yang.DataMissing
+}
+
+// ListCount is how many entries a list has.
+type ListCount struct {
+	// Entries are all, Configured those of the configuration.
+	Entries, Configured int
+	// More is set when the counting of entries ended before the list.
+	More bool
+}
+
+// CountEntries counts the entries of a list, as Entries goes through them, up to most.
+func (rd *Reader) CountEntries(ctx context.Context, serviceName, name string, path yang.Path, most int) (ListCount, error) {
+	var c ListCount
+	rec, u, err := rd.view.Load().Find(serviceName, name)
+	if err != nil {
+		return c, err
+	}
+	err = rd.Entries(ctx, serviceName, name, path, nil, func([]string, json.RawMessage) bool {
+		c.More = c.Entries == most
+		if !c.More {
+			c.Entries++
+		}
+		return !c.More
+	})
+	if err != nil {
+		return c, err
+	}
+	node, err := document.NodeAt(u.Service.Schema, path)
+	if err != nil {
+		return c, err
+	}
+	if table := rec.Tables[node]; table != nil {
+		c.Configured = table.Len()
+		return c, nil
+	}
+	conf, err := rec.Config.Decode()
+	if err != nil {
+		return c, fmt.Errorf("%s: %w", name, err)
+	}
+	layers, err := document.Follow(u.Service.Schema.Root(), path, []any{conf})
+	if IsMissing(err) {
+		return c, nil // below an entry that only the cube's code has
+	}
+	c.Configured = len(document.Merge(node, layers))
+	return c, err
+}
+
+// Entries goes through the entries of a list, configured ones and those that only the state has, as Read shows them. A
+// large list comes in the order of its keys, and begins behind the entry with the keys in after, which may be gone;
+// another comes in its own order, and that entry must be there. It ends when f returns false. A list that the model marks
+// `paged` comes from its beginning; Page reads it from elsewhere.
+func (rd *Reader) Entries(ctx context.Context, serviceName, name string, path yang.Path, after []string,
+	f func(keys []string, entry json.RawMessage) bool) error {
+	w := rd.view.Load()
+	rec, u, err := w.Find(serviceName, name)
+	if err != nil {
+		return err
+	}
+	node, err := document.NodeAt(u.Service.Schema, path)
+	if err != nil {
+		return err
+	}
+	if !IsWholeList(node, path) {
+		return &yang.Error{Tag: yang.InvalidValue, Path: path.String(), Message: path.Words() + ": not a list, it has no pages"}
+	}
+	if node.Paged() {
+		return EachPaged(ctx, u, node, path, f)
+	}
+	layers, err := rd.layers(ctx, w, rec, u, path)
+	if err != nil {
+		return err
+	}
+	if node.Bulk() {
+		return document.EachOfTable(rec.Tables[node], layers, after, f)
+	}
+	return document.EachInOrder(node, path, layers, after, f)
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package read
+
+// The whole topology, and the order in which a netdev's packets meet cubes. Scripts look for the exact strings.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+	fuse "github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/world"
+)
+
+// Topology returns all cubes, in order of creation, with what links them.
+func (rd *Reader) Topology(context.Context) (json.RawMessage, error) {
+	w := rd.view.Load()
+	var b bytes.Buffer
+	b.WriteByte('[')
+	for i, rec := range w.InOrder() {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		conf, err := rec.Config.Decode()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", rec.Name, err)
+		}
+		document.EmitLinks(&b, rec.Name, []any{conf, rd.base(w, rec)})
+	}
+	b.WriteByte(']')
+	return b.Bytes(), nil
+}
+
+// NetdevTopology shows the order of cubes at a netdev or a port (cube:port), from the wire to the stack or the port, and
+// back. Behind a port whose peer is a netdev are the cubes of both.
+func (rd *Reader) NetdevTopology(_ context.Context, iface string) (json.RawMessage, error) {
+	w := rd.view.Load()
+	at, err := world.ParsePlace(iface)
+	if err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	end, dev := "stack", at.Netdev
+	var inner []string
+	if dev == "" {
+		if _, _, err := w.PortAt(at); err != nil {
+			return nil, fmt.Errorf("topology: %w", err)
+		}
+		end, inner = iface, w.ChainAt(at)
+		if peer, err := w.PeerOf(at); err == nil {
+			dev = peer.Netdev
+		}
+	} else if ends := w.AllHolders()[dev]; len(ends) > 0 {
+		end, inner = ends[0].String(), w.ChainAt(ends[0])
+	} else if len(w.Chains[dev]) == 0 {
+		if _, err := rd.GetNetdev(dev); err != nil {
+			return nil, err
+		}
+	}
+	chain := slices.Clone(w.Chains[dev])
+	for _, name := range slices.Backward(inner) {
+		chain = append(chain, name) // a port's chain begins next to the cube
+	}
+	positions := make([]string, 0, len(chain))
+	for i, name := range chain {
+		positions = append(positions, fmt.Sprintf("%s, %d, %d", name, i, len(chain)-1-i))
+	}
+	ingress, egress := append(slices.Clone(chain), end), slices.Clone(chain)
+	slices.Reverse(egress)
+	if end == "stack" {
+		egress = append(egress, end) // the way back, written as scripts for the first Polycube expect it
+	} else {
+		egress = slices.Insert(egress, 0, end)
+	}
+	const arrow = " ---> "
+	var b bytes.Buffer
+	out := document.Writer{B: &b}
+	out.Member("name", document.Encode(iface))
+	out.Member("cubes, ingress_index, egress_index", document.Encode(positions))
+	out.Member("ingress service chain", document.Encode(strings.Join(ingress, arrow)))
+	out.Member("egress service chain", document.Encode(strings.Join(egress, arrow)))
+	out.End()
+	return b.Bytes(), nil
+}
+
+// CubeNames lists the cubes that packets go through, in order of creation: those that run, and those that could not be
+// restored and go on as they were.
+func (rd *Reader) CubeNames() []string {
+	recs := rd.view.Load().AllRunning()
+	slices.SortFunc(recs, func(a, b *world.Cube) int { return int(int64(a.Seq) - int64(b.Seq)) })
+	names := make([]string, 0, len(recs))
+	for _, rec := range recs {
+		names = append(names, rec.Name)
+	}
+	return names
+}
+
+// UpOrDown is how the status of a port or netdev is written.
+func UpOrDown(up bool) string {
+	if up {
+		return "UP"
+	}
+	return "DOWN"
+}
+
+// PortRef is a port and what it is connected with.
+type PortRef struct {
+	Cube, Port string
+	// Peer is CUBE:PORT or a netdev, "" when the port is free.
+	Peer string
+}
+
+// ParentRef is a transparent cube and where it is attached.
+type ParentRef struct {
+	Cube string
+	// Parent is CUBE:PORT or a netdev, "" when the cube is attached to nothing.
+	Parent string
+}
+
+// Places lists the ports of the cubes, and the transparent cubes, in order of creation. It reads nothing but the
+// configuration, so that completion can ask at every key.
+func (rd *Reader) Places() ([]PortRef, []ParentRef) {
+	var ports []PortRef
+	var parents []ParentRef
+	for _, rec := range rd.view.Load().InOrder() {
+		if rec.Transparent {
+			parents = append(parents, ParentRef{Cube: rec.Name, Parent: rec.Parent})
+			continue
+		}
+		for _, p := range rec.PortsByIndex() {
+			ports = append(ports, PortRef{Cube: rec.Name, Port: p.Name, Peer: p.Peer})
+		}
+	}
+	return ports, parents
+}
+
+// CapturePlace finds what a place names at which packets can be captured: CUBE:PORT, a transparent cube, or a netdev,
+// which stands for the transparent cube that is next to the wire, or the port whose peer it is.
+func (rd *Reader) CapturePlace(name string) (fuse.Capture, error) {
+	w := rd.view.Load()
+	if rec := w.Cubes[name]; rec != nil {
+		if !rec.Transparent {
+			return fuse.Capture{}, fmt.Errorf("%s has ports: name one, as %s:PORT: %w", name, name, cube.ErrInvalid)
+		}
+		return fuse.Capture{Cube: uint16(rec.ID)}, nil
+	}
+	at, err := world.ParsePlace(name)
+	if err != nil {
+		return fuse.Capture{}, err
+	}
+	if at.Netdev == "" {
+		rec, p, err := w.PortAt(at)
+		if err != nil {
+			return fuse.Capture{}, err
+		}
+		return fuse.Capture{Cube: uint16(rec.ID), Port: p.Index}, nil
+	}
+	if ids, _ := w.ChainIDs(w.Chains[at.Netdev]); len(ids) > 0 {
+		return fuse.Capture{Cube: uint16(ids[0])}, nil
+	}
+	if held := w.AllHolders()[at.Netdev]; len(held) > 0 {
+		rec, p, err := w.PortAt(held[0])
+		if err != nil {
+			return fuse.Capture{}, err
+		}
+		return fuse.Capture{Cube: uint16(rec.ID), Port: p.Index}, nil
+	}
+	if _, err := rd.GetNetdev(at.Netdev); err != nil {
+		return fuse.Capture{}, err
+	}
+	return fuse.Capture{}, fmt.Errorf("netdev %s is the peer of no port and has no transparent cube: %w", at.Netdev, cube.ErrInvalid)
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+// A service that is not part of the daemon: who asked for it, and its lives, one after the other.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/store"
+)
+
+// Registration is a service that is not part of the daemon, as a request names it and the store keeps it.
+type Registration struct {
+	Name string `json:"name"`
+	// Type is lib, an executable that the daemon starts, or grpc, a process that listens elsewhere.
+	Type string `json:"type"`
+	// URI is the path of the executable, or HOST:PORT.
+	URI string `json:"uri"`
+}
+
+// Host starts services that are not part of the daemon.
+type Host interface {
+	// Start begins a life of a service: a process or a connection. again is an earlier life of the same version, nil if
+	// there was none or another version is wanted. The context bounds the start alone.
+	Start(ctx context.Context, r Registration, again Life) (Life, error)
+}
+
+// Life is a running service, from its start until it is lost or closed. It does not come back: Start makes the next.
+type Life interface {
+	// Service is what it says it is. Its instances fail when the life has ended.
+	Service() cube.Service
+	// Done is closed when the life has ended, of which Err is the reason.
+	Done() <-chan struct{}
+	Err() error
+	// Close ends it.
+	Close()
+}
+
+// Key begins the keys of services in the store.
+const Key = "service/"
+
+// External is a service that is not part of the daemon. Its methods may be called from any goroutine.
+type External struct {
+	Name string
+	// turn holds one token: who has it may begin and end lives.
+	turn chan struct{}
+	// ended is closed when the service is removed.
+	ended chan struct{}
+
+	mu       sync.Mutex
+	reg      Registration
+	life     Life // nil while there is none
+	last     Life // the life, or the one that ended
+	since    time.Time
+	restarts int
+	failure  string
+	// changed is closed when another life takes over.
+	changed chan struct{}
+}
+
+// NewExternal returns a service that has no life yet and whose turn is free.
+func NewExternal(reg Registration) *External {
+	o := &External{Name: reg.Name, reg: reg, turn: make(chan struct{}, 1), ended: make(chan struct{}),
+		changed: make(chan struct{}), since: time.Now()}
+	o.turn <- struct{}{}
+	return o
+}
+
+// Take waits for the turn to begin and end lives. The caller must give it back.
+func (o *External) Take(ctx context.Context) error {
+	select {
+	case <-o.turn:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("service %s: waiting for another change of it to end: %w", o.Name, ctx.Err())
+	}
+}
+
+// Give returns the turn.
+func (o *External) Give() { o.turn <- struct{}{} }
+
+// Hold takes the turn of an outsider that nobody else knows yet.
+func (o *External) Hold() { <-o.turn }
+
+// End says that the service is removed, for good.
+func (o *External) End() { close(o.ended) }
+
+// Gone is closed when the service is removed.
+func (o *External) Gone() <-chan struct{} { return o.ended }
+
+// LastLife is the present life or the last one, nil if there was none.
+func (o *External) LastLife() Life {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last
+}
+
+// Restarted counts a life that follows another one.
+func (o *External) Restarted() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.restarts++
+}
+
+// State says how the service is.
+func (o *External) State() State {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	st := State{Registration: o.reg, Running: o.life != nil, Since: o.since, Restarts: o.restarts, Error: o.failure}
+	if x, ok := o.life.(measured); ok {
+		st.Undelivered, st.Refused = x.Drops()
+	}
+	return st
+}
+
+// Series are the figures that the service gave last.
+func (o *External) Series() []Series {
+	if _, life, _ := o.Now(); life != nil {
+		if x, ok := life.(measured); ok {
+			return x.Series()
+		}
+	}
+	return nil
+}
+
+// Now returns the life and what is closed when there is another one.
+func (o *External) Now() (Registration, Life, <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.reg, o.life, o.changed
+}
+
+// Live notes that a life has begun, and returns the one before.
+func (o *External) Live(reg Registration, life Life) Life {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := o.life
+	o.reg, o.life, o.last, o.since, o.failure = reg, life, life, time.Now(), ""
+	close(o.changed)
+	o.changed = make(chan struct{})
+	return before
+}
+
+// Dead notes that a life has ended, or that none has begun; it reports whether there was one that ended.
+func (o *External) Dead(life Life, why error) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if life != nil && o.life != life {
+		return false // an update was faster
+	}
+	if o.life != nil {
+		o.since = time.Now()
+	}
+	o.life, o.failure = nil, why.Error()
+	return life != nil
+}
+
+// Lasted is how long the life has lasted.
+func (o *External) Lasted() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return time.Since(o.since)
+}
+
+// Removed says whether the service was removed.
+func (o *External) Removed() bool {
+	select {
+	case <-o.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Said notes why an attempt failed; it reports whether that is news.
+func (o *External) Said(err error) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	news := o.failure != err.Error()
+	o.failure = err.Error()
+	return news
+}
+
+// Record is a service in the store.
+func Record(reg Registration) (store.Record, error) {
+	value, err := json.Marshal(reg)
+	if err != nil {
+		return store.Record{}, fmt.Errorf("encoding service %s: %w", reg.Name, err)
+	}
+	return store.Record{Key: Key + reg.Name, Value: value}, nil
+}
+
+// State says how a service is.
+type State struct {
+	Registration
+	// Running is false while the service is lost.
+	Running bool
+	// Since is when that began.
+	Since time.Time
+	// Restarts counts how often the service came back.
+	Restarts int
+	// Error is why it is lost, or the last attempt to start it failed.
+	Error string
+	// Undelivered counts packets that did not reach the service since it began, Refused those that it sent and that
+	// were not taken.
+	Undelivered, Refused uint64
+}
+
+// Series is a figure that a service gave of one of its cubes.
+type Series struct {
+	Service, Cube, Name, Help string
+	Counter                   bool
+	Labels                    map[string]string
+	Value                     float64
+}
+
+// measured is a life that has figures.
+type measured interface {
+	Series() []Series
+	Drops() (undelivered, refused uint64)
+}

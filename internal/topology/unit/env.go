@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unit
+
+// What a cube's code sees of the framework. Nothing here but a change of programs waits for a lock of the topology, so a
+// cube may use it at any time, from its own goroutines too.
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/world"
+)
+
+// Datapath is what a cube's code asks of the data plane.
+type Datapath interface {
+	// Map returns one of a cube's maps by its C name.
+	Map(id datapath.CubeID, name string) (*ebpf.Map, error)
+	// Inner says what the maps inside one of a cube's maps of maps are like.
+	Inner(id datapath.CubeID, name string) (*ebpf.MapSpec, error)
+	// SetFloods replaces sets of ports that a cube's programs flood to; only says that it has no others afterwards.
+	SetFloods(id datapath.CubeID, sets map[uint32][]cube.FloodMember, only bool) error
+	// Send puts a packet of the slow path into the fast path.
+	Send(id datapath.CubeID, transparent bool, p *cube.PacketOut) error
+}
+
+// env implements cube.Env.
+type env struct {
+	name        string
+	typ         cube.Type
+	id          datapath.CubeID
+	transparent bool
+	uuid        string
+	// takenOver says that the cube was there before its code: its maps may have entries.
+	takenOver bool
+	// degrade is the unit's.
+	degrade func(reason string)
+	// ownStation is the manager's.
+	ownStation func(net.HardwareAddr) bool
+	dp         Datapath
+	log        *slog.Logger
+	level      *slog.LevelVar
+	// ready is set before the first Commit: the maps exist.
+	ready atomic.Bool
+	ports atomic.Pointer[PortTable]
+	// programs and start are the unit's.
+	programs programs
+	start    func(d time.Duration, repeat bool, fn func()) (stop func())
+}
+
+// PortTable translates between the names and the indexes of ports. While a transaction runs it holds the ports from
+// before and after.
+type PortTable struct {
+	index map[string]uint16
+	name  map[uint16]string
+}
+
+// NewPortTable has the ports of some records of one cube; nil records have none.
+func NewPortTable(recs ...*world.Cube) *PortTable {
+	t := &PortTable{index: map[string]uint16{}, name: map[uint16]string{}}
+	for _, rec := range recs {
+		if rec == nil {
+			continue
+		}
+		for _, p := range rec.Ports {
+			t.index[p.Name] = p.Index
+			t.name[p.Index] = p.Name
+		}
+	}
+	return t
+}
+
+func (e *env) Name() string         { return e.name }
+func (e *env) Type() cube.Type      { return e.typ }
+func (e *env) Logger() *slog.Logger { return e.log }
+
+// What follows is for services that are not part of the daemon, which ask for it by interfaces of their own.
+
+// UUID stays the same for the life of the cube.
+func (e *env) UUID() string { return e.uuid }
+
+// TakenOver says that the cube was there before its code.
+func (e *env) TakenOver() bool { return e.takenOver }
+
+// Degrade has the cube's code left alone from now on.
+func (e *env) Degrade(reason string) { e.degrade(reason) }
+
+func (e *env) Map(name string) (*ebpf.Map, error) {
+	if !e.ready.Load() {
+		return nil, fmt.Errorf("%s: map %s: maps exist from the first Commit on", e.name, name)
+	}
+	m, err := e.dp.Map(e.id, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: map %s: %w", e.name, name, err)
+	}
+	return m, nil
+}
+
+func (e *env) Inner(name string) (*ebpf.MapSpec, error) {
+	spec, err := e.dp.Inner(e.id, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: map %s: %w", e.name, name, err)
+	}
+	return spec, nil
+}
+
+func (e *env) PortIndex(name string) (uint16, bool) {
+	i, ok := e.ports.Load().index[name]
+	return i, ok
+}
+
+func (e *env) PortName(index uint16) (string, bool) {
+	n, ok := e.ports.Load().name[index]
+	return n, ok
+}
+
+func (e *env) Send(p *cube.PacketOut) error {
+	if !e.ready.Load() {
+		return fmt.Errorf("%s: sending a packet: the cube is not in the fast path yet", e.name)
+	}
+	if err := e.dp.Send(e.id, e.transparent, p); err != nil {
+		return fmt.Errorf("%s: sending a packet: %w", e.name, err)
+	}
+	return nil
+}
+
+// OwnStation implements cube.Host.
+func (e *env) OwnStation(mac net.HardwareAddr) bool { return e.ownStation(mac) }
+
+func (e *env) Programs() cube.Programs { return e.programs }
+func (e *env) Floods() cube.Floods     { return floods{e} }
+
+// floods implements cube.Floods.
+type floods struct{ e *env }
+
+func (f floods) Set(index uint32, members []cube.FloodMember) error {
+	return f.SetAll(map[uint32][]cube.FloodMember{index: members})
+}
+
+func (f floods) SetAll(sets map[uint32][]cube.FloodMember) error { return f.set(sets, false) }
+func (f floods) Reset(sets map[uint32][]cube.FloodMember) error  { return f.set(sets, true) }
+
+func (f floods) set(sets map[uint32][]cube.FloodMember, only bool) error {
+	if !f.e.ready.Load() {
+		return fmt.Errorf("%s: sets of ports exist from the first Commit on", f.e.name)
+	}
+	if err := f.e.dp.SetFloods(f.e.id, sets, only); err != nil {
+		return fmt.Errorf("%s: %w", f.e.name, err)
+	}
+	return nil
+}
+
+func (e *env) Every(d time.Duration, fn func()) (stop func()) { return e.start(d, true, fn) }
+func (e *env) After(d time.Duration, fn func()) (stop func()) { return e.start(d, false, fn) }
+
+// Ports translates between the names and the indexes of the cube's ports.
+func (u *Unit) Ports() *PortTable { return u.env.ports.Load() }
+
+// SetPorts replaces the names and indexes that the cube's code translates.
+func (u *Unit) SetPorts(t *PortTable) { u.env.ports.Store(t) }
+
+// Env is what the cube's code sees of the framework.
+func (u *Unit) Env() cube.Env { return u.env }
+
+// PortName is the name of a port.
+func (u *Unit) PortName(index uint16) (string, bool) { return u.env.PortName(index) }
+
+// LogLevel is that of the cube's code.
+func (u *Unit) LogLevel() slog.Level { return u.env.level.Level() }
+
+// SetLogLevel sets the level of the cube's code.
+func (u *Unit) SetLogLevel(l slog.Level) { u.env.level.Set(l) }
+
+// SetType sets the hook that the cube's code is told of.
+func (u *Unit) SetType(t cube.Type) { u.env.typ = t }
+
+// TakeOver has the cube's code know that the cube was there before.
+func (u *Unit) TakeOver() { u.env.takenOver = true }
+
+// Ready says whether the cube's maps exist.
+func (u *Unit) Ready() bool { return u.env.ready.Load() }
+
+// SetReady notes that the cube's maps exist, or that they do not any more.
+func (u *Unit) SetReady(is bool) { u.env.ready.Store(is) }
+
+// LevelTrace and LevelCritical are levels of the model that slog has no name for.
+const (
+	LevelTrace    = slog.LevelDebug - 4
+	LevelCritical = slog.LevelError + 4
+	levelOff      = slog.LevelError + 100
+)
+
+// LogLevels translates the model's enum loglevel to the levels of the fast path and of the log.
+var LogLevels = map[string]struct {
+	Fast datapath.LogLevel
+	slow slog.Level
+}{
+	"TRACE": {datapath.LogTrace, LevelTrace}, "DEBUG": {datapath.LogDebug, slog.LevelDebug},
+	"INFO": {datapath.LogInfo, slog.LevelInfo}, "WARN": {datapath.LogWarn, slog.LevelWarn},
+	"ERR": {datapath.LogErr, slog.LevelError}, "CRITICAL": {datapath.LogCritical, LevelCritical},
+	"OFF": {datapath.LogOff, levelOff},
+}
+
+// SlowLevel is the slog level of a fast-path record.
+func SlowLevel(l datapath.LogLevel) slog.Level {
+	for _, v := range LogLevels {
+		if v.Fast == l {
+			return v.slow
+		}
+	}
+	return LevelCritical
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unit
+
+// A world is data and knows no code. Readers and transactions need both at one moment: what the cubes are, and whose code
+// runs them.
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/topology/world"
+)
+
+// Snapshot is a world with the units that run its cubes. A published one is never changed.
+type Snapshot struct {
+	world.World
+	// Units are by the name of their cube; each cube has one.
+	Units map[string]*Unit
+}
+
+// NewSnapshot returns an empty snapshot.
+func NewSnapshot() *Snapshot { return &Snapshot{World: world.New(), Units: map[string]*Unit{}} }
+
+// Clone is a snapshot that can be changed; its records are still shared.
+func (s *Snapshot) Clone() *Snapshot {
+	return &Snapshot{World: s.World.Clone(), Units: maps.Clone(s.Units)}
+}
+
+// Graph derives the data plane's desired state.
+func (s *Snapshot) Graph() *datapath.Graph { return s.World.Graph(s) }
+
+// ProgramsOf returns the programs of a cube that differ from its service's.
+func (s *Snapshot) ProgramsOf(name string) map[cube.ProgramSlot]cube.Program {
+	if u := s.Units[name]; u != nil {
+		return u.Chosen()
+	}
+	return nil
+}
+
+// Find returns a cube and its unit; an empty service is any.
+func (s *Snapshot) Find(serviceName, name string) (*world.Cube, *Unit, error) {
+	rec := s.Cubes[name]
+	if rec == nil {
+		return nil, nil, fmt.Errorf("cube %.80s: %w", name, s.Missing(name))
+	}
+	if serviceName != "" && rec.Service != serviceName {
+		return nil, nil, fmt.Errorf("%s is a %s, there is no %s of that name: %w", name, rec.Service, serviceName, cube.ErrNotFound)
+	}
+	return rec, s.Units[name], nil
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package unit runs the code of cubes. A Unit has the data tree, the instance and the environment of one living cube, its
+// mailbox and its timers. Its code is called one call at a time and never trusted to return normally: a panic ends the
+// call, and code that does not return degrades the cube, without harm to others.
+package unit
+
+// A unit is a living cube: its data tree, its instance, its environment. The code of a cube is never trusted to return
+// normally: every call into it goes through a unit, one at a time, and a panic ends the call and nothing else.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/tally"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/world"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// errGone is the answer of a unit whose cube was deleted while the caller waited for it.
+var errGone = fmt.Errorf("the cube was deleted: %w", cube.ErrNotFound)
+
+// PanicError is a panic in a cube's code, or in the daemon's while it deals with a cube or service.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error returns the value of the panic.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Unit is a living cube.
+type Unit struct {
+	Name    string
+	Service *service.Service
+	UUID    string
+	ID      datapath.CubeID
+	// Tree is used by the transaction that runs, under the manager's writer lock.
+	Tree *yang.Tree
+	// Restored are the entries that the store had of the cube when it was restored.
+	Restored *world.StoredEntries
+	env      *env
+	Log      *slog.Logger
+
+	// turn holds one token: who has it may call the instance. A channel, because a wait for it must end with a context.
+	turn chan struct{}
+	// gate holds one token, taken before the turn by those who may wait for the plane lock, or have it: what comes from the
+	// mailbox, and transactions, which keep it until they end. Reads do without.
+	gate chan struct{}
+	// ended is set when the cube will not live: nothing comes from its mailbox any more.
+	ended  atomic.Bool
+	inst   cube.Instance
+	closed bool
+
+	mail *mailbox
+	// timers are stopped when the unit ends.
+	timers timers
+	// programs are those that differ from what every cube has; written under the manager's plane lock.
+	programs atomic.Pointer[ProgramSet]
+	// committing is set while the code of a plan runs: the plane lock is held then.
+	committing atomic.Bool
+	// announce tells that the cube is degraded; handlers counts what the slow path took.
+	announce func(reason string)
+	handlers *tally.Histogram
+	// Patience is how long a call may take.
+	Patience time.Duration
+	// hung is closed when the cube's code did not return in time: nobody waits for its turn any more.
+	hung     chan struct{}
+	hangOnce sync.Once
+	// degraded says why the cube's code is not called any more; nil while all is well.
+	degraded atomic.Pointer[string]
+}
+
+// Options are what a unit is made of.
+type Options struct {
+	Service    *service.Service
+	Name, UUID string
+	ID         datapath.CubeID
+	Datapath   Datapath
+	Plane      Plane
+	// Log is the daemon's.
+	Log *slog.Logger
+	// OwnStation says whether the host's stack sends from an address.
+	OwnStation func(net.HardwareAddr) bool
+	// Announce tells that the cube is degraded; Handlers and Waits count what the slow path took.
+	Announce        func(reason string)
+	Handlers, Waits *tally.Histogram
+}
+
+// New makes a unit without an instance, and with an empty tree.
+func New(o Options) *Unit {
+	level := new(slog.LevelVar)
+	u := &Unit{Name: o.Name, Service: o.Service, UUID: o.UUID, ID: o.ID, Tree: o.Service.Schema.NewTree(), turn: make(chan struct{}, 1),
+		gate: make(chan struct{}, 1), hung: make(chan struct{}), Patience: hangTimeout, announce: o.Announce,
+		handlers: o.Handlers}
+	u.turn <- struct{}{}
+	u.gate <- struct{}{}
+	u.Log = o.logger(level, nil)
+	u.env = &env{name: o.Name, id: o.ID, uuid: o.UUID, degrade: u.Degrade, transparent: o.Service.Info.Transparent, dp: o.Datapath, level: level,
+		log: o.logger(level, newLineLimit()), programs: programs{o.Plane, u}, start: u.start, ownStation: o.OwnStation}
+	u.env.ports.Store(NewPortTable())
+	u.mail = newMailbox(u.deliver, u.perform)
+	u.mail.waits = o.Waits
+	return u
+}
+
+// logger returns a logger of the cube, with a level of its own.
+func (o *Options) logger(level *slog.LevelVar, limit *lineLimit) *slog.Logger {
+	return slog.New(cubeHandler{o.Log.Handler(), level, limit}).With("service", o.Service.Info.Name, "cube", o.Name)
+}
+
+// Guard runs fn and turns a panic into a *PanicError.
+func Guard(fn func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return fn()
+}
+
+// Enter waits for the unit's turn, unless the cube's code has it and does not return. The caller must leave.
+func (u *Unit) Enter(ctx context.Context) error { return u.enterUnless(ctx, u.hung) }
+
+func (u *Unit) enterUnless(ctx context.Context, hung <-chan struct{}) error {
+	select {
+	case <-u.turn:
+	case <-hung:
+		return ErrDegraded
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for %s: %w", u.Name, ctx.Err())
+	}
+	if u.closed {
+		u.Leave()
+		return errGone
+	}
+	return nil
+}
+
+// Leave gives the turn back.
+func (u *Unit) Leave() { u.turn <- struct{}{} }
+
+// EnterGate waits for the unit's gate. The caller must leave it.
+func (u *Unit) EnterGate(ctx context.Context) error {
+	select {
+	case <-u.gate:
+		if u.ended.Load() {
+			u.LeaveGate()
+			return errGone
+		}
+		return nil
+	case <-u.hung:
+		return ErrDegraded
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for %s: %w", u.Name, ctx.Err())
+	}
+}
+
+// LeaveGate gives the gate back.
+func (u *Unit) LeaveGate() { u.gate <- struct{}{} }
+
+// hangTimeout is how long the code of a cube may take for one call.
+const hangTimeout = 30 * time.Second
+
+// Call runs fn when it is the unit's turn. A panic is an error and nothing more: the caller undoes what was begun. Code
+// that does not return degrades the cube and keeps its turn; the caller goes on, and must not look at what fn writes
+// when there is an error.
+func (u *Unit) Call(ctx context.Context, fn func() error) error { return u.callUnless(ctx, u.hung, fn) }
+
+func (u *Unit) callUnless(ctx context.Context, hung <-chan struct{}, fn func() error) error {
+	if err := u.enterUnless(ctx, hung); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer u.Leave()
+		done <- Guard(fn)
+	}()
+	timer := time.NewTimer(u.Patience)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return u.logPanic(err)
+	case <-timer.C:
+		return u.hang()
+	}
+}
+
+// hang degrades the cube because its code does not return.
+func (u *Unit) hang() error {
+	u.Degrade(fmt.Sprintf("its code has not returned for %v", u.Patience))
+	u.hangOnce.Do(func() { close(u.hung) })
+	return fmt.Errorf("its code has not returned for %v, the cube is degraded: %w", u.Patience, ErrDegraded)
+}
+
+// Handle is call for what no transaction can undo: after a panic the cube is degraded, and its code is left alone.
+func (u *Unit) Handle(ctx context.Context, what string, fn func() error) error {
+	if err := u.Refused(); err != nil {
+		return err
+	}
+	return u.judge(what, u.Call(ctx, fn))
+}
+
+// judge degrades the cube when a call ended in a panic.
+func (u *Unit) judge(what string, err error) error {
+	var p *PanicError
+	if errors.As(err, &p) {
+		u.Degrade(fmt.Sprintf("%s: %v", what, p.Value))
+	}
+	return err
+}
+
+// ErrDegraded marks a call that was not made because of what the cube's code did before.
+var ErrDegraded = fmt.Errorf("delete the cube and create it again: %w", cube.ErrUnsupported)
+
+// Instance is the cube's code, nil before make. It is called in the unit's turn only.
+func (u *Unit) Instance() cube.Instance { return u.inst }
+
+// Make calls the service's constructor, in the unit's turn.
+func (u *Unit) Make() (err error) {
+	if u.inst, err = u.Service.New(u.env); err != nil {
+		u.inst = nil
+	}
+	return err
+}
+
+// End has nothing come from the mailbox any more: the cube will not live.
+func (u *Unit) End() { u.ended.Store(true) }
+
+// BeginCommit and EndCommit enclose the code of a plan: the lock of the data plane is held then, and a change of the
+// cube's programs from within would wait for itself.
+func (u *Unit) BeginCommit() { u.committing.Store(true) }
+
+// EndCommit ends what BeginCommit began.
+func (u *Unit) EndCommit() { u.committing.Store(false) }
+
+// IsDegraded says whether the cube's code is not called any more.
+func (u *Unit) IsDegraded() bool { return u.degraded.Load() != nil }
+
+// Trouble is why the cube is degraded, "" while all is well.
+func (u *Unit) Trouble() string {
+	if reason := u.degraded.Load(); reason != nil {
+		return *reason
+	}
+	return ""
+}
+
+// Refused is what a degraded cube answers, nil while all is well.
+func (u *Unit) Refused() error {
+	if reason := u.degraded.Load(); reason != nil {
+		return u.refusal(*reason)
+	}
+	return nil
+}
+
+// refusal is what a degraded cube answers.
+func (u *Unit) refusal(reason string) error {
+	if u.Service.Reg != nil {
+		return fmt.Errorf("%s is degraded (%s), its service takes it over again when it can: %w", u.Name, reason, cube.ErrUnavailable)
+	}
+	return fmt.Errorf("%s is degraded (%s): %w", u.Name, reason, ErrDegraded)
+}
+
+// Degrade leaves the cube's code alone from now on; its programs go on forwarding.
+func (u *Unit) Degrade(reason string) {
+	if u.degraded.CompareAndSwap(nil, &reason) {
+		u.Log.Error("degraded: its code is not called any more, the fast path goes on", "reason", reason)
+		if u.announce != nil {
+			u.announce(reason)
+		}
+	}
+}
+
+func (u *Unit) logPanic(err error) error {
+	var p *PanicError
+	if errors.As(err, &p) {
+		u.Log.Error("panic", "value", p.Value, "stack", string(p.Stack))
+	}
+	return err
+}
+
+// Close ends the instance. The code of a degraded cube may never return, nobody waits for it.
+func (u *Unit) Close() {
+	u.ended.Store(true)
+	u.timers.stop()
+	u.mail.close()
+	if u.degraded.Load() != nil {
+		go u.finish()
+		return
+	}
+	u.finish()
+}
+
+func (u *Unit) finish() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := u.callUnless(ctx, nil, func() error {
+		u.closed = true
+		if closer, ok := u.inst.(cube.Closer); ok {
+			closer.Close()
+		}
+		return nil
+	})
+	if err != nil {
+		u.Log.Warn("its code did not end as it should", "error", err)
+	}
+}
+
+// closeTimeout bounds the wait for a cube's turn when the cube goes.
+const closeTimeout = 5 * time.Second
+
+// Spec is what the data plane must know of a cube to open it.
+func (u *Unit) Spec(rec *world.Cube, sizes map[string]uint32) datapath.Spec {
+	return datapath.Spec{ID: u.ID, UUID: u.UUID, Name: u.Name, Service: u.Service.Info.Name, Type: rec.Type,
+		Transparent: rec.Transparent, MapSizes: sizes, Migrate: u.Service.Migrate, Outside: u.Service.Reg != nil}
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+// From the world to the data plane's desired state.
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+)
+
+// Programs knows the programs that cubes have chosen.
+type Programs interface {
+	// ProgramsOf returns those of a cube that differ from its service's; nil is none.
+	ProgramsOf(name string) map[cube.ProgramSlot]cube.Program
+}
+
+// Graph derives the desired state. Cubes that could not be restored are in it as long as they go on with the programs
+// that they had. What a restored configuration names and is not there (another broken cube, a missing netdev) is left
+// unlinked: a port whose filter is gone passes nothing rather than everything.
+func (w *World) Graph(by Programs) *datapath.Graph {
+	g := &datapath.Graph{Cubes: make(map[datapath.CubeID]*datapath.Node, len(w.Cubes)), Netdevs: map[string]*datapath.Netdev{}, Trace: w.Trace}
+	for name, chain := range w.Chains {
+		ids, _ := w.ChainIDs(chain)
+		w.addNetdev(g, name).Tcubes = ids
+	}
+	for _, rec := range w.AllRunning() {
+		g.Cubes[rec.ID] = w.node(g, rec, by)
+	}
+	return g
+}
+
+func (w *World) node(g *datapath.Graph, rec *Cube, by Programs) *datapath.Node {
+	n := &datapath.Node{ID: rec.ID, Name: rec.Name, Type: rec.Type, LogLevel: rec.LogLevel, Constants: maps.Clone(rec.Constants),
+		Maps: rec.Maps, Programs: by.ProgramsOf(rec.Name)}
+	if rec.Transparent {
+		return n
+	}
+	n.Shadow = rec.shadowNode()
+	n.Ports = make(map[uint16]*datapath.Port, len(rec.Ports))
+	for _, p := range rec.Ports {
+		tcubes, whole := w.ChainIDs(p.Tcubes)
+		dp := &datapath.Port{Index: p.Index, Name: p.Name, Slot: p.Slot, Tcubes: tcubes}
+		if whole {
+			dp.Peer = w.peer(g, rec, p)
+		}
+		n.Ports[p.Index] = dp
+	}
+	return n
+}
+
+// peer translates a port's peer; a cube-to-cube link exists once both sides name each other.
+func (w *World) peer(g *datapath.Graph, rec *Cube, p *Port) datapath.Peer {
+	if p.Peer == "" {
+		return datapath.Peer{}
+	}
+	at, err := ParsePlace(p.Peer)
+	if err != nil {
+		return datapath.Peer{}
+	}
+	if at.Netdev != "" {
+		if _, whole := w.ChainIDs(w.Chains[at.Netdev]); !whole || Unfit(w.Links[at.Netdev]) != "" {
+			return datapath.Peer{}
+		}
+		w.addNetdev(g, at.Netdev)
+		return datapath.Peer{Netdev: at.Netdev}
+	}
+	far, other := w.runningPort(at)
+	if other == nil || other.Peer != (Place{Cube: rec.Name, Port: p.Name}).String() {
+		return datapath.Peer{}
+	}
+	return datapath.Peer{Cube: far.ID, Port: other.Index}
+}
+
+func (w *World) addNetdev(g *datapath.Graph, name string) *datapath.Netdev {
+	n := g.Netdevs[name]
+	if n == nil {
+		n = &datapath.Netdev{Name: name}
+		if l := w.Links[name]; l.Refused == "" && !l.Bare {
+			n.Index, n.MTU, n.Down, n.Carrier, n.Flaps = l.Index, l.MTU, l.Index != 0 && !l.Up, l.Carrier, l.Flaps
+		}
+		g.Netdevs[name] = n
+	}
+	return n
+}
+
+// ChainIDs translates a chain; whole is false when one of its cubes is not there.
+func (w *World) ChainIDs(chain []string) (ids []datapath.CubeID, whole bool) {
+	whole = true
+	for _, name := range chain {
+		if rec := w.Running(name); rec != nil {
+			ids = append(ids, rec.ID)
+		} else {
+			whole = false
+		}
+	}
+	return slices.Clip(ids), whole
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+// What is known of netdevs, and what follows for the ports that are connected to them.
+
+import (
+	"errors"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/netdev"
+)
+
+// SetLinks takes netdevs over; one that is gone is kept as long as somebody may ask where it is.
+func (w *World) SetLinks(links map[string]Link) {
+	held := w.AllHolders()
+	for name, l := range links {
+		if l.Index == 0 && len(held[name]) == 0 && len(w.Chains[name]) == 0 {
+			delete(w.Links, name)
+		} else {
+			w.Links[name] = l
+		}
+	}
+}
+
+// WhyDown says why nothing passes by a netdev, and what to do; "" when it is in use.
+func (w *World) WhyDown(name string) string {
+	l := w.Links[name]
+	switch {
+	case l.Gone != "":
+		return "there is no netdev " + name + " any more, " + l.Gone + ": the port is bound again when it appears"
+	case l.Index == 0:
+		return "there is no netdev " + name + ": the port is bound when it appears"
+	case Unfit(l) != "":
+		return name + " " + Unfit(l)
+	case l.Refused != "":
+		return l.Refused
+	case !l.Up:
+		return name + " is down: ip link set " + name + " up"
+	}
+	return ""
+}
+
+// Unfit says why a device cannot be the peer of a port; "" for those that can.
+func Unfit(l Link) string {
+	switch {
+	case l.Bare:
+		return "is a " + l.kind + " device, which has no Ethernet frames: use a TAP or a veth pair"
+	case l.kind == "loopback":
+		return "is the loopback, which brings back what is sent to it: use one end of a veth pair"
+	case l.kind == "ifb":
+		return "is an ifb device, which takes packets from tc mirred only: use the device whose packets it is given"
+	}
+	return ""
+}
+
+// Remark is what is to be said of a port's status: why it is down, or what is lost although it is up. notes, if not nil,
+// knows what stands in the way of packets.
+func (w *World) Remark(rec *Cube, p *Port, notes Notes) string {
+	at, err := ParsePlace(p.Peer)
+	if p.Peer == "" || err != nil {
+		return ""
+	}
+	if at.Netdev == "" {
+		_, far, err := w.PortAt(at)
+		switch {
+		case errors.Is(err, cube.ErrNotFound):
+			return "there is no port " + p.Peer
+		case err == nil && far.Peer != (Place{Cube: rec.Name, Port: p.Name}).String():
+			return p.Peer + " is not connected to this port: polycubectl connect " + rec.Name + ":" + p.Name + " " + p.Peer
+		}
+		return ""
+	}
+	l := w.Links[at.Netdev]
+	if why := w.WhyDown(at.Netdev); why != "" && why == l.Refused {
+		return why + "; when that is mended: polycubectl connect " + rec.Name + ":" + p.Name + " " + at.Netdev
+	} else if why != "" {
+		return why
+	}
+	if notes != nil {
+		if note := notes.NetdevNote(l.Index); note != "" {
+			return note
+		}
+	}
+	switch {
+	case !l.Carrier && l.kind == "veth":
+		return at.Netdev + " has no carrier: set its other end up"
+	case !l.Carrier:
+		return at.Netdev + " has no carrier: nobody is at its other end"
+	case l.ownOnly:
+		return at.Netdev + " receives only frames to its own address: a bridge needs a macvlan of mode passthru"
+	}
+	return ""
+}
+
+// Notes is a data plane that knows what stands in the way of packets by a netdev.
+type Notes interface {
+	// NetdevNote is a sentence, or "" when nothing is known.
+	NetdevNote(ifindex int) string
+}
+
+// Works says whether a port's link carries frames, as far as the near end of it knows.
+func (w *World) Works(rec *Cube, p *Port) bool {
+	at, err := ParsePlace(p.Peer)
+	return w.Linked(rec, p) && (err != nil || at.Netdev == "" || w.Links[at.Netdev].Carrier)
+}
+
+// Flaps is how often the netdev of a port was seen to lose its carrier for a moment.
+func (w *World) Flaps(p *Port) int {
+	at, err := ParsePlace(p.Peer)
+	if err != nil || at.Netdev == "" {
+		return 0
+	}
+	return w.Links[at.Netdev].Flaps
+}
+
+// Link is what matters of a netdev.
+type Link struct {
+	Index int
+	Up    bool
+	MTU   int
+	// Carrier tells that the device's other end works, flaps how often it was seen to go and come back.
+	Carrier bool
+	Flaps   int
+	// kind is netdev.Info's; bare (NoEthernet there) and ownOnly, too.
+	kind          string
+	Bare, ownOnly bool
+	// Gone says how a device went that a cube has to do with; the rest is zero then.
+	Gone string
+	// Refused says why the data plane could not use the device; it is left out until it changes.
+	Refused string
+}
+
+// LinkOf is what matters of a device.
+func LinkOf(info netdev.Info) Link {
+	return Link{Index: info.Index, Up: info.Up, MTU: info.MTU, Carrier: info.Carrier,
+		kind: info.Kind, Bare: info.NoEthernet, ownOnly: info.OwnOnly}
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+// Names travel through URLs, command lines, peers ("cube:port") and pins, so what they may hold is decided once, here.
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Reserved are the first words of command lines and URLs that mean something else.
+var Reserved = map[string]bool{
+	"connect": true, "disconnect": true, "attach": true, "detach": true, "services": true, "cubes": true,
+	"topology": true, "netdevs": true, "version": true, "add": true, "del": true, "show": true, "set": true,
+	"metrics": true, "openapi.json": true, "drops": true, "trace": true, "capture": true, "framework": true,
+	"events": true, "status": true, "daemon": true, "masquerade": true,
+	"config": true, "apply": true, "export": true, "history": true, "rollback": true,
+}
+
+// nameLimit is the length of the longest name of a cube or port.
+const nameLimit = 64
+
+// ValidName is [A-Za-z0-9][A-Za-z0-9._+-]*; it runs for every port in every transaction.
+func ValidName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && (i == 0 || c != '.' && c != '_' && c != '+' && c != '-') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= nameLimit
+}
+
+// shadowPortPrefix names the hidden twins of a shadow cube's ports.
+const shadowPortPrefix = "ns_port_"
+
+// CheckPortName says whether a new port of the cube owner can have a name; the error wraps [cube.ErrInvalid].
+func CheckPortName(owner, name string) error {
+	if !ValidName(name) {
+		return fmt.Errorf("%s: port name %.80q: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ + -, and begins with a letter or digit: %w",
+			owner, name, cube.ErrInvalid)
+	}
+	if strings.HasPrefix(name, shadowPortPrefix) {
+		return fmt.Errorf("%s: port name %q: names that begin with %s are the framework's: %w",
+			owner, name, shadowPortPrefix, cube.ErrInvalid)
+	}
+	return nil
+}
+
+// Place is where a port's peer or a transparent cube can be: a cube's port, or a netdev.
+type Place struct {
+	Cube, Port string
+	Netdev     string
+}
+
+// String is how the place is written in requests and answers.
+func (p Place) String() string {
+	if p.Netdev != "" {
+		return p.Netdev
+	}
+	return p.Cube + ":" + p.Port
+}
+
+// ParsePlace reads "cube:port" or the name of a netdev.
+func ParsePlace(s string) (Place, error) {
+	c, p, isPort := strings.Cut(s, ":")
+	if isPort {
+		if !ValidName(c) || !ValidName(p) {
+			return Place{}, fmt.Errorf("%.140q: a port is written cube:port: %w", s, cube.ErrInvalid)
+		}
+		return Place{Cube: c, Port: p}, nil
+	}
+	if s == "" || len(s) > 15 || s == "." || s == ".." || strings.ContainsAny(s, "/ \t\n\v\f\r\x00") {
+		return Place{}, fmt.Errorf("%.80q is neither a netdev's name nor cube:port: %w", s, cube.ErrInvalid)
+	}
+	return Place{Netdev: s}, nil
+}

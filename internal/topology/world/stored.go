@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+// The form in which a cube, and the transparent cubes of a netdev, are stored: a record for each.
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+)
+
+// CubeKey and NetdevKey begin the keys in the store of cubes and of netdevs with transparent cubes.
+const (
+	CubeKey   = "cube/"
+	NetdevKey = "netdev/"
+)
+
+// Stored is a cube in the store. Peers and tcubes of ports are part of the configuration.
+type Stored struct {
+	Service string          `json:"service"`
+	Name    string          `json:"name"`
+	UUID    string          `json:"uuid"`
+	ID      datapath.CubeID `json:"id"`
+	Seq     uint64          `json:"seq"`
+	Type    cube.Type       `json:"type"`
+	Config  json.RawMessage `json:"config"`
+	Ports   []StoredPort    `json:"ports,omitempty"`
+	// Transparent is noted for a daemon in which the service is not loaded.
+	Transparent bool `json:"transparent,omitempty"`
+	// Blob is the record as it was read, Entries those of large lists.
+	Blob    []byte         `json:"-"`
+	Entries *StoredEntries `json:"-"`
+}
+
+// StoredPort is what is kept of a port beside the configuration.
+type StoredPort struct {
+	Name  string `json:"name"`
+	Index uint16 `json:"index"`
+	Slot  uint16 `json:"slot"`
+	UUID  string `json:"uuid"`
+	// OwnMAC is what a netdev gets back when the port leaves it.
+	OwnMAC string `json:"own-mac,omitempty"`
+}
+
+// StoredChain is a netdev in the store.
+type StoredChain struct {
+	Tcubes []string `json:"tcubes"`
+}
+
+// Encode returns the record as the store keeps it.
+func (r *Cube) Encode() ([]byte, error) {
+	s := Stored{Service: r.Service, Name: r.Name, UUID: r.UUID, ID: r.ID, Seq: r.Seq, Type: r.Type, Config: r.Saved,
+		Transparent: r.Transparent}
+	for _, p := range r.PortsByIndex() {
+		s.Ports = append(s.Ports, StoredPort{Name: p.Name, Index: p.Index, Slot: p.Slot, UUID: p.UUID, OwnMAC: p.OwnMAC})
+	}
+	blob, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("%s: encoding its record: %w", r.Name, err)
+	}
+	return blob, nil
+}
+
+// Cube is what the data plane must know of a stored cube that goes on as it was.
+func (s *Stored) Cube(transparent bool) (*Cube, error) {
+	var conf Common
+	if err := json.Unmarshal(s.Config, &conf); err != nil {
+		return nil, fmt.Errorf("its configuration: %w", err)
+	}
+	if conf.Shadow || conf.Span {
+		return nil, fmt.Errorf("its namespace needs its service: %w", cube.ErrUnsupported)
+	}
+	rec := &Cube{Name: s.Name, Service: s.Service, UUID: s.UUID, ID: s.ID, Seq: s.Seq, Type: s.Type, Transparent: transparent,
+		Ports: map[string]*Port{}}
+	for _, p := range s.Ports {
+		rec.Ports[p.Name] = &Port{Name: p.Name, UUID: p.UUID, Index: p.Index, Slot: p.Slot}
+	}
+	for _, c := range conf.Ports {
+		if p := rec.Ports[c.Name]; p != nil {
+			p.Peer, p.Tcubes = c.Peer, c.Tcubes
+		}
+	}
+	return rec, nil
+}
