@@ -226,6 +226,8 @@ func (r *rig) kick() { _ = r.Try("DELETE", "n natting-table 192.0.2.1 192.0.2.2 
 func (r *rig) settle() error {
 	r.o.revise()
 	var err error
+	tick := time.NewTicker(3 * time.Millisecond)
+	defer tick.Stop()
 	for begin, tries := time.Now(), 0; ; tries++ {
 		if err = r.compare(); err == nil {
 			return nil
@@ -236,7 +238,7 @@ func (r *rig) settle() error {
 		if tries%8 == 7 {
 			r.kick()
 		}
-		time.Sleep(3 * time.Millisecond)
+		<-tick.C
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -138,10 +139,9 @@ func (r noise) segment(proto uint8, from, to endpoint, id uint16) []byte {
 
 // checkedLater is a segment of UDP-Lite or DCCP: its checksum is where that of UDP is, and covers everything.
 func checkedLater(src, dst string, proto byte, sport, dport uint16, data []byte) []byte {
-	h := make([]byte, 8)
+	h := slices.Concat(make([]byte, 8), data)
 	binary.BigEndian.PutUint16(h, sport)
 	binary.BigEndian.PutUint16(h[2:], dport)
-	h = append(h, data...)
 	binary.BigEndian.PutUint16(h[6:], ^sum(pseudo(src, dst, proto, len(h)), h))
 	return h
 }

@@ -121,7 +121,8 @@ func (s *sight) network6(frame []byte) (piece int, ok bool) {
 		if n == 8 || len(frame) < s.l4+8 {
 			return 0, false
 		}
-		e, size := frame[s.l4:], 0
+		var size int
+		e := frame[s.l4:]
 		switch s.proto {
 		case 44:
 			size, s.id = 8, binary.BigEndian.Uint32(e[4:])

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,7 +37,7 @@ func sendSplit(host *netns.Node, frame []byte) error {
 		}
 		header := make([]byte, 10) // struct virtio_net_hdr
 		binary.NativeEndian.PutUint16(header[2:], 14)
-		return unix.Sendto(fd, append(header, frame...), 0, &unix.SockaddrLinklayer{Ifindex: i.Index})
+		return unix.Sendto(fd, slices.Concat(header, frame), 0, &unix.SockaddrLinklayer{Ifindex: i.Index})
 	})
 }
 
