@@ -17,7 +17,7 @@ type (
 	// Configuration is the whole configuration as it was at one moment.
 	Configuration = document.Configuration
 	// DocumentErrors is all that is wrong with a document, in its order.
-	DocumentErrors = document.Errors
+	DocumentErrors = document.Errors //nolint:errname // a list of errors, as the type itself
 	// Origin says where a change comes from. The zero Origin is the daemon itself.
 	Origin = history.Origin
 	// History is a part of the past, newest first.
