@@ -201,6 +201,23 @@ func TestAServiceThatHangsCostsItsCubesADeadlineAndNoMore(t *testing.T) {
 	}
 }
 
+func TestWhatATranslationFailedOf(t *testing.T) {
+	l, err := begin(t, Options{}, &outsider.Server{Description: describe(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(err error, kind error, says string) {
+		t.Helper()
+		if got := l.untranslated(err); !errors.Is(got, kind) || !strings.Contains(got.Error(), says) {
+			t.Errorf("%v is said as %q, want %q", err, got, says)
+		}
+	}
+	check(status.Error(codes.InvalidArgument, "the old version is too old"), cube.ErrInvalid, "the old version is too old")
+	check(status.FromContextError(context.DeadlineExceeded).Err(), cube.ErrUnavailable, "has not answered Migrate within 20s")
+	l.end(lose("its session ended", nil))
+	check(status.Error(codes.Unavailable, "EOF"), cube.ErrUnavailable, "was lost during Migrate (its session ended)")
+}
+
 // kernelMaps are maps of a cube.
 func kernelMaps(t *testing.T) map[string]*ebpf.Map {
 	t.Helper()

@@ -13,6 +13,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
@@ -36,7 +38,7 @@ func (l *life) migrate(m cube.Migration) error {
 	}
 	stream, err := l.client.Migrate(ctx)
 	if err != nil {
-		return said(err)
+		return l.untranslated(err)
 	}
 	sent := make(chan error, 1)
 	go func() {
@@ -53,7 +55,10 @@ func (l *life) migrate(m cube.Migration) error {
 		}
 		if err != nil {
 			cancel()
-			return errors.Join(said(err), <-sent)
+			if broken := <-sent; broken != nil { // which ended the call
+				return broken
+			}
+			return l.untranslated(err)
 		}
 		for _, e := range out.GetEntries() {
 			if err := to.put(e.GetKey(), e.GetValue(), ebpf.UpdateAny); err != nil {
@@ -62,6 +67,17 @@ func (l *life) migrate(m cube.Migration) error {
 			}
 		}
 	}
+}
+
+// untranslated says why a call of Migrate failed.
+func (l *life) untranslated(err error) error {
+	if l.endsWith(err) {
+		return &lost{fmt.Sprintf("service %s was lost during Migrate (%v)", l.reg.Name, l.Err()), false}
+	}
+	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Canceled {
+		return &lost{fmt.Sprintf("service %s has not answered Migrate within %v", l.reg.Name, migrateTime), false}
+	}
+	return said(err)
 }
 
 // sendEntries sends what the old map holds. When the service ends the call, what is received has the reason.
