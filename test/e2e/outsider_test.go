@@ -52,8 +52,12 @@ func beService() {
 	}
 	l, err := net.Listen(network, address)
 	if err == nil {
+		s := tallyService
+		if strings.HasPrefix(version, mortal) {
+			s = mortalService
+		}
 		fmt.Println("listening")
-		err = tallyService(version).Serve(context.Background(), l)
+		err = s(version).Serve(context.Background(), l)
 	}
 	fmt.Fprintln(os.Stderr, "the service ended:", err)
 	os.Exit(1)
