@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/bpftest"
 )
 
 func endpointOf(text string) endpoint {
@@ -96,7 +97,7 @@ func (r *rig) change(o op) error {
 	case opForward:
 		d := forwardings[o.n%len(forwardings)]
 		return toggle(r, o, listForward, r.o.ruled.forward, d.id, d, d.body())
-	case opMasquerad:
+	case opMasquerade:
 		on := r.o.ruled.masquerade == nil
 		if r.o.ruled.masquerade = nil; on {
 			r.o.ruled.masquerade = &translator{}
@@ -133,19 +134,25 @@ func toggle[R comparable](r *rig, o op, list string, have map[uint32]R, id uint3
 
 // told changes the addresses of the port that the NAT is on, which masquerade takes. It is done in the cube's turn.
 func (r *rig) told(addresses []string) error {
-	p, done := cube.Parent{Name: "f:p2"}, make(chan struct{})
+	p := cube.Parent{Name: "f:p2"}
 	r.o.ruled.parent = [2]netip.Addr{}
 	for _, a := range addresses {
 		prefix := netip.MustParsePrefix(a)
 		p.Addresses = append(p.Addresses, prefix)
 		r.o.ruled.parent[map[bool]int{true: 0, false: 1}[prefix.Addr().Is4()]] = prefix.Addr()
 	}
-	r.nat.env.After(0, func() { r.nat.ParentChanged(p); close(done) })
+	return r.inTurn(func() { r.nat.ParentChanged(p) })
+}
+
+// inTurn runs a function in the cube's turn.
+func (r *rig) inTurn(fn func()) error {
+	done := make(chan struct{})
+	r.nat.env.After(0, func() { fn(); close(done) })
 	select {
 	case <-done:
 		return nil
-	case <-time.After(r.patience):
-		return errors.New("the cube does not hear of its port")
+	case <-time.After(4 * bpftest.Patience):
+		return errors.New("the cube does not come to a turn")
 	}
 }
 
@@ -219,27 +226,40 @@ func silence[K comparable, V any](t *family[K, V], f *flow, quiet func(*V)) erro
 	return errors.Join(t.ingress.Set(twin, back), t.egress.Set(key, v))
 }
 
-// kick has the tables swept.
-func (r *rig) kick() { _ = r.Try("DELETE", "n natting-table 192.0.2.1 192.0.2.2 1 1 udp", "") } // there is no such session
-
-// settle waits until the tables are those of the oracle.
-func (r *rig) settle() error {
-	r.o.revise()
-	var err error
-	tick := time.NewTicker(3 * time.Millisecond)
-	defer tick.Stop()
-	for begin, tries := time.Now(), 0; ; tries++ {
-		if err = r.compare(); err == nil {
-			return nil
-		}
-		if time.Since(begin) > r.patience {
+// swept has the tables swept once more.
+func (r *rig) swept() error {
+	_ = r.Try("DELETE", "n natting-table 192.0.2.1 192.0.2.2 1 1 udp", "") // there is no such session, but they are looked at
+	var before, now uint64
+	if err := r.inTurn(func() { before = r.nat.sweep.swept }); err != nil {
+		return err
+	}
+	for until := time.Now().Add(4 * bpftest.Patience); now <= before; {
+		if err := r.inTurn(func() { now = r.nat.sweep.swept }); err != nil {
 			return err
 		}
-		if tries%8 == 7 {
-			r.kick()
+		if time.Now().After(until) {
+			return errors.New("the tables are not swept")
 		}
-		<-tick.C
 	}
+	return nil
+}
+
+// sweepsToSettle is how many sweeps take everything away that has to go: one ends sessions, one more finds that nothing uses
+// their mapping, and it may have been made in the tick of the clock in which one began. Those that tidy up after packets and
+// sweeps that met come later.
+const sweepsToSettle = 6
+
+// settle sweeps until the tables are those of the oracle.
+func (r *rig) settle() error {
+	r.o.revise()
+	err := r.compare()
+	for sweeps := 0; err != nil && sweeps < sweepsToSettle; sweeps++ {
+		if failed := r.swept(); failed != nil {
+			return errors.Join(err, failed)
+		}
+		err = r.compare()
+	}
+	return err
 }
 
 // compare holds tables and counters to the oracle.

@@ -23,24 +23,24 @@ type op struct {
 type verb string
 
 const (
-	opFresh     verb = "packet"
-	opAnswer    verb = "answer to"
-	opAgain     verb = "another packet like"
-	opError     verb = "ICMP error about"
-	opHairpin   verb = "packet from inside to where the sender is outside of"
-	opIntrude   verb = "packet of a stranger to the sender of"
-	opPiece     verb = "fragment of a packet like"
-	opReply     verb = "fragment of an answer to"
-	opFill      verb = "sessions of IPv6 as many as"
-	opSnat      verb = "rule of SNAT"
-	opDnat      verb = "rule of DNAT"
-	opForward   verb = "forwarded port"
-	opMasquerad verb = "masquerade"
-	opParent    verb = "address of the port"
-	opBehave    verb = "behaviour"
-	opFlush     verb = "deletion of all sessions"
-	opDelete    verb = "deletion of the session of"
-	opAge       verb = "long silence in the session of"
+	opFresh      verb = "packet"
+	opAnswer     verb = "answer to"
+	opAgain      verb = "another packet like"
+	opError      verb = "ICMP error about"
+	opHairpin    verb = "packet from inside to where the sender is outside of"
+	opIntrude    verb = "packet of a stranger to the sender of"
+	opPiece      verb = "fragment of a packet like"
+	opReply      verb = "fragment of an answer to"
+	opFill       verb = "sessions of IPv6 as many as"
+	opSnat       verb = "rule of SNAT"
+	opDnat       verb = "rule of DNAT"
+	opForward    verb = "forwarded port"
+	opMasquerade verb = "masquerade"
+	opParent     verb = "address of the port"
+	opBehave     verb = "behaviour"
+	opFlush      verb = "deletion of all sessions"
+	opDelete     verb = "deletion of the session of"
+	opAge        verb = "long silence in the session of"
 )
 
 func (o op) String() string {
@@ -61,7 +61,7 @@ var shares = []struct {
 	verb  verb
 	share int
 }{{opFresh, 340}, {opAnswer, 230}, {opAgain, 90}, {opError, 90}, {opHairpin, 60}, {opIntrude, 40}, {opPiece, 35}, {opReply, 20}, {opSnat, 16}, {opDnat, 9},
-	{opForward, 14}, {opMasquerad, 3}, {opParent, 6}, {opBehave, 4}, {opFlush, 4}, {opDelete, 14}, {opAge, 14}, {opFill, 4}}
+	{opForward, 14}, {opMasquerade, 3}, {opParent, 6}, {opBehave, 4}, {opFlush, 4}, {opDelete, 14}, {opAge, 14}, {opFill, 4}}
 
 // drawVerb draws a verb by the shares.
 func drawVerb(r *rand.Rand) verb {
@@ -74,7 +74,7 @@ func drawVerb(r *rand.Rand) verb {
 	return opFresh
 }
 
-// drawOps draws operations, of which about as many as length send a packet.
+// drawOps draws about as many operations as length.
 func drawOps(seed uint64, length int) (ops []op) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	var sent []int // operations with a packet
@@ -85,7 +85,7 @@ func drawOps(seed uint64, length int) (ops []op) {
 	}
 	begin(opSnat, r.IntN(4)) // one for hosts of IPv4, and one for those of IPv6
 	begin(opSnat, 4+r.IntN(3))
-	for _, v := range []verb{opSnat, opMasquerad, opParent, opDnat, opForward, opForward} {
+	for _, v := range []verb{opSnat, opMasquerade, opParent, opDnat, opForward, opForward} {
 		if r.IntN(2) == 0 {
 			begin(v, r.IntN(1000))
 		}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
@@ -27,15 +26,12 @@ type rig struct {
 	wires  []*bpftest.Wire // with live
 	totals wireTotals
 	pass   func(in bool, frame []byte) (bpftest.Outcome, []byte, error)
-	// patience is how long the NAT may take to remove what no rule stands behind any more.
-	patience time.Duration
-
-	o     *oracle
-	base  [len(oracle{}.counted)]uint64 // the counters when the sequence began
-	seen  map[int]*passage
-	trail []trace
-	ends  map[string]int // how packets ended
-	doing op
+	o      *oracle
+	base   [len(oracle{}.counted)]uint64 // the counters when the sequence began
+	seen   map[int]*passage
+	trail  []trace
+	ends   map[string]int // how packets ended
+	doing  op
 }
 
 // trace is what became of an operation's packet.
@@ -57,7 +53,7 @@ const fuzzSessions = 1024
 
 // newRig makes one at the hook of a type, of packets that are run or, with live, that are sent.
 func newRig(t testing.TB, typ cube.Type, live bool) *rig {
-	r := &rig{t: t, name: strings.ToLower(string(typ)), patience: 4 * bpftest.Patience, ends: map[string]int{}}
+	r := &rig{t: t, name: strings.ToLower(string(typ)), ends: map[string]int{}}
 	services := slices.DeleteFunc(slices.Clone(cube.Services()), func(s cube.Service) bool { return s.Model == model })
 	services = append(services, cube.Service{Model: model, Objects: map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
 		New: func(env cube.Env) (cube.Instance, error) { r.nat = newNAT(env); return r.nat, nil }})
@@ -158,7 +154,7 @@ func (v *verdict) end() string {
 	if v.out.Verdict == "drop" {
 		return strings.TrimPrefix(v.out.Fate, "n ") + ": " + kind
 	}
-	return fmt.Sprintf("%s: %s", strings.Fields(v.want + " ")[0], kind)
+	return fmt.Sprintf("%s: %s", strings.Fields(v.want)[0], kind)
 }
 
 // hold compares the packet with the oracle's ruling.
@@ -319,7 +315,7 @@ func (r ruling) String() string {
 	case r.sender != nil:
 		return fmt.Sprintf("sent with another address than %s", r.sender.local.addr)
 	case r.opens != nil:
-		return fmt.Sprintf("opened: %v, turned %v", r.opens.pair, r.turns)
+		return fmt.Sprintf("opened for %v, turned %v", r.opens.pair, r.turns)
 	}
 	return fmt.Sprintf("translated to %v, turned %v", r.to, r.turns)
 }

@@ -86,7 +86,7 @@ func (r *rig) burst(random *rand.Rand, changes bool) {
 		if !changes {
 			break
 		}
-		o := op{verb: []verb{opSnat, opSnat, opDnat, opForward, opMasquerad, opParent, opFlush}[random.IntN(7)], n: random.IntN(1000), seed: random.Uint64()}
+		o := op{verb: []verb{opSnat, opSnat, opDnat, opForward, opMasquerade, opParent, opFlush}[random.IntN(7)], n: random.IntN(1000), seed: random.Uint64()}
 		errs[2] = errors.Join(errs[2], r.change(o))
 	}
 	sending.Wait()
