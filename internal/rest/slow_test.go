@@ -166,7 +166,7 @@ func TestSlowClientsAreDropped(t *testing.T) {
 					t.Error("the server has no deadlines of its own")
 				}
 				server.http.ReadHeaderTimeout, server.http.ReadTimeout, server.http.WriteTimeout = never, never, never
-				s.tune(server.http, pace.Stretch(500*time.Millisecond))
+				s.tune(server.http, pace.Stretch(time.Second)) // which the handshake has to meet as well
 			})
 			goroutines, files := resources(t)
 			doors := c.doors(t)
