@@ -74,8 +74,7 @@ func TestTheAddressThatThePortHasCounts(t *testing.T) {
 
 // TestOtherCubesOnThePort: those between the router and the nat see what is offered, and those outside do not.
 func TestOtherCubesOnThePort(t *testing.T) {
-	t.Parallel()
-	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
+	inEach(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
 		l.Create("router", "gw", ports)
 		l.Create("transparenthelloworld", "inner", "")
 		l.Create("transparenthelloworld", "outer", `{"egress-action":"DROP","ingress-action":"DROP"}`)
