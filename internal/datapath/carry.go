@@ -50,7 +50,7 @@ func (in *instance) carry(name string, m *ebpf.Map, spec *ebpf.MapSpec, u *undo)
 	}
 	s := spec.Copy()
 	s.Pinning = ebpf.PinNone
-	next, err := ebpf.NewMap(s)
+	next, err := makeMap(s)
 	if err != nil {
 		return nil, fmt.Errorf("creating map %s: %w", name, err)
 	}

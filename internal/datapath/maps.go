@@ -275,7 +275,7 @@ func openMap(path string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	}
 	s := spec.Copy()
 	s.Pinning = ebpf.PinNone
-	if m, err = ebpf.NewMap(s); err != nil {
+	if m, err = makeMap(s); err != nil {
 		return nil, fmt.Errorf("creating map %s: %w", spec.Name, err)
 	}
 	if err := m.Pin(path); err != nil {

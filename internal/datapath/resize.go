@@ -94,7 +94,7 @@ func (in *instance) resize(name string, n uint32) (bool, error) {
 	}
 	spec := d.spec.Copy()
 	spec.Pinning = ebpf.PinNone
-	next, err := ebpf.NewMap(spec)
+	next, err := makeMap(spec)
 	if err != nil {
 		return false, fmt.Errorf("creating map %s: %w", name, err)
 	}

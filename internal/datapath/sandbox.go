@@ -138,7 +138,7 @@ func (s *sandbox) close() {
 func (s *sandbox) newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	fresh := spec.Copy()
 	fresh.Pinning, fresh.Contents = ebpf.PinNone, nil
-	m, err := ebpf.NewMap(fresh)
+	m, err := makeMap(fresh)
 	if err != nil {
 		return nil, fmt.Errorf("copying map %s: %w", spec.Name, err)
 	}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A daemon whose control group has little more memory than its session table takes: what does not fit is refused, and
+// nothing else happens.
+
+package e2e
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/polycube/polycube/test/need"
+	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
+)
+
+const megabyte = 1 << 20
+
+// tightNAT is a daemon in a control group, with a NAT between a host and the rest of the world.
+type tightNAT struct {
+	*daemon
+	t        *testing.T
+	group    *need.MemoryGroup
+	lan, wan *netns.Node
+}
+
+func newTightNAT(t *testing.T, sessions int, behaviour string) *tightNAT {
+	m := newMachine(t)
+	n := &tightNAT{t: t, group: need.NewMemoryGroup(t), daemon: m.Start()}
+	n.lan, n.wan = m.lab.Host("lan0", "10.0.0.2/24"), m.lab.Host("wan0", "203.0.113.2/24")
+	m.lab.Run("ip", "addr", "add", "10.0.0.1/24", "dev", "lan0")
+	m.lab.Run("ip", "addr", "add", "203.0.113.1/24", "dev", "wan0")
+	m.lab.Run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+	n.lan.Run("ip", "route", "add", "default", "via", "10.0.0.1")
+	n.group.Add(n.Pid())
+	before := n.group.Usage()
+	n.Must(http.StatusCreated, http.MethodPost, "/nat/n", fmt.Sprintf(
+		`{"max-sessions":%d,"behaviour":{%s},"rule":{"snat":{"entry":[{"id":0,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"}]}}}`, sessions, behaviour))
+	if took := n.group.Usage() - before; took < uint64(sessions)*500 {
+		t.Skipf("needs a kernel that charges maps to control groups (not cgroup.memory=nokmem): a table of %d sessions took %d bytes", sessions, took)
+	}
+	n.Do("attach n wan0")
+	answerer(t, n.wan, "203.0.113.2:7000")
+	return n
+}
+
+// leave limits the group to so much more than what it takes, when that is all: the verifier gives memory back some time
+// after a program was loaded.
+func (n *tightNAT) leave(bytes uint64) {
+	n.t.Helper()
+	is, steady := n.group.Usage(), 0
+	netns.Eventually(n.t, patience, func() error {
+		was := is
+		if is = n.group.Usage(); max(is, was)-min(is, was) > megabyte/4 {
+			steady = 0
+		}
+		if steady++; steady < 20 {
+			return fmt.Errorf("%d bytes are in use, and %d were", is, was)
+		}
+		return nil
+	})
+	n.group.Limit(is + bytes)
+}
+
+// numbers are those of the NAT's sessions.
+type numbers struct {
+	Active, UDP json.Number
+	TableFull   json.Number `json:"table-full"`
+}
+
+func (n *tightNAT) numbers() (is numbers) {
+	n.t.Helper()
+	n.Get("/nat/n/sessions", &is)
+	return is
+}
+
+// shown is the cubes, and what must not change of the NAT.
+func (n *tightNAT) shown() string {
+	n.t.Helper()
+	var cubes map[string][]struct{ Name string }
+	n.Get("/cubes", &cubes)
+	all := []string{fmt.Sprint(cubes)}
+	for _, path := range []string{"/nat/n/max-sessions", "/nat/n/rule", "/nat/n/sessions/active"} {
+		all = append(all, n.Must(http.StatusOK, http.MethodGet, path, ""))
+	}
+	return strings.Join(all, "\n")
+}
+
+// ports are those of a flow of UDP from the host.
+type ports struct{ from, to int }
+
+// flowOf is the flow of a number; ports are used again with another remote port.
+func flowOf(number int) ports { return ports{1024 + number%60000, 9 + number/60000} }
+
+// session is the external port of the session of a flow, "" if there is none.
+func (n *tightNAT) session(f ports) string {
+	n.t.Helper()
+	status, text, err := n.Request(http.MethodGet, fmt.Sprintf("/nat/n/natting-table/10.0.0.2/203.0.113.2/%d/%d/udp/external-port", f.from, f.to), "")
+	if err != nil || status != http.StatusOK && status != http.StatusNotFound {
+		n.t.Fatalf("session of %v: status %d, %v: %s", f, status, err, text)
+	}
+	if status == http.StatusNotFound {
+		return ""
+	}
+	return text
+}
+
+// flood sends a datagram of each flow from one number to before another.
+func (n *tightNAT) flood(first, end int) {
+	n.t.Helper()
+	raw := netns.OpenRaw(n.t, n.lan, netns.Inner)
+	frame := pkt.Eth(n.lan.MAC.String(), n.lan.OuterMAC.String()).IPv4("10.0.0.2", "203.0.113.2").UDP(1, 9).Payload(8).Bytes()
+	frame[40], frame[41] = 0, 0 // no checksum
+	for number := first; number < end; number++ {
+		f := flowOf(number)
+		binary.BigEndian.PutUint16(frame[34:], uint16(f.from))
+		binary.BigEndian.PutUint16(frame[36:], uint16(f.to))
+		if err := raw.Send(frame); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+}
+
+// alive fails the test if the daemon was killed.
+func (n *tightNAT) alive() {
+	n.t.Helper()
+	n.Alive()
+	if killed := n.group.Killed(); killed > 0 {
+		n.t.Fatalf("for lack of memory, the kernel has killed %d processes", killed)
+	}
+}
+
+// TestTablesBeyondMemoryAreRefused: while others read, so that the daemon takes memory at any moment, tables are asked for
+// that do not fit, at once or after a part of them. Each is refused and says why, and configuration, sessions and a
+// connection are as before; then a table that fits is made.
+func TestTablesBeyondMemoryAreRefused(t *testing.T) {
+	t.Parallel()
+	n := newTightNAT(t, 16384, "")
+	c := connectTo(t, n.lan, "203.0.113.2:7000")
+	as := c.seenAs()
+	if !strings.HasPrefix(as, "203.0.113.1:") {
+		t.Errorf("the other side sees %s", as)
+	}
+	before := n.shown()
+	n.leave(128 * megabyte)
+	var reading sync.WaitGroup
+	stop := make(chan struct{})
+	for range 3 {
+		reading.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_, _, _ = n.Request(http.MethodGet, "/nat/n", "") // what it answers is looked at below
+				}
+			}
+		})
+	}
+	for i := range 30 {
+		sessions := []int{1048576, 250000}[i%2]
+		method, path, body := http.MethodPatch, "/nat/n/max-sessions", fmt.Sprint(sessions)
+		if i%3 == 2 {
+			method, path, body = http.MethodPost, "/nat/m", fmt.Sprintf(`{"max-sessions":%d}`, sessions)
+		}
+		status, text, err := n.Request(method, path, body)
+		if err != nil || status != http.StatusConflict || !strings.Contains(text, `"resource-denied"`) || !strings.Contains(text, " entries take ") ||
+			!strings.Contains(text, "the daemon's control group has ") {
+			t.Errorf("%s %s %s: status %d, %v: %s", method, path, body, status, err, text)
+			break
+		}
+	}
+	close(stop)
+	reading.Wait()
+	n.alive()
+	if after := n.shown(); after != before {
+		t.Errorf("there was\n%s\nand is\n%s", before, after)
+	}
+	if now := c.seenAs(); now != as {
+		t.Errorf("the other side saw %s and sees %s", as, now)
+	}
+	n.Must(http.StatusOK, http.MethodPatch, "/nat/n/max-sessions", "32768")
+	if now := c.seenAs(); now != as {
+		t.Errorf("with a larger table the other side sees %s, and saw %s", now, as)
+	}
+	n.alive()
+}
+
+// counted waits until there are so many sessions.
+func (n *tightNAT) counted(want int) {
+	n.t.Helper()
+	netns.Eventually(n.t, patience, func() error {
+		if is := n.numbers(); is.Active.String() != fmt.Sprint(want) {
+			return fmt.Errorf("%s sessions, want %d", is.Active, want)
+		}
+		return nil
+	})
+}
+
+// TestAFullTableInLittleMemory: a table is filled to its last entry where there is little more memory than it takes. Those
+// that are in it stay, others are refused and counted, and what ends makes room.
+func TestAFullTableInLittleMemory(t *testing.T) {
+	t.Parallel()
+	const room, early, all = 131072, 50000, 150000 // and the connection is in it
+	n := newTightNAT(t, room, `"mapping":"address-and-port-dependent"`)
+	c := connectTo(t, n.lan, "203.0.113.2:7000")
+	as := c.seenAs()
+	n.leave(48 * megabyte)
+	n.flood(0, early)
+	n.counted(1 + early)
+	samples := map[ports]string{}
+	for number := 0; number < early; number += early / 50 {
+		f := flowOf(number)
+		if samples[f] = n.session(f); samples[f] == "" {
+			t.Errorf("%v has no session", f)
+		}
+	}
+	n.flood(early, all)
+	n.counted(room)
+	if is := n.numbers().TableFull.String(); is != fmt.Sprint(1+all-room) {
+		t.Errorf("%s sessions were refused, want %d", is, 1+all-room)
+	}
+	n.alive()
+	// All come once more: those that have a session keep it, the others get none.
+	n.flood(0, all)
+	for f, external := range samples {
+		if got := n.session(f); got != external {
+			t.Errorf("the session of %v had the external port %s, and has %q", f, external, got)
+		}
+	}
+	if got := n.session(flowOf(all - 1)); got != "" {
+		t.Errorf("%v has a session with the external port %s", flowOf(all-1), got)
+	}
+	if now := c.seenAs(); now != as {
+		t.Errorf("the other side saw %s and sees %s", as, now)
+	}
+	n.alive()
+	n.Must(http.StatusOK, http.MethodPatch, "/nat/n/timeout/udp", "1")
+	n.counted(1)
+	if now := c.seenAs(); now != as {
+		t.Errorf("the other side saw %s and sees %s", as, now)
+	}
+	if now := connectTo(t, n.lan, "203.0.113.2:7000").seenAs(); !strings.HasPrefix(now, "203.0.113.1:") {
+		t.Errorf("where there is room again, a new connection is seen as %s", now)
+	}
+	n.alive()
+}
