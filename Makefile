@@ -98,7 +98,7 @@ soak: build python bpffs deps-openapi ## the long forms of the tests (POLYCUBE_S
 	$(GO) test -race -timeout 1h -count=1 ./internal/datapath/... # the data plane's Go code
 	@$(MAKE) test-young
 	@$(MAKE) test-fresh
-	@$(MAKE) test-kernels test-kernels-arm64
+	@$(MAKE) test-kernels test-kernels-arm64 test-powercut
 
 demo: build bpffs ## two bridges, three hosts and a transparent cube, live
 	scripts/demo.sh $(DEMO_FLAGS)

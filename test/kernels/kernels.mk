@@ -2,7 +2,7 @@
 #
 # The tests on kernels that this machine does not run (docs/kernels.md).
 
-.PHONY: deps-kernels build-arm64 test-kernels test-kernels-short test-kernels-arm64
+.PHONY: deps-kernels build-arm64 test-kernels test-kernels-short test-kernels-arm64 test-powercut
 
 KERNELS_FLAGS ?=
 kernels = $(GO) run ./test/kernels/cmd/kernels -results .cache/kernels/results.json $(KERNELS_FLAGS)
@@ -21,3 +21,6 @@ build-arm64: deps-kernels generate ## bin/arm64/polycubed and bin/arm64/polycube
 
 test-kernels-arm64: build-arm64 ## the short form on an emulated arm64 machine
 	$(kernels) -arch arm64 -results .cache/kernels/results-arm64.json short
+
+test-powercut: deps-kernels ## cut the power of a machine that commits to the store, 60 times (10 minutes)
+	$(kernels) -kernels 6.12 powercut

@@ -50,22 +50,31 @@ var emulators = map[string][]string{
 	"arm64": {"qemu-system-aarch64", "-accel", "tcg,thread=single", "-machine", "virt", "-cpu", "cortex-a72"},
 }
 
+// emulator is the begin of an emulator's command line: without processors, memory and devices.
+func emulator(arch string, k kernelFiles, initrd string) []string {
+	args := append([]string{}, emulators[arch]...)
+	return append(args, "-display", "none", "-nodefaults", "-no-reboot", "-kernel", k.image, "-initrd", initrd)
+}
+
 // consoles are the names of the first serial port.
 var consoles = map[string]string{"amd64": "ttyS0", "arm64": "ttyAMA0"}
 
 // args is the emulator's command line.
 func (m *machine) args() []string {
-	args := append([]string{}, emulators[m.arch]...)
-	args = append(args, "-smp", "2", "-m", "6000", "-display", "none", "-nodefaults", "-no-reboot",
-		"-kernel", m.kernel.image, "-initrd", m.path("initrd"))
+	args := append(emulator(m.arch, m.kernel, m.path("initrd")), "-smp", "2", "-m", "6000")
 	for _, disk := range []string{m.root, m.kernel.modules, m.tree} { // in the order of guest.RootDisk and the others
 		args = append(args, "-drive", "format=raw,if=virtio,snapshot=on,file="+disk)
 	}
 	return append(args, "-serial", "file:"+m.path("console"),
 		"-device", "virtio-serial-pci", "-chardev", "socket,id=frames,path="+m.path("frames"),
 		"-device", "virtserialport,chardev=frames,name="+guest.Port,
-		// Five is where warnings are shown: what the kernel complains about is found in the console's text.
-		"-append", "console="+consoles[m.arch]+" loglevel=5 panic=-1 random.trust_cpu=on net.ifnames=0")
+		"-append", commandLine(m.arch))
+}
+
+// commandLine is the kernel's. Five is where warnings are shown: what the kernel complains about is found in the console's
+// text.
+func commandLine(arch string) string {
+	return "console=" + consoles[arch] + " loglevel=5 panic=-1 random.trust_cpu=on net.ifnames=0"
 }
 
 func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
@@ -88,25 +97,28 @@ func (m *machine) run(ctx context.Context, take func(guest.Frame)) error {
 	}
 	defer frames.Close()
 	ended := make(chan error, 1)
-	go func() { ended <- m.emulate(ctx) }()
+	go func() {
+		var err error
+		m.used, err = emulate(ctx, m.dir, m.args())
+		ended <- err
+	}()
 	done, readErr := m.read(ctx, cancel, frames, ended, take)
 	return m.verdict(ctx, done, readErr)
 }
 
-// emulate runs the emulator until it ends or ctx does. It dies with the thread that started it, so that nothing is left
-// when this process is killed.
-func (m *machine) emulate(ctx context.Context) error {
+// emulate runs an emulator until it ends or ctx does, and returns the time of a processor that it took. It dies with the
+// thread that started it, so that nothing is left when this process is killed. Temporary files are in dir.
+func emulate(ctx context.Context, dir string, args []string) (used time.Duration, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	args := m.args()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), "TMPDIR="+m.dir) // what is written to the disks
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir) // what is written to the disks
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	_, err := output(cmd)
+	_, err = output(cmd)
 	if cmd.ProcessState != nil {
-		m.used = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		used = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
-	return err
+	return used, err
 }
 
 var errSilent = fmt.Errorf("hung: it said nothing for %v", silence)

@@ -29,14 +29,7 @@ func (c *Cache) build(ctx context.Context, checkout, dir string, jobs []Job) (*B
 	if err != nil {
 		return nil, err
 	}
-	env := append(os.Environ(), cross...)
-	build := func(extra string, args ...string) error {
-		cmd := exec.CommandContext(ctx, "go", args...)
-		cmd.Dir, cmd.Env = checkout, append(env[:len(env):len(env)], extra)
-		_, err := output(cmd)
-		return err
-	}
-	if err := build("CGO_ENABLED=0", "build", "-ldflags=-s -w", "-o", b.init, "./test/kernels/cmd/guest"); err != nil {
+	if err := buildInit(ctx, checkout, b.init, cross); err != nil {
 		return nil, err
 	}
 	if err := copyTree(checkout, b.dir); err != nil {
@@ -53,11 +46,21 @@ func (c *Cache) build(ctx context.Context, checkout, dir string, jobs []Job) (*B
 			return nil, err
 		}
 		// Without the tables that only a debugger reads, linking takes half as long.
-		if err := build("CGO_ENABLED=1", append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", tests + "/"}, pkgs...)...); err != nil {
+		cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", tests + "/"}, pkgs...)...)
+		cmd.Dir, cmd.Env = checkout, append(append(os.Environ(), cross...), "CGO_ENABLED=1")
+		if _, err := output(cmd); err != nil {
 			return nil, err
 		}
 	}
 	return b, os.MkdirAll(filepath.Join(b.dir, ".guest"), 0o755)
+}
+
+// buildInit builds the machines' first process.
+func buildInit(ctx context.Context, checkout, into string, cross []string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", into, "./test/kernels/cmd/guest")
+	cmd.Dir, cmd.Env = checkout, append(append(os.Environ(), cross...), "CGO_ENABLED=0")
+	_, err := output(cmd)
+	return err
 }
 
 func packagesOf(jobs []Job) []string {

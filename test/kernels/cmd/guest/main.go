@@ -11,16 +11,7 @@ import (
 )
 
 func main() {
-	job := guest.Init
-	if len(os.Args) > 1 {
-		job = map[string]func() error{"boot": guest.Boot, "run": guest.Run}[os.Args[1]]
-	}
-	var err error
-	if job == nil {
-		err = fmt.Errorf("unknown job %q", os.Args[1:])
-	} else {
-		err = job()
-	}
+	err := job(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "guest:", err)
 	}
@@ -30,4 +21,19 @@ func main() {
 	if err != nil {
 		os.Exit(1)
 	}
+}
+
+// job does what the arguments say. Those of the first process are what follows -- on the kernel's command line.
+func job(args []string) error {
+	switch {
+	case len(args) == 0:
+		return guest.Init()
+	case args[0] == "boot":
+		return guest.Boot()
+	case args[0] == "run":
+		return guest.Run()
+	case args[0] == "store" && len(args) == 2:
+		return guest.Store(args[1])
+	}
+	return fmt.Errorf("unknown job %q", args)
 }

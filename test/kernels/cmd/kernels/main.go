@@ -6,6 +6,7 @@
 //	kernels [-kernels all] long                  everything that needs no clock
 //	kernels -kernels 6.12 test cubes/nat [TEST...]
 //	kernels -kernels 6.12 exec COMMAND           a shell command in the checkout
+//	kernels [-cuts 20] [-seed N] powercut        cut the power of a machine with a store, and look what is left
 //	kernels -arch arm64 build FOLDER             the programs for another architecture
 //	kernels list                                 what apt offers
 //	kernels table RESULTS...                     put the tables of results (-results) into docs/kernels.md
@@ -36,6 +37,8 @@ type flags struct {
 	side                          int
 	within                        time.Duration
 	refresh, verbose              bool
+	cuts                          int
+	seed                          uint64
 }
 
 func main() {
@@ -49,6 +52,8 @@ func main() {
 	flag.DurationVar(&f.within, "within", 0, "when a machine is stopped (default: 15m for short, 60m otherwise)")
 	flag.BoolVar(&f.refresh, "refresh", false, "ask apt which kernels there are, even if it was asked lately")
 	flag.BoolVar(&f.verbose, "v", false, "print what programs write")
+	flag.IntVar(&f.cuts, "cuts", 20, "powercut: how often the power goes, for each way to mount the file system")
+	flag.Uint64Var(&f.seed, "seed", uint64(time.Now().UnixNano()), "powercut: repeats the choices of a run") //nolint:gosec // any number will do
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -61,7 +66,7 @@ func main() {
 
 func run(ctx context.Context, f flags, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say what to run: short, long, test, exec, build, list or table")
+		return errors.New("say what to run: short, long, test, exec, powercut, build, list or table")
 	}
 	if args[0] == "table" {
 		reports, err := kernels.LoadReports(args[1:])
@@ -87,11 +92,14 @@ func run(ctx context.Context, f flags, args []string) error {
 		}
 		return nil
 	}
-	jobs, err := jobsOf(args, f.within)
+	wanted, err := choose(offered, f.kernels, args[0])
 	if err != nil {
 		return err
 	}
-	wanted, err := choose(offered, f.kernels, args[0])
+	if args[0] == "powercut" {
+		return f.cutPower(ctx, cache, wanted)
+	}
+	jobs, err := jobsOf(args, f.within)
 	if err != nil {
 		return err
 	}
@@ -101,6 +109,16 @@ func run(ctx context.Context, f flags, args []string) error {
 	}
 	reports, err := cache.Run(ctx, o)
 	return errors.Join(err, f.report(reports))
+}
+
+func (f flags) cutPower(ctx context.Context, cache *kernels.Cache, wanted []kernels.Kernel) error {
+	for _, k := range wanted {
+		o := kernels.PowerCuts{Checkout: ".", Scratch: f.cache, Kernel: k, Cuts: f.cuts, Seed: f.seed, Progress: os.Stderr}
+		if err := cache.CutPower(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f flags) limit(form string) time.Duration {
@@ -127,7 +145,7 @@ func jobsOf(args []string, within time.Duration) ([][]kernels.Job, error) {
 	case form == "exec" && len(args) > 1:
 		return [][]kernels.Job{{{Name: "exec", Program: []string{"bash", "-c", strings.Join(args[1:], " ")}, Within: within}}}, nil
 	}
-	return nil, fmt.Errorf("unknown form %q: short, long, test PACKAGE [TEST...], exec COMMAND, build FOLDER, list or table", args)
+	return nil, fmt.Errorf("unknown form %q: short, long, test PACKAGE [TEST...], exec COMMAND, powercut, build FOLDER, list or table", args)
 }
 
 // choose picks kernels: of a series, the newest.

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package powercut has a disk that can lose its power, and the record of what must be found on it afterwards.
+//
+// A Disk is served to an emulator by NBD. As a real disk with a volatile write cache does, it answers a write at once and
+// keeps it only when it is flushed; at a power cut, each block of what was not flushed is kept or lost by chance. A Ledger
+// holds what the store of a machine acknowledged, and judges what the machine found when it booted again.
+package powercut
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+)
+
+// BlockSize is what the disk writes whole or not at all, in bytes: the logical block size that the machine has to see.
+const BlockSize = 4096
+
+// Disk is a disk in memory. Its methods may be called from several goroutines.
+type Disk struct {
+	// Lies: a flush is answered and nothing is kept, as cheap disks do. For a test of the test.
+	Lies bool
+
+	mu       sync.Mutex // guards all below
+	stable   []byte     // what a power cut leaves for certain
+	cached   []byte     // what is read: stable, and all that was written since
+	written  []write    // since the last flush, oldest first
+	requests int        // writes and flushes that are answered before the power goes; negative: it stays
+	off      chan struct{}
+	dead     bool
+}
+
+type write struct {
+	at   int64
+	data []byte
+}
+
+// NewDisk makes a disk of an image. Its size must be a multiple of BlockSize.
+func NewDisk(image []byte) (*Disk, error) {
+	if len(image) == 0 || len(image)%BlockSize != 0 {
+		return nil, errors.New("the size of a disk is a multiple of its blocks")
+	}
+	return &Disk{stable: image, cached: append([]byte{}, image...), requests: -1, off: make(chan struct{})}, nil
+}
+
+// Size is the disk's, in bytes.
+func (d *Disk) Size() int64 { return int64(len(d.stable)) }
+
+// CutAfter has the power go when n more writes and flushes were answered. The channel is closed when it happens.
+func (d *Disk) CutAfter(n int) <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.requests = n
+	return d.off
+}
+
+var (
+	errRange = errors.New("outside of the disk")
+	errOff   = errors.New("the disk has no power")
+)
+
+// alive counts a request. d.mu is held.
+func (d *Disk) alive() bool {
+	switch {
+	case d.dead:
+		return false
+	case d.requests == 0:
+		d.dead = true
+		close(d.off)
+		return false
+	case d.requests > 0:
+		d.requests--
+	}
+	return true
+}
+
+func (d *Disk) inside(at, n int64) bool { return at >= 0 && n >= 0 && at <= d.Size()-n }
+
+func (d *Disk) read(at, n int64) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.dead:
+		return nil, errOff
+	case !d.inside(at, n):
+		return nil, errRange
+	}
+	return append([]byte{}, d.cached[at:at+n]...), nil
+}
+
+// write takes data; with durable, as "force unit access" asks, it is kept before it is answered.
+func (d *Disk) write(at int64, data []byte, durable bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.inside(at, int64(len(data))) {
+		return errRange
+	}
+	if !d.alive() {
+		// The power goes while this is under way: it may be there, too.
+		d.written = append(d.written, write{at, data})
+		return errOff
+	}
+	copy(d.cached[at:], data)
+	d.written = append(d.written, write{at, data})
+	if durable && !d.Lies {
+		// What was written there before must not come back over it.
+		copy(d.stable[at:], data)
+		d.forget(at, at+int64(len(data)))
+	}
+	return nil
+}
+
+// forget drops from the list of what is not flushed the bytes between from and to.
+func (d *Disk) forget(from, to int64) {
+	var rest []write
+	for _, w := range d.written {
+		end := w.at + int64(len(w.data))
+		if before := min(from, end); w.at < before {
+			rest = append(rest, write{w.at, w.data[:before-w.at]})
+		}
+		if after := max(to, w.at); after < end {
+			rest = append(rest, write{after, w.data[after-w.at:]})
+		}
+	}
+	d.written = rest
+}
+
+// flush keeps all that was written.
+func (d *Disk) flush() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.alive() {
+		return errOff
+	}
+	if d.Lies {
+		return nil
+	}
+	for _, w := range d.written {
+		copy(d.stable[w.at:], w.data)
+	}
+	d.written = nil
+	return nil
+}
+
+// Cut is the power cut itself, and the power's return. Of what was not flushed each block is kept with the probability
+// kept; of several writes to one block any may be the last that was. It returns how many blocks were kept and lost.
+func (d *Disk) Cut(r *rand.Rand, kept float64) (keptBlocks, lostBlocks int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.written {
+		for from := int64(0); from < int64(len(w.data)); {
+			to := min((w.at+from)/BlockSize*BlockSize+BlockSize-w.at, int64(len(w.data)))
+			if r.Float64() < kept {
+				copy(d.stable[w.at+from:], w.data[from:to])
+				keptBlocks++
+			} else {
+				lostBlocks++
+			}
+			from = to
+		}
+	}
+	d.written, d.requests, d.dead, d.off = nil, -1, false, make(chan struct{})
+	copy(d.cached, d.stable)
+	return keptBlocks, lostBlocks
+}
