@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
 )
 
 type Lab struct{ *lab }
@@ -26,13 +28,15 @@ func (l Lab) Edits(rng *rand.Rand, n int, fresh func() Match) []Change {
 // ApplyAndUndo is a transaction that fails behind this cube.
 func (l Lab) ApplyAndUndo(c []Change) {
 	l.t.Helper()
-	plan, err := l.set.Prepare(c)
+	plan, err := l.prepare(c)
+	var done cube.Undo
 	if err == nil {
-		err = plan.Commit()
+		err = cube.Carry(plan.Before, &done)
 	}
 	if err == nil {
-		err = plan.Undo()
+		err = done.Run()
 	}
+	l.after = nil
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -113,10 +117,10 @@ func (l Lab) Edit(c Change) Edited {
 	l.t.Helper()
 	m, was := l.set.making, l.set.home
 	begin := cpuTime(l.t)
-	plan, err := l.set.Prepare([]Change{c})
+	plan, err := l.prepare([]Change{c})
 	n := l.set.prepared
 	if err == nil {
-		err = plan.Commit()
+		err = cube.Carry(plan.Before, nil)
 	}
 	took := Edited{CPU: cpuTime(l.t) - begin}
 	if err != nil {

@@ -42,7 +42,7 @@ type Set struct {
 	state
 	// prepared is the change that may be committed next.
 	prepared *next
-	// stale says that the next commit may do away with old, and with what is in other places.
+	// stale says that old, and what is in other places, can be freed: no packet looks at it.
 	stale bool
 	old   home
 	// making are trees that are being made beside the work, in a set of at least so many rules; left are those that nobody
@@ -99,7 +99,7 @@ const maxBlocks = 1 << 18
 // sizes are those of the maps, in blocks.
 var sizes = [...]int{1 << 10, 1 << 13, 1 << 16, maxBlocks}
 
-// New returns the set that PCN_CLASSIFIER(name) declares. It touches no map before the first commit.
+// New returns the set that PCN_CLASSIFIER(name) declares. It touches no map before the steps of the first plan.
 func New(env cube.Env, name string) *Set { return newSet(&maps{env: env, prefix: name}) }
 
 func newSet(s store) *Set {
@@ -143,7 +143,8 @@ func (s *Set) Prepare(changes []Change) (cube.Plan, error) {
 	name := s.store.name()
 	return cube.Plan{
 		Constants: map[string]any{name + "_size": n.place.size, name + "_slot": n.place.slot, name + "_fields": n.place.reads},
-		Commit:    n.commit, Undo: n.undo,
+		Before:    []cube.Step{cube.Effect(func() (func() error, error) { return n.undo, n.commit() })},
+		After:     []cube.Step{cube.Effect(func() (func() error, error) { return nil, s.tidy() })},
 	}, nil
 }
 
@@ -327,9 +328,6 @@ func (n *next) commit() error {
 	s := n.s
 	if s.prepared != n {
 		return fmt.Errorf("rules: another change was prepared after this one: %w", cube.ErrInvalid)
-	}
-	if err := s.tidy(); err != nil {
-		return err
 	}
 	n.was = s.state
 	switch {

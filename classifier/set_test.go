@@ -76,6 +76,8 @@ type lab struct {
 	set   *Set
 	at    place // what the program looks at
 	rules map[uint32]Rule
+	// after are the steps of the last change that free what it left behind.
+	after []cube.Step
 }
 
 func newLab(t testing.TB) *lab {
@@ -83,12 +85,23 @@ func newLab(t testing.TB) *lab {
 	return &lab{t: t, heap: h, set: newSet(h), rules: map[uint32]Rule{}}
 }
 
+// prepare prepares a change, after the last steps of the one before, as the framework does.
+func (l *lab) prepare(changes []Change) (cube.Plan, error) {
+	l.t.Helper()
+	if err := cube.Carry(l.after, nil); err != nil {
+		l.t.Fatal(err)
+	}
+	plan, err := l.set.Prepare(changes)
+	l.after = plan.After
+	return plan, err
+}
+
 // apply carries changes out.
 func (l *lab) apply(changes []Change) {
 	l.t.Helper()
-	plan, err := l.set.Prepare(changes)
+	plan, err := l.prepare(changes)
 	if err == nil {
-		err = plan.Commit()
+		err = cube.Carry(plan.Before, nil)
 	}
 	if err != nil {
 		l.t.Fatal(err)

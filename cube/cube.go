@@ -11,7 +11,7 @@ package cube
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+
 	"log/slog"
 	"time"
 
@@ -70,10 +70,13 @@ type Service struct {
 	Objects map[Hook][]byte
 	// MaxPorts bounds the ports of an instance; 0 is the framework's limit.
 	MaxPorts int
+	// WholeLists has the entries of lists marked `bulk` in Change.Old and Change.New, as those of any list, instead of in
+	// Change.Entries: each change then costs as much as the whole list.
+	WholeLists bool
 	// Migrate carries the entries of a map over to its new layout when a daemon whose programs
 	// declare the map otherwise takes over a cube. Without it such an upgrade is refused.
 	Migrate func(Migration) error
-	// New makes an instance; it must not touch maps yet, Commit of the first plan may.
+	// New makes an instance; it must not touch maps yet, the steps of the first plan may.
 	New func(Env) (Instance, error)
 }
 
@@ -95,31 +98,9 @@ type Migration struct {
 // Instance is the control plane of one cube. Its methods are called one at a time.
 // The optional interfaces below add state, actions, packets and notifications.
 type Instance interface {
-	// Prepare checks the step from configuration old to after and returns what carries it
-	// out; nothing may change before Commit. Both are the cube's whole configuration as
-	// JSON of its model; old is nil at creation. An error refuses the change.
-	Prepare(ctx context.Context, old, after json.RawMessage) (Plan, error)
-}
-
-// Plan carries out a prepared change.
-type Plan struct {
-	// Constants are new values of the program's PCN_CONFIG variables, by C name; a value
-	// is a Go integer, bool or a struct laid out as the C type. Nil leaves them alone.
-	// A change of constants relinks the programs.
-	Constants map[string]any
-	// MapSizes overrides max_entries of the instance's own maps by name; 0 leaves one alone. Where a map of that name
-	// has another size, a new one takes its place, with its entries as far as an array reaches; a change is refused if a
-	// hash has more. Commit, and Undo too, then open the map anew. Packets write to the old one until they see the
-	// new programs: entries that they add to a hash follow, other changes of that moment are lost.
-	MapSizes map[string]uint32
-	// Programs changes which programs the cube consists of, in one swap with the rest of the change; nil takes a program
-	// away. A cube that has more than pcn_ingress and pcn_egress names the others in the plan of its creation.
-	Programs map[ProgramSlot]*Program
-	// Commit updates the maps. It runs after the programs with the new constants were
-	// loaded and before they see packets. If it fails it must have changed nothing.
-	Commit func() error
-	// Undo reverses a successful Commit when a later step of the transaction failed.
-	Undo func() error
+	// Prepare checks a change and returns the plan that carries it out. It changes nothing, neither a map nor the
+	// instance: the plan may never be carried out. An error refuses the change.
+	Prepare(ctx context.Context, c Change) (Plan, error)
 }
 
 // Stater adds state to what is read. State returns a value that marshals to a JSON
@@ -198,7 +179,7 @@ type Env interface {
 	// Logger writes at the cube's own level.
 	Logger() *slog.Logger
 	// Map returns one of the instance's maps by its C name. It is available from the
-	// first Commit on; before, and for unknown names, an error is returned.
+	// steps of the first plan on; before, and for unknown names, an error is returned.
 	Map(name string) (*ebpf.Map, error)
 	// Inner says what the maps inside one of the instance's maps of maps are like; see OpenMapOf.
 	Inner(name string) (*ebpf.MapSpec, error)
@@ -294,27 +275,4 @@ type Port struct {
 	Name   string   `json:"name"`
 	Peer   string   `json:"peer,omitempty"`
 	Tcubes []string `json:"tcubes,omitempty"`
-}
-
-// Typed adapts a handler of a native Go configuration to Instance. C is the struct that
-// the cube's configuration decodes into; its JSON names are the model's.
-type Typed[C any] struct {
-	// PrepareConfig is Prepare with decoded configurations; old is nil at creation.
-	PrepareConfig func(ctx context.Context, old, after *C) (Plan, error)
-}
-
-// Prepare implements Instance.
-func (t Typed[C]) Prepare(ctx context.Context, old, after json.RawMessage) (Plan, error) {
-	var was *C
-	if old != nil {
-		was = new(C)
-		if err := json.Unmarshal(old, was); err != nil {
-			return Plan{}, fmt.Errorf("decoding the present configuration: %w", err)
-		}
-	}
-	is := new(C)
-	if err := json.Unmarshal(after, is); err != nil {
-		return Plan{}, fmt.Errorf("decoding the configuration: %w", err)
-	}
-	return t.PrepareConfig(ctx, was, is)
 }

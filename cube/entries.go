@@ -20,15 +20,6 @@ type EntryChange struct {
 	Old, New json.RawMessage
 }
 
-// EntryPreparer is an instance that takes the entries of lists marked `bulk` as changes. They are then in neither of the
-// configurations that Prepare gets. The configuration of an instance that is not one has them like those of any list.
-type EntryPreparer interface {
-	// PrepareEntries checks the changes, of which no two are of the same entry, and returns what carries them out. In a
-	// change of both, Prepare is called before and its plan committed before. The first call, with all entries there are,
-	// follows the first Prepare, also where there are none: maps may hold those of an earlier life of the cube.
-	PrepareEntries(ctx context.Context, changes []EntryChange) (Plan, error)
-}
-
 // DecodeEntries decodes the changes of one list. Each result has a nil where the change has.
 func DecodeEntries[E any](changes []EntryChange) ([]Changed[E], error) {
 	out := make([]Changed[E], len(changes))
@@ -55,8 +46,8 @@ type Changed[E any] struct{ Old, New *E }
 
 // Dependents is a cube parts of whose configuration exist only as long as others do, as routes with the network of their
 // next hop. Dependents returns the edits that the step from old to after brings along. They are part of the same
-// transaction; Prepare, PrepareEntries and Plan.Undo see them like edits of the request. What the request itself deletes
-// may be deleted once more. Nothing may change before Commit.
+// transaction; Prepare sees them like edits of the request. What the request itself deletes
+// may be deleted once more. Nothing may change yet.
 type Dependents interface {
 	Dependents(ctx context.Context, old, after json.RawMessage) ([]Edit, error)
 }

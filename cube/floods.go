@@ -20,7 +20,7 @@ type FloodMember struct {
 // the daemon, and a packet sees a set as it was before a change or as it is after, never a part. A set may name ports that
 // do not exist or lead nowhere yet; they are left out until they do. The port where a packet came in is left out always.
 //
-// Methods may be called from the first Commit on: from Commit and Undo of a plan, handlers and timers, and from goroutines of
+// Methods may be called from the steps of the first plan on: from steps and their undo, handlers and timers, and from goroutines of
 // the cube's own; not from Prepare. An error is ErrInvalid for an index or a port out of range, ErrFull where the daemon
 // has no room for more sets; then nothing has changed.
 type Floods interface {

@@ -34,7 +34,7 @@ type ProgramSlot struct {
 // of range and for taking away the program where packets enter, ErrFull when all indexes are taken.
 //
 // Methods may be called from handlers and from goroutines of the cube's own, and wait for the data plane. They must not be
-// called from Prepare, Commit and Undo, which have Plan.Programs. What they change is not configuration: after a restart
+// called from Prepare and the steps of a plan, which have Plan.Programs. What they change is not configuration: after a restart
 // the cube consists of what its plan of creation says.
 type Programs interface {
 	// Reload puts a program into a slot, whether there is one or not.

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Undo is how the steps of a change are taken back, for a Commit of several: each step that was done
-// is pushed, and Plan.Undo is its Run. A nil one keeps nothing.
+// Undo takes back what was done in several steps: the reverse of each is pushed when it is done, and
+// Run runs them. A nil Undo keeps nothing.
 type Undo struct {
 	steps []func() error
 }

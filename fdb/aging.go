@@ -37,9 +37,6 @@ func (d *Database[K]) SetAging(aging time.Duration) {
 }
 
 func (d *Database[K]) sweepNow() {
-	if !d.open {
-		return
-	}
 	if err := d.sweep(); err != nil {
 		d.env.Logger().Error("aging the filtering database", "error", err)
 	}

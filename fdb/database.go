@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 )
 
 // Key is what entries are found by; String is how errors name it.
@@ -25,11 +26,9 @@ type Database[K Key] struct {
 	// belongs says whether stations can be behind the port that an entry names.
 	belongs func(K, Entry) bool
 
-	table  cube.Table[K, Entry]
-	open   bool
+	table  table.Table[K, Entry]
 	static map[K]uint16 // configured entries: index of the port
 	room   int          // entries that fit
-	swept  bool         // of what an earlier life of the cube left
 
 	aging time.Duration
 	// period is that of the timer that stopSweep ends; 0 before there is one.
@@ -37,35 +36,13 @@ type Database[K Key] struct {
 	stopSweep func()
 }
 
-// New returns the database of a cube, to be opened in its first Commit.
+// New returns the database of a cube.
 func New[K Key](env cube.Env, belongs func(K, Entry) bool) *Database[K] {
-	return &Database[K]{env: env, belongs: belongs, static: map[K]uint16{}}
+	return &Database[K]{env: env, belongs: belongs, table: table.New[K, Entry](env, "fdb"), static: map[K]uint16{}}
 }
 
-// Open opens the map, and once more where a map of another size has taken its place.
-func (d *Database[K]) Open() (err error) {
-	table, err := cube.OpenTable[K, Entry](d.env, "fdb")
-	if err == nil {
-		d.table, d.open = table, true
-	}
-	return err
-}
-
-// IsOpen says whether there is a map to read.
-func (d *Database[K]) IsOpen() bool { return d.open }
-
-// Close is for a cube that did not come to be: its map goes.
-func (d *Database[K]) Close() { d.open = false }
-
-// SetRoom says how many entries fit from now on; they cannot be less than are configured. If the
-// change that it belongs to fails later, the map itself says what fits.
-func (d *Database[K]) SetRoom(entries uint32) error {
-	if n := len(d.static); n > int(entries) {
-		return fmt.Errorf("fdb max-entries: %d entries are configured: %w", n, cube.ErrFull)
-	}
-	d.room = int(entries)
-	return nil
-}
+// Room is how many entries fit.
+func (d *Database[K]) Room() uint32 { return uint32(d.room) }
 
 // Aging is the aging time in force; 0 keeps learned entries for ever.
 func (d *Database[K]) Aging() time.Duration { return d.aging }
@@ -137,6 +114,17 @@ func (d *Database[K]) Forget(e *cube.Undo, pick func(K, Entry) bool) error {
 	})
 	_, err = d.table.DeleteAll(keys)
 	return err
+}
+
+// ForgetStep is Forget as a step of a plan.
+func (d *Database[K]) ForgetStep(pick func(K, Entry) bool) cube.Step {
+	return cube.Effect(func() (func() error, error) {
+		e := &cube.Undo{}
+		if err := d.Forget(e, pick); err != nil {
+			return nil, errors.Join(err, e.Run())
+		}
+		return e.Run, nil
+	})
 }
 
 // ForgetKey deletes an entry that may be gone.

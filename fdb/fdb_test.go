@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -64,13 +65,10 @@ func database(t *testing.T, room uint32) *Database[Address] {
 	}
 	t.Cleanup(func() { _ = m.Close() })
 	d := New(nil, func(_ Address, e Entry) bool { return e.Port < 8 })
-	if d.table, err = cube.TableOf[Address, Entry]("fdb", m); err != nil {
+	if d.table, err = table.Of[Address, Entry]("fdb", m); err != nil {
 		t.Fatal(err)
 	}
-	d.open = true
-	if err := d.SetRoom(room); err != nil {
-		t.Fatal(err)
-	}
+	d.room = int(room)
 	return d
 }
 
@@ -150,7 +148,8 @@ func TestAConfiguredEntryTakesThePlaceOfTheOldest(t *testing.T) {
 	}
 	is(t, d, "in the end", map[Address]Entry{7: {Fixed: 1, Port: 1}, 8: {Fixed: 1, Port: 1}, 9: {Fixed: 1, Port: 1}})
 	d.static = map[Address]uint16{7: 1, 8: 1, 9: 1}
-	if err := d.SetRoom(2); !errors.Is(err, cube.ErrFull) {
+	_, err := Prepare(d, Change{Room: 2}, func(*struct{}) (Address, string) { return 0, "" })
+	if !errors.Is(err, cube.ErrFull) {
 		t.Errorf("room for two where three are configured: %v", err)
 	}
 }

@@ -5,29 +5,44 @@ package fdb
 // Configured entries. There may be very many, so only what changes is looked at.
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/polycube/polycube/cube"
 )
 
-// change is how the configured entries change; what is in both is set anew.
+// Change is how the configuration of a database changes.
+type Change struct {
+	// Created is for the first change of an instance: the table may hold entries of an earlier life of the cube.
+	Created bool
+	// Room is how many entries fit: the size of the map.
+	Room uint32
+	// Aging is the aging time; 0 keeps learned entries for ever.
+	Aging time.Duration
+	// Entries are the changes of the list of configured entries.
+	Entries []cube.EntryChange
+}
+
+// change is a checked Change. What is in both gone and set is set anew.
 type change[K Key] struct {
+	Change
 	gone map[K]bool
 	set  map[K]uint16
 }
 
-// PrepareEntries is what a cube's PrepareEntries does; place reads key and port of an entry of the
-// model's list.
-func PrepareEntries[K Key, E any](d *Database[K], changes []cube.EntryChange, place func(*E) (K, string)) (cube.Plan, error) {
-	entries, err := cube.DecodeEntries[E](changes)
+// Prepare checks a change and returns the step that carries it out; place reads key and port of an entry of the model's
+// list.
+func Prepare[K Key, E any](d *Database[K], c Change, place func(*E) (K, string)) (cube.Step, error) {
+	entries, err := cube.DecodeEntries[E](c.Entries)
 	if err != nil {
-		return cube.Plan{}, err
+		return nil, err
 	}
-	c := change[K]{gone: map[K]bool{}, set: make(map[K]uint16, len(entries))}
+	is := change[K]{Change: c, gone: map[K]bool{}, set: make(map[K]uint16, len(entries))}
 	for _, e := range entries {
 		if e.Old != nil {
 			k, _ := place(e.Old)
-			c.gone[k] = true
+			is.gone[k] = true
 		}
 	}
 	for _, e := range entries {
@@ -37,56 +52,54 @@ func PrepareEntries[K Key, E any](d *Database[K], changes []cube.EntryChange, pl
 		k, port := place(e.New)
 		index, ok := d.env.PortIndex(port)
 		if !ok {
-			return cube.Plan{}, fmt.Errorf("fdb entry %s: port %s: %w", k, port, cube.ErrNotFound)
+			return nil, fmt.Errorf("fdb entry %s: port %s: %w", k, port, cube.ErrNotFound)
 		}
 		// Two keys of the list may be one address: aa and AA.
 		_, there := d.static[k]
-		_, twice := c.set[k]
-		if twice || there && !c.gone[k] {
-			return cube.Plan{}, fmt.Errorf("fdb entry %s: given twice: %w", k, cube.ErrExists)
+		_, twice := is.set[k]
+		if twice || there && !is.gone[k] {
+			return nil, fmt.Errorf("fdb entry %s: given twice: %w", k, cube.ErrExists)
 		}
-		c.set[k] = index
+		is.set[k] = index
 	}
-	if n := len(d.static) - len(c.gone) + len(c.set); n > d.room {
-		return cube.Plan{}, fmt.Errorf("fdb: %d entries, but max-entries is %d: %w", n, d.room, cube.ErrFull)
+	n := len(d.static) - len(is.gone) + len(is.set)
+	switch {
+	case n > int(c.Room) && len(entries) == 0:
+		return nil, fmt.Errorf("fdb max-entries: %d entries are configured: %w", n, cube.ErrFull)
+	case n > int(c.Room):
+		return nil, fmt.Errorf("fdb: %d entries, but max-entries is %d: %w", n, c.Room, cube.ErrFull)
 	}
-	var undo func() error
-	return cube.Plan{
-		Commit: func() (err error) { undo, err = d.commit(c); return err },
-		Undo:   func() error { return undo() },
-	}, nil
+	return cube.Effect(func() (func() error, error) { return d.carryOut(is) }), nil
 }
 
-// commit changes the table, or leaves it as it is. The function it returns takes a successful
-// change back.
-func (d *Database[K]) commit(c change[K]) (func() error, error) {
+// carryOut changes the table, or leaves it as it is. The function it returns undoes a successful change.
+func (d *Database[K]) carryOut(c change[K]) (func() error, error) {
 	e := &cube.Undo{}
+	room, aging := d.room, d.aging
 	before := map[K]uint16{}
 	for k := range c.gone { // what is set and not gone is new
 		before[k] = d.static[k]
 	}
-	first := !d.swept
 	back := func() error {
+		d.room = room
+		d.SetAging(aging)
 		for k := range c.set {
 			delete(d.static, k)
 		}
 		for k, was := range before {
 			d.static[k] = was
 		}
-		d.swept = !first
 		return e.Run()
 	}
+	d.room = int(c.Room)
+	d.SetAging(c.Aging)
 	err := d.apply(e, c)
-	if err == nil && first {
-		err = d.sweep() // a restarted daemon finds the table of the last one
+	if err == nil && c.Created {
+		err = d.sweep()
 	}
 	if err != nil {
-		if err := back(); err != nil {
-			d.env.Logger().Error("taking back a change of the filtering database", "error", err)
-		}
-		return nil, err
+		return nil, errors.Join(err, back())
 	}
-	d.swept = true
 	return back, nil
 }
 

@@ -40,35 +40,36 @@ type bridge struct {
 	cube.Typed[Config]
 	env cube.Env
 
-	// config is the configuration in force; fdb and ports are open from the first Commit on.
+	// config is the configuration in force, nil before there is one.
 	config *Config
 	fdb    *fdb.Database[Key]
 	ports  *ports
-	open   bool
 	span   *spanning
 }
 
 func newBridge(env cube.Env) *bridge {
 	b := &bridge{env: env}
 	b.fdb = fdb.New(env, b.belongs)
+	b.ports = newPorts(env)
 	b.span = newSpanning(b)
 	b.PrepareConfig = b.prepare
 	return b
 }
 
-func (b *bridge) prepare(_ context.Context, old, after *Config) (cube.Plan, error) {
-	if err := b.span.check(after); err != nil {
-		return cube.Plan{}, err
+func (b *bridge) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
+	change := fdb.Change{Created: c.Created(), Room: b.fdb.Room(), Aging: b.fdb.Aging(), Entries: c.Entries}
+	var plan cube.Plan
+	if c.New != nil {
+		if err := b.span.check(c.New); err != nil {
+			return cube.Plan{}, err
+		}
+		change.Room, change.Aging = c.New.Fdb.MaxEntries, c.New.Fdb.aging()
+		plan.Constants, plan.MapSizes = c.New.constants(), map[string]uint32{"fdb": change.Room}
+		plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return b.change(c) }))
 	}
-	if err := b.fdb.SetRoom(after.Fdb.MaxEntries); err != nil {
-		return cube.Plan{}, err
-	}
-	plan := cube.Plan{Constants: after.constants(), MapSizes: map[string]uint32{"fdb": after.Fdb.MaxEntries}}
-	fresh := newPorts(b.env, old, after)
-	var undo func() error
-	plan.Commit = func() (err error) { undo, err = b.commit(after, fresh); return err }
-	plan.Undo = func() error { return undo() }
-	return plan, nil
+	entries, err := fdb.Prepare(b.fdb, change, func(e *Entry) (Key, string) { return e.key(), e.Port })
+	plan.Before = append(plan.Before, entries)
+	return plan, err
 }
 
 // belongs says whether stations can be behind the port of an entry: it is in the VLAN.
@@ -77,14 +78,9 @@ func (b *bridge) belongs(k Key, e fdb.Entry) bool {
 	return is.Member.has(k.vlan())
 }
 
-// PrepareEntries implements cube.EntryPreparer.
-func (b *bridge) PrepareEntries(_ context.Context, changes []cube.EntryChange) (cube.Plan, error) {
-	return fdb.PrepareEntries(b.fdb, changes, func(e *Entry) (Key, string) { return e.key(), e.Port })
-}
-
-// newPorts are the indexes of the ports that only one of two configurations has: a frame may have
+// changedPorts are the indexes of the ports that only one of two configurations has: a frame may have
 // been learned from the last port that had a new one's index.
-func newPorts(env cube.Env, old, after *Config) map[uint16]bool {
+func changedPorts(env cube.Env, old, after *Config) map[uint16]bool {
 	fresh := map[uint16]bool{}
 	if old == nil {
 		return fresh
@@ -104,71 +100,43 @@ func newPorts(env cube.Env, old, after *Config) map[uint16]bool {
 	return fresh
 }
 
-// commit brings a configuration into force, or leaves everything as it is. The function it returns
-// takes that back.
-func (b *bridge) commit(after *Config, fresh map[uint16]bool) (func() error, error) {
-	if b.open {
-		return b.change(after, fresh)
-	}
-	if err := b.fdb.Open(); err != nil {
-		return nil, err
-	}
-	p, err := openPorts(b.env)
-	if err != nil {
-		return nil, err
-	}
-	if p.guarded = after.STPEnabled; p.guarded {
-		p.states = p.found()
-	}
-	b.ports = p
-	if err := b.arrange(nil, after, true); err != nil {
-		return nil, err
-	}
-	b.open, b.config = true, after
-	if err := b.span.follow(after); err != nil {
-		b.open = false
-		return nil, err
-	}
-	b.fdb.SetAging(after.Fdb.aging())
-	return func() error {
-		b.open = false // the maps go
-		b.fdb.Close()
-		b.span.stopAll()
-		return nil
-	}, nil
-}
-
-// change goes from one configuration to another.
-func (b *bridge) change(after *Config, fresh map[uint16]bool) (func() error, error) {
+// change brings a configuration into force, or leaves everything as it is. The function it returns undoes that.
+func (b *bridge) change(c cube.ChangeOf[Config]) (func() error, error) {
 	e := &cube.Undo{}
-	was, guarded, before := b.config, b.ports.guarded, maps.Clone(b.ports.now)
-	force := func(c *Config) {
-		b.config = c
-		b.fdb.SetAging(c.Fdb.aging())
-	}
+	was, guarded := b.config, b.ports.guarded
 	back := func() error {
-		force(was)
-		b.ports.guarded = guarded
-		return errors.Join(b.fdb.Open(), e.Run(), b.span.follow(was))
+		b.config, b.ports.guarded = was, guarded
+		err := e.Run()
+		if was == nil {
+			b.span.stopAll()
+			return err
+		}
+		return errors.Join(err, b.span.follow(was, false))
 	}
-	if err := b.fdb.Open(); err != nil {
-		return nil, err
-	}
-	force(after)
-	b.ports.guarded = after.STPEnabled
-	if err := b.arrange(e, after, false); err != nil {
-		b.report("taking back a change", back())
-		return nil, err
-	}
-	if err := b.leave(e, before, fresh); err != nil {
-		b.report("taking back a change", back())
-		return nil, err
-	}
-	if err := b.span.follow(after); err != nil {
-		b.report("taking back a change", back())
-		return nil, err
+	b.config, b.ports.guarded = c.New, c.New.STPEnabled
+	err := b.enforce(e, c)
+	if err != nil {
+		return nil, errors.Join(err, back())
 	}
 	return back, nil
+}
+
+func (b *bridge) enforce(e *cube.Undo, c cube.ChangeOf[Config]) error {
+	if c.Created() {
+		if err := b.ports.adopt(); err != nil {
+			return err
+		}
+	}
+	before := maps.Clone(b.ports.now)
+	if err := b.arrange(e, c.New, c.Created()); err != nil {
+		return err
+	}
+	if !c.Created() {
+		if err := b.leave(e, before, changedPorts(b.env, c.Old, c.New)); err != nil {
+			return err
+		}
+	}
+	return b.span.follow(c.New, c.Created())
 }
 
 // arrange makes the ports what a configuration says.
@@ -223,7 +191,7 @@ func (b *bridge) LinkChanged(port string, works bool) {
 // flooded to where they may be now.
 func (b *bridge) forgetPort(port string) {
 	index, ok := b.env.PortIndex(port)
-	if !ok || !b.open {
+	if !ok {
 		return
 	}
 	err := b.fdb.Forget(nil, func(_ Key, e fdb.Entry) bool { return e.Port == index })

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
@@ -59,7 +60,7 @@ func TestChangesOfPortsAreTakenBack(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	l.Create("bridge", "br", "")
-	table, err := cube.TableOf[uint32, portEntry]("ports", l.Map("br", "ports"))
+	table, err := table.Of[uint32, portEntry]("ports", l.Map("br", "ports"))
 	if err != nil {
 		t.Fatal(err)
 	}

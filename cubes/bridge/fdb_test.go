@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/fdb"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
@@ -18,8 +19,8 @@ import (
 )
 
 // fdbOf opens the table of the bridge `br`.
-func fdbOf(l *bpftest.Lab) cube.Table[Key, fdb.Entry] {
-	table, err := cube.TableOf[Key, fdb.Entry]("fdb", l.Map("br", "fdb"))
+func fdbOf(l *bpftest.Lab) table.Table[Key, fdb.Entry] {
+	table, err := table.Of[Key, fdb.Entry]("fdb", l.Map("br", "fdb"))
 	if err != nil {
 		panic(err) // another test compares the layouts
 	}
@@ -339,7 +340,7 @@ func TestMaxEntriesIsTheSizeOfTheTable(t *testing.T) {
 	for body, want := range map[string]uint32{``: 16384, `{"fdb":{"max-entries":64}}`: 64, `{"fdb":{"max-entries":100000}}`: 100000} {
 		l := bpftest.New(t, bpftest.Options{Hosts: 1})
 		l.Create("bridge", "br", body)
-		if got := fdbOf(l).Map().MaxEntries(); got != want {
+		if got := l.Map("br", "fdb").MaxEntries(); got != want {
 			t.Errorf("%s: the table has %d entries, want %d", body, got, want)
 		}
 	}
@@ -353,7 +354,7 @@ func TestADatabaseGrowsAndShrinks(t *testing.T) {
 			l.Run("veth1", frame(nth(n), pkt.Broadcast))
 		}
 		l.Set("PATCH", "br fdb max-entries", "1000")
-		if got := fdbOf(l).Map().MaxEntries(); got != 1000 {
+		if got := l.Map("br", "fdb").MaxEntries(); got != 1000 {
 			t.Errorf("the table has %d entries, want 1000", got)
 		}
 		walk(t, l, []step{

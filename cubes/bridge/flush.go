@@ -28,9 +28,6 @@ func (b *bridge) Action(_ context.Context, path []string, input json.RawMessage)
 	if !slices.Equal(path, []string{"fdb", "flush"}) {
 		return cube.ActionResult{}, fmt.Errorf("action %s: %w", strings.Join(path, " "), cube.ErrNotFound)
 	}
-	if !b.open {
-		return cube.ActionResult{}, fmt.Errorf("fdb flush: the cube is not in the fast path yet: %w", cube.ErrNotFound)
-	}
 	var in flushInput
 	if len(input) > 0 {
 		if err := json.Unmarshal(input, &in); err != nil {

@@ -11,6 +11,7 @@ import (
 	"net"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/fdb"
 )
 
@@ -46,7 +47,7 @@ const self = 512
 
 // ports is the map `ports` with what it is made of.
 type ports struct {
-	table cube.Table[uint32, portEntry]
+	table table.Table[uint32, portEntry]
 	// sets are what floods go to.
 	sets cube.Floods
 	// now is what the map holds, by index.
@@ -59,14 +60,13 @@ type ports struct {
 	states map[portVLAN]portState
 }
 
-// openPorts opens the map, and finds in it what an earlier life of the cube left.
-func openPorts(env cube.Env) (*ports, error) {
-	t, err := cube.OpenTable[uint32, portEntry](env, "ports")
-	if err != nil {
-		return nil, err
-	}
-	p := &ports{table: t, sets: env.Floods(), now: map[uint16]portEntry{}, states: map[portVLAN]portState{}}
-	for index, e := range t.All(&err) {
+func newPorts(env cube.Env) *ports {
+	return &ports{table: table.New[uint32, portEntry](env, "ports"), sets: env.Floods(), now: map[uint16]portEntry{}, states: map[portVLAN]portState{}}
+}
+
+// adopt finds in the map what an earlier life of the cube left.
+func (p *ports) adopt() (err error) {
+	for index, e := range p.table.All(&err) {
 		switch {
 		case e == portEntry{}:
 		case index == self:
@@ -75,7 +75,10 @@ func openPorts(env cube.Env) (*ports, error) {
 			p.now[uint16(index)] = e
 		}
 	}
-	return p, err
+	if p.guarded {
+		p.states = p.found()
+	}
+	return err
 }
 
 // found are the states that the ports have in the map.
@@ -269,7 +272,7 @@ func (b *bridge) portStates(yield func(port, vlan uint16, s portState)) {
 	}
 }
 
-// portMAC is the address of a port, bridgeMAC that of the bridge. They are there from the first Commit on.
+// portMAC is the address of a port, bridgeMAC that of the bridge. They are there as soon as there is a configuration.
 func (b *bridge) portMAC(port uint16) net.HardwareAddr { return b.ports.now[port].MAC.Hardware() }
 
 func (b *bridge) bridgeMAC() net.HardwareAddr { return b.ports.mac.MAC.Hardware() }

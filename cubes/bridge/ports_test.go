@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/fdb"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
@@ -95,7 +96,7 @@ func TestAddressesOfPortsAndOfTheBridge(t *testing.T) {
 func TestClosedPorts(t *testing.T) {
 	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
 		l.Create("bridge", "br", threePorts)
-		table, err := cube.TableOf[uint32, portEntry]("ports", l.Map("br", "ports"))
+		table, err := table.Of[uint32, portEntry]("ports", l.Map("br", "ports"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/cubes/bridge/stp"
 )
 
@@ -32,9 +33,8 @@ type spanning struct {
 	up    map[string]bool
 	peers map[string]cube.Peer
 
-	sign   cube.Table[uint32, uint64]
-	limits cube.Table[uint32, bpdus]
-	open   bool
+	sign   table.Table[uint32, uint64]
+	limits table.Table[uint32, bpdus]
 	stop   func()
 
 	// changed are states that are not in force yet, and out BPDUs that wait for that.
@@ -56,7 +56,8 @@ type tree struct {
 }
 
 func newSpanning(b *bridge) *spanning {
-	s := &spanning{b: b, trees: map[uint16]*tree{}, up: map[string]bool{}, peers: map[string]cube.Peer{}, changed: map[portVLAN]portState{}}
+	s := &spanning{b: b, trees: map[uint16]*tree{}, up: map[string]bool{}, peers: map[string]cube.Peer{}, changed: map[portVLAN]portState{},
+		sign: table.New[uint32, uint64](b.env, "spanning"), limits: table.New[uint32, bpdus](b.env, "bpdus")}
 	s.flush.s = s
 	return s
 }
@@ -83,26 +84,9 @@ func (s *spanning) check(after *Config) error {
 	return nil
 }
 
-// begin opens the maps.
-func (s *spanning) begin() (err error) {
-	if s.sign, err = cube.OpenTable[uint32, uint64](s.b.env, "spanning"); err != nil {
-		return err
-	}
-	if s.limits, err = cube.OpenTable[uint32, bpdus](s.b.env, "bpdus"); err != nil {
-		return err
-	}
-	s.open = true
-	return nil
-}
-
-// follow makes the trees those of a configuration, whose ports are in force.
-func (s *spanning) follow(is *Config) error {
-	first := !s.open
-	if first {
-		if err := s.begin(); err != nil {
-			return err
-		}
-	}
+// follow makes the trees those of a configuration, whose ports are in force. created says that the fast path may have
+// ports open from an earlier life of the cube.
+func (s *spanning) follow(is *Config, created bool) error {
 	gone := func(port string) bool { return is.port(port) == nil }
 	maps.DeleteFunc(s.up, func(port string, _ bool) bool { return gone(port) })
 	maps.DeleteFunc(s.peers, func(port string, _ cube.Peer) bool { return gone(port) })
@@ -119,7 +103,7 @@ func (s *spanning) follow(is *Config) error {
 			delete(s.trees, vlan)
 		}
 	}
-	found := s.found(first)
+	found := s.found(created)
 	for vlan, w := range want {
 		t := s.trees[vlan]
 		if t == nil {
@@ -140,9 +124,9 @@ func (s *spanning) follow(is *Config) error {
 
 // found are the ports that the fast path lets learn or forward when the daemon starts, by VLAN. A tree with such ports
 // resumes, so that a restart closes none of them and opens none of the others.
-func (s *spanning) found(first bool) map[uint16]map[uint16]stp.State {
+func (s *spanning) found(created bool) map[uint16]map[uint16]stp.State {
 	found := map[uint16]map[uint16]stp.State{}
-	if !first {
+	if !created {
 		return found
 	}
 	s.b.portStates(func(port, vlan uint16, state portState) {
@@ -244,13 +228,13 @@ func (s *spanning) packetIn(p *cube.PacketIn) {
 // stopAll is for maps that go.
 func (s *spanning) stopAll() {
 	s.beat(false)
-	s.trees, s.open, s.out = map[uint16]*tree{}, false, nil
+	s.trees, s.out = map[uint16]*tree{}, nil
 	clear(s.changed)
 }
 
 // close says that nobody answers BPDUs from now on; the fast path keeps the ports as they are.
 func (s *spanning) close() {
-	if s.open && s.stop != nil {
+	if s.stop != nil {
 		s.stop()
 		_ = s.sign.Set(0, 0) // the cube may be gone, with its maps
 	}

@@ -43,7 +43,7 @@ func (s *spanning) pathCost(port string, c PortSTP) (uint32, costSource) {
 func (s *spanning) peerChanged(port string, peer cube.Peer) {
 	s.peers[port] = peer
 	index, ok := s.b.env.PortIndex(port)
-	if !ok || !s.open {
+	if !ok || s.b.config == nil {
 		return
 	}
 	p := s.b.config.port(port)

@@ -194,9 +194,6 @@ func (f *flusher) add(port, vlan uint16) {
 func (f *flusher) now() {
 	want := f.want
 	f.want = nil
-	if !f.s.b.open {
-		return
-	}
 	began := time.Now()
 	err := f.s.b.fdb.Forget(nil, func(k Key, e fdb.Entry) bool { return want[portVLAN{e.Port, k.vlan()}] })
 	f.took = time.Since(began)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/fdb"
 )
 
@@ -54,9 +55,6 @@ type shownAs struct {
 
 // State returns the database, the counters, and the addresses that are not configured.
 func (b *bridge) State(_ context.Context, path []string) (any, error) {
-	if !b.open {
-		return nil, nil
-	}
 	var s state
 	var err error
 	asked := func(name string) bool { return len(path) == 0 || path[0] == name }
@@ -148,11 +146,7 @@ const (
 )
 
 func (b *bridge) counter(index uint32) (*uint64, error) {
-	counters, err := cube.OpenPerCPU[uint32, uint64](b.env, "counters")
-	if err != nil {
-		return nil, err
-	}
-	sum, err := cube.Sum(counters, index)
+	sum, err := table.Sum(table.NewPerCPU[uint32, uint64](b.env, "counters"), index)
 	return &sum, err
 }
 
@@ -227,9 +221,6 @@ func (b *bridge) DeleteState(_ context.Context, path []string) error {
 	}
 	if len(path) != 4 || path[0] != "fdb" || path[1] != "entry" {
 		return fmt.Errorf("deleting %s: only learned entries can be deleted: %w", strings.Join(path, " "), cube.ErrNotFound)
-	}
-	if !b.open {
-		return fmt.Errorf("fdb entry %s %s: %w", path[2], path[3], cube.ErrNotFound)
 	}
 	found, err := b.oneEntry(path[2], path[3])
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"net"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 )
 
 var (
@@ -23,11 +24,13 @@ var (
 	xdp []byte
 )
 
+const maxPorts = 2
+
 func init() {
 	cube.Register(cube.Service{
 		Model:    model,
 		Objects:  map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
-		MaxPorts: 2,
+		MaxPorts: maxPorts,
 		New:      func(env cube.Env) (cube.Instance, error) { return newHello(env), nil },
 	})
 }
@@ -49,56 +52,38 @@ func (a *Action) UnmarshalText(text []byte) (err error) {
 
 type hello struct {
 	cube.Typed[Config]
-	env cube.Env
+	env   cube.Env
+	ports table.Table[uint32, uint32]
 }
 
 func newHello(env cube.Env) *hello {
-	h := &hello{env: env}
+	h := &hello{env: env, ports: table.New[uint32, uint32](env, "ports")}
 	h.PrepareConfig = h.prepare
 	return h
 }
 
-func (h *hello) prepare(_ context.Context, old, after *Config) (cube.Plan, error) {
-	if old == nil {
-		old = &Config{}
-	}
-	before, err := h.slots(old)
-	if err != nil {
-		return cube.Plan{}, err
-	}
-	is, err := h.slots(after)
-	if err != nil {
-		return cube.Plan{}, err
-	}
+func (h *hello) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
+	slots, err := h.slots(c.New)
 	return cube.Plan{
-		Constants: map[string]any{"action": uint32(after.Action)},
-		Commit:    func() error { return h.store(is) },
-		Undo:      func() error { return h.store(before) },
-	}, nil
+		Constants: map[string]any{"action": uint32(c.New.Action)},
+		Before:    []cube.Step{table.Replace(h.ports, slots)},
+	}, err
 }
 
 // slots is what the map `ports` holds for a configuration.
-func (h *hello) slots(c *Config) (slots [2]uint32, err error) {
-	if len(c.Ports) > len(slots) {
-		return slots, fmt.Errorf("%d ports, but a helloworld has at most 2 ports: %w", len(c.Ports), cube.ErrFull)
+func (h *hello) slots(c *Config) (map[uint32]uint32, error) {
+	if len(c.Ports) > maxPorts {
+		return nil, fmt.Errorf("%d ports, but a helloworld has at most %d ports: %w", len(c.Ports), maxPorts, cube.ErrFull)
 	}
+	slots := map[uint32]uint32{}
 	for i, p := range c.Ports {
 		index, ok := h.env.PortIndex(p.Name)
 		if !ok {
-			return slots, fmt.Errorf("port %s: %w", p.Name, cube.ErrNotFound)
+			return nil, fmt.Errorf("port %s: %w", p.Name, cube.ErrNotFound)
 		}
-		slots[i] = uint32(index) + 1
+		slots[uint32(i)] = uint32(index) + 1
 	}
 	return slots, nil
-}
-
-func (h *hello) store(slots [2]uint32) error {
-	ports, err := cube.OpenTable[uint32, uint32](h.env, "ports")
-	if err != nil {
-		return err
-	}
-	_, err = ports.SetAll([]uint32{0, 1}, slots[:])
-	return err
 }
 
 // PacketIn logs a packet that action SLOWPATH sent up.

@@ -94,7 +94,7 @@ func TestThereAreAtMostTwoPorts(t *testing.T) {
 	}
 	h := newHello(nil)
 	three := &Config{Ports: make([]cube.Port, 3)}
-	if _, err := h.prepare(t.Context(), nil, three); err == nil || !strings.Contains(err.Error(), "at most 2 ports") {
+	if _, err := h.prepare(t.Context(), cube.ChangeOf[Config]{New: three}); err == nil || !strings.Contains(err.Error(), "at most 2 ports") {
 		t.Errorf("three ports: %v", err)
 	}
 }

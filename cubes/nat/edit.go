@@ -149,7 +149,7 @@ func (n *nat) adopt(forwards map[forwardKey]forward) error {
 		_, ok := n.installed[k]
 		switch {
 		case ok:
-		case v.Origin == originMasquerade && n.config.Rule.Masquerade.Enabled && !n.heard:
+		case v.Origin == originMasquerade && n.config.Rule.Masquerade.Enabled && n.parent == nil:
 			n.installed[k] = v // until it is known which address the parent has
 		default:
 			stale = append(stale, k)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/test/bpftest"
 )
 
@@ -62,7 +63,7 @@ func (r *rig) reset(b Behaviour) error {
 	err := errors.Join(r.Try("DELETE", "n rule", ""), r.Try("PATCH", "n behaviour", b.body()), r.told(nil), r.flushed())
 	for i := range r.base {
 		var failed error
-		r.base[i], failed = cube.Sum(r.tables.counters, uint32(i))
+		r.base[i], failed = table.Sum(r.tables.counters, uint32(i))
 		err = errors.Join(err, failed)
 	}
 	notes := r.Map("n", "fragments").Iterate()
@@ -265,7 +266,7 @@ func (r *rig) settle() error {
 // compare holds tables and counters to the oracle.
 func (r *rig) compare() error {
 	for i, want := range r.o.counted {
-		got, err := cube.Sum(r.tables.counters, uint32(i))
+		got, err := table.Sum(r.tables.counters, uint32(i))
 		if err == nil && uint32(i) != collisions && got-r.base[i] != want {
 			err = fmt.Errorf("counter %d is %d, want %d", i, got-r.base[i], want)
 		}
@@ -286,7 +287,7 @@ type shown struct {
 	out, in  count
 }
 
-func compareFamily[K comparable, V any](f *family[K, V], o *table) error {
+func compareFamily[K comparable, V any](f *family[K, V], o *sessionTable) error {
 	sessions, mappings, permits, back := map[pair]shown{}, map[claim]endpoint{}, map[permit]bool{}, map[pair]endpoint{}
 	var err error
 	for k, v := range f.ingress.All(&err) {

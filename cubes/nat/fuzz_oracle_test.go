@@ -74,8 +74,8 @@ type note struct {
 	turns bool
 }
 
-// table is the sessions of one family, with the room that there is.
-type table struct {
+// sessionTable is the sessions of one family, with the room that there is.
+type sessionTable struct {
 	egress, ingress int // entries that there is room for
 	flows           map[pair]*flow
 	alone           map[pair]*flow // those without a mapping, by how they look outside
@@ -84,24 +84,24 @@ type table struct {
 	permits         map[permit]bool
 }
 
-func newTable(egress, ingress int) *table {
-	t := &table{egress: egress, ingress: ingress}
+func newTable(egress, ingress int) *sessionTable {
+	t := &sessionTable{egress: egress, ingress: ingress}
 	t.clear()
 	return t
 }
 
-func (t *table) clear() {
+func (t *sessionTable) clear() {
 	t.flows, t.alone, t.permits = map[pair]*flow{}, map[pair]*flow{}, map[permit]bool{}
 	t.mappings, t.claimed = map[claim]*mapping{}, map[claim]*mapping{}
 }
 
 // room says whether so many entries still fit.
-func (t *table) room(egress, ingress int) bool {
+func (t *sessionTable) room(egress, ingress int) bool {
 	return len(t.flows)+len(t.mappings)+len(t.permits)+egress <= t.egress && len(t.claimed)+len(t.alone)+ingress <= t.ingress
 }
 
 // translation finds the session of a packet from outside, nil if there is none.
-func (t *table) translation(k pair, sources bool) *flow {
+func (t *sessionTable) translation(k pair, sources bool) *flow {
 	if m := t.claimed[claim{k.local, k.proto}]; m != nil && sources {
 		if f := t.flows[pair{m.internal.endpoint, k.remote, k.proto}]; f != nil && f.mapped {
 			return f
@@ -111,13 +111,13 @@ func (t *table) translation(k pair, sources bool) *flow {
 }
 
 // permitted says whether a mapping has sent to an address. Queries of ICMP, which have no port, go by their session alone.
-func (t *table) permitted(m *mapping, from endpoint) bool {
+func (t *sessionTable) permitted(m *mapping, from endpoint) bool {
 	toPort0 := t.flows[pair{m.internal.endpoint, endpoint{addr: from.addr}, m.internal.proto}] // there is no other permit of it
 	return from.port != 0 && (t.permits[permit{m.internal, from.addr}] || toPort0 != nil)
 }
 
 // forget ends a session.
-func (t *table) forget(f *flow) {
+func (t *sessionTable) forget(f *flow) {
 	delete(t.flows, f.pair)
 	if !f.mapped {
 		delete(t.alone, f.outside())
@@ -125,7 +125,7 @@ func (t *table) forget(f *flow) {
 }
 
 // sweep ends the mappings and permits that no session uses.
-func (t *table) sweep() {
+func (t *sessionTable) sweep() {
 	used, sent := map[claim]bool{}, map[permit]bool{}
 	for _, f := range t.flows {
 		c := claim{f.local, f.proto}
@@ -148,7 +148,7 @@ func (t *table) sweep() {
 type oracle struct {
 	behaviour Behaviour
 	ruled     rulebook
-	v4, v6    *table
+	v4, v6    *sessionTable
 	notes     map[datagram]note
 	// hosts are the addresses of pools that hosts got: a host has one for everything.
 	hosts map[netip.Prefix]map[netip.Addr]netip.Addr
@@ -163,7 +163,7 @@ func newOracle(sessions int) *oracle {
 		hosts: map[netip.Prefix]map[netip.Addr]netip.Addr{}, ruled: newRulebook()}
 }
 
-func (o *oracle) tableOf(a netip.Addr) *table {
+func (o *oracle) tableOf(a netip.Addr) *sessionTable {
 	if a.Is4() {
 		return o.v4
 	}

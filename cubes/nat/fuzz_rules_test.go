@@ -153,7 +153,7 @@ func (b *rulebook) stands(from origin, id uint32, internal, external endpoint, p
 // revise ends what no rule stands behind any more, and what nothing uses.
 func (o *oracle) revise() {
 	o.loose = false
-	for _, t := range []*table{o.v4, o.v6} {
+	for _, t := range []*sessionTable{o.v4, o.v6} {
 		for _, f := range t.flows {
 			if !o.ruled.stands(f.origin, f.rule, f.local, f.external, f.proto) {
 				t.forget(f)

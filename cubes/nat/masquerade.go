@@ -14,8 +14,12 @@ import (
 // everything are the networks of all addresses.
 var everything = [...]netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 
-// addressOfParent is the first address of a family that others can answer to, the zero value when there is none.
-func addressOfParent(p cube.Parent, v4 bool) netip.Addr {
+// addressOfParent is the first address of a family that others can answer to, the zero value when there is none or the
+// parent is not known.
+func addressOfParent(p *cube.Parent, v4 bool) netip.Addr {
+	if p == nil {
+		return netip.Addr{}
+	}
 	for _, prefix := range p.Addresses {
 		a := prefix.Addr().Unmap()
 		if a.Is4() == v4 && !a.IsUnspecified() && !a.IsLinkLocalUnicast() && !a.IsLoopback() && !a.IsMulticast() {
@@ -30,7 +34,7 @@ func (n *nat) masqueradeAddress(v4 bool) netip.Addr {
 	if !n.config.Rule.Masquerade.Enabled {
 		return netip.Addr{}
 	}
-	if !n.heard {
+	if n.parent == nil {
 		// A restarted daemon does not know the parent yet: what the fast path has stays.
 		net := everything[0]
 		if !v4 {
@@ -57,10 +61,7 @@ func (n *nat) masquerade() error {
 
 // ParentChanged implements cube.ParentWatcher.
 func (n *nat) ParentChanged(p cube.Parent) {
-	n.parent, n.heard = p, true
-	if !n.open || !n.synced {
-		return
-	}
+	n.parent = &p
 	was := [2]netip.Addr{}
 	for i, net := range everything {
 		was[i] = n.installed[sourceKeyOf(net)].First.addr()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 )
@@ -28,7 +29,7 @@ func TestTheAddressOfMasqueradeIsTheFirstOfUse(t *testing.T) {
 			p.Addresses = append(p.Addresses, netip.MustParsePrefix(a))
 		}
 		for v4, want := range map[bool]string{true: tt.v4, false: tt.v6} {
-			got := addressOfParent(p, v4)
+			got := addressOfParent(&p, v4)
 			if text := map[bool]string{true: got.String(), false: ""}[got.IsValid()]; text != want {
 				t.Errorf("%v, IPv4 %v: %q, want %q", tt.addresses, v4, text, want)
 			}
@@ -50,7 +51,7 @@ func wantMasquerade(t *testing.T, l *bpftest.Lab, want string) {
 // sourcesOf are the entries of the map by prefix.
 func sourcesOf(t *testing.T, l *bpftest.Lab) map[string]string {
 	t.Helper()
-	table, err := cube.TableOf[sourceKey, source]("sources", l.Map("n", "sources"))
+	table, err := table.Of[sourceKey, source]("sources", l.Map("n", "sources"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func TestAMillionSessions(t *testing.T) {
 
 // pagerOf is a control plane on the maps of the cube `n`.
 func pagerOf(t *testing.T, l *bpftest.Lab) *nat {
-	return &nat{open: true, tables: *tablesOf(t, l), config: Config{Timeout: Timeout{UDP: 300}}}
+	return &nat{tables: *tablesOf(t, l), config: Config{Timeout: Timeout{UDP: 300}}}
 }
 
 func fillMillion(t *testing.T, tables *tables, many int) {

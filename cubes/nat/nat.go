@@ -7,6 +7,7 @@ package nat
 import (
 	"context"
 	_ "embed" // for the model and the compiled programs
+	"maps"
 
 	"github.com/polycube/polycube/cube"
 )
@@ -32,16 +33,12 @@ type nat struct {
 	cube.Typed[Config]
 	env cube.Env
 
-	// What follows is in force from the first Commit on.
-	open   bool
+	// What follows is in force.
 	config Config
 	tables tables
 	rules  ruleSet
-	// parent is what masquerade takes addresses from; heard is false until it was told, after a restart too.
-	parent cube.Parent
-	heard  bool
-	// synced says that the maps hold this configuration's rules, and none of an earlier life.
-	synced bool
+	// parent is what masquerade takes addresses from, nil until the cube is told, after a restart too.
+	parent *cube.Parent
 	// flushed is when all sessions were deleted, in the fast path's time.
 	flushed uint64
 	// installed is what the map `sources` holds.
@@ -50,59 +47,64 @@ type nat struct {
 }
 
 func newNAT(env cube.Env) *nat {
-	n := &nat{env: env, rules: newRuleSet(), installed: map[sourceKey]source{}}
+	n := &nat{env: env, tables: newTables(env), rules: newRuleSet(), installed: map[sourceKey]source{}}
 	n.sweep.nat = n
 	n.PrepareConfig = n.prepare
 	return n
 }
 
-// prepare checks the configuration apart from the rules, which come one by one.
-func (n *nat) prepare(_ context.Context, old, after *Config) (cube.Plan, error) {
-	if err := after.check(); err != nil {
+// prepare plans the configuration first, then the rules.
+func (n *nat) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
+	plan := cube.Plan{Constants: map[string]any{}}
+	if c.New != nil {
+		if err := c.New.check(); err != nil {
+			return cube.Plan{}, err
+		}
+		maps.Copy(plan.Constants, c.New.constants())
+		resized := c.Created() || c.Old.MaxSessions != c.New.MaxSessions
+		if resized {
+			plan.MapSizes = c.New.mapSizes()
+		}
+		plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return n.configure(*c.New, c.Created(), resized) }))
+	}
+	if !c.Created() && len(c.Entries) == 0 {
+		return plan, nil
+	}
+	changes, err := decode(c.Entries)
+	if err != nil {
 		return cube.Plan{}, err
 	}
-	is, was := *after, n.config
-	plan := cube.Plan{Constants: is.constants()}
-	resized := old == nil || old.MaxSessions != is.MaxSessions
-	if resized {
-		plan.MapSizes = is.mapSizes()
-	}
-	opened := n.open
-	plan.Commit = func() error { return n.commit(is, resized) }
-	plan.Undo = func() error {
-		if !opened {
-			n.open = false // the maps go
-			n.sweep.stop()
-			return nil
-		}
-		return n.commit(was, resized)
-	}
-	return plan, nil
+	constants, err := n.rules.after(changes)
+	maps.Copy(plan.Constants, constants)
+	plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return n.changeRules(changes, c.Created()) }))
+	return plan, err
 }
 
-// commit brings a configuration into force.
-func (n *nat) commit(is Config, reopen bool) error {
-	if !n.open || reopen {
-		t, err := openTables(n.env)
-		if err != nil {
-			return err
-		}
-		n.tables = t
+// configure brings a configuration into force, apart from its rules. The function it returns undoes that.
+func (n *nat) configure(is Config, created, resized bool) (func() error, error) {
+	was := n.config
+	if created {
+		n.config = is
+		n.sweep.every(is.Timeout.period())
+		return func() error { n.sweep.stop(); return nil }, nil
+	}
+	if err := n.reconfigure(is, resized); err != nil {
+		n.config = was
+		return nil, err
+	}
+	return func() error { return n.reconfigure(was, resized) }, nil
+}
+
+func (n *nat) reconfigure(is Config, resized bool) error {
+	if resized {
 		n.sweep.restart()
 	}
-	was := n.config
 	n.config = is
-	if n.synced {
-		if err := n.masquerade(); err != nil {
-			n.config = was
-			return err
-		}
+	if err := n.masquerade(); err != nil {
+		return err
 	}
-	n.open = true
 	n.sweep.every(is.Timeout.period())
-	if n.synced {
-		n.sweep.soon()
-	}
+	n.sweep.soon()
 	return nil
 }
 

@@ -5,7 +5,6 @@ package nat
 // The rules. There may be ten thousand of each kind, so only what changes is looked at.
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -249,34 +248,22 @@ func decodeOne[E any, P interface {
 	return out, nil
 }
 
-// PrepareEntries implements cube.EntryPreparer.
-func (n *nat) PrepareEntries(_ context.Context, changes []cube.EntryChange) (cube.Plan, error) {
-	decoded, err := decode(changes)
-	if err != nil {
-		return cube.Plan{}, err
-	}
+// after checks changes, and returns the constants of the programs for the rules that there are then.
+func (s *ruleSet) after(changes []change) (map[string]any, error) {
 	// Whether the changes are possible is found by making them.
-	if err := n.rules.apply(decoded); err != nil {
-		return cube.Plan{}, err
+	if err := s.apply(changes); err != nil {
+		return nil, err
 	}
-	constants := map[string]any{"has_sources": len(n.rules.snat) > 0,
-		"has_forwards": len(n.rules.dnat)+len(n.rules.forward) > 0}
-	n.rules.takeBack(decoded)
-	var undo func() error
-	return cube.Plan{
-		Constants: constants,
-		Commit:    func() (err error) { undo, err = n.commitRules(decoded); return err },
-		Undo:      func() error { return undo() },
-	}, nil
+	defer s.takeBack(changes)
+	return map[string]any{"has_sources": len(s.snat) > 0, "has_forwards": len(s.dnat)+len(s.forward) > 0}, nil
 }
 
-// commitRules changes the maps, or leaves them as they are. The function it returns takes a successful change back.
-func (n *nat) commitRules(changes []change) (func() error, error) {
-	first := !n.synced
+// changeRules changes the maps, or leaves them as they are. created says that they may hold the rules of an earlier life
+// of the cube. The function it returns undoes a successful change.
+func (n *nat) changeRules(changes []change, created bool) (func() error, error) {
 	e := &edit{n: n}
 	err := e.rules(changes)
-	if err == nil && first {
-		// A restarted daemon finds the maps of the last one.
+	if err == nil && created {
 		if err = n.adopt(n.rules.forwardEntries(changes)); err == nil {
 			err = n.masquerade()
 		}
@@ -284,10 +271,8 @@ func (n *nat) commitRules(changes []change) (func() error, error) {
 	if err != nil {
 		return nil, errors.Join(err, e.undo.Run())
 	}
-	n.synced = true
 	n.sweep.soon()
 	return func() error {
-		n.synced = !first
 		n.sweep.soon()
 		return e.undo.Run()
 	}, nil

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/repeat"
 )
@@ -22,7 +23,7 @@ import (
 // forwardsOf are the entries of the map by what they match.
 func forwardsOf(t *testing.T, l *bpftest.Lab) map[string]string {
 	t.Helper()
-	table, err := cube.TableOf[forwardKey, forward]("forwards", l.Map("n", "forwards"))
+	table, err := table.Of[forwardKey, forward]("forwards", l.Map("n", "forwards"))
 	if err != nil {
 		t.Fatal(err)
 	}

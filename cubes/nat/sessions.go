@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 )
 
 // shownWhole is how many sessions are shown where the whole cube is read.
@@ -109,9 +110,6 @@ func seconds(d time.Duration) uint32 { return uint32(d / time.Second) }
 func (n *nat) Page(_ context.Context, path []string, q cube.PageQuery) (cube.Page, error) {
 	if !slices.Equal(path, []string{"natting-table"}) {
 		return cube.Page{}, fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
-	}
-	if !n.open {
-		return cube.Page{}, nil
 	}
 	which, after, _ := strings.Cut(q.After, ".")
 	q.After = after
@@ -250,9 +248,6 @@ func (n *nat) DeleteState(_ context.Context, path []string) error {
 	if len(path) == 0 || path[0] != "natting-table" {
 		return fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
 	}
-	if !n.open {
-		return nil
-	}
 	defer n.sweep.soon()
 	if len(path) == 1 {
 		return n.flush()
@@ -305,7 +300,7 @@ func (n *nat) flush() error {
 }
 
 // drain empties a table while there is time.
-func drain[K comparable, V any](table cube.Table[K, V], until time.Time) (err error) {
+func drain[K comparable, V any](table table.Table[K, V], until time.Time) (err error) {
 	taken := 0
 	for range table.Drain(&err) {
 		if taken++; taken%1024 == 0 && time.Now().After(until) {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 )
 
 // state is shaped like the model's tree.
@@ -60,9 +61,6 @@ type sessionState struct {
 
 // State implements cube.Stater.
 func (n *nat) State(_ context.Context, path []string) (any, error) {
-	if !n.open {
-		return nil, nil
-	}
 	wanted := func(name string) bool { return len(path) == 0 || path[0] == name }
 	var s state
 	var err error
@@ -163,7 +161,7 @@ func (n *nat) masqueradeAddresses() []netip.Addr {
 }
 
 // counter is the sum of a counter.
-func (n *nat) counter(index uint32) (uint64, error) { return cube.Sum(n.tables.counters, index) }
+func (n *nat) counter(index uint32) (uint64, error) { return table.Sum(n.tables.counters, index) }
 
 // created are the counters of new sessions.
 func (n *nat) created() (c [4]uint64, err error) {

@@ -120,7 +120,7 @@ func (s *sweeper) again() {
 // begin starts a sweep unless there is one.
 func (s *sweeper) begin() {
 	n := s.nat
-	if s.running || !n.open || !n.synced {
+	if s.running {
 		return
 	}
 	now, err := cube.TimeCoarse()

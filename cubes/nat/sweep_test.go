@@ -42,10 +42,7 @@ func point(t testing.TB, text string) endpoint {
 // tablesOf opens the tables of the cube `n`.
 func tablesOf(t testing.TB, l *bpftest.Lab) *tables {
 	t.Helper()
-	tables, err := openTables(mapsOf{l: l})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tables := newTables(mapsOf{l: l})
 	return &tables
 }
 

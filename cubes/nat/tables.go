@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 )
 
 // origin is enum nat_origin.
@@ -185,7 +186,7 @@ type session struct {
 
 // family is the tables of IPv4 or IPv6.
 type family[K comparable, V any] struct {
-	egress, ingress cube.Table[K, V]
+	egress, ingress table.Table[K, V]
 	// session decodes an entry of egress; twin is the key of the other direction, of entries of both tables, and bare
 	// that of the mapping of a local endpoint.
 	session func(K, V) session
@@ -198,36 +199,23 @@ type family[K comparable, V any] struct {
 
 // tables are the maps.
 type tables struct {
-	sources  cube.Table[sourceKey, source]
-	forwards cube.Table[forwardKey, forward]
+	sources  table.Table[sourceKey, source]
+	forwards table.Table[forwardKey, forward]
 	v4       family[key4, session4]
 	v6       family[key6, session6]
-	counters cube.PerCPU[uint32, uint64]
+	counters table.PerCPU[uint32, uint64]
 }
 
-func openTables(env cube.Env) (t tables, err error) {
-	if t.sources, err = cube.OpenTable[sourceKey, source](env, "sources"); err != nil {
-		return t, err
+func newTables(env cube.Env) tables {
+	return tables{
+		sources:  table.New[sourceKey, source](env, "sources"),
+		forwards: table.New[forwardKey, forward](env, "forwards"),
+		counters: table.NewPerCPU[uint32, uint64](env, "counters"),
+		v4: family[key4, session4]{session: session4Of, twin: twin4, bare: bare4, half: func(s session4) half { return s.Half }, key: key4Of,
+			egress: table.New[key4, session4](env, "egress4"), ingress: table.New[key4, session4](env, "ingress4")},
+		v6: family[key6, session6]{session: session6Of, twin: twin6, bare: bare6, half: func(s session6) half { return s.Half }, key: key6Of,
+			egress: table.New[key6, session6](env, "egress6"), ingress: table.New[key6, session6](env, "ingress6")},
 	}
-	if t.forwards, err = cube.OpenTable[forwardKey, forward](env, "forwards"); err != nil {
-		return t, err
-	}
-	if t.counters, err = cube.OpenPerCPU[uint32, uint64](env, "counters"); err != nil {
-		return t, err
-	}
-	t.v4 = family[key4, session4]{session: session4Of, twin: twin4, bare: bare4, half: func(s session4) half { return s.Half }, key: key4Of}
-	if t.v4.egress, err = cube.OpenTable[key4, session4](env, "egress4"); err != nil {
-		return t, err
-	}
-	if t.v4.ingress, err = cube.OpenTable[key4, session4](env, "ingress4"); err != nil {
-		return t, err
-	}
-	t.v6 = family[key6, session6]{session: session6Of, twin: twin6, bare: bare6, half: func(s session6) half { return s.Half }, key: key6Of}
-	if t.v6.egress, err = cube.OpenTable[key6, session6](env, "egress6"); err != nil {
-		return t, err
-	}
-	t.v6.ingress, err = cube.OpenTable[key6, session6](env, "ingress6")
-	return t, err
 }
 
 func session4Of(k key4, v session4) session {

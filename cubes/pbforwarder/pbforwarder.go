@@ -38,25 +38,29 @@ type forwarder struct {
 	set    *classifier.Set
 	rules  map[uint32]*entry // by id
 	room   uint32            // rules that fit
-	places places            // open from the first Commit on
+	places *places
 }
 
 func newForwarder(env cube.Env) *forwarder {
-	f := &forwarder{env: env, set: classifier.New(env, "rules"), rules: map[uint32]*entry{}}
+	f := &forwarder{env: env, set: classifier.New(env, "rules"), rules: map[uint32]*entry{}, places: newPlaces(env)}
 	f.PrepareConfig = f.prepare
 	return f
 }
 
-func (f *forwarder) prepare(_ context.Context, old, after *Config) (cube.Plan, error) {
-	if old != nil {
-		return cube.Plan{}, nil
+func (f *forwarder) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
+	room := f.room
+	if c.Created() {
+		room = c.New.MaxRules
 	}
-	f.room = after.MaxRules
-	return cube.Plan{
-		MapSizes: map[string]uint32{"counters": after.MaxRules, "places": after.MaxRules},
-		Commit:   func() error { return f.places.open(f.env, after.MaxRules) },
-		Undo:     func() error { return nil }, // the maps go
-	}, nil
+	rules, err := f.rulesChange(c.Entries, room, c.Created())
+	if err != nil {
+		return cube.Plan{}, err
+	}
+	plan := cube.Plan{Constants: rules.set.Constants, Before: []cube.Step{cube.Effect(rules.commit)}, After: rules.set.After}
+	if c.Created() {
+		plan.MapSizes = map[string]uint32{"counters": room, "places": room}
+	}
+	return plan, nil
 }
 
 // Close gives up the memory of the rules.

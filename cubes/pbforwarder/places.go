@@ -10,44 +10,35 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 )
 
 // counter is struct pbforwarder_counter of the program; a test compares the two.
 type counter struct{ Packets, Bytes uint64 }
 
 type places struct {
-	counters cube.PerCPU[uint32, counter]
-	names    cube.Table[uint32, uint64] // id plus 1 by place, 0: free
-	size     uint32
+	counters table.PerCPU[uint32, counter]
+	names    table.Table[uint32, uint64] // id plus 1 by place, 0: free
 	// unused are free, the next one last. left are those that an earlier daemon gave, by id.
 	unused []uint32
 	left   map[uint32]uint32
-	loaded bool
 	// fresh are taken and not yet reset; writes is what names is to become.
 	fresh  []uint32
 	writes map[uint32]uint64
 }
 
-// open opens the maps.
-func (p *places) open(env cube.Env, size uint32) (err error) {
-	*p = places{size: size, writes: map[uint32]uint64{}}
-	if p.counters, err = cube.OpenPerCPU[uint32, counter](env, "counters"); err != nil {
-		return err
-	}
-	p.names, err = cube.OpenTable[uint32, uint64](env, "places")
-	return err
+func newPlaces(env cube.Env) *places {
+	return &places{counters: table.NewPerCPU[uint32, counter](env, "counters"), names: table.New[uint32, uint64](env, "places"),
+		writes: map[uint32]uint64{}}
 }
 
-// load finds what an earlier daemon left.
-func (p *places) load() error {
-	if p.loaded {
-		return nil
-	}
+// load finds which of the places an earlier daemon gave to rules.
+func (p *places) load(size uint32) error {
 	p.left = map[uint32]uint32{}
-	used := make([]bool, p.size)
+	used := make([]bool, size)
 	var err error
 	for place, id := range p.names.All(&err) {
-		if id != 0 && place < p.size {
+		if id != 0 && place < size {
 			p.left[uint32(id-1)], used[place] = place, true
 		}
 	}
@@ -55,12 +46,11 @@ func (p *places) load() error {
 		return err
 	}
 	p.unused = p.unused[:0]
-	for place := int(p.size) - 1; place >= 0; place-- {
+	for place := int(size) - 1; place >= 0; place-- {
 		if !used[place] {
 			p.unused = append(p.unused, uint32(place))
 		}
 	}
-	p.loaded = true
 	return nil
 }
 

@@ -5,7 +5,6 @@ package pbforwarder
 // Rules that come, go and change, and what the fast path gets for each.
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -29,21 +28,25 @@ type entry struct {
 
 // change is a prepared change of rules.
 type change struct {
-	f     *forwarder
-	gone  []uint32
-	fresh map[uint32]*entry
-	was   map[uint32]*entry // what has the ids of fresh and gone
-	taken []uint32          // places that it takes
-	plan  cube.Plan
+	f       *forwarder
+	created bool
+	room    uint32
+	gone    []uint32
+	fresh   map[uint32]*entry
+	was     map[uint32]*entry // what has the ids of fresh and gone
+	taken   []uint32          // places that it takes
+	// set is the plan of the classifier, undone what takes its steps back.
+	set    cube.Plan
+	undone cube.Undo
 }
 
-// PrepareEntries implements cube.EntryPreparer.
-func (f *forwarder) PrepareEntries(_ context.Context, changes []cube.EntryChange) (cube.Plan, error) {
+// rulesChange checks changes of rules, of which there is room for so many.
+func (f *forwarder) rulesChange(changes []cube.EntryChange, room uint32, created bool) (*change, error) {
 	rules, err := cube.DecodeEntries[Rule](changes)
 	if err != nil {
-		return cube.Plan{}, err
+		return nil, err
 	}
-	c := &change{f: f, fresh: make(map[uint32]*entry, len(rules)), was: map[uint32]*entry{}}
+	c := &change{f: f, created: created, room: room, fresh: make(map[uint32]*entry, len(rules)), was: map[uint32]*entry{}}
 	edits := make([]classifier.Change, 0, len(rules))
 	for _, r := range rules {
 		if r.New == nil {
@@ -54,18 +57,16 @@ func (f *forwarder) PrepareEntries(_ context.Context, changes []cube.EntryChange
 		}
 		e, err := f.entry(r.New)
 		if err != nil {
-			return cube.Plan{}, fmt.Errorf("rules %d: %w", r.New.ID, err)
+			return nil, fmt.Errorf("rules %d: %w", r.New.ID, err)
 		}
 		c.fresh[r.New.ID], c.was[r.New.ID] = e, f.rules[r.New.ID]
 		edits = append(edits, classifier.Change{Order: r.New.ID, Rule: e.result})
 	}
-	if n := len(f.rules) - len(c.gone) + c.added(); n > int(f.room) {
-		return cube.Plan{}, fmt.Errorf("rules: %d of them, but max-rules is %d: %w", n, f.room, cube.ErrFull)
+	if n := len(f.rules) - len(c.gone) + c.added(); n > int(room) {
+		return nil, fmt.Errorf("rules: %d of them, but max-rules is %d: %w", n, room, cube.ErrFull)
 	}
-	if c.plan, err = f.set.Prepare(edits); err != nil {
-		return cube.Plan{}, err
-	}
-	return cube.Plan{Constants: c.plan.Constants, Commit: c.commit, Undo: c.undo}, nil
+	c.set, err = f.set.Prepare(edits)
+	return c, err
 }
 
 // added is how many ids are new.
@@ -144,21 +145,24 @@ func (r *Rule) match(env cube.Env, m *classifier.Match) error {
 }
 
 // commit gives rules places for their counters, then brings them into force. A rule that was there keeps its place.
-func (c *change) commit() error {
+func (c *change) commit() (undo func() error, err error) {
 	f := c.f
-	err := f.places.load()
-	if err == nil {
-		err = c.assign()
+	if c.created {
+		f.room = c.room
+		if err := f.places.load(c.room); err != nil {
+			return nil, err
+		}
 	}
+	err = c.assign()
 	if err == nil {
 		err = f.places.reset()
 	}
 	if err == nil {
-		err = c.plan.Commit()
+		err = cube.Carry(c.set.Before, &c.undone)
 	}
 	if err != nil {
 		c.release()
-		return err
+		return nil, err
 	}
 	for _, id := range c.gone {
 		f.places.free(f.rules[id].place)
@@ -169,9 +173,9 @@ func (c *change) commit() error {
 	}
 	f.places.abandon()
 	if err := f.places.flush(); err != nil {
-		return errors.Join(err, c.undo())
+		return nil, errors.Join(err, c.undo())
 	}
-	return nil
+	return c.undo, nil
 }
 
 // assign gives each rule a place, and its result.
@@ -200,7 +204,7 @@ func (c *change) release() {
 
 func (c *change) undo() error {
 	f := c.f
-	if err := c.plan.Undo(); err != nil {
+	if err := c.undone.Run(); err != nil {
 		return err
 	}
 	c.release()

@@ -26,7 +26,7 @@ type counted struct {
 
 // State returns the counters of the rules that are asked for.
 func (f *forwarder) State(_ context.Context, path []string) (any, error) {
-	if len(path) > 0 && path[0] != "rules" || !f.places.loaded {
+	if len(path) > 0 && path[0] != "rules" {
 		return nil, nil
 	}
 	if len(path) > 1 {

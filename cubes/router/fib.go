@@ -10,12 +10,13 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 )
 
 // fib4 is the maps `fib4` and `fib4_pages`.
 type fib4 struct {
-	root  cube.Table[uint32, chunkEntry]
-	pages cube.MapOf[uint32, uint32, chunkEntry]
+	root  table.Table[uint32, chunkEntry]
+	pages table.MapOf[uint32, uint32, chunkEntry]
 }
 
 func (f fib4) writeRoot(numbers []uint32, chunks []chunkEntry) error {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 )
 
 // target is where a route leads.
@@ -41,8 +42,8 @@ type link struct {
 
 // hops keeps the maps `next_hops` and `groups`.
 type hops struct {
-	entries  cube.Table[uint32, hopEntry]
-	groups   cube.Table[uint32, groupEntry]
+	entries  table.Table[uint32, hopEntry]
+	groups   table.Table[uint32, groupEntry]
 	hops     map[uint32]*hop
 	byTarget map[target]uint32
 	byGroup  map[string]uint32
@@ -55,9 +56,10 @@ type hops struct {
 	wanted func(addr netip.Addr, port uint16, want bool)
 }
 
-func newHops() *hops {
+func newHops(t tables) *hops {
 	return &hops{
 		hops: map[uint32]*hop{}, byTarget: map[target]uint32{}, byGroup: map[string]uint32{},
+		entries: t.hops, groups: t.groups,
 		hopIDs:   ids{what: "next hops", next: hopFirst, now: time.Now},
 		groupIDs: ids{what: "groups of next hops", now: time.Now},
 		link:     func(uint16) link { return link{} },
@@ -66,10 +68,18 @@ func newHops() *hops {
 	}
 }
 
-// open binds it to its maps, and takes over what an earlier life of the cube left there as far as routes lead to it.
-func (h *hops) open(t tables, used map[uint32]int) error {
-	h.entries, h.groups = t.hops, t.groups
-	h.hopIDs.limit, h.groupIDs.limit = t.hops.Map().MaxEntries(), t.groups.Map().MaxEntries()
+// begin writes the next hops that every router has, and takes over what an earlier life of the cube left in the maps as far
+// as routes lead to it.
+func (h *hops) begin(used map[uint32]int) error {
+	entries, err := h.entries.Map()
+	if err != nil {
+		return err
+	}
+	groupEntries, err := h.groups.Map()
+	if err != nil {
+		return err
+	}
+	h.hopIDs.limit, h.groupIDs.limit = entries.MaxEntries(), groupEntries.MaxEntries()
 	for id, kind := range map[uint32]uint16{hopLocal: kindLocal, hopBroadcast: kindBroadcast, hopBlackhole: kindBlackhole, hopUnreachable: kindUnreachable, hopProhibit: kindProhibit} {
 		if err := h.entries.Set(id, hopEntry{Kind: kind}); err != nil {
 			return err

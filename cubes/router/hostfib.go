@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 )
 
 // netdevEntry is struct router_netdev.
@@ -21,9 +22,6 @@ type netdevEntry struct {
 func (r *router) PeerChanged(port string, peer cube.Peer) {
 	was := r.peers[port]
 	r.peers[port] = peer
-	if !r.open {
-		return
-	}
 	if err := r.followMAC(port, was); err != nil {
 		r.env.Logger().Error("a port does not have the MAC address of its netdev", "port", port, "error", err)
 	}
@@ -35,14 +33,6 @@ func (r *router) PeerChanged(port string, peer cube.Peer) {
 // writePeers brings the maps in line with the peers of the ports that there are. A netdev that is gone leads to no port
 // before its number may be another's.
 func (r *router) writePeers() error {
-	netdevs, err := cube.OpenTable[uint32, netdevEntry](r.env, "netdevs")
-	if err != nil {
-		return err
-	}
-	ports, err := cube.OpenTable[uint32, uint32](r.env, "netdev_ports")
-	if err != nil {
-		return err
-	}
 	is := map[uint32]uint32{}
 	entries := map[uint32]netdevEntry{}
 	for name, p := range r.peers {
@@ -57,7 +47,9 @@ func (r *router) writePeers() error {
 		is[uint32(p.Index)] = uint32(s.index)
 		entries[uint32(s.index)] = netdevEntry{Mac: mac(binary.LittleEndian.Uint64(append(p.MAC[:6:6], 0, 0))), Index: uint32(p.Index)}
 	}
+	ports := table.New[uint32, uint32](r.env, "netdev_ports")
 	var gone []uint32
+	var err error
 	for index := range ports.All(&err) {
 		if _, stays := is[index]; !stays {
 			gone = append(gone, index)
@@ -74,11 +66,11 @@ func (r *router) writePeers() error {
 			return err
 		}
 	}
-	return writeNetdevs(netdevs, entries)
+	return writeNetdevs(table.New[uint32, netdevEntry](r.env, "netdevs"), entries)
 }
 
 // writeNetdevs makes the entries of an array those that are wanted, the others zero.
-func writeNetdevs(t cube.Table[uint32, netdevEntry], want map[uint32]netdevEntry) error {
+func writeNetdevs(t table.Table[uint32, netdevEntry], want map[uint32]netdevEntry) error {
 	var stale []uint32
 	var err error
 	for index, e := range t.All(&err) {

@@ -81,9 +81,6 @@ func (r *router) LinkChanged(port string, works bool) {
 
 // followLinks has routes follow what the router was told of its ports.
 func (r *router) followLinks() {
-	if !r.open {
-		return
-	}
 	maps.DeleteFunc(r.links, func(port string, _ *portLink) bool { return r.now.byName[port] == nil })
 	down := r.downPorts(r.now)
 	if maps.Equal(down, r.rib.down) {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
@@ -139,7 +139,7 @@ func TestRoutesFollowTheirPort(t *testing.T) {
 
 func TestRoutesThroughPortsThatAreDownAreNotTheBest(t *testing.T) {
 	t.Parallel()
-	r := newRib(newHops())
+	r := newRib(newHops(tables{}), tables{})
 	for _, tt := range []struct {
 		down map[uint16]bool
 		want []uint16
@@ -168,16 +168,16 @@ func TestGroupsAvoidPortsThatAreDown(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	l.Create("router", "r1", `{"ports":[{"name":"p1","peer":"veth1","ip":"10.0.1.1/24"}]}`)
-	entries, err := cube.TableOf[uint32, hopEntry]("next_hops", l.Map("r1", "next_hops"))
+	entries, err := table.Of[uint32, hopEntry]("next_hops", l.Map("r1", "next_hops"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	groups, err := cube.TableOf[uint32, groupEntry]("groups", l.Map("r1", "groups"))
+	groups, err := table.Of[uint32, groupEntry]("groups", l.Map("r1", "groups"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHops()
-	if err := h.open(tables{hops: entries, groups: groups}, nil); err != nil {
+	h := newHops(tables{hops: entries, groups: groups})
+	if err := h.begin(nil); err != nil {
 		t.Fatal(err)
 	}
 	var targets []target

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 )
 
 // words is an address of either family as the fast path keeps it: IPv4 as ::ffff:a.b.c.d.
@@ -155,42 +156,27 @@ func (p prefix6) prefix() netip.Prefix {
 
 // tables are the maps of the data plane.
 type tables struct {
-	ports      cube.Table[uint32, portEntry]
-	addresses  cube.Table[addressKey, addressEntry]
-	owners     cube.Table[words, uint32]
-	own        cube.Table[uint32, ownBits]
-	neighbours cube.Table[addressKey, neighbourEntry]
-	hops       cube.Table[uint32, hopEntry]
-	groups     cube.Table[uint32, groupEntry]
+	ports      table.Table[uint32, portEntry]
+	addresses  table.Table[addressKey, addressEntry]
+	owners     table.Table[words, uint32]
+	own        table.Table[uint32, ownBits]
+	neighbours table.Table[addressKey, neighbourEntry]
+	hops       table.Table[uint32, hopEntry]
+	groups     table.Table[uint32, groupEntry]
 	fib4       fib4
-	routes6    cube.Table[prefix6, uint32]
+	routes6    table.Table[prefix6, uint32]
 }
 
-// openTables opens the maps; it is of use from the first Commit on.
-func openTables(env cube.Env) (t tables, err error) {
-	open := func(name string, with func(string) error) {
-		if err == nil {
-			err = with(name)
-		}
+func newTables(env cube.Env) tables {
+	return tables{
+		ports:      table.New[uint32, portEntry](env, "ports"),
+		addresses:  table.New[addressKey, addressEntry](env, "addresses"),
+		owners:     table.New[words, uint32](env, "owners"),
+		own:        table.New[uint32, ownBits](env, "own"),
+		neighbours: table.New[addressKey, neighbourEntry](env, "neighbours"),
+		hops:       table.New[uint32, hopEntry](env, "next_hops"),
+		groups:     table.New[uint32, groupEntry](env, "groups"),
+		fib4:       fib4{table.New[uint32, chunkEntry](env, "fib4"), table.NewMapOf[uint32, uint32, chunkEntry](env, "fib4_pages")},
+		routes6:    table.New[prefix6, uint32](env, "routes6"),
 	}
-	open("ports", func(n string) (err error) { t.ports, err = cube.OpenTable[uint32, portEntry](env, n); return err })
-	open("addresses", func(n string) (err error) {
-		t.addresses, err = cube.OpenTable[addressKey, addressEntry](env, n)
-		return err
-	})
-	open("owners", func(n string) (err error) { t.owners, err = cube.OpenTable[words, uint32](env, n); return err })
-	open("own", func(n string) (err error) { t.own, err = cube.OpenTable[uint32, ownBits](env, n); return err })
-	open("neighbours", func(n string) (err error) {
-		t.neighbours, err = cube.OpenTable[addressKey, neighbourEntry](env, n)
-		return err
-	})
-	open("next_hops", func(n string) (err error) { t.hops, err = cube.OpenTable[uint32, hopEntry](env, n); return err })
-	open("groups", func(n string) (err error) { t.groups, err = cube.OpenTable[uint32, groupEntry](env, n); return err })
-	open("fib4", func(n string) (err error) { t.fib4.root, err = cube.OpenTable[uint32, chunkEntry](env, n); return err })
-	open("fib4_pages", func(n string) (err error) {
-		t.fib4.pages, err = cube.OpenMapOf[uint32, uint32, chunkEntry](env, n)
-		return err
-	})
-	open("routes6", func(n string) (err error) { t.routes6, err = cube.OpenTable[prefix6, uint32](env, n); return err })
-	return t, err
 }

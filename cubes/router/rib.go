@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 )
 
 // origin is where a route is from; a lower one is preferred.
@@ -57,7 +58,8 @@ type destination struct {
 // rib is the routing information base.
 type rib struct {
 	trie    *trie
-	routes6 cube.Table[prefix6, uint32]
+	routes6 table.Table[prefix6, uint32]
+	fib4    fib4
 	hops    *hops
 	table   map[netip.Prefix]*destination
 	// listed are the prefixes with a route that is not configured.
@@ -73,17 +75,18 @@ type rib struct {
 	count [2]int
 }
 
-func newRib(h *hops) *rib {
-	return &rib{hops: h, table: map[netip.Prefix]*destination{}, listed: map[netip.Prefix]bool{},
+func newRib(h *hops, t tables) *rib {
+	r := &rib{hops: h, routes6: t.routes6, fib4: t.fib4, table: map[netip.Prefix]*destination{}, listed: map[netip.Prefix]bool{},
 		earlier: map[netip.Prefix]uint32{}, trie: newTrie()}
+	r.trie.store = t.fib4
+	return r
 }
 
-// open binds it to its maps. What an earlier life left there is used on until sweep.
-func (r *rib) open(t tables) error {
-	r.routes6, r.trie.store = t.routes6, t.fib4
+// adopt takes over what an earlier life of the cube left in the maps: it stays in use until sweep.
+func (r *rib) adopt() error {
 	used := map[uint32]int{}
 	var err error
-	if r.chunks4, r.hops4, err = t.fib4.used(); err != nil {
+	if r.chunks4, r.hops4, err = r.fib4.used(); err != nil {
 		return err
 	}
 	for id := range r.hops4 {
@@ -91,18 +94,15 @@ func (r *rib) open(t tables) error {
 	}
 	r.trie.ids.claim(r.chunks4)
 	r.trie.held = len(r.hops4) > 0
-	for p, id := range t.routes6.All(&err) {
+	for p, id := range r.routes6.All(&err) {
 		r.earlier[p.prefix()] = id
 		used[id]++
 	}
 	if err != nil {
 		return err
 	}
-	return r.hops.open(t, used)
+	return r.hops.begin(used)
 }
-
-// reopen binds it to maps that took the place of others.
-func (r *rib) reopen(t tables) { r.routes6, r.trie.store = t.routes6, t.fib4 }
 
 // sweep takes away what is left of an earlier life of the cube.
 func (r *rib) sweep() error {

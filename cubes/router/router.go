@@ -40,24 +40,16 @@ type router struct {
 	cube.Typed[Config]
 	env cube.Env
 
-	// t is open from the first Commit on.
 	t    tables
-	open bool
 	rib  *rib
 	hops *hops
-	// now is the layout in force. next is that of the change being prepared, which ctx tells from an earlier one that
-	// came to nothing: the entries of a change are prepared after its ports.
-	now, next *layout
-	ctx       context.Context
+	// now is the layout in force.
+	now *layout
 	// statics are the configured routes.
 	statics statics
 	// fixed are the configured neighbours by the key of the model, fixedKeys those of the fast path.
 	fixed     map[string]fixed
 	fixedKeys map[addressKey]bool
-	// shadow says that the router has a namespace.
-	shadow bool
-	// swept says that what an earlier life of the cube left is gone.
-	swept bool
 	// macs are those that ports without a configured one have.
 	macs map[uint16]mac
 	// conf is the configuration in force, nil before there is one.
@@ -72,9 +64,10 @@ type router struct {
 }
 
 func newRouter(env cube.Env) *router {
-	r := &router{env: env, hops: newHops(), macs: map[uint16]mac{}, now: &layout{}, statics: newStatics(),
+	t := newTables(env)
+	r := &router{env: env, t: t, hops: newHops(t), macs: map[uint16]mac{}, now: &layout{}, statics: newStatics(),
 		fixed: map[string]fixed{}, fixedKeys: map[addressKey]bool{}}
-	r.rib = newRib(r.hops)
+	r.rib = newRib(r.hops, t)
 	r.hops.link = func(port uint16) link {
 		if p := r.now.ports[port]; p != nil {
 			return link{p.mac, p.mtu}
@@ -92,25 +85,29 @@ func newRouter(env cube.Env) *router {
 	return r
 }
 
-// prepare checks a configuration's ports.
-func (r *router) prepare(ctx context.Context, _, after *Config) (cube.Plan, error) {
-	next, err := newLayout(after, r.env, r.macOf)
-	if err != nil {
-		return cube.Plan{}, err
+// prepare plans the ports first, then routes and neighbours.
+func (r *router) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
+	var plan cube.Plan
+	next := r.now
+	if c.New != nil {
+		var err error
+		if next, err = newLayout(c.New, r.env, r.macOf); err != nil {
+			return cube.Plan{}, err
+		}
+		if c.New.Fib == "host" && c.New.Shadow {
+			return cube.Plan{}, fmt.Errorf("fib host: a router with a namespace forwards by the routes in it, not by the host's: %w", cube.ErrInvalid)
+		}
+		limits := limits{routes: c.New.MaxRoutes, neighbours: c.New.MaxNeighbours}
+		plan.Constants = constants(c.New)
+		plan.MapSizes = map[string]uint32{"routes6": limits.routes, "neighbours": limits.neighbours}
+		plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return r.configure(c, next, limits) }))
 	}
-	if after.Fib == "host" && after.Shadow {
-		return cube.Plan{}, fmt.Errorf("fib host: a router with a namespace forwards by the routes in it, not by the host's: %w", cube.ErrInvalid)
+	if !c.Created() && len(c.Entries) == 0 {
+		return plan, nil
 	}
-	r.next, r.ctx = next, ctx
-	limits := limits{routes: after.MaxRoutes, neighbours: after.MaxNeighbours}
-	plan := cube.Plan{
-		Constants: constants(after),
-		MapSizes:  map[string]uint32{"routes6": limits.routes, "neighbours": limits.neighbours},
-	}
-	var undo func() error
-	plan.Commit = func() (err error) { undo, err = r.commit(after, next, limits); return err }
-	plan.Undo = func() error { return undo() }
-	return plan, nil
+	entries, err := r.prepareEntries(next, c)
+	plan.Before = append(plan.Before, entries)
+	return plan, err
 }
 
 // limits are the sizes of maps.
@@ -122,53 +119,30 @@ func constants(c *Config) map[string]any {
 	return map[string]any{"host_fib": c.Fib == "host", "any_rp_filter": filter}
 }
 
-// commit brings a layout into force, or leaves everything as it was. The function it returns takes a successful change
-// back.
-func (r *router) commit(conf *Config, next *layout, limits limits) (func() error, error) {
-	first := !r.open
-	t, err := openTables(r.env)
+// configure brings a layout into force, or leaves everything as it was. The function it returns undoes that.
+func (r *router) configure(c cube.ChangeOf[Config], next *layout, limits limits) (func() error, error) {
+	was, limit := r.conf, r.rib.limit
+	r.conf, r.rib.limit = c.New, int(limits.routes)
+	unset, err := r.slow.begin(c.New, limits.neighbours)
 	if err != nil {
+		r.conf, r.rib.limit = was, limit
 		return nil, err
 	}
-	before, limit := r.t, r.rib.limit
-	was := r.conf
-	r.open, r.shadow, r.conf = true, conf.Shadow, conf
-	r.t, r.rib.limit = t, int(limits.routes)
-	var unset func()
-	if unset, err = r.slow.begin(t, conf, limits.neighbours); err != nil {
-		return nil, err
-	}
-	if first {
+	if c.Created() {
 		err = r.adopt(next)
-	} else {
-		r.rib.reopen(t)
 	}
 	var undo func() error
 	if err == nil {
 		undo, err = r.arrange(next)
 	}
 	if err != nil {
-		r.t, r.rib.limit, r.open, r.conf = before, limit, !first, was
+		r.conf, r.rib.limit = was, limit
 		unset()
-		if !first {
-			r.rib.reopen(before)
-		}
 		return nil, err
 	}
 	return func() error {
-		r.conf = was
+		r.conf, r.rib.limit = was, limit
 		unset()
-		if first {
-			r.open = false // the maps go
-			return nil
-		}
-		r.rib.limit = limit
-		t, err := openTables(r.env)
-		if err != nil {
-			return err
-		}
-		r.t = t
-		r.rib.reopen(t)
 		return undo()
 	}, nil
 }
@@ -188,10 +162,7 @@ func (r *router) adopt(next *layout) error {
 			r.macs[index] = e.Mac
 		}
 	}
-	if err := r.rib.open(r.t); err != nil {
-		return err
-	}
-	return nil
+	return r.rib.adopt()
 }
 
 // adoptMAC gives a port the MAC address that it had.

@@ -5,7 +5,6 @@ package router
 // Configured routes. There may be very many, so only what changes is looked at.
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -241,37 +240,25 @@ type place struct {
 	target
 }
 
-// layoutOf is the layout that the entries of a change are to fit.
-func (r *router) layoutOf(ctx context.Context) *layout {
-	if ctx == r.ctx && r.next != nil {
-		return r.next
-	}
-	return r.now
-}
-
-// PrepareEntries implements cube.EntryPreparer.
-func (r *router) PrepareEntries(ctx context.Context, changes []cube.EntryChange) (cube.Plan, error) {
+// prepareEntries checks the changes of routes and neighbours against a layout, and returns the step that carries them out.
+func (r *router) prepareEntries(l *layout, c cube.ChangeOf[Config]) (cube.Step, error) {
 	var routes, neighbours []cube.EntryChange
-	for _, c := range changes {
-		if c.List[0] == "route" {
-			routes = append(routes, c)
+	for _, e := range c.Entries {
+		if e.List[0] == "route" {
+			routes = append(routes, e)
 		} else {
-			neighbours = append(neighbours, c)
+			neighbours = append(neighbours, e)
 		}
 	}
-	c, err := r.prepareRoutes(r.layoutOf(ctx), routes)
+	changes, err := r.prepareRoutes(l, routes)
 	if err != nil {
-		return cube.Plan{}, err
+		return nil, err
 	}
-	n, err := r.prepareNeighbours(r.layoutOf(ctx), neighbours)
+	n, err := r.prepareNeighbours(l, neighbours)
 	if err != nil {
-		return cube.Plan{}, err
+		return nil, err
 	}
-	var undo func() error
-	return cube.Plan{
-		Commit: func() (err error) { undo, err = r.commitEntries(c, n); return err },
-		Undo:   func() error { return undo() },
-	}, nil
+	return cube.Effect(func() (func() error, error) { return r.changeEntries(changes, n, c.Created()) }), nil
 }
 
 func (r *router) prepareRoutes(l *layout, changes []cube.EntryChange) (*routeChange, error) {
@@ -335,9 +322,9 @@ func (s *statics) target(p parsed) (target, bool) {
 	return unicast(p.gateway.addr, g.port), true
 }
 
-// commitEntries changes routes and neighbours, or leaves them as they are. The function it returns takes a successful
-// change back.
-func (r *router) commitEntries(c *routeChange, n *neighbourChange) (func() error, error) {
+// changeEntries changes routes and neighbours, or leaves them as they are. created says that the maps may hold routes of an
+// earlier life of the cube. The function it returns undoes a successful change.
+func (r *router) changeEntries(c *routeChange, n *neighbourChange, created bool) (func() error, error) {
 	undo, err := r.rib.apply(c.changes)
 	if err != nil {
 		return nil, err
@@ -357,11 +344,8 @@ func (r *router) commitEntries(c *routeChange, n *neighbourChange) (func() error
 	for i, p := range c.come {
 		r.statics.put(p, c.ports[i])
 	}
-	if !r.swept && !r.shadow { // what a namespace has is told later, until then it stays
-		if err := r.rib.sweep(); err != nil {
-			r.env.Logger().Error("taking away the routes of an earlier life", "error", err)
-		}
-		r.swept = true
+	if created && !r.conf.Shadow { // the routes of a namespace are told later, until then they stay
+		r.sweepRoutes()
 	}
 	return func() error {
 		for _, p := range c.come {
@@ -372,4 +356,11 @@ func (r *router) commitEntries(c *routeChange, n *neighbourChange) (func() error
 		}
 		return errors.Join(n.undo(), undo())
 	}, nil
+}
+
+// sweepRoutes removes the routes that an earlier life of the cube left and that are not there any more.
+func (r *router) sweepRoutes() {
+	if err := r.rib.sweep(); err != nil {
+		r.env.Logger().Error("removing the routes of an earlier life", "error", err)
+	}
 }

@@ -87,9 +87,6 @@ type learnedRoutes struct {
 
 // RoutesChanged implements cube.RouteWatcher.
 func (r *router) RoutesChanged(changes []cube.RouteChange, complete bool) {
-	if !r.open {
-		return
-	}
 	touched := map[netip.Prefix]bool{}
 	if complete {
 		for p, l := range r.learned {
@@ -112,11 +109,8 @@ func (r *router) RoutesChanged(changes []cube.RouteChange, complete bool) {
 		}
 	}
 	r.learn(touched)
-	if complete && !r.swept {
-		if err := r.rib.sweep(); err != nil {
-			r.env.Logger().Error("taking away the routes of an earlier life", "error", err)
-		}
-		r.swept = true
+	if complete {
+		r.sweepRoutes()
 	}
 }
 

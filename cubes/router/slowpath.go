@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/cubes/router/neigh"
 	"github.com/polycube/polycube/cubes/router/wire"
 )
@@ -45,8 +46,8 @@ type slow struct {
 	committing bool
 	later      []question
 
-	neighbours cube.Table[addressKey, neighbourEntry]
-	addresses  cube.Table[addressKey, addressEntry]
+	neighbours table.Table[addressKey, neighbourEntry]
+	addresses  table.Table[addressKey, addressEntry]
 	table      *neigh.Table[*held]
 	claims     *neigh.Claims
 	ports      map[uint16]*portState
@@ -109,14 +110,13 @@ func room(entries uint32) neigh.Limits {
 
 // newSlow makes the slow path, which does nothing until it has begun.
 func newSlow(env cube.Env, r *router) *slow {
-	return &slow{env: env, r: r, up: map[uint16]bool{}}
+	return &slow{env: env, r: r, neighbours: r.t.neighbours, addresses: r.t.addresses, up: map[uint16]bool{}}
 }
 
-// begin takes over the maps and what is configured; the first time, also what an earlier life of the router has left in
-// the maps. The function that it returns takes that back.
-func (s *slow) begin(t tables, conf *Config, entries uint32) (undo func(), err error) {
-	before := *s
-	s.neighbours, s.addresses = t.neighbours, t.addresses
+// begin takes over what is configured; the first time, also what an earlier life of the router has left in the maps. The
+// function that it returns undoes that.
+func (s *slow) begin(conf *Config, entries uint32) (undo func(), err error) {
+	detect := s.detect
 	s.detect = conf.Arp.DuplicateDetection
 	aging := time.Duration(conf.Arp.AgingTime) * time.Second
 	if s.table != nil {
@@ -124,7 +124,7 @@ func (s *slow) begin(t tables, conf *Config, entries uint32) (undo func(), err e
 		s.table.Resize(room(entries))
 		s.table.Retime(aging, clock())
 		return func() {
-			s.neighbours, s.addresses, s.detect = before.neighbours, before.addresses, before.detect
+			s.detect = detect
 			s.table.Retime(was, clock())
 		}, nil
 	}
@@ -135,7 +135,7 @@ func (s *slow) begin(t tables, conf *Config, entries uint32) (undo func(), err e
 	})
 	s.claims = neigh.NewClaims(s)
 	s.fresh = true
-	for _, p := range t.ports.All(&err) {
+	for _, p := range s.r.t.ports.All(&err) {
 		s.restored = s.restored || p.Mac != 0
 	}
 	if err != nil {

@@ -43,9 +43,6 @@ type stateRoute struct {
 // State returns what is not configured: MAC addresses of ports, the routes of addresses and learned ones, and which
 // configured ones are not in use.
 func (r *router) State(_ context.Context, path []string) (any, error) {
-	if !r.open {
-		return nil, nil
-	}
 	var s state
 	if len(path) == 0 || path[0] == "ports" {
 		for _, p := range r.now.ports {
@@ -214,7 +211,7 @@ func (r *router) showStatics(only netip.Prefix) []stateRoute {
 
 // DeleteState forgets a learned neighbour. Local and learned routes are not the user's to delete.
 func (r *router) DeleteState(_ context.Context, path []string) error {
-	if len(path) == 2 && path[0] == "arp-table" && r.open {
+	if len(path) == 2 && path[0] == "arp-table" {
 		return r.forget(path[1])
 	}
 	if len(path) == 3 && path[0] == "route" {

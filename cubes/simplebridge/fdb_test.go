@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/fdb"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
@@ -18,8 +18,8 @@ import (
 )
 
 // fdbOf opens the table of the bridge `br`.
-func fdbOf(l *bpftest.Lab) cube.Table[fdb.Address, fdb.Entry] {
-	table, err := cube.TableOf[fdb.Address, fdb.Entry]("fdb", l.Map("br", "fdb"))
+func fdbOf(l *bpftest.Lab) table.Table[fdb.Address, fdb.Entry] {
+	table, err := table.Of[fdb.Address, fdb.Entry]("fdb", l.Map("br", "fdb"))
 	if err != nil {
 		panic(err) // another test compares the layouts
 	}
@@ -285,7 +285,7 @@ func TestMaxEntriesIsTheSizeOfTheTable(t *testing.T) {
 	for body, want := range map[string]uint32{``: 4096, `{"fdb":{"max-entries":64}}`: 64, `{"fdb":{"max-entries":100000}}`: 100000} {
 		l := bpftest.New(t, bpftest.Options{Hosts: 1})
 		l.Create("simplebridge", "br", body)
-		if got := fdbOf(l).Map().MaxEntries(); got != want {
+		if got := l.Map("br", "fdb").MaxEntries(); got != want {
 			t.Errorf("%s: the table has %d entries, want %d", body, got, want)
 		}
 	}

@@ -7,7 +7,6 @@ package simplebridge
 import (
 	"context"
 	_ "embed" // for the model and the compiled programs
-	"time"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/fdb"
@@ -34,7 +33,6 @@ type bridge struct {
 	cube.Typed[Config]
 	env cube.Env
 
-	// fdb is open from the first Commit on.
 	fdb *fdb.Database[fdb.Address]
 }
 
@@ -45,32 +43,32 @@ func newBridge(env cube.Env) *bridge {
 	return b
 }
 
-func (b *bridge) prepare(_ context.Context, old, after *Config) (cube.Plan, error) {
-	plan := cube.Plan{Constants: after.Fdb.constants()}
-	var dead map[uint16]bool
-	if old == nil {
-		if err := b.fdb.SetRoom(after.Fdb.MaxEntries); err != nil {
-			return cube.Plan{}, err
-		}
-		plan.MapSizes = map[string]uint32{"fdb": after.Fdb.MaxEntries}
-	} else {
-		dead = b.changedPorts(old.Ports, after.Ports)
+func (b *bridge) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
+	change := fdb.Change{Created: c.Created(), Room: b.fdb.Room(), Aging: b.fdb.Aging(), Entries: c.Entries}
+	var plan cube.Plan
+	if c.New != nil {
+		change.Aging = c.New.Fdb.aging()
+		plan.Constants = c.New.Fdb.constants()
 	}
-	var undo func() error
-	plan.Commit = func() (err error) { undo, err = b.commit(after.Fdb.aging(), dead); return err }
-	plan.Undo = func() error { return undo() }
-	return plan, nil
+	if c.Created() {
+		change.Room = c.New.Fdb.MaxEntries
+		plan.MapSizes = map[string]uint32{"fdb": change.Room}
+	}
+	if c.Old != nil {
+		dead := b.changedPorts(c.Old.Ports, c.New.Ports)
+		if len(dead) > 0 {
+			plan.Before = append(plan.Before, b.fdb.ForgetStep(func(_ fdb.Address, is fdb.Entry) bool { return dead[is.Port] }))
+		}
+	}
+	entries, err := fdb.Prepare(b.fdb, change, func(e *Entry) (fdb.Address, string) { return e.Address, e.Port })
+	plan.Before = append(plan.Before, entries)
+	return plan, err
 }
 
 // belongs says whether the port of an entry is there.
 func (b *bridge) belongs(_ fdb.Address, e fdb.Entry) bool {
 	_, ok := b.env.PortName(e.Port)
 	return ok
-}
-
-// PrepareEntries implements cube.EntryPreparer.
-func (b *bridge) PrepareEntries(_ context.Context, changes []cube.EntryChange) (cube.Plan, error) {
-	return fdb.PrepareEntries(b.fdb, changes, func(e *Entry) (fdb.Address, string) { return e.Address, e.Port })
 }
 
 // changedPorts are the indexes of the ports that only one of two configurations has: a frame may
@@ -92,42 +90,11 @@ func (b *bridge) changedPorts(old, after []cube.Port) map[uint16]bool {
 	return dead
 }
 
-// commit brings the aging time into force and forgets what was learned from dead ports. The
-// function it returns takes that back.
-func (b *bridge) commit(aging time.Duration, dead map[uint16]bool) (func() error, error) {
-	if !b.fdb.IsOpen() {
-		if err := b.fdb.Open(); err != nil {
-			return nil, err
-		}
-		b.fdb.SetAging(aging)
-		return func() error {
-			b.fdb.Close() // the map goes
-			return nil
-		}, nil
-	}
-	e := &cube.Undo{}
-	if len(dead) > 0 {
-		err := b.fdb.Forget(e, func(_ fdb.Address, is fdb.Entry) bool { return dead[is.Port] })
-		if err != nil {
-			if err := e.Run(); err != nil {
-				b.env.Logger().Error("taking back a change of the filtering database", "error", err)
-			}
-			return nil, err
-		}
-	}
-	before := b.fdb.Aging()
-	b.fdb.SetAging(aging)
-	return func() error {
-		b.fdb.SetAging(before)
-		return e.Run()
-	}, nil
-}
-
 // PortChanged forgets the addresses behind a port that leads nowhere any more, so that frames
 // for them are flooded to where they may be now.
 func (b *bridge) PortChanged(port string, up bool) {
 	index, ok := b.env.PortIndex(port)
-	if up || !ok || !b.fdb.IsOpen() {
+	if up || !ok {
 		return
 	}
 	err := b.fdb.Forget(nil, func(_ fdb.Address, e fdb.Entry) bool { return e.Port == index })

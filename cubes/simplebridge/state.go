@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/fdb"
 )
 
@@ -38,9 +39,6 @@ func (b *bridge) State(_ context.Context, path []string) (any, error) {
 	if len(path) > 0 && path[0] != "fdb" {
 		return nil, nil
 	}
-	if !b.fdb.IsOpen() {
-		return nil, nil
-	}
 	var s state
 	var err error
 	if len(path) < 2 || path[1] == "not-learned" {
@@ -58,11 +56,8 @@ func (b *bridge) State(_ context.Context, path []string) (any, error) {
 }
 
 func (b *bridge) notLearned() (*uint64, error) {
-	counter, err := cube.OpenPerCPU[uint32, uint64](b.env, "not_learned")
-	if err != nil {
-		return nil, err
-	}
-	sum, err := cube.Sum(counter, 0)
+	counter := table.NewPerCPU[uint32, uint64](b.env, "not_learned")
+	sum, err := table.Sum(counter, 0)
 	return &sum, err
 }
 
@@ -107,9 +102,6 @@ func (b *bridge) DeleteState(_ context.Context, path []string) error {
 	if len(path) != 3 || path[0] != "fdb" || path[1] != "entry" {
 		return fmt.Errorf("deleting %s: only learned entries can be deleted: %w", strings.Join(path, " "), cube.ErrNotFound)
 	}
-	if !b.fdb.IsOpen() {
-		return fmt.Errorf("fdb entry %s: %w", path[2], cube.ErrNotFound)
-	}
 	found, err := b.learnedEntry(path[2])
 	if err != nil {
 		return err
@@ -125,9 +117,6 @@ func (b *bridge) DeleteState(_ context.Context, path []string) error {
 func (b *bridge) Action(_ context.Context, path []string, _ json.RawMessage) (cube.ActionResult, error) {
 	if !slices.Equal(path, []string{"fdb", "flush"}) {
 		return cube.ActionResult{}, fmt.Errorf("action %s: %w", strings.Join(path, " "), cube.ErrNotFound)
-	}
-	if !b.fdb.IsOpen() {
-		return cube.ActionResult{}, fmt.Errorf("fdb flush: the cube is not in the fast path yet: %w", cube.ErrNotFound)
 	}
 	if err := b.fdb.Forget(nil, func(fdb.Address, fdb.Entry) bool { return true }); err != nil {
 		return cube.ActionResult{}, err

@@ -12,6 +12,7 @@ import (
 	"net"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 )
 
 var (
@@ -33,60 +34,19 @@ func init() {
 
 type forwarder struct {
 	cube.Typed[Config]
-	env cube.Env
+	env     cube.Env
+	actions table.Table[uint32, entry]
 }
 
 func newForwarder(env cube.Env) *forwarder {
-	f := &forwarder{env: env}
+	f := &forwarder{env: env, actions: table.New[uint32, entry](env, "actions")}
 	f.PrepareConfig = f.prepare
 	return f
 }
 
-func (f *forwarder) prepare(_ context.Context, old, after *Config) (cube.Plan, error) {
-	created := old == nil
-	if created {
-		old = &Config{}
-	}
-	before, err := f.entries(old)
-	if err != nil {
-		return cube.Plan{}, err
-	}
-	wanted, err := f.entries(after)
-	if err != nil {
-		return cube.Plan{}, err
-	}
-	return cube.Plan{
-		Commit: func() (err error) {
-			if created { // the map may be there from before a restart, with another configuration
-				if before, err = f.present(); err != nil {
-					return err
-				}
-			}
-			return f.replace(before, wanted)
-		},
-		Undo: func() error { return f.replace(wanted, before) },
-	}, nil
-}
-
-// present is what the map `actions` holds now.
-func (f *forwarder) present() (map[uint32]entry, error) {
-	actions, err := f.env.Map("actions")
-	if err != nil {
-		return nil, err
-	}
-	out := map[uint32]entry{}
-	var in uint32
-	var e entry
-	it := actions.Iterate()
-	for it.Next(&in, &e) {
-		if e != (entry{}) {
-			out[in] = e
-		}
-	}
-	if err := it.Err(); err != nil {
-		return nil, fmt.Errorf("reading the actions: %w", err)
-	}
-	return out, nil
+func (f *forwarder) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
+	entries, err := f.entries(c.New)
+	return cube.Plan{Before: []cube.Step{table.Replace(f.actions, entries)}}, err
 }
 
 // entries is what the map `actions` holds for a configuration, by input port.
@@ -109,35 +69,6 @@ func (f *forwarder) entries(c *Config) (map[uint32]entry, error) {
 		out[uint32(in)] = e
 	}
 	return out, nil
-}
-
-// replace writes the entries in which two tables differ, or none.
-func (f *forwarder) replace(from, to map[uint32]entry) error {
-	actions, err := f.env.Map("actions")
-	if err != nil {
-		return err
-	}
-	differ := map[uint32]bool{}
-	for in := range from {
-		differ[in] = from[in] != to[in]
-	}
-	for in := range to {
-		differ[in] = from[in] != to[in]
-	}
-	var done []uint32
-	for in, differs := range differ {
-		if !differs {
-			continue
-		}
-		if err := actions.Put(in, to[in]); err != nil { // what `to` lacks is the zero entry, none
-			for _, in := range done {
-				_ = actions.Put(in, from[in]) // the error that is returned says what is wrong with the map
-			}
-			return fmt.Errorf("writing the action of port %d: %w", in, err)
-		}
-		done = append(done, in)
-	}
-	return nil
 }
 
 // PacketIn logs a packet that action SLOWPATH sent up.

@@ -51,10 +51,10 @@ type hello struct {
 
 func newHello(env cube.Env) *hello {
 	h := &hello{env: env}
-	h.PrepareConfig = func(_ context.Context, _, after *Config) (cube.Plan, error) {
+	h.PrepareConfig = func(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
 		return cube.Plan{Constants: map[string]any{
-			"ingress_action": uint32(after.IngressAction),
-			"egress_action":  uint32(after.EgressAction),
+			"ingress_action": uint32(c.New.IngressAction),
+			"egress_action":  uint32(c.New.EgressAction),
 		}}, nil
 	}
 	return h

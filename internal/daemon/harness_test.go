@@ -4,7 +4,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
@@ -73,7 +72,7 @@ func (*fakePlane) Prepare(context.Context, *datapath.Graph) (topology.Change, er
 
 type echo struct{}
 
-func (echo) Prepare(context.Context, json.RawMessage, json.RawMessage) (cube.Plan, error) {
+func (echo) Prepare(context.Context, cube.Change) (cube.Plan, error) {
 	return cube.Plan{}, nil
 }
 

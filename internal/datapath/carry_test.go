@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -56,7 +57,7 @@ func seen[V any](b *bench, n *Node) map[uint32]V {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	table, err := cube.TableOf[uint32, V]("seen", m)
+	table, err := table.Of[uint32, V]("seen", m)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -69,11 +70,11 @@ func seen[V any](b *bench, n *Node) map[uint32]V {
 
 // widen is the Migrate of tally_wide.
 func widen(m cube.Migration) error {
-	from, err := cube.TableOf[uint32, counter](m.Map, m.Old)
+	from, err := table.Of[uint32, counter](m.Map, m.Old)
 	if err != nil {
 		return err
 	}
-	to, err := cube.TableOf[uint32, wide](m.Map, m.New)
+	to, err := table.Of[uint32, wide](m.Map, m.New)
 	if err != nil {
 		return err
 	}

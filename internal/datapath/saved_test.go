@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/test/netns"
 )
@@ -170,11 +171,11 @@ func TestAGivenProgramCannotTakeTheCubesMapsForOthers(t *testing.T) {
 type swapped struct{ Bytes, Packets uint32 }
 
 func swap(m cube.Migration) error {
-	from, err := cube.TableOf[uint32, counter](m.Map, m.Old)
+	from, err := table.Of[uint32, counter](m.Map, m.Old)
 	if err != nil {
 		return err
 	}
-	to, err := cube.TableOf[uint32, swapped](m.Map, m.New)
+	to, err := table.Of[uint32, swapped](m.Map, m.New)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -30,14 +31,14 @@ func version(v uint64, n int) iter.Seq2[uint32, uint64] {
 }
 
 // sets opens one of the maps of maps of a sharer.
-func sets(b *bench, n *Node, name string) cube.MapOf[uint32, uint32, uint64] {
+func sets(b *bench, n *Node, name string) table.MapOf[uint32, uint32, uint64] {
 	b.t.Helper()
 	m, err1 := b.plane.Map(n.ID, name)
 	inner, err2 := b.plane.Inner(n.ID, name)
 	if err := errors.Join(err1, err2); err != nil {
 		b.t.Fatal(err)
 	}
-	t, err := cube.MapOfOver[uint32, uint32, uint64](name, m, inner)
+	t, err := table.MapOfOver[uint32, uint32, uint64](name, m, inner)
 	if err != nil {
 		b.t.Fatal(err)
 	}

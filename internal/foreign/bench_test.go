@@ -35,7 +35,7 @@ func benchCube(b *testing.B, maps map[string]*ebpf.Map) (*outsider.Cube, *instan
 func BenchmarkPrepare(b *testing.B) {
 	_, i, _ := benchCube(b, nil)
 	for b.Loop() {
-		if _, err := i.Prepare(b.Context(), json.RawMessage(`{}`), json.RawMessage(`{}`)); err != nil {
+		if _, err := i.Prepare(b.Context(), cube.Change{Old: json.RawMessage(`{}`), New: json.RawMessage(`{}`)}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -71,7 +71,7 @@ func TestWhatAServiceIsAskedAndTold(t *testing.T) {
 	env := newEnv(t, "c1", nil)
 	i := open(t, l, env)
 	ctx, done := context.WithCancel(t.Context())
-	plan, err := i.Prepare(ctx, json.RawMessage(`{}`), json.RawMessage(`{"ports":[{"name":"p1"},{"name":"p22"}]}`))
+	plan, err := i.Prepare(ctx, cube.Change{Old: json.RawMessage(`{}`), New: json.RawMessage(`{"ports":[{"name":"p1"},{"name":"p22"}]}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,8 @@ func TestWhatAServiceIsAskedAndTold(t *testing.T) {
 	}
 	done() // a transaction that ends without Commit
 	eventually(t, "the plan is aborted", func() bool { return d.has("c1 Abort") })
-	if err := errors.Join(plan.Commit(), plan.Undo()); err != nil {
+	var undo cube.Undo
+	if err := errors.Join(cube.Carry(plan.Before, &undo), undo.Run()); err != nil {
 		t.Error(err)
 	}
 	state, err := i.State(t.Context(), []string{"fdb", "entry"})
@@ -150,7 +151,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 		{plan(&pb.Plan{Writes: []*pb.MapWrite{{Map: "x y"}}}), nil, "no name of a map"},
 	} {
 		answer = c.answer
-		_, err := i.Prepare(t.Context(), nil, json.RawMessage(`{}`))
+		_, err := i.Prepare(t.Context(), cube.Change{New: json.RawMessage(`{}`)})
 		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v, want %v with %q", err, c.want, c.says)
 		}
@@ -196,7 +197,7 @@ func TestAServiceThatHangsCostsItsCubesADeadlineAndNoMore(t *testing.T) {
 	if !l.ended() || !strings.Contains(l.Err().Error(), "missed the deadlines of 3 calls") {
 		t.Errorf("after %d calls it is given up: %v", maxMisses, l.Err())
 	}
-	if _, err := i.Prepare(t.Context(), nil, json.RawMessage(`{}`)); !errors.Is(err, cube.ErrUnavailable) || !strings.Contains(err.Error(), "does not run") {
+	if _, err := i.Prepare(t.Context(), cube.Change{New: json.RawMessage(`{}`)}); !errors.Is(err, cube.ErrUnavailable) || !strings.Contains(err.Error(), "does not run") {
 		t.Errorf("a call of a service that is gone: %v", err)
 	}
 }
@@ -377,11 +378,12 @@ func TestAPlanWritesMapsWholeOrNotAtAll(t *testing.T) {
 		{&pb.Plan{Writes: []*pb.MapWrite{{Map: "hash", Replace: true, Entries: []*pb.Entry{entry(7, 70)}}}}, nil, false, "7=70"},
 	} {
 		plan, commit = c.plan, c.commit
-		p, err := i.Prepare(t.Context(), nil, json.RawMessage(`{}`))
+		p, err := i.Prepare(t.Context(), cube.Change{New: json.RawMessage(`{}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Commit(); (err != nil) != c.fails {
+		var done cube.Undo
+		if err := cube.Carry(p.Before, &done); (err != nil) != c.fails {
 			t.Errorf("%v: %v", c.plan, err)
 		}
 		if got := content(); got != c.want {
@@ -390,7 +392,7 @@ func TestAPlanWritesMapsWholeOrNotAtAll(t *testing.T) {
 		if c.fails {
 			continue
 		}
-		if err := p.Undo(); err != nil {
+		if err := done.Run(); err != nil {
 			t.Error(err)
 		}
 		if got := content(); got != "1=10" {

@@ -189,7 +189,7 @@ func open(t testing.TB, l *life, env *fakeEnv) *instance {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := i.Prepare(t.Context(), nil, json.RawMessage(`{"ports":[{"name":"p1"},{"name":"p22"}]}`)); err != nil {
+	if _, err := i.Prepare(t.Context(), cube.Change{New: json.RawMessage(`{"ports":[{"name":"p1"},{"name":"p22"}]}`)}); err != nil {
 		t.Fatal(err)
 	}
 	return i.(*instance)

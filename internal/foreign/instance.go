@@ -105,7 +105,8 @@ func (l *life) endsWith(err error) bool {
 type deadlineOf func(deadlines) time.Duration
 
 // Prepare implements cube.Instance.
-func (i *instance) Prepare(ctx context.Context, old, after json.RawMessage) (cube.Plan, error) {
+func (i *instance) Prepare(ctx context.Context, c cube.Change) (cube.Plan, error) {
+	old, after := c.Old, c.New
 	if len(old)+len(after) > 2*maxDocument {
 		return cube.Plan{}, fmt.Errorf("its configuration has more than %d bytes: %w", maxDocument, cube.ErrFull)
 	}
@@ -125,14 +126,13 @@ func (i *instance) Prepare(ctx context.Context, old, after json.RawMessage) (cub
 	if err != nil {
 		return cube.Plan{}, err
 	}
-	out, err := i.planned(number, plan)
+	var committed atomic.Bool
+	out, err := i.planned(number, plan, &committed)
 	if err != nil {
 		i.abort(number)
 		return cube.Plan{}, fmt.Errorf("service %s, Prepare: %w", i.l.reg.Name, err)
 	}
-	var committed atomic.Bool
-	if commit := out.Commit; commit != nil {
-		out.Commit = func() error { committed.Store(true); return commit() }
+	if len(out.Before) > 0 {
 		context.AfterFunc(ctx, func() { // the transaction is over
 			if !committed.Load() {
 				i.abort(number)

@@ -157,7 +157,7 @@ func (l *life) open(ctx context.Context) error {
 	}
 	d := l.description
 	l.limits = deadlinesOf(d.GetDeadlines())
-	l.service = cube.Service{Model: d.GetModel(), Objects: objects, MaxPorts: int(d.GetMaxPorts()), New: l.newInstance}
+	l.service = cube.Service{Model: d.GetModel(), Objects: objects, MaxPorts: int(d.GetMaxPorts()), WholeLists: true, New: l.newInstance}
 	if d.GetMigrate() {
 		l.service.Migrate = l.migrate
 	}

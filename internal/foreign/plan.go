@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
@@ -20,8 +21,8 @@ func commitTime(d deadlines) time.Duration  { return d.commit }
 func stateTime(d deadlines) time.Duration   { return d.state }
 func actionTime(d deadlines) time.Duration  { return d.action }
 
-// planned checks a plan.
-func (i *instance) planned(number uint64, p *pb.Plan) (cube.Plan, error) {
+// planned checks a plan. begun is set when it is carried out.
+func (i *instance) planned(number uint64, p *pb.Plan, begun *atomic.Bool) (cube.Plan, error) {
 	var out cube.Plan
 	if len(p.GetConstants()) > maxChanges || len(p.GetMapSizes()) > maxChanges || len(p.GetPrograms()) > maxChanges {
 		return out, invalid("it has more than %d constants, sizes or programs", maxChanges)
@@ -56,7 +57,10 @@ func (i *instance) planned(number uint64, p *pb.Plan) (cube.Plan, error) {
 	}
 	if p.GetCommit() || len(p.GetWrites()) > 0 {
 		c := &commitment{i: i, number: number, writes: p.GetWrites(), ask: p.GetCommit()}
-		out.Commit, out.Undo = c.commit, c.undo
+		out.Before = []cube.Step{cube.Effect(func() (func() error, error) {
+			begun.Store(true)
+			return c.undo, c.commit()
+		})}
 	}
 	return out, nil
 }

@@ -104,7 +104,7 @@ func (madeUpNetdevs) Put(int, netdev.Dress) error { return nil }
 // labCube accepts every configuration, and has one packet to show.
 type labCube struct{}
 
-func (labCube) Prepare(context.Context, json.RawMessage, json.RawMessage) (cube.Plan, error) {
+func (labCube) Prepare(context.Context, cube.Change) (cube.Plan, error) {
 	return cube.Plan{}, nil
 }
 
@@ -121,7 +121,7 @@ func (labCube) Action(_ context.Context, path []string, input json.RawMessage) (
 
 type tapCube struct{}
 
-func (tapCube) Prepare(context.Context, json.RawMessage, json.RawMessage) (cube.Plan, error) {
+func (tapCube) Prepare(context.Context, cube.Change) (cube.Plan, error) {
 	return cube.Plan{}, nil
 }
 

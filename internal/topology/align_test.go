@@ -77,7 +77,7 @@ func newAlignLab(t *testing.T) *lab {
 	l := newLab(t, "veth1", "veth2", "eth0")
 	model := strings.ReplaceAll(readFile(t, "testdata/toybridge.yang"), "toybridge", "homely")
 	model = strings.Replace(model, "leaf mac { type string; }", `leaf mac { type string; } list ip { key "address"; leaf address { type string; } }`, 1)
-	l.extra = []cube.Service{{Model: model, MaxPorts: 8, New: func(e cube.Env) (cube.Instance, error) {
+	l.extra = []cube.Service{{Model: model, MaxPorts: 8, WholeLists: true, New: func(e cube.Env) (cube.Instance, error) {
 		return &homely{toyBridge{toy{e, l.b}}}, nil
 	}}}
 	l.restart()

@@ -64,6 +64,7 @@ func (t *txn) carryOut() error {
 	if err := t.deleteEmptied(); err != nil {
 		return err
 	}
+	t.plans = plans
 	return t.persist()
 }
 
@@ -106,14 +107,12 @@ func (t *txn) preparePlans() ([]planned, error) {
 			continue
 		}
 		t.widenPorts(u, was, rec)
-		own, err := t.prepareCube(u, was, rec, changes)
+		plan, err := t.prepareCube(u, was, rec, changes)
 		if err != nil {
 			return nil, blame(name, fmt.Errorf("%s: %w", name, err))
 		}
-		for _, plan := range own {
-			t.mergeConstants(rec, plan.Constants)
-			plans = append(plans, planned{unit: u, plan: plan})
-		}
+		t.mergeConstants(rec, plan.Constants)
+		plans = append(plans, planned{unit: u, plan: plan})
 	}
 	return plans, nil
 }
@@ -125,31 +124,37 @@ func (t *txn) widenPorts(u *unit.Unit, was, rec *world.Cube) {
 	t.undo = append(t.undo, func() error { u.SetPorts(before); return nil })
 }
 
-// prepareCube asks a cube for its plans: of what it has in its tree, then of the entries of large lists.
-func (t *txn) prepareCube(u *unit.Unit, was, rec *world.Cube, changes []yang.EntryChange) ([]cube.Plan, error) {
+// prepareCube asks a cube for its plan.
+func (t *txn) prepareCube(u *unit.Unit, was, rec *world.Cube, changes []yang.EntryChange) (cube.Plan, error) {
 	level := u.LogLevel()
 	u.SetLogLevel(unit.SlowLevel(rec.LogLevel))
 	t.undo = append(t.undo, func() error { u.SetLogLevel(level); return nil })
 	if err := t.makeInstance(u); err != nil {
-		return nil, err
+		return cube.Plan{}, err
 	}
-	_, apart := u.Instance().(cube.EntryPreparer)
-	var plans []cube.Plan
-	if was == nil || !apart || string(was.Config.Raw) != string(rec.Config.Raw) {
-		plan, err := t.prepareTree(u, was, rec)
-		if err != nil {
-			return nil, err
+	var c cube.Change
+	var err error
+	if !u.Service.WholeLists {
+		c.Entries = entryList(changes)
+	}
+	if was == nil || u.Service.WholeLists || string(was.Config.Raw) != string(rec.Config.Raw) {
+		if c.Old, err = u.ConfigOf(was); err != nil {
+			return cube.Plan{}, err
 		}
-		plans = append(plans, plan)
-	}
-	if apart && (was == nil || len(changes) > 0) {
-		plan, err := t.prepareEntries(u, changes)
-		if err != nil {
-			return nil, err
+		if c.New, err = u.ConfigOf(rec); err != nil {
+			return cube.Plan{}, err
 		}
-		plans = append(plans, plan)
 	}
-	return plans, nil
+	var plan cube.Plan
+	err = t.call(t.ctx, u, func() (err error) {
+		u.After.Finish()
+		plan, err = u.Instance().Prepare(t.ctx, c)
+		return err
+	})
+	if err != nil {
+		return cube.Plan{}, err
+	}
+	return plan, nil
 }
 
 func (t *txn) makeInstance(u *unit.Unit) error {
@@ -157,26 +162,6 @@ func (t *txn) makeInstance(u *unit.Unit) error {
 		return nil
 	}
 	return t.call(t.ctx, u, u.Make)
-}
-
-func (t *txn) prepareTree(u *unit.Unit, was, rec *world.Cube) (cube.Plan, error) {
-	before, err := u.ConfigOf(was)
-	if err != nil {
-		return cube.Plan{}, err
-	}
-	after, err := u.ConfigOf(rec)
-	if err != nil {
-		return cube.Plan{}, err
-	}
-	var plan cube.Plan
-	err = t.call(t.ctx, u, func() (err error) {
-		plan, err = u.Instance().Prepare(t.ctx, before, after)
-		return err
-	})
-	if err != nil {
-		return cube.Plan{}, err
-	}
-	return plan, nil
 }
 
 func (t *txn) mergeConstants(rec *world.Cube, fresh map[string]any) {
@@ -242,7 +227,11 @@ func (t *txn) resizeMaps(p *planned, rec *world.Cube) error {
 		return nil
 	}
 	rec.Maps++
-	p.shrink = sync.OnceValue(undo)
+	p.unit.SetReady(true)
+	p.shrink = sync.OnceValue(func() error {
+		defer p.unit.SetReady(true)
+		return undo()
+	})
 	t.undo = append(t.undo, p.shrink)
 	return nil
 }
@@ -280,34 +269,36 @@ func (c *onceChange) Commit() error {
 	return c.Change.Commit()
 }
 
+// commitPlans carries out the steps that come before the flip.
 func (t *txn) commitPlans(plans []planned) error {
 	for _, p := range plans {
-		if p.plan.Commit == nil {
+		if len(p.plan.Before) == 0 {
 			continue
 		}
-		if err := t.commitPlan(t.ctx, p.unit, p.plan.Commit); err != nil {
+		var done cube.Undo
+		t.undo = append(t.undo, func() error { return t.undoPlan(p, &done) })
+		if err := t.commitPlan(t.ctx, p.unit, func() error { return cube.Carry(p.plan.Before, &done) }); err != nil {
 			return blame(p.unit.Name, fmt.Errorf("%s: %w", p.unit.Name, err))
 		}
-		t.undo = append(t.undo, func() error {
-			if p.plan.Undo == nil {
-				return nil
-			}
-			if p.shrink != nil { // the cube opens its maps again
-				if err := p.shrink(); err != nil {
-					return fmt.Errorf("%s: %w", p.unit.Name, err)
-				}
-			}
-			if err := t.commitPlan(context.WithoutCancel(t.ctx), p.unit, p.plan.Undo); err != nil {
-				p.unit.Degrade("undoing a change: " + err.Error())
-				return fmt.Errorf("%s: %w", p.unit.Name, err)
-			}
-			return nil
-		})
 	}
 	return nil
 }
 
-// commitPlan runs Commit or Undo of a plan. Meanwhile the cube cannot change its programs: it would wait for itself.
+// undoPlan takes back the steps of a plan that were carried out.
+func (t *txn) undoPlan(p planned, done *cube.Undo) error {
+	if p.shrink != nil { // the steps are undone in the maps from before
+		if err := p.shrink(); err != nil {
+			return fmt.Errorf("%s: %w", p.unit.Name, err)
+		}
+	}
+	if err := t.commitPlan(context.WithoutCancel(t.ctx), p.unit, done.Run); err != nil {
+		p.unit.Degrade("undoing a change: " + err.Error())
+		return fmt.Errorf("%s: %w", p.unit.Name, err)
+	}
+	return nil
+}
+
+// commitPlan runs steps of a plan or their undo. Meanwhile the cube cannot change its programs: it would wait for itself.
 func (t *txn) commitPlan(ctx context.Context, u *unit.Unit, fn func() error) error {
 	u.BeginCommit()
 	defer u.EndCommit()

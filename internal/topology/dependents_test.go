@@ -48,7 +48,7 @@ func (c *landlord) Dependents(_ context.Context, before, after json.RawMessage) 
 func newLandlordLab(t *testing.T) *lab {
 	l := newLab(t)
 	model := strings.ReplaceAll(readFile(t, "testdata/toybridge.yang"), "toybridge", "landlord")
-	l.extra = []cube.Service{{Model: model, MaxPorts: 8, New: func(e cube.Env) (cube.Instance, error) {
+	l.extra = []cube.Service{{Model: model, MaxPorts: 8, WholeLists: true, New: func(e cube.Env) (cube.Instance, error) {
 		return &landlord{toyBridge{toy{e, l.b}}}, nil
 	}}}
 	l.restart()

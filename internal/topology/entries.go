@@ -54,21 +54,16 @@ func (t *txn) entryChanges(u *unit.Unit, rec *world.Cube, fresh bool) []yang.Ent
 	})
 }
 
-// prepareEntries asks a cube that takes entries one by one.
-func (t *txn) prepareEntries(u *unit.Unit, changes []yang.EntryChange) (cube.Plan, error) {
+// entryList is changes of entries as a cube's code gets them.
+func entryList(changes []yang.EntryChange) []cube.EntryChange {
+	if len(changes) == 0 {
+		return nil
+	}
 	list := make([]cube.EntryChange, 0, len(changes))
 	for _, c := range changes {
 		list = append(list, cube.EntryChange{List: strings.Split(c.List.Path(), "/"), Old: entryJSON(c.Old), New: entryJSON(c.New)})
 	}
-	var plan cube.Plan
-	err := t.call(t.ctx, u, func() (err error) {
-		plan, err = u.Instance().(cube.EntryPreparer).PrepareEntries(t.ctx, list)
-		return err
-	})
-	if err != nil {
-		return cube.Plan{}, err
-	}
-	return plan, nil
+	return list
 }
 
 func entryJSON(e *yang.Entry) json.RawMessage {

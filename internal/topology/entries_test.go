@@ -27,7 +27,21 @@ type toyTable struct {
 
 type toyEntry struct{ Address, Port string }
 
-func (c *toyTable) PrepareEntries(_ context.Context, changes []cube.EntryChange) (cube.Plan, error) {
+func (c *toyTable) Prepare(ctx context.Context, change cube.Change) (plan cube.Plan, err error) {
+	if change.New != nil {
+		if plan, err = c.toy.Prepare(ctx, change); err != nil {
+			return plan, err
+		}
+	}
+	if change.Created() || len(change.Entries) > 0 {
+		entries, err := c.prepareEntries(change.Entries)
+		plan.Before = append(plan.Before, entries.Before...)
+		return plan, err
+	}
+	return plan, nil
+}
+
+func (c *toyTable) prepareEntries(changes []cube.EntryChange) (cube.Plan, error) {
 	if err := c.b.call(c.env.Name(), "PrepareEntries"); err != nil {
 		return cube.Plan{}, err
 	}
@@ -54,17 +68,14 @@ func (c *toyTable) PrepareEntries(_ context.Context, changes []cube.EntryChange)
 			after[d.New.Address] = d.New.Port
 		}
 	}
-	set := func(to map[string]string) func() error {
-		return func() error {
-			if err := c.b.call(c.env.Name(), "CommitEntries"); err != nil {
-				return err
-			}
-			(*c.all)[c.env.Name()] = to
-			c.began = true
-			return nil
+	return cube.Plan{Before: []cube.Step{cube.Effect(func() (func() error, error) {
+		if err := c.b.call(c.env.Name(), "CommitEntries"); err != nil {
+			return nil, err
 		}
-	}
-	return cube.Plan{Commit: set(after), Undo: func() error { (*c.all)[c.env.Name()], c.began = before, began; return nil }}, nil
+		(*c.all)[c.env.Name()] = after
+		c.began = true
+		return func() error { (*c.all)[c.env.Name()], c.began = before, began; return nil }, nil
+	})}}, nil
 }
 
 // newTableLab is a lab with a service that takes entries, and what its cubes have.

@@ -41,7 +41,7 @@ func curiousLab(t *testing.T, mu *sync.Mutex, heard map[string]cube.Peer, order 
 	t.Helper()
 	l := newLab(t)
 	model := strings.ReplaceAll(readFile(t, "testdata/toybridge.yang"), "toybridge", "curious")
-	l.extra = []cube.Service{{Model: model, MaxPorts: 8, New: func(e cube.Env) (cube.Instance, error) {
+	l.extra = []cube.Service{{Model: model, MaxPorts: 8, WholeLists: true, New: func(e cube.Env) (cube.Instance, error) {
 		return &curious{toyBridge{toy{e, l.b}}, mu, heard, order}, nil
 	}}}
 	l.restart()

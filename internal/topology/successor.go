@@ -203,6 +203,7 @@ func (t *txn) reopen(s *successor, p planned, rec *world.Cube) error {
 	if err != nil {
 		return blame(u.Name, fmt.Errorf("%s: its maps: %w", u.Name, err))
 	}
+	u.SetReady(true)
 	if r.Relink {
 		rec.Maps++
 	}

@@ -35,6 +35,8 @@ type behaviour struct {
 	parents []cube.Parent
 	// programs are in every plan.
 	programs map[cube.ProgramSlot]*cube.Program
+	// after has a step after the flip in every plan.
+	after bool
 }
 
 func (b *behaviour) call(name, method string, args ...any) error {
@@ -74,7 +76,8 @@ type toy struct {
 }
 
 // Prepare compiles the aging time and the loglevel into the programs.
-func (c *toy) Prepare(_ context.Context, old, after json.RawMessage) (cube.Plan, error) {
+func (c *toy) Prepare(_ context.Context, change cube.Change) (cube.Plan, error) {
+	old, after := change.Old, change.New
 	if err := c.b.call(c.env.Name(), "Prepare"); err != nil {
 		return cube.Plan{}, err
 	}
@@ -99,13 +102,15 @@ func (c *toy) Prepare(_ context.Context, old, after json.RawMessage) (cube.Plan,
 			return cube.Plan{}, errors.New("a map is there before the first Commit")
 		}
 	}
-	plan.Commit = func() error {
+	plan.Before = []cube.Step{cube.Effect(func() (func() error, error) {
 		if _, err := c.env.Map("fdb"); err != nil {
-			return err
+			return nil, err
 		}
-		return c.b.call(c.env.Name(), "Commit")
+		return func() error { return c.b.call(c.env.Name(), "Undo") }, c.b.call(c.env.Name(), "Commit")
+	})}
+	if c.b.after {
+		plan.After = []cube.Step{cube.Effect(func() (func() error, error) { return nil, c.b.call(c.env.Name(), "After") })}
 	}
-	plan.Undo = func() error { return c.b.call(c.env.Name(), "Undo") }
 	return plan, nil
 }
 
@@ -197,7 +202,7 @@ func readFile(t testing.TB, path string) string {
 
 func toyServices(t testing.TB, b *behaviour) []cube.Service {
 	return []cube.Service{
-		{Model: readFile(t, "testdata/toybridge.yang"), MaxPorts: 8, New: func(e cube.Env) (cube.Instance, error) {
+		{Model: readFile(t, "testdata/toybridge.yang"), MaxPorts: 8, WholeLists: true, New: func(e cube.Env) (cube.Instance, error) {
 			if err := b.call(e.Name(), "New"); err != nil {
 				return nil, err
 			}

@@ -99,7 +99,7 @@ func TestAPacketIsSentToThePortThatItReaches(t *testing.T) {
 	l := newLab(t, "veth1", "veth2")
 	model := strings.ReplaceAll(readFile(t, "testdata/toybridge.yang"), "toybridge", "station")
 	model = strings.Replace(model, "leaf mac { type string; }", "leaf mac { type string; polycube-base:port-mac; }", 1)
-	l.extra = []cube.Service{{Model: model, MaxPorts: 8, New: func(e cube.Env) (cube.Instance, error) {
+	l.extra = []cube.Service{{Model: model, MaxPorts: 8, WholeLists: true, New: func(e cube.Env) (cube.Instance, error) {
 		return &toyBridge{toy{e, l.b}}, nil
 	}}}
 	l.restart()

@@ -75,6 +75,8 @@ type txn struct {
 	entries map[*unit.Unit][]yang.EntryChange
 	// emptied are the lists whose state is deleted when everything else is done.
 	emptied []emptied
+	// plans are those that were carried out, for their steps after the flip.
+	plans []planned
 	// extent is how far the transaction reaches, once the next world is settled.
 	extent *world.Reach
 	// locked says that the transaction has the plane lock.
@@ -309,6 +311,9 @@ func (t *txn) publish() {
 	t.m.view.Store(t.next)
 	t.m.inUse.of = t.next
 	t.letGo()
+	for _, p := range t.plans {
+		p.unit.After.Add(p.plan.After)
+	}
 	t.retirePredecessors()
 	for _, u := range t.removed {
 		t.m.endUnit(u)

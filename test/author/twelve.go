@@ -68,11 +68,12 @@ func slots(d cube.Direction, functions ...string) map[cube.ProgramSlot]*cube.Pro
 
 // prepare puts as many stages in a row as are wanted, with the last one behind them. A way of fewer programs takes the
 // rest away.
-func (c *twelve) prepare(_ context.Context, old, after *config) (cube.Plan, error) {
+func (c *twelve) prepare(_ context.Context, change cube.ChangeOf[config]) (cube.Plan, error) {
+	old, after := change.Old, change.New
 	what := map[string]uint32{"FORWARD": 0, "SLOWPATH": 1, "NOTIFY": 2}[after.What]
 	plan := cube.Plan{Constants: map[string]any{"what": what}}
 	if old == nil || old.Restless != after.Restless {
-		plan.Commit = func() error { c.rest(after.Restless); return nil }
+		plan.Before = []cube.Step{cube.Effect(func() (func() error, error) { c.rest(after.Restless); return nil, nil })}
 	}
 	if old != nil && old.Stages == after.Stages {
 		return plan, nil

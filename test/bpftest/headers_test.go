@@ -8,12 +8,12 @@ import (
 	"context"
 	_ "embed"
 	"encoding/binary"
-	"encoding/json"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/pkt"
 	"github.com/polycube/polycube/test/repeat"
@@ -41,8 +41,8 @@ const headersModel = `module headers {
 
 type headersCube struct{}
 
-func (headersCube) Prepare(context.Context, json.RawMessage, json.RawMessage) (cube.Plan, error) {
-	return cube.Plan{Commit: func() error { return nil }, Undo: func() error { return nil }}, nil
+func (headersCube) Prepare(context.Context, cube.Change) (cube.Plan, error) {
+	return cube.Plan{}, nil
 }
 
 // headers is struct headers_found.
@@ -211,7 +211,7 @@ func TestParsersOfIPAreRight(t *testing.T) {
 	seed := repeat.Seed(t)
 	bpftest.Each(t, bpftest.Options{Hosts: 1, Services: services}, func(t *testing.T, l *bpftest.Lab) {
 		l.Create("headers", "h", `{"ports":[{"name":"p1","peer":"veth1"}]}`)
-		table, err := cube.TableOf[uint32, headers]("found", l.Map("h", "found"))
+		table, err := table.Of[uint32, headers]("found", l.Map("h", "found"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -65,32 +65,33 @@ func newResponder(env cube.Env) *responder {
 	return r
 }
 
-func (r *responder) prepare(_ context.Context, old, after *responderConfig) (cube.Plan, error) {
+func (r *responder) prepare(_ context.Context, c cube.ChangeOf[responderConfig]) (cube.Plan, error) {
+	old, after := c.Old, c.New
 	looks, err := after.interfaces()
 	if err != nil {
 		return cube.Plan{}, err
 	}
-	return cube.Plan{Commit: func() error {
+	return cube.Plan{Before: []cube.Step{cube.Effect(func() (func() error, error) {
 		macs, err := r.env.Map("macs")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for name, look := range looks {
 			index, ok := r.env.PortIndex(name)
 			if !ok {
-				return fmt.Errorf("port %s: %w", name, cube.ErrNotFound)
+				return nil, fmt.Errorf("port %s: %w", name, cube.ErrNotFound)
 			}
 			var mac [8]byte
 			copy(mac[:], look.MAC)
 			if err := macs.Put(uint32(index), mac); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		if after.Greeting != "" && old != nil && old.Greeting != after.Greeting {
-			return r.greet(after)
+			return nil, r.greet(after)
 		}
-		return nil
-	}}, nil
+		return nil, nil
+	})}}, nil
 }
 
 // greet gives the namespace a frame by every port.

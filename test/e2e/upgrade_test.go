@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -69,11 +70,11 @@ func registerTally(version string) {
 
 // widen carries the counters over.
 func widen(m cube.Migration) error {
-	from, err := cube.TableOf[uint32, narrow](m.Map, m.Old)
+	from, err := table.Of[uint32, narrow](m.Map, m.Old)
 	if err != nil {
 		return err
 	}
-	to, err := cube.TableOf[uint32, wide](m.Map, m.New)
+	to, err := table.Of[uint32, wide](m.Map, m.New)
 	if err != nil {
 		return err
 	}
@@ -97,8 +98,8 @@ type tally struct {
 
 func newTally(env cube.Env, version string) *tally {
 	c := &tally{env: env, first: version == tallyFirst || version == ""}
-	c.PrepareConfig = func(_ context.Context, _, after *tallyConfig) (cube.Plan, error) {
-		return cube.Plan{Constants: map[string]any{"mark": after.Mark}}, nil
+	c.PrepareConfig = func(_ context.Context, change cube.ChangeOf[tallyConfig]) (cube.Plan, error) {
+		return cube.Plan{Constants: map[string]any{"mark": change.New.Mark}}, nil
 	}
 	return c
 }
@@ -116,11 +117,7 @@ func (c *tally) State(context.Context, []string) (any, error) {
 }
 
 func addUp[V any](env cube.Env, packets func(V) uint64) (sum uint64, err error) {
-	seen, err := cube.OpenTable[uint32, V](env, "seen")
-	if err != nil {
-		return 0, err
-	}
-	for _, v := range seen.All(&err) {
+	for _, v := range table.New[uint32, V](env, "seen").All(&err) {
 		sum += packets(v)
 	}
 	return sum, err

@@ -219,11 +219,13 @@ func (b *cutting) boot(ctx context.Context, disk *powercut.Disk, options string,
 	}
 	kill()
 	if !gone {
-		<-ended // killed
+		endErr = <-ended // killed
 	}
 	data.Close()
 	reports.Close()
-	<-served // at worst it says that its client was killed
+	if serveErr := <-served; gone { // otherwise its client was killed
+		err = errors.Join(err, serveErr)
+	}
 	err = errors.Join(err, <-said)
 	return b.verdict(err, gone, endErr)
 }

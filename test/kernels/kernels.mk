@@ -22,5 +22,5 @@ build-arm64: deps-kernels generate ## bin/arm64/polycubed and bin/arm64/polycube
 test-kernels-arm64: build-arm64 ## the short form on an emulated arm64 machine
 	$(kernels) -arch arm64 -results .cache/kernels/results-arm64.json short
 
-test-powercut: deps-kernels ## cut the power of a machine that commits to the store, 60 times (10 minutes)
+test-powercut: deps-kernels ## cut the power of a machine that commits to the store, 60 times (4 minutes)
 	$(kernels) -kernels 6.12 powercut

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -62,7 +61,7 @@ func (u *Unit) ConfigOf(r *world.Cube) (json.RawMessage, error) {
 	if r == nil {
 		return nil, nil
 	}
-	if _, ok := u.Instance().(cube.EntryPreparer); ok {
+	if !u.Service.WholeLists {
 		return r.Config.Raw, nil
 	}
 	return u.Service.Schema.Splice(r.Config.Raw, r.Tables, yang.JSONOptions{Defaults: true})

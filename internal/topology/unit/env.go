@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,8 +48,10 @@ type env struct {
 	dp         Datapath
 	log        *slog.Logger
 	level      *slog.LevelVar
-	// ready is set before the first Commit: the maps exist.
+	// ready is set before the steps of the first plan: the maps exist.
 	ready atomic.Bool
+	// maps are those that were looked up, *ebpf.Map by name.
+	maps  atomic.Pointer[sync.Map]
 	ports atomic.Pointer[PortTable]
 	// programs and start are the unit's.
 	programs programs
@@ -92,14 +95,20 @@ func (e *env) TakenOver() bool { return e.takenOver }
 // Degrade has the cube's code left alone from now on.
 func (e *env) Degrade(reason string) { e.degrade(reason) }
 
+// Map looks a map up once: the data plane's lock may be held for long, and tables ask at each use.
 func (e *env) Map(name string) (*ebpf.Map, error) {
 	if !e.ready.Load() {
-		return nil, fmt.Errorf("%s: map %s: maps exist from the first Commit on", e.name, name)
+		return nil, fmt.Errorf("%s: map %s: maps exist from the first plan's steps on", e.name, name)
+	}
+	known := e.maps.Load()
+	if m, ok := known.Load(name); ok {
+		return m.(*ebpf.Map), nil
 	}
 	m, err := e.dp.Map(e.id, name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: map %s: %w", e.name, name, err)
 	}
+	known.Store(name, m)
 	return m, nil
 }
 
@@ -187,8 +196,12 @@ func (u *Unit) TakeOver() { u.env.takenOver = true }
 // Ready says whether the cube's maps exist.
 func (u *Unit) Ready() bool { return u.env.ready.Load() }
 
-// SetReady notes that the cube's maps exist, or that they do not any more.
-func (u *Unit) SetReady(is bool) { u.env.ready.Store(is) }
+// SetReady notes that the cube's maps exist, or do not exist any more. The maps are looked up again: others may have taken
+// their place.
+func (u *Unit) SetReady(is bool) {
+	u.env.ready.Store(is)
+	u.env.maps.Store(new(sync.Map))
+}
 
 // LevelTrace and LevelCritical are levels of the model that slog has no name for.
 const (

@@ -23,7 +23,7 @@ type ProgramSet map[cube.ProgramSlot]cube.Program
 // programTimeout bounds how long a cube's code waits for a change of its programs.
 const programTimeout = 20 * time.Second
 
-// commitGrace is how long a change of programs waits for the cube's own Commit to end, before it is taken for one that
+// commitGrace is how long a change of programs waits for the steps of the cube's own plan to end, before it is taken for one that
 // comes from within.
 const commitGrace = time.Second
 

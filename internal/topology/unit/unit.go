@@ -63,6 +63,8 @@ type Unit struct {
 	closed bool
 
 	mail *mailbox
+	// After are the steps of plans that come after the flip.
+	After AfterSteps
 	// timers are stopped when the unit ends.
 	timers timers
 	// programs are those that differ from what every cube has; written under the manager's plane lock.
@@ -109,8 +111,10 @@ func New(o Options) *Unit {
 	u.env = &env{name: o.Name, id: o.ID, uuid: o.UUID, degrade: u.Degrade, transparent: o.Service.Info.Transparent, dp: o.Datapath, level: level,
 		log: o.logger(level, newLineLimit()), programs: programs{o.Plane, u}, start: u.start, ownStation: o.OwnStation}
 	u.env.ports.Store(NewPortTable())
+	u.SetReady(false)
 	u.mail = newMailbox(u.deliver, u.perform)
 	u.mail.waits = o.Waits
+	u.After.log, u.After.post = u.Log, u.Post
 	return u
 }
 

@@ -92,7 +92,7 @@ func commitWithoutEnd(options string, out *reporter) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }() // the machine goes off anyway
 	last, damage := powercut.Read(state.Records)
 	opened := powercut.Report{Opened: &last}
 	if damage != nil {

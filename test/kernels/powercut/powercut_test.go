@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/test/pace"
 )
 
 const blocks = 8
@@ -39,7 +40,7 @@ func connect(t *testing.T, d *Disk) *remote {
 			t.Error(err)
 		}
 	})
-	if err := here.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := here.SetDeadline(time.Now().Add(pace.Stretch(time.Minute))); err != nil {
 		t.Fatal(err)
 	}
 	c := &remote{t: t, conn: here, in: bufio.NewReader(here)}
@@ -169,7 +170,7 @@ func newDisk(t *testing.T) *Disk {
 	return d
 }
 
-func random() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) } //nolint:gosec // a test's choices
+func random() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
 func TestWhatIsFlushedOutlivesACutAndTheRestMayNot(t *testing.T) {
 	d := newDisk(t)

@@ -53,7 +53,7 @@ func main() {
 	flag.BoolVar(&f.refresh, "refresh", false, "ask apt which kernels there are, even if it was asked lately")
 	flag.BoolVar(&f.verbose, "v", false, "print what programs write")
 	flag.IntVar(&f.cuts, "cuts", 20, "powercut: how often the power goes, for each way to mount the file system")
-	flag.Uint64Var(&f.seed, "seed", uint64(time.Now().UnixNano()), "powercut: repeats the choices of a run") //nolint:gosec // any number will do
+	flag.Uint64Var(&f.seed, "seed", uint64(time.Now().UnixNano()), "powercut: repeats the choices of a run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cube
+package table
 
 // Many entries in one system call, and what to do where the kernel has no such call.
 
@@ -10,6 +10,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
 )
 
 // batch is how many entries one system call moves; a hash bucket that holds more makes it grow.
@@ -23,7 +25,7 @@ type batchRead func(cursor *ebpf.MapBatchCursor, keys, values any, opts *ebpf.Ba
 func entries[K comparable, V any](name string, m *ebpf.Map, stride int, read batchRead, yield func(K, []V) bool) error {
 	switch m.Type() {
 	case ebpf.Queue, ebpf.Stack, ebpf.BloomFilter, ebpf.RingBuf, ebpf.PerfEventArray:
-		return fmt.Errorf("map %s: a map of type %s has no entries to go through: %w", name, m.Type(), ErrUnsupported)
+		return fmt.Errorf("map %s: a map of type %s has no entries to go through: %w", name, m.Type(), cube.ErrUnsupported)
 	case ebpf.LPMTrie:
 		// A batch begins anew when the key where the last one ended is gone.
 		return walk(name, m, yield)
@@ -41,7 +43,7 @@ func entries[K comparable, V any](name string, m *ebpf.Map, stride int, read bat
 			keys, values = make([]K, size), make([]V, size*stride)
 			continue
 		case errors.Is(err, ebpf.ErrNotSupported):
-			return fmt.Errorf("map %s: batches on a map of type %s: %w", name, m.Type(), ErrUnsupported)
+			return fmt.Errorf("map %s: batches on a map of type %s: %w", name, m.Type(), cube.ErrUnsupported)
 		case err != nil && !last:
 			return fmt.Errorf("map %s: reading its entries: %w", name, err)
 		}
@@ -64,7 +66,7 @@ func walk[K comparable, V any](name string, m *ebpf.Map, yield func(K, []V) bool
 	err := m.NextKey(nil, &key)
 	for steps := uint64(0); err == nil; steps++ {
 		if steps > 16*(uint64(m.MaxEntries())+batch) {
-			return fmt.Errorf("map %s: its entries change faster than they can be read: %w", name, ErrInUse)
+			return fmt.Errorf("map %s: its entries change faster than they can be read: %w", name, cube.ErrInUse)
 		}
 		if !seen[key] {
 			seen[key] = true
@@ -91,9 +93,9 @@ func walk[K comparable, V any](name string, m *ebpf.Map, yield func(K, []V) bool
 func drain[K comparable, V any](name string, m *ebpf.Map, stride int, yield func(K, []V) bool) error {
 	switch {
 	case isArray(m.Type()):
-		return fmt.Errorf("map %s: the entries of an array cannot be removed: %w", name, ErrUnsupported)
+		return fmt.Errorf("map %s: the entries of an array cannot be removed: %w", name, cube.ErrUnsupported)
 	case m.Type() == ebpf.LPMTrie:
-		return fmt.Errorf("map %s: entries of a map of type %s cannot be taken out: %w", name, m.Type(), ErrUnsupported)
+		return fmt.Errorf("map %s: entries of a map of type %s cannot be taken out: %w", name, m.Type(), cube.ErrUnsupported)
 	}
 	return entries(name, m, stride, m.BatchLookupAndDelete, yield)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cube
+package table
 
 // Maps of maps: a whole set of entries (rules, backends, a hash ring) that changes at once. The
 // new set is built beside the old one, and one update puts it in place; a packet sees the one or
@@ -12,6 +12,8 @@ import (
 	"iter"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
 )
 
 // flagInnerMap is BPF_F_INNER_MAP: arrays inside may differ in their number of entries.
@@ -19,43 +21,43 @@ const flagInnerMap = 1 << 12
 
 // MapOf is an array or hash of maps. K are its keys; IK and IV are the keys and values inside.
 type MapOf[K, IK comparable, IV any] struct {
-	name  string
-	m     *ebpf.Map
-	inner *ebpf.MapSpec
+	*view
+	inner func() (*ebpf.MapSpec, error)
 }
 
-// OpenMapOf returns one of the instance's maps of maps by its C name.
-func OpenMapOf[K, IK comparable, IV any](env Env, name string) (MapOf[K, IK, IV], error) {
-	m, err := env.Map(name)
-	if err != nil {
-		return MapOf[K, IK, IV]{}, err
-	}
-	inner, err := env.Inner(name)
-	if err != nil {
-		return MapOf[K, IK, IV]{}, err
-	}
-	return MapOfOver[K, IK, IV](name, m, inner)
+// NewMapOf is one of the instance's maps of maps by its C name. It opens itself as the tables of New do.
+func NewMapOf[K, IK comparable, IV any](env cube.Env, name string) MapOf[K, IK, IV] {
+	inner := func() (*ebpf.MapSpec, error) { return env.Inner(name) }
+	return MapOf[K, IK, IV]{&view{name: name, find: func() (*ebpf.Map, error) { return env.Map(name) }, check: checkMapOf[K, IK, IV](name, inner)}, inner}
 }
 
 // MapOfOver is the typed view of a map of maps; inner is what the maps inside are like. name is
 // what errors call it.
 func MapOfOver[K, IK comparable, IV any](name string, m *ebpf.Map, inner *ebpf.MapSpec) (MapOf[K, IK, IV], error) {
-	t := MapOf[K, IK, IV]{name: name, m: m, inner: inner}
-	if typ := m.Type(); typ != ebpf.ArrayOfMaps && typ != ebpf.HashOfMaps {
-		return t, fmt.Errorf("map %s: it is of type %s, not a map of maps: %w", name, typ, ErrInvalid)
-	}
-	if err := checkSizes[K, uint32](name, m); err != nil {
-		return t, err
-	}
-	if k, v := sizeOf[IK](), sizeOf[IV](); k >= 0 && k != int(inner.KeySize) || v >= 0 && v != int(inner.ValueSize) {
-		return t, fmt.Errorf("map %s: Go types of %d and %d bytes for entries of %d and %d: %w",
-			name, k, v, inner.KeySize, inner.ValueSize, ErrInvalid)
-	}
-	return t, nil
+	spec := func() (*ebpf.MapSpec, error) { return inner.Copy(), nil }
+	v, err := viewOf(name, m, checkMapOf[K, IK, IV](name, spec))
+	return MapOf[K, IK, IV]{v, spec}, err
 }
 
-// Map returns the map itself.
-func (t MapOf[K, IK, IV]) Map() *ebpf.Map { return t.m }
+func checkMapOf[K, IK comparable, IV any](name string, inner func() (*ebpf.MapSpec, error)) func(*ebpf.Map) error {
+	return func(m *ebpf.Map) error {
+		if typ := m.Type(); typ != ebpf.ArrayOfMaps && typ != ebpf.HashOfMaps {
+			return fmt.Errorf("map %s: it is of type %s, not a map of maps: %w", name, typ, cube.ErrInvalid)
+		}
+		if err := checkSizes[K, uint32](name, m); err != nil {
+			return err
+		}
+		spec, err := inner()
+		if err != nil {
+			return err
+		}
+		if k, v := sizeOf[IK](), sizeOf[IV](); k >= 0 && k != int(spec.KeySize) || v >= 0 && v != int(spec.ValueSize) {
+			return fmt.Errorf("map %s: Go types of %d and %d bytes for entries of %d and %d: %w",
+				name, k, v, spec.KeySize, spec.ValueSize, cube.ErrInvalid)
+		}
+		return nil
+	}
+}
 
 // Replace puts a new set of entries at key in place of the one that is there, in one step. When
 // it returns, no program reads the old set any more. On an error the old set stays as it is.
@@ -65,10 +67,17 @@ func (t MapOf[K, IK, IV]) Replace(key K, set iter.Seq2[IK, IV]) error {
 	for k, v := range set {
 		keys, values = append(keys, k), append(values, v)
 	}
-	spec := t.inner.Copy()
+	outer, err := t.Map()
+	if err != nil {
+		return err
+	}
+	spec, err := t.inner()
+	if err != nil {
+		return err
+	}
 	if n := uint32(len(keys)); n > spec.MaxEntries {
 		if isArray(spec.Type) && spec.Flags&flagInnerMap == 0 {
-			return fmt.Errorf("map %s: %d entries at %v, there is room for %d: %w", t.name, n, key, spec.MaxEntries, ErrFull)
+			return fmt.Errorf("map %s: %d entries at %v, there is room for %d: %w", t.name, n, key, spec.MaxEntries, cube.ErrFull)
 		}
 		spec.MaxEntries = n
 	}
@@ -77,50 +86,65 @@ func (t MapOf[K, IK, IV]) Replace(key K, set iter.Seq2[IK, IV]) error {
 		return fmt.Errorf("map %s: making the set for %v: %w", t.name, key, err)
 	}
 	defer func() { _ = m.Close() }() // the map of maps holds it
-	fresh, err := TableOf[IK, IV](fmt.Sprintf("%s[%v]", t.name, key), m)
+	fresh, err := Of[IK, IV](fmt.Sprintf("%s[%v]", t.name, key), m)
 	if err != nil {
 		return err
 	}
 	if _, err := fresh.SetAll(keys, values); err != nil {
 		return err
 	}
-	return fault(t.name, t.m, "replacing the set at", key, t.m.Put(key, m))
+	return fault(t.name, outer, "replacing the set at", key, outer.Put(key, m))
 }
 
 // Get opens the set at key, and reports whether there is one. What is written to it is seen by
 // packets at once. The caller closes it.
 func (t MapOf[K, IK, IV]) Get(key K) (set *Inner[IK, IV], ok bool, err error) {
+	outer, err := t.Map()
+	if err != nil {
+		return nil, false, err
+	}
 	var m *ebpf.Map
-	err = t.m.Lookup(key, &m)
+	err = outer.Lookup(key, &m)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil, false, nil
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("map %s: reading the set at %v: %w", t.name, key, err)
 	}
-	view, err := TableOf[IK, IV](fmt.Sprintf("%s[%v]", t.name, key), m)
+	inside, err := Of[IK, IV](fmt.Sprintf("%s[%v]", t.name, key), m)
 	if err != nil {
 		_ = m.Close()
 		return nil, false, err
 	}
-	return &Inner[IK, IV]{Table: view}, true, nil
+	return &Inner[IK, IV]{Table: inside, m: m}, true, nil
 }
 
 // Delete takes the set at key away, and reports whether there was one.
 func (t MapOf[K, IK, IV]) Delete(key K) (bool, error) {
-	return found(t.name, t.m, fmt.Sprintf("deleting the set at %v", key), t.m.Delete(key))
+	m, err := t.Map()
+	if err != nil {
+		return false, err
+	}
+	return found(t.name, m, fmt.Sprintf("deleting the set at %v", key), m.Delete(key))
 }
 
 // Keys goes through the keys that have a set. When the loop is over, failed is the error that
 // ended it, or nil.
 func (t MapOf[K, IK, IV]) Keys(failed *error) iter.Seq[K] {
 	return func(yield func(K) bool) {
-		*failed = walk(t.name, t.m, func(k K, _ []uint32) bool { return yield(k) })
+		m, err := t.Map()
+		if err == nil {
+			err = walk(t.name, m, func(k K, _ []uint32) bool { return yield(k) })
+		}
+		*failed = err
 	}
 }
 
 // Inner is an opened set of a map of maps.
-type Inner[K comparable, V any] struct{ Table[K, V] }
+type Inner[K comparable, V any] struct {
+	Table[K, V]
+	m *ebpf.Map
+}
 
 // Close ends the use of the set.
 func (s *Inner[K, V]) Close() error {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cube
+package table
 
 // Pages of a hash. The kernel reads a hash bucket by bucket, and a place in it is the number of a bucket: entries stay in
 // theirs, whatever comes and goes around them. So a page ends where a bucket ends, and only where a bucket has more
@@ -20,6 +20,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
 )
 
 // PageEntry is an entry of a page.
@@ -36,19 +38,23 @@ const PageScan = 1 << 15
 //
 // Read page by page, an entry that is there from beginning to end comes exactly once, whatever is added and deleted
 // meanwhile, the entry before the cursor included. A cursor belongs to a size of the map: after that was changed, it is
-// ErrStale. What is no cursor is ErrInvalid.
+// cube.ErrStale. What is no cursor is cube.ErrInvalid.
 func (t Table[K, V]) Page(after string, limit int, keep func(K, V) bool) (entries []PageEntry[K, V], next string, err error) {
-	if typ := t.m.Type(); typ != ebpf.Hash && typ != ebpf.LRUHash {
-		return nil, "", fmt.Errorf("map %s: a map of type %s has no pages: %w", t.name, typ, ErrUnsupported)
-	}
-	if sizeOf[K]() <= 0 || sizeOf[V]() <= 0 {
-		return nil, "", fmt.Errorf("map %s: types that encode themselves have no pages: %w", t.name, ErrUnsupported)
-	}
-	at, err := t.parseCursor(after)
+	m, err := t.Map()
 	if err != nil {
 		return nil, "", err
 	}
-	r := pageReader[K, V]{table: t, at: at, limit: max(1, limit), keep: keep}
+	if typ := m.Type(); typ != ebpf.Hash && typ != ebpf.LRUHash {
+		return nil, "", fmt.Errorf("map %s: a map of type %s has no pages: %w", t.name, typ, cube.ErrUnsupported)
+	}
+	if sizeOf[K]() <= 0 || sizeOf[V]() <= 0 {
+		return nil, "", fmt.Errorf("map %s: types that encode themselves have no pages: %w", t.name, cube.ErrUnsupported)
+	}
+	at, err := parseCursor(after, m)
+	if err != nil {
+		return nil, "", err
+	}
+	r := pageReader[K, V]{m: m, at: at, limit: max(1, limit), keep: keep}
 	for !r.full() {
 		if err := r.step(); err != nil {
 			return nil, "", fmt.Errorf("map %s: reading a page: %w", t.name, err)
@@ -57,7 +63,7 @@ func (t Table[K, V]) Page(after string, limit int, keep func(K, V) bool) (entrie
 			return r.out, "", nil
 		}
 	}
-	return r.out, r.at.text(t.m.MaxEntries()), nil
+	return r.out, r.at.text(m.MaxEntries()), nil
 }
 
 // pageCursor is a place in a hash.
@@ -76,11 +82,11 @@ func (c pageCursor) text(size uint32) string {
 	return text
 }
 
-func (t Table[K, V]) parseCursor(text string) (c pageCursor, err error) {
+func parseCursor(text string, m *ebpf.Map) (c pageCursor, err error) {
 	if text == "" {
 		return c, nil
 	}
-	bad := fmt.Errorf("after %.80q: that is no place in the list: take what the page before says: %w", text, ErrInvalid)
+	bad := fmt.Errorf("after %.80q: that is no place in the list: take what the page before says: %w", text, cube.ErrInvalid)
 	parts := strings.Split(text, "-")
 	if len(parts) < 2 || len(parts) > 3 {
 		return c, bad
@@ -95,19 +101,19 @@ func (t Table[K, V]) parseCursor(text string) (c pageCursor, err error) {
 	}
 	c.bucket = uint32(bucket)
 	if len(parts) == 3 {
-		if c.last, err = hex.DecodeString(parts[2]); err != nil || len(c.last) != int(t.m.KeySize()) {
+		if c.last, err = hex.DecodeString(parts[2]); err != nil || len(c.last) != int(m.KeySize()) {
 			return c, bad
 		}
 	}
-	if uint32(size) != t.m.MaxEntries() {
-		return c, fmt.Errorf("after %.80q: the list was made for another number of entries meanwhile, read it from the start: %w", text, ErrStale)
+	if uint32(size) != m.MaxEntries() {
+		return c, fmt.Errorf("after %.80q: the list was made for another number of entries meanwhile, read it from the start: %w", text, cube.ErrStale)
 	}
 	return c, nil
 }
 
 // pageReader collects a page.
 type pageReader[K comparable, V any] struct {
-	table Table[K, V]
+	m     *ebpf.Map
 	at    pageCursor
 	limit int
 	keep  func(K, V) bool
@@ -160,7 +166,7 @@ func (r *pageReader[K, V]) step() error {
 
 // bucket reads one bucket, in the order of its keys.
 func (r *pageReader[K, V]) bucket() error {
-	for count := 1; count <= int(r.table.m.MaxEntries()); count++ {
+	for count := 1; count <= int(r.m.MaxEntries()); count++ {
 		got, next, last, err := r.read(r.at.bucket, count)
 		if errors.Is(err, unix.ENOSPC) {
 			continue // what is large enough for the first time is filled by one bucket
@@ -176,7 +182,7 @@ func (r *pageReader[K, V]) bucket() error {
 		r.most = 0
 		return r.within(got, next, last)
 	}
-	return fmt.Errorf("a bucket grows faster than it can be read: %w", ErrInUse)
+	return fmt.Errorf("a bucket grows faster than it can be read: %w", cube.ErrInUse)
 }
 
 // checkBucket forgets the cursor's key when its bucket has become empty: what was read is then another one.
@@ -271,7 +277,7 @@ const bpfMapLookupBatch = 24 // BPF_MAP_LOOKUP_BATCH of <linux/bpf.h>
 // read reads whole buckets from one on, of up to count entries; the error is ENOSPC when the first one has more. last says that there
 // are no more buckets.
 func (r *pageReader[K, V]) read(bucket uint32, count int) (got []PageEntry[K, V], next uint32, last bool, err error) {
-	m := r.table.m
+	m := r.m
 	keys, values := newColumn[K](count), newColumn[V](count)
 	in, out := new(uint32), new(uint32)
 	*in = bucket

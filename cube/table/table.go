@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cube
-
-// The maps of a cube as Go code uses them: typed, in batches, with the errors of this package.
+// Package table has typed views of a cube's maps: single entries, batches, pages, values per CPU, maps of maps, and the steps
+// of a plan that change them. Errors wrap those of package cube.
+package table
 
 import (
 	"encoding"
@@ -10,36 +10,66 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
 )
 
 // Table is a map whose keys are K and whose values are V: fixed-size Go types laid out as the C
 // types. It is a view: the map belongs to the framework and is not closed by it. Programs, and
 // other goroutines, may change the map at the same time.
-type Table[K comparable, V any] struct {
-	name string
-	m    *ebpf.Map
+type Table[K comparable, V any] struct{ *view }
+
+// view finds the map of a table. A cube's map may be replaced, by one of another size, at each change of configuration.
+type view struct {
+	name  string
+	find  func() (*ebpf.Map, error)
+	check func(*ebpf.Map) error
+	seen  atomic.Pointer[ebpf.Map] // the last map that was found, which has been checked
 }
 
-// OpenTable returns one of the instance's maps by its C name. Like Env.Map, it is of use from
-// the first Commit on.
-func OpenTable[K comparable, V any](env Env, name string) (Table[K, V], error) {
-	m, err := env.Map(name)
-	if err != nil {
-		return Table[K, V]{}, err
+// Map returns the map itself. A cube has none before the steps of its first plan.
+func (v *view) Map() (*ebpf.Map, error) {
+	m, err := v.find()
+	if err != nil || v.seen.Load() == m {
+		return m, err
 	}
-	return TableOf[K, V](name, m)
+	if err := v.check(m); err != nil {
+		return nil, err
+	}
+	v.seen.Store(m)
+	return m, nil
 }
 
-// TableOf is the typed view of a map. name is what errors call it.
-func TableOf[K comparable, V any](name string, m *ebpf.Map) (Table[K, V], error) {
-	t := Table[K, V]{name: name, m: m}
-	if isPerCPU(m.Type()) {
-		return t, fmt.Errorf("map %s: its values are per CPU, use PerCPU: %w", name, ErrInvalid)
+// viewOf is a view of a map that stays the same.
+func viewOf(name string, m *ebpf.Map, check func(*ebpf.Map) error) (*view, error) {
+	v := &view{name: name, find: func() (*ebpf.Map, error) { return m, nil }, check: check}
+	_, err := v.Map()
+	return v, err
+}
+
+// New is one of the instance's maps by its C name. It opens itself: the first steps of a plan, and what comes later,
+// use the map that the cube has at the time. If there is no such map, or the types do not fit, every use is an error.
+func New[K comparable, V any](env cube.Env, name string) Table[K, V] {
+	return Table[K, V]{&view{name: name, find: func() (*ebpf.Map, error) { return env.Map(name) }, check: checkTable[K, V](name)}}
+}
+
+// Of is the typed view of a map. name is what errors call it.
+func Of[K comparable, V any](name string, m *ebpf.Map) (Table[K, V], error) {
+	v, err := viewOf(name, m, checkTable[K, V](name))
+	return Table[K, V]{v}, err
+}
+
+func checkTable[K comparable, V any](name string) func(*ebpf.Map) error {
+	return func(m *ebpf.Map) error {
+		if isPerCPU(m.Type()) {
+			return fmt.Errorf("map %s: its values are per CPU, use PerCPU: %w", name, cube.ErrInvalid)
+		}
+		return checkSizes[K, V](name, m)
 	}
-	return t, checkSizes[K, V](name, m)
 }
 
 // checkSizes compares the Go types with the map.
@@ -50,7 +80,7 @@ func checkSizes[K comparable, V any](name string, m *ebpf.Map) error {
 		want uint32
 	}{{"key", sizeOf[K](), m.KeySize()}, {"value", sizeOf[V](), m.ValueSize()}} {
 		if c.size >= 0 && c.size != int(c.want) {
-			return fmt.Errorf("map %s: a Go type of %d bytes for a %s of %d: %w", name, c.size, c.what, c.want, ErrInvalid)
+			return fmt.Errorf("map %s: a Go type of %d bytes for a %s of %d: %w", name, c.size, c.what, c.want, cube.ErrInvalid)
 		}
 	}
 	return nil
@@ -74,40 +104,57 @@ func isArray(t ebpf.MapType) bool {
 	return t == ebpf.Array || t == ebpf.PerCPUArray || t == ebpf.ArrayOfMaps
 }
 
-// Map returns the map itself.
-func (t Table[K, V]) Map() *ebpf.Map { return t.m }
-
 // Get returns a key's value, and whether there is one.
 func (t Table[K, V]) Get(key K) (value V, ok bool, err error) {
-	err = t.m.Lookup(key, &value)
-	ok, err = found(t.name, t.m, fmt.Sprintf("reading %v", key), err)
+	m, err := t.Map()
+	if err != nil {
+		return value, false, err
+	}
+	err = m.Lookup(key, &value)
+	ok, err = found(t.name, m, fmt.Sprintf("reading %v", key), err)
 	return value, ok, err
 }
 
-// Set writes an entry. The error of a full map wraps ErrFull.
+// Set writes an entry. The error of a full map wraps cube.ErrFull.
 func (t Table[K, V]) Set(key K, value V) error {
-	return fault(t.name, t.m, "writing", key, t.m.Put(key, value))
+	m, err := t.Map()
+	if err != nil {
+		return err
+	}
+	return fault(t.name, m, "writing", key, m.Put(key, value))
 }
 
 // Add writes an entry if there is none; it reports whether it did. Programs that write the same
 // key at the same time cannot come in between.
 func (t Table[K, V]) Add(key K, value V) (bool, error) {
-	err := t.m.Update(key, value, ebpf.UpdateNoExist)
+	m, err := t.Map()
+	if err != nil {
+		return false, err
+	}
+	err = m.Update(key, value, ebpf.UpdateNoExist)
 	if errors.Is(err, ebpf.ErrKeyExist) {
 		return false, nil
 	}
-	return err == nil, fault(t.name, t.m, "writing", key, err)
+	return err == nil, fault(t.name, m, "writing", key, err)
 }
 
 // Delete removes an entry; it reports whether there was one. Entries of arrays cannot be removed.
 func (t Table[K, V]) Delete(key K) (bool, error) {
-	return found(t.name, t.m, fmt.Sprintf("deleting %v", key), t.m.Delete(key))
+	m, err := t.Map()
+	if err != nil {
+		return false, err
+	}
+	return found(t.name, m, fmt.Sprintf("deleting %v", key), m.Delete(key))
 }
 
 // LookupAndDelete takes an entry of a hash out, in one step that no program can come between.
 func (t Table[K, V]) LookupAndDelete(key K) (value V, ok bool, err error) {
-	err = t.m.LookupAndDelete(key, &value)
-	ok, err = found(t.name, t.m, fmt.Sprintf("taking %v", key), err)
+	m, err := t.Map()
+	if err != nil {
+		return value, false, err
+	}
+	err = m.LookupAndDelete(key, &value)
+	ok, err = found(t.name, m, fmt.Sprintf("taking %v", key), err)
 	return value, ok, err
 }
 
@@ -120,7 +167,11 @@ func (t Table[K, V]) LookupAndDelete(key K) (value V, ok bool, err error) {
 //	if err != nil { ... }
 func (t Table[K, V]) All(failed *error) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		*failed = entries(t.name, t.m, 1, t.m.BatchLookup, func(k K, v []V) bool { return yield(k, v[0]) })
+		m, err := t.Map()
+		if err == nil {
+			err = entries(t.name, m, 1, m.BatchLookup, func(k K, v []V) bool { return yield(k, v[0]) })
+		}
+		*failed = err
 	}
 }
 
@@ -129,7 +180,11 @@ func (t Table[K, V]) All(failed *error) iter.Seq2[K, V] {
 // the loop ends with an error; but who leaves the loop early loses up to a batch of them.
 func (t Table[K, V]) Drain(failed *error) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		*failed = drain(t.name, t.m, 1, func(k K, v []V) bool { return yield(k, v[0]) })
+		m, err := t.Map()
+		if err == nil {
+			err = drain(t.name, m, 1, func(k K, v []V) bool { return yield(k, v[0]) })
+		}
+		*failed = err
 	}
 }
 
@@ -137,26 +192,39 @@ func (t Table[K, V]) Drain(failed *error) iter.Seq2[K, V] {
 // are written: with an error, all before the one at fault.
 func (t Table[K, V]) SetAll(keys []K, values []V) (int, error) {
 	if len(keys) != len(values) {
-		return 0, fmt.Errorf("map %s: %d keys for %d values: %w", t.name, len(keys), len(values), ErrInvalid)
+		return 0, fmt.Errorf("map %s: %d keys for %d values: %w", t.name, len(keys), len(values), cube.ErrInvalid)
 	}
-	return setAll(t.name, t.m, keys, values, func(i int) error { return t.m.Put(keys[i], values[i]) })
+	m, err := t.Map()
+	if err != nil {
+		return 0, err
+	}
+	return setAll(t.name, m, keys, values, func(i int) error { return m.Put(keys[i], values[i]) })
 }
 
 // DeleteAll removes entries, many in one system call; it returns how many of them there were.
-func (t Table[K, V]) DeleteAll(keys []K) (int, error) { return deleteAll(t.name, t.m, keys) }
+func (t Table[K, V]) DeleteAll(keys []K) (int, error) {
+	m, err := t.Map()
+	if err != nil {
+		return 0, err
+	}
+	return deleteAll(t.name, m, keys)
+}
 
 // Clear removes the entries that are there; those of an array become zero. What programs add
 // meanwhile may stay.
 func (t Table[K, V]) Clear() error {
+	m, err := t.Map()
+	if err != nil {
+		return err
+	}
 	var keys []K
-	var err error
 	for k := range t.All(&err) {
 		keys = append(keys, k)
 	}
 	if err != nil {
 		return err
 	}
-	if isArray(t.m.Type()) {
+	if isArray(m.Type()) {
 		_, err = t.SetAll(keys, make([]V, len(keys)))
 		return err
 	}
@@ -172,9 +240,9 @@ func found(name string, m *ebpf.Map, what string, err error) (bool, error) {
 	case errors.Is(err, ebpf.ErrKeyNotExist):
 		return false, nil
 	case isArray(m.Type()) && errors.Is(err, unix.EINVAL):
-		return false, fmt.Errorf("map %s: %s: the entries of an array cannot be removed: %w", name, what, ErrUnsupported)
+		return false, fmt.Errorf("map %s: %s: the entries of an array cannot be removed: %w", name, what, cube.ErrUnsupported)
 	case errors.Is(err, ebpf.ErrNotSupported):
-		return false, fmt.Errorf("map %s: %s: not with a map of type %s: %w", name, what, m.Type(), ErrUnsupported)
+		return false, fmt.Errorf("map %s: %s: not with a map of type %s: %w", name, what, m.Type(), cube.ErrUnsupported)
 	}
 	return false, fmt.Errorf("map %s: %s: %w", name, what, err)
 }
@@ -185,9 +253,9 @@ func fault(name string, m *ebpf.Map, what string, key any, err error) error {
 	case err == nil:
 		return nil
 	case isArray(m.Type()) && errors.Is(err, unix.E2BIG):
-		return fmt.Errorf("map %s: %s %v: the array has %d entries: %w", name, what, key, m.MaxEntries(), ErrInvalid)
+		return fmt.Errorf("map %s: %s %v: the array has %d entries: %w", name, what, key, m.MaxEntries(), cube.ErrInvalid)
 	case errors.Is(err, unix.E2BIG), errors.Is(err, unix.ENOSPC):
-		return fmt.Errorf("map %s: %s %v: its %d entries are taken: %w", name, what, key, m.MaxEntries(), ErrFull)
+		return fmt.Errorf("map %s: %s %v: its %d entries are taken: %w", name, what, key, m.MaxEntries(), cube.ErrFull)
 	}
 	return fmt.Errorf("map %s: %s %v: %w", name, what, key, err)
 }

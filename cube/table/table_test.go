@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cube_test
+package table_test
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -41,9 +42,9 @@ func newMap(t *testing.T, typ ebpf.MapType, key, value, entries uint32) *ebpf.Ma
 	return m
 }
 
-func tableOf[K comparable, V any](t *testing.T, typ ebpf.MapType, key, value, entries uint32) cube.Table[K, V] {
+func tableOf[K comparable, V any](t *testing.T, typ ebpf.MapType, key, value, entries uint32) table.Table[K, V] {
 	t.Helper()
-	table, err := cube.TableOf[K, V]("fdb", newMap(t, typ, key, value, entries))
+	table, err := table.Of[K, V]("fdb", newMap(t, typ, key, value, entries))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func tableOf[K comparable, V any](t *testing.T, typ ebpf.MapType, key, value, en
 }
 
 // all reads a table into a map, and fails when a key comes twice.
-func all[K comparable, V any](t *testing.T, table cube.Table[K, V]) map[K]V {
+func all[K comparable, V any](t *testing.T, table table.Table[K, V]) map[K]V {
 	t.Helper()
 	got := map[K]V{}
 	var err error
@@ -223,7 +224,7 @@ func TestErrorsSayHowFarAWriteCame(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func drained[K comparable, V any](table cube.Table[K, V]) (err error) {
+func drained[K comparable, V any](table table.Table[K, V]) (err error) {
 	for range table.Drain(&err) {
 		continue // what comes does not matter
 	}
@@ -234,16 +235,16 @@ func TestTypesThatDoNotFitAreRefused(t *testing.T) {
 	hash, counters := newMap(t, ebpf.Hash, 4, 16, 4), newMap(t, ebpf.PerCPUArray, 4, 8, 4)
 	queue := newMap(t, ebpf.Queue, 0, 8, 4)
 	tests := map[string]error{
-		"a key too long":       second(cube.TableOf[uint64, pair]("m", hash)),
-		"a value too short":    second(cube.TableOf[uint32, uint64]("m", hash)),
-		"a key without size":   second(cube.TableOf[int, pair]("m", hash)),
-		"per CPU as one":       second(cube.TableOf[uint32, uint64]("m", counters)),
-		"one as per CPU":       second(cube.PerCPUOf[uint32, pair]("m", hash)),
-		"per CPU of four":      second(cube.PerCPUOf[uint32, uint32]("m", counters)),
-		"a hash as a queue":    second(cube.QueueOf[pair]("m", hash)),
-		"a hash as sets":       second(cube.MapOfOver[uint32, uint32, uint32]("m", hash, nil)),
-		"a queue of four":      second(cube.QueueOf[uint32]("m", queue)),
-		"entries of a queue":   second(cube.TableOf[uint32, uint64]("m", queue)),
+		"a key too long":       second(table.Of[uint64, pair]("m", hash)),
+		"a value too short":    second(table.Of[uint32, uint64]("m", hash)),
+		"a key without size":   second(table.Of[int, pair]("m", hash)),
+		"per CPU as one":       second(table.Of[uint32, uint64]("m", counters)),
+		"one as per CPU":       second(table.PerCPUOf[uint32, pair]("m", hash)),
+		"per CPU of four":      second(table.PerCPUOf[uint32, uint32]("m", counters)),
+		"a hash as a queue":    second(table.QueueOf[pair]("m", hash)),
+		"a hash as sets":       second(table.MapOfOver[uint32, uint32, uint32]("m", hash, nil)),
+		"a queue of four":      second(table.QueueOf[uint32]("m", queue)),
+		"entries of a queue":   second(table.Of[uint32, uint64]("m", queue)),
 		"more CPUs than exist": perCPUOf(t, counters).Set(0, make([]uint64, 4096)...),
 	}
 	for what, err := range tests {
@@ -253,9 +254,9 @@ func TestTypesThatDoNotFitAreRefused(t *testing.T) {
 	}
 }
 
-func perCPUOf(t *testing.T, m *ebpf.Map) cube.PerCPU[uint32, uint64] {
+func perCPUOf(t *testing.T, m *ebpf.Map) table.PerCPU[uint32, uint64] {
 	t.Helper()
-	p, err := cube.PerCPUOf[uint32, uint64]("counters", m)
+	p, err := table.PerCPUOf[uint32, uint64]("counters", m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,10 +278,10 @@ func TestValuesPerCPU(t *testing.T) {
 			t.Errorf("%s: got %v %v %v", typ, got, ok, err)
 		}
 		want := uint64(cpus*10 + cpus*(cpus-1)/2)
-		if sum, err := cube.Sum(p, 3); sum != want || err != nil {
+		if sum, err := table.Sum(p, 3); sum != want || err != nil {
 			t.Errorf("%s: the sum is %d %v, want %d", typ, sum, err, want)
 		}
-		if sum, err := cube.Sum(p, 4); sum != 0 || err != nil {
+		if sum, err := table.Sum(p, 4); sum != 0 || err != nil {
 			t.Errorf("%s: the sum of nothing is %d %v", typ, sum, err)
 		}
 		keys := make([]uint32, 1500)
@@ -304,7 +305,7 @@ func TestValuesPerCPU(t *testing.T) {
 	}
 }
 
-func drainPerCPU(t *testing.T, typ ebpf.MapType, p cube.PerCPU[uint32, uint64], keys int) {
+func drainPerCPU(t *testing.T, typ ebpf.MapType, p table.PerCPU[uint32, uint64], keys int) {
 	t.Helper()
 	n := 0
 	var err error
@@ -318,7 +319,7 @@ func drainPerCPU(t *testing.T, typ ebpf.MapType, p cube.PerCPU[uint32, uint64], 
 		if err := p.Clear(); err != nil {
 			t.Error(err)
 		}
-		if sum, err := cube.Sum(p, 3); sum != 0 || err != nil {
+		if sum, err := table.Sum(p, 3); sum != 0 || err != nil {
 			t.Errorf("after Clear the sum is %d, %v", sum, err)
 		}
 		return
@@ -333,7 +334,7 @@ func drainPerCPU(t *testing.T, typ ebpf.MapType, p cube.PerCPU[uint32, uint64], 
 
 func TestAQueue(t *testing.T) {
 	for typ, want := range map[ebpf.MapType][]uint64{ebpf.Queue: {1, 2}, ebpf.Stack: {2, 1}} {
-		q, err := cube.QueueOf[uint64]("jobs", newMap(t, typ, 0, 8, 2))
+		q, err := table.QueueOf[uint64]("jobs", newMap(t, typ, 0, 8, 2))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cube_test
+package table_test
 
 import (
 	"errors"
@@ -12,10 +12,11 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 )
 
 // pages reads a table page by page, calling between after each, and counts how often each key comes.
-func pages(t *testing.T, table cube.Table[uint32, pair], limit int, keep func(uint32, pair) bool, between func(got []uint32)) map[uint32]int {
+func pages(t *testing.T, table table.Table[uint32, pair], limit int, keep func(uint32, pair) bool, between func(got []uint32)) map[uint32]int {
 	t.Helper()
 	seen := map[uint32]int{}
 	after := ""
@@ -46,7 +47,7 @@ func pages(t *testing.T, table cube.Table[uint32, pair], limit int, keep func(ui
 	return nil
 }
 
-func filled(t *testing.T, size, n uint32) cube.Table[uint32, pair] {
+func filled(t *testing.T, size, n uint32) table.Table[uint32, pair] {
 	table := tableOf[uint32, pair](t, ebpf.Hash, 4, 16, size)
 	for i := range n {
 		if err := table.Set(i, pair{uint64(i), 1}); err != nil {
@@ -63,7 +64,11 @@ func TestPagesEndWhereverTheEntriesLie(t *testing.T) {
 		if seen := pages(t, table, 3, nil, nil); len(seen) != 4 {
 			t.Fatalf("%d of 4 entries come", len(seen))
 		}
-		if err := table.Map().Close(); err != nil {
+		m, err := table.Map()
+		if err == nil {
+			err = m.Close()
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,21 +133,21 @@ func TestPagesOfATableThatChanges(t *testing.T) {
 
 // TestAPageThatNothingFitsEnds: a page looks at a bounded number of entries, also where none fits.
 func TestAPageThatNothingFitsEnds(t *testing.T) {
-	table := tableOf[uint32, pair](t, ebpf.Hash, 4, 16, 3*cube.PageScan)
-	keys, values := make([]uint32, 2*cube.PageScan+100), make([]pair, 2*cube.PageScan+100)
+	full := tableOf[uint32, pair](t, ebpf.Hash, 4, 16, 3*table.PageScan)
+	keys, values := make([]uint32, 2*table.PageScan+100), make([]pair, 2*table.PageScan+100)
 	for i := range keys {
 		keys[i] = uint32(i)
 	}
-	if _, err := table.SetAll(keys, values); err != nil {
+	if _, err := full.SetAll(keys, values); err != nil {
 		t.Fatal(err)
 	}
 	looked, after := 0, ""
 	for n := 1; ; n++ {
-		entries, next, err := table.Page(after, 10, func(uint32, pair) bool { looked++; return false })
+		entries, next, err := full.Page(after, 10, func(uint32, pair) bool { looked++; return false })
 		if err != nil || len(entries) != 0 {
 			t.Fatalf("%d entries, %v", len(entries), err)
 		}
-		if looked > n*(cube.PageScan+2048) {
+		if looked > n*(table.PageScan+2048) {
 			t.Fatalf("%d entries were looked at by %d pages", looked, n)
 		}
 		if after = next; after == "" {

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cube
+
+// A change of configuration, and the plan that carries it out.
+//
+// The framework carries out the plans of a transaction in three phases. Before: the steps of each plan, in their order,
+// while packets still run the old programs. The flip: constants, map sizes and programs take effect for all cubes at once.
+// After: when the transaction is on disk and no packet runs the old programs any more, the steps that free what only
+// these used. If anything fails up to the end of the flip, the steps are undone in reverse order.
+//
+// A step sets absolute values and can be repeated. After a crash no plan is resumed: the daemon prepares the stored
+// configuration again, as a creation, and the steps find the maps as they were left.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// Change is a step from one configuration to another.
+type Change struct {
+	// Old and New are the whole configuration as JSON of the model, with defaults. Old is nil when the cube is created or
+	// restored. Both are nil if only Entries change.
+	Old, New json.RawMessage
+	// Entries are the changes of lists marked `bulk`, no two of the same entry; the entries of these lists are in neither Old
+	// nor New. When the cube is created or restored, they are all the entries there are.
+	Entries []EntryChange
+}
+
+// Created reports whether the change creates or restores the cube: its maps may hold what an earlier life of the cube left.
+func (c Change) Created() bool { return c.Old == nil && c.New != nil }
+
+// Plan carries out a prepared change.
+type Plan struct {
+	// Before are carried out while packets still run the programs with the old constants.
+	Before []Step
+	// Constants are new values of the program's PCN_CONFIG variables, by C name; a value
+	// is a Go integer, bool or a struct laid out as the C type. Nil leaves them alone.
+	// A change of constants relinks the programs.
+	Constants map[string]any
+	// MapSizes overrides max_entries of the instance's own maps by name; 0 leaves one alone. If a map of that name
+	// has another size, a new one takes its place, with its entries as far as an array reaches; a change is refused if a
+	// hash has more. Steps use the new map. Packets write to the old one until they see the
+	// new programs: entries that they add to a hash follow, other changes of that moment are lost.
+	MapSizes map[string]uint32
+	// Programs changes which programs the cube consists of, in one swap with the rest of the change; nil takes a program
+	// away. A cube that has more than pcn_ingress and pcn_egress names the others in the plan of its creation.
+	Programs map[ProgramSlot]*Program
+	// After are carried out once the change is durable and no packet runs the old programs. They free what is no
+	// longer used, and cannot refuse the change: an error is logged, and the next step is carried out. Not carried
+	// out at all if the daemon dies before.
+	After []Step
+}
+
+// Step is a step of a plan: Put, Delete, Replace or Swap of package table, or an Effect.
+type Step interface {
+	// Do carries out the step, or changes nothing and returns an error. undo takes it back; nil means there is nothing to
+	// take back.
+	Do() (undo func() error, err error)
+}
+
+// Effect is a step of the cube's own. It must be possible to repeat it after its undo.
+type Effect func() (undo func() error, err error)
+
+// Do implements Step.
+func (e Effect) Do() (undo func() error, err error) { return e() }
+
+// Carry carries out steps in their order, up to the first that fails. What takes back those that were carried out is
+// pushed to u.
+func Carry(steps []Step, u *Undo) error {
+	for _, s := range steps {
+		undo, err := s.Do()
+		if err != nil {
+			return err
+		}
+		if undo != nil {
+			u.Push(undo)
+		}
+	}
+	return nil
+}
+
+// Typed adapts a handler of a native Go configuration to Instance. C is the struct that
+// the cube's configuration decodes into; its JSON names are the model's.
+type Typed[C any] struct {
+	// PrepareConfig is Prepare with decoded configurations.
+	PrepareConfig func(ctx context.Context, c ChangeOf[C]) (Plan, error)
+}
+
+// ChangeOf is a Change in a cube's own type.
+type ChangeOf[C any] struct {
+	Old, New *C
+	Entries  []EntryChange
+}
+
+// Created is that of Change.
+func (c ChangeOf[C]) Created() bool { return c.Old == nil && c.New != nil }
+
+// Prepare implements Instance.
+func (t Typed[C]) Prepare(ctx context.Context, c Change) (Plan, error) {
+	is := ChangeOf[C]{Entries: c.Entries}
+	for _, side := range []struct {
+		what string
+		raw  json.RawMessage
+		into **C
+	}{{"present", c.Old, &is.Old}, {"new", c.New, &is.New}} {
+		if side.raw == nil {
+			continue
+		}
+		*side.into = new(C)
+		if err := json.Unmarshal(side.raw, *side.into); err != nil {
+			return Plan{}, fmt.Errorf("decoding the %s configuration: %w", side.what, err)
+		}
+	}
+	return t.PrepareConfig(ctx, is)
+}

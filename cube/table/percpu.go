@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package table
+
+// Maps in which each CPU has a value of its own, as counters have.
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// PerCPU is a map whose values are V, one for each CPU that the machine can have.
+type PerCPU[K comparable, V any] struct{ *view }
+
+// cpus counts the CPUs that the machine can have.
+var cpus = sync.OnceValues(ebpf.PossibleCPU)
+
+// NewPerCPU is one of the instance's per-CPU maps by its C name. It opens itself as the tables of New do.
+func NewPerCPU[K comparable, V any](env cube.Env, name string) PerCPU[K, V] {
+	return PerCPU[K, V]{&view{name: name, find: func() (*ebpf.Map, error) { return env.Map(name) }, check: checkPerCPU[K, V](name)}}
+}
+
+// PerCPUOf is the typed view of a per-CPU map. name is what errors call it.
+func PerCPUOf[K comparable, V any](name string, m *ebpf.Map) (PerCPU[K, V], error) {
+	v, err := viewOf(name, m, checkPerCPU[K, V](name))
+	return PerCPU[K, V]{v}, err
+}
+
+func checkPerCPU[K comparable, V any](name string) func(*ebpf.Map) error {
+	return func(m *ebpf.Map) error {
+		if !isPerCPU(m.Type()) {
+			return fmt.Errorf("map %s: its values are not per CPU, use Table: %w", name, cube.ErrInvalid)
+		}
+		if _, err := cpus(); err != nil {
+			return fmt.Errorf("map %s: counting CPUs: %w", name, err)
+		}
+		return checkSizes[K, V](name, m)
+	}
+}
+
+// open returns the map and the number of CPUs.
+func (t PerCPU[K, V]) open() (*ebpf.Map, int, error) {
+	m, err := t.Map()
+	if err != nil {
+		return nil, 0, err
+	}
+	n, err := cpus()
+	return m, n, err
+}
+
+// Get returns a key's values by CPU, and whether there are any.
+func (t PerCPU[K, V]) Get(key K) (values []V, ok bool, err error) {
+	m, n, err := t.open()
+	if err != nil {
+		return nil, false, err
+	}
+	values = make([]V, n)
+	ok, err = found(t.name, m, fmt.Sprintf("reading %v", key), m.Lookup(key, values))
+	return values, ok, err
+}
+
+// Set writes an entry: values by CPU; CPUs beyond them get zero.
+func (t PerCPU[K, V]) Set(key K, values ...V) error {
+	m, n, err := t.open()
+	if err != nil {
+		return err
+	}
+	if len(values) > n {
+		return fmt.Errorf("map %s: %d values for %d CPUs: %w", t.name, len(values), n, cube.ErrInvalid)
+	}
+	return fault(t.name, m, "writing", key, m.Put(key, values))
+}
+
+// SetAll writes keys, many in one system call, and gives each CPU the same value. It returns how
+// many of them, from the first, are written.
+func (t PerCPU[K, V]) SetAll(keys []K, value V) (int, error) {
+	m, n, err := t.open()
+	if err != nil {
+		return 0, err
+	}
+	values := make([]V, len(keys)*n)
+	for i := range values {
+		values[i] = value
+	}
+	one := values[:min(n, len(values))]
+	return setAll(t.name, m, keys, values, func(i int) error { return m.Put(keys[i], one) })
+}
+
+// Delete removes an entry; it reports whether there was one. Entries of arrays cannot be removed.
+func (t PerCPU[K, V]) Delete(key K) (bool, error) {
+	m, err := t.Map()
+	if err != nil {
+		return false, err
+	}
+	return found(t.name, m, fmt.Sprintf("deleting %v", key), m.Delete(key))
+}
+
+// DeleteAll removes entries, many in one system call; it returns how many of them there were.
+func (t PerCPU[K, V]) DeleteAll(keys []K) (int, error) {
+	m, err := t.Map()
+	if err != nil {
+		return 0, err
+	}
+	return deleteAll(t.name, m, keys)
+}
+
+// LookupAndDelete takes an entry out.
+func (t PerCPU[K, V]) LookupAndDelete(key K) (values []V, ok bool, err error) {
+	m, n, err := t.open()
+	if err != nil {
+		return nil, false, err
+	}
+	values = make([]V, n)
+	ok, err = found(t.name, m, fmt.Sprintf("taking %v", key), m.LookupAndDelete(key, values))
+	return values, ok, err
+}
+
+// All goes through the entries as Table.All does. The slice is valid until the next entry.
+func (t PerCPU[K, V]) All(failed *error) iter.Seq2[K, []V] {
+	return func(yield func(K, []V) bool) {
+		m, n, err := t.open()
+		if err == nil {
+			err = entries(t.name, m, n, m.BatchLookup, yield)
+		}
+		*failed = err
+	}
+}
+
+// Drain takes the entries out as Table.Drain does. The slice is valid until the next entry.
+func (t PerCPU[K, V]) Drain(failed *error) iter.Seq2[K, []V] {
+	return func(yield func(K, []V) bool) {
+		m, n, err := t.open()
+		if err == nil {
+			err = drain(t.name, m, n, yield)
+		}
+		*failed = err
+	}
+}
+
+// Clear removes the entries that are there; those of an array become zero. What programs count
+// meanwhile may stay.
+func (t PerCPU[K, V]) Clear() error {
+	m, err := t.Map()
+	if err != nil {
+		return err
+	}
+	var keys []K
+	for k := range t.All(&err) {
+		keys = append(keys, k)
+	}
+	if err != nil {
+		return err
+	}
+	if isArray(m.Type()) {
+		var zero V
+		_, err = t.SetAll(keys, zero)
+		return err
+	}
+	_, err = t.DeleteAll(keys)
+	return err
+}
+
+// Number is what Sum can add up.
+type Number interface {
+	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64
+}
+
+// Sum adds up a key's values; a key without an entry has the sum 0.
+func Sum[K comparable, V Number](t PerCPU[K, V], key K) (sum V, err error) {
+	values, ok, err := t.Get(key)
+	if err != nil || !ok {
+		return 0, err
+	}
+	for _, v := range values {
+		sum += v
+	}
+	return sum, nil
+}
+
+// Queue is a map of type queue or stack: values without keys.
+type Queue[V any] struct{ *view }
+
+// NewQueue is one of the instance's queues or stacks by its C name. It opens itself as the tables of New do.
+func NewQueue[V any](env cube.Env, name string) Queue[V] {
+	return Queue[V]{&view{name: name, find: func() (*ebpf.Map, error) { return env.Map(name) }, check: checkQueue[V](name)}}
+}
+
+// QueueOf is the typed view of a queue or stack. name is what errors call it.
+func QueueOf[V any](name string, m *ebpf.Map) (Queue[V], error) {
+	v, err := viewOf(name, m, checkQueue[V](name))
+	return Queue[V]{v}, err
+}
+
+func checkQueue[V any](name string) func(*ebpf.Map) error {
+	return func(m *ebpf.Map) error {
+		if t := m.Type(); t != ebpf.Queue && t != ebpf.Stack {
+			return fmt.Errorf("map %s: it is of type %s, not a queue or stack: %w", name, t, cube.ErrInvalid)
+		}
+		return checkSizes[struct{}, V](name, m)
+	}
+}
+
+// Push adds a value. The error of a full one wraps cube.ErrFull.
+func (q Queue[V]) Push(value V) error {
+	m, err := q.Map()
+	if err != nil {
+		return err
+	}
+	return fault(q.name, m, "pushing", value, m.Put(nil, value))
+}
+
+// Pop takes the next value, and reports whether there was one.
+func (q Queue[V]) Pop() (value V, ok bool, err error) {
+	m, err := q.Map()
+	if err != nil {
+		return value, false, err
+	}
+	err = m.LookupAndDelete(nil, &value)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return value, false, nil
+	}
+	if err != nil {
+		return value, false, fmt.Errorf("map %s: popping: %w", q.name, err)
+	}
+	return value, true, nil
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unit
+
+import (
+	"log/slog"
+	"sync"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/kernel"
+)
+
+// AfterSteps are the steps of committed plans that wait until no packet runs the old programs. They are carried out in
+// the cube's turn: in the background, or before the cube prepares its next change.
+type AfterSteps struct {
+	log  *slog.Logger
+	post func(Task)
+
+	mu      sync.Mutex // guards steps
+	steps   []cube.Step
+	waiting sync.WaitGroup // for grace periods
+}
+
+// Add has steps carried out once no packet runs the old programs.
+func (a *AfterSteps) Add(steps []cube.Step) {
+	if len(steps) == 0 {
+		return
+	}
+	a.mu.Lock()
+	a.steps = append(a.steps, steps...)
+	a.mu.Unlock()
+	a.waiting.Go(func() {
+		if err := kernel.WaitForPrograms(); err != nil {
+			a.log.Warn("waiting for packets in flight", "error", err)
+		}
+		a.post(Task{What: "After", Run: a.carryOut})
+	})
+}
+
+// Finish carries out the steps that are left. The caller has the cube's turn.
+func (a *AfterSteps) Finish() {
+	a.waiting.Wait()
+	a.carryOut()
+}
+
+func (a *AfterSteps) carryOut() {
+	a.mu.Lock()
+	steps := a.steps
+	a.steps = nil
+	a.mu.Unlock()
+	for _, s := range steps {
+		if _, err := s.Do(); err != nil {
+			a.log.Error("freeing what a change left behind", "error", err)
+		}
+	}
+}
