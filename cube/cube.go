@@ -9,9 +9,6 @@
 package cube
 
 import (
-	"context"
-	"encoding/json"
-
 	"log/slog"
 	"time"
 
@@ -95,39 +92,6 @@ type Migration struct {
 	Was *ebpf.MapSpec
 }
 
-// Instance is the control plane of one cube. Its methods are called one at a time.
-// The optional interfaces below add state, actions, packets and notifications.
-type Instance interface {
-	// Prepare checks a change and returns the plan that carries it out. It changes nothing, neither a map nor the
-	// instance: the plan may never be carried out. An error refuses the change.
-	Prepare(ctx context.Context, c Change) (Plan, error)
-}
-
-// Stater adds state to what is read. State returns a value that marshals to a JSON
-// object shaped like the cube's tree; the framework lays it over the configuration
-// (lists are merged by their keys). path is what was asked for, so that a cube need
-// not collect the rest; nil asks for everything.
-type Stater interface {
-	State(ctx context.Context, path []string) (any, error)
-}
-
-// StateDeleter deletes entries of lists that are not configuration, such as learned addresses.
-type StateDeleter interface {
-	// DeleteState deletes the entry at path, at once and for good. An error wraps ErrNotFound where there is no such
-	// entry, and ErrInvalid, ErrInUse or ErrUnsupported where it cannot be deleted, because it follows from other
-	// configuration: then it stays when the whole list is deleted. Any other error undoes the deletion of the list.
-	//
-	// When a whole list is deleted, the framework asks for each entry that State shows and that is not configured, after
-	// the configured ones are gone and the plan is committed. For a list of state that the model marks `deletable`, path
-	// is first that of the list, without keys: delete all its entries, or return ErrNotFound to be asked one by one.
-	DeleteState(ctx context.Context, path []string) error
-}
-
-// Actor runs the model's actions. path is the action's path, keys included.
-type Actor interface {
-	Action(ctx context.Context, path []string, input json.RawMessage) (ActionResult, error)
-}
-
 // ActionResult is what an action answers and what it changes in the configuration.
 type ActionResult struct {
 	// Output marshals to the JSON object of the action's output; nil for none.
@@ -142,33 +106,6 @@ type Edit struct {
 	Delete bool
 	Path   []string
 	Value  any
-}
-
-// PacketHandler receives the packets that the fast path sent to the slow path.
-// The packet's Data is valid only during the call.
-type PacketHandler interface {
-	PacketIn(*PacketIn)
-}
-
-// PortWatcher is told when ports got or lost their peer, after the change is in force.
-type PortWatcher interface {
-	PortChanged(port string, up bool)
-}
-
-// LinkWatcher is told when the link behind a port begins and ceases to work, after PortChanged. It does while the port has
-// its peer and, where that is a netdev, that has carrier. A link that was down for a moment is told of twice.
-type LinkWatcher interface {
-	LinkChanged(port string, works bool)
-}
-
-// Notified gets the messages that the cube's programs send with pcn_notify. data is valid only during the call.
-type Notified interface {
-	Notify(kind uint32, data []byte)
-}
-
-// Closer is called when the cube is deleted or the daemon stops; maps stay pinned in the latter case.
-type Closer interface {
-	Close()
 }
 
 // Env is what the framework offers an instance.

@@ -6,7 +6,6 @@ package cube
 // change does not grow with the list.
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 )
@@ -43,11 +42,3 @@ func DecodeEntries[E any](changes []EntryChange) ([]Changed[E], error) {
 
 // Changed is an EntryChange in a cube's own type.
 type Changed[E any] struct{ Old, New *E }
-
-// Dependents is a cube parts of whose configuration exist only as long as others do, as routes with the network of their
-// next hop. Dependents returns the edits that the step from old to after brings along. They are part of the same
-// transaction; Prepare sees them like edits of the request. What the request itself deletes
-// may be deleted once more. Nothing may change yet.
-type Dependents interface {
-	Dependents(ctx context.Context, old, after json.RawMessage) ([]Edit, error)
-}

@@ -6,18 +6,8 @@ package cube
 // which costs what it shows, and never as a whole.
 
 import (
-	"context"
 	"encoding/json"
 )
-
-// Pager is an instance whose model has a list of state marked `paged`. Such a list is read by Page alone; State is asked
-// for one of its entries, and may leave the list out of what is above it.
-type Pager interface {
-	// Page reads a part of the list at path. It should not look at more than some ten thousand entries: with a filter that
-	// few fit, the page may be short, or empty, and Next says where to go on. An error for an After that is none of its
-	// own wraps ErrInvalid, one for a list that has changed so that After means nothing any more ErrStale.
-	Page(ctx context.Context, path []string, q PageQuery) (Page, error)
-}
 
 // PageQuery says which part of a list is wanted.
 type PageQuery struct {

@@ -9,13 +9,6 @@ import (
 	"slices"
 )
 
-// ParentWatcher is told when a transparent cube was attached or detached, and when a parameter of its parent changed:
-// the configuration of the port, its peer, or the netdev. The calls come in the order of the changes, each with all that
-// is known at the time, and not before the change is in force; several changes may be told in one call.
-type ParentWatcher interface {
-	ParentChanged(Parent)
-}
-
 // Parent is what a transparent cube is attached to, with the parameters that the cube inherits. The zero value is a cube
 // that is not attached. It must not be changed.
 type Parent struct {

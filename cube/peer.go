@@ -8,14 +8,6 @@ import (
 	"slices"
 )
 
-// PeerWatcher is told what the ports of a standard cube are connected to, after a change is in force: once for each port
-// that has a peer when the cube is made, and then when the peer, or the netdev that it is, has changed. Several changes
-// may be told in one call. Where links change, too, LinkWatcher hears before it that one ceased to work, and after it that
-// one works.
-type PeerWatcher interface {
-	PeerChanged(port string, peer Peer)
-}
-
 // Peer is what a port is connected to. The zero value is a port that has no peer. It must not be changed.
 type Peer struct {
 	// Name is "cube:port" or the name of a netdev.

@@ -81,13 +81,6 @@ func Carry(steps []Step, u *Undo) error {
 	return nil
 }
 
-// Typed adapts a handler of a native Go configuration to Instance. C is the struct that
-// the cube's configuration decodes into; its JSON names are the model's.
-type Typed[C any] struct {
-	// PrepareConfig is Prepare with decoded configurations.
-	PrepareConfig func(ctx context.Context, c ChangeOf[C]) (Plan, error)
-}
-
 // ChangeOf is a Change in a cube's own type.
 type ChangeOf[C any] struct {
 	Old, New *C
@@ -97,21 +90,24 @@ type ChangeOf[C any] struct {
 // Created is that of Change.
 func (c ChangeOf[C]) Created() bool { return c.Old == nil && c.New != nil }
 
-// Prepare implements Instance.
-func (t Typed[C]) Prepare(ctx context.Context, c Change) (Plan, error) {
-	is := ChangeOf[C]{Entries: c.Entries}
-	for _, side := range []struct {
-		what string
-		raw  json.RawMessage
-		into **C
-	}{{"present", c.Old, &is.Old}, {"new", c.New, &is.New}} {
-		if side.raw == nil {
-			continue
+// Typed makes Instance.Prepare of a function that takes decoded configurations. C is the struct that the cube's
+// configuration decodes into; its JSON names are the model's.
+func Typed[C any](prepare func(ctx context.Context, c ChangeOf[C]) (Plan, error)) func(context.Context, Change) (Plan, error) {
+	return func(ctx context.Context, c Change) (Plan, error) {
+		is := ChangeOf[C]{Entries: c.Entries}
+		for _, side := range []struct {
+			what string
+			raw  json.RawMessage
+			into **C
+		}{{"present", c.Old, &is.Old}, {"new", c.New, &is.New}} {
+			if side.raw == nil {
+				continue
+			}
+			*side.into = new(C)
+			if err := json.Unmarshal(side.raw, *side.into); err != nil {
+				return Plan{}, fmt.Errorf("decoding the %s configuration: %w", side.what, err)
+			}
 		}
-		*side.into = new(C)
-		if err := json.Unmarshal(side.raw, *side.into); err != nil {
-			return Plan{}, fmt.Errorf("decoding the %s configuration: %w", side.what, err)
-		}
+		return prepare(ctx, is)
 	}
-	return t.PrepareConfig(ctx, is)
 }

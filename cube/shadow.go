@@ -3,7 +3,6 @@
 package cube
 
 import (
-	"encoding/json"
 	"net"
 	"net/netip"
 )
@@ -14,29 +13,6 @@ type Interface struct {
 	MAC net.HardwareAddr
 	// Addresses with their prefix lengths, in any order; without IPv6 link-local ones.
 	Addresses []netip.Prefix
-}
-
-// Shadower is a cube whose ports have addresses, which its namespace has, too, when it is a shadow cube: the framework
-// keeps the two equal, whichever side changes. Its methods must not touch maps or packets.
-type Shadower interface {
-	// Interfaces tells from a configuration how the cube's ports are to look, by name. A port that is not in the answer
-	// has nothing to keep equal.
-	Interfaces(conf json.RawMessage) (map[string]Interface, error)
-	// InterfaceChanged returns the changes of configuration by which a port follows its interface, which somebody in the
-	// namespace has changed from was, what Interfaces answers, to is; none, if the cube does not want to follow. They are
-	// validated, carried out and persisted like those of a request.
-	InterfaceChanged(port string, was, is Interface) ([]Edit, error)
-}
-
-// Aligner is a cube whose ports have addresses, which the netdevs that are their peers have, too: the framework keeps the
-// two equal, whichever side changes. A port with addresses gives them to its netdev, one without takes those of the netdev;
-// from then on changes go both ways. What the netdev was given goes again with the peer.
-type Aligner interface {
-	// Alignment tells from a configuration how netdevs are to look, by the ports whose peers they may be. A port that is
-	// not in the answer has nothing to do with the addresses of its netdev.
-	Alignment(conf json.RawMessage) (map[string]Alignment, error)
-	// InterfaceChanged returns the changes of configuration by which a port follows its netdev, as it does in Shadower.
-	InterfaceChanged(port string, was, is Interface) ([]Edit, error)
 }
 
 // Alignment is how a port's netdev is to look. A nil MAC leaves that to the netdev.
@@ -83,12 +59,4 @@ type NextHop struct {
 type RouteChange struct {
 	Route
 	Deleted bool
-}
-
-// RouteWatcher is a cube that forwards by the routes that programs in its namespace add. They are state, not
-// configuration: the namespace keeps them while the daemon is down, and tells them again.
-type RouteWatcher interface {
-	// RoutesChanged gets the changes since the last call, each route once, many in one call. complete says that they are
-	// all the routes there are: what else was told before is gone. The first call is so.
-	RoutesChanged(changes []RouteChange, complete bool)
 }

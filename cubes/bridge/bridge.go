@@ -32,12 +32,11 @@ func init() {
 		Model:    model,
 		Objects:  map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
 		MaxPorts: maxPorts,
-		New:      func(env cube.Env) (cube.Instance, error) { return newBridge(env), nil },
+		New:      func(env cube.Env) (cube.Instance, error) { return newBridge(env).instance(), nil },
 	})
 }
 
 type bridge struct {
-	cube.Typed[Config]
 	env cube.Env
 
 	// config is the configuration in force, nil before there is one.
@@ -52,8 +51,16 @@ func newBridge(env cube.Env) *bridge {
 	b.fdb = fdb.New(env, b.belongs)
 	b.ports = newPorts(env)
 	b.span = newSpanning(b)
-	b.PrepareConfig = b.prepare
 	return b
+}
+
+// instance is what the framework calls.
+func (b *bridge) instance() cube.Instance {
+	return cube.Instance{
+		Prepare: cube.Typed(b.prepare), State: b.State, DeleteState: b.DeleteState, Action: b.Action,
+		PacketIn: b.span.packetIn, PortChanged: b.PortChanged, LinkChanged: b.LinkChanged,
+		PeerChanged: b.span.peerChanged, Close: b.span.close,
+	}
 }
 
 func (b *bridge) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {

@@ -206,7 +206,7 @@ func (s *spanning) portChanged(port string, up bool) {
 	s.settle()
 }
 
-// packetIn takes a BPDU from the fast path.
+// packetIn takes a BPDU, the only packets that the fast path has no answer to.
 func (s *spanning) packetIn(p *cube.PacketIn) {
 	t := s.trees[uint16(p.Metadata[0])]
 	if t == nil {
@@ -232,16 +232,10 @@ func (s *spanning) stopAll() {
 	clear(s.changed)
 }
 
-// close says that nobody answers BPDUs from now on; the fast path keeps the ports as they are.
+// close is called when the cube is deleted or the daemon stops: it says that nobody answers BPDUs from now on; the fast path keeps the ports as they are.
 func (s *spanning) close() {
 	if s.stop != nil {
 		s.stop()
 		_ = s.sign.Set(0, 0) // the cube may be gone, with its maps
 	}
 }
-
-// PacketIn takes BPDUs, the only packets that the fast path has no answer to.
-func (b *bridge) PacketIn(p *cube.PacketIn) { b.span.packetIn(p) }
-
-// Close is called when the cube is deleted or the daemon stops.
-func (b *bridge) Close() { b.span.close() }

@@ -64,6 +64,3 @@ func (s *spanning) peerChanged(port string, peer cube.Peer) {
 	}
 	s.settle()
 }
-
-// PeerChanged implements cube.PeerWatcher.
-func (b *bridge) PeerChanged(port string, peer cube.Peer) { b.span.peerChanged(port, peer) }

@@ -31,7 +31,7 @@ func init() {
 		Model:    model,
 		Objects:  map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
 		MaxPorts: maxPorts,
-		New:      func(env cube.Env) (cube.Instance, error) { return newHello(env), nil },
+		New:      func(env cube.Env) (cube.Instance, error) { return newHello(env).instance(), nil },
 	})
 }
 
@@ -51,15 +51,17 @@ func (a *Action) UnmarshalText(text []byte) (err error) {
 }
 
 type hello struct {
-	cube.Typed[Config]
 	env   cube.Env
 	ports table.Table[uint32, uint32]
 }
 
 func newHello(env cube.Env) *hello {
-	h := &hello{env: env, ports: table.New[uint32, uint32](env, "ports")}
-	h.PrepareConfig = h.prepare
-	return h
+	return &hello{env: env, ports: table.New[uint32, uint32](env, "ports")}
+}
+
+// instance is what the framework calls.
+func (h *hello) instance() cube.Instance {
+	return cube.Instance{Prepare: cube.Typed(h.prepare), PacketIn: h.PacketIn}
 }
 
 func (h *hello) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {

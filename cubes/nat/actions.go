@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Action implements cube.Actor.
+// Action runs the actions of the model.
 func (n *nat) Action(_ context.Context, path []string, input json.RawMessage) (cube.ActionResult, error) {
 	words := strings.Join(path, " ")
 	switch words {

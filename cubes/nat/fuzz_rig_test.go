@@ -56,7 +56,7 @@ func newRig(t testing.TB, typ cube.Type, live bool) *rig {
 	r := &rig{t: t, name: strings.ToLower(string(typ)), ends: map[string]int{}}
 	services := slices.DeleteFunc(slices.Clone(cube.Services()), func(s cube.Service) bool { return s.Model == model })
 	services = append(services, cube.Service{Model: model, Objects: map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
-		New: func(env cube.Env) (cube.Instance, error) { r.nat = newNAT(env); return r.nat, nil }})
+		New: func(env cube.Env) (cube.Instance, error) { r.nat = newNAT(env); return r.nat.instance(), nil }})
 	o := bpftest.Options{Hosts: 2, Type: typ, Services: services}
 	if live {
 		r.name += " on the wire"

@@ -59,7 +59,7 @@ func (n *nat) masquerade() error {
 	return nil
 }
 
-// ParentChanged implements cube.ParentWatcher.
+// ParentChanged takes the addresses that masquerade uses.
 func (n *nat) ParentChanged(p cube.Parent) {
 	n.parent = &p
 	was := [2]netip.Addr{}

@@ -25,12 +25,11 @@ func init() {
 	cube.Register(cube.Service{
 		Model:   model,
 		Objects: map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
-		New:     func(env cube.Env) (cube.Instance, error) { return newNAT(env), nil },
+		New:     func(env cube.Env) (cube.Instance, error) { return newNAT(env).instance(), nil },
 	})
 }
 
 type nat struct {
-	cube.Typed[Config]
 	env cube.Env
 
 	// What follows is in force.
@@ -49,8 +48,15 @@ type nat struct {
 func newNAT(env cube.Env) *nat {
 	n := &nat{env: env, tables: newTables(env), rules: newRuleSet(), installed: map[sourceKey]source{}}
 	n.sweep.nat = n
-	n.PrepareConfig = n.prepare
 	return n
+}
+
+// instance is what the framework calls.
+func (n *nat) instance() cube.Instance {
+	return cube.Instance{
+		Prepare: cube.Typed(n.prepare), State: n.State, Page: n.Page, DeleteState: n.DeleteState,
+		Action: n.Action, ParentChanged: n.ParentChanged, Close: n.Close,
+	}
 }
 
 // prepare plans the configuration first, then the rules.
@@ -108,5 +114,5 @@ func (n *nat) reconfigure(is Config, resized bool) error {
 	return nil
 }
 
-// Close implements cube.Closer.
+// Close ends the sweeps.
 func (n *nat) Close() { n.sweep.stop() }

@@ -106,7 +106,7 @@ func (n *nat) show(is session, in half, now uint64) entry {
 
 func seconds(d time.Duration) uint32 { return uint32(d / time.Second) }
 
-// Page implements cube.Pager. The sessions of IPv4 come first.
+// Page reads the sessions. Those of IPv4 come first.
 func (n *nat) Page(_ context.Context, path []string, q cube.PageQuery) (cube.Page, error) {
 	if !slices.Equal(path, []string{"natting-table"}) {
 		return cube.Page{}, fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
@@ -243,7 +243,7 @@ func oneOf[K comparable, V any](n *nat, f *family[K, V], keys sessionKeys) (json
 	return rawEntry(n, f, k, v, now)
 }
 
-// DeleteState implements cube.StateDeleter: it ends one session, or all.
+// DeleteState ends one session, or all.
 func (n *nat) DeleteState(_ context.Context, path []string) error {
 	if len(path) == 0 || path[0] != "natting-table" {
 		return fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)

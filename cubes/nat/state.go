@@ -59,7 +59,7 @@ type sessionState struct {
 	ICMPErrors uint64 `json:"icmp-errors"`
 }
 
-// State implements cube.Stater.
+// State returns the counters and single sessions.
 func (n *nat) State(_ context.Context, path []string) (any, error) {
 	wanted := func(name string) bool { return len(path) == 0 || path[0] == name }
 	var s state

@@ -28,12 +28,11 @@ func init() {
 	cube.Register(cube.Service{
 		Model:   model,
 		Objects: map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
-		New:     func(env cube.Env) (cube.Instance, error) { return newForwarder(env), nil },
+		New:     func(env cube.Env) (cube.Instance, error) { return newForwarder(env).instance(), nil },
 	})
 }
 
 type forwarder struct {
-	cube.Typed[Config]
 	env    cube.Env
 	set    *classifier.Set
 	rules  map[uint32]*entry // by id
@@ -42,9 +41,12 @@ type forwarder struct {
 }
 
 func newForwarder(env cube.Env) *forwarder {
-	f := &forwarder{env: env, set: classifier.New(env, "rules"), rules: map[uint32]*entry{}, places: newPlaces(env)}
-	f.PrepareConfig = f.prepare
-	return f
+	return &forwarder{env: env, set: classifier.New(env, "rules"), rules: map[uint32]*entry{}, places: newPlaces(env)}
+}
+
+// instance is what the framework calls.
+func (f *forwarder) instance() cube.Instance {
+	return cube.Instance{Prepare: cube.Typed(f.prepare), State: f.State, PacketIn: f.PacketIn, Close: f.Close}
 }
 
 func (f *forwarder) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Alignment implements cube.Aligner.
+// Alignment returns the addresses that ports share with their netdevs.
 func (r *router) Alignment(conf json.RawMessage) (map[string]cube.Alignment, error) {
 	c := new(Config)
 	if err := json.Unmarshal(conf, c); err != nil {

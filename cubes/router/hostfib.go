@@ -18,7 +18,7 @@ type netdevEntry struct {
 	_     uint32
 }
 
-// PeerChanged implements cube.PeerWatcher.
+// PeerChanged takes the netdev that a port leads to.
 func (r *router) PeerChanged(port string, peer cube.Peer) {
 	was := r.peers[port]
 	r.peers[port] = peer

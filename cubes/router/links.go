@@ -52,7 +52,7 @@ func (r *router) linkOf(port string) *portLink {
 	return l
 }
 
-// PortChanged implements cube.PortWatcher.
+// PortChanged takes whether a port has a peer.
 func (r *router) PortChanged(port string, up bool) {
 	l := r.linkOf(port)
 	l.up = up
@@ -60,7 +60,7 @@ func (r *router) PortChanged(port string, up bool) {
 	r.followLinks()
 }
 
-// LinkChanged implements cube.LinkWatcher.
+// LinkChanged takes whether the link of a port works.
 func (r *router) LinkChanged(port string, works bool) {
 	if index, ok := r.env.PortIndex(port); ok {
 		r.slow.portUp(index, works)

@@ -30,7 +30,7 @@ type matchedRoute struct {
 	Reason    string `json:"reason"`
 }
 
-// Action implements cube.Actor.
+// Action runs the actions of the model.
 func (r *router) Action(_ context.Context, path []string, input json.RawMessage) (cube.ActionResult, error) {
 	if !slices.Equal(path, []string{"route-get"}) {
 		return cube.ActionResult{}, fmt.Errorf("action %s: %w", path, cube.ErrUnsupported)

@@ -32,12 +32,11 @@ func init() {
 		Model:    model,
 		Objects:  map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
 		MaxPorts: maxPorts,
-		New:      func(env cube.Env) (cube.Instance, error) { return newRouter(env), nil },
+		New:      func(env cube.Env) (cube.Instance, error) { return newRouter(env).instance(), nil },
 	})
 }
 
 type router struct {
-	cube.Typed[Config]
 	env cube.Env
 
 	t    tables
@@ -81,8 +80,18 @@ func newRouter(env cube.Env) *router {
 	r.slow, r.learned = newSlow(env, r), map[netip.Prefix]*learnedRoutes{}
 	r.peers, r.links = map[string]cube.Peer{}, map[string]*portLink{}
 	r.hops.wanted = r.slow.want
-	r.PrepareConfig = r.prepare
 	return r
+}
+
+// instance is what the framework calls.
+func (r *router) instance() cube.Instance {
+	return cube.Instance{
+		Prepare: cube.Typed(r.prepare), Dependents: r.Dependents, State: r.State, DeleteState: r.DeleteState,
+		Action: r.Action, PacketIn: r.slow.packetIn, Notify: r.slow.notify, PortChanged: r.PortChanged,
+		LinkChanged: r.LinkChanged, PeerChanged: r.PeerChanged, RoutesChanged: r.RoutesChanged,
+		Interfaces: r.Interfaces, NamespaceChanged: r.portFollows, Alignment: r.Alignment,
+		NetdevChanged: r.portFollows,
+	}
 }
 
 // prepare plans the ports first, then routes and neighbours.

@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Interfaces implements cube.Shadower.
+// Interfaces are those that ports have in the namespace.
 func (r *router) Interfaces(conf json.RawMessage) (map[string]cube.Interface, error) {
 	c := new(Config)
 	if err := json.Unmarshal(conf, c); err != nil {
@@ -39,8 +39,8 @@ func (r *router) Interfaces(conf json.RawMessage) (map[string]cube.Interface, er
 	return out, nil
 }
 
-// InterfaceChanged implements cube.Shadower.
-func (r *router) InterfaceChanged(port string, was, is cube.Interface) ([]cube.Edit, error) {
+// portFollows returns the edits by which a port gets the addresses of its interface in the namespace, or of its netdev.
+func (r *router) portFollows(port string, was, is cube.Interface) ([]cube.Edit, error) {
 	var edits []cube.Edit
 	if is.MAC != nil && !slices.Equal(was.MAC, is.MAC) {
 		edits = append(edits, cube.Edit{Path: []string{"ports", port, "mac"}, Value: is.MAC.String()})
@@ -85,7 +85,7 @@ type learnedRoutes struct {
 	table []route
 }
 
-// RoutesChanged implements cube.RouteWatcher.
+// RoutesChanged takes the routes of the namespace.
 func (r *router) RoutesChanged(changes []cube.RouteChange, complete bool) {
 	touched := map[netip.Prefix]bool{}
 	if complete {

@@ -200,12 +200,6 @@ func (s *slow) tick() {
 	}
 }
 
-// PacketIn implements cube.PacketHandler.
-func (r *router) PacketIn(p *cube.PacketIn) { r.slow.packetIn(p) }
-
-// Notify implements cube.Notified.
-func (r *router) Notify(kind uint32, data []byte) { r.slow.notify(kind, data) }
-
 // packetIn takes a packet from the fast path.
 func (s *slow) packetIn(p *cube.PacketIn) {
 	if s.table == nil {

@@ -230,7 +230,7 @@ func (r *router) listedAs(d *destination, nexthop string) bool {
 	})
 }
 
-// Dependents implements cube.Dependents: routes go with the network that their next hop is in, and configured neighbours
+// Dependents returns what goes with a change: routes go with the network that their next hop is in, and configured neighbours
 // with their port.
 func (r *router) Dependents(_ context.Context, _, after json.RawMessage) ([]cube.Edit, error) {
 	conf := new(Config)

@@ -25,12 +25,11 @@ func init() {
 	cube.Register(cube.Service{
 		Model:   model,
 		Objects: map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
-		New:     func(env cube.Env) (cube.Instance, error) { return newBridge(env), nil },
+		New:     func(env cube.Env) (cube.Instance, error) { return newBridge(env).instance(), nil },
 	})
 }
 
 type bridge struct {
-	cube.Typed[Config]
 	env cube.Env
 
 	fdb *fdb.Database[fdb.Address]
@@ -39,8 +38,15 @@ type bridge struct {
 func newBridge(env cube.Env) *bridge {
 	b := &bridge{env: env}
 	b.fdb = fdb.New(env, b.belongs)
-	b.PrepareConfig = b.prepare
 	return b
+}
+
+// instance is what the framework calls.
+func (b *bridge) instance() cube.Instance {
+	return cube.Instance{
+		Prepare: cube.Typed(b.prepare), State: b.State, DeleteState: b.DeleteState, Action: b.Action,
+		PortChanged: b.PortChanged,
+	}
 }
 
 func (b *bridge) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {

@@ -28,20 +28,22 @@ func init() {
 	cube.Register(cube.Service{
 		Model:   model,
 		Objects: map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
-		New:     func(env cube.Env) (cube.Instance, error) { return newForwarder(env), nil },
+		New:     func(env cube.Env) (cube.Instance, error) { return newForwarder(env).instance(), nil },
 	})
 }
 
 type forwarder struct {
-	cube.Typed[Config]
 	env     cube.Env
 	actions table.Table[uint32, entry]
 }
 
 func newForwarder(env cube.Env) *forwarder {
-	f := &forwarder{env: env, actions: table.New[uint32, entry](env, "actions")}
-	f.PrepareConfig = f.prepare
-	return f
+	return &forwarder{env: env, actions: table.New[uint32, entry](env, "actions")}
+}
+
+// instance is what the framework calls.
+func (f *forwarder) instance() cube.Instance {
+	return cube.Instance{Prepare: cube.Typed(f.prepare), PacketIn: f.PacketIn}
 }
 
 func (f *forwarder) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {

@@ -25,7 +25,7 @@ func init() {
 	cube.Register(cube.Service{
 		Model:   model,
 		Objects: map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
-		New:     func(env cube.Env) (cube.Instance, error) { return newHello(env), nil },
+		New:     func(env cube.Env) (cube.Instance, error) { return newHello(env).instance(), nil },
 	})
 }
 
@@ -45,19 +45,21 @@ func (a *Action) UnmarshalText(text []byte) (err error) {
 }
 
 type hello struct {
-	cube.Typed[Config]
 	env cube.Env
 }
 
-func newHello(env cube.Env) *hello {
-	h := &hello{env: env}
-	h.PrepareConfig = func(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
-		return cube.Plan{Constants: map[string]any{
-			"ingress_action": uint32(c.New.IngressAction),
-			"egress_action":  uint32(c.New.EgressAction),
-		}}, nil
-	}
-	return h
+func newHello(env cube.Env) *hello { return &hello{env: env} }
+
+// instance is what the framework calls.
+func (h *hello) instance() cube.Instance {
+	return cube.Instance{Prepare: cube.Typed(h.prepare), PacketIn: h.PacketIn, ParentChanged: h.ParentChanged}
+}
+
+func (h *hello) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
+	return cube.Plan{Constants: map[string]any{
+		"ingress_action": uint32(c.New.IngressAction),
+		"egress_action":  uint32(c.New.EgressAction),
+	}}, nil
 }
 
 // ParentChanged logs what the cube inherits from the port or netdev that it is on.

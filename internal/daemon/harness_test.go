@@ -70,10 +70,8 @@ func (*fakePlane) Prepare(context.Context, *datapath.Graph) (topology.Change, er
 	return fakeChange{}, nil
 }
 
-type echo struct{}
-
-func (echo) Prepare(context.Context, cube.Change) (cube.Plan, error) {
-	return cube.Plan{}, nil
+func echo(cube.Env) (cube.Instance, error) {
+	return cube.Instance{Prepare: func(context.Context, cube.Change) (cube.Plan, error) { return cube.Plan{}, nil }}, nil
 }
 
 // bench is a place where daemons of one test run.
@@ -91,7 +89,7 @@ func newBench(t *testing.T) *bench {
 	b.parts = parts{
 		services: func() []cube.Service {
 			return []cube.Service{{Model: echoModel, Objects: map[cube.Hook][]byte{cube.TC: {1}},
-				New: func(cube.Env) (cube.Instance, error) { return echo{}, nil }}}
+				New: echo}}
 		},
 		openPlane: func(planeOptions) (plane, error) { return b.plane, nil },
 		startSlowPath: func(context.Context, plane, *topology.Manager, *slog.Logger) (func() error, error) {

@@ -185,14 +185,14 @@ func newEnv(t testing.TB, name string, maps map[string]*ebpf.Map) *fakeEnv {
 // open makes a cube of a life and configures it.
 func open(t testing.TB, l *life, env *fakeEnv) *instance {
 	t.Helper()
-	i, err := l.newInstance(env)
+	i, err := instanceOf(l, env)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := i.Prepare(t.Context(), cube.Change{New: json.RawMessage(`{"ports":[{"name":"p1"},{"name":"p22"}]}`)}); err != nil {
 		t.Fatal(err)
 	}
-	return i.(*instance)
+	return i
 }
 
 func TestServicesThatDescribeThemselvesWronglyAreRefused(t *testing.T) {
@@ -395,13 +395,13 @@ func TestAFloodIsBoundedAndCounted(t *testing.T) {
 	eventually(t, "lines are dropped", func() bool { dropped += l.lines.excess(); return dropped > 500 })
 	// A service that reads no packets loses them, and nobody waits for it.
 	env := newEnv(t, "c1", nil)
-	i, err := l.newInstance(env)
+	i, err := instanceOf(l, env)
 	if err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
 	for range 50_000 {
-		i.(*instance).PacketIn(&cube.PacketIn{Data: make([]byte, 1500)})
+		i.PacketIn(&cube.PacketIn{Data: make([]byte, 1500)})
 	}
 	if took := time.Since(began); took > patience/2 {
 		t.Errorf("50000 packets for a service that reads none took %v", took)

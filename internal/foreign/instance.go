@@ -28,7 +28,7 @@ type environment interface {
 	Degrade(reason string)
 }
 
-// instance implements cube.Instance and the interfaces besides it; what the service did not ask for does not reach it.
+// instance is a cube of the service; what the service did not ask for does not reach it.
 type instance struct {
 	l      *life
 	env    environment
@@ -47,6 +47,15 @@ type instance struct {
 }
 
 func (l *life) newInstance(env cube.Env) (cube.Instance, error) {
+	i, err := instanceOf(l, env)
+	if err != nil {
+		return cube.Instance{}, err
+	}
+	return cube.Instance{Prepare: i.Prepare, State: i.State, DeleteState: i.DeleteState, Action: i.Action, PacketIn: i.PacketIn, Notify: i.Notify,
+		PortChanged: i.PortChanged, ParentChanged: i.ParentChanged, Close: i.Close}, nil
+}
+
+func instanceOf(l *life, env cube.Env) (*instance, error) {
 	e, ok := env.(environment)
 	if !ok {
 		return nil, fmt.Errorf("a cube of this kind needs more of its environment than %T has: %w", env, cube.ErrUnsupported)
@@ -104,7 +113,7 @@ func (l *life) endsWith(err error) bool {
 // deadlineOf picks one of the deadlines.
 type deadlineOf func(deadlines) time.Duration
 
-// Prepare implements cube.Instance.
+// Prepare asks the service for its plan.
 func (i *instance) Prepare(ctx context.Context, c cube.Change) (cube.Plan, error) {
 	old, after := c.Old, c.New
 	if len(old)+len(after) > 2*maxDocument {
@@ -198,7 +207,7 @@ func (i *instance) quietly(fn func(context.Context) error) {
 	}()
 }
 
-// Close implements cube.Closer.
+// Close tells the service that the cube is closed.
 func (i *instance) Close() {
 	i.l.remove(i)
 	i.mu.Lock()
@@ -214,7 +223,7 @@ func (i *instance) Close() {
 	})
 }
 
-// State implements cube.Stater.
+// State asks the service for state.
 func (i *instance) State(ctx context.Context, path []string) (any, error) {
 	if !i.l.description.GetState() {
 		return nil, nil
@@ -251,7 +260,7 @@ func (i *instance) state(ctx context.Context, path []string) (any, error) {
 	return doc, nil
 }
 
-// DeleteState implements cube.StateDeleter.
+// DeleteState has the service delete state.
 func (i *instance) DeleteState(ctx context.Context, path []string) error {
 	if !i.l.description.GetDeleteState() {
 		return service.ErrNoDeleter
@@ -262,7 +271,7 @@ func (i *instance) DeleteState(ctx context.Context, path []string) error {
 	})
 }
 
-// Action implements cube.Actor.
+// Action has the service run an action.
 func (i *instance) Action(ctx context.Context, path []string, input json.RawMessage) (cube.ActionResult, error) {
 	if !i.l.description.GetActions() {
 		return cube.ActionResult{}, fmt.Errorf("service %s has no actions: %w", i.l.reg.Name, cube.ErrUnsupported)
@@ -311,14 +320,14 @@ func result(answer *pb.ActionResponse) (cube.ActionResult, error) {
 	return out, nil
 }
 
-// PortChanged implements cube.PortWatcher.
+// PortChanged tells the service.
 func (i *instance) PortChanged(port string, up bool) {
 	if i.l.description.GetPorts() {
 		i.l.tell(&pb.ToService{Message: &pb.ToService_Port{Port: &pb.PortChanged{Cube: i.handle, Port: port, Up: up}}})
 	}
 }
 
-// ParentChanged implements cube.ParentWatcher.
+// ParentChanged tells the service.
 func (i *instance) ParentChanged(p cube.Parent) {
 	if !i.l.description.GetParent() {
 		return

@@ -168,7 +168,7 @@ func (l *life) sendOne(p *pb.PacketOut) error {
 	return i.env.Send(out)
 }
 
-// PacketIn implements cube.PacketHandler. It does not wait.
+// PacketIn sends a packet to the service. It does not wait.
 func (i *instance) PacketIn(p *cube.PacketIn) {
 	if !i.l.description.GetPackets() || i.l.ended() {
 		return
@@ -186,7 +186,7 @@ func (i *instance) PacketIn(p *cube.PacketIn) {
 	i.l.packets.offer(m, nil, len(m.Data))
 }
 
-// Notify implements cube.Notified. It does not wait.
+// Notify sends a message of the programs to the service. It does not wait.
 func (i *instance) Notify(kind uint32, data []byte) {
 	if !i.l.description.GetNotifications() || i.l.ended() {
 		return

@@ -56,8 +56,8 @@ func refsLab(t *testing.T) *lab {
 	m, err := topology.New(topology.Options{
 		Datapath: noKernel{}, Netdevs: madeUpNetdevs{}, Version: "test", Logger: slog.New(slog.DiscardHandler),
 		Services: []cube.Service{
-			{Model: refsModel, Objects: objects, New: func(cube.Env) (cube.Instance, error) { return tapCube{}, nil }},
-			{Model: tapModel, Objects: objects, New: func(cube.Env) (cube.Instance, error) { return tapCube{}, nil }},
+			{Model: refsModel, Objects: objects, New: newTap},
+			{Model: tapModel, Objects: objects, New: newTap},
 		},
 	})
 	if err != nil {

@@ -35,8 +35,8 @@ func managerOf(t testing.TB, o topology.Options) *topology.Manager {
 	objects := map[cube.Hook][]byte{cube.TC: {1}, cube.XDP: {1}}
 	o.Datapath, o.Netdevs, o.Version, o.Logger = noKernel{}, madeUpNetdevs{}, "test", slog.New(slog.DiscardHandler)
 	o.Services = []cube.Service{
-		{Model: labModel, Objects: objects, New: func(cube.Env) (cube.Instance, error) { return labCube{}, nil }},
-		{Model: tapModel, Objects: objects, New: func(cube.Env) (cube.Instance, error) { return tapCube{}, nil }},
+		{Model: labModel, Objects: objects, New: newLabCube},
+		{Model: tapModel, Objects: objects, New: newTap},
 	}
 	m, err := topology.New(o)
 	if err != nil {

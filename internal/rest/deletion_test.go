@@ -41,7 +41,6 @@ const stationsModel = `module stations {
 
 // stationCube learned addresses in VLAN 1. The one that is called fixed cannot be deleted.
 type stationCube struct {
-	tapCube
 	learned map[string]bool
 }
 
@@ -76,8 +75,10 @@ func newStations(t *testing.T, learned ...string) (*lab, *stationCube) {
 	m, err := topology.New(topology.Options{
 		Datapath: noKernel{}, Netdevs: madeUpNetdevs{}, Version: "test", Logger: slog.New(slog.DiscardHandler),
 		Services: []cube.Service{
-			{Model: stationsModel, Objects: objects, New: func(cube.Env) (cube.Instance, error) { return c, nil }},
-			{Model: tapModel, Objects: objects, New: func(cube.Env) (cube.Instance, error) { return tapCube{}, nil }},
+			{Model: stationsModel, Objects: objects, New: func(cube.Env) (cube.Instance, error) {
+				return cube.Instance{Prepare: accepts, State: c.State, DeleteState: c.DeleteState}, nil
+			}},
+			{Model: tapModel, Objects: objects, New: newTap},
 		},
 	})
 	if err != nil {

@@ -101,11 +101,15 @@ func (n madeUpNetdevs) Look(name string) (netdev.Look, error) {
 
 func (madeUpNetdevs) Put(int, netdev.Dress) error { return nil }
 
-// labCube accepts every configuration, and has one packet to show.
+// accepts accepts every configuration.
+func accepts(context.Context, cube.Change) (cube.Plan, error) { return cube.Plan{}, nil }
+
+// labCube has one packet to show.
 type labCube struct{}
 
-func (labCube) Prepare(context.Context, cube.Change) (cube.Plan, error) {
-	return cube.Plan{}, nil
+func newLabCube(cube.Env) (cube.Instance, error) {
+	var c labCube
+	return cube.Instance{Prepare: accepts, State: c.State, Action: c.Action}, nil
 }
 
 func (labCube) State(context.Context, []string) (any, error) {
@@ -119,11 +123,7 @@ func (labCube) Action(_ context.Context, path []string, input json.RawMessage) (
 	return cube.ActionResult{Output: map[string]any{"flushed": true}}, nil
 }
 
-type tapCube struct{}
-
-func (tapCube) Prepare(context.Context, cube.Change) (cube.Plan, error) {
-	return cube.Plan{}, nil
-}
+func newTap(cube.Env) (cube.Instance, error) { return cube.Instance{Prepare: accepts}, nil }
 
 // newManager makes a real manager of the services lab and tap.
 func newManager(t testing.TB) *topology.Manager { return newManagerWith(t, nil) }
@@ -136,8 +136,8 @@ func newManagerWith(t testing.TB, log *events.Log) *topology.Manager {
 		Datapath: noKernel{}, Netdevs: madeUpNetdevs{}, Version: "test", Logger: slog.New(slog.DiscardHandler),
 		Events: log, Host: lodging{},
 		Services: []cube.Service{
-			{Model: labModel, Objects: objects, New: func(cube.Env) (cube.Instance, error) { return labCube{}, nil }},
-			{Model: tapModel, Objects: objects, New: func(cube.Env) (cube.Instance, error) { return tapCube{}, nil }},
+			{Model: labModel, Objects: objects, New: newLabCube},
+			{Model: tapModel, Objects: objects, New: newTap},
 		},
 	})
 	if err != nil {

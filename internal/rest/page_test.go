@@ -27,7 +27,7 @@ func newWide(t testing.TB) *lab {
 	m, err := topology.New(topology.Options{
 		Datapath: noKernel{}, Netdevs: madeUpNetdevs{}, Version: "test", Logger: slog.New(slog.DiscardHandler),
 		Services: []cube.Service{{Model: wideModel, Objects: map[cube.Hook][]byte{cube.TC: {1}, cube.XDP: {1}},
-			New: func(cube.Env) (cube.Instance, error) { return tapCube{}, nil }}},
+			New: newTap}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,6 @@ const flowsModel = `module flows {
 
 // flowCube has flows by number; a page looks at few of them, and its cursor is a number.
 type flowCube struct {
-	tapCube
 	flows map[int]bool
 	asked []cube.PageQuery
 }
@@ -106,7 +105,9 @@ func newFlows(t *testing.T, flows ...int) (*lab, *flowCube) {
 	m, err := topology.New(topology.Options{
 		Datapath: noKernel{}, Netdevs: madeUpNetdevs{}, Version: "test", Logger: slog.New(slog.DiscardHandler),
 		Services: []cube.Service{{Model: flowsModel, Objects: map[cube.Hook][]byte{cube.TC: {1}, cube.XDP: {1}},
-			New: func(cube.Env) (cube.Instance, error) { return f, nil }}},
+			New: func(cube.Env) (cube.Instance, error) {
+				return cube.Instance{Prepare: accepts, State: f.State, Page: f.Page, DeleteState: f.DeleteState}, nil
+			}}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func (lodging) Start(_ context.Context, r topology.Registration, _ service.Life)
 func (*lodger) Service() cube.Service {
 	return cube.Service{Model: strings.NewReplacer("module tap", "module lodger", `"tap"`, `"lodger"`).Replace(tapModel),
 		Objects: map[cube.Hook][]byte{cube.TC: {1}, cube.XDP: {1}},
-		New:     func(cube.Env) (cube.Instance, error) { return tapCube{}, nil }}
+		New:     newTap}
 }
 
 func (l *lodger) Done() <-chan struct{} { return l.done }

@@ -30,13 +30,13 @@ import (
 // alignable are the ports of a cube whose netdevs have to do with their addresses, by netdev.
 func (t *txn) alignable(rec *world.Cube) (map[string]cube.Alignment, error) {
 	u := t.next.Units[rec.Name]
-	asked, ok := u.Instance().(cube.Aligner)
-	if !ok || rec.Transparent || u.IsDegraded() {
+	alignment := u.Instance().Alignment
+	if alignment == nil || rec.Transparent || u.IsDegraded() {
 		return nil, nil
 	}
 	var answer map[string]cube.Alignment
 	err := t.call(t.ctx, u, func() (err error) {
-		answer, err = asked.Alignment(rec.Config.Raw)
+		answer, err = alignment(rec.Config.Raw)
 		return err
 	})
 	if err != nil {
@@ -107,7 +107,7 @@ func (t *txn) follow(rec *world.Cube, port string, was, is cube.Interface) error
 	u := t.next.Units[rec.Name]
 	var edits []cube.Edit
 	err := t.call(t.ctx, u, func() (err error) {
-		edits, err = u.Instance().(cube.Aligner).InterfaceChanged(port, was, is)
+		edits, err = u.Instance().NetdevChanged(port, was, is)
 		return err
 	})
 	if err != nil {
@@ -143,7 +143,7 @@ func (t *txn) alignNetdevs() error {
 }
 
 func (t *txn) alignCube(rec *world.Cube) error {
-	if _, ok := t.next.Units[rec.Name].Instance().(cube.Aligner); !ok {
+	if t.next.Units[rec.Name].Instance().Alignment == nil {
 		return nil
 	}
 	wanted, err := t.alignable(rec)
@@ -176,7 +176,7 @@ func (t *txn) leaveNetdevs(name string) {
 	if was == nil {
 		return
 	}
-	if _, ok := t.old.Units[name].Instance().(cube.Aligner); !ok {
+	if t.old.Units[name].Instance().Alignment == nil {
 		return
 	}
 	for _, p := range was.PortsByIndex() {
@@ -336,7 +336,7 @@ func (m *Manager) followNetdevs(events []netdev.Event) {
 	}
 	for name, at := range w.Holders(func(peer string) bool { return names[peer] }) {
 		if u := w.Units[at[0].Cube]; u != nil {
-			if _, ok := u.Instance().(cube.Aligner); ok {
+			if u.Instance().Alignment != nil {
 				m.followNetdev(name, at[0])
 			}
 		}
@@ -369,7 +369,7 @@ func (m *Manager) findNetdevs() {
 		if rec == nil || u == nil {
 			continue
 		}
-		if _, ok := u.Instance().(cube.Aligner); !ok {
+		if u.Instance().Alignment == nil {
 			continue
 		}
 		if look, err := m.netdevs.Look(name); err == nil {

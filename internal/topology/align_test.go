@@ -30,7 +30,7 @@ type homelyConfig struct {
 	Note string
 }
 
-// Alignment implements cube.Aligner. The note says what ports have to do with netdevs.
+// Alignment is what ports share with netdevs. The note says what ports have to do with netdevs.
 func (c *homely) Alignment(conf json.RawMessage) (map[string]cube.Alignment, error) {
 	if err := c.b.call(c.env.Name(), "Alignment"); err != nil {
 		return nil, err
@@ -55,8 +55,8 @@ func (c *homely) Alignment(conf json.RawMessage) (map[string]cube.Alignment, err
 	return out, nil
 }
 
-// InterfaceChanged implements cube.Aligner.
-func (c *homely) InterfaceChanged(port string, was, is cube.Interface) ([]cube.Edit, error) {
+// NetdevChanged has a port follow its netdev.
+func (c *homely) NetdevChanged(port string, was, is cube.Interface) ([]cube.Edit, error) {
 	var edits []cube.Edit
 	for _, a := range world.Without(was.Addresses, is.Addresses) {
 		edits = append(edits, cube.Edit{Delete: true, Path: []string{"ports", port, "ip", a.String()}})
@@ -78,7 +78,7 @@ func newAlignLab(t *testing.T) *lab {
 	model := strings.ReplaceAll(readFile(t, "testdata/toybridge.yang"), "toybridge", "homely")
 	model = strings.Replace(model, "leaf mac { type string; }", `leaf mac { type string; } list ip { key "address"; leaf address { type string; } }`, 1)
 	l.extra = []cube.Service{{Model: model, MaxPorts: 8, WholeLists: true, New: func(e cube.Env) (cube.Instance, error) {
-		return &homely{toyBridge{toy{e, l.b}}}, nil
+		return instanceOf(&homely{toyBridge{toy{e, l.b}}}), nil
 	}}}
 	l.restart()
 	for i, name := range []string{"veth1", "veth2", "eth0"} {

@@ -158,7 +158,7 @@ func (t *txn) prepareCube(u *unit.Unit, was, rec *world.Cube, changes []yang.Ent
 }
 
 func (t *txn) makeInstance(u *unit.Unit) error {
-	if u.Instance() != nil {
+	if u.Instance().Prepare != nil {
 		return nil
 	}
 	return t.call(t.ctx, u, u.Make)

@@ -38,7 +38,7 @@ func (t *txn) deleteList(u *unit.Unit, list *yang.Node, path yang.Path) error {
 	if err := t.edit(u, yang.Delete, path, nil); err != nil {
 		return err
 	}
-	if _, ok := u.Instance().(cube.StateDeleter); ok {
+	if u.Instance().DeleteState != nil {
 		t.emptied = append(t.emptied, e)
 	}
 	return nil
@@ -59,11 +59,11 @@ func (t *txn) deleteEntry(u *unit.Unit, path yang.Path, err error) error {
 
 // deleteState asks the cube to delete state: an entry, or a whole list that the model marks `deletable`.
 func (t *txn) deleteState(u *unit.Unit, path yang.Path) error {
-	deleter, ok := u.Instance().(cube.StateDeleter)
-	if !ok {
+	deleteState := u.Instance().DeleteState
+	if deleteState == nil {
 		return fmt.Errorf("%s: %s: %w", u.Name, path.Words(), service.ErrNoDeleter)
 	}
-	err := u.Handle(t.ctx, "DeleteState", func() error { return deleter.DeleteState(t.ctx, path.Segments()) })
+	err := u.Handle(t.ctx, "DeleteState", func() error { return deleteState(t.ctx, path.Segments()) })
 	if errors.Is(err, cube.ErrNotFound) {
 		return &yang.Error{Tag: yang.DataMissing, Path: path.String(), Message: path.Words() + ": not found"}
 	}

@@ -185,9 +185,6 @@ func (f *flows) DeleteState(_ context.Context, path []string) error {
 	return f.answers[strings.Join(path[1:], " ")]
 }
 
-// notDeleting hides DeleteState.
-type notDeleting struct{ cube.Instance }
-
 func TestDeletingListsOfState(t *testing.T) {
 	for _, tt := range []struct {
 		name, line string
@@ -208,7 +205,7 @@ func TestDeletingListsOfState(t *testing.T) {
 		l.stop()
 		l.extra = []cube.Service{{Model: flowsModel, New: func(e cube.Env) (cube.Instance, error) {
 			f.toy = toy{e, l.b}
-			return f, nil
+			return instanceOf(f), nil
 		}}}
 		l.start()
 		l.must("create flows f")
@@ -224,7 +221,9 @@ func TestNobodyDeletesState(t *testing.T) {
 	l := newLab(t)
 	l.stop()
 	l.extra = []cube.Service{{Model: flowsModel, New: func(e cube.Env) (cube.Instance, error) {
-		return notDeleting{&flows{toy: toy{e, l.b}}}, nil
+		i := instanceOf(&flows{toy: toy{e, l.b}})
+		i.DeleteState = nil
+		return i, nil
 	}}}
 	l.start()
 	l.must("create flows f")

@@ -18,13 +18,13 @@ import (
 
 // dropDependents asks a cube what its change takes along, and makes these edits.
 func (t *txn) dropDependents(name string, u *unit.Unit, was, rec *world.Cube) error {
-	asked, ok := u.Instance().(cube.Dependents)
-	if !ok || string(was.Config.Raw) == string(rec.Config.Raw) {
+	dependents := u.Instance().Dependents
+	if dependents == nil || string(was.Config.Raw) == string(rec.Config.Raw) {
 		return nil
 	}
 	var edits []cube.Edit
 	err := t.call(t.ctx, u, func() (err error) {
-		edits, err = asked.Dependents(t.ctx, was.Config.Raw, rec.Config.Raw)
+		edits, err = dependents(t.ctx, was.Config.Raw, rec.Config.Raw)
 		return err
 	})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // the last port.
 type landlord struct{ toyBridge }
 
-// Dependents implements cube.Dependents.
+// Dependents are what goes with a port.
 func (c *landlord) Dependents(_ context.Context, before, after json.RawMessage) ([]cube.Edit, error) {
 	if err := c.b.call(c.env.Name(), "Dependents"); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func newLandlordLab(t *testing.T) *lab {
 	l := newLab(t)
 	model := strings.ReplaceAll(readFile(t, "testdata/toybridge.yang"), "toybridge", "landlord")
 	l.extra = []cube.Service{{Model: model, MaxPorts: 8, WholeLists: true, New: func(e cube.Env) (cube.Instance, error) {
-		return &landlord{toyBridge{toy{e, l.b}}}, nil
+		return instanceOf(&landlord{toyBridge{toy{e, l.b}}}), nil
 	}}}
 	l.restart()
 	l.must(`create landlord l1 <<< {"note":"x","ports":[{"name":"p1"},{"name":"p2"}],

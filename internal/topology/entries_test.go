@@ -84,7 +84,7 @@ func newTableLab(t *testing.T) (*lab, *map[string]map[string]string) {
 	all := &map[string]map[string]string{}
 	l.extra = []cube.Service{{
 		Model: strings.ReplaceAll(readFile(t, "testdata/toybridge.yang"), "toybridge", "toytable"), MaxPorts: 8,
-		New: func(e cube.Env) (cube.Instance, error) { return &toyTable{toy: toy{e, l.b}, all: all}, nil },
+		New: func(e cube.Env) (cube.Instance, error) { return instanceOf(&toyTable{toy: toy{e, l.b}, all: all}), nil },
 	}}
 	l.start()
 	t.Cleanup(func() { l.stop() })

@@ -7,7 +7,6 @@ package topology
 import (
 	"context"
 
-	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
@@ -39,8 +38,8 @@ func (t *txn) notify() {
 		u := t.next.Units[rec.Name]
 		for _, p := range rec.PortsByIndex() {
 			if t.notifyPort(u, rec, p) {
-				w := u.Instance().(cube.LinkWatcher)
-				working = append(working, func() { t.m.news.Tell(u, "LinkChanged", func() { w.LinkChanged(p.Name, true) }) })
+				changed := u.Instance().LinkChanged
+				working = append(working, func() { t.m.news.Tell(u, "LinkChanged", func() { changed(p.Name, true) }) })
 			}
 		}
 	}
@@ -60,18 +59,18 @@ func (t *txn) notifyPort(u *unit.Unit, rec *world.Cube, p *world.Port) (works bo
 	// A port that a start finds down may have been up when the last daemon ended, and what was learned then is still there.
 	found := t.restoring && (old == nil || t.successor(u) != nil)
 	up := t.next.Linked(rec, p)
-	if w, ok := u.Instance().(cube.PortWatcher); ok && (found || up != (was != nil && t.old.Linked(old, was))) {
-		t.m.news.Tell(u, "PortChanged", func() { w.PortChanged(p.Name, up) })
+	is := u.Instance()
+	if is.PortChanged != nil && (found || up != (was != nil && t.old.Linked(old, was))) {
+		t.m.news.Tell(u, "PortChanged", func() { is.PortChanged(p.Name, up) })
 	}
-	w, ok := u.Instance().(cube.LinkWatcher)
-	if !ok {
+	if is.LinkChanged == nil {
 		return false
 	}
 	works = t.next.Works(rec, p)
 	worked := was != nil && t.old.Works(old, was)
 	flapped := works && worked && t.next.Flaps(p) != t.old.Flaps(was)
 	if flapped || !works && (found || worked) {
-		t.m.news.Tell(u, "LinkChanged", func() { w.LinkChanged(p.Name, false) })
+		t.m.news.Tell(u, "LinkChanged", func() { is.LinkChanged(p.Name, false) })
 	}
 	return works && (found || flapped || !worked)
 }

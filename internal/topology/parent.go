@@ -98,8 +98,8 @@ func (n *neighbours) tell() {
 			n.tellPeers(w, rec, u)
 			continue
 		}
-		watcher, ok := u.Instance().(cube.ParentWatcher)
-		if !ok {
+		changed := u.Instance().ParentChanged
+		if changed == nil {
 			continue
 		}
 		h := &n.of(u).parent
@@ -112,7 +112,7 @@ func (n *neighbours) tell() {
 			h.posted = false
 			parent := h.Parent
 			n.mu.Unlock()
-			watcher.ParentChanged(parent)
+			changed(parent)
 		})
 	}
 }

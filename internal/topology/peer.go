@@ -24,8 +24,8 @@ type peers struct {
 
 // tellPeers tells a standard cube what changed of its peers. n.mu is held.
 func (n *neighbours) tellPeers(w *unit.Snapshot, rec *world.Cube, u *unit.Unit) {
-	watcher, ok := u.Instance().(cube.PeerWatcher)
-	if !ok {
+	changed := u.Instance().PeerChanged
+	if changed == nil {
 		return
 	}
 	p := &n.of(u).peers
@@ -54,7 +54,7 @@ func (n *neighbours) tellPeers(w *unit.Snapshot, rec *world.Cube, u *unit.Unit) 
 		p.news = map[string]cube.Peer{}
 		n.mu.Unlock()
 		for _, name := range slices.Sorted(maps.Keys(news)) {
-			watcher.PeerChanged(name, news[name])
+			changed(name, news[name])
 		}
 	})
 }

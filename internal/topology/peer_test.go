@@ -42,7 +42,7 @@ func curiousLab(t *testing.T, mu *sync.Mutex, heard map[string]cube.Peer, order 
 	l := newLab(t)
 	model := strings.ReplaceAll(readFile(t, "testdata/toybridge.yang"), "toybridge", "curious")
 	l.extra = []cube.Service{{Model: model, MaxPorts: 8, WholeLists: true, New: func(e cube.Env) (cube.Instance, error) {
-		return &curious{toyBridge{toy{e, l.b}}, mu, heard, order}, nil
+		return instanceOf(&curious{toyBridge{toy{e, l.b}}, mu, heard, order}), nil
 	}}}
 	l.restart()
 	return l

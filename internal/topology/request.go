@@ -217,8 +217,8 @@ func (t *txn) act(u *unit.Unit, path yang.Path, body []byte, words bool) (json.R
 	if err != nil {
 		return nil, err
 	}
-	actor, ok := u.Instance().(cube.Actor)
-	if node.Kind() != yang.Action || !ok {
+	action := u.Instance().Action
+	if node.Kind() != yang.Action || action == nil {
 		return nil, &yang.Error{Tag: yang.OperationNotSupported, Path: path.String(), Message: path.Words() + ": not an action of " + u.Name}
 	}
 	parse := u.Tree.ParseInput
@@ -232,7 +232,7 @@ func (t *txn) act(u *unit.Unit, path yang.Path, body []byte, words bool) (json.R
 	t.direct[u.Name] = true
 	var result cube.ActionResult
 	err = u.Handle(t.ctx, "Action", func() (err error) {
-		result, err = actor.Action(t.ctx, path.Segments(), input)
+		result, err = action(t.ctx, path.Segments(), input)
 		return err
 	})
 	if err != nil {

@@ -162,13 +162,13 @@ func (t *txn) interfaces(rec *world.Cube) (map[string]cube.Interface, error) {
 		return nil, nil
 	}
 	u := t.next.Units[rec.Name]
-	asked, ok := u.Instance().(cube.Shadower)
-	if !ok || u.IsDegraded() {
+	interfaces := u.Instance().Interfaces
+	if interfaces == nil || u.IsDegraded() {
 		return nil, nil
 	}
 	var answer map[string]cube.Interface
 	err := t.call(t.ctx, u, func() (err error) {
-		answer, err = asked.Interfaces(rec.Config.Raw)
+		answer, err = interfaces(rec.Config.Raw)
 		return err
 	})
 	if err != nil {
@@ -369,7 +369,7 @@ func (t *txn) differences(rec *world.Cube) ([]cube.Edit, error) {
 			continue
 		}
 		err := t.call(t.ctx, u, func() error {
-			more, err := u.Instance().(cube.Shadower).InterfaceChanged(name, want, states[name].Interface)
+			more, err := u.Instance().NamespaceChanged(name, want, states[name].Interface)
 			edits = append(edits, more...)
 			return err
 		})
@@ -417,9 +417,9 @@ type routeTeller interface {
 func (t *txn) watchRoutes(rec *world.Cube) {
 	u := t.next.Units[rec.Name]
 	teller, can := t.m.shadows.(routeTeller)
-	watcher, wants := u.Instance().(cube.RouteWatcher)
-	if can && wants {
-		n := &unit.RouteNews{Unit: u, Watcher: watcher}
+	changed := u.Instance().RoutesChanged
+	if can && changed != nil {
+		n := &unit.RouteNews{Unit: u, Changed: changed}
 		teller.WatchRoutes(rec.Namespace(), n.Take)
 	}
 }

@@ -180,7 +180,7 @@ func (f *fakeShadows) touch(uuid, port, mac string) {
 	f.changed(uuid)
 }
 
-// Interfaces implements cube.Shadower: ports have a MAC address.
+// Interfaces are those of the namespace: ports have a MAC address.
 func (c *toyBridge) Interfaces(conf json.RawMessage) (map[string]cube.Interface, error) {
 	if err := c.b.call(c.env.Name(), "Interfaces"); err != nil {
 		return nil, err
@@ -200,9 +200,9 @@ func (c *toyBridge) Interfaces(conf json.RawMessage) (map[string]cube.Interface,
 	return looks, nil
 }
 
-// InterfaceChanged implements cube.Shadower.
-func (c *toyBridge) InterfaceChanged(port string, was, is cube.Interface) ([]cube.Edit, error) {
-	if err := c.b.call(c.env.Name(), "InterfaceChanged", " ", port, " ", was.MAC, " ", is.MAC); err != nil {
+// NamespaceChanged has a port follow its interface.
+func (c *toyBridge) NamespaceChanged(port string, was, is cube.Interface) ([]cube.Edit, error) {
+	if err := c.b.call(c.env.Name(), "NamespaceChanged", " ", port, " ", was.MAC, " ", is.MAC); err != nil {
 		return nil, err
 	}
 	return []cube.Edit{{Path: []string{"ports", port, "mac"}, Value: is.MAC.String()}}, nil

@@ -200,16 +200,91 @@ func readFile(t testing.TB, path string) string {
 	return string(text)
 }
 
+// instanceOf is the instance that calls the methods which a test's type has.
+func instanceOf(c any) cube.Instance {
+	i := cube.Instance{Prepare: c.(interface {
+		Prepare(context.Context, cube.Change) (cube.Plan, error)
+	}).Prepare}
+	if c, ok := c.(interface {
+		Dependents(context.Context, json.RawMessage, json.RawMessage) ([]cube.Edit, error)
+	}); ok {
+		i.Dependents = c.Dependents
+	}
+	if c, ok := c.(interface {
+		State(context.Context, []string) (any, error)
+	}); ok {
+		i.State = c.State
+	}
+	if c, ok := c.(interface {
+		Page(context.Context, []string, cube.PageQuery) (cube.Page, error)
+	}); ok {
+		i.Page = c.Page
+	}
+	if c, ok := c.(interface {
+		DeleteState(context.Context, []string) error
+	}); ok {
+		i.DeleteState = c.DeleteState
+	}
+	if c, ok := c.(interface {
+		Action(context.Context, []string, json.RawMessage) (cube.ActionResult, error)
+	}); ok {
+		i.Action = c.Action
+	}
+	setEvents(&i, c)
+	return i
+}
+
+func setEvents(i *cube.Instance, c any) {
+	if c, ok := c.(interface{ PacketIn(*cube.PacketIn) }); ok {
+		i.PacketIn = c.PacketIn
+	}
+	if c, ok := c.(interface{ Notify(uint32, []byte) }); ok {
+		i.Notify = c.Notify
+	}
+	if c, ok := c.(interface{ PortChanged(string, bool) }); ok {
+		i.PortChanged = c.PortChanged
+	}
+	if c, ok := c.(interface{ LinkChanged(string, bool) }); ok {
+		i.LinkChanged = c.LinkChanged
+	}
+	if c, ok := c.(interface{ PeerChanged(string, cube.Peer) }); ok {
+		i.PeerChanged = c.PeerChanged
+	}
+	if c, ok := c.(interface{ ParentChanged(cube.Parent) }); ok {
+		i.ParentChanged = c.ParentChanged
+	}
+	if c, ok := c.(interface {
+		RoutesChanged([]cube.RouteChange, bool)
+	}); ok {
+		i.RoutesChanged = c.RoutesChanged
+	}
+	if c, ok := c.(interface {
+		Interfaces(json.RawMessage) (map[string]cube.Interface, error)
+		NamespaceChanged(string, cube.Interface, cube.Interface) ([]cube.Edit, error)
+	}); ok {
+		i.Interfaces, i.NamespaceChanged = c.Interfaces, c.NamespaceChanged
+	}
+	if c, ok := c.(interface {
+		Alignment(json.RawMessage) (map[string]cube.Alignment, error)
+		NetdevChanged(string, cube.Interface, cube.Interface) ([]cube.Edit, error)
+	}); ok {
+		i.Alignment, i.NetdevChanged = c.Alignment, c.NetdevChanged
+	}
+	if c, ok := c.(interface{ Close() }); ok {
+		i.Close = c.Close
+	}
+}
+
 func toyServices(t testing.TB, b *behaviour) []cube.Service {
 	return []cube.Service{
 		{Model: readFile(t, "testdata/toybridge.yang"), MaxPorts: 8, WholeLists: true, New: func(e cube.Env) (cube.Instance, error) {
 			if err := b.call(e.Name(), "New"); err != nil {
-				return nil, err
+				return cube.Instance{}, err
 			}
-			return &toyBridge{toy{e, b}}, nil
+			return instanceOf(&toyBridge{toy{e, b}}), nil
 		}},
 		{Model: readFile(t, "testdata/toyfilter.yang"), New: func(e cube.Env) (cube.Instance, error) {
-			return &toyFilter{toy{e, b}}, nil
+			return instanceOf(&toyFilter{toy{e, b}}), nil
 		}},
 	}
 }

@@ -100,7 +100,7 @@ func TestAPacketIsSentToThePortThatItReaches(t *testing.T) {
 	model := strings.ReplaceAll(readFile(t, "testdata/toybridge.yang"), "toybridge", "station")
 	model = strings.Replace(model, "leaf mac { type string; }", "leaf mac { type string; polycube-base:port-mac; }", 1)
 	l.extra = []cube.Service{{Model: model, MaxPorts: 8, WholeLists: true, New: func(e cube.Env) (cube.Instance, error) {
-		return &toyBridge{toy{e, l.b}}, nil
+		return instanceOf(&toyBridge{toy{e, l.b}}), nil
 	}}}
 	l.restart()
 	l.must(`create station s1 <<< {"ports":[{"name":"p1","peer":"veth1","mac":"02:00:00:00:01:01"},{"name":"p2","mac":"nonsense"},{"name":"p3"},{"name":"p4"}]}`,

@@ -64,9 +64,9 @@ func (s *server[T]) Describe(_ context.Context, r *pb.DescribeRequest) (*pb.Desc
 	return &pb.Description{
 		Protocol: protocol, Name: s.service.Name, Model: s.service.Model, Objects: objects(s.service.Objects),
 		MaxPorts: uint32(s.service.MaxPorts), MinKernel: s.service.MinKernel,
-		State: has[cube.Stater, T](), DeleteState: has[cube.StateDeleter, T](), Actions: has[cube.Actor, T](),
-		Packets: has[cube.PacketHandler, T](), Notifications: has[cube.Notified, T](), Ports: has[cube.PortWatcher, T](),
-		Parent: has[cube.ParentWatcher, T](),
+		State: has[Stater, T](), DeleteState: has[StateDeleter, T](), Actions: has[Actor, T](),
+		Packets: has[PacketHandler, T](), Notifications: has[Notified, T](), Ports: has[PortWatcher, T](),
+		Parent: has[ParentWatcher, T](),
 		Deadlines: &pb.Deadlines{Prepare: uint32(d.Prepare.Milliseconds()), Commit: uint32(d.Commit.Milliseconds()),
 			State: uint32(d.State.Milliseconds()), Action: uint32(d.Action.Milliseconds())},
 	}, nil
@@ -158,7 +158,7 @@ func (c *opened) end() {
 	c.close()
 	c.env.turn.Lock()
 	defer c.env.turn.Unlock()
-	if closer, ok := c.instance.(cube.Closer); ok {
+	if closer, ok := c.instance.(Closer); ok {
 		_ = guarded(func() error { closer.Close(); return nil }) // nobody is left to be told
 	}
 }
@@ -196,14 +196,14 @@ func (s *server[T]) tell(events <-chan *pb.ToService) {
 	for m := range events {
 		if p := m.GetPort(); p != nil {
 			_ = s.in(p.GetCube(), func(c *opened) error { // nobody waits for an answer
-				c.instance.(cube.PortWatcher).PortChanged(p.GetPort(), p.GetUp())
+				c.instance.(PortWatcher).PortChanged(p.GetPort(), p.GetUp())
 				return nil
 			})
 			continue
 		}
 		p := m.GetParent()
 		_ = s.in(p.GetCube(), func(c *opened) error { // nobody waits for an answer
-			c.instance.(cube.ParentWatcher).ParentChanged(parentOf(p))
+			c.instance.(ParentWatcher).ParentChanged(parentOf(p))
 			return nil
 		})
 	}
@@ -246,13 +246,13 @@ func (s *server[T]) Packets(stream pb.Service_PacketsServer) error {
 		}
 		for _, p := range batch.GetPackets() {
 			_ = s.in(p.GetCube(), func(c *opened) error { // nobody waits for an answer
-				c.instance.(cube.PacketHandler).PacketIn(packetOf(p))
+				c.instance.(PacketHandler).PacketIn(packetOf(p))
 				return nil
 			})
 		}
 		for _, n := range batch.GetNotices() {
 			_ = s.in(n.GetCube(), func(c *opened) error { // nobody waits for an answer
-				c.instance.(cube.Notified).Notify(n.GetKind(), n.GetData())
+				c.instance.(Notified).Notify(n.GetKind(), n.GetData())
 				return nil
 			})
 		}
@@ -405,7 +405,7 @@ func (s *server[T]) Abort(_ context.Context, r *pb.PlanRequest) (*pb.PlanRespons
 func (s *server[T]) State(ctx context.Context, r *pb.StateRequest) (*pb.StateResponse, error) {
 	out := &pb.StateResponse{}
 	err := s.in(r.GetCube(), func(c *opened) error {
-		value, err := c.instance.(cube.Stater).State(ctx, r.GetPath())
+		value, err := c.instance.(Stater).State(ctx, r.GetPath())
 		if err == nil && value != nil {
 			out.State, err = json.Marshal(value)
 		}
@@ -416,7 +416,7 @@ func (s *server[T]) State(ctx context.Context, r *pb.StateRequest) (*pb.StateRes
 
 // DeleteState implements the protocol.
 func (s *server[T]) DeleteState(ctx context.Context, r *pb.StateRequest) (*pb.DeleteStateResponse, error) {
-	err := s.in(r.GetCube(), func(c *opened) error { return c.instance.(cube.StateDeleter).DeleteState(ctx, r.GetPath()) })
+	err := s.in(r.GetCube(), func(c *opened) error { return c.instance.(StateDeleter).DeleteState(ctx, r.GetPath()) })
 	return &pb.DeleteStateResponse{}, err
 }
 
@@ -424,7 +424,7 @@ func (s *server[T]) DeleteState(ctx context.Context, r *pb.StateRequest) (*pb.De
 func (s *server[T]) Action(ctx context.Context, r *pb.ActionRequest) (*pb.ActionResponse, error) {
 	out := &pb.ActionResponse{}
 	err := s.in(r.GetCube(), func(c *opened) error {
-		result, err := c.instance.(cube.Actor).Action(ctx, r.GetPath(), r.GetInput())
+		result, err := c.instance.(Actor).Action(ctx, r.GetPath(), r.GetInput())
 		if err != nil {
 			return err
 		}

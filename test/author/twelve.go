@@ -38,7 +38,6 @@ type config struct {
 
 // twelve is the instance. The functions are what a test makes its handlers do.
 type twelve struct {
-	cube.Typed[config]
 	env cube.Env
 
 	stop func() // of the timer that exchanges the programs
@@ -110,7 +109,7 @@ func (c *twelve) rest(milliseconds uint32) {
 	})
 }
 
-// PacketIn implements cube.PacketHandler.
+// PacketIn takes a packet of the slow path.
 func (c *twelve) PacketIn(p *cube.PacketIn) {
 	c.mu.Lock()
 	do := c.packetIn
@@ -120,7 +119,7 @@ func (c *twelve) PacketIn(p *cube.PacketIn) {
 	}
 }
 
-// Notify implements cube.Notified.
+// Notify takes a message of the programs.
 func (c *twelve) Notify(kind uint32, data []byte) {
 	c.mu.Lock()
 	do := c.notified
@@ -146,9 +145,8 @@ func service(made func(*twelve)) cube.Service {
 		Objects: map[cube.Hook][]byte{cube.TC: twelveTC, cube.XDP: twelveXDP},
 		New: func(env cube.Env) (cube.Instance, error) {
 			c := &twelve{env: env}
-			c.PrepareConfig = c.prepare
 			made(c)
-			return c, nil
+			return cube.Instance{Prepare: cube.Typed(c.prepare), PacketIn: c.PacketIn, Notify: c.Notify}, nil
 		},
 	}
 }

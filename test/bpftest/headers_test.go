@@ -39,10 +39,8 @@ const headersModel = `module headers {
   uses polycube-standard-base:standard-base-yang-module;
 }`
 
-type headersCube struct{}
-
-func (headersCube) Prepare(context.Context, cube.Change) (cube.Plan, error) {
-	return cube.Plan{}, nil
+func headersCube(cube.Env) (cube.Instance, error) {
+	return cube.Instance{Prepare: func(context.Context, cube.Change) (cube.Plan, error) { return cube.Plan{}, nil }}, nil
 }
 
 // headers is struct headers_found.
@@ -206,7 +204,7 @@ func samples() [][]byte {
 func TestParsersOfIPAreRight(t *testing.T) {
 	services := []cube.Service{{
 		Model: headersModel, Objects: map[cube.Hook][]byte{cube.TC: headersTC, cube.XDP: headersXDP},
-		New: func(cube.Env) (cube.Instance, error) { return headersCube{}, nil },
+		New: headersCube,
 	}}
 	seed := repeat.Seed(t)
 	bpftest.Each(t, bpftest.Options{Hosts: 1, Services: services}, func(t *testing.T, l *bpftest.Lab) {

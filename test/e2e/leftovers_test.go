@@ -85,15 +85,15 @@ func (m *machine) comeAndGo(round int) {
 	}
 }
 
-// calm is how long nothing changes when what is freed in the background is freed: a busy machine can leave garbage alone for
-// longer than it takes to look a few times.
-const calm = 2 * time.Second
+// calm is how long nothing changes when what is freed in the background is freed: the data plane keeps a group of netdevs for
+// 10 s after the last flood that led to it, and on a busy machine more than a moment passes between two of them.
+const calm = 11 * time.Second
 
 // settled is the inventory once what is freed in the background is freed.
 func (d *daemon) settled() inventory {
 	d.t.Helper()
 	last, since := d.Inventory(), time.Now()
-	netns.Eventually(d.t, patience, func() error {
+	netns.Eventually(d.t, 3*patience, func() error {
 		<-time.After(100 * time.Millisecond)
 		now := d.Inventory()
 		was := last

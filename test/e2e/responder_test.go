@@ -37,7 +37,7 @@ func beDaemon() {
 	cube.Register(cube.Service{
 		Model:   responderModel,
 		Objects: map[cube.Hook][]byte{cube.TC: responderTC, cube.XDP: responderXDP},
-		New:     func(env cube.Env) (cube.Instance, error) { return newResponder(env), nil },
+		New:     func(env cube.Env) (cube.Instance, error) { return newResponder(env).instance(), nil },
 	})
 	cube.Register(author.Service())
 	registerTally(strings.TrimPrefix(os.Getenv(asDaemon), "daemon "))
@@ -55,14 +55,15 @@ type responderConfig struct {
 }
 
 type responder struct {
-	cube.Typed[responderConfig]
 	env cube.Env
 }
 
 func newResponder(env cube.Env) *responder {
-	r := &responder{env: env}
-	r.PrepareConfig = r.prepare
-	return r
+	return &responder{env: env}
+}
+
+func (r *responder) instance() cube.Instance {
+	return cube.Instance{Prepare: cube.Typed(r.prepare), Interfaces: r.Interfaces, NamespaceChanged: r.NamespaceChanged}
 }
 
 func (r *responder) prepare(_ context.Context, c cube.ChangeOf[responderConfig]) (cube.Plan, error) {
@@ -130,7 +131,7 @@ func (c *responderConfig) interfaces() (map[string]cube.Interface, error) {
 	return looks, nil
 }
 
-// Interfaces implements cube.Shadower.
+// Interfaces are those that ports have in the namespace.
 func (r *responder) Interfaces(conf json.RawMessage) (map[string]cube.Interface, error) {
 	var c responderConfig
 	if err := json.Unmarshal(conf, &c); err != nil {
@@ -139,8 +140,8 @@ func (r *responder) Interfaces(conf json.RawMessage) (map[string]cube.Interface,
 	return c.interfaces()
 }
 
-// InterfaceChanged implements cube.Shadower; a port has one IPv4 address.
-func (r *responder) InterfaceChanged(port string, was, is cube.Interface) ([]cube.Edit, error) {
+// NamespaceChanged has a port follow its interface; a port has one IPv4 address.
+func (r *responder) NamespaceChanged(port string, was, is cube.Interface) ([]cube.Edit, error) {
 	edits := []cube.Edit{{Path: []string{"ports", port, "mac"}, Value: is.MAC.String()}}
 	var v4 []netip.Prefix
 	for _, a := range is.Addresses {

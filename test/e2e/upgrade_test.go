@@ -51,7 +51,7 @@ type (
 func registerTally(version string) {
 	s := cube.Service{
 		Model: tallyModel, Objects: map[cube.Hook][]byte{cube.TC: tallyTC, cube.XDP: tallyXDP}, MaxPorts: 2,
-		New: func(env cube.Env) (cube.Instance, error) { return newTally(env, version), nil },
+		New: func(env cube.Env) (cube.Instance, error) { return newTally(env, version).instance(), nil },
 	}
 	switch version {
 	case tallyNone:
@@ -91,20 +91,22 @@ type tallyConfig struct {
 }
 
 type tally struct {
-	cube.Typed[tallyConfig]
 	env   cube.Env
 	first bool
 }
 
 func newTally(env cube.Env, version string) *tally {
-	c := &tally{env: env, first: version == tallyFirst || version == ""}
-	c.PrepareConfig = func(_ context.Context, change cube.ChangeOf[tallyConfig]) (cube.Plan, error) {
-		return cube.Plan{Constants: map[string]any{"mark": change.New.Mark}}, nil
-	}
-	return c
+	return &tally{env: env, first: version == tallyFirst || version == ""}
 }
 
-// State implements cube.Stater.
+func (c *tally) instance() cube.Instance {
+	prepare := func(_ context.Context, change cube.ChangeOf[tallyConfig]) (cube.Plan, error) {
+		return cube.Plan{Constants: map[string]any{"mark": change.New.Mark}}, nil
+	}
+	return cube.Instance{Prepare: cube.Typed(prepare), State: c.State}
+}
+
+// State returns the sum of what was counted.
 func (c *tally) State(context.Context, []string) (any, error) {
 	var sum uint64
 	var err error

@@ -30,7 +30,7 @@ type largePackage struct {
 
 // largePackages are those that are not split yet. A limit here goes down with the package and never up.
 var largePackages = map[string]largePackage{
-	"cube":              {exported: 84, since: "2026-11-24", why: "the contract is one package on purpose: a cube imports it alone"},
+	"cube":              {exported: 69, since: "2026-11-24", why: "the contract is one package on purpose: a cube imports it alone"},
 	"internal/cli":      {lines: 7000, since: "2026-11-24", why: "aliases, completion and output are one package"},
 	"internal/datapath": {lines: 9950, since: "2026-11-24", why: "the graph's plan and the kernel objects are one package"},
 	"internal/rest":     {lines: 8600, since: "2026-11-24", why: "the server, the API's description and completion are one package"},
@@ -47,7 +47,7 @@ type largeType struct {
 // that are not split yet. A limit here goes down with the type and never up.
 var largeTypes = map[string]largeType{
 	"cubes/bridge/stp.port":            {44, "2026-11-24", "cohesive: the state machines of one port, over its variables as the standard names them"},
-	"cubes/router.router":              {48, "2026-11-24", "not split yet"},
+	"cubes/router.router":              {47, "2026-11-24", "not split yet"},
 	"cubes/router/neigh.Table":         {45, "2026-11-24", "cohesive: one table of neighbours under one lock"},
 	"internal/cli.session":             {55, "2026-11-24", "not split yet"},
 	"internal/datapath.Plane":          {163, "2026-11-24", "not split yet"},

@@ -233,18 +233,17 @@ func (u *Unit) deliver(ctx context.Context, batch []letter) {
 	defer u.handlers.Since(time.Now())
 	watch := time.AfterFunc(u.Patience, func() { _ = u.hang() }) // what it says has been logged
 	defer watch.Stop()
-	packets, _ := u.inst.(cube.PacketHandler)
-	notices, _ := u.inst.(cube.Notified)
+	packetIn, notify := u.inst.PacketIn, u.inst.Notify
 	what, done := "", 0
 	err := Guard(func() error {
 		for i := range batch {
 			switch l := &batch[i]; {
-			case l.notice && notices != nil:
+			case l.notice && notify != nil:
 				what = "Notify"
-				notices.Notify(l.Metadata[0], l.Data)
-			case !l.notice && packets != nil:
+				notify(l.Metadata[0], l.Data)
+			case !l.notice && packetIn != nil:
 				what = "PacketIn"
-				packets.PacketIn(&l.PacketIn)
+				packetIn(&l.PacketIn)
 			default:
 				u.mail.drop(1)
 			}

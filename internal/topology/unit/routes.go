@@ -15,8 +15,9 @@ import (
 
 // RouteNews are changes of routes that a cube has not heard of.
 type RouteNews struct {
-	Unit    *Unit
-	Watcher cube.RouteWatcher
+	Unit *Unit
+	// Changed is the cube's function.
+	Changed func(changes []cube.RouteChange, complete bool)
 
 	mu       sync.Mutex
 	changes  map[routeID]cube.RouteChange
@@ -63,7 +64,7 @@ func (n *RouteNews) tell() {
 	complete := n.complete
 	n.changes, n.complete, n.posted = nil, false, false
 	n.mu.Unlock()
-	n.Watcher.RoutesChanged(list, complete)
+	n.Changed(list, complete)
 }
 
 // forget is for a cube whose code is not called any more.

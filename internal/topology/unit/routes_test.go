@@ -27,7 +27,7 @@ func TestRoutesThatComeWhileTheirCubeGoesHoldNobodyUp(t *testing.T) {
 	for range 200 {
 		u, watcher := &Unit{}, &listens{}
 		u.mail = newMailbox(func(context.Context, []letter) {}, func(t Task) { t.Run() })
-		n := &RouteNews{Unit: u, Watcher: watcher}
+		n := &RouteNews{Unit: u, Changed: watcher.RoutesChanged}
 		n.Take(change, true)
 		for deadline := time.Now().Add(pace.Stretch(10 * time.Second)); watcher.routes.Load() != 1; {
 			if time.Now().After(deadline) {

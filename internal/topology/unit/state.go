@@ -22,13 +22,13 @@ func (u *Unit) Page(ctx context.Context, path yang.Path, q cube.PageQuery) (cube
 	if err := ctx.Err(); err != nil {
 		return cube.Page{}, fmt.Errorf("%s: %s: %w", u.Name, path.Words(), err)
 	}
-	pager, ok := u.Instance().(cube.Pager)
-	if !ok {
+	read := u.Instance().Page
+	if read == nil {
 		return cube.Page{}, fmt.Errorf("%s: %s: its service has no code to read the list: %w", u.Name, path.Words(), cube.ErrUnsupported)
 	}
 	var page cube.Page
 	err := u.Handle(ctx, "Page", func() (err error) {
-		page, err = pager.Page(ctx, path.Segments(), q)
+		page, err = read(ctx, path.Segments(), q)
 		return err
 	})
 	if err == nil && (len(page.Entries) > q.Limit || page.Next != "" && page.Next == q.After) {
@@ -42,13 +42,13 @@ func (u *Unit) Page(ctx context.Context, path yang.Path, q cube.PageQuery) (cube
 
 // State asks the cube's code; nil when it has none to add or is degraded.
 func (u *Unit) State(ctx context.Context, path yang.Path) (map[string]any, error) {
-	stater, ok := u.Instance().(cube.Stater)
-	if !ok || u.IsDegraded() {
+	state := u.Instance().State
+	if state == nil || u.IsDegraded() {
 		return nil, nil
 	}
 	var value any
 	err := u.Handle(ctx, "State", func() (err error) {
-		value, err = stater.State(ctx, path.Segments())
+		value, err = state(ctx, path.Segments())
 		return err
 	})
 	if err != nil {

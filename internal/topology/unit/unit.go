@@ -227,13 +227,17 @@ func (u *Unit) judge(what string, err error) error {
 // ErrDegraded marks a call that was not made because of what the cube's code did before.
 var ErrDegraded = fmt.Errorf("delete the cube and create it again: %w", cube.ErrUnsupported)
 
-// Instance is the cube's code, nil before make. It is called in the unit's turn only.
+// Instance is the cube's code, without Prepare before Make. It is called in the unit's turn only.
 func (u *Unit) Instance() cube.Instance { return u.inst }
 
 // Make calls the service's constructor, in the unit's turn.
 func (u *Unit) Make() (err error) {
-	if u.inst, err = u.Service.New(u.env); err != nil {
-		u.inst = nil
+	u.inst, err = u.Service.New(u.env)
+	if err == nil && u.inst.Prepare == nil {
+		err = fmt.Errorf("service %s: its instances cannot prepare changes: %w", u.Service.Info.Name, cube.ErrUnsupported)
+	}
+	if err != nil {
+		u.inst = cube.Instance{}
 	}
 	return err
 }
@@ -310,8 +314,8 @@ func (u *Unit) finish() {
 	defer cancel()
 	err := u.callUnless(ctx, nil, func() error {
 		u.closed = true
-		if closer, ok := u.inst.(cube.Closer); ok {
-			closer.Close()
+		if u.inst.Close != nil {
+			u.inst.Close()
 		}
 		return nil
 	})

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sdk
+
+// What an instance may do besides Prepare. The service tells the daemon which of these its instances implement before there
+// is one, so they are interfaces.
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Stater adds state to what is read, as State of cube.Instance does.
+type Stater interface {
+	State(ctx context.Context, path []string) (any, error)
+}
+
+// StateDeleter deletes state, as DeleteState of cube.Instance does.
+type StateDeleter interface {
+	DeleteState(ctx context.Context, path []string) error
+}
+
+// Actor runs the actions of the model. path is the action's path, keys included.
+type Actor interface {
+	Action(ctx context.Context, path []string, input json.RawMessage) (cube.ActionResult, error)
+}
+
+// PacketHandler receives the packets that the fast path sent to the slow path. The packet's Data is valid only during the
+// call.
+type PacketHandler interface {
+	PacketIn(*cube.PacketIn)
+}
+
+// Notified receives the messages that the cube's programs send with pcn_notify. data is valid only during the call.
+type Notified interface {
+	Notify(kind uint32, data []byte)
+}
+
+// PortWatcher is called when a port got or lost its peer, after the change is in force.
+type PortWatcher interface {
+	PortChanged(port string, up bool)
+}
+
+// ParentWatcher is called when a transparent cube was attached or detached, or its parent changed.
+type ParentWatcher interface {
+	ParentChanged(cube.Parent)
+}
+
+// Closer is called when the cube is deleted or the service stops.
+type Closer interface {
+	Close()
+}
