@@ -9,6 +9,7 @@
 package cube
 
 import (
+	"io/fs"
 	"log/slog"
 	"time"
 
@@ -61,6 +62,9 @@ const (
 
 // Service is a type of network function.
 type Service struct {
+	// Files has, in its root, the YANG module NAME.yang and the compiled programs NAME.tc.o and NAME.xdp.o. Register reads
+	// Model and Objects from it.
+	Files fs.FS
 	// Model is the text of the YANG module; name, version and description come from it.
 	Model string
 	// Objects holds the compiled program files (ELF) by hook.
@@ -135,6 +139,10 @@ type Env interface {
 	// more; elsewhere, a call may be on its way. Deleting the cube and stopping the daemon stop it too.
 	Every(d time.Duration, fn func()) (stop func())
 	After(d time.Duration, fn func()) (stop func())
+	// Do calls fn in turn with the functions of the instance, before packets that wait, and returns when fn has returned. It
+	// is for goroutines of the cube's own, such as a protocol server or a health checker; a function of the instance that calls it
+	// waits for itself. If the cube is closed or its code is not called any more, fn is not called and the error wraps ErrNotFound.
+	Do(fn func()) error
 }
 
 // Offload is the state of checksum and segmentation offload that travels with a packet

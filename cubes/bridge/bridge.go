@@ -7,7 +7,7 @@ package bridge
 
 import (
 	"context"
-	_ "embed" // for the model and the compiled programs
+	"embed"
 	"errors"
 	"maps"
 
@@ -15,22 +15,17 @@ import (
 	"github.com/polycube/polycube/fdb"
 )
 
-var (
-	//go:embed bridge.yang
-	model string
-	//go:embed bridge.tc.o
-	tc []byte
-	//go:embed bridge.xdp.o
-	xdp []byte
-)
+// files are the model and the compiled programs.
+//
+//go:embed bridge.yang bridge.tc.o bridge.xdp.o
+var files embed.FS
 
 // maxPorts is how many ports a bridge can have.
 const maxPorts = 256
 
 func init() {
 	cube.Register(cube.Service{
-		Model:    model,
-		Objects:  map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
+		Files:    files,
 		MaxPorts: maxPorts,
 		New:      func(env cube.Env) (cube.Instance, error) { return newBridge(env).instance(), nil },
 	})

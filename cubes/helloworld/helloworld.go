@@ -6,7 +6,7 @@ package helloworld
 
 import (
 	"context"
-	_ "embed" // for the model and the compiled programs
+	"embed"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -15,21 +15,16 @@ import (
 	"github.com/polycube/polycube/cube/table"
 )
 
-var (
-	//go:embed helloworld.yang
-	model string
-	//go:embed helloworld.tc.o
-	tc []byte
-	//go:embed helloworld.xdp.o
-	xdp []byte
-)
+// files are the model and the compiled programs.
+//
+//go:embed helloworld.yang helloworld.tc.o helloworld.xdp.o
+var files embed.FS
 
 const maxPorts = 2
 
 func init() {
 	cube.Register(cube.Service{
-		Model:    model,
-		Objects:  map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
+		Files:    files,
 		MaxPorts: maxPorts,
 		New:      func(env cube.Env) (cube.Instance, error) { return newHello(env).instance(), nil },
 	})

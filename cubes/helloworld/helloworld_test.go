@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
 var frame = pkt.Eth("02:00:00:00:00:01", "02:00:00:00:00:02").IPv4("10.0.0.1", "10.0.0.2").Echo(1, 1).Payload(56).Bytes()
 
 func TestModelAndCodeSayTheSame(t *testing.T) {
-	modeltest.Match(t, modeltest.Load(t, model), Config{})
+	modeltest.Match(t, modeltest.Load(t, modeltest.Service(t, files).Model), Config{})
 }
 
 func TestEachActionDecidesWhatHappens(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/modeltest"
 )
 
 // rig is a NAT between two ports, in the way of all packets.
@@ -54,9 +55,10 @@ const fuzzSessions = 1024
 // newRig makes one at the hook of a type, of packets that are run or, with live, that are sent.
 func newRig(t testing.TB, typ cube.Type, live bool) *rig {
 	r := &rig{t: t, name: strings.ToLower(string(typ)), ends: map[string]int{}}
-	services := slices.DeleteFunc(slices.Clone(cube.Services()), func(s cube.Service) bool { return s.Model == model })
-	services = append(services, cube.Service{Model: model, Objects: map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
-		New: func(env cube.Env) (cube.Instance, error) { r.nat = newNAT(env); return r.nat.instance(), nil }})
+	ours := modeltest.Service(t, files)
+	services := slices.DeleteFunc(slices.Clone(cube.Services()), func(s cube.Service) bool { return s.Model == ours.Model })
+	ours.New = func(env cube.Env) (cube.Instance, error) { r.nat = newNAT(env); return r.nat.instance(), nil }
+	services = append(services, ours)
 	o := bpftest.Options{Hosts: 2, Type: typ, Services: services}
 	if live {
 		r.name += " on the wire"

@@ -6,26 +6,21 @@ package nat
 
 import (
 	"context"
-	_ "embed" // for the model and the compiled programs
+	"embed"
 	"maps"
 
 	"github.com/polycube/polycube/cube"
 )
 
-var (
-	//go:embed nat.yang
-	model string
-	//go:embed nat.tc.o
-	tc []byte
-	//go:embed nat.xdp.o
-	xdp []byte
-)
+// files are the model and the compiled programs.
+//
+//go:embed nat.yang nat.tc.o nat.xdp.o
+var files embed.FS
 
 func init() {
 	cube.Register(cube.Service{
-		Model:   model,
-		Objects: map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
-		New:     func(env cube.Env) (cube.Instance, error) { return newNAT(env).instance(), nil },
+		Files: files,
+		New:   func(env cube.Env) (cube.Instance, error) { return newNAT(env).instance(), nil },
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
 
 func TestModelAndCodeSayTheSame(t *testing.T) {
-	schema := modeltest.Load(t, model)
+	schema := modeltest.Load(t, modeltest.Service(t, files).Model)
 	modeltest.Match(t, schema, Config{})
 	modeltest.MatchEntry(t, schema, "rule/snat/entry", SnatEntry{})
 	modeltest.MatchEntry(t, schema, "rule/dnat/entry", DnatEntry{})
@@ -46,7 +46,7 @@ type flat6 struct {
 }
 
 func TestTypesAreThoseOfTheTables(t *testing.T) {
-	for _, object := range [][]byte{tc, xdp} {
+	for _, object := range modeltest.Service(t, files).Objects {
 		bpftest.Layout(t, object, "sources", source{})
 		bpftest.Layout(t, object, "forwards", forward{})
 		bpftest.Layout(t, object, "egress4", flat4{})

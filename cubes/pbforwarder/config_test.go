@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/polycube/polycube/test/modeltest"
 )
 
 func TestValuesOfTheModelAreRead(t *testing.T) {
@@ -50,7 +52,7 @@ func TestValuesOfTheModelAreRead(t *testing.T) {
 
 // The names of protocols are in the model and in the code.
 func TestProtocolsHaveTheNumbersOfTheModel(t *testing.T) {
-	_, text, _ := strings.Cut(model, "typedef protocol-match")
+	_, text, _ := strings.Cut(modeltest.Service(t, files).Model, "typedef protocol-match")
 	text, _, _ = strings.Cut(text, "uses polycube-standard-base")
 	found := regexp.MustCompile(`enum (\w+) \{\s*description\s*"(\d+),`).FindAllStringSubmatch(text, -1)
 	if len(found) != len(protocols) {

@@ -6,7 +6,7 @@ package pbforwarder
 
 import (
 	"context"
-	_ "embed" // for the model and the compiled programs
+	"embed"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -15,20 +15,15 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-var (
-	//go:embed pbforwarder.yang
-	model string
-	//go:embed pbforwarder.tc.o
-	tc []byte
-	//go:embed pbforwarder.xdp.o
-	xdp []byte
-)
+// files are the model and the compiled programs.
+//
+//go:embed pbforwarder.yang pbforwarder.tc.o pbforwarder.xdp.o
+var files embed.FS
 
 func init() {
 	cube.Register(cube.Service{
-		Model:   model,
-		Objects: map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
-		New:     func(env cube.Env) (cube.Instance, error) { return newForwarder(env).instance(), nil },
+		Files: files,
+		New:   func(env cube.Env) (cube.Instance, error) { return newForwarder(env).instance(), nil },
 	})
 }
 

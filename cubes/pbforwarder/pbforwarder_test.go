@@ -24,10 +24,10 @@ func withRules(rules string) string {
 }
 
 func TestModelAndCodeSayTheSame(t *testing.T) {
-	schema := modeltest.Load(t, model)
+	schema := modeltest.Load(t, modeltest.Service(t, files).Model)
 	modeltest.Match(t, schema, Config{})
 	modeltest.MatchEntry(t, schema, "rules", Rule{})
-	for _, object := range [][]byte{tc, xdp} {
+	for _, object := range modeltest.Service(t, files).Objects {
 		bpftest.Layout(t, object, "counters", counter{})
 	}
 }

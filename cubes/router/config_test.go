@@ -16,11 +16,11 @@ import (
 
 func TestModelAndCodeSayTheSame(t *testing.T) {
 	t.Parallel()
-	schema := modeltest.Load(t, model)
+	schema := modeltest.Load(t, modeltest.Service(t, files).Model)
 	modeltest.Match(t, schema, Config{})
 	modeltest.MatchEntry(t, schema, "route", Route{})
 	modeltest.MatchEntry(t, schema, "arp-table", ArpEntry{})
-	for _, object := range [][]byte{tc, xdp} {
+	for _, object := range modeltest.Service(t, files).Objects {
 		for name, value := range map[string]any{
 			"ports": portEntry{}, "addresses": addressEntry{}, "own": ownBits{}, "neighbours": neighbourEntry{}, "next_hops": hopEntry{},
 			"groups": groupEntry{}, "fib4": chunkEntry{},

@@ -6,7 +6,7 @@ package router
 
 import (
 	"context"
-	_ "embed" // for the model and the compiled programs
+	"embed"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -15,22 +15,17 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-var (
-	//go:embed router.yang
-	model string
-	//go:embed router.tc.o
-	tc []byte
-	//go:embed router.xdp.o
-	xdp []byte
-)
+// files are the model and the compiled programs.
+//
+//go:embed router.yang router.tc.o router.xdp.o
+var files embed.FS
 
 // maxPorts is how many ports a router has at most.
 const maxPorts = 256
 
 func init() {
 	cube.Register(cube.Service{
-		Model:    model,
-		Objects:  map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
+		Files:    files,
 		MaxPorts: maxPorts,
 		New:      func(env cube.Env) (cube.Instance, error) { return newRouter(env).instance(), nil },
 	})

@@ -13,10 +13,10 @@ import (
 )
 
 func TestModelAndCodeSayTheSame(t *testing.T) {
-	schema := modeltest.Load(t, model)
+	schema := modeltest.Load(t, modeltest.Service(t, files).Model)
 	modeltest.Match(t, schema, Config{})
 	modeltest.MatchEntry(t, schema, "fdb/entry", Entry{})
-	for _, object := range [][]byte{tc, xdp} {
+	for _, object := range modeltest.Service(t, files).Objects {
 		bpftest.Layout(t, object, "fdb", fdb.Entry{})
 	}
 }

@@ -6,26 +6,21 @@ package simplebridge
 
 import (
 	"context"
-	_ "embed" // for the model and the compiled programs
+	"embed"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/fdb"
 )
 
-var (
-	//go:embed simplebridge.yang
-	model string
-	//go:embed simplebridge.tc.o
-	tc []byte
-	//go:embed simplebridge.xdp.o
-	xdp []byte
-)
+// files are the model and the compiled programs.
+//
+//go:embed simplebridge.yang simplebridge.tc.o simplebridge.xdp.o
+var files embed.FS
 
 func init() {
 	cube.Register(cube.Service{
-		Model:   model,
-		Objects: map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
-		New:     func(env cube.Env) (cube.Instance, error) { return newBridge(env).instance(), nil },
+		Files: files,
+		New:   func(env cube.Env) (cube.Instance, error) { return newBridge(env).instance(), nil },
 	})
 }
 

@@ -21,8 +21,8 @@ var frame = pkt.Eth("02:00:00:00:00:01", "02:00:00:00:00:02").VLAN(7).IPv6("fd00
 const threePorts = `{"ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"},{"name":"p3","peer":"veth3"}]}`
 
 func TestModelAndCodeSayTheSame(t *testing.T) {
-	modeltest.Match(t, modeltest.Load(t, model), Config{})
-	for _, object := range [][]byte{tc, xdp} {
+	modeltest.Match(t, modeltest.Load(t, modeltest.Service(t, files).Model), Config{})
+	for _, object := range modeltest.Service(t, files).Objects {
 		bpftest.Layout(t, object, "actions", entry{})
 	}
 }

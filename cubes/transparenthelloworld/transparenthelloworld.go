@@ -6,26 +6,21 @@ package transparenthelloworld
 
 import (
 	"context"
-	_ "embed" // for the model and the compiled programs
+	"embed"
 	"fmt"
 
 	"github.com/polycube/polycube/cube"
 )
 
-var (
-	//go:embed transparenthelloworld.yang
-	model string
-	//go:embed transparenthelloworld.tc.o
-	tc []byte
-	//go:embed transparenthelloworld.xdp.o
-	xdp []byte
-)
+// files are the model and the compiled programs.
+//
+//go:embed transparenthelloworld.yang transparenthelloworld.tc.o transparenthelloworld.xdp.o
+var files embed.FS
 
 func init() {
 	cube.Register(cube.Service{
-		Model:   model,
-		Objects: map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
-		New:     func(env cube.Env) (cube.Instance, error) { return newHello(env).instance(), nil },
+		Files: files,
+		New:   func(env cube.Env) (cube.Instance, error) { return newHello(env).instance(), nil },
 	})
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 func TestModelAndCodeSayTheSame(t *testing.T) {
-	modeltest.Match(t, modeltest.Load(t, model), Config{})
+	modeltest.Match(t, modeltest.Load(t, modeltest.Service(t, files).Model), Config{})
 }
 
 func TestAnUnknownActionIsRefused(t *testing.T) {

@@ -129,6 +129,8 @@ func (e *fakeEnv) PortName(uint16) (string, bool)    { return "", false }
 func (e *fakeEnv) Programs() cube.Programs           { return fakePrograms{e} }
 func (e *fakeEnv) Floods() cube.Floods               { return nil }
 
+func (e *fakeEnv) Do(fn func()) error { fn(); return nil }
+
 func (e *fakeEnv) Every(time.Duration, func()) func() { return func() {} }
 func (e *fakeEnv) After(time.Duration, func()) func() { return func() {} }
 

@@ -9,6 +9,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"reflect"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -31,6 +33,16 @@ func Load(t testing.TB, text string) *yang.Schema {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
+	return s
+}
+
+// Service is the service with the model and the programs that a cube embeds.
+func Service(t testing.TB, files fs.FS) cube.Service {
+	t.Helper()
+	s, err := cube.Service{Files: files}.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 

@@ -56,6 +56,7 @@ type env struct {
 	// programs and start are the unit's.
 	programs programs
 	start    func(d time.Duration, repeat bool, fn func()) (stop func())
+	post     func(Task)
 }
 
 // PortTable translates between the names and the indexes of ports. While a transaction runs it holds the ports from
@@ -110,6 +111,12 @@ func (e *env) Map(name string) (*ebpf.Map, error) {
 	}
 	known.Store(name, m)
 	return m, nil
+}
+
+func (e *env) Do(fn func()) error {
+	done := make(chan error, 1)
+	e.post(Task{What: "Do", Run: func() { fn(); done <- nil }, Dropped: func() { done <- errGone }})
+	return <-done
 }
 
 func (e *env) Inner(name string) (*ebpf.MapSpec, error) {

@@ -109,7 +109,7 @@ func New(o Options) *Unit {
 	u.gate <- struct{}{}
 	u.Log = o.logger(level, nil)
 	u.env = &env{name: o.Name, id: o.ID, uuid: o.UUID, degrade: u.Degrade, transparent: o.Service.Info.Transparent, dp: o.Datapath, level: level,
-		log: o.logger(level, newLineLimit()), programs: programs{o.Plane, u}, start: u.start, ownStation: o.OwnStation}
+		log: o.logger(level, newLineLimit()), programs: programs{o.Plane, u}, start: u.start, post: u.Post, ownStation: o.OwnStation}
 	u.env.ports.Store(NewPortTable())
 	u.SetReady(false)
 	u.mail = newMailbox(u.deliver, u.perform)
