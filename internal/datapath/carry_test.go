@@ -438,7 +438,7 @@ func TestAnUpgradeThatIsNotCommittedCanBeTriedAgain(t *testing.T) {
 	b := newBench(t, settings[0])
 	n, x, y := b.tallied()
 	b.must(func() error { return b.upgrade(n, "tally_wide", widen, nil) })
-	ch, err := b.plane.Prepare(context.Background(), b.g.clone())
+	ch, err := b.plane.Prepare(context.Background(), cloneOf(b.g))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 	if !onlyCode {
 		w = newWiring(g)
 	}
-	ch := &change{p: p, g: g, wiring: w, stale: p.staleIn(w), tables: p.tables}
+	ch := &change{p: p, g: g, wiring: w, stale: w.staleSince(p.wiring), tables: p.tables}
 	ch.onlyCode = onlyCode && ch.stale != nil
 	if !ch.onlyCode {
 		ch.tables = p.tablesOf(w, ch.stale)
@@ -47,7 +47,7 @@ func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 		again, err := ch.build(ctx, w)
 		if err != nil {
 			ch.drop()
-			return nil, g.gone(p.unpinned(err))
+			return nil, gone(g, p.unpinned(err))
 		}
 		if !again {
 			return ch, nil
@@ -163,7 +163,7 @@ func (ch *change) Commit() error {
 	if err := ch.effect(&u); err != nil {
 		err = errors.Join(err, u.run())
 		ch.drop()
-		return ch.g.gone(p.unpinned(err))
+		return gone(ch.g, p.unpinned(err))
 	}
 	ch.finish()
 	return nil

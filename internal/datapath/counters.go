@@ -4,7 +4,38 @@ package datapath
 
 import (
 	"fmt"
+	"time"
 )
+
+// PortCounters are totals since the port was made.
+type PortCounters struct {
+	RxPackets, RxBytes, TxPackets, TxBytes uint64
+}
+
+// Fate is one way that packets ended in a cube, with its counter.
+type Fate struct {
+	// Name is the verdict or drop reason: "pass", "slowpath", "no-peer", "hop-limit", or
+	// one of the cube's own.
+	Name string
+	// Drop tells reasons of drops from other fates.
+	Drop    bool
+	Packets uint64
+}
+
+// CubeStatus says how a cube's programs run.
+type CubeStatus struct {
+	// Mode is "call" or "inline"; "" while no program of the cube is in use.
+	Mode string
+	// Reason says why the cube is not inlined, "" if it is.
+	Reason string
+	// Segment is the number of the cube's segment among the Segments of its connected part of
+	// the graph, from 1, and Cubes how many cubes are in the segment.
+	Segment, Segments, Cubes int
+	// Instructions is the size of the kernel program that the cube is part of, Verified how many
+	// instructions the verifier looked at for it, and Load how long that took.
+	Instructions, Verified int
+	Load                   time.Duration
+}
 
 // frameworkFates are the labels of enum pcn_reason below PCN_REASON_FIRST.
 var frameworkFates = []Fate{

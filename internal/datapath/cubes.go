@@ -19,6 +19,23 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
+// Spec is what a cube needs to come into being.
+type Spec struct {
+	ID          CubeID
+	UUID        string
+	Name        string
+	Service     string
+	Type        cube.Type
+	Transparent bool
+	// MapSizes overrides max_entries by map name.
+	MapSizes map[string]uint32
+	// Migrate is the service's; nil if it has none.
+	Migrate func(cube.Migration) error
+	// Outside marks a cube whose programs are not part of the daemon: they are verified on their own and called, never
+	// copied into those of others.
+	Outside bool
+}
+
 // instance is a cube's part of the fast path: the parsed objects of its service and its maps.
 type instance struct {
 	spec     Spec

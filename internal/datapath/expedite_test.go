@@ -87,7 +87,7 @@ func TestTimedTheFiveHundredthPortCostsWhatTheFifthDoes(t *testing.T) {
 		names := b.pairs(ports / 2)
 		put := func(i int, peer Peer) (took time.Duration) {
 			c.Ports[uint16(i)].Peer = peer
-			g := b.g.clone()
+			g := cloneOf(b.g)
 			b.must(func() error {
 				start := time.Now()
 				ch, err := b.plane.Prepare(t.Context(), g)

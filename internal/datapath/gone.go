@@ -28,7 +28,7 @@ func (e *GoneError) Unwrap() error { return e.Err }
 
 // gone makes an error a GoneError if netdevs of the graph are not there any more. The netdevs are
 // those of the calling thread's namespace, as all that the plane attaches to.
-func (g *Graph) gone(err error) error {
+func gone(g *Graph, err error) error {
 	if err == nil {
 		return nil
 	}

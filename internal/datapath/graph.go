@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package datapath turns a graph of cubes into programs in the kernel: it creates the
-// cubes' maps, links the cubes of each component into one program per hook (chain
-// fusion), attaches shared root programs to netdevs, swaps generations without losing a
-// packet and reads the counters.
-//
-// The graph below is pure data, the desired state. A caller prepares a whole new graph,
-// then commits or aborts it.
 package datapath
 
 import (
-	"time"
-
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
@@ -112,49 +103,10 @@ type Netdev struct {
 	Tcubes []CubeID
 }
 
-// Spec is what a cube needs to come into being.
-type Spec struct {
-	ID          CubeID
-	UUID        string
-	Name        string
-	Service     string
-	Type        cube.Type
-	Transparent bool
-	// MapSizes overrides max_entries by map name.
-	MapSizes map[string]uint32
-	// Migrate is the service's; nil if it has none.
-	Migrate func(cube.Migration) error
-	// Outside marks a cube whose programs are not part of the daemon: they are verified on their own and called, never
-	// copied into those of others.
-	Outside bool
-}
-
-// PortCounters are totals since the port was made.
-type PortCounters struct {
-	RxPackets, RxBytes, TxPackets, TxBytes uint64
-}
-
-// Fate is one way that packets ended in a cube, with its counter.
-type Fate struct {
-	// Name is the verdict or drop reason: "pass", "slowpath", "no-peer", "hop-limit", or
-	// one of the cube's own.
-	Name string
-	// Drop tells reasons of drops from other fates.
-	Drop    bool
-	Packets uint64
-}
-
-// CubeStatus says how a cube's programs run.
-type CubeStatus struct {
-	// Mode is "call" or "inline"; "" while no program of the cube is in use.
-	Mode string
-	// Reason says why the cube is not inlined, "" if it is.
-	Reason string
-	// Segment is the number of the cube's segment among the Segments of its connected part of
-	// the graph, from 1, and Cubes how many cubes are in the segment.
-	Segment, Segments, Cubes int
-	// Instructions is the size of the kernel program that the cube is part of, Verified how many
-	// instructions the verifier looked at for it, and Load how long that took.
-	Instructions, Verified int
-	Load                   time.Duration
+// Shadow is a cube's namespace.
+type Shadow struct {
+	// Span gives the namespace a copy of all packets that the cube's ports receive and send.
+	Span bool
+	// Ends are the interface indexes of the outer ends, by port.
+	Ends map[uint16]int
 }

@@ -188,7 +188,7 @@ func TestAnAbortedChangeLeavesNothing(t *testing.T) {
 		before := b.pins("generations")
 		one.Constants = map[string]any{"what": uint32(1)}
 		b.must(func() error {
-			ch, err := b.plane.Prepare(context.Background(), b.g.clone())
+			ch, err := b.plane.Prepare(context.Background(), cloneOf(b.g))
 			if err == nil {
 				ch.Abort()
 			}

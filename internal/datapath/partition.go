@@ -14,25 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// One kernel program may use 64 maps and 256 functions, and the verifier looks at a million
-// instructions at most. A connected part of the graph that needs more is cut into segments.
-// Cuts are kept from one graph to the next, so that a change relinks the segments it touches;
-// where nothing is known, parts are joined along the links that have carried most packets, so
-// that the links that are cut, which cost a tail call, are those least used.
-
-// load is what a cube or a segment takes of the kernel's limits.
-type load struct{ cubes, maps, functions, verified int }
-
-// segmentLimit leaves room for the framework's own: about 20 maps and functions.
-var segmentLimit = load{cubes: link.MaxCubes, maps: 42, functions: 220, verified: 600_000}
-
-func (l load) plus(m load) load {
-	return load{l.cubes + m.cubes, l.maps + m.maps, l.functions + m.functions, l.verified + m.verified}
-}
-
-func (l load) fits(limit load) bool {
-	return l.cubes <= limit.cubes && l.maps <= limit.maps && l.functions <= limit.functions && l.verified <= limit.verified
-}
+// What cubes take of the kernel's limits, and how a graph is cut so that each segment stays within them.
 
 // verifiedPerInstruction guesses how often the verifier looks at an instruction of a program
 // that it has not met yet.
@@ -114,60 +96,18 @@ func (p *Plane) partition(w *wiring, s stale, onlyCode bool) (segments [][][]Cub
 			p.byUse(w, links)
 			edges = append(stacks, links...)
 		}
-		out = append(out, p.cut(ids, edges, loads, limit))
+		out = append(out, cut(ids, edges, loads, limit, p.present()))
 	}
 	return out, false
 }
 
-// cut divides a connected part of the graph into segments within the limit.
-func (p *Plane) cut(ids []CubeID, edges []edge, loads map[CubeID]load, limit load) [][]CubeID {
-	u, total := p.kept(ids, loads, limit)
-	join := func(a, b CubeID) {
-		a, b = u.find(a), u.find(b)
-		if sum := total[a].plus(total[b]); a != b && sum.fits(limit) {
-			u.join(a, b)
-			total[u.find(a)] = sum
-		}
-	}
-	for _, e := range edges {
-		if _, ours := u[e.a]; ours {
-			join(e.a, e.b)
-		}
-	}
-	// What is left are groups without room for a neighbour. Small ones share a segment though no
-	// link joins them: the leaves of a star whose hub is full.
-	groups := u.groups()
-	for i, group := range groups {
-		for _, earlier := range groups[:i] {
-			join(earlier[0], group[0])
-		}
-	}
-	return u.groups()
-}
-
-// kept groups the cubes as they are in the present segments, where those still fit.
-func (p *Plane) kept(ids []CubeID, loads map[CubeID]load, limit load) (union, map[CubeID]load) {
-	u, total := union{}, map[CubeID]load{}
-	for _, id := range ids {
-		u[id], total[id] = id, loads[id]
-	}
+// present are the cubes of the segments in use.
+func (p *Plane) present() [][]CubeID {
+	out := make([][]CubeID, 0, len(p.parts))
 	for _, c := range p.parts {
-		var group []CubeID
-		var sum load
-		for _, id := range c.ids {
-			if _, ours := u[id]; ours {
-				group, sum = append(group, id), sum.plus(loads[id])
-			}
-		}
-		if len(group) == 0 || !sum.fits(limit) {
-			continue
-		}
-		for _, id := range group {
-			u.join(id, group[0])
-		}
-		total[u.find(group[0])] = sum
+		out = append(out, c.ids)
 	}
-	return u, total
+	return out
 }
 
 // byUse sorts the links between cubes by the packets that have crossed them, most first, when

@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package datapath turns a graph of cubes into programs in the kernel: it creates the
+// cubes' maps, links the cubes of each component into one program per hook (chain
+// fusion), attaches shared root programs to netdevs, swaps generations without losing a
+// packet and reads the counters.
+//
+// The graph below is pure data, the desired state. A caller prepares a whole new graph,
+// then commits or aborts it.
 package datapath
 
 import (

@@ -229,7 +229,7 @@ func (b *bench) prepareThenAbandon(n *Node, out uint16) error {
 	was := n.Constants
 	defer func() { n.Constants = was }()
 	n.Constants = map[string]any{"what": uint32(1), "out": out}
-	ch, err := b.plane.Prepare(context.Background(), b.g.clone())
+	ch, err := b.plane.Prepare(context.Background(), cloneOf(b.g))
 	if err == nil {
 		ch.Abort()
 	}

@@ -13,14 +13,6 @@ import (
 // here. The outer ends are data, like other netdevs: programs give packets to the namespace by
 // the table of shadows, and what the namespace sends enters by a row of the port.
 
-// Shadow is a cube's namespace.
-type Shadow struct {
-	// Span gives the namespace a copy of all packets that the cube's ports receive and send.
-	Span bool
-	// Ends are the interface indexes of the outer ends, by port.
-	Ends map[uint16]int
-}
-
 // Constants of the programs that the linker sets (pcn/config.h).
 const (
 	shadowConstant = "pcn_shadow"

@@ -10,33 +10,6 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// wantWhole compares what a change left in use with what is derived of the whole graph anew. Every test that commits a
-// graph does.
-func (b *bench) wantWhole() {
-	b.t.Helper()
-	p := b.plane
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	fresh := p.tablesOf(newWiring(p.graph), nil)
-	for name, pair := range map[string][2]any{
-		"entries": {p.tables.entries, fresh.entries}, "outEntries": {p.tables.outEntries, fresh.outEntries},
-		"exits": {p.tables.exits, fresh.exits}, "devices": {p.tables.devices, fresh.devices}, "shadows": {p.tables.shadows, fresh.shadows},
-		"floods": {p.tables.floods, fresh.floods}, "ways": {p.tables.ways, fresh.ways},
-	} {
-		if !reflect.DeepEqual(pair[0], pair[1]) {
-			b.t.Errorf("rows of %s in use are\n%v, of the whole graph\n%v", name, pair[0], pair[1])
-		}
-	}
-	for _, c := range p.parts {
-		again, err := p.describe(p.wiring, c.ids)
-		if err != nil {
-			b.t.Errorf("describing %v anew: %v", c.ids, err)
-		} else if again.print != c.print {
-			b.t.Errorf("segment of %v in use is\n%s, of the whole graph\n%s", c.ids, c.print, again.print)
-		}
-	}
-}
-
 // What a change concerns is found by the nodes, netdevs and links that differ; a namespace's rows stay with its cube.
 func TestAChangeLeavesOthersAsTheyAre(t *testing.T) {
 	node := func(id CubeID, change func(*Node)) *Node {
@@ -79,9 +52,7 @@ func TestAChangeLeavesOthersAsTheyAre(t *testing.T) {
 			&Node{ID: 5, Name: "t", Type: cube.TypeTC}), stale{3: true, 5: true}},
 		{"a cube that goes", graph(veth, node(1, nil), node(3, linked(0, Peer{Netdev: "veth1"})), node(4, nil)), stale{1: true, 2: true}},
 	} {
-		p := &Plane{graph: was()}
-		p.wiring = newWiring(p.graph)
-		if got := p.staleIn(newWiring(c.now)); !reflect.DeepEqual(got, c.want) {
+		if got := newWiring(c.now).staleSince(newWiring(was())); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: stale are %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -63,20 +63,20 @@ func (r *trier) placements() []placement {
 		}
 		add(placement{name: "a cube on a port", host: true, connect: func(g *Graph) {
 			g.Cubes[hostCube].Ports[0].Tcubes = []CubeID{triedCube}
-			g.toNetdev(hostCube, 0, jumboMTU)
-			g.toNetdev(hostCube, 1, plainMTU)
+			toNetdev(g, hostCube, 0, jumboMTU)
+			toNetdev(g, hostCube, 1, plainMTU)
 		}})
 	} else {
 		netdevs := func(g *Graph) {
-			g.toNetdev(triedCube, 0, plainMTU)
-			g.toNetdev(triedCube, 1, plainMTU)
+			toNetdev(g, triedCube, 0, plainMTU)
+			toNetdev(g, triedCube, 1, plainMTU)
 		}
 		add(placement{name: "a cube with netdevs as peers", connect: netdevs})
 		add(placement{name: "a cube with another one as peer", host: true, connect: func(g *Graph) {
-			g.toNetdev(triedCube, 0, jumboMTU)
+			toNetdev(g, triedCube, 0, jumboMTU)
 			g.Cubes[triedCube].Ports[1].Peer = Peer{Cube: hostCube, Port: 0}
 			g.Cubes[hostCube].Ports[0].Peer = Peer{Cube: triedCube, Port: 1}
-			g.toNetdev(hostCube, 1, plainMTU)
+			toNetdev(g, hostCube, 1, plainMTU)
 		}})
 		if r.service.objects[r.hook].Reads(offersConstant) {
 			add(placement{name: "a cube that offers packets", offers: true, connect: netdevs})
@@ -102,7 +102,7 @@ func (r *trier) further(n int) []string {
 }
 
 // toNetdev gives a port a netdev as its peer.
-func (g *Graph) toNetdev(id CubeID, port uint16, mtu int) {
+func toNetdev(g *Graph, id CubeID, port uint16, mtu int) {
 	name := fmt.Sprintf("n%d.%d", id, port)
 	g.Netdevs[name] = &Netdev{Name: name, Index: 1, MTU: mtu}
 	g.Cubes[id].Ports[port].Peer = Peer{Netdev: name}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import "reflect"
+
+// wantWhole compares what a change left in use with what is derived of the whole graph anew. Every test that commits a
+// graph does.
+func (b *bench) wantWhole() {
+	b.t.Helper()
+	p := b.plane
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fresh := p.tablesOf(newWiring(p.graph), nil)
+	for name, pair := range map[string][2]any{
+		"entries": {p.tables.entries, fresh.entries}, "outEntries": {p.tables.outEntries, fresh.outEntries},
+		"exits": {p.tables.exits, fresh.exits}, "devices": {p.tables.devices, fresh.devices}, "shadows": {p.tables.shadows, fresh.shadows},
+		"floods": {p.tables.floods, fresh.floods}, "ways": {p.tables.ways, fresh.ways},
+	} {
+		if !reflect.DeepEqual(pair[0], pair[1]) {
+			b.t.Errorf("rows of %s in use are\n%v, of the whole graph\n%v", name, pair[0], pair[1])
+		}
+	}
+	for _, c := range p.parts {
+		again, err := p.describe(p.wiring, c.ids)
+		if err != nil {
+			b.t.Errorf("describing %v anew: %v", c.ids, err)
+		} else if again.print != c.print {
+			b.t.Errorf("segment of %v in use is\n%s, of the whole graph\n%s", c.ids, c.print, again.print)
+		}
+	}
+}
