@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/graph"
 )
 
 // account is what turns the raw counters of a slot into those of the port that has it now.
@@ -103,15 +104,15 @@ func (ch *change) keepAccounts(u *undo) error {
 }
 
 // linkedSlots maps the slot of each port of stale cubes to that of the linked port plus one, or 0.
-func linkedSlots(w *wiring, s stale) map[uint16]uint64 {
+func linkedSlots(w *graph.Wiring, s graph.Stale) map[uint16]uint64 {
 	out := map[uint16]uint64{}
-	for id, n := range w.g.Cubes {
-		if !s.has(id) {
+	for id, n := range w.Graph.Cubes {
+		if !s.Has(id) {
 			continue
 		}
 		for _, port := range n.Ports {
 			out[port.Slot] = 0
-			if q := w.peerOf(id, port); q != nil {
+			if q := w.PeerOf(id, port); q != nil {
 				out[port.Slot] = uint64(q.Slot) + 1
 			}
 		}

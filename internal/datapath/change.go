@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -18,8 +19,8 @@ import (
 type change struct {
 	p      *Plane
 	g      *Graph
-	wiring *wiring
-	stale  stale
+	wiring *graph.Wiring
+	stale  graph.Stale
 	// onlyCode: ports and netdevs, and what is derived of them, stay those of the graph in use.
 	onlyCode bool
 	cut      [][][]CubeID
@@ -36,9 +37,9 @@ func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 	defer p.mu.Unlock()
 	w, onlyCode := p.onlyCode(g)
 	if !onlyCode {
-		w = newWiring(g)
+		w = graph.NewWiring(g)
 	}
-	ch := &change{p: p, g: g, wiring: w, stale: w.staleSince(p.wiring), tables: p.tables}
+	ch := &change{p: p, g: g, wiring: w, stale: w.StaleSince(p.wiring), tables: p.tables}
 	ch.onlyCode = onlyCode && ch.stale != nil
 	if !ch.onlyCode {
 		ch.tables = p.tablesOf(w, ch.stale)
@@ -57,7 +58,7 @@ func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 
 // build makes the segments of the graph; again is true if one was too large for the kernel, so
 // that the graph must be cut into smaller ones. Those that fit and stay the same are kept.
-func (ch *change) build(ctx context.Context, w *wiring) (again bool, err error) {
+func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err error) {
 	was := ch.built
 	ch.parts, ch.built = nil, nil
 	defer func() {
@@ -68,7 +69,7 @@ func (ch *change) build(ctx context.Context, w *wiring) (again bool, err error) 
 	cut, asBefore := ch.p.partition(w, ch.stale, ch.onlyCode)
 	ch.cut, ch.onlyCode = cut, ch.onlyCode && asBefore
 	for _, part := range ch.cut {
-		native := w.native(part)
+		native := w.Native(part)
 		for i, ids := range part {
 			if err := ctx.Err(); err != nil {
 				return false, fmt.Errorf("preparing the data plane: %w", err)

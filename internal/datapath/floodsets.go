@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -249,12 +250,12 @@ func (p *Plane) resolve(t *tables, id CubeID, members floodSet) (floodSet, []way
 }
 
 // moveSets has the sets of the cubes that a change concerns follow the graph, until its commit is over. p.sets.mu is held.
-func (p *Plane) moveSets(u *undo, g *Graph, t *tables, s stale) error {
+func (p *Plane) moveSets(u *undo, g *Graph, t *tables, s graph.Stale) error {
 	was := p.sets.tables
 	u.push(func() error { p.sets.tables = was; return nil })
 	p.sets.tables = t
 	for id, n := range g.Cubes {
-		if owner, ok := p.sets.owners[id]; ok && s.has(id) {
+		if owner, ok := p.sets.owners[id]; ok && s.Has(id) {
 			egress := p.cubes[id].throughEgress(n) || g.Trace.Captures(uint16(id))
 			p.sets.owners[id] = setOwner{owner.name, owner.typ, egress}
 			u.push(func() error { p.sets.owners[id] = owner; return nil })
@@ -262,7 +263,7 @@ func (p *Plane) moveSets(u *undo, g *Graph, t *tables, s stale) error {
 	}
 	now := map[uint32]floodSet{}
 	for key, row := range p.sets.rows {
-		if s.has(CubeID(key >> 16)) {
+		if s.Has(CubeID(key >> 16)) {
 			now[key] = row
 		}
 	}

@@ -296,7 +296,7 @@ func cloneOf(g *Graph) *Graph {
 			c.Ports[i] = &q
 		}
 		if n.Shadow != nil {
-			c.Shadow = &Shadow{n.Shadow.Span, maps.Clone(n.Shadow.Ends)}
+			c.Shadow = &Shadow{Span: n.Shadow.Span, Ends: maps.Clone(n.Shadow.Ends)}
 		}
 		out.Cubes[id] = &c
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -21,18 +22,18 @@ const (
 
 // takesOffers tells whether a transparent cube does.
 func (b *builder) takesOffers(id CubeID) bool {
-	programs, err := b.p.programsOf(b.g.Cubes[id], b.c.hook)
+	programs, err := b.p.programsOf(b.Graph.Cubes[id], b.c.hook)
 	return err == nil && slices.ContainsFunc(programs, func(pr placed) bool {
 		return pr.Direction == cube.Egress && pr.object.HasConstant(takesConstant)
 	})
 }
 
 // addOffers tells a transparent cube on a port whose offers it may see, and whether they end behind it.
-func (b *builder) addOffers(lt *link.Cube, at stacked) {
-	programs, err := b.p.programsOf(b.g.Cubes[at.port.id], b.c.hook)
+func (b *builder) addOffers(lt *link.Cube, at graph.Stacked) {
+	programs, err := b.p.programsOf(b.Graph.Cubes[at.Port.ID], b.c.hook)
 	if err == nil && slices.ContainsFunc(programs, func(pr placed) bool { return pr.object.Reads(offersConstant) }) {
-		lt.OfferedBy = b.cube(at.port.id)
-		lt.LastTaker = b.takesOffers(at.chain[at.i]) && !slices.ContainsFunc(at.chain[at.i+1:], b.takesOffers)
+		lt.OfferedBy = b.cube(at.Port.ID)
+		lt.LastTaker = b.takesOffers(at.Chain[at.I]) && !slices.ContainsFunc(at.Chain[at.I+1:], b.takesOffers)
 	}
 	fmt.Fprintf(&b.print, "offered %t %t\n", lt.OfferedBy != nil, lt.LastTaker)
 }

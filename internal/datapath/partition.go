@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -22,8 +23,8 @@ const verifiedPerInstruction = 4
 
 // loadOf is what a cube takes. A cube whose programs are not known takes nothing; describe
 // refuses it.
-func (p *Plane) loadOf(n *Node) load {
-	l := load{cubes: 1}
+func (p *Plane) loadOf(n *Node) graph.Load {
+	l := graph.Load{Cubes: 1}
 	programs, err := p.programsOf(n, n.Type.Hook())
 	if err != nil {
 		return l
@@ -36,23 +37,23 @@ func (p *Plane) loadOf(n *Node) load {
 				used[m] = true
 			}
 		}
-		l.functions += 1 + len(pr.function.Callees)
-		l.verified += instructions * verifiedPerInstruction << p.heavier[pr.object]
+		l.Functions += 1 + len(pr.function.Callees)
+		l.Verified += instructions * verifiedPerInstruction << p.heavier[pr.object]
 	}
-	l.maps = len(used)
+	l.Maps = len(used)
 	return l
 }
 
 // knownLoad is the load of a node of the graph, as long as the cube is linked of the same.
 type knownLoad struct {
-	load
+	graph.Load
 	node *Node
 	used usedCube
 }
 
 // loadsOf are what the cubes take. Those that are not stale take what they took.
-func (p *Plane) loadsOf(g *Graph, s stale) map[CubeID]load {
-	loads := make(map[CubeID]load, len(g.Cubes))
+func (p *Plane) loadsOf(g *Graph, s graph.Stale) map[CubeID]graph.Load {
+	loads := make(map[CubeID]graph.Load, len(g.Cubes))
 	known := make(map[CubeID]knownLoad, len(g.Cubes))
 	for id, n := range g.Cubes {
 		var used usedCube
@@ -60,10 +61,10 @@ func (p *Plane) loadsOf(g *Graph, s stale) map[CubeID]load {
 			used = usedOf(in)
 		}
 		k, ok := p.loads[id]
-		if !ok || s.has(id) && k.node != n || k.used != used {
+		if !ok || s.Has(id) && k.node != n || k.used != used {
 			k = knownLoad{p.loadOf(n), n, used}
 		}
-		loads[id], known[id] = k.load, k
+		loads[id], known[id] = k.Load, k
 	}
 	p.loads = known
 	return loads
@@ -71,24 +72,24 @@ func (p *Plane) loadsOf(g *Graph, s stale) map[CubeID]load {
 
 // partition cuts the graph into segments; asBefore tells that they are those of the graph in use. onlyCode is that of the
 // change.
-func (p *Plane) partition(w *wiring, s stale, onlyCode bool) (segments [][][]CubeID, asBefore bool) {
-	if p.partitioned != nil && p.loads != nil && (onlyCode || s.joinedAs(w, p.wiring)) {
+func (p *Plane) partition(w *graph.Wiring, s graph.Stale, onlyCode bool) (segments [][][]CubeID, asBefore bool) {
+	if p.partitioned != nil && p.loads != nil && (onlyCode || s.JoinedAs(w, p.wiring)) {
 		return p.partitioned, true
 	}
-	stacks, links := w.edges()
-	limit := segmentLimit
+	stacks, links := w.Edges()
+	limit := graph.SegmentLimit
 	if n := p.opts.SegmentCubes; n > 0 {
-		limit.cubes = n
+		limit.Cubes = n
 	}
-	loads := p.loadsOf(w.g, s)
+	loads := p.loadsOf(w.Graph, s)
 	var out [][][]CubeID
-	var edges []edge // in the order in which to join
-	for _, ids := range w.split(append(stacks, links...)) {
-		var total load
+	var edges []graph.Edge // in the order in which to join
+	for _, ids := range w.Split(append(stacks, links...)) {
+		var total graph.Load
 		for _, id := range ids {
-			total = total.plus(loads[id])
+			total = total.Plus(loads[id])
 		}
-		if total.fits(limit) {
+		if total.Fits(limit) {
 			out = append(out, [][]CubeID{ids})
 			continue
 		}
@@ -96,7 +97,7 @@ func (p *Plane) partition(w *wiring, s stale, onlyCode bool) (segments [][][]Cub
 			p.byUse(w, links)
 			edges = append(stacks, links...)
 		}
-		out = append(out, cut(ids, edges, loads, limit, p.present()))
+		out = append(out, graph.Cut(ids, edges, loads, limit, p.present()))
 	}
 	return out, false
 }
@@ -112,24 +113,24 @@ func (p *Plane) present() [][]CubeID {
 
 // byUse sorts the links between cubes by the packets that have crossed them, most first, when
 // nothing else tells how to cut: at the start of a daemon that adopts its counters.
-func (p *Plane) byUse(w *wiring, links []edge) {
+func (p *Plane) byUse(w *graph.Wiring, links []graph.Edge) {
 	if len(p.parts) > 0 {
 		return
 	}
-	packets := map[edge]uint64{}
-	for id, n := range w.g.Cubes {
+	packets := map[graph.Edge]uint64{}
+	for id, n := range w.Graph.Cubes {
 		for _, port := range n.Ports {
-			if w.peerOf(id, port) == nil {
+			if w.PeerOf(id, port) == nil {
 				continue
 			}
 			c, err := p.PortCounters(port.Slot)
 			if err != nil {
 				return // in the order of the IDs, then
 			}
-			packets[edge{min(id, port.Peer.Cube), max(id, port.Peer.Cube)}] += c.TxPackets
+			packets[graph.Edge{A: min(id, port.Peer.Cube), B: max(id, port.Peer.Cube)}] += c.TxPackets
 		}
 	}
-	slices.SortStableFunc(links, func(x, y edge) int { return cmp.Compare(packets[y], packets[x]) })
+	slices.SortStableFunc(links, func(x, y graph.Edge) int { return cmp.Compare(packets[y], packets[x]) })
 }
 
 // tooLarge tells whether an error means that a segment must be smaller, and notes that its

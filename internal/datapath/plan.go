@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/graph"
 )
 
 // linkState is what decides whether packets pass a netdev. When it changes, the netdev and the other end of a pair are
@@ -30,7 +31,7 @@ type linkState struct {
 type plan struct {
 	p     *Plane
 	parts []*segment
-	owner map[string]portRef
+	owner map[string]graph.PortRef
 	wants []want
 }
 
@@ -46,7 +47,7 @@ type want struct {
 }
 
 func (ch *change) makePlan() *plan {
-	pl := &plan{p: ch.p, parts: ch.parts, owner: ch.wiring.owner}
+	pl := &plan{p: ch.p, parts: ch.parts, owner: ch.wiring.Owner}
 	for _, c := range ch.parts {
 		for _, dev := range c.netdevs {
 			pl.addNetdev(ch.g, c, dev)
@@ -87,7 +88,7 @@ func (pl *plan) addOutNetdev(g *Graph, c *segment, dev *Netdev) {
 // ownerType is the type of the cube that a netdev leads to, and whether that is by a port.
 func (pl *plan) ownerType(g *Graph, dev *Netdev) (typ cube.Type, port bool) {
 	if ref, ok := pl.owner[dev.Name]; ok {
-		return g.Cubes[ref.id].Type, true
+		return g.Cubes[ref.ID].Type, true
 	}
 	return g.Cubes[dev.Tcubes[0]].Type, false
 }

@@ -5,8 +5,8 @@
 // fusion), attaches shared root programs to netdevs, swaps generations without losing a
 // packet and reads the counters.
 //
-// The graph below is pure data, the desired state. A caller prepares a whole new graph,
-// then commits or aborts it.
+// The graph (package graph) is pure data, the desired state. A caller prepares a whole new
+// graph, then commits or aborts it.
 package datapath
 
 import (
@@ -22,6 +22,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/kernel"
 )
@@ -77,7 +78,7 @@ type Plane struct {
 	// savedAt is where a cube has an object pinned.
 	savedAt  map[*link.Object]string
 	graph    *Graph // committed; nil before the first commit
-	wiring   *wiring
+	wiring   *graph.Wiring
 	parts    []*segment
 	byPrint  map[string]*segment
 	byCube   map[CubeID]*segment

@@ -8,12 +8,13 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
 // onlyCode tells that a graph differs from the one in use only in what programs of some cubes are like, and that none of
 // them is of other objects. It returns the wiring of the new graph.
-func (p *Plane) onlyCode(g *Graph) (*wiring, bool) {
+func (p *Plane) onlyCode(g *Graph) (*graph.Wiring, bool) {
 	if p.graph == nil {
 		return nil, false
 	}
@@ -23,7 +24,7 @@ func (p *Plane) onlyCode(g *Graph) (*wiring, bool) {
 			return nil, false
 		}
 	}
-	return p.wiring.onlyCode(g)
+	return p.wiring.OnlyCode(g)
 }
 
 // usedCube is what a segment was described by, beside the graph.
@@ -41,12 +42,12 @@ func usedOf(in *instance) usedCube {
 
 // still tells whether a segment of the graph in use, which may be nil, is that of the cubes, and would be described in the
 // same way.
-func (p *Plane) still(s stale, was *segment, ids []CubeID) bool {
+func (p *Plane) still(s graph.Stale, was *segment, ids []CubeID) bool {
 	if was == nil || !slices.Equal(was.ids, ids) {
 		return false
 	}
 	for i, id := range ids {
-		if s.has(id) || p.cubes[id] == nil || usedOf(p.cubes[id]) != was.used[i] {
+		if s.Has(id) || p.cubes[id] == nil || usedOf(p.cubes[id]) != was.used[i] {
 			return false
 		}
 	}

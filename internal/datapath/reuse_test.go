@@ -2,7 +2,11 @@
 
 package datapath
 
-import "reflect"
+import (
+	"reflect"
+
+	"github.com/polycube/polycube/internal/datapath/graph"
+)
 
 // wantWhole compares what a change left in use with what is derived of the whole graph anew. Every test that commits a
 // graph does.
@@ -11,7 +15,7 @@ func (b *bench) wantWhole() {
 	p := b.plane
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fresh := p.tablesOf(newWiring(p.graph), nil)
+	fresh := p.tablesOf(graph.NewWiring(p.graph), nil)
 	for name, pair := range map[string][2]any{
 		"entries": {p.tables.entries, fresh.entries}, "outEntries": {p.tables.outEntries, fresh.outEntries},
 		"exits": {p.tables.exits, fresh.exits}, "devices": {p.tables.devices, fresh.devices}, "shadows": {p.tables.shadows, fresh.shadows},

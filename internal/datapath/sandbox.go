@@ -17,6 +17,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
 )
@@ -91,10 +92,10 @@ func (p *Plane) newSandbox(id CubeID) (*sandbox, error) {
 		}
 		s.g.Cubes[other] = &copied
 	}
-	w := newWiring(s.g)
-	stacks, links := w.edges()
+	w := graph.NewWiring(s.g)
+	stacks, links := w.Edges()
 	var part []CubeID
-	for _, ids := range w.split(append(stacks, links...)) {
+	for _, ids := range w.Split(append(stacks, links...)) {
 		if slices.Contains(ids, id) {
 			part = ids
 		}
@@ -171,7 +172,7 @@ func (s *sandbox) makeFramework() error {
 // writeRows writes where the cubes' ports lead. A flood's row has no netdevs and no interface of
 // ours, so that no copy is made: the copies run on their own.
 func (s *sandbox) writeRows() error {
-	t := s.p.tablesOf(newWiring(s.g), nil)
+	t := s.p.tablesOf(graph.NewWiring(s.g), nil)
 	var errs []error
 	for _, c := range s.segments {
 		for _, id := range c.ids {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -76,8 +77,8 @@ func (s *sandbox) copies(r run, records [][]byte) []run {
 
 // leading are the ports of a cube that lead to programs, but the one where the packet came in.
 func (s *sandbox) leading(id CubeID, in uint16) []uint16 {
-	w := newWiring(s.g)
-	return s.ports(id, in, func(p *Port) bool { return len(p.Tcubes) > 0 || w.peerOf(id, p) != nil })
+	w := graph.NewWiring(s.g)
+	return s.ports(id, in, func(p *Port) bool { return len(p.Tcubes) > 0 || w.PeerOf(id, p) != nil })
 }
 
 // plain are the ports that lead to netdevs without a program between.

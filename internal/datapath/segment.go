@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -47,7 +48,7 @@ type segment struct {
 
 // builder makes a segment's code description from the graph.
 type builder struct {
-	*wiring
+	*graph.Wiring
 	p     *Plane
 	c     *segment
 	cubes map[CubeID]*link.Cube
@@ -57,10 +58,10 @@ type builder struct {
 }
 
 // describe makes the segment of the cubes.
-func (p *Plane) describe(w *wiring, ids []CubeID) (*segment, error) {
+func (p *Plane) describe(w *graph.Wiring, ids []CubeID) (*segment, error) {
 	b := &builder{
-		wiring: w, p: p, cubes: map[CubeID]*link.Cube{}, ports: map[*Port]*link.Port{}, local: map[CubeID]bool{},
-		c: &segment{ids: ids, hook: w.g.Cubes[ids[0]].Type.Hook(), roots: map[kind][]*root{},
+		Wiring: w, p: p, cubes: map[CubeID]*link.Cube{}, ports: map[*Port]*link.Port{}, local: map[CubeID]bool{},
+		c: &segment{ids: ids, hook: w.Graph.Cubes[ids[0]].Type.Hook(), roots: map[kind][]*root{},
 			constants: map[linked][]byte{}},
 	}
 	b.c.code = &link.Component{Hook: b.c.hook, Hops: link.DefaultHops}
@@ -82,7 +83,7 @@ func (p *Plane) describe(w *wiring, ids []CubeID) (*segment, error) {
 
 func (b *builder) addCubes() error {
 	for _, id := range b.c.ids {
-		n, in := b.g.Cubes[id], b.p.cubes[id]
+		n, in := b.Graph.Cubes[id], b.p.cubes[id]
 		if in == nil {
 			return fmt.Errorf("cube %s: %w in the data plane", n.Name, cube.ErrNotFound)
 		}
@@ -132,7 +133,7 @@ func (b *builder) addPrograms(lc *link.Cube, n *Node, h cube.Hook) error {
 func (b *builder) cube(id CubeID) *link.Cube {
 	if b.cubes[id] == nil {
 		b.cubes[id] = &link.Cube{
-			ID: uint16(id), Name: b.g.Cubes[id].Name, Generic: b.g.Cubes[id].Type == cube.TypeXDPSKB, Foreign: true,
+			ID: uint16(id), Name: b.Graph.Cubes[id].Name, Generic: b.Graph.Cubes[id].Type == cube.TypeXDPSKB, Foreign: true,
 		}
 	}
 	return b.cubes[id]
@@ -150,7 +151,7 @@ func (b *builder) port(id CubeID, p *Port) *link.Port {
 		lp.Tcubes = append(lp.Tcubes, b.cube(t))
 		lp.Takes = lp.Takes || b.takesOffers(t)
 	}
-	if peer := b.peerOf(id, p); peer != nil {
+	if peer := b.PeerOf(id, p); peer != nil {
 		lp.Peer, lp.PeerPort = b.cube(p.Peer.Cube), b.port(p.Peer.Cube, peer)
 	}
 	return lp
@@ -196,10 +197,10 @@ const (
 // transparent cubes.
 func (b *builder) addPorts() {
 	for _, id := range b.c.ids {
-		n := b.g.Cubes[id]
+		n := b.Graph.Cubes[id]
 		for _, index := range slices.Sorted(maps.Keys(n.Ports)) {
 			p := n.Ports[index]
-			if len(p.Tcubes) == 0 && b.peerOf(id, p) == nil {
+			if len(p.Tcubes) == 0 && b.PeerOf(id, p) == nil {
 				continue
 			}
 			b.cubes[id].Ports = append(b.cubes[id].Ports, b.port(id, p))
@@ -219,11 +220,11 @@ func (b *builder) printPort(id CubeID, p *Port) {
 }
 
 // addForeignPort makes the port of a cube in another segment known, whose transparent cubes are in this one.
-func (b *builder) addForeignPort(c *link.Cube, ref portRef) {
-	i, there := slices.BinarySearchFunc(c.Ports, ref.port.Index, func(p *link.Port, index uint16) int { return cmp.Compare(p.Index, index) })
+func (b *builder) addForeignPort(c *link.Cube, ref graph.PortRef) {
+	i, there := slices.BinarySearchFunc(c.Ports, ref.Port.Index, func(p *link.Port, index uint16) int { return cmp.Compare(p.Index, index) })
 	if !there {
-		c.Ports = slices.Insert(c.Ports, i, b.port(ref.id, ref.port))
-		b.printPort(ref.id, ref.port)
+		c.Ports = slices.Insert(c.Ports, i, b.port(ref.ID, ref.Port))
+		b.printPort(ref.ID, ref.Port)
 	}
 }
 
@@ -231,33 +232,33 @@ func (b *builder) addForeignPort(c *link.Cube, ref portRef) {
 // outermost to the cube, egress from the innermost to the peer; on a netdev, ingress goes on to
 // the port whose peer it is, or the stack, and egress to the wire.
 func (b *builder) addStack(id CubeID) {
-	at, there := b.stack[id]
+	at, there := b.Stack[id]
 	if !there {
 		return
 	}
 	lt := b.cubes[id]
-	inward, outward := at.i-1, at.i+1
-	if at.dev == nil {
-		c := b.cube(at.port.id)
+	inward, outward := at.I-1, at.I+1
+	if at.Dev == nil {
+		c := b.cube(at.Port.ID)
 		if c.Foreign {
-			b.addForeignPort(c, at.port)
+			b.addForeignPort(c, at.Port)
 		}
-		lt.NextIn = link.Next{Kind: link.ToPort, Cube: c, Port: at.port.port.Index}
-		lt.NextOut = link.Next{Kind: link.ToPeer, Cube: c, Port: at.port.port.Index}
+		lt.NextIn = link.Next{Kind: link.ToPort, Cube: c, Port: at.Port.Port.Index}
+		lt.NextOut = link.Next{Kind: link.ToPeer, Cube: c, Port: at.Port.Port.Index}
 		b.addOffers(lt, at)
 	} else {
-		inward, outward = at.i+1, at.i-1
+		inward, outward = at.I+1, at.I-1
 		lt.Entry, b.c.egress = true, true
 		lt.NextIn, lt.NextOut = link.Next{Kind: link.ToHook}, link.Next{Kind: link.ToHook}
-		if ref, isPeer := b.owner[at.dev.Name]; isPeer {
-			lt.NextIn = link.Next{Kind: link.ToEntry, Cube: b.cube(ref.id), Port: ref.port.Index}
+		if ref, isPeer := b.Owner[at.Dev.Name]; isPeer {
+			lt.NextIn = link.Next{Kind: link.ToEntry, Cube: b.cube(ref.ID), Port: ref.Port.Index}
 		}
 	}
-	if inward >= 0 && inward < len(at.chain) {
-		lt.NextIn = link.Next{Kind: link.ToCube, Cube: b.cube(at.chain[inward])}
+	if inward >= 0 && inward < len(at.Chain) {
+		lt.NextIn = link.Next{Kind: link.ToCube, Cube: b.cube(at.Chain[inward])}
 	}
-	if outward >= 0 && outward < len(at.chain) {
-		lt.NextOut = link.Next{Kind: link.ToCube, Cube: b.cube(at.chain[outward])}
+	if outward >= 0 && outward < len(at.Chain) {
+		lt.NextOut = link.Next{Kind: link.ToCube, Cube: b.cube(at.Chain[outward])}
 	}
 	b.printNext(lt.NextIn)
 	b.printNext(lt.NextOut)
@@ -273,8 +274,8 @@ func (b *builder) printNext(n link.Next) {
 
 // addNetdevs notes which netdevs lead into the segment.
 func (b *builder) addNetdevs() {
-	for _, dev := range b.devs {
-		in, out := b.enters(dev)
+	for _, dev := range b.Netdevs {
+		in, out := b.Enters(dev)
 		if b.local[in] {
 			b.c.netdevs = append(b.c.netdevs, dev)
 		}
@@ -301,7 +302,7 @@ func (b *builder) addCompanion() error {
 		}
 		twin := *c
 		twin.Programs, twin.NextIn = [2][]link.CubeProgram{}, link.Next{Kind: link.ToHook}
-		if err := b.addPrograms(&twin, b.g.Cubes[CubeID(c.ID)], cube.TC); err != nil {
+		if err := b.addPrograms(&twin, b.Graph.Cubes[CubeID(c.ID)], cube.TC); err != nil {
 			return err
 		}
 		twins[c] = &twin
@@ -318,7 +319,7 @@ func (b *builder) addCompanion() error {
 // finish chooses the page of counters and closes the fingerprint.
 func (b *builder) finish() {
 	for _, id := range b.c.ids {
-		n := b.g.Cubes[id]
+		n := b.Graph.Cubes[id]
 		if len(n.Ports) > 0 {
 			first := n.Ports[slices.Min(slices.Collect(maps.Keys(n.Ports)))]
 			b.c.code.Page, _ = slotAddress(first.Slot)

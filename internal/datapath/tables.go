@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -36,11 +37,11 @@ func newTables() *tables {
 
 // tablesOf derives the tables from the graph. The flood rows, which are large, stay those of the
 // present tables for cubes that are not stale.
-func (p *Plane) tablesOf(w *wiring, s stale) *tables {
-	g := w.g
+func (p *Plane) tablesOf(w *graph.Wiring, s graph.Stale) *tables {
+	g := w.Graph
 	t := newTables()
 	for id, n := range g.Cubes {
-		if !s.has(id) {
+		if !s.Has(id) {
 			t.keep(p.tables, w, n)
 			continue
 		}
@@ -77,9 +78,9 @@ func (p *Plane) tablesOf(w *wiring, s stale) *tables {
 }
 
 // keep takes over the rows of a cube that is not stale.
-func (t *tables) keep(was *tables, w *wiring, n *Node) {
+func (t *tables) keep(was *tables, w *graph.Wiring, n *Node) {
 	for _, p := range n.Ports {
-		if dev := w.g.Netdevs[p.Peer.Netdev]; p.Peer.Netdev != "" && dev != nil && dev.Index > 0 {
+		if dev := w.Graph.Netdevs[p.Peer.Netdev]; p.Peer.Netdev != "" && dev != nil && dev.Index > 0 {
 			pg, place := slotAddress(p.Slot)
 			t.entries[uint32(dev.Index)] = entry{Cube: uint16(n.ID), Port: p.Index, Page: pg, Slot: place}
 		}
@@ -149,9 +150,9 @@ func (p *Plane) broadcast(row *flood, typ cube.Type, egress bool) []way {
 	return ways
 }
 
-func (t *tables) addPort(w *wiring, n *Node, p *Port, row *flood) {
+func (t *tables) addPort(w *graph.Wiring, n *Node, p *Port, row *flood) {
 	pg, place := slotAddress(p.Slot)
-	dev := w.g.Netdevs[p.Peer.Netdev]
+	dev := w.Graph.Netdevs[p.Peer.Netdev]
 	netdev := p.Peer.Netdev != "" && dev != nil && dev.Index > 0
 	if netdev {
 		t.entries[uint32(dev.Index)] = entry{Cube: uint16(n.ID), Port: p.Index, Page: pg, Slot: place}
@@ -164,7 +165,7 @@ func (t *tables) addPort(w *wiring, n *Node, p *Port, row *flood) {
 		}
 	}
 	switch {
-	case len(p.Tcubes) > 0 || w.peerOf(n.ID, p) != nil:
+	case len(p.Tcubes) > 0 || w.PeerOf(n.ID, p) != nil:
 		row.Complex++
 		row.ComplexPorts.add(p.Index)
 	case netdev:

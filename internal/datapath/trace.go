@@ -20,11 +20,11 @@ const (
 // trace gives the segment the sessions that concern it, and makes them part of its fingerprint:
 // a graph with other sessions links anew what they concern, and nothing else.
 func (b *builder) trace() {
-	if b.g.Trace == nil {
+	if b.Graph.Trace == nil {
 		return
 	}
 	var mine []link.Session
-	for _, s := range b.g.Trace.Sessions {
+	for _, s := range b.Graph.Trace.Sessions {
 		if !b.concerns(s) {
 			continue
 		}
@@ -56,8 +56,8 @@ func (b *builder) concerns(s link.Session) bool {
 	if s.Cube == 0 {
 		return true
 	}
-	stacks, links := b.edges()
-	for _, part := range b.split(append(stacks, links...)) {
+	stacks, links := b.Edges()
+	for _, part := range b.Split(append(stacks, links...)) {
 		if slices.Contains(part, CubeID(s.Cube)) {
 			return slices.Contains(part, b.c.ids[0])
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/polycube/polycube/bpf/core"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -144,7 +145,7 @@ func twoPorts(slot uint16) map[uint16]*Port {
 // describe makes the segment of an attempt.
 func (r *trier) describe(a attempt) (*segment, error) {
 	g := r.graph(a)
-	return r.p.describe(newWiring(g), slices.Sorted(maps.Keys(g.Cubes)))
+	return r.p.describe(graph.NewWiring(g), slices.Sorted(maps.Keys(g.Cubes)))
 }
 
 // plane makes a Plane of which only what describes and links is there: a framework and the two cubes, without pins. done

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package graph
 
 // What a change leaves as it was. A graph may have a thousand cubes of which a change concerns one: what was derived of
 // the others is used again. A cube is stale when its node differs, or that of a neighbour, or a netdev that leads to it.
@@ -11,36 +11,37 @@ import (
 	"slices"
 )
 
-// stale marks the cubes for which what was derived of the graph in use does not hold; nil marks all.
-type stale map[CubeID]bool
+// Stale marks the cubes for which what was derived of the graph in use does not hold; nil marks all.
+type Stale map[CubeID]bool
 
-func (s stale) has(id CubeID) bool { return s == nil || s[id] }
+// Has tells whether a cube is stale.
+func (s Stale) Has(id CubeID) bool { return s == nil || s[id] }
 
-// staleSince compares a graph with the one in use, which is nil before the first.
-func (w *wiring) staleSince(was *wiring) stale {
-	if was == nil || !reflect.DeepEqual(was.g.Trace, w.g.Trace) {
+// StaleSince compares a graph with the one in use, which is nil before the first.
+func (w *Wiring) StaleSince(was *Wiring) Stale {
+	if was == nil || !reflect.DeepEqual(was.Graph.Trace, w.Graph.Trace) {
 		return nil
 	}
-	s := stale{}
-	for id, n := range w.g.Cubes {
-		if !n.same(was.g.Cubes[id]) {
-			s.mark(was.g, was.g.Cubes[id])
-			s.mark(w.g, n)
+	s := Stale{}
+	for id, n := range w.Graph.Cubes {
+		if !n.same(was.Graph.Cubes[id]) {
+			s.mark(was.Graph, was.Graph.Cubes[id])
+			s.mark(w.Graph, n)
 		}
 	}
-	for id, n := range was.g.Cubes {
-		if w.g.Cubes[id] == nil {
-			s.mark(was.g, n)
+	for id, n := range was.Graph.Cubes {
+		if w.Graph.Cubes[id] == nil {
+			s.mark(was.Graph, n)
 		}
 	}
-	for name, dev := range w.g.Netdevs {
-		if before := was.g.Netdevs[name]; !dev.same(before) {
+	for name, dev := range w.Graph.Netdevs {
+		if before := was.Graph.Netdevs[name]; !dev.same(before) {
 			s.markDevice(w, dev)
 			s.markDevice(was, before)
 		}
 	}
-	for name, before := range was.g.Netdevs {
-		if w.g.Netdevs[name] == nil {
+	for name, before := range was.Graph.Netdevs {
+		if w.Graph.Netdevs[name] == nil {
 			s.markDevice(was, before)
 		}
 	}
@@ -48,7 +49,7 @@ func (w *wiring) staleSince(was *wiring) stale {
 }
 
 // mark marks a cube of a graph and its neighbours.
-func (s stale) mark(g *Graph, n *Node) {
+func (s Stale) mark(g *Graph, n *Node) {
 	if n == nil {
 		return
 	}
@@ -68,27 +69,27 @@ func (s stale) mark(g *Graph, n *Node) {
 }
 
 // markDevice marks the cubes that a netdev leads to.
-func (s stale) markDevice(w *wiring, dev *Netdev) {
+func (s Stale) markDevice(w *Wiring, dev *Netdev) {
 	if dev == nil {
 		return
 	}
-	if ref, ok := w.owner[dev.Name]; ok {
-		s.mark(w.g, w.g.Cubes[ref.id])
+	if ref, ok := w.Owner[dev.Name]; ok {
+		s.mark(w.Graph, w.Graph.Cubes[ref.ID])
 	}
 	for _, id := range dev.Tcubes {
 		s[id] = true
 	}
 }
 
-// onlyCode tells that a graph differs from the one in use only in what programs of some cubes are like: constants, maps,
+// OnlyCode tells that a graph differs from the one in use only in what programs of some cubes are like: constants, maps,
 // levels of logs. What is derived of ports and netdevs then holds. It returns the wiring of the new graph.
-func (w *wiring) onlyCode(g *Graph) (*wiring, bool) {
-	if w == nil || len(g.Cubes) != len(w.g.Cubes) || !maps.EqualFunc(g.Netdevs, w.g.Netdevs, (*Netdev).same) {
+func (w *Wiring) OnlyCode(g *Graph) (*Wiring, bool) {
+	if w == nil || len(g.Cubes) != len(w.Graph.Cubes) || !maps.EqualFunc(g.Netdevs, w.Graph.Netdevs, (*Netdev).same) {
 		return nil, false
 	}
 	var other []*Node
 	for id, n := range g.Cubes {
-		o := w.g.Cubes[id]
+		o := w.Graph.Cubes[id]
 		if o == nil {
 			return nil, false
 		}
@@ -104,19 +105,19 @@ func (w *wiring) onlyCode(g *Graph) (*wiring, bool) {
 	return w.with(g, other), true
 }
 
-// joinedAs tells that two graphs connect the same cubes in the same way, as far as stale cubes tell: what differs is what
+// JoinedAs tells that two graphs connect the same cubes in the same way, as far as stale cubes tell: what differs is what
 // their programs are like.
-func (s stale) joinedAs(w, was *wiring) bool {
-	if s == nil || was == nil || len(w.g.Cubes) != len(was.g.Cubes) || len(w.g.Netdevs) != len(was.g.Netdevs) {
+func (s Stale) JoinedAs(w, was *Wiring) bool {
+	if s == nil || was == nil || len(w.Graph.Cubes) != len(was.Graph.Cubes) || len(w.Graph.Netdevs) != len(was.Graph.Netdevs) {
 		return false
 	}
-	for name, dev := range w.g.Netdevs {
-		if o := was.g.Netdevs[name]; o == nil || !slices.Equal(dev.Tcubes, o.Tcubes) {
+	for name, dev := range w.Graph.Netdevs {
+		if o := was.Graph.Netdevs[name]; o == nil || !slices.Equal(dev.Tcubes, o.Tcubes) {
 			return false
 		}
 	}
 	for id := range s {
-		n, o := w.g.Cubes[id], was.g.Cubes[id]
+		n, o := w.Graph.Cubes[id], was.Graph.Cubes[id]
 		if n == o {
 			continue
 		}

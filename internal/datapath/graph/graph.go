@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+// Package graph is the desired state of the data plane, and what follows from it alone: which cube
+// a netdev leads to, which cubes a change concerns, how a connected part is cut into segments. All
+// of it is pure data without kernel objects. A graph is not changed once it was handed over.
+package graph
 
 import (
 	"github.com/polycube/polycube/cube"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package graph
 
 import (
 	"fmt"
@@ -36,23 +36,23 @@ func TestAChangeLeavesOthersAsTheyAre(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		now  *Graph
-		want stale
+		want Stale
 	}{
-		{"nothing", was(), stale{}},
+		{"nothing", was(), Stale{}},
 		{"a constant", graph(veth, node(1, linked(0, Peer{Cube: 2})), node(2, linked(0, Peer{Cube: 1})), node(3, linked(0, Peer{Netdev: "veth1"})),
-			node(4, func(n *Node) { n.Constants = map[string]any{"x": 1} })), stale{4: true}},
-		{"a link that goes", graph(veth, node(1, nil), node(2, nil), node(3, linked(0, Peer{Netdev: "veth1"})), node(4, nil)), stale{1: true, 2: true}},
+			node(4, func(n *Node) { n.Constants = map[string]any{"x": 1} })), Stale{4: true}},
+		{"a link that goes", graph(veth, node(1, nil), node(2, nil), node(3, linked(0, Peer{Netdev: "veth1"})), node(4, nil)), Stale{1: true, 2: true}},
 		{"a link that comes", graph(veth, node(1, linked(0, Peer{Cube: 2})), node(2, linked(0, Peer{Cube: 1})),
 			node(3, func(n *Node) { n.Ports[0].Peer, n.Ports[1].Peer = Peer{Netdev: "veth1"}, Peer{Cube: 4, Port: 1} }),
-			node(4, linked(1, Peer{Cube: 3, Port: 1}))), stale{3: true, 4: true}},
+			node(4, linked(1, Peer{Cube: 3, Port: 1}))), Stale{3: true, 4: true}},
 		{"a netdev", graph(map[string]*Netdev{"veth1": {Name: "veth1", Index: 8, MTU: 1500}}, node(1, linked(0, Peer{Cube: 2})),
-			node(2, linked(0, Peer{Cube: 1})), node(3, linked(0, Peer{Netdev: "veth1"})), node(4, nil)), stale{3: true}},
+			node(2, linked(0, Peer{Cube: 1})), node(3, linked(0, Peer{Netdev: "veth1"})), node(4, nil)), Stale{3: true}},
 		{"a filter on a netdev", graph(map[string]*Netdev{"veth1": {Name: "veth1", Index: 7, MTU: 1500, Tcubes: []CubeID{5}}},
 			node(1, linked(0, Peer{Cube: 2})), node(2, linked(0, Peer{Cube: 1})), node(3, linked(0, Peer{Netdev: "veth1"})), node(4, nil),
-			&Node{ID: 5, Name: "t", Type: cube.TypeTC}), stale{3: true, 5: true}},
-		{"a cube that goes", graph(veth, node(1, nil), node(3, linked(0, Peer{Netdev: "veth1"})), node(4, nil)), stale{1: true, 2: true}},
+			&Node{ID: 5, Name: "t", Type: cube.TypeTC}), Stale{3: true, 5: true}},
+		{"a cube that goes", graph(veth, node(1, nil), node(3, linked(0, Peer{Netdev: "veth1"})), node(4, nil)), Stale{1: true, 2: true}},
 	} {
-		if got := newWiring(c.now).staleSince(newWiring(was())); !reflect.DeepEqual(got, c.want) {
+		if got := NewWiring(c.now).StaleSince(NewWiring(was())); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: stale are %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package graph
 
 import "github.com/polycube/polycube/internal/datapath/link"
 
@@ -10,33 +10,35 @@ import "github.com/polycube/polycube/internal/datapath/link"
 // where nothing is known, parts are joined along the links that have carried most packets, so
 // that the links that are cut, which cost a tail call, are those least used.
 
-// load is what a cube or a segment takes of the kernel's limits.
-type load struct{ cubes, maps, functions, verified int }
+// Load is what a cube or a segment takes of the kernel's limits.
+type Load struct{ Cubes, Maps, Functions, Verified int }
 
-// segmentLimit leaves room for the framework's own: about 20 maps and functions.
-var segmentLimit = load{cubes: link.MaxCubes, maps: 42, functions: 220, verified: 600_000}
+// SegmentLimit leaves room for the framework's own: about 20 maps and functions.
+var SegmentLimit = Load{Cubes: link.MaxCubes, Maps: 42, Functions: 220, Verified: 600_000}
 
-func (l load) plus(m load) load {
-	return load{l.cubes + m.cubes, l.maps + m.maps, l.functions + m.functions, l.verified + m.verified}
+// Plus adds another load.
+func (l Load) Plus(m Load) Load {
+	return Load{l.Cubes + m.Cubes, l.Maps + m.Maps, l.Functions + m.Functions, l.Verified + m.Verified}
 }
 
-func (l load) fits(limit load) bool {
-	return l.cubes <= limit.cubes && l.maps <= limit.maps && l.functions <= limit.functions && l.verified <= limit.verified
+// Fits tells whether the load is within a limit.
+func (l Load) Fits(limit Load) bool {
+	return l.Cubes <= limit.Cubes && l.Maps <= limit.Maps && l.Functions <= limit.Functions && l.Verified <= limit.Verified
 }
 
-// cut divides a connected part of the graph into segments within the limit. present are those in use.
-func cut(ids []CubeID, edges []edge, loads map[CubeID]load, limit load, present [][]CubeID) [][]CubeID {
+// Cut divides a connected part of the graph into segments within the limit. present are those in use.
+func Cut(ids []CubeID, edges []Edge, loads map[CubeID]Load, limit Load, present [][]CubeID) [][]CubeID {
 	u, total := kept(ids, loads, limit, present)
 	join := func(a, b CubeID) {
 		a, b = u.find(a), u.find(b)
-		if sum := total[a].plus(total[b]); a != b && sum.fits(limit) {
+		if sum := total[a].Plus(total[b]); a != b && sum.Fits(limit) {
 			u.join(a, b)
 			total[u.find(a)] = sum
 		}
 	}
 	for _, e := range edges {
-		if _, ours := u[e.a]; ours {
-			join(e.a, e.b)
+		if _, ours := u[e.A]; ours {
+			join(e.A, e.B)
 		}
 	}
 	// What is left are groups without room for a neighbour. Small ones share a segment though no
@@ -51,20 +53,20 @@ func cut(ids []CubeID, edges []edge, loads map[CubeID]load, limit load, present 
 }
 
 // kept groups the cubes as they are in the present segments, where those still fit.
-func kept(ids []CubeID, loads map[CubeID]load, limit load, present [][]CubeID) (union, map[CubeID]load) {
-	u, total := union{}, map[CubeID]load{}
+func kept(ids []CubeID, loads map[CubeID]Load, limit Load, present [][]CubeID) (union, map[CubeID]Load) {
+	u, total := union{}, map[CubeID]Load{}
 	for _, id := range ids {
 		u[id], total[id] = id, loads[id]
 	}
 	for _, segment := range present {
 		var group []CubeID
-		var sum load
+		var sum Load
 		for _, id := range segment {
 			if _, ours := u[id]; ours {
-				group, sum = append(group, id), sum.plus(loads[id])
+				group, sum = append(group, id), sum.Plus(loads[id])
 			}
 		}
-		if len(group) == 0 || !sum.fits(limit) {
+		if len(group) == 0 || !sum.Fits(limit) {
 			continue
 		}
 		for _, id := range group {
