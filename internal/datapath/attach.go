@@ -53,12 +53,12 @@ type linkHolder struct {
 }
 
 func (l *linkHolder) update(r *root) error {
-	expedite.renew()
+	renewExpedited()
 	return l.link.Update(r.prog)
 }
 
 func (l *linkHolder) detach() error {
-	expedite.renew()
+	renewExpedited()
 	err := l.link.Detach()
 	if errors.Is(err, unix.ENOLINK) || errors.Is(err, ebpf.ErrNotSupported) {
 		err = nil // the netdev is gone already, or closing the link detaches
@@ -75,7 +75,7 @@ func (l *linkHolder) close() { _ = l.link.Close() }
 // attach puts a root program on a netdev.
 func (p *Plane) attach(name string, s spot, mode cube.Type, r *root) (*attachment, error) {
 	a := &attachment{spot: s, root: r, mode: mode}
-	expedite.renew()
+	renewExpedited()
 	var err error
 	switch {
 	case s.place == kindXDP:

@@ -156,7 +156,7 @@ func (ch *change) Commit() error {
 	p := ch.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer expedite.begin()()
+	defer beginExpedited()()
 	ch.refresh()
 	p.sets.mu.Lock()
 	defer p.sets.mu.Unlock()
@@ -275,7 +275,10 @@ func (ch *change) finish() {
 	}
 	if first {
 		p.forget()
-		p.collect.addStale()
+		for _, pin := range p.staleGens {
+			p.collect.unpin(func() error { return removePin(pin) })
+		}
+		p.staleGens = nil
 	}
 	p.inline.wake()
 }

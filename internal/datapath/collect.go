@@ -23,8 +23,6 @@ const membarrierGlobal = 1 // MEMBARRIER_CMD_GLOBAL of <linux/membarrier.h>
 // root programs. It waits for an RCU grace period first, off the path of changes.
 type collector struct {
 	log *slog.Logger
-	// after lists pins of an earlier daemon that go with the first commit.
-	after []string
 
 	mu      sync.Mutex
 	waiting []freeing
@@ -67,6 +65,15 @@ func (c *collector) again(free func() error, err error) {
 	c.wake()
 }
 
+// orLater frees what is pinned, now or as soon as it can be.
+func (c *collector) orLater(free func() error) error {
+	err := free()
+	if err != nil {
+		c.again(free, err)
+	}
+	return err
+}
+
 func (c *collector) leave(free func() error, err error) {
 	c.log.Warn("what is pinned cannot be freed, it is tried again", "err", err)
 	c.mu.Lock()
@@ -79,14 +86,6 @@ func (c *collector) wake() {
 	case c.kick <- struct{}{}:
 	default:
 	}
-}
-
-// addStale frees the pins of an earlier daemon.
-func (c *collector) addStale() {
-	for _, pin := range c.after {
-		c.unpin(func() error { return removePin(pin) })
-	}
-	c.after = nil
 }
 
 func (c *collector) run() {

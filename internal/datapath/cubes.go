@@ -5,7 +5,6 @@ package datapath
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -312,19 +311,6 @@ func (in *instance) openPrivate(name string, spec *ebpf.MapSpec, u *undo) error 
 	}
 	in.maps[name] = next
 	return nil
-}
-
-// openPinned opens the map pinned at path, whatever its layout, or creates and pins it.
-func openPinned(path string, spec *ebpf.MapSpec) (m *ebpf.Map, fresh bool, err error) {
-	m, err = ebpf.LoadPinnedMap(path, nil)
-	if err == nil {
-		return m, false, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, false, fmt.Errorf("opening map %s: %w", path, err)
-	}
-	m, err = openMap(path, spec)
-	return m, err == nil, err
 }
 
 // discard closes what an instance has open; the pins stay.

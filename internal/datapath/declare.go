@@ -165,20 +165,3 @@ func checkSpec(s *ebpf.MapSpec) error {
 	}
 	return nil
 }
-
-// bytesOf is what a map's entries take at least.
-func bytesOf(s *ebpf.MapSpec) uint64 {
-	value := uint64(s.ValueSize)
-	switch s.Type {
-	case ebpf.RingBuf:
-		return uint64(s.MaxEntries)
-	case ebpf.PerCPUArray, ebpf.PerCPUHash, ebpf.LRUCPUHash:
-		cpus, err := ebpf.PossibleCPU()
-		if err != nil {
-			cpus = 1
-		}
-		value = (value + 7) &^ 7 * uint64(cpus)
-	default:
-	}
-	return uint64(s.MaxEntries) * (uint64(s.KeySize) + value)
-}

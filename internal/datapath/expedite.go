@@ -33,10 +33,17 @@ type expediter struct {
 	users int
 }
 
-var expedite = &expediter{file: expeditedFile}
+var machine = &expediter{file: expeditedFile}
 
-// begin switches expedited grace periods on until end is called. Where that is not possible (a
-// container without a writable /sys) changes take longer, and nothing else is different.
+// beginExpedited switches expedited grace periods of the machine on until end is called. Where that
+// is not possible (a container without a writable /sys) changes take longer, and nothing else is
+// different.
+func beginExpedited() (end func()) { return machine.begin() }
+
+// renewExpedited switches them on again where another daemon, at its end, has switched them off
+// meanwhile.
+func renewExpedited() { machine.renew() }
+
 func (e *expediter) begin() (end func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -49,7 +56,6 @@ func (e *expediter) begin() (end func()) {
 	return sync.OnceFunc(e.end)
 }
 
-// renew switches them on again where another daemon, at its end, has switched them off meanwhile.
 func (e *expediter) renew() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

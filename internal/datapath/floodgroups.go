@@ -301,7 +301,7 @@ func (p *Plane) sweepOne(before time.Time) bool {
 		p.sweepLater()
 		return false
 	}
-	defer expedite.begin()()
+	defer beginExpedited()()
 	g.forgetFirst()
 	return true
 }

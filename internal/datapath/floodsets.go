@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/bits"
 	"slices"
 	"sync"
 
@@ -22,23 +21,6 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
-
-// portSet has a bit for each port of a cube.
-type portSet [link.MaxPorts / 64]uint64
-
-func (s *portSet) add(port uint16)      { s[port/64] |= 1 << (port % 64) }
-func (s *portSet) has(port uint16) bool { return s[port/64]>>(port%64)&1 != 0 }
-
-// all goes through the ports in ascending order.
-func (s *portSet) all(yield func(uint16) bool) {
-	for i, word := range s {
-		for ; word != 0; word &= word - 1 {
-			if !yield(uint16(i*64 + bits.TrailingZeros64(word))) {
-				return
-			}
-		}
-	}
-}
 
 // Flags of a set: PCN_SET_WITH, PCN_SET_WITHOUT, PCN_SET_BY_LOOP and PCN_SET_UNTAGS.
 const (
@@ -98,7 +80,7 @@ func (p *Plane) SetFloods(id CubeID, sets map[uint32][]cube.FloodMember, only bo
 		}
 	}
 	if owner.typ.Hook() == cube.XDP {
-		defer expedite.begin()()
+		defer beginExpedited()()
 	}
 	var u undo
 	err := p.writeSets(&u, p.sets.tables, now)

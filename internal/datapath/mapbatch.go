@@ -15,6 +15,9 @@ import (
 // Entries are counted by the kernel's batches, whatever they are made of: the library wants their Go type, and a count
 // needs none.
 
+// MaxCounted bounds the entries of one map that are counted.
+const MaxCounted = 1 << 18
+
 const bpfMapLookupBatch = 24 // BPF_MAP_LOOKUP_BATCH of <linux/bpf.h>
 
 // batchAttr is the member batch of union bpf_attr.
@@ -60,4 +63,49 @@ func (c *cursor) next(m *ebpf.Map, count int, keys, values []byte) (int, error) 
 		return 0, errBatchSmall
 	}
 	return 0, fmt.Errorf("reading a batch: %w", errno)
+}
+
+// countEntries counts the entries of a map that has more or fewer of them, up to MaxCounted; -1 for others.
+func countEntries(m *ebpf.Map) (int, error) {
+	values := m.ValueSize()
+	switch m.Type() {
+	case ebpf.Hash, ebpf.LRUHash, ebpf.LPMTrie:
+	case ebpf.PerCPUHash, ebpf.LRUCPUHash:
+		cpus, err := ebpf.PossibleCPU()
+		if err != nil {
+			return 0, fmt.Errorf("number of CPUs: %w", err)
+		}
+		values = (values + 7) &^ 7 * uint32(cpus)
+	case ebpf.HashOfMaps:
+		values = 4
+	default:
+		return -1, nil
+	}
+	batch := int(min(m.MaxEntries(), max(64, (1<<20)/(m.KeySize()+values))))
+	for {
+		n, err := countBatches(m, batch, values)
+		// A bucket of a hash that does not fit the batch: the kernel asks for a larger one.
+		if !errors.Is(err, errBatchSmall) || batch >= int(m.MaxEntries()) {
+			return n, err
+		}
+		batch = min(4*batch, int(m.MaxEntries()))
+	}
+}
+
+// countBatches reads the map in batches.
+func countBatches(m *ebpf.Map, batch int, values uint32) (int, error) {
+	keys, vals := make([]byte, batch*int(m.KeySize())), make([]byte, batch*int(values))
+	var at cursor
+	total := 0
+	for total < MaxCounted {
+		n, err := at.next(m, batch, keys, vals)
+		total += n
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return min(total, MaxCounted), nil
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+	return MaxCounted, nil
 }

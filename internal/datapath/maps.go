@@ -8,8 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"unsafe"
@@ -21,31 +19,6 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
-
-// Names of the framework's maps (bpf/core/maps.h) that Go code uses.
-const (
-	mapEntries    = "pcn_entries"
-	mapFar        = "pcn_far_entries"
-	mapOutEntries = "pcn_out_entries"
-	mapExits      = "pcn_exits"
-	mapDevices    = "pcn_devices"
-	mapShadows    = "pcn_shadows"
-	mapCounters   = "pcn_counters"
-	mapFates      = "pcn_fates"
-	mapFloods     = "pcn_floods"
-	mapFloodSets  = "pcn_flood_sets"
-	mapGroups     = "pcn_groups"
-	mapCopies     = "pcn_copies"
-	mapDown       = "pcn_down"
-	mapCubes      = "pcn_cubes"
-	mapReturns    = "pcn_returns"
-	mapGeneric    = "pcn_generic"
-	mapLoopExit   = "pcn_loop_exit"
-	mapLoopBack   = "pcn_loop_back"
-	mapAccounts   = "accounts"
-)
-
-var hooks = []cube.Hook{cube.TC, cube.XDP}
 
 // framework is what all programs share: the framework's objects and maps.
 type framework struct {
@@ -256,39 +229,4 @@ func (f *framework) close() {
 	for _, p := range f.downs {
 		_ = p.Close()
 	}
-}
-
-// openMap opens the map pinned at path, or creates and pins it. A pinned map of another
-// layout is refused.
-func openMap(path string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
-	m, err := ebpf.LoadPinnedMap(path, nil)
-	switch {
-	case err == nil:
-		if err := spec.Compatible(m); err != nil {
-			_ = m.Close()
-			return nil, fmt.Errorf("map %s was made by another version of polycubed and has another layout (%w); "+
-				"`polycubed cleanup` removes it with all that is in the kernel, and the configuration stays", path, err)
-		}
-		return m, nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("opening map %s: %w", path, err)
-	}
-	s := spec.Copy()
-	s.Pinning = ebpf.PinNone
-	if m, err = makeMap(s); err != nil {
-		return nil, fmt.Errorf("creating map %s: %w", spec.Name, err)
-	}
-	if err := m.Pin(path); err != nil {
-		_ = m.Close()
-		return nil, fmt.Errorf("pinning map %s: %w", spec.Name, err)
-	}
-	return m, nil
-}
-
-// ensureDir makes a directory that only we may enter.
-func ensureDir(dir string) error {
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("creating %s: %w", dir, err)
-	}
-	return nil
 }

@@ -7,9 +7,6 @@ package datapath
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -56,26 +53,9 @@ func (e *pinError) Error() string { return e.ReadOnlyError.Error() + ": " + e.Re
 
 func (e *pinError) Unwrap() []error { return []error{e.ReadOnlyError, cube.ErrUnavailable, e.cause} }
 
-// removePin removes a pin, which may be gone.
-func removePin(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing pin: %w", err)
-	}
-	return nil
-}
-
-// orLater frees what is pinned, now or as soon as it can be.
-func (p *Plane) orLater(free func() error) error {
-	err := free()
-	if err != nil {
-		p.collect.again(free, err)
-	}
-	return err
-}
-
 // dispose closes a generation that no packet is in, now or, where its pins cannot be removed, later.
 func (p *Plane) dispose(gen *generation) {
-	_ = p.orLater(gen.close) // the collector has logged it
+	_ = p.collect.orLater(gen.close) // the collector has logged it
 }
 
 // removePins removes those of a cube that is not open, and those of maps in common that nobody uses.

@@ -137,7 +137,7 @@ func (pl *plan) makeRoots(u *undo) error {
 		pl.p.roots[r] = true
 		u.push(func() error {
 			delete(pl.p.roots, r)
-			return pl.p.orLater(r.remove)
+			return pl.p.collect.orLater(r.remove)
 		})
 	}
 	return nil

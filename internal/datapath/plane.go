@@ -12,7 +12,6 @@ package datapath
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -89,7 +88,9 @@ type Plane struct {
 	roots    map[*root]bool
 	lastRoot int
 	sequence atomic.Uint64 // of generations
-	activity activity
+	// staleGens are pins of an earlier daemon's generations, which go with the first commit.
+	staleGens []string
+	activity  activity
 
 	collect *collector
 	inline  *inliner
@@ -158,7 +159,7 @@ func Open(o Options) (*Plane, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	p.collect.after = stale
+	p.staleGens = stale
 	p.inline = newInliner(p)
 	return p, nil
 }
@@ -193,7 +194,7 @@ func (p *Plane) Close() error {
 // Cleanup takes everything off the netdevs and removes all pins: traffic through the cubes
 // stops. The Plane is closed.
 func (p *Plane) Cleanup() error {
-	defer expedite.begin()()
+	defer beginExpedited()()
 	p.mu.Lock()
 	var errs []error
 	for s, a := range p.attached {
@@ -203,13 +204,6 @@ func (p *Plane) Cleanup() error {
 	p.mu.Unlock()
 	errs = append(errs, p.Close(), removeAll(p.opts.Dir))
 	return errors.Join(errs...)
-}
-
-func removeAll(dir string) error {
-	if err := os.RemoveAll(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing %s: %w", dir, err)
-	}
-	return nil
 }
 
 // FrameworkMap returns a map that the slow path shares with the programs: "pcn_ring",

@@ -86,7 +86,7 @@ func (p *Plane) newRoot(k kind, into *ebpf.Program) (*root, error) {
 		err = r.slot.Put(uint32(0), into)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("root program: %w", err), p.orLater(r.remove))
+		return nil, errors.Join(fmt.Errorf("root program: %w", err), p.collect.orLater(r.remove))
 	}
 	return r, nil
 }

@@ -377,8 +377,6 @@ func (s *sandbox) runAll(ctx context.Context, at Injection) ([][]byte, error) {
 	return out, nil
 }
 
-const mapRing = "pcn_ring"
-
 func (p *Plane) transparent(id CubeID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

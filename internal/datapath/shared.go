@@ -61,14 +61,6 @@ func (p *Plane) owned(name string, d declaration) (declaration, error) {
 	return d, fmt.Errorf("service %s has no public map of that name: %w", d.space, cube.ErrNotFound)
 }
 
-// declaredOtherwise says how two declarations of one map differ, "" if they do not.
-func declaredOtherwise(a, b *ebpf.MapSpec) string {
-	if a.Type != b.Type || a.KeySize != b.KeySize || a.ValueSize != b.ValueSize || a.MaxEntries != b.MaxEntries || a.Flags != b.Flags {
-		return fmt.Sprintf("%s and not %s", a, b)
-	}
-	return unlike(a, b)
-}
-
 // openCommon opens a map that the cube has in common with others, or makes it.
 func (p *Plane) openCommon(in *instance, name string, d declaration, u *undo) error {
 	place := d.common(name)

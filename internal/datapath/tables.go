@@ -4,11 +4,9 @@ package datapath
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
@@ -175,56 +173,6 @@ func (t *tables) addPort(w *graph.Wiring, n *Node, p *Port, row *flood) {
 	}
 }
 
-// undo is a stack of steps back.
-type undo []func() error
-
-func (u *undo) push(f func() error) { *u = append(*u, f) }
-
-// run goes back, last step first.
-func (u *undo) run() error {
-	var errs []error
-	for _, f := range slices.Backward(*u) {
-		errs = append(errs, f())
-	}
-	return errors.Join(errs...)
-}
-
-// setter writes one row; a nil value deletes it.
-type setter[V comparable] func(key uint32, value *V) error
-
-// write adds and changes rows so that the table holds now, where it may hold old or already
-// now. only, if set, chooses among the rows to change.
-func write[V comparable](u *undo, set setter[V], old, now map[uint32]V, only func(was, now V) bool) error {
-	for k, v := range now {
-		was, had := old[k]
-		if had && was == v || only != nil && !only(was, v) {
-			continue
-		}
-		if err := set(k, &v); err != nil {
-			return err
-		}
-		if had {
-			u.push(func() error { return set(k, &was) })
-		} else {
-			u.push(func() error { return set(k, nil) })
-		}
-	}
-	return nil
-}
-
-// clearRows deletes the rows of old that now lacks.
-func clearRows[V comparable](set setter[V], old, now map[uint32]V) error {
-	for k := range old {
-		if _, keep := now[k]; keep {
-			continue
-		}
-		if err := set(k, nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // writeExits adds what programs need to send to netdevs. p.sets.mu is held.
 func (p *Plane) writeExits(u *undo, old, now *tables) error {
 	if err := p.groupFloods(old, now); err != nil {
@@ -267,35 +215,6 @@ func (p *Plane) setEntry(ifindex uint32, e *entry) error {
 		return hashSetter[entry](p.fw.maps[mapFar])(ifindex, e)
 	}
 	return arraySetter[entry](p.fw.maps[mapEntries])(ifindex, e)
-}
-
-func arraySetter[V comparable](m *ebpf.Map) setter[V] {
-	return func(key uint32, value *V) error {
-		if value == nil {
-			value = new(V)
-		}
-		if err := m.Put(key, value); err != nil {
-			return fmt.Errorf("table %s, row %d: %w", m, key, err)
-		}
-		return nil
-	}
-}
-
-func hashSetter[V comparable](m *ebpf.Map) setter[V] {
-	return func(key uint32, value *V) error {
-		var err error
-		if value == nil {
-			if err = m.Delete(key); errors.Is(err, ebpf.ErrKeyNotExist) {
-				return nil
-			}
-		} else {
-			err = m.Put(key, value)
-		}
-		if err != nil {
-			return fmt.Errorf("table %s, row %d: %w", m, key, err)
-		}
-		return nil
-	}
 }
 
 func (p *Plane) setFlood(id uint32, row **flood) error {

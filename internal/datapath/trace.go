@@ -11,12 +11,6 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// Names of the maps of tracing (bpf/core/trace.h).
-const (
-	mapTracing   = "pcn_tracing"
-	mapTraceLost = "pcn_trace_lost"
-)
-
 // trace gives the segment the sessions that concern it, and makes them part of its fingerprint:
 // a graph with other sessions links anew what they concern, and nothing else.
 func (b *builder) trace() {

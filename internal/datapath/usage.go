@@ -3,7 +3,6 @@
 package datapath
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,9 +27,6 @@ type MapUsage struct {
 	// Bytes is the memory that it takes in the kernel, 0 if the kernel does not say.
 	Bytes uint64
 }
-
-// MaxCounted bounds the entries of one map that are counted.
-const MaxCounted = 1 << 18
 
 // MapUsage looks at a cube's maps, in order of their names. Shared ones are those of every cube that has them. One that
 // cannot be read is left out.
@@ -80,51 +76,6 @@ func usageOf(m *ebpf.Map, name string) (MapUsage, error) {
 		return MapUsage{}, fmt.Errorf("map %s: counting its entries: %w", name, err)
 	}
 	return u, nil
-}
-
-// countEntries counts the entries of a map that has more or fewer of them, up to MaxCounted; -1 for others.
-func countEntries(m *ebpf.Map) (int, error) {
-	values := m.ValueSize()
-	switch m.Type() {
-	case ebpf.Hash, ebpf.LRUHash, ebpf.LPMTrie:
-	case ebpf.PerCPUHash, ebpf.LRUCPUHash:
-		cpus, err := ebpf.PossibleCPU()
-		if err != nil {
-			return 0, fmt.Errorf("number of CPUs: %w", err)
-		}
-		values = (values + 7) &^ 7 * uint32(cpus)
-	case ebpf.HashOfMaps:
-		values = 4
-	default:
-		return -1, nil
-	}
-	batch := int(min(m.MaxEntries(), max(64, (1<<20)/(m.KeySize()+values))))
-	for {
-		n, err := countBatches(m, batch, values)
-		// A bucket of a hash that does not fit the batch: the kernel asks for a larger one.
-		if !errors.Is(err, errBatchSmall) || batch >= int(m.MaxEntries()) {
-			return n, err
-		}
-		batch = min(4*batch, int(m.MaxEntries()))
-	}
-}
-
-// countBatches reads the map in batches.
-func countBatches(m *ebpf.Map, batch int, values uint32) (int, error) {
-	keys, vals := make([]byte, batch*int(m.KeySize())), make([]byte, batch*int(values))
-	var at cursor
-	total := 0
-	for total < MaxCounted {
-		n, err := at.next(m, batch, keys, vals)
-		total += n
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return min(total, MaxCounted), nil
-		}
-		if err != nil {
-			return total, err
-		}
-	}
-	return MaxCounted, nil
 }
 
 // CounterReader returns a function that reads counters of ports as PortCounters does. It keeps what it has read, so that

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+)
+
+// Maps that are pinned, and the directories of pins.
+
+// openMap opens the map pinned at path, or creates and pins it. A pinned map of another
+// layout is refused.
+func openMap(path string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
+	m, err := ebpf.LoadPinnedMap(path, nil)
+	switch {
+	case err == nil:
+		if err := spec.Compatible(m); err != nil {
+			_ = m.Close()
+			return nil, fmt.Errorf("map %s was made by another version of polycubed and has another layout (%w); "+
+				"`polycubed cleanup` removes it with all that is in the kernel, and the configuration stays", path, err)
+		}
+		return m, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("opening map %s: %w", path, err)
+	}
+	s := spec.Copy()
+	s.Pinning = ebpf.PinNone
+	if m, err = makeMap(s); err != nil {
+		return nil, fmt.Errorf("creating map %s: %w", spec.Name, err)
+	}
+	if err := m.Pin(path); err != nil {
+		_ = m.Close()
+		return nil, fmt.Errorf("pinning map %s: %w", spec.Name, err)
+	}
+	return m, nil
+}
+
+// openPinned opens the map pinned at path, whatever its layout, or creates and pins it.
+func openPinned(path string, spec *ebpf.MapSpec) (m *ebpf.Map, fresh bool, err error) {
+	m, err = ebpf.LoadPinnedMap(path, nil)
+	if err == nil {
+		return m, false, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, false, fmt.Errorf("opening map %s: %w", path, err)
+	}
+	m, err = openMap(path, spec)
+	return m, err == nil, err
+}
+
+// ensureDir makes a directory that only we may enter.
+func ensureDir(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("creating %s: %w", dir, err)
+	}
+	return nil
+}
+
+// repin makes path the pin of m, in one step.
+func repin(m *ebpf.Map, path string) error {
+	next := filepath.Join(filepath.Dir(path), "+next")
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("replacing pin %s: %w", path, err)
+	}
+	if err := pinAlso(m, next); err != nil {
+		return err
+	}
+	if err := os.Rename(next, path); err != nil {
+		return fmt.Errorf("replacing pin %s: %w", path, err)
+	}
+	return nil
+}
+
+// pinAlso pins a map at one more path.
+func pinAlso(m *ebpf.Map, path string) error {
+	twin, err := m.Clone()
+	if err != nil {
+		return fmt.Errorf("pinning %s: %w", path, err)
+	}
+	defer func() { _ = twin.Close() }()
+	if err := twin.Pin(path); err != nil {
+		return fmt.Errorf("pinning %s: %w", path, err)
+	}
+	return nil
+}
+
+// removePin removes a pin, which may be gone.
+func removePin(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing pin: %w", err)
+	}
+	return nil
+}
+
+func removeAll(dir string) error {
+	if err := os.RemoveAll(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing %s: %w", dir, err)
+	}
+	return nil
+}
