@@ -6,7 +6,9 @@ import (
 	"fmt"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/graph"
+	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
 // account is what turns the raw counters of a slot into those of the port that has it now.
@@ -58,7 +60,7 @@ func (c PortCounters) minus(b PortCounters) PortCounters {
 
 func (p *Plane) account(slot uint16) (account, error) {
 	var a account
-	if err := p.fw.maps[mapAccounts].Lookup(uint32(slot), &a); err != nil {
+	if err := p.fw.maps[abi.MapAccounts].Lookup(uint32(slot), &a); err != nil {
 		return a, fmt.Errorf("account of slot %d: %w", slot, err)
 	}
 	return a, nil
@@ -69,9 +71,9 @@ func (p *Plane) rawCounters(s uint16) (PortCounters, error) {
 	if s > MaxSlot {
 		return PortCounters{}, fmt.Errorf("counter slot %d is above %d: %w", s, MaxSlot, cube.ErrInvalid)
 	}
-	pg, place := slotAddress(s)
-	var pages []page
-	if err := p.fw.maps[mapCounters].Lookup(uint32(pg), &pages); err != nil {
+	pg, place := abi.SlotAddress(s)
+	var pages []abi.Page
+	if err := p.fw.maps[abi.MapCounters].Lookup(uint32(pg), &pages); err != nil {
 		return PortCounters{}, fmt.Errorf("counters of slot %d: %w", s, err)
 	}
 	var sum PortCounters
@@ -86,7 +88,7 @@ func (p *Plane) rawCounters(s uint16) (PortCounters, error) {
 }
 
 // keepAccounts opens accounts for new ports and settles those of ports whose link changed.
-func (ch *change) keepAccounts(u *undo) error {
+func (ch *change) keepAccounts(u *undo.Stack) error {
 	before := map[uint16]uint64{}
 	if ch.p.graph != nil {
 		before = linkedSlots(ch.p.wiring, ch.stale)
@@ -122,7 +124,7 @@ func linkedSlots(w *graph.Wiring, s graph.Stale) map[uint16]uint64 {
 
 // settle makes the account of a slot say that its port is linked to peer (a slot plus one, or
 // 0). A new port's account starts at zero; others keep what they have counted.
-func (p *Plane) settle(u *undo, slot uint16, peer uint64, isNew bool) error {
+func (p *Plane) settle(u *undo.Stack, slot uint16, peer uint64, isNew bool) error {
 	was, err := p.account(slot)
 	if err != nil {
 		return err
@@ -150,8 +152,8 @@ func (p *Plane) settle(u *undo, slot uint16, peer uint64, isNew bool) error {
 		}
 		a.PeerPackets, a.PeerBytes = sent.TxPackets, sent.TxBytes
 	}
-	accounts := p.fw.maps[mapAccounts]
-	u.push(func() error { return accounts.Put(uint32(slot), was) })
+	accounts := p.fw.maps[abi.MapAccounts]
+	u.Push(func() error { return accounts.Put(uint32(slot), was) })
 	if err := accounts.Put(uint32(slot), a); err != nil {
 		return fmt.Errorf("account of slot %d: %w", slot, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/expedite"
 )
 
 // spot is one place of one netdev.
@@ -53,12 +54,12 @@ type linkHolder struct {
 }
 
 func (l *linkHolder) update(r *root) error {
-	renewExpedited()
+	expedite.Renew()
 	return l.link.Update(r.prog)
 }
 
 func (l *linkHolder) detach() error {
-	renewExpedited()
+	expedite.Renew()
 	err := l.link.Detach()
 	if errors.Is(err, unix.ENOLINK) || errors.Is(err, ebpf.ErrNotSupported) {
 		err = nil // the netdev is gone already, or closing the link detaches
@@ -75,7 +76,7 @@ func (l *linkHolder) close() { _ = l.link.Close() }
 // attach puts a root program on a netdev.
 func (p *Plane) attach(name string, s spot, mode cube.Type, r *root) (*attachment, error) {
 	a := &attachment{spot: s, root: r, mode: mode}
-	renewExpedited()
+	expedite.Renew()
 	var err error
 	switch {
 	case s.place == kindXDP:

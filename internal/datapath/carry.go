@@ -15,6 +15,8 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
 // move is a pin that goes over to a successor once programs use that one.
@@ -27,29 +29,29 @@ type move struct {
 // was copied follows after the swap.
 type succession struct {
 	was, now *ebpf.Map
-	copied   keySet
+	copied   bpfmap.KeySet
 }
 
 // carry returns m if its layout is as spec says, else a successor with its entries.
-func (in *instance) carry(name string, m *ebpf.Map, spec *ebpf.MapSpec, u *undo) (*ebpf.Map, error) {
+func (in *instance) carry(name string, m *ebpf.Map, spec *ebpf.MapSpec, u *undo.Stack) (*ebpf.Map, error) {
 	was := in.was[name]
-	kind, what := compare(m, was, spec)
-	if kind == same {
+	kind, what := bpfmap.Compare(m, was, spec)
+	if kind == bpfmap.Same {
 		return m, nil
 	}
-	if kind == other && in.spec.Migrate == nil {
+	if kind == bpfmap.Other && in.spec.Migrate == nil {
 		return nil, fmt.Errorf("map %s has another layout (%s), and the service cannot carry its entries over: %w",
 			name, what, cube.ErrUnsupported)
 	}
 	s := spec.Copy()
 	s.Pinning = ebpf.PinNone
-	next, err := makeMap(s)
+	next, err := bpfmap.New(s)
 	if err != nil {
 		return nil, fmt.Errorf("creating map %s: %w", name, err)
 	}
-	u.push(next.Close)
-	if kind == resized {
-		copied, err := copyEntries(m, next)
+	u.Push(next.Close)
+	if kind == bpfmap.Resized {
+		copied, err := bpfmap.Copy(m, next)
 		if err != nil {
 			return nil, fmt.Errorf("map %s (%s): %w", name, what, err)
 		}
@@ -81,11 +83,11 @@ func (in *instance) settled(m *ebpf.Map) { in.olds = append(in.olds, m) }
 func (p *Plane) takeOver(in *instance) error {
 	var errs []error
 	for _, mv := range in.moves {
-		errs = append(errs, repin(mv.now, mv.path))
+		errs = append(errs, bpfmap.Repin(mv.now, mv.path))
 	}
 	for _, place := range in.commons {
 		if c := p.commons[place]; c.moved {
-			errs = append(errs, repin(c.m, p.dir(place)))
+			errs = append(errs, bpfmap.Repin(c.m, p.dir(place)))
 			c.moved = false
 		}
 	}
@@ -103,7 +105,7 @@ func (p *Plane) takeOver(in *instance) error {
 		olds = append(olds, next)
 	}
 	if len(olds) > 0 {
-		p.collect.add(func() error { return lastWords(late, olds) })
+		p.collect.Add(func() error { return lastWords(late, olds) })
 	}
 	return errors.Join(errs...)
 }
@@ -129,10 +131,10 @@ func lastWords(late []succession, olds []*ebpf.Map) error {
 
 // follow copies the entries that came after the others.
 func (s succession) follow() error {
-	return eachKey(s.was, func(key []byte) error {
-		if s.copied.contains(key) {
+	return bpfmap.EachKey(s.was, func(key []byte) error {
+		if s.copied.Contains(key) {
 			return nil
 		}
-		return copyEntry(s.was, s.now, key, ebpf.UpdateNoExist)
+		return bpfmap.CopyEntry(s.was, s.now, key, ebpf.UpdateNoExist)
 	})
 }

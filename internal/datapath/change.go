@@ -11,8 +11,12 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/expedite"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
 // change is a prepared graph: its components, those that differ from the present ones built.
@@ -156,13 +160,13 @@ func (ch *change) Commit() error {
 	p := ch.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer beginExpedited()()
+	defer expedite.Begin()()
 	ch.refresh()
 	p.sets.mu.Lock()
 	defer p.sets.mu.Unlock()
-	var u undo
+	var u undo.Stack
 	if err := ch.effect(&u); err != nil {
-		err = errors.Join(err, u.run())
+		err = errors.Join(err, u.Run())
 		ch.drop()
 		return gone(ch.g, p.unpinned(err))
 	}
@@ -186,7 +190,7 @@ func (ch *change) refresh() {
 }
 
 // effect does all that can fail, recording the way back.
-func (ch *change) effect(u *undo) error {
+func (ch *change) effect(u *undo.Stack) error {
 	p := ch.p
 	if err := ch.keepAccounts(u); err != nil {
 		return err
@@ -228,7 +232,7 @@ func (ch *change) effect(u *undo) error {
 
 // understood tells whether an entry can be changed from was to now while the present programs
 // run: either no program looks at it yet, or the one that does knows the new cube too.
-func (p *Plane) understood(was, now entry) bool {
+func (p *Plane) understood(was, now abi.Entry) bool {
 	if was.Cube == 0 {
 		return true
 	}
@@ -271,12 +275,12 @@ func (ch *change) finish() {
 		p.tell(c)
 	}
 	for _, gen := range gone {
-		p.collect.unpin(gen.close)
+		p.collect.Unpin(gen.close)
 	}
 	if first {
 		p.forget()
 		for _, pin := range p.staleGens {
-			p.collect.unpin(func() error { return removePin(pin) })
+			p.collect.Unpin(func() error { return bpfmap.RemovePin(pin) })
 		}
 		p.staleGens = nil
 	}
@@ -284,7 +288,7 @@ func (ch *change) finish() {
 }
 
 // swap writes the programs into every slot that leads to them.
-func (ch *change) swap(u *undo) error {
+func (ch *change) swap(u *undo.Stack) error {
 	changed := ch.p.notInUse(ch.parts)
 	before := map[CubeID]*generation{}
 	for _, c := range changed {
@@ -310,7 +314,7 @@ func (ch *change) swap(u *undo) error {
 
 // enter makes the component's generation the one that packets enter. before tells which
 // generation each cube was in; slots that hold the same one already are left alone.
-func (p *Plane) enter(u *undo, c *segment, before map[CubeID]*generation) error {
+func (p *Plane) enter(u *undo.Stack, c *segment, before map[CubeID]*generation) error {
 	for _, rs := range c.roots {
 		for _, r := range rs {
 			if r.into == c.gen {
@@ -326,12 +330,12 @@ func (p *Plane) enter(u *undo, c *segment, before map[CubeID]*generation) error 
 
 // enterCubes swaps where packets from outside enter the segment's cubes: those that are new, or
 // those that are not.
-func (p *Plane) enterCubes(u *undo, c *segment, before map[CubeID]*generation, isNew bool) error {
+func (p *Plane) enterCubes(u *undo.Stack, c *segment, before map[CubeID]*generation, isNew bool) error {
 	for _, id := range c.ids {
 		if before[id] == c.gen || (before[id] == nil) != isNew {
 			continue
 		}
-		for _, h := range hooks {
+		for _, h := range abi.Hooks {
 			if err := p.enterCube(u, h, id, before[id], c.gen); err != nil {
 				return err
 			}
@@ -341,7 +345,7 @@ func (p *Plane) enterCubes(u *undo, c *segment, before map[CubeID]*generation, i
 }
 
 // enter swaps what the root leads to.
-func (r *root) enter(u *undo, gen *generation) error {
+func (r *root) enter(u *undo.Stack, gen *generation) error {
 	prog := gen.progs[r.kind.program()]
 	if prog == nil {
 		return fmt.Errorf("root %d: the component has no %s program: %w", r.id, r.kind, cube.ErrNotFound)
@@ -350,7 +354,7 @@ func (r *root) enter(u *undo, gen *generation) error {
 		return fmt.Errorf("swapping the %s program: %w", r.kind, err)
 	}
 	if was := r.into; was != nil && was.progs[r.kind.program()] != nil {
-		u.push(func() error {
+		u.Push(func() error {
 			r.into = was
 			return r.slot.Put(uint32(0), was.progs[r.kind.program()])
 		})
@@ -360,12 +364,12 @@ func (r *root) enter(u *undo, gen *generation) error {
 }
 
 // enterCube swaps where packets from the slow path enter.
-func (p *Plane) enterCube(u *undo, h cube.Hook, id CubeID, was, gen *generation) error {
-	m := p.fw.hook[h][mapCubes]
+func (p *Plane) enterCube(u *undo.Stack, h cube.Hook, id CubeID, was, gen *generation) error {
+	m := p.fw.hook[h][abi.MapCubes]
 	prog := gen.progs[program{h, link.OnResume}]
 	put := func(prog *ebpf.Program) error {
 		if prog == nil {
-			return hashSetter[uint32](m)(uint32(id), nil)
+			return bpfmap.HashSetter[uint32](m)(uint32(id), nil)
 		}
 		if err := m.Put(uint32(id), prog); err != nil {
 			return fmt.Errorf("swapping the resume program: %w", err)
@@ -383,7 +387,7 @@ func (p *Plane) enterCube(u *undo, h cube.Hook, id CubeID, was, gen *generation)
 		return err
 	}
 	if was != nil {
-		u.push(func() error { return put(old) })
+		u.Push(func() error { return put(old) })
 	}
 	return nil
 }
@@ -400,7 +404,7 @@ func (p *Plane) clearCubes(g *Graph) {
 	}
 	for id := range p.graph.Cubes {
 		if g.Cubes[id] == nil {
-			p.collect.add(func() error {
+			p.collect.Add(func() error {
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				if p.graph.Cubes[id] == nil { // or another cube has the number by now
@@ -413,8 +417,8 @@ func (p *Plane) clearCubes(g *Graph) {
 }
 
 func (p *Plane) clearCube(id CubeID) {
-	for _, h := range hooks {
-		if err := hashSetter[uint32](p.fw.hook[h][mapCubes])(uint32(id), nil); err != nil {
+	for _, h := range abi.Hooks {
+		if err := bpfmap.HashSetter[uint32](p.fw.hook[h][abi.MapCubes])(uint32(id), nil); err != nil {
 			p.log.Warn("clearing a cube's slot", "err", err)
 		}
 	}

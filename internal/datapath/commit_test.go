@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polycube/polycube/internal/datapath/expedite"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -66,16 +67,16 @@ func TestTimedTheFiveHundredthPortCostsWhatTheFifthDoes(t *testing.T) {
 
 // TestACommitLeavesGracePeriodsAsTheyWere looks at the machine's own switch.
 func TestACommitLeavesGracePeriodsAsTheyWere(t *testing.T) {
-	if _, err := os.Stat(expeditedFile); err != nil {
-		t.Skipf("needs %s: %v", expeditedFile, err)
+	if _, err := os.Stat(expedite.File); err != nil {
+		t.Skipf("needs %s: %v", expedite.File, err)
 	}
 	in(t, settings[:1], func(t *testing.T, b *bench) {
 		c := b.cube("probe", 1, nil)
 		b.host("a", "", c, 0)
 		b.commit()
 		netns.Eventually(t, soon, func() error { // others may be in a change at this moment
-			if now, err := os.ReadFile(expeditedFile); err != nil || strings.TrimSpace(string(now)) == strconv.Itoa(expeditedOurs) {
-				return fmt.Errorf("%s has %s (%v)", expeditedFile, now, err)
+			if now, err := os.ReadFile(expedite.File); err != nil || strings.TrimSpace(string(now)) == strconv.Itoa(expedite.Ours) {
+				return fmt.Errorf("%s has %s (%v)", expedite.File, now, err)
 			}
 			return nil
 		})

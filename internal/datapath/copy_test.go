@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -40,7 +41,7 @@ func TestEntriesOfAllTypesAreCopied(t *testing.T) {
 			}
 			from, to := newMap(t, spec, room), newMap(t, spec, room+100)
 			fill(t, from, inner, n)
-			copied, err := copyEntries(from, to)
+			copied, err := bpfmap.Copy(from, to)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +50,7 @@ func TestEntriesOfAllTypesAreCopied(t *testing.T) {
 				t.Errorf("nothing follows: %v", err)
 			}
 			small := newMap(t, spec, 10)
-			_, err = copyEntries(from, small)
+			_, err = bpfmap.Copy(from, small)
 			switch typ {
 			case ebpf.Array, ebpf.PerCPUArray, ebpf.ArrayOfMaps:
 				if err != nil {
@@ -66,7 +67,7 @@ func TestEntriesOfAllTypesAreCopied(t *testing.T) {
 	}
 	for _, typ := range []ebpf.MapType{ebpf.Queue, ebpf.BloomFilter} {
 		spec := &ebpf.MapSpec{Type: typ, ValueSize: 8, MaxEntries: 16}
-		if _, err := copyEntries(newMap(t, spec, 16), newMap(t, spec, 32)); !errors.Is(err, cube.ErrUnsupported) {
+		if _, err := bpfmap.Copy(newMap(t, spec, 16), newMap(t, spec, 32)); !errors.Is(err, cube.ErrUnsupported) {
 			t.Errorf("%s: %v", typ, err)
 		}
 	}

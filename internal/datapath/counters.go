@@ -5,6 +5,8 @@ package datapath
 import (
 	"fmt"
 	"time"
+
+	"github.com/polycube/polycube/internal/datapath/abi"
 )
 
 // PortCounters are totals since the port was made.
@@ -61,8 +63,8 @@ const firstReason = 32 // PCN_REASON_FIRST
 // Fates returns how packets ended in a cube, other than forwarded, those that occurred and
 // all that the service knows. Cube 0 is the framework itself.
 func (p *Plane) Fates(id CubeID) ([]Fate, error) {
-	var perCPU []fates
-	if err := p.fw.maps[mapFates].Lookup(uint32(id), &perCPU); err != nil {
+	var perCPU []abi.Fates
+	if err := p.fw.maps[abi.MapFates].Lookup(uint32(id), &perCPU); err != nil {
 		return nil, fmt.Errorf("fates of cube %d: %w", id, err)
 	}
 	out := append([]Fate(nil), frameworkFates...)

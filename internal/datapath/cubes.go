@@ -15,7 +15,10 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
 // Spec is what a cube needs to come into being.
@@ -123,7 +126,7 @@ func checkService(spec Spec, service *serviceObjects) error {
 
 // clearFates empties the counters of a number that another cube may have had.
 func (p *Plane) clearFates(spec Spec) error {
-	if err := p.fw.maps[mapFates].Put(uint32(spec.ID), make([]fates, ebpf.MustPossibleCPU())); err != nil {
+	if err := p.fw.maps[abi.MapFates].Put(uint32(spec.ID), make([]abi.Fates, ebpf.MustPossibleCPU())); err != nil {
 		return fmt.Errorf("cube %s: clearing counters: %w", spec.Name, err)
 	}
 	return nil
@@ -178,7 +181,7 @@ func (in *instance) declare(declared map[cube.Hook]map[string]declaration) error
 				in.declared[name] = d
 				continue
 			}
-			if what := declaredOtherwise(first.spec, d.spec); what != "" || first.common(name) != d.common(name) {
+			if what := bpfmap.DeclaredOtherwise(first.spec, d.spec); what != "" || first.common(name) != d.common(name) {
 				return fmt.Errorf("map %s: it is declared otherwise for %s (%s): %w", name, h, what, cube.ErrInvalid)
 			}
 		}
@@ -199,7 +202,7 @@ func (in *instance) declare(declared map[cube.Hook]map[string]declaration) error
 
 // openMaps fills in.maps; it reports whether the maps were there already. Nothing that was there
 // changes, and u takes away what was not.
-func (p *Plane) openMaps(in *instance, declared map[cube.Hook]map[string]declaration, u *undo) (reopened bool, err error) {
+func (p *Plane) openMaps(in *instance, declared map[cube.Hook]map[string]declaration, u *undo.Stack) (reopened bool, err error) {
 	if err := in.declare(declared); err != nil {
 		return false, err
 	}
@@ -207,10 +210,10 @@ func (p *Plane) openMaps(in *instance, declared map[cube.Hook]map[string]declara
 		reopened = true
 		in.readSaved()
 	} else {
-		if err := ensureDir(in.dir); err != nil {
+		if err := bpfmap.EnsureDir(in.dir); err != nil {
 			return false, err
 		}
-		u.push(func() error { return removeAll(in.dir) })
+		u.Push(func() error { return bpfmap.RemoveAll(in.dir) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.declared)) {
 		if err := p.openOne(in, name, in.declared[name], u); err != nil {
@@ -227,22 +230,22 @@ func (p *Plane) addMaps(in *instance, o *link.Object) error {
 	if err != nil {
 		return err
 	}
-	var u undo
+	var u undo.Stack
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
 		d, err := p.owned(name, declared[name])
 		if err != nil {
-			return errors.Join(fmt.Errorf("map %s: %w", name, err), u.run())
+			return errors.Join(fmt.Errorf("map %s: %w", name, err), u.Run())
 		}
 		if is, ok := in.declared[name]; ok {
 			if err := in.agree(name, is, d); err != nil {
-				return errors.Join(err, u.run())
+				return errors.Join(err, u.Run())
 			}
 			continue
 		}
 		if err := p.openOne(in, name, d, &u); err != nil {
-			return errors.Join(err, u.run())
+			return errors.Join(err, u.Run())
 		}
-		u.push(func() error {
+		u.Push(func() error {
 			m := in.maps[name]
 			delete(in.maps, name)
 			delete(in.declared, name)
@@ -259,7 +262,7 @@ func (in *instance) agree(name string, is, d declaration) error {
 		spec = spec.Copy()
 		spec.MaxEntries = n
 	}
-	what := declaredOtherwise(is.spec, spec)
+	what := bpfmap.DeclaredOtherwise(is.spec, spec)
 	if what == "" && is.common(name) != d.common(name) {
 		what = "it is shared in another way"
 	}
@@ -270,7 +273,7 @@ func (in *instance) agree(name string, is, d declaration) error {
 }
 
 // openOne opens or makes a map, in the scope that its declaration says.
-func (p *Plane) openOne(in *instance, name string, d declaration, u *undo) error {
+func (p *Plane) openOne(in *instance, name string, d declaration, u *undo.Stack) error {
 	d, err := p.owned(name, d)
 	if err != nil {
 		return fmt.Errorf("map %s: %w", name, err)
@@ -290,14 +293,14 @@ func (p *Plane) openOne(in *instance, name string, d declaration, u *undo) error
 func (in *instance) pin(name string) string { return filepath.Join(in.dir, pinName(name)) }
 
 // openPrivate opens or makes a map of the cube's own.
-func (in *instance) openPrivate(name string, spec *ebpf.MapSpec, u *undo) error {
+func (in *instance) openPrivate(name string, spec *ebpf.MapSpec, u *undo.Stack) error {
 	path := in.pin(name)
-	m, fresh, err := openPinned(path, spec)
+	m, fresh, err := bpfmap.OpenAnyLayout(path, spec)
 	if err != nil {
 		return err
 	}
 	if fresh {
-		u.push(func() error { return os.Remove(path) })
+		u.Push(func() error { return os.Remove(path) })
 		in.maps[name] = m
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -151,7 +152,7 @@ func checkSpec(s *ebpf.MapSpec) error {
 	if s.MaxEntries == 0 {
 		return fmt.Errorf("max_entries is 0: %w", cube.ErrInvalid)
 	}
-	if size := bytesOf(s); size > maxMapBytes {
+	if size := bpfmap.Bytes(s); size > maxMapBytes {
 		return fmt.Errorf("%d entries take %d MB, a map may take %d MB: %w", s.MaxEntries, size>>20, maxMapBytes>>20, cube.ErrFull)
 	}
 	if s.Type != ebpf.ArrayOfMaps && s.Type != ebpf.HashOfMaps {

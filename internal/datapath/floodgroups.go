@@ -20,6 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/expedite"
 )
 
 // exitKind says how a copy gets to its port.
@@ -87,7 +89,7 @@ func newGroups(log *slog.Logger, outer, copies *ebpf.Map, inner *ebpf.MapSpec) *
 
 // openGroups finds the groups of an earlier daemon. They stay until the first change has replaced them.
 func (p *Plane) openGroups() (*groups, error) {
-	g := newGroups(p.log, p.fw.maps[mapGroups], p.fw.maps[mapCopies], p.fw.objects[cube.XDP].Maps[mapGroups].InnerMap)
+	g := newGroups(p.log, p.fw.maps[abi.MapGroups], p.fw.maps[abi.MapCopies], p.fw.objects[cube.XDP].Maps[abi.MapGroups].InnerMap)
 	g.loop = p.opts.Loop.Out != 0
 	loop := p.fw.downs["loop-out"]
 	g.programs = map[exitKind]*ebpf.Program{untagged: p.fw.downs["untag-out"], byLoop: loop, byLoopUntagged: loop, forTC: loop}
@@ -96,7 +98,7 @@ func (p *Plane) openGroups() (*groups, error) {
 	for devices.Next(&id, &inner) {
 		g.taken[id] = true
 	}
-	var row copies
+	var row abi.Copies
 	ports := g.copies.Iterate()
 	for ports.Next(&id, &row) {
 		g.taken[id] = true
@@ -144,10 +146,10 @@ func (g *groups) of(ways []way) (*group, error) {
 }
 
 func (g *groups) write(id uint32, ways []way) error {
-	var list copies
-	var devices []device
+	var list abi.Copies
+	var devices []abi.Device
 	for _, w := range ways {
-		d := device{Ifindex: w.ifindex}
+		d := abi.Device{Ifindex: w.ifindex}
 		if program := g.programs[w.kind]; program != nil {
 			d.Program = uint32(program.FD())
 		}
@@ -163,7 +165,7 @@ func (g *groups) write(id uint32, ways []way) error {
 			list.Count++
 		case forTC:
 			list.ForTC = 1
-			list.TCPorts.add(w.port)
+			list.TCPorts.Add(w.port)
 		case asItIs, untagged:
 		}
 	}
@@ -181,7 +183,7 @@ func (g *groups) write(id uint32, ways []way) error {
 			return fmt.Errorf("group of netdevs, netdev %d: %w", d.Ifindex, err)
 		}
 	}
-	if list != (copies{}) {
+	if list != (abi.Copies{}) {
 		if err := g.copies.Put(id, list); err != nil {
 			return fmt.Errorf("group of netdevs, %d copies by the loop: %w", list.Count, err)
 		}
@@ -207,7 +209,7 @@ func (g *groups) count(id uint32, by int) {
 }
 
 // drop has the groups leave that neither sets nor these rows lead to.
-func (g *groups) drop(floods map[uint32]*flood) {
+func (g *groups) drop(floods map[uint32]*abi.Flood) {
 	if len(g.unset) == 0 {
 		return
 	}
@@ -301,7 +303,7 @@ func (p *Plane) sweepOne(before time.Time) bool {
 		p.sweepLater()
 		return false
 	}
-	defer beginExpedited()()
+	defer expedite.Begin()()
 	g.forgetFirst()
 	return true
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/test/netns"
 )
@@ -172,7 +173,7 @@ func TestGroupsThatNothingLeadsToAreForgotten(t *testing.T) {
 // TestFullGroupsMakeRoom: those that nothing leads to go as soon as another one needs their place; the others stay.
 func TestFullGroupsMakeRoom(t *testing.T) {
 	in(t, settings[3:4], func(t *testing.T, b *bench) {
-		spec := b.plane.fw.objects[cube.XDP].Maps[mapGroups].Copy()
+		spec := b.plane.fw.objects[cube.XDP].Maps[abi.MapGroups].Copy()
 		spec.MaxEntries = 2
 		outer, err := ebpf.NewMap(spec)
 		if err != nil {
@@ -180,7 +181,7 @@ func TestFullGroupsMakeRoom(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = outer.Close() })
 		g := newGroups(b.plane.log, outer, b.plane.sets.groups.copies, spec.InnerMap)
-		made := map[uint32]*flood{}
+		made := map[uint32]*abi.Flood{}
 		for i := range uint16(4) {
 			one, err := g.of([]way{{ifindex: 1}, {ifindex: 1, port: i}})
 			if i == 3 {
@@ -193,7 +194,7 @@ func TestFullGroupsMakeRoom(t *testing.T) {
 				t.Fatal(err)
 			}
 			if i > 0 {
-				made[uint32(i)] = &flood{Group: one.id}
+				made[uint32(i)] = &abi.Flood{Group: one.id}
 			}
 			g.drop(made)
 		}

@@ -18,8 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/expedite"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
 // Flags of a set: PCN_SET_WITH, PCN_SET_WITHOUT, PCN_SET_BY_LOOP and PCN_SET_UNTAGS.
@@ -45,8 +49,8 @@ type setOwner struct {
 type floodSets struct {
 	mu     sync.Mutex
 	owners map[CubeID]setOwner
-	tables *tables             // those that programs look at
-	rows   map[uint32]floodSet // as they are in the kernel
+	tables *tables                 // those that programs look at
+	rows   map[uint32]abi.FloodSet // as they are in the kernel
 	groups *groups
 	// sweeping: groups will be forgotten later; closed: never again.
 	sweeping, closed bool
@@ -61,7 +65,7 @@ func (p *Plane) SetFloods(id CubeID, sets map[uint32][]cube.FloodMember, only bo
 	if !ok {
 		return fmt.Errorf("sets of ports of cube %d: %w", id, cube.ErrNotFound)
 	}
-	now := make(map[uint32]floodSet, len(sets))
+	now := make(map[uint32]abi.FloodSet, len(sets))
 	for index, members := range sets {
 		row, err := rowOf(index, members)
 		if err != nil {
@@ -80,21 +84,21 @@ func (p *Plane) SetFloods(id CubeID, sets map[uint32][]cube.FloodMember, only bo
 		}
 	}
 	if owner.typ.Hook() == cube.XDP {
-		defer beginExpedited()()
+		defer expedite.Begin()()
 	}
-	var u undo
+	var u undo.Stack
 	err := p.writeSets(&u, p.sets.tables, now)
 	if err == nil {
 		err = p.deleteSets(&u, gone)
 	}
 	if err != nil {
-		err = errors.Join(fmt.Errorf("cube %s: %w", owner.name, err), u.run())
+		err = errors.Join(fmt.Errorf("cube %s: %w", owner.name, err), u.Run())
 	}
 	p.dropGroups()
 	return err
 }
 
-func rowOf(index uint32, members []cube.FloodMember) (row floodSet, err error) {
+func rowOf(index uint32, members []cube.FloodMember) (row abi.FloodSet, err error) {
 	if index > cube.MaxFloodSet {
 		return row, fmt.Errorf("set %d of ports: the indexes are 0 to %d: %w", index, cube.MaxFloodSet, cube.ErrInvalid)
 	}
@@ -102,13 +106,13 @@ func rowOf(index uint32, members []cube.FloodMember) (row floodSet, err error) {
 		if m.Port >= link.MaxPorts {
 			return row, fmt.Errorf("set %d of ports: port %d: the indexes are 0 to %d: %w", index, m.Port, link.MaxPorts-1, cube.ErrInvalid)
 		}
-		if row.Ports.has(m.Port) {
+		if row.Ports.Has(m.Port) {
 			return row, fmt.Errorf("set %d of ports: port %d is a member twice: %w", index, m.Port, cube.ErrInvalid)
 		}
-		row.Ports.add(m.Port)
+		row.Ports.Add(m.Port)
 		row.Words |= 1 << (m.Port / 64)
 		if m.Tagged {
-			row.Tagged.add(m.Port)
+			row.Tagged.Add(m.Port)
 		}
 	}
 	return row, nil
@@ -116,20 +120,20 @@ func rowOf(index uint32, members []cube.FloodMember) (row floodSet, err error) {
 
 // Floods returns the members of a cube's set, as programs see it. It waits for no change of the graph.
 func (p *Plane) Floods(id CubeID, index uint32) []cube.FloodMember {
-	var row floodSet
-	if err := p.fw.maps[mapFloodSets].Lookup(setKey(id, index), &row); err != nil {
+	var row abi.FloodSet
+	if err := p.fw.maps[abi.MapFloodSets].Lookup(setKey(id, index), &row); err != nil {
 		return nil // no such set
 	}
 	var out []cube.FloodMember
-	for port := range row.Ports.all {
-		out = append(out, cube.FloodMember{Port: port, Tagged: row.Tagged.has(port)})
+	for port := range row.Ports.All {
+		out = append(out, cube.FloodMember{Port: port, Tagged: row.Tagged.Has(port)})
 	}
 	return out
 }
 
 // writeSets writes rows whose members are known, with the groups that belong to them by the tables.
-func (p *Plane) writeSets(u *undo, t *tables, rows map[uint32]floodSet) error {
-	m := p.fw.maps[mapFloodSets]
+func (p *Plane) writeSets(u *undo.Stack, t *tables, rows map[uint32]abi.FloodSet) error {
+	m := p.fw.maps[abi.MapFloodSets]
 	for _, key := range slices.Sorted(maps.Keys(rows)) {
 		row, ways := p.resolve(t, CubeID(key>>16), rows[key])
 		if len(ways) > 1 {
@@ -151,25 +155,25 @@ func (p *Plane) writeSets(u *undo, t *tables, rows map[uint32]floodSet) error {
 		p.sets.groups.count(was.Group, -1)
 		p.sets.groups.count(row.Group, 1)
 		p.sets.rows[key] = row
-		u.push(func() error { return p.restoreSet(key, was, had) })
+		u.Push(func() error { return p.restoreSet(key, was, had) })
 	}
 	return nil
 }
 
-func (p *Plane) deleteSets(u *undo, keys []uint32) error {
+func (p *Plane) deleteSets(u *undo.Stack, keys []uint32) error {
 	for _, key := range keys {
 		was := p.sets.rows[key]
-		if err := p.restoreSet(key, floodSet{}, false); err != nil {
+		if err := p.restoreSet(key, abi.FloodSet{}, false); err != nil {
 			return err
 		}
-		u.push(func() error { return p.restoreSet(key, was, true) })
+		u.Push(func() error { return p.restoreSet(key, was, true) })
 	}
 	return nil
 }
 
 // restoreSet puts a row back as it was, or takes it away.
-func (p *Plane) restoreSet(key uint32, row floodSet, had bool) error {
-	m := p.fw.maps[mapFloodSets]
+func (p *Plane) restoreSet(key uint32, row abi.FloodSet, had bool) error {
+	m := p.fw.maps[abi.MapFloodSets]
 	p.sets.groups.count(p.sets.rows[key].Group, -1)
 	if !had {
 		delete(p.sets.rows, key)
@@ -187,8 +191,8 @@ func (p *Plane) restoreSet(key uint32, row floodSet, had bool) error {
 }
 
 // resolve completes a row, but for its group, with where its ports lead by the tables, and returns what the group holds.
-func (p *Plane) resolve(t *tables, id CubeID, members floodSet) (floodSet, []way) {
-	row := floodSet{Ports: members.Ports, Tagged: members.Tagged, Words: members.Words}
+func (p *Plane) resolve(t *tables, id CubeID, members abi.FloodSet) (abi.FloodSet, []way) {
+	row := abi.FloodSet{Ports: members.Ports, Tagged: members.Tagged, Words: members.Words}
 	owner, ok := p.sets.owners[id]
 	at := t.floods[uint32(id)]
 	if !ok || owner.typ.Hook() != cube.XDP || at == nil {
@@ -205,12 +209,12 @@ func (p *Plane) resolve(t *tables, id CubeID, members floodSet) (floodSet, []way
 	mixed := row.Flags == setWith|setWithout
 	loop := uint32(p.opts.Loop.exit(owner.typ))
 	var ways []way
-	for port := range row.Ports.all {
-		dev, there := t.exits[exitKey(id, port)]
+	for port := range row.Ports.All {
+		dev, there := t.exits[abi.ExitKey(id, port)]
 		w := way{ifindex: dev.Ifindex}
-		strip := mixed && !row.Tagged.has(port)
+		strip := mixed && !row.Tagged.Has(port)
 		switch {
-		case at.ComplexPorts.has(port), there && owner.egress:
+		case at.ComplexPorts.Has(port), there && owner.egress:
 			w = way{loop, byLoop, port}
 			if strip {
 				w.kind = byLoopUntagged
@@ -232,18 +236,18 @@ func (p *Plane) resolve(t *tables, id CubeID, members floodSet) (floodSet, []way
 }
 
 // moveSets has the sets of the cubes that a change concerns follow the graph, until its commit is over. p.sets.mu is held.
-func (p *Plane) moveSets(u *undo, g *Graph, t *tables, s graph.Stale) error {
+func (p *Plane) moveSets(u *undo.Stack, g *Graph, t *tables, s graph.Stale) error {
 	was := p.sets.tables
-	u.push(func() error { p.sets.tables = was; return nil })
+	u.Push(func() error { p.sets.tables = was; return nil })
 	p.sets.tables = t
 	for id, n := range g.Cubes {
 		if owner, ok := p.sets.owners[id]; ok && s.Has(id) {
 			egress := p.cubes[id].throughEgress(n) || g.Trace.Captures(uint16(id))
 			p.sets.owners[id] = setOwner{owner.name, owner.typ, egress}
-			u.push(func() error { p.sets.owners[id] = owner; return nil })
+			u.Push(func() error { p.sets.owners[id] = owner; return nil })
 		}
 	}
-	now := map[uint32]floodSet{}
+	now := map[uint32]abi.FloodSet{}
 	for key, row := range p.sets.rows {
 		if s.Has(CubeID(key >> 16)) {
 			now[key] = row
@@ -255,7 +259,7 @@ func (p *Plane) moveSets(u *undo, g *Graph, t *tables, s graph.Stale) error {
 // finishSets drops what a change has left without use; the first one also what an earlier daemon left. p.sets.mu is held.
 func (p *Plane) finishSets(first bool) {
 	if first {
-		var u undo
+		var u undo.Stack
 		for key := range p.sets.rows {
 			if _, ok := p.sets.owners[CubeID(key>>16)]; !ok {
 				if err := p.deleteSets(&u, []uint32{key}); err != nil {
@@ -272,7 +276,7 @@ func (p *Plane) finishSets(first bool) {
 func (p *Plane) forgetSets(id CubeID) error {
 	p.sets.mu.Lock()
 	defer p.sets.mu.Unlock()
-	var u undo
+	var u undo.Stack
 	var gone []uint32
 	for key := range p.sets.rows {
 		if CubeID(key>>16) == id {
@@ -287,8 +291,8 @@ func (p *Plane) forgetSets(id CubeID) error {
 // readSets reads what an earlier daemon left.
 func (p *Plane) readSets() error {
 	g, err := p.openGroups()
-	p.sets = &floodSets{owners: map[CubeID]setOwner{}, tables: p.tables, rows: map[uint32]floodSet{}, groups: g}
-	return errors.Join(err, readHash(p.fw.maps[mapFloodSets], p.sets.rows))
+	p.sets = &floodSets{owners: map[CubeID]setOwner{}, tables: p.tables, rows: map[uint32]abi.FloodSet{}, groups: g}
+	return errors.Join(err, bpfmap.ReadHash(p.fw.maps[abi.MapFloodSets], p.sets.rows))
 }
 
 // closeSets has nothing touch the kernel any more.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -298,11 +299,11 @@ func (b *bench) countSets() (sets, groups int) {
 	for b.plane.sweepOne(time.Now()) {
 	}
 	var key, id uint32
-	var row floodSet
-	for it := b.plane.fw.maps[mapFloodSets].Iterate(); it.Next(&key, &row); {
+	var row abi.FloodSet
+	for it := b.plane.fw.maps[abi.MapFloodSets].Iterate(); it.Next(&key, &row); {
 		sets++
 	}
-	for it := b.plane.fw.maps[mapGroups].Iterate(); it.Next(&key, &id); {
+	for it := b.plane.fw.maps[abi.MapGroups].Iterate(); it.Next(&key, &id); {
 		groups++
 	}
 	return sets, groups

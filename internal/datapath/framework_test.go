@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/polycube/polycube/bpf/core"
+	"github.com/polycube/polycube/internal/datapath/abi"
 )
 
 func TestFrameworkFatesMatchTheEnum(t *testing.T) {
@@ -41,7 +42,7 @@ func TestFrameworkFatesMatchTheEnum(t *testing.T) {
 // TestMapsOfBothHooksAgree: the hooks share the framework's maps.
 func TestMapsOfBothHooksAgree(t *testing.T) {
 	specs := map[string]*ebpf.CollectionSpec{}
-	for _, h := range hooks {
+	for _, h := range abi.Hooks {
 		s, err := loadSpec("core." + h.String() + ".o")
 		if err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
 )
@@ -98,7 +99,7 @@ func (gen *generation) makeArrays(p *Plane, c *segment) error {
 		used = append(used, c.companion.Hook)
 	}
 	for _, h := range used {
-		array, err := openMap(pin+"-"+h.String(), generationSpec)
+		array, err := bpfmap.Open(pin+"-"+h.String(), generationSpec)
 		if err != nil {
 			return err
 		}
@@ -233,7 +234,7 @@ func (gen *generation) close() error {
 	gen.release()
 	var errs []error
 	for _, pin := range gen.pins {
-		errs = append(errs, removePin(pin))
+		errs = append(errs, bpfmap.RemovePin(pin))
 	}
 	return errors.Join(errs...)
 }

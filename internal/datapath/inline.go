@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
+	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
 // The second tier: components that were published in call mode are linked again inline, in
@@ -256,7 +257,7 @@ func (p *Plane) part(print string) *segment {
 func (p *Plane) publish(c *segment, gen *generation) {
 	now := p.part(c.print)
 	if now == nil {
-		p.collect.unpin(gen.close)
+		p.collect.Unpin(gen.close)
 		return
 	}
 	before := map[CubeID]*generation{}
@@ -265,13 +266,13 @@ func (p *Plane) publish(c *segment, gen *generation) {
 	}
 	old := now.gen
 	now.gen, now.note = gen, ""
-	var u undo
+	var u undo.Stack
 	if err := p.enter(&u, now, before); err != nil {
-		p.log.Error("swapping the inlined programs in", "err", err, "undo", u.run())
+		p.log.Error("swapping the inlined programs in", "err", err, "undo", u.Run())
 		now.gen, now.note = old, err.Error()
-		p.collect.unpin(gen.close)
+		p.collect.Unpin(gen.close)
 		return
 	}
-	p.collect.unpin(old.close)
+	p.collect.Unpin(old.close)
 	p.tell(now)
 }

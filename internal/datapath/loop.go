@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/netdev"
 )
 
@@ -78,8 +79,8 @@ func OpenLoop(name string) (Loop, error) {
 
 // openLoopExit lets single packets out of the loop.
 func (f *framework) openLoopExit(l Loop) error {
-	for name, end := range map[string]int{mapLoopExit: l.Out, mapLoopBack: l.In} {
-		to := device{Ifindex: uint32(end), Program: uint32(f.downs["loop-out"].FD())}
+	for name, end := range map[string]int{abi.MapLoopExit: l.Out, abi.MapLoopBack: l.In} {
+		to := abi.Device{Ifindex: uint32(end), Program: uint32(f.downs["loop-out"].FD())}
 		if err := f.maps[name].Put(uint32(0), to); err != nil {
 			return fmt.Errorf("opening the way to the loop: %w", err)
 		}

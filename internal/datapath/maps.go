@@ -17,6 +17,8 @@ import (
 
 	"github.com/polycube/polycube/bpf/core"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -41,22 +43,22 @@ func openFramework(dir string) (*framework, error) {
 	if f.secret, err = openSecret(dir); err != nil {
 		return nil, err
 	}
-	for _, h := range hooks {
+	for _, h := range abi.Hooks {
 		if err := f.openHook(h, dir); err != nil {
 			f.close()
 			return nil, err
 		}
 	}
 	accounts := &ebpf.MapSpec{
-		Name: mapAccounts, Type: ebpf.Array, KeySize: 4, MaxEntries: link.Pages * link.Slots,
+		Name: abi.MapAccounts, Type: ebpf.Array, KeySize: 4, MaxEntries: link.Pages * link.Slots,
 		ValueSize: uint32(unsafe.Sizeof(account{})),
 	}
-	m, err := openMap(filepath.Join(dir, mapAccounts), accounts)
+	m, err := bpfmap.Open(filepath.Join(dir, abi.MapAccounts), accounts)
 	if err != nil {
 		f.close()
 		return nil, err
 	}
-	f.maps[mapAccounts] = m
+	f.maps[abi.MapAccounts] = m
 	if f.maps[mapPromisc], err = openPromisc(dir); err == nil {
 		f.maps[mapPrepared], err = openPrepared(dir)
 	}
@@ -76,10 +78,10 @@ func (f *framework) openHook(h cube.Hook, dir string) error {
 		return fmt.Errorf("framework programs: %w", err)
 	}
 	for name, spec := range f.objects[h].Maps {
-		if f.maps[name] != nil || name == mapCubes {
+		if f.maps[name] != nil || name == abi.MapCubes {
 			continue
 		}
-		if f.maps[name], err = openMap(filepath.Join(dir, name), spec); err != nil {
+		if f.maps[name], err = bpfmap.Open(filepath.Join(dir, name), spec); err != nil {
 			return err
 		}
 	}
@@ -98,15 +100,15 @@ func (f *framework) openDown(h cube.Hook, dir string) error {
 	f.hook[h] = map[string]*ebpf.Map{}
 	open := func(name, pin string, spec *ebpf.CollectionSpec) {
 		if err == nil {
-			f.hook[h][name], err = openMap(filepath.Join(dir, pin), spec.Maps[name])
+			f.hook[h][name], err = bpfmap.Open(filepath.Join(dir, pin), spec.Maps[name])
 		}
 	}
-	open(mapDown, mapDown+"-"+h.String(), spec)
-	open(mapCubes, mapCubes+"-"+h.String(), spec)
+	open(abi.MapDown, abi.MapDown+"-"+h.String(), spec)
+	open(abi.MapCubes, abi.MapCubes+"-"+h.String(), spec)
 	if h == cube.TC {
 		return errors.Join(err, f.loadDown(h, spec, "tc", "pcn_down_in"), f.loadDown(h, spec, "span-end", "pcn_span_end"))
 	}
-	open(mapReturns, mapReturns, spec)
+	open(abi.MapReturns, abi.MapReturns, spec)
 	// The TC program behind the XDP one shares that one's record.
 	behind, specErr := loadSpec("down.tc.o")
 	if err := errors.Join(err, specErr); err != nil {
@@ -126,7 +128,7 @@ func (f *framework) openDown(h cube.Hook, dir string) error {
 
 // loadDown loads one of the programs of our own interfaces, with the maps of a hook.
 func (f *framework) loadDown(h cube.Hook, spec *ebpf.CollectionSpec, name, program string) error {
-	if f.hook[h][mapDown] == nil {
+	if f.hook[h][abi.MapDown] == nil {
 		return nil // an error before this one
 	}
 	prog, err := f.loadOne(spec, program, f.hook[h], f.secret)
@@ -172,7 +174,7 @@ func (f *framework) loadOne(spec *ebpf.CollectionSpec, program string, others ma
 // openSecret reads the secret that marks frames for the stack, or makes one. It is pinned,
 // because programs that outlive a daemon know it.
 func openSecret(dir string) (uint64, error) {
-	m, err := openMap(filepath.Join(dir, "secret"), &ebpf.MapSpec{
+	m, err := bpfmap.Open(filepath.Join(dir, "secret"), &ebpf.MapSpec{
 		Name: "pcn_secret", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
 	})
 	if err != nil {
@@ -210,7 +212,7 @@ func loadSpec(file string) (*ebpf.CollectionSpec, error) {
 // linkMaps is what the linker may refer to for a hook.
 func (f *framework) linkMaps(h cube.Hook) map[string]asm.FDer {
 	out := make(map[string]asm.FDer, len(f.maps)+1)
-	out[mapCubes] = f.hook[h][mapCubes]
+	out[abi.MapCubes] = f.hook[h][abi.MapCubes]
 	for name, m := range f.maps {
 		out[name] = m
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/polycube/polycube/bpf/core"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 )
 
 // Struct pcn_md, of which objects that were saved must have the same idea as this framework.
@@ -51,10 +52,10 @@ func extends(was, is *btf.Struct) error {
 	}
 	there := map[string]bool{}
 	for _, m := range is.Members {
-		there[members([]btf.Member{m})] = true
+		there[bpfmap.Members([]btf.Member{m})] = true
 	}
 	for _, m := range was.Members {
-		if what := members([]btf.Member{m}); m.Name != "reserved" && !there[what] {
+		if what := bpfmap.Members([]btf.Member{m}); m.Name != "reserved" && !there[what] {
 			return fmt.Errorf("struct %s had %s: %w", was.Name, what, cube.ErrUnsupported)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/bpffs"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 )
 
 // unpinned puts what to do in place of the error of a pin that cannot be made.
@@ -55,17 +56,17 @@ func (e *pinError) Unwrap() []error { return []error{e.ReadOnlyError, cube.ErrUn
 
 // dispose closes a generation that no packet is in, now or, where its pins cannot be removed, later.
 func (p *Plane) dispose(gen *generation) {
-	_ = p.collect.orLater(gen.close) // the collector has logged it
+	_ = p.collect.OrLater(gen.close) // the collector has logged it
 }
 
 // removePins removes those of a cube that is not open, and those of maps in common that nobody uses.
 func (p *Plane) removePins(dir string) error {
-	return errors.Join(removeAll(dir), p.dropCommons())
+	return errors.Join(bpfmap.RemoveAll(dir), p.dropCommons())
 }
 
 // removeLater is removePins once that is possible, unless the cube was opened again.
 func (p *Plane) removeLater(dir string, err error) {
-	p.collect.again(func() error {
+	p.collect.Again(func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, in := range p.cubes {
@@ -80,12 +81,12 @@ func (p *Plane) removeLater(dir string, err error) {
 // unpinLater removes the pin of a link that is off its netdev once that is possible, unless the
 // netdev has another by then.
 func (p *Plane) unpinLater(s spot, err error) {
-	p.collect.again(func() error {
+	p.collect.Again(func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.attached[s] != nil {
 			return nil // attaching has replaced it
 		}
-		return removePin(p.linkPin(s))
+		return bpfmap.RemovePin(p.linkPin(s))
 	}, err)
 }

@@ -8,7 +8,10 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/graph"
+	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
 // linkState is what decides whether packets pass a netdev. When it changes, the netdev and the other end of a pair are
@@ -123,7 +126,7 @@ func (pl *plan) giveRoots() {
 }
 
 // makeRoots makes a root for each component that needs one and has none.
-func (pl *plan) makeRoots(u *undo) error {
+func (pl *plan) makeRoots(u *undo.Stack) error {
 	for _, w := range pl.wants {
 		if len(w.part.roots[w.kind]) > 0 {
 			continue
@@ -135,16 +138,16 @@ func (pl *plan) makeRoots(u *undo) error {
 		r.into = w.part.gen
 		w.part.roots[w.kind] = []*root{r}
 		pl.p.roots[r] = true
-		u.push(func() error {
+		u.Push(func() error {
 			delete(pl.p.roots, r)
-			return pl.p.collect.orLater(r.remove)
+			return pl.p.collect.OrLater(r.remove)
 		})
 	}
 	return nil
 }
 
 // attach puts roots on netdevs that have none, and makes those of ports promiscuous.
-func (pl *plan) attach(u *undo) error {
+func (pl *plan) attach(u *undo.Stack) error {
 	for _, w := range pl.wants {
 		a := pl.p.attached[w.spot]
 		if a == nil || a.mode != "" && a.mode != w.mode && w.spot.place == kindXDP {
@@ -170,14 +173,14 @@ func (pl *plan) attach(u *undo) error {
 
 // attachAnew attaches a netdev. One that changes between generic and native XDP is detached
 // first, since the kernel holds one of the two.
-func (p *Plane) attachAnew(u *undo, w want) error {
+func (p *Plane) attachAnew(u *undo.Stack, w want) error {
 	r := w.part.roots[w.kind][0]
 	if old := p.attached[w.spot]; old != nil {
 		if err := old.hold.detach(); err != nil {
 			return fmt.Errorf("detaching from %s: %w", w.name, err)
 		}
 		delete(p.attached, w.spot)
-		u.push(func() error {
+		u.Push(func() error {
 			a, err := p.attach(w.name, old.spot, old.mode, old.root)
 			if err == nil {
 				p.attached[w.spot] = a
@@ -202,7 +205,7 @@ func (p *Plane) attachAnew(u *undo, w want) error {
 		return err
 	}
 	p.attached[w.spot] = a
-	u.push(func() error {
+	u.Push(func() error {
 		delete(p.attached, w.spot)
 		err := a.hold.detach()
 		if err != nil {
@@ -214,21 +217,21 @@ func (p *Plane) attachAnew(u *undo, w want) error {
 }
 
 // markGeneric notes whether a netdev has generic XDP, for packets that are passed to its stack.
-func (p *Plane) markGeneric(u *undo, w want) error {
+func (p *Plane) markGeneric(u *undo.Stack, w want) error {
 	if w.spot.place != kindXDP {
 		return nil
 	}
-	set := hashSetter[uint32](p.fw.maps[mapGeneric])
+	set := bpfmap.HashSetter[uint32](p.fw.maps[abi.MapGeneric])
 	ifindex, yes := uint32(w.spot.ifindex), uint32(1)
 	if w.kind != kindGeneric {
 		return set(ifindex, nil)
 	}
-	u.push(func() error { return set(ifindex, nil) })
+	u.Push(func() error { return set(ifindex, nil) })
 	return set(ifindex, &yes)
 }
 
 // move updates netdevs whose root leads to another component now.
-func (pl *plan) move(u *undo) error {
+func (pl *plan) move(u *undo.Stack) error {
 	for _, w := range pl.wants {
 		a := pl.p.attached[w.spot]
 		if slices.Contains(w.part.roots[w.kind], a.root) {
@@ -239,7 +242,7 @@ func (pl *plan) move(u *undo) error {
 			return fmt.Errorf("moving %s to another root program: %w", w.name, err)
 		}
 		a.root = now
-		u.push(func() error {
+		u.Push(func() error {
 			a.root = was
 			return a.hold.update(was)
 		})
@@ -270,7 +273,7 @@ func (pl *plan) detachUnused() {
 			p.log.Warn("leaving a netdev promiscuous", "ifindex", s.ifindex, "err", err)
 		}
 		if a.root.kind == kindGeneric {
-			if err := hashSetter[uint32](p.fw.maps[mapGeneric])(uint32(s.ifindex), nil); err != nil {
+			if err := bpfmap.HashSetter[uint32](p.fw.maps[abi.MapGeneric])(uint32(s.ifindex), nil); err != nil {
 				p.log.Warn("forgetting a netdev", "ifindex", s.ifindex, "err", err)
 			}
 		}
@@ -283,7 +286,7 @@ func (pl *plan) detachUnused() {
 	for r := range p.roots {
 		if !used[r] {
 			delete(p.roots, r)
-			p.collect.unpin(r.remove)
+			p.collect.Unpin(r.remove)
 		}
 	}
 	for _, c := range pl.parts {

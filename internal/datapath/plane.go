@@ -21,6 +21,10 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/collect"
+	"github.com/polycube/polycube/internal/datapath/expedite"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/kernel"
@@ -92,7 +96,7 @@ type Plane struct {
 	staleGens []string
 	activity  activity
 
-	collect *collector
+	collect *collect.Collector
 	inline  *inliner
 }
 
@@ -130,7 +134,7 @@ func Open(o Options) (*Plane, error) {
 		}
 	}
 	for _, d := range []string{"", "core", "cubes", "roots", "links", "generations"} {
-		if err := ensureDir(p.dir(d)); err != nil {
+		if err := bpfmap.EnsureDir(p.dir(d)); err != nil {
 			return nil, err
 		}
 	}
@@ -154,7 +158,7 @@ func Open(o Options) (*Plane, error) {
 		p.fw.close()
 		return nil, err
 	}
-	p.collect = newCollector(p.log)
+	p.collect = collect.New(p.log)
 	stale, err := p.staleGenerations()
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
@@ -171,7 +175,7 @@ func (p *Plane) Close() error {
 	if p.inline != nil {
 		p.inline.stop()
 	}
-	p.collect.stop()
+	p.collect.Stop()
 	p.closeSets()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,7 +198,7 @@ func (p *Plane) Close() error {
 // Cleanup takes everything off the netdevs and removes all pins: traffic through the cubes
 // stops. The Plane is closed.
 func (p *Plane) Cleanup() error {
-	defer beginExpedited()()
+	defer expedite.Begin()()
 	p.mu.Lock()
 	var errs []error
 	for s, a := range p.attached {
@@ -202,7 +206,7 @@ func (p *Plane) Cleanup() error {
 		delete(p.attached, s)
 	}
 	p.mu.Unlock()
-	errs = append(errs, p.Close(), removeAll(p.opts.Dir))
+	errs = append(errs, p.Close(), bpfmap.RemoveAll(p.opts.Dir))
 	return errors.Join(errs...)
 }
 
@@ -211,7 +215,7 @@ func (p *Plane) Cleanup() error {
 func (p *Plane) FrameworkMap(name string) *ebpf.Map { return p.fw.maps[name] }
 
 // DownMap returns the hook's packet-out record.
-func (p *Plane) DownMap(h cube.Hook) *ebpf.Map { return p.fw.hook[h][mapDown] }
+func (p *Plane) DownMap(h cube.Hook) *ebpf.Map { return p.fw.hook[h][abi.MapDown] }
 
 // staleGenerations lists the pins of generations that an earlier daemon made; they can go once
 // the first commit has replaced them.

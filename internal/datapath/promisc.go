@@ -10,6 +10,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
 // A cube forwards frames that are for other machines, and a NIC hands those up only in
@@ -19,13 +22,13 @@ import (
 const mapPromisc = "promisc"
 
 func openPromisc(dir string) (*ebpf.Map, error) {
-	return openMap(filepath.Join(dir, mapPromisc), &ebpf.MapSpec{
+	return bpfmap.Open(filepath.Join(dir, mapPromisc), &ebpf.MapSpec{
 		Name: mapPromisc, Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: MaxSlot,
 	})
 }
 
 // promiscOn switches promiscuous mode on for a port's netdev, unless it is on already.
-func (p *Plane) promiscOn(u *undo, w want) error {
+func (p *Plane) promiscOn(u *undo.Stack, w want) error {
 	if w.spot.place == kindEgress {
 		return nil
 	}
@@ -39,7 +42,7 @@ func (p *Plane) promiscOn(u *undo, w want) error {
 	if err := netlink.SetPromiscOn(l); err != nil {
 		return fmt.Errorf("netdev %s: promiscuous mode: %w", w.name, err)
 	}
-	u.push(func() error { return p.promiscOff(w.spot) })
+	u.Push(func() error { return p.promiscOff(w.spot) })
 	if err := p.fw.maps[mapPromisc].Put(uint32(w.spot.ifindex), uint32(1)); err != nil {
 		return fmt.Errorf("netdev %s: promiscuous mode: %w", w.name, err)
 	}

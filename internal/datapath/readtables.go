@@ -4,6 +4,9 @@ package datapath
 
 import (
 	"errors"
+
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 )
 
 // What an earlier daemon left in the tables, read at start.
@@ -12,14 +15,14 @@ import (
 // and clears what is gone.
 func (p *Plane) readTables() (*tables, error) {
 	t := newTables()
-	floods := map[uint32]flood{}
+	floods := map[uint32]abi.Flood{}
 	err := errors.Join(
-		readArray(p.fw.maps[mapEntries], t.entries),
-		readHash(p.fw.maps[mapFar], t.entries),
-		readHash(p.fw.maps[mapOutEntries], t.outEntries),
-		readArray(p.fw.maps[mapExits], t.exits),
-		readHash(p.fw.maps[mapShadows], t.shadows),
-		readHash(p.fw.maps[mapFloods], floods),
+		bpfmap.ReadArray(p.fw.maps[abi.MapEntries], t.entries),
+		bpfmap.ReadHash(p.fw.maps[abi.MapFar], t.entries),
+		bpfmap.ReadHash(p.fw.maps[abi.MapOutEntries], t.outEntries),
+		bpfmap.ReadArray(p.fw.maps[abi.MapExits], t.exits),
+		bpfmap.ReadHash(p.fw.maps[abi.MapShadows], t.shadows),
+		bpfmap.ReadHash(p.fw.maps[abi.MapFloods], floods),
 	)
 	for id, row := range floods {
 		t.floods[id] = &row

@@ -11,6 +11,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/undo"
 	"github.com/polycube/polycube/internal/netdev"
 )
 
@@ -28,7 +30,7 @@ var preparations = []string{
 }
 
 func openPrepared(dir string) (*ebpf.Map, error) {
-	return openMap(filepath.Join(dir, mapPrepared), &ebpf.MapSpec{
+	return bpfmap.Open(filepath.Join(dir, mapPrepared), &ebpf.MapSpec{
 		Name: mapPrepared, Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: MaxSlot,
 	})
 }
@@ -57,7 +59,7 @@ func (p *Plane) note(w want, text string) {
 
 // readyForXDP prepares what a netdev needs to take redirected frames and to hand whole ones to
 // programs. What it cannot mend is noted: the peer may be mended later by those it belongs to.
-func (p *Plane) readyForXDP(u *undo, w want) error {
+func (p *Plane) readyForXDP(u *undo.Stack, w want) error {
 	if w.spot.place != kindXDP {
 		return nil
 	}
@@ -88,7 +90,7 @@ func (p *Plane) readyForXDP(u *undo, w want) error {
 	}
 	if len(changed) > 0 {
 		p.log.Info("prepared the netdev for XDP", "netdev", w.name, "switched", changed)
-		u.push(func() error { return p.undoForXDP(w.spot) })
+		u.Push(func() error { return p.undoForXDP(w.spot) })
 		if err := p.remember(w.spot, changed); err != nil {
 			return fmt.Errorf("netdev %s: %w", w.name, err)
 		}

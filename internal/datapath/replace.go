@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
 // Replacement is a cube that ReplaceCube opened anew. One of its functions is to be called once
@@ -53,7 +54,7 @@ func (p *Plane) ReplaceCube(spec Spec) (Replacement, error) {
 }
 
 // putBack makes the instance before a replacement the cube again.
-func (p *Plane) putBack(in, was *instance, undone *undo) {
+func (p *Plane) putBack(in, was *instance, undone *undo.Stack) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cubes[in.spec.ID] != in {
@@ -67,7 +68,7 @@ func (p *Plane) putBack(in, was *instance, undone *undo) {
 	if in.taken > 0 {
 		return // the pins are those of the new maps
 	}
-	if err := undone.run(); err != nil {
+	if err := undone.Run(); err != nil {
 		p.log.Warn("giving up a cube that was opened anew", "cube", in.spec.Name, "err", err)
 	}
 }
@@ -82,7 +83,7 @@ func (p *Plane) letGo(was *instance) {
 }
 
 // open checks a cube and opens its maps; undone takes away what that made.
-func (p *Plane) open(spec Spec) (in *instance, undone *undo, err error) {
+func (p *Plane) open(spec Spec) (in *instance, undone *undo.Stack, err error) {
 	if err := p.checkSpec(spec); err != nil {
 		return nil, nil, err
 	}
@@ -90,18 +91,18 @@ func (p *Plane) open(spec Spec) (in *instance, undone *undo, err error) {
 	if err := checkService(spec, service); err != nil {
 		return nil, nil, err
 	}
-	in, undone = p.newInstance(spec, service.objects, service.elfs), &undo{}
+	in, undone = p.newInstance(spec, service.objects, service.elfs), &undo.Stack{}
 	reopened, err := p.openMaps(in, service.declared, undone)
 	if err != nil {
 		p.discard(in)
-		return nil, nil, errors.Join(fmt.Errorf("cube %s: %w", spec.Name, err), undone.run())
+		return nil, nil, errors.Join(fmt.Errorf("cube %s: %w", spec.Name, err), undone.Run())
 	}
 	if !reopened {
 		err = errors.Join(p.clearFates(spec), p.forgetSets(spec.ID))
 	}
 	if err != nil {
 		p.discard(in)
-		return nil, nil, errors.Join(err, undone.run())
+		return nil, nil, errors.Join(err, undone.Run())
 	}
 	return in, undone, nil
 }

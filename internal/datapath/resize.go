@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 )
 
 // ResizeMaps gives some of a cube's own maps another number of entries: the next graph that is
@@ -94,11 +95,11 @@ func (in *instance) resize(name string, n uint32) (bool, error) {
 	}
 	spec := d.spec.Copy()
 	spec.Pinning = ebpf.PinNone
-	next, err := makeMap(spec)
+	next, err := bpfmap.New(spec)
 	if err != nil {
 		return false, fmt.Errorf("creating map %s: %w", name, err)
 	}
-	copied, err := copyEntries(m, next)
+	copied, err := bpfmap.Copy(m, next)
 	if err != nil {
 		_ = next.Close()
 		return false, fmt.Errorf("map %s with %d entries in place of %d: %w", name, n, m.MaxEntries(), err)

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -78,7 +79,7 @@ func (p *Plane) newRoot(k kind, into *ebpf.Program) (*root, error) {
 	p.lastRoot++
 	r := &root{id: p.lastRoot, kind: k}
 	r.dir = filepath.Join(p.dir("roots"), fmt.Sprintf("%d-%s", r.id, k))
-	if err := ensureDir(r.dir); err != nil {
+	if err := bpfmap.EnsureDir(r.dir); err != nil {
 		return nil, err
 	}
 	err := r.load(p.fw)
@@ -86,14 +87,14 @@ func (p *Plane) newRoot(k kind, into *ebpf.Program) (*root, error) {
 		err = r.slot.Put(uint32(0), into)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("root program: %w", err), p.collect.orLater(r.remove))
+		return nil, errors.Join(fmt.Errorf("root program: %w", err), p.collect.OrLater(r.remove))
 	}
 	return r, nil
 }
 
 func (r *root) load(fw *framework) (err error) {
 	spec := fw.roots[r.kind.hook()]
-	if r.slot, err = openMap(filepath.Join(r.dir, "slot"), spec.Maps["pcn_slot"]); err != nil {
+	if r.slot, err = bpfmap.Open(filepath.Join(r.dir, "slot"), spec.Maps["pcn_slot"]); err != nil {
 		return err
 	}
 	var secret uint64

@@ -17,6 +17,8 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
@@ -139,7 +141,7 @@ func (s *sandbox) close() {
 func (s *sandbox) newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	fresh := spec.Copy()
 	fresh.Pinning, fresh.Contents = ebpf.PinNone, nil
-	m, err := makeMap(fresh)
+	m, err := bpfmap.New(fresh)
 	if err != nil {
 		return nil, fmt.Errorf("copying map %s: %w", spec.Name, err)
 	}
@@ -163,7 +165,7 @@ func (s *sandbox) makeFramework() error {
 	if err != nil {
 		return err
 	}
-	if err := s.fw[mapTracing].Put(uint32(0), now+uint64(time.Hour)); err != nil {
+	if err := s.fw[abi.MapTracing].Put(uint32(0), now+uint64(time.Hour)); err != nil {
 		return fmt.Errorf("preparing the trace: %w", err)
 	}
 	return s.writeRows()
@@ -177,21 +179,21 @@ func (s *sandbox) writeRows() error {
 	for _, c := range s.segments {
 		for _, id := range c.ids {
 			for index := range s.g.Cubes[id].Ports {
-				key := exitKey(id, index)
+				key := abi.ExitKey(id, index)
 				if row, ok := t.exits[key]; ok {
-					errs = append(errs, s.fw[mapExits].Put(key, row))
+					errs = append(errs, s.fw[abi.MapExits].Put(key, row))
 				}
 				if ifindex, ok := t.devices[key]; ok {
-					errs = append(errs, s.fw[mapDevices].Put(key, ifindex))
+					errs = append(errs, s.fw[abi.MapDevices].Put(key, ifindex))
 				}
 				if ifindex, ok := t.shadows[key]; ok {
-					errs = append(errs, s.fw[mapShadows].Put(key, ifindex))
+					errs = append(errs, s.fw[abi.MapShadows].Put(key, ifindex))
 				}
 			}
 			if at, ok := t.floods[uint32(id)]; ok {
 				row := *at
-				row.Count, row.Tap, row.Copies, row.Group, row.SimplePorts = 0, 0, 0, 0, portSet{}
-				errs = append(errs, s.fw[mapFloods].Put(uint32(id), row))
+				row.Count, row.Tap, row.Copies, row.Group, row.SimplePorts = 0, 0, 0, 0, abi.PortSet{}
+				errs = append(errs, s.fw[abi.MapFloods].Put(uint32(id), row))
 			}
 		}
 	}
@@ -251,7 +253,7 @@ func (s *sandbox) copyMap(spec *ebpf.MapSpec, from *ebpf.Map) (*ebpf.Map, error)
 	if spec.InnerMap != nil {
 		err = s.copyInside(from, m, spec.InnerMap)
 	} else if copyable(spec.Type) {
-		_, err = copyEntries(from, m)
+		_, err = bpfmap.Copy(from, m)
 	}
 	if err != nil {
 		return nil, err
@@ -261,7 +263,7 @@ func (s *sandbox) copyMap(spec *ebpf.MapSpec, from *ebpf.Map) (*ebpf.Map, error)
 
 // copyInside copies maps of maps deeply: a program could write to what is inside.
 func (s *sandbox) copyInside(from, to *ebpf.Map, inner *ebpf.MapSpec) error {
-	return eachKey(from, func(key []byte) error {
+	return bpfmap.EachKey(from, func(key []byte) error {
 		var inside *ebpf.Map
 		err := from.Lookup(key, &inside)
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -276,7 +278,7 @@ func (s *sandbox) copyInside(from, to *ebpf.Map, inner *ebpf.MapSpec) error {
 			return err
 		}
 		defer func() { _ = m.Close() }()
-		return put(to, key, m, ebpf.UpdateAny)
+		return bpfmap.Put(to, key, m, ebpf.UpdateAny)
 	})
 }
 
@@ -316,7 +318,7 @@ func (s *sandbox) load() error {
 		errs := []error{array.Put(uint32(0), prog)}
 		for _, id := range c.ids {
 			s.progs[id] = prog
-			errs = append(errs, s.fw[mapCubes].Put(uint32(id), prog))
+			errs = append(errs, s.fw[abi.MapCubes].Put(uint32(id), prog))
 		}
 		if err := errors.Join(errs...); err != nil {
 			return fmt.Errorf("joining the copies of the programs: %w", err)
@@ -348,7 +350,7 @@ func (s *sandbox) runAll(ctx context.Context, at Injection) ([][]byte, error) {
 			first.target = targetOut
 		}
 	}
-	ring, err := ringbuf.NewReader(s.fw[mapRing])
+	ring, err := ringbuf.NewReader(s.fw[abi.MapRing])
 	if err != nil {
 		return nil, fmt.Errorf("reading the trace: %w", err)
 	}

@@ -24,6 +24,8 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -82,7 +84,7 @@ func (in *instance) save(pin string, data []byte) error {
 
 // savedAs pins a map that holds bytes.
 func (in *instance) savedAs(pin string, data []byte, m *ebpf.Map) error {
-	if err := repin(m, filepath.Join(in.dir, pin)); err != nil {
+	if err := bpfmap.Repin(m, filepath.Join(in.dir, pin)); err != nil {
 		return fmt.Errorf("cube %s: saving %s: %w", in.spec.Name, pin, err)
 	}
 	in.saved[pin] = data
@@ -117,7 +119,7 @@ func (in *instance) load(pin string) ([]byte, error) {
 func (in *instance) readSaved() map[cube.Hook][]savedProgram {
 	in.was, in.wasOwn = map[string]*ebpf.MapSpec{}, map[string]bool{}
 	out := map[cube.Hook][]savedProgram{}
-	for _, h := range hooks {
+	for _, h := range abi.Hooks {
 		list, err := in.load(pinPrograms + h.String())
 		var programs []savedProgram
 		if err != nil || json.Unmarshal(list, &programs) != nil {
@@ -431,7 +433,7 @@ func (p *Plane) forget() {
 			continue
 		}
 		p.log.Info("removing the maps of a cube that is gone", "uuid", e.Name())
-		if err := removeAll(filepath.Join(p.dir("cubes"), e.Name())); err != nil {
+		if err := bpfmap.RemoveAll(filepath.Join(p.dir("cubes"), e.Name())); err != nil {
 			p.log.Warn("removing stale maps", "err", err)
 		}
 	}

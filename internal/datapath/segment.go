@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
@@ -144,7 +145,7 @@ func (b *builder) port(id CubeID, p *Port) *link.Port {
 	if lp := b.ports[p]; lp != nil {
 		return lp
 	}
-	pg, place := slotAddress(p.Slot)
+	pg, place := abi.SlotAddress(p.Slot)
 	lp := &link.Port{Index: p.Index, Page: pg, Slot: place}
 	b.ports[p] = lp
 	for _, t := range p.Tcubes {
@@ -322,7 +323,7 @@ func (b *builder) finish() {
 		n := b.Graph.Cubes[id]
 		if len(n.Ports) > 0 {
 			first := n.Ports[slices.Min(slices.Collect(maps.Keys(n.Ports)))]
-			b.c.code.Page, _ = slotAddress(first.Slot)
+			b.c.code.Page, _ = abi.SlotAddress(first.Slot)
 			break
 		}
 	}

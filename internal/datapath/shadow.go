@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -58,9 +59,9 @@ func (t *tables) addShadow(n *Node) {
 		if p == nil || ifindex <= 0 {
 			continue
 		}
-		pg, _ := slotAddress(p.Slot)
-		t.shadows[exitKey(n.ID, index)] = uint32(ifindex)
-		t.entries[uint32(ifindex)] = entry{Cube: uint16(n.ID), Port: link.SentPort(index), Page: pg, Slot: link.NoSlot}
+		pg, _ := abi.SlotAddress(p.Slot)
+		t.shadows[abi.ExitKey(n.ID, index)] = uint32(ifindex)
+		t.entries[uint32(ifindex)] = abi.Entry{Cube: uint16(n.ID), Port: link.SentPort(index), Page: pg, Slot: link.NoSlot}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -264,7 +265,7 @@ func TestANamespaceSurvivesADaemonThatStops(t *testing.T) {
 			t.Errorf("%d rows and attachments of a deleted cube", n)
 		}
 		var key, value uint32
-		if b.plane.fw.maps[mapShadows].Iterate().Next(&key, &value) {
+		if b.plane.fw.maps[abi.MapShadows].Iterate().Next(&key, &value) {
 			t.Errorf("row %d of a deleted cube", key)
 		}
 	})

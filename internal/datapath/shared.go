@@ -19,7 +19,9 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
 // common is a map that is open for the cubes that have it in common.
@@ -53,7 +55,7 @@ func (p *Plane) owned(name string, d declaration) (declaration, error) {
 		}
 		mine := d.spec.Copy()
 		mine.MaxEntries, mine.Flags = theirs.spec.MaxEntries, theirs.spec.Flags
-		if what := declaredOtherwise(theirs.spec, mine); what != "" {
+		if what := bpfmap.DeclaredOtherwise(theirs.spec, mine); what != "" {
 			return d, fmt.Errorf("service %s declares it otherwise: %s: %w", d.space, what, cube.ErrInvalid)
 		}
 		return theirs, nil
@@ -62,7 +64,7 @@ func (p *Plane) owned(name string, d declaration) (declaration, error) {
 }
 
 // openCommon opens a map that the cube has in common with others, or makes it.
-func (p *Plane) openCommon(in *instance, name string, d declaration, u *undo) error {
+func (p *Plane) openCommon(in *instance, name string, d declaration, u *undo.Stack) error {
 	place := d.common(name)
 	c := p.commons[place]
 	if c == nil {
@@ -70,7 +72,7 @@ func (p *Plane) openCommon(in *instance, name string, d declaration, u *undo) er
 		if c, err = p.makeCommon(in, name, place, d, u); err != nil {
 			return err
 		}
-	} else if what := declaredOtherwise(c.spec, d.spec); what != "" {
+	} else if what := bpfmap.DeclaredOtherwise(c.spec, d.spec); what != "" {
 		return fmt.Errorf("%s is in use by %s as %s: %w", place, c.by, what, cube.ErrInUse)
 	}
 	m, err := c.m.Clone()
@@ -84,13 +86,13 @@ func (p *Plane) openCommon(in *instance, name string, d declaration, u *undo) er
 }
 
 // refer pins a map in common in its user's directory.
-func (in *instance) refer(ref string, m *ebpf.Map, u *undo) error {
+func (in *instance) refer(ref string, m *ebpf.Map, u *undo.Stack) error {
 	path := filepath.Join(in.dir, ref)
 	is, err := ebpf.LoadPinnedMap(path, nil)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		u.push(func() error { return os.Remove(path) })
-		return pinAlso(m, path)
+		u.Push(func() error { return os.Remove(path) })
+		return bpfmap.PinAlso(m, path)
 	case err != nil:
 		return fmt.Errorf("opening %s: %w", path, err)
 	}
@@ -117,15 +119,15 @@ func equalMaps(a, b *ebpf.Map) (bool, error) {
 }
 
 // makeCommon opens the map at its place, or makes it.
-func (p *Plane) makeCommon(in *instance, name, place string, d declaration, u *undo) (*common, error) {
+func (p *Plane) makeCommon(in *instance, name, place string, d declaration, u *undo.Stack) (*common, error) {
 	path := p.dir(place)
 	for _, dir := range []string{filepath.Dir(filepath.Dir(path)), filepath.Dir(path)} {
-		if err := ensureDir(dir); err != nil {
+		if err := bpfmap.EnsureDir(dir); err != nil {
 			return nil, err
 		}
 	}
 	c := &common{spec: d.spec, by: in.spec.Name}
-	m, fresh, err := openPinned(path, d.spec)
+	m, fresh, err := bpfmap.OpenAnyLayout(path, d.spec)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +139,7 @@ func (p *Plane) makeCommon(in *instance, name, place string, d declaration, u *u
 		in.settled(m)
 	}
 	p.commons[place] = c
-	u.push(func() error {
+	u.Push(func() error {
 		delete(p.commons, place)
 		_ = c.m.Close()
 		if !fresh {

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/test/netns"
 )
@@ -24,7 +25,7 @@ var testObjects embed.FS
 // objectsOf are the compiled programs of a file in testdata.
 func objectsOf(file string) map[cube.Hook][]byte {
 	out := map[cube.Hook][]byte{}
-	for _, h := range hooks {
+	for _, h := range abi.Hooks {
 		elf, err := testObjects.ReadFile("testdata/" + file + "." + h.String() + ".o")
 		if err != nil {
 			panic(err) // it was embedded

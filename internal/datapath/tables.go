@@ -10,26 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
 // tables is what the graph says about netdevs: data that programs look up, so that netdevs
 // come and go without a relink.
 type tables struct {
-	entries    map[uint32]entry  // by ifindex
-	outEntries map[uint32]entry  // by ifindex
-	exits      map[uint32]exit   // by exitKey
-	devices    map[uint32]uint32 // the exits of XDP cubes: exitKey to ifindex
-	shadows    map[uint32]uint32 // the ports of shadow cubes: exitKey to ifindex
-	floods     map[uint32]*flood // by cube
-	ways       map[uint32][]way  // XDP cubes: what the group of the flood row holds
+	entries    map[uint32]abi.Entry  // by ifindex
+	outEntries map[uint32]abi.Entry  // by ifindex
+	exits      map[uint32]abi.Exit   // by exitKey
+	devices    map[uint32]uint32     // the exits of XDP cubes: exitKey to ifindex
+	shadows    map[uint32]uint32     // the ports of shadow cubes: exitKey to ifindex
+	floods     map[uint32]*abi.Flood // by cube
+	ways       map[uint32][]way      // XDP cubes: what the group of the flood row holds
 }
 
 func newTables() *tables {
 	return &tables{
-		entries: map[uint32]entry{}, outEntries: map[uint32]entry{}, exits: map[uint32]exit{}, shadows: map[uint32]uint32{},
-		devices: map[uint32]uint32{}, floods: map[uint32]*flood{}, ways: map[uint32][]way{},
+		entries: map[uint32]abi.Entry{}, outEntries: map[uint32]abi.Entry{}, exits: map[uint32]abi.Exit{}, shadows: map[uint32]uint32{},
+		devices: map[uint32]uint32{}, floods: map[uint32]*abi.Flood{}, ways: map[uint32][]way{},
 	}
 }
 
@@ -43,7 +46,7 @@ func (p *Plane) tablesOf(w *graph.Wiring, s graph.Stale) *tables {
 			t.keep(p.tables, w, n)
 			continue
 		}
-		row := &flood{}
+		row := &abi.Flood{}
 		if n.Type.Hook() == cube.TC {
 			row.Tap = uint32(p.opts.Taps[cube.TC])
 		}
@@ -69,7 +72,7 @@ func (p *Plane) tablesOf(w *graph.Wiring, s graph.Stale) *tables {
 			}
 			e.Cube = uint16(dev.Tcubes[0])
 			t.entries[uint32(dev.Index)] = e
-			t.outEntries[uint32(dev.Index)] = entry{Cube: uint16(dev.Tcubes[n-1])}
+			t.outEntries[uint32(dev.Index)] = abi.Entry{Cube: uint16(dev.Tcubes[n-1])}
 		}
 	}
 	return t
@@ -79,10 +82,10 @@ func (p *Plane) tablesOf(w *graph.Wiring, s graph.Stale) *tables {
 func (t *tables) keep(was *tables, w *graph.Wiring, n *Node) {
 	for _, p := range n.Ports {
 		if dev := w.Graph.Netdevs[p.Peer.Netdev]; p.Peer.Netdev != "" && dev != nil && dev.Index > 0 {
-			pg, place := slotAddress(p.Slot)
-			t.entries[uint32(dev.Index)] = entry{Cube: uint16(n.ID), Port: p.Index, Page: pg, Slot: place}
+			pg, place := abi.SlotAddress(p.Slot)
+			t.entries[uint32(dev.Index)] = abi.Entry{Cube: uint16(n.ID), Port: p.Index, Page: pg, Slot: place}
 		}
-		key := exitKey(n.ID, p.Index)
+		key := abi.ExitKey(n.ID, p.Index)
 		keepRow(t.exits, was.exits, key)
 		keepRow(t.devices, was.devices, key)
 	}
@@ -93,7 +96,7 @@ func (t *tables) keep(was *tables, w *graph.Wiring, n *Node) {
 
 // sameFlood returns a cube's row of these tables where the new one, which has no group yet, says the same, or else the new
 // one, with the group of the old one where that still holds.
-func (t *tables) sameFlood(id uint32, row *flood, ways []way) *flood {
+func (t *tables) sameFlood(id uint32, row *abi.Flood, ways []way) *abi.Flood {
 	was := t.floods[id]
 	if was == nil || !slices.Equal(t.ways[id], ways) {
 		return row
@@ -125,11 +128,11 @@ func (in *instance) throughEgress(n *Node) bool {
 }
 
 // broadcast completes an XDP cube's flood row but for its group, and returns what that holds.
-func (p *Plane) broadcast(row *flood, typ cube.Type, egress bool) []way {
+func (p *Plane) broadcast(row *abi.Flood, typ cube.Type, egress bool) []way {
 	var ways []way
 	loop := uint32(p.opts.Loop.exit(typ))
 	if egress {
-		for port := range row.SimplePorts.all {
+		for port := range row.SimplePorts.All {
 			ways = append(ways, way{loop, byLoop, port})
 		}
 	} else {
@@ -137,7 +140,7 @@ func (p *Plane) broadcast(row *flood, typ cube.Type, egress bool) []way {
 			ways = append(ways, way{ifindex: e.Ifindex})
 		}
 	}
-	for port := range row.ComplexPorts.all {
+	for port := range row.ComplexPorts.All {
 		ways = append(ways, way{loop, byLoop, port})
 	}
 	for _, w := range ways {
@@ -148,16 +151,16 @@ func (p *Plane) broadcast(row *flood, typ cube.Type, egress bool) []way {
 	return ways
 }
 
-func (t *tables) addPort(w *graph.Wiring, n *Node, p *Port, row *flood) {
-	pg, place := slotAddress(p.Slot)
+func (t *tables) addPort(w *graph.Wiring, n *Node, p *Port, row *abi.Flood) {
+	pg, place := abi.SlotAddress(p.Slot)
 	dev := w.Graph.Netdevs[p.Peer.Netdev]
 	netdev := p.Peer.Netdev != "" && dev != nil && dev.Index > 0
 	if netdev {
-		t.entries[uint32(dev.Index)] = entry{Cube: uint16(n.ID), Port: p.Index, Page: pg, Slot: place}
+		t.entries[uint32(dev.Index)] = abi.Entry{Cube: uint16(n.ID), Port: p.Index, Page: pg, Slot: place}
 	}
 	if netdev = netdev && !dev.Down; netdev {
-		key := exitKey(n.ID, p.Index)
-		t.exits[key] = exit{Ifindex: uint32(dev.Index), Page: pg, Slot: place}
+		key := abi.ExitKey(n.ID, p.Index)
+		t.exits[key] = abi.Exit{Ifindex: uint32(dev.Index), Page: pg, Slot: place}
 		if n.Type.Hook() == cube.XDP {
 			t.devices[key] = uint32(dev.Index)
 		}
@@ -165,60 +168,60 @@ func (t *tables) addPort(w *graph.Wiring, n *Node, p *Port, row *flood) {
 	switch {
 	case len(p.Tcubes) > 0 || w.PeerOf(n.ID, p) != nil:
 		row.Complex++
-		row.ComplexPorts.add(p.Index)
+		row.ComplexPorts.Add(p.Index)
 	case netdev:
-		row.Exit[row.Count] = floodExit{Ifindex: uint32(dev.Index), Port: p.Index, Page: pg, Slot: place}
-		row.SimplePorts.add(p.Index)
+		row.Exit[row.Count] = abi.FloodExit{Ifindex: uint32(dev.Index), Port: p.Index, Page: pg, Slot: place}
+		row.SimplePorts.Add(p.Index)
 		row.Count++
 	}
 }
 
 // writeExits adds what programs need to send to netdevs. p.sets.mu is held.
-func (p *Plane) writeExits(u *undo, old, now *tables) error {
+func (p *Plane) writeExits(u *undo.Stack, old, now *tables) error {
 	if err := p.groupFloods(old, now); err != nil {
 		return err
 	}
 	return errors.Join(
-		write(u, arraySetter[exit](p.fw.maps[mapExits]), old.exits, now.exits, nil),
-		write(u, p.setDevice, old.devices, now.devices, nil),
-		write(u, hashSetter[uint32](p.fw.maps[mapShadows]), old.shadows, now.shadows, nil),
-		write(u, p.setFlood, old.floods, now.floods, nil),
+		bpfmap.Write(u, bpfmap.ArraySetter[abi.Exit](p.fw.maps[abi.MapExits]), old.exits, now.exits, nil),
+		bpfmap.Write(u, p.setDevice, old.devices, now.devices, nil),
+		bpfmap.Write(u, bpfmap.HashSetter[uint32](p.fw.maps[abi.MapShadows]), old.shadows, now.shadows, nil),
+		bpfmap.Write(u, p.setFlood, old.floods, now.floods, nil),
 	)
 }
 
 func (p *Plane) clearExits(old, now *tables) error {
 	return errors.Join(
-		clearRows(arraySetter[exit](p.fw.maps[mapExits]), old.exits, now.exits),
-		clearRows(p.setDevice, old.devices, now.devices),
-		clearRows(hashSetter[uint32](p.fw.maps[mapShadows]), old.shadows, now.shadows),
-		clearRows(p.setFlood, old.floods, now.floods),
+		bpfmap.Clear(bpfmap.ArraySetter[abi.Exit](p.fw.maps[abi.MapExits]), old.exits, now.exits),
+		bpfmap.Clear(p.setDevice, old.devices, now.devices),
+		bpfmap.Clear(bpfmap.HashSetter[uint32](p.fw.maps[abi.MapShadows]), old.shadows, now.shadows),
+		bpfmap.Clear(p.setFlood, old.floods, now.floods),
 	)
 }
 
 // writeEntries adds and changes where packets from netdevs go. Writing a row twice does no harm.
-func (p *Plane) writeEntries(u *undo, old, now *tables, only func(was, now entry) bool) error {
+func (p *Plane) writeEntries(u *undo.Stack, old, now *tables, only func(was, now abi.Entry) bool) error {
 	return errors.Join(
-		write(u, p.setEntry, old.entries, now.entries, only),
-		write(u, hashSetter[entry](p.fw.maps[mapOutEntries]), old.outEntries, now.outEntries, only),
+		bpfmap.Write(u, p.setEntry, old.entries, now.entries, only),
+		bpfmap.Write(u, bpfmap.HashSetter[abi.Entry](p.fw.maps[abi.MapOutEntries]), old.outEntries, now.outEntries, only),
 	)
 }
 
 func (p *Plane) clearEntries(old, now *tables) error {
 	return errors.Join(
-		clearRows(p.setEntry, old.entries, now.entries),
-		clearRows(hashSetter[entry](p.fw.maps[mapOutEntries]), old.outEntries, now.outEntries),
+		bpfmap.Clear(p.setEntry, old.entries, now.entries),
+		bpfmap.Clear(bpfmap.HashSetter[abi.Entry](p.fw.maps[abi.MapOutEntries]), old.outEntries, now.outEntries),
 	)
 }
 
-func (p *Plane) setEntry(ifindex uint32, e *entry) error {
+func (p *Plane) setEntry(ifindex uint32, e *abi.Entry) error {
 	if ifindex >= link.Entries {
-		return hashSetter[entry](p.fw.maps[mapFar])(ifindex, e)
+		return bpfmap.HashSetter[abi.Entry](p.fw.maps[abi.MapFar])(ifindex, e)
 	}
-	return arraySetter[entry](p.fw.maps[mapEntries])(ifindex, e)
+	return bpfmap.ArraySetter[abi.Entry](p.fw.maps[abi.MapEntries])(ifindex, e)
 }
 
-func (p *Plane) setFlood(id uint32, row **flood) error {
-	set := hashSetter[flood](p.fw.maps[mapFloods])
+func (p *Plane) setFlood(id uint32, row **abi.Flood) error {
+	set := bpfmap.HashSetter[abi.Flood](p.fw.maps[abi.MapFloods])
 	if row == nil {
 		return set(id, nil)
 	}
@@ -228,7 +231,7 @@ func (p *Plane) setFlood(id uint32, row **flood) error {
 // setDevice writes where a port of an XDP cube sends. The kernel takes no netdev that is gone; the
 // event that says so is under way then, and must not stand in the way of other changes.
 func (p *Plane) setDevice(key uint32, ifindex *uint32) error {
-	err := hashSetter[uint32](p.fw.maps[mapDevices])(key, ifindex)
+	err := bpfmap.HashSetter[uint32](p.fw.maps[abi.MapDevices])(key, ifindex)
 	if ifindex != nil && errors.Is(err, unix.EINVAL) {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	ebpflink "github.com/cilium/ebpf/link"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
 )
 
 // own is a program of the framework on one of our own interfaces.
@@ -47,7 +48,7 @@ func (p *Plane) AttachLoop() error {
 
 // sharesFrames tells programs that the copies of a frame from an interface may share its bytes, as with generic XDP.
 func (p *Plane) sharesFrames(ifindex int) error {
-	if err := p.fw.maps[mapGeneric].Put(uint32(ifindex), uint32(1)); err != nil {
+	if err := p.fw.maps[abi.MapGeneric].Put(uint32(ifindex), uint32(1)); err != nil {
 		return fmt.Errorf("interface %d has generic XDP: %w", ifindex, err)
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/covering"
+	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
 	"github.com/polycube/polycube/internal/kernel"
@@ -120,7 +121,7 @@ var ErrUntried = errors.New("the programs could not be tried")
 // Try loads the programs of a service on trial, without a Plane; the first that is refused is a TrialError.
 func Try(ctx context.Context, t Trial) (TrialReport, error) {
 	objects := map[cube.Hook]*link.Object{}
-	for _, h := range hooks {
+	for _, h := range abi.Hooks {
 		var err error
 		if objects[h], err = coreObject("core", h); err != nil {
 			return TrialReport{}, err
@@ -149,7 +150,7 @@ func try(ctx context.Context, t Trial, like *Plane) (TrialReport, error) {
 	if err != nil {
 		return report, err
 	}
-	for _, h := range hooks {
+	for _, h := range abi.Hooks {
 		if service.objects[h] == nil || t.Hooks != nil && !slices.Contains(t.Hooks, h) {
 			continue
 		}
@@ -335,7 +336,7 @@ func (r *trier) attempt(ctx context.Context, a attempt, skip bool) error {
 	defer func() { _ = rodata.Close() }()
 	gen := &generation{mode: a.mode, arrays: map[cube.Hook]*ebpf.Map{}}
 	defer gen.release()
-	for _, h := range hooks {
+	for _, h := range abi.Hooks {
 		if gen.arrays[h], err = ebpf.NewMap(generationSpec); err != nil {
 			delete(gen.arrays, h)
 			return r.fault(a, anyRole, err)

@@ -18,6 +18,8 @@ import (
 
 	"github.com/polycube/polycube/bpf/core"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
@@ -177,7 +179,7 @@ func (r *trier) plane(like *Plane) (_ *Plane, done func(), err error) {
 
 // tryFramework makes the maps of the framework.
 func (p *Plane) tryFramework() error {
-	for _, h := range hooks {
+	for _, h := range abi.Hooks {
 		p.fw.hook[h] = map[string]*ebpf.Map{}
 		for name, spec := range p.fw.objects[h].Maps {
 			if p.fw.maps[name] != nil {
@@ -187,7 +189,7 @@ func (p *Plane) tryFramework() error {
 			if err != nil {
 				return fmt.Errorf("framework map %s: %w: %w", name, ErrUntried, err)
 			}
-			if name == mapCubes {
+			if name == abi.MapCubes {
 				p.fw.hook[h][name] = m
 			} else {
 				p.fw.maps[name] = m
@@ -258,7 +260,7 @@ func small(spec *ebpf.MapSpec) *ebpf.MapSpec {
 	case ebpf.RingBuf:
 		s.MaxEntries = min(s.MaxEntries, uint32(os.Getpagesize()))
 	case ebpf.Array, ebpf.PerCPUArray, ebpf.ArrayOfMaps, ebpf.ProgramArray, ebpf.DevMap:
-		entry := bytesOf(s) / uint64(max(s.MaxEntries, 1))
+		entry := bpfmap.Bytes(s) / uint64(max(s.MaxEntries, 1))
 		s.MaxEntries = min(s.MaxEntries, uint32(max(smallBytes/max(entry, 1), 1)))
 	default:
 		s.MaxEntries = min(s.MaxEntries, smallEntries)

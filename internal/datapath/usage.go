@@ -11,6 +11,8 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -72,7 +74,7 @@ func usageOf(m *ebpf.Map, name string) (MapUsage, error) {
 	if u.Bytes, _ = info.Memlock(); u.Bytes == 0 && m.Type() == ebpf.RingBuf {
 		u.Bytes = uint64(m.MaxEntries()) // before Linux 6.4, the kernel multiplies by the size of an entry, of which there is none
 	}
-	if u.Entries, err = countEntries(m); err != nil {
+	if u.Entries, err = bpfmap.Count(m); err != nil {
 		return MapUsage{}, fmt.Errorf("map %s: counting its entries: %w", name, err)
 	}
 	return u, nil
@@ -81,16 +83,16 @@ func usageOf(m *ebpf.Map, name string) (MapUsage, error) {
 // CounterReader returns a function that reads counters of ports as PortCounters does. It keeps what it has read, so that
 // thousands of ports take few system calls, and is for one goroutine and one look.
 func (p *Plane) CounterReader() func(slot uint16) (PortCounters, error) {
-	pages := map[uint16][link.Slots + 1]slot{}
+	pages := map[uint16][link.Slots + 1]abi.Slot{}
 	raw := func(s uint16) (PortCounters, error) {
 		if s > MaxSlot {
 			return PortCounters{}, fmt.Errorf("counter slot %d is above %d: %w", s, MaxSlot, cube.ErrInvalid)
 		}
-		number, place := slotAddress(s)
+		number, place := abi.SlotAddress(s)
 		sums, ok := pages[number]
 		if !ok {
-			var perCPU []page
-			if err := p.fw.maps[mapCounters].Lookup(uint32(number), &perCPU); err != nil {
+			var perCPU []abi.Page
+			if err := p.fw.maps[abi.MapCounters].Lookup(uint32(number), &perCPU); err != nil {
 				return PortCounters{}, fmt.Errorf("counters of slot %d: %w", s, err)
 			}
 			sums = sumPages(perCPU)
@@ -101,7 +103,7 @@ func (p *Plane) CounterReader() func(slot uint16) (PortCounters, error) {
 	return func(s uint16) (PortCounters, error) { return p.settled(s, raw) }
 }
 
-func sumPages(perCPU []page) (sums [link.Slots + 1]slot) {
+func sumPages(perCPU []abi.Page) (sums [link.Slots + 1]abi.Slot) {
 	for i := range perCPU {
 		for place, c := range perCPU[i].Slot {
 			sums[place].RxPackets += c.RxPackets
@@ -114,4 +116,4 @@ func sumPages(perCPU []page) (sums [link.Slots + 1]slot) {
 }
 
 // The two types of counters have the same members in the same order.
-var _ = [1]struct{}{}[unsafe.Sizeof(PortCounters{})-unsafe.Sizeof(slot{})]
+var _ = [1]struct{}{}[unsafe.Sizeof(PortCounters{})-unsafe.Sizeof(abi.Slot{})]

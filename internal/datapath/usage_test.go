@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/test/netns"
 )
@@ -33,7 +34,7 @@ func TestEntriesAreCounted(t *testing.T) {
 		{ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 100}, 100, 100},
 		{ebpf.MapSpec{Type: ebpf.Hash, KeySize: 7, ValueSize: 3, MaxEntries: 50000, Flags: noPrealloc}, 40000, 40000},
 		{ebpf.MapSpec{Type: ebpf.Hash, KeySize: 64, ValueSize: 4000, MaxEntries: 600}, 600, 600},
-		{ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 1, MaxEntries: MaxCounted + 1000, Flags: noPrealloc}, MaxCounted + 5, MaxCounted},
+		{ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 1, MaxEntries: bpfmap.MaxCounted + 1000, Flags: noPrealloc}, bpfmap.MaxCounted + 5, bpfmap.MaxCounted},
 		{ebpf.MapSpec{Type: ebpf.LRUHash, KeySize: 4, ValueSize: 8, MaxEntries: 10000}, 50, 50},
 		{ebpf.MapSpec{Type: ebpf.PerCPUHash, KeySize: 4, ValueSize: 3, MaxEntries: 500}, 321, 321},
 		{ebpf.MapSpec{Type: ebpf.LPMTrie, KeySize: 8, ValueSize: 4, MaxEntries: 500, Flags: noPrealloc}, 77, 77},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package abi
 
 import (
 	"bytes"
@@ -24,8 +24,8 @@ func TestABI(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, value := range map[string]any{
-		"pcn_entry": entry{}, "pcn_exit": exit{}, "pcn_slot": slot{}, "pcn_page": page{},
-		"pcn_fates": fates{}, "pcn_flood": flood{}, "pcn_flood_exit": floodExit{}, "pcn_flood_set": floodSet{}, "pcn_copies": copies{},
+		"pcn_entry": Entry{}, "pcn_exit": Exit{}, "pcn_slot": Slot{}, "pcn_page": Page{},
+		"pcn_fates": Fates{}, "pcn_flood": Flood{}, "pcn_flood_exit": FloodExit{}, "pcn_flood_set": FloodSet{}, "pcn_copies": Copies{},
 	} {
 		var c *btf.Struct
 		if err := types.TypeByName(name, &c); err != nil {

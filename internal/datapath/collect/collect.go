@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What has been swapped out goes later: a packet that entered a generation before the swap
-// still runs in it, and finds its program array empty once the last descriptor is closed.
-
-package datapath
+// Package collect frees later what has been swapped out: a packet that entered a generation before
+// the swap still runs in it, and finds its program array empty once the last descriptor is closed.
+package collect
 
 import (
 	"log/slog"
@@ -19,9 +18,9 @@ const retryFreeing = 2 * time.Second
 
 const membarrierGlobal = 1 // MEMBARRIER_CMD_GLOBAL of <linux/membarrier.h>
 
-// collector frees what packets may still be inside: generations that were swapped out, and
+// Collector frees what packets may still be inside: generations that were swapped out, and
 // root programs. It waits for an RCU grace period first, off the path of changes.
-type collector struct {
+type Collector struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
@@ -40,55 +39,56 @@ type freeing struct {
 	pins bool
 }
 
-func newCollector(log *slog.Logger) *collector {
-	c := &collector{log: log, kick: make(chan struct{}, 1), done: make(chan struct{})}
+// New starts a Collector; Stop ends it.
+func New(log *slog.Logger) *Collector {
+	c := &Collector{log: log, kick: make(chan struct{}, 1), done: make(chan struct{})}
 	go c.run()
 	return c
 }
 
-// add frees something after the next grace period.
-func (c *collector) add(free func() error) { c.wait(freeing{free: free}) }
+// Add frees something after the next grace period.
+func (c *Collector) Add(free func() error) { c.wait(freeing{free: free}) }
 
-// unpin is add for what removes pins, however often it is called.
-func (c *collector) unpin(free func() error) { c.wait(freeing{free: free, pins: true}) }
+// Unpin is add for what removes pins, however often it is called.
+func (c *Collector) Unpin(free func() error) { c.wait(freeing{free: free, pins: true}) }
 
-func (c *collector) wait(f freeing) {
+func (c *Collector) wait(f freeing) {
 	c.mu.Lock()
 	c.waiting = append(c.waiting, f)
 	c.mu.Unlock()
 	c.wake()
 }
 
-// again takes what could not be unpinned, for later.
-func (c *collector) again(free func() error, err error) {
+// Again takes what could not be unpinned, for later.
+func (c *Collector) Again(free func() error, err error) {
 	c.leave(free, err)
 	c.wake()
 }
 
-// orLater frees what is pinned, now or as soon as it can be.
-func (c *collector) orLater(free func() error) error {
+// OrLater frees what is pinned, now or as soon as it can be.
+func (c *Collector) OrLater(free func() error) error {
 	err := free()
 	if err != nil {
-		c.again(free, err)
+		c.Again(free, err)
 	}
 	return err
 }
 
-func (c *collector) leave(free func() error, err error) {
+func (c *Collector) leave(free func() error, err error) {
 	c.log.Warn("what is pinned cannot be freed, it is tried again", "err", err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.left = append(c.left, free)
 }
 
-func (c *collector) wake() {
+func (c *Collector) wake() {
 	select {
 	case c.kick <- struct{}{}:
 	default:
 	}
 }
 
-func (c *collector) run() {
+func (c *Collector) run() {
 	defer close(c.done)
 	retry := time.NewTimer(retryFreeing)
 	defer retry.Stop()
@@ -105,7 +105,7 @@ func (c *collector) run() {
 }
 
 // retry frees what is left; true if something is still.
-func (c *collector) retry() bool {
+func (c *Collector) retry() bool {
 	c.mu.Lock()
 	batch := c.left
 	c.left = nil
@@ -122,7 +122,7 @@ func (c *collector) retry() bool {
 	return len(c.left) > 0
 }
 
-func (c *collector) sweep() {
+func (c *Collector) sweep() {
 	c.mu.Lock()
 	batch := c.waiting
 	c.waiting = nil
@@ -144,8 +144,8 @@ func (c *collector) sweep() {
 	}
 }
 
-// stop frees what is waiting and ends.
-func (c *collector) stop() {
+// Stop frees what is waiting and ends.
+func (c *Collector) Stop() {
 	c.end.Do(func() { close(c.kick) })
 	<-c.done
 }

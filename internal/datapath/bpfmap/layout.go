@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package bpfmap
 
 // Two declarations of a map are compared before state is handed from one to the other: sizes are
 // not enough, since two members that change places leave them as they are.
@@ -13,32 +13,33 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// difference is how a map that exists differs from its present declaration.
-type difference uint8
+// Difference is how a map that exists differs from its present declaration.
+type Difference uint8
 
+// The differences. Resized is one in max_entries alone.
 const (
-	same    difference = iota
-	resized            // in max_entries alone
-	other
+	Same Difference = iota
+	Resized
+	Other
 )
 
-// compare tells how the map m, declared as was (nil where that is not known), differs from the
+// Compare tells how the map m, declared as was (nil where that is not known), differs from the
 // declaration is, and says so in words.
-func compare(m *ebpf.Map, was, is *ebpf.MapSpec) (difference, string) {
+func Compare(m *ebpf.Map, was, is *ebpf.MapSpec) (Difference, string) {
 	fit := is.Copy()
 	fit.MaxEntries = m.MaxEntries()
 	if err := fit.Compatible(m); err != nil {
-		return other, strings.TrimSuffix(err.Error(), ": "+ebpf.ErrMapIncompatible.Error())
+		return Other, strings.TrimSuffix(err.Error(), ": "+ebpf.ErrMapIncompatible.Error())
 	}
 	if was != nil {
 		if what := unlike(was, is); what != "" {
-			return other, what
+			return Other, what
 		}
 	}
 	if m.MaxEntries() != is.MaxEntries && is.Compatible(m) != nil {
-		return resized, fmt.Sprintf("max_entries: %d changed to %d", m.MaxEntries(), is.MaxEntries)
+		return Resized, fmt.Sprintf("max_entries: %d changed to %d", m.MaxEntries(), is.MaxEntries)
 	}
-	return same, ""
+	return Same, ""
 }
 
 // unlike says how the types of two declarations differ, "" if they do not.
@@ -79,9 +80,9 @@ func shape(t btf.Type) string {
 	case *btf.Array:
 		return fmt.Sprintf("[%d]%s", t.Nelems, shape(t.Type))
 	case *btf.Struct:
-		return members(t.Members)
+		return Members(t.Members)
 	case *btf.Union:
-		return members(t.Members)
+		return Members(t.Members)
 	case *btf.Datasec:
 		var b strings.Builder
 		for _, v := range t.Vars {
@@ -92,7 +93,8 @@ func shape(t btf.Type) string {
 	return ""
 }
 
-func members(list []btf.Member) string {
+// Members writes the members of a struct or union with their offsets.
+func Members(list []btf.Member) string {
 	parts := make([]string, 0, len(list))
 	for _, m := range list {
 		at := fmt.Sprint(m.Offset.Bytes())
@@ -111,8 +113,8 @@ func btof(b bool) int {
 	return 0
 }
 
-// declaredOtherwise says how two declarations of one map differ, "" if they do not.
-func declaredOtherwise(a, b *ebpf.MapSpec) string {
+// DeclaredOtherwise says how two declarations of one map differ, "" if they do not.
+func DeclaredOtherwise(a, b *ebpf.MapSpec) string {
 	if a.Type != b.Type || a.KeySize != b.KeySize || a.ValueSize != b.ValueSize || a.MaxEntries != b.MaxEntries || a.Flags != b.Flags {
 		return fmt.Sprintf("%s and not %s", a, b)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package expedite
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 )
 
 func TestExpeditedGracePeriodsAreSwitchedBack(t *testing.T) {
-	ours := strconv.Itoa(expeditedOurs)
+	ours := strconv.Itoa(Ours)
 	cases := []struct {
 		name           string
 		before         string

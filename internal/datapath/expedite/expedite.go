@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+// Package expedite asks the kernel for expedited RCU grace periods while a change is committed.
+package expedite
 
 import (
 	"bytes"
@@ -21,8 +22,10 @@ import (
 // other nothing but time, and what a killed daemon has left is put back by the next one.
 // rcu_normal, which administrators of real-time machines set, wins over it.
 const (
-	expeditedFile = "/sys/kernel/rcu_expedited"
-	expeditedOurs = 20011
+	// File is the machine's switch.
+	File = "/sys/kernel/rcu_expedited"
+	// Ours is the number that a Polycube daemon writes there.
+	Ours = 20011
 )
 
 // expediter switches expedited grace periods on while somebody needs them.
@@ -33,22 +36,22 @@ type expediter struct {
 	users int
 }
 
-var machine = &expediter{file: expeditedFile}
+var machine = &expediter{file: File}
 
-// beginExpedited switches expedited grace periods of the machine on until end is called. Where that
+// Begin switches expedited grace periods of the machine on until end is called. Where that
 // is not possible (a container without a writable /sys) changes take longer, and nothing else is
 // different.
-func beginExpedited() (end func()) { return machine.begin() }
+func Begin() (end func()) { return machine.begin() }
 
-// renewExpedited switches them on again where another daemon, at its end, has switched them off
+// Renew switches them on again where another daemon, at its end, has switched them off
 // meanwhile.
-func renewExpedited() { machine.renew() }
+func Renew() { machine.renew() }
 
 func (e *expediter) begin() (end func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.users == 0 {
-		if now, ok := e.read(); !ok || now != 0 && now != expeditedOurs || !e.write(expeditedOurs) {
+		if now, ok := e.read(); !ok || now != 0 && now != Ours || !e.write(Ours) {
 			return func() {}
 		}
 	}
@@ -63,7 +66,7 @@ func (e *expediter) renew() {
 		return
 	}
 	if now, ok := e.read(); ok && now == 0 {
-		e.write(expeditedOurs)
+		e.write(Ours)
 	}
 }
 
@@ -73,7 +76,7 @@ func (e *expediter) end() {
 	if e.users--; e.users > 0 {
 		return
 	}
-	if now, ok := e.read(); ok && now == expeditedOurs {
+	if now, ok := e.read(); ok && now == Ours {
 		e.write(0)
 	}
 }

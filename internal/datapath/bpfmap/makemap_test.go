@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package bpfmap
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ import (
 func TestAMapThatDoesNotFitIsRefusedBeforeItIsMade(t *testing.T) {
 	netns.NeedRoot(t)
 	spec := &ebpf.MapSpec{Name: "large", Type: ebpf.Array, KeySize: 4, ValueSize: 1 << 20, MaxEntries: 1 << 30}
-	m, err := makeMap(spec)
+	m, err := New(spec)
 	if err == nil {
 		_ = m.Close()
 		t.Fatal("a map of a petabyte was made")
@@ -27,7 +27,7 @@ func TestAMapThatDoesNotFitIsRefusedBeforeItIsMade(t *testing.T) {
 	if !errors.Is(err, cube.ErrFull) || !errors.Is(err, unix.ENOMEM) || !strings.Contains(err.Error(), "its 1073741824 entries take 1073745920 MB, and ") {
 		t.Errorf("%v", err)
 	}
-	m, err = makeMap(&ebpf.MapSpec{Name: "small", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	m, err = New(&ebpf.MapSpec{Name: "small", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestTheFootprintIsAboutWhatTheKernelTakes(t *testing.T) {
 		{Type: ebpf.Array, KeySize: 4, ValueSize: 64, MaxEntries: 50000},
 		{Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 64, MaxEntries: 20000},
 	} {
-		m, err := makeMap(spec)
+		m, err := New(spec)
 		if err != nil {
 			t.Fatal(err)
 		}

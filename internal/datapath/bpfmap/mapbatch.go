@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package bpfmap
 
 import (
 	"errors"
@@ -65,8 +65,8 @@ func (c *cursor) next(m *ebpf.Map, count int, keys, values []byte) (int, error) 
 	return 0, fmt.Errorf("reading a batch: %w", errno)
 }
 
-// countEntries counts the entries of a map that has more or fewer of them, up to MaxCounted; -1 for others.
-func countEntries(m *ebpf.Map) (int, error) {
+// Count counts the entries of a map that has more or fewer of them, up to MaxCounted; -1 for others.
+func Count(m *ebpf.Map) (int, error) {
 	values := m.ValueSize()
 	switch m.Type() {
 	case ebpf.Hash, ebpf.LRUHash, ebpf.LPMTrie:

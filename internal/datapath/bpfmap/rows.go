@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package bpfmap
 
 import (
 	"encoding/binary"
@@ -8,6 +8,8 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
 // Rows of tables that programs look up, by a number.
@@ -15,9 +17,9 @@ import (
 // setter writes one row; a nil value deletes it.
 type setter[V comparable] func(key uint32, value *V) error
 
-// write adds and changes rows so that the table holds now, where it may hold old or already
+// Write adds and changes rows so that the table holds now, where it may hold old or already
 // now. only, if set, chooses among the rows to change.
-func write[V comparable](u *undo, set setter[V], old, now map[uint32]V, only func(was, now V) bool) error {
+func Write[V comparable](u *undo.Stack, set setter[V], old, now map[uint32]V, only func(was, now V) bool) error {
 	for k, v := range now {
 		was, had := old[k]
 		if had && was == v || only != nil && !only(was, v) {
@@ -27,16 +29,16 @@ func write[V comparable](u *undo, set setter[V], old, now map[uint32]V, only fun
 			return err
 		}
 		if had {
-			u.push(func() error { return set(k, &was) })
+			u.Push(func() error { return set(k, &was) })
 		} else {
-			u.push(func() error { return set(k, nil) })
+			u.Push(func() error { return set(k, nil) })
 		}
 	}
 	return nil
 }
 
-// clearRows deletes the rows of old that now lacks.
-func clearRows[V comparable](set setter[V], old, now map[uint32]V) error {
+// Clear deletes the rows of old that now lacks.
+func Clear[V comparable](set setter[V], old, now map[uint32]V) error {
 	for k := range old {
 		if _, keep := now[k]; keep {
 			continue
@@ -48,7 +50,8 @@ func clearRows[V comparable](set setter[V], old, now map[uint32]V) error {
 	return nil
 }
 
-func arraySetter[V comparable](m *ebpf.Map) setter[V] {
+// ArraySetter writes rows of an array; a row that is deleted becomes zero.
+func ArraySetter[V comparable](m *ebpf.Map) setter[V] {
 	return func(key uint32, value *V) error {
 		if value == nil {
 			value = new(V)
@@ -60,7 +63,8 @@ func arraySetter[V comparable](m *ebpf.Map) setter[V] {
 	}
 }
 
-func hashSetter[V comparable](m *ebpf.Map) setter[V] {
+// HashSetter writes rows of a hash.
+func HashSetter[V comparable](m *ebpf.Map) setter[V] {
 	return func(key uint32, value *V) error {
 		var err error
 		if value == nil {
@@ -77,8 +81,8 @@ func hashSetter[V comparable](m *ebpf.Map) setter[V] {
 	}
 }
 
-// readArray collects the rows of a mapped array that are not zero.
-func readArray[V comparable](m *ebpf.Map, into map[uint32]V) error {
+// ReadArray collects the rows of a mapped array that are not zero.
+func ReadArray[V comparable](m *ebpf.Map, into map[uint32]V) error {
 	memory, err := m.Memory()
 	if err != nil {
 		return fmt.Errorf("reading table %s: %w", m, err)
@@ -101,7 +105,8 @@ func readArray[V comparable](m *ebpf.Map, into map[uint32]V) error {
 	return nil
 }
 
-func readHash[V any](m *ebpf.Map, into map[uint32]V) error {
+// ReadHash collects the rows of a hash.
+func ReadHash[V any](m *ebpf.Map, into map[uint32]V) error {
 	var k uint32
 	var v V
 	it := m.Iterate()

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+// Package bpfmap makes, pins, compares, copies and counts maps of the kernel, and writes rows of
+// tables. It holds none of them.
+package bpfmap
 
 // Maps for which there is no memory are refused before the kernel is asked for it: see package memory.
 
@@ -38,8 +40,8 @@ func (e *memoryError) Error() string {
 // Is makes it both what a client may do something about, and a lack of resources.
 func (e *memoryError) Is(target error) bool { return target == cube.ErrFull || target == unix.ENOMEM }
 
-// makeMap makes a map. The error of one for which there is no memory is cube.ErrFull and ENOMEM.
-func makeMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
+// New makes a map. The error of one for which there is no memory is cube.ErrFull and ENOMEM.
+func New(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	takes := footprint(spec)
 	if takes >= largeMap {
 		if room := memory.Available(); room.Bytes < takes+memoryReserve {
@@ -69,16 +71,16 @@ func footprint(s *ebpf.MapSpec) uint64 {
 		if s.Flags&unix.BPF_F_NO_PREALLOC != 0 {
 			return uint64(buckets)
 		}
-		return bytesOf(s) + entries*hashEntryBytes + uint64(buckets)
+		return Bytes(s) + entries*hashEntryBytes + uint64(buckets)
 	case ebpf.LPMTrie:
 		return 0 // entry by entry
 	default:
 	}
-	return bytesOf(s)
+	return Bytes(s)
 }
 
-// bytesOf is what a map's entries take at least.
-func bytesOf(s *ebpf.MapSpec) uint64 {
+// Bytes is what a map's entries take at least.
+func Bytes(s *ebpf.MapSpec) uint64 {
 	value := uint64(s.ValueSize)
 	switch s.Type {
 	case ebpf.RingBuf:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package bpfmap
 
 import (
 	"encoding/binary"
@@ -17,9 +17,9 @@ import (
 
 // Entries of one map into another of the same layout.
 
-// copyEntries copies all entries to a map of the same layout and another size. It returns their keys,
+// Copy copies all entries to a map of the same layout and another size. It returns their keys,
 // where entries come and go.
-func copyEntries(from, to *ebpf.Map) (keySet, error) {
+func Copy(from, to *ebpf.Map) (KeySet, error) {
 	switch from.Type() {
 	case ebpf.RingBuf:
 		return nil, nil // what is in it is read at once, or not at all
@@ -28,14 +28,14 @@ func copyEntries(from, to *ebpf.Map) (keySet, error) {
 	case ebpf.Array:
 		return nil, copyBatches(from, to, func([]byte) {})
 	case ebpf.Hash, ebpf.LRUHash:
-		copied := keySet{}
+		copied := KeySet{}
 		return copied, copyBatches(from, to, copied.add)
 	default:
 	}
-	copied := keySet{}
-	return copied, eachKey(from, func(key []byte) error {
+	copied := KeySet{}
+	return copied, EachKey(from, func(key []byte) error {
 		copied.add(key)
-		return copyEntry(from, to, key, ebpf.UpdateAny)
+		return CopyEntry(from, to, key, ebpf.UpdateAny)
 	})
 }
 
@@ -65,9 +65,9 @@ func copyBatches(from, to *ebpf.Map, tell func(key []byte)) error {
 	}
 }
 
-// copyEntry copies one entry, with UpdateNoExist only if it is not there; one that was deleted meanwhile
+// CopyEntry copies one entry, with UpdateNoExist only if it is not there; one that was deleted meanwhile
 // is left out.
-func copyEntry(from, to *ebpf.Map, key []byte, flags ebpf.MapUpdateFlags) error {
+func CopyEntry(from, to *ebpf.Map, key []byte, flags ebpf.MapUpdateFlags) error {
 	switch from.Type() {
 	case ebpf.ArrayOfMaps, ebpf.HashOfMaps:
 		return copyInner(from, to, key, flags)
@@ -79,7 +79,7 @@ func copyEntry(from, to *ebpf.Map, key []byte, flags ebpf.MapUpdateFlags) error 
 	if err != nil || value == nil {
 		return err
 	}
-	return put(to, key, value, flags)
+	return Put(to, key, value, flags)
 }
 
 // within returns how many of n entries of a batch have a place: a smaller array loses its end.
@@ -109,7 +109,9 @@ func buffer(n int, size uint32) any {
 
 func head(list any, n int) any { return reflect.ValueOf(list).Slice(0, n).Interface() }
 
-func put(to *ebpf.Map, key []byte, value any, flags ebpf.MapUpdateFlags) error {
+// Put writes an entry of a copy. With UpdateNoExist one that is there is left as it is, and one beyond the end
+// of a smaller array is left out.
+func Put(to *ebpf.Map, key []byte, value any, flags ebpf.MapUpdateFlags) error {
 	err := to.Update(key, value, flags)
 	if err == nil || flags == ebpf.UpdateNoExist && errors.Is(err, ebpf.ErrKeyExist) {
 		return nil
@@ -131,7 +133,7 @@ func copyPerCPU(from, to *ebpf.Map, key []byte, flags ebpf.MapUpdateFlags) error
 	for ; len(all) >= stride; all = all[stride:] {
 		values = append(values, all[:from.ValueSize()])
 	}
-	return put(to, key, values, flags)
+	return Put(to, key, values, flags)
 }
 
 // copyInner copies a reference: both maps of maps have the same maps inside.
@@ -148,24 +150,25 @@ func copyInner(from, to *ebpf.Map, key []byte, flags ebpf.MapUpdateFlags) error 
 	if to.Type() == ebpf.ArrayOfMaps && nativeKey(key) >= to.MaxEntries() {
 		return nil
 	}
-	return put(to, key, inner, flags)
+	return Put(to, key, inner, flags)
 }
 
-// keySet is a set of keys, of which it keeps hashes of 64 bits: keys of a million sessions are as many as
+// KeySet is a set of keys, of which it keeps hashes of 64 bits: keys of a million sessions are as many as
 // the sessions themselves.
-type keySet map[uint64]struct{}
+type KeySet map[uint64]struct{}
 
 var keySeed = maphash.MakeSeed()
 
-func (s keySet) add(key []byte) { s[maphash.Bytes(keySeed, key)] = struct{}{} }
+func (s KeySet) add(key []byte) { s[maphash.Bytes(keySeed, key)] = struct{}{} }
 
-func (s keySet) contains(key []byte) bool {
+// Contains tells whether a key is in the set.
+func (s KeySet) Contains(key []byte) bool {
 	_, ok := s[maphash.Bytes(keySeed, key)]
 	return ok
 }
 
-// eachKey calls fn for each key once. Keys that come and go meanwhile may be left out.
-func eachKey(m *ebpf.Map, fn func(key []byte) error) error {
+// EachKey calls fn for each key once. Keys that come and go meanwhile may be left out.
+func EachKey(m *ebpf.Map, fn func(key []byte) error) error {
 	seen := map[string]bool{}
 	key, err := m.NextKeyBytes(nil)
 	for err == nil && key != nil && len(seen) <= int(m.MaxEntries()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package bpfmap
 
 import (
 	"errors"
@@ -14,9 +14,9 @@ import (
 
 // Maps that are pinned, and the directories of pins.
 
-// openMap opens the map pinned at path, or creates and pins it. A pinned map of another
+// Open opens the map pinned at path, or creates and pins it. A pinned map of another
 // layout is refused.
-func openMap(path string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
+func Open(path string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	m, err := ebpf.LoadPinnedMap(path, nil)
 	switch {
 	case err == nil:
@@ -31,7 +31,7 @@ func openMap(path string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	}
 	s := spec.Copy()
 	s.Pinning = ebpf.PinNone
-	if m, err = makeMap(s); err != nil {
+	if m, err = New(s); err != nil {
 		return nil, fmt.Errorf("creating map %s: %w", spec.Name, err)
 	}
 	if err := m.Pin(path); err != nil {
@@ -41,8 +41,8 @@ func openMap(path string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	return m, nil
 }
 
-// openPinned opens the map pinned at path, whatever its layout, or creates and pins it.
-func openPinned(path string, spec *ebpf.MapSpec) (m *ebpf.Map, fresh bool, err error) {
+// OpenAnyLayout opens the map pinned at path, whatever its layout, or creates and pins it.
+func OpenAnyLayout(path string, spec *ebpf.MapSpec) (m *ebpf.Map, fresh bool, err error) {
 	m, err = ebpf.LoadPinnedMap(path, nil)
 	if err == nil {
 		return m, false, nil
@@ -50,25 +50,25 @@ func openPinned(path string, spec *ebpf.MapSpec) (m *ebpf.Map, fresh bool, err e
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, false, fmt.Errorf("opening map %s: %w", path, err)
 	}
-	m, err = openMap(path, spec)
+	m, err = Open(path, spec)
 	return m, err == nil, err
 }
 
-// ensureDir makes a directory that only we may enter.
-func ensureDir(dir string) error {
+// EnsureDir makes a directory that only we may enter.
+func EnsureDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("creating %s: %w", dir, err)
 	}
 	return nil
 }
 
-// repin makes path the pin of m, in one step.
-func repin(m *ebpf.Map, path string) error {
+// Repin makes path the pin of m, in one step.
+func Repin(m *ebpf.Map, path string) error {
 	next := filepath.Join(filepath.Dir(path), "+next")
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("replacing pin %s: %w", path, err)
 	}
-	if err := pinAlso(m, next); err != nil {
+	if err := PinAlso(m, next); err != nil {
 		return err
 	}
 	if err := os.Rename(next, path); err != nil {
@@ -77,8 +77,8 @@ func repin(m *ebpf.Map, path string) error {
 	return nil
 }
 
-// pinAlso pins a map at one more path.
-func pinAlso(m *ebpf.Map, path string) error {
+// PinAlso pins a map at one more path.
+func PinAlso(m *ebpf.Map, path string) error {
 	twin, err := m.Clone()
 	if err != nil {
 		return fmt.Errorf("pinning %s: %w", path, err)
@@ -90,15 +90,16 @@ func pinAlso(m *ebpf.Map, path string) error {
 	return nil
 }
 
-// removePin removes a pin, which may be gone.
-func removePin(path string) error {
+// RemovePin removes a pin, which may be gone.
+func RemovePin(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing pin: %w", err)
 	}
 	return nil
 }
 
-func removeAll(dir string) error {
+// RemoveAll removes a directory of pins, which may be gone.
+func RemoveAll(dir string) error {
 	if err := os.RemoveAll(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing %s: %w", dir, err)
 	}
