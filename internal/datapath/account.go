@@ -4,10 +4,16 @@ package datapath
 
 import (
 	"fmt"
+	"path/filepath"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/graph"
+	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
@@ -25,18 +31,47 @@ type account struct {
 	PeerPackets, PeerBytes uint64
 }
 
+// Counters read the counters of ports.
+type Counters struct{ raws, accounts *ebpf.Map }
+
+// openCounters opens the accounts, which are pinned in a directory, beside the framework's counters.
+func openCounters(dir string, raws *ebpf.Map) (*Counters, error) {
+	accounts, err := bpfmap.Open(filepath.Join(dir, abi.MapAccounts), &ebpf.MapSpec{
+		Name: abi.MapAccounts, Type: ebpf.Array, KeySize: 4, MaxEntries: link.Pages * link.Slots,
+		ValueSize: uint32(unsafe.Sizeof(account{})),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Counters{raws, accounts}, nil
+}
+
+// Accounts are what the counters of ports start from. They are written while a change is committed.
+type Accounts struct{ c *Counters }
+
+// newAccounts are those of counters.
+func newAccounts(c *Counters) *Accounts { return &Accounts{c} }
+
+// close lets go of the accounts.
+func (a *Accounts) close() { _ = a.c.accounts.Close() }
+
+// PortCounters are totals since the port was made.
+type PortCounters struct {
+	RxPackets, RxBytes, TxPackets, TxBytes uint64
+}
+
 // PortCounters returns a port's totals since the port was made.
-func (p *Plane) PortCounters(slot uint16) (PortCounters, error) {
-	return p.settled(slot, p.rawCounters)
+func (c *Counters) PortCounters(slot uint16) (PortCounters, error) {
+	return c.settled(slot, c.raw)
 }
 
 // settled makes a port's totals of raw counters.
-func (p *Plane) settled(slot uint16, raw func(uint16) (PortCounters, error)) (PortCounters, error) {
+func (c *Counters) settled(slot uint16, raw func(uint16) (PortCounters, error)) (PortCounters, error) {
 	now, err := raw(slot)
 	if err != nil {
 		return PortCounters{}, err
 	}
-	a, err := p.account(slot)
+	a, err := c.account(slot)
 	if err != nil {
 		return PortCounters{}, err
 	}
@@ -58,47 +93,48 @@ func (c PortCounters) minus(b PortCounters) PortCounters {
 	}
 }
 
-func (p *Plane) account(slot uint16) (account, error) {
+func (c *Counters) account(slot uint16) (account, error) {
 	var a account
-	if err := p.fw.maps[abi.MapAccounts].Lookup(uint32(slot), &a); err != nil {
+	if err := c.accounts.Lookup(uint32(slot), &a); err != nil {
 		return a, fmt.Errorf("account of slot %d: %w", slot, err)
 	}
 	return a, nil
 }
 
 // rawCounters sums a slot over the CPUs.
-func (p *Plane) rawCounters(s uint16) (PortCounters, error) {
+func (c *Counters) raw(s uint16) (PortCounters, error) {
 	if s > MaxSlot {
 		return PortCounters{}, fmt.Errorf("counter slot %d is above %d: %w", s, MaxSlot, cube.ErrInvalid)
 	}
 	pg, place := abi.SlotAddress(s)
 	var pages []abi.Page
-	if err := p.fw.maps[abi.MapCounters].Lookup(uint32(pg), &pages); err != nil {
+	if err := c.raws.Lookup(uint32(pg), &pages); err != nil {
 		return PortCounters{}, fmt.Errorf("counters of slot %d: %w", s, err)
 	}
 	var sum PortCounters
 	for i := range pages {
-		c := &pages[i].Slot[place]
-		sum.RxPackets += c.RxPackets
-		sum.RxBytes += c.RxBytes
-		sum.TxPackets += c.TxPackets
-		sum.TxBytes += c.TxBytes
+		s := &pages[i].Slot[place]
+		sum.RxPackets += s.RxPackets
+		sum.RxBytes += s.RxBytes
+		sum.TxPackets += s.TxPackets
+		sum.TxBytes += s.TxBytes
 	}
 	return sum, nil
 }
 
-// keepAccounts opens accounts for new ports and settles those of ports whose link changed.
-func (ch *change) keepAccounts(u *undo.Stack) error {
+// keep opens accounts for new ports of stale cubes and settles those of ports whose link changed. was is the graph in use,
+// nil before the first.
+func (a *Accounts) keep(u *undo.Stack, was, now *graph.Wiring, s graph.Stale) error {
 	before := map[uint16]uint64{}
-	if ch.p.graph != nil {
-		before = linkedSlots(ch.p.wiring, ch.stale)
+	if was != nil {
+		before = linkedSlots(was, s)
 	}
-	for slot, peer := range linkedSlots(ch.wiring, ch.stale) {
-		was, known := before[slot]
-		if known && was == peer {
+	for slot, peer := range linkedSlots(now, s) {
+		linked, known := before[slot]
+		if known && linked == peer {
 			continue
 		}
-		if err := ch.p.settle(u, slot, peer, !known && ch.p.graph != nil); err != nil {
+		if err := a.settle(u, slot, peer, !known && was != nil); err != nil {
 			return err
 		}
 	}
@@ -124,37 +160,37 @@ func linkedSlots(w *graph.Wiring, s graph.Stale) map[uint16]uint64 {
 
 // settle makes the account of a slot say that its port is linked to peer (a slot plus one, or
 // 0). A new port's account starts at zero; others keep what they have counted.
-func (p *Plane) settle(u *undo.Stack, slot uint16, peer uint64, isNew bool) error {
-	was, err := p.account(slot)
+func (a *Accounts) settle(u *undo.Stack, slot uint16, peer uint64, isNew bool) error {
+	was, err := a.c.account(slot)
 	if err != nil {
 		return err
 	}
 	if !isNew && was.Peer == peer {
 		return nil // restored after a restart
 	}
-	a := account{Base: was.Base, Peer: peer}
+	next := account{Base: was.Base, Peer: peer}
 	if isNew {
-		if a.Base, err = p.rawCounters(slot); err != nil {
+		if next.Base, err = a.c.raw(slot); err != nil {
 			return err
 		}
 	} else if was.Peer != 0 {
-		sent, err := p.rawCounters(uint16(was.Peer - 1))
+		sent, err := a.c.raw(uint16(was.Peer - 1))
 		if err != nil {
 			return err
 		}
-		a.Base.RxPackets -= sent.TxPackets - was.PeerPackets
-		a.Base.RxBytes -= sent.TxBytes - was.PeerBytes
+		next.Base.RxPackets -= sent.TxPackets - was.PeerPackets
+		next.Base.RxBytes -= sent.TxBytes - was.PeerBytes
 	}
 	if peer != 0 {
-		sent, err := p.rawCounters(uint16(peer - 1))
+		sent, err := a.c.raw(uint16(peer - 1))
 		if err != nil {
 			return err
 		}
-		a.PeerPackets, a.PeerBytes = sent.TxPackets, sent.TxBytes
+		next.PeerPackets, next.PeerBytes = sent.TxPackets, sent.TxBytes
 	}
-	accounts := p.fw.maps[abi.MapAccounts]
+	accounts := a.c.accounts
 	u.Push(func() error { return accounts.Put(uint32(slot), was) })
-	if err := accounts.Put(uint32(slot), a); err != nil {
+	if err := accounts.Put(uint32(slot), next); err != nil {
 		return fmt.Errorf("account of slot %d: %w", slot, err)
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/expedite"
 )
 
@@ -73,20 +74,20 @@ func (l *linkHolder) detach() error {
 
 func (l *linkHolder) close() { _ = l.link.Close() }
 
-// attach puts a root program on a netdev.
-func (p *Plane) attach(name string, s spot, mode cube.Type, r *root) (*attachment, error) {
+// put puts a root program on a netdev.
+func (n *netdevs) put(name string, s spot, mode cube.Type, r *root) (*attachment, error) {
 	a := &attachment{spot: s, root: r, mode: mode}
 	expedite.Renew()
 	var err error
 	switch {
 	case s.place == kindXDP:
-		a.hold, err = p.attachXDP(s, mode, r)
-	case p.opts.Clsact:
-		a.hold, err = attachFilter(s, filterName(p.opts.Instance), r.prog)
+		a.hold, err = n.attachXDP(s, mode, r)
+	case n.clsact:
+		a.hold, err = attachFilter(s, filterName(n.instance), r.prog)
 	default:
-		a.hold, err = p.attachTCX(s, r)
+		a.hold, err = n.attachTCX(s, r)
 		if errors.Is(err, ebpf.ErrNotSupported) {
-			a.hold, err = attachFilter(s, filterName(p.opts.Instance), r.prog)
+			a.hold, err = attachFilter(s, filterName(n.instance), r.prog)
 		}
 	}
 	if err != nil {
@@ -108,11 +109,11 @@ func explain(err error, name string, mode cube.Type) error {
 	return err
 }
 
-func (p *Plane) linkPin(s spot) string {
-	return filepath.Join(p.dir("links"), fmt.Sprintf("%s-%d", s.place, s.ifindex))
+func (n *netdevs) linkPin(s spot) string {
+	return filepath.Join(n.dir, "links", fmt.Sprintf("%s-%d", s.place, s.ifindex))
 }
 
-func (p *Plane) attachXDP(s spot, mode cube.Type, r *root) (holder, error) {
+func (n *netdevs) attachXDP(s spot, mode cube.Type, r *root) (holder, error) {
 	flags := ebpflink.XDPDriverMode
 	if mode == cube.TypeXDPSKB {
 		flags = ebpflink.XDPGenericMode
@@ -124,10 +125,10 @@ func (p *Plane) attachXDP(s spot, mode cube.Type, r *root) (holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.pinLink(l, s)
+	return n.pinLink(l, s)
 }
 
-func (p *Plane) attachTCX(s spot, r *root) (holder, error) {
+func (n *netdevs) attachTCX(s spot, r *root) (holder, error) {
 	at := ebpf.AttachTCXIngress
 	if s.place == kindEgress {
 		at = ebpf.AttachTCXEgress
@@ -136,11 +137,11 @@ func (p *Plane) attachTCX(s spot, r *root) (holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.pinLink(l, s)
+	return n.pinLink(l, s)
 }
 
-func (p *Plane) pinLink(l ebpflink.Link, s spot) (holder, error) {
-	pin := p.linkPin(s)
+func (n *netdevs) pinLink(l ebpflink.Link, s spot) (holder, error) {
+	pin := n.linkPin(s)
 	// A pin that is there belongs to a netdev that had this index before.
 	if err := os.Remove(pin); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, l.Close())
@@ -152,38 +153,38 @@ func (p *Plane) pinLink(l ebpflink.Link, s spot) (holder, error) {
 }
 
 // openAttachments finds what an earlier daemon left on the netdevs.
-func (p *Plane) openAttachments() error {
-	roots, err := p.openRoots()
+func (n *netdevs) openAttachments() error {
+	roots, err := n.openRoots()
 	if err != nil {
 		return err
 	}
-	pins, err := os.ReadDir(p.dir("links"))
+	pins, err := os.ReadDir(filepath.Join(n.dir, "links"))
 	if err != nil {
 		return fmt.Errorf("reading links: %w", err)
 	}
 	for _, pin := range pins {
-		if err := p.openLink(pin.Name(), roots); err != nil {
-			p.log.Warn("dropping an attachment of an earlier daemon", "pin", pin.Name(), "err", err)
-			if err := os.Remove(filepath.Join(p.dir("links"), pin.Name())); err != nil {
+		if err := n.openLink(pin.Name(), roots); err != nil {
+			n.log.Warn("dropping an attachment of an earlier daemon", "pin", pin.Name(), "err", err)
+			if err := os.Remove(filepath.Join(n.dir, "links", pin.Name())); err != nil {
 				return fmt.Errorf("removing link: %w", err)
 			}
 		}
 	}
-	filters, err := openFilters(p.opts.Instance, roots)
+	filters, err := openFilters(n.instance, roots)
 	if err != nil {
 		return err
 	}
 	for _, a := range filters {
-		p.attached[a.spot] = a
+		n.attached[a.spot] = a
 	}
 	used := map[*root]bool{}
-	for _, a := range p.attached {
+	for _, a := range n.attached {
 		used[a.root] = true
 	}
 	for _, r := range roots {
-		p.roots[r] = true
+		n.roots[r] = true
 		if !used[r] {
-			delete(p.roots, r)
+			delete(n.roots, r)
 			if err := r.remove(); err != nil {
 				return err
 			}
@@ -192,14 +193,14 @@ func (p *Plane) openAttachments() error {
 	return nil
 }
 
-func (p *Plane) openLink(name string, roots map[ebpf.ProgramID]*root) error {
+func (n *netdevs) openLink(name string, roots map[ebpf.ProgramID]*root) error {
 	place, number, _ := strings.Cut(name, "-")
 	ifindex, err := strconv.Atoi(number)
 	if err != nil {
 		return nil //nolint:nilerr // a TAP's: updateOwn opens it
 	}
 	s := spot{ifindex: ifindex, place: kind(place)}
-	l, err := ebpflink.LoadPinnedLink(p.linkPin(s), nil)
+	l, err := ebpflink.LoadPinnedLink(n.linkPin(s), nil)
 	if err != nil {
 		return err
 	}
@@ -207,7 +208,7 @@ func (p *Plane) openLink(name string, roots map[ebpf.ProgramID]*root) error {
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	a := &attachment{spot: s, root: roots[info.Program], hold: &linkHolder{link: l, pin: p.linkPin(s)}}
+	a := &attachment{spot: s, root: roots[info.Program], hold: &linkHolder{link: l, pin: n.linkPin(s)}}
 	if a.root == nil || linkIfindex(info) != ifindex {
 		return errors.Join(errors.New("its netdev or its root program is gone"), l.Close())
 	}
@@ -219,7 +220,7 @@ func (p *Plane) openLink(name string, roots map[ebpf.ProgramID]*root) error {
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	p.attached[s] = a
+	n.attached[s] = a
 	return nil
 }
 
@@ -232,4 +233,17 @@ func linkIfindex(info *ebpflink.Info) int {
 		return int(t.Ifindex)
 	}
 	return 0
+}
+
+// unpinLater removes the pin of a link that is off its netdev once that is possible, unless the
+// netdev has another by then.
+func (n *netdevs) unpinLater(s spot, err error) {
+	n.collect.Again(func() error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.attached[s] != nil {
+			return nil // attaching has replaced it
+		}
+		return bpfmap.RemovePin(n.linkPin(s))
+	}, err)
 }

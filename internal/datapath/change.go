@@ -89,9 +89,7 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 			}
 			c.number, c.of, c.native = i+1, len(part), native
 			if ch.onlyCode {
-				for k, rs := range old.roots {
-					c.roots[k] = slices.Clone(rs)
-				}
+				c.entrance = old.entrance.clone()
 			}
 			if at := slices.IndexFunc(was, func(b *segment) bool { return b.print == c.print }); at >= 0 {
 				c.gen, was = was[at].gen, slices.Delete(was, at, at+1)
@@ -115,7 +113,7 @@ func (ch *change) kept(c *segment, number, of int, native bool) *segment {
 		return c
 	}
 	next := *c
-	next.roots = map[kind][]*root{}
+	next.entrance = newEntrance()
 	next.number, next.of, next.native = number, of, native
 	return &next
 }
@@ -192,7 +190,7 @@ func (ch *change) refresh() {
 // effect does all that can fail, recording the way back.
 func (ch *change) effect(u *undo.Stack) error {
 	p := ch.p
-	if err := ch.keepAccounts(u); err != nil {
+	if err := p.accounts.keep(u, p.wiring, ch.wiring, ch.stale); err != nil {
 		return err
 	}
 	if ch.onlyCode {
@@ -207,7 +205,7 @@ func (ch *change) effect(u *undo.Stack) error {
 	if err := p.moveSets(u, ch.g, ch.tables, ch.stale); err != nil {
 		return err
 	}
-	plan := ch.makePlan()
+	plan := p.netdevs.plan(ch.wiring, partsOf(ch.parts))
 	ch.plan = plan
 	if err := plan.makeRoots(u); err != nil {
 		return err
@@ -228,6 +226,15 @@ func (ch *change) effect(u *undo.Stack) error {
 		return err
 	}
 	return plan.move(u)
+}
+
+// partsOf is what the plan of the netdevs needs to know of segments.
+func partsOf(segments []*segment) []part {
+	out := make([]part, 0, len(segments))
+	for _, c := range segments {
+		out = append(out, part{c.ids, c.netdevs, c.outNetdevs, c.hook, c.native, c.gen, c.entrance})
+	}
+	return out
 }
 
 // understood tells whether an entry can be changed from was to now while the present programs
@@ -315,15 +322,8 @@ func (ch *change) swap(u *undo.Stack) error {
 // enter makes the component's generation the one that packets enter. before tells which
 // generation each cube was in; slots that hold the same one already are left alone.
 func (p *Plane) enter(u *undo.Stack, c *segment, before map[CubeID]*generation) error {
-	for _, rs := range c.roots {
-		for _, r := range rs {
-			if r.into == c.gen {
-				continue
-			}
-			if err := r.enter(u, c.gen); err != nil {
-				return err
-			}
-		}
+	if err := c.entrance.enter(u, c.gen); err != nil {
+		return err
 	}
 	return p.enterCubes(u, c, before, false)
 }
@@ -341,25 +341,6 @@ func (p *Plane) enterCubes(u *undo.Stack, c *segment, before map[CubeID]*generat
 			}
 		}
 	}
-	return nil
-}
-
-// enter swaps what the root leads to.
-func (r *root) enter(u *undo.Stack, gen *generation) error {
-	prog := gen.progs[r.kind.program()]
-	if prog == nil {
-		return fmt.Errorf("root %d: the component has no %s program: %w", r.id, r.kind, cube.ErrNotFound)
-	}
-	if err := r.slot.Put(uint32(0), prog); err != nil {
-		return fmt.Errorf("swapping the %s program: %w", r.kind, err)
-	}
-	if was := r.into; was != nil && was.progs[r.kind.program()] != nil {
-		u.Push(func() error {
-			r.into = was
-			return r.slot.Put(uint32(0), was.progs[r.kind.program()])
-		})
-	}
-	r.into = gen
 	return nil
 }
 

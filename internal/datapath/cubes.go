@@ -15,7 +15,6 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/undo"
@@ -120,14 +119,6 @@ func checkService(spec Spec, service *serviceObjects) error {
 			return fmt.Errorf("cube %s: the transparent service %s has no %s egress program: %w",
 				spec.Name, spec.Service, h, cube.ErrInvalid)
 		}
-	}
-	return nil
-}
-
-// clearFates empties the counters of a number that another cube may have had.
-func (p *Plane) clearFates(spec Spec) error {
-	if err := p.fw.maps[abi.MapFates].Put(uint32(spec.ID), make([]abi.Fates, ebpf.MustPossibleCPU())); err != nil {
-		return fmt.Errorf("cube %s: clearing counters: %w", spec.Name, err)
 	}
 	return nil
 }

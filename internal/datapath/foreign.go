@@ -28,11 +28,11 @@ func attachPoint(place kind) ebpf.AttachType {
 
 // foreign returns an error when somebody else's programs are at a place of a netdev. At XDP the
 // kernel refuses itself.
-func (p *Plane) foreign(name string, s spot) error {
+func (n *netdevs) foreign(name string, s spot) error {
 	if s.place == kindXDP {
 		return nil
 	}
-	others, err := p.foreignPrograms(s)
+	others, err := n.foreignPrograms(s)
 	if err != nil {
 		return fmt.Errorf("attaching to %s: %w", name, err)
 	}
@@ -44,7 +44,7 @@ func (p *Plane) foreign(name string, s spot) error {
 		return fmt.Errorf("attaching to %s: somebody else has programs at its TC %s (%s; see `bpftool net show dev %s`): take them off first: %w",
 			name, direction, strings.Join(others, ", "), name, cube.ErrInUse)
 	}
-	filters, err := foreignFilters(s, filterName(p.opts.Instance))
+	filters, err := foreignFilters(s, filterName(n.instance))
 	if err != nil {
 		return fmt.Errorf("attaching to %s: %w", name, err)
 	}
@@ -56,7 +56,7 @@ func (p *Plane) foreign(name string, s spot) error {
 }
 
 // foreignPrograms names the tcx programs of others.
-func (p *Plane) foreignPrograms(s spot) ([]string, error) {
+func (n *netdevs) foreignPrograms(s spot) ([]string, error) {
 	there, err := ebpflink.QueryPrograms(ebpflink.QueryOptions{Target: s.ifindex, Attach: attachPoint(s.place)})
 	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) {
 		return nil, nil // a kernel without tcx
@@ -68,7 +68,7 @@ func (p *Plane) foreignPrograms(s spot) ([]string, error) {
 		return nil, nil
 	}
 	ours := map[ebpf.ProgramID]bool{}
-	for r := range p.roots {
+	for r := range n.roots {
 		if info, err := r.prog.Info(); err == nil {
 			id, _ := info.ID()
 			ours[id] = true

@@ -52,6 +52,11 @@ type generation struct {
 	linked, loaded time.Duration
 }
 
+// Program returns the program of a hook that has a role, nil if there is none.
+func (gen *generation) Program(h cube.Hook, r link.Role) *ebpf.Program {
+	return gen.progs[program{h, r}]
+}
+
 // build links and loads a component in a mode.
 func (p *Plane) build(c *segment, mode link.Mode) (_ *generation, err error) {
 	defer func(began time.Time) { p.activity.done(mode, began, err) }(time.Now())

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -48,23 +47,6 @@ func openFramework(dir string) (*framework, error) {
 			f.close()
 			return nil, err
 		}
-	}
-	accounts := &ebpf.MapSpec{
-		Name: abi.MapAccounts, Type: ebpf.Array, KeySize: 4, MaxEntries: link.Pages * link.Slots,
-		ValueSize: uint32(unsafe.Sizeof(account{})),
-	}
-	m, err := bpfmap.Open(filepath.Join(dir, abi.MapAccounts), accounts)
-	if err != nil {
-		f.close()
-		return nil, err
-	}
-	f.maps[abi.MapAccounts] = m
-	if f.maps[mapPromisc], err = openPromisc(dir); err == nil {
-		f.maps[mapPrepared], err = openPrepared(dir)
-	}
-	if err != nil {
-		f.close()
-		return nil, err
 	}
 	return f, nil
 }

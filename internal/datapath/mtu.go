@@ -5,6 +5,7 @@ package datapath
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 )
@@ -16,13 +17,18 @@ import (
 // about the buffers, and the Ethernet header.
 func oneBuffer() int { return os.Getpagesize() - 640 }
 
-// mtu returns a netdev's MTU in bytes: the one given or, where that is 0, what the kernel says. A netdev that is gone has
+// needFrags tells whether a netdev's frames may not fit one buffer at XDP. ask returns the MTU of a netdev whose own is 0;
+// nil asks the kernel.
+func needFrags(devs []*Netdev, ask func(ifindex int) (int, error)) bool {
+	return slices.ContainsFunc(devs, func(d *Netdev) bool { return mtuOf(d.Index, d.MTU, ask) > oneBuffer() })
+}
+
+// mtuOf returns a netdev's MTU in bytes: the one given or, where that is 0, what the kernel says. A netdev that is gone has
 // no frames and an MTU of 0.
-func (p *Plane) mtu(ifindex, given int) int {
+func mtuOf(ifindex, given int, ask func(ifindex int) (int, error)) int {
 	if given != 0 || ifindex == 0 {
 		return given
 	}
-	ask := p.opts.MTU
 	if ask == nil {
 		ask = kernelMTU
 	}
@@ -42,11 +48,11 @@ func kernelMTU(ifindex int) (int, error) {
 }
 
 // mtuNote says why long frames of a port's netdev cannot be forwarded, and what to do; "" where they can.
-func (p *Plane) mtuNote(w want) string {
-	if p.kernel.RedirectFrags || w.kind != kindXDP || !w.port {
+func (n *netdevs) mtuNote(w want) string {
+	if n.kernel.RedirectFrags || w.kind != kindXDP || !w.port {
 		return ""
 	}
-	mtu := p.mtu(w.spot.ifindex, w.link.mtu)
+	mtu := mtuOf(w.spot.ifindex, w.link.mtu, n.askMTU)
 	if mtu <= oneBuffer() {
 		return ""
 	}

@@ -77,16 +77,3 @@ func (p *Plane) removeLater(dir string, err error) {
 		return p.removePins(dir)
 	}, err)
 }
-
-// unpinLater removes the pin of a link that is off its netdev once that is possible, unless the
-// netdev has another by then.
-func (p *Plane) unpinLater(s spot, err error) {
-	p.collect.Again(func() error {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.attached[s] != nil {
-			return nil // attaching has replaced it
-		}
-		return bpfmap.RemovePin(p.linkPin(s))
-	}, err)
-}

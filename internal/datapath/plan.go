@@ -32,10 +32,21 @@ type linkState struct {
 // part that most of its netdevs belong to; the others' netdevs move to another root, each by
 // one link update, without a gap.
 type plan struct {
-	p     *Plane
-	parts []*segment
-	owner map[string]graph.PortRef
+	n     *netdevs
+	parts []part
 	wants []want
+}
+
+// part is what a plan needs to know of a segment.
+type part struct {
+	ids []CubeID
+	// netdevs are those whose packets enter here, outNetdevs those whose leaving packets do.
+	netdevs, outNetdevs []*Netdev
+	hook                cube.Hook
+	// native is true if a cube of its connected part of the graph is of type XDP_DRV.
+	native   bool
+	programs programs
+	entrance *entrance
 }
 
 // want is a netdev's place in the new graph.
@@ -46,25 +57,29 @@ type want struct {
 	mode cube.Type
 	port bool // the netdev is the peer of a port
 	link linkState
-	part *segment
+	part *part
 }
 
-func (ch *change) makePlan() *plan {
-	pl := &plan{p: ch.p, parts: ch.parts, owner: ch.wiring.Owner}
-	for _, c := range ch.parts {
+// plan says which root programs the netdevs of a graph get, of which these are the segments.
+func (n *netdevs) plan(w *graph.Wiring, parts []part) *plan {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	pl := &plan{n: n, parts: parts}
+	for i := range parts {
+		c := &parts[i]
 		for _, dev := range c.netdevs {
-			pl.addNetdev(ch.g, c, dev)
+			pl.addNetdev(w, c, dev)
 		}
 		for _, dev := range c.outNetdevs {
-			pl.addOutNetdev(ch.g, c, dev)
+			pl.addOutNetdev(w.Graph, c, dev)
 		}
-		pl.addShadows(ch.g, c)
+		pl.addShadows(w.Graph, c)
 	}
 	pl.giveRoots()
 	return pl
 }
 
-func (pl *plan) addNetdev(g *Graph, c *segment, dev *Netdev) {
+func (pl *plan) addNetdev(wired *graph.Wiring, c *part, dev *Netdev) {
 	if dev.Index == 0 {
 		return
 	}
@@ -73,14 +88,14 @@ func (pl *plan) addNetdev(g *Graph, c *segment, dev *Netdev) {
 		k = kindXDP
 	}
 	w := want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, part: c, link: linkState{dev.Carrier, dev.Flaps, dev.MTU, c.native}}
-	w.mode, w.port = pl.ownerType(g, dev)
+	w.mode, w.port = ownerType(wired, dev)
 	if w.mode == cube.TypeXDPSKB {
 		w.kind = kindGeneric
 	}
 	pl.wants = append(pl.wants, w)
 }
 
-func (pl *plan) addOutNetdev(g *Graph, c *segment, dev *Netdev) {
+func (pl *plan) addOutNetdev(g *Graph, c *part, dev *Netdev) {
 	if dev.Index > 0 {
 		pl.wants = append(pl.wants, want{
 			spot: spot{dev.Index, kindEgress}, name: dev.Name, kind: kindEgress, part: c, mode: g.Cubes[dev.Tcubes[0]].Type,
@@ -89,23 +104,23 @@ func (pl *plan) addOutNetdev(g *Graph, c *segment, dev *Netdev) {
 }
 
 // ownerType is the type of the cube that a netdev leads to, and whether that is by a port.
-func (pl *plan) ownerType(g *Graph, dev *Netdev) (typ cube.Type, port bool) {
-	if ref, ok := pl.owner[dev.Name]; ok {
-		return g.Cubes[ref.ID].Type, true
+func ownerType(w *graph.Wiring, dev *Netdev) (typ cube.Type, port bool) {
+	if ref, ok := w.Owner[dev.Name]; ok {
+		return w.Graph.Cubes[ref.ID].Type, true
 	}
-	return g.Cubes[dev.Tcubes[0]].Type, false
+	return w.Graph.Cubes[dev.Tcubes[0]].Type, false
 }
 
 // giveRoots hands each root that is in use to the component with most of its netdevs.
 func (pl *plan) giveRoots() {
-	votes := map[*root]map[*segment]int{}
+	votes := map[*root]map[*part]int{}
 	for _, w := range pl.wants {
-		a := pl.p.attached[w.spot]
+		a := pl.n.attached[w.spot]
 		if a == nil || a.root.kind != w.kind {
 			continue
 		}
 		if votes[a.root] == nil {
-			votes[a.root] = map[*segment]int{}
+			votes[a.root] = map[*part]int{}
 		}
 		votes[a.root][w.part]++
 	}
@@ -115,54 +130,58 @@ func (pl *plan) giveRoots() {
 	}
 	slices.SortFunc(roots, func(a, b *root) int { return cmp.Compare(a.id, b.id) })
 	for _, r := range roots {
-		var best *segment
+		var best *part
 		for c, n := range votes[r] {
 			if best == nil || n > votes[r][best] || n == votes[r][best] && c.ids[0] < best.ids[0] {
 				best = c
 			}
 		}
-		best.roots[r.kind] = append(best.roots[r.kind], r)
+		best.entrance.roots[r.kind] = append(best.entrance.roots[r.kind], r)
 	}
 }
 
 // makeRoots makes a root for each component that needs one and has none.
 func (pl *plan) makeRoots(u *undo.Stack) error {
+	pl.n.mu.Lock()
+	defer pl.n.mu.Unlock()
 	for _, w := range pl.wants {
-		if len(w.part.roots[w.kind]) > 0 {
+		if len(w.part.entrance.roots[w.kind]) > 0 {
 			continue
 		}
-		r, err := pl.p.newRoot(w.kind, w.part.gen.progs[w.kind.program()])
+		r, err := pl.n.newRoot(w.kind, w.kind.of(w.part.programs))
 		if err != nil {
 			return err
 		}
-		r.into = w.part.gen
-		w.part.roots[w.kind] = []*root{r}
-		pl.p.roots[r] = true
-		u.Push(func() error {
-			delete(pl.p.roots, r)
-			return pl.p.collect.OrLater(r.remove)
-		})
+		r.into = w.part.programs
+		w.part.entrance.roots[w.kind] = []*root{r}
+		pl.n.roots[r] = true
+		u.Push(pl.n.locked(func() error {
+			delete(pl.n.roots, r)
+			return pl.n.collect.OrLater(r.remove)
+		}))
 	}
 	return nil
 }
 
 // attach puts roots on netdevs that have none, and makes those of ports promiscuous.
 func (pl *plan) attach(u *undo.Stack) error {
+	pl.n.mu.Lock()
+	defer pl.n.mu.Unlock()
 	for _, w := range pl.wants {
-		a := pl.p.attached[w.spot]
+		a := pl.n.attached[w.spot]
 		if a == nil || a.mode != "" && a.mode != w.mode && w.spot.place == kindXDP {
-			if err := pl.p.attachAnew(u, w); err != nil {
+			if err := pl.n.attachAnew(u, w); err != nil {
 				return err
 			}
-			a = pl.p.attached[w.spot]
+			a = pl.n.attached[w.spot]
 		} else if a.link != w.link {
-			if err := pl.p.readyForXDP(u, w); err != nil {
+			if err := pl.n.readyForXDP(u, w); err != nil {
 				return err
 			}
 		}
 		a.mode, a.link = w.mode, w.link
 		if w.port && !a.port {
-			if err := pl.p.promiscOn(u, w); err != nil {
+			if err := pl.n.promiscOn(u, w); err != nil {
 				return err
 			}
 			a.port = true
@@ -173,55 +192,55 @@ func (pl *plan) attach(u *undo.Stack) error {
 
 // attachAnew attaches a netdev. One that changes between generic and native XDP is detached
 // first, since the kernel holds one of the two.
-func (p *Plane) attachAnew(u *undo.Stack, w want) error {
-	r := w.part.roots[w.kind][0]
-	if old := p.attached[w.spot]; old != nil {
+func (n *netdevs) attachAnew(u *undo.Stack, w want) error {
+	r := w.part.entrance.roots[w.kind][0]
+	if old := n.attached[w.spot]; old != nil {
 		if err := old.hold.detach(); err != nil {
 			return fmt.Errorf("detaching from %s: %w", w.name, err)
 		}
-		delete(p.attached, w.spot)
-		u.Push(func() error {
-			a, err := p.attach(w.name, old.spot, old.mode, old.root)
+		delete(n.attached, w.spot)
+		u.Push(n.locked(func() error {
+			a, err := n.put(w.name, old.spot, old.mode, old.root)
 			if err == nil {
-				p.attached[w.spot] = a
+				n.attached[w.spot] = a
 			}
 			return err
-		})
+		}))
 	}
-	if err := p.foreign(w.name, w.spot); err != nil {
+	if err := n.foreign(w.name, w.spot); err != nil {
 		return err
 	}
-	if text := p.mtuNote(w); text != "" {
+	if text := n.mtuNote(w); text != "" {
 		return fmt.Errorf("attaching to %s: %s: %w", w.name, text, cube.ErrUnsupported)
 	}
-	if err := p.readyForXDP(u, w); err != nil {
+	if err := n.readyForXDP(u, w); err != nil {
 		return err
 	}
-	if err := p.markGeneric(u, w); err != nil {
+	if err := n.markGeneric(u, w); err != nil {
 		return err
 	}
-	a, err := p.attach(w.name, w.spot, w.mode, r)
+	a, err := n.put(w.name, w.spot, w.mode, r)
 	if err != nil {
 		return err
 	}
-	p.attached[w.spot] = a
-	u.Push(func() error {
-		delete(p.attached, w.spot)
+	n.attached[w.spot] = a
+	u.Push(n.locked(func() error {
+		delete(n.attached, w.spot)
 		err := a.hold.detach()
 		if err != nil {
-			p.unpinLater(w.spot, err)
+			n.unpinLater(w.spot, err)
 		}
 		return err
-	})
+	}))
 	return nil
 }
 
 // markGeneric notes whether a netdev has generic XDP, for packets that are passed to its stack.
-func (p *Plane) markGeneric(u *undo.Stack, w want) error {
+func (n *netdevs) markGeneric(u *undo.Stack, w want) error {
 	if w.spot.place != kindXDP {
 		return nil
 	}
-	set := bpfmap.HashSetter[uint32](p.fw.maps[abi.MapGeneric])
+	set := bpfmap.HashSetter[uint32](n.fw.maps[abi.MapGeneric])
 	ifindex, yes := uint32(w.spot.ifindex), uint32(1)
 	if w.kind != kindGeneric {
 		return set(ifindex, nil)
@@ -232,20 +251,22 @@ func (p *Plane) markGeneric(u *undo.Stack, w want) error {
 
 // move updates netdevs whose root leads to another component now.
 func (pl *plan) move(u *undo.Stack) error {
+	pl.n.mu.Lock()
+	defer pl.n.mu.Unlock()
 	for _, w := range pl.wants {
-		a := pl.p.attached[w.spot]
-		if slices.Contains(w.part.roots[w.kind], a.root) {
+		a := pl.n.attached[w.spot]
+		if slices.Contains(w.part.entrance.roots[w.kind], a.root) {
 			continue
 		}
-		was, now := a.root, w.part.roots[w.kind][0]
+		was, now := a.root, w.part.entrance.roots[w.kind][0]
 		if err := a.hold.update(now); err != nil {
 			return fmt.Errorf("moving %s to another root program: %w", w.name, err)
 		}
 		a.root = now
-		u.Push(func() error {
+		u.Push(pl.n.locked(func() error {
 			a.root = was
 			return a.hold.update(was)
-		})
+		}))
 	}
 	return nil
 }
@@ -253,45 +274,63 @@ func (pl *plan) move(u *undo.Stack) error {
 // detachUnused takes roots off netdevs that the new graph does not have, and removes the roots
 // that no netdev has any more.
 func (pl *plan) detachUnused() {
-	p := pl.p
+	n := pl.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	wanted := map[spot]bool{}
 	for _, w := range pl.wants {
 		wanted[w.spot] = true
 	}
-	for s, a := range p.attached {
+	for s, a := range n.attached {
 		if wanted[s] {
 			continue
 		}
 		if err := a.hold.detach(); err != nil {
-			p.log.Warn("detaching from a netdev", "ifindex", s.ifindex, "err", err)
-			p.unpinLater(s, err)
+			n.log.Warn("detaching from a netdev", "ifindex", s.ifindex, "err", err)
+			n.unpinLater(s, err)
 		}
-		if err := p.undoForXDP(s); err != nil {
-			p.log.Warn("leaving offloads as XDP needed them", "ifindex", s.ifindex, "err", err)
+		if err := n.undoForXDP(s); err != nil {
+			n.log.Warn("leaving offloads as XDP needed them", "ifindex", s.ifindex, "err", err)
 		}
-		if err := p.promiscOff(s); err != nil {
-			p.log.Warn("leaving a netdev promiscuous", "ifindex", s.ifindex, "err", err)
+		if err := n.promiscOff(s); err != nil {
+			n.log.Warn("leaving a netdev promiscuous", "ifindex", s.ifindex, "err", err)
 		}
 		if a.root.kind == kindGeneric {
-			if err := bpfmap.HashSetter[uint32](p.fw.maps[abi.MapGeneric])(uint32(s.ifindex), nil); err != nil {
-				p.log.Warn("forgetting a netdev", "ifindex", s.ifindex, "err", err)
+			if err := bpfmap.HashSetter[uint32](n.fw.maps[abi.MapGeneric])(uint32(s.ifindex), nil); err != nil {
+				n.log.Warn("forgetting a netdev", "ifindex", s.ifindex, "err", err)
 			}
 		}
-		delete(p.attached, s)
+		delete(n.attached, s)
 	}
 	used := map[*root]bool{}
-	for _, a := range p.attached {
+	for _, a := range n.attached {
 		used[a.root] = true
 	}
-	for r := range p.roots {
+	for r := range n.roots {
 		if !used[r] {
-			delete(p.roots, r)
-			p.collect.Unpin(r.remove)
+			delete(n.roots, r)
+			n.collect.Unpin(r.remove)
 		}
 	}
 	for _, c := range pl.parts {
-		for k := range c.roots {
-			c.roots[k] = slices.DeleteFunc(c.roots[k], func(r *root) bool { return !used[r] })
+		for k := range c.entrance.roots {
+			c.entrance.roots[k] = slices.DeleteFunc(c.entrance.roots[k], func(r *root) bool { return !used[r] })
+		}
+	}
+}
+
+// addShadows wants root programs on the outer ends.
+func (pl *plan) addShadows(g *Graph, c *part) {
+	for _, id := range c.ids {
+		n := g.Cubes[id]
+		if n.Shadow == nil {
+			continue
+		}
+		for index, ifindex := range n.Shadow.Ends {
+			if p := n.Ports[index]; p != nil && ifindex > 0 {
+				pl.wants = append(pl.wants, want{spot: spot{ifindex, kindIngress}, kind: kindIngress, part: c, mode: cube.TypeTC,
+					name: fmt.Sprintf("the namespace's end of %s:%s", n.Name, p.Name)})
+			}
 		}
 	}
 }

@@ -60,6 +60,9 @@ type Options struct {
 // Plane is the data plane of one daemon. Its methods may be called from many goroutines, but
 // only one prepared change at a time can be committed.
 type Plane struct {
+	*Helpers
+	*Notes
+	*Counters
 	opts Options
 	log  *slog.Logger
 	fw   *framework
@@ -87,10 +90,9 @@ type Plane struct {
 	byCube   map[CubeID]*segment
 	tables   *tables
 	sets     *floodSets
-	attached map[spot]*attachment
-	notes    sync.Map // by ifindex: what stands in the way of packets
-	roots    map[*root]bool
-	lastRoot int
+	netdevs  *netdevs
+	accounts *Accounts
+	fates    *Fates
 	sequence atomic.Uint64 // of generations
 	// staleGens are pins of an earlier daemon's generations, which go with the first commit.
 	staleGens []string
@@ -122,7 +124,6 @@ func Open(o Options) (*Plane, error) {
 		given: map[source]*link.Object{}, heavier: map[*link.Object]int{},
 		commons: map[string]*common{}, spared: map[string]bool{},
 		savedAt:  map[*link.Object]string{},
-		attached: map[spot]*attachment{}, roots: map[*root]bool{},
 		activity: newActivity(), byPrint: map[string]*segment{}, byCube: map[CubeID]*segment{},
 	}
 	if o.Kernel != nil {
@@ -142,23 +143,26 @@ func Open(o Options) (*Plane, error) {
 	if p.fw, err = openFramework(p.dir("core")); err != nil {
 		return nil, err
 	}
-	if p.tables, err = p.readTables(); err == nil {
+	p.collect = collect.New(p.log)
+	p.fates = newFates(p.fw.maps[abi.MapFates])
+	if p.Counters, err = openCounters(p.dir("core"), p.fw.maps[abi.MapCounters]); err == nil {
+		p.accounts = newAccounts(p.Counters)
+		p.tables, err = p.readTables()
+	}
+	if err == nil {
 		err = p.readSets()
 	}
 	if err == nil {
-		err = p.openAttachments()
+		err = p.openNetdevs()
 	}
 	if err == nil && o.Loop.Out != 0 {
 		err = p.fw.openLoopExit(o.Loop)
 	}
-	if err == nil {
-		err = p.forgetNetdevs()
-	}
 	if err != nil {
-		p.fw.close()
+		p.collect.Stop()
+		p.closeParts()
 		return nil, err
 	}
-	p.collect = collect.New(p.log)
 	stale, err := p.staleGenerations()
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
@@ -170,6 +174,20 @@ func Open(o Options) (*Plane, error) {
 
 func (p *Plane) dir(name string) string { return filepath.Join(p.opts.Dir, name) }
 
+func (p *Plane) openNetdevs() (err error) {
+	o := p.opts
+	s := Setup{
+		Dir: o.Dir, Instance: o.Instance, Clsact: o.Clsact, MTU: o.MTU, Kernel: p.kernel, Loop: o.Loop, Logger: p.log,
+		Framework: p.fw, Collector: p.collect,
+	}
+	p.Helpers = newHelpers(s)
+	if p.netdevs, err = openNetdevs(s); err != nil {
+		return err
+	}
+	p.Notes = p.netdevs.aside()
+	return nil
+}
+
 // Close lets go of everything and leaves it running: pinned programs go on forwarding.
 func (p *Plane) Close() error {
 	if p.inline != nil {
@@ -179,20 +197,25 @@ func (p *Plane) Close() error {
 	p.closeSets()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, a := range p.attached {
-		a.hold.close()
-	}
 	for _, c := range p.parts {
 		c.gen.release()
-	}
-	for r := range p.roots {
-		r.close()
 	}
 	for _, in := range p.cubes {
 		p.discard(in)
 	}
-	p.fw.close()
+	p.closeParts()
 	return nil
+}
+
+// closeParts lets go of what is open besides cubes and their programs.
+func (p *Plane) closeParts() {
+	if p.netdevs != nil {
+		p.netdevs.close()
+	}
+	if p.accounts != nil {
+		p.accounts.close()
+	}
+	p.fw.close()
 }
 
 // Cleanup takes everything off the netdevs and removes all pins: traffic through the cubes
@@ -200,14 +223,9 @@ func (p *Plane) Close() error {
 func (p *Plane) Cleanup() error {
 	defer expedite.Begin()()
 	p.mu.Lock()
-	var errs []error
-	for s, a := range p.attached {
-		errs = append(errs, a.hold.detach(), p.promiscOff(s), p.undoForXDP(s))
-		delete(p.attached, s)
-	}
+	err := p.netdevs.detachAll()
 	p.mu.Unlock()
-	errs = append(errs, p.Close(), bpfmap.RemoveAll(p.opts.Dir))
-	return errors.Join(errs...)
+	return errors.Join(err, p.Close(), bpfmap.RemoveAll(p.opts.Dir))
 }
 
 // FrameworkMap returns a map that the slow path shares with the programs: "pcn_ring",

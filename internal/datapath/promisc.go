@@ -28,7 +28,7 @@ func openPromisc(dir string) (*ebpf.Map, error) {
 }
 
 // promiscOn switches promiscuous mode on for a port's netdev, unless it is on already.
-func (p *Plane) promiscOn(u *undo.Stack, w want) error {
+func (n *netdevs) promiscOn(u *undo.Stack, w want) error {
 	if w.spot.place == kindEgress {
 		return nil
 	}
@@ -42,16 +42,16 @@ func (p *Plane) promiscOn(u *undo.Stack, w want) error {
 	if err := netlink.SetPromiscOn(l); err != nil {
 		return fmt.Errorf("netdev %s: promiscuous mode: %w", w.name, err)
 	}
-	u.Push(func() error { return p.promiscOff(w.spot) })
-	if err := p.fw.maps[mapPromisc].Put(uint32(w.spot.ifindex), uint32(1)); err != nil {
+	u.Push(func() error { return n.promiscOff(w.spot) })
+	if err := n.promisc.Put(uint32(w.spot.ifindex), uint32(1)); err != nil {
 		return fmt.Errorf("netdev %s: promiscuous mode: %w", w.name, err)
 	}
 	return nil
 }
 
 // promiscOff switches back what promiscOn did.
-func (p *Plane) promiscOff(s spot) error {
-	ours := p.fw.maps[mapPromisc]
+func (n *netdevs) promiscOff(s spot) error {
+	ours := n.promisc
 	if s.place == kindEgress || errors.Is(ours.Delete(uint32(s.ifindex)), ebpf.ErrKeyNotExist) {
 		return nil
 	}

@@ -5,8 +5,10 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
@@ -35,31 +37,37 @@ func openPrepared(dir string) (*ebpf.Map, error) {
 	})
 }
 
+// Notes say what stands in the way of packets by netdevs.
+type Notes struct {
+	log *slog.Logger
+	by  sync.Map // ifindex: string
+}
+
 // NetdevNote says what stands in the way of packets by a netdev that carries a program, and what
 // to do; "" when nothing is known. It does not wait for changes under way.
-func (p *Plane) NetdevNote(ifindex int) string {
-	note, _ := p.notes.Load(ifindex)
+func (n *Notes) NetdevNote(ifindex int) string {
+	note, _ := n.by.Load(ifindex)
 	s, _ := note.(string)
 	return s
 }
 
-// note keeps what is known of a netdev and logs what is new.
-func (p *Plane) note(w want, text string) {
-	old := p.NetdevNote(w.spot.ifindex)
+// set keeps what is known of a netdev and logs what is new.
+func (n *Notes) set(w want, text string) {
+	old := n.NetdevNote(w.spot.ifindex)
 	switch {
 	case text == old:
 	case text == "":
-		p.notes.Delete(w.spot.ifindex)
-		p.log.Info("the netdev takes redirected frames now", "netdev", w.name)
+		n.by.Delete(w.spot.ifindex)
+		n.log.Info("the netdev takes redirected frames now", "netdev", w.name)
 	default:
-		p.notes.Store(w.spot.ifindex, text)
-		p.log.Warn("frames by this netdev are lost or damaged", "netdev", w.name, "reason", text)
+		n.by.Store(w.spot.ifindex, text)
+		n.log.Warn("frames by this netdev are lost or damaged", "netdev", w.name, "reason", text)
 	}
 }
 
 // readyForXDP prepares what a netdev needs to take redirected frames and to hand whole ones to
 // programs. What it cannot mend is noted: the peer may be mended later by those it belongs to.
-func (p *Plane) readyForXDP(u *undo.Stack, w want) error {
+func (n *netdevs) readyForXDP(u *undo.Stack, w want) error {
 	if w.spot.place != kindXDP {
 		return nil
 	}
@@ -86,22 +94,22 @@ func (p *Plane) readyForXDP(u *undo.Stack, w want) error {
 		changed = append(changed, netdev.GRO)
 	}
 	if text == "" {
-		text = p.mtuNote(w)
+		text = n.mtuNote(w)
 	}
 	if len(changed) > 0 {
-		p.log.Info("prepared the netdev for XDP", "netdev", w.name, "switched", changed)
-		u.Push(func() error { return p.undoForXDP(w.spot) })
-		if err := p.remember(w.spot, changed); err != nil {
+		n.log.Info("prepared the netdev for XDP", "netdev", w.name, "switched", changed)
+		u.Push(func() error { return n.undoForXDP(w.spot) })
+		if err := n.remember(w.spot, changed); err != nil {
 			return fmt.Errorf("netdev %s: %w", w.name, err)
 		}
 	}
-	p.note(w, text)
+	n.notes.set(w, text)
 	return nil
 }
 
 // remember adds to what was switched for a netdev.
-func (p *Plane) remember(s spot, changed []string) error {
-	m, key := p.fw.maps[mapPrepared], uint32(s.ifindex)
+func (n *netdevs) remember(s spot, changed []string) error {
+	m, key := n.prepared, uint32(s.ifindex)
 	var bits uint32
 	if err := m.Lookup(key, &bits); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("remembering what was switched: %w", err)
@@ -118,12 +126,12 @@ func (p *Plane) remember(s spot, changed []string) error {
 }
 
 // undoForXDP switches back what readyForXDP did. A netdev that is gone takes it along.
-func (p *Plane) undoForXDP(s spot) error {
+func (n *netdevs) undoForXDP(s spot) error {
 	if s.place != kindXDP {
 		return nil
 	}
-	p.notes.Delete(s.ifindex)
-	m, key := p.fw.maps[mapPrepared], uint32(s.ifindex)
+	n.notes.by.Delete(s.ifindex)
+	m, key := n.prepared, uint32(s.ifindex)
 	var bits uint32
 	if err := m.LookupAndDelete(key, &bits); errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil
@@ -146,21 +154,21 @@ func (p *Plane) undoForXDP(s spot) error {
 	}
 	// The other end may be going, or out of reach by now, and what is left there does no harm.
 	if err := netdev.UndoForXDP(l.Attrs().Name, changed); err != nil && !errors.Is(err, netdev.ErrNotFound) {
-		p.log.Warn("offloads stay as XDP needed them", "netdev", l.Attrs().Name, "switched", changed, "err", err)
+		n.log.Warn("offloads stay as XDP needed them", "netdev", l.Attrs().Name, "switched", changed, "err", err)
 	}
 	return nil
 }
 
 // forgetNetdevs forgets what an earlier daemon did to netdevs that carry no program of ours any
 // more: the number may be another netdev's by now.
-func (p *Plane) forgetNetdevs() error {
-	for _, name := range []string{mapPromisc, mapPrepared} {
+func (n *netdevs) forgetNetdevs() error {
+	for name, m := range map[string]*ebpf.Map{mapPromisc: n.promisc, mapPrepared: n.prepared} {
 		var key, value uint32
 		var gone []uint32
-		rows := p.fw.maps[name].Iterate()
+		rows := m.Iterate()
 		for rows.Next(&key, &value) {
 			i := int(key)
-			if p.attached[spot{i, kindIngress}] == nil && p.attached[spot{i, kindXDP}] == nil {
+			if n.attached[spot{i, kindIngress}] == nil && n.attached[spot{i, kindXDP}] == nil {
 				gone = append(gone, key)
 			}
 		}
@@ -168,7 +176,7 @@ func (p *Plane) forgetNetdevs() error {
 			return fmt.Errorf("reading map %s: %w", name, err)
 		}
 		for _, key := range gone {
-			if err := p.fw.maps[name].Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 				return fmt.Errorf("map %s: %w", name, err)
 			}
 		}

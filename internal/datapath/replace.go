@@ -98,13 +98,22 @@ func (p *Plane) open(spec Spec) (in *instance, undone *undo.Stack, err error) {
 		return nil, nil, errors.Join(fmt.Errorf("cube %s: %w", spec.Name, err), undone.Run())
 	}
 	if !reopened {
-		err = errors.Join(p.clearFates(spec), p.forgetSets(spec.ID))
+		err = p.clearCounters(spec)
 	}
 	if err != nil {
 		p.discard(in)
 		return nil, nil, errors.Join(err, undone.Run())
 	}
 	return in, undone, nil
+}
+
+// clearCounters empties what another cube of the same number may have left.
+func (p *Plane) clearCounters(spec Spec) error {
+	err := p.fates.clear(spec.ID)
+	if err != nil {
+		err = fmt.Errorf("cube %s: %w", spec.Name, err)
+	}
+	return errors.Join(err, p.forgetSets(spec.ID))
 }
 
 // ForgetService forgets the objects of a service that is not loaded any more.

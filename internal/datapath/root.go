@@ -56,12 +56,18 @@ func (k kind) mode() cube.Type {
 	return ""
 }
 
-// program says which of a generation's programs the kind leads to.
-func (k kind) program() program {
+// programs are those of a segment.
+type programs interface {
+	// Program returns the program of a hook that has a role, nil if there is none.
+	Program(h cube.Hook, r link.Role) *ebpf.Program
+}
+
+// of returns the one of a segment's programs that the kind leads to, nil if there is none.
+func (k kind) of(p programs) *ebpf.Program {
 	if k == kindEgress {
-		return program{cube.TC, link.OnEgress}
+		return p.Program(cube.TC, link.OnEgress)
 	}
-	return program{k.hook(), link.OnIngress}
+	return p.Program(k.hook(), link.OnIngress)
 }
 
 // root is a root program, shared by netdevs of one component, with the slot it enters.
@@ -71,23 +77,23 @@ type root struct {
 	prog *ebpf.Program
 	slot *ebpf.Map
 	dir  string
-	into *generation // what the slot holds; nil: what an earlier daemon put there
+	into programs // what the slot holds; nil: what an earlier daemon put there
 }
 
 // newRoot loads and pins a root program. Its slot is filled before it is attached anywhere.
-func (p *Plane) newRoot(k kind, into *ebpf.Program) (*root, error) {
-	p.lastRoot++
-	r := &root{id: p.lastRoot, kind: k}
-	r.dir = filepath.Join(p.dir("roots"), fmt.Sprintf("%d-%s", r.id, k))
+func (n *netdevs) newRoot(k kind, into *ebpf.Program) (*root, error) {
+	n.lastRoot++
+	r := &root{id: n.lastRoot, kind: k}
+	r.dir = filepath.Join(n.dir, "roots", fmt.Sprintf("%d-%s", r.id, k))
 	if err := bpfmap.EnsureDir(r.dir); err != nil {
 		return nil, err
 	}
-	err := r.load(p.fw)
+	err := r.load(n.fw)
 	if err == nil {
 		err = r.slot.Put(uint32(0), into)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("root program: %w", err), p.collect.OrLater(r.remove))
+		return nil, errors.Join(fmt.Errorf("root program: %w", err), n.collect.OrLater(r.remove))
 	}
 	return r, nil
 }
@@ -128,8 +134,8 @@ func (r *root) close() {
 }
 
 // openRoots reopens the roots that an earlier daemon left, by program ID.
-func (p *Plane) openRoots() (map[ebpf.ProgramID]*root, error) {
-	entries, err := os.ReadDir(p.dir("roots"))
+func (n *netdevs) openRoots() (map[ebpf.ProgramID]*root, error) {
+	entries, err := os.ReadDir(filepath.Join(n.dir, "roots"))
 	if err != nil {
 		return nil, fmt.Errorf("reading roots: %w", err)
 	}
@@ -140,11 +146,11 @@ func (p *Plane) openRoots() (map[ebpf.ProgramID]*root, error) {
 		if err != nil {
 			continue
 		}
-		p.lastRoot = max(p.lastRoot, id)
-		r := &root{id: id, kind: kind(k), dir: filepath.Join(p.dir("roots"), e.Name())}
+		n.lastRoot = max(n.lastRoot, id)
+		r := &root{id: id, kind: kind(k), dir: filepath.Join(n.dir, "roots", e.Name())}
 		progID, err := r.reopen()
 		if err != nil {
-			p.log.Warn("removing a root program that cannot be reopened", "root", e.Name(), "err", err)
+			n.log.Warn("removing a root program that cannot be reopened", "root", e.Name(), "err", err)
 			if err := os.RemoveAll(r.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, fmt.Errorf("removing root %s: %w", e.Name(), err)
 			}

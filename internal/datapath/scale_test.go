@@ -82,7 +82,7 @@ func TestTimedAPortMoreOnACubeOfManyPortsCostsLittle(t *testing.T) {
 		if b.generation() != gen {
 			t.Error("ports that lost their netdev relinked the component")
 		}
-		if n := len(b.plane.attached); n != 2 {
+		if n := b.plane.netdevs.count(); n != 2 {
 			t.Errorf("%d netdevs carry programs, want two", n)
 		}
 		b.send(z, frame("back"))

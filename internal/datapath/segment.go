@@ -33,8 +33,8 @@ type segment struct {
 	// frags is true if frames may lie in several buffers.
 	frags bool
 	gen   *generation
-	// roots are the root programs that lead into this segment, by kind.
-	roots map[kind][]*root
+	// entrance is where packets of its netdevs enter.
+	entrance *entrance
 	// note says why the segment is not inlined.
 	note string
 	// constants are those of its cubes.
@@ -62,7 +62,7 @@ type builder struct {
 func (p *Plane) describe(w *graph.Wiring, ids []CubeID) (*segment, error) {
 	b := &builder{
 		Wiring: w, p: p, cubes: map[CubeID]*link.Cube{}, ports: map[*Port]*link.Port{}, local: map[CubeID]bool{},
-		c: &segment{ids: ids, hook: w.Graph.Cubes[ids[0]].Type.Hook(), roots: map[kind][]*root{},
+		c: &segment{ids: ids, hook: w.Graph.Cubes[ids[0]].Type.Hook(), entrance: newEntrance(),
 			constants: map[linked][]byte{}},
 	}
 	b.c.code = &link.Component{Hook: b.c.hook, Hops: link.DefaultHops}
@@ -328,12 +328,7 @@ func (b *builder) finish() {
 		}
 	}
 	b.trace()
-	b.c.frags = b.c.hook == cube.XDP && b.p.needFrags(b.c.netdevs)
+	b.c.frags = b.c.hook == cube.XDP && needFrags(b.c.netdevs, b.p.opts.MTU)
 	fmt.Fprintf(&b.print, "page %d frags %t tap %d\n%x", b.c.code.Page, b.c.frags, b.p.again(b.c.hook), b.c.rodata)
 	b.c.print = b.print.String()
-}
-
-// needFrags tells whether a netdev's frames may not fit one buffer at XDP.
-func (p *Plane) needFrags(devs []*Netdev) bool {
-	return slices.ContainsFunc(devs, func(d *Netdev) bool { return p.mtu(d.Index, d.MTU) > oneBuffer() })
 }

@@ -52,10 +52,8 @@ func (b *bench) entered(n *Node) *ebpf.Program {
 			if id != n.ID {
 				continue
 			}
-			for _, rs := range c.roots {
-				for _, r := range rs {
-					return r.prog
-				}
+			for _, prog := range c.entrance.programs() {
+				return prog
 			}
 		}
 	}

@@ -64,27 +64,3 @@ func (t *tables) addShadow(n *Node) {
 		t.entries[uint32(ifindex)] = abi.Entry{Cube: uint16(n.ID), Port: link.SentPort(index), Page: pg, Slot: link.NoSlot}
 	}
 }
-
-// addShadows wants root programs on the outer ends.
-func (pl *plan) addShadows(g *Graph, c *segment) {
-	for _, id := range c.ids {
-		n := g.Cubes[id]
-		if n.Shadow == nil {
-			continue
-		}
-		for index, ifindex := range n.Shadow.Ends {
-			if p := n.Ports[index]; p != nil && ifindex > 0 {
-				pl.wants = append(pl.wants, want{spot: spot{ifindex, kindIngress}, kind: kindIngress, part: c, mode: cube.TypeTC,
-					name: fmt.Sprintf("the namespace's end of %s:%s", n.Name, p.Name)})
-			}
-		}
-	}
-}
-
-// AttachSpanEnd puts a program on an interface of a cube's namespace that keeps copies of the
-// cube's traffic from the stack there. The calling thread is in the namespace. It is a filter,
-// which needs no pin and goes with the interface.
-func (p *Plane) AttachSpanEnd(ifindex int) error {
-	_, err := attachFilter(spot{ifindex, kindIngress}, "polycube-span", p.fw.downs["span-end"])
-	return err
-}

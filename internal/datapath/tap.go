@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -16,6 +17,20 @@ import (
 	"github.com/polycube/polycube/internal/datapath/abi"
 )
 
+// Helpers are the interfaces of the daemon itself: the TAPs of the slow path, the loop, the ends of spans.
+type Helpers struct {
+	dir, instance string
+	clsact        bool
+	loop          Loop
+	fw            *framework
+	log           *slog.Logger
+}
+
+// newHelpers makes the Helpers of a Plane.
+func newHelpers(s Setup) *Helpers {
+	return &Helpers{dir: s.Dir, instance: s.Instance, clsact: s.Clsact, loop: s.Loop, fw: s.Framework, log: s.Logger}
+}
+
 // own is a program of the framework on one of our own interfaces.
 type own struct {
 	pin, program string
@@ -25,39 +40,39 @@ type own struct {
 
 // AttachTap puts the packet-out programs of a hook on its TAP. What an earlier daemon attached
 // to the same interface is replaced without a gap.
-func (p *Plane) AttachTap(h cube.Hook, ifindex int) error {
-	if h == cube.TC {
-		return p.attachOwn(ifindex, own{"tap-tc", "tc", 0})
+func (h *Helpers) AttachTap(hook cube.Hook, ifindex int) error {
+	if hook == cube.TC {
+		return h.attachOwn(ifindex, own{"tap-tc", "tc", 0})
 	}
-	if err := p.sharesFrames(ifindex); err != nil {
+	if err := h.sharesFrames(ifindex); err != nil {
 		return err
 	}
-	return p.attachOwn(ifindex, own{"tap-xdp", "xdp", ebpflink.XDPDriverMode}, own{"tap-pass", "pass", 0})
+	return h.attachOwn(ifindex, own{"tap-xdp", "xdp", ebpflink.XDPDriverMode}, own{"tap-pass", "pass", 0})
 }
 
 // AttachLoop puts the programs on both ends, where copies come back in: those of native XDP at In, those of generic XDP at
 // Out.
-func (p *Plane) AttachLoop() error {
-	in, out := p.opts.Loop.In, p.opts.Loop.Out
+func (h *Helpers) AttachLoop() error {
+	in, out := h.loop.In, h.loop.Out
 	return errors.Join(
-		p.sharesFrames(out),
-		p.attachOwn(in, own{"loop-xdp", "loop-in", ebpflink.XDPDriverMode}, own{"loop-pass", "pass", 0}),
-		p.attachOwn(out, own{"loop-skb", "loop-in", ebpflink.XDPGenericMode}, own{"loop-skb-pass", "pass", 0}),
+		h.sharesFrames(out),
+		h.attachOwn(in, own{"loop-xdp", "loop-in", ebpflink.XDPDriverMode}, own{"loop-pass", "pass", 0}),
+		h.attachOwn(out, own{"loop-skb", "loop-in", ebpflink.XDPGenericMode}, own{"loop-skb-pass", "pass", 0}),
 	)
 }
 
 // sharesFrames tells programs that the copies of a frame from an interface may share its bytes, as with generic XDP.
-func (p *Plane) sharesFrames(ifindex int) error {
-	if err := p.fw.maps[abi.MapGeneric].Put(uint32(ifindex), uint32(1)); err != nil {
+func (h *Helpers) sharesFrames(ifindex int) error {
+	if err := h.fw.maps[abi.MapGeneric].Put(uint32(ifindex), uint32(1)); err != nil {
 		return fmt.Errorf("interface %d has generic XDP: %w", ifindex, err)
 	}
 	return nil
 }
 
-func (p *Plane) attachOwn(ifindex int, programs ...own) error {
+func (h *Helpers) attachOwn(ifindex int, programs ...own) error {
 	for _, o := range programs {
-		pin, prog := filepath.Join(p.dir("links"), o.pin), p.fw.downs[o.program]
-		if p.updateOwn(pin, prog, ifindex) {
+		pin, prog := filepath.Join(h.dir, "links", o.pin), h.fw.downs[o.program]
+		if h.updateOwn(pin, prog, ifindex) {
 			continue
 		}
 		var l ebpflink.Link
@@ -65,7 +80,7 @@ func (p *Plane) attachOwn(ifindex int, programs ...own) error {
 		if o.xdp != 0 {
 			l, err = ebpflink.AttachXDP(ebpflink.XDPOptions{Program: prog, Interface: ifindex, Flags: o.xdp})
 		} else {
-			l, err = p.attachOwnTC(prog, ifindex)
+			l, err = h.attachOwnTC(prog, ifindex)
 		}
 		if err != nil {
 			return fmt.Errorf("attaching %s: %w", o.pin, err)
@@ -81,8 +96,8 @@ func (p *Plane) attachOwn(ifindex int, programs ...own) error {
 }
 
 // attachOwnTC uses a filter where there is no tcx; then there is no link to pin.
-func (p *Plane) attachOwnTC(prog *ebpf.Program, ifindex int) (ebpflink.Link, error) {
-	if !p.opts.Clsact {
+func (h *Helpers) attachOwnTC(prog *ebpf.Program, ifindex int) (ebpflink.Link, error) {
+	if !h.clsact {
 		l, err := ebpflink.AttachTCX(ebpflink.TCXOptions{
 			Program: prog, Interface: ifindex, Attach: ebpf.AttachTCXIngress,
 		})
@@ -90,12 +105,12 @@ func (p *Plane) attachOwnTC(prog *ebpf.Program, ifindex int) (ebpflink.Link, err
 			return l, err
 		}
 	}
-	_, err := attachFilter(spot{ifindex, kindIngress}, tapFilterName(p.opts.Instance), prog)
+	_, err := attachFilter(spot{ifindex, kindIngress}, tapFilterName(h.instance), prog)
 	return nil, err
 }
 
 // updateOwn updates the pinned link, if it is on this interface; another one's is dropped.
-func (p *Plane) updateOwn(pin string, prog *ebpf.Program, ifindex int) bool {
+func (h *Helpers) updateOwn(pin string, prog *ebpf.Program, ifindex int) bool {
 	l, err := ebpflink.LoadPinnedLink(pin, nil)
 	if err != nil {
 		return false
@@ -105,7 +120,15 @@ func (p *Plane) updateOwn(pin string, prog *ebpf.Program, ifindex int) bool {
 		return true
 	}
 	if err := os.Remove(pin); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		p.log.Warn("removing a stale link", "pin", pin, "err", err)
+		h.log.Warn("removing a stale link", "pin", pin, "err", err)
 	}
 	return false
+}
+
+// AttachSpanEnd puts a program on an interface of a cube's namespace that keeps copies of the
+// cube's traffic from the stack there. The calling thread is in the namespace. It is a filter,
+// which needs no pin and goes with the interface.
+func (h *Helpers) AttachSpanEnd(ifindex int) error {
+	_, err := attachFilter(spot{ifindex, kindIngress}, "polycube-span", h.fw.downs["span-end"])
+	return err
 }

@@ -98,15 +98,3 @@ func (p *Plane) CubeReasons(id CubeID) (drops, slowpath []string) {
 	}
 	return nil, nil
 }
-
-// FrameworkReasons are the labels of the reasons that belong to no cube, from 0 on.
-func FrameworkReasons() []string {
-	var out []string
-	for _, f := range frameworkFates {
-		out = append(out, f.Name)
-	}
-	return out
-}
-
-// FirstReason is the first reason that is a cube's own (PCN_REASON_FIRST).
-const FirstReason = firstReason

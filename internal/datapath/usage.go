@@ -6,14 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 
-	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
-	"github.com/polycube/polycube/internal/datapath/link"
 )
 
 // How full maps are, and counters of many ports at once: for whoever measures, at a cost that is bounded.
@@ -79,41 +75,3 @@ func usageOf(m *ebpf.Map, name string) (MapUsage, error) {
 	}
 	return u, nil
 }
-
-// CounterReader returns a function that reads counters of ports as PortCounters does. It keeps what it has read, so that
-// thousands of ports take few system calls, and is for one goroutine and one look.
-func (p *Plane) CounterReader() func(slot uint16) (PortCounters, error) {
-	pages := map[uint16][link.Slots + 1]abi.Slot{}
-	raw := func(s uint16) (PortCounters, error) {
-		if s > MaxSlot {
-			return PortCounters{}, fmt.Errorf("counter slot %d is above %d: %w", s, MaxSlot, cube.ErrInvalid)
-		}
-		number, place := abi.SlotAddress(s)
-		sums, ok := pages[number]
-		if !ok {
-			var perCPU []abi.Page
-			if err := p.fw.maps[abi.MapCounters].Lookup(uint32(number), &perCPU); err != nil {
-				return PortCounters{}, fmt.Errorf("counters of slot %d: %w", s, err)
-			}
-			sums = sumPages(perCPU)
-			pages[number] = sums
-		}
-		return PortCounters(sums[place]), nil
-	}
-	return func(s uint16) (PortCounters, error) { return p.settled(s, raw) }
-}
-
-func sumPages(perCPU []abi.Page) (sums [link.Slots + 1]abi.Slot) {
-	for i := range perCPU {
-		for place, c := range perCPU[i].Slot {
-			sums[place].RxPackets += c.RxPackets
-			sums[place].RxBytes += c.RxBytes
-			sums[place].TxPackets += c.TxPackets
-			sums[place].TxBytes += c.TxBytes
-		}
-	}
-	return sums
-}
-
-// The two types of counters have the same members in the same order.
-var _ = [1]struct{}{}[unsafe.Sizeof(PortCounters{})-unsafe.Sizeof(abi.Slot{})]
