@@ -2,7 +2,12 @@
 
 package datapath
 
-import "github.com/polycube/polycube/internal/datapath/graph"
+import (
+	"github.com/polycube/polycube/internal/datapath/counters"
+	"github.com/polycube/polycube/internal/datapath/framework"
+	"github.com/polycube/polycube/internal/datapath/graph"
+	"github.com/polycube/polycube/internal/datapath/netdevs"
+)
 
 // The graph is what a Plane is given: callers name its types as those of the Plane.
 type (
@@ -38,3 +43,24 @@ const (
 	// SlotsPerPage is the number of counter slots in one page of per-CPU memory.
 	SlotsPerPage = graph.SlotsPerPage
 )
+
+// What a Plane tells of packets.
+type (
+	PortCounters = counters.PortCounters
+	Fate         = counters.Fate
+)
+
+// FirstReason is the first reason that is a cube's own (PCN_REASON_FIRST).
+const FirstReason = counters.FirstReason
+
+// FrameworkReasons are the labels of the reasons that belong to no cube, from 0 on.
+func FrameworkReasons() []string { return counters.FrameworkReasons() }
+
+// Loop is a veth pair by which copies of packets come back into XDP programs.
+type Loop = framework.Loop
+
+// OpenLoop makes the pair, named name and name+"i", or takes the one that is there.
+func OpenLoop(name string) (Loop, error) { return framework.OpenLoop(name) }
+
+// GoneError is that of a change which could not be made since netdevs of its graph have gone.
+type GoneError = netdevs.GoneError

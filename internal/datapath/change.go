@@ -16,6 +16,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/expedite"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/netdevs"
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
@@ -31,7 +32,7 @@ type change struct {
 	parts    []*segment
 	built    []*segment // subset of parts
 	tables   *tables
-	plan     *plan
+	plan     *netdevs.Plan
 }
 
 // Prepare links and loads what the graph needs that is not there yet. Nothing is visible to
@@ -52,7 +53,7 @@ func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 		again, err := ch.build(ctx, w)
 		if err != nil {
 			ch.drop()
-			return nil, gone(g, p.unpinned(err))
+			return nil, netdevs.Gone(g, p.unpinned(err))
 		}
 		if !again {
 			return ch, nil
@@ -89,7 +90,7 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 			}
 			c.number, c.of, c.native = i+1, len(part), native
 			if ch.onlyCode {
-				c.entrance = old.entrance.clone()
+				c.entrance = old.entrance.Clone()
 			}
 			if at := slices.IndexFunc(was, func(b *segment) bool { return b.print == c.print }); at >= 0 {
 				c.gen, was = was[at].gen, slices.Delete(was, at, at+1)
@@ -113,7 +114,7 @@ func (ch *change) kept(c *segment, number, of int, native bool) *segment {
 		return c
 	}
 	next := *c
-	next.entrance = newEntrance()
+	next.entrance = netdevs.NewEntrance()
 	next.number, next.of, next.native = number, of, native
 	return &next
 }
@@ -166,7 +167,7 @@ func (ch *change) Commit() error {
 	if err := ch.effect(&u); err != nil {
 		err = errors.Join(err, u.Run())
 		ch.drop()
-		return gone(ch.g, p.unpinned(err))
+		return netdevs.Gone(ch.g, p.unpinned(err))
 	}
 	ch.finish()
 	return nil
@@ -190,7 +191,7 @@ func (ch *change) refresh() {
 // effect does all that can fail, recording the way back.
 func (ch *change) effect(u *undo.Stack) error {
 	p := ch.p
-	if err := p.accounts.keep(u, p.wiring, ch.wiring, ch.stale); err != nil {
+	if err := p.accounts.Keep(u, p.wiring, ch.wiring, ch.stale); err != nil {
 		return err
 	}
 	if ch.onlyCode {
@@ -205,9 +206,9 @@ func (ch *change) effect(u *undo.Stack) error {
 	if err := p.moveSets(u, ch.g, ch.tables, ch.stale); err != nil {
 		return err
 	}
-	plan := p.netdevs.plan(ch.wiring, partsOf(ch.parts))
+	plan := p.netdevs.Plan(ch.wiring, partsOf(ch.parts))
 	ch.plan = plan
-	if err := plan.makeRoots(u); err != nil {
+	if err := plan.MakeRoots(u); err != nil {
 		return err
 	}
 	// Rows that the programs in use understand come before the swap, the others behind it:
@@ -216,7 +217,7 @@ func (ch *change) effect(u *undo.Stack) error {
 	if err := p.writeEntries(u, p.tables, ch.tables, p.understood); err != nil {
 		return err
 	}
-	if err := plan.attach(u); err != nil {
+	if err := plan.Attach(u); err != nil {
 		return err
 	}
 	if err := ch.swap(u); err != nil {
@@ -225,14 +226,14 @@ func (ch *change) effect(u *undo.Stack) error {
 	if err := p.writeEntries(u, p.tables, ch.tables, nil); err != nil {
 		return err
 	}
-	return plan.move(u)
+	return plan.Move(u)
 }
 
 // partsOf is what the plan of the netdevs needs to know of segments.
-func partsOf(segments []*segment) []part {
-	out := make([]part, 0, len(segments))
+func partsOf(segments []*segment) []netdevs.Segment {
+	out := make([]netdevs.Segment, 0, len(segments))
 	for _, c := range segments {
-		out = append(out, part{c.ids, c.netdevs, c.outNetdevs, c.hook, c.native, c.gen, c.entrance})
+		out = append(out, netdevs.Segment{IDs: c.ids, Netdevs: c.netdevs, OutNetdevs: c.outNetdevs, Hook: c.hook, Native: c.native, Programs: c.gen, Entrance: c.entrance})
 	}
 	return out
 }
@@ -263,7 +264,7 @@ func (ch *change) finish() {
 	p := ch.p
 	first := p.graph == nil
 	if !ch.onlyCode {
-		ch.plan.detachUnused()
+		ch.plan.DetachUnused()
 		if err := errors.Join(
 			p.clearEntries(p.tables, ch.tables),
 			p.clearExits(p.tables, ch.tables),
@@ -322,7 +323,7 @@ func (ch *change) swap(u *undo.Stack) error {
 // enter makes the component's generation the one that packets enter. before tells which
 // generation each cube was in; slots that hold the same one already are left alone.
 func (p *Plane) enter(u *undo.Stack, c *segment, before map[CubeID]*generation) error {
-	if err := c.entrance.enter(u, c.gen); err != nil {
+	if err := c.entrance.Enter(u, c.gen); err != nil {
 		return err
 	}
 	return p.enterCubes(u, c, before, false)
@@ -346,7 +347,7 @@ func (p *Plane) enterCubes(u *undo.Stack, c *segment, before map[CubeID]*generat
 
 // enterCube swaps where packets from the slow path enter.
 func (p *Plane) enterCube(u *undo.Stack, h cube.Hook, id CubeID, was, gen *generation) error {
-	m := p.fw.hook[h][abi.MapCubes]
+	m := p.fw.Hook[h][abi.MapCubes]
 	prog := gen.progs[program{h, link.OnResume}]
 	put := func(prog *ebpf.Program) error {
 		if prog == nil {
@@ -399,7 +400,7 @@ func (p *Plane) clearCubes(g *Graph) {
 
 func (p *Plane) clearCube(id CubeID) {
 	for _, h := range abi.Hooks {
-		if err := bpfmap.HashSetter[uint32](p.fw.hook[h][abi.MapCubes])(uint32(id), nil); err != nil {
+		if err := bpfmap.HashSetter[uint32](p.fw.Hook[h][abi.MapCubes])(uint32(id), nil); err != nil {
 			p.log.Warn("clearing a cube's slot", "err", err)
 		}
 	}

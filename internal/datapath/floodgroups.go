@@ -89,10 +89,10 @@ func newGroups(log *slog.Logger, outer, copies *ebpf.Map, inner *ebpf.MapSpec) *
 
 // openGroups finds the groups of an earlier daemon. They stay until the first change has replaced them.
 func (p *Plane) openGroups() (*groups, error) {
-	g := newGroups(p.log, p.fw.maps[abi.MapGroups], p.fw.maps[abi.MapCopies], p.fw.objects[cube.XDP].Maps[abi.MapGroups].InnerMap)
+	g := newGroups(p.log, p.fw.Maps[abi.MapGroups], p.fw.Maps[abi.MapCopies], p.fw.Objects[cube.XDP].Maps[abi.MapGroups].InnerMap)
 	g.loop = p.opts.Loop.Out != 0
-	loop := p.fw.downs["loop-out"]
-	g.programs = map[exitKind]*ebpf.Program{untagged: p.fw.downs["untag-out"], byLoop: loop, byLoopUntagged: loop, forTC: loop}
+	loop := p.fw.Downs["loop-out"]
+	g.programs = map[exitKind]*ebpf.Program{untagged: p.fw.Downs["untag-out"], byLoop: loop, byLoopUntagged: loop, forTC: loop}
 	var id, inner uint32
 	devices := g.outer.Iterate()
 	for devices.Next(&id, &inner) {

@@ -173,7 +173,7 @@ func TestGroupsThatNothingLeadsToAreForgotten(t *testing.T) {
 // TestFullGroupsMakeRoom: those that nothing leads to go as soon as another one needs their place; the others stay.
 func TestFullGroupsMakeRoom(t *testing.T) {
 	in(t, settings[3:4], func(t *testing.T, b *bench) {
-		spec := b.plane.fw.objects[cube.XDP].Maps[abi.MapGroups].Copy()
+		spec := b.plane.fw.Objects[cube.XDP].Maps[abi.MapGroups].Copy()
 		spec.MaxEntries = 2
 		outer, err := ebpf.NewMap(spec)
 		if err != nil {

@@ -121,7 +121,7 @@ func rowOf(index uint32, members []cube.FloodMember) (row abi.FloodSet, err erro
 // Floods returns the members of a cube's set, as programs see it. It waits for no change of the graph.
 func (p *Plane) Floods(id CubeID, index uint32) []cube.FloodMember {
 	var row abi.FloodSet
-	if err := p.fw.maps[abi.MapFloodSets].Lookup(setKey(id, index), &row); err != nil {
+	if err := p.fw.Maps[abi.MapFloodSets].Lookup(setKey(id, index), &row); err != nil {
 		return nil // no such set
 	}
 	var out []cube.FloodMember
@@ -133,7 +133,7 @@ func (p *Plane) Floods(id CubeID, index uint32) []cube.FloodMember {
 
 // writeSets writes rows whose members are known, with the groups that belong to them by the tables.
 func (p *Plane) writeSets(u *undo.Stack, t *tables, rows map[uint32]abi.FloodSet) error {
-	m := p.fw.maps[abi.MapFloodSets]
+	m := p.fw.Maps[abi.MapFloodSets]
 	for _, key := range slices.Sorted(maps.Keys(rows)) {
 		row, ways := p.resolve(t, CubeID(key>>16), rows[key])
 		if len(ways) > 1 {
@@ -173,7 +173,7 @@ func (p *Plane) deleteSets(u *undo.Stack, keys []uint32) error {
 
 // restoreSet puts a row back as it was, or takes it away.
 func (p *Plane) restoreSet(key uint32, row abi.FloodSet, had bool) error {
-	m := p.fw.maps[abi.MapFloodSets]
+	m := p.fw.Maps[abi.MapFloodSets]
 	p.sets.groups.count(p.sets.rows[key].Group, -1)
 	if !had {
 		delete(p.sets.rows, key)
@@ -207,7 +207,7 @@ func (p *Plane) resolve(t *tables, id CubeID, members abi.FloodSet) (abi.FloodSe
 		}
 	}
 	mixed := row.Flags == setWith|setWithout
-	loop := uint32(p.opts.Loop.exit(owner.typ))
+	loop := uint32(p.opts.Loop.Exit(owner.typ))
 	var ways []way
 	for port := range row.Ports.All {
 		dev, there := t.exits[abi.ExitKey(id, port)]
@@ -292,7 +292,7 @@ func (p *Plane) forgetSets(id CubeID) error {
 func (p *Plane) readSets() error {
 	g, err := p.openGroups()
 	p.sets = &floodSets{owners: map[CubeID]setOwner{}, tables: p.tables, rows: map[uint32]abi.FloodSet{}, groups: g}
-	return errors.Join(err, bpfmap.ReadHash(p.fw.maps[abi.MapFloodSets], p.sets.rows))
+	return errors.Join(err, bpfmap.ReadHash(p.fw.Maps[abi.MapFloodSets], p.sets.rows))
 }
 
 // closeSets has nothing touch the kernel any more.

@@ -300,10 +300,10 @@ func (b *bench) countSets() (sets, groups int) {
 	}
 	var key, id uint32
 	var row abi.FloodSet
-	for it := b.plane.fw.maps[abi.MapFloodSets].Iterate(); it.Next(&key, &row); {
+	for it := b.plane.fw.Maps[abi.MapFloodSets].Iterate(); it.Next(&key, &row); {
 		sets++
 	}
-	for it := b.plane.fw.maps[abi.MapGroups].Iterate(); it.Next(&key, &id); {
+	for it := b.plane.fw.Maps[abi.MapGroups].Iterate(); it.Next(&key, &id); {
 		groups++
 	}
 	return sets, groups

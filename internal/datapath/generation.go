@@ -118,7 +118,7 @@ func (p *Plane) specs(c *segment, gen *generation, rodata *ebpf.Map, mode link.M
 	out := map[program]*ebpf.ProgramSpec{}
 	add := func(lc *link.Component, roles ...link.Role) error {
 		core := &link.Core{
-			Object: p.fw.objects[lc.Hook], Maps: p.fw.linkMaps(lc.Hook), Rodata: rodata,
+			Object: p.fw.Objects[lc.Hook], Maps: p.fw.LinkMaps(lc.Hook), Rodata: rodata,
 			Generation: gen.arrays[lc.Hook], TapIndex: p.again(lc.Hook), Frags: c.frags,
 			Kernel: p.kernel,
 		}

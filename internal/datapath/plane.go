@@ -24,9 +24,12 @@ import (
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/collect"
+	"github.com/polycube/polycube/internal/datapath/counters"
 	"github.com/polycube/polycube/internal/datapath/expedite"
+	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/netdevs"
 	"github.com/polycube/polycube/internal/kernel"
 )
 
@@ -60,12 +63,12 @@ type Options struct {
 // Plane is the data plane of one daemon. Its methods may be called from many goroutines, but
 // only one prepared change at a time can be committed.
 type Plane struct {
-	*Helpers
-	*Notes
-	*Counters
+	*netdevs.Helpers
+	*netdevs.Notes
+	*counters.Counters
 	opts Options
 	log  *slog.Logger
-	fw   *framework
+	fw   *framework.Framework
 	// kernel is what programs may rely on.
 	kernel kernel.Features
 
@@ -90,9 +93,9 @@ type Plane struct {
 	byCube   map[CubeID]*segment
 	tables   *tables
 	sets     *floodSets
-	netdevs  *netdevs
-	accounts *Accounts
-	fates    *Fates
+	netdevs  *netdevs.Netdevs
+	accounts *counters.Accounts
+	fates    *counters.Fates
 	sequence atomic.Uint64 // of generations
 	// staleGens are pins of an earlier daemon's generations, which go with the first commit.
 	staleGens []string
@@ -140,13 +143,13 @@ func Open(o Options) (*Plane, error) {
 		}
 	}
 	var err error
-	if p.fw, err = openFramework(p.dir("core")); err != nil {
+	if p.fw, err = framework.Open(p.dir("core")); err != nil {
 		return nil, err
 	}
 	p.collect = collect.New(p.log)
-	p.fates = newFates(p.fw.maps[abi.MapFates])
-	if p.Counters, err = openCounters(p.dir("core"), p.fw.maps[abi.MapCounters]); err == nil {
-		p.accounts = newAccounts(p.Counters)
+	p.fates = counters.NewFates(p.fw.Maps[abi.MapFates])
+	if p.Counters, err = counters.Open(p.dir("core"), p.fw.Maps[abi.MapCounters]); err == nil {
+		p.accounts = counters.NewAccounts(p.Counters)
 		p.tables, err = p.readTables()
 	}
 	if err == nil {
@@ -156,7 +159,7 @@ func Open(o Options) (*Plane, error) {
 		err = p.openNetdevs()
 	}
 	if err == nil && o.Loop.Out != 0 {
-		err = p.fw.openLoopExit(o.Loop)
+		err = p.fw.OpenLoopExit(o.Loop)
 	}
 	if err != nil {
 		p.collect.Stop()
@@ -176,15 +179,15 @@ func (p *Plane) dir(name string) string { return filepath.Join(p.opts.Dir, name)
 
 func (p *Plane) openNetdevs() (err error) {
 	o := p.opts
-	s := Setup{
+	s := netdevs.Options{
 		Dir: o.Dir, Instance: o.Instance, Clsact: o.Clsact, MTU: o.MTU, Kernel: p.kernel, Loop: o.Loop, Logger: p.log,
 		Framework: p.fw, Collector: p.collect,
 	}
-	p.Helpers = newHelpers(s)
-	if p.netdevs, err = openNetdevs(s); err != nil {
+	p.Helpers = netdevs.NewHelpers(s)
+	if p.netdevs, err = netdevs.Open(s); err != nil {
 		return err
 	}
-	p.Notes = p.netdevs.aside()
+	p.Notes = p.netdevs.Notes()
 	return nil
 }
 
@@ -210,12 +213,12 @@ func (p *Plane) Close() error {
 // closeParts lets go of what is open besides cubes and their programs.
 func (p *Plane) closeParts() {
 	if p.netdevs != nil {
-		p.netdevs.close()
+		p.netdevs.Close()
 	}
 	if p.accounts != nil {
-		p.accounts.close()
+		p.accounts.Close()
 	}
-	p.fw.close()
+	p.fw.Close()
 }
 
 // Cleanup takes everything off the netdevs and removes all pins: traffic through the cubes
@@ -223,17 +226,17 @@ func (p *Plane) closeParts() {
 func (p *Plane) Cleanup() error {
 	defer expedite.Begin()()
 	p.mu.Lock()
-	err := p.netdevs.detachAll()
+	err := p.netdevs.DetachAll()
 	p.mu.Unlock()
 	return errors.Join(err, p.Close(), bpfmap.RemoveAll(p.opts.Dir))
 }
 
 // FrameworkMap returns a map that the slow path shares with the programs: "pcn_ring",
 // "pcn_control", "pcn_shares".
-func (p *Plane) FrameworkMap(name string) *ebpf.Map { return p.fw.maps[name] }
+func (p *Plane) FrameworkMap(name string) *ebpf.Map { return p.fw.Maps[name] }
 
 // DownMap returns the hook's packet-out record.
-func (p *Plane) DownMap(h cube.Hook) *ebpf.Map { return p.fw.hook[h][abi.MapDown] }
+func (p *Plane) DownMap(h cube.Hook) *ebpf.Map { return p.fw.Hook[h][abi.MapDown] }
 
 // staleGenerations lists the pins of generations that an earlier daemon made; they can go once
 // the first commit has replaced them.

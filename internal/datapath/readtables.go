@@ -17,12 +17,12 @@ func (p *Plane) readTables() (*tables, error) {
 	t := newTables()
 	floods := map[uint32]abi.Flood{}
 	err := errors.Join(
-		bpfmap.ReadArray(p.fw.maps[abi.MapEntries], t.entries),
-		bpfmap.ReadHash(p.fw.maps[abi.MapFar], t.entries),
-		bpfmap.ReadHash(p.fw.maps[abi.MapOutEntries], t.outEntries),
-		bpfmap.ReadArray(p.fw.maps[abi.MapExits], t.exits),
-		bpfmap.ReadHash(p.fw.maps[abi.MapShadows], t.shadows),
-		bpfmap.ReadHash(p.fw.maps[abi.MapFloods], floods),
+		bpfmap.ReadArray(p.fw.Maps[abi.MapEntries], t.entries),
+		bpfmap.ReadHash(p.fw.Maps[abi.MapFar], t.entries),
+		bpfmap.ReadHash(p.fw.Maps[abi.MapOutEntries], t.outEntries),
+		bpfmap.ReadArray(p.fw.Maps[abi.MapExits], t.exits),
+		bpfmap.ReadHash(p.fw.Maps[abi.MapShadows], t.shadows),
+		bpfmap.ReadHash(p.fw.Maps[abi.MapFloods], floods),
 	)
 	for id, row := range floods {
 		t.floods[id] = &row

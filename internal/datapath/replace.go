@@ -109,7 +109,7 @@ func (p *Plane) open(spec Spec) (in *instance, undone *undo.Stack, err error) {
 
 // clearCounters empties what another cube of the same number may have left.
 func (p *Plane) clearCounters(spec Spec) error {
-	err := p.fates.clear(spec.ID)
+	err := p.fates.Clear(spec.ID)
 	if err != nil {
 		err = fmt.Errorf("cube %s: %w", spec.Name, err)
 	}

@@ -151,7 +151,7 @@ func (s *sandbox) newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 
 // makeFramework makes maps of the framework with the rows that lead to netdevs.
 func (s *sandbox) makeFramework() error {
-	for name, spec := range s.p.fw.objects[s.hook].Maps {
+	for name, spec := range s.p.fw.Objects[s.hook].Maps {
 		spec = spec.Copy()
 		if spec.Type == ebpf.RingBuf {
 			spec.MaxEntries = sandboxRing
@@ -305,7 +305,7 @@ func (s *sandbox) load() error {
 		for name, m := range s.fw {
 			own[name] = m
 		}
-		spec, err := link.Program(c.code, &link.Core{Object: s.p.fw.objects[s.hook], Maps: own, Rodata: rodata,
+		spec, err := link.Program(c.code, &link.Core{Object: s.p.fw.Objects[s.hook], Maps: own, Rodata: rodata,
 			Generation: array, Frags: c.frags, Kernel: s.p.kernel}, link.Call, link.OnResume)
 		if err != nil {
 			return fmt.Errorf("copying the programs: %w", err)

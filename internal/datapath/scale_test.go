@@ -82,7 +82,7 @@ func TestTimedAPortMoreOnACubeOfManyPortsCostsLittle(t *testing.T) {
 		if b.generation() != gen {
 			t.Error("ports that lost their netdev relinked the component")
 		}
-		if n := b.plane.netdevs.count(); n != 2 {
+		if n := b.plane.netdevs.Count(); n != 2 {
 			t.Errorf("%d netdevs carry programs, want two", n)
 		}
 		b.send(z, frame("back"))
@@ -97,7 +97,7 @@ type holdings struct{ descriptors, pins int }
 func (b *bench) holdings() holdings {
 	b.t.Helper()
 	own := map[string]bool{}
-	for _, m := range b.plane.fw.maps {
+	for _, m := range b.plane.fw.Maps {
 		own[fmt.Sprint("map_id:\t", b.mapID(m))] = true
 	}
 	infos, err := filepath.Glob("/proc/self/fdinfo/*")

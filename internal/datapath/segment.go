@@ -13,6 +13,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/netdevs"
 )
 
 // segment is the unit of linking: a connected part of the graph, or, where that is too large for
@@ -34,7 +35,7 @@ type segment struct {
 	frags bool
 	gen   *generation
 	// entrance is where packets of its netdevs enter.
-	entrance *entrance
+	entrance *netdevs.Entrance
 	// note says why the segment is not inlined.
 	note string
 	// constants are those of its cubes.
@@ -62,7 +63,7 @@ type builder struct {
 func (p *Plane) describe(w *graph.Wiring, ids []CubeID) (*segment, error) {
 	b := &builder{
 		Wiring: w, p: p, cubes: map[CubeID]*link.Cube{}, ports: map[*Port]*link.Port{}, local: map[CubeID]bool{},
-		c: &segment{ids: ids, hook: w.Graph.Cubes[ids[0]].Type.Hook(), entrance: newEntrance(),
+		c: &segment{ids: ids, hook: w.Graph.Cubes[ids[0]].Type.Hook(), entrance: netdevs.NewEntrance(),
 			constants: map[linked][]byte{}},
 	}
 	b.c.code = &link.Component{Hook: b.c.hook, Hops: link.DefaultHops}
@@ -328,7 +329,7 @@ func (b *builder) finish() {
 		}
 	}
 	b.trace()
-	b.c.frags = b.c.hook == cube.XDP && needFrags(b.c.netdevs, b.p.opts.MTU)
+	b.c.frags = b.c.hook == cube.XDP && netdevs.NeedFrags(b.c.netdevs, b.p.opts.MTU)
 	fmt.Fprintf(&b.print, "page %d frags %t tap %d\n%x", b.c.code.Page, b.c.frags, b.p.again(b.c.hook), b.c.rodata)
 	b.c.print = b.print.String()
 }

@@ -52,7 +52,7 @@ func (b *bench) entered(n *Node) *ebpf.Program {
 			if id != n.ID {
 				continue
 			}
-			for _, prog := range c.entrance.programs() {
+			for _, prog := range c.entrance.Programs() {
 				return prog
 			}
 		}

@@ -261,11 +261,11 @@ func TestANamespaceSurvivesADaemonThatStops(t *testing.T) {
 		delete(b.g.Cubes, c.ID)
 		b.g.Netdevs = map[string]*Netdev{}
 		b.commit()
-		if n := len(b.plane.tables.shadows) + len(b.plane.tables.entries) + b.plane.netdevs.count(); n != 0 {
+		if n := len(b.plane.tables.shadows) + len(b.plane.tables.entries) + b.plane.netdevs.Count(); n != 0 {
 			t.Errorf("%d rows and attachments of a deleted cube", n)
 		}
 		var key, value uint32
-		if b.plane.fw.maps[abi.MapShadows].Iterate().Next(&key, &value) {
+		if b.plane.fw.Maps[abi.MapShadows].Iterate().Next(&key, &value) {
 			t.Errorf("row %d of a deleted cube", key)
 		}
 	})

@@ -49,7 +49,7 @@ func (p *Plane) Fates(id CubeID) ([]Fate, error) {
 	if in != nil {
 		own = in.objects[in.spec.Type.Hook()].Reasons
 	}
-	return p.fates.of(id, own)
+	return p.fates.Of(id, own)
 }
 
 // Timings are how long the steps to the programs of a component took, for benchmarks and logs.

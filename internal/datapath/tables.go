@@ -130,7 +130,7 @@ func (in *instance) throughEgress(n *Node) bool {
 // broadcast completes an XDP cube's flood row but for its group, and returns what that holds.
 func (p *Plane) broadcast(row *abi.Flood, typ cube.Type, egress bool) []way {
 	var ways []way
-	loop := uint32(p.opts.Loop.exit(typ))
+	loop := uint32(p.opts.Loop.Exit(typ))
 	if egress {
 		for port := range row.SimplePorts.All {
 			ways = append(ways, way{loop, byLoop, port})
@@ -182,18 +182,18 @@ func (p *Plane) writeExits(u *undo.Stack, old, now *tables) error {
 		return err
 	}
 	return errors.Join(
-		bpfmap.Write(u, bpfmap.ArraySetter[abi.Exit](p.fw.maps[abi.MapExits]), old.exits, now.exits, nil),
+		bpfmap.Write(u, bpfmap.ArraySetter[abi.Exit](p.fw.Maps[abi.MapExits]), old.exits, now.exits, nil),
 		bpfmap.Write(u, p.setDevice, old.devices, now.devices, nil),
-		bpfmap.Write(u, bpfmap.HashSetter[uint32](p.fw.maps[abi.MapShadows]), old.shadows, now.shadows, nil),
+		bpfmap.Write(u, bpfmap.HashSetter[uint32](p.fw.Maps[abi.MapShadows]), old.shadows, now.shadows, nil),
 		bpfmap.Write(u, p.setFlood, old.floods, now.floods, nil),
 	)
 }
 
 func (p *Plane) clearExits(old, now *tables) error {
 	return errors.Join(
-		bpfmap.Clear(bpfmap.ArraySetter[abi.Exit](p.fw.maps[abi.MapExits]), old.exits, now.exits),
+		bpfmap.Clear(bpfmap.ArraySetter[abi.Exit](p.fw.Maps[abi.MapExits]), old.exits, now.exits),
 		bpfmap.Clear(p.setDevice, old.devices, now.devices),
-		bpfmap.Clear(bpfmap.HashSetter[uint32](p.fw.maps[abi.MapShadows]), old.shadows, now.shadows),
+		bpfmap.Clear(bpfmap.HashSetter[uint32](p.fw.Maps[abi.MapShadows]), old.shadows, now.shadows),
 		bpfmap.Clear(p.setFlood, old.floods, now.floods),
 	)
 }
@@ -202,26 +202,26 @@ func (p *Plane) clearExits(old, now *tables) error {
 func (p *Plane) writeEntries(u *undo.Stack, old, now *tables, only func(was, now abi.Entry) bool) error {
 	return errors.Join(
 		bpfmap.Write(u, p.setEntry, old.entries, now.entries, only),
-		bpfmap.Write(u, bpfmap.HashSetter[abi.Entry](p.fw.maps[abi.MapOutEntries]), old.outEntries, now.outEntries, only),
+		bpfmap.Write(u, bpfmap.HashSetter[abi.Entry](p.fw.Maps[abi.MapOutEntries]), old.outEntries, now.outEntries, only),
 	)
 }
 
 func (p *Plane) clearEntries(old, now *tables) error {
 	return errors.Join(
 		bpfmap.Clear(p.setEntry, old.entries, now.entries),
-		bpfmap.Clear(bpfmap.HashSetter[abi.Entry](p.fw.maps[abi.MapOutEntries]), old.outEntries, now.outEntries),
+		bpfmap.Clear(bpfmap.HashSetter[abi.Entry](p.fw.Maps[abi.MapOutEntries]), old.outEntries, now.outEntries),
 	)
 }
 
 func (p *Plane) setEntry(ifindex uint32, e *abi.Entry) error {
 	if ifindex >= link.Entries {
-		return bpfmap.HashSetter[abi.Entry](p.fw.maps[abi.MapFar])(ifindex, e)
+		return bpfmap.HashSetter[abi.Entry](p.fw.Maps[abi.MapFar])(ifindex, e)
 	}
-	return bpfmap.ArraySetter[abi.Entry](p.fw.maps[abi.MapEntries])(ifindex, e)
+	return bpfmap.ArraySetter[abi.Entry](p.fw.Maps[abi.MapEntries])(ifindex, e)
 }
 
 func (p *Plane) setFlood(id uint32, row **abi.Flood) error {
-	set := bpfmap.HashSetter[abi.Flood](p.fw.maps[abi.MapFloods])
+	set := bpfmap.HashSetter[abi.Flood](p.fw.Maps[abi.MapFloods])
 	if row == nil {
 		return set(id, nil)
 	}
@@ -231,7 +231,7 @@ func (p *Plane) setFlood(id uint32, row **abi.Flood) error {
 // setDevice writes where a port of an XDP cube sends. The kernel takes no netdev that is gone; the
 // event that says so is under way then, and must not stand in the way of other changes.
 func (p *Plane) setDevice(key uint32, ifindex *uint32) error {
-	err := bpfmap.HashSetter[uint32](p.fw.maps[abi.MapDevices])(key, ifindex)
+	err := bpfmap.HashSetter[uint32](p.fw.Maps[abi.MapDevices])(key, ifindex)
 	if ifindex != nil && errors.Is(err, unix.EINVAL) {
 		return nil
 	}

@@ -67,7 +67,7 @@ func (p *Plane) TraceUntil(d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := p.fw.maps[abi.MapTracing].Put(uint32(0), now+uint64(d)); err != nil {
+	if err := p.fw.Maps[abi.MapTracing].Put(uint32(0), now+uint64(d)); err != nil {
 		return fmt.Errorf("renewing the lease of tracing: %w", err)
 	}
 	return nil
@@ -76,7 +76,7 @@ func (p *Plane) TraceUntil(d time.Duration) error {
 // TraceLost is how many records of traced packets found no room in the ring.
 func (p *Plane) TraceLost() (uint64, error) {
 	var perCPU []uint64
-	if err := p.fw.maps[abi.MapTraceLost].Lookup(uint32(0), &perCPU); err != nil {
+	if err := p.fw.Maps[abi.MapTraceLost].Lookup(uint32(0), &perCPU); err != nil {
 		return 0, fmt.Errorf("reading what tracing lost: %w", err)
 	}
 	var sum uint64

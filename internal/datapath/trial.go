@@ -21,6 +21,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/covering"
 	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
 	"github.com/polycube/polycube/internal/kernel"
@@ -131,13 +132,13 @@ func Try(ctx context.Context, t Trial) (TrialReport, error) {
 	if err != nil {
 		return TrialReport{}, fmt.Errorf("%w: %w", ErrUntried, err)
 	}
-	return try(ctx, t, &Plane{fw: &framework{objects: objects}, kernel: features, opts: Options{Mode: ModeAuto}})
+	return try(ctx, t, &Plane{fw: &framework.Framework{Objects: objects}, kernel: features, opts: Options{Mode: ModeAuto}})
 }
 
 // Try loads the programs of a service on trial, beside what runs, as this Plane would link them.
 func (p *Plane) Try(ctx context.Context, t Trial) (TrialReport, error) {
 	p.mu.Lock()
-	like := &Plane{fw: &framework{objects: p.fw.objects}, kernel: p.kernel, opts: Options{Mode: p.opts.Mode}, services: maps.Clone(p.services)}
+	like := &Plane{fw: &framework.Framework{Objects: p.fw.Objects}, kernel: p.kernel, opts: Options{Mode: p.opts.Mode}, services: maps.Clone(p.services)}
 	p.mu.Unlock()
 	return try(ctx, t, like)
 }

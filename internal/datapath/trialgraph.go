@@ -20,6 +20,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
@@ -156,11 +157,11 @@ func (r *trier) plane(like *Plane) (_ *Plane, done func(), err error) {
 	p := &Plane{
 		// Interfaces by which packets enter again: their numbers are immediates, nothing is sent.
 		opts: Options{Taps: map[cube.Hook]int{cube.TC: 1}, Loop: Loop{Out: 1, In: 1}}, log: slog.New(slog.DiscardHandler),
-		fw:       &framework{objects: like.fw.objects, maps: map[string]*ebpf.Map{}, hook: map[cube.Hook]map[string]*ebpf.Map{}},
+		fw:       &framework.Framework{Objects: like.fw.Objects, Maps: map[string]*ebpf.Map{}, Hook: map[cube.Hook]map[string]*ebpf.Map{}},
 		services: like.services, kernel: like.kernel, given: map[source]*link.Object{}, cubes: map[CubeID]*instance{},
 	}
 	done = func() {
-		p.fw.close()
+		p.fw.Close()
 		for _, in := range p.cubes {
 			for _, m := range in.maps {
 				_ = m.Close()
@@ -180,9 +181,9 @@ func (r *trier) plane(like *Plane) (_ *Plane, done func(), err error) {
 // tryFramework makes the maps of the framework.
 func (p *Plane) tryFramework() error {
 	for _, h := range abi.Hooks {
-		p.fw.hook[h] = map[string]*ebpf.Map{}
-		for name, spec := range p.fw.objects[h].Maps {
-			if p.fw.maps[name] != nil {
+		p.fw.Hook[h] = map[string]*ebpf.Map{}
+		for name, spec := range p.fw.Objects[h].Maps {
+			if p.fw.Maps[name] != nil {
 				continue
 			}
 			m, err := ebpf.NewMap(small(spec))
@@ -190,9 +191,9 @@ func (p *Plane) tryFramework() error {
 				return fmt.Errorf("framework map %s: %w: %w", name, ErrUntried, err)
 			}
 			if name == abi.MapCubes {
-				p.fw.hook[h][name] = m
+				p.fw.Hook[h][name] = m
 			} else {
-				p.fw.maps[name] = m
+				p.fw.Maps[name] = m
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package netdevs
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
@@ -23,12 +24,12 @@ const mapPromisc = "promisc"
 
 func openPromisc(dir string) (*ebpf.Map, error) {
 	return bpfmap.Open(filepath.Join(dir, mapPromisc), &ebpf.MapSpec{
-		Name: mapPromisc, Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: MaxSlot,
+		Name: mapPromisc, Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: graph.MaxSlot,
 	})
 }
 
 // promiscOn switches promiscuous mode on for a port's netdev, unless it is on already.
-func (n *netdevs) promiscOn(u *undo.Stack, w want) error {
+func (n *Netdevs) promiscOn(u *undo.Stack, w want) error {
 	if w.spot.place == kindEgress {
 		return nil
 	}
@@ -50,7 +51,7 @@ func (n *netdevs) promiscOn(u *undo.Stack, w want) error {
 }
 
 // promiscOff switches back what promiscOn did.
-func (n *netdevs) promiscOff(s spot) error {
+func (n *Netdevs) promiscOff(s spot) error {
 	ours := n.promisc
 	if s.place == kindEgress || errors.Is(ours.Delete(uint32(s.ifindex)), ebpf.ErrKeyNotExist) {
 		return nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package netdevs
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/polycube/polycube/internal/datapath/graph"
 )
 
 // GoneError is that of a change which could not be made since netdevs of its graph have gone: in
@@ -26,9 +28,9 @@ func (e *GoneError) Error() string {
 
 func (e *GoneError) Unwrap() error { return e.Err }
 
-// gone makes an error a GoneError if netdevs of the graph are not there any more. The netdevs are
+// Gone makes an error a GoneError if netdevs of the graph are not there any more. The netdevs are
 // those of the calling thread's namespace, as all that the plane attaches to.
-func gone(g *Graph, err error) error {
+func Gone(g *graph.Graph, err error) error {
 	if err == nil {
 		return nil
 	}

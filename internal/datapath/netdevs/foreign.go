@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package netdevs
 
 import (
 	"errors"
@@ -28,7 +28,7 @@ func attachPoint(place kind) ebpf.AttachType {
 
 // foreign returns an error when somebody else's programs are at a place of a netdev. At XDP the
 // kernel refuses itself.
-func (n *netdevs) foreign(name string, s spot) error {
+func (n *Netdevs) foreign(name string, s spot) error {
 	if s.place == kindXDP {
 		return nil
 	}
@@ -56,7 +56,7 @@ func (n *netdevs) foreign(name string, s spot) error {
 }
 
 // foreignPrograms names the tcx programs of others.
-func (n *netdevs) foreignPrograms(s spot) ([]string, error) {
+func (n *Netdevs) foreignPrograms(s spot) ([]string, error) {
 	there, err := ebpflink.QueryPrograms(ebpflink.QueryOptions{Target: s.ifindex, Attach: attachPoint(s.place)})
 	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) {
 		return nil, nil // a kernel without tcx

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package netdevs
 
 import (
 	"fmt"
@@ -13,25 +13,25 @@ import (
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
-// entrance is where packets of netdevs enter a segment: the root programs that lead to it, by kind.
-type entrance struct {
+// Entrance is where packets of netdevs enter a segment: the root programs that lead to it, by kind.
+type Entrance struct {
 	roots map[kind][]*root
 }
 
-// newEntrance is the entrance of a segment, to which nothing leads yet.
-func newEntrance() *entrance { return &entrance{map[kind][]*root{}} }
+// NewEntrance is the entrance of a segment, to which nothing leads yet.
+func NewEntrance() *Entrance { return &Entrance{map[kind][]*root{}} }
 
-// clone is an entrance by the same root programs.
-func (e *entrance) clone() *entrance {
-	next := &entrance{maps.Clone(e.roots)}
+// Clone is an entrance by the same root programs.
+func (e *Entrance) Clone() *Entrance {
+	next := &Entrance{maps.Clone(e.roots)}
 	for k, rs := range next.roots {
 		next.roots[k] = slices.Clone(rs)
 	}
 	return next
 }
 
-// programs are the root programs.
-func (e *entrance) programs() []*ebpf.Program {
+// Programs are the root programs.
+func (e *Entrance) Programs() []*ebpf.Program {
 	var out []*ebpf.Program
 	for _, rs := range e.roots {
 		for _, r := range rs {
@@ -41,8 +41,8 @@ func (e *entrance) programs() []*ebpf.Program {
 	return out
 }
 
-// enter has the root programs lead to a segment's programs. Those that do already are left alone.
-func (e *entrance) enter(u *undo.Stack, into programs) error {
+// Enter has the root programs lead to a segment's programs. Those that do already are left alone.
+func (e *Entrance) Enter(u *undo.Stack, into programs) error {
 	for _, rs := range e.roots {
 		for _, r := range rs {
 			if r.into == into {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package framework
 
 import (
 	"strings"
@@ -15,7 +15,7 @@ import (
 func TestMapsOfBothHooksAgree(t *testing.T) {
 	specs := map[string]*ebpf.CollectionSpec{}
 	for _, h := range abi.Hooks {
-		s, err := loadSpec("core." + h.String() + ".o")
+		s, err := LoadSpec("core." + h.String() + ".o")
 		if err != nil {
 			t.Fatal(err)
 		}

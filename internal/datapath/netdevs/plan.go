@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package netdevs
 
 import (
 	"cmp"
@@ -25,28 +25,28 @@ type linkState struct {
 	native bool
 }
 
-// plan says which root program each netdev gets in a new graph.
+// Plan says which root program each netdev gets in a new graph.
 //
 // A root program leads to one component. When components merge, all their roots lead to the
 // new one, and nothing is attached anew. When a component splits, each root stays with the
 // part that most of its netdevs belong to; the others' netdevs move to another root, each by
 // one link update, without a gap.
-type plan struct {
-	n     *netdevs
-	parts []part
+type Plan struct {
+	n     *Netdevs
+	parts []Segment
 	wants []want
 }
 
-// part is what a plan needs to know of a segment.
-type part struct {
-	ids []CubeID
-	// netdevs are those whose packets enter here, outNetdevs those whose leaving packets do.
-	netdevs, outNetdevs []*Netdev
-	hook                cube.Hook
-	// native is true if a cube of its connected part of the graph is of type XDP_DRV.
-	native   bool
-	programs programs
-	entrance *entrance
+// Segment is what a plan needs to know of a segment.
+type Segment struct {
+	IDs []graph.CubeID
+	// Netdevs are those whose packets enter here, OutNetdevs those whose leaving packets do.
+	Netdevs, OutNetdevs []*graph.Netdev
+	Hook                cube.Hook
+	// Native is true if a cube of its connected part of the graph is of type XDP_DRV.
+	Native   bool
+	Programs programs
+	Entrance *Entrance
 }
 
 // want is a netdev's place in the new graph.
@@ -57,20 +57,20 @@ type want struct {
 	mode cube.Type
 	port bool // the netdev is the peer of a port
 	link linkState
-	part *part
+	part *Segment
 }
 
-// plan says which root programs the netdevs of a graph get, of which these are the segments.
-func (n *netdevs) plan(w *graph.Wiring, parts []part) *plan {
+// Plan says which root programs the netdevs of a graph get, of which these are the segments.
+func (n *Netdevs) Plan(w *graph.Wiring, parts []Segment) *Plan {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	pl := &plan{n: n, parts: parts}
+	pl := &Plan{n: n, parts: parts}
 	for i := range parts {
 		c := &parts[i]
-		for _, dev := range c.netdevs {
+		for _, dev := range c.Netdevs {
 			pl.addNetdev(w, c, dev)
 		}
-		for _, dev := range c.outNetdevs {
+		for _, dev := range c.OutNetdevs {
 			pl.addOutNetdev(w.Graph, c, dev)
 		}
 		pl.addShadows(w.Graph, c)
@@ -79,15 +79,15 @@ func (n *netdevs) plan(w *graph.Wiring, parts []part) *plan {
 	return pl
 }
 
-func (pl *plan) addNetdev(wired *graph.Wiring, c *part, dev *Netdev) {
+func (pl *Plan) addNetdev(wired *graph.Wiring, c *Segment, dev *graph.Netdev) {
 	if dev.Index == 0 {
 		return
 	}
 	k := kindIngress
-	if c.hook == cube.XDP {
+	if c.Hook == cube.XDP {
 		k = kindXDP
 	}
-	w := want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, part: c, link: linkState{dev.Carrier, dev.Flaps, dev.MTU, c.native}}
+	w := want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, part: c, link: linkState{dev.Carrier, dev.Flaps, dev.MTU, c.Native}}
 	w.mode, w.port = ownerType(wired, dev)
 	if w.mode == cube.TypeXDPSKB {
 		w.kind = kindGeneric
@@ -95,7 +95,7 @@ func (pl *plan) addNetdev(wired *graph.Wiring, c *part, dev *Netdev) {
 	pl.wants = append(pl.wants, w)
 }
 
-func (pl *plan) addOutNetdev(g *Graph, c *part, dev *Netdev) {
+func (pl *Plan) addOutNetdev(g *graph.Graph, c *Segment, dev *graph.Netdev) {
 	if dev.Index > 0 {
 		pl.wants = append(pl.wants, want{
 			spot: spot{dev.Index, kindEgress}, name: dev.Name, kind: kindEgress, part: c, mode: g.Cubes[dev.Tcubes[0]].Type,
@@ -104,7 +104,7 @@ func (pl *plan) addOutNetdev(g *Graph, c *part, dev *Netdev) {
 }
 
 // ownerType is the type of the cube that a netdev leads to, and whether that is by a port.
-func ownerType(w *graph.Wiring, dev *Netdev) (typ cube.Type, port bool) {
+func ownerType(w *graph.Wiring, dev *graph.Netdev) (typ cube.Type, port bool) {
 	if ref, ok := w.Owner[dev.Name]; ok {
 		return w.Graph.Cubes[ref.ID].Type, true
 	}
@@ -112,15 +112,15 @@ func ownerType(w *graph.Wiring, dev *Netdev) (typ cube.Type, port bool) {
 }
 
 // giveRoots hands each root that is in use to the component with most of its netdevs.
-func (pl *plan) giveRoots() {
-	votes := map[*root]map[*part]int{}
+func (pl *Plan) giveRoots() {
+	votes := map[*root]map[*Segment]int{}
 	for _, w := range pl.wants {
 		a := pl.n.attached[w.spot]
 		if a == nil || a.root.kind != w.kind {
 			continue
 		}
 		if votes[a.root] == nil {
-			votes[a.root] = map[*part]int{}
+			votes[a.root] = map[*Segment]int{}
 		}
 		votes[a.root][w.part]++
 	}
@@ -130,30 +130,30 @@ func (pl *plan) giveRoots() {
 	}
 	slices.SortFunc(roots, func(a, b *root) int { return cmp.Compare(a.id, b.id) })
 	for _, r := range roots {
-		var best *part
+		var best *Segment
 		for c, n := range votes[r] {
-			if best == nil || n > votes[r][best] || n == votes[r][best] && c.ids[0] < best.ids[0] {
+			if best == nil || n > votes[r][best] || n == votes[r][best] && c.IDs[0] < best.IDs[0] {
 				best = c
 			}
 		}
-		best.entrance.roots[r.kind] = append(best.entrance.roots[r.kind], r)
+		best.Entrance.roots[r.kind] = append(best.Entrance.roots[r.kind], r)
 	}
 }
 
-// makeRoots makes a root for each component that needs one and has none.
-func (pl *plan) makeRoots(u *undo.Stack) error {
+// MakeRoots makes a root for each component that needs one and has none.
+func (pl *Plan) MakeRoots(u *undo.Stack) error {
 	pl.n.mu.Lock()
 	defer pl.n.mu.Unlock()
 	for _, w := range pl.wants {
-		if len(w.part.entrance.roots[w.kind]) > 0 {
+		if len(w.part.Entrance.roots[w.kind]) > 0 {
 			continue
 		}
-		r, err := pl.n.newRoot(w.kind, w.kind.of(w.part.programs))
+		r, err := pl.n.newRoot(w.kind, w.kind.of(w.part.Programs))
 		if err != nil {
 			return err
 		}
-		r.into = w.part.programs
-		w.part.entrance.roots[w.kind] = []*root{r}
+		r.into = w.part.Programs
+		w.part.Entrance.roots[w.kind] = []*root{r}
 		pl.n.roots[r] = true
 		u.Push(pl.n.locked(func() error {
 			delete(pl.n.roots, r)
@@ -163,8 +163,8 @@ func (pl *plan) makeRoots(u *undo.Stack) error {
 	return nil
 }
 
-// attach puts roots on netdevs that have none, and makes those of ports promiscuous.
-func (pl *plan) attach(u *undo.Stack) error {
+// Attach puts roots on netdevs that have none, and makes those of ports promiscuous.
+func (pl *Plan) Attach(u *undo.Stack) error {
 	pl.n.mu.Lock()
 	defer pl.n.mu.Unlock()
 	for _, w := range pl.wants {
@@ -192,8 +192,8 @@ func (pl *plan) attach(u *undo.Stack) error {
 
 // attachAnew attaches a netdev. One that changes between generic and native XDP is detached
 // first, since the kernel holds one of the two.
-func (n *netdevs) attachAnew(u *undo.Stack, w want) error {
-	r := w.part.entrance.roots[w.kind][0]
+func (n *Netdevs) attachAnew(u *undo.Stack, w want) error {
+	r := w.part.Entrance.roots[w.kind][0]
 	if old := n.attached[w.spot]; old != nil {
 		if err := old.hold.detach(); err != nil {
 			return fmt.Errorf("detaching from %s: %w", w.name, err)
@@ -236,11 +236,11 @@ func (n *netdevs) attachAnew(u *undo.Stack, w want) error {
 }
 
 // markGeneric notes whether a netdev has generic XDP, for packets that are passed to its stack.
-func (n *netdevs) markGeneric(u *undo.Stack, w want) error {
+func (n *Netdevs) markGeneric(u *undo.Stack, w want) error {
 	if w.spot.place != kindXDP {
 		return nil
 	}
-	set := bpfmap.HashSetter[uint32](n.fw.maps[abi.MapGeneric])
+	set := bpfmap.HashSetter[uint32](n.fw.Maps[abi.MapGeneric])
 	ifindex, yes := uint32(w.spot.ifindex), uint32(1)
 	if w.kind != kindGeneric {
 		return set(ifindex, nil)
@@ -249,16 +249,16 @@ func (n *netdevs) markGeneric(u *undo.Stack, w want) error {
 	return set(ifindex, &yes)
 }
 
-// move updates netdevs whose root leads to another component now.
-func (pl *plan) move(u *undo.Stack) error {
+// Move updates netdevs whose root leads to another component now.
+func (pl *Plan) Move(u *undo.Stack) error {
 	pl.n.mu.Lock()
 	defer pl.n.mu.Unlock()
 	for _, w := range pl.wants {
 		a := pl.n.attached[w.spot]
-		if slices.Contains(w.part.entrance.roots[w.kind], a.root) {
+		if slices.Contains(w.part.Entrance.roots[w.kind], a.root) {
 			continue
 		}
-		was, now := a.root, w.part.entrance.roots[w.kind][0]
+		was, now := a.root, w.part.Entrance.roots[w.kind][0]
 		if err := a.hold.update(now); err != nil {
 			return fmt.Errorf("moving %s to another root program: %w", w.name, err)
 		}
@@ -271,9 +271,9 @@ func (pl *plan) move(u *undo.Stack) error {
 	return nil
 }
 
-// detachUnused takes roots off netdevs that the new graph does not have, and removes the roots
+// DetachUnused takes roots off netdevs that the new graph does not have, and removes the roots
 // that no netdev has any more.
-func (pl *plan) detachUnused() {
+func (pl *Plan) DetachUnused() {
 	n := pl.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -296,7 +296,7 @@ func (pl *plan) detachUnused() {
 			n.log.Warn("leaving a netdev promiscuous", "ifindex", s.ifindex, "err", err)
 		}
 		if a.root.kind == kindGeneric {
-			if err := bpfmap.HashSetter[uint32](n.fw.maps[abi.MapGeneric])(uint32(s.ifindex), nil); err != nil {
+			if err := bpfmap.HashSetter[uint32](n.fw.Maps[abi.MapGeneric])(uint32(s.ifindex), nil); err != nil {
 				n.log.Warn("forgetting a netdev", "ifindex", s.ifindex, "err", err)
 			}
 		}
@@ -313,15 +313,15 @@ func (pl *plan) detachUnused() {
 		}
 	}
 	for _, c := range pl.parts {
-		for k := range c.entrance.roots {
-			c.entrance.roots[k] = slices.DeleteFunc(c.entrance.roots[k], func(r *root) bool { return !used[r] })
+		for k := range c.Entrance.roots {
+			c.Entrance.roots[k] = slices.DeleteFunc(c.Entrance.roots[k], func(r *root) bool { return !used[r] })
 		}
 	}
 }
 
 // addShadows wants root programs on the outer ends.
-func (pl *plan) addShadows(g *Graph, c *part) {
-	for _, id := range c.ids {
+func (pl *Plan) addShadows(g *graph.Graph, c *Segment) {
+	for _, id := range c.IDs {
 		n := g.Cubes[id]
 		if n.Shadow == nil {
 			continue

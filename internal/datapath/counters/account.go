@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+// Package counters reads what programs count: the packets of ports, which accounts turn into totals
+// since the port was made, and how packets ended.
+package counters
 
 import (
 	"fmt"
@@ -34,8 +36,8 @@ type account struct {
 // Counters read the counters of ports.
 type Counters struct{ raws, accounts *ebpf.Map }
 
-// openCounters opens the accounts, which are pinned in a directory, beside the framework's counters.
-func openCounters(dir string, raws *ebpf.Map) (*Counters, error) {
+// Open opens the accounts, which are pinned in a directory, beside the framework's counters.
+func Open(dir string, raws *ebpf.Map) (*Counters, error) {
 	accounts, err := bpfmap.Open(filepath.Join(dir, abi.MapAccounts), &ebpf.MapSpec{
 		Name: abi.MapAccounts, Type: ebpf.Array, KeySize: 4, MaxEntries: link.Pages * link.Slots,
 		ValueSize: uint32(unsafe.Sizeof(account{})),
@@ -49,11 +51,11 @@ func openCounters(dir string, raws *ebpf.Map) (*Counters, error) {
 // Accounts are what the counters of ports start from. They are written while a change is committed.
 type Accounts struct{ c *Counters }
 
-// newAccounts are those of counters.
-func newAccounts(c *Counters) *Accounts { return &Accounts{c} }
+// NewAccounts are those of counters.
+func NewAccounts(c *Counters) *Accounts { return &Accounts{c} }
 
-// close lets go of the accounts.
-func (a *Accounts) close() { _ = a.c.accounts.Close() }
+// Close lets go of the accounts.
+func (a *Accounts) Close() { _ = a.c.accounts.Close() }
 
 // PortCounters are totals since the port was made.
 type PortCounters struct {
@@ -103,8 +105,8 @@ func (c *Counters) account(slot uint16) (account, error) {
 
 // rawCounters sums a slot over the CPUs.
 func (c *Counters) raw(s uint16) (PortCounters, error) {
-	if s > MaxSlot {
-		return PortCounters{}, fmt.Errorf("counter slot %d is above %d: %w", s, MaxSlot, cube.ErrInvalid)
+	if s > graph.MaxSlot {
+		return PortCounters{}, fmt.Errorf("counter slot %d is above %d: %w", s, graph.MaxSlot, cube.ErrInvalid)
 	}
 	pg, place := abi.SlotAddress(s)
 	var pages []abi.Page
@@ -122,9 +124,9 @@ func (c *Counters) raw(s uint16) (PortCounters, error) {
 	return sum, nil
 }
 
-// keep opens accounts for new ports of stale cubes and settles those of ports whose link changed. was is the graph in use,
+// Keep opens accounts for new ports of stale cubes and settles those of ports whose link changed. was is the graph in use,
 // nil before the first.
-func (a *Accounts) keep(u *undo.Stack, was, now *graph.Wiring, s graph.Stale) error {
+func (a *Accounts) Keep(u *undo.Stack, was, now *graph.Wiring, s graph.Stale) error {
 	before := map[uint16]uint64{}
 	if was != nil {
 		before = linkedSlots(was, s)

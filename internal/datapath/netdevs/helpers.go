@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package netdevs
 
 import (
 	"errors"
@@ -15,19 +15,20 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/framework"
 )
 
 // Helpers are the interfaces of the daemon itself: the TAPs of the slow path, the loop, the ends of spans.
 type Helpers struct {
 	dir, instance string
 	clsact        bool
-	loop          Loop
-	fw            *framework
+	loop          framework.Loop
+	fw            *framework.Framework
 	log           *slog.Logger
 }
 
-// newHelpers makes the Helpers of a Plane.
-func newHelpers(s Setup) *Helpers {
+// NewHelpers makes the Helpers of a Plane.
+func NewHelpers(s Options) *Helpers {
 	return &Helpers{dir: s.Dir, instance: s.Instance, clsact: s.Clsact, loop: s.Loop, fw: s.Framework, log: s.Logger}
 }
 
@@ -63,7 +64,7 @@ func (h *Helpers) AttachLoop() error {
 
 // sharesFrames tells programs that the copies of a frame from an interface may share its bytes, as with generic XDP.
 func (h *Helpers) sharesFrames(ifindex int) error {
-	if err := h.fw.maps[abi.MapGeneric].Put(uint32(ifindex), uint32(1)); err != nil {
+	if err := h.fw.Maps[abi.MapGeneric].Put(uint32(ifindex), uint32(1)); err != nil {
 		return fmt.Errorf("interface %d has generic XDP: %w", ifindex, err)
 	}
 	return nil
@@ -71,7 +72,7 @@ func (h *Helpers) sharesFrames(ifindex int) error {
 
 func (h *Helpers) attachOwn(ifindex int, programs ...own) error {
 	for _, o := range programs {
-		pin, prog := filepath.Join(h.dir, "links", o.pin), h.fw.downs[o.program]
+		pin, prog := filepath.Join(h.dir, "links", o.pin), h.fw.Downs[o.program]
 		if h.updateOwn(pin, prog, ifindex) {
 			continue
 		}
@@ -129,6 +130,6 @@ func (h *Helpers) updateOwn(pin string, prog *ebpf.Program, ifindex int) bool {
 // cube's traffic from the stack there. The calling thread is in the namespace. It is a filter,
 // which needs no pin and goes with the interface.
 func (h *Helpers) AttachSpanEnd(ifindex int) error {
-	_, err := attachFilter(spot{ifindex, kindIngress}, "polycube-span", h.fw.downs["span-end"])
+	_, err := attachFilter(spot{ifindex, kindIngress}, "polycube-span", h.fw.Downs["span-end"])
 	return err
 }

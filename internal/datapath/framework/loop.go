@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package framework
 
 import (
 	"errors"
@@ -25,8 +25,8 @@ type Loop struct {
 	name    string
 }
 
-// exit is the end out of which a cube of the type sends.
-func (l Loop) exit(t cube.Type) int {
+// Exit is the end out of which a cube of the type sends.
+func (l Loop) Exit(t cube.Type) int {
 	if t == cube.TypeXDPSKB {
 		return l.In
 	}
@@ -77,11 +77,11 @@ func OpenLoop(name string) (Loop, error) {
 	return l, nil
 }
 
-// openLoopExit lets single packets out of the loop.
-func (f *framework) openLoopExit(l Loop) error {
+// OpenLoopExit lets single packets out of the loop.
+func (f *Framework) OpenLoopExit(l Loop) error {
 	for name, end := range map[string]int{abi.MapLoopExit: l.Out, abi.MapLoopBack: l.In} {
-		to := abi.Device{Ifindex: uint32(end), Program: uint32(f.downs["loop-out"].FD())}
-		if err := f.maps[name].Put(uint32(0), to); err != nil {
+		to := abi.Device{Ifindex: uint32(end), Program: uint32(f.Downs["loop-out"].FD())}
+		if err := f.Maps[name].Put(uint32(0), to); err != nil {
 			return fmt.Errorf("opening the way to the loop: %w", err)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package counters
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/graph"
 )
 
 // Fate is one way that packets ended in a cube, with its counter.
@@ -44,20 +45,20 @@ const firstReason = 32 // PCN_REASON_FIRST
 // Fates count how packets ended, by cube.
 type Fates struct{ counts *ebpf.Map }
 
-// newFates are those that the framework's map holds.
-func newFates(counts *ebpf.Map) *Fates { return &Fates{counts} }
+// NewFates are those that the framework's map holds.
+func NewFates(counts *ebpf.Map) *Fates { return &Fates{counts} }
 
-// clear empties the counters of a number that another cube may have had.
-func (f *Fates) clear(id CubeID) error {
+// Clear empties the counters of a number that another cube may have had.
+func (f *Fates) Clear(id graph.CubeID) error {
 	if err := f.counts.Put(uint32(id), make([]abi.Fates, ebpf.MustPossibleCPU())); err != nil {
 		return fmt.Errorf("clearing counters: %w", err)
 	}
 	return nil
 }
 
-// of returns how packets ended in a cube, other than forwarded: the fates of the framework, and the drop reasons of the
+// Of returns how packets ended in a cube, other than forwarded: the fates of the framework, and the drop reasons of the
 // cube's own.
-func (f *Fates) of(id CubeID, own []string) ([]Fate, error) {
+func (f *Fates) Of(id graph.CubeID, own []string) ([]Fate, error) {
 	var perCPU []abi.Fates
 	if err := f.counts.Lookup(uint32(id), &perCPU); err != nil {
 		return nil, fmt.Errorf("fates of cube %d: %w", id, err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package netdevs
 
 import (
 	"errors"
@@ -75,7 +75,7 @@ func (l *linkHolder) detach() error {
 func (l *linkHolder) close() { _ = l.link.Close() }
 
 // put puts a root program on a netdev.
-func (n *netdevs) put(name string, s spot, mode cube.Type, r *root) (*attachment, error) {
+func (n *Netdevs) put(name string, s spot, mode cube.Type, r *root) (*attachment, error) {
 	a := &attachment{spot: s, root: r, mode: mode}
 	expedite.Renew()
 	var err error
@@ -109,11 +109,11 @@ func explain(err error, name string, mode cube.Type) error {
 	return err
 }
 
-func (n *netdevs) linkPin(s spot) string {
+func (n *Netdevs) linkPin(s spot) string {
 	return filepath.Join(n.dir, "links", fmt.Sprintf("%s-%d", s.place, s.ifindex))
 }
 
-func (n *netdevs) attachXDP(s spot, mode cube.Type, r *root) (holder, error) {
+func (n *Netdevs) attachXDP(s spot, mode cube.Type, r *root) (holder, error) {
 	flags := ebpflink.XDPDriverMode
 	if mode == cube.TypeXDPSKB {
 		flags = ebpflink.XDPGenericMode
@@ -128,7 +128,7 @@ func (n *netdevs) attachXDP(s spot, mode cube.Type, r *root) (holder, error) {
 	return n.pinLink(l, s)
 }
 
-func (n *netdevs) attachTCX(s spot, r *root) (holder, error) {
+func (n *Netdevs) attachTCX(s spot, r *root) (holder, error) {
 	at := ebpf.AttachTCXIngress
 	if s.place == kindEgress {
 		at = ebpf.AttachTCXEgress
@@ -140,7 +140,7 @@ func (n *netdevs) attachTCX(s spot, r *root) (holder, error) {
 	return n.pinLink(l, s)
 }
 
-func (n *netdevs) pinLink(l ebpflink.Link, s spot) (holder, error) {
+func (n *Netdevs) pinLink(l ebpflink.Link, s spot) (holder, error) {
 	pin := n.linkPin(s)
 	// A pin that is there belongs to a netdev that had this index before.
 	if err := os.Remove(pin); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -153,7 +153,7 @@ func (n *netdevs) pinLink(l ebpflink.Link, s spot) (holder, error) {
 }
 
 // openAttachments finds what an earlier daemon left on the netdevs.
-func (n *netdevs) openAttachments() error {
+func (n *Netdevs) openAttachments() error {
 	roots, err := n.openRoots()
 	if err != nil {
 		return err
@@ -193,7 +193,7 @@ func (n *netdevs) openAttachments() error {
 	return nil
 }
 
-func (n *netdevs) openLink(name string, roots map[ebpf.ProgramID]*root) error {
+func (n *Netdevs) openLink(name string, roots map[ebpf.ProgramID]*root) error {
 	place, number, _ := strings.Cut(name, "-")
 	ifindex, err := strconv.Atoi(number)
 	if err != nil {
@@ -237,7 +237,7 @@ func linkIfindex(info *ebpflink.Info) int {
 
 // unpinLater removes the pin of a link that is off its netdev once that is possible, unless the
 // netdev has another by then.
-func (n *netdevs) unpinLater(s spot, err error) {
+func (n *Netdevs) unpinLater(s spot, err error) {
 	n.collect.Again(func() error {
 		n.mu.Lock()
 		defer n.mu.Unlock()

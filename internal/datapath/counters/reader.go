@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package counters
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -18,8 +19,8 @@ import (
 func (c *Counters) CounterReader() func(slot uint16) (PortCounters, error) {
 	pages := map[uint16][link.Slots + 1]abi.Slot{}
 	raw := func(s uint16) (PortCounters, error) {
-		if s > MaxSlot {
-			return PortCounters{}, fmt.Errorf("counter slot %d is above %d: %w", s, MaxSlot, cube.ErrInvalid)
+		if s > graph.MaxSlot {
+			return PortCounters{}, fmt.Errorf("counter slot %d is above %d: %w", s, graph.MaxSlot, cube.ErrInvalid)
 		}
 		number, place := abi.SlotAddress(s)
 		sums, ok := pages[number]

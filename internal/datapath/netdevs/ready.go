@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package netdevs
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/undo"
 	"github.com/polycube/polycube/internal/netdev"
 )
@@ -33,7 +34,7 @@ var preparations = []string{
 
 func openPrepared(dir string) (*ebpf.Map, error) {
 	return bpfmap.Open(filepath.Join(dir, mapPrepared), &ebpf.MapSpec{
-		Name: mapPrepared, Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: MaxSlot,
+		Name: mapPrepared, Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: graph.MaxSlot,
 	})
 }
 
@@ -67,7 +68,7 @@ func (n *Notes) set(w want, text string) {
 
 // readyForXDP prepares what a netdev needs to take redirected frames and to hand whole ones to
 // programs. What it cannot mend is noted: the peer may be mended later by those it belongs to.
-func (n *netdevs) readyForXDP(u *undo.Stack, w want) error {
+func (n *Netdevs) readyForXDP(u *undo.Stack, w want) error {
 	if w.spot.place != kindXDP {
 		return nil
 	}
@@ -108,7 +109,7 @@ func (n *netdevs) readyForXDP(u *undo.Stack, w want) error {
 }
 
 // remember adds to what was switched for a netdev.
-func (n *netdevs) remember(s spot, changed []string) error {
+func (n *Netdevs) remember(s spot, changed []string) error {
 	m, key := n.prepared, uint32(s.ifindex)
 	var bits uint32
 	if err := m.Lookup(key, &bits); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -126,7 +127,7 @@ func (n *netdevs) remember(s spot, changed []string) error {
 }
 
 // undoForXDP switches back what readyForXDP did. A netdev that is gone takes it along.
-func (n *netdevs) undoForXDP(s spot) error {
+func (n *Netdevs) undoForXDP(s spot) error {
 	if s.place != kindXDP {
 		return nil
 	}
@@ -161,7 +162,7 @@ func (n *netdevs) undoForXDP(s spot) error {
 
 // forgetNetdevs forgets what an earlier daemon did to netdevs that carry no program of ours any
 // more: the number may be another netdev's by now.
-func (n *netdevs) forgetNetdevs() error {
+func (n *Netdevs) forgetNetdevs() error {
 	for name, m := range map[string]*ebpf.Map{mapPromisc: n.promisc, mapPrepared: n.prepared} {
 		var key, value uint32
 		var gone []uint32

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package netdevs
 
 import (
 	"errors"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -81,7 +82,7 @@ type root struct {
 }
 
 // newRoot loads and pins a root program. Its slot is filled before it is attached anywhere.
-func (n *netdevs) newRoot(k kind, into *ebpf.Program) (*root, error) {
+func (n *Netdevs) newRoot(k kind, into *ebpf.Program) (*root, error) {
 	n.lastRoot++
 	r := &root{id: n.lastRoot, kind: k}
 	r.dir = filepath.Join(n.dir, "roots", fmt.Sprintf("%d-%s", r.id, k))
@@ -98,16 +99,16 @@ func (n *netdevs) newRoot(k kind, into *ebpf.Program) (*root, error) {
 	return r, nil
 }
 
-func (r *root) load(fw *framework) (err error) {
-	spec := fw.roots[r.kind.hook()]
+func (r *root) load(fw *framework.Framework) (err error) {
+	spec := fw.Roots[r.kind.hook()]
 	if r.slot, err = bpfmap.Open(filepath.Join(r.dir, "slot"), spec.Maps["pcn_slot"]); err != nil {
 		return err
 	}
 	var secret uint64
 	if r.kind == kindGeneric {
-		secret = fw.secret
+		secret = fw.Secret
 	}
-	r.prog, err = fw.loadOne(spec, "pcn_root", map[string]*ebpf.Map{"pcn_slot": r.slot}, secret)
+	r.prog, err = fw.LoadOne(spec, "pcn_root", map[string]*ebpf.Map{"pcn_slot": r.slot}, secret)
 	if err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func (r *root) close() {
 }
 
 // openRoots reopens the roots that an earlier daemon left, by program ID.
-func (n *netdevs) openRoots() (map[ebpf.ProgramID]*root, error) {
+func (n *Netdevs) openRoots() (map[ebpf.ProgramID]*root, error) {
 	entries, err := os.ReadDir(filepath.Join(n.dir, "roots"))
 	if err != nil {
 		return nil, fmt.Errorf("reading roots: %w", err)

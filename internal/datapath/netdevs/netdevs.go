@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+// Package netdevs attaches root programs to network devices, and does to a device what its packets
+// need to pass. It owns the root programs; which one leads to which segment is planned for each graph.
+package netdevs
 
 import (
 	"errors"
@@ -11,17 +13,18 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/internal/datapath/collect"
+	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/kernel"
 )
 
-// netdevs are the network devices that carry root programs, and the root programs.
-type netdevs struct {
+// Netdevs are the network devices that carry root programs, and the root programs.
+type Netdevs struct {
 	dir, instance string
 	clsact        bool
 	askMTU        func(ifindex int) (int, error)
 	kernel        kernel.Features
 	log           *slog.Logger
-	fw            *framework
+	fw            *framework.Framework
 	collect       *collect.Collector
 	notes         *Notes
 	// promisc and prepared remember by ifindex what was switched for a program, after a restart too.
@@ -34,8 +37,8 @@ type netdevs struct {
 	lastRoot int
 }
 
-// Setup says with what netdevs get programs.
-type Setup struct {
+// Options says with what netdevs get programs.
+type Options struct {
 	// Dir is the directory of a Plane's pins, Instance the name of the daemon in filters.
 	Dir, Instance string
 	// Clsact forces filters on clsact where tcx would do.
@@ -43,15 +46,15 @@ type Setup struct {
 	// MTU returns the MTU of a netdev; nil asks the kernel.
 	MTU       func(ifindex int) (int, error)
 	Kernel    kernel.Features
-	Loop      Loop
+	Loop      framework.Loop
 	Logger    *slog.Logger
-	Framework *framework
+	Framework *framework.Framework
 	Collector *collect.Collector
 }
 
-// openNetdevs finds what an earlier daemon left on the netdevs.
-func openNetdevs(s Setup) (*netdevs, error) {
-	n := &netdevs{
+// Open finds what an earlier daemon left on the netdevs.
+func Open(s Options) (*Netdevs, error) {
+	n := &Netdevs{
 		dir: s.Dir, instance: s.Instance, clsact: s.Clsact, askMTU: s.MTU, kernel: s.Kernel, log: s.Logger,
 		fw: s.Framework, collect: s.Collector, notes: &Notes{log: s.Logger},
 		attached: map[spot]*attachment{}, roots: map[*root]bool{},
@@ -74,18 +77,18 @@ func openNetdevs(s Setup) (*netdevs, error) {
 	return n, nil
 }
 
-// aside returns the notes about netdevs, which are read while a change is under way.
-func (n *netdevs) aside() *Notes { return n.notes }
+// Notes returns the notes about netdevs, which are read while a change is under way.
+func (n *Netdevs) Notes() *Notes { return n.notes }
 
-// count is how many places of netdevs carry a root program.
-func (n *netdevs) count() int {
+// Count is how many places of netdevs carry a root program.
+func (n *Netdevs) Count() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.attached)
 }
 
-// close lets go of everything and leaves it where it is.
-func (n *netdevs) close() {
+// Close lets go of everything and leaves it where it is.
+func (n *Netdevs) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, a := range n.attached {
@@ -97,7 +100,7 @@ func (n *netdevs) close() {
 	n.closeMaps()
 }
 
-func (n *netdevs) closeMaps() {
+func (n *Netdevs) closeMaps() {
 	for _, m := range []*ebpf.Map{n.promisc, n.prepared} {
 		if m != nil {
 			_ = m.Close()
@@ -105,8 +108,8 @@ func (n *netdevs) closeMaps() {
 	}
 }
 
-// detachAll takes the programs off all netdevs.
-func (n *netdevs) detachAll() error {
+// DetachAll takes the programs off all netdevs.
+func (n *Netdevs) DetachAll() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var errs []error
@@ -118,7 +121,7 @@ func (n *netdevs) detachAll() error {
 }
 
 // locked makes a step back one that holds the lock.
-func (n *netdevs) locked(step func() error) func() error {
+func (n *Netdevs) locked(step func() error) func() error {
 	return func() error {
 		n.mu.Lock()
 		defer n.mu.Unlock()

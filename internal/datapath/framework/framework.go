@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+// Package framework holds what all programs share: the framework's own programs and maps, and the loop
+// by which copies come back. It opens them once; others read and write the rows.
+package framework
 
 import (
 	"bytes"
@@ -21,68 +23,68 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// framework is what all programs share: the framework's objects and maps.
-type framework struct {
-	objects map[cube.Hook]*link.Object
-	roots   map[cube.Hook]*ebpf.CollectionSpec
-	maps    map[string]*ebpf.Map               // shared by both hooks
-	hook    map[cube.Hook]map[string]*ebpf.Map // of one hook: pcn_cubes, pcn_down
-	downs   map[string]*ebpf.Program           // of our own interfaces, by name
-	secret  uint64                             // marks frames for the stack of a netdev with generic XDP
+// Framework is what all programs share: the framework's objects and maps.
+type Framework struct {
+	Objects map[cube.Hook]*link.Object
+	Roots   map[cube.Hook]*ebpf.CollectionSpec
+	Maps    map[string]*ebpf.Map               // shared by both hooks
+	Hook    map[cube.Hook]map[string]*ebpf.Map // of one hook: pcn_cubes, pcn_down
+	Downs   map[string]*ebpf.Program           // of our own interfaces, by name
+	Secret  uint64                             // marks frames for the stack of a netdev with generic XDP
 }
 
-// openFramework makes the framework's maps, or reopens those that are pinned in dir.
-func openFramework(dir string) (*framework, error) {
-	f := &framework{
-		objects: map[cube.Hook]*link.Object{}, roots: map[cube.Hook]*ebpf.CollectionSpec{},
-		maps: map[string]*ebpf.Map{}, hook: map[cube.Hook]map[string]*ebpf.Map{},
-		downs: map[string]*ebpf.Program{},
+// Open makes the framework's maps, or reopens those that are pinned in dir.
+func Open(dir string) (*Framework, error) {
+	f := &Framework{
+		Objects: map[cube.Hook]*link.Object{}, Roots: map[cube.Hook]*ebpf.CollectionSpec{},
+		Maps: map[string]*ebpf.Map{}, Hook: map[cube.Hook]map[string]*ebpf.Map{},
+		Downs: map[string]*ebpf.Program{},
 	}
 	var err error
-	if f.secret, err = openSecret(dir); err != nil {
+	if f.Secret, err = openSecret(dir); err != nil {
 		return nil, err
 	}
 	for _, h := range abi.Hooks {
 		if err := f.openHook(h, dir); err != nil {
-			f.close()
+			f.Close()
 			return nil, err
 		}
 	}
 	return f, nil
 }
 
-func (f *framework) openHook(h cube.Hook, dir string) error {
+func (f *Framework) openHook(h cube.Hook, dir string) error {
 	elf, err := core.Objects.ReadFile("core." + h.String() + ".o")
 	if err != nil {
 		return fmt.Errorf("framework programs: %w (run make generate)", err)
 	}
-	if f.objects[h], err = link.ParseObject(h, elf); err != nil {
+	if f.Objects[h], err = link.ParseObject(h, elf); err != nil {
 		return fmt.Errorf("framework programs: %w", err)
 	}
-	for name, spec := range f.objects[h].Maps {
-		if f.maps[name] != nil || name == abi.MapCubes {
+	for name, spec := range f.Objects[h].Maps {
+		if f.Maps[name] != nil || name == abi.MapCubes {
 			continue
 		}
-		if f.maps[name], err = bpfmap.Open(filepath.Join(dir, name), spec); err != nil {
+		if f.Maps[name], err = bpfmap.Open(filepath.Join(dir, name), spec); err != nil {
 			return err
 		}
 	}
-	if f.roots[h], err = loadSpec("root." + h.String() + ".o"); err != nil {
+	if f.Roots[h], err = LoadSpec("root." + h.String() + ".o"); err != nil {
 		return err
 	}
 	return f.openDown(h, dir)
 }
 
 // openDown loads the programs of the hook's own interfaces.
-func (f *framework) openDown(h cube.Hook, dir string) error {
-	spec, err := loadSpec("down." + h.String() + ".o")
+func (f *Framework) openDown(h cube.Hook, dir string) error {
+	spec, err := LoadSpec("down." + h.String() + ".o")
 	if err != nil {
 		return err
 	}
-	f.hook[h] = map[string]*ebpf.Map{}
+	f.Hook[h] = map[string]*ebpf.Map{}
 	open := func(name, pin string, spec *ebpf.CollectionSpec) {
 		if err == nil {
-			f.hook[h][name], err = bpfmap.Open(filepath.Join(dir, pin), spec.Maps[name])
+			f.Hook[h][name], err = bpfmap.Open(filepath.Join(dir, pin), spec.Maps[name])
 		}
 	}
 	open(abi.MapDown, abi.MapDown+"-"+h.String(), spec)
@@ -92,7 +94,7 @@ func (f *framework) openDown(h cube.Hook, dir string) error {
 	}
 	open(abi.MapReturns, abi.MapReturns, spec)
 	// The TC program behind the XDP one shares that one's record.
-	behind, specErr := loadSpec("down.tc.o")
+	behind, specErr := LoadSpec("down.tc.o")
 	if err := errors.Join(err, specErr); err != nil {
 		return err
 	}
@@ -109,20 +111,20 @@ func (f *framework) openDown(h cube.Hook, dir string) error {
 }
 
 // loadDown loads one of the programs of our own interfaces, with the maps of a hook.
-func (f *framework) loadDown(h cube.Hook, spec *ebpf.CollectionSpec, name, program string) error {
-	if f.hook[h][abi.MapDown] == nil {
+func (f *Framework) loadDown(h cube.Hook, spec *ebpf.CollectionSpec, name, program string) error {
+	if f.Hook[h][abi.MapDown] == nil {
 		return nil // an error before this one
 	}
-	prog, err := f.loadOne(spec, program, f.hook[h], f.secret)
+	prog, err := f.LoadOne(spec, program, f.Hook[h], f.Secret)
 	if err != nil {
 		return err
 	}
-	f.downs[name] = prog
+	f.Downs[name] = prog
 	return nil
 }
 
-// loadOne loads one program of an object, bound to the framework's maps and others.
-func (f *framework) loadOne(spec *ebpf.CollectionSpec, program string, others map[string]*ebpf.Map, secret uint64) (*ebpf.Program, error) {
+// LoadOne loads one program of an object, bound to the framework's maps and others.
+func (f *Framework) LoadOne(spec *ebpf.CollectionSpec, program string, others map[string]*ebpf.Map, secret uint64) (*ebpf.Program, error) {
 	s := spec.Copy()
 	s.Programs = map[string]*ebpf.ProgramSpec{program: s.Programs[program]}
 	if s.Programs[program].Type == ebpf.XDP {
@@ -135,7 +137,7 @@ func (f *framework) loadOne(spec *ebpf.CollectionSpec, program string, others ma
 	}
 	bound := map[string]*ebpf.Map{}
 	for name := range s.Maps {
-		if m := f.maps[name]; m != nil {
+		if m := f.Maps[name]; m != nil {
 			bound[name] = m
 		}
 		if m := others[name]; m != nil {
@@ -179,7 +181,8 @@ func openSecret(dir string) (uint64, error) {
 	return secret, nil
 }
 
-func loadSpec(file string) (*ebpf.CollectionSpec, error) {
+// LoadSpec reads one of the framework's object files.
+func LoadSpec(file string) (*ebpf.CollectionSpec, error) {
 	data, err := core.Objects.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("framework programs: %w (run make generate)", err)
@@ -191,26 +194,27 @@ func loadSpec(file string) (*ebpf.CollectionSpec, error) {
 	return spec, nil
 }
 
-// linkMaps is what the linker may refer to for a hook.
-func (f *framework) linkMaps(h cube.Hook) map[string]asm.FDer {
-	out := make(map[string]asm.FDer, len(f.maps)+1)
-	out[abi.MapCubes] = f.hook[h][abi.MapCubes]
-	for name, m := range f.maps {
+// LinkMaps is what the linker may refer to for a hook.
+func (f *Framework) LinkMaps(h cube.Hook) map[string]asm.FDer {
+	out := make(map[string]asm.FDer, len(f.Maps)+1)
+	out[abi.MapCubes] = f.Hook[h][abi.MapCubes]
+	for name, m := range f.Maps {
 		out[name] = m
 	}
 	return out
 }
 
-func (f *framework) close() {
-	for _, m := range f.maps {
+// Close lets go of everything; pins stay.
+func (f *Framework) Close() {
+	for _, m := range f.Maps {
 		_ = m.Close()
 	}
-	for _, h := range f.hook {
+	for _, h := range f.Hook {
 		for _, m := range h {
 			_ = m.Close()
 		}
 	}
-	for _, p := range f.downs {
+	for _, p := range f.Downs {
 		_ = p.Close()
 	}
 }
