@@ -31,7 +31,7 @@ type change struct {
 	cut      [][][]CubeID
 	parts    []*segment
 	built    []*segment // subset of parts
-	tables   *tables
+	rows     *rows
 	plan     *netdevs.Plan
 }
 
@@ -44,10 +44,10 @@ func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 	if !onlyCode {
 		w = graph.NewWiring(g)
 	}
-	ch := &change{p: p, g: g, wiring: w, stale: w.StaleSince(p.wiring), tables: p.tables}
+	ch := &change{p: p, g: g, wiring: w, stale: w.StaleSince(p.wiring), rows: p.tables.inUse()}
 	ch.onlyCode = onlyCode && ch.stale != nil
 	if !ch.onlyCode {
-		ch.tables = p.tablesOf(w, ch.stale)
+		ch.rows = p.tables.derive(w, ch.stale)
 	}
 	for {
 		again, err := ch.build(ctx, w)
@@ -161,8 +161,8 @@ func (ch *change) Commit() error {
 	defer p.mu.Unlock()
 	defer expedite.Begin()()
 	ch.refresh()
-	p.sets.mu.Lock()
-	defer p.sets.mu.Unlock()
+	p.sets.lock()
+	defer p.sets.unlock()
 	var u undo.Stack
 	if err := ch.effect(&u); err != nil {
 		err = errors.Join(err, u.Run())
@@ -195,15 +195,18 @@ func (ch *change) effect(u *undo.Stack) error {
 		return err
 	}
 	if ch.onlyCode {
-		if err := p.moveSets(u, ch.g, ch.tables, ch.stale); err != nil {
+		if err := p.sets.move(u, ch.g, ch.rows, ch.stale, p.throughEgress); err != nil {
 			return err
 		}
 		return ch.swap(u)
 	}
-	if err := p.writeExits(u, p.tables, ch.tables); err != nil {
+	if err := p.sets.group(p.tables.inUse(), ch.rows); err != nil {
 		return err
 	}
-	if err := p.moveSets(u, ch.g, ch.tables, ch.stale); err != nil {
+	if err := p.tables.writeExits(u, ch.rows); err != nil {
+		return err
+	}
+	if err := p.sets.move(u, ch.g, ch.rows, ch.stale, p.throughEgress); err != nil {
 		return err
 	}
 	plan := p.netdevs.Plan(ch.wiring, partsOf(ch.parts))
@@ -214,7 +217,7 @@ func (ch *change) effect(u *undo.Stack) error {
 	// Rows that the programs in use understand come before the swap, the others behind it:
 	// a netdev that loses its transparent cube leads to its port before the new programs
 	// forget the cube, and one that gets a cube leads there once they know it.
-	if err := p.writeEntries(u, p.tables, ch.tables, p.understood); err != nil {
+	if err := p.tables.writeEntries(u, ch.rows, p.understood); err != nil {
 		return err
 	}
 	if err := plan.Attach(u); err != nil {
@@ -223,7 +226,7 @@ func (ch *change) effect(u *undo.Stack) error {
 	if err := ch.swap(u); err != nil {
 		return err
 	}
-	if err := p.writeEntries(u, p.tables, ch.tables, nil); err != nil {
+	if err := p.tables.writeEntries(u, ch.rows, nil); err != nil {
 		return err
 	}
 	return plan.Move(u)
@@ -265,17 +268,15 @@ func (ch *change) finish() {
 	first := p.graph == nil
 	if !ch.onlyCode {
 		ch.plan.DetachUnused()
-		if err := errors.Join(
-			p.clearEntries(p.tables, ch.tables),
-			p.clearExits(p.tables, ch.tables),
-		); err != nil {
+		if err := p.tables.clear(ch.rows); err != nil {
 			p.log.Error("clearing rows of the data plane's tables", "err", err)
 		}
 		p.clearCubes(ch.g)
 	}
-	p.finishSets(first)
+	p.sets.finish(first)
 	p.forgetObjects(ch.g)
-	p.graph, p.wiring, p.tables = ch.g, ch.wiring, ch.tables
+	p.graph, p.wiring = ch.g, ch.wiring
+	p.tables.use(ch.rows)
 	p.partitioned = ch.cut
 	gone := p.setParts(ch.parts)
 	p.keep(ch)

@@ -95,15 +95,19 @@ func (p *Plane) CreateCube(spec Spec) error {
 
 // setCube makes an instance the one of its number; nil for none.
 func (p *Plane) setCube(id CubeID, in *instance) {
-	p.sets.mu.Lock()
-	defer p.sets.mu.Unlock()
 	if in == nil {
 		delete(p.cubes, id)
-		delete(p.sets.owners, id)
+		p.sets.removeOwner(id)
 		return
 	}
 	p.cubes[id] = in
-	p.sets.owners[id] = setOwner{in.spec.Name, in.spec.Type, in.throughEgress(nil)}
+	p.sets.setOwner(id, in.spec.Name, in.spec.Type, in.throughEgress(nil))
+}
+
+// throughEgress tells whether the copies of a cube's floods must pass its egress program.
+func (p *Plane) throughEgress(n *Node) bool {
+	in := p.cubes[n.ID]
+	return in != nil && in.throughEgress(n)
 }
 
 // checkService checks that a service has the programs that a cube needs.
@@ -350,7 +354,7 @@ func (p *Plane) DeleteCube(id CubeID) error {
 	}
 	p.setCube(id, nil)
 	p.remove(in)
-	return p.forgetSets(id)
+	return p.sets.forget(id)
 }
 
 // Map returns one of the cube's maps.
@@ -389,4 +393,15 @@ func (p *Plane) having(id CubeID, name string) (*instance, error) {
 		return nil, fmt.Errorf("cube %s: map %s: %w", in.spec.Name, name, cube.ErrNotFound)
 	}
 	return in, nil
+}
+
+// throughEgress tells whether the copies of a cube's floods must pass its egress program; n may be nil.
+func (in *instance) throughEgress(n *Node) bool {
+	if n != nil {
+		if p, named := n.Programs[cube.ProgramSlot{Direction: cube.Egress}]; named {
+			return p.Function != ""
+		}
+	}
+	o := in.objects[in.spec.Type.Hook()]
+	return o != nil && o.Functions[link.Egress] != nil
 }

@@ -21,10 +21,10 @@ const (
 	headLength = 14
 )
 
-// FloodCopies returns what the ports of a set get of a packet that came in at a port, by port. A frame is valid until the
+// copies returns what the ports of a set get of a packet that came in at a port, by port. A frame is valid until the
 // next one. words are the packet's metadata.
-func (p *Plane) FloodCopies(id CubeID, in uint16, words [4]uint32, frame []byte) iter.Seq2[uint16, []byte] {
-	members := p.Floods(id, words[wordOfSet]&0xffff)
+func (s *floodSets) copies(id CubeID, in uint16, words [4]uint32, frame []byte) iter.Seq2[uint16, []byte] {
+	members := s.members(id, words[wordOfSet]&0xffff)
 	has, tag := words[wordOfSet]&setHasTag != 0, words[wordOfTag]
 	other := retag(frame, tag, !has)
 	return func(yield func(uint16, []byte) bool) {

@@ -22,25 +22,8 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/expedite"
+	"github.com/polycube/polycube/internal/datapath/framework"
 )
-
-// exitKind says how a copy gets to its port.
-type exitKind uint16
-
-const (
-	asItIs         exitKind = iota // to a netdev
-	untagged                       // to a netdev, without the tag that other members want
-	byLoop                         // back by the loop
-	byLoopUntagged                 // back by the loop, without the tag
-	forTC                          // to a netdev, without the tag; TC makes these of one copy that comes back by the loop
-)
-
-// way is where a group leads.
-type way struct {
-	ifindex uint32 // of the netdev or the loop
-	kind    exitKind
-	port    uint16 // of copies that come back by the loop
-}
 
 // copyUntagged is PCN_COPY_UNTAGGED.
 const copyUntagged = 1 << 15
@@ -88,11 +71,11 @@ func newGroups(log *slog.Logger, outer, copies *ebpf.Map, inner *ebpf.MapSpec) *
 }
 
 // openGroups finds the groups of an earlier daemon. They stay until the first change has replaced them.
-func (p *Plane) openGroups() (*groups, error) {
-	g := newGroups(p.log, p.fw.Maps[abi.MapGroups], p.fw.Maps[abi.MapCopies], p.fw.Objects[cube.XDP].Maps[abi.MapGroups].InnerMap)
-	g.loop = p.opts.Loop.Out != 0
-	loop := p.fw.Downs["loop-out"]
-	g.programs = map[exitKind]*ebpf.Program{untagged: p.fw.Downs["untag-out"], byLoop: loop, byLoopUntagged: loop, forTC: loop}
+func openGroups(log *slog.Logger, fw *framework.Framework, loop Loop) (*groups, error) {
+	g := newGroups(log, fw.Maps[abi.MapGroups], fw.Maps[abi.MapCopies], fw.Objects[cube.XDP].Maps[abi.MapGroups].InnerMap)
+	g.loop = loop.Out != 0
+	out := fw.Downs["loop-out"]
+	g.programs = map[exitKind]*ebpf.Program{untagged: fw.Downs["untag-out"], byLoop: out, byLoopUntagged: out, forTC: out}
 	var id, inner uint32
 	devices := g.outer.Iterate()
 	for devices.Next(&id, &inner) {
@@ -256,13 +239,13 @@ func (g *groups) forget(id uint32) {
 	}
 }
 
-// groupFloods gives the rows that lead elsewhere than before their groups. p.sets.mu is held.
-func (p *Plane) groupFloods(old, now *tables) error {
+// group gives the rows that lead elsewhere than before their groups. s.mu is held.
+func (s *floodSets) group(old, now *rows) error {
 	for id, ways := range now.ways {
 		if slices.Equal(old.ways[id], ways) {
 			continue
 		}
-		g, err := p.sets.groups.of(ways)
+		g, err := s.groups.of(ways)
 		if err != nil {
 			return fmt.Errorf("ports of cube %d to flood to: %w", id, err)
 		}
@@ -271,36 +254,36 @@ func (p *Plane) groupFloods(old, now *tables) error {
 	return nil
 }
 
-// dropGroups has the groups leave that no flood leads to any more. p.sets.mu is held.
-func (p *Plane) dropGroups() {
-	p.sets.groups.drop(p.sets.tables.floods)
-	p.sweepLater()
+// dropGroups has the groups leave that no flood leads to any more. s.mu is held.
+func (s *floodSets) dropGroups() {
+	s.groups.drop(s.rows.floods)
+	s.sweepLater()
 }
 
-// sweepLater has groups forgotten when they have been leaving for long enough. p.sets.mu is held.
-func (p *Plane) sweepLater() {
-	if p.sets.sweeping || p.sets.closed || len(p.sets.groups.leaving) == 0 {
+// sweepLater has groups forgotten when they have been leaving for long enough. s.mu is held.
+func (s *floodSets) sweepLater() {
+	if s.sweeping || s.closed || len(s.groups.leaving) == 0 {
 		return
 	}
-	p.sets.sweeping = true
-	time.AfterFunc(time.Until(p.sets.groups.leaving[0].since.Add(groupGrace)), func() {
-		for p.sweepOne(time.Now().Add(-groupGrace)) {
+	s.sweeping = true
+	time.AfterFunc(time.Until(s.groups.leaving[0].since.Add(groupGrace)), func() {
+		for s.sweepOne(time.Now().Add(-groupGrace)) {
 		}
 	})
 }
 
 // sweepOne forgets a group that was left before a time. It returns false when there is no other one. The kernel waits for
 // programs that look at the group, so who changes a set gets the lock between two of them.
-func (p *Plane) sweepOne(before time.Time) bool {
-	p.sets.mu.Lock()
-	defer p.sets.mu.Unlock()
-	g := p.sets.groups
-	if p.sets.closed {
+func (s *floodSets) sweepOne(before time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.groups
+	if s.closed {
 		return false
 	}
 	if len(g.leaving) == 0 || g.leaving[0].since.After(before) {
-		p.sets.sweeping = false
-		p.sweepLater()
+		s.sweeping = false
+		s.sweepLater()
 		return false
 	}
 	defer expedite.Begin()()

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/link"
@@ -142,10 +140,9 @@ func TestGroupsThatNothingLeadsToAreForgotten(t *testing.T) {
 			b.host(fmt.Sprintf("h%d", i), "", c, i)
 		}
 		b.commit()
-		g := b.plane.sets.groups
 		inKernel := func() (groups int) {
 			var id, inner uint32
-			for it := g.outer.Iterate(); it.Next(&id, &inner); {
+			for it := b.plane.fw.Maps[abi.MapGroups].Iterate(); it.Next(&id, &inner); {
 				groups++
 			}
 			return groups
@@ -158,51 +155,14 @@ func TestGroupsThatNothingLeadsToAreForgotten(t *testing.T) {
 		if got := inKernel(); got != was+2 {
 			t.Errorf("%d new groups, want 2: copies under way still need the first one", got-was)
 		}
-		if b.plane.sweepOne(left.Add(-groupGrace)); inKernel() != was+2 {
+		if b.plane.sets.sweepOne(left.Add(-groupGrace)); inKernel() != was+2 {
 			t.Error("a group is forgotten too early")
 		}
-		if b.plane.sweepOne(left); inKernel() != was+1 {
+		if b.plane.sets.sweepOne(left); inKernel() != was+1 {
 			t.Errorf("%d new groups, want 1", inKernel()-was)
 		}
-		if b.plane.sweepOne(time.Now()); inKernel() != was+1 {
+		if b.plane.sets.sweepOne(time.Now()); inKernel() != was+1 {
 			t.Error("a group is forgotten that a set leads to")
-		}
-	})
-}
-
-// TestFullGroupsMakeRoom: those that nothing leads to go as soon as another one needs their place; the others stay.
-func TestFullGroupsMakeRoom(t *testing.T) {
-	in(t, settings[3:4], func(t *testing.T, b *bench) {
-		spec := b.plane.fw.Objects[cube.XDP].Maps[abi.MapGroups].Copy()
-		spec.MaxEntries = 2
-		outer, err := ebpf.NewMap(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = outer.Close() })
-		g := newGroups(b.plane.log, outer, b.plane.sets.groups.copies, spec.InnerMap)
-		made := map[uint32]*abi.Flood{}
-		for i := range uint16(4) {
-			one, err := g.of([]way{{ifindex: 1}, {ifindex: 1, port: i}})
-			if i == 3 {
-				if !errors.Is(err, cube.ErrFull) {
-					t.Errorf("%v with two groups in use, want %v", err, cube.ErrFull)
-				}
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if i > 0 {
-				made[uint32(i)] = &abi.Flood{Group: one.id}
-			}
-			g.drop(made)
-		}
-		for i, row := range made {
-			var inner uint32
-			if err := outer.Lookup(row.Group, &inner); err != nil {
-				t.Errorf("group %d is gone: %v", i, err)
-			}
 		}
 	})
 }

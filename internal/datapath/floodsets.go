@@ -10,6 +10,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/expedite"
+	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/undo"
@@ -47,21 +49,26 @@ type setOwner struct {
 // floodSets are the sets of all cubes. They have a lock of their own, which is held while a change is committed but not
 // while it is prepared: who closes a port does not wait for the verifier.
 type floodSets struct {
+	log  *slog.Logger
+	m    *ebpf.Map // pcn_flood_sets
+	loop Loop
+
+	// mu guards what follows.
 	mu     sync.Mutex
 	owners map[CubeID]setOwner
-	tables *tables                 // those that programs look at
-	rows   map[uint32]abi.FloodSet // as they are in the kernel
+	rows   *rows                   // those that programs look at
+	sets   map[uint32]abi.FloodSet // as they are in the kernel
 	groups *groups
 	// sweeping: groups will be forgotten later; closed: never again.
 	sweeping, closed bool
 }
 
-// SetFloods replaces sets of a cube; one without members goes, and with only, those that are not named. On an error all
+// set replaces sets of a cube; one without members goes, and with only, those that are not named. On an error all
 // is as before.
-func (p *Plane) SetFloods(id CubeID, sets map[uint32][]cube.FloodMember, only bool) error {
-	p.sets.mu.Lock()
-	defer p.sets.mu.Unlock()
-	owner, ok := p.sets.owners[id]
+func (s *floodSets) set(id CubeID, sets map[uint32][]cube.FloodMember, only bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	owner, ok := s.owners[id]
 	if !ok {
 		return fmt.Errorf("sets of ports of cube %d: %w", id, cube.ErrNotFound)
 	}
@@ -76,7 +83,7 @@ func (p *Plane) SetFloods(id CubeID, sets map[uint32][]cube.FloodMember, only bo
 		}
 	}
 	var gone []uint32
-	for key := range p.sets.rows {
+	for key := range s.sets {
 		_, stays := now[key]
 		_, named := sets[key&cube.MaxFloodSet]
 		if CubeID(key>>16) == id && !stays && (only || named) {
@@ -87,14 +94,14 @@ func (p *Plane) SetFloods(id CubeID, sets map[uint32][]cube.FloodMember, only bo
 		defer expedite.Begin()()
 	}
 	var u undo.Stack
-	err := p.writeSets(&u, p.sets.tables, now)
+	err := s.writeSets(&u, s.rows, now)
 	if err == nil {
-		err = p.deleteSets(&u, gone)
+		err = s.deleteSets(&u, gone)
 	}
 	if err != nil {
 		err = errors.Join(fmt.Errorf("cube %s: %w", owner.name, err), u.Run())
 	}
-	p.dropGroups()
+	s.dropGroups()
 	return err
 }
 
@@ -118,10 +125,10 @@ func rowOf(index uint32, members []cube.FloodMember) (row abi.FloodSet, err erro
 	return row, nil
 }
 
-// Floods returns the members of a cube's set, as programs see it. It waits for no change of the graph.
-func (p *Plane) Floods(id CubeID, index uint32) []cube.FloodMember {
+// members returns the members of a cube's set, as programs see it. It waits for no change of the graph.
+func (s *floodSets) members(id CubeID, index uint32) []cube.FloodMember {
 	var row abi.FloodSet
-	if err := p.fw.Maps[abi.MapFloodSets].Lookup(setKey(id, index), &row); err != nil {
+	if err := s.m.Lookup(setKey(id, index), &row); err != nil {
 		return nil // no such set
 	}
 	var out []cube.FloodMember
@@ -132,68 +139,66 @@ func (p *Plane) Floods(id CubeID, index uint32) []cube.FloodMember {
 }
 
 // writeSets writes rows whose members are known, with the groups that belong to them by the tables.
-func (p *Plane) writeSets(u *undo.Stack, t *tables, rows map[uint32]abi.FloodSet) error {
-	m := p.fw.Maps[abi.MapFloodSets]
+func (s *floodSets) writeSets(u *undo.Stack, t *rows, rows map[uint32]abi.FloodSet) error {
 	for _, key := range slices.Sorted(maps.Keys(rows)) {
-		row, ways := p.resolve(t, CubeID(key>>16), rows[key])
+		row, ways := s.resolve(t, CubeID(key>>16), rows[key])
 		if len(ways) > 1 {
-			group, err := p.sets.groups.of(ways)
+			group, err := s.groups.of(ways)
 			if err != nil {
 				return fmt.Errorf("set %d of ports: %w", key&cube.MaxFloodSet, err)
 			}
 			row.Group = group.id
 		}
-		was, had := p.sets.rows[key]
+		was, had := s.sets[key]
 		if had && was == row {
 			continue
 		}
-		if err := m.Put(key, row); errors.Is(err, unix.E2BIG) {
-			return fmt.Errorf("set %d of ports: there are %d sets, which is what all cubes can have: %w", key&cube.MaxFloodSet, len(p.sets.rows), cube.ErrFull)
+		if err := s.m.Put(key, row); errors.Is(err, unix.E2BIG) {
+			return fmt.Errorf("set %d of ports: there are %d sets, which is what all cubes can have: %w", key&cube.MaxFloodSet, len(s.sets), cube.ErrFull)
 		} else if err != nil {
 			return fmt.Errorf("set %d of ports: %w", key&cube.MaxFloodSet, err)
 		}
-		p.sets.groups.count(was.Group, -1)
-		p.sets.groups.count(row.Group, 1)
-		p.sets.rows[key] = row
-		u.Push(func() error { return p.restoreSet(key, was, had) })
+		s.groups.count(was.Group, -1)
+		s.groups.count(row.Group, 1)
+		s.sets[key] = row
+		u.Push(func() error { return s.restoreSet(key, was, had) })
 	}
 	return nil
 }
 
-func (p *Plane) deleteSets(u *undo.Stack, keys []uint32) error {
+func (s *floodSets) deleteSets(u *undo.Stack, keys []uint32) error {
 	for _, key := range keys {
-		was := p.sets.rows[key]
-		if err := p.restoreSet(key, abi.FloodSet{}, false); err != nil {
+		was := s.sets[key]
+		if err := s.restoreSet(key, abi.FloodSet{}, false); err != nil {
 			return err
 		}
-		u.Push(func() error { return p.restoreSet(key, was, true) })
+		u.Push(func() error { return s.restoreSet(key, was, true) })
 	}
 	return nil
 }
 
 // restoreSet puts a row back as it was, or takes it away.
-func (p *Plane) restoreSet(key uint32, row abi.FloodSet, had bool) error {
-	m := p.fw.Maps[abi.MapFloodSets]
-	p.sets.groups.count(p.sets.rows[key].Group, -1)
+func (s *floodSets) restoreSet(key uint32, row abi.FloodSet, had bool) error {
+	s.groups.count(s.sets[key].Group, -1)
 	if !had {
-		delete(p.sets.rows, key)
-		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		delete(s.sets, key)
+		if err := s.m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("taking away set %d of ports: %w", key&cube.MaxFloodSet, err)
 		}
 		return nil
 	}
-	p.sets.groups.count(row.Group, 1)
-	p.sets.rows[key] = row
-	if err := m.Put(key, row); err != nil {
+	s.groups.count(row.Group, 1)
+	s.sets[key] = row
+	if err := s.m.Put(key, row); err != nil {
 		return fmt.Errorf("set %d of ports: %w", key&cube.MaxFloodSet, err)
 	}
 	return nil
 }
 
 // resolve completes a row, but for its group, with where its ports lead by the tables, and returns what the group holds.
-func (p *Plane) resolve(t *tables, id CubeID, members abi.FloodSet) (abi.FloodSet, []way) {
+func (s *floodSets) resolve(t *rows, id CubeID, members abi.FloodSet) (abi.FloodSet, []way) {
 	row := abi.FloodSet{Ports: members.Ports, Tagged: members.Tagged, Words: members.Words}
-	owner, ok := p.sets.owners[id]
+	owner, ok := s.owners[id]
 	at := t.floods[uint32(id)]
 	if !ok || owner.typ.Hook() != cube.XDP || at == nil {
 		return row, nil
@@ -207,7 +212,7 @@ func (p *Plane) resolve(t *tables, id CubeID, members abi.FloodSet) (abi.FloodSe
 		}
 	}
 	mixed := row.Flags == setWith|setWithout
-	loop := uint32(p.opts.Loop.Exit(owner.typ))
+	loop := uint32(s.loop.Exit(owner.typ))
 	var ways []way
 	for port := range row.Ports.All {
 		dev, there := t.exits[abi.ExitKey(id, port)]
@@ -235,69 +240,92 @@ func (p *Plane) resolve(t *tables, id CubeID, members abi.FloodSet) (abi.FloodSe
 	return row, ways
 }
 
-// moveSets has the sets of the cubes that a change concerns follow the graph, until its commit is over. p.sets.mu is held.
-func (p *Plane) moveSets(u *undo.Stack, g *Graph, t *tables, s graph.Stale) error {
-	was := p.sets.tables
-	u.Push(func() error { p.sets.tables = was; return nil })
-	p.sets.tables = t
+// move has the sets of the cubes that a change concerns follow the graph, until its commit is over. throughEgress is that
+// of the rows. s.mu is held.
+func (s *floodSets) move(u *undo.Stack, g *Graph, now *rows, concerned graph.Stale, throughEgress func(*Node) bool) error {
+	was := s.rows
+	u.Push(func() error { s.rows = was; return nil })
+	s.rows = now
 	for id, n := range g.Cubes {
-		if owner, ok := p.sets.owners[id]; ok && s.Has(id) {
-			egress := p.cubes[id].throughEgress(n) || g.Trace.Captures(uint16(id))
-			p.sets.owners[id] = setOwner{owner.name, owner.typ, egress}
-			u.Push(func() error { p.sets.owners[id] = owner; return nil })
+		if owner, ok := s.owners[id]; ok && concerned.Has(id) {
+			egress := throughEgress(n) || g.Trace.Captures(uint16(id))
+			s.owners[id] = setOwner{owner.name, owner.typ, egress}
+			u.Push(func() error { s.owners[id] = owner; return nil })
 		}
 	}
-	now := map[uint32]abi.FloodSet{}
-	for key, row := range p.sets.rows {
-		if s.Has(CubeID(key >> 16)) {
-			now[key] = row
+	moved := map[uint32]abi.FloodSet{}
+	for key, row := range s.sets {
+		if concerned.Has(CubeID(key >> 16)) {
+			moved[key] = row
 		}
 	}
-	return p.writeSets(u, t, now)
+	return s.writeSets(u, now, moved)
 }
 
-// finishSets drops what a change has left without use; the first one also what an earlier daemon left. p.sets.mu is held.
-func (p *Plane) finishSets(first bool) {
+// finish drops what a change has left without use; the first one also what an earlier daemon left. s.mu is held.
+func (s *floodSets) finish(first bool) {
 	if first {
 		var u undo.Stack
-		for key := range p.sets.rows {
-			if _, ok := p.sets.owners[CubeID(key>>16)]; !ok {
-				if err := p.deleteSets(&u, []uint32{key}); err != nil {
-					p.log.Warn("forgetting the sets of a cube that is gone", "err", err)
+		for key := range s.sets {
+			if _, ok := s.owners[CubeID(key>>16)]; !ok {
+				if err := s.deleteSets(&u, []uint32{key}); err != nil {
+					s.log.Warn("forgetting the sets of a cube that is gone", "err", err)
 				}
 			}
 		}
-		p.sets.groups.dropStale()
+		s.groups.dropStale()
 	}
-	p.dropGroups()
+	s.dropGroups()
 }
 
-// forgetSets removes the sets of a cube.
-func (p *Plane) forgetSets(id CubeID) error {
-	p.sets.mu.Lock()
-	defer p.sets.mu.Unlock()
+// forget removes the sets of a cube.
+func (s *floodSets) forget(id CubeID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var u undo.Stack
 	var gone []uint32
-	for key := range p.sets.rows {
+	for key := range s.sets {
 		if CubeID(key>>16) == id {
 			gone = append(gone, key)
 		}
 	}
-	err := p.deleteSets(&u, gone)
-	p.dropGroups()
+	err := s.deleteSets(&u, gone)
+	s.dropGroups()
 	return err
 }
 
-// readSets reads what an earlier daemon left.
-func (p *Plane) readSets() error {
-	g, err := p.openGroups()
-	p.sets = &floodSets{owners: map[CubeID]setOwner{}, tables: p.tables, rows: map[uint32]abi.FloodSet{}, groups: g}
-	return errors.Join(err, bpfmap.ReadHash(p.fw.Maps[abi.MapFloodSets], p.sets.rows))
+// openSets reads what an earlier daemon left. now are the rows that it left.
+func openSets(log *slog.Logger, fw *framework.Framework, loop Loop, now *rows) (*floodSets, error) {
+	g, err := openGroups(log, fw, loop)
+	s := &floodSets{
+		log: log, m: fw.Maps[abi.MapFloodSets], loop: loop,
+		owners: map[CubeID]setOwner{}, rows: now, sets: map[uint32]abi.FloodSet{}, groups: g,
+	}
+	return s, errors.Join(err, bpfmap.ReadHash(s.m, s.sets))
 }
 
-// closeSets has nothing touch the kernel any more.
-func (p *Plane) closeSets() {
-	p.sets.mu.Lock()
-	defer p.sets.mu.Unlock()
-	p.sets.closed = true
+// lock keeps the sets as they are until unlock, while a change is committed.
+func (s *floodSets) lock() { s.mu.Lock() }
+
+func (s *floodSets) unlock() { s.mu.Unlock() }
+
+// setOwner makes a cube one that can have sets. egress tells that its copies must go through programs.
+func (s *floodSets) setOwner(id CubeID, name string, typ cube.Type, egress bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owners[id] = setOwner{name, typ, egress}
+}
+
+// removeOwner ends that.
+func (s *floodSets) removeOwner(id CubeID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.owners, id)
+}
+
+// close has nothing touch the kernel any more.
+func (s *floodSets) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
 }

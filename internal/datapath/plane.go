@@ -150,10 +150,10 @@ func Open(o Options) (*Plane, error) {
 	p.fates = counters.NewFates(p.fw.Maps[abi.MapFates])
 	if p.Counters, err = counters.Open(p.dir("core"), p.fw.Maps[abi.MapCounters]); err == nil {
 		p.accounts = counters.NewAccounts(p.Counters)
-		p.tables, err = p.readTables()
+		p.tables, err = openTables(p.fw.Maps, origin{o.Taps[cube.TC], o.Loop, p.throughEgress})
 	}
 	if err == nil {
-		err = p.readSets()
+		p.sets, err = openSets(p.log, p.fw, o.Loop, p.tables.inUse())
 	}
 	if err == nil {
 		err = p.openNetdevs()
@@ -197,7 +197,7 @@ func (p *Plane) Close() error {
 		p.inline.stop()
 	}
 	p.collect.Stop()
-	p.closeSets()
+	p.sets.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.parts {

@@ -11,24 +11,24 @@ import (
 
 // What an earlier daemon left in the tables, read at start.
 
-// readTables reads what an earlier daemon wrote, so that the first commit changes what differs
+// read reads what an earlier daemon wrote, so that the first commit changes what differs
 // and clears what is gone.
-func (p *Plane) readTables() (*tables, error) {
-	t := newTables()
+func (t *tables) read() (*rows, error) {
+	now := newRows()
 	floods := map[uint32]abi.Flood{}
 	err := errors.Join(
-		bpfmap.ReadArray(p.fw.Maps[abi.MapEntries], t.entries),
-		bpfmap.ReadHash(p.fw.Maps[abi.MapFar], t.entries),
-		bpfmap.ReadHash(p.fw.Maps[abi.MapOutEntries], t.outEntries),
-		bpfmap.ReadArray(p.fw.Maps[abi.MapExits], t.exits),
-		bpfmap.ReadHash(p.fw.Maps[abi.MapShadows], t.shadows),
-		bpfmap.ReadHash(p.fw.Maps[abi.MapFloods], floods),
+		bpfmap.ReadArray(t.maps[abi.MapEntries], now.entries),
+		bpfmap.ReadHash(t.maps[abi.MapFar], now.entries),
+		bpfmap.ReadHash(t.maps[abi.MapOutEntries], now.outEntries),
+		bpfmap.ReadArray(t.maps[abi.MapExits], now.exits),
+		bpfmap.ReadHash(t.maps[abi.MapShadows], now.shadows),
+		bpfmap.ReadHash(t.maps[abi.MapFloods], floods),
 	)
 	for id, row := range floods {
-		t.floods[id] = &row
+		now.floods[id] = &row
 	}
-	for key, e := range t.exits {
-		t.devices[key] = e.Ifindex
+	for key, e := range now.exits {
+		now.devices[key] = e.Ifindex
 	}
-	return t, err
+	return now, err
 }

@@ -41,6 +41,7 @@ type sandbox struct {
 	p        *Plane
 	g        *Graph
 	hook     cube.Hook
+	rows     *rows
 	segments []*segment
 	specs    map[CubeID]map[string]*ebpf.MapSpec
 	fw       map[string]*ebpf.Map
@@ -95,6 +96,7 @@ func (p *Plane) newSandbox(id CubeID) (*sandbox, error) {
 		s.g.Cubes[other] = &copied
 	}
 	w := graph.NewWiring(s.g)
+	s.rows = p.tables.derive(w, nil)
 	stacks, links := w.Edges()
 	var part []CubeID
 	for _, ids := range w.Split(append(stacks, links...)) {
@@ -174,7 +176,7 @@ func (s *sandbox) makeFramework() error {
 // writeRows writes where the cubes' ports lead. A flood's row has no netdevs and no interface of
 // ours, so that no copy is made: the copies run on their own.
 func (s *sandbox) writeRows() error {
-	t := s.p.tablesOf(graph.NewWiring(s.g), nil)
+	t := s.rows
 	var errs []error
 	for _, c := range s.segments {
 		for _, id := range c.ids {

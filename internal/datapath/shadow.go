@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -47,20 +46,4 @@ func (b *builder) addShadow(n *Node) error {
 	c.Shadow, c.Span = true, n.Shadow.Span
 	fmt.Fprintf(&b.print, "shadow span %t\n", c.Span)
 	return nil
-}
-
-// addShadow adds the rows of a cube's namespace.
-func (t *tables) addShadow(n *Node) {
-	if n.Shadow == nil {
-		return
-	}
-	for index, ifindex := range n.Shadow.Ends {
-		p := n.Ports[index]
-		if p == nil || ifindex <= 0 {
-			continue
-		}
-		pg, _ := abi.SlotAddress(p.Slot)
-		t.shadows[abi.ExitKey(n.ID, index)] = uint32(ifindex)
-		t.entries[uint32(ifindex)] = abi.Entry{Cube: uint16(n.ID), Port: link.SentPort(index), Page: pg, Slot: link.NoSlot}
-	}
 }
