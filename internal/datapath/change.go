@@ -17,6 +17,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/netdevs"
+	"github.com/polycube/polycube/internal/datapath/tables"
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
@@ -31,7 +32,7 @@ type change struct {
 	cut      [][][]CubeID
 	parts    []*segment
 	built    []*segment // subset of parts
-	rows     *rows
+	rows     *tables.Rows
 	plan     *netdevs.Plan
 }
 
@@ -44,10 +45,10 @@ func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 	if !onlyCode {
 		w = graph.NewWiring(g)
 	}
-	ch := &change{p: p, g: g, wiring: w, stale: w.StaleSince(p.wiring), rows: p.tables.inUse()}
+	ch := &change{p: p, g: g, wiring: w, stale: w.StaleSince(p.wiring), rows: p.tables.InUse()}
 	ch.onlyCode = onlyCode && ch.stale != nil
 	if !ch.onlyCode {
-		ch.rows = p.tables.derive(w, ch.stale)
+		ch.rows = p.tables.Derive(w, ch.stale)
 	}
 	for {
 		again, err := ch.build(ctx, w)
@@ -161,8 +162,8 @@ func (ch *change) Commit() error {
 	defer p.mu.Unlock()
 	defer expedite.Begin()()
 	ch.refresh()
-	p.sets.lock()
-	defer p.sets.unlock()
+	p.sets.Lock()
+	defer p.sets.Unlock()
 	var u undo.Stack
 	if err := ch.effect(&u); err != nil {
 		err = errors.Join(err, u.Run())
@@ -195,18 +196,18 @@ func (ch *change) effect(u *undo.Stack) error {
 		return err
 	}
 	if ch.onlyCode {
-		if err := p.sets.move(u, ch.g, ch.rows, ch.stale, p.throughEgress); err != nil {
+		if err := p.sets.Move(u, ch.g, ch.rows, ch.stale, p.throughEgress); err != nil {
 			return err
 		}
 		return ch.swap(u)
 	}
-	if err := p.sets.group(p.tables.inUse(), ch.rows); err != nil {
+	if err := p.sets.Group(p.tables.InUse(), ch.rows); err != nil {
 		return err
 	}
-	if err := p.tables.writeExits(u, ch.rows); err != nil {
+	if err := p.tables.WriteExits(u, ch.rows); err != nil {
 		return err
 	}
-	if err := p.sets.move(u, ch.g, ch.rows, ch.stale, p.throughEgress); err != nil {
+	if err := p.sets.Move(u, ch.g, ch.rows, ch.stale, p.throughEgress); err != nil {
 		return err
 	}
 	plan := p.netdevs.Plan(ch.wiring, partsOf(ch.parts))
@@ -217,7 +218,7 @@ func (ch *change) effect(u *undo.Stack) error {
 	// Rows that the programs in use understand come before the swap, the others behind it:
 	// a netdev that loses its transparent cube leads to its port before the new programs
 	// forget the cube, and one that gets a cube leads there once they know it.
-	if err := p.tables.writeEntries(u, ch.rows, p.understood); err != nil {
+	if err := p.tables.WriteEntries(u, ch.rows, p.understood); err != nil {
 		return err
 	}
 	if err := plan.Attach(u); err != nil {
@@ -226,7 +227,7 @@ func (ch *change) effect(u *undo.Stack) error {
 	if err := ch.swap(u); err != nil {
 		return err
 	}
-	if err := p.tables.writeEntries(u, ch.rows, nil); err != nil {
+	if err := p.tables.WriteEntries(u, ch.rows, nil); err != nil {
 		return err
 	}
 	return plan.Move(u)
@@ -268,15 +269,15 @@ func (ch *change) finish() {
 	first := p.graph == nil
 	if !ch.onlyCode {
 		ch.plan.DetachUnused()
-		if err := p.tables.clear(ch.rows); err != nil {
+		if err := p.tables.Clear(ch.rows); err != nil {
 			p.log.Error("clearing rows of the data plane's tables", "err", err)
 		}
 		p.clearCubes(ch.g)
 	}
-	p.sets.finish(first)
+	p.sets.Finish(first)
 	p.forgetObjects(ch.g)
 	p.graph, p.wiring = ch.g, ch.wiring
-	p.tables.use(ch.rows)
+	p.tables.Use(ch.rows)
 	p.partitioned = ch.cut
 	gone := p.setParts(ch.parts)
 	p.keep(ch)

@@ -97,11 +97,11 @@ func (p *Plane) CreateCube(spec Spec) error {
 func (p *Plane) setCube(id CubeID, in *instance) {
 	if in == nil {
 		delete(p.cubes, id)
-		p.sets.removeOwner(id)
+		p.sets.RemoveOwner(id)
 		return
 	}
 	p.cubes[id] = in
-	p.sets.setOwner(id, in.spec.Name, in.spec.Type, in.throughEgress(nil))
+	p.sets.SetOwner(id, in.spec.Name, in.spec.Type, in.throughEgress(nil))
 }
 
 // throughEgress tells whether the copies of a cube's floods must pass its egress program.
@@ -354,7 +354,7 @@ func (p *Plane) DeleteCube(id CubeID) error {
 	}
 	p.setCube(id, nil)
 	p.remove(in)
-	return p.sets.forget(id)
+	return p.sets.Forget(id)
 }
 
 // Map returns one of the cube's maps.

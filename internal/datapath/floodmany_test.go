@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/floods"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/test/netns"
 )
@@ -155,13 +156,13 @@ func TestGroupsThatNothingLeadsToAreForgotten(t *testing.T) {
 		if got := inKernel(); got != was+2 {
 			t.Errorf("%d new groups, want 2: copies under way still need the first one", got-was)
 		}
-		if b.plane.sets.sweepOne(left.Add(-groupGrace)); inKernel() != was+2 {
+		if b.plane.sets.SweepOne(left.Add(-floods.GroupGrace)); inKernel() != was+2 {
 			t.Error("a group is forgotten too early")
 		}
-		if b.plane.sets.sweepOne(left); inKernel() != was+1 {
+		if b.plane.sets.SweepOne(left); inKernel() != was+1 {
 			t.Errorf("%d new groups, want 1", inKernel()-was)
 		}
-		if b.plane.sets.sweepOne(time.Now()); inKernel() != was+1 {
+		if b.plane.sets.SweepOne(time.Now()); inKernel() != was+1 {
 			t.Error("a group is forgotten that a set leads to")
 		}
 	})
@@ -227,11 +228,11 @@ func TestCopiesInUserSpaceAreThoseOfTheKernel(t *testing.T) {
 			send  []byte
 			want  map[uint16][]byte
 		}{
-			{"from outside, with the tag", 9, [4]uint32{5 | setHasTag, tag100}, tagged, map[uint16][]byte{0: plain, 1: tagged, 2: plain}},
+			{"from outside, with the tag", 9, [4]uint32{5 | floods.HasTag, tag100}, tagged, map[uint16][]byte{0: plain, 1: tagged, 2: plain}},
 			{"from a member, without", 2, [4]uint32{5, tag100}, plain, map[uint16][]byte{0: plain, 1: tagged}},
 			{"no tag is named", 0, [4]uint32{5}, plain, map[uint16][]byte{1: plain, 2: plain}},
 			{"a set that is not there", 0, [4]uint32{6, tag100}, plain, nil},
-			{"too short to have the tag", 0, [4]uint32{5 | setHasTag, tag100}, plain[:16], map[uint16][]byte{1: plain[:16]}},
+			{"too short to have the tag", 0, [4]uint32{5 | floods.HasTag, tag100}, plain[:16], map[uint16][]byte{1: plain[:16]}},
 		} {
 			got := map[uint16][]byte{}
 			for port, f := range b.plane.FloodCopies(c.ID, tt.in, tt.words, tt.send) {

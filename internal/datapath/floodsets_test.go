@@ -296,7 +296,7 @@ func TestSetsOutliveTheDaemon(t *testing.T) {
 // countSets counts what is in the kernel, once the groups that nothing leads to are gone.
 func (b *bench) countSets() (sets, groups int) {
 	b.t.Helper()
-	for b.plane.sets.sweepOne(time.Now()) {
+	for b.plane.sets.SweepOne(time.Now()) {
 	}
 	var key, id uint32
 	var row abi.FloodSet

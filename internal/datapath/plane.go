@@ -26,10 +26,12 @@ import (
 	"github.com/polycube/polycube/internal/datapath/collect"
 	"github.com/polycube/polycube/internal/datapath/counters"
 	"github.com/polycube/polycube/internal/datapath/expedite"
+	"github.com/polycube/polycube/internal/datapath/floods"
 	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/netdevs"
+	"github.com/polycube/polycube/internal/datapath/tables"
 	"github.com/polycube/polycube/internal/kernel"
 )
 
@@ -91,8 +93,8 @@ type Plane struct {
 	parts    []*segment
 	byPrint  map[string]*segment
 	byCube   map[CubeID]*segment
-	tables   *tables
-	sets     *floodSets
+	tables   *tables.Tables
+	sets     *floods.Sets
 	netdevs  *netdevs.Netdevs
 	accounts *counters.Accounts
 	fates    *counters.Fates
@@ -150,10 +152,10 @@ func Open(o Options) (*Plane, error) {
 	p.fates = counters.NewFates(p.fw.Maps[abi.MapFates])
 	if p.Counters, err = counters.Open(p.dir("core"), p.fw.Maps[abi.MapCounters]); err == nil {
 		p.accounts = counters.NewAccounts(p.Counters)
-		p.tables, err = openTables(p.fw.Maps, origin{o.Taps[cube.TC], o.Loop, p.throughEgress})
+		p.tables, err = tables.Open(p.fw.Maps, tables.Origin{Tap: o.Taps[cube.TC], Loop: o.Loop, ThroughEgress: p.throughEgress})
 	}
 	if err == nil {
-		p.sets, err = openSets(p.log, p.fw, o.Loop, p.tables.inUse())
+		p.sets, err = floods.Open(p.log, p.fw, o.Loop, p.tables.InUse())
 	}
 	if err == nil {
 		err = p.openNetdevs()
@@ -197,7 +199,7 @@ func (p *Plane) Close() error {
 		p.inline.stop()
 	}
 	p.collect.Stop()
-	p.sets.close()
+	p.sets.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.parts {

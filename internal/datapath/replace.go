@@ -113,7 +113,7 @@ func (p *Plane) clearCounters(spec Spec) error {
 	if err != nil {
 		err = fmt.Errorf("cube %s: %w", spec.Name, err)
 	}
-	return errors.Join(err, p.sets.forget(spec.ID))
+	return errors.Join(err, p.sets.Forget(spec.ID))
 }
 
 // ForgetService forgets the objects of a service that is not loaded any more.

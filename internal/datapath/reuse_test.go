@@ -15,11 +15,11 @@ func (b *bench) wantWhole() {
 	p := b.plane
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	rows, fresh := p.tables.inUse(), p.tables.derive(graph.NewWiring(p.graph), nil)
+	rows, fresh := p.tables.InUse(), p.tables.Derive(graph.NewWiring(p.graph), nil)
 	for name, pair := range map[string][2]any{
-		"entries": {rows.entries, fresh.entries}, "outEntries": {rows.outEntries, fresh.outEntries},
-		"exits": {rows.exits, fresh.exits}, "devices": {rows.devices, fresh.devices}, "shadows": {rows.shadows, fresh.shadows},
-		"floods": {rows.floods, fresh.floods}, "ways": {rows.ways, fresh.ways},
+		"entries": {rows.Entries, fresh.Entries}, "outEntries": {rows.OutEntries, fresh.OutEntries},
+		"exits": {rows.Exits, fresh.Exits}, "devices": {rows.Devices, fresh.Devices}, "shadows": {rows.Shadows, fresh.Shadows},
+		"floods": {rows.Floods, fresh.Floods}, "ways": {rows.Ways, fresh.Ways},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			b.t.Errorf("rows of %s in use are\n%v, of the whole graph\n%v", name, pair[0], pair[1])

@@ -22,6 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
+	"github.com/polycube/polycube/internal/datapath/tables"
 )
 
 // Injection is a packet of which somebody wants to know what would become of it.
@@ -41,7 +42,7 @@ type sandbox struct {
 	p        *Plane
 	g        *Graph
 	hook     cube.Hook
-	rows     *rows
+	rows     *tables.Rows
 	segments []*segment
 	specs    map[CubeID]map[string]*ebpf.MapSpec
 	fw       map[string]*ebpf.Map
@@ -96,7 +97,7 @@ func (p *Plane) newSandbox(id CubeID) (*sandbox, error) {
 		s.g.Cubes[other] = &copied
 	}
 	w := graph.NewWiring(s.g)
-	s.rows = p.tables.derive(w, nil)
+	s.rows = p.tables.Derive(w, nil)
 	stacks, links := w.Edges()
 	var part []CubeID
 	for _, ids := range w.Split(append(stacks, links...)) {
@@ -182,17 +183,17 @@ func (s *sandbox) writeRows() error {
 		for _, id := range c.ids {
 			for index := range s.g.Cubes[id].Ports {
 				key := abi.ExitKey(id, index)
-				if row, ok := t.exits[key]; ok {
+				if row, ok := t.Exits[key]; ok {
 					errs = append(errs, s.fw[abi.MapExits].Put(key, row))
 				}
-				if ifindex, ok := t.devices[key]; ok {
+				if ifindex, ok := t.Devices[key]; ok {
 					errs = append(errs, s.fw[abi.MapDevices].Put(key, ifindex))
 				}
-				if ifindex, ok := t.shadows[key]; ok {
+				if ifindex, ok := t.Shadows[key]; ok {
 					errs = append(errs, s.fw[abi.MapShadows].Put(key, ifindex))
 				}
 			}
-			if at, ok := t.floods[uint32(id)]; ok {
+			if at, ok := t.Floods[uint32(id)]; ok {
 				row := *at
 				row.Count, row.Tap, row.Copies, row.Group, row.SimplePorts = 0, 0, 0, 0, abi.PortSet{}
 				errs = append(errs, s.fw[abi.MapFloods].Put(uint32(id), row))

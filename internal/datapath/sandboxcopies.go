@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/polycube/polycube/internal/datapath/floods"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
@@ -29,7 +30,7 @@ func (s *sandbox) copiesOfSet(r run, rec []byte, id CubeID, in uint16) []run {
 	e, step := binary.NativeEndian, rec[recordHeadSize:]
 	words := [4]uint32{e.Uint32(rec[48:]), e.Uint32(rec[52:])}
 	if e.Uint32(rec[8:])&recordVLAN != 0 {
-		words[wordOfSet] &^= setHasTag
+		words[floods.WordOfSet] &^= floods.HasTag
 	}
 	frame := slices.Clone(r.frame)
 	copy(frame, step[32:e.Uint32(rec[16:])])

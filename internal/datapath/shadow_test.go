@@ -261,7 +261,7 @@ func TestANamespaceSurvivesADaemonThatStops(t *testing.T) {
 		delete(b.g.Cubes, c.ID)
 		b.g.Netdevs = map[string]*Netdev{}
 		b.commit()
-		if n := len(b.plane.tables.inUse().shadows) + len(b.plane.tables.inUse().entries) + b.plane.netdevs.Count(); n != 0 {
+		if n := len(b.plane.tables.InUse().Shadows) + len(b.plane.tables.InUse().Entries) + b.plane.netdevs.Count(); n != 0 {
 			t.Errorf("%d rows and attachments of a deleted cube", n)
 		}
 		var key, value uint32

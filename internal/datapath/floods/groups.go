@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package floods
 
 // Where XDP copies a packet to: a map of netdevs for the broadcast, and the ports of the copies that come back by the loop
 // to enter a program. The two are a group. One group serves all floods, of cubes and of sets, that lead to the same places
@@ -23,6 +23,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/expedite"
 	"github.com/polycube/polycube/internal/datapath/framework"
+	"github.com/polycube/polycube/internal/datapath/tables"
 )
 
 // copyUntagged is PCN_COPY_UNTAGGED.
@@ -31,9 +32,9 @@ const copyUntagged = 1 << 15
 // lastGroup is the highest ID of a group: PCN_LOOP_VALUE.
 const lastGroup = 1<<24 - 1
 
-// groupGrace is how long a group stays that no flood leads to any more. Copies are in the queue of the loop for
+// GroupGrace is how long a group stays that no flood leads to any more. Copies are in the queue of the loop for
 // milliseconds at most while a CPU is free to take them.
-const groupGrace = 10 * time.Second
+const GroupGrace = 10 * time.Second
 
 type group struct {
 	id   uint32
@@ -47,7 +48,7 @@ type groups struct {
 	outer     *ebpf.Map // by ID, the maps of netdevs
 	copies    *ebpf.Map // by ID, the ports
 	inner     *ebpf.MapSpec
-	programs  map[exitKind]*ebpf.Program // that copies pass on their way to a netdev
+	programs  map[tables.ExitKind]*ebpf.Program // that copies pass on their way to a netdev
 	loop      bool
 	byContent map[string]*group
 	byID      map[uint32]*group
@@ -71,11 +72,11 @@ func newGroups(log *slog.Logger, outer, copies *ebpf.Map, inner *ebpf.MapSpec) *
 }
 
 // openGroups finds the groups of an earlier daemon. They stay until the first change has replaced them.
-func openGroups(log *slog.Logger, fw *framework.Framework, loop Loop) (*groups, error) {
+func openGroups(log *slog.Logger, fw *framework.Framework, loop framework.Loop) (*groups, error) {
 	g := newGroups(log, fw.Maps[abi.MapGroups], fw.Maps[abi.MapCopies], fw.Objects[cube.XDP].Maps[abi.MapGroups].InnerMap)
 	g.loop = loop.Out != 0
 	out := fw.Downs["loop-out"]
-	g.programs = map[exitKind]*ebpf.Program{untagged: fw.Downs["untag-out"], byLoop: out, byLoopUntagged: out, forTC: out}
+	g.programs = map[tables.ExitKind]*ebpf.Program{tables.Untagged: fw.Downs["untag-out"], tables.ByLoop: out, tables.ByLoopUntagged: out, tables.ForTC: out}
 	var id, inner uint32
 	devices := g.outer.Iterate()
 	for devices.Next(&id, &inner) {
@@ -94,15 +95,15 @@ func openGroups(log *slog.Logger, fw *framework.Framework, loop Loop) (*groups, 
 
 // of returns the group with that content, and makes it where there is none. Its ID is 0 if there are copies for programs
 // but no loop: then user space makes them all.
-func (g *groups) of(ways []way) (*group, error) {
-	if !g.loop && slices.ContainsFunc(ways, func(w way) bool { return w.kind >= byLoop }) {
+func (g *groups) of(ways []tables.Way) (*group, error) {
+	if !g.loop && slices.ContainsFunc(ways, func(w tables.Way) bool { return w.Kind >= tables.ByLoop }) {
 		return &group{}, nil
 	}
 	content := make([]byte, 0, 8*len(ways))
 	for _, w := range ways {
-		content = binary.NativeEndian.AppendUint32(content, w.ifindex)
-		content = binary.NativeEndian.AppendUint16(content, uint16(w.kind))
-		content = binary.NativeEndian.AppendUint16(content, w.port)
+		content = binary.NativeEndian.AppendUint32(content, w.Ifindex)
+		content = binary.NativeEndian.AppendUint16(content, uint16(w.Kind))
+		content = binary.NativeEndian.AppendUint16(content, w.Port)
 	}
 	key := string(content)
 	if made := g.byContent[key]; made != nil {
@@ -128,28 +129,28 @@ func (g *groups) of(ways []way) (*group, error) {
 	return made, nil
 }
 
-func (g *groups) write(id uint32, ways []way) error {
+func (g *groups) write(id uint32, ways []tables.Way) error {
 	var list abi.Copies
 	var devices []abi.Device
 	for _, w := range ways {
-		d := abi.Device{Ifindex: w.ifindex}
-		if program := g.programs[w.kind]; program != nil {
+		d := abi.Device{Ifindex: w.Ifindex}
+		if program := g.programs[w.Kind]; program != nil {
 			d.Program = uint32(program.FD())
 		}
-		if w.kind != forTC || list.ForTC == 0 {
+		if w.Kind != tables.ForTC || list.ForTC == 0 {
 			devices = append(devices, d)
 		}
-		switch w.kind {
-		case byLoop, byLoopUntagged:
-			list.Port[list.Count] = w.port
-			if w.kind == byLoopUntagged {
+		switch w.Kind {
+		case tables.ByLoop, tables.ByLoopUntagged:
+			list.Port[list.Count] = w.Port
+			if w.Kind == tables.ByLoopUntagged {
 				list.Port[list.Count] |= copyUntagged
 			}
 			list.Count++
-		case forTC:
+		case tables.ForTC:
 			list.ForTC = 1
-			list.TCPorts.Add(w.port)
-		case asItIs, untagged:
+			list.TCPorts.Add(w.Port)
+		case tables.AsItIs, tables.Untagged:
 		}
 	}
 	spec := g.inner.Copy()
@@ -239,42 +240,42 @@ func (g *groups) forget(id uint32) {
 	}
 }
 
-// group gives the rows that lead elsewhere than before their groups. s.mu is held.
-func (s *floodSets) group(old, now *rows) error {
-	for id, ways := range now.ways {
-		if slices.Equal(old.ways[id], ways) {
+// Group gives the rows that lead elsewhere than before their groups. s.mu is held.
+func (s *Sets) Group(old, now *tables.Rows) error {
+	for id, ways := range now.Ways {
+		if slices.Equal(old.Ways[id], ways) {
 			continue
 		}
 		g, err := s.groups.of(ways)
 		if err != nil {
 			return fmt.Errorf("ports of cube %d to flood to: %w", id, err)
 		}
-		now.floods[id].Group = g.id
+		now.Floods[id].Group = g.id
 	}
 	return nil
 }
 
 // dropGroups has the groups leave that no flood leads to any more. s.mu is held.
-func (s *floodSets) dropGroups() {
-	s.groups.drop(s.rows.floods)
+func (s *Sets) dropGroups() {
+	s.groups.drop(s.rows.Floods)
 	s.sweepLater()
 }
 
 // sweepLater has groups forgotten when they have been leaving for long enough. s.mu is held.
-func (s *floodSets) sweepLater() {
+func (s *Sets) sweepLater() {
 	if s.sweeping || s.closed || len(s.groups.leaving) == 0 {
 		return
 	}
 	s.sweeping = true
-	time.AfterFunc(time.Until(s.groups.leaving[0].since.Add(groupGrace)), func() {
-		for s.sweepOne(time.Now().Add(-groupGrace)) {
+	time.AfterFunc(time.Until(s.groups.leaving[0].since.Add(GroupGrace)), func() {
+		for s.SweepOne(time.Now().Add(-GroupGrace)) {
 		}
 	})
 }
 
-// sweepOne forgets a group that was left before a time. It returns false when there is no other one. The kernel waits for
+// SweepOne forgets a group that was left before a time. It returns false when there is no other one. The kernel waits for
 // programs that look at the group, so who changes a set gets the lock between two of them.
-func (s *floodSets) sweepOne(before time.Time) bool {
+func (s *Sets) SweepOne(before time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := s.groups

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package tables
 
 import (
 	"errors"
@@ -13,22 +13,22 @@ import (
 
 // read reads what an earlier daemon wrote, so that the first commit changes what differs
 // and clears what is gone.
-func (t *tables) read() (*rows, error) {
+func (t *Tables) read() (*Rows, error) {
 	now := newRows()
 	floods := map[uint32]abi.Flood{}
 	err := errors.Join(
-		bpfmap.ReadArray(t.maps[abi.MapEntries], now.entries),
-		bpfmap.ReadHash(t.maps[abi.MapFar], now.entries),
-		bpfmap.ReadHash(t.maps[abi.MapOutEntries], now.outEntries),
-		bpfmap.ReadArray(t.maps[abi.MapExits], now.exits),
-		bpfmap.ReadHash(t.maps[abi.MapShadows], now.shadows),
+		bpfmap.ReadArray(t.maps[abi.MapEntries], now.Entries),
+		bpfmap.ReadHash(t.maps[abi.MapFar], now.Entries),
+		bpfmap.ReadHash(t.maps[abi.MapOutEntries], now.OutEntries),
+		bpfmap.ReadArray(t.maps[abi.MapExits], now.Exits),
+		bpfmap.ReadHash(t.maps[abi.MapShadows], now.Shadows),
 		bpfmap.ReadHash(t.maps[abi.MapFloods], floods),
 	)
 	for id, row := range floods {
-		now.floods[id] = &row
+		now.Floods[id] = &row
 	}
-	for key, e := range now.exits {
-		now.devices[key] = e.Ifindex
+	for key, e := range now.Exits {
+		now.Devices[key] = e.Ifindex
 	}
 	return now, err
 }

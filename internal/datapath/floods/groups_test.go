@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package floods
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/framework"
+	"github.com/polycube/polycube/internal/datapath/tables"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -39,7 +40,7 @@ func TestFullGroupsMakeRoom(t *testing.T) {
 	g := newGroups(slog.New(slog.DiscardHandler), outer, fw.Maps[abi.MapCopies], spec.InnerMap)
 	made := map[uint32]*abi.Flood{}
 	for i := range uint16(4) {
-		one, err := g.of([]way{{ifindex: 1}, {ifindex: 1, port: i}})
+		one, err := g.of([]tables.Way{{Ifindex: 1}, {Ifindex: 1, Port: i}})
 		if i == 3 {
 			if !errors.Is(err, cube.ErrFull) {
 				t.Errorf("%v with two groups in use, want %v", err, cube.ErrFull)

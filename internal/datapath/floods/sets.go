@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
-
-// The sets of ports that cubes flood to. Which ports are members, and which of them want the tag, the cube says; it
-// stands in rows of pcn_flood_sets, pinned like the cube's maps. Where ports lead the programs look up, so at TC a row
-// holds whatever comes and goes. XDP copies a packet by a broadcast over a map of netdevs, so there a set also
-// leads to a group (floodgroups.go), which follows the graph.
+// Package floods holds the sets of ports that cubes flood to. Which ports are members, and which of
+// them want the tag, the cube says; it stands in rows of pcn_flood_sets, pinned like the cube's maps.
+// Where ports lead the programs look up, so at TC a row holds whatever comes and goes. XDP copies a
+// packet by a broadcast over a map of netdevs, so there a set also leads to a group (groups.go), which
+// follows the graph.
+package floods
 
 import (
 	"errors"
@@ -25,6 +25,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/tables"
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
@@ -37,7 +38,7 @@ const (
 )
 
 // setKey is the key of pcn_flood_sets.
-func setKey(id CubeID, index uint32) uint32 { return uint32(id)<<16 | index }
+func setKey(id graph.CubeID, index uint32) uint32 { return uint32(id)<<16 | index }
 
 // setOwner is what the sets of a cube depend on besides the graph's tables.
 type setOwner struct {
@@ -46,26 +47,26 @@ type setOwner struct {
 	egress bool // copies must go through programs
 }
 
-// floodSets are the sets of all cubes. They have a lock of their own, which is held while a change is committed but not
+// Sets are the sets of all cubes. They have a lock of their own, which is held while a change is committed but not
 // while it is prepared: who closes a port does not wait for the verifier.
-type floodSets struct {
+type Sets struct {
 	log  *slog.Logger
 	m    *ebpf.Map // pcn_flood_sets
-	loop Loop
+	loop framework.Loop
 
 	// mu guards what follows.
 	mu     sync.Mutex
-	owners map[CubeID]setOwner
-	rows   *rows                   // those that programs look at
+	owners map[graph.CubeID]setOwner
+	rows   *tables.Rows            // those that programs look at
 	sets   map[uint32]abi.FloodSet // as they are in the kernel
 	groups *groups
 	// sweeping: groups will be forgotten later; closed: never again.
 	sweeping, closed bool
 }
 
-// set replaces sets of a cube; one without members goes, and with only, those that are not named. On an error all
+// Set replaces sets of a cube; one without members goes, and with only, those that are not named. On an error all
 // is as before.
-func (s *floodSets) set(id CubeID, sets map[uint32][]cube.FloodMember, only bool) error {
+func (s *Sets) Set(id graph.CubeID, sets map[uint32][]cube.FloodMember, only bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	owner, ok := s.owners[id]
@@ -86,7 +87,7 @@ func (s *floodSets) set(id CubeID, sets map[uint32][]cube.FloodMember, only bool
 	for key := range s.sets {
 		_, stays := now[key]
 		_, named := sets[key&cube.MaxFloodSet]
-		if CubeID(key>>16) == id && !stays && (only || named) {
+		if graph.CubeID(key>>16) == id && !stays && (only || named) {
 			gone = append(gone, key)
 		}
 	}
@@ -125,8 +126,8 @@ func rowOf(index uint32, members []cube.FloodMember) (row abi.FloodSet, err erro
 	return row, nil
 }
 
-// members returns the members of a cube's set, as programs see it. It waits for no change of the graph.
-func (s *floodSets) members(id CubeID, index uint32) []cube.FloodMember {
+// Members returns the members of a cube's set, as programs see it. It waits for no change of the graph.
+func (s *Sets) Members(id graph.CubeID, index uint32) []cube.FloodMember {
 	var row abi.FloodSet
 	if err := s.m.Lookup(setKey(id, index), &row); err != nil {
 		return nil // no such set
@@ -139,9 +140,9 @@ func (s *floodSets) members(id CubeID, index uint32) []cube.FloodMember {
 }
 
 // writeSets writes rows whose members are known, with the groups that belong to them by the tables.
-func (s *floodSets) writeSets(u *undo.Stack, t *rows, rows map[uint32]abi.FloodSet) error {
+func (s *Sets) writeSets(u *undo.Stack, t *tables.Rows, rows map[uint32]abi.FloodSet) error {
 	for _, key := range slices.Sorted(maps.Keys(rows)) {
-		row, ways := s.resolve(t, CubeID(key>>16), rows[key])
+		row, ways := s.resolve(t, graph.CubeID(key>>16), rows[key])
 		if len(ways) > 1 {
 			group, err := s.groups.of(ways)
 			if err != nil {
@@ -166,7 +167,7 @@ func (s *floodSets) writeSets(u *undo.Stack, t *rows, rows map[uint32]abi.FloodS
 	return nil
 }
 
-func (s *floodSets) deleteSets(u *undo.Stack, keys []uint32) error {
+func (s *Sets) deleteSets(u *undo.Stack, keys []uint32) error {
 	for _, key := range keys {
 		was := s.sets[key]
 		if err := s.restoreSet(key, abi.FloodSet{}, false); err != nil {
@@ -178,7 +179,7 @@ func (s *floodSets) deleteSets(u *undo.Stack, keys []uint32) error {
 }
 
 // restoreSet puts a row back as it was, or takes it away.
-func (s *floodSets) restoreSet(key uint32, row abi.FloodSet, had bool) error {
+func (s *Sets) restoreSet(key uint32, row abi.FloodSet, had bool) error {
 	s.groups.count(s.sets[key].Group, -1)
 	if !had {
 		delete(s.sets, key)
@@ -196,10 +197,10 @@ func (s *floodSets) restoreSet(key uint32, row abi.FloodSet, had bool) error {
 }
 
 // resolve completes a row, but for its group, with where its ports lead by the tables, and returns what the group holds.
-func (s *floodSets) resolve(t *rows, id CubeID, members abi.FloodSet) (abi.FloodSet, []way) {
+func (s *Sets) resolve(t *tables.Rows, id graph.CubeID, members abi.FloodSet) (abi.FloodSet, []tables.Way) {
 	row := abi.FloodSet{Ports: members.Ports, Tagged: members.Tagged, Words: members.Words}
 	owner, ok := s.owners[id]
-	at := t.floods[uint32(id)]
+	at := t.Floods[uint32(id)]
 	if !ok || owner.typ.Hook() != cube.XDP || at == nil {
 		return row, nil
 	}
@@ -213,26 +214,26 @@ func (s *floodSets) resolve(t *rows, id CubeID, members abi.FloodSet) (abi.Flood
 	}
 	mixed := row.Flags == setWith|setWithout
 	loop := uint32(s.loop.Exit(owner.typ))
-	var ways []way
+	var ways []tables.Way
 	for port := range row.Ports.All {
-		dev, there := t.exits[abi.ExitKey(id, port)]
-		w := way{ifindex: dev.Ifindex}
+		dev, there := t.Exits[abi.ExitKey(id, port)]
+		w := tables.Way{Ifindex: dev.Ifindex}
 		strip := mixed && !row.Tagged.Has(port)
 		switch {
 		case at.ComplexPorts.Has(port), there && owner.egress:
-			w = way{loop, byLoop, port}
+			w = tables.Way{Ifindex: loop, Kind: tables.ByLoop, Port: port}
 			if strip {
-				w.kind = byLoopUntagged
+				w.Kind = tables.ByLoopUntagged
 			}
 		case !there:
 			continue
 		case strip && owner.typ == cube.TypeXDPSKB:
-			w = way{loop, forTC, port}
+			w = tables.Way{Ifindex: loop, Kind: tables.ForTC, Port: port}
 		case strip:
-			w.kind = untagged
+			w.Kind = tables.Untagged
 			row.Flags |= setUntags
 		}
-		if w.kind >= byLoop {
+		if w.Kind >= tables.ByLoop {
 			row.Flags |= setByLoop
 		}
 		ways = append(ways, w)
@@ -240,9 +241,9 @@ func (s *floodSets) resolve(t *rows, id CubeID, members abi.FloodSet) (abi.Flood
 	return row, ways
 }
 
-// move has the sets of the cubes that a change concerns follow the graph, until its commit is over. throughEgress is that
+// Move has the sets of the cubes that a change concerns follow the graph, until its commit is over. throughEgress is that
 // of the rows. s.mu is held.
-func (s *floodSets) move(u *undo.Stack, g *Graph, now *rows, concerned graph.Stale, throughEgress func(*Node) bool) error {
+func (s *Sets) Move(u *undo.Stack, g *graph.Graph, now *tables.Rows, concerned graph.Stale, throughEgress func(*graph.Node) bool) error {
 	was := s.rows
 	u.Push(func() error { s.rows = was; return nil })
 	s.rows = now
@@ -255,19 +256,19 @@ func (s *floodSets) move(u *undo.Stack, g *Graph, now *rows, concerned graph.Sta
 	}
 	moved := map[uint32]abi.FloodSet{}
 	for key, row := range s.sets {
-		if concerned.Has(CubeID(key >> 16)) {
+		if concerned.Has(graph.CubeID(key >> 16)) {
 			moved[key] = row
 		}
 	}
 	return s.writeSets(u, now, moved)
 }
 
-// finish drops what a change has left without use; the first one also what an earlier daemon left. s.mu is held.
-func (s *floodSets) finish(first bool) {
+// Finish drops what a change has left without use; the first one also what an earlier daemon left. s.mu is held.
+func (s *Sets) Finish(first bool) {
 	if first {
 		var u undo.Stack
 		for key := range s.sets {
-			if _, ok := s.owners[CubeID(key>>16)]; !ok {
+			if _, ok := s.owners[graph.CubeID(key>>16)]; !ok {
 				if err := s.deleteSets(&u, []uint32{key}); err != nil {
 					s.log.Warn("forgetting the sets of a cube that is gone", "err", err)
 				}
@@ -278,14 +279,14 @@ func (s *floodSets) finish(first bool) {
 	s.dropGroups()
 }
 
-// forget removes the sets of a cube.
-func (s *floodSets) forget(id CubeID) error {
+// Forget removes the sets of a cube.
+func (s *Sets) Forget(id graph.CubeID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var u undo.Stack
 	var gone []uint32
 	for key := range s.sets {
-		if CubeID(key>>16) == id {
+		if graph.CubeID(key>>16) == id {
 			gone = append(gone, key)
 		}
 	}
@@ -294,37 +295,38 @@ func (s *floodSets) forget(id CubeID) error {
 	return err
 }
 
-// openSets reads what an earlier daemon left. now are the rows that it left.
-func openSets(log *slog.Logger, fw *framework.Framework, loop Loop, now *rows) (*floodSets, error) {
+// Open reads what an earlier daemon left. now are the rows that it left.
+func Open(log *slog.Logger, fw *framework.Framework, loop framework.Loop, now *tables.Rows) (*Sets, error) {
 	g, err := openGroups(log, fw, loop)
-	s := &floodSets{
+	s := &Sets{
 		log: log, m: fw.Maps[abi.MapFloodSets], loop: loop,
-		owners: map[CubeID]setOwner{}, rows: now, sets: map[uint32]abi.FloodSet{}, groups: g,
+		owners: map[graph.CubeID]setOwner{}, rows: now, sets: map[uint32]abi.FloodSet{}, groups: g,
 	}
 	return s, errors.Join(err, bpfmap.ReadHash(s.m, s.sets))
 }
 
-// lock keeps the sets as they are until unlock, while a change is committed.
-func (s *floodSets) lock() { s.mu.Lock() }
+// Lock keeps the sets as they are until unlock, while a change is committed.
+func (s *Sets) Lock() { s.mu.Lock() }
 
-func (s *floodSets) unlock() { s.mu.Unlock() }
+// Unlock lets sets change again.
+func (s *Sets) Unlock() { s.mu.Unlock() }
 
-// setOwner makes a cube one that can have sets. egress tells that its copies must go through programs.
-func (s *floodSets) setOwner(id CubeID, name string, typ cube.Type, egress bool) {
+// SetOwner makes a cube one that can have sets. egress tells that its copies must go through programs.
+func (s *Sets) SetOwner(id graph.CubeID, name string, typ cube.Type, egress bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.owners[id] = setOwner{name, typ, egress}
 }
 
-// removeOwner ends that.
-func (s *floodSets) removeOwner(id CubeID) {
+// RemoveOwner ends that.
+func (s *Sets) RemoveOwner(id graph.CubeID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.owners, id)
 }
 
-// close has nothing touch the kernel any more.
-func (s *floodSets) close() {
+// Close has nothing touch the kernel any more.
+func (s *Sets) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true

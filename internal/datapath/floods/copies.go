@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package floods
 
 // The copies of a flood to a set that the kernel could not make: frames that lie in several buffers, those that did not
 // come in from their port's netdev just now.
@@ -8,24 +8,26 @@ package datapath
 import (
 	"encoding/binary"
 	"iter"
+
+	"github.com/polycube/polycube/internal/datapath/graph"
 )
 
 // Words of the metadata of a packet for a set, as pcn_core_to_set_for leaves them: the set, with this bit if the frame has
 // the tag, and the tag.
 const (
-	setHasTag  = 1 << 16
-	wordOfSet  = 0
+	HasTag     = 1 << 16
+	WordOfSet  = 0
 	wordOfTag  = 1
 	macs       = 12 // bytes before a tag
 	tagLength  = 4
 	headLength = 14
 )
 
-// copies returns what the ports of a set get of a packet that came in at a port, by port. A frame is valid until the
+// Copies returns what the ports of a set get of a packet that came in at a port, by port. A frame is valid until the
 // next one. words are the packet's metadata.
-func (s *floodSets) copies(id CubeID, in uint16, words [4]uint32, frame []byte) iter.Seq2[uint16, []byte] {
-	members := s.members(id, words[wordOfSet]&0xffff)
-	has, tag := words[wordOfSet]&setHasTag != 0, words[wordOfTag]
+func (s *Sets) Copies(id graph.CubeID, in uint16, words [4]uint32, frame []byte) iter.Seq2[uint16, []byte] {
+	members := s.Members(id, words[WordOfSet]&0xffff)
+	has, tag := words[WordOfSet]&HasTag != 0, words[wordOfTag]
 	other := retag(frame, tag, !has)
 	return func(yield func(uint16, []byte) bool) {
 		for _, m := range members {
