@@ -80,14 +80,14 @@ func (in *instance) settled(m *ebpf.Map) { in.olds = append(in.olds, m) }
 
 // takeOver gives the successors the pins, now that programs use them, and brings along what was
 // written to maps of another size since they were copied.
-func (p *Plane) takeOver(in *instance) error {
+func (cs *State) takeOver(in *instance) error {
 	var errs []error
 	for _, mv := range in.moves {
 		errs = append(errs, bpfmap.Repin(mv.now, mv.path))
 	}
 	for _, place := range in.commons {
-		if c := p.commons[place]; c.moved {
-			errs = append(errs, bpfmap.Repin(c.m, p.dir(place)))
+		if c := cs.commons[place]; c.moved {
+			errs = append(errs, bpfmap.Repin(c.m, cs.place(place)))
 			c.moved = false
 		}
 	}
@@ -105,7 +105,7 @@ func (p *Plane) takeOver(in *instance) error {
 		olds = append(olds, next)
 	}
 	if len(olds) > 0 {
-		p.collect.Add(func() error { return lastWords(late, olds) })
+		cs.collect.Add(func() error { return lastWords(late, olds) })
 	}
 	return errors.Join(errs...)
 }

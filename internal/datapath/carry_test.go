@@ -269,8 +269,8 @@ func TestSizesThatCannotBeAreRefused(t *testing.T) {
 		}
 	}
 	for _, n := range []*Node{n, other} {
-		if in := b.plane.cubes[n.ID]; len(in.moves)+len(in.late)+len(in.olds) != 0 {
-			t.Errorf("%s waits for %v", n.Name, in.moves)
+		if maps := b.plane.state.get(n.ID).pending(); maps != 0 {
+			t.Errorf("%d maps of %s wait for programs", maps, n.Name)
 		}
 	}
 	b.commit()

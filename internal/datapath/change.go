@@ -54,7 +54,7 @@ func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 		again, err := ch.build(ctx, w)
 		if err != nil {
 			ch.drop()
-			return nil, netdevs.Gone(g, p.unpinned(err))
+			return nil, netdevs.Gone(g, bpfmap.Unpinned(p.opts.Dir, err))
 		}
 		if !again {
 			return ch, nil
@@ -168,7 +168,7 @@ func (ch *change) Commit() error {
 	if err := ch.effect(&u); err != nil {
 		err = errors.Join(err, u.Run())
 		ch.drop()
-		return netdevs.Gone(ch.g, p.unpinned(err))
+		return netdevs.Gone(ch.g, bpfmap.Unpinned(p.opts.Dir, err))
 	}
 	ch.finish()
 	return nil
@@ -196,7 +196,7 @@ func (ch *change) effect(u *undo.Stack) error {
 		return err
 	}
 	if ch.onlyCode {
-		if err := p.sets.Move(u, ch.g, ch.rows, ch.stale, p.throughEgress); err != nil {
+		if err := p.sets.Move(u, ch.g, ch.rows, ch.stale, p.state.throughEgress); err != nil {
 			return err
 		}
 		return ch.swap(u)
@@ -207,7 +207,7 @@ func (ch *change) effect(u *undo.Stack) error {
 	if err := p.tables.WriteExits(u, ch.rows); err != nil {
 		return err
 	}
-	if err := p.sets.Move(u, ch.g, ch.rows, ch.stale, p.throughEgress); err != nil {
+	if err := p.sets.Move(u, ch.g, ch.rows, ch.stale, p.state.throughEgress); err != nil {
 		return err
 	}
 	plan := p.netdevs.Plan(ch.wiring, partsOf(ch.parts))
@@ -231,6 +231,17 @@ func (ch *change) effect(u *undo.Stack) error {
 		return err
 	}
 	return plan.Move(u)
+}
+
+// linkedOf are the cubes of segments.
+func linkedOf(segments []*segment) []linkedCube {
+	var out []linkedCube
+	for _, c := range segments {
+		for _, id := range c.ids {
+			out = append(out, linkedCube{id, c.constants})
+		}
+	}
+	return out
 }
 
 // partsOf is what the plan of the netdevs needs to know of segments.
@@ -275,12 +286,12 @@ func (ch *change) finish() {
 		p.clearCubes(ch.g)
 	}
 	p.sets.Finish(first)
-	p.forgetObjects(ch.g)
+	p.forgetLoads(p.state.forgetObjects(ch.g))
 	p.graph, p.wiring = ch.g, ch.wiring
 	p.tables.Use(ch.rows)
 	p.partitioned = ch.cut
 	gone := p.setParts(ch.parts)
-	p.keep(ch)
+	p.state.keep(ch.g, linkedOf(ch.built))
 	for _, c := range ch.built {
 		p.tell(c)
 	}
@@ -288,7 +299,7 @@ func (ch *change) finish() {
 		p.collect.Unpin(gen.close)
 	}
 	if first {
-		p.forget()
+		p.state.forget()
 		for _, pin := range p.staleGens {
 			p.collect.Unpin(func() error { return bpfmap.RemovePin(pin) })
 		}

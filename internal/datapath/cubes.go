@@ -68,45 +68,47 @@ type instance struct {
 
 // CheckObject parses a service's objects, so that a bad one is refused when the service is
 // registered, and remembers them for the cubes to come.
-func (p *Plane) CheckObject(service string, objects map[cube.Hook][]byte) error {
+func (c *Cubes) CheckObject(service string, objects map[cube.Hook][]byte) error {
+	cs := c.state
 	s, err := parseService(service, objects)
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.services[service] = s
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.services[service] = s
 	return nil
 }
 
 // CreateCube makes the cube's maps, or reopens those that an earlier daemon left pinned. Maps
 // whose declaration changed get successors with their entries, or the cube is refused; either
 // way the programs that run go on with the maps they have.
-func (p *Plane) CreateCube(spec Spec) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	in, _, err := p.open(spec)
+func (c *Cubes) CreateCube(spec Spec) error {
+	cs := c.state
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	in, _, err := cs.open(spec)
 	if err != nil {
-		return p.unpinned(err)
+		return bpfmap.Unpinned(cs.dir, err)
 	}
-	p.setCube(spec.ID, in)
+	cs.setCube(spec.ID, in)
 	return nil
 }
 
 // setCube makes an instance the one of its number; nil for none.
-func (p *Plane) setCube(id CubeID, in *instance) {
+func (cs *State) setCube(id CubeID, in *instance) {
 	if in == nil {
-		delete(p.cubes, id)
-		p.sets.RemoveOwner(id)
+		delete(cs.byID, id)
+		cs.floods.RemoveOwner(id)
 		return
 	}
-	p.cubes[id] = in
-	p.sets.SetOwner(id, in.spec.Name, in.spec.Type, in.throughEgress(nil))
+	cs.byID[id] = in
+	cs.floods.SetOwner(id, in.spec.Name, in.spec.Type, in.throughEgress(nil))
 }
 
 // throughEgress tells whether the copies of a cube's floods must pass its egress program.
-func (p *Plane) throughEgress(n *Node) bool {
-	in := p.cubes[n.ID]
+func (cs *State) throughEgress(n *Node) bool {
+	in := cs.byID[n.ID]
 	return in != nil && in.throughEgress(n)
 }
 
@@ -128,17 +130,17 @@ func checkService(spec Spec, service *serviceObjects) error {
 }
 
 // checkSpec checks the numbers and names of a cube, which become indexes and pins.
-func (p *Plane) checkSpec(spec Spec) error {
+func (cs *State) checkSpec(spec Spec) error {
 	if spec.ID == 0 || spec.ID > MaxCubeID {
 		return fmt.Errorf("cube %s: id %d is not in 1..%d: %w", spec.Name, spec.ID, MaxCubeID, cube.ErrInvalid)
 	}
 	if !isPin(spec.UUID) {
 		return fmt.Errorf("cube %s: %.80q is no UUID: %w", spec.Name, spec.UUID, cube.ErrInvalid)
 	}
-	if other := p.cubes[spec.ID]; other != nil {
+	if other := cs.byID[spec.ID]; other != nil {
 		return fmt.Errorf("cube %s: id %d belongs to %s: %w", spec.Name, spec.ID, other.spec.Name, cube.ErrExists)
 	}
-	for _, other := range p.cubes {
+	for _, other := range cs.byID {
 		if other.spec.UUID == spec.UUID {
 			return fmt.Errorf("cube %s: its UUID is that of %s: %w", spec.Name, other.spec.Name, cube.ErrExists)
 		}
@@ -151,10 +153,10 @@ func isPin(name string) bool {
 	return name != "" && len(name) <= 128 && !strings.ContainsAny(name, "./*?[\\\x00")
 }
 
-func (p *Plane) newInstance(spec Spec, objects map[cube.Hook]*link.Object, elfs map[cube.Hook][]byte) *instance {
+func (cs *State) newInstance(spec Spec, objects map[cube.Hook]*link.Object, elfs map[cube.Hook][]byte) *instance {
 	return &instance{
 		spec: spec, objects: objects, elfs: elfs, maps: map[string]*ebpf.Map{}, declared: map[string]declaration{},
-		dir: filepath.Join(p.dir("cubes"), spec.UUID), saved: map[string][]byte{},
+		dir: filepath.Join(filepath.Join(cs.dir, "cubes"), spec.UUID), saved: map[string][]byte{},
 	}
 }
 
@@ -197,7 +199,7 @@ func (in *instance) declare(declared map[cube.Hook]map[string]declaration) error
 
 // openMaps fills in.maps; it reports whether the maps were there already. Nothing that was there
 // changes, and u takes away what was not.
-func (p *Plane) openMaps(in *instance, declared map[cube.Hook]map[string]declaration, u *undo.Stack) (reopened bool, err error) {
+func (cs *State) openMaps(in *instance, declared map[cube.Hook]map[string]declaration, u *undo.Stack) (reopened bool, err error) {
 	if err := in.declare(declared); err != nil {
 		return false, err
 	}
@@ -211,7 +213,7 @@ func (p *Plane) openMaps(in *instance, declared map[cube.Hook]map[string]declara
 		u.Push(func() error { return bpfmap.RemoveAll(in.dir) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.declared)) {
-		if err := p.openOne(in, name, in.declared[name], u); err != nil {
+		if err := cs.openOne(in, name, in.declared[name], u); err != nil {
 			return false, err
 		}
 	}
@@ -220,14 +222,14 @@ func (p *Plane) openMaps(in *instance, declared map[cube.Hook]map[string]declara
 
 // addMaps makes the maps of an object given at run time that the cube does not have yet. They
 // stay as long as the cube, so that what comes back finds its state.
-func (p *Plane) addMaps(in *instance, o *link.Object) error {
+func (cs *State) addMaps(in *instance, o *link.Object) error {
 	declared, err := declarations(in.spec.Service, o)
 	if err != nil {
 		return err
 	}
 	var u undo.Stack
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
-		d, err := p.owned(name, declared[name])
+		d, err := cs.owned(name, declared[name])
 		if err != nil {
 			return errors.Join(fmt.Errorf("map %s: %w", name, err), u.Run())
 		}
@@ -237,7 +239,7 @@ func (p *Plane) addMaps(in *instance, o *link.Object) error {
 			}
 			continue
 		}
-		if err := p.openOne(in, name, d, &u); err != nil {
+		if err := cs.openOne(in, name, d, &u); err != nil {
 			return errors.Join(err, u.Run())
 		}
 		u.Push(func() error {
@@ -268,15 +270,15 @@ func (in *instance) agree(name string, is, d declaration) error {
 }
 
 // openOne opens or makes a map, in the scope that its declaration says.
-func (p *Plane) openOne(in *instance, name string, d declaration, u *undo.Stack) error {
-	d, err := p.owned(name, d)
+func (cs *State) openOne(in *instance, name string, d declaration, u *undo.Stack) error {
+	d, err := cs.owned(name, d)
 	if err != nil {
 		return fmt.Errorf("map %s: %w", name, err)
 	}
 	if d.scope == private {
 		err = in.openPrivate(name, d.spec, u)
 	} else {
-		err = p.openCommon(in, name, d, u)
+		err = cs.openCommon(in, name, d, u)
 	}
 	if err == nil {
 		in.declared[name] = d
@@ -311,23 +313,44 @@ func (in *instance) openPrivate(name string, spec *ebpf.MapSpec, u *undo.Stack) 
 	return nil
 }
 
+// Spec is what the cube came into being with.
+func (in *instance) Spec() Spec { return in.spec }
+
+// pending is how many maps wait until programs use their successors.
+func (in *instance) pending() int { return len(in.moves) + len(in.late) + len(in.olds) }
+
+// object returns the cube's object for a hook, nil if there is none.
+func (in *instance) object(h cube.Hook) *link.Object { return in.objects[h] }
+
+// frozenConstants are those that a cube goes on with as an earlier daemon left it; false for any other cube.
+func (in *instance) frozenConstants(o *link.Object) ([]byte, bool) { return in.constants[o], in.frozen }
+
+// specs are the declarations of the cube's maps.
+func (in *instance) specs() map[string]*ebpf.MapSpec {
+	out := make(map[string]*ebpf.MapSpec, len(in.declared))
+	for name, d := range in.declared {
+		out[name] = d.spec
+	}
+	return out
+}
+
 // discard closes what an instance has open; the pins stay.
-func (p *Plane) discard(in *instance) {
+func (cs *State) discard(in *instance) {
 	for _, m := range in.maps {
 		_ = m.Close()
 	}
 	for _, m := range in.olds {
 		_ = m.Close()
 	}
-	p.leaveCommons(in)
+	cs.leaveCommons(in)
 }
 
 // remove closes the maps and takes their pins away, and those of maps in common that nobody else
 // uses. Pins that cannot be removed are removed later.
-func (p *Plane) remove(in *instance) {
-	p.discard(in)
-	if err := p.removePins(in.dir); err != nil {
-		p.removeLater(in.dir, fmt.Errorf("cube %s: %w", in.spec.Name, err))
+func (cs *State) remove(in *instance) {
+	cs.discard(in)
+	if err := cs.removePins(in.dir); err != nil {
+		cs.removeLater(in.dir, fmt.Errorf("cube %s: %w", in.spec.Name, err))
 	}
 }
 
@@ -342,26 +365,28 @@ func (in *instance) linkMaps() map[string]asm.FDer {
 
 // DeleteCube removes the cube's maps. The cube must not be in the committed graph any more.
 // Pins that cannot be removed now go later.
-func (p *Plane) DeleteCube(id CubeID) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	in := p.cubes[id]
+func (c *Cubes) DeleteCube(id CubeID) error {
+	cs := c.state
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	in := cs.byID[id]
 	if in == nil {
 		return fmt.Errorf("cube %d: %w", id, cube.ErrNotFound)
 	}
-	if p.graph != nil && p.graph.Cubes[id] != nil {
+	if cs.inGraph(id) {
 		return fmt.Errorf("cube %s is still in the graph: %w", in.spec.Name, cube.ErrInUse)
 	}
-	p.setCube(id, nil)
-	p.remove(in)
-	return p.sets.Forget(id)
+	cs.setCube(id, nil)
+	cs.remove(in)
+	return cs.floods.Forget(id)
 }
 
 // Map returns one of the cube's maps.
-func (p *Plane) Map(id CubeID, name string) (*ebpf.Map, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	in, err := p.having(id, name)
+func (c *Cubes) Map(id CubeID, name string) (*ebpf.Map, error) {
+	cs := c.state
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	in, err := cs.having(id, name)
 	if err != nil {
 		return nil, err
 	}
@@ -369,10 +394,11 @@ func (p *Plane) Map(id CubeID, name string) (*ebpf.Map, error) {
 }
 
 // Inner returns what the maps inside one of the cube's maps of maps are like.
-func (p *Plane) Inner(id CubeID, name string) (*ebpf.MapSpec, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	in, err := p.having(id, name)
+func (c *Cubes) Inner(id CubeID, name string) (*ebpf.MapSpec, error) {
+	cs := c.state
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	in, err := cs.having(id, name)
 	if err != nil {
 		return nil, err
 	}
@@ -384,8 +410,8 @@ func (p *Plane) Inner(id CubeID, name string) (*ebpf.MapSpec, error) {
 }
 
 // having returns the cube if it has a map of that name.
-func (p *Plane) having(id CubeID, name string) (*instance, error) {
-	in := p.cubes[id]
+func (cs *State) having(id CubeID, name string) (*instance, error) {
+	in := cs.byID[id]
 	if in == nil {
 		return nil, fmt.Errorf("cube %d: %w", id, cube.ErrNotFound)
 	}

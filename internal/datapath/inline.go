@@ -207,8 +207,8 @@ func (p *Plane) whyCall(c *segment) string {
 // outsider names a cube of the segment that is not to be inlined, "" if there is none.
 func (p *Plane) outsider(c *segment) string {
 	for _, id := range c.ids {
-		if cube := p.cubes[id]; cube != nil && cube.spec.Outside {
-			return cube.spec.Name
+		if cube := p.state.get(id); cube != nil && cube.Spec().Outside {
+			return cube.Spec().Name
 		}
 	}
 	return ""

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/polycube/polycube/bpf/core"
 )
 
 func TestMetadataMayGrowInItsReservedRoom(t *testing.T) {
@@ -35,7 +37,11 @@ func TestMetadataMayGrowInItsReservedRoom(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := sameMetadata(probeTC); err != nil {
+	ours, err := core.Objects.ReadFile("host.tc.o")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sameMetadata(ours); err != nil {
 		t.Errorf("an object of ours: %v", err)
 	}
 	if err := sameMetadata([]byte("no object")); err == nil {

@@ -22,7 +22,7 @@ const (
 
 // takesOffers tells whether a transparent cube does.
 func (b *builder) takesOffers(id CubeID) bool {
-	programs, err := b.p.programsOf(b.Graph.Cubes[id], b.c.hook)
+	programs, err := b.p.state.programsOf(b.Graph.Cubes[id], b.c.hook)
 	return err == nil && slices.ContainsFunc(programs, func(pr placed) bool {
 		return pr.Direction == cube.Egress && pr.object.HasConstant(takesConstant)
 	})
@@ -30,7 +30,7 @@ func (b *builder) takesOffers(id CubeID) bool {
 
 // addOffers tells a transparent cube on a port whose offers it may see, and whether they end behind it.
 func (b *builder) addOffers(lt *link.Cube, at graph.Stacked) {
-	programs, err := b.p.programsOf(b.Graph.Cubes[at.Port.ID], b.c.hook)
+	programs, err := b.p.state.programsOf(b.Graph.Cubes[at.Port.ID], b.c.hook)
 	if err == nil && slices.ContainsFunc(programs, func(pr placed) bool { return pr.object.Reads(offersConstant) }) {
 		lt.OfferedBy = b.cube(at.Port.ID)
 		lt.LastTaker = b.takesOffers(at.Chain[at.I]) && !slices.ContainsFunc(at.Chain[at.I+1:], b.takesOffers)

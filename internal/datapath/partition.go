@@ -25,7 +25,7 @@ const verifiedPerInstruction = 4
 // refuses it.
 func (p *Plane) loadOf(n *Node) graph.Load {
 	l := graph.Load{Cubes: 1}
-	programs, err := p.programsOf(n, n.Type.Hook())
+	programs, err := p.state.programsOf(n, n.Type.Hook())
 	if err != nil {
 		return l
 	}
@@ -56,10 +56,7 @@ func (p *Plane) loadsOf(g *Graph, s graph.Stale) map[CubeID]graph.Load {
 	loads := make(map[CubeID]graph.Load, len(g.Cubes))
 	known := make(map[CubeID]knownLoad, len(g.Cubes))
 	for id, n := range g.Cubes {
-		var used usedCube
-		if in := p.cubes[id]; in != nil {
-			used = usedOf(in)
-		}
+		used, _ := p.state.used(id)
 		k, ok := p.loads[id]
 		if !ok || s.Has(id) && k.node != n || k.used != used {
 			k = knownLoad{p.loadOf(n), n, used}
@@ -152,4 +149,11 @@ func (p *Plane) tooLarge(c *segment, err error) bool {
 		}
 	}
 	return true
+}
+
+// forgetLoads forgets how heavy programs are of objects that are gone.
+func (p *Plane) forgetLoads(gone []*link.Object) {
+	for _, o := range gone {
+		delete(p.heavier, o)
+	}
 }

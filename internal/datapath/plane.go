@@ -68,37 +68,32 @@ type Plane struct {
 	*netdevs.Helpers
 	*netdevs.Notes
 	*counters.Counters
+	*Cubes
 	opts Options
 	log  *slog.Logger
 	fw   *framework.Framework
 	// kernel is what programs may rely on.
 	kernel kernel.Features
 
-	mu       sync.Mutex
-	services map[string]*serviceObjects
-	given    map[source]*link.Object // at run time, by their bytes
+	mu    sync.Mutex
+	state *State
 	// heavier counts how often an object's programs turned out heavier than thought.
 	heavier map[*link.Object]int
 	// loads are what cubes take of the kernel's limits, as far as it is known.
 	loads map[CubeID]knownLoad
 	// partitioned is how the graph in use was cut into segments.
 	partitioned [][][]CubeID
-	cubes       map[CubeID]*instance
-	commons     map[string]*common // maps that cubes have in common, by place
-	spared      map[string]bool    // UUIDs of cubes that are not open and not forgotten
-	// savedAt is where a cube has an object pinned.
-	savedAt  map[*link.Object]string
-	graph    *Graph // committed; nil before the first commit
-	wiring   *graph.Wiring
-	parts    []*segment
-	byPrint  map[string]*segment
-	byCube   map[CubeID]*segment
-	tables   *tables.Tables
-	sets     *floods.Sets
-	netdevs  *netdevs.Netdevs
-	accounts *counters.Accounts
-	fates    *counters.Fates
-	sequence atomic.Uint64 // of generations
+	graph       *Graph // committed; nil before the first commit
+	wiring      *graph.Wiring
+	parts       []*segment
+	byPrint     map[string]*segment
+	byCube      map[CubeID]*segment
+	tables      *tables.Tables
+	sets        *floods.Sets
+	netdevs     *netdevs.Netdevs
+	accounts    *counters.Accounts
+	fates       *counters.Fates
+	sequence    atomic.Uint64 // of generations
 	// staleGens are pins of an earlier daemon's generations, which go with the first commit.
 	staleGens []string
 	activity  activity
@@ -125,10 +120,7 @@ func Open(o Options) (*Plane, error) {
 	}
 	p := &Plane{
 		opts: o, log: o.Logger,
-		services: map[string]*serviceObjects{}, cubes: map[CubeID]*instance{},
-		given: map[source]*link.Object{}, heavier: map[*link.Object]int{},
-		commons: map[string]*common{}, spared: map[string]bool{},
-		savedAt:  map[*link.Object]string{},
+		heavier:  map[*link.Object]int{},
 		activity: newActivity(), byPrint: map[string]*segment{}, byCube: map[CubeID]*segment{},
 	}
 	if o.Kernel != nil {
@@ -152,7 +144,7 @@ func Open(o Options) (*Plane, error) {
 	p.fates = counters.NewFates(p.fw.Maps[abi.MapFates])
 	if p.Counters, err = counters.Open(p.dir("core"), p.fw.Maps[abi.MapCounters]); err == nil {
 		p.accounts = counters.NewAccounts(p.Counters)
-		p.tables, err = tables.Open(p.fw.Maps, tables.Origin{Tap: o.Taps[cube.TC], Loop: o.Loop, ThroughEgress: p.throughEgress})
+		p.tables, err = tables.Open(p.fw.Maps, tables.Origin{Tap: o.Taps[cube.TC], Loop: o.Loop, ThroughEgress: func(n *Node) bool { return p.state.throughEgress(n) }})
 	}
 	if err == nil {
 		p.sets, err = floods.Open(p.log, p.fw, o.Loop, p.tables.InUse())
@@ -168,6 +160,11 @@ func Open(o Options) (*Plane, error) {
 		p.closeParts()
 		return nil, err
 	}
+	p.state = newState(stateSetup{
+		Dir: o.Dir, Logger: p.log, Collector: p.collect, Floods: p.sets, Fates: p.fates, Lock: &p.mu,
+		InGraph: func(id CubeID) bool { return p.graph != nil && p.graph.Cubes[id] != nil },
+	})
+	p.Cubes = newCubes(p.state)
 	stale, err := p.staleGenerations()
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
@@ -205,9 +202,7 @@ func (p *Plane) Close() error {
 	for _, c := range p.parts {
 		c.gen.release()
 	}
-	for _, in := range p.cubes {
-		p.discard(in)
-	}
+	p.state.close()
 	p.closeParts()
 	return nil
 }

@@ -20,8 +20,8 @@ type placed struct {
 }
 
 // programsOf returns the programs that a cube consists of at a hook, by direction and index.
-func (p *Plane) programsOf(n *Node, h cube.Hook) ([]placed, error) {
-	in := p.cubes[n.ID]
+func (cs *State) programsOf(n *Node, h cube.Hook) ([]placed, error) {
+	in := cs.byID[n.ID]
 	if in == nil {
 		return nil, fmt.Errorf("cube %s: %w in the data plane", n.Name, cube.ErrNotFound)
 	}
@@ -45,7 +45,7 @@ func (p *Plane) programsOf(n *Node, h cube.Hook) ([]placed, error) {
 		if slot.Index < 0 || slot.Index >= cube.MaxPrograms {
 			return nil, fmt.Errorf("cube %s: program %d is not in 0..%d: %w", n.Name, slot.Index, cube.MaxPrograms-1, cube.ErrInvalid)
 		}
-		o, err := p.objectOf(in, pr, h)
+		o, err := cs.objectOf(in, pr, h)
 		if err != nil {
 			return nil, fmt.Errorf("cube %s: program %d: %w", n.Name, slot.Index, err)
 		}
@@ -65,10 +65,11 @@ func (p *Plane) programsOf(n *Node, h cube.Hook) ([]placed, error) {
 }
 
 // HasFunction says whether the objects of a service have a function for a hook.
-func (p *Plane) HasFunction(service string, h cube.Hook, name string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.services[service]
+func (c *Cubes) HasFunction(service string, h cube.Hook, name string) bool {
+	cs := c.state
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	s := cs.services[service]
 	if s == nil {
 		return false
 	}
@@ -84,7 +85,7 @@ type source struct {
 
 // objectOf returns the object that a program is in, parsed: the service's or one given at run
 // time, whose maps are made for the cube.
-func (p *Plane) objectOf(in *instance, pr cube.Program, h cube.Hook) (*link.Object, error) {
+func (cs *State) objectOf(in *instance, pr cube.Program, h cube.Hook) (*link.Object, error) {
 	if pr.Objects == nil {
 		return in.objects[h], nil
 	}
@@ -93,19 +94,19 @@ func (p *Plane) objectOf(in *instance, pr cube.Program, h cube.Hook) (*link.Obje
 		return nil, fmt.Errorf("no object for %s: %w", h, cube.ErrUnsupported)
 	}
 	key := source{unsafe.SliceData(elf), len(elf)}
-	o := p.given[key]
+	o := cs.given[key]
 	if o == nil {
 		var err error
 		if o, err = link.ParseObject(h, elf); err != nil {
 			return nil, err
 		}
-		p.given[key] = o
+		cs.given[key] = o
 	}
-	return o, p.addMaps(in, o)
+	return o, cs.addMaps(in, o)
 }
 
-// forgetObjects lets go of the objects given at run time that the graph has no use for.
-func (p *Plane) forgetObjects(g *Graph) {
+// forgetObjects lets go of the objects given at run time that the graph has no use for, and returns them.
+func (cs *State) forgetObjects(g *Graph) (gone []*link.Object) {
 	used := map[source]bool{}
 	for _, n := range g.Cubes {
 		for _, pr := range n.Programs {
@@ -114,11 +115,26 @@ func (p *Plane) forgetObjects(g *Graph) {
 			}
 		}
 	}
-	for key, o := range p.given {
+	for key, o := range cs.given {
 		if !used[key] {
-			delete(p.given, key)
-			delete(p.savedAt, o)
-			delete(p.heavier, o)
+			delete(cs.given, key)
+			delete(cs.savedAt, o)
+			gone = append(gone, o)
 		}
 	}
+	return gone
+}
+
+// CubeReasons are the labels of a cube's reasons: for drops, from link.ReasonFirst on, and for
+// calls of its slow path. Below are those of FrameworkReasons.
+func (c *Cubes) CubeReasons(id CubeID) (drops, slowpath []string) {
+	cs := c.state
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if in := cs.byID[id]; in != nil {
+		if o := in.objects[in.spec.Type.Hook()]; o != nil {
+			return o.Reasons, o.SlowpathReasons
+		}
+	}
+	return nil, nil
 }

@@ -26,99 +26,101 @@ type Replacement struct {
 // ReplaceCube opens a cube with the objects that its service has now, whether the cube runs, goes
 // on as an earlier daemon left it, or is not open. Maps whose declaration changed get successors,
 // as CreateCube does, or the call is refused. The next graph that is committed uses it.
-func (p *Plane) ReplaceCube(spec Spec) (Replacement, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	was := p.cubes[spec.ID]
+func (c *Cubes) ReplaceCube(spec Spec) (Replacement, error) {
+	cs := c.state
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	was := cs.byID[spec.ID]
 	if was != nil && was.spec.UUID != spec.UUID {
 		return Replacement{}, fmt.Errorf("cube %s: id %d belongs to %s: %w", spec.Name, spec.ID, was.spec.Name, cube.ErrExists)
 	}
-	delete(p.cubes, spec.ID) // it does not stand in its own way
-	in, undone, err := p.open(spec)
+	delete(cs.byID, spec.ID) // it does not stand in its own way
+	in, undone, err := cs.open(spec)
 	if err != nil {
 		if was != nil {
-			p.cubes[spec.ID] = was
+			cs.byID[spec.ID] = was
 		}
 		return Replacement{}, err
 	}
-	p.setCube(spec.ID, in)
+	cs.setCube(spec.ID, in)
 	relink := was == nil || was.frozen || len(in.moves) > 0
 	for h, o := range in.objects {
 		relink = relink || was.objects[h] != o
 	}
 	return Replacement{
 		Relink: relink,
-		Back:   func() { p.putBack(in, was, undone) },
-		Settle: func() { p.letGo(was) },
+		Back:   func() { cs.putBack(in, was, undone) },
+		Settle: func() { cs.letGo(was) },
 	}, nil
 }
 
 // putBack makes the instance before a replacement the cube again.
-func (p *Plane) putBack(in, was *instance, undone *undo.Stack) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.cubes[in.spec.ID] != in {
+func (cs *State) putBack(in, was *instance, undone *undo.Stack) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.byID[in.spec.ID] != in {
 		return
 	}
 	if was != nil {
 		was.saved = in.saved // what is pinned by now
 	}
-	p.setCube(in.spec.ID, was)
-	p.discard(in)
+	cs.setCube(in.spec.ID, was)
+	cs.discard(in)
 	if in.taken > 0 {
 		return // the pins are those of the new maps
 	}
 	if err := undone.Run(); err != nil {
-		p.log.Warn("giving up a cube that was opened anew", "cube", in.spec.Name, "err", err)
+		cs.log.Warn("giving up a cube that was opened anew", "cube", in.spec.Name, "err", err)
 	}
 }
 
 // letGo lets go of the instance before a replacement.
-func (p *Plane) letGo(was *instance) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (cs *State) letGo(was *instance) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	if was != nil {
-		p.discard(was)
+		cs.discard(was)
 	}
 }
 
 // open checks a cube and opens its maps; undone takes away what that made.
-func (p *Plane) open(spec Spec) (in *instance, undone *undo.Stack, err error) {
-	if err := p.checkSpec(spec); err != nil {
+func (cs *State) open(spec Spec) (in *instance, undone *undo.Stack, err error) {
+	if err := cs.checkSpec(spec); err != nil {
 		return nil, nil, err
 	}
-	service := p.services[spec.Service]
+	service := cs.services[spec.Service]
 	if err := checkService(spec, service); err != nil {
 		return nil, nil, err
 	}
-	in, undone = p.newInstance(spec, service.objects, service.elfs), &undo.Stack{}
-	reopened, err := p.openMaps(in, service.declared, undone)
+	in, undone = cs.newInstance(spec, service.objects, service.elfs), &undo.Stack{}
+	reopened, err := cs.openMaps(in, service.declared, undone)
 	if err != nil {
-		p.discard(in)
+		cs.discard(in)
 		return nil, nil, errors.Join(fmt.Errorf("cube %s: %w", spec.Name, err), undone.Run())
 	}
 	if !reopened {
-		err = p.clearCounters(spec)
+		err = cs.clearCounters(spec)
 	}
 	if err != nil {
-		p.discard(in)
+		cs.discard(in)
 		return nil, nil, errors.Join(err, undone.Run())
 	}
 	return in, undone, nil
 }
 
 // clearCounters empties what another cube of the same number may have left.
-func (p *Plane) clearCounters(spec Spec) error {
-	err := p.fates.Clear(spec.ID)
+func (cs *State) clearCounters(spec Spec) error {
+	err := cs.fates.Clear(spec.ID)
 	if err != nil {
 		err = fmt.Errorf("cube %s: %w", spec.Name, err)
 	}
-	return errors.Join(err, p.sets.Forget(spec.ID))
+	return errors.Join(err, cs.floods.Forget(spec.ID))
 }
 
 // ForgetService forgets the objects of a service that is not loaded any more.
-func (p *Plane) ForgetService(name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.services, name)
+func (c *Cubes) ForgetService(name string) {
+	cs := c.state
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	delete(cs.services, name)
 }

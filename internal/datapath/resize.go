@@ -20,10 +20,11 @@ import (
 // committed, whose Node.Maps is another one, uses the new maps. undo returns to the old ones; once
 // such a graph was in use it does nothing, and the maps stay as large as they are. undo is nil
 // when all sizes are as they were.
-func (p *Plane) ResizeMaps(id CubeID, sizes map[string]uint32) (undo func() error, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	in := p.cubes[id]
+func (c *Cubes) ResizeMaps(id CubeID, sizes map[string]uint32) (undo func() error, err error) {
+	cs := c.state
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	in := cs.byID[id]
 	if in == nil || in.frozen {
 		return nil, fmt.Errorf("cube %d: %w", id, cube.ErrNotFound)
 	}
@@ -47,9 +48,9 @@ func (p *Plane) ResizeMaps(id CubeID, sizes map[string]uint32) (undo func() erro
 		return nil, nil
 	}
 	return func() error {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if in.taken == was.taken && p.cubes[id] == in {
+		cs.mu.Lock()
+		defer cs.mu.Unlock()
+		if in.taken == was.taken && cs.byID[id] == in {
 			was.back()
 		}
 		return nil

@@ -7,9 +7,7 @@ package datapath
 import (
 	"slices"
 
-	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/graph"
-	"github.com/polycube/polycube/internal/datapath/link"
 )
 
 // onlyCode tells that a graph differs from the one in use only in what programs of some cubes are like, and that none of
@@ -20,24 +18,12 @@ func (p *Plane) onlyCode(g *Graph) (*graph.Wiring, bool) {
 	}
 	for id := range g.Cubes {
 		c := p.byCube[id]
-		if c == nil || p.cubes[id] == nil || usedOf(p.cubes[id]).objects != c.used[slices.Index(c.ids, id)].objects {
+		used, open := p.state.used(id)
+		if c == nil || !open || !used.sameObjects(c.used[slices.Index(c.ids, id)]) {
 			return nil, false
 		}
 	}
 	return p.wiring.OnlyCode(g)
-}
-
-// usedCube is what a segment was described by, beside the graph.
-type usedCube struct {
-	in      *instance
-	objects [2]*link.Object
-	frozen  bool
-	// taken counts up when other maps take the place of the cube's; until then its node says so.
-	taken int
-}
-
-func usedOf(in *instance) usedCube {
-	return usedCube{in, [2]*link.Object{in.objects[cube.TC], in.objects[cube.XDP]}, in.frozen, in.taken}
 }
 
 // still tells whether a segment of the graph in use, which may be nil, is that of the cubes, and would be described in the
@@ -47,7 +33,7 @@ func (p *Plane) still(s graph.Stale, was *segment, ids []CubeID) bool {
 		return false
 	}
 	for i, id := range ids {
-		if s.Has(id) || p.cubes[id] == nil || usedOf(p.cubes[id]) != was.used[i] {
+		if used, open := p.state.used(id); s.Has(id) || !open || used != was.used[i] {
 			return false
 		}
 	}

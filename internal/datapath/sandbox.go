@@ -121,10 +121,7 @@ func (p *Plane) newSandbox(id CubeID) (*sandbox, error) {
 		s.segments = append(s.segments, described)
 	}
 	for _, other := range part {
-		s.specs[other] = map[string]*ebpf.MapSpec{}
-		for name, d := range p.cubes[other].declared {
-			s.specs[other][name] = d.spec
-		}
+		s.specs[other] = p.state.get(other).specs()
 	}
 	return s, nil
 }
@@ -385,7 +382,8 @@ func (s *sandbox) runAll(ctx context.Context, at Injection) ([][]byte, error) {
 func (p *Plane) transparent(id CubeID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.cubes[id] != nil && p.cubes[id].spec.Transparent
+	in := p.state.get(id)
+	return in != nil && in.Spec().Transparent
 }
 
 // run runs a program on a frame; where it resumes is said for every CPU, whichever it runs on.

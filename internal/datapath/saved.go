@@ -167,35 +167,39 @@ type linked struct {
 }
 
 // keep does what follows from programs being in use: their cubes' maps take over from those
-// before them, and what another daemon needs to link them again is saved. It cannot undo the
-// change; what goes wrong is logged.
-func (p *Plane) keep(ch *change) {
+// before them, and what another daemon needs to link them again is saved of the cubes whose
+// constants these are. It cannot undo the change; what goes wrong is logged.
+func (cs *State) keep(g *Graph, linked []linkedCube) {
 	var errs []error
-	for _, id := range slices.Sorted(maps.Keys(ch.g.Cubes)) {
-		in := p.cubes[id]
-		errs = append(errs, p.takeOver(in))
+	for _, id := range slices.Sorted(maps.Keys(g.Cubes)) {
+		in := cs.byID[id]
+		errs = append(errs, cs.takeOver(in))
 		if !in.tidied && !in.frozen {
 			errs = append(errs, in.tidy())
 		}
 		in.tidied = true
 	}
-	for _, c := range ch.built {
-		for _, id := range c.ids {
-			if in := p.cubes[id]; !in.frozen {
-				for _, h := range in.hooks() {
-					errs = append(errs, p.savePrograms(in, ch.g.Cubes[id], h, c.constants))
-				}
+	for _, l := range linked {
+		if in := cs.byID[l.id]; !in.frozen {
+			for _, h := range in.hooks() {
+				errs = append(errs, cs.savePrograms(in, g.Cubes[l.id], h, l.constants))
 			}
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		p.log.Error("keeping cubes' maps and programs for the next daemon", "err", err)
+		cs.log.Error("keeping cubes' maps and programs for the next daemon", "err", err)
 	}
 }
 
+// linkedCube is a cube that was linked anew, with the constants of its segment.
+type linkedCube struct {
+	id        CubeID
+	constants map[linked][]byte
+}
+
 // savePrograms saves what a cube is linked of at a hook. constants are those of its segment.
-func (p *Plane) savePrograms(in *instance, n *Node, h cube.Hook, constants map[linked][]byte) error {
-	programs, err := p.programsOf(n, h)
+func (cs *State) savePrograms(in *instance, n *Node, h cube.Hook, constants map[linked][]byte) error {
+	programs, err := cs.programsOf(n, h)
 	if err != nil {
 		return err
 	}
@@ -215,7 +219,7 @@ func (p *Plane) savePrograms(in *instance, n *Node, h cube.Hook, constants map[l
 	var errs []error
 	for i, o := range objects {
 		errs = append(errs,
-			p.saveObject(in, numbered(pinObject, h, i), o, h),
+			cs.saveObject(in, numbered(pinObject, h, i), o, h),
 			in.save(numbered(pinConstants, h, i), constants[linked{n.ID, o}]))
 	}
 	text, err := json.Marshal(list)
@@ -230,23 +234,23 @@ func (p *Plane) savePrograms(in *instance, n *Node, h cube.Hook, constants map[l
 }
 
 // saveObject saves an object, in one map for all cubes that have it.
-func (p *Plane) saveObject(in *instance, pin string, o *link.Object, h cube.Hook) error {
-	elf := p.elfOf(in, o, h)
+func (cs *State) saveObject(in *instance, pin string, o *link.Object, h cube.Hook) error {
+	elf := cs.elfOf(in, o, h)
 	if bytes.Equal(in.saved[pin], elf) {
 		return nil
 	}
-	m, err := p.savedObject(o, elf)
+	m, err := cs.savedObject(o, elf)
 	if err != nil {
 		return fmt.Errorf("cube %s: saving %s: %w", in.spec.Name, pin, err)
 	}
 	defer func() { _ = m.Close() }() // the pin holds it
-	p.savedAt[o] = filepath.Join(in.dir, pin)
+	cs.savedAt[o] = filepath.Join(in.dir, pin)
 	return in.savedAs(pin, elf, m)
 }
 
 // savedObject opens the map that another cube's object is saved in, or makes one.
-func (p *Plane) savedObject(o *link.Object, elf []byte) (*ebpf.Map, error) {
-	if path := p.savedAt[o]; path != "" {
+func (cs *State) savedObject(o *link.Object, elf []byte) (*ebpf.Map, error) {
+	if path := cs.savedAt[o]; path != "" {
 		if m, err := ebpf.LoadPinnedMap(path, nil); err == nil {
 			if raw, err := m.LookupBytes(uint32(0)); err == nil && bytes.Equal(raw, encodeSaved(elf)) {
 				return m, nil
@@ -258,11 +262,11 @@ func (p *Plane) savedObject(o *link.Object, elf []byte) (*ebpf.Map, error) {
 }
 
 // elfOf returns the file that an object was read from.
-func (p *Plane) elfOf(in *instance, o *link.Object, h cube.Hook) []byte {
+func (cs *State) elfOf(in *instance, o *link.Object, h cube.Hook) []byte {
 	if o == in.objects[h] {
 		return in.elfs[h]
 	}
-	for key, given := range p.given {
+	for key, given := range cs.given {
 		if given == o {
 			return unsafe.Slice(key.first, key.size)
 		}
@@ -301,29 +305,30 @@ func (in *instance) tidy() error {
 // HoldCube opens a cube as an earlier daemon left it: with the programs, constants and maps that
 // it has. Nothing about it can be changed but its place in the graph. The error wraps ErrNotFound
 // when not all of that is there.
-func (p *Plane) HoldCube(spec Spec) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if old := p.cubes[spec.ID]; old != nil && old.spec.UUID == spec.UUID && (p.graph == nil || p.graph.Cubes[spec.ID] == nil) {
-		p.discard(old)
-		p.setCube(spec.ID, nil)
+func (c *Cubes) HoldCube(spec Spec) error {
+	cs := c.state
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if old := cs.byID[spec.ID]; old != nil && old.spec.UUID == spec.UUID && !cs.inGraph(spec.ID) {
+		cs.discard(old)
+		cs.setCube(spec.ID, nil)
 	}
-	if err := p.checkSpec(spec); err != nil {
+	if err := cs.checkSpec(spec); err != nil {
 		return err
 	}
 	spec.MapSizes, spec.Migrate = nil, nil
-	in := p.newInstance(spec, map[cube.Hook]*link.Object{}, nil)
+	in := cs.newInstance(spec, map[cube.Hook]*link.Object{}, nil)
 	in.frozen, in.programs, in.constants = true, map[cube.Hook][]placed{}, map[*link.Object][]byte{}
-	if err := p.openFrozen(in); err != nil {
-		p.discard(in)
+	if err := cs.openFrozen(in); err != nil {
+		cs.discard(in)
 		return fmt.Errorf("cube %s: %w", spec.Name, err)
 	}
-	p.setCube(spec.ID, in)
+	cs.setCube(spec.ID, in)
 	return nil
 }
 
 // openFrozen fills an instance with what is pinned of it.
-func (p *Plane) openFrozen(in *instance) error {
+func (cs *State) openFrozen(in *instance) error {
 	own := in.spec.Type.Hook()
 	for h, programs := range in.readSaved() {
 		if err := in.thaw(h, programs); err != nil {
@@ -391,53 +396,74 @@ func (in *instance) thaw(h cube.Hook, programs []savedProgram) error {
 // Keep protects the maps of a cube that the store knows and that cannot be opened: the first
 // commit removes what nobody has opened. An empty UUID, of a record that cannot be read, protects
 // all there are.
-func (p *Plane) Keep(uuid string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.spared[uuid] = true
+func (c *Cubes) Keep(uuid string) {
+	cs := c.state
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.spared[uuid] = true
 }
 
 // Forget removes what is pinned of a cube that is not open.
-func (p *Plane) Forget(uuid string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (c *Cubes) Forget(uuid string) error {
+	cs := c.state
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	if !isPin(uuid) {
 		return fmt.Errorf("%.80q is no UUID: %w", uuid, cube.ErrInvalid)
 	}
-	for _, in := range p.cubes {
+	for _, in := range cs.byID {
 		if in.spec.UUID == uuid {
 			return fmt.Errorf("cube %s is open: %w", in.spec.Name, cube.ErrInUse)
 		}
 	}
-	delete(p.spared, uuid)
-	dir := filepath.Join(p.dir("cubes"), uuid)
-	if err := p.removePins(dir); err != nil {
-		p.removeLater(dir, err)
+	delete(cs.spared, uuid)
+	dir := filepath.Join(filepath.Join(cs.dir, "cubes"), uuid)
+	if err := cs.removePins(dir); err != nil {
+		cs.removeLater(dir, err)
 	}
 	return nil
 }
 
 // forget removes the maps of cubes that nobody knows any more, after the first commit.
-func (p *Plane) forget() {
-	entries, err := os.ReadDir(p.dir("cubes"))
+func (cs *State) forget() {
+	entries, err := os.ReadDir(filepath.Join(cs.dir, "cubes"))
 	if err != nil {
-		p.log.Warn("reading pinned cubes", "err", err)
+		cs.log.Warn("reading pinned cubes", "err", err)
 		return
 	}
-	known := maps.Clone(p.spared)
-	for _, in := range p.cubes {
+	known := maps.Clone(cs.spared)
+	for _, in := range cs.byID {
 		known[in.spec.UUID] = true
 	}
 	for _, e := range entries {
-		if known[e.Name()] || p.spared[""] {
+		if known[e.Name()] || cs.spared[""] {
 			continue
 		}
-		p.log.Info("removing the maps of a cube that is gone", "uuid", e.Name())
-		if err := bpfmap.RemoveAll(filepath.Join(p.dir("cubes"), e.Name())); err != nil {
-			p.log.Warn("removing stale maps", "err", err)
+		cs.log.Info("removing the maps of a cube that is gone", "uuid", e.Name())
+		if err := bpfmap.RemoveAll(filepath.Join(filepath.Join(cs.dir, "cubes"), e.Name())); err != nil {
+			cs.log.Warn("removing stale maps", "err", err)
 		}
 	}
-	if err := p.dropCommons(); err != nil {
-		p.log.Warn("removing stale maps that cubes had in common", "err", err)
+	if err := cs.dropCommons(); err != nil {
+		cs.log.Warn("removing stale maps that cubes had in common", "err", err)
 	}
+}
+
+// removePins removes those of a cube that is not open, and those of maps in common that nobody uses.
+func (cs *State) removePins(dir string) error {
+	return errors.Join(bpfmap.RemoveAll(dir), cs.dropCommons())
+}
+
+// removeLater is removePins once that is possible, unless the cube was opened again.
+func (cs *State) removeLater(dir string, err error) {
+	cs.collect.Again(func() error {
+		cs.mu.Lock()
+		defer cs.mu.Unlock()
+		for _, in := range cs.byID {
+			if in.dir == dir {
+				return nil
+			}
+		}
+		return cs.removePins(dir)
+	}, err)
 }

@@ -150,9 +150,9 @@ func (b *bench) watch(w *watched) {
 	b.t.Helper()
 	b.plane.mu.Lock()
 	defer b.plane.mu.Unlock()
-	for _, in := range b.plane.cubes {
-		for _, m := range in.maps {
-			w.maps[b.mapID(m)] = true
+	for id := range b.g.Cubes {
+		for _, m := range b.plane.state.get(id).linkMaps() {
+			w.maps[b.mapID(m.(*ebpf.Map))] = true
 		}
 	}
 	for _, c := range b.plane.parts {

@@ -85,7 +85,7 @@ func (p *Plane) describe(w *graph.Wiring, ids []CubeID) (*segment, error) {
 
 func (b *builder) addCubes() error {
 	for _, id := range b.c.ids {
-		n, in := b.Graph.Cubes[id], b.p.cubes[id]
+		n, in := b.Graph.Cubes[id], b.p.state.get(id)
 		if in == nil {
 			return fmt.Errorf("cube %s: %w in the data plane", n.Name, cube.ErrNotFound)
 		}
@@ -93,15 +93,15 @@ func (b *builder) addCubes() error {
 			return fmt.Errorf("cube %s is of type %s, but is linked to cubes of %s: %w", n.Name, n.Type, b.c.hook, cube.ErrInvalid)
 		}
 		lc := &link.Cube{
-			ID: uint16(id), Name: n.Name, Service: in.spec.Service, Transparent: in.spec.Transparent,
-			Maps: in.linkMaps(), Entry: !in.spec.Transparent, Generic: n.Type == cube.TypeXDPSKB,
+			ID: uint16(id), Name: n.Name, Service: in.Spec().Service, Transparent: in.Spec().Transparent,
+			Maps: in.linkMaps(), Entry: !in.Spec().Transparent, Generic: n.Type == cube.TypeXDPSKB,
 		}
 		if err := b.addPrograms(lc, n, b.c.hook); err != nil {
 			return err
 		}
 		b.cubes[id], b.local[id] = lc, true
-		b.c.used = append(b.c.used, usedOf(in))
-		fmt.Fprintf(&b.print, "cube %d %s %d\n", id, in.spec.UUID, n.Maps)
+		b.c.used = append(b.c.used, in.used())
+		fmt.Fprintf(&b.print, "cube %d %s %d\n", id, in.Spec().UUID, n.Maps)
 		if err := b.addShadow(n); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (b *builder) addCubes() error {
 // addPrograms gives a cube its programs for a hook.
 func (b *builder) addPrograms(lc *link.Cube, n *Node, h cube.Hook) error {
 	offsets := map[*link.Object]uint32{}
-	programs, err := b.p.programsOf(n, h)
+	programs, err := b.p.state.programsOf(n, h)
 	if err != nil {
 		return err
 	}
@@ -176,8 +176,8 @@ func (b *builder) constants(o *link.Object, n *Node) (uint32, error) {
 	shadowConstants(o, n, values)
 	b.offersConstant(o, n, values)
 	data, err := o.Constants(values)
-	if in := b.p.cubes[n.ID]; in.frozen {
-		data, err = in.constants[o], nil
+	if as, frozen := b.p.state.get(n.ID).frozenConstants(o); frozen {
+		data, err = as, nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("cube %s: %w", n.Name, err)
@@ -299,7 +299,7 @@ func (b *builder) addCompanion() error {
 		if !c.Transparent || !c.Entry {
 			continue
 		}
-		if b.p.cubes[CubeID(c.ID)].objects[cube.TC] == nil {
+		if b.p.state.get(CubeID(c.ID)).object(cube.TC) == nil {
 			return fmt.Errorf("cube %s: the service has no TC programs, which its egress needs: %w", c.Name, cube.ErrUnsupported)
 		}
 		twin := *c

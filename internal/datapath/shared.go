@@ -40,11 +40,11 @@ type common struct {
 func refName(place string) string { return "+" + strings.ReplaceAll(pinName(place), "/", "+") }
 
 // owned returns the declaration that counts: for an imported map, that of the owner.
-func (p *Plane) owned(name string, d declaration) (declaration, error) {
+func (cs *State) owned(name string, d declaration) (declaration, error) {
 	if d.scope != extern {
 		return d, nil
 	}
-	owner := p.services[d.space]
+	owner := cs.services[d.space]
 	if owner == nil {
 		return d, fmt.Errorf("it belongs to service %s, which is not loaded: %w", d.space, cube.ErrNotFound)
 	}
@@ -64,12 +64,12 @@ func (p *Plane) owned(name string, d declaration) (declaration, error) {
 }
 
 // openCommon opens a map that the cube has in common with others, or makes it.
-func (p *Plane) openCommon(in *instance, name string, d declaration, u *undo.Stack) error {
+func (cs *State) openCommon(in *instance, name string, d declaration, u *undo.Stack) error {
 	place := d.common(name)
-	c := p.commons[place]
+	c := cs.commons[place]
 	if c == nil {
 		var err error
-		if c, err = p.makeCommon(in, name, place, d, u); err != nil {
+		if c, err = cs.makeCommon(in, name, place, d, u); err != nil {
 			return err
 		}
 	} else if what := bpfmap.DeclaredOtherwise(c.spec, d.spec); what != "" {
@@ -119,8 +119,8 @@ func equalMaps(a, b *ebpf.Map) (bool, error) {
 }
 
 // makeCommon opens the map at its place, or makes it.
-func (p *Plane) makeCommon(in *instance, name, place string, d declaration, u *undo.Stack) (*common, error) {
-	path := p.dir(place)
+func (cs *State) makeCommon(in *instance, name, place string, d declaration, u *undo.Stack) (*common, error) {
+	path := cs.place(place)
 	for _, dir := range []string{filepath.Dir(filepath.Dir(path)), filepath.Dir(path)} {
 		if err := bpfmap.EnsureDir(dir); err != nil {
 			return nil, err
@@ -138,9 +138,9 @@ func (p *Plane) makeCommon(in *instance, name, place string, d declaration, u *u
 	if c.moved {
 		in.settled(m)
 	}
-	p.commons[place] = c
+	cs.commons[place] = c
 	u.Push(func() error {
-		delete(p.commons, place)
+		delete(cs.commons, place)
 		_ = c.m.Close()
 		if !fresh {
 			return nil
@@ -149,6 +149,9 @@ func (p *Plane) makeCommon(in *instance, name, place string, d declaration, u *u
 	})
 	return c, nil
 }
+
+// common is how many maps in common are open.
+func (cs *State) common() int { return len(cs.commons) }
 
 // removeCommon takes the pin of a map in common away, and its directory with the last.
 func removeCommon(path string) error {
@@ -160,29 +163,29 @@ func removeCommon(path string) error {
 }
 
 // leaveCommons ends an instance's use of the maps that it has in common. The pins stay.
-func (p *Plane) leaveCommons(in *instance) {
+func (cs *State) leaveCommons(in *instance) {
 	for _, place := range in.commons {
-		c := p.commons[place]
+		c := cs.commons[place]
 		if c == nil {
 			continue
 		}
 		if c.users--; c.users == 0 {
 			_ = c.m.Close()
-			delete(p.commons, place)
+			delete(cs.commons, place)
 		}
 	}
 	in.commons = nil
 }
 
 // dropCommons removes the maps in common that no cube's directory refers to.
-func (p *Plane) dropCommons() error {
-	used, err := p.references()
+func (cs *State) dropCommons() error {
+	used, err := cs.references()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, kind := range []string{"shared", "public"} {
-		spaces, err := os.ReadDir(p.dir(kind))
+		spaces, err := os.ReadDir(cs.place(kind))
 		if err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("reading %s maps: %w", kind, err))
@@ -190,7 +193,7 @@ func (p *Plane) dropCommons() error {
 			continue
 		}
 		for _, space := range spaces {
-			list, err := os.ReadDir(p.dir(kind + "/" + space.Name()))
+			list, err := os.ReadDir(cs.place(kind + "/" + space.Name()))
 			if err != nil {
 				errs = append(errs, fmt.Errorf("reading %s maps: %w", kind, err))
 				continue
@@ -198,7 +201,7 @@ func (p *Plane) dropCommons() error {
 			for _, e := range list {
 				place := kind + "/" + space.Name() + "/" + e.Name()
 				if !used[refName(place)] {
-					errs = append(errs, removeCommon(p.dir(place)))
+					errs = append(errs, removeCommon(cs.place(place)))
 				}
 			}
 		}
@@ -207,8 +210,8 @@ func (p *Plane) dropCommons() error {
 }
 
 // references are the names of all pins of maps in common in cubes' directories.
-func (p *Plane) references() (map[string]bool, error) {
-	paths, err := filepath.Glob(filepath.Join(p.dir("cubes"), "*", "+*+*+*"))
+func (cs *State) references() (map[string]bool, error) {
+	paths, err := filepath.Glob(filepath.Join(filepath.Join(cs.dir, "cubes"), "*", "+*+*+*"))
 	if err != nil {
 		return nil, fmt.Errorf("reading cubes' maps: %w", err)
 	}
@@ -244,3 +247,6 @@ func parseService(service string, elfs map[cube.Hook][]byte) (*serviceObjects, e
 	}
 	return s, nil
 }
+
+// object returns the service's object for a hook, nil if there is none.
+func (s *serviceObjects) object(h cube.Hook) *link.Object { return s.objects[h] }

@@ -85,16 +85,3 @@ func (p *Plane) TraceLost() (uint64, error) {
 	}
 	return sum, nil
 }
-
-// CubeReasons are the labels of a cube's reasons: for drops, from link.ReasonFirst on, and for
-// calls of its slow path. Below are those of FrameworkReasons.
-func (p *Plane) CubeReasons(id CubeID) (drops, slowpath []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if in := p.cubes[id]; in != nil {
-		if o := in.objects[in.spec.Type.Hook()]; o != nil {
-			return o.Reasons, o.SlowpathReasons
-		}
-	}
-	return nil, nil
-}

@@ -132,13 +132,13 @@ func Try(ctx context.Context, t Trial) (TrialReport, error) {
 	if err != nil {
 		return TrialReport{}, fmt.Errorf("%w: %w", ErrUntried, err)
 	}
-	return try(ctx, t, &Plane{fw: &framework.Framework{Objects: objects}, kernel: features, opts: Options{Mode: ModeAuto}})
+	return try(ctx, t, &Plane{fw: &framework.Framework{Objects: objects}, kernel: features, opts: Options{Mode: ModeAuto}, state: newState(stateSetup{})})
 }
 
 // Try loads the programs of a service on trial, beside what runs, as this Plane would link them.
 func (p *Plane) Try(ctx context.Context, t Trial) (TrialReport, error) {
 	p.mu.Lock()
-	like := &Plane{fw: &framework.Framework{Objects: p.fw.Objects}, kernel: p.kernel, opts: Options{Mode: p.opts.Mode}, services: maps.Clone(p.services)}
+	like := &Plane{fw: &framework.Framework{Objects: p.fw.Objects}, kernel: p.kernel, opts: Options{Mode: p.opts.Mode}, state: p.state.onTrial()}
 	p.mu.Unlock()
 	return try(ctx, t, like)
 }
@@ -152,7 +152,7 @@ func try(ctx context.Context, t Trial, like *Plane) (TrialReport, error) {
 		return report, err
 	}
 	for _, h := range abi.Hooks {
-		if service.objects[h] == nil || t.Hooks != nil && !slices.Contains(t.Hooks, h) {
+		if service.object(h) == nil || t.Hooks != nil && !slices.Contains(t.Hooks, h) {
 			continue
 		}
 		r := &trier{t: t, hook: h, mode: like.opts.Mode, service: service, report: &report}
@@ -232,7 +232,7 @@ func (r *trier) attempts() []attempt {
 // levels are how many values there are of each switch and of the level of logs.
 func (r *trier) levels() []int {
 	var out []int
-	for i, s := range r.service.objects[r.hook].Switches {
+	for i, s := range r.service.object(r.hook).Switches {
 		n := min(len(s.Values), trialValues)
 		if i >= trialSwitches {
 			n = 1
@@ -246,7 +246,7 @@ func (r *trier) levels() []int {
 // words are the constants that differ from their defaults.
 func (r *trier) words(values []int) string {
 	var out []string
-	for i, s := range r.service.objects[r.hook].Switches {
+	for i, s := range r.service.object(r.hook).Switches {
 		if values[i] != 0 {
 			out = append(out, s.Name+"="+s.Values[values[i]])
 		}

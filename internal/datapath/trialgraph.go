@@ -60,7 +60,7 @@ func (r *trier) placements() []placement {
 		out = append(out, s)
 	}
 	if r.t.Transparent {
-		if r.service.objects[cube.TC] != nil { // its egress is at TC
+		if r.service.object(cube.TC) != nil { // its egress is at TC
 			add(placement{name: "a cube on a netdev", connect: func(g *Graph) {
 				g.Netdevs["n0"] = &Netdev{Name: "n0", Index: 1, MTU: plainMTU, Tcubes: []CubeID{triedCube}}
 			}})
@@ -82,7 +82,7 @@ func (r *trier) placements() []placement {
 			g.Cubes[hostCube].Ports[0].Peer = Peer{Cube: triedCube, Port: 1}
 			toNetdev(g, hostCube, 1, plainMTU)
 		}})
-		if r.service.objects[r.hook].Reads(offersConstant) {
+		if r.service.object(r.hook).Reads(offersConstant) {
 			add(placement{name: "a cube that offers packets", offers: true, connect: netdevs})
 		}
 		if r.hook == cube.TC && !r.t.Outside {
@@ -100,7 +100,7 @@ func (r *trier) placements() []placement {
 
 // further are the n-th lot of the object's further functions, as many as fit a cube beside pcn_ingress.
 func (r *trier) further(n int) []string {
-	all := r.service.objects[r.hook].Further
+	all := r.service.object(r.hook).Further
 	const fit = cube.MaxPrograms - 1
 	return all[min(n*fit, len(all)):min((n+1)*fit, len(all))]
 }
@@ -121,7 +121,7 @@ func (r *trier) graph(a attempt) *Graph {
 	g := &Graph{Cubes: map[CubeID]*Node{}, Netdevs: map[string]*Netdev{}}
 	last := len(a.values) - 1
 	n := &Node{ID: triedCube, Name: r.t.Service, Type: typ, Shadow: a.at.shadow, LogLevel: trialLevels[a.values[last]],
-		Constants: r.service.objects[r.hook].Switched(a.values[:last]),
+		Constants: r.service.object(r.hook).Switched(a.values[:last]),
 		// Named here, so that constants that the object of the other hook does not have are left out there.
 		Programs: map[cube.ProgramSlot]cube.Program{{}: {Function: link.Ingress}}}
 	for i, name := range a.at.further {
@@ -157,16 +157,12 @@ func (r *trier) plane(like *Plane) (_ *Plane, done func(), err error) {
 	p := &Plane{
 		// Interfaces by which packets enter again: their numbers are immediates, nothing is sent.
 		opts: Options{Taps: map[cube.Hook]int{cube.TC: 1}, Loop: Loop{Out: 1, In: 1}}, log: slog.New(slog.DiscardHandler),
-		fw:       &framework.Framework{Objects: like.fw.Objects, Maps: map[string]*ebpf.Map{}, Hook: map[cube.Hook]map[string]*ebpf.Map{}},
-		services: like.services, kernel: like.kernel, given: map[source]*link.Object{}, cubes: map[CubeID]*instance{},
+		fw:     &framework.Framework{Objects: like.fw.Objects, Maps: map[string]*ebpf.Map{}, Hook: map[cube.Hook]map[string]*ebpf.Map{}},
+		kernel: like.kernel, state: like.state.onTrial(),
 	}
 	done = func() {
 		p.fw.Close()
-		for _, in := range p.cubes {
-			for _, m := range in.maps {
-				_ = m.Close()
-			}
-		}
+		p.state.close()
 	}
 	if err = p.tryFramework(); err == nil {
 		err = p.tryCubes(r)
@@ -210,27 +206,9 @@ func (p *Plane) tryCubes(r *trier) error {
 	if r.hook == cube.XDP {
 		typ = cube.TypeXDPDRV
 	}
-	p.cubes[hostCube] = &instance{spec: Spec{ID: hostCube, Name: "peer", Type: typ}, objects: map[cube.Hook]*link.Object{r.hook: host}}
+	p.state.addTried(Spec{ID: hostCube, Name: "peer", Type: typ}, map[cube.Hook]*link.Object{r.hook: host})
 	spec := Spec{ID: triedCube, Name: r.t.Service, Service: r.t.Service, Type: typ, Transparent: r.t.Transparent}
-	if err := checkService(spec, r.service); err != nil {
-		return err
-	}
-	in := p.newInstance(spec, r.service.objects, r.service.elfs)
-	p.cubes[triedCube] = in
-	if err := in.declare(r.service.declared); err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(in.declared)) {
-		d := in.declared[name]
-		if owner, err := p.owned(name, d); err == nil { // else its owner is not there yet
-			d = owner
-		}
-		if in.maps[name], err = ebpf.NewMap(small(d.spec)); err != nil {
-			delete(in.maps, name)
-			return fmt.Errorf("map %s: %w", name, err)
-		}
-	}
-	return nil
+	return p.state.addTriedService(spec, r.service, func(spec *ebpf.MapSpec) (*ebpf.Map, error) { return ebpf.NewMap(small(spec)) })
 }
 
 // coreObject parses one of the framework's objects.

@@ -28,9 +28,10 @@ type MapUsage struct {
 
 // MapUsage looks at a cube's maps, in order of their names. Shared ones are those of every cube that has them. One that
 // cannot be read is left out.
-func (p *Plane) MapUsage(id CubeID) []MapUsage {
+func (c *Cubes) MapUsage(id CubeID) []MapUsage {
+	cs := c.state
 	var out []MapUsage
-	for _, m := range p.heldMaps(id) {
+	for _, m := range cs.heldMaps(id) {
 		if u, err := usageOf(m.m, m.name); err == nil {
 			out = append(out, u)
 		}
@@ -45,10 +46,10 @@ type heldMap struct {
 }
 
 // heldMaps are descriptors of one's own for a cube's maps: the cube may go while they are read.
-func (p *Plane) heldMaps(id CubeID) []heldMap {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	in := p.cubes[id]
+func (cs *State) heldMaps(id CubeID) []heldMap {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	in := cs.byID[id]
 	if in == nil {
 		return nil
 	}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"log/slog"
+	"path/filepath"
+	"sync"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/collect"
+	"github.com/polycube/polycube/internal/datapath/counters"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// State is the kernel objects of all cubes: what services declare, the maps and what is saved of programs. The lock of the
+// Plane guards it, since a change looks at it from beginning to end.
+type State struct {
+	dir     string // of the Plane's pins
+	log     *slog.Logger
+	collect *collect.Collector
+	floods  floodOwners
+	fates   *counters.Fates
+	// inGraph tells whether a cube is in the graph in use.
+	inGraph func(CubeID) bool
+
+	mu       sync.Locker
+	services map[string]*serviceObjects
+	given    map[source]*link.Object // at run time, by their bytes
+	byID     map[CubeID]*instance
+	commons  map[string]*common // maps that cubes have in common, by place
+	spared   map[string]bool    // UUIDs of cubes that are not open and not forgotten
+	// savedAt is where a cube has an object pinned.
+	savedAt map[*link.Object]string
+}
+
+// floodOwners are told which cubes can have sets of ports to flood to.
+type floodOwners interface {
+	SetOwner(id CubeID, name string, typ cube.Type, egress bool)
+	RemoveOwner(id CubeID)
+	Forget(id CubeID) error
+}
+
+// stateSetup says with what a State works.
+type stateSetup struct {
+	Dir       string
+	Logger    *slog.Logger
+	Collector *collect.Collector
+	Floods    floodOwners
+	Fates     *counters.Fates
+	// InGraph tells whether a cube is in the graph in use.
+	InGraph func(CubeID) bool
+	// Lock guards the State: that of the Plane.
+	Lock sync.Locker
+}
+
+// newState makes one without cubes.
+func newState(s stateSetup) *State {
+	return &State{
+		dir: s.Dir, log: s.Logger, collect: s.Collector, floods: s.Floods, fates: s.Fates, inGraph: s.InGraph, mu: s.Lock,
+		services: map[string]*serviceObjects{}, given: map[source]*link.Object{}, byID: map[CubeID]*instance{},
+		commons: map[string]*common{}, spared: map[string]bool{}, savedAt: map[*link.Object]string{},
+	}
+}
+
+func (cs *State) place(name string) string { return filepath.Join(cs.dir, name) }
+
+// close lets go of all cubes; the pins stay.
+func (cs *State) close() {
+	for _, in := range cs.byID {
+		cs.discard(in)
+	}
+}
+
+// get returns a cube that is open, nil if there is none of the number.
+func (cs *State) get(id CubeID) *instance { return cs.byID[id] }
+
+// used tells what a segment takes of a cube besides the graph; false if it is not open.
+func (cs *State) used(id CubeID) (usedCube, bool) {
+	in := cs.byID[id]
+	if in == nil {
+		return usedCube{}, false
+	}
+	return in.used(), true
+}
+
+// Cubes are what callers of a Plane do with cubes, each call with the lock.
+type Cubes struct{ state *State }
+
+// newCubes gives access to a State.
+func newCubes(s *State) *Cubes { return &Cubes{s} }
+
+// usedCube is what a segment was described by, beside the graph.
+type usedCube struct {
+	in      *instance
+	objects [2]*link.Object
+	frozen  bool
+	// taken counts up when other maps take the place of the cube's; until then its node says so.
+	taken int
+}
+
+// used tells what a segment takes of the cube besides the graph.
+func (in *instance) used() usedCube {
+	return usedCube{in, [2]*link.Object{in.objects[cube.TC], in.objects[cube.XDP]}, in.frozen, in.taken}
+}
+
+// sameObjects tells whether two cubes consist of the same objects.
+func (u usedCube) sameObjects(o usedCube) bool { return u.objects == o.objects }
