@@ -7,6 +7,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/netdevs"
+	"github.com/polycube/polycube/internal/datapath/state"
 )
 
 // The graph is what a Plane is given: callers name its types as those of the Plane.
@@ -42,6 +43,13 @@ const (
 	MaxSlot = graph.MaxSlot
 	// SlotsPerPage is the number of counter slots in one page of per-CPU memory.
 	SlotsPerPage = graph.SlotsPerPage
+)
+
+// Cubes as a Plane is told of them.
+type (
+	Spec        = state.Spec
+	Replacement = state.Replacement
+	MapUsage    = state.MapUsage
 )
 
 // What a Plane tells of packets.

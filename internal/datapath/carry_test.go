@@ -269,7 +269,7 @@ func TestSizesThatCannotBeAreRefused(t *testing.T) {
 		}
 	}
 	for _, n := range []*Node{n, other} {
-		if maps := b.plane.state.get(n.ID).pending(); maps != 0 {
+		if maps := b.plane.state.Cube(n.ID).Pending(); maps != 0 {
 			t.Errorf("%d maps of %s wait for programs", maps, n.Name)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/netdevs"
+	"github.com/polycube/polycube/internal/datapath/state"
 	"github.com/polycube/polycube/internal/datapath/tables"
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
@@ -196,7 +197,7 @@ func (ch *change) effect(u *undo.Stack) error {
 		return err
 	}
 	if ch.onlyCode {
-		if err := p.sets.Move(u, ch.g, ch.rows, ch.stale, p.state.throughEgress); err != nil {
+		if err := p.sets.Move(u, ch.g, ch.rows, ch.stale, p.state.ThroughEgress); err != nil {
 			return err
 		}
 		return ch.swap(u)
@@ -207,7 +208,7 @@ func (ch *change) effect(u *undo.Stack) error {
 	if err := p.tables.WriteExits(u, ch.rows); err != nil {
 		return err
 	}
-	if err := p.sets.Move(u, ch.g, ch.rows, ch.stale, p.state.throughEgress); err != nil {
+	if err := p.sets.Move(u, ch.g, ch.rows, ch.stale, p.state.ThroughEgress); err != nil {
 		return err
 	}
 	plan := p.netdevs.Plan(ch.wiring, partsOf(ch.parts))
@@ -234,11 +235,11 @@ func (ch *change) effect(u *undo.Stack) error {
 }
 
 // linkedOf are the cubes of segments.
-func linkedOf(segments []*segment) []linkedCube {
-	var out []linkedCube
+func linkedOf(segments []*segment) []state.LinkedCube {
+	var out []state.LinkedCube
 	for _, c := range segments {
 		for _, id := range c.ids {
-			out = append(out, linkedCube{id, c.constants})
+			out = append(out, state.LinkedCube{ID: id, Constants: c.constants})
 		}
 	}
 	return out
@@ -286,12 +287,12 @@ func (ch *change) finish() {
 		p.clearCubes(ch.g)
 	}
 	p.sets.Finish(first)
-	p.forgetLoads(p.state.forgetObjects(ch.g))
+	p.forgetLoads(p.state.ForgetObjects(ch.g))
 	p.graph, p.wiring = ch.g, ch.wiring
 	p.tables.Use(ch.rows)
 	p.partitioned = ch.cut
 	gone := p.setParts(ch.parts)
-	p.state.keep(ch.g, linkedOf(ch.built))
+	p.state.Keep(ch.g, linkedOf(ch.built))
 	for _, c := range ch.built {
 		p.tell(c)
 	}
@@ -299,7 +300,7 @@ func (ch *change) finish() {
 		p.collect.Unpin(gen.close)
 	}
 	if first {
-		p.state.forget()
+		p.state.ForgetUnknown()
 		for _, pin := range p.staleGens {
 			p.collect.Unpin(func() error { return bpfmap.RemovePin(pin) })
 		}

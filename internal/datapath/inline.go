@@ -207,7 +207,7 @@ func (p *Plane) whyCall(c *segment) string {
 // outsider names a cube of the segment that is not to be inlined, "" if there is none.
 func (p *Plane) outsider(c *segment) string {
 	for _, id := range c.ids {
-		if cube := p.state.get(id); cube != nil && cube.Spec().Outside {
+		if cube := p.state.Cube(id); cube != nil && cube.Spec().Outside {
 			return cube.Spec().Name
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/state"
 )
 
 // A standard cube offers packets for itself to the transparent cubes of a port, if one of them takes offers.
@@ -22,16 +23,16 @@ const (
 
 // takesOffers tells whether a transparent cube does.
 func (b *builder) takesOffers(id CubeID) bool {
-	programs, err := b.p.state.programsOf(b.Graph.Cubes[id], b.c.hook)
-	return err == nil && slices.ContainsFunc(programs, func(pr placed) bool {
-		return pr.Direction == cube.Egress && pr.object.HasConstant(takesConstant)
+	programs, err := b.p.state.ProgramsOf(b.Graph.Cubes[id], b.c.hook)
+	return err == nil && slices.ContainsFunc(programs, func(pr state.Program) bool {
+		return pr.Direction == cube.Egress && pr.Object.HasConstant(takesConstant)
 	})
 }
 
 // addOffers tells a transparent cube on a port whose offers it may see, and whether they end behind it.
 func (b *builder) addOffers(lt *link.Cube, at graph.Stacked) {
-	programs, err := b.p.state.programsOf(b.Graph.Cubes[at.Port.ID], b.c.hook)
-	if err == nil && slices.ContainsFunc(programs, func(pr placed) bool { return pr.object.Reads(offersConstant) }) {
+	programs, err := b.p.state.ProgramsOf(b.Graph.Cubes[at.Port.ID], b.c.hook)
+	if err == nil && slices.ContainsFunc(programs, func(pr state.Program) bool { return pr.Object.Reads(offersConstant) }) {
 		lt.OfferedBy = b.cube(at.Port.ID)
 		lt.LastTaker = b.takesOffers(at.Chain[at.I]) && !slices.ContainsFunc(at.Chain[at.I+1:], b.takesOffers)
 	}

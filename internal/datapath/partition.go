@@ -13,6 +13,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/state"
 )
 
 // What cubes take of the kernel's limits, and how a graph is cut so that each segment stays within them.
@@ -25,20 +26,20 @@ const verifiedPerInstruction = 4
 // refuses it.
 func (p *Plane) loadOf(n *Node) graph.Load {
 	l := graph.Load{Cubes: 1}
-	programs, err := p.state.programsOf(n, n.Type.Hook())
+	programs, err := p.state.ProgramsOf(n, n.Type.Hook())
 	if err != nil {
 		return l
 	}
 	used := map[string]bool{}
 	for _, pr := range programs {
-		maps, instructions := pr.function.Uses()
+		maps, instructions := pr.Function.Uses()
 		for _, m := range maps {
 			if !strings.HasPrefix(m, ".") { // constants of all are in one
 				used[m] = true
 			}
 		}
-		l.Functions += 1 + len(pr.function.Callees)
-		l.Verified += instructions * verifiedPerInstruction << p.heavier[pr.object]
+		l.Functions += 1 + len(pr.Function.Callees)
+		l.Verified += instructions * verifiedPerInstruction << p.heavier[pr.Object]
 	}
 	l.Maps = len(used)
 	return l
@@ -48,7 +49,7 @@ func (p *Plane) loadOf(n *Node) graph.Load {
 type knownLoad struct {
 	graph.Load
 	node *Node
-	used usedCube
+	used state.UsedCube
 }
 
 // loadsOf are what the cubes take. Those that are not stale take what they took.
@@ -56,7 +57,7 @@ func (p *Plane) loadsOf(g *Graph, s graph.Stale) map[CubeID]graph.Load {
 	loads := make(map[CubeID]graph.Load, len(g.Cubes))
 	known := make(map[CubeID]knownLoad, len(g.Cubes))
 	for id, n := range g.Cubes {
-		used, _ := p.state.used(id)
+		used, _ := p.state.Used(id)
 		k, ok := p.loads[id]
 		if !ok || s.Has(id) && k.node != n || k.used != used {
 			k = knownLoad{p.loadOf(n), n, used}

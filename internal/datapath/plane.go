@@ -18,8 +18,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
@@ -31,6 +29,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/netdevs"
+	"github.com/polycube/polycube/internal/datapath/state"
 	"github.com/polycube/polycube/internal/datapath/tables"
 	"github.com/polycube/polycube/internal/kernel"
 )
@@ -65,10 +64,11 @@ type Options struct {
 // Plane is the data plane of one daemon. Its methods may be called from many goroutines, but
 // only one prepared change at a time can be committed.
 type Plane struct {
+	*framework.Access
 	*netdevs.Helpers
 	*netdevs.Notes
 	*counters.Counters
-	*Cubes
+	*state.Cubes
 	opts Options
 	log  *slog.Logger
 	fw   *framework.Framework
@@ -76,7 +76,7 @@ type Plane struct {
 	kernel kernel.Features
 
 	mu    sync.Mutex
-	state *State
+	state *state.State
 	// heavier counts how often an object's programs turned out heavier than thought.
 	heavier map[*link.Object]int
 	// loads are what cubes take of the kernel's limits, as far as it is known.
@@ -136,15 +136,33 @@ func Open(o Options) (*Plane, error) {
 			return nil, err
 		}
 	}
-	var err error
-	if p.fw, err = framework.Open(p.dir("core")); err != nil {
+	if err := p.openParts(); err != nil {
 		return nil, err
 	}
+	stale, err := p.staleGenerations()
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	p.staleGens = stale
+	p.inline = newInliner(p)
+	return p, nil
+}
+
+func (p *Plane) dir(name string) string { return filepath.Join(p.opts.Dir, name) }
+
+// openParts opens what is pinned, besides cubes and their programs.
+func (p *Plane) openParts() (err error) {
+	o := p.opts
+	if p.fw, err = framework.Open(p.dir("core")); err != nil {
+		return err
+	}
+	p.Access = framework.NewAccess(p.fw)
 	p.collect = collect.New(p.log)
 	p.fates = counters.NewFates(p.fw.Maps[abi.MapFates])
 	if p.Counters, err = counters.Open(p.dir("core"), p.fw.Maps[abi.MapCounters]); err == nil {
 		p.accounts = counters.NewAccounts(p.Counters)
-		p.tables, err = tables.Open(p.fw.Maps, tables.Origin{Tap: o.Taps[cube.TC], Loop: o.Loop, ThroughEgress: func(n *Node) bool { return p.state.throughEgress(n) }})
+		through := func(n *Node) bool { return p.state.ThroughEgress(n) }
+		p.tables, err = tables.Open(p.fw.Maps, tables.Origin{Tap: o.Taps[cube.TC], Loop: o.Loop, ThroughEgress: through})
 	}
 	if err == nil {
 		p.sets, err = floods.Open(p.log, p.fw, o.Loop, p.tables.InUse())
@@ -158,23 +176,15 @@ func Open(o Options) (*Plane, error) {
 	if err != nil {
 		p.collect.Stop()
 		p.closeParts()
-		return nil, err
+		return err
 	}
-	p.state = newState(stateSetup{
+	p.state = state.New(state.Options{
 		Dir: o.Dir, Logger: p.log, Collector: p.collect, Floods: p.sets, Fates: p.fates, Lock: &p.mu,
 		InGraph: func(id CubeID) bool { return p.graph != nil && p.graph.Cubes[id] != nil },
 	})
-	p.Cubes = newCubes(p.state)
-	stale, err := p.staleGenerations()
-	if err != nil {
-		return nil, errors.Join(err, p.Close())
-	}
-	p.staleGens = stale
-	p.inline = newInliner(p)
-	return p, nil
+	p.Cubes = state.NewCubes(p.state)
+	return nil
 }
-
-func (p *Plane) dir(name string) string { return filepath.Join(p.opts.Dir, name) }
 
 func (p *Plane) openNetdevs() (err error) {
 	o := p.opts
@@ -202,7 +212,7 @@ func (p *Plane) Close() error {
 	for _, c := range p.parts {
 		c.gen.release()
 	}
-	p.state.close()
+	p.state.Close()
 	p.closeParts()
 	return nil
 }
@@ -227,13 +237,6 @@ func (p *Plane) Cleanup() error {
 	p.mu.Unlock()
 	return errors.Join(err, p.Close(), bpfmap.RemoveAll(p.opts.Dir))
 }
-
-// FrameworkMap returns a map that the slow path shares with the programs: "pcn_ring",
-// "pcn_control", "pcn_shares".
-func (p *Plane) FrameworkMap(name string) *ebpf.Map { return p.fw.Maps[name] }
-
-// DownMap returns the hook's packet-out record.
-func (p *Plane) DownMap(h cube.Hook) *ebpf.Map { return p.fw.Hook[h][abi.MapDown] }
 
 // staleGenerations lists the pins of generations that an earlier daemon made; they can go once
 // the first commit has replaced them.

@@ -18,8 +18,8 @@ func (p *Plane) onlyCode(g *Graph) (*graph.Wiring, bool) {
 	}
 	for id := range g.Cubes {
 		c := p.byCube[id]
-		used, open := p.state.used(id)
-		if c == nil || !open || !used.sameObjects(c.used[slices.Index(c.ids, id)]) {
+		used, open := p.state.Used(id)
+		if c == nil || !open || !used.SameObjects(c.used[slices.Index(c.ids, id)]) {
 			return nil, false
 		}
 	}
@@ -33,7 +33,7 @@ func (p *Plane) still(s graph.Stale, was *segment, ids []CubeID) bool {
 		return false
 	}
 	for i, id := range ids {
-		if used, open := p.state.used(id); s.Has(id) || !open || used != was.used[i] {
+		if used, open := p.state.Used(id); s.Has(id) || !open || used != was.used[i] {
 			return false
 		}
 	}

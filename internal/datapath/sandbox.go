@@ -121,7 +121,7 @@ func (p *Plane) newSandbox(id CubeID) (*sandbox, error) {
 		s.segments = append(s.segments, described)
 	}
 	for _, other := range part {
-		s.specs[other] = p.state.get(other).specs()
+		s.specs[other] = p.state.Cube(other).Specs()
 	}
 	return s, nil
 }
@@ -382,7 +382,7 @@ func (s *sandbox) runAll(ctx context.Context, at Injection) ([][]byte, error) {
 func (p *Plane) transparent(id CubeID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	in := p.state.get(id)
+	in := p.state.Cube(id)
 	return in != nil && in.Spec().Transparent
 }
 

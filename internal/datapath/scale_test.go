@@ -151,7 +151,7 @@ func (b *bench) watch(w *watched) {
 	b.plane.mu.Lock()
 	defer b.plane.mu.Unlock()
 	for id := range b.g.Cubes {
-		for _, m := range b.plane.state.get(id).linkMaps() {
+		for _, m := range b.plane.state.Cube(id).LinkMaps() {
 			w.maps[b.mapID(m.(*ebpf.Map))] = true
 		}
 	}

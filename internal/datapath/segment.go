@@ -14,6 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/netdevs"
+	"github.com/polycube/polycube/internal/datapath/state"
 )
 
 // segment is the unit of linking: a connected part of the graph, or, where that is too large for
@@ -39,9 +40,9 @@ type segment struct {
 	// note says why the segment is not inlined.
 	note string
 	// constants are those of its cubes.
-	constants map[linked][]byte
+	constants map[state.Linked][]byte
 	// used is what else the description depends on, by cube.
-	used []usedCube
+	used []state.UsedCube
 	// native is true if a cube of its connected part is of type XDP_DRV.
 	native bool
 	// number and of tell the segment among those of its connected part of the graph.
@@ -64,7 +65,7 @@ func (p *Plane) describe(w *graph.Wiring, ids []CubeID) (*segment, error) {
 	b := &builder{
 		Wiring: w, p: p, cubes: map[CubeID]*link.Cube{}, ports: map[*Port]*link.Port{}, local: map[CubeID]bool{},
 		c: &segment{ids: ids, hook: w.Graph.Cubes[ids[0]].Type.Hook(), entrance: netdevs.NewEntrance(),
-			constants: map[linked][]byte{}},
+			constants: map[state.Linked][]byte{}},
 	}
 	b.c.code = &link.Component{Hook: b.c.hook, Hops: link.DefaultHops}
 	if err := b.addCubes(); err != nil {
@@ -85,7 +86,7 @@ func (p *Plane) describe(w *graph.Wiring, ids []CubeID) (*segment, error) {
 
 func (b *builder) addCubes() error {
 	for _, id := range b.c.ids {
-		n, in := b.Graph.Cubes[id], b.p.state.get(id)
+		n, in := b.Graph.Cubes[id], b.p.state.Cube(id)
 		if in == nil {
 			return fmt.Errorf("cube %s: %w in the data plane", n.Name, cube.ErrNotFound)
 		}
@@ -94,13 +95,13 @@ func (b *builder) addCubes() error {
 		}
 		lc := &link.Cube{
 			ID: uint16(id), Name: n.Name, Service: in.Spec().Service, Transparent: in.Spec().Transparent,
-			Maps: in.linkMaps(), Entry: !in.Spec().Transparent, Generic: n.Type == cube.TypeXDPSKB,
+			Maps: in.LinkMaps(), Entry: !in.Spec().Transparent, Generic: n.Type == cube.TypeXDPSKB,
 		}
 		if err := b.addPrograms(lc, n, b.c.hook); err != nil {
 			return err
 		}
 		b.cubes[id], b.local[id] = lc, true
-		b.c.used = append(b.c.used, in.used())
+		b.c.used = append(b.c.used, in.Used())
 		fmt.Fprintf(&b.print, "cube %d %s %d\n", id, in.Spec().UUID, n.Maps)
 		if err := b.addShadow(n); err != nil {
 			return err
@@ -112,21 +113,21 @@ func (b *builder) addCubes() error {
 // addPrograms gives a cube its programs for a hook.
 func (b *builder) addPrograms(lc *link.Cube, n *Node, h cube.Hook) error {
 	offsets := map[*link.Object]uint32{}
-	programs, err := b.p.state.programsOf(n, h)
+	programs, err := b.p.state.ProgramsOf(n, h)
 	if err != nil {
 		return err
 	}
 	for _, pr := range programs {
-		if _, there := offsets[pr.object]; !there {
-			if offsets[pr.object], err = b.constants(pr.object, n); err != nil {
+		if _, there := offsets[pr.Object]; !there {
+			if offsets[pr.Object], err = b.constants(pr.Object, n); err != nil {
 				return err
 			}
 		}
-		lc.Offers = lc.Offers || pr.object.IsSet(b.c.constants[linked{n.ID, pr.object}], offersConstant)
+		lc.Offers = lc.Offers || pr.Object.IsSet(b.c.constants[state.Linked{ID: n.ID, Object: pr.Object}], offersConstant)
 		lc.Programs[pr.Direction] = append(lc.Programs[pr.Direction], link.CubeProgram{
-			Index: uint8(pr.Index), Object: pr.object, Function: pr.function, Rodata: offsets[pr.object],
+			Index: uint8(pr.Index), Object: pr.Object, Function: pr.Function, Rodata: offsets[pr.Object],
 		})
-		fmt.Fprintf(&b.print, "program %s %d.%d %p\n", h, pr.Direction, pr.Index, pr.function)
+		fmt.Fprintf(&b.print, "program %s %d.%d %p\n", h, pr.Direction, pr.Index, pr.Function)
 	}
 	return nil
 }
@@ -176,13 +177,13 @@ func (b *builder) constants(o *link.Object, n *Node) (uint32, error) {
 	shadowConstants(o, n, values)
 	b.offersConstant(o, n, values)
 	data, err := o.Constants(values)
-	if as, frozen := b.p.state.get(n.ID).frozenConstants(o); frozen {
+	if as, frozen := b.p.state.Cube(n.ID).FrozenConstants(o); frozen {
 		data, err = as, nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("cube %s: %w", n.Name, err)
 	}
-	b.c.constants[linked{n.ID, o}] = data
+	b.c.constants[state.Linked{ID: n.ID, Object: o}] = data
 	offset := uint32(len(b.c.rodata)+15) &^ 15
 	b.c.rodata = append(b.c.rodata, make([]byte, int(offset)-len(b.c.rodata))...)
 	b.c.rodata = append(b.c.rodata, data...)
@@ -299,7 +300,7 @@ func (b *builder) addCompanion() error {
 		if !c.Transparent || !c.Entry {
 			continue
 		}
-		if b.p.state.get(CubeID(c.ID)).object(cube.TC) == nil {
+		if b.p.state.Cube(CubeID(c.ID)).Object(cube.TC) == nil {
 			return fmt.Errorf("cube %s: the service has no TC programs, which its egress needs: %w", c.Name, cube.ErrUnsupported)
 		}
 		twin := *c

@@ -17,6 +17,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/state"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -141,7 +142,7 @@ func TestMapsInCommonGoWithTheirLastUser(t *testing.T) {
 	if got := b.there(); got != "" {
 		t.Errorf("without users, pinned are %s", got)
 	}
-	if n := b.plane.state.common(); n != 0 {
+	if n := b.plane.state.Common(); n != 0 {
 		t.Errorf("%d maps in common are open", n)
 	}
 }
@@ -227,7 +228,7 @@ func TestMapsInCommonAreDeclaredAlikeOrRefused(t *testing.T) {
 }
 
 func TestAnObjectThatGraspsForWhatIsNotItsOwnIsRefused(t *testing.T) {
-	c := newCubes(newState(stateSetup{Lock: &sync.Mutex{}}))
+	c := state.NewCubes(state.New(state.Options{Lock: &sync.Mutex{}}))
 	err := c.CheckObject("grabber", objectsOf("grabber"))
 	if err == nil || !strings.Contains(err.Error(), `map "pcn_entries": names that begin with pcn_ are the framework's`) {
 		t.Errorf("a map of the framework's name: %v", err)

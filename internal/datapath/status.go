@@ -43,11 +43,11 @@ func (p *Plane) Status(id CubeID) CubeStatus {
 // all that the service knows. Cube 0 is the framework itself.
 func (p *Plane) Fates(id CubeID) ([]Fate, error) {
 	p.mu.Lock()
-	in := p.state.get(id)
+	in := p.state.Cube(id)
 	p.mu.Unlock()
 	var own []string
 	if in != nil {
-		own = in.object(in.Spec().Type.Hook()).Reasons
+		own = in.Object(in.Spec().Type.Hook()).Reasons
 	}
 	return p.fates.Of(id, own)
 }

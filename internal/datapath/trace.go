@@ -5,10 +5,7 @@ package datapath
 import (
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -58,30 +55,4 @@ func (b *builder) concerns(s link.Session) bool {
 		}
 	}
 	return false
-}
-
-// TraceUntil lets programs that are traced record packets for so long from now. It is a lease: a
-// daemon that dies does not renew it.
-func (p *Plane) TraceUntil(d time.Duration) error {
-	now, err := cube.Time()
-	if err != nil {
-		return err
-	}
-	if err := p.fw.Maps[abi.MapTracing].Put(uint32(0), now+uint64(d)); err != nil {
-		return fmt.Errorf("renewing the lease of tracing: %w", err)
-	}
-	return nil
-}
-
-// TraceLost is how many records of traced packets found no room in the ring.
-func (p *Plane) TraceLost() (uint64, error) {
-	var perCPU []uint64
-	if err := p.fw.Maps[abi.MapTraceLost].Lookup(uint32(0), &perCPU); err != nil {
-		return 0, fmt.Errorf("reading what tracing lost: %w", err)
-	}
-	var sum uint64
-	for _, n := range perCPU {
-		sum += n
-	}
-	return sum, nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
+	"github.com/polycube/polycube/internal/datapath/state"
 	"github.com/polycube/polycube/internal/kernel"
 )
 
@@ -132,13 +133,13 @@ func Try(ctx context.Context, t Trial) (TrialReport, error) {
 	if err != nil {
 		return TrialReport{}, fmt.Errorf("%w: %w", ErrUntried, err)
 	}
-	return try(ctx, t, &Plane{fw: &framework.Framework{Objects: objects}, kernel: features, opts: Options{Mode: ModeAuto}, state: newState(stateSetup{})})
+	return try(ctx, t, &Plane{fw: &framework.Framework{Objects: objects}, kernel: features, opts: Options{Mode: ModeAuto}, state: state.New(state.Options{})})
 }
 
 // Try loads the programs of a service on trial, beside what runs, as this Plane would link them.
 func (p *Plane) Try(ctx context.Context, t Trial) (TrialReport, error) {
 	p.mu.Lock()
-	like := &Plane{fw: &framework.Framework{Objects: p.fw.Objects}, kernel: p.kernel, opts: Options{Mode: p.opts.Mode}, state: p.state.onTrial()}
+	like := &Plane{fw: &framework.Framework{Objects: p.fw.Objects}, kernel: p.kernel, opts: Options{Mode: p.opts.Mode}, state: p.state.OnTrial()}
 	p.mu.Unlock()
 	return try(ctx, t, like)
 }
@@ -147,12 +148,12 @@ func (p *Plane) Try(ctx context.Context, t Trial) (TrialReport, error) {
 func try(ctx context.Context, t Trial, like *Plane) (TrialReport, error) {
 	began := time.Now()
 	var report TrialReport
-	service, err := parseService(t.Service, t.Objects)
+	service, err := state.ParseService(t.Service, t.Objects)
 	if err != nil {
 		return report, err
 	}
 	for _, h := range abi.Hooks {
-		if service.object(h) == nil || t.Hooks != nil && !slices.Contains(t.Hooks, h) {
+		if service.Object(h) == nil || t.Hooks != nil && !slices.Contains(t.Hooks, h) {
 			continue
 		}
 		r := &trier{t: t, hook: h, mode: like.opts.Mode, service: service, report: &report}
@@ -169,7 +170,7 @@ type trier struct {
 	t       Trial
 	hook    cube.Hook
 	mode    Mode
-	service *serviceObjects
+	service *state.Service
 	p       *Plane // of the trial: a framework and cubes without pins
 
 	mu     sync.Mutex
@@ -232,7 +233,7 @@ func (r *trier) attempts() []attempt {
 // levels are how many values there are of each switch and of the level of logs.
 func (r *trier) levels() []int {
 	var out []int
-	for i, s := range r.service.object(r.hook).Switches {
+	for i, s := range r.service.Object(r.hook).Switches {
 		n := min(len(s.Values), trialValues)
 		if i >= trialSwitches {
 			n = 1
@@ -246,7 +247,7 @@ func (r *trier) levels() []int {
 // words are the constants that differ from their defaults.
 func (r *trier) words(values []int) string {
 	var out []string
-	for i, s := range r.service.object(r.hook).Switches {
+	for i, s := range r.service.Object(r.hook).Switches {
 		if values[i] != 0 {
 			out = append(out, s.Name+"="+s.Values[values[i]])
 		}

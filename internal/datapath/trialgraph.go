@@ -60,7 +60,7 @@ func (r *trier) placements() []placement {
 		out = append(out, s)
 	}
 	if r.t.Transparent {
-		if r.service.object(cube.TC) != nil { // its egress is at TC
+		if r.service.Object(cube.TC) != nil { // its egress is at TC
 			add(placement{name: "a cube on a netdev", connect: func(g *Graph) {
 				g.Netdevs["n0"] = &Netdev{Name: "n0", Index: 1, MTU: plainMTU, Tcubes: []CubeID{triedCube}}
 			}})
@@ -82,7 +82,7 @@ func (r *trier) placements() []placement {
 			g.Cubes[hostCube].Ports[0].Peer = Peer{Cube: triedCube, Port: 1}
 			toNetdev(g, hostCube, 1, plainMTU)
 		}})
-		if r.service.object(r.hook).Reads(offersConstant) {
+		if r.service.Object(r.hook).Reads(offersConstant) {
 			add(placement{name: "a cube that offers packets", offers: true, connect: netdevs})
 		}
 		if r.hook == cube.TC && !r.t.Outside {
@@ -100,7 +100,7 @@ func (r *trier) placements() []placement {
 
 // further are the n-th lot of the object's further functions, as many as fit a cube beside pcn_ingress.
 func (r *trier) further(n int) []string {
-	all := r.service.object(r.hook).Further
+	all := r.service.Object(r.hook).Further
 	const fit = cube.MaxPrograms - 1
 	return all[min(n*fit, len(all)):min((n+1)*fit, len(all))]
 }
@@ -121,7 +121,7 @@ func (r *trier) graph(a attempt) *Graph {
 	g := &Graph{Cubes: map[CubeID]*Node{}, Netdevs: map[string]*Netdev{}}
 	last := len(a.values) - 1
 	n := &Node{ID: triedCube, Name: r.t.Service, Type: typ, Shadow: a.at.shadow, LogLevel: trialLevels[a.values[last]],
-		Constants: r.service.object(r.hook).Switched(a.values[:last]),
+		Constants: r.service.Object(r.hook).Switched(a.values[:last]),
 		// Named here, so that constants that the object of the other hook does not have are left out there.
 		Programs: map[cube.ProgramSlot]cube.Program{{}: {Function: link.Ingress}}}
 	for i, name := range a.at.further {
@@ -158,11 +158,11 @@ func (r *trier) plane(like *Plane) (_ *Plane, done func(), err error) {
 		// Interfaces by which packets enter again: their numbers are immediates, nothing is sent.
 		opts: Options{Taps: map[cube.Hook]int{cube.TC: 1}, Loop: Loop{Out: 1, In: 1}}, log: slog.New(slog.DiscardHandler),
 		fw:     &framework.Framework{Objects: like.fw.Objects, Maps: map[string]*ebpf.Map{}, Hook: map[cube.Hook]map[string]*ebpf.Map{}},
-		kernel: like.kernel, state: like.state.onTrial(),
+		kernel: like.kernel, state: like.state.OnTrial(),
 	}
 	done = func() {
 		p.fw.Close()
-		p.state.close()
+		p.state.Close()
 	}
 	if err = p.tryFramework(); err == nil {
 		err = p.tryCubes(r)
@@ -206,9 +206,9 @@ func (p *Plane) tryCubes(r *trier) error {
 	if r.hook == cube.XDP {
 		typ = cube.TypeXDPDRV
 	}
-	p.state.addTried(Spec{ID: hostCube, Name: "peer", Type: typ}, map[cube.Hook]*link.Object{r.hook: host})
+	p.state.AddTried(Spec{ID: hostCube, Name: "peer", Type: typ}, map[cube.Hook]*link.Object{r.hook: host})
 	spec := Spec{ID: triedCube, Name: r.t.Service, Service: r.t.Service, Type: typ, Transparent: r.t.Transparent}
-	return p.state.addTriedService(spec, r.service, func(spec *ebpf.MapSpec) (*ebpf.Map, error) { return ebpf.NewMap(small(spec)) })
+	return p.state.AddTriedService(spec, r.service, func(spec *ebpf.MapSpec) (*ebpf.Map, error) { return ebpf.NewMap(small(spec)) })
 }
 
 // coreObject parses one of the framework's objects.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package state
 
 // Maps that cubes have in common live as long as a cube uses them. Who uses one is written on
 // the bpffs: each user's directory has a pin of the map, besides the map's own. So the count is
@@ -64,7 +64,7 @@ func (cs *State) owned(name string, d declaration) (declaration, error) {
 }
 
 // openCommon opens a map that the cube has in common with others, or makes it.
-func (cs *State) openCommon(in *instance, name string, d declaration, u *undo.Stack) error {
+func (cs *State) openCommon(in *Instance, name string, d declaration, u *undo.Stack) error {
 	place := d.common(name)
 	c := cs.commons[place]
 	if c == nil {
@@ -86,7 +86,7 @@ func (cs *State) openCommon(in *instance, name string, d declaration, u *undo.St
 }
 
 // refer pins a map in common in its user's directory.
-func (in *instance) refer(ref string, m *ebpf.Map, u *undo.Stack) error {
+func (in *Instance) refer(ref string, m *ebpf.Map, u *undo.Stack) error {
 	path := filepath.Join(in.dir, ref)
 	is, err := ebpf.LoadPinnedMap(path, nil)
 	switch {
@@ -119,7 +119,7 @@ func equalMaps(a, b *ebpf.Map) (bool, error) {
 }
 
 // makeCommon opens the map at its place, or makes it.
-func (cs *State) makeCommon(in *instance, name, place string, d declaration, u *undo.Stack) (*common, error) {
+func (cs *State) makeCommon(in *Instance, name, place string, d declaration, u *undo.Stack) (*common, error) {
 	path := cs.place(place)
 	for _, dir := range []string{filepath.Dir(filepath.Dir(path)), filepath.Dir(path)} {
 		if err := bpfmap.EnsureDir(dir); err != nil {
@@ -150,8 +150,8 @@ func (cs *State) makeCommon(in *instance, name, place string, d declaration, u *
 	return c, nil
 }
 
-// common is how many maps in common are open.
-func (cs *State) common() int { return len(cs.commons) }
+// Common is how many maps in common are open.
+func (cs *State) Common() int { return len(cs.commons) }
 
 // removeCommon takes the pin of a map in common away, and its directory with the last.
 func removeCommon(path string) error {
@@ -163,7 +163,7 @@ func removeCommon(path string) error {
 }
 
 // leaveCommons ends an instance's use of the maps that it has in common. The pins stay.
-func (cs *State) leaveCommons(in *instance) {
+func (cs *State) leaveCommons(in *Instance) {
 	for _, place := range in.commons {
 		c := cs.commons[place]
 		if c == nil {
@@ -177,15 +177,15 @@ func (cs *State) leaveCommons(in *instance) {
 	in.commons = nil
 }
 
-// dropCommons removes the maps in common that no cube's directory refers to.
-func (cs *State) dropCommons() error {
-	used, err := cs.references()
+// dropCommons removes the maps in common of a Plane's directory that no cube's directory refers to.
+func dropCommons(dir string) error {
+	used, err := references(dir)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, kind := range []string{"shared", "public"} {
-		spaces, err := os.ReadDir(cs.place(kind))
+		spaces, err := os.ReadDir(filepath.Join(dir, kind))
 		if err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("reading %s maps: %w", kind, err))
@@ -193,7 +193,7 @@ func (cs *State) dropCommons() error {
 			continue
 		}
 		for _, space := range spaces {
-			list, err := os.ReadDir(cs.place(kind + "/" + space.Name()))
+			list, err := os.ReadDir(filepath.Join(dir, kind+"/"+space.Name()))
 			if err != nil {
 				errs = append(errs, fmt.Errorf("reading %s maps: %w", kind, err))
 				continue
@@ -201,7 +201,7 @@ func (cs *State) dropCommons() error {
 			for _, e := range list {
 				place := kind + "/" + space.Name() + "/" + e.Name()
 				if !used[refName(place)] {
-					errs = append(errs, removeCommon(cs.place(place)))
+					errs = append(errs, removeCommon(filepath.Join(dir, place)))
 				}
 			}
 		}
@@ -210,8 +210,8 @@ func (cs *State) dropCommons() error {
 }
 
 // references are the names of all pins of maps in common in cubes' directories.
-func (cs *State) references() (map[string]bool, error) {
-	paths, err := filepath.Glob(filepath.Join(filepath.Join(cs.dir, "cubes"), "*", "+*+*+*"))
+func references(dir string) (map[string]bool, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "cubes", "*", "+*+*+*"))
 	if err != nil {
 		return nil, fmt.Errorf("reading cubes' maps: %w", err)
 	}
@@ -222,16 +222,16 @@ func (cs *State) references() (map[string]bool, error) {
 	return used, nil
 }
 
-// serviceObjects are a service's objects, parsed, with what they declare.
-type serviceObjects struct {
+// Service are a service's objects, parsed, with what they declare.
+type Service struct {
 	objects  map[cube.Hook]*link.Object
 	elfs     map[cube.Hook][]byte
 	declared map[cube.Hook]map[string]declaration
 }
 
-// parseService parses and checks the objects of a service.
-func parseService(service string, elfs map[cube.Hook][]byte) (*serviceObjects, error) {
-	s := &serviceObjects{elfs: elfs, objects: map[cube.Hook]*link.Object{}, declared: map[cube.Hook]map[string]declaration{}}
+// ParseService parses and checks the objects of a service.
+func ParseService(service string, elfs map[cube.Hook][]byte) (*Service, error) {
+	s := &Service{elfs: elfs, objects: map[cube.Hook]*link.Object{}, declared: map[cube.Hook]map[string]declaration{}}
 	for _, h := range slices.Sorted(maps.Keys(elfs)) {
 		o, err := link.ParseObject(h, elfs[h])
 		if err == nil && o.Functions[link.Ingress] == nil {
@@ -248,5 +248,5 @@ func parseService(service string, elfs map[cube.Hook][]byte) (*serviceObjects, e
 	return s, nil
 }
 
-// object returns the service's object for a hook, nil if there is none.
-func (s *serviceObjects) object(h cube.Hook) *link.Object { return s.objects[h] }
+// Object returns the service's object for a hook, nil if there is none.
+func (s *Service) Object(h cube.Hook) *link.Object { return s.objects[h] }

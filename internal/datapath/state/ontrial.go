@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package state
 
 import (
 	"fmt"
@@ -15,20 +15,20 @@ import (
 
 // Cubes on trial: they have maps without pins, and nobody else sees them.
 
-// onTrial is a State without cubes that knows the same services.
-func (cs *State) onTrial() *State {
-	next := newState(stateSetup{})
+// OnTrial is a State without cubes that knows the same services.
+func (cs *State) OnTrial() *State {
+	next := New(Options{})
 	maps.Copy(next.services, cs.services)
 	return next
 }
 
-// addTried adds a cube that consists of objects and has no maps.
-func (cs *State) addTried(spec Spec, objects map[cube.Hook]*link.Object) {
-	cs.byID[spec.ID] = &instance{spec: spec, objects: objects}
+// AddTried adds a cube that consists of objects and has no maps.
+func (cs *State) AddTried(spec Spec, objects map[cube.Hook]*link.Object) {
+	cs.byID[spec.ID] = &Instance{spec: spec, objects: objects}
 }
 
-// addTriedService adds a cube of a service that may not be registered. newMap makes its maps.
-func (cs *State) addTriedService(spec Spec, service *serviceObjects, newMap func(*ebpf.MapSpec) (*ebpf.Map, error)) error {
+// AddTriedService adds a cube of a service that may not be registered. newMap makes its maps.
+func (cs *State) AddTriedService(spec Spec, service *Service, newMap func(*ebpf.MapSpec) (*ebpf.Map, error)) error {
 	if err := checkService(spec, service); err != nil {
 		return err
 	}

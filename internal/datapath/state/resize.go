@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package state
 
 // A map's number of entries is fixed when it is made. To change it while packets go by is to make
 // another map, copy the entries and link the cube anew with that one.
@@ -14,13 +14,14 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/graph"
 )
 
 // ResizeMaps gives some of a cube's own maps another number of entries: the next graph that is
 // committed, whose Node.Maps is another one, uses the new maps. undo returns to the old ones; once
 // such a graph was in use it does nothing, and the maps stay as large as they are. undo is nil
 // when all sizes are as they were.
-func (c *Cubes) ResizeMaps(id CubeID, sizes map[string]uint32) (undo func() error, err error) {
+func (c *Cubes) ResizeMaps(id graph.CubeID, sizes map[string]uint32) (undo func() error, err error) {
 	cs := c.state
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -59,7 +60,7 @@ func (c *Cubes) ResizeMaps(id CubeID, sizes map[string]uint32) (undo func() erro
 
 // resizing is what an instance was before its maps got other sizes.
 type resizing struct {
-	in       *instance
+	in       *Instance
 	taken    int
 	maps     map[string]*ebpf.Map
 	declared map[string]declaration
@@ -81,7 +82,7 @@ func (r resizing) back() {
 }
 
 // resize makes a successor of a map; it reports whether one was needed.
-func (in *instance) resize(name string, n uint32) (bool, error) {
+func (in *Instance) resize(name string, n uint32) (bool, error) {
 	d, ok := in.declared[name]
 	if !ok {
 		return false, fmt.Errorf("map %s: %w", name, cube.ErrNotFound)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package state
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/graph"
 )
 
 // How full maps are, and counters of many ports at once: for whoever measures, at a cost that is bounded.
@@ -28,7 +29,7 @@ type MapUsage struct {
 
 // MapUsage looks at a cube's maps, in order of their names. Shared ones are those of every cube that has them. One that
 // cannot be read is left out.
-func (c *Cubes) MapUsage(id CubeID) []MapUsage {
+func (c *Cubes) MapUsage(id graph.CubeID) []MapUsage {
 	cs := c.state
 	var out []MapUsage
 	for _, m := range cs.heldMaps(id) {
@@ -46,7 +47,7 @@ type heldMap struct {
 }
 
 // heldMaps are descriptors of one's own for a cube's maps: the cube may go while they are read.
-func (cs *State) heldMaps(id CubeID) []heldMap {
+func (cs *State) heldMaps(id graph.CubeID) []heldMap {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	in := cs.byID[id]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package state
 
 import (
 	"cmp"
@@ -9,18 +9,19 @@ import (
 	"unsafe"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// placed is a program of a cube, found in its object.
-type placed struct {
+// Program is a program of a cube, found in its object.
+type Program struct {
 	cube.ProgramSlot
-	object   *link.Object
-	function *link.Function
+	Object   *link.Object
+	Function *link.Function
 }
 
-// programsOf returns the programs that a cube consists of at a hook, by direction and index.
-func (cs *State) programsOf(n *Node, h cube.Hook) ([]placed, error) {
+// ProgramsOf returns the programs that a cube consists of at a hook, by direction and index.
+func (cs *State) ProgramsOf(n *graph.Node, h cube.Hook) ([]Program, error) {
 	in := cs.byID[n.ID]
 	if in == nil {
 		return nil, fmt.Errorf("cube %s: %w in the data plane", n.Name, cube.ErrNotFound)
@@ -37,7 +38,7 @@ func (cs *State) programsOf(n *Node, h cube.Hook) ([]placed, error) {
 	for slot, pr := range n.Programs {
 		programs[slot] = pr
 	}
-	var out []placed
+	var out []Program
 	for slot, pr := range programs {
 		if pr.Function == "" {
 			continue
@@ -55,10 +56,10 @@ func (cs *State) programsOf(n *Node, h cube.Hook) ([]placed, error) {
 				n.Name, slot.Index, h, pr.Function, cube.ErrNotFound)
 		}
 		if programs[cube.ProgramSlot{Direction: slot.Direction}].Function != "" { // else nothing leads to it
-			out = append(out, placed{slot, o, f})
+			out = append(out, Program{slot, o, f})
 		}
 	}
-	slices.SortFunc(out, func(a, b placed) int {
+	slices.SortFunc(out, func(a, b Program) int {
 		return cmp.Or(cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.Index, b.Index))
 	})
 	return out, nil
@@ -85,7 +86,7 @@ type source struct {
 
 // objectOf returns the object that a program is in, parsed: the service's or one given at run
 // time, whose maps are made for the cube.
-func (cs *State) objectOf(in *instance, pr cube.Program, h cube.Hook) (*link.Object, error) {
+func (cs *State) objectOf(in *Instance, pr cube.Program, h cube.Hook) (*link.Object, error) {
 	if pr.Objects == nil {
 		return in.objects[h], nil
 	}
@@ -105,8 +106,8 @@ func (cs *State) objectOf(in *instance, pr cube.Program, h cube.Hook) (*link.Obj
 	return o, cs.addMaps(in, o)
 }
 
-// forgetObjects lets go of the objects given at run time that the graph has no use for, and returns them.
-func (cs *State) forgetObjects(g *Graph) (gone []*link.Object) {
+// ForgetObjects lets go of the objects given at run time that the graph has no use for, and returns them.
+func (cs *State) ForgetObjects(g *graph.Graph) (gone []*link.Object) {
 	used := map[source]bool{}
 	for _, n := range g.Cubes {
 		for _, pr := range n.Programs {
@@ -127,7 +128,7 @@ func (cs *State) forgetObjects(g *Graph) (gone []*link.Object) {
 
 // CubeReasons are the labels of a cube's reasons: for drops, from link.ReasonFirst on, and for
 // calls of its slow path. Below are those of FrameworkReasons.
-func (c *Cubes) CubeReasons(id CubeID) (drops, slowpath []string) {
+func (c *Cubes) CubeReasons(id graph.CubeID) (drops, slowpath []string) {
 	cs := c.state
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package state
 
 // What a cube's object says about its maps is not trusted: names become pins, types and sizes
 // become kernel memory. All of it is checked once, when the service registers.

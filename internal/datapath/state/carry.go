@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package state
 
 // State from one layout to another. A map whose declaration changed gets a successor beside it,
 // filled while packets still use the old one. Both live until programs that use the successor are
@@ -33,7 +33,7 @@ type succession struct {
 }
 
 // carry returns m if its layout is as spec says, else a successor with its entries.
-func (in *instance) carry(name string, m *ebpf.Map, spec *ebpf.MapSpec, u *undo.Stack) (*ebpf.Map, error) {
+func (in *Instance) carry(name string, m *ebpf.Map, spec *ebpf.MapSpec, u *undo.Stack) (*ebpf.Map, error) {
 	was := in.was[name]
 	kind, what := bpfmap.Compare(m, was, spec)
 	if kind == bpfmap.Same {
@@ -76,11 +76,11 @@ func migrate(fn func(cube.Migration) error, step cube.Migration) (err error) {
 }
 
 // settled closes a map that programs may still use once they do not.
-func (in *instance) settled(m *ebpf.Map) { in.olds = append(in.olds, m) }
+func (in *Instance) settled(m *ebpf.Map) { in.olds = append(in.olds, m) }
 
 // takeOver gives the successors the pins, now that programs use them, and brings along what was
 // written to maps of another size since they were copied.
-func (cs *State) takeOver(in *instance) error {
+func (cs *State) takeOver(in *Instance) error {
 	var errs []error
 	for _, mv := range in.moves {
 		errs = append(errs, bpfmap.Repin(mv.now, mv.path))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package state
 
 import (
 	"errors"
@@ -16,13 +16,14 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
 // Spec is what a cube needs to come into being.
 type Spec struct {
-	ID          CubeID
+	ID          graph.CubeID
 	UUID        string
 	Name        string
 	Service     string
@@ -37,8 +38,8 @@ type Spec struct {
 	Outside bool
 }
 
-// instance is a cube's part of the fast path: the parsed objects of its service and its maps.
-type instance struct {
+// Instance is a cube's part of the fast path: the parsed objects of its service and its maps.
+type Instance struct {
 	spec     Spec
 	objects  map[cube.Hook]*link.Object
 	elfs     map[cube.Hook][]byte
@@ -62,7 +63,7 @@ type instance struct {
 	tidied bool
 	// frozen marks a cube that runs with what is saved: programs and constants.
 	frozen    bool
-	programs  map[cube.Hook][]placed
+	programs  map[cube.Hook][]Program
 	constants map[*link.Object][]byte
 }
 
@@ -70,7 +71,7 @@ type instance struct {
 // registered, and remembers them for the cubes to come.
 func (c *Cubes) CheckObject(service string, objects map[cube.Hook][]byte) error {
 	cs := c.state
-	s, err := parseService(service, objects)
+	s, err := ParseService(service, objects)
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (c *Cubes) CreateCube(spec Spec) error {
 }
 
 // setCube makes an instance the one of its number; nil for none.
-func (cs *State) setCube(id CubeID, in *instance) {
+func (cs *State) setCube(id graph.CubeID, in *Instance) {
 	if in == nil {
 		delete(cs.byID, id)
 		cs.floods.RemoveOwner(id)
@@ -106,14 +107,14 @@ func (cs *State) setCube(id CubeID, in *instance) {
 	cs.floods.SetOwner(id, in.spec.Name, in.spec.Type, in.throughEgress(nil))
 }
 
-// throughEgress tells whether the copies of a cube's floods must pass its egress program.
-func (cs *State) throughEgress(n *Node) bool {
+// ThroughEgress tells whether the copies of a cube's floods must pass its egress program.
+func (cs *State) ThroughEgress(n *graph.Node) bool {
 	in := cs.byID[n.ID]
 	return in != nil && in.throughEgress(n)
 }
 
 // checkService checks that a service has the programs that a cube needs.
-func checkService(spec Spec, service *serviceObjects) error {
+func checkService(spec Spec, service *Service) error {
 	if service == nil || service.objects[spec.Type.Hook()] == nil {
 		return fmt.Errorf("cube %s: service %s has no programs for %s: %w", spec.Name, spec.Service, spec.Type, cube.ErrUnsupported)
 	}
@@ -131,8 +132,8 @@ func checkService(spec Spec, service *serviceObjects) error {
 
 // checkSpec checks the numbers and names of a cube, which become indexes and pins.
 func (cs *State) checkSpec(spec Spec) error {
-	if spec.ID == 0 || spec.ID > MaxCubeID {
-		return fmt.Errorf("cube %s: id %d is not in 1..%d: %w", spec.Name, spec.ID, MaxCubeID, cube.ErrInvalid)
+	if spec.ID == 0 || spec.ID > graph.MaxCubeID {
+		return fmt.Errorf("cube %s: id %d is not in 1..%d: %w", spec.Name, spec.ID, graph.MaxCubeID, cube.ErrInvalid)
 	}
 	if !isPin(spec.UUID) {
 		return fmt.Errorf("cube %s: %.80q is no UUID: %w", spec.Name, spec.UUID, cube.ErrInvalid)
@@ -153,15 +154,15 @@ func isPin(name string) bool {
 	return name != "" && len(name) <= 128 && !strings.ContainsAny(name, "./*?[\\\x00")
 }
 
-func (cs *State) newInstance(spec Spec, objects map[cube.Hook]*link.Object, elfs map[cube.Hook][]byte) *instance {
-	return &instance{
+func (cs *State) newInstance(spec Spec, objects map[cube.Hook]*link.Object, elfs map[cube.Hook][]byte) *Instance {
+	return &Instance{
 		spec: spec, objects: objects, elfs: elfs, maps: map[string]*ebpf.Map{}, declared: map[string]declaration{},
-		dir: filepath.Join(filepath.Join(cs.dir, "cubes"), spec.UUID), saved: map[string][]byte{},
+		dir: filepath.Join(cs.dir, "cubes", spec.UUID), saved: map[string][]byte{},
 	}
 }
 
 // hooks are those whose objects the cube uses.
-func (in *instance) hooks() []cube.Hook {
+func (in *Instance) hooks() []cube.Hook {
 	own := in.spec.Type.Hook()
 	if in.spec.Transparent && own != cube.TC && in.objects[cube.TC] != nil {
 		return []cube.Hook{own, cube.TC} // for the egress of netdevs
@@ -170,7 +171,7 @@ func (in *instance) hooks() []cube.Hook {
 }
 
 // declare collects the maps of the hooks that the cube uses.
-func (in *instance) declare(declared map[cube.Hook]map[string]declaration) error {
+func (in *Instance) declare(declared map[cube.Hook]map[string]declaration) error {
 	for _, h := range in.hooks() {
 		for name, d := range declared[h] {
 			first, twice := in.declared[name]
@@ -199,7 +200,7 @@ func (in *instance) declare(declared map[cube.Hook]map[string]declaration) error
 
 // openMaps fills in.maps; it reports whether the maps were there already. Nothing that was there
 // changes, and u takes away what was not.
-func (cs *State) openMaps(in *instance, declared map[cube.Hook]map[string]declaration, u *undo.Stack) (reopened bool, err error) {
+func (cs *State) openMaps(in *Instance, declared map[cube.Hook]map[string]declaration, u *undo.Stack) (reopened bool, err error) {
 	if err := in.declare(declared); err != nil {
 		return false, err
 	}
@@ -222,7 +223,7 @@ func (cs *State) openMaps(in *instance, declared map[cube.Hook]map[string]declar
 
 // addMaps makes the maps of an object given at run time that the cube does not have yet. They
 // stay as long as the cube, so that what comes back finds its state.
-func (cs *State) addMaps(in *instance, o *link.Object) error {
+func (cs *State) addMaps(in *Instance, o *link.Object) error {
 	declared, err := declarations(in.spec.Service, o)
 	if err != nil {
 		return err
@@ -253,7 +254,7 @@ func (cs *State) addMaps(in *instance, o *link.Object) error {
 }
 
 // agree refuses a declaration that is not that of a map which the cube has.
-func (in *instance) agree(name string, is, d declaration) error {
+func (in *Instance) agree(name string, is, d declaration) error {
 	spec := d.spec
 	if n := in.spec.MapSizes[name]; n != 0 {
 		spec = spec.Copy()
@@ -270,7 +271,7 @@ func (in *instance) agree(name string, is, d declaration) error {
 }
 
 // openOne opens or makes a map, in the scope that its declaration says.
-func (cs *State) openOne(in *instance, name string, d declaration, u *undo.Stack) error {
+func (cs *State) openOne(in *Instance, name string, d declaration, u *undo.Stack) error {
 	d, err := cs.owned(name, d)
 	if err != nil {
 		return fmt.Errorf("map %s: %w", name, err)
@@ -287,10 +288,10 @@ func (cs *State) openOne(in *instance, name string, d declaration, u *undo.Stack
 }
 
 // pin is where a map of the cube's own is pinned.
-func (in *instance) pin(name string) string { return filepath.Join(in.dir, pinName(name)) }
+func (in *Instance) pin(name string) string { return filepath.Join(in.dir, pinName(name)) }
 
 // openPrivate opens or makes a map of the cube's own.
-func (in *instance) openPrivate(name string, spec *ebpf.MapSpec, u *undo.Stack) error {
+func (in *Instance) openPrivate(name string, spec *ebpf.MapSpec, u *undo.Stack) error {
 	path := in.pin(name)
 	m, fresh, err := bpfmap.OpenAnyLayout(path, spec)
 	if err != nil {
@@ -314,19 +315,19 @@ func (in *instance) openPrivate(name string, spec *ebpf.MapSpec, u *undo.Stack) 
 }
 
 // Spec is what the cube came into being with.
-func (in *instance) Spec() Spec { return in.spec }
+func (in *Instance) Spec() Spec { return in.spec }
 
-// pending is how many maps wait until programs use their successors.
-func (in *instance) pending() int { return len(in.moves) + len(in.late) + len(in.olds) }
+// Pending is how many maps wait until programs use their successors.
+func (in *Instance) Pending() int { return len(in.moves) + len(in.late) + len(in.olds) }
 
-// object returns the cube's object for a hook, nil if there is none.
-func (in *instance) object(h cube.Hook) *link.Object { return in.objects[h] }
+// Object returns the cube's object for a hook, nil if there is none.
+func (in *Instance) Object(h cube.Hook) *link.Object { return in.objects[h] }
 
-// frozenConstants are those that a cube goes on with as an earlier daemon left it; false for any other cube.
-func (in *instance) frozenConstants(o *link.Object) ([]byte, bool) { return in.constants[o], in.frozen }
+// FrozenConstants are those that a cube goes on with as an earlier daemon left it; false for any other cube.
+func (in *Instance) FrozenConstants(o *link.Object) ([]byte, bool) { return in.constants[o], in.frozen }
 
-// specs are the declarations of the cube's maps.
-func (in *instance) specs() map[string]*ebpf.MapSpec {
+// Specs are the declarations of the cube's maps.
+func (in *Instance) Specs() map[string]*ebpf.MapSpec {
 	out := make(map[string]*ebpf.MapSpec, len(in.declared))
 	for name, d := range in.declared {
 		out[name] = d.spec
@@ -335,7 +336,7 @@ func (in *instance) specs() map[string]*ebpf.MapSpec {
 }
 
 // discard closes what an instance has open; the pins stay.
-func (cs *State) discard(in *instance) {
+func (cs *State) discard(in *Instance) {
 	for _, m := range in.maps {
 		_ = m.Close()
 	}
@@ -347,15 +348,15 @@ func (cs *State) discard(in *instance) {
 
 // remove closes the maps and takes their pins away, and those of maps in common that nobody else
 // uses. Pins that cannot be removed are removed later.
-func (cs *State) remove(in *instance) {
+func (cs *State) remove(in *Instance) {
 	cs.discard(in)
 	if err := cs.removePins(in.dir); err != nil {
 		cs.removeLater(in.dir, fmt.Errorf("cube %s: %w", in.spec.Name, err))
 	}
 }
 
-// linkMaps are the maps that the linker binds.
-func (in *instance) linkMaps() map[string]asm.FDer {
+// LinkMaps are the maps that the linker binds.
+func (in *Instance) LinkMaps() map[string]asm.FDer {
 	out := make(map[string]asm.FDer, len(in.maps))
 	for name, m := range in.maps {
 		out[name] = m
@@ -365,7 +366,7 @@ func (in *instance) linkMaps() map[string]asm.FDer {
 
 // DeleteCube removes the cube's maps. The cube must not be in the committed graph any more.
 // Pins that cannot be removed now go later.
-func (c *Cubes) DeleteCube(id CubeID) error {
+func (c *Cubes) DeleteCube(id graph.CubeID) error {
 	cs := c.state
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -382,7 +383,7 @@ func (c *Cubes) DeleteCube(id CubeID) error {
 }
 
 // Map returns one of the cube's maps.
-func (c *Cubes) Map(id CubeID, name string) (*ebpf.Map, error) {
+func (c *Cubes) Map(id graph.CubeID, name string) (*ebpf.Map, error) {
 	cs := c.state
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -394,7 +395,7 @@ func (c *Cubes) Map(id CubeID, name string) (*ebpf.Map, error) {
 }
 
 // Inner returns what the maps inside one of the cube's maps of maps are like.
-func (c *Cubes) Inner(id CubeID, name string) (*ebpf.MapSpec, error) {
+func (c *Cubes) Inner(id graph.CubeID, name string) (*ebpf.MapSpec, error) {
 	cs := c.state
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -410,7 +411,7 @@ func (c *Cubes) Inner(id CubeID, name string) (*ebpf.MapSpec, error) {
 }
 
 // having returns the cube if it has a map of that name.
-func (cs *State) having(id CubeID, name string) (*instance, error) {
+func (cs *State) having(id graph.CubeID, name string) (*Instance, error) {
 	in := cs.byID[id]
 	if in == nil {
 		return nil, fmt.Errorf("cube %d: %w", id, cube.ErrNotFound)
@@ -422,7 +423,7 @@ func (cs *State) having(id CubeID, name string) (*instance, error) {
 }
 
 // throughEgress tells whether the copies of a cube's floods must pass its egress program; n may be nil.
-func (in *instance) throughEgress(n *Node) bool {
+func (in *Instance) throughEgress(n *graph.Node) bool {
 	if n != nil {
 		if p, named := n.Programs[cube.ProgramSlot{Direction: cube.Egress}]; named {
 			return p.Function != ""

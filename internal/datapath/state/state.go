@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+// Package state holds the kernel objects of cubes: the objects that services registered, the maps with
+// what is in them, and what is saved of programs for the next daemon. It carries the state of a cube
+// from one layout or size to another, and from one daemon to the next.
+package state
 
 import (
 	"log/slog"
@@ -10,6 +13,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/collect"
 	"github.com/polycube/polycube/internal/datapath/counters"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -22,12 +26,12 @@ type State struct {
 	floods  floodOwners
 	fates   *counters.Fates
 	// inGraph tells whether a cube is in the graph in use.
-	inGraph func(CubeID) bool
+	inGraph func(graph.CubeID) bool
 
 	mu       sync.Locker
-	services map[string]*serviceObjects
+	services map[string]*Service
 	given    map[source]*link.Object // at run time, by their bytes
-	byID     map[CubeID]*instance
+	byID     map[graph.CubeID]*Instance
 	commons  map[string]*common // maps that cubes have in common, by place
 	spared   map[string]bool    // UUIDs of cubes that are not open and not forgotten
 	// savedAt is where a cube has an object pinned.
@@ -36,73 +40,73 @@ type State struct {
 
 // floodOwners are told which cubes can have sets of ports to flood to.
 type floodOwners interface {
-	SetOwner(id CubeID, name string, typ cube.Type, egress bool)
-	RemoveOwner(id CubeID)
-	Forget(id CubeID) error
+	SetOwner(id graph.CubeID, name string, typ cube.Type, egress bool)
+	RemoveOwner(id graph.CubeID)
+	Forget(id graph.CubeID) error
 }
 
-// stateSetup says with what a State works.
-type stateSetup struct {
+// Options says with what a State works.
+type Options struct {
 	Dir       string
 	Logger    *slog.Logger
 	Collector *collect.Collector
 	Floods    floodOwners
 	Fates     *counters.Fates
 	// InGraph tells whether a cube is in the graph in use.
-	InGraph func(CubeID) bool
+	InGraph func(graph.CubeID) bool
 	// Lock guards the State: that of the Plane.
 	Lock sync.Locker
 }
 
-// newState makes one without cubes.
-func newState(s stateSetup) *State {
+// New makes one without cubes.
+func New(s Options) *State {
 	return &State{
 		dir: s.Dir, log: s.Logger, collect: s.Collector, floods: s.Floods, fates: s.Fates, inGraph: s.InGraph, mu: s.Lock,
-		services: map[string]*serviceObjects{}, given: map[source]*link.Object{}, byID: map[CubeID]*instance{},
+		services: map[string]*Service{}, given: map[source]*link.Object{}, byID: map[graph.CubeID]*Instance{},
 		commons: map[string]*common{}, spared: map[string]bool{}, savedAt: map[*link.Object]string{},
 	}
 }
 
 func (cs *State) place(name string) string { return filepath.Join(cs.dir, name) }
 
-// close lets go of all cubes; the pins stay.
-func (cs *State) close() {
+// Close lets go of all cubes; the pins stay.
+func (cs *State) Close() {
 	for _, in := range cs.byID {
 		cs.discard(in)
 	}
 }
 
-// get returns a cube that is open, nil if there is none of the number.
-func (cs *State) get(id CubeID) *instance { return cs.byID[id] }
+// Cube returns a cube that is open, nil if there is none of the number.
+func (cs *State) Cube(id graph.CubeID) *Instance { return cs.byID[id] }
 
-// used tells what a segment takes of a cube besides the graph; false if it is not open.
-func (cs *State) used(id CubeID) (usedCube, bool) {
+// Used tells what a segment takes of a cube besides the graph; false if it is not open.
+func (cs *State) Used(id graph.CubeID) (UsedCube, bool) {
 	in := cs.byID[id]
 	if in == nil {
-		return usedCube{}, false
+		return UsedCube{}, false
 	}
-	return in.used(), true
+	return in.Used(), true
 }
 
 // Cubes are what callers of a Plane do with cubes, each call with the lock.
 type Cubes struct{ state *State }
 
-// newCubes gives access to a State.
-func newCubes(s *State) *Cubes { return &Cubes{s} }
+// NewCubes gives access to a State.
+func NewCubes(s *State) *Cubes { return &Cubes{s} }
 
-// usedCube is what a segment was described by, beside the graph.
-type usedCube struct {
-	in      *instance
+// UsedCube is what a segment was described by, beside the graph.
+type UsedCube struct {
+	in      *Instance
 	objects [2]*link.Object
 	frozen  bool
 	// taken counts up when other maps take the place of the cube's; until then its node says so.
 	taken int
 }
 
-// used tells what a segment takes of the cube besides the graph.
-func (in *instance) used() usedCube {
-	return usedCube{in, [2]*link.Object{in.objects[cube.TC], in.objects[cube.XDP]}, in.frozen, in.taken}
+// Used tells what a segment takes of the cube besides the graph.
+func (in *Instance) Used() UsedCube {
+	return UsedCube{in, [2]*link.Object{in.objects[cube.TC], in.objects[cube.XDP]}, in.frozen, in.taken}
 }
 
-// sameObjects tells whether two cubes consist of the same objects.
-func (u usedCube) sameObjects(o usedCube) bool { return u.objects == o.objects }
+// SameObjects tells whether two cubes consist of the same objects.
+func (u UsedCube) SameObjects(o UsedCube) bool { return u.objects == o.objects }

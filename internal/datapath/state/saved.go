@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package state
 
 // A cube's programs outlive the daemon that linked them, and so must what is needed to link them
 // again beside changed neighbours: object and constants are pinned with the cube's maps. A daemon
@@ -26,6 +26,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -70,7 +71,7 @@ func decodeSaved(raw []byte) ([]byte, error) {
 }
 
 // save pins bytes in the cube's directory, if they are not there already.
-func (in *instance) save(pin string, data []byte) error {
+func (in *Instance) save(pin string, data []byte) error {
 	if was, ok := in.saved[pin]; ok && bytes.Equal(was, data) {
 		return nil
 	}
@@ -83,7 +84,7 @@ func (in *instance) save(pin string, data []byte) error {
 }
 
 // savedAs pins a map that holds bytes.
-func (in *instance) savedAs(pin string, data []byte, m *ebpf.Map) error {
+func (in *Instance) savedAs(pin string, data []byte, m *ebpf.Map) error {
 	if err := bpfmap.Repin(m, filepath.Join(in.dir, pin)); err != nil {
 		return fmt.Errorf("cube %s: saving %s: %w", in.spec.Name, pin, err)
 	}
@@ -101,7 +102,7 @@ func saving(data []byte) (*ebpf.Map, error) {
 }
 
 // load reads what save pinned.
-func (in *instance) load(pin string) ([]byte, error) {
+func (in *Instance) load(pin string) ([]byte, error) {
 	m, err := ebpf.LoadPinnedMap(filepath.Join(in.dir, pin), nil)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", pin, err)
@@ -116,7 +117,7 @@ func (in *instance) load(pin string) ([]byte, error) {
 
 // readSaved notes what is saved, and how the saved programs declare their maps. What cannot be
 // read is written again; then sizes alone tell whether maps are alike.
-func (in *instance) readSaved() map[cube.Hook][]savedProgram {
+func (in *Instance) readSaved() map[cube.Hook][]savedProgram {
 	in.was, in.wasOwn = map[string]*ebpf.MapSpec{}, map[string]bool{}
 	out := map[cube.Hook][]savedProgram{}
 	for _, h := range abi.Hooks {
@@ -135,7 +136,7 @@ func (in *instance) readSaved() map[cube.Hook][]savedProgram {
 }
 
 // readObject reads the object of a program, once.
-func (in *instance) readObject(h cube.Hook, pr savedProgram) {
+func (in *Instance) readObject(h cube.Hook, pr savedProgram) {
 	pin := numbered(pinObject, h, pr.Object)
 	if in.saved[pin] != nil {
 		return
@@ -160,16 +161,16 @@ func (in *instance) readObject(h cube.Hook, pr savedProgram) {
 
 func numbered(pin string, h cube.Hook, n int) string { return fmt.Sprintf("%s%s-%d", pin, h, n) }
 
-// linked identifies a cube's constants for one object.
-type linked struct {
-	id     CubeID
-	object *link.Object
+// Linked identifies a cube's constants for one object.
+type Linked struct {
+	ID     graph.CubeID
+	Object *link.Object
 }
 
-// keep does what follows from programs being in use: their cubes' maps take over from those
+// Keep does what follows from programs being in use: their cubes' maps take over from those
 // before them, and what another daemon needs to link them again is saved of the cubes whose
 // constants these are. It cannot undo the change; what goes wrong is logged.
-func (cs *State) keep(g *Graph, linked []linkedCube) {
+func (cs *State) Keep(g *graph.Graph, linked []LinkedCube) {
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(g.Cubes)) {
 		in := cs.byID[id]
@@ -180,9 +181,9 @@ func (cs *State) keep(g *Graph, linked []linkedCube) {
 		in.tidied = true
 	}
 	for _, l := range linked {
-		if in := cs.byID[l.id]; !in.frozen {
+		if in := cs.byID[l.ID]; !in.frozen {
 			for _, h := range in.hooks() {
-				errs = append(errs, cs.savePrograms(in, g.Cubes[l.id], h, l.constants))
+				errs = append(errs, cs.savePrograms(in, g.Cubes[l.ID], h, l.Constants))
 			}
 		}
 	}
@@ -191,36 +192,36 @@ func (cs *State) keep(g *Graph, linked []linkedCube) {
 	}
 }
 
-// linkedCube is a cube that was linked anew, with the constants of its segment.
-type linkedCube struct {
-	id        CubeID
-	constants map[linked][]byte
+// LinkedCube is a cube that was linked anew, with the constants of its segment.
+type LinkedCube struct {
+	ID        graph.CubeID
+	Constants map[Linked][]byte
 }
 
 // savePrograms saves what a cube is linked of at a hook. constants are those of its segment.
-func (cs *State) savePrograms(in *instance, n *Node, h cube.Hook, constants map[linked][]byte) error {
-	programs, err := cs.programsOf(n, h)
+func (cs *State) savePrograms(in *Instance, n *graph.Node, h cube.Hook, constants map[Linked][]byte) error {
+	programs, err := cs.ProgramsOf(n, h)
 	if err != nil {
 		return err
 	}
 	var objects []*link.Object
 	var list []savedProgram
 	for _, pr := range programs {
-		if _, ok := constants[linked{n.ID, pr.object}]; !ok {
+		if _, ok := constants[Linked{n.ID, pr.Object}]; !ok {
 			return nil // the TC side of a transparent XDP cube that is not on a netdev
 		}
-		at := slices.Index(objects, pr.object)
+		at := slices.Index(objects, pr.Object)
 		if at < 0 {
 			at = len(objects)
-			objects = append(objects, pr.object)
+			objects = append(objects, pr.Object)
 		}
-		list = append(list, savedProgram{pr.Direction, pr.Index, pr.function.Name, at, pr.object == in.objects[h]})
+		list = append(list, savedProgram{pr.Direction, pr.Index, pr.Function.Name, at, pr.Object == in.objects[h]})
 	}
 	var errs []error
 	for i, o := range objects {
 		errs = append(errs,
 			cs.saveObject(in, numbered(pinObject, h, i), o, h),
-			in.save(numbered(pinConstants, h, i), constants[linked{n.ID, o}]))
+			in.save(numbered(pinConstants, h, i), constants[Linked{n.ID, o}]))
 	}
 	text, err := json.Marshal(list)
 	errs = append(errs, err, in.save(pinPrograms+h.String(), text))
@@ -234,7 +235,7 @@ func (cs *State) savePrograms(in *instance, n *Node, h cube.Hook, constants map[
 }
 
 // saveObject saves an object, in one map for all cubes that have it.
-func (cs *State) saveObject(in *instance, pin string, o *link.Object, h cube.Hook) error {
+func (cs *State) saveObject(in *Instance, pin string, o *link.Object, h cube.Hook) error {
 	elf := cs.elfOf(in, o, h)
 	if bytes.Equal(in.saved[pin], elf) {
 		return nil
@@ -262,7 +263,7 @@ func (cs *State) savedObject(o *link.Object, elf []byte) (*ebpf.Map, error) {
 }
 
 // elfOf returns the file that an object was read from.
-func (cs *State) elfOf(in *instance, o *link.Object, h cube.Hook) []byte {
+func (cs *State) elfOf(in *Instance, o *link.Object, h cube.Hook) []byte {
 	if o == in.objects[h] {
 		return in.elfs[h]
 	}
@@ -276,7 +277,7 @@ func (cs *State) elfOf(in *instance, o *link.Object, h cube.Hook) []byte {
 
 // tidy removes the pins that the present programs have no use for: maps that the service does
 // not declare any more, references to maps in common, and what a daemon that was killed left.
-func (in *instance) tidy() error {
+func (in *Instance) tidy() error {
 	wanted := map[string]bool{}
 	for name, d := range in.declared {
 		if place := d.common(name); place != "" {
@@ -318,7 +319,7 @@ func (c *Cubes) HoldCube(spec Spec) error {
 	}
 	spec.MapSizes, spec.Migrate = nil, nil
 	in := cs.newInstance(spec, map[cube.Hook]*link.Object{}, nil)
-	in.frozen, in.programs, in.constants = true, map[cube.Hook][]placed{}, map[*link.Object][]byte{}
+	in.frozen, in.programs, in.constants = true, map[cube.Hook][]Program{}, map[*link.Object][]byte{}
 	if err := cs.openFrozen(in); err != nil {
 		cs.discard(in)
 		return fmt.Errorf("cube %s: %w", spec.Name, err)
@@ -328,7 +329,7 @@ func (c *Cubes) HoldCube(spec Spec) error {
 }
 
 // openFrozen fills an instance with what is pinned of it.
-func (cs *State) openFrozen(in *instance) error {
+func (cs *State) openFrozen(in *Instance) error {
 	own := in.spec.Type.Hook()
 	for h, programs := range in.readSaved() {
 		if err := in.thaw(h, programs); err != nil {
@@ -356,7 +357,7 @@ func (cs *State) openFrozen(in *instance) error {
 }
 
 // thaw parses the saved objects of a hook and finds the programs in them.
-func (in *instance) thaw(h cube.Hook, programs []savedProgram) error {
+func (in *Instance) thaw(h cube.Hook, programs []savedProgram) error {
 	objects := map[int]*link.Object{}
 	for _, pr := range programs {
 		o := objects[pr.Object]
@@ -388,7 +389,7 @@ func (in *instance) thaw(h cube.Hook, programs []savedProgram) error {
 			return fmt.Errorf("program %s for %s: %w", pr.Function, h, cube.ErrNotFound)
 		}
 		slot := cube.ProgramSlot{Direction: pr.Direction, Index: pr.Index}
-		in.programs[h] = append(in.programs[h], placed{slot, o, f})
+		in.programs[h] = append(in.programs[h], Program{slot, o, f})
 	}
 	return nil
 }
@@ -417,15 +418,15 @@ func (c *Cubes) Forget(uuid string) error {
 		}
 	}
 	delete(cs.spared, uuid)
-	dir := filepath.Join(filepath.Join(cs.dir, "cubes"), uuid)
+	dir := filepath.Join(cs.dir, "cubes", uuid)
 	if err := cs.removePins(dir); err != nil {
 		cs.removeLater(dir, err)
 	}
 	return nil
 }
 
-// forget removes the maps of cubes that nobody knows any more, after the first commit.
-func (cs *State) forget() {
+// ForgetUnknown removes the maps of cubes that nobody knows any more, after the first commit.
+func (cs *State) ForgetUnknown() {
 	entries, err := os.ReadDir(filepath.Join(cs.dir, "cubes"))
 	if err != nil {
 		cs.log.Warn("reading pinned cubes", "err", err)
@@ -440,18 +441,18 @@ func (cs *State) forget() {
 			continue
 		}
 		cs.log.Info("removing the maps of a cube that is gone", "uuid", e.Name())
-		if err := bpfmap.RemoveAll(filepath.Join(filepath.Join(cs.dir, "cubes"), e.Name())); err != nil {
+		if err := bpfmap.RemoveAll(filepath.Join(cs.dir, "cubes", e.Name())); err != nil {
 			cs.log.Warn("removing stale maps", "err", err)
 		}
 	}
-	if err := cs.dropCommons(); err != nil {
+	if err := dropCommons(cs.dir); err != nil {
 		cs.log.Warn("removing stale maps that cubes had in common", "err", err)
 	}
 }
 
 // removePins removes those of a cube that is not open, and those of maps in common that nobody uses.
 func (cs *State) removePins(dir string) error {
-	return errors.Join(bpfmap.RemoveAll(dir), cs.dropCommons())
+	return errors.Join(bpfmap.RemoveAll(dir), dropCommons(cs.dir))
 }
 
 // removeLater is removePins once that is possible, unless the cube was opened again.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package state
 
 // A cube whose service went and came back, or came in another version, is opened anew while
 // packets go through it: the same way as after a restart, with the maps that it has, and beside
@@ -55,7 +55,7 @@ func (c *Cubes) ReplaceCube(spec Spec) (Replacement, error) {
 }
 
 // putBack makes the instance before a replacement the cube again.
-func (cs *State) putBack(in, was *instance, undone *undo.Stack) {
+func (cs *State) putBack(in, was *Instance, undone *undo.Stack) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.byID[in.spec.ID] != in {
@@ -75,7 +75,7 @@ func (cs *State) putBack(in, was *instance, undone *undo.Stack) {
 }
 
 // letGo lets go of the instance before a replacement.
-func (cs *State) letGo(was *instance) {
+func (cs *State) letGo(was *Instance) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if was != nil {
@@ -84,7 +84,7 @@ func (cs *State) letGo(was *instance) {
 }
 
 // open checks a cube and opens its maps; undone takes away what that made.
-func (cs *State) open(spec Spec) (in *instance, undone *undo.Stack, err error) {
+func (cs *State) open(spec Spec) (in *Instance, undone *undo.Stack, err error) {
 	if err := cs.checkSpec(spec); err != nil {
 		return nil, nil, err
 	}
