@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cilium/ebpf"
-
-	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/expedite"
@@ -70,10 +67,10 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 	ch.parts, ch.built = nil, nil
 	defer func() {
 		for _, c := range was {
-			ch.p.dispose(c.gen)
+			ch.p.maker.dispose(c.gen)
 		}
 	}()
-	cut, asBefore := ch.p.partition(w, ch.stale, ch.onlyCode)
+	cut, asBefore := ch.p.partitioner.partition(w, ch.p.wiring, ch.stale, ch.onlyCode, ch.p.present())
 	ch.cut, ch.onlyCode = cut, ch.onlyCode && asBefore
 	for _, part := range ch.cut {
 		native := w.Native(part)
@@ -86,11 +83,11 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 				ch.parts = append(ch.parts, ch.kept(old, i+1, len(part), native))
 				continue
 			}
-			c, err := ch.p.describe(w, ids)
+			described, err := ch.p.maker.describe(w, ids)
 			if err != nil {
 				return false, err
 			}
-			c.number, c.of, c.native = i+1, len(part), native
+			c := &segment{description: described, entrance: netdevs.NewEntrance(), number: i + 1, of: len(part), native: native}
 			if ch.onlyCode {
 				c.entrance = old.entrance.Clone()
 			}
@@ -98,7 +95,7 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 				c.gen, was = was[at].gen, slices.Delete(was, at, at+1)
 				ch.built = append(ch.built, c)
 			} else if err := ch.p.reuseOrBuild(ch, c); err != nil {
-				if ch.p.tooLarge(c, err) {
+				if ch.p.partitioner.tooLarge(c, err) {
 					return true, nil
 				}
 				return false, err
@@ -132,7 +129,7 @@ func (p *Plane) reuseOrBuild(ch *change, c *segment) error {
 	if p.opts.Mode == ModeInline {
 		mode = link.Inline
 	}
-	gen, err := p.build(c, mode)
+	gen, err := p.maker.build(c.description, mode)
 	if err != nil {
 		return err
 	}
@@ -150,7 +147,7 @@ func (ch *change) Abort() {
 
 func (ch *change) drop() {
 	for _, c := range ch.built {
-		ch.p.dispose(c.gen)
+		ch.p.maker.dispose(c.gen)
 	}
 	ch.built = nil
 }
@@ -287,10 +284,10 @@ func (ch *change) finish() {
 		p.clearCubes(ch.g)
 	}
 	p.sets.Finish(first)
-	p.forgetLoads(p.state.ForgetObjects(ch.g))
+	p.partitioner.forgetLoads(p.state.ForgetObjects(ch.g))
 	p.graph, p.wiring = ch.g, ch.wiring
 	p.tables.Use(ch.rows)
-	p.partitioned = ch.cut
+	p.partitioner.partitioned = ch.cut
 	gone := p.setParts(ch.parts)
 	p.state.Keep(ch.g, linkedOf(ch.built))
 	for _, c := range ch.built {
@@ -322,7 +319,7 @@ func (ch *change) swap(u *undo.Stack) error {
 	}
 	// A cube that is new to the data plane is there before others lead to it.
 	for _, c := range changed {
-		if err := ch.p.enterCubes(u, c, before, true); err != nil {
+		if err := ch.p.slots.enterCubes(u, c, before, true); err != nil {
 			return err
 		}
 	}
@@ -340,52 +337,7 @@ func (p *Plane) enter(u *undo.Stack, c *segment, before map[CubeID]*generation) 
 	if err := c.entrance.Enter(u, c.gen); err != nil {
 		return err
 	}
-	return p.enterCubes(u, c, before, false)
-}
-
-// enterCubes swaps where packets from outside enter the segment's cubes: those that are new, or
-// those that are not.
-func (p *Plane) enterCubes(u *undo.Stack, c *segment, before map[CubeID]*generation, isNew bool) error {
-	for _, id := range c.ids {
-		if before[id] == c.gen || (before[id] == nil) != isNew {
-			continue
-		}
-		for _, h := range abi.Hooks {
-			if err := p.enterCube(u, h, id, before[id], c.gen); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// enterCube swaps where packets from the slow path enter.
-func (p *Plane) enterCube(u *undo.Stack, h cube.Hook, id CubeID, was, gen *generation) error {
-	m := p.fw.Hook[h][abi.MapCubes]
-	prog := gen.progs[program{h, link.OnResume}]
-	put := func(prog *ebpf.Program) error {
-		if prog == nil {
-			return bpfmap.HashSetter[uint32](m)(uint32(id), nil)
-		}
-		if err := m.Put(uint32(id), prog); err != nil {
-			return fmt.Errorf("swapping the resume program: %w", err)
-		}
-		return nil
-	}
-	var old *ebpf.Program
-	if was != nil {
-		old = was.progs[program{h, link.OnResume}]
-	}
-	if prog == nil && old == nil && was != nil {
-		return nil
-	}
-	if err := put(prog); err != nil {
-		return err
-	}
-	if was != nil {
-		u.Push(func() error { return put(old) })
-	}
-	return nil
+	return p.slots.enterCubes(u, c, before, false)
 }
 
 // clearCubes empties the slots of cubes that are gone, once no packet can be on its way to them.
@@ -393,7 +345,7 @@ func (p *Plane) clearCubes(g *Graph) {
 	if p.graph == nil {
 		for id := range CubeID(link.MaxCubes) {
 			if g.Cubes[id] == nil {
-				p.clearCube(id)
+				p.slots.clearCube(id)
 			}
 		}
 		return
@@ -404,18 +356,10 @@ func (p *Plane) clearCubes(g *Graph) {
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				if p.graph.Cubes[id] == nil { // or another cube has the number by now
-					p.clearCube(id)
+					p.slots.clearCube(id)
 				}
 				return nil
 			})
-		}
-	}
-}
-
-func (p *Plane) clearCube(id CubeID) {
-	for _, h := range abi.Hooks {
-		if err := bpfmap.HashSetter[uint32](p.fw.Hook[h][abi.MapCubes])(uint32(id), nil); err != nil {
-			p.log.Warn("clearing a cube's slot", "err", err)
 		}
 	}
 }

@@ -3,6 +3,7 @@
 package datapath
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
@@ -58,20 +60,20 @@ func (gen *generation) Program(h cube.Hook, r link.Role) *ebpf.Program {
 }
 
 // build links and loads a component in a mode.
-func (p *Plane) build(c *segment, mode link.Mode) (_ *generation, err error) {
-	defer func(began time.Time) { p.activity.done(mode, began, err) }(time.Now())
+func (m *maker) build(c *description, mode link.Mode) (_ *generation, err error) {
+	defer func(began time.Time) { m.activity.done(mode, began, err) }(time.Now())
 	gen := &generation{mode: mode, progs: map[program]*ebpf.Program{}, arrays: map[cube.Hook]*ebpf.Map{}}
 	rodata, err := freeze(c.rodata)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rodata.Close() }()
-	if err := gen.makeArrays(p, c); err != nil {
-		p.dispose(gen)
+	if err := m.makeArrays(gen, c); err != nil {
+		m.dispose(gen)
 		return nil, err
 	}
 	start := time.Now()
-	specs, err := p.specs(c, gen, rodata, mode)
+	specs, err := m.specs(c, gen.arrays, rodata, mode)
 	gen.linked = time.Since(start)
 	if err == nil {
 		start = time.Now()
@@ -87,7 +89,7 @@ func (p *Plane) build(c *segment, mode link.Mode) (_ *generation, err error) {
 		if refusal.As(err) == nil { // which says whose fault it is
 			err = fmt.Errorf("segment of %s, %s mode: %w", c.code.Cubes[0].Name, mode, err)
 		}
-		p.dispose(gen)
+		m.dispose(gen)
 		return nil, err
 	}
 	return gen, nil
@@ -97,8 +99,8 @@ func (p *Plane) build(c *segment, mode link.Mode) (_ *generation, err error) {
 var generationSpec = &ebpf.MapSpec{Name: "pcn_generation", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1}
 
 // makeArrays makes the program arrays of the segment's hook and its companion's.
-func (gen *generation) makeArrays(p *Plane, c *segment) error {
-	pin := filepath.Join(p.dir("generations"), fmt.Sprint(p.sequence.Add(1)))
+func (m *maker) makeArrays(gen *generation, c *description) error {
+	pin := filepath.Join(m.dir, fmt.Sprint(m.sequence.Add(1)))
 	used := []cube.Hook{c.hook}
 	if c.companion != nil {
 		used = append(used, c.companion.Hook)
@@ -113,14 +115,14 @@ func (gen *generation) makeArrays(p *Plane, c *segment) error {
 	return nil
 }
 
-// specs links all programs of the component.
-func (p *Plane) specs(c *segment, gen *generation, rodata *ebpf.Map, mode link.Mode) (map[program]*ebpf.ProgramSpec, error) {
+// specs links all programs of the component. arrays are the program arrays by hook.
+func (m *maker) specs(c *description, arrays map[cube.Hook]*ebpf.Map, rodata *ebpf.Map, mode link.Mode) (map[program]*ebpf.ProgramSpec, error) {
 	out := map[program]*ebpf.ProgramSpec{}
 	add := func(lc *link.Component, roles ...link.Role) error {
 		core := &link.Core{
-			Object: p.fw.Objects[lc.Hook], Maps: p.fw.LinkMaps(lc.Hook), Rodata: rodata,
-			Generation: gen.arrays[lc.Hook], TapIndex: p.again(lc.Hook), Frags: c.frags,
-			Kernel: p.kernel,
+			Object: m.fw.Objects[lc.Hook], Maps: m.fw.LinkMaps(lc.Hook), Rodata: rodata,
+			Generation: arrays[lc.Hook], TapIndex: m.again(lc.Hook), Frags: c.frags,
+			Kernel: m.kernel,
 		}
 		for _, role := range roles {
 			as := mode
@@ -149,15 +151,15 @@ func (p *Plane) specs(c *segment, gen *generation, rodata *ebpf.Map, mode link.M
 }
 
 // again is the interface by which packets enter programs of a hook again.
-func (p *Plane) again(h cube.Hook) int {
+func (m *maker) again(h cube.Hook) int {
 	if h == cube.XDP {
-		return p.opts.Loop.Out
+		return m.loopOut
 	}
-	return p.opts.Taps[cube.TC]
+	return m.tap
 }
 
 // enterable tells whether packets from netdevs can enter the component at all.
-func (c *segment) enterable() bool {
+func (c *description) enterable() bool {
 	for _, lc := range c.code.Cubes {
 		if lc.Entry {
 			return true
@@ -202,6 +204,11 @@ func first(errs map[program]error) error {
 	return errs[slices.MinFunc(slices.Collect(maps.Keys(errs)), program.compare)]
 }
 
+// objects are the arrays and the programs of the generation.
+func (gen *generation) objects() ([]*ebpf.Map, []*ebpf.Program) {
+	return slices.Collect(maps.Values(gen.arrays)), slices.Collect(maps.Values(gen.progs))
+}
+
 // freeze makes the constants a map that nobody can write, so the verifier knows their values.
 func freeze(data []byte) (*ebpf.Map, error) {
 	if len(data) == 0 {
@@ -225,11 +232,11 @@ const flagRdonlyProg = 1 << 7 // BPF_F_RDONLY_PROG
 
 // release closes the descriptors; pins keep the programs running.
 func (gen *generation) release() {
-	for _, p := range gen.progs {
-		_ = p.Close()
+	for _, prog := range gen.progs {
+		_ = prog.Close()
 	}
-	for _, m := range gen.arrays {
-		_ = m.Close()
+	for _, array := range gen.arrays {
+		_ = array.Close()
 	}
 }
 
@@ -242,4 +249,23 @@ func (gen *generation) close() error {
 		errs = append(errs, bpfmap.RemovePin(pin))
 	}
 	return errors.Join(errs...)
+}
+
+// withoutDescriptors returns the reason for an error that says a feature is missing. The library
+// says so of a kernel that it cannot ask, because the process has no descriptor left.
+func withoutDescriptors(err error) error {
+	if !errors.Is(err, ebpf.ErrNotSupported) {
+		return err
+	}
+	fd, no := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if no != nil {
+		return no
+	}
+	_ = unix.Close(fd)
+	return err
+}
+
+// compare orders programs.
+func (k program) compare(other program) int {
+	return cmp.Or(cmp.Compare(k.hook, other.hook), cmp.Compare(k.role, other.role))
 }

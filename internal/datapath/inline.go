@@ -8,11 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"time"
-
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
@@ -103,7 +99,7 @@ func (in *inliner) one(ctx context.Context) bool {
 		return false
 	}
 	start := time.Now()
-	gen, err := in.p.build(c, link.Inline)
+	gen, err := in.p.maker.build(c, link.Inline)
 	if err == nil && gen.insns > in.budget {
 		err = errors.Join(fmt.Errorf("%d instructions, the budget is %d: %w", gen.insns, in.budget, link.ErrTooLarge), gen.close())
 	}
@@ -121,7 +117,7 @@ func (in *inliner) one(ctx context.Context) bool {
 }
 
 // refuse notes why a segment is not inlined, or not again: an error, or the time that it took.
-func (in *inliner) refuse(c *segment, err error, took time.Duration) {
+func (in *inliner) refuse(c *description, err error, took time.Duration) {
 	note := fmt.Sprintf("linking inline took %s", took.Round(time.Millisecond))
 	attrs := []slog.Attr{slog.String("cube", c.code.Cubes[0].Name)}
 	if err != nil {
@@ -153,7 +149,7 @@ func (in *inliner) reconsider(print string) {
 }
 
 // next picks a component in call mode whose inlining was not refused.
-func (in *inliner) next() *segment {
+func (in *inliner) next() *description {
 	in.p.mu.Lock()
 	defer in.p.mu.Unlock()
 	maps.DeleteFunc(in.refused, func(print, _ string) bool { return in.p.part(print) == nil })
@@ -170,7 +166,7 @@ func (in *inliner) next() *segment {
 			c.note = in.refused[c.print]
 			continue
 		}
-		own, err := in.p.describe(in.p.wiring, c.ids)
+		own, err := in.p.maker.describe(in.p.wiring, c.ids)
 		if err == nil && own.print != c.print {
 			continue // a change is on its way
 		}
@@ -214,47 +210,8 @@ func (p *Plane) outsider(c *segment) string {
 	return ""
 }
 
-// hold gives the component descriptors of its own for the cubes' maps, so that a cube deleted
-// meanwhile does not take them away under the linker. The description is the inliner's own.
-func (c *segment) hold() error {
-	for _, lc := range c.linked() {
-		held := make(map[string]asm.FDer, len(lc.Maps))
-		for name, m := range lc.Maps {
-			own, err := m.(*ebpf.Map).Clone()
-			if err != nil {
-				return fmt.Errorf("holding map %s: %w", name, err)
-			}
-			held[name] = own
-		}
-		lc.Maps = held
-	}
-	return nil
-}
-
-func (c *segment) giveBack() {
-	for _, lc := range c.linked() {
-		for _, m := range lc.Maps {
-			_ = m.(*ebpf.Map).Close()
-		}
-		lc.Maps = nil
-	}
-}
-
-// linked lists the component's cubes, those of the companion too.
-func (c *segment) linked() []*link.Cube {
-	if c.companion == nil {
-		return c.code.Cubes
-	}
-	return append(slices.Clone(c.code.Cubes), c.companion.Cubes...)
-}
-
-// part returns the component with a print, or nil.
-func (p *Plane) part(print string) *segment {
-	return p.byPrint[print]
-}
-
 // publish swaps a new generation of a component in, if the component is still there.
-func (p *Plane) publish(c *segment, gen *generation) {
+func (p *Plane) publish(c *description, gen *generation) {
 	now := p.part(c.print)
 	if now == nil {
 		p.collect.Unpin(gen.close)

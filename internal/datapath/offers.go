@@ -23,7 +23,7 @@ const (
 
 // takesOffers tells whether a transparent cube does.
 func (b *builder) takesOffers(id CubeID) bool {
-	programs, err := b.p.state.ProgramsOf(b.Graph.Cubes[id], b.c.hook)
+	programs, err := b.m.state.ProgramsOf(b.Graph.Cubes[id], b.c.hook)
 	return err == nil && slices.ContainsFunc(programs, func(pr state.Program) bool {
 		return pr.Direction == cube.Egress && pr.Object.HasConstant(takesConstant)
 	})
@@ -31,7 +31,7 @@ func (b *builder) takesOffers(id CubeID) bool {
 
 // addOffers tells a transparent cube on a port whose offers it may see, and whether they end behind it.
 func (b *builder) addOffers(lt *link.Cube, at graph.Stacked) {
-	programs, err := b.p.state.ProgramsOf(b.Graph.Cubes[at.Port.ID], b.c.hook)
+	programs, err := b.m.state.ProgramsOf(b.Graph.Cubes[at.Port.ID], b.c.hook)
 	if err == nil && slices.ContainsFunc(programs, func(pr state.Program) bool { return pr.Object.Reads(offersConstant) }) {
 		lt.OfferedBy = b.cube(at.Port.ID)
 		lt.LastTaker = b.takesOffers(at.Chain[at.I]) && !slices.ContainsFunc(at.Chain[at.I+1:], b.takesOffers)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/counters"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/state"
@@ -18,13 +19,27 @@ import (
 
 // What cubes take of the kernel's limits, and how a graph is cut so that each segment stays within them.
 
+// partitioner cuts graphs into segments.
+type partitioner struct {
+	state    *state.State
+	counters *counters.Counters
+	cubes    int // of one segment; 0 for what the kernel can take
+
+	// heavier counts how often an object's programs turned out heavier than thought.
+	heavier map[*link.Object]int
+	// loads are what cubes take of the kernel's limits, as far as it is known.
+	loads map[CubeID]knownLoad
+	// partitioned is how the graph in use was cut into segments.
+	partitioned [][][]CubeID
+}
+
 // verifiedPerInstruction guesses how often the verifier looks at an instruction of a program
 // that it has not met yet.
 const verifiedPerInstruction = 4
 
 // loadOf is what a cube takes. A cube whose programs are not known takes nothing; describe
 // refuses it.
-func (p *Plane) loadOf(n *Node) graph.Load {
+func (p *partitioner) loadOf(n *Node) graph.Load {
 	l := graph.Load{Cubes: 1}
 	programs, err := p.state.ProgramsOf(n, n.Type.Hook())
 	if err != nil {
@@ -53,7 +68,7 @@ type knownLoad struct {
 }
 
 // loadsOf are what the cubes take. Those that are not stale take what they took.
-func (p *Plane) loadsOf(g *Graph, s graph.Stale) map[CubeID]graph.Load {
+func (p *partitioner) loadsOf(g *Graph, s graph.Stale) map[CubeID]graph.Load {
 	loads := make(map[CubeID]graph.Load, len(g.Cubes))
 	known := make(map[CubeID]knownLoad, len(g.Cubes))
 	for id, n := range g.Cubes {
@@ -69,14 +84,14 @@ func (p *Plane) loadsOf(g *Graph, s graph.Stale) map[CubeID]graph.Load {
 }
 
 // partition cuts the graph into segments; asBefore tells that they are those of the graph in use. onlyCode is that of the
-// change.
-func (p *Plane) partition(w *graph.Wiring, s graph.Stale, onlyCode bool) (segments [][][]CubeID, asBefore bool) {
-	if p.partitioned != nil && p.loads != nil && (onlyCode || s.JoinedAs(w, p.wiring)) {
+// change, was the graph in use and present its segments.
+func (p *partitioner) partition(w, was *graph.Wiring, s graph.Stale, onlyCode bool, present [][]CubeID) (segments [][][]CubeID, asBefore bool) {
+	if p.partitioned != nil && p.loads != nil && (onlyCode || s.JoinedAs(w, was)) {
 		return p.partitioned, true
 	}
 	stacks, links := w.Edges()
 	limit := graph.SegmentLimit
-	if n := p.opts.SegmentCubes; n > 0 {
+	if n := p.cubes; n > 0 {
 		limit.Cubes = n
 	}
 	loads := p.loadsOf(w.Graph, s)
@@ -92,27 +107,18 @@ func (p *Plane) partition(w *graph.Wiring, s graph.Stale, onlyCode bool) (segmen
 			continue
 		}
 		if edges == nil {
-			p.byUse(w, links)
+			p.byUse(w, links, present)
 			edges = append(stacks, links...)
 		}
-		out = append(out, graph.Cut(ids, edges, loads, limit, p.present()))
+		out = append(out, graph.Cut(ids, edges, loads, limit, present))
 	}
 	return out, false
 }
 
-// present are the cubes of the segments in use.
-func (p *Plane) present() [][]CubeID {
-	out := make([][]CubeID, 0, len(p.parts))
-	for _, c := range p.parts {
-		out = append(out, c.ids)
-	}
-	return out
-}
-
 // byUse sorts the links between cubes by the packets that have crossed them, most first, when
 // nothing else tells how to cut: at the start of a daemon that adopts its counters.
-func (p *Plane) byUse(w *graph.Wiring, links []graph.Edge) {
-	if len(p.parts) > 0 {
+func (p *partitioner) byUse(w *graph.Wiring, links []graph.Edge, present [][]CubeID) {
+	if len(present) > 0 {
 		return
 	}
 	packets := map[graph.Edge]uint64{}
@@ -121,7 +127,7 @@ func (p *Plane) byUse(w *graph.Wiring, links []graph.Edge) {
 			if w.PeerOf(id, port) == nil {
 				continue
 			}
-			c, err := p.PortCounters(port.Slot)
+			c, err := p.counters.PortCounters(port.Slot)
 			if err != nil {
 				return // in the order of the IDs, then
 			}
@@ -133,7 +139,7 @@ func (p *Plane) byUse(w *graph.Wiring, links []graph.Edge) {
 
 // tooLarge tells whether an error means that a segment must be smaller, and notes that its
 // programs are heavier than was thought. A single cube cannot be cut.
-func (p *Plane) tooLarge(c *segment, err error) bool {
+func (p *partitioner) tooLarge(c *segment, err error) bool {
 	if len(c.ids) < 2 || !errors.Is(err, link.ErrTooLarge) && !errors.Is(err, unix.E2BIG) {
 		return false
 	}
@@ -153,7 +159,7 @@ func (p *Plane) tooLarge(c *segment, err error) bool {
 }
 
 // forgetLoads forgets how heavy programs are of objects that are gone.
-func (p *Plane) forgetLoads(gone []*link.Object) {
+func (p *partitioner) forgetLoads(gone []*link.Object) {
 	for _, o := range gone {
 		delete(p.heavier, o)
 	}

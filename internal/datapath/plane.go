@@ -11,12 +11,9 @@ package datapath
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
@@ -75,28 +72,21 @@ type Plane struct {
 	// kernel is what programs may rely on.
 	kernel kernel.Features
 
-	mu    sync.Mutex
-	state *state.State
-	// heavier counts how often an object's programs turned out heavier than thought.
-	heavier map[*link.Object]int
-	// loads are what cubes take of the kernel's limits, as far as it is known.
-	loads map[CubeID]knownLoad
-	// partitioned is how the graph in use was cut into segments.
-	partitioned [][][]CubeID
-	graph       *Graph // committed; nil before the first commit
-	wiring      *graph.Wiring
-	parts       []*segment
-	byPrint     map[string]*segment
-	byCube      map[CubeID]*segment
+	mu     sync.Mutex
+	state  *state.State
+	graph  *Graph // committed; nil before the first commit
+	wiring *graph.Wiring
+	inUse
+	maker       *maker
+	partitioner *partitioner
+	slots       slots
 	tables      *tables.Tables
 	sets        *floods.Sets
 	netdevs     *netdevs.Netdevs
 	accounts    *counters.Accounts
 	fates       *counters.Fates
-	sequence    atomic.Uint64 // of generations
 	// staleGens are pins of an earlier daemon's generations, which go with the first commit.
 	staleGens []string
-	activity  activity
 
 	collect *collect.Collector
 	inline  *inliner
@@ -118,11 +108,7 @@ func Open(o Options) (*Plane, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Plane{
-		opts: o, log: o.Logger,
-		heavier:  map[*link.Object]int{},
-		activity: newActivity(), byPrint: map[string]*segment{}, byCube: map[CubeID]*segment{},
-	}
+	p := &Plane{opts: o, log: o.Logger, inUse: newInUse()}
 	if o.Kernel != nil {
 		p.kernel = *o.Kernel
 	} else {
@@ -139,7 +125,7 @@ func Open(o Options) (*Plane, error) {
 	if err := p.openParts(); err != nil {
 		return nil, err
 	}
-	stale, err := p.staleGenerations()
+	stale, err := p.maker.stale()
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -183,6 +169,12 @@ func (p *Plane) openParts() (err error) {
 		InGraph: func(id CubeID) bool { return p.graph != nil && p.graph.Cubes[id] != nil },
 	})
 	p.Cubes = state.NewCubes(p.state)
+	p.maker = newMaker(makerSetup{
+		Framework: p.fw, State: p.state, Kernel: p.kernel, MTU: o.MTU, Collector: p.collect, Dir: p.dir("generations"),
+		Tap: o.Taps[cube.TC], LoopOut: o.Loop.Out,
+	})
+	p.partitioner = &partitioner{state: p.state, counters: p.Counters, cubes: o.SegmentCubes, heavier: map[*link.Object]int{}}
+	p.slots = slots{p.fw, p.log}
 	return nil
 }
 
@@ -236,22 +228,4 @@ func (p *Plane) Cleanup() error {
 	err := p.netdevs.DetachAll()
 	p.mu.Unlock()
 	return errors.Join(err, p.Close(), bpfmap.RemoveAll(p.opts.Dir))
-}
-
-// staleGenerations lists the pins of generations that an earlier daemon made; they can go once
-// the first commit has replaced them.
-func (p *Plane) staleGenerations() ([]string, error) {
-	entries, err := os.ReadDir(p.dir("generations"))
-	if err != nil {
-		return nil, fmt.Errorf("reading generations: %w", err)
-	}
-	var out []string
-	for _, e := range entries {
-		out = append(out, filepath.Join(p.dir("generations"), e.Name()))
-		var n uint64
-		if _, err := fmt.Sscan(e.Name(), &n); err == nil && n > p.sequence.Load() {
-			p.sequence.Store(n)
-		}
-	}
-	return out, nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/internal/datapath/graph"
+	"github.com/polycube/polycube/internal/datapath/netdevs"
 )
 
 // onlyCode tells that a graph differs from the one in use only in what programs of some cubes are like, and that none of
@@ -45,11 +46,35 @@ func (p *Plane) still(s graph.Stale, was *segment, ids []CubeID) bool {
 	return true
 }
 
+// segment is the unit of linking: a connected part of the graph, or, where that is too large for
+// one program, a part of it (see partition). It has programs, and netdevs lead to it.
+type segment struct {
+	*description
+	gen *generation
+	// entrance is where packets of its netdevs enter.
+	entrance *netdevs.Entrance
+	// note says why the segment is not inlined.
+	note string
+	// native is true if a cube of its connected part is of type XDP_DRV.
+	native bool
+	// number and of tell the segment among those of its connected part of the graph.
+	number, of int
+}
+
+// inUse are the segments of the graph in use.
+type inUse struct {
+	parts   []*segment
+	byPrint map[string]*segment
+	byCube  map[CubeID]*segment
+}
+
+func newInUse() inUse { return inUse{byPrint: map[string]*segment{}, byCube: map[CubeID]*segment{}} }
+
 // notInUse are those of some segments that are not in use as they are.
-func (p *Plane) notInUse(parts []*segment) []*segment {
+func (u *inUse) notInUse(parts []*segment) []*segment {
 	var out []*segment
 	for _, c := range parts {
-		if p.byCube[c.ids[0]] != c {
+		if u.byCube[c.ids[0]] != c {
 			out = append(out, c)
 		}
 	}
@@ -57,33 +82,47 @@ func (p *Plane) notInUse(parts []*segment) []*segment {
 }
 
 // setParts makes segments those in use, and returns the generations that none has any more.
-func (p *Plane) setParts(parts []*segment) (gone []*generation) {
-	came, left := p.notInUse(parts), p.parts
+func (u *inUse) setParts(parts []*segment) (gone []*generation) {
+	came, left := u.notInUse(parts), u.parts
 	if len(came) < len(parts) { // of a change of code alone: each takes the place of one of the same cubes
 		left = nil
 		for _, c := range came {
-			left = append(left, p.byCube[c.ids[0]])
+			left = append(left, u.byCube[c.ids[0]])
 		}
 	}
 	for _, c := range left {
-		delete(p.byPrint, c.print)
+		delete(u.byPrint, c.print)
 		for _, id := range c.ids {
-			delete(p.byCube, id)
+			delete(u.byCube, id)
 		}
 	}
-	inUse := map[*generation]bool{}
+	stay := map[*generation]bool{}
 	for _, c := range came {
-		inUse[c.gen] = true
-		p.byPrint[c.print] = c
+		stay[c.gen] = true
+		u.byPrint[c.print] = c
 		for _, id := range c.ids {
-			p.byCube[id] = c
+			u.byCube[id] = c
 		}
 	}
 	for _, c := range left {
-		if !inUse[c.gen] {
+		if !stay[c.gen] {
 			gone = append(gone, c.gen)
 		}
 	}
-	p.parts = parts
+	u.parts = parts
 	return gone
+}
+
+// part returns the component with a print, or nil.
+func (u *inUse) part(print string) *segment {
+	return u.byPrint[print]
+}
+
+// present are the cubes of the segments in use.
+func (u *inUse) present() [][]CubeID {
+	out := make([][]CubeID, 0, len(u.parts))
+	for _, c := range u.parts {
+		out = append(out, c.ids)
+	}
+	return out
 }

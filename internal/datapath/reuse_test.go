@@ -26,7 +26,7 @@ func (b *bench) wantWhole() {
 		}
 	}
 	for _, c := range p.parts {
-		again, err := p.describe(p.wiring, c.ids)
+		again, err := p.maker.describe(p.wiring, c.ids)
 		if err != nil {
 			b.t.Errorf("describing %v anew: %v", c.ids, err)
 		} else if again.print != c.print {

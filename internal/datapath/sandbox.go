@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -19,10 +20,13 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
+	"github.com/polycube/polycube/internal/datapath/state"
 	"github.com/polycube/polycube/internal/datapath/tables"
+	"github.com/polycube/polycube/internal/kernel"
 )
 
 // Injection is a packet of which somebody wants to know what would become of it.
@@ -39,16 +43,18 @@ type Injection struct {
 // present one that lead to netdevs; its own programs; and maps with what the cubes' maps hold.
 // Packets run through it by BPF_PROG_TEST_RUN, which neither sends nor receives.
 type sandbox struct {
-	p        *Plane
-	g        *Graph
-	hook     cube.Hook
-	rows     *tables.Rows
-	segments []*segment
-	specs    map[CubeID]map[string]*ebpf.MapSpec
-	fw       map[string]*ebpf.Map
-	clones   map[ebpf.MapID]*ebpf.Map // of cubes' maps, by the original
-	progs    map[CubeID]*ebpf.Program
-	owned    []interface{ Close() error }
+	from injectFrom
+	g    *Graph
+	hook cube.Hook
+	// transparent tells that the cube is, which gets the packet.
+	transparent bool
+	rows        *tables.Rows
+	segments    []*description
+	specs       map[CubeID]map[string]*ebpf.MapSpec
+	fw          map[string]*ebpf.Map
+	clones      map[ebpf.MapID]*ebpf.Map // of cubes' maps, by the original
+	progs       map[CubeID]*ebpf.Program
+	owned       []interface{ Close() error }
 }
 
 // Bounds of an injection.
@@ -57,14 +63,22 @@ const (
 	sandboxRing = 1 << 20
 )
 
-// Inject tells what the cubes would do with a packet, as records of its steps (struct pcn_record),
+// injectFrom is the data plane of which a part is copied.
+type injectFrom struct {
+	Graph     *Graph
+	Segments  [][]CubeID // in use
+	Maker     *maker
+	State     *state.State
+	Tables    *tables.Tables
+	Framework *framework.Framework
+	Kernel    kernel.Features
+	// Copies returns what the ports of a set get of a packet that a cube floods to it.
+	Copies func(id CubeID, in uint16, words [4]uint32, frame []byte) iter.Seq2[uint16, []byte]
+}
+
+// inject tells what the cubes would do with a packet, as records of its steps (struct pcn_record),
 // those of its copies behind it. Nothing is learned, sent or counted.
-func (p *Plane) Inject(ctx context.Context, at Injection) ([][]byte, error) {
-	s, err := p.newSandbox(at.Cube)
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
+func (s *sandbox) inject(ctx context.Context, at Injection) ([][]byte, error) {
 	if err := errors.Join(s.makeFramework(), ctx.Err()); err != nil {
 		return nil, err
 	}
@@ -78,18 +92,17 @@ func (p *Plane) Inject(ctx context.Context, at Injection) ([][]byte, error) {
 }
 
 // newSandbox describes the cube's part of the graph, and holds the cubes' maps.
-func (p *Plane) newSandbox(id CubeID) (*sandbox, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.graph == nil || p.graph.Cubes[id] == nil {
+func newSandbox(from injectFrom, id CubeID) (*sandbox, error) {
+	if from.Graph == nil || from.Graph.Cubes[id] == nil {
 		return nil, fmt.Errorf("cube %d: %w", id, cube.ErrNotFound)
 	}
 	s := &sandbox{
-		p: p, g: &Graph{Cubes: map[CubeID]*Node{}, Netdevs: p.graph.Netdevs, Trace: &link.Trace{Sessions: []link.Session{{}}}},
-		hook: p.graph.Cubes[id].Type.Hook(), specs: map[CubeID]map[string]*ebpf.MapSpec{}, fw: map[string]*ebpf.Map{},
+		from: from, g: &Graph{Cubes: map[CubeID]*Node{}, Netdevs: from.Graph.Netdevs, Trace: &link.Trace{Sessions: []link.Session{{}}}},
+		hook: from.Graph.Cubes[id].Type.Hook(), transparent: from.State.Cube(id).Spec().Transparent,
+		specs: map[CubeID]map[string]*ebpf.MapSpec{}, fw: map[string]*ebpf.Map{},
 		clones: map[ebpf.MapID]*ebpf.Map{}, progs: map[CubeID]*ebpf.Program{},
 	}
-	for other, n := range p.graph.Cubes {
+	for other, n := range from.Graph.Cubes {
 		copied := *n
 		if n.Shadow != nil {
 			copied.Shadow = &Shadow{Ends: n.Shadow.Ends} // a span's copies would be sent
@@ -97,7 +110,7 @@ func (p *Plane) newSandbox(id CubeID) (*sandbox, error) {
 		s.g.Cubes[other] = &copied
 	}
 	w := graph.NewWiring(s.g)
-	s.rows = p.tables.Derive(w, nil)
+	s.rows = from.Tables.Derive(w, nil)
 	stacks, links := w.Edges()
 	var part []CubeID
 	for _, ids := range w.Split(append(stacks, links...)) {
@@ -105,13 +118,13 @@ func (p *Plane) newSandbox(id CubeID) (*sandbox, error) {
 			part = ids
 		}
 	}
-	for _, c := range p.parts {
-		if !slices.Contains(part, c.ids[0]) {
+	for _, ids := range from.Segments {
+		if !slices.Contains(part, ids[0]) {
 			continue
 		}
-		described, err := p.describe(w, c.ids)
+		described, err := from.Maker.describe(w, ids)
 		if err == nil {
-			described.companion = nil // what leaves by a netdev has left
+			described.dropCompanion() // what leaves by a netdev has left
 			err = described.hold()
 		}
 		if err != nil {
@@ -121,7 +134,7 @@ func (p *Plane) newSandbox(id CubeID) (*sandbox, error) {
 		s.segments = append(s.segments, described)
 	}
 	for _, other := range part {
-		s.specs[other] = p.state.Cube(other).Specs()
+		s.specs[other] = from.State.Cube(other).Specs()
 	}
 	return s, nil
 }
@@ -151,7 +164,7 @@ func (s *sandbox) newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 
 // makeFramework makes maps of the framework with the rows that lead to netdevs.
 func (s *sandbox) makeFramework() error {
-	for name, spec := range s.p.fw.Objects[s.hook].Maps {
+	for name, spec := range s.from.Framework.Objects[s.hook].Maps {
 		spec = spec.Copy()
 		if spec.Type == ebpf.RingBuf {
 			spec.MaxEntries = sandboxRing
@@ -305,8 +318,8 @@ func (s *sandbox) load() error {
 		for name, m := range s.fw {
 			own[name] = m
 		}
-		spec, err := link.Program(c.code, &link.Core{Object: s.p.fw.Objects[s.hook], Maps: own, Rodata: rodata,
-			Generation: array, Frags: c.frags, Kernel: s.p.kernel}, link.Call, link.OnResume)
+		spec, err := link.Program(c.code, &link.Core{Object: s.from.Framework.Objects[s.hook], Maps: own, Rodata: rodata,
+			Generation: array, Frags: c.frags, Kernel: s.from.Kernel}, link.Call, link.OnResume)
 		if err != nil {
 			return fmt.Errorf("copying the programs: %w", err)
 		}
@@ -344,7 +357,7 @@ const (
 // runAll runs the packet, then its copies, and theirs.
 func (s *sandbox) runAll(ctx context.Context, at Injection) ([][]byte, error) {
 	first := run{cube: at.Cube, target: targetRX, port: at.Port, frame: at.Frame}
-	if s.p.transparent(at.Cube) {
+	if s.transparent {
 		first.target = targetIn
 		if at.Direction == cube.Egress {
 			first.target = targetOut
@@ -377,13 +390,6 @@ func (s *sandbox) runAll(ctx context.Context, at Injection) ([][]byte, error) {
 		work = append(work, s.copies(r, records)...)
 	}
 	return out, nil
-}
-
-func (p *Plane) transparent(id CubeID) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	in := p.state.Cube(id)
-	return in != nil && in.Spec().Transparent
 }
 
 // run runs a program on a frame; where it resumes is said for every CPU, whichever it runs on.

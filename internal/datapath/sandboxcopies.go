@@ -36,7 +36,7 @@ func (s *sandbox) copiesOfSet(r run, rec []byte, id CubeID, in uint16) []run {
 	copy(frame, step[32:e.Uint32(rec[16:])])
 	ports := append(s.leading(id, in), s.plain(id, in)...)
 	var out []run
-	for port, f := range s.p.FloodCopies(id, in, words, frame) {
+	for port, f := range s.from.Copies(id, in, words, frame) {
 		if slices.Contains(ports, port) {
 			out = append(out, run{cube: id, target: targetTX, port: port, frame: slices.Clone(f), hops: r.hops + 1})
 		}

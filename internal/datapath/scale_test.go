@@ -156,10 +156,11 @@ func (b *bench) watch(w *watched) {
 		}
 	}
 	for _, c := range b.plane.parts {
-		for _, m := range c.gen.arrays {
+		arrays, progs := c.gen.objects()
+		for _, m := range arrays {
 			w.maps[b.mapID(m)] = true
 		}
-		for _, p := range c.gen.progs {
+		for _, p := range progs {
 			info, err := p.Info()
 			if err != nil {
 				b.t.Fatal(err)

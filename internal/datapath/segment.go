@@ -17,9 +17,8 @@ import (
 	"github.com/polycube/polycube/internal/datapath/state"
 )
 
-// segment is the unit of linking: a connected part of the graph, or, where that is too large for
-// one program, a part of it (see partition).
-type segment struct {
+// description is a segment as the linker needs it.
+type description struct {
 	ids []CubeID // ascending
 	// netdevs are those whose packets enter here, outNetdevs those whose leaving packets do.
 	netdevs, outNetdevs []*Netdev
@@ -34,26 +33,17 @@ type segment struct {
 	egress bool
 	// frags is true if frames may lie in several buffers.
 	frags bool
-	gen   *generation
-	// entrance is where packets of its netdevs enter.
-	entrance *netdevs.Entrance
-	// note says why the segment is not inlined.
-	note string
 	// constants are those of its cubes.
 	constants map[state.Linked][]byte
 	// used is what else the description depends on, by cube.
 	used []state.UsedCube
-	// native is true if a cube of its connected part is of type XDP_DRV.
-	native bool
-	// number and of tell the segment among those of its connected part of the graph.
-	number, of int
 }
 
 // builder makes a segment's code description from the graph.
 type builder struct {
 	*graph.Wiring
-	p     *Plane
-	c     *segment
+	m     *maker
+	c     *description
 	cubes map[CubeID]*link.Cube
 	ports map[*Port]*link.Port
 	local map[CubeID]bool
@@ -61,10 +51,10 @@ type builder struct {
 }
 
 // describe makes the segment of the cubes.
-func (p *Plane) describe(w *graph.Wiring, ids []CubeID) (*segment, error) {
+func (m *maker) describe(w *graph.Wiring, ids []CubeID) (*description, error) {
 	b := &builder{
-		Wiring: w, p: p, cubes: map[CubeID]*link.Cube{}, ports: map[*Port]*link.Port{}, local: map[CubeID]bool{},
-		c: &segment{ids: ids, hook: w.Graph.Cubes[ids[0]].Type.Hook(), entrance: netdevs.NewEntrance(),
+		Wiring: w, m: m, cubes: map[CubeID]*link.Cube{}, ports: map[*Port]*link.Port{}, local: map[CubeID]bool{},
+		c: &description{ids: ids, hook: w.Graph.Cubes[ids[0]].Type.Hook(),
 			constants: map[state.Linked][]byte{}},
 	}
 	b.c.code = &link.Component{Hook: b.c.hook, Hops: link.DefaultHops}
@@ -86,7 +76,7 @@ func (p *Plane) describe(w *graph.Wiring, ids []CubeID) (*segment, error) {
 
 func (b *builder) addCubes() error {
 	for _, id := range b.c.ids {
-		n, in := b.Graph.Cubes[id], b.p.state.Cube(id)
+		n, in := b.Graph.Cubes[id], b.m.state.Cube(id)
 		if in == nil {
 			return fmt.Errorf("cube %s: %w in the data plane", n.Name, cube.ErrNotFound)
 		}
@@ -113,7 +103,7 @@ func (b *builder) addCubes() error {
 // addPrograms gives a cube its programs for a hook.
 func (b *builder) addPrograms(lc *link.Cube, n *Node, h cube.Hook) error {
 	offsets := map[*link.Object]uint32{}
-	programs, err := b.p.state.ProgramsOf(n, h)
+	programs, err := b.m.state.ProgramsOf(n, h)
 	if err != nil {
 		return err
 	}
@@ -171,13 +161,13 @@ func (b *builder) constants(o *link.Object, n *Node) (uint32, error) {
 	if o.HasConstant(logLevelConstant) {
 		values[logLevelConstant] = uint32(n.LogLevel)
 	}
-	if o.HasConstant(kernelSkbConstant) && !b.p.kernel.SkbOfContext {
+	if o.HasConstant(kernelSkbConstant) && !b.m.kernel.SkbOfContext {
 		values[kernelSkbConstant] = uint32(0)
 	}
 	shadowConstants(o, n, values)
 	b.offersConstant(o, n, values)
 	data, err := o.Constants(values)
-	if as, frozen := b.p.state.Cube(n.ID).FrozenConstants(o); frozen {
+	if as, frozen := b.m.state.Cube(n.ID).FrozenConstants(o); frozen {
 		data, err = as, nil
 	}
 	if err != nil {
@@ -300,7 +290,7 @@ func (b *builder) addCompanion() error {
 		if !c.Transparent || !c.Entry {
 			continue
 		}
-		if b.p.state.Cube(CubeID(c.ID)).Object(cube.TC) == nil {
+		if b.m.state.Cube(CubeID(c.ID)).Object(cube.TC) == nil {
 			return fmt.Errorf("cube %s: the service has no TC programs, which its egress needs: %w", c.Name, cube.ErrUnsupported)
 		}
 		twin := *c
@@ -330,7 +320,7 @@ func (b *builder) finish() {
 		}
 	}
 	b.trace()
-	b.c.frags = b.c.hook == cube.XDP && netdevs.NeedFrags(b.c.netdevs, b.p.opts.MTU)
-	fmt.Fprintf(&b.print, "page %d frags %t tap %d\n%x", b.c.code.Page, b.c.frags, b.p.again(b.c.hook), b.c.rodata)
+	b.c.frags = b.c.hook == cube.XDP && netdevs.NeedFrags(b.c.netdevs, b.m.askMTU)
+	fmt.Fprintf(&b.print, "page %d frags %t tap %d\n%x", b.c.code.Page, b.c.frags, b.m.again(b.c.hook), b.c.rodata)
 	b.c.print = b.print.String()
 }

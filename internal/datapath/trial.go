@@ -21,7 +21,6 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/covering"
 	"github.com/polycube/polycube/internal/datapath/abi"
-	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
 	"github.com/polycube/polycube/internal/datapath/state"
@@ -133,19 +132,27 @@ func Try(ctx context.Context, t Trial) (TrialReport, error) {
 	if err != nil {
 		return TrialReport{}, fmt.Errorf("%w: %w", ErrUntried, err)
 	}
-	return try(ctx, t, &Plane{fw: &framework.Framework{Objects: objects}, kernel: features, opts: Options{Mode: ModeAuto}, state: state.New(state.Options{})})
+	return try(ctx, t, like{objects, features, ModeAuto, state.New(state.Options{})})
 }
 
 // Try loads the programs of a service on trial, beside what runs, as this Plane would link them.
 func (p *Plane) Try(ctx context.Context, t Trial) (TrialReport, error) {
 	p.mu.Lock()
-	like := &Plane{fw: &framework.Framework{Objects: p.fw.Objects}, kernel: p.kernel, opts: Options{Mode: p.opts.Mode}, state: p.state.OnTrial()}
+	as := like{p.fw.Objects, p.kernel, p.opts.Mode, p.state.OnTrial()}
 	p.mu.Unlock()
-	return try(ctx, t, like)
+	return try(ctx, t, as)
 }
 
-// try links as a Plane does of which objects, services, mode and kernel are set.
-func try(ctx context.Context, t Trial, like *Plane) (TrialReport, error) {
+// like is what a Plane links with.
+type like struct {
+	objects map[cube.Hook]*link.Object // the framework's
+	kernel  kernel.Features
+	mode    Mode
+	state   *state.State // its services
+}
+
+// try links as a Plane would.
+func try(ctx context.Context, t Trial, as like) (TrialReport, error) {
 	began := time.Now()
 	var report TrialReport
 	service, err := state.ParseService(t.Service, t.Objects)
@@ -156,8 +163,8 @@ func try(ctx context.Context, t Trial, like *Plane) (TrialReport, error) {
 		if service.Object(h) == nil || t.Hooks != nil && !slices.Contains(t.Hooks, h) {
 			continue
 		}
-		r := &trier{t: t, hook: h, mode: like.opts.Mode, service: service, report: &report}
-		if err := r.run(ctx, like); err != nil {
+		r := &trier{t: t, hook: h, mode: as.mode, service: service, report: &report}
+		if err := r.run(ctx, as); err != nil {
 			return report, err
 		}
 	}
@@ -171,7 +178,7 @@ type trier struct {
 	hook    cube.Hook
 	mode    Mode
 	service *state.Service
-	p       *Plane // of the trial: a framework and cubes without pins
+	m       *maker // of the trial: with a framework and cubes without pins
 
 	mu     sync.Mutex
 	report *TrialReport
@@ -259,13 +266,13 @@ func (r *trier) words(values []int) string {
 }
 
 // run makes all attempts; of those that fail, it answers the first.
-func (r *trier) run(ctx context.Context, like *Plane) error {
-	p, done, err := r.plane(like)
+func (r *trier) run(ctx context.Context, as like) error {
+	m, done, err := r.maker(as)
 	if err != nil {
 		return r.fault(attempt{}, anyRole, err)
 	}
 	defer done()
-	r.p, r.seen = p, map[[32]byte]bool{}
+	r.m, r.seen = m, map[[32]byte]bool{}
 	list := r.attempts()
 	var next, failed = 0, len(list)
 	var why error
@@ -336,15 +343,16 @@ func (r *trier) attempt(ctx context.Context, a attempt, skip bool) error {
 		return r.fault(a, anyRole, err)
 	}
 	defer func() { _ = rodata.Close() }()
-	gen := &generation{mode: a.mode, arrays: map[cube.Hook]*ebpf.Map{}}
-	defer gen.release()
+	arrays := map[cube.Hook]*ebpf.Map{}
 	for _, h := range abi.Hooks {
-		if gen.arrays[h], err = ebpf.NewMap(generationSpec); err != nil {
-			delete(gen.arrays, h)
+		array, err := ebpf.NewMap(generationSpec)
+		if err != nil {
 			return r.fault(a, anyRole, err)
 		}
+		defer func() { _ = array.Close() }()
+		arrays[h] = array
 	}
-	specs, err := r.p.specs(c, gen, rodata, a.mode)
+	specs, err := r.m.specs(c, arrays, rodata, a.mode)
 	if r.mode == ModeAuto && a.mode == link.Inline && (errors.Is(err, link.ErrNotInlinable) || errors.Is(err, link.ErrTooLarge)) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -358,7 +366,7 @@ func (r *trier) attempt(ctx context.Context, a attempt, skip bool) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("trying the programs of service %s: %w", r.t.Service, err)
 		}
-		if skip && r.again(printOf(specs[key], c, rodata, gen)) {
+		if skip && r.again(printOf(specs[key], c, rodata, arrays)) {
 			continue
 		}
 		if err := r.load(a, key, specs[key]); err != nil {

@@ -5,11 +5,9 @@ package datapath
 // What a cube is connected to on trial, and with which maps.
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -23,6 +21,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/state"
 )
 
 // The cubes of a trial: the one that is tried, and one at the other end. The linker begins with the last, so that packets
@@ -146,40 +145,37 @@ func twoPorts(slot uint16) map[uint16]*Port {
 }
 
 // describe makes the segment of an attempt.
-func (r *trier) describe(a attempt) (*segment, error) {
+func (r *trier) describe(a attempt) (*description, error) {
 	g := r.graph(a)
-	return r.p.describe(graph.NewWiring(g), slices.Sorted(maps.Keys(g.Cubes)))
+	return r.m.describe(graph.NewWiring(g), slices.Sorted(maps.Keys(g.Cubes)))
 }
 
-// plane makes a Plane of which only what describes and links is there: a framework and the two cubes, without pins. done
-// closes their maps.
-func (r *trier) plane(like *Plane) (_ *Plane, done func(), err error) {
-	p := &Plane{
-		// Interfaces by which packets enter again: their numbers are immediates, nothing is sent.
-		opts: Options{Taps: map[cube.Hook]int{cube.TC: 1}, Loop: Loop{Out: 1, In: 1}}, log: slog.New(slog.DiscardHandler),
-		fw:     &framework.Framework{Objects: like.fw.Objects, Maps: map[string]*ebpf.Map{}, Hook: map[cube.Hook]map[string]*ebpf.Map{}},
-		kernel: like.kernel, state: like.state.OnTrial(),
-	}
+// maker makes a maker with a framework and the two cubes, without pins. done closes their maps.
+func (r *trier) maker(as like) (_ *maker, done func(), err error) {
+	fw := &framework.Framework{Objects: as.objects, Maps: map[string]*ebpf.Map{}, Hook: map[cube.Hook]map[string]*ebpf.Map{}}
+	cubes := as.state.OnTrial()
+	// Interfaces by which packets enter again: their numbers are immediates, nothing is sent.
+	m := newMaker(makerSetup{Framework: fw, State: cubes, Kernel: as.kernel, Tap: 1, LoopOut: 1})
 	done = func() {
-		p.fw.Close()
-		p.state.Close()
+		fw.Close()
+		cubes.Close()
 	}
-	if err = p.tryFramework(); err == nil {
-		err = p.tryCubes(r)
+	if err = tryFramework(fw); err == nil {
+		err = r.tryCubes(cubes)
 	}
 	if err != nil {
 		done()
 		return nil, nil, err
 	}
-	return p, done, nil
+	return m, done, nil
 }
 
 // tryFramework makes the maps of the framework.
-func (p *Plane) tryFramework() error {
+func tryFramework(fw *framework.Framework) error {
 	for _, h := range abi.Hooks {
-		p.fw.Hook[h] = map[string]*ebpf.Map{}
-		for name, spec := range p.fw.Objects[h].Maps {
-			if p.fw.Maps[name] != nil {
+		fw.Hook[h] = map[string]*ebpf.Map{}
+		for name, spec := range fw.Objects[h].Maps {
+			if fw.Maps[name] != nil {
 				continue
 			}
 			m, err := ebpf.NewMap(small(spec))
@@ -187,9 +183,9 @@ func (p *Plane) tryFramework() error {
 				return fmt.Errorf("framework map %s: %w: %w", name, ErrUntried, err)
 			}
 			if name == abi.MapCubes {
-				p.fw.Hook[h][name] = m
+				fw.Hook[h][name] = m
 			} else {
-				p.fw.Maps[name] = m
+				fw.Maps[name] = m
 			}
 		}
 	}
@@ -197,7 +193,7 @@ func (p *Plane) tryFramework() error {
 }
 
 // tryCubes makes the cubes with their maps.
-func (p *Plane) tryCubes(r *trier) error {
+func (r *trier) tryCubes(cubes *state.State) error {
 	host, err := coreObject("host", r.hook)
 	if err != nil {
 		return err
@@ -206,9 +202,9 @@ func (p *Plane) tryCubes(r *trier) error {
 	if r.hook == cube.XDP {
 		typ = cube.TypeXDPDRV
 	}
-	p.state.AddTried(Spec{ID: hostCube, Name: "peer", Type: typ}, map[cube.Hook]*link.Object{r.hook: host})
+	cubes.AddTried(Spec{ID: hostCube, Name: "peer", Type: typ}, map[cube.Hook]*link.Object{r.hook: host})
 	spec := Spec{ID: triedCube, Name: r.t.Service, Service: r.t.Service, Type: typ, Transparent: r.t.Transparent}
-	return p.state.AddTriedService(spec, r.service, func(spec *ebpf.MapSpec) (*ebpf.Map, error) { return ebpf.NewMap(small(spec)) })
+	return cubes.AddTriedService(spec, r.service, func(spec *ebpf.MapSpec) (*ebpf.Map, error) { return ebpf.NewMap(small(spec)) })
 }
 
 // coreObject parses one of the framework's objects.
@@ -250,13 +246,8 @@ func small(spec *ebpf.MapSpec) *ebpf.MapSpec {
 	return s
 }
 
-// compare orders programs.
-func (k program) compare(other program) int {
-	return cmp.Or(cmp.Compare(k.hook, other.hook), cmp.Compare(k.role, other.role))
-}
-
 // printOf is equal for programs that the verifier sees alike: of the constants, those count that the program loads.
-func printOf(spec *ebpf.ProgramSpec, c *segment, rodata *ebpf.Map, gen *generation) [32]byte {
+func printOf(spec *ebpf.ProgramSpec, c *description, rodata *ebpf.Map, arrays map[cube.Hook]*ebpf.Map) [32]byte {
 	h := sha256.New()
 	fmt.Fprintln(h, spec.Type, spec.Flags)
 	var raw [16]byte
@@ -270,27 +261,11 @@ func printOf(spec *ebpf.ProgramSpec, c *segment, rodata *ebpf.Map, gen *generati
 		case m == nil:
 		case m == rodata:
 			h.Write(c.loaded(uint32(uint64(ins.Constant) >> 32)))
-		case m == gen.arrays[cube.TC] || m == gen.arrays[cube.XDP]:
+		case m == arrays[cube.TC] || m == arrays[cube.XDP]:
 			fmt.Fprint(h, "generation")
 		default:
 			fmt.Fprintf(h, "%p", m)
 		}
 	}
 	return [32]byte(h.Sum(nil))
-}
-
-// loaded are the bytes of the constant that a program refers to, at an offset of the segment's. Those of strings never
-// differ.
-func (c *segment) loaded(offset uint32) []byte {
-	for _, lc := range c.linked() {
-		for _, pr := range slices.Concat(lc.Programs[cube.Ingress], lc.Programs[cube.Egress]) {
-			if offset < pr.Rodata {
-				continue
-			}
-			if from, to, ok := pr.Object.ConstantAt(offset - pr.Rodata); ok && to <= uint32(len(c.rodata))-pr.Rodata {
-				return c.rodata[pr.Rodata+from : pr.Rodata+to]
-			}
-		}
-	}
-	return nil
 }
