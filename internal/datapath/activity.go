@@ -36,8 +36,8 @@ func (p *Plane) Segments() []Segment {
 	defer p.mu.Unlock()
 	out := make([]Segment, 0, len(p.parts))
 	for _, c := range p.parts {
-		out = append(out, Segment{First: c.code.Cubes[0].Name, Cubes: len(c.ids), Mode: c.gen.mode.String(), Reason: p.whyCall(c),
-			Instructions: c.gen.insns, Maps: c.gen.maps})
+		out = append(out, Segment{First: c.Code.Cubes[0].Name, Cubes: len(c.IDs), Mode: c.gen.Mode.String(), Reason: p.whyCall(c),
+			Instructions: c.gen.Instructions, Maps: c.gen.Maps})
 	}
 	return out
 }
@@ -47,11 +47,11 @@ func (p *Plane) tell(c *segment) {
 	if p.opts.Relinked == nil {
 		return
 	}
-	names := make([]string, 0, len(c.code.Cubes))
-	for _, lc := range c.code.Cubes {
+	names := make([]string, 0, len(c.Code.Cubes))
+	for _, lc := range c.Code.Cubes {
 		names = append(names, lc.Name)
 	}
-	p.opts.Relinked(Relinked{Cubes: names, Mode: c.gen.mode.String(), Reason: c.note, Instructions: c.gen.insns})
+	p.opts.Relinked(Relinked{Cubes: names, Mode: c.gen.Mode.String(), Reason: c.note, Instructions: c.gen.Instructions})
 }
 
 // Activity returns what the linker has done.

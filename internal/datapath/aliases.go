@@ -7,6 +7,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/netdevs"
+	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/internal/datapath/state"
 )
 
@@ -72,3 +73,16 @@ func OpenLoop(name string) (Loop, error) { return framework.OpenLoop(name) }
 
 // GoneError is that of a change which could not be made since netdevs of its graph have gone.
 type GoneError = netdevs.GoneError
+
+// Mode says how components are linked.
+type Mode = segments.Mode
+
+// The modes: automatic is call mode at once, then inline in the background.
+const (
+	ModeAuto   = segments.ModeAuto
+	ModeCall   = segments.ModeCall
+	ModeInline = segments.ModeInline
+)
+
+// Activity is what the linker has done since the plane was opened.
+type Activity = segments.Activity

@@ -14,6 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/netdevs"
+	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/internal/datapath/state"
 	"github.com/polycube/polycube/internal/datapath/tables"
 	"github.com/polycube/polycube/internal/datapath/undo"
@@ -67,7 +68,7 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 	ch.parts, ch.built = nil, nil
 	defer func() {
 		for _, c := range was {
-			ch.p.maker.dispose(c.gen)
+			ch.p.maker.Dispose(c.gen)
 		}
 	}()
 	cut, asBefore := ch.p.partitioner.partition(w, ch.p.wiring, ch.stale, ch.onlyCode, ch.p.present())
@@ -83,15 +84,15 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 				ch.parts = append(ch.parts, ch.kept(old, i+1, len(part), native))
 				continue
 			}
-			described, err := ch.p.maker.describe(w, ids)
+			described, err := ch.p.maker.Describe(w, ids)
 			if err != nil {
 				return false, err
 			}
-			c := &segment{description: described, entrance: netdevs.NewEntrance(), number: i + 1, of: len(part), native: native}
+			c := &segment{Description: described, entrance: netdevs.NewEntrance(), number: i + 1, of: len(part), native: native}
 			if ch.onlyCode {
 				c.entrance = old.entrance.Clone()
 			}
-			if at := slices.IndexFunc(was, func(b *segment) bool { return b.print == c.print }); at >= 0 {
+			if at := slices.IndexFunc(was, func(b *segment) bool { return b.Print == c.Print }); at >= 0 {
 				c.gen, was = was[at].gen, slices.Delete(was, at, at+1)
 				ch.built = append(ch.built, c)
 			} else if err := ch.p.reuseOrBuild(ch, c); err != nil {
@@ -121,7 +122,7 @@ func (ch *change) kept(c *segment, number, of int, native bool) *segment {
 // reuseOrBuild gives the component the programs it has already, if the code is the same, or
 // new ones.
 func (p *Plane) reuseOrBuild(ch *change, c *segment) error {
-	if old := p.part(c.print); old != nil {
+	if old := p.part(c.Print); old != nil {
 		c.gen, c.note = old.gen, old.note
 		return nil
 	}
@@ -129,7 +130,7 @@ func (p *Plane) reuseOrBuild(ch *change, c *segment) error {
 	if p.opts.Mode == ModeInline {
 		mode = link.Inline
 	}
-	gen, err := p.maker.build(c.description, mode)
+	gen, err := p.maker.Build(c.Description, mode)
 	if err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func (ch *change) Abort() {
 
 func (ch *change) drop() {
 	for _, c := range ch.built {
-		ch.p.maker.dispose(c.gen)
+		ch.p.maker.Dispose(c.gen)
 	}
 	ch.built = nil
 }
@@ -181,7 +182,7 @@ func (ch *change) refresh() {
 	}
 	for _, c := range ch.p.notInUse(ch.parts) {
 		if !built[c] {
-			now := ch.p.part(c.print)
+			now := ch.p.part(c.Print)
 			c.gen, c.note = now.gen, now.note
 		}
 	}
@@ -232,21 +233,21 @@ func (ch *change) effect(u *undo.Stack) error {
 }
 
 // linkedOf are the cubes of segments.
-func linkedOf(segments []*segment) []state.LinkedCube {
+func linkedOf(parts []*segment) []state.LinkedCube {
 	var out []state.LinkedCube
-	for _, c := range segments {
-		for _, id := range c.ids {
-			out = append(out, state.LinkedCube{ID: id, Constants: c.constants})
+	for _, c := range parts {
+		for _, id := range c.IDs {
+			out = append(out, state.LinkedCube{ID: id, Constants: c.Constants})
 		}
 	}
 	return out
 }
 
 // partsOf is what the plan of the netdevs needs to know of segments.
-func partsOf(segments []*segment) []netdevs.Segment {
-	out := make([]netdevs.Segment, 0, len(segments))
-	for _, c := range segments {
-		out = append(out, netdevs.Segment{IDs: c.ids, Netdevs: c.netdevs, OutNetdevs: c.outNetdevs, Hook: c.hook, Native: c.native, Programs: c.gen, Entrance: c.entrance})
+func partsOf(parts []*segment) []netdevs.Segment {
+	out := make([]netdevs.Segment, 0, len(parts))
+	for _, c := range parts {
+		out = append(out, netdevs.Segment{IDs: c.IDs, Netdevs: c.Netdevs, OutNetdevs: c.OutNetdevs, Hook: c.Hook, Native: c.native, Programs: c.gen, Entrance: c.entrance})
 	}
 	return out
 }
@@ -267,8 +268,8 @@ func (p *Plane) understood(was, now abi.Entry) bool {
 
 // enters tells whether packets from netdevs may enter the component at a cube.
 func (c *segment) enters(id uint16) bool {
-	i := slices.Index(c.ids, CubeID(id))
-	return i >= 0 && c.code.Cubes[i].Entry
+	i := slices.Index(c.IDs, CubeID(id))
+	return i >= 0 && c.Code.Cubes[i].Entry
 }
 
 // finish removes what the new graph has no use for. Nothing here can undo the change; what
@@ -294,7 +295,7 @@ func (ch *change) finish() {
 		p.tell(c)
 	}
 	for _, gen := range gone {
-		p.collect.Unpin(gen.close)
+		p.collect.Unpin(gen.Close)
 	}
 	if first {
 		p.state.ForgetUnknown()
@@ -309,9 +310,9 @@ func (ch *change) finish() {
 // swap writes the programs into every slot that leads to them.
 func (ch *change) swap(u *undo.Stack) error {
 	changed := ch.p.notInUse(ch.parts)
-	before := map[CubeID]*generation{}
+	before := map[CubeID]*segments.Generation{}
 	for _, c := range changed {
-		for _, id := range c.ids {
+		for _, id := range c.IDs {
 			if was := ch.p.byCube[id]; was != nil {
 				before[id] = was.gen
 			}
@@ -333,7 +334,7 @@ func (ch *change) swap(u *undo.Stack) error {
 
 // enter makes the component's generation the one that packets enter. before tells which
 // generation each cube was in; slots that hold the same one already are left alone.
-func (p *Plane) enter(u *undo.Stack, c *segment, before map[CubeID]*generation) error {
+func (p *Plane) enter(u *undo.Stack, c *segment, before map[CubeID]*segments.Generation) error {
 	if err := c.entrance.Enter(u, c.gen); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/datapath/expedite"
+	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -37,7 +38,7 @@ func TestTimedTheFiveHundredthPortCostsWhatTheFifthDoes(t *testing.T) {
 			})
 			return took
 		}
-		var gen *generation
+		var gen *segments.Generation
 		took := make([]time.Duration, ports)
 		for i, name := range names {
 			b.netdev(name).MTU = 1500

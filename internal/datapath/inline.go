@@ -12,6 +12,7 @@ import (
 
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
+	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
@@ -99,12 +100,12 @@ func (in *inliner) one(ctx context.Context) bool {
 		return false
 	}
 	start := time.Now()
-	gen, err := in.p.maker.build(c, link.Inline)
-	if err == nil && gen.insns > in.budget {
-		err = errors.Join(fmt.Errorf("%d instructions, the budget is %d: %w", gen.insns, in.budget, link.ErrTooLarge), gen.close())
+	gen, err := in.p.maker.Build(c, link.Inline)
+	if err == nil && gen.Instructions > in.budget {
+		err = errors.Join(fmt.Errorf("%d instructions, the budget is %d: %w", gen.Instructions, in.budget, link.ErrTooLarge), gen.Close())
 	}
 	took := time.Since(start)
-	c.giveBack()
+	c.GiveBack()
 	in.p.mu.Lock()
 	defer in.p.mu.Unlock()
 	if err != nil || took > inlineAtMost {
@@ -117,20 +118,20 @@ func (in *inliner) one(ctx context.Context) bool {
 }
 
 // refuse notes why a segment is not inlined, or not again: an error, or the time that it took.
-func (in *inliner) refuse(c *description, err error, took time.Duration) {
+func (in *inliner) refuse(c *segments.Description, err error, took time.Duration) {
 	note := fmt.Sprintf("linking inline took %s", took.Round(time.Millisecond))
-	attrs := []slog.Attr{slog.String("cube", c.code.Cubes[0].Name)}
+	attrs := []slog.Attr{slog.String("cube", c.Code.Cubes[0].Name)}
 	if err != nil {
 		note = err.Error()
 	}
 	if r := refusal.As(err); r != nil {
 		attrs = r.Attrs()
 	}
-	in.refused[c.print] = note
+	in.refused[c.Print] = note
 	if err != nil && temporary(err) {
-		time.AfterFunc(in.again, func() { in.reconsider(c.print) })
+		time.AfterFunc(in.again, func() { in.reconsider(c.Print) })
 	}
-	now := in.p.part(c.print)
+	now := in.p.part(c.Print)
 	if now == nil || now.note != note { // else it was tried again
 		in.p.log.LogAttrs(context.Background(), slog.LevelInfo, "segment stays in call mode", append(attrs, slog.String("reason", note))...)
 	}
@@ -149,37 +150,37 @@ func (in *inliner) reconsider(print string) {
 }
 
 // next picks a component in call mode whose inlining was not refused.
-func (in *inliner) next() *description {
+func (in *inliner) next() *segments.Description {
 	in.p.mu.Lock()
 	defer in.p.mu.Unlock()
 	maps.DeleteFunc(in.refused, func(print, _ string) bool { return in.p.part(print) == nil })
 	for _, c := range in.p.parts {
-		if c.gen.mode == link.Inline {
+		if c.gen.Mode == link.Inline {
 			continue
 		}
-		if note, no := in.refused[c.print]; no {
+		if note, no := in.refused[c.Print]; no {
 			c.note = note
 			continue
 		}
 		if name := in.p.outsider(c); name != "" {
-			in.refused[c.print] = name + " is of a service that is not part of the daemon"
-			c.note = in.refused[c.print]
+			in.refused[c.Print] = name + " is of a service that is not part of the daemon"
+			c.note = in.refused[c.Print]
 			continue
 		}
-		own, err := in.p.maker.describe(in.p.wiring, c.ids)
-		if err == nil && own.print != c.print {
+		own, err := in.p.maker.Describe(in.p.wiring, c.IDs)
+		if err == nil && own.Print != c.Print {
 			continue // a change is on its way
 		}
 		if err == nil {
 			// A cube may have other maps already, by a change that is prepared.
-			for i, lc := range own.linked() {
-				lc.Maps = c.linked()[i].Maps
+			for i, lc := range own.LinkCubes() {
+				lc.Maps = c.LinkCubes()[i].Maps
 			}
-			err = own.hold()
+			err = own.Hold()
 		}
 		if err != nil {
-			in.refused[c.print] = err.Error()
-			c.note = in.refused[c.print]
+			in.refused[c.Print] = err.Error()
+			c.note = in.refused[c.Print]
 			continue
 		}
 		return own
@@ -190,7 +191,7 @@ func (in *inliner) next() *description {
 // whyCall says why a segment runs in call mode, "" if it does not.
 func (p *Plane) whyCall(c *segment) string {
 	switch {
-	case c.gen.mode == link.Inline:
+	case c.gen.Mode == link.Inline:
 		return ""
 	case c.note != "":
 		return c.note
@@ -202,7 +203,7 @@ func (p *Plane) whyCall(c *segment) string {
 
 // outsider names a cube of the segment that is not to be inlined, "" if there is none.
 func (p *Plane) outsider(c *segment) string {
-	for _, id := range c.ids {
+	for _, id := range c.IDs {
 		if cube := p.state.Cube(id); cube != nil && cube.Spec().Outside {
 			return cube.Spec().Name
 		}
@@ -211,14 +212,14 @@ func (p *Plane) outsider(c *segment) string {
 }
 
 // publish swaps a new generation of a component in, if the component is still there.
-func (p *Plane) publish(c *description, gen *generation) {
-	now := p.part(c.print)
+func (p *Plane) publish(c *segments.Description, gen *segments.Generation) {
+	now := p.part(c.Print)
 	if now == nil {
-		p.collect.Unpin(gen.close)
+		p.collect.Unpin(gen.Close)
 		return
 	}
-	before := map[CubeID]*generation{}
-	for _, id := range now.ids {
+	before := map[CubeID]*segments.Generation{}
+	for _, id := range now.IDs {
 		before[id] = now.gen
 	}
 	old := now.gen
@@ -227,9 +228,9 @@ func (p *Plane) publish(c *description, gen *generation) {
 	if err := p.enter(&u, now, before); err != nil {
 		p.log.Error("swapping the inlined programs in", "err", err, "undo", u.Run())
 		now.gen, now.note = old, err.Error()
-		p.collect.Unpin(gen.close)
+		p.collect.Unpin(gen.Close)
 		return
 	}
-	p.collect.Unpin(old.close)
+	p.collect.Unpin(old.Close)
 	p.tell(now)
 }

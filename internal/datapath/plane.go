@@ -26,6 +26,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/netdevs"
+	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/internal/datapath/state"
 	"github.com/polycube/polycube/internal/datapath/tables"
 	"github.com/polycube/polycube/internal/kernel"
@@ -77,7 +78,7 @@ type Plane struct {
 	graph  *Graph // committed; nil before the first commit
 	wiring *graph.Wiring
 	inUse
-	maker       *maker
+	maker       *segments.Maker
 	partitioner *partitioner
 	slots       slots
 	tables      *tables.Tables
@@ -125,7 +126,7 @@ func Open(o Options) (*Plane, error) {
 	if err := p.openParts(); err != nil {
 		return nil, err
 	}
-	stale, err := p.maker.stale()
+	stale, err := p.maker.Stale()
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -169,7 +170,7 @@ func (p *Plane) openParts() (err error) {
 		InGraph: func(id CubeID) bool { return p.graph != nil && p.graph.Cubes[id] != nil },
 	})
 	p.Cubes = state.NewCubes(p.state)
-	p.maker = newMaker(makerSetup{
+	p.maker = segments.New(segments.Options{
 		Framework: p.fw, State: p.state, Kernel: p.kernel, MTU: o.MTU, Collector: p.collect, Dir: p.dir("generations"),
 		Tap: o.Taps[cube.TC], LoopOut: o.Loop.Out,
 	})
@@ -202,7 +203,7 @@ func (p *Plane) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.parts {
-		c.gen.release()
+		c.gen.Release()
 	}
 	p.state.Close()
 	p.closeParts()

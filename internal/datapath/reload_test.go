@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -114,7 +115,7 @@ func (b *bench) seen() string {
 }
 
 // generation is the one of the first component.
-func (b *bench) generation() *generation {
+func (b *bench) generation() *segments.Generation {
 	b.plane.mu.Lock()
 	defer b.plane.mu.Unlock()
 	return b.plane.parts[0].gen

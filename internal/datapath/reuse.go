@@ -9,6 +9,7 @@ import (
 
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/netdevs"
+	"github.com/polycube/polycube/internal/datapath/segments"
 )
 
 // onlyCode tells that a graph differs from the one in use only in what programs of some cubes are like, and that none of
@@ -20,7 +21,7 @@ func (p *Plane) onlyCode(g *Graph) (*graph.Wiring, bool) {
 	for id := range g.Cubes {
 		c := p.byCube[id]
 		used, open := p.state.Used(id)
-		if c == nil || !open || !used.SameObjects(c.used[slices.Index(c.ids, id)]) {
+		if c == nil || !open || !used.SameObjects(c.Used[slices.Index(c.IDs, id)]) {
 			return nil, false
 		}
 	}
@@ -30,15 +31,15 @@ func (p *Plane) onlyCode(g *Graph) (*graph.Wiring, bool) {
 // still tells whether a segment of the graph in use, which may be nil, is that of the cubes, and would be described in the
 // same way.
 func (p *Plane) still(s graph.Stale, was *segment, ids []CubeID) bool {
-	if was == nil || !slices.Equal(was.ids, ids) {
+	if was == nil || !slices.Equal(was.IDs, ids) {
 		return false
 	}
 	for i, id := range ids {
-		if used, open := p.state.Used(id); s.Has(id) || !open || used != was.used[i] {
+		if used, open := p.state.Used(id); s.Has(id) || !open || used != was.Used[i] {
 			return false
 		}
 	}
-	for _, dev := range was.netdevs {
+	for _, dev := range was.Netdevs {
 		if dev.MTU == 0 && dev.Index != 0 { // the kernel is asked each time
 			return false
 		}
@@ -49,8 +50,8 @@ func (p *Plane) still(s graph.Stale, was *segment, ids []CubeID) bool {
 // segment is the unit of linking: a connected part of the graph, or, where that is too large for
 // one program, a part of it (see partition). It has programs, and netdevs lead to it.
 type segment struct {
-	*description
-	gen *generation
+	*segments.Description
+	gen *segments.Generation
 	// entrance is where packets of its netdevs enter.
 	entrance *netdevs.Entrance
 	// note says why the segment is not inlined.
@@ -74,7 +75,7 @@ func newInUse() inUse { return inUse{byPrint: map[string]*segment{}, byCube: map
 func (u *inUse) notInUse(parts []*segment) []*segment {
 	var out []*segment
 	for _, c := range parts {
-		if u.byCube[c.ids[0]] != c {
+		if u.byCube[c.IDs[0]] != c {
 			out = append(out, c)
 		}
 	}
@@ -82,25 +83,25 @@ func (u *inUse) notInUse(parts []*segment) []*segment {
 }
 
 // setParts makes segments those in use, and returns the generations that none has any more.
-func (u *inUse) setParts(parts []*segment) (gone []*generation) {
+func (u *inUse) setParts(parts []*segment) (gone []*segments.Generation) {
 	came, left := u.notInUse(parts), u.parts
 	if len(came) < len(parts) { // of a change of code alone: each takes the place of one of the same cubes
 		left = nil
 		for _, c := range came {
-			left = append(left, u.byCube[c.ids[0]])
+			left = append(left, u.byCube[c.IDs[0]])
 		}
 	}
 	for _, c := range left {
-		delete(u.byPrint, c.print)
-		for _, id := range c.ids {
+		delete(u.byPrint, c.Print)
+		for _, id := range c.IDs {
 			delete(u.byCube, id)
 		}
 	}
-	stay := map[*generation]bool{}
+	stay := map[*segments.Generation]bool{}
 	for _, c := range came {
 		stay[c.gen] = true
-		u.byPrint[c.print] = c
-		for _, id := range c.ids {
+		u.byPrint[c.Print] = c
+		for _, id := range c.IDs {
 			u.byCube[id] = c
 		}
 	}
@@ -122,7 +123,7 @@ func (u *inUse) part(print string) *segment {
 func (u *inUse) present() [][]CubeID {
 	out := make([][]CubeID, 0, len(u.parts))
 	for _, c := range u.parts {
-		out = append(out, c.ids)
+		out = append(out, c.IDs)
 	}
 	return out
 }

@@ -26,11 +26,11 @@ func (b *bench) wantWhole() {
 		}
 	}
 	for _, c := range p.parts {
-		again, err := p.maker.describe(p.wiring, c.ids)
+		again, err := p.maker.Describe(p.wiring, c.IDs)
 		if err != nil {
-			b.t.Errorf("describing %v anew: %v", c.ids, err)
-		} else if again.print != c.print {
-			b.t.Errorf("segment of %v in use is\n%s, of the whole graph\n%s", c.ids, c.print, again.print)
+			b.t.Errorf("describing %v anew: %v", c.IDs, err)
+		} else if again.Print != c.Print {
+			b.t.Errorf("segment of %v in use is\n%s, of the whole graph\n%s", c.IDs, c.Print, again.Print)
 		}
 	}
 }

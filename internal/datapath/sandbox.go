@@ -24,6 +24,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
+	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/internal/datapath/state"
 	"github.com/polycube/polycube/internal/datapath/tables"
 	"github.com/polycube/polycube/internal/kernel"
@@ -49,7 +50,7 @@ type sandbox struct {
 	// transparent tells that the cube is, which gets the packet.
 	transparent bool
 	rows        *tables.Rows
-	segments    []*description
+	segments    []*segments.Description
 	specs       map[CubeID]map[string]*ebpf.MapSpec
 	fw          map[string]*ebpf.Map
 	clones      map[ebpf.MapID]*ebpf.Map // of cubes' maps, by the original
@@ -67,7 +68,7 @@ const (
 type injectFrom struct {
 	Graph     *Graph
 	Segments  [][]CubeID // in use
-	Maker     *maker
+	Maker     *segments.Maker
 	State     *state.State
 	Tables    *tables.Tables
 	Framework *framework.Framework
@@ -122,10 +123,10 @@ func newSandbox(from injectFrom, id CubeID) (*sandbox, error) {
 		if !slices.Contains(part, ids[0]) {
 			continue
 		}
-		described, err := from.Maker.describe(w, ids)
+		described, err := from.Maker.Describe(w, ids)
 		if err == nil {
-			described.dropCompanion() // what leaves by a netdev has left
-			err = described.hold()
+			described.DropCompanion() // what leaves by a netdev has left
+			err = described.Hold()
 		}
 		if err != nil {
 			s.close()
@@ -143,7 +144,7 @@ func (s *sandbox) own(m interface{ Close() error }) { s.owned = append(s.owned, 
 
 func (s *sandbox) close() {
 	for _, c := range s.segments {
-		c.giveBack()
+		c.GiveBack()
 	}
 	for _, m := range s.owned {
 		_ = m.Close()
@@ -190,7 +191,7 @@ func (s *sandbox) writeRows() error {
 	t := s.rows
 	var errs []error
 	for _, c := range s.segments {
-		for _, id := range c.ids {
+		for _, id := range c.IDs {
 			for index := range s.g.Cubes[id].Ports {
 				key := abi.ExitKey(id, index)
 				if row, ok := t.Exits[key]; ok {
@@ -220,7 +221,7 @@ func (s *sandbox) writeRows() error {
 // common is one map here too.
 func (s *sandbox) copyMaps(ctx context.Context) error {
 	for _, c := range s.segments {
-		for _, lc := range c.code.Cubes {
+		for _, lc := range c.Code.Cubes {
 			if lc.Foreign {
 				continue
 			}
@@ -305,12 +306,12 @@ func copyable(t ebpf.MapType) bool {
 // load links the segments as functions and loads their resume programs, which lead to each other.
 func (s *sandbox) load() error {
 	for _, c := range s.segments {
-		rodata, err := freeze(c.rodata)
+		rodata, err := segments.Freeze(c.Rodata)
 		if err != nil {
 			return err
 		}
 		s.own(rodata)
-		array, err := s.newMap(generationSpec)
+		array, err := s.newMap(segments.ArraySpec)
 		if err != nil {
 			return err
 		}
@@ -318,8 +319,8 @@ func (s *sandbox) load() error {
 		for name, m := range s.fw {
 			own[name] = m
 		}
-		spec, err := link.Program(c.code, &link.Core{Object: s.from.Framework.Objects[s.hook], Maps: own, Rodata: rodata,
-			Generation: array, Frags: c.frags, Kernel: s.from.Kernel}, link.Call, link.OnResume)
+		spec, err := link.Program(c.Code, &link.Core{Object: s.from.Framework.Objects[s.hook], Maps: own, Rodata: rodata,
+			Generation: array, Frags: c.Frags, Kernel: s.from.Kernel}, link.Call, link.OnResume)
 		if err != nil {
 			return fmt.Errorf("copying the programs: %w", err)
 		}
@@ -329,7 +330,7 @@ func (s *sandbox) load() error {
 		}
 		s.own(prog)
 		errs := []error{array.Put(uint32(0), prog)}
-		for _, id := range c.ids {
+		for _, id := range c.IDs {
 			s.progs[id] = prog
 			errs = append(errs, s.fw[abi.MapCubes].Put(uint32(id), prog))
 		}

@@ -156,7 +156,7 @@ func (b *bench) watch(w *watched) {
 		}
 	}
 	for _, c := range b.plane.parts {
-		arrays, progs := c.gen.objects()
+		arrays, progs := c.gen.Objects()
 		for _, m := range arrays {
 			w.maps[b.mapID(m)] = true
 		}

@@ -48,7 +48,7 @@ func sets(b *bench, n *Node, name string) cube.MapOf[uint32, uint32, uint64] {
 func (b *bench) entered(n *Node) *ebpf.Program {
 	b.t.Helper()
 	for _, c := range b.plane.parts {
-		for _, id := range c.ids {
+		for _, id := range c.IDs {
 			if id != n.ID {
 				continue
 			}

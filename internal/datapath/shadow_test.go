@@ -180,10 +180,10 @@ func TestSpanShowsTheNamespaceWhatPortsReceiveAndSend(t *testing.T) {
 func TestSpanIsTheCubesAlone(t *testing.T) {
 	in(t, tcModes[:2], func(t *testing.T, b *bench) {
 		c, a, z, na, _ := b.resident(nil, true)
-		quiet := b.generation().insns
+		quiet := b.generation().Instructions
 		c.Shadow.Span = false
 		b.commit()
-		if now := b.generation().insns; now >= quiet {
+		if now := b.generation().Instructions; now >= quiet {
 			t.Errorf("%d instructions without span, %d with it", now, quiet)
 		}
 		r := netns.OpenRaw(t, na, netns.Inner)

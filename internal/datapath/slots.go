@@ -13,6 +13,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
@@ -24,8 +25,8 @@ type slots struct {
 
 // enterCubes swaps where packets from outside enter the segment's cubes: those that are new, or
 // those that are not.
-func (s slots) enterCubes(u *undo.Stack, c *segment, before map[CubeID]*generation, isNew bool) error {
-	for _, id := range c.ids {
+func (s slots) enterCubes(u *undo.Stack, c *segment, before map[CubeID]*segments.Generation, isNew bool) error {
+	for _, id := range c.IDs {
 		if before[id] == c.gen || (before[id] == nil) != isNew {
 			continue
 		}
@@ -39,7 +40,7 @@ func (s slots) enterCubes(u *undo.Stack, c *segment, before map[CubeID]*generati
 }
 
 // enterCube swaps where packets from the slow path enter.
-func (s slots) enterCube(u *undo.Stack, h cube.Hook, id CubeID, was, gen *generation) error {
+func (s slots) enterCube(u *undo.Stack, h cube.Hook, id CubeID, was, gen *segments.Generation) error {
 	m := s.fw.Hook[h][abi.MapCubes]
 	prog := gen.Program(h, link.OnResume)
 	put := func(prog *ebpf.Program) error {

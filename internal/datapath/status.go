@@ -27,11 +27,11 @@ func (p *Plane) Status(id CubeID) CubeStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.parts {
-		for _, other := range c.ids {
+		for _, other := range c.IDs {
 			if other == id {
 				return CubeStatus{
-					Mode: c.gen.mode.String(), Reason: p.whyCall(c), Segment: c.number, Segments: c.of, Cubes: len(c.ids),
-					Instructions: c.gen.insns, Verified: c.gen.verified, Load: c.gen.loaded,
+					Mode: c.gen.Mode.String(), Reason: p.whyCall(c), Segment: c.number, Segments: c.of, Cubes: len(c.IDs),
+					Instructions: c.gen.Instructions, Verified: c.gen.Verified, Load: c.gen.LoadTime,
 				}
 			}
 		}
@@ -63,8 +63,8 @@ func (p *Plane) Timings(id CubeID) Timings {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.parts {
-		if slices.Contains(c.ids, id) && c.gen != nil {
-			return Timings{Linked: c.gen.linked, Loaded: c.gen.loaded}
+		if slices.Contains(c.IDs, id) && c.gen != nil {
+			return Timings{Linked: c.gen.LinkTime, Loaded: c.gen.LoadTime}
 		}
 	}
 	return Timings{}

@@ -23,6 +23,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
+	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/internal/datapath/state"
 	"github.com/polycube/polycube/internal/kernel"
 )
@@ -135,14 +136,6 @@ func Try(ctx context.Context, t Trial) (TrialReport, error) {
 	return try(ctx, t, like{objects, features, ModeAuto, state.New(state.Options{})})
 }
 
-// Try loads the programs of a service on trial, beside what runs, as this Plane would link them.
-func (p *Plane) Try(ctx context.Context, t Trial) (TrialReport, error) {
-	p.mu.Lock()
-	as := like{p.fw.Objects, p.kernel, p.opts.Mode, p.state.OnTrial()}
-	p.mu.Unlock()
-	return try(ctx, t, as)
-}
-
 // like is what a Plane links with.
 type like struct {
 	objects map[cube.Hook]*link.Object // the framework's
@@ -178,7 +171,7 @@ type trier struct {
 	hook    cube.Hook
 	mode    Mode
 	service *state.Service
-	m       *maker // of the trial: with a framework and cubes without pins
+	m       *segments.Maker // of the trial: with a framework and cubes without pins
 
 	mu     sync.Mutex
 	report *TrialReport
@@ -338,21 +331,21 @@ func (r *trier) attempt(ctx context.Context, a attempt, skip bool) error {
 	if err != nil {
 		return r.fault(a, anyRole, err)
 	}
-	rodata, err := freeze(c.rodata)
+	rodata, err := segments.Freeze(c.Rodata)
 	if err != nil {
 		return r.fault(a, anyRole, err)
 	}
 	defer func() { _ = rodata.Close() }()
 	arrays := map[cube.Hook]*ebpf.Map{}
 	for _, h := range abi.Hooks {
-		array, err := ebpf.NewMap(generationSpec)
+		array, err := ebpf.NewMap(segments.ArraySpec)
 		if err != nil {
 			return r.fault(a, anyRole, err)
 		}
 		defer func() { _ = array.Close() }()
 		arrays[h] = array
 	}
-	specs, err := r.m.specs(c, arrays, rodata, a.mode)
+	specs, err := r.m.Specs(c, arrays, rodata, a.mode)
 	if r.mode == ModeAuto && a.mode == link.Inline && (errors.Is(err, link.ErrNotInlinable) || errors.Is(err, link.ErrTooLarge)) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -362,7 +355,7 @@ func (r *trier) attempt(ctx context.Context, a attempt, skip bool) error {
 	if err != nil {
 		return r.fault(a, anyRole, err)
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(specs), program.compare) {
+	for _, key := range slices.SortedFunc(maps.Keys(specs), segments.Program.Compare) {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("trying the programs of service %s: %w", r.t.Service, err)
 		}
@@ -389,12 +382,12 @@ func (r *trier) again(print [32]byte) bool {
 }
 
 // load loads one program and forgets it.
-func (r *trier) load(a attempt, key program, spec *ebpf.ProgramSpec) error {
+func (r *trier) load(a attempt, key segments.Program, spec *ebpf.ProgramSpec) error {
 	began := time.Now()
 	prog, err := refusal.Load(spec)
 	if err != nil {
-		a.at.hook = key.hook // that of a companion is another one
-		return r.fault(a, key.role, err)
+		a.at.hook = key.Hook // that of a companion is another one
+		return r.fault(a, key.Role, err)
 	}
 	took := time.Since(began)
 	verified := 0
@@ -403,17 +396,17 @@ func (r *trier) load(a attempt, key program, spec *ebpf.ProgramSpec) error {
 		verified = int(n)
 	}
 	if err := prog.Close(); err != nil {
-		return r.fault(a, key.role, err)
+		return r.fault(a, key.Role, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.report.Programs++
 	r.report.Verified += verified
 	mode := a.mode
-	if key.role == link.OnResume {
+	if key.Role == link.OnResume {
 		mode = link.Call // as it is whatever the mode of the others
 	}
-	r.report.heaviest(TrialLoad{key.hook, a.at.name, key.role, mode, r.words(a.values), len(spec.Instructions), verified, took})
+	r.report.heaviest(TrialLoad{key.Hook, a.at.name, key.Role, mode, r.words(a.values), len(spec.Instructions), verified, took})
 	return nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/internal/datapath/state"
 )
 
@@ -81,7 +82,7 @@ func (r *trier) placements() []placement {
 			g.Cubes[hostCube].Ports[0].Peer = Peer{Cube: triedCube, Port: 1}
 			toNetdev(g, hostCube, 1, plainMTU)
 		}})
-		if r.service.Object(r.hook).Reads(offersConstant) {
+		if r.service.Object(r.hook).Reads(segments.OffersConstant) {
 			add(placement{name: "a cube that offers packets", offers: true, connect: netdevs})
 		}
 		if r.hook == cube.TC && !r.t.Outside {
@@ -131,7 +132,7 @@ func (r *trier) graph(a attempt) *Graph {
 	}
 	g.Cubes[triedCube] = n
 	if a.at.offers {
-		n.Constants[offersConstant] = uint32(1)
+		n.Constants[segments.OffersConstant] = uint32(1)
 	}
 	if a.at.host {
 		g.Cubes[hostCube] = &Node{ID: hostCube, Name: "peer", Type: typ, LogLevel: LogInfo, Ports: twoPorts(2)}
@@ -145,17 +146,17 @@ func twoPorts(slot uint16) map[uint16]*Port {
 }
 
 // describe makes the segment of an attempt.
-func (r *trier) describe(a attempt) (*description, error) {
+func (r *trier) describe(a attempt) (*segments.Description, error) {
 	g := r.graph(a)
-	return r.m.describe(graph.NewWiring(g), slices.Sorted(maps.Keys(g.Cubes)))
+	return r.m.Describe(graph.NewWiring(g), slices.Sorted(maps.Keys(g.Cubes)))
 }
 
 // maker makes a maker with a framework and the two cubes, without pins. done closes their maps.
-func (r *trier) maker(as like) (_ *maker, done func(), err error) {
+func (r *trier) maker(as like) (_ *segments.Maker, done func(), err error) {
 	fw := &framework.Framework{Objects: as.objects, Maps: map[string]*ebpf.Map{}, Hook: map[cube.Hook]map[string]*ebpf.Map{}}
 	cubes := as.state.OnTrial()
 	// Interfaces by which packets enter again: their numbers are immediates, nothing is sent.
-	m := newMaker(makerSetup{Framework: fw, State: cubes, Kernel: as.kernel, Tap: 1, LoopOut: 1})
+	m := segments.New(segments.Options{Framework: fw, State: cubes, Kernel: as.kernel, Tap: 1, LoopOut: 1})
 	done = func() {
 		fw.Close()
 		cubes.Close()
@@ -247,7 +248,7 @@ func small(spec *ebpf.MapSpec) *ebpf.MapSpec {
 }
 
 // printOf is equal for programs that the verifier sees alike: of the constants, those count that the program loads.
-func printOf(spec *ebpf.ProgramSpec, c *description, rodata *ebpf.Map, arrays map[cube.Hook]*ebpf.Map) [32]byte {
+func printOf(spec *ebpf.ProgramSpec, c *segments.Description, rodata *ebpf.Map, arrays map[cube.Hook]*ebpf.Map) [32]byte {
 	h := sha256.New()
 	fmt.Fprintln(h, spec.Type, spec.Flags)
 	var raw [16]byte
@@ -260,7 +261,7 @@ func printOf(spec *ebpf.ProgramSpec, c *description, rodata *ebpf.Map, arrays ma
 		switch m := ins.Map(); {
 		case m == nil:
 		case m == rodata:
-			h.Write(c.loaded(uint32(uint64(ins.Constant) >> 32)))
+			h.Write(c.ConstantAt(uint32(uint64(ins.Constant) >> 32)))
 		case m == arrays[cube.TC] || m == arrays[cube.XDP]:
 			fmt.Fprint(h, "generation")
 		default:

@@ -9,11 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
-
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -79,17 +75,5 @@ func TestRelinksAreCountedAndTold(t *testing.T) {
 	}
 	if s := b.plane.Segments(); len(s) != 1 || s[0].Cubes != 2 || s[0].First != one.Name || s[0].Mode != "inline" || s[0].Maps < 2 {
 		t.Errorf("segments %+v", s)
-	}
-}
-
-// TestRelinkFailureClasses: an error has one class, whatever it is wrapped in.
-func TestRelinkFailureClasses(t *testing.T) {
-	for want, err := range map[string]error{
-		"too-large": fmt.Errorf("x: %w", link.ErrTooLarge), "resources": unix.ENOMEM, "other": errors.New("x"),
-		"verifier": fmt.Errorf("x: %w", &ebpf.VerifierError{Cause: unix.EACCES}),
-	} {
-		if got := relinkFailure(err); got != want {
-			t.Errorf("%v: %s, want %s", err, got, want)
-		}
 	}
 }

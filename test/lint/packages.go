@@ -49,7 +49,6 @@ var largeTypes = map[string]largeType{
 	"cubes/router.router":              {48, "2026-11-24", "not split yet"},
 	"cubes/router/neigh.Table":         {45, "2026-11-24", "cohesive: one table of neighbours under one lock"},
 	"internal/cli.session":             {55, "2026-11-24", "not split yet"},
-	"internal/datapath.Plane":          {51, "2026-11-24", "not split yet"},
 	"internal/datapath/link.generator": {93, "2026-11-24", "not split yet"},
 	"internal/rest.Server":             {159, "2026-11-24", "not split yet"},
 	"internal/topology.Manager":        {71, "2026-11-24", "not split yet: requests, restoring, netdevs, namespaces"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package segments
 
 import (
 	"context"
@@ -60,7 +60,7 @@ type Activity struct {
 }
 
 // Activity returns what the linker has done.
-func (m *maker) Activity() Activity {
+func (m *Maker) Activity() Activity {
 	out := Activity{Relinks: map[string]tally.Snapshot{}, Failures: m.activity.failures.Snapshot()}
 	for mode, h := range m.activity.took {
 		out.Relinks[mode.String()] = h.Snapshot()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package segments
 
 import (
 	"cmp"
@@ -17,47 +17,47 @@ import (
 	"github.com/polycube/polycube/internal/datapath/state"
 )
 
-// description is a segment as the linker needs it.
-type description struct {
-	ids []CubeID // ascending
-	// netdevs are those whose packets enter here, outNetdevs those whose leaving packets do.
-	netdevs, outNetdevs []*Netdev
-	hook                cube.Hook
-	// code is what the linker gets, companion the TC side of an XDP segment whose
+// Description is a segment as the linker needs it.
+type Description struct {
+	IDs []graph.CubeID // ascending
+	// Netdevs are those whose packets enter here, OutNetdevs those whose leaving packets do.
+	Netdevs, OutNetdevs []*graph.Netdev
+	Hook                cube.Hook
+	// Code is what the linker gets, companion the TC side of an XDP segment whose
 	// transparent cubes have egress on netdevs, else nil.
-	code, companion *link.Component
-	rodata          []byte
-	// print holds all that the code depends on: equal prints need no relink.
-	print string
+	Code, companion *link.Component
+	Rodata          []byte
+	// Print holds all that the code depends on: equal prints need no relink.
+	Print string
 	// egress is true if there are transparent cubes of netdevs, which see TC egress, too.
 	egress bool
-	// frags is true if frames may lie in several buffers.
-	frags bool
-	// constants are those of its cubes.
-	constants map[state.Linked][]byte
-	// used is what else the description depends on, by cube.
-	used []state.UsedCube
+	// Frags is true if frames may lie in several buffers.
+	Frags bool
+	// Constants are those of its cubes.
+	Constants map[state.Linked][]byte
+	// Used is what else the description depends on, by cube.
+	Used []state.UsedCube
 }
 
 // builder makes a segment's code description from the graph.
 type builder struct {
 	*graph.Wiring
-	m     *maker
-	c     *description
-	cubes map[CubeID]*link.Cube
-	ports map[*Port]*link.Port
-	local map[CubeID]bool
+	m     *Maker
+	c     *Description
+	cubes map[graph.CubeID]*link.Cube
+	ports map[*graph.Port]*link.Port
+	local map[graph.CubeID]bool
 	print strings.Builder
 }
 
-// describe makes the segment of the cubes.
-func (m *maker) describe(w *graph.Wiring, ids []CubeID) (*description, error) {
+// Describe makes the segment of the cubes.
+func (m *Maker) Describe(w *graph.Wiring, ids []graph.CubeID) (*Description, error) {
 	b := &builder{
-		Wiring: w, m: m, cubes: map[CubeID]*link.Cube{}, ports: map[*Port]*link.Port{}, local: map[CubeID]bool{},
-		c: &description{ids: ids, hook: w.Graph.Cubes[ids[0]].Type.Hook(),
-			constants: map[state.Linked][]byte{}},
+		Wiring: w, m: m, cubes: map[graph.CubeID]*link.Cube{}, ports: map[*graph.Port]*link.Port{}, local: map[graph.CubeID]bool{},
+		c: &Description{IDs: ids, Hook: w.Graph.Cubes[ids[0]].Type.Hook(),
+			Constants: map[state.Linked][]byte{}},
 	}
-	b.c.code = &link.Component{Hook: b.c.hook, Hops: link.DefaultHops}
+	b.c.Code = &link.Component{Hook: b.c.Hook, Hops: link.DefaultHops}
 	if err := b.addCubes(); err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (m *maker) describe(w *graph.Wiring, ids []CubeID) (*description, error) {
 	b.addNetdevs()
 	for _, id := range ids {
 		b.addStack(id)
-		b.c.code.Cubes = append(b.c.code.Cubes, b.cubes[id])
+		b.c.Code.Cubes = append(b.c.Code.Cubes, b.cubes[id])
 	}
 	if err := b.addCompanion(); err != nil {
 		return nil, err
@@ -75,23 +75,23 @@ func (m *maker) describe(w *graph.Wiring, ids []CubeID) (*description, error) {
 }
 
 func (b *builder) addCubes() error {
-	for _, id := range b.c.ids {
+	for _, id := range b.c.IDs {
 		n, in := b.Graph.Cubes[id], b.m.state.Cube(id)
 		if in == nil {
 			return fmt.Errorf("cube %s: %w in the data plane", n.Name, cube.ErrNotFound)
 		}
-		if n.Type.Hook() != b.c.hook {
-			return fmt.Errorf("cube %s is of type %s, but is linked to cubes of %s: %w", n.Name, n.Type, b.c.hook, cube.ErrInvalid)
+		if n.Type.Hook() != b.c.Hook {
+			return fmt.Errorf("cube %s is of type %s, but is linked to cubes of %s: %w", n.Name, n.Type, b.c.Hook, cube.ErrInvalid)
 		}
 		lc := &link.Cube{
 			ID: uint16(id), Name: n.Name, Service: in.Spec().Service, Transparent: in.Spec().Transparent,
 			Maps: in.LinkMaps(), Entry: !in.Spec().Transparent, Generic: n.Type == cube.TypeXDPSKB,
 		}
-		if err := b.addPrograms(lc, n, b.c.hook); err != nil {
+		if err := b.addPrograms(lc, n, b.c.Hook); err != nil {
 			return err
 		}
 		b.cubes[id], b.local[id] = lc, true
-		b.c.used = append(b.c.used, in.Used())
+		b.c.Used = append(b.c.Used, in.Used())
 		fmt.Fprintf(&b.print, "cube %d %s %d\n", id, in.Spec().UUID, n.Maps)
 		if err := b.addShadow(n); err != nil {
 			return err
@@ -101,7 +101,7 @@ func (b *builder) addCubes() error {
 }
 
 // addPrograms gives a cube its programs for a hook.
-func (b *builder) addPrograms(lc *link.Cube, n *Node, h cube.Hook) error {
+func (b *builder) addPrograms(lc *link.Cube, n *graph.Node, h cube.Hook) error {
 	offsets := map[*link.Object]uint32{}
 	programs, err := b.m.state.ProgramsOf(n, h)
 	if err != nil {
@@ -113,7 +113,7 @@ func (b *builder) addPrograms(lc *link.Cube, n *Node, h cube.Hook) error {
 				return err
 			}
 		}
-		lc.Offers = lc.Offers || pr.Object.IsSet(b.c.constants[state.Linked{ID: n.ID, Object: pr.Object}], offersConstant)
+		lc.Offers = lc.Offers || pr.Object.IsSet(b.c.Constants[state.Linked{ID: n.ID, Object: pr.Object}], OffersConstant)
 		lc.Programs[pr.Direction] = append(lc.Programs[pr.Direction], link.CubeProgram{
 			Index: uint8(pr.Index), Object: pr.Object, Function: pr.Function, Rodata: offsets[pr.Object],
 		})
@@ -123,7 +123,7 @@ func (b *builder) addPrograms(lc *link.Cube, n *Node, h cube.Hook) error {
 }
 
 // cube returns the linker's view of a cube, a foreign one if it is not in this segment.
-func (b *builder) cube(id CubeID) *link.Cube {
+func (b *builder) cube(id graph.CubeID) *link.Cube {
 	if b.cubes[id] == nil {
 		b.cubes[id] = &link.Cube{
 			ID: uint16(id), Name: b.Graph.Cubes[id].Name, Generic: b.Graph.Cubes[id].Type == cube.TypeXDPSKB, Foreign: true,
@@ -133,7 +133,7 @@ func (b *builder) cube(id CubeID) *link.Cube {
 }
 
 // port returns the linker's view of a port.
-func (b *builder) port(id CubeID, p *Port) *link.Port {
+func (b *builder) port(id graph.CubeID, p *graph.Port) *link.Port {
 	if lp := b.ports[p]; lp != nil {
 		return lp
 	}
@@ -151,7 +151,7 @@ func (b *builder) port(id CubeID, p *Port) *link.Port {
 }
 
 // constants appends a cube's constants to the component's and returns where they start.
-func (b *builder) constants(o *link.Object, n *Node) (uint32, error) {
+func (b *builder) constants(o *link.Object, n *graph.Node) (uint32, error) {
 	values := map[string]any{}
 	for name, v := range n.Constants {
 		if o.HasConstant(name) || len(n.Programs) == 0 {
@@ -173,10 +173,10 @@ func (b *builder) constants(o *link.Object, n *Node) (uint32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("cube %s: %w", n.Name, err)
 	}
-	b.c.constants[state.Linked{ID: n.ID, Object: o}] = data
-	offset := uint32(len(b.c.rodata)+15) &^ 15
-	b.c.rodata = append(b.c.rodata, make([]byte, int(offset)-len(b.c.rodata))...)
-	b.c.rodata = append(b.c.rodata, data...)
+	b.c.Constants[state.Linked{ID: n.ID, Object: o}] = data
+	offset := uint32(len(b.c.Rodata)+15) &^ 15
+	b.c.Rodata = append(b.c.Rodata, make([]byte, int(offset)-len(b.c.Rodata))...)
+	b.c.Rodata = append(b.c.Rodata, data...)
 	return offset, nil
 }
 
@@ -189,7 +189,7 @@ const (
 // addPorts describes the ports that are code: those that lead to a cube, and those with
 // transparent cubes.
 func (b *builder) addPorts() {
-	for _, id := range b.c.ids {
+	for _, id := range b.c.IDs {
 		n := b.Graph.Cubes[id]
 		for _, index := range slices.Sorted(maps.Keys(n.Ports)) {
 			p := n.Ports[index]
@@ -203,7 +203,7 @@ func (b *builder) addPorts() {
 }
 
 // printPort adds to the fingerprint what the code of a port depends on.
-func (b *builder) printPort(id CubeID, p *Port) {
+func (b *builder) printPort(id graph.CubeID, p *graph.Port) {
 	fmt.Fprintf(&b.print, "port %d.%d slot %d peer %d.%d %t tcubes", id, p.Index, p.Slot,
 		p.Peer.Cube, p.Peer.Port, b.local[p.Peer.Cube])
 	for _, t := range p.Tcubes {
@@ -224,7 +224,7 @@ func (b *builder) addForeignPort(c *link.Cube, ref graph.PortRef) {
 // addStack chains a transparent cube to its neighbours. On a port, ingress goes from the
 // outermost to the cube, egress from the innermost to the peer; on a netdev, ingress goes on to
 // the port whose peer it is, or the stack, and egress to the wire.
-func (b *builder) addStack(id CubeID) {
+func (b *builder) addStack(id graph.CubeID) {
 	at, there := b.Stack[id]
 	if !there {
 		return
@@ -270,10 +270,10 @@ func (b *builder) addNetdevs() {
 	for _, dev := range b.Netdevs {
 		in, out := b.Enters(dev)
 		if b.local[in] {
-			b.c.netdevs = append(b.c.netdevs, dev)
+			b.c.Netdevs = append(b.c.Netdevs, dev)
 		}
 		if b.local[out] {
-			b.c.outNetdevs = append(b.c.outNetdevs, dev)
+			b.c.OutNetdevs = append(b.c.OutNetdevs, dev)
 		}
 	}
 }
@@ -281,21 +281,21 @@ func (b *builder) addNetdevs() {
 // addCompanion describes the TC egress of an XDP component: the transparent cubes on netdevs,
 // with the TC build of their programs and the same maps.
 func (b *builder) addCompanion() error {
-	if b.c.hook != cube.XDP || !b.c.egress {
+	if b.c.Hook != cube.XDP || !b.c.egress {
 		return nil
 	}
 	b.c.companion = &link.Component{Hook: cube.TC, Hops: link.DefaultHops}
 	twins := map[*link.Cube]*link.Cube{}
-	for _, c := range b.c.code.Cubes {
+	for _, c := range b.c.Code.Cubes {
 		if !c.Transparent || !c.Entry {
 			continue
 		}
-		if b.m.state.Cube(CubeID(c.ID)).Object(cube.TC) == nil {
+		if b.m.state.Cube(graph.CubeID(c.ID)).Object(cube.TC) == nil {
 			return fmt.Errorf("cube %s: the service has no TC programs, which its egress needs: %w", c.Name, cube.ErrUnsupported)
 		}
 		twin := *c
 		twin.Programs, twin.NextIn = [2][]link.CubeProgram{}, link.Next{Kind: link.ToHook}
-		if err := b.addPrograms(&twin, b.Graph.Cubes[CubeID(c.ID)], cube.TC); err != nil {
+		if err := b.addPrograms(&twin, b.Graph.Cubes[graph.CubeID(c.ID)], cube.TC); err != nil {
 			return err
 		}
 		twins[c] = &twin
@@ -311,16 +311,16 @@ func (b *builder) addCompanion() error {
 
 // finish chooses the page of counters and closes the fingerprint.
 func (b *builder) finish() {
-	for _, id := range b.c.ids {
+	for _, id := range b.c.IDs {
 		n := b.Graph.Cubes[id]
 		if len(n.Ports) > 0 {
 			first := n.Ports[slices.Min(slices.Collect(maps.Keys(n.Ports)))]
-			b.c.code.Page, _ = abi.SlotAddress(first.Slot)
+			b.c.Code.Page, _ = abi.SlotAddress(first.Slot)
 			break
 		}
 	}
 	b.trace()
-	b.c.frags = b.c.hook == cube.XDP && netdevs.NeedFrags(b.c.netdevs, b.m.askMTU)
-	fmt.Fprintf(&b.print, "page %d frags %t tap %d\n%x", b.c.code.Page, b.c.frags, b.m.again(b.c.hook), b.c.rodata)
-	b.c.print = b.print.String()
+	b.c.Frags = b.c.Hook == cube.XDP && netdevs.NeedFrags(b.c.Netdevs, b.m.askMTU)
+	fmt.Fprintf(&b.print, "page %d frags %t tap %d\n%x", b.c.Code.Page, b.c.Frags, b.m.again(b.c.Hook), b.c.Rodata)
+	b.c.Print = b.print.String()
 }

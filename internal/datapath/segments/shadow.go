@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package segments
 
 import (
 	"fmt"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -20,7 +21,7 @@ const (
 )
 
 // shadowConstants lets a program know whether its cube has a namespace.
-func shadowConstants(o *link.Object, n *Node, values map[string]any) {
+func shadowConstants(o *link.Object, n *graph.Node, values map[string]any) {
 	flag := func(name string, on bool) {
 		if !o.HasConstant(name) {
 			return
@@ -35,11 +36,11 @@ func shadowConstants(o *link.Object, n *Node, values map[string]any) {
 }
 
 // addShadow describes a cube's namespace to the linker.
-func (b *builder) addShadow(n *Node) error {
+func (b *builder) addShadow(n *graph.Node) error {
 	if n.Shadow == nil {
 		return nil
 	}
-	if b.c.hook != cube.TC {
+	if b.c.Hook != cube.TC {
 		return fmt.Errorf("cube %s: only a TC cube can have a namespace, %s has no way there: %w", n.Name, n.Type, cube.ErrUnsupported)
 	}
 	c := b.cubes[n.ID]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package segments
 
 import (
 	"fmt"
@@ -15,15 +15,15 @@ import (
 // A standard cube offers packets for itself to the transparent cubes of a port, if one of them takes offers.
 
 const (
-	// offersConstant tells a program that a port has such a cube (pcn/config.h).
-	offersConstant = "pcn_offers"
+	// OffersConstant tells a program that a port has such a cube (pcn/config.h).
+	OffersConstant = "pcn_offers"
 	// takesConstant is what PCN_TAKES_OFFERS leaves in an object.
 	takesConstant = "pcn_takes_offers"
 )
 
 // takesOffers tells whether a transparent cube does.
-func (b *builder) takesOffers(id CubeID) bool {
-	programs, err := b.m.state.ProgramsOf(b.Graph.Cubes[id], b.c.hook)
+func (b *builder) takesOffers(id graph.CubeID) bool {
+	programs, err := b.m.state.ProgramsOf(b.Graph.Cubes[id], b.c.Hook)
 	return err == nil && slices.ContainsFunc(programs, func(pr state.Program) bool {
 		return pr.Direction == cube.Egress && pr.Object.HasConstant(takesConstant)
 	})
@@ -31,8 +31,8 @@ func (b *builder) takesOffers(id CubeID) bool {
 
 // addOffers tells a transparent cube on a port whose offers it may see, and whether they end behind it.
 func (b *builder) addOffers(lt *link.Cube, at graph.Stacked) {
-	programs, err := b.m.state.ProgramsOf(b.Graph.Cubes[at.Port.ID], b.c.hook)
-	if err == nil && slices.ContainsFunc(programs, func(pr state.Program) bool { return pr.Object.Reads(offersConstant) }) {
+	programs, err := b.m.state.ProgramsOf(b.Graph.Cubes[at.Port.ID], b.c.Hook)
+	if err == nil && slices.ContainsFunc(programs, func(pr state.Program) bool { return pr.Object.Reads(OffersConstant) }) {
 		lt.OfferedBy = b.cube(at.Port.ID)
 		lt.LastTaker = b.takesOffers(at.Chain[at.I]) && !slices.ContainsFunc(at.Chain[at.I+1:], b.takesOffers)
 	}
@@ -40,13 +40,13 @@ func (b *builder) addOffers(lt *link.Cube, at graph.Stacked) {
 }
 
 // offersConstant lets a program know whether its offers reach anybody.
-func (b *builder) offersConstant(o *link.Object, n *Node, values map[string]any) {
-	if !o.Reads(offersConstant) {
+func (b *builder) offersConstant(o *link.Object, n *graph.Node, values map[string]any) {
+	if !o.Reads(OffersConstant) {
 		return
 	}
 	for _, p := range n.Ports {
 		if slices.ContainsFunc(p.Tcubes, b.takesOffers) {
-			values[offersConstant] = uint32(1)
+			values[OffersConstant] = uint32(1)
 		}
 	}
 }

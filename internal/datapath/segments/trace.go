@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package segments
 
 import (
 	"fmt"
 	"slices"
 
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
@@ -33,9 +34,9 @@ func (b *builder) trace() {
 	if len(mine) == 0 {
 		return
 	}
-	b.c.code.Trace = &link.Trace{Sessions: mine}
+	b.c.Code.Trace = &link.Trace{Sessions: mine}
 	if b.c.companion != nil {
-		b.c.companion.Trace = b.c.code.Trace
+		b.c.companion.Trace = b.c.Code.Trace
 	}
 }
 
@@ -43,15 +44,15 @@ func (b *builder) trace() {
 // there, and those that reach it may have entered anywhere in its connected part of the graph.
 func (b *builder) concerns(s link.Session) bool {
 	if s.Capture != nil {
-		return slices.Contains(b.c.ids, CubeID(s.Capture.Cube))
+		return slices.Contains(b.c.IDs, graph.CubeID(s.Capture.Cube))
 	}
 	if s.Cube == 0 {
 		return true
 	}
 	stacks, links := b.Edges()
 	for _, part := range b.Split(append(stacks, links...)) {
-		if slices.Contains(part, CubeID(s.Cube)) {
-			return slices.Contains(part, b.c.ids[0])
+		if slices.Contains(part, graph.CubeID(s.Cube)) {
+			return slices.Contains(part, b.c.IDs[0])
 		}
 	}
 	return false

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+// Package segments describes parts of the graph as the linker needs them, and links and loads their
+// programs.
+package segments
 
 import (
 	"fmt"
@@ -14,8 +16,8 @@ import (
 	"github.com/polycube/polycube/internal/kernel"
 )
 
-// maker describes segments of a graph, and links and loads their programs.
-type maker struct {
+// Maker describes segments of a graph, and links and loads their programs.
+type Maker struct {
 	fw    *framework.Framework
 	state *state.State
 	// kernel is what programs may rely on.
@@ -29,8 +31,8 @@ type maker struct {
 	activity     activity
 }
 
-// makerSetup says with what a maker works.
-type makerSetup struct {
+// Options says with what a maker works.
+type Options struct {
 	Framework *framework.Framework
 	State     *state.State
 	Kernel    kernel.Features
@@ -43,16 +45,17 @@ type makerSetup struct {
 	Tap, LoopOut int
 }
 
-func newMaker(s makerSetup) *maker {
-	return &maker{
+// New makes a Maker.
+func New(s Options) *Maker {
+	return &Maker{
 		fw: s.Framework, state: s.State, kernel: s.Kernel, askMTU: s.MTU, collect: s.Collector, dir: s.Dir,
 		tap: s.Tap, loopOut: s.LoopOut, activity: newActivity(),
 	}
 }
 
-// stale lists the pins of generations that an earlier daemon made; they can go once
+// Stale lists the pins of generations that an earlier daemon made; they can go once
 // the first commit has replaced them.
-func (m *maker) stale() ([]string, error) {
+func (m *Maker) Stale() ([]string, error) {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
 		return nil, fmt.Errorf("reading generations: %w", err)
@@ -68,7 +71,7 @@ func (m *maker) stale() ([]string, error) {
 	return out, nil
 }
 
-// dispose closes a generation that no packet is in, now or, where its pins cannot be removed, later.
-func (m *maker) dispose(gen *generation) {
-	_ = m.collect.OrLater(gen.close) // the collector has logged it
+// Dispose closes a generation that no packet is in, now or, where its pins cannot be removed, later.
+func (m *Maker) Dispose(gen *Generation) {
+	_ = m.collect.OrLater(gen.Close) // the collector has logged it
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package segments
 
 import (
 	"cmp"
@@ -31,82 +31,84 @@ const (
 	ModeInline Mode = "inline"
 )
 
-// program identifies one of a generation's programs.
-type program struct {
-	hook cube.Hook
-	role link.Role
+// Program identifies one of a generation's programs.
+type Program struct {
+	Hook cube.Hook
+	Role link.Role
 }
 
-// generation is one version of a component's programs. It owns its program array, so packets
+// Generation is one version of a component's programs. It owns its program array, so packets
 // that are in it finish in it while the next one is entered already.
-type generation struct {
-	mode  link.Mode
-	progs map[program]*ebpf.Program
+type Generation struct {
+	// Mode is how the programs were linked.
+	Mode link.Mode
+	// Instructions is the size of the largest program, Verified the number of instructions that the
+	// verifier looked at.
+	Instructions, Verified int
+	// Maps is how many maps the program with the most of them uses.
+	Maps int
+	// LinkTime and LoadTime are the times that the steps took.
+	LinkTime, LoadTime time.Duration
+
+	progs map[Program]*ebpf.Program
 	// arrays hold the resume programs, by hook, at 0: for turning back.
 	arrays map[cube.Hook]*ebpf.Map
 	pins   []string
-	insns  int
-	// maps is how many maps the program with the most of them uses.
-	maps int
-	// verified is the number of instructions that the verifier looked at.
-	verified int
-	// linked and loaded are the times that the steps took.
-	linked, loaded time.Duration
 }
 
 // Program returns the program of a hook that has a role, nil if there is none.
-func (gen *generation) Program(h cube.Hook, r link.Role) *ebpf.Program {
-	return gen.progs[program{h, r}]
+func (gen *Generation) Program(h cube.Hook, r link.Role) *ebpf.Program {
+	return gen.progs[Program{h, r}]
 }
 
-// build links and loads a component in a mode.
-func (m *maker) build(c *description, mode link.Mode) (_ *generation, err error) {
+// Build links and loads a component in a mode.
+func (m *Maker) Build(c *Description, mode link.Mode) (_ *Generation, err error) {
 	defer func(began time.Time) { m.activity.done(mode, began, err) }(time.Now())
-	gen := &generation{mode: mode, progs: map[program]*ebpf.Program{}, arrays: map[cube.Hook]*ebpf.Map{}}
-	rodata, err := freeze(c.rodata)
+	gen := &Generation{Mode: mode, progs: map[Program]*ebpf.Program{}, arrays: map[cube.Hook]*ebpf.Map{}}
+	rodata, err := Freeze(c.Rodata)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rodata.Close() }()
 	if err := m.makeArrays(gen, c); err != nil {
-		m.dispose(gen)
+		m.Dispose(gen)
 		return nil, err
 	}
 	start := time.Now()
-	specs, err := m.specs(c, gen.arrays, rodata, mode)
-	gen.linked = time.Since(start)
+	specs, err := m.Specs(c, gen.arrays, rodata, mode)
+	gen.LinkTime = time.Since(start)
 	if err == nil {
 		start = time.Now()
 		err = gen.load(specs)
-		gen.loaded = time.Since(start)
+		gen.LoadTime = time.Since(start)
 	}
 	for h, array := range gen.arrays {
 		if err == nil {
-			err = array.Put(uint32(0), gen.progs[program{h, link.OnResume}])
+			err = array.Put(uint32(0), gen.progs[Program{h, link.OnResume}])
 		}
 	}
 	if err != nil {
 		if refusal.As(err) == nil { // which says whose fault it is
-			err = fmt.Errorf("segment of %s, %s mode: %w", c.code.Cubes[0].Name, mode, err)
+			err = fmt.Errorf("segment of %s, %s mode: %w", c.Code.Cubes[0].Name, mode, err)
 		}
-		m.dispose(gen)
+		m.Dispose(gen)
 		return nil, err
 	}
 	return gen, nil
 }
 
-// generationSpec is the program array of a generation.
-var generationSpec = &ebpf.MapSpec{Name: "pcn_generation", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1}
+// ArraySpec is the program array of a generation.
+var ArraySpec = &ebpf.MapSpec{Name: "pcn_generation", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1}
 
 // makeArrays makes the program arrays of the segment's hook and its companion's.
-func (m *maker) makeArrays(gen *generation, c *description) error {
+func (m *Maker) makeArrays(gen *Generation, c *Description) error {
 	pin := filepath.Join(m.dir, fmt.Sprint(m.sequence.Add(1)))
-	used := []cube.Hook{c.hook}
+	used := []cube.Hook{c.Hook}
 	if c.companion != nil {
 		used = append(used, c.companion.Hook)
 	}
 	for _, h := range used {
-		array, err := bpfmap.Open(pin+"-"+h.String(), generationSpec)
+		array, err := bpfmap.Open(pin+"-"+h.String(), ArraySpec)
 		if err != nil {
 			return err
 		}
@@ -115,13 +117,13 @@ func (m *maker) makeArrays(gen *generation, c *description) error {
 	return nil
 }
 
-// specs links all programs of the component. arrays are the program arrays by hook.
-func (m *maker) specs(c *description, arrays map[cube.Hook]*ebpf.Map, rodata *ebpf.Map, mode link.Mode) (map[program]*ebpf.ProgramSpec, error) {
-	out := map[program]*ebpf.ProgramSpec{}
+// Specs links all programs of the component. arrays are the program arrays by hook.
+func (m *Maker) Specs(c *Description, arrays map[cube.Hook]*ebpf.Map, rodata *ebpf.Map, mode link.Mode) (map[Program]*ebpf.ProgramSpec, error) {
+	out := map[Program]*ebpf.ProgramSpec{}
 	add := func(lc *link.Component, roles ...link.Role) error {
 		core := &link.Core{
 			Object: m.fw.Objects[lc.Hook], Maps: m.fw.LinkMaps(lc.Hook), Rodata: rodata,
-			Generation: arrays[lc.Hook], TapIndex: m.again(lc.Hook), Frags: c.frags,
+			Generation: arrays[lc.Hook], TapIndex: m.again(lc.Hook), Frags: c.Frags,
 			Kernel: m.kernel,
 		}
 		for _, role := range roles {
@@ -133,7 +135,7 @@ func (m *maker) specs(c *description, arrays map[cube.Hook]*ebpf.Map, rodata *eb
 			if err != nil {
 				return err
 			}
-			out[program{lc.Hook, role}] = spec
+			out[Program{lc.Hook, role}] = spec
 		}
 		return nil
 	}
@@ -144,14 +146,14 @@ func (m *maker) specs(c *description, arrays map[cube.Hook]*ebpf.Map, rodata *eb
 	if !c.enterable() {
 		roles = roles[1:]
 	}
-	if err := add(c.code, roles...); err != nil || c.companion == nil {
+	if err := add(c.Code, roles...); err != nil || c.companion == nil {
 		return out, err
 	}
 	return out, add(c.companion, link.OnEgress, link.OnResume)
 }
 
 // again is the interface by which packets enter programs of a hook again.
-func (m *maker) again(h cube.Hook) int {
+func (m *Maker) again(h cube.Hook) int {
 	if h == cube.XDP {
 		return m.loopOut
 	}
@@ -159,8 +161,8 @@ func (m *maker) again(h cube.Hook) int {
 }
 
 // enterable tells whether packets from netdevs can enter the component at all.
-func (c *description) enterable() bool {
-	for _, lc := range c.code.Cubes {
+func (c *Description) enterable() bool {
+	for _, lc := range c.Code.Cubes {
 		if lc.Entry {
 			return true
 		}
@@ -169,26 +171,26 @@ func (c *description) enterable() bool {
 }
 
 // load loads the programs, side by side, since the verifier is what takes the time.
-func (gen *generation) load(specs map[program]*ebpf.ProgramSpec) error {
+func (gen *Generation) load(specs map[Program]*ebpf.ProgramSpec) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	errs := map[program]error{}
+	errs := map[Program]error{}
 	for key, spec := range specs {
 		wg.Go(func() {
 			prog, err := refusal.Load(spec)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				errs[key] = fmt.Errorf("loading the %s %s program: %w", key.hook, key.role, err)
+				errs[key] = fmt.Errorf("loading the %s %s program: %w", key.Hook, key.Role, err)
 				return
 			}
 			gen.progs[key] = prog
-			gen.insns = max(gen.insns, len(spec.Instructions))
+			gen.Instructions = max(gen.Instructions, len(spec.Instructions))
 			if info, err := prog.Info(); err == nil {
 				n, _ := info.VerifiedInstructions()
-				gen.verified = max(gen.verified, int(n))
+				gen.Verified = max(gen.Verified, int(n))
 				used, _ := info.MapIDs()
-				gen.maps = max(gen.maps, len(used))
+				gen.Maps = max(gen.Maps, len(used))
 			}
 		})
 	}
@@ -197,20 +199,20 @@ func (gen *generation) load(specs map[program]*ebpf.ProgramSpec) error {
 }
 
 // first is the error of the first of the programs: a cube that the verifier refuses is in several of them, for one reason.
-func first(errs map[program]error) error {
+func first(errs map[Program]error) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return errs[slices.MinFunc(slices.Collect(maps.Keys(errs)), program.compare)]
+	return errs[slices.MinFunc(slices.Collect(maps.Keys(errs)), Program.Compare)]
 }
 
-// objects are the arrays and the programs of the generation.
-func (gen *generation) objects() ([]*ebpf.Map, []*ebpf.Program) {
+// Objects are the arrays and the programs of the generation.
+func (gen *Generation) Objects() ([]*ebpf.Map, []*ebpf.Program) {
 	return slices.Collect(maps.Values(gen.arrays)), slices.Collect(maps.Values(gen.progs))
 }
 
-// freeze makes the constants a map that nobody can write, so the verifier knows their values.
-func freeze(data []byte) (*ebpf.Map, error) {
+// Freeze makes the constants a map that nobody can write, so the verifier knows their values.
+func Freeze(data []byte) (*ebpf.Map, error) {
 	if len(data) == 0 {
 		data = make([]byte, 16)
 	}
@@ -230,8 +232,8 @@ func freeze(data []byte) (*ebpf.Map, error) {
 
 const flagRdonlyProg = 1 << 7 // BPF_F_RDONLY_PROG
 
-// release closes the descriptors; pins keep the programs running.
-func (gen *generation) release() {
+// Release closes the descriptors; pins keep the programs running.
+func (gen *Generation) Release() {
 	for _, prog := range gen.progs {
 		_ = prog.Close()
 	}
@@ -240,10 +242,10 @@ func (gen *generation) release() {
 	}
 }
 
-// close lets the generation go. Its arrays empty with the last pin and descriptor, so no
+// Close lets the generation go. Its arrays empty with the last pin and descriptor, so no
 // packet may be inside any more.
-func (gen *generation) close() error {
-	gen.release()
+func (gen *Generation) Close() error {
+	gen.Release()
 	var errs []error
 	for _, pin := range gen.pins {
 		errs = append(errs, bpfmap.RemovePin(pin))
@@ -265,7 +267,7 @@ func withoutDescriptors(err error) error {
 	return err
 }
 
-// compare orders programs.
-func (k program) compare(other program) int {
-	return cmp.Or(cmp.Compare(k.hook, other.hook), cmp.Compare(k.role, other.role))
+// Compare orders programs.
+func (k Program) Compare(other Program) int {
+	return cmp.Or(cmp.Compare(k.Hook, other.Hook), cmp.Compare(k.Role, other.Role))
 }
