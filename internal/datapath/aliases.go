@@ -6,6 +6,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/counters"
 	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/graph"
+	"github.com/polycube/polycube/internal/datapath/inject"
 	"github.com/polycube/polycube/internal/datapath/netdevs"
 	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/internal/datapath/state"
@@ -86,3 +87,6 @@ const (
 
 // Activity is what the linker has done since the plane was opened.
 type Activity = segments.Activity
+
+// Injection is a packet of which somebody wants to know what would become of it.
+type Injection = inject.Injection

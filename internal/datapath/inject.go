@@ -2,7 +2,11 @@
 
 package datapath
 
-import "context"
+import (
+	"context"
+
+	"github.com/polycube/polycube/internal/datapath/inject"
+)
 
 // Inject tells what the cubes would do with a packet, as records of its steps (struct pcn_record),
 // those of its copies behind it. Nothing is learned, sent or counted.
@@ -11,14 +15,14 @@ func (p *Plane) Inject(ctx context.Context, at Injection) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	return s.inject(ctx, at)
+	defer s.Close()
+	return s.Run(ctx, at)
 }
 
-func (p *Plane) newSandbox(id CubeID) (*sandbox, error) {
+func (p *Plane) newSandbox(id CubeID) (*inject.Sandbox, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return newSandbox(injectFrom{
+	return inject.New(inject.From{
 		Graph: p.graph, Segments: p.present(), Maker: p.maker, State: p.state, Tables: p.tables,
 		Framework: p.fw, Kernel: p.kernel, Copies: p.sets.Copies,
 	}, id)

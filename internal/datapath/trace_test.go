@@ -241,3 +241,6 @@ func btoi(yes bool) int {
 	}
 	return 0
 }
+
+// recordVLAN is the flag of a record whose tag is beside the frame.
+const recordVLAN = 1

@@ -6,25 +6,19 @@ import (
 	"bytes"
 	"context"
 	"debug/elf"
-	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/test/netns"
-)
-
-var (
-	//go:embed testdata/picky.tc.o
-	pickyTC []byte
-	//go:embed testdata/picky.xdp.o
-	pickyXDP []byte
 )
 
 // Cases of enum picky_which.
@@ -44,11 +38,25 @@ const (
 	onlyInline
 )
 
+// compiled are the programs of a file in the data plane's testdata.
+func compiled(t testing.TB, file string) map[cube.Hook][]byte {
+	t.Helper()
+	out := map[cube.Hook][]byte{}
+	for _, h := range abi.Hooks {
+		elf, err := os.ReadFile("testdata/" + file + "." + h.String() + ".o")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[h] = elf
+	}
+	return out
+}
+
 // picky are the objects of the service that is refused in a case.
 func picky(t testing.TB, which uint32) map[cube.Hook][]byte {
 	t.Helper()
 	out := map[cube.Hook][]byte{}
-	for h, object := range map[cube.Hook][]byte{cube.TC: pickyTC, cube.XDP: pickyXDP} {
+	for h, object := range compiled(t, "picky") {
 		f, err := elf.NewFile(bytes.NewReader(object))
 		if err != nil {
 			t.Fatal(err)
@@ -165,7 +173,7 @@ func TestProgramsOnTrial(t *testing.T) {
 func TestEachProgramIsTriedOnce(t *testing.T) {
 	netns.NeedRoot(t)
 	t.Parallel()
-	r, err := Try(context.Background(), Trial{Service: "resident", Objects: map[cube.Hook][]byte{cube.TC: residentTC, cube.XDP: residentXDP}})
+	r, err := Try(context.Background(), Trial{Service: "resident", Objects: compiled(t, "resident")})
 	if err != nil || r.Combinations < len(trialLevels) || r.Programs != len(r.Loads) || r.Same == 0 {
 		t.Errorf("%+v, %v: the service has no switches and logs nothing", r, err)
 	}
@@ -173,7 +181,7 @@ func TestEachProgramIsTriedOnce(t *testing.T) {
 
 // TestSwitchesOfAnObject: types say which values constants have.
 func TestSwitchesOfAnObject(t *testing.T) {
-	o, err := link.ParseObject(cube.TC, pickyTC)
+	o, err := link.ParseObject(cube.TC, compiled(t, "picky")[cube.TC])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +225,7 @@ func TestObjectsThatCannotBeTried(t *testing.T) {
 	netns.NeedRoot(t)
 	for name, trial := range map[string]Trial{
 		"reading object":           {Objects: map[cube.Hook][]byte{cube.TC: []byte("no ELF")}},
-		"has no tc egress program": {Objects: map[cube.Hook][]byte{cube.TC: probeTC}, Transparent: true},
+		"has no tc egress program": {Objects: map[cube.Hook][]byte{cube.TC: compiled(t, "probe")[cube.TC]}, Transparent: true},
 	} {
 		trial.Service = "bad"
 		if _, err := Try(context.Background(), trial); err == nil || !strings.Contains(err.Error(), name) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package inject
 
 // The copies of floods in a sandbox, where programs have nobody to send copies to: each is a run of its own.
 
@@ -19,17 +19,17 @@ const (
 	recordHeadSize = 72
 	recordSize     = recordHeadSize + 32
 	recordStep     = 5
-	recordVLAN     = 1 // in the flags: the tag is beside the frame
+	vlanBeside     = 1 // in the flags: the tag is beside the frame
 	verdictFlood   = 3
 
 	verdictFloodSet = 7
 )
 
 // copiesOfSet are the runs for the copies of a flood to a set. The sandbox has no sets, so each copy is a run.
-func (s *sandbox) copiesOfSet(r run, rec []byte, id CubeID, in uint16) []run {
+func (s *Sandbox) copiesOfSet(r run, rec []byte, id graph.CubeID, in uint16) []run {
 	e, step := binary.NativeEndian, rec[recordHeadSize:]
 	words := [4]uint32{e.Uint32(rec[48:]), e.Uint32(rec[52:])}
-	if e.Uint32(rec[8:])&recordVLAN != 0 {
+	if e.Uint32(rec[8:])&vlanBeside != 0 {
 		words[floods.WordOfSet] &^= floods.HasTag
 	}
 	frame := slices.Clone(r.frame)
@@ -46,7 +46,7 @@ func (s *sandbox) copiesOfSet(r run, rec []byte, id CubeID, in uint16) []run {
 
 // copies are the runs for the copies of floods in a run. At TC the last copy that leads to a
 // program is the packet itself, at XDP it is when there is no other; then steps follow.
-func (s *sandbox) copies(r run, records [][]byte) []run {
+func (s *Sandbox) copies(r run, records [][]byte) []run {
 	var out []run
 	e := binary.NativeEndian
 	for i, rec := range records {
@@ -54,7 +54,7 @@ func (s *sandbox) copies(r run, records [][]byte) []run {
 		if step[22] != link.StageProgram || step[23] != verdictFlood && step[23] != verdictFloodSet {
 			continue
 		}
-		id, in := CubeID(e.Uint16(step[8:])), e.Uint16(step[10:])
+		id, in := graph.CubeID(e.Uint16(step[8:])), e.Uint16(step[10:])
 		if step[23] == verdictFloodSet {
 			out = append(out, s.copiesOfSet(r, rec, id, in)...)
 			continue
@@ -77,17 +77,17 @@ func (s *sandbox) copies(r run, records [][]byte) []run {
 }
 
 // leading are the ports of a cube that lead to programs, but the one where the packet came in.
-func (s *sandbox) leading(id CubeID, in uint16) []uint16 {
+func (s *Sandbox) leading(id graph.CubeID, in uint16) []uint16 {
 	w := graph.NewWiring(s.g)
-	return s.ports(id, in, func(p *Port) bool { return len(p.Tcubes) > 0 || w.PeerOf(id, p) != nil })
+	return s.ports(id, in, func(p *graph.Port) bool { return len(p.Tcubes) > 0 || w.PeerOf(id, p) != nil })
 }
 
 // plain are the ports that lead to netdevs without a program between.
-func (s *sandbox) plain(id CubeID, in uint16) []uint16 {
-	return s.ports(id, in, func(p *Port) bool { return len(p.Tcubes) == 0 && p.Peer.Netdev != "" })
+func (s *Sandbox) plain(id graph.CubeID, in uint16) []uint16 {
+	return s.ports(id, in, func(p *graph.Port) bool { return len(p.Tcubes) == 0 && p.Peer.Netdev != "" })
 }
 
-func (s *sandbox) ports(id CubeID, in uint16, want func(*Port) bool) []uint16 {
+func (s *Sandbox) ports(id graph.CubeID, in uint16, want func(*graph.Port) bool) []uint16 {
 	var out []uint16
 	n := s.g.Cubes[id]
 	for _, index := range slices.Sorted(maps.Keys(n.Ports)) {

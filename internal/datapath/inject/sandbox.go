@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package inject
 
 import (
 	"context"
@@ -32,7 +32,7 @@ import (
 
 // Injection is a packet of which somebody wants to know what would become of it.
 type Injection struct {
-	Cube CubeID
+	Cube graph.CubeID
 	// Port of a standard cube, by which it would come in. A transparent cube gets the packet in
 	// a direction.
 	Port      uint16
@@ -40,21 +40,21 @@ type Injection struct {
 	Frame     []byte
 }
 
-// sandbox is a copy of a connected part of the graph: its own framework, with the rows of the
+// Sandbox is a copy of a connected part of the graph: its own framework, with the rows of the
 // present one that lead to netdevs; its own programs; and maps with what the cubes' maps hold.
 // Packets run through it by BPF_PROG_TEST_RUN, which neither sends nor receives.
-type sandbox struct {
-	from injectFrom
-	g    *Graph
+type Sandbox struct {
+	from From
+	g    *graph.Graph
 	hook cube.Hook
 	// transparent tells that the cube is, which gets the packet.
 	transparent bool
 	rows        *tables.Rows
 	segments    []*segments.Description
-	specs       map[CubeID]map[string]*ebpf.MapSpec
+	specs       map[graph.CubeID]map[string]*ebpf.MapSpec
 	fw          map[string]*ebpf.Map
 	clones      map[ebpf.MapID]*ebpf.Map // of cubes' maps, by the original
-	progs       map[CubeID]*ebpf.Program
+	progs       map[graph.CubeID]*ebpf.Program
 	owned       []interface{ Close() error }
 }
 
@@ -64,22 +64,22 @@ const (
 	sandboxRing = 1 << 20
 )
 
-// injectFrom is the data plane of which a part is copied.
-type injectFrom struct {
-	Graph     *Graph
-	Segments  [][]CubeID // in use
+// From is the data plane of which a part is copied.
+type From struct {
+	Graph     *graph.Graph
+	Segments  [][]graph.CubeID // in use
 	Maker     *segments.Maker
 	State     *state.State
 	Tables    *tables.Tables
 	Framework *framework.Framework
 	Kernel    kernel.Features
 	// Copies returns what the ports of a set get of a packet that a cube floods to it.
-	Copies func(id CubeID, in uint16, words [4]uint32, frame []byte) iter.Seq2[uint16, []byte]
+	Copies func(id graph.CubeID, in uint16, words [4]uint32, frame []byte) iter.Seq2[uint16, []byte]
 }
 
-// inject tells what the cubes would do with a packet, as records of its steps (struct pcn_record),
+// Run tells what the cubes would do with a packet, as records of its steps (struct pcn_record),
 // those of its copies behind it. Nothing is learned, sent or counted.
-func (s *sandbox) inject(ctx context.Context, at Injection) ([][]byte, error) {
+func (s *Sandbox) Run(ctx context.Context, at Injection) ([][]byte, error) {
 	if err := errors.Join(s.makeFramework(), ctx.Err()); err != nil {
 		return nil, err
 	}
@@ -92,28 +92,28 @@ func (s *sandbox) inject(ctx context.Context, at Injection) ([][]byte, error) {
 	return s.runAll(ctx, at)
 }
 
-// newSandbox describes the cube's part of the graph, and holds the cubes' maps.
-func newSandbox(from injectFrom, id CubeID) (*sandbox, error) {
+// New describes the cube's part of the graph, and holds the cubes' maps.
+func New(from From, id graph.CubeID) (*Sandbox, error) {
 	if from.Graph == nil || from.Graph.Cubes[id] == nil {
 		return nil, fmt.Errorf("cube %d: %w", id, cube.ErrNotFound)
 	}
-	s := &sandbox{
-		from: from, g: &Graph{Cubes: map[CubeID]*Node{}, Netdevs: from.Graph.Netdevs, Trace: &link.Trace{Sessions: []link.Session{{}}}},
+	s := &Sandbox{
+		from: from, g: &graph.Graph{Cubes: map[graph.CubeID]*graph.Node{}, Netdevs: from.Graph.Netdevs, Trace: &link.Trace{Sessions: []link.Session{{}}}},
 		hook: from.Graph.Cubes[id].Type.Hook(), transparent: from.State.Cube(id).Spec().Transparent,
-		specs: map[CubeID]map[string]*ebpf.MapSpec{}, fw: map[string]*ebpf.Map{},
-		clones: map[ebpf.MapID]*ebpf.Map{}, progs: map[CubeID]*ebpf.Program{},
+		specs: map[graph.CubeID]map[string]*ebpf.MapSpec{}, fw: map[string]*ebpf.Map{},
+		clones: map[ebpf.MapID]*ebpf.Map{}, progs: map[graph.CubeID]*ebpf.Program{},
 	}
 	for other, n := range from.Graph.Cubes {
 		copied := *n
 		if n.Shadow != nil {
-			copied.Shadow = &Shadow{Ends: n.Shadow.Ends} // a span's copies would be sent
+			copied.Shadow = &graph.Shadow{Ends: n.Shadow.Ends} // a span's copies would be sent
 		}
 		s.g.Cubes[other] = &copied
 	}
 	w := graph.NewWiring(s.g)
 	s.rows = from.Tables.Derive(w, nil)
 	stacks, links := w.Edges()
-	var part []CubeID
+	var part []graph.CubeID
 	for _, ids := range w.Split(append(stacks, links...)) {
 		if slices.Contains(ids, id) {
 			part = ids
@@ -129,7 +129,7 @@ func newSandbox(from injectFrom, id CubeID) (*sandbox, error) {
 			err = described.Hold()
 		}
 		if err != nil {
-			s.close()
+			s.Close()
 			return nil, fmt.Errorf("copying the programs: %w", err)
 		}
 		s.segments = append(s.segments, described)
@@ -140,9 +140,9 @@ func newSandbox(from injectFrom, id CubeID) (*sandbox, error) {
 	return s, nil
 }
 
-func (s *sandbox) own(m interface{ Close() error }) { s.owned = append(s.owned, m) }
+func (s *Sandbox) own(m interface{ Close() error }) { s.owned = append(s.owned, m) }
 
-func (s *sandbox) close() {
+func (s *Sandbox) Close() {
 	for _, c := range s.segments {
 		c.GiveBack()
 	}
@@ -152,7 +152,7 @@ func (s *sandbox) close() {
 }
 
 // newMap makes a map that is the sandbox's alone.
-func (s *sandbox) newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
+func (s *Sandbox) newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	fresh := spec.Copy()
 	fresh.Pinning, fresh.Contents = ebpf.PinNone, nil
 	m, err := bpfmap.New(fresh)
@@ -164,7 +164,7 @@ func (s *sandbox) newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 }
 
 // makeFramework makes maps of the framework with the rows that lead to netdevs.
-func (s *sandbox) makeFramework() error {
+func (s *Sandbox) makeFramework() error {
 	for name, spec := range s.from.Framework.Objects[s.hook].Maps {
 		spec = spec.Copy()
 		if spec.Type == ebpf.RingBuf {
@@ -187,7 +187,7 @@ func (s *sandbox) makeFramework() error {
 
 // writeRows writes where the cubes' ports lead. A flood's row has no netdevs and no interface of
 // ours, so that no copy is made: the copies run on their own.
-func (s *sandbox) writeRows() error {
+func (s *Sandbox) writeRows() error {
 	t := s.rows
 	var errs []error
 	for _, c := range s.segments {
@@ -219,7 +219,7 @@ func (s *sandbox) writeRows() error {
 
 // copyMaps gives the cubes maps of their own, with what theirs hold now. A map that cubes have in
 // common is one map here too.
-func (s *sandbox) copyMaps(ctx context.Context) error {
+func (s *Sandbox) copyMaps(ctx context.Context) error {
 	for _, c := range s.segments {
 		for _, lc := range c.Code.Cubes {
 			if lc.Foreign {
@@ -230,7 +230,7 @@ func (s *sandbox) copyMaps(ctx context.Context) error {
 				if err := ctx.Err(); err != nil {
 					return fmt.Errorf("copying maps: %w", err)
 				}
-				m, err := s.copyMap(s.specs[CubeID(lc.ID)][name], lc.Maps[name].(*ebpf.Map))
+				m, err := s.copyMap(s.specs[graph.CubeID(lc.ID)][name], lc.Maps[name].(*ebpf.Map))
 				if err != nil {
 					return fmt.Errorf("cube %s, map %s: %w", lc.Name, name, err)
 				}
@@ -245,7 +245,7 @@ func (s *sandbox) copyMaps(ctx context.Context) error {
 	return nil
 }
 
-func (s *sandbox) copyMap(spec *ebpf.MapSpec, from *ebpf.Map) (*ebpf.Map, error) {
+func (s *Sandbox) copyMap(spec *ebpf.MapSpec, from *ebpf.Map) (*ebpf.Map, error) {
 	info, err := from.Info()
 	if err != nil {
 		return nil, fmt.Errorf("reading its layout: %w", err)
@@ -276,7 +276,7 @@ func (s *sandbox) copyMap(spec *ebpf.MapSpec, from *ebpf.Map) (*ebpf.Map, error)
 }
 
 // copyInside copies maps of maps deeply: a program could write to what is inside.
-func (s *sandbox) copyInside(from, to *ebpf.Map, inner *ebpf.MapSpec) error {
+func (s *Sandbox) copyInside(from, to *ebpf.Map, inner *ebpf.MapSpec) error {
 	return bpfmap.EachKey(from, func(key []byte) error {
 		var inside *ebpf.Map
 		err := from.Lookup(key, &inside)
@@ -304,7 +304,7 @@ func copyable(t ebpf.MapType) bool {
 }
 
 // load links the segments as functions and loads their resume programs, which lead to each other.
-func (s *sandbox) load() error {
+func (s *Sandbox) load() error {
 	for _, c := range s.segments {
 		rodata, err := segments.Freeze(c.Rodata)
 		if err != nil {
@@ -343,7 +343,7 @@ func (s *sandbox) load() error {
 
 // run is one run of a program: the packet, or a copy.
 type run struct {
-	cube   CubeID
+	cube   graph.CubeID
 	target uint16 // enum pcn_target
 	port   uint16
 	frame  []byte
@@ -356,7 +356,7 @@ const (
 )
 
 // runAll runs the packet, then its copies, and theirs.
-func (s *sandbox) runAll(ctx context.Context, at Injection) ([][]byte, error) {
+func (s *Sandbox) runAll(ctx context.Context, at Injection) ([][]byte, error) {
 	first := run{cube: at.Cube, target: targetRX, port: at.Port, frame: at.Frame}
 	if s.transparent {
 		first.target = targetIn
@@ -394,7 +394,7 @@ func (s *sandbox) runAll(ctx context.Context, at Injection) ([][]byte, error) {
 }
 
 // run runs a program on a frame; where it resumes is said for every CPU, whichever it runs on.
-func (s *sandbox) run(r run) error {
+func (s *Sandbox) run(r run) error {
 	var row [72]byte // struct pcn_resume
 	e := binary.NativeEndian
 	at := 0 // md.in_port
@@ -421,7 +421,7 @@ func (s *sandbox) run(r run) error {
 }
 
 // origin is the netdev where the packet would have come in, 0 for none.
-func (s *sandbox) origin(r run) uint32 {
+func (s *Sandbox) origin(r run) uint32 {
 	if p := s.g.Cubes[r.cube].Ports[r.port]; p != nil && r.target == targetRX {
 		if dev := s.g.Netdevs[p.Peer.Netdev]; dev != nil {
 			return uint32(dev.Index)
