@@ -3,6 +3,8 @@
 package datapath
 
 import (
+	"context"
+
 	"github.com/polycube/polycube/internal/datapath/counters"
 	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/graph"
@@ -10,6 +12,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/netdevs"
 	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/internal/datapath/state"
+	"github.com/polycube/polycube/internal/datapath/trial"
 )
 
 // The graph is what a Plane is given: callers name its types as those of the Plane.
@@ -90,3 +93,17 @@ type Activity = segments.Activity
 
 // Injection is a packet of which somebody wants to know what would become of it.
 type Injection = inject.Injection
+
+// Programs of services that are loaded on trial.
+type (
+	Trial       = trial.Trial
+	TrialReport = trial.Report
+	TrialLoad   = trial.Load
+	TrialError  = trial.Error
+)
+
+// ErrUntried marks a trial that came to nothing for reasons that are not the service's.
+var ErrUntried = trial.ErrUntried
+
+// Try loads the programs of a service on trial, without a Plane; the first that is refused is a TrialError.
+func Try(ctx context.Context, t Trial) (TrialReport, error) { return trial.Try(ctx, t) }

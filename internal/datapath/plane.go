@@ -5,8 +5,21 @@
 // fusion), attaches shared root programs to netdevs, swaps generations without losing a
 // packet and reads the counters.
 //
-// The graph (package graph) is pure data, the desired state. A caller prepares a whole new
-// graph, then commits or aborts it.
+// A caller prepares a whole new graph, then commits or aborts it. A Plane owns the graph in
+// use, its segments, the order of the steps of a change and the lock; everything else has an
+// owner of its own, each in a package below this one that imports only those above it here:
+//
+//	undo, expedite, collect  the way back from a step, grace periods, what is freed later
+//	graph                    the desired state, and what follows from it alone
+//	abi, bpfmap              structs and names that programs share, helpers for maps
+//	framework                the framework's maps and programs, the loop
+//	counters                 counters of ports, accounts, fates
+//	tables                   rows that programs look up, and those of the graph in use
+//	floods                   sets of ports to flood to, and the groups of their copies
+//	netdevs                  root programs, where they are attached, what was switched for them
+//	state                    services' objects, cubes' maps and what is saved of programs
+//	segments                 descriptions for the linker (package link), generations of programs
+//	inject, trial            a packet run through a copy, programs loaded before there are cubes
 package datapath
 
 import (
@@ -69,28 +82,30 @@ type Plane struct {
 	*state.Cubes
 	opts Options
 	log  *slog.Logger
-	fw   *framework.Framework
 	// kernel is what programs may rely on.
 	kernel kernel.Features
 
-	mu     sync.Mutex
-	state  *state.State
-	graph  *Graph // committed; nil before the first commit
-	wiring *graph.Wiring
-	inUse
-	maker       *segments.Maker
-	partitioner *partitioner
-	slots       slots
+	fw          *framework.Framework
+	collect     *collect.Collector
 	tables      *tables.Tables
 	sets        *floods.Sets
 	netdevs     *netdevs.Netdevs
 	accounts    *counters.Accounts
 	fates       *counters.Fates
+	maker       *segments.Maker
+	partitioner *partitioner
+	slots       slots
+	inline      *inliner
+
+	// mu guards what follows, and the tables, the partitioner and what the inliner refused. It is held
+	// from the beginning to the end of Prepare and of Commit.
+	mu     sync.Mutex
+	state  *state.State
+	graph  *Graph // committed; nil before the first commit
+	wiring *graph.Wiring
+	inUse
 	// staleGens are pins of an earlier daemon's generations, which go with the first commit.
 	staleGens []string
-
-	collect *collect.Collector
-	inline  *inliner
 }
 
 // Change is a prepared step to a new graph: commit or abort it, once.

@@ -2,12 +2,16 @@
 
 package datapath
 
-import "context"
+import (
+	"context"
+
+	"github.com/polycube/polycube/internal/datapath/trial"
+)
 
 // Try loads the programs of a service on trial, beside what runs, as this Plane would link them.
 func (p *Plane) Try(ctx context.Context, t Trial) (TrialReport, error) {
 	p.mu.Lock()
-	as := like{p.fw.Objects, p.kernel, p.opts.Mode, p.state.OnTrial()}
+	as := trial.Like{Objects: p.fw.Objects, Kernel: p.kernel, Mode: p.opts.Mode, State: p.state.OnTrial()}
 	p.mu.Unlock()
-	return try(ctx, t, as)
+	return trial.TryLike(ctx, t, as)
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package inject runs a packet through a copy of a part of the data plane, to tell what would become of
+// it. The packet is neither received nor sent, and nothing is learned or counted.
 package inject
 
 import (
@@ -142,6 +144,7 @@ func New(from From, id graph.CubeID) (*Sandbox, error) {
 
 func (s *Sandbox) own(m interface{ Close() error }) { s.owned = append(s.owned, m) }
 
+// Close frees the copy.
 func (s *Sandbox) Close() {
 	for _, c := range s.segments {
 		c.GiveBack()

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
-
-// The programs of a service are loaded on trial before it has cubes: as they would be linked for a cube of each kind, at
+// Package trial loads the programs of a service before it has cubes: as they would be linked for a cube of each kind, at
 // each hook, with maps and a framework that are the trial's alone. Nothing is pinned or attached, and no Plane is needed.
+package trial
 
 import (
 	"context"
@@ -21,6 +20,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/covering"
 	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
 	"github.com/polycube/polycube/internal/datapath/segments"
@@ -52,8 +52,8 @@ const (
 	trialValues   = 32 // of one constant
 )
 
-// TrialReport is what a trial came to.
-type TrialReport struct {
+// Report is what a trial came to.
+type Report struct {
 	// Programs is how many were loaded, Same how many were not, because they would have been the same again.
 	Programs, Same int
 	// Combinations of constants, places and modes were tried at the hook with most of them. Untried counts the pairs that
@@ -63,13 +63,13 @@ type TrialReport struct {
 	Verified int
 	Took     time.Duration
 	// Loads are the programs by hook, place, role and mode, each with the constants at which the verifier looked at most.
-	Loads []TrialLoad
+	Loads []Load
 	// NotInlined says why programs cannot be inlined, which is no fault: they stay functions.
 	NotInlined string
 }
 
-// TrialLoad is a program that was loaded on trial.
-type TrialLoad struct {
+// Load is a program that was loaded on trial.
+type Load struct {
 	Hook cube.Hook
 	// At says what the cube is connected to, in words.
 	At   string
@@ -81,8 +81,8 @@ type TrialLoad struct {
 	Took                   time.Duration
 }
 
-// TrialError is a program that could not be linked or that the kernel refused.
-type TrialError struct {
+// Error is a program that could not be linked or that the kernel refused.
+type Error struct {
 	Service string
 	Hook    cube.Hook
 	At      string
@@ -93,7 +93,7 @@ type TrialError struct {
 	Err       error
 }
 
-func (r *TrialError) Error() string {
+func (r *Error) Error() string {
 	what := map[link.Role]string{link.OnIngress: "ingress program", link.OnEgress: "egress program", link.OnResume: "resume program"}[r.Role]
 	if what == "" {
 		what = "programs"
@@ -107,7 +107,7 @@ func (r *TrialError) Error() string {
 }
 
 // Unwrap says that the service is at fault, unless the verifier refuses the framework's code.
-func (r *TrialError) Unwrap() []error {
+func (r *Error) Unwrap() []error {
 	if no := refusal.As(r.Err); no != nil && no.Ours() {
 		return []error{r.Err}
 	}
@@ -120,34 +120,34 @@ const anyRole link.Role = 0xff
 // ErrUntried marks a trial that came to nothing for reasons that are not the service's.
 var ErrUntried = errors.New("the programs could not be tried")
 
-// Try loads the programs of a service on trial, without a Plane; the first that is refused is a TrialError.
-func Try(ctx context.Context, t Trial) (TrialReport, error) {
+// Try loads the programs of a service on trial, without a Plane; the first that is refused is an Error.
+func Try(ctx context.Context, t Trial) (Report, error) {
 	objects := map[cube.Hook]*link.Object{}
 	for _, h := range abi.Hooks {
 		var err error
 		if objects[h], err = coreObject("core", h); err != nil {
-			return TrialReport{}, err
+			return Report{}, err
 		}
 	}
 	features, err := kernel.Probe()
 	if err != nil {
-		return TrialReport{}, fmt.Errorf("%w: %w", ErrUntried, err)
+		return Report{}, fmt.Errorf("%w: %w", ErrUntried, err)
 	}
-	return try(ctx, t, like{objects, features, ModeAuto, state.New(state.Options{})})
+	return TryLike(ctx, t, Like{objects, features, segments.ModeAuto, state.New(state.Options{})})
 }
 
-// like is what a Plane links with.
-type like struct {
-	objects map[cube.Hook]*link.Object // the framework's
-	kernel  kernel.Features
-	mode    Mode
-	state   *state.State // its services
+// Like is what a Plane links with.
+type Like struct {
+	Objects map[cube.Hook]*link.Object // the framework's
+	Kernel  kernel.Features
+	Mode    segments.Mode
+	State   *state.State // its services
 }
 
-// try links as a Plane would.
-func try(ctx context.Context, t Trial, as like) (TrialReport, error) {
+// TryLike links as a Plane would.
+func TryLike(ctx context.Context, t Trial, as Like) (Report, error) {
 	began := time.Now()
-	var report TrialReport
+	var report Report
 	service, err := state.ParseService(t.Service, t.Objects)
 	if err != nil {
 		return report, err
@@ -156,7 +156,7 @@ func try(ctx context.Context, t Trial, as like) (TrialReport, error) {
 		if service.Object(h) == nil || t.Hooks != nil && !slices.Contains(t.Hooks, h) {
 			continue
 		}
-		r := &trier{t: t, hook: h, mode: as.mode, service: service, report: &report}
+		r := &trier{t: t, hook: h, mode: as.Mode, service: service, report: &report}
 		if err := r.run(ctx, as); err != nil {
 			return report, err
 		}
@@ -169,12 +169,12 @@ func try(ctx context.Context, t Trial, as like) (TrialReport, error) {
 type trier struct {
 	t       Trial
 	hook    cube.Hook
-	mode    Mode
+	mode    segments.Mode
 	service *state.Service
 	m       *segments.Maker // of the trial: with a framework and cubes without pins
 
 	mu     sync.Mutex
-	report *TrialReport
+	report *Report
 	seen   map[[32]byte]bool // programs that were loaded
 }
 
@@ -189,16 +189,16 @@ type attempt struct {
 // modes are those in which the Plane would link the service's programs.
 func (r *trier) modes() []link.Mode {
 	switch {
-	case r.mode == ModeInline:
+	case r.mode == segments.ModeInline:
 		return []link.Mode{link.Inline}
-	case r.mode == ModeCall || r.t.Outside:
+	case r.mode == segments.ModeCall || r.t.Outside:
 		return []link.Mode{link.Call}
 	}
 	return []link.Mode{link.Call, link.Inline}
 }
 
 // trialLevels are the levels of logs to try, the default first: with all lines and with none.
-var trialLevels = []LogLevel{LogInfo, LogTrace, LogOff}
+var trialLevels = []graph.LogLevel{graph.LogInfo, graph.LogTrace, graph.LogOff}
 
 // attempts lists what to try: the defaults in each place and mode, then combinations with each pair of constants' values,
 // places and modes. In call mode a function is verified for itself, so that the place hardly matters to it; inline, what
@@ -253,13 +253,13 @@ func (r *trier) words(values []int) string {
 		}
 	}
 	if n := values[len(values)-1]; n != 0 {
-		out = append(out, "loglevel="+map[LogLevel]string{LogTrace: "TRACE", LogOff: "OFF"}[trialLevels[n]])
+		out = append(out, "loglevel="+map[graph.LogLevel]string{graph.LogTrace: "TRACE", graph.LogOff: "OFF"}[trialLevels[n]])
 	}
 	return strings.Join(out, ", ")
 }
 
 // run makes all attempts; of those that fail, it answers the first.
-func (r *trier) run(ctx context.Context, as like) error {
+func (r *trier) run(ctx context.Context, as Like) error {
 	m, done, err := r.maker(as)
 	if err != nil {
 		return r.fault(attempt{}, anyRole, err)
@@ -290,7 +290,7 @@ func (r *trier) run(ctx context.Context, as like) error {
 		})
 	}
 	wg.Wait()
-	var refusal *TrialError
+	var refusal *Error
 	if errors.As(why, &refusal) {
 		r.reduce(ctx, list[failed], refusal)
 	}
@@ -299,12 +299,12 @@ func (r *trier) run(ctx context.Context, as like) error {
 
 // reduce takes out of a refusal what has no part in it: the mode, the place and each constant that does not matter become
 // those that are tried first.
-func (r *trier) reduce(ctx context.Context, a attempt, refusal *TrialError) {
+func (r *trier) reduce(ctx context.Context, a attempt, refusal *Error) {
 	simpler := func(change func(*attempt)) {
 		next := a
 		next.values = slices.Clone(a.values)
 		change(&next)
-		var again *TrialError
+		var again *Error
 		if errors.As(r.attempt(ctx, next, false), &again) {
 			a, *refusal = next, *again
 		}
@@ -346,7 +346,7 @@ func (r *trier) attempt(ctx context.Context, a attempt, skip bool) error {
 		arrays[h] = array
 	}
 	specs, err := r.m.Specs(c, arrays, rodata, a.mode)
-	if r.mode == ModeAuto && a.mode == link.Inline && (errors.Is(err, link.ErrNotInlinable) || errors.Is(err, link.ErrTooLarge)) {
+	if r.mode == segments.ModeAuto && a.mode == link.Inline && (errors.Is(err, link.ErrNotInlinable) || errors.Is(err, link.ErrTooLarge)) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.report.NotInlined = err.Error()
@@ -406,12 +406,12 @@ func (r *trier) load(a attempt, key segments.Program, spec *ebpf.ProgramSpec) er
 	if key.Role == link.OnResume {
 		mode = link.Call // as it is whatever the mode of the others
 	}
-	r.report.heaviest(TrialLoad{key.Hook, a.at.name, key.Role, mode, r.words(a.values), len(spec.Instructions), verified, took})
+	r.report.heaviest(Load{key.Hook, a.at.name, key.Role, mode, r.words(a.values), len(spec.Instructions), verified, took})
 	return nil
 }
 
 // heaviest keeps a load if none of its kind was heavier.
-func (r *TrialReport) heaviest(l TrialLoad) {
+func (r *Report) heaviest(l Load) {
 	for i, is := range r.Loads {
 		if is.Hook == l.Hook && is.At == l.At && is.Role == l.Role && is.Mode == l.Mode {
 			if l.Verified > is.Verified {
@@ -432,5 +432,5 @@ func (r *trier) fault(a attempt, role link.Role, err error) error {
 	if a.values == nil { // before any program
 		return fmt.Errorf("service %s: %w: %w", r.t.Service, cube.ErrInvalid, err)
 	}
-	return &TrialError{Service: r.t.Service, Hook: a.at.hook, At: a.at.name, Role: role, Mode: a.mode, Constants: r.words(a.values), Err: err}
+	return &Error{Service: r.t.Service, Hook: a.at.hook, At: a.at.name, Role: role, Mode: a.mode, Constants: r.words(a.values), Err: err}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package trial
 
 // What a cube is connected to on trial, and with which maps.
 
@@ -28,8 +28,8 @@ import (
 // The cubes of a trial: the one that is tried, and one at the other end. The linker begins with the last, so that packets
 // cross from the first sweep into the second in the one that is tried: its programs are in the program twice.
 const (
-	hostCube  CubeID = 1
-	triedCube CubeID = 2
+	hostCube  graph.CubeID = 1
+	triedCube graph.CubeID = 2
 )
 
 // Frames of the one MTU are in one buffer at XDP, of the other in several.
@@ -42,11 +42,11 @@ const (
 type placement struct {
 	name   string
 	hook   cube.Hook
-	shadow *Shadow
+	shadow *graph.Shadow
 	// host is set where the other cube is part of the graph, offers where the cube's offers reach somebody.
 	host, offers bool
 	// connect completes the graph.
-	connect func(g *Graph)
+	connect func(g *graph.Graph)
 	// further lists the cube's programs other than pcn_ingress and pcn_egress.
 	further []string
 }
@@ -61,33 +61,33 @@ func (r *trier) placements() []placement {
 	}
 	if r.t.Transparent {
 		if r.service.Object(cube.TC) != nil { // its egress is at TC
-			add(placement{name: "a cube on a netdev", connect: func(g *Graph) {
-				g.Netdevs["n0"] = &Netdev{Name: "n0", Index: 1, MTU: plainMTU, Tcubes: []CubeID{triedCube}}
+			add(placement{name: "a cube on a netdev", connect: func(g *graph.Graph) {
+				g.Netdevs["n0"] = &graph.Netdev{Name: "n0", Index: 1, MTU: plainMTU, Tcubes: []graph.CubeID{triedCube}}
 			}})
 		}
-		add(placement{name: "a cube on a port", host: true, connect: func(g *Graph) {
-			g.Cubes[hostCube].Ports[0].Tcubes = []CubeID{triedCube}
+		add(placement{name: "a cube on a port", host: true, connect: func(g *graph.Graph) {
+			g.Cubes[hostCube].Ports[0].Tcubes = []graph.CubeID{triedCube}
 			toNetdev(g, hostCube, 0, jumboMTU)
 			toNetdev(g, hostCube, 1, plainMTU)
 		}})
 	} else {
-		netdevs := func(g *Graph) {
+		netdevs := func(g *graph.Graph) {
 			toNetdev(g, triedCube, 0, plainMTU)
 			toNetdev(g, triedCube, 1, plainMTU)
 		}
 		add(placement{name: "a cube with netdevs as peers", connect: netdevs})
-		add(placement{name: "a cube with another one as peer", host: true, connect: func(g *Graph) {
+		add(placement{name: "a cube with another one as peer", host: true, connect: func(g *graph.Graph) {
 			toNetdev(g, triedCube, 0, jumboMTU)
-			g.Cubes[triedCube].Ports[1].Peer = Peer{Cube: hostCube, Port: 0}
-			g.Cubes[hostCube].Ports[0].Peer = Peer{Cube: triedCube, Port: 1}
+			g.Cubes[triedCube].Ports[1].Peer = graph.Peer{Cube: hostCube, Port: 0}
+			g.Cubes[hostCube].Ports[0].Peer = graph.Peer{Cube: triedCube, Port: 1}
 			toNetdev(g, hostCube, 1, plainMTU)
 		}})
 		if r.service.Object(r.hook).Reads(segments.OffersConstant) {
 			add(placement{name: "a cube that offers packets", offers: true, connect: netdevs})
 		}
 		if r.hook == cube.TC && !r.t.Outside {
-			add(placement{name: "a cube with a namespace", shadow: &Shadow{}, connect: netdevs})
-			add(placement{name: "a cube whose namespace gets copies", shadow: &Shadow{Span: true}, connect: netdevs})
+			add(placement{name: "a cube with a namespace", shadow: &graph.Shadow{}, connect: netdevs})
+			add(placement{name: "a cube whose namespace gets copies", shadow: &graph.Shadow{Span: true}, connect: netdevs})
 		}
 	}
 	for n := 1; len(r.further(n)) > 0; n++ {
@@ -106,21 +106,21 @@ func (r *trier) further(n int) []string {
 }
 
 // toNetdev gives a port a netdev as its peer.
-func toNetdev(g *Graph, id CubeID, port uint16, mtu int) {
+func toNetdev(g *graph.Graph, id graph.CubeID, port uint16, mtu int) {
 	name := fmt.Sprintf("n%d.%d", id, port)
-	g.Netdevs[name] = &Netdev{Name: name, Index: 1, MTU: mtu}
-	g.Cubes[id].Ports[port].Peer = Peer{Netdev: name}
+	g.Netdevs[name] = &graph.Netdev{Name: name, Index: 1, MTU: mtu}
+	g.Cubes[id].Ports[port].Peer = graph.Peer{Netdev: name}
 }
 
 // graph makes the graph of an attempt.
-func (r *trier) graph(a attempt) *Graph {
+func (r *trier) graph(a attempt) *graph.Graph {
 	typ := cube.TypeTC
 	if r.hook == cube.XDP {
 		typ = cube.TypeXDPDRV
 	}
-	g := &Graph{Cubes: map[CubeID]*Node{}, Netdevs: map[string]*Netdev{}}
+	g := &graph.Graph{Cubes: map[graph.CubeID]*graph.Node{}, Netdevs: map[string]*graph.Netdev{}}
 	last := len(a.values) - 1
-	n := &Node{ID: triedCube, Name: r.t.Service, Type: typ, Shadow: a.at.shadow, LogLevel: trialLevels[a.values[last]],
+	n := &graph.Node{ID: triedCube, Name: r.t.Service, Type: typ, Shadow: a.at.shadow, LogLevel: trialLevels[a.values[last]],
 		Constants: r.service.Object(r.hook).Switched(a.values[:last]),
 		// Named here, so that constants that the object of the other hook does not have are left out there.
 		Programs: map[cube.ProgramSlot]cube.Program{{}: {Function: link.Ingress}}}
@@ -135,14 +135,14 @@ func (r *trier) graph(a attempt) *Graph {
 		n.Constants[segments.OffersConstant] = uint32(1)
 	}
 	if a.at.host {
-		g.Cubes[hostCube] = &Node{ID: hostCube, Name: "peer", Type: typ, LogLevel: LogInfo, Ports: twoPorts(2)}
+		g.Cubes[hostCube] = &graph.Node{ID: hostCube, Name: "peer", Type: typ, LogLevel: graph.LogInfo, Ports: twoPorts(2)}
 	}
 	a.at.connect(g)
 	return g
 }
 
-func twoPorts(slot uint16) map[uint16]*Port {
-	return map[uint16]*Port{0: {Index: 0, Name: "p0", Slot: slot}, 1: {Index: 1, Name: "p1", Slot: slot + 1}}
+func twoPorts(slot uint16) map[uint16]*graph.Port {
+	return map[uint16]*graph.Port{0: {Index: 0, Name: "p0", Slot: slot}, 1: {Index: 1, Name: "p1", Slot: slot + 1}}
 }
 
 // describe makes the segment of an attempt.
@@ -152,11 +152,11 @@ func (r *trier) describe(a attempt) (*segments.Description, error) {
 }
 
 // maker makes a maker with a framework and the two cubes, without pins. done closes their maps.
-func (r *trier) maker(as like) (_ *segments.Maker, done func(), err error) {
-	fw := &framework.Framework{Objects: as.objects, Maps: map[string]*ebpf.Map{}, Hook: map[cube.Hook]map[string]*ebpf.Map{}}
-	cubes := as.state.OnTrial()
+func (r *trier) maker(as Like) (_ *segments.Maker, done func(), err error) {
+	fw := &framework.Framework{Objects: as.Objects, Maps: map[string]*ebpf.Map{}, Hook: map[cube.Hook]map[string]*ebpf.Map{}}
+	cubes := as.State.OnTrial()
 	// Interfaces by which packets enter again: their numbers are immediates, nothing is sent.
-	m := segments.New(segments.Options{Framework: fw, State: cubes, Kernel: as.kernel, Tap: 1, LoopOut: 1})
+	m := segments.New(segments.Options{Framework: fw, State: cubes, Kernel: as.Kernel, Tap: 1, LoopOut: 1})
 	done = func() {
 		fw.Close()
 		cubes.Close()
@@ -203,8 +203,8 @@ func (r *trier) tryCubes(cubes *state.State) error {
 	if r.hook == cube.XDP {
 		typ = cube.TypeXDPDRV
 	}
-	cubes.AddTried(Spec{ID: hostCube, Name: "peer", Type: typ}, map[cube.Hook]*link.Object{r.hook: host})
-	spec := Spec{ID: triedCube, Name: r.t.Service, Service: r.t.Service, Type: typ, Transparent: r.t.Transparent}
+	cubes.AddTried(state.Spec{ID: hostCube, Name: "peer", Type: typ}, map[cube.Hook]*link.Object{r.hook: host})
+	spec := state.Spec{ID: triedCube, Name: r.t.Service, Service: r.t.Service, Type: typ, Transparent: r.t.Transparent}
 	return cubes.AddTriedService(spec, r.service, func(spec *ebpf.MapSpec) (*ebpf.Map, error) { return ebpf.NewMap(small(spec)) })
 }
 

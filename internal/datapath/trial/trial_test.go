@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package datapath
+package trial
 
 import (
 	"bytes"
@@ -43,7 +43,7 @@ func compiled(t testing.TB, file string) map[cube.Hook][]byte {
 	t.Helper()
 	out := map[cube.Hook][]byte{}
 	for _, h := range abi.Hooks {
-		elf, err := os.ReadFile("testdata/" + file + "." + h.String() + ".o")
+		elf, err := os.ReadFile("../testdata/" + file + "." + h.String() + ".o")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,31 +82,31 @@ func TestRefusalsOnTrial(t *testing.T) {
 		name  string
 		which uint32
 		trial Trial
-		want  TrialError
+		want  Error
 		says  string
 	}{
-		{"with defaults", always, Trial{}, TrialError{Hook: cube.TC, At: "a cube with netdevs as peers"}, "with the default constants"},
-		{"at one value of an enum", atValue, Trial{}, TrialError{Hook: cube.TC, At: "a cube with netdevs as peers", Constants: "flavour=SOUR"}, "with flavour=SOUR"},
-		{"at one value of a bool", atTrue, Trial{}, TrialError{Hook: cube.TC, At: "a cube with netdevs as peers", Constants: "strict=true"}, ""},
-		{"at one pair", atPair, Trial{}, TrialError{Hook: cube.TC, At: "a cube with netdevs as peers", Constants: "deep=false, strict=true"}, ""},
-		{"at a member of a struct", atMember, Trial{Hooks: tc}, TrialError{Hook: cube.TC, At: "a cube with netdevs as peers", Constants: "limits.hard=false"}, ""},
-		{"at a number", atNumber, Trial{Hooks: tc}, TrialError{Hook: cube.TC, At: "a cube with netdevs as peers", Constants: "window=1500"}, ""},
-		{"at a level of logs", atTrace, Trial{Hooks: tc}, TrialError{Hook: cube.TC, At: "a cube with netdevs as peers", Constants: "loglevel=TRACE"}, ""},
-		{"at XDP", onlyXDP, Trial{}, TrialError{Hook: cube.XDP, At: "a cube with netdevs as peers"}, "at XDP of"},
-		{"at XDP, transparent", onlyXDP, Trial{Transparent: true}, TrialError{Hook: cube.XDP, At: "a cube on a netdev"}, ""},
-		{"on egress", onlyEgress, Trial{Transparent: true}, TrialError{Hook: cube.TC, At: "a cube on a netdev", Role: link.OnEgress}, "the egress program at TC"},
-		{"on egress, standard", onlyEgress, Trial{}, TrialError{Hook: cube.TC, At: "a cube with netdevs as peers"}, ""},
+		{"with defaults", always, Trial{}, Error{Hook: cube.TC, At: "a cube with netdevs as peers"}, "with the default constants"},
+		{"at one value of an enum", atValue, Trial{}, Error{Hook: cube.TC, At: "a cube with netdevs as peers", Constants: "flavour=SOUR"}, "with flavour=SOUR"},
+		{"at one value of a bool", atTrue, Trial{}, Error{Hook: cube.TC, At: "a cube with netdevs as peers", Constants: "strict=true"}, ""},
+		{"at one pair", atPair, Trial{}, Error{Hook: cube.TC, At: "a cube with netdevs as peers", Constants: "deep=false, strict=true"}, ""},
+		{"at a member of a struct", atMember, Trial{Hooks: tc}, Error{Hook: cube.TC, At: "a cube with netdevs as peers", Constants: "limits.hard=false"}, ""},
+		{"at a number", atNumber, Trial{Hooks: tc}, Error{Hook: cube.TC, At: "a cube with netdevs as peers", Constants: "window=1500"}, ""},
+		{"at a level of logs", atTrace, Trial{Hooks: tc}, Error{Hook: cube.TC, At: "a cube with netdevs as peers", Constants: "loglevel=TRACE"}, ""},
+		{"at XDP", onlyXDP, Trial{}, Error{Hook: cube.XDP, At: "a cube with netdevs as peers"}, "at XDP of"},
+		{"at XDP, transparent", onlyXDP, Trial{Transparent: true}, Error{Hook: cube.XDP, At: "a cube on a netdev"}, ""},
+		{"on egress", onlyEgress, Trial{Transparent: true}, Error{Hook: cube.TC, At: "a cube on a netdev", Role: link.OnEgress}, "the egress program at TC"},
+		{"on egress, standard", onlyEgress, Trial{}, Error{Hook: cube.TC, At: "a cube with netdevs as peers"}, ""},
 		{"on egress, beside programs at XDP", onlyEgress, Trial{Transparent: true, Hooks: []cube.Hook{cube.XDP}},
-			TrialError{Hook: cube.TC, At: "a cube on a netdev", Role: link.OnEgress}, ""},
-		{"in a program that is added later", onlyFurther, Trial{Hooks: tc}, TrialError{Hook: cube.TC, At: "a cube with netdevs as peers"}, ""},
-		{"with a namespace", onlyShadow, Trial{}, TrialError{Hook: cube.TC, At: "a cube with a namespace"}, ""},
-		{"inline", onlyInline, Trial{Hooks: tc}, TrialError{Hook: cube.TC, At: "a cube with another one as peer", Mode: link.Inline}, "in inline mode"},
+			Error{Hook: cube.TC, At: "a cube on a netdev", Role: link.OnEgress}, ""},
+		{"in a program that is added later", onlyFurther, Trial{Hooks: tc}, Error{Hook: cube.TC, At: "a cube with netdevs as peers"}, ""},
+		{"with a namespace", onlyShadow, Trial{}, Error{Hook: cube.TC, At: "a cube with a namespace"}, ""},
+		{"inline", onlyInline, Trial{Hooks: tc}, Error{Hook: cube.TC, At: "a cube with another one as peer", Mode: link.Inline}, "in inline mode"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.trial.Service, c.trial.Objects = "picky", picky(t, c.which)
 			_, err := Try(context.Background(), c.trial)
-			var is *TrialError
+			var is *Error
 			if !errors.As(err, &is) || !errors.Is(err, cube.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
 				t.Fatalf("%v, want a refusal that says %q", err, c.says)
 			}
