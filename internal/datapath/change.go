@@ -287,6 +287,7 @@ func (ch *change) finish() {
 	p.sets.Finish(first)
 	p.partitioner.forgetLoads(p.state.ForgetObjects(ch.g))
 	p.graph, p.wiring = ch.g, ch.wiring
+	p.now.Store(ch.wiring)
 	p.tables.Use(ch.rows)
 	p.partitioner.partitioned = ch.cut
 	gone := p.setParts(ch.parts)

@@ -27,6 +27,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
@@ -97,6 +98,9 @@ type Plane struct {
 	slots       slots
 	inline      *inliner
 
+	// now is the wiring of the graph in use, for those who must not wait for a change.
+	now atomic.Pointer[graph.Wiring]
+
 	// mu guards what follows, and the tables, the partitioner and what the inliner refused. It is held
 	// from the beginning to the end of Prepare and of Commit.
 	mu     sync.Mutex
@@ -108,8 +112,8 @@ type Plane struct {
 	staleGens []string
 }
 
-// Change is a prepared step to a new graph: commit or abort it, once.
-type Change interface {
+// Change is a prepared step to a new graph: commit or abort it, once. It is an alias, so that callers need not name it.
+type Change = interface {
 	// Commit makes the new graph effective. On an error everything is as before.
 	Commit() error
 	// Abort drops what was prepared.
@@ -197,7 +201,7 @@ func (p *Plane) openParts() (err error) {
 func (p *Plane) openNetdevs() (err error) {
 	o := p.opts
 	s := netdevs.Options{
-		Dir: o.Dir, Instance: o.Instance, Clsact: o.Clsact, MTU: o.MTU, Kernel: p.kernel, Loop: o.Loop, Logger: p.log,
+		Dir: o.Dir, Instance: o.Instance, Clsact: o.Clsact, MTU: o.MTU, Kernel: p.kernel, Loop: o.Loop, Taps: o.Taps, Logger: p.log,
 		Framework: p.fw, Collector: p.collect,
 	}
 	p.Helpers = netdevs.NewHelpers(s)

@@ -23,13 +23,28 @@ type Helpers struct {
 	dir, instance string
 	clsact        bool
 	loop          framework.Loop
+	indexes       map[int]bool // of the TAPs and the ends of the loop
 	fw            *framework.Framework
 	log           *slog.Logger
 }
 
 // NewHelpers makes the Helpers of a Plane.
 func NewHelpers(s Options) *Helpers {
-	return &Helpers{dir: s.Dir, instance: s.Instance, clsact: s.Clsact, loop: s.Loop, fw: s.Framework, log: s.Logger}
+	h := &Helpers{dir: s.Dir, instance: s.Instance, clsact: s.Clsact, loop: s.Loop, fw: s.Framework, log: s.Logger}
+	h.indexes = map[int]bool{s.Loop.In: true, s.Loop.Out: true}
+	for _, tap := range s.Taps {
+		h.indexes[tap] = true
+	}
+	delete(h.indexes, 0)
+	return h
+}
+
+// ForgetHelper takes an interface of the daemon out of a trip. A packet that went down without a netdev
+// comes up again as if it had entered there, but behind these interfaces is no stack that wants it.
+func (h *Helpers) ForgetHelper(t *cube.Trip) {
+	if h.indexes[t.Netdev] {
+		t.Netdev = 0
+	}
 }
 
 // own is a program of the framework on one of our own interfaces.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/collect"
 	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/kernel"
@@ -47,6 +48,7 @@ type Options struct {
 	MTU       func(ifindex int) (int, error)
 	Kernel    kernel.Features
 	Loop      framework.Loop
+	Taps      map[cube.Hook]int
 	Logger    *slog.Logger
 	Framework *framework.Framework
 	Collector *collect.Collector

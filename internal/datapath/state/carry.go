@@ -86,7 +86,7 @@ func (cs *State) takeOver(in *Instance) error {
 		errs = append(errs, bpfmap.Repin(mv.now, mv.path))
 	}
 	for _, place := range in.commons {
-		if c := cs.commons[place]; c.moved {
+		if c := cs.commons.byPlace[place]; c.moved {
 			errs = append(errs, bpfmap.Repin(c.m, cs.place(place)))
 			c.moved = false
 		}

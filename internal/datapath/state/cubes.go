@@ -100,10 +100,12 @@ func (c *Cubes) CreateCube(spec Spec) error {
 func (cs *State) setCube(id graph.CubeID, in *Instance) {
 	if in == nil {
 		delete(cs.byID, id)
+		cs.types.Delete(id)
 		cs.floods.RemoveOwner(id)
 		return
 	}
 	cs.byID[id] = in
+	cs.types.Store(id, in.spec.Type)
 	cs.floods.SetOwner(id, in.spec.Name, in.spec.Type, in.throughEgress(nil))
 }
 
@@ -279,7 +281,7 @@ func (cs *State) openOne(in *Instance, name string, d declaration, u *undo.Stack
 	if d.scope == private {
 		err = in.openPrivate(name, d.spec, u)
 	} else {
-		err = cs.openCommon(in, name, d, u)
+		err = cs.commons.openMap(in, name, d, u)
 	}
 	if err == nil {
 		in.declared[name] = d
@@ -343,7 +345,7 @@ func (cs *State) discard(in *Instance) {
 	for _, m := range in.olds {
 		_ = m.Close()
 	}
-	cs.leaveCommons(in)
+	cs.commons.leave(in)
 }
 
 // remove closes the maps and takes their pins away, and those of maps in common that nobody else

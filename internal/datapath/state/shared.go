@@ -35,6 +35,12 @@ type common struct {
 	users int
 }
 
+// commons are the maps in common that are open.
+type commons struct {
+	dir     string // of the Plane's pins
+	byPlace map[string]*common
+}
+
 // refName is the pin in a user's directory of the map in common at a place: no name of a map
 // begins with a plus sign.
 func refName(place string) string { return "+" + strings.ReplaceAll(pinName(place), "/", "+") }
@@ -63,13 +69,13 @@ func (cs *State) owned(name string, d declaration) (declaration, error) {
 	return d, fmt.Errorf("service %s has no public map of that name: %w", d.space, cube.ErrNotFound)
 }
 
-// openCommon opens a map that the cube has in common with others, or makes it.
-func (cs *State) openCommon(in *Instance, name string, d declaration, u *undo.Stack) error {
+// openMap opens a map that the cube has in common with others, or makes it.
+func (cm *commons) openMap(in *Instance, name string, d declaration, u *undo.Stack) error {
 	place := d.common(name)
-	c := cs.commons[place]
+	c := cm.byPlace[place]
 	if c == nil {
 		var err error
-		if c, err = cs.makeCommon(in, name, place, d, u); err != nil {
+		if c, err = cm.makeMap(in, name, place, d, u); err != nil {
 			return err
 		}
 	} else if what := bpfmap.DeclaredOtherwise(c.spec, d.spec); what != "" {
@@ -118,9 +124,9 @@ func equalMaps(a, b *ebpf.Map) (bool, error) {
 	return x == y, nil
 }
 
-// makeCommon opens the map at its place, or makes it.
-func (cs *State) makeCommon(in *Instance, name, place string, d declaration, u *undo.Stack) (*common, error) {
-	path := cs.place(place)
+// makeMap opens the map at its place, or makes it.
+func (cm *commons) makeMap(in *Instance, name, place string, d declaration, u *undo.Stack) (*common, error) {
+	path := filepath.Join(cm.dir, place)
 	for _, dir := range []string{filepath.Dir(filepath.Dir(path)), filepath.Dir(path)} {
 		if err := bpfmap.EnsureDir(dir); err != nil {
 			return nil, err
@@ -138,9 +144,9 @@ func (cs *State) makeCommon(in *Instance, name, place string, d declaration, u *
 	if c.moved {
 		in.settled(m)
 	}
-	cs.commons[place] = c
+	cm.byPlace[place] = c
 	u.Push(func() error {
-		delete(cs.commons, place)
+		delete(cm.byPlace, place)
 		_ = c.m.Close()
 		if !fresh {
 			return nil
@@ -151,7 +157,7 @@ func (cs *State) makeCommon(in *Instance, name, place string, d declaration, u *
 }
 
 // Common is how many maps in common are open.
-func (cs *State) Common() int { return len(cs.commons) }
+func (cs *State) Common() int { return len(cs.commons.byPlace) }
 
 // removeCommon takes the pin of a map in common away, and its directory with the last.
 func removeCommon(path string) error {
@@ -162,16 +168,16 @@ func removeCommon(path string) error {
 	return nil
 }
 
-// leaveCommons ends an instance's use of the maps that it has in common. The pins stay.
-func (cs *State) leaveCommons(in *Instance) {
+// leave ends an instance's use of the maps that it has in common. The pins stay.
+func (cm *commons) leave(in *Instance) {
 	for _, place := range in.commons {
-		c := cs.commons[place]
+		c := cm.byPlace[place]
 		if c == nil {
 			continue
 		}
 		if c.users--; c.users == 0 {
 			_ = c.m.Close()
-			delete(cs.commons, place)
+			delete(cm.byPlace, place)
 		}
 	}
 	in.commons = nil

@@ -28,12 +28,14 @@ type State struct {
 	// inGraph tells whether a cube is in the graph in use.
 	inGraph func(graph.CubeID) bool
 
-	mu       sync.Locker
+	types sync.Map // by cube: its type, for those who must not wait for a change
+
+	mu       sync.Locker // of the Plane; it guards what follows
 	services map[string]*Service
 	given    map[source]*link.Object // at run time, by their bytes
 	byID     map[graph.CubeID]*Instance
-	commons  map[string]*common // maps that cubes have in common, by place
-	spared   map[string]bool    // UUIDs of cubes that are not open and not forgotten
+	commons  *commons
+	spared   map[string]bool // UUIDs of cubes that are not open and not forgotten
 	// savedAt is where a cube has an object pinned.
 	savedAt map[*link.Object]string
 }
@@ -63,7 +65,7 @@ func New(s Options) *State {
 	return &State{
 		dir: s.Dir, log: s.Logger, collect: s.Collector, floods: s.Floods, fates: s.Fates, inGraph: s.InGraph, mu: s.Lock,
 		services: map[string]*Service{}, given: map[source]*link.Object{}, byID: map[graph.CubeID]*Instance{},
-		commons: map[string]*common{}, spared: map[string]bool{}, savedAt: map[*link.Object]string{},
+		commons: &commons{s.Dir, map[string]*common{}}, spared: map[string]bool{}, savedAt: map[*link.Object]string{},
 	}
 }
 
@@ -86,6 +88,15 @@ func (cs *State) Used(id graph.CubeID) (UsedCube, bool) {
 		return UsedCube{}, false
 	}
 	return in.Used(), true
+}
+
+// TypeOf is the type of a cube that is open. It does not wait for a change.
+func (cs *State) TypeOf(id graph.CubeID) (cube.Type, bool) {
+	typ, ok := cs.types.Load(id)
+	if !ok {
+		return "", false
+	}
+	return typ.(cube.Type), true
 }
 
 // Cubes are what callers of a Plane do with cubes, each call with the lock.
