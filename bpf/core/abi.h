@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* Tables and records that the daemon and the framework's programs share. Cubes never see them.
- * internal/datapath/abi.go derives its types from here and a test compares the two. */
+ * internal/datapath/abi derives its types from here and a test compares the two. */
 #ifndef PCN_ABI_H
 #define PCN_ABI_H
 

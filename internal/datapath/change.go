@@ -8,25 +8,31 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cilium/ebpf"
-
-	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/expedite"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/netdevs"
+	"github.com/polycube/polycube/internal/datapath/segments"
+	"github.com/polycube/polycube/internal/datapath/state"
+	"github.com/polycube/polycube/internal/datapath/tables"
+	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
 // change is a prepared graph: its components, those that differ from the present ones built.
 type change struct {
 	p      *Plane
 	g      *Graph
-	wiring *wiring
-	stale  stale
+	wiring *graph.Wiring
+	stale  graph.Stale
 	// onlyCode: ports and netdevs, and what is derived of them, stay those of the graph in use.
 	onlyCode bool
 	cut      [][][]CubeID
 	parts    []*segment
 	built    []*segment // subset of parts
-	tables   *tables
-	plan     *plan
+	rows     *tables.Rows
+	plan     *netdevs.Plan
 }
 
 // Prepare links and loads what the graph needs that is not there yet. Nothing is visible to
@@ -36,18 +42,18 @@ func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 	defer p.mu.Unlock()
 	w, onlyCode := p.onlyCode(g)
 	if !onlyCode {
-		w = newWiring(g)
+		w = graph.NewWiring(g)
 	}
-	ch := &change{p: p, g: g, wiring: w, stale: p.staleIn(w), tables: p.tables}
+	ch := &change{p: p, g: g, wiring: w, stale: w.StaleSince(p.wiring), rows: p.tables.InUse()}
 	ch.onlyCode = onlyCode && ch.stale != nil
 	if !ch.onlyCode {
-		ch.tables = p.tablesOf(w, ch.stale)
+		ch.rows = p.tables.Derive(w, ch.stale)
 	}
 	for {
 		again, err := ch.build(ctx, w)
 		if err != nil {
 			ch.drop()
-			return nil, g.gone(p.unpinned(err))
+			return nil, netdevs.Gone(g, bpfmap.Unpinned(p.opts.Dir, err))
 		}
 		if !again {
 			return ch, nil
@@ -57,18 +63,18 @@ func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 
 // build makes the segments of the graph; again is true if one was too large for the kernel, so
 // that the graph must be cut into smaller ones. Those that fit and stay the same are kept.
-func (ch *change) build(ctx context.Context, w *wiring) (again bool, err error) {
+func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err error) {
 	was := ch.built
 	ch.parts, ch.built = nil, nil
 	defer func() {
 		for _, c := range was {
-			ch.p.dispose(c.gen)
+			ch.p.maker.Dispose(c.gen)
 		}
 	}()
-	cut, asBefore := ch.p.partition(w, ch.stale, ch.onlyCode)
+	cut, asBefore := ch.p.partitioner.partition(w, ch.p.wiring, ch.stale, ch.onlyCode, ch.p.present())
 	ch.cut, ch.onlyCode = cut, ch.onlyCode && asBefore
 	for _, part := range ch.cut {
-		native := w.native(part)
+		native := w.Native(part)
 		for i, ids := range part {
 			if err := ctx.Err(); err != nil {
 				return false, fmt.Errorf("preparing the data plane: %w", err)
@@ -78,21 +84,19 @@ func (ch *change) build(ctx context.Context, w *wiring) (again bool, err error) 
 				ch.parts = append(ch.parts, ch.kept(old, i+1, len(part), native))
 				continue
 			}
-			c, err := ch.p.describe(w, ids)
+			described, err := ch.p.maker.Describe(w, ids)
 			if err != nil {
 				return false, err
 			}
-			c.number, c.of, c.native = i+1, len(part), native
+			c := &segment{Description: described, entrance: netdevs.NewEntrance(), number: i + 1, of: len(part), native: native}
 			if ch.onlyCode {
-				for k, rs := range old.roots {
-					c.roots[k] = slices.Clone(rs)
-				}
+				c.entrance = old.entrance.Clone()
 			}
-			if at := slices.IndexFunc(was, func(b *segment) bool { return b.print == c.print }); at >= 0 {
+			if at := slices.IndexFunc(was, func(b *segment) bool { return b.Print == c.Print }); at >= 0 {
 				c.gen, was = was[at].gen, slices.Delete(was, at, at+1)
 				ch.built = append(ch.built, c)
 			} else if err := ch.p.reuseOrBuild(ch, c); err != nil {
-				if ch.p.tooLarge(c, err) {
+				if ch.p.partitioner.tooLarge(c, err) {
 					return true, nil
 				}
 				return false, err
@@ -110,7 +114,7 @@ func (ch *change) kept(c *segment, number, of int, native bool) *segment {
 		return c
 	}
 	next := *c
-	next.roots = map[kind][]*root{}
+	next.entrance = netdevs.NewEntrance()
 	next.number, next.of, next.native = number, of, native
 	return &next
 }
@@ -118,7 +122,7 @@ func (ch *change) kept(c *segment, number, of int, native bool) *segment {
 // reuseOrBuild gives the component the programs it has already, if the code is the same, or
 // new ones.
 func (p *Plane) reuseOrBuild(ch *change, c *segment) error {
-	if old := p.part(c.print); old != nil {
+	if old := p.part(c.Print); old != nil {
 		c.gen, c.note = old.gen, old.note
 		return nil
 	}
@@ -126,7 +130,7 @@ func (p *Plane) reuseOrBuild(ch *change, c *segment) error {
 	if p.opts.Mode == ModeInline {
 		mode = link.Inline
 	}
-	gen, err := p.build(c, mode)
+	gen, err := p.maker.Build(c.Description, mode)
 	if err != nil {
 		return err
 	}
@@ -144,7 +148,7 @@ func (ch *change) Abort() {
 
 func (ch *change) drop() {
 	for _, c := range ch.built {
-		ch.p.dispose(c.gen)
+		ch.p.maker.Dispose(c.gen)
 	}
 	ch.built = nil
 }
@@ -155,15 +159,15 @@ func (ch *change) Commit() error {
 	p := ch.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer expedite.begin()()
+	defer expedite.Begin()()
 	ch.refresh()
-	p.sets.mu.Lock()
-	defer p.sets.mu.Unlock()
-	var u undo
+	p.sets.Lock()
+	defer p.sets.Unlock()
+	var u undo.Stack
 	if err := ch.effect(&u); err != nil {
-		err = errors.Join(err, u.run())
+		err = errors.Join(err, u.Run())
 		ch.drop()
-		return ch.g.gone(p.unpinned(err))
+		return netdevs.Gone(ch.g, bpfmap.Unpinned(p.opts.Dir, err))
 	}
 	ch.finish()
 	return nil
@@ -178,56 +182,79 @@ func (ch *change) refresh() {
 	}
 	for _, c := range ch.p.notInUse(ch.parts) {
 		if !built[c] {
-			now := ch.p.part(c.print)
+			now := ch.p.part(c.Print)
 			c.gen, c.note = now.gen, now.note
 		}
 	}
 }
 
 // effect does all that can fail, recording the way back.
-func (ch *change) effect(u *undo) error {
+func (ch *change) effect(u *undo.Stack) error {
 	p := ch.p
-	if err := ch.keepAccounts(u); err != nil {
+	if err := p.accounts.Keep(u, p.wiring, ch.wiring, ch.stale); err != nil {
 		return err
 	}
 	if ch.onlyCode {
-		if err := p.moveSets(u, ch.g, ch.tables, ch.stale); err != nil {
+		if err := p.sets.Move(u, ch.g, ch.rows, ch.stale, p.state.ThroughEgress); err != nil {
 			return err
 		}
 		return ch.swap(u)
 	}
-	if err := p.writeExits(u, p.tables, ch.tables); err != nil {
+	if err := p.sets.Group(p.tables.InUse(), ch.rows); err != nil {
 		return err
 	}
-	if err := p.moveSets(u, ch.g, ch.tables, ch.stale); err != nil {
+	if err := p.tables.WriteExits(u, ch.rows); err != nil {
 		return err
 	}
-	plan := ch.makePlan()
+	if err := p.sets.Move(u, ch.g, ch.rows, ch.stale, p.state.ThroughEgress); err != nil {
+		return err
+	}
+	plan := p.netdevs.Plan(ch.wiring, partsOf(ch.parts))
 	ch.plan = plan
-	if err := plan.makeRoots(u); err != nil {
+	if err := plan.MakeRoots(u); err != nil {
 		return err
 	}
 	// Rows that the programs in use understand come before the swap, the others behind it:
 	// a netdev that loses its transparent cube leads to its port before the new programs
 	// forget the cube, and one that gets a cube leads there once they know it.
-	if err := p.writeEntries(u, p.tables, ch.tables, p.understood); err != nil {
+	if err := p.tables.WriteEntries(u, ch.rows, p.understood); err != nil {
 		return err
 	}
-	if err := plan.attach(u); err != nil {
+	if err := plan.Attach(u); err != nil {
 		return err
 	}
 	if err := ch.swap(u); err != nil {
 		return err
 	}
-	if err := p.writeEntries(u, p.tables, ch.tables, nil); err != nil {
+	if err := p.tables.WriteEntries(u, ch.rows, nil); err != nil {
 		return err
 	}
-	return plan.move(u)
+	return plan.Move(u)
+}
+
+// linkedOf are the cubes of segments.
+func linkedOf(parts []*segment) []state.LinkedCube {
+	var out []state.LinkedCube
+	for _, c := range parts {
+		for _, id := range c.IDs {
+			out = append(out, state.LinkedCube{ID: id, Constants: c.Constants})
+		}
+	}
+	return out
+}
+
+// partsOf is what the plan of the netdevs needs to know of segments.
+func partsOf(parts []*segment) []netdevs.Segment {
+	out := make([]netdevs.Segment, 0, len(parts))
+	for _, c := range parts {
+		out = append(out, netdevs.Segment{IDs: c.IDs, Netdevs: c.Netdevs, OutNetdevs: c.OutNetdevs, Hook: c.Hook, Native: c.native, Programs: c.gen, Entrance: c.entrance})
+	}
+	return out
 }
 
 // understood tells whether an entry can be changed from was to now while the present programs
 // run: either no program looks at it yet, or the one that does knows the new cube too.
-func (p *Plane) understood(was, now entry) bool {
+func (p *Plane) understood(was, now abi.Entry) bool {
 	if was.Cube == 0 {
 		return true
 	}
@@ -241,8 +268,8 @@ func (p *Plane) understood(was, now entry) bool {
 
 // enters tells whether packets from netdevs may enter the component at a cube.
 func (c *segment) enters(id uint16) bool {
-	i := slices.Index(c.ids, CubeID(id))
-	return i >= 0 && c.code.Cubes[i].Entry
+	i := slices.Index(c.IDs, CubeID(id))
+	return i >= 0 && c.Code.Cubes[i].Entry
 }
 
 // finish removes what the new graph has no use for. Nothing here can undo the change; what
@@ -251,40 +278,42 @@ func (ch *change) finish() {
 	p := ch.p
 	first := p.graph == nil
 	if !ch.onlyCode {
-		ch.plan.detachUnused()
-		if err := errors.Join(
-			p.clearEntries(p.tables, ch.tables),
-			p.clearExits(p.tables, ch.tables),
-		); err != nil {
+		ch.plan.DetachUnused()
+		if err := p.tables.Clear(ch.rows); err != nil {
 			p.log.Error("clearing rows of the data plane's tables", "err", err)
 		}
 		p.clearCubes(ch.g)
 	}
-	p.finishSets(first)
-	p.forgetObjects(ch.g)
-	p.graph, p.wiring, p.tables = ch.g, ch.wiring, ch.tables
-	p.partitioned = ch.cut
+	p.sets.Finish(first)
+	p.partitioner.forgetLoads(p.state.ForgetObjects(ch.g))
+	p.graph, p.wiring = ch.g, ch.wiring
+	p.now.Store(ch.wiring)
+	p.tables.Use(ch.rows)
+	p.partitioner.partitioned = ch.cut
 	gone := p.setParts(ch.parts)
-	p.keep(ch)
+	p.state.Keep(ch.g, linkedOf(ch.built))
 	for _, c := range ch.built {
 		p.tell(c)
 	}
 	for _, gen := range gone {
-		p.collect.unpin(gen.close)
+		p.collect.Unpin(gen.Close)
 	}
 	if first {
-		p.forget()
-		p.collect.addStale()
+		p.state.ForgetUnknown()
+		for _, pin := range p.staleGens {
+			p.collect.Unpin(func() error { return bpfmap.RemovePin(pin) })
+		}
+		p.staleGens = nil
 	}
 	p.inline.wake()
 }
 
 // swap writes the programs into every slot that leads to them.
-func (ch *change) swap(u *undo) error {
+func (ch *change) swap(u *undo.Stack) error {
 	changed := ch.p.notInUse(ch.parts)
-	before := map[CubeID]*generation{}
+	before := map[CubeID]*segments.Generation{}
 	for _, c := range changed {
-		for _, id := range c.ids {
+		for _, id := range c.IDs {
 			if was := ch.p.byCube[id]; was != nil {
 				before[id] = was.gen
 			}
@@ -292,7 +321,7 @@ func (ch *change) swap(u *undo) error {
 	}
 	// A cube that is new to the data plane is there before others lead to it.
 	for _, c := range changed {
-		if err := ch.p.enterCubes(u, c, before, true); err != nil {
+		if err := ch.p.slots.enterCubes(u, c, before, true); err != nil {
 			return err
 		}
 	}
@@ -306,82 +335,11 @@ func (ch *change) swap(u *undo) error {
 
 // enter makes the component's generation the one that packets enter. before tells which
 // generation each cube was in; slots that hold the same one already are left alone.
-func (p *Plane) enter(u *undo, c *segment, before map[CubeID]*generation) error {
-	for _, rs := range c.roots {
-		for _, r := range rs {
-			if r.into == c.gen {
-				continue
-			}
-			if err := r.enter(u, c.gen); err != nil {
-				return err
-			}
-		}
-	}
-	return p.enterCubes(u, c, before, false)
-}
-
-// enterCubes swaps where packets from outside enter the segment's cubes: those that are new, or
-// those that are not.
-func (p *Plane) enterCubes(u *undo, c *segment, before map[CubeID]*generation, isNew bool) error {
-	for _, id := range c.ids {
-		if before[id] == c.gen || (before[id] == nil) != isNew {
-			continue
-		}
-		for _, h := range hooks {
-			if err := p.enterCube(u, h, id, before[id], c.gen); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// enter swaps what the root leads to.
-func (r *root) enter(u *undo, gen *generation) error {
-	prog := gen.progs[r.kind.program()]
-	if prog == nil {
-		return fmt.Errorf("root %d: the component has no %s program: %w", r.id, r.kind, cube.ErrNotFound)
-	}
-	if err := r.slot.Put(uint32(0), prog); err != nil {
-		return fmt.Errorf("swapping the %s program: %w", r.kind, err)
-	}
-	if was := r.into; was != nil && was.progs[r.kind.program()] != nil {
-		u.push(func() error {
-			r.into = was
-			return r.slot.Put(uint32(0), was.progs[r.kind.program()])
-		})
-	}
-	r.into = gen
-	return nil
-}
-
-// enterCube swaps where packets from the slow path enter.
-func (p *Plane) enterCube(u *undo, h cube.Hook, id CubeID, was, gen *generation) error {
-	m := p.fw.hook[h][mapCubes]
-	prog := gen.progs[program{h, link.OnResume}]
-	put := func(prog *ebpf.Program) error {
-		if prog == nil {
-			return hashSetter[uint32](m)(uint32(id), nil)
-		}
-		if err := m.Put(uint32(id), prog); err != nil {
-			return fmt.Errorf("swapping the resume program: %w", err)
-		}
-		return nil
-	}
-	var old *ebpf.Program
-	if was != nil {
-		old = was.progs[program{h, link.OnResume}]
-	}
-	if prog == nil && old == nil && was != nil {
-		return nil
-	}
-	if err := put(prog); err != nil {
+func (p *Plane) enter(u *undo.Stack, c *segment, before map[CubeID]*segments.Generation) error {
+	if err := c.entrance.Enter(u, c.gen); err != nil {
 		return err
 	}
-	if was != nil {
-		u.push(func() error { return put(old) })
-	}
-	return nil
+	return p.slots.enterCubes(u, c, before, false)
 }
 
 // clearCubes empties the slots of cubes that are gone, once no packet can be on its way to them.
@@ -389,29 +347,21 @@ func (p *Plane) clearCubes(g *Graph) {
 	if p.graph == nil {
 		for id := range CubeID(link.MaxCubes) {
 			if g.Cubes[id] == nil {
-				p.clearCube(id)
+				p.slots.clearCube(id)
 			}
 		}
 		return
 	}
 	for id := range p.graph.Cubes {
 		if g.Cubes[id] == nil {
-			p.collect.add(func() error {
+			p.collect.Add(func() error {
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				if p.graph.Cubes[id] == nil { // or another cube has the number by now
-					p.clearCube(id)
+					p.slots.clearCube(id)
 				}
 				return nil
 			})
-		}
-	}
-}
-
-func (p *Plane) clearCube(id CubeID) {
-	for _, h := range hooks {
-		if err := hashSetter[uint32](p.fw.hook[h][mapCubes])(uint32(id), nil); err != nil {
-			p.log.Warn("clearing a cube's slot", "err", err)
 		}
 	}
 }

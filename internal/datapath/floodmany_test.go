@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/floods"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/test/netns"
 )
@@ -141,10 +141,9 @@ func TestGroupsThatNothingLeadsToAreForgotten(t *testing.T) {
 			b.host(fmt.Sprintf("h%d", i), "", c, i)
 		}
 		b.commit()
-		g := b.plane.sets.groups
 		inKernel := func() (groups int) {
 			var id, inner uint32
-			for it := g.outer.Iterate(); it.Next(&id, &inner); {
+			for it := b.plane.fw.Maps[abi.MapGroups].Iterate(); it.Next(&id, &inner); {
 				groups++
 			}
 			return groups
@@ -157,51 +156,14 @@ func TestGroupsThatNothingLeadsToAreForgotten(t *testing.T) {
 		if got := inKernel(); got != was+2 {
 			t.Errorf("%d new groups, want 2: copies under way still need the first one", got-was)
 		}
-		if b.plane.sweepOne(left.Add(-groupGrace)); inKernel() != was+2 {
+		if b.plane.sets.SweepOne(left.Add(-floods.GroupGrace)); inKernel() != was+2 {
 			t.Error("a group is forgotten too early")
 		}
-		if b.plane.sweepOne(left); inKernel() != was+1 {
+		if b.plane.sets.SweepOne(left); inKernel() != was+1 {
 			t.Errorf("%d new groups, want 1", inKernel()-was)
 		}
-		if b.plane.sweepOne(time.Now()); inKernel() != was+1 {
+		if b.plane.sets.SweepOne(time.Now()); inKernel() != was+1 {
 			t.Error("a group is forgotten that a set leads to")
-		}
-	})
-}
-
-// TestFullGroupsMakeRoom: those that nothing leads to go as soon as another one needs their place; the others stay.
-func TestFullGroupsMakeRoom(t *testing.T) {
-	in(t, settings[3:4], func(t *testing.T, b *bench) {
-		spec := b.plane.fw.objects[cube.XDP].Maps[mapGroups].Copy()
-		spec.MaxEntries = 2
-		outer, err := ebpf.NewMap(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = outer.Close() })
-		g := newGroups(b.plane.log, outer, b.plane.sets.groups.copies, spec.InnerMap)
-		made := map[uint32]*flood{}
-		for i := range uint16(4) {
-			one, err := g.of([]way{{ifindex: 1}, {ifindex: 1, port: i}})
-			if i == 3 {
-				if !errors.Is(err, cube.ErrFull) {
-					t.Errorf("%v with two groups in use, want %v", err, cube.ErrFull)
-				}
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if i > 0 {
-				made[uint32(i)] = &flood{Group: one.id}
-			}
-			g.drop(made)
-		}
-		for i, row := range made {
-			var inner uint32
-			if err := outer.Lookup(row.Group, &inner); err != nil {
-				t.Errorf("group %d is gone: %v", i, err)
-			}
 		}
 	})
 }
@@ -266,11 +228,11 @@ func TestCopiesInUserSpaceAreThoseOfTheKernel(t *testing.T) {
 			send  []byte
 			want  map[uint16][]byte
 		}{
-			{"from outside, with the tag", 9, [4]uint32{5 | setHasTag, tag100}, tagged, map[uint16][]byte{0: plain, 1: tagged, 2: plain}},
+			{"from outside, with the tag", 9, [4]uint32{5 | floods.HasTag, tag100}, tagged, map[uint16][]byte{0: plain, 1: tagged, 2: plain}},
 			{"from a member, without", 2, [4]uint32{5, tag100}, plain, map[uint16][]byte{0: plain, 1: tagged}},
 			{"no tag is named", 0, [4]uint32{5}, plain, map[uint16][]byte{1: plain, 2: plain}},
 			{"a set that is not there", 0, [4]uint32{6, tag100}, plain, nil},
-			{"too short to have the tag", 0, [4]uint32{5 | setHasTag, tag100}, plain[:16], map[uint16][]byte{1: plain[:16]}},
+			{"too short to have the tag", 0, [4]uint32{5 | floods.HasTag, tag100}, plain[:16], map[uint16][]byte{1: plain[:16]}},
 		} {
 			got := map[uint16][]byte{}
 			for port, f := range b.plane.FloodCopies(c.ID, tt.in, tt.words, tt.send) {

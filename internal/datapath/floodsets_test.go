@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -295,14 +296,14 @@ func TestSetsOutliveTheDaemon(t *testing.T) {
 // countSets counts what is in the kernel, once the groups that nothing leads to are gone.
 func (b *bench) countSets() (sets, groups int) {
 	b.t.Helper()
-	for b.plane.sweepOne(time.Now()) {
+	for b.plane.sets.SweepOne(time.Now()) {
 	}
 	var key, id uint32
-	var row floodSet
-	for it := b.plane.fw.maps[mapFloodSets].Iterate(); it.Next(&key, &row); {
+	var row abi.FloodSet
+	for it := b.plane.fw.Maps[abi.MapFloodSets].Iterate(); it.Next(&key, &row); {
 		sets++
 	}
-	for it := b.plane.fw.maps[mapGroups].Iterate(); it.Next(&key, &id); {
+	for it := b.plane.fw.Maps[abi.MapGroups].Iterate(); it.Next(&key, &id); {
 		groups++
 	}
 	return sets, groups

@@ -54,11 +54,19 @@ var occupied = []struct {
 		return take(l), nil
 	}, "stranger; see `bpftool net show dev a`"},
 	{"filter", []cube.Type{cube.TypeTC}, func(b *bench, ifindex int) (func() error, error) {
-		h, err := attachFilter(spot{ifindex, kindIngress}, "stranger", b.stranger(ebpf.SchedCLS, 0))
-		if err != nil {
+		qdisc := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+			LinkIndex: ifindex, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
+		}}
+		filter := &netlink.BpfFilter{
+			FilterAttrs: netlink.FilterAttrs{
+				LinkIndex: ifindex, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 49152,
+			},
+			Fd: b.stranger(ebpf.SchedCLS, 0).FD(), Name: "stranger", DirectAction: true,
+		}
+		if err := errors.Join(netlink.QdiscAdd(qdisc), netlink.FilterReplace(filter)); err != nil {
 			return nil, err
 		}
-		return h.detach, nil
+		return func() error { return netlink.FilterDel(filter) }, nil
 	}, "tc filter del dev a ingress"},
 	{"native XDP", []cube.Type{cube.TypeXDPDRV, cube.TypeXDPSKB}, occupyXDP(ebpflink.XDPDriverMode), "see `ip link show a`"},
 	{"generic XDP", []cube.Type{cube.TypeXDPDRV, cube.TypeXDPSKB}, occupyXDP(ebpflink.XDPGenericMode), "see `ip link show a`"},

@@ -8,14 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"time"
-
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
+	"github.com/polycube/polycube/internal/datapath/segments"
+	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
 // The second tier: components that were published in call mode are linked again inline, in
@@ -102,12 +100,12 @@ func (in *inliner) one(ctx context.Context) bool {
 		return false
 	}
 	start := time.Now()
-	gen, err := in.p.build(c, link.Inline)
-	if err == nil && gen.insns > in.budget {
-		err = errors.Join(fmt.Errorf("%d instructions, the budget is %d: %w", gen.insns, in.budget, link.ErrTooLarge), gen.close())
+	gen, err := in.p.maker.Build(c, link.Inline)
+	if err == nil && gen.Instructions > in.budget {
+		err = errors.Join(fmt.Errorf("%d instructions, the budget is %d: %w", gen.Instructions, in.budget, link.ErrTooLarge), gen.Close())
 	}
 	took := time.Since(start)
-	c.giveBack()
+	c.GiveBack()
 	in.p.mu.Lock()
 	defer in.p.mu.Unlock()
 	if err != nil || took > inlineAtMost {
@@ -120,20 +118,20 @@ func (in *inliner) one(ctx context.Context) bool {
 }
 
 // refuse notes why a segment is not inlined, or not again: an error, or the time that it took.
-func (in *inliner) refuse(c *segment, err error, took time.Duration) {
+func (in *inliner) refuse(c *segments.Description, err error, took time.Duration) {
 	note := fmt.Sprintf("linking inline took %s", took.Round(time.Millisecond))
-	attrs := []slog.Attr{slog.String("cube", c.code.Cubes[0].Name)}
+	attrs := []slog.Attr{slog.String("cube", c.Code.Cubes[0].Name)}
 	if err != nil {
 		note = err.Error()
 	}
 	if r := refusal.As(err); r != nil {
 		attrs = r.Attrs()
 	}
-	in.refused[c.print] = note
+	in.refused[c.Print] = note
 	if err != nil && temporary(err) {
-		time.AfterFunc(in.again, func() { in.reconsider(c.print) })
+		time.AfterFunc(in.again, func() { in.reconsider(c.Print) })
 	}
-	now := in.p.part(c.print)
+	now := in.p.part(c.Print)
 	if now == nil || now.note != note { // else it was tried again
 		in.p.log.LogAttrs(context.Background(), slog.LevelInfo, "segment stays in call mode", append(attrs, slog.String("reason", note))...)
 	}
@@ -152,37 +150,37 @@ func (in *inliner) reconsider(print string) {
 }
 
 // next picks a component in call mode whose inlining was not refused.
-func (in *inliner) next() *segment {
+func (in *inliner) next() *segments.Description {
 	in.p.mu.Lock()
 	defer in.p.mu.Unlock()
 	maps.DeleteFunc(in.refused, func(print, _ string) bool { return in.p.part(print) == nil })
 	for _, c := range in.p.parts {
-		if c.gen.mode == link.Inline {
+		if c.gen.Mode == link.Inline {
 			continue
 		}
-		if note, no := in.refused[c.print]; no {
+		if note, no := in.refused[c.Print]; no {
 			c.note = note
 			continue
 		}
 		if name := in.p.outsider(c); name != "" {
-			in.refused[c.print] = name + " is of a service that is not part of the daemon"
-			c.note = in.refused[c.print]
+			in.refused[c.Print] = name + " is of a service that is not part of the daemon"
+			c.note = in.refused[c.Print]
 			continue
 		}
-		own, err := in.p.describe(in.p.wiring, c.ids)
-		if err == nil && own.print != c.print {
+		own, err := in.p.maker.Describe(in.p.wiring, c.IDs)
+		if err == nil && own.Print != c.Print {
 			continue // a change is on its way
 		}
 		if err == nil {
 			// A cube may have other maps already, by a change that is prepared.
-			for i, lc := range own.linked() {
-				lc.Maps = c.linked()[i].Maps
+			for i, lc := range own.LinkCubes() {
+				lc.Maps = c.LinkCubes()[i].Maps
 			}
-			err = own.hold()
+			err = own.Hold()
 		}
 		if err != nil {
-			in.refused[c.print] = err.Error()
-			c.note = in.refused[c.print]
+			in.refused[c.Print] = err.Error()
+			c.note = in.refused[c.Print]
 			continue
 		}
 		return own
@@ -193,7 +191,7 @@ func (in *inliner) next() *segment {
 // whyCall says why a segment runs in call mode, "" if it does not.
 func (p *Plane) whyCall(c *segment) string {
 	switch {
-	case c.gen.mode == link.Inline:
+	case c.gen.Mode == link.Inline:
 		return ""
 	case c.note != "":
 		return c.note
@@ -205,73 +203,34 @@ func (p *Plane) whyCall(c *segment) string {
 
 // outsider names a cube of the segment that is not to be inlined, "" if there is none.
 func (p *Plane) outsider(c *segment) string {
-	for _, id := range c.ids {
-		if cube := p.cubes[id]; cube != nil && cube.spec.Outside {
-			return cube.spec.Name
+	for _, id := range c.IDs {
+		if cube := p.state.Cube(id); cube != nil && cube.Spec().Outside {
+			return cube.Spec().Name
 		}
 	}
 	return ""
 }
 
-// hold gives the component descriptors of its own for the cubes' maps, so that a cube deleted
-// meanwhile does not take them away under the linker. The description is the inliner's own.
-func (c *segment) hold() error {
-	for _, lc := range c.linked() {
-		held := make(map[string]asm.FDer, len(lc.Maps))
-		for name, m := range lc.Maps {
-			own, err := m.(*ebpf.Map).Clone()
-			if err != nil {
-				return fmt.Errorf("holding map %s: %w", name, err)
-			}
-			held[name] = own
-		}
-		lc.Maps = held
-	}
-	return nil
-}
-
-func (c *segment) giveBack() {
-	for _, lc := range c.linked() {
-		for _, m := range lc.Maps {
-			_ = m.(*ebpf.Map).Close()
-		}
-		lc.Maps = nil
-	}
-}
-
-// linked lists the component's cubes, those of the companion too.
-func (c *segment) linked() []*link.Cube {
-	if c.companion == nil {
-		return c.code.Cubes
-	}
-	return append(slices.Clone(c.code.Cubes), c.companion.Cubes...)
-}
-
-// part returns the component with a print, or nil.
-func (p *Plane) part(print string) *segment {
-	return p.byPrint[print]
-}
-
 // publish swaps a new generation of a component in, if the component is still there.
-func (p *Plane) publish(c *segment, gen *generation) {
-	now := p.part(c.print)
+func (p *Plane) publish(c *segments.Description, gen *segments.Generation) {
+	now := p.part(c.Print)
 	if now == nil {
-		p.collect.unpin(gen.close)
+		p.collect.Unpin(gen.Close)
 		return
 	}
-	before := map[CubeID]*generation{}
-	for _, id := range now.ids {
+	before := map[CubeID]*segments.Generation{}
+	for _, id := range now.IDs {
 		before[id] = now.gen
 	}
 	old := now.gen
 	now.gen, now.note = gen, ""
-	var u undo
+	var u undo.Stack
 	if err := p.enter(&u, now, before); err != nil {
-		p.log.Error("swapping the inlined programs in", "err", err, "undo", u.run())
+		p.log.Error("swapping the inlined programs in", "err", err, "undo", u.Run())
 		now.gen, now.note = old, err.Error()
-		p.collect.unpin(gen.close)
+		p.collect.Unpin(gen.Close)
 		return
 	}
-	p.collect.unpin(old.close)
+	p.collect.Unpin(old.Close)
 	p.tell(now)
 }

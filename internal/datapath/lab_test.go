@@ -271,7 +271,7 @@ func (b *bench) commit() {
 }
 
 func (b *bench) tryCommit() error {
-	ch, err := b.plane.Prepare(context.Background(), b.g.clone())
+	ch, err := b.plane.Prepare(context.Background(), cloneOf(b.g))
 	if err != nil {
 		return err
 	}
@@ -282,8 +282,8 @@ func (b *bench) tryCommit() error {
 	return nil
 }
 
-// clone copies the graph deeply, as the caller of a plane does for each change.
-func (g *Graph) clone() *Graph {
+// cloneOf copies the graph deeply, as the caller of a plane does for each change.
+func cloneOf(g *Graph) *Graph {
 	out := &Graph{Cubes: map[CubeID]*Node{}, Netdevs: map[string]*Netdev{}, Trace: g.Trace}
 	for id, n := range g.Cubes {
 		c := *n
@@ -296,7 +296,7 @@ func (g *Graph) clone() *Graph {
 			c.Ports[i] = &q
 		}
 		if n.Shadow != nil {
-			c.Shadow = &Shadow{n.Shadow.Span, maps.Clone(n.Shadow.Ends)}
+			c.Shadow = &Shadow{Span: n.Shadow.Span, Ends: maps.Clone(n.Shadow.Ends)}
 		}
 		out.Cubes[id] = &c
 	}

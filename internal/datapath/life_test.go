@@ -163,14 +163,14 @@ func TestAReloadKeepsMapsAndAnUnchangedComponentItsProgram(t *testing.T) {
 func TestWhatCannotBeAttachedChangesNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *bench) {
 		one, _, a, z := b.chain()
-		before := fmt.Sprint(b.pins("links"), b.pins("roots"), b.plane.tables.entries)
+		before := fmt.Sprint(b.pins("links"), b.pins("roots"), b.plane.tables.InUse().Entries)
 		one.Ports[2].Peer = Peer{Netdev: "ghost"}
 		b.g.Netdevs["ghost"] = &Netdev{Name: "ghost", Index: 9999}
 		one.Constants = map[string]any{"what": uint32(1)}
 		if err := b.inLab(b.tryCommit); err == nil {
 			t.Fatal("a netdev that does not exist was accepted")
 		}
-		if now := fmt.Sprint(b.pins("links"), b.pins("roots"), b.plane.tables.entries); now != before {
+		if now := fmt.Sprint(b.pins("links"), b.pins("roots"), b.plane.tables.InUse().Entries); now != before {
 			t.Errorf("after the failure %s, before %s", now, before)
 		}
 		if got := b.passes(a, z, frame("still")); !bytes.Equal(got, frame("still")) {
@@ -188,7 +188,7 @@ func TestAnAbortedChangeLeavesNothing(t *testing.T) {
 		before := b.pins("generations")
 		one.Constants = map[string]any{"what": uint32(1)}
 		b.must(func() error {
-			ch, err := b.plane.Prepare(context.Background(), b.g.clone())
+			ch, err := b.plane.Prepare(context.Background(), cloneOf(b.g))
 			if err == nil {
 				ch.Abort()
 			}

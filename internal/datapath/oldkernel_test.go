@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/netdevs"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -71,7 +72,7 @@ func TestFramesThatAnOldKernelCannotRedirect(t *testing.T) {
 		if !errors.Is(err, cube.ErrUnsupported) {
 			t.Fatalf("a port with an MTU of 9000: %v, want %v", err, cube.ErrUnsupported)
 		}
-		for _, word := range []string{"z", "9000", fmt.Sprint(oneBuffer()), "TC", "6.3"} {
+		for _, word := range []string{"z", "9000", fmt.Sprint(netdevs.OneBuffer()), "TC", "6.3"} {
 			if !strings.Contains(err.Error(), word) {
 				t.Errorf("%q does not say %q", err, word)
 			}

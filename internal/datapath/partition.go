@@ -11,27 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/counters"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/state"
 )
 
-// One kernel program may use 64 maps and 256 functions, and the verifier looks at a million
-// instructions at most. A connected part of the graph that needs more is cut into segments.
-// Cuts are kept from one graph to the next, so that a change relinks the segments it touches;
-// where nothing is known, parts are joined along the links that have carried most packets, so
-// that the links that are cut, which cost a tail call, are those least used.
+// What cubes take of the kernel's limits, and how a graph is cut so that each segment stays within them.
 
-// load is what a cube or a segment takes of the kernel's limits.
-type load struct{ cubes, maps, functions, verified int }
+// partitioner cuts graphs into segments.
+type partitioner struct {
+	state    *state.State
+	counters *counters.Counters
+	cubes    int // of one segment; 0 for what the kernel can take
 
-// segmentLimit leaves room for the framework's own: about 20 maps and functions.
-var segmentLimit = load{cubes: link.MaxCubes, maps: 42, functions: 220, verified: 600_000}
-
-func (l load) plus(m load) load {
-	return load{l.cubes + m.cubes, l.maps + m.maps, l.functions + m.functions, l.verified + m.verified}
-}
-
-func (l load) fits(limit load) bool {
-	return l.cubes <= limit.cubes && l.maps <= limit.maps && l.functions <= limit.functions && l.verified <= limit.verified
+	// heavier counts how often an object's programs turned out heavier than thought.
+	heavier map[*link.Object]int
+	// loads are what cubes take of the kernel's limits, as far as it is known.
+	loads map[CubeID]knownLoad
+	// partitioned is how the graph in use was cut into segments.
+	partitioned [][][]CubeID
 }
 
 // verifiedPerInstruction guesses how often the verifier looks at an instruction of a program
@@ -40,166 +39,112 @@ const verifiedPerInstruction = 4
 
 // loadOf is what a cube takes. A cube whose programs are not known takes nothing; describe
 // refuses it.
-func (p *Plane) loadOf(n *Node) load {
-	l := load{cubes: 1}
-	programs, err := p.programsOf(n, n.Type.Hook())
+func (p *partitioner) loadOf(n *Node) graph.Load {
+	l := graph.Load{Cubes: 1}
+	programs, err := p.state.ProgramsOf(n, n.Type.Hook())
 	if err != nil {
 		return l
 	}
 	used := map[string]bool{}
 	for _, pr := range programs {
-		maps, instructions := pr.function.Uses()
+		maps, instructions := pr.Function.Uses()
 		for _, m := range maps {
 			if !strings.HasPrefix(m, ".") { // constants of all are in one
 				used[m] = true
 			}
 		}
-		l.functions += 1 + len(pr.function.Callees)
-		l.verified += instructions * verifiedPerInstruction << p.heavier[pr.object]
+		l.Functions += 1 + len(pr.Function.Callees)
+		l.Verified += instructions * verifiedPerInstruction << p.heavier[pr.Object]
 	}
-	l.maps = len(used)
+	l.Maps = len(used)
 	return l
 }
 
 // knownLoad is the load of a node of the graph, as long as the cube is linked of the same.
 type knownLoad struct {
-	load
+	graph.Load
 	node *Node
-	used usedCube
+	used state.UsedCube
 }
 
 // loadsOf are what the cubes take. Those that are not stale take what they took.
-func (p *Plane) loadsOf(g *Graph, s stale) map[CubeID]load {
-	loads := make(map[CubeID]load, len(g.Cubes))
+func (p *partitioner) loadsOf(g *Graph, s graph.Stale) map[CubeID]graph.Load {
+	loads := make(map[CubeID]graph.Load, len(g.Cubes))
 	known := make(map[CubeID]knownLoad, len(g.Cubes))
 	for id, n := range g.Cubes {
-		var used usedCube
-		if in := p.cubes[id]; in != nil {
-			used = usedOf(in)
-		}
+		used, _ := p.state.Used(id)
 		k, ok := p.loads[id]
-		if !ok || s.has(id) && k.node != n || k.used != used {
+		if !ok || s.Has(id) && k.node != n || k.used != used {
 			k = knownLoad{p.loadOf(n), n, used}
 		}
-		loads[id], known[id] = k.load, k
+		loads[id], known[id] = k.Load, k
 	}
 	p.loads = known
 	return loads
 }
 
 // partition cuts the graph into segments; asBefore tells that they are those of the graph in use. onlyCode is that of the
-// change.
-func (p *Plane) partition(w *wiring, s stale, onlyCode bool) (segments [][][]CubeID, asBefore bool) {
-	if p.partitioned != nil && p.loads != nil && (onlyCode || s.joinedAs(w, p.wiring)) {
+// change, was the graph in use and present its segments.
+func (p *partitioner) partition(w, was *graph.Wiring, s graph.Stale, onlyCode bool, present [][]CubeID) (segments [][][]CubeID, asBefore bool) {
+	if p.partitioned != nil && p.loads != nil && (onlyCode || s.JoinedAs(w, was)) {
 		return p.partitioned, true
 	}
-	stacks, links := w.edges()
-	limit := segmentLimit
-	if n := p.opts.SegmentCubes; n > 0 {
-		limit.cubes = n
+	stacks, links := w.Edges()
+	limit := graph.SegmentLimit
+	if n := p.cubes; n > 0 {
+		limit.Cubes = n
 	}
-	loads := p.loadsOf(w.g, s)
+	loads := p.loadsOf(w.Graph, s)
 	var out [][][]CubeID
-	var edges []edge // in the order in which to join
-	for _, ids := range w.split(append(stacks, links...)) {
-		var total load
+	var edges []graph.Edge // in the order in which to join
+	for _, ids := range w.Split(append(stacks, links...)) {
+		var total graph.Load
 		for _, id := range ids {
-			total = total.plus(loads[id])
+			total = total.Plus(loads[id])
 		}
-		if total.fits(limit) {
+		if total.Fits(limit) {
 			out = append(out, [][]CubeID{ids})
 			continue
 		}
 		if edges == nil {
-			p.byUse(w, links)
+			p.byUse(w, links, present)
 			edges = append(stacks, links...)
 		}
-		out = append(out, p.cut(ids, edges, loads, limit))
+		out = append(out, graph.Cut(ids, edges, loads, limit, present))
 	}
 	return out, false
 }
 
-// cut divides a connected part of the graph into segments within the limit.
-func (p *Plane) cut(ids []CubeID, edges []edge, loads map[CubeID]load, limit load) [][]CubeID {
-	u, total := p.kept(ids, loads, limit)
-	join := func(a, b CubeID) {
-		a, b = u.find(a), u.find(b)
-		if sum := total[a].plus(total[b]); a != b && sum.fits(limit) {
-			u.join(a, b)
-			total[u.find(a)] = sum
-		}
-	}
-	for _, e := range edges {
-		if _, ours := u[e.a]; ours {
-			join(e.a, e.b)
-		}
-	}
-	// What is left are groups without room for a neighbour. Small ones share a segment though no
-	// link joins them: the leaves of a star whose hub is full.
-	groups := u.groups()
-	for i, group := range groups {
-		for _, earlier := range groups[:i] {
-			join(earlier[0], group[0])
-		}
-	}
-	return u.groups()
-}
-
-// kept groups the cubes as they are in the present segments, where those still fit.
-func (p *Plane) kept(ids []CubeID, loads map[CubeID]load, limit load) (union, map[CubeID]load) {
-	u, total := union{}, map[CubeID]load{}
-	for _, id := range ids {
-		u[id], total[id] = id, loads[id]
-	}
-	for _, c := range p.parts {
-		var group []CubeID
-		var sum load
-		for _, id := range c.ids {
-			if _, ours := u[id]; ours {
-				group, sum = append(group, id), sum.plus(loads[id])
-			}
-		}
-		if len(group) == 0 || !sum.fits(limit) {
-			continue
-		}
-		for _, id := range group {
-			u.join(id, group[0])
-		}
-		total[u.find(group[0])] = sum
-	}
-	return u, total
-}
-
 // byUse sorts the links between cubes by the packets that have crossed them, most first, when
 // nothing else tells how to cut: at the start of a daemon that adopts its counters.
-func (p *Plane) byUse(w *wiring, links []edge) {
-	if len(p.parts) > 0 {
+func (p *partitioner) byUse(w *graph.Wiring, links []graph.Edge, present [][]CubeID) {
+	if len(present) > 0 {
 		return
 	}
-	packets := map[edge]uint64{}
-	for id, n := range w.g.Cubes {
+	packets := map[graph.Edge]uint64{}
+	for id, n := range w.Graph.Cubes {
 		for _, port := range n.Ports {
-			if w.peerOf(id, port) == nil {
+			if w.PeerOf(id, port) == nil {
 				continue
 			}
-			c, err := p.PortCounters(port.Slot)
+			c, err := p.counters.PortCounters(port.Slot)
 			if err != nil {
 				return // in the order of the IDs, then
 			}
-			packets[edge{min(id, port.Peer.Cube), max(id, port.Peer.Cube)}] += c.TxPackets
+			packets[graph.Edge{A: min(id, port.Peer.Cube), B: max(id, port.Peer.Cube)}] += c.TxPackets
 		}
 	}
-	slices.SortStableFunc(links, func(x, y edge) int { return cmp.Compare(packets[y], packets[x]) })
+	slices.SortStableFunc(links, func(x, y graph.Edge) int { return cmp.Compare(packets[y], packets[x]) })
 }
 
 // tooLarge tells whether an error means that a segment must be smaller, and notes that its
 // programs are heavier than was thought. A single cube cannot be cut.
-func (p *Plane) tooLarge(c *segment, err error) bool {
-	if len(c.ids) < 2 || !errors.Is(err, link.ErrTooLarge) && !errors.Is(err, unix.E2BIG) {
+func (p *partitioner) tooLarge(c *segment, err error) bool {
+	if len(c.IDs) < 2 || !errors.Is(err, link.ErrTooLarge) && !errors.Is(err, unix.E2BIG) {
 		return false
 	}
 	seen := map[*link.Object]bool{}
-	for _, lc := range c.code.Cubes {
+	for _, lc := range c.Code.Cubes {
 		for _, dir := range []cube.Direction{cube.Ingress, cube.Egress} {
 			for _, pr := range lc.Programs[dir] {
 				if !seen[pr.Object] {
@@ -211,4 +156,11 @@ func (p *Plane) tooLarge(c *segment, err error) bool {
 		}
 	}
 	return true
+}
+
+// forgetLoads forgets how heavy programs are of objects that are gone.
+func (p *partitioner) forgetLoads(gone []*link.Object) {
+	for _, o := range gone {
+		delete(p.heavier, o)
+	}
 }

@@ -7,105 +7,12 @@ package datapath
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
-
-	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/bpffs"
 )
-
-// unpinned puts what to do in place of the error of a pin that cannot be made.
-func (p *Plane) unpinned(err error) error {
-	if !errors.Is(err, unix.EROFS) {
-		return err
-	}
-	return &pinError{bpffs.ReadOnly(p.opts.Dir), err}
-}
 
 // temporary tells whether the machine had no room for something that it may have room for later.
 func temporary(err error) bool {
 	return slices.ContainsFunc([]error{unix.EROFS, unix.ENOMEM, unix.EMFILE, unix.ENFILE}, func(e error) bool { return errors.Is(err, e) })
-}
-
-// withoutDescriptors returns the reason for an error that says a feature is missing. The library
-// says so of a kernel that it cannot ask, because the process has no descriptor left.
-func withoutDescriptors(err error) error {
-	if !errors.Is(err, ebpf.ErrNotSupported) {
-		return err
-	}
-	fd, no := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	if no != nil {
-		return no
-	}
-	_ = unix.Close(fd)
-	return err
-}
-
-// pinError says what to do, and not which of the pins could not be made.
-type pinError struct {
-	*bpffs.ReadOnlyError
-	cause error
-}
-
-func (e *pinError) Error() string { return e.ReadOnlyError.Error() + ": " + e.Remedy() }
-
-func (e *pinError) Unwrap() []error { return []error{e.ReadOnlyError, cube.ErrUnavailable, e.cause} }
-
-// removePin removes a pin, which may be gone.
-func removePin(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing pin: %w", err)
-	}
-	return nil
-}
-
-// orLater frees what is pinned, now or as soon as it can be.
-func (p *Plane) orLater(free func() error) error {
-	err := free()
-	if err != nil {
-		p.collect.again(free, err)
-	}
-	return err
-}
-
-// dispose closes a generation that no packet is in, now or, where its pins cannot be removed, later.
-func (p *Plane) dispose(gen *generation) {
-	_ = p.orLater(gen.close) // the collector has logged it
-}
-
-// removePins removes those of a cube that is not open, and those of maps in common that nobody uses.
-func (p *Plane) removePins(dir string) error {
-	return errors.Join(removeAll(dir), p.dropCommons())
-}
-
-// removeLater is removePins once that is possible, unless the cube was opened again.
-func (p *Plane) removeLater(dir string, err error) {
-	p.collect.again(func() error {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for _, in := range p.cubes {
-			if in.dir == dir {
-				return nil
-			}
-		}
-		return p.removePins(dir)
-	}, err)
-}
-
-// unpinLater removes the pin of a link that is off its netdev once that is possible, unless the
-// netdev has another by then.
-func (p *Plane) unpinLater(s spot, err error) {
-	p.collect.again(func() error {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.attached[s] != nil {
-			return nil // attaching has replaced it
-		}
-		return removePin(p.linkPin(s))
-	}, err)
 }

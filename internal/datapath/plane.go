@@ -1,21 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package datapath turns a graph of cubes into programs in the kernel: it creates the
+// cubes' maps, links the cubes of each component into one program per hook (chain
+// fusion), attaches shared root programs to netdevs, swaps generations without losing a
+// packet and reads the counters.
+//
+// A caller prepares a whole new graph, then commits or aborts it. A Plane owns the graph in
+// use, its segments, the order of the steps of a change and the lock; everything else has an
+// owner of its own, each in a package below this one that imports only those above it here:
+//
+//	undo, expedite, collect  the way back from a step, grace periods, what is freed later
+//	graph                    the desired state, and what follows from it alone
+//	abi, bpfmap              structs and names that programs share, helpers for maps
+//	framework                the framework's maps and programs, the loop
+//	counters                 counters of ports, accounts, fates
+//	tables                   rows that programs look up, and those of the graph in use
+//	floods                   sets of ports to flood to, and the groups of their copies
+//	netdevs                  root programs, where they are attached, what was switched for them
+//	state                    services' objects, cubes' maps and what is saved of programs
+//	segments                 descriptions for the linker (package link), generations of programs
+//	inject, trial            a packet run through a copy, programs loaded before there are cubes
 package datapath
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/collect"
+	"github.com/polycube/polycube/internal/datapath/counters"
+	"github.com/polycube/polycube/internal/datapath/expedite"
+	"github.com/polycube/polycube/internal/datapath/floods"
+	"github.com/polycube/polycube/internal/datapath/framework"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/netdevs"
+	"github.com/polycube/polycube/internal/datapath/segments"
+	"github.com/polycube/polycube/internal/datapath/state"
+	"github.com/polycube/polycube/internal/datapath/tables"
 	"github.com/polycube/polycube/internal/kernel"
 )
 
@@ -49,46 +76,44 @@ type Options struct {
 // Plane is the data plane of one daemon. Its methods may be called from many goroutines, but
 // only one prepared change at a time can be committed.
 type Plane struct {
+	*framework.Access
+	*netdevs.Helpers
+	*netdevs.Notes
+	*counters.Counters
+	*state.Cubes
 	opts Options
 	log  *slog.Logger
-	fw   *framework
 	// kernel is what programs may rely on.
 	kernel kernel.Features
 
-	mu       sync.Mutex
-	services map[string]*serviceObjects
-	given    map[source]*link.Object // at run time, by their bytes
-	// heavier counts how often an object's programs turned out heavier than thought.
-	heavier map[*link.Object]int
-	// loads are what cubes take of the kernel's limits, as far as it is known.
-	loads map[CubeID]knownLoad
-	// partitioned is how the graph in use was cut into segments.
-	partitioned [][][]CubeID
-	cubes       map[CubeID]*instance
-	commons     map[string]*common // maps that cubes have in common, by place
-	spared      map[string]bool    // UUIDs of cubes that are not open and not forgotten
-	// savedAt is where a cube has an object pinned.
-	savedAt  map[*link.Object]string
-	graph    *Graph // committed; nil before the first commit
-	wiring   *wiring
-	parts    []*segment
-	byPrint  map[string]*segment
-	byCube   map[CubeID]*segment
-	tables   *tables
-	sets     *floodSets
-	attached map[spot]*attachment
-	notes    sync.Map // by ifindex: what stands in the way of packets
-	roots    map[*root]bool
-	lastRoot int
-	sequence atomic.Uint64 // of generations
-	activity activity
+	fw          *framework.Framework
+	collect     *collect.Collector
+	tables      *tables.Tables
+	sets        *floods.Sets
+	netdevs     *netdevs.Netdevs
+	accounts    *counters.Accounts
+	fates       *counters.Fates
+	maker       *segments.Maker
+	partitioner *partitioner
+	slots       slots
+	inline      *inliner
 
-	collect *collector
-	inline  *inliner
+	// now is the wiring of the graph in use, for those who must not wait for a change.
+	now atomic.Pointer[graph.Wiring]
+
+	// mu guards what follows, and the tables, the partitioner and what the inliner refused. It is held
+	// from the beginning to the end of Prepare and of Commit.
+	mu     sync.Mutex
+	state  *state.State
+	graph  *Graph // committed; nil before the first commit
+	wiring *graph.Wiring
+	inUse
+	// staleGens are pins of an earlier daemon's generations, which go with the first commit.
+	staleGens []string
 }
 
-// Change is a prepared step to a new graph: commit or abort it, once.
-type Change interface {
+// Change is a prepared step to a new graph: commit or abort it, once. It is an alias, so that callers need not name it.
+type Change = interface {
 	// Commit makes the new graph effective. On an error everything is as before.
 	Commit() error
 	// Abort drops what was prepared.
@@ -103,15 +128,7 @@ func Open(o Options) (*Plane, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Plane{
-		opts: o, log: o.Logger,
-		services: map[string]*serviceObjects{}, cubes: map[CubeID]*instance{},
-		given: map[source]*link.Object{}, heavier: map[*link.Object]int{},
-		commons: map[string]*common{}, spared: map[string]bool{},
-		savedAt:  map[*link.Object]string{},
-		attached: map[spot]*attachment{}, roots: map[*root]bool{},
-		activity: newActivity(), byPrint: map[string]*segment{}, byCube: map[CubeID]*segment{},
-	}
+	p := &Plane{opts: o, log: o.Logger, inUse: newInUse()}
 	if o.Kernel != nil {
 		p.kernel = *o.Kernel
 	} else {
@@ -121,110 +138,114 @@ func Open(o Options) (*Plane, error) {
 		}
 	}
 	for _, d := range []string{"", "core", "cubes", "roots", "links", "generations"} {
-		if err := ensureDir(p.dir(d)); err != nil {
+		if err := bpfmap.EnsureDir(p.dir(d)); err != nil {
 			return nil, err
 		}
 	}
-	var err error
-	if p.fw, err = openFramework(p.dir("core")); err != nil {
+	if err := p.openParts(); err != nil {
 		return nil, err
 	}
-	if p.tables, err = p.readTables(); err == nil {
-		err = p.readSets()
-	}
-	if err == nil {
-		err = p.openAttachments()
-	}
-	if err == nil && o.Loop.Out != 0 {
-		err = p.fw.openLoopExit(o.Loop)
-	}
-	if err == nil {
-		err = p.forgetNetdevs()
-	}
-	if err != nil {
-		p.fw.close()
-		return nil, err
-	}
-	p.collect = newCollector(p.log)
-	stale, err := p.staleGenerations()
+	stale, err := p.maker.Stale()
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	p.collect.after = stale
+	p.staleGens = stale
 	p.inline = newInliner(p)
 	return p, nil
 }
 
 func (p *Plane) dir(name string) string { return filepath.Join(p.opts.Dir, name) }
 
+// openParts opens what is pinned, besides cubes and their programs.
+func (p *Plane) openParts() (err error) {
+	o := p.opts
+	if p.fw, err = framework.Open(p.dir("core")); err != nil {
+		return err
+	}
+	p.Access = framework.NewAccess(p.fw)
+	p.collect = collect.New(p.log)
+	p.fates = counters.NewFates(p.fw.Maps[abi.MapFates])
+	if p.Counters, err = counters.Open(p.dir("core"), p.fw.Maps[abi.MapCounters]); err == nil {
+		p.accounts = counters.NewAccounts(p.Counters)
+		through := func(n *Node) bool { return p.state.ThroughEgress(n) }
+		p.tables, err = tables.Open(p.fw.Maps, tables.Origin{Tap: o.Taps[cube.TC], Loop: o.Loop, ThroughEgress: through})
+	}
+	if err == nil {
+		p.sets, err = floods.Open(p.log, p.fw, o.Loop, p.tables.InUse())
+	}
+	if err == nil {
+		err = p.openNetdevs()
+	}
+	if err == nil && o.Loop.Out != 0 {
+		err = p.fw.OpenLoopExit(o.Loop)
+	}
+	if err != nil {
+		p.collect.Stop()
+		p.closeParts()
+		return err
+	}
+	p.state = state.New(state.Options{
+		Dir: o.Dir, Logger: p.log, Collector: p.collect, Floods: p.sets, Fates: p.fates, Lock: &p.mu,
+		InGraph: func(id CubeID) bool { return p.graph != nil && p.graph.Cubes[id] != nil },
+	})
+	p.Cubes = state.NewCubes(p.state)
+	p.maker = segments.New(segments.Options{
+		Framework: p.fw, State: p.state, Kernel: p.kernel, MTU: o.MTU, Collector: p.collect, Dir: p.dir("generations"),
+		Tap: o.Taps[cube.TC], LoopOut: o.Loop.Out,
+	})
+	p.partitioner = &partitioner{state: p.state, counters: p.Counters, cubes: o.SegmentCubes, heavier: map[*link.Object]int{}}
+	p.slots = slots{p.fw, p.log}
+	return nil
+}
+
+func (p *Plane) openNetdevs() (err error) {
+	o := p.opts
+	s := netdevs.Options{
+		Dir: o.Dir, Instance: o.Instance, Clsact: o.Clsact, MTU: o.MTU, Kernel: p.kernel, Loop: o.Loop, Taps: o.Taps, Logger: p.log,
+		Framework: p.fw, Collector: p.collect,
+	}
+	p.Helpers = netdevs.NewHelpers(s)
+	if p.netdevs, err = netdevs.Open(s); err != nil {
+		return err
+	}
+	p.Notes = p.netdevs.Notes()
+	return nil
+}
+
 // Close lets go of everything and leaves it running: pinned programs go on forwarding.
 func (p *Plane) Close() error {
 	if p.inline != nil {
 		p.inline.stop()
 	}
-	p.collect.stop()
-	p.closeSets()
+	p.collect.Stop()
+	p.sets.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, a := range p.attached {
-		a.hold.close()
-	}
 	for _, c := range p.parts {
-		c.gen.release()
+		c.gen.Release()
 	}
-	for r := range p.roots {
-		r.close()
-	}
-	for _, in := range p.cubes {
-		p.discard(in)
-	}
-	p.fw.close()
+	p.state.Close()
+	p.closeParts()
 	return nil
+}
+
+// closeParts lets go of what is open besides cubes and their programs.
+func (p *Plane) closeParts() {
+	if p.netdevs != nil {
+		p.netdevs.Close()
+	}
+	if p.accounts != nil {
+		p.accounts.Close()
+	}
+	p.fw.Close()
 }
 
 // Cleanup takes everything off the netdevs and removes all pins: traffic through the cubes
 // stops. The Plane is closed.
 func (p *Plane) Cleanup() error {
-	defer expedite.begin()()
+	defer expedite.Begin()()
 	p.mu.Lock()
-	var errs []error
-	for s, a := range p.attached {
-		errs = append(errs, a.hold.detach(), p.promiscOff(s), p.undoForXDP(s))
-		delete(p.attached, s)
-	}
+	err := p.netdevs.DetachAll()
 	p.mu.Unlock()
-	errs = append(errs, p.Close(), removeAll(p.opts.Dir))
-	return errors.Join(errs...)
-}
-
-func removeAll(dir string) error {
-	if err := os.RemoveAll(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing %s: %w", dir, err)
-	}
-	return nil
-}
-
-// FrameworkMap returns a map that the slow path shares with the programs: "pcn_ring",
-// "pcn_control", "pcn_shares".
-func (p *Plane) FrameworkMap(name string) *ebpf.Map { return p.fw.maps[name] }
-
-// DownMap returns the hook's packet-out record.
-func (p *Plane) DownMap(h cube.Hook) *ebpf.Map { return p.fw.hook[h][mapDown] }
-
-// staleGenerations lists the pins of generations that an earlier daemon made; they can go once
-// the first commit has replaced them.
-func (p *Plane) staleGenerations() ([]string, error) {
-	entries, err := os.ReadDir(p.dir("generations"))
-	if err != nil {
-		return nil, fmt.Errorf("reading generations: %w", err)
-	}
-	var out []string
-	for _, e := range entries {
-		out = append(out, filepath.Join(p.dir("generations"), e.Name()))
-		var n uint64
-		if _, err := fmt.Sscan(e.Name(), &n); err == nil && n > p.sequence.Load() {
-			p.sequence.Store(n)
-		}
-	}
-	return out, nil
+	return errors.Join(err, p.Close(), bpfmap.RemoveAll(p.opts.Dir))
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -114,7 +115,7 @@ func (b *bench) seen() string {
 }
 
 // generation is the one of the first component.
-func (b *bench) generation() *generation {
+func (b *bench) generation() *segments.Generation {
 	b.plane.mu.Lock()
 	defer b.plane.mu.Unlock()
 	return b.plane.parts[0].gen
@@ -229,7 +230,7 @@ func (b *bench) prepareThenAbandon(n *Node, out uint16) error {
 	was := n.Constants
 	defer func() { n.Constants = was }()
 	n.Constants = map[string]any{"what": uint32(1), "out": out}
-	ch, err := b.plane.Prepare(context.Background(), b.g.clone())
+	ch, err := b.plane.Prepare(context.Background(), cloneOf(b.g))
 	if err == nil {
 		ch.Abort()
 	}

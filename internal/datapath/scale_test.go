@@ -82,7 +82,7 @@ func TestTimedAPortMoreOnACubeOfManyPortsCostsLittle(t *testing.T) {
 		if b.generation() != gen {
 			t.Error("ports that lost their netdev relinked the component")
 		}
-		if n := len(b.plane.attached); n != 2 {
+		if n := b.plane.netdevs.Count(); n != 2 {
 			t.Errorf("%d netdevs carry programs, want two", n)
 		}
 		b.send(z, frame("back"))
@@ -97,7 +97,7 @@ type holdings struct{ descriptors, pins int }
 func (b *bench) holdings() holdings {
 	b.t.Helper()
 	own := map[string]bool{}
-	for _, m := range b.plane.fw.maps {
+	for _, m := range b.plane.fw.Maps {
 		own[fmt.Sprint("map_id:\t", b.mapID(m))] = true
 	}
 	infos, err := filepath.Glob("/proc/self/fdinfo/*")
@@ -150,16 +150,17 @@ func (b *bench) watch(w *watched) {
 	b.t.Helper()
 	b.plane.mu.Lock()
 	defer b.plane.mu.Unlock()
-	for _, in := range b.plane.cubes {
-		for _, m := range in.maps {
-			w.maps[b.mapID(m)] = true
+	for id := range b.g.Cubes {
+		for _, m := range b.plane.state.Cube(id).LinkMaps() {
+			w.maps[b.mapID(m.(*ebpf.Map))] = true
 		}
 	}
 	for _, c := range b.plane.parts {
-		for _, m := range c.gen.arrays {
+		arrays, progs := c.gen.Objects()
+		for _, m := range arrays {
 			w.maps[b.mapID(m)] = true
 		}
-		for _, p := range c.gen.progs {
+		for _, p := range progs {
 			info, err := p.Info()
 			if err != nil {
 				b.t.Fatal(err)

@@ -49,14 +49,12 @@ func sets(b *bench, n *Node, name string) table.MapOf[uint32, uint32, uint64] {
 func (b *bench) entered(n *Node) *ebpf.Program {
 	b.t.Helper()
 	for _, c := range b.plane.parts {
-		for _, id := range c.ids {
+		for _, id := range c.IDs {
 			if id != n.ID {
 				continue
 			}
-			for _, rs := range c.roots {
-				for _, r := range rs {
-					return r.prog
-				}
+			for _, prog := range c.entrance.Programs() {
+				return prog
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -179,10 +180,10 @@ func TestSpanShowsTheNamespaceWhatPortsReceiveAndSend(t *testing.T) {
 func TestSpanIsTheCubesAlone(t *testing.T) {
 	in(t, tcModes[:2], func(t *testing.T, b *bench) {
 		c, a, z, na, _ := b.resident(nil, true)
-		quiet := b.generation().insns
+		quiet := b.generation().Instructions
 		c.Shadow.Span = false
 		b.commit()
-		if now := b.generation().insns; now >= quiet {
+		if now := b.generation().Instructions; now >= quiet {
 			t.Errorf("%d instructions without span, %d with it", now, quiet)
 		}
 		r := netns.OpenRaw(t, na, netns.Inner)
@@ -260,11 +261,11 @@ func TestANamespaceSurvivesADaemonThatStops(t *testing.T) {
 		delete(b.g.Cubes, c.ID)
 		b.g.Netdevs = map[string]*Netdev{}
 		b.commit()
-		if n := len(b.plane.tables.shadows) + len(b.plane.tables.entries) + len(b.plane.attached); n != 0 {
+		if n := len(b.plane.tables.InUse().Shadows) + len(b.plane.tables.InUse().Entries) + b.plane.netdevs.Count(); n != 0 {
 			t.Errorf("%d rows and attachments of a deleted cube", n)
 		}
 		var key, value uint32
-		if b.plane.fw.maps[mapShadows].Iterate().Next(&key, &value) {
+		if b.plane.fw.Maps[abi.MapShadows].Iterate().Next(&key, &value) {
 			t.Errorf("row %d of a deleted cube", key)
 		}
 	})

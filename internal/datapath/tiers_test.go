@@ -113,7 +113,7 @@ func (b *bench) verdictOf(netdev string, f []byte) (uint32, []byte) {
 	var verdict uint32
 	out := make([]byte, len(f))
 	b.must(func() (err error) {
-		prog := b.plane.parts[0].gen.progs[program{b.typ.Hook(), link.OnIngress}]
+		prog := b.plane.parts[0].gen.Program(b.typ.Hook(), link.OnIngress)
 		opts := &ebpf.RunOptions{Data: f, DataOut: out, Context: ctx}
 		verdict, err = prog.Run(opts)
 		out = opts.DataOut

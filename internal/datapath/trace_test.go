@@ -90,7 +90,7 @@ func (b *bench) show(s step) string {
 		}
 		return fmt.Sprintf("%s:%d %s %s", name, s.in, dir, verdict)
 	case link.StageEnd:
-		return fmt.Sprintf("%s %s", name, frameworkFates[s.extra].Name)
+		return fmt.Sprintf("%s %s", name, FrameworkReasons()[s.extra])
 	case link.StageLeave:
 		for _, d := range b.g.Netdevs {
 			if uint32(d.Index) == s.extra {
@@ -241,3 +241,6 @@ func btoi(yes bool) int {
 	}
 	return 0
 }
+
+// recordVLAN is the flag of a record whose tag is beside the frame.
+const recordVLAN = 1

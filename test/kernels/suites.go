@@ -54,7 +54,8 @@ func Long() [][]Job {
 		return jobs
 	}
 	core := append([]Job{check, demo, trials, trialsSay},
-		tests("internal/kernel", "internal/datapath", "internal/slowpath", "internal/netdev", "internal/shadow", "internal/check")...)
+		tests("internal/kernel", "internal/datapath", "internal/datapath/bpfmap", "internal/datapath/floods", "internal/datapath/state",
+			"internal/datapath/trial", "internal/slowpath", "internal/netdev", "internal/shadow", "internal/check")...)
 	daemon := func(names []string) Job { return Job{Package: "test/e2e", Tests: names, Within: 40 * time.Minute} }
 	cubes := tests("cubes/helloworld", "cubes/simpleforwarder", "cubes/transparenthelloworld", "cubes/simplebridge", "cubes/bridge",
 		"cubes/pbforwarder", "cubes/router", "cubes/nat", "test/hairpin", "test/fates", "test/bpftest", "test/netns", "test/need", "test/author")

@@ -6,7 +6,7 @@
 #include <linux/types.h>
 
 /* Metadata of a packet, version 1: 64 bytes, zeroed when the packet enters. The linker and
- * the daemon know the offsets (internal/datapath/abi.go); grow it only in `reserved`. */
+ * the daemon know the offsets (internal/datapath/abi); grow it only in `reserved`. */
 struct pcn_md {
 	__u16 in_port;	     /* port of this cube where the packet came in */
 	__u16 out_port;	     /* port that pcn_pkt_send chose; valid in egress programs */

@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/kernel"
 )
 
 // Reasons why a component cannot be linked in a mode.
@@ -43,12 +44,18 @@ var stubs = map[string]struct {
 	toSet:             {"pcn_core_to_set_for", asm.R5},
 }
 
+// copier makes the copies of cubes' functions.
+type copier struct {
+	rodata asm.FDer // the constants of all cubes
+	kernel kernel.Features
+}
+
 // bind rewrites one instruction of a cube for the site: maps, constants, calls. It may
 // return two instructions.
-func (g *generator) bind(s site, ins asm.Instruction) (asm.Instructions, error) {
+func (cp copier) bind(s site, ins asm.Instruction) (asm.Instructions, error) {
 	switch {
 	case ins.IsLoadFromMap():
-		return g.bindMap(s, ins)
+		return cp.bindMap(s, ins)
 	case ins.IsFunctionReference():
 		name := ins.Reference()
 		stub, ok := stubs[name]
@@ -61,11 +68,11 @@ func (g *generator) bind(s site, ins asm.Instruction) (asm.Instructions, error) 
 	return asm.Instructions{ins}, nil
 }
 
-func (g *generator) bindMap(s site, ins asm.Instruction) (asm.Instructions, error) {
+func (cp copier) bindMap(s site, ins asm.Instruction) (asm.Instructions, error) {
 	name, c, p := ins.Reference(), s.cube, s.program()
 	m := c.Maps[name]
 	if base, ok := p.Object.sections[name]; ok {
-		m = g.core.Rodata
+		m = cp.rodata
 		offset := uint32(uint64(ins.Constant)>>32) + base + p.Rodata
 		if err := ins.RewriteMapOffset(offset); err != nil {
 			return nil, fmt.Errorf("%s: constants in %s: %w", c.Name, name, err)
@@ -81,17 +88,17 @@ func (g *generator) bindMap(s site, ins asm.Instruction) (asm.Instructions, erro
 }
 
 // function returns the site's own copy of a function, as a function of the program.
-func (g *generator) function(s site, body asm.Instructions, linkage btf.FuncLinkage) (asm.Instructions, error) {
+func (cp copier) function(s site, body asm.Instructions, linkage btf.FuncLinkage) (asm.Instructions, error) {
 	out := make(asm.Instructions, 0, len(body)+8)
 	name := s.symbol(body[0].Symbol())
 	labelled := label(body, name+".", name)
-	heads := g.loopHeads(labelled)
+	heads := cp.loopHeads(labelled)
 	for n, ins := range labelled {
 		if heads[n] {
 			out = append(out, asm.Ja.Label(ins.Symbol()))
 		}
 		fn := btf.FuncMetadata(&ins)
-		bound, err := g.bind(s, ins)
+		bound, err := cp.bind(s, ins)
 		if err != nil {
 			return nil, err
 		}
@@ -102,19 +109,19 @@ func (g *generator) function(s site, body asm.Instructions, linkage btf.FuncLink
 		}
 		out = append(out, bound...)
 	}
-	return g.guard(out), nil
+	return cp.guard(out), nil
 }
 
 // callees returns the site's copies of the functions that its program calls. One that is global stays
 // so: the verifier checks it by itself, whatever its callers know.
-func (g *generator) callees(s site, f *Function) ([]asm.Instructions, error) {
+func (cp copier) callees(s site, f *Function) ([]asm.Instructions, error) {
 	var out []asm.Instructions
 	for _, name := range slices.Sorted(maps.Keys(f.Callees)) {
 		body := f.Callees[name]
 		if _, ok := stubs[name]; ok {
 			continue
 		}
-		fn, err := g.function(s, body, btf.FuncMetadata(&body[0]).Linkage)
+		fn, err := cp.function(s, body, btf.FuncMetadata(&body[0]).Linkage)
 		if err != nil {
 			return nil, err
 		}

@@ -99,7 +99,7 @@ func alone(t *testing.T, f *Function, first byte) (uint64, []byte) {
 
 func inlined(t *testing.T, f *Function, first byte) (uint64, []byte) {
 	t.Helper()
-	g := &generator{core: &Core{}}
+	g := newGenerator(linking{c: &Component{}, core: &Core{}})
 	b := &block{label: "in.1"}
 	b.store(asm.R10, offMD, asm.R2, asm.DWord)
 	s := place{site{cube: &Cube{ID: 1, Name: "c", Object: &Object{}}}, 0}
@@ -162,7 +162,7 @@ func wide(off int16) asm.Instruction {
 
 func TestWhatCannotBeInlinedIsRefusedWithAReason(t *testing.T) {
 	b := &block{label: "in.1"}
-	g := &generator{core: &Core{}}
+	g := newGenerator(linking{c: &Component{}, core: &Core{}})
 	s := place{site{cube: &Cube{ID: 1, Name: "c", Object: &Object{}}}, 0}
 	tests := []struct {
 		f    *Function
@@ -218,7 +218,7 @@ func bindings() (*generator, site, *table, *table) {
 			Functions: map[string]*Function{Ingress: {}, Egress: {}},
 		},
 	}
-	return &generator{core: &Core{Rodata: rodata}}, entrance(c, cube.Egress), fdb, rodata
+	return newGenerator(linking{c: &Component{}, core: &Core{Rodata: rodata}}), entrance(c, cube.Egress), fdb, rodata
 }
 
 func TestMapsAndConstantsAreThoseOfTheInstance(t *testing.T) {

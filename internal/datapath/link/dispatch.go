@@ -85,7 +85,7 @@ func (g *generator) measureAgain(b *block) {
 func (g *generator) verdict(at place, b *block) {
 	id := at.cube.ID
 	o := &block{label: at.String() + ".other"}
-	g.cold = append(g.cold, o)
+	g.later(o)
 	switch {
 	case at.cube.Transparent:
 		b.add(asm.JNE.Imm32(asm.R0, verdictPass, o.label))
@@ -131,11 +131,11 @@ func (g *generator) calls(at place) {
 	b := &block{label: callLabel(at)}
 	g.left(b, asm.R1, mdReason)
 	b.choose(asm.R1, to, fmt.Sprintf("nocall.%d", at.cube.ID))
-	g.cold = append(g.cold, b)
+	g.later(b)
 	for i, p := range at.cube.programs(at.dir) {
 		c := &block{label: to[i].label}
 		g.jumpTo(c, at, site{at.cube, at.dir, p.Index}, turnCall)
-		g.cold = append(g.cold, c)
+		g.later(c)
 	}
 }
 
@@ -230,29 +230,33 @@ func (g *generator) peer(b *block, at place, c *Cube, p *Port) {
 	g.arrive(b, at, p.Peer, p.PeerPort)
 }
 
+// veil hides from the verifier what it must not mix up between the ways through a program. One that tells apart what each
+// path left on the stack gets to see it.
+type veil struct{ seesThrough bool }
+
 // enter notes the port at which a packet enters a cube. A verifier that may mix up the ports of several ways into the cube
 // does not get to know it.
-func (g *generator) enter(b *block, port uint16) {
-	if g.core.Kernel.StackByAnyRegister {
+func (v veil) enter(b *block, port uint16) {
+	if v.seesThrough {
 		b.set(asm.R10, mdInPort, int32(port), asm.Half)
 		return
 	}
 	b.add(asm.Mov.Imm(asm.R0, int32(port)))
-	g.hide(b, asm.R0, asm.R1)
+	v.hide(b, asm.R0, asm.R1)
 	b.store(asm.R10, mdInPort, asm.R0, asm.Half)
 }
 
 // left loads what a cube left in md, R2 being free. A verifier that may take what one of its paths left for that of all
 // does not get to know it.
-func (g *generator) left(b *block, to asm.Register, at int16) {
+func (v veil) left(b *block, to asm.Register, at int16) {
 	b.load(to, asm.R10, at, asm.Half)
-	if !g.core.Kernel.StackByAnyRegister {
-		g.hide(b, to, asm.R2)
+	if !v.seesThrough {
+		v.hide(b, to, asm.R2)
 	}
 }
 
 // hide keeps a number from the verifier, which does not know that XOR with the same number twice changes nothing.
-func (g *generator) hide(b *block, reg, free asm.Register) {
+func (v veil) hide(b *block, reg, free asm.Register) {
 	b.load(free, asm.R10, mdLen, asm.DWord) // any number that the verifier does not know
 	b.add(asm.Xor.Reg(reg, free), asm.Xor.Reg(reg, free))
 }
@@ -277,13 +281,13 @@ func scrub(b *block, c *Cube) {
 }
 
 // hideWords hides the words that the cube's programs leave for each other, from the same verifier.
-func (g *generator) hideWords(b *block, c *Cube) {
-	if g.core.Kernel.StackByAnyRegister || !c.writesWords() {
+func (v veil) hideWords(b *block, c *Cube) {
+	if v.seesThrough || !c.writesWords() {
 		return
 	}
 	for _, at := range []int16{mdWords, mdWords + 8} {
 		b.load(asm.R0, asm.R10, at, asm.DWord)
-		g.hide(b, asm.R0, asm.R1)
+		v.hide(b, asm.R0, asm.R1)
 		b.store(asm.R10, at, asm.R0, asm.DWord)
 	}
 }
@@ -299,7 +303,7 @@ func (c *Cube) writesWords() bool {
 func (g *generator) countEdge(b *block, p *Port) {
 	at := int16(p.Slot)*slotSize + slotTx
 	if p.Page == g.c.Page {
-		page, kept := g.kept[slotPage]
+		page, kept := g.registers[slotPage]
 		if !kept {
 			page = asm.R2
 			g.get(b, page, slotPage, true)

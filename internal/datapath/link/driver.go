@@ -86,26 +86,54 @@ const (
 	targetShift                                           = 3 // the program's index is above
 )
 
+// generator writes the sites, and the ways on from them. The types that it embeds write the rest of the driver, into the
+// same code.
 type generator struct {
-	c      *Component
-	core   *Core
-	mode   Mode
-	role   Role
+	linking
+	*code
+	veil
+	tracer
+	copier
+	registers
+	*turner
+	// order is that of the sites in the first sweep, index the place of each in it.
+	order []site
+	index map[site]int
+}
+
+// linking is what is linked. It does not change.
+type linking struct {
+	c    *Component
+	core *Core
+	mode Mode
+	role Role
+}
+
+// code is what has been written of the driver.
+type code struct {
+	maps   map[string]asm.FDer // of the framework
 	blocks []*block
 	cold   []*block // what is rarely run, laid out behind the rest
-	order  []site
-	index  map[site]int
-	kept   map[frameSlot]asm.Register
-	turns  map[turn]string // those that are taken, with their labels
 	err    error
+}
+
+// newGenerator has written nothing yet.
+func newGenerator(l linking) *generator {
+	g := &generator{linking: l, code: &code{maps: l.core.Maps}, veil: veil{l.core.Kernel.StackByAnyRegister},
+		copier: copier{l.core.Rodata, l.core.Kernel}}
+	g.tracer = tracer{g.veil, l.c.Trace, l.core.Object}
+	g.turner = &turner{linking: l, code: g.code, turns: map[turn]string{}}
+	g.order, g.index = order(l.roots())
+	g.registers = keep(l.mode, g.order)
+	return g
 }
 
 // Program links the component's program for a role.
 func Program(c *Component, core *Core, mode Mode, role Role) (*ebpf.ProgramSpec, error) {
-	g := &generator{c: c, core: core, mode: mode, role: role}
-	g.order, g.index = order(g.roots())
-	g.keep()
-	g.prologue()
+	g := newGenerator(linking{c: c, core: core, mode: mode, role: role})
+	in := &entry{g.linking, g.code, g.tracer, g.registers, g.turner}
+	out := &exits{g.linking, g.code, g.veil, g.tracer}
+	in.prologue()
 	for _, s := range g.order {
 		g.site(place{s, 0})
 	}
@@ -114,9 +142,10 @@ func Program(c *Component, core *Core, mode Mode, role Role) (*ebpf.ProgramSpec,
 	}
 	g.blocks = append(g.blocks, g.cold...)
 	for _, cb := range c.Cubes {
-		g.ends(cb)
+		in.rx(cb)
+		out.ends(cb)
 	}
-	g.tails()
+	out.tails()
 	g.emitTurns()
 	if g.err != nil {
 		return nil, g.err
@@ -165,50 +194,56 @@ func mainFunc(hook cube.Hook) *btf.Func {
 }
 
 // roots are the sites where packets may enter the program.
-func (g *generator) roots() []site {
+func (l linking) roots() []site {
 	var out []site
-	for _, c := range g.c.Cubes {
+	for _, c := range l.c.Cubes {
 		switch {
-		case g.role == OnResume:
+		case l.role == OnResume:
 			out = append(out, c.arrivals()...)
 			if c.has(cube.Egress) {
 				out = append(out, entrance(c, cube.Egress))
 			}
 		case !c.Entry:
-		case g.role == OnIngress:
+		case l.role == OnIngress:
 			out = append(out, c.arrivals()...)
-		case g.role == OnEgress && c.Transparent:
+		case l.role == OnEgress && c.Transparent:
 			out = append(out, entrance(c, cube.Egress))
 		}
 	}
 	return slices.DeleteFunc(out, func(s site) bool { return s.cube.Foreign })
 }
 
-func (g *generator) block(format string, args ...any) *block {
+// block begins a block.
+func (w *code) block(format string, args ...any) *block {
 	b := &block{label: fmt.Sprintf(format, args...)}
-	g.blocks = append(g.blocks, b)
+	w.blocks = append(w.blocks, b)
 	return b
 }
 
-func (g *generator) m(name string) asm.FDer {
-	m := g.core.Maps[name]
-	if m == nil && g.err == nil {
-		g.err = fmt.Errorf("framework map %s: %w", name, cube.ErrNotFound)
+// later lays a block out behind the rest.
+func (w *code) later(b *block) { w.cold = append(w.cold, b) }
+
+// m returns one of the framework's maps.
+func (w *code) m(name string) asm.FDer {
+	m := w.maps[name]
+	if m == nil && w.err == nil {
+		w.err = fmt.Errorf("framework map %s: %w", name, cube.ErrNotFound)
 	}
 	return m
 }
 
-func (g *generator) tc() bool { return g.c.Hook == cube.TC }
+func (l linking) tc() bool { return l.c.Hook == cube.TC }
 
-func (g *generator) drop() int32 {
-	if g.tc() {
+// drop is the verdict of a program that drops a packet, pass of one that leaves it to the stack.
+func (l linking) drop() int32 {
+	if l.tc() {
 		return tcShot
 	}
 	return xdpDrop
 }
 
-func (g *generator) pass() int32 {
-	if g.tc() {
+func (l linking) pass() int32 {
+	if l.tc() {
 		return tcUnspec
 	}
 	return xdpPass

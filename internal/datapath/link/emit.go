@@ -120,36 +120,40 @@ const (
 	slotCtx                   // the context
 )
 
+// registers are those that keep pointers.
+type registers map[frameSlot]asm.Register
+
 // keep chooses the registers. Called functions preserve callee-saved registers; inlined code
 // must not use them.
-func (g *generator) keep() {
+func keep(mode Mode, order []site) registers {
 	var used uint16
-	if g.mode == Inline {
-		for _, s := range g.order {
+	if mode == Inline {
+		for _, s := range order {
 			used |= s.program().Function.registers
 		}
 	}
-	g.kept = map[frameSlot]asm.Register{}
+	kept := registers{}
 	for slot, r := range map[frameSlot]asm.Register{slotPage: asm.R9, slotMD: asm.R8, slotCtx: asm.R7} {
 		if used>>r&1 == 0 {
-			g.kept[slot] = r
+			kept[slot] = r
 		}
 	}
+	return kept
 }
 
 // fill loads the registers that are kept; it is the last thing before the first cube.
-func (g *generator) fill(b *block) {
+func (r registers) fill(b *block) {
 	for _, slot := range []frameSlot{slotPage, slotMD, slotCtx} {
-		if r, ok := g.kept[slot]; ok {
-			g.get(b, r, slot, true)
+		if reg, ok := r[slot]; ok {
+			r.get(b, reg, slot, true)
 		}
 	}
 }
 
 // get copies a kept pointer to a register, from its register or, if fresh, from the stack.
-func (g *generator) get(b *block, to asm.Register, slot frameSlot, fresh bool) {
-	if r, ok := g.kept[slot]; ok && !fresh {
-		b.add(asm.Mov.Reg(to, r))
+func (r registers) get(b *block, to asm.Register, slot frameSlot, fresh bool) {
+	if reg, ok := r[slot]; ok && !fresh {
+		b.add(asm.Mov.Reg(to, reg))
 		return
 	}
 	switch slot {

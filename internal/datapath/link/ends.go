@@ -10,24 +10,31 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
+// exits writes how packets leave the program.
+type exits struct {
+	linking
+	*code
+	veil
+	tracer
+}
+
 // ends emits the ways in which packets end in a cube. Those that nothing refers to are left
 // out by layout.
-func (g *generator) ends(c *Cube) {
+func (x *exits) ends(c *Cube) {
 	id := c.ID
-	g.rx(c)
-	g.dropAs("hop", id, reasonHopLimit)
-	g.dropAs("badport", id, reasonBadPort)
-	g.dropAs("badverdict", id, reasonBadVerdict)
-	g.dropAs("nocall", id, reasonNoProgram)
+	x.dropAs("hop", id, reasonHopLimit)
+	x.dropAs("badport", id, reasonBadPort)
+	x.dropAs("badverdict", id, reasonBadVerdict)
+	x.dropAs("nocall", id, reasonNoProgram)
 	// The cube's own reasons start at reasonFirst; what it cannot have decided is unspecified.
-	drop := g.block("drop.%d", id)
+	drop := x.block("drop.%d", id)
 	drop.add(asm.Mov.Imm(asm.R6, int32(id)))
-	g.left(drop, asm.R7, mdReason)
+	x.left(drop, asm.R7, mdReason)
 	drop.add(asm.JGE.Imm(asm.R7, reasonFirst, "fate.drop"), asm.Mov.Imm(asm.R7, reasonUnspecified))
 	drop.jump("fate.drop")
-	g.namespace(c)
+	x.namespace(c)
 	for _, label := range []string{"stack", "hook"} {
-		b := g.block("%s.%d", label, id)
+		b := x.block("%s.%d", label, id)
 		if c.Shadow && label == "stack" {
 			b.load(asm.R1, asm.R10, mdInPort, asm.Half)
 			b.store(asm.R10, mdOutPort, asm.R1, asm.Half)
@@ -37,39 +44,39 @@ func (g *generator) ends(c *Cube) {
 		b.add(asm.Mov.Imm(asm.R6, int32(id)), asm.Mov.Imm(asm.R7, reasonPass))
 		b.jump("fate." + label)
 	}
-	exit := g.block("exit.%d", id) // r1 is md.out_port
+	exit := x.block("exit.%d", id) // r1 is md.out_port
 	exit.add(asm.JGE.Imm(asm.R1, MaxPorts, fmt.Sprintf("badport.%d", id)),
 		asm.Or.Imm(asm.R1, int32(id)*MaxPorts),
 		asm.Mov.Imm(asm.R6, int32(id)))
 	exit.jump("exit")
 	for _, dir := range []cube.Direction{cube.Ingress, cube.Egress} {
 		at := first(c, dir)
-		up := g.block("up.%s", at)
+		up := x.block("up.%s", at)
 		up.args()
 		up.add(asm.Mov.Imm(asm.R3, at.who()))
 		up.call("pcn_core_up")
-		up.leave(g.drop())
+		up.leave(x.drop())
 	}
 }
 
 // dropAs emits a drop that is counted for a cube under a reason.
-func (g *generator) dropAs(label string, id uint16, reason int32) {
-	b := g.block("%s.%d", label, id)
+func (w *code) dropAs(label string, id uint16, reason int32) {
+	b := w.block("%s.%d", label, id)
 	b.add(asm.Mov.Imm(asm.R6, int32(id)), asm.Mov.Imm(asm.R7, reason))
 	b.jump("fate.drop")
 }
 
 // tails emits what all cubes share: the exit to a netdev and the counting of fates.
-func (g *generator) tails() {
-	g.exit()
-	g.enterNamespace()
+func (x *exits) tails() {
+	x.exit()
+	x.enterNamespace()
 	for _, tail := range []string{"fate.drop", "fate.stack", "fate.hook"} {
-		b := g.block("%s", tail)
+		b := x.block("%s", tail)
 		if tail == "fate.drop" {
-			g.traceEnd(b)
+			x.traceEnd(b)
 		}
 		b.store(asm.R10, offKey, asm.R6, asm.Word)
-		b.lookup(g.m("pcn_fates"), tail+".end")
+		b.lookup(x.m("pcn_fates"), tail+".end")
 		b.add(asm.JLT.Imm(asm.R7, reasonMax, tail+".ok"), asm.Mov.Imm(asm.R7, reasonUnspecified))
 		b.mark(tail + ".ok")
 		b.add(asm.LSh.Imm(asm.R7, 3), asm.Add.Reg(asm.R0, asm.R7))
@@ -79,15 +86,15 @@ func (g *generator) tails() {
 		b.mark(tail + ".end")
 		switch tail {
 		case "fate.drop":
-			b.leave(g.drop())
+			b.leave(x.drop())
 		case "fate.stack":
-			g.toHook(b, 1)
+			x.toHook(b, 1)
 		default:
-			g.toHook(b, 0)
+			x.toHook(b, 0)
 		}
 	}
-	g.block("leave").add(asm.Return())
-	lost := g.block("lost")
+	x.block("leave").add(asm.Return())
+	lost := x.block("lost")
 	lost.add(asm.Mov.Imm(asm.R6, 0), asm.Mov.Imm(asm.R7, reasonNoProgram))
 	lost.jump("fate.drop")
 }
@@ -95,12 +102,12 @@ func (g *generator) tails() {
 // toHook lets the packet go: to the stack or the wire where it is, or, when it comes from the
 // slow path, to those of the netdev that md names (flags 1: its ingress, 0: its egress), past
 // the programs there, which have seen it.
-func (g *generator) toHook(b *block, flags int32) {
-	if g.role != OnResume {
-		b.leave(g.pass())
+func (x *exits) toHook(b *block, flags int32) {
+	if x.role != OnResume {
+		b.leave(x.pass())
 		return
 	}
-	if !g.tc() {
+	if !x.tc() {
 		b.args()
 		b.call("pcn_core_pass")
 		b.add(asm.Return())
@@ -114,34 +121,34 @@ func (g *generator) toHook(b *block, flags int32) {
 	b.store(asm.R2, skbTCIndex, asm.R3, asm.Word)
 	b.add(asm.Mov.Imm(asm.R2, flags), asm.FnRedirect.Call(), asm.Return())
 	b.mark(here)
-	b.leave(g.pass())
+	b.leave(x.pass())
 }
 
 // exit emits the way out to a netdev; r1 is the key in the table of exits, r6 the cube.
-func (g *generator) exit() {
-	b := g.block("exit")
+func (x *exits) exit() {
+	b := x.block("exit")
 	b.store(asm.R10, offKey, asm.R1, asm.Word)
-	g.refuseFrags(b)
-	b.lookup(g.m("pcn_exits"), "nopeer")
+	x.refuseFrags(b)
+	b.lookup(x.m("pcn_exits"), "nopeer")
 	b.add(asm.Mov.Reg(asm.R7, asm.R0))
 	b.load(asm.R8, asm.R7, 0, asm.Word) // ifindex
 	b.add(asm.JEq.Imm(asm.R8, 0, "nopeer"))
-	if !g.tc() {
+	if !x.tc() {
 		b.load(asm.R2, asm.R10, offKey, asm.Word)
-		b.add(mapPtr(asm.R1, g.m("pcn_devices")), asm.Mov.Imm(asm.R3, xdpDrop),
+		b.add(mapPtr(asm.R1, x.m("pcn_devices")), asm.Mov.Imm(asm.R3, xdpDrop),
 			asm.FnRedirectMap.Call(), asm.JNE.Imm(asm.R0, xdpRedirect, "nopeer"))
 	}
 	b.load(asm.R1, asm.R7, 4, asm.Half) // page
 	b.load(asm.R2, asm.R10, offPage, asm.DWord)
-	b.add(asm.JNE.Imm(asm.R1, int32(g.c.Page), "exit.page"))
+	b.add(asm.JNE.Imm(asm.R1, int32(x.c.Page), "exit.page"))
 	b.mark("exit.count")
 	b.load(asm.R1, asm.R7, 6, asm.Half) // slot
 	b.add(asm.JGT.Imm(asm.R1, NoSlot, "exit.go"),
 		asm.LSh.Imm(asm.R1, slotShift), asm.Add.Reg(asm.R2, asm.R1))
 	b.count(asm.R2, slotTx)
 	b.mark("exit.go")
-	g.traceLeave(b)
-	if g.tc() {
+	x.traceLeave(b)
+	if x.tc() {
 		b.load(asm.R1, asm.R10, offCtx, asm.DWord)
 		b.load(asm.R2, asm.R10, mdTrafficClass, asm.Word)
 		b.store(asm.R1, skbMark, asm.R2, asm.Word)
@@ -149,26 +156,26 @@ func (g *generator) exit() {
 	} else {
 		b.leave(xdpRedirect)
 	}
-	page := g.block("exit.page")
+	page := x.block("exit.page")
 	page.store(asm.R10, offKey, asm.R1, asm.Word)
-	page.lookup(g.m("pcn_counters"), "exit.go")
+	page.lookup(x.m("pcn_counters"), "exit.go")
 	page.add(asm.Mov.Reg(asm.R2, asm.R0))
 	page.jump("exit.count")
 
-	g.dropAtExit("nopeer", reasonNoPeer)
-	g.dropAtExit("toolong", reasonTooLong)
+	x.dropAtExit("nopeer", reasonNoPeer)
+	x.dropAtExit("toolong", reasonTooLong)
 }
 
 // dropAtExit emits a drop on the way out, which is counted for the cube in r6.
-func (g *generator) dropAtExit(label string, reason int32) {
-	b := g.block("%s", label)
+func (w *code) dropAtExit(label string, reason int32) {
+	b := w.block("%s", label)
 	b.add(asm.Mov.Imm(asm.R7, reason))
 	b.jump("fate.drop")
 }
 
 // refuseFrags drops a frame that lies in several buffers where the kernel would accept the redirect and then lose it.
-func (g *generator) refuseFrags(b *block) {
-	if g.tc() || !g.core.Frags || g.core.Kernel.RedirectFrags {
+func (x *exits) refuseFrags(b *block) {
+	if x.tc() || !x.core.Frags || x.core.Kernel.RedirectFrags {
 		return
 	}
 	b.load(asm.R3, asm.R10, offCtx, asm.DWord)

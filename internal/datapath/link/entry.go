@@ -12,37 +12,46 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
+// entry writes how packets enter the program and its cubes.
+type entry struct {
+	linking
+	*code
+	tracer
+	registers
+	*turner
+}
+
 // prologue emits how a packet enters the program: what md starts as, and where it goes.
-func (g *generator) prologue() {
-	b := g.block("entry")
+func (e *entry) prologue() {
+	b := e.block("entry")
 	b.store(asm.R10, offCtx, asm.R1, asm.DWord)
 	b.add(asm.Mov.Reg(asm.R6, asm.R1))
-	b.lookupConst(g.m("pcn_counters"), int32(g.c.Page), "lost")
+	b.lookupConst(e.m("pcn_counters"), int32(e.c.Page), "lost")
 	b.store(asm.R10, offPage, asm.R0, asm.DWord)
-	if g.role == OnResume {
-		g.resume(b)
+	if e.role == OnResume {
+		e.resume(b)
 		return
 	}
 	for off := int16(0); off < mdSize; off += 8 {
 		b.set(asm.R10, offMD+off, 0, asm.DWord)
 	}
-	g.length(b)
-	g.traceBegin(b)
-	if g.role == OnEgress {
-		g.enterEgress(b)
+	e.length(b)
+	e.traceBegin(b)
+	if e.role == OnEgress {
+		e.enterEgress(b)
 		return
 	}
-	g.enterIngress(b)
+	e.enterIngress(b)
 }
 
 // length sets md.packet_len and, at TC, md.traffic_class from the packet in r6.
-func (g *generator) length(b *block) {
+func (e *entry) length(b *block) {
 	switch {
-	case g.tc():
+	case e.tc():
 		b.load(asm.R1, asm.R6, skbLen, asm.Word)
 		b.load(asm.R2, asm.R6, skbMark, asm.Word)
 		b.store(asm.R10, mdTrafficClass, asm.R2, asm.Word)
-	case g.core.Frags:
+	case e.core.Frags:
 		b.add(asm.Mov.Reg(asm.R1, asm.R6), asm.FnXdpGetBuffLen.Call(), asm.Mov.Reg(asm.R1, asm.R0))
 	default:
 		b.load(asm.R1, asm.R6, xdpDataEnd, asm.Word)
@@ -53,9 +62,9 @@ func (g *generator) length(b *block) {
 }
 
 // ifindex loads the netdev of the packet in r6 into the key and r1.
-func (g *generator) ifindex(b *block) {
+func (e *entry) ifindex(b *block) {
 	off := int16(skbIfindex)
-	if !g.tc() {
+	if !e.tc() {
 		off = xdpIngressIfindex
 	}
 	b.load(asm.R1, asm.R6, off, asm.Word)
@@ -63,15 +72,15 @@ func (g *generator) ifindex(b *block) {
 }
 
 // enterIngress looks up the port behind the netdev, counts and goes there.
-func (g *generator) enterIngress(b *block) {
-	g.ifindex(b)
+func (e *entry) enterIngress(b *block) {
+	e.ifindex(b)
 	b.add(asm.JGE.Imm(asm.R1, Entries, "entry.far"))
-	b.lookup(g.m("pcn_entries"), "lost")
+	b.lookup(e.m("pcn_entries"), "lost")
 	b.mark("entry.found")
 	b.add(asm.Mov.Reg(asm.R7, asm.R0))
 	b.load(asm.R1, asm.R7, 4, asm.Half) // page
 	b.load(asm.R2, asm.R10, offPage, asm.DWord)
-	b.add(asm.JNE.Imm(asm.R1, int32(g.c.Page), "entry.page"))
+	b.add(asm.JNE.Imm(asm.R1, int32(e.c.Page), "entry.page"))
 	b.mark("entry.count")
 	b.load(asm.R1, asm.R7, 6, asm.Half) // slot
 	b.add(asm.JGT.Imm(asm.R1, NoSlot, "lost"),
@@ -80,66 +89,66 @@ func (g *generator) enterIngress(b *block) {
 	b.load(asm.R1, asm.R7, 2, asm.Half) // port
 	b.store(asm.R10, mdInPort, asm.R1, asm.Half)
 	b.load(asm.R1, asm.R7, 0, asm.Half) // cube
-	g.fill(b)
+	e.fill(b)
 	var to []branch
-	for _, c := range g.c.Cubes {
+	for _, c := range e.c.Cubes {
 		if c.Entry {
 			to = append(to, branch{int32(c.ID), fmt.Sprintf("rx.%d", c.ID)})
 		}
 	}
 	b.choose(asm.R1, to, "elsewhere")
-	g.elsewhere(targetRX)
+	e.elsewhere(targetRX)
 
-	far := g.block("entry.far")
-	far.lookup(g.m("pcn_far_entries"), "lost")
+	far := e.block("entry.far")
+	far.lookup(e.m("pcn_far_entries"), "lost")
 	far.jump("entry.found")
 
-	page := g.block("entry.page")
+	page := e.block("entry.page")
 	page.store(asm.R10, offKey, asm.R1, asm.Word)
-	page.lookup(g.m("pcn_counters"), "lost")
+	page.lookup(e.m("pcn_counters"), "lost")
 	page.add(asm.Mov.Reg(asm.R2, asm.R0))
 	page.jump("entry.count")
 }
 
 // enterEgress looks up the outermost transparent cube on the netdev.
-func (g *generator) enterEgress(b *block) {
-	g.ifindex(b)
-	b.lookup(g.m("pcn_out_entries"), "lost")
+func (e *entry) enterEgress(b *block) {
+	e.ifindex(b)
+	b.lookup(e.m("pcn_out_entries"), "lost")
 	b.load(asm.R1, asm.R0, 0, asm.Half)
-	g.fill(b)
+	e.fill(b)
 	var to []branch
-	for _, c := range g.c.Cubes {
+	for _, c := range e.c.Cubes {
 		if c.Entry && c.Transparent {
 			to = append(to, branch{int32(c.ID), first(c, cube.Egress).String()})
 		}
 	}
 	b.choose(asm.R1, to, "elsewhere")
-	g.elsewhere(targetOut)
+	e.elsewhere(targetOut)
 }
 
 // resume restores md and goes on at the target.
-func (g *generator) resume(b *block) {
-	b.lookupConst(g.m("pcn_resumes"), 0, "lost")
+func (e *entry) resume(b *block) {
+	b.lookupConst(e.m("pcn_resumes"), 0, "lost")
 	for off := int16(0); off < mdSize; off += 8 {
 		b.load(asm.R1, asm.R0, off, asm.DWord)
 		b.store(asm.R10, offMD+off, asm.R1, asm.DWord)
 	}
-	g.traceResume(b)
+	e.traceResume(b)
 	b.load(asm.R2, asm.R0, mdSize+2, asm.Half) // target
 	b.load(asm.R1, asm.R0, mdSize, asm.Half)   // cube
-	g.fill(b)
+	e.fill(b)
 	var to []branch
-	for _, c := range g.c.Cubes {
+	for _, c := range e.c.Cubes {
 		to = append(to, branch{int32(c.ID), fmt.Sprintf("to.%d", c.ID)})
 	}
 	b.choose(asm.R1, to, "lost")
-	for _, c := range g.c.Cubes {
-		g.targets(c)
+	for _, c := range e.c.Cubes {
+		e.targets(c)
 	}
 }
 
 // targets emits where a packet may resume in a cube; r2 is the target.
-func (g *generator) targets(c *Cube) {
+func (e *entry) targets(c *Cube) {
 	var to []branch
 	programs := func(target int32, dir cube.Direction) {
 		for _, p := range c.programs(dir) {
@@ -161,13 +170,13 @@ func (g *generator) targets(c *Cube) {
 			branch{targetOffer, offeredLabel(c)})
 	}
 	slices.SortFunc(to, func(a, b branch) int { return cmp.Compare(a.value, b.value) })
-	g.block("to.%d", c.ID).choose(asm.R2, to, "lost")
+	e.block("to.%d", c.ID).choose(asm.R2, to, "lost")
 }
 
 // rx emits where a packet goes that entered a cube at md.in_port.
-func (g *generator) rx(c *Cube) {
-	b := g.block("rx.%d", c.ID)
-	g.sentByNamespace(b, c)
+func (e *entry) rx(c *Cube) {
+	b := e.block("rx.%d", c.ID)
+	e.sentByNamespace(b, c)
 	in := first(c, cube.Ingress).String()
 	if c.Transparent || len(c.Ports) == 0 {
 		b.jump(in)
@@ -176,7 +185,7 @@ func (g *generator) rx(c *Cube) {
 	var to []branch
 	for _, p := range c.Ports {
 		if n := len(p.Tcubes); n > 0 {
-			to = append(to, branch{int32(p.Index), g.entrance(p.Tcubes[n-1])})
+			to = append(to, branch{int32(p.Index), e.entrance(p.Tcubes[n-1])})
 		}
 	}
 	b.load(asm.R1, asm.R10, mdInPort, asm.Half)
@@ -184,9 +193,9 @@ func (g *generator) rx(c *Cube) {
 }
 
 // entrance is the label of a transparent cube's first ingress program.
-func (g *generator) entrance(t *Cube) string {
+func (e *entry) entrance(t *Cube) string {
 	if t.Foreign {
-		return g.turn(turn{entrance(t, cube.Ingress), turnCross})
+		return e.turn(turn{entrance(t, cube.Ingress), turnCross})
 	}
 	return first(t, cube.Ingress).String()
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // guard is Guard, where the kernel needs it.
-func (g *generator) guard(body asm.Instructions) asm.Instructions {
-	if g.core.Kernel.NonNullArgs {
+func (cp copier) guard(body asm.Instructions) asm.Instructions {
+	if cp.kernel.NonNullArgs {
 		return body
 	}
 	return Guard(body)

@@ -25,7 +25,7 @@ func tagged(f *Function) *Function {
 // linkedAlone is a function as it stands in a program for a kernel.
 func linkedAlone(t *testing.T, f *Function, k kernel.Features) asm.Instructions {
 	t.Helper()
-	g := &generator{core: &Core{Kernel: k}}
+	g := newGenerator(linking{c: &Component{}, core: &Core{Kernel: k}})
 	out, err := g.function(site{cube: &Cube{ID: 1, Name: "c", Object: &Object{}}}, f.Body, btf.GlobalFunc)
 	if err != nil {
 		t.Fatal(err)

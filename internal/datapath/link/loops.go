@@ -9,8 +9,8 @@ import "github.com/cilium/ebpf/asm"
 // the kernel removes again, goes in between.
 
 // loopHeads returns where such jumps belong in a labelled body, nil where the kernel needs none.
-func (g *generator) loopHeads(body asm.Instructions) map[int]bool {
-	if g.core.Kernel.LoopsByFallThrough {
+func (cp copier) loopHeads(body asm.Instructions) map[int]bool {
+	if cp.kernel.LoopsByFallThrough {
 		return nil
 	}
 	return fallsIntoLoop(body)

@@ -93,7 +93,7 @@ func (g *generator) declined(b *block, at place, n Next) {
 	back.store(asm.R10, mdInPort, asm.R1, asm.Half)
 	scrub(back, c)
 	back.jump(g.turn(turn{entrance(c.OfferedBy, cube.Ingress), turnCall}))
-	g.cold = append(g.cold, back)
+	g.later(back)
 	ifOffered(b, back.label)
 }
 

@@ -34,14 +34,14 @@ func (g *generator) toNamespace(b *block, at place) {
 }
 
 // namespace emits the way of a cube's packets into its namespace, by md.out_port.
-func (g *generator) namespace(c *Cube) {
-	b := g.block("%s", namespaceLabel(c))
+func (x *exits) namespace(c *Cube) {
+	b := x.block("%s", namespaceLabel(c))
 	b.add(asm.Mov.Imm(asm.R6, int32(c.ID)))
-	if !c.Shadow || !g.tc() {
+	if !c.Shadow || !x.tc() {
 		b.jump("nopeer")
 		return
 	}
-	g.left(b, asm.R1, mdOutPort)
+	x.left(b, asm.R1, mdOutPort)
 	b.add(asm.JGE.Imm(asm.R1, MaxPorts, fmt.Sprintf("badport.%d", c.ID)),
 		asm.Or.Imm(asm.R1, int32(c.ID)*MaxPorts))
 	b.jump("namespace")
@@ -49,21 +49,21 @@ func (g *generator) namespace(c *Cube) {
 
 // enterNamespace emits what shadow cubes share: r1 is the key in the table of the namespaces'
 // interfaces, r6 the cube.
-func (g *generator) enterNamespace() {
+func (x *exits) enterNamespace() {
 	shadows := false
-	for _, c := range g.c.Cubes {
+	for _, c := range x.c.Cubes {
 		shadows = shadows || c.Shadow
 	}
-	if !shadows || !g.tc() {
+	if !shadows || !x.tc() {
 		return
 	}
-	b := g.block("namespace")
+	b := x.block("namespace")
 	b.store(asm.R10, offKey, asm.R1, asm.Word)
-	b.lookup(g.m("pcn_shadows"), "nopeer")
+	b.lookup(x.m("pcn_shadows"), "nopeer")
 	b.load(asm.R8, asm.R0, 0, asm.Word) // ifindex
-	g.traceLeave(b)
+	x.traceLeave(b)
 	b.store(asm.R10, offKey, asm.R6, asm.Word)
-	b.lookup(g.m("pcn_fates"), "namespace.go")
+	b.lookup(x.m("pcn_fates"), "namespace.go")
 	b.load(asm.R1, asm.R0, reasonNamespace*8, asm.DWord)
 	b.add(asm.Add.Imm(asm.R1, 1))
 	b.store(asm.R0, reasonNamespace*8, asm.R1, asm.DWord)
@@ -72,11 +72,11 @@ func (g *generator) enterNamespace() {
 }
 
 // sentByNamespace emits where a packet goes that a shadow cube's namespace sends: out of the port.
-func (g *generator) sentByNamespace(b *block, c *Cube) {
+func (e *entry) sentByNamespace(b *block, c *Cube) {
 	if !c.Shadow {
 		return
 	}
-	sent := g.block("sent.%d", c.ID)
+	sent := e.block("sent.%d", c.ID)
 	sent.add(asm.And.Imm(asm.R1, MaxPorts-1))
 	sent.store(asm.R10, mdInPort, asm.R1, asm.Half)
 	sent.store(asm.R10, mdOutPort, asm.R1, asm.Half)
@@ -86,21 +86,21 @@ func (g *generator) sentByNamespace(b *block, c *Cube) {
 }
 
 // spanIn emits the copy of what a cube receives, before its program sees it.
-func (g *generator) spanIn(b *block, at place) {
+func (l linking) spanIn(b *block, at place) {
 	if at.cube.Span && at == (place{entrance(at.cube, cube.Ingress), at.sweep}) {
-		g.span(b, int32(at.cube.ID))
+		l.span(b, int32(at.cube.ID))
 	}
 }
 
 // spanOut emits the copy of what a cube sends, behind its program.
-func (g *generator) spanOut(b *block, c *Cube) {
+func (l linking) spanOut(b *block, c *Cube) {
 	if c.Span {
-		g.span(b, int32(c.ID)|1<<16)
+		l.span(b, int32(c.ID)|1<<16)
 	}
 }
 
-func (g *generator) span(b *block, who int32) {
-	if !g.tc() {
+func (l linking) span(b *block, who int32) {
+	if !l.tc() {
 		return
 	}
 	b.args()

@@ -60,7 +60,7 @@ func TestReturnsOfConstantsSkipTheDispatch(t *testing.T) {
 	for _, test := range tests {
 		f := body("f", test.body...)
 		c.Object = &Object{Functions: map[string]*Function{Ingress: f}}
-		g := &generator{core: &Core{}}
+		g := newGenerator(linking{c: &Component{}, core: &Core{}})
 		threads := g.threads(first(c, cube.Ingress), f, label(f.Body, "p", "p"))
 		got := maps.Clone(threads.at)
 		maps.Copy(got, threads.before)
@@ -78,7 +78,7 @@ func TestAReturnThatNothingReachesAnyMoreIsLeftOut(t *testing.T) {
 		to(asm.Ja.Label(""), 1),
 		asm.Mov.Imm(asm.R0, 2),
 		asm.Return())
-	g := &generator{core: &Core{}}
+	g := newGenerator(linking{c: &Component{}, core: &Core{}})
 	b := &block{label: "in.1"}
 	at := place{site{cube: &Cube{ID: 1, Object: &Object{}}}, 0}
 	if err := g.inline(b, at, f, "in.1.done"); err != nil {

@@ -52,16 +52,23 @@ var traceCalls = filter.Calls{Load: "pcn_core_field", Length: "pcn_core_length"}
 
 func filterName(s Session) string { return fmt.Sprintf("pcn_filter_%d", s.Bit) }
 
+// tracer writes what records packets. What it writes leaves registers as the comments say.
+type tracer struct {
+	veil
+	trace   *Trace  // nil for none
+	helpers *Object // the functions of the framework
+}
+
 // traced tells whether any session looks at the component.
-func (g *generator) traced() bool {
-	return g.c != nil && g.c.Trace != nil && len(g.c.Trace.Sessions) > 0
+func (t tracer) traced() bool {
+	return t.trace != nil && len(t.trace.Sessions) > 0
 }
 
 // sessions are those of a kind, none when the component is not traced.
-func (g *generator) sessions(want func(Session) bool) []Session {
+func (t tracer) sessions(want func(Session) bool) []Session {
 	var out []Session
-	if g.traced() {
-		for _, s := range g.c.Trace.Sessions {
+	if t.traced() {
+		for _, s := range t.trace.Sessions {
 			if want(s) {
 				out = append(out, s)
 			}
@@ -85,7 +92,7 @@ func mask(sessions []Session) (bits int32) {
 func skipLabel(b *block) string { return b.local() + ".untraced" }
 
 // choose leaves in r9 the bits of the sessions whose filter takes the packet in r6.
-func (g *generator) choose(b *block, sessions []Session) {
+func (t tracer) choose(b *block, sessions []Session) {
 	b.add(asm.Mov.Imm(asm.R9, 0))
 	for _, s := range sessions {
 		skip := skipLabel(b)
@@ -101,20 +108,20 @@ func (g *generator) choose(b *block, sessions []Session) {
 
 // traceBegin emits the choice of packets that are followed, where they enter; r6 is the packet.
 // It uses r0 to r5 and r9.
-func (g *generator) traceBegin(b *block) {
-	sessions := g.sessions(follows)
+func (t tracer) traceBegin(b *block) {
+	sessions := t.sessions(follows)
 	if len(sessions) == 0 {
 		return
 	}
 	none := skipLabel(b)
-	g.choose(b, sessions)
+	t.choose(b, sessions)
 	b.add(asm.JEq.Imm(asm.R9, 0, none))
-	g.begin(b)
+	t.begin(b)
 	b.mark(none)
 }
 
 // begin marks the packet as followed by the sessions in r9.
-func (g *generator) begin(b *block) {
+func (t tracer) begin(b *block) {
 	b.args()
 	b.add(asm.Mov.Reg(asm.R3, asm.R9))
 	b.call("pcn_core_trace_begin")
@@ -122,8 +129,8 @@ func (g *generator) begin(b *block) {
 
 // traceResume is traceBegin for a packet that may be followed already: copies know their
 // sessions, and what comes from the slow path knows nothing. r0 survives.
-func (g *generator) traceResume(b *block) {
-	sessions := g.sessions(follows)
+func (t tracer) traceResume(b *block) {
+	sessions := t.sessions(follows)
 	if len(sessions) == 0 {
 		return
 	}
@@ -133,25 +140,25 @@ func (g *generator) traceResume(b *block) {
 	b.add(asm.JNE.Imm(asm.R1, 0, done))
 	b.load(asm.R9, asm.R10, mdFlags, asm.Half)
 	b.add(asm.And.Imm(asm.R9, mask(sessions)), asm.JNE.Imm(asm.R9, 0, known))
-	g.choose(b, sessions)
+	t.choose(b, sessions)
 	b.add(asm.JEq.Imm(asm.R9, 0, done))
 	b.mark(known)
-	g.begin(b)
+	t.begin(b)
 	b.mark(done)
 	b.add(asm.Mov.Reg(asm.R0, asm.R8))
 }
 
 // at are the sessions that want the steps of a cube, and those that capture there: they want to
 // know what became of what the cube received.
-func (g *generator) at(id uint16) []Session {
-	return g.sessions(func(s Session) bool {
+func (t tracer) at(id uint16) []Session {
+	return t.sessions(func(s Session) bool {
 		return s.Capture == nil && (s.Cube == 0 || s.Cube == id) || s.Capture != nil && s.Capture.Cube == id
 	})
 }
 
 // traceProgram emits the record of what a program has returned, in r0, which survives.
-func (g *generator) traceProgram(b *block, at place) {
-	sessions := g.at(at.cube.ID)
+func (t tracer) traceProgram(b *block, at place) {
+	sessions := t.at(at.cube.ID)
 	if len(sessions) == 0 {
 		return
 	}
@@ -170,9 +177,9 @@ func (g *generator) traceProgram(b *block, at place) {
 
 // traceEnd emits the record of a packet that the framework drops: r6 is the cube, r7 the reason.
 // What a cube drops itself, its program's record has told.
-func (g *generator) traceEnd(b *block) {
+func (t tracer) traceEnd(b *block) {
 	skip := skipLabel(b)
-	if !g.traceStage(b, skip, StageEnd, func() {
+	if !t.traceStage(b, skip, StageEnd, func() {
 		b.add(asm.JEq.Imm(asm.R7, reasonUnspecified, skip), asm.JGE.Imm(asm.R7, reasonFirst, skip))
 	}) {
 		return
@@ -183,9 +190,9 @@ func (g *generator) traceEnd(b *block) {
 }
 
 // traceLeave emits the record of a packet that leaves by the netdev in r8; r6 is the cube.
-func (g *generator) traceLeave(b *block) {
+func (t tracer) traceLeave(b *block) {
 	skip := skipLabel(b)
-	if !g.traceStage(b, skip, StageLeave, func() {}) {
+	if !t.traceStage(b, skip, StageLeave, func() {}) {
 		return
 	}
 	b.add(asm.Mov.Reg(asm.R5, asm.R8))
@@ -195,8 +202,8 @@ func (g *generator) traceLeave(b *block) {
 
 // traceStage emits the arguments but the last of a record for the cube in r6, unless the packet
 // is not followed or test jumps to skip. It is false when there is nothing to emit.
-func (g *generator) traceStage(b *block, skip string, stage int32, test func()) bool {
-	sessions := g.sessions(follows)
+func (t tracer) traceStage(b *block, skip string, stage int32, test func()) bool {
+	sessions := t.sessions(follows)
 	if len(sessions) == 0 {
 		return false
 	}
@@ -210,11 +217,11 @@ func (g *generator) traceStage(b *block, skip string, stage int32, test func()) 
 }
 
 // captureIn emits the capture of what a cube receives, before its program sees it.
-func (g *generator) captureIn(b *block, at place) {
+func (t tracer) captureIn(b *block, at place) {
 	if at.index != 0 || !at.cube.Transparent && at.dir != cube.Ingress {
 		return
 	}
-	for _, s := range g.sessions(captures) {
+	for _, s := range t.sessions(captures) {
 		if s.Capture.Cube != at.cube.ID {
 			continue
 		}
@@ -223,32 +230,32 @@ func (g *generator) captureIn(b *block, at place) {
 			b.load(asm.R1, asm.R10, mdInPort, asm.Half)
 			b.add(asm.JNE.Imm(asm.R1, int32(s.Capture.Port), skip))
 		}
-		g.capture(b, s, skip, at.who(), StageIn, func() { b.load(asm.R5, asm.R10, mdInPort, asm.Half) })
+		t.capture(b, s, skip, at.who(), StageIn, func() { b.load(asm.R5, asm.R10, mdInPort, asm.Half) })
 		b.mark(skip)
 	}
 }
 
 // captureOut emits the capture of what a cube sends by md.out_port.
-func (g *generator) captureOut(b *block, c *Cube) {
-	for _, s := range g.sessions(captures) {
+func (t tracer) captureOut(b *block, c *Cube) {
+	for _, s := range t.sessions(captures) {
 		if s.Capture.Cube != c.ID {
 			continue
 		}
 		skip := skipLabel(b)
-		g.left(b, asm.R1, mdOutPort)
+		t.left(b, asm.R1, mdOutPort)
 		b.add(asm.JNE.Imm(asm.R1, int32(s.Capture.Port), skip))
-		g.captureSent(b, s, c, skip)
+		t.captureSent(b, s, c, skip)
 		b.mark(skip)
 	}
 }
 
 // captureFlood emits the capture of the copy that a flood sends by a port. Where all copies run
 // the egress program, that is where they are captured.
-func (g *generator) captureFlood(b *block, c *Cube) {
+func (t tracer) captureFlood(b *block, c *Cube) {
 	if c.has(cube.Egress) {
 		return
 	}
-	for _, s := range g.sessions(captures) {
+	for _, s := range t.sessions(captures) {
 		if s.Capture.Cube != c.ID {
 			continue
 		}
@@ -256,19 +263,19 @@ func (g *generator) captureFlood(b *block, c *Cube) {
 		b.load(asm.R1, asm.R10, mdInPort, asm.Half)
 		b.add(asm.JEq.Imm(asm.R1, int32(s.Capture.Port), skip))
 		if p := c.port(s.Capture.Port); p == nil { // one that is code is captured on the way there
-			g.captureSent(b, s, c, skip)
+			t.captureSent(b, s, c, skip)
 		}
 		b.mark(skip)
 	}
 }
 
-func (g *generator) captureSent(b *block, s Session, c *Cube, skip string) {
-	g.capture(b, s, skip, int32(c.ID)|1<<16, StageOut, func() { b.add(asm.Mov.Imm(asm.R5, int32(s.Capture.Port))) })
+func (t tracer) captureSent(b *block, s Session, c *Cube, skip string) {
+	t.capture(b, s, skip, int32(c.ID)|1<<16, StageOut, func() { b.add(asm.Mov.Imm(asm.R5, int32(s.Capture.Port))) })
 }
 
 // capture emits one record of the whole packet, if the session's filter takes it, and marks the
 // packet, so that the record of the cube's verdict follows.
-func (g *generator) capture(b *block, s Session, skip string, who, stage int32, extra func()) {
+func (t tracer) capture(b *block, s Session, skip string, who, stage int32, extra func()) {
 	if s.Filter != nil {
 		b.load(asm.R1, asm.R10, offCtx, asm.DWord)
 		b.call(filterName(s))
@@ -286,10 +293,10 @@ func (g *generator) capture(b *block, s Session, skip string, who, stage int32, 
 }
 
 // filters returns the functions of the sessions' filters.
-func (g *generator) filters() ([]asm.Instructions, error) {
+func (t tracer) filters() ([]asm.Instructions, error) {
 	var out []asm.Instructions
-	for _, s := range g.sessions(func(s Session) bool { return s.Filter != nil }) {
-		f := g.core.Object.Functions[traceCalls.Length]
+	for _, s := range t.sessions(func(s Session) bool { return s.Filter != nil }) {
+		f := t.helpers.Functions[traceCalls.Length]
 		if f == nil {
 			return nil, fmt.Errorf("framework function %s: %w", traceCalls.Length, ErrObject)
 		}

@@ -33,12 +33,12 @@ func TestTracingCostsNothingWhenOff(t *testing.T) {
 	for name, emit := range hooks {
 		for _, trace := range []*Trace{nil, {}} {
 			b := &block{label: "b"}
-			if emit(&generator{core: core, c: &Component{Trace: trace}}, b); len(b.ins) != 0 || b.next != "" {
+			if emit(newGenerator(linking{core: core, c: &Component{Trace: trace}}), b); len(b.ins) != 0 || b.next != "" {
 				t.Errorf("%s emits %d instructions without a session", name, len(b.ins))
 			}
 		}
 		b := &block{label: "b"}
-		if emit(&generator{core: core, c: &Component{Trace: &Trace{Sessions: whole}}}, b); len(b.ins) == 0 {
+		if emit(newGenerator(linking{core: core, c: &Component{Trace: &Trace{Sessions: whole}}}), b); len(b.ins) == 0 {
 			t.Errorf("%s emits nothing with sessions: it is not among what tracing adds", name)
 		}
 	}

@@ -39,15 +39,19 @@ type turn struct {
 	kind turnKind
 }
 
+// turner writes the turns that are taken.
+type turner struct {
+	linking
+	*code
+	turns map[turn]string // with their labels
+}
+
 // turn returns the label of the code that takes a turn.
-func (g *generator) turn(t turn) string {
-	if g.turns == nil {
-		g.turns = map[turn]string{}
+func (tr *turner) turn(t turn) string {
+	if tr.turns[t] == "" {
+		tr.turns[t] = fmt.Sprintf("turn.%d.%s", t.kind, place{t.to, 0})
 	}
-	if g.turns[t] == "" {
-		g.turns[t] = fmt.Sprintf("turn.%d.%s", t.kind, place{t.to, 0})
-	}
-	return g.turns[t]
+	return tr.turns[t]
 }
 
 // verdictTurn sends a packet that leaves by a transparent cube back in by the same cube.
@@ -71,7 +75,7 @@ func (g *generator) turnBack(at place) {
 		b.store(asm.R10, mdPassIfindex, asm.R1, asm.Word)
 	}
 	b.jump(g.turn(turn{entrance(at.cube, cube.Ingress), turnCall}))
-	g.cold = append(g.cold, b)
+	g.later(b)
 }
 
 // target is the turn's value of enum pcn_target, the program's index above.
@@ -86,43 +90,43 @@ func (t turn) target() int32 {
 }
 
 // emitTurns emits the turns that are taken, in a stable order.
-func (g *generator) emitTurns() {
-	turns := slices.SortedFunc(maps.Keys(g.turns), func(a, b turn) int {
-		return cmp.Compare(g.turns[a], g.turns[b])
+func (tr *turner) emitTurns() {
+	turns := slices.SortedFunc(maps.Keys(tr.turns), func(a, b turn) int {
+		return cmp.Compare(tr.turns[a], tr.turns[b])
 	})
 	foreign := map[uint16]bool{}
 	for _, t := range turns {
-		g.emitTurn(t)
+		tr.emitTurn(t)
 		if id := t.to.cube.ID; t.to.cube.Foreign && !foreign[id] {
 			foreign[id] = true
-			g.dropAs("hop", id, reasonHopLimit)
-			g.dropAs("noprogram", id, reasonNoProgram)
+			tr.dropAs("hop", id, reasonHopLimit)
+			tr.dropAs("noprogram", id, reasonNoProgram)
 		}
 	}
 }
 
-func (g *generator) emitTurn(t turn) {
+func (tr *turner) emitTurn(t turn) {
 	id := t.to.cube.ID
-	b, hop := g.block("%s", g.turns[t]), fmt.Sprintf("hop.%d", id)
+	b, hop := tr.block("%s", tr.turns[t]), fmt.Sprintf("hop.%d", id)
 	b.load(asm.R1, asm.R10, mdHops, asm.Half)
-	b.add(asm.JGE.Imm(asm.R1, int32(g.c.Hops), hop), asm.Add.Imm(asm.R1, 1))
+	b.add(asm.JGE.Imm(asm.R1, int32(tr.c.Hops), hop), asm.Add.Imm(asm.R1, 1))
 	b.store(asm.R10, mdHops, asm.R1, asm.Half)
 	b.load(asm.R1, asm.R10, mdTurns, asm.Half)
-	if t.kind != turnCall && g.core.TapIndex != 0 {
+	if t.kind != turnCall && tr.core.TapIndex != 0 {
 		again := b.label + ".again"
 		b.add(asm.JGE.Imm(asm.R1, maxTurns, again))
-		g.enterAgain(g.block("%s", again), t)
+		tr.enterAgain(tr.block("%s", again), t)
 	}
 	b.add(asm.Add.Imm(asm.R1, 1))
 	b.store(asm.R10, mdTurns, asm.R1, asm.Half)
-	g.resumeAt(b, hop, func() {
+	tr.resumeAt(b, hop, func() {
 		b.set(asm.R0, mdSize, int32(id), asm.Half)
 		b.set(asm.R0, mdSize+2, t.target(), asm.Half)
 	})
 	if t.to.cube.Foreign {
-		b.add(mapPtr(asm.R2, g.m("pcn_cubes")), asm.Mov.Imm(asm.R3, int32(id)))
+		b.add(mapPtr(asm.R2, tr.m("pcn_cubes")), asm.Mov.Imm(asm.R3, int32(id)))
 	} else {
-		b.add(mapPtr(asm.R2, g.core.Generation), asm.Mov.Imm(asm.R3, 0))
+		b.add(mapPtr(asm.R2, tr.core.Generation), asm.Mov.Imm(asm.R3, 0))
 	}
 	b.add(asm.FnTailCall.Call())
 	if t.to.cube.Foreign {
@@ -134,8 +138,8 @@ func (g *generator) emitTurn(t turn) {
 
 // resumeAt copies md to the CPU's pcn_resumes, has set fill in the rest behind r0, and leaves
 // the context in r1 for a tail call.
-func (g *generator) resumeAt(b *block, fail string, set func()) {
-	b.lookupConst(g.m("pcn_resumes"), 0, fail)
+func (tr *turner) resumeAt(b *block, fail string, set func()) {
+	b.lookupConst(tr.m("pcn_resumes"), 0, fail)
 	for off := int16(0); off < mdSize; off += 8 {
 		b.load(asm.R1, asm.R10, offMD+off, asm.DWord)
 		b.store(asm.R0, off, asm.R1, asm.DWord)
@@ -148,7 +152,7 @@ func (g *generator) resumeAt(b *block, fail string, set func()) {
 const genericXDP = 1 << 18
 
 // enterAgain sends the packet by way of our own interface to where it would have turned.
-func (g *generator) enterAgain(b *block, t turn) {
+func (tr *turner) enterAgain(b *block, t turn) {
 	who := int32(t.to.cube.ID)
 	if t.to.cube.Generic {
 		who |= genericXDP
@@ -158,7 +162,7 @@ func (g *generator) enterAgain(b *block, t turn) {
 	}
 	b.args()
 	b.add(asm.Mov.Imm(asm.R3, who), asm.Mov.Imm(asm.R4, t.target()),
-		asm.Mov.Imm(asm.R5, int32(g.core.TapIndex)))
+		asm.Mov.Imm(asm.R5, int32(tr.core.TapIndex)))
 	b.call("pcn_core_again")
 	b.add(asm.Return())
 }
@@ -166,16 +170,16 @@ func (g *generator) enterAgain(b *block, t turn) {
 // elsewhere emits where a packet goes from a table that leads to a cube of another component:
 // while netdevs move between components, their rows and their programs change one by one. r1 is
 // the cube.
-func (g *generator) elsewhere(target int32) {
-	b := g.block("elsewhere")
+func (tr *turner) elsewhere(target int32) {
+	b := tr.block("elsewhere")
 	b.add(asm.Mov.Reg(asm.R6, asm.R1))
 	b.load(asm.R1, asm.R10, mdHops, asm.Half)
-	b.add(asm.JGE.Imm(asm.R1, int32(g.c.Hops), "lost"), asm.Add.Imm(asm.R1, 1))
+	b.add(asm.JGE.Imm(asm.R1, int32(tr.c.Hops), "lost"), asm.Add.Imm(asm.R1, 1))
 	b.store(asm.R10, mdHops, asm.R1, asm.Half)
-	g.resumeAt(b, "lost", func() {
+	tr.resumeAt(b, "lost", func() {
 		b.store(asm.R0, mdSize, asm.R6, asm.Half)
 		b.set(asm.R0, mdSize+2, target, asm.Half)
 	})
-	b.add(mapPtr(asm.R2, g.m("pcn_cubes")), asm.Mov.Reg(asm.R3, asm.R6), asm.FnTailCall.Call())
+	b.add(mapPtr(asm.R2, tr.m("pcn_cubes")), asm.Mov.Reg(asm.R3, asm.R6), asm.FnTailCall.Call())
 	b.jump("lost")
 }

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package abi is the Go side of what the framework's programs share with the daemon: the structs of
+// bpf/core/abi.h and the names of maps.
+package abi
+
+import (
+	"math/bits"
+
+	"github.com/polycube/polycube/internal/datapath/graph"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// The Go side of bpf/core/abi.h; TestABI compares the two through BTF.
+
+// Entry is struct pcn_entry: where packets of a netdev go.
+type Entry struct{ Cube, Port, Page, Slot uint16 }
+
+// Exit is struct pcn_exit: where packets of a port go.
+type Exit struct {
+	Ifindex    uint32
+	Page, Slot uint16
+}
+
+// Slot is struct pcn_slot, the counters of a port.
+type Slot struct{ RxPackets, RxBytes, TxPackets, TxBytes uint64 }
+
+// Page is struct pcn_page: the slots that are in one piece of memory.
+type Page struct{ Slot [link.Slots + 1]Slot }
+
+// Fates is struct pcn_fates: how often packets of a cube ended for each reason.
+type Fates struct{ Count [64]uint64 }
+
+// FloodExit is struct pcn_flood_exit: a netdev to flood to.
+type FloodExit struct {
+	Ifindex                uint32
+	Port, Page, Slot, Pad_ uint16
+}
+
+// Flood is struct pcn_flood: where packets go that a cube floods.
+type Flood struct {
+	Count, Complex, Tap, Copies, Group, Pad_ uint32
+	SimplePorts, ComplexPorts                PortSet
+	Exit                                     [link.MaxPorts]FloodExit
+}
+
+// FloodSet is struct pcn_flood_set.
+type FloodSet struct {
+	Ports, Tagged PortSet
+	Group         uint32
+	Flags, Words  uint8
+	Pad_          uint16
+}
+
+// Copies is struct pcn_copies.
+type Copies struct {
+	Count, ForTC uint32
+	TCPorts      PortSet
+	Port         [link.MaxPorts]uint16
+}
+
+// Device is struct bpf_devmap_val: a netdev in a broadcast and the program that copies for it
+// pass first, 0 for none.
+type Device struct{ Ifindex, Program uint32 }
+
+// ExitKey is the key of pcn_exits and pcn_devices.
+func ExitKey(id graph.CubeID, port uint16) uint32 { return uint32(id)*link.MaxPorts + uint32(port) }
+
+// SlotAddress splits a slot into its page and the place there.
+func SlotAddress(s uint16) (page, place uint16) { return s / link.Slots, s % link.Slots }
+
+// PortSet has a bit for each port of a cube.
+type PortSet [link.MaxPorts / 64]uint64
+
+// Add puts a port into the set.
+func (s *PortSet) Add(port uint16) { s[port/64] |= 1 << (port % 64) }
+
+// Has tells whether a port is in the set.
+func (s *PortSet) Has(port uint16) bool { return s[port/64]>>(port%64)&1 != 0 }
+
+// All goes through the ports in ascending order.
+func (s *PortSet) All(yield func(uint16) bool) {
+	for i, word := range s {
+		for ; word != 0; word &= word - 1 {
+			if !yield(uint16(i*64 + bits.TrailingZeros64(word))) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bpfmap
+
+// Two declarations of a map are compared before state is handed from one to the other: sizes are
+// not enough, since two members that change places leave them as they are.
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+)
+
+// Difference is how a map that exists differs from its present declaration.
+type Difference uint8
+
+// The differences. Resized is one in max_entries alone.
+const (
+	Same Difference = iota
+	Resized
+	Other
+)
+
+// Compare tells how the map m, declared as was (nil where that is not known), differs from the
+// declaration is, and says so in words.
+func Compare(m *ebpf.Map, was, is *ebpf.MapSpec) (Difference, string) {
+	fit := is.Copy()
+	fit.MaxEntries = m.MaxEntries()
+	if err := fit.Compatible(m); err != nil {
+		return Other, strings.TrimSuffix(err.Error(), ": "+ebpf.ErrMapIncompatible.Error())
+	}
+	if was != nil {
+		if what := unlike(was, is); what != "" {
+			return Other, what
+		}
+	}
+	if m.MaxEntries() != is.MaxEntries && is.Compatible(m) != nil {
+		return Resized, fmt.Sprintf("max_entries: %d changed to %d", m.MaxEntries(), is.MaxEntries)
+	}
+	return Same, ""
+}
+
+// unlike says how the types of two declarations differ, "" if they do not.
+func unlike(was, is *ebpf.MapSpec) string {
+	for _, c := range []struct {
+		what    string
+		was, is btf.Type
+	}{{"key", was.Key, is.Key}, {"value", was.Value, is.Value}} {
+		if a, b := shape(c.was), shape(c.is); a != b && a != "" && b != "" {
+			return fmt.Sprintf("%s: %.120s changed to %.120s", c.what, a, b)
+		}
+	}
+	if was.InnerMap == nil || is.InnerMap == nil {
+		return ""
+	}
+	a, b := was.InnerMap, is.InnerMap
+	if a.Type != b.Type || a.KeySize != b.KeySize || a.ValueSize != b.ValueSize || a.Flags != b.Flags || a.MaxEntries != b.MaxEntries {
+		return fmt.Sprintf("the maps inside: %s changed to %s", a, b)
+	}
+	if what := unlike(a, b); what != "" {
+		return "the maps inside: " + what
+	}
+	return ""
+}
+
+// shape writes a type's layout: members with names and offsets, numbers with sizes; names of
+// types do not matter.
+func shape(t btf.Type) string {
+	switch t := btf.UnderlyingType(t).(type) {
+	case *btf.Int:
+		return fmt.Sprintf("%c%d", "ui"[btof(t.Encoding == btf.Signed)], t.Size*8)
+	case *btf.Enum:
+		return fmt.Sprintf("u%d", t.Size*8)
+	case *btf.Float:
+		return fmt.Sprintf("f%d", t.Size*8)
+	case *btf.Pointer:
+		return "pointer"
+	case *btf.Array:
+		return fmt.Sprintf("[%d]%s", t.Nelems, shape(t.Type))
+	case *btf.Struct:
+		return Members(t.Members)
+	case *btf.Union:
+		return Members(t.Members)
+	case *btf.Datasec:
+		var b strings.Builder
+		for _, v := range t.Vars {
+			fmt.Fprintf(&b, "%s %s at %d; ", v.Type.TypeName(), shape(v.Type.(*btf.Var).Type), v.Offset)
+		}
+		return "{" + strings.TrimSuffix(b.String(), "; ") + "}"
+	}
+	return ""
+}
+
+// Members writes the members of a struct or union with their offsets.
+func Members(list []btf.Member) string {
+	parts := make([]string, 0, len(list))
+	for _, m := range list {
+		at := fmt.Sprint(m.Offset.Bytes())
+		if m.BitfieldSize != 0 {
+			at = fmt.Sprintf("bit %d, %d bits", m.Offset, m.BitfieldSize)
+		}
+		parts = append(parts, fmt.Sprintf("%s %s at %s", m.Name, shape(m.Type), at))
+	}
+	return "{" + strings.Join(parts, "; ") + "}"
+}
+
+func btof(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// DeclaredOtherwise says how two declarations of one map differ, "" if they do not.
+func DeclaredOtherwise(a, b *ebpf.MapSpec) string {
+	if a.Type != b.Type || a.KeySize != b.KeySize || a.ValueSize != b.ValueSize || a.MaxEntries != b.MaxEntries || a.Flags != b.Flags {
+		return fmt.Sprintf("%s and not %s", a, b)
+	}
+	return unlike(a, b)
+}

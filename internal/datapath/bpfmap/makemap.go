@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bpfmap makes, pins, compares, copies and counts maps of the kernel, and writes rows of
+// tables. It holds none of them.
+package bpfmap
+
+// Maps for which there is no memory are refused before the kernel is asked for it: see package memory.
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/memory"
+)
+
+const (
+	// A smaller map is made without a look at what there is.
+	largeMap = 1 << 20
+	// memoryReserve is left for the daemon itself, whose heap may grow to twice its size between two collections.
+	memoryReserve = 32 << 20
+)
+
+// memoryError says that a map takes more than there is.
+type memoryError struct {
+	entries uint32
+	takes   uint64
+	room    memory.Room
+}
+
+func (e *memoryError) Error() string {
+	return fmt.Sprintf("its %d entries take %d MB, and %s has %d MB left, of which %d are kept for the daemon", e.entries, e.takes>>20,
+		e.room.Of, e.room.Bytes>>20, memoryReserve>>20)
+}
+
+// Is makes it both what a client may do something about, and a lack of resources.
+func (e *memoryError) Is(target error) bool { return target == cube.ErrFull || target == unix.ENOMEM }
+
+// New makes a map. The error of one for which there is no memory is cube.ErrFull and ENOMEM.
+func New(spec *ebpf.MapSpec) (*ebpf.Map, error) {
+	takes := footprint(spec)
+	if takes >= largeMap {
+		if room := memory.Available(); room.Bytes < takes+memoryReserve {
+			return nil, &memoryError{spec.MaxEntries, takes, room}
+		}
+	}
+	m, err := ebpf.NewMap(spec)
+	if errors.Is(err, unix.ENOMEM) {
+		return nil, &memoryError{spec.MaxEntries, takes, memory.Available()}
+	}
+	return m, err
+}
+
+// What the kernel adds to each entry of a hash table (struct htab_elem), and to each of as many buckets as the next power
+// of two.
+const (
+	hashEntryBytes  = 48
+	hashBucketBytes = 16
+)
+
+// footprint is about what the kernel takes for a map when it is made.
+func footprint(s *ebpf.MapSpec) uint64 {
+	entries := uint64(s.MaxEntries)
+	switch s.Type {
+	case ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPUHash:
+		buckets := hashBucketBytes << bits.Len64(max(entries, 1)-1)
+		if s.Flags&unix.BPF_F_NO_PREALLOC != 0 {
+			return uint64(buckets)
+		}
+		return Bytes(s) + entries*hashEntryBytes + uint64(buckets)
+	case ebpf.LPMTrie:
+		return 0 // entry by entry
+	default:
+	}
+	return Bytes(s)
+}
+
+// Bytes is what a map's entries take at least.
+func Bytes(s *ebpf.MapSpec) uint64 {
+	value := uint64(s.ValueSize)
+	switch s.Type {
+	case ebpf.RingBuf:
+		return uint64(s.MaxEntries)
+	case ebpf.PerCPUArray, ebpf.PerCPUHash, ebpf.LRUCPUHash:
+		cpus, err := ebpf.PossibleCPU()
+		if err != nil {
+			cpus = 1
+		}
+		value = (value + 7) &^ 7 * uint64(cpus)
+	default:
+	}
+	return uint64(s.MaxEntries) * (uint64(s.KeySize) + value)
+}

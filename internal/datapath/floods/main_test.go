@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package floods
+
+import (
+	"os"
+	"testing"
+
+	"github.com/polycube/polycube/test/netns"
+)
+
+func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }

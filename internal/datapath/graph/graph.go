@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package graph is the desired state of the data plane, and what follows from it alone: which cube
+// a netdev leads to, which cubes a change concerns, how a connected part is cut into segments. All
+// of it is pure data without kernel objects. A graph is not changed once it was handed over.
+package graph
+
+import (
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/link"
+)
+
+// CubeID identifies a cube in the fast path: in tables, counters and slow-path records.
+// 0 is no cube. The caller allocates it, and keeps it as long as the cube lives, across
+// restarts of the daemon too.
+type CubeID uint16
+
+// Limits of the fast path.
+const (
+	// MaxCubeID is the largest CubeID.
+	MaxCubeID = link.MaxCubes - 1
+	// MaxPorts is the number of ports that one cube can have.
+	MaxPorts = link.MaxPorts
+	// MaxSlot is the largest counter slot.
+	MaxSlot = link.Pages*link.Slots - 1
+	// SlotsPerPage is the number of counter slots in one page of per-CPU memory.
+	SlotsPerPage = link.Slots
+)
+
+// LogLevel orders what a cube logs; records above the cube's level are compiled out.
+type LogLevel uint32
+
+// The levels, in the order of the model's enum loglevel.
+const (
+	LogTrace LogLevel = iota
+	LogDebug
+	LogInfo
+	LogWarn
+	LogErr
+	LogCritical
+	LogOff
+)
+
+// Graph is the desired state of the data plane. It is not changed once handed over.
+type Graph struct {
+	Cubes map[CubeID]*Node
+	// Netdevs holds every netdev that is a port's peer or has transparent cubes, by name.
+	Netdevs map[string]*Netdev
+	// Trace is what sessions want to see of packets; nil for nothing. It is not changed either.
+	Trace *link.Trace
+}
+
+// Node is a cube in the graph.
+type Node struct {
+	ID   CubeID
+	Name string
+	Type cube.Type
+	// LogLevel is compiled into the programs, as are Constants: values of PCN_CONFIG
+	// variables by C name (see cube.Plan).
+	LogLevel  LogLevel
+	Constants map[string]any
+	// Maps is another number when ResizeMaps made other maps for the cube.
+	Maps uint64
+	// Programs are what the cube consists of besides, or instead of, pcn_ingress and pcn_egress of the service's objects,
+	// which stand at index 0 of their directions unless that slot is named here. A Program without a Function is none.
+	Programs map[cube.ProgramSlot]cube.Program
+	// Ports of a standard cube by index; nil for a transparent cube.
+	Ports map[uint16]*Port
+	// Shadow is set for a cube with a namespace (TC).
+	Shadow *Shadow
+}
+
+// Port is a standard cube's port.
+type Port struct {
+	Index uint16
+	Name  string
+	// Slot is where the port's counters and its exit are: unique among all ports, 0..MaxSlot.
+	Slot uint16
+	Peer Peer
+	// Tcubes are the transparent cubes on the port, index 0 innermost (next to the cube).
+	Tcubes []CubeID
+}
+
+// Peer is the other end of a port: a netdev, a cube's port, or nothing.
+type Peer struct {
+	Netdev string
+	Cube   CubeID
+	Port   uint16
+}
+
+// Netdev is a network device that the graph uses.
+type Netdev struct {
+	Name string
+	// Index is its interface index; 0 while the device does not exist.
+	Index int
+	// MTU in bytes; 0 asks the kernel.
+	MTU int
+	// Down is set when the device exists and is switched off: nothing is sent to it.
+	Down bool
+	// Carrier tells that the link works, Flaps how often it went and came back; when one of them changes, the other end
+	// is looked at again.
+	Carrier bool
+	Flaps   int
+	// Tcubes are the transparent cubes on the netdev, listed first to last towards the
+	// stack (or the port whose peer it is) on ingress; egress runs them in reverse.
+	Tcubes []CubeID
+}
+
+// Shadow is a cube's namespace.
+type Shadow struct {
+	// Span gives the namespace a copy of all packets that the cube's ports receive and send.
+	Span bool
+	// Ends are the interface indexes of the outer ends, by port.
+	Ends map[uint16]int
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package graph
+
+// ReceivedAt is the netdev where a packet of a cube counts as received, 0 for none: a cube gets packets without it, and
+// whoever passes them on to the stack needs it. A nil Wiring, of no graph, knows none.
+func (w *Wiring) ReceivedAt(id CubeID, transparent bool, port uint16) int {
+	if w == nil {
+		return 0
+	}
+	if transparent {
+		at := w.Stack[id]
+		if at.Dev != nil {
+			return at.Dev.Index
+		}
+		if at.Port.Port == nil {
+			return 0
+		}
+		return w.index(at.Port.Port.Peer)
+	}
+	n := w.Graph.Cubes[id]
+	if n == nil || n.Ports[port] == nil {
+		return 0
+	}
+	return w.index(n.Ports[port].Peer)
+}
+
+// OnNetdev tells whether a transparent cube is on a netdev and not on a port.
+func (w *Wiring) OnNetdev(id CubeID) bool { return w != nil && w.Stack[id].Dev != nil }
+
+// index is the interface index of a peer, 0 when it is not a netdev or not there.
+func (w *Wiring) index(p Peer) int {
+	if n := w.Graph.Netdevs[p.Netdev]; n != nil {
+		return n.Index
+	}
+	return 0
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package graph
+
+// What a change leaves as it was. A graph may have a thousand cubes of which a change concerns one: what was derived of
+// the others is used again. A cube is stale when its node differs, or that of a neighbour, or a netdev that leads to it.
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// Stale marks the cubes for which what was derived of the graph in use does not hold; nil marks all.
+type Stale map[CubeID]bool
+
+// Has tells whether a cube is stale.
+func (s Stale) Has(id CubeID) bool { return s == nil || s[id] }
+
+// StaleSince compares a graph with the one in use, which is nil before the first.
+func (w *Wiring) StaleSince(was *Wiring) Stale {
+	if was == nil || !reflect.DeepEqual(was.Graph.Trace, w.Graph.Trace) {
+		return nil
+	}
+	s := Stale{}
+	for id, n := range w.Graph.Cubes {
+		if !n.same(was.Graph.Cubes[id]) {
+			s.mark(was.Graph, was.Graph.Cubes[id])
+			s.mark(w.Graph, n)
+		}
+	}
+	for id, n := range was.Graph.Cubes {
+		if w.Graph.Cubes[id] == nil {
+			s.mark(was.Graph, n)
+		}
+	}
+	for name, dev := range w.Graph.Netdevs {
+		if before := was.Graph.Netdevs[name]; !dev.same(before) {
+			s.markDevice(w, dev)
+			s.markDevice(was, before)
+		}
+	}
+	for name, before := range was.Graph.Netdevs {
+		if w.Graph.Netdevs[name] == nil {
+			s.markDevice(was, before)
+		}
+	}
+	return s
+}
+
+// mark marks a cube of a graph and its neighbours.
+func (s Stale) mark(g *Graph, n *Node) {
+	if n == nil {
+		return
+	}
+	s[n.ID] = true
+	for _, port := range n.Ports {
+		if port.Peer.Cube != 0 {
+			s[port.Peer.Cube] = true
+		}
+		beside := port.Tcubes
+		if dev := g.Netdevs[port.Peer.Netdev]; dev != nil {
+			beside = append(slices.Clip(beside), dev.Tcubes...)
+		}
+		for _, id := range beside {
+			s[id] = true
+		}
+	}
+}
+
+// markDevice marks the cubes that a netdev leads to.
+func (s Stale) markDevice(w *Wiring, dev *Netdev) {
+	if dev == nil {
+		return
+	}
+	if ref, ok := w.Owner[dev.Name]; ok {
+		s.mark(w.Graph, w.Graph.Cubes[ref.ID])
+	}
+	for _, id := range dev.Tcubes {
+		s[id] = true
+	}
+}
+
+// OnlyCode tells that a graph differs from the one in use only in what programs of some cubes are like: constants, maps,
+// levels of logs. What is derived of ports and netdevs then holds. It returns the wiring of the new graph.
+func (w *Wiring) OnlyCode(g *Graph) (*Wiring, bool) {
+	if w == nil || len(g.Cubes) != len(w.Graph.Cubes) || !maps.EqualFunc(g.Netdevs, w.Graph.Netdevs, (*Netdev).same) {
+		return nil, false
+	}
+	var other []*Node
+	for id, n := range g.Cubes {
+		o := w.Graph.Cubes[id]
+		if o == nil {
+			return nil, false
+		}
+		if n == o {
+			continue
+		}
+		if n.Type != o.Type || (n.Ports == nil) != (o.Ports == nil) || !maps.EqualFunc(n.Ports, o.Ports, (*Port).same) ||
+			!reflect.DeepEqual(n.Shadow, o.Shadow) || !reflect.DeepEqual(n.Programs, o.Programs) {
+			return nil, false
+		}
+		other = append(other, n)
+	}
+	return w.with(g, other), true
+}
+
+// JoinedAs tells that two graphs connect the same cubes in the same way, as far as stale cubes tell: what differs is what
+// their programs are like.
+func (s Stale) JoinedAs(w, was *Wiring) bool {
+	if s == nil || was == nil || len(w.Graph.Cubes) != len(was.Graph.Cubes) || len(w.Graph.Netdevs) != len(was.Graph.Netdevs) {
+		return false
+	}
+	for name, dev := range w.Graph.Netdevs {
+		if o := was.Graph.Netdevs[name]; o == nil || !slices.Equal(dev.Tcubes, o.Tcubes) {
+			return false
+		}
+	}
+	for id := range s {
+		n, o := w.Graph.Cubes[id], was.Graph.Cubes[id]
+		if n == o {
+			continue
+		}
+		if n == nil || o == nil || n.Type != o.Type || !maps.EqualFunc(n.Ports, o.Ports, (*Port).same) ||
+			!reflect.DeepEqual(n.Programs, o.Programs) {
+			return false
+		}
+	}
+	return true
+}
+
+func (n *Node) same(o *Node) bool {
+	if n == o {
+		return true
+	}
+	return o != nil && n.ID == o.ID && n.Name == o.Name && n.Type == o.Type && n.LogLevel == o.LogLevel && n.Maps == o.Maps &&
+		len(n.Programs) == len(o.Programs) && (n.Ports == nil) == (o.Ports == nil) &&
+		maps.EqualFunc(n.Ports, o.Ports, (*Port).same) && reflect.DeepEqual(n.Shadow, o.Shadow) &&
+		reflect.DeepEqual(n.Constants, o.Constants) && reflect.DeepEqual(n.Programs, o.Programs)
+}
+
+func (p *Port) same(o *Port) bool {
+	return p == o || p.Index == o.Index && p.Name == o.Name && p.Slot == o.Slot && p.Peer == o.Peer && slices.Equal(p.Tcubes, o.Tcubes)
+}
+
+func (d *Netdev) same(o *Netdev) bool {
+	return d == o || o != nil && d.Name == o.Name && d.Index == o.Index && d.MTU == o.MTU && d.Down == o.Down &&
+		d.Carrier == o.Carrier && d.Flaps == o.Flaps && slices.Equal(d.Tcubes, o.Tcubes)
+}

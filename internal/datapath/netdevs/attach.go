@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netdevs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	ebpflink "github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/expedite"
+)
+
+// spot is one place of one netdev.
+type spot struct {
+	ifindex int
+	place   kind
+}
+
+// attachment is a root program on a netdev.
+type attachment struct {
+	spot spot
+	root *root
+	mode cube.Type // type of the cube it leads to; "" at TC after a restart, where it makes no difference
+	port bool      // promiscuous as the peer of a port
+	// link is that of the netdev when it was last looked at.
+	link linkState
+	hold holder
+}
+
+// holder keeps a program on a netdev: a pinned bpf_link, or a filter where the kernel has no tcx.
+type holder interface {
+	// update swaps the program without a gap.
+	update(*root) error
+	// detach takes the program off.
+	detach() error
+	// close lets go of descriptors; the program stays.
+	close()
+}
+
+// linkHolder is a pinned bpf_link (XDP and tcx).
+type linkHolder struct {
+	link ebpflink.Link
+	pin  string
+}
+
+func (l *linkHolder) update(r *root) error {
+	expedite.Renew()
+	return l.link.Update(r.prog)
+}
+
+func (l *linkHolder) detach() error {
+	expedite.Renew()
+	err := l.link.Detach()
+	if errors.Is(err, unix.ENOLINK) || errors.Is(err, ebpf.ErrNotSupported) {
+		err = nil // the netdev is gone already, or closing the link detaches
+	}
+	_ = l.link.Close()
+	if rm := os.Remove(l.pin); rm != nil && !errors.Is(rm, fs.ErrNotExist) {
+		err = errors.Join(err, rm)
+	}
+	return err
+}
+
+func (l *linkHolder) close() { _ = l.link.Close() }
+
+// put puts a root program on a netdev.
+func (n *Netdevs) put(name string, s spot, mode cube.Type, r *root) (*attachment, error) {
+	a := &attachment{spot: s, root: r, mode: mode}
+	expedite.Renew()
+	var err error
+	switch {
+	case s.place == kindXDP:
+		a.hold, err = n.attachXDP(s, mode, r)
+	case n.clsact:
+		a.hold, err = attachFilter(s, filterName(n.instance), r.prog)
+	default:
+		a.hold, err = n.attachTCX(s, r)
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			a.hold, err = attachFilter(s, filterName(n.instance), r.prog)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("attaching to %s: %w", name, explain(err, name, mode))
+	}
+	return a, nil
+}
+
+// explain adds the remedy to the kernel's errors that users meet.
+func explain(err error, name string, mode cube.Type) error {
+	switch {
+	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
+		return fmt.Errorf("%s has an XDP program of somebody else (see `ip link show %s`), take it off first: %w: %w", name, name, cube.ErrInUse, err)
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, ebpf.ErrNotSupported):
+		return fmt.Errorf("the driver of %s cannot do %s; use type XDP_SKB or TC: %w: %w", name, mode, cube.ErrUnsupported, err)
+	case errors.Is(err, unix.ERANGE):
+		return fmt.Errorf("the MTU of %s or of its peer is too large for %s; lower it: %w: %w", name, mode, cube.ErrUnsupported, err)
+	}
+	return err
+}
+
+func (n *Netdevs) linkPin(s spot) string {
+	return filepath.Join(n.dir, "links", fmt.Sprintf("%s-%d", s.place, s.ifindex))
+}
+
+func (n *Netdevs) attachXDP(s spot, mode cube.Type, r *root) (holder, error) {
+	flags := ebpflink.XDPDriverMode
+	if mode == cube.TypeXDPSKB {
+		flags = ebpflink.XDPGenericMode
+	} else if dev, err := netlink.LinkByIndex(s.ifindex); err == nil && dev.Type() == "bond" {
+		// The driver takes the program and runs it in its members, and what is flooded from there is lost.
+		return nil, fmt.Errorf("the device is a bond: %w", unix.EOPNOTSUPP)
+	}
+	l, err := ebpflink.AttachXDP(ebpflink.XDPOptions{Program: r.prog, Interface: s.ifindex, Flags: flags})
+	if err != nil {
+		return nil, err
+	}
+	return n.pinLink(l, s)
+}
+
+func (n *Netdevs) attachTCX(s spot, r *root) (holder, error) {
+	at := ebpf.AttachTCXIngress
+	if s.place == kindEgress {
+		at = ebpf.AttachTCXEgress
+	}
+	l, err := ebpflink.AttachTCX(ebpflink.TCXOptions{Program: r.prog, Interface: s.ifindex, Attach: at})
+	if err != nil {
+		return nil, err
+	}
+	return n.pinLink(l, s)
+}
+
+func (n *Netdevs) pinLink(l ebpflink.Link, s spot) (holder, error) {
+	pin := n.linkPin(s)
+	// A pin that is there belongs to a netdev that had this index before.
+	if err := os.Remove(pin); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(err, l.Close())
+	}
+	if err := l.Pin(pin); err != nil {
+		return nil, errors.Join(fmt.Errorf("pinning: %w", err), l.Close())
+	}
+	return &linkHolder{link: l, pin: pin}, nil
+}
+
+// openAttachments finds what an earlier daemon left on the netdevs.
+func (n *Netdevs) openAttachments() error {
+	roots, err := n.openRoots()
+	if err != nil {
+		return err
+	}
+	pins, err := os.ReadDir(filepath.Join(n.dir, "links"))
+	if err != nil {
+		return fmt.Errorf("reading links: %w", err)
+	}
+	for _, pin := range pins {
+		if err := n.openLink(pin.Name(), roots); err != nil {
+			n.log.Warn("dropping an attachment of an earlier daemon", "pin", pin.Name(), "err", err)
+			if err := os.Remove(filepath.Join(n.dir, "links", pin.Name())); err != nil {
+				return fmt.Errorf("removing link: %w", err)
+			}
+		}
+	}
+	filters, err := openFilters(n.instance, roots)
+	if err != nil {
+		return err
+	}
+	for _, a := range filters {
+		n.attached[a.spot] = a
+	}
+	used := map[*root]bool{}
+	for _, a := range n.attached {
+		used[a.root] = true
+	}
+	for _, r := range roots {
+		n.roots[r] = true
+		if !used[r] {
+			delete(n.roots, r)
+			if err := r.remove(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (n *Netdevs) openLink(name string, roots map[ebpf.ProgramID]*root) error {
+	place, number, _ := strings.Cut(name, "-")
+	ifindex, err := strconv.Atoi(number)
+	if err != nil {
+		return nil //nolint:nilerr // a TAP's: updateOwn opens it
+	}
+	s := spot{ifindex: ifindex, place: kind(place)}
+	l, err := ebpflink.LoadPinnedLink(n.linkPin(s), nil)
+	if err != nil {
+		return err
+	}
+	info, err := l.Info()
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	a := &attachment{spot: s, root: roots[info.Program], hold: &linkHolder{link: l, pin: n.linkPin(s)}}
+	if a.root == nil || linkIfindex(info) != ifindex {
+		return errors.Join(errors.New("its netdev or its root program is gone"), l.Close())
+	}
+	a.mode = a.root.kind.mode()
+	there, err := carries(info, s)
+	if err == nil && !there {
+		err = errors.New("its netdev is in another namespace")
+	}
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	n.attached[s] = a
+	return nil
+}
+
+// linkIfindex is the netdev of a link, 0 when it is gone.
+func linkIfindex(info *ebpflink.Info) int {
+	if x := info.XDP(); x != nil {
+		return int(x.Ifindex)
+	}
+	if t := info.TCX(); t != nil {
+		return int(t.Ifindex)
+	}
+	return 0
+}
+
+// unpinLater removes the pin of a link that is off its netdev once that is possible, unless the
+// netdev has another by then.
+func (n *Netdevs) unpinLater(s spot, err error) {
+	n.collect.Again(func() error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.attached[s] != nil {
+			return nil // attaching has replaced it
+		}
+		return bpfmap.RemovePin(n.linkPin(s))
+	}, err)
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netdevs
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/internal/netdev"
+)
+
+// filterHolder is a bpf filter on a clsact qdisc, for kernels before 6.6, which have no tcx.
+// The filter keeps its program without a pin.
+type filterHolder struct{ filter *netlink.BpfFilter }
+
+// filterPriority leaves room for filters of others before and behind ours.
+const filterPriority = 49152
+
+func filterName(instance string) string { return "polycube-" + instance }
+
+// tapFilterName differs, so that a TAP is not taken for a netdev of the graph.
+func tapFilterName(instance string) string { return "polycube-tap-" + instance }
+
+func filterParent(place kind) uint32 {
+	if place == kindEgress {
+		return netlink.HANDLE_MIN_EGRESS
+	}
+	return netlink.HANDLE_MIN_INGRESS
+}
+
+// attachFilter makes the qdisc if need be and sets the filter.
+func attachFilter(s spot, name string, prog *ebpf.Program) (holder, error) {
+	qdisc := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: s.ifindex, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
+	}}
+	if err := netlink.QdiscAdd(qdisc); err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, fmt.Errorf("adding clsact: %w", err)
+	}
+	h := &filterHolder{filter: &netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: s.ifindex, Parent: filterParent(s.place), Handle: 1,
+			Protocol: unix.ETH_P_ALL, Priority: filterPriority,
+		},
+		Name: name, DirectAction: true,
+	}}
+	return h, h.set(prog)
+}
+
+func (h *filterHolder) update(r *root) error { return h.set(r.prog) }
+
+func (h *filterHolder) set(prog *ebpf.Program) error {
+	h.filter.Fd = prog.FD()
+	if err := netlink.FilterReplace(h.filter); err != nil {
+		return fmt.Errorf("setting bpf filter: %w", err)
+	}
+	return nil
+}
+
+func (h *filterHolder) detach() error {
+	err := netlink.FilterDel(h.filter)
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+		return nil // the netdev or its qdisc is gone, and the filter with it
+	}
+	return err
+}
+
+func (h *filterHolder) close() {}
+
+// listFilters lists the filters at a place of a netdev.
+func listFilters(dev netlink.Link, place kind) ([]netlink.Filter, error) {
+	return netdev.Listed(func() ([]netlink.Filter, error) { return netlink.FilterList(dev, filterParent(place)) })
+}
+
+// noFilters says whether an error of listFilters means that there can be none: the netdev has no qdisc for filters, or is
+// gone.
+func noFilters(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODEV)
+}
+
+// openFilters finds our filters on all netdevs.
+func openFilters(instance string, roots map[ebpf.ProgramID]*root) ([]*attachment, error) {
+	links, err := netdev.Listed(netlink.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("listing netdevs: %w", err)
+	}
+	var out []*attachment
+	for _, l := range links {
+		for _, place := range []kind{kindIngress, kindEgress} {
+			filters, err := listFilters(l, place)
+			if noFilters(err) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("listing the filters of %s: %w", l.Attrs().Name, err)
+			}
+			for _, f := range filters {
+				b, ok := f.(*netlink.BpfFilter)
+				if !ok || b.Name != filterName(instance) {
+					continue
+				}
+				s := spot{ifindex: l.Attrs().Index, place: place}
+				h := &filterHolder{filter: b}
+				r := roots[ebpf.ProgramID(b.Id)]
+				if r == nil {
+					if err := h.detach(); err != nil {
+						return nil, fmt.Errorf("removing a stale filter: %w", err)
+					}
+					continue
+				}
+				out = append(out, &attachment{spot: s, root: r, hold: h})
+			}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netdevs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	ebpflink "github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// A netdev on which somebody else has programs at the same place is refused. With tcx ours would
+// take the packets away from theirs, or theirs from ours, and neither side could tell why.
+
+// attachPoint is what tcx calls a place.
+func attachPoint(place kind) ebpf.AttachType {
+	if place == kindEgress {
+		return ebpf.AttachTCXEgress
+	}
+	return ebpf.AttachTCXIngress
+}
+
+// foreign returns an error when somebody else's programs are at a place of a netdev. At XDP the
+// kernel refuses itself.
+func (n *Netdevs) foreign(name string, s spot) error {
+	if s.place == kindXDP {
+		return nil
+	}
+	others, err := n.foreignPrograms(s)
+	if err != nil {
+		return fmt.Errorf("attaching to %s: %w", name, err)
+	}
+	direction := "ingress"
+	if s.place == kindEgress {
+		direction = "egress"
+	}
+	if len(others) > 0 {
+		return fmt.Errorf("attaching to %s: somebody else has programs at its TC %s (%s; see `bpftool net show dev %s`): take them off first: %w",
+			name, direction, strings.Join(others, ", "), name, cube.ErrInUse)
+	}
+	filters, err := foreignFilters(s, filterName(n.instance))
+	if err != nil {
+		return fmt.Errorf("attaching to %s: %w", name, err)
+	}
+	if len(filters) > 0 {
+		return fmt.Errorf("attaching to %s: somebody else has filters at its TC %s (%s): take them off first (tc filter del dev %s %s): %w",
+			name, direction, strings.Join(filters, ", "), name, direction, cube.ErrInUse)
+	}
+	return nil
+}
+
+// foreignPrograms names the tcx programs of others.
+func (n *Netdevs) foreignPrograms(s spot) ([]string, error) {
+	there, err := ebpflink.QueryPrograms(ebpflink.QueryOptions{Target: s.ifindex, Attach: attachPoint(s.place)})
+	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) {
+		return nil, nil // a kernel without tcx
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking for its programs: %w", err)
+	}
+	if len(there.Programs) == 0 {
+		return nil, nil
+	}
+	ours := map[ebpf.ProgramID]bool{}
+	for r := range n.roots {
+		if info, err := r.prog.Info(); err == nil {
+			id, _ := info.ID()
+			ours[id] = true
+		}
+	}
+	var names []string
+	for _, prog := range there.Programs {
+		if !ours[prog.ID] {
+			names = append(names, programName(prog.ID))
+		}
+	}
+	return names, nil
+}
+
+func programName(id ebpf.ProgramID) string {
+	name := "?"
+	if prog, err := ebpf.NewProgramFromID(id); err == nil {
+		if info, err := prog.Info(); err == nil {
+			name = info.Name
+		}
+		_ = prog.Close()
+	}
+	return fmt.Sprintf("program %d %s", id, name)
+}
+
+// foreignFilters names the filters of others.
+func foreignFilters(s spot, own string) ([]string, error) {
+	dev := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: s.ifindex}}
+	filters, err := listFilters(dev, s.place)
+	if noFilters(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking for its filters: %w", err)
+	}
+	var names []string
+	for _, f := range filters {
+		name := f.Type()
+		if b, ok := f.(*netlink.BpfFilter); ok {
+			if b.Name == own {
+				continue
+			}
+			name += " " + b.Name
+		}
+		names = append(names, fmt.Sprintf("%s, priority %d", name, f.Attrs().Priority))
+	}
+	return names, nil
+}
+
+// carries tells whether a link's program is on the netdev that has the link's number in this
+// namespace: the netdev may have moved to another one and its number may be a stranger's.
+func carries(info *ebpflink.Info, s spot) (bool, error) {
+	if info.XDP() != nil {
+		l, err := netlink.LinkByIndex(s.ifindex)
+		if err != nil {
+			return false, fmt.Errorf("netdev %d: %w", s.ifindex, err)
+		}
+		x := l.Attrs().Xdp
+		return x != nil && x.Attached && ebpf.ProgramID(x.ProgId) == info.Program, nil
+	}
+	there, err := ebpflink.QueryPrograms(ebpflink.QueryOptions{Target: s.ifindex, Attach: attachPoint(s.place)})
+	if err != nil {
+		return false, fmt.Errorf("netdev %d: asking for its programs: %w", s.ifindex, err)
+	}
+	for _, prog := range there.Programs {
+		if id, ok := prog.LinkID(); ok && id == info.ID {
+			return true, nil
+		}
+	}
+	return false, nil
+}

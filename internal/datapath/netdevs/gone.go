@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netdevs
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/polycube/polycube/internal/datapath/graph"
+)
+
+// GoneError is that of a change which could not be made since netdevs of its graph have gone: in
+// each place where the kernel is asked for one, it answers with another error.
+type GoneError struct {
+	// Netdevs are their names, with the indexes that are gone.
+	Netdevs map[string]int
+	Err     error
+}
+
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("netdev %s has gone: %v", strings.Join(slices.Sorted(maps.Keys(e.Netdevs)), ", "), e.Err)
+}
+
+func (e *GoneError) Unwrap() error { return e.Err }
+
+// Gone makes an error a GoneError if netdevs of the graph are not there any more. The netdevs are
+// those of the calling thread's namespace, as all that the plane attaches to.
+func Gone(g *graph.Graph, err error) error {
+	if err == nil {
+		return nil
+	}
+	missing := map[string]int{}
+	for name, n := range g.Netdevs {
+		var no netlink.LinkNotFoundError
+		if n.Index == 0 {
+			continue
+		}
+		if _, look := netlink.LinkByIndex(n.Index); errors.As(look, &no) {
+			missing[name] = n.Index
+		}
+	}
+	if len(missing) == 0 {
+		return err
+	}
+	return &GoneError{Netdevs: missing, Err: err}
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+// Segments of the graph in use that the next one uses again.
+
+import (
+	"slices"
+
+	"github.com/polycube/polycube/internal/datapath/graph"
+	"github.com/polycube/polycube/internal/datapath/netdevs"
+	"github.com/polycube/polycube/internal/datapath/segments"
+)
+
+// onlyCode tells that a graph differs from the one in use only in what programs of some cubes are like, and that none of
+// them is of other objects. It returns the wiring of the new graph.
+func (p *Plane) onlyCode(g *Graph) (*graph.Wiring, bool) {
+	if p.graph == nil {
+		return nil, false
+	}
+	for id := range g.Cubes {
+		c := p.byCube[id]
+		used, open := p.state.Used(id)
+		if c == nil || !open || !used.SameObjects(c.Used[slices.Index(c.IDs, id)]) {
+			return nil, false
+		}
+	}
+	return p.wiring.OnlyCode(g)
+}
+
+// still tells whether a segment of the graph in use, which may be nil, is that of the cubes, and would be described in the
+// same way.
+func (p *Plane) still(s graph.Stale, was *segment, ids []CubeID) bool {
+	if was == nil || !slices.Equal(was.IDs, ids) {
+		return false
+	}
+	for i, id := range ids {
+		if used, open := p.state.Used(id); s.Has(id) || !open || used != was.Used[i] {
+			return false
+		}
+	}
+	for _, dev := range was.Netdevs {
+		if dev.MTU == 0 && dev.Index != 0 { // the kernel is asked each time
+			return false
+		}
+	}
+	return true
+}
+
+// segment is the unit of linking: a connected part of the graph, or, where that is too large for
+// one program, a part of it (see partition). It has programs, and netdevs lead to it.
+type segment struct {
+	*segments.Description
+	gen *segments.Generation
+	// entrance is where packets of its netdevs enter.
+	entrance *netdevs.Entrance
+	// note says why the segment is not inlined.
+	note string
+	// native is true if a cube of its connected part is of type XDP_DRV.
+	native bool
+	// number and of tell the segment among those of its connected part of the graph.
+	number, of int
+}
+
+// inUse are the segments of the graph in use.
+type inUse struct {
+	parts   []*segment
+	byPrint map[string]*segment
+	byCube  map[CubeID]*segment
+}
+
+func newInUse() inUse { return inUse{byPrint: map[string]*segment{}, byCube: map[CubeID]*segment{}} }
+
+// notInUse are those of some segments that are not in use as they are.
+func (u *inUse) notInUse(parts []*segment) []*segment {
+	var out []*segment
+	for _, c := range parts {
+		if u.byCube[c.IDs[0]] != c {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// setParts makes segments those in use, and returns the generations that none has any more.
+func (u *inUse) setParts(parts []*segment) (gone []*segments.Generation) {
+	came, left := u.notInUse(parts), u.parts
+	if len(came) < len(parts) { // of a change of code alone: each takes the place of one of the same cubes
+		left = nil
+		for _, c := range came {
+			left = append(left, u.byCube[c.IDs[0]])
+		}
+	}
+	for _, c := range left {
+		delete(u.byPrint, c.Print)
+		for _, id := range c.IDs {
+			delete(u.byCube, id)
+		}
+	}
+	stay := map[*segments.Generation]bool{}
+	for _, c := range came {
+		stay[c.gen] = true
+		u.byPrint[c.Print] = c
+		for _, id := range c.IDs {
+			u.byCube[id] = c
+		}
+	}
+	for _, c := range left {
+		if !stay[c.gen] {
+			gone = append(gone, c.gen)
+		}
+	}
+	u.parts = parts
+	return gone
+}
+
+// part returns the component with a print, or nil.
+func (u *inUse) part(print string) *segment {
+	return u.byPrint[print]
+}
+
+// present are the cubes of the segments in use.
+func (u *inUse) present() [][]CubeID {
+	out := make([][]CubeID, 0, len(u.parts))
+	for _, c := range u.parts {
+		out = append(out, c.IDs)
+	}
+	return out
+}

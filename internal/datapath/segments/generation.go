@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package segments
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/refusal"
+)
+
+// Mode says how components are linked.
+type Mode string
+
+// The modes: automatic is call mode at once, then inline in the background.
+const (
+	ModeAuto   Mode = "auto"
+	ModeCall   Mode = "call"
+	ModeInline Mode = "inline"
+)
+
+// Program identifies one of a generation's programs.
+type Program struct {
+	Hook cube.Hook
+	Role link.Role
+}
+
+// Generation is one version of a component's programs. It owns its program array, so packets
+// that are in it finish in it while the next one is entered already.
+type Generation struct {
+	// Mode is how the programs were linked.
+	Mode link.Mode
+	// Instructions is the size of the largest program, Verified the number of instructions that the
+	// verifier looked at.
+	Instructions, Verified int
+	// Maps is how many maps the program with the most of them uses.
+	Maps int
+	// LinkTime and LoadTime are the times that the steps took.
+	LinkTime, LoadTime time.Duration
+
+	progs map[Program]*ebpf.Program
+	// arrays hold the resume programs, by hook, at 0: for turning back.
+	arrays map[cube.Hook]*ebpf.Map
+	pins   []string
+}
+
+// Program returns the program of a hook that has a role, nil if there is none.
+func (gen *Generation) Program(h cube.Hook, r link.Role) *ebpf.Program {
+	return gen.progs[Program{h, r}]
+}
+
+// Build links and loads a component in a mode.
+func (m *Maker) Build(c *Description, mode link.Mode) (_ *Generation, err error) {
+	defer func(began time.Time) { m.activity.done(mode, began, err) }(time.Now())
+	gen := &Generation{Mode: mode, progs: map[Program]*ebpf.Program{}, arrays: map[cube.Hook]*ebpf.Map{}}
+	rodata, err := Freeze(c.Rodata)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rodata.Close() }()
+	if err := m.makeArrays(gen, c); err != nil {
+		m.Dispose(gen)
+		return nil, err
+	}
+	start := time.Now()
+	specs, err := m.Specs(c, gen.arrays, rodata, mode)
+	gen.LinkTime = time.Since(start)
+	if err == nil {
+		start = time.Now()
+		err = gen.load(specs)
+		gen.LoadTime = time.Since(start)
+	}
+	for h, array := range gen.arrays {
+		if err == nil {
+			err = array.Put(uint32(0), gen.progs[Program{h, link.OnResume}])
+		}
+	}
+	if err != nil {
+		if refusal.As(err) == nil { // which says whose fault it is
+			err = fmt.Errorf("segment of %s, %s mode: %w", c.Code.Cubes[0].Name, mode, err)
+		}
+		m.Dispose(gen)
+		return nil, err
+	}
+	return gen, nil
+}
+
+// ArraySpec is the program array of a generation.
+var ArraySpec = &ebpf.MapSpec{Name: "pcn_generation", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1}
+
+// makeArrays makes the program arrays of the segment's hook and its companion's.
+func (m *Maker) makeArrays(gen *Generation, c *Description) error {
+	pin := filepath.Join(m.dir, fmt.Sprint(m.sequence.Add(1)))
+	used := []cube.Hook{c.Hook}
+	if c.companion != nil {
+		used = append(used, c.companion.Hook)
+	}
+	for _, h := range used {
+		array, err := bpfmap.Open(pin+"-"+h.String(), ArraySpec)
+		if err != nil {
+			return err
+		}
+		gen.arrays[h], gen.pins = array, append(gen.pins, pin+"-"+h.String())
+	}
+	return nil
+}
+
+// Specs links all programs of the component. arrays are the program arrays by hook.
+func (m *Maker) Specs(c *Description, arrays map[cube.Hook]*ebpf.Map, rodata *ebpf.Map, mode link.Mode) (map[Program]*ebpf.ProgramSpec, error) {
+	out := map[Program]*ebpf.ProgramSpec{}
+	add := func(lc *link.Component, roles ...link.Role) error {
+		core := &link.Core{
+			Object: m.fw.Objects[lc.Hook], Maps: m.fw.LinkMaps(lc.Hook), Rodata: rodata,
+			Generation: arrays[lc.Hook], TapIndex: m.again(lc.Hook), Frags: c.Frags,
+			Kernel: m.kernel,
+		}
+		for _, role := range roles {
+			as := mode
+			if role == link.OnResume {
+				as = link.Call // entered rarely, and faster to load
+			}
+			spec, err := link.Program(lc, core, as, role)
+			if err != nil {
+				return err
+			}
+			out[Program{lc.Hook, role}] = spec
+		}
+		return nil
+	}
+	roles := []link.Role{link.OnIngress, link.OnResume}
+	if c.egress && c.companion == nil {
+		roles = append(roles, link.OnEgress)
+	}
+	if !c.enterable() {
+		roles = roles[1:]
+	}
+	if err := add(c.Code, roles...); err != nil || c.companion == nil {
+		return out, err
+	}
+	return out, add(c.companion, link.OnEgress, link.OnResume)
+}
+
+// again is the interface by which packets enter programs of a hook again.
+func (m *Maker) again(h cube.Hook) int {
+	if h == cube.XDP {
+		return m.loopOut
+	}
+	return m.tap
+}
+
+// enterable tells whether packets from netdevs can enter the component at all.
+func (c *Description) enterable() bool {
+	for _, lc := range c.Code.Cubes {
+		if lc.Entry {
+			return true
+		}
+	}
+	return false
+}
+
+// load loads the programs, side by side, since the verifier is what takes the time.
+func (gen *Generation) load(specs map[Program]*ebpf.ProgramSpec) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	errs := map[Program]error{}
+	for key, spec := range specs {
+		wg.Go(func() {
+			prog, err := refusal.Load(spec)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs[key] = fmt.Errorf("loading the %s %s program: %w", key.Hook, key.Role, err)
+				return
+			}
+			gen.progs[key] = prog
+			gen.Instructions = max(gen.Instructions, len(spec.Instructions))
+			if info, err := prog.Info(); err == nil {
+				n, _ := info.VerifiedInstructions()
+				gen.Verified = max(gen.Verified, int(n))
+				used, _ := info.MapIDs()
+				gen.Maps = max(gen.Maps, len(used))
+			}
+		})
+	}
+	wg.Wait()
+	return first(errs)
+}
+
+// first is the error of the first of the programs: a cube that the verifier refuses is in several of them, for one reason.
+func first(errs map[Program]error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return errs[slices.MinFunc(slices.Collect(maps.Keys(errs)), Program.Compare)]
+}
+
+// Objects are the arrays and the programs of the generation.
+func (gen *Generation) Objects() ([]*ebpf.Map, []*ebpf.Program) {
+	return slices.Collect(maps.Values(gen.arrays)), slices.Collect(maps.Values(gen.progs))
+}
+
+// Freeze makes the constants a map that nobody can write, so the verifier knows their values.
+func Freeze(data []byte) (*ebpf.Map, error) {
+	if len(data) == 0 {
+		data = make([]byte, 16)
+	}
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "pcn_rodata", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(data)), MaxEntries: 1,
+		Flags: flagRdonlyProg, Contents: []ebpf.MapKV{{Key: uint32(0), Value: data}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("constants: %w", withoutDescriptors(err))
+	}
+	if err := m.Freeze(); err != nil {
+		_ = m.Close()
+		return nil, fmt.Errorf("freezing constants: %w", err)
+	}
+	return m, nil
+}
+
+const flagRdonlyProg = 1 << 7 // BPF_F_RDONLY_PROG
+
+// Release closes the descriptors; pins keep the programs running.
+func (gen *Generation) Release() {
+	for _, prog := range gen.progs {
+		_ = prog.Close()
+	}
+	for _, array := range gen.arrays {
+		_ = array.Close()
+	}
+}
+
+// Close lets the generation go. Its arrays empty with the last pin and descriptor, so no
+// packet may be inside any more.
+func (gen *Generation) Close() error {
+	gen.Release()
+	var errs []error
+	for _, pin := range gen.pins {
+		errs = append(errs, bpfmap.RemovePin(pin))
+	}
+	return errors.Join(errs...)
+}
+
+// withoutDescriptors returns the reason for an error that says a feature is missing. The library
+// says so of a kernel that it cannot ask, because the process has no descriptor left.
+func withoutDescriptors(err error) error {
+	if !errors.Is(err, ebpf.ErrNotSupported) {
+		return err
+	}
+	fd, no := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if no != nil {
+		return no
+	}
+	_ = unix.Close(fd)
+	return err
+}
+
+// Compare orders programs.
+func (k Program) Compare(other Program) int {
+	return cmp.Or(cmp.Compare(k.Hook, other.Hook), cmp.Compare(k.Role, other.Role))
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"fmt"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// What the slow path asks while packets wait: none of it waits for a change.
+
+// WayDown tells how a packet of a cube enters the fast path: among the packets of which type of cubes, and the netdev where
+// it counts as received if it did not enter by one, 0 for none. What leaves by a netdev passes TC there, also that of an XDP
+// cube on it, as XDP does not see what the stack sends.
+func (p *Plane) WayDown(id CubeID, transparent bool, out *cube.PacketOut) (typ cube.Type, netdev int, err error) {
+	typ, ok := p.state.TypeOf(id)
+	if !ok {
+		return "", 0, fmt.Errorf("sending a packet of cube %d: %w", id, cube.ErrNotFound)
+	}
+	now := p.now.Load()
+	if now.OnNetdev(id) && out.Direction == cube.Egress {
+		typ = cube.TypeTC
+	}
+	if out.Trip.Netdev == 0 {
+		netdev = now.ReceivedAt(id, transparent, out.Port)
+	}
+	return typ, netdev, nil
+}
+
+// Flood hands on the copies of a packet that a cube floods and that the kernel had no way to make. With set they are for
+// the members of a set of ports, which the packet's metadata names.
+func (p *Plane) Flood(id CubeID, in *cube.PacketIn, set bool, send func(cube.Type, *Node, *Port, *cube.PacketOut)) {
+	now := p.now.Load()
+	typ, ok := p.state.TypeOf(id)
+	if now == nil || !ok || now.Graph.Cubes[id] == nil {
+		return
+	}
+	n := now.Graph.Cubes[id]
+	p.sets.Flood(n, in, set, func(port *Port, out *cube.PacketOut) { send(typ, n, port, out) })
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+// Maps that cubes have in common live as long as a cube uses them. Who uses one is written on
+// the bpffs: each user's directory has a pin of the map, besides the map's own. So the count is
+// right after a restart too, and for cubes that could not be restored.
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/undo"
+)
+
+// common is a map that is open for the cubes that have it in common.
+type common struct {
+	spec *ebpf.MapSpec
+	m    *ebpf.Map
+	// moved is set while the pin is still that of the map before its layout changed.
+	moved bool
+	// by names the cube that opened it first.
+	by    string
+	users int
+}
+
+// commons are the maps in common that are open.
+type commons struct {
+	dir     string // of the Plane's pins
+	byPlace map[string]*common
+}
+
+// refName is the pin in a user's directory of the map in common at a place: no name of a map
+// begins with a plus sign.
+func refName(place string) string { return "+" + strings.ReplaceAll(pinName(place), "/", "+") }
+
+// owned returns the declaration that counts: for an imported map, that of the owner.
+func (cs *State) owned(name string, d declaration) (declaration, error) {
+	if d.scope != extern {
+		return d, nil
+	}
+	owner := cs.services[d.space]
+	if owner == nil {
+		return d, fmt.Errorf("it belongs to service %s, which is not loaded: %w", d.space, cube.ErrNotFound)
+	}
+	for _, o := range owner.declared {
+		theirs, ok := o[name]
+		if !ok || theirs.scope != public {
+			continue
+		}
+		mine := d.spec.Copy()
+		mine.MaxEntries, mine.Flags = theirs.spec.MaxEntries, theirs.spec.Flags
+		if what := bpfmap.DeclaredOtherwise(theirs.spec, mine); what != "" {
+			return d, fmt.Errorf("service %s declares it otherwise: %s: %w", d.space, what, cube.ErrInvalid)
+		}
+		return theirs, nil
+	}
+	return d, fmt.Errorf("service %s has no public map of that name: %w", d.space, cube.ErrNotFound)
+}
+
+// openMap opens a map that the cube has in common with others, or makes it.
+func (cm *commons) openMap(in *Instance, name string, d declaration, u *undo.Stack) error {
+	place := d.common(name)
+	c := cm.byPlace[place]
+	if c == nil {
+		var err error
+		if c, err = cm.makeMap(in, name, place, d, u); err != nil {
+			return err
+		}
+	} else if what := bpfmap.DeclaredOtherwise(c.spec, d.spec); what != "" {
+		return fmt.Errorf("%s is in use by %s as %s: %w", place, c.by, what, cube.ErrInUse)
+	}
+	m, err := c.m.Clone()
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", place, err)
+	}
+	in.maps[name] = m
+	c.users++
+	in.commons = append(in.commons, place)
+	return in.refer(refName(place), m, u)
+}
+
+// refer pins a map in common in its user's directory.
+func (in *Instance) refer(ref string, m *ebpf.Map, u *undo.Stack) error {
+	path := filepath.Join(in.dir, ref)
+	is, err := ebpf.LoadPinnedMap(path, nil)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		u.Push(func() error { return os.Remove(path) })
+		return bpfmap.PinAlso(m, path)
+	case err != nil:
+		return fmt.Errorf("opening %s: %w", path, err)
+	}
+	defer func() { _ = is.Close() }()
+	if eq, err := equalMaps(is, m); err != nil || eq {
+		return err
+	}
+	in.moves = append(in.moves, move{path: path, now: m}) // it was carried over
+	return nil
+}
+
+func equalMaps(a, b *ebpf.Map) (bool, error) {
+	one, err := a.Info()
+	if err != nil {
+		return false, fmt.Errorf("identifying a map: %w", err)
+	}
+	two, err := b.Info()
+	if err != nil {
+		return false, fmt.Errorf("identifying a map: %w", err)
+	}
+	x, _ := one.ID()
+	y, _ := two.ID()
+	return x == y, nil
+}
+
+// makeMap opens the map at its place, or makes it.
+func (cm *commons) makeMap(in *Instance, name, place string, d declaration, u *undo.Stack) (*common, error) {
+	path := filepath.Join(cm.dir, place)
+	for _, dir := range []string{filepath.Dir(filepath.Dir(path)), filepath.Dir(path)} {
+		if err := bpfmap.EnsureDir(dir); err != nil {
+			return nil, err
+		}
+	}
+	c := &common{spec: d.spec, by: in.spec.Name}
+	m, fresh, err := bpfmap.OpenAnyLayout(path, d.spec)
+	if err != nil {
+		return nil, err
+	}
+	if c.m, err = in.carry(name, m, d.spec, u); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	c.moved = c.m != m
+	if c.moved {
+		in.settled(m)
+	}
+	cm.byPlace[place] = c
+	u.Push(func() error {
+		delete(cm.byPlace, place)
+		_ = c.m.Close()
+		if !fresh {
+			return nil
+		}
+		return removeCommon(path)
+	})
+	return c, nil
+}
+
+// Common is how many maps in common are open.
+func (cs *State) Common() int { return len(cs.commons.byPlace) }
+
+// removeCommon takes the pin of a map in common away, and its directory with the last.
+func removeCommon(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing %s: %w", path, err)
+	}
+	_ = os.Remove(filepath.Dir(path)) // which others may be in
+	return nil
+}
+
+// leave ends an instance's use of the maps that it has in common. The pins stay.
+func (cm *commons) leave(in *Instance) {
+	for _, place := range in.commons {
+		c := cm.byPlace[place]
+		if c == nil {
+			continue
+		}
+		if c.users--; c.users == 0 {
+			_ = c.m.Close()
+			delete(cm.byPlace, place)
+		}
+	}
+	in.commons = nil
+}
+
+// dropCommons removes the maps in common of a Plane's directory that no cube's directory refers to.
+func dropCommons(dir string) error {
+	used, err := references(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, kind := range []string{"shared", "public"} {
+		spaces, err := os.ReadDir(filepath.Join(dir, kind))
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, fmt.Errorf("reading %s maps: %w", kind, err))
+			}
+			continue
+		}
+		for _, space := range spaces {
+			list, err := os.ReadDir(filepath.Join(dir, kind+"/"+space.Name()))
+			if err != nil {
+				errs = append(errs, fmt.Errorf("reading %s maps: %w", kind, err))
+				continue
+			}
+			for _, e := range list {
+				place := kind + "/" + space.Name() + "/" + e.Name()
+				if !used[refName(place)] {
+					errs = append(errs, removeCommon(filepath.Join(dir, place)))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// references are the names of all pins of maps in common in cubes' directories.
+func references(dir string) (map[string]bool, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "cubes", "*", "+*+*+*"))
+	if err != nil {
+		return nil, fmt.Errorf("reading cubes' maps: %w", err)
+	}
+	used := map[string]bool{}
+	for _, path := range paths {
+		used[filepath.Base(path)] = true
+	}
+	return used, nil
+}
+
+// Service are a service's objects, parsed, with what they declare.
+type Service struct {
+	objects  map[cube.Hook]*link.Object
+	elfs     map[cube.Hook][]byte
+	declared map[cube.Hook]map[string]declaration
+}
+
+// ParseService parses and checks the objects of a service.
+func ParseService(service string, elfs map[cube.Hook][]byte) (*Service, error) {
+	s := &Service{elfs: elfs, objects: map[cube.Hook]*link.Object{}, declared: map[cube.Hook]map[string]declaration{}}
+	for _, h := range slices.Sorted(maps.Keys(elfs)) {
+		o, err := link.ParseObject(h, elfs[h])
+		if err == nil && o.Functions[link.Ingress] == nil {
+			err = fmt.Errorf("no PCN_INGRESS program: %w", cube.ErrInvalid)
+		}
+		if err == nil {
+			s.declared[h], err = declarations(service, o)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("service %s, %s object: %w", service, h, err)
+		}
+		s.objects[h] = o
+	}
+	return s, nil
+}
+
+// Object returns the service's object for a hook, nil if there is none.
+func (s *Service) Object(h cube.Hook) *link.Object { return s.objects[h] }

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tables derives the rows that programs look up from the graph, and writes them: where packets
+// of netdevs enter, where ports lead and where floods go.
+package tables
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/abi"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/framework"
+	"github.com/polycube/polycube/internal/datapath/graph"
+	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/undo"
+)
+
+// Rows is what the graph says about netdevs: data that programs look up, so that netdevs
+// come and go without a relink.
+type Rows struct {
+	Entries    map[uint32]abi.Entry  // by ifindex
+	OutEntries map[uint32]abi.Entry  // by ifindex
+	Exits      map[uint32]abi.Exit   // by exitKey
+	Devices    map[uint32]uint32     // the exits of XDP cubes: exitKey to ifindex
+	Shadows    map[uint32]uint32     // the ports of shadow cubes: exitKey to ifindex
+	Floods     map[uint32]*abi.Flood // by cube
+	Ways       map[uint32][]Way      // XDP cubes: what the group of the flood row holds
+}
+
+func newRows() *Rows {
+	return &Rows{
+		Entries: map[uint32]abi.Entry{}, OutEntries: map[uint32]abi.Entry{}, Exits: map[uint32]abi.Exit{}, Shadows: map[uint32]uint32{},
+		Devices: map[uint32]uint32{}, Floods: map[uint32]*abi.Flood{}, Ways: map[uint32][]Way{},
+	}
+}
+
+// Tables are the maps that the rows stand in, and the rows of the graph in use.
+type Tables struct {
+	maps map[string]*ebpf.Map // by name
+	from Origin
+	now  *Rows
+}
+
+// Origin is what rows are derived from besides the graph.
+type Origin struct {
+	Tap  int // of the slow path at TC
+	Loop framework.Loop
+	// ThroughEgress tells whether the copies of a cube's floods must pass its egress program.
+	ThroughEgress func(*graph.Node) bool
+}
+
+// Open reads what an earlier daemon wrote.
+func Open(maps map[string]*ebpf.Map, from Origin) (*Tables, error) {
+	t := &Tables{maps: maps, from: from}
+	var err error
+	t.now, err = t.read()
+	return t, err
+}
+
+// InUse are the rows of the graph in use.
+func (t *Tables) InUse() *Rows { return t.now }
+
+// Use makes rows those of the graph in use.
+func (t *Tables) Use(now *Rows) { t.now = now }
+
+// Derive derives the rows from the graph. The flood rows, which are large, stay those of the
+// present tables for cubes that are not stale.
+func (t *Tables) Derive(w *graph.Wiring, s graph.Stale) *Rows { return t.now.next(w, s, t.from) }
+
+// next are the rows of a graph, where these are those in use.
+func (t *Rows) next(w *graph.Wiring, s graph.Stale, from Origin) *Rows {
+	g := w.Graph
+	now := newRows()
+	for id, n := range g.Cubes {
+		if !s.Has(id) {
+			now.keep(t, w, n)
+			continue
+		}
+		row := &abi.Flood{}
+		if n.Type.Hook() == cube.TC {
+			row.Tap = uint32(from.Tap)
+		}
+		for _, index := range slices.Sorted(maps.Keys(n.Ports)) {
+			now.addPort(w, n, n.Ports[index], row)
+		}
+		if n.Ports == nil {
+			continue
+		}
+		if n.Type.Hook() == cube.XDP {
+			if ways := broadcast(row, uint32(from.Loop.Exit(n.Type)), from.ThroughEgress(n)); len(ways) > 0 {
+				now.Ways[uint32(id)] = ways
+			}
+		}
+		now.addShadow(n)
+		now.Floods[uint32(id)] = t.sameFlood(uint32(id), row, now.Ways[uint32(id)])
+	}
+	for _, dev := range g.Netdevs {
+		if n := len(dev.Tcubes); n > 0 && dev.Index > 0 {
+			e := now.Entries[uint32(dev.Index)] // the port's, if the netdev is a peer
+			if e.Cube == 0 {
+				e.Slot = link.NoSlot
+			}
+			e.Cube = uint16(dev.Tcubes[0])
+			now.Entries[uint32(dev.Index)] = e
+			now.OutEntries[uint32(dev.Index)] = abi.Entry{Cube: uint16(dev.Tcubes[n-1])}
+		}
+	}
+	return now
+}
+
+// keep takes over the rows of a cube that is not stale.
+func (t *Rows) keep(was *Rows, w *graph.Wiring, n *graph.Node) {
+	for _, p := range n.Ports {
+		if dev := w.Graph.Netdevs[p.Peer.Netdev]; p.Peer.Netdev != "" && dev != nil && dev.Index > 0 {
+			pg, place := abi.SlotAddress(p.Slot)
+			t.Entries[uint32(dev.Index)] = abi.Entry{Cube: uint16(n.ID), Port: p.Index, Page: pg, Slot: place}
+		}
+		key := abi.ExitKey(n.ID, p.Index)
+		keepRow(t.Exits, was.Exits, key)
+		keepRow(t.Devices, was.Devices, key)
+	}
+	t.addShadow(n)
+	keepRow(t.Floods, was.Floods, uint32(n.ID))
+	keepRow(t.Ways, was.Ways, uint32(n.ID))
+}
+
+// sameFlood returns a cube's row of these rows where the new one, which has no group yet, says the same, or else the new
+// one, with the group of the old one where that still holds.
+func (t *Rows) sameFlood(id uint32, row *abi.Flood, ways []Way) *abi.Flood {
+	was := t.Floods[id]
+	if was == nil || !slices.Equal(t.Ways[id], ways) {
+		return row
+	}
+	if len(ways) > 0 {
+		row.Group = was.Group
+	}
+	if *was == *row {
+		return was
+	}
+	return row
+}
+
+func keepRow[V any](now, was map[uint32]V, key uint32) {
+	if row, ok := was[key]; ok {
+		now[key] = row
+	}
+}
+
+// broadcast completes an XDP cube's flood row but for its group, and returns what that holds. loop is the end of the loop
+// out of which the cube sends.
+func broadcast(row *abi.Flood, loop uint32, egress bool) []Way {
+	var ways []Way
+	if egress {
+		for port := range row.SimplePorts.All {
+			ways = append(ways, Way{loop, ByLoop, port})
+		}
+	} else {
+		for _, e := range row.Exit[:row.Count] {
+			ways = append(ways, Way{Ifindex: e.Ifindex})
+		}
+	}
+	for port := range row.ComplexPorts.All {
+		ways = append(ways, Way{loop, ByLoop, port})
+	}
+	for _, w := range ways {
+		if w.Kind == ByLoop {
+			row.Copies++
+		}
+	}
+	return ways
+}
+
+func (t *Rows) addPort(w *graph.Wiring, n *graph.Node, p *graph.Port, row *abi.Flood) {
+	pg, place := abi.SlotAddress(p.Slot)
+	dev := w.Graph.Netdevs[p.Peer.Netdev]
+	netdev := p.Peer.Netdev != "" && dev != nil && dev.Index > 0
+	if netdev {
+		t.Entries[uint32(dev.Index)] = abi.Entry{Cube: uint16(n.ID), Port: p.Index, Page: pg, Slot: place}
+	}
+	if netdev = netdev && !dev.Down; netdev {
+		key := abi.ExitKey(n.ID, p.Index)
+		t.Exits[key] = abi.Exit{Ifindex: uint32(dev.Index), Page: pg, Slot: place}
+		if n.Type.Hook() == cube.XDP {
+			t.Devices[key] = uint32(dev.Index)
+		}
+	}
+	switch {
+	case len(p.Tcubes) > 0 || w.PeerOf(n.ID, p) != nil:
+		row.Complex++
+		row.ComplexPorts.Add(p.Index)
+	case netdev:
+		row.Exit[row.Count] = abi.FloodExit{Ifindex: uint32(dev.Index), Port: p.Index, Page: pg, Slot: place}
+		row.SimplePorts.Add(p.Index)
+		row.Count++
+	}
+}
+
+// WriteExits adds what programs need to send to netdevs.
+func (t *Tables) WriteExits(u *undo.Stack, now *Rows) error {
+	old := t.now
+	return errors.Join(
+		bpfmap.Write(u, bpfmap.ArraySetter[abi.Exit](t.maps[abi.MapExits]), old.Exits, now.Exits, nil),
+		bpfmap.Write(u, t.setDevice, old.Devices, now.Devices, nil),
+		bpfmap.Write(u, bpfmap.HashSetter[uint32](t.maps[abi.MapShadows]), old.Shadows, now.Shadows, nil),
+		bpfmap.Write(u, t.setFlood, old.Floods, now.Floods, nil),
+	)
+}
+
+// Clear deletes the rows of netdevs that the graph does not have any more.
+func (t *Tables) Clear(now *Rows) error { return errors.Join(t.clearEntries(now), t.clearExits(now)) }
+
+func (t *Tables) clearExits(now *Rows) error {
+	old := t.now
+	return errors.Join(
+		bpfmap.Clear(bpfmap.ArraySetter[abi.Exit](t.maps[abi.MapExits]), old.Exits, now.Exits),
+		bpfmap.Clear(t.setDevice, old.Devices, now.Devices),
+		bpfmap.Clear(bpfmap.HashSetter[uint32](t.maps[abi.MapShadows]), old.Shadows, now.Shadows),
+		bpfmap.Clear(t.setFlood, old.Floods, now.Floods),
+	)
+}
+
+// WriteEntries adds and changes where packets from netdevs go. Writing a row twice does no harm.
+func (t *Tables) WriteEntries(u *undo.Stack, now *Rows, only func(was, now abi.Entry) bool) error {
+	old := t.now
+	return errors.Join(
+		bpfmap.Write(u, t.setEntry, old.Entries, now.Entries, only),
+		bpfmap.Write(u, bpfmap.HashSetter[abi.Entry](t.maps[abi.MapOutEntries]), old.OutEntries, now.OutEntries, only),
+	)
+}
+
+func (t *Tables) clearEntries(now *Rows) error {
+	old := t.now
+	return errors.Join(
+		bpfmap.Clear(t.setEntry, old.Entries, now.Entries),
+		bpfmap.Clear(bpfmap.HashSetter[abi.Entry](t.maps[abi.MapOutEntries]), old.OutEntries, now.OutEntries),
+	)
+}
+
+func (t *Tables) setEntry(ifindex uint32, e *abi.Entry) error {
+	if ifindex >= link.Entries {
+		return bpfmap.HashSetter[abi.Entry](t.maps[abi.MapFar])(ifindex, e)
+	}
+	return bpfmap.ArraySetter[abi.Entry](t.maps[abi.MapEntries])(ifindex, e)
+}
+
+func (t *Tables) setFlood(id uint32, row **abi.Flood) error {
+	set := bpfmap.HashSetter[abi.Flood](t.maps[abi.MapFloods])
+	if row == nil {
+		return set(id, nil)
+	}
+	return set(id, *row)
+}
+
+// setDevice writes where a port of an XDP cube sends. The kernel takes no netdev that is gone; the
+// event that says so is under way then, and must not stand in the way of other changes.
+func (t *Tables) setDevice(key uint32, ifindex *uint32) error {
+	err := bpfmap.HashSetter[uint32](t.maps[abi.MapDevices])(key, ifindex)
+	if ifindex != nil && errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	return err
+}
+
+// addShadow adds the rows of a cube's namespace.
+func (t *Rows) addShadow(n *graph.Node) {
+	if n.Shadow == nil {
+		return
+	}
+	for index, ifindex := range n.Shadow.Ends {
+		p := n.Ports[index]
+		if p == nil || ifindex <= 0 {
+			continue
+		}
+		pg, _ := abi.SlotAddress(p.Slot)
+		t.Shadows[abi.ExitKey(n.ID, index)] = uint32(ifindex)
+		t.Entries[uint32(ifindex)] = abi.Entry{Cube: uint16(n.ID), Port: link.SentPort(index), Page: pg, Slot: link.NoSlot}
+	}
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"context"
+
+	"github.com/polycube/polycube/internal/datapath/trial"
+)
+
+// Try loads the programs of a service on trial, beside what runs, as this Plane would link them.
+func (p *Plane) Try(ctx context.Context, t Trial) (TrialReport, error) {
+	p.mu.Lock()
+	as := trial.Like{Objects: p.fw.Objects, Kernel: p.kernel, Mode: p.opts.Mode, State: p.state.OnTrial()}
+	p.mu.Unlock()
+	return trial.TryLike(ctx, t, as)
+}
