@@ -178,11 +178,6 @@ func (c caller) permit(role access.Role) error {
 	return denied("this takes the role %s, and %s has the role %s: %s", role, c.who, c.role, c.more)
 }
 
-// readOnly methods change nothing.
-func readOnly(method string) bool {
-	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
-}
-
 // checkHost accepts the names that loopback really has, with the port of the connection.
 func checkHost(host string, local netip.AddrPort) error {
 	name, port, err := net.SplitHostPort(host)
@@ -214,12 +209,4 @@ func (s *Server) checkCertifiedHost(host string) error {
 		return nil
 	}
 	return denied("host %s is not in the daemon's certificate", clip(host))
-}
-
-func denied(format string, args ...any) *problem {
-	return &problem{Status: http.StatusForbidden, Tag: tagAccessDenied, Message: fmt.Sprintf(format, args...)}
-}
-
-func unauthorized(format string, args ...any) *problem {
-	return &problem{Status: http.StatusUnauthorized, Tag: tagAccessDenied, Message: fmt.Sprintf(format, args...)}
 }

@@ -100,7 +100,3 @@ func jsonDepth(body []byte) int {
 	}
 	return deepest
 }
-
-func malformed(format string, args ...any) *problem {
-	return &problem{Status: http.StatusBadRequest, Tag: tagMalformed, Message: fmt.Sprintf(format, args...)}
-}

@@ -151,9 +151,9 @@ func (s *Server) helpRoot(w http.ResponseWriter, r *http.Request) error {
 		for _, ref := range s.manager.Cubes() {
 			words = append(words, ref.Name)
 		}
-		return s.writeJSON(w, r, http.StatusOK, begunBy(r, words))
+		return s.out.json(w, r, http.StatusOK, begunBy(r, words))
 	}
-	return s.writeJSON(w, r, http.StatusOK, ordered{}.with("params", params))
+	return s.out.json(w, r, http.StatusOK, ordered{}.with("params", params))
 }
 
 // helpShow answers OPTIONS of what is only read. A collection's members are completed.
@@ -349,7 +349,7 @@ func (s *Server) helpAttachOption(w http.ResponseWriter, r *http.Request, rest [
 	}
 	if completion {
 		setAllow(w.Header(), methods)
-		return s.writeJSON(w, r, http.StatusOK, begunBy(r, p.leafWords()))
+		return s.out.json(w, r, http.StatusOK, begunBy(r, p.leafWords()))
 	}
 	return s.answerHelp(w, r, methods, verbNone, false, help{params: []param{p}})
 }

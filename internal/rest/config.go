@@ -3,17 +3,12 @@
 package rest
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/topology"
-	"github.com/polycube/polycube/internal/yang"
 )
 
 // The whole configuration as one document. GET exports it; PATCH brings in the cubes that a
@@ -106,7 +101,7 @@ func (s *Server) answerApplied(w http.ResponseWriter, r *http.Request, applied *
 		return err
 	}
 	setRevision(w.Header(), applied.Revision)
-	return s.writeJSON(w, r, http.StatusOK, applied)
+	return s.out.json(w, r, http.StatusOK, applied)
 }
 
 // applyOptions reads ?dry-run and If-Match.
@@ -130,48 +125,6 @@ func applyOptions(r *http.Request) (o topology.ApplyOptions, err error) {
 	return o, err
 }
 
-// queryOf are the parameters of a request, of which others than these are mistakes.
-func queryOf(r *http.Request, known ...string) (url.Values, error) {
-	q, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, badPath("the query cannot be read: %v", err)
-	}
-	for name := range q {
-		if !slices.Contains(known, name) {
-			p := badPath("unknown parameter %s, known are: %s", clip(name), strings.Join(known, ", "))
-			p.Near = suggest.Near(name, known)
-			return nil, p
-		}
-	}
-	return q, nil
-}
-
-func parseRevision(what, text string) (uint64, error) {
-	revision, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0, badPath("%s %s: a revision is a number", what, clip(text))
-	}
-	return revision, nil
-}
-
 func setRevision(h http.Header, revision uint64) {
 	h.Set("ETag", `"`+strconv.FormatUint(revision, 10)+`"`)
-}
-
-// faultEntries lists what is wrong with a document, with the node where it is known.
-func (s *Server) faultEntries(r *http.Request, faults topology.DocumentErrors) []errorEntry {
-	var out []errorEntry
-	for _, f := range faults {
-		_, tag := classify(http.MethodPut, f.Err)
-		e := errorEntry{Type: "application", Tag: tag, Path: r.URL.Path, Message: f.Error(), Info: f.Where, Detail: detail(f.Err)}
-		if f.Cube != "" {
-			e.Path = "/cubes/" + url.PathEscape(f.Cube)
-		}
-		var y *yang.Error
-		if errors.As(f.Err, &y) && y.Path != "" && f.Cube != "" {
-			e.Path += "/" + y.Path
-		}
-		out = append(out, e.meant(s.near(r, f)))
-	}
-	return out
 }

@@ -32,5 +32,5 @@ func (s *Server) serveDrops(w http.ResponseWriter, r *http.Request, rest []strin
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, r, http.StatusOK, drops)
+	return s.out.json(w, r, http.StatusOK, drops)
 }

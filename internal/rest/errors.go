@@ -5,14 +5,12 @@ package rest
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
 	"net/http"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath/refusal"
 	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
@@ -147,85 +145,6 @@ func isMissing(err error) bool {
 	return status == http.StatusNotFound
 }
 
-// writeError answers a request with an error.
-func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
-	status, tag := classify(r.Method, err)
-	s.logError(r, status, err)
-	header := w.Header()
-	var p *problem
-	if errors.As(err, &p) {
-		if p.Allow != nil {
-			setAllow(header, p.Allow)
-		}
-		if status == http.StatusUnauthorized {
-			header.Set("WWW-Authenticate", `Bearer realm="polycube"`)
-		}
-		if status == http.StatusServiceUnavailable {
-			header.Set("Retry-After", "1")
-		}
-	}
-	var body errorBody
-	body.Errors.Error = s.entries(r, err, tag)
-	raw, err := encode(body)
-	if err != nil {
-		s.log.Error("encoding an error", "err", err)
-	}
-	s.writeRaw(w, r, status, raw)
-}
-
-// logError logs what is for the daemon's operator, too: its own faults, and programs that the kernel does not run.
-func (s *Server) logError(r *http.Request, status int, err error) {
-	attrs := []slog.Attr{slog.String("method", r.Method), slog.String("path", r.URL.EscapedPath())}
-	switch no := refusal.As(err); {
-	case no != nil && no.Ours():
-		s.log.LogAttrs(r.Context(), slog.LevelError, "the verifier refuses a program of the framework", append(attrs, no.Attrs()...)...)
-	case no != nil:
-		s.log.LogAttrs(r.Context(), slog.LevelWarn, "the verifier refuses a program of a cube", append(attrs, no.Attrs()...)...)
-	case status == http.StatusInternalServerError:
-		s.log.LogAttrs(r.Context(), slog.LevelError, "request ended in an internal error", append(attrs, slog.Any("err", err))...)
-	}
-}
-
-// detail is what there is to say beside the sentence.
-func detail(err error) []string {
-	if no := refusal.As(err); no != nil {
-		return no.Detail()
-	}
-	return nil
-}
-
-// entries lists the errors; validation may have found several.
-func (s *Server) entries(r *http.Request, err error, tag string) []errorEntry {
-	var y *yang.Error
-	var p *problem
-	var f topology.DocumentErrors
-	if errors.As(err, &f) {
-		return s.faultEntries(r, f)
-	}
-	if errors.As(err, &y) && !errors.As(err, &p) {
-		if len(y.Errs) == 0 {
-			// The wrapping says where (service, cube), the inner error what.
-			one := errorEntry{Type: "application", Tag: tag, Path: y.Path, Message: err.Error(), Info: y.Path}
-			return []errorEntry{one.meant(s.near(r, err))}
-		}
-		out := make([]errorEntry, len(y.Errs))
-		for i, e := range y.Errs {
-			out[i] = errorEntry{Type: "application", Tag: string(e.Tag), Path: e.Path, Message: e.Message, Info: e.Path}.meant(s.near(r, e))
-		}
-		return out
-	}
-	e := errorEntry{Type: "application", Tag: tag, Path: r.URL.Path, Message: err.Error(), Detail: detail(err)}
-	if errors.Is(err, cube.ErrInvalid) || tag == tagInvalidValue {
-		// The tag says that it is invalid; the sentence said why.
-		e.Message = strings.TrimSuffix(e.Message, ": "+cube.ErrInvalid.Error())
-	}
-	if errors.As(err, &p) {
-		e.Type, e.Info, e.Question = "protocol", p.Field, p.Question
-		e.Detail = append(e.Detail, p.Detail...)
-	}
-	return []errorEntry{e.meant(s.near(r, err))}
-}
-
 // meant adds the words that were probably meant.
 func (e errorEntry) meant(near []string) errorEntry {
 	e.Near = near
@@ -245,4 +164,33 @@ func asBadRequest(method string, err error) error {
 		return err
 	}
 	return &problem{Status: http.StatusBadRequest, Tag: tag, Message: err.Error(), cause: err}
+}
+
+func badPath(format string, args ...any) *problem {
+	return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Message: fmt.Sprintf(format, args...)}
+}
+
+func notFound(format string, args ...any) *problem {
+	return &problem{Status: http.StatusNotFound, Tag: tagDataMissing, Message: fmt.Sprintf(format, args...)}
+}
+
+func denied(format string, args ...any) *problem {
+	return &problem{Status: http.StatusForbidden, Tag: tagAccessDenied, Message: fmt.Sprintf(format, args...)}
+}
+
+func unauthorized(format string, args ...any) *problem {
+	return &problem{Status: http.StatusUnauthorized, Tag: tagAccessDenied, Message: fmt.Sprintf(format, args...)}
+}
+
+func malformed(format string, args ...any) *problem {
+	return &problem{Status: http.StatusBadRequest, Tag: tagMalformed, Message: fmt.Sprintf(format, args...)}
+}
+
+func stale(format string, args ...any) *problem {
+	return &problem{Status: http.StatusPreconditionFailed, Tag: tagStale, Message: fmt.Sprintf(format, args...)}
+}
+
+func missingMember(name string) *problem {
+	return &problem{Status: http.StatusBadRequest, Tag: tagMissing, Field: name,
+		Message: fmt.Sprintf("the request body has no member %q", name)}
 }

@@ -5,7 +5,6 @@ package rest
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -80,10 +79,6 @@ func (s *Server) onlyIf(r *http.Request, cubeName string) (*http.Request, error)
 		}
 	}
 	return nil, stale("%s changed since it was read, or the daemon was started anew: read it again, its tag is %s now", clip(cubeName), s.tag(now))
-}
-
-func stale(format string, args ...any) *problem {
-	return &problem{Status: http.StatusPreconditionFailed, Tag: tagStale, Message: fmt.Sprintf(format, args...)}
 }
 
 // unconditional refuses If-Match where it would have no effect: a client that sends it relies on it.

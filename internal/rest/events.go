@@ -18,7 +18,6 @@ import (
 // reads slowly, or not at all, is only told what it missed.
 
 const (
-	eventStream = "text/event-stream"
 	// heartbeat is how often a silent stream says that it is alive: proxies and NATs forget silent connections.
 	heartbeat = 15 * time.Second
 	// retryAfter is how soon a client may come back.

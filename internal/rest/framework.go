@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/polycube/polycube/cube"
@@ -17,26 +16,6 @@ import (
 // Resources of the framework itself. What a client did wrong is always a 400 on those
 // that change something, as in the first API; what is not there is a 404 when read.
 
-func (s *Server) writeJSON(w http.ResponseWriter, r *http.Request, status int, v any) error {
-	raw, err := encode(v)
-	if err != nil {
-		return err
-	}
-	s.writeRaw(w, r, status, raw)
-	return nil
-}
-
-// encode is JSON without the escapes that only HTML needs.
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, fmt.Errorf("encoding the answer: %w", err)
-	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
-}
-
 // serveEntry answers /: where everything begins.
 func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) error {
 	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
@@ -45,7 +24,7 @@ func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodOptions {
 		return s.helpRoot(w, r)
 	}
-	return s.writeJSON(w, r, http.StatusOK, s.entryPoint(r))
+	return s.out.json(w, r, http.StatusOK, s.entryPoint(r))
 }
 
 func (s *Server) serveVersion(w http.ResponseWriter, r *http.Request, _ []string) error {
@@ -55,7 +34,7 @@ func (s *Server) serveVersion(w http.ResponseWriter, r *http.Request, _ []string
 	if r.Method == http.MethodOptions {
 		return s.helpShow(w, r, nil)
 	}
-	return s.writeJSON(w, r, http.StatusOK, map[string]any{"polycubed": map[string]string{"version": s.version}})
+	return s.out.json(w, r, http.StatusOK, map[string]any{"polycubed": map[string]string{"version": s.version}})
 }
 
 // serveCubes answers /cubes, /cubes/NAME and /cubes/NAME/stats.
@@ -95,13 +74,13 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 		if err != nil {
 			return err
 		}
-		return s.writeJSON(w, r, http.StatusOK, stats)
+		return s.out.json(w, r, http.StatusOK, stats)
 	}
 	raw, err := s.manager.Read(r.Context(), service, rest[0], nil)
 	if err != nil {
 		return err
 	}
-	s.writeRaw(w, r, http.StatusOK, raw)
+	s.out.raw(w, r, http.StatusOK, raw)
 	return nil
 }
 
@@ -117,7 +96,7 @@ func (s *Server) listCubes(w http.ResponseWriter, r *http.Request) error {
 			byService = byService.with(info.Name, raw)
 		}
 	}
-	return s.writeJSON(w, r, http.StatusOK, byService)
+	return s.out.json(w, r, http.StatusOK, byService)
 }
 
 // serveNetdevs answers /netdevs and /netdevs/NAME.
@@ -153,7 +132,7 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, rest []string
 	if err != nil {
 		return err
 	}
-	s.writeRaw(w, r, http.StatusOK, raw)
+	s.out.raw(w, r, http.StatusOK, raw)
 	return nil
 }
 

@@ -14,15 +14,6 @@ import (
 // Help for people who type commands, made from the model: OPTIONS …?help=VERB says what
 // may come next. Verbs are the command line's: NONE, ADD, SET, SHOW, DEL.
 
-// The verbs of help.
-const (
-	verbNone = "NONE"
-	verbAdd  = "ADD"
-	verbSet  = "SET"
-	verbShow = "SHOW"
-	verbDel  = "DEL"
-)
-
 // maxElements bounds what help lists: nobody reads more.
 const maxElements = 10000
 
@@ -121,9 +112,9 @@ func (s *Server) answerHelp(w http.ResponseWriter, r *http.Request, methods []st
 		if strings.HasPrefix(r.URL.Query().Get("prefix"), "-") {
 			words = append(words, h.flagWords()...) // only then: a shell inserts a word that is the only one
 		}
-		return s.writeJSON(w, r, http.StatusOK, begunBy(r, words))
+		return s.out.json(w, r, http.StatusOK, begunBy(r, words))
 	}
-	return s.writeJSON(w, r, http.StatusOK, h)
+	return s.out.json(w, r, http.StatusOK, h)
 }
 
 // helpNode answers OPTIONS of a cube or a node in it. The cube need not exist: help for
@@ -395,7 +386,7 @@ func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, t *target, n *
 		if r.URL.Query().Get("completion") == "word" {
 			words = leafVerbs(verb) // its values follow a "=", not the path
 		}
-		return s.writeJSON(w, r, http.StatusOK, begunBy(r, oneMore(r, n, words)))
+		return s.out.json(w, r, http.StatusOK, begunBy(r, oneMore(r, n, words)))
 	}
 	if len(p.Values) > 0 || p.SimpleType == "boolean" {
 		p.Candidates = nil // said already

@@ -33,7 +33,7 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request, rest []str
 		if err != nil {
 			return err
 		}
-		return s.writeJSON(w, r, http.StatusOK, detail)
+		return s.out.json(w, r, http.StatusOK, detail)
 	}
 	q, err := queryOf(r, "limit", "from")
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request, rest []str
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, r, http.StatusOK, history)
+	return s.out.json(w, r, http.StatusOK, history)
 }
 
 // serveRollback answers /rollback.

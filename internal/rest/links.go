@@ -5,7 +5,6 @@ package rest
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,12 +15,6 @@ import (
 // Links let a client walk the API without knowing a model. An answer that is an object
 // carries them as the member _links. An answer that is an array has no room for a member
 // that its readers would not take for an entry, so there they are a Link header (RFC 8288).
-
-// link is one entry of _links.
-type link struct {
-	Rel  string `json:"rel"`
-	Href string `json:"href"`
-}
 
 // hrefBase is what a link begins with: scheme-relative on TCP, nothing on a Unix socket,
 // which has no authority.
@@ -142,46 +135,4 @@ func scalar(raw json.RawMessage) string {
 		return s
 	}
 	return string(bytes.TrimSpace(raw))
-}
-
-// appendLinks adds _links as the last member of an object; anything else stays as it is.
-func appendLinks(raw json.RawMessage, links []link) json.RawMessage {
-	body := bytes.TrimSpace(raw)
-	if len(body) < 2 || body[0] != '{' || body[len(body)-1] != '}' {
-		return raw
-	}
-	encoded, err := encode(links)
-	if err != nil {
-		return raw
-	}
-	body = bytes.TrimRight(body[:len(body)-1], " \t\r\n")
-	out := slices.Clone(body)
-	if len(body) > 1 {
-		out = append(out, ',')
-	}
-	out = append(out, `"_links":`...)
-	out = append(out, encoded...)
-	return append(out, '}')
-}
-
-// maxLinkHeader keeps the header of a long list below what clients accept.
-const maxLinkHeader = 8 << 10
-
-// setLinkHeader writes links as one header; entries beyond the limit are left out.
-func setLinkHeader(h http.Header, links []link) {
-	var b strings.Builder
-	for _, l := range links {
-		part := fmt.Sprintf("<%s>; rel=%q", l.Href, "item")
-		if l.Rel == "self" || l.Rel == "next" {
-			part = fmt.Sprintf("<%s>; rel=%q", l.Href, l.Rel)
-		}
-		if b.Len()+len(part) > maxLinkHeader {
-			break
-		}
-		if b.Len() > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(part)
-	}
-	h.Set("Link", b.String())
 }

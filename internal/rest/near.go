@@ -18,12 +18,6 @@ import (
 // did-you-mean for programs. What is offered is what a GET or OPTIONS would show to the
 // same client; nobody comes here without the right to read.
 
-// verbHeader is how the command line says which verb a person typed: POST stands for two.
-const verbHeader = "Polycube-Verb"
-
-// verbWords are the verbs as they are typed.
-var verbWords = []string{"add", "del", "show", "set"}
-
 // near are the words that were probably meant by the one that an error is about.
 func (s *Server) near(r *http.Request, err error) []string {
 	var p *problem

@@ -148,9 +148,9 @@ func (s *Server) serveDaemon(w http.ResponseWriter, r *http.Request, rest []stri
 	case r.Method == http.MethodPatch:
 		return s.setLogLevel(w, r)
 	case leaf:
-		return s.writeJSON(w, r, http.StatusOK, s.observed.Level.Level())
+		return s.out.json(w, r, http.StatusOK, s.observed.Level.Level())
 	}
-	return s.writeJSON(w, r, http.StatusOK, s.daemonView())
+	return s.out.json(w, r, http.StatusOK, s.daemonView())
 }
 
 // logLevels are the daemon's, from the most on.
@@ -189,7 +189,7 @@ func (s *Server) helpDaemon(w http.ResponseWriter, r *http.Request, rest []strin
 	var h help
 	switch {
 	case len(rest) == 1 && completion:
-		return s.writeJSON(w, r, http.StatusOK, begunBy(r, lower(level.Values)))
+		return s.out.json(w, r, http.StatusOK, begunBy(r, lower(level.Values)))
 	case len(rest) == 1 || verb == verbSet:
 		h.params = []param{level}
 	case verb == verbNone:

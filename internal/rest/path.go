@@ -93,10 +93,6 @@ func joinPath(segments ...string) string {
 	return b.String()
 }
 
-func badPath(format string, args ...any) *problem {
-	return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Message: fmt.Sprintf(format, args...)}
-}
-
 // clip quotes hostile text for a message and keeps it short.
 func clip(s string) string {
 	const most = 64

@@ -3,7 +3,6 @@
 package rest
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -118,21 +117,4 @@ func redirect(w http.ResponseWriter, r *http.Request, service string) error {
 	w.Header().Set("Location", location)
 	w.WriteHeader(http.StatusPermanentRedirect)
 	return nil
-}
-
-// allow refuses a method that the resource does not have. HEAD goes where GET does.
-func allow(r *http.Request, methods ...string) error {
-	method := r.Method
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
-	if slices.Contains(methods, method) {
-		return nil
-	}
-	return &problem{Status: http.StatusMethodNotAllowed, Tag: tagUnsupported, Allow: methods,
-		Message: fmt.Sprintf("%s is not possible on %s, only %s", clip(r.Method), clip(r.URL.Path), strings.Join(methods, ", "))}
-}
-
-func notFound(format string, args ...any) *problem {
-	return &problem{Status: http.StatusNotFound, Tag: tagDataMissing, Message: fmt.Sprintf(format, args...)}
 }

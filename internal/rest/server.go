@@ -10,8 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,9 +29,6 @@ const (
 	writeTimeout         = 2 * time.Minute
 	idleTimeout          = 2 * time.Minute
 )
-
-// contentType of every answer but metrics.
-const contentType = "application/yang.data+json"
 
 // Options configure a Server.
 type Options struct {
@@ -72,6 +67,7 @@ type Server struct {
 	epoch     string
 	version   string
 	log       *slog.Logger
+	out       sender
 	observed  Observed
 	exporter  *metrics.Exporter
 	heartbeat time.Duration
@@ -112,6 +108,7 @@ func New(o Options) *Server {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
+	s.out = sender{s.log}
 	s.secure(o)
 	s.observe(o.Observed)
 	if s.drops = o.Drops; s.drops == nil {
@@ -198,22 +195,3 @@ func (w *recorder) WriteHeader(status int) {
 
 // Unwrap lets http.ResponseController and MaxBytesReader reach the real writer.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// writeRaw sends JSON as it is.
-func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, status int, body []byte) {
-	h := w.Header()
-	if len(body) > 0 {
-		h.Set("Content-Type", contentType)
-		h.Set("Content-Length", strconv.Itoa(len(body)))
-	}
-	w.WriteHeader(status)
-	if len(body) == 0 || r.Method == http.MethodHead {
-		return
-	}
-	if _, err := w.Write(body); err != nil {
-		s.log.Debug("client went away", "path", r.URL.EscapedPath(), "err", err)
-	}
-}
-
-// setAllow names the methods of a resource.
-func setAllow(h http.Header, methods []string) { h.Set("Allow", strings.Join(methods, ", ")) }

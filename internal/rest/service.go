@@ -273,7 +273,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, t *target) error {
 		setLinkHeader(w.Header(), s.entryLinks(r, t, raw))
 	case kindLeaf, kindLeafList, kindValue, kindAction:
 	}
-	s.writeRaw(w, r, http.StatusOK, raw)
+	s.out.raw(w, r, http.StatusOK, raw)
 	return nil
 }
 
@@ -332,7 +332,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target, body [
 	if err != nil {
 		return err
 	}
-	s.writeRaw(w, r, t.success(r.Method), out)
+	s.out.raw(w, r, t.success(r.Method), out)
 	return nil
 }
 

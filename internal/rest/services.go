@@ -126,13 +126,13 @@ func (s *Server) serveServices(w http.ResponseWriter, r *http.Request, rest []st
 		return s.removeService(w, r, rest[0])
 	}
 	if len(rest) == 0 {
-		return s.writeJSON(w, r, http.StatusOK, s.serviceEntries())
+		return s.out.json(w, r, http.StatusOK, s.serviceEntries())
 	}
 	d, ok := s.serviceDetail(rest[0])
 	if !ok {
 		return s.noService(http.StatusNotFound, rest[0])
 	}
-	return s.writeJSON(w, r, http.StatusOK, []serviceDetail{d})
+	return s.out.json(w, r, http.StatusOK, []serviceDetail{d})
 }
 
 // checkServiceType checks the member type of a request.
@@ -190,7 +190,7 @@ func (s *Server) addService(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return serviceProblem(err)
 	}
-	return s.writeJSON(w, r, http.StatusOK, trialOf(trial))
+	return s.out.json(w, r, http.StatusOK, trialOf(trial))
 }
 
 // updateService has another version of a service take over; without a body, the one that is at its place now.
@@ -211,7 +211,7 @@ func (s *Server) updateService(w http.ResponseWriter, r *http.Request, name stri
 	if err != nil {
 		return serviceProblem(err)
 	}
-	return s.writeJSON(w, r, http.StatusOK, trialOf(trial))
+	return s.out.json(w, r, http.StatusOK, trialOf(trial))
 }
 
 func (s *Server) removeService(w http.ResponseWriter, r *http.Request, name string) error {

@@ -129,7 +129,7 @@ func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request, rest []stri
 	if r.Method == http.MethodOptions {
 		return s.helpShow(w, r, rest)
 	}
-	return s.writeJSON(w, r, http.StatusOK, s.status())
+	return s.out.json(w, r, http.StatusOK, s.status())
 }
 
 // status looks at everything.

@@ -58,12 +58,6 @@ func (s *Server) serveTrace(w http.ResponseWriter, r *http.Request, rest []strin
 	})
 }
 
-// Content types of streams.
-const (
-	ndjson = "application/x-ndjson"
-	pcapng = "application/x-pcapng"
-)
-
 // serveCapture answers GET /capture/PLACE: packets as a file of pcapng, or a JSON object a line
 // for a client that asks for that.
 func (s *Server) serveCapture(w http.ResponseWriter, r *http.Request, rest []string) error {
@@ -118,7 +112,7 @@ func (s *Server) serveInject(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return asBadRequest(r.Method, err)
 	}
-	return s.writeJSON(w, r, http.StatusOK, lines)
+	return s.out.json(w, r, http.StatusOK, lines)
 }
 
 // traceRequest reads a session's request from a query that has no other members.

@@ -68,7 +68,7 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 		return err
 	}
 	setLinkHeader(w.Header(), s.serviceLinks(r, service))
-	s.writeRaw(w, r, http.StatusOK, list)
+	s.out.raw(w, r, http.StatusOK, list)
 	return nil
 }
 
@@ -160,11 +160,6 @@ func requireName(body []byte) (string, []byte, error) {
 		err = missingMember("name")
 	}
 	return name, rest, err
-}
-
-func missingMember(name string) *problem {
-	return &problem{Status: http.StatusBadRequest, Tag: tagMissing, Field: name,
-		Message: fmt.Sprintf("the request body has no member %q", name)}
 }
 
 // withService adds the path's service to each cube of an array that does not name one,

@@ -7,12 +7,20 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/polycube/polycube/internal/suggest"
 )
 
-// Commands (connect, attach …) are POSTs of a flat object of strings.
+// What a request says, beside its path and its body: the command, the parameters, and the verb of a command line.
+
+// readOnly methods change nothing.
+func readOnly(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+}
 
 // commandName is the first segment of the request's path.
 func commandName(r *http.Request) string {
@@ -76,3 +84,42 @@ func done(w http.ResponseWriter, r *http.Request, err error) error {
 	}
 	return asBadRequest(r.Method, err)
 }
+
+// queryOf are the parameters of a request, of which others than these are mistakes.
+func queryOf(r *http.Request, known ...string) (url.Values, error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, badPath("the query cannot be read: %v", err)
+	}
+	for name := range q {
+		if !slices.Contains(known, name) {
+			p := badPath("unknown parameter %s, known are: %s", clip(name), strings.Join(known, ", "))
+			p.Near = suggest.Near(name, known)
+			return nil, p
+		}
+	}
+	return q, nil
+}
+
+func parseRevision(what, text string) (uint64, error) {
+	revision, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, badPath("%s %s: a revision is a number", what, clip(text))
+	}
+	return revision, nil
+}
+
+// verbHeader is how the command line says which verb a person typed: POST stands for two.
+const verbHeader = "Polycube-Verb"
+
+// verbWords are the verbs as they are typed.
+var verbWords = []string{"add", "del", "show", "set"}
+
+// The verbs of help.
+const (
+	verbNone = "NONE"
+	verbAdd  = "ADD"
+	verbSet  = "SET"
+	verbShow = "SHOW"
+	verbDel  = "DEL"
+)
