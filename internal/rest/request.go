@@ -108,18 +108,3 @@ func parseRevision(what, text string) (uint64, error) {
 	}
 	return revision, nil
 }
-
-// verbHeader is how the command line says which verb a person typed: POST stands for two.
-const verbHeader = "Polycube-Verb"
-
-// verbWords are the verbs as they are typed.
-var verbWords = []string{"add", "del", "show", "set"}
-
-// The verbs of help.
-const (
-	verbNone = "NONE"
-	verbAdd  = "ADD"
-	verbSet  = "SET"
-	verbShow = "SHOW"
-	verbDel  = "DEL"
-)
