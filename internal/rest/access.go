@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/rest/message"
 )
 
 // Who may do what. The Unix sockets are for root and two groups, known by the credentials
@@ -73,7 +74,7 @@ func (s *Server) identify(r *http.Request) (caller, error) {
 	info, ok := r.Context().Value(connKey{}).(*connInfo)
 	if !ok || info.err != nil {
 		c := caller{who: "unknown", from: r.RemoteAddr, client: r.RemoteAddr}
-		return c, denied("the client of this connection cannot be identified")
+		return c, message.Denied("the client of this connection cannot be identified")
 	}
 	var c caller
 	var err error
@@ -99,7 +100,7 @@ func (s *Server) identifyPeer(info *connInfo) (caller, error) {
 		client: fmt.Sprintf("uid %d", info.peer.UID), trusted: info.peer.owner(),
 		more: "be root or a member of group " + s.groupName}
 	if c.role == access.None {
-		return c, denied("user %d may not use this socket: be root or a member of group %s; group %s may read", info.peer.UID, s.groupName, s.readGroupName)
+		return c, message.Denied("user %d may not use this socket: be root or a member of group %s; group %s may read", info.peer.UID, s.groupName, s.readGroupName)
 	}
 	return c, nil
 }
@@ -112,7 +113,7 @@ func (s *Server) identifyCertificate(r *http.Request, info *connInfo) (caller, e
 		more: "the certificate has to be one of --cert-admins, or in the directory admin of --cert-whitelist"}
 	if err != nil {
 		c.role = access.None
-		return c, denied("%v", err)
+		return c, message.Denied("%v", err)
 	}
 	if err := s.checkCertifiedHost(r.Host); err != nil {
 		return c, err
@@ -143,7 +144,7 @@ func (s *Server) identifyToken(r *http.Request, c *caller) error {
 	headers := r.Header.Values("Authorization")
 	switch {
 	case len(headers) > 1:
-		return badPath("the request has %d headers Authorization: which one counts, others on its way may have decided differently", len(headers))
+		return message.BadPath("the request has %d headers Authorization: which one counts, others on its way may have decided differently", len(headers))
 	case len(headers) == 0 || headers[0] == "":
 		return nil
 	}
@@ -155,7 +156,7 @@ func (s *Server) identifyToken(r *http.Request, c *caller) error {
 	}
 	if role == access.None {
 		c.role = access.None
-		return unauthorized("the token is not the daemon's: it is in the file `token` in its run directory, and may have been made anew")
+		return message.Unauthorized("the token is not the daemon's: it is in the file `token` in its run directory, and may have been made anew")
 	}
 	c.role, c.anonymous = role, false
 	c.more = "this token is for reading: changes take the one in the file `token`"
@@ -173,9 +174,9 @@ func (c caller) permit(role access.Role) error {
 	case c.role >= role:
 		return nil
 	case c.anonymous:
-		return unauthorized("%s", c.more)
+		return message.Unauthorized("%s", c.more)
 	}
-	return denied("this takes the role %s, and %s has the role %s: %s", role, c.who, c.role, c.more)
+	return message.Denied("this takes the role %s, and %s has the role %s: %s", role, c.who, c.role, c.more)
 }
 
 // checkHost accepts the names that loopback really has, with the port of the connection.
@@ -187,7 +188,7 @@ func checkHost(host string, local netip.AddrPort) error {
 	if port == strconv.Itoa(int(local.Port())) && isLoopback(name) {
 		return nil
 	}
-	return denied("host %s is not this daemon: use localhost:%d", clip(host), local.Port())
+	return message.Denied("host %s is not this daemon: use localhost:%d", message.Clip(host), local.Port())
 }
 
 func isLoopback(name string) bool {
@@ -208,5 +209,5 @@ func (s *Server) checkCertifiedHost(host string) error {
 	if _, err := netip.ParseAddr(name); err == nil || isLoopback(name) || s.tls.ServesHost(name) {
 		return nil
 	}
-	return denied("host %s is not in the daemon's certificate", clip(host))
+	return message.Denied("host %s is not in the daemon's certificate", message.Clip(host))
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/trace"
 	"github.com/polycube/polycube/test/executable"
 	"github.com/polycube/polycube/test/pace"
@@ -63,7 +64,7 @@ func TestTCPAccess(t *testing.T) {
 		{"a read with the token for reading", "GET", "", map[string]string{"Authorization": "Bearer " + reading}, 200},
 		{"a read with a token that is not ours", "GET", "", map[string]string{"Authorization": "Bearer 0123"}, 401},
 		{"a page that is framed elsewhere", "GET", "", map[string]string{"Referer": "http://evil.example/"}, 403},
-		{"our own page", "GET", "", map[string]string{"Referer": "http://" + l.tcp + basePath + "/"}, 200},
+		{"our own page", "GET", "", map[string]string{"Referer": "http://" + l.tcp + message.BasePath + "/"}, 200},
 		{"a deletion without token", "DELETE", "", nil, 401},
 		{"a deletion with the token", "DELETE", "", map[string]string{"Authorization": "bearer " + token}, 200},
 	}
@@ -73,7 +74,7 @@ func TestTCPAccess(t *testing.T) {
 			if tt.method == "GET" || tt.method == "OPTIONS" {
 				path = "/version"
 			}
-			req, err := http.NewRequest(tt.method, "http://"+l.tcp+basePath+path, nil)
+			req, err := http.NewRequest(tt.method, "http://"+l.tcp+message.BasePath+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,8 +89,8 @@ func TestTCPAccess(t *testing.T) {
 				t.Fatalf("status %d, want %d: %s", a.status, tt.status, a.body)
 			}
 			if tt.status >= 400 {
-				if e := a.fault(t); e.Tag != tagAccessDenied {
-					t.Errorf("tag %s, want %s", e.Tag, tagAccessDenied)
+				if e := a.fault(t); e.Tag != message.TagAccessDenied {
+					t.Errorf("tag %s, want %s", e.Tag, message.TagAccessDenied)
 				}
 			}
 		})
@@ -109,7 +110,7 @@ func TestTwoTokensAreNone(t *testing.T) {
 	l := newLab(t, Options{Tokens: someTokens{token: access.Admin}}, true)
 	for _, headers := range [][]string{{"Bearer " + token, "Bearer " + token}, {"", "Bearer " + token}, {"Bearer " + token, "Basic eDp5"}} {
 		for _, base := range []string{"http://" + l.tcp, "http://daemon"} {
-			req, err := http.NewRequest("GET", base+basePath+"/cubes", nil)
+			req, err := http.NewRequest("GET", base+message.BasePath+"/cubes", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +138,7 @@ func TestNoTokenNoWrite(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLab(t, tt.options, true)
-			req, err := http.NewRequest("POST", "http://"+l.tcp+basePath+"/lab/l1", nil)
+			req, err := http.NewRequest("POST", "http://"+l.tcp+message.BasePath+"/lab/l1", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -393,7 +394,7 @@ func TestRecord(t *testing.T) {
 	l.must(t, 200, "GET", "/lab/l1", "")
 	l.must(t, 200, "GET", "/trace?seconds=1&count=1&filter=udp", "")
 	for _, token := range []string{"wr0ng", "t0ken", ""} {
-		req, err := http.NewRequest("DELETE", "http://"+l.tcp+basePath+"/lab/l1?secret=qu3ry", nil)
+		req, err := http.NewRequest("DELETE", "http://"+l.tcp+message.BasePath+"/lab/l1?secret=qu3ry", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -24,7 +25,7 @@ func (s *Server) advise(r *http.Request, t *target, body []byte) error {
 	case r.Method == http.MethodPost && r.Header.Get(verbHeader) == verbNone && t.kind != kindAction:
 		return s.noAction(t)
 	case t.kind == kindList && r.Method != http.MethodDelete && !bytes.HasPrefix(body, []byte("[")) && !t.setAsOne(r, body):
-		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: t.node.Name(),
+		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: t.node.Name(),
 			Message: fmt.Sprintf("%s is a list: add %s to the path for one entry, or give an array of entries", t.words(), placeholders(t.node, 0))}
 	case t.kind == kindEntry && r.Method == http.MethodPatch && !bytes.HasPrefix(body, []byte("{")):
 		return s.entryAsLeaf(t)
@@ -39,8 +40,8 @@ func (t *target) setAsOne(r *http.Request, body []byte) bool {
 
 // noAction is the answer to words without a verb that are not an action. A word that is
 // mistyped could be a verb, and must not create what it names.
-func (s *Server) noAction(t *target) *problem {
-	p := &problem{Status: http.StatusBadRequest, Tag: tagUnsupported, Field: t.segments[len(t.segments)-1]}
+func (s *Server) noAction(t *target) *message.Problem {
+	p := &message.Problem{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Field: t.segments[len(t.segments)-1]}
 	last := t.segments[len(t.segments)-1]
 	verbs := "add, set, show or del"
 	if t.kind == kindLeaf || t.kind == kindLeafList || t.kind == kindValue {
@@ -60,7 +61,7 @@ func (s *Server) entryAsLeaf(t *target) error {
 	if t.node.Child(last) == nil {
 		return nil
 	}
-	return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: last,
+	return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: last,
 		Message: fmt.Sprintf("which entry of %s? %s comes before %s", t.node.Name(), placeholders(t.node, 0), last)}
 }
 
@@ -71,7 +72,7 @@ func (t *target) words() string {
 	for i, w := range words {
 		out[i] = w
 		if len(w) > 64 || strings.ContainsAny(w, " \t\n\"'") {
-			out[i] = clip(w)
+			out[i] = message.Clip(w)
 		}
 	}
 	return strings.Join(out, " ")
@@ -95,12 +96,12 @@ func within(segments []string, p *yang.PartialKeysError) *target {
 
 // incomplete is the answer where a path ends within the keys of a list.
 func incomplete(r *http.Request, segments []string, p *yang.PartialKeysError) error {
-	err := allow(r, http.MethodOptions)
+	err := message.Allow(r, http.MethodOptions)
 	if err == nil {
 		return nil
 	}
 	t := target{segments: segments}
-	return &problem{Status: http.StatusMethodNotAllowed, Tag: tagUnsupported, Allow: []string{http.MethodOptions},
+	return &message.Problem{Status: http.StatusMethodNotAllowed, Tag: message.TagUnsupported, Allow: []string{http.MethodOptions},
 		Message: fmt.Sprintf("%s lacks a key: an entry of %s is named by %s, here %s is missing", t.words(), p.List.Name(),
 			placeholders(p.List, 0), placeholders(p.List, len(p.Given)))}
 }
@@ -122,10 +123,10 @@ func (t *target) withValues(body []byte) ([]byte, error) {
 	}
 	for i, value := range t.values {
 		if i >= len(wanted) {
-			return nil, badPath("%s: %s is one word too many", t.words(), clip(value))
+			return nil, message.BadPath("%s: %s is one word too many", t.words(), message.Clip(value))
 		}
 		if _, given := input[wanted[i]]; given {
-			return nil, &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: wanted[i],
+			return nil, &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: wanted[i],
 				Message: fmt.Sprintf("%s: %s is given twice", t.words(), wanted[i])}
 		}
 		text, err := json.Marshal(value)
@@ -134,5 +135,5 @@ func (t *target) withValues(body []byte) ([]byte, error) {
 		}
 		input[wanted[i]] = text
 	}
-	return encode(input)
+	return message.Encode(input)
 }

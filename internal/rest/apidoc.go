@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/rest/message"
 )
 
 // What the API's description says of a path and its methods, before it is OpenAPI.
@@ -95,7 +96,7 @@ func (o operationDoc) parameters() []openapi.Object {
 
 // answers is JSON of a schema.
 func answers(schema openapi.Object) openapi.Object {
-	return openapi.Of(contentType, openapi.Of("schema", schema))
+	return openapi.Of(message.ContentType, openapi.Of("schema", schema))
 }
 
 // response is the answer of success.
@@ -121,13 +122,13 @@ func (o operationDoc) response() openapi.Object {
 // statuses are those of the errors that can occur. params tells that the path has some.
 func (o operationDoc) statuses(params bool) []int {
 	out := append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable}, o.also...)
-	if params || len(o.query) > 0 || !readOnly(o.method) {
+	if params || len(o.query) > 0 || !message.ReadOnly(o.method) {
 		out = append(out, http.StatusBadRequest)
 	}
 	if params {
 		out = append(out, http.StatusRequestURITooLong)
 	}
-	if !readOnly(o.method) {
+	if !message.ReadOnly(o.method) {
 		out = append(out, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
 	}
 	if o.body != nil {
@@ -147,21 +148,21 @@ type faultDoc struct {
 // faults are the statuses of errors, each of which has the same shape of body.
 func faults() []faultDoc {
 	return []faultDoc{
-		{http.StatusBadRequest, tagInvalidValue, "The request is wrong, or it violates the model.", "", "fdb aging-time: \"soon\" is not a whole number in 0..4294967295"},
-		{http.StatusUnauthorized, tagAccessDenied, "A token has to be presented, or the one that was is not the daemon's.", "WWW-Authenticate", "changes over TCP need the daemon's token"},
-		{http.StatusForbidden, tagAccessDenied, "The client may not do this.", "", "user 1000 may not use this socket"},
-		{http.StatusNotFound, tagDataMissing, "There is no such thing.", "", "no simplebridge is named \"br1\""},
-		{http.StatusMethodNotAllowed, tagUnsupported, "The resource does not have the method.", "Allow", "PATCH is not possible on this resource, only GET, OPTIONS"},
-		{http.StatusConflict, tagDataExists, "It exists already (data-exists), is missing (data-missing), in use, or full.", "", "cube br1: there is a simplebridge with that name"},
-		{http.StatusPreconditionFailed, tagStale, "It was changed since the revision of If-Match.", "", "the configuration is at revision 8, it was changed since revision 7"},
-		{http.StatusRequestTimeout, tagMalformed, "The body did not arrive in time.", "", "the request body did not arrive in time"},
-		{http.StatusRequestEntityTooLarge, tagTooBig, "The body is too large.", "", "the request body is larger than 8 MiB"},
-		{http.StatusRequestURITooLong, tagTooBig, "The path is too long.", "", "the path has 9000 bytes, at most 8192 are accepted"},
-		{http.StatusUnsupportedMediaType, tagUnsupported, "The body is of a type that is not taken.", "", "a body of type text/plain is refused over TCP: send application/json"},
-		{http.StatusUnprocessableEntity, tagRefused, "The kernel does not run the program of a cube; error-detail says where and why.", "",
+		{http.StatusBadRequest, message.TagInvalidValue, "The request is wrong, or it violates the model.", "", "fdb aging-time: \"soon\" is not a whole number in 0..4294967295"},
+		{http.StatusUnauthorized, message.TagAccessDenied, "A token has to be presented, or the one that was is not the daemon's.", "WWW-Authenticate", "changes over TCP need the daemon's token"},
+		{http.StatusForbidden, message.TagAccessDenied, "The client may not do this.", "", "user 1000 may not use this socket"},
+		{http.StatusNotFound, message.TagDataMissing, "There is no such thing.", "", "no simplebridge is named \"br1\""},
+		{http.StatusMethodNotAllowed, message.TagUnsupported, "The resource does not have the method.", "Allow", "PATCH is not possible on this resource, only GET, OPTIONS"},
+		{http.StatusConflict, message.TagDataExists, "It exists already (data-exists), is missing (data-missing), in use, or full.", "", "cube br1: there is a simplebridge with that name"},
+		{http.StatusPreconditionFailed, message.TagStale, "It was changed since the revision of If-Match.", "", "the configuration is at revision 8, it was changed since revision 7"},
+		{http.StatusRequestTimeout, message.TagMalformed, "The body did not arrive in time.", "", "the request body did not arrive in time"},
+		{http.StatusRequestEntityTooLarge, message.TagTooBig, "The body is too large.", "", "the request body is larger than 8 MiB"},
+		{http.StatusRequestURITooLong, message.TagTooBig, "The path is too long.", "", "the path has 9000 bytes, at most 8192 are accepted"},
+		{http.StatusUnsupportedMediaType, message.TagUnsupported, "The body is of a type that is not taken.", "", "a body of type text/plain is refused over TCP: send application/json"},
+		{http.StatusUnprocessableEntity, message.TagRefused, "The kernel does not run the program of a cube; error-detail says where and why.", "",
 			"cube f1 (filter): the kernel's verifier refuses pcn_ingress at filter.bpf.c:42: R0 invalid mem access 'map_value_or_null'"},
-		{http.StatusTooManyRequests, tagResource, "The client sends too many requests.", "Retry-After", "uid 1000 sends more than 1000 requests a second, try again later"},
-		{http.StatusServiceUnavailable, tagResource, "Too many requests are under way, or the daemon ends.", "Retry-After", "256 requests are under way, try again"},
+		{http.StatusTooManyRequests, message.TagResource, "The client sends too many requests.", "Retry-After", "uid 1000 sends more than 1000 requests a second, try again later"},
+		{http.StatusServiceUnavailable, message.TagResource, "Too many requests are under way, or the daemon ends.", "Retry-After", "256 requests are under way, try again"},
 	}
 }
 
@@ -176,9 +177,9 @@ func faultName(status int) string {
 	return string(name)
 }
 
-func (f faultDoc) example() errorBody {
-	var b errorBody
-	b.Errors.Error = []errorEntry{{Type: "application", Tag: f.tag, Message: f.message}}
+func (f faultDoc) example() message.ErrorBody {
+	var b message.ErrorBody
+	b.Errors.Error = []message.ErrorEntry{{Type: "application", Tag: f.tag, Message: f.message}}
 	return b
 }
 
@@ -220,8 +221,8 @@ func helpParams() []paramDoc {
 // define adds the components that are not of a model.
 func (b *describer) define() {
 	text := openapi.Of("type", "string")
-	b.schemas.Define("link", openapi.GoType(link{}))
-	b.schemas.Define("error", openapi.GoType(errorBody{}).With("description", "Every error has this shape. error-message is a sentence for people, error-path the place, error-tag is for programs."))
+	b.schemas.Define("link", openapi.GoType(message.Link{}))
+	b.schemas.Define("error", openapi.GoType(message.ErrorBody{}).With("description", "Every error has this shape. error-message is a sentence for people, error-path the place, error-tag is for programs."))
 	words := openapi.Of("type", "array", "items", text)
 	b.schemas.Define("help", openapi.Of("oneOf", []openapi.Object{words, openapi.Of("type", "object", "properties", openapi.Of(
 		"commands", words,

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/trace"
 )
@@ -132,7 +133,7 @@ func packetPaths() []pathDoc {
 	return []pathDoc{
 		{path: "/trace", operations: []operationDoc{{method: http.MethodGet, summary: "Steps of packets, live", also: looks, success: http.StatusOK,
 			says:  "One JSON object a line, at last a summary, until the session or the client ends.",
-			query: []paramDoc{filter, {name: "cube", description: "Only what this cube does.", schema: textSchema()}, count, seconds}, content: openapi.Of(ndjson, lines)}, helpDoc()}},
+			query: []paramDoc{filter, {name: "cube", description: "Only what this cube does.", schema: textSchema()}, count, seconds}, content: openapi.Of(message.NDJSON, lines)}, helpDoc()}},
 		{path: "/trace/inject", operations: []operationDoc{{method: http.MethodPost, summary: "What would happen to a packet", success: http.StatusOK,
 			body: inject, needsBody: true, says: "The packet, and the steps that it would take.", content: answers(arrayOf(line)),
 			example: openapi.Of("place", "br1:port1", "packet", "ip 10.0.0.1 > 10.0.0.2 / icmp echo", "direction", "ingress")}}},
@@ -140,7 +141,7 @@ func packetPaths() []pathDoc {
 		{path: "/capture/{place}", params: []paramDoc{nameParam("place", "CUBE:PORT, a transparent cube or a network device.", "br1:port1")},
 			operations: []operationDoc{{method: http.MethodGet, summary: "Packets of a place, live", also: looks, success: http.StatusOK,
 				says:  "A file of pcapng, or one JSON object a line for who accepts that.",
-				query: []paramDoc{filter, count, seconds}, content: openapi.Of(pcapng, file, ndjson, lines)}, helpDoc()}},
+				query: []paramDoc{filter, count, seconds}, content: openapi.Of(message.PcapNG, file, message.NDJSON, lines)}, helpDoc()}},
 	}
 }
 

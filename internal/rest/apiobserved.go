@@ -7,6 +7,7 @@ import (
 
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/rest/message"
 )
 
 // observedPaths describes what shows how the daemon and its cubes are.
@@ -31,6 +32,6 @@ func observedPaths() []pathDoc {
 				{name: "cube", description: "Only what concerns these cubes, with commas between them.", example: "br1", schema: textSchema()},
 				{name: "type", description: "Only these types, with commas between them.", example: types[0], schema: textSchema()},
 				{name: "after", description: "What came after the event with this id, as Last-Event-ID.", schema: textSchema()},
-			}, content: openapi.Of(eventStream, openapi.Of("schema", textSchema()))}, helpDoc()}},
+			}, content: openapi.Of(message.EventStream, openapi.Of("schema", textSchema()))}, helpDoc()}},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -155,7 +156,7 @@ func (w *modelWalk) resource(at spot, t *target) {
 		default:
 			o = w.change(t, m)
 		}
-		if o.method, o.success = m, t.success(m); !readOnly(m) {
+		if o.method, o.success = m, t.success(m); !message.ReadOnly(m) {
 			o.headers = append(o.headers, ifMatch())
 		}
 		o.also = append(o.also, t.faults(m)...)

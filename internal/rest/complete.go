@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/trace"
 )
 
@@ -22,7 +23,7 @@ func (h help) words(verb string) []string {
 	out := append([]string{}, h.commands...)
 	for _, e := range h.elements {
 		if len(e) > 0 {
-			out = append(out, fmt.Sprint(e[0].value))
+			out = append(out, fmt.Sprint(e[0].Value))
 		}
 	}
 	for i, p := range h.params {
@@ -140,20 +141,20 @@ func (s *Server) helpRoot(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	setAllow(w.Header(), []string{http.MethodGet, http.MethodOptions})
+	message.SetAllow(w.Header(), []string{http.MethodGet, http.MethodOptions})
 	words := commandsWith(verb)
-	var params ordered
+	var params message.Ordered
 	for _, i := range s.manager.Services() {
 		words = append(words, i.Name)
-		params = params.with(i.Name, serviceParam{Name: i.Name, SimpleType: "service", Type: "leaf", Description: i.Description, Version: i.Version})
+		params = params.With(i.Name, serviceParam{Name: i.Name, SimpleType: "service", Type: "leaf", Description: i.Description, Version: i.Version})
 	}
 	if completion {
 		for _, ref := range s.manager.Cubes() {
 			words = append(words, ref.Name)
 		}
-		return s.out.json(w, r, http.StatusOK, begunBy(r, words))
+		return s.out.JSON(w, r, http.StatusOK, begunBy(r, words))
 	}
-	return s.out.json(w, r, http.StatusOK, ordered{}.with("params", params))
+	return s.out.JSON(w, r, http.StatusOK, message.Ordered{}.With("params", params))
 }
 
 // helpShow answers OPTIONS of what is only read. A collection's members are completed.
@@ -174,7 +175,7 @@ func (s *Server) helpShow(w http.ResponseWriter, r *http.Request, rest []string)
 
 // addMembers adds what a collection that is only read has.
 func (s *Server) addMembers(r *http.Request, h *help) {
-	switch commandName(r) {
+	switch message.CommandName(r) {
 	case "netdevs":
 		h.params = []param{{Name: "name", Description: "Name of a network device", Example: "eth0", Type: "key", SimpleType: "string"}}
 		h.elements = named(s.netdevNames(r))
@@ -253,9 +254,9 @@ func (s *Server) helpServices(w http.ResponseWriter, r *http.Request, rest []str
 			}
 		} else {
 			h.params = []param{{Name: "name", Description: "Name of the service", Example: "simplebridge", Type: "key", SimpleType: "string"}}
-			h.elements = []ordered{}
+			h.elements = []message.Ordered{}
 			for _, i := range s.manager.Services() {
-				h.elements = append(h.elements, ordered{}.with("name", i.Name))
+				h.elements = append(h.elements, message.Ordered{}.With("name", i.Name))
 			}
 		}
 	}
@@ -274,7 +275,7 @@ func (s *Server) helpConnect(w http.ResponseWriter, r *http.Request, rest []stri
 	}
 	h := help{params: peers[len(rest):]}
 	if len(rest) < 2 {
-		h.elements = named(s.peers(r, commandName(r) == "connect", rest))
+		h.elements = named(s.peers(r, message.CommandName(r) == "connect", rest))
 	}
 	return s.answerHelp(w, r, []string{http.MethodPost, http.MethodOptions}, verb, completion, h)
 }
@@ -313,7 +314,7 @@ func (s *Server) helpAttach(w http.ResponseWriter, r *http.Request, rest []strin
 		{Name: "cube", Description: "A transparent cube", Example: "fw1", Type: "key", SimpleType: "string"},
 		{Name: "port", Description: "A netdev or CUBE:PORT", Example: "br1:p1", Type: "key", SimpleType: "string"},
 	}
-	attach := commandName(r) == "attach"
+	attach := message.CommandName(r) == "attach"
 	methods := []string{http.MethodPost, http.MethodOptions}
 	var h help
 	switch {
@@ -336,8 +337,8 @@ func (s *Server) helpAttach(w http.ResponseWriter, r *http.Request, rest []strin
 // helpAttachOption answers OPTIONS of /attach/CUBE/PORT/OPTION.
 func (s *Server) helpAttachOption(w http.ResponseWriter, r *http.Request, rest []string, completion bool) error {
 	i := slices.IndexFunc(attachOptions, func(p param) bool { return p.Name == rest[2] })
-	if i < 0 || commandName(r) != "attach" {
-		return notFound("no resource %s", clip(strings.Join(rest, "/")))
+	if i < 0 || message.CommandName(r) != "attach" {
+		return message.NotFound("no resource %s", message.Clip(strings.Join(rest, "/")))
 	}
 	p := attachOptions[i]
 	if p.Values == nil {
@@ -348,8 +349,8 @@ func (s *Server) helpAttachOption(w http.ResponseWriter, r *http.Request, rest [
 		p.Candidates = p.Values
 	}
 	if completion {
-		setAllow(w.Header(), methods)
-		return s.out.json(w, r, http.StatusOK, begunBy(r, p.leafWords()))
+		message.SetAllow(w.Header(), methods)
+		return s.out.JSON(w, r, http.StatusOK, begunBy(r, p.leafWords()))
 	}
 	return s.answerHelp(w, r, methods, verbNone, false, help{params: []param{p}})
 }
@@ -363,10 +364,10 @@ func (s *Server) transparent(service string) bool {
 	return false
 }
 
-func named(names []string) []ordered {
-	out := []ordered{}
+func named(names []string) []message.Ordered {
+	out := []message.Ordered{}
 	for _, n := range names {
-		out = append(out, ordered{}.with("name", n))
+		out = append(out, message.Ordered{}.With("name", n))
 	}
 	return out
 }

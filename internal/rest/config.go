@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -22,7 +23,7 @@ const maxDocumentBytes = 32 << 20
 
 // serveConfig answers /config.
 func (s *Server) serveConfig(w http.ResponseWriter, r *http.Request, _ []string) error {
-	if err := allow(r, http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodOptions); err != nil {
+	if err := message.Allow(r, http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodOptions); err != nil {
 		return err
 	}
 	switch r.Method {
@@ -31,13 +32,13 @@ func (s *Server) serveConfig(w http.ResponseWriter, r *http.Request, _ []string)
 	case http.MethodPut, http.MethodPatch:
 		return s.applyConfig(w, r)
 	}
-	q, err := queryOf(r, "revision")
+	q, err := message.QueryOf(r, "revision")
 	if err != nil {
 		return err
 	}
 	config := s.manager.Configuration()
 	if text := q.Get("revision"); text != "" {
-		revision, err := parseRevision("revision", text)
+		revision, err := message.ParseRevision("revision", text)
 		if err != nil {
 			return err
 		}
@@ -45,7 +46,7 @@ func (s *Server) serveConfig(w http.ResponseWriter, r *http.Request, _ []string)
 			return err
 		}
 	}
-	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Type", message.ContentType)
 	setRevision(w.Header(), config.Revision())
 	if r.Method == http.MethodHead {
 		return nil
@@ -65,18 +66,18 @@ func (s *Server) applyConfig(w http.ResponseWriter, r *http.Request) error {
 	}
 	o.Whole = r.Method == http.MethodPut
 	// A client that sends its document slowly must not keep others from applying theirs.
-	if r.ContentLength < 0 || r.ContentLength > maxBodyBytes {
+	if r.ContentLength < 0 || r.ContentLength > message.MaxBodyBytes {
 		if err := wait(r, s.reading); err != nil {
 			return err
 		}
 		defer func() { <-s.reading }()
 	}
-	body, err := readBodyOf(w, r, maxDocumentBytes)
+	body, err := message.ReadBodyOf(w, r, maxDocumentBytes)
 	if err != nil {
 		return err
 	}
 	if body == nil {
-		return &problem{Status: http.StatusBadRequest, Tag: tagMalformed, Message: "the document is empty: a list of cubes is wanted"}
+		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagMalformed, Message: "the document is empty: a list of cubes is wanted"}
 	}
 	if err := wait(r, s.applying); err != nil {
 		return err
@@ -101,18 +102,18 @@ func (s *Server) answerApplied(w http.ResponseWriter, r *http.Request, applied *
 		return err
 	}
 	setRevision(w.Header(), applied.Revision)
-	return s.out.json(w, r, http.StatusOK, applied)
+	return s.out.JSON(w, r, http.StatusOK, applied)
 }
 
 // applyOptions reads ?dry-run and If-Match.
 func applyOptions(r *http.Request) (o topology.ApplyOptions, err error) {
-	q, err := queryOf(r, "dry-run")
+	q, err := message.QueryOf(r, "dry-run")
 	if err != nil {
 		return o, err
 	}
 	if q.Has("dry-run") {
 		if o.DryRun, err = strconv.ParseBool(q.Get("dry-run")); err != nil && q.Get("dry-run") != "" {
-			return o, badPath("dry-run=%s: it is true or false", clip(q.Get("dry-run")))
+			return o, message.BadPath("dry-run=%s: it is true or false", message.Clip(q.Get("dry-run")))
 		}
 		o.DryRun = o.DryRun || q.Get("dry-run") == ""
 	}
@@ -120,7 +121,7 @@ func applyOptions(r *http.Request) (o topology.ApplyOptions, err error) {
 	if match == "" || match == "*" {
 		return o, nil
 	}
-	revision, err := parseRevision("If-Match", strings.Trim(match, `"`))
+	revision, err := message.ParseRevision("If-Match", strings.Trim(match, `"`))
 	o.Revision = &revision
 	return o, err
 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/polycube/polycube/internal/rest/message"
 )
 
 // A page of another site makes a browser on this machine send requests, with what the
@@ -17,13 +19,13 @@ func checkOrigin(r *http.Request, scheme string) error {
 	switch site := r.Header.Get("Sec-Fetch-Site"); site {
 	case "", "none", "same-origin":
 	default:
-		return denied("a request from another site is refused (Sec-Fetch-Site: %s)", clip(site))
+		return message.Denied("a request from another site is refused (Sec-Fetch-Site: %s)", message.Clip(site))
 	}
 	for _, name := range []string{"Origin", "Referer"} {
 		for _, from := range r.Header.Values(name) {
 			u, err := url.Parse(from)
 			if err != nil || u.Scheme != scheme || !strings.EqualFold(u.Host, r.Host) {
-				return denied("a request from another site is refused (%s: %s)", name, clip(from))
+				return message.Denied("a request from another site is refused (%s: %s)", name, message.Clip(from))
 			}
 		}
 	}
@@ -34,12 +36,12 @@ func checkOrigin(r *http.Request, scheme string) error {
 // it first, and that no client of this API sends. (curl -d sends
 // application/x-www-form-urlencoded, which has to be let through.)
 func checkForm(r *http.Request) error {
-	if readOnly(r.Method) {
+	if message.ReadOnly(r.Method) {
 		return nil
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if kind == "text/plain" || kind == "multipart/form-data" {
-		return &problem{Status: http.StatusUnsupportedMediaType, Tag: tagUnsupported,
+		return &message.Problem{Status: http.StatusUnsupportedMediaType, Tag: message.TagUnsupported,
 			Message: "a body of type " + kind + " is refused over TCP: send application/json"}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -36,7 +37,7 @@ func (s *Server) confirmList(w http.ResponseWriter, r *http.Request, t *target) 
 		if typed {
 			name = flagAll
 		}
-		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: paramAll,
+		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: paramAll,
 			Message: fmt.Sprintf("%s is not a list: delete it without %s", t.words(), name)}
 	case all || !typed || t.kind != kindList:
 		return nil
@@ -48,7 +49,7 @@ func (s *Server) confirmList(w http.ResponseWriter, r *http.Request, t *target) 
 	if err != nil {
 		return err
 	}
-	p := &problem{Status: http.StatusBadRequest, Tag: tagUnconfirmed, Field: paramAll, Question: question(t, c),
+	p := &message.Problem{Status: http.StatusBadRequest, Tag: message.TagUnconfirmed, Field: paramAll, Question: question(t, c),
 		Message: fmt.Sprintf("%s is a list: add %s to delete one entry, or %s to delete every entry", t.words(), placeholders(t.node, 0), flagAll)}
 	if t.node.Path() == "ports" && !s.transparent(t.service) {
 		p.Detail = s.lostPorts(t.cube)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -98,7 +99,7 @@ func newStations(t *testing.T, learned ...string) (*lab, *stationCube) {
 // typed sends what the command line does for `del`.
 func (l *lab) typed(t testing.TB, path string, header ...string) answer {
 	t.Helper()
-	req, err := http.NewRequest(http.MethodDelete, "http://daemon"+basePath+path, nil)
+	req, err := http.NewRequest(http.MethodDelete, "http://daemon"+message.BasePath+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

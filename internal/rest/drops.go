@@ -7,13 +7,14 @@ import (
 	"net/http"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/trace"
 )
 
 // serveDrops answers /drops and /drops/CUBE: who drops packets and why, now and since when.
 func (s *Server) serveDrops(w http.ResponseWriter, r *http.Request, rest []string) error {
-	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
@@ -25,12 +26,12 @@ func (s *Server) serveDrops(w http.ResponseWriter, r *http.Request, rest []strin
 	}
 	drops, err := s.drops.Report(name)
 	if errors.Is(err, cube.ErrNotFound) {
-		p := notFound("%v", err)
+		p := message.NotFound("%v", err)
 		p.Near = suggest.Near(name, append(s.cubeNames(), trace.Framework))
 		return p
 	}
 	if err != nil {
 		return err
 	}
-	return s.out.json(w, r, http.StatusOK, drops)
+	return s.out.JSON(w, r, http.StatusOK, drops)
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -50,7 +51,7 @@ func tagsOf(h http.Header, name string) (tags []string, any bool, err error) {
 		part = strings.TrimSpace(part)
 		bare := strings.TrimPrefix(part, "W/")
 		if len(bare) < 2 || bare[0] != '"' || bare[len(bare)-1] != '"' || strings.Contains(bare[1:len(bare)-1], `"`) {
-			return nil, false, badPath("%s %s: an entity tag is a word in double quotes, as the answer to GET has it in ETag", name, clip(part))
+			return nil, false, message.BadPath("%s %s: an entity tag is a word in double quotes, as the answer to GET has it in ETag", name, message.Clip(part))
 		}
 		tags = append(tags, part)
 	}
@@ -59,7 +60,7 @@ func tagsOf(h http.Header, name string) (tags []string, any bool, err error) {
 
 // onlyIf makes a change conditional where the request is.
 func (s *Server) onlyIf(r *http.Request, cubeName string) (*http.Request, error) {
-	if readOnly(r.Method) || r.Header.Get("If-Match") == "" {
+	if message.ReadOnly(r.Method) || r.Header.Get("If-Match") == "" {
 		return r, nil
 	}
 	tags, any, err := tagsOf(r.Header, "If-Match")
@@ -68,7 +69,7 @@ func (s *Server) onlyIf(r *http.Request, cubeName string) (*http.Request, error)
 	}
 	now, err := s.manager.CubeRevision(cubeName)
 	if err != nil {
-		return nil, stale("If-Match: there is no cube %s", clip(cubeName))
+		return nil, message.Stale("If-Match: there is no cube %s", message.Clip(cubeName))
 	}
 	if any {
 		return r.WithContext(topology.IfRevision(r.Context(), cubeName, now)), nil
@@ -78,15 +79,15 @@ func (s *Server) onlyIf(r *http.Request, cubeName string) (*http.Request, error)
 			return r.WithContext(topology.IfRevision(r.Context(), cubeName, now)), nil
 		}
 	}
-	return nil, stale("%s changed since it was read, or the daemon was started anew: read it again, its tag is %s now", clip(cubeName), s.tag(now))
+	return nil, message.Stale("%s changed since it was read, or the daemon was started anew: read it again, its tag is %s now", message.Clip(cubeName), s.tag(now))
 }
 
 // unconditional refuses If-Match where it would have no effect: a client that sends it relies on it.
 func unconditional(r *http.Request) error {
-	if readOnly(r.Method) || r.Header.Get("If-Match") == "" {
+	if message.ReadOnly(r.Method) || r.Header.Get("If-Match") == "" {
 		return nil
 	}
-	return badPath("If-Match is understood on a cube and what is in it, and on config and rollback; not on %s", clip(r.URL.Path))
+	return message.BadPath("If-Match is understood on a cube and what is in it, and on config and rollback; not on %s", message.Clip(r.URL.Path))
 }
 
 // answerTag sends the tag with what is read. It tells whether the client has this already: of a node without state, whose

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/events"
+	"github.com/polycube/polycube/internal/rest/message"
 )
 
 // Server-sent events: what happens, as it happens. A client has nothing but its place in the ring of events, so one that
@@ -32,14 +33,14 @@ const (
 
 // serveEvents answers GET /events?cube=&type=.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, _ []string) error {
-	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
 		return s.helpEvents(w, r)
 	}
 	if s.observed.Events == nil {
-		return &problem{Status: http.StatusBadRequest, Tag: tagUnsupported, Message: "this daemon keeps no events"}
+		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Message: "this daemon keeps no events"}
 	}
 	want, err := eventFilter(r)
 	if err != nil {
@@ -51,20 +52,20 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, _ []string)
 	}
 	reader, err := s.observed.Events.Follow(after)
 	if err != nil {
-		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "Last-Event-ID", Message: "Last-Event-ID: " + err.Error()}
+		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "Last-Event-ID", Message: "Last-Event-ID: " + err.Error()}
 	}
 	places, client := s.followers, callerOf(r).client
 	if callerOf(r).trusted {
 		places = s.ownerFollowers
 	}
 	if err := places.Enter(client); err != nil {
-		return &problem{Status: http.StatusServiceUnavailable, Tag: tagResource,
+		return &message.Problem{Status: http.StatusServiceUnavailable, Tag: message.TagResource,
 			Message: fmt.Sprintf("of requests that follow events, %v, try again", err)}
 	}
 	defer places.Leave(client)
 	s.subscribers.Add(1)
 	defer s.subscribers.Add(-1)
-	w.Header().Set("Content-Type", eventStream)
+	w.Header().Set("Content-Type", message.EventStream)
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
 		return nil
@@ -87,14 +88,14 @@ func eventFilter(r *http.Request) (func(*events.Event) bool, error) {
 			types = list
 		case "after":
 		default:
-			return nil, &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: clip(name),
-				Message: clip(name) + ": no such parameter, there are cube, type and after"}
+			return nil, &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: message.Clip(name),
+				Message: message.Clip(name) + ": no such parameter, there are cube, type and after"}
 		}
 	}
 	for _, t := range types {
 		if !slices.Contains(events.Types, events.Type(t)) {
-			return nil, &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "type",
-				Message: fmt.Sprintf("type: %s is none of %v", clip(t), events.Types)}
+			return nil, &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "type",
+				Message: fmt.Sprintf("type: %s is none of %v", message.Clip(t), events.Types)}
 		}
 	}
 	return func(e *events.Event) bool {

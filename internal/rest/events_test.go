@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/events"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/test/pace"
 )
 
@@ -32,7 +33,7 @@ func (l *lab) watch(t *testing.T, query, lastID string) *watcher {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), eventPatience)
 	t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://daemon"+basePath+"/events"+query, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://daemon"+message.BasePath+"/events"+query, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +210,7 @@ func TestFollowersOfOneClient(t *testing.T) {
 	follow := func(token string) int {
 		ctx, cancel := context.WithTimeout(t.Context(), eventPatience)
 		t.Cleanup(cancel)
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.tcp+basePath+"/events", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.tcp+message.BasePath+"/events", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/refusal"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -19,13 +20,13 @@ import (
 
 // writeError answers a request with an error.
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
-	status, tag := classify(r.Method, err)
+	status, tag := message.Classify(r.Method, err)
 	s.logError(r, status, err)
 	header := w.Header()
-	var p *problem
+	var p *message.Problem
 	if errors.As(err, &p) {
 		if p.Allow != nil {
-			setAllow(header, p.Allow)
+			message.SetAllow(header, p.Allow)
 		}
 		if status == http.StatusUnauthorized {
 			header.Set("WWW-Authenticate", `Bearer realm="polycube"`)
@@ -34,13 +35,13 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 			header.Set("Retry-After", "1")
 		}
 	}
-	var body errorBody
+	var body message.ErrorBody
 	body.Errors.Error = s.entries(r, err, tag)
-	raw, err := encode(body)
+	raw, err := message.Encode(body)
 	if err != nil {
 		s.log.Error("encoding an error", "err", err)
 	}
-	s.out.raw(w, r, status, raw)
+	s.out.Raw(w, r, status, raw)
 }
 
 // logError logs what is for the daemon's operator, too: its own faults, and programs that the kernel does not run.
@@ -57,9 +58,9 @@ func (s *Server) logError(r *http.Request, status int, err error) {
 }
 
 // entries lists the errors; validation may have found several.
-func (s *Server) entries(r *http.Request, err error, tag string) []errorEntry {
+func (s *Server) entries(r *http.Request, err error, tag string) []message.ErrorEntry {
 	var y *yang.Error
-	var p *problem
+	var p *message.Problem
 	var f topology.DocumentErrors
 	if errors.As(err, &f) {
 		return s.faultEntries(r, f)
@@ -67,17 +68,17 @@ func (s *Server) entries(r *http.Request, err error, tag string) []errorEntry {
 	if errors.As(err, &y) && !errors.As(err, &p) {
 		if len(y.Errs) == 0 {
 			// The wrapping says where (service, cube), the inner error what.
-			one := errorEntry{Type: "application", Tag: tag, Path: y.Path, Message: err.Error(), Info: y.Path}
-			return []errorEntry{one.meant(s.near(r, err))}
+			one := message.ErrorEntry{Type: "application", Tag: tag, Path: y.Path, Message: err.Error(), Info: y.Path}
+			return []message.ErrorEntry{one.Meant(s.near(r, err))}
 		}
-		out := make([]errorEntry, len(y.Errs))
+		out := make([]message.ErrorEntry, len(y.Errs))
 		for i, e := range y.Errs {
-			out[i] = errorEntry{Type: "application", Tag: string(e.Tag), Path: e.Path, Message: e.Message, Info: e.Path}.meant(s.near(r, e))
+			out[i] = message.ErrorEntry{Type: "application", Tag: string(e.Tag), Path: e.Path, Message: e.Message, Info: e.Path}.Meant(s.near(r, e))
 		}
 		return out
 	}
-	e := errorEntry{Type: "application", Tag: tag, Path: r.URL.Path, Message: err.Error(), Detail: detail(err)}
-	if errors.Is(err, cube.ErrInvalid) || tag == tagInvalidValue {
+	e := message.ErrorEntry{Type: "application", Tag: tag, Path: r.URL.Path, Message: err.Error(), Detail: detail(err)}
+	if errors.Is(err, cube.ErrInvalid) || tag == message.TagInvalidValue {
 		// The tag says that it is invalid; the sentence said why.
 		e.Message = strings.TrimSuffix(e.Message, ": "+cube.ErrInvalid.Error())
 	}
@@ -85,15 +86,15 @@ func (s *Server) entries(r *http.Request, err error, tag string) []errorEntry {
 		e.Type, e.Info, e.Question = "protocol", p.Field, p.Question
 		e.Detail = append(e.Detail, p.Detail...)
 	}
-	return []errorEntry{e.meant(s.near(r, err))}
+	return []message.ErrorEntry{e.Meant(s.near(r, err))}
 }
 
 // faultEntries lists what is wrong with a document, with the node where it is known.
-func (s *Server) faultEntries(r *http.Request, faults topology.DocumentErrors) []errorEntry {
-	var out []errorEntry
+func (s *Server) faultEntries(r *http.Request, faults topology.DocumentErrors) []message.ErrorEntry {
+	var out []message.ErrorEntry
 	for _, f := range faults {
-		_, tag := classify(http.MethodPut, f.Err)
-		e := errorEntry{Type: "application", Tag: tag, Path: r.URL.Path, Message: f.Error(), Info: f.Where, Detail: detail(f.Err)}
+		_, tag := message.Classify(http.MethodPut, f.Err)
+		e := message.ErrorEntry{Type: "application", Tag: tag, Path: r.URL.Path, Message: f.Error(), Info: f.Where, Detail: detail(f.Err)}
 		if f.Cube != "" {
 			e.Path = "/cubes/" + url.PathEscape(f.Cube)
 		}
@@ -101,7 +102,7 @@ func (s *Server) faultEntries(r *http.Request, faults topology.DocumentErrors) [
 		if errors.As(f.Err, &y) && y.Path != "" && f.Cube != "" {
 			e.Path += "/" + y.Path
 		}
-		out = append(out, e.meant(s.near(r, f)))
+		out = append(out, e.Meant(s.near(r, f)))
 	}
 	return out
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"math/big"
 	"strings"
+
+	"github.com/polycube/polycube/internal/rest/message"
 )
 
 // A filter leaves entries of a list out: port=p1, address=aa:*, age>60, port!=p2. Several filters have to hold all.
@@ -33,19 +35,19 @@ func parseCondition(text string, fields func(string) (path, near []string)) (con
 		}
 	}
 	if at == 0 || op == "" {
-		return condition{}, badPath("filter=%s: write a leaf, one of = != < <= > >=, and a value, such as port=p1", clip(text))
+		return condition{}, message.BadPath("filter=%s: write a leaf, one of = != < <= > >=, and a value, such as port=p1", message.Clip(text))
 	}
 	c := condition{operator: op, value: text[at+len(op):]}
 	name := strings.TrimSpace(text[:at])
 	var near []string
 	if c.path, near = fields(name); c.path == nil {
-		p := badPath("filter=%s: entries have no leaf %s", clip(text), clip(name))
+		p := message.BadPath("filter=%s: entries have no leaf %s", message.Clip(text), message.Clip(name))
 		p.Near = near
 		return c, p
 	}
 	c.number = numberOf(c.value)
 	if c.number == nil && op != "=" && op != "!=" {
-		return c, badPath("filter=%s: %s compares numbers", clip(text), op)
+		return c, message.BadPath("filter=%s: %s compares numbers", message.Clip(text), op)
 	}
 	return c, nil
 }

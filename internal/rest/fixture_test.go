@@ -24,6 +24,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/test/output"
 )
@@ -248,7 +249,7 @@ func (l *lab) do(t testing.TB, method, path, body string) answer {
 	if body != "" {
 		r = strings.NewReader(body)
 	}
-	req, err := http.NewRequest(method, "http://daemon"+basePath+path, r)
+	req, err := http.NewRequest(method, "http://daemon"+message.BasePath+path, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,12 +281,12 @@ func (l *lab) must(t testing.TB, status int, method, path, body string) answer {
 }
 
 // fault decodes the first error of an answer and checks its shape.
-func (a answer) fault(t testing.TB) errorEntry {
+func (a answer) fault(t testing.TB) message.ErrorEntry {
 	t.Helper()
-	if got := a.header.Get("Content-Type"); got != contentType {
-		t.Errorf("an error has content type %q, want %q (%s)", got, contentType, a.body)
+	if got := a.header.Get("Content-Type"); got != message.ContentType {
+		t.Errorf("an error has content type %q, want %q (%s)", got, message.ContentType, a.body)
 	}
-	var body errorBody
+	var body message.ErrorBody
 	if err := json.Unmarshal([]byte(a.body), &body); err != nil || len(body.Errors.Error) == 0 {
 		t.Fatalf("not an error body: %v: %s", err, a.body)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -18,23 +19,23 @@ import (
 
 // serveEntry answers /: where everything begins.
 func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) error {
-	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
 		return s.helpRoot(w, r)
 	}
-	return s.out.json(w, r, http.StatusOK, s.entryPoint(r))
+	return s.out.JSON(w, r, http.StatusOK, s.entryPoint(r))
 }
 
 func (s *Server) serveVersion(w http.ResponseWriter, r *http.Request, _ []string) error {
-	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
 		return s.helpShow(w, r, nil)
 	}
-	return s.out.json(w, r, http.StatusOK, map[string]any{"polycubed": map[string]string{"version": s.version}})
+	return s.out.JSON(w, r, http.StatusOK, map[string]any{"polycubed": map[string]string{"version": s.version}})
 }
 
 // serveCubes answers /cubes, /cubes/NAME and /cubes/NAME/stats.
@@ -46,14 +47,14 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 	if len(rest) == 2 && rest[1] != "stats" {
 		return s.noResource(r, rest[1], "stats")
 	}
-	if err := allow(r, methods...); err != nil {
+	if err := message.Allow(r, methods...); err != nil {
 		return err
 	}
 	switch {
 	case r.Method == http.MethodOptions:
 		return s.helpCubes(w, r, rest)
 	case r.Method == http.MethodPost:
-		body, err := readBody(w, r)
+		body, err := message.ReadBody(w, r)
 		if err != nil {
 			return err
 		}
@@ -74,29 +75,29 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 		if err != nil {
 			return err
 		}
-		return s.out.json(w, r, http.StatusOK, stats)
+		return s.out.JSON(w, r, http.StatusOK, stats)
 	}
 	raw, err := s.manager.Read(r.Context(), service, rest[0], nil)
 	if err != nil {
 		return err
 	}
-	s.out.raw(w, r, http.StatusOK, raw)
+	s.out.Raw(w, r, http.StatusOK, raw)
 	return nil
 }
 
 // listCubes answers every cube by service.
 func (s *Server) listCubes(w http.ResponseWriter, r *http.Request) error {
-	byService := ordered{}
+	byService := message.Ordered{}
 	for _, info := range s.manager.Services() {
 		raw, err := s.readCubes(r.Context(), info.Name)
 		if err != nil {
 			return err
 		}
 		if !bytes.Equal(raw, []byte("[]")) {
-			byService = byService.with(info.Name, raw)
+			byService = byService.With(info.Name, raw)
 		}
 	}
-	return s.out.json(w, r, http.StatusOK, byService)
+	return s.out.JSON(w, r, http.StatusOK, byService)
 }
 
 // serveNetdevs answers /netdevs and /netdevs/NAME.
@@ -112,7 +113,7 @@ func (s *Server) serveTopology(w http.ResponseWriter, r *http.Request, rest []st
 // serveView answers a collection that is only read, or one of its members.
 func (s *Server) serveView(w http.ResponseWriter, r *http.Request, rest []string,
 	all func(context.Context) (json.RawMessage, error), one func(context.Context, string) (json.RawMessage, error)) error {
-	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
@@ -127,12 +128,12 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, rest []string
 	}
 	if errors.Is(err, cube.ErrInvalid) {
 		// A name that no netdev can have is the name of no netdev.
-		return notFound("%v", err)
+		return message.NotFound("%v", err)
 	}
 	if err != nil {
 		return err
 	}
-	s.out.raw(w, r, http.StatusOK, raw)
+	s.out.Raw(w, r, http.StatusOK, raw)
 	return nil
 }
 
@@ -141,18 +142,18 @@ func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, rest []str
 	if r.Method == http.MethodOptions {
 		return s.helpConnect(w, r, rest)
 	}
-	if err := commandOnly(r, rest); err != nil {
+	if err := message.CommandOnly(r, rest); err != nil {
 		return err
 	}
-	m, err := readMembers(w, r, []string{"peer1", "peer2"}, nil)
+	m, err := message.ReadMembers(w, r, []string{"peer1", "peer2"}, nil)
 	if err != nil {
 		return err
 	}
 	act := s.manager.Connect
-	if commandName(r) == "disconnect" {
+	if message.CommandName(r) == "disconnect" {
 		act = s.manager.Disconnect
 	}
-	return done(w, r, act(r.Context(), m["peer1"], m["peer2"]))
+	return message.Done(w, r, act(r.Context(), m["peer1"], m["peer2"]))
 }
 
 // serveAttach answers /attach and /detach.
@@ -160,18 +161,18 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, rest []stri
 	if r.Method == http.MethodOptions {
 		return s.helpAttach(w, r, rest)
 	}
-	if err := commandOnly(r, rest); err != nil {
+	if err := message.CommandOnly(r, rest); err != nil {
 		return err
 	}
-	if commandName(r) == "detach" {
-		m, err := readMembers(w, r, []string{"cube", "port"}, nil)
+	if message.CommandName(r) == "detach" {
+		m, err := message.ReadMembers(w, r, []string{"cube", "port"}, nil)
 		if err != nil {
 			return err
 		}
-		return done(w, r, s.manager.Detach(r.Context(), m["cube"], m["port"]))
+		return message.Done(w, r, s.manager.Detach(r.Context(), m["cube"], m["port"]))
 	}
 	places := []string{"position", "before", "after"}
-	m, err := readMembers(w, r, []string{"cube", "port"}, places)
+	m, err := message.ReadMembers(w, r, []string{"cube", "port"}, places)
 	if err != nil {
 		return err
 	}
@@ -182,8 +183,8 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, rest []stri
 		}
 	}
 	if given > 1 {
-		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Message: "position, before and after exclude each other"}
+		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Message: "position, before and after exclude each other"}
 	}
-	return done(w, r, s.manager.Attach(r.Context(), topology.AttachRequest{
+	return message.Done(w, r, s.manager.Attach(r.Context(), topology.AttachRequest{
 		Cube: m["cube"], Port: m["port"], Position: m["position"], Before: m["before"], After: m["after"]}))
 }

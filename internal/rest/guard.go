@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -80,7 +81,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	slots := s.slotsFor(g.caller)
 	if err := slots.Enter(g.caller.client); err != nil {
 		s.exporter.Requests.Denied("busy")
-		s.writeError(rec, r, &problem{Status: http.StatusServiceUnavailable, Tag: tagResource, Message: fmt.Sprintf("of requests, %v, try again", err)})
+		s.writeError(rec, r, &message.Problem{Status: http.StatusServiceUnavailable, Tag: message.TagResource, Message: fmt.Sprintf("of requests, %v, try again", err)})
 		return
 	}
 	defer slots.Leave(g.caller.client)
@@ -112,7 +113,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, g *guarded) error
 	if !g.caller.trusted && s.rate != nil {
 		if wait, ok := s.rate.Take(g.caller.client, g.start); !ok {
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-			return &problem{Status: http.StatusTooManyRequests, Tag: tagResource,
+			return &message.Problem{Status: http.StatusTooManyRequests, Tag: message.TagResource,
 				Message: fmt.Sprintf("%s sends more than %.0f requests a second, try again later", g.caller.who, s.perSecond)}
 		}
 	}
@@ -120,16 +121,16 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, g *guarded) error
 		return err
 	}
 	role := access.Admin
-	if readOnly(r.Method) {
+	if message.ReadOnly(r.Method) {
 		role = access.Reader
 	}
 	if err := g.caller.permit(role); err != nil {
 		return err
 	}
-	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") && !readOnly(r.Method) {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") && !message.ReadOnly(r.Method) {
 		w.Header().Set("Accept-Encoding", "identity")
-		return &problem{Status: http.StatusUnsupportedMediaType, Tag: tagUnsupported,
-			Message: fmt.Sprintf("a body in content-encoding %s is refused: send it as it is", clip(coding))}
+		return &message.Problem{Status: http.StatusUnsupportedMediaType, Tag: message.TagUnsupported,
+			Message: fmt.Sprintf("a body in content-encoding %s is refused: send it as it is", message.Clip(coding))}
 	}
 	return nil
 }
@@ -147,7 +148,7 @@ var errRights = errors.New("the rights that it began with are gone")
 // oversee ends a read when its caller loses the rights that it began with. A change goes on
 // to its end.
 func (s *Server) oversee(r *http.Request, c caller) (context.Context, func()) {
-	if !readOnly(r.Method) {
+	if !message.ReadOnly(r.Method) {
 		return r.Context(), func() {}
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -179,7 +180,7 @@ func (s *Server) panicked(rec *recorder, r *http.Request, cause any) {
 	}
 	s.log.Error("handler panicked", "method", r.Method, "path", r.URL.EscapedPath(), "panic", cause, "stack", string(debug.Stack()))
 	if rec.status == 0 {
-		s.writeError(rec, r, &problem{Status: http.StatusInternalServerError, Tag: tagFailed,
+		s.writeError(rec, r, &message.Problem{Status: http.StatusInternalServerError, Tag: message.TagFailed,
 			Message: "the daemon met an internal error, its log has the details"})
 	}
 }
@@ -187,13 +188,13 @@ func (s *Server) panicked(rec *recorder, r *http.Request, cause any) {
 // looksAtPackets tells whether a read shows what others send, which is recorded as a
 // change is.
 func looksAtPackets(r *http.Request) bool {
-	name := commandName(r)
+	name := message.CommandName(r)
 	return r.Method == http.MethodGet && (name == "trace" || name == "capture")
 }
 
 // record writes the line of the audit log, if the request is one that has a line.
 func (s *Server) record(g *guarded, rec *recorder, r *http.Request) {
-	if s.audit == nil || g.refused == "" && (rec.status == http.StatusPermanentRedirect || readOnly(r.Method) && !looksAtPackets(r)) {
+	if s.audit == nil || g.refused == "" && (rec.status == http.StatusPermanentRedirect || message.ReadOnly(r.Method) && !looksAtPackets(r)) {
 		return
 	}
 	status := rec.status

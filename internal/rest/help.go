@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -43,9 +44,9 @@ type constraints struct {
 	Patterns []string `json:"pattern,omitempty"`
 	Values   []string `json:"values,omitempty"`
 	// Meanings are the descriptions of the values that have one.
-	Meanings  ordered `json:"value-descriptions,omitempty"`
-	Leafref   string  `json:"leafref,omitempty"`
-	Mandatory bool    `json:"mandatory,omitempty"`
+	Meanings  message.Ordered `json:"value-descriptions,omitempty"`
+	Leafref   string          `json:"leafref,omitempty"`
+	Mandatory bool            `json:"mandatory,omitempty"`
 	// InitOnly is what is given at creation only, State what is only read.
 	InitOnly bool `json:"init-only,omitempty"`
 	State    bool `json:"state,omitempty"`
@@ -60,15 +61,15 @@ type help struct {
 	// flags can follow at any place.
 	flags []param
 	// elements are the entries of a list by their keys, in the model's order.
-	elements []ordered
+	elements []message.Ordered
 	actions  []param
 }
 
 // MarshalJSON writes params in the model's order.
 func (h help) MarshalJSON() ([]byte, error) {
-	var out ordered
+	var out message.Ordered
 	if h.commands != nil {
-		out = out.with("commands", h.commands)
+		out = out.With("commands", h.commands)
 	}
 	for _, part := range []struct {
 		name   string
@@ -77,14 +78,14 @@ func (h help) MarshalJSON() ([]byte, error) {
 		if part.params == nil {
 			continue
 		}
-		var members ordered
+		var members message.Ordered
 		for _, p := range part.params {
-			members = members.with(p.Name, p)
+			members = members.With(p.Name, p)
 		}
-		out = out.with(part.name, members)
+		out = out.With(part.name, members)
 	}
 	if h.elements != nil {
-		out = out.with("elements", h.elements)
+		out = out.With("elements", h.elements)
 	}
 	return out.MarshalJSON()
 }
@@ -99,22 +100,22 @@ func helpVerb(r *http.Request) (verb string, completion bool, err error) {
 		verb = verbNone
 	case verbNone, verbAdd, verbSet, verbShow, verbDel:
 	default:
-		err = badPath("help=%s: the kinds of help are NONE, ADD, SET, SHOW and DEL", clip(verb))
+		err = message.BadPath("help=%s: the kinds of help are NONE, ADD, SET, SHOW and DEL", message.Clip(verb))
 	}
 	return verb, completion, err
 }
 
 // answerHelp sends help, or the words that complete it.
 func (s *Server) answerHelp(w http.ResponseWriter, r *http.Request, methods []string, verb string, completion bool, h help) error {
-	setAllow(w.Header(), methods)
+	message.SetAllow(w.Header(), methods)
 	if completion {
 		words := h.words(verb)
 		if strings.HasPrefix(r.URL.Query().Get("prefix"), "-") {
 			words = append(words, h.flagWords()...) // only then: a shell inserts a word that is the only one
 		}
-		return s.out.json(w, r, http.StatusOK, begunBy(r, words))
+		return s.out.JSON(w, r, http.StatusOK, begunBy(r, words))
 	}
-	return s.out.json(w, r, http.StatusOK, h)
+	return s.out.JSON(w, r, http.StatusOK, h)
 }
 
 // helpNode answers OPTIONS of a cube or a node in it. The cube need not exist: help for
@@ -254,15 +255,15 @@ func (s *Server) addKeys(r *http.Request, t *target, verb string, given []string
 }
 
 // elements are the entries of a list whose first keys are given, by the other keys.
-func (s *Server) elements(r *http.Request, t *target, given []string) []ordered {
-	out := []ordered{}
+func (s *Server) elements(r *http.Request, t *target, given []string) []message.Ordered {
+	out := []message.Ordered{}
 	prefix := r.URL.Query().Get("prefix")
 	for _, keys := range s.keysIn(r.Context(), t, t.path, maxElements, func(keys []string) bool {
 		return slices.Equal(keys[:len(given)], given) && strings.HasPrefix(keys[len(given)], prefix)
 	}) {
-		var e ordered
+		var e message.Ordered
 		for i, k := range t.node.Keys()[len(given):] {
-			e = e.with(k.Name(), keys[len(given)+i])
+			e = e.With(k.Name(), keys[len(given)+i])
 		}
 		out = append(out, e)
 	}
@@ -301,11 +302,11 @@ func (s *Server) helpService(w http.ResponseWriter, r *http.Request, service str
 type cubeName struct{ name, service string }
 
 // cubeElements are the running cubes that keep wants.
-func (s *Server) cubeElements(keep func(cubeName) bool) []ordered {
-	out := []ordered{}
+func (s *Server) cubeElements(keep func(cubeName) bool) []message.Ordered {
+	out := []message.Ordered{}
 	for _, ref := range s.manager.Cubes() {
 		if keep(cubeName{ref.Name, ref.Service}) {
-			out = append(out, ordered{}.with("name", ref.Name))
+			out = append(out, message.Ordered{}.With("name", ref.Name))
 		}
 	}
 	return out
@@ -381,12 +382,12 @@ func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, t *target, n *
 		methods = t.methods()
 	}
 	if completion {
-		setAllow(w.Header(), methods)
+		message.SetAllow(w.Header(), methods)
 		words := p.leafWords()
 		if r.URL.Query().Get("completion") == "word" {
 			words = leafVerbs(verb) // its values follow a "=", not the path
 		}
-		return s.out.json(w, r, http.StatusOK, begunBy(r, oneMore(r, n, words)))
+		return s.out.JSON(w, r, http.StatusOK, begunBy(r, oneMore(r, n, words)))
 	}
 	if len(p.Values) > 0 || p.SimpleType == "boolean" {
 		p.Candidates = nil // said already
@@ -433,7 +434,7 @@ func (p *param) describeValue(n *yang.Node) {
 	p.SimpleType, p.Values = t.Base, t.Enums
 	for i, text := range t.EnumTexts {
 		if text != "" {
-			p.Meanings = p.Meanings.with(t.Enums[i], strings.Join(strings.Fields(text), " "))
+			p.Meanings = p.Meanings.With(t.Enums[i], strings.Join(strings.Fields(text), " "))
 		}
 	}
 	p.Units, p.Length, p.Patterns, p.Leafref = n.Units(), t.Length, t.Patterns, t.LeafrefPath

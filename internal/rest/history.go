@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+
+	"github.com/polycube/polycube/internal/rest/message"
 )
 
 // The past of the configuration, and the way back.
@@ -18,14 +20,14 @@ const (
 
 // serveHistory answers /history and /history/REVISION.
 func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request, rest []string) error {
-	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
 		return s.helpShow(w, r, rest)
 	}
 	if len(rest) == 1 {
-		revision, err := parseRevision("revision", rest[0])
+		revision, err := message.ParseRevision("revision", rest[0])
 		if err != nil {
 			return err
 		}
@@ -33,20 +35,20 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request, rest []str
 		if err != nil {
 			return err
 		}
-		return s.out.json(w, r, http.StatusOK, detail)
+		return s.out.JSON(w, r, http.StatusOK, detail)
 	}
-	q, err := queryOf(r, "limit", "from")
+	q, err := message.QueryOf(r, "limit", "from")
 	if err != nil {
 		return err
 	}
 	n, from := defaultRevisions, uint64(0)
 	if text := q.Get("limit"); text != "" {
 		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > maxRevisions {
-			return badPath("limit=%s: it is a number from 1 to %d", clip(text), maxRevisions)
+			return message.BadPath("limit=%s: it is a number from 1 to %d", message.Clip(text), maxRevisions)
 		}
 	}
 	if text := q.Get("from"); text != "" {
-		if from, err = parseRevision("from", text); err != nil {
+		if from, err = message.ParseRevision("from", text); err != nil {
 			return err
 		}
 	}
@@ -54,12 +56,12 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request, rest []str
 	if err != nil {
 		return err
 	}
-	return s.out.json(w, r, http.StatusOK, history)
+	return s.out.JSON(w, r, http.StatusOK, history)
 }
 
 // serveRollback answers /rollback.
 func (s *Server) serveRollback(w http.ResponseWriter, r *http.Request, _ []string) error {
-	if err := allow(r, http.MethodPost, http.MethodOptions); err != nil {
+	if err := message.Allow(r, http.MethodPost, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
@@ -69,7 +71,7 @@ func (s *Server) serveRollback(w http.ResponseWriter, r *http.Request, _ []strin
 	if err != nil {
 		return err
 	}
-	body, err := readBody(w, r)
+	body, err := message.ReadBody(w, r)
 	if err != nil {
 		return err
 	}
@@ -77,7 +79,7 @@ func (s *Server) serveRollback(w http.ResponseWriter, r *http.Request, _ []strin
 		Revision *uint64 `json:"revision"`
 	}
 	if body == nil || json.Unmarshal(body, &want) != nil || want.Revision == nil {
-		return &problem{Status: http.StatusBadRequest, Tag: tagMissing, Field: "revision",
+		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagMissing, Field: "revision",
 			Message: `the number of a revision is wanted, as in {"revision":12}`}
 	}
 	applied, err := s.manager.Rollback(r.Context(), *want.Revision, o)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/test/pace"
 )
 
@@ -97,7 +98,7 @@ func TestHostileInput(t *testing.T) {
 func TestChunkedBody(t *testing.T) {
 	l := newLab(t, Options{}, false)
 	body := io.MultiReader(strings.NewReader(`{"mode":"`), bytes.NewReader(bytes.Repeat([]byte{'x'}, 9<<20)))
-	req, err := http.NewRequest("POST", "http://daemon"+basePath+"/lab/l2", body)
+	req, err := http.NewRequest("POST", "http://daemon"+message.BasePath+"/lab/l2", body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +161,7 @@ func TestPanic(t *testing.T) {
 	l := newLab(t, Options{Manager: stub{newManager(t), func(string) ([]datapath.Fate, error) { panic("at the disco") }}}, false)
 	l.must(t, 201, "POST", "/lab/l1", "")
 	e := l.must(t, 500, "GET", "/cubes/l1/stats", "").fault(t)
-	if e.Tag != tagFailed || strings.Contains(e.Message, "disco") {
+	if e.Tag != message.TagFailed || strings.Contains(e.Message, "disco") {
 		t.Errorf("the answer shows %+v", e)
 	}
 	if log := l.log.String(); !strings.Contains(log, "at the disco") || !strings.Contains(log, "hostile_test.go") {
@@ -197,7 +198,7 @@ func TestTooManyRequests(t *testing.T) {
 		<-started
 	}
 	a := l.must(t, http.StatusServiceUnavailable, "GET", "/version", "")
-	if e := a.fault(t); e.Tag != tagResource || a.header.Get("Retry-After") == "" {
+	if e := a.fault(t); e.Tag != message.TagResource || a.header.Get("Retry-After") == "" {
 		t.Errorf("the refusal is %+v, Retry-After %q", e, a.header.Get("Retry-After"))
 	}
 	close(release)
@@ -219,7 +220,7 @@ func TestShutdownCutsOff(t *testing.T) {
 	l.must(t, 201, "POST", "/lab/l1", "")
 	cut := make(chan error)
 	go func() {
-		resp, err := l.client.Get("http://daemon" + basePath + "/cubes/l1/stats")
+		resp, err := l.client.Get("http://daemon" + message.BasePath + "/cubes/l1/stats")
 		if err == nil {
 			err = resp.Body.Close()
 		}

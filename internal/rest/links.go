@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -29,25 +30,25 @@ func hrefBase(r *http.Request) string {
 }
 
 // entryPoint lists the first words of every path.
-func (s *Server) entryPoint(r *http.Request) []link {
+func (s *Server) entryPoint(r *http.Request) []message.Link {
 	base := hrefBase(r)
-	out := []link{{"self", base + joinPath()}}
+	out := []message.Link{{Rel: "self", Href: base + message.JoinPath()}}
 	for _, name := range []string{"version", "services", "cubes", "netdevs", "topology", "drops", "status", "daemon"} {
-		out = append(out, link{name, base + joinPath(name)})
+		out = append(out, message.Link{Rel: name, Href: base + message.JoinPath(name)})
 	}
 	for _, info := range s.manager.Services() {
-		out = append(out, link{info.Name, base + joinPath(info.Name)})
+		out = append(out, message.Link{Rel: info.Name, Href: base + message.JoinPath(info.Name)})
 	}
 	return out
 }
 
 // serviceLinks lists a service and its cubes.
-func (s *Server) serviceLinks(r *http.Request, service string) []link {
+func (s *Server) serviceLinks(r *http.Request, service string) []message.Link {
 	base := hrefBase(r)
-	out := []link{{"self", base + joinPath(service)}}
+	out := []message.Link{{Rel: "self", Href: base + message.JoinPath(service)}}
 	for _, ref := range s.manager.Cubes() {
 		if ref.Service == service {
-			out = append(out, link{ref.Name, base + joinPath(service, ref.Name)})
+			out = append(out, message.Link{Rel: ref.Name, Href: base + message.JoinPath(service, ref.Name)})
 		}
 	}
 	return out
@@ -55,13 +56,13 @@ func (s *Server) serviceLinks(r *http.Request, service string) []link {
 
 // nodeLinks lists a node and those of its children that can be read: raw has the leaves
 // that are set.
-func (s *Server) nodeLinks(r *http.Request, t *target, raw json.RawMessage) []link {
+func (s *Server) nodeLinks(r *http.Request, t *target, raw json.RawMessage) []message.Link {
 	var set map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &set); err != nil {
 		set = nil
 	}
-	self := hrefBase(r) + joinPath(t.segments...)
-	out := []link{{"self", self}}
+	self := hrefBase(r) + message.JoinPath(t.segments...)
+	out := []message.Link{{Rel: "self", Href: self}}
 	children := t.node.Children()
 	if t.kind == kindCube {
 		children = baseFirst(children)
@@ -73,7 +74,7 @@ func (s *Server) nodeLinks(r *http.Request, t *target, raw json.RawMessage) []li
 		if _, isSet := set[c.Name()]; c.Kind() == yang.Leaf && !isSet {
 			continue
 		}
-		out = append(out, link{c.Name(), self + c.Name() + "/"})
+		out = append(out, message.Link{Rel: c.Name(), Href: self + c.Name() + "/"})
 	}
 	return out
 }
@@ -96,13 +97,13 @@ func baseFirst(children []*yang.Node) []*yang.Node {
 }
 
 // entryLinks lists a list and the entries that were read.
-func (s *Server) entryLinks(r *http.Request, t *target, raw json.RawMessage) []link {
+func (s *Server) entryLinks(r *http.Request, t *target, raw json.RawMessage) []message.Link {
 	base := hrefBase(r)
-	self := base + joinPath(t.segments...)
-	out := []link{{"self", self}}
-	for _, keys := range entryKeys(t.node, raw, maxLinkHeader/len(self)) {
-		href := base + joinPath(append(slices.Clone(t.segments), keys...)...)
-		out = append(out, link{strings.Join(keys, " "), href})
+	self := base + message.JoinPath(t.segments...)
+	out := []message.Link{{Rel: "self", Href: self}}
+	for _, keys := range entryKeys(t.node, raw, message.MaxLinkHeader/len(self)) {
+		href := base + message.JoinPath(append(slices.Clone(t.segments), keys...)...)
+		out = append(out, message.Link{Rel: strings.Join(keys, " "), Href: href})
 	}
 	return out
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/rest/message"
 )
 
 // Listeners bound the number of open connections each, so that a flood on TCP never
@@ -264,7 +265,7 @@ func (l *limitedListener) turnAway(c net.Conn) {
 			`"error-message":"this client has %d connections open, close some"}]}}`, maxConnsPerClient)
 		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 		_, _ = fmt.Fprintf(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s",
-			contentType, len(body), body)
+			message.ContentType, len(body), body)
 	}
 	_ = c.Close()
 }

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/metrics"
+	"github.com/polycube/polycube/internal/rest/message"
 )
 
 // serveMetrics answers a scrape, in OpenMetrics for those who ask for it.
 func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request, _ []string) error {
-	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
@@ -63,7 +64,7 @@ func wantsOpenMetrics(accept []string) bool {
 // measure counts a request that was answered. Streams last as long as somebody looks, which is no figure of the API.
 func (s *Server) measure(rec *recorder, r *http.Request, took time.Duration) {
 	switch kind, _, _ := mime.ParseMediaType(rec.Header().Get("Content-Type")); kind {
-	case ndjson, pcapng, eventStream:
+	case message.NDJSON, message.PcapNG, message.EventStream:
 	default:
 		s.exporter.Requests.Done(r.Method, s.pattern(r), rec.status, took)
 	}
@@ -76,7 +77,7 @@ func (s *Server) pattern(r *http.Request) string {
 	case "/metrics", "/healthz", "/readyz", "/openapi.json":
 		return r.URL.Path
 	}
-	segments, err := splitPath(r.URL.EscapedPath())
+	segments, err := message.SplitPath(r.URL.EscapedPath())
 	if err != nil {
 		return ""
 	}
@@ -94,7 +95,7 @@ func (s *Server) pattern(r *http.Request) string {
 
 // denialReason is the label of a refusal: of who asks, or of how.
 func denialReason(err error) string {
-	switch status, _ := classify(http.MethodGet, err); status {
+	switch status, _ := message.Classify(http.MethodGet, err); status {
 	case http.StatusUnauthorized:
 		return "no-credentials"
 	case http.StatusForbidden:

@@ -22,6 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/metrics"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/slowpath"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/tally"
@@ -272,7 +273,7 @@ func TestPatterns(t *testing.T) {
 		}
 	}
 	for status, want := range map[int]string{401: "no-credentials", 403: "forbidden", 429: "rate", 415: "body", 400: "other"} {
-		if got := denialReason(&problem{Status: status}); got != want {
+		if got := denialReason(&message.Problem{Status: status}); got != want {
 			t.Errorf("%d: %s, want %s", status, got, want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
@@ -20,21 +21,21 @@ import (
 
 // near are the words that were probably meant by the one that an error is about.
 func (s *Server) near(r *http.Request, err error) []string {
-	var p *problem
+	var p *message.Problem
 	var y *yang.Error
 	var absent *topology.AbsentError
 	switch {
-	case errors.As(err, &p) && p.cause != nil:
-		return s.near(r, p.cause)
+	case errors.As(err, &p) && p.Cause != nil:
+		return s.near(r, p.Cause)
 	case errors.As(err, &p):
 		return p.Near
 	case errors.As(err, &absent):
 		return s.nearAbsent(r, absent)
 	case errors.As(err, &y) && y.Given != "":
 		return s.nearValue(r, y)
-	case isMissing(err) && r.URL.Query().Has("cube"):
+	case message.IsMissing(err) && r.URL.Query().Has("cube"):
 		return suggest.Near(r.URL.Query().Get("cube"), s.cubeNames())
-	case isMissing(err):
+	case message.IsMissing(err):
 		return s.nearEntry(r)
 	}
 	return nil
@@ -71,7 +72,7 @@ func (s *Server) nearValue(r *http.Request, y *yang.Error) []string {
 	if y.Tag == yang.BadElement {
 		return nil
 	}
-	words, err := splitPath(joinPath() + y.Path)
+	words, err := message.SplitPath(message.JoinPath() + y.Path)
 	if err != nil {
 		return nil
 	}
@@ -139,7 +140,7 @@ func nearKeys(given []string, entries [][]string) []string {
 
 // targetOf is the node that a request is about, nil when its path names none.
 func (s *Server) targetOf(r *http.Request) *target {
-	segments, err := splitPath(r.URL.EscapedPath())
+	segments, err := message.SplitPath(r.URL.EscapedPath())
 	if err != nil || len(segments) < 2 {
 		return nil
 	}
@@ -188,14 +189,14 @@ func (s *Server) cubesOf(service string) []string {
 }
 
 // noResource is the answer where a word of the path is none of those that can stand there.
-func (s *Server) noResource(r *http.Request, word string, known ...string) *problem {
-	p := notFound("no resource %s: there is %s", clip(strings.TrimPrefix(r.URL.Path, basePath+"/")), strings.Join(known, ", "))
+func (s *Server) noResource(r *http.Request, word string, known ...string) *message.Problem {
+	p := message.NotFound("no resource %s: there is %s", message.Clip(strings.TrimPrefix(r.URL.Path, message.BasePath+"/")), strings.Join(known, ", "))
 	p.Near = suggest.Near(word, known)
 	return p
 }
 
 // noService is the answer where no service of a name is loaded.
-func (s *Server) noService(status int, name string) *problem {
-	return &problem{Status: status, Tag: tagDataMissing, Message: fmt.Sprintf("no service is named %s", clip(name)),
+func (s *Server) noService(status int, name string) *message.Problem {
+	return &message.Problem{Status: status, Tag: message.TagDataMissing, Message: fmt.Sprintf("no service is named %s", message.Clip(name)),
 		Near: suggest.Near(name, s.serviceNames())}
 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/polycube/polycube/internal/rest/message"
 )
 
 // nearLab has two labs, one with entries, and a tap.
@@ -73,7 +75,7 @@ func TestAWrongWordGetsTheNearest(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			req, err := http.NewRequest(tt.method, "http://daemon"+basePath+tt.path, strings.NewReader(tt.body))
+			req, err := http.NewRequest(tt.method, "http://daemon"+message.BasePath+tt.path, strings.NewReader(tt.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +98,7 @@ func TestAWrongWordGetsTheNearest(t *testing.T) {
 func TestSeveralFaultsHaveTheirOwnWords(t *testing.T) {
 	l := nearLab(t)
 	a := l.must(t, 400, "PATCH", "/lab/l1", `{"mode":"FROWARD","lable":["a"]}`)
-	var body errorBody
+	var body message.ErrorBody
 	if err := json.Unmarshal([]byte(a.body), &body); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +148,7 @@ func TestWhatCannotHaveBeenMeantSaysWhatToWrite(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l := nearLab(t)
 			before := l.must(t, 200, "GET", "/cubes", "").body
-			req, err := http.NewRequest(tt.method, "http://daemon"+basePath+tt.path, strings.NewReader(tt.body))
+			req, err := http.NewRequest(tt.method, "http://daemon"+message.BasePath+tt.path, strings.NewReader(tt.body))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/metrics"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/slowpath"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/suggest"
@@ -94,7 +95,7 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) error {
 
 // probe answers those who look at the status alone, with a word for others.
 func (s *Server) probe(w http.ResponseWriter, r *http.Request, sick error) error {
-	if err := allow(r, http.MethodGet); err != nil {
+	if err := message.Allow(r, http.MethodGet); err != nil {
 		return err
 	}
 	status, text := http.StatusOK, "ok\n"
@@ -139,7 +140,7 @@ func (s *Server) serveDaemon(w http.ResponseWriter, r *http.Request, rest []stri
 	if leaf {
 		methods = append(methods, http.MethodPatch)
 	}
-	if err := allow(r, methods...); err != nil {
+	if err := message.Allow(r, methods...); err != nil {
 		return err
 	}
 	switch {
@@ -148,9 +149,9 @@ func (s *Server) serveDaemon(w http.ResponseWriter, r *http.Request, rest []stri
 	case r.Method == http.MethodPatch:
 		return s.setLogLevel(w, r)
 	case leaf:
-		return s.out.json(w, r, http.StatusOK, s.observed.Level.Level())
+		return s.out.JSON(w, r, http.StatusOK, s.observed.Level.Level())
 	}
-	return s.out.json(w, r, http.StatusOK, s.daemonView())
+	return s.out.JSON(w, r, http.StatusOK, s.daemonView())
 }
 
 // logLevels are the daemon's, from the most on.
@@ -158,14 +159,14 @@ var logLevels = []string{"trace", "debug", "info", "warn", "err", "critical", "o
 
 // setLogLevel changes the daemon's level. It is not kept: the next start has that of its options.
 func (s *Server) setLogLevel(w http.ResponseWriter, r *http.Request) error {
-	body, err := readBody(w, r)
+	body, err := message.ReadBody(w, r)
 	if err != nil {
 		return err
 	}
 	name := strings.Trim(string(body), `"`)
 	before := s.observed.Level.Level()
 	if err := s.observed.Level.SetLevel(name); err != nil {
-		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "loglevel", Message: err.Error(),
+		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "loglevel", Message: err.Error(),
 			Near: suggest.Near(name, logLevels)}
 	}
 	now := s.observed.Level.Level()
@@ -189,7 +190,7 @@ func (s *Server) helpDaemon(w http.ResponseWriter, r *http.Request, rest []strin
 	var h help
 	switch {
 	case len(rest) == 1 && completion:
-		return s.out.json(w, r, http.StatusOK, begunBy(r, lower(level.Values)))
+		return s.out.JSON(w, r, http.StatusOK, begunBy(r, lower(level.Values)))
 	case len(rest) == 1 || verb == verbSet:
 		h.params = []param{level}
 	case verb == verbNone:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -37,7 +38,7 @@ type document struct {
 
 // serveOpenAPI answers /openapi.json.
 func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ []string) error {
-	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
@@ -49,8 +50,8 @@ func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ []string
 	case "3.0", string(openapi.V30):
 		version = openapi.V30
 	default:
-		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "version",
-			Message: fmt.Sprintf("version: %s is no version of OpenAPI that is written, there are 3.1 and 3.0", clip(v))}
+		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "version",
+			Message: fmt.Sprintf("version: %s is no version of OpenAPI that is written, there are 3.1 and 3.0", message.Clip(v))}
 	}
 	d, err := s.openAPI(version)
 	if err != nil {
@@ -152,13 +153,13 @@ func (b *describer) describe(services []topology.ServiceInfo) ([]byte, error) {
 	for _, p := range paths {
 		b.add(p)
 	}
-	return encode(openapi.Of(
+	return message.Encode(openapi.Of(
 		"openapi", string(b.version),
 		"info", openapi.Of(
 			"title", "Polycube", "version", b.server.version, "description", introduction,
 			"license", b.license(),
 		),
-		"servers", []openapi.Object{openapi.Of("url", basePath)},
+		"servers", []openapi.Object{openapi.Of("url", message.BasePath)},
 		"security", b.security(),
 		"tags", tags,
 		"paths", b.paths,
@@ -333,7 +334,7 @@ func (b *describer) faults() openapi.Object {
 			response = response.With("headers", openapi.Of(f.header, openapi.Of(
 				"schema", openapi.Of("type", "string"))))
 		}
-		out = out.With(faultName(f.status), response.With("content", openapi.Of(contentType, openapi.Of(
+		out = out.With(faultName(f.status), response.With("content", openapi.Of(message.ContentType, openapi.Of(
 			"schema", openapi.Of("$ref", "#/components/schemas/error"),
 			"example", f.example()))))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -55,7 +56,7 @@ func pageOf(r *http.Request, keys int, fields func(string) ([]string, []string))
 	if r.URL.RawQuery == "" {
 		return nil, nil
 	}
-	q, err := queryOf(r, pageParams...)
+	q, err := message.QueryOf(r, pageParams...)
 	if err != nil || !asked(q) {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func pageOf(r *http.Request, keys int, fields func(string) ([]string, []string))
 	if q.Has(paramLimit) {
 		n, err := strconv.Atoi(q.Get(paramLimit))
 		if err != nil || n < 1 || n > maxLimit {
-			return nil, badPath("limit=%s: it is a number from 1 to %d", clip(q.Get(paramLimit)), maxLimit)
+			return nil, message.BadPath("limit=%s: it is a number from 1 to %d", message.Clip(q.Get(paramLimit)), maxLimit)
 		}
 		p.limit = n
 	}
@@ -97,7 +98,7 @@ func (s *Server) pageOfTarget(r *http.Request, t *target) (*page, error) {
 		return p, err
 	}
 	if asked(r.URL.Query()) {
-		return nil, badPath("limit, after and filter are for lists, and %s is none", clip(t.node.Path()))
+		return nil, message.BadPath("limit, after and filter are for lists, and %s is none", message.Clip(t.node.Path()))
 	}
 	return nil, nil
 }
@@ -106,15 +107,15 @@ func (s *Server) pageOfTarget(r *http.Request, t *target) (*page, error) {
 func splitAfter(text string, keys int) ([]string, error) {
 	parts := strings.Split(text, "/")
 	if keys == 0 {
-		return nil, badPath("after=%s: the list has no keys, it is read whole", clip(text))
+		return nil, message.BadPath("after=%s: the list has no keys, it is read whole", message.Clip(text))
 	}
 	if len(parts) != keys {
-		return nil, badPath("after=%s: it is the %d keys of an entry, with / between them and %%2F for a / within one", clip(text), keys)
+		return nil, message.BadPath("after=%s: it is the %d keys of an entry, with / between them and %%2F for a / within one", message.Clip(text), keys)
 	}
 	for i, p := range parts {
 		key, err := url.PathUnescape(p)
 		if err != nil || key == "" {
-			return nil, badPath("after=%s: it is the keys of an entry as they stand in a path", clip(text))
+			return nil, message.BadPath("after=%s: it is the keys of an entry as they stand in a path", message.Clip(text))
 		}
 		parts[i] = key
 	}
@@ -122,7 +123,7 @@ func splitAfter(text string, keys int) ([]string, error) {
 }
 
 // behind is the address of the page behind an entry.
-func (p *page) behind(self string, keys []string) link {
+func (p *page) behind(self string, keys []string) message.Link {
 	escaped := make([]string, len(keys))
 	for i, k := range keys {
 		escaped[i] = url.PathEscape(k)
@@ -131,12 +132,12 @@ func (p *page) behind(self string, keys []string) link {
 }
 
 // next is the address of the page behind a place.
-func (p *page) next(self, after string) link {
+func (p *page) next(self, after string) message.Link {
 	q := url.Values{paramLimit: p.query[paramLimit], paramFilter: p.query[paramFilter], paramAfter: {after}}
 	if len(q[paramFilter]) == 0 {
 		delete(q, paramFilter)
 	}
-	return link{"next", self + "?" + q.Encode()}
+	return message.Link{Rel: "next", Href: self + "?" + q.Encode()}
 }
 
 // readList answers a list entry by entry, where a page is asked for or the list may be large.
@@ -144,7 +145,7 @@ func (s *Server) readList(w http.ResponseWriter, r *http.Request, t *target, p *
 	if p == nil {
 		p = &page{}
 	}
-	a := &arrayWriter{w: w, r: r, self: hrefBase(r) + joinPath(t.segments...), page: p}
+	a := &arrayWriter{w: w, r: r, self: hrefBase(r) + message.JoinPath(t.segments...), page: p}
 	if t.node.Paged() {
 		return s.sendArray(a, func() error { return s.fillPaged(a, t) })
 	}
@@ -247,15 +248,15 @@ func (a *arrayWriter) send(entry []byte) {
 }
 
 func (a *arrayWriter) begin() {
-	links := []link{{"self", a.self}}
+	links := []message.Link{{Rel: "self", Href: a.self}}
 	switch {
 	case a.more:
 		links = append(links, a.page.behind(a.self, a.last))
 	case a.cursor != "" && a.page.limit > 0:
 		links = append(links, a.page.next(a.self, a.cursor))
 	}
-	setLinkHeader(a.w.Header(), links)
-	a.w.Header().Set("Content-Type", contentType)
+	message.SetLinkHeader(a.w.Header(), links)
+	a.w.Header().Set("Content-Type", message.ContentType)
 	a.w.WriteHeader(http.StatusOK)
 	a.out = bufio.NewWriterSize(a.w, 64<<10)
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -68,7 +69,7 @@ func keysIn(t testing.TB, body, member string) (out []string) {
 func nextOf(h http.Header) string {
 	for part := range strings.SplitSeq(h.Get("Link"), ", ") {
 		if target, ok := strings.CutSuffix(part, `>; rel="next"`); ok {
-			return strings.TrimPrefix(strings.TrimPrefix(target, "<"), basePath)
+			return strings.TrimPrefix(strings.TrimPrefix(target, "<"), message.BasePath)
 		}
 	}
 	return ""
@@ -93,7 +94,7 @@ func TestPages(t *testing.T) {
 			for next := fmt.Sprintf("%s/?limit=%d", tt.path, size); next != ""; pages++ {
 				a := l.must(t, 200, "GET", next, "")
 				keys := keysIn(t, a.body, tt.key)
-				if len(keys) > size || a.header.Get("Content-Type") != contentType {
+				if len(keys) > size || a.header.Get("Content-Type") != message.ContentType {
 					t.Fatalf("%s: %d entries of type %s", next, len(keys), a.header.Get("Content-Type"))
 				}
 				all, next = append(all, keys...), nextOf(a.header)

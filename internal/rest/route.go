@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/polycube/polycube/internal/rest/message"
 )
 
 // frameworkResource serves one resource that no model describes. rest are the segments
@@ -67,7 +69,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 	case "/readyz":
 		return s.serveReady(w, r)
 	}
-	segments, err := splitPath(r.URL.EscapedPath())
+	segments, err := message.SplitPath(r.URL.EscapedPath())
 	if err != nil {
 		return err
 	}
@@ -77,7 +79,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 	first := segments[0]
 	if f, ok := framework(first); ok {
 		if len(segments)-1 > f.most {
-			return notFound("no resource %s", clip(strings.Join(segments, "/")))
+			return message.NotFound("no resource %s", message.Clip(strings.Join(segments, "/")))
 		}
 		if first != "config" && first != "rollback" {
 			if err := unconditional(r); err != nil {
@@ -110,7 +112,7 @@ func (s *Server) hasService(name string) bool {
 // redirect sends the client to the same path with the cube's service inserted. There is
 // no loop: the new path begins with a service, which is never redirected.
 func redirect(w http.ResponseWriter, r *http.Request, service string) error {
-	location := joinPath(service) + strings.TrimPrefix(r.URL.EscapedPath(), basePath+"/")
+	location := message.JoinPath(service) + strings.TrimPrefix(r.URL.EscapedPath(), message.BasePath+"/")
 	if r.URL.RawQuery != "" {
 		location += "?" + r.URL.RawQuery
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/metrics"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/trace"
 )
 
@@ -67,7 +68,7 @@ type Server struct {
 	epoch     string
 	version   string
 	log       *slog.Logger
-	out       sender
+	out       message.Sender
 	observed  Observed
 	exporter  *metrics.Exporter
 	heartbeat time.Duration
@@ -108,7 +109,7 @@ func New(o Options) *Server {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	s.out = sender{s.log}
+	s.out = message.Sender{Log: s.log}
 	s.secure(o)
 	s.observe(o.Observed)
 	if s.drops = o.Drops; s.drops == nil {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
@@ -89,7 +90,7 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 	case http.MethodDelete:
 		return s.remove(w, r, t)
 	}
-	body, err := readBody(w, r)
+	body, err := message.ReadBody(w, r)
 	if err == nil {
 		err = s.advise(r, t, body)
 	}
@@ -128,8 +129,8 @@ func (s *Server) resolve(segments []string) (*target, error) {
 func resolveError(r *http.Request, segments []string, err error) error {
 	var y *yang.Error
 	if errors.As(err, &y) && y.Tag == yang.BadElement {
-		return &problem{Status: http.StatusNotFound, Tag: tagBadElement, Near: orVerbs(r, y.Given, nearInPath(r, y)),
-			Message: fmt.Sprintf("no resource %s: %v", clip(strings.Join(segments, "/")), err)}
+		return &message.Problem{Status: http.StatusNotFound, Tag: message.TagBadElement, Near: orVerbs(r, y.Given, nearInPath(r, y)),
+			Message: fmt.Sprintf("no resource %s: %v", message.Clip(strings.Join(segments, "/")), err)}
 	}
 	return err
 }
@@ -200,8 +201,8 @@ func (t *target) methods() []string {
 
 // allow refuses a method that the node does not have, and says why where the model does.
 func (t *target) allow(r *http.Request) error {
-	err := allow(r, t.methods()...)
-	var p *problem
+	err := message.Allow(r, t.methods()...)
+	var p *message.Problem
 	if t.kind == kindCube || t.kind == kindAction || !errors.As(err, &p) {
 		return err
 	}
@@ -227,8 +228,8 @@ func (s *Server) checkCube(r *http.Request, t *target) error {
 	}
 	if service, ok := s.manager.ServiceOf(t.cube); !ok || service != t.service {
 		if t.kind == kindCube && r.Method == http.MethodPatch {
-			return &problem{Status: http.StatusConflict, Tag: tagDataMissing, Near: suggest.Near(t.cube, s.cubesOf(t.service)),
-				Message: fmt.Sprintf("no %s is named %s", t.service, clip(t.cube))}
+			return &message.Problem{Status: http.StatusConflict, Tag: message.TagDataMissing, Near: suggest.Near(t.cube, s.cubesOf(t.service)),
+				Message: fmt.Sprintf("no %s is named %s", t.service, message.Clip(t.cube))}
 		}
 		return s.noCube(t.cube, t.service, s.cubesOf(t.service))
 	}
@@ -236,11 +237,11 @@ func (s *Server) checkCube(r *http.Request, t *target) error {
 }
 
 // noCube is the answer where no cube of that kind is running: there may be one in the store.
-func (s *Server) noCube(name, kind string, known []string) *problem {
+func (s *Server) noCube(name, kind string, known []string) *message.Problem {
 	if why := s.manager.Degraded(name); why != "" {
-		return notFound("cube %s %s", clip(name), why)
+		return message.NotFound("cube %s %s", message.Clip(name), why)
 	}
-	p := notFound("no %s is named %s", kind, clip(name))
+	p := message.NotFound("no %s is named %s", kind, message.Clip(name))
 	p.Near = suggest.Near(name, known)
 	return p
 }
@@ -268,12 +269,12 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, t *target) error {
 	}
 	switch t.kind {
 	case kindCube, kindContainer, kindEntry:
-		raw = appendLinks(raw, s.nodeLinks(r, t, raw))
+		raw = message.AppendLinks(raw, s.nodeLinks(r, t, raw))
 	case kindList:
-		setLinkHeader(w.Header(), s.entryLinks(r, t, raw))
+		message.SetLinkHeader(w.Header(), s.entryLinks(r, t, raw))
 	case kindLeaf, kindLeafList, kindValue, kindAction:
 	}
-	s.out.raw(w, r, http.StatusOK, raw)
+	s.out.Raw(w, r, http.StatusOK, raw)
 	return nil
 }
 
@@ -332,7 +333,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target, body [
 	if err != nil {
 		return err
 	}
-	s.out.raw(w, r, t.success(r.Method), out)
+	s.out.Raw(w, r, t.success(r.Method), out)
 	return nil
 }
 
@@ -351,8 +352,8 @@ func operation(method string) yang.Op {
 func ownBody(body []byte, cube string) ([]byte, error) {
 	name, rest, err := takeName(body)
 	if err == nil && name != "" && name != cube {
-		err = &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "name",
-			Message: fmt.Sprintf("name: the body says %s, the path %s", clip(name), clip(cube))}
+		err = &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "name",
+			Message: fmt.Sprintf("name: the body says %s, the path %s", message.Clip(name), message.Clip(cube))}
 	}
 	return rest, err
 }
@@ -364,7 +365,7 @@ func takeName(body []byte) (string, []byte, error) {
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {
-		return "", nil, &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue,
+		return "", nil, &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
 			Message: "the request body has to be a JSON object"}
 	}
 	raw, ok := members["name"]
@@ -373,10 +374,10 @@ func takeName(body []byte) (string, []byte, error) {
 	}
 	var name string
 	if err := json.Unmarshal(raw, &name); err != nil || name == "" {
-		return "", nil, &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "name",
+		return "", nil, &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "name",
 			Message: "name: has to be a string that is not empty"}
 	}
 	delete(members, "name")
-	rest, err := encode(members)
+	rest, err := message.Encode(members)
 	return name, rest, err
 }

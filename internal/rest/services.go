@@ -14,6 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/datapath/refusal"
 	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -112,7 +113,7 @@ func (s *Server) serveServices(w http.ResponseWriter, r *http.Request, rest []st
 	if len(rest) == 1 {
 		methods = []string{http.MethodGet, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 	}
-	if err := allow(r, methods...); err != nil {
+	if err := message.Allow(r, methods...); err != nil {
 		return err
 	}
 	switch r.Method {
@@ -126,13 +127,13 @@ func (s *Server) serveServices(w http.ResponseWriter, r *http.Request, rest []st
 		return s.removeService(w, r, rest[0])
 	}
 	if len(rest) == 0 {
-		return s.out.json(w, r, http.StatusOK, s.serviceEntries())
+		return s.out.JSON(w, r, http.StatusOK, s.serviceEntries())
 	}
 	d, ok := s.serviceDetail(rest[0])
 	if !ok {
 		return s.noService(http.StatusNotFound, rest[0])
 	}
-	return s.out.json(w, r, http.StatusOK, []serviceDetail{d})
+	return s.out.JSON(w, r, http.StatusOK, []serviceDetail{d})
 }
 
 // checkServiceType checks the member type of a request.
@@ -140,8 +141,8 @@ func checkServiceType(kind string) error {
 	if kind == "lib" || kind == "grpc" {
 		return nil
 	}
-	return &problem{Status: http.StatusBadRequest, Tag: "bad-attribute", Field: "type",
-		Message: fmt.Sprintf("type: %s is neither lib nor grpc", clip(kind))}
+	return &message.Problem{Status: http.StatusBadRequest, Tag: "bad-attribute", Field: "type",
+		Message: fmt.Sprintf("type: %s is neither lib nor grpc", message.Clip(kind))}
 }
 
 // serviceProblem is the answer when a service is refused. What a service does wrong when it
@@ -151,14 +152,14 @@ func serviceProblem(err error) error {
 		return err
 	}
 	if errors.Is(err, datapath.ErrUntried) {
-		return &problem{Status: http.StatusServiceUnavailable, Tag: tagFailed, Message: err.Error(), cause: err}
+		return &message.Problem{Status: http.StatusServiceUnavailable, Tag: message.TagFailed, Message: err.Error(), Cause: err}
 	}
 	for _, known := range []error{cube.ErrExists, cube.ErrInUse, cube.ErrInvalid, cube.ErrUnsupported, cube.ErrFull, cube.ErrRefused} {
 		if errors.Is(err, known) {
 			return err
 		}
 	}
-	return &problem{Status: http.StatusBadRequest, Tag: tagFailed, Message: err.Error()}
+	return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagFailed, Message: err.Error()}
 }
 
 // serviceTrial is what the trial of a service's programs came to, the answer when it is added or updated.
@@ -179,7 +180,7 @@ func trialOf(r datapath.TrialReport) serviceTrial {
 }
 
 func (s *Server) addService(w http.ResponseWriter, r *http.Request) error {
-	m, err := readMembers(w, r, []string{"type", "uri", "name"}, nil)
+	m, err := message.ReadMembers(w, r, []string{"type", "uri", "name"}, nil)
 	if err != nil {
 		return err
 	}
@@ -190,12 +191,12 @@ func (s *Server) addService(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return serviceProblem(err)
 	}
-	return s.out.json(w, r, http.StatusOK, trialOf(trial))
+	return s.out.JSON(w, r, http.StatusOK, trialOf(trial))
 }
 
 // updateService has another version of a service take over; without a body, the one that is at its place now.
 func (s *Server) updateService(w http.ResponseWriter, r *http.Request, name string) error {
-	m, err := readMembers(w, r, nil, []string{"type", "uri"})
+	m, err := message.ReadMembers(w, r, nil, []string{"type", "uri"})
 	if err != nil {
 		return err
 	}
@@ -211,7 +212,7 @@ func (s *Server) updateService(w http.ResponseWriter, r *http.Request, name stri
 	if err != nil {
 		return serviceProblem(err)
 	}
-	return s.out.json(w, r, http.StatusOK, trialOf(trial))
+	return s.out.JSON(w, r, http.StatusOK, trialOf(trial))
 }
 
 func (s *Server) removeService(w http.ResponseWriter, r *http.Request, name string) error {

@@ -22,6 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/metrics"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/test/pace"
 )
 
@@ -317,7 +318,7 @@ func TestSlowClientsKeepNobodyOut(t *testing.T) {
 		}
 	}
 	with := func(token string) int {
-		req, err := http.NewRequest("GET", "http://"+c.tcp+basePath+"/version", nil)
+		req, err := http.NewRequest("GET", "http://"+c.tcp+message.BasePath+"/version", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -355,7 +356,7 @@ func TestSlowReadersKeepNobodyOut(t *testing.T) {
 	}}}, true)
 	l.must(t, 201, "POST", "/lab/l1", "")
 	get := func(path, token string) (int, error) {
-		req, err := http.NewRequest("GET", "http://"+l.tcp+basePath+path, nil)
+		req, err := http.NewRequest("GET", "http://"+l.tcp+message.BasePath+path, nil)
 		if err != nil {
 			return 0, err
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -123,13 +124,13 @@ type serviceView struct {
 
 // serveStatus answers /status.
 func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request, rest []string) error {
-	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
 		return s.helpShow(w, r, rest)
 	}
-	return s.out.json(w, r, http.StatusOK, s.status())
+	return s.out.JSON(w, r, http.StatusOK, s.status())
 }
 
 // status looks at everything.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/trace"
 )
 
@@ -30,7 +31,7 @@ const stalled = 10 * time.Second
 // tracer is the hub, or the answer that there is none.
 func (s *Server) tracer() (*trace.Hub, error) {
 	if s.hub == nil {
-		return nil, &problem{Status: http.StatusBadRequest, Tag: tagUnsupported, Message: "this daemon has no data plane whose packets could be seen"}
+		return nil, &message.Problem{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Message: "this daemon has no data plane whose packets could be seen"}
 	}
 	return s.hub, nil
 }
@@ -39,11 +40,11 @@ func (s *Server) tracer() (*trace.Hub, error) {
 func (s *Server) serveTrace(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if len(rest) > 0 {
 		if rest[0] != "inject" {
-			return notFound("no resource trace/%s: there is inject", clip(rest[0]))
+			return message.NotFound("no resource trace/%s: there is inject", message.Clip(rest[0]))
 		}
 		return s.serveInject(w, r)
 	}
-	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
@@ -53,7 +54,7 @@ func (s *Server) serveTrace(w http.ResponseWriter, r *http.Request, rest []strin
 	if err != nil {
 		return err
 	}
-	return s.stream(w, r, req, ndjson, func(w io.Writer) (writer, error) {
+	return s.stream(w, r, req, message.NDJSON, func(w io.Writer) (writer, error) {
 		return &lineWriter{json.NewEncoder(w)}, nil
 	})
 }
@@ -61,26 +62,26 @@ func (s *Server) serveTrace(w http.ResponseWriter, r *http.Request, rest []strin
 // serveCapture answers GET /capture/PLACE: packets as a file of pcapng, or a JSON object a line
 // for a client that asks for that.
 func (s *Server) serveCapture(w http.ResponseWriter, r *http.Request, rest []string) error {
-	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
 		return s.helpPackets(w, r, rest)
 	}
 	if len(rest) == 0 {
-		return notFound("capture where? the path is capture/PLACE, a port CUBE:PORT, a transparent cube or a netdev")
+		return message.NotFound("capture where? the path is capture/PLACE, a port CUBE:PORT, a transparent cube or a netdev")
 	}
 	req, err := traceRequest(r.URL.Query(), "filter", "count", "seconds")
 	if err != nil {
 		return err
 	}
 	req.Capture = rest[0]
-	if strings.Contains(r.Header.Get("Accept"), ndjson) {
-		return s.stream(w, r, req, ndjson, func(w io.Writer) (writer, error) {
+	if strings.Contains(r.Header.Get("Accept"), message.NDJSON) {
+		return s.stream(w, r, req, message.NDJSON, func(w io.Writer) (writer, error) {
 			return &packetLines{lineWriter{json.NewEncoder(w)}}, nil
 		})
 	}
-	return s.stream(w, r, req, pcapng, func(w io.Writer) (writer, error) {
+	return s.stream(w, r, req, message.PcapNG, func(w io.Writer) (writer, error) {
 		file, err := trace.NewFile(w, req.Capture, req.Filter)
 		return packetFile{file}, err
 	})
@@ -88,10 +89,10 @@ func (s *Server) serveCapture(w http.ResponseWriter, r *http.Request, rest []str
 
 // serveInject answers what would happen to a packet: the steps that the programs would take with it.
 func (s *Server) serveInject(w http.ResponseWriter, r *http.Request) error {
-	if err := allow(r, http.MethodPost); err != nil {
+	if err := message.Allow(r, http.MethodPost); err != nil {
 		return err
 	}
-	m, err := readMembers(w, r, []string{"place", "packet"}, []string{"direction"})
+	m, err := message.ReadMembers(w, r, []string{"place", "packet"}, []string{"direction"})
 	if err != nil {
 		return err
 	}
@@ -101,8 +102,8 @@ func (s *Server) serveInject(w http.ResponseWriter, r *http.Request) error {
 	case "egress":
 		dir = cube.Egress
 	default:
-		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "direction",
-			Message: fmt.Sprintf("direction: %s is neither ingress nor egress", clip(m["direction"]))}
+		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "direction",
+			Message: fmt.Sprintf("direction: %s is neither ingress nor egress", message.Clip(m["direction"]))}
 	}
 	hub, err := s.tracer()
 	if err != nil {
@@ -110,20 +111,20 @@ func (s *Server) serveInject(w http.ResponseWriter, r *http.Request) error {
 	}
 	lines, err := hub.Inject(r.Context(), m["place"], m["packet"], dir)
 	if err != nil {
-		return asBadRequest(r.Method, err)
+		return message.AsBadRequest(r.Method, err)
 	}
-	return s.out.json(w, r, http.StatusOK, lines)
+	return s.out.JSON(w, r, http.StatusOK, lines)
 }
 
 // traceRequest reads a session's request from a query that has no other members.
 func traceRequest(q url.Values, known ...string) (trace.Request, error) {
 	var req trace.Request
 	bad := func(name, format string, args ...any) error {
-		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: name, Message: name + ": " + fmt.Sprintf(format, args...)}
+		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: name, Message: name + ": " + fmt.Sprintf(format, args...)}
 	}
 	for name, values := range q {
 		if !slices.Contains(known, name) {
-			return req, bad(clip(name), "no such parameter, there are %s", strings.Join(known, ", "))
+			return req, bad(message.Clip(name), "no such parameter, there are %s", strings.Join(known, ", "))
 		}
 		if len(values) > 1 {
 			return req, bad(name, "given %d times", len(values))
@@ -137,7 +138,7 @@ func traceRequest(q url.Values, known ...string) (trace.Request, error) {
 		case "count", "seconds":
 			n, err := strconv.Atoi(value)
 			if err != nil || n < 1 || n > trace.MaxSteps {
-				return req, bad(name, "%s is no number from 1 to %d", clip(value), trace.MaxSteps)
+				return req, bad(name, "%s is no number from 1 to %d", message.Clip(value), trace.MaxSteps)
 			}
 			if name == "count" {
 				req.Count = n
@@ -285,7 +286,7 @@ func (s *Server) helpPackets(w http.ResponseWriter, r *http.Request, rest []stri
 		{Name: "-t", Description: "End after so many seconds", Example: "-t 60", Type: "flag", SimpleType: "number"},
 	}}
 	switch {
-	case commandName(r) == "trace":
+	case message.CommandName(r) == "trace":
 		h.optional = append(h.optional, param{Name: "--cube", Description: "Only what this cube does", Example: "--cube br1", Type: "flag", SimpleType: "string"})
 	case len(rest) > 0:
 		h.optional = append(h.optional, param{Name: "-w", Description: "Write a file of pcapng", Example: "-w file.pcapng", Type: "flag", SimpleType: "string"})

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -18,8 +19,8 @@ import (
 
 // serveWholeService answers /SERVICE.
 func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, service string) error {
-	if err := allow(r, http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodOptions); err != nil {
-		var p *problem
+	if err := message.Allow(r, http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodOptions); err != nil {
+		var p *message.Problem
 		if r.Method == http.MethodDelete && errors.As(err, &p) {
 			p.Message = fmt.Sprintf("the cubes of %s are deleted one by one: add <name> to the path", service)
 		}
@@ -30,10 +31,10 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 		return s.helpService(w, r, service)
 	case http.MethodPost, http.MethodPatch:
 		if r.Method == http.MethodPost && r.Header.Get(verbHeader) == verbNone {
-			return &problem{Status: http.StatusBadRequest, Tag: tagUnsupported, Field: service,
+			return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Field: service,
 				Message: fmt.Sprintf("say what to do with the service %s: add <name>, del <name> or show", service)}
 		}
-		body, err := readBody(w, r)
+		body, err := message.ReadBody(w, r)
 		if err != nil {
 			return err
 		}
@@ -49,7 +50,7 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 		return nil
 	}
 	if r.ContentLength != 0 {
-		return &problem{Status: http.StatusMethodNotAllowed, Tag: tagUnsupported, Allow: []string{http.MethodPost, http.MethodPatch},
+		return &message.Problem{Status: http.StatusMethodNotAllowed, Tag: message.TagUnsupported, Allow: []string{http.MethodPost, http.MethodPatch},
 			Message: "a GET of a service takes no body: POST creates a cube"}
 	}
 	schema, err := s.manager.Schema(service)
@@ -67,8 +68,8 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 	if err != nil {
 		return err
 	}
-	setLinkHeader(w.Header(), s.serviceLinks(r, service))
-	s.out.raw(w, r, http.StatusOK, list)
+	message.SetLinkHeader(w.Header(), s.serviceLinks(r, service))
+	s.out.Raw(w, r, http.StatusOK, list)
 	return nil
 }
 
@@ -78,15 +79,15 @@ func (s *Server) readPageOfCubes(w http.ResponseWriter, r *http.Request, service
 	if p.after != nil {
 		i := slices.Index(all, p.after[0])
 		if i < 0 {
-			return badPath("after=%s: the cube is gone, read from the start", clip(p.after[0]))
+			return message.BadPath("after=%s: the cube is gone, read from the start", message.Clip(p.after[0]))
 		}
 		all = all[i+1:]
 	}
-	a := &arrayWriter{w: w, r: r, self: hrefBase(r) + joinPath(service), page: p}
+	a := &arrayWriter{w: w, r: r, self: hrefBase(r) + message.JoinPath(service), page: p}
 	return s.sendArray(a, func() error {
 		for _, name := range all {
 			raw, err := s.manager.Read(r.Context(), service, name, nil)
-			if err != nil && isMissing(err) {
+			if err != nil && message.IsMissing(err) {
 				continue
 			}
 			if err != nil || !a.add([]string{name}, raw) {
@@ -105,7 +106,7 @@ func (s *Server) readCubes(ctx context.Context, service string) (json.RawMessage
 			continue
 		}
 		raw, err := s.manager.Read(ctx, service, ref.Name, nil)
-		if err != nil && isMissing(err) {
+		if err != nil && message.IsMissing(err) {
 			continue
 		}
 		if err != nil {
@@ -142,7 +143,7 @@ func (s *Server) updateIn(ctx context.Context, service string, body []byte) erro
 	if len(body) > 0 && body[0] == '[' {
 		var all []json.RawMessage
 		if err := json.Unmarshal(body, &all); err != nil || len(all) != 1 {
-			return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue,
+			return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
 				Message: fmt.Sprintf("an update of %s takes one cube a request, the body has %d", service, len(all))}
 		}
 		body = bytes.TrimSpace(all[0])
@@ -157,7 +158,7 @@ func (s *Server) updateIn(ctx context.Context, service string, body []byte) erro
 func requireName(body []byte) (string, []byte, error) {
 	name, rest, err := takeName(body)
 	if err == nil && name == "" {
-		err = missingMember("name")
+		err = message.MissingMember("name")
 	}
 	return name, rest, err
 }
@@ -167,7 +168,7 @@ func requireName(body []byte) (string, []byte, error) {
 func withService(service string, body []byte) ([]byte, error) {
 	var all []map[string]json.RawMessage
 	if err := json.Unmarshal(body, &all); err != nil {
-		return nil, &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue,
+		return nil, &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
 			Message: "the request body has to be a cube or an array of cubes"}
 	}
 	own, err := json.Marshal(service)
@@ -176,11 +177,11 @@ func withService(service string, body []byte) ([]byte, error) {
 	}
 	for _, c := range all {
 		if c == nil {
-			return nil, missingMember("name")
+			return nil, message.MissingMember("name")
 		}
 		if named, ok := c["service-name"]; ok && !bytes.Equal(named, own) {
-			return nil, &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Field: "service-name",
-				Message: fmt.Sprintf("service-name: the body says %s, the path %q", clip(string(named)), service)}
+			return nil, &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "service-name",
+				Message: fmt.Sprintf("service-name: the body says %s, the path %q", message.Clip(string(named)), service)}
 		}
 		c["service-name"] = own
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package message
 
 import (
 	"net/http"
@@ -49,7 +49,7 @@ func TestSplitPath(t *testing.T) {
 	for _, tt := range tests {
 		name := tt.path[:min(len(tt.path), 60)]
 		t.Run(name, func(t *testing.T) {
-			got, err := splitPath(tt.path)
+			got, err := SplitPath(tt.path)
 			if tt.status == 0 {
 				if err != nil || !slices.Equal(got, tt.want) {
 					t.Errorf("splitPath(%q) = %q, %v, want %q", tt.path, got, err, tt.want)
@@ -59,7 +59,7 @@ func TestSplitPath(t *testing.T) {
 			if err == nil {
 				t.Fatalf("splitPath(%q) = %q, want status %d", tt.path, got, tt.status)
 			}
-			if status, _ := classify(http.MethodGet, err); status != tt.status {
+			if status, _ := Classify(http.MethodGet, err); status != tt.status {
 				t.Errorf("splitPath(%q) has status %d, want %d (%v)", tt.path, status, tt.status, err)
 			}
 		})
@@ -74,9 +74,9 @@ func FuzzSplitPath(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		segments, err := splitPath(path)
+		segments, err := SplitPath(path)
 		if err != nil {
-			status, tag := classify(http.MethodGet, err)
+			status, tag := Classify(http.MethodGet, err)
 			if status < 400 || status > 499 || tag == "" || !utf8.ValidString(err.Error()) {
 				t.Errorf("splitPath(%q) fails with status %d tag %q: %q", path, status, tag, err)
 			}
@@ -87,8 +87,8 @@ func FuzzSplitPath(f *testing.F) {
 				t.Errorf("splitPath(%q) lets segment %q pass", path, s)
 			}
 		}
-		if joined := joinPath(segments...); len(joined) <= maxPathBytes {
-			if again, err := splitPath(joined); err != nil || !slices.Equal(again, segments) {
+		if joined := JoinPath(segments...); len(joined) <= maxPathBytes {
+			if again, err := SplitPath(joined); err != nil || !slices.Equal(again, segments) {
 				t.Errorf("splitPath(%q) = %q, and back: %q, %v", path, segments, again, err)
 			}
 		}

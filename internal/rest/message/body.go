@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package message
 
 import (
 	"bytes"
@@ -17,17 +17,17 @@ import (
 
 // Limits of a request's body.
 const (
-	maxBodyBytes = 8 << 20
+	MaxBodyBytes = 8 << 20
 	maxBodyDepth = 64
 )
 
-// readBody returns the request's body, nil when it is empty or blank.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	return readBodyOf(w, r, maxBodyBytes)
+// ReadBody returns the request's body, nil when it is empty or blank.
+func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	return ReadBodyOf(w, r, MaxBodyBytes)
 }
 
-// readBodyOf is readBody with another limit.
-func readBodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+// ReadBodyOf is readBody with another limit.
+func ReadBodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooBig(limit)
 	}
@@ -37,9 +37,9 @@ func readBodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, er
 	case errors.As(err, &most):
 		return nil, tooBig(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &problem{Status: http.StatusRequestTimeout, Tag: tagMalformed, Message: "the request body did not arrive in time"}
+		return nil, &Problem{Status: http.StatusRequestTimeout, Tag: TagMalformed, Message: "the request body did not arrive in time"}
 	case err != nil:
-		return nil, &problem{Status: http.StatusBadRequest, Tag: tagMalformed,
+		return nil, &Problem{Status: http.StatusBadRequest, Tag: TagMalformed,
 			Message: fmt.Sprintf("reading the request body: %v", err)}
 	}
 	if body = bytes.TrimSpace(body); len(body) == 0 {
@@ -48,8 +48,8 @@ func readBodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, er
 	return body, checkJSON(body)
 }
 
-func tooBig(limit int64) *problem {
-	return &problem{Status: http.StatusRequestEntityTooLarge, Tag: tagTooBig,
+func tooBig(limit int64) *Problem {
+	return &Problem{Status: http.StatusRequestEntityTooLarge, Tag: TagTooBig,
 		Message: fmt.Sprintf("the request body is larger than %d MiB", limit>>20)}
 }
 

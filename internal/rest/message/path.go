@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package message
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 // path is split while it is still escaped, and every limit is checked before a name is
 // looked up anywhere.
 
-// basePath is what every resource but /metrics begins with.
-const basePath = "/polycube/v1"
+// BasePath is what every resource but /metrics begins with.
+const BasePath = "/polycube/v1"
 
 // Limits of a URL's path.
 const (
@@ -25,24 +25,24 @@ const (
 	maxKeyBytes  = 1024
 )
 
-// splitPath returns the decoded segments behind the base path. escaped is the path as it
+// SplitPath returns the decoded segments behind the base path. escaped is the path as it
 // came over the wire. A trailing slash is optional.
-func splitPath(escaped string) ([]string, error) {
+func SplitPath(escaped string) ([]string, error) {
 	if len(escaped) > maxPathBytes {
-		return nil, &problem{Status: http.StatusRequestURITooLong, Tag: tagTooBig,
+		return nil, &Problem{Status: http.StatusRequestURITooLong, Tag: TagTooBig,
 			Message: fmt.Sprintf("the path has %d bytes, at most %d are accepted", len(escaped), maxPathBytes)}
 	}
-	rest, ok := strings.CutPrefix(escaped, basePath)
+	rest, ok := strings.CutPrefix(escaped, BasePath)
 	if !ok || (rest != "" && rest[0] != '/') {
-		return nil, &problem{Status: http.StatusNotFound, Tag: tagBadElement,
-			Message: fmt.Sprintf("no resource %s: the API is below %s/", clip(escaped), basePath)}
+		return nil, &Problem{Status: http.StatusNotFound, Tag: TagBadElement,
+			Message: fmt.Sprintf("no resource %s: the API is below %s/", Clip(escaped), BasePath)}
 	}
 	if rest = strings.TrimPrefix(rest, "/"); rest == "" {
 		return nil, nil
 	}
 	parts := strings.Split(strings.TrimSuffix(rest, "/"), "/")
 	if len(parts) > maxSegments {
-		return nil, badPath("the path has %d segments, at most %d are accepted", len(parts), maxSegments)
+		return nil, BadPath("the path has %d segments, at most %d are accepted", len(parts), maxSegments)
 	}
 	for i, p := range parts {
 		limit := maxKeyBytes
@@ -63,28 +63,28 @@ func decodeSegment(p string, limit int) (string, error) {
 	s, err := url.PathUnescape(p)
 	switch {
 	case err != nil:
-		return "", badPath("path segment %s: wrong percent-encoding", clip(p))
+		return "", BadPath("path segment %s: wrong percent-encoding", Clip(p))
 	case s == "":
-		return "", badPath("the path has an empty segment (two slashes in a row)")
+		return "", BadPath("the path has an empty segment (two slashes in a row)")
 	case len(s) > limit:
-		return "", badPath("path segment %s has %d bytes, at most %d are accepted", clip(s), len(s), limit)
+		return "", BadPath("path segment %s has %d bytes, at most %d are accepted", Clip(s), len(s), limit)
 	case !utf8.ValidString(s):
-		return "", badPath("path segment %s is not UTF-8", clip(p))
+		return "", BadPath("path segment %s is not UTF-8", Clip(p))
 	case strings.IndexByte(s, 0) >= 0:
-		return "", badPath("path segment %s contains a NUL byte", clip(p))
+		return "", BadPath("path segment %s contains a NUL byte", Clip(p))
 	}
 	for part := range strings.SplitSeq(s, "/") {
 		if part == "." || part == ".." {
-			return "", badPath("path segment %s: %q is not a name", clip(s), part)
+			return "", BadPath("path segment %s: %q is not a name", Clip(s), part)
 		}
 	}
 	return s, nil
 }
 
-// joinPath is the reverse of splitPath, with the trailing slash that clients compare.
-func joinPath(segments ...string) string {
+// JoinPath is the reverse of splitPath, with the trailing slash that clients compare.
+func JoinPath(segments ...string) string {
 	var b strings.Builder
-	b.WriteString(basePath)
+	b.WriteString(BasePath)
 	b.WriteByte('/')
 	for _, s := range segments {
 		b.WriteString(url.PathEscape(s))
@@ -93,8 +93,8 @@ func joinPath(segments ...string) string {
 	return b.String()
 }
 
-// clip quotes hostile text for a message and keeps it short.
-func clip(s string) string {
+// Clip quotes hostile text for a message and keeps it short.
+func Clip(s string) string {
 	const most = 64
 	if len(s) > most {
 		return fmt.Sprintf("%q…", strings.ToValidUTF8(s[:most], ""))

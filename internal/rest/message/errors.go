@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package message
 
 import (
 	"context"
@@ -22,25 +22,25 @@ import (
 
 // Tags of errors that no model gave rise to; the rest are yang.Tag's.
 const (
-	tagInvalidValue = "invalid-value"
-	tagBadElement   = "bad-element"
-	tagDataExists   = "data-exists"
-	tagDataMissing  = "data-missing"
-	tagUnsupported  = "operation-not-supported"
-	tagAccessDenied = "access-denied"
-	tagMalformed    = "malformed-message"
-	tagTooBig       = "too-big"
+	TagInvalidValue = "invalid-value"
+	TagBadElement   = "bad-element"
+	TagDataExists   = "data-exists"
+	TagDataMissing  = "data-missing"
+	TagUnsupported  = "operation-not-supported"
+	TagAccessDenied = "access-denied"
+	TagMalformed    = "malformed-message"
+	TagTooBig       = "too-big"
 	tagInUse        = "in-use"
-	tagStale        = "stale"
-	tagResource     = "resource-denied"
-	tagFailed       = "operation-failed"
-	tagMissing      = "missing-attribute"
-	tagRefused      = "program-refused"
-	tagUnconfirmed  = "confirmation-required"
+	TagStale        = "stale"
+	TagResource     = "resource-denied"
+	TagFailed       = "operation-failed"
+	TagMissing      = "missing-attribute"
+	TagRefused      = "program-refused"
+	TagUnconfirmed  = "confirmation-required"
 )
 
-// problem is an error whose status is known already.
-type problem struct {
+// Problem is an error whose status is known already.
+type Problem struct {
 	Status  int
 	Tag     string
 	Message string
@@ -51,16 +51,16 @@ type problem struct {
 	// Detail are lines beside the sentence, Question is what a person is to be asked before the request is repeated.
 	Detail   []string
 	Question string
-	// cause is the error that the problem was made of.
-	cause error
+	// Cause is the error that the problem was made of.
+	Cause error
 	// Allow lists the methods that a 405 answer names.
 	Allow []string
 }
 
-func (p *problem) Error() string { return p.Message }
+func (p *Problem) Error() string { return p.Message }
 
-// errorEntry is one error on the wire.
-type errorEntry struct {
+// ErrorEntry is one error on the wire.
+type ErrorEntry struct {
 	Type    string `json:"error-type"`
 	Tag     string `json:"error-tag"`
 	Path    string `json:"error-path,omitempty"`
@@ -74,56 +74,56 @@ type errorEntry struct {
 	Question string `json:"question,omitempty"`
 }
 
-type errorBody struct {
+type ErrorBody struct {
 	Errors struct {
-		Error []errorEntry `json:"error"`
+		Error []ErrorEntry `json:"error"`
 	} `json:"ietf-restconf:errors"`
 }
 
-// classify maps an error to status and tag. method matters for what is missing. Data that
+// Classify maps an error to status and tag. method matters for what is missing. Data that
 // the URL names: a read answers 404, deleting or updating it answers 409, as ever. A
 // thing that the body names (a netdev, a peer) makes the request a bad one.
-func classify(method string, err error) (int, string) {
-	var p *problem
+func Classify(method string, err error) (int, string) {
+	var p *Problem
 	var y *yang.Error
 	var f topology.DocumentErrors
 	switch {
 	case errors.As(err, &p):
 		return p.Status, p.Tag
 	case errors.As(err, &f):
-		return classify(http.MethodPut, f[0].Err)
+		return Classify(http.MethodPut, f[0].Err)
 	case errors.As(err, &y):
 		return yangStatus(method, y.Tag), string(y.Tag)
 	case errors.Is(err, cube.ErrRefused):
-		return http.StatusUnprocessableEntity, tagRefused
+		return http.StatusUnprocessableEntity, TagRefused
 	case errors.Is(err, cube.ErrNotFound):
 		switch {
-		case readOnly(method):
-			return http.StatusNotFound, tagDataMissing
+		case ReadOnly(method):
+			return http.StatusNotFound, TagDataMissing
 		case method == http.MethodDelete:
-			return http.StatusConflict, tagDataMissing
+			return http.StatusConflict, TagDataMissing
 		}
-		return http.StatusBadRequest, tagDataMissing
+		return http.StatusBadRequest, TagDataMissing
 	case errors.Is(err, cube.ErrExists):
-		return http.StatusConflict, tagDataExists
+		return http.StatusConflict, TagDataExists
 	case errors.Is(err, cube.ErrInvalid):
-		return http.StatusBadRequest, tagInvalidValue
+		return http.StatusBadRequest, TagInvalidValue
 	case errors.Is(err, cube.ErrInUse):
 		return http.StatusConflict, tagInUse
 	case errors.Is(err, cube.ErrStale):
-		return http.StatusPreconditionFailed, tagStale
+		return http.StatusPreconditionFailed, TagStale
 	case errors.Is(err, cube.ErrUnsupported):
-		return http.StatusBadRequest, tagUnsupported
+		return http.StatusBadRequest, TagUnsupported
 	case errors.Is(err, cube.ErrUnavailable):
-		return http.StatusServiceUnavailable, tagFailed
+		return http.StatusServiceUnavailable, TagFailed
 	case errors.Is(err, cube.ErrFull):
-		return http.StatusConflict, tagResource
+		return http.StatusConflict, TagResource
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return http.StatusServiceUnavailable, tagFailed
+		return http.StatusServiceUnavailable, TagFailed
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
-		return http.StatusServiceUnavailable, tagResource // the machine has no room at the moment
+		return http.StatusServiceUnavailable, TagResource // the machine has no room at the moment
 	}
-	return http.StatusInternalServerError, tagFailed
+	return http.StatusInternalServerError, TagFailed
 }
 
 // yangStatus is the status of an error that a model gave rise to.
@@ -139,58 +139,58 @@ func yangStatus(method string, tag yang.Tag) int {
 	return http.StatusBadRequest
 }
 
-// isMissing tells whether what was read is not there.
-func isMissing(err error) bool {
-	status, _ := classify(http.MethodGet, err)
+// IsMissing tells whether what was read is not there.
+func IsMissing(err error) bool {
+	status, _ := Classify(http.MethodGet, err)
 	return status == http.StatusNotFound
 }
 
-// meant adds the words that were probably meant.
-func (e errorEntry) meant(near []string) errorEntry {
+// Meant adds the words that were probably meant.
+func (e ErrorEntry) Meant(near []string) ErrorEntry {
 	e.Near = near
 	e.Message += suggest.Question(near)
 	return e
 }
 
-// asBadRequest makes whatever the client did wrong a 400, as the framework's own
+// AsBadRequest makes whatever the client did wrong a 400, as the framework's own
 // resources have always answered. Faults of the daemon and of cubes' programs keep their status.
-func asBadRequest(method string, err error) error {
-	var p *problem
+func AsBadRequest(method string, err error) error {
+	var p *Problem
 	if err == nil || errors.As(err, &p) || errors.Is(err, cube.ErrRefused) {
 		return err
 	}
-	status, tag := classify(method, err)
+	status, tag := Classify(method, err)
 	if status >= http.StatusInternalServerError {
 		return err
 	}
-	return &problem{Status: http.StatusBadRequest, Tag: tag, Message: err.Error(), cause: err}
+	return &Problem{Status: http.StatusBadRequest, Tag: tag, Message: err.Error(), Cause: err}
 }
 
-func badPath(format string, args ...any) *problem {
-	return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Message: fmt.Sprintf(format, args...)}
+func BadPath(format string, args ...any) *Problem {
+	return &Problem{Status: http.StatusBadRequest, Tag: TagInvalidValue, Message: fmt.Sprintf(format, args...)}
 }
 
-func notFound(format string, args ...any) *problem {
-	return &problem{Status: http.StatusNotFound, Tag: tagDataMissing, Message: fmt.Sprintf(format, args...)}
+func NotFound(format string, args ...any) *Problem {
+	return &Problem{Status: http.StatusNotFound, Tag: TagDataMissing, Message: fmt.Sprintf(format, args...)}
 }
 
-func denied(format string, args ...any) *problem {
-	return &problem{Status: http.StatusForbidden, Tag: tagAccessDenied, Message: fmt.Sprintf(format, args...)}
+func Denied(format string, args ...any) *Problem {
+	return &Problem{Status: http.StatusForbidden, Tag: TagAccessDenied, Message: fmt.Sprintf(format, args...)}
 }
 
-func unauthorized(format string, args ...any) *problem {
-	return &problem{Status: http.StatusUnauthorized, Tag: tagAccessDenied, Message: fmt.Sprintf(format, args...)}
+func Unauthorized(format string, args ...any) *Problem {
+	return &Problem{Status: http.StatusUnauthorized, Tag: TagAccessDenied, Message: fmt.Sprintf(format, args...)}
 }
 
-func malformed(format string, args ...any) *problem {
-	return &problem{Status: http.StatusBadRequest, Tag: tagMalformed, Message: fmt.Sprintf(format, args...)}
+func malformed(format string, args ...any) *Problem {
+	return &Problem{Status: http.StatusBadRequest, Tag: TagMalformed, Message: fmt.Sprintf(format, args...)}
 }
 
-func stale(format string, args ...any) *problem {
-	return &problem{Status: http.StatusPreconditionFailed, Tag: tagStale, Message: fmt.Sprintf(format, args...)}
+func Stale(format string, args ...any) *Problem {
+	return &Problem{Status: http.StatusPreconditionFailed, Tag: TagStale, Message: fmt.Sprintf(format, args...)}
 }
 
-func missingMember(name string) *problem {
-	return &problem{Status: http.StatusBadRequest, Tag: tagMissing, Field: name,
+func MissingMember(name string) *Problem {
+	return &Problem{Status: http.StatusBadRequest, Tag: TagMissing, Field: name,
 		Message: fmt.Sprintf("the request body has no member %q", name)}
 }

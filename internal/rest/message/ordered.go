@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package message
 
 import "bytes"
 
-// ordered is a JSON object whose members keep their order, which a Go map would not.
-type ordered []member
+// Ordered is a JSON object whose members keep their order, which a Go map would not.
+type Ordered []member
 
 type member struct {
 	name  string
-	value any
+	Value any
 }
 
-// with appends a member.
-func (o ordered) with(name string, value any) ordered { return append(o, member{name, value}) }
+// With appends a member.
+func (o Ordered) With(name string, value any) Ordered { return append(o, member{name, value}) }
 
 // MarshalJSON writes the members in order.
-func (o ordered) MarshalJSON() ([]byte, error) {
+func (o Ordered) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
 	for i, m := range o {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		name, err := encode(m.name)
+		name, err := Encode(m.name)
 		if err != nil {
 			return nil, err
 		}
-		value, err := encode(m.value)
+		value, err := Encode(m.Value)
 		if err != nil {
 			return nil, err
 		}
