@@ -22,8 +22,8 @@ import (
 // who it is. Web pages in a browser on the machine reach TCP too: hence the checks of
 // Host, Origin and media type against DNS rebinding and cross-site requests.
 
-// TokenRoles knows what a token is good for; None for one that is not ours.
-type TokenRoles interface {
+// tokenRoles knows what a token is good for; None for one that is not ours.
+type tokenRoles interface {
 	Role(token string) access.Role
 }
 
@@ -70,7 +70,7 @@ func (c credentials) owner() bool { return c.UID == 0 || int(c.UID) == os.Geteui
 
 // identify finds out who sent a request. With an error comes what is known about the
 // caller all the same.
-func (s *Server) identify(r *http.Request) (caller, error) {
+func (f *frontEnd) identify(r *http.Request) (caller, error) {
 	info, ok := r.Context().Value(connKey{}).(*connInfo)
 	if !ok || info.err != nil {
 		c := caller{who: "unknown", from: r.RemoteAddr, client: r.RemoteAddr}
@@ -80,14 +80,14 @@ func (s *Server) identify(r *http.Request) (caller, error) {
 	var err error
 	switch {
 	case info.unix:
-		c, err = s.identifyPeer(info)
+		c, err = f.identifyPeer(info)
 	case r.TLS != nil:
-		c, err = s.identifyCertificate(r, info)
+		c, err = f.identifyCertificate(r, info)
 	default:
-		c, err = s.identifyLocal(r, info)
+		c, err = f.identifyLocal(r, info)
 	}
 	if err == nil {
-		err = s.identifyToken(r, &c)
+		err = f.identifyToken(r, &c)
 	}
 	if info.readOnly && c.role > access.Reader {
 		c.role, c.more = access.Reader, "this socket is for reading, whoever uses it: use the other one"
@@ -95,40 +95,40 @@ func (s *Server) identify(r *http.Request) (caller, error) {
 	return c, err
 }
 
-func (s *Server) identifyPeer(info *connInfo) (caller, error) {
-	c := caller{role: info.peer.allowed(s.group, s.readGroup), who: info.user, from: fmt.Sprintf("pid %d", info.peer.PID),
+func (f *frontEnd) identifyPeer(info *connInfo) (caller, error) {
+	c := caller{role: info.peer.allowed(f.group, f.readGroup), who: info.user, from: fmt.Sprintf("pid %d", info.peer.PID),
 		client: fmt.Sprintf("uid %d", info.peer.UID), trusted: info.peer.owner(),
-		more: "be root or a member of group " + s.groupName}
+		more: "be root or a member of group " + f.groupName}
 	if c.role == access.None {
-		return c, message.Denied("user %d may not use this socket: be root or a member of group %s; group %s may read", info.peer.UID, s.groupName, s.readGroupName)
+		return c, message.Denied("user %d may not use this socket: be root or a member of group %s; group %s may read", info.peer.UID, f.groupName, f.readGroupName)
 	}
 	return c, nil
 }
 
 // identifyCertificate is for TLS. The certificate was accepted when the connection was
 // made; it has to be accepted still.
-func (s *Server) identifyCertificate(r *http.Request, info *connInfo) (caller, error) {
-	p, err := info.certified(s.tls, r.TLS.PeerCertificates)
+func (f *frontEnd) identifyCertificate(r *http.Request, info *connInfo) (caller, error) {
+	p, err := info.certified(f.tls, r.TLS.PeerCertificates)
 	c := caller{role: p.Role, who: p.Subject, from: info.remote, certificate: p.Fingerprint, client: p.Fingerprint,
 		more: "the certificate has to be one of --cert-admins, or in the directory admin of --cert-whitelist"}
 	if err != nil {
 		c.role = access.None
 		return c, message.Denied("%v", err)
 	}
-	if err := s.checkCertifiedHost(r.Host); err != nil {
+	if err := f.checkCertifiedHost(r.Host); err != nil {
 		return c, err
 	}
 	return c, checkOrigin(r, "https")
 }
 
 // identifyLocal is for plain HTTP on loopback.
-func (s *Server) identifyLocal(r *http.Request, info *connInfo) (caller, error) {
+func (f *frontEnd) identifyLocal(r *http.Request, info *connInfo) (caller, error) {
 	c := caller{role: access.Reader, who: "anonymous", from: info.remote, anonymous: true, client: info.client,
 		more: "changes over TCP need the daemon's token (Authorization: Bearer, from the file `token` in its run directory); the Unix socket needs none"}
 	switch {
-	case s.insecure:
+	case f.insecure:
 		c.role = access.Admin
-	case s.requireToken:
+	case f.requireToken:
 		c.role = access.None
 		c.more = "this daemon answers nobody over TCP without its token (Authorization: Bearer, from the file `token` or `token-read` in its run directory)"
 	}
@@ -140,7 +140,7 @@ func (s *Server) identifyLocal(r *http.Request, info *connInfo) (caller, error) 
 
 // identifyToken gives who shows a token the role of the token. A token that is not ours is
 // refused, whatever the caller could do without it: somebody relies on it.
-func (s *Server) identifyToken(r *http.Request, c *caller) error {
+func (f *frontEnd) identifyToken(r *http.Request, c *caller) error {
 	headers := r.Header.Values("Authorization")
 	switch {
 	case len(headers) > 1:
@@ -151,8 +151,8 @@ func (s *Server) identifyToken(r *http.Request, c *caller) error {
 	header := headers[0]
 	scheme, token, _ := strings.Cut(header, " ")
 	role := access.None
-	if strings.EqualFold(scheme, "Bearer") && s.tokens != nil {
-		role = s.tokens.Role(strings.TrimSpace(token))
+	if strings.EqualFold(scheme, "Bearer") && f.tokens != nil {
+		role = f.tokens.Role(strings.TrimSpace(token))
 	}
 	if role == access.None {
 		c.role = access.None
@@ -201,13 +201,25 @@ func isLoopback(name string) bool {
 
 // checkCertifiedHost accepts the names of the daemon's certificate, localhost, and
 // addresses, which no DNS server can give another meaning.
-func (s *Server) checkCertifiedHost(host string) error {
+func (f *frontEnd) checkCertifiedHost(host string) error {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		name = strings.Trim(host, "[]")
 	}
-	if _, err := netip.ParseAddr(name); err == nil || isLoopback(name) || s.tls.ServesHost(name) {
+	if _, err := netip.ParseAddr(name); err == nil || isLoopback(name) || f.tls.ServesHost(name) {
 		return nil
 	}
 	return message.Denied("host %s is not in the daemon's certificate", message.Clip(host))
+}
+
+// hrefBase is what a link begins with: scheme-relative on TCP, nothing on a Unix socket,
+// which has no authority.
+func hrefBase(r *http.Request) string {
+	if r.TLS != nil {
+		return "//" + r.Host // a name of the certificate, which the address may not be
+	}
+	if info, ok := r.Context().Value(connKey{}).(*connInfo); ok && info.local.IsValid() {
+		return "//" + info.local.String()
+	}
+	return ""
 }

@@ -175,10 +175,10 @@ func (i *connInfo) recheck(t *access.TLS) (access.Peer, error) {
 }
 
 // meet is the server's ConnContext.
-func (s *Server) meet(ctx context.Context, c net.Conn) context.Context {
+func (f *frontEnd) meet(ctx context.Context, c net.Conn) context.Context {
 	info := infoOf(c)
 	if _, ok := c.(*tls.Conn); ok {
-		s.open.Store(c, info)
+		f.open.Store(c, info)
 	}
 	return context.WithValue(ctx, connKey{}, info)
 }
@@ -201,39 +201,39 @@ func limitedOf(c net.Conn) *limitedConn {
 }
 
 // changed is the server's ConnState.
-func (s *Server) changed(c net.Conn, state http.ConnState) {
+func (f *frontEnd) changed(c net.Conn, state http.ConnState) {
 	if state == http.StateClosed || state == http.StateHijacked {
-		s.open.Delete(c)
+		f.open.Delete(c)
 	}
 	if l := limitedOf(c); l != nil {
 		if reason := l.enters(state); reason != "" {
-			s.dropped(l.info, reason)
+			f.dropped(l.info, reason)
 		}
 	}
 }
 
 // Sweep ends what goes on by rights that are gone: answers whose token is not ours any
 // more, and connections whose certificate is not accepted. It is called each second.
-func (s *Server) Sweep() {
-	s.sweepReads()
-	if s.tls == nil {
+func (f *frontEnd) Sweep() {
+	f.sweepReads()
+	if f.tls == nil {
 		return
 	}
-	s.open.Range(func(key, value any) bool {
+	f.open.Range(func(key, value any) bool {
 		conn, info := key.(net.Conn), value.(*connInfo)
-		p, err := info.recheck(s.tls)
+		p, err := info.recheck(f.tls)
 		if err == nil {
 			return true
 		}
-		s.open.Delete(key)
-		s.log.Warn("closing a connection", "client", info.remote, "why", err)
-		s.audit.Write(access.Record{Time: time.Now(), Who: p.Subject, Role: access.None.String(), From: info.remote, Certificate: p.Fingerprint,
+		f.open.Delete(key)
+		f.log.Warn("closing a connection", "client", info.remote, "why", err)
+		f.audit.Write(access.Record{Time: time.Now(), Who: p.Subject, Role: access.None.String(), From: info.remote, Certificate: p.Fingerprint,
 			Refused: "the open connection is closed: " + err.Error()})
 		if t, ok := conn.(*tls.Conn); ok {
 			conn = t.NetConn() // nothing more is said to this client
 		}
 		if err := conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			s.log.Debug("closing a connection", "err", err)
+			f.log.Debug("closing a connection", "err", err)
 		}
 		return true
 	})

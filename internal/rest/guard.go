@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"math"
+	"mime"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -28,6 +29,12 @@ import (
 const (
 	defaultRate = 1000
 	burstFactor = 2
+)
+
+// Requests under way at once, of all clients and of one.
+const (
+	maxRequests          = 256
+	maxRequestsPerClient = 128
 )
 
 // guarded is one request on its way.
@@ -52,17 +59,17 @@ func (c *counter) Read(p []byte) (int, error) {
 }
 
 // ServeHTTP guards one request and routes it.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *frontEnd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g := &guarded{start: time.Now(), body: &counter{ReadCloser: r.Body}}
 	rec := &recorder{ResponseWriter: w}
-	defer s.exporter.Requests.Begin()()
+	defer f.requests.Begin()()
 	defer func() {
 		if cause := recover(); cause != nil {
-			s.panicked(rec, r, cause)
+			f.panicked(rec, r, cause)
 		}
-		s.measure(rec, r, time.Since(g.start))
-		s.log.Debug("request", "method", r.Method, "path", r.URL.EscapedPath(), "status", rec.status, "took", time.Since(g.start))
-		s.record(g, rec, r)
+		f.measure(rec, r, time.Since(g.start))
+		f.log.Debug("request", "method", r.Method, "path", r.URL.EscapedPath(), "status", rec.status, "took", time.Since(g.start))
+		f.record(g, rec, r)
 	}()
 	rec.Header().Set("X-Content-Type-Options", "nosniff")
 	rec.Header().Set("Cache-Control", "no-store")
@@ -71,50 +78,50 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// one: what it took for the next request must not be read as one.
 		rec.Header().Set("Connection", "close")
 	}
-	err := s.admit(rec, r, g)
+	err := f.admit(rec, r, g)
 	if err != nil {
 		g.refused = err.Error()
-		s.exporter.Requests.Denied(denialReason(err))
-		s.writeError(rec, r, err)
+		f.requests.Denied(denialReason(err))
+		f.fail(rec, r, err)
 		return
 	}
-	slots := s.slotsFor(g.caller)
+	slots := f.slotsFor(g.caller)
 	if err := slots.Enter(g.caller.client); err != nil {
-		s.exporter.Requests.Denied("busy")
-		s.writeError(rec, r, &message.Problem{Status: http.StatusServiceUnavailable, Tag: message.TagResource, Message: fmt.Sprintf("of requests, %v, try again", err)})
+		f.requests.Denied("busy")
+		f.fail(rec, r, &message.Problem{Status: http.StatusServiceUnavailable, Tag: message.TagResource, Message: fmt.Sprintf("of requests, %v, try again", err)})
 		return
 	}
 	defer slots.Leave(g.caller.client)
-	ctx, done := s.oversee(r, g.caller)
+	ctx, done := f.oversee(r, g.caller)
 	defer done()
 	ctx = context.WithValue(ctx, callerKey{}, g.caller)
 	r = r.WithContext(topology.WithOrigin(ctx, topology.Origin{Who: g.caller.who, From: g.caller.from, What: r.Method + " " + r.URL.EscapedPath()}))
 	r.Body = g.body
-	if err := s.route(rec, r); err != nil {
-		s.writeError(rec, r, err)
+	if err := f.handle(rec, r); err != nil {
+		f.fail(rec, r, err)
 	}
 }
 
 // slotsFor are the places that a caller's requests take.
-func (s *Server) slotsFor(c caller) *access.Slots {
+func (f *frontEnd) slotsFor(c caller) *access.Slots {
 	switch {
 	case c.trusted:
-		return s.ownerSlots
+		return f.ownerSlots
 	case c.role == access.Admin && !c.anonymous:
-		return s.adminSlots
+		return f.adminSlots
 	}
-	return s.slots
+	return f.slots
 }
 
 // admit finds out who sent a request and whether it may go on.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request, g *guarded) error {
+func (f *frontEnd) admit(w http.ResponseWriter, r *http.Request, g *guarded) error {
 	var err error
-	g.caller, err = s.identify(r)
-	if !g.caller.trusted && s.rate != nil {
-		if wait, ok := s.rate.Take(g.caller.client, g.start); !ok {
+	g.caller, err = f.identify(r)
+	if !g.caller.trusted && f.rate != nil {
+		if wait, ok := f.rate.Take(g.caller.client, g.start); !ok {
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 			return &message.Problem{Status: http.StatusTooManyRequests, Tag: message.TagResource,
-				Message: fmt.Sprintf("%s sends more than %.0f requests a second, try again later", g.caller.who, s.perSecond)}
+				Message: fmt.Sprintf("%s sends more than %.0f requests a second, try again later", g.caller.who, f.perSecond)}
 		}
 	}
 	if err != nil {
@@ -147,25 +154,25 @@ var errRights = errors.New("the rights that it began with are gone")
 
 // oversee ends a read when its caller loses the rights that it began with. A change goes on
 // to its end.
-func (s *Server) oversee(r *http.Request, c caller) (context.Context, func()) {
+func (f *frontEnd) oversee(r *http.Request, c caller) (context.Context, func()) {
 	if !message.ReadOnly(r.Method) {
 		return r.Context(), func() {}
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	under := &readUnderWay{r, c, cancel}
-	s.reads.Store(under, nil)
+	f.reads.Store(under, nil)
 	return ctx, func() {
-		s.reads.Delete(under)
+		f.reads.Delete(under)
 		cancel(nil)
 	}
 }
 
 // sweepReads asks of each read under way whether its caller could begin it now.
-func (s *Server) sweepReads() {
-	s.reads.Range(func(key, _ any) bool {
+func (f *frontEnd) sweepReads() {
+	f.reads.Range(func(key, _ any) bool {
 		if under, ok := key.(*readUnderWay); ok {
-			if now, err := s.identify(under.r); err != nil || now.role < under.caller.role {
-				s.log.Warn("ending an answer", "client", under.caller.who, "from", under.caller.from, "role", now.role, "err", err)
+			if now, err := f.identify(under.r); err != nil || now.role < under.caller.role {
+				f.log.Warn("ending an answer", "client", under.caller.who, "from", under.caller.from, "role", now.role, "err", err)
 				under.cancel(errRights)
 			}
 		}
@@ -174,13 +181,13 @@ func (s *Server) sweepReads() {
 }
 
 // panicked answers for a handler that panicked; the daemon lives.
-func (s *Server) panicked(rec *recorder, r *http.Request, cause any) {
+func (f *frontEnd) panicked(rec *recorder, r *http.Request, cause any) {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(cause)
 	}
-	s.log.Error("handler panicked", "method", r.Method, "path", r.URL.EscapedPath(), "panic", cause, "stack", string(debug.Stack()))
+	f.log.Error("handler panicked", "method", r.Method, "path", r.URL.EscapedPath(), "panic", cause, "stack", string(debug.Stack()))
 	if rec.status == 0 {
-		s.writeError(rec, r, &message.Problem{Status: http.StatusInternalServerError, Tag: message.TagFailed,
+		f.fail(rec, r, &message.Problem{Status: http.StatusInternalServerError, Tag: message.TagFailed,
 			Message: "the daemon met an internal error, its log has the details"})
 	}
 }
@@ -193,15 +200,15 @@ func looksAtPackets(r *http.Request) bool {
 }
 
 // record writes the line of the audit log, if the request is one that has a line.
-func (s *Server) record(g *guarded, rec *recorder, r *http.Request) {
-	if s.audit == nil || g.refused == "" && (rec.status == http.StatusPermanentRedirect || message.ReadOnly(r.Method) && !looksAtPackets(r)) {
+func (f *frontEnd) record(g *guarded, rec *recorder, r *http.Request) {
+	if f.audit == nil || g.refused == "" && (rec.status == http.StatusPermanentRedirect || message.ReadOnly(r.Method) && !looksAtPackets(r)) {
 		return
 	}
 	status := rec.status
 	if status == 0 {
 		status = http.StatusOK
 	}
-	s.audit.Write(access.Record{
+	f.audit.Write(access.Record{
 		Time: g.start, Who: g.caller.who, Role: g.caller.role.String(), From: g.caller.from, Certificate: g.caller.certificate,
 		Method: r.Method, Path: r.URL.EscapedPath(), Bytes: g.body.n, Status: status, Refused: g.refused,
 		Milliseconds: float64(time.Since(g.start).Microseconds()) / 1000,
@@ -213,19 +220,60 @@ const handshakeFailed = "http: TLS handshake error from "
 
 // connectionLog is the log of net/http. Clients that TLS does not let in are in no other
 // place, so they are recorded from here.
-type connectionLog struct{ s *Server }
+type connectionLog struct{ f *frontEnd }
 
 func (l connectionLog) Write(line []byte) (int, error) {
 	text := strings.TrimSpace(string(line))
-	l.s.log.Debug(text)
+	l.f.log.Debug(text)
 	rest, ok := strings.CutPrefix(text, handshakeFailed)
 	from, why, found := strings.Cut(rest, ": ")
 	// A client that goes away while it greets was not refused: it may be a probe.
 	if ok && found && why != "EOF" && !strings.Contains(why, "reset by peer") {
-		l.s.exporter.Requests.Denied("tls")
-		l.s.audit.Write(access.Record{Time: time.Now(), Who: "unknown", Role: access.None.String(), From: from, Refused: why})
+		l.f.requests.Denied("tls")
+		l.f.audit.Write(access.Record{Time: time.Now(), Who: "unknown", Role: access.None.String(), From: from, Refused: why})
 	}
 	return len(line), nil
 }
 
-func (s *Server) connectionLog() *log.Logger { return log.New(connectionLog{s}, "", 0) }
+func (f *frontEnd) connectionLog() *log.Logger { return log.New(connectionLog{f}, "", 0) }
+
+// measure counts a request that was answered. Streams last as long as somebody looks, which is no figure of the API.
+func (f *frontEnd) measure(rec *recorder, r *http.Request, took time.Duration) {
+	switch kind, _, _ := mime.ParseMediaType(rec.Header().Get("Content-Type")); kind {
+	case message.NDJSON, message.PcapNG, message.EventStream:
+	default:
+		f.requests.Done(r.Method, f.pattern(r), rec.status, took)
+	}
+}
+
+// denialReason is the label of a refusal: of who asks, or of how.
+func denialReason(err error) string {
+	switch status, _ := message.Classify(http.MethodGet, err); status {
+	case http.StatusUnauthorized:
+		return "no-credentials"
+	case http.StatusForbidden:
+		return "forbidden"
+	case http.StatusTooManyRequests:
+		return "rate"
+	case http.StatusUnsupportedMediaType:
+		return "body"
+	}
+	return "other"
+}
+
+// recorder remembers the status for the log and for panics.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader records the status.
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController and MaxBytesReader reach the real writer.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -17,18 +17,6 @@ import (
 // carries them as the member _links. An answer that is an array has no room for a member
 // that its readers would not take for an entry, so there they are a Link header (RFC 8288).
 
-// hrefBase is what a link begins with: scheme-relative on TCP, nothing on a Unix socket,
-// which has no authority.
-func hrefBase(r *http.Request) string {
-	if r.TLS != nil {
-		return "//" + r.Host // a name of the certificate, which the address may not be
-	}
-	if info, ok := r.Context().Value(connKey{}).(*connInfo); ok && info.local.IsValid() {
-		return "//" + info.local.String()
-	}
-	return ""
-}
-
 // entryPoint lists the first words of every path.
 func (s *Server) entryPoint(r *http.Request) []message.Link {
 	base := hrefBase(r)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/polycube/polycube/internal/metrics"
 	"github.com/polycube/polycube/internal/rest/message"
@@ -59,51 +58,4 @@ func wantsOpenMetrics(accept []string) bool {
 		}
 	}
 	return open
-}
-
-// measure counts a request that was answered. Streams last as long as somebody looks, which is no figure of the API.
-func (s *Server) measure(rec *recorder, r *http.Request, took time.Duration) {
-	switch kind, _, _ := mime.ParseMediaType(rec.Header().Get("Content-Type")); kind {
-	case message.NDJSON, message.PcapNG, message.EventStream:
-	default:
-		s.exporter.Requests.Done(r.Method, s.pattern(r), rec.status, took)
-	}
-}
-
-// pattern is a request's path with the names of things left out, "" for what is no path of the API: a label with few
-// values.
-func (s *Server) pattern(r *http.Request) string {
-	switch r.URL.Path {
-	case "/metrics", "/healthz", "/readyz", "/openapi.json":
-		return r.URL.Path
-	}
-	segments, err := message.SplitPath(r.URL.EscapedPath())
-	if err != nil {
-		return ""
-	}
-	if len(segments) == 0 {
-		return "/"
-	}
-	if f, ok := framework(segments[0]); ok {
-		return "/" + segments[0] + strings.Repeat("/{}", min(f.most, len(segments)-1))
-	}
-	if !s.hasService(segments[0]) {
-		return ""
-	}
-	return []string{"/{service}", "/{service}/{cube}", "/{service}/{cube}/{path}"}[min(len(segments), 3)-1]
-}
-
-// denialReason is the label of a refusal: of who asks, or of how.
-func denialReason(err error) string {
-	switch status, _ := message.Classify(http.MethodGet, err); status {
-	case http.StatusUnauthorized:
-		return "no-credentials"
-	case http.StatusForbidden:
-		return "forbidden"
-	case http.StatusTooManyRequests:
-		return "rate"
-	case http.StatusUnsupportedMediaType:
-		return "body"
-	}
-	return "other"
 }

@@ -3,7 +3,6 @@
 package rest
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,7 +21,6 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/metrics"
-	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/slowpath"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/tally"
@@ -271,14 +269,6 @@ func TestPatterns(t *testing.T) {
 		if got := l.server.pattern(req); got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
-	}
-	for status, want := range map[int]string{401: "no-credentials", 403: "forbidden", 429: "rate", 415: "body", 400: "other"} {
-		if got := denialReason(&message.Problem{Status: status}); got != want {
-			t.Errorf("%d: %s, want %s", status, got, want)
-		}
-	}
-	if got := denialReason(errors.New("x")); got != "other" {
-		t.Errorf("an error: %s", got)
 	}
 }
 

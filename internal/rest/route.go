@@ -120,3 +120,26 @@ func redirect(w http.ResponseWriter, r *http.Request, service string) error {
 	w.WriteHeader(http.StatusPermanentRedirect)
 	return nil
 }
+
+// pattern is a request's path with the names of things left out, "" for what is no path of the API: a label with few
+// values.
+func (s *Server) pattern(r *http.Request) string {
+	switch r.URL.Path {
+	case "/metrics", "/healthz", "/readyz", "/openapi.json":
+		return r.URL.Path
+	}
+	segments, err := message.SplitPath(r.URL.EscapedPath())
+	if err != nil {
+		return ""
+	}
+	if len(segments) == 0 {
+		return "/"
+	}
+	if f, ok := framework(segments[0]); ok {
+		return "/" + segments[0] + strings.Repeat("/{}", min(f.most, len(segments)-1))
+	}
+	if !s.hasService(segments[0]) {
+		return ""
+	}
+	return []string{"/{service}", "/{service}/{cube}", "/{service}/{cube}/{path}"}[min(len(segments), 3)-1]
+}

@@ -3,7 +3,6 @@
 package rest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,13 +21,11 @@ import (
 
 // Limits of the server.
 const (
-	maxHeaderBytes       = 32 << 10
-	maxRequests          = 256
-	maxRequestsPerClient = 128
-	readHeaderTimeout    = 5 * time.Second
-	readTimeout          = 30 * time.Second
-	writeTimeout         = 2 * time.Minute
-	idleTimeout          = 2 * time.Minute
+	maxHeaderBytes    = 32 << 10
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 30 * time.Second
+	writeTimeout      = 2 * time.Minute
+	idleTimeout       = 2 * time.Minute
 )
 
 // Options configure a Server.
@@ -39,7 +36,7 @@ type Options struct {
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// Tokens know what a client over TCP has to present; nil refuses every token.
-	Tokens TokenRoles
+	Tokens tokenRoles
 	// InsecureLoopback lets anybody on the machine write over TCP.
 	InsecureLoopback bool
 	// RequireToken lets nobody read over plain TCP without a token.
@@ -83,23 +80,10 @@ type Server struct {
 	// applying holds the document that is applied, reading a large one from its first byte on.
 	applying, reading chan struct{}
 
-	tokens                   TokenRoles
-	insecure, requireToken   bool
-	groupName, readGroupName string
-	group, readGroup         int
-	tls                      *access.TLS
-	audit                    *access.Audit
-	rate                     *access.Rate
-	perSecond                float64
-	// slots are for requests under way; admins have their own, so that nobody who
-	// reads slowly keeps them out, and so has root at the Unix socket, for admins who do.
-	slots, adminSlots, ownerSlots *access.Slots
+	front *frontEnd
+	tls   *access.TLS
 	// followers are the places of clients that follow events, ownerFollowers those of root.
 	followers, ownerFollowers *access.Slots
-	// open are the connections of TLS, net.Conn to *connInfo.
-	open sync.Map
-	// reads are the requests under way that change nothing, *readUnderWay.
-	reads sync.Map
 }
 
 // New makes a server; it serves nothing until Serve.
@@ -110,22 +94,26 @@ func New(o Options) *Server {
 		s.log = slog.Default()
 	}
 	s.out = message.Sender{Log: s.log}
-	s.secure(o)
 	s.observe(o.Observed)
+	s.front = newFront(frontOptions{Log: s.log, Tokens: o.Tokens, InsecureLoopback: o.InsecureLoopback, RequireToken: o.RequireToken, TLS: o.TLS,
+		Audit: o.Audit, Rate: o.Rate, Group: o.Group, ReadGroup: o.ReadGroup, Requests: &s.exporter.Requests, Pattern: s.pattern,
+		Handle: s.route, Fail: s.writeError})
+	s.tls = o.TLS
+	s.followers, s.ownerFollowers = access.NewSlots(maxSubscribers, maxSubscribersPerClient), access.NewSlots(maxSubscribers, maxSubscribers)
 	if s.drops = o.Drops; s.drops == nil {
 		s.drops = trace.NewDrops(o.Manager, nil)
 	}
 	s.http = &http.Server{
-		Handler:           s,
-		ConnContext:       s.meet,
-		ConnState:         s.changed,
+		Handler:           s.front,
+		ConnContext:       s.front.meet,
+		ConnState:         s.front.changed,
 		Protocols:         &http.Protocols{},
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
-		ErrorLog:          s.connectionLog(),
+		ErrorLog:          s.front.connectionLog(),
 	}
 	s.http.Protocols.SetHTTP1(true)
 	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(s.ending) }))
@@ -139,32 +127,17 @@ func New(o Options) *Server {
 	return s
 }
 
-// secure takes over what decides about access.
-func (s *Server) secure(o Options) {
-	s.tokens, s.insecure, s.requireToken = o.Tokens, o.InsecureLoopback, o.RequireToken
-	s.tls, s.audit = o.TLS, o.Audit
-	s.slots, s.adminSlots = access.NewSlots(maxRequests, maxRequestsPerClient), access.NewSlots(maxRequests, maxRequestsPerClient)
-	s.ownerSlots = access.NewSlots(maxRequests, maxRequests)
-	s.followers, s.ownerFollowers = access.NewSlots(maxSubscribers, maxSubscribersPerClient), access.NewSlots(maxSubscribers, maxSubscribers)
-	s.groupName, s.readGroupName = cmp.Or(o.Group, Group), cmp.Or(o.ReadGroup, ReadGroup)
-	s.group, s.readGroup = access.GroupID(s.groupName), access.GroupID(s.readGroupName)
-	if s.perSecond = float64(cmp.Or(o.Rate, defaultRate)); s.perSecond > 0 {
-		s.rate = access.NewRate(s.perSecond, burstFactor*s.perSecond)
-	}
-}
-
 // Serve answers requests from a listener of this package until Shutdown.
 func (s *Server) Serve(l net.Listener) error {
-	if r, ok := l.(interface{ reportTo(reports) }); ok {
-		r.reportTo(reports{s.dropped, func(most int) {
-			s.log.Warn("all connections of a listener are taken, new clients wait", "listener", l.Addr().String(), "connections", most)
-		}})
-	}
+	s.front.watch(l)
 	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving %s: %w", l.Addr(), err)
 	}
 	return nil
 }
+
+// Sweep ends what goes on by rights that are gone. It is called each second.
+func (s *Server) Sweep() { s.front.Sweep() }
 
 // Shutdown stops listening, waits for the requests under way until ctx ends, then cuts
 // them off, which is no error.
@@ -179,20 +152,3 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	return nil
 }
-
-// recorder remembers the status for the log and for panics.
-type recorder struct {
-	http.ResponseWriter
-	status int
-}
-
-// WriteHeader records the status.
-func (w *recorder) WriteHeader(status int) {
-	if w.status == 0 {
-		w.status = status
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap lets http.ResponseController and MaxBytesReader reach the real writer.
-func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

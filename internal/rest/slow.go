@@ -50,11 +50,11 @@ func (r dropReason) says() string {
 }
 
 // dropped counts and records a connection that was closed by a limit.
-func (s *Server) dropped(client *connInfo, reason dropReason) {
-	s.exporter.Requests.Dropped(string(reason))
+func (f *frontEnd) dropped(client *connInfo, reason dropReason) {
+	f.requests.Dropped(string(reason))
 	who, from := client.name()
-	s.log.Debug("a connection is dropped", "client", who, "from", from, "reason", string(reason))
-	s.audit.Write(access.Record{Time: time.Now(), Who: who, Role: access.None.String(), From: from, Refused: reason.says()})
+	f.log.Debug("a connection is dropped", "client", who, "from", from, "reason", string(reason))
+	f.audit.Write(access.Record{Time: time.Now(), Who: who, Role: access.None.String(), From: from, Refused: reason.says()})
 }
 
 // name is who is at the other end, as far as that is known, and where it came in.
