@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/events"
+	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
 )
 
@@ -25,7 +26,7 @@ const (
 	retryAfter = 2 * time.Second
 	// maxSubscribers leaves most of the places for requests to others, and
 	// maxSubscribersPerClient half of these. Root at the Unix socket has as many of its own.
-	maxSubscribers          = maxRequests / 4
+	maxSubscribers          = front.MaxRequests / 4
 	maxSubscribersPerClient = maxSubscribers / 2
 	// eventsAtOnce are written before they are sent.
 	eventsAtOnce = 64
@@ -54,8 +55,8 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, _ []string)
 	if err != nil {
 		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "Last-Event-ID", Message: "Last-Event-ID: " + err.Error()}
 	}
-	places, client := s.followers, callerOf(r).client
-	if callerOf(r).trusted {
+	places, client := s.followers, front.CallerOf(r).Client
+	if front.CallerOf(r).Trusted {
 		places = s.ownerFollowers
 	}
 	if err := places.Enter(client); err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/test/output"
@@ -181,13 +182,13 @@ func newTunedLab(t testing.TB, o Options, tcp bool, tune func(*Server)) *lab {
 	}
 	l.server = New(o)
 	tune(l.server)
-	unixListener, err := ListenUnix(l.socket)
+	unixListener, err := front.ListenUnix(l.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	listeners := []net.Listener{unixListener}
 	if tcp {
-		tcpListener, err := ListenTCP("localhost", 0)
+		tcpListener, err := front.ListenTCP("localhost", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,14 +196,14 @@ func newTunedLab(t testing.TB, o Options, tcp bool, tune func(*Server)) *lab {
 		listeners = append(listeners, tcpListener)
 	}
 	if o.ReadGroup != "" {
-		readListener, err := ListenGroup(l.socket+"-read", o.ReadGroup, true)
+		readListener, err := front.ListenGroup(l.socket+"-read", o.ReadGroup, true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		listeners = append(listeners, readListener)
 	}
 	if o.TLS != nil {
-		tlsListener, err := ListenTLS("localhost", 0, o.TLS)
+		tlsListener, err := front.ListenTLS("localhost", 0, o.TLS)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/test/pace"
 )
@@ -176,7 +177,7 @@ func TestPanic(t *testing.T) {
 // TestTooManyRequests: the request beyond the limit is told to come again; those under
 // way are answered.
 func TestTooManyRequests(t *testing.T) {
-	release, started := make(chan struct{}), make(chan struct{}, maxRequests)
+	release, started := make(chan struct{}), make(chan struct{}, front.MaxRequests)
 	l := newLab(t, Options{Manager: stub{newManager(t), func(string) ([]datapath.Fate, error) {
 		started <- struct{}{}
 		<-release
@@ -186,7 +187,7 @@ func TestTooManyRequests(t *testing.T) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	statuses := map[int]int{}
-	for range maxRequests {
+	for range front.MaxRequests {
 		wg.Go(func() {
 			a := l.do(t, "GET", "/cubes/l1/stats", "")
 			mu.Lock()
@@ -194,7 +195,7 @@ func TestTooManyRequests(t *testing.T) {
 			statuses[a.status]++
 		})
 	}
-	for range maxRequests {
+	for range front.MaxRequests {
 		<-started
 	}
 	a := l.must(t, http.StatusServiceUnavailable, "GET", "/version", "")
@@ -203,7 +204,7 @@ func TestTooManyRequests(t *testing.T) {
 	}
 	close(release)
 	wg.Wait()
-	if statuses[200] != maxRequests {
+	if statuses[200] != front.MaxRequests {
 		t.Errorf("requests under way ended in %v", statuses)
 	}
 	l.must(t, 200, "GET", "/version", "")

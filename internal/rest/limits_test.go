@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
 )
 
@@ -267,7 +268,7 @@ func TestConnectionsOfOneClient(t *testing.T) {
 		status, _ := readStatus(bufio.NewReader(c))
 		return status
 	}
-	conns := make([]net.Conn, maxConnsPerClient)
+	conns := make([]net.Conn, front.MaxConnsPerClient)
 	for i := range conns {
 		conns[i] = dial()
 	}

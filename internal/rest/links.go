@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -19,7 +20,7 @@ import (
 
 // entryPoint lists the first words of every path.
 func (s *Server) entryPoint(r *http.Request) []message.Link {
-	base := hrefBase(r)
+	base := front.Base(r)
 	out := []message.Link{{Rel: "self", Href: base + message.JoinPath()}}
 	for _, name := range []string{"version", "services", "cubes", "netdevs", "topology", "drops", "status", "daemon"} {
 		out = append(out, message.Link{Rel: name, Href: base + message.JoinPath(name)})
@@ -32,7 +33,7 @@ func (s *Server) entryPoint(r *http.Request) []message.Link {
 
 // serviceLinks lists a service and its cubes.
 func (s *Server) serviceLinks(r *http.Request, service string) []message.Link {
-	base := hrefBase(r)
+	base := front.Base(r)
 	out := []message.Link{{Rel: "self", Href: base + message.JoinPath(service)}}
 	for _, ref := range s.manager.Cubes() {
 		if ref.Service == service {
@@ -49,7 +50,7 @@ func (s *Server) nodeLinks(r *http.Request, t *target, raw json.RawMessage) []me
 	if err := json.Unmarshal(raw, &set); err != nil {
 		set = nil
 	}
-	self := hrefBase(r) + message.JoinPath(t.segments...)
+	self := front.Base(r) + message.JoinPath(t.segments...)
 	out := []message.Link{{Rel: "self", Href: self}}
 	children := t.node.Children()
 	if t.kind == kindCube {
@@ -86,7 +87,7 @@ func baseFirst(children []*yang.Node) []*yang.Node {
 
 // entryLinks lists a list and the entries that were read.
 func (s *Server) entryLinks(r *http.Request, t *target, raw json.RawMessage) []message.Link {
-	base := hrefBase(r)
+	base := front.Base(r)
 	self := base + message.JoinPath(t.segments...)
 	out := []message.Link{{Rel: "self", Href: self}}
 	for _, keys := range entryKeys(t.node, raw, message.MaxLinkHeader/len(self)) {

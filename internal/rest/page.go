@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/yang"
@@ -145,7 +146,7 @@ func (s *Server) readList(w http.ResponseWriter, r *http.Request, t *target, p *
 	if p == nil {
 		p = &page{}
 	}
-	a := &arrayWriter{w: w, r: r, self: hrefBase(r) + message.JoinPath(t.segments...), page: p}
+	a := &arrayWriter{w: w, r: r, self: front.Base(r) + message.JoinPath(t.segments...), page: p}
 	if t.node.Paged() {
 		return s.sendArray(a, func() error { return s.fillPaged(a, t) })
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/metrics"
+	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/trace"
 )
@@ -36,7 +37,7 @@ type Options struct {
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// Tokens know what a client over TCP has to present; nil refuses every token.
-	Tokens tokenRoles
+	Tokens front.TokenRoles
 	// InsecureLoopback lets anybody on the machine write over TCP.
 	InsecureLoopback bool
 	// RequireToken lets nobody read over plain TCP without a token.
@@ -80,7 +81,7 @@ type Server struct {
 	// applying holds the document that is applied, reading a large one from its first byte on.
 	applying, reading chan struct{}
 
-	front *frontEnd
+	front *front.Front
 	tls   *access.TLS
 	// followers are the places of clients that follow events, ownerFollowers those of root.
 	followers, ownerFollowers *access.Slots
@@ -95,7 +96,7 @@ func New(o Options) *Server {
 	}
 	s.out = message.Sender{Log: s.log}
 	s.observe(o.Observed)
-	s.front = newFront(frontOptions{Log: s.log, Tokens: o.Tokens, InsecureLoopback: o.InsecureLoopback, RequireToken: o.RequireToken, TLS: o.TLS,
+	s.front = front.New(front.Options{Log: s.log, Tokens: o.Tokens, InsecureLoopback: o.InsecureLoopback, RequireToken: o.RequireToken, TLS: o.TLS,
 		Audit: o.Audit, Rate: o.Rate, Group: o.Group, ReadGroup: o.ReadGroup, Requests: &s.exporter.Requests, Pattern: s.pattern,
 		Handle: s.route, Fail: s.writeError})
 	s.tls = o.TLS
@@ -105,15 +106,15 @@ func New(o Options) *Server {
 	}
 	s.http = &http.Server{
 		Handler:           s.front,
-		ConnContext:       s.front.meet,
-		ConnState:         s.front.changed,
+		ConnContext:       s.front.Meet,
+		ConnState:         s.front.Changed,
 		Protocols:         &http.Protocols{},
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
-		ErrorLog:          s.front.connectionLog(),
+		ErrorLog:          s.front.ConnectionLog(),
 	}
 	s.http.Protocols.SetHTTP1(true)
 	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(s.ending) }))
@@ -129,7 +130,7 @@ func New(o Options) *Server {
 
 // Serve answers requests from a listener of this package until Shutdown.
 func (s *Server) Serve(l net.Listener) error {
-	s.front.watch(l)
+	s.front.Watch(l)
 	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving %s: %w", l.Addr(), err)
 	}

@@ -298,7 +298,7 @@ func TestDeniedWhileInside(t *testing.T) {
 	}
 	c.audited(t, "the open connection is closed", "CN=alice")
 	c.audited(t, `"who":"unknown"`, "is revoked")
-	eventually(t, "only the connection that is open is remembered", func() bool { return c.server.front.openTLS() == 1 })
+	eventually(t, "only the connection that is open is remembered", func() bool { return c.server.front.OpenTLS() == 1 })
 }
 
 // TestFewerRightsWhileInside: who is admin no more sees no more packets, and reads on.

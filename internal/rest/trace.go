@@ -17,6 +17,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/trace"
 )
@@ -203,7 +204,7 @@ func (f packetFile) end(s *trace.Session) error { return f.End(s.Summary()) }
 
 // stream runs a session for a client that reads, and ends it with the client.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, req trace.Request, kind string, open func(io.Writer) (writer, error)) error {
-	if err := callerOf(r).permit(access.Admin); err != nil {
+	if err := front.CallerOf(r).Permit(access.Admin); err != nil {
 		return err
 	}
 	hub, err := s.tracer()
@@ -253,7 +254,7 @@ func (s *Server) pump(control *http.ResponseController, r *http.Request, session
 	ctx := r.Context()
 	for {
 		if ctx.Err() != nil {
-			if err := context.Cause(ctx); errors.Is(err, errRights) {
+			if err := context.Cause(ctx); errors.Is(err, front.ErrRights) {
 				return err
 			}
 			session.Finish()

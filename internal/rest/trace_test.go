@@ -218,7 +218,7 @@ func TestATokenThatIsGoneEndsTheLook(t *testing.T) {
 	tokens := &changingTokens{}
 	tokens.is.Store(&someTokens{"mine": access.Admin, "other": access.Admin})
 	l, _ := traced(t, Options{Tokens: tokens})
-	reads := l.server.front.reading
+	reads := l.server.front.Reading
 	begin := func(token string) io.Reader {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.tcp+message.BasePath+"/trace", nil)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -83,7 +84,7 @@ func (s *Server) readPageOfCubes(w http.ResponseWriter, r *http.Request, service
 		}
 		all = all[i+1:]
 	}
-	a := &arrayWriter{w: w, r: r, self: hrefBase(r) + message.JoinPath(service), page: p}
+	a := &arrayWriter{w: w, r: r, self: front.Base(r) + message.JoinPath(service), page: p}
 	return s.sendArray(a, func() error {
 		for _, name := range all {
 			raw, err := s.manager.Read(r.Context(), service, name, nil)

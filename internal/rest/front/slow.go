@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package front
 
 import (
 	"errors"
@@ -19,42 +19,42 @@ import (
 // among the requests. Deadlines of net/http end that without a word, so the connection
 // itself notes which deadline passed: an operator has to see who is slow, and how often.
 
-// dropReason is why a connection was closed before its client had an answer. It is the
+// DropReason is why a connection was closed before its client had an answer. It is the
 // label of a metric.
-type dropReason string
+type DropReason string
 
 const (
 	// dropTooMany: the client had as many connections as it may.
-	dropTooMany dropReason = "too-many"
-	// dropSilent: no byte of a request came in time.
-	dropSilent dropReason = "silent"
-	// dropSlowRequest: the header or the body was not there in time.
-	dropSlowRequest dropReason = "slow-request"
-	// dropSlowAnswer: the client did not read its answer in time.
-	dropSlowAnswer dropReason = "slow-answer"
+	dropTooMany DropReason = "too-many"
+	// DropSilent: no byte of a request came in time.
+	DropSilent DropReason = "silent"
+	// DropSlowRequest: the header or the body was not there in time.
+	DropSlowRequest DropReason = "slow-request"
+	// DropSlowAnswer: the client did not read its answer in time.
+	DropSlowAnswer DropReason = "slow-answer"
 )
 
-// says is a sentence for the record.
-func (r dropReason) says() string {
+// Says is a sentence for the record.
+func (r DropReason) Says() string {
 	switch r {
 	case dropTooMany:
-		return fmt.Sprintf("this client has %d connections open", maxConnsPerClient)
-	case dropSilent:
+		return fmt.Sprintf("this client has %d connections open", MaxConnsPerClient)
+	case DropSilent:
 		return "the connection is closed: no request came in time"
-	case dropSlowRequest:
+	case DropSlowRequest:
 		return "the connection is closed: the request was not complete in time"
-	case dropSlowAnswer:
+	case DropSlowAnswer:
 		return "the connection is closed: the client did not read its answer in time"
 	}
 	return string(r)
 }
 
 // dropped counts and records a connection that was closed by a limit.
-func (f *frontEnd) dropped(client *connInfo, reason dropReason) {
+func (f *Front) dropped(client *connInfo, reason DropReason) {
 	f.requests.Dropped(string(reason))
 	who, from := client.name()
 	f.log.Debug("a connection is dropped", "client", who, "from", from, "reason", string(reason))
-	f.audit.Write(access.Record{Time: time.Now(), Who: who, Role: access.None.String(), From: from, Refused: reason.says()})
+	f.audit.Write(access.Record{Time: time.Now(), Who: who, Role: access.None.String(), From: from, Refused: reason.Says()})
 }
 
 // name is who is at the other end, as far as that is known, and where it came in.
@@ -109,17 +109,17 @@ func (c *limitedConn) Write(p []byte) (int, error) {
 
 // enters notes a state of the connection. When it is closed, it returns the reason if that
 // is a client that was too slow. One that was idle has had its answer.
-func (c *limitedConn) enters(state http.ConnState) dropReason {
+func (c *limitedConn) enters(state http.ConnState) DropReason {
 	before := http.ConnState(c.state.Swap(int32(state)))
 	switch {
 	case state != http.StateClosed:
 	case c.lateWrite.Load():
-		return dropSlowAnswer
+		return DropSlowAnswer
 	case !c.lateRead.Load() || before == http.StateIdle:
 	case before == http.StateNew:
-		return dropSilent
+		return DropSilent
 	default:
-		return dropSlowRequest
+		return DropSlowRequest
 	}
 	return ""
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package front
 
 import (
 	"context"
@@ -33,13 +33,13 @@ const (
 
 // Requests under way at once, of all clients and of one.
 const (
-	maxRequests          = 256
-	maxRequestsPerClient = 128
+	MaxRequests          = 256
+	MaxRequestsPerClient = 128
 )
 
 // guarded is one request on its way.
 type guarded struct {
-	caller  caller
+	Caller  Caller
 	start   time.Time
 	body    *counter
 	refused string
@@ -59,7 +59,7 @@ func (c *counter) Read(p []byte) (int, error) {
 }
 
 // ServeHTTP guards one request and routes it.
-func (f *frontEnd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g := &guarded{start: time.Now(), body: &counter{ReadCloser: r.Body}}
 	rec := &recorder{ResponseWriter: w}
 	defer f.requests.Begin()()
@@ -85,17 +85,17 @@ func (f *frontEnd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.fail(rec, r, err)
 		return
 	}
-	slots := f.slotsFor(g.caller)
-	if err := slots.Enter(g.caller.client); err != nil {
+	slots := f.slotsFor(g.Caller)
+	if err := slots.Enter(g.Caller.Client); err != nil {
 		f.requests.Denied("busy")
 		f.fail(rec, r, &message.Problem{Status: http.StatusServiceUnavailable, Tag: message.TagResource, Message: fmt.Sprintf("of requests, %v, try again", err)})
 		return
 	}
-	defer slots.Leave(g.caller.client)
-	ctx, done := f.oversee(r, g.caller)
+	defer slots.Leave(g.Caller.Client)
+	ctx, done := f.oversee(r, g.Caller)
 	defer done()
-	ctx = context.WithValue(ctx, callerKey{}, g.caller)
-	r = r.WithContext(topology.WithOrigin(ctx, topology.Origin{Who: g.caller.who, From: g.caller.from, What: r.Method + " " + r.URL.EscapedPath()}))
+	ctx = context.WithValue(ctx, callerKey{}, g.Caller)
+	r = r.WithContext(topology.WithOrigin(ctx, topology.Origin{Who: g.Caller.who, From: g.Caller.from, What: r.Method + " " + r.URL.EscapedPath()}))
 	r.Body = g.body
 	if err := f.handle(rec, r); err != nil {
 		f.fail(rec, r, err)
@@ -103,9 +103,9 @@ func (f *frontEnd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // slotsFor are the places that a caller's requests take.
-func (f *frontEnd) slotsFor(c caller) *access.Slots {
+func (f *Front) slotsFor(c Caller) *access.Slots {
 	switch {
-	case c.trusted:
+	case c.Trusted:
 		return f.ownerSlots
 	case c.role == access.Admin && !c.anonymous:
 		return f.adminSlots
@@ -114,14 +114,14 @@ func (f *frontEnd) slotsFor(c caller) *access.Slots {
 }
 
 // admit finds out who sent a request and whether it may go on.
-func (f *frontEnd) admit(w http.ResponseWriter, r *http.Request, g *guarded) error {
+func (f *Front) admit(w http.ResponseWriter, r *http.Request, g *guarded) error {
 	var err error
-	g.caller, err = f.identify(r)
-	if !g.caller.trusted && f.rate != nil {
-		if wait, ok := f.rate.Take(g.caller.client, g.start); !ok {
+	g.Caller, err = f.identify(r)
+	if !g.Caller.Trusted && f.rate != nil {
+		if wait, ok := f.rate.Take(g.Caller.Client, g.start); !ok {
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 			return &message.Problem{Status: http.StatusTooManyRequests, Tag: message.TagResource,
-				Message: fmt.Sprintf("%s sends more than %.0f requests a second, try again later", g.caller.who, f.perSecond)}
+				Message: fmt.Sprintf("%s sends more than %.0f requests a second, try again later", g.Caller.who, f.perSecond)}
 		}
 	}
 	if err != nil {
@@ -131,7 +131,7 @@ func (f *frontEnd) admit(w http.ResponseWriter, r *http.Request, g *guarded) err
 	if message.ReadOnly(r.Method) {
 		role = access.Reader
 	}
-	if err := g.caller.permit(role); err != nil {
+	if err := g.Caller.Permit(role); err != nil {
 		return err
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") && !message.ReadOnly(r.Method) {
@@ -145,16 +145,16 @@ func (f *frontEnd) admit(w http.ResponseWriter, r *http.Request, g *guarded) err
 // readUnderWay is a read under way, which may be a stream without an end.
 type readUnderWay struct {
 	r      *http.Request
-	caller caller
+	Caller Caller
 	cancel context.CancelCauseFunc
 }
 
-// errRights is why a read is ended whose caller has lost its rights.
-var errRights = errors.New("the rights that it began with are gone")
+// ErrRights is why a read is ended whose caller has lost its rights.
+var ErrRights = errors.New("the rights that it began with are gone")
 
 // oversee ends a read when its caller loses the rights that it began with. A change goes on
 // to its end.
-func (f *frontEnd) oversee(r *http.Request, c caller) (context.Context, func()) {
+func (f *Front) oversee(r *http.Request, c Caller) (context.Context, func()) {
 	if !message.ReadOnly(r.Method) {
 		return r.Context(), func() {}
 	}
@@ -168,12 +168,12 @@ func (f *frontEnd) oversee(r *http.Request, c caller) (context.Context, func()) 
 }
 
 // sweepReads asks of each read under way whether its caller could begin it now.
-func (f *frontEnd) sweepReads() {
+func (f *Front) sweepReads() {
 	f.reads.Range(func(key, _ any) bool {
 		if under, ok := key.(*readUnderWay); ok {
-			if now, err := f.identify(under.r); err != nil || now.role < under.caller.role {
-				f.log.Warn("ending an answer", "client", under.caller.who, "from", under.caller.from, "role", now.role, "err", err)
-				under.cancel(errRights)
+			if now, err := f.identify(under.r); err != nil || now.role < under.Caller.role {
+				f.log.Warn("ending an answer", "client", under.Caller.who, "from", under.Caller.from, "role", now.role, "err", err)
+				under.cancel(ErrRights)
 			}
 		}
 		return true
@@ -181,7 +181,7 @@ func (f *frontEnd) sweepReads() {
 }
 
 // panicked answers for a handler that panicked; the daemon lives.
-func (f *frontEnd) panicked(rec *recorder, r *http.Request, cause any) {
+func (f *Front) panicked(rec *recorder, r *http.Request, cause any) {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(cause)
 	}
@@ -200,7 +200,7 @@ func looksAtPackets(r *http.Request) bool {
 }
 
 // record writes the line of the audit log, if the request is one that has a line.
-func (f *frontEnd) record(g *guarded, rec *recorder, r *http.Request) {
+func (f *Front) record(g *guarded, rec *recorder, r *http.Request) {
 	if f.audit == nil || g.refused == "" && (rec.status == http.StatusPermanentRedirect || message.ReadOnly(r.Method) && !looksAtPackets(r)) {
 		return
 	}
@@ -209,7 +209,7 @@ func (f *frontEnd) record(g *guarded, rec *recorder, r *http.Request) {
 		status = http.StatusOK
 	}
 	f.audit.Write(access.Record{
-		Time: g.start, Who: g.caller.who, Role: g.caller.role.String(), From: g.caller.from, Certificate: g.caller.certificate,
+		Time: g.start, Who: g.Caller.who, Role: g.Caller.role.String(), From: g.Caller.from, Certificate: g.Caller.certificate,
 		Method: r.Method, Path: r.URL.EscapedPath(), Bytes: g.body.n, Status: status, Refused: g.refused,
 		Milliseconds: float64(time.Since(g.start).Microseconds()) / 1000,
 	})
@@ -220,7 +220,7 @@ const handshakeFailed = "http: TLS handshake error from "
 
 // connectionLog is the log of net/http. Clients that TLS does not let in are in no other
 // place, so they are recorded from here.
-type connectionLog struct{ f *frontEnd }
+type connectionLog struct{ f *Front }
 
 func (l connectionLog) Write(line []byte) (int, error) {
 	text := strings.TrimSpace(string(line))
@@ -235,10 +235,10 @@ func (l connectionLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func (f *frontEnd) connectionLog() *log.Logger { return log.New(connectionLog{f}, "", 0) }
+func (f *Front) ConnectionLog() *log.Logger { return log.New(connectionLog{f}, "", 0) }
 
 // measure counts a request that was answered. Streams last as long as somebody looks, which is no figure of the API.
-func (f *frontEnd) measure(rec *recorder, r *http.Request, took time.Duration) {
+func (f *Front) measure(rec *recorder, r *http.Request, took time.Duration) {
 	switch kind, _, _ := mime.ParseMediaType(rec.Header().Get("Content-Type")); kind {
 	case message.NDJSON, message.PcapNG, message.EventStream:
 	default:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package front
 
 import (
 	"crypto/tls"
@@ -26,7 +26,7 @@ import (
 // Connections that one listener keeps open, of all clients and of one.
 const (
 	maxConns          = 1024
-	maxConnsPerClient = 256
+	MaxConnsPerClient = 256
 )
 
 // maxSocketPath is the room in sun_path.
@@ -166,7 +166,7 @@ func (l *secureListener) reportTo(r reports) { l.limited.reportTo(r) }
 // reports are where a listener tells what its clients do not see of each other.
 type reports struct {
 	// dropped is called for a connection that was closed at once, full when all of them are taken.
-	dropped func(client *connInfo, reason dropReason)
+	dropped func(client *connInfo, reason DropReason)
 	full    func(most int)
 }
 
@@ -242,7 +242,7 @@ func (l *limitedListener) takeSlot() bool {
 func (l *limitedListener) enter(client string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if client != "" && l.clients[client] >= maxConnsPerClient {
+	if client != "" && l.clients[client] >= MaxConnsPerClient {
 		return false
 	}
 	l.clients[client]++
@@ -262,7 +262,7 @@ func (l *limitedListener) leave(client string) {
 func (l *limitedListener) turnAway(c net.Conn) {
 	if !l.silent {
 		body := fmt.Sprintf(`{"ietf-restconf:errors":{"error":[{"error-type":"protocol","error-tag":"resource-denied",`+
-			`"error-message":"this client has %d connections open, close some"}]}}`, maxConnsPerClient)
+			`"error-message":"this client has %d connections open, close some"}]}}`, MaxConnsPerClient)
 		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 		_, _ = fmt.Fprintf(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s",
 			message.ContentType, len(body), body)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package front
 
 import (
 	"cmp"
@@ -13,12 +13,12 @@ import (
 	"github.com/polycube/polycube/internal/metrics"
 )
 
-// frontOptions say who may talk, and where a request that passes goes on.
-type frontOptions struct {
+// Options say who may talk, and where a request that passes goes on.
+type Options struct {
 	// Log is where clients that are turned away are written.
 	Log *slog.Logger
 	// Tokens know what a client over TCP has to present; nil refuses every token.
-	Tokens tokenRoles
+	Tokens TokenRoles
 	// InsecureLoopback lets anybody on the machine write over TCP, RequireToken lets nobody read over plain TCP without a
 	// token.
 	InsecureLoopback, RequireToken bool
@@ -39,15 +39,15 @@ type frontOptions struct {
 	Fail   func(http.ResponseWriter, *http.Request, error)
 }
 
-// frontEnd is what every request passes first. It owns what is known of connections and clients.
-type frontEnd struct {
+// Front is what every request passes first. It owns what is known of connections and clients.
+type Front struct {
 	log      *slog.Logger
 	requests *metrics.Requests
 	pattern  func(*http.Request) string
 	handle   func(http.ResponseWriter, *http.Request) error
 	fail     func(http.ResponseWriter, *http.Request, error)
 
-	tokens                   tokenRoles
+	tokens                   TokenRoles
 	insecure, requireToken   bool
 	groupName, readGroupName string
 	group, readGroup         int
@@ -64,12 +64,12 @@ type frontEnd struct {
 	reads sync.Map
 }
 
-// newFront makes the front of a server.
-func newFront(o frontOptions) *frontEnd {
-	f := &frontEnd{log: o.Log, requests: o.Requests, pattern: o.Pattern, handle: o.Handle, fail: o.Fail,
+// New makes the front of a server.
+func New(o Options) *Front {
+	f := &Front{log: o.Log, requests: o.Requests, pattern: o.Pattern, handle: o.Handle, fail: o.Fail,
 		tokens: o.Tokens, insecure: o.InsecureLoopback, requireToken: o.RequireToken, tls: o.TLS, audit: o.Audit}
-	f.slots, f.adminSlots = access.NewSlots(maxRequests, maxRequestsPerClient), access.NewSlots(maxRequests, maxRequestsPerClient)
-	f.ownerSlots = access.NewSlots(maxRequests, maxRequests)
+	f.slots, f.adminSlots = access.NewSlots(MaxRequests, MaxRequestsPerClient), access.NewSlots(MaxRequests, MaxRequestsPerClient)
+	f.ownerSlots = access.NewSlots(MaxRequests, MaxRequests)
 	f.groupName, f.readGroupName = cmp.Or(o.Group, Group), cmp.Or(o.ReadGroup, ReadGroup)
 	f.group, f.readGroup = access.GroupID(f.groupName), access.GroupID(f.readGroupName)
 	if f.perSecond = float64(cmp.Or(o.Rate, defaultRate)); f.perSecond > 0 {
@@ -78,11 +78,11 @@ func newFront(o frontOptions) *frontEnd {
 	return f
 }
 
-// openTLS is the number of connections of TLS.
-func (f *frontEnd) openTLS() int { return size(&f.open) }
+// OpenTLS is the number of connections of TLS.
+func (f *Front) OpenTLS() int { return size(&f.open) }
 
-// reading is the number of requests under way that change nothing.
-func (f *frontEnd) reading() int { return size(&f.reads) }
+// Reading is the number of requests under way that change nothing.
+func (f *Front) Reading() int { return size(&f.reads) }
 
 func size(m *sync.Map) int {
 	n := 0
@@ -90,8 +90,8 @@ func size(m *sync.Map) int {
 	return n
 }
 
-// watch makes a listener of this package tell what its clients do not see of each other. It is called before Accept.
-func (f *frontEnd) watch(l net.Listener) {
+// Watch makes a listener of this package tell what its clients do not see of each other. It is called before Accept.
+func (f *Front) Watch(l net.Listener) {
 	if r, ok := l.(interface{ reportTo(reports) }); ok {
 		r.reportTo(reports{f.dropped, func(most int) {
 			f.log.Warn("all connections of a listener are taken, new clients wait", "listener", l.Addr().String(), "connections", most)

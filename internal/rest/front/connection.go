@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package front
 
 import (
 	"context"
@@ -174,8 +174,8 @@ func (i *connInfo) recheck(t *access.TLS) (access.Peer, error) {
 	return p, err
 }
 
-// meet is the server's ConnContext.
-func (f *frontEnd) meet(ctx context.Context, c net.Conn) context.Context {
+// Meet is the server's ConnContext.
+func (f *Front) Meet(ctx context.Context, c net.Conn) context.Context {
 	info := infoOf(c)
 	if _, ok := c.(*tls.Conn); ok {
 		f.open.Store(c, info)
@@ -200,8 +200,8 @@ func limitedOf(c net.Conn) *limitedConn {
 	return l
 }
 
-// changed is the server's ConnState.
-func (f *frontEnd) changed(c net.Conn, state http.ConnState) {
+// Changed is the server's ConnState.
+func (f *Front) Changed(c net.Conn, state http.ConnState) {
 	if state == http.StateClosed || state == http.StateHijacked {
 		f.open.Delete(c)
 	}
@@ -214,7 +214,7 @@ func (f *frontEnd) changed(c net.Conn, state http.ConnState) {
 
 // Sweep ends what goes on by rights that are gone: answers whose token is not ours any
 // more, and connections whose certificate is not accepted. It is called each second.
-func (f *frontEnd) Sweep() {
+func (f *Front) Sweep() {
 	f.sweepReads()
 	if f.tls == nil {
 		return

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package front
 
 import (
 	"fmt"
@@ -22,13 +22,13 @@ import (
 // who it is. Web pages in a browser on the machine reach TCP too: hence the checks of
 // Host, Origin and media type against DNS rebinding and cross-site requests.
 
-// tokenRoles knows what a token is good for; None for one that is not ours.
-type tokenRoles interface {
+// TokenRoles knows what a token is good for; None for one that is not ours.
+type TokenRoles interface {
 	Role(token string) access.Role
 }
 
-// caller is who sent a request.
-type caller struct {
+// Caller is who sent a request.
+type Caller struct {
 	role access.Role
 	// who and from are for people: the user, and where it came in.
 	who, from   string
@@ -37,16 +37,16 @@ type caller struct {
 	more string
 	// anonymous callers showed nothing.
 	anonymous bool
-	// client is what requests are counted by; trusted callers' are not counted.
-	client  string
-	trusted bool
+	// Client is what requests are counted by; trusted callers' are not counted.
+	Client  string
+	Trusted bool
 }
 
 type callerKey struct{}
 
-// callerOf is who sent a request.
-func callerOf(r *http.Request) caller {
-	c, _ := r.Context().Value(callerKey{}).(caller)
+// CallerOf is who sent a request.
+func CallerOf(r *http.Request) Caller {
+	c, _ := r.Context().Value(callerKey{}).(Caller)
 	return c
 }
 
@@ -70,13 +70,13 @@ func (c credentials) owner() bool { return c.UID == 0 || int(c.UID) == os.Geteui
 
 // identify finds out who sent a request. With an error comes what is known about the
 // caller all the same.
-func (f *frontEnd) identify(r *http.Request) (caller, error) {
+func (f *Front) identify(r *http.Request) (Caller, error) {
 	info, ok := r.Context().Value(connKey{}).(*connInfo)
 	if !ok || info.err != nil {
-		c := caller{who: "unknown", from: r.RemoteAddr, client: r.RemoteAddr}
+		c := Caller{who: "unknown", from: r.RemoteAddr, Client: r.RemoteAddr}
 		return c, message.Denied("the client of this connection cannot be identified")
 	}
-	var c caller
+	var c Caller
 	var err error
 	switch {
 	case info.unix:
@@ -95,9 +95,9 @@ func (f *frontEnd) identify(r *http.Request) (caller, error) {
 	return c, err
 }
 
-func (f *frontEnd) identifyPeer(info *connInfo) (caller, error) {
-	c := caller{role: info.peer.allowed(f.group, f.readGroup), who: info.user, from: fmt.Sprintf("pid %d", info.peer.PID),
-		client: fmt.Sprintf("uid %d", info.peer.UID), trusted: info.peer.owner(),
+func (f *Front) identifyPeer(info *connInfo) (Caller, error) {
+	c := Caller{role: info.peer.allowed(f.group, f.readGroup), who: info.user, from: fmt.Sprintf("pid %d", info.peer.PID),
+		Client: fmt.Sprintf("uid %d", info.peer.UID), Trusted: info.peer.owner(),
 		more: "be root or a member of group " + f.groupName}
 	if c.role == access.None {
 		return c, message.Denied("user %d may not use this socket: be root or a member of group %s; group %s may read", info.peer.UID, f.groupName, f.readGroupName)
@@ -107,9 +107,9 @@ func (f *frontEnd) identifyPeer(info *connInfo) (caller, error) {
 
 // identifyCertificate is for TLS. The certificate was accepted when the connection was
 // made; it has to be accepted still.
-func (f *frontEnd) identifyCertificate(r *http.Request, info *connInfo) (caller, error) {
+func (f *Front) identifyCertificate(r *http.Request, info *connInfo) (Caller, error) {
 	p, err := info.certified(f.tls, r.TLS.PeerCertificates)
-	c := caller{role: p.Role, who: p.Subject, from: info.remote, certificate: p.Fingerprint, client: p.Fingerprint,
+	c := Caller{role: p.Role, who: p.Subject, from: info.remote, certificate: p.Fingerprint, Client: p.Fingerprint,
 		more: "the certificate has to be one of --cert-admins, or in the directory admin of --cert-whitelist"}
 	if err != nil {
 		c.role = access.None
@@ -122,8 +122,8 @@ func (f *frontEnd) identifyCertificate(r *http.Request, info *connInfo) (caller,
 }
 
 // identifyLocal is for plain HTTP on loopback.
-func (f *frontEnd) identifyLocal(r *http.Request, info *connInfo) (caller, error) {
-	c := caller{role: access.Reader, who: "anonymous", from: info.remote, anonymous: true, client: info.client,
+func (f *Front) identifyLocal(r *http.Request, info *connInfo) (Caller, error) {
+	c := Caller{role: access.Reader, who: "anonymous", from: info.remote, anonymous: true, Client: info.client,
 		more: "changes over TCP need the daemon's token (Authorization: Bearer, from the file `token` in its run directory); the Unix socket needs none"}
 	switch {
 	case f.insecure:
@@ -140,7 +140,7 @@ func (f *frontEnd) identifyLocal(r *http.Request, info *connInfo) (caller, error
 
 // identifyToken gives who shows a token the role of the token. A token that is not ours is
 // refused, whatever the caller could do without it: somebody relies on it.
-func (f *frontEnd) identifyToken(r *http.Request, c *caller) error {
+func (f *Front) identifyToken(r *http.Request, c *Caller) error {
 	headers := r.Header.Values("Authorization")
 	switch {
 	case len(headers) > 1:
@@ -161,15 +161,15 @@ func (f *frontEnd) identifyToken(r *http.Request, c *caller) error {
 	c.role, c.anonymous = role, false
 	c.more = "this token is for reading: changes take the one in the file `token`"
 	if c.certificate == "" {
-		c.who, c.client = role.String()+" token", role.String()+" token"
+		c.who, c.Client = role.String()+" token", role.String()+" token"
 	} else {
 		c.who += " with the " + role.String() + " token"
 	}
 	return nil
 }
 
-// permit refuses what a caller's role does not include.
-func (c caller) permit(role access.Role) error {
+// Permit refuses what a caller's role does not include.
+func (c Caller) Permit(role access.Role) error {
 	switch {
 	case c.role >= role:
 		return nil
@@ -201,7 +201,7 @@ func isLoopback(name string) bool {
 
 // checkCertifiedHost accepts the names of the daemon's certificate, localhost, and
 // addresses, which no DNS server can give another meaning.
-func (f *frontEnd) checkCertifiedHost(host string) error {
+func (f *Front) checkCertifiedHost(host string) error {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		name = strings.Trim(host, "[]")
@@ -212,9 +212,9 @@ func (f *frontEnd) checkCertifiedHost(host string) error {
 	return message.Denied("host %s is not in the daemon's certificate", message.Clip(host))
 }
 
-// hrefBase is what a link begins with: scheme-relative on TCP, nothing on a Unix socket,
+// Base is what a link begins with: scheme-relative on TCP, nothing on a Unix socket,
 // which has no authority.
-func hrefBase(r *http.Request) string {
+func Base(r *http.Request) string {
 	if r.TLS != nil {
 		return "//" + r.Host // a name of the certificate, which the address may not be
 	}
