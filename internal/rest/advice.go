@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/suggest"
@@ -24,7 +22,7 @@ func (s *Server) advise(r *http.Request, t *target, body []byte) error {
 	switch {
 	case r.Method == http.MethodPost && r.Header.Get(verbHeader) == verbNone && t.kind != kindAction:
 		return s.noAction(t)
-	case t.kind == kindList && r.Method != http.MethodDelete && !bytes.HasPrefix(body, []byte("[")) && !t.setAsOne(r, body):
+	case t.kind == kindList && r.Method != http.MethodDelete && !bytes.HasPrefix(body, []byte("[")) && !setAsOne(r, t, body):
 		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: t.node.Name(),
 			Message: fmt.Sprintf("%s is a list: add %s to the path for one entry, or give an array of entries", t.words(), placeholders(t.node, 0))}
 	case t.kind == kindEntry && r.Method == http.MethodPatch && !bytes.HasPrefix(body, []byte("{")):
@@ -34,7 +32,7 @@ func (s *Server) advise(r *http.Request, t *target, body []byte) error {
 }
 
 // setAsOne tells whether a command line sets a list of bare keys as a whole, by one word.
-func (t *target) setAsOne(r *http.Request, body []byte) bool {
+func setAsOne(r *http.Request, t *target, body []byte) bool {
 	return r.Header.Get(verbHeader) != "" && r.Method == http.MethodPatch && t.node.Bare() && len(body) > 0 && body[0] != '{'
 }
 
@@ -65,35 +63,6 @@ func (s *Server) entryAsLeaf(t *target) error {
 		Message: fmt.Sprintf("which entry of %s? %s comes before %s", t.node.Name(), placeholders(t.node, 0), last)}
 }
 
-// words are the path from the cube on, as a person types it.
-func (t *target) words() string {
-	words := t.segments[1:]
-	out := make([]string, len(words))
-	for i, w := range words {
-		out[i] = w
-		if len(w) > 64 || strings.ContainsAny(w, " \t\n\"'") {
-			out[i] = message.Clip(w)
-		}
-	}
-	return strings.Join(out, " ")
-}
-
-// placeholders are the keys of a list from one on, as usage texts write them.
-func placeholders(list *yang.Node, from int) string {
-	var out []string
-	for _, k := range list.Keys()[from:] {
-		out = append(out, "<"+k.Name()+">")
-	}
-	return strings.Join(out, " ")
-}
-
-// within is the entry of a list that only some of its keys name.
-func within(segments []string, p *yang.PartialKeysError) *target {
-	path := slices.Clone(p.Path)
-	path[len(path)-1].Keys = p.Given
-	return &target{service: segments[0], cube: segments[1], segments: segments, node: p.List, path: path, kind: kindEntry}
-}
-
 // incomplete is the answer where a path ends within the keys of a list.
 func incomplete(r *http.Request, segments []string, p *yang.PartialKeysError) error {
 	err := message.Allow(r, http.MethodOptions)
@@ -107,7 +76,7 @@ func incomplete(r *http.Request, segments []string, p *yang.PartialKeysError) er
 }
 
 // withValues adds what the words behind an action say to its input.
-func (t *target) withValues(body []byte) ([]byte, error) {
+func withValues(t *target, body []byte) ([]byte, error) {
 	if len(t.values) == 0 {
 		return body, nil
 	}

@@ -159,15 +159,15 @@ func (w *modelWalk) resource(at spot, t *target) {
 		if o.method, o.success = m, t.success(m); !message.ReadOnly(m) {
 			o.headers = append(o.headers, ifMatch())
 		}
-		o.also = append(o.also, t.faults(m)...)
+		o.also = append(o.also, faultsOf(t, m)...)
 		o.creates = (t.kind == kindCube || t.kind == kindEntry) && (m == http.MethodPost || m == http.MethodPut)
 		p.operations = append(p.operations, o)
 	}
 	w.paths = append(w.paths, p)
 }
 
-// faults are the statuses that requests of a kind end in, beside those of every request.
-func (t *target) faults(method string) []int {
+// faultsOf are the statuses that requests of a kind end in, beside those of every request.
+func faultsOf(t *target, method string) []int {
 	switch {
 	case method == http.MethodOptions:
 		return nil
@@ -180,7 +180,7 @@ func (t *target) faults(method string) []int {
 }
 
 // what names a target in a summary.
-func (t *target) what() string {
+func what(t *target) string {
 	switch t.kind {
 	case kindCube:
 		return "a " + t.service
@@ -210,16 +210,16 @@ func (w *modelWalk) read(t *target) operationDoc {
 	if t.conditional() {
 		headers = append(headers, ifNoneMatch())
 	}
-	return operationDoc{headers: headers, sent: sent, unchanged: t.conditional(), summary: "Read " + t.what(), description: t.note(), says: "What it is now.", query: query,
+	return operationDoc{headers: headers, sent: sent, unchanged: t.conditional(), summary: "Read " + what(t), description: note(t), says: "What it is now.", query: query,
 		content: answers(w.schemas.Node(w.info.Name, t.node, openapi.Read, entry))}
 }
 
 // note is the model's description.
-func (t *target) note() string { return strings.Join(strings.Fields(t.node.Description()), " ") }
+func note(t *target) string { return strings.Join(strings.Fields(t.node.Description()), " ") }
 
 func (w *modelWalk) action(t *target) operationDoc {
 	input := w.schemas.Input(w.info.Name, t.node)
-	o := operationDoc{summary: "Run " + t.node.Path(), description: t.note(), says: "It was done.", body: input}
+	o := operationDoc{summary: "Run " + t.node.Path(), description: note(t), says: "It was done.", body: input}
 	if input != nil {
 		o.needsBody = len(openapi.Required(t.node.Input())) > 0
 		o.example = w.newExample(t.node.Input())
@@ -242,7 +242,7 @@ func (w *modelWalk) change(t *target, method string) operationDoc {
 	case http.MethodPatch:
 		use, verb = openapi.Change, "Change "
 	}
-	o := operationDoc{summary: verb + t.what(), description: t.note()}
+	o := operationDoc{summary: verb + what(t), description: note(t)}
 	if t.kind == kindValue {
 		return o
 	}
@@ -265,4 +265,36 @@ func (w *modelWalk) newExample(n *yang.Node) any {
 		return example
 	}
 	return nil
+}
+
+// deletionDoc describes DELETE.
+func deletionDoc(t *target) operationDoc {
+	o := operationDoc{summary: "Delete " + what(t), says: "It is gone."}
+	if t.kind == kindList {
+		o.says = "Every entry that can be deleted is gone."
+		o.description = "What is deleted is every entry that can be deleted by its key, configured or not, in one change. " +
+			"Entries that follow from other configuration stay. A list that is empty is no error."
+		o.query = []paramDoc{{name: paramAll, flag: true, schema: textSchema(),
+			description: "The whole list is meant: a path that leads to something else is refused."}}
+	}
+	return o
+}
+
+// pageDocs describe the parameters; list is nil for the cubes of a service.
+func pageDocs(list *yang.Node) []paramDoc {
+	docs := []paramDoc{
+		{name: paramLimit, description: "So many entries at most; the Link header has the next page (rel=next).",
+			schema: openapi.Of("type", "integer", "minimum", 1, "maximum", maxLimit)},
+		{name: paramFilter, description: "Entries of which a leaf compares so (= != < <= > >=; * is any text). May be given several times: all have to hold.",
+			schema: textSchema()},
+	}
+	switch {
+	case list != nil && list.Paged():
+		docs = append(docs, paramDoc{name: paramAfter, schema: textSchema(),
+			description: "Begin where the page before ended, as its Link header says."})
+	case list == nil || len(list.Keys()) > 0:
+		docs = append(docs, paramDoc{name: paramAfter, schema: textSchema(),
+			description: "Begin behind the entry with these keys, joined as in a path."})
+	}
+	return docs
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -213,62 +212,6 @@ func (s *Server) referents(ctx context.Context, service, cube string, leaf *yang
 	}
 	return gather(nil, value, rest)
 }
-
-// leafref is the path of a leafref, or of the first in a union.
-func leafref(t yang.Type) string {
-	path := t.LeafrefPath
-	for i := 0; path == "" && i < len(t.Union); i++ {
-		path = leafref(t.Union[i])
-	}
-	return path
-}
-
-// referredBy finds the leaf that a leafref is about, nil for another leaf, and how many
-// nodes of the path to it are those of the path to the leaf. Predicates of its path narrow
-// down which entries count; completion does without.
-func referredBy(leaf *yang.Node) (referred *yang.Node, common int) {
-	path := predicate.ReplaceAllString(leafref(leaf.Type()), "")
-	if path == "" {
-		return nil, 0
-	}
-	at := leaf
-	common = depth(leaf)
-	if strings.HasPrefix(path, "/") {
-		for at.Parent() != nil {
-			at = at.Parent()
-		}
-	}
-	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
-		name = strings.TrimSpace(name[strings.LastIndexByte(name, ':')+1:])
-		if name == ".." {
-			at = at.Parent()
-			if at != nil && at.Parent() != nil && at.Parent().Input() == at {
-				at = at.Parent() // the input of an action is no step of a path
-			}
-		} else {
-			common = min(common, depth(at))
-			at = at.Child(name)
-		}
-		if at == nil {
-			return nil, 0
-		}
-	}
-	if at.Kind() != yang.Leaf && at.Kind() != yang.LeafList {
-		return nil, 0
-	}
-	return at, common
-}
-
-// depth is the number of nodes from the cube down to a node.
-func depth(n *yang.Node) int {
-	d := 0
-	for ; n.Parent() != nil; n = n.Parent() {
-		d++
-	}
-	return d
-}
-
-var predicate = regexp.MustCompile(`\[[^\]]*\]`)
 
 // gather collects the scalars that names lead to, through every entry of a list.
 func gather(out []string, value any, names []string) []string {

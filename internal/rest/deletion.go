@@ -16,12 +16,6 @@ import (
 // deleted before. The command line asks, or says what to type. It needs no model for that, and deleting anything else
 // takes no extra request.
 
-// paramAll says that the whole list is meant, flagAll is how that is typed.
-const (
-	paramAll = "all"
-	flagAll  = "--all"
-)
-
 // Limits of what a question tells.
 const (
 	maxCounted    = 10000
@@ -95,25 +89,4 @@ func (s *Server) lostPorts(cube string) []string {
 		out = append(out, fmt.Sprintf("and %d more", more))
 	}
 	return out
-}
-
-// flagsOf are the flags that a verb takes at a list.
-func flagsOf(t *target, verb string) []param {
-	if verb != verbDel || !slices.Contains(t.methods(), http.MethodDelete) {
-		return nil
-	}
-	return []param{{Name: flagAll, Description: "Delete every entry without asking", Type: "flag"}}
-}
-
-// deletionDoc describes DELETE.
-func deletionDoc(t *target) operationDoc {
-	o := operationDoc{summary: "Delete " + t.what(), says: "It is gone."}
-	if t.kind == kindList {
-		o.says = "Every entry that can be deleted is gone."
-		o.description = "What is deleted is every entry that can be deleted by its key, configured or not, in one change. " +
-			"Entries that follow from other configuration stay. A list that is empty is no error."
-		o.query = []paramDoc{{name: paramAll, flag: true, schema: textSchema(),
-			description: "The whole list is meant: a path that leads to something else is refused."}}
-	}
-	return o
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
-	"github.com/polycube/polycube/internal/yang"
 )
 
 // Who reads a cube, thinks, and writes must not undo what somebody else wrote meanwhile. An answer about a cube carries an
@@ -112,20 +111,4 @@ func (s *Server) answerTag(w http.ResponseWriter, r *http.Request, t *target) (s
 		any = any || strings.TrimPrefix(known, "W/") == tag
 	}
 	return any, nil
-}
-
-// conditional tells whether a read can be answered with 304.
-func (t *target) conditional() bool { return t.kind != kindCube && pure(t.node) }
-
-// pure tells whether a node has configuration alone.
-func pure(n *yang.Node) bool {
-	if !n.Config() {
-		return false
-	}
-	for _, child := range n.Children() {
-		if child.Kind() != yang.Action && !pure(child) {
-			return false
-		}
-	}
-	return true
 }

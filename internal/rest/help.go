@@ -362,7 +362,7 @@ func (s *Server) inputLeaf(segments []string) (*target, *yang.Node) {
 	if last < 2 {
 		return nil, nil
 	}
-	t, err := s.resolve(segments[:last])
+	t, err := resolve(s.manager, segments[:last])
 	if err != nil || t.kind != kindAction || t.node.Input() == nil {
 		return nil, nil
 	}
@@ -454,4 +454,12 @@ func (p *param) describeValue(n *yang.Node) {
 	if n.Kind() == yang.LeafList {
 		p.SimpleType += "[]"
 	}
+}
+
+// flagsOf are the flags that a verb takes at a list.
+func flagsOf(t *target, verb string) []param {
+	if verb != verbDel || !slices.Contains(t.methods(), http.MethodDelete) {
+		return nil
+	}
+	return []param{{Name: flagAll, Description: "Delete every entry without asking", Type: "flag"}}
 }

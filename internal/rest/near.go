@@ -144,7 +144,7 @@ func (s *Server) targetOf(r *http.Request) *target {
 	if err != nil || len(segments) < 2 {
 		return nil
 	}
-	t, err := s.resolve(segments)
+	t, err := resolve(s.manager, segments)
 	if err != nil {
 		return nil
 	}

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/openapi"
 	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/suggest"
@@ -23,14 +22,6 @@ import (
 // begins behind the last entry of this one (?after=). ?filter= leaves entries out. The body is an array as ever. Entries
 // are sent as they are found, so that a long list takes no memory of its own. A list that the model marks `paged` has
 // cursors of its own in place of keys.
-
-// The parameters of a page.
-const (
-	paramLimit  = "limit"
-	paramAfter  = "after"
-	paramFilter = "filter"
-	maxLimit    = 1000000
-)
 
 var pageParams = []string{paramLimit, paramAfter, paramFilter}
 
@@ -308,23 +299,4 @@ func fieldsOf(list *yang.Node) func(string) ([]string, []string) {
 		}
 		return path, nil
 	}
-}
-
-// pageDocs describe the parameters; list is nil for the cubes of a service.
-func pageDocs(list *yang.Node) []paramDoc {
-	docs := []paramDoc{
-		{name: paramLimit, description: "So many entries at most; the Link header has the next page (rel=next).",
-			schema: openapi.Of("type", "integer", "minimum", 1, "maximum", maxLimit)},
-		{name: paramFilter, description: "Entries of which a leaf compares so (= != < <= > >=; * is any text). May be given several times: all have to hold.",
-			schema: textSchema()},
-	}
-	switch {
-	case list != nil && list.Paged():
-		docs = append(docs, paramDoc{name: paramAfter, schema: textSchema(),
-			description: "Begin where the page before ended, as its Link header says."})
-	case list == nil || len(list.Keys()) > 0:
-		docs = append(docs, paramDoc{name: paramAfter, schema: textSchema(),
-			description: "Begin behind the entry with these keys, joined as in a path."})
-	}
-	return docs
 }

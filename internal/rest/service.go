@@ -19,33 +19,6 @@ import (
 // Resources of services: which there are, and which methods they have, follows from the
 // model at the time of the request.
 
-// target is the node of a cube that a URL names.
-type target struct {
-	service, cube string
-	// segments are the whole path, service and cube first.
-	segments []string
-	node     *yang.Node
-	path     yang.Path
-	kind     resourceKind
-	// values are what the words behind an action of a list say (yang.Schema.ActionOf).
-	values []string
-}
-
-// resourceKind is what a URL names within a cube.
-type resourceKind int
-
-const (
-	kindCube resourceKind = iota
-	kindContainer
-	kindLeaf
-	kindLeafList
-	// kindValue is one value of a leaf-list.
-	kindValue
-	kindList
-	kindEntry
-	kindAction
-)
-
 // serveService answers /SERVICE and everything below.
 func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments []string) error {
 	if len(segments) == 1 {
@@ -54,7 +27,7 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 		}
 		return s.serveWholeService(w, r, segments[0])
 	}
-	t, err := s.resolve(segments)
+	t, err := resolve(s.manager, segments)
 	var partial *yang.PartialKeysError
 	if errors.As(err, &partial) && r.Method == http.MethodDelete && partial.List.Config() {
 		t, err = within(segments, partial), nil // one entry alone may have the keys that are given
@@ -103,28 +76,6 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 	return s.write(w, r, t, body)
 }
 
-// resolve finds the node that the segments name.
-func (s *Server) resolve(segments []string) (*target, error) {
-	t := &target{service: segments[0], cube: segments[1], segments: segments}
-	schema, err := s.manager.Schema(t.service)
-	if err != nil {
-		return nil, err
-	}
-	if len(segments) == 2 {
-		t.node = schema.Root()
-		return t, nil
-	}
-	if t.node, t.path, t.values = schema.ActionOf(segments[2:]); t.node != nil {
-		t.kind = kindAction
-		return t, nil
-	}
-	if t.node, t.path, err = schema.Resolve(segments[2:]); err != nil {
-		return nil, err
-	}
-	t.kind = kindOf(t.node, t.path)
-	return t, nil
-}
-
 // resolveError gives what no model has 404.
 func resolveError(r *http.Request, segments []string, err error) error {
 	var y *yang.Error
@@ -149,75 +100,6 @@ func nearInPath(r *http.Request, y *yang.Error) []string {
 		out = append(out, near)
 	}
 	return out
-}
-
-func kindOf(n *yang.Node, p yang.Path) resourceKind {
-	switch n.Kind() {
-	case yang.Container:
-		return kindContainer
-	case yang.Leaf:
-		return kindLeaf
-	case yang.LeafList:
-		if len(p[len(p)-1].Keys) > 0 {
-			return kindValue
-		}
-		return kindLeafList
-	case yang.Action:
-		return kindAction
-	case yang.List:
-	}
-	if len(p[len(p)-1].Keys) == 0 {
-		return kindList
-	}
-	return kindEntry
-}
-
-// methods are those of interface table: state is only read, an action only called, a
-// leaf only read, updated and unset.
-func (t *target) methods() []string {
-	const get, post, put, patch, del, options = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch,
-		http.MethodDelete, http.MethodOptions
-	switch {
-	case t.kind == kindAction:
-		return []string{post, options}
-	case t.kind == kindCube:
-	case t.node.Deletable():
-		return []string{get, del, options}
-	case !t.node.Config():
-		return []string{get, options}
-	case t.kind == kindLeaf || t.kind == kindLeafList || t.kind == kindValue:
-		if t.node.InitOnly() || t.node.IsKey() {
-			return []string{get, options}
-		}
-		if t.kind == kindLeaf {
-			return []string{get, patch, del, options}
-		}
-		if t.kind == kindValue {
-			return []string{get, post, del, options}
-		}
-	}
-	return []string{get, post, put, patch, del, options}
-}
-
-// allow refuses a method that the node does not have, and says why where the model does.
-func (t *target) allow(r *http.Request) error {
-	err := message.Allow(r, t.methods()...)
-	var p *message.Problem
-	if t.kind == kindCube || t.kind == kindAction || !errors.As(err, &p) {
-		return err
-	}
-	switch {
-	case t.node.Deletable():
-		p.Message = t.node.Name() + " is state: it can only be read and deleted"
-	case !t.node.Config():
-		p.Message = t.node.Name() + " is state: it can only be read"
-	case t.node.IsKey():
-		p.Message = t.node.Name() + " is a key: it cannot change, delete the entry and create another"
-	case t.node.InitOnly():
-		p.Message = t.node.Name() + " can only be set when its parent is created"
-	}
-	p.Field = t.node.Name()
-	return p
 }
 
 // checkCube answers 404 to whatever is asked of a cube that does not exist, but for its
@@ -296,18 +178,6 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request, t *target) error
 	return nil
 }
 
-// success is the status of a request that succeeds.
-func (t *target) success(method string) int {
-	entry := t.kind == kindContainer || t.kind == kindEntry || t.kind == kindValue || t.kind == kindLeaf
-	switch {
-	case method == http.MethodDelete && entry:
-		return http.StatusNoContent
-	case method == http.MethodGet, method == http.MethodOptions, method == http.MethodDelete, t.kind == kindLeaf:
-		return http.StatusOK
-	}
-	return http.StatusCreated
-}
-
 // write answers POST, PUT and PATCH.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target, body []byte) error {
 	if t.kind == kindCube {
@@ -321,7 +191,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target, body [
 	var err error
 	switch {
 	case t.kind == kindAction:
-		if body, err = t.withValues(body); err != nil {
+		if body, err = withValues(t, body); err != nil {
 			return err
 		}
 		out, err = s.manager.Action(r.Context(), t.service, t.cube, t.path, body)
@@ -335,16 +205,6 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target, body [
 	}
 	s.out.Raw(w, r, t.success(r.Method), out)
 	return nil
-}
-
-func operation(method string) yang.Op {
-	switch method {
-	case http.MethodPost:
-		return yang.Create
-	case http.MethodPut:
-		return yang.Replace
-	}
-	return yang.Merge
 }
 
 // ownBody takes `name`, which the model does not have, off a cube's body. It refuses a

@@ -18,3 +18,17 @@ const (
 	verbShow = "SHOW"
 	verbDel  = "DEL"
 )
+
+// paramAll says that the whole list is meant, flagAll is how that is typed.
+const (
+	paramAll = "all"
+	flagAll  = "--all"
+)
+
+// The parameters of a page.
+const (
+	paramLimit  = "limit"
+	paramAfter  = "after"
+	paramFilter = "filter"
+	maxLimit    = 1000000
+)
