@@ -8,6 +8,7 @@ import (
 
 	"github.com/polycube/polycube/internal/openapi"
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 )
 
 // What the API's description says of a path and its methods, before it is OpenAPI.
@@ -212,7 +213,7 @@ func sentHeaders() openapi.Object {
 func helpParams() []paramDoc {
 	return []paramDoc{
 		{name: "help", component: true, description: "What help is for.",
-			schema: openapi.Of("type", "string", "enum", []string{verbNone, verbAdd, verbSet, verbShow, verbDel})},
+			schema: openapi.Of("type", "string", "enum", []string{resource.VerbNone, resource.VerbAdd, resource.VerbSet, resource.VerbShow, resource.VerbDel})},
 		{name: "completion", component: true, description: "Answer a list of words.", flag: true, schema: textSchema()},
 		{name: "value", component: true, description: "Describe a list of bare keys as one value.", flag: true, schema: textSchema()},
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/polycube/polycube/internal/openapi"
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -29,7 +30,7 @@ func servicePaths(schemas *openapi.Schemas, info topology.ServiceInfo, schema *y
 	w.whole(root)
 	at := spot{path: "/" + info.Name + "/{name}", params: []paramDoc{{name: "name", description: "Name of the cube.",
 		example: info.Name + "1", schema: openapi.Of("type", "string", "pattern", openapi.CubeName)}}}
-	w.resource(at, &target{service: info.Name, node: root, kind: kindCube})
+	w.resource(at, &resource.Target{Service: info.Name, Node: root, Kind: resource.KindCube})
 	at.within = at.path
 	w.children(at, root)
 	return w.paths
@@ -98,18 +99,18 @@ func (w *modelWalk) children(at spot, n *yang.Node) {
 
 // node describes a node and everything below.
 func (w *modelWalk) node(at spot, n *yang.Node) {
-	t := &target{service: w.info.Name, node: n}
+	t := &resource.Target{Service: w.info.Name, Node: n}
 	switch n.Kind() {
 	case yang.Container:
-		t.kind = kindContainer
+		t.Kind = resource.KindContainer
 	case yang.Leaf:
-		t.kind = kindLeaf
+		t.Kind = resource.KindLeaf
 	case yang.LeafList:
-		t.kind = kindLeafList
+		t.Kind = resource.KindLeafList
 	case yang.List:
-		t.kind = kindList
+		t.Kind = resource.KindList
 	case yang.Action:
-		t.kind = kindAction
+		t.Kind = resource.KindAction
 	}
 	w.resource(at, t)
 	switch n.Kind() {
@@ -117,7 +118,7 @@ func (w *modelWalk) node(at spot, n *yang.Node) {
 		w.children(at, n)
 	case yang.LeafList:
 		entry := at.key(w.schemas, n, n, "value")
-		w.resource(entry, &target{service: w.info.Name, node: n, kind: kindValue})
+		w.resource(entry, &resource.Target{Service: w.info.Name, Node: n, Kind: resource.KindValue})
 	case yang.List:
 		w.entries(at, n)
 	case yang.Leaf, yang.Action:
@@ -136,102 +137,102 @@ func (w *modelWalk) entries(at spot, n *yang.Node) {
 		}
 		at = at.key(w.schemas, n, k, k.Name())
 	}
-	w.resource(at, &target{service: w.info.Name, node: n, kind: kindEntry})
+	w.resource(at, &resource.Target{Service: w.info.Name, Node: n, Kind: resource.KindEntry})
 	at.within = at.path
 	w.children(at, n)
 }
 
 // resource describes what a target is, by the methods that it has.
-func (w *modelWalk) resource(at spot, t *target) {
+func (w *modelWalk) resource(at spot, t *resource.Target) {
 	p := pathDoc{path: at.path, params: at.params, within: at.within}
-	for _, m := range t.methods() {
+	for _, m := range t.Methods() {
 		var o operationDoc
 		switch {
 		case m == http.MethodOptions:
 			o = helpDoc()
-		case t.kind == kindAction:
+		case t.Kind == resource.KindAction:
 			o = w.action(t)
 		case m == http.MethodGet:
 			o = w.read(t)
 		default:
 			o = w.change(t, m)
 		}
-		if o.method, o.success = m, t.success(m); !message.ReadOnly(m) {
+		if o.method, o.success = m, t.Success(m); !message.ReadOnly(m) {
 			o.headers = append(o.headers, ifMatch())
 		}
 		o.also = append(o.also, faultsOf(t, m)...)
-		o.creates = (t.kind == kindCube || t.kind == kindEntry) && (m == http.MethodPost || m == http.MethodPut)
+		o.creates = (t.Kind == resource.KindCube || t.Kind == resource.KindEntry) && (m == http.MethodPost || m == http.MethodPut)
 		p.operations = append(p.operations, o)
 	}
 	w.paths = append(w.paths, p)
 }
 
 // faultsOf are the statuses that requests of a kind end in, beside those of every request.
-func faultsOf(t *target, method string) []int {
+func faultsOf(t *resource.Target, method string) []int {
 	switch {
 	case method == http.MethodOptions:
 		return nil
 	case method == http.MethodGet:
 		return []int{http.StatusNotFound}
-	case t.kind == kindCube:
+	case t.Kind == resource.KindCube:
 		return []int{http.StatusConflict, http.StatusPreconditionFailed}
 	}
 	return []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed}
 }
 
 // what names a target in a summary.
-func what(t *target) string {
-	switch t.kind {
-	case kindCube:
-		return "a " + t.service
-	case kindEntry:
-		return "an entry of " + t.node.Path()
-	case kindValue:
-		return "a value of " + t.node.Path()
-	case kindList:
-		return "the list " + t.node.Path()
-	case kindContainer, kindLeaf, kindLeafList, kindAction:
+func what(t *resource.Target) string {
+	switch t.Kind {
+	case resource.KindCube:
+		return "a " + t.Service
+	case resource.KindEntry:
+		return "an entry of " + t.Node.Path()
+	case resource.KindValue:
+		return "a value of " + t.Node.Path()
+	case resource.KindList:
+		return "the list " + t.Node.Path()
+	case resource.KindContainer, resource.KindLeaf, resource.KindLeafList, resource.KindAction:
 	}
-	return t.node.Path()
+	return t.Node.Path()
 }
 
-func (w *modelWalk) read(t *target) operationDoc {
-	entry := t.kind == kindEntry || t.kind == kindValue || t.kind == kindCube
+func (w *modelWalk) read(t *resource.Target) operationDoc {
+	entry := t.Kind == resource.KindEntry || t.Kind == resource.KindValue || t.Kind == resource.KindCube
 	var query []paramDoc
 	var sent []string
 	var headers []paramDoc
-	if t.kind == kindList {
-		query = pageDocs(t.node)
+	if t.Kind == resource.KindList {
+		query = pageDocs(t.Node)
 		sent = append(sent, "Link")
 	}
-	if t.node.Config() {
+	if t.Node.Config() {
 		sent = append(sent, "ETag")
 	}
-	if t.conditional() {
+	if t.Conditional() {
 		headers = append(headers, ifNoneMatch())
 	}
-	return operationDoc{headers: headers, sent: sent, unchanged: t.conditional(), summary: "Read " + what(t), description: note(t), says: "What it is now.", query: query,
-		content: answers(w.schemas.Node(w.info.Name, t.node, openapi.Read, entry))}
+	return operationDoc{headers: headers, sent: sent, unchanged: t.Conditional(), summary: "Read " + what(t), description: note(t), says: "What it is now.", query: query,
+		content: answers(w.schemas.Node(w.info.Name, t.Node, openapi.Read, entry))}
 }
 
 // note is the model's description.
-func note(t *target) string { return strings.Join(strings.Fields(t.node.Description()), " ") }
+func note(t *resource.Target) string { return strings.Join(strings.Fields(t.Node.Description()), " ") }
 
-func (w *modelWalk) action(t *target) operationDoc {
-	input := w.schemas.Input(w.info.Name, t.node)
-	o := operationDoc{summary: "Run " + t.node.Path(), description: note(t), says: "It was done.", body: input}
+func (w *modelWalk) action(t *resource.Target) operationDoc {
+	input := w.schemas.Input(w.info.Name, t.Node)
+	o := operationDoc{summary: "Run " + t.Node.Path(), description: note(t), says: "It was done.", body: input}
 	if input != nil {
-		o.needsBody = len(openapi.Required(t.node.Input())) > 0
-		o.example = w.newExample(t.node.Input())
+		o.needsBody = len(openapi.Required(t.Node.Input())) > 0
+		o.example = w.newExample(t.Node.Input())
 	}
-	if out := w.schemas.Output(w.info.Name, t.node); out != nil {
+	if out := w.schemas.Output(w.info.Name, t.Node); out != nil {
 		o.content = answers(out)
 	}
 	return o
 }
 
 // change describes POST, PUT, PATCH and DELETE.
-func (w *modelWalk) change(t *target, method string) operationDoc {
+func (w *modelWalk) change(t *resource.Target, method string) operationDoc {
 	if method == http.MethodDelete {
 		return deletionDoc(t)
 	}
@@ -243,17 +244,17 @@ func (w *modelWalk) change(t *target, method string) operationDoc {
 		use, verb = openapi.Change, "Change "
 	}
 	o := operationDoc{summary: verb + what(t), description: note(t)}
-	if t.kind == kindValue {
+	if t.Kind == resource.KindValue {
 		return o
 	}
-	o.body = w.schemas.Node(w.info.Name, t.node, use, t.kind == kindEntry || t.kind == kindCube)
-	switch t.kind {
-	case kindLeaf, kindLeafList, kindList:
+	o.body = w.schemas.Node(w.info.Name, t.Node, use, t.Kind == resource.KindEntry || t.Kind == resource.KindCube)
+	switch t.Kind {
+	case resource.KindLeaf, resource.KindLeafList, resource.KindList:
 		o.needsBody = true
 	default:
 		if use == openapi.New {
-			o.needsBody = len(openapi.Required(t.node)) > 0
-			o.example = w.newExample(t.node)
+			o.needsBody = len(openapi.Required(t.Node)) > 0
+			o.example = w.newExample(t.Node)
 		}
 	}
 	return o
@@ -268,13 +269,13 @@ func (w *modelWalk) newExample(n *yang.Node) any {
 }
 
 // deletionDoc describes DELETE.
-func deletionDoc(t *target) operationDoc {
+func deletionDoc(t *resource.Target) operationDoc {
 	o := operationDoc{summary: "Delete " + what(t), says: "It is gone."}
-	if t.kind == kindList {
+	if t.Kind == resource.KindList {
 		o.says = "Every entry that can be deleted is gone."
 		o.description = "What is deleted is every entry that can be deleted by its key, configured or not, in one change. " +
 			"Entries that follow from other configuration stay. A list that is empty is no error."
-		o.query = []paramDoc{{name: paramAll, flag: true, schema: textSchema(),
+		o.query = []paramDoc{{name: resource.ParamAll, flag: true, schema: textSchema(),
 			description: "The whole list is meant: a path that leads to something else is refused."}}
 	}
 	return o
@@ -283,17 +284,17 @@ func deletionDoc(t *target) operationDoc {
 // pageDocs describe the parameters; list is nil for the cubes of a service.
 func pageDocs(list *yang.Node) []paramDoc {
 	docs := []paramDoc{
-		{name: paramLimit, description: "So many entries at most; the Link header has the next page (rel=next).",
-			schema: openapi.Of("type", "integer", "minimum", 1, "maximum", maxLimit)},
-		{name: paramFilter, description: "Entries of which a leaf compares so (= != < <= > >=; * is any text). May be given several times: all have to hold.",
+		{name: resource.ParamLimit, description: "So many entries at most; the Link header has the next page (rel=next).",
+			schema: openapi.Of("type", "integer", "minimum", 1, "maximum", resource.MaxLimit)},
+		{name: resource.ParamFilter, description: "Entries of which a leaf compares so (= != < <= > >=; * is any text). May be given several times: all have to hold.",
 			schema: textSchema()},
 	}
 	switch {
 	case list != nil && list.Paged():
-		docs = append(docs, paramDoc{name: paramAfter, schema: textSchema(),
+		docs = append(docs, paramDoc{name: resource.ParamAfter, schema: textSchema(),
 			description: "Begin where the page before ended, as its Link header says."})
 	case list == nil || len(list.Keys()) > 0:
-		docs = append(docs, paramDoc{name: paramAfter, schema: textSchema(),
+		docs = append(docs, paramDoc{name: resource.ParamAfter, schema: textSchema(),
 			description: "Begin behind the entry with these keys, joined as in a path."})
 	}
 	return docs

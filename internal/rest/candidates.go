@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -139,10 +140,10 @@ const maxWalked = 20000
 
 // keysIn reads the keys of the entries of a list that keep wants, at most so many, in their
 // order; none when there is no such list.
-func (s *Server) keysIn(ctx context.Context, t *target, path yang.Path, most int, keep func(keys []string) bool) [][]string {
+func (s *Server) keysIn(ctx context.Context, t *resource.Target, path yang.Path, most int, keep func(keys []string) bool) [][]string {
 	var out [][]string
 	walked := 0
-	err := s.manager.Entries(ctx, t.service, t.cube, path, nil, func(keys []string, _ json.RawMessage) bool {
+	err := s.manager.Entries(ctx, t.Service, t.Cube, path, nil, func(keys []string, _ json.RawMessage) bool {
 		if keep(keys) {
 			out = append(out, slices.Clone(keys))
 		}
@@ -157,27 +158,27 @@ func (s *Server) keysIn(ctx context.Context, t *target, path yang.Path, most int
 
 // values are those of a leaf that are known: of an enumeration, of what a leafref can
 // refer to, of a peer. path leads to the leaf.
-func (s *Server) values(r *http.Request, t *target, leaf *yang.Node, path yang.Path) []string {
+func (s *Server) values(r *http.Request, t *resource.Target, leaf *yang.Node, path yang.Path) []string {
 	typ := leaf.Type()
 	switch {
 	case len(typ.Enums) > 0:
 		return lower(typ.Enums)
 	case typ.Base == "boolean":
 		return []string{"true", "false"}
-	case leaf.Path() == "ports/peer" && !s.transparent(t.service):
-		own := t.cube + ":"
+	case leaf.Path() == "ports/peer" && !s.transparent(t.Service):
+		own := t.Cube + ":"
 		return slices.DeleteFunc(s.usable(r), func(place string) bool { return strings.HasPrefix(place, own) })
-	case leaf.Path() == "ports/tcubes" && !s.transparent(t.service):
+	case leaf.Path() == "ports/tcubes" && !s.transparent(t.Service):
 		return s.transparentCubes(func(parent string) bool { return parent == "" })
 	}
-	return s.referents(r.Context(), t.service, t.cube, leaf, path)
+	return s.referents(r.Context(), t.Service, t.Cube, leaf, path)
 }
 
 // referents are the values that a leafref can have, none for another leaf. Entries above
 // the leaf that it has in common with what it refers to are its own.
 func (s *Server) referents(ctx context.Context, service, cube string, leaf *yang.Node, path yang.Path) []string {
 	var chain []*yang.Node
-	referred, common := referredBy(leaf)
+	referred, common := resource.ReferredBy(leaf)
 	for n := referred; n != nil && n.Parent() != nil; n = n.Parent() {
 		chain = append(chain, n)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/trace"
 )
 
@@ -60,13 +61,13 @@ func (p param) words(verb string, first bool, h help) []string {
 		return p.Candidates
 	case p.Type == "key" && len(p.Values) > 0 && h.elements == nil:
 		return lower(p.Values)
-	case p.Type == "key" && (verb == verbAdd || h.elements == nil):
+	case p.Type == "key" && (verb == resource.VerbAdd || h.elements == nil):
 		return []string{"<" + p.Name + ">"}
 	case p.Type == "key":
 		return nil
-	case p.Type == "leaf" && (verb == verbAdd || verb == verbSet):
+	case p.Type == "leaf" && (verb == resource.VerbAdd || verb == resource.VerbSet):
 		return []string{p.Name + "="}
-	case p.Type == "leaf" && verb == verbNone && h.commands == nil:
+	case p.Type == "leaf" && verb == resource.VerbNone && h.commands == nil:
 		// The input of an action.
 		return []string{p.Name + "="}
 	}
@@ -112,13 +113,13 @@ func commandWords() []string {
 // commandsWith are those of the framework's first words that a verb goes with.
 func commandsWith(verb string) []string {
 	switch verb {
-	case verbShow:
+	case resource.VerbShow:
 		return []string{"services", "cubes", "topology", "netdevs", "drops"}
-	case verbAdd:
+	case resource.VerbAdd:
 		return []string{"services", "cubes"}
-	case verbDel:
+	case resource.VerbDel:
 		return []string{"services"}
-	case verbSet:
+	case resource.VerbSet:
 		return nil
 	}
 	return commandWords()
@@ -164,10 +165,10 @@ func (s *Server) helpShow(w http.ResponseWriter, r *http.Request, rest []string)
 		return err
 	}
 	h := help{}
-	if verb == verbNone {
+	if verb == resource.VerbNone {
 		h.commands = []string{"show"}
 	}
-	if len(rest) == 0 && (verb == verbNone || verb == verbShow) {
+	if len(rest) == 0 && (verb == resource.VerbNone || verb == resource.VerbShow) {
 		s.addMembers(r, &h)
 	}
 	return s.answerHelp(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
@@ -211,18 +212,18 @@ func (s *Server) helpCubes(w http.ResponseWriter, r *http.Request, rest []string
 		return err
 	}
 	h, methods := help{}, []string{http.MethodGet, http.MethodOptions}
-	if verb == verbNone {
+	if verb == resource.VerbNone {
 		h.commands = []string{"show"}
 	}
-	if len(rest) == 1 && verb == verbShow {
+	if len(rest) == 1 && verb == resource.VerbShow {
 		h.params = []param{{Name: "stats", Description: "Counters, and how its programs run", Type: "leaf"}}
 	}
 	if len(rest) == 0 {
 		methods = []string{http.MethodGet, http.MethodPost, http.MethodOptions}
-		if verb == verbNone {
+		if verb == resource.VerbNone {
 			h.commands = []string{"add", "show"}
 		}
-		if verb != verbAdd {
+		if verb != resource.VerbAdd {
 			h.params = []param{{Name: "name", Description: "Name of the cube", Example: "br1", Type: "key", SimpleType: "string"}}
 			h.elements = s.cubeElements(func(cubeName) bool { return true })
 		}
@@ -237,15 +238,15 @@ func (s *Server) helpServices(w http.ResponseWriter, r *http.Request, rest []str
 		return err
 	}
 	h, methods := help{}, []string{http.MethodGet, http.MethodPatch, http.MethodDelete, http.MethodOptions}
-	if verb == verbNone {
+	if verb == resource.VerbNone {
 		h.commands = []string{"show", "update", "del"}
 	}
 	if len(rest) == 0 {
 		methods = []string{http.MethodGet, http.MethodPost, http.MethodOptions}
-		if verb == verbNone {
+		if verb == resource.VerbNone {
 			h.commands = []string{"add", "show", "update", "del"}
 		}
-		if verb == verbAdd {
+		if verb == resource.VerbAdd {
 			h.params = []param{
 				{Name: "type", Description: "How the service runs", Example: "grpc", Type: "leaf", SimpleType: "enumeration",
 					constraints: constraints{Values: []string{"lib", "grpc"}, Mandatory: true}},
@@ -352,7 +353,7 @@ func (s *Server) helpAttachOption(w http.ResponseWriter, r *http.Request, rest [
 		message.SetAllow(w.Header(), methods)
 		return s.out.JSON(w, r, http.StatusOK, begunBy(r, p.leafWords()))
 	}
-	return s.answerHelp(w, r, methods, verbNone, false, help{params: []param{p}})
+	return s.answerHelp(w, r, methods, resource.VerbNone, false, help{params: []param{p}})
 }
 
 func (s *Server) transparent(service string) bool {

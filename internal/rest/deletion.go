@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -23,38 +24,38 @@ const (
 )
 
 // confirmList refuses a whole list that is not confirmed, and anything but a list where one is confirmed.
-func (s *Server) confirmList(w http.ResponseWriter, r *http.Request, t *target) error {
-	all, typed := r.URL.Query().Has(paramAll), r.Header.Get(verbHeader) != ""
+func (s *Server) confirmList(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
+	all, typed := r.URL.Query().Has(resource.ParamAll), r.Header.Get(resource.VerbHeader) != ""
 	switch {
-	case all && t.kind != kindList:
-		name := paramAll
+	case all && t.Kind != resource.KindList:
+		name := resource.ParamAll
 		if typed {
-			name = flagAll
+			name = resource.FlagAll
 		}
-		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: paramAll,
-			Message: fmt.Sprintf("%s is not a list: delete it without %s", t.words(), name)}
-	case all || !typed || t.kind != kindList:
+		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: resource.ParamAll,
+			Message: fmt.Sprintf("%s is not a list: delete it without %s", t.Words(), name)}
+	case all || !typed || t.Kind != resource.KindList:
 		return nil
 	}
-	if revision, err := s.manager.CubeRevision(t.cube); err == nil && t.node.Config() {
+	if revision, err := s.manager.CubeRevision(t.Cube); err == nil && t.Node.Config() {
 		w.Header().Set("ETag", s.tag(revision)) // the reply may come much later; before the entries are counted
 	}
-	c, err := s.manager.CountEntries(r.Context(), t.service, t.cube, t.path, maxCounted)
+	c, err := s.manager.CountEntries(r.Context(), t.Service, t.Cube, t.Path, maxCounted)
 	if err != nil {
 		return err
 	}
-	p := &message.Problem{Status: http.StatusBadRequest, Tag: message.TagUnconfirmed, Field: paramAll, Question: question(t, c),
-		Message: fmt.Sprintf("%s is a list: add %s to delete one entry, or %s to delete every entry", t.words(), placeholders(t.node, 0), flagAll)}
-	if t.node.Path() == "ports" && !s.transparent(t.service) {
-		p.Detail = s.lostPorts(t.cube)
+	p := &message.Problem{Status: http.StatusBadRequest, Tag: message.TagUnconfirmed, Field: resource.ParamAll, Question: question(t, c),
+		Message: fmt.Sprintf("%s is a list: add %s to delete one entry, or %s to delete every entry", t.Words(), resource.Placeholders(t.Node, 0), resource.FlagAll)}
+	if t.Node.Path() == "ports" && !s.transparent(t.Service) {
+		p.Detail = s.lostPorts(t.Cube)
 	}
 	return p
 }
 
 // question asks whether the list is meant; "" for an empty one.
-func question(t *target, c topology.ListCount) string {
-	list, stays := t.words(), ""
-	if t.node.Config() && c.Configured < c.Entries {
+func question(t *resource.Target, c topology.ListCount) string {
+	list, stays := t.Words(), ""
+	if t.Node.Config() && c.Configured < c.Entries {
 		stays = fmt.Sprintf(" (%d configured), except those that follow from other configuration", c.Configured)
 	}
 	switch {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -103,7 +104,7 @@ func (l *lab) typed(t testing.TB, path string, header ...string) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set(verbHeader, verbDel)
+	req.Header.Set(resource.VerbHeader, resource.VerbDel)
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -91,20 +92,20 @@ func unconditional(r *http.Request) error {
 
 // answerTag sends the tag with what is read. It tells whether the client has this already: of a node without state, whose
 // answer is the same for the same tag.
-func (s *Server) answerTag(w http.ResponseWriter, r *http.Request, t *target) (same bool, err error) {
-	if !t.node.Config() {
+func (s *Server) answerTag(w http.ResponseWriter, r *http.Request, t *resource.Target) (same bool, err error) {
+	if !t.Node.Config() {
 		return false, nil
 	}
 	// Before the read: a tag that is older than what is read makes a change fail that could have been made, the other way
 	// round one would be lost.
-	revision, err := s.manager.CubeRevision(t.cube)
+	revision, err := s.manager.CubeRevision(t.Cube)
 	if err != nil {
 		return false, nil //nolint:nilerr // whoever reads the cube says it
 	}
 	tag := s.tag(revision)
 	w.Header().Set("ETag", tag)
 	tags, any, err := tagsOf(r.Header, "If-None-Match")
-	if err != nil || !t.conditional() {
+	if err != nil || !t.Conditional() {
 		return false, err
 	}
 	for _, known := range tags {

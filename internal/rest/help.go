@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -97,8 +98,8 @@ func helpVerb(r *http.Request) (verb string, completion bool, err error) {
 	verb = strings.ToUpper(q.Get("help"))
 	switch verb {
 	case "":
-		verb = verbNone
-	case verbNone, verbAdd, verbSet, verbShow, verbDel:
+		verb = resource.VerbNone
+	case resource.VerbNone, resource.VerbAdd, resource.VerbSet, resource.VerbShow, resource.VerbDel:
 	default:
 		err = message.BadPath("help=%s: the kinds of help are NONE, ADD, SET, SHOW and DEL", message.Clip(verb))
 	}
@@ -120,47 +121,47 @@ func (s *Server) answerHelp(w http.ResponseWriter, r *http.Request, methods []st
 
 // helpNode answers OPTIONS of a cube or a node in it. The cube need not exist: help for
 // adding it is asked before.
-func (s *Server) helpNode(w http.ResponseWriter, r *http.Request, t *target) error {
+func (s *Server) helpNode(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
 	verb, completion, err := helpVerb(r)
 	if err != nil {
 		return err
 	}
 	var h help
-	switch t.kind {
-	case kindLeaf, kindLeafList, kindValue:
-		return s.helpLeaf(w, r, t, t.node, t.path)
-	case kindAction:
-		h.params, h.optional = inputParams(t.node)
-	case kindList:
-		if q := r.URL.Query(); t.node.Bare() && (q.Has("value") || q.Get("completion") == "value") {
-			return s.helpLeaf(w, r, t, t.node, t.path) // behind "="
+	switch t.Kind {
+	case resource.KindLeaf, resource.KindLeafList, resource.KindValue:
+		return s.helpLeaf(w, r, t, t.Node, t.Path)
+	case resource.KindAction:
+		h.params, h.optional = inputParams(t.Node)
+	case resource.KindList:
+		if q := r.URL.Query(); t.Node.Bare() && (q.Has("value") || q.Get("completion") == "value") {
+			return s.helpLeaf(w, r, t, t.Node, t.Path) // behind "="
 		}
 		h = s.listHelp(r, t, verb)
 	default:
 		h = nodeHelp(t, verb, s.there(r, t))
 	}
-	return s.answerHelp(w, r, t.methods(), verb, completion, h)
+	return s.answerHelp(w, r, t.Methods(), verb, completion, h)
 }
 
 // there tells whether the target exists.
-func (s *Server) there(r *http.Request, t *target) bool {
-	if !s.runs(t.service, t.cube) || t.kind != kindEntry {
-		return s.runs(t.service, t.cube)
+func (s *Server) there(r *http.Request, t *resource.Target) bool {
+	if !s.runs(t.Service, t.Cube) || t.Kind != resource.KindEntry {
+		return s.runs(t.Service, t.Cube)
 	}
-	_, err := s.manager.Read(r.Context(), t.service, t.cube, t.path)
+	_, err := s.manager.Read(r.Context(), t.Service, t.Cube, t.Path)
 	return err == nil
 }
 
 // nodeHelp is that of what has members: a cube, a container, a list entry. What exists
 // already is not added itself: there, ADD leads to its lists.
-func nodeHelp(t *target, verb string, exists bool) help {
-	children := t.node.Children()
-	if t.kind == kindCube {
+func nodeHelp(t *resource.Target, verb string, exists bool) help {
+	children := t.Node.Children()
+	if t.Kind == resource.KindCube {
 		children = slices.DeleteFunc(slices.Clone(children), func(n *yang.Node) bool { return n.Name() == "name" })
 	}
 	var h help
 	switch verb {
-	case verbAdd:
+	case resource.VerbAdd:
 		if exists {
 			h.params = pick(children, func(n *yang.Node) bool { return inner(n) && n.Config() })
 			break
@@ -169,21 +170,21 @@ func nodeHelp(t *target, verb string, exists bool) help {
 		h.params = describe(all, func(n nested) bool { return n.must })
 		h.optional = describe(all, func(n nested) bool { return !n.must })
 		for i := range h.optional {
-			h.optional[i].Implied = t.kind == kindCube && h.optional[i].Name == "service-name"
+			h.optional[i].Implied = t.Kind == resource.KindCube && h.optional[i].Name == "service-name"
 		}
-	case verbSet:
+	case resource.VerbSet:
 		h.params = describe(valuesIn(children), func(n nested) bool { return !n.InitOnly() })
-		if t.kind != kindEntry && len(h.params) == 0 {
+		if t.Kind != resource.KindEntry && len(h.params) == 0 {
 			h.params = pick(children, func(n *yang.Node) bool { return inner(n) && n.Config() })
 		}
-	case verbShow:
+	case resource.VerbShow:
 		h.params = pick(children, func(n *yang.Node) bool { return n.Kind() != yang.Action })
 		for i := range h.params {
 			if h.params[i].Type == "key" {
 				h.params[i].Type = "leaf" // one to read, the path has its value
 			}
 		}
-	case verbDel:
+	case resource.VerbDel:
 		h.params = pick(children, func(n *yang.Node) bool {
 			return inner(n) && (n.Config() || n.Deletable()) || settable(n) && !n.InitOnly() && !n.Mandatory()
 		})
@@ -206,21 +207,21 @@ func ofAList(action *yang.Node, siblings []*yang.Node) bool {
 }
 
 // verbsOf are the verbs that make sense at a node.
-func verbsOf(t *target, exists bool) []string {
+func verbsOf(t *resource.Target, exists bool) []string {
 	switch {
-	case t.kind != kindCube && t.node.Deletable():
+	case t.Kind != resource.KindCube && t.Node.Deletable():
 		return []string{"show", "del"}
-	case t.kind != kindCube && !t.node.Config():
+	case t.Kind != resource.KindCube && !t.Node.Config():
 		return []string{"show"}
 	case !exists:
 		return []string{"add"}
 	}
 	verbs := []string{"add", "set", "show", "del"}
-	if t.kind == kindList || t.kind == kindCube {
+	if t.Kind == resource.KindList || t.Kind == resource.KindCube {
 		return verbs
 	}
 	// Nothing is added to what holds no lists, and nothing is set where all is fixed.
-	children := t.node.Children()
+	children := t.Node.Children()
 	return slices.DeleteFunc(verbs, func(v string) bool {
 		return v == "add" && !slices.ContainsFunc(children, func(n *yang.Node) bool { return inner(n) && n.Config() }) ||
 			v == "set" && !slices.ContainsFunc(valuesIn(children), func(n nested) bool { return !n.InitOnly() })
@@ -228,11 +229,11 @@ func verbsOf(t *target, exists bool) []string {
 }
 
 // listHelp is that of a whole list: its keys, and the entries that exist.
-func (s *Server) listHelp(r *http.Request, t *target, verb string) help {
-	h := help{params: keyParams(t.node.Keys()), flags: flagsOf(t, verb)}
-	if verb == verbNone {
+func (s *Server) listHelp(r *http.Request, t *resource.Target, verb string) help {
+	h := help{params: keyParams(t.Node.Keys()), flags: flagsOf(t, verb)}
+	if verb == resource.VerbNone {
 		h.commands = verbsOf(t, true)
-		verbs := t.node.Verbs()
+		verbs := t.Node.Verbs()
 		for _, name := range slices.Sorted(maps.Keys(verbs)) {
 			p := paramOf(verbs[name])
 			p.Name = name
@@ -245,24 +246,24 @@ func (s *Server) listHelp(r *http.Request, t *target, verb string) help {
 
 // addKeys completes help for a list whose first keys are given: by the entries that exist,
 // or by what the next key of a new one can be.
-func (s *Server) addKeys(r *http.Request, t *target, verb string, given []string, h *help) {
-	if verb != verbAdd {
+func (s *Server) addKeys(r *http.Request, t *resource.Target, verb string, given []string, h *help) {
+	if verb != resource.VerbAdd {
 		h.elements = s.elements(r, t, given)
 		return
 	}
-	next := t.node.Keys()[len(given)]
-	h.params[0].Candidates = s.values(r, t, next, append(slices.Clone(t.path), yang.Step{Name: next.Name()}))
+	next := t.Node.Keys()[len(given)]
+	h.params[0].Candidates = s.values(r, t, next, append(slices.Clone(t.Path), yang.Step{Name: next.Name()}))
 }
 
 // elements are the entries of a list whose first keys are given, by the other keys.
-func (s *Server) elements(r *http.Request, t *target, given []string) []message.Ordered {
+func (s *Server) elements(r *http.Request, t *resource.Target, given []string) []message.Ordered {
 	out := []message.Ordered{}
 	prefix := r.URL.Query().Get("prefix")
-	for _, keys := range s.keysIn(r.Context(), t, t.path, maxElements, func(keys []string) bool {
+	for _, keys := range s.keysIn(r.Context(), t, t.Path, maxElements, func(keys []string) bool {
 		return slices.Equal(keys[:len(given)], given) && strings.HasPrefix(keys[len(given)], prefix)
 	}) {
 		var e message.Ordered
-		for i, k := range t.node.Keys()[len(given):] {
+		for i, k := range t.Node.Keys()[len(given):] {
 			e = e.With(k.Name(), keys[len(given)+i])
 		}
 		out = append(out, e)
@@ -276,7 +277,7 @@ func (s *Server) helpPartial(w http.ResponseWriter, r *http.Request, segments []
 	if err != nil {
 		return err
 	}
-	t := &target{service: segments[0], cube: segments[1], segments: segments, node: p.List, path: p.Path, kind: kindList}
+	t := &resource.Target{Service: segments[0], Cube: segments[1], Segments: segments, Node: p.List, Path: p.Path, Kind: resource.KindList}
 	h := help{params: keyParams(p.List.Keys()[len(p.Given):])}
 	s.addKeys(r, t, verb, p.Given, &h)
 	return s.answerHelp(w, r, []string{http.MethodOptions}, verb, completion, h)
@@ -289,10 +290,10 @@ func (s *Server) helpService(w http.ResponseWriter, r *http.Request, service str
 		return err
 	}
 	h := help{params: []param{{Name: "name", Description: "Name of the cube", Example: service + "1", Type: "key", SimpleType: "string"}}}
-	if verb == verbNone {
+	if verb == resource.VerbNone {
 		h.commands = []string{"add", "show", "del"}
 	}
-	if verb != verbAdd {
+	if verb != resource.VerbAdd {
 		h.elements = s.cubeElements(func(ref cubeName) bool { return ref.service == service })
 	}
 	return s.answerHelp(w, r, []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodOptions}, verb, completion, h)
@@ -357,20 +358,20 @@ func inputParams(action *yang.Node) (mandatory, optional []param) {
 
 // inputLeaf finds a member of an action's input, which has no resource of its own but is
 // completed like any other leaf, and the action.
-func (s *Server) inputLeaf(segments []string) (*target, *yang.Node) {
+func (s *Server) inputLeaf(segments []string) (*resource.Target, *yang.Node) {
 	last := len(segments) - 1
 	if last < 2 {
 		return nil, nil
 	}
-	t, err := resolve(s.manager, segments[:last])
-	if err != nil || t.kind != kindAction || t.node.Input() == nil {
+	t, err := resource.Resolve(s.manager, segments[:last])
+	if err != nil || t.Kind != resource.KindAction || t.Node.Input() == nil {
 		return nil, nil
 	}
-	return t, t.node.Input().Child(segments[last])
+	return t, t.Node.Input().Child(segments[last])
 }
 
 // helpLeaf answers OPTIONS of one leaf; path leads to it.
-func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, t *target, n *yang.Node, path yang.Path) error {
+func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, t *resource.Target, n *yang.Node, path yang.Path) error {
 	verb, completion, err := helpVerb(r)
 	if err != nil {
 		return err
@@ -378,8 +379,8 @@ func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, t *target, n *
 	p := valueParam(n)
 	p.Candidates = s.valuesOf(r, t, n, path)
 	methods := []string{http.MethodOptions}
-	if n == t.node {
-		methods = t.methods()
+	if n == t.Node {
+		methods = t.Methods()
 	}
 	if completion {
 		message.SetAllow(w.Header(), methods)
@@ -394,7 +395,7 @@ func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, t *target, n *
 	}
 	p.Candidates = p.Candidates[:min(len(p.Candidates), maxShown)]
 	h := help{params: []param{p}}
-	if verb == verbNone && n == t.node {
+	if verb == resource.VerbNone && n == t.Node {
 		h.commands = []string{"show"}
 	}
 	return s.answerHelp(w, r, methods, verb, false, h)
@@ -402,7 +403,7 @@ func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, t *target, n *
 
 // leafVerbs are the words that can follow the path of a leaf.
 func leafVerbs(verb string) []string {
-	if verb == verbNone {
+	if verb == resource.VerbNone {
 		return []string{"show"}
 	}
 	return nil
@@ -413,7 +414,7 @@ const maxShown = 100
 
 // paramOf describes a node.
 func paramOf(n *yang.Node) param {
-	p := param{Name: n.Name(), Description: strings.Join(strings.Fields(n.Description()), " "), Example: example(n), Type: "leaf"}
+	p := param{Name: n.Name(), Description: strings.Join(strings.Fields(n.Description()), " "), Example: resource.Example(n), Type: "leaf"}
 	p.State = !n.Config()
 	switch n.Kind() {
 	case yang.Container:
@@ -457,9 +458,9 @@ func (p *param) describeValue(n *yang.Node) {
 }
 
 // flagsOf are the flags that a verb takes at a list.
-func flagsOf(t *target, verb string) []param {
-	if verb != verbDel || !slices.Contains(t.methods(), http.MethodDelete) {
+func flagsOf(t *resource.Target, verb string) []param {
+	if verb != resource.VerbDel || !slices.Contains(t.Methods(), http.MethodDelete) {
 		return nil
 	}
-	return []param{{Name: flagAll, Description: "Delete every entry without asking", Type: "flag"}}
+	return []param{{Name: resource.FlagAll, Description: "Delete every entry without asking", Type: "flag"}}
 }

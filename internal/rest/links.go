@@ -11,6 +11,7 @@ import (
 
 	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -45,15 +46,15 @@ func (s *Server) serviceLinks(r *http.Request, service string) []message.Link {
 
 // nodeLinks lists a node and those of its children that can be read: raw has the leaves
 // that are set.
-func (s *Server) nodeLinks(r *http.Request, t *target, raw json.RawMessage) []message.Link {
+func (s *Server) nodeLinks(r *http.Request, t *resource.Target, raw json.RawMessage) []message.Link {
 	var set map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &set); err != nil {
 		set = nil
 	}
-	self := front.Base(r) + message.JoinPath(t.segments...)
+	self := front.Base(r) + message.JoinPath(t.Segments...)
 	out := []message.Link{{Rel: "self", Href: self}}
-	children := t.node.Children()
-	if t.kind == kindCube {
+	children := t.Node.Children()
+	if t.Kind == resource.KindCube {
 		children = baseFirst(children)
 	}
 	for _, c := range children {
@@ -86,12 +87,12 @@ func baseFirst(children []*yang.Node) []*yang.Node {
 }
 
 // entryLinks lists a list and the entries that were read.
-func (s *Server) entryLinks(r *http.Request, t *target, raw json.RawMessage) []message.Link {
+func (s *Server) entryLinks(r *http.Request, t *resource.Target, raw json.RawMessage) []message.Link {
 	base := front.Base(r)
-	self := base + message.JoinPath(t.segments...)
+	self := base + message.JoinPath(t.Segments...)
 	out := []message.Link{{Rel: "self", Href: self}}
-	for _, keys := range entryKeys(t.node, raw, message.MaxLinkHeader/len(self)) {
-		href := base + message.JoinPath(append(slices.Clone(t.segments), keys...)...)
+	for _, keys := range entryKeys(t.Node, raw, message.MaxLinkHeader/len(self)) {
+		href := base + message.JoinPath(append(slices.Clone(t.Segments), keys...)...)
 		out = append(out, message.Link{Rel: strings.Join(keys, " "), Href: href})
 	}
 	return out

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
@@ -76,7 +77,7 @@ func (s *Server) nearValue(r *http.Request, y *yang.Error) []string {
 	if err != nil {
 		return nil
 	}
-	schema, err := s.manager.Schema(t.service)
+	schema, err := s.manager.Schema(t.Service)
 	if err != nil {
 		return nil
 	}
@@ -84,7 +85,7 @@ func (s *Server) nearValue(r *http.Request, y *yang.Error) []string {
 	if err != nil || r.Method == http.MethodDelete && !leaf.IsKey() {
 		return nil // the value is right: what it refers to is to be deleted
 	}
-	return suggest.Near(y.Given, s.referents(r.Context(), t.service, t.cube, leaf, path))
+	return suggest.Near(y.Given, s.referents(r.Context(), t.Service, t.Cube, leaf, path))
 }
 
 // nearEntry finds the first key on the request's path that no entry has, and the keys
@@ -94,18 +95,18 @@ func (s *Server) nearEntry(r *http.Request) []string {
 	if t == nil {
 		return nil
 	}
-	for i, step := range t.path {
-		node := t.node
-		for range len(t.path) - 1 - i {
+	for i, step := range t.Path {
+		node := t.Node
+		for range len(t.Path) - 1 - i {
 			node = node.Parent()
 		}
 		if node.Kind() != yang.List || len(step.Keys) == 0 {
 			continue
 		}
-		list := slices.Clone(t.path[:i+1])
+		list := slices.Clone(t.Path[:i+1])
 		list[i].Keys = nil
 		entries := s.keysIn(r.Context(), t, list, maxCompared, func([]string) bool { return true })
-		if len(entries) == maxCompared && i < len(t.path)-1 {
+		if len(entries) == maxCompared && i < len(t.Path)-1 {
 			return nil // whether this entry is the missing one is not known
 		}
 		if !slices.ContainsFunc(entries, func(keys []string) bool { return slices.Equal(keys, step.Keys) }) {
@@ -139,12 +140,12 @@ func nearKeys(given []string, entries [][]string) []string {
 }
 
 // targetOf is the node that a request is about, nil when its path names none.
-func (s *Server) targetOf(r *http.Request) *target {
+func (s *Server) targetOf(r *http.Request) *resource.Target {
 	segments, err := message.SplitPath(r.URL.EscapedPath())
 	if err != nil || len(segments) < 2 {
 		return nil
 	}
-	t, err := resolve(s.manager, segments)
+	t, err := resource.Resolve(s.manager, segments)
 	if err != nil {
 		return nil
 	}
@@ -153,10 +154,10 @@ func (s *Server) targetOf(r *http.Request) *target {
 
 // orVerbs adds the verbs to what a word could have been, when it came from a command line.
 func orVerbs(r *http.Request, word string, near []string) []string {
-	if r.Header.Get(verbHeader) != verbNone {
+	if r.Header.Get(resource.VerbHeader) != resource.VerbNone {
 		return near
 	}
-	return append(suggest.Near(word, verbWords), near...)
+	return append(suggest.Near(word, resource.VerbWords), near...)
 }
 
 // cubeNames lists what runs.

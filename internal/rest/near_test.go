@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 )
 
 // nearLab has two labs, one with entries, and a tap.
@@ -80,7 +81,7 @@ func TestAWrongWordGetsTheNearest(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.verb != "" {
-				req.Header.Set(verbHeader, tt.verb)
+				req.Header.Set(resource.VerbHeader, tt.verb)
 			}
 			a := l.send(t, l.client, req)
 			e := a.fault(t)
@@ -153,7 +154,7 @@ func TestWhatCannotHaveBeenMeantSaysWhatToWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.verb != "" {
-				req.Header.Set(verbHeader, tt.verb)
+				req.Header.Set(resource.VerbHeader, tt.verb)
 			}
 			a := l.send(t, l.client, req)
 			said := ""

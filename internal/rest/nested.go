@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -74,7 +75,7 @@ func valueParam(n *yang.Node) param {
 }
 
 // valuesOf are the known values of a node that a key=value sets; path leads to it.
-func (s *Server) valuesOf(r *http.Request, t *target, n *yang.Node, path yang.Path) []string {
+func (s *Server) valuesOf(r *http.Request, t *resource.Target, n *yang.Node, path yang.Path) []string {
 	if !n.Bare() {
 		return s.values(r, t, n, path)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/metrics"
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/slowpath"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/suggest"
@@ -191,9 +192,9 @@ func (s *Server) helpDaemon(w http.ResponseWriter, r *http.Request, rest []strin
 	switch {
 	case len(rest) == 1 && completion:
 		return s.out.JSON(w, r, http.StatusOK, begunBy(r, lower(level.Values)))
-	case len(rest) == 1 || verb == verbSet:
+	case len(rest) == 1 || verb == resource.VerbSet:
 		h.params = []param{level}
-	case verb == verbNone:
+	case verb == resource.VerbNone:
 		h.commands = []string{"show", "set"}
 	}
 	return s.answerHelp(w, r, methods, verb, completion, h)

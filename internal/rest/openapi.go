@@ -16,6 +16,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/openapi"
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -86,7 +87,7 @@ func (s *Server) openAPI(v openapi.Version) (*document, error) {
 	if d := s.documents.made[v]; d != nil {
 		return d, nil
 	}
-	b := &describer{server: s, version: v, schemas: openapi.NewSchemas(v, example), ids: map[string]bool{}}
+	b := &describer{server: s, version: v, schemas: openapi.NewSchemas(v, resource.Example), ids: map[string]bool{}}
 	body, err := b.describe(services)
 	if err != nil {
 		return nil, fmt.Errorf("describing the API: %w", err)

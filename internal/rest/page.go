@@ -14,6 +14,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -23,7 +24,7 @@ import (
 // are sent as they are found, so that a long list takes no memory of its own. A list that the model marks `paged` has
 // cursors of its own in place of keys.
 
-var pageParams = []string{paramLimit, paramAfter, paramFilter}
+var pageParams = []string{resource.ParamLimit, resource.ParamAfter, resource.ParamFilter}
 
 // page is what a request wants of a list.
 type page struct {
@@ -53,21 +54,21 @@ func pageOf(r *http.Request, keys int, fields func(string) ([]string, []string))
 		return nil, err
 	}
 	p := &page{query: q}
-	if q.Has(paramLimit) {
-		n, err := strconv.Atoi(q.Get(paramLimit))
-		if err != nil || n < 1 || n > maxLimit {
-			return nil, message.BadPath("limit=%s: it is a number from 1 to %d", message.Clip(q.Get(paramLimit)), maxLimit)
+	if q.Has(resource.ParamLimit) {
+		n, err := strconv.Atoi(q.Get(resource.ParamLimit))
+		if err != nil || n < 1 || n > resource.MaxLimit {
+			return nil, message.BadPath("limit=%s: it is a number from 1 to %d", message.Clip(q.Get(resource.ParamLimit)), resource.MaxLimit)
 		}
 		p.limit = n
 	}
-	if q.Has(paramAfter) && keys == ownCursor {
-		p.cursor = q.Get(paramAfter)
-	} else if q.Has(paramAfter) {
-		if p.after, err = splitAfter(q.Get(paramAfter), keys); err != nil {
+	if q.Has(resource.ParamAfter) && keys == ownCursor {
+		p.cursor = q.Get(resource.ParamAfter)
+	} else if q.Has(resource.ParamAfter) {
+		if p.after, err = splitAfter(q.Get(resource.ParamAfter), keys); err != nil {
 			return nil, err
 		}
 	}
-	for _, text := range q[paramFilter] {
+	for _, text := range q[resource.ParamFilter] {
 		c, err := parseCondition(text, fields)
 		if err != nil {
 			return nil, err
@@ -78,19 +79,19 @@ func pageOf(r *http.Request, keys int, fields func(string) ([]string, []string))
 }
 
 // pageOfTarget reads the page that is wanted of a node, nil for all of it.
-func (s *Server) pageOfTarget(r *http.Request, t *target) (*page, error) {
-	if t.kind == kindList && t.node.Paged() {
-		return pageOf(r, ownCursor, fieldsOf(t.node))
+func (s *Server) pageOfTarget(r *http.Request, t *resource.Target) (*page, error) {
+	if t.Kind == resource.KindList && t.Node.Paged() {
+		return pageOf(r, ownCursor, fieldsOf(t.Node))
 	}
-	if t.kind == kindList {
-		p, err := pageOf(r, len(t.node.Keys()), fieldsOf(t.node))
-		if err == nil && p != nil && p.after != nil && t.node.Bulk() {
-			p.after, err = t.node.CanonicalKeys(p.after)
+	if t.Kind == resource.KindList {
+		p, err := pageOf(r, len(t.Node.Keys()), fieldsOf(t.Node))
+		if err == nil && p != nil && p.after != nil && t.Node.Bulk() {
+			p.after, err = t.Node.CanonicalKeys(p.after)
 		}
 		return p, err
 	}
 	if asked(r.URL.Query()) {
-		return nil, message.BadPath("limit, after and filter are for lists, and %s is none", message.Clip(t.node.Path()))
+		return nil, message.BadPath("limit, after and filter are for lists, and %s is none", message.Clip(t.Node.Path()))
 	}
 	return nil, nil
 }
@@ -125,29 +126,29 @@ func (p *page) behind(self string, keys []string) message.Link {
 
 // next is the address of the page behind a place.
 func (p *page) next(self, after string) message.Link {
-	q := url.Values{paramLimit: p.query[paramLimit], paramFilter: p.query[paramFilter], paramAfter: {after}}
-	if len(q[paramFilter]) == 0 {
-		delete(q, paramFilter)
+	q := url.Values{resource.ParamLimit: p.query[resource.ParamLimit], resource.ParamFilter: p.query[resource.ParamFilter], resource.ParamAfter: {after}}
+	if len(q[resource.ParamFilter]) == 0 {
+		delete(q, resource.ParamFilter)
 	}
 	return message.Link{Rel: "next", Href: self + "?" + q.Encode()}
 }
 
 // readList answers a list entry by entry, where a page is asked for or the list may be large.
-func (s *Server) readList(w http.ResponseWriter, r *http.Request, t *target, p *page) error {
+func (s *Server) readList(w http.ResponseWriter, r *http.Request, t *resource.Target, p *page) error {
 	if p == nil {
 		p = &page{}
 	}
-	a := &arrayWriter{w: w, r: r, self: front.Base(r) + message.JoinPath(t.segments...), page: p}
-	if t.node.Paged() {
+	a := &arrayWriter{w: w, r: r, self: front.Base(r) + message.JoinPath(t.Segments...), page: p}
+	if t.Node.Paged() {
 		return s.sendArray(a, func() error { return s.fillPaged(a, t) })
 	}
 	return s.sendArray(a, func() error {
-		return s.manager.Entries(r.Context(), t.service, t.cube, t.path, p.after, a.add)
+		return s.manager.Entries(r.Context(), t.Service, t.Cube, t.Path, p.after, a.add)
 	})
 }
 
 // fillPaged adds the entries of a list that is marked `paged`: a page is collected, all of it is sent part by part.
-func (s *Server) fillPaged(a *arrayWriter, t *target) error {
+func (s *Server) fillPaged(a *arrayWriter, t *resource.Target) error {
 	q := cube.PageQuery{After: a.page.cursor, Limit: a.page.limit}
 	if len(a.page.filter) > 0 {
 		q.Matches = a.page.filter.matches
@@ -156,7 +157,7 @@ func (s *Server) fillPaged(a *arrayWriter, t *target) error {
 		q.Limit = pagedAtOnce
 	}
 	for {
-		got, err := s.manager.Page(a.r.Context(), t.service, t.cube, t.path, q)
+		got, err := s.manager.Page(a.r.Context(), t.Service, t.Cube, t.Path, q)
 		if err != nil {
 			return err
 		}

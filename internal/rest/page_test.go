@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -148,7 +149,7 @@ func TestFilters(t *testing.T) {
 		{"/wide", []string{"level=2"}, "name", ""},
 	}
 	for _, tt := range tests {
-		q := url.Values{paramFilter: tt.filters}
+		q := url.Values{resource.ParamFilter: tt.filters}
 		if got := strings.Join(keysIn(t, l.must(t, 200, "GET", tt.path+"?"+q.Encode(), "").body, tt.key), " "); got != tt.want {
 			t.Errorf("%s %v: %q, want %q", tt.path, tt.filters, got, tt.want)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
@@ -27,10 +28,10 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 		}
 		return s.serveWholeService(w, r, segments[0])
 	}
-	t, err := resolve(s.manager, segments)
+	t, err := resource.Resolve(s.manager, segments)
 	var partial *yang.PartialKeysError
 	if errors.As(err, &partial) && r.Method == http.MethodDelete && partial.List.Config() {
-		t, err = within(segments, partial), nil // one entry alone may have the keys that are given
+		t, err = resource.Within(segments, partial), nil // one entry alone may have the keys that are given
 	} else if errors.As(err, &partial) {
 		if err := incomplete(r, segments, partial); err != nil {
 			return err
@@ -40,12 +41,12 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 	if err != nil {
 		if r.Method == http.MethodOptions {
 			if action, input := s.inputLeaf(segments); input != nil {
-				return s.helpLeaf(w, r, action, input, append(slices.Clone(action.path), yang.Step{Name: input.Name()}))
+				return s.helpLeaf(w, r, action, input, append(slices.Clone(action.Path), yang.Step{Name: input.Name()}))
 			}
 		}
 		return resolveError(r, segments, err)
 	}
-	if err := t.allow(r); err != nil {
+	if err := t.Allow(r); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
@@ -54,7 +55,7 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 	if err := s.checkCube(r, t); err != nil {
 		return err
 	}
-	if r, err = s.onlyIf(r, t.cube); err != nil {
+	if r, err = s.onlyIf(r, t.Cube); err != nil {
 		return err
 	}
 	switch r.Method {
@@ -70,7 +71,7 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 	if err != nil {
 		return err
 	}
-	if r.Header.Get(verbHeader) != "" {
+	if r.Header.Get(resource.VerbHeader) != "" {
 		r = r.WithContext(topology.InWords(r.Context()))
 	}
 	return s.write(w, r, t, body)
@@ -104,16 +105,16 @@ func nearInPath(r *http.Request, y *yang.Error) []string {
 
 // checkCube answers 404 to whatever is asked of a cube that does not exist, but for its
 // creation and its deletion, which the Manager answers.
-func (s *Server) checkCube(r *http.Request, t *target) error {
-	if t.kind == kindCube && r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPatch {
+func (s *Server) checkCube(r *http.Request, t *resource.Target) error {
+	if t.Kind == resource.KindCube && r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPatch {
 		return nil
 	}
-	if service, ok := s.manager.ServiceOf(t.cube); !ok || service != t.service {
-		if t.kind == kindCube && r.Method == http.MethodPatch {
-			return &message.Problem{Status: http.StatusConflict, Tag: message.TagDataMissing, Near: suggest.Near(t.cube, s.cubesOf(t.service)),
-				Message: fmt.Sprintf("no %s is named %s", t.service, message.Clip(t.cube))}
+	if service, ok := s.manager.ServiceOf(t.Cube); !ok || service != t.Service {
+		if t.Kind == resource.KindCube && r.Method == http.MethodPatch {
+			return &message.Problem{Status: http.StatusConflict, Tag: message.TagDataMissing, Near: suggest.Near(t.Cube, s.cubesOf(t.Service)),
+				Message: fmt.Sprintf("no %s is named %s", t.Service, message.Clip(t.Cube))}
 		}
-		return s.noCube(t.cube, t.service, s.cubesOf(t.service))
+		return s.noCube(t.Cube, t.Service, s.cubesOf(t.Service))
 	}
 	return nil
 }
@@ -129,7 +130,7 @@ func (s *Server) noCube(name, kind string, known []string) *message.Problem {
 }
 
 // read answers GET.
-func (s *Server) read(w http.ResponseWriter, r *http.Request, t *target) error {
+func (s *Server) read(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
 	p, err := s.pageOfTarget(r, t)
 	if err != nil {
 		return err
@@ -142,46 +143,46 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, t *target) error {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	if p != nil || t.kind == kindList && (t.node.Bulk() || t.node.Paged()) {
+	if p != nil || t.Kind == resource.KindList && (t.Node.Bulk() || t.Node.Paged()) {
 		return s.readList(w, r, t, p)
 	}
-	raw, err := s.manager.Read(r.Context(), t.service, t.cube, t.path)
+	raw, err := s.manager.Read(r.Context(), t.Service, t.Cube, t.Path)
 	if err != nil {
 		return err
 	}
-	switch t.kind {
-	case kindCube, kindContainer, kindEntry:
+	switch t.Kind {
+	case resource.KindCube, resource.KindContainer, resource.KindEntry:
 		raw = message.AppendLinks(raw, s.nodeLinks(r, t, raw))
-	case kindList:
+	case resource.KindList:
 		message.SetLinkHeader(w.Header(), s.entryLinks(r, t, raw))
-	case kindLeaf, kindLeafList, kindValue, kindAction:
+	case resource.KindLeaf, resource.KindLeafList, resource.KindValue, resource.KindAction:
 	}
 	s.out.Raw(w, r, http.StatusOK, raw)
 	return nil
 }
 
 // remove answers DELETE.
-func (s *Server) remove(w http.ResponseWriter, r *http.Request, t *target) error {
+func (s *Server) remove(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
 	err := s.confirmList(w, r, t)
 	if err != nil {
 		return err
 	}
-	if t.kind == kindCube {
-		err = s.manager.Delete(r.Context(), t.service, t.cube)
+	if t.Kind == resource.KindCube {
+		err = s.manager.Delete(r.Context(), t.Service, t.Cube)
 	} else {
-		err = s.manager.Edit(r.Context(), t.service, t.cube, yang.Delete, t.path, nil)
+		err = s.manager.Edit(r.Context(), t.Service, t.Cube, yang.Delete, t.Path, nil)
 	}
 	if err != nil {
 		return err
 	}
-	w.WriteHeader(t.success(r.Method))
+	w.WriteHeader(t.Success(r.Method))
 	return nil
 }
 
 // write answers POST, PUT and PATCH.
-func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target, body []byte) error {
-	if t.kind == kindCube {
-		rest, err := ownBody(body, t.cube)
+func (s *Server) write(w http.ResponseWriter, r *http.Request, t *resource.Target, body []byte) error {
+	if t.Kind == resource.KindCube {
+		rest, err := ownBody(body, t.Cube)
 		if err != nil {
 			return err
 		}
@@ -190,20 +191,20 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target, body [
 	var out json.RawMessage
 	var err error
 	switch {
-	case t.kind == kindAction:
+	case t.Kind == resource.KindAction:
 		if body, err = withValues(t, body); err != nil {
 			return err
 		}
-		out, err = s.manager.Action(r.Context(), t.service, t.cube, t.path, body)
-	case t.kind == kindCube && r.Method != http.MethodPatch:
-		err = s.manager.Create(r.Context(), t.service, t.cube, body)
+		out, err = s.manager.Action(r.Context(), t.Service, t.Cube, t.Path, body)
+	case t.Kind == resource.KindCube && r.Method != http.MethodPatch:
+		err = s.manager.Create(r.Context(), t.Service, t.Cube, body)
 	default:
-		err = s.manager.Edit(r.Context(), t.service, t.cube, operation(r.Method), t.path, body)
+		err = s.manager.Edit(r.Context(), t.Service, t.Cube, resource.Operation(r.Method), t.Path, body)
 	}
 	if err != nil {
 		return err
 	}
-	s.out.Raw(w, r, t.success(r.Method), out)
+	s.out.Raw(w, r, t.Success(r.Method), out)
 	return nil
 }
 

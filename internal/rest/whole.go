@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -31,7 +32,7 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 	case http.MethodOptions:
 		return s.helpService(w, r, service)
 	case http.MethodPost, http.MethodPatch:
-		if r.Method == http.MethodPost && r.Header.Get(verbHeader) == verbNone {
+		if r.Method == http.MethodPost && r.Header.Get(resource.VerbHeader) == resource.VerbNone {
 			return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Field: service,
 				Message: fmt.Sprintf("say what to do with the service %s: add <name>, del <name> or show", service)}
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package resource
 
 import (
 	"regexp"
@@ -24,8 +24,8 @@ var examples = map[string]string{
 	"date-and-time": "2026-01-31T12:00:00Z", "hex-string": "0a:0b", "phys-address": "02:00:00:00:00:01",
 }
 
-// example is a value of a leaf, "" where only a person can think of one.
-func example(n *yang.Node) string {
+// Example is a value of a leaf, "" where only a person can think of one.
+func Example(n *yang.Node) string {
 	if n.Example() != "" || (n.Kind() != yang.Leaf && n.Kind() != yang.LeafList) {
 		return n.Example()
 	}
@@ -34,8 +34,8 @@ func example(n *yang.Node) string {
 	} else if ok && value != "" {
 		return value
 	}
-	if referred, _ := referredBy(n); referred != nil {
-		return example(referred)
+	if referred, _ := ReferredBy(n); referred != nil {
+		return Example(referred)
 	}
 	return exampleOf(n.Type())
 }
@@ -79,10 +79,10 @@ func leafref(t yang.Type) string {
 	return path
 }
 
-// referredBy finds the leaf that a leafref is about, nil for another leaf, and how many
+// ReferredBy finds the leaf that a leafref is about, nil for another leaf, and how many
 // nodes of the path to it are those of the path to the leaf. Predicates of its path narrow
 // down which entries count; completion does without.
-func referredBy(leaf *yang.Node) (referred *yang.Node, common int) {
+func ReferredBy(leaf *yang.Node) (referred *yang.Node, common int) {
 	path := predicate.ReplaceAllString(leafref(leaf.Type()), "")
 	if path == "" {
 		return nil, 0
