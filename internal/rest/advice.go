@@ -24,7 +24,7 @@ func (s *Server) advise(r *http.Request, t *resource.Target, body []byte) error 
 	case r.Method == http.MethodPost && r.Header.Get(resource.VerbHeader) == resource.VerbNone && t.Kind != resource.KindAction:
 		return s.noAction(t)
 	case t.Kind == resource.KindList && r.Method != http.MethodDelete && !bytes.HasPrefix(body, []byte("[")) && !setAsOne(r, t, body):
-		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: t.Node.Name(),
+		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: t.Node.Name(),
 			Message: fmt.Sprintf("%s is a list: add %s to the path for one entry, or give an array of entries", t.Words(), resource.Placeholders(t.Node, 0))}
 	case t.Kind == resource.KindEntry && r.Method == http.MethodPatch && !bytes.HasPrefix(body, []byte("{")):
 		return s.entryAsLeaf(t)
@@ -39,8 +39,8 @@ func setAsOne(r *http.Request, t *resource.Target, body []byte) bool {
 
 // noAction is the answer to words without a verb that are not an action. A word that is
 // mistyped could be a verb, and must not create what it names.
-func (s *Server) noAction(t *resource.Target) *message.Problem {
-	p := &message.Problem{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Field: t.Segments[len(t.Segments)-1]}
+func (s *Server) noAction(t *resource.Target) *message.Error {
+	p := &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Field: t.Segments[len(t.Segments)-1]}
 	last := t.Segments[len(t.Segments)-1]
 	verbs := "add, set, show or del"
 	if t.Kind == resource.KindLeaf || t.Kind == resource.KindLeafList || t.Kind == resource.KindValue {
@@ -60,7 +60,7 @@ func (s *Server) entryAsLeaf(t *resource.Target) error {
 	if t.Node.Child(last) == nil {
 		return nil
 	}
-	return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: last,
+	return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: last,
 		Message: fmt.Sprintf("which entry of %s? %s comes before %s", t.Node.Name(), resource.Placeholders(t.Node, 0), last)}
 }
 
@@ -71,7 +71,7 @@ func incomplete(r *http.Request, segments []string, p *yang.PartialKeysError) er
 		return nil
 	}
 	t := resource.Target{Segments: segments}
-	return &message.Problem{Status: http.StatusMethodNotAllowed, Tag: message.TagUnsupported, Allow: []string{http.MethodOptions},
+	return &message.Error{Status: http.StatusMethodNotAllowed, Tag: message.TagUnsupported, Allow: []string{http.MethodOptions},
 		Message: fmt.Sprintf("%s lacks a key: an entry of %s is named by %s, here %s is missing", t.Words(), p.List.Name(),
 			resource.Placeholders(p.List, 0), resource.Placeholders(p.List, len(p.Given)))}
 }
@@ -96,7 +96,7 @@ func withValues(t *resource.Target, body []byte) ([]byte, error) {
 			return nil, message.BadPath("%s: %s is one word too many", t.Words(), message.Clip(value))
 		}
 		if _, given := input[wanted[i]]; given {
-			return nil, &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: wanted[i],
+			return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: wanted[i],
 				Message: fmt.Sprintf("%s: %s is given twice", t.Words(), wanted[i])}
 		}
 		text, err := json.Marshal(value)

@@ -77,7 +77,7 @@ func (s *Server) applyConfig(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if body == nil {
-		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagMalformed, Message: "the document is empty: a list of cubes is wanted"}
+		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagMalformed, Message: "the document is empty: a list of cubes is wanted"}
 	}
 	if err := wait(r, s.applying); err != nil {
 		return err

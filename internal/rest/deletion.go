@@ -32,7 +32,7 @@ func (s *Server) confirmList(w http.ResponseWriter, r *http.Request, t *resource
 		if typed {
 			name = resource.FlagAll
 		}
-		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: resource.ParamAll,
+		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: resource.ParamAll,
 			Message: fmt.Sprintf("%s is not a list: delete it without %s", t.Words(), name)}
 	case all || !typed || t.Kind != resource.KindList:
 		return nil
@@ -44,7 +44,7 @@ func (s *Server) confirmList(w http.ResponseWriter, r *http.Request, t *resource
 	if err != nil {
 		return err
 	}
-	p := &message.Problem{Status: http.StatusBadRequest, Tag: message.TagUnconfirmed, Field: resource.ParamAll, Question: question(t, c),
+	p := &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnconfirmed, Field: resource.ParamAll, Question: question(t, c),
 		Message: fmt.Sprintf("%s is a list: add %s to delete one entry, or %s to delete every entry", t.Words(), resource.Placeholders(t.Node, 0), resource.FlagAll)}
 	if t.Node.Path() == "ports" && !s.transparent(t.Service) {
 		p.Detail = s.lostPorts(t.Cube)

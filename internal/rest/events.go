@@ -41,7 +41,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, _ []string)
 		return s.helpEvents(w, r)
 	}
 	if s.observed.Events == nil {
-		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Message: "this daemon keeps no events"}
+		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Message: "this daemon keeps no events"}
 	}
 	want, err := eventFilter(r)
 	if err != nil {
@@ -53,14 +53,14 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, _ []string)
 	}
 	reader, err := s.observed.Events.Follow(after)
 	if err != nil {
-		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "Last-Event-ID", Message: "Last-Event-ID: " + err.Error()}
+		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "Last-Event-ID", Message: "Last-Event-ID: " + err.Error()}
 	}
 	places, client := s.followers, front.CallerOf(r).Client
 	if front.CallerOf(r).Trusted {
 		places = s.ownerFollowers
 	}
 	if err := places.Enter(client); err != nil {
-		return &message.Problem{Status: http.StatusServiceUnavailable, Tag: message.TagResource,
+		return &message.Error{Status: http.StatusServiceUnavailable, Tag: message.TagResource,
 			Message: fmt.Sprintf("of requests that follow events, %v, try again", err)}
 	}
 	defer places.Leave(client)
@@ -89,13 +89,13 @@ func eventFilter(r *http.Request) (func(*events.Event) bool, error) {
 			types = list
 		case "after":
 		default:
-			return nil, &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: message.Clip(name),
+			return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: message.Clip(name),
 				Message: message.Clip(name) + ": no such parameter, there are cube, type and after"}
 		}
 	}
 	for _, t := range types {
 		if !slices.Contains(events.Types, events.Type(t)) {
-			return nil, &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "type",
+			return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "type",
 				Message: fmt.Sprintf("type: %s is none of %v", message.Clip(t), events.Types)}
 		}
 	}

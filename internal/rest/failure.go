@@ -23,7 +23,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	status, tag := message.Classify(r.Method, err)
 	s.logError(r, status, err)
 	header := w.Header()
-	var p *message.Problem
+	var p *message.Error
 	if errors.As(err, &p) {
 		if p.Allow != nil {
 			message.SetAllow(header, p.Allow)
@@ -60,7 +60,7 @@ func (s *Server) logError(r *http.Request, status int, err error) {
 // entries lists the errors; validation may have found several.
 func (s *Server) entries(r *http.Request, err error, tag string) []message.ErrorEntry {
 	var y *yang.Error
-	var p *message.Problem
+	var p *message.Error
 	var f topology.DocumentErrors
 	if errors.As(err, &f) {
 		return s.faultEntries(r, f)

@@ -79,7 +79,7 @@ func (s *Server) serveRollback(w http.ResponseWriter, r *http.Request, _ []strin
 		Revision *uint64 `json:"revision"`
 	}
 	if body == nil || json.Unmarshal(body, &want) != nil || want.Revision == nil {
-		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagMissing, Field: "revision",
+		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagMissing, Field: "revision",
 			Message: `the number of a revision is wanted, as in {"revision":12}`}
 	}
 	applied, err := s.manager.Rollback(r.Context(), *want.Revision, o)

@@ -22,7 +22,7 @@ import (
 
 // near are the words that were probably meant by the one that an error is about.
 func (s *Server) near(r *http.Request, err error) []string {
-	var p *message.Problem
+	var p *message.Error
 	var y *yang.Error
 	var absent *topology.AbsentError
 	switch {
@@ -190,14 +190,14 @@ func (s *Server) cubesOf(service string) []string {
 }
 
 // noResource is the answer where a word of the path is none of those that can stand there.
-func (s *Server) noResource(r *http.Request, word string, known ...string) *message.Problem {
+func (s *Server) noResource(r *http.Request, word string, known ...string) *message.Error {
 	p := message.NotFound("no resource %s: there is %s", message.Clip(strings.TrimPrefix(r.URL.Path, message.BasePath+"/")), strings.Join(known, ", "))
 	p.Near = suggest.Near(word, known)
 	return p
 }
 
 // noService is the answer where no service of a name is loaded.
-func (s *Server) noService(status int, name string) *message.Problem {
-	return &message.Problem{Status: status, Tag: message.TagDataMissing, Message: fmt.Sprintf("no service is named %s", message.Clip(name)),
+func (s *Server) noService(status int, name string) *message.Error {
+	return &message.Error{Status: status, Tag: message.TagDataMissing, Message: fmt.Sprintf("no service is named %s", message.Clip(name)),
 		Near: suggest.Near(name, s.serviceNames())}
 }

@@ -167,7 +167,7 @@ func (s *Server) setLogLevel(w http.ResponseWriter, r *http.Request) error {
 	name := strings.Trim(string(body), `"`)
 	before := s.observed.Level.Level()
 	if err := s.observed.Level.SetLevel(name); err != nil {
-		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "loglevel", Message: err.Error(),
+		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "loglevel", Message: err.Error(),
 			Near: suggest.Near(name, logLevels)}
 	}
 	now := s.observed.Level.Level()

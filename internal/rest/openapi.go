@@ -51,7 +51,7 @@ func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ []string
 	case "3.0", string(openapi.V30):
 		version = openapi.V30
 	default:
-		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "version",
+		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "version",
 			Message: fmt.Sprintf("version: %s is no version of OpenAPI that is written, there are 3.1 and 3.0", message.Clip(v))}
 	}
 	d, err := s.openAPI(version)

@@ -81,7 +81,7 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 func resolveError(r *http.Request, segments []string, err error) error {
 	var y *yang.Error
 	if errors.As(err, &y) && y.Tag == yang.BadElement {
-		return &message.Problem{Status: http.StatusNotFound, Tag: message.TagBadElement, Near: orVerbs(r, y.Given, nearInPath(r, y)),
+		return &message.Error{Status: http.StatusNotFound, Tag: message.TagBadElement, Near: orVerbs(r, y.Given, nearInPath(r, y)),
 			Message: fmt.Sprintf("no resource %s: %v", message.Clip(strings.Join(segments, "/")), err)}
 	}
 	return err
@@ -111,7 +111,7 @@ func (s *Server) checkCube(r *http.Request, t *resource.Target) error {
 	}
 	if service, ok := s.manager.ServiceOf(t.Cube); !ok || service != t.Service {
 		if t.Kind == resource.KindCube && r.Method == http.MethodPatch {
-			return &message.Problem{Status: http.StatusConflict, Tag: message.TagDataMissing, Near: suggest.Near(t.Cube, s.cubesOf(t.Service)),
+			return &message.Error{Status: http.StatusConflict, Tag: message.TagDataMissing, Near: suggest.Near(t.Cube, s.cubesOf(t.Service)),
 				Message: fmt.Sprintf("no %s is named %s", t.Service, message.Clip(t.Cube))}
 		}
 		return s.noCube(t.Cube, t.Service, s.cubesOf(t.Service))
@@ -120,7 +120,7 @@ func (s *Server) checkCube(r *http.Request, t *resource.Target) error {
 }
 
 // noCube is the answer where no cube of that kind is running: there may be one in the store.
-func (s *Server) noCube(name, kind string, known []string) *message.Problem {
+func (s *Server) noCube(name, kind string, known []string) *message.Error {
 	if why := s.manager.Degraded(name); why != "" {
 		return message.NotFound("cube %s %s", message.Clip(name), why)
 	}
@@ -213,7 +213,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, t *resource.Targe
 func ownBody(body []byte, cube string) ([]byte, error) {
 	name, rest, err := takeName(body)
 	if err == nil && name != "" && name != cube {
-		err = &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "name",
+		err = &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "name",
 			Message: fmt.Sprintf("name: the body says %s, the path %s", message.Clip(name), message.Clip(cube))}
 	}
 	return rest, err
@@ -226,7 +226,7 @@ func takeName(body []byte) (string, []byte, error) {
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {
-		return "", nil, &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
+		return "", nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
 			Message: "the request body has to be a JSON object"}
 	}
 	raw, ok := members["name"]
@@ -235,7 +235,7 @@ func takeName(body []byte) (string, []byte, error) {
 	}
 	var name string
 	if err := json.Unmarshal(raw, &name); err != nil || name == "" {
-		return "", nil, &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "name",
+		return "", nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "name",
 			Message: "name: has to be a string that is not empty"}
 	}
 	delete(members, "name")

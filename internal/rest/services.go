@@ -141,7 +141,7 @@ func checkServiceType(kind string) error {
 	if kind == "lib" || kind == "grpc" {
 		return nil
 	}
-	return &message.Problem{Status: http.StatusBadRequest, Tag: "bad-attribute", Field: "type",
+	return &message.Error{Status: http.StatusBadRequest, Tag: "bad-attribute", Field: "type",
 		Message: fmt.Sprintf("type: %s is neither lib nor grpc", message.Clip(kind))}
 }
 
@@ -152,14 +152,14 @@ func serviceProblem(err error) error {
 		return err
 	}
 	if errors.Is(err, datapath.ErrUntried) {
-		return &message.Problem{Status: http.StatusServiceUnavailable, Tag: message.TagFailed, Message: err.Error(), Cause: err}
+		return &message.Error{Status: http.StatusServiceUnavailable, Tag: message.TagFailed, Message: err.Error(), Cause: err}
 	}
 	for _, known := range []error{cube.ErrExists, cube.ErrInUse, cube.ErrInvalid, cube.ErrUnsupported, cube.ErrFull, cube.ErrRefused} {
 		if errors.Is(err, known) {
 			return err
 		}
 	}
-	return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagFailed, Message: err.Error()}
+	return &message.Error{Status: http.StatusBadRequest, Tag: message.TagFailed, Message: err.Error()}
 }
 
 // serviceTrial is what the trial of a service's programs came to, the answer when it is added or updated.

@@ -32,7 +32,7 @@ const stalled = 10 * time.Second
 // tracer is the hub, or the answer that there is none.
 func (s *Server) tracer() (*trace.Hub, error) {
 	if s.hub == nil {
-		return nil, &message.Problem{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Message: "this daemon has no data plane whose packets could be seen"}
+		return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Message: "this daemon has no data plane whose packets could be seen"}
 	}
 	return s.hub, nil
 }
@@ -103,7 +103,7 @@ func (s *Server) serveInject(w http.ResponseWriter, r *http.Request) error {
 	case "egress":
 		dir = cube.Egress
 	default:
-		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "direction",
+		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "direction",
 			Message: fmt.Sprintf("direction: %s is neither ingress nor egress", message.Clip(m["direction"]))}
 	}
 	hub, err := s.tracer()
@@ -121,7 +121,7 @@ func (s *Server) serveInject(w http.ResponseWriter, r *http.Request) error {
 func traceRequest(q url.Values, known ...string) (trace.Request, error) {
 	var req trace.Request
 	bad := func(name, format string, args ...any) error {
-		return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: name, Message: name + ": " + fmt.Sprintf(format, args...)}
+		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: name, Message: name + ": " + fmt.Sprintf(format, args...)}
 	}
 	for name, values := range q {
 		if !slices.Contains(known, name) {

@@ -22,7 +22,7 @@ import (
 // serveWholeService answers /SERVICE.
 func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, service string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodOptions); err != nil {
-		var p *message.Problem
+		var p *message.Error
 		if r.Method == http.MethodDelete && errors.As(err, &p) {
 			p.Message = fmt.Sprintf("the cubes of %s are deleted one by one: add <name> to the path", service)
 		}
@@ -33,7 +33,7 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 		return s.helpService(w, r, service)
 	case http.MethodPost, http.MethodPatch:
 		if r.Method == http.MethodPost && r.Header.Get(resource.VerbHeader) == resource.VerbNone {
-			return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Field: service,
+			return &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Field: service,
 				Message: fmt.Sprintf("say what to do with the service %s: add <name>, del <name> or show", service)}
 		}
 		body, err := message.ReadBody(w, r)
@@ -52,7 +52,7 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 		return nil
 	}
 	if r.ContentLength != 0 {
-		return &message.Problem{Status: http.StatusMethodNotAllowed, Tag: message.TagUnsupported, Allow: []string{http.MethodPost, http.MethodPatch},
+		return &message.Error{Status: http.StatusMethodNotAllowed, Tag: message.TagUnsupported, Allow: []string{http.MethodPost, http.MethodPatch},
 			Message: "a GET of a service takes no body: POST creates a cube"}
 	}
 	schema, err := s.manager.Schema(service)
@@ -145,7 +145,7 @@ func (s *Server) updateIn(ctx context.Context, service string, body []byte) erro
 	if len(body) > 0 && body[0] == '[' {
 		var all []json.RawMessage
 		if err := json.Unmarshal(body, &all); err != nil || len(all) != 1 {
-			return &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
+			return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
 				Message: fmt.Sprintf("an update of %s takes one cube a request, the body has %d", service, len(all))}
 		}
 		body = bytes.TrimSpace(all[0])
@@ -170,7 +170,7 @@ func requireName(body []byte) (string, []byte, error) {
 func withService(service string, body []byte) ([]byte, error) {
 	var all []map[string]json.RawMessage
 	if err := json.Unmarshal(body, &all); err != nil {
-		return nil, &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
+		return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
 			Message: "the request body has to be a cube or an array of cubes"}
 	}
 	own, err := json.Marshal(service)
@@ -182,7 +182,7 @@ func withService(service string, body []byte) ([]byte, error) {
 			return nil, message.MissingMember("name")
 		}
 		if named, ok := c["service-name"]; ok && !bytes.Equal(named, own) {
-			return nil, &message.Problem{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "service-name",
+			return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "service-name",
 				Message: fmt.Sprintf("service-name: the body says %s, the path %q", message.Clip(string(named)), service)}
 		}
 		c["service-name"] = own

@@ -41,7 +41,7 @@ func checkForm(r *http.Request) error {
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if kind == "text/plain" || kind == "multipart/form-data" {
-		return &message.Problem{Status: http.StatusUnsupportedMediaType, Tag: message.TagUnsupported,
+		return &message.Error{Status: http.StatusUnsupportedMediaType, Tag: message.TagUnsupported,
 			Message: "a body of type " + kind + " is refused over TCP: send application/json"}
 	}
 	return nil

@@ -88,7 +88,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	slots := f.slotsFor(g.Caller)
 	if err := slots.Enter(g.Caller.Client); err != nil {
 		f.requests.Denied("busy")
-		f.fail(rec, r, &message.Problem{Status: http.StatusServiceUnavailable, Tag: message.TagResource, Message: fmt.Sprintf("of requests, %v, try again", err)})
+		f.fail(rec, r, &message.Error{Status: http.StatusServiceUnavailable, Tag: message.TagResource, Message: fmt.Sprintf("of requests, %v, try again", err)})
 		return
 	}
 	defer slots.Leave(g.Caller.Client)
@@ -120,7 +120,7 @@ func (f *Front) admit(w http.ResponseWriter, r *http.Request, g *guarded) error 
 	if !g.Caller.Trusted && f.rate != nil {
 		if wait, ok := f.rate.Take(g.Caller.Client, g.start); !ok {
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-			return &message.Problem{Status: http.StatusTooManyRequests, Tag: message.TagResource,
+			return &message.Error{Status: http.StatusTooManyRequests, Tag: message.TagResource,
 				Message: fmt.Sprintf("%s sends more than %.0f requests a second, try again later", g.Caller.who, f.perSecond)}
 		}
 	}
@@ -136,7 +136,7 @@ func (f *Front) admit(w http.ResponseWriter, r *http.Request, g *guarded) error 
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") && !message.ReadOnly(r.Method) {
 		w.Header().Set("Accept-Encoding", "identity")
-		return &message.Problem{Status: http.StatusUnsupportedMediaType, Tag: message.TagUnsupported,
+		return &message.Error{Status: http.StatusUnsupportedMediaType, Tag: message.TagUnsupported,
 			Message: fmt.Sprintf("a body in content-encoding %s is refused: send it as it is", message.Clip(coding))}
 	}
 	return nil
@@ -187,7 +187,7 @@ func (f *Front) panicked(rec *recorder, r *http.Request, cause any) {
 	}
 	f.log.Error("handler panicked", "method", r.Method, "path", r.URL.EscapedPath(), "panic", cause, "stack", string(debug.Stack()))
 	if rec.status == 0 {
-		f.fail(rec, r, &message.Problem{Status: http.StatusInternalServerError, Tag: message.TagFailed,
+		f.fail(rec, r, &message.Error{Status: http.StatusInternalServerError, Tag: message.TagFailed,
 			Message: "the daemon met an internal error, its log has the details"})
 	}
 }
@@ -235,6 +235,7 @@ func (l connectionLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+// ConnectionLog is the log of net/http, which alone knows of clients that TLS turns away.
 func (f *Front) ConnectionLog() *log.Logger { return log.New(connectionLog{f}, "", 0) }
 
 // measure counts a request that was answered. Streams last as long as somebody looks, which is no figure of the API.

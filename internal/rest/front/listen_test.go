@@ -192,7 +192,7 @@ func TestConnectionLimit(t *testing.T) {
 // TestDenialReason: the label of a refusal follows from its status.
 func TestDenialReason(t *testing.T) {
 	for status, want := range map[int]string{401: "no-credentials", 403: "forbidden", 429: "rate", 415: "body", 400: "other"} {
-		if got := denialReason(&message.Problem{Status: status}); got != want {
+		if got := denialReason(&message.Error{Status: status}); got != want {
 			t.Errorf("%d: %s, want %s", status, got, want)
 		}
 	}

@@ -24,13 +24,13 @@ import (
 type DropReason string
 
 const (
-	// dropTooMany: the client had as many connections as it may.
+	// dropTooMany means that the client had as many connections as it may.
 	dropTooMany DropReason = "too-many"
-	// DropSilent: no byte of a request came in time.
+	// DropSilent means that no byte of a request came in time.
 	DropSilent DropReason = "silent"
-	// DropSlowRequest: the header or the body was not there in time.
+	// DropSlowRequest means that the header or the body was not complete in time.
 	DropSlowRequest DropReason = "slow-request"
-	// DropSlowAnswer: the client did not read its answer in time.
+	// DropSlowAnswer means that the client did not read its answer in time.
 	DropSlowAnswer DropReason = "slow-answer"
 )
 

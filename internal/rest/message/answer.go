@@ -77,7 +77,7 @@ func Allow(r *http.Request, methods ...string) error {
 	if slices.Contains(methods, method) {
 		return nil
 	}
-	return &Problem{Status: http.StatusMethodNotAllowed, Tag: TagUnsupported, Allow: methods,
+	return &Error{Status: http.StatusMethodNotAllowed, Tag: TagUnsupported, Allow: methods,
 		Message: fmt.Sprintf("%s is not possible on %s, only %s", Clip(r.Method), Clip(r.URL.Path), strings.Join(methods, ", "))}
 }
 

@@ -37,9 +37,9 @@ func ReadBodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, er
 	case errors.As(err, &most):
 		return nil, tooBig(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &Problem{Status: http.StatusRequestTimeout, Tag: TagMalformed, Message: "the request body did not arrive in time"}
+		return nil, &Error{Status: http.StatusRequestTimeout, Tag: TagMalformed, Message: "the request body did not arrive in time"}
 	case err != nil:
-		return nil, &Problem{Status: http.StatusBadRequest, Tag: TagMalformed,
+		return nil, &Error{Status: http.StatusBadRequest, Tag: TagMalformed,
 			Message: fmt.Sprintf("reading the request body: %v", err)}
 	}
 	if body = bytes.TrimSpace(body); len(body) == 0 {
@@ -48,8 +48,8 @@ func ReadBodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, er
 	return body, checkJSON(body)
 }
 
-func tooBig(limit int64) *Problem {
-	return &Problem{Status: http.StatusRequestEntityTooLarge, Tag: TagTooBig,
+func tooBig(limit int64) *Error {
+	return &Error{Status: http.StatusRequestEntityTooLarge, Tag: TagTooBig,
 		Message: fmt.Sprintf("the request body is larger than %d MiB", limit>>20)}
 }
 

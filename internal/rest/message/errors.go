@@ -39,8 +39,8 @@ const (
 	TagUnconfirmed  = "confirmation-required"
 )
 
-// Problem is an error whose status is known already.
-type Problem struct {
+// Error is an error whose status is known already.
+type Error struct {
 	Status  int
 	Tag     string
 	Message string
@@ -57,7 +57,7 @@ type Problem struct {
 	Allow []string
 }
 
-func (p *Problem) Error() string { return p.Message }
+func (p *Error) Error() string { return p.Message }
 
 // ErrorEntry is one error on the wire.
 type ErrorEntry struct {
@@ -74,6 +74,7 @@ type ErrorEntry struct {
 	Question string `json:"question,omitempty"`
 }
 
+// ErrorBody is the body of every answer that is an error.
 type ErrorBody struct {
 	Errors struct {
 		Error []ErrorEntry `json:"error"`
@@ -84,7 +85,7 @@ type ErrorBody struct {
 // the URL names: a read answers 404, deleting or updating it answers 409, as ever. A
 // thing that the body names (a netdev, a peer) makes the request a bad one.
 func Classify(method string, err error) (int, string) {
-	var p *Problem
+	var p *Error
 	var y *yang.Error
 	var f topology.DocumentErrors
 	switch {
@@ -155,7 +156,7 @@ func (e ErrorEntry) Meant(near []string) ErrorEntry {
 // AsBadRequest makes whatever the client did wrong a 400, as the framework's own
 // resources have always answered. Faults of the daemon and of cubes' programs keep their status.
 func AsBadRequest(method string, err error) error {
-	var p *Problem
+	var p *Error
 	if err == nil || errors.As(err, &p) || errors.Is(err, cube.ErrRefused) {
 		return err
 	}
@@ -163,34 +164,40 @@ func AsBadRequest(method string, err error) error {
 	if status >= http.StatusInternalServerError {
 		return err
 	}
-	return &Problem{Status: http.StatusBadRequest, Tag: tag, Message: err.Error(), Cause: err}
+	return &Error{Status: http.StatusBadRequest, Tag: tag, Message: err.Error(), Cause: err}
 }
 
-func BadPath(format string, args ...any) *Problem {
-	return &Problem{Status: http.StatusBadRequest, Tag: TagInvalidValue, Message: fmt.Sprintf(format, args...)}
+// BadPath answers 400 to a path or a parameter that is wrong.
+func BadPath(format string, args ...any) *Error {
+	return &Error{Status: http.StatusBadRequest, Tag: TagInvalidValue, Message: fmt.Sprintf(format, args...)}
 }
 
-func NotFound(format string, args ...any) *Problem {
-	return &Problem{Status: http.StatusNotFound, Tag: TagDataMissing, Message: fmt.Sprintf(format, args...)}
+// NotFound answers 404.
+func NotFound(format string, args ...any) *Error {
+	return &Error{Status: http.StatusNotFound, Tag: TagDataMissing, Message: fmt.Sprintf(format, args...)}
 }
 
-func Denied(format string, args ...any) *Problem {
-	return &Problem{Status: http.StatusForbidden, Tag: TagAccessDenied, Message: fmt.Sprintf(format, args...)}
+// Denied answers 403.
+func Denied(format string, args ...any) *Error {
+	return &Error{Status: http.StatusForbidden, Tag: TagAccessDenied, Message: fmt.Sprintf(format, args...)}
 }
 
-func Unauthorized(format string, args ...any) *Problem {
-	return &Problem{Status: http.StatusUnauthorized, Tag: TagAccessDenied, Message: fmt.Sprintf(format, args...)}
+// Unauthorized answers 401.
+func Unauthorized(format string, args ...any) *Error {
+	return &Error{Status: http.StatusUnauthorized, Tag: TagAccessDenied, Message: fmt.Sprintf(format, args...)}
 }
 
-func malformed(format string, args ...any) *Problem {
-	return &Problem{Status: http.StatusBadRequest, Tag: TagMalformed, Message: fmt.Sprintf(format, args...)}
+func malformed(format string, args ...any) *Error {
+	return &Error{Status: http.StatusBadRequest, Tag: TagMalformed, Message: fmt.Sprintf(format, args...)}
 }
 
-func Stale(format string, args ...any) *Problem {
-	return &Problem{Status: http.StatusPreconditionFailed, Tag: TagStale, Message: fmt.Sprintf(format, args...)}
+// Stale answers 412 to a change whose entity tag is not the current one.
+func Stale(format string, args ...any) *Error {
+	return &Error{Status: http.StatusPreconditionFailed, Tag: TagStale, Message: fmt.Sprintf(format, args...)}
 }
 
-func MissingMember(name string) *Problem {
-	return &Problem{Status: http.StatusBadRequest, Tag: TagMissing, Field: name,
+// MissingMember answers 400 to a body without a required member.
+func MissingMember(name string) *Error {
+	return &Error{Status: http.StatusBadRequest, Tag: TagMissing, Field: name,
 		Message: fmt.Sprintf("the request body has no member %q", name)}
 }

@@ -29,12 +29,12 @@ const (
 // came over the wire. A trailing slash is optional.
 func SplitPath(escaped string) ([]string, error) {
 	if len(escaped) > maxPathBytes {
-		return nil, &Problem{Status: http.StatusRequestURITooLong, Tag: TagTooBig,
+		return nil, &Error{Status: http.StatusRequestURITooLong, Tag: TagTooBig,
 			Message: fmt.Sprintf("the path has %d bytes, at most %d are accepted", len(escaped), maxPathBytes)}
 	}
 	rest, ok := strings.CutPrefix(escaped, BasePath)
 	if !ok || (rest != "" && rest[0] != '/') {
-		return nil, &Problem{Status: http.StatusNotFound, Tag: TagBadElement,
+		return nil, &Error{Status: http.StatusNotFound, Tag: TagBadElement,
 			Message: fmt.Sprintf("no resource %s: the API is below %s/", Clip(escaped), BasePath)}
 	}
 	if rest = strings.TrimPrefix(rest, "/"); rest == "" {

@@ -53,18 +53,18 @@ func ReadMembers(w http.ResponseWriter, r *http.Request, required, optional []st
 	}
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(body, &raw); err != nil || raw == nil {
-		return nil, &Problem{Status: http.StatusBadRequest, Tag: TagInvalidValue, Message: "the request body has to be a JSON object"}
+		return nil, &Error{Status: http.StatusBadRequest, Tag: TagInvalidValue, Message: "the request body has to be a JSON object"}
 	}
 	out := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		if !slices.Contains(required, name) && !slices.Contains(optional, name) {
-			return nil, &Problem{Status: http.StatusBadRequest, Tag: TagInvalidValue, Field: name,
+			return nil, &Error{Status: http.StatusBadRequest, Tag: TagInvalidValue, Field: name,
 				Near:    suggest.Near(name, slices.Concat(required, optional)),
 				Message: fmt.Sprintf("%s is not a member of this request", Clip(name))}
 		}
 		var value *string
 		if err := json.Unmarshal(raw[name], &value); err != nil || value == nil {
-			return nil, &Problem{Status: http.StatusBadRequest, Tag: TagInvalidValue, Field: name,
+			return nil, &Error{Status: http.StatusBadRequest, Tag: TagInvalidValue, Field: name,
 				Message: fmt.Sprintf("%s: has to be a string", name)}
 		}
 		out[name] = *value
@@ -101,6 +101,7 @@ func QueryOf(r *http.Request, known ...string) (url.Values, error) {
 	return q, nil
 }
 
+// ParseRevision reads the number of a revision; what names the parameter in the error.
 func ParseRevision(what, text string) (uint64, error) {
 	revision, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {

@@ -121,7 +121,7 @@ func (t *Target) Methods() []string {
 // Allow refuses a method that the node does not have, and says why where the model does.
 func (t *Target) Allow(r *http.Request) error {
 	err := message.Allow(r, t.Methods()...)
-	var p *message.Problem
+	var p *message.Error
 	if t.Kind == KindCube || t.Kind == KindAction || !errors.As(err, &p) {
 		return err
 	}
@@ -151,6 +151,7 @@ func (t *Target) Success(method string) int {
 	return http.StatusCreated
 }
 
+// Operation is what a method does to the configuration.
 func Operation(method string) yang.Op {
 	switch method {
 	case http.MethodPost:
