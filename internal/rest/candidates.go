@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/polycube/polycube/internal/rest/resource"
@@ -19,15 +20,15 @@ import (
 // that exist and are fit for the place.
 
 // usable are the ports and netdevs that a peer can be: free ones.
-func (s *Server) usable(r *http.Request) []string {
+func (dir *directory) usable(r *http.Request) []string {
 	out := []string{}
-	ports, _ := s.manager.Places()
+	ports, _ := dir.manager.Places()
 	for _, p := range ports {
 		if p.Peer == "" {
 			out = append(out, p.Cube+":"+p.Port)
 		}
 	}
-	for _, d := range s.netdevs(r) {
+	for _, d := range dir.netdevs(r) {
 		if d.Peer == "" && d.forCubes() {
 			out = append(out, d.Name)
 		}
@@ -36,9 +37,9 @@ func (s *Server) usable(r *http.Request) []string {
 }
 
 // linked are the ports that have a peer, or whatever is connected with far.
-func (s *Server) linked(far string) []string {
+func (dir *directory) linked(far string) []string {
 	out := []string{}
-	ports, _ := s.manager.Places()
+	ports, _ := dir.manager.Places()
 	for _, p := range ports {
 		at := p.Cube + ":" + p.Port
 		switch {
@@ -57,13 +58,13 @@ func (s *Server) linked(far string) []string {
 }
 
 // attachable are the places of transparent cubes: every port and netdev.
-func (s *Server) attachable(r *http.Request) []string {
+func (dir *directory) attachable(r *http.Request) []string {
 	out := []string{}
-	ports, _ := s.manager.Places()
+	ports, _ := dir.manager.Places()
 	for _, p := range ports {
 		out = append(out, p.Cube+":"+p.Port)
 	}
-	for _, d := range s.netdevs(r) {
+	for _, d := range dir.netdevs(r) {
 		if d.forCubes() {
 			out = append(out, d.Name)
 		}
@@ -72,9 +73,9 @@ func (s *Server) attachable(r *http.Request) []string {
 }
 
 // transparentCubes are those that keep wants by where they are attached.
-func (s *Server) transparentCubes(keep func(parent string) bool) []string {
+func (dir *directory) transparentCubes(keep func(parent string) bool) []string {
 	out := []string{}
-	_, parents := s.manager.Places()
+	_, parents := dir.manager.Places()
 	for _, p := range parents {
 		if keep(p.Parent) {
 			out = append(out, p.Cube)
@@ -84,8 +85,8 @@ func (s *Server) transparentCubes(keep func(parent string) bool) []string {
 }
 
 // parentOf is where a cube is attached, nothing when it is not.
-func (s *Server) parentOf(cube string) []string {
-	_, parents := s.manager.Places()
+func (dir *directory) parentOf(cube string) []string {
+	_, parents := dir.manager.Places()
 	i := slices.IndexFunc(parents, func(p topology.ParentRef) bool { return p.Cube == cube && p.Parent != "" })
 	if i < 0 {
 		return []string{}
@@ -94,9 +95,9 @@ func (s *Server) parentOf(cube string) []string {
 }
 
 // portsOf are CUBE:PORT of a cube's ports.
-func (s *Server) portsOf(cube string) []string {
+func (dir *directory) portsOf(cube string) []string {
 	var out []string
-	ports, _ := s.manager.Places()
+	ports, _ := dir.manager.Places()
 	for _, p := range ports {
 		if p.Cube == cube {
 			out = append(out, p.Cube+":"+p.Port)
@@ -114,8 +115,8 @@ func (d device) forCubes() bool {
 }
 
 // netdevs lists network devices, none when they cannot be read.
-func (s *Server) netdevs(r *http.Request) []device {
-	raw, err := s.manager.Netdevs(r.Context())
+func (dir *directory) netdevs(r *http.Request) []device {
+	raw, err := dir.manager.Netdevs(r.Context())
 	if err != nil {
 		return nil
 	}
@@ -127,9 +128,9 @@ func (s *Server) netdevs(r *http.Request) []device {
 }
 
 // netdevNames lists the names of network devices.
-func (s *Server) netdevNames(r *http.Request) []string {
+func (dir *directory) netdevNames(r *http.Request) []string {
 	out := []string{}
-	for _, d := range s.netdevs(r) {
+	for _, d := range dir.netdevs(r) {
 		out = append(out, d.Name)
 	}
 	return out
@@ -140,10 +141,10 @@ const maxWalked = 20000
 
 // keysIn reads the keys of the entries of a list that keep wants, at most so many, in their
 // order; none when there is no such list.
-func (s *Server) keysIn(ctx context.Context, t *resource.Target, path yang.Path, most int, keep func(keys []string) bool) [][]string {
+func (dir *directory) keysIn(ctx context.Context, t *resource.Target, path yang.Path, most int, keep func(keys []string) bool) [][]string {
 	var out [][]string
 	walked := 0
-	err := s.manager.Entries(ctx, t.Service, t.Cube, path, nil, func(keys []string, _ json.RawMessage) bool {
+	err := dir.manager.Entries(ctx, t.Service, t.Cube, path, nil, func(keys []string, _ json.RawMessage) bool {
 		if keep(keys) {
 			out = append(out, slices.Clone(keys))
 		}
@@ -158,32 +159,32 @@ func (s *Server) keysIn(ctx context.Context, t *resource.Target, path yang.Path,
 
 // values are those of a leaf that are known: of an enumeration, of what a leafref can
 // refer to, of a peer. path leads to the leaf.
-func (s *Server) values(r *http.Request, t *resource.Target, leaf *yang.Node, path yang.Path) []string {
+func (dir *directory) values(r *http.Request, t *resource.Target, leaf *yang.Node, path yang.Path) []string {
 	typ := leaf.Type()
 	switch {
 	case len(typ.Enums) > 0:
 		return lower(typ.Enums)
 	case typ.Base == "boolean":
 		return []string{"true", "false"}
-	case leaf.Path() == "ports/peer" && !s.transparent(t.Service):
+	case leaf.Path() == "ports/peer" && !dir.transparent(t.Service):
 		own := t.Cube + ":"
-		return slices.DeleteFunc(s.usable(r), func(place string) bool { return strings.HasPrefix(place, own) })
-	case leaf.Path() == "ports/tcubes" && !s.transparent(t.Service):
-		return s.transparentCubes(func(parent string) bool { return parent == "" })
+		return slices.DeleteFunc(dir.usable(r), func(place string) bool { return strings.HasPrefix(place, own) })
+	case leaf.Path() == "ports/tcubes" && !dir.transparent(t.Service):
+		return dir.transparentCubes(func(parent string) bool { return parent == "" })
 	}
-	return s.referents(r.Context(), t.Service, t.Cube, leaf, path)
+	return dir.referents(r.Context(), t.Service, t.Cube, leaf, path)
 }
 
 // referents are the values that a leafref can have, none for another leaf. Entries above
 // the leaf that it has in common with what it refers to are its own.
-func (s *Server) referents(ctx context.Context, service, cube string, leaf *yang.Node, path yang.Path) []string {
+func (dir *directory) referents(ctx context.Context, service, cube string, leaf *yang.Node, path yang.Path) []string {
 	var chain []*yang.Node
 	referred, common := resource.ReferredBy(leaf)
 	for n := referred; n != nil && n.Parent() != nil; n = n.Parent() {
 		chain = append(chain, n)
 	}
 	slices.Reverse(chain)
-	if len(chain) == 0 || !s.runs(service, cube) {
+	if len(chain) == 0 || !dir.runs(service, cube) {
 		return nil
 	}
 	var at yang.Path
@@ -201,7 +202,7 @@ func (s *Server) referents(ctx context.Context, service, cube string, leaf *yang
 			break
 		}
 	}
-	raw, err := s.manager.Read(ctx, service, cube, at)
+	raw, err := dir.manager.Read(ctx, service, cube, at)
 	if err != nil {
 		return nil
 	}
@@ -236,7 +237,69 @@ func gather(out []string, value any, names []string) []string {
 }
 
 // runs tells whether a service has a cube of that name.
-func (s *Server) runs(service, cube string) bool {
-	of, ok := s.manager.ServiceOf(cube)
+func (dir *directory) runs(service, cube string) bool {
+	of, ok := dir.manager.ServiceOf(cube)
 	return ok && of == service
 }
+
+// valuesOf are the known values of a node that a key=value sets; path leads to it.
+func (dir *directory) valuesOf(r *http.Request, t *resource.Target, n *yang.Node, path yang.Path) []string {
+	if !n.Bare() {
+		return dir.values(r, t, n, path)
+	}
+	key := n.Keys()[0]
+	out := dir.values(r, t, key, append(slices.Clone(path), yang.Step{Name: key.Name()}))
+	for _, keys := range dir.keysIn(r.Context(), t, path, maxElements, func([]string) bool { return true }) {
+		out = append(out, keys[0])
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// revisions are the numbers of the latest n changes, the newest first.
+func (dir *directory) revisions(n int) []string {
+	history, err := dir.manager.History(0, n)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, r := range history.Revisions {
+		out = append(out, strconv.FormatUint(r.Number, 10))
+	}
+	return out
+}
+
+func (dir *directory) transparent(service string) bool {
+	for _, i := range dir.manager.Services() {
+		if i.Name == service {
+			return i.Transparent
+		}
+	}
+	return false
+}
+
+func lower(values []string) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = strings.ToLower(v)
+	}
+	return out
+}
+
+// names reads the member `name` of each object in an array.
+func names(raw json.RawMessage) []string {
+	var all []struct {
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil
+	}
+	out := make([]string, len(all))
+	for i, n := range all {
+		out[i] = n.Name
+	}
+	return out
+}
+
+// maxElements bounds what help lists: nobody reads more.
+const maxElements = 10000

@@ -3,11 +3,9 @@
 package rest
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/polycube/polycube/internal/rest/message"
@@ -74,14 +72,6 @@ func (p param) words(verb string, first bool, h help) []string {
 	return []string{p.Name}
 }
 
-func lower(values []string) []string {
-	out := make([]string, len(values))
-	for i, v := range values {
-		out[i] = strings.ToLower(v)
-	}
-	return out
-}
-
 // leafWords are the values of a leaf that are known.
 func (p param) leafWords() []string {
 	if len(p.Candidates) > 0 {
@@ -137,7 +127,7 @@ type serviceParam struct {
 }
 
 // helpRoot answers OPTIONS /.
-func (s *Server) helpRoot(w http.ResponseWriter, r *http.Request) error {
+func (g *guide) helpRoot(w http.ResponseWriter, r *http.Request) error {
 	verb, completion, err := helpVerb(r)
 	if err != nil {
 		return err
@@ -145,21 +135,21 @@ func (s *Server) helpRoot(w http.ResponseWriter, r *http.Request) error {
 	message.SetAllow(w.Header(), []string{http.MethodGet, http.MethodOptions})
 	words := commandsWith(verb)
 	var params message.Ordered
-	for _, i := range s.manager.Services() {
+	for _, i := range g.manager.Services() {
 		words = append(words, i.Name)
 		params = params.With(i.Name, serviceParam{Name: i.Name, SimpleType: "service", Type: "leaf", Description: i.Description, Version: i.Version})
 	}
 	if completion {
-		for _, ref := range s.manager.Cubes() {
+		for _, ref := range g.manager.Cubes() {
 			words = append(words, ref.Name)
 		}
-		return s.out.JSON(w, r, http.StatusOK, begunBy(r, words))
+		return g.out.JSON(w, r, http.StatusOK, begunBy(r, words))
 	}
-	return s.out.JSON(w, r, http.StatusOK, message.Ordered{}.With("params", params))
+	return g.out.JSON(w, r, http.StatusOK, message.Ordered{}.With("params", params))
 }
 
 // helpShow answers OPTIONS of what is only read. A collection's members are completed.
-func (s *Server) helpShow(w http.ResponseWriter, r *http.Request, rest []string) error {
+func (g *guide) helpShow(w http.ResponseWriter, r *http.Request, rest []string) error {
 	verb, completion, err := helpVerb(r)
 	if err != nil {
 		return err
@@ -169,44 +159,31 @@ func (s *Server) helpShow(w http.ResponseWriter, r *http.Request, rest []string)
 		h.commands = []string{"show"}
 	}
 	if len(rest) == 0 && (verb == resource.VerbNone || verb == resource.VerbShow) {
-		s.addMembers(r, &h)
+		g.addMembers(r, &h)
 	}
-	return s.answerHelp(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
+	return g.answerHelp(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
 }
 
 // addMembers adds what a collection that is only read has.
-func (s *Server) addMembers(r *http.Request, h *help) {
+func (g *guide) addMembers(r *http.Request, h *help) {
 	switch message.CommandName(r) {
 	case "netdevs":
 		h.params = []param{{Name: "name", Description: "Name of a network device", Example: "eth0", Type: "key", SimpleType: "string"}}
-		h.elements = named(s.netdevNames(r))
+		h.elements = named(g.names.netdevNames(r))
 	case "topology":
 		h.params = []param{{Name: "name", Description: "A network device, or a port as CUBE:PORT", Example: "eth0", Type: "key", SimpleType: "string"}}
-		h.elements = named(s.attachable(r))
+		h.elements = named(g.names.attachable(r))
 	case "history":
 		h.params = []param{{Name: "revision", Description: "Number of a change", Example: "7", Type: "key", SimpleType: "uint64"}}
-		h.elements = named(s.revisions())
+		h.elements = named(g.names.revisions(defaultRevisions))
 	case "drops":
 		h.params = []param{{Name: "cube", Description: "Name of the cube", Example: "br1", Type: "key", SimpleType: "string"}}
-		h.elements = append(s.cubeElements(func(cubeName) bool { return true }), named([]string{trace.Framework})...)
+		h.elements = append(g.cubeElements(func(cubeName) bool { return true }), named([]string{trace.Framework})...)
 	}
-}
-
-// revisions are the numbers of the latest changes, the newest first.
-func (s *Server) revisions() []string {
-	history, err := s.manager.History(0, defaultRevisions)
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, r := range history.Revisions {
-		out = append(out, strconv.FormatUint(r.Number, 10))
-	}
-	return out
 }
 
 // helpCubes answers OPTIONS of /cubes.
-func (s *Server) helpCubes(w http.ResponseWriter, r *http.Request, rest []string) error {
+func (g *guide) helpCubes(w http.ResponseWriter, r *http.Request, rest []string) error {
 	verb, completion, err := helpVerb(r)
 	if err != nil {
 		return err
@@ -225,14 +202,14 @@ func (s *Server) helpCubes(w http.ResponseWriter, r *http.Request, rest []string
 		}
 		if verb != resource.VerbAdd {
 			h.params = []param{{Name: "name", Description: "Name of the cube", Example: "br1", Type: "key", SimpleType: "string"}}
-			h.elements = s.cubeElements(func(cubeName) bool { return true })
+			h.elements = g.cubeElements(func(cubeName) bool { return true })
 		}
 	}
-	return s.answerHelp(w, r, methods, verb, completion, h)
+	return g.answerHelp(w, r, methods, verb, completion, h)
 }
 
 // helpServices answers OPTIONS of /services.
-func (s *Server) helpServices(w http.ResponseWriter, r *http.Request, rest []string) error {
+func (g *guide) helpServices(w http.ResponseWriter, r *http.Request, rest []string) error {
 	verb, completion, err := helpVerb(r)
 	if err != nil {
 		return err
@@ -256,16 +233,16 @@ func (s *Server) helpServices(w http.ResponseWriter, r *http.Request, rest []str
 		} else {
 			h.params = []param{{Name: "name", Description: "Name of the service", Example: "simplebridge", Type: "key", SimpleType: "string"}}
 			h.elements = []message.Ordered{}
-			for _, i := range s.manager.Services() {
+			for _, i := range g.manager.Services() {
 				h.elements = append(h.elements, message.Ordered{}.With("name", i.Name))
 			}
 		}
 	}
-	return s.answerHelp(w, r, methods, verb, completion, h)
+	return g.answerHelp(w, r, methods, verb, completion, h)
 }
 
 // helpConnect answers OPTIONS of /connect and /disconnect; one segment is the first peer.
-func (s *Server) helpConnect(w http.ResponseWriter, r *http.Request, rest []string) error {
+func (g *guide) helpConnect(w http.ResponseWriter, r *http.Request, rest []string) error {
 	verb, completion, err := helpVerb(r)
 	if err != nil {
 		return err
@@ -276,22 +253,22 @@ func (s *Server) helpConnect(w http.ResponseWriter, r *http.Request, rest []stri
 	}
 	h := help{params: peers[len(rest):]}
 	if len(rest) < 2 {
-		h.elements = named(s.peers(r, message.CommandName(r) == "connect", rest))
+		h.elements = named(g.peers(r, message.CommandName(r) == "connect", rest))
 	}
-	return s.answerHelp(w, r, []string{http.MethodPost, http.MethodOptions}, verb, completion, h)
+	return g.answerHelp(w, r, []string{http.MethodPost, http.MethodOptions}, verb, completion, h)
 }
 
 // peers are what can be connected with the first peer, or disconnected from it.
-func (s *Server) peers(r *http.Request, connect bool, rest []string) []string {
+func (g *guide) peers(r *http.Request, connect bool, rest []string) []string {
 	far := ""
 	if len(rest) > 0 {
 		far = rest[0]
 	}
 	if !connect {
-		return s.linked(far)
+		return g.names.linked(far)
 	}
 	isNetdev := far != "" && !strings.Contains(far, ":")
-	return slices.DeleteFunc(s.usable(r), func(place string) bool {
+	return slices.DeleteFunc(g.names.usable(r), func(place string) bool {
 		return place == far || isNetdev && !strings.Contains(place, ":")
 	})
 }
@@ -306,7 +283,7 @@ var attachOptions = []param{
 
 // helpAttach answers OPTIONS of /attach and /detach; segments are the cube, the port and an
 // option.
-func (s *Server) helpAttach(w http.ResponseWriter, r *http.Request, rest []string) error {
+func (g *guide) helpAttach(w http.ResponseWriter, r *http.Request, rest []string) error {
 	verb, completion, err := helpVerb(r)
 	if err != nil {
 		return err
@@ -320,30 +297,30 @@ func (s *Server) helpAttach(w http.ResponseWriter, r *http.Request, rest []strin
 	var h help
 	switch {
 	case len(rest) == 3:
-		return s.helpAttachOption(w, r, rest, completion)
+		return g.helpAttachOption(w, r, rest, completion)
 	case len(rest) == 0:
-		h.elements = named(s.transparentCubes(func(parent string) bool { return (parent == "") == attach }))
+		h.elements = named(g.names.transparentCubes(func(parent string) bool { return (parent == "") == attach }))
 	case len(rest) == 1 && attach:
-		h.elements = named(s.attachable(r))
+		h.elements = named(g.names.attachable(r))
 	case len(rest) == 1:
-		h.elements = named(s.parentOf(rest[0]))
+		h.elements = named(g.names.parentOf(rest[0]))
 	}
 	h.params = places[len(rest):]
 	if attach && (len(rest) == 2 || !completion) {
 		h.optional = attachOptions
 	}
-	return s.answerHelp(w, r, methods, verb, completion, h)
+	return g.answerHelp(w, r, methods, verb, completion, h)
 }
 
 // helpAttachOption answers OPTIONS of /attach/CUBE/PORT/OPTION.
-func (s *Server) helpAttachOption(w http.ResponseWriter, r *http.Request, rest []string, completion bool) error {
+func (g *guide) helpAttachOption(w http.ResponseWriter, r *http.Request, rest []string, completion bool) error {
 	i := slices.IndexFunc(attachOptions, func(p param) bool { return p.Name == rest[2] })
 	if i < 0 || message.CommandName(r) != "attach" {
 		return message.NotFound("no resource %s", message.Clip(strings.Join(rest, "/")))
 	}
 	p := attachOptions[i]
 	if p.Values == nil {
-		p.Candidates = s.transparentCubes(func(parent string) bool { return parent == rest[1] })
+		p.Candidates = g.names.transparentCubes(func(parent string) bool { return parent == rest[1] })
 	}
 	methods := []string{http.MethodOptions}
 	if completion && p.Values != nil {
@@ -351,39 +328,15 @@ func (s *Server) helpAttachOption(w http.ResponseWriter, r *http.Request, rest [
 	}
 	if completion {
 		message.SetAllow(w.Header(), methods)
-		return s.out.JSON(w, r, http.StatusOK, begunBy(r, p.leafWords()))
+		return g.out.JSON(w, r, http.StatusOK, begunBy(r, p.leafWords()))
 	}
-	return s.answerHelp(w, r, methods, resource.VerbNone, false, help{params: []param{p}})
-}
-
-func (s *Server) transparent(service string) bool {
-	for _, i := range s.manager.Services() {
-		if i.Name == service {
-			return i.Transparent
-		}
-	}
-	return false
+	return g.answerHelp(w, r, methods, resource.VerbNone, false, help{params: []param{p}})
 }
 
 func named(names []string) []message.Ordered {
 	out := []message.Ordered{}
 	for _, n := range names {
 		out = append(out, message.Ordered{}.With("name", n))
-	}
-	return out
-}
-
-// names reads the member `name` of each object in an array.
-func names(raw json.RawMessage) []string {
-	var all []struct {
-		Name string `json:"name"`
-	}
-	if err := json.Unmarshal(raw, &all); err != nil {
-		return nil
-	}
-	out := make([]string, len(all))
-	for i, n := range all {
-		out[i] = n.Name
 	}
 	return out
 }

@@ -166,8 +166,8 @@ func (s *Server) helpEvents(w http.ResponseWriter, r *http.Request) error {
 	}
 	h := help{
 		params:   []param{{Name: "cube", Description: "Only what concerns this cube", Example: "br1", Type: "key", SimpleType: "string"}},
-		elements: s.cubeElements(func(cubeName) bool { return true }),
+		elements: s.help.cubeElements(func(cubeName) bool { return true }),
 		optional: []param{{Name: "--type", Description: "Only events of these types", Example: "--type config,port", Type: "flag", SimpleType: "string"}},
 	}
-	return s.answerHelp(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
+	return s.help.answerHelp(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
 }

@@ -23,7 +23,7 @@ func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.helpRoot(w, r)
+		return s.help.helpRoot(w, r)
 	}
 	return s.out.JSON(w, r, http.StatusOK, s.entryPoint(r))
 }
@@ -33,7 +33,7 @@ func (s *Server) serveVersion(w http.ResponseWriter, r *http.Request, _ []string
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.helpShow(w, r, nil)
+		return s.help.helpShow(w, r, nil)
 	}
 	return s.out.JSON(w, r, http.StatusOK, map[string]any{"polycubed": map[string]string{"version": s.version}})
 }
@@ -45,14 +45,14 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 		methods = []string{http.MethodGet, http.MethodOptions}
 	}
 	if len(rest) == 2 && rest[1] != "stats" {
-		return s.noResource(r, rest[1], "stats")
+		return s.names.noResource(r, rest[1], "stats")
 	}
 	if err := message.Allow(r, methods...); err != nil {
 		return err
 	}
 	switch {
 	case r.Method == http.MethodOptions:
-		return s.helpCubes(w, r, rest)
+		return s.help.helpCubes(w, r, rest)
 	case r.Method == http.MethodPost:
 		body, err := message.ReadBody(w, r)
 		if err != nil {
@@ -68,7 +68,7 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 	}
 	service, ok := s.manager.ServiceOf(rest[0])
 	if !ok {
-		return s.noCube(rest[0], "cube", s.cubeNames())
+		return s.names.noCube(rest[0], "cube", s.names.cubeNames())
 	}
 	if len(rest) == 2 {
 		stats, err := s.cubeStats(r.Context(), service, rest[0])
@@ -117,7 +117,7 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, rest []string
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.helpShow(w, r, rest)
+		return s.help.helpShow(w, r, rest)
 	}
 	var raw json.RawMessage
 	var err error
@@ -140,7 +140,7 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, rest []string
 // serveConnect answers /connect and /disconnect.
 func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if r.Method == http.MethodOptions {
-		return s.helpConnect(w, r, rest)
+		return s.help.helpConnect(w, r, rest)
 	}
 	if err := message.CommandOnly(r, rest); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, rest []str
 // serveAttach answers /attach and /detach.
 func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if r.Method == http.MethodOptions {
-		return s.helpAttach(w, r, rest)
+		return s.help.helpAttach(w, r, rest)
 	}
 	if err := message.CommandOnly(r, rest); err != nil {
 		return err

@@ -16,8 +16,17 @@ import (
 // Help for people who type commands, made from the model: OPTIONS …?help=VERB says what
 // may come next. Verbs are the command line's: NONE, ADD, SET, SHOW, DEL.
 
-// maxElements bounds what help lists: nobody reads more.
-const maxElements = 10000
+// guide answers OPTIONS: what may be typed next, for people and for shells.
+type guide struct {
+	names   *directory
+	manager cubes
+	out     message.Sender
+}
+
+// newGuide makes the guide to the cubes of a Manager.
+func newGuide(names *directory, manager cubes, out message.Sender) *guide {
+	return &guide{names: names, manager: manager, out: out}
+}
 
 // param describes one word or key=value that may come next.
 type param struct {
@@ -107,21 +116,21 @@ func helpVerb(r *http.Request) (verb string, completion bool, err error) {
 }
 
 // answerHelp sends help, or the words that complete it.
-func (s *Server) answerHelp(w http.ResponseWriter, r *http.Request, methods []string, verb string, completion bool, h help) error {
+func (g *guide) answerHelp(w http.ResponseWriter, r *http.Request, methods []string, verb string, completion bool, h help) error {
 	message.SetAllow(w.Header(), methods)
 	if completion {
 		words := h.words(verb)
 		if strings.HasPrefix(r.URL.Query().Get("prefix"), "-") {
 			words = append(words, h.flagWords()...) // only then: a shell inserts a word that is the only one
 		}
-		return s.out.JSON(w, r, http.StatusOK, begunBy(r, words))
+		return g.out.JSON(w, r, http.StatusOK, begunBy(r, words))
 	}
-	return s.out.JSON(w, r, http.StatusOK, h)
+	return g.out.JSON(w, r, http.StatusOK, h)
 }
 
 // helpNode answers OPTIONS of a cube or a node in it. The cube need not exist: help for
 // adding it is asked before.
-func (s *Server) helpNode(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
+func (g *guide) helpNode(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
 	verb, completion, err := helpVerb(r)
 	if err != nil {
 		return err
@@ -129,26 +138,26 @@ func (s *Server) helpNode(w http.ResponseWriter, r *http.Request, t *resource.Ta
 	var h help
 	switch t.Kind {
 	case resource.KindLeaf, resource.KindLeafList, resource.KindValue:
-		return s.helpLeaf(w, r, t, t.Node, t.Path)
+		return g.helpLeaf(w, r, t, t.Node, t.Path)
 	case resource.KindAction:
 		h.params, h.optional = inputParams(t.Node)
 	case resource.KindList:
 		if q := r.URL.Query(); t.Node.Bare() && (q.Has("value") || q.Get("completion") == "value") {
-			return s.helpLeaf(w, r, t, t.Node, t.Path) // behind "="
+			return g.helpLeaf(w, r, t, t.Node, t.Path) // behind "="
 		}
-		h = s.listHelp(r, t, verb)
+		h = g.listHelp(r, t, verb)
 	default:
-		h = nodeHelp(t, verb, s.there(r, t))
+		h = nodeHelp(t, verb, g.there(r, t))
 	}
-	return s.answerHelp(w, r, t.Methods(), verb, completion, h)
+	return g.answerHelp(w, r, t.Methods(), verb, completion, h)
 }
 
 // there tells whether the target exists.
-func (s *Server) there(r *http.Request, t *resource.Target) bool {
-	if !s.runs(t.Service, t.Cube) || t.Kind != resource.KindEntry {
-		return s.runs(t.Service, t.Cube)
+func (g *guide) there(r *http.Request, t *resource.Target) bool {
+	if !g.names.runs(t.Service, t.Cube) || t.Kind != resource.KindEntry {
+		return g.names.runs(t.Service, t.Cube)
 	}
-	_, err := s.manager.Read(r.Context(), t.Service, t.Cube, t.Path)
+	_, err := g.manager.Read(r.Context(), t.Service, t.Cube, t.Path)
 	return err == nil
 }
 
@@ -229,7 +238,7 @@ func verbsOf(t *resource.Target, exists bool) []string {
 }
 
 // listHelp is that of a whole list: its keys, and the entries that exist.
-func (s *Server) listHelp(r *http.Request, t *resource.Target, verb string) help {
+func (g *guide) listHelp(r *http.Request, t *resource.Target, verb string) help {
 	h := help{params: keyParams(t.Node.Keys()), flags: flagsOf(t, verb)}
 	if verb == resource.VerbNone {
 		h.commands = verbsOf(t, true)
@@ -240,26 +249,26 @@ func (s *Server) listHelp(r *http.Request, t *resource.Target, verb string) help
 			h.actions = append(h.actions, p)
 		}
 	}
-	s.addKeys(r, t, verb, nil, &h)
+	g.addKeys(r, t, verb, nil, &h)
 	return h
 }
 
 // addKeys completes help for a list whose first keys are given: by the entries that exist,
 // or by what the next key of a new one can be.
-func (s *Server) addKeys(r *http.Request, t *resource.Target, verb string, given []string, h *help) {
+func (g *guide) addKeys(r *http.Request, t *resource.Target, verb string, given []string, h *help) {
 	if verb != resource.VerbAdd {
-		h.elements = s.elements(r, t, given)
+		h.elements = g.elements(r, t, given)
 		return
 	}
 	next := t.Node.Keys()[len(given)]
-	h.params[0].Candidates = s.values(r, t, next, append(slices.Clone(t.Path), yang.Step{Name: next.Name()}))
+	h.params[0].Candidates = g.names.values(r, t, next, append(slices.Clone(t.Path), yang.Step{Name: next.Name()}))
 }
 
 // elements are the entries of a list whose first keys are given, by the other keys.
-func (s *Server) elements(r *http.Request, t *resource.Target, given []string) []message.Ordered {
+func (g *guide) elements(r *http.Request, t *resource.Target, given []string) []message.Ordered {
 	out := []message.Ordered{}
 	prefix := r.URL.Query().Get("prefix")
-	for _, keys := range s.keysIn(r.Context(), t, t.Path, maxElements, func(keys []string) bool {
+	for _, keys := range g.names.keysIn(r.Context(), t, t.Path, maxElements, func(keys []string) bool {
 		return slices.Equal(keys[:len(given)], given) && strings.HasPrefix(keys[len(given)], prefix)
 	}) {
 		var e message.Ordered
@@ -272,19 +281,19 @@ func (s *Server) elements(r *http.Request, t *resource.Target, given []string) [
 }
 
 // helpPartial answers OPTIONS within the keys of a list.
-func (s *Server) helpPartial(w http.ResponseWriter, r *http.Request, segments []string, p *yang.PartialKeysError) error {
+func (g *guide) helpPartial(w http.ResponseWriter, r *http.Request, segments []string, p *yang.PartialKeysError) error {
 	verb, completion, err := helpVerb(r)
 	if err != nil {
 		return err
 	}
 	t := &resource.Target{Service: segments[0], Cube: segments[1], Segments: segments, Node: p.List, Path: p.Path, Kind: resource.KindList}
 	h := help{params: keyParams(p.List.Keys()[len(p.Given):])}
-	s.addKeys(r, t, verb, p.Given, &h)
-	return s.answerHelp(w, r, []string{http.MethodOptions}, verb, completion, h)
+	g.addKeys(r, t, verb, p.Given, &h)
+	return g.answerHelp(w, r, []string{http.MethodOptions}, verb, completion, h)
 }
 
 // helpService answers OPTIONS of a service as a whole: its cubes are its elements.
-func (s *Server) helpService(w http.ResponseWriter, r *http.Request, service string) error {
+func (g *guide) helpService(w http.ResponseWriter, r *http.Request, service string) error {
 	verb, completion, err := helpVerb(r)
 	if err != nil {
 		return err
@@ -294,18 +303,18 @@ func (s *Server) helpService(w http.ResponseWriter, r *http.Request, service str
 		h.commands = []string{"add", "show", "del"}
 	}
 	if verb != resource.VerbAdd {
-		h.elements = s.cubeElements(func(ref cubeName) bool { return ref.service == service })
+		h.elements = g.cubeElements(func(ref cubeName) bool { return ref.service == service })
 	}
-	return s.answerHelp(w, r, []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodOptions}, verb, completion, h)
+	return g.answerHelp(w, r, []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodOptions}, verb, completion, h)
 }
 
 // cubeName is a cube and its service.
 type cubeName struct{ name, service string }
 
 // cubeElements are the running cubes that keep wants.
-func (s *Server) cubeElements(keep func(cubeName) bool) []message.Ordered {
+func (g *guide) cubeElements(keep func(cubeName) bool) []message.Ordered {
 	out := []message.Ordered{}
-	for _, ref := range s.manager.Cubes() {
+	for _, ref := range g.manager.Cubes() {
 		if keep(cubeName{ref.Name, ref.Service}) {
 			out = append(out, message.Ordered{}.With("name", ref.Name))
 		}
@@ -358,12 +367,12 @@ func inputParams(action *yang.Node) (mandatory, optional []param) {
 
 // inputLeaf finds a member of an action's input, which has no resource of its own but is
 // completed like any other leaf, and the action.
-func (s *Server) inputLeaf(segments []string) (*resource.Target, *yang.Node) {
+func (g *guide) inputLeaf(segments []string) (*resource.Target, *yang.Node) {
 	last := len(segments) - 1
 	if last < 2 {
 		return nil, nil
 	}
-	t, err := resource.Resolve(s.manager, segments[:last])
+	t, err := resource.Resolve(g.manager, segments[:last])
 	if err != nil || t.Kind != resource.KindAction || t.Node.Input() == nil {
 		return nil, nil
 	}
@@ -371,13 +380,13 @@ func (s *Server) inputLeaf(segments []string) (*resource.Target, *yang.Node) {
 }
 
 // helpLeaf answers OPTIONS of one leaf; path leads to it.
-func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, t *resource.Target, n *yang.Node, path yang.Path) error {
+func (g *guide) helpLeaf(w http.ResponseWriter, r *http.Request, t *resource.Target, n *yang.Node, path yang.Path) error {
 	verb, completion, err := helpVerb(r)
 	if err != nil {
 		return err
 	}
 	p := valueParam(n)
-	p.Candidates = s.valuesOf(r, t, n, path)
+	p.Candidates = g.names.valuesOf(r, t, n, path)
 	methods := []string{http.MethodOptions}
 	if n == t.Node {
 		methods = t.Methods()
@@ -388,7 +397,7 @@ func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, t *resource.Ta
 		if r.URL.Query().Get("completion") == "word" {
 			words = leafVerbs(verb) // its values follow a "=", not the path
 		}
-		return s.out.JSON(w, r, http.StatusOK, begunBy(r, oneMore(r, n, words)))
+		return g.out.JSON(w, r, http.StatusOK, begunBy(r, oneMore(r, n, words)))
 	}
 	if len(p.Values) > 0 || p.SimpleType == "boolean" {
 		p.Candidates = nil // said already
@@ -398,7 +407,7 @@ func (s *Server) helpLeaf(w http.ResponseWriter, r *http.Request, t *resource.Ta
 	if verb == resource.VerbNone && n == t.Node {
 		h.commands = []string{"show"}
 	}
-	return s.answerHelp(w, r, methods, verb, false, h)
+	return g.answerHelp(w, r, methods, verb, false, h)
 }
 
 // leafVerbs are the words that can follow the path of a leaf.

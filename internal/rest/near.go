@@ -21,52 +21,52 @@ import (
 // same client; nobody comes here without the right to read.
 
 // near are the words that were probably meant by the one that an error is about.
-func (s *Server) near(r *http.Request, err error) []string {
+func (dir *directory) near(r *http.Request, err error) []string {
 	var p *message.Error
 	var y *yang.Error
 	var absent *topology.AbsentError
 	switch {
 	case errors.As(err, &p) && p.Cause != nil:
-		return s.near(r, p.Cause)
+		return dir.near(r, p.Cause)
 	case errors.As(err, &p):
 		return p.Near
 	case errors.As(err, &absent):
-		return s.nearAbsent(r, absent)
+		return dir.nearAbsent(r, absent)
 	case errors.As(err, &y) && y.Given != "":
-		return s.nearValue(r, y)
+		return dir.nearValue(r, y)
 	case message.IsMissing(err) && r.URL.Query().Has("cube"):
-		return suggest.Near(r.URL.Query().Get("cube"), s.cubeNames())
+		return suggest.Near(r.URL.Query().Get("cube"), dir.cubeNames())
 	case message.IsMissing(err):
-		return s.nearEntry(r)
+		return dir.nearEntry(r)
 	}
 	return nil
 }
 
 // nearAbsent looks among what is of the kind of what is missing.
-func (s *Server) nearAbsent(r *http.Request, a *topology.AbsentError) []string {
+func (dir *directory) nearAbsent(r *http.Request, a *topology.AbsentError) []string {
 	switch a.Kind {
 	case "netdev":
-		if ports := s.portsOf(a.Name); len(ports) > 0 {
+		if ports := dir.portsOf(a.Name); len(ports) > 0 {
 			// The name of a cube where one of its ports is wanted.
 			return ports[:min(len(ports), 3)]
 		}
-		return suggest.Near(a.Name, s.netdevNames(r))
+		return suggest.Near(a.Name, dir.netdevNames(r))
 	case "port":
 		var near []string
-		for _, place := range suggest.Near(a.Cube+":"+a.Name, s.portsOf(a.Cube)) {
+		for _, place := range suggest.Near(a.Cube+":"+a.Name, dir.portsOf(a.Cube)) {
 			near = append(near, place[len(a.Cube)+1:])
 		}
 		return near
 	}
-	return suggest.Near(a.Name, s.cubeNames())
+	return suggest.Near(a.Name, dir.cubeNames())
 }
 
 // nearValue is what the model knows, or what a leafref can refer to.
-func (s *Server) nearValue(r *http.Request, y *yang.Error) []string {
+func (dir *directory) nearValue(r *http.Request, y *yang.Error) []string {
 	if len(y.Near) > 0 {
 		return y.Near
 	}
-	t := s.targetOf(r)
+	t := dir.targetOf(r)
 	if t == nil {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (s *Server) nearValue(r *http.Request, y *yang.Error) []string {
 	if err != nil {
 		return nil
 	}
-	schema, err := s.manager.Schema(t.Service)
+	schema, err := dir.manager.Schema(t.Service)
 	if err != nil {
 		return nil
 	}
@@ -85,13 +85,13 @@ func (s *Server) nearValue(r *http.Request, y *yang.Error) []string {
 	if err != nil || r.Method == http.MethodDelete && !leaf.IsKey() {
 		return nil // the value is right: what it refers to is to be deleted
 	}
-	return suggest.Near(y.Given, s.referents(r.Context(), t.Service, t.Cube, leaf, path))
+	return suggest.Near(y.Given, dir.referents(r.Context(), t.Service, t.Cube, leaf, path))
 }
 
 // nearEntry finds the first key on the request's path that no entry has, and the keys
 // like it.
-func (s *Server) nearEntry(r *http.Request) []string {
-	t := s.targetOf(r)
+func (dir *directory) nearEntry(r *http.Request) []string {
+	t := dir.targetOf(r)
 	if t == nil {
 		return nil
 	}
@@ -105,7 +105,7 @@ func (s *Server) nearEntry(r *http.Request) []string {
 		}
 		list := slices.Clone(t.Path[:i+1])
 		list[i].Keys = nil
-		entries := s.keysIn(r.Context(), t, list, maxCompared, func([]string) bool { return true })
+		entries := dir.keysIn(r.Context(), t, list, maxCompared, func([]string) bool { return true })
 		if len(entries) == maxCompared && i < len(t.Path)-1 {
 			return nil // whether this entry is the missing one is not known
 		}
@@ -140,12 +140,12 @@ func nearKeys(given []string, entries [][]string) []string {
 }
 
 // targetOf is the node that a request is about, nil when its path names none.
-func (s *Server) targetOf(r *http.Request) *resource.Target {
+func (dir *directory) targetOf(r *http.Request) *resource.Target {
 	segments, err := message.SplitPath(r.URL.EscapedPath())
 	if err != nil || len(segments) < 2 {
 		return nil
 	}
-	t, err := resource.Resolve(s.manager, segments)
+	t, err := resource.Resolve(dir.manager, segments)
 	if err != nil {
 		return nil
 	}
@@ -161,27 +161,27 @@ func orVerbs(r *http.Request, word string, near []string) []string {
 }
 
 // cubeNames lists what runs.
-func (s *Server) cubeNames() []string {
+func (dir *directory) cubeNames() []string {
 	var out []string
-	for _, ref := range s.manager.Cubes() {
+	for _, ref := range dir.manager.Cubes() {
 		out = append(out, ref.Name)
 	}
 	return out
 }
 
 // serviceNames lists what is loaded.
-func (s *Server) serviceNames() []string {
+func (dir *directory) serviceNames() []string {
 	var out []string
-	for _, info := range s.manager.Services() {
+	for _, info := range dir.manager.Services() {
 		out = append(out, info.Name)
 	}
 	return out
 }
 
 // cubesOf lists what runs of a service.
-func (s *Server) cubesOf(service string) []string {
+func (dir *directory) cubesOf(service string) []string {
 	var out []string
-	for _, ref := range s.manager.Cubes() {
+	for _, ref := range dir.manager.Cubes() {
 		if ref.Service == service {
 			out = append(out, ref.Name)
 		}
@@ -190,14 +190,24 @@ func (s *Server) cubesOf(service string) []string {
 }
 
 // noResource is the answer where a word of the path is none of those that can stand there.
-func (s *Server) noResource(r *http.Request, word string, known ...string) *message.Error {
+func (dir *directory) noResource(r *http.Request, word string, known ...string) *message.Error {
 	p := message.NotFound("no resource %s: there is %s", message.Clip(strings.TrimPrefix(r.URL.Path, message.BasePath+"/")), strings.Join(known, ", "))
 	p.Near = suggest.Near(word, known)
 	return p
 }
 
 // noService is the answer where no service of a name is loaded.
-func (s *Server) noService(status int, name string) *message.Error {
+func (dir *directory) noService(status int, name string) *message.Error {
 	return &message.Error{Status: status, Tag: message.TagDataMissing, Message: fmt.Sprintf("no service is named %s", message.Clip(name)),
-		Near: suggest.Near(name, s.serviceNames())}
+		Near: suggest.Near(name, dir.serviceNames())}
+}
+
+// noCube is the answer where no cube of that kind is running: there may be one in the store.
+func (dir *directory) noCube(name, kind string, known []string) *message.Error {
+	if why := dir.manager.Degraded(name); why != "" {
+		return message.NotFound("cube %s %s", message.Clip(name), why)
+	}
+	p := message.NotFound("no %s is named %s", kind, message.Clip(name))
+	p.Near = suggest.Near(name, known)
+	return p
 }

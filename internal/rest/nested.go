@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -72,20 +71,6 @@ func valueParam(n *yang.Node) param {
 	p.Type, p.Mandatory, p.InitOnly = "leaf", n.Mandatory(), n.InitOnly()
 	p.SimpleType += "[]"
 	return p
-}
-
-// valuesOf are the known values of a node that a key=value sets; path leads to it.
-func (s *Server) valuesOf(r *http.Request, t *resource.Target, n *yang.Node, path yang.Path) []string {
-	if !n.Bare() {
-		return s.values(r, t, n, path)
-	}
-	key := n.Keys()[0]
-	out := s.values(r, t, key, append(slices.Clone(path), yang.Step{Name: key.Name()}))
-	for _, keys := range s.keysIn(r.Context(), t, path, maxElements, func([]string) bool { return true }) {
-		out = append(out, keys[0])
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 // oneMore completes the last of several values separated by commas. It does not offer a value twice.

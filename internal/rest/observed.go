@@ -136,7 +136,7 @@ func (s *Server) serveDaemon(w http.ResponseWriter, r *http.Request, rest []stri
 	methods := []string{http.MethodGet, http.MethodOptions}
 	leaf := len(rest) == 1
 	if leaf && rest[0] != "loglevel" {
-		return s.noResource(r, rest[0], "loglevel")
+		return s.names.noResource(r, rest[0], "loglevel")
 	}
 	if leaf {
 		methods = append(methods, http.MethodPatch)
@@ -197,5 +197,5 @@ func (s *Server) helpDaemon(w http.ResponseWriter, r *http.Request, rest []strin
 	case verb == resource.VerbNone:
 		h.commands = []string{"show", "set"}
 	}
-	return s.answerHelp(w, r, methods, verb, completion, h)
+	return s.help.answerHelp(w, r, methods, verb, completion, h)
 }

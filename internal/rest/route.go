@@ -88,25 +88,16 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 		}
 		return f.serve(s, w, r, segments[1:])
 	}
-	if s.hasService(first) {
+	if s.names.hasService(first) {
 		return s.serveService(w, r, segments)
 	}
 	service, ok := s.manager.ServiceOf(first)
-	if !ok || !s.hasService(service) {
-		p := s.noCube(first, "cube, service or command", slices.Concat(commandWords(), s.serviceNames(), s.cubeNames()))
+	if !ok || !s.names.hasService(service) {
+		p := s.names.noCube(first, "cube, service or command", slices.Concat(commandWords(), s.names.serviceNames(), s.names.cubeNames()))
 		p.Near = orVerbs(r, first, p.Near)
 		return p
 	}
 	return redirect(w, r, service)
-}
-
-func (s *Server) hasService(name string) bool {
-	for _, info := range s.manager.Services() {
-		if info.Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // redirect sends the client to the same path with the cube's service inserted. There is
@@ -138,7 +129,7 @@ func (s *Server) pattern(r *http.Request) string {
 	if f, ok := framework(segments[0]); ok {
 		return "/" + segments[0] + strings.Repeat("/{}", min(f.most, len(segments)-1))
 	}
-	if !s.hasService(segments[0]) {
+	if !s.names.hasService(segments[0]) {
 		return ""
 	}
 	return []string{"/{service}", "/{service}/{cube}", "/{service}/{cube}/{path}"}[min(len(segments), 3)-1]

@@ -67,6 +67,8 @@ type Server struct {
 	version   string
 	log       *slog.Logger
 	out       message.Sender
+	names     *directory
+	help      *guide
 	observed  Observed
 	exporter  *metrics.Exporter
 	heartbeat time.Duration
@@ -95,6 +97,8 @@ func New(o Options) *Server {
 		s.log = slog.Default()
 	}
 	s.out = message.Sender{Log: s.log}
+	s.names = newDirectory(s.manager)
+	s.help = newGuide(s.names, s.manager, s.out)
 	s.observe(o.Observed)
 	s.front = front.New(front.Options{Log: s.log, Tokens: o.Tokens, InsecureLoopback: o.InsecureLoopback, RequireToken: o.RequireToken, TLS: o.TLS,
 		Audit: o.Audit, Rate: o.Rate, Group: o.Group, ReadGroup: o.ReadGroup, Requests: &s.exporter.Requests, Pattern: s.pattern,

@@ -36,12 +36,12 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 		if err := incomplete(r, segments, partial); err != nil {
 			return err
 		}
-		return s.helpPartial(w, r, segments, partial)
+		return s.help.helpPartial(w, r, segments, partial)
 	}
 	if err != nil {
 		if r.Method == http.MethodOptions {
-			if action, input := s.inputLeaf(segments); input != nil {
-				return s.helpLeaf(w, r, action, input, append(slices.Clone(action.Path), yang.Step{Name: input.Name()}))
+			if action, input := s.help.inputLeaf(segments); input != nil {
+				return s.help.helpLeaf(w, r, action, input, append(slices.Clone(action.Path), yang.Step{Name: input.Name()}))
 			}
 		}
 		return resolveError(r, segments, err)
@@ -50,7 +50,7 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.helpNode(w, r, t)
+		return s.help.helpNode(w, r, t)
 	}
 	if err := s.checkCube(r, t); err != nil {
 		return err
@@ -111,22 +111,12 @@ func (s *Server) checkCube(r *http.Request, t *resource.Target) error {
 	}
 	if service, ok := s.manager.ServiceOf(t.Cube); !ok || service != t.Service {
 		if t.Kind == resource.KindCube && r.Method == http.MethodPatch {
-			return &message.Error{Status: http.StatusConflict, Tag: message.TagDataMissing, Near: suggest.Near(t.Cube, s.cubesOf(t.Service)),
+			return &message.Error{Status: http.StatusConflict, Tag: message.TagDataMissing, Near: suggest.Near(t.Cube, s.names.cubesOf(t.Service)),
 				Message: fmt.Sprintf("no %s is named %s", t.Service, message.Clip(t.Cube))}
 		}
-		return s.noCube(t.Cube, t.Service, s.cubesOf(t.Service))
+		return s.names.noCube(t.Cube, t.Service, s.names.cubesOf(t.Service))
 	}
 	return nil
-}
-
-// noCube is the answer where no cube of that kind is running: there may be one in the store.
-func (s *Server) noCube(name, kind string, known []string) *message.Error {
-	if why := s.manager.Degraded(name); why != "" {
-		return message.NotFound("cube %s %s", message.Clip(name), why)
-	}
-	p := message.NotFound("no %s is named %s", kind, message.Clip(name))
-	p.Near = suggest.Near(name, known)
-	return p
 }
 
 // read answers GET.

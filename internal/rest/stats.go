@@ -76,7 +76,7 @@ func (s *Server) cubeStats(ctx context.Context, service, name string) (cubeStats
 
 // ports are the names of a cube's ports, none for a transparent cube.
 func (s *Server) ports(ctx context.Context, service, name string) []string {
-	if s.transparent(service) {
+	if s.names.transparent(service) {
 		return nil
 	}
 	raw, err := s.manager.Read(ctx, service, name, yang.Path{{Name: "ports"}})

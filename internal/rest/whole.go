@@ -30,7 +30,7 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 	}
 	switch r.Method {
 	case http.MethodOptions:
-		return s.helpService(w, r, service)
+		return s.help.helpService(w, r, service)
 	case http.MethodPost, http.MethodPatch:
 		if r.Method == http.MethodPost && r.Header.Get(resource.VerbHeader) == resource.VerbNone {
 			return &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Field: service,
@@ -77,7 +77,7 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 
 // readPageOfCubes answers cubes in order of creation, which is what a page goes on behind.
 func (s *Server) readPageOfCubes(w http.ResponseWriter, r *http.Request, service string, p *page) error {
-	all := s.cubesOf(service)
+	all := s.names.cubesOf(service)
 	if p.after != nil {
 		i := slices.Index(all, p.after[0])
 		if i < 0 {

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// cubes is what the directory reads of the Manager.
+type cubes interface {
+	Services() []topology.ServiceInfo
+	Schema(service string) (*yang.Schema, error)
+	Cubes() []topology.CubeRef
+	ServiceOf(cube string) (string, bool)
+	Read(ctx context.Context, service, name string, path yang.Path) (json.RawMessage, error)
+	Entries(ctx context.Context, service, name string, path yang.Path, after []string, f func(keys []string, entry json.RawMessage) bool) error
+	Netdevs(ctx context.Context) (json.RawMessage, error)
+	Places() ([]topology.PortRef, []topology.ParentRef)
+	History(from uint64, n int) (*topology.History, error)
+	Degraded(cube string) string
+}
+
+// directory finds what exists by its name, and what a mistyped name probably meant. It reads the Manager and keeps nothing.
+type directory struct{ manager cubes }
+
+// newDirectory makes the directory of the cubes of a Manager.
+func newDirectory(manager cubes) *directory { return &directory{manager} }
+
+func (dir *directory) hasService(name string) bool {
+	for _, info := range dir.manager.Services() {
+		if info.Name == name {
+			return true
+		}
+	}
+	return false
+}
