@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -38,7 +39,7 @@ func configPaths() []pathDoc {
 			helpDoc()}},
 		{path: "/history", operations: []operationDoc{
 			{method: http.MethodGet, summary: "The revisions of the configuration, newest first", success: http.StatusOK, says: "Who made them, and of which cubes.",
-				query: []paramDoc{{name: "limit", description: "How many.", schema: openapi.Of("type", "integer", "minimum", 1, "maximum", maxRevisions)},
+				query: []paramDoc{{name: "limit", description: "How many.", schema: openapi.Of("type", "integer", "minimum", 1, "maximum", resource.MaxRevisions)},
 					{name: "from", description: "From this revision on backwards; 0 is the newest.", schema: revision}},
 				content: answers(openapi.GoType(topology.History{}))},
 			helpDoc()}},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/trace"
@@ -58,7 +59,7 @@ func (p param) words(verb string, first bool, h help) []string {
 	case p.Type == "key" && len(p.Candidates) > 0:
 		return p.Candidates
 	case p.Type == "key" && len(p.Values) > 0 && h.elements == nil:
-		return lower(p.Values)
+		return directory.Lower(p.Values)
 	case p.Type == "key" && (verb == resource.VerbAdd || h.elements == nil):
 		return []string{"<" + p.Name + ">"}
 	case p.Type == "key":
@@ -169,13 +170,13 @@ func (g *guide) addMembers(r *http.Request, h *help) {
 	switch message.CommandName(r) {
 	case "netdevs":
 		h.params = []param{{Name: "name", Description: "Name of a network device", Example: "eth0", Type: "key", SimpleType: "string"}}
-		h.elements = named(g.names.netdevNames(r))
+		h.elements = named(g.names.NetdevNames(r))
 	case "topology":
 		h.params = []param{{Name: "name", Description: "A network device, or a port as CUBE:PORT", Example: "eth0", Type: "key", SimpleType: "string"}}
-		h.elements = named(g.names.attachable(r))
+		h.elements = named(g.names.Attachable(r))
 	case "history":
 		h.params = []param{{Name: "revision", Description: "Number of a change", Example: "7", Type: "key", SimpleType: "uint64"}}
-		h.elements = named(g.names.revisions(defaultRevisions))
+		h.elements = named(g.names.Revisions(resource.DefaultRevisions))
 	case "drops":
 		h.params = []param{{Name: "cube", Description: "Name of the cube", Example: "br1", Type: "key", SimpleType: "string"}}
 		h.elements = append(g.cubeElements(func(cubeName) bool { return true }), named([]string{trace.Framework})...)
@@ -265,10 +266,10 @@ func (g *guide) peers(r *http.Request, connect bool, rest []string) []string {
 		far = rest[0]
 	}
 	if !connect {
-		return g.names.linked(far)
+		return g.names.Linked(far)
 	}
 	isNetdev := far != "" && !strings.Contains(far, ":")
-	return slices.DeleteFunc(g.names.usable(r), func(place string) bool {
+	return slices.DeleteFunc(g.names.Usable(r), func(place string) bool {
 		return place == far || isNetdev && !strings.Contains(place, ":")
 	})
 }
@@ -299,11 +300,11 @@ func (g *guide) helpAttach(w http.ResponseWriter, r *http.Request, rest []string
 	case len(rest) == 3:
 		return g.helpAttachOption(w, r, rest, completion)
 	case len(rest) == 0:
-		h.elements = named(g.names.transparentCubes(func(parent string) bool { return (parent == "") == attach }))
+		h.elements = named(g.names.TransparentCubes(func(parent string) bool { return (parent == "") == attach }))
 	case len(rest) == 1 && attach:
-		h.elements = named(g.names.attachable(r))
+		h.elements = named(g.names.Attachable(r))
 	case len(rest) == 1:
-		h.elements = named(g.names.parentOf(rest[0]))
+		h.elements = named(g.names.ParentOf(rest[0]))
 	}
 	h.params = places[len(rest):]
 	if attach && (len(rest) == 2 || !completion) {
@@ -320,7 +321,7 @@ func (g *guide) helpAttachOption(w http.ResponseWriter, r *http.Request, rest []
 	}
 	p := attachOptions[i]
 	if p.Values == nil {
-		p.Candidates = g.names.transparentCubes(func(parent string) bool { return parent == rest[1] })
+		p.Candidates = g.names.TransparentCubes(func(parent string) bool { return parent == rest[1] })
 	}
 	methods := []string{http.MethodOptions}
 	if completion && p.Values != nil {

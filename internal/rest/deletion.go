@@ -46,7 +46,7 @@ func (s *Server) confirmList(w http.ResponseWriter, r *http.Request, t *resource
 	}
 	p := &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnconfirmed, Field: resource.ParamAll, Question: question(t, c),
 		Message: fmt.Sprintf("%s is a list: add %s to delete one entry, or %s to delete every entry", t.Words(), resource.Placeholders(t.Node, 0), resource.FlagAll)}
-	if t.Node.Path() == "ports" && !s.names.transparent(t.Service) {
+	if t.Node.Path() == "ports" && !s.names.Transparent(t.Service) {
 		p.Detail = s.lostPorts(t.Cube)
 	}
 	return p

@@ -27,7 +27,7 @@ func (s *Server) serveDrops(w http.ResponseWriter, r *http.Request, rest []strin
 	drops, err := s.drops.Report(name)
 	if errors.Is(err, cube.ErrNotFound) {
 		p := message.NotFound("%v", err)
-		p.Near = suggest.Near(name, append(s.names.cubeNames(), trace.Framework))
+		p.Near = suggest.Near(name, append(s.names.CubeNames(), trace.Framework))
 		return p
 	}
 	if err != nil {

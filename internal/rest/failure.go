@@ -69,11 +69,11 @@ func (s *Server) entries(r *http.Request, err error, tag string) []message.Error
 		if len(y.Errs) == 0 {
 			// The wrapping says where (service, cube), the inner error what.
 			one := message.ErrorEntry{Type: "application", Tag: tag, Path: y.Path, Message: err.Error(), Info: y.Path}
-			return []message.ErrorEntry{one.Meant(s.names.near(r, err))}
+			return []message.ErrorEntry{one.Meant(s.names.Near(r, err))}
 		}
 		out := make([]message.ErrorEntry, len(y.Errs))
 		for i, e := range y.Errs {
-			out[i] = message.ErrorEntry{Type: "application", Tag: string(e.Tag), Path: e.Path, Message: e.Message, Info: e.Path}.Meant(s.names.near(r, e))
+			out[i] = message.ErrorEntry{Type: "application", Tag: string(e.Tag), Path: e.Path, Message: e.Message, Info: e.Path}.Meant(s.names.Near(r, e))
 		}
 		return out
 	}
@@ -86,7 +86,7 @@ func (s *Server) entries(r *http.Request, err error, tag string) []message.Error
 		e.Type, e.Info, e.Question = "protocol", p.Field, p.Question
 		e.Detail = append(e.Detail, p.Detail...)
 	}
-	return []message.ErrorEntry{e.Meant(s.names.near(r, err))}
+	return []message.ErrorEntry{e.Meant(s.names.Near(r, err))}
 }
 
 // faultEntries lists what is wrong with a document, with the node where it is known.
@@ -102,7 +102,7 @@ func (s *Server) faultEntries(r *http.Request, faults topology.DocumentErrors) [
 		if errors.As(f.Err, &y) && y.Path != "" && f.Cube != "" {
 			e.Path += "/" + y.Path
 		}
-		out = append(out, e.Meant(s.names.near(r, f)))
+		out = append(out, e.Meant(s.names.Near(r, f)))
 	}
 	return out
 }

@@ -45,7 +45,7 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 		methods = []string{http.MethodGet, http.MethodOptions}
 	}
 	if len(rest) == 2 && rest[1] != "stats" {
-		return s.names.noResource(r, rest[1], "stats")
+		return s.names.NoResource(r, rest[1], "stats")
 	}
 	if err := message.Allow(r, methods...); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 	}
 	service, ok := s.manager.ServiceOf(rest[0])
 	if !ok {
-		return s.names.noCube(rest[0], "cube", s.names.cubeNames())
+		return s.names.NoCube(rest[0], "cube", s.names.CubeNames())
 	}
 	if len(rest) == 2 {
 		stats, err := s.cubeStats(r.Context(), service, rest[0])

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/yang"
@@ -18,13 +19,13 @@ import (
 
 // guide answers OPTIONS: what may be typed next, for people and for shells.
 type guide struct {
-	names   *directory
-	manager cubes
+	names   *directory.Directory
+	manager directory.Manager
 	out     message.Sender
 }
 
 // newGuide makes the guide to the cubes of a Manager.
-func newGuide(names *directory, manager cubes, out message.Sender) *guide {
+func newGuide(names *directory.Directory, manager directory.Manager, out message.Sender) *guide {
 	return &guide{names: names, manager: manager, out: out}
 }
 
@@ -154,8 +155,8 @@ func (g *guide) helpNode(w http.ResponseWriter, r *http.Request, t *resource.Tar
 
 // there tells whether the target exists.
 func (g *guide) there(r *http.Request, t *resource.Target) bool {
-	if !g.names.runs(t.Service, t.Cube) || t.Kind != resource.KindEntry {
-		return g.names.runs(t.Service, t.Cube)
+	if !g.names.Runs(t.Service, t.Cube) || t.Kind != resource.KindEntry {
+		return g.names.Runs(t.Service, t.Cube)
 	}
 	_, err := g.manager.Read(r.Context(), t.Service, t.Cube, t.Path)
 	return err == nil
@@ -261,14 +262,14 @@ func (g *guide) addKeys(r *http.Request, t *resource.Target, verb string, given 
 		return
 	}
 	next := t.Node.Keys()[len(given)]
-	h.params[0].Candidates = g.names.values(r, t, next, append(slices.Clone(t.Path), yang.Step{Name: next.Name()}))
+	h.params[0].Candidates = g.names.Values(r, t, next, append(slices.Clone(t.Path), yang.Step{Name: next.Name()}))
 }
 
 // elements are the entries of a list whose first keys are given, by the other keys.
 func (g *guide) elements(r *http.Request, t *resource.Target, given []string) []message.Ordered {
 	out := []message.Ordered{}
 	prefix := r.URL.Query().Get("prefix")
-	for _, keys := range g.names.keysIn(r.Context(), t, t.Path, maxElements, func(keys []string) bool {
+	for _, keys := range g.names.KeysIn(r.Context(), t, t.Path, directory.MaxElements, func(keys []string) bool {
 		return slices.Equal(keys[:len(given)], given) && strings.HasPrefix(keys[len(given)], prefix)
 	}) {
 		var e message.Ordered
@@ -386,7 +387,7 @@ func (g *guide) helpLeaf(w http.ResponseWriter, r *http.Request, t *resource.Tar
 		return err
 	}
 	p := valueParam(n)
-	p.Candidates = g.names.valuesOf(r, t, n, path)
+	p.Candidates = g.names.ValuesOf(r, t, n, path)
 	methods := []string{http.MethodOptions}
 	if n == t.Node {
 		methods = t.Methods()

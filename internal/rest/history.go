@@ -8,15 +8,10 @@ import (
 	"strconv"
 
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 )
 
 // The past of the configuration, and the way back.
-
-// Limits of a list of revisions.
-const (
-	defaultRevisions = 20
-	maxRevisions     = 1000
-)
 
 // serveHistory answers /history and /history/REVISION.
 func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request, rest []string) error {
@@ -41,10 +36,10 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request, rest []str
 	if err != nil {
 		return err
 	}
-	n, from := defaultRevisions, uint64(0)
+	n, from := resource.DefaultRevisions, uint64(0)
 	if text := q.Get("limit"); text != "" {
-		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > maxRevisions {
-			return message.BadPath("limit=%s: it is a number from 1 to %d", message.Clip(text), maxRevisions)
+		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > resource.MaxRevisions {
+			return message.BadPath("limit=%s: it is a number from 1 to %d", message.Clip(text), resource.MaxRevisions)
 		}
 	}
 	if text := q.Get("from"); text != "" {

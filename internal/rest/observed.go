@@ -13,6 +13,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/metrics"
+	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/slowpath"
@@ -136,7 +137,7 @@ func (s *Server) serveDaemon(w http.ResponseWriter, r *http.Request, rest []stri
 	methods := []string{http.MethodGet, http.MethodOptions}
 	leaf := len(rest) == 1
 	if leaf && rest[0] != "loglevel" {
-		return s.names.noResource(r, rest[0], "loglevel")
+		return s.names.NoResource(r, rest[0], "loglevel")
 	}
 	if leaf {
 		methods = append(methods, http.MethodPatch)
@@ -191,7 +192,7 @@ func (s *Server) helpDaemon(w http.ResponseWriter, r *http.Request, rest []strin
 	var h help
 	switch {
 	case len(rest) == 1 && completion:
-		return s.out.JSON(w, r, http.StatusOK, begunBy(r, lower(level.Values)))
+		return s.out.JSON(w, r, http.StatusOK, begunBy(r, directory.Lower(level.Values)))
 	case len(rest) == 1 || verb == resource.VerbSet:
 		h.params = []param{level}
 	case verb == resource.VerbNone:

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/rest/message"
 )
 
@@ -88,13 +89,13 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 		}
 		return f.serve(s, w, r, segments[1:])
 	}
-	if s.names.hasService(first) {
+	if s.names.HasService(first) {
 		return s.serveService(w, r, segments)
 	}
 	service, ok := s.manager.ServiceOf(first)
-	if !ok || !s.names.hasService(service) {
-		p := s.names.noCube(first, "cube, service or command", slices.Concat(commandWords(), s.names.serviceNames(), s.names.cubeNames()))
-		p.Near = orVerbs(r, first, p.Near)
+	if !ok || !s.names.HasService(service) {
+		p := s.names.NoCube(first, "cube, service or command", slices.Concat(commandWords(), s.names.ServiceNames(), s.names.CubeNames()))
+		p.Near = directory.OrVerbs(r, first, p.Near)
 		return p
 	}
 	return redirect(w, r, service)
@@ -129,7 +130,7 @@ func (s *Server) pattern(r *http.Request) string {
 	if f, ok := framework(segments[0]); ok {
 		return "/" + segments[0] + strings.Repeat("/{}", min(f.most, len(segments)-1))
 	}
-	if !s.names.hasService(segments[0]) {
+	if !s.names.HasService(segments[0]) {
 		return ""
 	}
 	return []string{"/{service}", "/{service}/{cube}", "/{service}/{cube}/{path}"}[min(len(segments), 3)-1]

@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/metrics"
+	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/trace"
@@ -67,7 +68,7 @@ type Server struct {
 	version   string
 	log       *slog.Logger
 	out       message.Sender
-	names     *directory
+	names     *directory.Directory
 	help      *guide
 	observed  Observed
 	exporter  *metrics.Exporter
@@ -97,7 +98,7 @@ func New(o Options) *Server {
 		s.log = slog.Default()
 	}
 	s.out = message.Sender{Log: s.log}
-	s.names = newDirectory(s.manager)
+	s.names = directory.New(s.manager)
 	s.help = newGuide(s.names, s.manager, s.out)
 	s.observe(o.Observed)
 	s.front = front.New(front.Options{Log: s.log, Tokens: o.Tokens, InsecureLoopback: o.InsecureLoopback, RequireToken: o.RequireToken, TLS: o.TLS,

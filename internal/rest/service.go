@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/suggest"
@@ -81,7 +82,7 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 func resolveError(r *http.Request, segments []string, err error) error {
 	var y *yang.Error
 	if errors.As(err, &y) && y.Tag == yang.BadElement {
-		return &message.Error{Status: http.StatusNotFound, Tag: message.TagBadElement, Near: orVerbs(r, y.Given, nearInPath(r, y)),
+		return &message.Error{Status: http.StatusNotFound, Tag: message.TagBadElement, Near: directory.OrVerbs(r, y.Given, nearInPath(r, y)),
 			Message: fmt.Sprintf("no resource %s: %v", message.Clip(strings.Join(segments, "/")), err)}
 	}
 	return err
@@ -111,10 +112,10 @@ func (s *Server) checkCube(r *http.Request, t *resource.Target) error {
 	}
 	if service, ok := s.manager.ServiceOf(t.Cube); !ok || service != t.Service {
 		if t.Kind == resource.KindCube && r.Method == http.MethodPatch {
-			return &message.Error{Status: http.StatusConflict, Tag: message.TagDataMissing, Near: suggest.Near(t.Cube, s.names.cubesOf(t.Service)),
+			return &message.Error{Status: http.StatusConflict, Tag: message.TagDataMissing, Near: suggest.Near(t.Cube, s.names.CubesOf(t.Service)),
 				Message: fmt.Sprintf("no %s is named %s", t.Service, message.Clip(t.Cube))}
 		}
-		return s.names.noCube(t.Cube, t.Service, s.names.cubesOf(t.Service))
+		return s.names.NoCube(t.Cube, t.Service, s.names.CubesOf(t.Service))
 	}
 	return nil
 }

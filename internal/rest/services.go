@@ -131,7 +131,7 @@ func (s *Server) serveServices(w http.ResponseWriter, r *http.Request, rest []st
 	}
 	d, ok := s.serviceDetail(rest[0])
 	if !ok {
-		return s.names.noService(http.StatusNotFound, rest[0])
+		return s.names.NoService(http.StatusNotFound, rest[0])
 	}
 	return s.out.JSON(w, r, http.StatusOK, []serviceDetail{d})
 }
@@ -206,7 +206,7 @@ func (s *Server) updateService(w http.ResponseWriter, r *http.Request, name stri
 		}
 	}
 	if _, ok := s.serviceDetail(name); !ok {
-		return s.names.noService(http.StatusBadRequest, name)
+		return s.names.NoService(http.StatusBadRequest, name)
 	}
 	trial, err := s.manager.UpdateService(r.Context(), topology.Registration{Name: name, Type: m["type"], URI: m["uri"]})
 	if err != nil {
@@ -217,7 +217,7 @@ func (s *Server) updateService(w http.ResponseWriter, r *http.Request, name stri
 
 func (s *Server) removeService(w http.ResponseWriter, r *http.Request, name string) error {
 	if _, ok := s.serviceDetail(name); !ok {
-		return s.names.noService(http.StatusBadRequest, name)
+		return s.names.NoService(http.StatusBadRequest, name)
 	}
 	if err := s.manager.RemoveService(r.Context(), name); err != nil {
 		return serviceProblem(err)

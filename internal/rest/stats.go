@@ -5,6 +5,7 @@ package rest
 import (
 	"context"
 
+	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -76,12 +77,12 @@ func (s *Server) cubeStats(ctx context.Context, service, name string) (cubeStats
 
 // ports are the names of a cube's ports, none for a transparent cube.
 func (s *Server) ports(ctx context.Context, service, name string) []string {
-	if s.names.transparent(service) {
+	if s.names.Transparent(service) {
 		return nil
 	}
 	raw, err := s.manager.Read(ctx, service, name, yang.Path{{Name: "ports"}})
 	if err != nil {
 		return nil
 	}
-	return names(raw)
+	return directory.Names(raw)
 }

@@ -293,7 +293,7 @@ func (s *Server) helpPackets(w http.ResponseWriter, r *http.Request, rest []stri
 		h.optional = append(h.optional, param{Name: "-w", Description: "Write a file of pcapng", Example: "-w file.pcapng", Type: "flag", SimpleType: "string"})
 	default:
 		h = help{params: []param{{Name: "place", Description: "CUBE:PORT, a transparent cube or a netdev", Example: "br1:p1", Type: "key", SimpleType: "string"}}}
-		h.elements = named(append(s.names.attachable(r), s.names.transparentCubes(func(string) bool { return true })...))
+		h.elements = named(append(s.names.Attachable(r), s.names.TransparentCubes(func(string) bool { return true })...))
 	}
 	return s.help.answerHelp(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
 }

@@ -77,7 +77,7 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 
 // readPageOfCubes answers cubes in order of creation, which is what a page goes on behind.
 func (s *Server) readPageOfCubes(w http.ResponseWriter, r *http.Request, service string, p *page) error {
-	all := s.names.cubesOf(service)
+	all := s.names.CubesOf(service)
 	if p.after != nil {
 		i := slices.Index(all, p.after[0])
 		if i < 0 {

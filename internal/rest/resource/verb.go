@@ -32,3 +32,9 @@ const (
 	ParamFilter = "filter"
 	MaxLimit    = 1000000
 )
+
+// Limits of a list of revisions.
+const (
+	DefaultRevisions = 20
+	MaxRevisions     = 1000
+)

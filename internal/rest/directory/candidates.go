@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package directory
 
 import (
 	"bytes"
@@ -19,8 +19,8 @@ import (
 // What may stand where a name is wanted: of netdevs, ports, cubes and list entries, those
 // that exist and are fit for the place.
 
-// usable are the ports and netdevs that a peer can be: free ones.
-func (dir *directory) usable(r *http.Request) []string {
+// Usable are the ports and netdevs that a peer can be: free ones.
+func (dir *Directory) Usable(r *http.Request) []string {
 	out := []string{}
 	ports, _ := dir.manager.Places()
 	for _, p := range ports {
@@ -36,8 +36,8 @@ func (dir *directory) usable(r *http.Request) []string {
 	return out
 }
 
-// linked are the ports that have a peer, or whatever is connected with far.
-func (dir *directory) linked(far string) []string {
+// Linked are the ports that have a peer, or whatever is connected with far.
+func (dir *Directory) Linked(far string) []string {
 	out := []string{}
 	ports, _ := dir.manager.Places()
 	for _, p := range ports {
@@ -57,8 +57,8 @@ func (dir *directory) linked(far string) []string {
 	return out
 }
 
-// attachable are the places of transparent cubes: every port and netdev.
-func (dir *directory) attachable(r *http.Request) []string {
+// Attachable are the places of transparent cubes: every port and netdev.
+func (dir *Directory) Attachable(r *http.Request) []string {
 	out := []string{}
 	ports, _ := dir.manager.Places()
 	for _, p := range ports {
@@ -72,8 +72,8 @@ func (dir *directory) attachable(r *http.Request) []string {
 	return out
 }
 
-// transparentCubes are those that keep wants by where they are attached.
-func (dir *directory) transparentCubes(keep func(parent string) bool) []string {
+// TransparentCubes are those that keep wants by where they are attached.
+func (dir *Directory) TransparentCubes(keep func(parent string) bool) []string {
 	out := []string{}
 	_, parents := dir.manager.Places()
 	for _, p := range parents {
@@ -84,8 +84,8 @@ func (dir *directory) transparentCubes(keep func(parent string) bool) []string {
 	return out
 }
 
-// parentOf is where a cube is attached, nothing when it is not.
-func (dir *directory) parentOf(cube string) []string {
+// ParentOf is where a cube is attached, nothing when it is not.
+func (dir *Directory) ParentOf(cube string) []string {
 	_, parents := dir.manager.Places()
 	i := slices.IndexFunc(parents, func(p topology.ParentRef) bool { return p.Cube == cube && p.Parent != "" })
 	if i < 0 {
@@ -95,7 +95,7 @@ func (dir *directory) parentOf(cube string) []string {
 }
 
 // portsOf are CUBE:PORT of a cube's ports.
-func (dir *directory) portsOf(cube string) []string {
+func (dir *Directory) portsOf(cube string) []string {
 	var out []string
 	ports, _ := dir.manager.Places()
 	for _, p := range ports {
@@ -115,7 +115,7 @@ func (d device) forCubes() bool {
 }
 
 // netdevs lists network devices, none when they cannot be read.
-func (dir *directory) netdevs(r *http.Request) []device {
+func (dir *Directory) netdevs(r *http.Request) []device {
 	raw, err := dir.manager.Netdevs(r.Context())
 	if err != nil {
 		return nil
@@ -127,8 +127,8 @@ func (dir *directory) netdevs(r *http.Request) []device {
 	return all
 }
 
-// netdevNames lists the names of network devices.
-func (dir *directory) netdevNames(r *http.Request) []string {
+// NetdevNames lists the names of network devices.
+func (dir *Directory) NetdevNames(r *http.Request) []string {
 	out := []string{}
 	for _, d := range dir.netdevs(r) {
 		out = append(out, d.Name)
@@ -139,9 +139,9 @@ func (dir *directory) netdevNames(r *http.Request) []string {
 // maxWalked is how many entries of a list are looked at for names: somebody waits.
 const maxWalked = 20000
 
-// keysIn reads the keys of the entries of a list that keep wants, at most so many, in their
+// KeysIn reads the keys of the entries of a list that keep wants, at most so many, in their
 // order; none when there is no such list.
-func (dir *directory) keysIn(ctx context.Context, t *resource.Target, path yang.Path, most int, keep func(keys []string) bool) [][]string {
+func (dir *Directory) KeysIn(ctx context.Context, t *resource.Target, path yang.Path, most int, keep func(keys []string) bool) [][]string {
 	var out [][]string
 	walked := 0
 	err := dir.manager.Entries(ctx, t.Service, t.Cube, path, nil, func(keys []string, _ json.RawMessage) bool {
@@ -157,34 +157,34 @@ func (dir *directory) keysIn(ctx context.Context, t *resource.Target, path yang.
 	return out
 }
 
-// values are those of a leaf that are known: of an enumeration, of what a leafref can
+// Values are those of a leaf that are known: of an enumeration, of what a leafref can
 // refer to, of a peer. path leads to the leaf.
-func (dir *directory) values(r *http.Request, t *resource.Target, leaf *yang.Node, path yang.Path) []string {
+func (dir *Directory) Values(r *http.Request, t *resource.Target, leaf *yang.Node, path yang.Path) []string {
 	typ := leaf.Type()
 	switch {
 	case len(typ.Enums) > 0:
-		return lower(typ.Enums)
+		return Lower(typ.Enums)
 	case typ.Base == "boolean":
 		return []string{"true", "false"}
-	case leaf.Path() == "ports/peer" && !dir.transparent(t.Service):
+	case leaf.Path() == "ports/peer" && !dir.Transparent(t.Service):
 		own := t.Cube + ":"
-		return slices.DeleteFunc(dir.usable(r), func(place string) bool { return strings.HasPrefix(place, own) })
-	case leaf.Path() == "ports/tcubes" && !dir.transparent(t.Service):
-		return dir.transparentCubes(func(parent string) bool { return parent == "" })
+		return slices.DeleteFunc(dir.Usable(r), func(place string) bool { return strings.HasPrefix(place, own) })
+	case leaf.Path() == "ports/tcubes" && !dir.Transparent(t.Service):
+		return dir.TransparentCubes(func(parent string) bool { return parent == "" })
 	}
 	return dir.referents(r.Context(), t.Service, t.Cube, leaf, path)
 }
 
 // referents are the values that a leafref can have, none for another leaf. Entries above
 // the leaf that it has in common with what it refers to are its own.
-func (dir *directory) referents(ctx context.Context, service, cube string, leaf *yang.Node, path yang.Path) []string {
+func (dir *Directory) referents(ctx context.Context, service, cube string, leaf *yang.Node, path yang.Path) []string {
 	var chain []*yang.Node
 	referred, common := resource.ReferredBy(leaf)
 	for n := referred; n != nil && n.Parent() != nil; n = n.Parent() {
 		chain = append(chain, n)
 	}
 	slices.Reverse(chain)
-	if len(chain) == 0 || !dir.runs(service, cube) {
+	if len(chain) == 0 || !dir.Runs(service, cube) {
 		return nil
 	}
 	var at yang.Path
@@ -220,7 +220,7 @@ func gather(out []string, value any, names []string) []string {
 	switch v := value.(type) {
 	case []any:
 		for _, entry := range v {
-			if out = gather(out, entry, names); len(out) >= maxElements {
+			if out = gather(out, entry, names); len(out) >= MaxElements {
 				break
 			}
 		}
@@ -236,28 +236,28 @@ func gather(out []string, value any, names []string) []string {
 	return out
 }
 
-// runs tells whether a service has a cube of that name.
-func (dir *directory) runs(service, cube string) bool {
+// Runs tells whether a service has a cube of that name.
+func (dir *Directory) Runs(service, cube string) bool {
 	of, ok := dir.manager.ServiceOf(cube)
 	return ok && of == service
 }
 
-// valuesOf are the known values of a node that a key=value sets; path leads to it.
-func (dir *directory) valuesOf(r *http.Request, t *resource.Target, n *yang.Node, path yang.Path) []string {
+// ValuesOf are the known values of a node that a key=value sets; path leads to it.
+func (dir *Directory) ValuesOf(r *http.Request, t *resource.Target, n *yang.Node, path yang.Path) []string {
 	if !n.Bare() {
-		return dir.values(r, t, n, path)
+		return dir.Values(r, t, n, path)
 	}
 	key := n.Keys()[0]
-	out := dir.values(r, t, key, append(slices.Clone(path), yang.Step{Name: key.Name()}))
-	for _, keys := range dir.keysIn(r.Context(), t, path, maxElements, func([]string) bool { return true }) {
+	out := dir.Values(r, t, key, append(slices.Clone(path), yang.Step{Name: key.Name()}))
+	for _, keys := range dir.KeysIn(r.Context(), t, path, MaxElements, func([]string) bool { return true }) {
 		out = append(out, keys[0])
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// revisions are the numbers of the latest n changes, the newest first.
-func (dir *directory) revisions(n int) []string {
+// Revisions are the numbers of the latest n changes, the newest first.
+func (dir *Directory) Revisions(n int) []string {
 	history, err := dir.manager.History(0, n)
 	if err != nil {
 		return nil
@@ -269,7 +269,7 @@ func (dir *directory) revisions(n int) []string {
 	return out
 }
 
-func (dir *directory) transparent(service string) bool {
+func (dir *Directory) Transparent(service string) bool {
 	for _, i := range dir.manager.Services() {
 		if i.Name == service {
 			return i.Transparent
@@ -278,7 +278,7 @@ func (dir *directory) transparent(service string) bool {
 	return false
 }
 
-func lower(values []string) []string {
+func Lower(values []string) []string {
 	out := make([]string, len(values))
 	for i, v := range values {
 		out[i] = strings.ToLower(v)
@@ -286,8 +286,8 @@ func lower(values []string) []string {
 	return out
 }
 
-// names reads the member `name` of each object in an array.
-func names(raw json.RawMessage) []string {
+// Names reads the member `name` of each object in an array.
+func Names(raw json.RawMessage) []string {
 	var all []struct {
 		Name string `json:"name"`
 	}
@@ -301,5 +301,5 @@ func names(raw json.RawMessage) []string {
 	return out
 }
 
-// maxElements bounds what help lists: nobody reads more.
-const maxElements = 10000
+// MaxElements bounds what help lists: nobody reads more.
+const MaxElements = 10000

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package directory
 
 import (
 	"errors"
@@ -20,14 +20,14 @@ import (
 // did-you-mean for programs. What is offered is what a GET or OPTIONS would show to the
 // same client; nobody comes here without the right to read.
 
-// near are the words that were probably meant by the one that an error is about.
-func (dir *directory) near(r *http.Request, err error) []string {
+// Near are the words that were probably meant by the one that an error is about.
+func (dir *Directory) Near(r *http.Request, err error) []string {
 	var p *message.Error
 	var y *yang.Error
 	var absent *topology.AbsentError
 	switch {
 	case errors.As(err, &p) && p.Cause != nil:
-		return dir.near(r, p.Cause)
+		return dir.Near(r, p.Cause)
 	case errors.As(err, &p):
 		return p.Near
 	case errors.As(err, &absent):
@@ -35,7 +35,7 @@ func (dir *directory) near(r *http.Request, err error) []string {
 	case errors.As(err, &y) && y.Given != "":
 		return dir.nearValue(r, y)
 	case message.IsMissing(err) && r.URL.Query().Has("cube"):
-		return suggest.Near(r.URL.Query().Get("cube"), dir.cubeNames())
+		return suggest.Near(r.URL.Query().Get("cube"), dir.CubeNames())
 	case message.IsMissing(err):
 		return dir.nearEntry(r)
 	}
@@ -43,14 +43,14 @@ func (dir *directory) near(r *http.Request, err error) []string {
 }
 
 // nearAbsent looks among what is of the kind of what is missing.
-func (dir *directory) nearAbsent(r *http.Request, a *topology.AbsentError) []string {
+func (dir *Directory) nearAbsent(r *http.Request, a *topology.AbsentError) []string {
 	switch a.Kind {
 	case "netdev":
 		if ports := dir.portsOf(a.Name); len(ports) > 0 {
 			// The name of a cube where one of its ports is wanted.
 			return ports[:min(len(ports), 3)]
 		}
-		return suggest.Near(a.Name, dir.netdevNames(r))
+		return suggest.Near(a.Name, dir.NetdevNames(r))
 	case "port":
 		var near []string
 		for _, place := range suggest.Near(a.Cube+":"+a.Name, dir.portsOf(a.Cube)) {
@@ -58,11 +58,11 @@ func (dir *directory) nearAbsent(r *http.Request, a *topology.AbsentError) []str
 		}
 		return near
 	}
-	return suggest.Near(a.Name, dir.cubeNames())
+	return suggest.Near(a.Name, dir.CubeNames())
 }
 
 // nearValue is what the model knows, or what a leafref can refer to.
-func (dir *directory) nearValue(r *http.Request, y *yang.Error) []string {
+func (dir *Directory) nearValue(r *http.Request, y *yang.Error) []string {
 	if len(y.Near) > 0 {
 		return y.Near
 	}
@@ -90,7 +90,7 @@ func (dir *directory) nearValue(r *http.Request, y *yang.Error) []string {
 
 // nearEntry finds the first key on the request's path that no entry has, and the keys
 // like it.
-func (dir *directory) nearEntry(r *http.Request) []string {
+func (dir *Directory) nearEntry(r *http.Request) []string {
 	t := dir.targetOf(r)
 	if t == nil {
 		return nil
@@ -105,7 +105,7 @@ func (dir *directory) nearEntry(r *http.Request) []string {
 		}
 		list := slices.Clone(t.Path[:i+1])
 		list[i].Keys = nil
-		entries := dir.keysIn(r.Context(), t, list, maxCompared, func([]string) bool { return true })
+		entries := dir.KeysIn(r.Context(), t, list, maxCompared, func([]string) bool { return true })
 		if len(entries) == maxCompared && i < len(t.Path)-1 {
 			return nil // whether this entry is the missing one is not known
 		}
@@ -140,7 +140,7 @@ func nearKeys(given []string, entries [][]string) []string {
 }
 
 // targetOf is the node that a request is about, nil when its path names none.
-func (dir *directory) targetOf(r *http.Request) *resource.Target {
+func (dir *Directory) targetOf(r *http.Request) *resource.Target {
 	segments, err := message.SplitPath(r.URL.EscapedPath())
 	if err != nil || len(segments) < 2 {
 		return nil
@@ -152,16 +152,16 @@ func (dir *directory) targetOf(r *http.Request) *resource.Target {
 	return t
 }
 
-// orVerbs adds the verbs to what a word could have been, when it came from a command line.
-func orVerbs(r *http.Request, word string, near []string) []string {
+// OrVerbs adds the verbs to what a word could have been, when it came from a command line.
+func OrVerbs(r *http.Request, word string, near []string) []string {
 	if r.Header.Get(resource.VerbHeader) != resource.VerbNone {
 		return near
 	}
 	return append(suggest.Near(word, resource.VerbWords), near...)
 }
 
-// cubeNames lists what runs.
-func (dir *directory) cubeNames() []string {
+// CubeNames lists what runs.
+func (dir *Directory) CubeNames() []string {
 	var out []string
 	for _, ref := range dir.manager.Cubes() {
 		out = append(out, ref.Name)
@@ -169,8 +169,8 @@ func (dir *directory) cubeNames() []string {
 	return out
 }
 
-// serviceNames lists what is loaded.
-func (dir *directory) serviceNames() []string {
+// ServiceNames lists what is loaded.
+func (dir *Directory) ServiceNames() []string {
 	var out []string
 	for _, info := range dir.manager.Services() {
 		out = append(out, info.Name)
@@ -178,8 +178,8 @@ func (dir *directory) serviceNames() []string {
 	return out
 }
 
-// cubesOf lists what runs of a service.
-func (dir *directory) cubesOf(service string) []string {
+// CubesOf lists what runs of a service.
+func (dir *Directory) CubesOf(service string) []string {
 	var out []string
 	for _, ref := range dir.manager.Cubes() {
 		if ref.Service == service {
@@ -189,21 +189,21 @@ func (dir *directory) cubesOf(service string) []string {
 	return out
 }
 
-// noResource is the answer where a word of the path is none of those that can stand there.
-func (dir *directory) noResource(r *http.Request, word string, known ...string) *message.Error {
+// NoResource is the answer where a word of the path is none of those that can stand there.
+func (dir *Directory) NoResource(r *http.Request, word string, known ...string) *message.Error {
 	p := message.NotFound("no resource %s: there is %s", message.Clip(strings.TrimPrefix(r.URL.Path, message.BasePath+"/")), strings.Join(known, ", "))
 	p.Near = suggest.Near(word, known)
 	return p
 }
 
-// noService is the answer where no service of a name is loaded.
-func (dir *directory) noService(status int, name string) *message.Error {
+// NoService is the answer where no service of a name is loaded.
+func (dir *Directory) NoService(status int, name string) *message.Error {
 	return &message.Error{Status: status, Tag: message.TagDataMissing, Message: fmt.Sprintf("no service is named %s", message.Clip(name)),
-		Near: suggest.Near(name, dir.serviceNames())}
+		Near: suggest.Near(name, dir.ServiceNames())}
 }
 
-// noCube is the answer where no cube of that kind is running: there may be one in the store.
-func (dir *directory) noCube(name, kind string, known []string) *message.Error {
+// NoCube is the answer where no cube of that kind is running: there may be one in the store.
+func (dir *Directory) NoCube(name, kind string, known []string) *message.Error {
 	if why := dir.manager.Degraded(name); why != "" {
 		return message.NotFound("cube %s %s", message.Clip(name), why)
 	}

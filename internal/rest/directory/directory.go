@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package directory
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// cubes is what the directory reads of the Manager.
-type cubes interface {
+// Manager is what the directory reads of the Manager.
+type Manager interface {
 	Services() []topology.ServiceInfo
 	Schema(service string) (*yang.Schema, error)
 	Cubes() []topology.CubeRef
@@ -24,13 +24,13 @@ type cubes interface {
 	Degraded(cube string) string
 }
 
-// directory finds what exists by its name, and what a mistyped name probably meant. It reads the Manager and keeps nothing.
-type directory struct{ manager cubes }
+// Directory finds what exists by its name, and what a mistyped name probably meant. It reads the Manager and keeps nothing.
+type Directory struct{ manager Manager }
 
-// newDirectory makes the directory of the cubes of a Manager.
-func newDirectory(manager cubes) *directory { return &directory{manager} }
+// New makes the directory of the cubes of a Manager.
+func New(manager Manager) *Directory { return &Directory{manager} }
 
-func (dir *directory) hasService(name string) bool {
+func (dir *Directory) HasService(name string) bool {
 	for _, info := range dir.manager.Services() {
 		if info.Name == name {
 			return true
