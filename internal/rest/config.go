@@ -28,7 +28,7 @@ func (s *Server) serveConfig(w http.ResponseWriter, r *http.Request, _ []string)
 	}
 	switch r.Method {
 	case http.MethodOptions:
-		return s.help.helpShow(w, r, nil)
+		return s.help.Show(w, r, nil)
 	case http.MethodPut, http.MethodPatch:
 		return s.applyConfig(w, r)
 	}

@@ -18,7 +18,7 @@ func (s *Server) serveDrops(w http.ResponseWriter, r *http.Request, rest []strin
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.helpShow(w, r, rest)
+		return s.help.Show(w, r, rest)
 	}
 	name := ""
 	if len(rest) > 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/rest/front"
+	"github.com/polycube/polycube/internal/rest/help"
 	"github.com/polycube/polycube/internal/rest/message"
 )
 
@@ -160,14 +161,14 @@ func writeEvent(out *bytes.Buffer, e *events.Event) {
 
 // helpEvents answers OPTIONS /events.
 func (s *Server) helpEvents(w http.ResponseWriter, r *http.Request) error {
-	verb, completion, err := helpVerb(r)
+	verb, completion, err := help.Verb(r)
 	if err != nil {
 		return err
 	}
-	h := help{
-		params:   []param{{Name: "cube", Description: "Only what concerns this cube", Example: "br1", Type: "key", SimpleType: "string"}},
-		elements: s.help.cubeElements(func(cubeName) bool { return true }),
-		optional: []param{{Name: "--type", Description: "Only events of these types", Example: "--type config,port", Type: "flag", SimpleType: "string"}},
+	h := help.Help{
+		Params:   []help.Param{{Name: "cube", Description: "Only what concerns this cube", Example: "br1", Type: "key", SimpleType: "string"}},
+		Elements: s.help.CubeElements(func(help.CubeName) bool { return true }),
+		Optional: []help.Param{{Name: "--type", Description: "Only events of these types", Example: "--type config,port", Type: "flag", SimpleType: "string"}},
 	}
-	return s.help.answerHelp(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
+	return s.help.Answer(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
 }

@@ -23,7 +23,7 @@ func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.helpRoot(w, r)
+		return s.help.Root(w, r)
 	}
 	return s.out.JSON(w, r, http.StatusOK, s.entryPoint(r))
 }
@@ -33,7 +33,7 @@ func (s *Server) serveVersion(w http.ResponseWriter, r *http.Request, _ []string
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.helpShow(w, r, nil)
+		return s.help.Show(w, r, nil)
 	}
 	return s.out.JSON(w, r, http.StatusOK, map[string]any{"polycubed": map[string]string{"version": s.version}})
 }
@@ -52,7 +52,7 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 	}
 	switch {
 	case r.Method == http.MethodOptions:
-		return s.help.helpCubes(w, r, rest)
+		return s.help.Cubes(w, r, rest)
 	case r.Method == http.MethodPost:
 		body, err := message.ReadBody(w, r)
 		if err != nil {
@@ -117,7 +117,7 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, rest []string
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.helpShow(w, r, rest)
+		return s.help.Show(w, r, rest)
 	}
 	var raw json.RawMessage
 	var err error
@@ -140,7 +140,7 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, rest []string
 // serveConnect answers /connect and /disconnect.
 func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if r.Method == http.MethodOptions {
-		return s.help.helpConnect(w, r, rest)
+		return s.help.Connect(w, r, rest)
 	}
 	if err := message.CommandOnly(r, rest); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, rest []str
 // serveAttach answers /attach and /detach.
 func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if r.Method == http.MethodOptions {
-		return s.help.helpAttach(w, r, rest)
+		return s.help.Attach(w, r, rest)
 	}
 	if err := message.CommandOnly(r, rest); err != nil {
 		return err

@@ -19,7 +19,7 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request, rest []str
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.helpShow(w, r, rest)
+		return s.help.Show(w, r, rest)
 	}
 	if len(rest) == 1 {
 		revision, err := message.ParseRevision("revision", rest[0])
@@ -60,7 +60,7 @@ func (s *Server) serveRollback(w http.ResponseWriter, r *http.Request, _ []strin
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.helpShow(w, r, nil)
+		return s.help.Show(w, r, nil)
 	}
 	o, err := applyOptions(r)
 	if err != nil {

@@ -18,7 +18,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request, _ []string
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.helpShow(w, r, nil)
+		return s.help.Show(w, r, nil)
 	}
 	format := metrics.Text
 	if wantsOpenMetrics(r.Header.Values("Accept")) {

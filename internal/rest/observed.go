@@ -14,6 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/metrics"
 	"github.com/polycube/polycube/internal/rest/directory"
+	"github.com/polycube/polycube/internal/rest/help"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/slowpath"
@@ -183,20 +184,20 @@ func (s *Server) setLogLevel(w http.ResponseWriter, r *http.Request) error {
 
 // helpDaemon answers OPTIONS of /daemon.
 func (s *Server) helpDaemon(w http.ResponseWriter, r *http.Request, rest []string, methods []string) error {
-	verb, completion, err := helpVerb(r)
+	verb, completion, err := help.Verb(r)
 	if err != nil {
 		return err
 	}
-	level := param{Name: "loglevel", Description: "What the daemon itself logs", Example: "DEBUG", Type: "leaf", SimpleType: "enumeration",
-		constraints: constraints{Values: []string{"TRACE", "DEBUG", "INFO", "WARN", "ERR", "CRITICAL", "OFF"}}}
-	var h help
+	level := help.Param{Name: "loglevel", Description: "What the daemon itself logs", Example: "DEBUG", Type: "leaf", SimpleType: "enumeration",
+		Constraints: help.Constraints{Values: []string{"TRACE", "DEBUG", "INFO", "WARN", "ERR", "CRITICAL", "OFF"}}}
+	var h help.Help
 	switch {
 	case len(rest) == 1 && completion:
-		return s.out.JSON(w, r, http.StatusOK, begunBy(r, directory.Lower(level.Values)))
+		return s.out.JSON(w, r, http.StatusOK, help.BegunBy(r, directory.Lower(level.Values)))
 	case len(rest) == 1 || verb == resource.VerbSet:
-		h.params = []param{level}
+		h.Params = []help.Param{level}
 	case verb == resource.VerbNone:
-		h.commands = []string{"show", "set"}
+		h.Commands = []string{"show", "set"}
 	}
-	return s.help.answerHelp(w, r, methods, verb, completion, h)
+	return s.help.Answer(w, r, methods, verb, completion, h)
 }

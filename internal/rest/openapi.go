@@ -43,7 +43,7 @@ func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ []string
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.helpShow(w, r, nil)
+		return s.help.Show(w, r, nil)
 	}
 	version := openapi.V31
 	switch v := r.URL.Query().Get("version"); v {

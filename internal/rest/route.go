@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/internal/rest/directory"
+	"github.com/polycube/polycube/internal/rest/help"
 	"github.com/polycube/polycube/internal/rest/message"
 )
 
@@ -94,7 +95,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 	}
 	service, ok := s.manager.ServiceOf(first)
 	if !ok || !s.names.HasService(service) {
-		p := s.names.NoCube(first, "cube, service or command", slices.Concat(commandWords(), s.names.ServiceNames(), s.names.CubeNames()))
+		p := s.names.NoCube(first, "cube, service or command", slices.Concat(help.CommandWords(), s.names.ServiceNames(), s.names.CubeNames()))
 		p.Near = directory.OrVerbs(r, first, p.Near)
 		return p
 	}

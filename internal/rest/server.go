@@ -17,6 +17,7 @@ import (
 	"github.com/polycube/polycube/internal/metrics"
 	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/rest/front"
+	"github.com/polycube/polycube/internal/rest/help"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/trace"
 )
@@ -69,7 +70,7 @@ type Server struct {
 	log       *slog.Logger
 	out       message.Sender
 	names     *directory.Directory
-	help      *guide
+	help      *help.Guide
 	observed  Observed
 	exporter  *metrics.Exporter
 	heartbeat time.Duration
@@ -99,7 +100,7 @@ func New(o Options) *Server {
 	}
 	s.out = message.Sender{Log: s.log}
 	s.names = directory.New(s.manager)
-	s.help = newGuide(s.names, s.manager, s.out)
+	s.help = help.New(s.names, s.manager, s.out)
 	s.observe(o.Observed)
 	s.front = front.New(front.Options{Log: s.log, Tokens: o.Tokens, InsecureLoopback: o.InsecureLoopback, RequireToken: o.RequireToken, TLS: o.TLS,
 		Audit: o.Audit, Rate: o.Rate, Group: o.Group, ReadGroup: o.ReadGroup, Requests: &s.exporter.Requests, Pattern: s.pattern,

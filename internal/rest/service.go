@@ -37,12 +37,12 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 		if err := incomplete(r, segments, partial); err != nil {
 			return err
 		}
-		return s.help.helpPartial(w, r, segments, partial)
+		return s.help.Partial(w, r, segments, partial)
 	}
 	if err != nil {
 		if r.Method == http.MethodOptions {
-			if action, input := s.help.inputLeaf(segments); input != nil {
-				return s.help.helpLeaf(w, r, action, input, append(slices.Clone(action.Path), yang.Step{Name: input.Name()}))
+			if action, input := s.help.InputLeaf(segments); input != nil {
+				return s.help.Leaf(w, r, action, input, append(slices.Clone(action.Path), yang.Step{Name: input.Name()}))
 			}
 		}
 		return resolveError(r, segments, err)
@@ -51,7 +51,7 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.helpNode(w, r, t)
+		return s.help.Node(w, r, t)
 	}
 	if err := s.checkCube(r, t); err != nil {
 		return err

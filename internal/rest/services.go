@@ -118,7 +118,7 @@ func (s *Server) serveServices(w http.ResponseWriter, r *http.Request, rest []st
 	}
 	switch r.Method {
 	case http.MethodOptions:
-		return s.help.helpServices(w, r, rest)
+		return s.help.Services(w, r, rest)
 	case http.MethodPost:
 		return s.addService(w, r)
 	case http.MethodPatch:

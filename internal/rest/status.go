@@ -128,7 +128,7 @@ func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request, rest []stri
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.helpShow(w, r, rest)
+		return s.help.Show(w, r, rest)
 	}
 	return s.out.JSON(w, r, http.StatusOK, s.status())
 }

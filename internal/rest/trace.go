@@ -18,6 +18,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/rest/front"
+	"github.com/polycube/polycube/internal/rest/help"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/trace"
 )
@@ -278,22 +279,22 @@ func (s *Server) pump(control *http.ResponseController, r *http.Request, session
 
 // helpPackets answers OPTIONS of what looks at packets.
 func (s *Server) helpPackets(w http.ResponseWriter, r *http.Request, rest []string) error {
-	verb, completion, err := helpVerb(r)
+	verb, completion, err := help.Verb(r)
 	if err != nil {
 		return err
 	}
-	h := help{optional: []param{
+	h := help.Help{Optional: []help.Param{
 		{Name: "-c", Description: "End after so many", Example: "-c 10", Type: "flag", SimpleType: "number"},
 		{Name: "-t", Description: "End after so many seconds", Example: "-t 60", Type: "flag", SimpleType: "number"},
 	}}
 	switch {
 	case message.CommandName(r) == "trace":
-		h.optional = append(h.optional, param{Name: "--cube", Description: "Only what this cube does", Example: "--cube br1", Type: "flag", SimpleType: "string"})
+		h.Optional = append(h.Optional, help.Param{Name: "--cube", Description: "Only what this cube does", Example: "--cube br1", Type: "flag", SimpleType: "string"})
 	case len(rest) > 0:
-		h.optional = append(h.optional, param{Name: "-w", Description: "Write a file of pcapng", Example: "-w file.pcapng", Type: "flag", SimpleType: "string"})
+		h.Optional = append(h.Optional, help.Param{Name: "-w", Description: "Write a file of pcapng", Example: "-w file.pcapng", Type: "flag", SimpleType: "string"})
 	default:
-		h = help{params: []param{{Name: "place", Description: "CUBE:PORT, a transparent cube or a netdev", Example: "br1:p1", Type: "key", SimpleType: "string"}}}
-		h.elements = named(append(s.names.Attachable(r), s.names.TransparentCubes(func(string) bool { return true })...))
+		h = help.Help{Params: []help.Param{{Name: "place", Description: "CUBE:PORT, a transparent cube or a netdev", Example: "br1:p1", Type: "key", SimpleType: "string"}}}
+		h.Elements = help.Named(append(s.names.Attachable(r), s.names.TransparentCubes(func(string) bool { return true })...))
 	}
-	return s.help.answerHelp(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
+	return s.help.Answer(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
 }

@@ -30,7 +30,7 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 	}
 	switch r.Method {
 	case http.MethodOptions:
-		return s.help.helpService(w, r, service)
+		return s.help.Service(w, r, service)
 	case http.MethodPost, http.MethodPatch:
 		if r.Method == http.MethodPost && r.Header.Get(resource.VerbHeader) == resource.VerbNone {
 			return &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Field: service,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package help
 
 import (
 	"fmt"
@@ -19,17 +19,17 @@ import (
 
 // words are what may be typed next: verbs, keys that exist, a placeholder for a new key,
 // members with their "=", the values of an enumeration in lower case.
-func (h help) words(verb string) []string {
-	out := append([]string{}, h.commands...)
-	for _, e := range h.elements {
+func (h Help) words(verb string) []string {
+	out := append([]string{}, h.Commands...)
+	for _, e := range h.Elements {
 		if len(e) > 0 {
 			out = append(out, fmt.Sprint(e[0].Value))
 		}
 	}
-	for i, p := range h.params {
+	for i, p := range h.Params {
 		out = append(out, p.words(verb, i == 0, h)...)
 	}
-	for _, p := range h.optional {
+	for _, p := range h.Optional {
 		out = append(out, p.words(verb, false, h)...)
 	}
 	for _, p := range h.actions {
@@ -44,7 +44,7 @@ func (h help) words(verb string) []string {
 }
 
 // flagWords are the flags as they are typed.
-func (h help) flagWords() (out []string) {
+func (h Help) flagWords() (out []string) {
 	for _, f := range h.flags {
 		out = append(out, f.Name)
 	}
@@ -52,21 +52,21 @@ func (h help) flagWords() (out []string) {
 }
 
 // words of one parameter. Keys are positional, so only the first is next.
-func (p param) words(verb string, first bool, h help) []string {
+func (p Param) words(verb string, first bool, h Help) []string {
 	switch {
 	case p.Implied || p.Type == "key" && !first:
 		return nil
 	case p.Type == "key" && len(p.Candidates) > 0:
 		return p.Candidates
-	case p.Type == "key" && len(p.Values) > 0 && h.elements == nil:
+	case p.Type == "key" && len(p.Values) > 0 && h.Elements == nil:
 		return directory.Lower(p.Values)
-	case p.Type == "key" && (verb == resource.VerbAdd || h.elements == nil):
+	case p.Type == "key" && (verb == resource.VerbAdd || h.Elements == nil):
 		return []string{"<" + p.Name + ">"}
 	case p.Type == "key":
 		return nil
 	case p.Type == "leaf" && (verb == resource.VerbAdd || verb == resource.VerbSet):
 		return []string{p.Name + "="}
-	case p.Type == "leaf" && verb == resource.VerbNone && h.commands == nil:
+	case p.Type == "leaf" && verb == resource.VerbNone && h.Commands == nil:
 		// The input of an action.
 		return []string{p.Name + "="}
 	}
@@ -74,15 +74,15 @@ func (p param) words(verb string, first bool, h help) []string {
 }
 
 // leafWords are the values of a leaf that are known.
-func (p param) leafWords() []string {
+func (p Param) leafWords() []string {
 	if len(p.Candidates) > 0 {
 		return p.Candidates
 	}
 	return []string{"<" + p.Name + ">"}
 }
 
-// begunBy keeps the words that begin as ?prefix= does: of a long list, a shell wants few.
-func begunBy(r *http.Request, words []string) []string {
+// BegunBy keeps the words that begin as ?prefix= does: of a long list, a shell wants few.
+func BegunBy(r *http.Request, words []string) []string {
 	prefix := r.URL.Query().Get("prefix")
 	out := []string{}
 	for _, w := range words {
@@ -96,8 +96,8 @@ func begunBy(r *http.Request, words []string) []string {
 // maxWords is how many words completion offers; a shell asks before it shows so many.
 const maxWords = 2000
 
-// commandWords are the framework's own first words, as the root's completion lists them.
-func commandWords() []string {
+// CommandWords are the framework's own first words, as the root's completion lists them.
+func CommandWords() []string {
 	return []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "drops", "trace", "capture", "status", "events", "daemon"}
 }
 
@@ -113,7 +113,7 @@ func commandsWith(verb string) []string {
 	case resource.VerbSet:
 		return nil
 	}
-	return commandWords()
+	return CommandWords()
 }
 
 // serviceParam describes a service in the root's help.
@@ -127,9 +127,9 @@ type serviceParam struct {
 	Swagger     string `json:"swagger_codegen_repo_id"`
 }
 
-// helpRoot answers OPTIONS /.
-func (g *guide) helpRoot(w http.ResponseWriter, r *http.Request) error {
-	verb, completion, err := helpVerb(r)
+// Root answers OPTIONS /.
+func (g *Guide) Root(w http.ResponseWriter, r *http.Request) error {
+	verb, completion, err := Verb(r)
 	if err != nil {
 		return err
 	}
@@ -144,123 +144,123 @@ func (g *guide) helpRoot(w http.ResponseWriter, r *http.Request) error {
 		for _, ref := range g.manager.Cubes() {
 			words = append(words, ref.Name)
 		}
-		return g.out.JSON(w, r, http.StatusOK, begunBy(r, words))
+		return g.out.JSON(w, r, http.StatusOK, BegunBy(r, words))
 	}
 	return g.out.JSON(w, r, http.StatusOK, message.Ordered{}.With("params", params))
 }
 
-// helpShow answers OPTIONS of what is only read. A collection's members are completed.
-func (g *guide) helpShow(w http.ResponseWriter, r *http.Request, rest []string) error {
-	verb, completion, err := helpVerb(r)
+// Show answers OPTIONS of what is only read. A collection's members are completed.
+func (g *Guide) Show(w http.ResponseWriter, r *http.Request, rest []string) error {
+	verb, completion, err := Verb(r)
 	if err != nil {
 		return err
 	}
-	h := help{}
+	h := Help{}
 	if verb == resource.VerbNone {
-		h.commands = []string{"show"}
+		h.Commands = []string{"show"}
 	}
 	if len(rest) == 0 && (verb == resource.VerbNone || verb == resource.VerbShow) {
 		g.addMembers(r, &h)
 	}
-	return g.answerHelp(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
+	return g.Answer(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
 }
 
 // addMembers adds what a collection that is only read has.
-func (g *guide) addMembers(r *http.Request, h *help) {
+func (g *Guide) addMembers(r *http.Request, h *Help) {
 	switch message.CommandName(r) {
 	case "netdevs":
-		h.params = []param{{Name: "name", Description: "Name of a network device", Example: "eth0", Type: "key", SimpleType: "string"}}
-		h.elements = named(g.names.NetdevNames(r))
+		h.Params = []Param{{Name: "name", Description: "Name of a network device", Example: "eth0", Type: "key", SimpleType: "string"}}
+		h.Elements = Named(g.names.NetdevNames(r))
 	case "topology":
-		h.params = []param{{Name: "name", Description: "A network device, or a port as CUBE:PORT", Example: "eth0", Type: "key", SimpleType: "string"}}
-		h.elements = named(g.names.Attachable(r))
+		h.Params = []Param{{Name: "name", Description: "A network device, or a port as CUBE:PORT", Example: "eth0", Type: "key", SimpleType: "string"}}
+		h.Elements = Named(g.names.Attachable(r))
 	case "history":
-		h.params = []param{{Name: "revision", Description: "Number of a change", Example: "7", Type: "key", SimpleType: "uint64"}}
-		h.elements = named(g.names.Revisions(resource.DefaultRevisions))
+		h.Params = []Param{{Name: "revision", Description: "Number of a change", Example: "7", Type: "key", SimpleType: "uint64"}}
+		h.Elements = Named(g.names.Revisions(resource.DefaultRevisions))
 	case "drops":
-		h.params = []param{{Name: "cube", Description: "Name of the cube", Example: "br1", Type: "key", SimpleType: "string"}}
-		h.elements = append(g.cubeElements(func(cubeName) bool { return true }), named([]string{trace.Framework})...)
+		h.Params = []Param{{Name: "cube", Description: "Name of the cube", Example: "br1", Type: "key", SimpleType: "string"}}
+		h.Elements = append(g.CubeElements(func(CubeName) bool { return true }), Named([]string{trace.Framework})...)
 	}
 }
 
-// helpCubes answers OPTIONS of /cubes.
-func (g *guide) helpCubes(w http.ResponseWriter, r *http.Request, rest []string) error {
-	verb, completion, err := helpVerb(r)
+// Cubes answers OPTIONS of /cubes.
+func (g *Guide) Cubes(w http.ResponseWriter, r *http.Request, rest []string) error {
+	verb, completion, err := Verb(r)
 	if err != nil {
 		return err
 	}
-	h, methods := help{}, []string{http.MethodGet, http.MethodOptions}
+	h, methods := Help{}, []string{http.MethodGet, http.MethodOptions}
 	if verb == resource.VerbNone {
-		h.commands = []string{"show"}
+		h.Commands = []string{"show"}
 	}
 	if len(rest) == 1 && verb == resource.VerbShow {
-		h.params = []param{{Name: "stats", Description: "Counters, and how its programs run", Type: "leaf"}}
+		h.Params = []Param{{Name: "stats", Description: "Counters, and how its programs run", Type: "leaf"}}
 	}
 	if len(rest) == 0 {
 		methods = []string{http.MethodGet, http.MethodPost, http.MethodOptions}
 		if verb == resource.VerbNone {
-			h.commands = []string{"add", "show"}
+			h.Commands = []string{"add", "show"}
 		}
 		if verb != resource.VerbAdd {
-			h.params = []param{{Name: "name", Description: "Name of the cube", Example: "br1", Type: "key", SimpleType: "string"}}
-			h.elements = g.cubeElements(func(cubeName) bool { return true })
+			h.Params = []Param{{Name: "name", Description: "Name of the cube", Example: "br1", Type: "key", SimpleType: "string"}}
+			h.Elements = g.CubeElements(func(CubeName) bool { return true })
 		}
 	}
-	return g.answerHelp(w, r, methods, verb, completion, h)
+	return g.Answer(w, r, methods, verb, completion, h)
 }
 
-// helpServices answers OPTIONS of /services.
-func (g *guide) helpServices(w http.ResponseWriter, r *http.Request, rest []string) error {
-	verb, completion, err := helpVerb(r)
+// Services answers OPTIONS of /services.
+func (g *Guide) Services(w http.ResponseWriter, r *http.Request, rest []string) error {
+	verb, completion, err := Verb(r)
 	if err != nil {
 		return err
 	}
-	h, methods := help{}, []string{http.MethodGet, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+	h, methods := Help{}, []string{http.MethodGet, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 	if verb == resource.VerbNone {
-		h.commands = []string{"show", "update", "del"}
+		h.Commands = []string{"show", "update", "del"}
 	}
 	if len(rest) == 0 {
 		methods = []string{http.MethodGet, http.MethodPost, http.MethodOptions}
 		if verb == resource.VerbNone {
-			h.commands = []string{"add", "show", "update", "del"}
+			h.Commands = []string{"add", "show", "update", "del"}
 		}
 		if verb == resource.VerbAdd {
-			h.params = []param{
+			h.Params = []Param{
 				{Name: "type", Description: "How the service runs", Example: "grpc", Type: "leaf", SimpleType: "enumeration",
-					constraints: constraints{Values: []string{"lib", "grpc"}, Mandatory: true}},
+					Constraints: Constraints{Values: []string{"lib", "grpc"}, Mandatory: true}},
 				{Name: "uri", Description: "Where the service is", Example: "127.0.0.1:9001", Type: "leaf", SimpleType: "string"},
 				{Name: "name", Description: "Name of the service", Example: "myservice", Type: "leaf", SimpleType: "string"},
 			}
 		} else {
-			h.params = []param{{Name: "name", Description: "Name of the service", Example: "simplebridge", Type: "key", SimpleType: "string"}}
-			h.elements = []message.Ordered{}
+			h.Params = []Param{{Name: "name", Description: "Name of the service", Example: "simplebridge", Type: "key", SimpleType: "string"}}
+			h.Elements = []message.Ordered{}
 			for _, i := range g.manager.Services() {
-				h.elements = append(h.elements, message.Ordered{}.With("name", i.Name))
+				h.Elements = append(h.Elements, message.Ordered{}.With("name", i.Name))
 			}
 		}
 	}
-	return g.answerHelp(w, r, methods, verb, completion, h)
+	return g.Answer(w, r, methods, verb, completion, h)
 }
 
-// helpConnect answers OPTIONS of /connect and /disconnect; one segment is the first peer.
-func (g *guide) helpConnect(w http.ResponseWriter, r *http.Request, rest []string) error {
-	verb, completion, err := helpVerb(r)
+// Connect answers OPTIONS of /connect and /disconnect; one segment is the first peer.
+func (g *Guide) Connect(w http.ResponseWriter, r *http.Request, rest []string) error {
+	verb, completion, err := Verb(r)
 	if err != nil {
 		return err
 	}
-	peers := []param{
+	peers := []Param{
 		{Name: "peer1", Description: "A netdev or CUBE:PORT", Example: "br1:p1", Type: "key", SimpleType: "string"},
 		{Name: "peer2", Description: "A netdev or CUBE:PORT", Example: "veth1", Type: "key", SimpleType: "string"},
 	}
-	h := help{params: peers[len(rest):]}
+	h := Help{Params: peers[len(rest):]}
 	if len(rest) < 2 {
-		h.elements = named(g.peers(r, message.CommandName(r) == "connect", rest))
+		h.Elements = Named(g.peers(r, message.CommandName(r) == "connect", rest))
 	}
-	return g.answerHelp(w, r, []string{http.MethodPost, http.MethodOptions}, verb, completion, h)
+	return g.Answer(w, r, []string{http.MethodPost, http.MethodOptions}, verb, completion, h)
 }
 
 // peers are what can be connected with the first peer, or disconnected from it.
-func (g *guide) peers(r *http.Request, connect bool, rest []string) []string {
+func (g *Guide) peers(r *http.Request, connect bool, rest []string) []string {
 	far := ""
 	if len(rest) > 0 {
 		far = rest[0]
@@ -275,47 +275,47 @@ func (g *guide) peers(r *http.Request, connect bool, rest []string) []string {
 }
 
 // attachOptions are the places among the cubes that are attached already.
-var attachOptions = []param{
+var attachOptions = []Param{
 	{Name: "position", Description: "The first is next to the cube or the stack, the last next to the wire", Example: "last", Type: "leaf",
-		SimpleType: "enumeration", constraints: constraints{Values: []string{"auto", "first", "last"}}},
+		SimpleType: "enumeration", Constraints: Constraints{Values: []string{"auto", "first", "last"}}},
 	{Name: "before", Description: "The cube that comes after", Example: "fw2", Type: "leaf", SimpleType: "string"},
 	{Name: "after", Description: "The cube that comes before", Example: "fw2", Type: "leaf", SimpleType: "string"},
 }
 
-// helpAttach answers OPTIONS of /attach and /detach; segments are the cube, the port and an
+// Attach answers OPTIONS of /attach and /detach; segments are the cube, the port and an
 // option.
-func (g *guide) helpAttach(w http.ResponseWriter, r *http.Request, rest []string) error {
-	verb, completion, err := helpVerb(r)
+func (g *Guide) Attach(w http.ResponseWriter, r *http.Request, rest []string) error {
+	verb, completion, err := Verb(r)
 	if err != nil {
 		return err
 	}
-	places := []param{
+	places := []Param{
 		{Name: "cube", Description: "A transparent cube", Example: "fw1", Type: "key", SimpleType: "string"},
 		{Name: "port", Description: "A netdev or CUBE:PORT", Example: "br1:p1", Type: "key", SimpleType: "string"},
 	}
 	attach := message.CommandName(r) == "attach"
 	methods := []string{http.MethodPost, http.MethodOptions}
-	var h help
+	var h Help
 	switch {
 	case len(rest) == 3:
 		return g.helpAttachOption(w, r, rest, completion)
 	case len(rest) == 0:
-		h.elements = named(g.names.TransparentCubes(func(parent string) bool { return (parent == "") == attach }))
+		h.Elements = Named(g.names.TransparentCubes(func(parent string) bool { return (parent == "") == attach }))
 	case len(rest) == 1 && attach:
-		h.elements = named(g.names.Attachable(r))
+		h.Elements = Named(g.names.Attachable(r))
 	case len(rest) == 1:
-		h.elements = named(g.names.ParentOf(rest[0]))
+		h.Elements = Named(g.names.ParentOf(rest[0]))
 	}
-	h.params = places[len(rest):]
+	h.Params = places[len(rest):]
 	if attach && (len(rest) == 2 || !completion) {
-		h.optional = attachOptions
+		h.Optional = attachOptions
 	}
-	return g.answerHelp(w, r, methods, verb, completion, h)
+	return g.Answer(w, r, methods, verb, completion, h)
 }
 
 // helpAttachOption answers OPTIONS of /attach/CUBE/PORT/OPTION.
-func (g *guide) helpAttachOption(w http.ResponseWriter, r *http.Request, rest []string, completion bool) error {
-	i := slices.IndexFunc(attachOptions, func(p param) bool { return p.Name == rest[2] })
+func (g *Guide) helpAttachOption(w http.ResponseWriter, r *http.Request, rest []string, completion bool) error {
+	i := slices.IndexFunc(attachOptions, func(p Param) bool { return p.Name == rest[2] })
 	if i < 0 || message.CommandName(r) != "attach" {
 		return message.NotFound("no resource %s", message.Clip(strings.Join(rest, "/")))
 	}
@@ -329,12 +329,12 @@ func (g *guide) helpAttachOption(w http.ResponseWriter, r *http.Request, rest []
 	}
 	if completion {
 		message.SetAllow(w.Header(), methods)
-		return g.out.JSON(w, r, http.StatusOK, begunBy(r, p.leafWords()))
+		return g.out.JSON(w, r, http.StatusOK, BegunBy(r, p.leafWords()))
 	}
-	return g.answerHelp(w, r, methods, resource.VerbNone, false, help{params: []param{p}})
+	return g.Answer(w, r, methods, resource.VerbNone, false, Help{Params: []Param{p}})
 }
 
-func named(names []string) []message.Ordered {
+func Named(names []string) []message.Ordered {
 	out := []message.Ordered{}
 	for _, n := range names {
 		out = append(out, message.Ordered{}.With("name", n))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package help
 
 import (
 	"maps"
@@ -17,35 +17,35 @@ import (
 // Help for people who type commands, made from the model: OPTIONS …?help=VERB says what
 // may come next. Verbs are the command line's: NONE, ADD, SET, SHOW, DEL.
 
-// guide answers OPTIONS: what may be typed next, for people and for shells.
-type guide struct {
+// Guide answers OPTIONS: what may be typed next, for people and for shells.
+type Guide struct {
 	names   *directory.Directory
 	manager directory.Manager
 	out     message.Sender
 }
 
-// newGuide makes the guide to the cubes of a Manager.
-func newGuide(names *directory.Directory, manager directory.Manager, out message.Sender) *guide {
-	return &guide{names: names, manager: manager, out: out}
+// New makes the guide to the cubes of a Manager.
+func New(names *directory.Directory, manager directory.Manager, out message.Sender) *Guide {
+	return &Guide{names: names, manager: manager, out: out}
 }
 
-// param describes one word or key=value that may come next.
-type param struct {
+// Param describes one word or key=value that may come next.
+type Param struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	Example     string `json:"example"`
 	// Type is key, leaf, list, complex or action; SimpleType the built-in type of its value.
 	Type       string `json:"type"`
 	SimpleType string `json:"simpletype"`
-	constraints
+	Constraints
 
 	// Implied is a member that nobody types: the path has it already.
 	Implied bool `json:"implied,omitempty"`
 }
 
-// constraints are what else the model says about a value. Members that do not apply are
+// Constraints are what else the model says about a value. Members that do not apply are
 // left out, as the first API had none of them.
-type constraints struct {
+type Constraints struct {
 	// Typedef is the type as the model names it, where it is not a built-in one.
 	Typedef  string   `json:"typedef,omitempty"`
 	Units    string   `json:"units,omitempty"`
@@ -65,27 +65,27 @@ type constraints struct {
 	Candidates []string `json:"candidates,omitempty"`
 }
 
-// help is the answer to OPTIONS; absent parts are left out.
-type help struct {
-	commands         []string
-	params, optional []param
+// Help is the answer to OPTIONS; absent parts are left out.
+type Help struct {
+	Commands         []string
+	Params, Optional []Param
 	// flags can follow at any place.
-	flags []param
-	// elements are the entries of a list by their keys, in the model's order.
-	elements []message.Ordered
-	actions  []param
+	flags []Param
+	// Elements are the entries of a list by their keys, in the model's order.
+	Elements []message.Ordered
+	actions  []Param
 }
 
 // MarshalJSON writes params in the model's order.
-func (h help) MarshalJSON() ([]byte, error) {
+func (h Help) MarshalJSON() ([]byte, error) {
 	var out message.Ordered
-	if h.commands != nil {
-		out = out.With("commands", h.commands)
+	if h.Commands != nil {
+		out = out.With("commands", h.Commands)
 	}
 	for _, part := range []struct {
 		name   string
-		params []param
-	}{{"params", h.params}, {"optional-params", h.optional}, {"actions", h.actions}, {"flags", h.flags}} {
+		params []Param
+	}{{"params", h.Params}, {"optional-params", h.Optional}, {"actions", h.actions}, {"flags", h.flags}} {
 		if part.params == nil {
 			continue
 		}
@@ -95,14 +95,14 @@ func (h help) MarshalJSON() ([]byte, error) {
 		}
 		out = out.With(part.name, members)
 	}
-	if h.elements != nil {
-		out = out.With("elements", h.elements)
+	if h.Elements != nil {
+		out = out.With("elements", h.Elements)
 	}
 	return out.MarshalJSON()
 }
 
-// helpVerb reads ?help= and ?completion.
-func helpVerb(r *http.Request) (verb string, completion bool, err error) {
+// Verb reads ?help= and ?completion.
+func Verb(r *http.Request) (verb string, completion bool, err error) {
 	q := r.URL.Query()
 	completion = q.Has("completion")
 	verb = strings.ToUpper(q.Get("help"))
@@ -116,45 +116,45 @@ func helpVerb(r *http.Request) (verb string, completion bool, err error) {
 	return verb, completion, err
 }
 
-// answerHelp sends help, or the words that complete it.
-func (g *guide) answerHelp(w http.ResponseWriter, r *http.Request, methods []string, verb string, completion bool, h help) error {
+// Answer sends help, or the words that complete it.
+func (g *Guide) Answer(w http.ResponseWriter, r *http.Request, methods []string, verb string, completion bool, h Help) error {
 	message.SetAllow(w.Header(), methods)
 	if completion {
 		words := h.words(verb)
 		if strings.HasPrefix(r.URL.Query().Get("prefix"), "-") {
 			words = append(words, h.flagWords()...) // only then: a shell inserts a word that is the only one
 		}
-		return g.out.JSON(w, r, http.StatusOK, begunBy(r, words))
+		return g.out.JSON(w, r, http.StatusOK, BegunBy(r, words))
 	}
 	return g.out.JSON(w, r, http.StatusOK, h)
 }
 
-// helpNode answers OPTIONS of a cube or a node in it. The cube need not exist: help for
+// Node answers OPTIONS of a cube or a node in it. The cube need not exist: help for
 // adding it is asked before.
-func (g *guide) helpNode(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
-	verb, completion, err := helpVerb(r)
+func (g *Guide) Node(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
+	verb, completion, err := Verb(r)
 	if err != nil {
 		return err
 	}
-	var h help
+	var h Help
 	switch t.Kind {
 	case resource.KindLeaf, resource.KindLeafList, resource.KindValue:
-		return g.helpLeaf(w, r, t, t.Node, t.Path)
+		return g.Leaf(w, r, t, t.Node, t.Path)
 	case resource.KindAction:
-		h.params, h.optional = inputParams(t.Node)
+		h.Params, h.Optional = inputParams(t.Node)
 	case resource.KindList:
 		if q := r.URL.Query(); t.Node.Bare() && (q.Has("value") || q.Get("completion") == "value") {
-			return g.helpLeaf(w, r, t, t.Node, t.Path) // behind "="
+			return g.Leaf(w, r, t, t.Node, t.Path) // behind "="
 		}
 		h = g.listHelp(r, t, verb)
 	default:
 		h = nodeHelp(t, verb, g.there(r, t))
 	}
-	return g.answerHelp(w, r, t.Methods(), verb, completion, h)
+	return g.Answer(w, r, t.Methods(), verb, completion, h)
 }
 
 // there tells whether the target exists.
-func (g *guide) there(r *http.Request, t *resource.Target) bool {
+func (g *Guide) there(r *http.Request, t *resource.Target) bool {
 	if !g.names.Runs(t.Service, t.Cube) || t.Kind != resource.KindEntry {
 		return g.names.Runs(t.Service, t.Cube)
 	}
@@ -164,46 +164,46 @@ func (g *guide) there(r *http.Request, t *resource.Target) bool {
 
 // nodeHelp is that of what has members: a cube, a container, a list entry. What exists
 // already is not added itself: there, ADD leads to its lists.
-func nodeHelp(t *resource.Target, verb string, exists bool) help {
+func nodeHelp(t *resource.Target, verb string, exists bool) Help {
 	children := t.Node.Children()
 	if t.Kind == resource.KindCube {
 		children = slices.DeleteFunc(slices.Clone(children), func(n *yang.Node) bool { return n.Name() == "name" })
 	}
-	var h help
+	var h Help
 	switch verb {
 	case resource.VerbAdd:
 		if exists {
-			h.params = pick(children, func(n *yang.Node) bool { return inner(n) && n.Config() })
+			h.Params = pick(children, func(n *yang.Node) bool { return inner(n) && n.Config() })
 			break
 		}
 		all := valuesIn(children)
-		h.params = describe(all, func(n nested) bool { return n.must })
-		h.optional = describe(all, func(n nested) bool { return !n.must })
-		for i := range h.optional {
-			h.optional[i].Implied = t.Kind == resource.KindCube && h.optional[i].Name == "service-name"
+		h.Params = describe(all, func(n nested) bool { return n.must })
+		h.Optional = describe(all, func(n nested) bool { return !n.must })
+		for i := range h.Optional {
+			h.Optional[i].Implied = t.Kind == resource.KindCube && h.Optional[i].Name == "service-name"
 		}
 	case resource.VerbSet:
-		h.params = describe(valuesIn(children), func(n nested) bool { return !n.InitOnly() })
-		if t.Kind != resource.KindEntry && len(h.params) == 0 {
-			h.params = pick(children, func(n *yang.Node) bool { return inner(n) && n.Config() })
+		h.Params = describe(valuesIn(children), func(n nested) bool { return !n.InitOnly() })
+		if t.Kind != resource.KindEntry && len(h.Params) == 0 {
+			h.Params = pick(children, func(n *yang.Node) bool { return inner(n) && n.Config() })
 		}
 	case resource.VerbShow:
-		h.params = pick(children, func(n *yang.Node) bool { return n.Kind() != yang.Action })
-		for i := range h.params {
-			if h.params[i].Type == "key" {
-				h.params[i].Type = "leaf" // one to read, the path has its value
+		h.Params = pick(children, func(n *yang.Node) bool { return n.Kind() != yang.Action })
+		for i := range h.Params {
+			if h.Params[i].Type == "key" {
+				h.Params[i].Type = "leaf" // one to read, the path has its value
 			}
 		}
 	case resource.VerbDel:
-		h.params = pick(children, func(n *yang.Node) bool {
+		h.Params = pick(children, func(n *yang.Node) bool {
 			return inner(n) && (n.Config() || n.Deletable()) || settable(n) && !n.InitOnly() && !n.Mandatory()
 		})
 	default:
-		h.commands = verbsOf(t, exists)
+		h.Commands = verbsOf(t, exists)
 		if !exists {
 			break
 		}
-		h.params = pick(children, inner)
+		h.Params = pick(children, inner)
 		h.actions = pick(children, func(n *yang.Node) bool { return n.Kind() == yang.Action && !ofAList(n, children) })
 	}
 	return h
@@ -239,10 +239,10 @@ func verbsOf(t *resource.Target, exists bool) []string {
 }
 
 // listHelp is that of a whole list: its keys, and the entries that exist.
-func (g *guide) listHelp(r *http.Request, t *resource.Target, verb string) help {
-	h := help{params: keyParams(t.Node.Keys()), flags: flagsOf(t, verb)}
+func (g *Guide) listHelp(r *http.Request, t *resource.Target, verb string) Help {
+	h := Help{Params: keyParams(t.Node.Keys()), flags: flagsOf(t, verb)}
 	if verb == resource.VerbNone {
-		h.commands = verbsOf(t, true)
+		h.Commands = verbsOf(t, true)
 		verbs := t.Node.Verbs()
 		for _, name := range slices.Sorted(maps.Keys(verbs)) {
 			p := paramOf(verbs[name])
@@ -256,17 +256,17 @@ func (g *guide) listHelp(r *http.Request, t *resource.Target, verb string) help 
 
 // addKeys completes help for a list whose first keys are given: by the entries that exist,
 // or by what the next key of a new one can be.
-func (g *guide) addKeys(r *http.Request, t *resource.Target, verb string, given []string, h *help) {
+func (g *Guide) addKeys(r *http.Request, t *resource.Target, verb string, given []string, h *Help) {
 	if verb != resource.VerbAdd {
-		h.elements = g.elements(r, t, given)
+		h.Elements = g.elements(r, t, given)
 		return
 	}
 	next := t.Node.Keys()[len(given)]
-	h.params[0].Candidates = g.names.Values(r, t, next, append(slices.Clone(t.Path), yang.Step{Name: next.Name()}))
+	h.Params[0].Candidates = g.names.Values(r, t, next, append(slices.Clone(t.Path), yang.Step{Name: next.Name()}))
 }
 
 // elements are the entries of a list whose first keys are given, by the other keys.
-func (g *guide) elements(r *http.Request, t *resource.Target, given []string) []message.Ordered {
+func (g *Guide) elements(r *http.Request, t *resource.Target, given []string) []message.Ordered {
 	out := []message.Ordered{}
 	prefix := r.URL.Query().Get("prefix")
 	for _, keys := range g.names.KeysIn(r.Context(), t, t.Path, directory.MaxElements, func(keys []string) bool {
@@ -281,42 +281,42 @@ func (g *guide) elements(r *http.Request, t *resource.Target, given []string) []
 	return out
 }
 
-// helpPartial answers OPTIONS within the keys of a list.
-func (g *guide) helpPartial(w http.ResponseWriter, r *http.Request, segments []string, p *yang.PartialKeysError) error {
-	verb, completion, err := helpVerb(r)
+// Partial answers OPTIONS within the keys of a list.
+func (g *Guide) Partial(w http.ResponseWriter, r *http.Request, segments []string, p *yang.PartialKeysError) error {
+	verb, completion, err := Verb(r)
 	if err != nil {
 		return err
 	}
 	t := &resource.Target{Service: segments[0], Cube: segments[1], Segments: segments, Node: p.List, Path: p.Path, Kind: resource.KindList}
-	h := help{params: keyParams(p.List.Keys()[len(p.Given):])}
+	h := Help{Params: keyParams(p.List.Keys()[len(p.Given):])}
 	g.addKeys(r, t, verb, p.Given, &h)
-	return g.answerHelp(w, r, []string{http.MethodOptions}, verb, completion, h)
+	return g.Answer(w, r, []string{http.MethodOptions}, verb, completion, h)
 }
 
-// helpService answers OPTIONS of a service as a whole: its cubes are its elements.
-func (g *guide) helpService(w http.ResponseWriter, r *http.Request, service string) error {
-	verb, completion, err := helpVerb(r)
+// Service answers OPTIONS of a service as a whole: its cubes are its elements.
+func (g *Guide) Service(w http.ResponseWriter, r *http.Request, service string) error {
+	verb, completion, err := Verb(r)
 	if err != nil {
 		return err
 	}
-	h := help{params: []param{{Name: "name", Description: "Name of the cube", Example: service + "1", Type: "key", SimpleType: "string"}}}
+	h := Help{Params: []Param{{Name: "name", Description: "Name of the cube", Example: service + "1", Type: "key", SimpleType: "string"}}}
 	if verb == resource.VerbNone {
-		h.commands = []string{"add", "show", "del"}
+		h.Commands = []string{"add", "show", "del"}
 	}
 	if verb != resource.VerbAdd {
-		h.elements = g.cubeElements(func(ref cubeName) bool { return ref.service == service })
+		h.Elements = g.CubeElements(func(ref CubeName) bool { return ref.service == service })
 	}
-	return g.answerHelp(w, r, []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodOptions}, verb, completion, h)
+	return g.Answer(w, r, []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodOptions}, verb, completion, h)
 }
 
-// cubeName is a cube and its service.
-type cubeName struct{ name, service string }
+// CubeName is a cube and its service.
+type CubeName struct{ name, service string }
 
-// cubeElements are the running cubes that keep wants.
-func (g *guide) cubeElements(keep func(cubeName) bool) []message.Ordered {
+// CubeElements are the running cubes that keep wants.
+func (g *Guide) CubeElements(keep func(CubeName) bool) []message.Ordered {
 	out := []message.Ordered{}
 	for _, ref := range g.manager.Cubes() {
-		if keep(cubeName{ref.Name, ref.Service}) {
+		if keep(CubeName{ref.Name, ref.Service}) {
 			out = append(out, message.Ordered{}.With("name", ref.Name))
 		}
 	}
@@ -332,8 +332,8 @@ func settable(n *yang.Node) bool {
 func inner(n *yang.Node) bool { return n.Kind() == yang.Container || n.Kind() == yang.List }
 
 // pick describes the nodes that keep wants.
-func pick(nodes []*yang.Node, keep func(*yang.Node) bool) []param {
-	out := []param{}
+func pick(nodes []*yang.Node, keep func(*yang.Node) bool) []Param {
+	out := []Param{}
 	for _, n := range nodes {
 		if keep(n) {
 			out = append(out, paramOf(n))
@@ -342,8 +342,8 @@ func pick(nodes []*yang.Node, keep func(*yang.Node) bool) []param {
 	return out
 }
 
-func keyParams(keys []*yang.Node) []param {
-	out := make([]param, len(keys))
+func keyParams(keys []*yang.Node) []Param {
+	out := make([]Param, len(keys))
 	for i, k := range keys {
 		out[i] = paramOf(k)
 	}
@@ -351,8 +351,8 @@ func keyParams(keys []*yang.Node) []param {
 }
 
 // inputParams describes the input of an action.
-func inputParams(action *yang.Node) (mandatory, optional []param) {
-	mandatory, optional = []param{}, []param{}
+func inputParams(action *yang.Node) (mandatory, optional []Param) {
+	mandatory, optional = []Param{}, []Param{}
 	if action.Input() == nil {
 		return mandatory, optional
 	}
@@ -366,9 +366,9 @@ func inputParams(action *yang.Node) (mandatory, optional []param) {
 	return mandatory, optional
 }
 
-// inputLeaf finds a member of an action's input, which has no resource of its own but is
+// InputLeaf finds a member of an action's input, which has no resource of its own but is
 // completed like any other leaf, and the action.
-func (g *guide) inputLeaf(segments []string) (*resource.Target, *yang.Node) {
+func (g *Guide) InputLeaf(segments []string) (*resource.Target, *yang.Node) {
 	last := len(segments) - 1
 	if last < 2 {
 		return nil, nil
@@ -380,9 +380,9 @@ func (g *guide) inputLeaf(segments []string) (*resource.Target, *yang.Node) {
 	return t, t.Node.Input().Child(segments[last])
 }
 
-// helpLeaf answers OPTIONS of one leaf; path leads to it.
-func (g *guide) helpLeaf(w http.ResponseWriter, r *http.Request, t *resource.Target, n *yang.Node, path yang.Path) error {
-	verb, completion, err := helpVerb(r)
+// Leaf answers OPTIONS of one leaf; path leads to it.
+func (g *Guide) Leaf(w http.ResponseWriter, r *http.Request, t *resource.Target, n *yang.Node, path yang.Path) error {
+	verb, completion, err := Verb(r)
 	if err != nil {
 		return err
 	}
@@ -398,17 +398,17 @@ func (g *guide) helpLeaf(w http.ResponseWriter, r *http.Request, t *resource.Tar
 		if r.URL.Query().Get("completion") == "word" {
 			words = leafVerbs(verb) // its values follow a "=", not the path
 		}
-		return g.out.JSON(w, r, http.StatusOK, begunBy(r, oneMore(r, n, words)))
+		return g.out.JSON(w, r, http.StatusOK, BegunBy(r, oneMore(r, n, words)))
 	}
 	if len(p.Values) > 0 || p.SimpleType == "boolean" {
 		p.Candidates = nil // said already
 	}
 	p.Candidates = p.Candidates[:min(len(p.Candidates), maxShown)]
-	h := help{params: []param{p}}
+	h := Help{Params: []Param{p}}
 	if verb == resource.VerbNone && n == t.Node {
-		h.commands = []string{"show"}
+		h.Commands = []string{"show"}
 	}
-	return g.answerHelp(w, r, methods, verb, false, h)
+	return g.Answer(w, r, methods, verb, false, h)
 }
 
 // leafVerbs are the words that can follow the path of a leaf.
@@ -423,8 +423,8 @@ func leafVerbs(verb string) []string {
 const maxShown = 100
 
 // paramOf describes a node.
-func paramOf(n *yang.Node) param {
-	p := param{Name: n.Name(), Description: strings.Join(strings.Fields(n.Description()), " "), Example: resource.Example(n), Type: "leaf"}
+func paramOf(n *yang.Node) Param {
+	p := Param{Name: n.Name(), Description: strings.Join(strings.Fields(n.Description()), " "), Example: resource.Example(n), Type: "leaf"}
 	p.State = !n.Config()
 	switch n.Kind() {
 	case yang.Container:
@@ -440,7 +440,7 @@ func paramOf(n *yang.Node) param {
 }
 
 // describeValue adds what a leaf's value can be.
-func (p *param) describeValue(n *yang.Node) {
+func (p *Param) describeValue(n *yang.Node) {
 	t := n.Type()
 	p.SimpleType, p.Values = t.Base, t.Enums
 	for i, text := range t.EnumTexts {
@@ -468,9 +468,9 @@ func (p *param) describeValue(n *yang.Node) {
 }
 
 // flagsOf are the flags that a verb takes at a list.
-func flagsOf(t *resource.Target, verb string) []param {
+func flagsOf(t *resource.Target, verb string) []Param {
 	if verb != resource.VerbDel || !slices.Contains(t.Methods(), http.MethodDelete) {
 		return nil
 	}
-	return []param{{Name: resource.FlagAll, Description: "Delete every entry without asking", Type: "flag"}}
+	return []Param{{Name: resource.FlagAll, Description: "Delete every entry without asking", Type: "flag"}}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package help
 
 import (
 	"net/http"
@@ -22,7 +22,7 @@ type nested struct {
 }
 
 // param describes a nested node.
-func (n nested) param() param {
+func (n nested) param() Param {
 	p := valueParam(n.Node)
 	p.Name, p.Mandatory = n.name, n.must
 	return p
@@ -51,8 +51,8 @@ func valuesIn(children []*yang.Node) []nested {
 }
 
 // describe returns the descriptions of the nodes for which keep is true.
-func describe(nodes []nested, keep func(nested) bool) []param {
-	out := []param{}
+func describe(nodes []nested, keep func(nested) bool) []Param {
+	out := []Param{}
 	for _, n := range nodes {
 		if keep(n) {
 			out = append(out, n.param())
@@ -62,7 +62,7 @@ func describe(nodes []nested, keep func(nested) bool) []param {
 }
 
 // valueParam describes the value of a node; that of a list of bare keys is a list of values of the key.
-func valueParam(n *yang.Node) param {
+func valueParam(n *yang.Node) Param {
 	if !n.Bare() {
 		return paramOf(n)
 	}
