@@ -13,25 +13,25 @@ import (
 )
 
 // serveDrops answers /drops and /drops/CUBE: who drops packets and why, now and since when.
-func (s *Server) serveDrops(w http.ResponseWriter, r *http.Request, rest []string) error {
+func (o *observer) serveDrops(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.Show(w, r, rest)
+		return o.help.Show(w, r, rest)
 	}
 	name := ""
 	if len(rest) > 0 {
 		name = rest[0]
 	}
-	drops, err := s.drops.Report(name)
+	drops, err := o.drops.Report(name)
 	if errors.Is(err, cube.ErrNotFound) {
 		p := message.NotFound("%v", err)
-		p.Near = suggest.Near(name, append(s.names.CubeNames(), trace.Framework))
+		p.Near = suggest.Near(name, append(o.names.CubeNames(), trace.Framework))
 		return p
 	}
 	if err != nil {
 		return err
 	}
-	return s.out.JSON(w, r, http.StatusOK, drops)
+	return o.out.JSON(w, r, http.StatusOK, drops)
 }

@@ -34,14 +34,14 @@ const (
 )
 
 // serveEvents answers GET /events?cube=&type=.
-func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, _ []string) error {
+func (o *observer) serveEvents(w http.ResponseWriter, r *http.Request, _ []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.helpEvents(w, r)
+		return o.helpEvents(w, r)
 	}
-	if s.observed.Events == nil {
+	if o.observed.Events == nil {
 		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Message: "this daemon keeps no events"}
 	}
 	want, err := eventFilter(r)
@@ -52,28 +52,28 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, _ []string)
 	if after == "" {
 		after = r.URL.Query().Get("after")
 	}
-	reader, err := s.observed.Events.Follow(after)
+	reader, err := o.observed.Events.Follow(after)
 	if err != nil {
 		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "Last-Event-ID", Message: "Last-Event-ID: " + err.Error()}
 	}
-	places, client := s.followers, front.CallerOf(r).Client
+	places, client := o.followers, front.CallerOf(r).Client
 	if front.CallerOf(r).Trusted {
-		places = s.ownerFollowers
+		places = o.ownerFollowers
 	}
 	if err := places.Enter(client); err != nil {
 		return &message.Error{Status: http.StatusServiceUnavailable, Tag: message.TagResource,
 			Message: fmt.Sprintf("of requests that follow events, %v, try again", err)}
 	}
 	defer places.Leave(client)
-	s.subscribers.Add(1)
-	defer s.subscribers.Add(-1)
+	o.subscribers.Add(1)
+	defer o.subscribers.Add(-1)
 	w.Header().Set("Content-Type", message.EventStream)
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	if err := s.follow(w, r, reader, want); err != nil {
-		s.log.Debug("client that followed events went away", "err", err)
+	if err := o.follow(w, r, reader, want); err != nil {
+		o.log.Debug("client that followed events went away", "err", err)
 	}
 	return nil
 }
@@ -110,13 +110,13 @@ func eventFilter(r *http.Request) (func(*events.Event) bool, error) {
 }
 
 // follow writes events until the client goes or the server ends.
-func (s *Server) follow(w http.ResponseWriter, r *http.Request, from *events.Reader, want func(*events.Event) bool) error {
+func (o *observer) follow(w http.ResponseWriter, r *http.Request, from *events.Reader, want func(*events.Event) bool) error {
 	control := http.NewResponseController(w)
 	// The server's limits are for answers that have an end. A connection without them is a test's.
 	_ = control.SetReadDeadline(time.Time{})
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "retry: %d\n\n", retryAfter.Milliseconds())
-	pulse := time.NewTicker(s.heartbeat)
+	pulse := time.NewTicker(o.heartbeat)
 	defer pulse.Stop()
 	for {
 		list, more := from.Next(eventsAtOnce)
@@ -144,7 +144,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, from *events.Rea
 			out.WriteString(": nothing new\n\n")
 		case <-r.Context().Done():
 			return nil
-		case <-s.ending:
+		case <-o.ending:
 			return nil
 		}
 	}
@@ -160,15 +160,15 @@ func writeEvent(out *bytes.Buffer, e *events.Event) {
 }
 
 // helpEvents answers OPTIONS /events.
-func (s *Server) helpEvents(w http.ResponseWriter, r *http.Request) error {
+func (o *observer) helpEvents(w http.ResponseWriter, r *http.Request) error {
 	verb, completion, err := help.Verb(r)
 	if err != nil {
 		return err
 	}
 	h := help.Help{
 		Params:   []help.Param{{Name: "cube", Description: "Only what concerns this cube", Example: "br1", Type: "key", SimpleType: "string"}},
-		Elements: s.help.CubeElements(func(help.CubeName) bool { return true }),
+		Elements: o.help.CubeElements(func(help.CubeName) bool { return true }),
 		Optional: []help.Param{{Name: "--type", Description: "Only events of these types", Example: "--type config,port", Type: "flag", SimpleType: "string"}},
 	}
-	return s.help.Answer(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
+	return o.help.Answer(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
 }

@@ -170,7 +170,7 @@ func TestTimedEventsOfASlowReader(t *testing.T) {
 // TestEventsHeartbeat: a silent stream says that it lives.
 func TestEventsHeartbeat(t *testing.T) {
 	l, _ := newEvents(t, 0)
-	l.server.heartbeat = time.Millisecond
+	l.server.observer.heartbeat = time.Millisecond
 	w := l.watch(t, "", "")
 	w.line()
 	if got := w.line(); got != ": nothing new" {

@@ -13,12 +13,12 @@ import (
 )
 
 // serveMetrics answers a scrape, in OpenMetrics for those who ask for it.
-func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request, _ []string) error {
+func (o *observer) serveMetrics(w http.ResponseWriter, r *http.Request, _ []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.Show(w, r, nil)
+		return o.help.Show(w, r, nil)
 	}
 	format := metrics.Text
 	if wantsOpenMetrics(r.Header.Values("Accept")) {
@@ -29,8 +29,8 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request, _ []string
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	if err := s.exporter.Write(r.Context(), w, format); err != nil {
-		s.log.Debug("client went away", "path", r.URL.Path, "err", err)
+	if err := o.exporter.Write(r.Context(), w, format); err != nil {
+		o.log.Debug("client went away", "path", r.URL.Path, "err", err)
 	}
 	return nil
 }

@@ -146,7 +146,7 @@ func TestScrapesAtOnce(t *testing.T) {
 		})
 	}
 	netns.Eventually(t, eventPatience, func() error {
-		if a := l.server.exporter.Requests.InFlight(); a < 21 {
+		if a := l.server.observer.exports().Requests.InFlight(); a < 21 {
 			return fmt.Errorf("%d requests under way", a)
 		}
 		return nil
@@ -177,8 +177,8 @@ func TestMetricNames(t *testing.T) {
 	l.must(t, 400, "POST", "/lab/l3", `{"mode":"NONSENSE"}`)
 	l.must(t, 201, "POST", "/lab/l4", `{"ports":[{"name":"q","peer":"veth2"}]}`)
 	l.must(t, 200, "POST", "/services", `{"type":"grpc","uri":"home","name":"lodger"}`)
-	l.server.exporter.Requests.Denied("rate")
-	l.server.exporter.Requests.Dropped("silent")
+	l.server.observer.exports().Requests.Denied("rate")
+	l.server.observer.exports().Requests.Dropped("silent")
 	text := l.must(t, 200, "GET", "/metrics", "").body
 	found := families(t, text)
 	known := map[string]bool{"lab_entries": true, "lab_forwards": true, "polycube_custom_lodger_doors": true}
@@ -288,7 +288,7 @@ func BenchmarkScrape(b *testing.B) {
 	l := newLab(b, Options{Manager: sickManager{newManager(b), many, ""}, Observed: everything()}, false)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := l.server.exporter.Write(b.Context(), io.Discard, metrics.Text); err != nil {
+		if err := l.server.observer.exports().Write(b.Context(), io.Discard, metrics.Text); err != nil {
 			b.Fatal(err)
 		}
 	}

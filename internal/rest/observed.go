@@ -5,11 +5,14 @@ package rest
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/metrics"
@@ -20,6 +23,7 @@ import (
 	"github.com/polycube/polycube/internal/slowpath"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/suggest"
+	"github.com/polycube/polycube/internal/trace"
 )
 
 // Observed is what there is to see of the daemon beside its cubes. Whatever is nil is not shown.
@@ -60,44 +64,103 @@ func (noLevel) Level() string { return "" }
 // SetLevel refuses.
 func (noLevel) SetLevel(string) error { return errors.New("loglevel: it cannot be changed here") }
 
-// observe makes what answers for metrics.
-func (s *Server) observe(o Observed) {
-	s.observed = o
-	if s.observed.Started.IsZero() {
-		s.observed.Started = time.Now()
-	}
-	if o.Level == nil {
-		s.observed.Level = noLevel{}
-	}
-	s.exporter = metrics.New(metrics.Sources{Topology: s.manager, Version: s.version, Linker: o.Linker, SlowPath: o.SlowPath,
-		Store: o.Store, Events: o.Events, Subscribers: func() int { return int(s.subscribers.Load()) }, Logger: s.log})
+// cubesSeen is what there is to see of cubes: *topology.Manager.
+type cubesSeen interface {
+	directory.Manager
+	metrics.Topology
+	trace.Counters
+	// Status says how a cube's programs run.
+	Status(cube string) (datapath.CubeStatus, error)
+	// PortStats are the counters of a port.
+	PortStats(cube, port string) (datapath.PortCounters, error)
 }
 
+// observerOptions say what there is to see.
+type observerOptions struct {
+	Manager cubesSeen
+	Version string
+	Log     *slog.Logger
+	Names   *directory.Directory
+	Help    *help.Guide
+	// Drops samples the counters of drops; nil knows no rates and times.
+	Drops *trace.Drops
+	// TLS knows which files of certificates cannot be read; nil without TLS.
+	TLS *access.TLS
+	Observed
+}
+
+// observer answers for how the daemon and its cubes are: status, metrics, drops and events. It owns the places of clients
+// that follow events.
+type observer struct {
+	manager  cubesSeen
+	version  string
+	log      *slog.Logger
+	out      message.Sender
+	names    *directory.Directory
+	help     *help.Guide
+	observed Observed
+	exporter *metrics.Exporter
+	drops    *trace.Drops
+	tls      *access.TLS
+
+	heartbeat time.Duration
+	// subscribers follow events. ending is closed when they are to end.
+	subscribers atomic.Int64
+	ending      chan struct{}
+	// followers are the places of clients that follow events, ownerFollowers those of root.
+	followers, ownerFollowers *access.Slots
+}
+
+// newObserver makes an observer.
+func newObserver(from observerOptions) *observer {
+	o := &observer{manager: from.Manager, version: from.Version, log: from.Log, out: message.Sender{Log: from.Log}, names: from.Names, help: from.Help,
+		observed: from.Observed, drops: from.Drops, tls: from.TLS, heartbeat: heartbeat, ending: make(chan struct{})}
+	if o.observed.Started.IsZero() {
+		o.observed.Started = time.Now()
+	}
+	if o.observed.Level == nil {
+		o.observed.Level = noLevel{}
+	}
+	if o.drops == nil {
+		o.drops = trace.NewDrops(o.manager, nil)
+	}
+	o.followers, o.ownerFollowers = access.NewSlots(maxSubscribers, maxSubscribersPerClient), access.NewSlots(maxSubscribers, maxSubscribers)
+	o.exporter = metrics.New(metrics.Sources{Topology: o.manager, Version: o.version, Linker: o.observed.Linker, SlowPath: o.observed.SlowPath,
+		Store: o.observed.Store, Events: o.observed.Events, Subscribers: func() int { return int(o.subscribers.Load()) }, Logger: o.log})
+	return o
+}
+
+// exports is what answers scrapes; its requests are counted by others.
+func (o *observer) exports() *metrics.Exporter { return o.exporter }
+
+// end ends the streams of events. It is called once.
+func (o *observer) end() { close(o.ending) }
+
 // serveHealth answers /healthz: the daemon answers requests.
-func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) error {
-	return s.probe(w, r, nil)
+func (o *observer) serveHealth(w http.ResponseWriter, r *http.Request) error {
+	return o.probe(w, r, nil)
 }
 
 // serveReady answers /readyz: cubes are restored, and changes can be made.
-func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) error {
-	if s.observed.Store != nil {
-		switch st := s.observed.Store.Stats(); {
+func (o *observer) serveReady(w http.ResponseWriter, r *http.Request) error {
+	if o.observed.Store != nil {
+		switch st := o.observed.Store.Stats(); {
 		case st.Broken:
-			return s.probe(w, r, errors.New("the disk cannot tell what it holds, changes are refused"))
+			return o.probe(w, r, errors.New("the disk cannot tell what it holds, changes are refused"))
 		case st.Refusal != "":
-			return s.probe(w, r, errors.New("the last change could not be written: "+st.Refusal))
+			return o.probe(w, r, errors.New("the last change could not be written: "+st.Refusal))
 		}
 	}
 	select {
-	case <-s.ending:
-		return s.probe(w, r, errors.New("the daemon is stopping"))
+	case <-o.ending:
+		return o.probe(w, r, errors.New("the daemon is stopping"))
 	default:
-		return s.probe(w, r, nil)
+		return o.probe(w, r, nil)
 	}
 }
 
 // probe answers those who look at the status alone, with a word for others.
-func (s *Server) probe(w http.ResponseWriter, r *http.Request, sick error) error {
+func (o *observer) probe(w http.ResponseWriter, r *http.Request, sick error) error {
 	if err := message.Allow(r, http.MethodGet); err != nil {
 		return err
 	}
@@ -126,19 +189,19 @@ type daemonView struct {
 	Memory uint64 `json:"memory-bytes"`
 }
 
-func (s *Server) daemonView() daemonView {
-	v := daemonView{Version: s.version, Instance: s.observed.Instance, Pid: os.Getpid(), Started: s.observed.Started.UTC().Truncate(time.Millisecond),
-		Uptime: int64(time.Since(s.observed.Started).Seconds()), Kernel: kernelRelease(), Memory: residentMemory()}
-	v.Loglevel = s.observed.Level.Level()
+func (o *observer) daemonView() daemonView {
+	v := daemonView{Version: o.version, Instance: o.observed.Instance, Pid: os.Getpid(), Started: o.observed.Started.UTC().Truncate(time.Millisecond),
+		Uptime: int64(time.Since(o.observed.Started).Seconds()), Kernel: kernelRelease(), Memory: residentMemory()}
+	v.Loglevel = o.observed.Level.Level()
 	return v
 }
 
 // serveDaemon answers /daemon and /daemon/loglevel, the one thing of it that can be changed.
-func (s *Server) serveDaemon(w http.ResponseWriter, r *http.Request, rest []string) error {
+func (o *observer) serveDaemon(w http.ResponseWriter, r *http.Request, rest []string) error {
 	methods := []string{http.MethodGet, http.MethodOptions}
 	leaf := len(rest) == 1
 	if leaf && rest[0] != "loglevel" {
-		return s.names.NoResource(r, rest[0], "loglevel")
+		return o.names.NoResource(r, rest[0], "loglevel")
 	}
 	if leaf {
 		methods = append(methods, http.MethodPatch)
@@ -148,34 +211,34 @@ func (s *Server) serveDaemon(w http.ResponseWriter, r *http.Request, rest []stri
 	}
 	switch {
 	case r.Method == http.MethodOptions:
-		return s.helpDaemon(w, r, rest, methods)
+		return o.helpDaemon(w, r, rest, methods)
 	case r.Method == http.MethodPatch:
-		return s.setLogLevel(w, r)
+		return o.setLogLevel(w, r)
 	case leaf:
-		return s.out.JSON(w, r, http.StatusOK, s.observed.Level.Level())
+		return o.out.JSON(w, r, http.StatusOK, o.observed.Level.Level())
 	}
-	return s.out.JSON(w, r, http.StatusOK, s.daemonView())
+	return o.out.JSON(w, r, http.StatusOK, o.daemonView())
 }
 
 // logLevels are the daemon's, from the most on.
 var logLevels = []string{"trace", "debug", "info", "warn", "err", "critical", "off"}
 
 // setLogLevel changes the daemon's level. It is not kept: the next start has that of its options.
-func (s *Server) setLogLevel(w http.ResponseWriter, r *http.Request) error {
+func (o *observer) setLogLevel(w http.ResponseWriter, r *http.Request) error {
 	body, err := message.ReadBody(w, r)
 	if err != nil {
 		return err
 	}
 	name := strings.Trim(string(body), `"`)
-	before := s.observed.Level.Level()
-	if err := s.observed.Level.SetLevel(name); err != nil {
+	before := o.observed.Level.Level()
+	if err := o.observed.Level.SetLevel(name); err != nil {
 		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "loglevel", Message: err.Error(),
 			Near: suggest.Near(name, logLevels)}
 	}
-	now := s.observed.Level.Level()
-	s.log.Warn("the daemon logs at another level", "before", before, "now", now)
+	now := o.observed.Level.Level()
+	o.log.Warn("the daemon logs at another level", "before", before, "now", now)
 	if now != before {
-		s.observed.Events.Add(events.Event{Type: events.Daemon, State: "loglevel", Reason: now,
+		o.observed.Events.Add(events.Event{Type: events.Daemon, State: "loglevel", Reason: now,
 			Message: fmt.Sprintf("the daemon logs at level %s, before %s", now, before)})
 	}
 	w.WriteHeader(http.StatusOK)
@@ -183,7 +246,7 @@ func (s *Server) setLogLevel(w http.ResponseWriter, r *http.Request) error {
 }
 
 // helpDaemon answers OPTIONS of /daemon.
-func (s *Server) helpDaemon(w http.ResponseWriter, r *http.Request, rest []string, methods []string) error {
+func (o *observer) helpDaemon(w http.ResponseWriter, r *http.Request, rest []string, methods []string) error {
 	verb, completion, err := help.Verb(r)
 	if err != nil {
 		return err
@@ -193,11 +256,11 @@ func (s *Server) helpDaemon(w http.ResponseWriter, r *http.Request, rest []strin
 	var h help.Help
 	switch {
 	case len(rest) == 1 && completion:
-		return s.out.JSON(w, r, http.StatusOK, help.BegunBy(r, directory.Lower(level.Values)))
+		return o.out.JSON(w, r, http.StatusOK, help.BegunBy(r, directory.Lower(level.Values)))
 	case len(rest) == 1 || verb == resource.VerbSet:
 		h.Params = []help.Param{level}
 	case verb == resource.VerbNone:
 		h.Commands = []string{"show", "set"}
 	}
-	return s.help.Answer(w, r, methods, verb, completion, h)
+	return o.help.Answer(w, r, methods, verb, completion, h)
 }

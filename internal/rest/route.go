@@ -12,39 +12,66 @@ import (
 	"github.com/polycube/polycube/internal/rest/message"
 )
 
-// frameworkResource serves one resource that no model describes. rest are the segments
-// behind its name.
+// frameworkResource is a resource that no model describes.
 type frameworkResource struct {
 	name string
 	// most is the number of segments that may follow the name.
-	most  int
-	serve func(s *Server, w http.ResponseWriter, r *http.Request, rest []string) error
+	most int
 }
 
 // frameworkResources are the resources by name. They are reserved words: no service or
 // cube has such a name. What each is, method by method, stands in frameworkPaths.
 func frameworkResources() []frameworkResource {
 	return []frameworkResource{
-		{"version", 0, (*Server).serveVersion},
-		{"services", 1, (*Server).serveServices},
-		{"cubes", 2, (*Server).serveCubes},
-		{"netdevs", 1, (*Server).serveNetdevs},
-		{"topology", 1, (*Server).serveTopology},
-		{"drops", 1, (*Server).serveDrops},
-		{"capture", 1, (*Server).serveCapture},
-		{"trace", 1, (*Server).serveTrace},
-		{"connect", 2, (*Server).serveConnect},
-		{"disconnect", 2, (*Server).serveConnect},
-		{"attach", 3, (*Server).serveAttach},
-		{"detach", 3, (*Server).serveAttach},
-		{"events", 0, (*Server).serveEvents},
-		{"status", 0, (*Server).serveStatus},
-		{"daemon", 1, (*Server).serveDaemon},
-		{"config", 0, (*Server).serveConfig},
-		{"history", 1, (*Server).serveHistory},
-		{"rollback", 0, (*Server).serveRollback},
-		{"metrics", 0, (*Server).serveMetrics},
-		{"openapi.json", 0, (*Server).serveOpenAPI},
+		{"version", 0},
+		{"services", 1},
+		{"cubes", 2},
+		{"netdevs", 1},
+		{"topology", 1},
+		{"drops", 1},
+		{"capture", 1},
+		{"trace", 1},
+		{"connect", 2},
+		{"disconnect", 2},
+		{"attach", 3},
+		{"detach", 3},
+		{"events", 0},
+		{"status", 0},
+		{"daemon", 1},
+		{"config", 0},
+		{"history", 1},
+		{"rollback", 0},
+		{"metrics", 0},
+		{"openapi.json", 0},
+	}
+}
+
+// handler answers a request for a resource of the framework. rest are the segments behind its name.
+type handler func(w http.ResponseWriter, r *http.Request, rest []string) error
+
+// frameworkHandlers answer for frameworkResources.
+func (s *Server) frameworkHandlers() map[string]handler {
+	return map[string]handler{
+		"version":      s.serveVersion,
+		"services":     s.serveServices,
+		"cubes":        s.serveCubes,
+		"netdevs":      s.serveNetdevs,
+		"topology":     s.serveTopology,
+		"drops":        s.observer.serveDrops,
+		"capture":      s.packets.serveCapture,
+		"trace":        s.packets.serveTrace,
+		"connect":      s.serveConnect,
+		"disconnect":   s.serveConnect,
+		"attach":       s.serveAttach,
+		"detach":       s.serveAttach,
+		"events":       s.observer.serveEvents,
+		"status":       s.observer.serveStatus,
+		"daemon":       s.observer.serveDaemon,
+		"config":       s.serveConfig,
+		"history":      s.serveHistory,
+		"rollback":     s.serveRollback,
+		"metrics":      s.observer.serveMetrics,
+		"openapi.json": s.serveOpenAPI,
 	}
 }
 
@@ -63,13 +90,13 @@ func framework(name string) (frameworkResource, bool) {
 func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 	switch r.URL.Path {
 	case "/metrics":
-		return s.serveMetrics(w, r, nil)
+		return s.observer.serveMetrics(w, r, nil)
 	case "/openapi.json":
 		return s.serveOpenAPI(w, r, nil)
 	case "/healthz":
-		return s.serveHealth(w, r)
+		return s.observer.serveHealth(w, r)
 	case "/readyz":
-		return s.serveReady(w, r)
+		return s.observer.serveReady(w, r)
 	}
 	segments, err := message.SplitPath(r.URL.EscapedPath())
 	if err != nil {
@@ -88,7 +115,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 				return err
 			}
 		}
-		return f.serve(s, w, r, segments[1:])
+		return s.handlers[first](w, r, segments[1:])
 	}
 	if s.names.HasService(first) {
 		return s.serveService(w, r, segments)

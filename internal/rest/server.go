@@ -10,11 +10,9 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/polycube/polycube/internal/access"
-	"github.com/polycube/polycube/internal/metrics"
 	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/help"
@@ -65,51 +63,40 @@ type Options struct {
 type Server struct {
 	manager Manager
 	// epoch is in every entity tag.
-	epoch     string
-	version   string
-	log       *slog.Logger
-	out       message.Sender
-	names     *directory.Directory
-	help      *help.Guide
-	observed  Observed
-	exporter  *metrics.Exporter
-	heartbeat time.Duration
-	// subscribers follow events. ending is closed when they are to end.
-	subscribers atomic.Int64
-	ending      chan struct{}
-	drops       *trace.Drops
-	hub         *trace.Hub
-	http        *http.Server
+	epoch    string
+	version  string
+	log      *slog.Logger
+	out      message.Sender
+	names    *directory.Directory
+	help     *help.Guide
+	observer *observer
+	packets  *packets
+	front    *front.Front
+	http     *http.Server
+	// handlers answer for the framework's resources.
+	handlers map[string]handler
 
 	documents documents
 	// applying holds the document that is applied, reading a large one from its first byte on.
 	applying, reading chan struct{}
-
-	front *front.Front
-	tls   *access.TLS
-	// followers are the places of clients that follow events, ownerFollowers those of root.
-	followers, ownerFollowers *access.Slots
 }
 
 // New makes a server; it serves nothing until Serve.
 func New(o Options) *Server {
-	s := &Server{manager: o.Manager, epoch: newEpoch(), version: o.Version, log: o.Logger, applying: make(chan struct{}, 1), reading: make(chan struct{}, 1),
-		heartbeat: heartbeat, ending: make(chan struct{})}
+	s := &Server{manager: o.Manager, epoch: newEpoch(), version: o.Version, log: o.Logger, applying: make(chan struct{}, 1), reading: make(chan struct{}, 1)}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
 	s.out = message.Sender{Log: s.log}
 	s.names = directory.New(s.manager)
 	s.help = help.New(s.names, s.manager, s.out)
-	s.observe(o.Observed)
+	s.observer = newObserver(observerOptions{Manager: o.Manager, Version: o.Version, Log: s.log, Names: s.names, Help: s.help, Drops: o.Drops,
+		TLS: o.TLS, Observed: o.Observed})
+	s.packets = newPackets(s.log, s.names, s.help, o.Trace)
 	s.front = front.New(front.Options{Log: s.log, Tokens: o.Tokens, InsecureLoopback: o.InsecureLoopback, RequireToken: o.RequireToken, TLS: o.TLS,
-		Audit: o.Audit, Rate: o.Rate, Group: o.Group, ReadGroup: o.ReadGroup, Requests: &s.exporter.Requests, Pattern: s.pattern,
+		Audit: o.Audit, Rate: o.Rate, Group: o.Group, ReadGroup: o.ReadGroup, Requests: &s.observer.exports().Requests, Pattern: s.pattern,
 		Handle: s.route, Fail: s.writeError})
-	s.tls = o.TLS
-	s.followers, s.ownerFollowers = access.NewSlots(maxSubscribers, maxSubscribersPerClient), access.NewSlots(maxSubscribers, maxSubscribers)
-	if s.drops = o.Drops; s.drops == nil {
-		s.drops = trace.NewDrops(o.Manager, nil)
-	}
+	s.handlers = s.frameworkHandlers()
 	s.http = &http.Server{
 		Handler:           s.front,
 		ConnContext:       s.front.Meet,
@@ -123,14 +110,8 @@ func New(o Options) *Server {
 		ErrorLog:          s.front.ConnectionLog(),
 	}
 	s.http.Protocols.SetHTTP1(true)
-	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(s.ending) }))
-	if s.hub = o.Trace; s.hub != nil {
-		s.http.RegisterOnShutdown(func() { // streams have no end of their own
-			if err := s.hub.Close(); err != nil {
-				s.log.Warn("ending looks at packets", "err", err)
-			}
-		})
-	}
+	s.http.RegisterOnShutdown(sync.OnceFunc(s.observer.end))
+	s.http.RegisterOnShutdown(s.packets.end)
 	return s
 }
 

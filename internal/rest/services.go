@@ -44,14 +44,6 @@ type serviceDetail struct {
 	Error    string     `json:"error,omitempty"`
 }
 
-// serviceStatus is how a service that is not part of the daemon is.
-func serviceStatus(st topology.ServiceState) string {
-	if st.Running {
-		return "running"
-	}
-	return "lost"
-}
-
 // serviceStates are the services that are not part of the daemon, by name.
 func (s *Server) serviceStates() map[string]topology.ServiceState {
 	states := map[string]topology.ServiceState{}
@@ -94,18 +86,6 @@ func (s *Server) serviceDetail(name string) (serviceDetail, bool) {
 		found = true
 	}
 	return d, found
-}
-
-// serviceTroubles lists the services that are lost.
-func (s *Server) serviceTroubles() []trouble {
-	var out []trouble
-	for _, st := range s.manager.ServiceStates() {
-		if !st.Running {
-			out = append(out, trouble{Severity: severityCritical, Where: "service " + st.Name, What: "lost: " + st.Error,
-				Remedy: "its cubes forward as they did and are taken over when it is back"})
-		}
-	}
-	return out
 }
 
 func (s *Server) serveServices(w http.ResponseWriter, r *http.Request, rest []string) error {

@@ -49,23 +49,23 @@ type cubeStats struct {
 }
 
 // cubeStats reads a cube's counters.
-func (s *Server) cubeStats(ctx context.Context, service, name string) (cubeStats, error) {
-	out := cubeStats{Name: name, Service: service, Degraded: s.manager.Degraded(name), Ports: []portStats{}, Fates: []fateStats{}}
-	status, err := s.manager.Status(name)
+func (o *observer) cubeStats(ctx context.Context, service, name string) (cubeStats, error) {
+	out := cubeStats{Name: name, Service: service, Degraded: o.manager.Degraded(name), Ports: []portStats{}, Fates: []fateStats{}}
+	status, err := o.manager.Status(name)
 	if err != nil {
 		return out, err
 	}
 	out.Mode, out.Reason = status.Mode, status.Reason
 	out.Segment, out.Segments, out.SegmentCubes = status.Segment, status.Segments, status.Cubes
 	out.Instructions, out.Verified, out.LoadMicroseconds = status.Instructions, status.Verified, status.Load.Microseconds()
-	for _, port := range s.ports(ctx, service, name) {
-		c, err := s.manager.PortStats(name, port)
+	for _, port := range o.ports(ctx, service, name) {
+		c, err := o.manager.PortStats(name, port)
 		if err != nil {
 			return out, err
 		}
 		out.Ports = append(out.Ports, portStats{port, c.RxPackets, c.RxBytes, c.TxPackets, c.TxBytes})
 	}
-	fates, err := s.manager.Fates(name)
+	fates, err := o.manager.Fates(name)
 	if err != nil {
 		return out, err
 	}
@@ -76,11 +76,11 @@ func (s *Server) cubeStats(ctx context.Context, service, name string) (cubeStats
 }
 
 // ports are the names of a cube's ports, none for a transparent cube.
-func (s *Server) ports(ctx context.Context, service, name string) []string {
-	if s.names.Transparent(service) {
+func (o *observer) ports(ctx context.Context, service, name string) []string {
+	if o.names.Transparent(service) {
 		return nil
 	}
-	raw, err := s.manager.Read(ctx, service, name, yang.Path{{Name: "ports"}})
+	raw, err := o.manager.Read(ctx, service, name, yang.Path{{Name: "ports"}})
 	if err != nil {
 		return nil
 	}

@@ -123,38 +123,38 @@ type serviceView struct {
 }
 
 // serveStatus answers /status.
-func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request, rest []string) error {
+func (o *observer) serveStatus(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.Show(w, r, rest)
+		return o.help.Show(w, r, rest)
 	}
-	return s.out.JSON(w, r, http.StatusOK, s.status())
+	return o.out.JSON(w, r, http.StatusOK, o.status())
 }
 
 // status looks at everything.
-func (s *Server) status() statusView {
-	v := statusView{Daemon: s.daemonView(), Drops: []dropView{}, Services: []serviceView{}, Programs: programsView{Reasons: []programView{}}}
-	numbers := s.manager.Numbers()
-	all := slices.Concat(v.Cubes.look(numbers), v.Ports.look(numbers), s.storeTroubles(&v), s.pinTroubles(), s.tlsTroubles())
-	v.Cubes.Revision = s.manager.Revision()
-	s.lookAtPrograms(&v)
-	all = append(all, s.lookAtPackets(&v, numbers)...)
-	all = append(all, s.serviceTroubles()...)
-	s.lookAtServices(&v, numbers)
+func (o *observer) status() statusView {
+	v := statusView{Daemon: o.daemonView(), Drops: []dropView{}, Services: []serviceView{}, Programs: programsView{Reasons: []programView{}}}
+	numbers := o.manager.Numbers()
+	all := slices.Concat(v.Cubes.look(numbers), v.Ports.look(numbers), o.storeTroubles(&v), o.pinTroubles(), o.tlsTroubles())
+	v.Cubes.Revision = o.manager.Revision()
+	o.lookAtPrograms(&v)
+	all = append(all, o.lookAtPackets(&v, numbers)...)
+	all = append(all, o.serviceTroubles()...)
+	o.lookAtServices(&v, numbers)
 	v.conclude(all)
 	return v
 }
 
 // lookAtServices lists the services that have cubes or a process of their own.
-func (s *Server) lookAtServices(v *statusView, numbers []topology.CubeNumbers) {
+func (o *observer) lookAtServices(v *statusView, numbers []topology.CubeNumbers) {
 	cubes := map[string]int{}
 	for _, c := range numbers {
 		cubes[c.Service]++
 	}
 	outside := map[string]bool{}
-	for _, st := range s.manager.ServiceStates() {
+	for _, st := range o.manager.ServiceStates() {
 		outside[st.Name] = true
 		one := serviceView{Name: st.Name, Cubes: cubes[st.Name], State: "running"}
 		if !st.Running {
@@ -162,7 +162,7 @@ func (s *Server) lookAtServices(v *statusView, numbers []topology.CubeNumbers) {
 		}
 		v.Services = append(v.Services, one)
 	}
-	for _, info := range s.manager.Services() {
+	for _, info := range o.manager.Services() {
 		if n := cubes[info.Name]; n > 0 && !outside[info.Name] {
 			v.Services = append(v.Services, serviceView{Name: info.Name, Cubes: n, State: "builtin"})
 		}
@@ -237,11 +237,11 @@ func (v *portsView) look(numbers []topology.CubeNumbers) []trouble {
 }
 
 // lookAtPrograms counts programs by mode. Call mode costs nanoseconds and not function: it is no trouble.
-func (s *Server) lookAtPrograms(v *statusView) {
-	if s.observed.Linker == nil {
+func (o *observer) lookAtPrograms(v *statusView) {
+	if o.observed.Linker == nil {
 		return
 	}
-	for _, p := range s.observed.Linker.Segments() {
+	for _, p := range o.observed.Linker.Segments() {
 		v.Programs.Total++
 		if p.Mode == "inline" {
 			v.Programs.Inline++
@@ -255,7 +255,7 @@ func (s *Server) lookAtPrograms(v *statusView) {
 }
 
 // lookAtPackets reads what the slow path and drops have to say.
-func (s *Server) lookAtPackets(v *statusView, numbers []topology.CubeNumbers) []trouble {
+func (o *observer) lookAtPackets(v *statusView, numbers []topology.CubeNumbers) []trouble {
 	var out []trouble
 	for _, c := range numbers {
 		v.SlowPath.Waiting += c.Waiting
@@ -266,13 +266,13 @@ func (s *Server) lookAtPackets(v *statusView, numbers []topology.CubeNumbers) []
 			}
 		}
 	}
-	if s.observed.SlowPath != nil {
-		if l, ok := s.observed.SlowPath(); ok {
+	if o.observed.SlowPath != nil {
+		if l, ok := o.observed.SlowPath(); ok {
 			v.SlowPath.Packets, v.SlowPath.RingBytes, v.SlowPath.RingUsed = l.Packets, l.Size, l.Used
 			v.SlowPath.LostInRing = l.Stale + l.Malformed
 		}
 	}
-	drops, err := s.drops.Report("")
+	drops, err := o.drops.Report("")
 	if err != nil {
 		return out
 	}
@@ -293,11 +293,11 @@ func (s *Server) lookAtPackets(v *statusView, numbers []topology.CubeNumbers) []
 }
 
 // pinTroubles looks at where maps and programs are pinned.
-func (s *Server) pinTroubles() []trouble {
-	if s.observed.Pins == nil {
+func (o *observer) pinTroubles() []trouble {
+	if o.observed.Pins == nil {
 		return nil
 	}
-	err := s.observed.Pins()
+	err := o.observed.Pins()
 	if err == nil {
 		return nil
 	}
@@ -314,12 +314,12 @@ func (s *Server) pinTroubles() []trouble {
 }
 
 // tlsTroubles reports the TLS files that could not be read.
-func (s *Server) tlsTroubles() []trouble {
-	if s.tls == nil {
+func (o *observer) tlsTroubles() []trouble {
+	if o.tls == nil {
 		return nil
 	}
 	var out []trouble
-	for _, err := range s.tls.Faults() {
+	for _, err := range o.tls.Faults() {
 		out = append(out, trouble{Severity: severityCritical, Where: "TLS", What: err.Error() + ": what the file said before stays in force",
 			Remedy: "put it right: files are read again when they change"})
 	}
@@ -327,11 +327,11 @@ func (s *Server) tlsTroubles() []trouble {
 }
 
 // storeTroubles looks at the store.
-func (s *Server) storeTroubles(v *statusView) []trouble {
-	if s.observed.Store == nil {
+func (o *observer) storeTroubles(v *statusView) []trouble {
+	if o.observed.Store == nil {
 		return nil
 	}
-	st := s.observed.Store.Stats()
+	st := o.observed.Store.Stats()
 	v.Store = &storeView{JournalBytes: st.JournalBytes, JournalRecords: st.JournalRecords, StateBytes: st.StateBytes,
 		Snapshots: st.Snapshots, Failures: st.Failures, Repaired: append([]string{}, st.Repaired...)}
 	if !st.SnapshotAt.IsZero() {
@@ -359,6 +359,26 @@ func (s *Server) storeTroubles(v *statusView) []trouble {
 	}
 	for _, what := range st.Repaired {
 		add(severityWarning, "the start found damage: "+what, "compare the configuration with a copy; the next start does not say it again")
+	}
+	return out
+}
+
+// serviceStatus is how a service that is not part of the daemon is.
+func serviceStatus(st topology.ServiceState) string {
+	if st.Running {
+		return "running"
+	}
+	return "lost"
+}
+
+// serviceTroubles lists the services that are lost.
+func (o *observer) serviceTroubles() []trouble {
+	var out []trouble
+	for _, st := range o.manager.ServiceStates() {
+		if !st.Running {
+			out = append(out, trouble{Severity: severityCritical, Where: "service " + st.Name, What: "lost: " + st.Error,
+				Remedy: "its cubes forward as they did and are taken over when it is back"})
+		}
 	}
 	return out
 }

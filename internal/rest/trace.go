@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/help"
 	"github.com/polycube/polycube/internal/rest/message"
@@ -30,45 +32,69 @@ import (
 // stalled is how long a client may take for one write before its session ends.
 const stalled = 10 * time.Second
 
+// packets answers for what looks at packets: it owns the hub of the sessions.
+type packets struct {
+	log   *slog.Logger
+	out   message.Sender
+	names *directory.Directory
+	help  *help.Guide
+	hub   *trace.Hub
+}
+
+// newPackets makes it; hub may be nil.
+func newPackets(log *slog.Logger, names *directory.Directory, guide *help.Guide, hub *trace.Hub) *packets {
+	return &packets{log: log, out: message.Sender{Log: log}, names: names, help: guide, hub: hub}
+}
+
+// end ends the sessions, which have no end of their own.
+func (k *packets) end() {
+	if k.hub == nil {
+		return
+	}
+	if err := k.hub.Close(); err != nil {
+		k.log.Warn("ending looks at packets", "err", err)
+	}
+}
+
 // tracer is the hub, or the answer that there is none.
-func (s *Server) tracer() (*trace.Hub, error) {
-	if s.hub == nil {
+func (k *packets) tracer() (*trace.Hub, error) {
+	if k.hub == nil {
 		return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Message: "this daemon has no data plane whose packets could be seen"}
 	}
-	return s.hub, nil
+	return k.hub, nil
 }
 
 // serveTrace answers GET /trace and POST /trace/inject.
-func (s *Server) serveTrace(w http.ResponseWriter, r *http.Request, rest []string) error {
+func (k *packets) serveTrace(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if len(rest) > 0 {
 		if rest[0] != "inject" {
 			return message.NotFound("no resource trace/%s: there is inject", message.Clip(rest[0]))
 		}
-		return s.serveInject(w, r)
+		return k.serveInject(w, r)
 	}
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.helpPackets(w, r, rest)
+		return k.helpPackets(w, r, rest)
 	}
 	req, err := traceRequest(r.URL.Query(), "filter", "cube", "count", "seconds")
 	if err != nil {
 		return err
 	}
-	return s.stream(w, r, req, message.NDJSON, func(w io.Writer) (writer, error) {
+	return k.stream(w, r, req, message.NDJSON, func(w io.Writer) (writer, error) {
 		return &lineWriter{json.NewEncoder(w)}, nil
 	})
 }
 
 // serveCapture answers GET /capture/PLACE: packets as a file of pcapng, or a JSON object a line
 // for a client that asks for that.
-func (s *Server) serveCapture(w http.ResponseWriter, r *http.Request, rest []string) error {
+func (k *packets) serveCapture(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.helpPackets(w, r, rest)
+		return k.helpPackets(w, r, rest)
 	}
 	if len(rest) == 0 {
 		return message.NotFound("capture where? the path is capture/PLACE, a port CUBE:PORT, a transparent cube or a netdev")
@@ -79,18 +105,18 @@ func (s *Server) serveCapture(w http.ResponseWriter, r *http.Request, rest []str
 	}
 	req.Capture = rest[0]
 	if strings.Contains(r.Header.Get("Accept"), message.NDJSON) {
-		return s.stream(w, r, req, message.NDJSON, func(w io.Writer) (writer, error) {
+		return k.stream(w, r, req, message.NDJSON, func(w io.Writer) (writer, error) {
 			return &packetLines{lineWriter{json.NewEncoder(w)}}, nil
 		})
 	}
-	return s.stream(w, r, req, message.PcapNG, func(w io.Writer) (writer, error) {
+	return k.stream(w, r, req, message.PcapNG, func(w io.Writer) (writer, error) {
 		file, err := trace.NewFile(w, req.Capture, req.Filter)
 		return packetFile{file}, err
 	})
 }
 
 // serveInject answers what would happen to a packet: the steps that the programs would take with it.
-func (s *Server) serveInject(w http.ResponseWriter, r *http.Request) error {
+func (k *packets) serveInject(w http.ResponseWriter, r *http.Request) error {
 	if err := message.Allow(r, http.MethodPost); err != nil {
 		return err
 	}
@@ -107,7 +133,7 @@ func (s *Server) serveInject(w http.ResponseWriter, r *http.Request) error {
 		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "direction",
 			Message: fmt.Sprintf("direction: %s is neither ingress nor egress", message.Clip(m["direction"]))}
 	}
-	hub, err := s.tracer()
+	hub, err := k.tracer()
 	if err != nil {
 		return err
 	}
@@ -115,7 +141,7 @@ func (s *Server) serveInject(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return message.AsBadRequest(r.Method, err)
 	}
-	return s.out.JSON(w, r, http.StatusOK, lines)
+	return k.out.JSON(w, r, http.StatusOK, lines)
 }
 
 // traceRequest reads a session's request from a query that has no other members.
@@ -204,11 +230,11 @@ func (f packetFile) flush() error { return f.Flush() }
 func (f packetFile) end(s *trace.Session) error { return f.End(s.Summary()) }
 
 // stream runs a session for a client that reads, and ends it with the client.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, req trace.Request, kind string, open func(io.Writer) (writer, error)) error {
+func (k *packets) stream(w http.ResponseWriter, r *http.Request, req trace.Request, kind string, open func(io.Writer) (writer, error)) error {
 	if err := front.CallerOf(r).Permit(access.Admin); err != nil {
 		return err
 	}
-	hub, err := s.tracer()
+	hub, err := k.tracer()
 	if err != nil {
 		return err
 	}
@@ -218,7 +244,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, req trace.Reques
 	}
 	defer func() {
 		if err := session.Close(); err != nil {
-			s.log.Warn("ending a look at packets", "err", err)
+			k.log.Warn("ending a look at packets", "err", err)
 		}
 	}()
 	control := http.NewResponseController(w)
@@ -231,10 +257,10 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, req trace.Reques
 	}
 	to, err := open(w)
 	if err == nil {
-		err = s.pump(control, r, session, to)
+		err = k.pump(control, r, session, to)
 	}
 	if err != nil {
-		s.log.Debug("client of a look at packets went away", "err", err)
+		k.log.Debug("client of a look at packets went away", "err", err)
 	}
 	return nil
 }
@@ -244,7 +270,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, req trace.Reques
 //
 // A client that closes its sending side gets the packets queued by then and the summary. If it has gone altogether, the
 // first write fails.
-func (s *Server) pump(control *http.ResponseController, r *http.Request, session *trace.Session, to writer) error {
+func (k *packets) pump(control *http.ResponseController, r *http.Request, session *trace.Session, to writer) error {
 	send := func() error {
 		_ = control.SetWriteDeadline(time.Now().Add(stalled))
 		return errors.Join(to.flush(), control.Flush())
@@ -278,7 +304,7 @@ func (s *Server) pump(control *http.ResponseController, r *http.Request, session
 }
 
 // helpPackets answers OPTIONS of what looks at packets.
-func (s *Server) helpPackets(w http.ResponseWriter, r *http.Request, rest []string) error {
+func (k *packets) helpPackets(w http.ResponseWriter, r *http.Request, rest []string) error {
 	verb, completion, err := help.Verb(r)
 	if err != nil {
 		return err
@@ -294,7 +320,7 @@ func (s *Server) helpPackets(w http.ResponseWriter, r *http.Request, rest []stri
 		h.Optional = append(h.Optional, help.Param{Name: "-w", Description: "Write a file of pcapng", Example: "-w file.pcapng", Type: "flag", SimpleType: "string"})
 	default:
 		h = help.Help{Params: []help.Param{{Name: "place", Description: "CUBE:PORT, a transparent cube or a netdev", Example: "br1:p1", Type: "key", SimpleType: "string"}}}
-		h.Elements = help.Named(append(s.names.Attachable(r), s.names.TransparentCubes(func(string) bool { return true })...))
+		h.Elements = help.Named(append(k.names.Attachable(r), k.names.TransparentCubes(func(string) bool { return true })...))
 	}
-	return s.help.Answer(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
+	return k.help.Answer(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
 }
