@@ -7,6 +7,7 @@ import (
 
 	"github.com/polycube/polycube/internal/openapi"
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/observe"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/trace"
 )
@@ -93,7 +94,7 @@ func cubesPaths(*openapi.Schemas) []pathDoc {
 			helpDoc()}},
 		{path: "/cubes/{name}", params: name, operations: []operationDoc{reading("A cube", "The cube.", cube, http.StatusNotFound), helpDoc()}},
 		{path: "/cubes/{name}/stats", params: name, operations: []operationDoc{
-			reading("A cube's counters", "Packets and bytes of its ports, and how packets ended.", openapi.GoType(cubeStats{}), http.StatusNotFound), helpDoc()}},
+			reading("A cube's counters", "Packets and bytes of its ports, and how packets ended.", openapi.GoType(observe.CubeStats{}), http.StatusNotFound), helpDoc()}},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/openapi"
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/observe"
 )
 
 // observedPaths describes what shows how the daemon and its cubes are.
@@ -19,8 +20,8 @@ func observedPaths() []pathDoc {
 	level := openapi.Of("type", "string", "enum", []string{"TRACE", "DEBUG", "INFO", "WARN", "ERR", "CRITICAL", "OFF"})
 	return []pathDoc{
 		{path: "/status", operations: []operationDoc{
-			reading("How the daemon and its cubes are", "The status, and what is not well.", openapi.GoType(statusView{})), helpDoc()}},
-		{path: "/daemon", operations: []operationDoc{reading("The daemon itself", "The daemon.", openapi.GoType(daemonView{})), helpDoc()}},
+			reading("How the daemon and its cubes are", "The status, and what is not well.", openapi.GoType(observe.StatusView{})), helpDoc()}},
+		{path: "/daemon", operations: []operationDoc{reading("The daemon itself", "The daemon.", openapi.GoType(observe.DaemonView{})), helpDoc()}},
 		{path: "/daemon/loglevel", operations: []operationDoc{
 			reading("What the daemon itself logs", "The level.", level),
 			{method: http.MethodPatch, summary: "Change what the daemon itself logs, until it ends", success: http.StatusOK,

@@ -71,7 +71,7 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 		return s.names.NoCube(rest[0], "cube", s.names.CubeNames())
 	}
 	if len(rest) == 2 {
-		stats, err := s.observer.cubeStats(r.Context(), service, rest[0])
+		stats, err := s.observer.CubeStats(r.Context(), service, rest[0])
 		if err != nil {
 			return err
 		}

@@ -57,20 +57,20 @@ func (s *Server) frameworkHandlers() map[string]handler {
 		"cubes":        s.serveCubes,
 		"netdevs":      s.serveNetdevs,
 		"topology":     s.serveTopology,
-		"drops":        s.observer.serveDrops,
-		"capture":      s.packets.serveCapture,
-		"trace":        s.packets.serveTrace,
+		"drops":        s.observer.ServeDrops,
+		"capture":      s.packets.ServeCapture,
+		"trace":        s.packets.ServeTrace,
 		"connect":      s.serveConnect,
 		"disconnect":   s.serveConnect,
 		"attach":       s.serveAttach,
 		"detach":       s.serveAttach,
-		"events":       s.observer.serveEvents,
-		"status":       s.observer.serveStatus,
-		"daemon":       s.observer.serveDaemon,
+		"events":       s.observer.ServeEvents,
+		"status":       s.observer.ServeStatus,
+		"daemon":       s.observer.ServeDaemon,
 		"config":       s.serveConfig,
 		"history":      s.serveHistory,
 		"rollback":     s.serveRollback,
-		"metrics":      s.observer.serveMetrics,
+		"metrics":      s.observer.ServeMetrics,
 		"openapi.json": s.serveOpenAPI,
 	}
 }
@@ -90,13 +90,13 @@ func framework(name string) (frameworkResource, bool) {
 func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 	switch r.URL.Path {
 	case "/metrics":
-		return s.observer.serveMetrics(w, r, nil)
+		return s.observer.ServeMetrics(w, r, nil)
 	case "/openapi.json":
 		return s.serveOpenAPI(w, r, nil)
 	case "/healthz":
-		return s.observer.serveHealth(w, r)
+		return s.observer.ServeHealth(w, r)
 	case "/readyz":
-		return s.observer.serveReady(w, r)
+		return s.observer.ServeReady(w, r)
 	}
 	segments, err := message.SplitPath(r.URL.EscapedPath())
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/help"
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/observe"
 	"github.com/polycube/polycube/internal/trace"
 )
 
@@ -56,7 +57,7 @@ type Options struct {
 	// read there; "" are the constants Group and ReadGroup.
 	Group, ReadGroup string
 	// Observed is what metrics, status and events tell of, beside the cubes.
-	Observed Observed
+	Observed observe.Observed
 }
 
 // Server serves the API on any number of listeners.
@@ -69,8 +70,8 @@ type Server struct {
 	out      message.Sender
 	names    *directory.Directory
 	help     *help.Guide
-	observer *observer
-	packets  *packets
+	observer *observe.Observer
+	packets  *observe.Packets
 	front    *front.Front
 	http     *http.Server
 	// handlers answer for the framework's resources.
@@ -90,11 +91,11 @@ func New(o Options) *Server {
 	s.out = message.Sender{Log: s.log}
 	s.names = directory.New(s.manager)
 	s.help = help.New(s.names, s.manager, s.out)
-	s.observer = newObserver(observerOptions{Manager: o.Manager, Version: o.Version, Log: s.log, Names: s.names, Help: s.help, Drops: o.Drops,
+	s.observer = observe.New(observe.Options{Manager: o.Manager, Version: o.Version, Log: s.log, Names: s.names, Help: s.help, Drops: o.Drops,
 		TLS: o.TLS, Observed: o.Observed})
-	s.packets = newPackets(s.log, s.names, s.help, o.Trace)
+	s.packets = observe.NewPackets(s.log, s.names, s.help, o.Trace)
 	s.front = front.New(front.Options{Log: s.log, Tokens: o.Tokens, InsecureLoopback: o.InsecureLoopback, RequireToken: o.RequireToken, TLS: o.TLS,
-		Audit: o.Audit, Rate: o.Rate, Group: o.Group, ReadGroup: o.ReadGroup, Requests: &s.observer.exports().Requests, Pattern: s.pattern,
+		Audit: o.Audit, Rate: o.Rate, Group: o.Group, ReadGroup: o.ReadGroup, Requests: &s.observer.Exports().Requests, Pattern: s.pattern,
 		Handle: s.route, Fail: s.writeError})
 	s.handlers = s.frameworkHandlers()
 	s.http = &http.Server{
@@ -110,8 +111,8 @@ func New(o Options) *Server {
 		ErrorLog:          s.front.ConnectionLog(),
 	}
 	s.http.Protocols.SetHTTP1(true)
-	s.http.RegisterOnShutdown(sync.OnceFunc(s.observer.end))
-	s.http.RegisterOnShutdown(s.packets.end)
+	s.http.RegisterOnShutdown(sync.OnceFunc(s.observer.End))
+	s.http.RegisterOnShutdown(s.packets.End)
 	return s
 }
 

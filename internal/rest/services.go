@@ -15,6 +15,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/refusal"
 	"github.com/polycube/polycube/internal/openapi"
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/observe"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -60,14 +61,14 @@ func (s *Server) serviceEntries() []serviceEntry {
 	for _, i := range s.manager.Services() {
 		e := serviceEntry{Name: i.Name, Controller: i.Controller, Description: i.Description, Version: i.Version}
 		if st, ok := states[i.Name]; ok {
-			e.Status = serviceStatus(st)
+			e.Status = observe.ServiceStatus(st)
 			delete(states, i.Name)
 		}
 		out = append(out, e)
 	}
 	for _, st := range s.manager.ServiceStates() {
 		if _, ok := states[st.Name]; ok {
-			out = append(out, serviceEntry{Name: st.Name, Controller: st.URI, Status: serviceStatus(st)})
+			out = append(out, serviceEntry{Name: st.Name, Controller: st.URI, Status: observe.ServiceStatus(st)})
 		}
 	}
 	return out
@@ -82,7 +83,7 @@ func (s *Server) serviceDetail(name string) (serviceDetail, bool) {
 		}
 	}
 	if st, ok := s.serviceStates()[name]; ok {
-		d.Type, d.Controller, d.Status, d.Since, d.Restarts, d.Error = st.Type, st.URI, serviceStatus(st), &st.Since, st.Restarts, st.Error
+		d.Type, d.Controller, d.Status, d.Since, d.Restarts, d.Error = st.Type, st.URI, observe.ServiceStatus(st), &st.Since, st.Restarts, st.Error
 		found = true
 	}
 	return d, found

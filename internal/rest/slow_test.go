@@ -245,7 +245,7 @@ func TestSlowReadersAreDropped(t *testing.T) {
 func (l *lab) drops(t *testing.T, reason front.DropReason) int {
 	t.Helper()
 	var text bytes.Buffer
-	if err := l.server.observer.exports().Write(t.Context(), &text, metrics.Text); err != nil {
+	if err := l.server.observer.Exports().Write(t.Context(), &text, metrics.Text); err != nil {
 		t.Fatal(err)
 	}
 	_, rest, found := strings.Cut(text.String(), fmt.Sprintf("\npolycube_api_connections_dropped_total{reason=%q} ", reason))
@@ -308,7 +308,7 @@ func TestSlowClientsKeepNobodyOut(t *testing.T) {
 			context.AfterFunc(ctx, func() { _ = conn.Close() })
 		}
 		eventually(t, "all places of this admin are taken", func() bool {
-			return c.server.observer.exports().Requests.InFlight() == int64(i+1)*front.MaxRequestsPerClient
+			return c.server.observer.Exports().Requests.InFlight() == int64(i+1)*front.MaxRequestsPerClient
 		})
 	}
 	admin.CloseIdleConnections()
@@ -337,7 +337,7 @@ func TestSlowClientsKeepNobodyOut(t *testing.T) {
 	c.must(t, 200, "DELETE", "/lab/l1", "")
 	http.DefaultClient.CloseIdleConnections()
 	cancel()
-	eventually(t, "the places are free", func() bool { return c.server.observer.exports().Requests.InFlight() == 0 })
+	eventually(t, "the places are free", func() bool { return c.server.observer.Exports().Requests.InFlight() == 0 })
 	status("the admin who was slow", 200, with("full"))
 	if cubes := c.server.manager.Cubes(); len(cubes) != 1 || cubes[0].Name != "l2" {
 		t.Errorf("half a request was carried out: %v", cubes)

@@ -269,6 +269,7 @@ func (dir *Directory) Revisions(n int) []string {
 	return out
 }
 
+// Transparent tells whether the cubes of a service are transparent.
 func (dir *Directory) Transparent(service string) bool {
 	for _, i := range dir.manager.Services() {
 		if i.Name == service {
@@ -278,6 +279,7 @@ func (dir *Directory) Transparent(service string) bool {
 	return false
 }
 
+// Lower is each of the values in lower case.
 func Lower(values []string) []string {
 	out := make([]string, len(values))
 	for i, v := range values {

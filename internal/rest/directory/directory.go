@@ -30,6 +30,7 @@ type Directory struct{ manager Manager }
 // New makes the directory of the cubes of a Manager.
 func New(manager Manager) *Directory { return &Directory{manager} }
 
+// HasService tells whether a service is loaded.
 func (dir *Directory) HasService(name string) bool {
 	for _, info := range dir.manager.Services() {
 		if info.Name == name {

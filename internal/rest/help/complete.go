@@ -334,6 +334,7 @@ func (g *Guide) helpAttachOption(w http.ResponseWriter, r *http.Request, rest []
 	return g.Answer(w, r, methods, resource.VerbNone, false, Help{Params: []Param{p}})
 }
 
+// Named are elements that have a name alone.
 func Named(names []string) []message.Ordered {
 	out := []message.Ordered{}
 	for _, n := range names {

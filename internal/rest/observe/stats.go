@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package observe
 
 import (
 	"context"
@@ -25,8 +25,8 @@ type fateStats struct {
 	Packets uint64 `json:"packets"`
 }
 
-// cubeStats is the answer of /cubes/NAME/stats.
-type cubeStats struct {
+// CubeStats is the answer of /cubes/NAME/stats.
+type CubeStats struct {
 	Name    string `json:"name"`
 	Service string `json:"service-name"`
 	// Mode is call or inline, Reason why it is not inline; "" while no program is in use.
@@ -48,9 +48,9 @@ type cubeStats struct {
 	Fates    []fateStats `json:"fates"`
 }
 
-// cubeStats reads a cube's counters.
-func (o *observer) cubeStats(ctx context.Context, service, name string) (cubeStats, error) {
-	out := cubeStats{Name: name, Service: service, Degraded: o.manager.Degraded(name), Ports: []portStats{}, Fates: []fateStats{}}
+// CubeStats reads a cube's counters.
+func (o *Observer) CubeStats(ctx context.Context, service, name string) (CubeStats, error) {
+	out := CubeStats{Name: name, Service: service, Degraded: o.manager.Degraded(name), Ports: []portStats{}, Fates: []fateStats{}}
 	status, err := o.manager.Status(name)
 	if err != nil {
 		return out, err
@@ -76,7 +76,7 @@ func (o *observer) cubeStats(ctx context.Context, service, name string) (cubeSta
 }
 
 // ports are the names of a cube's ports, none for a transparent cube.
-func (o *observer) ports(ctx context.Context, service, name string) []string {
+func (o *Observer) ports(ctx context.Context, service, name string) []string {
 	if o.names.Transparent(service) {
 		return nil
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package observe
 
 import (
 	"errors"
@@ -64,8 +64,8 @@ func (noLevel) Level() string { return "" }
 // SetLevel refuses.
 func (noLevel) SetLevel(string) error { return errors.New("loglevel: it cannot be changed here") }
 
-// cubesSeen is what there is to see of cubes: *topology.Manager.
-type cubesSeen interface {
+// Manager is what there is to see of cubes: *topology.Manager.
+type Manager interface {
 	directory.Manager
 	metrics.Topology
 	trace.Counters
@@ -75,9 +75,9 @@ type cubesSeen interface {
 	PortStats(cube, port string) (datapath.PortCounters, error)
 }
 
-// observerOptions say what there is to see.
-type observerOptions struct {
-	Manager cubesSeen
+// Options say what there is to see.
+type Options struct {
+	Manager Manager
 	Version string
 	Log     *slog.Logger
 	Names   *directory.Directory
@@ -89,10 +89,10 @@ type observerOptions struct {
 	Observed
 }
 
-// observer answers for how the daemon and its cubes are: status, metrics, drops and events. It owns the places of clients
+// Observer answers for how the daemon and its cubes are: status, metrics, drops and events. It owns the places of clients
 // that follow events.
-type observer struct {
-	manager  cubesSeen
+type Observer struct {
+	manager  Manager
 	version  string
 	log      *slog.Logger
 	out      message.Sender
@@ -103,7 +103,7 @@ type observer struct {
 	drops    *trace.Drops
 	tls      *access.TLS
 
-	heartbeat time.Duration
+	Heartbeat time.Duration
 	// subscribers follow events. ending is closed when they are to end.
 	subscribers atomic.Int64
 	ending      chan struct{}
@@ -111,10 +111,10 @@ type observer struct {
 	followers, ownerFollowers *access.Slots
 }
 
-// newObserver makes an observer.
-func newObserver(from observerOptions) *observer {
-	o := &observer{manager: from.Manager, version: from.Version, log: from.Log, out: message.Sender{Log: from.Log}, names: from.Names, help: from.Help,
-		observed: from.Observed, drops: from.Drops, tls: from.TLS, heartbeat: heartbeat, ending: make(chan struct{})}
+// New makes an observer.
+func New(from Options) *Observer {
+	o := &Observer{manager: from.Manager, version: from.Version, log: from.Log, out: message.Sender{Log: from.Log}, names: from.Names, help: from.Help,
+		observed: from.Observed, drops: from.Drops, tls: from.TLS, Heartbeat: heartbeat, ending: make(chan struct{})}
 	if o.observed.Started.IsZero() {
 		o.observed.Started = time.Now()
 	}
@@ -124,25 +124,25 @@ func newObserver(from observerOptions) *observer {
 	if o.drops == nil {
 		o.drops = trace.NewDrops(o.manager, nil)
 	}
-	o.followers, o.ownerFollowers = access.NewSlots(maxSubscribers, maxSubscribersPerClient), access.NewSlots(maxSubscribers, maxSubscribers)
+	o.followers, o.ownerFollowers = access.NewSlots(MaxSubscribers, MaxSubscribersPerClient), access.NewSlots(MaxSubscribers, MaxSubscribers)
 	o.exporter = metrics.New(metrics.Sources{Topology: o.manager, Version: o.version, Linker: o.observed.Linker, SlowPath: o.observed.SlowPath,
 		Store: o.observed.Store, Events: o.observed.Events, Subscribers: func() int { return int(o.subscribers.Load()) }, Logger: o.log})
 	return o
 }
 
-// exports is what answers scrapes; its requests are counted by others.
-func (o *observer) exports() *metrics.Exporter { return o.exporter }
+// Exports is what answers scrapes; its requests are counted by others.
+func (o *Observer) Exports() *metrics.Exporter { return o.exporter }
 
-// end ends the streams of events. It is called once.
-func (o *observer) end() { close(o.ending) }
+// End ends the streams of events. It is called once.
+func (o *Observer) End() { close(o.ending) }
 
-// serveHealth answers /healthz: the daemon answers requests.
-func (o *observer) serveHealth(w http.ResponseWriter, r *http.Request) error {
+// ServeHealth answers /healthz: the daemon answers requests.
+func (o *Observer) ServeHealth(w http.ResponseWriter, r *http.Request) error {
 	return o.probe(w, r, nil)
 }
 
-// serveReady answers /readyz: cubes are restored, and changes can be made.
-func (o *observer) serveReady(w http.ResponseWriter, r *http.Request) error {
+// ServeReady answers /readyz: cubes are restored, and changes can be made.
+func (o *Observer) ServeReady(w http.ResponseWriter, r *http.Request) error {
 	if o.observed.Store != nil {
 		switch st := o.observed.Store.Stats(); {
 		case st.Broken:
@@ -160,7 +160,7 @@ func (o *observer) serveReady(w http.ResponseWriter, r *http.Request) error {
 }
 
 // probe answers those who look at the status alone, with a word for others.
-func (o *observer) probe(w http.ResponseWriter, r *http.Request, sick error) error {
+func (o *Observer) probe(w http.ResponseWriter, r *http.Request, sick error) error {
 	if err := message.Allow(r, http.MethodGet); err != nil {
 		return err
 	}
@@ -176,8 +176,8 @@ func (o *observer) probe(w http.ResponseWriter, r *http.Request, sick error) err
 	return nil
 }
 
-// daemonView is the daemon itself.
-type daemonView struct {
+// DaemonView is the daemon itself.
+type DaemonView struct {
 	Version  string    `json:"version"`
 	Instance string    `json:"instance"`
 	Pid      int       `json:"pid"`
@@ -189,15 +189,15 @@ type daemonView struct {
 	Memory uint64 `json:"memory-bytes"`
 }
 
-func (o *observer) daemonView() daemonView {
-	v := daemonView{Version: o.version, Instance: o.observed.Instance, Pid: os.Getpid(), Started: o.observed.Started.UTC().Truncate(time.Millisecond),
+func (o *Observer) daemonView() DaemonView {
+	v := DaemonView{Version: o.version, Instance: o.observed.Instance, Pid: os.Getpid(), Started: o.observed.Started.UTC().Truncate(time.Millisecond),
 		Uptime: int64(time.Since(o.observed.Started).Seconds()), Kernel: kernelRelease(), Memory: residentMemory()}
 	v.Loglevel = o.observed.Level.Level()
 	return v
 }
 
-// serveDaemon answers /daemon and /daemon/loglevel, the one thing of it that can be changed.
-func (o *observer) serveDaemon(w http.ResponseWriter, r *http.Request, rest []string) error {
+// ServeDaemon answers /daemon and /daemon/loglevel, the one thing of it that can be changed.
+func (o *Observer) ServeDaemon(w http.ResponseWriter, r *http.Request, rest []string) error {
 	methods := []string{http.MethodGet, http.MethodOptions}
 	leaf := len(rest) == 1
 	if leaf && rest[0] != "loglevel" {
@@ -224,7 +224,7 @@ func (o *observer) serveDaemon(w http.ResponseWriter, r *http.Request, rest []st
 var logLevels = []string{"trace", "debug", "info", "warn", "err", "critical", "off"}
 
 // setLogLevel changes the daemon's level. It is not kept: the next start has that of its options.
-func (o *observer) setLogLevel(w http.ResponseWriter, r *http.Request) error {
+func (o *Observer) setLogLevel(w http.ResponseWriter, r *http.Request) error {
 	body, err := message.ReadBody(w, r)
 	if err != nil {
 		return err
@@ -246,7 +246,7 @@ func (o *observer) setLogLevel(w http.ResponseWriter, r *http.Request) error {
 }
 
 // helpDaemon answers OPTIONS of /daemon.
-func (o *observer) helpDaemon(w http.ResponseWriter, r *http.Request, rest []string, methods []string) error {
+func (o *Observer) helpDaemon(w http.ResponseWriter, r *http.Request, rest []string, methods []string) error {
 	verb, completion, err := help.Verb(r)
 	if err != nil {
 		return err

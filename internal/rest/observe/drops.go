@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package observe
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ import (
 	"github.com/polycube/polycube/internal/trace"
 )
 
-// serveDrops answers /drops and /drops/CUBE: who drops packets and why, now and since when.
-func (o *observer) serveDrops(w http.ResponseWriter, r *http.Request, rest []string) error {
+// ServeDrops answers /drops and /drops/CUBE: who drops packets and why, now and since when.
+func (o *Observer) ServeDrops(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package observe
 
 import (
 	"bytes"
@@ -25,16 +25,17 @@ const (
 	heartbeat = 15 * time.Second
 	// retryAfter is how soon a client may come back.
 	retryAfter = 2 * time.Second
-	// maxSubscribers leaves most of the places for requests to others, and
+	// MaxSubscribers leaves most of the places for requests to others, and
 	// maxSubscribersPerClient half of these. Root at the Unix socket has as many of its own.
-	maxSubscribers          = front.MaxRequests / 4
-	maxSubscribersPerClient = maxSubscribers / 2
+	MaxSubscribers = front.MaxRequests / 4
+	// MaxSubscribersPerClient is for one client.
+	MaxSubscribersPerClient = MaxSubscribers / 2
 	// eventsAtOnce are written before they are sent.
 	eventsAtOnce = 64
 )
 
-// serveEvents answers GET /events?cube=&type=.
-func (o *observer) serveEvents(w http.ResponseWriter, r *http.Request, _ []string) error {
+// ServeEvents answers GET /events?cube=&type=.
+func (o *Observer) ServeEvents(w http.ResponseWriter, r *http.Request, _ []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
@@ -110,13 +111,13 @@ func eventFilter(r *http.Request) (func(*events.Event) bool, error) {
 }
 
 // follow writes events until the client goes or the server ends.
-func (o *observer) follow(w http.ResponseWriter, r *http.Request, from *events.Reader, want func(*events.Event) bool) error {
+func (o *Observer) follow(w http.ResponseWriter, r *http.Request, from *events.Reader, want func(*events.Event) bool) error {
 	control := http.NewResponseController(w)
 	// The server's limits are for answers that have an end. A connection without them is a test's.
 	_ = control.SetReadDeadline(time.Time{})
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "retry: %d\n\n", retryAfter.Milliseconds())
-	pulse := time.NewTicker(o.heartbeat)
+	pulse := time.NewTicker(o.Heartbeat)
 	defer pulse.Stop()
 	for {
 		list, more := from.Next(eventsAtOnce)
@@ -160,7 +161,7 @@ func writeEvent(out *bytes.Buffer, e *events.Event) {
 }
 
 // helpEvents answers OPTIONS /events.
-func (o *observer) helpEvents(w http.ResponseWriter, r *http.Request) error {
+func (o *Observer) helpEvents(w http.ResponseWriter, r *http.Request) error {
 	verb, completion, err := help.Verb(r)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package observe
 
 import (
 	"mime"
@@ -12,8 +12,8 @@ import (
 	"github.com/polycube/polycube/internal/rest/message"
 )
 
-// serveMetrics answers a scrape, in OpenMetrics for those who ask for it.
-func (o *observer) serveMetrics(w http.ResponseWriter, r *http.Request, _ []string) error {
+// ServeMetrics answers a scrape, in OpenMetrics for those who ask for it.
+func (o *Observer) ServeMetrics(w http.ResponseWriter, r *http.Request, _ []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package observe
 
 import (
 	"context"
@@ -32,8 +32,8 @@ import (
 // stalled is how long a client may take for one write before its session ends.
 const stalled = 10 * time.Second
 
-// packets answers for what looks at packets: it owns the hub of the sessions.
-type packets struct {
+// Packets answers for what looks at packets: it owns the hub of the sessions.
+type Packets struct {
 	log   *slog.Logger
 	out   message.Sender
 	names *directory.Directory
@@ -41,13 +41,13 @@ type packets struct {
 	hub   *trace.Hub
 }
 
-// newPackets makes it; hub may be nil.
-func newPackets(log *slog.Logger, names *directory.Directory, guide *help.Guide, hub *trace.Hub) *packets {
-	return &packets{log: log, out: message.Sender{Log: log}, names: names, help: guide, hub: hub}
+// NewPackets makes it; hub may be nil.
+func NewPackets(log *slog.Logger, names *directory.Directory, guide *help.Guide, hub *trace.Hub) *Packets {
+	return &Packets{log: log, out: message.Sender{Log: log}, names: names, help: guide, hub: hub}
 }
 
-// end ends the sessions, which have no end of their own.
-func (k *packets) end() {
+// End ends the sessions, which have no end of their own.
+func (k *Packets) End() {
 	if k.hub == nil {
 		return
 	}
@@ -57,15 +57,15 @@ func (k *packets) end() {
 }
 
 // tracer is the hub, or the answer that there is none.
-func (k *packets) tracer() (*trace.Hub, error) {
+func (k *Packets) tracer() (*trace.Hub, error) {
 	if k.hub == nil {
 		return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Message: "this daemon has no data plane whose packets could be seen"}
 	}
 	return k.hub, nil
 }
 
-// serveTrace answers GET /trace and POST /trace/inject.
-func (k *packets) serveTrace(w http.ResponseWriter, r *http.Request, rest []string) error {
+// ServeTrace answers GET /trace and POST /trace/inject.
+func (k *Packets) ServeTrace(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if len(rest) > 0 {
 		if rest[0] != "inject" {
 			return message.NotFound("no resource trace/%s: there is inject", message.Clip(rest[0]))
@@ -87,9 +87,9 @@ func (k *packets) serveTrace(w http.ResponseWriter, r *http.Request, rest []stri
 	})
 }
 
-// serveCapture answers GET /capture/PLACE: packets as a file of pcapng, or a JSON object a line
+// ServeCapture answers GET /capture/PLACE: packets as a file of pcapng, or a JSON object a line
 // for a client that asks for that.
-func (k *packets) serveCapture(w http.ResponseWriter, r *http.Request, rest []string) error {
+func (k *Packets) ServeCapture(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (k *packets) serveCapture(w http.ResponseWriter, r *http.Request, rest []st
 }
 
 // serveInject answers what would happen to a packet: the steps that the programs would take with it.
-func (k *packets) serveInject(w http.ResponseWriter, r *http.Request) error {
+func (k *Packets) serveInject(w http.ResponseWriter, r *http.Request) error {
 	if err := message.Allow(r, http.MethodPost); err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (f packetFile) flush() error { return f.Flush() }
 func (f packetFile) end(s *trace.Session) error { return f.End(s.Summary()) }
 
 // stream runs a session for a client that reads, and ends it with the client.
-func (k *packets) stream(w http.ResponseWriter, r *http.Request, req trace.Request, kind string, open func(io.Writer) (writer, error)) error {
+func (k *Packets) stream(w http.ResponseWriter, r *http.Request, req trace.Request, kind string, open func(io.Writer) (writer, error)) error {
 	if err := front.CallerOf(r).Permit(access.Admin); err != nil {
 		return err
 	}
@@ -270,7 +270,7 @@ func (k *packets) stream(w http.ResponseWriter, r *http.Request, req trace.Reque
 //
 // A client that closes its sending side gets the packets queued by then and the summary. If it has gone altogether, the
 // first write fails.
-func (k *packets) pump(control *http.ResponseController, r *http.Request, session *trace.Session, to writer) error {
+func (k *Packets) pump(control *http.ResponseController, r *http.Request, session *trace.Session, to writer) error {
 	send := func() error {
 		_ = control.SetWriteDeadline(time.Now().Add(stalled))
 		return errors.Join(to.flush(), control.Flush())
@@ -304,7 +304,7 @@ func (k *packets) pump(control *http.ResponseController, r *http.Request, sessio
 }
 
 // helpPackets answers OPTIONS of what looks at packets.
-func (k *packets) helpPackets(w http.ResponseWriter, r *http.Request, rest []string) error {
+func (k *Packets) helpPackets(w http.ResponseWriter, r *http.Request, rest []string) error {
 	verb, completion, err := help.Verb(r)
 	if err != nil {
 		return err

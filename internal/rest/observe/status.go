@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package observe
 
 import (
 	"cmp"
@@ -24,8 +24,8 @@ const (
 	severityCritical = "critical"
 )
 
-// maxTroubles bounds each list of the status; what is above is counted.
-const maxTroubles = 20
+// MaxTroubles bounds each list of the status; what is above is counted.
+const MaxTroubles = 20
 
 // trouble is something that is not well.
 type trouble struct {
@@ -37,13 +37,13 @@ type trouble struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// statusView is the answer of /status.
-type statusView struct {
+// StatusView is the answer of /status.
+type StatusView struct {
 	Status   string    `json:"status"`
 	Troubles []trouble `json:"troubles"`
 	// More is how many troubles are not listed.
 	More     int           `json:"more-troubles"`
-	Daemon   daemonView    `json:"daemon"`
+	Daemon   DaemonView    `json:"daemon"`
 	Cubes    cubesView     `json:"cubes"`
 	Ports    portsView     `json:"ports"`
 	Programs programsView  `json:"programs"`
@@ -122,8 +122,8 @@ type serviceView struct {
 	Error string `json:"error,omitempty"`
 }
 
-// serveStatus answers /status.
-func (o *observer) serveStatus(w http.ResponseWriter, r *http.Request, rest []string) error {
+// ServeStatus answers /status.
+func (o *Observer) ServeStatus(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
@@ -134,8 +134,8 @@ func (o *observer) serveStatus(w http.ResponseWriter, r *http.Request, rest []st
 }
 
 // status looks at everything.
-func (o *observer) status() statusView {
-	v := statusView{Daemon: o.daemonView(), Drops: []dropView{}, Services: []serviceView{}, Programs: programsView{Reasons: []programView{}}}
+func (o *Observer) status() StatusView {
+	v := StatusView{Daemon: o.daemonView(), Drops: []dropView{}, Services: []serviceView{}, Programs: programsView{Reasons: []programView{}}}
 	numbers := o.manager.Numbers()
 	all := slices.Concat(v.Cubes.look(numbers), v.Ports.look(numbers), o.storeTroubles(&v), o.pinTroubles(), o.tlsTroubles())
 	v.Cubes.Revision = o.manager.Revision()
@@ -148,7 +148,7 @@ func (o *observer) status() statusView {
 }
 
 // lookAtServices lists the services that have cubes or a process of their own.
-func (o *observer) lookAtServices(v *statusView, numbers []topology.CubeNumbers) {
+func (o *Observer) lookAtServices(v *StatusView, numbers []topology.CubeNumbers) {
 	cubes := map[string]int{}
 	for _, c := range numbers {
 		cubes[c.Service]++
@@ -170,14 +170,14 @@ func (o *observer) lookAtServices(v *statusView, numbers []topology.CubeNumbers)
 }
 
 // conclude lists what is not well, the worst first, and judges the whole.
-func (v *statusView) conclude(all []trouble) {
+func (v *StatusView) conclude(all []trouble) {
 	rank := map[string]int{severityCritical: 0, severityWarning: 1}
 	slices.SortStableFunc(all, func(a, b trouble) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })
 	v.Status = severityOK
 	if len(all) > 0 {
 		v.Status = all[0].Severity
 	}
-	v.Troubles = append([]trouble{}, all[:min(len(all), maxTroubles)]...)
+	v.Troubles = append([]trouble{}, all[:min(len(all), MaxTroubles)]...)
 	v.More = len(all) - len(v.Troubles)
 }
 
@@ -237,7 +237,7 @@ func (v *portsView) look(numbers []topology.CubeNumbers) []trouble {
 }
 
 // lookAtPrograms counts programs by mode. Call mode costs nanoseconds and not function: it is no trouble.
-func (o *observer) lookAtPrograms(v *statusView) {
+func (o *Observer) lookAtPrograms(v *StatusView) {
 	if o.observed.Linker == nil {
 		return
 	}
@@ -248,14 +248,14 @@ func (o *observer) lookAtPrograms(v *statusView) {
 			continue
 		}
 		v.Programs.Call++
-		if len(v.Programs.Reasons) < maxTroubles {
+		if len(v.Programs.Reasons) < MaxTroubles {
 			v.Programs.Reasons = append(v.Programs.Reasons, programView{p.First, p.Cubes, p.Reason})
 		}
 	}
 }
 
 // lookAtPackets reads what the slow path and drops have to say.
-func (o *observer) lookAtPackets(v *statusView, numbers []topology.CubeNumbers) []trouble {
+func (o *Observer) lookAtPackets(v *StatusView, numbers []topology.CubeNumbers) []trouble {
 	var out []trouble
 	for _, c := range numbers {
 		v.SlowPath.Waiting += c.Waiting
@@ -293,7 +293,7 @@ func (o *observer) lookAtPackets(v *statusView, numbers []topology.CubeNumbers) 
 }
 
 // pinTroubles looks at where maps and programs are pinned.
-func (o *observer) pinTroubles() []trouble {
+func (o *Observer) pinTroubles() []trouble {
 	if o.observed.Pins == nil {
 		return nil
 	}
@@ -314,7 +314,7 @@ func (o *observer) pinTroubles() []trouble {
 }
 
 // tlsTroubles reports the TLS files that could not be read.
-func (o *observer) tlsTroubles() []trouble {
+func (o *Observer) tlsTroubles() []trouble {
 	if o.tls == nil {
 		return nil
 	}
@@ -327,7 +327,7 @@ func (o *observer) tlsTroubles() []trouble {
 }
 
 // storeTroubles looks at the store.
-func (o *observer) storeTroubles(v *statusView) []trouble {
+func (o *Observer) storeTroubles(v *StatusView) []trouble {
 	if o.observed.Store == nil {
 		return nil
 	}
@@ -363,8 +363,8 @@ func (o *observer) storeTroubles(v *statusView) []trouble {
 	return out
 }
 
-// serviceStatus is how a service that is not part of the daemon is.
-func serviceStatus(st topology.ServiceState) string {
+// ServiceStatus is how a service that is not part of the daemon is.
+func ServiceStatus(st topology.ServiceState) string {
 	if st.Running {
 		return "running"
 	}
@@ -372,7 +372,7 @@ func serviceStatus(st topology.ServiceState) string {
 }
 
 // serviceTroubles lists the services that are lost.
-func (o *observer) serviceTroubles() []trouble {
+func (o *Observer) serviceTroubles() []trouble {
 	var out []trouble
 	for _, st := range o.manager.ServiceStates() {
 		if !st.Running {
