@@ -181,3 +181,22 @@ func commandPaths() []pathDoc {
 	}
 	return out
 }
+
+func servicesPaths() []pathDoc {
+	add := stringsBody([]string{"type", "uri", "name"}, nil)
+	one, trial := openapi.GoType(serviceDetail{}), answers(openapi.GoType(serviceTrial{}))
+	refused := []int{http.StatusConflict, http.StatusServiceUnavailable}
+	return []pathDoc{
+		{path: "/services", operations: []operationDoc{
+			reading("The services that are loaded", "The services.", arrayOf(openapi.GoType(serviceEntry{}))),
+			{method: http.MethodPost, summary: "Add a service", success: http.StatusOK, says: "It is loaded; what the trial of its programs came to.",
+				body: add, needsBody: true, content: trial, also: refused},
+			helpDoc()}},
+		{path: "/services/{name}", params: []paramDoc{nameParam("name", "Name of the service.", "simplebridge")}, operations: []operationDoc{
+			reading("A service and its model", "An array of one service.", arrayOf(one), http.StatusNotFound),
+			{method: http.MethodPatch, summary: "Have another version of a service take over its cubes", success: http.StatusOK,
+				says: "It has taken over all cubes; what the trial of its programs came to.", content: trial, body: stringsBody([]string{}, []string{"type", "uri"}), also: refused},
+			{method: http.MethodDelete, summary: "Remove a service that has no cubes", success: http.StatusNoContent, says: "It is gone.", also: refused},
+			helpDoc()}},
+	}
+}

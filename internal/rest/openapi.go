@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
@@ -15,20 +16,40 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/rest/help"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/yang"
 )
 
 // The description of the API as OpenAPI: of the framework's resources, and of every node
 // of every service that is loaded. Methods and statuses come from the tables that answer
 // requests. It is made at the first request after the set of services changed.
 
+// servicesLoaded are the services with their models.
+type servicesLoaded interface {
+	// Services lists what is loaded, in order of registration.
+	Services() []topology.ServiceInfo
+	// Schema is a service's model.
+	Schema(service string) (*yang.Schema, error)
+}
+
 // documents keeps what was made for the services that are loaded.
 type documents struct {
+	manager servicesLoaded
+	version string
+	log     *slog.Logger
+	help    *help.Guide
+
 	mu       sync.Mutex
 	services []topology.ServiceInfo
 	made     map[openapi.Version]*document
+}
+
+// newDocuments makes what describes a daemon of a version.
+func newDocuments(manager servicesLoaded, version string, log *slog.Logger, guide *help.Guide) *documents {
+	return &documents{manager: manager, version: version, log: log, help: guide}
 }
 
 // document is an OpenAPI document, and the tag by which a client knows that it has it.
@@ -38,12 +59,12 @@ type document struct {
 }
 
 // serveOpenAPI answers /openapi.json.
-func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ []string) error {
+func (d *documents) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.Show(w, r, nil)
+		return d.help.Show(w, r, nil)
 	}
 	version := openapi.V31
 	switch v := r.URL.Query().Get("version"); v {
@@ -54,56 +75,58 @@ func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ []string
 		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "version",
 			Message: fmt.Sprintf("version: %s is no version of OpenAPI that is written, there are 3.1 and 3.0", message.Clip(v))}
 	}
-	d, err := s.openAPI(version)
+	doc, err := d.openAPI(version)
 	if err != nil {
 		return err
 	}
 	h := w.Header()
-	h.Set("ETag", d.tag)
+	h.Set("ETag", doc.tag)
 	h.Set("Cache-Control", "no-cache")
-	if slices.ContainsFunc(strings.Split(r.Header.Get("If-None-Match"), ","), func(tag string) bool { return strings.TrimSpace(tag) == d.tag }) {
+	if slices.ContainsFunc(strings.Split(r.Header.Get("If-None-Match"), ","), func(tag string) bool { return strings.TrimSpace(tag) == doc.tag }) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(d.body)))
+	h.Set("Content-Length", strconv.Itoa(len(doc.body)))
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		if _, err := w.Write(d.body); err != nil {
-			s.log.Debug("client went away", "path", r.URL.Path, "err", err)
+		if _, err := w.Write(doc.body); err != nil {
+			d.log.Debug("client went away", "path", r.URL.Path, "err", err)
 		}
 	}
 	return nil
 }
 
 // openAPI returns the document for what is loaded now.
-func (s *Server) openAPI(v openapi.Version) (*document, error) {
-	services := s.manager.Services()
-	s.documents.mu.Lock()
-	defer s.documents.mu.Unlock()
-	if !slices.Equal(services, s.documents.services) {
-		s.documents.services, s.documents.made = services, nil
+func (d *documents) openAPI(v openapi.Version) (*document, error) {
+	services := d.manager.Services()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !slices.Equal(services, d.services) {
+		d.services, d.made = services, nil
 	}
-	if d := s.documents.made[v]; d != nil {
-		return d, nil
+	if doc := d.made[v]; doc != nil {
+		return doc, nil
 	}
-	b := &describer{server: s, version: v, schemas: openapi.NewSchemas(v, resource.Example), ids: map[string]bool{}}
+	b := &describer{manager: d.manager, daemon: d.version, version: v, schemas: openapi.NewSchemas(v, resource.Example), ids: map[string]bool{}}
 	body, err := b.describe(services)
 	if err != nil {
 		return nil, fmt.Errorf("describing the API: %w", err)
 	}
 	sum := sha256.Sum256(body)
-	d := &document{body: body, tag: `"` + hex.EncodeToString(sum[:8]) + `"`}
-	if s.documents.made == nil {
-		s.documents.made = map[openapi.Version]*document{}
+	doc := &document{body: body, tag: `"` + hex.EncodeToString(sum[:8]) + `"`}
+	if d.made == nil {
+		d.made = map[openapi.Version]*document{}
 	}
-	s.documents.made[v] = d
-	return d, nil
+	d.made[v] = doc
+	return doc, nil
 }
 
 // describer puts one document together.
 type describer struct {
-	server  *Server
+	manager servicesLoaded
+	// daemon is the version of the daemon, version that of OpenAPI.
+	daemon  string
 	version openapi.Version
 	schemas *openapi.Schemas
 	paths   openapi.Object
@@ -135,7 +158,7 @@ func (b *describer) describe(services []topology.ServiceInfo) ([]byte, error) {
 		paths[i].tag = "polycube"
 	}
 	for _, info := range services {
-		schema, err := b.server.manager.Schema(info.Name)
+		schema, err := b.manager.Schema(info.Name)
 		if errors.Is(err, cube.ErrNotFound) {
 			continue // it went meanwhile; the next request sees another set of services
 		}
@@ -157,7 +180,7 @@ func (b *describer) describe(services []topology.ServiceInfo) ([]byte, error) {
 	return message.Encode(openapi.Of(
 		"openapi", string(b.version),
 		"info", openapi.Of(
-			"title", "Polycube", "version", b.server.version, "description", introduction,
+			"title", "Polycube", "version", b.daemon, "description", introduction,
 			"license", b.license(),
 		),
 		"servers", []openapi.Object{openapi.Of("url", message.BasePath)},

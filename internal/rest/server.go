@@ -77,7 +77,8 @@ type Server struct {
 	// handlers answer for the framework's resources.
 	handlers map[string]handler
 
-	documents documents
+	documents *documents
+	services  *services
 	// applying holds the document that is applied, reading a large one from its first byte on.
 	applying, reading chan struct{}
 }
@@ -97,6 +98,8 @@ func New(o Options) *Server {
 	s.front = front.New(front.Options{Log: s.log, Tokens: o.Tokens, InsecureLoopback: o.InsecureLoopback, RequireToken: o.RequireToken, TLS: o.TLS,
 		Audit: o.Audit, Rate: o.Rate, Group: o.Group, ReadGroup: o.ReadGroup, Requests: &s.observer.Exports().Requests, Pattern: s.pattern,
 		Handle: s.route, Fail: s.writeError})
+	s.documents = newDocuments(s.manager, s.version, s.log, s.help)
+	s.services = newServices(s.manager, s.out, s.names, s.help)
 	s.handlers = s.frameworkHandlers()
 	s.http = &http.Server{
 		Handler:           s.front,

@@ -5,6 +5,7 @@ package rest
 // The services: those of the daemon, and those that are added, updated and removed while it runs.
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,7 +14,8 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/datapath/refusal"
-	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/rest/directory"
+	"github.com/polycube/polycube/internal/rest/help"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/rest/observe"
 	"github.com/polycube/polycube/internal/topology"
@@ -45,8 +47,33 @@ type serviceDetail struct {
 	Error    string     `json:"error,omitempty"`
 }
 
+// registry is what the services are added to and removed from: *topology.Manager.
+type registry interface {
+	// Services lists what is loaded, in order of registration, ServiceStates the services that are not part of the daemon.
+	Services() []topology.ServiceInfo
+	ServiceStates() []topology.ServiceState
+	// AddService, UpdateService and RemoveService are for services that are not part of the daemon. The first two say what
+	// came of the trial of its programs.
+	AddService(context.Context, topology.Registration) (datapath.TrialReport, error)
+	UpdateService(context.Context, topology.Registration) (datapath.TrialReport, error)
+	RemoveService(ctx context.Context, name string) error
+}
+
+// services answers for the services.
+type services struct {
+	manager registry
+	out     message.Sender
+	names   *directory.Directory
+	help    *help.Guide
+}
+
+// newServices answers for the services of a Manager.
+func newServices(manager registry, out message.Sender, names *directory.Directory, guide *help.Guide) *services {
+	return &services{manager: manager, out: out, names: names, help: guide}
+}
+
 // serviceStates are the services that are not part of the daemon, by name.
-func (s *Server) serviceStates() map[string]topology.ServiceState {
+func (s *services) serviceStates() map[string]topology.ServiceState {
 	states := map[string]topology.ServiceState{}
 	for _, st := range s.manager.ServiceStates() {
 		states[st.Name] = st
@@ -55,7 +82,7 @@ func (s *Server) serviceStates() map[string]topology.ServiceState {
 }
 
 // serviceEntries lists the services, also those that have not been loaded since the daemon started.
-func (s *Server) serviceEntries() []serviceEntry {
+func (s *services) serviceEntries() []serviceEntry {
 	states := s.serviceStates()
 	out := []serviceEntry{}
 	for _, i := range s.manager.Services() {
@@ -75,7 +102,7 @@ func (s *Server) serviceEntries() []serviceEntry {
 }
 
 // serviceDetail finds a service.
-func (s *Server) serviceDetail(name string) (serviceDetail, bool) {
+func (s *services) serviceDetail(name string) (serviceDetail, bool) {
 	d, found := serviceDetail{Name: name}, false
 	for _, i := range s.manager.Services() {
 		if i.Name == name {
@@ -89,7 +116,7 @@ func (s *Server) serviceDetail(name string) (serviceDetail, bool) {
 	return d, found
 }
 
-func (s *Server) serveServices(w http.ResponseWriter, r *http.Request, rest []string) error {
+func (s *services) serveServices(w http.ResponseWriter, r *http.Request, rest []string) error {
 	methods := []string{http.MethodGet, http.MethodPost, http.MethodOptions}
 	if len(rest) == 1 {
 		methods = []string{http.MethodGet, http.MethodPatch, http.MethodDelete, http.MethodOptions}
@@ -160,7 +187,7 @@ func trialOf(r datapath.TrialReport) serviceTrial {
 	return serviceTrial{r.Programs, r.Same, r.Combinations, r.Untried, r.Verified, r.Took.Milliseconds()}
 }
 
-func (s *Server) addService(w http.ResponseWriter, r *http.Request) error {
+func (s *services) addService(w http.ResponseWriter, r *http.Request) error {
 	m, err := message.ReadMembers(w, r, []string{"type", "uri", "name"}, nil)
 	if err != nil {
 		return err
@@ -176,7 +203,7 @@ func (s *Server) addService(w http.ResponseWriter, r *http.Request) error {
 }
 
 // updateService has another version of a service take over; without a body, the one that is at its place now.
-func (s *Server) updateService(w http.ResponseWriter, r *http.Request, name string) error {
+func (s *services) updateService(w http.ResponseWriter, r *http.Request, name string) error {
 	m, err := message.ReadMembers(w, r, nil, []string{"type", "uri"})
 	if err != nil {
 		return err
@@ -196,7 +223,7 @@ func (s *Server) updateService(w http.ResponseWriter, r *http.Request, name stri
 	return s.out.JSON(w, r, http.StatusOK, trialOf(trial))
 }
 
-func (s *Server) removeService(w http.ResponseWriter, r *http.Request, name string) error {
+func (s *services) removeService(w http.ResponseWriter, r *http.Request, name string) error {
 	if _, ok := s.serviceDetail(name); !ok {
 		return s.names.NoService(http.StatusBadRequest, name)
 	}
@@ -205,23 +232,4 @@ func (s *Server) removeService(w http.ResponseWriter, r *http.Request, name stri
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
-}
-
-func servicesPaths() []pathDoc {
-	add := stringsBody([]string{"type", "uri", "name"}, nil)
-	one, trial := openapi.GoType(serviceDetail{}), answers(openapi.GoType(serviceTrial{}))
-	refused := []int{http.StatusConflict, http.StatusServiceUnavailable}
-	return []pathDoc{
-		{path: "/services", operations: []operationDoc{
-			reading("The services that are loaded", "The services.", arrayOf(openapi.GoType(serviceEntry{}))),
-			{method: http.MethodPost, summary: "Add a service", success: http.StatusOK, says: "It is loaded; what the trial of its programs came to.",
-				body: add, needsBody: true, content: trial, also: refused},
-			helpDoc()}},
-		{path: "/services/{name}", params: []paramDoc{nameParam("name", "Name of the service.", "simplebridge")}, operations: []operationDoc{
-			reading("A service and its model", "An array of one service.", arrayOf(one), http.StatusNotFound),
-			{method: http.MethodPatch, summary: "Have another version of a service take over its cubes", success: http.StatusOK,
-				says: "It has taken over all cubes; what the trial of its programs came to.", content: trial, body: stringsBody([]string{}, []string{"type", "uri"}), also: refused},
-			{method: http.MethodDelete, summary: "Remove a service that has no cubes", success: http.StatusNoContent, says: "It is gone.", also: refused},
-			helpDoc()}},
-	}
 }
