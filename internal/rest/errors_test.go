@@ -15,6 +15,7 @@ import (
 	fused "github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
 	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/services"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -34,7 +35,7 @@ func TestTheStatusOfARefusedProgramIsThatOfTheOneAtFault(t *testing.T) {
 	}{
 		"a cube's": {refused(cubes), 422, message.TagRefused, []string{"level=WARN", "cube=f1", "service=filter", "function=pcn_ingress", "file=f.bpf.c", "line=42", "method=PATCH"}},
 		"a cube's, of a resource of the framework's": {message.AsBadRequest(http.MethodPost, refused(cubes)), 422, message.TagRefused, []string{"cube=f1"}},
-		"a service's, when it is added":              {serviceProblem(refused(cubes)), 422, message.TagRefused, []string{"service=filter"}},
+		"a service's, when it is added":              {services.Refusal(refused(cubes)), 422, message.TagRefused, []string{"service=filter"}},
 		"a cube's, of a document":                    {document, 422, message.TagRefused, []string{"cube=f1"}},
 		"the framework's":                            {refused(fused.Origin{Function: "pcn_core_up"}), 500, message.TagFailed, []string{"level=ERROR", "function=pcn_core_up", "line=42"}},
 	} {

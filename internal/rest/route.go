@@ -53,7 +53,7 @@ type handler func(w http.ResponseWriter, r *http.Request, rest []string) error
 func (s *Server) frameworkHandlers() map[string]handler {
 	return map[string]handler{
 		"version":      s.serveVersion,
-		"services":     s.services.serveServices,
+		"services":     s.services.Serve,
 		"cubes":        s.serveCubes,
 		"netdevs":      s.serveNetdevs,
 		"topology":     s.serveTopology,
@@ -71,7 +71,7 @@ func (s *Server) frameworkHandlers() map[string]handler {
 		"history":      s.serveHistory,
 		"rollback":     s.serveRollback,
 		"metrics":      s.observer.ServeMetrics,
-		"openapi.json": s.documents.serveOpenAPI,
+		"openapi.json": s.documents.ServeOpenAPI,
 	}
 }
 
@@ -92,7 +92,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 	case "/metrics":
 		return s.observer.ServeMetrics(w, r, nil)
 	case "/openapi.json":
-		return s.documents.serveOpenAPI(w, r, nil)
+		return s.documents.ServeOpenAPI(w, r, nil)
 	case "/healthz":
 		return s.observer.ServeHealth(w, r)
 	case "/readyz":

@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/rest/describe"
 	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/help"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/rest/observe"
+	"github.com/polycube/polycube/internal/rest/services"
 	"github.com/polycube/polycube/internal/trace"
 )
 
@@ -77,8 +79,8 @@ type Server struct {
 	// handlers answer for the framework's resources.
 	handlers map[string]handler
 
-	documents *documents
-	services  *services
+	documents *describe.Documents
+	services  *services.Services
 	// applying holds the document that is applied, reading a large one from its first byte on.
 	applying, reading chan struct{}
 }
@@ -98,8 +100,8 @@ func New(o Options) *Server {
 	s.front = front.New(front.Options{Log: s.log, Tokens: o.Tokens, InsecureLoopback: o.InsecureLoopback, RequireToken: o.RequireToken, TLS: o.TLS,
 		Audit: o.Audit, Rate: o.Rate, Group: o.Group, ReadGroup: o.ReadGroup, Requests: &s.observer.Exports().Requests, Pattern: s.pattern,
 		Handle: s.route, Fail: s.writeError})
-	s.documents = newDocuments(s.manager, s.version, s.log, s.help)
-	s.services = newServices(s.manager, s.out, s.names, s.help)
+	s.documents = describe.New(s.manager, s.version, s.log, s.help)
+	s.services = services.New(s.manager, s.out, s.names, s.help)
 	s.handlers = s.frameworkHandlers()
 	s.http = &http.Server{
 		Handler:           s.front,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package describe
 
 import (
 	"crypto/sha256"
@@ -27,17 +27,17 @@ import (
 // of every service that is loaded. Methods and statuses come from the tables that answer
 // requests. It is made at the first request after the set of services changed.
 
-// servicesLoaded are the services with their models.
-type servicesLoaded interface {
+// Manager are the services with their models.
+type Manager interface {
 	// Services lists what is loaded, in order of registration.
 	Services() []topology.ServiceInfo
 	// Schema is a service's model.
 	Schema(service string) (*yang.Schema, error)
 }
 
-// documents keeps what was made for the services that are loaded.
-type documents struct {
-	manager servicesLoaded
+// Documents keeps what was made for the services that are loaded.
+type Documents struct {
+	manager Manager
 	version string
 	log     *slog.Logger
 	help    *help.Guide
@@ -47,9 +47,9 @@ type documents struct {
 	made     map[openapi.Version]*document
 }
 
-// newDocuments makes what describes a daemon of a version.
-func newDocuments(manager servicesLoaded, version string, log *slog.Logger, guide *help.Guide) *documents {
-	return &documents{manager: manager, version: version, log: log, help: guide}
+// New makes what describes a daemon of a version.
+func New(manager Manager, version string, log *slog.Logger, guide *help.Guide) *Documents {
+	return &Documents{manager: manager, version: version, log: log, help: guide}
 }
 
 // document is an OpenAPI document, and the tag by which a client knows that it has it.
@@ -58,8 +58,8 @@ type document struct {
 	tag  string
 }
 
-// serveOpenAPI answers /openapi.json.
-func (d *documents) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ []string) error {
+// ServeOpenAPI answers /openapi.json.
+func (d *Documents) ServeOpenAPI(w http.ResponseWriter, r *http.Request, _ []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (d *documents) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ []str
 }
 
 // openAPI returns the document for what is loaded now.
-func (d *documents) openAPI(v openapi.Version) (*document, error) {
+func (d *Documents) openAPI(v openapi.Version) (*document, error) {
 	services := d.manager.Services()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -124,7 +124,7 @@ func (d *documents) openAPI(v openapi.Version) (*document, error) {
 
 // describer puts one document together.
 type describer struct {
-	manager servicesLoaded
+	manager Manager
 	// daemon is the version of the daemon, version that of OpenAPI.
 	daemon  string
 	version openapi.Version

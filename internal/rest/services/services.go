@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package services
 
 // The services: those of the daemon, and those that are added, updated and removed while it runs.
 
@@ -21,9 +21,9 @@ import (
 	"github.com/polycube/polycube/internal/topology"
 )
 
-// serviceEntry is a service as GET /services lists it. The two repository ids named the
+// Entry is a service as GET /services lists it. The two repository ids named the
 // code generators of the first Polycube; clients expect the members.
-type serviceEntry struct {
+type Entry struct {
 	Name        string `json:"name"`
 	Controller  string `json:"servicecontroller"`
 	Description string `json:"description"`
@@ -34,8 +34,8 @@ type serviceEntry struct {
 	Status string `json:"status,omitempty"`
 }
 
-// serviceDetail is a service as GET /services/NAME answers it.
-type serviceDetail struct {
+// Detail is a service as GET /services/NAME answers it.
+type Detail struct {
 	Name       string `json:"name"`
 	Controller string `json:"servicecontroller"`
 	Model      string `json:"datamodel"`
@@ -47,8 +47,8 @@ type serviceDetail struct {
 	Error    string     `json:"error,omitempty"`
 }
 
-// registry is what the services are added to and removed from: *topology.Manager.
-type registry interface {
+// Manager is what the services are added to and removed from: *topology.Manager.
+type Manager interface {
 	// Services lists what is loaded, in order of registration, ServiceStates the services that are not part of the daemon.
 	Services() []topology.ServiceInfo
 	ServiceStates() []topology.ServiceState
@@ -59,21 +59,21 @@ type registry interface {
 	RemoveService(ctx context.Context, name string) error
 }
 
-// services answers for the services.
-type services struct {
-	manager registry
+// Services answers for the services.
+type Services struct {
+	manager Manager
 	out     message.Sender
 	names   *directory.Directory
 	help    *help.Guide
 }
 
-// newServices answers for the services of a Manager.
-func newServices(manager registry, out message.Sender, names *directory.Directory, guide *help.Guide) *services {
-	return &services{manager: manager, out: out, names: names, help: guide}
+// New answers for the services of a Manager.
+func New(manager Manager, out message.Sender, names *directory.Directory, guide *help.Guide) *Services {
+	return &Services{manager: manager, out: out, names: names, help: guide}
 }
 
 // serviceStates are the services that are not part of the daemon, by name.
-func (s *services) serviceStates() map[string]topology.ServiceState {
+func (s *Services) serviceStates() map[string]topology.ServiceState {
 	states := map[string]topology.ServiceState{}
 	for _, st := range s.manager.ServiceStates() {
 		states[st.Name] = st
@@ -82,11 +82,11 @@ func (s *services) serviceStates() map[string]topology.ServiceState {
 }
 
 // serviceEntries lists the services, also those that have not been loaded since the daemon started.
-func (s *services) serviceEntries() []serviceEntry {
+func (s *Services) serviceEntries() []Entry {
 	states := s.serviceStates()
-	out := []serviceEntry{}
+	out := []Entry{}
 	for _, i := range s.manager.Services() {
-		e := serviceEntry{Name: i.Name, Controller: i.Controller, Description: i.Description, Version: i.Version}
+		e := Entry{Name: i.Name, Controller: i.Controller, Description: i.Description, Version: i.Version}
 		if st, ok := states[i.Name]; ok {
 			e.Status = observe.ServiceStatus(st)
 			delete(states, i.Name)
@@ -95,15 +95,15 @@ func (s *services) serviceEntries() []serviceEntry {
 	}
 	for _, st := range s.manager.ServiceStates() {
 		if _, ok := states[st.Name]; ok {
-			out = append(out, serviceEntry{Name: st.Name, Controller: st.URI, Status: observe.ServiceStatus(st)})
+			out = append(out, Entry{Name: st.Name, Controller: st.URI, Status: observe.ServiceStatus(st)})
 		}
 	}
 	return out
 }
 
 // serviceDetail finds a service.
-func (s *services) serviceDetail(name string) (serviceDetail, bool) {
-	d, found := serviceDetail{Name: name}, false
+func (s *Services) serviceDetail(name string) (Detail, bool) {
+	d, found := Detail{Name: name}, false
 	for _, i := range s.manager.Services() {
 		if i.Name == name {
 			d.Controller, d.Model, found = i.Controller, i.Model, true
@@ -116,7 +116,8 @@ func (s *services) serviceDetail(name string) (serviceDetail, bool) {
 	return d, found
 }
 
-func (s *services) serveServices(w http.ResponseWriter, r *http.Request, rest []string) error {
+// Serve answers /services and /services/NAME.
+func (s *Services) Serve(w http.ResponseWriter, r *http.Request, rest []string) error {
 	methods := []string{http.MethodGet, http.MethodPost, http.MethodOptions}
 	if len(rest) == 1 {
 		methods = []string{http.MethodGet, http.MethodPatch, http.MethodDelete, http.MethodOptions}
@@ -141,7 +142,7 @@ func (s *services) serveServices(w http.ResponseWriter, r *http.Request, rest []
 	if !ok {
 		return s.names.NoService(http.StatusNotFound, rest[0])
 	}
-	return s.out.JSON(w, r, http.StatusOK, []serviceDetail{d})
+	return s.out.JSON(w, r, http.StatusOK, []Detail{d})
 }
 
 // checkServiceType checks the member type of a request.
@@ -153,9 +154,9 @@ func checkServiceType(kind string) error {
 		Message: fmt.Sprintf("type: %s is neither lib nor grpc", message.Clip(kind))}
 }
 
-// serviceProblem is the answer when a service is refused. What a service does wrong when it
+// Refusal is the answer when a service is refused. What a service does wrong when it
 // starts is no fault of the daemon.
-func serviceProblem(err error) error {
+func Refusal(err error) error {
 	if r := refusal.As(err); r != nil && r.Ours() {
 		return err
 	}
@@ -170,8 +171,8 @@ func serviceProblem(err error) error {
 	return &message.Error{Status: http.StatusBadRequest, Tag: message.TagFailed, Message: err.Error()}
 }
 
-// serviceTrial is what the trial of a service's programs came to, the answer when it is added or updated.
-type serviceTrial struct {
+// Trial is what the trial of a service's programs came to, the answer when it is added or updated.
+type Trial struct {
 	// Programs were loaded and Same were not, since they would have been the same again.
 	Programs int `json:"programs"`
 	Same     int `json:"same"`
@@ -183,11 +184,11 @@ type serviceTrial struct {
 	Milliseconds int64 `json:"milliseconds"`
 }
 
-func trialOf(r datapath.TrialReport) serviceTrial {
-	return serviceTrial{r.Programs, r.Same, r.Combinations, r.Untried, r.Verified, r.Took.Milliseconds()}
+func trialOf(r datapath.TrialReport) Trial {
+	return Trial{r.Programs, r.Same, r.Combinations, r.Untried, r.Verified, r.Took.Milliseconds()}
 }
 
-func (s *services) addService(w http.ResponseWriter, r *http.Request) error {
+func (s *Services) addService(w http.ResponseWriter, r *http.Request) error {
 	m, err := message.ReadMembers(w, r, []string{"type", "uri", "name"}, nil)
 	if err != nil {
 		return err
@@ -197,13 +198,13 @@ func (s *services) addService(w http.ResponseWriter, r *http.Request) error {
 	}
 	trial, err := s.manager.AddService(r.Context(), topology.Registration{Name: m["name"], Type: m["type"], URI: m["uri"]})
 	if err != nil {
-		return serviceProblem(err)
+		return Refusal(err)
 	}
 	return s.out.JSON(w, r, http.StatusOK, trialOf(trial))
 }
 
 // updateService has another version of a service take over; without a body, the one that is at its place now.
-func (s *services) updateService(w http.ResponseWriter, r *http.Request, name string) error {
+func (s *Services) updateService(w http.ResponseWriter, r *http.Request, name string) error {
 	m, err := message.ReadMembers(w, r, nil, []string{"type", "uri"})
 	if err != nil {
 		return err
@@ -218,17 +219,17 @@ func (s *services) updateService(w http.ResponseWriter, r *http.Request, name st
 	}
 	trial, err := s.manager.UpdateService(r.Context(), topology.Registration{Name: name, Type: m["type"], URI: m["uri"]})
 	if err != nil {
-		return serviceProblem(err)
+		return Refusal(err)
 	}
 	return s.out.JSON(w, r, http.StatusOK, trialOf(trial))
 }
 
-func (s *services) removeService(w http.ResponseWriter, r *http.Request, name string) error {
+func (s *Services) removeService(w http.ResponseWriter, r *http.Request, name string) error {
 	if _, ok := s.serviceDetail(name); !ok {
 		return s.names.NoService(http.StatusBadRequest, name)
 	}
 	if err := s.manager.RemoveService(r.Context(), name); err != nil {
-		return serviceProblem(err)
+		return Refusal(err)
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package describe
 
 import (
 	"net/http"
@@ -8,6 +8,7 @@ import (
 	"github.com/polycube/polycube/internal/openapi"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/rest/observe"
+	"github.com/polycube/polycube/internal/rest/services"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/trace"
 )
@@ -184,11 +185,11 @@ func commandPaths() []pathDoc {
 
 func servicesPaths() []pathDoc {
 	add := stringsBody([]string{"type", "uri", "name"}, nil)
-	one, trial := openapi.GoType(serviceDetail{}), answers(openapi.GoType(serviceTrial{}))
+	one, trial := openapi.GoType(services.Detail{}), answers(openapi.GoType(services.Trial{}))
 	refused := []int{http.StatusConflict, http.StatusServiceUnavailable}
 	return []pathDoc{
 		{path: "/services", operations: []operationDoc{
-			reading("The services that are loaded", "The services.", arrayOf(openapi.GoType(serviceEntry{}))),
+			reading("The services that are loaded", "The services.", arrayOf(openapi.GoType(services.Entry{}))),
 			{method: http.MethodPost, summary: "Add a service", success: http.StatusOK, says: "It is loaded; what the trial of its programs came to.",
 				body: add, needsBody: true, content: trial, also: refused},
 			helpDoc()}},
