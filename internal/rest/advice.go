@@ -19,15 +19,15 @@ import (
 // get a sentence that says what to write.
 
 // advise refuses what cannot have been meant, before anything is done. body may be nil.
-func (s *Server) advise(r *http.Request, t *resource.Target, body []byte) error {
+func (c *cubeRoutes) advise(r *http.Request, t *resource.Target, body []byte) error {
 	switch {
 	case r.Method == http.MethodPost && r.Header.Get(resource.VerbHeader) == resource.VerbNone && t.Kind != resource.KindAction:
-		return s.noAction(t)
+		return c.noAction(t)
 	case t.Kind == resource.KindList && r.Method != http.MethodDelete && !bytes.HasPrefix(body, []byte("[")) && !setAsOne(r, t, body):
 		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: t.Node.Name(),
 			Message: fmt.Sprintf("%s is a list: add %s to the path for one entry, or give an array of entries", t.Words(), resource.Placeholders(t.Node, 0))}
 	case t.Kind == resource.KindEntry && r.Method == http.MethodPatch && !bytes.HasPrefix(body, []byte("{")):
-		return s.entryAsLeaf(t)
+		return c.entryAsLeaf(t)
 	}
 	return nil
 }
@@ -39,7 +39,7 @@ func setAsOne(r *http.Request, t *resource.Target, body []byte) bool {
 
 // noAction is the answer to words without a verb that are not an action. A word that is
 // mistyped could be a verb, and must not create what it names.
-func (s *Server) noAction(t *resource.Target) *message.Error {
+func (c *cubeRoutes) noAction(t *resource.Target) *message.Error {
 	p := &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Field: t.Segments[len(t.Segments)-1]}
 	last := t.Segments[len(t.Segments)-1]
 	verbs := "add, set, show or del"
@@ -55,7 +55,7 @@ func (s *Server) noAction(t *resource.Target) *message.Error {
 
 // entryAsLeaf is the answer to a value for a whole entry, which comes of a key that was
 // forgotten: "ports set peer=x" names the entry peer.
-func (s *Server) entryAsLeaf(t *resource.Target) error {
+func (c *cubeRoutes) entryAsLeaf(t *resource.Target) error {
 	last := t.Segments[len(t.Segments)-1]
 	if t.Node.Child(last) == nil {
 		return nil

@@ -3,11 +3,14 @@
 package rest
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/help"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 )
@@ -21,28 +24,56 @@ import (
 // maxBodyBytes, are read one at a time.
 const maxDocumentBytes = 32 << 20
 
+// configured is the configuration and its past: *topology.Manager.
+type configured interface {
+	// Configuration is all of it, and Apply makes it what a document says.
+	Configuration() *topology.Configuration
+	Apply(ctx context.Context, body []byte, o topology.ApplyOptions) (*topology.Applied, error)
+	// The past of the configuration, and the way back.
+	ConfigurationAt(revision uint64) (*topology.Configuration, error)
+	History(from uint64, n int) (*topology.History, error)
+	RevisionAt(revision uint64) (*topology.RevisionDetail, error)
+	Rollback(ctx context.Context, revision uint64, o topology.ApplyOptions) (*topology.Applied, error)
+}
+
+// configuration answers for the configuration as a whole, and for its past.
+type configuration struct {
+	manager configured
+	log     *slog.Logger
+	out     message.Sender
+	help    *help.Guide
+	// applying holds the document that is applied, reading a large one from its first byte on.
+	applying, reading chan struct{}
+}
+
+// newConfiguration answers for the configuration of a Manager.
+func newConfiguration(manager configured, log *slog.Logger, guide *help.Guide) *configuration {
+	return &configuration{manager: manager, log: log, out: message.Sender{Log: log}, help: guide,
+		applying: make(chan struct{}, 1), reading: make(chan struct{}, 1)}
+}
+
 // serveConfig answers /config.
-func (s *Server) serveConfig(w http.ResponseWriter, r *http.Request, _ []string) error {
+func (c *configuration) serveConfig(w http.ResponseWriter, r *http.Request, _ []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodOptions); err != nil {
 		return err
 	}
 	switch r.Method {
 	case http.MethodOptions:
-		return s.help.Show(w, r, nil)
+		return c.help.Show(w, r, nil)
 	case http.MethodPut, http.MethodPatch:
-		return s.applyConfig(w, r)
+		return c.applyConfig(w, r)
 	}
 	q, err := message.QueryOf(r, "revision")
 	if err != nil {
 		return err
 	}
-	config := s.manager.Configuration()
+	config := c.manager.Configuration()
 	if text := q.Get("revision"); text != "" {
 		revision, err := message.ParseRevision("revision", text)
 		if err != nil {
 			return err
 		}
-		if config, err = s.manager.ConfigurationAt(revision); err != nil {
+		if config, err = c.manager.ConfigurationAt(revision); err != nil {
 			return err
 		}
 	}
@@ -52,14 +83,14 @@ func (s *Server) serveConfig(w http.ResponseWriter, r *http.Request, _ []string)
 		return nil
 	}
 	if err := config.Export(r.Context(), w); err != nil {
-		s.log.Debug("the export was cut off", "err", err)
+		c.log.Debug("the export was cut off", "err", err)
 		panic(http.ErrAbortHandler) // the client must not take a part for the whole
 	}
 	return nil
 }
 
 // applyConfig reads a document and applies it.
-func (s *Server) applyConfig(w http.ResponseWriter, r *http.Request) error {
+func (c *configuration) applyConfig(w http.ResponseWriter, r *http.Request) error {
 	o, err := applyOptions(r)
 	if err != nil {
 		return err
@@ -67,10 +98,10 @@ func (s *Server) applyConfig(w http.ResponseWriter, r *http.Request) error {
 	o.Whole = r.Method == http.MethodPut
 	// A client that sends its document slowly must not keep others from applying theirs.
 	if r.ContentLength < 0 || r.ContentLength > message.MaxBodyBytes {
-		if err := wait(r, s.reading); err != nil {
+		if err := wait(r, c.reading); err != nil {
 			return err
 		}
-		defer func() { <-s.reading }()
+		defer func() { <-c.reading }()
 	}
 	body, err := message.ReadBodyOf(w, r, maxDocumentBytes)
 	if err != nil {
@@ -79,12 +110,12 @@ func (s *Server) applyConfig(w http.ResponseWriter, r *http.Request) error {
 	if body == nil {
 		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagMalformed, Message: "the document is empty: a list of cubes is wanted"}
 	}
-	if err := wait(r, s.applying); err != nil {
+	if err := wait(r, c.applying); err != nil {
 		return err
 	}
-	defer func() { <-s.applying }()
-	applied, err := s.manager.Apply(r.Context(), body, o)
-	return s.answerApplied(w, r, applied, err)
+	defer func() { <-c.applying }()
+	applied, err := c.manager.Apply(r.Context(), body, o)
+	return c.answerApplied(w, r, applied, err)
 }
 
 // wait takes a request's turn with a document.
@@ -97,12 +128,12 @@ func wait(r *http.Request, turn chan struct{}) error {
 	}
 }
 
-func (s *Server) answerApplied(w http.ResponseWriter, r *http.Request, applied *topology.Applied, err error) error {
+func (c *configuration) answerApplied(w http.ResponseWriter, r *http.Request, applied *topology.Applied, err error) error {
 	if err != nil {
 		return err
 	}
 	setRevision(w.Header(), applied.Revision)
-	return s.out.JSON(w, r, http.StatusOK, applied)
+	return c.out.JSON(w, r, http.StatusOK, applied)
 }
 
 // applyOptions reads ?dry-run and If-Match.

@@ -24,7 +24,7 @@ const (
 )
 
 // confirmList refuses a whole list that is not confirmed, and anything but a list where one is confirmed.
-func (s *Server) confirmList(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
+func (c *cubeRoutes) confirmList(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
 	all, typed := r.URL.Query().Has(resource.ParamAll), r.Header.Get(resource.VerbHeader) != ""
 	switch {
 	case all && t.Kind != resource.KindList:
@@ -37,17 +37,17 @@ func (s *Server) confirmList(w http.ResponseWriter, r *http.Request, t *resource
 	case all || !typed || t.Kind != resource.KindList:
 		return nil
 	}
-	if revision, err := s.manager.CubeRevision(t.Cube); err == nil && t.Node.Config() {
-		w.Header().Set("ETag", s.tag(revision)) // the reply may come much later; before the entries are counted
+	if revision, err := c.manager.CubeRevision(t.Cube); err == nil && t.Node.Config() {
+		w.Header().Set("ETag", c.tag(revision)) // the reply may come much later; before the entries are counted
 	}
-	c, err := s.manager.CountEntries(r.Context(), t.Service, t.Cube, t.Path, maxCounted)
+	count, err := c.manager.CountEntries(r.Context(), t.Service, t.Cube, t.Path, maxCounted)
 	if err != nil {
 		return err
 	}
-	p := &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnconfirmed, Field: resource.ParamAll, Question: question(t, c),
+	p := &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnconfirmed, Field: resource.ParamAll, Question: question(t, count),
 		Message: fmt.Sprintf("%s is a list: add %s to delete one entry, or %s to delete every entry", t.Words(), resource.Placeholders(t.Node, 0), resource.FlagAll)}
-	if t.Node.Path() == "ports" && !s.names.Transparent(t.Service) {
-		p.Detail = s.lostPorts(t.Cube)
+	if t.Node.Path() == "ports" && !c.names.Transparent(t.Service) {
+		p.Detail = c.lostPorts(t.Cube)
 	}
 	return p
 }
@@ -70,9 +70,9 @@ func question(t *resource.Target, c topology.ListCount) string {
 }
 
 // lostPorts are the ports of a cube with what is lost with them, a line each.
-func (s *Server) lostPorts(cube string) []string {
+func (c *cubeRoutes) lostPorts(cube string) []string {
 	var out []string
-	ports, parents := s.manager.Places()
+	ports, parents := c.manager.Places()
 	ports = slices.DeleteFunc(ports, func(p topology.PortRef) bool { return p.Cube != cube })
 	for _, p := range ports[:min(len(ports), maxPortsNamed)] {
 		line := p.Port

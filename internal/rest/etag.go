@@ -26,13 +26,13 @@ func newEpoch() string {
 }
 
 // tag is the entity tag of a revision.
-func (s *Server) tag(revision uint64) string {
-	return `"` + s.epoch + "-" + strconv.FormatUint(revision, 36) + `"`
+func (c *cubeRoutes) tag(revision uint64) string {
+	return `"` + c.epoch + "-" + strconv.FormatUint(revision, 36) + `"`
 }
 
 // revisionOf is the reverse; false for the tag of another life, and for what is no tag of ours.
-func (s *Server) revisionOf(tag string) (uint64, bool) {
-	text, ok := strings.CutPrefix(tag, `"`+s.epoch+"-")
+func (c *cubeRoutes) revisionOf(tag string) (uint64, bool) {
+	text, ok := strings.CutPrefix(tag, `"`+c.epoch+"-")
 	if !ok {
 		return 0, false
 	}
@@ -59,7 +59,7 @@ func tagsOf(h http.Header, name string) (tags []string, any bool, err error) {
 }
 
 // onlyIf makes a change conditional where the request is.
-func (s *Server) onlyIf(r *http.Request, cubeName string) (*http.Request, error) {
+func (c *cubeRoutes) onlyIf(r *http.Request, cubeName string) (*http.Request, error) {
 	if message.ReadOnly(r.Method) || r.Header.Get("If-Match") == "" {
 		return r, nil
 	}
@@ -67,7 +67,7 @@ func (s *Server) onlyIf(r *http.Request, cubeName string) (*http.Request, error)
 	if err != nil {
 		return nil, err
 	}
-	now, err := s.manager.CubeRevision(cubeName)
+	now, err := c.manager.CubeRevision(cubeName)
 	if err != nil {
 		return nil, message.Stale("If-Match: there is no cube %s", message.Clip(cubeName))
 	}
@@ -75,34 +75,26 @@ func (s *Server) onlyIf(r *http.Request, cubeName string) (*http.Request, error)
 		return r.WithContext(topology.IfRevision(r.Context(), cubeName, now)), nil
 	}
 	for _, tag := range tags {
-		if revision, ok := s.revisionOf(tag); ok && revision == now {
+		if revision, ok := c.revisionOf(tag); ok && revision == now {
 			return r.WithContext(topology.IfRevision(r.Context(), cubeName, now)), nil
 		}
 	}
-	return nil, message.Stale("%s changed since it was read, or the daemon was started anew: read it again, its tag is %s now", message.Clip(cubeName), s.tag(now))
-}
-
-// unconditional refuses If-Match where it would have no effect: a client that sends it relies on it.
-func unconditional(r *http.Request) error {
-	if message.ReadOnly(r.Method) || r.Header.Get("If-Match") == "" {
-		return nil
-	}
-	return message.BadPath("If-Match is understood on a cube and what is in it, and on config and rollback; not on %s", message.Clip(r.URL.Path))
+	return nil, message.Stale("%s changed since it was read, or the daemon was started anew: read it again, its tag is %s now", message.Clip(cubeName), c.tag(now))
 }
 
 // answerTag sends the tag with what is read. It tells whether the client has this already: of a node without state, whose
 // answer is the same for the same tag.
-func (s *Server) answerTag(w http.ResponseWriter, r *http.Request, t *resource.Target) (same bool, err error) {
+func (c *cubeRoutes) answerTag(w http.ResponseWriter, r *http.Request, t *resource.Target) (same bool, err error) {
 	if !t.Node.Config() {
 		return false, nil
 	}
 	// Before the read: a tag that is older than what is read makes a change fail that could have been made, the other way
 	// round one would be lost.
-	revision, err := s.manager.CubeRevision(t.Cube)
+	revision, err := c.manager.CubeRevision(t.Cube)
 	if err != nil {
 		return false, nil //nolint:nilerr // whoever reads the cube says it
 	}
-	tag := s.tag(revision)
+	tag := c.tag(revision)
 	w.Header().Set("ETag", tag)
 	tags, any, err := tagsOf(r.Header, "If-None-Match")
 	if err != nil || !t.Conditional() {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 )
@@ -89,7 +90,7 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 func (s *Server) listCubes(w http.ResponseWriter, r *http.Request) error {
 	byService := message.Ordered{}
 	for _, info := range s.manager.Services() {
-		raw, err := s.readCubes(r.Context(), info.Name)
+		raw, err := s.cubes.readCubes(r.Context(), info.Name)
 		if err != nil {
 			return err
 		}
@@ -187,4 +188,17 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, rest []stri
 	}
 	return message.Done(w, r, s.manager.Attach(r.Context(), topology.AttachRequest{
 		Cube: m["cube"], Port: m["port"], Position: m["position"], Before: m["before"], After: m["after"]}))
+}
+
+// entryPoint lists the first words of every path.
+func (s *Server) entryPoint(r *http.Request) []message.Link {
+	base := front.Base(r)
+	out := []message.Link{{Rel: "self", Href: base + message.JoinPath()}}
+	for _, name := range []string{"version", "services", "cubes", "netdevs", "topology", "drops", "status", "daemon"} {
+		out = append(out, message.Link{Rel: name, Href: base + message.JoinPath(name)})
+	}
+	for _, info := range s.manager.Services() {
+		out = append(out, message.Link{Rel: info.Name, Href: base + message.JoinPath(info.Name)})
+	}
+	return out
 }

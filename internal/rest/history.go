@@ -14,23 +14,23 @@ import (
 // The past of the configuration, and the way back.
 
 // serveHistory answers /history and /history/REVISION.
-func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request, rest []string) error {
+func (c *configuration) serveHistory(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.Show(w, r, rest)
+		return c.help.Show(w, r, rest)
 	}
 	if len(rest) == 1 {
 		revision, err := message.ParseRevision("revision", rest[0])
 		if err != nil {
 			return err
 		}
-		detail, err := s.manager.RevisionAt(revision)
+		detail, err := c.manager.RevisionAt(revision)
 		if err != nil {
 			return err
 		}
-		return s.out.JSON(w, r, http.StatusOK, detail)
+		return c.out.JSON(w, r, http.StatusOK, detail)
 	}
 	q, err := message.QueryOf(r, "limit", "from")
 	if err != nil {
@@ -47,20 +47,20 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request, rest []str
 			return err
 		}
 	}
-	history, err := s.manager.History(from, n)
+	history, err := c.manager.History(from, n)
 	if err != nil {
 		return err
 	}
-	return s.out.JSON(w, r, http.StatusOK, history)
+	return c.out.JSON(w, r, http.StatusOK, history)
 }
 
 // serveRollback answers /rollback.
-func (s *Server) serveRollback(w http.ResponseWriter, r *http.Request, _ []string) error {
+func (c *configuration) serveRollback(w http.ResponseWriter, r *http.Request, _ []string) error {
 	if err := message.Allow(r, http.MethodPost, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.Show(w, r, nil)
+		return c.help.Show(w, r, nil)
 	}
 	o, err := applyOptions(r)
 	if err != nil {
@@ -77,6 +77,6 @@ func (s *Server) serveRollback(w http.ResponseWriter, r *http.Request, _ []strin
 		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagMissing, Field: "revision",
 			Message: `the number of a revision is wanted, as in {"revision":12}`}
 	}
-	applied, err := s.manager.Rollback(r.Context(), *want.Revision, o)
-	return s.answerApplied(w, r, applied, err)
+	applied, err := c.manager.Rollback(r.Context(), *want.Revision, o)
+	return c.answerApplied(w, r, applied, err)
 }

@@ -19,24 +19,11 @@ import (
 // carries them as the member _links. An answer that is an array has no room for a member
 // that its readers would not take for an entry, so there they are a Link header (RFC 8288).
 
-// entryPoint lists the first words of every path.
-func (s *Server) entryPoint(r *http.Request) []message.Link {
-	base := front.Base(r)
-	out := []message.Link{{Rel: "self", Href: base + message.JoinPath()}}
-	for _, name := range []string{"version", "services", "cubes", "netdevs", "topology", "drops", "status", "daemon"} {
-		out = append(out, message.Link{Rel: name, Href: base + message.JoinPath(name)})
-	}
-	for _, info := range s.manager.Services() {
-		out = append(out, message.Link{Rel: info.Name, Href: base + message.JoinPath(info.Name)})
-	}
-	return out
-}
-
 // serviceLinks lists a service and its cubes.
-func (s *Server) serviceLinks(r *http.Request, service string) []message.Link {
+func (c *cubeRoutes) serviceLinks(r *http.Request, service string) []message.Link {
 	base := front.Base(r)
 	out := []message.Link{{Rel: "self", Href: base + message.JoinPath(service)}}
-	for _, ref := range s.manager.Cubes() {
+	for _, ref := range c.manager.Cubes() {
 		if ref.Service == service {
 			out = append(out, message.Link{Rel: ref.Name, Href: base + message.JoinPath(service, ref.Name)})
 		}
@@ -46,7 +33,7 @@ func (s *Server) serviceLinks(r *http.Request, service string) []message.Link {
 
 // nodeLinks lists a node and those of its children that can be read: raw has the leaves
 // that are set.
-func (s *Server) nodeLinks(r *http.Request, t *resource.Target, raw json.RawMessage) []message.Link {
+func (c *cubeRoutes) nodeLinks(r *http.Request, t *resource.Target, raw json.RawMessage) []message.Link {
 	var set map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &set); err != nil {
 		set = nil
@@ -57,14 +44,14 @@ func (s *Server) nodeLinks(r *http.Request, t *resource.Target, raw json.RawMess
 	if t.Kind == resource.KindCube {
 		children = baseFirst(children)
 	}
-	for _, c := range children {
-		if c.Name() == "status-reason" || c.Kind() == yang.Action {
+	for _, child := range children {
+		if child.Name() == "status-reason" || child.Kind() == yang.Action {
 			continue // most ports have none, and the first API had none
 		}
-		if _, isSet := set[c.Name()]; c.Kind() == yang.Leaf && !isSet {
+		if _, isSet := set[child.Name()]; child.Kind() == yang.Leaf && !isSet {
 			continue
 		}
-		out = append(out, message.Link{Rel: c.Name(), Href: self + c.Name() + "/"})
+		out = append(out, message.Link{Rel: child.Name(), Href: self + child.Name() + "/"})
 	}
 	return out
 }
@@ -87,7 +74,7 @@ func baseFirst(children []*yang.Node) []*yang.Node {
 }
 
 // entryLinks lists a list and the entries that were read.
-func (s *Server) entryLinks(r *http.Request, t *resource.Target, raw json.RawMessage) []message.Link {
+func (c *cubeRoutes) entryLinks(r *http.Request, t *resource.Target, raw json.RawMessage) []message.Link {
 	base := front.Base(r)
 	self := base + message.JoinPath(t.Segments...)
 	out := []message.Link{{Rel: "self", Href: self}}

@@ -79,7 +79,7 @@ func pageOf(r *http.Request, keys int, fields func(string) ([]string, []string))
 }
 
 // pageOfTarget reads the page that is wanted of a node, nil for all of it.
-func (s *Server) pageOfTarget(r *http.Request, t *resource.Target) (*page, error) {
+func (c *cubeRoutes) pageOfTarget(r *http.Request, t *resource.Target) (*page, error) {
 	if t.Kind == resource.KindList && t.Node.Paged() {
 		return pageOf(r, ownCursor, fieldsOf(t.Node))
 	}
@@ -134,21 +134,21 @@ func (p *page) next(self, after string) message.Link {
 }
 
 // readList answers a list entry by entry, where a page is asked for or the list may be large.
-func (s *Server) readList(w http.ResponseWriter, r *http.Request, t *resource.Target, p *page) error {
+func (c *cubeRoutes) readList(w http.ResponseWriter, r *http.Request, t *resource.Target, p *page) error {
 	if p == nil {
 		p = &page{}
 	}
 	a := &arrayWriter{w: w, r: r, self: front.Base(r) + message.JoinPath(t.Segments...), page: p}
 	if t.Node.Paged() {
-		return s.sendArray(a, func() error { return s.fillPaged(a, t) })
+		return c.sendArray(a, func() error { return c.fillPaged(a, t) })
 	}
-	return s.sendArray(a, func() error {
-		return s.manager.Entries(r.Context(), t.Service, t.Cube, t.Path, p.after, a.add)
+	return c.sendArray(a, func() error {
+		return c.manager.Entries(r.Context(), t.Service, t.Cube, t.Path, p.after, a.add)
 	})
 }
 
 // fillPaged adds the entries of a list that is marked `paged`: a page is collected, all of it is sent part by part.
-func (s *Server) fillPaged(a *arrayWriter, t *resource.Target) error {
+func (c *cubeRoutes) fillPaged(a *arrayWriter, t *resource.Target) error {
 	q := cube.PageQuery{After: a.page.cursor, Limit: a.page.limit}
 	if len(a.page.filter) > 0 {
 		q.Matches = a.page.filter.matches
@@ -157,7 +157,7 @@ func (s *Server) fillPaged(a *arrayWriter, t *resource.Target) error {
 		q.Limit = pagedAtOnce
 	}
 	for {
-		got, err := s.manager.Page(a.r.Context(), t.Service, t.Cube, t.Path, q)
+		got, err := c.manager.Page(a.r.Context(), t.Service, t.Cube, t.Path, q)
 		if err != nil {
 			return err
 		}
@@ -177,7 +177,7 @@ func (s *Server) fillPaged(a *arrayWriter, t *resource.Target) error {
 const pagedAtOnce = 1000
 
 // sendArray answers what fill adds.
-func (s *Server) sendArray(a *arrayWriter, fill func() error) error {
+func (c *cubeRoutes) sendArray(a *arrayWriter, fill func() error) error {
 	err := fill()
 	if err != nil && a.out == nil {
 		return err
@@ -186,7 +186,7 @@ func (s *Server) sendArray(a *arrayWriter, fill func() error) error {
 		err = a.end()
 	}
 	if err != nil {
-		s.log.Debug("a list ended early", "path", a.r.URL.EscapedPath(), "err", err)
+		c.log.Debug("a list ended early", "path", a.r.URL.EscapedPath(), "err", err)
 		panic(http.ErrAbortHandler) // the client has to see that something is missing
 	}
 	return nil

@@ -67,9 +67,9 @@ func (s *Server) frameworkHandlers() map[string]handler {
 		"events":       s.observer.ServeEvents,
 		"status":       s.observer.ServeStatus,
 		"daemon":       s.observer.ServeDaemon,
-		"config":       s.serveConfig,
-		"history":      s.serveHistory,
-		"rollback":     s.serveRollback,
+		"config":       s.config.serveConfig,
+		"history":      s.config.serveHistory,
+		"rollback":     s.config.serveRollback,
 		"metrics":      s.observer.ServeMetrics,
 		"openapi.json": s.documents.ServeOpenAPI,
 	}
@@ -118,7 +118,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 		return s.handlers[first](w, r, segments[1:])
 	}
 	if s.names.HasService(first) {
-		return s.serveService(w, r, segments)
+		return s.cubes.serveService(w, r, segments)
 	}
 	service, ok := s.manager.ServiceOf(first)
 	if !ok || !s.names.HasService(service) {

@@ -64,9 +64,7 @@ type Options struct {
 
 // Server serves the API on any number of listeners.
 type Server struct {
-	manager Manager
-	// epoch is in every entity tag.
-	epoch    string
+	manager  Manager
 	version  string
 	log      *slog.Logger
 	out      message.Sender
@@ -81,13 +79,13 @@ type Server struct {
 
 	documents *describe.Documents
 	services  *services.Services
-	// applying holds the document that is applied, reading a large one from its first byte on.
-	applying, reading chan struct{}
+	config    *configuration
+	cubes     *cubeRoutes
 }
 
 // New makes a server; it serves nothing until Serve.
 func New(o Options) *Server {
-	s := &Server{manager: o.Manager, epoch: newEpoch(), version: o.Version, log: o.Logger, applying: make(chan struct{}, 1), reading: make(chan struct{}, 1)}
+	s := &Server{manager: o.Manager, version: o.Version, log: o.Logger}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -102,6 +100,8 @@ func New(o Options) *Server {
 		Handle: s.route, Fail: s.writeError})
 	s.documents = describe.New(s.manager, s.version, s.log, s.help)
 	s.services = services.New(s.manager, s.out, s.names, s.help)
+	s.config = newConfiguration(s.manager, s.log, s.help)
+	s.cubes = newCubeRoutes(s.manager, s.log, s.names, s.help)
 	s.handlers = s.frameworkHandlers()
 	s.http = &http.Server{
 		Handler:           s.front,

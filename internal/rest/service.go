@@ -3,14 +3,18 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/rest/directory"
+	"github.com/polycube/polycube/internal/rest/help"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/suggest"
@@ -21,15 +25,47 @@ import (
 // Resources of services: which there are, and which methods they have, follows from the
 // model at the time of the request.
 
+// cubeManager owns the cubes: *topology.Manager.
+type cubeManager interface {
+	directory.Manager
+	Create(ctx context.Context, service, name string, body []byte) error
+	// CreateMany creates every cube of an array, or none.
+	CreateMany(ctx context.Context, body []byte) error
+	Edit(ctx context.Context, service, name string, op yang.Op, path yang.Path, body []byte) error
+	Delete(ctx context.Context, service, name string) error
+	// Page reads a part of a list that is marked `paged`, and CountEntries counts; CubeRevision is what a change can be made
+	// conditional on.
+	Page(ctx context.Context, service, name string, path yang.Path, q cube.PageQuery) (cube.Page, error)
+	CountEntries(ctx context.Context, service, name string, path yang.Path, most int) (topology.ListCount, error)
+	CubeRevision(cube string) (uint64, error)
+	Action(ctx context.Context, service, name string, path yang.Path, body []byte) (json.RawMessage, error)
+}
+
+// cubeRoutes answers for what models describe: the cubes of each service and every node of them.
+type cubeRoutes struct {
+	manager cubeManager
+	log     *slog.Logger
+	out     message.Sender
+	names   *directory.Directory
+	help    *help.Guide
+	// epoch is in every entity tag.
+	epoch string
+}
+
+// newCubeRoutes answers for the cubes of a Manager.
+func newCubeRoutes(manager cubeManager, log *slog.Logger, names *directory.Directory, guide *help.Guide) *cubeRoutes {
+	return &cubeRoutes{manager: manager, log: log, out: message.Sender{Log: log}, names: names, help: guide, epoch: newEpoch()}
+}
+
 // serveService answers /SERVICE and everything below.
-func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments []string) error {
+func (c *cubeRoutes) serveService(w http.ResponseWriter, r *http.Request, segments []string) error {
 	if len(segments) == 1 {
 		if err := unconditional(r); err != nil {
 			return err
 		}
-		return s.serveWholeService(w, r, segments[0])
+		return c.serveWholeService(w, r, segments[0])
 	}
-	t, err := resource.Resolve(s.manager, segments)
+	t, err := resource.Resolve(c.manager, segments)
 	var partial *yang.PartialKeysError
 	if errors.As(err, &partial) && r.Method == http.MethodDelete && partial.List.Config() {
 		t, err = resource.Within(segments, partial), nil // one entry alone may have the keys that are given
@@ -37,12 +73,12 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 		if err := incomplete(r, segments, partial); err != nil {
 			return err
 		}
-		return s.help.Partial(w, r, segments, partial)
+		return c.help.Partial(w, r, segments, partial)
 	}
 	if err != nil {
 		if r.Method == http.MethodOptions {
-			if action, input := s.help.InputLeaf(segments); input != nil {
-				return s.help.Leaf(w, r, action, input, append(slices.Clone(action.Path), yang.Step{Name: input.Name()}))
+			if action, input := c.help.InputLeaf(segments); input != nil {
+				return c.help.Leaf(w, r, action, input, append(slices.Clone(action.Path), yang.Step{Name: input.Name()}))
 			}
 		}
 		return resolveError(r, segments, err)
@@ -51,23 +87,23 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.help.Node(w, r, t)
+		return c.help.Node(w, r, t)
 	}
-	if err := s.checkCube(r, t); err != nil {
+	if err := c.checkCube(r, t); err != nil {
 		return err
 	}
-	if r, err = s.onlyIf(r, t.Cube); err != nil {
+	if r, err = c.onlyIf(r, t.Cube); err != nil {
 		return err
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		return s.read(w, r, t)
+		return c.read(w, r, t)
 	case http.MethodDelete:
-		return s.remove(w, r, t)
+		return c.remove(w, r, t)
 	}
 	body, err := message.ReadBody(w, r)
 	if err == nil {
-		err = s.advise(r, t, body)
+		err = c.advise(r, t, body)
 	}
 	if err != nil {
 		return err
@@ -75,7 +111,7 @@ func (s *Server) serveService(w http.ResponseWriter, r *http.Request, segments [
 	if r.Header.Get(resource.VerbHeader) != "" {
 		r = r.WithContext(topology.InWords(r.Context()))
 	}
-	return s.write(w, r, t, body)
+	return c.write(w, r, t, body)
 }
 
 // resolveError gives what no model has 404.
@@ -106,27 +142,27 @@ func nearInPath(r *http.Request, y *yang.Error) []string {
 
 // checkCube answers 404 to whatever is asked of a cube that does not exist, but for its
 // creation and its deletion, which the Manager answers.
-func (s *Server) checkCube(r *http.Request, t *resource.Target) error {
+func (c *cubeRoutes) checkCube(r *http.Request, t *resource.Target) error {
 	if t.Kind == resource.KindCube && r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPatch {
 		return nil
 	}
-	if service, ok := s.manager.ServiceOf(t.Cube); !ok || service != t.Service {
+	if service, ok := c.manager.ServiceOf(t.Cube); !ok || service != t.Service {
 		if t.Kind == resource.KindCube && r.Method == http.MethodPatch {
-			return &message.Error{Status: http.StatusConflict, Tag: message.TagDataMissing, Near: suggest.Near(t.Cube, s.names.CubesOf(t.Service)),
+			return &message.Error{Status: http.StatusConflict, Tag: message.TagDataMissing, Near: suggest.Near(t.Cube, c.names.CubesOf(t.Service)),
 				Message: fmt.Sprintf("no %s is named %s", t.Service, message.Clip(t.Cube))}
 		}
-		return s.names.NoCube(t.Cube, t.Service, s.names.CubesOf(t.Service))
+		return c.names.NoCube(t.Cube, t.Service, c.names.CubesOf(t.Service))
 	}
 	return nil
 }
 
 // read answers GET.
-func (s *Server) read(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
-	p, err := s.pageOfTarget(r, t)
+func (c *cubeRoutes) read(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
+	p, err := c.pageOfTarget(r, t)
 	if err != nil {
 		return err
 	}
-	same, err := s.answerTag(w, r, t)
+	same, err := c.answerTag(w, r, t)
 	if err != nil {
 		return err
 	}
@@ -135,33 +171,33 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, t *resource.Target
 		return nil
 	}
 	if p != nil || t.Kind == resource.KindList && (t.Node.Bulk() || t.Node.Paged()) {
-		return s.readList(w, r, t, p)
+		return c.readList(w, r, t, p)
 	}
-	raw, err := s.manager.Read(r.Context(), t.Service, t.Cube, t.Path)
+	raw, err := c.manager.Read(r.Context(), t.Service, t.Cube, t.Path)
 	if err != nil {
 		return err
 	}
 	switch t.Kind {
 	case resource.KindCube, resource.KindContainer, resource.KindEntry:
-		raw = message.AppendLinks(raw, s.nodeLinks(r, t, raw))
+		raw = message.AppendLinks(raw, c.nodeLinks(r, t, raw))
 	case resource.KindList:
-		message.SetLinkHeader(w.Header(), s.entryLinks(r, t, raw))
+		message.SetLinkHeader(w.Header(), c.entryLinks(r, t, raw))
 	case resource.KindLeaf, resource.KindLeafList, resource.KindValue, resource.KindAction:
 	}
-	s.out.Raw(w, r, http.StatusOK, raw)
+	c.out.Raw(w, r, http.StatusOK, raw)
 	return nil
 }
 
 // remove answers DELETE.
-func (s *Server) remove(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
-	err := s.confirmList(w, r, t)
+func (c *cubeRoutes) remove(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
+	err := c.confirmList(w, r, t)
 	if err != nil {
 		return err
 	}
 	if t.Kind == resource.KindCube {
-		err = s.manager.Delete(r.Context(), t.Service, t.Cube)
+		err = c.manager.Delete(r.Context(), t.Service, t.Cube)
 	} else {
-		err = s.manager.Edit(r.Context(), t.Service, t.Cube, yang.Delete, t.Path, nil)
+		err = c.manager.Edit(r.Context(), t.Service, t.Cube, yang.Delete, t.Path, nil)
 	}
 	if err != nil {
 		return err
@@ -171,7 +207,7 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request, t *resource.Targ
 }
 
 // write answers POST, PUT and PATCH.
-func (s *Server) write(w http.ResponseWriter, r *http.Request, t *resource.Target, body []byte) error {
+func (c *cubeRoutes) write(w http.ResponseWriter, r *http.Request, t *resource.Target, body []byte) error {
 	if t.Kind == resource.KindCube {
 		rest, err := ownBody(body, t.Cube)
 		if err != nil {
@@ -186,16 +222,16 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, t *resource.Targe
 		if body, err = withValues(t, body); err != nil {
 			return err
 		}
-		out, err = s.manager.Action(r.Context(), t.Service, t.Cube, t.Path, body)
+		out, err = c.manager.Action(r.Context(), t.Service, t.Cube, t.Path, body)
 	case t.Kind == resource.KindCube && r.Method != http.MethodPatch:
-		err = s.manager.Create(r.Context(), t.Service, t.Cube, body)
+		err = c.manager.Create(r.Context(), t.Service, t.Cube, body)
 	default:
-		err = s.manager.Edit(r.Context(), t.Service, t.Cube, resource.Operation(r.Method), t.Path, body)
+		err = c.manager.Edit(r.Context(), t.Service, t.Cube, resource.Operation(r.Method), t.Path, body)
 	}
 	if err != nil {
 		return err
 	}
-	s.out.Raw(w, r, t.Success(r.Method), out)
+	c.out.Raw(w, r, t.Success(r.Method), out)
 	return nil
 }
 

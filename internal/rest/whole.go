@@ -20,7 +20,7 @@ import (
 // A service as a whole: the list of its cubes.
 
 // serveWholeService answers /SERVICE.
-func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, service string) error {
+func (c *cubeRoutes) serveWholeService(w http.ResponseWriter, r *http.Request, service string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodOptions); err != nil {
 		var p *message.Error
 		if r.Method == http.MethodDelete && errors.As(err, &p) {
@@ -30,7 +30,7 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 	}
 	switch r.Method {
 	case http.MethodOptions:
-		return s.help.Service(w, r, service)
+		return c.help.Service(w, r, service)
 	case http.MethodPost, http.MethodPatch:
 		if r.Method == http.MethodPost && r.Header.Get(resource.VerbHeader) == resource.VerbNone {
 			return &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Field: service,
@@ -41,9 +41,9 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 			return err
 		}
 		if r.Method == http.MethodPost {
-			err = s.createIn(r.Context(), service, body)
+			err = c.createIn(r.Context(), service, body)
 		} else {
-			err = s.updateIn(r.Context(), service, body)
+			err = c.updateIn(r.Context(), service, body)
 		}
 		if err != nil {
 			return err
@@ -55,7 +55,7 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 		return &message.Error{Status: http.StatusMethodNotAllowed, Tag: message.TagUnsupported, Allow: []string{http.MethodPost, http.MethodPatch},
 			Message: "a GET of a service takes no body: POST creates a cube"}
 	}
-	schema, err := s.manager.Schema(service)
+	schema, err := c.manager.Schema(service)
 	if err != nil {
 		return err
 	}
@@ -64,20 +64,20 @@ func (s *Server) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 		return err
 	}
 	if p != nil {
-		return s.readPageOfCubes(w, r, service, p)
+		return c.readPageOfCubes(w, r, service, p)
 	}
-	list, err := s.readCubes(r.Context(), service)
+	list, err := c.readCubes(r.Context(), service)
 	if err != nil {
 		return err
 	}
-	message.SetLinkHeader(w.Header(), s.serviceLinks(r, service))
-	s.out.Raw(w, r, http.StatusOK, list)
+	message.SetLinkHeader(w.Header(), c.serviceLinks(r, service))
+	c.out.Raw(w, r, http.StatusOK, list)
 	return nil
 }
 
 // readPageOfCubes answers cubes in order of creation, which is what a page goes on behind.
-func (s *Server) readPageOfCubes(w http.ResponseWriter, r *http.Request, service string, p *page) error {
-	all := s.names.CubesOf(service)
+func (c *cubeRoutes) readPageOfCubes(w http.ResponseWriter, r *http.Request, service string, p *page) error {
+	all := c.names.CubesOf(service)
 	if p.after != nil {
 		i := slices.Index(all, p.after[0])
 		if i < 0 {
@@ -86,9 +86,9 @@ func (s *Server) readPageOfCubes(w http.ResponseWriter, r *http.Request, service
 		all = all[i+1:]
 	}
 	a := &arrayWriter{w: w, r: r, self: front.Base(r) + message.JoinPath(service), page: p}
-	return s.sendArray(a, func() error {
+	return c.sendArray(a, func() error {
 		for _, name := range all {
-			raw, err := s.manager.Read(r.Context(), service, name, nil)
+			raw, err := c.manager.Read(r.Context(), service, name, nil)
 			if err != nil && message.IsMissing(err) {
 				continue
 			}
@@ -101,13 +101,13 @@ func (s *Server) readPageOfCubes(w http.ResponseWriter, r *http.Request, service
 }
 
 // readCubes is the array of a service's cubes. A cube that goes meanwhile is left out.
-func (s *Server) readCubes(ctx context.Context, service string) (json.RawMessage, error) {
+func (c *cubeRoutes) readCubes(ctx context.Context, service string) (json.RawMessage, error) {
 	out := bytes.NewBufferString("[")
-	for _, ref := range s.manager.Cubes() {
+	for _, ref := range c.manager.Cubes() {
 		if ref.Service != service {
 			continue
 		}
-		raw, err := s.manager.Read(ctx, service, ref.Name, nil)
+		raw, err := c.manager.Read(ctx, service, ref.Name, nil)
 		if err != nil && message.IsMissing(err) {
 			continue
 		}
@@ -124,24 +124,24 @@ func (s *Server) readCubes(ctx context.Context, service string) (json.RawMessage
 }
 
 // createIn creates the cube that the body names, or every cube of an array or none.
-func (s *Server) createIn(ctx context.Context, service string, body []byte) error {
+func (c *cubeRoutes) createIn(ctx context.Context, service string, body []byte) error {
 	if len(body) > 0 && body[0] == '[' {
 		all, err := withService(service, body)
 		if err != nil {
 			return err
 		}
-		return s.manager.CreateMany(ctx, all)
+		return c.manager.CreateMany(ctx, all)
 	}
 	name, body, err := requireName(body)
 	if err != nil {
 		return err
 	}
-	return s.manager.Create(ctx, service, name, body)
+	return c.manager.Create(ctx, service, name, body)
 }
 
 // updateIn updates the cube that the body names. One cube a request, as there is no
 // transaction over several.
-func (s *Server) updateIn(ctx context.Context, service string, body []byte) error {
+func (c *cubeRoutes) updateIn(ctx context.Context, service string, body []byte) error {
 	if len(body) > 0 && body[0] == '[' {
 		var all []json.RawMessage
 		if err := json.Unmarshal(body, &all); err != nil || len(all) != 1 {
@@ -154,7 +154,7 @@ func (s *Server) updateIn(ctx context.Context, service string, body []byte) erro
 	if err != nil {
 		return err
 	}
-	return s.manager.Edit(ctx, service, name, yang.Merge, nil, body)
+	return c.manager.Edit(ctx, service, name, yang.Merge, nil, body)
 }
 
 func requireName(body []byte) (string, []byte, error) {
