@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/rest/cubes"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/topology"
@@ -198,7 +199,7 @@ func TestAPersonIsAskedBeforeAListIsDeleted(t *testing.T) {
 func TestAListOfMany(t *testing.T) {
 	l, _ := newStations(t)
 	var entries []string
-	for i := range maxCounted {
+	for i := range cubes.MaxCounted {
 		entries = append(entries, fmt.Sprintf(`{"vlan":2,"address":"a%d"}`, i))
 	}
 	l.must(t, 201, "POST", "/stations/s/fdb/entry", "["+strings.Join(entries, ",")+"]")
@@ -206,7 +207,7 @@ func TestAListOfMany(t *testing.T) {
 		t.Errorf("the question is %q", e.Question)
 	}
 	var ports []map[string]string
-	for i := range maxPortsNamed {
+	for i := range cubes.MaxPortsNamed {
 		ports = append(ports, map[string]string{"name": fmt.Sprintf("q%d", i)})
 	}
 	body, err := json.Marshal(ports)
@@ -214,7 +215,7 @@ func TestAListOfMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.must(t, 201, "POST", "/stations/s/ports", string(body))
-	if e := l.typed(t, "/stations/s/ports").fault(t); len(e.Detail) != maxPortsNamed+1 || e.Detail[maxPortsNamed] != "and 2 more" {
+	if e := l.typed(t, "/stations/s/ports").fault(t); len(e.Detail) != cubes.MaxPortsNamed+1 || e.Detail[cubes.MaxPortsNamed] != "and 2 more" {
 		t.Errorf("the ports are %q", e.Detail)
 	}
 }

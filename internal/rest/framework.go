@@ -90,7 +90,7 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 func (s *Server) listCubes(w http.ResponseWriter, r *http.Request) error {
 	byService := message.Ordered{}
 	for _, info := range s.manager.Services() {
-		raw, err := s.cubes.readCubes(r.Context(), info.Name)
+		raw, err := s.cubes.ReadCubes(r.Context(), info.Name)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/rest/cubes"
 	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/rest/help"
 	"github.com/polycube/polycube/internal/rest/message"
@@ -67,9 +68,9 @@ func (s *Server) frameworkHandlers() map[string]handler {
 		"events":       s.observer.ServeEvents,
 		"status":       s.observer.ServeStatus,
 		"daemon":       s.observer.ServeDaemon,
-		"config":       s.config.serveConfig,
-		"history":      s.config.serveHistory,
-		"rollback":     s.config.serveRollback,
+		"config":       s.config.ServeConfig,
+		"history":      s.config.ServeHistory,
+		"rollback":     s.config.ServeRollback,
 		"metrics":      s.observer.ServeMetrics,
 		"openapi.json": s.documents.ServeOpenAPI,
 	}
@@ -111,14 +112,14 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 			return message.NotFound("no resource %s", message.Clip(strings.Join(segments, "/")))
 		}
 		if first != "config" && first != "rollback" {
-			if err := unconditional(r); err != nil {
+			if err := cubes.Unconditional(r); err != nil {
 				return err
 			}
 		}
 		return s.handlers[first](w, r, segments[1:])
 	}
 	if s.names.HasService(first) {
-		return s.cubes.serveService(w, r, segments)
+		return s.cubes.ServeService(w, r, segments)
 	}
 	service, ok := s.manager.ServiceOf(first)
 	if !ok || !s.names.HasService(service) {

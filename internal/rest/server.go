@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/rest/config"
+	"github.com/polycube/polycube/internal/rest/cubes"
 	"github.com/polycube/polycube/internal/rest/describe"
 	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/rest/front"
@@ -79,8 +81,8 @@ type Server struct {
 
 	documents *describe.Documents
 	services  *services.Services
-	config    *configuration
-	cubes     *cubeRoutes
+	config    *config.Configuration
+	cubes     *cubes.Routes
 }
 
 // New makes a server; it serves nothing until Serve.
@@ -100,8 +102,8 @@ func New(o Options) *Server {
 		Handle: s.route, Fail: s.writeError})
 	s.documents = describe.New(s.manager, s.version, s.log, s.help)
 	s.services = services.New(s.manager, s.out, s.names, s.help)
-	s.config = newConfiguration(s.manager, s.log, s.help)
-	s.cubes = newCubeRoutes(s.manager, s.log, s.names, s.help)
+	s.config = config.New(s.manager, s.log, s.help)
+	s.cubes = cubes.New(s.manager, s.log, s.names, s.help)
 	s.handlers = s.frameworkHandlers()
 	s.http = &http.Server{
 		Handler:           s.front,

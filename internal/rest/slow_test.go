@@ -22,6 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/metrics"
+	"github.com/polycube/polycube/internal/rest/config"
 	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/test/pace"
@@ -296,7 +297,7 @@ func TestSlowClientsKeepNobodyOut(t *testing.T) {
 		if alice, _ := c.ask(t, admin, "GET", "/version", nil); alice != 200 {
 			t.Errorf("an admin, beside %d who are slow: status %d", i, alice)
 		}
-		occupy(d, 32, maxDocumentBytes, "PUT /polycube/v1/config")
+		occupy(d, 32, config.MaxDocumentBytes, "PUT /polycube/v1/config")
 		occupy(d, 64, 10_000, "PUT /polycube/v1/config")
 		occupy(d, 64, 10_000, "POST /polycube/v1/lab/l9")
 		occupy(d, 32, 10_000, "GET /polycube/v1/version") // a body that nobody wants

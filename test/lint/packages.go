@@ -51,7 +51,6 @@ var largeTypes = map[string]largeType{
 	"internal/cli.session":             {55, "2026-11-24", "not split yet"},
 	"internal/datapath.Plane":          {163, "2026-11-24", "not split yet"},
 	"internal/datapath/link.generator": {93, "2026-11-24", "not split yet"},
-	"internal/rest.Server":             {159, "2026-11-24", "not split yet"},
 	"internal/topology.Manager":        {71, "2026-11-24", "not split yet: requests, restoring, netdevs, namespaces"},
 	"internal/topology.txn":            {123, "2026-11-24", "not split yet: its phases are to be types"},
 	"internal/topology/read.Reader":    {41, "2026-11-24", "cohesive: all read the snapshot and change nothing"},

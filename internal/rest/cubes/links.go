@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package cubes
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 // that its readers would not take for an entry, so there they are a Link header (RFC 8288).
 
 // serviceLinks lists a service and its cubes.
-func (c *cubeRoutes) serviceLinks(r *http.Request, service string) []message.Link {
+func (c *Routes) serviceLinks(r *http.Request, service string) []message.Link {
 	base := front.Base(r)
 	out := []message.Link{{Rel: "self", Href: base + message.JoinPath(service)}}
 	for _, ref := range c.manager.Cubes() {
@@ -33,7 +33,7 @@ func (c *cubeRoutes) serviceLinks(r *http.Request, service string) []message.Lin
 
 // nodeLinks lists a node and those of its children that can be read: raw has the leaves
 // that are set.
-func (c *cubeRoutes) nodeLinks(r *http.Request, t *resource.Target, raw json.RawMessage) []message.Link {
+func (c *Routes) nodeLinks(r *http.Request, t *resource.Target, raw json.RawMessage) []message.Link {
 	var set map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &set); err != nil {
 		set = nil
@@ -74,7 +74,7 @@ func baseFirst(children []*yang.Node) []*yang.Node {
 }
 
 // entryLinks lists a list and the entries that were read.
-func (c *cubeRoutes) entryLinks(r *http.Request, t *resource.Target, raw json.RawMessage) []message.Link {
+func (c *Routes) entryLinks(r *http.Request, t *resource.Target, raw json.RawMessage) []message.Link {
 	base := front.Base(r)
 	self := base + message.JoinPath(t.Segments...)
 	out := []message.Link{{Rel: "self", Href: self}}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package cubes
 
 import (
 	"context"
@@ -25,8 +25,8 @@ import (
 // Resources of services: which there are, and which methods they have, follows from the
 // model at the time of the request.
 
-// cubeManager owns the cubes: *topology.Manager.
-type cubeManager interface {
+// Manager owns the cubes: *topology.Manager.
+type Manager interface {
 	directory.Manager
 	Create(ctx context.Context, service, name string, body []byte) error
 	// CreateMany creates every cube of an array, or none.
@@ -41,9 +41,9 @@ type cubeManager interface {
 	Action(ctx context.Context, service, name string, path yang.Path, body []byte) (json.RawMessage, error)
 }
 
-// cubeRoutes answers for what models describe: the cubes of each service and every node of them.
-type cubeRoutes struct {
-	manager cubeManager
+// Routes answers for what models describe: the cubes of each service and every node of them.
+type Routes struct {
+	manager Manager
 	log     *slog.Logger
 	out     message.Sender
 	names   *directory.Directory
@@ -52,15 +52,15 @@ type cubeRoutes struct {
 	epoch string
 }
 
-// newCubeRoutes answers for the cubes of a Manager.
-func newCubeRoutes(manager cubeManager, log *slog.Logger, names *directory.Directory, guide *help.Guide) *cubeRoutes {
-	return &cubeRoutes{manager: manager, log: log, out: message.Sender{Log: log}, names: names, help: guide, epoch: newEpoch()}
+// New answers for the cubes of a Manager.
+func New(manager Manager, log *slog.Logger, names *directory.Directory, guide *help.Guide) *Routes {
+	return &Routes{manager: manager, log: log, out: message.Sender{Log: log}, names: names, help: guide, epoch: newEpoch()}
 }
 
-// serveService answers /SERVICE and everything below.
-func (c *cubeRoutes) serveService(w http.ResponseWriter, r *http.Request, segments []string) error {
+// ServeService answers /SERVICE and everything below.
+func (c *Routes) ServeService(w http.ResponseWriter, r *http.Request, segments []string) error {
 	if len(segments) == 1 {
-		if err := unconditional(r); err != nil {
+		if err := Unconditional(r); err != nil {
 			return err
 		}
 		return c.serveWholeService(w, r, segments[0])
@@ -142,7 +142,7 @@ func nearInPath(r *http.Request, y *yang.Error) []string {
 
 // checkCube answers 404 to whatever is asked of a cube that does not exist, but for its
 // creation and its deletion, which the Manager answers.
-func (c *cubeRoutes) checkCube(r *http.Request, t *resource.Target) error {
+func (c *Routes) checkCube(r *http.Request, t *resource.Target) error {
 	if t.Kind == resource.KindCube && r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPatch {
 		return nil
 	}
@@ -157,7 +157,7 @@ func (c *cubeRoutes) checkCube(r *http.Request, t *resource.Target) error {
 }
 
 // read answers GET.
-func (c *cubeRoutes) read(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
+func (c *Routes) read(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
 	p, err := c.pageOfTarget(r, t)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (c *cubeRoutes) read(w http.ResponseWriter, r *http.Request, t *resource.Ta
 }
 
 // remove answers DELETE.
-func (c *cubeRoutes) remove(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
+func (c *Routes) remove(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
 	err := c.confirmList(w, r, t)
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func (c *cubeRoutes) remove(w http.ResponseWriter, r *http.Request, t *resource.
 }
 
 // write answers POST, PUT and PATCH.
-func (c *cubeRoutes) write(w http.ResponseWriter, r *http.Request, t *resource.Target, body []byte) error {
+func (c *Routes) write(w http.ResponseWriter, r *http.Request, t *resource.Target, body []byte) error {
 	if t.Kind == resource.KindCube {
 		rest, err := ownBody(body, t.Cube)
 		if err != nil {

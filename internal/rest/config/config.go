@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package config
 
 import (
 	"context"
@@ -19,13 +19,13 @@ import (
 // document names, PUT makes the document all there is. Its entity tag is the revision, so
 // that what was looked at (?dry-run) is what is changed (If-Match).
 
-// maxDocumentBytes is the largest document. Several times as much memory is in use while it
+// MaxDocumentBytes is the largest document. Several times as much memory is in use while it
 // is applied, so documents are applied one at a time, and large ones, of more than
 // maxBodyBytes, are read one at a time.
-const maxDocumentBytes = 32 << 20
+const MaxDocumentBytes = 32 << 20
 
-// configured is the configuration and its past: *topology.Manager.
-type configured interface {
+// Manager is the configuration and its past: *topology.Manager.
+type Manager interface {
 	// Configuration is all of it, and Apply makes it what a document says.
 	Configuration() *topology.Configuration
 	Apply(ctx context.Context, body []byte, o topology.ApplyOptions) (*topology.Applied, error)
@@ -36,9 +36,9 @@ type configured interface {
 	Rollback(ctx context.Context, revision uint64, o topology.ApplyOptions) (*topology.Applied, error)
 }
 
-// configuration answers for the configuration as a whole, and for its past.
-type configuration struct {
-	manager configured
+// Configuration answers for the configuration as a whole, and for its past.
+type Configuration struct {
+	manager Manager
 	log     *slog.Logger
 	out     message.Sender
 	help    *help.Guide
@@ -46,14 +46,14 @@ type configuration struct {
 	applying, reading chan struct{}
 }
 
-// newConfiguration answers for the configuration of a Manager.
-func newConfiguration(manager configured, log *slog.Logger, guide *help.Guide) *configuration {
-	return &configuration{manager: manager, log: log, out: message.Sender{Log: log}, help: guide,
+// New answers for the configuration of a Manager.
+func New(manager Manager, log *slog.Logger, guide *help.Guide) *Configuration {
+	return &Configuration{manager: manager, log: log, out: message.Sender{Log: log}, help: guide,
 		applying: make(chan struct{}, 1), reading: make(chan struct{}, 1)}
 }
 
-// serveConfig answers /config.
-func (c *configuration) serveConfig(w http.ResponseWriter, r *http.Request, _ []string) error {
+// ServeConfig answers /config.
+func (c *Configuration) ServeConfig(w http.ResponseWriter, r *http.Request, _ []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodOptions); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (c *configuration) serveConfig(w http.ResponseWriter, r *http.Request, _ []
 }
 
 // applyConfig reads a document and applies it.
-func (c *configuration) applyConfig(w http.ResponseWriter, r *http.Request) error {
+func (c *Configuration) applyConfig(w http.ResponseWriter, r *http.Request) error {
 	o, err := applyOptions(r)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (c *configuration) applyConfig(w http.ResponseWriter, r *http.Request) erro
 		}
 		defer func() { <-c.reading }()
 	}
-	body, err := message.ReadBodyOf(w, r, maxDocumentBytes)
+	body, err := message.ReadBodyOf(w, r, MaxDocumentBytes)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func wait(r *http.Request, turn chan struct{}) error {
 	}
 }
 
-func (c *configuration) answerApplied(w http.ResponseWriter, r *http.Request, applied *topology.Applied, err error) error {
+func (c *Configuration) answerApplied(w http.ResponseWriter, r *http.Request, applied *topology.Applied, err error) error {
 	if err != nil {
 		return err
 	}

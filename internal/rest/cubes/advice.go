@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package cubes
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 // get a sentence that says what to write.
 
 // advise refuses what cannot have been meant, before anything is done. body may be nil.
-func (c *cubeRoutes) advise(r *http.Request, t *resource.Target, body []byte) error {
+func (c *Routes) advise(r *http.Request, t *resource.Target, body []byte) error {
 	switch {
 	case r.Method == http.MethodPost && r.Header.Get(resource.VerbHeader) == resource.VerbNone && t.Kind != resource.KindAction:
 		return c.noAction(t)
@@ -39,7 +39,7 @@ func setAsOne(r *http.Request, t *resource.Target, body []byte) bool {
 
 // noAction is the answer to words without a verb that are not an action. A word that is
 // mistyped could be a verb, and must not create what it names.
-func (c *cubeRoutes) noAction(t *resource.Target) *message.Error {
+func (c *Routes) noAction(t *resource.Target) *message.Error {
 	p := &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Field: t.Segments[len(t.Segments)-1]}
 	last := t.Segments[len(t.Segments)-1]
 	verbs := "add, set, show or del"
@@ -55,7 +55,7 @@ func (c *cubeRoutes) noAction(t *resource.Target) *message.Error {
 
 // entryAsLeaf is the answer to a value for a whole entry, which comes of a key that was
 // forgotten: "ports set peer=x" names the entry peer.
-func (c *cubeRoutes) entryAsLeaf(t *resource.Target) error {
+func (c *Routes) entryAsLeaf(t *resource.Target) error {
 	last := t.Segments[len(t.Segments)-1]
 	if t.Node.Child(last) == nil {
 		return nil

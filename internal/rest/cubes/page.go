@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package cubes
 
 import (
 	"bufio"
@@ -79,7 +79,7 @@ func pageOf(r *http.Request, keys int, fields func(string) ([]string, []string))
 }
 
 // pageOfTarget reads the page that is wanted of a node, nil for all of it.
-func (c *cubeRoutes) pageOfTarget(r *http.Request, t *resource.Target) (*page, error) {
+func (c *Routes) pageOfTarget(r *http.Request, t *resource.Target) (*page, error) {
 	if t.Kind == resource.KindList && t.Node.Paged() {
 		return pageOf(r, ownCursor, fieldsOf(t.Node))
 	}
@@ -134,7 +134,7 @@ func (p *page) next(self, after string) message.Link {
 }
 
 // readList answers a list entry by entry, where a page is asked for or the list may be large.
-func (c *cubeRoutes) readList(w http.ResponseWriter, r *http.Request, t *resource.Target, p *page) error {
+func (c *Routes) readList(w http.ResponseWriter, r *http.Request, t *resource.Target, p *page) error {
 	if p == nil {
 		p = &page{}
 	}
@@ -148,7 +148,7 @@ func (c *cubeRoutes) readList(w http.ResponseWriter, r *http.Request, t *resourc
 }
 
 // fillPaged adds the entries of a list that is marked `paged`: a page is collected, all of it is sent part by part.
-func (c *cubeRoutes) fillPaged(a *arrayWriter, t *resource.Target) error {
+func (c *Routes) fillPaged(a *arrayWriter, t *resource.Target) error {
 	q := cube.PageQuery{After: a.page.cursor, Limit: a.page.limit}
 	if len(a.page.filter) > 0 {
 		q.Matches = a.page.filter.matches
@@ -177,7 +177,7 @@ func (c *cubeRoutes) fillPaged(a *arrayWriter, t *resource.Target) error {
 const pagedAtOnce = 1000
 
 // sendArray answers what fill adds.
-func (c *cubeRoutes) sendArray(a *arrayWriter, fill func() error) error {
+func (c *Routes) sendArray(a *arrayWriter, fill func() error) error {
 	err := fill()
 	if err != nil && a.out == nil {
 		return err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package cubes
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 // A service as a whole: the list of its cubes.
 
 // serveWholeService answers /SERVICE.
-func (c *cubeRoutes) serveWholeService(w http.ResponseWriter, r *http.Request, service string) error {
+func (c *Routes) serveWholeService(w http.ResponseWriter, r *http.Request, service string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodOptions); err != nil {
 		var p *message.Error
 		if r.Method == http.MethodDelete && errors.As(err, &p) {
@@ -66,7 +66,7 @@ func (c *cubeRoutes) serveWholeService(w http.ResponseWriter, r *http.Request, s
 	if p != nil {
 		return c.readPageOfCubes(w, r, service, p)
 	}
-	list, err := c.readCubes(r.Context(), service)
+	list, err := c.ReadCubes(r.Context(), service)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (c *cubeRoutes) serveWholeService(w http.ResponseWriter, r *http.Request, s
 }
 
 // readPageOfCubes answers cubes in order of creation, which is what a page goes on behind.
-func (c *cubeRoutes) readPageOfCubes(w http.ResponseWriter, r *http.Request, service string, p *page) error {
+func (c *Routes) readPageOfCubes(w http.ResponseWriter, r *http.Request, service string, p *page) error {
 	all := c.names.CubesOf(service)
 	if p.after != nil {
 		i := slices.Index(all, p.after[0])
@@ -100,8 +100,8 @@ func (c *cubeRoutes) readPageOfCubes(w http.ResponseWriter, r *http.Request, ser
 	})
 }
 
-// readCubes is the array of a service's cubes. A cube that goes meanwhile is left out.
-func (c *cubeRoutes) readCubes(ctx context.Context, service string) (json.RawMessage, error) {
+// ReadCubes is the array of a service's cubes. A cube that goes meanwhile is left out.
+func (c *Routes) ReadCubes(ctx context.Context, service string) (json.RawMessage, error) {
 	out := bytes.NewBufferString("[")
 	for _, ref := range c.manager.Cubes() {
 		if ref.Service != service {
@@ -124,7 +124,7 @@ func (c *cubeRoutes) readCubes(ctx context.Context, service string) (json.RawMes
 }
 
 // createIn creates the cube that the body names, or every cube of an array or none.
-func (c *cubeRoutes) createIn(ctx context.Context, service string, body []byte) error {
+func (c *Routes) createIn(ctx context.Context, service string, body []byte) error {
 	if len(body) > 0 && body[0] == '[' {
 		all, err := withService(service, body)
 		if err != nil {
@@ -141,7 +141,7 @@ func (c *cubeRoutes) createIn(ctx context.Context, service string, body []byte) 
 
 // updateIn updates the cube that the body names. One cube a request, as there is no
 // transaction over several.
-func (c *cubeRoutes) updateIn(ctx context.Context, service string, body []byte) error {
+func (c *Routes) updateIn(ctx context.Context, service string, body []byte) error {
 	if len(body) > 0 && body[0] == '[' {
 		var all []json.RawMessage
 		if err := json.Unmarshal(body, &all); err != nil || len(all) != 1 {

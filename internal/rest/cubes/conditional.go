@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package cubes
 
 import (
 	"net/http"
@@ -8,8 +8,8 @@ import (
 	"github.com/polycube/polycube/internal/rest/message"
 )
 
-// unconditional refuses If-Match where it would have no effect: a client that sends it relies on it.
-func unconditional(r *http.Request) error {
+// Unconditional refuses If-Match where it would have no effect: a client that sends it relies on it.
+func Unconditional(r *http.Request) error {
 	if message.ReadOnly(r.Method) || r.Header.Get("If-Match") == "" {
 		return nil
 	}

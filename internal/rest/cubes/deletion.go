@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package cubes
 
 import (
 	"fmt"
@@ -19,12 +19,12 @@ import (
 
 // Limits of what a question tells.
 const (
-	maxCounted    = 10000
-	maxPortsNamed = 10
+	MaxCounted    = 10000
+	MaxPortsNamed = 10
 )
 
 // confirmList refuses a whole list that is not confirmed, and anything but a list where one is confirmed.
-func (c *cubeRoutes) confirmList(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
+func (c *Routes) confirmList(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
 	all, typed := r.URL.Query().Has(resource.ParamAll), r.Header.Get(resource.VerbHeader) != ""
 	switch {
 	case all && t.Kind != resource.KindList:
@@ -40,7 +40,7 @@ func (c *cubeRoutes) confirmList(w http.ResponseWriter, r *http.Request, t *reso
 	if revision, err := c.manager.CubeRevision(t.Cube); err == nil && t.Node.Config() {
 		w.Header().Set("ETag", c.tag(revision)) // the reply may come much later; before the entries are counted
 	}
-	count, err := c.manager.CountEntries(r.Context(), t.Service, t.Cube, t.Path, maxCounted)
+	count, err := c.manager.CountEntries(r.Context(), t.Service, t.Cube, t.Path, MaxCounted)
 	if err != nil {
 		return err
 	}
@@ -70,11 +70,11 @@ func question(t *resource.Target, c topology.ListCount) string {
 }
 
 // lostPorts are the ports of a cube with what is lost with them, a line each.
-func (c *cubeRoutes) lostPorts(cube string) []string {
+func (c *Routes) lostPorts(cube string) []string {
 	var out []string
 	ports, parents := c.manager.Places()
 	ports = slices.DeleteFunc(ports, func(p topology.PortRef) bool { return p.Cube != cube })
-	for _, p := range ports[:min(len(ports), maxPortsNamed)] {
+	for _, p := range ports[:min(len(ports), MaxPortsNamed)] {
 		line := p.Port
 		if p.Peer != "" {
 			line += ", wired to " + p.Peer
@@ -86,7 +86,7 @@ func (c *cubeRoutes) lostPorts(cube string) []string {
 		}
 		out = append(out, line)
 	}
-	if more := len(ports) - maxPortsNamed; more > 0 {
+	if more := len(ports) - MaxPortsNamed; more > 0 {
 		out = append(out, fmt.Sprintf("and %d more", more))
 	}
 	return out

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package config
 
 import (
 	"encoding/json"
@@ -13,8 +13,8 @@ import (
 
 // The past of the configuration, and the way back.
 
-// serveHistory answers /history and /history/REVISION.
-func (c *configuration) serveHistory(w http.ResponseWriter, r *http.Request, rest []string) error {
+// ServeHistory answers /history and /history/REVISION.
+func (c *Configuration) ServeHistory(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
@@ -54,8 +54,8 @@ func (c *configuration) serveHistory(w http.ResponseWriter, r *http.Request, res
 	return c.out.JSON(w, r, http.StatusOK, history)
 }
 
-// serveRollback answers /rollback.
-func (c *configuration) serveRollback(w http.ResponseWriter, r *http.Request, _ []string) error {
+// ServeRollback answers /rollback.
+func (c *Configuration) ServeRollback(w http.ResponseWriter, r *http.Request, _ []string) error {
 	if err := message.Allow(r, http.MethodPost, http.MethodOptions); err != nil {
 		return err
 	}

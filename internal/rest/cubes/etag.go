@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rest
+package cubes
 
 import (
 	"crypto/rand"
@@ -26,12 +26,12 @@ func newEpoch() string {
 }
 
 // tag is the entity tag of a revision.
-func (c *cubeRoutes) tag(revision uint64) string {
+func (c *Routes) tag(revision uint64) string {
 	return `"` + c.epoch + "-" + strconv.FormatUint(revision, 36) + `"`
 }
 
 // revisionOf is the reverse; false for the tag of another life, and for what is no tag of ours.
-func (c *cubeRoutes) revisionOf(tag string) (uint64, bool) {
+func (c *Routes) revisionOf(tag string) (uint64, bool) {
 	text, ok := strings.CutPrefix(tag, `"`+c.epoch+"-")
 	if !ok {
 		return 0, false
@@ -59,7 +59,7 @@ func tagsOf(h http.Header, name string) (tags []string, any bool, err error) {
 }
 
 // onlyIf makes a change conditional where the request is.
-func (c *cubeRoutes) onlyIf(r *http.Request, cubeName string) (*http.Request, error) {
+func (c *Routes) onlyIf(r *http.Request, cubeName string) (*http.Request, error) {
 	if message.ReadOnly(r.Method) || r.Header.Get("If-Match") == "" {
 		return r, nil
 	}
@@ -84,7 +84,7 @@ func (c *cubeRoutes) onlyIf(r *http.Request, cubeName string) (*http.Request, er
 
 // answerTag sends the tag with what is read. It tells whether the client has this already: of a node without state, whose
 // answer is the same for the same tag.
-func (c *cubeRoutes) answerTag(w http.ResponseWriter, r *http.Request, t *resource.Target) (same bool, err error) {
+func (c *Routes) answerTag(w http.ResponseWriter, r *http.Request, t *resource.Target) (same bool, err error) {
 	if !t.Node.Config() {
 		return false, nil
 	}
