@@ -60,25 +60,6 @@ func (v verb) helpName() string {
 	return strings.ToUpper(string(v))
 }
 
-// form is how an answer is printed.
-type form string
-
-const (
-	formNormal  form = "normal"
-	formBrief   form = "brief"
-	formVerbose form = "verbose"
-	formJSON    form = "json"
-	formYAML    form = "yaml"
-)
-
-var forms = []form{formNormal, formBrief, formVerbose, formJSON, formYAML}
-
-type showOptions struct {
-	form form     // empty until a flag or a default sets it
-	hide []string // dotted paths from the root of the answer
-	page url.Values
-}
-
 type pair struct{ key, value string }
 
 // command is a parsed command line.

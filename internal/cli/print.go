@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -228,4 +229,23 @@ func escape(s, keep string) string {
 // hazardous: control characters, line separators and bidirectional overrides.
 func hazardous(r rune) bool {
 	return unicode.IsControl(r) || r >= '\u2028' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
+}
+
+// form is how an answer is printed.
+type form string
+
+const (
+	formNormal  form = "normal"
+	formBrief   form = "brief"
+	formVerbose form = "verbose"
+	formJSON    form = "json"
+	formYAML    form = "yaml"
+)
+
+var forms = []form{formNormal, formBrief, formVerbose, formJSON, formYAML}
+
+type showOptions struct {
+	form form     // empty until a flag or a default sets it
+	hide []string // dotted paths from the root of the answer
+	page url.Values
 }

@@ -17,9 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxBody is the size above which the daemon would refuse a body anyway.
-const maxBody = 8 << 20
-
 // stdinUse says what a command makes of standard input.
 type stdinUse uint8
 

@@ -179,3 +179,6 @@ func numberFromYAML(n *yaml.Node) (value, error) {
 	}
 	return value{}, fmt.Errorf("line %d: JSON has no number %s", n.Line, n.Value)
 }
+
+// maxBody is the size above which the daemon would refuse a body anyway.
+const maxBody = 8 << 20
