@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/cli/output"
 	"github.com/polycube/polycube/internal/suggest"
 )
 
@@ -91,9 +92,9 @@ func init() {
 }
 
 // planPost is a POST of strings, taken as they are: a cube may be named "1".
-func planPost(resource string, members ...member) plan {
+func planPost(resource string, members ...output.Member) plan {
 	return plan{
-		req:    request{method: "POST", path: []string{resource}, body: objectValue(members...).appendJSON(nil)},
+		req:    request{method: "POST", path: []string{resource}, body: output.ObjectValue(members...).AppendJSON(nil)},
 		render: renderAnswer,
 	}
 }
@@ -127,14 +128,14 @@ func planPeers(c command) (plan, error) {
 	if err := wordsOnly(c, 2); err != nil {
 		return plan{}, err
 	}
-	return planPost(c.path[0], member{"peer1", stringValue(c.path[1])}, member{"peer2", stringValue(c.path[2])}), nil
+	return planPost(c.path[0], output.Member{Key: "peer1", Val: output.StringValue(c.path[1])}, output.Member{Key: "peer2", Val: output.StringValue(c.path[2])}), nil
 }
 
 func planDetach(c command) (plan, error) {
 	if err := wordsOnly(c, 2); err != nil {
 		return plan{}, err
 	}
-	return planPost("detach", member{"cube", stringValue(c.path[1])}, member{"port", stringValue(c.path[2])}), nil
+	return planPost("detach", output.Member{Key: "cube", Val: output.StringValue(c.path[1])}, output.Member{Key: "port", Val: output.StringValue(c.path[2])}), nil
 }
 
 func planAttach(c command) (plan, error) {
@@ -146,7 +147,7 @@ func planAttach(c command) (plan, error) {
 	if len(options) > 1 {
 		return plan{}, usagef("attach takes one of position=, before= and after=, but %d are given", len(options))
 	}
-	body := []member{{"cube", stringValue(c.path[1])}, {"port", stringValue(c.path[2])}}
+	body := []output.Member{{Key: "cube", Val: output.StringValue(c.path[1])}, {Key: "port", Val: output.StringValue(c.path[2])}}
 	for _, o := range options {
 		switch {
 		case o.key != "position" && o.key != "before" && o.key != "after":
@@ -156,7 +157,7 @@ func planAttach(c command) (plan, error) {
 		case o.value == "":
 			return plan{}, usagef("%s= needs the name of a cube", o.key)
 		}
-		body = append(body, member{o.key, stringValue(o.value)})
+		body = append(body, output.Member{Key: o.key, Val: output.StringValue(o.value)})
 	}
 	return planPost("attach", body...), nil
 }
@@ -217,15 +218,15 @@ func planServicesUpdate(c command) (plan, error) {
 	if err := noInput(c); err != nil {
 		return plan{}, err
 	}
-	var body []member
+	var body []output.Member
 	for _, p := range c.pairs {
 		if p.key != "type" && p.key != "uri" {
 			return plan{}, usagef("services update does not know %q", p.key+"=")
 		}
-		body = append(body, member{p.key, stringValue(p.value)})
+		body = append(body, output.Member{Key: p.key, Val: output.StringValue(p.value)})
 	}
 	return plan{
-		req:    request{method: "PATCH", path: []string{"services", c.path[2]}, body: objectValue(body...).appendJSON(nil)},
+		req:    request{method: "PATCH", path: []string{"services", c.path[2]}, body: output.ObjectValue(body...).AppendJSON(nil)},
 		render: renderNothing,
 	}, nil
 }
@@ -241,7 +242,7 @@ func planServicesAdd(c command) (plan, error) {
 	for _, p := range c.pairs {
 		given[p.key] = p.value
 	}
-	var body []member
+	var body []output.Member
 	keys := []string{"type", "uri", "name"}
 	for _, p := range c.pairs {
 		if !slices.Contains(keys, p.key) {
@@ -252,9 +253,9 @@ func planServicesAdd(c command) (plan, error) {
 		if given[key] == "" {
 			return plan{}, usagef("services add needs %s=", key)
 		}
-		body = append(body, member{key, stringValue(given[key])})
+		body = append(body, output.Member{Key: key, Val: output.StringValue(given[key])})
 	}
-	if kind := body[0].val.text; kind != "lib" && kind != "grpc" {
+	if kind := body[0].Val.Text; kind != "lib" && kind != "grpc" {
 		return plan{}, unknownf([]string{"lib", "grpc"}, kind, "the type of a service is lib or grpc, not %q", kind)
 	}
 	p := planPost("services", body...)
@@ -284,7 +285,7 @@ func planCubes(c command) (plan, error) {
 func planTopology(c command) (plan, error) {
 	p, err := planShow(c)
 	if err == nil && c.verb == verbNone {
-		p.show = showOptions{form: formVerbose, hide: []string{"uuid"}}
+		p.show = output.Options{Form: output.FormVerbose, Hide: []string{"uuid"}}
 	}
 	return p, err
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/polycube/polycube/internal/cli/output"
 	"github.com/polycube/polycube/internal/suggest"
 )
 
@@ -67,7 +68,7 @@ type command struct {
 	path  []string
 	verb  verb
 	pairs []pair
-	show  showOptions
+	show  output.Options
 	typed []string // path and verb in the order they came
 	help  bool     // the last word was "?"
 	stdin bool     // a lone "-" asked for the body on standard input
@@ -154,7 +155,7 @@ func (c *command) flag(w string) error {
 	name, value, hasValue := strings.Cut(w, "=")
 	isHide, isPage := hasValue && name == "-hide", hasValue && slices.Contains(pageFlags, name)
 	known := isHide || isPage
-	for _, f := range forms {
+	for _, f := range output.Forms {
 		known = known || w == "-"+string(f)
 	}
 	switch {
@@ -175,17 +176,17 @@ func (c *command) flag(w string) error {
 		return c.hideKeys(w, value)
 	case isPage:
 		return c.pageOf(name[1:], value)
-	case c.show.form != "":
-		return usagef("two output forms, -%s and %s: give one", c.show.form, w)
+	case c.show.Form != "":
+		return usagef("two output forms, -%s and %s: give one", c.show.Form, w)
 	}
-	c.show.form = form(w[1:])
+	c.show.Form = output.Form(w[1:])
 	return nil
 }
 
 // flagWords are the flags as they are typed, but for the value of -hide.
 func flagWords() []string {
 	words := append([]string{"-hide", "-h", "--help", flagAll}, pageFlags...)
-	for _, f := range forms {
+	for _, f := range output.Forms {
 		words = append(words, "-"+string(f))
 	}
 	return words
@@ -198,12 +199,12 @@ func (c *command) pageOf(name, value string) error {
 	switch {
 	case value == "":
 		return usagef("-%s needs a value: -limit=100, -after=KEY, -filter=LEAF=VALUE", name)
-	case name != "filter" && c.show.page.Has(name):
+	case name != "filter" && c.show.Page.Has(name):
 		return usagef("%q is given twice", "-"+name+"=")
-	case c.show.page == nil:
-		c.show.page = url.Values{}
+	case c.show.Page == nil:
+		c.show.Page = url.Values{}
 	}
-	c.show.page.Add(name, value)
+	c.show.Page.Add(name, value)
 	return nil
 }
 
@@ -212,7 +213,7 @@ func (c *command) hideKeys(w, list string) error {
 		if key == "" {
 			return usagef("%q: an empty key; write -hide=key1,key2.inner", w)
 		}
-		c.show.hide = append(c.show.hide, key)
+		c.show.Hide = append(c.show.Hide, key)
 	}
 	return nil
 }

@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 // completeCommand is the hidden command behind the completion script: its only
@@ -63,7 +65,7 @@ func (s *session) complete(args []string, instance string) error {
 		return err
 	}
 	for _, c := range s.candidates(words, current) {
-		if strings.HasPrefix(c, current) && clean(c) == c && c != "" {
+		if strings.HasPrefix(c, current) && output.Clean(c) == c && c != "" {
 			fmt.Fprintln(s.stdout, shellWord(c))
 		}
 	}
@@ -176,12 +178,12 @@ func (s *session) showFlags(c command, current string) []string {
 	}
 	flags := []string{"-hide="}
 	for _, f := range pageFlags {
-		if _, isAlias := aliases[c.first()]; !isAlias && (f == "-filter" || !c.show.page.Has(f[1:])) {
+		if _, isAlias := aliases[c.first()]; !isAlias && (f == "-filter" || !c.show.Page.Has(f[1:])) {
 			flags = append(flags, f+"=")
 		}
 	}
-	if c.show.form == "" {
-		for _, f := range forms {
+	if c.show.Form == "" {
+		for _, f := range output.Forms {
 			flags = append(flags, "-"+string(f))
 		}
 	}
@@ -252,14 +254,14 @@ func (s *session) ask(c command, kind, typed string) []string {
 	if err != nil || !a.ok() {
 		return nil
 	}
-	v, err := decodeJSON(a.body)
+	v, err := output.DecodeJSON(a.body)
 	if err != nil {
 		return nil
 	}
 	var out []string
-	for _, item := range v.items {
-		if item.isLeaf() {
-			out = append(out, item.text)
+	for _, item := range v.Items {
+		if item.IsLeaf() {
+			out = append(out, item.Text)
 		}
 	}
 	return out

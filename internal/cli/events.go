@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 const eventStream = "text/event-stream"
@@ -124,7 +126,7 @@ func (s *session) event(data string, raw bool, t *tally) error {
 	}
 	t.event(e.Type, e.Count)
 	if raw {
-		return s.put(clean(data))
+		return s.put(output.Clean(data))
 	}
-	return s.put(fmt.Sprintf("%s %-7s %s", e.Time.Local().Format("15:04:05.000"), clean(e.Type), clean(e.Message)))
+	return s.put(fmt.Sprintf("%s %-7s %s", e.Time.Local().Format("15:04:05.000"), output.Clean(e.Type), output.Clean(e.Message)))
 }

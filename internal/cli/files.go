@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 func fileAliases() map[string]alias {
@@ -138,8 +140,8 @@ func (s *session) file(command string, words []string) error {
 	case "history":
 		return s.history(f)
 	case "rollback":
-		body := objectValue(member{"revision", value{kind: kindNumber, text: f.revision}})
-		return s.change(f, request{method: "POST", path: []string{"rollback"}, body: body.appendJSON(nil)}, nil)
+		body := output.ObjectValue(output.Member{Key: "revision", Val: output.Value{Kind: output.KindNumber, Text: f.revision}})
+		return s.change(f, request{method: "POST", path: []string{"rollback"}, body: body.AppendJSON(nil)}, nil)
 	}
 	doc, err := s.readFiles(f.files)
 	if err != nil {
@@ -182,14 +184,14 @@ func (s *session) export(f filing) error {
 	if err != nil {
 		return err
 	}
-	show := showOptions{form: formYAML}
+	show := output.Options{Form: output.FormYAML}
 	if f.json {
-		show.form = formJSON
+		show.Form = output.FormJSON
 	}
 	if f.out == "" || f.out == "-" {
-		return printAnswer(s.stdout, a.body, show, false)
+		return output.Print(s.stdout, a.body, show, false)
 	}
-	err = writeFile(f.out, func(to io.Writer) error { return printAnswer(to, a.body, show, false) })
+	err = writeFile(f.out, func(to io.Writer) error { return output.Print(to, a.body, show, false) })
 	return unwritten("write "+f.out, err)
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/polycube/polycube/internal/cli/output"
 	"github.com/polycube/polycube/internal/suggest"
 )
 
@@ -122,7 +123,7 @@ func (s *session) startMasquerading(place string, all []masquerading) error {
 		switch {
 		case n.Parent != place:
 		case n.Rule.Masquerade.Enabled:
-			fmt.Fprintf(s.stdout, "%s is masqueraded already, by %s: %s\n", place, clean(n.Name), clean(n.addresses()))
+			fmt.Fprintf(s.stdout, "%s is masqueraded already, by %s: %s\n", place, output.Clean(n.Name), output.Clean(n.addresses()))
 			return nil
 		default:
 			return s.switchOn(place, n.Name)
@@ -139,7 +140,7 @@ func (s *session) startMasquerading(place string, all []masquerading) error {
 	if _, err := s.demand(request{method: "POST", path: []string{"cubes"}, body: body}); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.stdout, "%s is masqueraded by %s: %s\n", place, name, clean(strings.Join(list, ",")))
+	fmt.Fprintf(s.stdout, "%s is masqueraded by %s: %s\n", place, name, output.Clean(strings.Join(list, ",")))
 	return nil
 }
 
@@ -149,14 +150,14 @@ func (s *session) switchOn(place, name string) error {
 	if err != nil {
 		return err
 	}
-	v, err := decodeJSON(a.body)
+	v, err := output.DecodeJSON(a.body)
 	if err != nil {
 		return fmt.Errorf("the daemon's answer is not understood: %w", err)
 	}
-	if v.string("result") != "true" {
+	if v.TextOf("result") != "true" {
 		return &serverError{fmt.Sprintf("%s has no address that others could be masqueraded with", place)}
 	}
-	fmt.Fprintf(s.stdout, "%s is masqueraded by %s, which was there\n", place, clean(name))
+	fmt.Fprintf(s.stdout, "%s is masqueraded by %s, which was there\n", place, output.Clean(name))
 	return nil
 }
 
@@ -245,7 +246,7 @@ func (s *session) stopMasquerading(place string, all []masquerading) error {
 	if _, err := s.demand(r); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.stdout, what, place, clean(n.Name))
+	fmt.Fprintf(s.stdout, what, place, output.Clean(n.Name))
 	return nil
 }
 
@@ -280,7 +281,7 @@ func (s *session) showMasquerading(place string, all []masquerading, asJSON bool
 		if err != nil {
 			return fmt.Errorf("encoding the answer: %w", err)
 		}
-		return printAnswer(s.stdout, body, showOptions{form: formJSON}, false)
+		return output.Print(s.stdout, body, output.Options{Form: output.FormJSON}, false)
 	}
 	if len(all) == 0 {
 		return nil
@@ -288,7 +289,7 @@ func (s *session) showMasquerading(place string, all []masquerading, asJSON bool
 	w := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "place\tcube\texternal-ip\tsessions")
 	for _, n := range all {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", clean(n.Parent), clean(n.Name), clean(n.addresses()), clean(n.Sessions.Active.String()))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", output.Clean(n.Parent), output.Clean(n.Name), output.Clean(n.addresses()), output.Clean(n.Sessions.Active.String()))
 	}
 	return w.Flush()
 }

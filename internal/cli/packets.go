@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/polycube/polycube/internal/cli/output"
 	"github.com/polycube/polycube/internal/nofollow"
 )
 
@@ -163,7 +164,7 @@ type step struct {
 
 // text is the step on one line.
 func (s step) text() string {
-	return s.Time.Local().Format("15:04:05.000000") + " " + clean(s.Packet) + " " + s.untimed()
+	return s.Time.Local().Format("15:04:05.000000") + " " + output.Clean(s.Packet) + " " + s.untimed()
 }
 
 // untimed is the step without when and of which packet it was.
@@ -182,7 +183,7 @@ func (s step) untimed() string {
 		}
 	}
 	what := strings.TrimSpace(s.Verdict + " " + s.Reason + s.Out)
-	return fmt.Sprintf("%-15s %-4s %-20s %s", clean(place), program, clean(what), clean(s.Summary))
+	return fmt.Sprintf("%-15s %-4s %-20s %s", output.Clean(place), program, output.Clean(what), output.Clean(s.Summary))
 }
 
 // watch carries out a command that shows packets, or what else there is to see.

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/polycube/polycube/internal/cli/output"
 	"github.com/polycube/polycube/internal/nofollow"
 )
 
@@ -105,7 +106,7 @@ func (s *session) execute(args []string) error {
 		return err
 	}
 	for _, w := range s.config.warnings {
-		fmt.Fprintf(s.stderr, "polycubectl: warning: %s\n", clean(w))
+		fmt.Fprintf(s.stderr, "polycubectl: warning: %s\n", output.Clean(w))
 	}
 	if watches {
 		createConfig(s.getenv)
@@ -209,7 +210,7 @@ func (s *session) exchange(p plan) error {
 	}
 	switch p.render {
 	case renderAnswer:
-		if err := printAnswer(s.stdout, a.body, p.show, p.single); err != nil {
+		if err := output.Print(s.stdout, a.body, p.show, p.single); err != nil {
 			return err
 		}
 		return s.tellNext(a, p.show)
@@ -223,15 +224,15 @@ func (s *session) exchange(p plan) error {
 }
 
 // tellNext says how to go on behind a page: beside the answer, which may be read by a program, and after it.
-func (s *session) tellNext(a answer, show showOptions) error {
+func (s *session) tellNext(a answer, show output.Options) error {
 	after := a.next.Get("after")
-	if after == "" || !show.page.Has("limit") {
+	if after == "" || !show.Page.Has("limit") {
 		return nil
 	}
 	if err := s.stdout.Flush(); err != nil {
 		return nil //nolint:nilerr // it is told at the end
 	}
-	_, err := fmt.Fprintf(s.stderr, "polycubectl: there is more, add -after=%s\n", quoteWord(clean(after)))
+	_, err := fmt.Fprintf(s.stderr, "polycubectl: there is more, add -after=%s\n", quoteWord(output.Clean(after)))
 	return err
 }
 
@@ -258,7 +259,7 @@ func (s *session) rootHelp(ctx context.Context, c *client, services []byte) erro
 
 // version shows the client's version even when the daemon's is not to be had.
 func (s *session) version(ctx context.Context, c *client, p plan) error {
-	versions := objectValue(member{"polycubectl", objectValue(member{"version", stringValue(Version)})})
+	versions := output.ObjectValue(output.Member{Key: "polycubectl", Val: output.ObjectValue(output.Member{Key: "version", Val: output.StringValue(Version)})})
 	s.sent = p.req
 	a, err := c.do(ctx, p.req)
 	s.status = a.status
@@ -266,12 +267,12 @@ func (s *session) version(ctx context.Context, c *client, p plan) error {
 		err = &serverError{sentences(a)}
 	}
 	if err == nil {
-		var daemon value
-		if daemon, err = decodeJSON(a.body); err == nil {
-			versions.members = append(versions.members, daemon.members...)
+		var daemon output.Value
+		if daemon, err = output.DecodeJSON(a.body); err == nil {
+			versions.Members = append(versions.Members, daemon.Members...)
 		}
 	}
-	return errors.Join(printAnswer(s.stdout, versions.appendJSON(nil), p.show, false), err)
+	return errors.Join(output.Print(s.stdout, versions.AppendJSON(nil), p.show, false), err)
 }
 
 // log appends to the log file, if the user configured one; a log that cannot be
@@ -282,7 +283,7 @@ func (s *session) log(args []string, code Exit, took time.Duration) {
 	}
 	f, err := nofollow.Open(s.config.logFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		fmt.Fprintf(s.stderr, "polycubectl: warning: logfile: %s\n", clean(err.Error()))
+		fmt.Fprintf(s.stderr, "polycubectl: warning: logfile: %s\n", output.Clean(err.Error()))
 		return
 	}
 	defer f.Close()

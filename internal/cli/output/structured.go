@@ -5,7 +5,7 @@
 // gigabytes for it.) A string is plain YAML only where no reader of YAML 1.1 or
 // 1.2 can take it for anything else.
 
-package cli
+package output
 
 import (
 	"bufio"
@@ -17,14 +17,14 @@ import (
 )
 
 // printJSON indents by two and keeps number literals.
-func printJSON(w *bufio.Writer, v value, indent string) {
-	opening, closing, count := "[", "]", len(v.items)
-	if v.kind == kindObject {
-		opening, closing, count = "{", "}", len(v.members)
+func printJSON(w *bufio.Writer, v Value, indent string) {
+	opening, closing, count := "[", "]", len(v.Items)
+	if v.Kind == KindObject {
+		opening, closing, count = "{", "}", len(v.Members)
 	}
 	switch {
-	case v.isLeaf():
-		_, _ = w.WriteString(escapeJSONControls(string(v.appendJSON(nil))))
+	case v.IsLeaf():
+		_, _ = w.WriteString(escapeJSONControls(string(v.AppendJSON(nil))))
 		return
 	case count == 0:
 		_, _ = w.WriteString(opening + closing)
@@ -37,12 +37,12 @@ func printJSON(w *bufio.Writer, v value, indent string) {
 			_ = w.WriteByte(',')
 		}
 		_, _ = w.WriteString("\n" + inner)
-		if v.kind == kindArray {
-			printJSON(w, v.items[i], inner)
+		if v.Kind == KindArray {
+			printJSON(w, v.Items[i], inner)
 			continue
 		}
-		_, _ = w.WriteString(escapeJSONControls(string(appendJSONString(nil, v.members[i].key))) + ": ")
-		printJSON(w, v.members[i].val, inner)
+		_, _ = w.WriteString(escapeJSONControls(string(appendJSONString(nil, v.Members[i].Key))) + ": ")
+		printJSON(w, v.Members[i].Val, inner)
 	}
 	_, _ = w.WriteString("\n" + indent + closing)
 }
@@ -50,12 +50,12 @@ func printJSON(w *bufio.Writer, v value, indent string) {
 // escapeJSONControls escapes the control characters that JSON allows unescaped
 // inside strings.
 func escapeJSONControls(s string) string {
-	if !strings.ContainsFunc(s, hazardous) {
+	if !strings.ContainsFunc(s, Hazardous) {
 		return s
 	}
 	var b strings.Builder
 	for _, r := range s {
-		if hazardous(r) {
+		if Hazardous(r) {
 			fmt.Fprintf(&b, `\u%04x`, r)
 		} else {
 			b.WriteRune(r)
@@ -66,10 +66,10 @@ func escapeJSONControls(s string) string {
 
 // printYAML writes block style. The cursor stands where the value may begin;
 // indent is that of its parent's lines, and of the value's own after a line break.
-func printYAML(w *bufio.Writer, v value, indent string) {
-	switch v.kind {
-	case kindArray:
-		for i, item := range v.items {
+func printYAML(w *bufio.Writer, v Value, indent string) {
+	switch v.Kind {
+	case KindArray:
+		for i, item := range v.Items {
 			if i > 0 {
 				_, _ = w.WriteString(indent)
 			}
@@ -80,18 +80,18 @@ func printYAML(w *bufio.Writer, v value, indent string) {
 				yamlLeaf(w, item, indent+"  ")
 			}
 		}
-	case kindObject:
-		for i, m := range v.members {
+	case KindObject:
+		for i, m := range v.Members {
 			if i > 0 {
 				_, _ = w.WriteString(indent)
 			}
-			_, _ = w.WriteString(yamlKey(m.key, indent))
-			if m.val.opens() {
+			_, _ = w.WriteString(yamlKey(m.Key, indent))
+			if m.Val.opens() {
 				_, _ = w.WriteString("\n" + indent + "  ")
-				printYAML(w, m.val, indent+"  ")
+				printYAML(w, m.Val, indent+"  ")
 			} else {
 				_ = w.WriteByte(' ')
-				yamlLeaf(w, m.val, indent+"  ")
+				yamlLeaf(w, m.Val, indent+"  ")
 			}
 		}
 	default:
@@ -101,7 +101,7 @@ func printYAML(w *bufio.Writer, v value, indent string) {
 
 // yamlKey: YAML limits keys to 1024 characters, unless "?" announces them.
 func yamlKey(key, indent string) string {
-	text := yamlText(key)
+	text := YAMLText(key)
 	if len(text) > 1000 {
 		return "? " + text + "\n" + indent + ":"
 	}
@@ -109,19 +109,19 @@ func yamlKey(key, indent string) string {
 }
 
 // opens tells whether a value takes lines of its own.
-func (v value) opens() bool { return len(v.items)+len(v.members) > 0 }
+func (v Value) opens() bool { return len(v.Items)+len(v.Members) > 0 }
 
 // yamlLeaf writes what fits behind a key or dash, or a block of text at indent.
-func yamlLeaf(w *bufio.Writer, v value, indent string) {
+func yamlLeaf(w *bufio.Writer, v Value, indent string) {
 	switch {
-	case v.kind == kindArray:
+	case v.Kind == KindArray:
 		_, _ = w.WriteString("[]\n")
-	case v.kind == kindObject:
+	case v.Kind == KindObject:
 		_, _ = w.WriteString("{}\n")
-	case v.kind != kindString:
-		_, _ = w.WriteString(v.text + "\n")
-	case indent != "" && isBlock(v.text):
-		body, trailing := strings.CutSuffix(v.text, "\n")
+	case v.Kind != KindString:
+		_, _ = w.WriteString(v.Text + "\n")
+	case indent != "" && isBlock(v.Text):
+		body, trailing := strings.CutSuffix(v.Text, "\n")
 		if trailing {
 			_, _ = w.WriteString("|\n")
 		} else {
@@ -134,7 +134,7 @@ func yamlLeaf(w *bufio.Writer, v value, indent string) {
 			_ = w.WriteByte('\n')
 		}
 	default:
-		_, _ = w.WriteString(yamlText(v.text) + "\n")
+		_, _ = w.WriteString(YAMLText(v.Text) + "\n")
 	}
 }
 
@@ -149,8 +149,8 @@ func isBlock(s string) bool {
 
 var plainWords = regexp.MustCompile(`^[A-Za-z_/][A-Za-z0-9_./@-]*(:[A-Za-z0-9_./@-]+)*$|^[A-Za-z][A-Za-z0-9_./@-]*( [A-Za-z0-9_./@-]+)+$|^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString
 
-// yamlText is a string on one line.
-func yamlText(s string) string {
+// YAMLText is a string on one line.
+func YAMLText(s string) string {
 	switch strings.ToLower(s) {
 	case "null", "true", "false", "yes", "no", "on", "off", "y", "n":
 		return quoteYAML(s)

@@ -4,7 +4,7 @@
 // quotes or trailing commas; the daemon speaks JSON only. The conversion keeps
 // member order and number literals, and bounds what aliases may expand to.
 
-package cli
+package output
 
 import (
 	"bytes"
@@ -23,9 +23,9 @@ import (
 // aliases cannot multiply a small document into one that fills the memory.
 const valueCost = 4
 
-// bodyFromYAML converts a YAML or JSON document to JSON. A document without
+// BodyFromYAML converts a YAML or JSON document to JSON. A document without
 // content (empty, or comments only) gives nil.
-func bodyFromYAML(data []byte) ([]byte, error) {
+func BodyFromYAML(data []byte) ([]byte, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, nil
 	}
@@ -47,36 +47,38 @@ func bodyFromYAML(data []byte) ([]byte, error) {
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("more than one document")
 	}
-	c := converter{limit: maxBody}
-	v, err := c.value(&doc, 0)
+	c := Converter{Limit: MaxBody}
+	v, err := c.Value(&doc, 0)
 	if err != nil {
 		return nil, err
 	}
-	return v.appendJSON(nil), nil
+	return v.AppendJSON(nil), nil
 }
 
-type converter struct{ size, limit int }
+// Converter turns YAML into values of a size up to Limit, aliases expanded.
+type Converter struct{ size, Limit int }
 
-func (c *converter) value(n *yaml.Node, depth int) (value, error) {
-	if c.size += len(n.Value) + valueCost; c.size > c.limit {
-		return value{}, fmt.Errorf("larger than %d MiB once aliases are expanded", c.limit>>20)
+// Value converts a node; depth is that of its parents.
+func (c *Converter) Value(n *yaml.Node, depth int) (Value, error) {
+	if c.size += len(n.Value) + valueCost; c.size > c.Limit {
+		return Value{}, fmt.Errorf("larger than %d MiB once aliases are expanded", c.Limit>>20)
 	}
-	if depth > maxDepth {
-		return value{}, errTooDeep
+	if depth > MaxDepth {
+		return Value{}, errTooDeep
 	}
 	switch n.Kind {
 	case yaml.DocumentNode:
-		return c.value(n.Content[0], depth)
+		return c.Value(n.Content[0], depth)
 	case yaml.AliasNode:
-		return c.value(n.Alias, depth+1)
+		return c.Value(n.Alias, depth+1)
 	case yaml.SequenceNode:
-		v := value{kind: kindArray}
+		v := Value{Kind: KindArray}
 		for _, item := range n.Content {
-			iv, err := c.value(item, depth+1)
+			iv, err := c.Value(item, depth+1)
 			if err != nil {
-				return value{}, err
+				return Value{}, err
 			}
-			v.items = append(v.items, iv)
+			v.Items = append(v.Items, iv)
 		}
 		return v, nil
 	case yaml.MappingNode:
@@ -86,8 +88,8 @@ func (c *converter) value(n *yaml.Node, depth int) (value, error) {
 	}
 }
 
-func (c *converter) mapping(n *yaml.Node, depth int) (value, error) {
-	v := value{kind: kindObject}
+func (c *Converter) mapping(n *yaml.Node, depth int) (Value, error) {
+	v := Value{Kind: KindObject}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
@@ -98,45 +100,45 @@ func (c *converter) mapping(n *yaml.Node, depth int) (value, error) {
 			continue
 		}
 		if key.Kind != yaml.ScalarNode {
-			return value{}, fmt.Errorf("line %d: a key must be a plain word", key.Line)
+			return Value{}, fmt.Errorf("line %d: a key must be a plain word", key.Line)
 		}
 		if seen[key.Value] {
-			return value{}, fmt.Errorf("line %d: key %q is given twice", key.Line, key.Value)
+			return Value{}, fmt.Errorf("line %d: key %q is given twice", key.Line, key.Value)
 		}
 		seen[key.Value] = true
 		c.size += len(key.Value)
-		val, err := c.value(n.Content[i+1], depth+1)
+		val, err := c.Value(n.Content[i+1], depth+1)
 		if err != nil {
-			return value{}, err
+			return Value{}, err
 		}
-		v.members = append(v.members, member{key.Value, val})
+		v.Members = append(v.Members, Member{key.Value, val})
 	}
 	return v, c.merge(&v, seen, n, depth)
 }
 
 // merge adds the members of the mappings that "<<" names; own members win, and
 // of several mappings the first.
-func (c *converter) merge(v *value, seen map[string]bool, n *yaml.Node, depth int) error {
+func (c *Converter) merge(v *Value, seen map[string]bool, n *yaml.Node, depth int) error {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].ShortTag() != "!!merge" {
 			continue
 		}
-		from, err := c.value(n.Content[i+1], depth+1)
+		from, err := c.Value(n.Content[i+1], depth+1)
 		if err != nil {
 			return err
 		}
-		sources := from.items
-		if from.kind != kindArray {
-			sources = []value{from}
+		sources := from.Items
+		if from.Kind != KindArray {
+			sources = []Value{from}
 		}
 		for _, src := range sources {
-			if src.kind != kindObject {
+			if src.Kind != KindObject {
 				return fmt.Errorf("line %d: \"<<\" merges mappings only", n.Content[i].Line)
 			}
-			for _, m := range src.members {
-				if !seen[m.key] {
-					seen[m.key] = true
-					v.members = append(v.members, m)
+			for _, m := range src.Members {
+				if !seen[m.Key] {
+					seen[m.Key] = true
+					v.Members = append(v.Members, m)
 				}
 			}
 		}
@@ -144,41 +146,41 @@ func (c *converter) merge(v *value, seen map[string]bool, n *yaml.Node, depth in
 	return nil
 }
 
-func scalar(n *yaml.Node) (value, error) {
+func scalar(n *yaml.Node) (Value, error) {
 	switch n.ShortTag() {
 	case "!!null":
-		return value{kind: kindNull, text: "null"}, nil
+		return Value{Kind: KindNull, Text: "null"}, nil
 	case "!!bool":
 		var b bool
 		if err := n.Decode(&b); err != nil {
-			return value{}, fmt.Errorf("line %d: %q is not a boolean", n.Line, n.Value)
+			return Value{}, fmt.Errorf("line %d: %q is not a boolean", n.Line, n.Value)
 		}
-		return value{kind: kindBool, text: strconv.FormatBool(b)}, nil
+		return Value{Kind: KindBool, Text: strconv.FormatBool(b)}, nil
 	case "!!int", "!!float":
 		return numberFromYAML(n)
 	default:
-		return stringValue(n.Value), nil
+		return StringValue(n.Value), nil
 	}
 }
 
-func numberFromYAML(n *yaml.Node) (value, error) {
+func numberFromYAML(n *yaml.Node) (Value, error) {
 	if json.Valid([]byte(n.Value)) {
-		return value{kind: kindNumber, text: n.Value}, nil
+		return Value{Kind: KindNumber, Text: n.Value}, nil
 	}
 	var decoded any
 	if err := n.Decode(&decoded); err != nil {
-		return value{}, fmt.Errorf("line %d: %q is not a number", n.Line, n.Value)
+		return Value{}, fmt.Errorf("line %d: %q is not a number", n.Line, n.Value)
 	}
 	switch d := decoded.(type) {
 	case int, int64, uint64:
-		return value{kind: kindNumber, text: fmt.Sprint(d)}, nil
+		return Value{Kind: KindNumber, Text: fmt.Sprint(d)}, nil
 	case float64:
 		if !math.IsInf(d, 0) && !math.IsNaN(d) {
-			return value{kind: kindNumber, text: strconv.FormatFloat(d, 'g', -1, 64)}, nil
+			return Value{Kind: KindNumber, Text: strconv.FormatFloat(d, 'g', -1, 64)}, nil
 		}
 	}
-	return value{}, fmt.Errorf("line %d: JSON has no number %s", n.Line, n.Value)
+	return Value{}, fmt.Errorf("line %d: JSON has no number %s", n.Line, n.Value)
 }
 
-// maxBody is the size above which the daemon would refuse a body anyway.
-const maxBody = 8 << 20
+// MaxBody is the size above which the daemon would refuse a body anyway.
+const MaxBody = 8 << 20

@@ -5,7 +5,7 @@
 // below the row. Memory follows the number of values, whatever their shape: a
 // hostile answer must not grow on the way to the terminal.
 
-package cli
+package output
 
 import (
 	"slices"
@@ -13,10 +13,11 @@ import (
 	"unicode/utf8"
 )
 
+// Limits and the look of tables.
 const (
-	maxColumns     = 512 // beyond this the rows are printed as JSON, one a line
-	maxColumnWidth = 200 // a longer cell pushes its own line only
-	gap            = "  "
+	MaxColumns     = 512 // beyond this the rows are printed as JSON, one a line
+	MaxColumnWidth = 200 // a longer cell pushes its own line only
+	Gap            = "  "
 )
 
 // columns is a tree as the rows are: a node is a column, holds inner columns, or both.
@@ -42,17 +43,17 @@ func (c *columns) child(key string) *columns {
 }
 
 // learn adds the columns that v needs; depth as in printer.object.
-func (c *columns) learn(v value, depth int) {
+func (c *columns) learn(v Value, depth int) {
 	switch {
-	case v.isLeaf() || depth < 1:
+	case v.IsLeaf() || depth < 1:
 		c.leaf = true
-	case v.kind == kindObject:
-		for _, m := range v.members {
-			c.child(m.key).learn(m.val, depth-1)
+	case v.Kind == KindObject:
+		for _, m := range v.Members {
+			c.child(m.Key).learn(m.Val, depth-1)
 		}
 	default:
-		for _, item := range v.items {
-			if item.kind == kindObject {
+		for _, item := range v.Items {
+			if item.Kind == KindObject {
 				c.learn(item, depth)
 			} else {
 				c.leaf = true
@@ -76,9 +77,9 @@ func (c *columns) number(outer string, top bool, headers []string) []string {
 
 func header(key, outer string) string {
 	if outer == "" {
-		return clean(key)
+		return Clean(key)
 	}
-	return clean(key) + " (" + clean(outer) + ")"
+	return Clean(key) + " (" + Clean(outer) + ")"
 }
 
 type cell struct {
@@ -99,31 +100,31 @@ func (g *grid) put(line int, c *columns, text string) {
 }
 
 // fill writes v from line on and returns how many lines it takes, at least one.
-func (g *grid) fill(line int, c *columns, v value, depth int) int {
+func (g *grid) fill(line int, c *columns, v Value, depth int) int {
 	switch {
-	case v.isLeaf():
+	case v.IsLeaf():
 		g.put(line, c, leafText(v))
 		return 1
 	case depth < 1:
 		g.put(line, c, summary(v))
 		return 1
-	case v.kind == kindObject:
+	case v.Kind == KindObject:
 		g.put(line, c, "")
 		height := 1
-		for _, m := range v.members {
-			height = max(height, g.fill(line, c.child(m.key), m.val, depth-1))
+		for _, m := range v.Members {
+			height = max(height, g.fill(line, c.child(m.Key), m.Val, depth-1))
 		}
 		return height
 	}
 	height := 0
-	for _, item := range v.items {
-		if item.kind == kindObject {
+	for _, item := range v.Items {
+		if item.Kind == KindObject {
 			height += g.fill(line+height, c, item, depth)
 			continue
 		}
 		text := leafText(item)
-		if item.kind == kindArray {
-			text = clean(string(item.appendJSON(nil)))
+		if item.Kind == KindArray {
+			text = Clean(string(item.AppendJSON(nil)))
 		}
 		g.put(line+height, c, text)
 		height++
@@ -131,17 +132,17 @@ func (g *grid) fill(line int, c *columns, v value, depth int) int {
 	return max(height, 1)
 }
 
-// table prints an array; depth as in printer.object.
-func (p printer) table(v value, depth int, indent string) {
-	if len(v.items) == 0 {
+// Table prints an array; depth as in printer.object.
+func (p Printer) Table(v Value, depth int, indent string) {
+	if len(v.Items) == 0 {
 		return
 	}
 	top := &columns{}
 	top.learn(v, depth)
 	headers := top.number("", true, nil)
-	if len(headers) > maxColumns {
-		for _, item := range v.items {
-			p.line(indent + clean(string(item.appendJSON(nil))))
+	if len(headers) > MaxColumns {
+		for _, item := range v.Items {
+			p.Line(indent + Clean(string(item.AppendJSON(nil))))
 		}
 		return
 	}
@@ -171,22 +172,22 @@ func (p printer) table(v value, depth int, indent string) {
 func (g *grid) starts(headers []string) []int {
 	widths := make([]int, len(headers))
 	for i, h := range headers {
-		widths[i] = min(utf8.RuneCountInString(h), maxColumnWidth)
+		widths[i] = min(utf8.RuneCountInString(h), MaxColumnWidth)
 	}
 	for _, line := range g.lines {
 		for _, c := range line {
-			widths[c.column] = max(widths[c.column], min(utf8.RuneCountInString(c.text), maxColumnWidth))
+			widths[c.column] = max(widths[c.column], min(utf8.RuneCountInString(c.text), MaxColumnWidth))
 		}
 	}
 	starts := make([]int, len(headers))
 	for i := 1; i < len(headers); i++ {
-		starts[i] = starts[i-1] + widths[i-1] + len(gap)
+		starts[i] = starts[i-1] + widths[i-1] + len(Gap)
 	}
 	return starts
 }
 
 // cells prints one line; blanks go before a cell, so none trail.
-func (p printer) cells(line []cell, starts []int, indent string) {
+func (p Printer) cells(line []cell, starts []int, indent string) {
 	slices.SortStableFunc(line, func(a, b cell) int { return a.column - b.column })
 	var b strings.Builder
 	at, last := 0, -1
@@ -196,12 +197,12 @@ func (p printer) cells(line []cell, starts []int, indent string) {
 		}
 		pad := starts[c.column] - at
 		if last >= 0 {
-			pad = max(pad, len(gap))
+			pad = max(pad, len(Gap))
 		}
 		b.WriteString(strings.Repeat(" ", pad))
 		b.WriteString(c.text)
 		at += pad + utf8.RuneCountInString(c.text)
 		last = c.column
 	}
-	p.line(strings.TrimRight(indent+b.String(), " "))
+	p.Line(strings.TrimRight(indent+b.String(), " "))
 }
