@@ -44,21 +44,21 @@ var eventTypes = []string{"config", "cube", "daemon", "netdev", "port", "relink"
 var filterWords = []string{"arp", "ether", "host", "icmp", "icmp6", "ip", "ip6", "net", "port", "tcp", "udp", "vlan"}
 
 // watchWords completes such a command.
-func (s *session) watchWords(name string, words []string, current string) []string {
+func (t *completer) watchWords(name string, words []string, current string) []string {
 	if n := len(words); n > 0 && watchers[name][words[n-1]] {
-		return s.flagValues(words[n-1], current)
+		return t.flagValues(words[n-1], current)
 	}
 	unused := slices.DeleteFunc(flagsOf(name), func(f string) bool { return slices.Contains(words, f) && f != "-f" })
-	operands := func(path ...string) []string { return s.ask(command{path: path}, "word", current) }
+	operands := func(path ...string) []string { return t.ask(command{path: path}, "word", current) }
 	switch {
 	case name == "masquerade":
-		return s.masqueradeWords(words, current)
+		return t.masqueradeWords(words, current)
 	case strings.HasPrefix(current, "-"):
 		return unused
 	case name == "capture" && len(words) == 0, slices.Contains(words, "--inject"):
 		return operands("capture")
 	case name == "events":
-		return s.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
+		return t.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
 	case (name == "history" || name == "rollback") && !slices.ContainsFunc(words, isNumber):
 		return slices.DeleteFunc(operands("history"), func(w string) bool { return !isNumber(w) })
 	case onFiles(name), name == "status":
@@ -68,14 +68,14 @@ func (s *session) watchWords(name string, words []string, current string) []stri
 }
 
 // flagValues completes the value of a flag.
-func (s *session) flagValues(flag, current string) []string {
+func (t *completer) flagValues(flag, current string) []string {
 	switch flag {
 	case "--cube":
-		return s.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
+		return t.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
 	case "--type":
 		return eventTypes
 	case "-r":
-		return slices.DeleteFunc(s.ask(command{path: []string{"history"}}, "word", current), func(w string) bool { return !isNumber(w) })
+		return slices.DeleteFunc(t.ask(command{path: []string{"history"}}, "word", current), func(w string) bool { return !isNumber(w) })
 	case "-w", "-f", "-o":
 		return files("", current)
 	case "--inject":

@@ -85,7 +85,7 @@ func (s *session) execute(args []string) error {
 	}
 	switch {
 	case args[0] == completeCommand:
-		return s.complete(args[1:], instance)
+		return (&completer{getenv: s.getenv, stdout: s.stdout, config: &s.config, demand: s.demand}).complete(args[1:], instance)
 	case len(args) == 2 && args[0] == "completion" && slices.Contains(shells(), args[1]):
 		return s.printCompletion(args[1])
 	}
@@ -136,7 +136,7 @@ func (s *session) special(command string, words []string) error {
 	case onFiles(command):
 		return s.file(command, words)
 	case command == "masquerade":
-		return s.masquerade(words)
+		return (&masquerader{demand: s.demand, stdout: s.stdout}).masquerade(words)
 	}
 	return s.watch(command, words)
 }
