@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/polycube/polycube/internal/cli/output"
+	"github.com/polycube/polycube/internal/commands"
 	"github.com/polycube/polycube/internal/suggest"
 )
 
@@ -29,7 +30,7 @@ const (
 )
 
 // verbWords are the verbs as they are typed.
-var verbWords = []string{"add", "del", "show", "set"}
+var verbWords = commands.Verbs()
 
 func isVerb(w string) bool {
 	switch verb(w) {

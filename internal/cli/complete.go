@@ -91,7 +91,7 @@ func (t *completer) candidates(words []string, current string) []string {
 		return instanceNames("--instance=")
 	case len(words) == 0 && strings.HasPrefix(current, "-"):
 		return []string{"--instance", "--help", "-h"}
-	case watchers[first] != nil:
+	case ownFlags(first) != nil:
 		return t.watchWords(first, words[1:], current)
 	}
 	c := lenient(words)
@@ -130,7 +130,7 @@ func needsVerb(c command) bool {
 	if len(c.path) != 1 || c.verb != verbNone {
 		return false
 	}
-	return slices.Contains([]string{"cubes", "services", "topology", "netdevs"}, c.path[0])
+	return aliases[c.path[0]].NeedsVerb
 }
 
 // valueWords are key=value for the values that are known.

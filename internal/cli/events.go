@@ -28,7 +28,7 @@ type following struct {
 func parseFollowing(words []string) (following, error) {
 	var f following
 	wrong := func(format string, args ...any) (following, error) {
-		return f, &usageError{message: "events: " + fmt.Sprintf(format, args...), usage: aliases["events"].usage}
+		return f, &usageError{message: "events: " + fmt.Sprintf(format, args...), usage: aliases["events"].Usage}
 	}
 	var count string
 	valued := map[string]*string{"--type": &f.types, "--after": &f.after, "-c": &count}

@@ -13,41 +13,16 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/polycube/polycube/internal/cli/output"
 )
 
-func fileAliases() map[string]alias {
-	return map[string]alias{
-		"export": {
-			description: "Print the whole configuration as YAML, for apply",
-			usage:       "export [-o FILE] [-r REVISION] [-json]",
-			plan:        notAlone,
-		},
-		"apply": {
-			description: "Make the configuration what files say, in one step",
-			usage:       "apply -f FILE|- [-f FILE ...] [--dry-run] [--yes] [--prune] [--detailed-exitcode] [-json]",
-			plan:        notAlone,
-		},
-		"history": {
-			description: "Show who changed what of the configuration",
-			usage:       "history [-n COUNT] [REVISION] [-json]",
-			plan:        notAlone,
-		},
-		"rollback": {
-			description: "Return to the configuration of a revision",
-			usage:       "rollback REVISION [--dry-run] [--yes] [--detailed-exitcode] [-json]",
-			plan:        notAlone,
-		},
-	}
-}
-
 // onFiles tells the commands of this file.
 func onFiles(command string) bool {
-	_, ok := fileAliases()[command]
-	return ok
+	return slices.Contains([]string{"export", "apply", "history", "rollback"}, command)
 }
 
 // filing is such a command.
@@ -102,7 +77,7 @@ func parseFiling(command string, words []string) (filing, error) {
 }
 
 func (f filing) wrong(format string, args ...any) error {
-	return &usageError{message: f.command + ": " + fmt.Sprintf(format, args...), usage: aliases[f.command].usage}
+	return &usageError{message: f.command + ": " + fmt.Sprintf(format, args...), usage: aliases[f.command].Usage}
 }
 
 func (f *filing) check() error {

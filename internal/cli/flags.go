@@ -14,28 +14,13 @@ import (
 	"github.com/polycube/polycube/internal/suggest"
 )
 
-// watchers are these commands; true is a flag that takes a value.
-var watchers = map[string]map[string]bool{
-	"trace":   {"--cube": true, "-c": true, "-t": true, "-json": false, "--inject": true, "--egress": false},
-	"capture": {"-w": true, "-c": true, "-t": true, "-json": false},
-	"events":  {"--type": true, "--after": true, "-c": true, "-json": false},
-	"status":  {"--check": false, "-json": false},
-
-	"masquerade": {"-json": false},
-
-	"export":   {"-o": true, "-r": true, "-json": false},
-	"apply":    {"-f": true, "--dry-run": false, "--yes": false, "--prune": false, "--detailed-exitcode": false, "-json": false},
-	"history":  {"-n": true, "-json": false},
-	"rollback": {"--dry-run": false, "--yes": false, "--detailed-exitcode": false, "-json": false},
-}
-
 // unknownFlag is the sentence about a flag that such a command does not have.
 func unknownFlag(command, word string) string {
 	name, _, _ := strings.Cut(word, "=")
 	return fmt.Sprintf("unknown flag %q%s", word, suggest.Question(suggest.Near(name, flagsOf(command))))
 }
 
-func flagsOf(command string) []string { return slices.Sorted(maps.Keys(watchers[command])) }
+func flagsOf(command string) []string { return slices.Sorted(maps.Keys(ownFlags(command))) }
 
 // eventTypes are what events can be chosen by.
 var eventTypes = []string{"config", "cube", "daemon", "netdev", "port", "relink", "service"}
@@ -45,7 +30,7 @@ var filterWords = []string{"arp", "ether", "host", "icmp", "icmp6", "ip", "ip6",
 
 // watchWords completes such a command.
 func (t *completer) watchWords(name string, words []string, current string) []string {
-	if n := len(words); n > 0 && watchers[name][words[n-1]] {
+	if n := len(words); n > 0 && ownFlags(name)[words[n-1]] {
 		return t.flagValues(words[n-1], current)
 	}
 	unused := slices.DeleteFunc(flagsOf(name), func(f string) bool { return slices.Contains(words, f) && f != "-f" })

@@ -55,19 +55,19 @@ Exit status:
 func usage() string {
 	var lines []string
 	for _, name := range allAliases() {
-		lines = append(lines, aliases[name].usage)
+		lines = append(lines, aliases[name].Usage)
 	}
 	return fmt.Sprintf(usageText, strings.Join(lines, "\n  "), exitTable())
 }
 
 // help prints what the client knows of its own commands.
-func (a alias) help(p page) string {
+func (a alias) help() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: polycubectl %s\n\n%s.\n", a.usage, a.description)
-	if p.details != "" {
-		fmt.Fprintf(&b, "\n%s\n", p.details)
+	fmt.Fprintf(&b, "Usage: polycubectl %s\n\n%s.\n", a.Usage, a.Description)
+	if a.Details != "" {
+		fmt.Fprintf(&b, "\n%s\n", a.Details)
 	}
-	for i, e := range p.examples {
+	for i, e := range a.Examples {
 		if i == 0 {
 			b.WriteString("\nExamples:\n")
 		}
@@ -307,9 +307,9 @@ func printRootHelp(w io.Writer, services, cubes []byte, expert bool, width int) 
 	}
 	params, _ := help.Get("params")
 	rows := paramRows(params, helpFor{})
-	for _, name := range aliasOrder {
-		if name != "services" || expert {
-			rows = append(rows, row(name, "command", aliases[name].description, ""))
+	for _, name := range allAliases() {
+		if a := aliases[name]; !a.Unlisted && (name != "services" || expert) {
+			rows = append(rows, row(name, "command", a.Description, ""))
 		}
 	}
 	running, err := output.DecodeJSON(cubes)

@@ -19,16 +19,6 @@ import (
 	"github.com/polycube/polycube/internal/suggest"
 )
 
-func masqueradeAliases() map[string]alias {
-	return map[string]alias{
-		"masquerade": {
-			description: "Let others use the address of a netdev: source NAT in one command",
-			usage:       "masquerade PLACE | masquerade del PLACE | masquerade [show [PLACE]] [-json]  (PLACE is a netdev, or the CUBE:PORT of a router)",
-			plan:        notAlone,
-		},
-	}
-}
-
 // masquerading is a nat cube as the command looks at it.
 type masquerading struct {
 	Name, Parent string
@@ -61,10 +51,15 @@ type masquerader struct {
 	stdout *bufio.Writer
 }
 
+// masquerade carries the command out.
+func masquerade(s *session, _ string, words []string) error {
+	return (&masquerader{demand: s.demand, stdout: s.stdout}).masquerade(words)
+}
+
 func (m *masquerader) masquerade(words []string) error {
 	asJSON := slices.Contains(words, "-json")
 	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "-json" })
-	usage := masqueradeAliases()["masquerade"].usage
+	usage := aliases["masquerade"].Usage
 	if i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "-") }); i >= 0 {
 		return &usageError{message: unknownFlag("masquerade", words[i]), usage: usage}
 	}

@@ -21,26 +21,6 @@ import (
 	"github.com/polycube/polycube/internal/nofollow"
 )
 
-func packetAliases() map[string]alias {
-	return map[string]alias{
-		"drops": {
-			description: "Show who drops packets and why, now and since when",
-			usage:       "drops [show] [CUBE]       (the cube framework has what belongs to none)",
-			plan:        planDrops,
-		},
-		"trace": {
-			description: "Show each step of packets through the cubes, live",
-			usage:       "trace [FILTER] [--cube CUBE] [-c COUNT] [-t SECONDS] [-json]  (FILTER as tcpdump takes it)\n  trace --inject PACKET CUBE:PORT|CUBE|NETDEV [--egress] [-json]  (PACKET is hex, @FILE[:N] of a capture, or like \"ip 10.0.0.1 > 10.0.0.2 / udp 1 > 2\")",
-			plan:        notAlone,
-		},
-		"capture": {
-			description: "Capture the packets of a port, a transparent cube or a netdev",
-			usage:       "capture CUBE:PORT|CUBE|NETDEV [FILTER] [-w FILE] [-c COUNT] [-t SECONDS] [-json]  (FILE is pcapng, - is standard output)",
-			plan:        notAlone,
-		},
-	}
-}
-
 // planDrops takes the name of the cube without the verb, too.
 func planDrops(c command) (plan, error) {
 	if c.verb == verbNone && len(c.path) == 2 {
@@ -109,7 +89,7 @@ func parseWatching(command string, words []string) (watching, error) {
 }
 
 func (w watching) wrong(format string, args ...any) error {
-	return &usageError{message: w.command + ": " + fmt.Sprintf(format, args...), usage: aliases[w.command].usage}
+	return &usageError{message: w.command + ": " + fmt.Sprintf(format, args...), usage: aliases[w.command].Usage}
 }
 
 func (w watching) check() error {

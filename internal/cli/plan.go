@@ -90,15 +90,15 @@ func resolve(c command, single bool) (plan, error) {
 	if c.help {
 		p := helpPlan(c)
 		if isAlias {
-			p.render, p.about.text = renderAlias, a.help(pages[c.first()])
-			if !pages[c.first()].live {
+			p.render, p.about.text = renderAlias, a.help()
+			if !a.Live {
 				p.req.path = nil
 			}
-			switch c.first() {
-			case "rollback":
-				p.req.path = []string{"history"} // the same revisions
-			case "events":
-				p.req.path, p.req.query = []string{"cubes"}, "help=SHOW"
+			if a.Ask != nil {
+				p.req.path = a.Ask
+			}
+			if a.AskVerb != "" {
+				p.req.query = "help=" + a.AskVerb
 			}
 		}
 		return p, nil
@@ -113,9 +113,9 @@ func resolve(c command, single bool) (plan, error) {
 		p, err := a.plan(c)
 		var wrong *usageError
 		if errors.As(err, &wrong) {
-			wrong.usage = a.usage
+			wrong.usage = a.Usage
 		}
-		p.usage = a.usage
+		p.usage = a.Usage
 		return p, err
 	}
 	return genericPlan(c, single)

@@ -92,7 +92,7 @@ func (s *session) execute(args []string) error {
 	if last := len(args) - 1; isHelp(args[last]) {
 		args[last] = "?"
 	}
-	watches := watchers[args[0]] != nil
+	watches := aliases[args[0]].run != nil
 	if watches && args[len(args)-1] == "?" {
 		watches, args = false, []string{args[0], "?"}
 	}
@@ -110,7 +110,7 @@ func (s *session) execute(args []string) error {
 	}
 	if watches {
 		createConfig(s.getenv)
-		return s.special(args[0], args[1:])
+		return aliases[args[0]].run(s, args[0], args[1:])
 	}
 	p, err := resolve(cmd, s.config.singleParam)
 	if err != nil {
@@ -128,17 +128,6 @@ func (s *session) execute(args []string) error {
 	}
 	createConfig(s.getenv)
 	return s.exchange(p)
-}
-
-// special carries out a command with a grammar of its own.
-func (s *session) special(command string, words []string) error {
-	switch {
-	case onFiles(command):
-		return s.file(command, words)
-	case command == "masquerade":
-		return (&masquerader{demand: s.demand, stdout: s.stdout}).masquerade(words)
-	}
-	return s.watch(command, words)
 }
 
 // printCompletion prints the completion script of a shell.

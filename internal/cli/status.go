@@ -16,26 +16,6 @@ import (
 	"github.com/polycube/polycube/internal/suggest"
 )
 
-func statusAliases() map[string]alias {
-	return map[string]alias{
-		"status": {
-			description: "Show how the daemon and its cubes are, and what to do about what is not well",
-			usage:       "status [show] [-json] [--check]  (--check prints one line; its exit status tells warning and critical apart)",
-			plan:        notAlone,
-		},
-		"events": {
-			description: "Show what happens, live: changes, ports, cubes, netdevs, services",
-			usage:       "events [CUBE] [--type TYPE[,TYPE]] [--after ID] [-c COUNT] [-json]  (types: config port cube netdev relink service daemon)",
-			plan:        notAlone,
-		},
-		"daemon": {
-			description: "Show the daemon itself, or change what it logs",
-			usage:       "daemon [show] | daemon set loglevel=trace|debug|info|warn|err|critical|off",
-			plan:        planDaemon,
-		},
-	}
-}
-
 // planDaemon is the generic plan, with show as the default.
 func planDaemon(c command) (plan, error) {
 	if c.verb == verbNone && len(c.pairs) == 0 {
@@ -109,7 +89,7 @@ func (s *session) health(words []string) error {
 			raw = true
 		case "show":
 		default:
-			return &usageError{message: fmt.Sprintf("status: unknown word %q%s", w, suggest.Question(suggest.Near(w, append(flagsOf("status"), "show")))), usage: aliases["status"].usage}
+			return &usageError{message: fmt.Sprintf("status: unknown word %q%s", w, suggest.Question(suggest.Near(w, append(flagsOf("status"), "show")))), usage: aliases["status"].Usage}
 		}
 	}
 	body, err := s.fetch(request{method: "GET", path: []string{"status"}})

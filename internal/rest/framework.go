@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/commands"
 	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
@@ -138,6 +139,12 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, rest []string
 	return nil
 }
 
+// readBody reads the body of a command by the table.
+func readBody(w http.ResponseWriter, r *http.Request, path string) (map[string]string, error) {
+	o := commands.Of(http.MethodPost, path)
+	return message.ReadMembers(w, r, o.Required(), o.Allowed())
+}
+
 // serveConnect answers /connect and /disconnect.
 func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if r.Method == http.MethodOptions {
@@ -146,7 +153,7 @@ func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, rest []str
 	if err := message.CommandOnly(r, rest); err != nil {
 		return err
 	}
-	m, err := message.ReadMembers(w, r, []string{"peer1", "peer2"}, nil)
+	m, err := readBody(w, r, "/connect")
 	if err != nil {
 		return err
 	}
@@ -166,19 +173,18 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, rest []stri
 		return err
 	}
 	if message.CommandName(r) == "detach" {
-		m, err := message.ReadMembers(w, r, []string{"cube", "port"}, nil)
+		m, err := readBody(w, r, "/detach")
 		if err != nil {
 			return err
 		}
 		return message.Done(w, r, s.manager.Detach(r.Context(), m["cube"], m["port"]))
 	}
-	places := []string{"position", "before", "after"}
-	m, err := message.ReadMembers(w, r, []string{"cube", "port"}, places)
+	m, err := readBody(w, r, "/attach")
 	if err != nil {
 		return err
 	}
 	given := 0
-	for _, p := range places {
+	for _, p := range commands.Of(http.MethodPost, "/attach").Allowed() {
 		if _, ok := m[p]; ok {
 			given++
 		}
@@ -194,7 +200,7 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, rest []stri
 func (s *Server) entryPoint(r *http.Request) []message.Link {
 	base := front.Base(r)
 	out := []message.Link{{Rel: "self", Href: base + message.JoinPath()}}
-	for _, name := range []string{"version", "services", "cubes", "netdevs", "topology", "drops", "status", "daemon"} {
+	for _, name := range commands.Entries() {
 		out = append(out, message.Link{Rel: name, Href: base + message.JoinPath(name)})
 	}
 	for _, info := range s.manager.Services() {

@@ -7,50 +7,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/commands"
 	"github.com/polycube/polycube/internal/rest/cubes"
 	"github.com/polycube/polycube/internal/rest/directory"
-	"github.com/polycube/polycube/internal/rest/help"
 	"github.com/polycube/polycube/internal/rest/message"
 )
-
-// frameworkResource is a resource that no model describes.
-type frameworkResource struct {
-	name string
-	// most is the number of segments that may follow the name.
-	most int
-}
-
-// frameworkResources are the resources by name. They are reserved words: no service or
-// cube has such a name. What each is, method by method, stands in frameworkPaths.
-func frameworkResources() []frameworkResource {
-	return []frameworkResource{
-		{"version", 0},
-		{"services", 1},
-		{"cubes", 2},
-		{"netdevs", 1},
-		{"topology", 1},
-		{"drops", 1},
-		{"capture", 1},
-		{"trace", 1},
-		{"connect", 2},
-		{"disconnect", 2},
-		{"attach", 3},
-		{"detach", 3},
-		{"events", 0},
-		{"status", 0},
-		{"daemon", 1},
-		{"config", 0},
-		{"history", 1},
-		{"rollback", 0},
-		{"metrics", 0},
-		{"openapi.json", 0},
-	}
-}
 
 // handler answers a request for a resource of the framework. rest are the segments behind its name.
 type handler func(w http.ResponseWriter, r *http.Request, rest []string) error
 
-// frameworkHandlers answer for frameworkResources.
+// frameworkHandlers answer for the resources of the table of commands.
 func (s *Server) frameworkHandlers() map[string]handler {
 	return map[string]handler{
 		"version":      s.serveVersion,
@@ -76,16 +42,6 @@ func (s *Server) frameworkHandlers() map[string]handler {
 	}
 }
 
-// framework finds a resource of the framework.
-func framework(name string) (frameworkResource, bool) {
-	for _, f := range frameworkResources() {
-		if f.name == name {
-			return f, true
-		}
-	}
-	return frameworkResource{}, false
-}
-
 // route finds the resource and lets it answer. An error that comes back has not been
 // answered yet.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
@@ -107,11 +63,11 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 		return s.serveEntry(w, r)
 	}
 	first := segments[0]
-	if f, ok := framework(first); ok {
-		if len(segments)-1 > f.most {
+	if known := commands.Served(first); known != nil {
+		if len(segments)-1 > known.Segments {
 			return message.NotFound("no resource %s", message.Clip(strings.Join(segments, "/")))
 		}
-		if first != "config" && first != "rollback" {
+		if !known.Conditional {
 			if err := cubes.Unconditional(r); err != nil {
 				return err
 			}
@@ -123,7 +79,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 	}
 	service, ok := s.manager.ServiceOf(first)
 	if !ok || !s.names.HasService(service) {
-		p := s.names.NoCube(first, "cube, service or command", slices.Concat(help.CommandWords(), s.names.ServiceNames(), s.names.CubeNames()))
+		p := s.names.NoCube(first, "cube, service or command", slices.Concat(commands.Offered(""), s.names.ServiceNames(), s.names.CubeNames()))
 		p.Near = directory.OrVerbs(r, first, p.Near)
 		return p
 	}
@@ -156,8 +112,8 @@ func (s *Server) pattern(r *http.Request) string {
 	if len(segments) == 0 {
 		return "/"
 	}
-	if f, ok := framework(segments[0]); ok {
-		return "/" + segments[0] + strings.Repeat("/{}", min(f.most, len(segments)-1))
+	if known := commands.Served(segments[0]); known != nil {
+		return "/" + segments[0] + strings.Repeat("/{}", min(known.Segments, len(segments)-1))
 	}
 	if !s.names.HasService(segments[0]) {
 		return ""

@@ -24,29 +24,29 @@ func configPaths() []pathDoc {
 		schema: openapi.Of("type", "string", "enum", []string{"", "true", "false"})}}
 	conflicts := []int{http.StatusConflict, http.StatusPreconditionFailed}
 	applied := answers(openapi.GoType(topology.Applied{}))
-	apply := func(method, summary, says string) operationDoc {
-		return operationDoc{method: method, summary: summary, says: says, success: http.StatusOK, query: dry, headers: []paramDoc{ifMatch()},
+	apply := func(method, says string) operationDoc {
+		return operationDoc{method: method, says: says, success: http.StatusOK, query: dry, headers: []paramDoc{ifMatch()},
 			description: "A cube of the document becomes exactly what is written of it. With If-Match, only if the configuration still has that revision.",
 			body:        either, needsBody: true, example: example, content: applied, also: conflicts}
 	}
 	return []pathDoc{
 		{path: "/config", operations: []operationDoc{
-			{method: http.MethodGet, summary: "The whole configuration", success: http.StatusOK, says: "All that was set; its entity tag is the revision.", sent: []string{"ETag"},
+			{method: http.MethodGet, success: http.StatusOK, says: "All that was set; its entity tag is the revision.", sent: []string{"ETag"},
 				query:   []paramDoc{{name: "revision", description: "As it was at this revision.", schema: revision}},
 				content: answers(document), also: []int{http.StatusNotFound}},
-			apply(http.MethodPut, "Make a document the whole configuration", "What was changed; other cubes were deleted."),
-			apply(http.MethodPatch, "Bring the cubes of a document in", "What was changed; other cubes were left alone."),
+			apply(http.MethodPut, "What was changed; other cubes were deleted."),
+			apply(http.MethodPatch, "What was changed; other cubes were left alone."),
 			helpDoc()}},
 		{path: "/history", operations: []operationDoc{
-			{method: http.MethodGet, summary: "The revisions of the configuration, newest first", success: http.StatusOK, says: "Who made them, and of which cubes.",
+			{method: http.MethodGet, success: http.StatusOK, says: "Who made them, and of which cubes.",
 				query: []paramDoc{{name: "limit", description: "How many.", schema: openapi.Of("type", "integer", "minimum", 1, "maximum", resource.MaxRevisions)},
 					{name: "from", description: "From this revision on backwards; 0 is the newest.", schema: revision}},
 				content: answers(openapi.GoType(topology.History{}))},
 			helpDoc()}},
 		{path: "/history/{revision}", params: []paramDoc{{name: "revision", description: "Number of a revision.", example: 1, schema: revision}},
-			operations: []operationDoc{reading("What a revision changed", "The difference to the one before.", openapi.GoType(topology.RevisionDetail{}), http.StatusNotFound), helpDoc()}},
+			operations: []operationDoc{reading("The difference to the one before.", openapi.GoType(topology.RevisionDetail{}), http.StatusNotFound), helpDoc()}},
 		{path: "/rollback", operations: []operationDoc{
-			{method: http.MethodPost, summary: "Return to the configuration of a revision", success: http.StatusOK, says: "What was changed.", query: dry,
+			{method: http.MethodPost, success: http.StatusOK, says: "What was changed.", query: dry,
 				body: openapi.Of("type", "object", "properties", openapi.Of("revision", revision), "required", []string{"revision"}), needsBody: true,
 				example: openapi.Of("revision", 1), content: applied, also: append([]int{http.StatusNotFound}, conflicts...)},
 			helpDoc()}},

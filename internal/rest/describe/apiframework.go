@@ -5,11 +5,11 @@ package describe
 import (
 	"net/http"
 
+	"github.com/polycube/polycube/internal/commands"
 	"github.com/polycube/polycube/internal/openapi"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/rest/observe"
 	"github.com/polycube/polycube/internal/rest/services"
-	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/trace"
 )
 
@@ -22,7 +22,27 @@ func frameworkPaths(s *openapi.Schemas) []pathDoc {
 	for _, part := range [][]pathDoc{entryPaths(s), servicesPaths(), cubesPaths(s), viewPaths(), observedPaths(), configPaths(), packetPaths(), commandPaths()} {
 		out = append(out, part...)
 	}
+	for _, p := range out {
+		for i := range p.operations {
+			p.operations[i].tabled(p.path)
+		}
+	}
 	return out
+}
+
+// tabled adds what the table of commands says of an operation: its summary, and a body that is an object of strings.
+func (o *operationDoc) tabled(path string) {
+	known := commands.Of(o.method, path)
+	if known.Summary != "" {
+		o.summary = known.Summary
+	}
+	if known.Body == nil {
+		return
+	}
+	o.body = stringsBody(known.Required(), known.Allowed())
+	if known.Example != nil {
+		o.example = openapi.Of(known.Example...)
+	}
 }
 
 // Shorthands of schemas.
@@ -56,25 +76,27 @@ func stringsBody(required, optional []string) openapi.Object {
 }
 
 // reading is GET of something.
-func reading(summary, says string, schema openapi.Object, also ...int) operationDoc {
-	return operationDoc{method: http.MethodGet, summary: summary, says: says, success: http.StatusOK, content: answers(schema), also: also}
+func reading(says string, schema openapi.Object, also ...int) operationDoc {
+	return operationDoc{method: http.MethodGet, says: says, success: http.StatusOK, content: answers(schema), also: also}
 }
 
 func entryPaths(*openapi.Schemas) []pathDoc {
+	entry := reading("Links.", arrayOf(refSchema("link")))
+	entry.summary = "The first words of every path"
 	return []pathDoc{
-		{path: "/", operations: []operationDoc{reading("The first words of every path", "Links.", arrayOf(refSchema("link"))), helpDoc()}},
-		{path: "/version", operations: []operationDoc{reading("The daemon's version", "The version.", openapi.Of("type", "object",
+		{path: "/", operations: []operationDoc{entry, helpDoc()}},
+		{path: "/version", operations: []operationDoc{reading("The version.", openapi.Of("type", "object",
 			"properties", openapi.Of("polycubed", openapi.GoType(struct {
 				Version string `json:"version"`
 			}{})), "required", []string{"polycubed"})), helpDoc()}},
 		{path: "/openapi.json", operations: []operationDoc{
-			{method: http.MethodGet, summary: "This document", success: http.StatusOK, says: "The description of what is loaded now.",
+			{method: http.MethodGet, success: http.StatusOK, says: "The description of what is loaded now.",
 				headers: []paramDoc{ifNoneMatch()}, sent: []string{"ETag"}, unchanged: true,
 				query: []paramDoc{{name: "version", description: "Version of OpenAPI.",
 					schema: openapi.Of("type", "string", "enum", []string{"3.1", "3.0", string(openapi.V31), string(openapi.V30)})}},
 				content: openapi.Of("application/json", openapi.Of("schema", openapi.Of("type", "object")))},
 			helpDoc()}},
-		{path: "/metrics", operations: []operationDoc{{method: http.MethodGet, summary: "Metrics for Prometheus", success: http.StatusOK, says: "Metrics.",
+		{path: "/metrics", operations: []operationDoc{{method: http.MethodGet, success: http.StatusOK, says: "Metrics.",
 			content: openapi.Of("text/plain", openapi.Of("schema", textSchema()),
 				"application/openmetrics-text", openapi.Of("schema", textSchema()))}, helpDoc()}},
 	}
@@ -87,15 +109,15 @@ func cubesPaths(*openapi.Schemas) []pathDoc {
 	name := []paramDoc{nameParam("name", "Name of the cube.", "br1")}
 	return []pathDoc{
 		{path: "/cubes", operations: []operationDoc{
-			reading("All cubes", "Cubes by service.", openapi.Of("type", "object", "additionalProperties", arrayOf(cube))),
-			{method: http.MethodPost, summary: "Create cubes, all or none", success: http.StatusCreated, says: "All of them were created.",
+			reading("Cubes by service.", openapi.Of("type", "object", "additionalProperties", arrayOf(cube))),
+			{method: http.MethodPost, success: http.StatusCreated, says: "All of them were created.",
 				description: "Each element is a body that creates a cube of its service, with a name. parent names where a transparent cube is attached.",
 				body:        openapi.Of("anyOf", []openapi.Object{arrayOf(cube), exported}), needsBody: true, also: []int{http.StatusConflict, http.StatusNotFound},
 				example: []any{openapi.Of("name", "br1", "service-name", "simplebridge", "ports", []any{openapi.Of("name", "port1")})}},
 			helpDoc()}},
-		{path: "/cubes/{name}", params: name, operations: []operationDoc{reading("A cube", "The cube.", cube, http.StatusNotFound), helpDoc()}},
+		{path: "/cubes/{name}", params: name, operations: []operationDoc{reading("The cube.", cube, http.StatusNotFound), helpDoc()}},
 		{path: "/cubes/{name}/stats", params: name, operations: []operationDoc{
-			reading("A cube's counters", "Packets and bytes of its ports, and how packets ended.", openapi.GoType(observe.CubeStats{}), http.StatusNotFound), helpDoc()}},
+			reading("Packets and bytes of its ports, and how packets ended.", openapi.GoType(observe.CubeStats{}), http.StatusNotFound), helpDoc()}},
 	}
 }
 
@@ -109,15 +131,15 @@ func viewPaths() []pathDoc {
 		"required", []string{"name"})
 	drops := arrayOf(openapi.GoType(trace.Drop{}))
 	return []pathDoc{
-		{path: "/netdevs", operations: []operationDoc{reading("Network devices", "The devices.", netdevs), helpDoc()}},
+		{path: "/netdevs", operations: []operationDoc{reading("The devices.", netdevs), helpDoc()}},
 		{path: "/netdevs/{name}", params: []paramDoc{nameParam("name", "Name of a network device.", "eth0")},
-			operations: []operationDoc{reading("A network device", "An array of one device.", netdevs, http.StatusNotFound), helpDoc()}},
-		{path: "/topology", operations: []operationDoc{reading("How all cubes are linked", "The cubes.", arrayOf(refSchema("topology"))), helpDoc()}},
+			operations: []operationDoc{reading("An array of one device.", netdevs, http.StatusNotFound), helpDoc()}},
+		{path: "/topology", operations: []operationDoc{reading("The cubes.", arrayOf(refSchema("topology"))), helpDoc()}},
 		{path: "/topology/{place}", params: []paramDoc{nameParam("place", "A network device, or CUBE:PORT.", "br1:port1")},
-			operations: []operationDoc{reading("The order of cubes at a place", "The cubes from the wire inwards, and back.", at, http.StatusNotFound), helpDoc()}},
-		{path: "/drops", operations: []operationDoc{reading("Who drops packets and why", "Drops by cube and reason.", drops), helpDoc()}},
+			operations: []operationDoc{reading("The cubes from the wire inwards, and back.", at, http.StatusNotFound), helpDoc()}},
+		{path: "/drops", operations: []operationDoc{reading("Drops by cube and reason.", drops), helpDoc()}},
 		{path: "/drops/{cube}", params: []paramDoc{nameParam("cube", "Name of a cube, or framework.", "br1")},
-			operations: []operationDoc{reading("Why a cube drops packets", "Drops by reason.", drops, http.StatusNotFound), helpDoc()}},
+			operations: []operationDoc{reading("Drops by reason.", drops, http.StatusNotFound), helpDoc()}},
 	}
 }
 
@@ -130,18 +152,16 @@ func packetPaths() []pathDoc {
 	line := openapi.GoType(trace.Line{})
 	lines := openapi.Of("schema", openapi.Of("anyOf", []openapi.Object{line, openapi.GoType(trace.Summary{})}))
 	file := openapi.Of("schema", openapi.Of("type", "string", "format", "binary"))
-	inject := stringsBody([]string{"place", "packet"}, []string{"direction"})
 	looks := []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity}
 	return []pathDoc{
-		{path: "/trace", operations: []operationDoc{{method: http.MethodGet, summary: "Steps of packets, live", also: looks, success: http.StatusOK,
+		{path: "/trace", operations: []operationDoc{{method: http.MethodGet, also: looks, success: http.StatusOK,
 			says:  "One JSON object a line, at last a summary, until the session or the client ends.",
 			query: []paramDoc{filter, {name: "cube", description: "Only what this cube does.", schema: textSchema()}, count, seconds}, content: openapi.Of(message.NDJSON, lines)}, helpDoc()}},
-		{path: "/trace/inject", operations: []operationDoc{{method: http.MethodPost, summary: "What would happen to a packet", success: http.StatusOK,
-			body: inject, needsBody: true, says: "The packet, and the steps that it would take.", content: answers(arrayOf(line)),
-			example: openapi.Of("place", "br1:port1", "packet", "ip 10.0.0.1 > 10.0.0.2 / icmp echo", "direction", "ingress")}}},
-		{path: "/capture", operations: []operationDoc{{method: http.MethodGet, summary: "Nothing: a place has to follow", also: []int{http.StatusNotFound}}, helpDoc()}},
+		{path: "/trace/inject", operations: []operationDoc{{method: http.MethodPost, success: http.StatusOK,
+			needsBody: true, says: "The packet, and the steps that it would take.", content: answers(arrayOf(line))}}},
+		{path: "/capture", operations: []operationDoc{{method: http.MethodGet, also: []int{http.StatusNotFound}}, helpDoc()}},
 		{path: "/capture/{place}", params: []paramDoc{nameParam("place", "CUBE:PORT, a transparent cube or a network device.", "br1:port1")},
-			operations: []operationDoc{{method: http.MethodGet, summary: "Packets of a place, live", also: looks, success: http.StatusOK,
+			operations: []operationDoc{{method: http.MethodGet, also: looks, success: http.StatusOK,
 				says:  "A file of pcapng, or one JSON object a line for who accepts that.",
 				query: []paramDoc{filter, count, seconds}, content: openapi.Of(message.PcapNG, file, message.NDJSON, lines)}, helpDoc()}},
 	}
@@ -150,29 +170,16 @@ func packetPaths() []pathDoc {
 // commandPaths describes connect, attach and their opposites.
 func commandPaths() []pathDoc {
 	var out []pathDoc
-	for _, c := range []struct {
-		name, summary      string
-		required, optional []string
-		example            any
-	}{
-		{"connect", "Connect two ports, or a port and a network device", []string{"peer1", "peer2"}, nil, openapi.Of("peer1", "br1:port1", "peer2", "veth1")},
-		{"disconnect", "Disconnect two ports, or a port and a network device", []string{"peer1", "peer2"}, nil, openapi.Of("peer1", "br1:port1", "peer2", "veth1")},
-		{"attach", "Attach a transparent cube to a port or a network device", []string{"cube", "port"}, []string{"position", "before", "after"},
-			topology.AttachRequest{Cube: "th1", Port: "br1:port1", Position: "last"}},
-		{"detach", "Detach a transparent cube", []string{"cube", "port"}, nil, openapi.Of("cube", "th1", "port", "br1:port1")},
-	} {
-		out = append(out, pathDoc{path: "/" + c.name, operations: []operationDoc{
-			{method: http.MethodPost, summary: c.summary, success: http.StatusOK, body: stringsBody(c.required, c.optional), needsBody: true, example: c.example},
-			helpDoc()}})
-		params := []paramDoc{nameParam(c.required[0], "", "br1"), nameParam(c.required[1], "", "br1:port1")}
-		if c.required[0] == "cube" {
+	for _, name := range []string{"connect", "disconnect", "attach", "detach"} {
+		path := "/" + name
+		words := commands.Of(http.MethodPost, path).Required()
+		out = append(out, pathDoc{path: path, operations: []operationDoc{{method: http.MethodPost, success: http.StatusOK, needsBody: true}, helpDoc()}})
+		params := []paramDoc{nameParam(words[0], "", "br1"), nameParam(words[1], "", "br1:port1")}
+		if words[0] == "cube" {
 			params = append(params, nameParam("argument", "", "position"))
 		}
-		for i := range params { // further words are for completion alone
-			path := "/" + c.name
-			for _, p := range params[:i+1] {
-				path += "/{" + p.name + "}"
-			}
+		for i, p := range params { // further words are for completion alone
+			path += "/{" + p.name + "}"
 			help := helpDoc()
 			if i == 2 { // a third word follows attach alone
 				help.also = []int{http.StatusNotFound}
@@ -184,20 +191,19 @@ func commandPaths() []pathDoc {
 }
 
 func servicesPaths() []pathDoc {
-	add := stringsBody([]string{"type", "uri", "name"}, nil)
 	one, trial := openapi.GoType(services.Detail{}), answers(openapi.GoType(services.Trial{}))
 	refused := []int{http.StatusConflict, http.StatusServiceUnavailable}
 	return []pathDoc{
 		{path: "/services", operations: []operationDoc{
-			reading("The services that are loaded", "The services.", arrayOf(openapi.GoType(services.Entry{}))),
-			{method: http.MethodPost, summary: "Add a service", success: http.StatusOK, says: "It is loaded; what the trial of its programs came to.",
-				body: add, needsBody: true, content: trial, also: refused},
+			reading("The services.", arrayOf(openapi.GoType(services.Entry{}))),
+			{method: http.MethodPost, success: http.StatusOK, says: "It is loaded; what the trial of its programs came to.",
+				needsBody: true, content: trial, also: refused},
 			helpDoc()}},
 		{path: "/services/{name}", params: []paramDoc{nameParam("name", "Name of the service.", "simplebridge")}, operations: []operationDoc{
-			reading("A service and its model", "An array of one service.", arrayOf(one), http.StatusNotFound),
-			{method: http.MethodPatch, summary: "Have another version of a service take over its cubes", success: http.StatusOK,
-				says: "It has taken over all cubes; what the trial of its programs came to.", content: trial, body: stringsBody([]string{}, []string{"type", "uri"}), also: refused},
-			{method: http.MethodDelete, summary: "Remove a service that has no cubes", success: http.StatusNoContent, says: "It is gone.", also: refused},
+			reading("An array of one service.", arrayOf(one), http.StatusNotFound),
+			{method: http.MethodPatch, success: http.StatusOK,
+				says: "It has taken over all cubes; what the trial of its programs came to.", content: trial, also: refused},
+			{method: http.MethodDelete, success: http.StatusNoContent, says: "It is gone.", also: refused},
 			helpDoc()}},
 	}
 }

@@ -20,14 +20,14 @@ func observedPaths() []pathDoc {
 	level := openapi.Of("type", "string", "enum", []string{"TRACE", "DEBUG", "INFO", "WARN", "ERR", "CRITICAL", "OFF"})
 	return []pathDoc{
 		{path: "/status", operations: []operationDoc{
-			reading("How the daemon and its cubes are", "The status, and what is not well.", openapi.GoType(observe.StatusView{})), helpDoc()}},
-		{path: "/daemon", operations: []operationDoc{reading("The daemon itself", "The daemon.", openapi.GoType(observe.DaemonView{})), helpDoc()}},
+			reading("The status, and what is not well.", openapi.GoType(observe.StatusView{})), helpDoc()}},
+		{path: "/daemon", operations: []operationDoc{reading("The daemon.", openapi.GoType(observe.DaemonView{})), helpDoc()}},
 		{path: "/daemon/loglevel", operations: []operationDoc{
-			reading("What the daemon itself logs", "The level.", level),
-			{method: http.MethodPatch, summary: "Change what the daemon itself logs, until it ends", success: http.StatusOK,
+			reading("The level.", level),
+			{method: http.MethodPatch, success: http.StatusOK,
 				says: "It logs at this level.", body: level, needsBody: true, example: "DEBUG"},
 			helpDoc()}},
-		{path: "/events", operations: []operationDoc{{method: http.MethodGet, summary: "What happens, live", success: http.StatusOK,
+		{path: "/events", operations: []operationDoc{{method: http.MethodGet, success: http.StatusOK,
 			says: "Server-sent events, until the client ends.", also: []int{http.StatusServiceUnavailable},
 			query: []paramDoc{
 				{name: "cube", description: "Only what concerns these cubes, with commas between them.", example: "br1", schema: textSchema()},

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/commands"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 )
@@ -195,8 +196,7 @@ func (f *Front) panicked(rec *recorder, r *http.Request, cause any) {
 // looksAtPackets tells whether a read shows what others send, which is recorded as a
 // change is.
 func looksAtPackets(r *http.Request) bool {
-	name := message.CommandName(r)
-	return r.Method == http.MethodGet && (name == "trace" || name == "capture")
+	return r.Method == http.MethodGet && commands.Secret(message.CommandName(r))
 }
 
 // record writes the line of the audit log, if the request is one that has a line.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/commands"
 	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/rest/resource"
@@ -96,24 +97,44 @@ func BegunBy(r *http.Request, words []string) []string {
 // maxWords is how many words completion offers; a shell asks before it shows so many.
 const maxWords = 2000
 
-// CommandWords are the framework's own first words, as the root's completion lists them.
-func CommandWords() []string {
-	return []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "drops", "trace", "capture", "status", "events", "daemon"}
-}
-
 // commandsWith are those of the framework's first words that a verb goes with.
 func commandsWith(verb string) []string {
-	switch verb {
-	case resource.VerbShow:
-		return []string{"services", "cubes", "topology", "netdevs", "drops"}
-	case resource.VerbAdd:
-		return []string{"services", "cubes"}
-	case resource.VerbDel:
-		return []string{"services"}
-	case resource.VerbSet:
-		return nil
+	if verb == resource.VerbNone {
+		verb = ""
 	}
-	return CommandWords()
+	return commands.Offered(strings.ToLower(verb))
+}
+
+// Member describes what names a member of the framework's collections.
+func Member(name string) Param {
+	a := commands.Served(name).Member
+	return argument(*a)
+}
+
+// arguments describe the body of a command.
+func arguments(o commands.Operation) []Param {
+	out := make([]Param, len(o.Body))
+	for i, a := range o.Body {
+		out[i] = argument(a)
+	}
+	return out
+}
+
+// argument describes a word behind a command. Among several values, a person has to choose where one is required.
+func argument(a commands.Argument) Param {
+	p := Param{Name: a.Name, Description: a.Description, Example: a.Example, Type: "leaf", SimpleType: "string"}
+	p.Values = a.Values
+	p.Mandatory = a.Values != nil && !a.Optional
+	switch {
+	case a.Number:
+		p.SimpleType = "uint64"
+	case a.Values != nil:
+		p.SimpleType = "enumeration"
+	}
+	if a.Positional {
+		p.Type = "key"
+	}
+	return p
 }
 
 // serviceParam describes a service in the root's help.
@@ -169,16 +190,16 @@ func (g *Guide) Show(w http.ResponseWriter, r *http.Request, rest []string) erro
 func (g *Guide) addMembers(r *http.Request, h *Help) {
 	switch message.CommandName(r) {
 	case "netdevs":
-		h.Params = []Param{{Name: "name", Description: "Name of a network device", Example: "eth0", Type: "key", SimpleType: "string"}}
+		h.Params = []Param{Member("netdevs")}
 		h.Elements = Named(g.names.NetdevNames(r))
 	case "topology":
-		h.Params = []Param{{Name: "name", Description: "A network device, or a port as CUBE:PORT", Example: "eth0", Type: "key", SimpleType: "string"}}
+		h.Params = []Param{Member("topology")}
 		h.Elements = Named(g.names.Attachable(r))
 	case "history":
-		h.Params = []Param{{Name: "revision", Description: "Number of a change", Example: "7", Type: "key", SimpleType: "uint64"}}
+		h.Params = []Param{Member("history")}
 		h.Elements = Named(g.names.Revisions(resource.DefaultRevisions))
 	case "drops":
-		h.Params = []Param{{Name: "cube", Description: "Name of the cube", Example: "br1", Type: "key", SimpleType: "string"}}
+		h.Params = []Param{Member("drops")}
 		h.Elements = append(g.CubeElements(func(CubeName) bool { return true }), Named([]string{trace.Framework})...)
 	}
 }
@@ -202,7 +223,7 @@ func (g *Guide) Cubes(w http.ResponseWriter, r *http.Request, rest []string) err
 			h.Commands = []string{"add", "show"}
 		}
 		if verb != resource.VerbAdd {
-			h.Params = []Param{{Name: "name", Description: "Name of the cube", Example: "br1", Type: "key", SimpleType: "string"}}
+			h.Params = []Param{Member("cubes")}
 			h.Elements = g.CubeElements(func(CubeName) bool { return true })
 		}
 	}
@@ -225,14 +246,9 @@ func (g *Guide) Services(w http.ResponseWriter, r *http.Request, rest []string) 
 			h.Commands = []string{"add", "show", "update", "del"}
 		}
 		if verb == resource.VerbAdd {
-			h.Params = []Param{
-				{Name: "type", Description: "How the service runs", Example: "grpc", Type: "leaf", SimpleType: "enumeration",
-					Constraints: Constraints{Values: []string{"lib", "grpc"}, Mandatory: true}},
-				{Name: "uri", Description: "Where the service is", Example: "127.0.0.1:9001", Type: "leaf", SimpleType: "string"},
-				{Name: "name", Description: "Name of the service", Example: "myservice", Type: "leaf", SimpleType: "string"},
-			}
+			h.Params = arguments(commands.Of(http.MethodPost, "/services"))
 		} else {
-			h.Params = []Param{{Name: "name", Description: "Name of the service", Example: "simplebridge", Type: "key", SimpleType: "string"}}
+			h.Params = []Param{Member("services")}
 			h.Elements = []message.Ordered{}
 			for _, i := range g.manager.Services() {
 				h.Elements = append(h.Elements, message.Ordered{}.With("name", i.Name))
@@ -248,10 +264,7 @@ func (g *Guide) Connect(w http.ResponseWriter, r *http.Request, rest []string) e
 	if err != nil {
 		return err
 	}
-	peers := []Param{
-		{Name: "peer1", Description: "A netdev or CUBE:PORT", Example: "br1:p1", Type: "key", SimpleType: "string"},
-		{Name: "peer2", Description: "A netdev or CUBE:PORT", Example: "veth1", Type: "key", SimpleType: "string"},
-	}
+	peers := arguments(commands.Of(http.MethodPost, "/connect"))
 	h := Help{Params: peers[len(rest):]}
 	if len(rest) < 2 {
 		h.Elements = Named(g.peers(r, message.CommandName(r) == "connect", rest))
@@ -274,12 +287,12 @@ func (g *Guide) peers(r *http.Request, connect bool, rest []string) []string {
 	})
 }
 
-// attachOptions are the places among the cubes that are attached already.
-var attachOptions = []Param{
-	{Name: "position", Description: "The first is next to the cube or the stack, the last next to the wire", Example: "last", Type: "leaf",
-		SimpleType: "enumeration", Constraints: Constraints{Values: []string{"auto", "first", "last"}}},
-	{Name: "before", Description: "The cube that comes after", Example: "fw2", Type: "leaf", SimpleType: "string"},
-	{Name: "after", Description: "The cube that comes before", Example: "fw2", Type: "leaf", SimpleType: "string"},
+// attachPlaces are the cube and the port of attach and detach, attachOptions the places among the cubes that are attached
+// already.
+func attachPlaces() []Param { return arguments(commands.Of(http.MethodPost, "/detach")) }
+
+func attachOptions() []Param {
+	return arguments(commands.Of(http.MethodPost, "/attach"))[len(attachPlaces()):]
 }
 
 // Attach answers OPTIONS of /attach and /detach; segments are the cube, the port and an
@@ -288,10 +301,6 @@ func (g *Guide) Attach(w http.ResponseWriter, r *http.Request, rest []string) er
 	verb, completion, err := Verb(r)
 	if err != nil {
 		return err
-	}
-	places := []Param{
-		{Name: "cube", Description: "A transparent cube", Example: "fw1", Type: "key", SimpleType: "string"},
-		{Name: "port", Description: "A netdev or CUBE:PORT", Example: "br1:p1", Type: "key", SimpleType: "string"},
 	}
 	attach := message.CommandName(r) == "attach"
 	methods := []string{http.MethodPost, http.MethodOptions}
@@ -306,20 +315,21 @@ func (g *Guide) Attach(w http.ResponseWriter, r *http.Request, rest []string) er
 	case len(rest) == 1:
 		h.Elements = Named(g.names.ParentOf(rest[0]))
 	}
-	h.Params = places[len(rest):]
+	h.Params = attachPlaces()[len(rest):]
 	if attach && (len(rest) == 2 || !completion) {
-		h.Optional = attachOptions
+		h.Optional = attachOptions()
 	}
 	return g.Answer(w, r, methods, verb, completion, h)
 }
 
 // helpAttachOption answers OPTIONS of /attach/CUBE/PORT/OPTION.
 func (g *Guide) helpAttachOption(w http.ResponseWriter, r *http.Request, rest []string, completion bool) error {
-	i := slices.IndexFunc(attachOptions, func(p Param) bool { return p.Name == rest[2] })
+	options := attachOptions()
+	i := slices.IndexFunc(options, func(p Param) bool { return p.Name == rest[2] })
 	if i < 0 || message.CommandName(r) != "attach" {
 		return message.NotFound("no resource %s", message.Clip(strings.Join(rest, "/")))
 	}
-	p := attachOptions[i]
+	p := options[i]
 	if p.Values == nil {
 		p.Candidates = g.names.TransparentCubes(func(parent string) bool { return parent == rest[1] })
 	}

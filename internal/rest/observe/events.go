@@ -167,7 +167,7 @@ func (o *Observer) helpEvents(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	h := help.Help{
-		Params:   []help.Param{{Name: "cube", Description: "Only what concerns this cube", Example: "br1", Type: "key", SimpleType: "string"}},
+		Params:   []help.Param{help.Member("events")},
 		Elements: o.help.CubeElements(func(help.CubeName) bool { return true }),
 		Optional: []help.Param{{Name: "--type", Description: "Only events of these types", Example: "--type config,port", Type: "flag", SimpleType: "string"}},
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/commands"
 	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/help"
@@ -120,7 +121,8 @@ func (k *Packets) serveInject(w http.ResponseWriter, r *http.Request) error {
 	if err := message.Allow(r, http.MethodPost); err != nil {
 		return err
 	}
-	m, err := message.ReadMembers(w, r, []string{"place", "packet"}, []string{"direction"})
+	inject := commands.Of(http.MethodPost, "/trace/inject")
+	m, err := message.ReadMembers(w, r, inject.Required(), inject.Allowed())
 	if err != nil {
 		return err
 	}
@@ -319,7 +321,7 @@ func (k *Packets) helpPackets(w http.ResponseWriter, r *http.Request, rest []str
 	case len(rest) > 0:
 		h.Optional = append(h.Optional, help.Param{Name: "-w", Description: "Write a file of pcapng", Example: "-w file.pcapng", Type: "flag", SimpleType: "string"})
 	default:
-		h = help.Help{Params: []help.Param{{Name: "place", Description: "CUBE:PORT, a transparent cube or a netdev", Example: "br1:p1", Type: "key", SimpleType: "string"}}}
+		h = help.Help{Params: []help.Param{help.Member("capture")}}
 		h.Elements = help.Named(append(k.names.Attachable(r), k.names.TransparentCubes(func(string) bool { return true })...))
 	}
 	return k.help.Answer(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)

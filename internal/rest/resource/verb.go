@@ -2,13 +2,15 @@
 
 package resource
 
+import "github.com/polycube/polycube/internal/commands"
+
 // Verbs of the command line, as OPTIONS and the header Polycube-Verb name them.
 
 // VerbHeader is how the command line says which verb a person typed: POST stands for two.
 const VerbHeader = "Polycube-Verb"
 
 // VerbWords are the verbs as they are typed.
-var VerbWords = []string{"add", "del", "show", "set"}
+var VerbWords = commands.Verbs()
 
 // The verbs of help.
 const (

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/commands"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/datapath/refusal"
 	"github.com/polycube/polycube/internal/rest/directory"
@@ -189,7 +190,7 @@ func trialOf(r datapath.TrialReport) Trial {
 }
 
 func (s *Services) addService(w http.ResponseWriter, r *http.Request) error {
-	m, err := message.ReadMembers(w, r, []string{"type", "uri", "name"}, nil)
+	m, err := message.ReadMembers(w, r, commands.Of(http.MethodPost, "/services").Required(), nil)
 	if err != nil {
 		return err
 	}
@@ -205,7 +206,7 @@ func (s *Services) addService(w http.ResponseWriter, r *http.Request) error {
 
 // updateService has another version of a service take over; without a body, the one that is at its place now.
 func (s *Services) updateService(w http.ResponseWriter, r *http.Request, name string) error {
-	m, err := message.ReadMembers(w, r, nil, []string{"type", "uri"})
+	m, err := message.ReadMembers(w, r, nil, commands.Of(http.MethodPatch, "/services/{name}").Allowed())
 	if err != nil {
 		return err
 	}

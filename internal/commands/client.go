@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package commands
 
 // otherCommands are the commands about the client and the API.
 var otherCommands = []Command{
 	{
 		Name: "version",
 		Typed: &Typed{
+			Unlisted:    true,
 			Description: "Show the versions of client and daemon",
 			Usage:       "version",
 			Details:     "That of the client is shown even when the daemon's is not to be had.",
@@ -21,6 +22,7 @@ var otherCommands = []Command{
 	{
 		Name: "completion",
 		Typed: &Typed{
+			Unlisted:    true,
 			Description: "Print the completion script of a shell",
 			Usage:       "completion bash|zsh|fish  (for this shell: source <(polycubectl completion bash))",
 			Details: `Completion asks the daemon at each TAB, so it knows what exists. To have it always:

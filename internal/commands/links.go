@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package commands
 
 // linkCommands are the commands that link cubes with each other and with network devices.
 var linkCommands = []Command{

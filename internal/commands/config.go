@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package commands
 
 // configCommands are the commands about the configuration as a whole.
 var configCommands = []Command{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package commands
 
 // observeCommands are the commands that show what becomes of packets, and how the daemon is.
 var observeCommands = []Command{

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is the table of the words that a command line or a URL can begin with and
+// Package commands is the table of the words that a command line or a URL can begin with and
 // that no model describes: connect, attach, services, trace and the others. It is data. The
 // REST API takes from it which resources there are, what their bodies hold and how they are
 // described; the command line its usage, help, flags and completion; the daemon and
 // make new-cube the names that no service or cube can have.
-package command
+package commands
 
 import (
 	"cmp"
@@ -37,6 +37,8 @@ type Typed struct {
 	AskVerb string
 	// Flags are those of a command with a grammar of its own, true for one that takes a value; nil for the common grammar.
 	Flags map[string]bool
+	// Unlisted commands are about the client itself: the daemon's list of what there is leaves them out.
+	Unlisted bool
 	// NeedsVerb tells that what the collection holds is named behind a verb only.
 	NeedsVerb bool
 }
@@ -97,6 +99,16 @@ func (o Operation) members(optional bool) []string {
 		}
 	}
 	return out
+}
+
+// Values are those of a member, nil for any text.
+func (o Operation) Values(member string) []string {
+	for _, a := range o.Body {
+		if a.Name == member {
+			return a.Values
+		}
+	}
+	return nil
 }
 
 // All are the commands in the order of help.
