@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/polycube/polycube/internal/nofollow"
 )
@@ -67,14 +68,17 @@ type Audit struct {
 	mu      sync.Mutex
 	file    *os.File
 	size    int64
-	refused bucket
+	refused *rate.Limiter
+	// latest is the time of the latest refusal. They do not come in the order of their times, and a limiter whose clock goes
+	// back gives tokens for the same time twice.
+	latest  time.Time
 	omitted int
 	broken  bool
 }
 
 // OpenAudit opens the log, and appends to it.
 func OpenAudit(path string, log *slog.Logger) (*Audit, error) {
-	a := &Audit{path: path, log: log, most: auditBytes}
+	a := &Audit{path: path, log: log, most: auditBytes, refused: rate.NewLimiter(refusedRate, refusedBurst)}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("making the audit log's directory: %w", err)
 	}
@@ -127,9 +131,14 @@ func (a *Audit) Write(r Record) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if r.Refused != "" && !a.refused.take(r.Time, refusedRate, refusedBurst) {
-		a.omitted++
-		return
+	if r.Refused != "" {
+		if r.Time.After(a.latest) {
+			a.latest = r.Time
+		}
+		if !a.refused.AllowN(a.latest, 1) {
+			a.omitted++
+			return
+		}
 	}
 	r.Time, r.Omitted = r.Time.UTC().Truncate(time.Microsecond), a.omitted
 	if len(r.Path) > maxAuditPath {

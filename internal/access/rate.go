@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // How often each client may ask: token buckets, one for each client that was seen lately.
@@ -14,42 +16,24 @@ import (
 // maxClients bounds the buckets; beyond it, new clients share one.
 const maxClients = 4096
 
-// bucket is full at its zero value: what was taken flows back with time.
-type bucket struct {
-	used float64
-	at   time.Time
-}
-
-// take takes one, if there is one left.
-func (b *bucket) take(now time.Time, rate, burst float64) bool {
-	b.flow(now, rate)
-	if b.used+1 > burst {
-		return false
-	}
-	b.used++
-	return true
-}
-
-func (b *bucket) flow(now time.Time, rate float64) {
-	if passed := now.Sub(b.at).Seconds(); passed > 0 {
-		b.used = max(0, b.used-passed*rate)
-		b.at = now
-	}
-}
-
 // Rate bounds the requests of each client.
 type Rate struct {
-	rate, burst float64
+	perSecond rate.Limit
+	burst     int
 
 	mu      sync.Mutex
-	clients map[string]*bucket
-	others  bucket
+	clients map[string]*rate.Limiter
+	others  *rate.Limiter
 }
 
 // NewRate allows each client so many requests a second, and so many at once.
-func NewRate(rate, burst float64) *Rate {
-	return &Rate{rate: rate, burst: burst, clients: map[string]*bucket{}}
+func NewRate(perSecond, burst float64) *Rate {
+	r := &Rate{perSecond: rate.Limit(perSecond), burst: int(burst), clients: map[string]*rate.Limiter{}}
+	r.others = r.bucket()
+	return r
 }
+
+func (r *Rate) bucket() *rate.Limiter { return rate.NewLimiter(r.perSecond, r.burst) }
 
 // Take counts a request of a client. When it has to wait, it says how long.
 func (r *Rate) Take(client string, now time.Time) (wait time.Duration, ok bool) {
@@ -59,25 +43,25 @@ func (r *Rate) Take(client string, now time.Time) (wait time.Duration, ok bool) 
 	if b == nil {
 		b = r.admit(client, now)
 	}
-	if b.take(now, r.rate, r.burst) {
+	if b.AllowN(now, 1) {
 		return 0, true
 	}
-	return time.Duration((b.used + 1 - r.burst) / r.rate * float64(time.Second)), false
+	return time.Duration((1 - b.TokensAt(now)) / float64(r.perSecond) * float64(time.Second)), false
 }
 
 // admit makes a bucket, after it forgot those that are full again.
-func (r *Rate) admit(client string, now time.Time) *bucket {
+func (r *Rate) admit(client string, now time.Time) *rate.Limiter {
 	if len(r.clients) >= maxClients {
 		for key, b := range r.clients {
-			if b.flow(now, r.rate); b.used == 0 {
+			if b.TokensAt(now) >= float64(r.burst) {
 				delete(r.clients, key)
 			}
 		}
 	}
 	if len(r.clients) >= maxClients {
-		return &r.others
+		return r.others
 	}
-	b := &bucket{at: now}
+	b := r.bucket()
 	r.clients[client] = b
 	return b
 }

@@ -7,93 +7,76 @@
 package cli
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/cli/output"
+	"github.com/polycube/polycube/internal/commands"
 	"github.com/polycube/polycube/internal/suggest"
 )
 
-// alias is a command the client adds to the models.
+// alias is a command the client adds to the models: what the table of commands says of it, and what carries it out.
 type alias struct {
-	description string
-	usage       string
-	plan        func(command) (plan, error)
+	commands.Typed
+	// plan is for the common grammar, run for a grammar of its own.
+	plan func(command) (plan, error)
+	run  func(s *session, name string, words []string) error
 }
-
-// aliasOrder is the order of the root help.
-var aliasOrder = []string{"connect", "disconnect", "attach", "detach", "masquerade", "services", "cubes", "topology", "netdevs", "drops", "trace", "capture", "status", "events", "daemon", "export", "apply", "history", "rollback"}
 
 var aliases map[string]alias
 
-// allAliases are the client's commands, in the order of help.
-func allAliases() []string { return append(slices.Clone(aliasOrder), "version", "completion") }
+// plans are those of the commands with the common grammar.
+func plans() map[string]func(command) (plan, error) {
+	return map[string]func(command) (plan, error){
+		"connect": planPeers, "disconnect": planPeers, "attach": planAttach, "detach": planDetach,
+		"services": planServices, "cubes": planCubes, "topology": planTopology, "netdevs": planNetdevs,
+		"drops": planDrops, "daemon": planDaemon, "version": planVersion, "completion": planCompletion,
+	}
+}
+
+// runs carry out the commands with grammars of their own.
+func runs() map[string]func(s *session, name string, words []string) error {
+	return map[string]func(*session, string, []string) error{
+		"trace": (*session).watch, "capture": (*session).watch, "events": (*session).watch, "status": (*session).watch,
+		"export": (*session).file, "apply": (*session).file, "history": (*session).file, "rollback": (*session).file,
+		"masquerade": masquerade,
+	}
+}
 
 // Filled here because the plans read their own usage texts.
 func init() {
-	aliases = map[string]alias{
-		"connect": {
-			description: "Connect two ports, or a port and a netdev",
-			usage:       "connect PEER1 PEER2     (a peer is CUBE:PORT or the name of a netdev)",
-			plan:        planPeers,
-		},
-		"disconnect": {
-			description: "Undo a connection",
-			usage:       "disconnect PEER1 PEER2  (a peer is CUBE:PORT or the name of a netdev)",
-			plan:        planPeers,
-		},
-		"attach": {
-			description: "Attach a transparent cube to a port or a netdev",
-			usage:       "attach CUBE PORT [position=auto|first|last | before=CUBE | after=CUBE]  (PORT is CUBE:PORT or a netdev)",
-			plan:        planAttach,
-		},
-		"detach": {
-			description: "Detach a transparent cube from a port or a netdev",
-			usage:       "detach CUBE PORT        (PORT is CUBE:PORT or a netdev)",
-			plan:        planDetach,
-		},
-		"services": {
-			description: "Show, add, update and remove services",
-			usage: "services [show [NAME]] | services add type=lib|grpc uri=URI name=NAME | services update NAME [uri=URI] | " +
-				"services del NAME",
-			plan: planServices,
-		},
-		"cubes": {
-			description: "Show running cubes, or add several from a file",
-			usage:       "cubes [show [NAME [stats]]] | cubes add < FILE  (YAML or JSON array of cubes)",
-			plan:        planCubes,
-		},
-		"topology": {
-			description: "Show how cubes are connected",
-			usage:       "topology [show [NETDEV]]",
-			plan:        planTopology,
-		},
-		"netdevs": {
-			description: "Show network devices that cubes can use",
-			usage:       "netdevs [show [NAME]]",
-			plan:        planNetdevs,
-		},
-		"version": {
-			description: "Show the versions of client and daemon",
-			usage:       "version",
-			plan:        planVersion,
-		},
-		"completion": {
-			description: "Print the completion script of a shell",
-			usage:       "completion bash|zsh|fish  (for this shell: source <(polycubectl completion bash))",
-			plan:        planCompletion,
-		},
+	plans, runs := plans(), runs()
+	aliases = map[string]alias{}
+	for _, c := range commands.All() {
+		if c.Typed == nil {
+			continue
+		}
+		a := alias{Typed: *c.Typed, plan: plans[c.Name], run: runs[c.Name]}
+		if a.run != nil {
+			a.plan = notAlone
+		}
+		aliases[c.Name] = a
 	}
-	maps.Copy(aliases, packetAliases())
-	maps.Copy(aliases, statusAliases())
-	maps.Copy(aliases, fileAliases())
-	maps.Copy(aliases, masqueradeAliases())
 }
 
+// allAliases are the client's commands, in the order of help.
+func allAliases() []string {
+	var out []string
+	for _, c := range commands.All() {
+		if c.Typed != nil {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// ownFlags are the flags of a command with a grammar of its own, true for one that takes a value; nil for another command.
+func ownFlags(name string) map[string]bool { return aliases[name].Flags }
+
 // planPost is a POST of strings, taken as they are: a cube may be named "1".
-func planPost(resource string, members ...member) plan {
+func planPost(resource string, members ...output.Member) plan {
 	return plan{
-		req:    request{method: "POST", path: []string{resource}, body: objectValue(members...).appendJSON(nil)},
+		req:    request{method: "POST", path: []string{resource}, body: output.ObjectValue(members...).AppendJSON(nil)},
 		render: renderAnswer,
 	}
 }
@@ -127,14 +110,14 @@ func planPeers(c command) (plan, error) {
 	if err := wordsOnly(c, 2); err != nil {
 		return plan{}, err
 	}
-	return planPost(c.path[0], member{"peer1", stringValue(c.path[1])}, member{"peer2", stringValue(c.path[2])}), nil
+	return planPost(c.path[0], output.Member{Key: "peer1", Val: output.StringValue(c.path[1])}, output.Member{Key: "peer2", Val: output.StringValue(c.path[2])}), nil
 }
 
 func planDetach(c command) (plan, error) {
 	if err := wordsOnly(c, 2); err != nil {
 		return plan{}, err
 	}
-	return planPost("detach", member{"cube", stringValue(c.path[1])}, member{"port", stringValue(c.path[2])}), nil
+	return planPost("detach", output.Member{Key: "cube", Val: output.StringValue(c.path[1])}, output.Member{Key: "port", Val: output.StringValue(c.path[2])}), nil
 }
 
 func planAttach(c command) (plan, error) {
@@ -143,22 +126,32 @@ func planAttach(c command) (plan, error) {
 	if err := wordsOnly(c, 2); err != nil {
 		return plan{}, err
 	}
+	attach := commands.Of("POST", "/attach")
 	if len(options) > 1 {
 		return plan{}, usagef("attach takes one of position=, before= and after=, but %d are given", len(options))
 	}
-	body := []member{{"cube", stringValue(c.path[1])}, {"port", stringValue(c.path[2])}}
+	body := []output.Member{{Key: "cube", Val: output.StringValue(c.path[1])}, {Key: "port", Val: output.StringValue(c.path[2])}}
 	for _, o := range options {
 		switch {
-		case o.key != "position" && o.key != "before" && o.key != "after":
-			return plan{}, unknownf([]string{"position=", "before=", "after="}, o.key+"=", "attach does not know %q", o.key+"=")
-		case o.key == "position" && !slices.Contains([]string{"auto", "first", "last"}, o.value):
-			return plan{}, unknownf([]string{"auto", "first", "last"}, o.value, "position is auto, first or last, not %q", o.value)
+		case !slices.Contains(attach.Allowed(), o.key):
+			return plan{}, unknownf(assigned(attach.Allowed()), o.key+"=", "attach does not know %q", o.key+"=")
+		case o.key == "position" && !slices.Contains(attach.Values(o.key), o.value):
+			return plan{}, unknownf(attach.Values(o.key), o.value, "position is auto, first or last, not %q", o.value)
 		case o.value == "":
 			return plan{}, usagef("%s= needs the name of a cube", o.key)
 		}
-		body = append(body, member{o.key, stringValue(o.value)})
+		body = append(body, output.Member{Key: o.key, Val: output.StringValue(o.value)})
 	}
 	return planPost("attach", body...), nil
+}
+
+// assigned are keys as they are typed.
+func assigned(keys []string) []string {
+	out := make([]string, len(keys))
+	for i, key := range keys {
+		out[i] = key + "="
+	}
+	return out
 }
 
 // planShow is the "[show [NAME]]" that the daemon's collections share.
@@ -217,15 +210,15 @@ func planServicesUpdate(c command) (plan, error) {
 	if err := noInput(c); err != nil {
 		return plan{}, err
 	}
-	var body []member
+	var body []output.Member
 	for _, p := range c.pairs {
-		if p.key != "type" && p.key != "uri" {
+		if !slices.Contains(commands.Of("PATCH", "/services/{name}").Allowed(), p.key) {
 			return plan{}, usagef("services update does not know %q", p.key+"=")
 		}
-		body = append(body, member{p.key, stringValue(p.value)})
+		body = append(body, output.Member{Key: p.key, Val: output.StringValue(p.value)})
 	}
 	return plan{
-		req:    request{method: "PATCH", path: []string{"services", c.path[2]}, body: objectValue(body...).appendJSON(nil)},
+		req:    request{method: "PATCH", path: []string{"services", c.path[2]}, body: output.ObjectValue(body...).AppendJSON(nil)},
 		render: renderNothing,
 	}, nil
 }
@@ -241,21 +234,22 @@ func planServicesAdd(c command) (plan, error) {
 	for _, p := range c.pairs {
 		given[p.key] = p.value
 	}
-	var body []member
-	keys := []string{"type", "uri", "name"}
+	var body []output.Member
+	add := commands.Of("POST", "/services")
+	keys := add.Required()
 	for _, p := range c.pairs {
 		if !slices.Contains(keys, p.key) {
-			return plan{}, unknownf([]string{"type=", "uri=", "name="}, p.key+"=", "services add does not know %q", p.key+"=")
+			return plan{}, unknownf(assigned(keys), p.key+"=", "services add does not know %q", p.key+"=")
 		}
 	}
 	for _, key := range keys {
 		if given[key] == "" {
 			return plan{}, usagef("services add needs %s=", key)
 		}
-		body = append(body, member{key, stringValue(given[key])})
+		body = append(body, output.Member{Key: key, Val: output.StringValue(given[key])})
 	}
-	if kind := body[0].val.text; kind != "lib" && kind != "grpc" {
-		return plan{}, unknownf([]string{"lib", "grpc"}, kind, "the type of a service is lib or grpc, not %q", kind)
+	if kind := body[0].Val.Text; !slices.Contains(add.Values("type"), kind) {
+		return plan{}, unknownf(add.Values("type"), kind, "the type of a service is lib or grpc, not %q", kind)
 	}
 	p := planPost("services", body...)
 	p.render = renderNothing
@@ -284,7 +278,7 @@ func planCubes(c command) (plan, error) {
 func planTopology(c command) (plan, error) {
 	p, err := planShow(c)
 	if err == nil && c.verb == verbNone {
-		p.show = showOptions{form: formVerbose, hide: []string{"uuid"}}
+		p.show = output.Options{Form: output.FormVerbose, Hide: []string{"uuid"}}
 	}
 	return p, err
 }

@@ -111,7 +111,7 @@ func TestAWrongAliasIsAnsweredWithItsUsage(t *testing.T) {
 		t.Run(tt.line, func(t *testing.T) {
 			d := newDaemon(t, "unix", reply(http.StatusOK, "{}"))
 			r := d.run(words(tt.line)...)
-			usage := "Usage: polycubectl " + aliases[words(tt.line)[0]].usage
+			usage := "Usage: polycubectl " + aliases[words(tt.line)[0]].Usage
 			if r.code != ExitUsage || r.out != "" || !strings.Contains(r.err, tt.want) || !strings.Contains(r.err, usage) {
 				t.Errorf("exit %d, stdout %q, stderr %q", r.code, r.out, r.err)
 			}
@@ -125,8 +125,8 @@ func TestAWrongAliasIsAnsweredWithItsUsage(t *testing.T) {
 func TestAnAliasExplainsItselfWithoutTheDaemon(t *testing.T) {
 	for _, name := range []string{"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "drops", "trace", "capture", "version", "completion"} {
 		r := runWith(func(string) string { return "" }, nil, name, "?")
-		want := aliases[name].help(pages[name])
-		if r.code != ExitOK || r.err != "" || r.out != want || !strings.HasPrefix(want, "Usage: polycubectl "+aliases[name].usage+"\n") {
+		want := aliases[name].help()
+		if r.code != ExitOK || r.err != "" || r.out != want || !strings.HasPrefix(want, "Usage: polycubectl "+aliases[name].Usage+"\n") {
 			t.Errorf("%s: exit %d, stdout %q, stderr %q", name, r.code, r.out, r.err)
 		}
 	}

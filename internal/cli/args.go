@@ -13,6 +13,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/polycube/polycube/internal/cli/output"
+	"github.com/polycube/polycube/internal/commands"
 	"github.com/polycube/polycube/internal/suggest"
 )
 
@@ -28,7 +30,7 @@ const (
 )
 
 // verbWords are the verbs as they are typed.
-var verbWords = []string{"add", "del", "show", "set"}
+var verbWords = commands.Verbs()
 
 func isVerb(w string) bool {
 	switch verb(w) {
@@ -60,25 +62,6 @@ func (v verb) helpName() string {
 	return strings.ToUpper(string(v))
 }
 
-// form is how an answer is printed.
-type form string
-
-const (
-	formNormal  form = "normal"
-	formBrief   form = "brief"
-	formVerbose form = "verbose"
-	formJSON    form = "json"
-	formYAML    form = "yaml"
-)
-
-var forms = []form{formNormal, formBrief, formVerbose, formJSON, formYAML}
-
-type showOptions struct {
-	form form     // empty until a flag or a default sets it
-	hide []string // dotted paths from the root of the answer
-	page url.Values
-}
-
 type pair struct{ key, value string }
 
 // command is a parsed command line.
@@ -86,7 +69,7 @@ type command struct {
 	path  []string
 	verb  verb
 	pairs []pair
-	show  showOptions
+	show  output.Options
 	typed []string // path and verb in the order they came
 	help  bool     // the last word was "?"
 	stdin bool     // a lone "-" asked for the body on standard input
@@ -173,7 +156,7 @@ func (c *command) flag(w string) error {
 	name, value, hasValue := strings.Cut(w, "=")
 	isHide, isPage := hasValue && name == "-hide", hasValue && slices.Contains(pageFlags, name)
 	known := isHide || isPage
-	for _, f := range forms {
+	for _, f := range output.Forms {
 		known = known || w == "-"+string(f)
 	}
 	switch {
@@ -194,17 +177,17 @@ func (c *command) flag(w string) error {
 		return c.hideKeys(w, value)
 	case isPage:
 		return c.pageOf(name[1:], value)
-	case c.show.form != "":
-		return usagef("two output forms, -%s and %s: give one", c.show.form, w)
+	case c.show.Form != "":
+		return usagef("two output forms, -%s and %s: give one", c.show.Form, w)
 	}
-	c.show.form = form(w[1:])
+	c.show.Form = output.Form(w[1:])
 	return nil
 }
 
 // flagWords are the flags as they are typed, but for the value of -hide.
 func flagWords() []string {
 	words := append([]string{"-hide", "-h", "--help", flagAll}, pageFlags...)
-	for _, f := range forms {
+	for _, f := range output.Forms {
 		words = append(words, "-"+string(f))
 	}
 	return words
@@ -217,12 +200,12 @@ func (c *command) pageOf(name, value string) error {
 	switch {
 	case value == "":
 		return usagef("-%s needs a value: -limit=100, -after=KEY, -filter=LEAF=VALUE", name)
-	case name != "filter" && c.show.page.Has(name):
+	case name != "filter" && c.show.Page.Has(name):
 		return usagef("%q is given twice", "-"+name+"=")
-	case c.show.page == nil:
-		c.show.page = url.Values{}
+	case c.show.Page == nil:
+		c.show.Page = url.Values{}
 	}
-	c.show.page.Add(name, value)
+	c.show.Page.Add(name, value)
 	return nil
 }
 
@@ -231,7 +214,7 @@ func (c *command) hideKeys(w, list string) error {
 		if key == "" {
 			return usagef("%q: an empty key; write -hide=key1,key2.inner", w)
 		}
-		c.show.hide = append(c.show.hide, key)
+		c.show.Hide = append(c.show.Hide, key)
 	}
 	return nil
 }

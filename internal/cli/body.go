@@ -12,34 +12,36 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 // typed gives a word its JSON type.
-func typed(word string) value {
+func typed(word string) output.Value {
 	if s, ok := quoted(word); ok {
-		return stringValue(s)
+		return output.StringValue(s)
 	}
 	if list, ok := array(word); ok {
 		return list
 	}
 	if n, ok := integer(word); ok {
-		return value{kind: kindNumber, text: n}
+		return output.Value{Kind: output.KindNumber, Text: n}
 	}
 	if n, ok := float(word); ok {
-		return value{kind: kindNumber, text: n}
+		return output.Value{Kind: output.KindNumber, Text: n}
 	}
 	if b, err := strconv.ParseBool(word); err == nil {
-		return value{kind: kindBool, text: strconv.FormatBool(b)}
+		return output.Value{Kind: output.KindBool, Text: strconv.FormatBool(b)}
 	}
-	return stringValue(word)
+	return output.StringValue(word)
 }
 
 // array accepts JSON only: an address in brackets is text.
-func array(word string) (value, bool) {
+func array(word string) (output.Value, bool) {
 	if len(word) < 2 || word[0] != '[' || word[len(word)-1] != ']' {
-		return value{}, false
+		return output.Value{}, false
 	}
-	v, err := decodeJSON([]byte(word))
+	v, err := output.DecodeJSON([]byte(word))
 	return v, err == nil
 }
 
@@ -85,31 +87,31 @@ func float(word string) (string, bool) {
 }
 
 // object builds the body of several pairs; a dotted key nests.
-func object(pairs []pair) (value, error) {
-	root := objectValue()
+func object(pairs []pair) (output.Value, error) {
+	root := output.ObjectValue()
 	for _, p := range pairs {
 		if !insert(&root, strings.Split(p.key, "."), typed(p.value)) {
-			return value{}, usagef("%q contradicts another key: a name holds a value or members, not both", p.key+"=")
+			return output.Value{}, usagef("%q contradicts another key: a name holds a value or members, not both", p.key+"=")
 		}
 	}
 	return root, nil
 }
 
-func insert(at *value, path []string, leaf value) bool {
-	if at.kind != kindObject {
+func insert(at *output.Value, path []string, leaf output.Value) bool {
+	if at.Kind != output.KindObject {
 		return false
 	}
-	for i := range at.members {
-		if at.members[i].key == path[0] {
-			return len(path) > 1 && insert(&at.members[i].val, path[1:], leaf)
+	for i := range at.Members {
+		if at.Members[i].Key == path[0] {
+			return len(path) > 1 && insert(&at.Members[i].Val, path[1:], leaf)
 		}
 	}
 	if len(path) == 1 {
-		at.members = append(at.members, member{path[0], leaf})
+		at.Members = append(at.Members, output.Member{Key: path[0], Val: leaf})
 		return true
 	}
-	inner := objectValue()
+	inner := output.ObjectValue()
 	insert(&inner, path[1:], leaf)
-	at.members = append(at.members, member{path[0], inner})
+	at.Members = append(at.Members, output.Member{Key: path[0], Val: inner})
 	return true
 }

@@ -7,6 +7,8 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 func TestAWordGetsATypeByItsLooks(t *testing.T) {
@@ -25,7 +27,7 @@ func TestAWordGetsATypeByItsLooks(t *testing.T) {
 		{"a\tb", `"a\tb"`}, {"ü", `"ü"`}, {"٣", `"٣"`},
 	}
 	for _, tt := range tests {
-		if got := string(typed(tt.word).appendJSON(nil)); got != tt.want {
+		if got := string(typed(tt.word).AppendJSON(nil)); got != tt.want {
 			t.Errorf("%q became %s, want %s", tt.word, got, tt.want)
 		}
 	}
@@ -50,7 +52,7 @@ func TestADocumentBecomesJSON(t *testing.T) {
 		{"an empty document", "---\n", "null"},
 	}
 	for _, tt := range tests {
-		got, err := bodyFromYAML([]byte(tt.in))
+		got, err := output.BodyFromYAML([]byte(tt.in))
 		if err != nil || string(got) != tt.want {
 			t.Errorf("%s: %s, %v; want %s", tt.name, got, err, tt.want)
 		}
@@ -75,12 +77,12 @@ func TestADocumentThatIsNotJSONIsRefused(t *testing.T) {
 		{"a merge of a scalar", "a:\n  <<: 5\n", "merges mappings only"},
 		{"aliases that multiply", bomb, "once aliases are expanded"},
 		{"a long text that aliases repeat", "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*a,", 9) + "]\n", "once aliases are expanded"},
-		{"too deep", strings.Repeat("[", maxDepth+2) + "'x'" + strings.Repeat("]", maxDepth+2), "nested deeper"},
+		{"too deep", strings.Repeat("[", output.MaxDepth+2) + "'x'" + strings.Repeat("]", output.MaxDepth+2), "nested deeper"},
 		{"a bad boolean", "a: !!bool maybe", "not a boolean"},
 		{"a bad number", "a: !!int maybe", "not a number"},
 	}
 	for _, tt := range tests {
-		got, err := bodyFromYAML([]byte(tt.in))
+		got, err := output.BodyFromYAML([]byte(tt.in))
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %.60s and error %v, want %q", tt.name, got, err, tt.want)
 		}
@@ -88,14 +90,14 @@ func TestADocumentThatIsNotJSONIsRefused(t *testing.T) {
 }
 
 func TestOneJSONValueIsDecoded(t *testing.T) {
-	for _, in := range []string{"", "{", "[1,", `{"a"}`, "1 2", "{} {}", strings.Repeat("[", maxDepth+2)} {
-		if v, err := decodeJSON([]byte(in)); err == nil {
+	for _, in := range []string{"", "{", "[1,", `{"a"}`, "1 2", "{} {}", strings.Repeat("[", output.MaxDepth+2)} {
+		if v, err := output.DecodeJSON([]byte(in)); err == nil {
 			t.Errorf("%.20q was decoded to %v", in, v)
 		}
 	}
 	const same = `{"z":[1,2.50,{"y":null,"x":true}],"a":"<\u0001>","n":18446744073709551615}`
-	v, err := decodeJSON([]byte(same))
-	if err != nil || string(v.appendJSON(nil)) != same {
-		t.Errorf("%s, %v", v.appendJSON(nil), err)
+	v, err := output.DecodeJSON([]byte(same))
+	if err != nil || string(v.AppendJSON(nil)) != same {
+		t.Errorf("%s, %v", v.AppendJSON(nil), err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 // isTerminal tells whether somebody may sit at the other end.
@@ -47,7 +49,7 @@ func (s *session) change(f filing, r request, doc *documents) error {
 	r.ifMatch = `"` + looked.revision + `"`
 	done, err := s.send(r, doc)
 	if err == nil {
-		fmt.Fprintf(s.stdout, "done, revision %s\n", clean(done.revision))
+		fmt.Fprintf(s.stdout, "done, revision %s\n", output.Clean(done.revision))
 		err = f.verdict(done)
 	}
 	return err
@@ -57,7 +59,7 @@ func (s *session) change(f filing, r request, doc *documents) error {
 type changed struct {
 	changed  bool
 	revision string
-	value    value
+	value    output.Value
 	body     []byte
 }
 
@@ -70,11 +72,11 @@ func (s *session) send(r request, doc *documents) (changed, error) {
 	if err != nil {
 		return changed{}, err
 	}
-	v, err := decodeJSON(a.body)
+	v, err := output.DecodeJSON(a.body)
 	if err != nil {
 		return changed{}, fmt.Errorf("the daemon's answer is not understood: %w", err)
 	}
-	return changed{changed: v.string("changed") == "true", revision: v.string("revision"), value: v, body: a.body}, nil
+	return changed{changed: v.TextOf("changed") == "true", revision: v.TextOf("revision"), value: v, body: a.body}, nil
 }
 
 // makeChange sends a change and shows the difference that it makes.
@@ -84,21 +86,21 @@ func (s *session) makeChange(f filing, r request, doc *documents) (changed, erro
 		return c, err
 	}
 	if f.json {
-		if err := printAnswer(s.stdout, c.body, showOptions{form: formJSON}, false); err != nil {
+		if err := output.Print(s.stdout, c.body, output.Options{Form: output.FormJSON}, false); err != nil {
 			return c, err
 		}
 		return c, f.verdict(c)
 	}
-	difference, _ := c.value.get("difference")
+	difference, _ := c.value.Get("difference")
 	d := s.differencePrinter()
 	d.print(difference)
 	switch {
 	case !c.changed:
-		fmt.Fprintf(s.stdout, "no change, revision %s\n", clean(c.revision))
+		fmt.Fprintf(s.stdout, "no change, revision %s\n", output.Clean(c.revision))
 	case f.dry:
-		fmt.Fprintf(s.stdout, "\n%s; nothing was changed yet, revision %s\n", d.summary("to add", "to change", "to make anew", "to delete"), clean(c.revision))
+		fmt.Fprintf(s.stdout, "\n%s; nothing was changed yet, revision %s\n", d.summary("to add", "to change", "to make anew", "to delete"), output.Clean(c.revision))
 	default:
-		fmt.Fprintf(s.stdout, "\n%s; revision %s\n", d.summary("added", "changed", "made anew", "deleted"), clean(c.revision))
+		fmt.Fprintf(s.stdout, "\n%s; revision %s\n", d.summary("added", "changed", "made anew", "deleted"), output.Clean(c.revision))
 	}
 	return c, f.verdict(c)
 }

@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/polycube/polycube/internal/cli/output"
 	"github.com/polycube/polycube/internal/suggest"
 )
 
@@ -101,7 +102,7 @@ func (c *client) do(ctx context.Context, r request) (answer, error) {
 			return a, err
 		}
 		if location.Scheme != target.Scheme || location.Host != target.Host {
-			return answer{}, &redirectError{fmt.Sprintf("the daemon redirects to another host, %s: not followed", clean(location.Host))}
+			return answer{}, &redirectError{fmt.Sprintf("the daemon redirects to another host, %s: not followed", output.Clean(location.Host))}
 		}
 		if hop == maxRedirects {
 			return answer{}, &redirectError{fmt.Sprintf("the daemon redirects more than %d times", maxRedirects)}
@@ -199,9 +200,9 @@ func (c *client) trace(first string, body []byte) {
 	if c.debug == nil {
 		return
 	}
-	fmt.Fprintln(c.debug, clean(first))
+	fmt.Fprintln(c.debug, output.Clean(first))
 	if len(body) > 0 {
-		fmt.Fprintln(c.debug, strings.TrimSuffix(cleanText(string(body[:min(len(body), maxDebugBody)])), "\n"))
+		fmt.Fprintln(c.debug, strings.TrimSuffix(output.CleanText(string(body[:min(len(body), maxDebugBody)])), "\n"))
 	}
 }
 

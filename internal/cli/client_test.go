@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 func TestAnAnswerThatIsNoSuccessIsExplainedOnStderr(t *testing.T) {
@@ -245,7 +247,7 @@ func TestHostileAnswersAreSurvived(t *testing.T) {
 	}
 	header := func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 1<<20)) }
 	wide := "[" + strings.Repeat(`{"a":1},`, 20) + "{"
-	for i := range maxColumns + 1 {
+	for i := range output.MaxColumns + 1 {
 		wide += fmt.Sprintf(`"c%d":%d,`, i, i)
 	}
 	wide += `"z":0}]`

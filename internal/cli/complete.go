@@ -7,6 +7,7 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"embed"
@@ -18,6 +19,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 // completeCommand is the hidden command behind the completion script: its only
@@ -47,7 +50,15 @@ var (
 	shellSafe   = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+$`).MatchString
 )
 
-func (s *session) complete(args []string, instance string) error {
+// completer answers one TAB. The line that is completed may name a daemon, so it chooses the settings of the run.
+type completer struct {
+	getenv func(string) string
+	stdout *bufio.Writer
+	config *config
+	demand func(request) (answer, error)
+}
+
+func (t *completer) complete(args []string, instance string) error {
 	if len(args) != 1 {
 		return usagef("%s takes the command line up to the cursor as one word", completeCommand)
 	}
@@ -59,12 +70,12 @@ func (s *session) complete(args []string, instance string) error {
 		words, instance = rest, name
 	}
 	var err error
-	if s.config, err = loadConfig(s.getenv, instance); err != nil {
+	if *t.config, err = loadConfig(t.getenv, instance); err != nil {
 		return err
 	}
-	for _, c := range s.candidates(words, current) {
-		if strings.HasPrefix(c, current) && clean(c) == c && c != "" {
-			fmt.Fprintln(s.stdout, shellWord(c))
+	for _, c := range t.candidates(words, current) {
+		if strings.HasPrefix(c, current) && output.Clean(c) == c && c != "" {
+			fmt.Fprintln(t.stdout, shellWord(c))
 		}
 	}
 	return nil
@@ -72,7 +83,7 @@ func (s *session) complete(args []string, instance string) error {
 
 // candidates are all words that may follow words; current is what is typed of
 // the next.
-func (s *session) candidates(words []string, current string) []string {
+func (t *completer) candidates(words []string, current string) []string {
 	switch first, _, _ := strings.Cut(strings.Join(words, " "), " "); {
 	case slices.Equal(words, []string{"--instance"}):
 		return instanceNames("")
@@ -80,28 +91,28 @@ func (s *session) candidates(words []string, current string) []string {
 		return instanceNames("--instance=")
 	case len(words) == 0 && strings.HasPrefix(current, "-"):
 		return []string{"--instance", "--help", "-h"}
-	case watchers[first] != nil:
-		return s.watchWords(first, words[1:], current)
+	case ownFlags(first) != nil:
+		return t.watchWords(first, words[1:], current)
 	}
 	c := lenient(words)
 	switch dash := strings.HasPrefix(current, "-"); {
 	case c.all:
 		return nil // the path ends here
 	case dash && c.verb == verbDel && aliases[c.first()].plan == nil:
-		return s.ask(c, "word", current)
+		return t.ask(c, "word", current)
 	case dash:
-		return s.showFlags(c, current)
+		return t.showFlags(c, current)
 	}
 	if words, ok := clientWords(c, current); ok {
 		return words
 	}
 	if key, value, isPair := strings.Cut(current, "="); isPair {
-		return s.valueWords(c, key, value)
+		return t.valueWords(c, key, value)
 	}
 	if slices.Equal(c.path, []string{"services", "update"}) {
 		c.path, c.verb = c.path[:1], verbShow // the same names
 	}
-	found := s.ask(c, "word", current)
+	found := t.ask(c, "word", current)
 	if len(c.path) == 0 && c.verb == verbNone && len(found) > 0 {
 		found = append(found, slices.DeleteFunc(allAliases(), func(name string) bool { return slices.Contains(found, name) })...)
 	}
@@ -119,14 +130,14 @@ func needsVerb(c command) bool {
 	if len(c.path) != 1 || c.verb != verbNone {
 		return false
 	}
-	return slices.Contains([]string{"cubes", "services", "topology", "netdevs"}, c.path[0])
+	return aliases[c.path[0]].NeedsVerb
 }
 
 // valueWords are key=value for the values that are known.
-func (s *session) valueWords(c command, key, value string) []string {
+func (t *completer) valueWords(c command, key, value string) []string {
 	c.path = append(slices.Clone(c.path), strings.Split(key, ".")...)
 	var out []string
-	for _, v := range s.ask(c, "value", value) {
+	for _, v := range t.ask(c, "value", value) {
 		if !placeholder(v) {
 			out = append(out, key+"="+v)
 		}
@@ -160,14 +171,14 @@ func lenient(words []string) command {
 }
 
 // showFlags are those of show. What -hide= takes are the members of what is shown.
-func (s *session) showFlags(c command, current string) []string {
+func (t *completer) showFlags(c command, current string) []string {
 	if c.verb != verbShow {
 		return nil
 	}
 	if list, isHide := strings.CutPrefix(current, "-hide="); isHide {
 		before := current[:len(current)-len(list)+strings.LastIndexByte(list, ',')+1]
 		var out []string
-		for _, name := range s.ask(c, "word", current[len(before):]) {
+		for _, name := range t.ask(c, "word", current[len(before):]) {
 			if !placeholder(name) {
 				out = append(out, before+name)
 			}
@@ -176,12 +187,12 @@ func (s *session) showFlags(c command, current string) []string {
 	}
 	flags := []string{"-hide="}
 	for _, f := range pageFlags {
-		if _, isAlias := aliases[c.first()]; !isAlias && (f == "-filter" || !c.show.page.Has(f[1:])) {
+		if _, isAlias := aliases[c.first()]; !isAlias && (f == "-filter" || !c.show.Page.Has(f[1:])) {
 			flags = append(flags, f+"=")
 		}
 	}
-	if c.show.form == "" {
-		for _, f := range forms {
+	if c.show.Form == "" {
+		for _, f := range output.Forms {
 			flags = append(flags, "-"+string(f))
 		}
 	}
@@ -238,28 +249,28 @@ func isFolder(dir string, e os.DirEntry) bool {
 // ask returns the daemon's completion of a path, nothing on any error. kind is
 // word, for what can follow the path, or value, for what a leaf can be; typed is
 // what there is of it.
-func (s *session) ask(c command, kind, typed string) []string {
-	end, err := s.config.endpoint()
+func (t *completer) ask(c command, kind, typed string) []string {
+	end, err := t.config.endpoint()
 	if err != nil {
 		return nil
 	}
 	client := newClient(end, nil)
 	defer client.close()
-	ctx, cancel := context.WithTimeout(context.Background(), min(completeTimeout, s.config.timeout))
+	ctx, cancel := context.WithTimeout(context.Background(), min(completeTimeout, t.config.timeout))
 	defer cancel()
 	query := url.Values{"help": {c.verb.helpName()}, "completion": {kind}, "prefix": {typed}}
 	a, err := client.do(ctx, request{method: "OPTIONS", path: c.path, query: query.Encode()})
 	if err != nil || !a.ok() {
 		return nil
 	}
-	v, err := decodeJSON(a.body)
+	v, err := output.DecodeJSON(a.body)
 	if err != nil {
 		return nil
 	}
 	var out []string
-	for _, item := range v.items {
-		if item.isLeaf() {
-			out = append(out, item.text)
+	for _, item := range v.Items {
+		if item.IsLeaf() {
+			out = append(out, item.Text)
 		}
 	}
 	return out

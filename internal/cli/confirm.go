@@ -14,6 +14,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 // flagAll says that del means the whole list.
@@ -28,17 +30,17 @@ type confirmation struct {
 
 // confirmationOf reads the question of an answer, if it is one.
 func confirmationOf(a answer) (confirmation, bool) {
-	v, err := decodeJSON(a.body)
+	v, err := output.DecodeJSON(a.body)
 	if err != nil {
 		return confirmation{}, false
 	}
-	envelope, _ := v.get("ietf-restconf:errors")
-	list, _ := envelope.get("error")
-	if len(list.items) != 1 || list.items[0].string("error-tag") != "confirmation-required" {
+	envelope, _ := v.Get("ietf-restconf:errors")
+	list, _ := envelope.Get("error")
+	if len(list.Items) != 1 || list.Items[0].TextOf("error-tag") != "confirmation-required" {
 		return confirmation{}, false
 	}
-	e := list.items[0]
-	return confirmation{message: e.string("error-message"), question: e.string("question"), lost: details(e)}, true
+	e := list.Items[0]
+	return confirmation{message: e.TextOf("error-message"), question: e.TextOf("question"), lost: details(e)}, true
 }
 
 // deleteList repeats the request of a plan, for the whole list, if a person says yes.
@@ -53,7 +55,7 @@ func (s *session) deleteList(c *client, p plan, asked answer, ask confirmation) 
 	for _, line := range ask.lost {
 		fmt.Fprintln(s.stderr, line)
 	}
-	if err := s.agrees(clean(ask.question), "nothing was deleted"); err != nil {
+	if err := s.agrees(output.Clean(ask.question), "nothing was deleted"); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)

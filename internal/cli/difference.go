@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 // Colours of a terminal.
@@ -42,7 +44,7 @@ func (d *differencePrinter) line(indent, action, text string) {
 	if mark[0] == "" {
 		mark[0] = "?"
 	}
-	text = mark[0] + " " + clean(text)
+	text = mark[0] + " " + output.Clean(text)
 	if d.colours && mark[1] != "" {
 		text = mark[1] + text + plain
 	}
@@ -50,34 +52,34 @@ func (d *differencePrinter) line(indent, action, text string) {
 }
 
 // print prints what the daemon calls a difference.
-func (d *differencePrinter) print(v value) {
-	cubes, _ := v.get("cubes")
-	for _, c := range cubes.items {
-		action := c.string("action")
+func (d *differencePrinter) print(v output.Value) {
+	cubes, _ := v.Get("cubes")
+	for _, c := range cubes.Items {
+		action := c.TextOf("action")
 		d.counts[action]++
-		text := c.string("name") + " (" + c.string("service-name") + ")"
-		if reason := c.string("reason"); reason != "" {
+		text := c.TextOf("name") + " (" + c.TextOf("service-name") + ")"
+		if reason := c.TextOf("reason"); reason != "" {
 			text += ": made anew, because " + reason + "; what it learned is lost"
 		}
 		d.line("", action, text)
-		changes, _ := c.get("changes")
-		for _, ch := range changes.items {
+		changes, _ := c.Get("changes")
+		for _, ch := range changes.Items {
 			d.change(ch)
 		}
 	}
-	netdevs, _ := v.get("netdevs")
-	for _, n := range netdevs.items {
+	netdevs, _ := v.Get("netdevs")
+	for _, n := range netdevs.Items {
 		d.counts["netdev"]++
-		was, _ := n.get("old")
-		is, _ := n.get("new")
-		d.line("", "change", "netdev "+n.string("name")+" tcubes: "+flow(was)+" -> "+flow(is))
+		was, _ := n.Get("old")
+		is, _ := n.Get("new")
+		d.line("", "change", "netdev "+n.TextOf("name")+" tcubes: "+flow(was)+" -> "+flow(is))
 	}
 }
 
-func (d *differencePrinter) change(c value) {
-	action, words := c.string("action"), pathWords(c.string("path"))
-	was, _ := c.get("old")
-	is, _ := c.get("new")
+func (d *differencePrinter) change(c output.Value) {
+	action, words := c.TextOf("action"), pathWords(c.TextOf("path"))
+	was, _ := c.Get("old")
+	is, _ := c.Get("new")
 	switch action {
 	case "add":
 		d.line("    ", action, strings.TrimSpace(words+" "+flow(is)))
@@ -102,27 +104,27 @@ func pathWords(path string) string {
 }
 
 // flow is a value on one line, as YAML has it.
-func flow(v value) string {
-	switch v.kind {
-	case kindString:
-		return yamlText(v.text)
-	case kindArray:
-		items := make([]string, len(v.items))
-		for i, item := range v.items {
+func flow(v output.Value) string {
+	switch v.Kind {
+	case output.KindString:
+		return output.YAMLText(v.Text)
+	case output.KindArray:
+		items := make([]string, len(v.Items))
+		for i, item := range v.Items {
 			items[i] = flow(item)
 		}
 		return "[" + strings.Join(items, ", ") + "]"
-	case kindObject:
-		if len(v.members) == 0 {
+	case output.KindObject:
+		if len(v.Members) == 0 {
 			return ""
 		}
-		members := make([]string, len(v.members))
-		for i, m := range v.members {
-			members[i] = yamlText(m.key) + ": " + flow(m.val)
+		members := make([]string, len(v.Members))
+		for i, m := range v.Members {
+			members[i] = output.YAMLText(m.Key) + ": " + flow(m.Val)
 		}
 		return "{" + strings.Join(members, ", ") + "}"
 	default:
-		return v.text
+		return v.Text
 	}
 }
 

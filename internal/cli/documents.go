@@ -18,6 +18,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/polycube/polycube/internal/cli/output"
 	"github.com/polycube/polycube/internal/suggest"
 )
 
@@ -26,18 +27,18 @@ const maxDocument = 32 << 20
 
 // documents are the cubes and netdevs of files, with their places.
 type documents struct {
-	cubes, netdevs     []value
+	cubes, netdevs     []output.Value
 	cubesAt, netdevsAt []string
 	some               bool // there was something, if only an empty list
 }
 
 // json is the documents as one.
 func (d *documents) json() []byte {
-	members := []member{{"cubes", value{kind: kindArray, items: d.cubes}}}
+	members := []output.Member{{Key: "cubes", Val: output.Value{Kind: output.KindArray, Items: d.cubes}}}
 	if len(d.netdevs) > 0 {
-		members = append(members, member{"netdevs", value{kind: kindArray, items: d.netdevs}})
+		members = append(members, output.Member{Key: "netdevs", Val: output.Value{Kind: output.KindArray, Items: d.netdevs}})
 	}
-	return objectValue(members...).appendJSON(nil)
+	return output.ObjectValue(members...).AppendJSON(nil)
 }
 
 // at is the place of what the daemon calls "cubes[2] br1", "" when it is not known.
@@ -100,14 +101,14 @@ func (s *session) readFile(name string, limit int64) ([]byte, error) {
 // add takes in the documents of a file.
 func (d *documents) add(name string, data []byte) error {
 	if json.Valid(data) { // YAML refuses the tabs that JSON files may be indented with
-		v, err := decodeJSON(data)
+		v, err := output.DecodeJSON(data)
 		if err != nil {
 			return err
 		}
 		return d.take(v, func(string, int) string { return name })
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
-	c := converter{limit: maxDocument}
+	c := output.Converter{Limit: maxDocument}
 	for {
 		var doc yaml.Node
 		if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
@@ -115,11 +116,11 @@ func (d *documents) add(name string, data []byte) error {
 		} else if err != nil {
 			return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
 		}
-		v, err := c.value(&doc, 0)
+		v, err := c.Value(&doc, 0)
 		if err != nil {
 			return err
 		}
-		if v.kind == kindNull {
+		if v.Kind == output.KindNull {
 			continue // nothing between two separators
 		}
 		if err := d.take(v, func(list string, i int) string { return fmt.Sprintf("%s:%d", name, lineOf(&doc, list, i)) }); err != nil {
@@ -153,32 +154,32 @@ func lineOf(doc *yaml.Node, list string, i int) int {
 }
 
 // take takes in one document: a list of cubes, an object with cubes and netdevs, or one cube.
-func (d *documents) take(v value, at func(list string, i int) string) error {
-	if v.kind == kindArray {
-		v = objectValue(member{"cubes", v})
+func (d *documents) take(v output.Value, at func(list string, i int) string) error {
+	if v.Kind == output.KindArray {
+		v = output.ObjectValue(output.Member{Key: "cubes", Val: v})
 	}
-	if _, alone := v.get("service-name"); alone && v.kind == kindObject {
-		v = objectValue(member{"cubes", value{kind: kindArray, items: []value{v}}})
+	if _, alone := v.Get("service-name"); alone && v.Kind == output.KindObject {
+		v = output.ObjectValue(output.Member{Key: "cubes", Val: output.Value{Kind: output.KindArray, Items: []output.Value{v}}})
 	}
-	if v.kind != kindObject {
+	if v.Kind != output.KindObject {
 		return errors.New("a list of cubes is wanted, or an object with cubes and netdevs")
 	}
-	for _, m := range v.members {
+	for _, m := range v.Members {
 		d.some = true
 		list, places := &d.cubes, &d.cubesAt
-		switch m.key {
+		switch m.Key {
 		case "cubes":
 		case "netdevs":
 			list, places = &d.netdevs, &d.netdevsAt
 		default:
-			return fmt.Errorf("%q is unknown, known are cubes and netdevs%s", m.key, suggest.Question(suggest.Near(m.key, []string{"cubes", "netdevs"})))
+			return fmt.Errorf("%q is unknown, known are cubes and netdevs%s", m.Key, suggest.Question(suggest.Near(m.Key, []string{"cubes", "netdevs"})))
 		}
-		if m.val.kind != kindArray && m.val.kind != kindNull {
-			return fmt.Errorf("%s: a list is wanted", m.key)
+		if m.Val.Kind != output.KindArray && m.Val.Kind != output.KindNull {
+			return fmt.Errorf("%s: a list is wanted", m.Key)
 		}
-		for i, item := range m.val.items {
+		for i, item := range m.Val.Items {
 			*list = append(*list, item)
-			*places = append(*places, at(m.key, i))
+			*places = append(*places, at(m.Key, i))
 		}
 	}
 	return nil
@@ -186,17 +187,17 @@ func (d *documents) take(v value, at func(list string, i int) string) error {
 
 // complaints are the sentences of an answer, with their places.
 func (d *documents) complaints(a answer) string {
-	v, err := decodeJSON(a.body)
+	v, err := output.DecodeJSON(a.body)
 	if d == nil || err != nil {
 		return sentences(a)
 	}
-	envelope, _ := v.get("ietf-restconf:errors")
-	list, _ := envelope.get("error")
+	envelope, _ := v.Get("ietf-restconf:errors")
+	list, _ := envelope.Get("error")
 	var lines []string
-	for _, e := range list.items {
-		line := clean(errorSentence(e))
-		if at := d.at(e.string("error-info")); at != "" {
-			line = clean(at) + ": " + line
+	for _, e := range list.Items {
+		line := output.Clean(errorSentence(e))
+		if at := d.at(e.TextOf("error-info")); at != "" {
+			line = output.Clean(at) + ": " + line
 		}
 		lines = append(append(lines, line), details(e)...)
 	}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 const eventStream = "text/event-stream"
@@ -26,7 +28,7 @@ type following struct {
 func parseFollowing(words []string) (following, error) {
 	var f following
 	wrong := func(format string, args ...any) (following, error) {
-		return f, &usageError{message: "events: " + fmt.Sprintf(format, args...), usage: aliases["events"].usage}
+		return f, &usageError{message: "events: " + fmt.Sprintf(format, args...), usage: aliases["events"].Usage}
 	}
 	var count string
 	valued := map[string]*string{"--type": &f.types, "--after": &f.after, "-c": &count}
@@ -124,7 +126,7 @@ func (s *session) event(data string, raw bool, t *tally) error {
 	}
 	t.event(e.Type, e.Count)
 	if raw {
-		return s.put(clean(data))
+		return s.put(output.Clean(data))
 	}
-	return s.put(fmt.Sprintf("%s %-7s %s", e.Time.Local().Format("15:04:05.000"), clean(e.Type), clean(e.Message)))
+	return s.put(fmt.Sprintf("%s %-7s %s", e.Time.Local().Format("15:04:05.000"), output.Clean(e.Type), output.Clean(e.Message)))
 }

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 // Exit is an exit status.
@@ -137,4 +139,6 @@ func (s *session) conclude(err error) Exit {
 	return exitOf(err)
 }
 
-func (s *session) complain(text string) { fmt.Fprintf(s.stderr, "polycubectl: %s\n", clean(text)) }
+func (s *session) complain(text string) {
+	fmt.Fprintf(s.stderr, "polycubectl: %s\n", output.Clean(text))
+}

@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 // sentences is the text of an answer that is no success.
@@ -17,10 +19,10 @@ func sentences(a answer) string {
 	if text := restconfSentences(a.body); text != "" {
 		return text
 	}
-	if text := strings.TrimSpace(cleanText(string(a.body))); text != "" {
+	if text := strings.TrimSpace(output.CleanText(string(a.body))); text != "" {
 		return text
 	}
-	return clean(a.line)
+	return output.Clean(a.line)
 }
 
 // globbed is a further line where the last word is the name of a file of one
@@ -33,20 +35,20 @@ func globbed(words []string) string {
 	if _, err := os.Lstat(last); err != nil || utf8.RuneCountInString(last) != 1 {
 		return ""
 	}
-	return fmt.Sprintf("If you typed ?, the shell made %q of it, the name of a file here: write \\? or -h.\n", clean(last))
+	return fmt.Sprintf("If you typed ?, the shell made %q of it, the name of a file here: write \\? or -h.\n", output.Clean(last))
 }
 
 func restconfSentences(body []byte) string {
-	v, err := decodeJSON(body)
+	v, err := output.DecodeJSON(body)
 	if err != nil {
 		return ""
 	}
-	envelope, _ := v.get("ietf-restconf:errors")
-	list, _ := envelope.get("error")
+	envelope, _ := v.Get("ietf-restconf:errors")
+	list, _ := envelope.Get("error")
 	var lines []string
-	for _, e := range list.items {
+	for _, e := range list.Items {
 		if s := errorSentence(e); s != "" {
-			lines = append(lines, clean(s))
+			lines = append(lines, output.Clean(s))
 		}
 		lines = append(lines, details(e)...)
 	}
@@ -54,27 +56,27 @@ func restconfSentences(body []byte) string {
 }
 
 // details are the lines that an error has beside its sentence.
-func details(e value) []string {
-	detail, _ := e.get("error-detail")
-	out := make([]string, len(detail.items))
-	for i, l := range detail.items {
-		out[i] = "  " + clean(l.text)
+func details(e output.Value) []string {
+	detail, _ := e.Get("error-detail")
+	out := make([]string, len(detail.Items))
+	for i, l := range detail.Items {
+		out[i] = "  " + output.Clean(l.Text)
 	}
 	return out
 }
 
 // errorSentence makes do with tag, info and path where the message is missing.
-func errorSentence(e value) string {
-	if s := e.string("error-message"); s != "" {
+func errorSentence(e output.Value) string {
+	if s := e.TextOf("error-message"); s != "" {
 		return s
 	}
-	s := e.string("error-tag")
-	if info, ok := e.get("error-info"); ok && info.isLeaf() {
-		s += ": " + info.text
+	s := e.TextOf("error-tag")
+	if info, ok := e.Get("error-info"); ok && info.IsLeaf() {
+		s += ": " + info.Text
 	} else if ok {
-		s += ": " + string(info.appendJSON(nil))
+		s += ": " + string(info.AppendJSON(nil))
 	}
-	if path := e.string("error-path"); path != "" {
+	if path := e.TextOf("error-path"); path != "" {
 		s += " (" + path + ")"
 	}
 	return s

@@ -13,39 +13,16 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-)
 
-func fileAliases() map[string]alias {
-	return map[string]alias{
-		"export": {
-			description: "Print the whole configuration as YAML, for apply",
-			usage:       "export [-o FILE] [-r REVISION] [-json]",
-			plan:        notAlone,
-		},
-		"apply": {
-			description: "Make the configuration what files say, in one step",
-			usage:       "apply -f FILE|- [-f FILE ...] [--dry-run] [--yes] [--prune] [--detailed-exitcode] [-json]",
-			plan:        notAlone,
-		},
-		"history": {
-			description: "Show who changed what of the configuration",
-			usage:       "history [-n COUNT] [REVISION] [-json]",
-			plan:        notAlone,
-		},
-		"rollback": {
-			description: "Return to the configuration of a revision",
-			usage:       "rollback REVISION [--dry-run] [--yes] [--detailed-exitcode] [-json]",
-			plan:        notAlone,
-		},
-	}
-}
+	"github.com/polycube/polycube/internal/cli/output"
+)
 
 // onFiles tells the commands of this file.
 func onFiles(command string) bool {
-	_, ok := fileAliases()[command]
-	return ok
+	return slices.Contains([]string{"export", "apply", "history", "rollback"}, command)
 }
 
 // filing is such a command.
@@ -100,7 +77,7 @@ func parseFiling(command string, words []string) (filing, error) {
 }
 
 func (f filing) wrong(format string, args ...any) error {
-	return &usageError{message: f.command + ": " + fmt.Sprintf(format, args...), usage: aliases[f.command].usage}
+	return &usageError{message: f.command + ": " + fmt.Sprintf(format, args...), usage: aliases[f.command].Usage}
 }
 
 func (f *filing) check() error {
@@ -138,8 +115,8 @@ func (s *session) file(command string, words []string) error {
 	case "history":
 		return s.history(f)
 	case "rollback":
-		body := objectValue(member{"revision", value{kind: kindNumber, text: f.revision}})
-		return s.change(f, request{method: "POST", path: []string{"rollback"}, body: body.appendJSON(nil)}, nil)
+		body := output.ObjectValue(output.Member{Key: "revision", Val: output.Value{Kind: output.KindNumber, Text: f.revision}})
+		return s.change(f, request{method: "POST", path: []string{"rollback"}, body: body.AppendJSON(nil)}, nil)
 	}
 	doc, err := s.readFiles(f.files)
 	if err != nil {
@@ -182,14 +159,14 @@ func (s *session) export(f filing) error {
 	if err != nil {
 		return err
 	}
-	show := showOptions{form: formYAML}
+	show := output.Options{Form: output.FormYAML}
 	if f.json {
-		show.form = formJSON
+		show.Form = output.FormJSON
 	}
 	if f.out == "" || f.out == "-" {
-		return printAnswer(s.stdout, a.body, show, false)
+		return output.Print(s.stdout, a.body, show, false)
 	}
-	err = writeFile(f.out, func(to io.Writer) error { return printAnswer(to, a.body, show, false) })
+	err = writeFile(f.out, func(to io.Writer) error { return output.Print(to, a.body, show, false) })
 	return unwritten("write "+f.out, err)
 }
 

@@ -14,28 +14,13 @@ import (
 	"github.com/polycube/polycube/internal/suggest"
 )
 
-// watchers are these commands; true is a flag that takes a value.
-var watchers = map[string]map[string]bool{
-	"trace":   {"--cube": true, "-c": true, "-t": true, "-json": false, "--inject": true, "--egress": false},
-	"capture": {"-w": true, "-c": true, "-t": true, "-json": false},
-	"events":  {"--type": true, "--after": true, "-c": true, "-json": false},
-	"status":  {"--check": false, "-json": false},
-
-	"masquerade": {"-json": false},
-
-	"export":   {"-o": true, "-r": true, "-json": false},
-	"apply":    {"-f": true, "--dry-run": false, "--yes": false, "--prune": false, "--detailed-exitcode": false, "-json": false},
-	"history":  {"-n": true, "-json": false},
-	"rollback": {"--dry-run": false, "--yes": false, "--detailed-exitcode": false, "-json": false},
-}
-
 // unknownFlag is the sentence about a flag that such a command does not have.
 func unknownFlag(command, word string) string {
 	name, _, _ := strings.Cut(word, "=")
 	return fmt.Sprintf("unknown flag %q%s", word, suggest.Question(suggest.Near(name, flagsOf(command))))
 }
 
-func flagsOf(command string) []string { return slices.Sorted(maps.Keys(watchers[command])) }
+func flagsOf(command string) []string { return slices.Sorted(maps.Keys(ownFlags(command))) }
 
 // eventTypes are what events can be chosen by.
 var eventTypes = []string{"config", "cube", "daemon", "netdev", "port", "relink", "service"}
@@ -44,21 +29,21 @@ var eventTypes = []string{"config", "cube", "daemon", "netdev", "port", "relink"
 var filterWords = []string{"arp", "ether", "host", "icmp", "icmp6", "ip", "ip6", "net", "port", "tcp", "udp", "vlan"}
 
 // watchWords completes such a command.
-func (s *session) watchWords(name string, words []string, current string) []string {
-	if n := len(words); n > 0 && watchers[name][words[n-1]] {
-		return s.flagValues(words[n-1], current)
+func (t *completer) watchWords(name string, words []string, current string) []string {
+	if n := len(words); n > 0 && ownFlags(name)[words[n-1]] {
+		return t.flagValues(words[n-1], current)
 	}
 	unused := slices.DeleteFunc(flagsOf(name), func(f string) bool { return slices.Contains(words, f) && f != "-f" })
-	operands := func(path ...string) []string { return s.ask(command{path: path}, "word", current) }
+	operands := func(path ...string) []string { return t.ask(command{path: path}, "word", current) }
 	switch {
 	case name == "masquerade":
-		return s.masqueradeWords(words, current)
+		return t.masqueradeWords(words, current)
 	case strings.HasPrefix(current, "-"):
 		return unused
 	case name == "capture" && len(words) == 0, slices.Contains(words, "--inject"):
 		return operands("capture")
 	case name == "events":
-		return s.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
+		return t.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
 	case (name == "history" || name == "rollback") && !slices.ContainsFunc(words, isNumber):
 		return slices.DeleteFunc(operands("history"), func(w string) bool { return !isNumber(w) })
 	case onFiles(name), name == "status":
@@ -68,14 +53,14 @@ func (s *session) watchWords(name string, words []string, current string) []stri
 }
 
 // flagValues completes the value of a flag.
-func (s *session) flagValues(flag, current string) []string {
+func (t *completer) flagValues(flag, current string) []string {
 	switch flag {
 	case "--cube":
-		return s.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
+		return t.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
 	case "--type":
 		return eventTypes
 	case "-r":
-		return slices.DeleteFunc(s.ask(command{path: []string{"history"}}, "word", current), func(w string) bool { return !isNumber(w) })
+		return slices.DeleteFunc(t.ask(command{path: []string{"history"}}, "word", current), func(w string) bool { return !isNumber(w) })
 	case "-w", "-f", "-o":
 		return files("", current)
 	case "--inject":

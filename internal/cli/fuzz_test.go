@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 // FuzzParse: a command line is a usage error, or a request whose URL holds the
@@ -82,15 +84,15 @@ func FuzzPrint(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte, hide string) {
 		var out bytes.Buffer
-		for _, form := range forms {
+		for _, form := range output.Forms {
 			out.Reset()
-			o := showOptions{form: form, hide: strings.Split(hide, ",")}
-			if err := printAnswer(&out, body, o, true); err != nil {
+			o := output.Options{Form: form, Hide: strings.Split(hide, ",")}
+			if err := output.Print(&out, body, o, true); err != nil {
 				t.Fatalf("%s: %v", form, err)
 			}
 			checkHarmless(t, string(form), out.String())
-			if v, err := decodeJSON(body); err == nil {
-				v.prune("", o.hide)
+			if v, err := output.DecodeJSON(body); err == nil {
+				v.Prune("", o.Hide)
 				checkSame(t, form, v, out.Bytes())
 			}
 		}
@@ -105,25 +107,25 @@ func FuzzPrint(f *testing.F) {
 
 // checkSame reads JSON and YAML back. A member that is there twice has no YAML
 // form that can be read.
-func checkSame(t *testing.T, f form, want value, printed []byte) {
+func checkSame(t *testing.T, f output.Form, want output.Value, printed []byte) {
 	t.Helper()
-	var got value
+	var got output.Value
 	var err error
 	switch f {
-	case formJSON:
-		got, err = decodeJSON(printed)
-	case formYAML:
+	case output.FormJSON:
+		got, err = output.DecodeJSON(printed)
+	case output.FormYAML:
 		var body []byte
-		if body, err = bodyFromYAML(printed); err == nil {
-			got, err = decodeJSON(body)
+		if body, err = output.BodyFromYAML(printed); err == nil {
+			got, err = output.DecodeJSON(body)
 		} else if strings.Contains(err.Error(), "given twice") {
 			return
 		}
 	default:
 		return
 	}
-	if err != nil || !bytes.Equal(got.appendJSON(nil), want.appendJSON(nil)) {
-		t.Errorf("%s %q is read as %s, %v; want %s", f, printed, got.appendJSON(nil), err, want.appendJSON(nil))
+	if err != nil || !bytes.Equal(got.AppendJSON(nil), want.AppendJSON(nil)) {
+		t.Errorf("%s %q is read as %s, %v; want %s", f, printed, got.AppendJSON(nil), err, want.AppendJSON(nil))
 	}
 }
 
@@ -133,7 +135,7 @@ func checkHarmless(t *testing.T, what, text string) {
 		t.Errorf("%s: not UTF-8: %q", what, text)
 	}
 	for _, r := range text {
-		if hazardous(r) && r != '\n' && r != '\t' {
+		if output.Hazardous(r) && r != '\n' && r != '\t' {
 			t.Errorf("%s: %U reaches the terminal: %q", what, r, text)
 		}
 	}
@@ -145,14 +147,14 @@ func FuzzBody(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		body, err := bodyFromYAML(data)
+		body, err := output.BodyFromYAML(data)
 		if err != nil || body == nil {
 			return
 		}
 		if !json.Valid(body) {
 			t.Fatalf("%q became %q, which is not JSON", data, body)
 		}
-		if again, err := bodyFromYAML(body); err != nil || !bytes.Equal(again, body) {
+		if again, err := output.BodyFromYAML(body); err != nil || !bytes.Equal(again, body) {
 			t.Errorf("%q is not stable: %q, %v", body, again, err)
 		}
 	})

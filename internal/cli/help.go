@@ -12,6 +12,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 // usageText is the answer to no words at all, -h and --help.
@@ -53,19 +55,19 @@ Exit status:
 func usage() string {
 	var lines []string
 	for _, name := range allAliases() {
-		lines = append(lines, aliases[name].usage)
+		lines = append(lines, aliases[name].Usage)
 	}
 	return fmt.Sprintf(usageText, strings.Join(lines, "\n  "), exitTable())
 }
 
 // help prints what the client knows of its own commands.
-func (a alias) help(p page) string {
+func (a alias) help() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: polycubectl %s\n\n%s.\n", a.usage, a.description)
-	if p.details != "" {
-		fmt.Fprintf(&b, "\n%s\n", p.details)
+	fmt.Fprintf(&b, "Usage: polycubectl %s\n\n%s.\n", a.Usage, a.Description)
+	if a.Details != "" {
+		fmt.Fprintf(&b, "\n%s\n", a.Details)
 	}
-	for i, e := range p.examples {
+	for i, e := range a.Examples {
 		if i == 0 {
 			b.WriteString("\nExamples:\n")
 		}
@@ -92,21 +94,21 @@ func (s *session) aliasHelp(p plan) error {
 	if err != nil || !a.ok() {
 		return nil
 	}
-	v, err := decodeJSON(a.body)
+	v, err := output.DecodeJSON(a.body)
 	if err != nil {
 		return nil
 	}
-	params, _ := v.get("params")
-	if p, ok := params.get(about.leaf); ok && len(about.words) > 0 {
-		_ = writeLine(s.stdout, "")
+	params, _ := v.Get("params")
+	if p, ok := params.Get(about.leaf); ok && len(about.words) > 0 {
+		_ = output.WriteLine(s.stdout, "")
 		return printLeaf(s.stdout, p, about, s.terminal)
 	}
-	elements, _ := v.get("elements")
+	elements, _ := v.Get("elements")
 	names := elementNames(elements)
 	if len(names) == 0 {
 		return nil
 	}
-	if err := writeLine(s.stdout, ""); err != nil {
+	if err := output.WriteLine(s.stdout, ""); err != nil {
 		return err
 	}
 	return printSections(s.stdout, s.terminal, []section{{title: "What can follow now", names: names}})
@@ -128,35 +130,35 @@ var verbDescriptions = map[string]string{
 	"set":  "Change parameters",
 }
 
-func row(keyword, kind, description, example string) value {
-	return objectValue(
-		member{"Keyword", stringValue(keyword)},
-		member{"Type", stringValue(kind)},
-		member{"Description", stringValue(description)},
-		member{"Example", stringValue(example)},
+func row(keyword, kind, description, example string) output.Value {
+	return output.ObjectValue(
+		output.Member{Key: "Keyword", Val: output.StringValue(keyword)},
+		output.Member{Key: "Type", Val: output.StringValue(kind)},
+		output.Member{Key: "Description", Val: output.StringValue(description)},
+		output.Member{Key: "Example", Val: output.StringValue(example)},
 	)
 }
 
 // section is one titled table of help, or a list of names.
 type section struct {
 	title string
-	rows  []value
+	rows  []output.Value
 	names []string
 }
 
 // printHelp prints the daemon's help, wrapped to width, or not when that is 0.
 func printHelp(w io.Writer, body []byte, about helpFor, width int) error {
-	help, err := decodeJSON(body)
-	if err != nil || help.kind != kindObject {
-		return printAnswer(w, body, showOptions{}, false)
+	help, err := output.DecodeJSON(body)
+	if err != nil || help.Kind != output.KindObject {
+		return output.Print(w, body, output.Options{}, false)
 	}
-	params, _ := help.get("params")
-	optional, _ := help.get("optional-params")
-	commands, _ := help.get("commands")
-	elements, _ := help.get("elements")
-	actions, _ := help.get("actions")
-	flags, _ := help.get("flags")
-	if p, ok := params.get(about.leaf[strings.LastIndexByte(about.leaf, '.')+1:]); ok && len(params.members) == 1 && p.string("type") != "key" {
+	params, _ := help.Get("params")
+	optional, _ := help.Get("optional-params")
+	commands, _ := help.Get("commands")
+	elements, _ := help.Get("elements")
+	actions, _ := help.Get("actions")
+	flags, _ := help.Get("flags")
+	if p, ok := params.Get(about.leaf[strings.LastIndexByte(about.leaf, '.')+1:]); ok && len(params.Members) == 1 && p.TextOf("type") != "key" {
 		return printLeaf(w, p, about, width)
 	}
 	return printSections(w, width, []section{
@@ -171,62 +173,62 @@ func printHelp(w io.Writer, body []byte, about helpFor, width int) error {
 
 func printSections(w io.Writer, width int, sections []section) error {
 	b := bufio.NewWriter(w)
-	p := printer{b}
+	p := output.Printer{W: b}
 	printed := false
 	for _, s := range sections {
 		if len(s.rows)+len(s.names) == 0 {
 			continue
 		}
 		if printed {
-			p.line("")
+			p.Line("")
 		}
 		if s.title != "" {
-			p.line(s.title + ":")
+			p.Line(s.title + ":")
 		}
-		p.table(value{kind: kindArray, items: wrapRows(dropEmptyColumns(s.rows), width)}, 1, "")
+		p.Table(output.Value{Kind: output.KindArray, Items: wrapRows(dropEmptyColumns(s.rows), width)}, 1, "")
 		for _, name := range s.names {
-			p.line("  " + clean(name))
+			p.Line("  " + output.Clean(name))
 		}
 		printed = true
 	}
 	if !printed {
-		p.line("Nothing more can follow here.")
+		p.Line("Nothing more can follow here.")
 	}
 	return b.Flush()
 }
 
 // dropEmptyColumns removes the members that are empty in every row.
-func dropEmptyColumns(rows []value) []value {
+func dropEmptyColumns(rows []output.Value) []output.Value {
 	used := map[string]bool{"Keyword": true}
 	for _, r := range rows {
-		for _, m := range r.members {
-			used[m.key] = used[m.key] || m.val.text != ""
+		for _, m := range r.Members {
+			used[m.Key] = used[m.Key] || m.Val.Text != ""
 		}
 	}
-	out := make([]value, len(rows))
+	out := make([]output.Value, len(rows))
 	for i, r := range rows {
-		out[i].kind = kindObject
-		for _, m := range r.members {
-			if used[m.key] {
-				out[i].members = append(out[i].members, m)
+		out[i].Kind = output.KindObject
+		for _, m := range r.Members {
+			if used[m.Key] {
+				out[i].Members = append(out[i].Members, m)
 			}
 		}
 	}
 	return out
 }
 
-func commandRows(commands value) []value {
-	var rows []value
-	for _, c := range commands.items {
-		rows = append(rows, row(c.text, "command", verbDescriptions[strings.ToLower(c.text)], ""))
+func commandRows(commands output.Value) []output.Value {
+	var rows []output.Value
+	for _, c := range commands.Items {
+		rows = append(rows, row(c.Text, "command", verbDescriptions[strings.ToLower(c.Text)], ""))
 	}
 	return rows
 }
 
 // paramRows shows a parameter as it is to be typed after the verb.
-func paramRows(params value, about helpFor) []value {
-	var rows []value
-	for _, m := range params.members {
+func paramRows(params output.Value, about helpFor) []output.Value {
+	var rows []output.Value
+	for _, m := range params.Members {
 		p := paramOf(m)
 		if p.implied || slices.Contains(about.given, p.name) {
 			continue
@@ -247,13 +249,13 @@ func paramRows(params value, about helpFor) []value {
 }
 
 // actionRows accepts names, or an object of described members.
-func actionRows(actions value) []value {
-	var rows []value
-	for _, item := range actions.items {
+func actionRows(actions output.Value) []output.Value {
+	var rows []output.Value
+	for _, item := range actions.Items {
 		rows = append(rows, row(keyWords(item), "action", "", ""))
 	}
-	for _, m := range actions.members {
-		rows = append(rows, row(m.key, "action", m.val.string("description"), m.val.string("example")))
+	for _, m := range actions.Members {
+		rows = append(rows, row(m.Key, "action", m.Val.TextOf("description"), m.Val.TextOf("example")))
 	}
 	return rows
 }
@@ -263,31 +265,31 @@ const maxElements = 50
 
 // elementNames accepts what a list of names can be: strings, arrays of keys, or
 // objects of keys.
-func elementNames(elements value) []string {
+func elementNames(elements output.Value) []string {
 	var names []string
-	for _, item := range elements.items[:min(len(elements.items), maxElements)] {
+	for _, item := range elements.Items[:min(len(elements.Items), maxElements)] {
 		names = append(names, keyWords(item))
 	}
-	for _, m := range elements.members {
-		names = append(names, m.key)
+	for _, m := range elements.Members {
+		names = append(names, m.Key)
 	}
-	if more := len(elements.items) - maxElements; more > 0 {
+	if more := len(elements.Items) - maxElements; more > 0 {
 		names = append(names, fmt.Sprintf("... and %d more", more))
 	}
 	return names
 }
 
 // keyWords is an element's keys, separated as on the command line.
-func keyWords(v value) string {
+func keyWords(v output.Value) string {
 	var words []string
-	for _, item := range v.items {
-		words = append(words, item.text)
+	for _, item := range v.Items {
+		words = append(words, item.Text)
 	}
-	for _, m := range v.members {
-		words = append(words, m.val.text)
+	for _, m := range v.Members {
+		words = append(words, m.Val.Text)
 	}
-	if v.isLeaf() {
-		words = append(words, v.text)
+	if v.IsLeaf() {
+		words = append(words, v.Text)
 	}
 	for i, w := range words {
 		if strings.ContainsAny(w, " \t") {
@@ -299,24 +301,24 @@ func keyWords(v value) string {
 
 // printRootHelp lists services, the client's commands and the running cubes.
 func printRootHelp(w io.Writer, services, cubes []byte, expert bool, width int) error {
-	help, err := decodeJSON(services)
+	help, err := output.DecodeJSON(services)
 	if err != nil {
 		return fmt.Errorf("read the daemon's help: %w", err)
 	}
-	params, _ := help.get("params")
+	params, _ := help.Get("params")
 	rows := paramRows(params, helpFor{})
-	for _, name := range aliasOrder {
-		if name != "services" || expert {
-			rows = append(rows, row(name, "command", aliases[name].description, ""))
+	for _, name := range allAliases() {
+		if a := aliases[name]; !a.Unlisted && (name != "services" || expert) {
+			rows = append(rows, row(name, "command", a.Description, ""))
 		}
 	}
-	running, err := decodeJSON(cubes)
+	running, err := output.DecodeJSON(cubes)
 	if err != nil {
 		return fmt.Errorf("read the list of cubes: %w", err)
 	}
-	for _, service := range running.members {
-		for _, cube := range service.val.items {
-			rows = append(rows, row(cube.string("name"), "cube", "Cube of type "+service.key, ""))
+	for _, service := range running.Members {
+		for _, cube := range service.Val.Items {
+			rows = append(rows, row(cube.TextOf("name"), "cube", "Cube of type "+service.Key, ""))
 		}
 	}
 	return printSections(w, width, []section{{rows: rows}})

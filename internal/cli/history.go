@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 func (s *session) history(f filing) error {
@@ -25,9 +27,9 @@ func (s *session) history(f filing) error {
 		return err
 	}
 	if f.json {
-		return printAnswer(s.stdout, a.body, showOptions{form: formJSON}, false)
+		return output.Print(s.stdout, a.body, output.Options{Form: output.FormJSON}, false)
 	}
-	v, err := decodeJSON(a.body)
+	v, err := output.DecodeJSON(a.body)
 	if err != nil {
 		return fmt.Errorf("the daemon's answer is not understood: %w", err)
 	}
@@ -40,30 +42,30 @@ func (s *session) history(f filing) error {
 }
 
 // revisions prints a list, with what is missing of it.
-func (s *session) revisions(v value) {
-	list, _ := v.get("revisions")
+func (s *session) revisions(v output.Value) {
+	list, _ := v.Get("revisions")
 	rows := [][]string{{"REVISION", "TIME", "WHO", "FROM", "WHAT"}}
 	last := uint64(0)
-	for _, r := range list.items {
-		number := r.string("revision")
+	for _, r := range list.Items {
+		number := r.TextOf("revision")
 		n, _ := strconv.ParseUint(number, 10, 64)
 		if last > n+1 {
 			rows = append(rows, []string{fmt.Sprintf("(%d to %d are lost)", n+1, last-1)})
 		}
 		last = n
 		who, from, request := requesters(r)
-		rows = append(rows, []string{number, moment(r), who, from, strings.TrimSpace(cmp.Or(r.string("note"), request) + " " + touched(r))})
+		rows = append(rows, []string{number, moment(r), who, from, strings.TrimSpace(cmp.Or(r.TextOf("note"), request) + " " + touched(r))})
 	}
 	widths := make([]int, 4)
 	for _, row := range rows {
 		for i := range min(len(row)-1, len(widths)) {
-			widths[i] = max(widths[i], len([]rune(clean(row[i]))))
+			widths[i] = max(widths[i], len([]rune(output.Clean(row[i]))))
 		}
 	}
 	for _, row := range rows {
 		var b strings.Builder
 		for i, cell := range row {
-			cell = clean(cell)
+			cell = output.Clean(cell)
 			b.WriteString(cell)
 			if i < len(row)-1 {
 				b.WriteString(strings.Repeat(" ", widths[i]-len([]rune(cell))+2))
@@ -71,32 +73,32 @@ func (s *session) revisions(v value) {
 		}
 		fmt.Fprintln(s.stdout, strings.TrimRight(b.String(), " "))
 	}
-	if oldest := v.string("oldest"); oldest != "" && len(list.items) > 0 {
-		fmt.Fprintf(s.stdout, "\nThe oldest that can be returned to is %s.\n", clean(oldest))
+	if oldest := v.TextOf("oldest"); oldest != "" && len(list.Items) > 0 {
+		fmt.Fprintf(s.stdout, "\nThe oldest that can be returned to is %s.\n", output.Clean(oldest))
 	}
-	notes, _ := v.get("notes")
-	for _, n := range notes.items {
-		fmt.Fprintf(s.stdout, "When the daemon started: %s.\n", clean(n.text))
+	notes, _ := v.Get("notes")
+	for _, n := range notes.Items {
+		fmt.Fprintf(s.stdout, "When the daemon started: %s.\n", output.Clean(n.Text))
 	}
 }
 
 // revision prints what one did.
-func (s *session) revision(v value) {
+func (s *session) revision(v output.Value) {
 	who, from, request := requesters(v)
-	for _, line := range [][2]string{{"revision", v.string("revision")}, {"time", moment(v)}, {"who", who}, {"from", from},
-		{"request", request}, {"note", v.string("note")}} {
+	for _, line := range [][2]string{{"revision", v.TextOf("revision")}, {"time", moment(v)}, {"who", who}, {"from", from},
+		{"request", request}, {"note", v.TextOf("note")}} {
 		if line[1] != "" {
-			fmt.Fprintf(s.stdout, "%s: %s\n", line[0], clean(line[1]))
+			fmt.Fprintf(s.stdout, "%s: %s\n", line[0], output.Clean(line[1]))
 		}
 	}
 	fmt.Fprintln(s.stdout)
-	difference, _ := v.get("difference")
+	difference, _ := v.Get("difference")
 	s.differencePrinter().print(difference)
 }
 
 // moment is when a revision was made, in the time of the place.
-func moment(r value) string {
-	t, err := time.Parse(time.RFC3339Nano, r.string("time"))
+func moment(r output.Value) string {
+	t, err := time.Parse(time.RFC3339Nano, r.TextOf("time"))
 	if err != nil || t.IsZero() {
 		return ""
 	}
@@ -104,8 +106,8 @@ func moment(r value) string {
 }
 
 // requesters are those whose requests made a revision, most often one.
-func requesters(r value) (who, from, request string) {
-	list, _ := r.get("by")
+func requesters(r output.Value) (who, from, request string) {
+	list, _ := r.Get("by")
 	var whos, froms, requests []string
 	add := func(list *[]string, text string) {
 		for _, t := range *list {
@@ -117,10 +119,10 @@ func requesters(r value) (who, from, request string) {
 			*list = append(*list, text)
 		}
 	}
-	for _, by := range list.items {
-		add(&whos, by.string("who"))
-		add(&froms, by.string("from"))
-		add(&requests, strings.Replace(by.string("what"), " /polycube/v1/", " /", 1))
+	for _, by := range list.Items {
+		add(&whos, by.TextOf("who"))
+		add(&froms, by.TextOf("from"))
+		add(&requests, strings.Replace(by.TextOf("what"), " /polycube/v1/", " /", 1))
 	}
 	if len(whos) == 0 {
 		whos = []string{"polycubed"}
@@ -139,13 +141,13 @@ func some(list []string) string {
 }
 
 // touched names the cubes of a revision, with the marks of a difference.
-func touched(r value) string {
+func touched(r output.Value) string {
 	var parts []string
 	for _, kind := range [][2]string{{"added", "+"}, {"changed", "~"}, {"deleted", "-"}, {"netdevs", "netdev "}} {
-		list, _ := r.get(kind[0])
+		list, _ := r.Get(kind[0])
 		var names []string
-		for _, name := range list.items {
-			names = append(names, kind[1]+name.text)
+		for _, name := range list.Items {
+			names = append(names, kind[1]+name.Text)
 		}
 		if len(names) > 0 {
 			parts = append(parts, some(names))

@@ -19,6 +19,8 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 // inject asks the daemon and shows the steps.
@@ -27,9 +29,9 @@ func (s *session) inject(w watching) error {
 	if err != nil {
 		return w.wrong("%v", err)
 	}
-	body := []member{{"place", stringValue(w.words[0])}, {"packet", stringValue(packet)}}
+	body := []output.Member{{Key: "place", Val: output.StringValue(w.words[0])}, {Key: "packet", Val: output.StringValue(packet)}}
 	if w.egress {
-		body = append(body, member{"direction", stringValue("egress")})
+		body = append(body, output.Member{Key: "direction", Val: output.StringValue("egress")})
 	}
 	c, err := s.connect()
 	if err != nil {
@@ -38,7 +40,7 @@ func (s *session) inject(w watching) error {
 	defer c.close()
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
 	defer cancel()
-	s.sent = request{method: "POST", path: []string{"trace", "inject"}, body: objectValue(body...).appendJSON(nil)}
+	s.sent = request{method: "POST", path: []string{"trace", "inject"}, body: output.ObjectValue(body...).AppendJSON(nil)}
 	a, err := c.do(ctx, s.sent)
 	if err != nil {
 		return err
@@ -47,7 +49,7 @@ func (s *session) inject(w watching) error {
 		return &serverError{sentences(a)}
 	}
 	if w.json {
-		return printAnswer(s.stdout, a.body, showOptions{form: formJSON}, false)
+		return output.Print(s.stdout, a.body, output.Options{Form: output.FormJSON}, false)
 	}
 	var steps []step
 	if err := json.Unmarshal(a.body, &steps); err != nil {

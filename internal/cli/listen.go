@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 // lastWords is how long the daemon may be silent after a signal, before the
@@ -26,7 +28,7 @@ const lastWords = 3 * time.Second
 // attend reads a stream. Before, it reports that nothing is missed from now on;
 // afterwards, it prints the summary.
 func (s *session) attend(body *interruptible, what string, t *tally, read func() error) error {
-	fmt.Fprintf(s.stderr, "listening %s, Ctrl-C to stop\n", clean(what))
+	fmt.Fprintf(s.stderr, "listening %s, Ctrl-C to stop\n", output.Clean(what))
 	err := read()
 	if body.came.Load() {
 		t.end = "" // the user knows
@@ -124,10 +126,10 @@ func (t *tally) text() string {
 		b.WriteString(", how many were lost is not known")
 	}
 	if t.file != "" {
-		b.WriteString(", written to " + clean(t.file))
+		b.WriteString(", written to " + output.Clean(t.file))
 	}
 	if t.end != "" {
-		b.WriteString(" (" + clean(t.end) + ")")
+		b.WriteString(" (" + output.Clean(t.end) + ")")
 	}
 	b.WriteByte('\n')
 	if len(t.types) > 0 {
@@ -149,7 +151,7 @@ func most(counts map[string]int) string {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
 	})
 	for i, name := range names {
-		names[i] = fmt.Sprintf("%s %d", clean(name), counts[name])
+		names[i] = fmt.Sprintf("%s %d", output.Clean(name), counts[name])
 	}
 	return strings.Join(names, ", ")
 }

@@ -7,6 +7,7 @@
 package cli
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -14,18 +15,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/polycube/polycube/internal/cli/output"
 	"github.com/polycube/polycube/internal/suggest"
 )
-
-func masqueradeAliases() map[string]alias {
-	return map[string]alias{
-		"masquerade": {
-			description: "Let others use the address of a netdev: source NAT in one command",
-			usage:       "masquerade PLACE | masquerade del PLACE | masquerade [show [PLACE]] [-json]  (PLACE is a netdev, or the CUBE:PORT of a router)",
-			plan:        notAlone,
-		},
-	}
-}
 
 // masquerading is a nat cube as the command looks at it.
 type masquerading struct {
@@ -53,10 +45,21 @@ func (m masquerading) addresses() string {
 	return strings.Join(m.Rule.Masquerade.ExternalIP, ",")
 }
 
-func (s *session) masquerade(words []string) error {
+// masquerader makes nat cubes do what one word asks for, by requests that are each an ordinary one.
+type masquerader struct {
+	demand func(request) (answer, error)
+	stdout *bufio.Writer
+}
+
+// masquerade carries the command out.
+func masquerade(s *session, _ string, words []string) error {
+	return (&masquerader{demand: s.demand, stdout: s.stdout}).masquerade(words)
+}
+
+func (m *masquerader) masquerade(words []string) error {
 	asJSON := slices.Contains(words, "-json")
 	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "-json" })
-	usage := masqueradeAliases()["masquerade"].usage
+	usage := aliases["masquerade"].Usage
 	if i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "-") }); i >= 0 {
 		return &usageError{message: unknownFlag("masquerade", words[i]), usage: usage}
 	}
@@ -76,23 +79,23 @@ func (s *session) masquerade(words []string) error {
 	if asJSON && verb != "show" {
 		return &usageError{message: "-json is for masquerade show", usage: usage}
 	}
-	all, err := s.nats()
+	all, err := m.nats()
 	if err != nil {
 		return err
 	}
 	switch place := strings.Join(words, ""); verb {
 	case "add":
-		return s.startMasquerading(place, all)
+		return m.startMasquerading(place, all)
 	case "del":
-		return s.stopMasquerading(place, all)
+		return m.stopMasquerading(place, all)
 	default:
-		return s.showMasquerading(place, all, asJSON)
+		return m.showMasquerading(place, all, asJSON)
 	}
 }
 
 // nats are the cubes of service nat.
-func (s *session) nats() ([]masquerading, error) {
-	a, err := s.demand(request{method: "GET", path: []string{"nat"}})
+func (m *masquerader) nats() ([]masquerading, error) {
+	a, err := m.demand(request{method: "GET", path: []string{"nat"}})
 	if err != nil {
 		return nil, err
 	}
@@ -104,11 +107,11 @@ func (s *session) nats() ([]masquerading, error) {
 }
 
 // startMasquerading creates a cube at a place, or switches on what is there.
-func (s *session) startMasquerading(place string, all []masquerading) error {
-	addresses, remedy := s.addressesOfNetdev, "ip addr add ADDRESS/LENGTH dev "+place
+func (m *masquerader) startMasquerading(place string, all []masquerading) error {
+	addresses, remedy := m.addressesOfNetdev, "ip addr add ADDRESS/LENGTH dev "+place
 	name, port, isPort := strings.Cut(place, ":")
 	if isPort {
-		addresses = func(string) ([]string, error) { return s.addressesOfPort(name, port) }
+		addresses = func(string) ([]string, error) { return m.addressesOfPort(name, port) }
 		remedy = fmt.Sprintf("polycubectl %s ports %s set ip=ADDRESS/LENGTH", name, port)
 	}
 	list, err := addresses(place)
@@ -122,10 +125,10 @@ func (s *session) startMasquerading(place string, all []masquerading) error {
 		switch {
 		case n.Parent != place:
 		case n.Rule.Masquerade.Enabled:
-			fmt.Fprintf(s.stdout, "%s is masqueraded already, by %s: %s\n", place, clean(n.Name), clean(n.addresses()))
+			fmt.Fprintf(m.stdout, "%s is masqueraded already, by %s: %s\n", place, output.Clean(n.Name), output.Clean(n.addresses()))
 			return nil
 		default:
-			return s.switchOn(place, n.Name)
+			return m.switchOn(place, n.Name)
 		}
 	}
 	name = nameFor(place, func(name string) bool {
@@ -136,33 +139,33 @@ func (s *session) startMasquerading(place string, all []masquerading) error {
 	if err != nil {
 		return fmt.Errorf("encoding the request: %w", err)
 	}
-	if _, err := s.demand(request{method: "POST", path: []string{"cubes"}, body: body}); err != nil {
+	if _, err := m.demand(request{method: "POST", path: []string{"cubes"}, body: body}); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.stdout, "%s is masqueraded by %s: %s\n", place, name, clean(strings.Join(list, ",")))
+	fmt.Fprintf(m.stdout, "%s is masqueraded by %s: %s\n", place, name, output.Clean(strings.Join(list, ",")))
 	return nil
 }
 
 // switchOn enables masquerading of a cube that is at the place for something else.
-func (s *session) switchOn(place, name string) error {
-	a, err := s.demand(request{method: "POST", path: []string{"nat", name, "rule", "masquerade", "enable"}})
+func (m *masquerader) switchOn(place, name string) error {
+	a, err := m.demand(request{method: "POST", path: []string{"nat", name, "rule", "masquerade", "enable"}})
 	if err != nil {
 		return err
 	}
-	v, err := decodeJSON(a.body)
+	v, err := output.DecodeJSON(a.body)
 	if err != nil {
 		return fmt.Errorf("the daemon's answer is not understood: %w", err)
 	}
-	if v.string("result") != "true" {
+	if v.TextOf("result") != "true" {
 		return &serverError{fmt.Sprintf("%s has no address that others could be masqueraded with", place)}
 	}
-	fmt.Fprintf(s.stdout, "%s is masqueraded by %s, which was there\n", place, clean(name))
+	fmt.Fprintf(m.stdout, "%s is masqueraded by %s, which was there\n", place, output.Clean(name))
 	return nil
 }
 
 // addressesOfPort are those of a cube's port, none where ports have no addresses.
-func (s *session) addressesOfPort(cube, port string) ([]string, error) {
-	a, err := s.demand(request{method: "GET", path: []string{cube, "ports", port}})
+func (m *masquerader) addressesOfPort(cube, port string) ([]string, error) {
+	a, err := m.demand(request{method: "GET", path: []string{cube, "ports", port}})
 	if err != nil {
 		return nil, err
 	}
@@ -180,8 +183,8 @@ func (s *session) addressesOfPort(cube, port string) ([]string, error) {
 	return out, nil
 }
 
-func (s *session) addressesOfNetdev(netdev string) ([]string, error) {
-	a, err := s.demand(request{method: "GET", path: []string{"netdevs", netdev}})
+func (m *masquerader) addressesOfNetdev(netdev string) ([]string, error) {
+	a, err := m.demand(request{method: "GET", path: []string{"netdevs", netdev}})
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +233,7 @@ func nameFor(place string, taken func(string) bool) string {
 }
 
 // stopMasquerading deletes a cube that does nothing else, or switches off what it does.
-func (s *session) stopMasquerading(place string, all []masquerading) error {
+func (m *masquerader) stopMasquerading(place string, all []masquerading) error {
 	i := slices.IndexFunc(all, func(n masquerading) bool { return n.Parent == place && n.Rule.Masquerade.Enabled })
 	if i < 0 {
 		return &serverError{fmt.Sprintf("%s is not masqueraded%s", place, masqueradedNow(all))}
@@ -242,10 +245,10 @@ func (s *session) stopMasquerading(place string, all []masquerading) error {
 		r = request{method: "POST", path: []string{"nat", n.Name, "rule", "masquerade", "disable"}}
 		what = "%s is not masqueraded any more; %s stays, with what else it is there for\n"
 	}
-	if _, err := s.demand(r); err != nil {
+	if _, err := m.demand(r); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.stdout, what, place, clean(n.Name))
+	fmt.Fprintf(m.stdout, what, place, output.Clean(n.Name))
 	return nil
 }
 
@@ -264,7 +267,7 @@ func masqueradedNow(all []masquerading) string {
 }
 
 // showMasquerading lists what is masqueraded.
-func (s *session) showMasquerading(place string, all []masquerading, asJSON bool) error {
+func (m *masquerader) showMasquerading(place string, all []masquerading, asJSON bool) error {
 	all = slices.DeleteFunc(slices.Clone(all), func(n masquerading) bool {
 		return !n.Rule.Masquerade.Enabled || n.Parent == "" || place != "" && n.Parent != place
 	})
@@ -280,30 +283,30 @@ func (s *session) showMasquerading(place string, all []masquerading, asJSON bool
 		if err != nil {
 			return fmt.Errorf("encoding the answer: %w", err)
 		}
-		return printAnswer(s.stdout, body, showOptions{form: formJSON}, false)
+		return output.Print(m.stdout, body, output.Options{Form: output.FormJSON}, false)
 	}
 	if len(all) == 0 {
 		return nil
 	}
-	w := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(m.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "place\tcube\texternal-ip\tsessions")
 	for _, n := range all {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", clean(n.Parent), clean(n.Name), clean(n.addresses()), clean(n.Sessions.Active.String()))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", output.Clean(n.Parent), output.Clean(n.Name), output.Clean(n.addresses()), output.Clean(n.Sessions.Active.String()))
 	}
 	return w.Flush()
 }
 
 // masqueradeWords completes the command.
-func (s *session) masqueradeWords(words []string, current string) []string {
+func (t *completer) masqueradeWords(words []string, current string) []string {
 	if len(words) > 0 && words[0] == "show" && strings.HasPrefix(current, "-") {
 		return []string{"-json"}
 	}
 	var places []string
 	switch {
 	case len(words) == 0 || len(words) == 1 && words[0] == "add":
-		places = s.ask(command{path: []string{"attach", "a"}}, "word", current)
+		places = t.ask(command{path: []string{"attach", "a"}}, "word", current)
 	case len(words) == 1 && (words[0] == "del" || words[0] == "show"):
-		all, err := s.nats()
+		all, err := (&masquerader{demand: t.demand}).nats()
 		if err != nil {
 			return nil
 		}

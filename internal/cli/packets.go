@@ -17,28 +17,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/polycube/polycube/internal/cli/output"
 	"github.com/polycube/polycube/internal/nofollow"
 )
-
-func packetAliases() map[string]alias {
-	return map[string]alias{
-		"drops": {
-			description: "Show who drops packets and why, now and since when",
-			usage:       "drops [show] [CUBE]       (the cube framework has what belongs to none)",
-			plan:        planDrops,
-		},
-		"trace": {
-			description: "Show each step of packets through the cubes, live",
-			usage:       "trace [FILTER] [--cube CUBE] [-c COUNT] [-t SECONDS] [-json]  (FILTER as tcpdump takes it)\n  trace --inject PACKET CUBE:PORT|CUBE|NETDEV [--egress] [-json]  (PACKET is hex, @FILE[:N] of a capture, or like \"ip 10.0.0.1 > 10.0.0.2 / udp 1 > 2\")",
-			plan:        notAlone,
-		},
-		"capture": {
-			description: "Capture the packets of a port, a transparent cube or a netdev",
-			usage:       "capture CUBE:PORT|CUBE|NETDEV [FILTER] [-w FILE] [-c COUNT] [-t SECONDS] [-json]  (FILE is pcapng, - is standard output)",
-			plan:        notAlone,
-		},
-	}
-}
 
 // planDrops takes the name of the cube without the verb, too.
 func planDrops(c command) (plan, error) {
@@ -108,7 +89,7 @@ func parseWatching(command string, words []string) (watching, error) {
 }
 
 func (w watching) wrong(format string, args ...any) error {
-	return &usageError{message: w.command + ": " + fmt.Sprintf(format, args...), usage: aliases[w.command].usage}
+	return &usageError{message: w.command + ": " + fmt.Sprintf(format, args...), usage: aliases[w.command].Usage}
 }
 
 func (w watching) check() error {
@@ -163,7 +144,7 @@ type step struct {
 
 // text is the step on one line.
 func (s step) text() string {
-	return s.Time.Local().Format("15:04:05.000000") + " " + clean(s.Packet) + " " + s.untimed()
+	return s.Time.Local().Format("15:04:05.000000") + " " + output.Clean(s.Packet) + " " + s.untimed()
 }
 
 // untimed is the step without when and of which packet it was.
@@ -182,7 +163,7 @@ func (s step) untimed() string {
 		}
 	}
 	what := strings.TrimSpace(s.Verdict + " " + s.Reason + s.Out)
-	return fmt.Sprintf("%-15s %-4s %-20s %s", clean(place), program, clean(what), clean(s.Summary))
+	return fmt.Sprintf("%-15s %-4s %-20s %s", output.Clean(place), program, output.Clean(what), output.Clean(s.Summary))
 }
 
 // watch carries out a command that shows packets, or what else there is to see.

@@ -11,6 +11,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 // parameter is a member of the daemon's help. Any but the name may be missing.
@@ -19,40 +21,40 @@ type parameter struct {
 	simple, typedef, bounds, length, units string
 	def                                    string
 	values, patterns, candidates           []string
-	meanings                               value
+	meanings                               output.Value
 	mandatory, initOnly, state, implied    bool
 	refers                                 bool // to something that exists
 }
 
-func paramOf(m member) parameter {
-	v := m.val
+func paramOf(m output.Member) parameter {
+	v := m.Val
 	p := parameter{
-		name: v.string("name"), kind: v.string("type"), description: v.string("description"), example: v.string("example"),
-		simple: v.string("simpletype"), typedef: v.string("typedef"), bounds: v.string("range"), length: v.string("length"),
-		units: v.string("units"), def: v.string("default"), values: texts(v, "values"), patterns: texts(v, "pattern"), candidates: texts(v, "candidates"),
-		mandatory: isTrue(v, "mandatory"), initOnly: isTrue(v, "init-only"), state: isTrue(v, "state"), implied: isTrue(v, "implied"), refers: v.string("leafref") != "",
+		name: v.TextOf("name"), kind: v.TextOf("type"), description: v.TextOf("description"), example: v.TextOf("example"),
+		simple: v.TextOf("simpletype"), typedef: v.TextOf("typedef"), bounds: v.TextOf("range"), length: v.TextOf("length"),
+		units: v.TextOf("units"), def: v.TextOf("default"), values: texts(v, "values"), patterns: texts(v, "pattern"), candidates: texts(v, "candidates"),
+		mandatory: isTrue(v, "mandatory"), initOnly: isTrue(v, "init-only"), state: isTrue(v, "state"), implied: isTrue(v, "implied"), refers: v.TextOf("leafref") != "",
 	}
-	p.meanings, _ = v.get("value-descriptions")
+	p.meanings, _ = v.Get("value-descriptions")
 	if p.name == "" {
-		p.name = m.key
+		p.name = m.Key
 	}
 	return p
 }
 
-func texts(v value, key string) []string {
+func texts(v output.Value, key string) []string {
 	var out []string
-	list, _ := v.get(key)
-	for _, item := range list.items {
-		if item.isLeaf() {
-			out = append(out, item.text)
+	list, _ := v.Get(key)
+	for _, item := range list.Items {
+		if item.IsLeaf() {
+			out = append(out, item.Text)
 		}
 	}
 	return out
 }
 
-func isTrue(v value, key string) bool {
-	b, ok := v.get(key)
-	return ok && b.kind == kindBool && b.text == "true"
+func isTrue(v output.Value, key string) bool {
+	b, ok := v.Get(key)
+	return ok && b.Kind == output.KindBool && b.Text == "true"
 }
 
 // typeText is the type in a word: the model's name for it says more than the
@@ -106,7 +108,7 @@ func (p parameter) text(v verb) string {
 
 // leafPage prints the page of one parameter, line by line.
 type leafPage struct {
-	printer
+	output.Printer
 	width int
 }
 
@@ -115,34 +117,34 @@ const titled = 14
 
 // field prints a text behind its head; further lines of it begin where it began.
 func (g leafPage) field(head, text string) {
-	for i, part := range wrap(clean(text), g.width-utf8.RuneCountInString(head)) {
+	for i, part := range wrap(output.Clean(text), g.width-utf8.RuneCountInString(head)) {
 		if i > 0 {
 			head = strings.Repeat(" ", utf8.RuneCountInString(head))
 		}
-		g.line(strings.TrimRight(head+part, " "))
+		g.Line(strings.TrimRight(head+part, " "))
 	}
 }
 
 // say prints what there is to say under a title.
 func (g leafPage) say(title, text string) {
 	if text != "" {
-		g.field(pad(clean(title)+": ", titled), text)
+		g.field(pad(output.Clean(title)+": ", titled), text)
 	}
 }
 
 // values prints the values, with what they mean one a line.
 func (g leafPage) values(p parameter) {
-	if len(p.meanings.members) == 0 {
+	if len(p.meanings.Members) == 0 {
 		g.say("Values", strings.Join(p.values, ", "))
 		return
 	}
 	longest := 0
 	for _, v := range p.values {
-		longest = max(longest, utf8.RuneCountInString(clean(v)))
+		longest = max(longest, utf8.RuneCountInString(output.Clean(v)))
 	}
 	head := pad("Values:", titled)
 	for _, v := range p.values {
-		g.field(head+pad(clean(v), longest+len(gap)), p.meanings.string(v))
+		g.field(head+pad(output.Clean(v), longest+len(output.Gap)), p.meanings.TextOf(v))
 		head = pad("", titled)
 	}
 }
@@ -152,12 +154,12 @@ func pad(s string, width int) string {
 }
 
 // printLeaf is the page of one parameter.
-func printLeaf(w io.Writer, v value, about helpFor, width int) error {
-	p := paramOf(member{about.leaf, v})
+func printLeaf(w io.Writer, v output.Value, about helpFor, width int) error {
+	p := paramOf(output.Member{Key: about.leaf, Val: v})
 	b := bufio.NewWriter(w)
-	g := leafPage{printer{b}, width}
+	g := leafPage{output.Printer{W: b}, width}
 	if p.description == "" {
-		g.line(clean(p.name))
+		g.Line(output.Clean(p.name))
 	}
 	g.say(p.name, p.description)
 	g.say("Type", p.typeText())
@@ -212,35 +214,35 @@ func (p parameter) command(about helpFor) string {
 }
 
 // wrapRows breaks descriptions that are too long for the terminal into rows.
-func wrapRows(rows []value, width int) []value {
+func wrapRows(rows []output.Value, width int) []output.Value {
 	others := 0
 	if width <= 0 || len(rows) == 0 {
 		return rows
 	}
 	widths := map[string]int{}
 	for _, r := range rows {
-		for _, m := range r.members {
-			widths[m.key] = max(widths[m.key], len(m.key), utf8.RuneCountInString(clean(m.val.text)))
+		for _, m := range r.Members {
+			widths[m.Key] = max(widths[m.Key], len(m.Key), utf8.RuneCountInString(output.Clean(m.Val.Text)))
 		}
 	}
 	for key, w := range widths {
 		if key != "Description" {
-			others += min(w, maxColumnWidth) + len(gap)
+			others += min(w, output.MaxColumnWidth) + len(output.Gap)
 		}
 	}
-	var out []value
+	var out []output.Value
 	for _, r := range rows {
-		lines := wrap(clean(r.string("Description")), width-others-len(gap))
+		lines := wrap(output.Clean(r.TextOf("Description")), width-others-len(output.Gap))
 		for i, line := range lines {
-			part := value{kind: kindObject}
-			for _, m := range r.members {
+			part := output.Value{Kind: output.KindObject}
+			for _, m := range r.Members {
 				switch {
-				case m.key == "Description":
-					m.val = stringValue(line)
+				case m.Key == "Description":
+					m.Val = output.StringValue(line)
 				case i > 0:
-					m.val = stringValue("")
+					m.Val = output.StringValue("")
 				}
-				part.members = append(part.members, m)
+				part.Members = append(part.Members, m)
 			}
 			out = append(out, part)
 		}

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 // request is one HTTP request relative to the configured base.
@@ -56,7 +58,7 @@ type plan struct {
 	stdin  stdinUse
 	noBody string // why the command is wrong when no body arrives
 	usage  string // of the alias, for errors found later
-	show   showOptions
+	show   output.Options
 	render rendering
 	single bool // show the only element of an array as an object
 	about  helpFor
@@ -64,7 +66,7 @@ type plan struct {
 
 // withInput puts the body of standard input, in place of the pairs', into the request.
 func (p *plan) withInput(data []byte) error {
-	body, err := bodyFromYAML(data)
+	body, err := output.BodyFromYAML(data)
 	if err != nil {
 		return usagef("standard input is neither YAML nor JSON: %v", err)
 	}
@@ -74,8 +76,8 @@ func (p *plan) withInput(data []byte) error {
 		}
 		return nil
 	}
-	if len(body) > maxBody {
-		return usagef("the body is larger than %d MiB once it is JSON", maxBody>>20)
+	if len(body) > output.MaxBody {
+		return usagef("the body is larger than %d MiB once it is JSON", output.MaxBody>>20)
 	}
 	p.req.path, p.req.body = p.node, body
 	return nil
@@ -88,15 +90,15 @@ func resolve(c command, single bool) (plan, error) {
 	if c.help {
 		p := helpPlan(c)
 		if isAlias {
-			p.render, p.about.text = renderAlias, a.help(pages[c.first()])
-			if !pages[c.first()].live {
+			p.render, p.about.text = renderAlias, a.help()
+			if !a.Live {
 				p.req.path = nil
 			}
-			switch c.first() {
-			case "rollback":
-				p.req.path = []string{"history"} // the same revisions
-			case "events":
-				p.req.path, p.req.query = []string{"cubes"}, "help=SHOW"
+			if a.Ask != nil {
+				p.req.path = a.Ask
+			}
+			if a.AskVerb != "" {
+				p.req.query = "help=" + a.AskVerb
 			}
 		}
 		return p, nil
@@ -105,15 +107,15 @@ func resolve(c command, single bool) (plan, error) {
 		if c.all {
 			return plan{}, usagef("%s is for the lists of a cube, not for %s", flagAll, c.first())
 		}
-		if c.show.page != nil {
+		if c.show.Page != nil {
 			return plan{}, usagef("-limit, -after and -filter are for a service and the lists of its cubes, not for %s", c.first())
 		}
 		p, err := a.plan(c)
 		var wrong *usageError
 		if errors.As(err, &wrong) {
-			wrong.usage = a.usage
+			wrong.usage = a.Usage
 		}
-		p.usage = a.usage
+		p.usage = a.Usage
 		return p, err
 	}
 	return genericPlan(c, single)
@@ -124,11 +126,11 @@ func genericPlan(c command, single bool) (plan, error) {
 	switch c.verb {
 	case verbShow:
 		p.render = renderAnswer
-		p.req.query = c.show.page.Encode()
+		p.req.query = c.show.Page.Encode()
 		return p, nil
 	case verbDel:
 		for _, w := range c.typed {
-			p.usage += clean(quoteWord(w)) + " "
+			p.usage += output.Clean(quoteWord(w)) + " "
 		}
 		p.usage += flagAll
 		if c.all {
@@ -149,7 +151,7 @@ func genericPlan(c command, single bool) (plan, error) {
 	if c.verb == verbSet && len(c.pairs) == 1 && single {
 		only := c.pairs[0]
 		p.req.path = append(append([]string{}, c.path...), strings.Split(only.key, ".")...)
-		p.req.body = typed(only.value).appendJSON(nil)
+		p.req.body = typed(only.value).AppendJSON(nil)
 		return p, nil
 	}
 	if c.verb == verbAdd || len(c.pairs) > 0 {
@@ -157,7 +159,7 @@ func genericPlan(c command, single bool) (plan, error) {
 		if err != nil {
 			return plan{}, err
 		}
-		p.req.body = body.appendJSON(nil)
+		p.req.body = body.AppendJSON(nil)
 	}
 	return p, nil
 }

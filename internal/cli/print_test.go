@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 var update = flag.Bool("update", false, "accept the printed answers")
@@ -112,40 +114,40 @@ func TestJSONAndYAMLKeepTheValue(t *testing.T) {
 		if strings.Contains(string(body), `"same"`) {
 			continue // a repeated member has no YAML form that can be read back
 		}
-		want, err := decodeJSON(body)
+		want, err := output.DecodeJSON(body)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		if err := printAnswer(&out, body, showOptions{form: formYAML}, false); err != nil {
+		if err := output.Print(&out, body, output.Options{Form: output.FormYAML}, false); err != nil {
 			t.Fatal(err)
 		}
-		back, err := bodyFromYAML(out.Bytes())
-		if err != nil || !bytes.Equal(back, want.appendJSON(nil)) {
-			t.Errorf("YAML\n%s\nis read as %s, %v\nwant %s", out.Bytes(), back, err, want.appendJSON(nil))
+		back, err := output.BodyFromYAML(out.Bytes())
+		if err != nil || !bytes.Equal(back, want.AppendJSON(nil)) {
+			t.Errorf("YAML\n%s\nis read as %s, %v\nwant %s", out.Bytes(), back, err, want.AppendJSON(nil))
 		}
 		out.Reset()
-		if err := printAnswer(&out, body, showOptions{form: formJSON}, false); err != nil {
+		if err := output.Print(&out, body, output.Options{Form: output.FormJSON}, false); err != nil {
 			t.Fatal(err)
 		}
-		again, err := decodeJSON(out.Bytes())
-		if err != nil || !json.Valid(out.Bytes()) || !bytes.Equal(again.appendJSON(nil), want.appendJSON(nil)) {
+		again, err := output.DecodeJSON(out.Bytes())
+		if err != nil || !json.Valid(out.Bytes()) || !bytes.Equal(again.AppendJSON(nil), want.AppendJSON(nil)) {
 			t.Errorf("JSON\n%s\n%v", out.Bytes(), err)
 		}
 	}
 }
 
 func TestALongCellMovesOnlyItsOwnLine(t *testing.T) {
-	long := strings.Repeat("x", 3*maxColumnWidth)
+	long := strings.Repeat("x", 3*output.MaxColumnWidth)
 	var out bytes.Buffer
-	v := value{kind: kindArray, items: []value{
-		objectValue(member{"a", stringValue(long)}, member{"b", stringValue("1")}),
-		objectValue(member{"a", stringValue("s")}, member{"b", stringValue("2")}),
+	v := output.Value{Kind: output.KindArray, Items: []output.Value{
+		output.ObjectValue(output.Member{Key: "a", Val: output.StringValue(long)}, output.Member{Key: "b", Val: output.StringValue("1")}),
+		output.ObjectValue(output.Member{Key: "a", Val: output.StringValue("s")}, output.Member{Key: "b", Val: output.StringValue("2")}),
 	}}
-	if err := printPretty(&out, v, showOptions{}); err != nil {
+	if err := output.PrintPretty(&out, v, output.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	pad := strings.Repeat(" ", maxColumnWidth)
+	pad := strings.Repeat(" ", output.MaxColumnWidth)
 	if want := "a" + pad + " b\n" + long + "  1\ns" + pad + " 2\n"; out.String() != want {
 		t.Errorf("%q", out.String())
 	}

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/polycube/polycube/internal/cli/output"
 	"github.com/polycube/polycube/internal/nofollow"
 )
 
@@ -84,14 +85,14 @@ func (s *session) execute(args []string) error {
 	}
 	switch {
 	case args[0] == completeCommand:
-		return s.complete(args[1:], instance)
+		return (&completer{getenv: s.getenv, stdout: s.stdout, config: &s.config, demand: s.demand}).complete(args[1:], instance)
 	case len(args) == 2 && args[0] == "completion" && slices.Contains(shells(), args[1]):
 		return s.printCompletion(args[1])
 	}
 	if last := len(args) - 1; isHelp(args[last]) {
 		args[last] = "?"
 	}
-	watches := watchers[args[0]] != nil
+	watches := aliases[args[0]].run != nil
 	if watches && args[len(args)-1] == "?" {
 		watches, args = false, []string{args[0], "?"}
 	}
@@ -105,11 +106,11 @@ func (s *session) execute(args []string) error {
 		return err
 	}
 	for _, w := range s.config.warnings {
-		fmt.Fprintf(s.stderr, "polycubectl: warning: %s\n", clean(w))
+		fmt.Fprintf(s.stderr, "polycubectl: warning: %s\n", output.Clean(w))
 	}
 	if watches {
 		createConfig(s.getenv)
-		return s.special(args[0], args[1:])
+		return aliases[args[0]].run(s, args[0], args[1:])
 	}
 	p, err := resolve(cmd, s.config.singleParam)
 	if err != nil {
@@ -127,17 +128,6 @@ func (s *session) execute(args []string) error {
 	}
 	createConfig(s.getenv)
 	return s.exchange(p)
-}
-
-// special carries out a command with a grammar of its own.
-func (s *session) special(command string, words []string) error {
-	switch {
-	case onFiles(command):
-		return s.file(command, words)
-	case command == "masquerade":
-		return s.masquerade(words)
-	}
-	return s.watch(command, words)
 }
 
 // printCompletion prints the completion script of a shell.
@@ -209,7 +199,7 @@ func (s *session) exchange(p plan) error {
 	}
 	switch p.render {
 	case renderAnswer:
-		if err := printAnswer(s.stdout, a.body, p.show, p.single); err != nil {
+		if err := output.Print(s.stdout, a.body, p.show, p.single); err != nil {
 			return err
 		}
 		return s.tellNext(a, p.show)
@@ -223,15 +213,15 @@ func (s *session) exchange(p plan) error {
 }
 
 // tellNext says how to go on behind a page: beside the answer, which may be read by a program, and after it.
-func (s *session) tellNext(a answer, show showOptions) error {
+func (s *session) tellNext(a answer, show output.Options) error {
 	after := a.next.Get("after")
-	if after == "" || !show.page.Has("limit") {
+	if after == "" || !show.Page.Has("limit") {
 		return nil
 	}
 	if err := s.stdout.Flush(); err != nil {
 		return nil //nolint:nilerr // it is told at the end
 	}
-	_, err := fmt.Fprintf(s.stderr, "polycubectl: there is more, add -after=%s\n", quoteWord(clean(after)))
+	_, err := fmt.Fprintf(s.stderr, "polycubectl: there is more, add -after=%s\n", quoteWord(output.Clean(after)))
 	return err
 }
 
@@ -258,7 +248,7 @@ func (s *session) rootHelp(ctx context.Context, c *client, services []byte) erro
 
 // version shows the client's version even when the daemon's is not to be had.
 func (s *session) version(ctx context.Context, c *client, p plan) error {
-	versions := objectValue(member{"polycubectl", objectValue(member{"version", stringValue(Version)})})
+	versions := output.ObjectValue(output.Member{Key: "polycubectl", Val: output.ObjectValue(output.Member{Key: "version", Val: output.StringValue(Version)})})
 	s.sent = p.req
 	a, err := c.do(ctx, p.req)
 	s.status = a.status
@@ -266,12 +256,12 @@ func (s *session) version(ctx context.Context, c *client, p plan) error {
 		err = &serverError{sentences(a)}
 	}
 	if err == nil {
-		var daemon value
-		if daemon, err = decodeJSON(a.body); err == nil {
-			versions.members = append(versions.members, daemon.members...)
+		var daemon output.Value
+		if daemon, err = output.DecodeJSON(a.body); err == nil {
+			versions.Members = append(versions.Members, daemon.Members...)
 		}
 	}
-	return errors.Join(printAnswer(s.stdout, versions.appendJSON(nil), p.show, false), err)
+	return errors.Join(output.Print(s.stdout, versions.AppendJSON(nil), p.show, false), err)
 }
 
 // log appends to the log file, if the user configured one; a log that cannot be
@@ -282,7 +272,7 @@ func (s *session) log(args []string, code Exit, took time.Duration) {
 	}
 	f, err := nofollow.Open(s.config.logFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		fmt.Fprintf(s.stderr, "polycubectl: warning: logfile: %s\n", clean(err.Error()))
+		fmt.Fprintf(s.stderr, "polycubectl: warning: logfile: %s\n", output.Clean(err.Error()))
 		return
 	}
 	defer f.Close()

@@ -12,28 +12,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/polycube/polycube/internal/cli/output"
 	"github.com/polycube/polycube/internal/suggest"
 )
-
-func statusAliases() map[string]alias {
-	return map[string]alias{
-		"status": {
-			description: "Show how the daemon and its cubes are, and what to do about what is not well",
-			usage:       "status [show] [-json] [--check]  (--check prints one line; its exit status tells warning and critical apart)",
-			plan:        notAlone,
-		},
-		"events": {
-			description: "Show what happens, live: changes, ports, cubes, netdevs, services",
-			usage:       "events [CUBE] [--type TYPE[,TYPE]] [--after ID] [-c COUNT] [-json]  (types: config port cube netdev relink service daemon)",
-			plan:        notAlone,
-		},
-		"daemon": {
-			description: "Show the daemon itself, or change what it logs",
-			usage:       "daemon [show] | daemon set loglevel=trace|debug|info|warn|err|critical|off",
-			plan:        planDaemon,
-		},
-	}
-}
 
 // planDaemon is the generic plan, with show as the default.
 func planDaemon(c command) (plan, error) {
@@ -108,7 +89,7 @@ func (s *session) health(words []string) error {
 			raw = true
 		case "show":
 		default:
-			return &usageError{message: fmt.Sprintf("status: unknown word %q%s", w, suggest.Question(suggest.Near(w, append(flagsOf("status"), "show")))), usage: aliases["status"].usage}
+			return &usageError{message: fmt.Sprintf("status: unknown word %q%s", w, suggest.Question(suggest.Near(w, append(flagsOf("status"), "show")))), usage: aliases["status"].Usage}
 		}
 	}
 	body, err := s.fetch(request{method: "GET", path: []string{"status"}})
@@ -123,14 +104,14 @@ func (s *session) health(words []string) error {
 	switch {
 	case check && err != nil:
 		// One line of standard output says how it is, whatever happened.
-		if e := s.put("POLYCUBE UNKNOWN - " + clean(err.Error())); e != nil {
+		if e := s.put("POLYCUBE UNKNOWN - " + output.Clean(err.Error())); e != nil {
 			return e
 		}
 		return &exitError{code: exitOf(err)}
 	case err != nil:
 		return err
 	case raw:
-		err = printAnswer(s.stdout, body, showOptions{form: formJSON}, false)
+		err = output.Print(s.stdout, body, output.Options{Form: output.FormJSON}, false)
 	case check:
 		err = s.put(h.line())
 	default:
@@ -163,8 +144,8 @@ func (h *health) line() string {
 			text += fmt.Sprintf(" (and %d more)", more)
 		}
 	}
-	text = strings.ReplaceAll(clean(text), "|", "/") // what is behind a bar is figures
-	return fmt.Sprintf("POLYCUBE %s - %s | cubes=%d degraded=%d broken=%d ports=%d up=%d down=%d", clean(strings.ToUpper(h.Status)), text,
+	text = strings.ReplaceAll(output.Clean(text), "|", "/") // what is behind a bar is figures
+	return fmt.Sprintf("POLYCUBE %s - %s | cubes=%d degraded=%d broken=%d ports=%d up=%d down=%d", output.Clean(strings.ToUpper(h.Status)), text,
 		h.Cubes.Total, h.Cubes.Degraded, h.Cubes.Broken, h.Ports.Total, h.Ports.Up, h.Ports.Down)
 }
 
@@ -172,7 +153,7 @@ func (h *health) line() string {
 func (h *health) screen(s *session) error {
 	t := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(t, "%s\t%s\n", name, clean(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(t, "%s\t%s\n", name, output.Clean(fmt.Sprintf(format, args...)))
 	}
 	name := h.Daemon.Version
 	if h.Daemon.Instance != "" {
@@ -219,7 +200,7 @@ func (h *health) troubles(s *session) error {
 	}
 	var errs []error
 	say := func(format string, args ...any) {
-		_, err := s.stdout.WriteString(clean(fmt.Sprintf(format, args...)) + "\n")
+		_, err := s.stdout.WriteString(output.Clean(fmt.Sprintf(format, args...)) + "\n")
 		errs = append(errs, err)
 	}
 	say("")

@@ -15,10 +15,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// maxBody is the size above which the daemon would refuse a body anyway.
-const maxBody = 8 << 20
+	"github.com/polycube/polycube/internal/cli/output"
+)
 
 // stdinUse says what a command makes of standard input.
 type stdinUse uint8
@@ -67,7 +66,7 @@ func readInput(f *os.File, use stdinUse, p patience) ([]byte, error) {
 }
 
 func readLimited(r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxBody+1))
+	data, err := io.ReadAll(io.LimitReader(r, output.MaxBody+1))
 	if err != nil {
 		return nil, usagef("read standard input: %v", err)
 	}
@@ -75,8 +74,8 @@ func readLimited(r io.Reader) ([]byte, error) {
 }
 
 func checkSize(data []byte) error {
-	if len(data) > maxBody {
-		return usagef("the body on standard input is larger than %d MiB", maxBody>>20)
+	if len(data) > output.MaxBody {
+		return usagef("the body on standard input is larger than %d MiB", output.MaxBody>>20)
 	}
 	return nil
 }

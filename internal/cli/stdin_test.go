@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polycube/polycube/internal/cli/output"
 	"github.com/polycube/polycube/test/pace"
 )
 
@@ -171,8 +172,8 @@ func TestAWrongInputIsAUsageErrorAndSendsNothing(t *testing.T) {
 		want  string
 	}{
 		{"not YAML", "router add r1", file("a: [1"), "neither YAML nor JSON"},
-		{"too large a file", "router add r1", file(strings.Repeat("a", maxBody+1)), "larger than 8 MiB"},
-		{"larger as JSON than as YAML", "router add r1", file("a: \"" + strings.Repeat(`\a`, maxBody/3) + "\""), "once it is JSON"},
+		{"too large a file", "router add r1", file(strings.Repeat("a", output.MaxBody+1)), "larger than 8 MiB"},
+		{"larger as JSON than as YAML", "router add r1", file("a: \"" + strings.Repeat(`\a`, output.MaxBody/3) + "\""), "once it is JSON"},
 		{"cubes add of nothing", "cubes add", file(""), "cubes add needs the cubes"},
 		{"cubes add of a silent pipe", "cubes add", silent, "cubes add needs the cubes"},
 		{"set of a silent pipe", "br1 set", silent, "set needs key=value"},
@@ -195,7 +196,7 @@ func TestAWrongInputIsAUsageErrorAndSendsNothing(t *testing.T) {
 
 func TestABodyOfTheLargestSizeIsSent(t *testing.T) {
 	d := newDaemon(t, "unix", reply(http.StatusOK, ""))
-	body := `"` + strings.Repeat("a", maxBody-2) + `"`
+	body := `"` + strings.Repeat("a", output.MaxBody-2) + `"`
 	if r := d.runPatiently(longPatience, fileInput(t, body), "x", "add", "y"); r.code != ExitOK {
 		t.Fatalf("exit %d, stderr %q", r.code, r.err)
 	}

@@ -77,7 +77,7 @@ func (d *daemonLevel) name() string {
 	return levels[len(levels)-1].name
 }
 
-// namedLevel shows a level by its name; it implements rest.LogLevel.
+// namedLevel shows a level by its name; it implements observe.LogLevel.
 type namedLevel struct{ *daemonLevel }
 
 // Level is the level's name.

@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/internal/bpffs"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/events"
-	"github.com/polycube/polycube/internal/rest"
+	"github.com/polycube/polycube/internal/rest/observe"
 	"github.com/polycube/polycube/internal/slowpath"
 )
 
@@ -32,8 +32,8 @@ type linker interface {
 }
 
 // observed collects what the API shows of the daemon.
-func (d *daemon) observed() rest.Observed {
-	o := rest.Observed{Instance: d.opts.Instance, Started: d.began, Events: d.events, Level: namedLevel{d.level}, SlowPath: d.slowPath}
+func (d *daemon) observed() observe.Observed {
+	o := observe.Observed{Instance: d.opts.Instance, Started: d.began, Events: d.events, Level: namedLevel{d.level}, SlowPath: d.slowPath}
 	if l, ok := d.plane.(linker); ok {
 		o.Linker = l
 	}

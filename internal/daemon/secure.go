@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/rest"
+	"github.com/polycube/polycube/internal/rest/front"
 )
 
 // Who may come in, as the options say it. What would be unsafe, or would have no effect,
@@ -45,8 +46,8 @@ const (
 
 // declare declares the options.
 func (a *accessOptions) declare(f *pflag.FlagSet) {
-	f.StringVar(&a.Group, "group", rest.Group, "group whose members may do everything at the Unix socket")
-	f.StringVar(&a.ReadGroup, "read-group", rest.ReadGroup, "group whose members may read, at a Unix socket of their own")
+	f.StringVar(&a.Group, "group", front.Group, "group whose members may do everything at the Unix socket")
+	f.StringVar(&a.ReadGroup, "read-group", front.ReadGroup, "group whose members may read, at a Unix socket of their own")
 	f.StringVar(&a.ReadSocket, "read-socket", "", "that socket (default RUN-DIR/polycubed-read.sock)")
 	f.BoolVar(&a.RequireToken, "require-token", false, "let nobody read over loopback TCP without a token")
 	f.StringVarP(&a.TLS.Cert, "cert", "c", "", "certificate of the daemon, for TLS with certificates on both sides")
@@ -89,7 +90,7 @@ func (r *rawOptions) finishAccess(f *pflag.FlagSet) error {
 	case r.Rate < 0 || r.Rate > maxRate:
 		return fmt.Errorf("rate-limit %d: is 0 to %d requests a second", r.Rate, maxRate)
 	}
-	if err := rest.CheckAddress(r.Addr, secure); err != nil {
+	if err := front.CheckAddress(r.Addr, secure); err != nil {
 		return err
 	}
 	if r.Rate == 0 {
@@ -214,11 +215,11 @@ func (d *daemon) listen() (out []net.Listener, err error) {
 		}
 		return err
 	}
-	if err := open(rest.ListenGroup(d.opts.Socket, d.opts.Group, false)); err != nil {
+	if err := open(front.ListenGroup(d.opts.Socket, d.opts.Group, false)); err != nil {
 		return out, err
 	}
 	if d.opts.ReadSocket != "" {
-		if err := open(rest.ListenGroup(d.opts.ReadSocket, d.opts.ReadGroup, true)); err != nil {
+		if err := open(front.ListenGroup(d.opts.ReadSocket, d.opts.ReadGroup, true)); err != nil {
 			return out, err
 		}
 	}
@@ -226,9 +227,9 @@ func (d *daemon) listen() (out []net.Listener, err error) {
 	case !d.opts.TCP:
 		return out, nil
 	case d.tls != nil:
-		return out, open(rest.ListenTLS(d.opts.Addr, d.opts.Port, d.tls))
+		return out, open(front.ListenTLS(d.opts.Addr, d.opts.Port, d.tls))
 	case d.opts.InsecureLoopback:
 		d.log.Warn("every local user may change the configuration over TCP (--insecure-loopback)")
 	}
-	return out, open(rest.ListenTCP(d.opts.Addr, d.opts.Port))
+	return out, open(front.ListenTCP(d.opts.Addr, d.opts.Port))
 }

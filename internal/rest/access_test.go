@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/trace"
 	"github.com/polycube/polycube/test/executable"
 	"github.com/polycube/polycube/test/pace"
@@ -63,7 +63,7 @@ func TestTCPAccess(t *testing.T) {
 		{"a read with the token for reading", "GET", "", map[string]string{"Authorization": "Bearer " + reading}, 200},
 		{"a read with a token that is not ours", "GET", "", map[string]string{"Authorization": "Bearer 0123"}, 401},
 		{"a page that is framed elsewhere", "GET", "", map[string]string{"Referer": "http://evil.example/"}, 403},
-		{"our own page", "GET", "", map[string]string{"Referer": "http://" + l.tcp + basePath + "/"}, 200},
+		{"our own page", "GET", "", map[string]string{"Referer": "http://" + l.tcp + message.BasePath + "/"}, 200},
 		{"a deletion without token", "DELETE", "", nil, 401},
 		{"a deletion with the token", "DELETE", "", map[string]string{"Authorization": "bearer " + token}, 200},
 	}
@@ -73,7 +73,7 @@ func TestTCPAccess(t *testing.T) {
 			if tt.method == "GET" || tt.method == "OPTIONS" {
 				path = "/version"
 			}
-			req, err := http.NewRequest(tt.method, "http://"+l.tcp+basePath+path, nil)
+			req, err := http.NewRequest(tt.method, "http://"+l.tcp+message.BasePath+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,8 +88,8 @@ func TestTCPAccess(t *testing.T) {
 				t.Fatalf("status %d, want %d: %s", a.status, tt.status, a.body)
 			}
 			if tt.status >= 400 {
-				if e := a.fault(t); e.Tag != tagAccessDenied {
-					t.Errorf("tag %s, want %s", e.Tag, tagAccessDenied)
+				if e := a.fault(t); e.Tag != message.TagAccessDenied {
+					t.Errorf("tag %s, want %s", e.Tag, message.TagAccessDenied)
 				}
 			}
 		})
@@ -109,7 +109,7 @@ func TestTwoTokensAreNone(t *testing.T) {
 	l := newLab(t, Options{Tokens: someTokens{token: access.Admin}}, true)
 	for _, headers := range [][]string{{"Bearer " + token, "Bearer " + token}, {"", "Bearer " + token}, {"Bearer " + token, "Basic eDp5"}} {
 		for _, base := range []string{"http://" + l.tcp, "http://daemon"} {
-			req, err := http.NewRequest("GET", base+basePath+"/cubes", nil)
+			req, err := http.NewRequest("GET", base+message.BasePath+"/cubes", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +137,7 @@ func TestNoTokenNoWrite(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLab(t, tt.options, true)
-			req, err := http.NewRequest("POST", "http://"+l.tcp+basePath+"/lab/l1", nil)
+			req, err := http.NewRequest("POST", "http://"+l.tcp+message.BasePath+"/lab/l1", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,64 +145,6 @@ func TestNoTokenNoWrite(t *testing.T) {
 				t.Errorf("status %d, want %d: %s", a.status, tt.status, a.body)
 			}
 		})
-	}
-}
-
-// TestAllowed: which peers of the Unix socket may pass.
-func TestAllowed(t *testing.T) {
-	other := uint32(os.Geteuid()) + 1000
-	tests := []struct {
-		name            string
-		peer            credentials
-		admins, readers int
-		want            access.Role
-	}{
-		{"root", credentials{UID: 0}, -1, -1, access.Admin},
-		{"the daemon's own user", credentials{UID: uint32(os.Geteuid()), GID: 5}, -1, -1, access.Admin},
-		{"another user without a group", credentials{UID: other, GID: 50}, -1, -1, access.None},
-		{"another user outside the groups", credentials{UID: other, GID: 50, Groups: []uint32{51, 52}}, 60, 61, access.None},
-		{"primary group", credentials{UID: other, GID: 60}, 60, 61, access.Admin},
-		{"supplementary group", credentials{UID: other, GID: 50, Groups: []uint32{51, 60}}, 60, 61, access.Admin},
-		{"primary group of readers", credentials{UID: other, GID: 61}, 60, 61, access.Reader},
-		{"supplementary group of readers", credentials{UID: other, GID: 50, Groups: []uint32{61}}, 60, 61, access.Reader},
-		{"both groups", credentials{UID: other, GID: 61, Groups: []uint32{60}}, 60, 61, access.Admin},
-		{"readers without a group of admins", credentials{UID: other, GID: 61}, -1, 61, access.Reader},
-		{"group 4294967295 is not \"no group\"", credentials{UID: other, GID: 1<<32 - 1}, -1, -1, access.None},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.peer.allowed(tt.admins, tt.readers); got != tt.want {
-				t.Errorf("allowed = %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
-// TestUserName: a number gets its name from the file alone, and whatever is in that.
-func TestUserName(t *testing.T) {
-	file := t.TempDir() + "/passwd"
-	if err := os.WriteFile(file, []byte("root:x:0:0::/root:/bin/sh\n\n1000\n:x:1002::::\n# 1001:x:1:\nalice:x:1000:1000::/:/bin/sh\nbob:x:10000:1:::\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for uid, want := range map[uint32]string{1000: "alice (uid 1000)", 10000: "bob (uid 10000)", 100: "uid 100", 1001: "uid 1001", 1002: "uid 1002", 1<<32 - 1: "uid 4294967295"} {
-		if got := userName(file, uid); got != want {
-			t.Errorf("user %d is %q, want %q", uid, got, want)
-		}
-	}
-	if got := userName(file+"x", 1000); got != "uid 1000" {
-		t.Errorf("without the file, user 1000 is %q", got)
-	}
-}
-
-// TestNeighbourhood: what one client has addresses in.
-func TestNeighbourhood(t *testing.T) {
-	for addr, want := range map[string]string{
-		"127.0.0.1": "loopback", "127.9.9.9": "loopback", "::1": "loopback", "192.0.2.7": "192.0.2.7",
-		"2001:db8:1:2:3::4": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
-	} {
-		if got := neighbourhood(netip.MustParseAddr(addr)); got != want {
-			t.Errorf("%s is counted as %q, want %q", addr, got, want)
-		}
 	}
 }
 
@@ -309,74 +251,6 @@ func TestPeerCredentials(t *testing.T) {
 	}
 }
 
-// TestListenAddress: TCP is served on loopback only, and the refusal says why.
-func TestListenAddress(t *testing.T) {
-	for addr, want := range map[string]string{
-		"localhost": "", "127.0.0.1": "", "::1": "", "127.1.2.3": "", "::ffff:127.0.0.1": "",
-		"0.0.0.0": "not loopback", "::": "not loopback", "192.0.2.1": "not loopback", "8.8.8.8": "not loopback",
-		"example.org": "neither localhost nor an IP address", "": "neither localhost nor an IP address",
-	} {
-		_, err := loopback(addr)
-		if (want == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), want)) {
-			t.Errorf("loopback(%q): error %v, want %q", addr, err, want)
-		}
-	}
-}
-
-// TestListenUnix: the socket is private, replaces a dead one, and nothing else.
-func TestListenUnix(t *testing.T) {
-	dir := t.TempDir()
-	path := dir + "/s"
-	first, err := ListenUnix(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if mode := info.Mode(); mode&os.ModeSocket == 0 || mode.Perm()&0o007 != 0 {
-		t.Errorf("the socket has mode %v, others must have no right", mode)
-	}
-	second, err := ListenUnix(path)
-	if err != nil {
-		t.Fatalf("replacing a dead socket: %v", err)
-	}
-	if err := second.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Lstat(path); err == nil {
-		t.Error("Close leaves the socket file behind")
-	}
-	if err := first.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ListenUnix(path); err == nil {
-		t.Error("a regular file was replaced")
-	}
-	for _, target := range []string{path, dir + "/none", "/dev/null"} {
-		link := dir + "/link"
-		if err := os.Symlink(target, link); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := ListenUnix(link); err == nil || !strings.Contains(err.Error(), "another kind") {
-			t.Errorf("a link to %s in place of the socket: %v", target, err)
-		}
-		if err := os.Remove(link); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := ListenUnix(dir + "/" + strings.Repeat("x", 200)); err == nil || !strings.Contains(err.Error(), "too long") {
-		t.Errorf("a path that is too long: error %v", err)
-	}
-	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
-		t.Errorf("left behind: %v", entries)
-	}
-}
-
 // TestRecord: changes, looks at packets and refusals are recorded with who and how it ended;
 // reads and redirects are not, and no secret is.
 func TestRecord(t *testing.T) {
@@ -393,7 +267,7 @@ func TestRecord(t *testing.T) {
 	l.must(t, 200, "GET", "/lab/l1", "")
 	l.must(t, 200, "GET", "/trace?seconds=1&count=1&filter=udp", "")
 	for _, token := range []string{"wr0ng", "t0ken", ""} {
-		req, err := http.NewRequest("DELETE", "http://"+l.tcp+basePath+"/lab/l1?secret=qu3ry", nil)
+		req, err := http.NewRequest("DELETE", "http://"+l.tcp+message.BasePath+"/lab/l1?secret=qu3ry", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/polycube/polycube/internal/rest/message"
 )
 
 const labSetUp = `[{"name":"l1","service-name":"lab","fdb":{"entry":[{"address":"aa:aa:aa:aa:aa:aa","port":"p1"}]},
@@ -267,11 +269,11 @@ func TestLinks(t *testing.T) {
 	}
 	for _, authority := range []string{"//" + l.tcp, ""} {
 		for _, tt := range tests {
-			want := []link{{"self", authority + basePath + tt.self}}
+			want := []message.Link{{Rel: "self", Href: authority + message.BasePath + tt.self}}
 			for _, c := range strings.Fields(tt.children) {
-				want = append(want, link{c, authority + basePath + tt.self + c + "/"})
+				want = append(want, message.Link{Rel: c, Href: authority + message.BasePath + tt.self + c + "/"})
 			}
-			encoded, err := encode(want)
+			encoded, err := message.Encode(want)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -279,7 +281,7 @@ func TestLinks(t *testing.T) {
 			if authority == "" {
 				a = l.do(t, "GET", tt.path, "")
 			} else {
-				req, err := http.NewRequest("GET", "http://"+l.tcp+basePath+tt.path, nil)
+				req, err := http.NewRequest("GET", "http://"+l.tcp+message.BasePath+tt.path, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -334,7 +336,7 @@ func TestFramework(t *testing.T) {
 		if !strings.Contains(a.body, c.part) {
 			t.Errorf("GET %s: no %s in\n%s", c.path, c.part, a.body)
 		}
-		if got := a.header.Get("Content-Type"); got != contentType {
+		if got := a.header.Get("Content-Type"); got != message.ContentType {
 			t.Errorf("GET %s: content type %q", c.path, got)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology"
 )
@@ -65,7 +66,7 @@ func TestConfigurationGoesOutAndIn(t *testing.T) {
 	}
 	l.must(t, http.StatusOK, "PATCH", "/config", labDocument)
 	a = l.must(t, http.StatusOK, "GET", "/config", "")
-	if a.body != labDocument || a.header.Get("ETag") != `"1"` || a.header.Get("Content-Type") != contentType {
+	if a.body != labDocument || a.header.Get("ETag") != `"1"` || a.header.Get("Content-Type") != message.ContentType {
 		t.Errorf("it exports %s at %s", a.body, a.header.Get("ETag"))
 	}
 	if a := l.must(t, http.StatusOK, "HEAD", "/config", ""); a.body != "" || a.header.Get("ETag") != `"1"` {
@@ -85,7 +86,7 @@ func TestConfigurationGoesOutAndIn(t *testing.T) {
 	var history topology.History
 	a = l.must(t, http.StatusOK, "GET", "/history?limit=2", "")
 	if err := json.Unmarshal([]byte(a.body), &history); err != nil || len(history.Revisions) != 2 || history.Revision != 3 ||
-		history.Revisions[0].Note != "rollback to revision 1" || history.Revisions[0].By[0].What != "POST "+basePath+"/rollback" {
+		history.Revisions[0].Note != "rollback to revision 1" || history.Revisions[0].By[0].What != "POST "+message.BasePath+"/rollback" {
 		t.Errorf("history is %s (%v)", a.body, err)
 	}
 	a = l.must(t, http.StatusOK, "GET", "/history/2", "")
@@ -99,14 +100,14 @@ func TestConfigurationHoldsForTheRevisionThatWasSeen(t *testing.T) {
 	l := newLab(t, Options{Manager: newStoredManager(t)}, false)
 	l.must(t, http.StatusOK, "PATCH", "/config", labDocument)
 	put := func(match string) answer {
-		req, err := http.NewRequest("PUT", "http://daemon"+basePath+"/config", strings.NewReader(`[]`))
+		req, err := http.NewRequest("PUT", "http://daemon"+message.BasePath+"/config", strings.NewReader(`[]`))
 		if err != nil {
 			t.Fatal(err)
 		}
 		req.Header.Set("If-Match", match)
 		return l.send(t, l.client, req)
 	}
-	if a := put(`"0"`); a.status != http.StatusPreconditionFailed || a.fault(t).Tag != tagStale {
+	if a := put(`"0"`); a.status != http.StatusPreconditionFailed || a.fault(t).Tag != message.TagStale {
 		t.Errorf("an old revision: %d %s", a.status, a.body)
 	}
 	if a := put(`"x"`); a.status != http.StatusBadRequest {
@@ -152,11 +153,11 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		a.fault(t)
 	}
 	a := l.do(t, "PATCH", "/config", `[{"name":"l1","service-name":"lab","fdb":{"aging-time":-1},"route":[{"network":"a","nexthop":"b","pathcost":999}]},{"name":"x","service-name":"tapp"}]`)
-	var body errorBody
+	var body message.ErrorBody
 	if err := json.Unmarshal([]byte(a.body), &body); err != nil || len(body.Errors.Error) != 3 {
 		t.Fatalf("three faults are %s (%v)", a.body, err)
 	}
-	for i, want := range []errorEntry{{Path: "/cubes/l1/fdb/aging-time", Info: "cubes[0] l1"}, {Path: "/cubes/l1/route/a/b/pathcost", Info: "cubes[0] l1"}, {Path: "/cubes/x/service-name", Info: "cubes[1] x"}} {
+	for i, want := range []message.ErrorEntry{{Path: "/cubes/l1/fdb/aging-time", Info: "cubes[0] l1"}, {Path: "/cubes/l1/route/a/b/pathcost", Info: "cubes[0] l1"}, {Path: "/cubes/x/service-name", Info: "cubes[1] x"}} {
 		if e := body.Errors.Error[i]; e.Path != want.Path || e.Info != want.Info {
 			t.Errorf("fault %d is at %s (%s), want %s (%s)", i, e.Path, e.Info, want.Path, want.Info)
 		}
@@ -169,7 +170,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 func TestWithoutAStoreThereIsNoHistory(t *testing.T) {
 	l := newLab(t, Options{}, false)
 	for _, path := range []string{"/history", "/history/1", "/config?revision=1"} {
-		if a := l.do(t, "GET", path, ""); a.status != http.StatusBadRequest || a.fault(t).Tag != tagUnsupported {
+		if a := l.do(t, "GET", path, ""); a.status != http.StatusBadRequest || a.fault(t).Tag != message.TagUnsupported {
 			t.Errorf("GET %s: %d %s", path, a.status, a.body)
 		}
 	}

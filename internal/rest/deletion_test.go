@@ -14,6 +14,9 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/rest/cubes"
+	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -99,11 +102,11 @@ func newStations(t *testing.T, learned ...string) (*lab, *stationCube) {
 // typed sends what the command line does for `del`.
 func (l *lab) typed(t testing.TB, path string, header ...string) answer {
 	t.Helper()
-	req, err := http.NewRequest(http.MethodDelete, "http://daemon"+basePath+path, nil)
+	req, err := http.NewRequest(http.MethodDelete, "http://daemon"+message.BasePath+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set(verbHeader, verbDel)
+	req.Header.Set(resource.VerbHeader, resource.VerbDel)
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
@@ -197,7 +200,7 @@ func TestAPersonIsAskedBeforeAListIsDeleted(t *testing.T) {
 func TestAListOfMany(t *testing.T) {
 	l, _ := newStations(t)
 	var entries []string
-	for i := range maxCounted {
+	for i := range cubes.MaxCounted {
 		entries = append(entries, fmt.Sprintf(`{"vlan":2,"address":"a%d"}`, i))
 	}
 	l.must(t, 201, "POST", "/stations/s/fdb/entry", "["+strings.Join(entries, ",")+"]")
@@ -205,7 +208,7 @@ func TestAListOfMany(t *testing.T) {
 		t.Errorf("the question is %q", e.Question)
 	}
 	var ports []map[string]string
-	for i := range maxPortsNamed {
+	for i := range cubes.MaxPortsNamed {
 		ports = append(ports, map[string]string{"name": fmt.Sprintf("q%d", i)})
 	}
 	body, err := json.Marshal(ports)
@@ -213,7 +216,7 @@ func TestAListOfMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.must(t, 201, "POST", "/stations/s/ports", string(body))
-	if e := l.typed(t, "/stations/s/ports").fault(t); len(e.Detail) != maxPortsNamed+1 || e.Detail[maxPortsNamed] != "and 2 more" {
+	if e := l.typed(t, "/stations/s/ports").fault(t); len(e.Detail) != cubes.MaxPortsNamed+1 || e.Detail[cubes.MaxPortsNamed] != "and 2 more" {
 		t.Errorf("the ports are %q", e.Detail)
 	}
 }

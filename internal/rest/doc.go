@@ -4,8 +4,21 @@
 // resources, their methods, their help and their metrics are read from the models at the
 // time of the request.
 //
-// A request passes, in this order: the connection's identity (peer credentials on the
-// Unix sockets; certificate, Host, Origin and token on TCP), the client's rate, its role,
-// the limit on concurrent requests, the path's parser, the router, the body's limits, and
-// then the Manager, which owns every cube. One function turns errors into statuses and one shape of JSON.
+// A request passes, in this order: package front (the connection's identity, the client's
+// rate, its role, the limit on concurrent requests), the path's parser, the router of this
+// package, the body's limits, and then the Manager, which owns every cube. One function turns
+// errors into statuses and one shape of JSON.
+//
+// Each package below owns one part of the state and answers for one kind of resource:
+//
+//	message    paths, bodies, errors and JSON; no state
+//	resource   what a URL names within a cube; no state
+//	directory  what exists by its name
+//	help       OPTIONS: help and completion
+//	front      connections, clients, rates and slots
+//	observe    status, metrics, drops, events, packets
+//	describe   the OpenAPI document
+//	services   services that come and go
+//	config     the configuration as a document, and its history
+//	cubes      what models describe
 package rest

@@ -14,6 +14,8 @@ import (
 
 	fused "github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
+	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/services"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -31,17 +33,17 @@ func TestTheStatusOfARefusedProgramIsThatOfTheOneAtFault(t *testing.T) {
 		tag    string
 		log    []string
 	}{
-		"a cube's": {refused(cubes), 422, tagRefused, []string{"level=WARN", "cube=f1", "service=filter", "function=pcn_ingress", "file=f.bpf.c", "line=42", "method=PATCH"}},
-		"a cube's, of a resource of the framework's": {asBadRequest(http.MethodPost, refused(cubes)), 422, tagRefused, []string{"cube=f1"}},
-		"a service's, when it is added":              {serviceProblem(refused(cubes)), 422, tagRefused, []string{"service=filter"}},
-		"a cube's, of a document":                    {document, 422, tagRefused, []string{"cube=f1"}},
-		"the framework's":                            {refused(fused.Origin{Function: "pcn_core_up"}), 500, tagFailed, []string{"level=ERROR", "function=pcn_core_up", "line=42"}},
+		"a cube's": {refused(cubes), 422, message.TagRefused, []string{"level=WARN", "cube=f1", "service=filter", "function=pcn_ingress", "file=f.bpf.c", "line=42", "method=PATCH"}},
+		"a cube's, of a resource of the framework's": {message.AsBadRequest(http.MethodPost, refused(cubes)), 422, message.TagRefused, []string{"cube=f1"}},
+		"a service's, when it is added":              {services.Refusal(refused(cubes)), 422, message.TagRefused, []string{"service=filter"}},
+		"a cube's, of a document":                    {document, 422, message.TagRefused, []string{"cube=f1"}},
+		"the framework's":                            {refused(fused.Origin{Function: "pcn_core_up"}), 500, message.TagFailed, []string{"level=ERROR", "function=pcn_core_up", "line=42"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, Options{}, false)
 			rec := httptest.NewRecorder()
 			l.server.writeError(rec, httptest.NewRequest(http.MethodPatch, "/polycube/v1/filter/f1/x", nil), tt.err)
-			var body errorBody
+			var body message.ErrorBody
 			if err := json.Unmarshal(rec.Body.Bytes(), &body); err != nil {
 				t.Fatal(err)
 			}

@@ -17,13 +17,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/test/pace"
 )
 
 // with sends a request with a header.
 func (l *lab) with(t testing.TB, name, value, method, path, body string) answer {
 	t.Helper()
-	req, err := http.NewRequest(method, "http://daemon"+basePath+path, strings.NewReader(body))
+	req, err := http.NewRequest(method, "http://daemon"+message.BasePath+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func TestOnlyIfUnchanged(t *testing.T) {
 			l.must(t, 201, "POST", "/wide/w2", "")
 			old := l.tagOf(t, "/wide/w1")
 			l.must(t, 201, "PATCH", "/wide/w1", `{"limits":{"rate":99}}`) // somebody else
-			if a := l.with(t, "If-Match", old, tt.method, tt.path, tt.body); a.status != refused || a.fault(t).Tag != tagStale {
+			if a := l.with(t, "If-Match", old, tt.method, tt.path, tt.body); a.status != refused || a.fault(t).Tag != message.TagStale {
 				t.Errorf("with an old tag: %d %s", a.status, a.body)
 			}
 			now := l.tagOf(t, "/wide/w1/plain")
@@ -217,7 +218,7 @@ func (l *lab) client50(c *http.Client, made, staleOnes *atomic.Int64, path strin
 
 // request sends one, outside of the test's goroutine, and expects one of the statuses.
 func request(c *http.Client, method, path, body, ifMatch string, want ...int) (answer, error) {
-	req, err := http.NewRequest(method, "http://daemon"+basePath+path, strings.NewReader(body))
+	req, err := http.NewRequest(method, "http://daemon"+message.BasePath+path, strings.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}

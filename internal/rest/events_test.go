@@ -14,6 +14,8 @@ import (
 
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/events"
+	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/observe"
 	"github.com/polycube/polycube/test/pace"
 )
 
@@ -32,7 +34,7 @@ func (l *lab) watch(t *testing.T, query, lastID string) *watcher {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), eventPatience)
 	t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://daemon"+basePath+"/events"+query, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://daemon"+message.BasePath+"/events"+query, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +87,7 @@ func (w *watcher) next() events.Event {
 // newEvents is a lab whose manager and server share the events.
 func newEvents(t *testing.T, size int) (*lab, *events.Log) {
 	log := events.New("run", size)
-	return newLab(t, Options{Manager: newManagerWith(t, log), Observed: Observed{Events: log}}, false), log
+	return newLab(t, Options{Manager: newManagerWith(t, log), Observed: observe.Observed{Events: log}}, false), log
 }
 
 // TestEvents: a change made by one client is told to another, with who made it, and only to those it concerns.
@@ -169,7 +171,7 @@ func TestTimedEventsOfASlowReader(t *testing.T) {
 // TestEventsHeartbeat: a silent stream says that it lives.
 func TestEventsHeartbeat(t *testing.T) {
 	l, _ := newEvents(t, 0)
-	l.server.heartbeat = time.Millisecond
+	l.server.observer.Heartbeat = time.Millisecond
 	w := l.watch(t, "", "")
 	w.line()
 	if got := w.line(); got != ": nothing new" {
@@ -189,12 +191,12 @@ func TestEventsRefused(t *testing.T) {
 		}
 	}
 	l.must(t, 405, "POST", "/events", "")
-	for range maxSubscribers {
+	for range observe.MaxSubscribers {
 		w := l.watch(t, "", "")
 		w.line()
 	}
 	a := l.must(t, 503, "GET", "/events", "")
-	if e := a.fault(t); !strings.Contains(e.Message, fmt.Sprint(maxSubscribers)) {
+	if e := a.fault(t); !strings.Contains(e.Message, fmt.Sprint(observe.MaxSubscribers)) {
 		t.Errorf("%q", e.Message)
 	}
 	if l := newLab(t, Options{}, false); l.do(t, "GET", "/events", "").status != 400 {
@@ -209,7 +211,7 @@ func TestFollowersOfOneClient(t *testing.T) {
 	follow := func(token string) int {
 		ctx, cancel := context.WithTimeout(t.Context(), eventPatience)
 		t.Cleanup(cancel)
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.tcp+basePath+"/events", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.tcp+message.BasePath+"/events", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +226,7 @@ func TestFollowersOfOneClient(t *testing.T) {
 		return resp.StatusCode
 	}
 	for _, token := range []string{"", "look"} {
-		for i := range maxSubscribersPerClient {
+		for i := range observe.MaxSubscribersPerClient {
 			if got := follow(token); got != 200 {
 				t.Fatalf("token %q, follower %d: status %d", token, i+1, got)
 			}

@@ -24,6 +24,8 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/rest/front"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/test/output"
 )
@@ -180,13 +182,13 @@ func newTunedLab(t testing.TB, o Options, tcp bool, tune func(*Server)) *lab {
 	}
 	l.server = New(o)
 	tune(l.server)
-	unixListener, err := ListenUnix(l.socket)
+	unixListener, err := front.ListenUnix(l.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	listeners := []net.Listener{unixListener}
 	if tcp {
-		tcpListener, err := ListenTCP("localhost", 0)
+		tcpListener, err := front.ListenTCP("localhost", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,14 +196,14 @@ func newTunedLab(t testing.TB, o Options, tcp bool, tune func(*Server)) *lab {
 		listeners = append(listeners, tcpListener)
 	}
 	if o.ReadGroup != "" {
-		readListener, err := ListenGroup(l.socket+"-read", o.ReadGroup, true)
+		readListener, err := front.ListenGroup(l.socket+"-read", o.ReadGroup, true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		listeners = append(listeners, readListener)
 	}
 	if o.TLS != nil {
-		tlsListener, err := ListenTLS("localhost", 0, o.TLS)
+		tlsListener, err := front.ListenTLS("localhost", 0, o.TLS)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +250,7 @@ func (l *lab) do(t testing.TB, method, path, body string) answer {
 	if body != "" {
 		r = strings.NewReader(body)
 	}
-	req, err := http.NewRequest(method, "http://daemon"+basePath+path, r)
+	req, err := http.NewRequest(method, "http://daemon"+message.BasePath+path, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,12 +282,12 @@ func (l *lab) must(t testing.TB, status int, method, path, body string) answer {
 }
 
 // fault decodes the first error of an answer and checks its shape.
-func (a answer) fault(t testing.TB) errorEntry {
+func (a answer) fault(t testing.TB) message.ErrorEntry {
 	t.Helper()
-	if got := a.header.Get("Content-Type"); got != contentType {
-		t.Errorf("an error has content type %q, want %q (%s)", got, contentType, a.body)
+	if got := a.header.Get("Content-Type"); got != message.ContentType {
+		t.Errorf("an error has content type %q, want %q (%s)", got, message.ContentType, a.body)
 	}
-	var body errorBody
+	var body message.ErrorBody
 	if err := json.Unmarshal([]byte(a.body), &body); err != nil || len(body.Errors.Error) == 0 {
 		t.Fatalf("not an error body: %v: %s", err, a.body)
 	}

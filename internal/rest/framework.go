@@ -7,55 +7,37 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/commands"
+	"github.com/polycube/polycube/internal/rest/front"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/topology"
 )
 
 // Resources of the framework itself. What a client did wrong is always a 400 on those
 // that change something, as in the first API; what is not there is a 404 when read.
 
-func (s *Server) writeJSON(w http.ResponseWriter, r *http.Request, status int, v any) error {
-	raw, err := encode(v)
-	if err != nil {
-		return err
-	}
-	s.writeRaw(w, r, status, raw)
-	return nil
-}
-
-// encode is JSON without the escapes that only HTML needs.
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, fmt.Errorf("encoding the answer: %w", err)
-	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
-}
-
 // serveEntry answers /: where everything begins.
 func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) error {
-	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.helpRoot(w, r)
+		return s.help.Root(w, r)
 	}
-	return s.writeJSON(w, r, http.StatusOK, s.entryPoint(r))
+	return s.out.JSON(w, r, http.StatusOK, s.entryPoint(r))
 }
 
 func (s *Server) serveVersion(w http.ResponseWriter, r *http.Request, _ []string) error {
-	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.helpShow(w, r, nil)
+		return s.help.Show(w, r, nil)
 	}
-	return s.writeJSON(w, r, http.StatusOK, map[string]any{"polycubed": map[string]string{"version": s.version}})
+	return s.out.JSON(w, r, http.StatusOK, map[string]any{"polycubed": map[string]string{"version": s.version}})
 }
 
 // serveCubes answers /cubes, /cubes/NAME and /cubes/NAME/stats.
@@ -65,16 +47,16 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 		methods = []string{http.MethodGet, http.MethodOptions}
 	}
 	if len(rest) == 2 && rest[1] != "stats" {
-		return s.noResource(r, rest[1], "stats")
+		return s.names.NoResource(r, rest[1], "stats")
 	}
-	if err := allow(r, methods...); err != nil {
+	if err := message.Allow(r, methods...); err != nil {
 		return err
 	}
 	switch {
 	case r.Method == http.MethodOptions:
-		return s.helpCubes(w, r, rest)
+		return s.help.Cubes(w, r, rest)
 	case r.Method == http.MethodPost:
-		body, err := readBody(w, r)
+		body, err := message.ReadBody(w, r)
 		if err != nil {
 			return err
 		}
@@ -88,36 +70,36 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 	}
 	service, ok := s.manager.ServiceOf(rest[0])
 	if !ok {
-		return s.noCube(rest[0], "cube", s.cubeNames())
+		return s.names.NoCube(rest[0], "cube", s.names.CubeNames())
 	}
 	if len(rest) == 2 {
-		stats, err := s.cubeStats(r.Context(), service, rest[0])
+		stats, err := s.observer.CubeStats(r.Context(), service, rest[0])
 		if err != nil {
 			return err
 		}
-		return s.writeJSON(w, r, http.StatusOK, stats)
+		return s.out.JSON(w, r, http.StatusOK, stats)
 	}
 	raw, err := s.manager.Read(r.Context(), service, rest[0], nil)
 	if err != nil {
 		return err
 	}
-	s.writeRaw(w, r, http.StatusOK, raw)
+	s.out.Raw(w, r, http.StatusOK, raw)
 	return nil
 }
 
 // listCubes answers every cube by service.
 func (s *Server) listCubes(w http.ResponseWriter, r *http.Request) error {
-	byService := ordered{}
+	byService := message.Ordered{}
 	for _, info := range s.manager.Services() {
-		raw, err := s.readCubes(r.Context(), info.Name)
+		raw, err := s.cubes.ReadCubes(r.Context(), info.Name)
 		if err != nil {
 			return err
 		}
 		if !bytes.Equal(raw, []byte("[]")) {
-			byService = byService.with(info.Name, raw)
+			byService = byService.With(info.Name, raw)
 		}
 	}
-	return s.writeJSON(w, r, http.StatusOK, byService)
+	return s.out.JSON(w, r, http.StatusOK, byService)
 }
 
 // serveNetdevs answers /netdevs and /netdevs/NAME.
@@ -133,11 +115,11 @@ func (s *Server) serveTopology(w http.ResponseWriter, r *http.Request, rest []st
 // serveView answers a collection that is only read, or one of its members.
 func (s *Server) serveView(w http.ResponseWriter, r *http.Request, rest []string,
 	all func(context.Context) (json.RawMessage, error), one func(context.Context, string) (json.RawMessage, error)) error {
-	if err := allow(r, http.MethodGet, http.MethodOptions); err != nil {
+	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions {
-		return s.helpShow(w, r, rest)
+		return s.help.Show(w, r, rest)
 	}
 	var raw json.RawMessage
 	var err error
@@ -148,63 +130,81 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, rest []string
 	}
 	if errors.Is(err, cube.ErrInvalid) {
 		// A name that no netdev can have is the name of no netdev.
-		return notFound("%v", err)
+		return message.NotFound("%v", err)
 	}
 	if err != nil {
 		return err
 	}
-	s.writeRaw(w, r, http.StatusOK, raw)
+	s.out.Raw(w, r, http.StatusOK, raw)
 	return nil
+}
+
+// readBody reads the body of a command by the table.
+func readBody(w http.ResponseWriter, r *http.Request, path string) (map[string]string, error) {
+	o := commands.Of(http.MethodPost, path)
+	return message.ReadMembers(w, r, o.Required(), o.Allowed())
 }
 
 // serveConnect answers /connect and /disconnect.
 func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if r.Method == http.MethodOptions {
-		return s.helpConnect(w, r, rest)
+		return s.help.Connect(w, r, rest)
 	}
-	if err := commandOnly(r, rest); err != nil {
+	if err := message.CommandOnly(r, rest); err != nil {
 		return err
 	}
-	m, err := readMembers(w, r, []string{"peer1", "peer2"}, nil)
+	m, err := readBody(w, r, "/connect")
 	if err != nil {
 		return err
 	}
 	act := s.manager.Connect
-	if commandName(r) == "disconnect" {
+	if message.CommandName(r) == "disconnect" {
 		act = s.manager.Disconnect
 	}
-	return done(w, r, act(r.Context(), m["peer1"], m["peer2"]))
+	return message.Done(w, r, act(r.Context(), m["peer1"], m["peer2"]))
 }
 
 // serveAttach answers /attach and /detach.
 func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if r.Method == http.MethodOptions {
-		return s.helpAttach(w, r, rest)
+		return s.help.Attach(w, r, rest)
 	}
-	if err := commandOnly(r, rest); err != nil {
+	if err := message.CommandOnly(r, rest); err != nil {
 		return err
 	}
-	if commandName(r) == "detach" {
-		m, err := readMembers(w, r, []string{"cube", "port"}, nil)
+	if message.CommandName(r) == "detach" {
+		m, err := readBody(w, r, "/detach")
 		if err != nil {
 			return err
 		}
-		return done(w, r, s.manager.Detach(r.Context(), m["cube"], m["port"]))
+		return message.Done(w, r, s.manager.Detach(r.Context(), m["cube"], m["port"]))
 	}
-	places := []string{"position", "before", "after"}
-	m, err := readMembers(w, r, []string{"cube", "port"}, places)
+	m, err := readBody(w, r, "/attach")
 	if err != nil {
 		return err
 	}
 	given := 0
-	for _, p := range places {
+	for _, p := range commands.Of(http.MethodPost, "/attach").Allowed() {
 		if _, ok := m[p]; ok {
 			given++
 		}
 	}
 	if given > 1 {
-		return &problem{Status: http.StatusBadRequest, Tag: tagInvalidValue, Message: "position, before and after exclude each other"}
+		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Message: "position, before and after exclude each other"}
 	}
-	return done(w, r, s.manager.Attach(r.Context(), topology.AttachRequest{
+	return message.Done(w, r, s.manager.Attach(r.Context(), topology.AttachRequest{
 		Cube: m["cube"], Port: m["port"], Position: m["position"], Before: m["before"], After: m["after"]}))
+}
+
+// entryPoint lists the first words of every path.
+func (s *Server) entryPoint(r *http.Request) []message.Link {
+	base := front.Base(r)
+	out := []message.Link{{Rel: "self", Href: base + message.JoinPath()}}
+	for _, name := range commands.Entries() {
+		out = append(out, message.Link{Rel: name, Href: base + message.JoinPath(name)})
+	}
+	for _, info := range s.manager.Services() {
+		out = append(out, message.Link{Rel: info.Name, Href: base + message.JoinPath(info.Name)})
+	}
+	return out
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/rest/front"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/test/pace"
 )
 
@@ -97,7 +99,7 @@ func TestHostileInput(t *testing.T) {
 func TestChunkedBody(t *testing.T) {
 	l := newLab(t, Options{}, false)
 	body := io.MultiReader(strings.NewReader(`{"mode":"`), bytes.NewReader(bytes.Repeat([]byte{'x'}, 9<<20)))
-	req, err := http.NewRequest("POST", "http://daemon"+basePath+"/lab/l2", body)
+	req, err := http.NewRequest("POST", "http://daemon"+message.BasePath+"/lab/l2", body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +162,7 @@ func TestPanic(t *testing.T) {
 	l := newLab(t, Options{Manager: stub{newManager(t), func(string) ([]datapath.Fate, error) { panic("at the disco") }}}, false)
 	l.must(t, 201, "POST", "/lab/l1", "")
 	e := l.must(t, 500, "GET", "/cubes/l1/stats", "").fault(t)
-	if e.Tag != tagFailed || strings.Contains(e.Message, "disco") {
+	if e.Tag != message.TagFailed || strings.Contains(e.Message, "disco") {
 		t.Errorf("the answer shows %+v", e)
 	}
 	if log := l.log.String(); !strings.Contains(log, "at the disco") || !strings.Contains(log, "hostile_test.go") {
@@ -175,7 +177,7 @@ func TestPanic(t *testing.T) {
 // TestTooManyRequests: the request beyond the limit is told to come again; those under
 // way are answered.
 func TestTooManyRequests(t *testing.T) {
-	release, started := make(chan struct{}), make(chan struct{}, maxRequests)
+	release, started := make(chan struct{}), make(chan struct{}, front.MaxRequests)
 	l := newLab(t, Options{Manager: stub{newManager(t), func(string) ([]datapath.Fate, error) {
 		started <- struct{}{}
 		<-release
@@ -185,7 +187,7 @@ func TestTooManyRequests(t *testing.T) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	statuses := map[int]int{}
-	for range maxRequests {
+	for range front.MaxRequests {
 		wg.Go(func() {
 			a := l.do(t, "GET", "/cubes/l1/stats", "")
 			mu.Lock()
@@ -193,16 +195,16 @@ func TestTooManyRequests(t *testing.T) {
 			statuses[a.status]++
 		})
 	}
-	for range maxRequests {
+	for range front.MaxRequests {
 		<-started
 	}
 	a := l.must(t, http.StatusServiceUnavailable, "GET", "/version", "")
-	if e := a.fault(t); e.Tag != tagResource || a.header.Get("Retry-After") == "" {
+	if e := a.fault(t); e.Tag != message.TagResource || a.header.Get("Retry-After") == "" {
 		t.Errorf("the refusal is %+v, Retry-After %q", e, a.header.Get("Retry-After"))
 	}
 	close(release)
 	wg.Wait()
-	if statuses[200] != maxRequests {
+	if statuses[200] != front.MaxRequests {
 		t.Errorf("requests under way ended in %v", statuses)
 	}
 	l.must(t, 200, "GET", "/version", "")
@@ -219,7 +221,7 @@ func TestShutdownCutsOff(t *testing.T) {
 	l.must(t, 201, "POST", "/lab/l1", "")
 	cut := make(chan error)
 	go func() {
-		resp, err := l.client.Get("http://daemon" + basePath + "/cubes/l1/stats")
+		resp, err := l.client.Get("http://daemon" + message.BasePath + "/cubes/l1/stats")
 		if err == nil {
 			err = resp.Body.Close()
 		}
@@ -285,52 +287,4 @@ func TestLargeHeader(t *testing.T) {
 		}
 	}
 	l.must(t, 200, "GET", "/version", "")
-}
-
-// TestConnectionLimit: one listener keeps at most maxConns connections, and the others
-// still serve.
-func TestConnectionLimit(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := limit(inner, "")
-	l.slots = make(chan struct{}, 2)
-	accepted := make(chan net.Conn)
-	var done sync.WaitGroup
-	done.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			accepted <- c
-		}
-	})
-	for range 3 {
-		c, err := net.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-	}
-	first, second := <-accepted, <-accepted
-	select {
-	case <-accepted:
-		t.Fatal("a third connection was accepted")
-	default:
-	}
-	for range 2 {
-		// Closing twice gives one slot back, not two.
-		_ = first.Close()
-	}
-	third := <-accepted
-	if n := len(l.slots); n != 2 {
-		t.Errorf("%d slots are taken, want 2", n)
-	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
-	done.Wait()
-	_, _ = second.Close(), third.Close()
 }

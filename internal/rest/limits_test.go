@@ -16,6 +16,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/polycube/polycube/internal/rest/front"
+	"github.com/polycube/polycube/internal/rest/message"
 )
 
 // raw sends bytes over plain TCP, and returns the statuses of all answers until the server
@@ -174,7 +177,7 @@ func TestCompressedBody(t *testing.T) {
 	}
 	bomb := bytes.Repeat(member.Bytes(), 64) // gzip takes members one after the other for one whole: 64 MB
 	for coding, status := range map[string]int{"gzip": 415, "deflate": 415, "br": 415, "identity, gzip": 415, "x": 415, "identity": 400, "": 400} {
-		req, err := http.NewRequest("POST", "http://daemon"+basePath+"/lab/l1", bytes.NewReader(bomb))
+		req, err := http.NewRequest("POST", "http://daemon"+message.BasePath+"/lab/l1", bytes.NewReader(bomb))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +216,7 @@ func TestIdleConnection(t *testing.T) {
 func TestRequestRate(t *testing.T) {
 	l := newLab(t, Options{Rate: 10, Tokens: someTokens{"full": 2}}, true)
 	get := func(token string) answer {
-		req, err := http.NewRequest("GET", "http://"+l.tcp+basePath+"/version", nil)
+		req, err := http.NewRequest("GET", "http://"+l.tcp+message.BasePath+"/version", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +236,7 @@ func TestRequestRate(t *testing.T) {
 	if statuses[200] < 20 || statuses[429] < 20 || len(statuses) != 2 {
 		t.Fatalf("requests at once ended in %v", statuses)
 	}
-	if wait, err := strconv.Atoi(refused.header.Get("Retry-After")); err != nil || wait < 1 || refused.fault(t).Tag != tagResource {
+	if wait, err := strconv.Atoi(refused.header.Get("Retry-After")); err != nil || wait < 1 || refused.fault(t).Tag != message.TagResource {
 		t.Errorf("Retry-After %q: %s", refused.header.Get("Retry-After"), refused.body)
 	}
 	if a := get("full"); a.status != 200 {
@@ -265,7 +268,7 @@ func TestConnectionsOfOneClient(t *testing.T) {
 		status, _ := readStatus(bufio.NewReader(c))
 		return status
 	}
-	conns := make([]net.Conn, maxConnsPerClient)
+	conns := make([]net.Conn, front.MaxConnsPerClient)
 	for i := range conns {
 		conns[i] = dial()
 	}

@@ -3,7 +3,6 @@
 package rest
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,6 +21,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/metrics"
+	"github.com/polycube/polycube/internal/rest/observe"
 	"github.com/polycube/polycube/internal/slowpath"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/tally"
@@ -53,8 +53,8 @@ func (s madeUpStore) Stats() store.Stats {
 }
 
 // everything is all that there can be to see of a daemon.
-func everything() Observed {
-	return Observed{Instance: "lab", Linker: madeUpLinker{}, Store: madeUpStore{}, Events: events.New("run", 0),
+func everything() observe.Observed {
+	return observe.Observed{Instance: "lab", Linker: madeUpLinker{}, Store: madeUpStore{}, Events: events.New("run", 0),
 		SlowPath: func() (slowpath.Load, bool) {
 			return slowpath.Load{Stats: slowpath.Stats{Packets: 12}, Size: 8 << 20, Used: 512}, true
 		}}
@@ -147,7 +147,7 @@ func TestScrapesAtOnce(t *testing.T) {
 		})
 	}
 	netns.Eventually(t, eventPatience, func() error {
-		if a := l.server.exporter.Requests.InFlight(); a < 21 {
+		if a := l.server.observer.Exports().Requests.InFlight(); a < 21 {
 			return fmt.Errorf("%d requests under way", a)
 		}
 		return nil
@@ -178,8 +178,8 @@ func TestMetricNames(t *testing.T) {
 	l.must(t, 400, "POST", "/lab/l3", `{"mode":"NONSENSE"}`)
 	l.must(t, 201, "POST", "/lab/l4", `{"ports":[{"name":"q","peer":"veth2"}]}`)
 	l.must(t, 200, "POST", "/services", `{"type":"grpc","uri":"home","name":"lodger"}`)
-	l.server.exporter.Requests.Denied("rate")
-	l.server.exporter.Requests.Dropped("silent")
+	l.server.observer.Exports().Requests.Denied("rate")
+	l.server.observer.Exports().Requests.Dropped("silent")
 	text := l.must(t, 200, "GET", "/metrics", "").body
 	found := families(t, text)
 	known := map[string]bool{"lab_entries": true, "lab_forwards": true, "polycube_custom_lodger_doors": true}
@@ -271,14 +271,6 @@ func TestPatterns(t *testing.T) {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}
-	for status, want := range map[int]string{401: "no-credentials", 403: "forbidden", 429: "rate", 415: "body", 400: "other"} {
-		if got := denialReason(&problem{Status: status}); got != want {
-			t.Errorf("%d: %s, want %s", status, got, want)
-		}
-	}
-	if got := denialReason(errors.New("x")); got != "other" {
-		t.Errorf("an error: %s", got)
-	}
 }
 
 // BenchmarkScrape: what it takes to write the series of a thousand cubes with ten ports each.
@@ -297,7 +289,7 @@ func BenchmarkScrape(b *testing.B) {
 	l := newLab(b, Options{Manager: sickManager{newManager(b), many, ""}, Observed: everything()}, false)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := l.server.exporter.Write(b.Context(), io.Discard, metrics.Text); err != nil {
+		if err := l.server.observer.Exports().Write(b.Context(), io.Discard, metrics.Text); err != nil {
 			b.Fatal(err)
 		}
 	}

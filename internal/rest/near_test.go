@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 )
 
 // nearLab has two labs, one with entries, and a tap.
@@ -73,12 +76,12 @@ func TestAWrongWordGetsTheNearest(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			req, err := http.NewRequest(tt.method, "http://daemon"+basePath+tt.path, strings.NewReader(tt.body))
+			req, err := http.NewRequest(tt.method, "http://daemon"+message.BasePath+tt.path, strings.NewReader(tt.body))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if tt.verb != "" {
-				req.Header.Set(verbHeader, tt.verb)
+				req.Header.Set(resource.VerbHeader, tt.verb)
 			}
 			a := l.send(t, l.client, req)
 			e := a.fault(t)
@@ -96,7 +99,7 @@ func TestAWrongWordGetsTheNearest(t *testing.T) {
 func TestSeveralFaultsHaveTheirOwnWords(t *testing.T) {
 	l := nearLab(t)
 	a := l.must(t, 400, "PATCH", "/lab/l1", `{"mode":"FROWARD","lable":["a"]}`)
-	var body errorBody
+	var body message.ErrorBody
 	if err := json.Unmarshal([]byte(a.body), &body); err != nil {
 		t.Fatal(err)
 	}
@@ -146,12 +149,12 @@ func TestWhatCannotHaveBeenMeantSaysWhatToWrite(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l := nearLab(t)
 			before := l.must(t, 200, "GET", "/cubes", "").body
-			req, err := http.NewRequest(tt.method, "http://daemon"+basePath+tt.path, strings.NewReader(tt.body))
+			req, err := http.NewRequest(tt.method, "http://daemon"+message.BasePath+tt.path, strings.NewReader(tt.body))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if tt.verb != "" {
-				req.Header.Set(verbHeader, tt.verb)
+				req.Header.Set(resource.VerbHeader, tt.verb)
 			}
 			a := l.send(t, l.client, req)
 			said := ""

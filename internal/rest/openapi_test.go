@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/polycube/polycube/internal/commands"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -79,9 +80,9 @@ func TestDescriptionAgreesWithTheRouter(t *testing.T) {
 func TestEveryResourceIsDescribed(t *testing.T) {
 	l := newLab(t, Options{}, false)
 	d, _ := l.described(t, "")
-	for _, f := range frameworkResources() {
-		if d.Paths["/"+f.name] == nil {
-			t.Errorf("%s is served and not described: add it to frameworkPaths", f.name)
+	for _, c := range commands.All() {
+		if c.Resource != nil && d.Paths["/"+c.Name] == nil {
+			t.Errorf("%s is served and not described: add it to frameworkPaths", c.Name)
 		}
 	}
 	for _, service := range []string{"lab", "tap"} {

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/topology"
 )
 
@@ -68,7 +70,7 @@ func keysIn(t testing.TB, body, member string) (out []string) {
 func nextOf(h http.Header) string {
 	for part := range strings.SplitSeq(h.Get("Link"), ", ") {
 		if target, ok := strings.CutSuffix(part, `>; rel="next"`); ok {
-			return strings.TrimPrefix(strings.TrimPrefix(target, "<"), basePath)
+			return strings.TrimPrefix(strings.TrimPrefix(target, "<"), message.BasePath)
 		}
 	}
 	return ""
@@ -93,7 +95,7 @@ func TestPages(t *testing.T) {
 			for next := fmt.Sprintf("%s/?limit=%d", tt.path, size); next != ""; pages++ {
 				a := l.must(t, 200, "GET", next, "")
 				keys := keysIn(t, a.body, tt.key)
-				if len(keys) > size || a.header.Get("Content-Type") != contentType {
+				if len(keys) > size || a.header.Get("Content-Type") != message.ContentType {
 					t.Fatalf("%s: %d entries of type %s", next, len(keys), a.header.Get("Content-Type"))
 				}
 				all, next = append(all, keys...), nextOf(a.header)
@@ -147,7 +149,7 @@ func TestFilters(t *testing.T) {
 		{"/wide", []string{"level=2"}, "name", ""},
 	}
 	for _, tt := range tests {
-		q := url.Values{paramFilter: tt.filters}
+		q := url.Values{resource.ParamFilter: tt.filters}
 		if got := strings.Join(keysIn(t, l.must(t, 200, "GET", tt.path+"?"+q.Encode(), "").body, tt.key), " "); got != tt.want {
 			t.Errorf("%s %v: %q, want %q", tt.path, tt.filters, got, tt.want)
 		}
@@ -181,23 +183,4 @@ func TestWrongPages(t *testing.T) {
 			t.Errorf("%s: %s, want %q", tt.path, a.fault(t).Message, tt.says)
 		}
 	}
-}
-
-// FuzzLike: a pattern of a text's parts with * between them fits the text.
-func FuzzLike(f *testing.F) {
-	f.Add("10.0.0.1", uint8(2), uint8(5))
-	f.Add("", uint8(0), uint8(0))
-	f.Fuzz(func(t *testing.T, text string, i, j uint8) {
-		text = strings.ToLower(strings.ReplaceAll(text, "*", ""))
-		a, b := min(int(i), len(text)), min(int(j), len(text))
-		a, b = min(a, b), max(a, b)
-		for _, pattern := range []string{text, "*", text[:a] + "*", "*" + text[a:], text[:a] + "*" + text[b:], text[:a] + "*" + text[a:b] + "*" + text[b:], "**" + text} {
-			if !like(text, pattern) {
-				t.Errorf("%q does not fit %q", pattern, text)
-			}
-		}
-		if like(text, text+"x") || like(text, "*"+text+"x*") {
-			t.Errorf("%q fits more than it has", text)
-		}
-	})
 }

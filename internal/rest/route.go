@@ -3,56 +3,43 @@
 package rest
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/polycube/polycube/internal/commands"
+	"github.com/polycube/polycube/internal/rest/cubes"
+	"github.com/polycube/polycube/internal/rest/directory"
+	"github.com/polycube/polycube/internal/rest/message"
 )
 
-// frameworkResource serves one resource that no model describes. rest are the segments
-// behind its name.
-type frameworkResource struct {
-	name string
-	// most is the number of segments that may follow the name.
-	most  int
-	serve func(s *Server, w http.ResponseWriter, r *http.Request, rest []string) error
-}
+// handler answers a request for a resource of the framework. rest are the segments behind its name.
+type handler func(w http.ResponseWriter, r *http.Request, rest []string) error
 
-// frameworkResources are the resources by name. They are reserved words: no service or
-// cube has such a name. What each is, method by method, stands in frameworkPaths.
-func frameworkResources() []frameworkResource {
-	return []frameworkResource{
-		{"version", 0, (*Server).serveVersion},
-		{"services", 1, (*Server).serveServices},
-		{"cubes", 2, (*Server).serveCubes},
-		{"netdevs", 1, (*Server).serveNetdevs},
-		{"topology", 1, (*Server).serveTopology},
-		{"drops", 1, (*Server).serveDrops},
-		{"capture", 1, (*Server).serveCapture},
-		{"trace", 1, (*Server).serveTrace},
-		{"connect", 2, (*Server).serveConnect},
-		{"disconnect", 2, (*Server).serveConnect},
-		{"attach", 3, (*Server).serveAttach},
-		{"detach", 3, (*Server).serveAttach},
-		{"events", 0, (*Server).serveEvents},
-		{"status", 0, (*Server).serveStatus},
-		{"daemon", 1, (*Server).serveDaemon},
-		{"config", 0, (*Server).serveConfig},
-		{"history", 1, (*Server).serveHistory},
-		{"rollback", 0, (*Server).serveRollback},
-		{"metrics", 0, (*Server).serveMetrics},
-		{"openapi.json", 0, (*Server).serveOpenAPI},
+// frameworkHandlers answer for the resources of the table of commands.
+func (s *Server) frameworkHandlers() map[string]handler {
+	return map[string]handler{
+		"version":      s.serveVersion,
+		"services":     s.services.Serve,
+		"cubes":        s.serveCubes,
+		"netdevs":      s.serveNetdevs,
+		"topology":     s.serveTopology,
+		"drops":        s.observer.ServeDrops,
+		"capture":      s.packets.ServeCapture,
+		"trace":        s.packets.ServeTrace,
+		"connect":      s.serveConnect,
+		"disconnect":   s.serveConnect,
+		"attach":       s.serveAttach,
+		"detach":       s.serveAttach,
+		"events":       s.observer.ServeEvents,
+		"status":       s.observer.ServeStatus,
+		"daemon":       s.observer.ServeDaemon,
+		"config":       s.config.ServeConfig,
+		"history":      s.config.ServeHistory,
+		"rollback":     s.config.ServeRollback,
+		"metrics":      s.observer.ServeMetrics,
+		"openapi.json": s.documents.ServeOpenAPI,
 	}
-}
-
-// framework finds a resource of the framework.
-func framework(name string) (frameworkResource, bool) {
-	for _, f := range frameworkResources() {
-		if f.name == name {
-			return f, true
-		}
-	}
-	return frameworkResource{}, false
 }
 
 // route finds the resource and lets it answer. An error that comes back has not been
@@ -60,15 +47,15 @@ func framework(name string) (frameworkResource, bool) {
 func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 	switch r.URL.Path {
 	case "/metrics":
-		return s.serveMetrics(w, r, nil)
+		return s.observer.ServeMetrics(w, r, nil)
 	case "/openapi.json":
-		return s.serveOpenAPI(w, r, nil)
+		return s.documents.ServeOpenAPI(w, r, nil)
 	case "/healthz":
-		return s.serveHealth(w, r)
+		return s.observer.ServeHealth(w, r)
 	case "/readyz":
-		return s.serveReady(w, r)
+		return s.observer.ServeReady(w, r)
 	}
-	segments, err := splitPath(r.URL.EscapedPath())
+	segments, err := message.SplitPath(r.URL.EscapedPath())
 	if err != nil {
 		return err
 	}
@@ -76,42 +63,33 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 		return s.serveEntry(w, r)
 	}
 	first := segments[0]
-	if f, ok := framework(first); ok {
-		if len(segments)-1 > f.most {
-			return notFound("no resource %s", clip(strings.Join(segments, "/")))
+	if known := commands.Served(first); known != nil {
+		if len(segments)-1 > known.Segments {
+			return message.NotFound("no resource %s", message.Clip(strings.Join(segments, "/")))
 		}
-		if first != "config" && first != "rollback" {
-			if err := unconditional(r); err != nil {
+		if !known.Conditional {
+			if err := cubes.Unconditional(r); err != nil {
 				return err
 			}
 		}
-		return f.serve(s, w, r, segments[1:])
+		return s.handlers[first](w, r, segments[1:])
 	}
-	if s.hasService(first) {
-		return s.serveService(w, r, segments)
+	if s.names.HasService(first) {
+		return s.cubes.ServeService(w, r, segments)
 	}
 	service, ok := s.manager.ServiceOf(first)
-	if !ok || !s.hasService(service) {
-		p := s.noCube(first, "cube, service or command", slices.Concat(commandWords(), s.serviceNames(), s.cubeNames()))
-		p.Near = orVerbs(r, first, p.Near)
+	if !ok || !s.names.HasService(service) {
+		p := s.names.NoCube(first, "cube, service or command", slices.Concat(commands.Offered(""), s.names.ServiceNames(), s.names.CubeNames()))
+		p.Near = directory.OrVerbs(r, first, p.Near)
 		return p
 	}
 	return redirect(w, r, service)
 }
 
-func (s *Server) hasService(name string) bool {
-	for _, info := range s.manager.Services() {
-		if info.Name == name {
-			return true
-		}
-	}
-	return false
-}
-
 // redirect sends the client to the same path with the cube's service inserted. There is
 // no loop: the new path begins with a service, which is never redirected.
 func redirect(w http.ResponseWriter, r *http.Request, service string) error {
-	location := joinPath(service) + strings.TrimPrefix(r.URL.EscapedPath(), basePath+"/")
+	location := message.JoinPath(service) + strings.TrimPrefix(r.URL.EscapedPath(), message.BasePath+"/")
 	if r.URL.RawQuery != "" {
 		location += "?" + r.URL.RawQuery
 	}
@@ -120,19 +98,25 @@ func redirect(w http.ResponseWriter, r *http.Request, service string) error {
 	return nil
 }
 
-// allow refuses a method that the resource does not have. HEAD goes where GET does.
-func allow(r *http.Request, methods ...string) error {
-	method := r.Method
-	if method == http.MethodHead {
-		method = http.MethodGet
+// pattern is a request's path with the names of things left out, "" for what is no path of the API: a label with few
+// values.
+func (s *Server) pattern(r *http.Request) string {
+	switch r.URL.Path {
+	case "/metrics", "/healthz", "/readyz", "/openapi.json":
+		return r.URL.Path
 	}
-	if slices.Contains(methods, method) {
-		return nil
+	segments, err := message.SplitPath(r.URL.EscapedPath())
+	if err != nil {
+		return ""
 	}
-	return &problem{Status: http.StatusMethodNotAllowed, Tag: tagUnsupported, Allow: methods,
-		Message: fmt.Sprintf("%s is not possible on %s, only %s", clip(r.Method), clip(r.URL.Path), strings.Join(methods, ", "))}
-}
-
-func notFound(format string, args ...any) *problem {
-	return &problem{Status: http.StatusNotFound, Tag: tagDataMissing, Message: fmt.Sprintf(format, args...)}
+	if len(segments) == 0 {
+		return "/"
+	}
+	if known := commands.Served(segments[0]); known != nil {
+		return "/" + segments[0] + strings.Repeat("/{}", min(known.Segments, len(segments)-1))
+	}
+	if !s.names.HasService(segments[0]) {
+		return ""
+	}
+	return []string{"/{service}", "/{service}/{cube}", "/{service}/{cube}/{path}"}[min(len(segments), 3)-1]
 }

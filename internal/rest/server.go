@@ -3,37 +3,36 @@
 package rest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/polycube/polycube/internal/access"
-	"github.com/polycube/polycube/internal/metrics"
+	"github.com/polycube/polycube/internal/rest/config"
+	"github.com/polycube/polycube/internal/rest/cubes"
+	"github.com/polycube/polycube/internal/rest/describe"
+	"github.com/polycube/polycube/internal/rest/directory"
+	"github.com/polycube/polycube/internal/rest/front"
+	"github.com/polycube/polycube/internal/rest/help"
+	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/observe"
+	"github.com/polycube/polycube/internal/rest/services"
 	"github.com/polycube/polycube/internal/trace"
 )
 
 // Limits of the server.
 const (
-	maxHeaderBytes       = 32 << 10
-	maxRequests          = 256
-	maxRequestsPerClient = 128
-	readHeaderTimeout    = 5 * time.Second
-	readTimeout          = 30 * time.Second
-	writeTimeout         = 2 * time.Minute
-	idleTimeout          = 2 * time.Minute
+	maxHeaderBytes    = 32 << 10
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 30 * time.Second
+	writeTimeout      = 2 * time.Minute
+	idleTimeout       = 2 * time.Minute
 )
-
-// contentType of every answer but metrics.
-const contentType = "application/yang.data+json"
 
 // Options configure a Server.
 type Options struct {
@@ -43,7 +42,7 @@ type Options struct {
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// Tokens know what a client over TCP has to present; nil refuses every token.
-	Tokens TokenRoles
+	Tokens front.TokenRoles
 	// InsecureLoopback lets anybody on the machine write over TCP.
 	InsecureLoopback bool
 	// RequireToken lets nobody read over plain TCP without a token.
@@ -62,111 +61,79 @@ type Options struct {
 	// read there; "" are the constants Group and ReadGroup.
 	Group, ReadGroup string
 	// Observed is what metrics, status and events tell of, beside the cubes.
-	Observed Observed
+	Observed observe.Observed
 }
 
 // Server serves the API on any number of listeners.
 type Server struct {
-	manager Manager
-	// epoch is in every entity tag.
-	epoch     string
-	version   string
-	log       *slog.Logger
-	observed  Observed
-	exporter  *metrics.Exporter
-	heartbeat time.Duration
-	// subscribers follow events. ending is closed when they are to end.
-	subscribers atomic.Int64
-	ending      chan struct{}
-	drops       *trace.Drops
-	hub         *trace.Hub
-	http        *http.Server
+	manager  Manager
+	version  string
+	log      *slog.Logger
+	out      message.Sender
+	names    *directory.Directory
+	help     *help.Guide
+	observer *observe.Observer
+	packets  *observe.Packets
+	front    *front.Front
+	http     *http.Server
+	// handlers answer for the framework's resources.
+	handlers map[string]handler
 
-	documents documents
-	// applying holds the document that is applied, reading a large one from its first byte on.
-	applying, reading chan struct{}
-
-	tokens                   TokenRoles
-	insecure, requireToken   bool
-	groupName, readGroupName string
-	group, readGroup         int
-	tls                      *access.TLS
-	audit                    *access.Audit
-	rate                     *access.Rate
-	perSecond                float64
-	// slots are for requests under way; admins have their own, so that nobody who
-	// reads slowly keeps them out, and so has root at the Unix socket, for admins who do.
-	slots, adminSlots, ownerSlots *access.Slots
-	// followers are the places of clients that follow events, ownerFollowers those of root.
-	followers, ownerFollowers *access.Slots
-	// open are the connections of TLS, net.Conn to *connInfo.
-	open sync.Map
-	// reads are the requests under way that change nothing, *readUnderWay.
-	reads sync.Map
+	documents *describe.Documents
+	services  *services.Services
+	config    *config.Configuration
+	cubes     *cubes.Routes
 }
 
 // New makes a server; it serves nothing until Serve.
 func New(o Options) *Server {
-	s := &Server{manager: o.Manager, epoch: newEpoch(), version: o.Version, log: o.Logger, applying: make(chan struct{}, 1), reading: make(chan struct{}, 1),
-		heartbeat: heartbeat, ending: make(chan struct{})}
+	s := &Server{manager: o.Manager, version: o.Version, log: o.Logger}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	s.secure(o)
-	s.observe(o.Observed)
-	if s.drops = o.Drops; s.drops == nil {
-		s.drops = trace.NewDrops(o.Manager, nil)
-	}
+	s.out = message.Sender{Log: s.log}
+	s.names = directory.New(s.manager)
+	s.help = help.New(s.names, s.manager, s.out)
+	s.observer = observe.New(observe.Options{Manager: o.Manager, Version: o.Version, Log: s.log, Names: s.names, Help: s.help, Drops: o.Drops,
+		TLS: o.TLS, Observed: o.Observed})
+	s.packets = observe.NewPackets(s.log, s.names, s.help, o.Trace)
+	s.front = front.New(front.Options{Log: s.log, Tokens: o.Tokens, InsecureLoopback: o.InsecureLoopback, RequireToken: o.RequireToken, TLS: o.TLS,
+		Audit: o.Audit, Rate: o.Rate, Group: o.Group, ReadGroup: o.ReadGroup, Requests: &s.observer.Exports().Requests, Pattern: s.pattern,
+		Handle: s.route, Fail: s.writeError})
+	s.documents = describe.New(s.manager, s.version, s.log, s.help)
+	s.services = services.New(s.manager, s.out, s.names, s.help)
+	s.config = config.New(s.manager, s.log, s.help)
+	s.cubes = cubes.New(s.manager, s.log, s.names, s.help)
+	s.handlers = s.frameworkHandlers()
 	s.http = &http.Server{
-		Handler:           s,
-		ConnContext:       s.meet,
-		ConnState:         s.changed,
+		Handler:           s.front,
+		ConnContext:       s.front.Meet,
+		ConnState:         s.front.Changed,
 		Protocols:         &http.Protocols{},
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
-		ErrorLog:          s.connectionLog(),
+		ErrorLog:          s.front.ConnectionLog(),
 	}
 	s.http.Protocols.SetHTTP1(true)
-	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(s.ending) }))
-	if s.hub = o.Trace; s.hub != nil {
-		s.http.RegisterOnShutdown(func() { // streams have no end of their own
-			if err := s.hub.Close(); err != nil {
-				s.log.Warn("ending looks at packets", "err", err)
-			}
-		})
-	}
+	s.http.RegisterOnShutdown(sync.OnceFunc(s.observer.End))
+	s.http.RegisterOnShutdown(s.packets.End)
 	return s
-}
-
-// secure takes over what decides about access.
-func (s *Server) secure(o Options) {
-	s.tokens, s.insecure, s.requireToken = o.Tokens, o.InsecureLoopback, o.RequireToken
-	s.tls, s.audit = o.TLS, o.Audit
-	s.slots, s.adminSlots = access.NewSlots(maxRequests, maxRequestsPerClient), access.NewSlots(maxRequests, maxRequestsPerClient)
-	s.ownerSlots = access.NewSlots(maxRequests, maxRequests)
-	s.followers, s.ownerFollowers = access.NewSlots(maxSubscribers, maxSubscribersPerClient), access.NewSlots(maxSubscribers, maxSubscribers)
-	s.groupName, s.readGroupName = cmp.Or(o.Group, Group), cmp.Or(o.ReadGroup, ReadGroup)
-	s.group, s.readGroup = access.GroupID(s.groupName), access.GroupID(s.readGroupName)
-	if s.perSecond = float64(cmp.Or(o.Rate, defaultRate)); s.perSecond > 0 {
-		s.rate = access.NewRate(s.perSecond, burstFactor*s.perSecond)
-	}
 }
 
 // Serve answers requests from a listener of this package until Shutdown.
 func (s *Server) Serve(l net.Listener) error {
-	if r, ok := l.(interface{ reportTo(reports) }); ok {
-		r.reportTo(reports{s.dropped, func(most int) {
-			s.log.Warn("all connections of a listener are taken, new clients wait", "listener", l.Addr().String(), "connections", most)
-		}})
-	}
+	s.front.Watch(l)
 	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving %s: %w", l.Addr(), err)
 	}
 	return nil
 }
+
+// Sweep ends what goes on by rights that are gone. It is called each second.
+func (s *Server) Sweep() { s.front.Sweep() }
 
 // Shutdown stops listening, waits for the requests under way until ctx ends, then cuts
 // them off, which is no error.
@@ -181,39 +148,3 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	return nil
 }
-
-// recorder remembers the status for the log and for panics.
-type recorder struct {
-	http.ResponseWriter
-	status int
-}
-
-// WriteHeader records the status.
-func (w *recorder) WriteHeader(status int) {
-	if w.status == 0 {
-		w.status = status
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap lets http.ResponseController and MaxBytesReader reach the real writer.
-func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// writeRaw sends JSON as it is.
-func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, status int, body []byte) {
-	h := w.Header()
-	if len(body) > 0 {
-		h.Set("Content-Type", contentType)
-		h.Set("Content-Length", strconv.Itoa(len(body)))
-	}
-	w.WriteHeader(status)
-	if len(body) == 0 || r.Method == http.MethodHead {
-		return
-	}
-	if _, err := w.Write(body); err != nil {
-		s.log.Debug("client went away", "path", r.URL.EscapedPath(), "err", err)
-	}
-}
-
-// setAllow names the methods of a resource.
-func setAllow(h http.Header, methods []string) { h.Set("Allow", strings.Join(methods, ", ")) }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/rest/services"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/topology/service"
 )
@@ -54,9 +55,9 @@ func TestServicesAreAddedUpdatedAndRemoved(t *testing.T) {
 	if list := l.must(t, 200, "GET", "/services", "").body; !strings.Contains(list, `{"name":"lodger","servicecontroller":"home",`) {
 		t.Errorf("the services are %s", list)
 	}
-	shown := func() (d serviceDetail) {
+	shown := func() (d services.Detail) {
 		t.Helper()
-		var all []serviceDetail
+		var all []services.Detail
 		if err := json.Unmarshal([]byte(l.must(t, 200, "GET", "/services/lodger", "").body), &all); err != nil || len(all) != 1 {
 			t.Fatalf("%v, %v", all, err)
 		}

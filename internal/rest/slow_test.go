@@ -22,6 +22,9 @@ import (
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/metrics"
+	"github.com/polycube/polycube/internal/rest/config"
+	"github.com/polycube/polycube/internal/rest/front"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/test/pace"
 )
 
@@ -62,7 +65,7 @@ type slow struct {
 	does func(c net.Conn, header string) error
 	// tune makes the one deadline short that has to end it.
 	tune   func(h *http.Server, short time.Duration)
-	reason dropReason
+	reason front.DropReason
 	// status is the answer that it gets, 0 for none.
 	status int
 }
@@ -79,9 +82,9 @@ func sends(first, more string) func(net.Conn, string) error {
 }
 
 var slows = []slow{
-	{name: "says nothing", tune: shortHeader, reason: dropSilent},
-	{name: "greets and says nothing", does: func(net.Conn, string) error { return nil }, tune: shortHeader, reason: dropSilent},
-	{name: "sends its header byte by byte", does: sends("GET /polycube/v1/version", "X-Slow: "), tune: shortHeader, reason: dropSlowRequest},
+	{name: "says nothing", tune: shortHeader, reason: front.DropSilent},
+	{name: "greets and says nothing", does: func(net.Conn, string) error { return nil }, tune: shortHeader, reason: front.DropSilent},
+	{name: "sends its header byte by byte", does: sends("GET /polycube/v1/version", "X-Slow: "), tune: shortHeader, reason: front.DropSlowRequest},
 	{name: "sends its second header byte by byte", does: func(c net.Conn, header string) error {
 		if err := sends("GET /polycube/v1/version", "\r\n")(c, header); err != nil {
 			return err
@@ -90,15 +93,15 @@ var slows = []slow{
 			return fmt.Errorf("the first request: status %d, %w", status, err)
 		}
 		return sends("GET /polycube/v1/version", "X-Slow: ")(c, header)
-	}, tune: shortHeader, reason: dropSlowRequest},
+	}, tune: shortHeader, reason: front.DropSlowRequest},
 	{name: "sends its body byte by byte", does: sends("POST /polycube/v1/lab/l9", "Content-Length: 10000\r\n\r\n"),
-		tune: shortBody, reason: dropSlowRequest, status: 408},
+		tune: shortBody, reason: front.DropSlowRequest, status: 408},
 	{name: "sends a chunk byte by byte", does: sends("POST /polycube/v1/lab/l9", "Transfer-Encoding: chunked\r\n\r\n2710\r\n"),
-		tune: shortBody, reason: dropSlowRequest, status: 408},
+		tune: shortBody, reason: front.DropSlowRequest, status: 408},
 	{name: "sends a document byte by byte", does: sends("PUT /polycube/v1/config", "Content-Length: 10000\r\n\r\n"),
-		tune: shortBody, reason: dropSlowRequest, status: 408},
+		tune: shortBody, reason: front.DropSlowRequest, status: 408},
 	{name: "sends a body that nobody wants byte by byte", does: sends("POST /polycube/v1/nosuch", "Content-Length: 10000\r\n\r\n"),
-		tune: shortBody, reason: dropSlowRequest, status: 404},
+		tune: shortBody, reason: front.DropSlowRequest, status: 404},
 }
 
 // drip writes a byte now and then until the server has hung up, and returns the status of the last answer.
@@ -139,7 +142,7 @@ func (s *slow) drip(d door) (status int, err error) {
 			return status, err
 		case <-tick.C:
 		}
-		if s.reason != dropSilent {
+		if s.reason != front.DropSilent {
 			_, _ = c.Write([]byte(" ")) // the reader knows when it is over
 		}
 	}
@@ -182,7 +185,7 @@ func TestSlowClientsAreDropped(t *testing.T) {
 			}
 			done.Wait()
 			eventually(t, "all are counted as "+string(s.reason), func() bool { return c.drops(t, s.reason) == each*len(doors) })
-			c.audited(t, `"refused":"`+s.reason.says())
+			c.audited(t, `"refused":"`+s.reason.Says())
 			if cubes := c.server.manager.Cubes(); len(cubes) > 0 {
 				t.Errorf("half a request was carried out: %v", cubes)
 			}
@@ -232,18 +235,18 @@ func TestSlowReadersAreDropped(t *testing.T) {
 			})
 		}
 	}
-	eventually(t, "all are dropped", func() bool { return c.drops(t, dropSlowAnswer) == each*len(doors) })
+	eventually(t, "all are dropped", func() bool { return c.drops(t, front.DropSlowAnswer) == each*len(doors) })
 	close(over)
 	done.Wait()
-	c.audited(t, `"refused":"`+dropSlowAnswer.says())
+	c.audited(t, `"refused":"`+front.DropSlowAnswer.Says())
 	c.leaves(t, goroutines, files)
 }
 
 // drops is how many connections were dropped for a reason.
-func (l *lab) drops(t *testing.T, reason dropReason) int {
+func (l *lab) drops(t *testing.T, reason front.DropReason) int {
 	t.Helper()
 	var text bytes.Buffer
-	if err := l.server.exporter.Write(t.Context(), &text, metrics.Text); err != nil {
+	if err := l.server.observer.Exports().Write(t.Context(), &text, metrics.Text); err != nil {
 		t.Fatal(err)
 	}
 	_, rest, found := strings.Cut(text.String(), fmt.Sprintf("\npolycube_api_connections_dropped_total{reason=%q} ", reason))
@@ -294,7 +297,7 @@ func TestSlowClientsKeepNobodyOut(t *testing.T) {
 		if alice, _ := c.ask(t, admin, "GET", "/version", nil); alice != 200 {
 			t.Errorf("an admin, beside %d who are slow: status %d", i, alice)
 		}
-		occupy(d, 32, maxDocumentBytes, "PUT /polycube/v1/config")
+		occupy(d, 32, config.MaxDocumentBytes, "PUT /polycube/v1/config")
 		occupy(d, 64, 10_000, "PUT /polycube/v1/config")
 		occupy(d, 64, 10_000, "POST /polycube/v1/lab/l9")
 		occupy(d, 32, 10_000, "GET /polycube/v1/version") // a body that nobody wants
@@ -306,7 +309,7 @@ func TestSlowClientsKeepNobodyOut(t *testing.T) {
 			context.AfterFunc(ctx, func() { _ = conn.Close() })
 		}
 		eventually(t, "all places of this admin are taken", func() bool {
-			return c.server.exporter.Requests.InFlight() == int64(i+1)*maxRequestsPerClient
+			return c.server.observer.Exports().Requests.InFlight() == int64(i+1)*front.MaxRequestsPerClient
 		})
 	}
 	admin.CloseIdleConnections()
@@ -317,7 +320,7 @@ func TestSlowClientsKeepNobodyOut(t *testing.T) {
 		}
 	}
 	with := func(token string) int {
-		req, err := http.NewRequest("GET", "http://"+c.tcp+basePath+"/version", nil)
+		req, err := http.NewRequest("GET", "http://"+c.tcp+message.BasePath+"/version", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -335,7 +338,7 @@ func TestSlowClientsKeepNobodyOut(t *testing.T) {
 	c.must(t, 200, "DELETE", "/lab/l1", "")
 	http.DefaultClient.CloseIdleConnections()
 	cancel()
-	eventually(t, "the places are free", func() bool { return c.server.exporter.Requests.InFlight() == 0 })
+	eventually(t, "the places are free", func() bool { return c.server.observer.Exports().Requests.InFlight() == 0 })
 	status("the admin who was slow", 200, with("full"))
 	if cubes := c.server.manager.Cubes(); len(cubes) != 1 || cubes[0].Name != "l2" {
 		t.Errorf("half a request was carried out: %v", cubes)
@@ -347,7 +350,7 @@ func TestSlowClientsKeepNobodyOut(t *testing.T) {
 // TestSlowReadersKeepNobodyOut: one client's requests that do not end leave room for those of
 // other clients, and readers' together for admins'.
 func TestSlowReadersKeepNobodyOut(t *testing.T) {
-	release, started := make(chan struct{}), make(chan struct{}, maxRequests)
+	release, started := make(chan struct{}), make(chan struct{}, front.MaxRequests)
 	l := newLab(t, Options{Rate: -1, Tokens: someTokens{"full": access.Admin, "look": access.Reader}, Manager: stub{newManager(t), func(string) ([]datapath.Fate, error) {
 		started <- struct{}{}
 		<-release
@@ -355,7 +358,7 @@ func TestSlowReadersKeepNobodyOut(t *testing.T) {
 	}}}, true)
 	l.must(t, 201, "POST", "/lab/l1", "")
 	get := func(path, token string) (int, error) {
-		req, err := http.NewRequest("GET", "http://"+l.tcp+basePath+path, nil)
+		req, err := http.NewRequest("GET", "http://"+l.tcp+message.BasePath+path, nil)
 		if err != nil {
 			return 0, err
 		}
@@ -376,14 +379,14 @@ func TestSlowReadersKeepNobodyOut(t *testing.T) {
 	}
 	var slow sync.WaitGroup
 	occupy := func(token string) {
-		for range maxRequestsPerClient {
+		for range front.MaxRequestsPerClient {
 			slow.Go(func() {
 				if status, err := get("/cubes/l1/stats", token); err != nil || status != 200 {
 					t.Errorf("a slow request with token %q: status %d, %v", token, status, err)
 				}
 			})
 		}
-		for range maxRequestsPerClient {
+		for range front.MaxRequestsPerClient {
 			<-started
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/polycube/polycube/internal/rest/observe"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology"
 )
@@ -43,35 +44,35 @@ func TestStatus(t *testing.T) {
 	tests := []struct {
 		name     string
 		numbers  []topology.CubeNumbers
-		observed Observed
+		observed observe.Observed
 		lost     string
 		status   string
 		where    []string
 	}{
-		{"nothing runs", nil, Observed{}, "", "ok", nil},
-		{"all is well", []topology.CubeNumbers{{Name: "a", Service: "lab", Ports: port(true, "")}}, Observed{Linker: madeUpLinker{}}, "", "ok", nil},
-		{"a port without a peer is no trouble", []topology.CubeNumbers{{Name: "a", Ports: port(false, "")}}, Observed{}, "", "ok", nil},
-		{"a port is down", []topology.CubeNumbers{{Name: "a", Ports: port(false, "veth1 is down")}}, Observed{}, "", "warning", []string{"a:p1"}},
-		{"a port that loses frames", []topology.CubeNumbers{{Name: "a", Ports: port(true, "veth1 has no carrier")}}, Observed{}, "", "warning", []string{"a:p1"}},
+		{"nothing runs", nil, observe.Observed{}, "", "ok", nil},
+		{"all is well", []topology.CubeNumbers{{Name: "a", Service: "lab", Ports: port(true, "")}}, observe.Observed{Linker: madeUpLinker{}}, "", "ok", nil},
+		{"a port without a peer is no trouble", []topology.CubeNumbers{{Name: "a", Ports: port(false, "")}}, observe.Observed{}, "", "ok", nil},
+		{"a port is down", []topology.CubeNumbers{{Name: "a", Ports: port(false, "veth1 is down")}}, observe.Observed{}, "", "warning", []string{"a:p1"}},
+		{"a port that loses frames", []topology.CubeNumbers{{Name: "a", Ports: port(true, "veth1 has no carrier")}}, observe.Observed{}, "", "warning", []string{"a:p1"}},
 		{"the worst comes first", []topology.CubeNumbers{{Name: "a", Ports: port(false, "gone")}, {Name: "b", Trouble: "PacketIn: it broke"}},
-			Observed{}, "", "critical", []string{"b", "a:p1"}},
-		{"a broken cube", []topology.CubeNumbers{{Name: "a", Trouble: "could not be restored", Broken: true}}, Observed{}, "", "critical", []string{"a"}},
-		{"a service is lost", []topology.CubeNumbers{{Name: "a", Service: "knock", Trouble: "its service is lost"}}, Observed{}, "knock", "critical",
+			observe.Observed{}, "", "critical", []string{"b", "a:p1"}},
+		{"a broken cube", []topology.CubeNumbers{{Name: "a", Trouble: "could not be restored", Broken: true}}, observe.Observed{}, "", "critical", []string{"a"}},
+		{"a service is lost", []topology.CubeNumbers{{Name: "a", Service: "knock", Trouble: "its service is lost"}}, observe.Observed{}, "knock", "critical",
 			[]string{"a", "service knock"}},
-		{"a repaired store", nil, Observed{Store: madeUpStore{}}, "", "warning", []string{"store"}},
-		{"a store whose directory is gone", nil, Observed{Store: statsOf{Missing: "store: its directory /x was removed"}}, "", "critical",
+		{"a repaired store", nil, observe.Observed{Store: madeUpStore{}}, "", "warning", []string{"store"}},
+		{"a store whose directory is gone", nil, observe.Observed{Store: statsOf{Missing: "store: its directory /x was removed"}}, "", "critical",
 			[]string{"store"}},
-		{"a full disk", nil, Observed{Store: statsOf{Full: true}}, "", "critical", []string{"store"}},
-		{"a change that was refused", nil, Observed{Store: statsOf{Refusal: "no space left"}}, "", "critical", []string{"store"}},
-		{"pins that are gone", nil, Observed{Pins: func() error { return errors.New("/sys/fs/bpf/x is in no BPF file system any more") }}, "",
+		{"a full disk", nil, observe.Observed{Store: statsOf{Full: true}}, "", "critical", []string{"store"}},
+		{"a change that was refused", nil, observe.Observed{Store: statsOf{Refusal: "no space left"}}, "", "critical", []string{"store"}},
+		{"pins that are gone", nil, observe.Observed{Pins: func() error { return errors.New("/sys/fs/bpf/x is in no BPF file system any more") }}, "",
 			"critical", []string{"bpffs"}},
-		{"pins that are there", nil, Observed{Pins: func() error { return nil }}, "", "ok", nil},
-		{"a broken store", nil, Observed{Store: madeUpStore{broken: true}}, "", "critical", []string{"store", "store"}},
+		{"pins that are there", nil, observe.Observed{Pins: func() error { return nil }}, "", "ok", nil},
+		{"a broken store", nil, observe.Observed{Store: madeUpStore{broken: true}}, "", "critical", []string{"store", "store"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLab(t, Options{Manager: sickManager{newManager(t), tt.numbers, tt.lost}, Observed: tt.observed}, false)
-			var v statusView
+			var v observe.StatusView
 			if err := json.Unmarshal([]byte(l.must(t, 200, "GET", "/status", "").body), &v); err != nil {
 				t.Fatal(err)
 			}
@@ -99,11 +100,11 @@ func TestStatusIsBounded(t *testing.T) {
 		many = append(many, topology.CubeNumbers{Name: "a", Ports: []topology.PortNumbers{{Name: "p", Reason: "gone"}}})
 	}
 	l := newLab(t, Options{Manager: sickManager{newManager(t), many, ""}}, false)
-	var v statusView
+	var v observe.StatusView
 	if err := json.Unmarshal([]byte(l.must(t, 200, "GET", "/status", "").body), &v); err != nil {
 		t.Fatal(err)
 	}
-	if len(v.Troubles) != maxTroubles || v.More != 500-maxTroubles || v.Ports.Down != 500 {
+	if len(v.Troubles) != observe.MaxTroubles || v.More != 500-observe.MaxTroubles || v.Ports.Down != 500 {
 		t.Errorf("%d troubles and %d more, %d ports down", len(v.Troubles), v.More, v.Ports.Down)
 	}
 }
@@ -130,7 +131,7 @@ func TestProbes(t *testing.T) {
 		{"/readyz", statsOf{Broken: true}, 503, "the disk cannot tell what it holds, changes are refused\n"},
 		{"/readyz", statsOf{Refusal: "no space left on device"}, 503, "the last change could not be written: no space left on device\n"},
 	} {
-		l := newLab(t, Options{Observed: Observed{Store: tt.store}}, false)
+		l := newLab(t, Options{Observed: observe.Observed{Store: tt.store}}, false)
 		if a := l.probe(t, tt.path); a.status != tt.status || a.body != tt.text {
 			t.Errorf("%s: %d %q, want %d %q", tt.path, a.status, a.body, tt.status, tt.text)
 		}
@@ -153,7 +154,7 @@ func (h *heldLevel) SetLevel(name string) error {
 // TestDaemonLevel: the level is read and changed, by its name alone or in quotes; what is no level changes nothing.
 func TestDaemonLevel(t *testing.T) {
 	level := &heldLevel{"INFO"}
-	l := newLab(t, Options{Observed: Observed{Level: level}}, false)
+	l := newLab(t, Options{Observed: observe.Observed{Level: level}}, false)
 	for _, tt := range []struct {
 		body   string
 		status int

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/trace"
 	"github.com/polycube/polycube/test/pki"
 )
@@ -88,7 +89,7 @@ func (c *castle) as(t *testing.T, p pki.Pair, tune func(*tls.Config)) *http.Clie
 // ask sends a request and returns the status, or the error as text.
 func (c *castle) ask(t *testing.T, client *http.Client, method, path string, change func(*http.Request)) (int, string) {
 	t.Helper()
-	req, err := http.NewRequest(method, "https://"+c.tls+basePath+path, nil)
+	req, err := http.NewRequest(method, "https://"+c.tls+message.BasePath+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +180,7 @@ func TestHandshakes(t *testing.T) {
 		})
 	}
 	t.Run("plain HTTP", func(t *testing.T) {
-		resp, err := http.Get("http://" + c.tls + basePath + "/version")
+		resp, err := http.Get("http://" + c.tls + message.BasePath + "/version")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +234,7 @@ func TestCertifiedRequests(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			path := "/lab/l1"
-			if readOnly(tt.method) {
+			if message.ReadOnly(tt.method) {
 				path = "/version"
 			}
 			if status, text := c.ask(t, tt.client, tt.method, path, tt.change); status != tt.status || !strings.Contains(text, tt.says) {
@@ -261,7 +262,7 @@ func TestDeniedWhileInside(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), shutdownPatience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "GET", "https://"+c.tls+basePath+"/trace", nil)
+	req, err := http.NewRequestWithContext(ctx, "GET", "https://"+c.tls+message.BasePath+"/trace", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,11 +298,7 @@ func TestDeniedWhileInside(t *testing.T) {
 	}
 	c.audited(t, "the open connection is closed", "CN=alice")
 	c.audited(t, `"who":"unknown"`, "is revoked")
-	eventually(t, "only the connection that is open is remembered", func() bool {
-		open := 0
-		c.server.open.Range(func(any, any) bool { open++; return true })
-		return open == 1
-	})
+	eventually(t, "only the connection that is open is remembered", func() bool { return c.server.front.OpenTLS() == 1 })
 }
 
 // TestFewerRightsWhileInside: who is admin no more sees no more packets, and reads on.
@@ -309,7 +306,7 @@ func TestFewerRightsWhileInside(t *testing.T) {
 	m := newManager(t)
 	c := newCastle(t, Options{Manager: m, Trace: trace.NewHub(m, stepPlane{}, slog.New(slog.DiscardHandler))})
 	client := c.as(t, c.root.Client(t, "alice"), nil)
-	stream, err := client.Get("https://" + c.tls + basePath + "/trace")
+	stream, err := client.Get("https://" + c.tls + message.BasePath + "/trace")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/datapath"
 	fuse "github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/slowpath"
 	"github.com/polycube/polycube/internal/trace"
 )
@@ -65,7 +66,7 @@ func TestLookingAtPacketsTakesTheRightsOfAChange(t *testing.T) {
 	for _, path := range []string{"/trace", "/capture/l1:p1"} {
 		for header, status := range map[string]int{"": 401, "Bearer wrong": 401, "Bearer looker": 403, "Bearer secret": 200} {
 			ctx, cancel := context.WithCancel(t.Context())
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.tcp+basePath+path, nil)
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.tcp+message.BasePath+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +91,7 @@ func TestLookingAtPacketsTakesTheRightsOfAChange(t *testing.T) {
 
 func TestAStreamHasAStepALineAndAnEnd(t *testing.T) {
 	l, hub := traced(t, Options{})
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://polycubed"+basePath+"/trace?count=2", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://polycubed"+message.BasePath+"/trace?count=2", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,7 @@ func TestAStreamHasAStepALineAndAnEnd(t *testing.T) {
 		!strings.HasPrefix(lines[2], `{"end":"all that was asked for has been delivered","steps":2,`) {
 		t.Errorf("the stream is\n%s", strings.Join(lines, "\n"))
 	}
-	if kind := resp.Header.Get("Content-Type"); kind != ndjson {
+	if kind := resp.Header.Get("Content-Type"); kind != message.NDJSON {
 		t.Errorf("content type %s", kind)
 	}
 }
@@ -125,7 +126,7 @@ func TestAClientThatStopsSendingGetsTheLastWord(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if _, err := io.WriteString(conn, "GET "+basePath+path+" HTTP/1.1\r\nHost: polycubed\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(conn, "GET "+message.BasePath+path+" HTTP/1.1\r\nHost: polycubed\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -205,7 +206,7 @@ func TestBadLooksAtPacketsAreRefused(t *testing.T) {
 func TestWithoutADataPlaneThereIsNothingToSee(t *testing.T) {
 	l := newLab(t, Options{}, false)
 	for _, path := range []string{"/trace", "/capture/l1:p1"} {
-		if a := l.do(t, "GET", path, ""); a.status != 400 || a.fault(t).Tag != tagUnsupported {
+		if a := l.do(t, "GET", path, ""); a.status != 400 || a.fault(t).Tag != message.TagUnsupported {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
@@ -217,13 +218,10 @@ func TestATokenThatIsGoneEndsTheLook(t *testing.T) {
 	tokens := &changingTokens{}
 	tokens.is.Store(&someTokens{"mine": access.Admin, "other": access.Admin})
 	l, _ := traced(t, Options{Tokens: tokens})
-	reads := func() (n int) {
-		l.server.reads.Range(func(any, any) bool { n++; return true })
-		return n
-	}
+	reads := l.server.front.Reading
 	begin := func(token string) io.Reader {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.tcp+basePath+"/trace", nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.tcp+message.BasePath+"/trace", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,6 +20,8 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+
+	"github.com/polycube/polycube/internal/commands"
 )
 
 //go:embed templates
@@ -40,13 +42,8 @@ var (
 	goodName    = regexp.MustCompile(`^[a-z][a-z0-9]+$`)
 )
 
-// words are names that mean something else: on the command line (see internal/topology), to the
-// Go tools, or in the headers of the eBPF programs.
-var words = []string{
-	"connect", "disconnect", "attach", "detach", "services", "cubes", "topology", "netdevs", "version", "add", "del",
-	"show", "set", "metrics", "events", "status", "daemon", "config", "apply", "export",
-	"history", "rollback", "drops", "trace", "capture", "masquerade", "framework", "all", "main", "internal", "vendor", "testdata", "cube", "pcn",
-}
+// words are names that mean something else: on the command line, to the Go tools, or in the headers of the eBPF programs.
+var words = append(commands.Reserved(), "all", "main", "internal", "vendor", "testdata", "cube", "pcn")
 
 // checkName says why a service cannot have a name.
 func checkName(root, name string) error {

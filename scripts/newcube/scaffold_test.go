@@ -8,10 +8,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/polycube/polycube/internal/commands"
 	"github.com/polycube/polycube/test/lint"
 )
 
@@ -84,19 +84,9 @@ func TestNamesThatWillNotDoChangeNothing(t *testing.T) {
 }
 
 func TestWordsOfTheCommandLineAreNoNames(t *testing.T) {
-	source, err := os.ReadFile("../../internal/topology/world/names.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, list, _ := strings.Cut(string(source), "var Reserved = ")
-	list, _, _ = strings.Cut(list, "\n}")
-	found := regexp.MustCompile(`"([^"]+)": true`).FindAllStringSubmatch(list, -1)
-	if len(found) < 10 {
-		t.Fatalf("%d reserved words found in internal/topology/world, want more", len(found))
-	}
-	for _, word := range found {
-		if err := checkName(t.TempDir(), word[1]); !errors.Is(err, errName) {
-			t.Errorf("%s: %v, want %v: list it in words", word[1], err, errName)
+	for _, word := range commands.Reserved() {
+		if err := checkName(t.TempDir(), word); !errors.Is(err, errName) {
+			t.Errorf("%s: %v, want %v: it is no name", word, err, errName)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/polycube/polycube/internal/cli"
 	"github.com/polycube/polycube/internal/rest"
+	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/yang"
 	"github.com/polycube/polycube/test/lint/readme"
@@ -72,7 +73,7 @@ func (l *Lab) serve() []string {
 	l.t.Helper()
 	dir := l.t.TempDir()
 	socket := filepath.Join(dir, "polycubed.sock")
-	listener, err := rest.ListenUnix(socket)
+	listener, err := front.ListenUnix(socket)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -108,13 +108,13 @@ var ruleTests = []struct {
 		"internal/long/a.go": goFile(strings.Repeat("\n", 3000)), "internal/long/b.go": goFile(strings.Repeat("\n", 2996)),
 		"internal/ok/a_test.go": goFile(strings.Repeat("\n", 9000)), "test/x/a.go": goFile(strings.Repeat("\n", 9000)),
 		"internal/many/a.go": goFile(exported(30)), "internal/many/b.go": goFile("type T struct{ F, G int }\n\nfunc (T) M() {}\n" + exported(30)),
-		"internal/just/a.go": goFile(exported(60)), "internal/rest/a.go": goFile(""),
-	}, []string{"internal/long:0", "internal/many:0", "internal/rest:0"}},
+		"internal/just/a.go": goFile(exported(60)), "cube/a.go": goFile(""),
+	}, []string{"cube:0", "internal/long:0", "internal/many:0"}},
 	{"types with many methods, that are listed without need", MethodCount, Tree{
 		"internal/a/a.go": goFile(methods("*t", 20)), "internal/a/b.go": goFile(methods("t", 20)),
 		"internal/b/a.go": goFile(methods("*t[K]", 20)), "internal/b/b.go": goFile(methods("t[K]", 21)),
-		"internal/a/a_test.go": goFile(methods("t", 50)), "internal/rest/a.go": goFile(methods("*Server", 3)),
-	}, []string{"internal/b.t:0", "internal/rest.Server:0"}},
+		"internal/a/a_test.go": goFile(methods("t", 50)), "internal/yang/a.go": goFile(methods("*Tree", 3)),
+	}, []string{"internal/b.t:0", "internal/yang.Tree:0"}},
 	{"cgo outside its package", Cgo, Tree{
 		"internal/yang/a.go": goFile(`import "C"`), "internal/cli/a.go": goFile(`import "C"`),
 	}, []string{"internal/cli/a.go:5"}},

@@ -9,15 +9,18 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/commands"
 )
 
 // Reserved are the first words of command lines and URLs that mean something else.
-var Reserved = map[string]bool{
-	"connect": true, "disconnect": true, "attach": true, "detach": true, "services": true, "cubes": true,
-	"topology": true, "netdevs": true, "version": true, "add": true, "del": true, "show": true, "set": true,
-	"metrics": true, "openapi.json": true, "drops": true, "trace": true, "capture": true, "framework": true,
-	"events": true, "status": true, "daemon": true, "masquerade": true,
-	"config": true, "apply": true, "export": true, "history": true, "rollback": true,
+var Reserved = reserved()
+
+func reserved() map[string]bool {
+	words := map[string]bool{}
+	for _, word := range commands.Reserved() {
+		words[word] = true
+	}
+	return words
 }
 
 // nameLimit is the length of the longest name of a cube or port.

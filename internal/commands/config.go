@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+// configCommands are the commands about the configuration as a whole.
+var configCommands = []Command{
+	{
+		Name: "export",
+		Typed: &Typed{
+			Description: "Print the whole configuration as YAML, for apply",
+			Usage:       "export [-o FILE] [-r REVISION] [-json]",
+			Details: `  -o FILE        write to a file
+  -r REVISION    as it was then
+  -json          as JSON`,
+			Examples: []string{"export -o before.yaml", "export -r 7"},
+			Flags:    map[string]bool{"-o": true, "-r": true, "-json": false},
+		},
+	},
+	{
+		Name: "apply",
+		Typed: &Typed{
+			Description: "Make the configuration what files say, in one step",
+			Usage:       "apply -f FILE|- [-f FILE ...] [--dry-run] [--yes] [--prune] [--detailed-exitcode] [-json]",
+			Details: `  -f FILE              YAML or JSON, as export writes it; - is standard input
+  --dry-run            show the difference, change nothing
+  --prune              delete cubes that no file has
+  --yes                do not ask
+  --detailed-exitcode  exit status 3 when something changed, or would change
+  -json                the difference as JSON`,
+			Examples: []string{"apply -f topology.yaml --dry-run", "apply -f topology.yaml -f services.yaml --yes"},
+			Flags:    map[string]bool{"-f": true, "--dry-run": false, "--yes": false, "--prune": false, "--detailed-exitcode": false, "-json": false},
+		},
+	},
+	{
+		Name: "history",
+		Typed: &Typed{
+			Description: "Show who changed what of the configuration",
+			Usage:       "history [-n COUNT] [REVISION] [-json]",
+			Details: `  REVISION       what this change did
+  -n COUNT       so many of the latest`,
+			Examples: []string{"history -n 5", "history 7"},
+			Live:     true,
+			Flags:    map[string]bool{"-n": true, "-json": false},
+		},
+		Resource: &Resource{
+			Segments: 1,
+			Member:   &Argument{Name: "revision", Description: "Number of a change", Example: "7", Number: true, Positional: true},
+			Operations: []Operation{
+				{Method: "GET", Path: "/history", Summary: "The revisions of the configuration, newest first"},
+				{Method: "GET", Path: "/history/{revision}", Summary: "What a revision changed"},
+			},
+		},
+	},
+	{
+		Name: "rollback",
+		Typed: &Typed{
+			Description: "Return to the configuration of a revision",
+			Usage:       "rollback REVISION [--dry-run] [--yes] [--detailed-exitcode] [-json]",
+			Details:     "It is a change like others, with a revision of its own: it can be rolled back, too.",
+			Examples:    []string{"rollback 7 --dry-run", "rollback 7"},
+			Live:        true,
+			Flags:       map[string]bool{"--dry-run": false, "--yes": false, "--detailed-exitcode": false, "-json": false},
+			Ask:         []string{"history"}, // the same revisions
+		},
+		Resource: &Resource{
+			Conditional: true,
+			Operations: []Operation{
+				{Method: "POST", Path: "/rollback", Summary: "Return to the configuration of a revision"},
+			},
+		},
+	},
+	{
+		Name: "config",
+		Resource: &Resource{
+			Conditional: true,
+			Operations: []Operation{
+				{Method: "GET", Path: "/config", Summary: "The whole configuration"},
+				{Method: "PUT", Path: "/config", Summary: "Make a document the whole configuration"},
+				{Method: "PATCH", Path: "/config", Summary: "Bring the cubes of a document in"},
+			},
+		},
+	},
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+// linkCommands are the commands that link cubes with each other and with network devices.
+var linkCommands = []Command{
+	{
+		Name: "connect",
+		Typed: &Typed{
+			Description: "Connect two ports, or a port and a netdev",
+			Usage:       "connect PEER1 PEER2     (a peer is CUBE:PORT or the name of a netdev)",
+			Details:     "One of the two is a port, and both are free. It is the same as to set the port's peer.",
+			Examples:    []string{"connect br1:p1 veth1", "connect br1:p2 r1:to_br1"},
+			Live:        true,
+		},
+		Resource: &Resource{
+			Segments: 2, Offered: true,
+			Operations: []Operation{
+				{Method: "POST", Path: "/connect", Summary: "Connect two ports, or a port and a network device", Body: []Argument{
+					{Name: "peer1", Description: "A netdev or CUBE:PORT", Example: "br1:p1", Positional: true},
+					{Name: "peer2", Description: "A netdev or CUBE:PORT", Example: "veth1", Positional: true},
+				}, Example: []any{"peer1", "br1:port1", "peer2", "veth1"}},
+			},
+		},
+	},
+	{
+		Name: "disconnect",
+		Typed: &Typed{
+			Description: "Undo a connection",
+			Usage:       "disconnect PEER1 PEER2  (a peer is CUBE:PORT or the name of a netdev)",
+			Details:     "The two are named as connect names them, in any order.",
+			Examples:    []string{"disconnect br1:p1 veth1"},
+			Live:        true,
+		},
+		Resource: &Resource{
+			Segments: 2, Offered: true,
+			Operations: []Operation{
+				{Method: "POST", Path: "/disconnect", Summary: "Disconnect two ports, or a port and a network device", Body: []Argument{
+					{Name: "peer1", Description: "A netdev or CUBE:PORT", Example: "br1:p1", Positional: true},
+					{Name: "peer2", Description: "A netdev or CUBE:PORT", Example: "veth1", Positional: true},
+				}, Example: []any{"peer1", "br1:port1", "peer2", "veth1"}},
+			},
+		},
+	},
+	{
+		Name: "attach",
+		Typed: &Typed{
+			Description: "Attach a transparent cube to a port or a netdev",
+			Usage:       "attach CUBE PORT [position=auto|first|last | before=CUBE | after=CUBE]  (PORT is CUBE:PORT or a netdev)",
+			Details: `  position=first   next to the cube, or to the stack at a netdev
+  position=last    next to the wire
+  position=auto    the only place there is
+  before=CUBE      before a cube that is attached there, in that order
+  after=CUBE       after it`,
+			Examples: []string{"attach fw1 br1:p1", "attach fw1 veth1 position=last", "attach mon1 br1:p1 before=fw1"},
+			Live:     true,
+		},
+		Resource: &Resource{
+			Segments: 3, Offered: true,
+			Operations: []Operation{
+				{Method: "POST", Path: "/attach", Summary: "Attach a transparent cube to a port or a network device", Body: []Argument{
+					{Name: "cube", Description: "A transparent cube", Example: "fw1", Positional: true},
+					{Name: "port", Description: "A netdev or CUBE:PORT", Example: "br1:p1", Positional: true},
+					{Name: "position", Description: "The first is next to the cube or the stack, the last next to the wire", Example: "last",
+						Values: []string{"auto", "first", "last"}, Optional: true},
+					{Name: "before", Description: "The cube that comes after", Example: "fw2", Optional: true},
+					{Name: "after", Description: "The cube that comes before", Example: "fw2", Optional: true},
+				}, Example: []any{"cube", "th1", "port", "br1:port1", "position", "last"}},
+			},
+		},
+	},
+	{
+		Name: "detach",
+		Typed: &Typed{
+			Description: "Detach a transparent cube from a port or a netdev",
+			Usage:       "detach CUBE PORT        (PORT is CUBE:PORT or a netdev)",
+			Details:     "The cube stays, with its configuration; packets pass it by.",
+			Examples:    []string{"detach fw1 br1:p1"},
+			Live:        true,
+		},
+		Resource: &Resource{
+			Segments: 3, Offered: true,
+			Operations: []Operation{
+				{Method: "POST", Path: "/detach", Summary: "Detach a transparent cube", Body: []Argument{
+					{Name: "cube", Description: "A transparent cube", Example: "fw1", Positional: true},
+					{Name: "port", Description: "A netdev or CUBE:PORT", Example: "br1:p1", Positional: true},
+				}, Example: []any{"cube", "th1", "port", "br1:port1"}},
+			},
+		},
+	},
+	{
+		Name: "masquerade",
+		Typed: &Typed{
+			Description: "Let others use the address of a netdev: source NAT in one command",
+			Usage:       "masquerade PLACE | masquerade del PLACE | masquerade [show [PLACE]] [-json]  (PLACE is a netdev, or the CUBE:PORT of a router)",
+			Details: `  masquerade PLACE       what leaves there gets the address that it has, and goes on
+                         to have it when the address changes
+  masquerade del PLACE   the opposite
+  masquerade [show]      what is masqueraded, by which cube of service nat
+
+Packets of others have to come by: they are routed by this machine
+(sysctl -w net.ipv4.ip_forward=1) or by the router whose port it is.`,
+			Examples: []string{"masquerade eth0", "masquerade r1:wan", "masquerade del eth0"},
+			Flags:    map[string]bool{"-json": false},
+		},
+	},
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cubes
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
+	"github.com/polycube/polycube/internal/topology"
+)
+
+// Who reads a cube, thinks, and writes must not undo what somebody else wrote meanwhile. An answer about a cube carries an
+// entity tag, the revision of its configuration; a change that brings it back as If-Match is made only if that is still
+// the configuration. State is not in the tag: counters would change it with each packet.
+
+// newEpoch begins the tags of one life of the daemon: the next one counts from the start again.
+func newEpoch() string {
+	var raw [5]byte
+	_, _ = rand.Read(raw[:]) // never fails
+	return hex.EncodeToString(raw[:])
+}
+
+// tag is the entity tag of a revision.
+func (c *Routes) tag(revision uint64) string {
+	return `"` + c.epoch + "-" + strconv.FormatUint(revision, 36) + `"`
+}
+
+// revisionOf is the reverse; false for the tag of another life, and for what is no tag of ours.
+func (c *Routes) revisionOf(tag string) (uint64, bool) {
+	text, ok := strings.CutPrefix(tag, `"`+c.epoch+"-")
+	if !ok {
+		return 0, false
+	}
+	text, ok = strings.CutSuffix(text, `"`)
+	revision, err := strconv.ParseUint(text, 36, 64)
+	return revision, ok && err == nil
+}
+
+// tagsOf are the tags of a header If-Match or If-None-Match; any tells that it is "*".
+func tagsOf(h http.Header, name string) (tags []string, any bool, err error) {
+	text := strings.TrimSpace(strings.Join(h.Values(name), ","))
+	if text == "" || text == "*" {
+		return nil, text == "*", nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		part = strings.TrimSpace(part)
+		bare := strings.TrimPrefix(part, "W/")
+		if len(bare) < 2 || bare[0] != '"' || bare[len(bare)-1] != '"' || strings.Contains(bare[1:len(bare)-1], `"`) {
+			return nil, false, message.BadPath("%s %s: an entity tag is a word in double quotes, as the answer to GET has it in ETag", name, message.Clip(part))
+		}
+		tags = append(tags, part)
+	}
+	return tags, false, nil
+}
+
+// onlyIf makes a change conditional where the request is.
+func (c *Routes) onlyIf(r *http.Request, cubeName string) (*http.Request, error) {
+	if message.ReadOnly(r.Method) || r.Header.Get("If-Match") == "" {
+		return r, nil
+	}
+	tags, any, err := tagsOf(r.Header, "If-Match")
+	if err != nil {
+		return nil, err
+	}
+	now, err := c.manager.CubeRevision(cubeName)
+	if err != nil {
+		return nil, message.Stale("If-Match: there is no cube %s", message.Clip(cubeName))
+	}
+	if any {
+		return r.WithContext(topology.IfRevision(r.Context(), cubeName, now)), nil
+	}
+	for _, tag := range tags {
+		if revision, ok := c.revisionOf(tag); ok && revision == now {
+			return r.WithContext(topology.IfRevision(r.Context(), cubeName, now)), nil
+		}
+	}
+	return nil, message.Stale("%s changed since it was read, or the daemon was started anew: read it again, its tag is %s now", message.Clip(cubeName), c.tag(now))
+}
+
+// answerTag sends the tag with what is read. It tells whether the client has this already: of a node without state, whose
+// answer is the same for the same tag.
+func (c *Routes) answerTag(w http.ResponseWriter, r *http.Request, t *resource.Target) (same bool, err error) {
+	if !t.Node.Config() {
+		return false, nil
+	}
+	// Before the read: a tag that is older than what is read makes a change fail that could have been made, the other way
+	// round one would be lost.
+	revision, err := c.manager.CubeRevision(t.Cube)
+	if err != nil {
+		return false, nil //nolint:nilerr // whoever reads the cube says it
+	}
+	tag := c.tag(revision)
+	w.Header().Set("ETag", tag)
+	tags, any, err := tagsOf(r.Header, "If-None-Match")
+	if err != nil || !t.Conditional() {
+		return false, err
+	}
+	for _, known := range tags {
+		any = any || strings.TrimPrefix(known, "W/") == tag
+	}
+	return any, nil
+}

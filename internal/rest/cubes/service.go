@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cubes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/rest/directory"
+	"github.com/polycube/polycube/internal/rest/help"
+	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
+	"github.com/polycube/polycube/internal/suggest"
+	"github.com/polycube/polycube/internal/topology"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// Resources of services: which there are, and which methods they have, follows from the
+// model at the time of the request.
+
+// Manager owns the cubes: *topology.Manager.
+type Manager interface {
+	directory.Manager
+	Create(ctx context.Context, service, name string, body []byte) error
+	// CreateMany creates every cube of an array, or none.
+	CreateMany(ctx context.Context, body []byte) error
+	Edit(ctx context.Context, service, name string, op yang.Op, path yang.Path, body []byte) error
+	Delete(ctx context.Context, service, name string) error
+	// Page reads a part of a list that is marked `paged`, and CountEntries counts; CubeRevision is what a change can be made
+	// conditional on.
+	Page(ctx context.Context, service, name string, path yang.Path, q cube.PageQuery) (cube.Page, error)
+	CountEntries(ctx context.Context, service, name string, path yang.Path, most int) (topology.ListCount, error)
+	CubeRevision(cube string) (uint64, error)
+	Action(ctx context.Context, service, name string, path yang.Path, body []byte) (json.RawMessage, error)
+}
+
+// Routes answers for what models describe: the cubes of each service and every node of them.
+type Routes struct {
+	manager Manager
+	log     *slog.Logger
+	out     message.Sender
+	names   *directory.Directory
+	help    *help.Guide
+	// epoch is in every entity tag.
+	epoch string
+}
+
+// New answers for the cubes of a Manager.
+func New(manager Manager, log *slog.Logger, names *directory.Directory, guide *help.Guide) *Routes {
+	return &Routes{manager: manager, log: log, out: message.Sender{Log: log}, names: names, help: guide, epoch: newEpoch()}
+}
+
+// ServeService answers /SERVICE and everything below.
+func (c *Routes) ServeService(w http.ResponseWriter, r *http.Request, segments []string) error {
+	if len(segments) == 1 {
+		if err := Unconditional(r); err != nil {
+			return err
+		}
+		return c.serveWholeService(w, r, segments[0])
+	}
+	t, err := resource.Resolve(c.manager, segments)
+	var partial *yang.PartialKeysError
+	if errors.As(err, &partial) && r.Method == http.MethodDelete && partial.List.Config() {
+		t, err = resource.Within(segments, partial), nil // one entry alone may have the keys that are given
+	} else if errors.As(err, &partial) {
+		if err := incomplete(r, segments, partial); err != nil {
+			return err
+		}
+		return c.help.Partial(w, r, segments, partial)
+	}
+	if err != nil {
+		if r.Method == http.MethodOptions {
+			if action, input := c.help.InputLeaf(segments); input != nil {
+				return c.help.Leaf(w, r, action, input, append(slices.Clone(action.Path), yang.Step{Name: input.Name()}))
+			}
+		}
+		return resolveError(r, segments, err)
+	}
+	if err := t.Allow(r); err != nil {
+		return err
+	}
+	if r.Method == http.MethodOptions {
+		return c.help.Node(w, r, t)
+	}
+	if err := c.checkCube(r, t); err != nil {
+		return err
+	}
+	if r, err = c.onlyIf(r, t.Cube); err != nil {
+		return err
+	}
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		return c.read(w, r, t)
+	case http.MethodDelete:
+		return c.remove(w, r, t)
+	}
+	body, err := message.ReadBody(w, r)
+	if err == nil {
+		err = c.advise(r, t, body)
+	}
+	if err != nil {
+		return err
+	}
+	if r.Header.Get(resource.VerbHeader) != "" {
+		r = r.WithContext(topology.InWords(r.Context()))
+	}
+	return c.write(w, r, t, body)
+}
+
+// resolveError gives what no model has 404.
+func resolveError(r *http.Request, segments []string, err error) error {
+	var y *yang.Error
+	if errors.As(err, &y) && y.Tag == yang.BadElement {
+		return &message.Error{Status: http.StatusNotFound, Tag: message.TagBadElement, Near: directory.OrVerbs(r, y.Given, nearInPath(r, y)),
+			Message: fmt.Sprintf("no resource %s: %v", message.Clip(strings.Join(segments, "/")), err)}
+	}
+	return err
+}
+
+// nearInPath are the members that a word of a path was probably meant to be. With dots, those in containers can be set;
+// in a path they are words of their own.
+func nearInPath(r *http.Request, y *yang.Error) []string {
+	if r.Method == http.MethodPatch {
+		return y.Near
+	}
+	var out []string
+	for _, near := range y.Near {
+		if strings.HasSuffix(near, "."+y.Given) {
+			near = strings.ReplaceAll(near, ".", " ")
+		}
+		out = append(out, near)
+	}
+	return out
+}
+
+// checkCube answers 404 to whatever is asked of a cube that does not exist, but for its
+// creation and its deletion, which the Manager answers.
+func (c *Routes) checkCube(r *http.Request, t *resource.Target) error {
+	if t.Kind == resource.KindCube && r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPatch {
+		return nil
+	}
+	if service, ok := c.manager.ServiceOf(t.Cube); !ok || service != t.Service {
+		if t.Kind == resource.KindCube && r.Method == http.MethodPatch {
+			return &message.Error{Status: http.StatusConflict, Tag: message.TagDataMissing, Near: suggest.Near(t.Cube, c.names.CubesOf(t.Service)),
+				Message: fmt.Sprintf("no %s is named %s", t.Service, message.Clip(t.Cube))}
+		}
+		return c.names.NoCube(t.Cube, t.Service, c.names.CubesOf(t.Service))
+	}
+	return nil
+}
+
+// read answers GET.
+func (c *Routes) read(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
+	p, err := c.pageOfTarget(r, t)
+	if err != nil {
+		return err
+	}
+	same, err := c.answerTag(w, r, t)
+	if err != nil {
+		return err
+	}
+	if same {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	if p != nil || t.Kind == resource.KindList && (t.Node.Bulk() || t.Node.Paged()) {
+		return c.readList(w, r, t, p)
+	}
+	raw, err := c.manager.Read(r.Context(), t.Service, t.Cube, t.Path)
+	if err != nil {
+		return err
+	}
+	switch t.Kind {
+	case resource.KindCube, resource.KindContainer, resource.KindEntry:
+		raw = message.AppendLinks(raw, c.nodeLinks(r, t, raw))
+	case resource.KindList:
+		message.SetLinkHeader(w.Header(), c.entryLinks(r, t, raw))
+	case resource.KindLeaf, resource.KindLeafList, resource.KindValue, resource.KindAction:
+	}
+	c.out.Raw(w, r, http.StatusOK, raw)
+	return nil
+}
+
+// remove answers DELETE.
+func (c *Routes) remove(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
+	err := c.confirmList(w, r, t)
+	if err != nil {
+		return err
+	}
+	if t.Kind == resource.KindCube {
+		err = c.manager.Delete(r.Context(), t.Service, t.Cube)
+	} else {
+		err = c.manager.Edit(r.Context(), t.Service, t.Cube, yang.Delete, t.Path, nil)
+	}
+	if err != nil {
+		return err
+	}
+	w.WriteHeader(t.Success(r.Method))
+	return nil
+}
+
+// write answers POST, PUT and PATCH.
+func (c *Routes) write(w http.ResponseWriter, r *http.Request, t *resource.Target, body []byte) error {
+	if t.Kind == resource.KindCube {
+		rest, err := ownBody(body, t.Cube)
+		if err != nil {
+			return err
+		}
+		body = rest
+	}
+	var out json.RawMessage
+	var err error
+	switch {
+	case t.Kind == resource.KindAction:
+		if body, err = withValues(t, body); err != nil {
+			return err
+		}
+		out, err = c.manager.Action(r.Context(), t.Service, t.Cube, t.Path, body)
+	case t.Kind == resource.KindCube && r.Method != http.MethodPatch:
+		err = c.manager.Create(r.Context(), t.Service, t.Cube, body)
+	default:
+		err = c.manager.Edit(r.Context(), t.Service, t.Cube, resource.Operation(r.Method), t.Path, body)
+	}
+	if err != nil {
+		return err
+	}
+	c.out.Raw(w, r, t.Success(r.Method), out)
+	return nil
+}
+
+// ownBody takes `name`, which the model does not have, off a cube's body. It refuses a
+// body that names another cube than the URL.
+func ownBody(body []byte, cube string) ([]byte, error) {
+	name, rest, err := takeName(body)
+	if err == nil && name != "" && name != cube {
+		err = &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "name",
+			Message: fmt.Sprintf("name: the body says %s, the path %s", message.Clip(name), message.Clip(cube))}
+	}
+	return rest, err
+}
+
+// takeName splits a cube's body into the member `name`, "" when there is none, and the rest.
+func takeName(body []byte) (string, []byte, error) {
+	if len(body) == 0 {
+		return "", nil, nil
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(body, &members); err != nil || members == nil {
+		return "", nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
+			Message: "the request body has to be a JSON object"}
+	}
+	raw, ok := members["name"]
+	if !ok {
+		return "", body, nil
+	}
+	var name string
+	if err := json.Unmarshal(raw, &name); err != nil || name == "" {
+		return "", nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "name",
+			Message: "name: has to be a string that is not empty"}
+	}
+	delete(members, "name")
+	rest, err := message.Encode(members)
+	return name, rest, err
+}

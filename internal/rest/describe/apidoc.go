@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package describe
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
+)
+
+// What the API's description says of a path and its methods, before it is OpenAPI.
+
+// pathDoc is a path, with parameters in braces, and what can be done there.
+type pathDoc struct {
+	path, tag string
+	// within is the path of the cube or entry that has this one, "" for none.
+	within     string
+	params     []paramDoc
+	operations []operationDoc
+}
+
+// paramDoc is a parameter of a path or query.
+type paramDoc struct {
+	name, description string
+	schema            openapi.Object
+	example           any
+	// flag marks a parameter of a query that needs no value.
+	flag bool
+	// component marks one that stands among the components.
+	component bool
+}
+
+// use is the parameter where an operation takes it.
+func (p paramDoc) use(in string) openapi.Object {
+	if p.component {
+		return openapi.Of("$ref", "#/components/parameters/"+p.name)
+	}
+	return p.object(in)
+}
+
+func (p paramDoc) object(in string) openapi.Object {
+	out := openapi.Of("name", p.name, "in", in)
+	if in == "path" {
+		out = out.With("required", true)
+	}
+	if p.description != "" {
+		out = out.With("description", p.description)
+	}
+	if p.flag {
+		out = out.With("allowEmptyValue", true)
+	}
+	if p.example != nil {
+		out = out.With("example", p.example)
+	}
+	return out.With("schema", p.schema)
+}
+
+// operationDoc is one method of a path.
+type operationDoc struct {
+	method, summary, description string
+	query                        []paramDoc
+	// headers are those of the request that count, sent those of the answer.
+	headers []paramDoc
+	sent    []string
+	// unchanged tells that a client which has the answer already is told so.
+	unchanged bool
+	// body is the schema of what the request carries, nil for nothing.
+	body      openapi.Object
+	example   any
+	needsBody bool
+	success   int
+	// says describes the success, content the answer's schemas by content type.
+	says    string
+	content openapi.Object
+	// also are statuses of errors beyond those that its kind of request has.
+	also []int
+	// creates tells that what the path names is there afterwards.
+	creates bool
+	// createsBelow is the path of what is there afterwards, where the body has its name.
+	createsBelow string
+}
+
+// parameters are those of query and header.
+func (o operationDoc) parameters() []openapi.Object {
+	var out []openapi.Object
+	for _, p := range o.query {
+		out = append(out, p.use("query"))
+	}
+	for _, p := range o.headers {
+		out = append(out, p.use("header"))
+	}
+	return out
+}
+
+// answers is JSON of a schema.
+func answers(schema openapi.Object) openapi.Object {
+	return openapi.Of(message.ContentType, openapi.Of("schema", schema))
+}
+
+// response is the answer of success.
+func (o operationDoc) response() openapi.Object {
+	says := o.says
+	if says == "" {
+		says = "Done."
+	}
+	out := openapi.Of("description", says)
+	if len(o.sent) > 0 {
+		headers := openapi.Object{}
+		for _, name := range o.sent {
+			headers = headers.With(name, openapi.Of("$ref", "#/components/headers/"+name))
+		}
+		out = out.With("headers", headers)
+	}
+	if o.content != nil {
+		out = out.With("content", o.content)
+	}
+	return out
+}
+
+// statuses are those of the errors that can occur. params tells that the path has some.
+func (o operationDoc) statuses(params bool) []int {
+	out := append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable}, o.also...)
+	if params || len(o.query) > 0 || !message.ReadOnly(o.method) {
+		out = append(out, http.StatusBadRequest)
+	}
+	if params {
+		out = append(out, http.StatusRequestURITooLong)
+	}
+	if !message.ReadOnly(o.method) {
+		out = append(out, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
+	}
+	if o.body != nil {
+		out = append(out, http.StatusRequestEntityTooLarge, http.StatusRequestTimeout)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// faultDoc describes a status of errors.
+type faultDoc struct {
+	status                   int
+	tag, description, header string
+	message                  string
+}
+
+// faults are the statuses of errors, each of which has the same shape of body.
+func faults() []faultDoc {
+	return []faultDoc{
+		{http.StatusBadRequest, message.TagInvalidValue, "The request is wrong, or it violates the model.", "", "fdb aging-time: \"soon\" is not a whole number in 0..4294967295"},
+		{http.StatusUnauthorized, message.TagAccessDenied, "A token has to be presented, or the one that was is not the daemon's.", "WWW-Authenticate", "changes over TCP need the daemon's token"},
+		{http.StatusForbidden, message.TagAccessDenied, "The client may not do this.", "", "user 1000 may not use this socket"},
+		{http.StatusNotFound, message.TagDataMissing, "There is no such thing.", "", "no simplebridge is named \"br1\""},
+		{http.StatusMethodNotAllowed, message.TagUnsupported, "The resource does not have the method.", "Allow", "PATCH is not possible on this resource, only GET, OPTIONS"},
+		{http.StatusConflict, message.TagDataExists, "It exists already (data-exists), is missing (data-missing), in use, or full.", "", "cube br1: there is a simplebridge with that name"},
+		{http.StatusPreconditionFailed, message.TagStale, "It was changed since the revision of If-Match.", "", "the configuration is at revision 8, it was changed since revision 7"},
+		{http.StatusRequestTimeout, message.TagMalformed, "The body did not arrive in time.", "", "the request body did not arrive in time"},
+		{http.StatusRequestEntityTooLarge, message.TagTooBig, "The body is too large.", "", "the request body is larger than 8 MiB"},
+		{http.StatusRequestURITooLong, message.TagTooBig, "The path is too long.", "", "the path has 9000 bytes, at most 8192 are accepted"},
+		{http.StatusUnsupportedMediaType, message.TagUnsupported, "The body is of a type that is not taken.", "", "a body of type text/plain is refused over TCP: send application/json"},
+		{http.StatusUnprocessableEntity, message.TagRefused, "The kernel does not run the program of a cube; error-detail says where and why.", "",
+			"cube f1 (filter): the kernel's verifier refuses pcn_ingress at filter.bpf.c:42: R0 invalid mem access 'map_value_or_null'"},
+		{http.StatusTooManyRequests, message.TagResource, "The client sends too many requests.", "Retry-After", "uid 1000 sends more than 1000 requests a second, try again later"},
+		{http.StatusServiceUnavailable, message.TagResource, "Too many requests are under way, or the daemon ends.", "Retry-After", "256 requests are under way, try again"},
+	}
+}
+
+// faultName is the name of an error's component.
+func faultName(status int) string {
+	name := []byte{}
+	for _, c := range []byte(http.StatusText(status)) {
+		if c != ' ' {
+			name = append(name, c)
+		}
+	}
+	return string(name)
+}
+
+func (f faultDoc) example() message.ErrorBody {
+	var b message.ErrorBody
+	b.Errors.Error = []message.ErrorEntry{{Type: "application", Tag: f.tag, Message: f.message}}
+	return b
+}
+
+// help documents OPTIONS.
+func helpDoc() operationDoc {
+	return operationDoc{method: http.MethodOptions, summary: "Help: what may come next", success: http.StatusOK, says: "Help, or the words that complete a command.",
+		query:   helpParams(),
+		content: answers(openapi.Of("$ref", "#/components/schemas/help"))}
+}
+
+// Request headers that make a request conditional, components of their own.
+func ifMatch() paramDoc {
+	return paramDoc{name: "If-Match", component: true, schema: textSchema(), example: "*",
+		description: "Make the change only if the configuration still has this entity tag, as ETag had it."}
+}
+
+func ifNoneMatch() paramDoc {
+	return paramDoc{name: "If-None-Match", component: true, schema: textSchema(), example: `"0"`,
+		description: "Answer 304 if the configuration still has this entity tag."}
+}
+
+// sentHeaders are headers of answers.
+func sentHeaders() openapi.Object {
+	header := func(text string) openapi.Object { return openapi.Of("description", text, "schema", textSchema()) }
+	return openapi.Of("ETag", header("The revision of the configuration, for If-Match."),
+		"Link", header("Where to go from here (RFC 8288): self, the entries, and the next page of a list that is read in pages."))
+}
+
+// helpParams are the parameters of OPTIONS, components of their own.
+func helpParams() []paramDoc {
+	return []paramDoc{
+		{name: "help", component: true, description: "What help is for.",
+			schema: openapi.Of("type", "string", "enum", []string{resource.VerbNone, resource.VerbAdd, resource.VerbSet, resource.VerbShow, resource.VerbDel})},
+		{name: "completion", component: true, description: "Answer a list of words.", flag: true, schema: textSchema()},
+		{name: "value", component: true, description: "Describe a list of bare keys as one value.", flag: true, schema: textSchema()},
+	}
+}
+
+// define adds the components that are not of a model.
+func (b *describer) define() {
+	text := openapi.Of("type", "string")
+	b.schemas.Define("link", openapi.GoType(message.Link{}))
+	b.schemas.Define("error", openapi.GoType(message.ErrorBody{}).With("description", "Every error has this shape. error-message is a sentence for people, error-path the place, error-tag is for programs."))
+	words := openapi.Of("type", "array", "items", text)
+	b.schemas.Define("help", openapi.Of("oneOf", []openapi.Object{words, openapi.Of("type", "object", "properties", openapi.Of(
+		"commands", words,
+		"params", openapi.Of("type", "object"), "optional-params", openapi.Of("type", "object"), "actions", openapi.Of("type", "object"),
+		"flags", openapi.Of("type", "object"),
+		"elements", openapi.Of("type", "array", "items", openapi.Of("type", "object"))))}))
+	b.schemas.Define("topology", openapi.Of("type", "object", "description", "How a cube is linked.",
+		"properties", openapi.Of("name", text, "uuid", text, "service-name", text, "type", text, "loglevel", text,
+			"shadow", openapi.Of("type", "boolean"), "span", openapi.Of("type", "boolean"), "parent", text,
+			"ports", openapi.Of("type", "array", "items", openapi.Of("type", "object", "properties", openapi.Of(
+				"name", text, "uuid", text, "status", text, "status-reason", text, "peer", text, "tcubes", words),
+				"required", []string{"name", "uuid", "status"}, "additionalProperties", false))),
+		"required", []string{"name", "uuid", "service-name"}, "additionalProperties", false))
+}

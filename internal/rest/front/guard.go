@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package front
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math"
+	"mime"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/commands"
+	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/topology"
+)
+
+// What each request passes before it is routed: who sent it, how often that client asks,
+// what it may do, and what its body is like. What changes something, or was refused, is
+// recorded when it has ended.
+
+// Requests of one client a second, and at once. Root at the Unix socket is not counted.
+const (
+	defaultRate = 1000
+	burstFactor = 2
+)
+
+// Requests under way at once, of all clients and of one.
+const (
+	MaxRequests          = 256
+	MaxRequestsPerClient = 128
+)
+
+// guarded is one request on its way.
+type guarded struct {
+	Caller  Caller
+	start   time.Time
+	body    *counter
+	refused string
+}
+
+// counter counts what was read of a body.
+type counter struct {
+	io.ReadCloser
+	n int64
+}
+
+// Read reads from the body.
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// ServeHTTP guards one request and routes it.
+func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g := &guarded{start: time.Now(), body: &counter{ReadCloser: r.Body}}
+	rec := &recorder{ResponseWriter: w}
+	defer f.requests.Begin()()
+	defer func() {
+		if cause := recover(); cause != nil {
+			f.panicked(rec, r, cause)
+		}
+		f.measure(rec, r, time.Since(g.start))
+		f.log.Debug("request", "method", r.Method, "path", r.URL.EscapedPath(), "status", rec.status, "took", time.Since(g.start))
+		f.record(g, rec, r)
+	}()
+	rec.Header().Set("X-Content-Type-Options", "nosniff")
+	rec.Header().Set("Cache-Control", "no-store")
+	if len(r.TransferEncoding) > 0 {
+		// A length may have been given as well. Whoever forwarded this may have believed that
+		// one: what it took for the next request must not be read as one.
+		rec.Header().Set("Connection", "close")
+	}
+	err := f.admit(rec, r, g)
+	if err != nil {
+		g.refused = err.Error()
+		f.requests.Denied(denialReason(err))
+		f.fail(rec, r, err)
+		return
+	}
+	slots := f.slotsFor(g.Caller)
+	if err := slots.Enter(g.Caller.Client); err != nil {
+		f.requests.Denied("busy")
+		f.fail(rec, r, &message.Error{Status: http.StatusServiceUnavailable, Tag: message.TagResource, Message: fmt.Sprintf("of requests, %v, try again", err)})
+		return
+	}
+	defer slots.Leave(g.Caller.Client)
+	ctx, done := f.oversee(r, g.Caller)
+	defer done()
+	ctx = context.WithValue(ctx, callerKey{}, g.Caller)
+	r = r.WithContext(topology.WithOrigin(ctx, topology.Origin{Who: g.Caller.who, From: g.Caller.from, What: r.Method + " " + r.URL.EscapedPath()}))
+	r.Body = g.body
+	if err := f.handle(rec, r); err != nil {
+		f.fail(rec, r, err)
+	}
+}
+
+// slotsFor are the places that a caller's requests take.
+func (f *Front) slotsFor(c Caller) *access.Slots {
+	switch {
+	case c.Trusted:
+		return f.ownerSlots
+	case c.role == access.Admin && !c.anonymous:
+		return f.adminSlots
+	}
+	return f.slots
+}
+
+// admit finds out who sent a request and whether it may go on.
+func (f *Front) admit(w http.ResponseWriter, r *http.Request, g *guarded) error {
+	var err error
+	g.Caller, err = f.identify(r)
+	if !g.Caller.Trusted && f.rate != nil {
+		if wait, ok := f.rate.Take(g.Caller.Client, g.start); !ok {
+			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+			return &message.Error{Status: http.StatusTooManyRequests, Tag: message.TagResource,
+				Message: fmt.Sprintf("%s sends more than %.0f requests a second, try again later", g.Caller.who, f.perSecond)}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	role := access.Admin
+	if message.ReadOnly(r.Method) {
+		role = access.Reader
+	}
+	if err := g.Caller.Permit(role); err != nil {
+		return err
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") && !message.ReadOnly(r.Method) {
+		w.Header().Set("Accept-Encoding", "identity")
+		return &message.Error{Status: http.StatusUnsupportedMediaType, Tag: message.TagUnsupported,
+			Message: fmt.Sprintf("a body in content-encoding %s is refused: send it as it is", message.Clip(coding))}
+	}
+	return nil
+}
+
+// readUnderWay is a read under way, which may be a stream without an end.
+type readUnderWay struct {
+	r      *http.Request
+	Caller Caller
+	cancel context.CancelCauseFunc
+}
+
+// ErrRights is why a read is ended whose caller has lost its rights.
+var ErrRights = errors.New("the rights that it began with are gone")
+
+// oversee ends a read when its caller loses the rights that it began with. A change goes on
+// to its end.
+func (f *Front) oversee(r *http.Request, c Caller) (context.Context, func()) {
+	if !message.ReadOnly(r.Method) {
+		return r.Context(), func() {}
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	under := &readUnderWay{r, c, cancel}
+	f.reads.Store(under, nil)
+	return ctx, func() {
+		f.reads.Delete(under)
+		cancel(nil)
+	}
+}
+
+// sweepReads asks of each read under way whether its caller could begin it now.
+func (f *Front) sweepReads() {
+	f.reads.Range(func(key, _ any) bool {
+		if under, ok := key.(*readUnderWay); ok {
+			if now, err := f.identify(under.r); err != nil || now.role < under.Caller.role {
+				f.log.Warn("ending an answer", "client", under.Caller.who, "from", under.Caller.from, "role", now.role, "err", err)
+				under.cancel(ErrRights)
+			}
+		}
+		return true
+	})
+}
+
+// panicked answers for a handler that panicked; the daemon lives.
+func (f *Front) panicked(rec *recorder, r *http.Request, cause any) {
+	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(cause)
+	}
+	f.log.Error("handler panicked", "method", r.Method, "path", r.URL.EscapedPath(), "panic", cause, "stack", string(debug.Stack()))
+	if rec.status == 0 {
+		f.fail(rec, r, &message.Error{Status: http.StatusInternalServerError, Tag: message.TagFailed,
+			Message: "the daemon met an internal error, its log has the details"})
+	}
+}
+
+// looksAtPackets tells whether a read shows what others send, which is recorded as a
+// change is.
+func looksAtPackets(r *http.Request) bool {
+	return r.Method == http.MethodGet && commands.Secret(message.CommandName(r))
+}
+
+// record writes the line of the audit log, if the request is one that has a line.
+func (f *Front) record(g *guarded, rec *recorder, r *http.Request) {
+	if f.audit == nil || g.refused == "" && (rec.status == http.StatusPermanentRedirect || message.ReadOnly(r.Method) && !looksAtPackets(r)) {
+		return
+	}
+	status := rec.status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	f.audit.Write(access.Record{
+		Time: g.start, Who: g.Caller.who, Role: g.Caller.role.String(), From: g.Caller.from, Certificate: g.Caller.certificate,
+		Method: r.Method, Path: r.URL.EscapedPath(), Bytes: g.body.n, Status: status, Refused: g.refused,
+		Milliseconds: float64(time.Since(g.start).Microseconds()) / 1000,
+	})
+}
+
+// handshakeFailed begins what net/http logs about a client that TLS did not let in.
+const handshakeFailed = "http: TLS handshake error from "
+
+// connectionLog is the log of net/http. Clients that TLS does not let in are in no other
+// place, so they are recorded from here.
+type connectionLog struct{ f *Front }
+
+func (l connectionLog) Write(line []byte) (int, error) {
+	text := strings.TrimSpace(string(line))
+	l.f.log.Debug(text)
+	rest, ok := strings.CutPrefix(text, handshakeFailed)
+	from, why, found := strings.Cut(rest, ": ")
+	// A client that goes away while it greets was not refused: it may be a probe.
+	if ok && found && why != "EOF" && !strings.Contains(why, "reset by peer") {
+		l.f.requests.Denied("tls")
+		l.f.audit.Write(access.Record{Time: time.Now(), Who: "unknown", Role: access.None.String(), From: from, Refused: why})
+	}
+	return len(line), nil
+}
+
+// ConnectionLog is the log of net/http, which alone knows of clients that TLS turns away.
+func (f *Front) ConnectionLog() *log.Logger { return log.New(connectionLog{f}, "", 0) }
+
+// measure counts a request that was answered. Streams last as long as somebody looks, which is no figure of the API.
+func (f *Front) measure(rec *recorder, r *http.Request, took time.Duration) {
+	switch kind, _, _ := mime.ParseMediaType(rec.Header().Get("Content-Type")); kind {
+	case message.NDJSON, message.PcapNG, message.EventStream:
+	default:
+		f.requests.Done(r.Method, f.pattern(r), rec.status, took)
+	}
+}
+
+// denialReason is the label of a refusal: of who asks, or of how.
+func denialReason(err error) string {
+	switch status, _ := message.Classify(http.MethodGet, err); status {
+	case http.StatusUnauthorized:
+		return "no-credentials"
+	case http.StatusForbidden:
+		return "forbidden"
+	case http.StatusTooManyRequests:
+		return "rate"
+	case http.StatusUnsupportedMediaType:
+		return "body"
+	}
+	return "other"
+}
+
+// recorder remembers the status for the log and for panics.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader records the status.
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController and MaxBytesReader reach the real writer.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package front
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/polycube/polycube/internal/access"
+)
+
+// A client that sends or reads byte by byte holds a connection, and for a while a place
+// among the requests. Deadlines of net/http end that without a word, so the connection
+// itself notes which deadline passed: an operator has to see who is slow, and how often.
+
+// DropReason is why a connection was closed before its client had an answer. It is the
+// label of a metric.
+type DropReason string
+
+const (
+	// dropTooMany means that the client had as many connections as it may.
+	dropTooMany DropReason = "too-many"
+	// DropSilent means that no byte of a request came in time.
+	DropSilent DropReason = "silent"
+	// DropSlowRequest means that the header or the body was not complete in time.
+	DropSlowRequest DropReason = "slow-request"
+	// DropSlowAnswer means that the client did not read its answer in time.
+	DropSlowAnswer DropReason = "slow-answer"
+)
+
+// Says is a sentence for the record.
+func (r DropReason) Says() string {
+	switch r {
+	case dropTooMany:
+		return fmt.Sprintf("this client has %d connections open", MaxConnsPerClient)
+	case DropSilent:
+		return "the connection is closed: no request came in time"
+	case DropSlowRequest:
+		return "the connection is closed: the request was not complete in time"
+	case DropSlowAnswer:
+		return "the connection is closed: the client did not read its answer in time"
+	}
+	return string(r)
+}
+
+// dropped counts and records a connection that was closed by a limit.
+func (f *Front) dropped(client *connInfo, reason DropReason) {
+	f.requests.Dropped(string(reason))
+	who, from := client.name()
+	f.log.Debug("a connection is dropped", "client", who, "from", from, "reason", string(reason))
+	f.audit.Write(access.Record{Time: time.Now(), Who: who, Role: access.None.String(), From: from, Refused: reason.Says()})
+}
+
+// name is who is at the other end, as far as that is known, and where it came in.
+func (i *connInfo) name() (who, from string) {
+	if i.unix {
+		return i.user, fmt.Sprintf("pid %d", i.peer.PID)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.cert != nil {
+		return i.cert.Subject, i.remote
+	}
+	return "unknown", i.remote
+}
+
+// limitedConn gives its slot back once, and knows whether its client was too slow.
+type limitedConn struct {
+	net.Conn
+	info    *connInfo
+	once    sync.Once
+	release func()
+
+	// state is the last that net/http reported.
+	state atomic.Int32
+	born  time.Time
+	// aborted tells that the deadline of reads is before the connection: net/http ends its own reads so.
+	aborted             atomic.Bool
+	lateRead, lateWrite atomic.Bool
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *limitedConn) SetReadDeadline(t time.Time) error {
+	c.aborted.Store(!t.IsZero() && t.Before(c.born))
+	return c.Conn.SetReadDeadline(t)
+}
+
+// Read implements net.Conn.
+func (c *limitedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.lateRead.Store(errors.Is(err, os.ErrDeadlineExceeded) && !c.aborted.Load())
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *limitedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.lateWrite.Store(true)
+	}
+	return n, err
+}
+
+// enters notes a state of the connection. When it is closed, it returns the reason if that
+// is a client that was too slow. One that was idle has had its answer.
+func (c *limitedConn) enters(state http.ConnState) DropReason {
+	before := http.ConnState(c.state.Swap(int32(state)))
+	switch {
+	case state != http.StateClosed:
+	case c.lateWrite.Load():
+		return DropSlowAnswer
+	case !c.lateRead.Load() || before == http.StateIdle:
+	case before == http.StateNew:
+		return DropSilent
+	default:
+		return DropSlowRequest
+	}
+	return ""
+}
+
+// Close closes the connection.
+func (c *limitedConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(c.release)
+	return err
+}

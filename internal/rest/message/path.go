@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+// URLs are hostile input: a list key may hold any byte, a slash too (as %2F), so the
+// path is split while it is still escaped, and every limit is checked before a name is
+// looked up anywhere.
+
+// BasePath is what every resource but /metrics begins with.
+const BasePath = "/polycube/v1"
+
+// Limits of a URL's path.
+const (
+	maxPathBytes = 8 << 10
+	maxSegments  = 64
+	maxNameBytes = 255
+	maxKeyBytes  = 1024
+)
+
+// SplitPath returns the decoded segments behind the base path. escaped is the path as it
+// came over the wire. A trailing slash is optional.
+func SplitPath(escaped string) ([]string, error) {
+	if len(escaped) > maxPathBytes {
+		return nil, &Error{Status: http.StatusRequestURITooLong, Tag: TagTooBig,
+			Message: fmt.Sprintf("the path has %d bytes, at most %d are accepted", len(escaped), maxPathBytes)}
+	}
+	rest, ok := strings.CutPrefix(escaped, BasePath)
+	if !ok || (rest != "" && rest[0] != '/') {
+		return nil, &Error{Status: http.StatusNotFound, Tag: TagBadElement,
+			Message: fmt.Sprintf("no resource %s: the API is below %s/", Clip(escaped), BasePath)}
+	}
+	if rest = strings.TrimPrefix(rest, "/"); rest == "" {
+		return nil, nil
+	}
+	parts := strings.Split(strings.TrimSuffix(rest, "/"), "/")
+	if len(parts) > maxSegments {
+		return nil, BadPath("the path has %d segments, at most %d are accepted", len(parts), maxSegments)
+	}
+	for i, p := range parts {
+		limit := maxKeyBytes
+		if i < 2 {
+			limit = maxNameBytes
+		}
+		s, err := decodeSegment(p, limit)
+		if err != nil {
+			return nil, err
+		}
+		parts[i] = s
+	}
+	return parts, nil
+}
+
+// decodeSegment percent-decodes one segment and refuses what no name or key can be.
+func decodeSegment(p string, limit int) (string, error) {
+	s, err := url.PathUnescape(p)
+	switch {
+	case err != nil:
+		return "", BadPath("path segment %s: wrong percent-encoding", Clip(p))
+	case s == "":
+		return "", BadPath("the path has an empty segment (two slashes in a row)")
+	case len(s) > limit:
+		return "", BadPath("path segment %s has %d bytes, at most %d are accepted", Clip(s), len(s), limit)
+	case !utf8.ValidString(s):
+		return "", BadPath("path segment %s is not UTF-8", Clip(p))
+	case strings.IndexByte(s, 0) >= 0:
+		return "", BadPath("path segment %s contains a NUL byte", Clip(p))
+	}
+	for part := range strings.SplitSeq(s, "/") {
+		if part == "." || part == ".." {
+			return "", BadPath("path segment %s: %q is not a name", Clip(s), part)
+		}
+	}
+	return s, nil
+}
+
+// JoinPath is the reverse of splitPath, with the trailing slash that clients compare.
+func JoinPath(segments ...string) string {
+	var b strings.Builder
+	b.WriteString(BasePath)
+	b.WriteByte('/')
+	for _, s := range segments {
+		b.WriteString(url.PathEscape(s))
+		b.WriteByte('/')
+	}
+	return b.String()
+}
+
+// Clip quotes hostile text for a message and keeps it short.
+func Clip(s string) string {
+	const most = 64
+	if len(s) > most {
+		return fmt.Sprintf("%q…", strings.ToValidUTF8(s[:most], ""))
+	}
+	return fmt.Sprintf("%q", s)
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/polycube/polycube/internal/suggest"
+)
+
+// What a request says, beside its path and its body: the command, the parameters, and the verb of a command line.
+
+// ReadOnly methods change nothing.
+func ReadOnly(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+}
+
+// CommandName is the first segment of the request's path.
+func CommandName(r *http.Request) string {
+	segments, err := SplitPath(r.URL.EscapedPath())
+	if err != nil || len(segments) == 0 {
+		return ""
+	}
+	return segments[0]
+}
+
+// CommandOnly accepts POST of the bare command; longer paths exist for completion only.
+func CommandOnly(r *http.Request, rest []string) error {
+	if len(rest) > 0 {
+		return Allow(r, http.MethodOptions)
+	}
+	return Allow(r, http.MethodPost, http.MethodOptions)
+}
+
+// ReadMembers reads an object of strings that has every required member and no unknown one.
+func ReadMembers(w http.ResponseWriter, r *http.Request, required, optional []string) (map[string]string, error) {
+	body, err := ReadBody(w, r)
+	if err != nil {
+		return nil, err
+	}
+	if body == nil && len(required) == 0 {
+		return map[string]string{}, nil
+	}
+	if body == nil {
+		return nil, MissingMember(required[0])
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(body, &raw); err != nil || raw == nil {
+		return nil, &Error{Status: http.StatusBadRequest, Tag: TagInvalidValue, Message: "the request body has to be a JSON object"}
+	}
+	out := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
+		if !slices.Contains(required, name) && !slices.Contains(optional, name) {
+			return nil, &Error{Status: http.StatusBadRequest, Tag: TagInvalidValue, Field: name,
+				Near:    suggest.Near(name, slices.Concat(required, optional)),
+				Message: fmt.Sprintf("%s is not a member of this request", Clip(name))}
+		}
+		var value *string
+		if err := json.Unmarshal(raw[name], &value); err != nil || value == nil {
+			return nil, &Error{Status: http.StatusBadRequest, Tag: TagInvalidValue, Field: name,
+				Message: fmt.Sprintf("%s: has to be a string", name)}
+		}
+		out[name] = *value
+	}
+	for _, name := range required {
+		if out[name] == "" {
+			return nil, MissingMember(name)
+		}
+	}
+	return out, nil
+}
+
+// Done ends a command: 200 without a body, or what was wrong.
+func Done(w http.ResponseWriter, r *http.Request, err error) error {
+	if err == nil {
+		w.WriteHeader(http.StatusOK)
+	}
+	return AsBadRequest(r.Method, err)
+}
+
+// QueryOf are the parameters of a request, of which others than these are mistakes.
+func QueryOf(r *http.Request, known ...string) (url.Values, error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, BadPath("the query cannot be read: %v", err)
+	}
+	for name := range q {
+		if !slices.Contains(known, name) {
+			p := BadPath("unknown parameter %s, known are: %s", Clip(name), strings.Join(known, ", "))
+			p.Near = suggest.Near(name, known)
+			return nil, p
+		}
+	}
+	return q, nil
+}
+
+// ParseRevision reads the number of a revision; what names the parameter in the error.
+func ParseRevision(what, text string) (uint64, error) {
+	revision, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, BadPath("%s %s: a revision is a number", what, Clip(text))
+	}
+	return revision, nil
+}

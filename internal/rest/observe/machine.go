@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the machine says of itself and of this process.
+
+// kernelRelease is what uname -r says.
+var kernelRelease = sync.OnceValue(func() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
+})
+
+// residentMemory is what the process has in memory, in bytes; 0 if nobody knows.
+func residentMemory() uint64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseUint(fields[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * uint64(os.Getpagesize())
+}

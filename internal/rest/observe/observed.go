@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/events"
+	"github.com/polycube/polycube/internal/metrics"
+	"github.com/polycube/polycube/internal/rest/directory"
+	"github.com/polycube/polycube/internal/rest/help"
+	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/rest/resource"
+	"github.com/polycube/polycube/internal/slowpath"
+	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/suggest"
+	"github.com/polycube/polycube/internal/trace"
+)
+
+// Observed is what there is to see of the daemon beside its cubes. Whatever is nil is not shown.
+type Observed struct {
+	// Instance is the daemon's name, "" for the main one; Started is when it began.
+	Instance string
+	Started  time.Time
+	// Events keeps what happens.
+	Events *events.Log
+	// Linker tells of the programs in use.
+	Linker interface {
+		Activity() datapath.Activity
+		Segments() []datapath.Segment
+	}
+	// SlowPath tells how full the ring is; false while there is none.
+	SlowPath func() (slowpath.Load, bool)
+	Store    interface{ Stats() store.Stats }
+	// Pins says what is wrong where maps and programs are pinned, nil if all is well.
+	Pins func() error
+	// Level is the daemon's own log level.
+	Level LogLevel
+}
+
+// LogLevel is a level that can be changed while the daemon runs.
+type LogLevel interface {
+	// Level is its name.
+	Level() string
+	// SetLevel returns an error for what is no level.
+	SetLevel(name string) error
+}
+
+// noLevel is that of a server whose log is somebody else's.
+type noLevel struct{}
+
+// Level is unknown.
+func (noLevel) Level() string { return "" }
+
+// SetLevel refuses.
+func (noLevel) SetLevel(string) error { return errors.New("loglevel: it cannot be changed here") }
+
+// Manager is what there is to see of cubes: *topology.Manager.
+type Manager interface {
+	directory.Manager
+	metrics.Topology
+	trace.Counters
+	// Status says how a cube's programs run.
+	Status(cube string) (datapath.CubeStatus, error)
+	// PortStats are the counters of a port.
+	PortStats(cube, port string) (datapath.PortCounters, error)
+}
+
+// Options say what there is to see.
+type Options struct {
+	Manager Manager
+	Version string
+	Log     *slog.Logger
+	Names   *directory.Directory
+	Help    *help.Guide
+	// Drops samples the counters of drops; nil knows no rates and times.
+	Drops *trace.Drops
+	// TLS knows which files of certificates cannot be read; nil without TLS.
+	TLS *access.TLS
+	Observed
+}
+
+// Observer answers for how the daemon and its cubes are: status, metrics, drops and events. It owns the places of clients
+// that follow events.
+type Observer struct {
+	manager  Manager
+	version  string
+	log      *slog.Logger
+	out      message.Sender
+	names    *directory.Directory
+	help     *help.Guide
+	observed Observed
+	exporter *metrics.Exporter
+	drops    *trace.Drops
+	tls      *access.TLS
+
+	Heartbeat time.Duration
+	// subscribers follow events. ending is closed when they are to end.
+	subscribers atomic.Int64
+	ending      chan struct{}
+	// followers are the places of clients that follow events, ownerFollowers those of root.
+	followers, ownerFollowers *access.Slots
+}
+
+// New makes an observer.
+func New(from Options) *Observer {
+	o := &Observer{manager: from.Manager, version: from.Version, log: from.Log, out: message.Sender{Log: from.Log}, names: from.Names, help: from.Help,
+		observed: from.Observed, drops: from.Drops, tls: from.TLS, Heartbeat: heartbeat, ending: make(chan struct{})}
+	if o.observed.Started.IsZero() {
+		o.observed.Started = time.Now()
+	}
+	if o.observed.Level == nil {
+		o.observed.Level = noLevel{}
+	}
+	if o.drops == nil {
+		o.drops = trace.NewDrops(o.manager, nil)
+	}
+	o.followers, o.ownerFollowers = access.NewSlots(MaxSubscribers, MaxSubscribersPerClient), access.NewSlots(MaxSubscribers, MaxSubscribers)
+	o.exporter = metrics.New(metrics.Sources{Topology: o.manager, Version: o.version, Linker: o.observed.Linker, SlowPath: o.observed.SlowPath,
+		Store: o.observed.Store, Events: o.observed.Events, Subscribers: func() int { return int(o.subscribers.Load()) }, Logger: o.log})
+	return o
+}
+
+// Exports is what answers scrapes; its requests are counted by others.
+func (o *Observer) Exports() *metrics.Exporter { return o.exporter }
+
+// End ends the streams of events. It is called once.
+func (o *Observer) End() { close(o.ending) }
+
+// ServeHealth answers /healthz: the daemon answers requests.
+func (o *Observer) ServeHealth(w http.ResponseWriter, r *http.Request) error {
+	return o.probe(w, r, nil)
+}
+
+// ServeReady answers /readyz: cubes are restored, and changes can be made.
+func (o *Observer) ServeReady(w http.ResponseWriter, r *http.Request) error {
+	if o.observed.Store != nil {
+		switch st := o.observed.Store.Stats(); {
+		case st.Broken:
+			return o.probe(w, r, errors.New("the disk cannot tell what it holds, changes are refused"))
+		case st.Refusal != "":
+			return o.probe(w, r, errors.New("the last change could not be written: "+st.Refusal))
+		}
+	}
+	select {
+	case <-o.ending:
+		return o.probe(w, r, errors.New("the daemon is stopping"))
+	default:
+		return o.probe(w, r, nil)
+	}
+}
+
+// probe answers those who look at the status alone, with a word for others.
+func (o *Observer) probe(w http.ResponseWriter, r *http.Request, sick error) error {
+	if err := message.Allow(r, http.MethodGet); err != nil {
+		return err
+	}
+	status, text := http.StatusOK, "ok\n"
+	if sick != nil {
+		status, text = http.StatusServiceUnavailable, sick.Error()+"\n"
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write([]byte(text)) // who asked may be gone
+	}
+	return nil
+}
+
+// DaemonView is the daemon itself.
+type DaemonView struct {
+	Version  string    `json:"version"`
+	Instance string    `json:"instance"`
+	Pid      int       `json:"pid"`
+	Started  time.Time `json:"started"`
+	Uptime   int64     `json:"uptime-seconds"`
+	Loglevel string    `json:"loglevel"`
+	Kernel   string    `json:"kernel"`
+	// Memory is what the process has in memory, in bytes.
+	Memory uint64 `json:"memory-bytes"`
+}
+
+func (o *Observer) daemonView() DaemonView {
+	v := DaemonView{Version: o.version, Instance: o.observed.Instance, Pid: os.Getpid(), Started: o.observed.Started.UTC().Truncate(time.Millisecond),
+		Uptime: int64(time.Since(o.observed.Started).Seconds()), Kernel: kernelRelease(), Memory: residentMemory()}
+	v.Loglevel = o.observed.Level.Level()
+	return v
+}
+
+// ServeDaemon answers /daemon and /daemon/loglevel, the one thing of it that can be changed.
+func (o *Observer) ServeDaemon(w http.ResponseWriter, r *http.Request, rest []string) error {
+	methods := []string{http.MethodGet, http.MethodOptions}
+	leaf := len(rest) == 1
+	if leaf && rest[0] != "loglevel" {
+		return o.names.NoResource(r, rest[0], "loglevel")
+	}
+	if leaf {
+		methods = append(methods, http.MethodPatch)
+	}
+	if err := message.Allow(r, methods...); err != nil {
+		return err
+	}
+	switch {
+	case r.Method == http.MethodOptions:
+		return o.helpDaemon(w, r, rest, methods)
+	case r.Method == http.MethodPatch:
+		return o.setLogLevel(w, r)
+	case leaf:
+		return o.out.JSON(w, r, http.StatusOK, o.observed.Level.Level())
+	}
+	return o.out.JSON(w, r, http.StatusOK, o.daemonView())
+}
+
+// logLevels are the daemon's, from the most on.
+var logLevels = []string{"trace", "debug", "info", "warn", "err", "critical", "off"}
+
+// setLogLevel changes the daemon's level. It is not kept: the next start has that of its options.
+func (o *Observer) setLogLevel(w http.ResponseWriter, r *http.Request) error {
+	body, err := message.ReadBody(w, r)
+	if err != nil {
+		return err
+	}
+	name := strings.Trim(string(body), `"`)
+	before := o.observed.Level.Level()
+	if err := o.observed.Level.SetLevel(name); err != nil {
+		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "loglevel", Message: err.Error(),
+			Near: suggest.Near(name, logLevels)}
+	}
+	now := o.observed.Level.Level()
+	o.log.Warn("the daemon logs at another level", "before", before, "now", now)
+	if now != before {
+		o.observed.Events.Add(events.Event{Type: events.Daemon, State: "loglevel", Reason: now,
+			Message: fmt.Sprintf("the daemon logs at level %s, before %s", now, before)})
+	}
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// helpDaemon answers OPTIONS of /daemon.
+func (o *Observer) helpDaemon(w http.ResponseWriter, r *http.Request, rest []string, methods []string) error {
+	verb, completion, err := help.Verb(r)
+	if err != nil {
+		return err
+	}
+	level := help.Param{Name: "loglevel", Description: "What the daemon itself logs", Example: "DEBUG", Type: "leaf", SimpleType: "enumeration",
+		Constraints: help.Constraints{Values: []string{"TRACE", "DEBUG", "INFO", "WARN", "ERR", "CRITICAL", "OFF"}}}
+	var h help.Help
+	switch {
+	case len(rest) == 1 && completion:
+		return o.out.JSON(w, r, http.StatusOK, help.BegunBy(r, directory.Lower(level.Values)))
+	case len(rest) == 1 || verb == resource.VerbSet:
+		h.Params = []help.Param{level}
+	case verb == resource.VerbNone:
+		h.Commands = []string{"show", "set"}
+	}
+	return o.help.Answer(w, r, methods, verb, completion, h)
+}

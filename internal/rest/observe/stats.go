@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"context"
+
+	"github.com/polycube/polycube/internal/rest/directory"
+	"github.com/polycube/polycube/internal/yang"
+)
+
+// portStats are a port's totals since it was made.
+type portStats struct {
+	Name      string `json:"name"`
+	RxPackets uint64 `json:"rx-packets"`
+	RxBytes   uint64 `json:"rx-bytes"`
+	TxPackets uint64 `json:"tx-packets"`
+	TxBytes   uint64 `json:"tx-bytes"`
+}
+
+// fateStats is one way in which packets ended in the cube.
+type fateStats struct {
+	Name    string `json:"name"`
+	Drop    bool   `json:"drop"`
+	Packets uint64 `json:"packets"`
+}
+
+// CubeStats is the answer of /cubes/NAME/stats.
+type CubeStats struct {
+	Name    string `json:"name"`
+	Service string `json:"service-name"`
+	// Mode is call or inline, Reason why it is not inline; "" while no program is in use.
+	Mode   string `json:"mode"`
+	Reason string `json:"mode-reason"`
+	// Segment is the number of the cube's program among the Segments that its connected cubes were
+	// cut into, from 1; SegmentCubes cubes are in it.
+	Segment      int `json:"segment"`
+	Segments     int `json:"segments"`
+	SegmentCubes int `json:"segment-cubes"`
+	// Instructions is the size of that program, Verified how many the kernel's verifier looked at,
+	// in LoadMicroseconds.
+	Instructions     int   `json:"instructions"`
+	Verified         int   `json:"verified-instructions"`
+	LoadMicroseconds int64 `json:"load-microseconds"`
+	// Degraded says why the cube's code is not called any more, "" when all is well.
+	Degraded string      `json:"degraded"`
+	Ports    []portStats `json:"ports"`
+	Fates    []fateStats `json:"fates"`
+}
+
+// CubeStats reads a cube's counters.
+func (o *Observer) CubeStats(ctx context.Context, service, name string) (CubeStats, error) {
+	out := CubeStats{Name: name, Service: service, Degraded: o.manager.Degraded(name), Ports: []portStats{}, Fates: []fateStats{}}
+	status, err := o.manager.Status(name)
+	if err != nil {
+		return out, err
+	}
+	out.Mode, out.Reason = status.Mode, status.Reason
+	out.Segment, out.Segments, out.SegmentCubes = status.Segment, status.Segments, status.Cubes
+	out.Instructions, out.Verified, out.LoadMicroseconds = status.Instructions, status.Verified, status.Load.Microseconds()
+	for _, port := range o.ports(ctx, service, name) {
+		c, err := o.manager.PortStats(name, port)
+		if err != nil {
+			return out, err
+		}
+		out.Ports = append(out.Ports, portStats{port, c.RxPackets, c.RxBytes, c.TxPackets, c.TxBytes})
+	}
+	fates, err := o.manager.Fates(name)
+	if err != nil {
+		return out, err
+	}
+	for _, f := range fates {
+		out.Fates = append(out.Fates, fateStats{f.Name, f.Drop, f.Packets})
+	}
+	return out, nil
+}
+
+// ports are the names of a cube's ports, none for a transparent cube.
+func (o *Observer) ports(ctx context.Context, service, name string) []string {
+	if o.names.Transparent(service) {
+		return nil
+	}
+	raw, err := o.manager.Read(ctx, service, name, yang.Path{{Name: "ports"}})
+	if err != nil {
+		return nil
+	}
+	return directory.Names(raw)
+}

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/polycube/polycube/internal/rest/message"
+	"github.com/polycube/polycube/internal/topology"
+)
+
+// GET /status: how the daemon and its cubes are, on one screen, and what to do about what is not well.
+
+// Severities of what is not well, which are also the status of the whole.
+const (
+	severityOK       = "ok"
+	severityWarning  = "warning"
+	severityCritical = "critical"
+)
+
+// MaxTroubles bounds each list of the status; what is above is counted.
+const MaxTroubles = 20
+
+// trouble is something that is not well.
+type trouble struct {
+	Severity string `json:"severity"`
+	// Where is a cube, a port, a netdev or a part of the daemon.
+	Where string `json:"where"`
+	What  string `json:"what"`
+	// Remedy says what to do, where that is not in What.
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// StatusView is the answer of /status.
+type StatusView struct {
+	Status   string    `json:"status"`
+	Troubles []trouble `json:"troubles"`
+	// More is how many troubles are not listed.
+	More     int           `json:"more-troubles"`
+	Daemon   DaemonView    `json:"daemon"`
+	Cubes    cubesView     `json:"cubes"`
+	Ports    portsView     `json:"ports"`
+	Programs programsView  `json:"programs"`
+	SlowPath slowPathView  `json:"slow-path"`
+	Drops    []dropView    `json:"drops"`
+	Store    *storeView    `json:"store,omitempty"`
+	Services []serviceView `json:"services"`
+}
+
+type cubesView struct {
+	Revision uint64 `json:"revision"`
+	Total    int    `json:"total"`
+	// Degraded have code that is not called any more; Broken could not be restored, and Held of them go on forwarding.
+	Degraded int `json:"degraded"`
+	Broken   int `json:"broken"`
+	Held     int `json:"held"`
+}
+
+type portsView struct {
+	Total int `json:"total"`
+	Up    int `json:"up"`
+	// Down have a peer and do not work, Free have none.
+	Down int `json:"down"`
+	Free int `json:"free"`
+}
+
+type programsView struct {
+	Total  int `json:"total"`
+	Inline int `json:"inline"`
+	Call   int `json:"call"`
+	// Reasons say of each program in call mode why it is.
+	Reasons []programView `json:"reasons"`
+}
+
+type programView struct {
+	Cube   string `json:"cube"`
+	Cubes  int    `json:"cubes"`
+	Reason string `json:"reason"`
+}
+
+type slowPathView struct {
+	Packets     uint64 `json:"packets"`
+	RingBytes   uint64 `json:"ring-bytes"`
+	RingUsed    uint64 `json:"ring-used-bytes"`
+	Waiting     int    `json:"waiting"`
+	Shed        uint64 `json:"shed"`
+	LostInRing  uint64 `json:"lost-in-ring"`
+	ShedByCubes uint64 `json:"shed-by-cubes"`
+}
+
+// dropView is a reason for which packets were dropped in the last seconds.
+type dropView struct {
+	Cube      string `json:"cube"`
+	Reason    string `json:"reason"`
+	PerSecond uint64 `json:"per-second"`
+	Packets   uint64 `json:"packets"`
+}
+
+type storeView struct {
+	JournalBytes   int64 `json:"journal-bytes"`
+	JournalRecords int   `json:"journal-records"`
+	StateBytes     int64 `json:"state-bytes"`
+	// Snapshots were made since the start, the last one at LastSnapshot.
+	Snapshots    uint64     `json:"snapshots"`
+	LastSnapshot *time.Time `json:"last-snapshot,omitempty"`
+	Failures     uint64     `json:"commit-failures"`
+	Repaired     []string   `json:"repaired"`
+}
+
+// serviceView is a service that has cubes, or runs in a process of its own.
+type serviceView struct {
+	Name  string `json:"name"`
+	Cubes int    `json:"cubes"`
+	// State is builtin, running or lost; Error says why it is lost.
+	State string `json:"state"`
+	Error string `json:"error,omitempty"`
+}
+
+// ServeStatus answers /status.
+func (o *Observer) ServeStatus(w http.ResponseWriter, r *http.Request, rest []string) error {
+	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
+		return err
+	}
+	if r.Method == http.MethodOptions {
+		return o.help.Show(w, r, rest)
+	}
+	return o.out.JSON(w, r, http.StatusOK, o.status())
+}
+
+// status looks at everything.
+func (o *Observer) status() StatusView {
+	v := StatusView{Daemon: o.daemonView(), Drops: []dropView{}, Services: []serviceView{}, Programs: programsView{Reasons: []programView{}}}
+	numbers := o.manager.Numbers()
+	all := slices.Concat(v.Cubes.look(numbers), v.Ports.look(numbers), o.storeTroubles(&v), o.pinTroubles(), o.tlsTroubles())
+	v.Cubes.Revision = o.manager.Revision()
+	o.lookAtPrograms(&v)
+	all = append(all, o.lookAtPackets(&v, numbers)...)
+	all = append(all, o.serviceTroubles()...)
+	o.lookAtServices(&v, numbers)
+	v.conclude(all)
+	return v
+}
+
+// lookAtServices lists the services that have cubes or a process of their own.
+func (o *Observer) lookAtServices(v *StatusView, numbers []topology.CubeNumbers) {
+	cubes := map[string]int{}
+	for _, c := range numbers {
+		cubes[c.Service]++
+	}
+	outside := map[string]bool{}
+	for _, st := range o.manager.ServiceStates() {
+		outside[st.Name] = true
+		one := serviceView{Name: st.Name, Cubes: cubes[st.Name], State: "running"}
+		if !st.Running {
+			one.State, one.Error = "lost", st.Error
+		}
+		v.Services = append(v.Services, one)
+	}
+	for _, info := range o.manager.Services() {
+		if n := cubes[info.Name]; n > 0 && !outside[info.Name] {
+			v.Services = append(v.Services, serviceView{Name: info.Name, Cubes: n, State: "builtin"})
+		}
+	}
+}
+
+// conclude lists what is not well, the worst first, and judges the whole.
+func (v *StatusView) conclude(all []trouble) {
+	rank := map[string]int{severityCritical: 0, severityWarning: 1}
+	slices.SortStableFunc(all, func(a, b trouble) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })
+	v.Status = severityOK
+	if len(all) > 0 {
+		v.Status = all[0].Severity
+	}
+	v.Troubles = append([]trouble{}, all[:min(len(all), MaxTroubles)]...)
+	v.More = len(all) - len(v.Troubles)
+}
+
+// remedyOf says what is to be done for a degraded cube: nothing, where its service is a process of its own that comes back.
+func remedyOf(trouble string) string {
+	if strings.HasPrefix(trouble, "service ") || strings.HasPrefix(trouble, "its service ") {
+		return "its service takes it over again when it can"
+	}
+	return "the log has the details; delete the cube and create it again"
+}
+
+// look counts cubes and finds those that are not well.
+func (v *cubesView) look(numbers []topology.CubeNumbers) []trouble {
+	var out []trouble
+	for _, c := range numbers {
+		v.Total++
+		switch {
+		case c.Broken:
+			v.Broken++
+			if c.Status.Mode != "" || len(c.Ports) > 0 {
+				v.Held++
+			}
+			out = append(out, trouble{Severity: severityCritical, Where: c.Name, What: c.Trouble})
+		case c.Trouble != "":
+			v.Degraded++
+			out = append(out, trouble{Severity: severityCritical, Where: c.Name, What: "degraded, its packets go on without its control plane: " + c.Trouble,
+				Remedy: remedyOf(c.Trouble)})
+		}
+	}
+	return out
+}
+
+// look counts ports and finds those that do not work, or lose something.
+func (v *portsView) look(numbers []topology.CubeNumbers) []trouble {
+	var out []trouble
+	for _, c := range numbers {
+		for _, p := range c.Ports {
+			v.Total++
+			switch {
+			case p.Up:
+				v.Up++
+			case p.Reason != "":
+				v.Down++
+			default:
+				v.Free++
+			}
+			if p.Reason != "" {
+				state := "is DOWN: "
+				if p.Up {
+					state = "is UP, but "
+				}
+				out = append(out, trouble{Severity: severityWarning, Where: c.Name + ":" + p.Name, What: state + p.Reason})
+			}
+		}
+	}
+	return out
+}
+
+// lookAtPrograms counts programs by mode. Call mode costs nanoseconds and not function: it is no trouble.
+func (o *Observer) lookAtPrograms(v *StatusView) {
+	if o.observed.Linker == nil {
+		return
+	}
+	for _, p := range o.observed.Linker.Segments() {
+		v.Programs.Total++
+		if p.Mode == "inline" {
+			v.Programs.Inline++
+			continue
+		}
+		v.Programs.Call++
+		if len(v.Programs.Reasons) < MaxTroubles {
+			v.Programs.Reasons = append(v.Programs.Reasons, programView{p.First, p.Cubes, p.Reason})
+		}
+	}
+}
+
+// lookAtPackets reads what the slow path and drops have to say.
+func (o *Observer) lookAtPackets(v *StatusView, numbers []topology.CubeNumbers) []trouble {
+	var out []trouble
+	for _, c := range numbers {
+		v.SlowPath.Waiting += c.Waiting
+		v.SlowPath.ShedByCubes += c.Shed
+		for _, f := range c.Fates {
+			if f.Name == "slowpath-shed" {
+				v.SlowPath.Shed += f.Packets
+			}
+		}
+	}
+	if o.observed.SlowPath != nil {
+		if l, ok := o.observed.SlowPath(); ok {
+			v.SlowPath.Packets, v.SlowPath.RingBytes, v.SlowPath.RingUsed = l.Packets, l.Size, l.Used
+			v.SlowPath.LostInRing = l.Stale + l.Malformed
+		}
+	}
+	drops, err := o.drops.Report("")
+	if err != nil {
+		return out
+	}
+	for _, d := range drops {
+		if d.PerSecond == 0 {
+			continue
+		}
+		v.Drops = append(v.Drops, dropView{d.Cube, d.Reason, d.PerSecond, d.Packets})
+		if d.Reason == "slowpath-shed" {
+			out = append(out, trouble{Severity: severityWarning, Where: d.Cube,
+				What:   fmt.Sprintf("sends more packets to user space than its control plane takes, %d a second are dropped", d.PerSecond),
+				Remedy: "polycubectl capture or trace shows which packets"})
+		}
+	}
+	slices.SortStableFunc(v.Drops, func(a, b dropView) int { return cmp.Compare(b.PerSecond, a.PerSecond) })
+	v.Drops = v.Drops[:min(len(v.Drops), 10)]
+	return out
+}
+
+// pinTroubles looks at where maps and programs are pinned.
+func (o *Observer) pinTroubles() []trouble {
+	if o.observed.Pins == nil {
+		return nil
+	}
+	err := o.observed.Pins()
+	if err == nil {
+		return nil
+	}
+	t := trouble{Severity: severityCritical, Where: "bpffs", What: err.Error()}
+	var known interface{ Remedy() string }
+	if errors.As(err, &known) {
+		t.What += ": packets are forwarded, and changes that need new maps or programs are refused"
+		t.Remedy = known.Remedy()
+	} else {
+		t.What += ": packets go on, but changes are refused, and the next start cannot take over what cubes have learned"
+		t.Remedy = "mount a BPF file system there again and restart polycubed when some packets may be lost"
+	}
+	return []trouble{t}
+}
+
+// tlsTroubles reports the TLS files that could not be read.
+func (o *Observer) tlsTroubles() []trouble {
+	if o.tls == nil {
+		return nil
+	}
+	var out []trouble
+	for _, err := range o.tls.Faults() {
+		out = append(out, trouble{Severity: severityCritical, Where: "TLS", What: err.Error() + ": what the file said before stays in force",
+			Remedy: "put it right: files are read again when they change"})
+	}
+	return out
+}
+
+// storeTroubles looks at the store.
+func (o *Observer) storeTroubles(v *StatusView) []trouble {
+	if o.observed.Store == nil {
+		return nil
+	}
+	st := o.observed.Store.Stats()
+	v.Store = &storeView{JournalBytes: st.JournalBytes, JournalRecords: st.JournalRecords, StateBytes: st.StateBytes,
+		Snapshots: st.Snapshots, Failures: st.Failures, Repaired: append([]string{}, st.Repaired...)}
+	if !st.SnapshotAt.IsZero() {
+		at := st.SnapshotAt.UTC().Truncate(time.Millisecond)
+		v.Store.LastSnapshot = &at
+	}
+	var out []trouble
+	add := func(severity, what, remedy string) {
+		out = append(out, trouble{Severity: severity, Where: "store", What: what, Remedy: remedy})
+	}
+	if st.Broken {
+		add(severityCritical, "the disk cannot tell what it holds, changes are refused", "look at the disk: each change tries again")
+	}
+	switch {
+	case st.Missing != "":
+		add(severityCritical, strings.TrimPrefix(st.Missing, "store: ")+": the next start would not find the configuration",
+			"put it back, or leave nothing in its place and change something: the next change writes the whole configuration there")
+	case st.Full:
+		add(severityCritical, "the disk is full, changes are refused sooner or later", "make room on the disk")
+	case st.Refusal != "" && !st.Broken:
+		add(severityCritical, "the last change was refused because it could not be written: "+st.Refusal, "look at the disk: each change tries again")
+	}
+	if st.SnapshotFailures > 0 {
+		add(severityWarning, fmt.Sprintf("%d snapshots could not be made, the journal grows", st.SnapshotFailures), "make room on the disk")
+	}
+	for _, what := range st.Repaired {
+		add(severityWarning, "the start found damage: "+what, "compare the configuration with a copy; the next start does not say it again")
+	}
+	return out
+}
+
+// ServiceStatus is how a service that is not part of the daemon is.
+func ServiceStatus(st topology.ServiceState) string {
+	if st.Running {
+		return "running"
+	}
+	return "lost"
+}
+
+// serviceTroubles lists the services that are lost.
+func (o *Observer) serviceTroubles() []trouble {
+	var out []trouble
+	for _, st := range o.manager.ServiceStates() {
+		if !st.Running {
+			out = append(out, trouble{Severity: severityCritical, Where: "service " + st.Name, What: "lost: " + st.Error,
+				Remedy: "its cubes forward as they did and are taken over when it is back"})
+		}
+	}
+	return out
+}
