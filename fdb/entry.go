@@ -6,52 +6,7 @@
 // address, or an address in a VLAN.
 package fdb
 
-import (
-	"encoding/binary"
-	"fmt"
-	"net"
-	"time"
-
-	"github.com/polycube/polycube/cube"
-)
-
-// Address is a MAC address as the fast path keeps it: the first byte in the lowest bits.
-type Address uint64
-
-// ParseAddress reads the form of the models, aa:bb:cc:dd:ee:ff.
-func ParseAddress(text string) (Address, error) {
-	mac, err := net.ParseMAC(text)
-	if err != nil || len(mac) != 6 {
-		return 0, fmt.Errorf("MAC address %q: %w", text, cube.ErrInvalid)
-	}
-	return AddressOf(mac), nil
-}
-
-// AddressOf is the address of six bytes.
-func AddressOf(mac net.HardwareAddr) Address {
-	var b [8]byte
-	copy(b[:6], mac)
-	return Address(binary.LittleEndian.Uint64(b[:]))
-}
-
-// UnmarshalText reads the form of the models.
-func (a *Address) UnmarshalText(text []byte) (err error) {
-	*a, err = ParseAddress(string(text))
-	return err
-}
-
-// MarshalText writes the form of the models, in lower case.
-func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
-
-// String is the form of the models, in lower case.
-func (a Address) String() string { return a.Hardware().String() }
-
-// Hardware is the address as bytes.
-func (a Address) Hardware() net.HardwareAddr {
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], uint64(a))
-	return b[:6]
-}
+import "time"
 
 // Entry is what the map has of a key; struct pcn_fdb_entry of the programs.
 type Entry struct {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/fdb"
+	"github.com/polycube/polycube/inet"
 )
 
 // state is shaped like the model's tree.
@@ -23,13 +24,13 @@ type state struct {
 	STP   []stateSTP  `json:"stp,omitempty"`
 	Ports []statePort `json:"ports,omitempty"`
 	Fdb   *stateFdb   `json:"fdb,omitempty"`
-	MAC   fdb.Address `json:"mac,omitempty"`
+	MAC   inet.MAC    `json:"mac,omitempty"`
 }
 
 type statePort struct {
 	STP   []statePortSTP `json:"stp,omitempty"`
 	Name  string         `json:"name"`
-	MAC   fdb.Address    `json:"mac,omitempty"`
+	MAC   inet.MAC       `json:"mac,omitempty"`
 	Trunk *stateTrunk    `json:"trunk,omitempty"`
 }
 
@@ -45,11 +46,11 @@ type stateFdb struct {
 
 // shownAs is an entry of the database as it reads.
 type shownAs struct {
-	VLAN uint16      `json:"vlan"`
-	MAC  fdb.Address `json:"mac"`
-	Port string      `json:"port"`
-	Type string      `json:"type"`
-	Age  *uint32     `json:"age,omitempty"`
+	VLAN uint16   `json:"vlan"`
+	MAC  inet.MAC `json:"mac"`
+	Port string   `json:"port"`
+	Type string   `json:"type"`
+	Age  *uint32  `json:"age,omitempty"`
 }
 
 // State returns the database, the counters, and the addresses that are not configured.
@@ -185,7 +186,7 @@ func parseKey(vlan, mac string) (Key, error) {
 	if err != nil {
 		return 0, fmt.Errorf("VLAN %q: %w", vlan, cube.ErrInvalid)
 	}
-	a, err := fdb.ParseAddress(mac)
+	a, err := inet.ParseMAC(mac)
 	return keyOf(uint16(n), a), err
 }
 

@@ -10,13 +10,11 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
-// counter is struct pbforwarder_counter of the program; a test compares the two.
-type counter struct{ Packets, Bytes uint64 }
-
 type places struct {
-	counters cube.PerCPU[uint32, counter]
+	counters cube.PerCPU[uint32, inet.Count]
 	names    cube.Table[uint32, uint64] // id plus 1 by place, 0: free
 	size     uint32
 	// unused are free, the next one last. left are those that an earlier daemon gave, by id.
@@ -31,7 +29,7 @@ type places struct {
 // open opens the maps.
 func (p *places) open(env cube.Env, size uint32) (err error) {
 	*p = places{size: size, writes: map[uint32]uint64{}}
-	if p.counters, err = cube.OpenPerCPU[uint32, counter](env, "counters"); err != nil {
+	if p.counters, err = cube.OpenPerCPU[uint32, inet.Count](env, "counters"); err != nil {
 		return err
 	}
 	p.names, err = cube.OpenTable[uint32, uint64](env, "places")
@@ -97,7 +95,7 @@ func (p *places) claim(place, id uint32) {
 
 // reset sets the counters of places that were taken to zero, before their rules are in force.
 func (p *places) reset() error {
-	_, err := p.counters.SetAll(p.fresh, counter{})
+	_, err := p.counters.SetAll(p.fresh, inet.Count{})
 	p.fresh = p.fresh[:0]
 	return err
 }
@@ -122,13 +120,4 @@ func (p *places) flush() error {
 	}
 	clear(p.writes)
 	return nil
-}
-
-// sum is what a place has counted on all CPUs.
-func sum(values []counter) (total counter) {
-	for _, v := range values {
-		total.Packets += v.Packets
-		total.Bytes += v.Bytes
-	}
-	return total
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // target is where a route leads.
@@ -35,7 +36,7 @@ type hop struct {
 
 // link is what next hops copy from the port.
 type link struct {
-	mac mac
+	mac inet.MAC
 	mtu uint32
 }
 
@@ -50,7 +51,7 @@ type hops struct {
 	groupIDs ids
 	// link tells of a port, and resolve the MAC address of a neighbour that is known.
 	link    func(port uint16) link
-	resolve func(addr netip.Addr, port uint16) (mac, bool)
+	resolve func(addr netip.Addr, port uint16) (inet.MAC, bool)
 	// wanted is told of gateways that come into use and go out of it.
 	wanted func(addr netip.Addr, port uint16, want bool)
 }
@@ -61,7 +62,7 @@ func newHops() *hops {
 		hopIDs:   ids{what: "next hops", next: hopFirst, now: time.Now},
 		groupIDs: ids{what: "groups of next hops", now: time.Now},
 		link:     func(uint16) link { return link{} },
-		resolve:  func(netip.Addr, uint16) (mac, bool) { return 0, false },
+		resolve:  func(netip.Addr, uint16) (inet.MAC, bool) { return 0, false },
 		wanted:   func(netip.Addr, uint16, bool) {},
 	}
 }
@@ -259,7 +260,7 @@ func (h *hops) release(id uint32) {
 
 // resolved writes the MAC address of a gateway, or that it is not known any more. It does nothing for a neighbour that
 // no route leads to.
-func (h *hops) resolved(addr netip.Addr, port uint16, to mac, ok bool) error {
+func (h *hops) resolved(addr netip.Addr, port uint16, to inet.MAC, ok bool) error {
 	id, there := h.byTarget[target{kind: kindUnicast, port: port, gateway: addr.WithZone("")}]
 	if !there {
 		return nil

@@ -5,14 +5,13 @@ package router
 // Forwarding by the host's routes: which netdevs of the host the ports lead to.
 
 import (
-	"encoding/binary"
-
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // netdevEntry is struct router_netdev.
 type netdevEntry struct {
-	Mac   mac
+	Mac   inet.MAC
 	Index uint32
 	_     uint32
 }
@@ -55,7 +54,7 @@ func (r *router) writePeers() error {
 			continue
 		}
 		is[uint32(p.Index)] = uint32(s.index)
-		entries[uint32(s.index)] = netdevEntry{Mac: mac(binary.LittleEndian.Uint64(append(p.MAC[:6:6], 0, 0))), Index: uint32(p.Index)}
+		entries[uint32(s.index)] = netdevEntry{Mac: inet.MACOf(p.MAC), Index: uint32(p.Index)}
 	}
 	var gone []uint32
 	for index := range ports.All(&err) {

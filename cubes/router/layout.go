@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // minMTU6 is the least MTU of a link with IPv6 (RFC 8200).
@@ -26,7 +27,7 @@ type network struct {
 type portState struct {
 	name  string
 	index uint16
-	mac   mac
+	mac   inet.MAC
 	// addresses: the primary one first, the link-local one of IPv6 among them.
 	addresses []netip.Prefix
 	mtu       uint32
@@ -45,7 +46,7 @@ type layout struct {
 }
 
 // newLayout checks the ports of a configuration. macOf is asked for the MAC address of ports that have none configured.
-func newLayout(conf *Config, env cube.Env, macOf func(p Port, index uint16) mac) (*layout, error) {
+func newLayout(conf *Config, env cube.Env, macOf func(p Port, index uint16) inet.MAC) (*layout, error) {
 	l := &layout{ports: map[uint16]*portState{}, byName: map[string]*portState{}, own: map[netip.Addr]string{}}
 	for _, p := range conf.Ports {
 		index, ok := env.PortIndex(p.Name)
@@ -55,7 +56,7 @@ func newLayout(conf *Config, env cube.Env, macOf func(p Port, index uint16) mac)
 		s := &portState{name: p.Name, index: index, mtu: p.Mtu, filter: p.RpFilter, detect: p.LinkDetect, addresses: p.addresses()}
 		if p.Mac != "" {
 			var err error
-			if s.mac, err = parseMAC(p.Mac); err != nil {
+			if s.mac, err = inet.ParseMAC(p.Mac); err != nil {
 				return nil, fmt.Errorf("port %s: %w", p.Name, err)
 			}
 		} else {
@@ -90,7 +91,7 @@ func (s *portState) linkLocal() {
 	if !six {
 		return
 	}
-	b := s.mac.bytes()
+	b := s.mac.Bytes()
 	addr := netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 8: b[0] ^ 2, 9: b[1], 10: b[2], 11: 0xff, 12: 0xfe, 13: b[3], 14: b[4], 15: b[5]})
 	s.addresses = append(s.addresses[:len(s.addresses):len(s.addresses)], netip.PrefixFrom(addr, 64))
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // words is an address of either family as the fast path keeps it: IPv4 as ::ffff:a.b.c.d.
@@ -45,7 +46,7 @@ type ownBits struct{ Bits [8192 / 64]uint64 }
 
 // portEntry is struct router_port.
 type portEntry struct {
-	Mac      mac
+	Mac      inet.MAC
 	Mtu      uint32
 	RpFilter uint8
 	HasIp4   uint8
@@ -73,7 +74,7 @@ type addressEntry struct {
 // neighbourEntry is struct router_neighbour.
 type neighbourEntry struct {
 	Confirmed uint64
-	Mac       mac
+	Mac       inet.MAC
 	State     uint8
 	Queued    uint8
 	_         [6]uint8
@@ -119,8 +120,8 @@ const (
 
 // hopEntry is struct router_next_hop.
 type hopEntry struct {
-	To      mac
-	From    mac
+	To      inet.MAC
+	From    inet.MAC
 	Gateway words
 	Mtu     uint32
 	Port    uint16

@@ -15,6 +15,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cubes/router/neigh"
 	"github.com/polycube/polycube/cubes/router/wire"
+	"github.com/polycube/polycube/inet"
 )
 
 // keyOf is where the fast path has what is known of an address on a port's link.
@@ -24,9 +25,9 @@ func (k addressKey) key() neigh.Key { return neigh.Key{Addr: k.Address.addr(), P
 
 // Set implements neigh.Host.
 func (s *slow) Set(k neigh.Key, mac wire.MAC, state neigh.State, since time.Duration) error {
-	n := neighbourEntry{Confirmed: uint64(since), Mac: macOf(mac), State: uint8(state)}
+	n := neighbourEntry{Confirmed: uint64(since), Mac: inet.MACOf(mac[:]), State: uint8(state)}
 	err := s.neighbours.Set(keyOf(k.Addr, k.Port), n)
-	return errors.Join(err, s.r.hops.resolved(k.Addr, k.Port, macOf(mac), err == nil && state.Usable()))
+	return errors.Join(err, s.r.hops.resolved(k.Addr, k.Port, inet.MACOf(mac[:]), err == nil && state.Usable()))
 }
 
 // Delete implements neigh.Host.
@@ -83,7 +84,7 @@ func (s *slow) want(addr netip.Addr, port uint16, want bool) {
 }
 
 // station is the port's MAC address.
-func (p *portState) station() wire.MAC { return p.mac.bytes() }
+func (p *portState) station() wire.MAC { return p.mac.Bytes() }
 
 // first returns the first address of a family that is not link-local, or, if linkLocal says so, that is.
 func (p *portState) first(six, linkLocal bool) (netip.Addr, bool) {

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 var (
@@ -59,7 +60,7 @@ type router struct {
 	// swept says that what an earlier life of the cube left is gone.
 	swept bool
 	// macs are those that ports without a configured one have.
-	macs map[uint16]mac
+	macs map[uint16]inet.MAC
 	// conf is the configuration in force, nil before there is one.
 	conf *Config
 	slow *slow
@@ -72,7 +73,7 @@ type router struct {
 }
 
 func newRouter(env cube.Env) *router {
-	r := &router{env: env, hops: newHops(), macs: map[uint16]mac{}, now: &layout{}, statics: newStatics(),
+	r := &router{env: env, hops: newHops(), macs: map[uint16]inet.MAC{}, now: &layout{}, statics: newStatics(),
 		fixed: map[string]fixed{}, fixedKeys: map[addressKey]bool{}}
 	r.rib = newRib(r.hops)
 	r.hops.link = func(port uint16) link {
@@ -81,7 +82,7 @@ func newRouter(env cube.Env) *router {
 		}
 		return link{}
 	}
-	r.hops.resolve = func(addr netip.Addr, port uint16) (mac, bool) {
+	r.hops.resolve = func(addr netip.Addr, port uint16) (inet.MAC, bool) {
 		n, ok, err := r.t.neighbours.Get(addressKey{Address: wordsOf(addr), Port: port})
 		return n.Mac, ok && err == nil && n.usable()
 	}
@@ -195,7 +196,7 @@ func (r *router) adopt(next *layout) error {
 }
 
 // adoptMAC gives a port the MAC address that it had.
-func (s *portState) adoptMAC(m mac) {
+func (s *portState) adoptMAC(m inet.MAC) {
 	had := len(s.addresses)
 	s.mac = m
 	if had > 0 && s.addresses[had-1].Bits() == 64 && s.addresses[had-1].Addr().IsLinkLocalUnicast() {

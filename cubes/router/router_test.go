@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
@@ -67,11 +68,11 @@ func routed(frame []byte, from, to string) []byte {
 }
 
 func macBytes(text string) []byte {
-	m, err := parseMAC(text)
+	m, err := inet.ParseMAC(text)
 	if err != nil {
 		panic(err)
 	}
-	b := m.bytes()
+	b := m.Bytes()
 	return b[:]
 }
 

@@ -171,7 +171,7 @@ func (s *slow) restore() error {
 		all = append(all, found{k, n})
 	}
 	for _, f := range all {
-		s.table.Restore(f.key.key(), wire.MAC(f.is.Mac.bytes()), neigh.State(f.is.State), time.Duration(f.is.Confirmed), now)
+		s.table.Restore(f.key.key(), wire.MAC(f.is.Mac.Bytes()), neigh.State(f.is.State), time.Duration(f.is.Confirmed), now)
 	}
 	return err
 }

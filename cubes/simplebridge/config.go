@@ -9,6 +9,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/fdb"
+	"github.com/polycube/polycube/inet"
 )
 
 // Config is what the model's tree decodes into.
@@ -26,8 +27,8 @@ type Fdb struct {
 
 // Entry is a configured address. There may be many, so they come one by one.
 type Entry struct {
-	Address fdb.Address `json:"address"`
-	Port    string      `json:"port"`
+	Address inet.MAC `json:"address"`
+	Port    string   `json:"port"`
 }
 
 // aging is how long a learned address is used; 0 for ever.

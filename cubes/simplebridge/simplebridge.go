@@ -11,6 +11,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/fdb"
+	"github.com/polycube/polycube/inet"
 )
 
 var (
@@ -35,7 +36,7 @@ type bridge struct {
 	env cube.Env
 
 	// fdb is open from the first Commit on.
-	fdb *fdb.Database[fdb.Address]
+	fdb *fdb.Database[inet.MAC]
 }
 
 func newBridge(env cube.Env) *bridge {
@@ -63,14 +64,14 @@ func (b *bridge) prepare(_ context.Context, old, after *Config) (cube.Plan, erro
 }
 
 // belongs says whether the port of an entry is there.
-func (b *bridge) belongs(_ fdb.Address, e fdb.Entry) bool {
+func (b *bridge) belongs(_ inet.MAC, e fdb.Entry) bool {
 	_, ok := b.env.PortName(e.Port)
 	return ok
 }
 
 // PrepareEntries implements cube.EntryPreparer.
 func (b *bridge) PrepareEntries(_ context.Context, changes []cube.EntryChange) (cube.Plan, error) {
-	return fdb.PrepareEntries(b.fdb, changes, func(e *Entry) (fdb.Address, string) { return e.Address, e.Port })
+	return fdb.PrepareEntries(b.fdb, changes, func(e *Entry) (inet.MAC, string) { return e.Address, e.Port })
 }
 
 // changedPorts are the indexes of the ports that only one of two configurations has: a frame may
@@ -107,7 +108,7 @@ func (b *bridge) commit(aging time.Duration, dead map[uint16]bool) (func() error
 	}
 	e := &cube.Undo{}
 	if len(dead) > 0 {
-		err := b.fdb.Forget(e, func(_ fdb.Address, is fdb.Entry) bool { return dead[is.Port] })
+		err := b.fdb.Forget(e, func(_ inet.MAC, is fdb.Entry) bool { return dead[is.Port] })
 		if err != nil {
 			if err := e.Run(); err != nil {
 				b.env.Logger().Error("taking back a change of the filtering database", "error", err)
@@ -130,7 +131,7 @@ func (b *bridge) PortChanged(port string, up bool) {
 	if up || !ok || !b.fdb.IsOpen() {
 		return
 	}
-	err := b.fdb.Forget(nil, func(_ fdb.Address, e fdb.Entry) bool { return e.Port == index })
+	err := b.fdb.Forget(nil, func(_ inet.MAC, e fdb.Entry) bool { return e.Port == index })
 	if err != nil {
 		b.env.Logger().Error("forgetting the addresses behind a port that is down", "port", port, "error", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/fdb"
+	"github.com/polycube/polycube/inet"
 )
 
 // state is shaped like the model's tree.
@@ -27,9 +28,9 @@ type stateFdb struct {
 }
 
 type learned struct {
-	Address fdb.Address `json:"address"`
-	Port    string      `json:"port"`
-	Age     uint32      `json:"age"`
+	Address inet.MAC `json:"address"`
+	Port    string   `json:"port"`
+	Age     uint32   `json:"age"`
 }
 
 // State returns the learned addresses that are not aged, in ascending order, and the counter of
@@ -81,7 +82,7 @@ func (b *bridge) learnedEntries() ([]learned, error) {
 }
 
 func (b *bridge) learnedEntry(text string) ([]learned, error) {
-	a, err := fdb.ParseAddress(text)
+	a, err := inet.ParseMAC(text)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func (b *bridge) learnedEntry(text string) ([]learned, error) {
 }
 
 // show is how a learned entry reads.
-func (b *bridge) show(a fdb.Address, e fdb.Entry, now uint64) learned {
+func (b *bridge) show(a inet.MAC, e fdb.Entry, now uint64) learned {
 	port, _ := b.env.PortName(e.Port)
 	return learned{Address: a, Port: port, Age: uint32(e.Age(now) / time.Second)}
 }
@@ -129,7 +130,7 @@ func (b *bridge) Action(_ context.Context, path []string, _ json.RawMessage) (cu
 	if !b.fdb.IsOpen() {
 		return cube.ActionResult{}, fmt.Errorf("fdb flush: the cube is not in the fast path yet: %w", cube.ErrNotFound)
 	}
-	if err := b.fdb.Forget(nil, func(fdb.Address, fdb.Entry) bool { return true }); err != nil {
+	if err := b.fdb.Forget(nil, func(inet.MAC, fdb.Entry) bool { return true }); err != nil {
 		return cube.ActionResult{}, err
 	}
 	result := cube.ActionResult{Output: map[string]bool{"flushed": true}}
