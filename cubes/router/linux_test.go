@@ -20,10 +20,10 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cubes/router/wire"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/repeat"
+	"github.com/polycube/polycube/wire"
 )
 
 // ends are the far ends of a router's links.

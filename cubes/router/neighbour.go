@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cubes/router/neigh"
-	"github.com/polycube/polycube/cubes/router/wire"
 	"github.com/polycube/polycube/inet"
+	"github.com/polycube/polycube/neigh"
+	"github.com/polycube/polycube/wire"
 )
 
 // keyOf is where the fast path has what is known of an address on a port's link.

@@ -48,7 +48,7 @@ type largeType struct {
 var largeTypes = map[string]largeType{
 	"cubes/bridge/stp.port":            {44, "2026-11-24", "cohesive: the state machines of one port, over its variables as the standard names them"},
 	"cubes/router.router":              {48, "2026-11-24", "not split yet"},
-	"cubes/router/neigh.Table":         {45, "2026-11-24", "cohesive: one table of neighbours under one lock"},
+	"neigh.Table":                      {45, "2026-11-24", "cohesive: one table of neighbours under one lock"},
 	"internal/cli.session":             {55, "2026-11-24", "not split yet"},
 	"internal/datapath.Plane":          {163, "2026-11-24", "not split yet"},
 	"internal/datapath/link.generator": {93, "2026-11-24", "not split yet"},

@@ -13,7 +13,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/polycube/polycube/cubes/router/wire"
+	"github.com/polycube/polycube/wire"
 )
 
 // Key is a neighbour: an address behind a port.

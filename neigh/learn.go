@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/polycube/polycube/cubes/router/wire"
+	"github.com/polycube/polycube/wire"
 )
 
 // Answer is what a neighbour says of itself.

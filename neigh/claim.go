@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/polycube/polycube/cubes/router/wire"
+	"github.com/polycube/polycube/wire"
 )
 
 // Announcer is what claims act on.
