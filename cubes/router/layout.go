@@ -11,6 +11,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/inet"
+	"github.com/polycube/polycube/wire"
 )
 
 // minMTU6 is the least MTU of a link with IPv6 (RFC 8200).
@@ -91,8 +92,7 @@ func (s *portState) linkLocal() {
 	if !six {
 		return
 	}
-	b := s.mac.Bytes()
-	addr := netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 8: b[0] ^ 2, 9: b[1], 10: b[2], 11: 0xff, 12: 0xfe, 13: b[3], 14: b[4], 15: b[5]})
+	addr := wire.LinkLocal(s.mac.Bytes())
 	s.addresses = append(s.addresses[:len(s.addresses):len(s.addresses)], netip.PrefixFrom(addr, 64))
 }
 

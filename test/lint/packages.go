@@ -96,10 +96,12 @@ func PackageSize(t Tree) []Finding {
 	return out
 }
 
-// isShippedGo tells which files the limits are about: those of the daemon, the command line, the contract and the cubes.
+// isShippedGo tells which files the limits are about: those of the daemon, the command line, the contract, the cubes and the
+// parts that cubes share.
 func isShippedGo(name string) bool {
 	first := layer(path.Dir(name))
-	return isGo(name) && !isGoTest(name) && slices.Contains([]string{"internal", "cube", "cubes", "cmd", "sdk"}, first)
+	return isGo(name) && !isGoTest(name) &&
+		(slices.Contains([]string{"internal", "cube", "cubes", "cmd", "sdk"}, first) || slices.Contains(parts, first))
 }
 
 // exportedNames counts the names that other packages can use, methods and fields left out.
