@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/polycube/polycube/test/pkt"
 	"golang.org/x/sys/unix"
 )
 
@@ -142,7 +143,7 @@ func checkedLater(src, dst string, proto byte, sport, dport uint16, data []byte)
 	h := slices.Concat(make([]byte, 8), data)
 	binary.BigEndian.PutUint16(h, sport)
 	binary.BigEndian.PutUint16(h[2:], dport)
-	binary.BigEndian.PutUint16(h[6:], ^sum(pseudo(src, dst, proto, len(h)), h))
+	binary.BigEndian.PutUint16(h[6:], ^pkt.Sum(pkt.PseudoHeader(src, dst, proto, len(h)), h))
 	return h
 }
 
@@ -229,8 +230,7 @@ func (r noise) framed(in bool, packet []byte) []byte {
 		return frame
 	}
 	for range among(r, 1, 1, 2, 2, 3) {
-		tag := among(r, []byte{0x81, 0, 0, 7}, []byte{0x88, 0xa8, 0x20, 9})
-		frame = bytes.Join([][]byte{frame[:12], tag, frame[12:]}, nil)
+		frame = pkt.Tagged(frame, among[uint32](r, 0x81000007, 0x88a82009))
 	}
 	return frame
 }
