@@ -6,7 +6,11 @@
 // address, or an address in a VLAN.
 package fdb
 
-import "time"
+import (
+	"time"
+
+	"github.com/polycube/polycube/aging"
+)
 
 // Entry is what the map has of a key; struct pcn_fdb_entry of the programs.
 type Entry struct {
@@ -17,20 +21,9 @@ type Entry struct {
 }
 
 // Age is the time since the entry was seen.
-func (e Entry) Age(now uint64) time.Duration {
-	return max(0, time.Duration(int64(now-e.Seen)))
-}
+func (e Entry) Age(now uint64) time.Duration { return aging.Age(now, e.Seen) }
 
-// Aged says whether the fast path uses the entry no more; with an aging time of 0 none ever is.
-func (e Entry) Aged(now uint64, aging time.Duration) bool {
-	return e.Fixed == 0 && aging > 0 && e.Age(now) > aging
-}
-
-// Refresh is how old `seen` may be before the fast path writes it again: a tenth of the aging time,
-// so that an address in use is not taken for an aged one, and a second at most.
-func Refresh(aging time.Duration) time.Duration {
-	if aging == 0 {
-		return time.Second
-	}
-	return min(time.Second, aging/10)
+// Aged says whether the fast path uses the entry no more; with a limit of 0 none ever is.
+func (e Entry) Aged(now uint64, limit time.Duration) bool {
+	return e.Fixed == 0 && aging.Aged(now, e.Seen, limit)
 }

@@ -33,11 +33,6 @@ func TestAges(t *testing.T) {
 			t.Errorf("%s: aged is %v", tt.name, got)
 		}
 	}
-	for aging, want := range map[time.Duration]time.Duration{0: time.Second, 2 * time.Second: 200 * time.Millisecond, time.Hour: time.Second} {
-		if got := Refresh(aging); got != want {
-			t.Errorf("with an aging time of %v, entries are written again after %v, want %v", aging, got, want)
-		}
-	}
 }
 
 // database is one with a map for `room` entries, without a cube. Ports below 8 are there.

@@ -7,8 +7,8 @@ package bridge
 import (
 	"time"
 
+	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/fdb"
 	"github.com/polycube/polycube/inet"
 )
 
@@ -163,7 +163,7 @@ func (f Fdb) aging() time.Duration { return time.Duration(f.AgingTime) * time.Se
 func (c *Config) constants() map[string]any {
 	only, aware := c.onlyVLAN()
 	return map[string]any{
-		"aging_ns": uint64(c.Fdb.aging()), "refresh_ns": uint64(fdb.Refresh(c.Fdb.aging())),
+		"aging_ns": uint64(c.Fdb.aging()), "refresh_ns": uint64(aging.Refresh(c.Fdb.aging())),
 		"vlan_aware": aware, "only_vlan": only, "stp_enabled": c.STPEnabled,
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/fdb"
 	"github.com/polycube/polycube/inet"
@@ -123,12 +124,12 @@ func (b *bridge) stateFdb(path []string) (*stateFdb, error) {
 	var err error
 	asked := func(name string) bool { return len(path) < 2 || path[1] == name }
 	if asked("not-learned") {
-		if s.NotLearned, err = b.counter(notLearned); err != nil {
+		if s.NotLearned, err = b.counter("not-learned"); err != nil {
 			return nil, err
 		}
 	}
 	if asked("moves") {
-		if s.Moves, err = b.counter(moves); err != nil {
+		if s.Moves, err = b.counter("moves"); err != nil {
 			return nil, err
 		}
 	}
@@ -142,18 +143,15 @@ func (b *bridge) stateFdb(path []string) (*stateFdb, error) {
 	return s, err
 }
 
-// The entries of the map `counters`.
-const (
-	notLearned uint32 = iota
-	moves
-)
+// counters are those of the program.
+var counters = counter.Of(tc, "bridge_counter")
 
-func (b *bridge) counter(index uint32) (*uint64, error) {
-	counters, err := cube.OpenPerCPU[uint32, uint64](b.env, "counters")
+func (b *bridge) counter(name string) (*uint64, error) {
+	set, err := counters.Open(b.env, "counters")
 	if err != nil {
 		return nil, err
 	}
-	sum, err := cube.Sum(counters, index)
+	sum, err := set.Sum(name)
 	return &sum, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	_ "embed" // for the model and the compiled programs
 
+	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
 )
 
@@ -99,7 +100,7 @@ func (n *nat) commit(is Config, reopen bool) error {
 		}
 	}
 	n.open = true
-	n.sweep.every(is.Timeout.period())
+	n.sweep.every(aging.Period(is.Timeout.least()))
 	if n.synced {
 		n.sweep.soon()
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/inet"
 )
@@ -77,14 +78,14 @@ func protoOf(name string) (uint8, error) {
 // show is how a session reads. in is what the other direction knows.
 func (n *nat) show(is session, in half, now uint64) entry {
 	timeout := n.config.Timeout.of(is.proto, is.State)
-	age := elapsed(now, is.Seen)
+	age := aging.Age(now, is.Seen)
 	if in.Seen != 0 {
-		age = min(age, elapsed(now, in.Seen))
+		age = min(age, aging.Age(now, in.Seen))
 	}
 	e := entry{
 		InternalSrc: is.internal.addr, InternalDst: is.remote.addr, InternalSport: is.internal.port, InternalDport: is.remote.port,
 		Proto: protoName(is.proto), OriginatingRule: is.Origin.String(), ExternalIP: is.external.addr, ExternalPort: is.external.port,
-		State: stateOf(is.proto, is.State), Age: seconds(age), Expires: seconds(max(0, timeout-age)), Duration: seconds(elapsed(now, is.Created)),
+		State: stateOf(is.proto, is.State), Age: seconds(age), Expires: seconds(max(0, timeout-age)), Duration: seconds(aging.Age(now, is.Created)),
 		PacketsOut: is.Packets, BytesOut: is.Bytes, PacketsIn: in.Packets, BytesIn: in.Bytes,
 	}
 	if is.Origin != originMasquerade {

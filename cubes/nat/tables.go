@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
 )
 
@@ -202,7 +203,7 @@ type tables struct {
 	forwards cube.Table[forwardKey, forward]
 	v4       family[key4, session4]
 	v6       family[key6, session6]
-	counters cube.PerCPU[uint32, uint64]
+	counters counter.Set
 }
 
 func openTables(env cube.Env) (t tables, err error) {
@@ -212,7 +213,7 @@ func openTables(env cube.Env) (t tables, err error) {
 	if t.forwards, err = cube.OpenTable[forwardKey, forward](env, "forwards"); err != nil {
 		return t, err
 	}
-	if t.counters, err = cube.OpenPerCPU[uint32, uint64](env, "counters"); err != nil {
+	if t.counters, err = counters.Open(env, "counters"); err != nil {
 		return t, err
 	}
 	t.v4 = family[key4, session4]{session: session4Of, twin: twin4, bare: bare4, half: func(s session4) half { return s.Half }, key: key4Of}
@@ -267,18 +268,3 @@ func key6Of(internal, remote endpoint, proto uint8) key6 {
 	return key6{Local: internal.addr.As16(), Remote: remote.addr.As16(), LocalPort: portOf(internal.port),
 		RemotePort: portOf(remote.port), Proto: proto}
 }
-
-// The indexes of the map `counters`: enum nat_counter.
-const (
-	createdTCP uint32 = iota
-	createdUDP
-	createdICMP
-	createdOther
-	madeMappings
-	exhausted
-	tableFull
-	collisions
-	hairpinned
-	fragments
-	icmpErrors
-)

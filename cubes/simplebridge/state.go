@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/fdb"
 	"github.com/polycube/polycube/inet"
@@ -58,12 +59,15 @@ func (b *bridge) State(_ context.Context, path []string) (any, error) {
 	return s, err
 }
 
+// counters are those of the program.
+var counters = counter.Of(tc, "simplebridge_counter")
+
 func (b *bridge) notLearned() (*uint64, error) {
-	counter, err := cube.OpenPerCPU[uint32, uint64](b.env, "not_learned")
+	set, err := counters.Open(b.env, "not_learned")
 	if err != nil {
 		return nil, err
 	}
-	sum, err := cube.Sum(counter, 0)
+	sum, err := set.Sum("not-learned")
 	return &sum, err
 }
 
