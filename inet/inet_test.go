@@ -6,6 +6,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,6 +26,23 @@ func TestMACAddresses(t *testing.T) {
 		if a, err := ParseMAC(text); !errors.Is(err, cube.ErrInvalid) {
 			t.Errorf("%q is %v, error %v", text, a, err)
 		}
+	}
+}
+
+func TestAddressesOfMapsAreThoseOfPackages(t *testing.T) {
+	for text, want := range map[string]Address{
+		"10.0.0.1":           {10: 0xff, 11: 0xff, 12: 10, 15: 1},
+		"2001:db8::1":        {0x20, 0x01, 0x0d, 0xb8, 15: 1},
+		"fe80::1%eth0":       {0xfe, 0x80, 15: 1},
+		"::ffff:192.0.2.255": {10: 0xff, 11: 0xff, 12: 192, 14: 2, 15: 255},
+	} {
+		addr := netip.MustParseAddr(text)
+		if got := AddressOf(addr); got != want || got.Addr() != addr.WithZone("").Unmap() {
+			t.Errorf("%s is %x, and %s again, want %x", text, got, got.Addr(), want)
+		}
+	}
+	if none := AddressOf(netip.Addr{}); none != (Address{}) || none.Addr() != netip.IPv6Unspecified() {
+		t.Errorf("no address is %x, and %s again", none, none.Addr())
 	}
 }
 

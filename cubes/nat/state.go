@@ -157,7 +157,7 @@ func (n *nat) masqueradeAddresses() []netip.Addr {
 	var out []netip.Addr
 	for _, net := range everything {
 		if is, ok := n.installed[sourceKeyOf(net)]; ok && is.Origin == originMasquerade {
-			out = append(out, is.First.addr())
+			out = append(out, is.First.Addr())
 		}
 	}
 	return out

@@ -17,6 +17,7 @@ import (
 
 	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // stepEntries is how many entries a step looks at: some milliseconds.
@@ -336,10 +337,10 @@ func (c counts) active() (sum uint32) {
 // another seed next time, hardly twice.
 func (p *pass) bit(is session) (word int, mask uint64) {
 	h := maphash.Comparable(p.seed, struct {
-		addr, remote address
+		addr, remote inet.Address
 		port         uint16
 		proto        uint8
-	}{addressOf(is.internal.addr), addressOf(is.remote.addr), is.internal.port, is.proto})
+	}{inet.AddressOf(is.internal.addr), inet.AddressOf(is.remote.addr), is.internal.port, is.proto})
 	h %= uint64(len(p.used)) * 64
 	return int(h / 64), 1 << (h % 64)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // origin is enum nat_origin.
@@ -33,13 +34,6 @@ func (o origin) String() string {
 
 var originNames = [...]string{"snat", "masquerade", "dnat", "portforwarding"}
 
-// address is an address with 16 bytes, IPv4 as ::ffff:a.b.c.d.
-type address [16]byte
-
-func addressOf(a netip.Addr) address { return a.As16() }
-
-func (a address) addr() netip.Addr { return netip.AddrFrom16(a).Unmap() }
-
 // port is in network byte order.
 type port [2]byte
 
@@ -53,11 +47,11 @@ func (p port) number() uint16 { return binary.BigEndian.Uint16(p[:]) }
 // sourceKey is struct nat_source_key.
 type sourceKey struct {
 	Bits uint32
-	Addr address
+	Addr inet.Address
 }
 
 func sourceKeyOf(p netip.Prefix) sourceKey {
-	return sourceKey{Bits: bitsOf(p), Addr: addressOf(p.Masked().Addr())}
+	return sourceKey{Bits: bitsOf(p), Addr: inet.AddressOf(p.Masked().Addr())}
 }
 
 // bitsOf is the length of a prefix among addresses of 16 bytes.
@@ -72,7 +66,7 @@ func bitsOf(p netip.Prefix) uint32 {
 type source struct {
 	Rule                uint32
 	Count               uint32
-	First               address
+	First               inet.Address
 	PortFirst, PortLast uint16
 	Origin              origin
 	_                   [3]uint8
@@ -81,7 +75,7 @@ type source struct {
 // forwardKey is struct nat_forward_key.
 type forwardKey struct {
 	Bits  uint32
-	Addr  address
+	Addr  inet.Address
 	Proto uint8
 	_     uint8
 	Port  port
@@ -97,7 +91,7 @@ const (
 // forward is struct nat_forward.
 type forward struct {
 	Rule   uint32
-	To     address
+	To     inet.Address
 	Port   port
 	Base   port
 	Origin origin

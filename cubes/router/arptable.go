@@ -86,7 +86,7 @@ func (r *router) prepareNeighbours(l *layout, changes []cube.EntryChange) (*neig
 	return n, nil
 }
 
-func (f fixed) key() addressKey { return addressKey{Address: wordsOf(f.addr), Port: f.port} }
+func (f fixed) key() addressKey { return addressKey{Address: inet.AddressOf(f.addr), Port: f.port} }
 
 // commit changes the neighbours, or leaves them as they are.
 func (n *neighbourChange) commit() error {

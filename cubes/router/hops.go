@@ -100,7 +100,7 @@ func (h *hops) adopt(id uint32, refs int, ids, groups map[uint32]bool) error {
 	if err != nil {
 		return err
 	}
-	is := &hop{target: target{kind: e.Kind, port: e.Port, gateway: e.Gateway.addr()}, refs: refs, entry: e}
+	is := &hop{target: target{kind: e.Kind, port: e.Port, gateway: addrOf(e.Gateway)}, refs: refs, entry: e}
 	h.hops[id], ids[id] = is, true
 	if e.Kind != kindMultipath {
 		h.byTarget[is.target] = id
@@ -192,7 +192,7 @@ func (h *hops) single(t target) (uint32, error) {
 	l := h.link(t.port)
 	e := hopEntry{From: l.mac, Mtu: l.mtu, Port: t.port, Kind: t.kind}
 	if t.gateway.IsValid() {
-		e.Gateway = wordsOf(t.gateway)
+		e.Gateway = inet.AddressOf(t.gateway)
 		e.To, _ = h.resolve(t.gateway, t.port)
 	}
 	if err := h.entries.Set(id, e); err != nil {

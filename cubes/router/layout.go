@@ -5,6 +5,7 @@ package router
 // What a configuration of ports means: addresses, the networks they connect to, and which of them a next hop is in.
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -228,13 +229,13 @@ func (l *layout) names(port string) string {
 func (s *portState) entry() portEntry {
 	e := portEntry{Mac: s.mac, Mtu: s.mtu, RpFilter: uint8(s.filter)}
 	for _, a := range s.addresses {
-		w := wordsOf(a.Addr())
+		w := inet.AddressOf(a.Addr())
 		switch {
 		case a.Addr().Is4() && e.HasIp4 == 0:
-			e.HasIp4, e.Address4 = 1, w[3]
+			e.HasIp4, e.Address4 = 1, binary.NativeEndian.Uint32(w[12:])
 		case a.Addr().Is6():
 			e.HasIp6 = 1
-			if !a.Addr().IsLinkLocalUnicast() && e.Address6 == (words{}) {
+			if !a.Addr().IsLinkLocalUnicast() && e.Address6 == (inet.Address{}) {
 				e.Address6 = w
 			}
 		}

@@ -12,34 +12,22 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// words is an address of either family as the fast path keeps it: IPv4 as ::ffff:a.b.c.d.
-type words [4]uint32
-
-func wordsOf(a netip.Addr) (w words) {
-	b := a.As16()
-	for i := range w {
-		w[i] = binary.NativeEndian.Uint32(b[4*i:])
-	}
-	return w
-}
-
-// addr is the address, the zero Addr for zero words.
-func (w words) addr() netip.Addr {
-	if w == (words{}) {
+// addrOf is the address, the zero Addr where the program has none.
+func addrOf(a inet.Address) netip.Addr {
+	if a == (inet.Address{}) {
 		return netip.Addr{}
 	}
-	var b [16]byte
-	for i := range w {
-		binary.NativeEndian.PutUint32(b[4*i:], w[i])
-	}
-	return netip.AddrFrom16(b).Unmap()
+	return a.Addr()
 }
 
-// fold is what router_maybe_own is asked for.
-func (w words) fold() uint32 { return w[0] ^ w[1] ^ w[2] ^ w[3] }
-
-// ownBit is where an address is in ownBits.
-func (w words) ownBit() uint32 { return w.fold() * 0x9e3779b1 >> 19 }
+// ownBit is where an address is in ownBits, as router_own_bit finds it.
+func ownBit(a inet.Address) uint32 {
+	var folded uint32
+	for i := 0; i < len(a); i += 4 {
+		folded ^= binary.NativeEndian.Uint32(a[i:])
+	}
+	return folded * 0x9e3779b1 >> 19
+}
 
 // ownBits is struct router_own.
 type ownBits struct{ Bits [8192 / 64]uint64 }
@@ -54,12 +42,12 @@ type portEntry struct {
 	_        uint8
 	Address4 uint32
 	_        uint32
-	Address6 words
+	Address6 inet.Address
 }
 
 // addressKey is struct router_address_key.
 type addressKey struct {
-	Address words
+	Address inet.Address
 	Port    uint16
 	_       uint16
 }
@@ -122,7 +110,7 @@ const (
 type hopEntry struct {
 	To      inet.MAC
 	From    inet.MAC
-	Gateway words
+	Gateway inet.Address
 	Mtu     uint32
 	Port    uint16
 	Kind    uint16
@@ -139,26 +127,22 @@ type groupEntry struct{ Member [groupMax]uint32 }
 // prefix6 is the key of the trie of IPv6 routes.
 type prefix6 struct {
 	Length  uint32
-	Address words
+	Address inet.Address
 }
 
 func prefix6Of(p netip.Prefix) prefix6 {
-	return prefix6{uint32(p.Bits()), wordsOf(p.Addr())}
+	return prefix6{uint32(p.Bits()), inet.AddressOf(p.Addr())}
 }
 
 func (p prefix6) prefix() netip.Prefix {
-	var b [16]byte
-	for i, w := range p.Address {
-		binary.NativeEndian.PutUint32(b[4*i:], w)
-	}
-	return netip.PrefixFrom(netip.AddrFrom16(b), int(p.Length))
+	return netip.PrefixFrom(netip.AddrFrom16(p.Address), int(p.Length))
 }
 
 // tables are the maps of the data plane.
 type tables struct {
 	ports      cube.Table[uint32, portEntry]
 	addresses  cube.Table[addressKey, addressEntry]
-	owners     cube.Table[words, uint32]
+	owners     cube.Table[inet.Address, uint32]
 	own        cube.Table[uint32, ownBits]
 	neighbours cube.Table[addressKey, neighbourEntry]
 	hops       cube.Table[uint32, hopEntry]
@@ -179,7 +163,7 @@ func openTables(env cube.Env) (t tables, err error) {
 		t.addresses, err = cube.OpenTable[addressKey, addressEntry](env, n)
 		return err
 	})
-	open("owners", func(n string) (err error) { t.owners, err = cube.OpenTable[words, uint32](env, n); return err })
+	open("owners", func(n string) (err error) { t.owners, err = cube.OpenTable[inet.Address, uint32](env, n); return err })
 	open("own", func(n string) (err error) { t.own, err = cube.OpenTable[uint32, ownBits](env, n); return err })
 	open("neighbours", func(n string) (err error) {
 		t.neighbours, err = cube.OpenTable[addressKey, neighbourEntry](env, n)

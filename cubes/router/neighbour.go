@@ -19,9 +19,11 @@ import (
 )
 
 // keyOf is where the fast path has what is known of an address on a port's link.
-func keyOf(a netip.Addr, port uint16) addressKey { return addressKey{Address: wordsOf(a), Port: port} }
+func keyOf(a netip.Addr, port uint16) addressKey {
+	return addressKey{Address: inet.AddressOf(a), Port: port}
+}
 
-func (k addressKey) key() neigh.Key { return neigh.Key{Addr: k.Address.addr(), Port: k.Port} }
+func (k addressKey) key() neigh.Key { return neigh.Key{Addr: addrOf(k.Address), Port: k.Port} }
 
 // Set implements neigh.Host.
 func (s *slow) Set(k neigh.Key, mac wire.MAC, state neigh.State, since time.Duration) error {

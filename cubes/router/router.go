@@ -83,7 +83,7 @@ func newRouter(env cube.Env) *router {
 		return link{}
 	}
 	r.hops.resolve = func(addr netip.Addr, port uint16) (inet.MAC, bool) {
-		n, ok, err := r.t.neighbours.Get(addressKey{Address: wordsOf(addr), Port: port})
+		n, ok, err := r.t.neighbours.Get(addressKey{Address: inet.AddressOf(addr), Port: port})
 		return n.Mac, ok && err == nil && n.usable()
 	}
 	r.slow, r.learned = newSlow(env, r), map[netip.Prefix]*learnedRoutes{}
@@ -255,13 +255,13 @@ func (r *router) writePorts(before, after *layout) error {
 	was, is := addressEntries(before), addressEntries(after)
 	var own ownBits
 	for k := range is {
-		bit := k.Address.ownBit()
+		bit := ownBit(k.Address)
 		own.Bits[bit/64] |= 1 << (bit % 64)
 	}
 	// A source is taken for one of the router's as soon, and as long, as it may be.
 	wider := own
 	for k := range was {
-		bit := k.Address.ownBit()
+		bit := ownBit(k.Address)
 		wider.Bits[bit/64] |= 1 << (bit % 64)
 	}
 	if err := r.t.own.Set(0, wider); err != nil {
@@ -309,7 +309,7 @@ func (r *router) writePorts(before, after *layout) error {
 // writeOwners writes which port has an address.
 func (r *router) writeOwners(before, after *layout) error {
 	for a, name := range after.own {
-		if err := r.t.owners.Set(wordsOf(a), uint32(after.byName[name].index)); err != nil {
+		if err := r.t.owners.Set(inet.AddressOf(a), uint32(after.byName[name].index)); err != nil {
 			return err
 		}
 	}
@@ -317,7 +317,7 @@ func (r *router) writeOwners(before, after *layout) error {
 		if _, ok := after.own[a]; ok {
 			continue
 		}
-		if _, err := r.t.owners.Delete(wordsOf(a)); err != nil {
+		if _, err := r.t.owners.Delete(inet.AddressOf(a)); err != nil {
 			return err
 		}
 	}
@@ -329,7 +329,7 @@ func addressEntries(l *layout) map[addressKey]addressEntry {
 	out := map[addressKey]addressEntry{}
 	for index, p := range l.ports {
 		for _, a := range p.addresses {
-			out[addressKey{Address: wordsOf(a.Addr()), Port: index}] = addressEntry{Length: uint8(a.Bits())}
+			out[addressKey{Address: inet.AddressOf(a.Addr()), Port: index}] = addressEntry{Length: uint8(a.Bits())}
 		}
 	}
 	return out

@@ -245,10 +245,8 @@ func (s *slow) notify(kind uint32, data []byte) {
 	if kind != noticeStale || s.table == nil || len(data) != binary.Size(k) {
 		return
 	}
-	for i := range k.Address {
-		k.Address[i] = binary.NativeEndian.Uint32(data[4*i:])
-	}
-	k.Port = binary.NativeEndian.Uint16(data[4*len(k.Address):])
+	copy(k.Address[:], data)
+	k.Port = binary.NativeEndian.Uint16(data[len(k.Address):])
 	s.table.Used(k.key(), clock())
 }
 

@@ -6,7 +6,7 @@
 #include <linux/ipv6.h>
 #include <pcn/ctx.h>
 
-/* An IPv6 address, or an IPv4 one as ::ffff:a.b.c.d (RFC 4291 2.5.5.2): netip.Addr.As16 in Go. */
+/* An IPv6 address, or an IPv4 one as ::ffff:a.b.c.d (RFC 4291 2.5.5.2): inet.Address in Go. */
 typedef __be32 pcn_address[4];
 
 /* Writes an IPv4 address. */
