@@ -10,30 +10,14 @@ package fdb
 import (
 	"time"
 
+	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
 )
 
-// Limits of the time between two sweeps: a full table is learned into only after a sweep, and a
-// large one takes milliseconds to read.
-const (
-	minSweep = time.Second
-	maxSweep = 10 * time.Second
-)
-
-// SetAging sets the aging time, and by it how often to sweep. A period that stays keeps its beat.
-func (d *Database[K]) SetAging(aging time.Duration) {
-	d.aging = aging
-	period := maxSweep
-	if aging > 0 {
-		period = min(max(aging/4, minSweep), maxSweep)
-	}
-	if period == d.period {
-		return
-	}
-	if d.stopSweep != nil {
-		d.stopSweep()
-	}
-	d.period, d.stopSweep = period, d.env.Every(period, d.sweepNow)
+// SetAging sets the aging time, and by it how often to sweep.
+func (d *Database[K]) SetAging(limit time.Duration) {
+	d.aging = limit
+	d.timer.Every(d.env, aging.Period(limit), d.sweepNow)
 }
 
 func (d *Database[K]) sweepNow() {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
 )
@@ -31,9 +32,7 @@ type Database[K Key] struct {
 	room   int          // entries that fit
 
 	aging time.Duration
-	// period is that of the timer that stopSweep ends; 0 before there is one.
-	period    time.Duration
-	stopSweep func()
+	timer aging.Timer
 }
 
 // New returns the database of a cube.
@@ -154,7 +153,7 @@ func (d *Database[K]) evict() error {
 	found := false
 	var err error
 	for k, e := range d.table.All(&err) {
-		if e.Fixed == 0 && (!found || int64(e.Seen-seen) < 0) {
+		if e.Fixed == 0 && (!found || aging.Later(seen, e.Seen)) {
 			oldest, seen, found = k, e.Seen, true
 		}
 	}

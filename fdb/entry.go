@@ -7,51 +7,10 @@
 package fdb
 
 import (
-	"encoding/binary"
-	"fmt"
-	"net"
 	"time"
 
-	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/aging"
 )
-
-// Address is a MAC address as the fast path keeps it: the first byte in the lowest bits.
-type Address uint64
-
-// ParseAddress reads the form of the models, aa:bb:cc:dd:ee:ff.
-func ParseAddress(text string) (Address, error) {
-	mac, err := net.ParseMAC(text)
-	if err != nil || len(mac) != 6 {
-		return 0, fmt.Errorf("MAC address %q: %w", text, cube.ErrInvalid)
-	}
-	return AddressOf(mac), nil
-}
-
-// AddressOf is the address of six bytes.
-func AddressOf(mac net.HardwareAddr) Address {
-	var b [8]byte
-	copy(b[:6], mac)
-	return Address(binary.LittleEndian.Uint64(b[:]))
-}
-
-// UnmarshalText reads the form of the models.
-func (a *Address) UnmarshalText(text []byte) (err error) {
-	*a, err = ParseAddress(string(text))
-	return err
-}
-
-// MarshalText writes the form of the models, in lower case.
-func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
-
-// String is the form of the models, in lower case.
-func (a Address) String() string { return a.Hardware().String() }
-
-// Hardware is the address as bytes.
-func (a Address) Hardware() net.HardwareAddr {
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], uint64(a))
-	return b[:6]
-}
 
 // Entry is what the map has of a key; struct pcn_fdb_entry of the programs.
 type Entry struct {
@@ -62,20 +21,9 @@ type Entry struct {
 }
 
 // Age is the time since the entry was seen.
-func (e Entry) Age(now uint64) time.Duration {
-	return max(0, time.Duration(int64(now-e.Seen)))
-}
+func (e Entry) Age(now uint64) time.Duration { return aging.Age(now, e.Seen) }
 
-// Aged says whether the fast path uses the entry no more; with an aging time of 0 none ever is.
-func (e Entry) Aged(now uint64, aging time.Duration) bool {
-	return e.Fixed == 0 && aging > 0 && e.Age(now) > aging
-}
-
-// Refresh is how old `seen` may be before the fast path writes it again: a tenth of the aging time,
-// so that an address in use is not taken for an aged one, and a second at most.
-func Refresh(aging time.Duration) time.Duration {
-	if aging == 0 {
-		return time.Second
-	}
-	return min(time.Second, aging/10)
+// Aged says whether the fast path uses the entry no more; with a limit of 0 none ever is.
+func (e Entry) Aged(now uint64, limit time.Duration) bool {
+	return e.Fixed == 0 && aging.Aged(now, e.Seen, limit)
 }

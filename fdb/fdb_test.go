@@ -4,7 +4,6 @@ package fdb
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,22 +11,9 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/test/netns"
 )
-
-func TestAddresses(t *testing.T) {
-	for text, want := range map[string]Address{"aa:bb:cc:dd:ee:ff": 0xffeeddccbbaa, "02:00:00:00:00:01": 0x010000000002} {
-		got, err := ParseAddress(strings.ToUpper(text))
-		if err != nil || got != want || got.String() != text || AddressOf(got.Hardware()) != got {
-			t.Errorf("%s is %#x and prints as %s, want %#x (%v)", text, uint64(got), got, uint64(want), err)
-		}
-	}
-	for _, text := range []string{"", "02:00:00:00:00", "02:00:00:00:00:00:00:01", "02-00"} {
-		if a, err := ParseAddress(text); !errors.Is(err, cube.ErrInvalid) {
-			t.Errorf("%q is %v, error %v", text, a, err)
-		}
-	}
-}
 
 func TestAges(t *testing.T) {
 	now := uint64(time.Hour)
@@ -48,15 +34,10 @@ func TestAges(t *testing.T) {
 			t.Errorf("%s: aged is %v", tt.name, got)
 		}
 	}
-	for aging, want := range map[time.Duration]time.Duration{0: time.Second, 2 * time.Second: 200 * time.Millisecond, time.Hour: time.Second} {
-		if got := Refresh(aging); got != want {
-			t.Errorf("with an aging time of %v, entries are written again after %v, want %v", aging, got, want)
-		}
-	}
 }
 
 // database is one with a map for `room` entries, without a cube. Ports below 8 are there.
-func database(t *testing.T, room uint32) *Database[Address] {
+func database(t *testing.T, room uint32) *Database[inet.MAC] {
 	t.Helper()
 	netns.NeedRoot(t)
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 16, MaxEntries: room})
@@ -64,8 +45,8 @@ func database(t *testing.T, room uint32) *Database[Address] {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Close() })
-	d := New(nil, func(_ Address, e Entry) bool { return e.Port < 8 })
-	if d.table, err = table.Of[Address, Entry]("fdb", m); err != nil {
+	d := New(nil, func(_ inet.MAC, e Entry) bool { return e.Port < 8 })
+	if d.table, err = table.Of[inet.MAC, Entry]("fdb", m); err != nil {
 		t.Fatal(err)
 	}
 	d.room = int(room)
@@ -73,9 +54,9 @@ func database(t *testing.T, room uint32) *Database[Address] {
 }
 
 // is compares what the map holds.
-func is(t *testing.T, d *Database[Address], what string, want map[Address]Entry) {
+func is(t *testing.T, d *Database[inet.MAC], what string, want map[inet.MAC]Entry) {
 	t.Helper()
-	got := map[Address]Entry{}
+	got := map[inet.MAC]Entry{}
 	var err error
 	for a, e := range d.table.All(&err) {
 		got[a] = e
@@ -99,7 +80,7 @@ func TestEditsAreTakenBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := map[Address]Entry{1: {Seen: now, Port: 1}, 3: {Seen: now, Port: 2}}
+	begin := map[inet.MAC]Entry{1: {Seen: now, Port: 1}, 3: {Seen: now, Port: 2}}
 	for a, e := range begin {
 		if err := d.set(a, e); err != nil {
 			t.Fatal(err)
@@ -109,46 +90,46 @@ func TestEditsAreTakenBack(t *testing.T) {
 	for i, err := range []error{
 		d.put(e, 1, Entry{Port: 2, Fixed: 1}), d.put(e, 2, Entry{Port: 1, Fixed: 1}),
 		d.remove(e, 1), d.remove(e, 9),
-		d.Forget(e, func(Address, Entry) bool { return true }),
+		d.Forget(e, func(inet.MAC, Entry) bool { return true }),
 	} {
 		if err != nil {
 			t.Fatalf("edit %d: %v", i, err)
 		}
 	}
-	is(t, d, "edited", map[Address]Entry{2: {Port: 1, Fixed: 1}})
+	is(t, d, "edited", map[inet.MAC]Entry{2: {Port: 1, Fixed: 1}})
 	if err := e.Run(); err != nil {
 		t.Fatal(err)
 	}
 	is(t, d, "taken back", begin)
-	for i, err := range []error{d.put(nil, 5, Entry{Fixed: 1}), d.Forget(nil, func(a Address, _ Entry) bool { return a == 1 })} {
+	for i, err := range []error{d.put(nil, 5, Entry{Fixed: 1}), d.Forget(nil, func(a inet.MAC, _ Entry) bool { return a == 1 })} {
 		if err != nil {
 			t.Fatalf("without an edit, %d: %v", i, err)
 		}
 	}
-	is(t, d, "for good", map[Address]Entry{3: {Port: 2}, 5: {Fixed: 1}})
+	is(t, d, "for good", map[inet.MAC]Entry{3: {Port: 2}, 5: {Fixed: 1}})
 }
 
 func TestAConfiguredEntryTakesThePlaceOfTheOldest(t *testing.T) {
 	d := database(t, 3)
-	for a, seen := range map[Address]uint64{1: 30, 2: 1<<64 - 10 /* before the machine booted */, 3: 20} {
+	for a, seen := range map[inet.MAC]uint64{1: 30, 2: 1<<64 - 10 /* before the machine booted */, 3: 20} {
 		if err := d.set(a, Entry{Seen: seen}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, a := range []Address{7, 8, 9} {
+	for _, a := range []inet.MAC{7, 8, 9} {
 		if err := d.put(nil, a, Entry{Fixed: 1, Port: 1}); err != nil {
 			t.Fatal(err)
 		}
 		if a == 7 {
-			is(t, d, "the first", map[Address]Entry{1: {}, 3: {}, 7: {Fixed: 1, Port: 1}})
+			is(t, d, "the first", map[inet.MAC]Entry{1: {}, 3: {}, 7: {Fixed: 1, Port: 1}})
 		}
 	}
 	if err := d.put(nil, 10, Entry{Fixed: 1}); !errors.Is(err, cube.ErrFull) {
 		t.Errorf("a fourth: %v", err)
 	}
-	is(t, d, "in the end", map[Address]Entry{7: {Fixed: 1, Port: 1}, 8: {Fixed: 1, Port: 1}, 9: {Fixed: 1, Port: 1}})
-	d.static = map[Address]uint16{7: 1, 8: 1, 9: 1}
-	_, err := Prepare(d, Change{Room: 2}, func(*struct{}) (Address, string) { return 0, "" })
+	is(t, d, "in the end", map[inet.MAC]Entry{7: {Fixed: 1, Port: 1}, 8: {Fixed: 1, Port: 1}, 9: {Fixed: 1, Port: 1}})
+	d.static = map[inet.MAC]uint16{7: 1, 8: 1, 9: 1}
+	_, err := Prepare(d, Change{Room: 2}, func(*struct{}) (inet.MAC, string) { return 0, "" })
 	if !errors.Is(err, cube.ErrFull) {
 		t.Errorf("room for two where three are configured: %v", err)
 	}
@@ -156,12 +137,12 @@ func TestAConfiguredEntryTakesThePlaceOfTheOldest(t *testing.T) {
 
 func TestASweepMendsTheTable(t *testing.T) {
 	d := database(t, 8)
-	d.aging, d.static = time.Minute, map[Address]uint16{1: 1, 2: 2, 3: 3}
+	d.aging, d.static = time.Minute, map[inet.MAC]uint16{1: 1, 2: 2, 3: 3}
 	now, err := cube.TimeCoarse()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for a, e := range map[Address]Entry{
+	for a, e := range map[inet.MAC]Entry{
 		1: {Seen: now, Port: 1, Fixed: 1}, // right; 3 is missing
 		2: {Seen: now, Port: 0},           // a frame was faster
 		4: {Seen: now, Port: 4, Fixed: 1}, // nobody configured it
@@ -173,7 +154,7 @@ func TestASweepMendsTheTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	learned := map[Address]Entry{}
+	learned := map[inet.MAC]Entry{}
 	for a, e := range d.AllLearned(&err) {
 		learned[a] = e
 	}
@@ -183,8 +164,8 @@ func TestASweepMendsTheTable(t *testing.T) {
 	if err := d.sweep(); err != nil {
 		t.Fatal(err)
 	}
-	is(t, d, "swept", map[Address]Entry{1: {Port: 1, Fixed: 1}, 2: {Port: 2, Fixed: 1}, 3: {Port: 3, Fixed: 1}, 7: {Port: 7}})
-	for a, want := range map[Address]bool{7: true, 1: false, 6: false} {
+	is(t, d, "swept", map[inet.MAC]Entry{1: {Port: 1, Fixed: 1}, 2: {Port: 2, Fixed: 1}, 3: {Port: 3, Fixed: 1}, 7: {Port: 7}})
+	for a, want := range map[inet.MAC]bool{7: true, 1: false, 6: false} {
 		if _, ok, err := d.Learned(a); ok != want || err != nil {
 			t.Errorf("%s: learned is %v (%v)", a, ok, err)
 		}

@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/output"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // fate is how many packets of a cube ended in a way.
@@ -106,7 +106,7 @@ func TestLoopThroughUserSpaceEnds(t *testing.T) {
 			daemon, out := m.start()
 			m.ring(c.hook, c.action)
 			wire := netns.OpenRaw(t, h1, netns.Inner)
-			frame := slices.Concat(bytes.Repeat([]byte{0xff}, 6), h1.MAC, []byte{0x88, 0xb5}, make([]byte, c.payload))
+			frame := pkt.Eth(h1.MAC.String(), pkt.Broadcast).Data(make([]byte, c.payload)).Bytes()
 			if err := wire.Send(frame); err != nil {
 				t.Fatal(err)
 			}

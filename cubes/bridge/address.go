@@ -11,15 +11,15 @@ import (
 	"net"
 	"strings"
 
-	"github.com/polycube/polycube/fdb"
+	"github.com/polycube/polycube/inet"
 )
 
 // randomAddress makes up an address of a single station, marked as not given by a manufacturer.
-func randomAddress() fdb.Address {
+func randomAddress() inet.MAC {
 	mac := make(net.HardwareAddr, 6)
 	rand.Read(mac) // never fails
 	mac[0] = mac[0]&^3 | 2
-	return fdb.AddressOf(mac)
+	return inet.MACOf(mac)
 }
 
 // Key is an address in a VLAN: the address, and the VLAN above it.
@@ -27,10 +27,10 @@ type Key uint64
 
 const vlanShift = 48
 
-func keyOf(vlan uint16, a fdb.Address) Key { return Key(vlan)<<vlanShift | Key(a) }
+func keyOf(vlan uint16, a inet.MAC) Key { return Key(vlan)<<vlanShift | Key(a) }
 
-func (k Key) vlan() uint16         { return uint16(k >> vlanShift) }
-func (k Key) address() fdb.Address { return fdb.Address(k & (1<<vlanShift - 1)) }
+func (k Key) vlan() uint16      { return uint16(k >> vlanShift) }
+func (k Key) address() inet.MAC { return inet.MAC(k & (1<<vlanShift - 1)) }
 
 // String is how errors name it.
 func (k Key) String() string { return fmt.Sprintf("%d %s", k.vlan(), k.address()) }

@@ -19,7 +19,7 @@ PCN_MAP(ports, BPF_MAP_TYPE_ARRAY, __u32, struct bridge_port, BRIDGE_PORTS + 1);
 /* By address as pcn_mac() gives it, with the VLAN above. A plain hash: an LRU would let an attacker
  * who sends from many addresses push out live and configured ones. The control plane removes what
  * is aged. */
-PCN_MAP(fdb, BPF_MAP_TYPE_HASH, __u64, struct bridge_entry, 16384);
+PCN_MAP(fdb, BPF_MAP_TYPE_HASH, __u64, struct pcn_fdb_entry, 16384);
 
 #include "spanning.h"
 
@@ -28,45 +28,26 @@ enum bridge_counter {
 	BRIDGE_MOVES,	    /* learned addresses that were seen at another port */
 	BRIDGE_COUNTERS,
 };
-PCN_MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, BRIDGE_COUNTERS);
-
-PCN_INLINE void count(__u32 what)
-{
-	__u64 *n = bpf_map_lookup_elem(&counters, &what);
-
-	if (n)
-		++*n;
-}
+PCN_COUNTERS(counters, bridge_counter, BRIDGE_COUNTERS);
 
 PCN_INLINE __u64 fdb_key(__u64 address, __u16 vlan)
 {
 	return address | (__u64)vlan << 48;
 }
 
-/* The clock's readers on other CPUs may be a tick ahead, so the difference has a sign. */
-PCN_INLINE __s64 age(const struct bridge_entry *entry, __u64 now)
-{
-	return now - entry->seen;
-}
-
-PCN_INLINE int aged(const struct bridge_entry *entry, __u64 now)
-{
-	return aging_ns && age(entry, now) > (__s64)aging_ns && !entry->fixed;
-}
-
 /* For what is new, moved, or to be refreshed. */
 PCN_NOINLINE int learn_slowly(__u64 key, __u16 port, __u64 now)
 {
-	struct bridge_entry fresh = { .seen = now, .port = port };
-	struct bridge_entry *entry = bpf_map_lookup_elem(&fdb, &key);
+	struct pcn_fdb_entry fresh = { .seen = now, .port = port };
+	struct pcn_fdb_entry *entry = bpf_map_lookup_elem(&fdb, &key);
 
 	if (entry) {
 		if (entry->fixed)
 			return 0;
 		if (entry->port != port) {
 			/* an aged one is new, wherever it was */
-			if (!aged(entry, now))
-				count(BRIDGE_MOVES);
+			if (!pcn_fdb_aged(entry, now, aging_ns))
+				pcn_count(&counters, BRIDGE_MOVES);
 			entry->port = port;
 		}
 		entry->seen = now;
@@ -76,15 +57,15 @@ PCN_NOINLINE int learn_slowly(__u64 key, __u16 port, __u64 now)
 		return 0;
 	/* Full; or another CPU learned it at this moment, which is as good. */
 	if (!bpf_map_lookup_elem(&fdb, &key))
-		count(BRIDGE_NOT_LEARNED);
+		pcn_count(&counters, BRIDGE_NOT_LEARNED);
 	return 0;
 }
 
 PCN_INLINE void learn(__u64 key, __u16 port, __u64 now)
 {
-	struct bridge_entry *entry = bpf_map_lookup_elem(&fdb, &key);
+	struct pcn_fdb_entry *entry = bpf_map_lookup_elem(&fdb, &key);
 
-	if (!entry || entry->port != port || age(entry, now) >= (__s64)refresh_ns)
+	if (!entry || entry->port != port || pcn_refresh_due(now, entry->seen, refresh_ns))
 		learn_slowly(key, port, now);
 }
 
@@ -160,7 +141,7 @@ PCN_INLINE int send(struct CTXTYPE *ctx, struct pcn_md *md, __u32 port, __u16 vl
 PCN_INGRESS
 {
 	struct pcn_cursor c;
-	struct bridge_entry *entry;
+	struct pcn_fdb_entry *entry;
 
 	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
 	struct ethhdr *eth = pcn_parse_eth(&c);
@@ -205,7 +186,7 @@ PCN_INGRESS
 	}
 	__u64 key = fdb_key(a.to, vlan);
 	entry = bpf_map_lookup_elem(&fdb, &key);
-	if (!entry || aged(entry, now))
+	if (!entry || pcn_fdb_aged(entry, now, aging_ns))
 		return flood(ctx, md, vlan, tci);
 	if (entry->port == md->in_port)
 		return pcn_pkt_drop(ctx, md, BRIDGE_SAME_PORT);

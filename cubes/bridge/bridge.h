@@ -4,6 +4,7 @@
 #define BRIDGE_H
 
 #include <pcn/cube.h>
+#include <pcn/fdb.h>
 
 /* As many as a cube can have: port indexes are below. The next is the bridge itself. */
 #define BRIDGE_PORTS 512
@@ -34,14 +35,6 @@ struct bridge_port {
 	__u64 member[BRIDGE_VLANS / 64];  /* VLANs of the port */
 	__u64 learn[BRIDGE_VLANS / 64];	  /* those in which it learns */
 	__u64 forward[BRIDGE_VLANS / 64]; /* those in which it takes and sends frames */
-};
-
-/* An address in a VLAN. Learning changes port and seen only, and of learned entries only. */
-struct bridge_entry {
-	__u64 seen; /* coarse monotonic ns of about the last frame */
-	__u16 port;
-	__u8 fixed; /* configured: not learned, does not age */
-	__u8 pad[5];
 };
 
 PCN_INLINE int bridge_in(const __u64 *set, __u16 vlan)

@@ -7,28 +7,29 @@ package bridge
 import (
 	"time"
 
+	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/fdb"
+	"github.com/polycube/polycube/inet"
 )
 
 // Config is what the model's tree decodes into.
 type Config struct {
-	Ports      []Port      `json:"ports"`
-	Fdb        Fdb         `json:"fdb"`
-	STPEnabled bool        `json:"stp-enabled"`
-	MAC        fdb.Address `json:"mac,omitempty"`
-	STP        []STP       `json:"stp"`
+	Ports      []Port   `json:"ports"`
+	Fdb        Fdb      `json:"fdb"`
+	STPEnabled bool     `json:"stp-enabled"`
+	MAC        inet.MAC `json:"mac,omitempty"`
+	STP        []STP    `json:"stp"`
 }
 
 // Port is an entry of the list `ports`.
 type Port struct {
 	cube.Port
 	// MAC is 0 when it is to be random.
-	MAC    fdb.Address `json:"mac,omitempty"`
-	Mode   Mode        `json:"mode"`
-	Access Access      `json:"access"`
-	Trunk  Trunk       `json:"trunk"`
-	STP    []PortSTP   `json:"stp"`
+	MAC    inet.MAC  `json:"mac,omitempty"`
+	Mode   Mode      `json:"mode"`
+	Access Access    `json:"access"`
+	Trunk  Trunk     `json:"trunk"`
+	STP    []PortSTP `json:"stp"`
 }
 
 // Mode is how many VLANs a port carries.
@@ -78,9 +79,9 @@ type Fdb struct {
 
 // Entry is a configured address. There may be many, so they come one by one.
 type Entry struct {
-	VLAN uint16      `json:"vlan"`
-	MAC  fdb.Address `json:"mac"`
-	Port string      `json:"port"`
+	VLAN uint16   `json:"vlan"`
+	MAC  inet.MAC `json:"mac"`
+	Port string   `json:"port"`
 }
 
 // key is what the fast path knows the entry by.
@@ -162,7 +163,7 @@ func (f Fdb) aging() time.Duration { return time.Duration(f.AgingTime) * time.Se
 func (c *Config) constants() map[string]any {
 	only, aware := c.onlyVLAN()
 	return map[string]any{
-		"aging_ns": uint64(c.Fdb.aging()), "refresh_ns": uint64(fdb.Refresh(c.Fdb.aging())),
+		"aging_ns": uint64(c.Fdb.aging()), "refresh_ns": uint64(aging.Refresh(c.Fdb.aging())),
 		"vlan_aware": aware, "only_vlan": only, "stp_enabled": c.STPEnabled,
 	}
 }

@@ -12,12 +12,12 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
-	"github.com/polycube/polycube/fdb"
+	"github.com/polycube/polycube/inet"
 )
 
 // portEntry is struct bridge_port of the program; a test compares the two.
 type portEntry struct {
-	MAC    fdb.Address
+	MAC    inet.MAC
 	PVID   uint16
 	Trunk  uint8
 	Random uint8
@@ -121,7 +121,7 @@ func (p *ports) portsAre(env cube.Env, c *Config) (map[uint16]portEntry, error) 
 }
 
 // address is the configured address, or the random one from before, or a new one.
-func address(configured fdb.Address, before portEntry) (a fdb.Address, random uint8) {
+func address(configured inet.MAC, before portEntry) (a inet.MAC, random uint8) {
 	switch {
 	case configured != 0:
 		return configured, 0

@@ -11,6 +11,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/fdb"
+	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
@@ -77,7 +78,7 @@ func TestAddressesOfPortsAndOfTheBridge(t *testing.T) {
 	if first[0] != `"02:00:00:00:0b:00"` || first[1] != `"02:00:00:00:0b:01"` {
 		t.Errorf("configured addresses read %v", first)
 	}
-	if a, err := fdb.ParseAddress(strings.Trim(first[2], `"`)); err != nil || a&3 != 2 {
+	if a, err := inet.ParseMAC(strings.Trim(first[2], `"`)); err != nil || a&3 != 2 {
 		t.Errorf("the address that was made up is %s, error %v: want a local one of a station", first[2], err)
 	}
 	l.Set("DELETE", "br mac", "")

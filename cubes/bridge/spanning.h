@@ -69,7 +69,7 @@ PCN_NOINLINE int bridge_bpdu(__u32 port, __u16 vlan)
 		return BRIDGE_NOT_ALLOWED;
 	if (bridge_too_many(port, now))
 		return BRIDGE_BPDU_FLOOD;
-	if (*sign && (__s64)(now - *sign) <= (__s64)BRIDGE_SILENCE)
+	if (*sign && !pcn_aged(now, *sign, BRIDGE_SILENCE))
 		return BRIDGE_TO_TREE;
 	return bridge_in(in->forward, vlan) ? BRIDGE_TO_ALL : BRIDGE_STP_BLOCKED;
 }

@@ -14,9 +14,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/fdb"
+	"github.com/polycube/polycube/inet"
 )
 
 // state is shaped like the model's tree.
@@ -24,13 +25,13 @@ type state struct {
 	STP   []stateSTP  `json:"stp,omitempty"`
 	Ports []statePort `json:"ports,omitempty"`
 	Fdb   *stateFdb   `json:"fdb,omitempty"`
-	MAC   fdb.Address `json:"mac,omitempty"`
+	MAC   inet.MAC    `json:"mac,omitempty"`
 }
 
 type statePort struct {
 	STP   []statePortSTP `json:"stp,omitempty"`
 	Name  string         `json:"name"`
-	MAC   fdb.Address    `json:"mac,omitempty"`
+	MAC   inet.MAC       `json:"mac,omitempty"`
 	Trunk *stateTrunk    `json:"trunk,omitempty"`
 }
 
@@ -46,11 +47,11 @@ type stateFdb struct {
 
 // shownAs is an entry of the database as it reads.
 type shownAs struct {
-	VLAN uint16      `json:"vlan"`
-	MAC  fdb.Address `json:"mac"`
-	Port string      `json:"port"`
-	Type string      `json:"type"`
-	Age  *uint32     `json:"age,omitempty"`
+	VLAN uint16   `json:"vlan"`
+	MAC  inet.MAC `json:"mac"`
+	Port string   `json:"port"`
+	Type string   `json:"type"`
+	Age  *uint32  `json:"age,omitempty"`
 }
 
 // State returns the database, the counters, and the addresses that are not configured.
@@ -120,12 +121,12 @@ func (b *bridge) stateFdb(path []string) (*stateFdb, error) {
 	var err error
 	asked := func(name string) bool { return len(path) < 2 || path[1] == name }
 	if asked("not-learned") {
-		if s.NotLearned, err = b.counter(notLearned); err != nil {
+		if s.NotLearned, err = b.counter("not-learned"); err != nil {
 			return nil, err
 		}
 	}
 	if asked("moves") {
-		if s.Moves, err = b.counter(moves); err != nil {
+		if s.Moves, err = b.counter("moves"); err != nil {
 			return nil, err
 		}
 	}
@@ -139,14 +140,11 @@ func (b *bridge) stateFdb(path []string) (*stateFdb, error) {
 	return s, err
 }
 
-// The entries of the map `counters`.
-const (
-	notLearned uint32 = iota
-	moves
-)
+// counters are those of the program.
+var counters = counter.Of(files, "bridge_counter")
 
-func (b *bridge) counter(index uint32) (*uint64, error) {
-	sum, err := table.Sum(table.NewPerCPU[uint32, uint64](b.env, "counters"), index)
+func (b *bridge) counter(name string) (*uint64, error) {
+	sum, err := counters.In(b.env, "counters").Sum(name)
 	return &sum, err
 }
 
@@ -179,7 +177,7 @@ func parseKey(vlan, mac string) (Key, error) {
 	if err != nil {
 		return 0, fmt.Errorf("VLAN %q: %w", vlan, cube.ErrInvalid)
 	}
-	a, err := fdb.ParseAddress(mac)
+	a, err := inet.ParseMAC(mac)
 	return keyOf(uint16(n), a), err
 }
 

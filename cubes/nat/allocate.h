@@ -38,7 +38,7 @@ PCN_NOINLINE int nat_is_forwarded(const struct nat_key6 *out)
 				       .proto = out->proto,
 				       .port = out->local_port };
 
-	nat_copy(key.addr, out->local);
+	pcn_address_copy(key.addr, out->local);
 	struct nat_forward *f = bpf_map_lookup_elem(&forwards, &key);
 	return f && (f->port || f->base);
 }
@@ -63,7 +63,7 @@ PCN_INLINE long nat_try(struct nat_open *o, __u16 port, const __u32 table)
 		err = NAT_EEXIST;
 	}
 	if (err == NAT_EEXIST)
-		nat_count(NAT_COLLISIONS);
+		pcn_count(&counters, NAT_COLLISIONS);
 	return err;
 }
 

@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // withCheck is a datagram whose checksum has a value: a word of the payload makes up for it.
 func withCheck(from, to string, check uint16) []byte {
 	d := udp(from, to, 4000, 53, make([]byte, 2))
 	binary.BigEndian.PutUint16(d[6:], check)
-	rest := sum(pseudo(from, to, nextUDP, len(d)), d[:8])
+	rest := pkt.Sum(pkt.PseudoHeader(from, to, nextUDP, len(d)), d[:8])
 	binary.BigEndian.PutUint16(d[8:], ^rest)
 	return d
 }
@@ -57,7 +58,7 @@ func TestChecksumsAtTheirEdges(t *testing.T) {
 // fill computes the checksum of a datagram.
 func fill(d []byte, from, to string) {
 	d[6], d[7] = 0, 0
-	check := ^sum(pseudo(from, to, nextUDP, len(d)), d)
+	check := ^pkt.Sum(pkt.PseudoHeader(from, to, nextUDP, len(d)), d)
 	if check == 0 {
 		check = 0xffff
 	}

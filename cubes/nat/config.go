@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
 )
 
@@ -85,18 +86,6 @@ func (t Timeout) least() time.Duration {
 	return time.Duration(min(t.TCPEstablished, t.TCPTransitory, t.UDP, t.ICMP, t.Other)) * time.Second
 }
 
-// Limits of the time between two sweeps: a full table has room again only after one, and a large one takes seconds to read.
-const (
-	minSweep = time.Second
-	maxSweep = 10 * time.Second
-)
-
-// period is the time between two sweeps.
-func (t Timeout) period() time.Duration { return min(max(t.least()/4, minSweep), maxSweep) }
-
-// refresh is how old `seen` may be before it is written again: a fraction of the shortest timeout.
-func (t Timeout) refresh() time.Duration { return min(time.Second, t.least()/10) }
-
 // check refuses what the model cannot.
 func (c *Config) check() error {
 	m := c.Rule.Masquerade
@@ -129,7 +118,7 @@ func (c *Config) constants() map[string]any {
 	return map[string]any{
 		"mapping": uint32(b.Mapping), "filtering": uint32(b.Filtering), "other_protocols": uint32(b.OtherProtocols),
 		"has_masquerade": c.Rule.Masquerade.Enabled, "overload": b.Overload, "inbound_refresh": b.InboundRefresh, "hairpin": b.Hairpin,
-		"refresh_ns": uint64(c.Timeout.refresh()),
+		"refresh_ns": uint64(aging.Refresh(c.Timeout.least())),
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/test/pace"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // layout is where the transport header of a packet is.
@@ -74,7 +75,7 @@ func checkSums(packet []byte) error {
 	var pseudo []byte
 	var body []byte
 	if packet[0]>>4 == 4 {
-		if sum := sumOf(packet[:at]); sum != 0xffff {
+		if sum := pkt.Sum(packet[:at]); sum != 0xffff {
 			return fmt.Errorf("the checksum of its header is off: %#x", sum)
 		}
 		body = packet[at:binary.BigEndian.Uint16(packet[2:4])]
@@ -88,35 +89,23 @@ func checkSums(packet []byte) error {
 	} else {
 		pseudo = nil
 	}
-	if sum := sumOf(append(pseudo, body...)); sum != 0xffff {
+	if sum := pkt.Sum(append(pseudo, body...)); sum != 0xffff {
 		return fmt.Errorf("the checksum of protocol %d is off: %#x in %x", proto, sum, packet)
 	}
 	return nil
 }
 
-// sumOf adds words as checksums do.
-func sumOf(b []byte) uint16 {
-	sum := uint32(0)
-	for i := range b {
-		sum += uint32(b[i]) << (8 * (1 - i%2))
-	}
-	for sum > 0xffff {
-		sum = sum&0xffff + sum>>16
-	}
-	return uint16(sum)
-}
-
 // asICMP makes a packet one of ICMP, with the checksum that it has to have.
 func asICMP(packet []byte, proto uint8) {
 	if packet[0]>>4 == 4 {
-		packet[9], packet[10], packet[11] = proto, 0, 0
-		binary.BigEndian.PutUint16(packet[10:], ^sumOf(packet[:20]))
-		binary.BigEndian.PutUint16(packet[22:], ^sumOf(packet[20:]))
+		packet[9] = proto
+		pkt.SumIPv4(packet)
+		binary.BigEndian.PutUint16(packet[22:], ^pkt.Sum(packet[20:]))
 		return
 	}
 	packet[6] = proto
 	pseudo := binary.BigEndian.AppendUint32(bytes.Clone(packet[8:40]), uint32(len(packet)-40))
-	binary.BigEndian.PutUint16(packet[42:], ^sumOf(append(append(pseudo, 0, 0, 0, proto), packet[40:]...)))
+	binary.BigEndian.PutUint16(packet[42:], ^pkt.Sum(append(append(pseudo, 0, 0, 0, proto), packet[40:]...)))
 }
 
 // cut makes a packet two pieces, of which the first has so many bytes behind the header. IPv6 needs a number for them.
@@ -164,7 +153,7 @@ func parts(fragment []byte) (header []byte, offset int, data []byte, err error) 
 		return header, int(binary.BigEndian.Uint16(fragment[42:]) &^ 7), fragment[48:], nil
 	}
 	fragment = fragment[:binary.BigEndian.Uint16(fragment[2:])]
-	if sum := sumOf(fragment[:20]); sum != 0xffff {
+	if sum := pkt.Sum(fragment[:20]); sum != 0xffff {
 		return nil, 0, nil, fmt.Errorf("the checksum of a fragment's header is off: %#x", sum)
 	}
 	return bytes.Clone(fragment[:20]), int(binary.BigEndian.Uint16(fragment[6:])&0x1fff) * 8, fragment[20:], nil
@@ -203,7 +192,7 @@ func (m *machine) passFragments(from int, frame []byte, piece int, id uint32) ([
 		return whole, checkSums(whole)
 	}
 	binary.BigEndian.PutUint16(whole[2:], uint16(len(whole)))
-	whole[6], whole[7], whole[10], whole[11] = 0, 0, 0, 0
-	binary.BigEndian.PutUint16(whole[10:], ^sumOf(whole[:20]))
+	whole[6], whole[7] = 0, 0
+	pkt.SumIPv4(whole)
 	return whole, checkSums(whole)
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // edit notes how to take back what was done.
@@ -114,7 +115,7 @@ func (n *nat) source(net netip.Prefix) (source, bool) {
 		r := n.rules.snat[id]
 		first, last, _ := portRange(r.PortFirst, r.PortLast) // it was checked
 		return source{Rule: id, Count: 1 << (r.ExternalIP.Addr().BitLen() - r.ExternalIP.Bits()),
-			First: addressOf(r.ExternalIP.Addr()), PortFirst: first, PortLast: last, Origin: originSnat}, true
+			First: inet.AddressOf(r.ExternalIP.Addr()), PortFirst: first, PortLast: last, Origin: originSnat}, true
 	}
 	if net.Bits() != 0 {
 		return source{}, false
@@ -125,7 +126,7 @@ func (n *nat) source(net netip.Prefix) (source, bool) {
 	}
 	m := n.config.Rule.Masquerade
 	first, last, _ := portRange(m.PortFirst, m.PortLast) // it was checked
-	return source{Count: 1, First: addressOf(a), PortFirst: first, PortLast: last, Origin: originMasquerade}, true
+	return source{Count: 1, First: inet.AddressOf(a), PortFirst: first, PortLast: last, Origin: originMasquerade}, true
 }
 
 // adopt takes over what the maps of an earlier life of the cube hold, and deletes what is no rule any more. forwards are

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // last is the last external port of a rule.
@@ -68,7 +69,7 @@ var numbers = [...]uint8{protoTCP: unix.IPPROTO_TCP, protoUDP: unix.IPPROTO_UDP}
 // pieces puts the entries of the map for a rule into a set: for each of its protocols and each run of ports that no rule
 // for the protocol alone has.
 func (p *portRules) pieces(e *ForwardEntry, into map[forwardKey]forward) {
-	value := forward{Rule: e.ID, To: addressOf(e.InternalIP), Port: portOf(e.InternalPort), Base: portOf(e.ExternalPort), Origin: originForwarding}
+	value := forward{Rule: e.ID, To: inet.AddressOf(e.InternalIP), Port: portOf(e.InternalPort), Base: portOf(e.ExternalPort), Origin: originForwarding}
 	for proto := protoTCP; proto < protoAll; proto++ {
 		if e.Proto != proto && e.Proto != protoAll {
 			continue
@@ -91,7 +92,7 @@ func put(into map[forwardKey]forward, e *ForwardEntry, proto Protocol, first, la
 		for free > 0 && first+1<<free-1 > last {
 			free--
 		}
-		into[forwardKey{Bits: portBits - uint32(free), Addr: addressOf(e.ExternalIP.Addr()), Proto: numbers[proto], Port: portOf(uint16(first))}] = value
+		into[forwardKey{Bits: portBits - uint32(free), Addr: inet.AddressOf(e.ExternalIP.Addr()), Proto: numbers[proto], Port: portOf(uint16(first))}] = value
 		first += 1 << free
 	}
 }
@@ -105,8 +106,8 @@ func (s *ruleSet) forwardEntries(changes []change) map[forwardKey]forward {
 			switch r := r.(type) {
 			case *DnatEntry:
 				if is, ok := s.dnat[r.ID]; ok {
-					out[forwardKey{Bits: addressBits, Addr: addressOf(is.ExternalIP.Addr())}] =
-						forward{Rule: is.ID, To: addressOf(is.InternalIP), Origin: originDnat}
+					out[forwardKey{Bits: addressBits, Addr: inet.AddressOf(is.ExternalIP.Addr())}] =
+						forward{Rule: is.ID, To: inet.AddressOf(is.InternalIP), Origin: originDnat}
 				}
 			case *ForwardEntry:
 				if is, ok := s.forward[r.ID]; ok {

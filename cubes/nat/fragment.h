@@ -13,8 +13,8 @@
 PCN_INLINE void nat_fragment_of(struct nat_open *o, const struct nat_key6 *key, __u32 id,
 				__u32 table)
 {
-	nat_copy(o->fragment_key.local, key->local);
-	nat_copy(o->fragment_key.remote, key->remote);
+	pcn_address_copy(o->fragment_key.local, key->local);
+	pcn_address_copy(o->fragment_key.remote, key->remote);
 	o->fragment_key.id = id;
 	o->fragment_key.proto = key->proto;
 	o->fragment_key.egress = !(table & NAT_IN);
@@ -45,9 +45,9 @@ PCN_NOINLINE struct nat_fragment *nat_recall(const struct nat_key6 *key, __u32 i
 		return NULL;
 	nat_fragment_of(o, key, id, table);
 	struct nat_fragment *f = bpf_map_lookup_elem(&fragments, &o->fragment_key);
-	if (!f || (__s64)(pcn_time_coarse() - f->seen) > (__s64)NAT_FRAGMENT_NS)
+	if (!f || pcn_aged(pcn_time_coarse(), f->seen, NAT_FRAGMENT_NS))
 		return NULL;
-	nat_count(NAT_FRAGMENTS);
+	pcn_count(&counters, NAT_FRAGMENTS);
 	return f;
 }
 
@@ -59,7 +59,7 @@ PCN_NOINLINE int nat_stray(const struct nat_key6 *key, __u32 table)
 
 		if (nat_is_exempt(key->local) || nat_is_exempt(key->remote))
 			return NAT_UNTOUCHED;
-		nat_copy(dnat.addr, key->local);
+		pcn_address_copy(dnat.addr, key->local);
 		return has_forwards && bpf_map_lookup_elem(&forwards, &dnat)
 			       ? NAT_FRAGMENT_WITHOUT_FIRST
 			       : NAT_UNTOUCHED;

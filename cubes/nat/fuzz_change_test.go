@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/test/bpftest"
 )
 
@@ -63,7 +62,7 @@ func (r *rig) reset(b Behaviour) error {
 	err := errors.Join(r.Try("DELETE", "n rule", ""), r.Try("PATCH", "n behaviour", b.body()), r.told(nil), r.flushed())
 	for i := range r.base {
 		var failed error
-		r.base[i], failed = table.Sum(r.tables.counters, uint32(i))
+		r.base[i], failed = r.tables.counters.Sum(counterNames[i])
 		err = errors.Join(err, failed)
 	}
 	notes := r.Map("n", "fragments").Iterate()
@@ -266,9 +265,9 @@ func (r *rig) settle() error {
 // compare holds tables and counters to the oracle.
 func (r *rig) compare() error {
 	for i, want := range r.o.counted {
-		got, err := table.Sum(r.tables.counters, uint32(i))
+		got, err := r.tables.counters.Sum(counterNames[i])
 		if err == nil && uint32(i) != collisions && got-r.base[i] != want {
-			err = fmt.Errorf("counter %d is %d, want %d", i, got-r.base[i], want)
+			err = fmt.Errorf("counter %s is %d, want %d", counterNames[i], got-r.base[i], want)
 		}
 		if err != nil {
 			return err

@@ -144,6 +144,24 @@ func (t *sessionTable) sweep() {
 	}
 }
 
+// The counters, by the order of enum nat_counter.
+const (
+	createdTCP uint32 = iota
+	createdUDP
+	createdICMP
+	createdOther
+	madeMappings
+	exhausted
+	tableFull
+	collisions
+	hairpinned
+	fragments
+	icmpErrors
+)
+
+var counterNames = [...]string{"created-tcp", "created-udp", "created-icmp", "created-other", "mappings", "exhausted", "table-full",
+	"collisions", "hairpinned", "fragments", "icmp-errors"}
+
 // oracle knows what was configured and what went by.
 type oracle struct {
 	behaviour Behaviour

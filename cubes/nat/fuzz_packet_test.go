@@ -13,6 +13,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // noise draws from the seed of one operation.
@@ -142,7 +144,7 @@ func checkedLater(src, dst string, proto byte, sport, dport uint16, data []byte)
 	h := slices.Concat(make([]byte, 8), data)
 	binary.BigEndian.PutUint16(h, sport)
 	binary.BigEndian.PutUint16(h[2:], dport)
-	binary.BigEndian.PutUint16(h[6:], ^sum(pseudo(src, dst, proto, len(h)), h))
+	binary.BigEndian.PutUint16(h[6:], ^pkt.Sum(pkt.PseudoHeader(src, dst, proto, len(h)), h))
 	return h
 }
 
@@ -229,8 +231,7 @@ func (r noise) framed(in bool, packet []byte) []byte {
 		return frame
 	}
 	for range among(r, 1, 1, 2, 2, 3) {
-		tag := among(r, []byte{0x81, 0, 0, 7}, []byte{0x88, 0xa8, 0x20, 9})
-		frame = bytes.Join([][]byte{frame[:12], tag, frame[12:]}, nil)
+		frame = pkt.Tagged(frame, among[uint32](r, 0x81000007, 0x88a82009))
 	}
 	return frame
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // look is what a frame is to a NAT.
@@ -300,7 +302,7 @@ func (s *sight) residues(frame []byte) (all []residue) {
 		return nil
 	}
 	if !s.v6 {
-		all = append(all, residue{"IPv4 header", s.l3 + 10, sum(frame[s.l3:s.l4]) % 0xffff, false})
+		all = append(all, residue{"IPv4 header", s.l3 + 10, pkt.Sum(frame[s.l3:s.l4]) % 0xffff, false})
 	}
 	if s.check != 0 {
 		head := s.pseudo(frame)
@@ -308,7 +310,7 @@ func (s *sight) residues(frame []byte) (all []residue) {
 			head = nil
 		}
 		none := s.proto == unix.IPPROTO_UDP && frame[s.check] == 0 && frame[s.check+1] == 0
-		all = append(all, residue{fmt.Sprintf("protocol %d", s.proto), s.check, sum(head, frame[s.l4:]) % 0xffff, none})
+		all = append(all, residue{fmt.Sprintf("protocol %d", s.proto), s.check, pkt.Sum(head, frame[s.l4:]) % 0xffff, none})
 	}
 	if s.look == failure {
 		for _, r := range s.inner.residues(frame) {

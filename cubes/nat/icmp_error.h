@@ -34,10 +34,10 @@ PCN_INLINE int nat_read_inner(struct CTXTYPE *ctx, struct pcn_cursor *c, struct 
 			return -1;
 		in->proto = found.protocol;
 		in->later = found.fragment == PCN_FRAGMENT_LATER;
-		nat_copy(key->local,
-			 egress ? ip->daddr.in6_u.u6_addr32 : ip->saddr.in6_u.u6_addr32);
-		nat_copy(key->remote,
-			 egress ? ip->saddr.in6_u.u6_addr32 : ip->daddr.in6_u.u6_addr32);
+		pcn_address_copy(key->local,
+				 egress ? ip->daddr.in6_u.u6_addr32 : ip->saddr.in6_u.u6_addr32);
+		pcn_address_copy(key->remote,
+				 egress ? ip->saddr.in6_u.u6_addr32 : ip->daddr.in6_u.u6_addr32);
 	} else {
 		/* The length inside may be of a longer packet, the checksum is not looked at. */
 		struct iphdr *ip = pcn_cursor_take(c, sizeof(*ip));
@@ -46,8 +46,8 @@ PCN_INLINE int nat_read_inner(struct CTXTYPE *ctx, struct pcn_cursor *c, struct 
 			return -1;
 		in->proto = ip->protocol;
 		in->later = pcn_ipv4_fragment(ip) == PCN_FRAGMENT_LATER;
-		nat_widen(key->local, egress ? ip->daddr : ip->saddr);
-		nat_widen(key->remote, egress ? ip->saddr : ip->daddr);
+		pcn_address_set4(key->local, egress ? ip->daddr : ip->saddr);
+		pcn_address_set4(key->remote, egress ? ip->saddr : ip->daddr);
 	}
 	in->l4 = c->pos;
 	return 0;
@@ -161,18 +161,18 @@ PCN_INLINE int nat_unrelated(struct CTXTYPE *ctx, struct pcn_md *md, void *l3,
 		return pcn_pkt_drop(ctx, md, NAT_ICMP_UNRELATED);
 	if (v6) {
 		struct ipv6hdr *ip = l3;
-		nat_copy(o->in.local, ip->saddr.in6_u.u6_addr32);
-		nat_copy(o->remote, ip->daddr.in6_u.u6_addr32);
+		pcn_address_copy(o->in.local, ip->saddr.in6_u.u6_addr32);
+		pcn_address_copy(o->remote, ip->daddr.in6_u.u6_addr32);
 	} else {
 		struct iphdr *ip = l3;
-		nat_widen(o->in.local, ip->saddr);
-		nat_widen(o->remote, ip->daddr);
+		pcn_address_set4(o->in.local, ip->saddr);
+		pcn_address_set4(o->remote, ip->daddr);
 	}
 	struct nat_source *rule = nat_hides(o->in.local, o->remote);
 	if (rule) {
 		nat_choose_address(o, rule);
 		if (v6)
-			nat_copy(o->entry.addr, o->out.local);
+			pcn_address_copy(o->entry.addr, o->out.local);
 		else
 			o->entry.addr[0] = o->out.local[3];
 		nat_rewrite_outer(ctx, l3, icmp, (void *)&o->entry, 0, egress, v6);
@@ -219,7 +219,7 @@ PCN_INLINE int nat_error(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const
 	if (v6)
 		covered += s->addr_delta; /* IPv4's own checksum makes up for it */
 	nat_rewrite_outer(ctx, ip, icmp, s, covered, egress, v6);
-	nat_count(NAT_ICMP_ERRORS);
+	pcn_count(&counters, NAT_ICMP_ERRORS);
 	return egress && hairpin && (s->flags & NAT_HAIRPIN) ? nat_turn(ctx, md)
 							     : pcn_pkt_pass(ctx, md);
 }

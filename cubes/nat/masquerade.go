@@ -41,7 +41,7 @@ func (n *nat) masqueradeAddress(v4 bool) netip.Addr {
 			net = everything[1]
 		}
 		if is, ok := n.installed[sourceKeyOf(net)]; ok && is.Origin == originMasquerade {
-			return is.First.addr()
+			return is.First.Addr()
 		}
 		return netip.Addr{}
 	}
@@ -64,7 +64,7 @@ func (n *nat) ParentChanged(p cube.Parent) {
 	n.parent = &p
 	was := [2]netip.Addr{}
 	for i, net := range everything {
-		was[i] = n.installed[sourceKeyOf(net)].First.addr()
+		was[i] = n.installed[sourceKeyOf(net)].First.Addr()
 	}
 	if err := n.masquerade(); err != nil {
 		n.env.Logger().Error("masquerading with the addresses of the parent", "parent", p.Name, "error", err)
@@ -72,8 +72,8 @@ func (n *nat) ParentChanged(p cube.Parent) {
 	}
 	for i, net := range everything {
 		is, ok := n.installed[sourceKeyOf(net)]
-		if ok && is.Origin == originMasquerade && is.First.addr() != was[i] {
-			n.env.Logger().Info("masquerading", "parent", p.Name, "address", is.First.addr())
+		if ok && is.Origin == originMasquerade && is.First.Addr() != was[i] {
+			n.env.Logger().Info("masquerading", "parent", p.Name, "address", is.First.Addr())
 		}
 	}
 	n.sweep.soon()

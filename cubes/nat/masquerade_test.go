@@ -57,7 +57,7 @@ func sourcesOf(t *testing.T, l *bpftest.Lab) map[string]string {
 	}
 	out := map[string]string{}
 	for k, v := range table.All(&err) {
-		out[fmt.Sprintf("%s/%d", k.Addr.addr(), k.Bits)] = fmt.Sprintf("%s %s+%d %d-%d rule %d", v.Origin, v.First.addr(), v.Count, v.PortFirst, v.PortLast, v.Rule)
+		out[fmt.Sprintf("%s/%d", k.Addr.Addr(), k.Bits)] = fmt.Sprintf("%s %s+%d %d-%d rule %d", v.Origin, v.First.Addr(), v.Count, v.PortFirst, v.PortLast, v.Rule)
 	}
 	if err != nil {
 		t.Fatal(err)

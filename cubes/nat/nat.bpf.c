@@ -46,8 +46,8 @@ PCN_NOINLINE void nat_lookup_mapped(struct nat_found *f, const union nat_any_key
 	if (!f->by)
 		return;
 	if (v6) {
-		nat_copy(in->six.local, ((struct nat_session6 *)f->by)->addr);
-		nat_copy(in->six.remote, key->six.remote);
+		pcn_address_copy(in->six.local, ((struct nat_session6 *)f->by)->addr);
+		pcn_address_copy(in->six.remote, key->six.remote);
 		in->six.remote_port = key->six.remote_port;
 		in->six.local_port = f->by->port;
 	} else {
@@ -84,8 +84,8 @@ PCN_INLINE void nat_generic(struct nat_key6 *to, const union nat_any_key *key, c
 		*to = key->six;
 		return;
 	}
-	nat_widen(to->local, key->four.local);
-	nat_widen(to->remote, key->four.remote);
+	pcn_address_set4(to->local, key->four.local);
+	pcn_address_set4(to->remote, key->four.remote);
 	to->local_port = key->four.local_port;
 	to->remote_port = key->four.remote_port;
 	to->proto = key->four.proto;
@@ -151,7 +151,7 @@ PCN_INLINE int nat_new(const union nat_any_key *key, __u32 bits, __u32 kind, __u
 	o->length = length;
 	nat_generic(&o->in, key, table);
 	o->out = o->in;
-	nat_copy(o->remote, o->in.remote);
+	pcn_address_copy(o->remote, o->in.remote);
 	o->remote_port = o->in.remote_port;
 	return table & NAT_IN ? nat_open_ingress(o, kind, table & NAT_V6)
 			      : nat_open_egress(o, kind, table & NAT_V6);
@@ -202,7 +202,7 @@ PCN_INLINE void nat_add(const struct pcn_md *md, __u64 *packets, __u64 *bytes, _
 
 	++*packets;
 	*bytes += md->packet_len;
-	if ((__s64)(now - *seen) >= (__s64)refresh_ns && refreshes)
+	if (pcn_refresh_due(now, *seen, refresh_ns) && refreshes)
 		*seen = now;
 }
 
@@ -238,7 +238,7 @@ PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct na
 {
 	const __u32 table = (v6 ? NAT_V6 : 0) | (egress ? 0 : NAT_IN);
 	struct nat_open *o = nat_scratch();
-	__be32 addr[4];
+	pcn_address addr;
 
 	if (!o)
 		return pcn_pkt_drop(ctx, md, NAT_SESSION_TABLE_FULL);
@@ -253,7 +253,7 @@ PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct na
 	void *l3 = nat_header(ctx, v->l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 	if (!l3)
 		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
-	nat_copy(addr, f->addr);
+	pcn_address_copy(addr, f->addr);
 	nat_write_address(l3, v6 ? addr : &addr[3], f->addr_delta, egress, v6);
 	if (v6)
 		pcn_csum_bytes(ctx, f->addr_delta);

@@ -9,6 +9,7 @@ import (
 	"embed"
 	"maps"
 
+	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
 )
 
@@ -86,7 +87,7 @@ func (n *nat) configure(is Config, created, resized bool) (func() error, error) 
 	was := n.config
 	if created {
 		n.config = is
-		n.sweep.every(is.Timeout.period())
+		n.sweep.every(aging.Period(is.Timeout.least()))
 		return func() error { n.sweep.stop(); return nil }, nil
 	}
 	if err := n.reconfigure(is, resized); err != nil {
@@ -104,7 +105,7 @@ func (n *nat) reconfigure(is Config, resized bool) error {
 	if err := n.masquerade(); err != nil {
 		return err
 	}
-	n.sweep.every(is.Timeout.period())
+	n.sweep.every(aging.Period(is.Timeout.least()))
 	n.sweep.soon()
 	return nil
 }

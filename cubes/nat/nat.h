@@ -39,14 +39,14 @@ enum nat_other {
 /* The prefix of addresses whose new sessions a rule translates. */
 struct nat_source_key {
 	__u32 prefixlen;
-	__be32 addr[4];
+	pcn_address addr;
 };
 
 /* SNAT or masquerade: `count` addresses from `first` on, and the ports to choose from. */
 struct nat_source {
 	__u32 rule;
 	__u32 count;
-	__be32 first[4];
+	pcn_address first;
 	__u16 port_first; /* host byte order; both 0: 1024 to 65535 */
 	__u16 port_last;
 	__u8 origin;
@@ -56,7 +56,7 @@ struct nat_source {
 /* An external address (DNAT, 128 bits), port (160) or range of ports (between). */
 struct nat_forward_key {
 	__u32 prefixlen;
-	__be32 addr[4];
+	pcn_address addr;
 	__u8 proto;
 	__u8 zero;
 	__be16 port;
@@ -66,7 +66,7 @@ struct nat_forward_key {
  * from it as they were from base. Both 0: ports stay. */
 struct nat_forward {
 	__u32 rule;
-	__be32 to[4];
+	pcn_address to;
 	__be16 port;
 	__be16 base;
 	__u8 origin;
@@ -86,8 +86,8 @@ struct nat_key4 {
 };
 
 struct nat_key6 {
-	__be32 local[4];
-	__be32 remote[4];
+	pcn_address local;
+	pcn_address remote;
 	__be16 local_port;
 	__be16 remote_port;
 	__u8 proto;
@@ -147,7 +147,7 @@ struct nat_session6 {
 	__be16 port;
 	__u8 flags;
 	__u8 origin;
-	__be32 addr[4];
+	pcn_address addr;
 	__u64 in_seen;
 	__u64 in_packets;
 	__u64 in_bytes;
@@ -161,8 +161,8 @@ _Static_assert(__builtin_offsetof(struct nat_session4, port) % 4 == 0,
 
 /* A datagram whose first fragment went by. */
 struct nat_fragment_key {
-	__be32 local[4];
-	__be32 remote[4];
+	pcn_address local;
+	pcn_address remote;
 	__u32 id;
 	__u8 proto;
 	__u8 egress;
@@ -172,7 +172,7 @@ struct nat_fragment_key {
 /* What becomes of its other fragments. */
 struct nat_fragment {
 	__u64 seen;
-	__be32 addr[4]; /* what local becomes */
+	pcn_address addr; /* what local becomes */
 	__u16 addr_delta;
 	__u16 turns; /* it goes to another internal host */
 	__u32 zero;
@@ -187,7 +187,7 @@ struct nat_open {
 	struct nat_session6 entry; /* for v4 tables only its beginning counts, with addr[0] */
 	struct nat_fragment_key fragment_key;
 	struct nat_fragment fragment;
-	__be32 remote[4];
+	pcn_address remote;
 	__be16 remote_port;
 	__u16 first, last; /* ports to choose from */
 	__u16 addr_delta;  /* of in.local becoming out.local */
@@ -196,7 +196,6 @@ struct nat_open {
 	__u32 zero;
 };
 
-/* Indexes of the map `counters`. */
 enum nat_counter {
 	NAT_CREATED_TCP,
 	NAT_CREATED_UDP,
@@ -254,6 +253,6 @@ PCN_MAP(marks, BPF_MAP_TYPE_ARRAY, __u32, __u64, NAT_MARKS);
 PCN_MAP(fragments, BPF_MAP_TYPE_LRU_HASH, struct nat_fragment_key, struct nat_fragment,
 	NAT_FRAGMENT_ENTRIES);
 PCN_MAP(scratch, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct nat_open, 1);
-PCN_MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, NAT_COUNTERS);
+PCN_COUNTERS(counters, nat_counter, NAT_COUNTERS);
 
 #endif

@@ -61,13 +61,13 @@ PCN_INLINE int nat_malformed(struct CTXTYPE *ctx, struct pcn_md *md, const int e
 				       : pcn_pkt_drop(ctx, md, NAT_MALFORMED);
 }
 
-PCN_INLINE int nat_is_ipv4(const __be32 addr[4])
+PCN_INLINE int nat_is_ipv4(const pcn_address addr)
 {
 	return !addr[0] && !addr[1] && addr[2] == bpf_htonl(0xffff);
 }
 
 /* Addresses that are of the link or of nobody: their packets are not for a NAT. */
-PCN_NOINLINE int nat_is_exempt(const __be32 addr[4])
+PCN_NOINLINE int nat_is_exempt(const pcn_address addr)
 {
 	__u32 high = bpf_ntohl(addr[0]), low = bpf_ntohl(addr[3]);
 
@@ -79,17 +79,17 @@ PCN_NOINLINE int nat_is_exempt(const __be32 addr[4])
 }
 
 /* The rule for new sessions of an internal address. One for all of IPv6 is none for IPv4. */
-PCN_INLINE struct nat_source *nat_source_of(const __be32 local[4])
+PCN_INLINE struct nat_source *nat_source_of(const pcn_address local)
 {
 	struct nat_source_key key = { .prefixlen = 128 };
 
-	nat_copy(key.addr, local);
+	pcn_address_copy(key.addr, local);
 	struct nat_source *rule = bpf_map_lookup_elem(&sources, &key);
 	return rule && nat_is_ipv4(rule->first) == nat_is_ipv4(local) ? rule : NULL;
 }
 
 /* How far an address is behind the first of a rule. */
-PCN_INLINE __u32 nat_distance(const struct nat_source *rule, const __be32 addr[4])
+PCN_INLINE __u32 nat_distance(const struct nat_source *rule, const pcn_address addr)
 {
 	if (addr[0] != rule->first[0] || addr[1] != rule->first[1] || addr[2] != rule->first[2])
 		return 0xffffffff;
@@ -98,7 +98,7 @@ PCN_INLINE __u32 nat_distance(const struct nat_source *rule, const __be32 addr[4
 
 /* The rule that hides an internal address from a remote one, NULL if there is none: packets between them
  * leave with another address. */
-PCN_NOINLINE struct nat_source *nat_hides(const __be32 local[4], const __be32 remote[4])
+PCN_NOINLINE struct nat_source *nat_hides(const pcn_address local, const pcn_address remote)
 {
 	struct nat_source *rule = NAT_HAS_SOURCES ? nat_source_of(local) : NULL;
 
@@ -113,7 +113,7 @@ PCN_INLINE void nat_choose_address(struct nat_open *o, const struct nat_source *
 {
 	__u32 hash = bpf_ntohl(o->in.local[3]) * 0x9e3779b1 ^ o->in.local[2] ^ o->in.local[1];
 
-	nat_copy(o->out.local, rule->first);
+	pcn_address_copy(o->out.local, rule->first);
 	if (rule->count > 1)
 		o->out.local[3] = bpf_htonl(bpf_ntohl(rule->first[3]) + (hash >> 4) % rule->count);
 }
@@ -121,12 +121,12 @@ PCN_INLINE void nat_choose_address(struct nat_open *o, const struct nat_source *
 PCN_INLINE int nat_refuse(long err)
 {
 	if (err == NAT_ENOSPC) {
-		nat_count(NAT_EXHAUSTED);
+		pcn_count(&counters, NAT_EXHAUSTED);
 		return NAT_PORTS_EXHAUSTED;
 	}
 	if (err == NAT_EEXIST)
 		return NAT_ENDPOINT_TAKEN;
-	nat_count(NAT_TABLE_FULL);
+	pcn_count(&counters, NAT_TABLE_FULL);
 	return NAT_SESSION_TABLE_FULL;
 }
 
@@ -134,17 +134,17 @@ PCN_INLINE int nat_opened(const struct nat_open *o)
 {
 	switch (o->in.proto) {
 	case IPPROTO_TCP:
-		nat_count(NAT_CREATED_TCP);
+		pcn_count(&counters, NAT_CREATED_TCP);
 		break;
 	case IPPROTO_UDP:
-		nat_count(NAT_CREATED_UDP);
+		pcn_count(&counters, NAT_CREATED_UDP);
 		break;
 	case IPPROTO_ICMP:
 	case IPPROTO_ICMPV6:
-		nat_count(NAT_CREATED_ICMP);
+		pcn_count(&counters, NAT_CREATED_ICMP);
 		break;
 	default:
-		nat_count(NAT_CREATED_OTHER);
+		pcn_count(&counters, NAT_CREATED_OTHER);
 	}
 	return NAT_MADE;
 }
@@ -267,7 +267,7 @@ PCN_INLINE long nat_map(struct nat_open *o, __u32 table)
 	for (int i = 0; i < 2; i++) {
 		struct nat_session4 *m = nat_find(&o->in, table);
 		if (m) {
-			if ((__s64)(o->entry.seen - m->seen) >= (__s64)refresh_ns)
+			if (pcn_refresh_due(o->entry.seen, m->seen, refresh_ns))
 				m->seen = o->entry.seen;
 			o->out.local_port = m->port;
 			nat_target(o->out.local, m, table);
@@ -282,7 +282,7 @@ PCN_INLINE long nat_map(struct nat_open *o, __u32 table)
 			return err;
 		err = nat_put(o, table);
 		if (!err) {
-			nat_count(NAT_MAPPINGS);
+			pcn_count(&counters, NAT_MAPPINGS);
 			return 0;
 		}
 		nat_remove(&o->out, table | NAT_IN);
@@ -330,14 +330,14 @@ PCN_NOINLINE int nat_is_hairpin(struct nat_open *o, __u32 table)
 				       .proto = o->in.proto,
 				       .port = o->remote_port };
 
-	nat_copy(key.addr, o->remote);
+	pcn_address_copy(key.addr, o->remote);
 	if (has_forwards && bpf_map_lookup_elem(&forwards, &key))
 		return 1;
 	/* ICMP queries have no remote port; 0 would be the id of another host's. */
 	if (mapping != NAT_MAP_ENDPOINT_INDEPENDENT || !o->remote_port ||
 	    !nat_is_marked(o->remote_port, NAT_MARK_MAPPING))
 		return 0;
-	nat_copy(o->out.local, o->remote);
+	pcn_address_copy(o->out.local, o->remote);
 	o->out.local_port = o->remote_port;
 	nat_wildcard(o);
 	return nat_find(&o->out, table | NAT_IN) != NULL;
@@ -376,7 +376,7 @@ PCN_INLINE int nat_open_egress(struct nat_open *o, __u32 kind, __u32 table)
 	o->entry.flags = flags;
 	nat_range(o, rule);
 	if (own)
-		nat_copy(o->out.local, o->in.local);
+		pcn_address_copy(o->out.local, o->in.local);
 	else
 		nat_choose_address(o, rule);
 	o->addr_delta = pcn_csum_diff16(o->in.local, o->out.local);
@@ -391,8 +391,8 @@ PCN_INLINE int nat_open_egress(struct nat_open *o, __u32 kind, __u32 table)
 /* Whether a packet on its way in comes from an internal host, whose session it is on the other side. */
 PCN_INLINE int nat_has_turned(struct nat_open *o, const __u32 table)
 {
-	nat_copy(o->other.local, o->remote);
-	nat_copy(o->other.remote, o->out.local);
+	pcn_address_copy(o->other.local, o->remote);
+	pcn_address_copy(o->other.remote, o->out.local);
 	o->other.local_port = o->remote_port;
 	o->other.remote_port = o->out.local_port;
 	if (o->out.proto == IPPROTO_ICMP || o->out.proto == IPPROTO_ICMPV6) {
@@ -433,7 +433,7 @@ PCN_INLINE int nat_open_forward(struct nat_open *o, __u32 kind, __u32 table)
 				       .proto = o->out.proto,
 				       .port = o->out.local_port };
 
-	nat_copy(key.addr, o->out.local);
+	pcn_address_copy(key.addr, o->out.local);
 	struct nat_forward *f = bpf_map_lookup_elem(&forwards, &key);
 	if (!f || nat_is_exempt(o->remote))
 		return NAT_UNTOUCHED;
@@ -443,7 +443,7 @@ PCN_INLINE int nat_open_forward(struct nat_open *o, __u32 kind, __u32 table)
 		if (kind == NAT_REST || other_protocols == NAT_OTHER_DROP)
 			return NAT_PROTOCOL;
 	}
-	nat_copy(o->in.local, f->to);
+	pcn_address_copy(o->in.local, f->to);
 	o->in.local_port = o->out.local_port;
 	if (f->port || f->base) {
 		o->in.local_port = bpf_htons(bpf_ntohs(f->port) + bpf_ntohs(o->out.local_port) -

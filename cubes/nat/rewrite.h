@@ -222,8 +222,10 @@ PCN_INLINE int nat_read6(struct CTXTYPE *ctx, struct pcn_cursor *c, struct nat_v
 	if (nat_skip6(ctx, c, ip, &found))
 		return -1;
 	v->id = found.id;
-	nat_copy(key->local, egress ? ip->saddr.in6_u.u6_addr32 : ip->daddr.in6_u.u6_addr32);
-	nat_copy(key->remote, egress ? ip->daddr.in6_u.u6_addr32 : ip->saddr.in6_u.u6_addr32);
+	pcn_address_copy(key->local,
+			 egress ? ip->saddr.in6_u.u6_addr32 : ip->daddr.in6_u.u6_addr32);
+	pcn_address_copy(key->remote,
+			 egress ? ip->daddr.in6_u.u6_addr32 : ip->saddr.in6_u.u6_addr32);
 	key->proto = found.protocol;
 	key->zero[0] = key->zero[1] = key->zero[2] = 0;
 	v->l4 = nat_behind(ctx, c->pos);
@@ -277,7 +279,8 @@ PCN_INLINE void nat_write_address(void *l3, const __be32 *addr, __u16 delta, con
 {
 	if (v6) {
 		struct ipv6hdr *ip = l3;
-		nat_copy(egress ? ip->saddr.in6_u.u6_addr32 : ip->daddr.in6_u.u6_addr32, addr);
+		pcn_address_copy(egress ? ip->saddr.in6_u.u6_addr32 : ip->daddr.in6_u.u6_addr32,
+				 addr);
 	} else {
 		struct iphdr *ip = l3;
 		if (egress)
@@ -302,7 +305,7 @@ PCN_INLINE int nat_turn(struct CTXTYPE *ctx, struct pcn_md *md)
 	__builtin_memcpy(mac, eth->h_source, ETH_ALEN);
 	__builtin_memcpy(eth->h_source, eth->h_dest, ETH_ALEN);
 	__builtin_memcpy(eth->h_dest, mac, ETH_ALEN);
-	nat_count(NAT_HAIRPINNED);
+	pcn_count(&counters, NAT_HAIRPINNED);
 	return pcn_pkt_turn(ctx, md);
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // SnatEntry is a rule of `snat`.
@@ -50,17 +51,9 @@ type External struct {
 }
 
 // UnmarshalText reads either form.
-func (e *External) UnmarshalText(text []byte) error {
-	if a, err := netip.ParseAddr(string(text)); err == nil {
-		*e = External{netip.PrefixFrom(a, a.BitLen()), true}
-		return nil
-	}
-	p, err := netip.ParsePrefix(string(text))
-	if err != nil {
-		return fmt.Errorf("external address %q: %w", text, cube.ErrInvalid)
-	}
-	*e = External{p.Masked(), false}
-	return nil
+func (e *External) UnmarshalText(text []byte) (err error) {
+	e.Prefix, e.bare, err = inet.ParsePrefix("external address", string(text))
+	return err
 }
 
 // single refuses a pool where one address is wanted.

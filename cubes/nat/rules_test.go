@@ -29,8 +29,8 @@ func forwardsOf(t *testing.T, l *bpftest.Lab) map[string]string {
 	}
 	out := map[string]string{}
 	for k, v := range table.All(&err) {
-		out[fmt.Sprintf("%s %d %d/%d", k.Addr.addr(), k.Proto, k.Port.number(), k.Bits)] =
-			fmt.Sprintf("%s %s %d-%d rule %d", v.Origin, v.To.addr(), v.Port.number(), v.Base.number(), v.Rule)
+		out[fmt.Sprintf("%s %d %d/%d", k.Addr.Addr(), k.Proto, k.Port.number(), k.Bits)] =
+			fmt.Sprintf("%s %s %d-%d rule %d", v.Origin, v.To.Addr(), v.Port.number(), v.Base.number(), v.Rule)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -15,14 +15,6 @@
 /* There are rules for new sessions from inside. */
 #define NAT_HAS_SOURCES (has_sources || has_masquerade)
 
-PCN_INLINE void nat_count(__u32 which)
-{
-	__u64 *count = bpf_map_lookup_elem(&counters, &which);
-
-	if (count)
-		++*count;
-}
-
 /* A global function looks it up again instead of taking it as an argument: the verifier of Linux 6.1
  * takes an argument's memory neither as a map's key nor as its value. */
 PCN_INLINE struct nat_open *nat_scratch(void)
@@ -30,28 +22,6 @@ PCN_INLINE struct nat_open *nat_scratch(void)
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&scratch, &zero);
-}
-
-PCN_INLINE void nat_copy(__be32 to[4], const __be32 from[4])
-{
-	to[0] = from[0];
-	to[1] = from[1];
-	to[2] = from[2];
-	to[3] = from[3];
-}
-
-PCN_INLINE int nat_same(const __be32 a[4], const __be32 b[4])
-{
-	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3];
-}
-
-/* An IPv4 address in 16 bytes. */
-PCN_INLINE void nat_widen(__be32 to[4], __be32 addr)
-{
-	to[0] = 0;
-	to[1] = 0;
-	to[2] = bpf_htonl(0xffff);
-	to[3] = addr;
 }
 
 PCN_INLINE void nat_narrow(struct nat_key4 *to, const struct nat_key6 *from)
@@ -67,12 +37,12 @@ PCN_INLINE void nat_narrow(struct nat_key4 *to, const struct nat_key6 *from)
 }
 
 /* What a session's local address becomes, in 16 bytes. */
-PCN_INLINE void nat_target(__be32 to[4], const struct nat_session4 *s, const __u32 table)
+PCN_INLINE void nat_target(pcn_address to, const struct nat_session4 *s, const __u32 table)
 {
 	if (table & NAT_V6)
-		nat_copy(to, ((const struct nat_session6 *)s)->addr);
+		pcn_address_copy(to, ((const struct nat_session6 *)s)->addr);
 	else
-		nat_widen(to, s->addr);
+		pcn_address_set4(to, s->addr);
 }
 
 /* The entry of a key, NULL if there is none. Entries of both families begin alike. */
@@ -149,7 +119,7 @@ PCN_NOINLINE long nat_put(struct nat_open *o, __u32 table)
 		nat_mark(key->local_port,
 			 e->flags & NAT_MAPPING ? NAT_MARK_MAPPING : NAT_MARK_ALONE);
 	if (table & NAT_V6) {
-		nat_copy(e->addr, to->local);
+		pcn_address_copy(e->addr, to->local);
 		return table & NAT_IN ? bpf_map_update_elem(&ingress6, key, e, BPF_NOEXIST)
 				      : bpf_map_update_elem(&egress6, key, e, BPF_NOEXIST);
 	}
@@ -164,17 +134,17 @@ PCN_NOINLINE long nat_put(struct nat_open *o, __u32 table)
 PCN_NOINLINE int nat_leads(const struct nat_open *o, const struct nat_session4 *s, __u32 table)
 {
 	const struct nat_key6 *to = table & NAT_IN ? &o->in : &o->out;
-	__be32 addr[4];
+	pcn_address addr;
 
 	nat_target(addr, s, table);
-	return s->port == to->local_port && nat_same(addr, to->local);
+	return s->port == to->local_port && pcn_address_same(addr, to->local);
 }
 
 /* Fills a key with the mapping of its local endpoint. */
 PCN_INLINE void nat_bare(struct nat_key6 *to, const struct nat_key6 *from)
 {
 	__builtin_memset(to, 0, sizeof(*to));
-	nat_copy(to->local, from->local);
+	pcn_address_copy(to->local, from->local);
 	to->local_port = from->local_port;
 	to->proto = from->proto;
 }
@@ -192,7 +162,7 @@ PCN_INLINE int nat_is_mapped(const struct nat_key6 *out, const __u32 table)
 	if (!m)
 		return 0;
 	nat_target(o->probe.local, m, table);
-	nat_copy(o->probe.remote, out->remote);
+	pcn_address_copy(o->probe.remote, out->remote);
 	o->probe.local_port = m->port;
 	o->probe.remote_port = out->remote_port;
 	s = nat_get(&o->probe, table & NAT_V6);
@@ -249,8 +219,8 @@ PCN_INLINE void nat_wildcard(struct nat_open *o)
 
 PCN_INLINE void nat_specific(struct nat_open *o)
 {
-	nat_copy(o->in.remote, o->remote);
-	nat_copy(o->out.remote, o->remote);
+	pcn_address_copy(o->in.remote, o->remote);
+	pcn_address_copy(o->out.remote, o->remote);
 	o->in.remote_port = o->remote_port;
 	o->out.remote_port = o->remote_port;
 	o->entry.flags &= ~NAT_MAPPING;

@@ -10,14 +10,15 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/inet"
 )
 
 // shownWhole is how many sessions are shown where the whole cube is read.
@@ -62,40 +63,30 @@ func stateOf(proto uint8, state uint32) string {
 	return stateOpening
 }
 
-var protoNames = map[uint8]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_ICMP: "icmp",
-	unix.IPPROTO_ICMPV6: "icmpv6", unix.IPPROTO_SCTP: "sctp"}
+// protocols are those that `natting-table` has by name.
+var protocols = inet.Protocols.LowerCase(inet.TCP, inet.UDP, inet.ICMP, inet.ICMPv6, inet.SCTP)
 
-func protoName(proto uint8) string {
-	if name, ok := protoNames[proto]; ok {
-		return name
-	}
-	return strconv.Itoa(int(proto))
-}
+func protoName(proto uint8) string { return protocols.Name(inet.Protocol(proto)) }
 
 func protoOf(name string) (uint8, error) {
-	for proto, is := range protoNames {
-		if strings.EqualFold(is, name) {
-			return proto, nil
-		}
-	}
-	n, err := strconv.ParseUint(name, 10, 8)
-	if err != nil {
+	proto, ok := protocols.Parse(strings.ToLower(name))
+	if !ok {
 		return 0, fmt.Errorf("protocol %.20q: %w", name, cube.ErrNotFound)
 	}
-	return uint8(n), nil
+	return uint8(proto), nil
 }
 
 // show is how a session reads. in is what the other direction knows.
 func (n *nat) show(is session, in half, now uint64) entry {
 	timeout := n.config.Timeout.of(is.proto, is.State)
-	age := elapsed(now, is.Seen)
+	age := aging.Age(now, is.Seen)
 	if in.Seen != 0 {
-		age = min(age, elapsed(now, in.Seen))
+		age = min(age, aging.Age(now, in.Seen))
 	}
 	e := entry{
 		InternalSrc: is.internal.addr, InternalDst: is.remote.addr, InternalSport: is.internal.port, InternalDport: is.remote.port,
 		Proto: protoName(is.proto), OriginatingRule: is.Origin.String(), ExternalIP: is.external.addr, ExternalPort: is.external.port,
-		State: stateOf(is.proto, is.State), Age: seconds(age), Expires: seconds(max(0, timeout-age)), Duration: seconds(elapsed(now, is.Created)),
+		State: stateOf(is.proto, is.State), Age: seconds(age), Expires: seconds(max(0, timeout-age)), Duration: seconds(aging.Age(now, is.Created)),
 		PacketsOut: is.Packets, BytesOut: is.Bytes, PacketsIn: in.Packets, BytesIn: in.Bytes,
 	}
 	if is.Origin != originMasquerade {
@@ -205,11 +196,10 @@ func parseKeys(words []string) (k sessionKeys, err error) {
 		if e.addr, err = netip.ParseAddr(words[i]); err != nil {
 			return k, fmt.Errorf("address %.40q: %w", words[i], cube.ErrNotFound)
 		}
-		number, err := strconv.ParseUint(words[2+i], 10, 16)
-		if err != nil {
+		var ok bool
+		if e.port, ok = inet.ParsePort(words[2+i]); !ok {
 			return k, fmt.Errorf("port %.20q: %w", words[2+i], cube.ErrNotFound)
 		}
-		e.port = uint16(number)
 	}
 	if k.internal.addr.Is4() != k.remote.addr.Is4() {
 		return k, fmt.Errorf("%s and %s are of two families: %w", k.internal.addr, k.remote.addr, cube.ErrNotFound)

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cube/table"
 )
 
 // state is shaped like the model's tree.
@@ -154,19 +154,19 @@ func (n *nat) masqueradeAddresses() []netip.Addr {
 	var out []netip.Addr
 	for _, net := range everything {
 		if is, ok := n.installed[sourceKeyOf(net)]; ok && is.Origin == originMasquerade {
-			out = append(out, is.First.addr())
+			out = append(out, is.First.Addr())
 		}
 	}
 	return out
 }
 
-// counter is the sum of a counter.
-func (n *nat) counter(index uint32) (uint64, error) { return table.Sum(n.tables.counters, index) }
+// counters are those of the program.
+var counters = counter.Of(files, "nat_counter")
 
 // created are the counters of new sessions.
 func (n *nat) created() (c [4]uint64, err error) {
-	for i := range c {
-		if c[i], err = n.counter(createdTCP + uint32(i)); err != nil {
+	for i, name := range []string{"created-tcp", "created-udp", "created-icmp", "created-other"} {
+		if c[i], err = n.tables.counters.Sum(name); err != nil {
 			return c, err
 		}
 	}
@@ -176,10 +176,10 @@ func (n *nat) created() (c [4]uint64, err error) {
 // sessionState is what the last sweep counted, with what was made since.
 func (n *nat) sessionState() (*sessionState, error) {
 	s := &sessionState{}
-	for index, into := range map[uint32]*uint64{exhausted: &s.Exhausted, tableFull: &s.TableFull, collisions: &s.Collisions,
-		hairpinned: &s.Hairpinned, fragments: &s.Fragments, icmpErrors: &s.ICMPErrors} {
+	for name, into := range map[string]*uint64{"exhausted": &s.Exhausted, "table-full": &s.TableFull, "collisions": &s.Collisions,
+		"hairpinned": &s.Hairpinned, "fragments": &s.Fragments, "icmp-errors": &s.ICMPErrors} {
 		var err error
-		if *into, err = n.counter(index); err != nil {
+		if *into, err = n.tables.counters.Sum(name); err != nil {
 			return nil, err
 		}
 	}

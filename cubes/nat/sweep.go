@@ -15,7 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // stepEntries is how many entries a step looks at: some milliseconds.
@@ -30,10 +32,10 @@ const (
 
 // sweeper goes through the tables.
 type sweeper struct {
-	nat *nat
-	// end stops the timer of period; stopStep that of the next step.
-	end, stopStep func()
-	period        time.Duration
+	nat   *nat
+	timer aging.Timer
+	// stopStep stops the timer of the next step.
+	stopStep func()
 
 	// running is a sweep between begin and finish. more is how many are to follow at once.
 	running bool
@@ -74,23 +76,14 @@ const (
 	stageEnd
 )
 
-// every sets the time between two sweeps. A period that stays keeps its beat.
-func (s *sweeper) every(period time.Duration) {
-	if period == s.period {
-		return
-	}
-	if s.end != nil {
-		s.end()
-	}
-	s.period, s.end = period, s.nat.env.Every(period, s.begin)
-}
+// every sets the time between two sweeps.
+func (s *sweeper) every(period time.Duration) { s.timer.Every(s.nat.env, period, s.begin) }
 
 // stop ends sweeping.
 func (s *sweeper) stop() {
-	for _, stop := range []func(){s.end, s.stopStep} {
-		if stop != nil {
-			stop()
-		}
+	s.timer.Stop()
+	if s.stopStep != nil {
+		s.stopStep()
 	}
 	*s = sweeper{nat: s.nat}
 }
@@ -244,7 +237,7 @@ func dropMapping[K comparable, V any](f *family[K, V], k K, v V, fits bool) erro
 	if err != nil || !ok {
 		return err
 	}
-	if fits && later(f.half(was).Seen, f.half(v).Seen) {
+	if fits && aging.Later(f.half(was).Seen, f.half(v).Seen) {
 		_, err := f.egress.Add(k, was) // the fast path may have done it
 		if !errors.Is(err, cube.ErrFull) {
 			return err
@@ -258,7 +251,7 @@ func dropMapping[K comparable, V any](f *family[K, V], k K, v V, fits bool) erro
 // not live: packets from outside do not find it, and the next one from inside makes it anew.
 func lives[K comparable, V any](s *sweeper, f *family[K, V], k K, v V, now uint64) (bool, error) {
 	is := f.session(k, v)
-	if is.Flags&flagMapped != 0 && s.looksForStrays() && elapsed(now, is.Created) >= strayAge {
+	if is.Flags&flagMapped != 0 && s.looksForStrays() && aging.Age(now, is.Created) >= strayAge {
 		back := f.bare(f.twin(k, v))
 		mapping, ok, err := f.ingress.Get(back)
 		if err != nil || !ok || f.twin(back, mapping) != f.bare(k) {
@@ -279,7 +272,7 @@ func sweepIngress[K comparable, V any](s *sweeper, f *family[K, V], now uint64) 
 	}
 	var stray []K
 	for _, e := range entries {
-		if h := f.half(e.Value); min(elapsed(now, h.Created), elapsed(now, h.Seen)) < strayAge {
+		if h := f.half(e.Value); min(aging.Age(now, h.Created), aging.Age(now, h.Seen)) < strayAge {
 			continue
 		}
 		_, ok, err := f.egress.Get(f.twin(e.Key, e.Value))
@@ -294,21 +287,14 @@ func sweepIngress[K comparable, V any](s *sweeper, f *family[K, V], now uint64) 
 	return next, err
 }
 
-// elapsed is the time since then; a packet may be newer than now.
-func elapsed(now, then uint64) time.Duration { return max(0, time.Duration(int64(now-then))) }
-
-// later tells whether a time is after another one. Times are compared by their difference, as in the fast path: one from
-// before the machine booted, which tests plant, is a large number.
-func later(a, b uint64) bool { return int64(a-b) > 0 }
-
 // fresh tells whether a session had a packet within its timeout. twin is asked for the other direction's.
 func (s *sweeper) fresh(is session, twin func() (uint64, error), now uint64) (bool, error) {
 	timeout := s.nat.config.Timeout.of(is.proto, is.State)
-	if elapsed(now, is.Seen) <= timeout {
+	if aging.Age(now, is.Seen) <= timeout {
 		return true, nil
 	}
 	seen, err := twin()
-	return seen != 0 && elapsed(now, seen) <= timeout, err
+	return seen != 0 && aging.Age(now, seen) <= timeout, err
 }
 
 // of is the timeout of a session.
@@ -351,10 +337,10 @@ func (c counts) active() (sum uint32) {
 // another seed next time, hardly twice.
 func (p *pass) bit(is session) (word int, mask uint64) {
 	h := maphash.Comparable(p.seed, struct {
-		addr, remote address
+		addr, remote inet.Address
 		port         uint16
 		proto        uint8
-	}{addressOf(is.internal.addr), addressOf(is.remote.addr), is.internal.port, is.proto})
+	}{inet.AddressOf(is.internal.addr), inet.AddressOf(is.remote.addr), is.internal.port, is.proto})
 	h %= uint64(len(p.used)) * 64
 	return int(h / 64), 1 << (h % 64)
 }
@@ -377,7 +363,7 @@ func unspecifiedLike(a netip.Addr) netip.Addr {
 
 // inUse tells whether a mapping had sessions in the last sweep, or got one since that began.
 func (s *sweeper) inUse(is session) bool {
-	if s.last == nil || !later(s.last.began, is.Seen) {
+	if s.last == nil || !aging.Later(s.last.began, is.Seen) {
 		return true
 	}
 	word, mask := s.last.bit(is)
@@ -386,7 +372,7 @@ func (s *sweeper) inUse(is session) bool {
 
 // fits tells whether there still is the rule of a session, or of a mapping, and translates as it does.
 func (n *nat) fits(is session) bool {
-	if n.flushed != 0 && !later(is.Created, n.flushed) {
+	if n.flushed != 0 && !aging.Later(is.Created, n.flushed) {
 		return false
 	}
 	switch is.Origin {

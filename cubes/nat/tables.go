@@ -9,8 +9,10 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/inet"
 )
 
 // origin is enum nat_origin.
@@ -33,13 +35,6 @@ func (o origin) String() string {
 
 var originNames = [...]string{"snat", "masquerade", "dnat", "portforwarding"}
 
-// address is an address with 16 bytes, IPv4 as ::ffff:a.b.c.d.
-type address [16]byte
-
-func addressOf(a netip.Addr) address { return a.As16() }
-
-func (a address) addr() netip.Addr { return netip.AddrFrom16(a).Unmap() }
-
 // port is in network byte order.
 type port [2]byte
 
@@ -53,11 +48,11 @@ func (p port) number() uint16 { return binary.BigEndian.Uint16(p[:]) }
 // sourceKey is struct nat_source_key.
 type sourceKey struct {
 	Bits uint32
-	Addr address
+	Addr inet.Address
 }
 
 func sourceKeyOf(p netip.Prefix) sourceKey {
-	return sourceKey{Bits: bitsOf(p), Addr: addressOf(p.Masked().Addr())}
+	return sourceKey{Bits: bitsOf(p), Addr: inet.AddressOf(p.Masked().Addr())}
 }
 
 // bitsOf is the length of a prefix among addresses of 16 bytes.
@@ -72,7 +67,7 @@ func bitsOf(p netip.Prefix) uint32 {
 type source struct {
 	Rule                uint32
 	Count               uint32
-	First               address
+	First               inet.Address
 	PortFirst, PortLast uint16
 	Origin              origin
 	_                   [3]uint8
@@ -81,7 +76,7 @@ type source struct {
 // forwardKey is struct nat_forward_key.
 type forwardKey struct {
 	Bits  uint32
-	Addr  address
+	Addr  inet.Address
 	Proto uint8
 	_     uint8
 	Port  port
@@ -97,7 +92,7 @@ const (
 // forward is struct nat_forward.
 type forward struct {
 	Rule   uint32
-	To     address
+	To     inet.Address
 	Port   port
 	Base   port
 	Origin origin
@@ -203,14 +198,14 @@ type tables struct {
 	forwards table.Table[forwardKey, forward]
 	v4       family[key4, session4]
 	v6       family[key6, session6]
-	counters table.PerCPU[uint32, uint64]
+	counters counter.Set
 }
 
 func newTables(env cube.Env) tables {
 	return tables{
 		sources:  table.New[sourceKey, source](env, "sources"),
 		forwards: table.New[forwardKey, forward](env, "forwards"),
-		counters: table.NewPerCPU[uint32, uint64](env, "counters"),
+		counters: counters.In(env, "counters"),
 		v4: family[key4, session4]{session: session4Of, twin: twin4, bare: bare4, half: func(s session4) half { return s.Half }, key: key4Of,
 			egress: table.New[key4, session4](env, "egress4"), ingress: table.New[key4, session4](env, "ingress4")},
 		v6: family[key6, session6]{session: session6Of, twin: twin6, bare: bare6, half: func(s session6) half { return s.Half }, key: key6Of,
@@ -255,18 +250,3 @@ func key6Of(internal, remote endpoint, proto uint8) key6 {
 	return key6{Local: internal.addr.As16(), Remote: remote.addr.As16(), LocalPort: portOf(internal.port),
 		RemotePort: portOf(remote.port), Proto: proto}
 }
-
-// The indexes of the map `counters`: enum nat_counter.
-const (
-	createdTCP uint32 = iota
-	createdUDP
-	createdICMP
-	createdOther
-	madeMappings
-	exhausted
-	tableFull
-	collisions
-	hairpinned
-	fragments
-	icmpErrors
-)

@@ -4,11 +4,9 @@ package pbforwarder
 
 import (
 	"encoding/json"
-	"regexp"
-	"strings"
 	"testing"
 
-	"github.com/polycube/polycube/test/modeltest"
+	"github.com/polycube/polycube/inet"
 )
 
 func TestValuesOfTheModelAreRead(t *testing.T) {
@@ -25,10 +23,10 @@ func TestValuesOfTheModelAreRead(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		text string
-		want Ports
+		want inet.Ports
 	}{
-		{`{"dst_port":0}`, Ports{0, 0}}, {`{"dst_port":443}`, Ports{443, 443}}, {`{"dst_port":"443"}`, Ports{443, 443}},
-		{`{"dst_port":"0-65535"}`, Ports{0, 65535}}, {`{"dst_port":"7-7"}`, Ports{7, 7}},
+		{`{"dst_port":0}`, inet.Ports{First: 0, Last: 0}}, {`{"dst_port":443}`, inet.Ports{First: 443, Last: 443}}, {`{"dst_port":"443"}`, inet.Ports{First: 443, Last: 443}},
+		{`{"dst_port":"0-65535"}`, inet.Ports{First: 0, Last: 65535}}, {`{"dst_port":"7-7"}`, inet.Ports{First: 7, Last: 7}},
 	} {
 		var r Rule
 		if err := json.Unmarshal([]byte(tt.text), &r); err != nil || *r.DstPort != tt.want {
@@ -46,26 +44,6 @@ func TestValuesOfTheModelAreRead(t *testing.T) {
 	} {
 		if err := json.Unmarshal([]byte(wrong), new(Rule)); err == nil {
 			t.Errorf("%s: no error", wrong)
-		}
-	}
-}
-
-// The names of protocols are in the model and in the code.
-func TestProtocolsHaveTheNumbersOfTheModel(t *testing.T) {
-	_, text, _ := strings.Cut(modeltest.Service(t, files).Model, "typedef protocol-match")
-	text, _, _ = strings.Cut(text, "uses polycube-standard-base")
-	found := regexp.MustCompile(`enum (\w+) \{\s*description\s*"(\d+),`).FindAllStringSubmatch(text, -1)
-	if len(found) != len(protocols) {
-		t.Errorf("the model has %d names, the code %d", len(found), len(protocols))
-	}
-	for _, m := range found {
-		var r Rule
-		if err := json.Unmarshal([]byte(`{"l4_proto":"`+m[1]+`"}`), &r); err != nil {
-			t.Error(err)
-			continue
-		}
-		if got, err := json.Marshal(*r.L4Proto); err != nil || string(got) != m[2] {
-			t.Errorf("%s is %s (error %v), the model says %s", m[1], got, err, m[2])
 		}
 	}
 }

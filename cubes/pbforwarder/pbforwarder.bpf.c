@@ -31,27 +31,12 @@ PCN_SLOWPATH_REASONS(pbforwarder_slowpath_reason);
 
 PCN_CLASSIFIER(rules);
 
-struct pbforwarder_counter {
-	__u64 packets;
-	__u64 bytes;
-};
-
 /* By place, which a rule keeps as long as it is there. As many as max-rules says. */
-PCN_MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pbforwarder_counter, 16384);
+PCN_MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_count, 16384);
 
 /* The rule's id plus 1 that has a place; 0: none. It is for the next daemon: the fast path does
  * not look here. */
 PCN_MAP(places, BPF_MAP_TYPE_ARRAY, __u32, __u64, 16384);
-
-PCN_INLINE void count(const __u32 *place, __u32 bytes)
-{
-	struct pbforwarder_counter *counter = bpf_map_lookup_elem(&counters, place);
-
-	if (!counter)
-		return;
-	counter->packets++;
-	counter->bytes += bytes;
-}
 
 PCN_INGRESS
 {
@@ -65,7 +50,7 @@ PCN_INGRESS
 	/* The order has done its work. A number of its own would be too much for the stack of Linux
 	 * 6.1, which counts 32 bytes for each that a function begins. */
 	match.order = match.result >> (ACTION_BITS + PORT_BITS);
-	count(&match.order, md->packet_len);
+	pcn_count_packet(&counters, &match.order, md->packet_len);
 
 	__u32 action = match.result & ((1 << ACTION_BITS) - 1);
 	if (action == FORWARD)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/modeltest"
 	"github.com/polycube/polycube/test/netns"
@@ -28,7 +29,7 @@ func TestModelAndCodeSayTheSame(t *testing.T) {
 	modeltest.Match(t, schema, Config{})
 	modeltest.MatchEntry(t, schema, "rules", Rule{})
 	for _, object := range modeltest.Service(t, files).Objects {
-		bpftest.Layout(t, object, "counters", counter{})
+		bpftest.Layout(t, object, "counters", inet.Count{})
 	}
 }
 

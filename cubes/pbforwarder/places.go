@@ -11,13 +11,11 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/inet"
 )
 
-// counter is struct pbforwarder_counter of the program; a test compares the two.
-type counter struct{ Packets, Bytes uint64 }
-
 type places struct {
-	counters table.PerCPU[uint32, counter]
+	counters table.PerCPU[uint32, inet.Count]
 	names    table.Table[uint32, uint64] // id plus 1 by place, 0: free
 	// unused are free, the next one last. left are those that an earlier daemon gave, by id.
 	unused []uint32
@@ -28,7 +26,7 @@ type places struct {
 }
 
 func newPlaces(env cube.Env) *places {
-	return &places{counters: table.NewPerCPU[uint32, counter](env, "counters"), names: table.New[uint32, uint64](env, "places"),
+	return &places{counters: table.NewPerCPU[uint32, inet.Count](env, "counters"), names: table.New[uint32, uint64](env, "places"),
 		writes: map[uint32]uint64{}}
 }
 
@@ -87,7 +85,7 @@ func (p *places) claim(place, id uint32) {
 
 // reset sets the counters of places that were taken to zero, before their rules are in force.
 func (p *places) reset() error {
-	_, err := p.counters.SetAll(p.fresh, counter{})
+	_, err := p.counters.SetAll(p.fresh, inet.Count{})
 	p.fresh = p.fresh[:0]
 	return err
 }
@@ -112,13 +110,4 @@ func (p *places) flush() error {
 	}
 	clear(p.writes)
 	return nil
-}
-
-// sum is what a place has counted on all CPUs.
-func sum(values []counter) (total counter) {
-	for _, v := range values {
-		total.Packets += v.Packets
-		total.Bytes += v.Bytes
-	}
-	return total
 }

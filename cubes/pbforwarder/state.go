@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // state is shaped like the model's tree.
@@ -19,9 +20,8 @@ type state struct {
 }
 
 type counted struct {
-	ID      uint32 `json:"id"`
-	Packets uint64 `json:"packets"`
-	Bytes   uint64 `json:"bytes"`
+	ID uint32 `json:"id"`
+	inet.Count
 }
 
 // State returns the counters of the rules that are asked for.
@@ -38,8 +38,7 @@ func (f *forwarder) State(_ context.Context, path []string) (any, error) {
 	}
 	s := state{Rules: make([]counted, 0, len(f.rules))}
 	for id, e := range f.rules {
-		c := counts[e.place]
-		s.Rules = append(s.Rules, counted{id, c.Packets, c.Bytes})
+		s.Rules = append(s.Rules, counted{id, counts[e.place]})
 	}
 	slices.SortFunc(s.Rules, func(x, y counted) int { return int(int64(x.ID) - int64(y.ID)) })
 	return s, nil
@@ -49,12 +48,12 @@ func (f *forwarder) State(_ context.Context, path []string) (any, error) {
 const fewRules = 200
 
 // counts is what rules have counted, by place.
-func (f *forwarder) counts() (map[uint32]counter, error) {
-	out := make(map[uint32]counter, len(f.rules))
+func (f *forwarder) counts() (map[uint32]inet.Count, error) {
+	out := make(map[uint32]inet.Count, len(f.rules))
 	if len(f.rules) > fewRules {
 		var err error
 		for place, values := range f.places.counters.All(&err) {
-			out[place] = sum(values)
+			out[place] = inet.Sum(values)
 		}
 		return out, err
 	}
@@ -63,7 +62,7 @@ func (f *forwarder) counts() (map[uint32]counter, error) {
 		if err != nil {
 			return nil, err
 		}
-		out[e.place] = sum(values)
+		out[e.place] = inet.Sum(values)
 	}
 	return out, nil
 }
@@ -82,6 +81,5 @@ func (f *forwarder) one(text string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := sum(values)
-	return state{Rules: []counted{{uint32(id), c.Packets, c.Bytes}}}, nil
+	return state{Rules: []counted{{uint32(id), inet.Sum(values)}}}, nil
 }

@@ -24,23 +24,6 @@ PCN_INLINE void router_set_macs(struct ethhdr *eth, __u64 to, __u64 from)
 	*(__u32 *)((void *)eth + 8) = from >> 16;
 }
 
-/* An IPv4 address as a key has it. */
-PCN_INLINE void router_map4(__be32 to[4], __be32 address)
-{
-	to[0] = 0;
-	to[1] = 0;
-	to[2] = bpf_htonl(0xffff);
-	to[3] = address;
-}
-
-PCN_INLINE void router_copy6(__be32 to[4], const struct in6_addr *from)
-{
-	to[0] = from->in6_u.u6_addr32[0];
-	to[1] = from->in6_u.u6_addr32[1];
-	to[2] = from->in6_u.u6_addr32[2];
-	to[3] = from->in6_u.u6_addr32[3];
-}
-
 /* Folds a sum of 32-bit words: 0xffff if the words end up with the right checksum. */
 PCN_INLINE __u32 router_sum(__u64 sum)
 {

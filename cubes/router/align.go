@@ -12,6 +12,7 @@ import (
 	"net"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // Alignment returns the addresses that ports share with their netdevs.
@@ -48,17 +49,17 @@ func (c *Config) aligns() bool { return !c.Shadow && c.Fib != "host" }
 
 // macOf is the MAC address of a port without a configured one: its netdev's, or a locally administered one, the same for
 // the port's life.
-func (r *router) macOf(p Port, index uint16) mac {
+func (r *router) macOf(p Port, index uint16) inet.MAC {
 	peer := r.peers[p.Name]
 	if p.Align != AlignOff && peer.Netdev != "" && len(peer.MAC) == 6 && peer.MAC[0]&1 == 0 {
-		r.macs[index] = macOf([6]byte(peer.MAC))
+		r.macs[index] = inet.MACOf(peer.MAC)
 	}
 	m, ok := r.macs[index]
 	if !ok {
 		var b [6]byte
 		_, _ = rand.Read(b[:]) // never fails
 		b[0] = b[0]&^1 | 2
-		m = macOf(b)
+		m = inet.MACOf(b[:])
 		r.macs[index] = m
 	}
 	return m

@@ -73,8 +73,8 @@ PCN_GLOBAL int router_arp(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __
 
 	if (sender_mac & 1 || !sender_mac)
 		return pcn_pkt_drop(ctx, md, ROUTER_BAD_HEADER);
-	router_map4(from.address, sender);
-	router_map4(key.address, target);
+	pcn_address_set4(from.address, sender);
+	pcn_address_set4(key.address, target);
 	if (bpf_map_lookup_elem(&addresses, &from) || a->operation != bpf_htons(PCN_ARP_REQUEST))
 		return router_control(ctx, md, ROUTER_ARP);
 	own_address = bpf_map_lookup_elem(&addresses, &key);
@@ -172,13 +172,13 @@ PCN_GLOBAL int router_nd(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u
 
 	if (sender_mac & 1 || !sender_mac)
 		return pcn_pkt_drop(ctx, md, ROUTER_BAD_HEADER);
-	router_copy6(key.address, &nd->target);
+	pcn_address_set6(key.address, &nd->target);
 	own_address = bpf_map_lookup_elem(&addresses, &key);
 	if (!own_address)
 		return pcn_pkt_drop(ctx, md, ROUTER_ARP_NOT_FOR_US);
 	int on_link = router_on_link6(&ip->saddr, md->in_port);
 
-	router_copy6(key.address, &ip->saddr); /* who asks */
+	pcn_address_set6(key.address, &ip->saddr); /* who asks */
 	if (own_address->tentative || bpf_map_lookup_elem(&addresses, &key))
 		return router_punt(ctx, md, ROUTER_ND, ROUTER_CLASS_CONTROL, md->in_port, 0);
 	if (on_link)

@@ -10,13 +10,14 @@ import (
 	"net/netip"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // fixed is a configured neighbour.
 type fixed struct {
 	addr netip.Addr // without a zone
 	port uint16
-	mac  mac
+	mac  inet.MAC
 }
 
 // neighbourChange is a prepared change of configured neighbours.
@@ -42,7 +43,7 @@ func (l *layout) neighbour(e *ArpEntry) (fixed, error) {
 	if addr.IsMulticast() || addr.IsUnspecified() {
 		return fixed{}, fmt.Errorf("arp-table %s: no station can have that address: %w", e.Address, cube.ErrInvalid)
 	}
-	m, err := parseMAC(e.Mac)
+	m, err := inet.ParseMAC(e.Mac)
 	if err != nil {
 		return fixed{}, fmt.Errorf("arp-table %s: %w", e.Address, err)
 	}
@@ -85,7 +86,7 @@ func (r *router) prepareNeighbours(l *layout, changes []cube.EntryChange) (*neig
 	return n, nil
 }
 
-func (f fixed) key() addressKey { return addressKey{Address: wordsOf(f.addr), Port: f.port} }
+func (f fixed) key() addressKey { return addressKey{Address: inet.AddressOf(f.addr), Port: f.port} }
 
 // commit changes the neighbours, or leaves them as they are.
 func (n *neighbourChange) commit() error {
@@ -127,7 +128,7 @@ func (r *router) setFixed(f fixed, is bool) error {
 	if is {
 		err := r.t.neighbours.Set(f.key(), neighbourEntry{Mac: f.mac, State: neighbourPermanent})
 		if err == nil {
-			r.slow.table.SetStatic(f.key().key(), f.mac.bytes(), clock())
+			r.slow.table.SetStatic(f.key().key(), f.mac.Bytes(), clock())
 		}
 		return err
 	}

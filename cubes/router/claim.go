@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cubes/router/neigh"
-	"github.com/polycube/polycube/cubes/router/wire"
+	"github.com/polycube/polycube/neigh"
+	"github.com/polycube/polycube/wire"
 )
 
 // portsChanged follows a change of ports, addresses and MAC addresses, which the maps have already.

@@ -5,9 +5,7 @@ package router
 // The model's tree in Go.
 
 import (
-	"encoding/binary"
 	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 
@@ -106,35 +104,6 @@ func (p Port) addresses() []netip.Prefix {
 		all = append(all, s.IP)
 	}
 	return all
-}
-
-// mac is a MAC address as the fast path keeps it: the first byte in the lowest bits.
-type mac uint64
-
-func parseMAC(text string) (mac, error) {
-	m, err := net.ParseMAC(text)
-	if err != nil || len(m) != 6 {
-		return 0, fmt.Errorf("MAC address %q: %w", text, cube.ErrInvalid)
-	}
-	return mac(binary.LittleEndian.Uint64(append(m, 0, 0))), nil
-}
-
-// bytes are the six bytes in the order of the wire.
-func (m mac) bytes() (b [6]byte) {
-	var all [8]byte
-	binary.LittleEndian.PutUint64(all[:], uint64(m))
-	copy(b[:], all[:])
-	return b
-}
-
-func macOf(b [6]byte) mac {
-	return mac(binary.LittleEndian.Uint64(append(b[:], 0, 0)))
-}
-
-// String is the form of the model.
-func (m mac) String() string {
-	b := m.bytes()
-	return net.HardwareAddr(b[:]).String()
 }
 
 // parseNeighbour reads an address of `arp-table`: an address, or a prefix that is as long.

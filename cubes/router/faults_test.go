@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/polycube/polycube/cubes/router/wire"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
+	"github.com/polycube/polycube/wire"
 )
 
 // attack is how long a scan lasts.

@@ -4,7 +4,6 @@ package router
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -19,24 +18,14 @@ import (
 
 // solicitation is a neighbour solicitation as RFC 4861 says.
 func solicitation(fromMAC, from, to, target string) []byte {
-	icmp := slices.Concat([]byte{135, 0, 0, 0, 0, 0, 0, 0}, netip.MustParseAddr(target).AsSlice(), []byte{1, 1}, macBytes(fromMAC))
-	return icmp6("33:33:ff:00:00:01", fromMAC, from, to, icmp)
+	body := slices.Concat(netip.MustParseAddr(target).AsSlice(), []byte{1, 1}, macBytes(fromMAC))
+	return icmp6("33:33:ff:00:00:01", fromMAC, from, to, 135, 0, body)
 }
 
-// icmp6 is a frame with an ICMPv6 message, whose checksum is filled in, and a hop limit of 255.
-func icmp6(toMAC, fromMAC, from, to string, icmp []byte) []byte {
-	s, d := netip.MustParseAddr(from).AsSlice(), netip.MustParseAddr(to).AsSlice()
-	binary.BigEndian.PutUint16(icmp[2:], 0)
-	var sum uint32
-	pseudo := slices.Concat(s, d, []byte{0, 0, 0, byte(len(icmp)), 0, 0, 0, 58}, icmp)
-	for i := 0; i < len(pseudo); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(pseudo[i:]))
-	}
-	for sum > 0xffff {
-		sum = sum&0xffff + sum>>16
-	}
-	binary.BigEndian.PutUint16(icmp[2:], ^uint16(sum))
-	return slices.Concat(macBytes(toMAC), macBytes(fromMAC), []byte{0x86, 0xdd, 0x60, 0, 0, 0, 0, byte(len(icmp)), 58, 255}, s, d, icmp)
+// icmp6 is a frame with an ICMPv6 message and a hop limit of 255.
+func icmp6(toMAC, fromMAC, from, to string, kind byte, word uint32, body []byte) []byte {
+	ip := pkt.IPv6Header{From: from, To: to, Next: pkt.ProtoICMPv6, HopLimit: 255}
+	return pkt.Eth(fromMAC, toMAC).IP(ip.Packet(pkt.ICMPv6Message(from, to, kind, 0, word, body))).Bytes()
 }
 
 func TestThoseWhoAskForTheRouterAreAnswered(t *testing.T) {
@@ -49,14 +38,13 @@ func TestThoseWhoAskForTheRouterAreAnswered(t *testing.T) {
 			{"veth2", "p2", mac2, host2, "0.0.0.0", "10.0.2.1"}, // a probe
 		} {
 			frame := pkt.Eth(tt.asks, pkt.Broadcast).ARPRequest(tt.asks, tt.from, tt.target).Bytes()
-			want := slices.Concat(macBytes(tt.asks), macBytes(tt.own), frame[12:20], []byte{0, 2}, macBytes(tt.own), netip.MustParseAddr(tt.target).AsSlice(),
-				macBytes(tt.asks), netip.MustParseAddr(tt.from).AsSlice())
+			want := pkt.Eth(tt.own, tt.asks).ARPReply(tt.own, tt.target, tt.asks, tt.from).Bytes()
 			wants(t, l, "who has "+tt.target, tt.dev, frame, send(tt.port), want)
 		}
 		for _, target := range []string{"2001:db8:1::1", "fe80::ff:fe00:101"} {
 			frame := solicitation(host1, "2001:db8:1::2", "ff02::1:ff00:1", target)
-			answer := slices.Concat([]byte{136, 0, 0, 0, 0xe0, 0, 0, 0}, netip.MustParseAddr(target).AsSlice(), []byte{2, 1}, macBytes(mac1))
-			wants(t, l, "solicited "+target, "veth1", frame, send("p1"), icmp6(host1, mac1, target, "2001:db8:1::2", answer))
+			answer := slices.Concat(netip.MustParseAddr(target).AsSlice(), []byte{2, 1}, macBytes(mac1))
+			wants(t, l, "solicited "+target, "veth1", frame, send("p1"), icmp6(host1, mac1, target, "2001:db8:1::2", 136, 0xe0000000, answer))
 		}
 		bad := solicitation(host1, "2001:db8:1::2", "ff02::1:ff00:1", "2001:db8:1::1")
 		bad[21] = 254

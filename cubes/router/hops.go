@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/inet"
 )
 
 // target is where a route leads.
@@ -36,7 +37,7 @@ type hop struct {
 
 // link is what next hops copy from the port.
 type link struct {
-	mac mac
+	mac inet.MAC
 	mtu uint32
 }
 
@@ -51,7 +52,7 @@ type hops struct {
 	groupIDs ids
 	// link tells of a port, and resolve the MAC address of a neighbour that is known.
 	link    func(port uint16) link
-	resolve func(addr netip.Addr, port uint16) (mac, bool)
+	resolve func(addr netip.Addr, port uint16) (inet.MAC, bool)
 	// wanted is told of gateways that come into use and go out of it.
 	wanted func(addr netip.Addr, port uint16, want bool)
 }
@@ -63,7 +64,7 @@ func newHops(t tables) *hops {
 		hopIDs:   ids{what: "next hops", next: hopFirst, now: time.Now},
 		groupIDs: ids{what: "groups of next hops", now: time.Now},
 		link:     func(uint16) link { return link{} },
-		resolve:  func(netip.Addr, uint16) (mac, bool) { return 0, false },
+		resolve:  func(netip.Addr, uint16) (inet.MAC, bool) { return 0, false },
 		wanted:   func(netip.Addr, uint16, bool) {},
 	}
 }
@@ -109,7 +110,7 @@ func (h *hops) adopt(id uint32, refs int, ids, groups map[uint32]bool) error {
 	if err != nil {
 		return err
 	}
-	is := &hop{target: target{kind: e.Kind, port: e.Port, gateway: e.Gateway.addr()}, refs: refs, entry: e}
+	is := &hop{target: target{kind: e.Kind, port: e.Port, gateway: addrOf(e.Gateway)}, refs: refs, entry: e}
 	h.hops[id], ids[id] = is, true
 	if e.Kind != kindMultipath {
 		h.byTarget[is.target] = id
@@ -201,7 +202,7 @@ func (h *hops) single(t target) (uint32, error) {
 	l := h.link(t.port)
 	e := hopEntry{From: l.mac, Mtu: l.mtu, Port: t.port, Kind: t.kind}
 	if t.gateway.IsValid() {
-		e.Gateway = wordsOf(t.gateway)
+		e.Gateway = inet.AddressOf(t.gateway)
 		e.To, _ = h.resolve(t.gateway, t.port)
 	}
 	if err := h.entries.Set(id, e); err != nil {
@@ -269,7 +270,7 @@ func (h *hops) release(id uint32) {
 
 // resolved writes the MAC address of a gateway, or that it is not known any more. It does nothing for a neighbour that
 // no route leads to.
-func (h *hops) resolved(addr netip.Addr, port uint16, to mac, ok bool) error {
+func (h *hops) resolved(addr netip.Addr, port uint16, to inet.MAC, ok bool) error {
 	id, there := h.byTarget[target{kind: kindUnicast, port: port, gateway: addr.WithZone("")}]
 	if !there {
 		return nil

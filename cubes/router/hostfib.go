@@ -5,15 +5,14 @@ package router
 // Forwarding by the host's routes: which netdevs of the host the ports lead to.
 
 import (
-	"encoding/binary"
-
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/inet"
 )
 
 // netdevEntry is struct router_netdev.
 type netdevEntry struct {
-	Mac   mac
+	Mac   inet.MAC
 	Index uint32
 	_     uint32
 }
@@ -45,7 +44,7 @@ func (r *router) writePeers() error {
 			continue
 		}
 		is[uint32(p.Index)] = uint32(s.index)
-		entries[uint32(s.index)] = netdevEntry{Mac: mac(binary.LittleEndian.Uint64(append(p.MAC[:6:6], 0, 0))), Index: uint32(p.Index)}
+		entries[uint32(s.index)] = netdevEntry{Mac: inet.MACOf(p.MAC), Index: uint32(p.Index)}
 	}
 	ports := table.New[uint32, uint32](r.env, "netdev_ports")
 	var gone []uint32

@@ -62,8 +62,8 @@ PCN_INLINE int router_ask_host6(struct pcn_cursor *c, struct bpf_fib_lookup *q)
 	q->family = ROUTER_AF_INET6;
 	q->l4_protocol = ip->nexthdr;
 	q->flowinfo = *(__be32 *)ip & bpf_htonl(0x0fffffff);
-	router_copy6(q->ipv6_src, &ip->saddr);
-	router_copy6(q->ipv6_dst, &ip->daddr);
+	pcn_address_set6(q->ipv6_src, &ip->saddr);
+	pcn_address_set6(q->ipv6_dst, &ip->daddr);
 #ifdef PCN_XDP
 	q->tot_len = bpf_ntohs(ip->payload_len) + sizeof(*ip);
 #endif

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cubes/router/neigh"
-	"github.com/polycube/polycube/cubes/router/wire"
+	"github.com/polycube/polycube/neigh"
+	"github.com/polycube/polycube/wire"
 )
 
 // refuse answers a packet by an error, if it may be answered.

@@ -5,11 +5,14 @@ package router
 // What a configuration of ports means: addresses, the networks they connect to, and which of them a next hop is in.
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
+	"github.com/polycube/polycube/wire"
 )
 
 // minMTU6 is the least MTU of a link with IPv6 (RFC 8200).
@@ -26,7 +29,7 @@ type network struct {
 type portState struct {
 	name  string
 	index uint16
-	mac   mac
+	mac   inet.MAC
 	// addresses: the primary one first, the link-local one of IPv6 among them.
 	addresses []netip.Prefix
 	mtu       uint32
@@ -45,7 +48,7 @@ type layout struct {
 }
 
 // newLayout checks the ports of a configuration. macOf is asked for the MAC address of ports that have none configured.
-func newLayout(conf *Config, env cube.Env, macOf func(p Port, index uint16) mac) (*layout, error) {
+func newLayout(conf *Config, env cube.Env, macOf func(p Port, index uint16) inet.MAC) (*layout, error) {
 	l := &layout{ports: map[uint16]*portState{}, byName: map[string]*portState{}, own: map[netip.Addr]string{}}
 	for _, p := range conf.Ports {
 		index, ok := env.PortIndex(p.Name)
@@ -55,7 +58,7 @@ func newLayout(conf *Config, env cube.Env, macOf func(p Port, index uint16) mac)
 		s := &portState{name: p.Name, index: index, mtu: p.Mtu, filter: p.RpFilter, detect: p.LinkDetect, addresses: p.addresses()}
 		if p.Mac != "" {
 			var err error
-			if s.mac, err = parseMAC(p.Mac); err != nil {
+			if s.mac, err = inet.ParseMAC(p.Mac); err != nil {
 				return nil, fmt.Errorf("port %s: %w", p.Name, err)
 			}
 		} else {
@@ -90,8 +93,7 @@ func (s *portState) linkLocal() {
 	if !six {
 		return
 	}
-	b := s.mac.bytes()
-	addr := netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 8: b[0] ^ 2, 9: b[1], 10: b[2], 11: 0xff, 12: 0xfe, 13: b[3], 14: b[4], 15: b[5]})
+	addr := wire.LinkLocal(s.mac.Bytes())
 	s.addresses = append(s.addresses[:len(s.addresses):len(s.addresses)], netip.PrefixFrom(addr, 64))
 }
 
@@ -227,13 +229,13 @@ func (l *layout) names(port string) string {
 func (s *portState) entry() portEntry {
 	e := portEntry{Mac: s.mac, Mtu: s.mtu, RpFilter: uint8(s.filter)}
 	for _, a := range s.addresses {
-		w := wordsOf(a.Addr())
+		w := inet.AddressOf(a.Addr())
 		switch {
 		case a.Addr().Is4() && e.HasIp4 == 0:
-			e.HasIp4, e.Address4 = 1, w[3]
+			e.HasIp4, e.Address4 = 1, binary.NativeEndian.Uint32(w[12:])
 		case a.Addr().Is6():
 			e.HasIp6 = 1
-			if !a.Addr().IsLinkLocalUnicast() && e.Address6 == (words{}) {
+			if !a.Addr().IsLinkLocalUnicast() && e.Address6 == (inet.Address{}) {
 				e.Address6 = w
 			}
 		}

@@ -20,10 +20,11 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cubes/router/wire"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 	"github.com/polycube/polycube/test/repeat"
+	"github.com/polycube/polycube/wire"
 )
 
 // ends are the far ends of a router's links.
@@ -127,16 +128,16 @@ func randomPacket(r *rand.Rand, n int, to []string) []byte {
 	body := append(mark(n), bytes.Repeat([]byte{byte(n)}, size)...)
 	ttl := pick[byte](r, 64, 64, 64, 2, 1, 0, 255)
 	proto, l4 := randomTransport(r, six, body)
-	eth := slices.Concat(macBytes(mac1), macBytes(host1))
+	station := mac1
 	if r.IntN(40) == 0 {
-		eth = slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, macBytes(host1))
+		station = pkt.Broadcast
 	}
 	if six {
-		station := fmt.Sprintf("2001:db8:1%02x:%x::1", n%256, n/256) // each in a network of its own: errors are limited
-		src := pick(r, station, station, station, "::1", "ff02::1")
+		own := fmt.Sprintf("2001:db8:1%02x:%x::1", n%256, n/256) // each in a network of its own: errors are limited
+		src := pick(r, own, own, own, "::1", "ff02::1")
 		dst := pick(r, "2001:db8:2::2", "2001:db8:200::9", "2001:db8:200::9", "2001:db8:1::1", "2001:db8:2::1", "2001:db8:40::1", "2001:db8:41::1", "2001:db8:42::1",
 			"2001:db8:9::1", "::1", "ff02::5", "ff0e::1")
-		return packet6(eth, src, dst, proto, ttl, l4)
+		return packet6(station, src, dst, proto, ttl, l4)
 	}
 	src := pick(r, fmt.Sprintf("10.100.%d.%d", n/200%200, 1+n%200), fmt.Sprintf("10.100.%d.%d", n/200%200, 1+n%200),
 		"127.0.0.1", "0.0.0.0", "224.1.1.1", "255.255.255.255", "10.0.1.1", "10.0.2.1", "99.1.2.3")
@@ -145,7 +146,7 @@ func randomPacket(r *rand.Rand, n int, to []string) []byte {
 	if dst == "" || r.IntN(4) == 0 {
 		dst = pick(r, to...)
 	}
-	return packet4(r, eth, src, dst, proto, ttl, l4)
+	return packet4(r, station, src, dst, proto, ttl, l4)
 }
 
 // randomTransport is a header and a body. Checksums are right, but for those of TCP and UDP at hosts, which routers do not
@@ -170,26 +171,10 @@ func randomTransport(r *rand.Rand, six bool, body []byte) (byte, []byte) {
 	return wire.ProtoICMP, append([]byte{8, 0, 0, 0, 0, 7, 0, 9}, body...)
 }
 
-func onesSum(acc uint32, b []byte) uint32 {
-	for ; len(b) > 1; b = b[2:] {
-		acc += uint32(binary.BigEndian.Uint16(b))
-	}
-	if len(b) == 1 {
-		acc += uint32(b[0]) << 8
-	}
-	return acc
-}
-
-func onesFold(acc uint32) uint16 {
-	for acc > 0xffff {
-		acc = acc&0xffff + acc>>16
-	}
-	return ^uint16(acc)
-}
-
-func packet4(r *rand.Rand, eth []byte, src, dst string, proto, ttl byte, l4 []byte) []byte {
+// packet4 is a frame from the left to a station, with an IPv4 packet.
+func packet4(r *rand.Rand, station, src, dst string, proto, ttl byte, l4 []byte) []byte {
 	if proto == wire.ProtoICMP {
-		binary.BigEndian.PutUint16(l4[2:], onesFold(onesSum(0, l4)))
+		binary.BigEndian.PutUint16(l4[2:], ^pkt.Sum(l4))
 	}
 	local := dst == "10.0.1.1" || dst == "10.0.2.1" || dst == "10.0.1.255"
 	options := pick(r, nil, nil, nil, nil, []byte{1, 1, 1, 0}, []byte{0x94, 4, 0, 0})
@@ -204,57 +189,49 @@ func packet4(r *rand.Rand, eth []byte, src, dst string, proto, ttl byte, l4 []by
 	if frag&0x1fff == 5 && proto == wire.ProtoICMP {
 		frag = 0
 	}
-	ip := []byte{byte(0x45 + len(options)/4), pick[byte](r, 0, 0x10, 0xb8)}
-	ip = binary.BigEndian.AppendUint16(ip, uint16(20+len(options)+len(l4)))
-	ip = binary.BigEndian.AppendUint16(ip, uint16(r.Uint32()))
-	ip = binary.BigEndian.AppendUint16(ip, frag)
-	ip = append(ip, ttl, proto, 0, 0)
-	ip = append(ip, addressBytes(src)...)
-	ip = append(append(ip, addressBytes(dst)...), options...)
-	binary.BigEndian.PutUint16(ip[10:], onesFold(onesSum(0, ip)))
-	frame := slices.Concat(eth, []byte{8, 0}, ip, l4)
+	ip := pkt.IPv4Header{From: src, To: dst, Protocol: proto, TTL: ttl, Fragment: frag, Options: options}
+	ip.TOS = pick[byte](r, 0, 0x10, 0xb8)
+	ip.ID = uint16(r.Uint32())
+	frame := pkt.Eth(host1, station).IP(ip.Packet(l4)).Bytes()
 	switch r.IntN(40) {
 	case 0:
 		frame[24] ^= 1
 	case 1: // a length that is not the frame's
 		at, bit := 16+r.IntN(2), byte(1<<r.IntN(8))
 		frame[at] ^= bit
-		if n := int(binary.BigEndian.Uint16(frame[16:])); n >= len(ip) && 14+n < bytes.Index(frame, []byte("mark"))+len(mark(0)) {
+		if n := int(binary.BigEndian.Uint16(frame[16:])); n >= 20+len(options) && 14+n < bytes.Index(frame, []byte("mark"))+len(mark(0)) {
 			frame[at] ^= bit // Linux cuts off what is behind, and with it the mark
 		}
-		clear(frame[24:26])
-		binary.BigEndian.PutUint16(frame[24:], onesFold(onesSum(0, frame[14:34+len(options)])))
+		pkt.SumIPv4(frame[14:])
 	case 2: // padding, as far as the link takes it
 		frame = append(frame, make([]byte, min(r.IntN(20), 1514-len(frame)))...)
 	}
 	return frame
 }
 
-func packet6(eth []byte, src, dst string, proto, ttl byte, l4 []byte) []byte {
+// packet6 is a frame from the left to a station, with an IPv6 packet.
+func packet6(station, src, dst string, proto, ttl byte, l4 []byte) []byte {
 	if (dst == "2001:db8:1::1" || dst == "2001:db8:2::1") && proto == wire.ProtoTCP {
 		proto = 253
 	}
-	s, d := addressBytes(src), addressBytes(dst)
 	at := map[byte]int{wire.ProtoICMPv6: 2, wire.ProtoUDP: 6}[proto]
 	if at > 0 {
-		binary.BigEndian.PutUint16(l4[at:], onesFold(onesSum(onesSum(onesSum(uint32(len(l4))+uint32(proto), s), d), l4)))
+		binary.BigEndian.PutUint16(l4[at:], ^pkt.Sum(pkt.PseudoHeader(src, dst, proto, len(l4)), l4))
 	}
-	ip := []byte{0x60, 0, 0, 0}
-	ip = binary.BigEndian.AppendUint16(ip, uint16(len(l4)))
-	ip = append(ip, proto, ttl)
-	return slices.Concat(eth, []byte{0x86, 0xdd}, ip, s, d, l4)
+	ip := pkt.IPv6Header{From: src, To: dst, Next: proto, HopLimit: ttl}
+	return pkt.Eth(host1, station).IP(ip.Packet(l4)).Bytes()
 }
 
 // ready waits until a router answers by addresses of its own: Linux may take a second to use those of IPv6. What else comes to the left is handed to seen.
 func (e ends) ready(t *testing.T, seen func(f []byte), addresses ...string) {
 	t.Helper()
-	r, eth := rand.New(rand.NewPCG(0, 0)), slices.Concat(macBytes(mac1), macBytes(host1))
+	r := rand.New(rand.NewPCG(0, 0))
 	for _, address := range addresses {
 		echo := []byte{8, 0, 0, 0, 0, 7, 0, 9}
-		ask := func() []byte { return packet4(r, eth, "10.100.0.1", address, wire.ProtoICMP, 64, echo) }
+		ask := func() []byte { return packet4(r, mac1, "10.100.0.1", address, wire.ProtoICMP, 64, echo) }
 		if strings.Contains(address, ":") {
 			echo = []byte{128, 0, 0, 0, 0, 7, 0, 9}
-			ask = func() []byte { return packet6(eth, "2001:db8:100::1", address, wire.ProtoICMPv6, 64, echo) }
+			ask = func() []byte { return packet6(mac1, "2001:db8:100::1", address, wire.ProtoICMPv6, 64, echo) }
 		}
 		netns.Eventually(t, patience, func() error {
 			clear(echo[2:4])
@@ -274,11 +251,11 @@ func (e ends) ready(t *testing.T, seen func(f []byte), addresses ...string) {
 // passed waits until a packet that is sent now comes out at the right. What else comes there is handed to seen.
 func (e ends) passed(t *testing.T, seen func(f []byte)) {
 	t.Helper()
-	r, eth := rand.New(rand.NewPCG(0, 0)), slices.Concat(macBytes(mac1), macBytes(host1))
+	r := rand.New(rand.NewPCG(0, 0))
 	last := []byte("that was all")
 	datagram := append([]byte{0x10, 0, 0x20, 0, 0, byte(8 + len(last)), 0, 0}, last...)
 	netns.Eventually(t, patience, func() error {
-		if err := e[0].Send(packet4(r, eth, "10.100.0.1", "10.200.1.1", wire.ProtoUDP, 64, datagram)); err != nil {
+		if err := e[0].Send(packet4(r, mac1, "10.100.0.1", "10.200.1.1", wire.ProtoUDP, 64, datagram)); err != nil {
 			return err
 		}
 		_, err := e[1].Recv(func(f []byte) bool {
@@ -386,5 +363,3 @@ func TestOursSaysWhatLinuxSays(t *testing.T) {
 		})
 	}
 }
-
-func addressBytes(text string) []byte { return netip.MustParseAddr(text).AsSlice() }

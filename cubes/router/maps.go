@@ -10,43 +10,32 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/inet"
 )
 
-// words is an address of either family as the fast path keeps it: IPv4 as ::ffff:a.b.c.d.
-type words [4]uint32
-
-func wordsOf(a netip.Addr) (w words) {
-	b := a.As16()
-	for i := range w {
-		w[i] = binary.NativeEndian.Uint32(b[4*i:])
-	}
-	return w
-}
-
-// addr is the address, the zero Addr for zero words.
-func (w words) addr() netip.Addr {
-	if w == (words{}) {
+// addrOf is the address, the zero Addr where the program has none.
+func addrOf(a inet.Address) netip.Addr {
+	if a == (inet.Address{}) {
 		return netip.Addr{}
 	}
-	var b [16]byte
-	for i := range w {
-		binary.NativeEndian.PutUint32(b[4*i:], w[i])
-	}
-	return netip.AddrFrom16(b).Unmap()
+	return a.Addr()
 }
 
-// fold is what router_maybe_own is asked for.
-func (w words) fold() uint32 { return w[0] ^ w[1] ^ w[2] ^ w[3] }
-
-// ownBit is where an address is in ownBits.
-func (w words) ownBit() uint32 { return w.fold() * 0x9e3779b1 >> 19 }
+// ownBit is where an address is in ownBits, as router_own_bit finds it.
+func ownBit(a inet.Address) uint32 {
+	var folded uint32
+	for i := 0; i < len(a); i += 4 {
+		folded ^= binary.NativeEndian.Uint32(a[i:])
+	}
+	return folded * 0x9e3779b1 >> 19
+}
 
 // ownBits is struct router_own.
 type ownBits struct{ Bits [8192 / 64]uint64 }
 
 // portEntry is struct router_port.
 type portEntry struct {
-	Mac      mac
+	Mac      inet.MAC
 	Mtu      uint32
 	RpFilter uint8
 	HasIp4   uint8
@@ -54,12 +43,12 @@ type portEntry struct {
 	_        uint8
 	Address4 uint32
 	_        uint32
-	Address6 words
+	Address6 inet.Address
 }
 
 // addressKey is struct router_address_key.
 type addressKey struct {
-	Address words
+	Address inet.Address
 	Port    uint16
 	_       uint16
 }
@@ -74,7 +63,7 @@ type addressEntry struct {
 // neighbourEntry is struct router_neighbour.
 type neighbourEntry struct {
 	Confirmed uint64
-	Mac       mac
+	Mac       inet.MAC
 	State     uint8
 	Queued    uint8
 	_         [6]uint8
@@ -120,9 +109,9 @@ const (
 
 // hopEntry is struct router_next_hop.
 type hopEntry struct {
-	To      mac
-	From    mac
-	Gateway words
+	To      inet.MAC
+	From    inet.MAC
+	Gateway inet.Address
 	Mtu     uint32
 	Port    uint16
 	Kind    uint16
@@ -139,26 +128,22 @@ type groupEntry struct{ Member [groupMax]uint32 }
 // prefix6 is the key of the trie of IPv6 routes.
 type prefix6 struct {
 	Length  uint32
-	Address words
+	Address inet.Address
 }
 
 func prefix6Of(p netip.Prefix) prefix6 {
-	return prefix6{uint32(p.Bits()), wordsOf(p.Addr())}
+	return prefix6{uint32(p.Bits()), inet.AddressOf(p.Addr())}
 }
 
 func (p prefix6) prefix() netip.Prefix {
-	var b [16]byte
-	for i, w := range p.Address {
-		binary.NativeEndian.PutUint32(b[4*i:], w)
-	}
-	return netip.PrefixFrom(netip.AddrFrom16(b), int(p.Length))
+	return netip.PrefixFrom(netip.AddrFrom16(p.Address), int(p.Length))
 }
 
 // tables are the maps of the data plane.
 type tables struct {
 	ports      table.Table[uint32, portEntry]
 	addresses  table.Table[addressKey, addressEntry]
-	owners     table.Table[words, uint32]
+	owners     table.Table[inet.Address, uint32]
 	own        table.Table[uint32, ownBits]
 	neighbours table.Table[addressKey, neighbourEntry]
 	hops       table.Table[uint32, hopEntry]
@@ -171,7 +156,7 @@ func newTables(env cube.Env) tables {
 	return tables{
 		ports:      table.New[uint32, portEntry](env, "ports"),
 		addresses:  table.New[addressKey, addressEntry](env, "addresses"),
-		owners:     table.New[words, uint32](env, "owners"),
+		owners:     table.New[inet.Address, uint32](env, "owners"),
 		own:        table.New[uint32, ownBits](env, "own"),
 		neighbours: table.New[addressKey, neighbourEntry](env, "neighbours"),
 		hops:       table.New[uint32, hopEntry](env, "next_hops"),

@@ -13,20 +13,23 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cubes/router/neigh"
-	"github.com/polycube/polycube/cubes/router/wire"
+	"github.com/polycube/polycube/inet"
+	"github.com/polycube/polycube/neigh"
+	"github.com/polycube/polycube/wire"
 )
 
 // keyOf is where the fast path has what is known of an address on a port's link.
-func keyOf(a netip.Addr, port uint16) addressKey { return addressKey{Address: wordsOf(a), Port: port} }
+func keyOf(a netip.Addr, port uint16) addressKey {
+	return addressKey{Address: inet.AddressOf(a), Port: port}
+}
 
-func (k addressKey) key() neigh.Key { return neigh.Key{Addr: k.Address.addr(), Port: k.Port} }
+func (k addressKey) key() neigh.Key { return neigh.Key{Addr: addrOf(k.Address), Port: k.Port} }
 
 // Set implements neigh.Host.
 func (s *slow) Set(k neigh.Key, mac wire.MAC, state neigh.State, since time.Duration) error {
-	n := neighbourEntry{Confirmed: uint64(since), Mac: macOf(mac), State: uint8(state)}
+	n := neighbourEntry{Confirmed: uint64(since), Mac: inet.MACOf(mac[:]), State: uint8(state)}
 	err := s.neighbours.Set(keyOf(k.Addr, k.Port), n)
-	return errors.Join(err, s.r.hops.resolved(k.Addr, k.Port, macOf(mac), err == nil && state.Usable()))
+	return errors.Join(err, s.r.hops.resolved(k.Addr, k.Port, inet.MACOf(mac[:]), err == nil && state.Usable()))
 }
 
 // Delete implements neigh.Host.
@@ -83,7 +86,7 @@ func (s *slow) want(addr netip.Addr, port uint16, want bool) {
 }
 
 // station is the port's MAC address.
-func (p *portState) station() wire.MAC { return p.mac.bytes() }
+func (p *portState) station() wire.MAC { return p.mac.Bytes() }
 
 // first returns the first address of a family that is not link-local, or, if linkLocal says so, that is.
 func (p *portState) first(six, linkLocal bool) (netip.Addr, bool) {

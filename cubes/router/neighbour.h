@@ -75,7 +75,7 @@ PCN_INLINE void router_heard(struct CTXTYPE *ctx, struct pcn_md *md, struct rout
 		return;
 	if (n && n->state == ROUTER_REACHABLE && n->mac == mac) {
 		now = pcn_time_coarse();
-		if ((__s64)(now - n->confirmed) > ROUTER_REFRESH_NS)
+		if (pcn_aged(now, n->confirmed, ROUTER_REFRESH_NS))
 			n->confirmed = now;
 		return;
 	}

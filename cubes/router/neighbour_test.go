@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/polycube/polycube/cubes/router/wire"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
+	"github.com/polycube/polycube/wire"
 )
 
 // stationMAC is the MAC address of the hosts' side of a link, in tests that write frames themselves.

@@ -47,7 +47,7 @@ PCN_INLINE __u32 router_route6(const struct in6_addr *address)
 	struct router_prefix6 key = { .length = 128 };
 	__u32 *index;
 
-	router_copy6(key.address, address);
+	pcn_address_set6(key.address, address);
 	index = bpf_map_lookup_elem(&routes6, &key);
 	return index ? *index : ROUTER_HOP_NONE;
 }

@@ -114,7 +114,7 @@ PCN_INLINE int router_ip4(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_cur
 	destination = bpf_ntohl(ip->daddr);
 	p.ttl = ip->ttl;
 	__u32 link_local = router_link_local4(source) | router_link_local4(destination);
-	router_map4(p.key.address, ip->daddr);
+	pcn_address_set4(p.key.address, ip->daddr);
 	__be32 from = ip->saddr;
 
 	if (first != 0x45) {
@@ -179,7 +179,7 @@ PCN_INLINE int router_ip6(struct CTXTYPE *ctx, struct pcn_md *md, const struct r
 	    (router_martian6(&ip->saddr) && !(multicast && router_unspecified6(&ip->saddr))))
 		return pcn_pkt_drop(ctx, md, ROUTER_MARTIAN_SOURCE);
 	if (router_maybe_own(router_fold6(&ip->saddr)) && !pcn_turned(md)) {
-		router_copy6(p.key.address, &ip->saddr);
+		pcn_address_set6(p.key.address, &ip->saddr);
 		if (router_route6(&ip->saddr) == ROUTER_HOP_LOCAL ||
 		    bpf_map_lookup_elem(&addresses, &p.key)) {
 			verdict = router_own_source6(ctx, md, multicast);
@@ -190,7 +190,7 @@ PCN_INLINE int router_ip6(struct CTXTYPE *ctx, struct pcn_md *md, const struct r
 		goto local;
 	if (router_martian6(&ip->daddr))
 		return pcn_pkt_drop(ctx, md, ROUTER_MARTIAN_DESTINATION);
-	router_copy6(p.key.address, &ip->daddr);
+	pcn_address_set6(p.key.address, &ip->daddr);
 	if (router_link_local6(&ip->daddr)) { /* valid on its own link alone */
 		if (bpf_map_lookup_elem(&addresses, &p.key))
 			goto local;

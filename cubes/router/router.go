@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // files are the model and the compiled programs.
@@ -45,7 +46,7 @@ type router struct {
 	fixed     map[string]fixed
 	fixedKeys map[addressKey]bool
 	// macs are those that ports without a configured one have.
-	macs map[uint16]mac
+	macs map[uint16]inet.MAC
 	// conf is the configuration in force, nil before there is one.
 	conf *Config
 	slow *slow
@@ -59,7 +60,7 @@ type router struct {
 
 func newRouter(env cube.Env) *router {
 	t := newTables(env)
-	r := &router{env: env, t: t, hops: newHops(t), macs: map[uint16]mac{}, now: &layout{}, statics: newStatics(),
+	r := &router{env: env, t: t, hops: newHops(t), macs: map[uint16]inet.MAC{}, now: &layout{}, statics: newStatics(),
 		fixed: map[string]fixed{}, fixedKeys: map[addressKey]bool{}}
 	r.rib = newRib(r.hops, t)
 	r.hops.link = func(port uint16) link {
@@ -68,8 +69,8 @@ func newRouter(env cube.Env) *router {
 		}
 		return link{}
 	}
-	r.hops.resolve = func(addr netip.Addr, port uint16) (mac, bool) {
-		n, ok, err := r.t.neighbours.Get(addressKey{Address: wordsOf(addr), Port: port})
+	r.hops.resolve = func(addr netip.Addr, port uint16) (inet.MAC, bool) {
+		n, ok, err := r.t.neighbours.Get(addressKey{Address: inet.AddressOf(addr), Port: port})
 		return n.Mac, ok && err == nil && n.usable()
 	}
 	r.slow, r.learned = newSlow(env, r), map[netip.Prefix]*learnedRoutes{}
@@ -170,7 +171,7 @@ func (r *router) adopt(next *layout) error {
 }
 
 // adoptMAC gives a port the MAC address that it had.
-func (s *portState) adoptMAC(m mac) {
+func (s *portState) adoptMAC(m inet.MAC) {
 	had := len(s.addresses)
 	s.mac = m
 	if had > 0 && s.addresses[had-1].Bits() == 64 && s.addresses[had-1].Addr().IsLinkLocalUnicast() {
@@ -229,13 +230,13 @@ func (r *router) writePorts(before, after *layout) error {
 	was, is := addressEntries(before), addressEntries(after)
 	var own ownBits
 	for k := range is {
-		bit := k.Address.ownBit()
+		bit := ownBit(k.Address)
 		own.Bits[bit/64] |= 1 << (bit % 64)
 	}
 	// A source is taken for one of the router's as soon, and as long, as it may be.
 	wider := own
 	for k := range was {
-		bit := k.Address.ownBit()
+		bit := ownBit(k.Address)
 		wider.Bits[bit/64] |= 1 << (bit % 64)
 	}
 	if err := r.t.own.Set(0, wider); err != nil {
@@ -283,7 +284,7 @@ func (r *router) writePorts(before, after *layout) error {
 // writeOwners writes which port has an address.
 func (r *router) writeOwners(before, after *layout) error {
 	for a, name := range after.own {
-		if err := r.t.owners.Set(wordsOf(a), uint32(after.byName[name].index)); err != nil {
+		if err := r.t.owners.Set(inet.AddressOf(a), uint32(after.byName[name].index)); err != nil {
 			return err
 		}
 	}
@@ -291,7 +292,7 @@ func (r *router) writeOwners(before, after *layout) error {
 		if _, ok := after.own[a]; ok {
 			continue
 		}
-		if _, err := r.t.owners.Delete(wordsOf(a)); err != nil {
+		if _, err := r.t.owners.Delete(inet.AddressOf(a)); err != nil {
 			return err
 		}
 	}
@@ -303,7 +304,7 @@ func addressEntries(l *layout) map[addressKey]addressEntry {
 	out := map[addressKey]addressEntry{}
 	for index, p := range l.ports {
 		for _, a := range p.addresses {
-			out[addressKey{Address: wordsOf(a.Addr()), Port: index}] = addressEntry{Length: uint8(a.Bits())}
+			out[addressKey{Address: inet.AddressOf(a.Addr()), Port: index}] = addressEntry{Length: uint8(a.Bits())}
 		}
 	}
 	return out

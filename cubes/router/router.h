@@ -75,13 +75,13 @@ struct router_port {
 	__u8 pad;
 	__be32 address4; /* primary IPv4 address, 0: none */
 	__u32 pad2;
-	__be32 address6[4]; /* first global IPv6 address, zero: none */
+	pcn_address address6; /* first global IPv6 address, zero: none */
 };
 PCN_MAP(ports, BPF_MAP_TYPE_ARRAY, __u32, struct router_port, 512);
 
 /* An address on a port's link: of the router or a neighbour. */
 struct router_address_key {
-	__be32 address[4];
+	pcn_address address;
 	__u16 port;
 	__u16 pad;
 };
@@ -96,7 +96,7 @@ PCN_MAP(addresses, BPF_MAP_TYPE_HASH, struct router_address_key, struct router_a
 
 /* The port that has an address of the router, link-local ones left out. */
 struct router_owner_key {
-	__be32 address[4];
+	pcn_address address;
 };
 PCN_MAP_FLAGS(owners, BPF_MAP_TYPE_HASH, struct router_owner_key, __u32, 16384, BPF_F_NO_PREALLOC);
 
@@ -144,8 +144,8 @@ enum router_kind {
  * `mtu` only; others are written before routes lead to them. */
 struct router_next_hop {
 	__u64 to; /* MAC address of the gateway as pcn_mac gives it, 0: not known, or no gateway */
-	__u64 from;	   /* MAC address of the port */
-	__be32 gateway[4]; /* zero: none, the destination is on the link */
+	__u64 from;	     /* MAC address of the port */
+	pcn_address gateway; /* zero: none, the destination is on the link */
 	__u32 mtu;
 	__u16 port;
 	__u16 kind;    /* enum router_kind */
@@ -185,7 +185,7 @@ PCN_MAP_OF_MAPS(fib4_pages, BPF_MAP_TYPE_ARRAY_OF_MAPS, __u32, 1024, BPF_MAP_TYP
 /* IPv6 routes: index in next_hops by prefix. */
 struct router_prefix6 {
 	__u32 length;
-	__be32 address[4];
+	pcn_address address;
 };
 PCN_MAP_FLAGS(routes6, BPF_MAP_TYPE_LPM_TRIE, struct router_prefix6, __u32, 131072,
 	      BPF_F_NO_PREALLOC);

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
@@ -53,39 +54,18 @@ func each(t *testing.T, test func(t *testing.T, l *bpftest.Lab)) {
 	})
 }
 
-// routed is a frame behind the router: with other MAC addresses, a TTL that is one less, and an IPv4 checksum that is
-// computed anew.
+// routed is a frame behind the router: with other MAC addresses and a TTL that is one less.
 func routed(frame []byte, from, to string) []byte {
-	out := append(slices.Concat(macBytes(to), macBytes(from)), frame[12:]...)
-	if binary.BigEndian.Uint16(out[12:]) == 0x86dd {
-		out[21]--
-		return out
-	}
-	out[22]--
-	checksum(out[14 : 14+int(out[14]&15)*4])
-	return out
+	return pkt.Hop(slices.Concat(macBytes(to), macBytes(from), frame[12:]))
 }
 
 func macBytes(text string) []byte {
-	m, err := parseMAC(text)
+	m, err := inet.ParseMAC(text)
 	if err != nil {
 		panic(err)
 	}
-	b := m.bytes()
+	b := m.Bytes()
 	return b[:]
-}
-
-// checksum writes the checksum of an IPv4 header.
-func checksum(h []byte) {
-	h[10], h[11] = 0, 0
-	var sum uint32
-	for i := 0; i < len(h); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(h[i:]))
-	}
-	for sum > 0xffff {
-		sum = sum&0xffff + sum>>16
-	}
-	binary.BigEndian.PutUint16(h[10:], ^uint16(sum))
 }
 
 // wants runs a frame and compares what became of it, the bytes too when it is sent; without want they are unchanged.
@@ -156,7 +136,7 @@ func TestPacketsThatAreNotForwarded(t *testing.T) {
 	}
 	good, six := udp("10.0.1.2", "10.20.0.1", 32), udp("2001:db8:1::2", "2001:db8:20::1", 32)
 	sum := func(frame []byte) []byte {
-		checksum(frame[14 : 14+int(frame[14]&15)*4])
+		pkt.SumIPv4(frame[14:])
 		return frame
 	}
 	from := func(a string) []byte { return udp(a, "10.20.0.1", 32) }
@@ -246,11 +226,11 @@ func TestChecksumsAreExact(t *testing.T) {
 			frame[22] = byte(2 + i%254)
 			binary.BigEndian.PutUint16(frame[18:], uint16(i*2654435761>>7))
 			if i >= len(frames)/2 { // those whose sum is next to 0 and 0xffff
-				checksum(frame[14:34])
+				pkt.SumIPv4(frame[14:])
 				id := uint32(binary.BigEndian.Uint16(frame[18:])) + uint32(binary.BigEndian.Uint16(frame[24:])) + uint32(i%5) + 0xfffd
 				binary.BigEndian.PutUint16(frame[18:], uint16(id+id>>16))
 			}
-			checksum(frame[14:34])
+			pkt.SumIPv4(frame[14:])
 			frames[i] = frame
 		}
 		for i, got := range l.RunAll("veth1", frames) {
@@ -270,7 +250,7 @@ func options(bytes ...byte) []byte {
 	frame = slices.Insert(frame, 34, bytes...)
 	frame[14] += byte(len(bytes) / 4)
 	binary.BigEndian.PutUint16(frame[16:], binary.BigEndian.Uint16(frame[16:])+uint16(len(bytes)))
-	checksum(frame[14 : 34+len(bytes)])
+	pkt.SumIPv4(frame[14:])
 	return frame
 }
 

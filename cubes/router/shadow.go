@@ -27,7 +27,7 @@ func (r *router) Interfaces(conf json.RawMessage) (map[string]cube.Interface, er
 	}
 	out := make(map[string]cube.Interface, len(l.ports))
 	for _, p := range l.ports {
-		m := p.mac.bytes()
+		m := p.mac.Bytes()
 		i := cube.Interface{MAC: net.HardwareAddr(m[:])}
 		for _, a := range p.addresses {
 			if !a.Addr().Is6() || !a.Addr().IsLinkLocalUnicast() {

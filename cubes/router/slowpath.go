@@ -12,8 +12,8 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
-	"github.com/polycube/polycube/cubes/router/neigh"
-	"github.com/polycube/polycube/cubes/router/wire"
+	"github.com/polycube/polycube/neigh"
+	"github.com/polycube/polycube/wire"
 )
 
 // Reasons for which packets come, enum router_slowpath_reason of the program.
@@ -171,7 +171,7 @@ func (s *slow) restore() error {
 		all = append(all, found{k, n})
 	}
 	for _, f := range all {
-		s.table.Restore(f.key.key(), wire.MAC(f.is.Mac.bytes()), neigh.State(f.is.State), time.Duration(f.is.Confirmed), now)
+		s.table.Restore(f.key.key(), wire.MAC(f.is.Mac.Bytes()), neigh.State(f.is.State), time.Duration(f.is.Confirmed), now)
 	}
 	return err
 }
@@ -239,10 +239,8 @@ func (s *slow) notify(kind uint32, data []byte) {
 	if kind != noticeStale || s.table == nil || len(data) != binary.Size(k) {
 		return
 	}
-	for i := range k.Address {
-		k.Address[i] = binary.NativeEndian.Uint32(data[4*i:])
-	}
-	k.Port = binary.NativeEndian.Uint16(data[4*len(k.Address):])
+	copy(k.Address[:], data)
+	k.Port = binary.NativeEndian.Uint16(data[len(k.Address):])
 	s.table.Used(k.key(), clock())
 }
 

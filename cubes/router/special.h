@@ -74,7 +74,7 @@ PCN_GLOBAL int router_local4(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 {
 	struct router_owner_key key;
 
-	router_map4(key.address, bpf_htonl(destination));
+	pcn_address_set4(key.address, bpf_htonl(destination));
 	int verdict = router_offer(ctx, md, &key);
 	if (verdict)
 		return verdict;
@@ -118,8 +118,8 @@ PCN_GLOBAL int router_local6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 		return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
 	multicast = router_multicast6(&ip->daddr);
 	int group = router_destination(eth) & 1;
-	router_copy6(key.address, &ip->daddr);
-	router_copy6(source.address, &ip->saddr);
+	pcn_address_set6(key.address, &ip->daddr);
+	pcn_address_set6(source.address, &ip->saddr);
 	if (ip->nexthdr == IPPROTO_ICMPV6) {
 		struct pcn_icmp *icmp = pcn_parse_icmp(&c);
 

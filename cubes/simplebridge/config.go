@@ -7,8 +7,9 @@ package simplebridge
 import (
 	"time"
 
+	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/fdb"
+	"github.com/polycube/polycube/inet"
 )
 
 // Config is what the model's tree decodes into.
@@ -26,8 +27,8 @@ type Fdb struct {
 
 // Entry is a configured address. There may be many, so they come one by one.
 type Entry struct {
-	Address fdb.Address `json:"address"`
-	Port    string      `json:"port"`
+	Address inet.MAC `json:"address"`
+	Port    string   `json:"port"`
 }
 
 // aging is how long a learned address is used; 0 for ever.
@@ -35,5 +36,5 @@ func (f Fdb) aging() time.Duration { return time.Duration(f.AgingTime) * time.Se
 
 // constants are the values of the program's constants.
 func (f Fdb) constants() map[string]any {
-	return map[string]any{"aging_ns": uint64(f.aging()), "refresh_ns": uint64(fdb.Refresh(f.aging()))}
+	return map[string]any{"aging_ns": uint64(f.aging()), "refresh_ns": uint64(aging.Refresh(f.aging()))}
 }

@@ -12,23 +12,24 @@ import (
 
 	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/fdb"
+	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
 )
 
 // fdbOf opens the table of the bridge `br`.
-func fdbOf(l *bpftest.Lab) table.Table[fdb.Address, fdb.Entry] {
-	table, err := table.Of[fdb.Address, fdb.Entry]("fdb", l.Map("br", "fdb"))
+func fdbOf(l *bpftest.Lab) table.Table[inet.MAC, fdb.Entry] {
+	table, err := table.Of[inet.MAC, fdb.Entry]("fdb", l.Map("br", "fdb"))
 	if err != nil {
 		panic(err) // another test compares the layouts
 	}
 	return table
 }
 
-func address(t *testing.T, text string) fdb.Address {
+func address(t *testing.T, text string) inet.MAC {
 	t.Helper()
-	a, err := fdb.ParseAddress(text)
+	a, err := inet.ParseMAC(text)
 	if err != nil {
 		t.Fatal(err)
 	}

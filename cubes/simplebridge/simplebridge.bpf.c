@@ -5,6 +5,7 @@
  * lookups in one hash table for each frame. Nothing but the Ethernet header is read and nothing
  * is written, so tagged frames, jumbo frames and fragments go through as they are. */
 #include <pcn/cube.h>
+#include <pcn/fdb.h>
 
 enum simplebridge_reason {
 	SIMPLEBRIDGE_TRUNCATED = PCN_REASON_FIRST, /* shorter than an Ethernet header */
@@ -13,14 +14,6 @@ enum simplebridge_reason {
 };
 PCN_REASONS(simplebridge_reason);
 
-/* An address's entry. Learning changes port and seen only, and of learned entries only. */
-struct simplebridge_entry {
-	__u64 seen; /* coarse monotonic ns of about the last frame */
-	__u16 port;
-	__u8 fixed; /* configured: not learned, does not age */
-	__u8 pad[5];
-};
-
 /* How long an entry is used after its last frame; 0: for ever. */
 PCN_CONFIG(__u64, aging_ns) = 300000000000;
 /* How old `seen` gets before it is written again: no write to shared memory for each frame. */
@@ -28,46 +21,34 @@ PCN_CONFIG(__u64, refresh_ns) = 1000000000;
 
 /* By address as pcn_mac() gives it. A plain hash: an LRU would let an attacker who sends from
  * many addresses push out live and configured ones. The control plane removes what is aged. */
-PCN_MAP(fdb, BPF_MAP_TYPE_HASH, __u64, struct simplebridge_entry, 4096);
+PCN_MAP(fdb, BPF_MAP_TYPE_HASH, __u64, struct pcn_fdb_entry, 4096);
 
-/* Frames from addresses that found no room. */
-PCN_MAP(not_learned, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, 1);
-
-/* The clock's readers on other CPUs may be a tick ahead, so the difference has a sign. */
-PCN_INLINE __s64 age(const struct simplebridge_entry *entry, __u64 now)
-{
-	return now - entry->seen;
-}
-
-PCN_INLINE int aged(const struct simplebridge_entry *entry, __u64 now)
-{
-	return aging_ns && age(entry, now) > (__s64)aging_ns && !entry->fixed;
-}
+enum simplebridge_counter {
+	SIMPLEBRIDGE_NOT_LEARNED, /* frames from addresses that found no room */
+	SIMPLEBRIDGE_COUNTERS,
+};
+PCN_COUNTERS(not_learned, simplebridge_counter, SIMPLEBRIDGE_COUNTERS);
 
 PCN_INLINE void add(__u64 address, __u16 port, __u64 now)
 {
-	struct simplebridge_entry entry = { .seen = now, .port = port };
-	__u32 zero = 0;
+	struct pcn_fdb_entry entry = { .seen = now, .port = port };
 
 	if (!bpf_map_update_elem(&fdb, &address, &entry, BPF_NOEXIST))
 		return;
 	/* Full; or another CPU learned it at this moment, which is as good. */
-	if (bpf_map_lookup_elem(&fdb, &address))
-		return;
-	__u64 *count = bpf_map_lookup_elem(&not_learned, &zero);
-	if (count)
-		++*count;
+	if (!bpf_map_lookup_elem(&fdb, &address))
+		pcn_count(&not_learned, SIMPLEBRIDGE_NOT_LEARNED);
 }
 
 PCN_INLINE void learn(__u64 address, __u16 port, __u64 now)
 {
-	struct simplebridge_entry *entry = bpf_map_lookup_elem(&fdb, &address);
+	struct pcn_fdb_entry *entry = bpf_map_lookup_elem(&fdb, &address);
 
 	if (!entry) {
 		add(address, port, now);
 		return;
 	}
-	if (entry->port == port && age(entry, now) < (__s64)refresh_ns)
+	if (entry->port == port && !pcn_refresh_due(now, entry->seen, refresh_ns))
 		return;
 	if (entry->fixed)
 		return;
@@ -78,7 +59,7 @@ PCN_INLINE void learn(__u64 address, __u16 port, __u64 now)
 PCN_INGRESS
 {
 	struct pcn_cursor c;
-	struct simplebridge_entry *entry;
+	struct pcn_fdb_entry *entry;
 
 	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
 	struct ethhdr *eth = pcn_parse_eth(&c);
@@ -95,7 +76,7 @@ PCN_INGRESS
 	if (group)
 		return pcn_pkt_flood(ctx, md);
 	entry = bpf_map_lookup_elem(&fdb, &destination);
-	if (!entry || aged(entry, now)) {
+	if (!entry || pcn_fdb_aged(entry, now, aging_ns)) {
 		pcn_log(ctx, LOG_TRACE, "port %d: %M is unknown, flooded", md->in_port,
 			destination);
 		return pcn_pkt_flood(ctx, md);

@@ -10,6 +10,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/fdb"
+	"github.com/polycube/polycube/inet"
 )
 
 // files are the model and the compiled programs.
@@ -27,7 +28,7 @@ func init() {
 type bridge struct {
 	env cube.Env
 
-	fdb *fdb.Database[fdb.Address]
+	fdb *fdb.Database[inet.MAC]
 }
 
 func newBridge(env cube.Env) *bridge {
@@ -58,16 +59,16 @@ func (b *bridge) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan,
 	if c.Old != nil {
 		dead := b.changedPorts(c.Old.Ports, c.New.Ports)
 		if len(dead) > 0 {
-			plan.Before = append(plan.Before, b.fdb.ForgetStep(func(_ fdb.Address, is fdb.Entry) bool { return dead[is.Port] }))
+			plan.Before = append(plan.Before, b.fdb.ForgetStep(func(_ inet.MAC, is fdb.Entry) bool { return dead[is.Port] }))
 		}
 	}
-	entries, err := fdb.Prepare(b.fdb, change, func(e *Entry) (fdb.Address, string) { return e.Address, e.Port })
+	entries, err := fdb.Prepare(b.fdb, change, func(e *Entry) (inet.MAC, string) { return e.Address, e.Port })
 	plan.Before = append(plan.Before, entries)
 	return plan, err
 }
 
 // belongs says whether the port of an entry is there.
-func (b *bridge) belongs(_ fdb.Address, e fdb.Entry) bool {
+func (b *bridge) belongs(_ inet.MAC, e fdb.Entry) bool {
 	_, ok := b.env.PortName(e.Port)
 	return ok
 }
@@ -98,7 +99,7 @@ func (b *bridge) PortChanged(port string, up bool) {
 	if up || !ok {
 		return
 	}
-	err := b.fdb.Forget(nil, func(_ fdb.Address, e fdb.Entry) bool { return e.Port == index })
+	err := b.fdb.Forget(nil, func(_ inet.MAC, e fdb.Entry) bool { return e.Port == index })
 	if err != nil {
 		b.env.Logger().Error("forgetting the addresses behind a port that is down", "port", port, "error", err)
 	}

@@ -12,9 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/fdb"
+	"github.com/polycube/polycube/inet"
 )
 
 // state is shaped like the model's tree.
@@ -28,9 +29,9 @@ type stateFdb struct {
 }
 
 type learned struct {
-	Address fdb.Address `json:"address"`
-	Port    string      `json:"port"`
-	Age     uint32      `json:"age"`
+	Address inet.MAC `json:"address"`
+	Port    string   `json:"port"`
+	Age     uint32   `json:"age"`
 }
 
 // State returns the learned addresses that are not aged, in ascending order, and the counter of
@@ -55,9 +56,11 @@ func (b *bridge) State(_ context.Context, path []string) (any, error) {
 	return s, err
 }
 
+// counters are those of the program.
+var counters = counter.Of(files, "simplebridge_counter")
+
 func (b *bridge) notLearned() (*uint64, error) {
-	counter := table.NewPerCPU[uint32, uint64](b.env, "not_learned")
-	sum, err := table.Sum(counter, 0)
+	sum, err := counters.In(b.env, "not_learned").Sum("not-learned")
 	return &sum, err
 }
 
@@ -76,7 +79,7 @@ func (b *bridge) learnedEntries() ([]learned, error) {
 }
 
 func (b *bridge) learnedEntry(text string) ([]learned, error) {
-	a, err := fdb.ParseAddress(text)
+	a, err := inet.ParseMAC(text)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +95,7 @@ func (b *bridge) learnedEntry(text string) ([]learned, error) {
 }
 
 // show is how a learned entry reads.
-func (b *bridge) show(a fdb.Address, e fdb.Entry, now uint64) learned {
+func (b *bridge) show(a inet.MAC, e fdb.Entry, now uint64) learned {
 	port, _ := b.env.PortName(e.Port)
 	return learned{Address: a, Port: port, Age: uint32(e.Age(now) / time.Second)}
 }
@@ -118,7 +121,7 @@ func (b *bridge) Action(_ context.Context, path []string, _ json.RawMessage) (cu
 	if !slices.Equal(path, []string{"fdb", "flush"}) {
 		return cube.ActionResult{}, fmt.Errorf("action %s: %w", strings.Join(path, " "), cube.ErrNotFound)
 	}
-	if err := b.fdb.Forget(nil, func(fdb.Address, fdb.Entry) bool { return true }); err != nil {
+	if err := b.fdb.Forget(nil, func(inet.MAC, fdb.Entry) bool { return true }); err != nil {
 		return cube.ActionResult{}, err
 	}
 	result := cube.ActionResult{Output: map[string]bool{"flushed": true}}

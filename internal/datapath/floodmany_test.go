@@ -17,6 +17,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/floods"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // TestAsManySetsAsThereAreVLANs: every VLAN on 256 ports; equal sets share what the broadcast needs.
@@ -40,7 +41,7 @@ func TestAsManySetsAsThereAreVLANs(t *testing.T) {
 		}
 		f := frame("x")
 		for _, vid := range []uint32{1, 2, 4093, 4094} {
-			tagged := tags(f, 0x8100<<16|vid)
+			tagged := pkt.Tagged(f, 0x8100<<16|vid)
 			ls := b.listeners(hosts...)
 			b.send(hosts[0], tagged)
 			b.gets(fmt.Sprint("VLAN ", vid), ls, hosts, func(i int) []byte {
@@ -87,7 +88,7 @@ func TestRelinksAndChangesOfSetsLoseNoCopy(t *testing.T) {
 		arrive(b, rx, sent)
 		for n := range sent {
 			f, err := rxTagged.Recv(isTagged, soon)
-			if want := tags(number(n), pushed); err != nil || !bytes.Equal(f, want) {
+			if want := pkt.Tagged(number(n), pushed); err != nil || !bytes.Equal(f, want) {
 				t.Fatalf("frame %d of %d for the trunk: % x, want % x (%v)", n, sent, f, want, err)
 			}
 		}
@@ -177,7 +178,7 @@ func TestTagZeroLeavesEveryFrameAsItIs(t *testing.T) {
 		b.floods(c, map[uint32][]cube.FloodMember{100: {{Port: 0}, {Port: 1}, {Port: 2}}, 7: {{Port: 1, Tagged: true}, {Port: 2, Tagged: true}}})
 		b.commit()
 		plain := frame("x")
-		for _, f := range [][]byte{plain, tags(plain, 0x8100<<16|7), tags(plain, 0x88a8<<16|100, 0x8100<<16|9)} {
+		for _, f := range [][]byte{plain, pkt.Tagged(plain, 0x8100<<16|7), pkt.Tagged(plain, 0x88a8<<16|100, 0x8100<<16|9)} {
 			ls := b.listeners(hosts...)
 			b.send(hosts[0], f)
 			b.gets(fmt.Sprintf("% x", f[:20]), ls, hosts, func(i int) []byte { return [][]byte{nil, f, f}[i] })
@@ -208,7 +209,7 @@ func TestWhatTheKernelCannotCopyToASetGoesToUserSpace(t *testing.T) {
 		for port, copied := range b.plane.FloodCopies(c.ID, rs[0].port, rs[0].words, rs[0].data) {
 			got[port] = bytes.Clone(copied)
 		}
-		if len(got) != 2 || !bytes.Equal(got[1], tags(f, pushed)) || !bytes.Equal(got[2], f) {
+		if len(got) != 2 || !bytes.Equal(got[1], pkt.Tagged(f, pushed)) || !bytes.Equal(got[2], f) {
 			t.Errorf("copies for %d ports, or wrong ones", len(got))
 		}
 	})
@@ -220,7 +221,7 @@ func TestCopiesInUserSpaceAreThoseOfTheKernel(t *testing.T) {
 		c := b.cube("sets", 3, nil)
 		b.floods(c, map[uint32][]cube.FloodMember{5: {{Port: 0}, {Port: 1, Tagged: true}, {Port: 2}}})
 		plain := frame("x")
-		tagged := tags(plain, tag100)
+		tagged := pkt.Tagged(plain, tag100)
 		for _, tt := range []struct {
 			what  string
 			in    uint16
@@ -259,7 +260,7 @@ func TestCapturesSeeTheCopiesOfSets(t *testing.T) {
 			t.Helper()
 			ls := b.listeners(hosts...)
 			b.send(a, f)
-			b.gets("from a", ls, hosts, func(i int) []byte { return [][]byte{tags(f, pushed), f, nil}[i] })
+			b.gets("from a", ls, hosts, func(i int) []byte { return [][]byte{pkt.Tagged(f, pushed), f, nil}[i] })
 		}
 		for port, want := range map[uint16]int{1: 68, 2: 64, 3: 0} {
 			b.traces(link.Session{Bit: 0, Capture: &link.Capture{Cube: uint16(c.ID), Port: port}})
@@ -299,7 +300,7 @@ func TestSpanShowsTheCopiesOfSets(t *testing.T) {
 		b.floods(c, map[uint32][]cube.FloodMember{100: {{Port: 0, Tagged: true}, {Port: 1}, {Port: 2, Tagged: true}}})
 		b.commit()
 		f := frame("x")
-		tagged := tags(f, tag100)
+		tagged := pkt.Tagged(f, tag100)
 		all := append(hosts[1:], inside...)
 		ls := b.listeners(all...)
 		b.send(hosts[0], tagged)

@@ -4,7 +4,6 @@ package datapath
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,16 +13,8 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
-
-// tags puts tags (TPID and TCI) before the ethertype of a frame, the outer one first.
-func tags(f []byte, tags ...uint32) []byte {
-	out := bytes.Clone(f[:12])
-	for _, t := range tags {
-		out = binary.BigEndian.AppendUint32(out, t)
-	}
-	return append(out, f[12:]...)
-}
 
 // isTagged is isTest for frames with tags or without.
 func isTagged(f []byte) bool {
@@ -87,22 +78,22 @@ func TestSetsGiveEachPortItsForm(t *testing.T) {
 		b.commit()
 		sent := map[int]uint64{}
 		plain := frame("to a VLAN")
-		inner := tags(plain, tag200)
+		inner := pkt.Tagged(plain, tag200)
 		for _, tt := range []struct {
 			what string
 			from int
 			send []byte
 			want map[int][]byte
 		}{
-			{"untagged from an access port", 1, plain, map[int][]byte{0: tags(plain, pushed), 2: plain, 3: tags(plain, pushed)}},
-			{"tagged from a trunk", 0, tags(plain, tag100), map[int][]byte{1: plain, 2: plain, 3: tags(plain, tag100)}},
-			{"two tags from a trunk", 3, tags(inner, tag100), map[int][]byte{0: tags(inner, tag100), 1: inner, 2: inner}},
-			{"a host's own tag from an access port", 2, inner, map[int][]byte{0: tags(inner, pushed), 1: inner, 3: tags(inner, pushed)}},
-			{"a service tag from a trunk", 0, tags(inner, service), map[int][]byte{1: inner, 2: inner, 3: tags(inner, service)}},
-			{"another VLAN", 3, tags(plain, tag200), map[int][]byte{0: tags(plain, tag200), 5: plain}},
-			{"a VLAN with one other member", 4, tags(plain, 0x8100<<16|301), map[int][]byte{3: tags(plain, 0x8100<<16|301)}},
-			{"a VLAN of access ports, from outside", 0, tags(plain, 0x8100<<16|300), map[int][]byte{1: plain, 2: plain}},
-			{"a VLAN that is not there", 0, tags(plain, 0x8100<<16|999), nil},
+			{"untagged from an access port", 1, plain, map[int][]byte{0: pkt.Tagged(plain, pushed), 2: plain, 3: pkt.Tagged(plain, pushed)}},
+			{"tagged from a trunk", 0, pkt.Tagged(plain, tag100), map[int][]byte{1: plain, 2: plain, 3: pkt.Tagged(plain, tag100)}},
+			{"two tags from a trunk", 3, pkt.Tagged(inner, tag100), map[int][]byte{0: pkt.Tagged(inner, tag100), 1: inner, 2: inner}},
+			{"a host's own tag from an access port", 2, inner, map[int][]byte{0: pkt.Tagged(inner, pushed), 1: inner, 3: pkt.Tagged(inner, pushed)}},
+			{"a service tag from a trunk", 0, pkt.Tagged(inner, service), map[int][]byte{1: inner, 2: inner, 3: pkt.Tagged(inner, service)}},
+			{"another VLAN", 3, pkt.Tagged(plain, tag200), map[int][]byte{0: pkt.Tagged(plain, tag200), 5: plain}},
+			{"a VLAN with one other member", 4, pkt.Tagged(plain, 0x8100<<16|301), map[int][]byte{3: pkt.Tagged(plain, 0x8100<<16|301)}},
+			{"a VLAN of access ports, from outside", 0, pkt.Tagged(plain, 0x8100<<16|300), map[int][]byte{1: plain, 2: plain}},
+			{"a VLAN that is not there", 0, pkt.Tagged(plain, 0x8100<<16|999), nil},
 		} {
 			ls := b.listeners(hosts...)
 			b.send(hosts[tt.from], tt.send)
@@ -154,7 +145,7 @@ func (b *bench) setsOfPrograms(svc string) {
 		tag := uint32(pushed)
 		if tagged[from] {
 			tag = tag100
-			b.send(hosts[from], tags(f, tag))
+			b.send(hosts[from], pkt.Tagged(f, tag))
 		} else {
 			b.send(hosts[from], f)
 		}
@@ -193,7 +184,7 @@ func (b *bench) copyOf(svc string, f []byte, tag uint32, tagged, toGate, fromGat
 		out[at]++
 	}
 	if tagged {
-		return tags(out, tag)
+		return pkt.Tagged(out, tag)
 	}
 	return out
 }
@@ -212,13 +203,13 @@ func TestSetsFollowNetdevs(t *testing.T) {
 		step := func(what string, reached ...int) {
 			t.Helper()
 			ls := b.listeners(hosts...)
-			b.send(hosts[0], tags(f, tag100))
+			b.send(hosts[0], pkt.Tagged(f, tag100))
 			b.gets(what, ls, hosts, func(i int) []byte {
 				switch {
 				case !slices.Contains(reached, i):
 					return nil
 				case i == 3:
-					return tags(f, tag100)
+					return pkt.Tagged(f, tag100)
 				}
 				return f
 			})
@@ -264,8 +255,8 @@ func TestSetsOutliveTheDaemon(t *testing.T) {
 		step := func(what string) {
 			t.Helper()
 			ls := b.listeners(hosts...)
-			b.send(hosts[0], tags(f, tag100))
-			b.gets(what, ls, hosts, func(i int) []byte { return [][]byte{nil, f, tags(f, tag100)}[i] })
+			b.send(hosts[0], pkt.Tagged(f, tag100))
+			b.gets(what, ls, hosts, func(i int) []byte { return [][]byte{nil, f, pkt.Tagged(f, tag100)}[i] })
 		}
 		step("before")
 		b.close()

@@ -19,6 +19,7 @@ import (
 	"github.com/polycube/polycube/internal/kernel"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pace"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // TestMain lets more tests run side by side than there are processors: most of their time they
@@ -335,10 +336,9 @@ func (b *bench) counters(n *Node, port uint16) PortCounters {
 
 // frame is a test frame: broadcast by default, with an ethertype that no stack answers.
 func frame(payload string) []byte {
-	f := make([]byte, 64)
-	copy(f, []byte{0x02, 0xaa, 0, 0, 0, 2, 0x02, 0xaa, 0, 0, 0, 1, 0x88, 0xb5})
-	copy(f[14+16:], payload)
-	return f
+	data := make([]byte, 50)
+	copy(data[16:], payload)
+	return pkt.Eth("02:aa:00:00:00:01", "02:aa:00:00:00:02").Data(data).Bytes()
 }
 
 func isTest(f []byte) bool { return len(f) > 14 && f[12] == 0x88 && f[13] == 0xb5 }

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 var (
@@ -217,11 +219,11 @@ func TestCopiesStopBeforeTheStack(t *testing.T) {
 	})
 }
 
-// ipFrame is a UDP packet that nobody answers.
+// ipFrame is an IP packet that nobody answers: its checksum is wrong.
 func ipFrame(to []byte) []byte {
-	f := append(append([]byte{}, to...), 0x02, 0xaa, 0, 0, 0, 1, 8, 0,
-		0x45, 0, 0, 46, 0, 0, 0, 0, 64, 253, 0x66, 0xb4, 10, 0, 0, 1, 10, 0, 0, 9)
-	return append(f, make([]byte, 26)...)
+	f := pkt.Eth("02:aa:00:00:00:01", net.HardwareAddr(to).String()).IPv4("10.0.0.1", "10.0.0.9").Data(make([]byte, 26)).Bytes()
+	f[24], f[25] = 0x66, 0xb4
+	return f
 }
 
 func isIP(f []byte) bool { return len(f) > 24 && f[12] == 8 && f[13] == 0 && f[23] == 253 }

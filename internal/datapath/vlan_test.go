@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 func TestTagsOfAPacketChange(t *testing.T) {
@@ -20,15 +21,15 @@ func TestTagsOfAPacketChange(t *testing.T) {
 		alone      uint32
 		send, want []byte // want nil: dropped
 	}{
-		{"push on a plain frame", 1, plain, tags(plain, ad|vid)},
-		{"push on a tagged one", 1, tags(plain, q|7), tags(plain, ad|vid, q|7)},
-		{"push on one with two", 1, tags(plain, ad|3, q|7), tags(plain, ad|vid, ad|3, q|7)},
-		{"pop the only one", 2, tags(plain, q|7), plain},
-		{"pop the outer one", 2, tags(plain, ad|3<<13|3, q|7), tags(plain, q|7)},
-		{"pop the outer one of three", 2, tags(plain, ad|3, q|7, q|9), tags(plain, q|7, q|9)},
+		{"push on a plain frame", 1, plain, pkt.Tagged(plain, ad|vid)},
+		{"push on a tagged one", 1, pkt.Tagged(plain, q|7), pkt.Tagged(plain, ad|vid, q|7)},
+		{"push on one with two", 1, pkt.Tagged(plain, ad|3, q|7), pkt.Tagged(plain, ad|vid, ad|3, q|7)},
+		{"pop the only one", 2, pkt.Tagged(plain, q|7), plain},
+		{"pop the outer one", 2, pkt.Tagged(plain, ad|3<<13|3, q|7), pkt.Tagged(plain, q|7)},
+		{"pop the outer one of three", 2, pkt.Tagged(plain, ad|3, q|7, q|9), pkt.Tagged(plain, q|7, q|9)},
 		{"pop where there is none", 2, plain, nil},
-		{"set the only one", 3, tags(plain, q|5<<13|7), tags(plain, q|vid)},
-		{"set the outer one", 3, tags(plain, ad|7, q|9), tags(plain, ad|vid, q|9)},
+		{"set the only one", 3, pkt.Tagged(plain, q|5<<13|7), pkt.Tagged(plain, q|vid)},
+		{"set the outer one", 3, pkt.Tagged(plain, ad|7, q|9), pkt.Tagged(plain, ad|vid, q|9)},
 		{"set where there is none", 3, plain, nil},
 	}
 	in(t, inlined, func(t *testing.T, b *bench) {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pace"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // attach puts a native XDP program on dev of the calling thread's namespace.
@@ -228,13 +229,12 @@ func TestVLANTagsOverXDPNeedToBeInTheFrame(t *testing.T) {
 			netns.Eventually(t, pace.Stretch(15*time.Second), func() error { return h1.Ping("10.0.0.2", netns.Brief) })
 			tagBeside(t, h1, proto)
 			in, out := netns.OpenRaw(t, h1, netns.Inner), netns.OpenRaw(t, h2, netns.Inner)
-			addresses := slices.Concat([]byte(h2.MAC), []byte(h1.MAC))
-			payload := append([]byte{0x88, 0xb5}, make([]byte, 46)...)
-			tagged := slices.Concat(addresses, []byte{byte(proto >> 8), byte(proto), 0, 100}, payload)
+			plain := pkt.Eth(h1.MAC.String(), h2.MAC.String()).Data(make([]byte, 46)).Bytes()
+			addresses, payload, tagged := plain[:12], plain[12:], pkt.Tagged(plain, uint32(proto)<<16|100)
 			// arrives sends a frame and wants it on the other side.
 			arrives := func(want []byte) {
 				t.Helper()
-				if err := in.Send(slices.Concat(addresses, payload)); err != nil {
+				if err := in.Send(plain); err != nil {
 					t.Fatal(err)
 				}
 				ours := func(f []byte) bool { return bytes.HasPrefix(f, addresses) && bytes.HasSuffix(f, payload) }

@@ -8,6 +8,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"slices"
+
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // sums says what a test frame has in its checksum field.
@@ -33,29 +35,13 @@ type layout struct {
 	flags   byte // of TCP
 	frag    uint16
 	padding []byte
-	final   []byte // the destination that counts, if it is not the one in the IPv6 header
+	final   string // the destination that counts, if it is not the one in the IPv6 header
 }
 
 var (
-	v4src, v4dst = []byte{10, 0, 0, 1}, []byte{10, 0, 0, 2}
-	v6src        = slices.Concat([]byte{0xfd, 0}, make([]byte, 13), []byte{1})
-	v6dst        = slices.Concat([]byte{0xfd, 0}, make([]byte, 13), []byte{2})
+	v4src, v4dst = "10.0.0.1", "10.0.0.2"
+	v6src, v6dst = "fd00::1", "fd00::2"
 )
-
-// onesSum is the sum of RFC 1071, folded.
-func onesSum(b []byte) uint16 {
-	var sum uint64
-	for i := 0; i+1 < len(b); i += 2 {
-		sum += uint64(b[i])<<8 | uint64(b[i+1])
-	}
-	if len(b)%2 != 0 {
-		sum += uint64(b[len(b)-1]) << 8
-	}
-	for sum > 0xffff {
-		sum = sum>>16 + sum&0xffff
-	}
-	return uint16(sum)
-}
 
 func (l layout) proto() byte {
 	if l.udp {
@@ -66,14 +52,14 @@ func (l layout) proto() byte {
 
 // pseudoHeader is what RFC 9293 and RFC 8200 put in front of the segment for its checksum.
 func (l layout) pseudoHeader(length int) []byte {
+	from, to := v4src, v4dst
 	if l.v6 {
-		to := v6dst
-		if l.final != nil {
+		from, to = v6src, v6dst
+		if l.final != "" {
 			to = l.final
 		}
-		return slices.Concat(v6src, to, binary.BigEndian.AppendUint32(nil, uint32(length)), []byte{0, 0, 0, l.proto()})
 	}
-	return slices.Concat(v4src, v4dst, []byte{0, l.proto()}, binary.BigEndian.AppendUint16(nil, uint16(length)))
+	return pkt.PseudoHeader(from, to, l.proto(), length)
 }
 
 // transport is the TCP or UDP segment.
@@ -91,7 +77,7 @@ func (l layout) transport(payload []byte) []byte {
 	}
 	s = append(s, payload...)
 	head := l.pseudoHeader(len(s))
-	value := map[sums]uint16{finished: ^onesSum(append(slices.Clone(head), s...)), pseudo: onesSum(head), wrong: 0x1234}[l.sum]
+	value := map[sums]uint16{finished: ^pkt.Sum(head, s), pseudo: pkt.Sum(head), wrong: 0x1234}[l.sum]
 	binary.BigEndian.PutUint16(s[at:], value)
 	return s
 }
@@ -108,18 +94,12 @@ func (l layout) frame() []byte {
 		if l.ext != nil {
 			first = l.first
 		}
-		f = append(f, 0x86, 0xdd, 0x60, 0, 0, 0)
-		f = binary.BigEndian.AppendUint16(f, uint16(len(l.ext)+len(seg)))
-		f = append(f, first, 64)
-		return slices.Concat(f, v6src, v6dst, l.ext, seg, l.padding)
+		ip := pkt.IPv6Header{From: v6src, To: v6dst, Next: first, HopLimit: 64}
+		return slices.Concat(f, []byte{0x86, 0xdd}, ip.Packet(slices.Concat(l.ext, seg)), l.padding)
 	}
-	ip := []byte{0x45 + byte(l.options/4), 0}
-	ip = binary.BigEndian.AppendUint16(ip, uint16(20+l.options+len(seg)))
-	ip = append(ip, 0, 7)
-	ip = binary.BigEndian.AppendUint16(ip, l.frag)
-	ip = slices.Concat(ip, []byte{64, l.proto(), 0, 0}, v4src, v4dst, bytes.Repeat([]byte{1}, l.options))
-	binary.BigEndian.PutUint16(ip[10:], ^onesSum(ip))
-	return slices.Concat(f, []byte{8, 0}, ip, seg, l.padding)
+	ip := pkt.IPv4Header{From: v4src, To: v4dst, Protocol: l.proto(), TTL: 64, ID: 7, Fragment: l.frag}
+	ip.Options = bytes.Repeat([]byte{1}, l.options)
+	return slices.Concat(f, []byte{8, 0}, ip.Packet(seg), l.padding)
 }
 
 func payloadBytes(n int) []byte {
@@ -149,5 +129,5 @@ func (l layout) head() int {
 // good tells whether the checksum of a received frame of this layout is right.
 func (l layout) good(f []byte) bool {
 	seg := f[l.offset():]
-	return onesSum(append(l.pseudoHeader(len(seg)), seg...)) == 0xffff
+	return pkt.Sum(l.pseudoHeader(len(seg)), seg) == 0xffff
 }

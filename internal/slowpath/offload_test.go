@@ -7,10 +7,12 @@ package slowpath
 import (
 	"encoding/binary"
 	"errors"
+	"net/netip"
 	"slices"
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // vnet is struct virtio_net_hdr.
@@ -24,12 +26,10 @@ func vnetOf(h [virtioHead]byte) vnet {
 	return vnet{h[0], h[1], e.Uint16(h[2:]), e.Uint16(h[4:]), e.Uint16(h[6:]), e.Uint16(h[8:])}
 }
 
-func hopByHop(next byte) []byte { return []byte{next, 0, 1, 4, 0, 0, 0, 0} }
-
 func TestVirtioHeader(t *testing.T) {
 	const q, ad = 0x8100, 0x88a8
-	other := slices.Concat([]byte{0xfd, 9}, make([]byte, 13), []byte{9})
-	segments := slices.Concat([]byte{6, 4, 4, 1, 1, 0, 0, 0}, other, v6dst)
+	const other = "fd09::9"
+	segments := slices.Concat([]byte{6, 4, 4, 1, 1, 0, 0, 0}, netip.MustParseAddr(other).AsSlice(), netip.MustParseAddr(v6dst).AsSlice())
 	arrived := slices.Clone(segments)
 	arrived[3] = 0
 	gso := cube.Offload{GSOSize: 1000, GSOSegs: 5}
@@ -55,8 +55,8 @@ func TestVirtioHeader(t *testing.T) {
 		{"later fragment", layout{frag: 0x00b9, payload: 9, sum: pseudo}, cube.Offload{}, vnet{}, nil},
 		{"must not be fragmented", layout{frag: 0x4000, payload: 9, sum: pseudo}, cube.Offload{}, vnet{1, 0, 0, 0, 34, 16}, nil},
 		{"unfinished TCP in IPv6", layout{v6: true, payload: 9, sum: pseudo}, cube.Offload{}, vnet{1, 0, 0, 0, 54, 16}, nil},
-		{"behind a hop-by-hop header", layout{v6: true, ext: hopByHop(6), payload: 9, sum: pseudo}, cube.Offload{}, vnet{1, 0, 0, 0, 62, 16}, nil},
-		{"behind two headers", layout{v6: true, ext: append(hopByHop(60), hopByHop(17)...), udp: true, payload: 9, sum: pseudo},
+		{"behind a hop-by-hop header", layout{v6: true, ext: pkt.IPv6Extension(6), payload: 9, sum: pseudo}, cube.Offload{}, vnet{1, 0, 0, 0, 62, 16}, nil},
+		{"behind two headers", layout{v6: true, ext: append(pkt.IPv6Extension(60), pkt.IPv6Extension(17)...), udp: true, payload: 9, sum: pseudo},
 			cube.Offload{}, vnet{1, 0, 0, 0, 70, 6}, nil},
 		{"behind a segment routing header", layout{v6: true, first: 43, ext: segments, final: other, payload: 9, sum: pseudo},
 			cube.Offload{}, vnet{1, 0, 0, 0, 94, 16}, nil},
@@ -94,7 +94,7 @@ func TestCutSuperframesAreRefused(t *testing.T) {
 
 // Whatever a cube sends, the kernel is told of nothing outside the frame.
 func FuzzVirtioHeader(f *testing.F) {
-	for _, l := range []layout{{payload: 9, sum: pseudo}, {v6: true, ext: hopByHop(17), udp: true, sum: pseudo}, {options: 8, tags: []uint16{0x8100}}} {
+	for _, l := range []layout{{payload: 9, sum: pseudo}, {v6: true, ext: pkt.IPv6Extension(17), udp: true, sum: pseudo}, {options: 8, tags: []uint16{0x8100}}} {
 		f.Add(l.frame(), uint16(0), uint16(0))
 		f.Add(l.frame(), uint16(4), uint16(3))
 	}

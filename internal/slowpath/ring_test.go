@@ -11,7 +11,6 @@ import (
 	"errors"
 	"reflect"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pace"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 var soon = pace.Stretch(15 * time.Second)
@@ -50,7 +50,7 @@ var someMD = md{InPort: 3, OutPort: 5, Reason: 40, Hops: 9, TrafficClass: 0xdead
 var someTrip = cube.Trip{Hops: 9, Netdev: 4711, FlowHash: 0x12345678, Tenant: 77, Turned: true, Offered: true, OfferedFrom: 3}
 
 func TestPacketsComeUpAsTheyAre(t *testing.T) {
-	plain, tagged := frame(60), slices.Concat(frame(60)[:12], []byte{0x81, 0, 0x20, 0x64}, frame(60)[12:])
+	plain, tagged := frame(60), pkt.Tagged(frame(60), 0x81002064)
 	in := func(f func(*cube.PacketIn)) cube.PacketIn {
 		p := cube.PacketIn{Port: 3, Reason: 40, Metadata: someMD.MD, TrafficClass: 0xdeadbeef, Trip: someTrip, Length: 60, Data: plain}
 		if f != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/test/need"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // sight is what the program in the place of a cube saw last.
@@ -336,7 +337,7 @@ func TestUDPIsCutAsByTheKernel(t *testing.T) {
 		{udp: true, payload: 10001, sum: pseudo},
 		{udp: true, payload: 2400, sum: pseudo, v6: true},
 		{udp: true, payload: 5000, sum: pseudo, tags: []uint16{0x88a8, 0x8100}, options: 12},
-		{udp: true, payload: 5000, sum: pseudo, v6: true, ext: hopByHop(17)},
+		{udp: true, payload: 5000, sum: pseudo, v6: true, ext: pkt.IPv6Extension(17)},
 		{udp: true, payload: 65000, sum: pseudo},
 		{udp: true, payload: 7, sum: pseudo},
 	} {
@@ -374,7 +375,7 @@ func TestOffloadStateSurvives(t *testing.T) {
 		{"TCP behind a tag", layout{tags: []uint16{0x8100}, payload: 10000, sum: pseudo}, 1400},
 		{"TCP behind two tags", layout{tags: []uint16{0x88a8, 0x8100}, payload: 10000, sum: pseudo}, 1400},
 		{"TCP with IPv4 options", layout{options: 12, payload: 10000, sum: pseudo}, 1400},
-		{"TCP behind a hop-by-hop header", layout{v6: true, ext: hopByHop(6), payload: 10000, sum: pseudo}, 1400},
+		{"TCP behind a hop-by-hop header", layout{v6: true, ext: pkt.IPv6Extension(6), payload: 10000, sum: pseudo}, 1400},
 		{"TCP with congestion window reduced", layout{payload: 3000, sum: pseudo, flags: 0x80}, 1400},
 		{"UDP", layout{udp: true, payload: 10001, sum: pseudo}, 1200},
 		{"one segment of TCP", layout{payload: 100, sum: pseudo}, 1448},

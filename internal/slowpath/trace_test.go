@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // steps collects steps, and refuses everything else.
@@ -51,7 +52,7 @@ func TestStepsComeUpAsTheyWere(t *testing.T) {
 	want := Step{Time: 7 * time.Second, Cube: 3, InPort: 1, OutPort: 2, Reason: 32, Extra: 99, ID: 0xabc, Stage: 1,
 		Verdict: 2, Program: 4, Egress: true, Sessions: 5, Length: 60, Data: frame(60)}
 	tagged := want
-	tagged.Data = append(bytes.Clone(frame(60)[:12]), append([]byte{0x81, 0, 0, 10}, frame(60)[12:]...)...)
+	tagged.Data = pkt.Tagged(frame(60), 0x8100000a)
 	tagged.Length, tagged.XDP = 1504, true
 	none := want
 	none.Data = []byte{}

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sdk is for services of Polycube in Go that are processes of their own. What an author writes has the shape of
-// package cube: a service with model, objects and constructor; instances with Prepare and, where they need them, the
-// optional interfaces of package cube (Stater, StateDeleter, Actor, PacketHandler, Notified, PortWatcher, ParentWatcher,
-// Closer). What differs is that maps are reached by way of the daemon: Table instead of cube.Table.
+// package cube: a service with model, objects and constructor; instances with Prepare and, if they need them, the
+// optional interfaces of interfaces.go. Maps are reached by way of the daemon: Table has the methods of package cube/table with a context.
 package sdk
 
 import (

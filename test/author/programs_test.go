@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
@@ -51,9 +51,8 @@ func newBench(t testing.TB, o bpftest.Options) *bench {
 
 // frame is one that the cube writes its letters into; n is in it too.
 func frame(n uint32) []byte {
-	f := slices.Concat([]byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5}, make([]byte, 46))
-	binary.BigEndian.PutUint32(f[14:], n)
-	return f
+	data := binary.BigEndian.AppendUint32(nil, n)
+	return pkt.Eth("02:00:00:00:00:01", "02:00:00:00:00:02").Data(append(data, make([]byte, 42)...)).Bytes()
 }
 
 // way is what the programs wrote into a frame.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/polycube/polycube/test/e2e/model"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // awayChanges are what happens to veth1 and veth2, ports p1 and p2 of a forwarder that sends what enters at p1 to p3 and
@@ -125,7 +126,7 @@ func (m *machine) onlyFrom(hosts []*netns.Node, number int) {
 	for i, h := range hosts[:2] {
 		if h != nil {
 			from[i] = netns.OpenRaw(m.t, h, netns.Inner)
-			frames[i] = ethernet(hosts[2].MAC, h.MAC, streamType, append([]byte{byte(i + 1)}, noise(40)...))
+			frames[i] = pkt.EthernetFrame(hosts[2].MAC, h.MAC, streamType, append([]byte{byte(i + 1)}, noise(40)...))
 		}
 	}
 	netns.Eventually(m.t, patience, func() error {

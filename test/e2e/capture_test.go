@@ -19,6 +19,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // captured is a packet of a file.
@@ -57,7 +58,7 @@ func readCapture(file string) ([]captured, error) {
 
 // probe is a frame of n bytes that nobody answers.
 func probe(from []byte, n int) []byte {
-	return ethernet([]byte{2, 0, 0, 0, 0, 9}, from, streamType, noise(n - 14)[:n-14])
+	return pkt.EthernetFrame([]byte{2, 0, 0, 0, 0, 9}, from, streamType, noise(n - 14)[:n-14])
 }
 
 func TestCaptureKeepsPacketsAsTheyAre(t *testing.T) {
@@ -77,7 +78,7 @@ func TestCaptureKeepsPacketsAsTheyAre(t *testing.T) {
 			want = append(want, probe(hosts[0].MAC, n))
 		}
 		// one that comes back by the bridges' tables
-		reply := ethernet(hosts[0].MAC, hosts[2].MAC, streamType, noise(100)[:100])
+		reply := pkt.EthernetFrame(hosts[0].MAC, hosts[2].MAC, streamType, noise(100)[:100])
 		var got []captured
 		netns.Eventually(t, patience, func() (err error) {
 			for _, frame := range want {

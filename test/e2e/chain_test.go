@@ -21,6 +21,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 	"golang.org/x/sys/unix"
 )
 
@@ -106,18 +107,7 @@ func TestHostsReachEachOtherThroughTwoBridges(t *testing.T) {
 
 // ipv4 is a packet of UDP, or a part of one: fragment is the field with flags and offset.
 func ipv4(fragment uint16, payload []byte) []byte {
-	h := []byte{0x45, 0, 0, 0, 0x12, 0x34, 0, 0, 64, unix.IPPROTO_UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 3}
-	binary.BigEndian.PutUint16(h[2:], uint16(20+len(payload)))
-	binary.BigEndian.PutUint16(h[6:], fragment)
-	sum := uint32(0)
-	for i := 0; i < len(h); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(h[i:]))
-	}
-	for sum > 0xffff {
-		sum = sum&0xffff + sum>>16
-	}
-	binary.BigEndian.PutUint16(h[10:], ^uint16(sum))
-	return append(h, payload...)
+	return pkt.IPv4Header{From: "10.0.0.1", To: "10.0.0.3", Protocol: unix.IPPROTO_UDP, TTL: 64, ID: 0x1234, Fragment: fragment}.Packet(payload)
 }
 
 func noise(n int) []byte {

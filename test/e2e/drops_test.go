@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // dropped is one line of GET /drops.
@@ -43,7 +44,7 @@ func TestDropsAreToldWithRateAndTime(t *testing.T) {
 			d.Do("h1 ports add p1 peer=veth1")
 			begin := time.Now().Add(-2 * time.Second)
 			in := netns.OpenRaw(t, host, netns.Inner)
-			frame := ethernet([]byte{255, 255, 255, 255, 255, 255}, host.MAC, streamType, make([]byte, 50))
+			frame := pkt.EthernetFrame([]byte{255, 255, 255, 255, 255, 255}, host.MAC, streamType, make([]byte, 50))
 			netns.Eventually(t, patience, func() error {
 				if err := in.Send(frame); err != nil {
 					return err

@@ -20,6 +20,7 @@ import (
 
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/output"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // scrape reads metrics as Prometheus does: the value of each series by its text, such as a_total{b="c"}.
@@ -69,7 +70,7 @@ func TestMetricsAreThePackets(t *testing.T) {
 			d.Do("helloworld add h1 type=" + kind)
 			d.Do("h1 ports add p1 peer=veth1")
 			in := netns.OpenRaw(t, host, netns.Inner)
-			frame := ethernet([]byte{255, 255, 255, 255, 255, 255}, host.MAC, streamType, make([]byte, size-14))
+			frame := pkt.EthernetFrame([]byte{255, 255, 255, 255, 255, 255}, host.MAC, streamType, make([]byte, size-14))
 			for range sent {
 				if err := in.Send(frame); err != nil {
 					t.Fatal(err)
@@ -261,7 +262,7 @@ func TestFloodOfLines(t *testing.T) {
 	d.Do("helloworld add h1 loglevel=DEBUG")
 	d.Do("h1 ports add p1 peer=veth1")
 	in := netns.OpenRaw(t, host, netns.Inner)
-	frame := ethernet([]byte{255, 255, 255, 255, 255, 255}, host.MAC, streamType, make([]byte, 50))
+	frame := pkt.EthernetFrame([]byte{255, 255, 255, 255, 255, 255}, host.MAC, streamType, make([]byte, 50))
 	count := func(what string) (n int) {
 		for line := range strings.Lines(d.out.String()) {
 			if strings.Contains(line, "[h1]") && strings.Contains(line, what) {

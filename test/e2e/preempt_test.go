@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // flow is numbered frames from one socket that must all come to another, and none elsewhere.
@@ -43,7 +44,7 @@ func (f *flow) run() error {
 
 // send sends the frames, and stops when the receiver does.
 func (f *flow) send(received chan error) error {
-	frame := ethernet([]byte{2, 0, 0, 0, 9, f.id}, []byte{2, 0, 0, 0, 8, f.id}, streamType, make([]byte, 60))
+	frame := pkt.EthernetFrame([]byte{2, 0, 0, 0, 9, f.id}, []byte{2, 0, 0, 0, 8, f.id}, streamType, make([]byte, 60))
 	frame[14] = f.id
 	for i := range f.count {
 		for int64(i) >= f.got.Load()+int64(f.window) {
@@ -160,7 +161,7 @@ func (m *machine) steer(dev string, cpu int) {
 func reachesHost(t testing.TB, flows []*flow) {
 	t.Helper()
 	for _, f := range flows {
-		first := ethernet([]byte{2, 0, 0, 0, 9, 0}, []byte{2, 0, 0, 0, 8, 0}, streamType, make([]byte, 60))
+		first := pkt.EthernetFrame([]byte{2, 0, 0, 0, 9, 0}, []byte{2, 0, 0, 0, 8, 0}, streamType, make([]byte, 60))
 		netns.Eventually(t, patience, func() error {
 			if err := f.from.Send(first); err != nil {
 				return err

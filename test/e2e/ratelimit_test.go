@@ -17,6 +17,7 @@ import (
 
 	"github.com/polycube/polycube/test/lint/readme"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // goService compiles a service to where services are started from.
@@ -47,7 +48,7 @@ func TestRateLimit(t *testing.T) {
 			reaches(t, h1, "10.0.0.2")
 			d.Do("attach r1 br1:p1")
 			in, out := netns.OpenRaw(t, h1, netns.Inner), netns.OpenRaw(t, h2, netns.Inner)
-			frame := ethernet(h2.MAC, h1.MAC, streamType, bytes.Repeat([]byte{7}, 50))
+			frame := pkt.EthernetFrame(h2.MAC, h1.MAC, streamType, bytes.Repeat([]byte{7}, 50))
 			for range 50 {
 				if err := in.Send(frame); err != nil {
 					t.Fatal(err)

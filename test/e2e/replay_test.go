@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/test/e2e/model"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 	"github.com/polycube/polycube/test/repeat"
 )
 
@@ -191,5 +192,5 @@ func (s *site) probeFrame(dst, src string, marks ...byte) []byte {
 	body := binary.BigEndian.AppendUint32([]byte("pcn-prop"), s.step)
 	body = append(body, marks...)
 	body = append(body, noise(40+int(s.step)*37%1300)...)
-	return ethernet(unhex(strings.ReplaceAll(dst, ":", "")), unhex(strings.ReplaceAll(src, ":", "")), streamType, body)
+	return pkt.EthernetFrame(unhex(strings.ReplaceAll(dst, ":", "")), unhex(strings.ReplaceAll(src, ":", "")), streamType, body)
 }

@@ -18,6 +18,7 @@ import (
 	_ "github.com/polycube/polycube/cubes/all" // the services
 	polycubed "github.com/polycube/polycube/internal/daemon"
 	"github.com/polycube/polycube/test/author"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 var (
@@ -97,7 +98,7 @@ func (r *responder) prepare(_ context.Context, c cube.ChangeOf[responderConfig])
 
 // greet gives the namespace a frame by every port.
 func (r *responder) greet(c *responderConfig) error {
-	frame := ethernet([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, []byte{2, 0, 0, 0, 0, 1}, streamType, make([]byte, 50))
+	frame := pkt.EthernetFrame([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, []byte{2, 0, 0, 0, 0, 1}, streamType, make([]byte, 50))
 	copy(frame[14:], c.Greeting)
 	for _, p := range c.Ports {
 		index, _ := r.env.PortIndex(p.Name)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 func TestChainOfEveryService(t *testing.T) {
@@ -33,7 +34,7 @@ func TestChainOfEveryService(t *testing.T) {
 			reaches(t, h1, "10.0.0.2")
 			transfer(t, h2, h1, 1<<20)
 			in, out := netns.OpenRaw(t, h1, netns.Inner), netns.OpenRaw(t, h2, netns.Inner)
-			frame := ethernet(h2.MAC, h1.MAC, streamType, make([]byte, 50))
+			frame := pkt.EthernetFrame(h2.MAC, h1.MAC, streamType, make([]byte, 50))
 			if err := in.Send(frame); err != nil {
 				t.Fatal(err)
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/shadow"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 func TestOrdinaryProgramsRunInAShadowCube(t *testing.T) {
@@ -186,7 +187,7 @@ func TestSpanShowsAllTrafficToTcpdump(t *testing.T) {
 	r := netns.OpenRaw(t, in, "p2")
 	d.Do("br1 set span=false")
 	in2, out := netns.OpenRaw(t, hosts[0], netns.Inner), netns.OpenRaw(t, hosts[1], netns.Inner)
-	frame := ethernet(hosts[1].MAC, hosts[0].MAC, streamType, make([]byte, 50))
+	frame := pkt.EthernetFrame(hosts[1].MAC, hosts[0].MAC, streamType, make([]byte, 50))
 	if err := in2.Send(frame); err != nil {
 		t.Fatal(err)
 	}

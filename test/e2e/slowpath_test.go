@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 func TestSlowPathPutsPacketsBack(t *testing.T) {
@@ -89,7 +90,7 @@ func TestSlowPathOfStandardCubesIsLogged(t *testing.T) {
 				d.Do(fmt.Sprintf("cube%d ports add p1 peer=%s", i, veth))
 				d.Do(fmt.Sprintf("cube%d %s", i, c.command))
 				in := netns.OpenRaw(t, host, netns.Inner)
-				frame := ethernet([]byte{255, 255, 255, 255, 255, 255}, host.MAC, streamType, make([]byte, 50))
+				frame := pkt.EthernetFrame([]byte{255, 255, 255, 255, 255, 255}, host.MAC, streamType, make([]byte, 50))
 				netns.Eventually(t, patience, func() error {
 					if err := in.Send(frame); err != nil {
 						return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pace"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 const (
@@ -52,9 +53,9 @@ func startStream(t testing.TB, from, to *netns.Node) *stream {
 	t.Helper()
 	s := &stream{t: t, from: netns.OpenRaw(t, from, netns.Inner), to: netns.OpenRaw(t, to, netns.Inner), stop: make(chan struct{}), over: make(chan struct{})}
 	id := streams.Add(1)
-	s.frame = ethernet(to.MAC, from.MAC, streamType, make([]byte, 50))
+	s.frame = pkt.EthernetFrame(to.MAC, from.MAC, streamType, make([]byte, 50))
 	binary.BigEndian.PutUint32(s.frame[14:], id)
-	back := ethernet(from.MAC, to.MAC, streamType, make([]byte, 50))
+	back := pkt.EthernetFrame(from.MAC, to.MAC, streamType, make([]byte, 50))
 	netns.Eventually(t, patience, func() error { // the first frames after a program was attached may be lost in the device
 		if err := s.to.Send(back); err != nil {
 			return err
@@ -67,11 +68,6 @@ func startStream(t testing.TB, from, to *netns.Node) *stream {
 	go func() { defer close(received); s.receive(id) }()
 	t.Cleanup(func() { s.end(); close(s.over); <-received })
 	return s
-}
-
-func ethernet(dst, src []byte, etherType uint16, payload []byte) []byte {
-	f := append(append(make([]byte, 0, 14+len(payload)), dst...), src...)
-	return append(binary.BigEndian.AppendUint16(f, etherType), payload...)
 }
 
 func isStream(f []byte) bool { return len(f) >= 26 && binary.BigEndian.Uint16(f[12:]) == streamType }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/output"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // watcher is a polycubectl that shows packets.
@@ -137,7 +138,7 @@ func TestTraceTellsWhyPacketsAreDropped(t *testing.T) {
 	d.Do("h1 ports add p1 peer=veth1")
 	w := d.watch("trace", "-c", "2")
 	in := netns.OpenRaw(t, host, netns.Inner)
-	frame := ethernet([]byte{255, 255, 255, 255, 255, 255}, host.MAC, streamType, make([]byte, 50))
+	frame := pkt.EthernetFrame([]byte{255, 255, 255, 255, 255, 255}, host.MAC, streamType, make([]byte, 50))
 	netns.Eventually(t, patience, func() error {
 		if err := in.Send(frame); err != nil {
 			return err

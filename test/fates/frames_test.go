@@ -61,17 +61,13 @@ func icmp4Error(f *pkt.Frame) []byte {
 // icmp6 is an ICMPv6 message of a type, with what the type may have behind its header.
 func icmp6(f *pkt.Frame, kind byte) []byte {
 	about := pkt.Eth(macs[2], macs[1]).IPv6(v6[2], v6[1]).UDP(53, 1000).Payload(8).Bytes()[14:]
-	b := f.IPv6(v6[1], v6[2]).Data(append([]byte{kind, 0, 0, 0, 0, 0, 5, 0}, about...)).Bytes()
-	b[14+6] = 58
-	return b
+	return f.IPv6(v6[1], v6[2]).Protocol(pkt.ProtoICMPv6).Data(append([]byte{kind, 0, 0, 0, 0, 0, 5, 0}, about...)).Bytes()
 }
 
 // extensions is a datagram behind extension headers: hop by hop, destination options, a first fragment.
 func extensions(f *pkt.Frame) []byte {
-	b := f.IPv6(v6[1], v6[2]).Data([]byte{60, 0, 1, 4, 0, 0, 0, 0, 44, 0, 1, 4, 0, 0, 0, 0, 17, 0, 0, 1, 0, 0, 0, 9,
+	return f.IPv6(v6[1], v6[2]).Protocol(pkt.NextHopByHop).Data([]byte{60, 0, 1, 4, 0, 0, 0, 0, 44, 0, 1, 4, 0, 0, 0, 0, 17, 0, 0, 1, 0, 0, 0, 9,
 		3, 232, 0, 53, 0, 16, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}).Bytes()
-	b[14+6] = 0
-	return b
 }
 
 // wrong is a frame with a few things wrong.

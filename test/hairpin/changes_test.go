@@ -5,6 +5,7 @@ package hairpin
 // What becomes of packets for the router's address when the configuration changes, and where other cubes are on the port.
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
 	"time"
@@ -110,9 +111,8 @@ func TestOffersThatACubeSendsOn(t *testing.T) {
 		// One that nobody takes is the router's, which answers, and does not leave.
 		ping := fromTo(clientMAC, lanMAC, client, wan).Echo(7, 7).Payload(30).Bytes()
 		wires[0].Puts(ping)
-		answer := ofProtocol(1, fromTo(lanMAC, clientMAC, wan, client).Data(append([]byte{0, 0, 0, 0}, ping[38:]...)))
-		s := ^sum(answer[34:])
-		answer[36], answer[37] = byte(s>>8), byte(s)
+		reply := pkt.ICMPMessage(0, 0, binary.BigEndian.Uint32(ping[38:]), ping[42:])
+		answer := fromTo(lanMAC, clientMAC, wan, client).Protocol(pkt.ProtoICMP).Data(reply).Bytes()
 		if _, err := wires[0].Recv(func(f []byte) bool {
 			return len(f) >= len(answer) && string(f[:14])+string(f[26:len(answer)]) == string(answer[:14])+string(answer[26:])
 		}, bpftest.Patience); err != nil {

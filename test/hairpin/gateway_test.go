@@ -5,7 +5,6 @@ package hairpin
 // A gateway with a masquerade at its port to the outside, and frames through it.
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"os"
 	"slices"
@@ -153,54 +152,14 @@ func fromTo(fromMAC, toMAC, from, to string) *pkt.Frame {
 	return pkt.Eth(fromMAC, toMAC).IPv4(from, to)
 }
 
-// routed is a frame behind the router: its TTL is one less.
-func routed(f *pkt.Frame) []byte { return aged(f.Bytes()) }
-
-func aged(b []byte) []byte {
-	b = slices.Clone(b)
-	if binary.BigEndian.Uint16(b[12:]) == 0x86dd {
-		b[21]--
-		return b
-	}
-	b[22]--
-	b[24], b[25] = 0, 0
-	binary.BigEndian.PutUint16(b[24:], ^sum(b[14:14+int(b[14]&15)*4]))
-	return b
-}
-
-// sum is the folded sum of 16-bit words.
-func sum(parts ...[]byte) uint16 {
-	var s uint32
-	for _, p := range parts {
-		for i := range p {
-			s += uint32(p[i]) << (8 * (1 - i%2))
-		}
-	}
-	for s > 0xffff {
-		s = s>>16 + s&0xffff
-	}
-	return uint16(s)
-}
-
-// ofProtocol is an IPv4 packet whose payload is said to be of a protocol.
-func ofProtocol(n byte, f *pkt.Frame) []byte {
-	b := f.Bytes()
-	b[23] = n
-	b[24], b[25] = 0, 0
-	binary.BigEndian.PutUint16(b[24:], ^sum(b[14:34]))
-	return b
-}
+// routed is a frame behind the router.
+func routed(f *pkt.Frame) []byte { return pkt.Hop(f.Bytes()) }
 
 // icmpError is a message of ICMP or ICMPv6 about the packet of a frame.
 func icmpError(fromMAC, toMAC, from, to string, kind, code byte, about []byte) []byte {
-	message := append([]byte{kind, code, 0, 0, 0, 0, 0, 0}, about[14:]...)
-	a, b := netip.MustParseAddr(from), netip.MustParseAddr(to)
-	if a.Is4() {
-		binary.BigEndian.PutUint16(message[2:], ^sum(message))
-		return ofProtocol(1, pkt.Eth(fromMAC, toMAC).IPv4(from, to).Data(message))
+	if netip.MustParseAddr(from).Is4() {
+		return fromTo(fromMAC, toMAC, from, to).Protocol(pkt.ProtoICMP).Data(pkt.ICMPMessage(kind, code, 0, about[14:])).Bytes()
 	}
-	binary.BigEndian.PutUint16(message[2:], ^sum(a.AsSlice(), b.AsSlice(), []byte{0, 0, byte(len(message) >> 8), byte(len(message)), 0, 0, 0, 58}, message))
-	frame := pkt.Eth(fromMAC, toMAC).IPv6(from, to).Data(message).Bytes()
-	frame[20] = 58
-	return frame
+	message := pkt.ICMPv6Message(from, to, kind, code, 0, about[14:])
+	return fromTo(fromMAC, toMAC, from, to).Protocol(pkt.ProtoICMPv6).Data(message).Bytes()
 }

@@ -86,9 +86,9 @@ func TestPacketsThatNoRuleIsForAreTheRouters(t *testing.T) {
 			own("a reset", "veth1", at(wan).TCP(4000, 22, pkt.TCPFlags{RST: true}).Bytes()),
 			own("another port of UDP", "veth1", at(wan).UDP(4000, 9999).Payload(8).Bytes()),
 			own("a protocol without ports", "veth1", at(wan).Payload(40).Bytes()),
-			own("too short for TCP", "veth1", ofProtocol(6, at(wan).Payload(10))),
+			own("too short for TCP", "veth1", at(wan).Protocol(6).Payload(10).Bytes()),
 			own("the first fragment of a ping", "veth1", pkt.Eth(clientMAC, lanMAC).IPv4(client, wan, fragment).Echo(4000, 2).Payload(64).Bytes()),
-			own("a later one", "veth1", ofProtocol(1, pkt.Eth(clientMAC, lanMAC).IPv4(client, wan, pkt.IPv4Options{ID: 7, Offset: 9}).Payload(64))),
+			own("a later one", "veth1", pkt.Eth(clientMAC, lanMAC).IPv4(client, wan, pkt.IPv4Options{ID: 7, Offset: 9}).Protocol(1).Payload(64).Bytes()),
 			own("an error about a packet of the router", "veth1", icmpError(clientMAC, lanMAC, client, wan, 3, 3,
 				fromTo(wanMAC, ispMAC, wan, client).UDP(161, 162).Payload(8).Bytes())),
 			own("an error about nothing that can be", "veth1", icmpError(clientMAC, lanMAC, client, wan, 3, 3, make([]byte, 30))),
@@ -113,11 +113,11 @@ func TestErrorsAndFragmentsOfHairpinnedPackets(t *testing.T) {
 			kind, code          byte
 		}{{wan, client, server, 3, 3}, {wan6, client6, server6, 1, 4}} {
 			inside := routed(fromTo(lanMAC, serverMAC, v.wan, v.server).UDP(4000, 80).Payload(20))
-			outside := aged(fromTo(clientMAC, lanMAC, v.client, v.wan).UDP(4000, 8080).Payload(20).Bytes())
+			outside := pkt.Hop(fromTo(clientMAC, lanMAC, v.client, v.wan).UDP(4000, 8080).Payload(20).Bytes())
 			g.steps(
 				step{"a datagram", "veth1", fromTo(clientMAC, lanMAC, v.client, v.wan).UDP(4000, 8080).Payload(20).Bytes(), "lan", inside, ""},
 				step{"nobody listens", "veth1", icmpError(serverMAC, lanMAC, v.server, v.wan, v.kind, v.code, inside),
-					"lan", aged(icmpError(lanMAC, clientMAC, v.wan, v.client, v.kind, v.code, outside)), ""},
+					"lan", pkt.Hop(icmpError(lanMAC, clientMAC, v.wan, v.client, v.kind, v.code, outside)), ""},
 			)
 		}
 		first, later := pkt.IPv4Options{ID: 7, MoreFragments: true}, pkt.IPv4Options{ID: 7, Offset: 9}
@@ -125,9 +125,9 @@ func TestErrorsAndFragmentsOfHairpinnedPackets(t *testing.T) {
 		// The checksum is that of the datagram: what a fragment has of it, changed by the difference.
 		translated := pkt.Eth(lanMAC, serverMAC).IPv4(wan, server, first).UDP(4000, 80).Payload(64).Bytes()
 		g.steps(
-			step{"the first fragment", "veth1", whole, "lan", aged(translated), ""},
-			step{"a later one", "veth1", ofProtocol(17, pkt.Eth(clientMAC, lanMAC).IPv4(client, wan, later).Payload(30)),
-				"lan", aged(ofProtocol(17, pkt.Eth(lanMAC, serverMAC).IPv4(wan, server, later).Payload(30))), ""},
+			step{"the first fragment", "veth1", whole, "lan", pkt.Hop(translated), ""},
+			step{"a later one", "veth1", pkt.Eth(clientMAC, lanMAC).IPv4(client, wan, later).Protocol(17).Payload(30).Bytes(),
+				"lan", pkt.Hop(pkt.Eth(lanMAC, serverMAC).IPv4(wan, server, later).Protocol(17).Payload(30).Bytes()), ""},
 		)
 	})
 }

@@ -60,8 +60,8 @@ func (g *gateway) wantError(w *bpftest.Wire, what string, kind, code byte, word 
 			binary.BigEndian.Uint32(got[head+4:]), want[0], want[1], code, word)
 	}
 	message := got[head : 14+length]
-	if s := sum(pseudo, message); s != 0xffff || !six && sum(got[14:34]) != 0xffff {
-		g.t.Errorf("%s: the checksums add up to %04x and %04x", what, s, sum(got[14:34]))
+	if s := pkt.Sum(pseudo, message); s != 0xffff || !six && pkt.Sum(got[14:34]) != 0xffff {
+		g.t.Errorf("%s: the checksums add up to %04x and %04x", what, s, pkt.Sum(got[14:34]))
 	}
 	if about := message[8:]; !bytes.HasPrefix(sent[14:], about) || len(about) < 48 {
 		g.t.Errorf("%s: it is about\n%x, sent was\n%x", what, about, sent[14:])

@@ -9,12 +9,16 @@ import (
 	"fmt"
 	"go/parser"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // cgoHome is the one package that may use cgo: it wraps libyang.
 const cgoHome = "internal/yang"
+
+// parts are the packages that cubes share, each at the top level.
+var parts = []string{"aging", "classifier", "counter", "fdb", "inet", "neigh", "wire"}
 
 // ImportDirection reports imports inside the module that go against the layers.
 // Tests may use the helpers under test/, and those of the daemon may use cubes.
@@ -43,6 +47,8 @@ func importError(file, target string) string {
 		return "test helpers do not ship"
 	case from == "cube" && (to == "internal" || to == "cubes"):
 		return "the contract knows neither the daemon nor the cubes"
+	case slices.Contains(parts, from) && (to == "internal" || to == "cubes"):
+		return "a part that cubes share knows neither the daemon nor the cubes"
 	case from == "cubes" && to == "internal":
 		return "a cube knows the contract in cube/ and nothing of the daemon"
 	case from == "cubes" && to == "cubes" && !sameCube(path.Dir(file), target):

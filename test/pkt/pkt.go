@@ -79,11 +79,20 @@ func (f *Frame) tag(t layers.EthernetType, id uint16, priority uint8) *Frame {
 
 // ARPRequest asks who has an address.
 func (f *Frame) ARPRequest(fromMAC, from, who string) *Frame {
+	return f.arp(layers.ARPRequest, fromMAC, from, "00:00:00:00:00:00", who)
+}
+
+// ARPReply tells a station that a MAC address has an address.
+func (f *Frame) ARPReply(fromMAC, from, toMAC, to string) *Frame {
+	return f.arp(layers.ARPReply, fromMAC, from, toMAC, to)
+}
+
+func (f *Frame) arp(operation uint16, fromMAC, from, toMAC, to string) *Frame {
 	f.next(layers.EthernetTypeARP)
 	f.layers = append(f.layers, &layers.ARP{
-		AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, Operation: layers.ARPRequest,
+		AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, Operation: operation,
 		HwAddressSize: 6, ProtAddressSize: 4,
-		SourceHwAddress: mac(fromMAC), SourceProtAddress: ip(from), DstHwAddress: make([]byte, 6), DstProtAddress: ip(who),
+		SourceHwAddress: mac(fromMAC), SourceProtAddress: ip(from), DstHwAddress: mac(toMAC), DstProtAddress: ip(to),
 	})
 	return f
 }
@@ -127,6 +136,16 @@ func (f *Frame) IPv6(from, to string) *Frame {
 	f.next(layers.EthernetTypeIPv6)
 	f.layers, f.network = append(f.layers, h), h
 	f.proto = func(p layers.IPProtocol) { h.NextHeader = p }
+	return f
+}
+
+// Protocol sets the protocol of a packet whose payload is not one of the layers below; without it the protocol is 253, for
+// experiments.
+func (f *Frame) Protocol(p uint8) *Frame {
+	if f.proto == nil {
+		panic("pkt: a protocol wants an IP header before it")
+	}
+	f.proto(layers.IPProtocol(p))
 	return f
 }
 

@@ -8,6 +8,8 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
+
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // Packet is a frame and the index of the port where it comes in.
@@ -166,17 +168,16 @@ func (p *Packets) spoil(h *headers) {
 
 // build writes the headers as bytes. Checksums are left out: classifiers do not look at them.
 func (p *Packets) build(h *headers) Packet {
-	b := append(append([]byte{}, h.dmac[:]...), h.smac[:]...)
+	var tags []uint32
 	if h.vlan >= 0 {
-		b = binary.BigEndian.AppendUint16(append(b, 0x81, 0), uint16(h.vlan)|uint16(p.IntN(8))<<13)
+		tags = []uint32{0x8100<<16 | uint32(h.vlan) | uint32(p.IntN(8))<<13}
 	}
-	payload := p.transport(h)
-	if h.src.Is4() {
-		b = p.ipv4(append(b, 8, 0), h, len(payload))
-	} else {
-		b = p.ipv6(append(b, 0x86, 0xdd), h, len(payload))
+	etherType, ip := uint16(0x0800), p.ipv4
+	if h.src.Is6() {
+		etherType, ip = 0x86dd, p.ipv6
 	}
-	return Packet{h.inPort, append(b, payload...)}
+	frame := pkt.EthernetFrame(h.dmac[:], h.smac[:], etherType, ip(h, p.transport(h)))
+	return Packet{h.inPort, pkt.Tagged(frame, tags...)}
 }
 
 func (p *Packets) transport(h *headers) []byte {
@@ -187,23 +188,19 @@ func (p *Packets) transport(h *headers) []byte {
 	return b
 }
 
-func (p *Packets) ipv4(b []byte, h *headers, payload int) []byte {
-	words := 5
+func (p *Packets) ipv4(h *headers, payload []byte) []byte {
+	ip := pkt.IPv4Header{From: h.src.String(), To: h.dst.String(), Protocol: h.protocol, TTL: 64, NoChecksum: true}
 	if h.options {
-		words += 1 + p.IntN(10)
+		ip.Options = make([]byte, 4*(1+p.IntN(10)))
 	}
-	ip := make([]byte, words*4)
-	ip[0], ip[1], ip[8], ip[9] = 0x40|byte(words), byte(p.IntN(256)), 64, h.protocol
-	binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)+payload))
+	ip.TOS = byte(p.IntN(256))
 	if h.fragment {
-		binary.BigEndian.PutUint16(ip[6:], []uint16{0x2000, 0x2007, 0x0001, 0x1fff}[p.IntN(4)])
+		ip.Fragment = []uint16{0x2000, 0x2007, 0x0001, 0x1fff}[p.IntN(4)]
 	}
-	copy(ip[12:], h.src.AsSlice())
-	copy(ip[16:], h.dst.AsSlice())
-	return append(b, ip...)
+	return ip.Packet(payload)
 }
 
-func (p *Packets) ipv6(b []byte, h *headers, payload int) []byte {
+func (p *Packets) ipv6(h *headers, payload []byte) []byte {
 	var headers []byte
 	kinds := []byte{}
 	if h.extend {
@@ -224,13 +221,10 @@ func (p *Packets) ipv6(b []byte, h *headers, payload int) []byte {
 		e[0] = next
 		headers = append(headers, e...)
 	}
-	ip := make([]byte, 40)
-	ip[0], ip[1], ip[6], ip[7] = 0x60|byte(p.IntN(16)), byte(p.IntN(16))<<4, h.protocol, 64
+	ip := pkt.IPv6Header{From: h.src.String(), To: h.dst.String(), Next: h.protocol, HopLimit: 64}
 	if len(kinds) > 0 {
-		ip[6] = kinds[0]
+		ip.Next = kinds[0]
 	}
-	binary.BigEndian.PutUint16(ip[4:], uint16(len(headers)+payload))
-	copy(ip[8:], h.src.AsSlice())
-	copy(ip[24:], h.dst.AsSlice())
-	return append(append(b, ip...), headers...)
+	ip.Class = byte(p.IntN(16))<<4 | byte(p.IntN(16))
+	return ip.Packet(append(headers, payload...))
 }

@@ -6,12 +6,14 @@
 #include <pcn/ctx.h>
 #include <pcn/md.h>
 #include <pcn/map.h>
+#include <pcn/counter.h>
 #include <pcn/config.h>
 #include <pcn/verdict.h>
 #include <pcn/log.h>
 #include <pcn/notify.h>
 #include <pcn/packet.h>
 #include <pcn/time.h>
+#include <pcn/address.h>
 #include <pcn/vlan.h>
 #include <pcn/csum.h>
 #include <pcn/ip.h>

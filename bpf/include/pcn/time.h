@@ -18,4 +18,24 @@ PCN_INLINE __u64 pcn_time(void)
 	return bpf_ktime_get_ns();
 }
 
+/* Nanoseconds since `then`, both of the same clock. Another CPU may read the clock a tick ahead, so
+ * the age can be negative. */
+PCN_INLINE __s64 pcn_age(__u64 now, __u64 then)
+{
+	return now - then;
+}
+
+/* True when something that was last seen then is older than aging_ns; 0 is for ever. */
+PCN_INLINE int pcn_aged(__u64 now, __u64 then, __u64 aging_ns)
+{
+	return aging_ns && pcn_age(now, then) > (__s64)aging_ns;
+}
+
+/* True when the time of the last packet is to be written again. A program that writes it only then,
+ * by a constant of its own (package aging has it), does not write to shared memory for each packet. */
+PCN_INLINE int pcn_refresh_due(__u64 now, __u64 then, __u64 refresh_ns)
+{
+	return pcn_age(now, then) >= (__s64)refresh_ns;
+}
+
 #endif

@@ -7,6 +7,7 @@
 #include <pcn/cube.h>
 #include <pcn/classify_key.h>
 #include <pcn/csum.h>
+#include <pcn/fdb.h>
 #include <pcn/ip.h>
 
 /* COST_name: the helper, TIMES times, then a drop. LAST_name: the packet ends by it. UP_name: the
@@ -23,6 +24,16 @@
 	X(COST_pcn_mac_is_group)         \
 	X(COST_pcn_time_coarse)          \
 	X(COST_pcn_time)                 \
+	X(COST_pcn_age)                  \
+	X(COST_pcn_aged)                 \
+	X(COST_pcn_refresh_due)          \
+	X(COST_pcn_fdb_aged)             \
+	X(COST_pcn_count)                \
+	X(COST_pcn_count_packet)         \
+	X(COST_pcn_address_set4)         \
+	X(COST_pcn_address_set6)         \
+	X(COST_pcn_address_copy)         \
+	X(COST_pcn_address_same)         \
 	X(COST_pcn_is_vlan_proto)        \
 	X(COST_pcn_get_vlan_id)          \
 	X(COST_pcn_is_vlan_present)      \
@@ -97,6 +108,70 @@ PCN_INLINE void compute(__u32 what)
 			KEEP(pcn_time());
 		else if (what == COST_pcn_is_vlan_proto)
 			KEEP(pcn_is_vlan_proto(x));
+	}
+}
+
+/* Ages: the entry was seen 7 ns after the clock began. */
+PCN_INLINE void grow_old(__u32 what)
+{
+	struct pcn_fdb_entry entry = { .seen = 7 };
+
+	EACH
+	{
+		HIDE(entry.seen);
+		if (what == COST_pcn_age)
+			KEEP(pcn_age(9, entry.seen));
+		else if (what == COST_pcn_aged)
+			KEEP(pcn_aged(9, entry.seen, 5));
+		else if (what == COST_pcn_refresh_due)
+			KEEP(pcn_refresh_due(9, entry.seen, 5));
+		else
+			KEEP(pcn_fdb_aged(&entry, 9, 5));
+	}
+}
+
+enum helpers_counter {
+	HELPERS_ONE,
+	HELPERS_COUNTERS,
+};
+PCN_COUNTERS(counters, helpers_counter, HELPERS_COUNTERS);
+PCN_MAP(packets, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_count, 1);
+
+PCN_INLINE void tally(const struct pcn_md *md, __u32 what)
+{
+	__u32 zero = 0;
+
+	EACH
+	{
+		HIDE(zero);
+		if (what == COST_pcn_count)
+			pcn_count(&counters, zero);
+		else
+			pcn_count_packet(&packets, &zero, md->packet_len);
+	}
+}
+
+/* Addresses of both families in one type. */
+PCN_INLINE void address(__u32 what)
+{
+	pcn_address a = { 1, 2, 3, 4 }, b = { 5, 6, 7, 8 };
+	struct in6_addr from = {};
+
+	EACH
+	{
+		for (int word = 0; word < 4; word++) {
+			HIDE(b[word]);
+			HIDE(from.in6_u.u6_addr32[word]);
+		}
+		if (what == COST_pcn_address_set4)
+			pcn_address_set4(a, b[0]);
+		else if (what == COST_pcn_address_set6)
+			pcn_address_set6(a, &from);
+		else if (what == COST_pcn_address_copy)
+			pcn_address_copy(a, b);
+		else
+			KEEP(pcn_address_same(a, b));
+		KEEP(a[0] ^ a[1] ^ a[2] ^ a[3]);
 	}
 }
 
@@ -262,11 +337,35 @@ PCN_INLINE void gather(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 	}
 }
 
+/* What a packet meets in a case about entries of maps. */
+PCN_INLINE void keep(const struct pcn_md *md, const __u32 what)
+{
+	switch (what) {
+	case COST_pcn_age:
+	case COST_pcn_aged:
+	case COST_pcn_refresh_due:
+	case COST_pcn_fdb_aged:
+		grow_old(what);
+		break;
+	case COST_pcn_count:
+	case COST_pcn_count_packet:
+		tally(md, what);
+		break;
+	case COST_pcn_address_set4:
+	case COST_pcn_address_set6:
+	case COST_pcn_address_copy:
+	case COST_pcn_address_same:
+		address(what);
+		break;
+	}
+}
+
 /* What a packet meets in a case. */
 PCN_INLINE int use(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 what)
 {
 	__u32 words[4] = { 1, 2, 3, 4 };
 
+	keep(md, what);
 	switch (what) {
 	case COST_pcn_csum_fold:
 	case COST_pcn_csum_replace2:

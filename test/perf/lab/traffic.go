@@ -19,6 +19,7 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/perf/bpf"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // Wire is a device under test between two hosts:
@@ -115,20 +116,10 @@ func trafficPrograms(host *netns.Node, side uint32, flows int) (*ebpf.Collection
 
 // Template is a frame of a number of bytes, an IPv4 UDP packet whose addresses the generator fills in.
 func Template(size int) []byte {
-	f := make([]byte, size)
-	f[12] = 8
-	ip := f[14:]
-	copy(ip, []byte{0x45, 0, byte((size - 14) >> 8), byte(size - 14), 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2})
-	var sum uint32
-	for i := 0; i < 20; i += 2 {
-		sum += uint32(ip[i])<<8 | uint32(ip[i+1])
-	}
-	for sum > 0xffff {
-		sum = sum>>16 + sum&0xffff
-	}
-	ip[10], ip[11] = byte(^sum>>8), byte(^sum)
-	copy(ip[20:], []byte{0x10, 0, 0x10, 1, byte((size - 34) >> 8), byte(size - 34)})
-	return f
+	udp := make([]byte, size-34)
+	copy(udp, []byte{0x10, 0, 0x10, 1, byte(len(udp) >> 8), byte(len(udp))})
+	ip := pkt.IPv4Header{From: "10.0.0.1", To: "10.0.0.2", Protocol: pkt.ProtoUDP, TTL: 64, Fragment: 0x4000}
+	return pkt.EthernetFrame(make([]byte, 6), make([]byte, 6), 0x0800, ip.Packet(udp))
 }
 
 // Sink puts the sink on the right host. At XDP it costs least for frames that the generator made,

@@ -2,22 +2,22 @@
 
 package neigh
 
-// The router's own addresses: whether somebody else has one already (RFC 4862 5.4, RFC 5227 2.1), telling everybody
+// The cube's own addresses: whether somebody else has one already (RFC 4862 5.4, RFC 5227 2.1), telling everybody
 // about new ones (RFC 5227 2.3, RFC 4861 7.2.6), and defending those that are in use (RFC 5227 2.4).
 
 import (
 	"slices"
 	"time"
 
-	"github.com/polycube/polycube/cubes/router/wire"
+	"github.com/polycube/polycube/wire"
 )
 
 // Announcer is what claims act on.
 type Announcer interface {
-	// Probe asks whether anybody has an address, Announce tells everybody that this router has it.
+	// Probe asks whether anybody has an address, Announce tells everybody that this cube has it.
 	Probe(k Key, mac wire.MAC)
 	Announce(k Key, mac wire.MAC)
-	// Usable says from now on whether the router answers for an address.
+	// Usable says from now on whether the cube answers for an address.
 	Usable(k Key, usable bool)
 	// Duplicate tells that somebody else has an address, Unique that nobody has any more.
 	Duplicate(k Key, other wire.MAC)
@@ -35,7 +35,7 @@ const (
 	recheck = time.Minute
 )
 
-// Claims are the router's own addresses.
+// Claims are the cube's own addresses.
 type Claims struct {
 	host   Announcer
 	claims map[Key]*claim
@@ -47,7 +47,7 @@ type claim struct {
 	probing, announces int // left to be sent
 	duplicate          bool
 	waits              bool // the port is down
-	held               bool // an earlier life of the router has announced it
+	held               bool // an earlier life of the cube has announced it
 	defended           time.Duration
 	other              wire.MAC
 }
@@ -64,7 +64,7 @@ const (
 	Check Start = iota
 	// Announce tells everybody at once.
 	Announce
-	// Hold does nothing: an earlier life of the router has done it.
+	// Hold does nothing: an earlier life of the cube has done it.
 	Hold
 )
 
@@ -117,7 +117,7 @@ func (c *Claims) Down(port uint16) {
 }
 
 // Up announces the addresses of a port that has come up, or begins to check those that wait for it. What an earlier life
-// of the router has announced is left out the first time, when the port is found up.
+// of the cube has announced is left out the first time, when the port is found up.
 func (c *Claims) Up(port uint16, now time.Duration) {
 	for k, cl := range c.claims {
 		if k.Port != port || cl.probing > 0 && !cl.waits || cl.duplicate {
@@ -161,7 +161,7 @@ func (c *Claims) Tick(now time.Duration) {
 	}
 }
 
-// settle announces an address that is the router's.
+// settle announces an address that is the cube's.
 func (c *Claims) settle(k Key, cl *claim, now time.Duration) {
 	if cl.announces == announcements {
 		c.host.Usable(k, true)
@@ -176,7 +176,7 @@ func (c *Claims) settle(k Key, cl *claim, now time.Duration) {
 }
 
 // Conflict takes note of somebody who claims the address, or is about to. While it is being checked it is not the
-// router's any more, until nobody answers; later it is defended, but not in a war of announcements.
+// cube's any more, until nobody answers; later it is defended, but not in a war of announcements.
 func (c *Claims) Conflict(k Key, other wire.MAC, now time.Duration) {
 	cl := c.claims[k]
 	if cl == nil || other == cl.mac {
@@ -213,7 +213,7 @@ func (cl *claim) checking() bool {
 	return cl.probing > 0 || cl.announces == announcements && cl.at != never
 }
 
-// Usable says whether the router may answer for an address: of IPv6, only when it is known to be unique (RFC 4862
+// Usable says whether the cube may answer for an address: of IPv6, only when it is known to be unique (RFC 4862
 // 5.4); one of IPv4 is in use while it is checked.
 func (c *Claims) Usable(k Key) bool {
 	cl := c.claims[k]

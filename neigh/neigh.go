@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package neigh finds out the MAC addresses of neighbours, for ARP and neighbour discovery alike: it asks, holds the
-// packets that wait for an answer, and sees to it that what was learned stays true (RFC 4861 7.3, RFC 1122 2.3.2).
-//
-// It has no clock, no socket and no map of its own: time comes as an argument and all else goes through a Host, so
-// that an hour is a test of a microsecond. What strangers can make it hold is bounded in each direction: by neighbour,
-// by the port where packets come from, by their source and in total. It is not safe for concurrent use.
 package neigh
+
+// The table: keys, states, limits and the host that it acts on.
 
 import (
 	"container/list"
 	"net/netip"
 	"time"
 
-	"github.com/polycube/polycube/cubes/router/wire"
+	"github.com/polycube/polycube/wire"
 )
 
 // Key is a neighbour: an address behind a port.
@@ -102,7 +98,7 @@ type Counters struct {
 	TableFull uint64
 }
 
-// Table are the neighbours of a router.
+// Table are the neighbours of a cube.
 type Table[P any] struct {
 	host     Host[P]
 	limits   Limits

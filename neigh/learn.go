@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/polycube/polycube/cubes/router/wire"
+	"github.com/polycube/polycube/wire"
 )
 
 // Answer is what a neighbour says of itself.
@@ -40,7 +40,7 @@ func (t *Table[P]) Answered(k Key, a Answer, now time.Duration) {
 	}
 }
 
-// Asked takes the addresses of a neighbour that asks for this router (RFC 826, RFC 4861 7.2.3): it will be answered, so
+// Asked takes the addresses of a neighbour that asks for this cube (RFC 826, RFC 4861 7.2.3): it will be answered, so
 // that it is good to know it. Whether it can be reached is not known.
 func (t *Table[P]) Asked(k Key, mac wire.MAC, now time.Duration) {
 	if !mac.Station() {
@@ -143,7 +143,7 @@ func (t *Table[P]) Remove(port uint16) {
 	delete(t.ports, port)
 }
 
-// Restore takes over an entry that an earlier life of the router has left in the fast path.
+// Restore takes over an entry that an earlier life of the cube has left in the fast path.
 func (t *Table[P]) Restore(k Key, mac wire.MAC, s State, since, now time.Duration) {
 	if t.entries[k] != nil {
 		return

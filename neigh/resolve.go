@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/polycube/polycube/cubes/router/wire"
+	"github.com/polycube/polycube/wire"
 )
 
 // Origin is who sent a packet: the port where it came in, and its source address.

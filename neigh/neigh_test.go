@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/polycube/polycube/cubes/router/wire"
+	"github.com/polycube/polycube/wire"
 )
 
 // world is a host that writes down what it is asked to do.

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Counters of a cube, by CPU. The control plane reads them by name: package counter. */
+#ifndef PCN_COUNTER_H
+#define PCN_COUNTER_H
+
+#include <pcn/map.h>
+
+/* PCN_COUNTERS(counters, nat_counter, NAT_COUNTERS); declares a map with a counter for each value of an
+ * enum. The values are named like the service in capitals; the last one says how many there are.
+ *
+ *	enum nat_counter {
+ *		NAT_EXHAUSTED,	// in Go, and in the model: exhausted
+ *		NAT_TABLE_FULL, // table-full
+ *		NAT_COUNTERS,
+ *	}; */
+#define PCN_COUNTERS(name, counter, number) \
+	PCN_MAP(name, BPF_MAP_TYPE_PERCPU_ARRAY, enum counter, __u64, number)
+
+/* Adds one to a counter of PCN_COUNTERS: pcn_count(&counters, NAT_EXHAUSTED). */
+PCN_INLINE void pcn_count(void *counters, __u32 which)
+{
+	__u64 *n = bpf_map_lookup_elem(counters, &which);
+
+	if (n)
+		++*n;
+}
+
+/* A number of packets, and their bytes: the value of a map of type BPF_MAP_TYPE_PERCPU_ARRAY, or
+ * BPF_MAP_TYPE_PERCPU_HASH. In Go, inet.Count. */
+struct pcn_count {
+	__u64 packets;
+	__u64 bytes;
+};
+
+/* Adds a packet of so many bytes to an entry of a map of struct pcn_count, if it is there. */
+PCN_INLINE void pcn_count_packet(void *counters, const void *key, __u32 bytes)
+{
+	struct pcn_count *n = bpf_map_lookup_elem(counters, key);
+
+	if (!n)
+		return;
+	n->packets++;
+	n->bytes += bytes;
+}
+
+#endif

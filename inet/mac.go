@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inet
+
+// MAC addresses, alone and with a mask.
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// MAC is a MAC address as programs keep it: the first byte in the lowest bits. The upper two bytes are 0.
+type MAC uint64
+
+// ParseMAC reads aa:bb:cc:dd:ee:ff.
+func ParseMAC(text string) (MAC, error) {
+	mac, err := net.ParseMAC(text)
+	if err != nil || len(mac) != 6 {
+		return 0, fmt.Errorf("MAC address %q: %w", text, cube.ErrInvalid)
+	}
+	return MACOf(mac), nil
+}
+
+// MACOf is the address in the first six bytes of b, in the order of the wire.
+func MACOf(b []byte) MAC {
+	var word [8]byte
+	copy(word[:6], b)
+	return MAC(binary.LittleEndian.Uint64(word[:]))
+}
+
+// Bytes are the six bytes of the address, in the order of the wire.
+func (m MAC) Bytes() (b [6]byte) {
+	var word [8]byte
+	binary.LittleEndian.PutUint64(word[:], uint64(m))
+	copy(b[:], word[:])
+	return b
+}
+
+// Hardware is the address as package net has it.
+func (m MAC) Hardware() net.HardwareAddr {
+	b := m.Bytes()
+	return b[:]
+}
+
+// String is the form of the models, in lower case.
+func (m MAC) String() string { return m.Hardware().String() }
+
+// UnmarshalText reads the form of the models.
+func (m *MAC) UnmarshalText(text []byte) (err error) {
+	*m, err = ParseMAC(string(text))
+	return err
+}
+
+// MarshalText writes the form of the models, in lower case.
+func (m MAC) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// MACMatch is an address and the bits of it that are compared: the type `mac-match`.
+type MACMatch struct{ Address, Mask [6]byte }
+
+// UnmarshalText reads aa:bb:cc:dd:ee:ff, alone or with a mask behind a slash.
+func (m *MACMatch) UnmarshalText(text []byte) error {
+	address, mask, ok := strings.Cut(string(text), "/")
+	if !ok {
+		mask = "ff:ff:ff:ff:ff:ff"
+	}
+	a, err := ParseMAC(address)
+	bits, maskErr := ParseMAC(mask)
+	if err != nil || maskErr != nil {
+		return fmt.Errorf("MAC address %q: %w", text, cube.ErrInvalid)
+	}
+	*m = MACMatch{a.Bytes(), bits.Bytes()}
+	return nil
+}
+
+// String is the form of the models, with the mask.
+func (m MACMatch) String() string {
+	return MACOf(m.Address[:]).String() + "/" + MACOf(m.Mask[:]).String()
+}
