@@ -194,7 +194,7 @@ func (d *daemon) openPlane(context.Context) (err error) {
 	d.undo = append(d.undo, func() error {
 		// A boot that fails must not take down the traffic of the daemon before it.
 		if d.started && d.opts.OnExit == ExitClean {
-			return errors.Join(d.plane.Cleanup(), topology.Undress(d.store.Records()))
+			return errors.Join(d.plane.Cleanup(), topology.ReleaseNetdevs(d.store.Records()))
 		}
 		return d.plane.Close()
 	})
@@ -341,15 +341,15 @@ func cleanup(o Options, p parts, stdout, stderr io.Writer) (err error) {
 	if err := plane.Cleanup(); err != nil {
 		return fmt.Errorf("removing what is in the kernel: %w", err)
 	}
-	if err := errors.Join(undress(o, log), removeSocket(o.Socket), removeSocket(o.ReadSocket), removePidFile(o.PidFile), removeEmpty(o.BPFFS)); err != nil {
+	if err := errors.Join(releaseNetdevs(o, log), removeSocket(o.Socket), removeSocket(o.ReadSocket), removePidFile(o.PidFile), removeEmpty(o.BPFFS)); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(stdout, "nothing of polycubed%s is left in the kernel; its configuration is still in %s\n", describe(o.Instance), o.StateDir)
 	return err
 }
 
-// undress gives the netdevs of stored ports their own looks back. Where nothing is stored, no port gave them any.
-func undress(o Options, log *slog.Logger) error {
+// releaseNetdevs gives the netdevs of stored ports their own looks back. Where nothing is stored, no port gave them any.
+func releaseNetdevs(o Options, log *slog.Logger) error {
 	if _, err := os.Stat(storeDir(o)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -357,5 +357,5 @@ func undress(o Options, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("the addresses that ports gave to netdevs stay, the configuration cannot be read: %w", err)
 	}
-	return errors.Join(topology.Undress(state.Records), s.Close())
+	return errors.Join(topology.ReleaseNetdevs(state.Records), s.Close())
 }

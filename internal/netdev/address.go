@@ -38,7 +38,7 @@ type Look struct {
 	// Addresses are those by which others reach the device, as the kernel lists them; not those of the link or of the host
 	// alone, nor those that pass by themselves.
 	Addresses []netip.Prefix
-	// Ours are the addresses that Dress has put there.
+	// Ours are the addresses that Settings has put there.
 	Ours []netip.Prefix
 	// NoIPv6 tells that the device can have no IPv6 address.
 	NoIPv6 bool
@@ -160,28 +160,28 @@ func newEntry(prefix netip.Prefix, m []byte) entry {
 	return e
 }
 
-// Dress is how a device is to be changed; what is zero stays as it is.
-type Dress struct {
+// Settings is how a device is to be changed; what is zero stays as it is.
+type Settings struct {
 	MAC net.HardwareAddr
 	// Add are addresses to put there, Remove some that were put there: no others are removed.
 	Add, Remove []netip.Prefix
 }
 
 // Put changes a device, whole or not at all. A device that is gone has nothing that could be changed.
-func Put(index int, d Dress) error {
-	back := Dress{}
+func Put(index int, d Settings) error {
+	back := Settings{}
 	err := put(index, d, &back)
 	if errors.Is(err, unix.ENODEV) {
 		return nil
 	}
 	if err != nil {
-		return errors.Join(err, put(index, back, &Dress{}))
+		return errors.Join(err, put(index, back, &Settings{}))
 	}
 	return nil
 }
 
 // put notes in back what takes back what it has done.
-func put(index int, d Dress, back *Dress) error {
+func put(index int, d Settings, back *Settings) error {
 	if d.MAC != nil {
 		l, err := netlink.LinkByIndex(index)
 		if err != nil {

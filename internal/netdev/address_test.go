@@ -21,8 +21,8 @@ func prefixesOf(texts ...string) []netip.Prefix {
 	return out
 }
 
-// dressed changes a device and looks at it.
-func dressed(t *testing.T, lab *netns.Lab, d Dress) (look Look, refused error) {
+// set changes a device and looks at it.
+func set(t *testing.T, lab *netns.Lab, d Settings) (look Look, refused error) {
 	t.Helper()
 	lab.Must(func() error {
 		now, err := LookAt("a0")
@@ -66,7 +66,7 @@ func TestADeviceThatWentIsNotFound(t *testing.T) {
 		if _, err := flapsOf(none); !errors.Is(err, ErrNotFound) {
 			t.Errorf("its carrier: %v", err)
 		}
-		return Put(none, Dress{MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Add: prefixesOf("198.18.7.1/24"), Remove: prefixesOf("198.18.7.2/24")})
+		return Put(none, Settings{MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Add: prefixesOf("198.18.7.1/24"), Remove: prefixesOf("198.18.7.2/24")})
 	})
 }
 
@@ -77,7 +77,7 @@ func TestAddressesThatAreOursAreToldFromOthers(t *testing.T) {
 	lab.Run("ip", "addr", "add", "169.254.3.1/16", "dev", "a0")
 	others := prefixesOf("198.18.7.1/24")
 	ours := prefixesOf("198.18.1.1/24", "198.18.1.2/24", "2001:db8::1/64")
-	look, err := dressed(t, lab, Dress{Add: append(slices.Clone(ours), others...), MAC: net.HardwareAddr{2, 0, 0, 0, 1, 1}})
+	look, err := set(t, lab, Settings{Add: append(slices.Clone(ours), others...), MAC: net.HardwareAddr{2, 0, 0, 0, 1, 1}})
 	if err != nil || look.MAC.String() != "02:00:00:00:01:01" || !look.Up || look.NoIPv6 {
 		t.Errorf("%v, %+v", err, look)
 	}
@@ -88,7 +88,7 @@ func TestAddressesThatAreOursAreToldFromOthers(t *testing.T) {
 	// The operator's address is a secondary one for the kernel, which removes it with ours; it is put back as it was.
 	lab.Run("ip", "addr", "add", "198.18.1.77/24", "dev", "a0", "label", "a0:mine")
 	others = append(others, prefixesOf("198.18.1.77/24")...)
-	look, err = dressed(t, lab, Dress{Remove: slices.Concat(ours[:2], others)})
+	look, err = set(t, lab, Settings{Remove: slices.Concat(ours[:2], others)})
 	if err != nil {
 		t.Error(err)
 	}
@@ -100,16 +100,16 @@ func TestAddressesThatAreOursAreToldFromOthers(t *testing.T) {
 
 func TestADeviceIsChangedWholeOrNotAtAll(t *testing.T) {
 	lab := newDressLab(t)
-	before, err := dressed(t, lab, Dress{Add: prefixesOf("198.18.1.1/24", "2001:db8::1/64")})
+	before, err := set(t, lab, Settings{Add: prefixesOf("198.18.1.1/24", "2001:db8::1/64")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range []Dress{
+	for _, d := range []Settings{
 		{MAC: net.HardwareAddr{1, 0, 0, 0, 1, 1}}, // a group's
 		{MAC: net.HardwareAddr{2, 0, 0, 0, 1, 1}, Remove: prefixesOf("198.18.1.1/24"), Add: prefixesOf("198.18.2.1/24", "ff02::1/64")},
 		{Remove: prefixesOf("2001:db8::1/64"), Add: prefixesOf("2001:db8:1::1/64", "::/64")},
 	} {
-		after, err := dressed(t, lab, d)
+		after, err := set(t, lab, d)
 		if err == nil {
 			t.Errorf("%+v is not refused", d)
 		}
@@ -119,16 +119,16 @@ func TestADeviceIsChangedWholeOrNotAtAll(t *testing.T) {
 		}
 	}
 	lab.Run("sysctl", "-qw", "net.ipv6.conf.a0.disable_ipv6=1")
-	if look, _ := dressed(t, lab, Dress{}); !look.NoIPv6 {
+	if look, _ := set(t, lab, Settings{}); !look.NoIPv6 {
 		t.Error("a device without IPv6 is said to have it")
 	}
 	lab.Run("ip", "link", "set", "b0", "down")
-	if look, _ := dressed(t, lab, Dress{}); look.Flaps == before.Flaps {
+	if look, _ := set(t, lab, Settings{}); look.Flaps == before.Flaps {
 		t.Error("a change of the carrier is not counted")
 	}
 	lab.Run("ip", "link", "del", "a0")
 	lab.Must(func() error {
-		if err := Put(before.Index, Dress{Add: prefixesOf("198.18.1.1/24"), MAC: before.MAC}); err != nil {
+		if err := Put(before.Index, Settings{Add: prefixesOf("198.18.1.1/24"), MAC: before.MAC}); err != nil {
 			t.Errorf("a device that is gone: %v", err)
 		}
 		if _, err := LookAt("a0"); !errors.Is(err, ErrNotFound) {

@@ -101,7 +101,7 @@ func (n madeUpNetdevs) Look(name string) (netdev.Look, error) {
 	return netdev.Look{Index: info.Index, MAC: info.MAC}, err
 }
 
-func (madeUpNetdevs) Put(int, netdev.Dress) error { return nil }
+func (madeUpNetdevs) Put(int, netdev.Settings) error { return nil }
 
 // accepts accepts every configuration.
 func accepts(context.Context, cube.Change) (cube.Plan, error) { return cube.Plan{}, nil }

@@ -153,10 +153,10 @@ func (t *txn) alignCube(rec *world.Cube) error {
 	for _, p := range rec.PortsByIndex() {
 		want, ok := wanted[p.Name]
 		if !ok {
-			t.undress(p)
+			t.releaseNetdev(p)
 			continue
 		}
-		err := t.dress(p, want)
+		err := t.setNetdev(p, want)
 		if errors.Is(err, netdev.ErrNotFound) {
 			delete(t.next.Aligned, p.Peer) // it has just gone, with all that it was given
 			p.OwnMAC = ""
@@ -186,15 +186,15 @@ func (t *txn) leaveNetdevs(name string) {
 			continue
 		}
 		gone := *p
-		t.undress(&gone)
+		t.releaseNetdev(&gone)
 		if stays {
 			is.OwnMAC = ""
 		}
 	}
 }
 
-// undress takes away from a netdev what a port gave it. A netdev that does not give it up is no reason to keep the port.
-func (t *txn) undress(p *world.Port) {
+// releaseNetdev takes away from a netdev what a port gave it. A netdev that does not give it up is no reason to keep the port.
+func (t *txn) releaseNetdev(p *world.Port) {
 	a := t.next.Aligned[p.Peer]
 	if !p.OnNetdev() || a == nil && p.OwnMAC == "" && t.m.watched.Load() || a != nil && a.PortUUID != p.UUID {
 		return
@@ -207,7 +207,7 @@ func (t *txn) undress(p *world.Port) {
 		return // and all with it
 	}
 	if err == nil {
-		d := netdev.Dress{Remove: look.Ours}
+		d := netdev.Settings{Remove: look.Ours}
 		if noMAC == nil && a.Gave(look.MAC) {
 			d.MAC = own
 		}
@@ -218,8 +218,8 @@ func (t *txn) undress(p *world.Port) {
 	}
 }
 
-// dress makes a netdev look as its port.
-func (t *txn) dress(p *world.Port, want cube.Alignment) error {
+// setNetdev makes a netdev look as its port.
+func (t *txn) setNetdev(p *world.Port, want cube.Alignment) error {
 	look, err := t.m.netdevs.Look(p.Peer)
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func (t *txn) dress(p *world.Port, want cube.Alignment) error {
 	if want.ReadOnly {
 		want = cube.Alignment{}
 	}
-	var d netdev.Dress
+	var d netdev.Settings
 	for _, a := range want.Addresses {
 		ours, there := slices.Contains(look.Ours, a), slices.Contains(look.Addresses, a)
 		if there != ours || look.NoIPv6 && a.Addr().Is6() {
@@ -245,7 +245,7 @@ func (t *txn) dress(p *world.Port, want cube.Alignment) error {
 	is.Addresses = append(world.Without(look.Addresses, d.Remove), d.Add...)
 	is.Ours = append(world.Without(look.Ours, d.Remove), d.Add...)
 	own := p.OwnMAC
-	t.dressMAC(p, want.MAC, look.MAC, &d, is)
+	t.netdevMAC(p, want.MAC, look.MAC, &d, is)
 	kept, err := t.put(look, d)
 	if err != nil {
 		return err
@@ -260,8 +260,8 @@ func (t *txn) dress(p *world.Port, want cube.Alignment) error {
 	return nil
 }
 
-// dressMAC decides on the MAC address of a netdev: the port's, if it has one configured, else its own.
-func (t *txn) dressMAC(p *world.Port, want, has net.HardwareAddr, d *netdev.Dress, is *world.Aligned) {
+// netdevMAC decides on the MAC address of a netdev: the port's, if it has one configured, else its own.
+func (t *txn) netdevMAC(p *world.Port, want, has net.HardwareAddr, d *netdev.Settings, is *world.Aligned) {
 	own, err := net.ParseMAC(p.OwnMAC)
 	was := t.next.Aligned[p.Peer]
 	switch {
@@ -283,7 +283,7 @@ func (t *txn) dressMAC(p *world.Port, want, has net.HardwareAddr, d *netdev.Dres
 
 // put changes a netdev until the transaction is undone. A device that does not change its MAC address while it runs keeps
 // it, and stays in promiscuous mode.
-func (t *txn) put(look netdev.Look, d netdev.Dress) (kept bool, err error) {
+func (t *txn) put(look netdev.Look, d netdev.Settings) (kept bool, err error) {
 	if d.MAC == nil && len(d.Add)+len(d.Remove) == 0 {
 		return false, nil
 	}
@@ -296,7 +296,7 @@ func (t *txn) put(look netdev.Look, d netdev.Dress) (kept bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	back := netdev.Dress{Add: d.Remove, Remove: d.Add}
+	back := netdev.Settings{Add: d.Remove, Remove: d.Add}
 	if d.MAC != nil {
 		back.MAC = look.MAC
 	}

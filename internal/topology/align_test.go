@@ -245,7 +245,7 @@ func TestAFailureAnywhereLeavesNetdevsAsTheyWere(t *testing.T) {
 			}
 			l.plane.setFail(fail)
 			l.b.setFail(fail)
-			l.devs.refuse = func(netdev.Dress) error { return fail("Put") }
+			l.devs.refuse = func(netdev.Settings) error { return fail("Put") }
 			err := l.do(line)
 			l.plane.setFail(nil)
 			l.b.setFail(nil)
@@ -273,7 +273,7 @@ func TestAFailureAnywhereLeavesNetdevsAsTheyWere(t *testing.T) {
 
 func TestANetdevThatKeepsItsMACAddressIsNoReasonToRefuse(t *testing.T) {
 	l := newAlignLab(t)
-	l.devs.refuse = func(d netdev.Dress) error {
+	l.devs.refuse = func(d netdev.Settings) error {
 		if d.MAC != nil {
 			return fmt.Errorf("MAC address: %w", unix.EBUSY)
 		}

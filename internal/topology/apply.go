@@ -162,7 +162,7 @@ func (a *application) edit(t *txn) error {
 	}
 	for _, c := range a.cubes {
 		if c.want != nil {
-			a.faults.Add(c.Where, c.Name, c.bring(t))
+			a.faults.Add(c.Where, c.Name, c.createOrReplace(t))
 		}
 	}
 	a.attachOthers(t)

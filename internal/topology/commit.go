@@ -320,7 +320,7 @@ func (t *txn) commitGraph(change Change) error {
 		return fmt.Errorf("data plane: %w", err)
 	}
 	t.undo = append(t.undo, func() error {
-		t.putBack()
+		t.restoreCubes()
 		return t.m.inUse.returnTo(context.WithoutCancel(t.ctx), before)
 	})
 	return nil

@@ -61,13 +61,13 @@ type Netdevs interface {
 	// Look tells how a device looks to others; errors are as those of Get.
 	Look(name string) (netdev.Look, error)
 	// Put changes that, whole or not at all. A device that is gone is no error.
-	Put(index int, d netdev.Dress) error
+	Put(index int, d netdev.Settings) error
 }
 
 // kernelNetdevs are the devices of the network namespace that the daemon runs in.
 type kernelNetdevs struct{}
 
-func (kernelNetdevs) List() ([]netdev.Info, error)          { return netdev.List() }
-func (kernelNetdevs) Get(name string) (netdev.Info, error)  { return netdev.Get(name) }
-func (kernelNetdevs) Look(name string) (netdev.Look, error) { return netdev.LookAt(name) }
-func (kernelNetdevs) Put(index int, d netdev.Dress) error   { return netdev.Put(index, d) }
+func (kernelNetdevs) List() ([]netdev.Info, error)           { return netdev.List() }
+func (kernelNetdevs) Get(name string) (netdev.Info, error)   { return netdev.Get(name) }
+func (kernelNetdevs) Look(name string) (netdev.Look, error)  { return netdev.LookAt(name) }
+func (kernelNetdevs) Put(index int, d netdev.Settings) error { return netdev.Put(index, d) }

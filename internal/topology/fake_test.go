@@ -286,7 +286,7 @@ type fakeNetdevs struct {
 	ours  map[int][]netip.Prefix
 	flaps map[int]uint32
 	// refuse looks at each change, puts counts those that were made.
-	refuse func(netdev.Dress) error
+	refuse func(netdev.Settings) error
 	puts   int
 }
 
@@ -324,7 +324,7 @@ func (f *fakeNetdevs) Look(name string) (netdev.Look, error) {
 		Flaps: f.flaps[info.Index]}, err
 }
 
-func (f *fakeNetdevs) Put(index int, d netdev.Dress) error {
+func (f *fakeNetdevs) Put(index int, d netdev.Settings) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for name, info := range f.infos {

@@ -37,7 +37,7 @@ type neighbours struct {
 
 // surroundings is what a cube was told of its parent or its peers, or will be.
 type surroundings struct {
-	parent heard
+	parent parentNews
 	peers  peers
 }
 
@@ -51,8 +51,8 @@ func (n *neighbours) of(u *unit.Unit) *surroundings {
 	return s
 }
 
-// heard is what a cube was told of its parent, or will be.
-type heard struct {
+// parentNews is what a cube was told of its parent, or will be.
+type parentNews struct {
 	cube.Parent
 	// from and device are what it was computed from: both are never changed, so the same ones say the same.
 	from   *world.Cube
@@ -141,7 +141,7 @@ func (n *neighbours) ownStation(mac net.HardwareAddr) bool {
 }
 
 // inherit brings what a cube hears of its parent up to date, and says whether it changed.
-func (n *neighbours) inherit(w *unit.Snapshot, rec *world.Cube, h *heard) bool {
+func (n *neighbours) inherit(w *unit.Snapshot, rec *world.Cube, h *parentNews) bool {
 	p := cube.Parent{Name: rec.Parent}
 	var from *world.Cube
 	if rec.Parent != "" {

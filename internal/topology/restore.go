@@ -89,8 +89,8 @@ func (m *Manager) hold(b *world.Broken, back []*staged) {
 	m.log.Warn("a broken cube goes on forwarding with the programs and the configuration that it had", "cube", s.Name)
 }
 
-// letGo takes the held cubes out of the graph; it reports whether there were any.
-func (m *Manager) letGo(why error) bool {
+// unlock takes the held cubes out of the graph; it reports whether there were any.
+func (m *Manager) unlock(why error) bool {
 	w := m.view.Load().Clone()
 	any := false
 	for name, b := range w.Broken {
@@ -194,7 +194,7 @@ func (m *Manager) bringBack(ctx context.Context, back []*staged) error {
 		}
 		var culprit *cubeError
 		if !errors.As(err, &culprit) {
-			if m.letGo(err) {
+			if m.unlock(err) {
 				continue
 			}
 			m.log.Warn("the stored topology is refused as a whole, its cubes are restored one by one", "error", err)

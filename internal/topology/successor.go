@@ -212,8 +212,8 @@ func (t *txn) reopen(s *successor, p planned, rec *world.Cube) error {
 	return nil
 }
 
-// putBack makes the data plane's cubes those before the change, which is to be undone.
-func (t *txn) putBack() {
+// restoreCubes makes the data plane's cubes those before the change, which is to be undone.
+func (t *txn) restoreCubes() {
 	for _, s := range t.successors {
 		if s.back != nil {
 			s.back()

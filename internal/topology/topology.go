@@ -76,8 +76,8 @@ type Manager struct {
 	tallies    tallies
 	// watched is set when all netdevs have been told of.
 	watched atomic.Bool
-	// givingBack is set while memory is to be given back to the machine.
-	givingBack atomic.Bool
+	// freeingMemory is set while memory is to be given back to the machine.
+	freeingMemory atomic.Bool
 
 	// queue holds the changes that may be made together.
 	queue queue

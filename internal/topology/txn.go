@@ -171,8 +171,8 @@ func (t *txn) lock() error {
 	return nil
 }
 
-// letGo gives back what the transaction holds.
-func (t *txn) letGo() {
+// unlock gives back what the transaction holds.
+func (t *txn) unlock() {
 	if t.locked {
 		t.locked = false
 		t.m.inUse.Unlock()
@@ -283,13 +283,13 @@ func (t *txn) rollback() {
 	}
 	defer t.dropSuccessors()
 	if t.restoring {
-		t.letGo()
+		t.unlock()
 		return
 	}
 	for _, u := range t.created {
 		u.End()
 	}
-	t.letGo()
+	t.unlock()
 	for _, u := range t.created {
 		t.m.endUnit(u)
 	}
@@ -310,7 +310,7 @@ func (t *txn) publish() {
 	t.introduce()
 	t.m.view.Store(t.next)
 	t.m.inUse.of = t.next
-	t.letGo()
+	t.unlock()
 	for _, p := range t.plans {
 		p.unit.After.Add(p.plan.After)
 	}
@@ -325,17 +325,17 @@ func (t *txn) publish() {
 	t.notify()
 	t.announce()
 	t.tellOfLost()
-	t.giveBack()
+	t.freeMemory()
 }
 
 // A change of manyEntries entries of large lists leaves more garbage behind than it keeps, and the next collection may be
 // hours away: it is given back to the machine when the request has been answered.
 const (
-	manyEntries = 10_000
-	giveBackIn  = time.Second
+	manyEntries  = 10_000
+	freeMemoryIn = time.Second
 )
 
-func (t *txn) giveBack() {
+func (t *txn) freeMemory() {
 	n := 0
 	for _, changes := range t.entries {
 		n += len(changes)
@@ -345,10 +345,10 @@ func (t *txn) giveBack() {
 			n += table.Len()
 		}
 	}
-	if n >= manyEntries && t.m.givingBack.CompareAndSwap(false, true) {
+	if n >= manyEntries && t.m.freeingMemory.CompareAndSwap(false, true) {
 		m := t.m // the transaction is part of the garbage
-		time.AfterFunc(giveBackIn, func() {
-			m.givingBack.Store(false)
+		time.AfterFunc(freeMemoryIn, func() {
+			m.freeingMemory.Store(false)
 			debug.FreeOSMemory()
 		})
 	}

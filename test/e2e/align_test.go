@@ -271,7 +271,7 @@ func TestAnotherWayOfTheHostIsLeftAlone(t *testing.T) {
 	a.lab.Run("ip", "addr", "flush", "dev", "veth2")
 }
 
-// TestNetdevsGetTheirLooksBack when nothing is to stay in the kernel, and are dressed again by the next daemon.
+// TestNetdevsGetTheirLooksBack when nothing is to stay in the kernel, and get the addresses again from the next daemon.
 func TestNetdevsGetTheirLooksBack(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]struct {
@@ -295,17 +295,17 @@ func TestNetdevsGetTheirLooksBack(t *testing.T) {
 				"secondaryip":[{"ip":"198.18.1.2/24"}]},{"name":"p2"}]}`)
 			a.Do("connect r1:p1 veth1")
 			a.Do("connect r1:p2 veth2")
-			dressed := func() {
+			given := func() {
 				t.Helper()
 				a.netdev("veth1", "198.18.1.1/24", "198.18.1.2/24", "198.18.9.9/24")
 				a.mac("veth1", "02:00:00:00:01:01")
 			}
-			dressed()
+			given()
 			end.end(a)
 			a.netdev("veth1", "198.18.9.9/24")
 			a.mac("veth1", own)
 			a.daemon = a.machine.Start()
-			dressed()
+			given()
 			a.Do("r1 del")
 			a.netdev("veth1", "198.18.9.9/24")
 			a.mac("veth1", own)

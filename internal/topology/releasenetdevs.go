@@ -17,11 +17,11 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// Undress takes away from netdevs what the ports of stored cubes gave them. The records stay as they are, so a daemon that
+// ReleaseNetdevs takes away from netdevs what the ports of stored cubes gave them. The records stay as they are, so a daemon that
 // starts with them dresses the netdevs again. A record that cannot be read has no ports.
-func Undress(records []store.Record) error { return undress(records, kernelNetdevs{}) }
+func ReleaseNetdevs(records []store.Record) error { return releaseNetdevs(records, kernelNetdevs{}) }
 
-func undress(records []store.Record, netdevs Netdevs) error {
+func releaseNetdevs(records []store.Record, netdevs Netdevs) error {
 	var errs []error
 	for _, r := range records {
 		var s world.Stored
@@ -40,15 +40,15 @@ func undress(records []store.Record, netdevs Netdevs) error {
 		}
 		for _, p := range config.Ports {
 			if (&world.Port{Peer: p.Peer}).OnNetdev() {
-				errs = append(errs, undressOne(netdevs, p.Peer, p.MAC, own[p.Name]))
+				errs = append(errs, releaseNetdev(netdevs, p.Peer, p.MAC, own[p.Name]))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// undressOne takes our addresses away from a netdev, and the MAC address `given`, if it has it, for its own.
-func undressOne(netdevs Netdevs, name, given, own string) error {
+// releaseNetdev takes our addresses away from a netdev, and the MAC address `given`, if it has it, for its own.
+func releaseNetdev(netdevs Netdevs, name, given, own string) error {
 	look, err := netdevs.Look(name)
 	if errors.Is(err, netdev.ErrNotFound) || errors.Is(err, netdev.ErrInvalidName) {
 		return nil
@@ -56,7 +56,7 @@ func undressOne(netdevs Netdevs, name, given, own string) error {
 	if err != nil {
 		return err
 	}
-	d := netdev.Dress{Remove: look.Ours}
+	d := netdev.Settings{Remove: look.Ours}
 	if mac, err := net.ParseMAC(own); err == nil && strings.EqualFold(given, look.MAC.String()) {
 		d.MAC = mac
 	}

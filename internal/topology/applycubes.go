@@ -49,8 +49,8 @@ func (a *application) forget(m *Manager) {
 	}
 }
 
-// bring makes a cube, or changes the one that is there.
-func (c *wantedCube) bring(t *txn) error {
+// createOrReplace makes a cube, or changes the one that is there.
+func (c *wantedCube) createOrReplace(t *txn) error {
 	rec, u := t.next.Cubes[c.Name], t.next.Units[c.Name]
 	if rec == nil {
 		return t.create(c.Service, c.Name, c.want.Body(), false)
