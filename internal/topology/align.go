@@ -122,19 +122,19 @@ func (t *txn) follow(rec *world.Cube, port string, was, is cube.Interface) error
 }
 
 // alignNetdevs makes the netdevs of touched cubes look as their ports, and takes away what ports that left gave them.
-func (t *txn) alignNetdevs() error {
-	if t.restoring {
+func (x *execution) alignNetdevs() error {
+	if x.restoring {
 		return nil
 	}
-	for _, u := range t.removed {
-		t.leaveNetdevs(u.Name)
+	for _, u := range x.removed {
+		x.leaveNetdevs(u.Name)
 	}
-	for _, name := range t.touched {
-		t.leaveNetdevs(name)
+	for _, name := range x.touched {
+		x.leaveNetdevs(name)
 	}
-	for _, name := range t.touched {
-		if rec := t.own(name); rec != nil {
-			if err := t.alignCube(rec); err != nil {
+	for _, name := range x.touched {
+		if rec := x.own(name); rec != nil {
+			if err := x.alignCube(rec); err != nil {
 				return blame(name, err)
 			}
 		}
@@ -142,23 +142,23 @@ func (t *txn) alignNetdevs() error {
 	return nil
 }
 
-func (t *txn) alignCube(rec *world.Cube) error {
-	if t.next.Units[rec.Name].Instance().Alignment == nil {
+func (x *execution) alignCube(rec *world.Cube) error {
+	if x.next.Units[rec.Name].Instance().Alignment == nil {
 		return nil
 	}
-	wanted, err := t.alignable(rec)
+	wanted, err := x.alignable(rec)
 	if err != nil {
 		return err
 	}
 	for _, p := range rec.PortsByIndex() {
 		want, ok := wanted[p.Name]
 		if !ok {
-			t.releaseNetdev(p)
+			x.releaseNetdev(p)
 			continue
 		}
-		err := t.setNetdev(p, want)
+		err := x.setNetdev(p, want)
 		if errors.Is(err, netdev.ErrNotFound) {
-			delete(t.next.Aligned, p.Peer) // it has just gone, with all that it was given
+			delete(x.next.Aligned, p.Peer) // it has just gone, with all that it was given
 			p.OwnMAC = ""
 			continue
 		}
@@ -171,22 +171,22 @@ func (t *txn) alignCube(rec *world.Cube) error {
 }
 
 // leaveNetdevs takes away what a cube's ports gave to netdevs that are not theirs any more.
-func (t *txn) leaveNetdevs(name string) {
-	was := t.old.Cubes[name]
+func (x *execution) leaveNetdevs(name string) {
+	was := x.old.Cubes[name]
 	if was == nil {
 		return
 	}
-	if t.old.Units[name].Instance().Alignment == nil {
+	if x.old.Units[name].Instance().Alignment == nil {
 		return
 	}
 	for _, p := range was.PortsByIndex() {
-		is := t.next.Cubes[name].PortsOf()[p.Name]
+		is := x.next.Cubes[name].PortsOf()[p.Name]
 		stays := is != nil && is.UUID == p.UUID
 		if stays && is.Peer == p.Peer {
 			continue
 		}
 		gone := *p
-		t.releaseNetdev(&gone)
+		x.releaseNetdev(&gone)
 		if stays {
 			is.OwnMAC = ""
 		}
@@ -194,15 +194,15 @@ func (t *txn) leaveNetdevs(name string) {
 }
 
 // releaseNetdev takes away from a netdev what a port gave it. A netdev that does not give it up is no reason to keep the port.
-func (t *txn) releaseNetdev(p *world.Port) {
-	a := t.next.Aligned[p.Peer]
-	if !p.OnNetdev() || a == nil && p.OwnMAC == "" && t.m.watched.Load() || a != nil && a.PortUUID != p.UUID {
+func (x *execution) releaseNetdev(p *world.Port) {
+	a := x.next.Aligned[p.Peer]
+	if !p.OnNetdev() || a == nil && p.OwnMAC == "" && x.m.watched.Load() || a != nil && a.PortUUID != p.UUID {
 		return
 	}
-	delete(t.next.Aligned, p.Peer)
+	delete(x.next.Aligned, p.Peer)
 	own, noMAC := net.ParseMAC(p.OwnMAC)
 	p.OwnMAC = ""
-	look, err := t.m.netdevs.Look(p.Peer)
+	look, err := x.m.netdevs.Look(p.Peer)
 	if errors.Is(err, netdev.ErrNotFound) {
 		return // and all with it
 	}
@@ -211,16 +211,16 @@ func (t *txn) releaseNetdev(p *world.Port) {
 		if noMAC == nil && a.Gave(look.MAC) {
 			d.MAC = own
 		}
-		_, err = t.put(look, d)
+		_, err = x.put(look, d)
 	}
 	if err != nil {
-		t.m.log.Warn("a netdev keeps what a port gave it", "netdev", p.Peer, "error", err)
+		x.m.log.Warn("a netdev keeps what a port gave it", "netdev", p.Peer, "error", err)
 	}
 }
 
 // setNetdev makes a netdev look as its port.
-func (t *txn) setNetdev(p *world.Port, want cube.Alignment) error {
-	look, err := t.m.netdevs.Look(p.Peer)
+func (x *execution) setNetdev(p *world.Port, want cube.Alignment) error {
+	look, err := x.m.netdevs.Look(p.Peer)
 	if err != nil {
 		return err
 	}
@@ -233,8 +233,8 @@ func (t *txn) setNetdev(p *world.Port, want cube.Alignment) error {
 		if there != ours || look.NoIPv6 && a.Addr().Is6() {
 			continue // somebody else's, or of no use
 		}
-		if t.m.elsewhere(p.Peer, a.Addr()) {
-			t.m.log.Warn("an address of a port is not given to its netdev: the host has another netdev in its network",
+		if x.m.elsewhere(p.Peer, a.Addr()) {
+			x.m.log.Warn("an address of a port is not given to its netdev: the host has another netdev in its network",
 				"netdev", p.Peer, "address", a)
 			continue
 		}
@@ -245,8 +245,8 @@ func (t *txn) setNetdev(p *world.Port, want cube.Alignment) error {
 	is.Addresses = append(world.Without(look.Addresses, d.Remove), d.Add...)
 	is.Ours = append(world.Without(look.Ours, d.Remove), d.Add...)
 	own := p.OwnMAC
-	t.netdevMAC(p, want.MAC, look.MAC, &d, is)
-	kept, err := t.put(look, d)
+	x.netdevMAC(p, want.MAC, look.MAC, &d, is)
+	kept, err := x.put(look, d)
 	if err != nil {
 		return err
 	}
@@ -256,14 +256,14 @@ func (t *txn) setNetdev(p *world.Port, want cube.Alignment) error {
 	case d.MAC != nil:
 		is.MAC = d.MAC
 	}
-	t.next.Aligned[p.Peer] = is
+	x.next.Aligned[p.Peer] = is
 	return nil
 }
 
 // netdevMAC decides on the MAC address of a netdev: the port's, if it has one configured, else its own.
-func (t *txn) netdevMAC(p *world.Port, want, has net.HardwareAddr, d *netdev.Settings, is *world.Aligned) {
+func (x *execution) netdevMAC(p *world.Port, want, has net.HardwareAddr, d *netdev.Settings, is *world.Aligned) {
 	own, err := net.ParseMAC(p.OwnMAC)
-	was := t.next.Aligned[p.Peer]
+	was := x.next.Aligned[p.Peer]
 	switch {
 	case want == nil && err == nil:
 		if was.Gave(has) {
@@ -283,15 +283,15 @@ func (t *txn) netdevMAC(p *world.Port, want, has net.HardwareAddr, d *netdev.Set
 
 // put changes a netdev until the transaction is undone. A device that does not change its MAC address while it runs keeps
 // it, and stays in promiscuous mode.
-func (t *txn) put(look netdev.Look, d netdev.Settings) (kept bool, err error) {
+func (x *execution) put(look netdev.Look, d netdev.Settings) (kept bool, err error) {
 	if d.MAC == nil && len(d.Add)+len(d.Remove) == 0 {
 		return false, nil
 	}
-	err = t.m.netdevs.Put(look.Index, d)
+	err = x.m.netdevs.Put(look.Index, d)
 	if d.MAC != nil && (errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EOPNOTSUPP)) {
-		t.m.log.Warn("a netdev keeps its MAC address, frames to that of the port come by promiscuous mode", "index", look.Index, "error", err)
+		x.m.log.Warn("a netdev keeps its MAC address, frames to that of the port come by promiscuous mode", "index", look.Index, "error", err)
 		d.MAC, kept = nil, true
-		err = t.m.netdevs.Put(look.Index, d)
+		err = x.m.netdevs.Put(look.Index, d)
 	}
 	if err != nil {
 		return false, err
@@ -300,7 +300,7 @@ func (t *txn) put(look netdev.Look, d netdev.Settings) (kept bool, err error) {
 	if d.MAC != nil {
 		back.MAC = look.MAC
 	}
-	t.undo = append(t.undo, func() error { return t.m.netdevs.Put(look.Index, back) })
+	x.undo = append(x.undo, func() error { return x.m.netdevs.Put(look.Index, back) })
 	return kept, nil
 }
 

@@ -128,9 +128,9 @@ func stays(err error) bool {
 
 // holdEmptied enters the gates of the cubes whose state the transaction deletes, because it must not wait for a handler
 // once it has locked the data plane.
-func (t *txn) holdEmptied() error {
-	for _, e := range t.emptied {
-		if err := t.hold(t.ctx, e.unit); err != nil {
+func (x *execution) holdEmptied() error {
+	for _, e := range x.emptied {
+		if err := x.hold(x.ctx, e.unit); err != nil {
 			return fmt.Errorf("%s: %w", e.unit.Name, err)
 		}
 	}
@@ -138,13 +138,13 @@ func (t *txn) holdEmptied() error {
 }
 
 // deleteEmptied deletes the state of the lists that the transaction deletes.
-func (t *txn) deleteEmptied() error {
-	for _, e := range t.emptied {
+func (x *execution) deleteEmptied() error {
+	for _, e := range x.emptied {
 		if err := e.unit.Refused(); err != nil {
 			return err
 		}
 		e.unit.BeginCommit() // the data plane is locked: a change of programs would wait for itself
-		err := t.deleteAllState(e)
+		err := x.deleteAllState(e)
 		e.unit.EndCommit()
 		if err != nil {
 			return err

@@ -74,30 +74,30 @@ func entryJSON(e *yang.Entry) json.RawMessage {
 }
 
 // entryRecords encodes what differs from the store in the entries of cubes.
-func (t *txn) entryRecords() []store.Record {
+func (x *execution) entryRecords() []store.Record {
 	var recs []store.Record
-	for _, u := range t.removed {
-		if rec := t.old.Cubes[u.Name]; rec != nil && rec.UUID == u.UUID {
+	for _, u := range x.removed {
+		if rec := x.old.Cubes[u.Name]; rec != nil && rec.UUID == u.UUID {
 			recs = append(recs, world.EntryRecords(rec, nil)...)
 		}
 	}
-	for name, b := range t.old.Broken {
-		if t.next.Broken[name] == nil && b.Stored.Entries != nil && (t.next.Cubes[name] == nil || t.next.Cubes[name].UUID != b.Stored.UUID) {
+	for name, b := range x.old.Broken {
+		if x.next.Broken[name] == nil && b.Stored.Entries != nil && (x.next.Cubes[name] == nil || x.next.Cubes[name].UUID != b.Stored.UUID) {
 			for _, key := range b.Stored.Entries.Keys {
 				recs = append(recs, store.Record{Key: key})
 			}
 		}
 	}
-	for _, name := range t.touched {
-		u, rec := t.next.Units[name], t.next.Cubes[name]
+	for _, name := range x.touched {
+		u, rec := x.next.Units[name], x.next.Cubes[name]
 		switch {
 		case rec == nil:
-		case u.Restored != nil && t.before(name) == nil:
+		case u.Restored != nil && x.before(name) == nil:
 			recs = append(recs, u.Restored.Moved(rec)...)
-		case slices.Contains(t.created, u):
+		case slices.Contains(x.created, u):
 			recs = append(recs, world.EntryRecords(rec, rec)...)
 		default:
-			for _, c := range t.entryChanges(u, rec, false) {
+			for _, c := range x.entryChanges(u, rec, false) {
 				recs = append(recs, world.EntryRecord(rec.UUID, c))
 			}
 		}

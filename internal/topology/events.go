@@ -41,20 +41,20 @@ func (e edits) note(name string, change *yang.Change) {
 }
 
 // announce tells of a transaction that is in effect.
-func (t *txn) announce() {
-	if t.m.events == nil || t.restoring {
+func (c *committed) announce() {
+	if c.m.events == nil || c.restoring {
 		return
 	}
-	if t.next.Revision != t.old.Revision {
-		t.announceConfig()
+	if c.next.Revision != c.old.Revision {
+		c.announceConfig()
 	}
-	t.announcePorts()
+	c.announcePorts()
 }
 
 // announceConfig tells who changed what of the configuration.
-func (t *txn) announceConfig() {
-	e := events.Event{Type: events.Config, Revision: t.next.Revision}
-	for _, o := range t.origins {
+func (c *committed) announceConfig() {
+	e := events.Event{Type: events.Config, Revision: c.next.Revision}
+	for _, o := range c.origins {
 		if o.Who == "" {
 			o.Who = "polycubed"
 		}
@@ -63,37 +63,37 @@ func (t *txn) announceConfig() {
 		}
 	}
 	var all []events.Change
-	for _, name := range t.touched {
-		if rec := t.next.Cubes[name]; rec != nil && rec.Revision == t.next.Revision {
-			c := events.Change{Cube: name, Service: rec.Service, Op: "changed"}
-			if t.before(name) == nil {
-				c.Op = "created"
-			} else if by := t.edits[name]; by != nil {
-				c.Paths, c.More = by.Paths, by.More
+	for _, name := range c.touched {
+		if rec := c.next.Cubes[name]; rec != nil && rec.Revision == c.next.Revision {
+			is := events.Change{Cube: name, Service: rec.Service, Op: "changed"}
+			if c.before(name) == nil {
+				is.Op = "created"
+			} else if by := c.edits[name]; by != nil {
+				is.Paths, is.More = by.Paths, by.More
 			}
-			all = append(all, c)
+			all = append(all, is)
 		}
 	}
-	for _, u := range t.removed {
+	for _, u := range c.removed {
 		gone := events.Change{Cube: u.Name, Service: u.Service.Info.Name, Op: "deleted"}
-		if t.next.Cubes[u.Name] == nil {
+		if c.next.Cubes[u.Name] == nil {
 			all = append(all, gone)
 		} else { // it was made anew
 			all = append([]events.Change{gone}, all...)
 		}
 	}
-	for _, name := range t.next.ChainsChanged(&t.old.World) {
+	for _, name := range c.next.ChainsChanged(&c.old.World) {
 		all = append(all, events.Change{Netdev: name, Op: "changed", Paths: []string{"tcubes"}})
 	}
 	names := make([]string, 0, len(all))
-	for _, c := range all {
-		names = append(names, c.Cube)
+	for _, is := range all {
+		names = append(names, is.Cube)
 	}
 	e.About(names)
 	e.Changes = all[:min(len(all), events.MaxListed)]
 	e.More = len(all) - len(e.Changes)
 	e.Message = configMessage(e, len(all))
-	t.m.events.Add(e)
+	c.m.events.Add(e)
 }
 
 func configMessage(e events.Event, n int) string {
@@ -123,21 +123,21 @@ func configMessage(e events.Event, n int) string {
 
 // announcePorts tells of the ports that are UP or DOWN now and were not. A port's status depends on its own cube and its
 // peer's; what netdevs have to do with it is told with them.
-func (t *txn) announcePorts() {
+func (c *committed) announcePorts() {
 	seen := map[world.Place]bool{}
 	look := func(at world.Place) {
 		if at.Netdev != "" || seen[at] {
 			return
 		}
 		seen[at] = true
-		_, was, _ := t.old.PortAt(at)
-		rec, is, _ := t.next.PortAt(at)
+		_, was, _ := c.old.PortAt(at)
+		rec, is, _ := c.next.PortAt(at)
 		if is == nil {
 			return // it went with its cube, which is told
 		}
-		up := t.next.Linked(rec, is)
-		if was != nil && t.old.Linked(t.old.Cubes[at.Cube], was) != up || was == nil && up {
-			t.m.tellPort(at, up, t.next.Remark(rec, is, t.m.notes))
+		up := c.next.Linked(rec, is)
+		if was != nil && c.old.Linked(c.old.Cubes[at.Cube], was) != up || was == nil && up {
+			c.m.tellPort(at, up, c.next.Remark(rec, is, c.m.notes))
 		}
 	}
 	far := func(p *world.Port) {
@@ -145,12 +145,12 @@ func (t *txn) announcePorts() {
 			look(at)
 		}
 	}
-	names := slices.Clone(t.touched)
-	for _, u := range t.removed {
+	names := slices.Clone(c.touched)
+	for _, u := range c.removed {
 		names = append(names, u.Name)
 	}
 	for _, name := range names {
-		was, is := t.old.Cubes[name].PortsOf(), t.next.Cubes[name].PortsOf()
+		was, is := c.old.Cubes[name].PortsOf(), c.next.Cubes[name].PortsOf()
 		for _, p := range is {
 			if q := was[p.Name]; q == nil || q.Peer != p.Peer {
 				look(world.Place{Cube: name, Port: p.Name})

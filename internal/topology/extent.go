@@ -27,10 +27,10 @@ func (t *txn) reached() []*world.Cube {
 }
 
 // nextGraph derives the data plane's desired state from the graph in use, as far as that is of the old world.
-func (t *txn) nextGraph() *datapath.Graph {
-	r, base := t.reach(), t.m.inUse.graph
-	if r.All || base == nil || t.m.inUse.of != t.old {
-		return t.next.Graph()
+func (x *execution) nextGraph() *datapath.Graph {
+	r, base := x.reach(), x.m.inUse.graph
+	if r.All || base == nil || x.m.inUse.of != x.old {
+		return x.next.Graph()
 	}
-	return t.next.GraphAfter(&t.old.World, base, r, t.next)
+	return x.next.GraphAfter(&x.old.World, base, r, x.next)
 }

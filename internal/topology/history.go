@@ -18,8 +18,8 @@ import (
 )
 
 // changeRecord is what the history keeps of the transaction.
-func (t *txn) changeRecord() store.Record {
-	r := history.NewRevision(t.next.Revision, t.note, t.origins...)
+func (x *execution) changeRecord() store.Record {
+	r := history.NewRevision(x.next.Revision, x.note, x.origins...)
 	note := func(list *[]string, name string) {
 		if len(*list) == history.MaxNames {
 			r.More++
@@ -27,24 +27,24 @@ func (t *txn) changeRecord() store.Record {
 		}
 		*list = append(*list, name)
 	}
-	for _, name := range t.touched {
-		switch rec := t.next.Cubes[name]; {
-		case rec == nil || rec.Revision != t.next.Revision:
-		case t.before(name) == nil:
+	for _, name := range x.touched {
+		switch rec := x.next.Cubes[name]; {
+		case rec == nil || rec.Revision != x.next.Revision:
+		case x.before(name) == nil:
 			note(&r.Added, name)
 		default:
 			note(&r.Changed, name)
 		}
 	}
-	for _, u := range t.removed {
+	for _, u := range x.removed {
 		note(&r.Deleted, u.Name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.old.Broken)) {
-		if t.next.Broken[name] == nil && t.next.Cubes[name] == nil {
+	for _, name := range slices.Sorted(maps.Keys(x.old.Broken)) {
+		if x.next.Broken[name] == nil && x.next.Cubes[name] == nil {
 			note(&r.Deleted, name)
 		}
 	}
-	for _, name := range t.next.ChainsChanged(&t.old.World) {
+	for _, name := range x.next.ChainsChanged(&x.old.World) {
 		note(&r.Netdevs, name)
 	}
 	return r.Record()

@@ -20,57 +20,51 @@ func (m *Manager) transactRestoring(ctx context.Context, fn func(*txn) error) er
 	if m.started {
 		return m.transact(ctx, lenient)
 	}
-	t := m.begin(ctx)
-	if err := t.run(lenient); err != nil {
-		t.rollback()
-		return err
-	}
-	t.publish()
-	return nil
+	return m.begin(ctx).run(lenient)
 }
 
 // notify tells cubes what the transaction changed around them. They hear of it by their mailbox, when the transaction is
 // over: a cube's code may want one of its own. What ports are connected to comes after the links that ceased to work and
 // before those that work from now on: no link is used with what is known of another.
-func (t *txn) notify() {
+func (c *committed) notify() {
 	var working []func()
-	for _, rec := range t.reached() {
-		u := t.next.Units[rec.Name]
+	for _, rec := range c.reached() {
+		u := c.next.Units[rec.Name]
 		for _, p := range rec.PortsByIndex() {
-			if t.notifyPort(u, rec, p) {
+			if c.notifyPort(u, rec, p) {
 				changed := u.Instance().LinkChanged
-				working = append(working, func() { t.m.news.Tell(u, "LinkChanged", func() { changed(p.Name, true) }) })
+				working = append(working, func() { c.m.news.Tell(u, "LinkChanged", func() { changed(p.Name, true) }) })
 			}
 		}
 	}
-	t.m.neighbours.tell()
+	c.m.neighbours.tell()
 	for _, tell := range working {
 		tell()
 	}
 }
 
 // notifyPort tells a cube what changed of a port, but that its link works from now on: that it returns.
-func (t *txn) notifyPort(u *unit.Unit, rec *world.Cube, p *world.Port) (works bool) {
+func (c *committed) notifyPort(u *unit.Unit, rec *world.Cube, p *world.Port) (works bool) {
 	var was *world.Port
-	old := t.before(rec.Name)
+	old := c.before(rec.Name)
 	if old != nil {
 		was = old.Ports[p.Name]
 	}
 	// A port that a start finds down may have been up when the last daemon ended, and what was learned then is still there.
-	found := t.restoring && (old == nil || t.successor(u) != nil)
-	up := t.next.Linked(rec, p)
+	found := c.restoring && (old == nil || c.successor(u) != nil)
+	up := c.next.Linked(rec, p)
 	is := u.Instance()
-	if is.PortChanged != nil && (found || up != (was != nil && t.old.Linked(old, was))) {
-		t.m.news.Tell(u, "PortChanged", func() { is.PortChanged(p.Name, up) })
+	if is.PortChanged != nil && (found || up != (was != nil && c.old.Linked(old, was))) {
+		c.m.news.Tell(u, "PortChanged", func() { is.PortChanged(p.Name, up) })
 	}
 	if is.LinkChanged == nil {
 		return false
 	}
-	works = t.next.Works(rec, p)
-	worked := was != nil && t.old.Works(old, was)
-	flapped := works && worked && t.next.Flaps(p) != t.old.Flaps(was)
+	works = c.next.Works(rec, p)
+	worked := was != nil && c.old.Works(old, was)
+	flapped := works && worked && c.next.Flaps(p) != c.old.Flaps(was)
 	if flapped || !works && (found || worked) {
-		t.m.news.Tell(u, "LinkChanged", func() { is.LinkChanged(p.Name, false) })
+		c.m.news.Tell(u, "LinkChanged", func() { is.LinkChanged(p.Name, false) })
 	}
 	return works && (found || flapped || !worked)
 }

@@ -22,16 +22,16 @@ const maxGone = 8
 const deleted = "it was deleted or moved to another namespace"
 
 // commitStanding commits the graph, without the netdevs that turn out to have gone.
-func (t *txn) commitStanding(change Change) error {
+func (x *execution) commitStanding(change Change) error {
 	var err error
 	if change != nil {
 		err = unit.Guard(change.Commit)
 	}
 	for range maxGone {
-		if !t.leaveOut(err) {
+		if !x.leaveOut(err) {
 			break
 		}
-		if change, err = t.prepareStanding(); err == nil && change != nil {
+		if change, err = x.prepareStanding(); err == nil && change != nil {
 			err = unit.Guard(change.Commit)
 		}
 	}
@@ -39,38 +39,38 @@ func (t *txn) commitStanding(change Change) error {
 }
 
 // prepareStanding prepares the graph, without the netdevs that turn out to have gone.
-func (t *txn) prepareStanding() (Change, error) {
+func (x *execution) prepareStanding() (Change, error) {
 	for tries := 0; ; tries++ {
-		t.graph = t.nextGraph()
-		change, err := t.prepareGraph()
-		if tries == maxGone || !t.leaveOut(err) {
+		x.graph = x.nextGraph()
+		change, err := x.prepareGraph()
+		if tries == maxGone || !x.leaveOut(err) {
 			return change, err
 		}
 	}
 }
 
 // leaveOut takes the netdevs that an error says have gone out of the next world; false if there are none.
-func (t *txn) leaveOut(err error) bool {
+func (x *execution) leaveOut(err error) bool {
 	var g *datapath.GoneError
 	if !errors.As(err, &g) {
 		return false
 	}
 	links := map[string]world.Link{}
 	for name, index := range g.Netdevs {
-		if l := t.next.Links[name]; l.Index == index {
+		if l := x.next.Links[name]; l.Index == index {
 			links[name] = world.Link{Gone: deleted, Flaps: l.Flaps}
 		}
 	}
-	t.next.SetLinks(links)
-	t.lost = append(t.lost, slices.Sorted(maps.Keys(links))...)
-	t.extent = nil // it reaches the ports of these netdevs, too
+	x.next.SetLinks(links)
+	x.lost = append(x.lost, slices.Sorted(maps.Keys(links))...)
+	x.extent = nil // it reaches the ports of these netdevs, too
 	return len(links) > 0
 }
 
 // tellOfLost tells of the netdevs that the transaction found gone, before their events come.
-func (t *txn) tellOfLost() {
-	for _, name := range t.lost {
-		t.m.tellNetdev(name, t.old.Links[name], t.next.Links[name])
+func (c *committed) tellOfLost() {
+	for _, name := range c.lost {
+		c.m.tellNetdev(name, c.old.Links[name], c.next.Links[name])
 	}
-	t.m.tellOfNetdevs(t.old, t.lost)
+	c.m.tellOfNetdevs(c.old, c.lost)
 }

@@ -15,62 +15,62 @@ import (
 )
 
 // persist writes what changed to the store, as one transaction of its own.
-func (t *txn) persist() error {
-	recs, err := t.storeRecords()
-	recs = append(append(recs, t.entryRecords()...), t.also...)
+func (x *execution) persist() error {
+	recs, err := x.storeRecords()
+	recs = append(append(recs, x.entryRecords()...), x.also...)
 	if err != nil || len(recs) == 0 {
 		return err
 	}
-	t.next.Revision++
-	if t.m.commit == nil {
+	x.next.Revision++
+	if x.m.commit == nil {
 		return nil
 	}
-	recs = append(recs, t.changeRecord())
-	if err := t.m.commit(recs); err != nil {
+	recs = append(recs, x.changeRecord())
+	if err := x.m.commit(recs); err != nil {
 		return fmt.Errorf("writing the configuration to disk: %w", err)
 	}
 	return nil
 }
 
 // storeRecords encodes what differs from the store.
-func (t *txn) storeRecords() ([]store.Record, error) {
+func (x *execution) storeRecords() ([]store.Record, error) {
 	var recs []store.Record
-	for _, rec := range t.next.RecordsOf(t.reach().Changed) {
+	for _, rec := range x.next.RecordsOf(x.reach().Changed) {
 		blob, err := rec.Encode()
 		if err != nil {
 			return nil, err
 		}
-		if len(t.entries[t.next.Units[rec.Name]]) > 0 {
-			rec.Revision = t.old.Revision + 1
+		if len(x.entries[x.next.Units[rec.Name]]) > 0 {
+			rec.Revision = x.old.Revision + 1
 		}
 		if string(blob) != string(rec.Blob) {
-			rec.Blob, rec.Revision = blob, t.old.Revision+1
+			rec.Blob, rec.Revision = blob, x.old.Revision+1
 			recs = append(recs, store.Record{Key: world.CubeKey + rec.Name, Value: blob})
 		}
 	}
-	for _, u := range t.removed {
-		if t.next.Cubes[u.Name] == nil {
+	for _, u := range x.removed {
+		if x.next.Cubes[u.Name] == nil {
 			recs = append(recs, store.Record{Key: world.CubeKey + u.Name})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.old.Broken)) {
-		if t.next.Broken[name] == nil && t.next.Cubes[name] == nil {
+	for _, name := range slices.Sorted(maps.Keys(x.old.Broken)) {
+		if x.next.Broken[name] == nil && x.next.Cubes[name] == nil {
 			recs = append(recs, store.Record{Key: world.CubeKey + name})
 		}
 	}
-	return append(recs, t.chainRecords()...), nil
+	return append(recs, x.chainRecords()...), nil
 }
 
 // chainRecords encodes the netdevs whose transparent cubes changed.
-func (t *txn) chainRecords() []store.Record {
+func (x *execution) chainRecords() []store.Record {
 	var recs []store.Record
-	for _, name := range slices.Sorted(maps.Keys(t.old.Chains)) {
-		if len(t.next.Chains[name]) == 0 {
+	for _, name := range slices.Sorted(maps.Keys(x.old.Chains)) {
+		if len(x.next.Chains[name]) == 0 {
 			recs = append(recs, store.Record{Key: world.NetdevKey + name})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.next.Chains)) {
-		if chain := t.next.Chains[name]; !slices.Equal(chain, t.old.Chains[name]) {
+	for _, name := range slices.Sorted(maps.Keys(x.next.Chains)) {
+		if chain := x.next.Chains[name]; !slices.Equal(chain, x.old.Chains[name]) {
 			blob, _ := json.Marshal(world.StoredChain{Tcubes: chain}) // strings always marshal
 			recs = append(recs, store.Record{Key: world.NetdevKey + name, Value: blob})
 		}

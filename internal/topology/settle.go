@@ -19,8 +19,51 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// settle completes the next world and checks it.
+// settle completes the next world, has it judged by whoever asked for the change, and adds what follows from the change.
 func (t *txn) settle() error {
+	if err := t.complete(); err != nil {
+		return err
+	}
+	if t.settled != nil {
+		if err := t.settled(); err != nil {
+			return err
+		}
+	}
+	return t.addConsequences()
+}
+
+// addConsequences makes the edits that the cubes' code asks for: ports take the addresses of the netdevs that they were
+// connected to, and parts of the configuration go with what they depend on. Nothing is edited after that.
+func (t *txn) addConsequences() error {
+	for _, name := range t.touched {
+		u, rec, was := t.next.Units[name], t.next.Cubes[name], t.known(name)
+		if rec == nil {
+			continue // deleted
+		}
+		if err := t.adoptInto(u, was, rec); err != nil {
+			return blame(name, fmt.Errorf("%s: %w", name, err))
+		}
+		if was == nil || u.IsDegraded() {
+			continue
+		}
+		t.widenPorts(u, was, rec)
+		if err := t.dropDependents(name, u, was, rec); err != nil {
+			return blame(name, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	return nil
+}
+
+// known is the record that a cube's code knows: the one before the transaction, nil if the cube or its code is new.
+func (t *txn) known(name string) *world.Cube {
+	if t.successor(t.next.Units[name]) != nil {
+		return nil
+	}
+	return t.before(name)
+}
+
+// complete derives records, does what the change implies elsewhere, and checks the next world.
+func (t *txn) complete() error {
 	for _, name := range slices.Clone(t.touched) {
 		if err := t.derive(name); err != nil {
 			return blame(name, err)

@@ -60,16 +60,16 @@ func (t *txn) deriveShadow(rec *world.Cube, conf world.Common) error {
 }
 
 // ensureShadows makes what the touched cubes need of namespaces.
-func (t *txn) ensureShadows() error {
-	for _, name := range t.touched {
-		rec := t.own(name)
+func (x *execution) ensureShadows() error {
+	for _, name := range x.touched {
+		rec := x.own(name)
 		if rec == nil || !rec.Shadow {
 			continue
 		}
-		if err := t.ensureShadow(rec); err != nil {
+		if err := x.ensureShadow(rec); err != nil {
 			return blame(name, fmt.Errorf("%s: its namespace: %w", name, err))
 		}
-		if err := t.planAlignment(rec); err != nil {
+		if err := x.planAlignment(rec); err != nil {
 			return blame(name, err)
 		}
 	}
@@ -101,36 +101,36 @@ type alignment struct {
 }
 
 // planAlignment asks a cube what its ports are to look like. It may wait for the cube, so it comes before the plane lock.
-func (t *txn) planAlignment(rec *world.Cube) error {
-	was := t.before(rec.Name)
-	before, err := t.interfaces(was)
+func (x *execution) planAlignment(rec *world.Cube) error {
+	was := x.before(rec.Name)
+	before, err := x.interfaces(was)
 	if err != nil {
 		return err
 	}
-	after, err := t.interfaces(rec)
+	after, err := x.interfaces(rec)
 	if err != nil {
 		return err
 	}
 	for _, p := range rec.PortsByIndex() {
 		from, to := before[p.Name], after[p.Name]
-		if t.made[world.Place{Cube: rec.Name, Port: p.Name}] {
+		if x.made[world.Place{Cube: rec.Name, Port: p.Name}] {
 			from = cube.Interface{}
 		} else if was == nil {
 			continue // found after a restart: what differs was changed in the namespace
 		}
 		forth := step(from, to)
 		if forth.MAC != nil || len(forth.Add)+len(forth.Remove) > 0 {
-			t.alignments = append(t.alignments, alignment{rec.UUID, p.Name, forth, step(to, from)})
+			x.alignments = append(x.alignments, alignment{rec.UUID, p.Name, forth, step(to, from)})
 		}
 	}
 	return nil
 }
 
 // alignShadows gives the interfaces of touched cubes the addresses that their ports have been given.
-func (t *txn) alignShadows() error {
-	for _, a := range t.alignments {
-		t.undo = append(t.undo, func() error { return t.m.shadows.Set(a.uuid, a.port, a.back) })
-		if err := t.m.shadows.Set(a.uuid, a.port, a.forth); err != nil {
+func (x *execution) alignShadows() error {
+	for _, a := range x.alignments {
+		x.undo = append(x.undo, func() error { return x.m.shadows.Set(a.uuid, a.port, a.back) })
+		if err := x.m.shadows.Set(a.uuid, a.port, a.forth); err != nil {
 			return err
 		}
 	}
@@ -179,52 +179,52 @@ func (t *txn) interfaces(rec *world.Cube) (map[string]cube.Interface, error) {
 
 // finishShadows removes what the change has no use for, and tells the interfaces whether their ports are linked and how
 // large packets may be there. Nothing here can undo the change; what goes wrong is logged.
-func (t *txn) finishShadows() {
-	if t.m.shadows == nil {
+func (c *committed) finishShadows() {
+	if c.m.shadows == nil {
 		return
 	}
 	var errs []error
-	for _, u := range t.removed {
-		errs = append(errs, t.m.shadows.Remove(u.UUID))
+	for _, u := range c.removed {
+		errs = append(errs, c.m.shadows.Remove(u.UUID))
 	}
-	for _, name := range t.touched {
-		if rec := t.next.Cubes[name]; rec != nil && rec.Shadow {
-			errs = append(errs, t.m.shadows.Trim(rec.Namespace()))
-			t.watchRoutes(rec)
+	for _, name := range c.touched {
+		if rec := c.next.Cubes[name]; rec != nil && rec.Shadow {
+			errs = append(errs, c.m.shadows.Trim(rec.Namespace()))
+			c.watchRoutes(rec)
 		}
 	}
-	for _, rec := range t.next.Cubes {
+	for _, rec := range c.next.Cubes {
 		if !rec.Shadow {
 			continue
 		}
 		for _, p := range rec.Ports {
-			errs = append(errs, t.followPeer(rec, p))
+			errs = append(errs, c.followPeer(rec, p))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		t.m.log.Error("a namespace is not as its cube is", "error", err)
+		c.m.log.Error("a namespace is not as its cube is", "error", err)
 	}
 }
 
 // followPeer gives a port's interface the carrier and the MTU of the port's link, when they have changed.
-func (t *txn) followPeer(rec *world.Cube, p *world.Port) error {
+func (c *committed) followPeer(rec *world.Cube, p *world.Port) error {
 	var was *world.Port
-	old := t.old.Cubes[rec.Name]
-	if old != nil && !t.made[world.Place{Cube: rec.Name, Port: p.Name}] {
+	old := c.old.Cubes[rec.Name]
+	if old != nil && !c.made[world.Place{Cube: rec.Name, Port: p.Name}] {
 		was = old.Ports[p.Name]
 	}
-	up, mtu := t.next.Linked(rec, p), t.next.Links[p.Peer].MTU
+	up, mtu := c.next.Linked(rec, p), c.next.Links[p.Peer].MTU
 	var to shadow.Setting
-	if was == nil || up != t.old.Linked(old, was) {
+	if was == nil || up != c.old.Linked(old, was) {
 		to.Up = &up
 	}
-	if mtu > 0 && (was == nil || mtu != t.old.Links[was.Peer].MTU) {
+	if mtu > 0 && (was == nil || mtu != c.old.Links[was.Peer].MTU) {
 		to.MTU = mtu
 	}
 	if to.Up == nil && to.MTU == 0 {
 		return nil
 	}
-	return t.m.shadows.Set(rec.UUID, p.Name, to)
+	return c.m.shadows.Set(rec.UUID, p.Name, to)
 }
 
 // startShadows removes the namespaces of cubes that are gone, and begins to follow those that are there.
@@ -414,9 +414,9 @@ type routeTeller interface {
 }
 
 // watchRoutes has a cube told of the routes in its namespace, if it wants to hear of them.
-func (t *txn) watchRoutes(rec *world.Cube) {
-	u := t.next.Units[rec.Name]
-	teller, can := t.m.shadows.(routeTeller)
+func (c *committed) watchRoutes(rec *world.Cube) {
+	u := c.next.Units[rec.Name]
+	teller, can := c.m.shadows.(routeTeller)
 	changed := u.Instance().RoutesChanged
 	if can && changed != nil {
 		n := &unit.RouteNews{Unit: u, Changed: changed}

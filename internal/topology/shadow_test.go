@@ -290,11 +290,11 @@ func TestACubeFollowsItsNamespace(t *testing.T) {
 	}
 	l.b.calls()
 	f.changed(uuid)
-	if calls := strings.Join(l.b.calls(), ","); strings.Contains(calls, "InterfaceChanged") {
+	if calls := strings.Join(l.b.calls(), ","); strings.Contains(calls, "NamespaceChanged") {
 		t.Errorf("nothing has changed, and the cube is asked: %s", calls)
 	}
 	l.b.setFail(func(call string) error {
-		if call == "s1 InterfaceChanged" {
+		if call == "s1 NamespaceChanged" {
 			return errInjected
 		}
 		return nil

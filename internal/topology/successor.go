@@ -193,9 +193,9 @@ func (t *txn) successor(u *unit.Unit) *successor {
 }
 
 // reopen opens the maps of a cube that is taken over.
-func (t *txn) reopen(s *successor, p planned, rec *world.Cube) error {
+func (x *execution) reopen(s *successor, p planned, rec *world.Cube) error {
 	u := s.is
-	dp, ok := t.m.dp.(replacer)
+	dp, ok := x.m.dp.(replacer)
 	if !ok {
 		return fmt.Errorf("the data plane cannot open a running cube anew: %w", cube.ErrUnsupported)
 	}
@@ -208,13 +208,13 @@ func (t *txn) reopen(s *successor, p planned, rec *world.Cube) error {
 		rec.Maps++
 	}
 	s.back, s.settle = sync.OnceFunc(r.Back), r.Settle
-	t.undo = append(t.undo, func() error { s.back(); return nil })
+	x.undo = append(x.undo, func() error { s.back(); return nil })
 	return nil
 }
 
 // restoreCubes makes the data plane's cubes those before the change, which is to be undone.
-func (t *txn) restoreCubes() {
-	for _, s := range t.successors {
+func (x *execution) restoreCubes() {
+	for _, s := range x.successors {
 		if s.back != nil {
 			s.back()
 		}
@@ -230,9 +230,9 @@ func (t *txn) dropSuccessors() {
 }
 
 // introduce has packets and messages go to the successors.
-func (t *txn) introduce() {
-	for _, s := range t.successors {
-		t.m.byID.Store(s.is.ID, s.is)
+func (c *committed) introduce() {
+	for _, s := range c.successors {
+		c.m.byID.Store(s.is.ID, s.is)
 		if s.was != nil {
 			s.was.End()
 		}
@@ -240,15 +240,15 @@ func (t *txn) introduce() {
 }
 
 // retirePredecessors ends the units that were replaced.
-func (t *txn) retirePredecessors() {
-	for _, s := range t.successors {
+func (c *committed) retirePredecessors() {
+	for _, s := range c.successors {
 		if s.was != nil {
-			t.m.endUnit(s.was)
+			c.m.endUnit(s.was)
 		}
 		if s.settle != nil {
 			s.settle()
 		}
-		t.m.TellCube(s.is.Name, s.is.Service.Info.Name, "adopted", "")
+		c.m.TellCube(s.is.Name, s.is.Service.Info.Name, "adopted", "")
 	}
 }
 

@@ -24,12 +24,12 @@ func (m *Manager) Trace(ctx context.Context, t *fuse.Trace) error {
 
 // stopsTracing gives up what sessions see when a change of something else cannot be linked with it: they must not stand
 // in its way. The next session that begins or ends tries again.
-func (t *txn) stopsTracing(err error) bool {
-	if t.next.Trace == nil || t.next.Trace != t.old.Trace || t.ctx.Err() != nil {
+func (x *execution) stopsTracing(err error) bool {
+	if x.next.Trace == nil || x.next.Trace != x.old.Trace || x.ctx.Err() != nil {
 		return false
 	}
-	t.m.log.Warn("a change does not fit with looking at packets: sessions see nothing from now on", "error", err)
-	t.next.Trace, t.graph.Trace = nil, nil
+	x.m.log.Warn("a change does not fit with looking at packets: sessions see nothing from now on", "error", err)
+	x.next.Trace, x.graph.Trace = nil, nil
 	return true
 }
 

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/history"
 	"github.com/polycube/polycube/internal/topology/service"
@@ -61,9 +60,6 @@ type txn struct {
 	alignments []alignment
 	// meets are the ports, or the cubes with all of theirs, whose netdevs have appeared or that were stated anew.
 	meets map[world.Place]bool
-	graph *datapath.Graph
-	// lost are netdevs that went while the transaction ran.
-	lost []string
 	// held are the units whose gate the transaction has: from the first call of a cube's code until the end, so that the
 	// data plane is locked after the last wait for a handler (see programs.go).
 	held map[*unit.Unit]bool
@@ -75,8 +71,6 @@ type txn struct {
 	entries map[*unit.Unit][]yang.EntryChange
 	// emptied are the lists whose state is deleted when everything else is done.
 	emptied []emptied
-	// plans are those that were carried out, for their steps after the flip.
-	plans []planned
 	// extent is how far the transaction reaches, once the next world is settled.
 	extent *world.Reach
 	// locked says that the transaction has the plane lock.
@@ -133,13 +127,7 @@ func (m *Manager) one(ctx context.Context, fn func(*txn) error) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
 	defer cancel()
-	t := m.begin(ctx)
-	if err := t.run(fn); err != nil {
-		t.rollback()
-		return err
-	}
-	t.publish()
-	return nil
+	return m.begin(ctx).run(fn)
 }
 
 // call runs a cube's code. From then on until the end of the transaction the cube gets no packets.
@@ -189,8 +177,10 @@ func (m *Manager) begin(ctx context.Context) *txn {
 		entries: map[*unit.Unit][]yang.EntryChange{}}
 }
 
-// run does everything up to the point where the change is durable.
+// run takes the transaction through its phases: fn edits, the next world is settled, the cubes and the data plane carry it
+// out, and when it is durable it is published. If anything fails before that, all is undone.
 func (t *txn) run(fn func(*txn) error) error {
+	x := &execution{txn: t}
 	err := unit.Guard(func() error {
 		if err := fn(t); err != nil {
 			return err
@@ -198,18 +188,23 @@ func (t *txn) run(fn func(*txn) error) error {
 		if err := t.settle(); err != nil {
 			return err
 		}
-		if t.settled != nil {
-			if err := t.settled(); err != nil {
-				return err
-			}
-		}
-		return t.carryOut()
+		return x.carryOut()
 	})
+	if err != nil {
+		t.rollback(err)
+		return err
+	}
+	(&committed{x}).publish()
+	return nil
+}
+
+// rollback undoes what was done, last first, and ends the units that will not live.
+func (t *txn) rollback(err error) {
 	var p *unit.PanicError
 	if errors.As(err, &p) {
 		t.m.log.Error("panic in a transaction, undone", "value", p.Value, "stack", string(p.Stack))
 	}
-	return err
+	t.undoAll()
 }
 
 // own returns a cube's record that this transaction may change.
@@ -274,8 +269,7 @@ func (t *txn) touch(name string) {
 	}
 }
 
-// rollback undoes what was done, last first, and ends the units that will not live.
-func (t *txn) rollback() {
+func (t *txn) undoAll() {
 	for _, undo := range slices.Backward(t.undo) {
 		if err := unit.Guard(undo); err != nil {
 			t.m.log.Error("undoing a change", "error", err)
@@ -296,36 +290,36 @@ func (t *txn) rollback() {
 }
 
 // publish shows the next world to readers, then tells the cubes concerned and forgets those that were deleted.
-func (t *txn) publish() {
-	for name, rec := range t.next.Cubes {
-		if was := t.old.Cubes[name]; was != rec {
-			t.next.Units[name].SetPorts(unit.NewPortTable(rec))
-			t.next.Units[name].Restored = nil
+func (c *committed) publish() {
+	for name, rec := range c.next.Cubes {
+		if was := c.old.Cubes[name]; was != rec {
+			c.next.Units[name].SetPorts(unit.NewPortTable(rec))
+			c.next.Units[name].Restored = nil
 		}
 	}
-	for _, u := range t.removed {
+	for _, u := range c.removed {
 		u.End()
-		t.m.byID.Delete(u.ID)
+		c.m.byID.Delete(u.ID)
 	}
-	t.introduce()
-	t.m.view.Store(t.next)
-	t.m.inUse.of = t.next
-	t.unlock()
-	for _, p := range t.plans {
+	c.introduce()
+	c.m.view.Store(c.next)
+	c.m.inUse.of = c.next
+	c.unlock()
+	for _, p := range c.plans {
 		p.unit.After.Add(p.plan.After)
 	}
-	t.retirePredecessors()
-	for _, u := range t.removed {
-		t.m.endUnit(u)
-		if err := unit.Guard(func() error { return t.m.dp.DeleteCube(u.ID) }); err != nil {
-			t.m.log.Error("removing a cube's maps", "cube", u.Name, "error", err)
+	c.retirePredecessors()
+	for _, u := range c.removed {
+		c.m.endUnit(u)
+		if err := unit.Guard(func() error { return c.m.dp.DeleteCube(u.ID) }); err != nil {
+			c.m.log.Error("removing a cube's maps", "cube", u.Name, "error", err)
 		}
 	}
-	t.finishShadows()
-	t.notify()
-	t.announce()
-	t.tellOfLost()
-	t.freeMemory()
+	c.finishShadows()
+	c.notify()
+	c.announce()
+	c.tellOfLost()
+	c.freeMemory()
 }
 
 // A change of manyEntries entries of large lists leaves more garbage behind than it keeps, and the next collection may be
@@ -335,18 +329,18 @@ const (
 	freeMemoryIn = time.Second
 )
 
-func (t *txn) freeMemory() {
+func (c *committed) freeMemory() {
 	n := 0
-	for _, changes := range t.entries {
+	for _, changes := range c.entries {
 		n += len(changes)
 	}
-	for _, u := range t.created {
+	for _, u := range c.created {
 		for _, table := range u.Tree.Tables() {
 			n += table.Len()
 		}
 	}
-	if n >= manyEntries && t.m.freeingMemory.CompareAndSwap(false, true) {
-		m := t.m // the transaction is part of the garbage
+	if n >= manyEntries && c.m.freeingMemory.CompareAndSwap(false, true) {
+		m := c.m // the transaction is part of the garbage
 		time.AfterFunc(freeMemoryIn, func() {
 			m.freeingMemory.Store(false)
 			debug.FreeOSMemory()

@@ -20,52 +20,50 @@ import (
 )
 
 // carryOut makes the next world real.
-func (t *txn) carryOut() error {
-	plans, err := t.preparePlans()
+func (x *execution) carryOut() error {
+	if err := x.preparePlans(); err != nil {
+		return err
+	}
+	if err := x.createMaps(); err != nil {
+		return err
+	}
+	if !x.dry { // others would see the namespaces come and go
+		if err := x.ensureShadows(); err != nil {
+			return err
+		}
+		if err := x.alignNetdevs(); err != nil {
+			return err
+		}
+	}
+	if err := x.holdEmptied(); err != nil {
+		return err
+	}
+	if err := x.lock(); err != nil {
+		return err
+	}
+	if err := x.changePrograms(); err != nil {
+		return err
+	}
+	change, err := x.prepareStanding()
 	if err != nil {
 		return err
 	}
-	if err := t.createMaps(plans); err != nil {
-		return err
-	}
-	if !t.dry { // others would see the namespaces come and go
-		if err := t.ensureShadows(); err != nil {
-			return err
-		}
-		if err := t.alignNetdevs(); err != nil {
-			return err
-		}
-	}
-	if err := t.holdEmptied(); err != nil {
-		return err
-	}
-	if err := t.lock(); err != nil {
-		return err
-	}
-	if err := t.changePrograms(plans); err != nil {
-		return err
-	}
-	change, err := t.prepareStanding()
-	if err != nil {
-		return err
-	}
-	if t.dry {
+	if x.dry {
 		return errDryRun
 	}
-	if err := t.commitPlans(plans); err != nil {
+	if err := x.commitPlans(); err != nil {
 		return err
 	}
-	if err := t.commitGraph(change); err != nil {
+	if err := x.commitGraph(change); err != nil {
 		return err
 	}
-	if err := t.alignShadows(); err != nil {
+	if err := x.alignShadows(); err != nil {
 		return err
 	}
-	if err := t.deleteEmptied(); err != nil {
+	if err := x.deleteEmptied(); err != nil {
 		return err
 	}
-	t.plans = plans
-	return t.persist()
+	return x.persist()
 }
 
 // planned is a cube's answer to Prepare.
@@ -76,45 +74,32 @@ type planned struct {
 	shrink func() error
 }
 
-func (t *txn) preparePlans() ([]planned, error) {
-	var plans []planned
-	for _, name := range t.touched {
-		u, rec, was := t.next.Units[name], t.next.Cubes[name], t.before(name)
+// preparePlans asks the cubes that the change concerns.
+func (x *execution) preparePlans() error {
+	for _, name := range x.touched {
+		u, rec, was := x.next.Units[name], x.next.Cubes[name], x.known(name)
 		if rec == nil {
 			continue // deleted
 		}
-		if t.successor(u) != nil {
-			was = nil // its code knows nothing yet
-		}
-		fresh := was == nil
-		if err := t.adoptInto(u, was, rec); err != nil {
-			return nil, blame(name, fmt.Errorf("%s: %w", name, err))
-		}
-		if !fresh && !u.IsDegraded() {
-			t.widenPorts(u, was, rec)
-			if err := t.dropDependents(name, u, was, rec); err != nil {
-				return nil, blame(name, fmt.Errorf("%s: %w", name, err))
-			}
-		}
-		changes := t.entryChanges(u, rec, fresh)
-		if !fresh && len(changes) == 0 && string(was.Config.Raw) == string(rec.Config.Raw) {
+		changes := x.entryChanges(u, rec, was == nil)
+		if was != nil && len(changes) == 0 && string(was.Config.Raw) == string(rec.Config.Raw) {
 			continue
 		}
 		if err := u.Refused(); err != nil {
-			if t.direct[name] {
-				return nil, err
+			if x.direct[name] {
+				return err
 			}
 			continue
 		}
-		t.widenPorts(u, was, rec)
-		plan, err := t.prepareCube(u, was, rec, changes)
+		x.widenPorts(u, was, rec)
+		plan, err := x.prepareCube(u, was, rec, changes)
 		if err != nil {
-			return nil, blame(name, fmt.Errorf("%s: %w", name, err))
+			return blame(name, fmt.Errorf("%s: %w", name, err))
 		}
-		t.mergeConstants(rec, plan.Constants)
-		plans = append(plans, planned{unit: u, plan: plan})
+		x.mergeConstants(rec, plan.Constants)
+		x.plans = append(x.plans, planned{unit: u, plan: plan})
 	}
-	return plans, nil
+	return nil
 }
 
 // widenPorts lets the cube's code translate ports from before and after while the transaction runs.
@@ -125,11 +110,11 @@ func (t *txn) widenPorts(u *unit.Unit, was, rec *world.Cube) {
 }
 
 // prepareCube asks a cube for its plan.
-func (t *txn) prepareCube(u *unit.Unit, was, rec *world.Cube, changes []yang.EntryChange) (cube.Plan, error) {
+func (x *execution) prepareCube(u *unit.Unit, was, rec *world.Cube, changes []yang.EntryChange) (cube.Plan, error) {
 	level := u.LogLevel()
 	u.SetLogLevel(unit.SlowLevel(rec.LogLevel))
-	t.undo = append(t.undo, func() error { u.SetLogLevel(level); return nil })
-	if err := t.makeInstance(u); err != nil {
+	x.undo = append(x.undo, func() error { u.SetLogLevel(level); return nil })
+	if err := x.makeInstance(u); err != nil {
 		return cube.Plan{}, err
 	}
 	var c cube.Change
@@ -146,9 +131,9 @@ func (t *txn) prepareCube(u *unit.Unit, was, rec *world.Cube, changes []yang.Ent
 		}
 	}
 	var plan cube.Plan
-	err = t.call(t.ctx, u, func() (err error) {
+	err = x.call(x.ctx, u, func() (err error) {
 		u.After.Finish()
-		plan, err = u.Instance().Prepare(t.ctx, c)
+		plan, err = u.Instance().Prepare(x.ctx, c)
 		return err
 	})
 	if err != nil {
@@ -164,7 +149,7 @@ func (t *txn) makeInstance(u *unit.Unit) error {
 	return t.call(t.ctx, u, u.Make)
 }
 
-func (t *txn) mergeConstants(rec *world.Cube, fresh map[string]any) {
+func (x *execution) mergeConstants(rec *world.Cube, fresh map[string]any) {
 	if fresh == nil {
 		return
 	}
@@ -179,17 +164,17 @@ func (t *txn) mergeConstants(rec *world.Cube, fresh map[string]any) {
 }
 
 // createMaps brings new cubes into the data plane, and makes maps of other sizes for those that want them.
-func (t *txn) createMaps(plans []planned) error {
-	for i, p := range plans {
-		u, rec := p.unit, t.next.Cubes[p.unit.Name]
-		if s := t.successor(u); s != nil {
-			if err := t.reopen(s, p, rec); err != nil {
+func (x *execution) createMaps() error {
+	for i, p := range x.plans {
+		u, rec := p.unit, x.next.Cubes[p.unit.Name]
+		if s := x.successor(u); s != nil {
+			if err := x.reopen(s, p, rec); err != nil {
 				return err
 			}
 			continue
 		}
-		if !slices.Contains(t.created, u) {
-			if err := t.resizeMaps(&plans[i], rec); err != nil {
+		if !slices.Contains(x.created, u) {
+			if err := x.resizeMaps(&x.plans[i], rec); err != nil {
 				return err
 			}
 			continue
@@ -197,29 +182,29 @@ func (t *txn) createMaps(plans []planned) error {
 		if u.Ready() {
 			continue
 		}
-		if err := t.m.dp.CreateCube(u.Spec(rec, p.plan.MapSizes)); err != nil {
+		if err := x.m.dp.CreateCube(u.Spec(rec, p.plan.MapSizes)); err != nil {
 			return blame(u.Name, fmt.Errorf("%s: making its maps: %w", u.Name, err))
 		}
 		u.SetReady(true)
-		t.m.byID.Store(u.ID, u)
-		if t.restoring {
+		x.m.byID.Store(u.ID, u)
+		if x.restoring {
 			continue // the maps hold state that outlives a failed start
 		}
-		t.undo = append(t.undo, func() error {
-			t.m.byID.Delete(u.ID)
+		x.undo = append(x.undo, func() error {
+			x.m.byID.Delete(u.ID)
 			u.SetReady(false)
-			return t.m.dp.DeleteCube(u.ID)
+			return x.m.dp.DeleteCube(u.ID)
 		})
 	}
 	return nil
 }
 
 // resizeMaps makes the maps of the plan's sizes.
-func (t *txn) resizeMaps(p *planned, rec *world.Cube) error {
+func (x *execution) resizeMaps(p *planned, rec *world.Cube) error {
 	if len(p.plan.MapSizes) == 0 {
 		return nil
 	}
-	undo, err := t.m.dp.ResizeMaps(p.unit.ID, p.plan.MapSizes)
+	undo, err := x.m.dp.ResizeMaps(p.unit.ID, p.plan.MapSizes)
 	if err != nil {
 		return blame(p.unit.Name, fmt.Errorf("%s: sizes of its maps: %w", p.unit.Name, err))
 	}
@@ -232,24 +217,24 @@ func (t *txn) resizeMaps(p *planned, rec *world.Cube) error {
 		defer p.unit.SetReady(true)
 		return undo()
 	})
-	t.undo = append(t.undo, p.shrink)
+	x.undo = append(x.undo, p.shrink)
 	return nil
 }
 
 // prepareGraph returns nil when the data plane has nothing to do.
-func (t *txn) prepareGraph() (Change, error) {
-	if t.m.inUse.graph != nil && reflect.DeepEqual(t.graph, t.m.inUse.graph) {
+func (x *execution) prepareGraph() (Change, error) {
+	if x.m.inUse.graph != nil && reflect.DeepEqual(x.graph, x.m.inUse.graph) {
 		return nil, nil
 	}
-	change, err := t.m.dp.Prepare(t.ctx, t.graph)
-	if err != nil && t.stopsTracing(err) {
-		change, err = t.m.dp.Prepare(t.ctx, t.graph)
+	change, err := x.m.dp.Prepare(x.ctx, x.graph)
+	if err != nil && x.stopsTracing(err) {
+		change, err = x.m.dp.Prepare(x.ctx, x.graph)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("data plane: %w", err)
 	}
 	open := true
-	t.undo = append(t.undo, func() error {
+	x.undo = append(x.undo, func() error {
 		if open {
 			change.Abort()
 		}
@@ -270,14 +255,14 @@ func (c *onceChange) Commit() error {
 }
 
 // commitPlans carries out the steps that come before the flip.
-func (t *txn) commitPlans(plans []planned) error {
-	for _, p := range plans {
+func (x *execution) commitPlans() error {
+	for _, p := range x.plans {
 		if len(p.plan.Before) == 0 {
 			continue
 		}
 		var done cube.Undo
-		t.undo = append(t.undo, func() error { return t.undoPlan(p, &done) })
-		if err := t.commitPlan(t.ctx, p.unit, func() error { return cube.Carry(p.plan.Before, &done) }); err != nil {
+		x.undo = append(x.undo, func() error { return x.undoPlan(p, &done) })
+		if err := x.commitPlan(x.ctx, p.unit, func() error { return cube.Carry(p.plan.Before, &done) }); err != nil {
 			return blame(p.unit.Name, fmt.Errorf("%s: %w", p.unit.Name, err))
 		}
 	}
@@ -285,13 +270,13 @@ func (t *txn) commitPlans(plans []planned) error {
 }
 
 // undoPlan takes back the steps of a plan that were carried out.
-func (t *txn) undoPlan(p planned, done *cube.Undo) error {
+func (x *execution) undoPlan(p planned, done *cube.Undo) error {
 	if p.shrink != nil { // the steps are undone in the maps from before
 		if err := p.shrink(); err != nil {
 			return fmt.Errorf("%s: %w", p.unit.Name, err)
 		}
 	}
-	if err := t.commitPlan(context.WithoutCancel(t.ctx), p.unit, done.Run); err != nil {
+	if err := x.commitPlan(context.WithoutCancel(x.ctx), p.unit, done.Run); err != nil {
 		p.unit.Degrade("undoing a change: " + err.Error())
 		return fmt.Errorf("%s: %w", p.unit.Name, err)
 	}
@@ -299,36 +284,36 @@ func (t *txn) undoPlan(p planned, done *cube.Undo) error {
 }
 
 // commitPlan runs steps of a plan or their undo. Meanwhile the cube cannot change its programs: it would wait for itself.
-func (t *txn) commitPlan(ctx context.Context, u *unit.Unit, fn func() error) error {
+func (x *execution) commitPlan(ctx context.Context, u *unit.Unit, fn func() error) error {
 	u.BeginCommit()
 	defer u.EndCommit()
-	return t.call(ctx, u, fn)
+	return x.call(ctx, u, fn)
 }
 
-func (t *txn) commitGraph(change Change) error {
+func (x *execution) commitGraph(change Change) error {
 	if change == nil {
 		return nil
 	}
-	before := t.m.inUse.graph
-	err := t.commitStanding(change)
+	before := x.m.inUse.graph
+	err := x.commitStanding(change)
 	if err == nil {
-		t.m.inUse.graph = t.graph
+		x.m.inUse.graph = x.graph
 	} else if p := (*unit.PanicError)(nil); errors.As(err, &p) {
-		t.m.inUse.graph = nil // how far it came is not known
+		x.m.inUse.graph = nil // how far it came is not known
 	}
 	if err != nil {
 		return fmt.Errorf("data plane: %w", err)
 	}
-	t.undo = append(t.undo, func() error {
-		t.restoreCubes()
-		return t.m.inUse.returnTo(context.WithoutCancel(t.ctx), before)
+	x.undo = append(x.undo, func() error {
+		x.restoreCubes()
+		return x.m.inUse.returnTo(context.WithoutCancel(x.ctx), before)
 	})
 	return nil
 }
 
 // changePrograms makes the changes that the plans ask for. The plane lock is held.
-func (t *txn) changePrograms(plans []planned) error {
-	for _, p := range plans {
+func (x *execution) changePrograms() error {
+	for _, p := range x.plans {
 		if len(p.plan.Programs) == 0 {
 			continue
 		}
@@ -337,7 +322,7 @@ func (t *txn) changePrograms(plans []planned) error {
 		if err != nil {
 			return blame(u.Name, fmt.Errorf("%s: %w", u.Name, err))
 		}
-		t.undo = append(t.undo, back)
+		x.undo = append(x.undo, back)
 	}
 	return nil
 }
