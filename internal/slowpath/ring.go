@@ -102,16 +102,18 @@ type Ring struct {
 	buf             []byte
 
 	counted Stats // by the reader
+
 	statsMu sync.Mutex
 	stats   Stats // for others
-	// unmapped is set, under statsMu, before the mappings go.
+	// unmapped is set before the mappings go.
 	unmapped bool
 
 	epoll, kick int
 	closing     atomic.Bool
-	running     sync.Mutex // held by Run
 	closeOnce   sync.Once
-	closed      bool // under running
+
+	running sync.Mutex // held by Run; guards closed
+	closed  bool
 }
 
 // OpenRing maps the ring (pcn_ring), the flag by which its reader sleeps (pcn_control) and the cubes' shares

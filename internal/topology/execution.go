@@ -2,8 +2,8 @@
 
 package topology
 
-// The second half of a transaction, DESIGN §4: cubes prepare, the data plane prepares, cubes commit, the data plane
-// commits, the store commits. Each step that is done leaves its reverse on the transaction's list.
+// The execution of a settled transaction (phases.go): cubes prepare, the data plane prepares, cubes commit, the data plane
+// commits, the store commits. Each step that is done leaves its undo on the transaction's list.
 
 import (
 	"context"

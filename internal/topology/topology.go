@@ -2,7 +2,7 @@
 
 // Package topology owns the cubes: their life from a request or the store to their end, their configuration, how ports
 // and netdevs are linked and which transparent cubes are attached where. Every change of any of it is one transaction
-// that happens whole or not at all (DESIGN §4), and survives a restart.
+// that happens whole or not at all, and survives a restart.
 //
 // Two kinds of state are kept apart. The world is data: readers take the current one and wait for nobody. Units are
 // living cubes: their code is called one call at a time, and may panic without harm to others.

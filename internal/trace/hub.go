@@ -58,6 +58,7 @@ type Hub struct {
 	injecting chan struct{}
 	// changing is held while sessions come and go, for as long as the relink takes.
 	changing sync.Mutex
+
 	mu       sync.RWMutex
 	sessions [link.MaxSessions]*Session
 	renew    context.CancelFunc // ends the renewal of the lease

@@ -29,8 +29,9 @@ type Tree struct {
 	tables   map[*Node]*Table
 	interned map[string]string
 	live     map[*undo]struct{}
-	mu       sync.Mutex
-	dead     []*undo
+
+	mu   sync.Mutex
+	dead []*undo
 }
 
 // NewTree returns the tree of a cube that does not exist yet: the first edit,

@@ -75,6 +75,7 @@ func Rules() []Rule {
 		{"imports point one way", ImportDirection},
 		{"packages import what they may", AllowedImports},
 		{"packages are small", PackageSize},
+		{"mutexes say what they guard", MutexGroups},
 		{"types with many methods are known", MethodCount},
 		{"cgo is in one package", Cgo},
 		{"each file names its licence", Licence},

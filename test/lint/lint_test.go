@@ -107,6 +107,10 @@ var ruleTests = []struct {
 		"internal/d/b.go":      goFile("import (\n\t_ \"" + Module + "/internal/b\"\n\t_ \"" + Module + "/internal/c\"\n)"),
 		"cmd/x/main.go":        goFile(`import _ "` + Module + `/internal/b"`),
 	}, []string{"internal/a/e.go:5", "test/lint/imports.txt:3", "test/lint/imports.txt:4", "test/lint/imports.txt:5"}},
+	{"a mutex says what it guards, or stands above it", MutexGroups, Tree{
+		"internal/a/a.go": goFile("import \"sync\"\n\ntype A struct {\n\tx int\n\tmu sync.Mutex\n\ty int\n}\n"),
+		"internal/b/b.go": goFile("import \"sync\"\n\ntype A struct {\n\tx int\n\n\tmu sync.Mutex\n\ty int\n}\n\ntype B struct {\n\tmu sync.RWMutex\n\ty int\n}\n\ntype C struct {\n\tx int\n\tmu sync.Mutex // guards x\n}\n"),
+	}, []string{"internal/a/a.go:9"}},
 	{"packages with too many lines or names, tests are free", PackageSize, Tree{
 		"internal/ok/a.go": goFile(strings.Repeat("\n", 3000)), "internal/ok/b.go": goFile(strings.Repeat("\n", 2990)),
 		"internal/long/a.go": goFile(strings.Repeat("\n", 3000)), "internal/long/b.go": goFile(strings.Repeat("\n", 2996)),

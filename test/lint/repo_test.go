@@ -52,6 +52,20 @@ func TestRepositoryKeepsTheHouseRules(t *testing.T) {
 	}
 }
 
+func TestFieldsHaveOneOwner(t *testing.T) {
+	top, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := FieldOwners(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		t.Error(f)
+	}
+}
+
 func TestObjectsHoldNoPathOfThisMachine(t *testing.T) {
 	top, err := filepath.Abs(root)
 	if err != nil {

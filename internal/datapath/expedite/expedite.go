@@ -31,7 +31,8 @@ const (
 // expediter switches expedited grace periods on while somebody needs them.
 type expediter struct {
 	file string
-	mu   sync.Mutex
+
+	mu sync.Mutex
 	// users are the changes under way that have it switched on.
 	users int
 }

@@ -91,7 +91,7 @@ func kindOf(n *yang.Node, p yang.Path) Kind {
 	return KindEntry
 }
 
-// Methods are those of interface table: state is only read, an action only called, a
+// Methods are those of the REST interface (docs/guide/api.md): state is only read, an action only called, a
 // leaf only read, updated and unset.
 func (t *Target) Methods() []string {
 	const get, post, put, patch, del, options = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch,
