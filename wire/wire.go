@@ -9,6 +9,8 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+
+	"github.com/polycube/polycube/inet"
 )
 
 // Sizes of headers in bytes.
@@ -27,10 +29,10 @@ const (
 
 // Protocol numbers.
 const (
-	ProtoICMP   = 1
-	ProtoTCP    = 6
-	ProtoUDP    = 17
-	ProtoICMPv6 = 58
+	ProtoICMP   = uint8(inet.ICMP)
+	ProtoTCP    = uint8(inet.TCP)
+	ProtoUDP    = uint8(inet.UDP)
+	ProtoICMPv6 = uint8(inet.ICMPv6)
 )
 
 // ErrMalformed is what a packet is that breaks the rules of its protocol.

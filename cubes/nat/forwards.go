@@ -10,8 +10,6 @@ import (
 	"math/bits"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/inet"
 )
@@ -64,7 +62,7 @@ func (p *portRules) overlapping(proto Protocol, first, last uint16) []*ForwardEn
 }
 
 // numbers are those of the protocols.
-var numbers = [...]uint8{protoTCP: unix.IPPROTO_TCP, protoUDP: unix.IPPROTO_UDP}
+var numbers = [...]uint8{protoTCP: uint8(inet.TCP), protoUDP: uint8(inet.UDP)}
 
 // pieces puts the entries of the map for a rule into a set: for each of its protocols and each run of ports that no rule
 // for the protocol alone has.

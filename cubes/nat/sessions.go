@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
@@ -55,7 +53,7 @@ const (
 func stateOf(proto uint8, state uint32) string {
 	const fins = outFIN | inFIN
 	switch {
-	case proto == unix.IPPROTO_TCP && (state&(outRST|inRST) != 0 || state&fins == fins):
+	case inet.Protocol(proto) == inet.TCP && (state&(outRST|inRST) != 0 || state&fins == fins):
 		return stateClosing
 	case state&outACK != 0 && state&inACK != 0:
 		return stateEstablished

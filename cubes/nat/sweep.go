@@ -13,8 +13,6 @@ import (
 	"net/netip"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/inet"
@@ -300,14 +298,14 @@ func (s *sweeper) fresh(is session, twin func() (uint64, error), now uint64) (bo
 // of is the timeout of a session.
 func (t Timeout) of(proto uint8, state uint32) time.Duration {
 	seconds := t.Other
-	switch proto {
-	case unix.IPPROTO_TCP:
+	switch inet.Protocol(proto) {
+	case inet.TCP:
 		if seconds = t.TCPTransitory; stateOf(proto, state) == stateEstablished {
 			seconds = t.TCPEstablished
 		}
-	case unix.IPPROTO_UDP:
+	case inet.UDP:
 		seconds = t.UDP
-	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
+	case inet.ICMP, inet.ICMPv6:
 		seconds = t.ICMP
 	}
 	return time.Duration(seconds) * time.Second
@@ -315,12 +313,12 @@ func (t Timeout) of(proto uint8, state uint32) time.Duration {
 
 // kindOf is the place of a protocol among the counters.
 func kindOf(proto uint8) int {
-	switch proto {
-	case unix.IPPROTO_TCP:
+	switch inet.Protocol(proto) {
+	case inet.TCP:
 		return 0
-	case unix.IPPROTO_UDP:
+	case inet.UDP:
 		return 1
-	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
+	case inet.ICMP, inet.ICMPv6:
 		return 2
 	}
 	return 3

@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/polycube/polycube/cube"
@@ -26,21 +27,30 @@ var (
 	headersXDP []byte
 )
 
-const headersModel = `module headers {
+// bareModel is the model of a service that has nothing but ports.
+const bareModel = `module NAME {
   yang-version 1.1;
-  namespace "http://polycube.network/headers";
-  prefix headers;
+  namespace "http://polycube.network/NAME";
+  prefix NAME;
   import polycube-base { prefix polycube-base; }
   import polycube-standard-base { prefix polycube-standard-base; }
   revision 2026-01-01;
-  polycube-base:service-name "headers";
-  polycube-base:service-description "Parses";
+  polycube-base:service-name "NAME";
+  polycube-base:service-description "For a test";
   polycube-base:service-version "1.0.0";
   uses polycube-standard-base:standard-base-yang-module;
 }`
 
-func headersCube(cube.Env) (cube.Instance, error) {
+func bareCube(cube.Env) (cube.Instance, error) {
 	return cube.Instance{Prepare: func(context.Context, cube.Change) (cube.Plan, error) { return cube.Plan{}, nil }}, nil
+}
+
+// bare is a service whose control plane does nothing.
+func bare(name string, tc, xdp []byte) cube.Service {
+	return cube.Service{
+		Model: strings.ReplaceAll(bareModel, "NAME", name), Objects: map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
+		New: bareCube,
+	}
 }
 
 // headers is struct headers_found.
@@ -202,10 +212,7 @@ func samples() [][]byte {
 }
 
 func TestParsersOfIPAreRight(t *testing.T) {
-	services := []cube.Service{{
-		Model: headersModel, Objects: map[cube.Hook][]byte{cube.TC: headersTC, cube.XDP: headersXDP},
-		New: headersCube,
-	}}
+	services := []cube.Service{bare("headers", headersTC, headersXDP)}
 	seed := repeat.Seed(t)
 	bpftest.Each(t, bpftest.Options{Hosts: 1, Services: services}, func(t *testing.T, l *bpftest.Lab) {
 		l.Create("headers", "h", `{"ports":[{"name":"p1","peer":"veth1"}]}`)
