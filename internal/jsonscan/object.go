@@ -46,6 +46,16 @@ func (o Object) Get(name string) (value []byte, ok bool) {
 	return value, ok
 }
 
+// Names are the names of the members, sorted, each once.
+func (o Object) Names() []string {
+	names := make([]string, len(o.Members))
+	for i, m := range o.Members {
+		names[i] = m.Name
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // Without is the text of the object without the members of these names. What is left stays as it is written.
 func (o Object) Without(names ...string) []byte {
 	if !slices.ContainsFunc(o.Members, func(m Member) bool { return slices.Contains(names, m.Name) }) {
@@ -64,11 +74,11 @@ func (o Object) Without(names ...string) []byte {
 	return append(out, '}')
 }
 
-// With is the text of an object with one member more at its end.
-func With(object []byte, name string, value []byte) []byte {
-	object = bytes.TrimSpace(object)
-	out := append(make([]byte, 0, len(object)+len(name)+len(value)+4), object[:len(object)-1]...)
-	if o, _ := ReadObject(object); len(o.Members) > 0 {
+// With is the text of the object with one member more at its end.
+func (o Object) With(name string, value []byte) []byte {
+	text := bytes.TrimSpace(o.text)
+	out := append(make([]byte, 0, len(text)+len(name)+len(value)+4), text[:len(text)-1]...)
+	if len(o.Members) > 0 {
 		out = append(out, ',')
 	}
 	out = append(append(append(out, '"'), name...), '"', ':')

@@ -57,8 +57,8 @@ func checkObject(t *testing.T, text []byte) {
 		}
 		want[name] = value
 		var more map[string]json.RawMessage
-		if err := json.Unmarshal(With(text, "zz", []byte("1")), &more); err != nil || string(more["zz"]) != "1" {
-			t.Fatalf("%q with one more: %s, %v", text, With(text, "zz", []byte("1")), err)
+		if err := json.Unmarshal(o.With("zz", []byte("1")), &more); err != nil || string(more["zz"]) != "1" {
+			t.Fatalf("%q with one more: %s, %v", text, o.With("zz", []byte("1")), err)
 		}
 	}
 }
@@ -72,7 +72,8 @@ func TestWhatIsLeftStaysAsItIsWritten(t *testing.T) {
 	if got := string(o.Without("none")); got != `{ "z":1.50, "name":"x","a": { "b" : 1 }, "a":2 }` {
 		t.Errorf("nothing is taken out, and it is %s", got)
 	}
-	if got := string(With([]byte(` { } `), "a", []byte("1"))); got != `{ "a":1}` {
+	o, _ = ReadObject([]byte(` { } `))
+	if got := string(o.With("a", []byte("1"))); got != `{ "a":1}` {
 		t.Errorf("with a member: %s", got)
 	}
 }
