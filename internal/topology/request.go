@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/jsonscan"
 	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/read"
 	"github.com/polycube/polycube/internal/topology/service"
@@ -290,21 +291,9 @@ func (t *txn) applyEdit(u *unit.Unit, e cube.Edit) error {
 // CreateMany creates the cubes of an array, or of an export, with their peers and attachments, or none of them. An element is a cube's
 // body with service-name and name; that of a transparent cube may say in parent which netdev it is attached to.
 func (m *Manager) CreateMany(ctx context.Context, body []byte) error {
-	var list []document.Members
-	var netdevs []*document.Netdev
-	if err := json.Unmarshal(body, &list); err != nil {
-		var parts struct{ Cubes []document.Members }
-		if json.Unmarshal(body, &parts) != nil || parts.Cubes == nil {
-			return &yang.Error{Tag: yang.InvalidValue, Message: "an array of cubes is wanted: " + err.Error()}
-		}
-		doc, err := document.Parse(body)
-		if err != nil {
-			return err
-		}
-		list, netdevs = parts.Cubes, doc.Netdevs
-	}
-	if list == nil {
-		return &yang.Error{Tag: yang.InvalidValue, Message: "an array of cubes is wanted, null is given"}
+	list, netdevs, err := document.ManyCubes(body)
+	if err != nil {
+		return err
 	}
 	return m.transact(ctx, func(t *txn) error {
 		for i, object := range list {
@@ -321,27 +310,27 @@ func (m *Manager) CreateMany(ctx context.Context, body []byte) error {
 	})
 }
 
-func (t *txn) createElement(object document.Members) error {
+func (t *txn) createElement(object jsonscan.Object) error {
 	var serviceName, name, parent string
-	for member, into := range map[string]*string{"service-name": &serviceName, "name": &name, "parent": &parent} {
-		raw, ok := object[member]
-		if !ok && member != "parent" {
-			return &yang.Error{Tag: yang.MissingAttribute, Path: member, Message: member + " is missing"}
+	for _, m := range []struct {
+		name string
+		into *string
+	}{{"service-name", &serviceName}, {"name", &name}, {"parent", &parent}} {
+		raw, ok := object.Get(m.name)
+		if !ok && m.name != "parent" {
+			return &yang.Error{Tag: yang.MissingAttribute, Path: m.name, Message: m.name + " is missing"}
 		}
-		if ok && json.Unmarshal(raw, into) != nil {
-			return &yang.Error{Tag: yang.InvalidValue, Path: member, Message: member + ": a string is wanted"}
+		if ok && json.Unmarshal(raw, m.into) != nil {
+			return &yang.Error{Tag: yang.InvalidValue, Path: m.name, Message: m.name + ": a string is wanted"}
 		}
 	}
 	svc, err := t.m.LoadedService(serviceName)
 	if err != nil {
 		return err
 	}
+	body := object.Without("name")
 	if svc.Info.Transparent {
-		delete(object, "parent")
-	}
-	body, err := json.Marshal(object)
-	if err != nil {
-		return fmt.Errorf("encoding cube %.80s: %w", name, err)
+		body = object.Without("name", "parent")
 	}
 	if err := t.create(serviceName, name, body, false); err != nil {
 		return err

@@ -8,11 +8,12 @@ package yang
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"unicode/utf8"
+
+	"github.com/polycube/polycube/internal/jsonscan"
 )
 
 // MaxBody is the largest body that is read, in bytes.
@@ -68,7 +69,7 @@ const maxEntries = 16384
 // reader reads one JSON body.
 type reader struct {
 	ctx context.Context
-	*json.Decoder
+	*jsonscan.Scanner
 	// values counts those that were read.
 	values int
 	// words says that the body was typed in words.
@@ -91,14 +92,13 @@ func parse(r *reader, body []byte, n *Node, entry bool) (value, error) {
 	if !utf8.Valid(body) {
 		return value{}, errors.New("the body is not valid UTF-8")
 	}
-	r.Decoder = json.NewDecoder(bytes.NewReader(body))
-	r.UseNumber()
+	r.Scanner = jsonscan.New(body)
 	v, err := r.value(n, entry, 0)
+	if errors.Is(err, jsonscan.ErrSyntax) || err == nil && !r.End() {
+		err = jsonscan.Why(body)
+	}
 	if err != nil {
 		return value{}, err
-	}
-	if _, err := r.Token(); !errors.Is(err, io.EOF) {
-		return value{}, fmt.Errorf("there is more text after the JSON value, at byte %d", r.InputOffset())
 	}
 	return v, nil
 }
@@ -108,62 +108,63 @@ func (r *reader) value(n *Node, entry bool, depth int) (value, error) {
 	if r.values++; r.values%1024 == 0 && r.ctx.Err() != nil {
 		return value{}, fmt.Errorf("reading the body: %w", r.ctx.Err())
 	}
-	token, err := r.Token()
-	if err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return value{}, fmt.Errorf("the body is not JSON: %w", err)
-	}
-	delim, isDelim := token.(json.Delim)
-	switch {
-	case !isDelim && r.words && !entry && n.several():
-		return n.split(scalarOf(token))
-	case !isDelim:
-		return scalarOf(token), nil
-	case depth == maxDepth:
+	first := r.Peek()
+	if (first == '{' || first == '[') && depth == maxDepth {
 		return value{}, fmt.Errorf("the body nests deeper than %d levels", maxDepth)
-	case delim == '{':
-		return r.object(n, depth+1)
 	}
-	return r.array(n, entry, depth+1)
+	switch first {
+	case '{':
+		return r.object(n, depth+1)
+	case '[':
+		return r.array(n, entry, depth+1)
+	}
+	v, err := r.scalar(first)
+	if err == nil && r.words && !entry && n.several() {
+		return n.split(v)
+	}
+	return v, err
 }
 
-func scalarOf(token json.Token) value {
-	switch t := token.(type) {
-	case string:
-		return value{kind: stringValue, text: t}
-	case json.Number:
-		return value{kind: numberValue, text: t.String()}
-	case bool:
-		return value{kind: boolValue, text: fmt.Sprint(t)}
+// scalar reads the scalar that begins with a byte.
+func (r *reader) scalar(first byte) (v value, err error) {
+	if first == '"' {
+		v.kind = stringValue
+		v.text, err = r.Text()
+		return v, err
 	}
-	return value{kind: nullValue, text: "null"}
+	v.kind = numberValue
+	if v.text, err = r.Literal(); first == 'n' {
+		v.kind = nullValue
+	} else if first == 't' || first == 'f' {
+		v.kind = boolValue
+	}
+	return v, err
 }
+
+// fewMembers is how many members an object has until it takes a map to find one that is there twice.
+const fewMembers = 16
 
 func (r *reader) object(n *Node, depth int) (value, error) {
 	out := value{kind: objectValue}
-	seen := make(map[string]bool)
-	for r.More() {
-		token, err := r.Token()
-		if err != nil {
-			return value{}, fmt.Errorf("the body is not JSON: %w", err)
+	var seen map[string]bool
+	err := r.Object(func(name string) error {
+		if len(out.members) == fewMembers {
+			seen = make(map[string]bool, 2*fewMembers)
+			for _, m := range out.members {
+				seen[m.name] = true
+			}
 		}
-		name, ok := token.(string)
-		if !ok {
-			return value{}, fmt.Errorf("the body is not JSON: a member has no name, at byte %d", r.InputOffset())
+		if seen[name] || seen == nil && slices.ContainsFunc(out.members, func(m member) bool { return m.name == name }) {
+			return fmt.Errorf("the body has %q twice in one object", shorten(name))
 		}
-		if seen[name] {
-			return value{}, fmt.Errorf("the body has %q twice in one object", shorten(name))
+		if seen != nil {
+			seen[name] = true
 		}
-		seen[name] = true
 		v, err := r.value(n.Child(name), false, depth)
-		if err != nil {
-			return value{}, err
-		}
 		out.members = append(out.members, member{name: name, value: v})
-	}
-	return out, r.closing()
+		return err
+	})
+	return out, err
 }
 
 func (r *reader) array(n *Node, entry bool, depth int) (value, error) {
@@ -172,17 +173,15 @@ func (r *reader) array(n *Node, entry bool, depth int) (value, error) {
 	if !entry {
 		most = n.most()
 	}
-	for r.More() {
+	err := r.Array(func() error {
 		if len(out.items) == most {
-			return value{}, fmt.Errorf("%s: more than %d entries", n.name, most)
+			return fmt.Errorf("%s: more than %d entries", n.name, most)
 		}
 		v, err := r.value(n, true, depth)
-		if err != nil {
-			return value{}, err
-		}
 		out.items = append(out.items, v)
-	}
-	return out, r.closing()
+		return err
+	})
+	return out, err
 }
 
 // most is how many entries one body may give a list.
@@ -194,15 +193,4 @@ func (n *Node) most() int {
 		return n.bound
 	}
 	return max(n.max, maxEntries)
-}
-
-// closing takes the delimiter that ends an object or array.
-func (r *reader) closing() error {
-	if _, err := r.Token(); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return fmt.Errorf("the body is not JSON: %w", err)
-	}
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/polycube/polycube/internal/jsonscan"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/suggest"
@@ -87,15 +88,18 @@ func withValues(t *resource.Target, body []byte) ([]byte, error) {
 			wanted = append(wanted, n.Name())
 		}
 	}
-	input := map[string]json.RawMessage{}
-	if len(body) > 0 && (json.Unmarshal(body, &input) != nil || input == nil) { // null leaves no map
-		return body, nil //nolint:nilerr // the model says what is wrong with it
+	if len(body) == 0 {
+		body = []byte("{}")
+	}
+	input, ok := jsonscan.ReadObject(body)
+	if !ok {
+		return body, nil // the model says what is wrong with it
 	}
 	for i, value := range t.Values {
 		if i >= len(wanted) {
 			return nil, message.BadPath("%s: %s is one word too many", t.Words(), message.Clip(value))
 		}
-		if _, given := input[wanted[i]]; given {
+		if _, given := input.Get(wanted[i]); given {
 			return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: wanted[i],
 				Message: fmt.Sprintf("%s: %s is given twice", t.Words(), wanted[i])}
 		}
@@ -103,7 +107,8 @@ func withValues(t *resource.Target, body []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		input[wanted[i]] = text
+		body = input.With(wanted[i], text)
+		input, _ = jsonscan.ReadObject(body)
 	}
-	return message.Encode(input)
+	return body, nil
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/jsonscan"
 	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/rest/help"
 	"github.com/polycube/polycube/internal/rest/message"
@@ -251,13 +252,13 @@ func takeName(body []byte) (string, []byte, error) {
 	if len(body) == 0 {
 		return "", nil, nil
 	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(body, &members); err != nil || members == nil {
+	members, ok := jsonscan.ReadObject(body)
+	if !ok {
 		return "", nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
 			Message: "the request body has to be a JSON object"}
 	}
-	raw, ok := members["name"]
-	if !ok {
+	raw, given := members.Get("name")
+	if !given {
 		return "", body, nil
 	}
 	var name string
@@ -265,7 +266,5 @@ func takeName(body []byte) (string, []byte, error) {
 		return "", nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "name",
 			Message: "name: has to be a string that is not empty"}
 	}
-	delete(members, "name")
-	rest, err := message.Encode(members)
-	return name, rest, err
+	return name, members.Without("name"), nil
 }

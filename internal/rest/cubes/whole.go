@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/polycube/polycube/internal/jsonscan"
 	"github.com/polycube/polycube/internal/rest/front"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/rest/resource"
@@ -143,12 +144,12 @@ func (c *Routes) createIn(ctx context.Context, service string, body []byte) erro
 // transaction over several.
 func (c *Routes) updateIn(ctx context.Context, service string, body []byte) error {
 	if len(body) > 0 && body[0] == '[' {
-		var all []json.RawMessage
-		if err := json.Unmarshal(body, &all); err != nil || len(all) != 1 {
+		all, ok := jsonscan.ReadArray(body)
+		if !ok || len(all) != 1 {
 			return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
 				Message: fmt.Sprintf("an update of %s takes one cube a request, the body has %d", service, len(all))}
 		}
-		body = bytes.TrimSpace(all[0])
+		body = all[0]
 	}
 	name, body, err := requireName(body)
 	if err != nil {
@@ -168,24 +169,33 @@ func requireName(body []byte) (string, []byte, error) {
 // withService adds the path's service to each cube of an array that does not name one,
 // and refuses another.
 func withService(service string, body []byte) ([]byte, error) {
-	var all []map[string]json.RawMessage
-	if err := json.Unmarshal(body, &all); err != nil {
-		return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
-			Message: "the request body has to be a cube or an array of cubes"}
-	}
+	all, ok := jsonscan.ReadArray(body)
 	own, err := json.Marshal(service)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the service's name: %w", err)
 	}
-	for _, c := range all {
-		if c == nil {
-			return nil, message.MissingMember("name")
+	var faults []error
+	for i, text := range all {
+		object, isObject := jsonscan.ReadObject(text)
+		named, given := object.Get("service-name")
+		switch {
+		case !isObject && string(text) == "null":
+			faults = append(faults, message.MissingMember("name"))
+		case !isObject:
+			ok = false
+		case given && !bytes.Equal(named, own):
+			faults = append(faults, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "service-name",
+				Message: fmt.Sprintf("service-name: the body says %s, the path %q", message.Clip(string(named)), service)})
+		case !given:
+			all[i] = object.With("service-name", own)
 		}
-		if named, ok := c["service-name"]; ok && !bytes.Equal(named, own) {
-			return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "service-name",
-				Message: fmt.Sprintf("service-name: the body says %s, the path %q", message.Clip(string(named)), service)}
-		}
-		c["service-name"] = own
 	}
-	return json.Marshal(all)
+	switch {
+	case !ok: // an element that is no object comes first, wherever it is
+		return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
+			Message: "the request body has to be a cube or an array of cubes"}
+	case faults != nil:
+		return nil, faults[0]
+	}
+	return slices.Concat([]byte("["), bytes.Join(all, []byte(",")), []byte("]")), nil
 }

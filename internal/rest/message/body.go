@@ -61,8 +61,11 @@ func checkJSON(body []byte) error {
 	if !utf8.Valid(body) {
 		return malformed("the request body is not UTF-8")
 	}
+	if json.Valid(body) {
+		return nil
+	}
 	var raw json.RawMessage
-	err := json.Unmarshal(body, &raw)
+	err := json.Unmarshal(body, &raw) // it says what is wrong
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
 		line, column := position(body, syntax.Offset)

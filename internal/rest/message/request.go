@@ -5,13 +5,13 @@ package message
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/polycube/polycube/internal/jsonscan"
 	"github.com/polycube/polycube/internal/suggest"
 )
 
@@ -51,19 +51,20 @@ func ReadMembers(w http.ResponseWriter, r *http.Request, required, optional []st
 	if body == nil {
 		return nil, MissingMember(required[0])
 	}
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(body, &raw); err != nil || raw == nil {
+	object, ok := jsonscan.ReadObject(body)
+	if !ok {
 		return nil, &Error{Status: http.StatusBadRequest, Tag: TagInvalidValue, Message: "the request body has to be a JSON object"}
 	}
 	out := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(raw)) {
+	for _, name := range object.Names() {
 		if !slices.Contains(required, name) && !slices.Contains(optional, name) {
 			return nil, &Error{Status: http.StatusBadRequest, Tag: TagInvalidValue, Field: name,
 				Near:    suggest.Near(name, slices.Concat(required, optional)),
 				Message: fmt.Sprintf("%s is not a member of this request", Clip(name))}
 		}
 		var value *string
-		if err := json.Unmarshal(raw[name], &value); err != nil || value == nil {
+		raw, _ := object.Get(name)
+		if err := json.Unmarshal(raw, &value); err != nil || value == nil {
 			return nil, &Error{Status: http.StatusBadRequest, Tag: TagInvalidValue, Field: name,
 				Message: fmt.Sprintf("%s: has to be a string", name)}
 		}

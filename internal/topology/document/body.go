@@ -10,11 +10,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/polycube/polycube/internal/jsonscan"
 	"github.com/polycube/polycube/internal/yang"
 )
-
-// Members is a JSON object whose values are not decoded.
-type Members = map[string]json.RawMessage
 
 // TakeName returns the body of a cube without the member name, which must be the cube's. A malformed body is left for
 // the model to refuse.
@@ -23,11 +21,11 @@ func TakeName(name string, body []byte) ([]byte, error) {
 	if !bytes.Contains(body, []byte(`"name"`)) && !bytes.Contains(body, []byte(`\u`)) {
 		return body, nil
 	}
-	var object Members
-	if json.Unmarshal(body, &object) != nil {
-		return body, nil //nolint:nilerr // the model refuses it
+	object, ok := jsonscan.ReadObject(body)
+	if !ok {
+		return body, nil // the model refuses it
 	}
-	raw, ok := object["name"]
+	raw, ok := object.Get("name")
 	if !ok {
 		return body, nil
 	}
@@ -36,10 +34,5 @@ func TakeName(name string, body []byte) ([]byte, error) {
 		return nil, &yang.Error{Tag: yang.InvalidValue, Path: "name",
 			Message: fmt.Sprintf("name: the body says %.80s and the path %q", raw, name)}
 	}
-	delete(object, "name")
-	rest, err := json.Marshal(object)
-	if err != nil {
-		return nil, fmt.Errorf("cube %s: encoding the body: %w", name, err)
-	}
-	return rest, nil
+	return object.Without("name"), nil
 }

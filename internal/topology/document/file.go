@@ -9,13 +9,14 @@ package document
 // netdevs. Whatever is wrong with one is told with the place in it, all at once.
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/jsonscan"
 	"github.com/polycube/polycube/internal/suggest"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
@@ -113,18 +114,20 @@ func (f Errors) Err() error {
 // Parse reads an array of cubes, or an object with the members cubes and netdevs.
 func Parse(raw []byte) (*Document, error) {
 	var faults Errors
-	var cubes, netdevs []json.RawMessage
-	if json.Unmarshal(raw, &cubes) != nil {
-		var top Members
-		if err := json.Unmarshal(raw, &top); err != nil || top == nil {
+	var netdevs [][]byte
+	cubes, isList := jsonscan.ReadArray(raw)
+	if !isList && string(bytes.TrimSpace(raw)) != "null" {
+		top, ok := jsonscan.ReadObject(raw)
+		if !ok {
 			return nil, &yang.Error{Tag: yang.InvalidValue, Message: "a list of cubes is wanted, or an object with the members cubes and netdevs"}
 		}
-		for _, name := range slices.Sorted(maps.Keys(top)) {
-			into := map[string]*[]json.RawMessage{"cubes": &cubes, "netdevs": &netdevs}[name]
+		for _, name := range top.Names() {
+			into := map[string]*[][]byte{"cubes": &cubes, "netdevs": &netdevs}[name]
+			text, _ := top.Get(name)
 			if into == nil {
 				faults.Add("", "", &yang.Error{Tag: yang.InvalidValue, Path: name, Given: name,
 					Near: suggest.Near(name, []string{"cubes", "netdevs"}), Message: fmt.Sprintf("unknown member %.80q, known are cubes and netdevs", name)})
-			} else if json.Unmarshal(top[name], into) != nil {
+			} else if *into, ok = jsonscan.ReadArray(text); !ok && string(text) != "null" {
 				faults.Add("", "", &yang.Error{Tag: yang.InvalidValue, Path: name, Message: name + ": a list is wanted"})
 			}
 		}
@@ -155,10 +158,52 @@ func Parse(raw []byte) (*Document, error) {
 	return doc, faults.Err()
 }
 
+// netdevs are those of a document, none of one that could not be read.
+func (d *Document) netdevs() []*Netdev {
+	if d == nil {
+		return nil
+	}
+	return d.Netdevs
+}
+
+// ManyCubes reads the cubes of a body that creates several: an array of them, or what a document is. Their members are not
+// decoded.
+func ManyCubes(body []byte) ([]jsonscan.Object, []*Netdev, error) {
+	texts, isList := jsonscan.ReadArray(body)
+	top, isDocument := jsonscan.ReadObject(body)
+	if isDocument {
+		cubes, given := top.Get("cubes")
+		texts, isList = jsonscan.ReadArray(cubes)
+		if !given && slices.ContainsFunc(top.Names(), func(name string) bool { return strings.EqualFold(name, "cubes") }) {
+			_, err := Parse(body) // it asks whether cubes was meant
+			return nil, nil, err
+		}
+	}
+	list := make([]jsonscan.Object, len(texts))
+	for i, text := range texts {
+		var ok bool
+		if list[i], ok = jsonscan.ReadObject(text); !ok && string(text) != "null" {
+			isList = false
+		}
+	}
+	switch {
+	case isList && isDocument:
+		doc, err := Parse(body)
+		return list, doc.netdevs(), err
+	case isList:
+		return list, nil, nil
+	}
+	var wanted []map[string]json.RawMessage
+	if err := json.Unmarshal(body, &wanted); err != nil { // it says what is there instead
+		return nil, nil, &yang.Error{Tag: yang.InvalidValue, Message: "an array of cubes is wanted: " + err.Error()}
+	}
+	return nil, nil, &yang.Error{Tag: yang.InvalidValue, Message: "an array of cubes is wanted, null is given"}
+}
+
 func parseCube(raw []byte) (*Cube, error) {
 	c := &Cube{}
-	var object Members
-	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
+	object, ok := jsonscan.ReadObject(raw)
+	if !ok {
 		return c, &yang.Error{Tag: yang.InvalidValue, Message: "an object is wanted"}
 	}
 	var faults Errors
@@ -167,36 +212,35 @@ func parseCube(raw []byte) (*Cube, error) {
 		into     *string
 		required bool
 	}{{"name", &c.Name, true}, {"service-name", &c.Service, true}, {"parent", &c.Parent, false}} {
-		value, given := object[m.name]
+		value, given := object.Get(m.name)
 		switch {
 		case !given && m.required:
 			faults.Add("", "", &yang.Error{Tag: yang.MissingAttribute, Path: m.name, Message: m.name + " is missing"})
 		case given && json.Unmarshal(value, m.into) != nil:
 			faults.Add("", "", &yang.Error{Tag: yang.InvalidValue, Path: m.name, Message: m.name + ": a string is wanted"})
 		}
-		delete(object, m.name)
 	}
 	if err := faults.Err(); err != nil {
 		return c, err
 	}
-	var err error
-	c.Body, err = json.Marshal(object)
-	return c, err
+	c.Body = object.Without("name", "service-name", "parent")
+	return c, nil
 }
 
 func parseNetdev(raw []byte) (*Netdev, error) {
 	n := &Netdev{}
-	var object Members
-	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
+	object, ok := jsonscan.ReadObject(raw)
+	if !ok {
 		return n, &yang.Error{Tag: yang.InvalidValue, Message: "an object is wanted"}
 	}
-	for _, name := range slices.Sorted(maps.Keys(object)) {
+	for _, name := range object.Names() {
 		var err error
+		text, _ := object.Get(name)
 		switch name {
 		case "name":
-			err = json.Unmarshal(object[name], &n.Name)
+			err = json.Unmarshal(text, &n.Name)
 		case "tcubes":
-			err = json.Unmarshal(object[name], &n.Tcubes)
+			err = json.Unmarshal(text, &n.Tcubes)
 		default:
 			return n, &yang.Error{Tag: yang.InvalidValue, Path: name, Given: name,
 				Near: suggest.Near(name, []string{"name", "tcubes"}), Message: fmt.Sprintf("unknown member %.80q, known are name and tcubes", name)}
