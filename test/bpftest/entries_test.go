@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/fdb"
 	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/test/bpftest"
@@ -85,11 +86,11 @@ func TestHelpersForEntriesAreThoseOfThePackages(t *testing.T) {
 		bpftest.Layout(t, entriesTC, "asked", entriesAsked{})
 		bpftest.Layout(t, entriesTC, "answer", entriesAnswer{})
 		bpftest.Layout(t, entriesTC, "sizes", inet.Count{})
-		question, err := cube.TableOf[uint32, entriesAsked]("asked", l.Map("e", "asked"))
+		question, err := table.Of[uint32, entriesAsked]("asked", l.Map("e", "asked"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		answers, err := cube.TableOf[uint32, entriesAnswer]("answer", l.Map("e", "answer"))
+		answers, err := table.Of[uint32, entriesAnswer]("answer", l.Map("e", "answer"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +116,7 @@ func TestHelpersForEntriesAreThoseOfThePackages(t *testing.T) {
 // counted holds the counters of the cube to what they must be.
 func counted(t *testing.T, l *bpftest.Lab, want []uint64, size inet.Count) {
 	t.Helper()
-	counters, err := cube.PerCPUOf[uint32, uint64]("counters", l.Map("e", "counters"))
+	counters, err := table.PerCPUOf[uint32, uint64]("counters", l.Map("e", "counters"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func counted(t *testing.T, l *bpftest.Lab, want []uint64, size inet.Count) {
 			t.Errorf("counter %d is %d, error %v, want %d", i, got, err, n)
 		}
 	}
-	sizes, err := cube.PerCPUOf[uint32, inet.Count]("sizes", l.Map("e", "sizes"))
+	sizes, err := table.PerCPUOf[uint32, inet.Count]("sizes", l.Map("e", "sizes"))
 	if err != nil {
 		t.Fatal(err)
 	}
