@@ -2,9 +2,7 @@
 
 package datapath
 
-import ()
-
-// What the linker does is counted here, and told to whoever wants to know.
+// What callers are told of programs that were linked.
 
 // Relinked tells of programs that are in use now, or that could not be.
 type Relinked struct {

@@ -15,16 +15,24 @@ import (
 	"github.com/polycube/polycube/internal/datapath/trial"
 )
 
-// The graph is what a Plane is given: callers name its types as those of the Plane.
+// Callers name what a Plane is given and what it returns as types of the Plane.
 type (
-	CubeID   = graph.CubeID
+	// CubeID identifies a cube in the fast path.
+	CubeID = graph.CubeID
+	// LogLevel orders what a cube logs.
 	LogLevel = graph.LogLevel
-	Graph    = graph.Graph
-	Node     = graph.Node
-	Port     = graph.Port
-	Peer     = graph.Peer
-	Netdev   = graph.Netdev
-	Shadow   = graph.Shadow
+	// Graph is the desired state of the data plane.
+	Graph = graph.Graph
+	// Node is a cube in the graph.
+	Node = graph.Node
+	// Port is a standard cube's port.
+	Port = graph.Port
+	// Peer is the other end of a port.
+	Peer = graph.Peer
+	// Netdev is a network device that the graph uses.
+	Netdev = graph.Netdev
+	// Shadow is a cube's namespace.
+	Shadow = graph.Shadow
 )
 
 // The levels, in the order of the model's enum loglevel.
@@ -50,17 +58,17 @@ const (
 	SlotsPerPage = graph.SlotsPerPage
 )
 
-// Cubes as a Plane is told of them.
 type (
-	Spec        = state.Spec
+	// Spec is what a cube needs to come into being.
+	Spec = state.Spec
+	// Replacement is a cube that ReplaceCube opened anew.
 	Replacement = state.Replacement
-	MapUsage    = state.MapUsage
-)
-
-// What a Plane tells of packets.
-type (
+	// MapUsage is how full one of a cube's maps is.
+	MapUsage = state.MapUsage
+	// PortCounters are totals since the port was made.
 	PortCounters = counters.PortCounters
-	Fate         = counters.Fate
+	// Fate is one way that packets ended in a cube, with its counter.
+	Fate = counters.Fate
 )
 
 // FirstReason is the first reason that is a cube's own (PCN_REASON_FIRST).
@@ -94,12 +102,15 @@ type Activity = segments.Activity
 // Injection is a packet of which somebody wants to know what would become of it.
 type Injection = inject.Injection
 
-// Programs of services that are loaded on trial.
 type (
-	Trial       = trial.Trial
+	// Trial says which programs of a service to load on trial.
+	Trial = trial.Trial
+	// TrialReport is what a trial came to.
 	TrialReport = trial.Report
-	TrialLoad   = trial.Load
-	TrialError  = trial.Error
+	// TrialLoad is a program that was loaded on trial.
+	TrialLoad = trial.Load
+	// TrialError is a program that could not be linked or that the kernel refused.
+	TrialError = trial.Error
 )
 
 // ErrUntried marks a trial that came to nothing for reasons that are not the service's.

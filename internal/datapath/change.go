@@ -71,7 +71,7 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 			ch.p.maker.Dispose(c.gen)
 		}
 	}()
-	cut, asBefore := ch.p.partitioner.partition(w, ch.p.wiring, ch.stale, ch.onlyCode, ch.p.present())
+	cut, asBefore := ch.p.partitioner.partition(w, ch.p.wiring, ch.stale, ch.onlyCode, ch.p.present)
 	ch.cut, ch.onlyCode = cut, ch.onlyCode && asBefore
 	for _, part := range ch.cut {
 		native := w.Native(part)

@@ -76,10 +76,11 @@ func TestACommitLeavesGracePeriodsAsTheyWere(t *testing.T) {
 		b.host("a", "", c, 0)
 		b.commit()
 		netns.Eventually(t, soon, func() error { // others may be in a change at this moment
-			if now, err := os.ReadFile(expedite.File); err != nil || strings.TrimSpace(string(now)) == strconv.Itoa(expedite.Ours) {
-				return fmt.Errorf("%s has %s (%v)", expedite.File, now, err)
+			now, err := os.ReadFile(expedite.File)
+			if err == nil && strings.TrimSpace(string(now)) == strconv.Itoa(expedite.Ours) {
+				err = fmt.Errorf("%s has %s", expedite.File, now)
 			}
-			return nil
+			return err
 		})
 	})
 }

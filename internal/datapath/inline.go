@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
@@ -233,4 +236,9 @@ func (p *Plane) publish(c *segments.Description, gen *segments.Generation) {
 	}
 	p.collect.Unpin(old.Close)
 	p.tell(now)
+}
+
+// temporary tells whether the machine had no room for something that it may have room for later.
+func temporary(err error) bool {
+	return slices.ContainsFunc([]error{unix.EROFS, unix.ENOMEM, unix.EMFILE, unix.ENFILE}, func(e error) bool { return errors.Is(err, e) })
 }

@@ -85,7 +85,7 @@ func (p *partitioner) loadsOf(g *Graph, s graph.Stale) map[CubeID]graph.Load {
 
 // partition cuts the graph into segments; asBefore tells that they are those of the graph in use. onlyCode is that of the
 // change, was the graph in use and present its segments.
-func (p *partitioner) partition(w, was *graph.Wiring, s graph.Stale, onlyCode bool, present [][]CubeID) (segments [][][]CubeID, asBefore bool) {
+func (p *partitioner) partition(w, was *graph.Wiring, s graph.Stale, onlyCode bool, present func() [][]CubeID) (segments [][][]CubeID, asBefore bool) {
 	if p.partitioned != nil && p.loads != nil && (onlyCode || s.JoinedAs(w, was)) {
 		return p.partitioned, true
 	}
@@ -107,10 +107,10 @@ func (p *partitioner) partition(w, was *graph.Wiring, s graph.Stale, onlyCode bo
 			continue
 		}
 		if edges == nil {
-			p.byUse(w, links, present)
+			p.byUse(w, links, present())
 			edges = append(stacks, links...)
 		}
-		out = append(out, graph.Cut(ids, edges, loads, limit, present))
+		out = append(out, graph.Cut(ids, edges, loads, limit, present()))
 	}
 	return out, false
 }

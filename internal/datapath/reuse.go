@@ -18,6 +18,10 @@ func (p *Plane) onlyCode(g *Graph) (*graph.Wiring, bool) {
 	if p.graph == nil {
 		return nil, false
 	}
+	next, only := p.wiring.OnlyCode(g)
+	if !only {
+		return nil, false
+	}
 	for id := range g.Cubes {
 		c := p.byCube[id]
 		used, open := p.state.Used(id)
@@ -25,7 +29,7 @@ func (p *Plane) onlyCode(g *Graph) (*graph.Wiring, bool) {
 			return nil, false
 		}
 	}
-	return p.wiring.OnlyCode(g)
+	return next, true
 }
 
 // still tells whether a segment of the graph in use, which may be nil, is that of the cubes, and would be described in the

@@ -14,12 +14,12 @@ import (
 
 // Rows of tables that programs look up, by a number.
 
-// setter writes one row; a nil value deletes it.
-type setter[V comparable] func(key uint32, value *V) error
+// Setter writes one row; a nil value deletes it.
+type Setter[V comparable] func(key uint32, value *V) error
 
 // Write adds and changes rows so that the table holds now, where it may hold old or already
 // now. only, if set, chooses among the rows to change.
-func Write[V comparable](u *undo.Stack, set setter[V], old, now map[uint32]V, only func(was, now V) bool) error {
+func Write[V comparable](u *undo.Stack, set Setter[V], old, now map[uint32]V, only func(was, now V) bool) error {
 	for k, v := range now {
 		was, had := old[k]
 		if had && was == v || only != nil && !only(was, v) {
@@ -38,7 +38,7 @@ func Write[V comparable](u *undo.Stack, set setter[V], old, now map[uint32]V, on
 }
 
 // Clear deletes the rows of old that now lacks.
-func Clear[V comparable](set setter[V], old, now map[uint32]V) error {
+func Clear[V comparable](set Setter[V], old, now map[uint32]V) error {
 	for k := range old {
 		if _, keep := now[k]; keep {
 			continue
@@ -51,7 +51,7 @@ func Clear[V comparable](set setter[V], old, now map[uint32]V) error {
 }
 
 // ArraySetter writes rows of an array; a row that is deleted becomes zero.
-func ArraySetter[V comparable](m *ebpf.Map) setter[V] {
+func ArraySetter[V comparable](m *ebpf.Map) Setter[V] {
 	return func(key uint32, value *V) error {
 		if value == nil {
 			value = new(V)
@@ -64,7 +64,7 @@ func ArraySetter[V comparable](m *ebpf.Map) setter[V] {
 }
 
 // HashSetter writes rows of a hash.
-func HashSetter[V comparable](m *ebpf.Map) setter[V] {
+func HashSetter[V comparable](m *ebpf.Map) Setter[V] {
 	return func(key uint32, value *V) error {
 		var err error
 		if value == nil {

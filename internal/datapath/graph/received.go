@@ -2,8 +2,8 @@
 
 package graph
 
-// ReceivedAt is the netdev where a packet of a cube counts as received, 0 for none: a cube gets packets without it, and
-// whoever passes them on to the stack needs it. A nil Wiring, of no graph, knows none.
+// ReceivedAt is the interface index of the netdev where a packet that a cube sends counts as received, 0 for none: the slow
+// path gets packets without it, and it takes one to pass them to the stack. A nil Wiring has none.
 func (w *Wiring) ReceivedAt(id CubeID, transparent bool, port uint16) int {
 	if w == nil {
 		return 0

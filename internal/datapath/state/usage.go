@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 )
 
-// How full maps are, and counters of many ports at once: for whoever measures, at a cost that is bounded.
+// How full maps are: for measurements, at a bounded cost.
 
 // MapUsage is how full one of a cube's maps is.
 type MapUsage struct {
