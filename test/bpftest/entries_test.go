@@ -121,7 +121,7 @@ func counted(t *testing.T, l *bpftest.Lab, want []uint64, size inet.Count) {
 		t.Fatal(err)
 	}
 	for i, n := range want {
-		if got, err := cube.Sum(counters, uint32(i)); got != n || err != nil {
+		if got, err := table.Sum(counters, uint32(i)); got != n || err != nil {
 			t.Errorf("counter %d is %d, error %v, want %d", i, got, err, n)
 		}
 	}
