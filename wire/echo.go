@@ -67,7 +67,7 @@ func (p *Packet) echoReply6(to, from MAC) []byte {
 	}
 	f := ethernet(to, from, EtherIPv6)
 	f = append(f, p.Data[0], p.Data[1]&0xf0, 0, 0) // the class stays, the flow is another one
-	length, next := len(body), byte(ProtoICMPv6)
+	length, next := len(body), ProtoICMPv6
 	if p.Fragment() {
 		length, next = length+8, fragment6
 	}

@@ -307,6 +307,7 @@ func (t Timeout) of(proto uint8, state uint32) time.Duration {
 		seconds = t.UDP
 	case inet.ICMP, inet.ICMPv6:
 		seconds = t.ICMP
+	default:
 	}
 	return time.Duration(seconds) * time.Second
 }
@@ -320,8 +321,9 @@ func kindOf(proto uint8) int {
 		return 1
 	case inet.ICMP, inet.ICMPv6:
 		return 2
+	default:
+		return 3
 	}
-	return 3
 }
 
 func (c counts) active() (sum uint32) {
