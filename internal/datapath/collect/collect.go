@@ -9,14 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/polycube/polycube/internal/kernel"
 )
 
 // retryFreeing is how soon what could not be freed is tried again: pins in a file system that is
 // read-only at the moment.
 const retryFreeing = 2 * time.Second
-
-const membarrierGlobal = 1 // MEMBARRIER_CMD_GLOBAL of <linux/membarrier.h>
 
 // Collector frees what packets may still be inside: generations that were swapped out, and
 // root programs. It waits for an RCU grace period first, off the path of changes.
@@ -130,9 +128,8 @@ func (c *Collector) sweep() {
 	if len(batch) == 0 {
 		return
 	}
-	// It returns after a grace period of RCU, under which programs run.
-	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0); errno != 0 {
-		c.log.Warn("waiting for packets in flight", "err", errno)
+	if err := kernel.WaitForPrograms(); err != nil {
+		c.log.Warn("waiting for packets in flight", "err", err)
 	}
 	for _, f := range batch {
 		switch err := f.free(); {
