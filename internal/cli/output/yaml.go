@@ -19,7 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// valueCost is what a value counts beside its text against maxBody, so that
+// valueCost is what a value counts beside its text against MaxBody, so that
 // aliases cannot multiply a small document into one that fills the memory.
 const valueCost = 4
 

@@ -21,7 +21,7 @@ import (
 
 // MaxDocumentBytes is the largest document. Several times as much memory is in use while it
 // is applied, so documents are applied one at a time, and large ones, of more than
-// maxBodyBytes, are read one at a time.
+// message.MaxBodyBytes, are read one at a time.
 const MaxDocumentBytes = 32 << 20
 
 // Manager is the configuration and its past: *topology.Manager.

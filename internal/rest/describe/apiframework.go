@@ -13,10 +13,10 @@ import (
 	"github.com/polycube/polycube/internal/trace"
 )
 
-// The framework's own paths. A test holds this list to frameworkResources and to the
+// The framework's own paths. A test holds this list to the table of commands and to the
 // methods that each path answers.
 
-// frameworkPaths describes what frameworkResources serve.
+// frameworkPaths describes what the table of commands serves.
 func frameworkPaths(s *openapi.Schemas) []pathDoc {
 	var out []pathDoc
 	for _, part := range [][]pathDoc{entryPaths(s), servicesPaths(), cubesPaths(s), viewPaths(), observedPaths(), configPaths(), packetPaths(), commandPaths()} {
@@ -59,7 +59,7 @@ func nameParam(name, description, example string) paramDoc {
 	return paramDoc{name: name, description: description, example: example, schema: openapi.Of("type", "string", "minLength", 1)}
 }
 
-// stringsBody is the schema of a body that readMembers reads.
+// stringsBody is the schema of a body that message.ReadMembers reads.
 func stringsBody(required, optional []string) openapi.Object {
 	properties := openapi.Object{}
 	for _, name := range required {

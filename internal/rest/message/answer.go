@@ -19,7 +19,7 @@ import (
 const (
 	// ContentType is that of every answer but metrics and streams.
 	ContentType = "application/yang.data+json"
-	// NDJSON, pcapng and eventStream are streams, which last as long as somebody reads.
+	// NDJSON, PcapNG and EventStream are streams, which last as long as somebody reads.
 	NDJSON      = "application/x-ndjson"
 	PcapNG      = "application/x-pcapng"
 	EventStream = "text/event-stream"

@@ -26,7 +26,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return ReadBodyOf(w, r, MaxBodyBytes)
 }
 
-// ReadBodyOf is readBody with another limit.
+// ReadBodyOf is ReadBody with another limit.
 func ReadBodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooBig(limit)

@@ -81,7 +81,7 @@ func decodeSegment(p string, limit int) (string, error) {
 	return s, nil
 }
 
-// JoinPath is the reverse of splitPath, with the trailing slash that clients compare.
+// JoinPath is the reverse of SplitPath, with the trailing slash that clients compare.
 func JoinPath(segments ...string) string {
 	var b strings.Builder
 	b.WriteString(BasePath)

@@ -25,10 +25,9 @@ const (
 	heartbeat = 15 * time.Second
 	// retryAfter is how soon a client may come back.
 	retryAfter = 2 * time.Second
-	// MaxSubscribers leaves most of the places for requests to others, and
-	// maxSubscribersPerClient half of these. Root at the Unix socket has as many of its own.
+	// MaxSubscribers leaves most of the places for requests to others. Root at the Unix socket has as many of its own.
 	MaxSubscribers = front.MaxRequests / 4
-	// MaxSubscribersPerClient is for one client.
+	// MaxSubscribersPerClient leaves half of these to other clients.
 	MaxSubscribersPerClient = MaxSubscribers / 2
 	// eventsAtOnce are written before they are sent.
 	eventsAtOnce = 64

@@ -21,7 +21,7 @@ const (
 	VerbDel  = "DEL"
 )
 
-// ParamAll says that the whole list is meant, flagAll is how that is typed.
+// ParamAll says that the whole list is meant, FlagAll is how that is typed.
 const (
 	ParamAll = "all"
 	FlagAll  = "--all"
