@@ -114,7 +114,7 @@ func TestNodes(t *testing.T) {
 		{"types i32", "range", node("types i32").Type().Range, "-5..5 | 100"},
 		{"types u64", "range", node("types u64").Type().Range, "0..18446744073709551615"},
 		{"types either", "union", len(node("types either").Type().Union), 3},
-		{"loglevel", "description", node("loglevel").Description(), "Least severe level that the cube logs."},
+		{"loglevel", "description", node("loglevel").Description(), "Lowest severity that the cube logs."},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {
 			t.Errorf("%s, %s: got %v, want %v", c.words, c.is, c.got, c.want)

@@ -58,8 +58,8 @@ func TestParametersInContainersAreExplainedAndCompleted(t *testing.T) {
 	d.Do("bridge add br1")
 	d.Do("br1 ports add p2 mode=trunk trunk.allowed=10,20")
 	for line, want := range map[string]string{
-		"br1 ports add p1 ?":                `(?m)^access\.vlanid= +vlan-id +VLAN of all frames that enter or leave the port\..* 10$`,
-		"br1 ports p2 set ?":                `(?m)^trunk\.allowed= +list of vlan-id +VLANs whose tagged frames may pass\.`,
+		"br1 ports add p1 ?":                `(?m)^access\.vlanid= +vlan-id +VLAN of all frames received and sent on the port\..* 10$`,
+		"br1 ports p2 set ?":                `(?m)^trunk\.allowed= +list of vlan-id +VLANs whose tagged frames are accepted and sent\.`,
 		"br1 ports add p1 mode=trunk ?":     `(?m)^trunk\.native-vlan= `,
 		"br1 ports add p1 trunk.allowed= ?": `(?s)^allowed: +VLANs whose.*Type: +list of vlan-id.*Range: +1\.\.4094.*Example: +polycubectl br1 ports add p1 trunk\.allowed=10\nSeveral: +trunk\.allowed=A,B`,
 		"br1 ports p2 set access.vlanid= ?": `(?s)^vlanid: .*Default: +1\n.*polycubectl br1 ports p2 set access\.vlanid=10`,

@@ -152,7 +152,7 @@ class PortKnock(polycube.Cube):
             del self.known[source]
         self.env.metrics(
             [
-                polycube.Metric("clients", len(self.known), "Sources that the port is open to."),
+                polycube.Metric("clients", len(self.known), "Sources that may use the port."),
                 polycube.Metric("knocks", self.knocks, "Knocks that were heard.", counter=True),
             ]
         )

@@ -25,10 +25,10 @@ func RenderModel(s *yang.Schema) []byte {
 		kind = "a transparent cube: it is attached to ports and netdevs"
 	}
 	fmt.Fprintf(&b, "# %s\n\n%s\n\n", info.Name, wrap(fmt.Sprintf(
-		"%s. Version %s, %s. Linux %s or newer. Written by `make reference` from the model; [its README](../../cubes/%s/README.md) "+
+		"%s. Version %s, %s. Linux %s or newer. Generated from the model by `make reference`. [Its README](../../cubes/%s/README.md) "+
 			"has examples.", strings.TrimSuffix(info.Description, "."), info.Version, kind, info.MinKernel, info.Name)))
-	fmt.Fprintf(&b, "%s\n\n", wrap("Paths are words of the command line behind the name of the cube, and of URLs below `/polycube/v1/"+
-		info.Name+"/NAME/`; keys are in capitals. *Fixed* is what is given when the cube or the entry is made, and stays."))
+	fmt.Fprintf(&b, "%s\n\n", wrap("A path is the words that follow the cube's name on the command line, and the part of the URL below `/polycube/v1/"+
+		info.Name+"/NAME/`. Keys are in capitals. *Fixed* values can be set only when the cube or the list entry is created."))
 	d := &modelDocument{b: &b}
 	d.section("Configuration", s.Root(), func(n *yang.Node) bool { return n.Config() && n.Kind() != yang.Action })
 	d.section("State", s.Root(), func(n *yang.Node) bool { return !n.Config() && n.Kind() != yang.Action })
@@ -157,7 +157,7 @@ func (d *modelDocument) actions(root *yang.Node) {
 			for _, side := range []struct {
 				name string
 				node *yang.Node
-			}{{"takes", c.Input()}, {"answers", c.Output()}} {
+			}{{"takes", c.Input()}, {"returns", c.Output()}} {
 				for _, m := range side.node.Children() {
 					fmt.Fprintf(&list, "- %s `%s`: %s. %s\n", side.name, m.Name(), valueText(m), aboutText(m))
 				}

@@ -24,17 +24,17 @@ type Costs map[string]string
 // Figures are those of the helpers: what they cost a packet, and what the verifier and the stack.
 type Figures struct{ Costs, Weights Costs }
 
-const opening = `# Helpers for programs of cubes
+const opening = `# Helpers for cube programs
 
-What ` + "`#include <pcn/cube.h>`" + ` offers, header by header. It is written by ` + "`make reference`" + ` from the comments in
-` + "`bpf/include/pcn`" + `; the costs are measured by ` + "`make bench`" + ` (its part ` + "`helpers`" + `): nanoseconds that one use adds to a
-packet, the median over rounds, by ` + "`BPF_PROG_TEST_RUN`" + ` on the machine of [performance](../performance.md), data in the
-caches. Helpers that return a verdict are measured with what the framework then does, against ` + "`pcn_pkt_drop`" + `. The same part
-weighs them: the instructions that the verifier of Linux 6.18 looks at more when a program uses the helper once, each as
-often as it comes there, and the bytes of stack that the helper takes, with the functions that it calls. A few more or less
-are the compiler's. What declares something, or is folded into constants, adds no instruction. Everything is for
-both hooks unless it says otherwise. Packet pointers, among them those of a cursor, are valid until a helper that says that
-it moves packet bytes.
+The functions and macros that ` + "`#include <pcn/cube.h>`" + ` provides, by header. ` + "`make reference`" + ` generates this page from the
+comments in ` + "`bpf/include/pcn`" + `. ` + "`make bench`" + ` (its part ` + "`helpers`" + `) measures the costs: the nanoseconds that one use adds to a
+packet, as the median over rounds of ` + "`BPF_PROG_TEST_RUN`" + ` on the machine of [performance](../performance.md), with warm caches.
+Helpers that return a verdict are measured together with the framework's handling of that verdict, relative to
+` + "`pcn_pkt_drop`" + `. The same part determines the weights: the number of additional instructions that the verifier of Linux 6.18
+processes when a program uses the helper once, where an instruction counts each time it is processed, and the bytes of stack
+used by the helper and the functions it calls. Small differences are due to the compiler. Declarations and helpers that are
+folded into constants add no instructions. Unless stated otherwise, every helper works at both hooks. Packet pointers,
+including those of a cursor, are valid until a helper is called that is documented to move packet bytes.
 
 `
 
