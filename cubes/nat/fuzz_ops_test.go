@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// op is an operation. What it needs besides is drawn from its seed when it is done, so that it is the same whatever was
-// left out before it.
+// op is an operation. Its other parameters are drawn from its seed when it runs, so that they stay the same when operations
+// before it are left out.
 type op struct {
 	id   int
 	verb verb

@@ -186,53 +186,43 @@ func document(mark int, colour string, other int) string {
 }
 
 func TestAServiceDiesWithinAChange(t *testing.T) {
-	t.Parallel()
-	kinds := types[:1]
-	if soak {
-		kinds = types
-	}
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			d, traffic := mortalChain(t, kind)
-			service := d.now
-			for i, c := range deaths {
-				if c.method == "DELETE" {
-					d.Must(http.StatusCreated, "POST", c.path, "")
-				}
-				before := d.documents()
-				status, text, err := d.Request(c.method, c.path, c.body)
-				want := http.StatusOK
-				if c.says != "" {
-					want = http.StatusBadRequest
-				}
-				if strings.Contains(c.says, "lost") {
-					want = http.StatusServiceUnavailable
-				}
-				if err != nil || status != want || !strings.Contains(text, c.says) {
-					t.Errorf("%s: status %d, %v: %s; want %d with %q", c.name, status, err, clip(text), want, c.says)
-				}
-				traffic.Flowing(100)
-				d.asShown(c.name + ", and it is dead") // the next process writes the maps once more
-				service = d.again(service, c.name, i == 0)
-				now := d.documents()
-				if c.says == "" && (now == before || strings.Contains(now, "dies-")) {
-					t.Errorf("%s: the change is not done: %s", c.name, now)
-				}
-				if c.says != "" && now != before {
-					t.Errorf("%s: the configuration is\n%s\nbefore\n%s", c.name, now, before)
-				}
-				traffic.Flowing(100)
-				d.asShown(c.name)
-				for _, name := range []string{"t1", "t2"} { // later changes work
-					d.Must(http.StatusOK, "PATCH", "/tally/"+name+"/mark", strconv.Itoa(30+i))
-				}
-				traffic.Flowing(100)
-				d.asShown("after " + c.name)
+	eachMortalChain(t, func(t *testing.T, d *mortalDaemon, traffic *stream) {
+		service := d.now
+		for i, c := range deaths {
+			if c.method == "DELETE" {
+				d.Must(http.StatusCreated, "POST", c.path, "")
 			}
-			traffic.Stop()
-		})
-	}
+			before := d.documents()
+			status, text, err := d.Request(c.method, c.path, c.body)
+			want := http.StatusOK
+			if c.says != "" {
+				want = http.StatusBadRequest
+			}
+			if strings.Contains(c.says, "lost") {
+				want = http.StatusServiceUnavailable
+			}
+			if err != nil || status != want || !strings.Contains(text, c.says) {
+				t.Errorf("%s: status %d, %v: %s; want %d with %q", c.name, status, err, clip(text), want, c.says)
+			}
+			traffic.Flowing(100)
+			d.asShown(c.name + ", and it is dead") // the next process writes the maps once more
+			service = d.again(service, c.name, i == 0)
+			now := d.documents()
+			if c.says == "" && (now == before || strings.Contains(now, "dies-")) {
+				t.Errorf("%s: the change is not done: %s", c.name, now)
+			}
+			if c.says != "" && now != before {
+				t.Errorf("%s: the configuration is\n%s\nbefore\n%s", c.name, now, before)
+			}
+			traffic.Flowing(100)
+			d.asShown(c.name)
+			for _, name := range []string{"t1", "t2"} { // later changes work
+				d.Must(http.StatusOK, "PATCH", "/tally/"+name+"/mark", strconv.Itoa(30+i))
+			}
+			traffic.Flowing(100)
+			d.asShown("after " + c.name)
+		}
+	})
 }
 
 // mortalDaemon is a daemon with a mortal service and its cubes.
@@ -245,6 +235,23 @@ type mortalDaemon struct {
 func (d *mortalDaemon) documents() string {
 	d.t.Helper()
 	return d.Must(http.StatusOK, "GET", "/config", "")
+}
+
+// eachMortalChain runs a test on a chain of each type, in the short form of the first, while frames flow along it.
+func eachMortalChain(t *testing.T, test func(*testing.T, *mortalDaemon, *stream)) {
+	t.Parallel()
+	kinds := types[:1]
+	if soak {
+		kinds = types
+	}
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			d, traffic := mortalChain(t, kind)
+			test(t, d, traffic)
+			traffic.Stop()
+		})
+	}
 }
 
 // mortalChain puts two cubes of the service on a way through a bridge, and sends frames along it.
@@ -332,51 +339,41 @@ var updates = []struct{ name, dies, says string }{
 }
 
 func TestAServiceDiesWithinItsUpdate(t *testing.T) {
-	t.Parallel()
-	kinds := types[:1]
-	if soak {
-		kinds = types
-	}
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			d, traffic := mortalChain(t, kind)
-			before := d.documents()
-			last := d.counted()
-			for i, c := range updates {
-				next := d.Service(mortalWide+"@"+c.dies, mortalPort+1+i)
-				d.refuses(fmt.Sprintf("services update tally uri=127.0.0.1:%d", mortalPort+1+i), c.says)
-				select {
-				case <-next.ended:
-				case <-time.After(patience):
-					t.Fatalf("%s: the new version lives, it never came that far", c.name)
-				}
-				traffic.Flowing(100)
-				if now := d.counted(); now <= last {
-					t.Errorf("%s: the old version has counted %d packets, before %d", c.name, now, last)
-				} else {
-					last = now
-				}
-				if now := d.documents(); now != before {
-					t.Errorf("%s: the configuration is\n%s\nbefore\n%s", c.name, now, before)
-				}
-				d.asShown(c.name)
-				d.Must(http.StatusOK, "PATCH", "/tally/t1/mark", "50") // the old version works
-				traffic.Flowing(100)
-				d.asShown("after " + c.name)
-				d.Must(http.StatusOK, "PATCH", "/tally/t1/mark", "7")
+	eachMortalChain(t, func(t *testing.T, d *mortalDaemon, traffic *stream) {
+		before := d.documents()
+		last := d.counted()
+		for i, c := range updates {
+			next := d.Service(mortalWide+"@"+c.dies, mortalPort+1+i)
+			d.refuses(fmt.Sprintf("services update tally uri=127.0.0.1:%d", mortalPort+1+i), c.says)
+			select {
+			case <-next.ended:
+			case <-time.After(patience):
+				t.Fatalf("%s: the new version lives, it never came that far", c.name)
 			}
-			port := mortalPort + 100
-			d.Service(mortalWide, port)
-			d.Do(fmt.Sprintf("services update tally uri=127.0.0.1:%d", port))
 			traffic.Flowing(100)
 			if now := d.counted(); now <= last {
-				t.Errorf("the new version has counted %d packets, the old one %d", now, last)
+				t.Errorf("%s: the old version has counted %d packets, before %d", c.name, now, last)
+			} else {
+				last = now
 			}
-			d.Must(http.StatusOK, "PATCH", "/tally/t2/mark", "51")
+			if now := d.documents(); now != before {
+				t.Errorf("%s: the configuration is\n%s\nbefore\n%s", c.name, now, before)
+			}
+			d.asShown(c.name)
+			d.Must(http.StatusOK, "PATCH", "/tally/t1/mark", "50") // the old version works
 			traffic.Flowing(100)
-			d.asShown("after the update")
-			traffic.Stop()
-		})
-	}
+			d.asShown("after " + c.name)
+			d.Must(http.StatusOK, "PATCH", "/tally/t1/mark", "7")
+		}
+		port := mortalPort + 100
+		d.Service(mortalWide, port)
+		d.Do(fmt.Sprintf("services update tally uri=127.0.0.1:%d", port))
+		traffic.Flowing(100)
+		if now := d.counted(); now <= last {
+			t.Errorf("the new version has counted %d packets, the old one %d", now, last)
+		}
+		d.Must(http.StatusOK, "PATCH", "/tally/t2/mark", "51")
+		traffic.Flowing(100)
+		d.asShown("after the update")
+	})
 }
