@@ -184,11 +184,11 @@ func (r *rule) reference() uint64 {
 
 // telling is the word of a rule by which it is passed by most often: the one with most bits that not all rules beside it
 // have alike.
-func telling(r *rule, beside []*rule) int {
+func telling(r *rule, siblings []*rule) int {
 	best, most := wordLink, -1
 	for w := range maxTelling {
 		alike := ^uint64(0)
-		for _, x := range beside {
+		for _, x := range siblings {
 			alike &= x.mask[w] & ^(x.value[w] ^ r.value[w])
 		}
 		mask := r.mask[w]
@@ -196,7 +196,7 @@ func telling(r *rule, beside []*rule) int {
 			mask &^= 0xffff00ff // which most packets have alike
 		}
 		score := bits.OnesCount64(mask)
-		if len(beside) > 1 {
+		if len(siblings) > 1 {
 			score += 64 * bits.OnesCount64(mask&^alike)
 		}
 		if score > most {

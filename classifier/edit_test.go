@@ -127,7 +127,7 @@ func TestChangesThatCannotBeAreRefused(t *testing.T) {
 
 func TestTreesAreMadeBesideTheWork(t *testing.T) {
 	l := newLab(t)
-	l.set.beside = 0
+	l.set.rebuildFrom = 0
 	rng := rand.New(rand.NewPCG(3, 3))
 	var all []Change
 	for i := range 500 {
@@ -159,7 +159,7 @@ func TestTreesAreMadeBesideTheWork(t *testing.T) {
 // TestNewTreesComeHoweverFastRulesChange has every change be about many rules, when no more is done beside the work.
 func TestNewTreesComeHoweverFastRulesChange(t *testing.T) {
 	l := newLab(t)
-	l.set.beside = 0
+	l.set.rebuildFrom = 0
 	rng := rand.New(rand.NewPCG(4, 4))
 	var all []Change
 	for i := range 500 {

@@ -18,7 +18,7 @@ func FuzzSet(f *testing.F) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		l := newLab(t)
 		if seed%2 == 0 {
-			l.set.beside = 0
+			l.set.rebuildFrom = 0
 		}
 		next := func() Match { return fuzzed(&data, rng) }
 		l.apply(l.edits(rng, len(data)/4%400, next))

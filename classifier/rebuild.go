@@ -49,7 +49,7 @@ const longRun = 1024
 // begin makes a set of the rules that there are now, if it is time to: after many edits, before memory is short, or so that
 // all is read that a rule can look at.
 func (s *Set) begin() error {
-	if s.blocks == nil || s.making != nil || len(s.rules) < s.beside {
+	if s.blocks == nil || s.making != nil || len(s.rules) < s.rebuildFrom {
 		return nil
 	}
 	short := s.edits > fewEdits && s.blocks.short()
@@ -67,12 +67,12 @@ func (s *Set) begin() error {
 	}
 	m := &making{patience: patience}
 	s.making = m
-	m.beside(func() { m.make(memory, rules) })
+	m.inBackground(func() { m.make(memory, rules) })
 	return nil
 }
 
-// beside does something beside the work.
-func (m *making) beside(do func()) {
+// inBackground does something beside the work.
+func (m *making) inBackground(do func()) {
 	done := make(chan struct{})
 	m.done = done
 	go func() {
@@ -141,7 +141,7 @@ func (s *Set) ready(changes int) *making {
 		m.rounds++
 		log := m.log
 		m.log = nil
-		m.beside(func() { m.err = m.follow(log) })
+		m.inBackground(func() { m.err = m.follow(log) })
 		return nil
 	}
 	begin, count := time.Now(), 0

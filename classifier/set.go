@@ -45,11 +45,11 @@ type Set struct {
 	// stale says that old, and what is in other places, can be freed: no packet looks at it.
 	stale bool
 	old   home
-	// making are trees that are being made beside the work, in a set of at least so many rules; left are those that nobody
+	// making are trees that are being made beside the work, in a set of at least rebuildFrom rules; left are those that nobody
 	// waits for any more.
-	making *making
-	left   []*making
-	beside int
+	making      *making
+	left        []*making
+	rebuildFrom int
 }
 
 // manyRules are so many that to make their trees takes longer than an edit should.
@@ -103,7 +103,7 @@ var sizes = [...]int{1 << 10, 1 << 13, 1 << 16, maxBlocks}
 func New(env cube.Env, name string) *Set { return newSet(&maps{env: env, prefix: name}) }
 
 func newSet(s store) *Set {
-	return &Set{store: s, state: state{rules: map[uint32]*rule{}}, beside: manyRules}
+	return &Set{store: s, state: state{rules: map[uint32]*rule{}}, rebuildFrom: manyRules}
 }
 
 // Len is the number of rules.
@@ -134,7 +134,7 @@ func (s *Set) Prepare(changes []Change) (cube.Plan, error) {
 	if err := n.check(); err != nil {
 		return cube.Plan{}, err
 	}
-	if n.anew() || !n.adopt() && !n.edit() {
+	if n.needsRebuild() || !n.adopt() && !n.edit() {
 		if err := n.build(); err != nil {
 			return cube.Plan{}, err
 		}
@@ -156,16 +156,16 @@ func (s *Set) forget() {
 	s.prepared = nil
 }
 
-// anew says whether a change makes all trees anew, and lets who asked wait for it: there are none yet, they are few, most
+// needsRebuild says whether a change makes all trees anew, and lets who asked wait for it: there are none yet, they are few, most
 // of them change, or packets have to be read otherwise.
-func (n *next) anew() bool {
+func (n *next) needsRebuild() bool {
 	s := n.s
 	reads := s.place.reads
 	for _, r := range n.fresh {
 		reads |= r.reads()
 	}
 	return s.blocks == nil || reads != s.place.reads || len(n.changes)*rebuildShare > len(s.rules)+64 ||
-		s.worn() && len(s.rules) < s.beside
+		s.worn() && len(s.rules) < s.rebuildFrom
 }
 
 func (n *next) check() error {

@@ -129,12 +129,12 @@ func flow(v output.Value) string {
 }
 
 // summary counts cubes, and netdevs as changed.
-func (d *differencePrinter) summary(added, changed, anew, deleted string) string {
+func (d *differencePrinter) summary(added, changed, recreated, deleted string) string {
 	var parts []string
 	for _, p := range []struct {
 		n    int
 		what string
-	}{{d.counts["add"], added}, {d.counts["change"], changed}, {d.counts["replace"], anew}, {d.counts["delete"], deleted}} {
+	}{{d.counts["add"], added}, {d.counts["change"], changed}, {d.counts["replace"], recreated}, {d.counts["delete"], deleted}} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %s", count(p.n, "cube"), p.what))
 		}

@@ -165,7 +165,7 @@ func (in *inliner) next() *segments.Description {
 			c.note = note
 			continue
 		}
-		if name := in.p.outsider(c); name != "" {
+		if name := in.p.externalCube(c); name != "" {
 			in.refused[c.Print] = name + " is of a service that is not part of the daemon"
 			c.note = in.refused[c.Print]
 			continue
@@ -204,10 +204,10 @@ func (p *Plane) whyCall(c *segment) string {
 	return "it waits to be inlined: one program after the other is, once nothing has changed for a moment"
 }
 
-// outsider names a cube of the segment that is not to be inlined, "" if there is none.
-func (p *Plane) outsider(c *segment) string {
+// externalCube names a cube of the segment that is not to be inlined, "" if there is none.
+func (p *Plane) externalCube(c *segment) string {
 	for _, id := range c.IDs {
-		if cube := p.state.Cube(id); cube != nil && cube.Spec().Outside {
+		if cube := p.state.Cube(id); cube != nil && cube.Spec().External {
 			return cube.Spec().Name
 		}
 	}

@@ -51,8 +51,8 @@ type life struct {
 	// told goes to the service, in order.
 	told chan *pb.ToService
 	// heard is when the service was last heard of, in nanoseconds.
-	heard atomic.Int64
-	lines *bucket
+	lastSeen atomic.Int64
+	lines    *bucket
 	// misses counts calls in a row that missed their deadlines.
 	misses atomic.Int32
 
@@ -169,7 +169,7 @@ func (l *life) open(ctx context.Context) error {
 		return fmt.Errorf("opening its session: %w", said(err))
 	}
 	ready := make(chan error, 1)
-	l.heard.Store(time.Now().UnixNano())
+	l.lastSeen.Store(time.Now().UnixNano())
 	l.work.Go(func() { l.listen(stream, ready) })
 	timer := time.NewTimer(readyTime)
 	defer timer.Stop()
@@ -245,7 +245,7 @@ func (l *life) beat() {
 		case <-l.done:
 			return
 		}
-		if quiet := time.Since(time.Unix(0, l.heard.Load())); quiet > l.opts.Beat+l.opts.Silence {
+		if quiet := time.Since(time.Unix(0, l.lastSeen.Load())); quiet > l.opts.Beat+l.opts.Silence {
 			l.end(lose(fmt.Sprintf("it has not been heard of for %v", quiet.Round(time.Second/10)), nil))
 			return
 		}
@@ -268,7 +268,7 @@ func (l *life) listen(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon]
 	}
 	ready <- err
 	for err == nil {
-		l.heard.Store(time.Now().UnixNano())
+		l.lastSeen.Store(time.Now().UnixNano())
 		if m, err = stream.Recv(); err != nil {
 			l.end(lose("its session ended", err))
 			return

@@ -51,8 +51,8 @@ func (t *translator) next() rune {
 
 // Characters that mean something outside of a class, and within one.
 const (
-	specialOutside = `\.?*+()|[]{}^$`
-	specialInside  = `\[]^-`
+	specialChars  = `\.?*+()|[]{}^$`
+	specialInside = `\[]^-`
 )
 
 func quote(r rune, special string) string {
@@ -69,7 +69,7 @@ func (t *translator) atom() {
 		if class, char := t.escape(false); class != "" {
 			t.out.WriteString("[" + class + "]")
 		} else {
-			t.out.WriteString(quote(char, specialOutside))
+			t.out.WriteString(quote(char, specialChars))
 		}
 	case '[':
 		t.class()
@@ -155,7 +155,7 @@ func (t *translator) escape(narrow bool) (class string, char rune) {
 	case 't':
 		return "", '\t'
 	default:
-		t.bad = t.bad || !strings.ContainsRune(specialOutside+"-", r)
+		t.bad = t.bad || !strings.ContainsRune(specialChars+"-", r)
 		return "", r
 	}
 }

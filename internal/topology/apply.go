@@ -105,8 +105,8 @@ type application struct {
 	byName  map[string]*wantedCube
 	plan    chainPlan
 	faults  document.Errors
-	// anew says why a cube is made anew, by its name.
-	anew map[string]string
+	// recreated says why a cube is made anew, by its name.
+	recreated map[string]string
 	// gone are the cubes that could not be restored and are deleted.
 	gone []*world.Broken
 	// made is the world that the document makes.
@@ -128,7 +128,7 @@ type wantedCube struct {
 
 // edit makes the next world what the document says.
 func (a *application) edit(t *txn) error {
-	a.anew = map[string]string{}
+	a.recreated = map[string]string{}
 	a.byName = make(map[string]*wantedCube, len(a.doc.Cubes))
 	for _, c := range a.doc.Cubes {
 		one := &wantedCube{Cube: c}
@@ -148,7 +148,7 @@ func (a *application) edit(t *txn) error {
 		reason, err := c.fixed(t)
 		a.faults.Add(c.Where, c.Name, err)
 		if reason != "" {
-			a.anew[c.Name] = reason
+			a.recreated[c.Name] = reason
 		}
 	}
 	if err := a.faults.Err(); err != nil {
@@ -243,7 +243,7 @@ func (c *wantedCube) fixed(t *txn) (string, error) {
 		return "", nil
 	}
 	if rec.Service != c.Service {
-		return fmt.Sprintf("it is a %s", rec.Service), c.refuseAnew(rec)
+		return fmt.Sprintf("it is a %s", rec.Service), c.refuseRecreate(rec)
 	}
 	var err error
 	if c.have, err = t.m.ImageOf(t.next, c.Name); err != nil || c.want.Same(c.have) {
@@ -258,13 +258,13 @@ func (c *wantedCube) fixed(t *txn) (string, error) {
 		return "", err
 	}
 	if leaf := document.FixedMember(c.svc.Schema.Root(), nil, before, after); leaf != "" {
-		return leaf + " is fixed at creation", c.refuseAnew(rec)
+		return leaf + " is fixed at creation", c.refuseRecreate(rec)
 	}
 	return "", nil
 }
 
-// refuseAnew refuses to make a cube with a namespace anew: the old namespace could not be brought back.
-func (c *wantedCube) refuseAnew(rec *world.Cube) error {
+// refuseRecreate refuses to make a cube with a namespace anew: the old namespace could not be brought back.
+func (c *wantedCube) refuseRecreate(rec *world.Cube) error {
 	if rec.Shadow || c.want.Object["shadow"] == true {
 		return fmt.Errorf("a cube with a namespace is not made anew within a change, delete %s first: %w", c.Name, cube.ErrUnsupported)
 	}

@@ -20,7 +20,7 @@ import (
 // remove deletes the cubes that are made anew, and of a whole configuration those that it does not have.
 func (a *application) remove(t *txn) error {
 	for _, rec := range t.next.InOrder() {
-		if a.anew[rec.Name] == "" && (!a.options.Whole || a.doc.Has(rec.Name)) {
+		if a.recreated[rec.Name] == "" && (!a.options.Whole || a.doc.Has(rec.Name)) {
 			continue
 		}
 		if err := t.drop(t.next.Cubes[rec.Name]); err != nil {
@@ -155,7 +155,7 @@ func (a *application) difference(t *txn) (document.Difference, error) {
 		if err != nil {
 			return d, err
 		}
-		if one := document.CompareCubes(name, before, after, a.anew[name]); one != nil {
+		if one := document.CompareCubes(name, before, after, a.recreated[name]); one != nil {
 			d.Cubes = append(d.Cubes, *one)
 		}
 	}

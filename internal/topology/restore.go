@@ -52,7 +52,7 @@ func (m *Manager) restore(ctx context.Context, state *store.State) error {
 	for _, name := range slices.Sorted(maps.Keys(w.Broken)) {
 		m.hold(w.Broken[name], back)
 	}
-	return m.bringBack(ctx, back)
+	return m.restoreStaged(ctx, back)
 }
 
 // hold lets a cube that cannot be restored go on forwarding as an earlier daemon left it, where its programs and maps
@@ -65,9 +65,9 @@ func (m *Manager) hold(b *world.Broken, back []*staged) {
 	}
 	spec := datapath.Spec{ID: s.ID, UUID: s.UUID, Name: s.Name, Service: s.Service, Type: s.Type, Transparent: s.Transparent}
 	if svc := m.loaded.Load().ByName[s.Service]; svc != nil {
-		spec.Transparent, spec.Outside = svc.Info.Transparent, svc.Reg != nil
+		spec.Transparent, spec.External = svc.Info.Transparent, svc.Reg != nil
 	} else {
-		spec.Outside = true
+		spec.External = true
 	}
 	rec, err := s.Cube(spec.Transparent)
 	if err == nil {
@@ -185,8 +185,8 @@ func (m *Manager) stage(s world.Stored) (*staged, error) {
 	return &staged{stored: s, unit: u, rec: rec}, nil
 }
 
-// bringBack restores the staged cubes in one transaction, leaving out those that stand in its way.
-func (m *Manager) bringBack(ctx context.Context, back []*staged) error {
+// restoreStaged restores the staged cubes in one transaction, leaving out those that stand in its way.
+func (m *Manager) restoreStaged(ctx context.Context, back []*staged) error {
 	for {
 		err := m.attempt(ctx, back)
 		if err == nil {
@@ -198,7 +198,7 @@ func (m *Manager) bringBack(ctx context.Context, back []*staged) error {
 				continue
 			}
 			m.log.Warn("the stored topology is refused as a whole, its cubes are restored one by one", "error", err)
-			return m.bringBackOneByOne(ctx, back)
+			return m.restoreOneByOne(ctx, back)
 		}
 		back = m.giveUp(back, culprit.cube, err)
 	}
@@ -224,8 +224,8 @@ func (m *Manager) attempt(ctx context.Context, back []*staged) error {
 // leftOut marks netdevs that are tried one by one.
 const leftOut = "it is not tried yet"
 
-// bringBackOneByOne is for a data plane that refuses the whole: first the cubes without netdevs, then the netdevs.
-func (m *Manager) bringBackOneByOne(ctx context.Context, back []*staged) error {
+// restoreOneByOne is for a data plane that refuses the whole: first the cubes without netdevs, then the netdevs.
+func (m *Manager) restoreOneByOne(ctx context.Context, back []*staged) error {
 	w := m.view.Load().Clone()
 	for name, l := range w.Links {
 		l.Refused = leftOut

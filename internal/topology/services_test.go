@@ -294,7 +294,7 @@ func TestServicesAreTriedAsWhatTheyAre(t *testing.T) {
 		t.Fatalf("tried are %+v", l.plane.tried)
 	}
 	for _, is := range l.plane.tried[1:] {
-		if is.Service != "fine" || is.Transparent || !is.Outside || is.Brief || len(is.Objects) != 2 || is.Hooks != nil {
+		if is.Service != "fine" || is.Transparent || !is.External || is.Brief || len(is.Objects) != 2 || is.Hooks != nil {
 			t.Errorf("tried is %+v", is)
 		}
 	}

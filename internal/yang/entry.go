@@ -154,7 +154,7 @@ func (t *Tree) editEntry(list *Node, old *Entry, op Op, p Path, v value, amend b
 		return nil, err
 	}
 	defer apart.Close()
-	if err := apart.bring(op, p, v, amend); err != nil {
+	if err := apart.writeEntry(op, p, v, amend); err != nil {
 		return nil, err
 	}
 	entry, err := apart.find(at)
@@ -171,7 +171,7 @@ func (t *Tree) apart(list *Node, e *Entry) (*Tree, Path, error) {
 	at := list.parent.pathTo().with(list.name, e.keys...)
 	body, err := parseBody(context.Background(), []byte(e.saved), nil, false)
 	if err == nil {
-		err = apart.bring(Create, at, body, true)
+		err = apart.writeEntry(Create, at, body, true)
 	}
 	if err != nil {
 		apart.Close()
@@ -180,8 +180,8 @@ func (t *Tree) apart(list *Node, e *Entry) (*Tree, Path, error) {
 	return apart, at, nil
 }
 
-// bring makes an edit without validation.
-func (t *Tree) bring(op Op, p Path, v value, amend bool) error {
+// writeEntry makes an edit without validation.
+func (t *Tree) writeEntry(op Op, p Path, v value, amend bool) error {
 	node, err := t.schema.node(p)
 	if err != nil {
 		return err

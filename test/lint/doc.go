@@ -76,6 +76,8 @@ func Rules() []Rule {
 		{"packages import what they may", AllowedImports},
 		{"packages are small", PackageSize},
 		{"mutexes say what they guard", MutexGroups},
+		{"names are words of the field", PlainNames},
+		{"descriptions of models are plain English", PlainDescriptions},
 		{"types with many methods are known", MethodCount},
 		{"cgo is in one package", Cgo},
 		{"each file names its licence", Licence},

@@ -107,6 +107,14 @@ var ruleTests = []struct {
 		"internal/d/b.go":      goFile("import (\n\t_ \"" + Module + "/internal/b\"\n\t_ \"" + Module + "/internal/c\"\n)"),
 		"cmd/x/main.go":        goFile(`import _ "` + Module + `/internal/b"`),
 	}, []string{"internal/a/e.go:5", "test/lint/imports.txt:3", "test/lint/imports.txt:4", "test/lint/imports.txt:5"}},
+	{"names with words that nobody searches for", PlainNames, Tree{
+		"internal/a/undress.go":  goFile("func bringBack() {}\n\nfunc address(heard int) int { return heard + heard }\n"),
+		"internal/a/dressing.go": goFile("func f(brings int) {}\n"),
+	}, []string{"internal/a/undress.go:0", "internal/a/undress.go:5", "internal/a/undress.go:7"}},
+	{"descriptions that read as a translation", PlainDescriptions, Tree{
+		"yang/a.yang": []byte("module a {\n  description \"Sessions that there are.\";\n}\n"), "yang/b.yang": []byte("module b {\n  description \"Number of active sessions.\";\n}\n"),
+		"internal/x/testdata/c.yang": []byte("whoever\n"),
+	}, []string{"yang/a.yang:2"}},
 	{"a mutex says what it guards, or stands above it", MutexGroups, Tree{
 		"internal/a/a.go": goFile("import \"sync\"\n\ntype A struct {\n\tx int\n\tmu sync.Mutex\n\ty int\n}\n"),
 		"internal/b/b.go": goFile("import \"sync\"\n\ntype A struct {\n\tx int\n\n\tmu sync.Mutex\n\ty int\n}\n\ntype B struct {\n\tmu sync.RWMutex\n\ty int\n}\n\ntype C struct {\n\tx int\n\tmu sync.Mutex // guards x\n}\n"),

@@ -170,10 +170,10 @@ func (p *port) updtRcvdInfoWhile() {
 // doubt ages what other ports know from a bridge that says something worse now: it said so on all its ports, and its BPDUs
 // for these may have to wait for a second. The standard believes them until then, and two bridges with several links
 // between them can tell each other of a root that is gone until its messages are too old.
-func (b *Bridge) doubt(heard *port, v vector) {
+func (b *Bridge) doubt(received *port, v vector) {
 	for _, p := range b.ports {
 		known := p.portPriority
-		if p == heard || p.info != infoReceived || known.Bridge.address() != v.Bridge.address() {
+		if p == received || p.info != infoReceived || known.Bridge.address() != v.Bridge.address() {
 			continue
 		}
 		if known.Root < v.Root || known.Root == v.Root && known.Cost < v.Cost {

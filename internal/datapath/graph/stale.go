@@ -58,11 +58,11 @@ func (s Stale) mark(g *Graph, n *Node) {
 		if port.Peer.Cube != 0 {
 			s[port.Peer.Cube] = true
 		}
-		beside := port.Tcubes
+		chain := port.Tcubes
 		if dev := g.Netdevs[port.Peer.Netdev]; dev != nil {
-			beside = append(slices.Clip(beside), dev.Tcubes...)
+			chain = append(slices.Clip(chain), dev.Tcubes...)
 		}
-		for _, id := range beside {
+		for _, id := range chain {
 			s[id] = true
 		}
 	}

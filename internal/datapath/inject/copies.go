@@ -19,7 +19,7 @@ const (
 	recordHeadSize = 72
 	recordSize     = recordHeadSize + 32
 	recordStep     = 5
-	vlanBeside     = 1 // in the flags: the tag is beside the frame
+	vlanOutOfBand  = 1 // in the flags: the tag is beside the frame
 	verdictFlood   = 3
 
 	verdictFloodSet = 7
@@ -29,7 +29,7 @@ const (
 func (s *Sandbox) copiesOfSet(r run, rec []byte, id graph.CubeID, in uint16) []run {
 	e, step := binary.NativeEndian, rec[recordHeadSize:]
 	words := [4]uint32{e.Uint32(rec[48:]), e.Uint32(rec[52:])}
-	if e.Uint32(rec[8:])&vlanBeside != 0 {
+	if e.Uint32(rec[8:])&vlanOutOfBand != 0 {
 		words[floods.WordOfSet] &^= floods.HasTag
 	}
 	frame := slices.Clone(r.frame)

@@ -170,7 +170,7 @@ func (pl *Plan) Attach(u *undo.Stack) error {
 	for _, w := range pl.wants {
 		a := pl.n.attached[w.spot]
 		if a == nil || a.mode != "" && a.mode != w.mode && w.spot.place == kindXDP {
-			if err := pl.n.attachAnew(u, w); err != nil {
+			if err := pl.n.reattach(u, w); err != nil {
 				return err
 			}
 			a = pl.n.attached[w.spot]
@@ -190,9 +190,9 @@ func (pl *Plan) Attach(u *undo.Stack) error {
 	return nil
 }
 
-// attachAnew attaches a netdev. One that changes between generic and native XDP is detached
+// reattach attaches a netdev. One that changes between generic and native XDP is detached
 // first, since the kernel holds one of the two.
-func (n *Netdevs) attachAnew(u *undo.Stack, w want) error {
+func (n *Netdevs) reattach(u *undo.Stack, w want) error {
 	r := w.part.Entrance.roots[w.kind][0]
 	if old := n.attached[w.spot]; old != nil {
 		if err := old.hold.detach(); err != nil {

@@ -33,9 +33,9 @@ type Spec struct {
 	MapSizes map[string]uint32
 	// Migrate is the service's; nil if it has none.
 	Migrate func(cube.Migration) error
-	// Outside marks a cube whose programs are not part of the daemon: they are verified on their own and called, never
+	// External marks a cube whose programs are not part of the daemon: they are verified on their own and called, never
 	// copied into those of others.
-	Outside bool
+	External bool
 }
 
 // Instance is a cube's part of the fast path: the parsed objects of its service and its maps.

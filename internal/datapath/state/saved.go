@@ -401,7 +401,7 @@ func (c *Cubes) Keep(uuid string) {
 	cs := c.state
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	cs.spared[uuid] = true
+	cs.retained[uuid] = true
 }
 
 // Forget removes what is pinned of a cube that is not open.
@@ -417,7 +417,7 @@ func (c *Cubes) Forget(uuid string) error {
 			return fmt.Errorf("cube %s is open: %w", in.spec.Name, cube.ErrInUse)
 		}
 	}
-	delete(cs.spared, uuid)
+	delete(cs.retained, uuid)
 	dir := filepath.Join(cs.dir, "cubes", uuid)
 	if err := cs.removePins(dir); err != nil {
 		cs.removeLater(dir, err)
@@ -432,12 +432,12 @@ func (cs *State) ForgetUnknown() {
 		cs.log.Warn("reading pinned cubes", "err", err)
 		return
 	}
-	known := maps.Clone(cs.spared)
+	known := maps.Clone(cs.retained)
 	for _, in := range cs.byID {
 		known[in.spec.UUID] = true
 	}
 	for _, e := range entries {
-		if known[e.Name()] || cs.spared[""] {
+		if known[e.Name()] || cs.retained[""] {
 			continue
 		}
 		cs.log.Info("removing the maps of a cube that is gone", "uuid", e.Name())

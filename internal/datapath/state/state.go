@@ -35,7 +35,7 @@ type State struct {
 	given    map[source]*link.Object // at run time, by their bytes
 	byID     map[graph.CubeID]*Instance
 	commons  *commons
-	spared   map[string]bool // UUIDs of cubes that are not open and not forgotten
+	retained map[string]bool // UUIDs of cubes that are not open and not forgotten
 	// savedAt is where a cube has an object pinned.
 	savedAt map[*link.Object]string
 }
@@ -65,7 +65,7 @@ func New(s Options) *State {
 	return &State{
 		dir: s.Dir, log: s.Logger, collect: s.Collector, floods: s.Floods, fates: s.Fates, inGraph: s.InGraph, mu: s.Lock,
 		services: map[string]*Service{}, given: map[source]*link.Object{}, byID: map[graph.CubeID]*Instance{},
-		commons: &commons{s.Dir, map[string]*common{}}, spared: map[string]bool{}, savedAt: map[*link.Object]string{},
+		commons: &commons{s.Dir, map[string]*common{}}, retained: map[string]bool{}, savedAt: map[*link.Object]string{},
 	}
 }
 

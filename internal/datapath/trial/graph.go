@@ -85,7 +85,7 @@ func (r *trier) placements() []placement {
 		if r.service.Object(r.hook).Reads(segments.OffersConstant) {
 			add(placement{name: "a cube that offers packets", offers: true, connect: netdevs})
 		}
-		if r.hook == cube.TC && !r.t.Outside {
+		if r.hook == cube.TC && !r.t.External {
 			add(placement{name: "a cube with a namespace", shadow: &graph.Shadow{}, connect: netdevs})
 			add(placement{name: "a cube whose namespace gets copies", shadow: &graph.Shadow{Span: true}, connect: netdevs})
 		}

@@ -33,10 +33,10 @@ type Trial struct {
 	Service     string
 	Objects     map[cube.Hook][]byte
 	Transparent bool
-	// Outside marks a service that is not part of the daemon. Its programs are not tried inline and in namespaces, since
+	// External marks a service that is not part of the daemon. Its programs are not tried inline and in namespaces, since
 	// its cubes are neither inlined (see outsider) nor can they have a namespace: a refusal would be of programs that are
 	// never made.
-	Outside bool
+	External bool
 	// Brief tries a cube twice at each hook, not inlined: with the defaults, and with every constant at another value in
 	// another place.
 	Brief bool
@@ -191,7 +191,7 @@ func (r *trier) modes() []link.Mode {
 	switch {
 	case r.mode == segments.ModeInline:
 		return []link.Mode{link.Inline}
-	case r.mode == segments.ModeCall || r.t.Outside:
+	case r.mode == segments.ModeCall || r.t.External:
 		return []link.Mode{link.Call}
 	}
 	return []link.Mode{link.Call, link.Inline}

@@ -129,7 +129,7 @@ func TestProgramsOnTrial(t *testing.T) {
 		trial Trial
 		loads []string
 	}{
-		{"standard, of another process", never, Trial{Outside: true}, []string{
+		{"standard, of another process", never, Trial{External: true}, []string{
 			"tc, a cube with another one as peer, call, in", "tc, a cube with another one as peer, call, resume",
 			"tc, a cube with netdevs as peers, call, in", "tc, a cube with netdevs as peers, call, resume",
 			"xdp, a cube with another one as peer, call, in", "xdp, a cube with another one as peer, call, resume",
@@ -141,8 +141,8 @@ func TestProgramsOnTrial(t *testing.T) {
 			"xdp, a cube on a netdev, call, in", "xdp, a cube on a netdev, call, resume", "xdp, a cube on a netdev, inline, in",
 			"xdp, a cube on a port, call, in", "xdp, a cube on a port, call, resume", "xdp, a cube on a port, inline, in"}},
 		// What is refused in a namespace or inline is never loaded for a service of another process.
-		{"no namespace", onlyShadow, Trial{Outside: true, Hooks: []cube.Hook{cube.XDP}}, nil},
-		{"not inline", onlyInline, Trial{Outside: true, Brief: true, Hooks: []cube.Hook{cube.TC}}, nil},
+		{"no namespace", onlyShadow, Trial{External: true, Hooks: []cube.Hook{cube.XDP}}, nil},
+		{"not inline", onlyInline, Trial{External: true, Brief: true, Hooks: []cube.Hook{cube.TC}}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -153,9 +153,9 @@ func (o *Observer) lookAtServices(v *StatusView, numbers []topology.CubeNumbers)
 	for _, c := range numbers {
 		cubes[c.Service]++
 	}
-	outside := map[string]bool{}
+	external := map[string]bool{}
 	for _, st := range o.manager.ServiceStates() {
-		outside[st.Name] = true
+		external[st.Name] = true
 		one := serviceView{Name: st.Name, Cubes: cubes[st.Name], State: "running"}
 		if !st.Running {
 			one.State, one.Error = "lost", st.Error
@@ -163,7 +163,7 @@ func (o *Observer) lookAtServices(v *StatusView, numbers []topology.CubeNumbers)
 		v.Services = append(v.Services, one)
 	}
 	for _, info := range o.manager.Services() {
-		if n := cubes[info.Name]; n > 0 && !outside[info.Name] {
+		if n := cubes[info.Name]; n > 0 && !external[info.Name] {
 			v.Services = append(v.Services, serviceView{Name: info.Name, Cubes: n, State: "builtin"})
 		}
 	}

@@ -61,7 +61,7 @@ func triedAs(r datapath.TrialReport) []any {
 // try loads the programs of a service on trial, while others change what they like. It ends with ctx.
 func (k *Keeper) try(ctx context.Context, svc *service.Service) (datapath.TrialReport, error) {
 	return k.dp.Try(ctx, datapath.Trial{
-		Service: svc.Info.Name, Objects: svc.Objects, Transparent: svc.Info.Transparent, Outside: svc.Reg != nil,
+		Service: svc.Info.Name, Objects: svc.Objects, Transparent: svc.Info.Transparent, External: svc.Reg != nil,
 	})
 }
 
@@ -159,8 +159,8 @@ func (k *Keeper) install(ctx context.Context, svc *service.Service) error {
 	})
 }
 
-// outsiderOf finds a service that is not part of the daemon.
-func (k *Keeper) outsiderOf(name string) (*service.External, error) {
+// externalService finds a service that is not part of the daemon.
+func (k *Keeper) externalService(name string) (*service.External, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if o := k.byName[name]; o != nil {
@@ -174,7 +174,7 @@ func (k *Keeper) outsiderOf(name string) (*service.External, error) {
 
 // RemoveService ends a service that has no cubes.
 func (k *Keeper) RemoveService(ctx context.Context, name string) error {
-	o, err := k.outsiderOf(name)
+	o, err := k.externalService(name)
 	if err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func listed(names []string) string {
 // UpdateService starts another version of a service, loads its programs on trial, and has it take over all cubes with
 // their state, or changes nothing. What reg leaves empty stays as it is.
 func (k *Keeper) UpdateService(ctx context.Context, reg service.Registration) (trial datapath.TrialReport, err error) {
-	o, err := k.outsiderOf(reg.Name)
+	o, err := k.externalService(reg.Name)
 	if err != nil {
 		return trial, err
 	}

@@ -28,13 +28,13 @@ func (n *News) Tell(u *Unit, what string, call func()) {
 	}
 	n.pending[done] = true
 	n.mu.Unlock()
-	heard := sync.OnceFunc(func() {
+	delivered := sync.OnceFunc(func() {
 		n.mu.Lock()
 		delete(n.pending, done)
 		n.mu.Unlock()
 		close(done)
 	})
-	u.Post(Task{What: what, Run: func() { defer heard(); call() }, Dropped: heard})
+	u.Post(Task{What: what, Run: func() { defer delivered(); call() }, Dropped: delivered})
 }
 
 // Wait waits until the cubes have heard what was told before, for a while: one whose code is slow must not stop others.
