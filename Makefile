@@ -15,13 +15,14 @@ STRIP   ?= llvm-strip
 PREFIX  ?= /usr/local
 MODULE  := github.com/polycube/polycube
 GIT     := git -c safe.directory='*'
-VERSION ?= $(shell $(GIT) describe --tags --always --dirty 2>/dev/null || echo dev)
+# The release, and the commit that is built: 0.1.0+1a2b3c4.
+VERSION ?= $(shell cat VERSION)$(shell $(GIT) describe --always --dirty --exclude '*' 2>/dev/null | sed 's/^/+/')
 
 # Where Go may be without being in PATH, under sudo for one.
 export PATH := $(PATH):/usr/local/go/bin:/usr/lib/go/bin
 
 # Stamping from a checkout that another user owns makes go build fail; the
-# version comes from git describe instead.
+# version comes from VERSION and git describe instead.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 LDFLAGS := -X $(MODULE)/internal/cli.Version=$(VERSION) -X $(MODULE)/internal/daemon.Version=$(VERSION)
 

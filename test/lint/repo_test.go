@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -49,6 +50,16 @@ func TestRepositoryKeepsTheHouseRules(t *testing.T) {
 				t.Error(f)
 			}
 		})
+	}
+}
+
+// TestTheChangelogHasTheRelease: what --version says is a release that the CHANGELOG describes, the newest.
+func TestTheChangelogHasTheRelease(t *testing.T) {
+	tree := repository(t)
+	version := strings.TrimSpace(string(tree["VERSION"]))
+	newest := regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d{2}-\d{2}$`).FindSubmatch(tree["CHANGELOG.md"])
+	if newest == nil || string(newest[1]) != version {
+		t.Errorf("VERSION is %q, and the newest release of CHANGELOG.md is %q", version, newest)
 	}
 }
 
