@@ -2,7 +2,7 @@
 
 package daemon
 
-// Services that are not part of the daemon: whether they are taken, and by which rules they run and are spoken to.
+// External services: whether they are taken, and by which rules they run and are spoken to.
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/service"
 )
 
-// serviceOptions are about services that are not part of the daemon.
+// serviceOptions are about external services.
 type serviceOptions struct {
 	// Services is off, or on: services can be added at run time.
 	Services string

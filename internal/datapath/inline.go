@@ -166,7 +166,7 @@ func (in *inliner) next() *segments.Description {
 			continue
 		}
 		if name := in.p.externalCube(c); name != "" {
-			in.refused[c.Print] = name + " is of a service that is not part of the daemon"
+			in.refused[c.Print] = name + " is of an external service"
 			c.note = in.refused[c.Print]
 			continue
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/service"
 )
 
-// environment is what the topology's Env has for services that are not part of the daemon.
+// environment is what the topology's Env has for external services.
 type environment interface {
 	cube.Env
 	UUID() string

@@ -53,7 +53,7 @@ type Topology interface {
 	Maps(cube string) []datapath.MapUsage
 	Activity() topology.Activity
 	Revision() uint64
-	// ServiceStates and ServiceSeries are of services that are not part of the daemon.
+	// ServiceStates and ServiceSeries are of external services.
 	ServiceStates() []topology.ServiceState
 	ServiceSeries() []topology.Series
 }

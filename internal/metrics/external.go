@@ -10,7 +10,7 @@ import (
 	"github.com/polycube/polycube/internal/topology"
 )
 
-// Services that are not part of the daemon have figures of their own. Their names begin with polycube_custom_ and the
+// External services have figures of their own. Their names begin with polycube_custom_ and the
 // service, so that they are nobody else's.
 
 // writeServices writes how such services are, and what they say.

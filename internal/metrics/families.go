@@ -103,7 +103,7 @@ var table = []Family{
 	{Name: "polycube_api_denied_total", Kind: Counter, Labels: []string{"reason"}, Series: "7", Help: "Requests that were refused before anything looked at them: no-credentials, forbidden, rate, body, tls, busy, other."},
 	{Name: "polycube_api_connections_dropped_total", Kind: Counter, Labels: []string{"reason"}, Series: "4",
 		Help: "Connections closed by a limit: too-many, silent (no request in time), slow-request (header or body), slow-answer (not read in time)."},
-	{Name: "polycube_service_up", Kind: Gauge, Labels: []string{"service"}, Series: "added services", Help: "1 while a service that is not part of the daemon runs."},
+	{Name: "polycube_service_up", Kind: Gauge, Labels: []string{"service"}, Series: "added services", Help: "1 while an external service runs."},
 	{Name: "polycube_service_restarts_total", Kind: Counter, Labels: []string{"service"}, Series: "added services", Help: "How often such a service came back."},
 	{Name: "polycube_service_packets_dropped_total", Kind: Counter, Labels: []string{"direction", "service"}, Series: "2 × added services",
 		Help: "Packets that did not reach such a service (in), or that it sent and that were refused (out), since it began."},

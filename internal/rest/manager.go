@@ -22,7 +22,7 @@ type Manager interface {
 	Cubes() []topology.CubeRef
 	ServiceOf(cube string) (string, bool)
 
-	// AddService, UpdateService and RemoveService are for services that are not part of the daemon, which ServiceStates lists.
+	// AddService, UpdateService and RemoveService are for external services, which ServiceStates lists.
 	// The first two say what came of the trial of its programs.
 	AddService(context.Context, topology.Registration) (datapath.TrialReport, error)
 	UpdateService(context.Context, topology.Registration) (datapath.TrialReport, error)

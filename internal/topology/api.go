@@ -24,7 +24,7 @@ type (
 	History = history.History
 	// RevisionDetail is a revision with what it did.
 	RevisionDetail = history.Detail
-	// Registration is a service that is not part of the daemon, as a request names it.
+	// Registration is an external service, as a request names it.
 	Registration = service.Registration
 	// ServiceInfo describes a service.
 	ServiceInfo = service.Info

@@ -86,7 +86,7 @@ func (h *fakeHost) living() int {
 	return n
 }
 
-// outer is a bridge of a service that is not part of the daemon; its calls are logged as who's.
+// outer is a bridge of an external service; its calls are logged as who's.
 func outer(t testing.TB, b *behaviour, change ...string) cube.Service {
 	s := toyServices(t, b)[0]
 	s.Model = strings.NewReplacer(append([]string{"toybridge", "outer"}, change...)...).Replace(s.Model)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Services that are not part of the daemon: the test binary is the service, in a process that tests start, kill and
+// External services: the test binary is the service, in a process that tests start, kill and
 // replace while packets go through its cubes.
 
 package e2e

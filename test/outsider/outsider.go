@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outsider is a service that is not part of the daemon, for tests: it speaks the protocol of api/ by hand, so that
+// Package outsider is an external service, for tests: it speaks the protocol of api/ by hand, so that
 // a test can have it do what no SDK would.
 package outsider
 

@@ -33,7 +33,7 @@ type Trial struct {
 	Service     string
 	Objects     map[cube.Hook][]byte
 	Transparent bool
-	// External marks a service that is not part of the daemon. Its programs are not tried inline and in namespaces, since
+	// External marks an external service. Its programs are not tried inline and in namespaces, since
 	// its cubes are neither inlined (see outsider) nor can they have a namespace: a refusal would be of programs that are
 	// never made.
 	External bool

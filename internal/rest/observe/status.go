@@ -363,7 +363,7 @@ func (o *Observer) storeTroubles(v *StatusView) []trouble {
 	return out
 }
 
-// ServiceStatus is how a service that is not part of the daemon is.
+// ServiceStatus is the state of an external service.
 func ServiceStatus(st topology.ServiceState) string {
 	if st.Running {
 		return "running"

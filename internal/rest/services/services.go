@@ -31,7 +31,7 @@ type Entry struct {
 	Version     string `json:"version"`
 	Pyang       string `json:"pyang_repo_id"`
 	Swagger     string `json:"swagger_codegen_repo_id"`
-	// Status is running or lost for a service that is not part of the daemon.
+	// Status is running or lost for an external service.
 	Status string `json:"status,omitempty"`
 }
 
@@ -40,7 +40,7 @@ type Detail struct {
 	Name       string `json:"name"`
 	Controller string `json:"servicecontroller"`
 	Model      string `json:"datamodel"`
-	// The rest is of services that are not part of the daemon.
+	// The rest is of external services.
 	Type     string     `json:"type,omitempty"`
 	Status   string     `json:"status,omitempty"`
 	Since    *time.Time `json:"since,omitempty"`
@@ -50,10 +50,10 @@ type Detail struct {
 
 // Manager is what the services are added to and removed from: *topology.Manager.
 type Manager interface {
-	// Services lists what is loaded, in order of registration, ServiceStates the services that are not part of the daemon.
+	// Services lists what is loaded, in order of registration, ServiceStates the external services.
 	Services() []topology.ServiceInfo
 	ServiceStates() []topology.ServiceState
-	// AddService, UpdateService and RemoveService are for services that are not part of the daemon. The first two say what
+	// AddService, UpdateService and RemoveService are for external services. The first two say what
 	// came of the trial of its programs.
 	AddService(context.Context, topology.Registration) (datapath.TrialReport, error)
 	UpdateService(context.Context, topology.Registration) (datapath.TrialReport, error)
@@ -73,7 +73,7 @@ func New(manager Manager, out message.Sender, names *directory.Directory, guide 
 	return &Services{manager: manager, out: out, names: names, help: guide}
 }
 
-// serviceStates are the services that are not part of the daemon, by name.
+// serviceStates are the external services, by name.
 func (s *Services) serviceStates() map[string]topology.ServiceState {
 	states := map[string]topology.ServiceState{}
 	for _, st := range s.manager.ServiceStates() {

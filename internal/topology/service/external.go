@@ -2,7 +2,7 @@
 
 package service
 
-// A service that is not part of the daemon: who asked for it, and its lives, one after the other.
+// An external service: who asked for it, and its lives, one after the other.
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/internal/store"
 )
 
-// Registration is a service that is not part of the daemon, as a request names it and the store keeps it.
+// Registration is an external service, as a request names it and the store keeps it.
 type Registration struct {
 	Name string `json:"name"`
 	// Type is lib, an executable that the daemon starts, or grpc, a process that listens elsewhere.
@@ -24,7 +24,7 @@ type Registration struct {
 	URI string `json:"uri"`
 }
 
-// Host starts services that are not part of the daemon.
+// Host starts external services.
 type Host interface {
 	// Start begins a life of a service: a process or a connection. again is an earlier life of the same version, nil if
 	// there was none or another version is wanted. The context bounds the start alone.
@@ -45,7 +45,7 @@ type Life interface {
 // Key begins the keys of services in the store.
 const Key = "service/"
 
-// External is a service that is not part of the daemon. Its methods may be called from any goroutine.
+// External is an external service. Its methods may be called from any goroutine.
 type External struct {
 	Name string
 	// turn holds one token: who has it may begin and end lives.

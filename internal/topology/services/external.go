@@ -2,7 +2,7 @@
 
 package services
 
-// Services that are not part of the daemon come, go, hang and die, and their cubes' packets must not notice. Each has a
+// External services come, go, hang and die, and their cubes' packets must not notice. Each has a
 // goroutine that watches its life: when that ends, its cubes are degraded; when there is a new one, they are taken over.
 
 import (

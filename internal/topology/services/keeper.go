@@ -105,7 +105,7 @@ type Keeper struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   sync.WaitGroup
-	// mu guards byName, the services that are not part of the daemon.
+	// mu guards byName, the external services.
 	mu     sync.Mutex
 	byName map[string]*service.External
 }

@@ -159,7 +159,7 @@ func (k *Keeper) install(ctx context.Context, svc *service.Service) error {
 	})
 }
 
-// externalService finds a service that is not part of the daemon.
+// externalService finds an external service.
 func (k *Keeper) externalService(name string) (*service.External, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -294,7 +294,7 @@ func (k *Keeper) ServiceSeries() []service.Series {
 	return out
 }
 
-// ServiceStates lists the services that are not part of the daemon, by name.
+// ServiceStates lists the external services, by name.
 func (k *Keeper) ServiceStates() []service.State {
 	k.mu.Lock()
 	list := slices.Collect(maps.Values(k.byName))

@@ -85,7 +85,7 @@ func (e *env) Name() string         { return e.name }
 func (e *env) Type() cube.Type      { return e.typ }
 func (e *env) Logger() *slog.Logger { return e.log }
 
-// What follows is for services that are not part of the daemon, which ask for it by interfaces of their own.
+// What follows is for external services, which ask for it by interfaces of their own.
 
 // UUID stays the same for the life of the cube.
 func (e *env) UUID() string { return e.uuid }
