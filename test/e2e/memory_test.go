@@ -24,6 +24,8 @@ type tightNAT struct {
 	t        *testing.T
 	group    *need.MemoryGroup
 	lan, wan *netns.Node
+	// atLimit is what the group took when its limit was set, in bytes.
+	atLimit uint64
 }
 
 func newTightNAT(t *testing.T, sessions int, behaviour string) *tightNAT {
@@ -35,6 +37,11 @@ func newTightNAT(t *testing.T, sessions int, behaviour string) *tightNAT {
 	m.lab.Run("sysctl", "-qw", "net.ipv4.ip_forward=1")
 	n.lan.Run("ip", "route", "add", "default", "via", "10.0.0.1")
 	n.group.Add(n.Pid())
+	t.Cleanup(func() { // says why a request fails: the daemon was killed, or something else
+		if t.Failed() {
+			t.Logf("at most %d bytes were taken, %d when the limit was set, and the kernel has killed %d processes", n.group.Peak(), n.atLimit, n.group.Killed())
+		}
+	})
 	before := n.group.Usage()
 	n.Must(http.StatusCreated, http.MethodPost, "/nat/n", fmt.Sprintf(
 		`{"max-sessions":%d,"behaviour":{%s},"rule":{"snat":{"entry":[{"id":0,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"}]}}}`, sessions, behaviour))
@@ -61,6 +68,7 @@ func (n *tightNAT) leave(bytes uint64) {
 		}
 		return nil
 	})
+	n.atLimit = is
 	n.group.Limit(is + bytes)
 }
 

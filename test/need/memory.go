@@ -113,10 +113,15 @@ func (g *MemoryGroup) Limit(bytes uint64) {
 	g.file("memory.limit_in_bytes", "memory.max", strconv.FormatUint(bytes, 10))
 }
 
+// Peak is the most that the group has taken at a time.
+func (g *MemoryGroup) Peak() uint64 { return g.number("memory.max_usage_in_bytes", "memory.peak") }
+
 // Usage is what the group takes.
-func (g *MemoryGroup) Usage() uint64 {
+func (g *MemoryGroup) Usage() uint64 { return g.number("memory.usage_in_bytes", "memory.current") }
+
+func (g *MemoryGroup) number(v1, v2 string) uint64 {
 	g.t.Helper()
-	text := g.file("memory.usage_in_bytes", "memory.current", "")
+	text := g.file(v1, v2, "")
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
 	if err != nil {
 		g.t.Fatalf("control group: %v", err)
