@@ -82,7 +82,7 @@ func TestAFullTableInLittleMemory(t *testing.T) {
 	n := newTightNAT(t, room, `"mapping":"address-and-port-dependent"`)
 	c := connectTo(t, n.lan, "203.0.113.2:7000")
 	as := c.seenAs()
-	n.leave(48 * megabyte)
+	n.leave(64 * megabyte) // less than the table takes; a change takes the daemon and the verifier up to 50 on a busy machine
 	n.flood(0, early)
 	n.counted(1 + early)
 	samples := map[ports]string{}

@@ -38,9 +38,8 @@ func newTightNAT(t *testing.T, sessions int, behaviour string) *tightNAT {
 	n.lan.Run("ip", "route", "add", "default", "via", "10.0.0.1")
 	n.group.Add(n.Pid())
 	t.Cleanup(func() { // says why a request fails: the daemon was killed, or something else
-		if t.Failed() {
-			t.Logf("at most %d bytes were taken, %d when the limit was set, and the kernel has killed %d processes", n.group.Peak(), n.atLimit, n.group.Killed())
-		}
+		t.Logf("at most %d bytes were taken, by the kernel %d, %d when the limit was set, and the kernel has killed %d processes",
+			n.group.Peak(), n.group.KernelPeak(), n.atLimit, n.group.Killed())
 	})
 	before := n.group.Usage()
 	n.Must(http.StatusCreated, http.MethodPost, "/nat/n", fmt.Sprintf(

@@ -113,6 +113,14 @@ func (g *MemoryGroup) Limit(bytes uint64) {
 	g.file("memory.limit_in_bytes", "memory.max", strconv.FormatUint(bytes, 10))
 }
 
+// KernelPeak is the most that the kernel has taken for the group at a time, maps and the verifier among it; 0 if it is not counted apart.
+func (g *MemoryGroup) KernelPeak() uint64 {
+	if g.unified {
+		return 0
+	}
+	return g.number("memory.kmem.max_usage_in_bytes", "")
+}
+
 // Peak is the most that the group has taken at a time.
 func (g *MemoryGroup) Peak() uint64 { return g.number("memory.max_usage_in_bytes", "memory.peak") }
 
