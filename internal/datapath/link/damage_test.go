@@ -20,6 +20,7 @@ import (
 
 	corebpf "github.com/polycube/polycube/bpf/core"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // Objects come from services, which may be malicious: none, however malformed, may take the daemon down.
@@ -143,6 +144,26 @@ func TestNoObjectTakesTheDaemonDown(t *testing.T) {
 		}()
 	}
 	t.Logf("%d objects", n)
+}
+
+// TestACycleOfTypesEnds: an object can have a const of a typedef of that const.
+func TestACycleOfTypesEnds(t *testing.T) {
+	alias := &btf.Typedef{Name: "alias"}
+	alias.Type = &btf.Const{Type: alias}
+	ended := make(chan bool, 1)
+	itself := &btf.Struct{Name: "itself", Size: 4}
+	itself.Members = []btf.Member{{Name: "again", Type: itself}}
+	go func() {
+		ended <- isVolatile(alias) || len(switchesIn("constant", itself, 0, make([]byte, 4), nil, maxNesting)) > 0
+	}()
+	select {
+	case volatile := <-ended:
+		if volatile {
+			t.Error("it is volatile, or has switches")
+		}
+	case <-time.After(pace.Stretch(10 * time.Second)):
+		t.Fatal("it does not end")
+	}
 }
 
 func TestWhatIsNoObjectIsRefused(t *testing.T) {

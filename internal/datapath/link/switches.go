@@ -50,7 +50,7 @@ func (o *Object) switches() ([]Switch, error) {
 		if size, err := btf.Sizeof(v.typ.Type); err != nil || size != len(data) {
 			return nil, fmt.Errorf("constant %s: it has %d bytes, its type %d: %w", name, len(data), size, ErrObject)
 		}
-		for _, s := range switchesIn(name, v.typ.Type, 0, data, numbers) {
+		for _, s := range switchesIn(name, v.typ.Type, 0, data, numbers, maxNesting) {
 			s.constant = name
 			out = append(out, s)
 		}
@@ -58,8 +58,11 @@ func (o *Object) switches() ([]Switch, error) {
 	return out, nil
 }
 
+// maxQualifiers bounds a chain of qualifiers and typedefs, as the kernel does: in a damaged or hostile object it can be a cycle.
+const maxQualifiers = 32
+
 func isVolatile(t btf.Type) bool {
-	for {
+	for range maxQualifiers {
 		switch q := t.(type) {
 		case *btf.Volatile:
 			return true
@@ -71,6 +74,7 @@ func isVolatile(t btf.Type) bool {
 			return false
 		}
 	}
+	return false
 }
 
 // triedNumbers are the values that PCN_TRY names.
@@ -90,8 +94,11 @@ func triedNumbers(v variable) ([]int64, error) {
 	return out, nil
 }
 
-// switchesIn finds the switches in a value of a type, at an offset of the constant with these bytes.
-func switchesIn(name string, t btf.Type, offset uint32, data []byte, numbers []int64) []Switch {
+// switchesIn finds the switches in a value of a type, at an offset of the constant with these bytes, down to so many levels.
+func switchesIn(name string, t btf.Type, offset uint32, data []byte, numbers []int64, levels int) []Switch {
+	if levels == 0 {
+		return nil
+	}
 	s := Switch{Name: name, offset: offset}
 	add := func(size uint32, text string, n int64) {
 		raw := binary.LittleEndian.AppendUint64(nil, uint64(n)) // objects are compiled for machines of that kind
@@ -102,7 +109,7 @@ func switchesIn(name string, t btf.Type, offset uint32, data []byte, numbers []i
 		var out []Switch
 		for _, m := range t.Members {
 			if m.BitfieldSize == 0 {
-				out = append(out, switchesIn(name+"."+m.Name, m.Type, offset+m.Offset.Bytes(), data, nil)...)
+				out = append(out, switchesIn(name+"."+m.Name, m.Type, offset+m.Offset.Bytes(), data, nil, levels-1)...)
 			}
 		}
 		return out
