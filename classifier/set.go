@@ -156,7 +156,7 @@ func (s *Set) forget() {
 	s.prepared = nil
 }
 
-// needsRebuild says whether a change makes all trees anew, and lets who asked wait for it: there are none yet, they are few, most
+// needsRebuild reports whether a change rebuilds all trees while its request waits: there are none yet, they are few, most
 // of them change, or packets have to be read otherwise.
 func (n *next) needsRebuild() bool {
 	s := n.s

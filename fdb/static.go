@@ -24,7 +24,7 @@ type Change struct {
 	Entries []cube.EntryChange
 }
 
-// change is a checked Change. What is in both gone and set is set anew.
+// change is a checked Change. Keys in both gone and set are replaced.
 type change[K Key] struct {
 	Change
 	gone map[K]bool

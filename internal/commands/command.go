@@ -85,7 +85,7 @@ type Argument struct {
 	Optional   bool
 }
 
-// Required are the names of the members that a body must have, Allowed of those that it may have besides.
+// Required are the names of the members that a body must have, Allowed those of its optional members.
 func (o Operation) Required() []string { return o.members(false) }
 
 // Allowed are the names of the members that a body may have beside the required ones.

@@ -204,7 +204,23 @@ func (t *txn) rollback(err error) {
 	if errors.As(err, &p) {
 		t.m.log.Error("panic in a transaction, undone", "value", p.Value, "stack", string(p.Stack))
 	}
-	t.undoAll()
+	for _, undo := range slices.Backward(t.undo) {
+		if err := unit.Guard(undo); err != nil {
+			t.m.log.Error("undoing a change", "error", err)
+		}
+	}
+	defer t.dropSuccessors()
+	if t.restoring {
+		t.unlock()
+		return
+	}
+	for _, u := range t.created {
+		u.End()
+	}
+	t.unlock()
+	for _, u := range t.created {
+		t.m.endUnit(u)
+	}
 }
 
 // own returns a cube's record that this transaction may change.
@@ -266,26 +282,6 @@ func (t *txn) edited(u *unit.Unit, change *yang.Change) {
 func (t *txn) touch(name string) {
 	if !slices.Contains(t.touched, name) {
 		t.touched = append(t.touched, name)
-	}
-}
-
-func (t *txn) undoAll() {
-	for _, undo := range slices.Backward(t.undo) {
-		if err := unit.Guard(undo); err != nil {
-			t.m.log.Error("undoing a change", "error", err)
-		}
-	}
-	defer t.dropSuccessors()
-	if t.restoring {
-		t.unlock()
-		return
-	}
-	for _, u := range t.created {
-		u.End()
-	}
-	t.unlock()
-	for _, u := range t.created {
-		t.m.endUnit(u)
 	}
 }
 
