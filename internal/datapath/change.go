@@ -31,8 +31,10 @@ type change struct {
 	cut      [][][]CubeID
 	parts    []*segment
 	built    []*segment // subset of parts
-	rows     *tables.Rows
-	plan     *netdevs.Plan
+	// constants are those parts that have other constants than in use, and programs from before.
+	constants []*segment
+	rows      *tables.Rows
+	plan      *netdevs.Plan
 }
 
 // Prepare links and loads what the graph needs that is not there yet. Nothing is visible to
@@ -66,6 +68,7 @@ func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err error) {
 	was := ch.built
 	ch.parts, ch.built = nil, nil
+	ch.unclaim()
 	defer func() {
 		for _, c := range was {
 			ch.p.maker.Dispose(c.gen)
@@ -123,7 +126,10 @@ func (ch *change) kept(c *segment, number, of int, native bool) *segment {
 // new ones.
 func (p *Plane) reuseOrBuild(ch *change, c *segment) error {
 	if old := p.part(c.Print); old != nil {
-		c.gen, c.note = old.gen, old.note
+		c.gen, c.note, c.spare, c.noSpare = old.gen, old.note, old.spare, old.noSpare
+		return nil
+	}
+	if p.changeConstants(ch, c) {
 		return nil
 	}
 	mode := link.Call
@@ -151,6 +157,7 @@ func (ch *change) drop() {
 		ch.p.maker.Dispose(c.gen)
 	}
 	ch.built = nil
+	ch.unclaim()
 }
 
 // Commit makes the graph effective: exits first, then new netdevs, then the programs, then
@@ -177,13 +184,13 @@ func (ch *change) Commit() error {
 // change reuses.
 func (ch *change) refresh() {
 	built := make(map[*segment]bool, len(ch.built))
-	for _, c := range ch.built {
+	for _, c := range slices.Concat(ch.built, ch.constants) {
 		built[c] = true
 	}
 	for _, c := range ch.p.notInUse(ch.parts) {
 		if !built[c] {
 			now := ch.p.part(c.Print)
-			c.gen, c.note = now.gen, now.note
+			c.gen, c.note, c.spare, c.noSpare = now.gen, now.note, now.spare, now.noSpare
 		}
 	}
 }
@@ -291,12 +298,16 @@ func (ch *change) finish() {
 	p.tables.Use(ch.rows)
 	p.partitioner.partitioned = ch.cut
 	gone := p.setParts(ch.parts)
-	p.state.Keep(ch.g, linkedOf(ch.built))
-	for _, c := range ch.built {
+	changed := slices.Concat(ch.built, ch.constants)
+	p.state.Keep(ch.g, linkedOf(changed))
+	for _, c := range changed {
 		p.tell(c)
 	}
+	for _, c := range ch.constants {
+		delete(p.claimed, c.gen)
+	}
 	for _, gen := range gone {
-		p.collect.Unpin(gen.Close)
+		p.retire(gen)
 	}
 	if first {
 		p.state.ForgetUnknown()
@@ -326,6 +337,7 @@ func (ch *change) swap(u *undo.Stack) error {
 		}
 	}
 	for _, c := range changed {
+		c.writeConstants(u)
 		if err := ch.p.enter(u, c, before); err != nil {
 			return err
 		}

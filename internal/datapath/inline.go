@@ -33,19 +33,27 @@ type inliner struct {
 	kick   chan struct{}
 	cancel context.CancelFunc
 	done   chan struct{}
-	// refused remembers prints of components that cannot be inlined, with the reason.
-	refused map[string]string
+	// refused remembers what cannot be linked in the background, with the reason.
+	refused map[attempt]string
 	// budget bounds the instructions of an inlined program.
 	budget int
+	// spares bounds the instructions of all spare programs.
+	spares int
 	// again is when to try again what the machine had no room for.
 	again time.Duration
+}
+
+// attempt is a segment, by its print, that is linked in a mode.
+type attempt struct {
+	print string
+	mode  link.Mode
 }
 
 func newInliner(p *Plane) *inliner {
 	ctx, cancel := context.WithCancel(context.Background())
 	in := &inliner{
 		p: p, kick: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{}),
-		refused: map[string]string{}, budget: inlineBudget, again: inlineAgain,
+		refused: map[attempt]string{}, budget: inlineBudget, spares: spareBudget, again: inlineAgain,
 	}
 	go in.run(ctx)
 	return in
@@ -72,11 +80,12 @@ func (in *inliner) run(ctx context.Context) {
 			return
 		case <-in.kick:
 		}
-		if in.p.opts.Mode != ModeAuto || !in.calm(ctx) {
+		if in.p.opts.Mode == ModeInline || !in.calm(ctx) {
 			continue
 		}
 		for in.one(ctx) {
 		}
+		in.buildSpares(ctx)
 	}
 }
 
@@ -96,23 +105,23 @@ func (in *inliner) calm(ctx context.Context) bool {
 	}
 }
 
-// one inlines one component; false if there is none left.
+// one links one segment, inline or at least with its constants frozen; false if there is none left.
 func (in *inliner) one(ctx context.Context) bool {
-	c := in.next()
+	c, mode := in.next()
 	if c == nil || ctx.Err() != nil {
 		return false
 	}
 	start := time.Now()
-	gen, err := in.p.maker.Build(c, link.Inline)
-	if err == nil && gen.Instructions > in.budget {
+	gen, err := in.p.maker.Build(c, mode)
+	if err == nil && mode == link.Inline && gen.Instructions > in.budget {
 		err = errors.Join(fmt.Errorf("%d instructions, the budget is %d: %w", gen.Instructions, in.budget, link.ErrTooLarge), gen.Close())
 	}
 	took := time.Since(start)
 	c.GiveBack()
 	in.p.mu.Lock()
 	defer in.p.mu.Unlock()
-	if err != nil || took > inlineAtMost {
-		in.refuse(c, err, took)
+	if err != nil || mode == link.Inline && took > inlineAtMost {
+		in.refuse(c, mode, err, took)
 	}
 	if err == nil {
 		in.p.publish(c, gen)
@@ -121,7 +130,7 @@ func (in *inliner) one(ctx context.Context) bool {
 }
 
 // refuse notes why a segment is not inlined, or not again: an error, or the time that it took.
-func (in *inliner) refuse(c *segments.Description, err error, took time.Duration) {
+func (in *inliner) refuse(c *segments.Description, mode link.Mode, err error, took time.Duration) {
 	note := fmt.Sprintf("linking inline took %s", took.Round(time.Millisecond))
 	attrs := []slog.Attr{slog.String("cube", c.Code.Cubes[0].Name)}
 	if err != nil {
@@ -130,9 +139,13 @@ func (in *inliner) refuse(c *segments.Description, err error, took time.Duration
 	if r := refusal.As(err); r != nil {
 		attrs = r.Attrs()
 	}
-	in.refused[c.Print] = note
+	in.refused[attempt{c.Print, mode}] = note
 	if err != nil && temporary(err) {
 		time.AfterFunc(in.again, func() { in.reconsider(c.Print) })
+	}
+	if mode == link.Call { // the programs in use are as good, though slower
+		in.p.log.LogAttrs(context.Background(), slog.LevelWarn, "constants of a segment are not frozen", append(attrs, slog.String("reason", note))...)
+		return
 	}
 	now := in.p.part(c.Print)
 	if now == nil || now.note != note { // else it was tried again
@@ -147,48 +160,73 @@ func (in *inliner) refuse(c *segments.Description, err error, took time.Duration
 // reconsider tries once more to inline a segment.
 func (in *inliner) reconsider(print string) {
 	in.p.mu.Lock()
-	delete(in.refused, print)
+	delete(in.refused, attempt{print, link.Inline})
+	delete(in.refused, attempt{print, link.Call})
 	in.p.mu.Unlock()
 	in.wake()
 }
 
-// next picks a component in call mode whose inlining was not refused.
-func (in *inliner) next() *segments.Description {
+// next picks a segment that is not linked as it should be, and says how it should.
+func (in *inliner) next() (*segments.Description, link.Mode) {
 	in.p.mu.Lock()
 	defer in.p.mu.Unlock()
-	maps.DeleteFunc(in.refused, func(print, _ string) bool { return in.p.part(print) == nil })
+	maps.DeleteFunc(in.refused, func(a attempt, _ string) bool { return in.p.part(a.print) == nil })
 	for _, c := range in.p.parts {
-		if c.gen.Mode == link.Inline {
+		mode := in.mode(c)
+		if c.gen.Mode == mode && !c.gen.Live() {
 			continue
 		}
-		if note, no := in.refused[c.Print]; no {
-			c.note = note
+		if _, no := in.refused[attempt{c.Print, mode}]; no {
 			continue
 		}
-		if name := in.p.externalCube(c); name != "" {
-			in.refused[c.Print] = name + " is of an external service"
-			c.note = in.refused[c.Print]
-			continue
-		}
-		own, err := in.p.maker.Describe(in.p.wiring, c.IDs)
-		if err == nil && own.Print != c.Print {
-			continue // a change is on its way
-		}
-		if err == nil {
-			// A cube may have other maps already, by a change that is prepared.
-			for i, lc := range own.LinkCubes() {
-				lc.Maps = c.LinkCubes()[i].Maps
+		own, err := in.hold(c)
+		switch {
+		case errors.Is(err, errChanging):
+		case err != nil:
+			in.refused[attempt{c.Print, mode}] = err.Error()
+			if mode == link.Inline {
+				c.note = err.Error()
 			}
-			err = own.Hold()
+		default:
+			return own, mode
 		}
-		if err != nil {
-			in.refused[c.Print] = err.Error()
-			c.note = in.refused[c.Print]
-			continue
-		}
-		return own
 	}
-	return nil
+	return nil, link.Call
+}
+
+// mode is how a segment is to be linked in the end: inline, unless that was refused.
+func (in *inliner) mode(c *segment) link.Mode {
+	if in.p.opts.Mode == ModeCall || c.gen.Mode == link.Inline {
+		return c.gen.Mode
+	}
+	if note, no := in.refused[attempt{c.Print, link.Inline}]; no {
+		c.note = note
+		return link.Call
+	}
+	if name := in.p.externalCube(c); name != "" {
+		c.note = name + " is of an external service"
+		return link.Call
+	}
+	return link.Inline
+}
+
+// errChanging says that a segment is not as it is described.
+var errChanging = errors.New("a change is on its way")
+
+// hold is a description of a segment in use whose maps stay open under the linker.
+func (in *inliner) hold(c *segment) (*segments.Description, error) {
+	own, err := in.p.maker.Describe(in.p.wiring, c.IDs)
+	if err != nil {
+		return nil, err
+	}
+	if own.Print != c.Print {
+		return nil, errChanging
+	}
+	// A cube may have other maps already, by a change that is prepared.
+	for i, lc := range own.LinkCubes() {
+		lc.Maps = c.LinkCubes()[i].Maps
+	}
+	return own, own.Hold()
 }
 
 // whyCall says why a segment runs in call mode, "" if it does not.
@@ -234,7 +272,7 @@ func (p *Plane) publish(c *segments.Description, gen *segments.Generation) {
 		p.collect.Unpin(gen.Close)
 		return
 	}
-	p.collect.Unpin(old.Close)
+	p.retire(old)
 	p.tell(now)
 }
 

@@ -223,6 +223,9 @@ func (p *Plane) Close() error {
 	defer p.mu.Unlock()
 	for _, c := range p.parts {
 		c.gen.Release()
+		if c.spare != nil {
+			c.spare.Release()
+		}
 	}
 	p.state.Close()
 	p.closeParts()

@@ -217,7 +217,7 @@ func TestWhatCannotBeInlinedStaysWithAShortNote(t *testing.T) {
 	p.mu.Lock()
 	part := p.parts[0]
 	log.Reset()
-	p.inline.refuse(part.Description, err, 0)
+	p.inline.refuse(part.Description, link.Inline, err, 0)
 	note := part.note
 	p.mu.Unlock()
 	if !strings.Contains(note, "refuses null_entry at "+refusedSource) || strings.Contains(note, "\n") {

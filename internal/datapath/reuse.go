@@ -62,6 +62,10 @@ type segment struct {
 	note string
 	// native is true if a cube of its connected part is of type XDP_DRV.
 	native bool
+	// spare are programs that can take other constants, nil where there are none; no packet is in them. noSpare tells that
+	// none can be had.
+	spare   *segments.Generation
+	noSpare bool
 	// number and of tell the segment among those of its connected part of the graph.
 	number, of int
 }
@@ -71,9 +75,13 @@ type inUse struct {
 	parts   []*segment
 	byPrint map[string]*segment
 	byCube  map[CubeID]*segment
+	// claimed are programs that a prepared change gives other constants.
+	claimed map[*segments.Generation]bool
 }
 
-func newInUse() inUse { return inUse{byPrint: map[string]*segment{}, byCube: map[CubeID]*segment{}} }
+func newInUse() inUse {
+	return inUse{byPrint: map[string]*segment{}, byCube: map[CubeID]*segment{}, claimed: map[*segments.Generation]bool{}}
+}
 
 // notInUse are those of some segments that are not in use as they are.
 func (u *inUse) notInUse(parts []*segment) []*segment {
@@ -103,15 +111,17 @@ func (u *inUse) setParts(parts []*segment) (gone []*segments.Generation) {
 	}
 	stay := map[*segments.Generation]bool{}
 	for _, c := range came {
-		stay[c.gen] = true
+		stay[c.gen], stay[c.spare] = true, true
 		u.byPrint[c.Print] = c
 		for _, id := range c.IDs {
 			u.byCube[id] = c
 		}
 	}
 	for _, c := range left {
-		if !stay[c.gen] {
-			gone = append(gone, c.gen)
+		for _, gen := range []*segments.Generation{c.gen, c.spare} {
+			if gen != nil && !stay[gen] {
+				gone = append(gone, gen)
+			}
 		}
 	}
 	u.parts = parts

@@ -17,6 +17,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
 )
@@ -45,15 +46,23 @@ type Generation struct {
 	// Instructions is the size of the largest program, Verified the number of instructions that the
 	// verifier looked at.
 	Instructions, Verified int
+	// Size is the number of instructions of all programs.
+	Size int
 	// Maps is how many maps the program with the most of them uses.
 	Maps int
 	// LinkTime and LoadTime are the times that the steps took.
 	LinkTime, LoadTime time.Duration
 
+	// Shape is that of the segment that it was built of, First the first of its cubes.
+	Shape string
+	First graph.CubeID
+
 	progs map[Program]*ebpf.Program
 	// arrays hold the resume programs, by hook, at 0: for turning back.
 	arrays map[cube.Hook]*ebpf.Map
 	pins   []string
+	// live are the constants, nil where they are frozen.
+	live *liveConstants
 }
 
 // Program returns the program of a hook that has a role, nil if there is none.
@@ -61,13 +70,29 @@ func (gen *Generation) Program(h cube.Hook, r link.Role) *ebpf.Program {
 	return gen.progs[Program{h, r}]
 }
 
-// Build links and loads a component in a mode.
-func (m *Maker) Build(c *Description, mode link.Mode) (_ *Generation, err error) {
-	defer func(began time.Time) { m.activity.done(mode, began, err) }(time.Now())
-	gen := &Generation{Mode: mode, progs: map[Program]*ebpf.Program{}, arrays: map[cube.Hook]*ebpf.Map{}}
+// Build links and loads a component in a mode, its constants frozen.
+func (m *Maker) Build(c *Description, mode link.Mode) (*Generation, error) {
 	rodata, err := Freeze(c.Rodata)
 	if err != nil {
 		return nil, err
+	}
+	return m.build(c, mode, rodata, nil)
+}
+
+// BuildLive links and loads a component in call mode, its constants live.
+func (m *Maker) BuildLive(c *Description) (*Generation, error) {
+	rodata, live, err := makeLive(c.Rodata)
+	if err != nil {
+		return nil, err
+	}
+	return m.build(c, link.Call, rodata, live)
+}
+
+// build links and loads a component. The map of constants is closed, and what is live of them belongs to the generation.
+func (m *Maker) build(c *Description, mode link.Mode, rodata *ebpf.Map, live *liveConstants) (_ *Generation, err error) {
+	defer func(began time.Time) { m.activity.done(mode, began, err) }(time.Now())
+	gen := &Generation{
+		Mode: mode, Shape: c.Shape, First: c.IDs[0], progs: map[Program]*ebpf.Program{}, arrays: map[cube.Hook]*ebpf.Map{}, live: live,
 	}
 	defer func() { _ = rodata.Close() }()
 	if err := m.makeArrays(gen, c); err != nil {
@@ -186,6 +211,7 @@ func (gen *Generation) load(specs map[Program]*ebpf.ProgramSpec) error {
 			}
 			gen.progs[key] = prog
 			gen.Instructions = max(gen.Instructions, len(spec.Instructions))
+			gen.Size += len(spec.Instructions)
 			if info, err := prog.Info(); err == nil {
 				n, _ := info.VerifiedInstructions()
 				gen.Verified = max(gen.Verified, int(n))
@@ -211,27 +237,6 @@ func (gen *Generation) Objects() ([]*ebpf.Map, []*ebpf.Program) {
 	return slices.Collect(maps.Values(gen.arrays)), slices.Collect(maps.Values(gen.progs))
 }
 
-// Freeze makes the constants a map that nobody can write, so the verifier knows their values.
-func Freeze(data []byte) (*ebpf.Map, error) {
-	if len(data) == 0 {
-		data = make([]byte, 16)
-	}
-	m, err := ebpf.NewMap(&ebpf.MapSpec{
-		Name: "pcn_rodata", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(data)), MaxEntries: 1,
-		Flags: flagRdonlyProg, Contents: []ebpf.MapKV{{Key: uint32(0), Value: data}},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("constants: %w", withoutDescriptors(err))
-	}
-	if err := m.Freeze(); err != nil {
-		_ = m.Close()
-		return nil, fmt.Errorf("freezing constants: %w", err)
-	}
-	return m, nil
-}
-
-const flagRdonlyProg = 1 << 7 // BPF_F_RDONLY_PROG
-
 // Release closes the descriptors; pins keep the programs running.
 func (gen *Generation) Release() {
 	for _, prog := range gen.progs {
@@ -240,6 +245,28 @@ func (gen *Generation) Release() {
 	for _, array := range gen.arrays {
 		_ = array.Close()
 	}
+	if gen.live != nil {
+		gen.live.close()
+	}
+}
+
+// Live tells whether the constants of the programs can be written.
+func (gen *Generation) Live() bool { return gen.live != nil }
+
+// CanTake tells whether packets in the programs can be given other constants: those that differ are written by one store.
+func (gen *Generation) CanTake(constants []byte) bool {
+	if gen.live == nil {
+		return false
+	}
+	_, ok := gen.live.differingWord(constants)
+	return ok
+}
+
+// SetConstants writes live constants, as many bytes as there were, and returns those from before.
+func (gen *Generation) SetConstants(constants []byte) (before []byte) {
+	before = gen.live.values
+	gen.live.write(constants)
+	return before
 }
 
 // Close lets the generation go. Its arrays empty with the last pin and descriptor, so no

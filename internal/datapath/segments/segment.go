@@ -27,8 +27,8 @@ type Description struct {
 	// transparent cubes have egress on netdevs, else nil.
 	Code, companion *link.Component
 	Rodata          []byte
-	// Print holds all that the code depends on: equal prints need no relink.
-	Print string
+	// Print holds all that the code depends on: equal prints need no relink. Shape is that without the values of constants.
+	Print, Shape string
 	// egress is true if there are transparent cubes of netdevs, which see TC egress, too.
 	egress bool
 	// Frags is true if frames may lie in several buffers.
@@ -117,7 +117,7 @@ func (b *builder) addPrograms(lc *link.Cube, n *graph.Node, h cube.Hook) error {
 		lc.Programs[pr.Direction] = append(lc.Programs[pr.Direction], link.CubeProgram{
 			Index: uint8(pr.Index), Object: pr.Object, Function: pr.Function, Rodata: offsets[pr.Object],
 		})
-		fmt.Fprintf(&b.print, "program %s %d.%d %p\n", h, pr.Direction, pr.Index, pr.Function)
+		fmt.Fprintf(&b.print, "program %s %d.%d %p offers %t\n", h, pr.Direction, pr.Index, pr.Function, lc.Offers)
 	}
 	return nil
 }
@@ -321,6 +321,9 @@ func (b *builder) finish() {
 	}
 	b.trace()
 	b.c.Frags = b.c.Hook == cube.XDP && netdevs.NeedFrags(b.c.Netdevs, b.m.askMTU)
-	fmt.Fprintf(&b.print, "page %d frags %t tap %d\n%x", b.c.Code.Page, b.c.Frags, b.m.again(b.c.Hook), b.c.Rodata)
+	fmt.Fprintf(&b.print, "page %d frags %t tap %d\n", b.c.Code.Page, b.c.Frags, b.m.again(b.c.Hook))
+	shape := b.print.Len()
+	fmt.Fprintf(&b.print, "%x", b.c.Rodata)
 	b.c.Print = b.print.String()
+	b.c.Shape = b.c.Print[:shape]
 }

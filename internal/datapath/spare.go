@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+// Spare programs: a second set of a segment's programs, in call mode, whose constants are live (package segments). When only
+// constants change, they are written there and the segment's packets enter the spare set: nothing is linked or verified. The
+// inliner freezes the new values in the background, and the set is spare again.
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/polycube/polycube/internal/datapath/segments"
+	"github.com/polycube/polycube/internal/datapath/undo"
+)
+
+const (
+	spareQuiet  = 300 * time.Millisecond // without changes before spare programs are built
+	spareBudget = 500_000                // instructions of all spare programs together: some 20 MB of the kernel's memory
+	spareAtMost = 500 * time.Millisecond // programs that take longer to load have no spare ones: the verifier finds them too complex
+)
+
+// changeConstants has a segment's programs take other constants than those of the segment in use, where only these differ and
+// there are programs that can take them. Nothing that packets see has changed when it returns.
+func (p *Plane) changeConstants(ch *change, c *segment) bool {
+	old := p.byCube[c.IDs[0]]
+	if old == nil || old.Shape != c.Shape {
+		return false
+	}
+	switch {
+	case old.spare != nil:
+		c.gen = old.spare
+		c.gen.SetConstants(c.Rodata) // no packet is in it
+	case old.gen.CanTake(c.Rodata):
+		c.gen = old.gen
+	default:
+		return false
+	}
+	p.claimed[c.gen] = true
+	ch.constants = append(ch.constants, c)
+	return true
+}
+
+// writeConstants gives the programs of a segment its constants, if they have others.
+func (c *segment) writeConstants(u *undo.Stack) {
+	if !c.gen.Live() {
+		return
+	}
+	before := c.gen.SetConstants(c.Rodata)
+	u.Push(func() error { c.gen.SetConstants(before); return nil })
+}
+
+// unclaim gives back the programs that the change would have used.
+func (ch *change) unclaim() {
+	for _, c := range ch.constants {
+		delete(ch.p.claimed, c.gen)
+		if old := ch.p.byCube[c.IDs[0]]; old != nil && old.spare == c.gen {
+			old.spare = nil // packets may have been in it
+		}
+		ch.p.retire(c.gen)
+	}
+	ch.constants = nil
+}
+
+// retire lets programs go that packets may still be in. Those whose constants are live are spare then.
+func (p *Plane) retire(gen *segments.Generation) {
+	if !gen.Live() {
+		p.collect.Unpin(gen.Close)
+		return
+	}
+	p.collect.Unpin(func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		c := p.byCube[gen.First]
+		switch {
+		case p.claimed[gen] || c != nil && (c.gen == gen || c.spare == gen):
+			return nil
+		case c != nil && c.Shape == gen.Shape && c.spare == nil:
+			c.spare = gen
+			return nil
+		}
+		return gen.Close()
+	})
+}
+
+// buildSpares builds spare programs once nothing has changed for a while. It returns when all are there, or when something
+// has changed.
+func (in *inliner) buildSpares(ctx context.Context) {
+	t := time.NewTimer(spareQuiet)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-in.kick:
+		in.wake()
+		return
+	case <-t.C:
+	}
+	for len(in.kick) == 0 && in.oneSpare(ctx) {
+	}
+}
+
+// oneSpare builds the spare programs of one segment; false if there is none to build.
+func (in *inliner) oneSpare(ctx context.Context) bool {
+	c := in.nextSpare()
+	if c == nil || ctx.Err() != nil {
+		return false
+	}
+	start := time.Now()
+	gen, err := in.p.maker.BuildLive(c)
+	c.GiveBack()
+	in.p.mu.Lock()
+	defer in.p.mu.Unlock()
+	now := in.p.byCube[c.IDs[0]]
+	switch {
+	case err != nil || time.Since(start) > spareAtMost:
+		if now != nil && now.Shape == c.Shape {
+			now.noSpare = true
+		}
+		if err != nil {
+			in.p.log.Debug("no spare programs", "cube", c.Code.Cubes[0].Name, "err", err)
+			return true
+		}
+	case now != nil && now.Shape == c.Shape && now.spare == nil && !now.gen.Live():
+		now.spare = gen
+		return true
+	}
+	if err := gen.Close(); err != nil {
+		in.p.collect.Again(gen.Close, err)
+	}
+	return true
+}
+
+// nextSpare picks a segment that has no spare programs, as long as there is room for more.
+func (in *inliner) nextSpare() *segments.Description {
+	in.p.mu.Lock()
+	defer in.p.mu.Unlock()
+	size := 0
+	for _, c := range in.p.parts {
+		if c.spare != nil {
+			size += c.spare.Size
+		}
+	}
+	for _, c := range in.p.parts {
+		if c.spare != nil || c.noSpare || c.gen.Live() || size+c.gen.Size > in.spares {
+			continue
+		}
+		own, err := in.hold(c)
+		switch {
+		case errors.Is(err, errChanging):
+		case err != nil:
+			c.noSpare = true
+		default:
+			return own
+		}
+	}
+	return nil
+}
