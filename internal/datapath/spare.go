@@ -17,7 +17,7 @@ import (
 
 const (
 	spareQuiet  = 300 * time.Millisecond // without changes before spare programs are built
-	spareBudget = 500_000                // instructions of all spare programs together: some 20 MB of the kernel's memory
+	spareBudget = 1_000_000              // instructions of all spare programs together: some 80 MB of the kernel's memory
 	spareAtMost = 500 * time.Millisecond // programs that take longer to load have no spare ones: the verifier finds them too complex
 )
 

@@ -285,6 +285,6 @@ func (t *txn) findNetdev(name string) (world.Link, error) {
 	}
 	l := world.LinkOf(info)
 	l.Flaps = t.next.Links[name].Flaps
-	t.next.Links[name] = l
+	t.next.SetLink(name, l)
 	return l, nil
 }

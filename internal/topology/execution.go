@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"sync"
 
@@ -223,7 +222,7 @@ func (x *execution) resizeMaps(p *planned, rec *world.Cube) error {
 
 // prepareGraph returns nil when the data plane has nothing to do.
 func (x *execution) prepareGraph() (Change, error) {
-	if x.m.inUse.graph != nil && reflect.DeepEqual(x.graph, x.m.inUse.graph) {
+	if x.m.inUse.graph != nil && x.graph.Same(x.m.inUse.graph) {
 		return nil, nil
 	}
 	change, err := x.m.dp.Prepare(x.ctx, x.graph)

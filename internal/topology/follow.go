@@ -189,6 +189,9 @@ func (m *Manager) relink(ctx context.Context, name string, l world.Link) {
 
 // tellOfNetdevs logs which ports went down and came up with netdevs, each once.
 func (m *Manager) tellOfNetdevs(before *unit.Snapshot, names []string) {
+	if len(names) == 0 {
+		return
+	}
 	now := m.view.Load()
 	held := now.AllHolders()
 	for _, name := range names {

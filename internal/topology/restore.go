@@ -113,7 +113,7 @@ func (m *Manager) loadLinks(w *unit.Snapshot) error {
 		return fmt.Errorf("listing the netdevs: %w", err)
 	}
 	for _, info := range infos {
-		w.Links[info.Name] = world.LinkOf(info)
+		w.SetLink(info.Name, world.LinkOf(info))
 		m.neighbours.note(netdev.Event{Kind: netdev.Added, Info: info})
 	}
 	return nil
@@ -229,7 +229,7 @@ func (m *Manager) restoreOneByOne(ctx context.Context, back []*staged) error {
 	w := m.view.Load().Clone()
 	for name, l := range w.Links {
 		l.Refused = leftOut
-		w.Links[name] = l
+		w.SetLink(name, l)
 	}
 	m.view.Store(w)
 	for _, s := range back {

@@ -48,6 +48,12 @@ func (w *Wiring) StaleSince(was *Wiring) Stale {
 	return s
 }
 
+// Same tells that two graphs ask for the same. What they share is not looked into.
+func (g *Graph) Same(o *Graph) bool {
+	return maps.EqualFunc(g.Cubes, o.Cubes, (*Node).same) && maps.EqualFunc(g.Netdevs, o.Netdevs, (*Netdev).same) &&
+		(g.Trace == o.Trace || reflect.DeepEqual(g.Trace, o.Trace))
+}
+
 // mark marks a cube of a graph and its neighbours.
 func (s Stale) mark(g *Graph, n *Node) {
 	if n == nil {
@@ -96,11 +102,13 @@ func (w *Wiring) OnlyCode(g *Graph) (*Wiring, bool) {
 		if n == o {
 			continue
 		}
-		if n.Type != o.Type || (n.Ports == nil) != (o.Ports == nil) || !maps.EqualFunc(n.Ports, o.Ports, (*Port).same) ||
+		if n.Type != o.Type || (n.Ports == nil) != (o.Ports == nil) || !maps.EqualFunc(n.Ports, o.Ports, (*Port).Same) ||
 			!reflect.DeepEqual(n.Shadow, o.Shadow) || !reflect.DeepEqual(n.Programs, o.Programs) {
 			return nil, false
 		}
-		other = append(other, n)
+		if !maps.Equal(n.Ports, o.Ports) {
+			other = append(other, n)
+		}
 	}
 	return w.with(g, other), true
 }
@@ -121,7 +129,7 @@ func (s Stale) JoinedAs(w, was *Wiring) bool {
 		if n == o {
 			continue
 		}
-		if n == nil || o == nil || n.Type != o.Type || !maps.EqualFunc(n.Ports, o.Ports, (*Port).same) ||
+		if n == nil || o == nil || n.Type != o.Type || !maps.EqualFunc(n.Ports, o.Ports, (*Port).Same) ||
 			!reflect.DeepEqual(n.Programs, o.Programs) {
 			return false
 		}
@@ -135,11 +143,12 @@ func (n *Node) same(o *Node) bool {
 	}
 	return o != nil && n.ID == o.ID && n.Name == o.Name && n.Type == o.Type && n.LogLevel == o.LogLevel && n.Maps == o.Maps &&
 		len(n.Programs) == len(o.Programs) && (n.Ports == nil) == (o.Ports == nil) &&
-		maps.EqualFunc(n.Ports, o.Ports, (*Port).same) && reflect.DeepEqual(n.Shadow, o.Shadow) &&
+		maps.EqualFunc(n.Ports, o.Ports, (*Port).Same) && reflect.DeepEqual(n.Shadow, o.Shadow) &&
 		reflect.DeepEqual(n.Constants, o.Constants) && reflect.DeepEqual(n.Programs, o.Programs)
 }
 
-func (p *Port) same(o *Port) bool {
+// Same tells that two ports ask for the same.
+func (p *Port) Same(o *Port) bool {
 	return p == o || p.Index == o.Index && p.Name == o.Name && p.Slot == o.Slot && p.Peer == o.Peer && slices.Equal(p.Tcubes, o.Tcubes)
 }
 

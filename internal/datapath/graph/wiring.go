@@ -49,11 +49,14 @@ func NewWiring(g *Graph) *Wiring {
 	return w
 }
 
-// with is the wiring of a graph that connects the same things, of which some cubes are other nodes.
+// with is the wiring of a graph that connects the same things, of which some cubes are nodes with other ports.
 func (w *Wiring) with(g *Graph, other []*Node) *Wiring {
-	next := &Wiring{Graph: g, Netdevs: make([]*Netdev, len(w.Netdevs)), Owner: maps.Clone(w.Owner), Stack: maps.Clone(w.Stack)}
+	next := &Wiring{Graph: g, Netdevs: make([]*Netdev, len(w.Netdevs)), Owner: w.Owner, Stack: w.Stack}
 	for i, dev := range w.Netdevs {
 		next.Netdevs[i] = g.Netdevs[dev.Name]
+	}
+	if len(other) > 0 {
+		next.Owner, next.Stack = maps.Clone(w.Owner), maps.Clone(w.Stack)
 	}
 	for _, n := range other {
 		next.place(n)

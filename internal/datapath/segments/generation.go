@@ -102,6 +102,9 @@ func (m *Maker) build(c *Description, mode link.Mode, rodata *ebpf.Map, live *li
 	start := time.Now()
 	specs, err := m.Specs(c, gen.arrays, rodata, mode)
 	gen.LinkTime = time.Since(start)
+	if live != nil {
+		dropLines(specs)
+	}
 	if err == nil {
 		start = time.Now()
 		err = gen.load(specs)
@@ -120,6 +123,16 @@ func (m *Maker) build(c *Description, mode link.Mode, rodata *ebpf.Map, live *li
 		return nil, err
 	}
 	return gen, nil
+}
+
+// dropLines leaves out from which lines of source the instructions come, which takes more of the kernel's memory than they do.
+// Only the verifier's refusals need it.
+func dropLines(specs map[Program]*ebpf.ProgramSpec) {
+	for _, spec := range specs {
+		for i := range spec.Instructions {
+			spec.Instructions[i] = spec.Instructions[i].WithSource(nil)
+		}
+	}
 }
 
 // ArraySpec is the program array of a generation.

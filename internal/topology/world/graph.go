@@ -28,12 +28,13 @@ func (w *World) Graph(by Programs) *datapath.Graph {
 		w.addNetdev(g, name).Tcubes = ids
 	}
 	for _, rec := range w.AllRunning() {
-		g.Cubes[rec.ID] = w.node(g, rec, by)
+		g.Cubes[rec.ID] = w.node(g, rec, by, nil)
 	}
 	return g
 }
 
-func (w *World) node(g *datapath.Graph, rec *Cube, by Programs) *datapath.Node {
+// node derives a cube's node. was is the one before, whose ports it shares where they stay the same, or nil.
+func (w *World) node(g *datapath.Graph, rec *Cube, by Programs, was *datapath.Node) *datapath.Node {
 	n := &datapath.Node{ID: rec.ID, Name: rec.Name, Type: rec.Type, LogLevel: rec.LogLevel, Constants: maps.Clone(rec.Constants),
 		Maps: rec.Maps, Programs: by.ProgramsOf(rec.Name)}
 	if rec.Transparent {
@@ -46,6 +47,9 @@ func (w *World) node(g *datapath.Graph, rec *Cube, by Programs) *datapath.Node {
 		dp := &datapath.Port{Index: p.Index, Name: p.Name, Slot: p.Slot, Tcubes: tcubes}
 		if whole {
 			dp.Peer = w.peer(g, rec, p)
+		}
+		if was != nil && was.Ports[p.Index] != nil && dp.Same(was.Ports[p.Index]) {
+			dp = was.Ports[p.Index]
 		}
 		n.Ports[p.Index] = dp
 	}

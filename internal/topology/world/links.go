@@ -6,6 +6,7 @@ package world
 
 import (
 	"errors"
+	"maps"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
@@ -16,10 +17,27 @@ func (w *World) SetLinks(links map[string]Link) {
 	held := w.AllHolders()
 	for name, l := range links {
 		if l.Index == 0 && len(held[name]) == 0 && len(w.Chains[name]) == 0 {
+			w.toOwnLinks()
 			delete(w.Links, name)
 		} else {
-			w.Links[name] = l
+			w.SetLink(name, l)
 		}
+	}
+}
+
+// SetLink takes one netdev over.
+func (w *World) SetLink(name string, l Link) {
+	if is, ok := w.Links[name]; ok && is == l {
+		return
+	}
+	w.toOwnLinks()
+	w.Links[name] = l
+}
+
+// toOwnLinks stops sharing the netdevs with the world before, which readers have.
+func (w *World) toOwnLinks() {
+	if !w.ownLinks {
+		w.Links, w.ownLinks = maps.Clone(w.Links), true
 	}
 }
 

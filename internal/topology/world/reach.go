@@ -48,7 +48,7 @@ func (w *World) ReachFrom(old *World, all bool) *Reach {
 	for _, name := range w.ChainsChanged(old) {
 		devices[name] = true
 	}
-	if !maps.Equal(old.Links, w.Links) {
+	if w.ownLinks && !maps.Equal(old.Links, w.Links) {
 		for _, links := range []map[string]Link{old.Links, w.Links} {
 			for name := range links {
 				if old.Links[name] != w.Links[name] {
@@ -120,8 +120,9 @@ func (w *World) GraphAfter(old *World, base *datapath.Graph, r *Reach, by Progra
 		}
 	}
 	for _, rec := range w.RecordsOf(r.Near) {
-		node := w.node(apart, rec, by)
-		if was := base.Cubes[rec.ID]; was != nil && reflect.DeepEqual(was, node) {
+		was := base.Cubes[rec.ID]
+		node := w.node(apart, rec, by, was)
+		if was != nil && reflect.DeepEqual(was, node) {
 			node = was
 		}
 		g.Cubes[rec.ID] = node

@@ -24,7 +24,9 @@ type World struct {
 	Cubes map[string]*Cube
 	// Chains holds the transparent cubes of netdevs, listed first to last towards the stack on ingress.
 	Chains map[string][]string
-	Links  map[string]Link
+	// Links are the netdevs, changed by SetLink and SetLinks only: a world shares them with the one before until then.
+	Links    map[string]Link
+	ownLinks bool
 	// Aligned are the netdevs that are kept equal with ports.
 	Aligned map[string]*Aligned
 	// Broken are the cubes that could not be restored; their names and numbers stay taken.
@@ -104,14 +106,14 @@ func (b *Broken) String() string {
 func New() World {
 	return World{
 		Cubes: map[string]*Cube{}, Chains: map[string][]string{},
-		Links: map[string]Link{}, Aligned: map[string]*Aligned{}, Broken: map[string]*Broken{},
+		Links: map[string]Link{}, ownLinks: true, Aligned: map[string]*Aligned{}, Broken: map[string]*Broken{},
 	}
 }
 
 // Clone is a world that can be changed; its records are still shared.
 func (w *World) Clone() World {
 	return World{
-		Cubes: maps.Clone(w.Cubes), Chains: maps.Clone(w.Chains), Links: maps.Clone(w.Links), Aligned: maps.Clone(w.Aligned),
+		Cubes: maps.Clone(w.Cubes), Chains: maps.Clone(w.Chains), Links: w.Links, Aligned: maps.Clone(w.Aligned),
 		Broken: maps.Clone(w.Broken), Revision: w.Revision, Trace: w.Trace, Leaving: map[uint16]bool{},
 	}
 }
