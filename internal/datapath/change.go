@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
@@ -76,6 +78,7 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 	}()
 	cut, asBefore := ch.p.partitioner.partition(w, ch.p.wiring, ch.stale, ch.onlyCode, ch.p.present)
 	ch.cut, ch.onlyCode = cut, ch.onlyCode && asBefore
+	var missing []*segment
 	for _, part := range ch.cut {
 		native := w.Native(part)
 		for i, ids := range part {
@@ -95,19 +98,45 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 			if ch.onlyCode {
 				c.entrance = old.entrance.Clone()
 			}
+			ch.parts = append(ch.parts, c)
 			if at := slices.IndexFunc(was, func(b *segment) bool { return b.Print == c.Print }); at >= 0 {
 				c.gen, was = was[at].gen, slices.Delete(was, at, at+1)
 				ch.built = append(ch.built, c)
-			} else if err := ch.p.reuseOrBuild(ch, c); err != nil {
-				if ch.p.partitioner.tooLarge(c, err) {
-					return true, nil
-				}
-				return false, err
+			} else if !ch.p.reuse(ch, c) {
+				missing = append(missing, c)
 			}
-			ch.parts = append(ch.parts, c)
 		}
 	}
-	return false, nil
+	return ch.buildAll(ctx, missing)
+}
+
+// buildAll builds segments side by side: the verifier of one has a processor while the linker of another has the next.
+func (ch *change) buildAll(ctx context.Context, missing []*segment) (again bool, err error) {
+	errs := make([]error, len(missing))
+	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var wg sync.WaitGroup
+	for i, c := range missing {
+		turns <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turns }()
+			if errs[i] = ctx.Err(); errs[i] == nil {
+				c.gen, errs[i] = ch.p.firstBuild(c)
+			}
+		})
+	}
+	wg.Wait()
+	noted := map[*link.Object]bool{}
+	for i, c := range missing {
+		switch {
+		case errs[i] == nil:
+			ch.built = append(ch.built, c)
+		case ch.p.partitioner.tooLarge(c, errs[i], noted):
+			again = true
+		case err == nil:
+			err = errs[i]
+		}
+	}
+	return again && err == nil, err
 }
 
 // kept is a segment of the graph in use for a change that leaves it as it is: itself where what leads to it stays, too, else
@@ -122,27 +151,34 @@ func (ch *change) kept(c *segment, number, of int, native bool) *segment {
 	return &next
 }
 
-// reuseOrBuild gives the component the programs it has already, if the code is the same, or
-// new ones.
-func (p *Plane) reuseOrBuild(ch *change, c *segment) error {
+// reuse gives the component the programs it has already, if the code is the same; false if there are none.
+func (p *Plane) reuse(ch *change, c *segment) bool {
 	if old := p.part(c.Print); old != nil {
 		c.gen, c.note, c.spare, c.noSpare = old.gen, old.note, old.spare, old.noSpare
-		return nil
+		return true
 	}
-	if p.changeConstants(ch, c) {
-		return nil
-	}
+	return p.changeConstants(ch, c)
+}
+
+// firstBuild links and loads a segment that has no programs yet. Where an earlier daemon's programs forward meanwhile, there
+// is time to inline it at once.
+func (p *Plane) firstBuild(c *segment) (*segments.Generation, error) {
 	mode := link.Call
-	if p.opts.Mode == ModeInline {
+	if p.opts.Mode == ModeInline || p.opts.Mode == ModeAuto && p.graph == nil && len(p.staleGens) > 0 && p.externalCube(c) == "" {
 		mode = link.Inline
 	}
 	gen, err := p.maker.Build(c.Description, mode)
-	if err != nil {
-		return err
+	if p.opts.Mode != ModeAuto || mode == link.Call {
+		return gen, err
 	}
-	c.gen = gen
-	ch.built = append(ch.built, c)
-	return nil
+	if err == nil && gen.Instructions > p.inline.budget {
+		p.maker.Dispose(gen)
+		err = link.ErrTooLarge
+	}
+	if err != nil { // the inliner says why, later
+		return p.maker.Build(c.Description, link.Call)
+	}
+	return gen, nil
 }
 
 // Abort drops what was prepared.

@@ -76,6 +76,7 @@ var (
 
 // bench is a plane in a machine of its own, with a graph that tests grow.
 type bench struct {
+	spares bool
 	t      *testing.T
 	lab    *netns.Lab
 	dir    string
@@ -96,6 +97,7 @@ type setting struct {
 	clsact bool
 	cut    int  // the cubes of one segment, 0 for as many as fit
 	old    bool // the kernel lacks all that can be done without
+	spares bool // segments have spare programs; others count the programs that there are
 }
 
 func (s setting) String() string {
@@ -108,6 +110,9 @@ func (s setting) String() string {
 	}
 	if s.old {
 		name += "_old"
+	}
+	if s.spares {
+		name += "_spares"
 	}
 	return name
 }
@@ -150,7 +155,7 @@ func in(t *testing.T, some []setting, test func(*testing.T, *bench)) {
 
 func newBench(t *testing.T, s setting) *bench {
 	b := &bench{
-		t: t, lab: netns.NewLab(t), typ: s.typ, dir: filepath.Join(netns.Bpffs(t), "pcn"),
+		t: t, lab: netns.NewLab(t), typ: s.typ, spares: s.spares, dir: filepath.Join(netns.Bpffs(t), "pcn"),
 		g: &Graph{Cubes: map[CubeID]*Node{}, Netdevs: map[string]*Netdev{}},
 	}
 	b.opts = Options{
@@ -175,6 +180,11 @@ func (b *bench) open() {
 	b.must(func() (err error) {
 		if b.plane, err = Open(b.opts); err != nil {
 			return err
+		}
+		if !b.spares {
+			b.plane.mu.Lock()
+			b.plane.inline.spares = 0
+			b.plane.mu.Unlock()
 		}
 		return register(b.plane)
 	})

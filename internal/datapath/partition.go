@@ -138,17 +138,17 @@ func (p *partitioner) byUse(w *graph.Wiring, links []graph.Edge, present [][]Cub
 }
 
 // tooLarge tells whether an error means that a segment must be smaller, and notes that its
-// programs are heavier than was thought. A single cube cannot be cut.
-func (p *partitioner) tooLarge(c *segment, err error) bool {
+// programs are heavier than was thought: once for each object, however many segments have it in the same cut (noted). A
+// single cube cannot be cut.
+func (p *partitioner) tooLarge(c *segment, err error, noted map[*link.Object]bool) bool {
 	if len(c.IDs) < 2 || !errors.Is(err, link.ErrTooLarge) && !errors.Is(err, unix.E2BIG) {
 		return false
 	}
-	seen := map[*link.Object]bool{}
 	for _, lc := range c.Code.Cubes {
 		for _, dir := range []cube.Direction{cube.Ingress, cube.Egress} {
 			for _, pr := range lc.Programs[dir] {
-				if !seen[pr.Object] {
-					seen[pr.Object] = true
+				if !noted[pr.Object] {
+					noted[pr.Object] = true
 					p.heavier[pr.Object]++
 					p.loads = nil
 				}

@@ -181,7 +181,7 @@ func TestNetdevsComeAndGoUnderLoadAndOthersLoseNothing(t *testing.T) {
 }
 
 func TestChangesAndTheInlinerRunSideBySide(t *testing.T) {
-	in(t, []setting{{typ: settings[0].typ, mode: ModeAuto}, {typ: settings[3].typ, mode: ModeAuto}}, func(t *testing.T, b *bench) {
+	in(t, []setting{{typ: settings[0].typ, mode: ModeAuto, spares: true}, {typ: settings[3].typ, mode: ModeAuto, spares: true}}, func(t *testing.T, b *bench) {
 		one, _, a, z := b.chain()
 		other := b.cube("probe", 2, map[string]any{"what": uint32(6)})
 		b.host("o", "", other, 0)

@@ -18,8 +18,8 @@ import (
 
 // spareSettings are those in which constants are frozen in the background.
 var spareSettings = []setting{
-	{typ: settings[0].typ, mode: ModeAuto}, {typ: settings[3].typ, mode: ModeAuto}, {typ: settings[0].typ, mode: ModeCall},
-	{typ: settings[0].typ, mode: ModeAuto, cut: 1},
+	{typ: settings[0].typ, mode: ModeAuto, spares: true}, {typ: settings[3].typ, mode: ModeAuto, spares: true}, {typ: settings[0].typ, mode: ModeCall, spares: true},
+	{typ: settings[0].typ, mode: ModeAuto, cut: 1, spares: true},
 }
 
 // spare waits until a cube's segment has spare programs, and is linked as it is to be in the end.
@@ -202,7 +202,7 @@ func TestChangesOfConstantsUnderLoadLoseNothing(t *testing.T) {
 func TestSpareProgramsAreBounded(t *testing.T) {
 	netns.NeedRoot(t)
 	t.Parallel()
-	b := newBench(t, setting{typ: settings[0].typ, mode: ModeAuto, cut: 1})
+	b := newBench(t, setting{typ: settings[0].typ, mode: ModeAuto, cut: 1, spares: true})
 	one, two, _, _ := b.chain()
 	b.spare(one)
 	b.spare(two)
@@ -261,7 +261,7 @@ func TestSpareProgramsAreBounded(t *testing.T) {
 // TestAConstantLeavesLittleGarbage: a change that spare programs take costs its own size, not that of the topology.
 func TestAConstantLeavesLittleGarbage(t *testing.T) {
 	netns.NeedRoot(t)
-	b := newBench(t, setting{typ: settings[0].typ, mode: ModeAuto, cut: 8})
+	b := newBench(t, setting{typ: settings[0].typ, mode: ModeAuto, cut: 8, spares: true})
 	one, _, _, _ := b.chain()
 	last := one
 	for range 60 {
@@ -309,4 +309,35 @@ func TestAConstantLeavesLittleGarbage(t *testing.T) {
 	} else {
 		t.Logf("%d bytes a change", each)
 	}
+}
+
+// TestARestartInlinesAtOnce: the programs of the daemon before forward meanwhile.
+func TestARestartInlinesAtOnce(t *testing.T) {
+	in(t, spareSettings[:2], func(t *testing.T, b *bench) {
+		one, two, a, z := b.chain()
+		b.spare(one)
+		b.restart()
+		for _, n := range []*Node{one, two} {
+			if s := b.plane.Status(n.ID); s.Mode != "inline" {
+				t.Errorf("%s: %+v, want inline", n.Name, s)
+			}
+		}
+		if n := b.built(); n != 1 {
+			t.Errorf("%d sets of programs were linked for one segment", n)
+		}
+		b.passes(a, z, frame("x"))
+		b.close()
+		b.open()
+		b.plane.inline.budget = 10 // nothing fits
+		for _, n := range []*Node{one, two} {
+			b.must(func() error {
+				return b.plane.CreateCube(Spec{ID: n.ID, UUID: n.Name, Name: n.Name, Service: "probe", Type: b.typ})
+			})
+		}
+		b.commit()
+		if s := b.plane.Status(one.ID); s.Mode != "call" {
+			t.Errorf("what is too large to be inlined runs so: %+v", s)
+		}
+		b.passes(a, z, frame("y"))
+	})
 }
