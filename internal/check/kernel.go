@@ -20,7 +20,7 @@ import (
 
 // What the kernel must have, for programs to be accepted at all.
 
-// oldest is the kernel that has all that programs cannot do without (docs/adr/0039-kernels.md).
+// oldest is the kernel that has all that programs cannot do without (docs/adr/0039-kernel-feature-probes.md).
 const oldest = "6.1"
 
 const bpffsRoot = "/sys/fs/bpf"

@@ -14,7 +14,7 @@ import (
 // (tcx, XDP) and wherever the inner map of a map of maps changes: 8 to 40 ms each, on a machine
 // that has nothing else to do. Expedited grace periods take microseconds, and interrupt each
 // processor once for it. So they are asked for while a change is committed, and only then
-// (docs/adr/0014-attach-in-microseconds.md).
+// (docs/adr/0014-expedited-grace-periods.md).
 //
 // The switch belongs to the machine, and several daemons may use it at once. Any number but zero
 // switches it on, so a number of our own says that it was us: whoever finds it takes it for its
