@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Tables and records that the daemon and the framework's programs share. Cubes never see them.
+/* Tables and records shared by the daemon and the framework's programs. Cubes never see them.
  * internal/datapath/abi derives its types from here and a test compares the two. */
 #ifndef PCN_ABI_H
 #define PCN_ABI_H
@@ -10,43 +10,44 @@
 #define PCN_MAX_CUBES 1024
 #define PCN_MAX_PORTS 512 /* of one cube; a power of two */
 #define PCN_PAGES 16
-#define PCN_SLOTS 1001 /* counter slots in a page; the last one counts what belongs to no port */
+#define PCN_SLOTS 1001 /* counter slots in a page; the last one counts packets of no port */
 #define PCN_ENTRIES 65536
 #define PCN_FLOOD_SETS (64 << 10) /* of all cubes */
-#define PCN_MAX_HOPS 128	  /* how often a packet may turn back or enter again */
+#define PCN_MAX_HOPS 128	  /* how often a packet may turn back or re-enter */
 #define PCN_RING_SIZE (8 << 20)
 
-/* skb->tc_index of a packet that one of our programs sends past the program of a netdev that
- * has seen it already. */
+/* skb->tc_index of a packet that one of our programs sends past the program of a netdev, which has
+ * already processed it. */
 #define PCN_SKIP 0x9c5b
-/* Stands before a frame that goes to the stack of a netdev with generic XDP, whose program would
- * see it again: a secret that only our programs know, where an Ethernet header is expected. */
+/* Precedes a frame for the stack of a netdev with generic XDP, whose program would otherwise
+ * process it again: a secret that only our programs know, in place of an Ethernet header. */
 struct pcn_pass {
 	__u64 secret;
 	__u8 pad[8];
 };
 
-/* skb->tc_index of a copy for a namespace: its taps see it, its stack does not. */
+/* skb->tc_index of a copy for a namespace: visible to its taps, but not to its stack. */
 #define PCN_SPAN 0x9c5c
 
-/* In pcn_entry.port: packets of the cube's namespace, which leave by the port. */
+/* Flag in pcn_entry.port: packets come from the cube's namespace and leave by the port. */
 #define PCN_SENT 0x8000
 
-/* The upper half of skb->cb[0] of a packet that enters again by our own interface; below are its
- * target and its hops (8 bits each). cb[1] has the cube, md's flags (7 bits) and the port (9). */
+/* The upper half of skb->cb[0] of a packet that re-enters through our own interface; the lower half
+ * contains its target and its hops (8 bits each). cb[1] contains the cube, md's flags (7 bits) and
+ * the port (9). */
 #define PCN_AGAIN_MAGIC 0x7063
 
-/* Where a packet from a netdev goes: by interface index. */
+/* Where packets from a netdev go, by interface index. */
 struct pcn_entry {
-	__u16 cube; /* 0: nowhere */
+	__u16 cube; /* 0: none */
 	__u16 port;
 	__u16 page; /* counters of the port */
 	__u16 slot;
 };
 
-/* Where a port's packets go: by cube << 9 | port. */
+/* Where packets of a port go, by cube << 9 | port. */
 struct pcn_exit {
-	__u32 ifindex; /* 0: no netdev there */
+	__u32 ifindex; /* 0: no netdev */
 	__u16 page;
 	__u16 slot;
 };
@@ -63,17 +64,17 @@ struct pcn_fates {
 	__u64 count[PCN_REASON_MAX];
 };
 
-/* Where a program resumes: after a turn, a packet from the slow path, a copy. For the cube's
- * programs the index is above, shifted by PCN_TARGET_SHIFT. */
+/* Where a program resumes: after a turn, for a packet from the slow path, for a copy. For the
+ * cube's programs the upper bits are the index, shifted by PCN_TARGET_SHIFT. */
 #define PCN_TARGET_SHIFT 3
 enum pcn_target {
 	PCN_TO_RX,	 /* as received on md.in_port */
 	PCN_TO_TX,	 /* as sent to md.out_port */
 	PCN_TO_IN,	 /* the cube's ingress program */
-	PCN_TO_IN_NEXT,	 /* behind a transparent cube's ingress program */
+	PCN_TO_IN_NEXT,	 /* after a transparent cube's ingress program */
 	PCN_TO_OUT,	 /* the cube's egress program */
-	PCN_TO_OUT_NEXT, /* behind the cube's egress program */
-	PCN_TO_SHADOW,	 /* as given to the cube's namespace, at md.out_port */
+	PCN_TO_OUT_NEXT, /* after the cube's egress program */
+	PCN_TO_SHADOW,	 /* as sent to the cube's namespace, at md.out_port */
 	PCN_TO_OFFER,	 /* as offered to the transparent cubes of md.out_port */
 };
 
@@ -105,8 +106,8 @@ struct pcn_flood {
 	__u32 count;   /* ports that lead to a netdev: exit[0..count) */
 	__u32 complex; /* ports that lead to another program, known to the driver */
 	__u32 tap;     /* TC: interface that takes copies for programs; 0: none */
-	__u32 copies;  /* XDP: ports whose copies come back by the loop */
-	__u32 group;   /* XDP: the broadcast's netdevs and those ports; 0: user space copies */
+	__u32 copies;  /* XDP: ports whose copies come back through the loop */
+	__u32 group; /* XDP: netdevs of the broadcast, and those ports; 0: user space makes the copies */
 	__u32 pad;
 	__u64 simple_ports[PCN_MAX_PORTS / 64];
 	__u64 complex_ports[PCN_MAX_PORTS / 64];
@@ -116,27 +117,28 @@ struct pcn_flood {
 /* The ports of a set, by cube << 16 | set. */
 struct pcn_flood_set {
 	__u64 ports[PCN_MAX_PORTS / 64];
-	__u64 tagged[PCN_MAX_PORTS / 64]; /* those among them that want the tag */
+	__u64 tagged[PCN_MAX_PORTS / 64]; /* ports that want the tag */
 	__u32 group;			  /* XDP: as in pcn_flood */
 	__u8 flags;			  /* XDP: PCN_SET_... */
-	__u8 words;			  /* those of ports that are not 0, by bit */
+	__u8 words;			  /* bitmap of the words of ports that are not 0 */
 	__u16 pad;
 };
 
-/* Of a set: some members want the tag, some do not. Where there are both, the netdevs among the
- * latter have a program in the broadcast that takes it off, or, where that cannot be (generic
- * XDP), get their copies by one more copy on the loop, behind those of the ports. BY_LOOP: there
- * are copies that come back by the loop. */
+/* Flags of a set: some members want the tag, some do not. If there are both, a program of the
+ * broadcast removes the tag for netdevs that do not want it (UNTAGS). Where that is impossible
+ * (generic XDP), these get their copies from one additional copy on the loop, after those of the
+ * ports. BY_LOOP: some copies come back through the loop. */
 #define PCN_SET_WITH 1
 #define PCN_SET_WITHOUT 2
 #define PCN_SET_BY_LOOP 4
 #define PCN_SET_UNTAGS 8
 
-/* Whose copies come back by the loop, by group: the n-th that comes back is for the n-th port. A
- * group never changes, so that a copy under way finds its port whatever happens to the ports. */
+/* The ports whose copies come back through the loop, by group: the n-th copy that comes back is for
+ * the n-th port. A group never changes, so that a copy in flight finds its port even if ports
+ * change. */
 struct pcn_copies {
 	__u32 count;
-	__u32 for_tc; /* one more copy, which TC copies for the netdevs of these ports */
+	__u32 for_tc; /* one additional copy, from which TC makes those for the netdevs of these ports */
 	__u64 tc_ports[PCN_MAX_PORTS / 64];
 	__u16 port[PCN_MAX_PORTS]; /* and PCN_COPY_UNTAGGED */
 };
@@ -144,10 +146,9 @@ struct pcn_copies {
 #define PCN_COPY_UNTAGGED (1 << 15) /* the port does not want the tag that other members want */
 
 #define PCN_LOOP_MAGIC 0x7063
-#define PCN_LOOP_FRAME \
-	3380 /* bytes that the loop takes besides the header; it has an MTU of 3400 */
+#define PCN_LOOP_FRAME 3380 /* frame size limit of the loop without the header; its MTU is 3400 */
 
-/* Stands before a frame on the loop, the veth pair by which XDP copies come back in. */
+/* Header of a frame on the loop, the veth pair through which XDP copies come back. */
 struct pcn_loop {
 	__u16 magic;
 	__u16 cube;
@@ -163,7 +164,7 @@ struct pcn_loop {
 };
 
 #define PCN_LOOP_SINGLE (1U << 31) /* one packet, for in_port */
-#define PCN_LOOP_TAGGED (1U << 30) /* the frame has the tag that some of the ports do not want */
+#define PCN_LOOP_TAGGED (1U << 30) /* the frame has the tag, which some of the ports do not want */
 #define PCN_LOOP_VALUE 0xffffff	   /* the bits of the group or target */
 
 _Static_assert(sizeof(struct pcn_loop) == 32, "loop header, as much as XDP metadata may be");
@@ -181,27 +182,26 @@ struct pcn_share {
 };
 
 struct pcn_control {
-	__u32 sleeping; /* the reader waits and must be woken */
+	__u32 sleeping; /* the reader sleeps and must be woken */
 	__u32 pad;
 };
 
 enum pcn_record_kind {
 	PCN_RECORD_PACKET = 1,
 	PCN_RECORD_LOG = 2,
-	PCN_RECORD_FLOOD = 3,  /* a packet that user space must replicate */
-	PCN_RECORD_NOTIFY = 4, /* a message of its kind, md[0] */
-	PCN_RECORD_TRACE =
-		5, /* a step of a packet that is traced: struct pcn_trace, then the packet */
-	PCN_RECORD_FLOOD_SET = 6, /* a packet that user space must replicate; md says how */
+	PCN_RECORD_FLOOD = 3,	  /* a packet that user space must replicate */
+	PCN_RECORD_NOTIFY = 4,	  /* a message; md[0] is its kind */
+	PCN_RECORD_TRACE = 5,	  /* a step of a traced packet: struct pcn_trace, then the packet */
+	PCN_RECORD_FLOOD_SET = 6, /* a packet that user space must replicate, as md describes */
 };
 
-#define PCN_RECORD_VLAN 1 /* flags: vlan_proto and vlan_tci hold */
+#define PCN_RECORD_VLAN 1 /* flag: vlan_proto and vlan_tci are valid */
 #define PCN_RECORD_EGRESS 2
 #define PCN_RECORD_XDP 4
-/* flags: those of md, but for the sessions, are in the upper half */
+/* flags: the upper half contains those of md, except for the sessions */
 #define PCN_RECORD_MD 16
 
-/* What comes up through the ring, 72 bytes before the packet. */
+/* A record in the ring to user space: 72 bytes, followed by the packet. */
 struct pcn_record {
 	__u16 kind;
 	__u16 cube;
@@ -209,13 +209,13 @@ struct pcn_record {
 	__u16 reason;
 	__u32 flags;
 	__u32 len;    /* on the wire */
-	__u32 caplen; /* bytes that follow */
+	__u32 caplen; /* length of the data that follows */
 	__u32 size;   /* charged to the cube's share */
 	__u32 ifindex;
 	__u32 traffic_class;
 	__u32 gso_size;
 	__u32 gso_segs;
-	__u16 vlan_proto; /* network order */
+	__u16 vlan_proto; /* network byte order */
 	__u16 vlan_tci;
 	__u32 hops;
 	__u32 md[4];
@@ -226,16 +226,16 @@ struct pcn_record {
 
 _Static_assert(sizeof(struct pcn_record) == 72, "record header");
 
-/* What a record of a traced packet is about. */
+/* The event that a trace record describes. */
 enum pcn_trace_stage {
 	PCN_TRACE_PROGRAM = 1, /* a program returned the verdict */
 	PCN_TRACE_END,	       /* the framework dropped the packet; extra is the reason */
-	PCN_TRACE_LEAVE,       /* it leaves; extra is the interface index */
-	PCN_TRACE_IN,	       /* the cube gets it by in_port */
-	PCN_TRACE_OUT,	       /* the cube sends it by port extra */
+	PCN_TRACE_LEAVE,       /* the packet leaves; extra is the interface index */
+	PCN_TRACE_IN,	       /* the cube receives the packet on in_port */
+	PCN_TRACE_OUT,	       /* the cube sends the packet on port extra */
 };
 
-#define PCN_TRACE_BYTES 128 /* of a packet in the record of a step */
+#define PCN_TRACE_BYTES 128 /* bytes of the packet in the record of a step */
 
 struct pcn_trace {
 	__u64 time; /* monotonic ns */
@@ -244,12 +244,12 @@ struct pcn_trace {
 	__u16 out_port;
 	__u16 reason;
 	__u32 extra;
-	__u16 id; /* of the packet; copies get others */
+	__u16 id; /* of the packet; copies have other ids */
 	__u8 stage;
 	__u8 verdict;
 	__u8 program;
 	__u8 egress;
-	__u8 sessions; /* those that want the record */
+	__u8 sessions; /* sessions that want the record */
 	__u8 pad;
 	__u32 reserved;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* The framework's functions in a fused program. The linker takes them out of this object; the
- * program at the end only keeps them together. */
+/* The framework's functions in a linked program. The linker extracts them from this object; the
+ * program at the end only keeps them in it. */
 #include <pcn/cube.h>
 #include "maps.h"
 #include "meta.h"
@@ -31,12 +31,12 @@ PCN_INLINE int has(const __u64 *ports, __u32 port)
 {
 	if (port >= PCN_MAX_PORTS)
 		return 0;
-	/* Masked, since Linux 6.1 forgets the bound of a number that is spilled to the stack. */
+	/* Masked, because Linux 6.1 forgets the bounds of a number that is spilled to the stack. */
 	asm volatile("" : "+r"(port));
 	return ports[port / 64 % (PCN_MAX_PORTS / 64)] >> (port % 64) & 1;
 }
 
-/* Counts a flood under its fate and tells whether there is any port to send to. */
+/* Counts a flood with its fate and returns the number of ports to send to. */
 PCN_INLINE int flood_begins(struct pcn_flood *row, __u32 cube, __u32 in_port)
 {
 	int ports = row ? row->count + row->complex : 0;
@@ -55,7 +55,7 @@ PCN_INLINE int leaves(__u32 target)
 }
 
 #ifdef PCN_TC
-/* Says where a packet goes that our own interface gets. */
+/* Records the destination of a packet that is sent to our own interface. */
 PCN_INLINE void address(struct __sk_buff *ctx, struct pcn_md *md, __u32 cube, __u32 port,
 			__u32 target)
 {
@@ -67,7 +67,7 @@ PCN_INLINE void address(struct __sk_buff *ctx, struct pcn_md *md, __u32 cube, __
 	ctx->mark = md->traffic_class;
 }
 
-/* Sends a copy to a port by way of our own interface, where it enters that port's programs. */
+/* Sends a copy to a port through our own interface, where it enters that port's programs. */
 PCN_INLINE long recirculate(struct __sk_buff *ctx, struct pcn_md *md, __u32 cube, __u32 port,
 			    __u32 tap)
 {
@@ -98,8 +98,8 @@ static long flood_one(__u32 i, struct flood_walk *w)
 		err = recirculate(w->ctx, w->md, CUBE(w->who), e->port, w->row->tap);
 	} else {
 		err = bpf_clone_redirect(w->ctx, e->ifindex, 0);
-		/* Positive: the netdev's own egress dropped it, or took it. It was sent there, as
-		 * one that is not a copy is. */
+		/* Positive: the netdev's own egress dropped or consumed it. It counts as sent, like
+		 * a packet that is not a copy. */
 		if (err >= 0) {
 			count_tx(e->page, e->slot, w->len);
 			err = 0;
@@ -110,8 +110,8 @@ static long flood_one(__u32 i, struct flood_walk *w)
 	return 0;
 }
 
-/* Sends copies to all netdev ports of the cube but the one where the packet came in. The
- * packet itself stays. Always 0: the driver goes on to the ports that lead to cubes. */
+/* Sends copies to all netdev ports of the cube except the one where the packet came in. The packet
+ * itself stays. Always returns 0: the driver continues with the ports that lead to cubes. */
 PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
 {
 	__u32 cube = CUBE(who);
@@ -133,8 +133,8 @@ PCN_GLOBAL int pcn_core_recirculate(struct CTXTYPE *ctx, struct pcn_md *md PCN_N
 		pcn_count_fate(CUBE(who), PCN_REASON_COPY_FAILED);
 	return 0;
 }
-/* Sends the packet itself by way of our own interface to where it would have turned: it has
- * taken as many tail calls as one run may. Returns the hook's verdict. */
+/* Sends the packet itself through our own interface to the place where it would have continued: it
+ * has used all tail calls of this run. Returns the hook's verdict. */
 PCN_GLOBAL int pcn_core_again(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who,
 			      __u32 target, __u32 tap)
 {
@@ -160,8 +160,8 @@ static long flood_count(__u32 i, struct flood_walk *w)
 	return 0;
 }
 
-/* True if the packet is just in from the netdev of the port, so that the kernel can leave that
- * netdev out of a broadcast. */
+/* True if this run began at the netdev of the port, so that the kernel can exclude that netdev from
+ * a broadcast. */
 PCN_INLINE int came_from(struct xdp_md *ctx, __u32 cube, __u32 port)
 {
 	__u32 key = cube * PCN_MAX_PORTS + port;
@@ -170,8 +170,8 @@ PCN_INLINE int came_from(struct xdp_md *ctx, __u32 cube, __u32 port)
 	return e && e->ifindex == ctx->ingress_ifindex;
 }
 
-/* Says what the copies on the loop are: in the metadata before the frame, which a native driver
- * carries along to the queue, and per CPU, where generic XDP looks within this call. */
+/* Records what the copies on the loop are: in the metadata before the frame, which a native driver
+ * queues with it, and per CPU, where generic XDP reads it within this call. */
 PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube, __u32 port, __u32 what)
 {
 	__u32 zero = 0;
@@ -197,8 +197,8 @@ PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube, __u32
 	return 0;
 }
 
-/* True if the kernel can make all copies: it can leave out the netdev that the packet is just
- * in from but no other, and it cannot clone a frame of several buffers. The loop has an MTU. */
+/* True if the kernel can make all copies: it can only exclude the netdev where this run began, and
+ * it cannot clone a frame in several buffers. The loop has an MTU. */
 PCN_INLINE int can_broadcast(struct xdp_md *ctx, struct pcn_flood *row, __u32 cube, __u32 in_port)
 {
 	if (row->copies && LEN(ctx) > PCN_LOOP_FRAME)
@@ -208,10 +208,10 @@ PCN_INLINE int can_broadcast(struct xdp_md *ctx, struct pcn_flood *row, __u32 cu
 	return LEN(ctx) == (__u64)(ctx->data_end - ctx->data);
 }
 
-/* Sends the packet to all ports of the cube but the one where it came in: one broadcast to the
- * netdevs, and by the loop to the ports that lead to programs. What the kernel cannot copy goes
- * to user space. Returns the hook's verdict, or -1 if there is just one port to send to and it
- * leads to another program, to which the driver then goes. */
+/* Sends the packet to all ports of the cube except the one where it came in: in one broadcast to
+ * the netdevs, and through the loop to the ports that lead to programs. If the kernel cannot copy
+ * the packet, user space does. Returns the hook's verdict, or -1 if there is only one port to send
+ * to and it leads to another program, where the driver then continues. */
 PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
 {
 	__u32 cube = CUBE(who), in_port = md->in_port;
@@ -242,8 +242,8 @@ PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 				BPF_F_BROADCAST | (from_netdev ? BPF_F_EXCLUDE_INGRESS : 0));
 }
 
-/* Sends the packet by the loop to where it would have turned: it has taken as many tail calls
- * as one run may. Returns the hook's verdict. */
+/* Sends the packet through the loop to the place where it would have continued: it has used all
+ * tail calls of this run. Returns the hook's verdict. */
 PCN_GLOBAL int pcn_core_again(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who,
 			      __u32 target, __u32 tap)
 {
@@ -264,8 +264,8 @@ PCN_GLOBAL int pcn_core_again(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 	return XDP_DROP;
 }
 
-/* Lets a packet pass to the stack of the netdev where it once entered: the program behind XDP
- * on our own interface finds the netdev in the metadata. */
+/* Passes a packet to the stack of the netdev where it originally entered: the TC program on our own
+ * interface reads the netdev from the metadata. */
 PCN_GLOBAL int pcn_core_pass(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 {
 	__u32 ifindex = md->pass_ifindex;
@@ -304,7 +304,7 @@ SEC(PCN_SECTION) int pcn_core(struct CTXTYPE *ctx)
 	return r;
 }
 
-/* Keeps the enum in the type information, where a test compares it with the Go side. */
+/* Keeps the enum in BTF, where a test compares it with the Go side. */
 const volatile enum pcn_reason pcn_framework_reasons __attribute__((used)) = 0;
 
 char _license[] SEC("license") = "Dual BSD/GPL";

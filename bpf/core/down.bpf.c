@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* The program of the TAP that takes packets from the slow path down into the fast path. What
- * is to be done with a frame stands in shared memory, not in the frame: the daemon writes the
- * record, then the frame, and the kernel runs this program inside that write. So the frame is
- * untouched and keeps its offload state. At TC, copies for other cubes arrive here too. */
+/* The program of the TAP through which packets from the slow path enter the fast path. The
+ * destination of a frame is in shared memory, not in the frame: the daemon writes the record, then
+ * the frame, and the kernel runs this program during that write. So the frame is unmodified and
+ * keeps its offload state. At TC, copies for other cubes also arrive here. */
 #include <pcn/vlan.h>
 #include "maps.h"
 #include "meta.h"
@@ -17,14 +17,14 @@ PCN_MAP_FLAGS(pcn_down, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_down, 1, BPF_F_MMA
 #define DROP XDP_DROP
 #endif
 
-/* Drops a packet that belongs to a cube, or to none (0), and counts it. */
+/* Drops a packet and counts it for a cube, or for none (0). */
 PCN_INLINE int lost(__u32 cube, __u32 reason)
 {
 	pcn_count_fate(cube < PCN_MAX_CUBES ? cube : 0, reason);
 	return DROP;
 }
 
-/* Enters the cube's program where the CPU's pcn_resumes says, which counts as a hop. */
+/* Enters the cube's program at the place in the CPU's pcn_resumes, which counts as a hop. */
 PCN_INLINE int enter(struct CTXTYPE *ctx, struct pcn_resume *to)
 {
 	__u32 cube = to->cube;
@@ -37,7 +37,7 @@ PCN_INLINE int enter(struct CTXTYPE *ctx, struct pcn_resume *to)
 	return lost(cube, PCN_REASON_NO_PROGRAM);
 }
 
-/* The port of a target: where the packet goes out of the cube, or came in. */
+/* Sets the port of a target: where the packet leaves the cube, or came in. */
 PCN_INLINE void set_port(struct pcn_resume *to, __u16 port)
 {
 	switch (to->target & ((1 << PCN_TARGET_SHIFT) - 1)) {
@@ -91,10 +91,10 @@ SEC(PCN_SECTION) int pcn_down_in(struct CTXTYPE *ctx)
 }
 
 #ifdef PCN_TC
-/* What the root programs of the netdevs with generic XDP know. */
+/* The secret that the root programs of netdevs with generic XDP know. */
 const volatile __u64 pcn_secret = 0;
 
-/* What copies without tag are made of. */
+/* The state of the loop that makes untagged copies. */
 struct untagged {
 	struct __sk_buff *ctx;
 	struct pcn_copies *copies;
@@ -102,7 +102,7 @@ struct untagged {
 	__u32 in_port;
 };
 
-/* A copy to a netdev that wants it without tag. */
+/* Sends an untagged copy to a netdev. */
 static long untagged_copy(__u32 port, struct untagged *u)
 {
 	__u32 i = port / 64 % (PCN_MAX_PORTS / 64), key = u->cube * PCN_MAX_PORTS + port;
@@ -116,8 +116,8 @@ static long untagged_copy(__u32 port, struct untagged *u)
 	return 0;
 }
 
-/* Behind the loop: makes the copies without tag of a flood to a set, of which XDP could not make
- * them itself. False for any other packet. The copies are counted already. */
+/* After the loop: makes the untagged copies of a flood to a set that XDP could not make. False for
+ * any other packet. The copies are already counted. */
 PCN_INLINE int untagged_copies(struct __sk_buff *ctx)
 {
 	struct pcn_loop *h = (void *)(long)ctx->data_meta;
@@ -138,10 +138,9 @@ PCN_INLINE int untagged_copies(struct __sk_buff *ctx)
 	return 1;
 }
 
-/* At the TC ingress of the interfaces where packets come back into XDP cubes: a packet that an
- * XDP program passed goes to the stack of the netdev where it once entered. Which that is
- * stands in the metadata, or, where the kernel does not keep metadata of a TAP, in the record
- * of the packet-out. */
+/* At the TC ingress of the interfaces where packets re-enter XDP cubes: a packet that an XDP
+ * program passed goes to the stack of the netdev where it originally entered. That netdev is in the
+ * metadata or, where the kernel does not keep a TAP's metadata, in the record of the packet-out. */
 SEC(PCN_SECTION) int pcn_down_pass(struct CTXTYPE *ctx)
 {
 	__u32 zero = 0, *meta = (void *)(long)ctx->data_meta;
@@ -167,17 +166,17 @@ SEC(PCN_SECTION) int pcn_down_pass(struct CTXTYPE *ctx)
 	return bpf_redirect(ifindex, BPF_F_INGRESS);
 }
 
-/* At the TC ingress of an interface in a cube's namespace: copies have been shown to the taps by
- * now, and go no further, so that nobody answers what the cube answers. */
+/* At the TC ingress of an interface in a cube's namespace: taps have seen the copies by now; they
+ * are dropped before the stack, which would also answer what the cube answers. */
 SEC(PCN_SECTION) int pcn_span_end(struct CTXTYPE *ctx)
 {
 	return ctx->tc_index == PCN_SPAN ? DROP : -1;
 }
 #else
-/* What came back on the loop, by the CPU that sent it. */
+/* The copies that came back on the loop, by the CPU that sent them. */
 PCN_MAP(pcn_returns, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_returned, 256);
 
-/* On the way to the loop: puts the header before each copy. */
+/* On egress to the loop: prepends the header to each copy. */
 SEC("xdp/devmap") int pcn_loop_out(struct xdp_md *ctx)
 {
 	__u32 zero = 0;
@@ -197,7 +196,7 @@ SEC("xdp/devmap") int pcn_loop_out(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* Tells how many copies of a flood were back before this one. */
+/* Returns how many copies of a flood came back before this one. */
 PCN_INLINE __u32 returned(const struct pcn_loop *h)
 {
 	__u32 key = h->serial >> 24;
@@ -212,7 +211,7 @@ PCN_INLINE __u32 returned(const struct pcn_loop *h)
 	return r->count++;
 }
 
-/* Enters with what the header says. */
+/* Enters the cube with the values of the header. */
 PCN_INLINE int enter_from_loop(struct xdp_md *ctx, struct pcn_resume *to, const struct pcn_loop *h)
 {
 	to->md.hops = h->hops;
@@ -225,7 +224,7 @@ PCN_INLINE int enter_from_loop(struct xdp_md *ctx, struct pcn_resume *to, const 
 	return enter(ctx, to);
 }
 
-/* Hands a copy to TC, which makes those without tag of it. */
+/* Passes a copy to TC, which makes the untagged copies from it. */
 PCN_INLINE int pass_to_tc(struct xdp_md *ctx, const struct pcn_loop *h)
 {
 	if (resize_meta(ctx, sizeof(*h)))
@@ -237,15 +236,15 @@ PCN_INLINE int pass_to_tc(struct xdp_md *ctx, const struct pcn_loop *h)
 	return XDP_PASS;
 }
 
-/* Back from the loop: one packet goes where the header says, the n-th copy of a flood to the n-th
- * port of its group. */
+/* On ingress from the loop: a single packet goes to the target in the header, the n-th copy of a
+ * flood to the n-th port of its group. */
 SEC(PCN_SECTION) int pcn_loop_in(struct xdp_md *ctx)
 {
 	struct pcn_loop *header = pcn_data(ctx), h;
 	__u32 zero = 0, value, n, port;
 
 	if ((void *)(header + 1) > pcn_data_end(ctx) || header->magic != PCN_LOOP_MAGIC)
-		return XDP_DROP; /* not ours: the stack talks on any interface */
+		return XDP_DROP; /* not ours: the stack sends packets on any interface */
 	h = *header;
 	struct pcn_resume *to = bpf_map_lookup_elem(&pcn_resumes, &zero);
 	if (!to || bpf_xdp_adjust_head(ctx, sizeof(h)))
@@ -276,8 +275,7 @@ SEC(PCN_SECTION) int pcn_loop_in(struct xdp_md *ctx)
 	return enter_from_loop(ctx, to, &h);
 }
 
-/* On the way to a netdev: takes the tag off the copy of a frame that has one for other members of
- * the set. */
+/* On egress to a netdev: removes the tag that the frame has for other members of the set. */
 SEC("xdp/devmap") int pcn_untag_out(struct xdp_md *ctx)
 {
 	if (pcn_vlan_pop(ctx))

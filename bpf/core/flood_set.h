@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Floods to the ports of a set, each with or without the tag of the frame's VLAN. Only programs
- * of cubes that use sets have these functions. */
+/* Floods to the ports of a set, each with or without the VLAN tag of the frame. Only programs of
+ * cubes that use sets contain these functions. */
 #ifndef PCN_FLOOD_SET_H
 #define PCN_FLOOD_SET_H
 
 #define SET_WORDS (PCN_MAX_PORTS / 64)
 
-/* A walk over the members of a set: first those that want the frame as it is, then the others. It
- * is small, since the stack is what the cube leaves of it. */
+/* Iterates over the members of a set: first those that want the frame as it is, then the others. It
+ * is small, because only the stack that the cube leaves is available. */
 struct set_walk {
 	struct CTXTYPE *ctx;
 	struct pcn_md *md;
 	struct pcn_flood_set *set;
 	struct pcn_flood *row;
-	__u64 bits;  /* what is left of the word */
-	__u32 words; /* those still to come, by bit */
+	__u64 bits;  /* remaining bits of the word */
+	__u32 words; /* bitmap of the remaining words */
 	__u32 who;
 	__u16 word; /* of the members; from SET_WORDS on those of the second kind */
-	__u16 port; /* of the members that lead somewhere, the last one found */
+	__u16 port; /* the last member found that has a peer */
 	__u16 found;
-	__u8 tagged; /* whether the frame had the tag at first */
-	__u8 turned; /* it has its other form by now */
+	__u8 tagged; /* whether the frame initially had the tag */
+	__u8 turned; /* it has its other form now */
 };
 
-/* Notes set and tag for the driver's call of pcn_core_flood_set, and returns the verdict. */
+/* Stores set and tag for the driver's call of pcn_core_flood_set, and returns the verdict. */
 PCN_GLOBAL int pcn_core_to_set_for(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 set,
 				   __u32 tag, __u32 who)
 {
@@ -34,7 +34,7 @@ PCN_GLOBAL int pcn_core_to_set_for(struct CTXTYPE *ctx, struct pcn_md *md PCN_NO
 	return PCN_FLOOD_SET;
 }
 
-/* The members among the ports 64 * i + 0..63 that are of the kind, without the ingress port. */
+/* The members of the given kind among the ports 64 * i + 0..63, without the ingress port. */
 PCN_INLINE __u64 set_members(struct set_walk *w, __u32 i, int second)
 {
 	__u64 ports = w->set->ports[i], tagged = w->set->tagged[i];
@@ -53,7 +53,7 @@ PCN_INLINE __u64 set_members(struct set_walk *w, __u32 i, int second)
 #define SET_END -1
 #define SET_NONE -2
 
-/* The next member; SET_NONE: ask again. */
+/* The next member; SET_NONE: call again. */
 PCN_INLINE int set_next(struct set_walk *w)
 {
 	__u64 bits = w->bits;
@@ -71,7 +71,8 @@ PCN_INLINE int set_next(struct set_walk *w)
 	return w->word % SET_WORDS * 64 + lowest(bits);
 }
 
-/* Begins a walk; tagged is the form of the frame. What a step changes is opaque, see there. */
+/* Starts an iteration; tagged is the form of the frame. Variables that an iteration changes are
+ * opaque: see pcn_opaque. */
 PCN_INLINE void set_begin(struct set_walk *w, int tagged)
 {
 	__u64 unknown = w->set->ports[0];
@@ -85,7 +86,7 @@ PCN_INLINE void set_begin(struct set_walk *w, int tagged)
 	w->words = w->set->words | w->set->words << SET_WORDS;
 }
 
-/* Tells whether a port leads anywhere; netdev is its exit, or NULL if that is a program. */
+/* Returns whether a port has a peer; netdev is its exit, or NULL if the peer is a program. */
 PCN_INLINE int set_leads(struct set_walk *w, __u32 port, struct pcn_exit **netdev)
 {
 	__u32 key = CUBE(w->who) * PCN_MAX_PORTS + port;
@@ -102,7 +103,7 @@ PCN_INLINE int set_leads(struct set_walk *w, __u32 port, struct pcn_exit **netde
 	return 1;
 }
 
-/* Gives the frame the tag or takes it off: 0, or negative. */
+/* Pushes or pops the tag: 0, or negative. */
 PCN_INLINE int set_form(struct CTXTYPE *ctx, struct pcn_md *md, int tagged)
 {
 	if (tagged ? pcn_vlan_push(ctx, md->md[1]) : pcn_vlan_pop(ctx))
@@ -112,7 +113,7 @@ PCN_INLINE int set_form(struct CTXTYPE *ctx, struct pcn_md *md, int tagged)
 	return 0;
 }
 
-/* Lets the packet itself go on to a port. */
+/* Lets the packet itself continue to a port. */
 PCN_INLINE int set_last(struct pcn_md *md, __u32 port)
 {
 	md->out_port = port;
@@ -128,12 +129,12 @@ PCN_INLINE void set_copy(struct set_walk *w)
 	long err = -1;
 
 	if (!set_leads(w, w->port, &e)) {
-		err = 0; /* gone this moment */
+		err = 0; /* removed just now */
 	} else if (!e) {
 		err = recirculate(w->ctx, w->md, CUBE(w->who), w->port, w->row->tap);
 	} else {
 		err = bpf_clone_redirect(w->ctx, e->ifindex, 0);
-		if (err >= 0) { /* sent there, whatever its egress did; see flood_one */
+		if (err >= 0) { /* sent, whatever its egress did; see flood_one */
 			count_tx(e->page, e->slot, w->ctx->len);
 			err = 0;
 		}
@@ -142,8 +143,7 @@ PCN_INLINE void set_copy(struct set_walk *w)
 		pcn_count_fate(CUBE(w->who), PCN_REASON_COPY_FAILED);
 }
 
-/* The member found before gets a copy once there is another one, so the packet itself remains
- * for the last. */
+/* A member gets its copy when the next one is found, so the last one gets the packet itself. */
 static long set_one(__u32 i, struct set_walk *w)
 {
 	struct pcn_exit *e;
@@ -168,7 +168,7 @@ static long set_one(__u32 i, struct set_walk *w)
 	return 0;
 }
 
-/* Sends copies to the members of a set. Returns -1 for the driver to send the packet itself out of
+/* Sends copies to the members of a set. Returns -1 if the driver must send the packet itself out of
  * md.out_port, or the hook's verdict. */
 PCN_GLOBAL int pcn_core_flood_set(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
 {
@@ -203,7 +203,7 @@ static long set_look(__u32 i, struct set_walk *w)
 	return 0;
 }
 
-/* Counts the copies for netdevs, of which the second kind get a frame without the tag. */
+/* Counts the copies for netdevs; those of the second kind are sent without the tag. */
 static long set_count(__u32 i, struct set_walk *w)
 {
 	struct pcn_exit *e;
@@ -233,13 +233,14 @@ PCN_INLINE int set_can_broadcast(struct set_walk *w)
 	if (has(w->set->ports, in_port) && has(w->row->simple_ports, in_port) &&
 	    !THROUGH_EGRESS(w->who) && !came_from(w->ctx, CUBE(w->who), in_port))
 		return 0;
-	/* The copies of a frame with generic XDP share its bytes, so none can be changed. */
+	/* The copies of a generic XDP broadcast share their data, so they cannot be changed
+	 * separately. */
 	return !(flags & PCN_SET_UNTAGS) ||
 	       (w->md->md[1] && !bpf_map_lookup_elem(&pcn_generic, &ifindex));
 }
 
-/* Sends the packet to the members of a set, all copies in one broadcast: with the tag if any
- * member wants it, which programs behind the broadcast take off for the others. */
+/* Sends the packet to the members of a set, all copies in one broadcast: with the tag if any member
+ * wants it; programs of the broadcast remove it for the others. */
 PCN_INLINE int set_broadcast(struct set_walk *w)
 {
 	__u32 flags = w->set->flags, group = w->set->group, what = group;
@@ -264,8 +265,8 @@ PCN_INLINE int set_broadcast(struct set_walk *w)
 	return bpf_redirect_map(map, 0, BPF_F_BROADCAST | (exclude ? BPF_F_EXCLUDE_INGRESS : 0));
 }
 
-/* Sends the packet to the members of a set. Returns -1 for the driver to send it out of md.out_port,
- * -2 to have user space make the copies, or the hook's verdict. */
+/* Sends the packet to the members of a set. Returns -1 if the driver must send it out of
+ * md.out_port, -2 if user space must make the copies, or the hook's verdict. */
 PCN_GLOBAL int pcn_core_flood_set(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
 {
 	__u32 cube = CUBE(who), key = cube << 16 | (md->md[0] & 0xffff);

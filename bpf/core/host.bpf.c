@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* The cube at the other end, where the programs of a service are loaded on trial: a transparent cube needs one that has
- * the port, and a crossing one that it leads to. Whatever comes in may go back. */
+/* The peer cube when the programs of a service are test-loaded: a transparent cube needs a cube
+ * with the port, and a crossing needs a cube at its other end. Any packet may come back. */
 #include <pcn/cube.h>
 
 PCN_INGRESS

@@ -8,7 +8,7 @@
 
 PCN_MAP_FLAGS(pcn_entries, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_entry, PCN_ENTRIES,
 	      BPF_F_MMAPABLE);
-/* Interface indexes of PCN_ENTRIES and more. */
+/* Interface indexes of PCN_ENTRIES or more. */
 PCN_MAP_FLAGS(pcn_far_entries, BPF_MAP_TYPE_HASH, __u32, struct pcn_entry, PCN_ENTRIES,
 	      BPF_F_NO_PREALLOC);
 /* The outermost transparent cube on the egress of a netdev. */
@@ -36,7 +36,7 @@ struct {
 	__uint(max_entries, PCN_RING_SIZE);
 } pcn_ring SEC(".maps");
 
-/* The resume program of each cube, of this hook: how packets get to a cube from outside of its
+/* The resume program of each cube on this hook: how packets enter a cube from outside of its
  * component. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -46,13 +46,13 @@ struct {
 } pcn_cubes SEC(".maps");
 
 #ifdef PCN_TC
-/* The interfaces that lead into the namespaces of cubes, by the keys of pcn_exits. */
+/* The interfaces that lead to the namespaces of cubes, with the keys of pcn_exits. */
 PCN_MAP_FLAGS(pcn_shadows, BPF_MAP_TYPE_HASH, __u32, __u32, PCN_ENTRIES, BPF_F_NO_PREALLOC);
 #endif
 
 #ifdef PCN_XDP
-/* The netdevs of a broadcast, and the loop once for each copy that comes back by it. Floods of
- * cubes and sets that lead to the same netdevs in the same way have one group. */
+/* The netdevs of a broadcast, with the loop once for each copy that comes back through it. Floods
+ * and sets that lead to the same netdevs in the same way share one group. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
 	__uint(max_entries, PCN_FLOOD_SETS);
@@ -65,26 +65,26 @@ struct {
 		__uint(value_size, sizeof(struct bpf_devmap_val));
 	});
 } pcn_groups SEC(".maps");
-/* The ways to the loop for a single packet: for native XDP, and for generic XDP. */
+/* The redirect to the loop for a single packet: for native XDP, and for generic XDP. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, 1);
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(struct bpf_devmap_val));
 } pcn_loop_exit SEC(".maps"), pcn_loop_back SEC(".maps");
-/* The flood that this CPU is sending copies of. */
+/* The flood whose copies this CPU is sending. */
 PCN_MAP(pcn_flooding, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_loop, 1);
 /* The netdevs of pcn_exits, for XDP redirection. */
 PCN_MAP(pcn_devices, BPF_MAP_TYPE_DEVMAP, __u32, __u32, PCN_MAX_CUBES *PCN_MAX_PORTS);
 #endif
 
-/* The place of the lowest bit that is set (clang 14 cannot do __builtin_ctzll for BPF). */
+/* The position of the lowest bit set (clang 14 does not support __builtin_ctzll for BPF). */
 PCN_INLINE __u32 lowest(__u64 bits)
 {
 	return __builtin_popcountll((bits & -bits) - 1);
 }
 
-/* Counts a packet under a fate of a cube; cube 0 is the framework itself. */
+/* Counts a packet with a fate of a cube; cube 0 is the framework itself. */
 PCN_INLINE void pcn_count_fate(__u32 cube, __u32 reason)
 {
 	struct pcn_fates *f = bpf_map_lookup_elem(&pcn_fates, &cube);

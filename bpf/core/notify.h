@@ -3,7 +3,7 @@
 #ifndef PCN_CORE_NOTIFY_H
 #define PCN_CORE_NOTIFY_H
 
-/* Puts a message into the ring: 0, or -1 if there was no room. */
+/* Writes a message to the ring: 0, or -1 if there was no room. */
 PCN_GLOBAL int pcn_core_notify_for(struct CTXTYPE *ctx, const struct pcn_notice *n PCN_NONNULL,
 				   __u32 who)
 {

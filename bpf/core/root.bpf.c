@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* The root program that a netdev carries: it enters whatever its slot holds. Swapping the slot
- * swaps the program of all netdevs that share the root, at once and without a lost packet. */
+/* The root program of a netdev: it enters the program in its slot. Replacing the slot replaces the
+ * program of all netdevs that share the root, at once and without losing a packet. */
 #include "maps.h"
 
 struct {
@@ -16,8 +16,8 @@ struct {
 /* Not 0 on a netdev with generic XDP. */
 const volatile __u64 pcn_secret = 0;
 
-/* True for a frame that one of our programs sends to the stack, past the programs that have
- * seen it. Takes the header off. */
+/* True for a frame that one of our programs sends to the stack, past the programs that have already
+ * processed it. Removes the header. */
 PCN_INLINE int passes(struct xdp_md *ctx)
 {
 	struct pcn_pass *p = pcn_data(ctx);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* Copies of a cube's traffic for its namespace. The driver of a cube with span calls this where a
- * packet enters the cube and where one leaves it; that of any other cube has no trace of it. */
+ * packet enters the cube and where it leaves; the driver of any other cube does not contain it. */
 #ifndef PCN_SPAN_H
 #define PCN_SPAN_H
 
 #ifdef PCN_TC
-/* Copies a packet that the port has received or, in the other direction, sends. Packets that come
- * from the namespace are left out: it has seen them. */
+/* Copies a packet that the port has received or, in the other direction, sends. Packets from the
+ * namespace are skipped: it has seen them. */
 PCN_GLOBAL int pcn_core_span(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
 {
 	__u32 key = CUBE(who) * PCN_MAX_PORTS + (EGRESS(who) ? md->out_port : md->in_port);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* What lets the daemon follow packets. The driver of a component that is traced calls these; that
- * of any other has no trace of them. */
+/* Functions to trace packets. Only the driver of a component that is traced calls them; other
+ * drivers do not contain them. */
 #ifndef PCN_TRACE_H
 #define PCN_TRACE_H
 
-/* Nothing is traced after this time, in monotonic ns: the lease of a daemon that may have died. */
+/* Tracing stops at this time, in monotonic ns: the lease of a daemon, which may have died. */
 PCN_MAP_FLAGS(pcn_tracing, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1, BPF_F_MMAPABLE);
-/* Records that found no room, by CPU. */
+/* Number of records that were shed, per CPU. */
 PCN_MAP(pcn_trace_lost, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, 1);
 
 #define WHO_PROGRAM(who) ((who) >> 24)
-/* What a record is about: its stage, and the verdict or the sessions' own bits above. */
+/* Fields of `what`: the stage, and the verdict or the sessions in the upper bits. */
 #define STAGE(what) ((what)&0xff)
 #define VERDICT(what) ((what) >> 8 & 0xff)
 #define SESSIONS(what) ((what) >> 16 & 0xff)
@@ -25,8 +25,8 @@ PCN_INLINE int load_field(struct CTXTYPE *ctx, __u32 at, void *to, const __u32 w
 }
 
 #ifdef PCN_TC
-/* A byte of the frame as it is on the wire, where the tag that the kernel keeps beside the packet
- * is in its place; negative behind the end. */
+/* A byte of the frame as it is on the wire, including the tag that the kernel stores in the skb;
+ * negative after the end. */
 PCN_INLINE int wire_byte(struct __sk_buff *ctx, __u32 at)
 {
 	__u32 tag = bpf_ntohs((__u16)ctx->vlan_proto) << 16 | (ctx->vlan_tci & 0xffff);
@@ -80,7 +80,7 @@ PCN_GLOBAL int pcn_core_length(struct CTXTYPE *ctx)
 #endif
 }
 
-/* Marks a packet as followed by the sessions, which their filters chose. */
+/* Marks a packet as followed by the sessions whose filters matched. */
 PCN_GLOBAL int pcn_core_trace_begin(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 				    __u32 sessions)
 {
@@ -131,7 +131,8 @@ PCN_INLINE long load_captured(struct CTXTYPE *ctx, struct pcn_record *r, __u32 n
 	return load(ctx, r->data + sizeof(struct pcn_trace), n, max);
 }
 
-/* Records a step of a packet with the first bytes of it. who has the program's index above. */
+/* Records a step of a packet with its first bytes. The upper bits of who are the index of the
+ * program. */
 PCN_GLOBAL int pcn_core_trace(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who,
 			      __u32 what, __u32 extra)
 {
@@ -147,7 +148,7 @@ PCN_GLOBAL int pcn_core_trace(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 	__sync_fetch_and_add(&share->produced, size);
 	fill(ctx, md, r, who);
 	r->kind = PCN_RECORD_TRACE;
-	r->cube = 0; /* whose share it is */
+	r->cube = 0; /* the share that is charged */
 	r->len = len;
 	r->size = size;
 	fill_trace(ctx, md, (void *)r->data, who, what, extra);
@@ -156,7 +157,7 @@ PCN_GLOBAL int pcn_core_trace(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 	return 0;
 }
 
-/* Records a step of a packet with all of it. */
+/* Records a step of a packet with the whole packet. */
 PCN_GLOBAL int pcn_core_capture(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who,
 				__u32 what, __u32 extra)
 {

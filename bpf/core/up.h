@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* To user space: packets for the slow path of a cube and lines for its log, in the ring that all share. */
+/* To user space: packets for the slow path of a cube and lines for its log, through the ring that
+ * all cubes share. */
 #ifndef PCN_UP_H
 #define PCN_UP_H
 
-/* What a call for a cube is about: the linker fills it in, so a cube cannot forge it. */
+/* Fields of `who`, the identity of the calling cube: the linker sets it, so a cube cannot forge it.
+ * */
 #define CUBE(who) ((who)&0xffff)
 #define EGRESS(who) ((who)&0x10000)
 #define THROUGH_EGRESS(who) ((who)&0x20000) /* copies must run the cube's egress program */
 #define GENERIC(who) ((who)&0x40000)	    /* the cube is of type XDP_SKB */
 
-/* True if the cube may put size more bytes into the ring: three times what it has there must not
- * exceed what is free. One noisy cube gets a quarter of the ring at most, and one that has little
- * there always finds room (Choudhury and Hahne, dynamic queue length thresholds, 1998). */
+/* True if the cube may add `size` bytes to the ring: three times its usage must not exceed the free
+ * space. One noisy cube can use at most a quarter of the ring, and one with little usage always
+ * finds room (Choudhury and Hahne, dynamic queue length thresholds, 1998). */
 PCN_INLINE int admit(struct pcn_share *s, __u32 size)
 {
 	__u64 used = bpf_ringbuf_query(&pcn_ring, BPF_RB_AVAIL_DATA);
@@ -20,7 +22,7 @@ PCN_INLINE int admit(struct pcn_share *s, __u32 size)
 	return 3 * (mine + size) + used <= PCN_RING_SIZE;
 }
 
-/* Wakes the reader only if it sleeps. The exchange orders our reservation before the look. */
+/* Wakes the reader only if it sleeps. The exchange orders our reservation before the check. */
 PCN_INLINE __u64 wakeup(void)
 {
 	__u32 zero = 0;
@@ -63,7 +65,7 @@ PCN_INLINE void fill(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_record *
 #endif
 }
 
-/* Size classes of the packets in the ring: a reservation needs a constant size. */
+/* Size classes of packets in the ring: a reservation needs a constant size. */
 #define CLASS_1 192
 #define CLASS_2 2048
 #define CLASS_3 16384
@@ -86,12 +88,12 @@ PCN_INLINE struct pcn_record *reserve(__u32 class)
 	}
 }
 
-/* Copies the first n bytes of the packet to where there is room for max. */
+/* Copies the first n bytes of the packet to a buffer of max bytes. */
 PCN_INLINE long load(struct CTXTYPE *ctx, void *to, __s64 n, const __s64 max)
 {
-	/* Each bound in a comparison of its own, on the 64 bits that are passed: the compiler would
-	 * make one of both, n - 1 < max, and the verifier of Linux 6.12 does not carry what that says
-	 * about n - 1 over to n. Signed, since that of 6.1 learns nothing from n != 0. */
+	/* Two separate comparisons, of the 64 bits that are passed: the compiler would combine them
+	 * to n - 1 < max, and the verifier of Linux 6.12 does not derive the bound of n from that
+	 * of n - 1. Signed, because the verifier of 6.1 learns nothing from n != 0. */
 	asm volatile("" : "+r"(n));
 	if (n < 1)
 		return -1;
@@ -119,7 +121,7 @@ PCN_INLINE long load_class(struct CTXTYPE *ctx, struct pcn_record *r, __u32 n, _
 	}
 }
 
-/* Puts the packet into the ring: 0, or -1 if there was no room. */
+/* Writes the packet to the ring: 0, or -1 if there was no room. */
 PCN_GLOBAL int pcn_core_put(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who,
 			    __u32 kind)
 {
@@ -147,7 +149,7 @@ PCN_GLOBAL int pcn_core_put(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, 
 	return 0;
 }
 
-/* To the slow path of the cube; the packet ends here. */
+/* Sends the packet to the slow path of the cube. */
 PCN_GLOBAL int pcn_core_up(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
 {
 	int shed = pcn_core_put(ctx, md, who, PCN_RECORD_PACKET);
@@ -156,7 +158,7 @@ PCN_GLOBAL int pcn_core_up(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, _
 	return 0;
 }
 
-/* A copy to the slow path of the cube; the packet itself is forwarded. */
+/* Sends a copy to the slow path of the cube; the packet itself is forwarded. */
 PCN_GLOBAL int pcn_core_copy_for(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 reason,
 				 __u32 who)
 {
@@ -168,7 +170,7 @@ PCN_GLOBAL int pcn_core_copy_for(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONN
 	return shed;
 }
 
-/* A line for the cube's log. */
+/* Writes a line to the cube's log. */
 PCN_GLOBAL int pcn_core_log_for(struct CTXTYPE *ctx, const struct pcn_log_args *args PCN_NONNULL,
 				__u32 who)
 {

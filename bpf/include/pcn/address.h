@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Addresses of IPv4 and IPv6 in one type, for keys and values of maps that hold both. */
+/* IPv4 and IPv6 addresses in one type, for keys and values of maps that hold both. */
 #ifndef PCN_ADDRESS_H
 #define PCN_ADDRESS_H
 
 #include <linux/ipv6.h>
 #include <pcn/ctx.h>
 
-/* An IPv6 address, or an IPv4 one as ::ffff:a.b.c.d (RFC 4291 2.5.5.2): inet.Address in Go. */
+/* An IPv6 address, or an IPv4 address as ::ffff:a.b.c.d (RFC 4291 2.5.5.2): inet.Address in Go. */
 typedef __be32 pcn_address[4];
 
 /* Writes an IPv4 address. */
@@ -18,7 +18,7 @@ PCN_INLINE void pcn_address_set4(pcn_address to, __be32 address)
 	to[3] = address;
 }
 
-/* Writes an IPv6 address of a packet. */
+/* Writes an IPv6 address from a packet. */
 PCN_INLINE void pcn_address_set6(pcn_address to, const struct in6_addr *from)
 {
 	to[0] = from->in6_u.u6_addr32[0];
@@ -36,7 +36,7 @@ PCN_INLINE void pcn_address_copy(pcn_address to, const __be32 *from)
 	to[3] = from[3];
 }
 
-/* True when two addresses are the same. */
+/* True if two addresses are equal. */
 PCN_INLINE int pcn_address_same(const __be32 *a, const __be32 *b)
 {
 	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3];

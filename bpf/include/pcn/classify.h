@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* The rule that a packet matches first, among any number of rules over fields of its headers. Go
- * package `classifier` compiles rules to lists, search trees and groups of bit vectors, and puts
- * these into the maps that PCN_CLASSIFIER declares; what is here reads a packet's fields and
- * searches them.
+/* Finds the first matching rule for a packet, among any number of rules over header fields. Go
+ * package `classifier` compiles rules to lists, search trees and groups of bit vectors, and writes
+ * these into the maps that PCN_CLASSIFIER declares; the functions here read a packet's fields and
+ * search the maps.
  *
  *	PCN_CLASSIFIER(rules);
  *	...
@@ -21,14 +21,14 @@
 #include <pcn/classify_tree.h>
 #include <pcn/map.h>
 
-/* PCN_CLASSIFIER(rules); declares what a set of rules is in: maps of four sizes, of which the
- * constant NAME_size tells the one in use and NAME_slot where in it, and the constant NAME_fields.
- * The control plane has classifier.New(env, "rules"). It is searched by
+/* PCN_CLASSIFIER(rules); declares the storage of a rule set: maps of four sizes, the constants
+ * NAME_size and NAME_slot, which select the map in use and the slot in it, and the constant
+ * NAME_fields. The control plane uses classifier.New(env, "rules"). Programs search it with
  *
  *	int pcn_classify_rules(const struct pcn_classify_key *key, struct pcn_classify_match *match)
  *
- * which is 1 and the rule that is first among those that match, or 0. It is a function for itself,
- * as the verifier then looks at it once and not for all that may be known about a packet. */
+ * which returns 1 and the first of the matching rules, or 0. It is a separate function, so that the
+ * verifier checks it once rather than for each combination of what is known about a packet. */
 #define PCN_CLASSIFIER(name)                                                                       \
 	PCN_CONFIG(__u32, name##_size) PCN_TRY(1) PCN_TRY(2) PCN_TRY(3) = 0;                       \
 	PCN_CONFIG(__u32, name##_slot) = 0;                                                        \
@@ -96,7 +96,7 @@
 	}                                                                                          \
 	_Static_assert(1, "")
 
-/* Internal: two slots, so that programs with new constants begin with a set of their own. */
+/* Internal: two slots, so that programs with new constants start with a set of their own. */
 #define PCN_CLASSIFY_MAP(name, blocks)                                                         \
 	PCN_MAP_OF_MAPS(name, BPF_MAP_TYPE_ARRAY_OF_MAPS, __u32, 2, BPF_MAP_TYPE_ARRAY, __u32, \
 			pcn_classify_bytes, blocks, BPF_F_MMAPABLE)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* The fields of a packet that rules look at, read once into words that are compared at once. Include
+/* The packet fields that rules match, read once into words that are compared as a whole. Include
  * <pcn/classify.h>. */
 #ifndef PCN_CLASSIFY_KEY_H
 #define PCN_CLASSIFY_KEY_H
@@ -9,38 +9,39 @@
 #include <pcn/md.h>
 #include <pcn/vlan.h>
 
-/* What rules look at, as words in host byte order; Go package classifier knows the places. Words
- * up to PCN_CLASSIFY_PORTS are those that most rules look at. */
+/* The fields that rules match, as words in host byte order; Go package classifier knows the layout.
+ * Most rules only match words up to PCN_CLASSIFY_PORTS. */
 enum pcn_classify_word {
 	PCN_CLASSIFY_LINK, /* in_port:16 vlan:16 ethertype:16 protocol:8 enum pcn_classify_kind:8 */
-	PCN_CLASSIFY_SRC,  /* IPv4 address in the upper half, or the upper half of one of IPv6 */
+	PCN_CLASSIFY_SRC, /* IPv4 address in the upper half, or the upper half of an IPv6 address */
 	PCN_CLASSIFY_DST,
 	PCN_CLASSIFY_PORTS, /* source port:16 destination port:16 TCP flags:8 dscp:8 state:8 0:8 */
 	PCN_CLASSIFY_SRC_LOW, /* lower half of an IPv6 address */
 	PCN_CLASSIFY_DST_LOW,
-	PCN_CLASSIFY_SRC_MAC, /* first byte in the uppermost of 48 bits */
+	PCN_CLASSIFY_SRC_MAC, /* the first byte is the most significant of the 48 bits */
 	PCN_CLASSIFY_DST_MAC,
-	PCN_CLASSIFY_MARK, /* traffic class of the metadata */
+	PCN_CLASSIFY_MARK, /* traffic class from the metadata */
 	PCN_CLASSIFY_WORDS,
 };
 
-/* What there is in a packet, and so what a rule can be about. */
+/* Which headers a packet has, and so which rules can match it. */
 enum pcn_classify_kind {
-	PCN_CLASSIFY_IPV6 = 0x80,      /* an IP header that is whole, of IPv6 */
-	PCN_CLASSIFY_IP = 0x40,	       /* an IP header that is whole */
-	PCN_CLASSIFY_PROTOCOL = 0x20,  /* the protocol behind it, and its extensions, is known */
-	PCN_CLASSIFY_HAS_PORTS = 0x10, /* a header with ports, which no later fragment has */
+	PCN_CLASSIFY_IPV6 = 0x80, /* a complete IPv6 header */
+	PCN_CLASSIFY_IP = 0x40,	  /* a complete IP header */
+	PCN_CLASSIFY_PROTOCOL =
+		0x20, /* the protocol after the IP header and its extensions is known */
+	PCN_CLASSIFY_HAS_PORTS = 0x10, /* a header with ports; later fragments have none */
 	PCN_CLASSIFY_FRAGMENT = 0x08,  /* a fragment, the first or a later one */
 };
 
-/* The vlan of an untagged packet. */
+/* The VLAN of an untagged packet. */
 #define PCN_CLASSIFY_UNTAGGED 0xffff
 
 struct pcn_classify_key {
 	__u64 word[PCN_CLASSIFY_WORDS];
 };
 
-/* What PCN_CLASSIFIER's NAME_fields says that rules look at: the rest is not read. */
+/* The fields that rules match, as in PCN_CLASSIFIER's NAME_fields: the others are not read. */
 enum pcn_classify_fields {
 	PCN_CLASSIFY_READ_VLAN = 1,
 	PCN_CLASSIFY_READ_MAC = 2,
@@ -49,7 +50,8 @@ enum pcn_classify_fields {
 	PCN_CLASSIFY_READ_TCP = 16,
 };
 
-/* Internal: what is behind an IP header. At TC what is not in the first bytes is pulled there. */
+/* Internal: reads the header after the IP header. At TC, bytes outside of the linear area were
+ * pulled in. */
 PCN_INLINE void pcn_classify_transport(struct pcn_cursor *c, struct pcn_classify_key *key,
 				       __u32 fields, __u8 protocol, __u8 fragment)
 {
@@ -72,7 +74,7 @@ PCN_INLINE void pcn_classify_transport(struct pcn_cursor *c, struct pcn_classify
 		key->word[PCN_CLASSIFY_PORTS] |= (__u64)((__u8 *)header)[13] << 24;
 }
 
-/* Internal: the fields of an IPv4 packet. */
+/* Internal: reads the fields of an IPv4 packet. */
 PCN_INLINE void pcn_classify_ipv4(struct pcn_cursor *c, struct pcn_classify_key *key, __u32 fields)
 {
 	struct iphdr *ip = pcn_parse_ipv4(c);
@@ -85,11 +87,12 @@ PCN_INLINE void pcn_classify_ipv4(struct pcn_cursor *c, struct pcn_classify_key 
 	key->word[PCN_CLASSIFY_PORTS] = (__u64)(ip->tos >> 2) << 16;
 	__u8 protocol = ip->protocol, fragment = pcn_ipv4_fragment(ip);
 	if (pcn_skip_ipv4_options(c, ip))
-		fields = 0; /* there is no header behind it */
+		fields = 0; /* no transport header */
 	pcn_classify_transport(c, key, fields, protocol, fragment);
 }
 
-/* Internal: the fields of an IPv6 packet, whose header is `at` bytes from the frame's beginning: 0. */
+/* Internal: reads the fields of an IPv6 packet, whose header is `at` bytes from the start of the
+ * frame. Returns 0. */
 PCN_NOINLINE int pcn_classify_ipv6(struct CTXTYPE *ctx, struct pcn_classify_key *key, __u32 at,
 				   __u32 fields)
 {
@@ -98,7 +101,7 @@ PCN_NOINLINE int pcn_classify_ipv6(struct CTXTYPE *ctx, struct pcn_classify_key 
 	struct pcn_ipv6_payload found = {};
 	int done = 0;
 
-	/* A compiler that knew what is returned would leave in r0 what happens to be there. */
+	/* If the compiler knew the return value, it would leave r0 undefined. */
 	asm volatile("" : "+r"(done));
 	if (!ip)
 		return done;
@@ -118,10 +121,10 @@ PCN_NOINLINE int pcn_classify_ipv6(struct CTXTYPE *ctx, struct pcn_classify_key 
 	return done;
 }
 
-/* Internal: bytes that are made readable at TC: two tags, IPv6 with extensions, TCP up to flags. */
+/* Internal: bytes to make readable at TC: two tags, IPv6 with extensions, TCP up to its flags. */
 #define PCN_CLASSIFY_BYTES (14 + 8 + 40 + 64 + 14)
 
-/* Internal: opens a cursor. At TC headers may lie outside of what can be read directly. */
+/* Internal: opens a cursor. At TC, headers may be outside of the linear area. */
 PCN_INLINE void pcn_classify_open(struct pcn_cursor *c, struct CTXTYPE *ctx, __u32 fields)
 {
 #ifdef PCN_TC
@@ -136,10 +139,10 @@ PCN_INLINE void pcn_classify_open(struct pcn_cursor *c, struct CTXTYPE *ctx, __u
 	c->end = pcn_data_end(ctx);
 }
 
-/* Reads what rules look at: `fields` is NAME_fields of PCN_CLASSIFIER. -1: there is no Ethernet
- * header. Packet pointers that were read before are invalid then. A packet whose IP header is not
- * well formed is none of IP, one without ports (a later fragment, ICMP, a header that is cut off)
- * matches no rule that looks at ports. */
+/* Reads the fields that rules match: `fields` is NAME_fields of PCN_CLASSIFIER. Returns -1 if there
+ * is no Ethernet header. Invalidates packet pointers that were read before. A packet with a
+ * malformed IP header does not count as IP; one without ports (a later fragment, ICMP, a truncated
+ * header) matches no rule that specifies ports. */
 PCN_INLINE int pcn_classify_read(struct CTXTYPE *ctx, const struct pcn_md *md,
 				 struct pcn_classify_key *key, __u32 fields)
 {
@@ -176,7 +179,7 @@ PCN_INLINE int pcn_classify_read(struct CTXTYPE *ctx, const struct pcn_md *md,
 	key->word[PCN_CLASSIFY_MARK] = md->traffic_class;
 	if (!(fields & PCN_CLASSIFY_READ_IP))
 		return 0;
-	/* One way on, however many tags there were. */
+	/* One path from here, whatever the number of tags. */
 	__u32 at = pcn_opaque(c.pos - pcn_data(ctx), proto) & 31;
 	c.pos = pcn_data(ctx) + at;
 	if (proto == bpf_htons(ETH_P_IP)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* The search trees that Go package classifier makes of rules, and the walk through them. Include
+/* The search trees that Go package classifier compiles rules to, and the search in them. Include
  * <pcn/classify.h>. */
 #ifndef PCN_CLASSIFY_TREE_H
 #define PCN_CLASSIFY_TREE_H
@@ -8,45 +8,45 @@
 
 /* The rule that matched. */
 struct pcn_classify_match {
-	__u32 result; /* what the control plane gave to the rule */
-	__u32 order;  /* its place among the rules */
+	__u32 result; /* the value that the control plane assigned to the rule */
+	__u32 order;  /* its position among the rules */
 };
 
-/* Internal: limits, which Go package classifier knows: ways of a branch, rules of a block of a leaf,
- * trees of a set, branches on the way to a leaf. */
+/* Internal: limits, which Go package classifier knows: ways of a branch, rules in a leaf block,
+ * trees in a set, branches from the root to a leaf. */
 #define PCN_CLASSIFY_BRANCHES 8
 #define PCN_CLASSIFY_LEAF 3
 #define PCN_CLASSIFY_TREES 7
 #define PCN_CLASSIFY_DEPTH 12
-/* Internal: in place of a branch's word: a leaf, a group, and a sequence. */
+/* Internal: values of a branch's word that mean a leaf, a group or a sequence instead. */
 #define PCN_CLASSIFY_IS_LEAF PCN_CLASSIFY_WORDS
 #define PCN_CLASSIFY_IS_GROUP (PCN_CLASSIFY_WORDS + 1)
 #define PCN_CLASSIFY_IS_SEQUENCE (PCN_CLASSIFY_WORDS + 2)
-/* Internal: a reference to a rule: its block, and whether it looks at more than the first four
+/* Internal: a reference to a rule: its block, and whether it matches more than the first four
  * words. */
 #define PCN_CLASSIFY_REFERENCE 21
 #define PCN_CLASSIFY_LONG (1 << 20)
 
-/* Internal: all of a set of rules is blocks of a cache line each. A branch: a field of the key, as
- * two shifts that cut it out of its word, leads to one of the blocks from `first` on: the i-th if
- * i of the values are less than the field. */
+/* Internal: a set of rules consists of blocks of one cache line each. A branch extracts a field
+ * from a word of the key by two shifts, and leads to one of the blocks starting at `first`: the
+ * i-th if i of the values are less than the field. */
 struct pcn_classify_branch {
 	__u32 first;
-	__u8 word; /* of the key; PCN_CLASSIFY_IS_...: this is no branch */
+	__u8 word; /* of the key; PCN_CLASSIFY_IS_...: not a branch */
 	__u8 left;
 	__u8 right;
-	__u8 last; /* of a column: `first` counts halves of blocks, of bits */
+	__u8 last; /* in a column: `first` counts half blocks, of bits */
 	__u64 value[PCN_CLASSIFY_BRANCHES - 1];
 };
 
-/* Internal: a leaf has rules in their order; more of them are in the block `next`. Of each, the word
- * that tells most comes first: most rules are passed by without a look at their blocks. Where there
- * are fewer rules, what is left matches nothing. */
+/* Internal: a leaf contains rules in order; further rules are in the block `next`. For each rule
+ * the most selective word comes first: most rules are skipped without reading their blocks. Unused
+ * entries match nothing. */
 struct pcn_classify_leaf {
 	__u32 next;
 	__u8 word;
 	__u8 zero;
-	__u16 words; /* of the key, three bits for each rule */
+	__u16 words; /* of the key, three bits per rule */
 	__u64 rules; /* references */
 	__u64 value[PCN_CLASSIFY_LEAF];
 	__u64 mask[PCN_CLASSIFY_LEAF];
@@ -57,11 +57,11 @@ struct pcn_classify_leaf {
 #define PCN_CLASSIFY_COLUMN_DEPTH 3
 #define PCN_CLASSIFY_BITS 4
 
-/* Internal: a group is up to 256 rules, which blocks of a leaf that follow each other from `rules` on
- * have. A column is branches on one field; they lead to half a block of bits, one for each rule of
- * the group that lies there. What all columns leave may match. */
+/* Internal: a group contains up to 256 rules, stored in consecutive leaf blocks starting at
+ * `rules`. A column is a tree of branches on one field; they lead to half a block of bits, one for
+ * each rule of the group, set if the rule may match. Rules that remain in all columns may match. */
 struct pcn_classify_group {
-	__u32 order; /* of its first rule */
+	__u32 order; /* of the first rule in it */
 	__u8 word;
 	__u8 columns;
 	__u16 count;
@@ -70,7 +70,7 @@ struct pcn_classify_group {
 	__u32 unused[7];
 };
 
-/* Internal: leaves and groups of rules in their order, in the blocks from `first` on. */
+/* Internal: leaves and groups of rules in order, in consecutive blocks starting at `first`. */
 struct pcn_classify_sequence {
 	__u32 first;
 	__u8 word;
@@ -79,8 +79,8 @@ struct pcn_classify_sequence {
 	__u32 unused[13];
 };
 
-/* Internal: a rule is a value and a mask of each word, but for ports, which are first one and
- * number of those that follow. Behind one that is LONG there are two struct pcn_classify_more. */
+/* Internal: a rule is a value and a mask for each word, except for ports, which are the first port
+ * and the number of ports after it. A LONG rule is followed by two struct pcn_classify_more. */
 struct pcn_classify_rule {
 	__u64 value[3];
 	__u64 mask[3];
@@ -90,28 +90,29 @@ struct pcn_classify_rule {
 	__u32 result;
 };
 
-/* Internal: value and mask of three further words: what follows the ports, and the words behind. */
+/* Internal: values and masks of three more words: the rest of the ports word, and the words after
+ * it. */
 struct pcn_classify_more {
 	__u64 value[3];
 	__u64 mask[3];
 	__u64 zero[2];
 };
 
-/* Internal: the trees of a set, by the best place that a rule in them has. */
+/* Internal: the trees of a set, in the order of the first rule in each. */
 struct pcn_classify_forest {
 	__u32 count;
-	__u32 zero; /* tells a forest from a leaf */
+	__u32 zero; /* distinguishes a forest from a leaf */
 	struct {
 		__u32 root;
 		__u32 order;
 	} tree[PCN_CLASSIFY_TREES];
 };
 
-/* Internal: block 0 says where the forest is, or the leaf or group that has all rules; 0: there are
- * no rules. */
+/* Internal: block 0 refers to the forest, or to the leaf or group that contains all rules; 0: there
+ * are no rules. */
 struct pcn_classify_head {
 	__u32 forest;
-	__u32 none; /* a place behind those of all rules */
+	__u32 none; /* a position after all rules */
 	__u32 zero[14];
 };
 
@@ -131,21 +132,21 @@ struct pcn_classify_block {
 
 _Static_assert(sizeof(struct pcn_classify_block) == 64, "a block is a cache line");
 
-/* Internal: a block for the declaration of a map: of a struct that is named there alone, clang
- * writes no size. */
+/* Internal: a block for the declaration of a map. If a struct is only used there, clang emits no
+ * size for it. */
 typedef __u64 pcn_classify_bytes[8];
 
-/* Internal: a block of a set. */
+/* Internal: returns a block of a set. */
 PCN_INLINE struct pcn_classify_block *pcn_classify_at(void *set, __u32 at)
 {
 	return bpf_map_lookup_elem(set, &at);
 }
 
-/* Internal: the branch for a key. */
+/* Internal: the block that a branch selects for a key. */
 PCN_INLINE __u32 pcn_classify_next(const struct pcn_classify_branch *branch,
 				   const struct pcn_classify_key *key, __u64 word)
 {
-	/* Less than 2^63, so the sign of a difference tells which is less. */
+	/* Both are less than 2^63, so the sign of the difference tells which is less. */
 	__u64 field = key->word[word] << (branch->left & 63) >> (branch->right & 63);
 	__u32 at = branch->first;
 
@@ -155,7 +156,7 @@ PCN_INLINE __u32 pcn_classify_next(const struct pcn_classify_branch *branch,
 	return at;
 }
 
-/* Internal: the leaf, group or sequence of a tree that has what the key can match. */
+/* Internal: walks down a tree to the leaf, group or sequence for the key. */
 PCN_INLINE struct pcn_classify_block *
 pcn_classify_descend(void *set, const struct pcn_classify_key *key, __u32 *at)
 {
@@ -173,7 +174,7 @@ pcn_classify_descend(void *set, const struct pcn_classify_key *key, __u32 *at)
 	return NULL;
 }
 
-/* Internal: 0 if further words of a key are those of a rule. */
+/* Internal: 0 if the remaining words of a key match a rule. */
 PCN_INLINE __u64 pcn_classify_more_differs(void *set, const struct pcn_classify_key *key, __u32 at)
 {
 	struct pcn_classify_block *a = pcn_classify_at(set, at);
@@ -190,14 +191,14 @@ PCN_INLINE __u64 pcn_classify_more_differs(void *set, const struct pcn_classify_
 	       ((key->word[PCN_CLASSIFY_MARK] & n->mask[2]) ^ n->value[2]);
 }
 
-/* Internal: the rule, if the key is what it says. One branch: which part differs is as good as
- * random, and each branch would double the verifier's work for each rule. */
+/* Internal: returns the rule if it matches the key, else NULL. It uses a single branch: which part
+ * differs is unpredictable, and each branch would double the verifier's work per rule. */
 PCN_INLINE struct pcn_classify_rule *pcn_classify_try(void *set, const struct pcn_classify_key *key,
 						      __u32 reference)
 {
 	__u32 at = reference & (PCN_CLASSIFY_LONG - 1);
 
-	/* What is computed of the key is so each time: kept, it would take the stack. */
+	/* Recompute what depends on the key each time: keeping it would use stack. */
 	asm volatile("" ::: "memory");
 	struct pcn_classify_block *block = pcn_classify_at(set, at);
 
@@ -217,7 +218,7 @@ PCN_INLINE struct pcn_classify_rule *pcn_classify_try(void *set, const struct pc
 	return differs ? NULL : rule;
 }
 
-/* Internal: makes a rule the match if it comes before the one so far. */
+/* Internal: makes a rule the match if it precedes the match so far. */
 PCN_INLINE void pcn_classify_found(struct pcn_classify_match *match,
 				   const struct pcn_classify_rule *rule)
 {
@@ -227,7 +228,7 @@ PCN_INLINE void pcn_classify_found(struct pcn_classify_match *match,
 	match->result = rule->result;
 }
 
-/* Internal: the bits of a column for a key. */
+/* Internal: the bits of a column that a key selects. */
 PCN_INLINE __u64 *pcn_classify_column(void *set, const struct pcn_classify_key *key, __u32 at)
 {
 #pragma clang loop unroll(disable)
@@ -248,21 +249,22 @@ PCN_INLINE __u64 *pcn_classify_column(void *set, const struct pcn_classify_key *
 	return NULL;
 }
 
-/* Internal: how many zero bits are below the lowest one of a number that is not 0. */
+/* Internal: the number of trailing zero bits of a non-zero number. */
 PCN_INLINE __u64 pcn_classify_lowest(__u64 x)
 {
-	x = (x & -x) - 1; /* as many ones as there were zeros, which are added up */
+	x = (x & -x) - 1; /* one bit set for each trailing zero; count them */
 	x -= x >> 1 & 0x5555555555555555;
 	x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
 	x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0f;
 	return x * 0x0101010101010101 >> 56;
 }
 
-/* Internal: rules that a group tries; if none matches, the rest is searched one by one. */
+/* Internal: the number of rules that a group tests; if none matches, the rest is searched one by
+ * one. */
 #define PCN_CLASSIFY_TRIES 16
 
-/* Internal: the first rule of the group at a block that matches. What is left: a block of a leaf, this
- * one if it is no group; 0: nothing. */
+/* Internal: finds the first matching rule of the group in a block. Returns the leaf block where the
+ * search must continue (this block, if it is not a group), or 0. */
 PCN_INLINE __u32 pcn_classify_columns(void *set, const struct pcn_classify_key *key, __u32 at,
 				      struct pcn_classify_match *match)
 {
@@ -285,7 +287,7 @@ PCN_INLINE __u32 pcn_classify_columns(void *set, const struct pcn_classify_key *
 #pragma unroll
 		for (int j = 0; j < PCN_CLASSIFY_BITS; j++)
 			bits[j] &= column[j];
-		/* They stay where they are: in registers, there would be no room for all. */
+		/* Keep them on the stack: there are not enough registers. */
 		asm volatile("" ::"r"(bits) : "memory");
 		if (!(bits[0] | bits[1] | bits[2] | bits[3]))
 			return 0;
@@ -316,7 +318,7 @@ PCN_INLINE __u32 pcn_classify_columns(void *set, const struct pcn_classify_key *
 	return w < group->count ? rules + (w * 43691 >> 17) : 0;
 }
 
-/* Internal: the j-th rule of a block of a leaf becomes the match if it is what the key says: then 1. */
+/* Internal: makes the j-th rule of a leaf block the match and returns 1, if it matches the key. */
 PCN_INLINE int pcn_classify_entry(void *set, const struct pcn_classify_key *key,
 				  const struct pcn_classify_leaf *leaf, int j,
 				  struct pcn_classify_match *match)
@@ -331,7 +333,8 @@ PCN_INLINE int pcn_classify_entry(void *set, const struct pcn_classify_key *key,
 	return 1;
 }
 
-/* Internal: the rules of a block of a leaf. The block that is to follow, 0: none, or one matched. */
+/* Internal: tests the rules of a leaf block. Returns the next block, or 0 if there is none or a
+ * rule matched. */
 PCN_INLINE __u32 pcn_classify_entries(void *set, const struct pcn_classify_key *key,
 				      const struct pcn_classify_leaf *leaf,
 				      struct pcn_classify_match *match)
@@ -343,12 +346,12 @@ PCN_INLINE __u32 pcn_classify_entries(void *set, const struct pcn_classify_key *
 	return leaf->next;
 }
 
-/* Internal: blocks of a leaf that are searched without a call, and by one, before each takes one: the
- * verifier looks at each for itself. */
+/* Internal: leaf blocks that are searched inline, and by one call, before bpf_loop: the verifier
+ * checks each of them. */
 #define PCN_CLASSIFY_FAST_BLOCKS 1
 #define PCN_CLASSIFY_LIST_BLOCKS 12
 
-/* Internal: some blocks of a leaf. What is left: the block that is to follow, 0: none. */
+/* Internal: tests the rules of some leaf blocks. Returns the next block, or 0 if there is none. */
 PCN_INLINE __u32 pcn_classify_scan(void *set, const struct pcn_classify_key *key,
 				   struct pcn_classify_block *block,
 				   struct pcn_classify_match *match, __u32 blocks)
@@ -365,7 +368,7 @@ PCN_INLINE __u32 pcn_classify_scan(void *set, const struct pcn_classify_key *key
 	return at;
 }
 
-/* Internal: what bpf_loop's turns are about. */
+/* Internal: the state of a bpf_loop over leaf blocks. */
 struct pcn_classify_walk {
 	void *set;
 	const struct pcn_classify_key *key;
@@ -373,7 +376,7 @@ struct pcn_classify_walk {
 	__u64 at;
 };
 
-/* Internal: bpf_loop's turn: a block of a leaf. */
+/* Internal: an iteration of bpf_loop: one leaf block. */
 static long pcn_classify_turn(__u64 turn, struct pcn_classify_walk *walk)
 {
 	struct pcn_classify_block *block = pcn_classify_at(walk->set, walk->at);
@@ -385,7 +388,7 @@ static long pcn_classify_turn(__u64 turn, struct pcn_classify_walk *walk)
 	return !walk->at;
 }
 
-/* Internal: a leaf, from a block on. */
+/* Internal: searches a leaf, starting at a block. */
 PCN_INLINE void pcn_classify_list(void *set, const struct pcn_classify_key *key, __u32 at,
 				  struct pcn_classify_match *match)
 {
@@ -399,7 +402,7 @@ PCN_INLINE void pcn_classify_list(void *set, const struct pcn_classify_key *key,
 		bpf_loop(1 << 20, pcn_classify_turn, &walk, 0);
 }
 
-/* Internal: a function of a set: a group, or a leaf, at a block. */
+/* Internal: a function that searches a group, leaf or sequence of a set, at a block. */
 typedef int (*pcn_classify_fn)(const struct pcn_classify_key *key, struct pcn_classify_match *match,
 			       __u32 at);
 
@@ -408,7 +411,7 @@ struct pcn_classify_fns {
 	pcn_classify_fn group, list, sequence;
 };
 
-/* Internal: what is at the end of a tree, at a block. */
+/* Internal: searches the leaf, group or sequence at the end of a tree. */
 PCN_INLINE void pcn_classify_end(void *set, const struct pcn_classify_key *key,
 				 struct pcn_classify_block *block, __u32 at,
 				 struct pcn_classify_match *match, struct pcn_classify_fns fns,
@@ -426,7 +429,7 @@ PCN_INLINE void pcn_classify_end(void *set, const struct pcn_classify_key *key,
 		fns.list(key, match, at);
 }
 
-/* Internal: pcn_classify in a set. */
+/* Internal: searches a set. */
 PCN_INLINE int pcn_classify_search(void *set, const struct pcn_classify_key *key,
 				   struct pcn_classify_match *match, struct pcn_classify_fns fns)
 {
@@ -458,15 +461,15 @@ PCN_INLINE int pcn_classify_search(void *set, const struct pcn_classify_key *key
 	return match->order != none;
 }
 
-/* Internal: a sequence of a set. */
+/* Internal: the state of a bpf_loop over a sequence. */
 struct pcn_classify_row {
 	const struct pcn_classify_key *key;
 	struct pcn_classify_match *match;
 	__u32 first;
-	__u32 order; /* of the match before */
+	__u32 order; /* of the match so far */
 };
 
-/* Internal: bpf_loop's turn: the next of a sequence. */
+/* Internal: an iteration of bpf_loop: the next element of a sequence. */
 PCN_INLINE long pcn_classify_step(__u64 turn, struct pcn_classify_row *row,
 				  struct pcn_classify_fns fns)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Constants that configuration sets. They are frozen before the program is verified, so the
- * verifier removes what they rule out and a feature that is off costs nothing. */
+/* Constants that the configuration sets. They are frozen before the program is verified, so the
+ * verifier removes the code that they disable, and a feature that is off costs nothing. */
 #ifndef PCN_CONFIG_H
 #define PCN_CONFIG_H
 
@@ -11,29 +11,31 @@
 #define PCN_CONFIG(type, name) const volatile type name
 
 /* PCN_CONFIG(__u32, max_length) PCN_TRY(1500) = 0;
- * A value of a number that lets in code which the default rules out. When a service is added, its
- * programs are loaded on trial with each value of its constants of type bool and enum; of a number
- * nothing is known but what is written here: a literal, and one more by each further PCN_TRY. */
+ * A value of a numeric constant that enables code which the default disables. When a service is
+ * added, its programs are test-loaded with each value of its constants of type bool and enum; for a
+ * number, only the literals given here are tried. PCN_TRY may be repeated. */
 #define PCN_TRY(value) __attribute__((btf_decl_tag("pcn_try:" #value)))
 
-/* 1 if the cube has a namespace, and if that gets copies of all its traffic. The linker sets
- * them, so that code for the other case costs nothing. */
+/* 1 if the cube has a namespace, and 1 if that gets copies of all its traffic. The linker sets
+ * both, so that code for the other case costs nothing. */
 const volatile __u32 pcn_shadow = 0;
 const volatile __u32 pcn_span = 0;
 
-/* 1 if a transparent cube on one of the cube's ports takes offers (pcn_pkt_offer). The linker sets it. */
+/* 1 if a transparent cube on one of the cube's ports takes offers (pcn_pkt_offer). Set by the
+ * linker. */
 const volatile __u32 pcn_offers = 0;
 
-/* For a transparent service: its egress program takes offers. Without it, nothing is offered to its
- * cubes on their own account, though they may see what is offered to those further out. */
+/* For a transparent service: declares that its egress program takes offers. Without it, no packets
+ * are offered for the sake of its cubes, though they may see packets offered to cubes further out.
+ * */
 #define PCN_TAKES_OFFERS const volatile __u32 pcn_takes_offers __attribute__((used)) = 1
 
-/* Names the enum of the cube's own drop reasons, whose first value is PCN_REASON_FIRST. Counter
- * and metric labels are made from it. */
+/* Names the enum of the cube's own drop reasons, whose first value is PCN_REASON_FIRST. The enum
+ * provides the labels of counters and metrics. */
 #define PCN_REASONS(name) const volatile enum name pcn_reasons __attribute__((used)) = 0
 
-/* Names the enum of the reasons for which the cube calls its slow path, whose first value is
- * PCN_REASON_FIRST too: such packets are counted as slowpath, whatever the reason. */
+/* Names the enum of the reasons for which the cube sends packets to its slow path, whose first
+ * value is also PCN_REASON_FIRST: such packets are counted as slowpath, whatever the reason. */
 #define PCN_SLOWPATH_REASONS(name) \
 	const volatile enum name pcn_slowpath_reasons __attribute__((used)) = 0
 
@@ -43,12 +45,12 @@ const volatile __u32 pcn_offers = 0;
 #define PCN_EGRESS \
 	SEC(PCN_SECTION) int pcn_egress(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 
-/* A further program of the service, to which pcn_call_program leads: PCN_PROGRAM(name) { ... }
+/* Another program of the service, entered by pcn_call_program: PCN_PROGRAM(name) { ... }
  * The control plane gives it a direction and an index. */
 #define PCN_PROGRAM(name) \
 	SEC(PCN_SECTION) int name(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 
-/* Ends a program's source: the kernel wants to know. */
+/* Declares the licence of a program, which the kernel requires. */
 #define PCN_LICENSE char _license[] SEC("license") = "Dual BSD/GPL"
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Functions of the framework that a cube may call in the middle of its work. The bodies here
- * are never run: the linker drops them and binds the calls to the framework's own functions,
- * adding the caller's identity, which a cube therefore cannot forge. */
+/* Functions of the framework that a cube's program may call. The bodies here never run: the linker
+ * drops them and binds the calls to the framework's own functions, adding the caller's identity,
+ * which a cube therefore cannot forge. */
 #ifndef PCN_CORE_H
 #define PCN_CORE_H
 
@@ -11,18 +11,18 @@
 /* Internal: a function that the linker replaces. */
 #define PCN_STUB __attribute__((noinline, weak))
 
-/* Sends a copy of the packet to the slow path; the original goes on. Returns 0, or -1 if the
- * copy was shed. */
+/* Sends a copy of the packet to the slow path; processing of the original continues. Returns 0, or
+ * -1 if the copy was shed. */
 PCN_STUB int pcn_core_copy(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 reason)
 {
 	asm volatile("" : : "r"(ctx), "r"(md), "r"(reason));
 	return 0;
 }
 
-/* Internal: in the word of a set, that the frame has the tag. */
+/* Internal: flag in the argument `set`: the frame has the tag. */
 #define PCN_SET_TAGGED 0x10000
 
-/* Floods to a set: the verdict. Use pcn_pkt_flood_set() instead. */
+/* The verdict to flood to a set. Use pcn_pkt_flood_set() instead. */
 PCN_STUB int pcn_core_to_set(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 set,
 			     __u32 tag)
 {
@@ -30,7 +30,7 @@ PCN_STUB int pcn_core_to_set(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 	return 0;
 }
 
-/* Internal: the size of a format with its end. */
+/* Internal: the size of a format, including its terminator. */
 #define PCN_LOG_FMT_MAX 88
 struct pcn_log_args {
 	__u32 level;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Counters of a cube, by CPU. The control plane reads them by name: package counter. */
+/* Per-CPU counters of a cube. The control plane reads them by name: package counter. */
 #ifndef PCN_COUNTER_H
 #define PCN_COUNTER_H
 
 #include <pcn/map.h>
 
-/* PCN_COUNTERS(counters, nat_counter, NAT_COUNTERS); declares a map with a counter for each value of an
- * enum. The values are named like the service in capitals; the last one says how many there are.
+/* PCN_COUNTERS(counters, nat_counter, NAT_COUNTERS); declares a map with a counter for each value
+ * of an enum. The values begin with the name of the service in capitals; the last one is the number
+ * of counters.
  *
  *	enum nat_counter {
  *		NAT_EXHAUSTED,	// in Go, and in the model: exhausted
@@ -25,14 +26,14 @@ PCN_INLINE void pcn_count(void *counters, __u32 which)
 		++*n;
 }
 
-/* A number of packets, and their bytes: the value of a map of type BPF_MAP_TYPE_PERCPU_ARRAY, or
+/* A number of packets and of their bytes: the value of a map of type BPF_MAP_TYPE_PERCPU_ARRAY or
  * BPF_MAP_TYPE_PERCPU_HASH. In Go, inet.Count. */
 struct pcn_count {
 	__u64 packets;
 	__u64 bytes;
 };
 
-/* Adds a packet of so many bytes to an entry of a map of struct pcn_count, if it is there. */
+/* Adds a packet of `bytes` bytes to an entry of a map of struct pcn_count, if the entry exists. */
 PCN_INLINE void pcn_count_packet(void *counters, const void *key, __u32 bytes)
 {
 	struct pcn_count *n = bpf_map_lookup_elem(counters, key);

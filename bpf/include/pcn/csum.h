@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Internet checksums (RFC 1071), updated in place as RFC 1624 says (equation 3): what changed is
- * added up as a difference, and that is added to a checksum. Differences of several fields are
- * summed with `+`, in 32 bits without a fold: as many as one likes, if each is folded; the
- * functions here return folded ones. Bytes are in network order everywhere. */
+/* Internet checksums (RFC 1071), updated incrementally according to RFC 1624 (equation 3): changes
+ * are summed to a difference, which is added to a checksum. Differences of several fields are added
+ * with `+`, in 32 bits and without folding: any number of them, if each is folded; the functions
+ * here return folded differences. All values are in network byte order. */
 #ifndef PCN_CSUM_H
 #define PCN_CSUM_H
 
@@ -23,20 +23,20 @@ PCN_INLINE __u16 pcn_csum_replace2(__u16 check, __be16 old, __be16 now)
 	return pcn_csum_fold((__u32)(__u16)~check + (__u16)~old + now);
 }
 
-/* The difference that a 16-bit word makes: a port, an ICMP id. */
+/* The difference caused by a change of a 16-bit word: a port, an ICMP id. */
 PCN_INLINE __u16 pcn_csum_diff2(__be16 old, __be16 now)
 {
 	return ~pcn_csum_fold((__u32)(__u16)~old + now);
 }
 
-/* The difference that a 32-bit word makes: an IPv4 address. */
+/* The difference caused by a change of a 32-bit word: an IPv4 address. */
 PCN_INLINE __u16 pcn_csum_diff4(__be32 old, __be32 now)
 {
 	old = ~old;
 	return ~pcn_csum_fold((old & 0xffff) + (old >> 16) + (now & 0xffff) + (now >> 16));
 }
 
-/* The difference that 16 bytes make: an IPv6 address. */
+/* The difference caused by a change of 16 bytes: an IPv6 address. */
 PCN_INLINE __u16 pcn_csum_diff16(const __be32 old[4], const __be32 now[4])
 {
 	__u32 sum = 0;
@@ -48,8 +48,8 @@ PCN_INLINE __u16 pcn_csum_diff16(const __be32 old[4], const __be32 now[4])
 	return ~pcn_csum_fold(sum);
 }
 
-/* A checksum after what it covers changed by a difference. For headers of IPv4, ICMP, and for
- * headers that are inside of others: nobody else computes those. */
+/* The checksum after the data that it covers changed by a difference. For IPv4 headers, ICMP, and
+ * headers inside of other packets, whose checksums no device computes. */
 PCN_INLINE __u16 pcn_csum_add(__u16 check, __u32 diff)
 {
 	return pcn_csum_fold((__u32)(__u16)~check + (diff & 0xffff) + (diff >> 16));
@@ -61,13 +61,13 @@ PCN_INLINE void pcn_csum_ipv4(struct iphdr *ip, __u32 diff)
 	ip->check = pcn_csum_add(ip->check, diff);
 }
 
-/* What is special about a packet whose L4 checksum is updated. */
-#define PCN_CSUM_IPV6 0x01 /* its addresses are in no other checksum: there is none in the header */
-#define PCN_CSUM_UDP 0x02  /* a checksum of 0 says that there is none */
+/* Properties of a packet whose L4 checksum is updated. */
+#define PCN_CSUM_IPV6 0x01 /* its addresses are in no other checksum: the IPv6 header has none */
+#define PCN_CSUM_UDP 0x02  /* a checksum of 0 means that there is none */
 
 #ifdef PCN_TC
 
-/* Internal: what the kernel knows of the checksums of an skb. */
+/* Internal: the checksum state of an skb. */
 struct sk_buff {
 	unsigned char *head;
 	unsigned char *data;
@@ -75,24 +75,25 @@ struct sk_buff {
 	__u8 ip_summed : 2;
 } __attribute__((preserve_access_index));
 
-/* The skb behind the context, since Linux 6.2. Before, its members are read by a helper. */
+/* Returns the skb of the context, since Linux 6.2. On older kernels a helper reads its members. */
 extern void *bpf_cast_to_kern_ctx(void *) __ksym __weak;
-/* Internal: 1 if the kernel has that function. The linker sets it. */
+/* Internal: 1 if the kernel has that function. Set by the linker. */
 const volatile __u32 pcn_kernel_skb = 1;
 
-/* Internal: values of ip_summed that matter here; the others mean that bytes are complete. */
+/* Internal: the values of ip_summed that matter here; with the others, checksums in the packet are
+ * complete. */
 #define PCN_CHECKSUM_COMPLETE 2
 #define PCN_CHECKSUM_PARTIAL 3
 
-/* Internal: ip_summed, of the bytes that hold it. A field of two bits of a byte which is not the same in all
- * kernels. */
+/* Internal: extracts ip_summed from the bytes that contain it: a field of two bits, whose position
+ * depends on the kernel. */
 #define pcn_csum_summed_in(value)                                                   \
 	((value) << __builtin_preserve_field_info(((struct sk_buff *)0)->ip_summed, \
 						  BPF_CORE_FIELD_LSHIFT_U64) >>     \
 	 __builtin_preserve_field_info(((struct sk_buff *)0)->ip_summed,            \
 				       BPF_CORE_FIELD_RSHIFT_U64))
 
-/* Internal: ip_summed. */
+/* Internal: reads ip_summed. */
 PCN_INLINE __u32 pcn_csum_summed(const struct sk_buff *skb)
 {
 	__u32 at = __builtin_preserve_field_info(skb->ip_summed, BPF_CORE_FIELD_BYTE_OFFSET);
@@ -114,16 +115,19 @@ PCN_INLINE __u32 pcn_csum_summed(const struct sk_buff *skb)
 	return pcn_csum_summed_in(value);
 }
 
-/* Internal: where the sum begins that is still to be made, from the first byte of the packet. */
+/* Internal: where the checksum that is still to be computed begins, from the first byte of the
+ * packet. */
 PCN_INLINE long pcn_csum_start(const struct sk_buff *skb)
 {
 	return skb->csum_start - (skb->data - skb->head);
 }
 
-/* Internal: both, ip_summed in the upper half, where the kernel does not hand out the skb. */
+/* Internal: reads both, with ip_summed in the upper half, where the kernel does not provide the
+ * skb. */
 PCN_NOINLINE __u64 pcn_csum_read(struct CTXTYPE *ctx)
 {
-	const struct sk_buff *skb = (const void *)ctx; /* as such, valid for the helper only */
+	const struct sk_buff *skb =
+		(const void *)ctx; /* an address that is only valid for the helper */
 	__u64 value = 0, head = 0, data = 0;
 	__u16 start = 0;
 
@@ -140,25 +144,26 @@ PCN_NOINLINE __u64 pcn_csum_read(struct CTXTYPE *ctx)
 	return value << 32 | (__u32)(start - (data - head));
 }
 
-/* Internal: true if the checksum field of an L4 header has the sum of the pseudo header only, not
- * inverted, and the rest is added when the packet is sent or cut; start is where that sum begins. That of
- * an outer header is complete when the mark is on an inner one, but for superframes. */
+/* Internal: true if the checksum field of an L4 header contains only the sum of the pseudo header,
+ * not inverted, and the rest is added when the packet is sent or segmented; start is where that sum
+ * begins. If the start is at an inner header, the checksum of the outer header is complete, except
+ * in superframes. */
 PCN_INLINE int pcn_csum_is_partial(struct CTXTYPE *ctx, long start, const void *l4)
 {
 	long at = l4 - pcn_data(ctx);
 
-	asm volatile("" : "+r"(at)); /* no sums of packet pointers and others */
+	asm volatile("" : "+r"(at)); /* no arithmetic on packet pointers */
 	return start == at || ctx->gso_size != 0;
 }
 #endif
 
-/* Says that bytes of the packet changed by diff, and that no checksum in the packet was changed to
- * make up for it: addresses in an IPv6 fragment without an L4 header, ports in UDP without a
- * checksum. At XDP there is nothing to do. */
+/* Declares that bytes of the packet changed by diff without a compensating change of a checksum in
+ * the packet: addresses in an IPv6 fragment without an L4 header, ports in UDP without a checksum.
+ * No effect at XDP. */
 PCN_INLINE void pcn_csum_bytes(struct CTXTYPE *ctx, __u32 diff)
 {
 #ifdef PCN_TC
-	/* Does something only where a device has summed up all bytes. */
+	/* It only has an effect if a device has computed the sum of all bytes. */
 	bpf_csum_update(ctx, diff);
 #else
 	(void)ctx;
@@ -166,13 +171,14 @@ PCN_INLINE void pcn_csum_bytes(struct CTXTYPE *ctx, __u32 diff)
 #endif
 }
 
-/* Updates the checksum of TCP, UDP, ICMPv6 and others after addresses changed by `addresses`, and
- * what the checksum covers besides (ports, payload) by `covered`; the bytes themselves are written
- * by the caller, before or after. l4 points to the L4 header, check into it. flags are PCN_CSUM_....
+/* Updates the checksum of TCP, UDP, ICMPv6 and others after addresses changed by `addresses` and
+ * other data that the checksum covers (ports, payload) by `covered`; the caller writes the bytes
+ * themselves, before or after. l4 points to the L4 header, check to the field in it. flags are
+ * PCN_CSUM_....
  *
- * At TC a checksum may not be there yet (CHECKSUM_PARTIAL, superframes), or the device may have
- * summed up the packet (CHECKSUM_COMPLETE): offloads stay as they are, nothing is summed again. At
- * XDP the bytes are all there is. For ICMP over IPv4, `addresses` is 0. */
+ * At TC a checksum may not be computed yet (CHECKSUM_PARTIAL, superframes), or the device may have
+ * computed the sum of the packet (CHECKSUM_COMPLETE): offloads are preserved, and nothing is
+ * recomputed. At XDP the packet contains everything. For ICMP over IPv4, `addresses` is 0. */
 PCN_INLINE void pcn_csum_l4(struct CTXTYPE *ctx, const void *l4, __sum16 *check, __u32 addresses,
 			    __u32 covered, const __u32 flags)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* All that a cube's program includes. */
+/* Everything that a cube's program includes. */
 #ifndef PCN_CUBE_H
 #define PCN_CUBE_H
 

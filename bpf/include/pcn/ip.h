@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* ARP, IPv4, IPv6 and the headers behind them, read by a cursor. Each parser takes a header and
- * moves behind it, or returns NULL: the header is not whole, or not well formed. At TC open the
- * cursor with as many bytes as may be needed: Ethernet, 14; IPv4, 20 to 60; IPv6, 40, and
- * PCN_IPV6_EXTENSIONS_MAX for its extension headers; ports, 4; ICMP, 8. */
+/* ARP, IPv4, IPv6 and the headers after them, read through a cursor. Each parser takes a header and
+ * moves the cursor past it, or returns NULL if the header is incomplete or malformed. At TC, open
+ * the cursor with the number of bytes that may be needed: Ethernet, 14; IPv4, 20 to 60; IPv6, 40,
+ * and PCN_IPV6_EXTENSIONS_MAX for its extension headers; ports, 4; ICMP, 8. */
 #ifndef PCN_IP_H
 #define PCN_IP_H
 
@@ -26,11 +26,11 @@ struct pcn_arp {
 	__be32 target;
 } __attribute__((packed));
 
-/* Operations of ARP, in host byte order. */
+/* ARP operations, in host byte order. */
 #define PCN_ARP_REQUEST 1
 #define PCN_ARP_REPLY 2
 
-/* Takes an ARP packet: NULL when it is not one for IPv4 over Ethernet. */
+/* Takes an ARP packet: NULL if it is not one for IPv4 over Ethernet. */
 PCN_INLINE struct pcn_arp *pcn_parse_arp(struct pcn_cursor *c)
 {
 	struct pcn_arp *arp = pcn_cursor_take(c, sizeof(*arp));
@@ -41,9 +41,9 @@ PCN_INLINE struct pcn_arp *pcn_parse_arp(struct pcn_cursor *c)
 	return arp;
 }
 
-/* Takes an IPv4 header without its options: NULL when the version is another one, or when the
- * header says that it is shorter than a header or longer than the packet. Neither total length
- * against the frame nor the checksum is looked at. */
+/* Takes an IPv4 header without its options: NULL if the version is not 4, if the header length is
+ * below 20 bytes, or if it exceeds the total length. It checks neither the total length against the
+ * frame nor the checksum. */
 PCN_INLINE struct iphdr *pcn_parse_ipv4(struct pcn_cursor *c)
 {
 	struct iphdr *ip = pcn_cursor_take(c, sizeof(*ip));
@@ -53,7 +53,7 @@ PCN_INLINE struct iphdr *pcn_parse_ipv4(struct pcn_cursor *c)
 	return ip;
 }
 
-/* Moves behind the options of an IPv4 header that was just taken. -1: they are not whole. */
+/* Moves past the options of an IPv4 header that was just taken. -1 if they are incomplete. */
 PCN_INLINE int pcn_skip_ipv4_options(struct pcn_cursor *c, const struct iphdr *ip)
 {
 	__u32 options = (ip->ihl * 4 - sizeof(*ip)) & 0x3c;
@@ -64,8 +64,8 @@ PCN_INLINE int pcn_skip_ipv4_options(struct pcn_cursor *c, const struct iphdr *i
 	return 0;
 }
 
-/* True when the checksum of an IPv4 header, options included, is right; end is the cursor's.
- * False also when the options are not whole. */
+/* True if the checksum of an IPv4 header, including options, is correct; end is the cursor's. False
+ * also if the options are incomplete. */
 PCN_INLINE int pcn_ipv4_checksum_ok(const struct iphdr *ip, const void *end)
 {
 	const __u32 *word = (const void *)ip;
@@ -87,14 +87,14 @@ PCN_INLINE int pcn_ipv4_checksum_ok(const struct iphdr *ip, const void *end)
 	return sum == 0xffff;
 }
 
-/* What part of a packet a frame has. */
+/* Which part of a packet a frame contains. */
 enum pcn_fragment {
 	PCN_FRAGMENT_NONE = 0, /* all of it */
-	PCN_FRAGMENT_FIRST,    /* its beginning: there are ports */
-	PCN_FRAGMENT_LATER,    /* what follows: there are no headers behind that of IP */
+	PCN_FRAGMENT_FIRST,    /* the beginning: it has ports */
+	PCN_FRAGMENT_LATER,    /* a later part: it has no headers after the IP header */
 };
 
-/* What part of a packet is behind an IPv4 header. */
+/* Which part of a packet follows an IPv4 header. */
 PCN_INLINE enum pcn_fragment pcn_ipv4_fragment(const struct iphdr *ip)
 {
 	if (ip->frag_off & bpf_htons(0x1fff))
@@ -102,8 +102,7 @@ PCN_INLINE enum pcn_fragment pcn_ipv4_fragment(const struct iphdr *ip)
 	return ip->frag_off & bpf_htons(0x2000) ? PCN_FRAGMENT_FIRST : PCN_FRAGMENT_NONE;
 }
 
-/* Takes an IPv6 header: NULL when the version is another one. The payload's length is not
- * looked at. */
+/* Takes an IPv6 header: NULL if the version is not 6. It does not check the payload length. */
 PCN_INLINE struct ipv6hdr *pcn_parse_ipv6(struct pcn_cursor *c)
 {
 	struct ipv6hdr *ip = pcn_cursor_take(c, sizeof(*ip));
@@ -111,18 +110,18 @@ PCN_INLINE struct ipv6hdr *pcn_parse_ipv6(struct pcn_cursor *c)
 	return ip && ip->version == 6 ? ip : NULL;
 }
 
-/* What pcn_skip_ipv6_extensions found. */
+/* The result of pcn_skip_ipv6_extensions. */
 struct pcn_ipv6_payload {
-	__u8 protocol; /* of the header where the cursor is: TCP, ICMPv6 ... 59: nothing follows */
-	__u8 fragment; /* enum pcn_fragment */
-	__u8 routing;  /* type of the routing header plus 1, 0: there is none */
+	__u8 protocol;	 /* of the header at the cursor: TCP, ICMPv6 ... 59: nothing follows */
+	__u8 fragment;	 /* enum pcn_fragment */
+	__u8 routing;	 /* type of the routing header plus 1; 0: there is none */
 	__u8 hop_by_hop; /* 1: there is a hop-by-hop options header */
-	__u16 length;	 /* bytes of the extension headers */
+	__u16 length;	 /* length of the extension headers in bytes */
 	__u16 pad;
 	__be32 id; /* of a fragment */
 };
 
-/* At most so many extension headers, and bytes of them, are skipped. */
+/* The maximum number of extension headers, and of their bytes, that are skipped. */
 #define PCN_IPV6_EXTENSIONS 8
 #define PCN_IPV6_EXTENSIONS_MAX 256
 
@@ -135,8 +134,8 @@ struct pcn_ipv6_extension {
 	__be32 word;
 };
 
-/* Internal: all ones if a protocol is the one, else 0, by arithmetic that neither compiler nor
- * verifier makes branches of: each branch would double the verifier's work for each header. */
+/* Internal: all ones if the protocol is `one`, else 0, by arithmetic that neither compiler nor
+ * verifier turns into branches: each branch would double the verifier's work per header. */
 PCN_INLINE __u64 pcn_ipv6_is(__u64 protocol, __u64 one)
 {
 	__u64 mask = ((protocol ^ one) - 1) >> 63;
@@ -145,7 +144,7 @@ PCN_INLINE __u64 pcn_ipv6_is(__u64 protocol, __u64 one)
 	return -mask;
 }
 
-/* Internal: all ones if a protocol is an extension header, but for ESP. 135, 139 and 140 are of
+/* Internal: all ones if a protocol is an extension header other than ESP. 135, 139 and 140 are from
  * RFC 6275, 7401 and 5533. */
 PCN_INLINE __u64 pcn_ipv6_is_extension(__u64 protocol)
 {
@@ -155,7 +154,7 @@ PCN_INLINE __u64 pcn_ipv6_is_extension(__u64 protocol)
 	       pcn_ipv6_is(protocol, 139) | pcn_ipv6_is(protocol, 140);
 }
 
-/* Internal: notes what is of interest in an extension header, and its size. */
+/* Internal: records the relevant fields of an extension header, and returns its size. */
 PCN_INLINE __u32 pcn_ipv6_note(struct pcn_ipv6_payload *found, const struct pcn_ipv6_extension *e)
 {
 	__u64 protocol = found->protocol;
@@ -176,9 +175,9 @@ PCN_INLINE __u32 pcn_ipv6_note(struct pcn_ipv6_payload *found, const struct pcn_
 	return (size & ~fragment) | (8 & fragment);
 }
 
-/* Moves behind the extension headers of an IPv6 packet (RFC 8200), of which `next` is the first,
- * and says what it found. -1: they are not whole, or there are too many. ESP is not skipped. Behind
- * the header of a later fragment there is nothing to skip. */
+/* Moves past the extension headers of an IPv6 packet (RFC 8200), of which `next` is the first, and
+ * reports what it found. -1 if they are incomplete or too many. ESP is not skipped. After the
+ * fragment header of a later fragment, nothing is skipped. */
 PCN_INLINE int pcn_skip_ipv6_extensions(struct pcn_cursor *c, __u8 next,
 					struct pcn_ipv6_payload *found)
 {
@@ -199,7 +198,8 @@ PCN_INLINE int pcn_skip_ipv6_extensions(struct pcn_cursor *c, __u8 next,
 		if (length > PCN_IPV6_EXTENSIONS_MAX)
 			return -1;
 	}
-	length = pcn_opaque(length, unknown) & 0x1ff; /* one way on, however many there were */
+	length =
+		pcn_opaque(length, unknown) & 0x1ff; /* one path from here, whatever their number */
 	if (first + length > c->end)
 		return -1;
 	found->length = length;
@@ -207,7 +207,7 @@ PCN_INLINE int pcn_skip_ipv6_extensions(struct pcn_cursor *c, __u8 next,
 	return 0;
 }
 
-/* The ports that TCP, UDP, UDP-Lite, SCTP and DCCP begin with. */
+/* The ports at the start of TCP, UDP, UDP-Lite, SCTP and DCCP. */
 struct pcn_ports {
 	__be16 source;
 	__be16 destination;
@@ -220,14 +220,15 @@ PCN_INLINE int pcn_has_ports(__u8 protocol)
 	       protocol == IPPROTO_DCCP || protocol == IPPROTO_UDPLITE;
 }
 
-/* Takes the ports: NULL where the packet ends. Look with pcn_has_ports and for fragments first. */
+/* Takes the ports: NULL at the end of the packet. First check pcn_has_ports and whether the packet
+ * is a fragment. */
 PCN_INLINE struct pcn_ports *pcn_parse_ports(struct pcn_cursor *c)
 {
 	return pcn_cursor_take(c, sizeof(struct pcn_ports));
 }
 
-/* The first eight bytes of ICMP and ICMPv6. In errors, `id` and `sequence` are other things, and
- * the packet that the error is about follows. */
+/* The first eight bytes of ICMP and ICMPv6. In errors, `id` and `sequence` have other meanings, and
+ * the packet that caused the error follows. */
 struct pcn_icmp {
 	__u8 type;
 	__u8 code;
@@ -236,31 +237,31 @@ struct pcn_icmp {
 	__be16 sequence;
 };
 
-/* Takes a header of ICMP or ICMPv6: NULL where the packet ends. */
+/* Takes an ICMP or ICMPv6 header: NULL at the end of the packet. */
 PCN_INLINE struct pcn_icmp *pcn_parse_icmp(struct pcn_cursor *c)
 {
 	return pcn_cursor_take(c, sizeof(struct pcn_icmp));
 }
 
-/* True for types of ICMP that carry an id: queries and their answers (RFC 792, 950). */
+/* True for ICMP types that have an id: queries and their replies (RFC 792, 950). */
 PCN_INLINE int pcn_icmp_has_id(__u8 type)
 {
 	return type == 0 || type == 8 || (type >= 13 && type <= 18);
 }
 
-/* True for types of ICMP that are about another packet, whose beginning follows. */
+/* True for ICMP errors, which contain the beginning of another packet. */
 PCN_INLINE int pcn_icmp_is_error(__u8 type)
 {
 	return type == 3 || type == 4 || type == 5 || type == 11 || type == 12;
 }
 
-/* True for the types of ICMPv6 that carry an id: echo request and reply. */
+/* True for ICMPv6 types that have an id: echo request and reply. */
 PCN_INLINE int pcn_icmp6_has_id(__u8 type)
 {
 	return type == 128 || type == 129;
 }
 
-/* True for types of ICMPv6 that are about another packet, whose beginning follows (RFC 4443). */
+/* True for ICMPv6 errors, which contain the beginning of another packet (RFC 4443). */
 PCN_INLINE int pcn_icmp6_is_error(__u8 type)
 {
 	return type < 128;

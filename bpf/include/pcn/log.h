@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Log lines from the fast path. What is below the cube's level is compiled out. */
+/* Log lines from the fast path. Lines below the cube's level are compiled out. */
 #ifndef PCN_LOG_H
 #define PCN_LOG_H
 
@@ -29,10 +29,10 @@ const volatile __u32 pcn_log_level = LOG_INFO;
 #define PCN_LOG_CAT2(a, b) a##b
 #define PCN_LOG_CAT(a, b) PCN_LOG_CAT2(a, b)
 
-/* pcn_log(ctx, LOG_DEBUG, "from %M on port %d", mac, md->in_port): a literal format of at most
- * 87 characters and up to four integers. Formats: %d %i %u %x %X %llu and, of integers in
- * network byte order, %I (IPv4 address), %M (MAC address), %P (L4 port). Lines that the daemon has
- * no time for are lost. A level below the cube's costs nothing: the line is not in the program. */
+/* pcn_log(ctx, LOG_DEBUG, "from %M on port %d", mac, md->in_port): a literal format of at most 87
+ * characters and up to four integers. Formats: %d %i %u %x %X %llu and, for integers in network
+ * byte order, %I (IPv4 address), %M (MAC address), %P (L4 port). Lines are lost if the daemon
+ * cannot keep up. A line below the cube's level costs nothing: it is not in the program. */
 #define pcn_log(ctx, lvl, format, ...)                                                           \
 	do {                                                                                     \
 		_Static_assert(sizeof(format) <= PCN_LOG_FMT_MAX, "pcn_log format is too long"); \

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Maps of a cube: its own, or in common with others. They are pinned as long as a cube uses them,
- * and carried over by name when programs are relinked, the daemon restarts or is replaced.
+/* Maps of a cube: private, or shared with other cubes. They are pinned as long as a cube uses them,
+ * and kept by name when programs are relinked or the daemon is restarted or replaced.
  *
- * scope    macro            who has it
- * private  PCN_MAP          one instance; nobody else can reach it
+ * scope    macro            who can access it
+ * private  PCN_MAP          one instance only
  * shared   PCN_MAP_SHARED   all cubes, of any service, whose programs name the same namespace
  * public   PCN_MAP_PUBLIC   all instances of the service that declares it, and the cubes that
  *          PCN_MAP_EXTERN   import it by the names of service and map
  *
- * Who has a map in common may write to it. All must declare it alike. */
+ * Every cube with access to a shared or public map can write to it. All declarations must be
+ * identical. */
 #ifndef PCN_MAP_H
 #define PCN_MAP_H
 
@@ -31,7 +32,7 @@
 	PCN_MAP_STRUCT(kind, key_type, value_type, entries, flags)                        \
 	name SEC(".maps") PCN_MAP_TAG("pcn_shared:" #namespace)
 
-/* One map for all instances of the service, open to others by PCN_MAP_EXTERN. */
+/* One map for all instances of the service; other services access it with PCN_MAP_EXTERN. */
 #define PCN_MAP_PUBLIC(name, kind, key_type, value_type, entries) \
 	PCN_MAP_PUBLIC_FLAGS(name, kind, key_type, value_type, entries, 0)
 /* The same with map flags. */
@@ -39,14 +40,14 @@
 	PCN_MAP_STRUCT(kind, key_type, value_type, entries, flags)             \
 	name SEC(".maps") PCN_MAP_TAG("pcn_public")
 
-/* The public map of another service; size and flags are as that one says. */
+/* The public map of another service; size and flags are taken from its declaration. */
 #define PCN_MAP_EXTERN(service, name, kind, key_type, value_type) \
 	PCN_MAP_STRUCT(kind, key_type, value_type, 1, 0)          \
 	name SEC(".maps") PCN_MAP_TAG("pcn_extern:" #service)
 
-/* An array or hash of maps: sets of entries that Go code replaces whole (cube.MapOf), so that a
- * packet sees the old set or the new one, never a part. The inner map is a template. One of type
- * array has just inner_entries entries, unless inner_flags has BPF_F_INNER_MAP.
+/* An array or hash of maps: sets of entries that Go code replaces as a whole (cube.MapOf), so that
+ * a packet sees either the old set or the new one, never a mixture. The inner map is a template. An
+ * inner array always has inner_entries entries, unless inner_flags has BPF_F_INNER_MAP.
  *
  *	__u32 service = 0, slot = 7;
  *	void *ring = bpf_map_lookup_elem(&rings, &service);
@@ -70,7 +71,7 @@
 		__type(key, key_type);                             \
 		__type(value, value_type);                         \
 	}
-/* Internal: a word to the daemon. */
+/* Internal: passes a word to the daemon. */
 #define PCN_MAP_TAG(text) __attribute__((btf_decl_tag(text)))
 
 #endif

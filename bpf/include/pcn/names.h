@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* The older names of the same things, for programs written for the first Polycube. */
+/* Older names, for programs written for the first Polycube. */
 #ifndef PCN_NAMES_H
 #define PCN_NAMES_H
 

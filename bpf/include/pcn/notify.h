@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Messages from the fast path to the cube's control plane, which are no packets. */
+/* Messages from the fast path to the cube's control plane, without a packet. */
 #ifndef PCN_NOTIFY_H
 #define PCN_NOTIFY_H
 
 #include <pcn/core.h>
 
-/* The longest message, in bytes. */
+/* The maximum length of a message, in bytes. */
 #define PCN_NOTIFY_MAX 128
 
-/* Internal: a message on its way. */
+/* Internal: a message in transit. */
 struct pcn_notice {
 	__u32 kind;
 	__u32 size;
@@ -22,9 +22,10 @@ PCN_STUB int pcn_core_notify(struct CTXTYPE *ctx, const struct pcn_notice *notic
 	return 0;
 }
 
-/* Sends bytes to the method Notify of the cube's control plane: `kind` is a number of the cube's
- * own, `data` points to `bytes` of them, a constant of at most PCN_NOTIFY_MAX. The packet goes on.
- * 0, or -1 if there was no room in the cube's share of the slow path, counted as notify-shed. */
+/* Sends bytes to the function Notify of the cube's control plane: `kind` is a number chosen by the
+ * cube, `data` points to `bytes` bytes, a constant of at most PCN_NOTIFY_MAX. Processing of the
+ * packet continues. Returns 0, or -1 if the cube's share of the slow path was full, which is
+ * counted as notify-shed. */
 #define pcn_notify(ctx, md, kind_, data_, bytes)                                          \
 	({                                                                                \
 		_Static_assert((bytes) <= PCN_NOTIFY_MAX, "pcn_notify message too long"); \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Reading a packet through a cursor that hands out typed pointers, NULL where the packet ends. */
+/* Reads a packet through a cursor that returns typed pointers, or NULL at the end of the packet. */
 #ifndef PCN_PACKET_H
 #define PCN_PACKET_H
 
@@ -11,9 +11,9 @@ struct pcn_cursor {
 	void *end;
 };
 
-/* Makes at least len bytes readable, then points the cursor to the first byte. A shorter packet
- * is left as it is. Packet pointers that were read before are invalid then. At TC the headers of an skb may lie in fragments, but never its Ethernet
- * header; so for that alone there is nothing to do. */
+/* Makes at least len bytes readable, then points the cursor to the first byte. A shorter packet is
+ * left unchanged. Invalidates packet pointers that were read before. At TC, the headers of an skb
+ * may be in fragments, but never its Ethernet header, for which nothing needs to be done. */
 PCN_INLINE void pcn_cursor_open(struct pcn_cursor *c, struct CTXTYPE *ctx, const __u32 len)
 {
 #ifdef PCN_TC
@@ -26,7 +26,7 @@ PCN_INLINE void pcn_cursor_open(struct pcn_cursor *c, struct CTXTYPE *ctx, const
 	c->end = pcn_data_end(ctx);
 }
 
-/* Returns the next size bytes and moves behind them, or NULL. size is a constant. */
+/* Returns the next size bytes and moves past them, or returns NULL. size is a constant. */
 PCN_INLINE void *pcn_cursor_take(struct pcn_cursor *c, const __u32 size)
 {
 	void *p = c->pos;
@@ -37,13 +37,14 @@ PCN_INLINE void *pcn_cursor_take(struct pcn_cursor *c, const __u32 size)
 	return p;
 }
 
-/* Takes the Ethernet header: NULL when the frame is too short to have one. */
+/* Takes the Ethernet header: NULL if the frame is too short. */
 PCN_INLINE struct ethhdr *pcn_parse_eth(struct pcn_cursor *c)
 {
 	return pcn_cursor_take(c, sizeof(struct ethhdr));
 }
 
-/* A MAC address as the low 48 bits of an integer, first byte lowest, as in the packet. */
+/* A MAC address as the low 48 bits of an integer, first byte least significant, as in the packet.
+ * */
 PCN_INLINE __u64 pcn_mac(const __u8 mac[ETH_ALEN])
 {
 	return (__u64)mac[0] | (__u64)mac[1] << 8 | (__u64)mac[2] << 16 | (__u64)mac[3] << 24 |

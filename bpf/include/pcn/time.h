@@ -25,14 +25,15 @@ PCN_INLINE __s64 pcn_age(__u64 now, __u64 then)
 	return now - then;
 }
 
-/* True when something that was last seen then is older than aging_ns; 0 is for ever. */
+/* True if something that was last seen at `then` is older than aging_ns; 0 means never. */
 PCN_INLINE int pcn_aged(__u64 now, __u64 then, __u64 aging_ns)
 {
 	return aging_ns && pcn_age(now, then) > (__s64)aging_ns;
 }
 
-/* True when the time of the last packet is to be written again. A program that writes it only then,
- * by a constant of its own (package aging has it), does not write to shared memory for each packet. */
+/* True if the time of the last packet should be updated. A program that only updates it then, with
+ * a constant of its own (package aging provides it), does not write to shared memory for each
+ * packet. */
 PCN_INLINE int pcn_refresh_due(__u64 now, __u64 then, __u64 refresh_ns)
 {
 	return pcn_age(now, then) >= (__s64)refresh_ns;

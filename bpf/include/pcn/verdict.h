@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* What a program can do with a packet: `return pcn_pkt_...(ctx, md, ...)`. */
+/* The verdicts of a program: `return pcn_pkt_...(ctx, md, ...)`. */
 #ifndef PCN_VERDICT_H
 #define PCN_VERDICT_H
 
 #include <pcn/core.h>
 
-/* Sends the packet out of a port of this cube: through the cube's egress program, the port's
- * transparent cubes, then to the port's peer. Ingress programs of standard cubes only. */
+/* Sends the packet out of a port of this cube: through the cube's egress program and the port's
+ * transparent cubes to the port's peer. Ingress programs of standard cubes only. */
 PCN_INLINE int pcn_pkt_send(struct CTXTYPE *ctx, struct pcn_md *md, __u16 port)
 {
 	(void)ctx;
@@ -14,7 +14,7 @@ PCN_INLINE int pcn_pkt_send(struct CTXTYPE *ctx, struct pcn_md *md, __u16 port)
 	return PCN_SEND;
 }
 
-/* Drops the packet and counts it under the reason. */
+/* Drops the packet and counts it with the reason. */
 PCN_INLINE int pcn_pkt_drop(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason)
 {
 	(void)ctx;
@@ -22,9 +22,9 @@ PCN_INLINE int pcn_pkt_drop(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason
 	return PCN_DROP;
 }
 
-/* Standard cube, ingress: the stack of the netdev where the packet entered gets it, or, if the
- * cube is a shadow cube, its namespace by the port where it came in. Elsewhere the packet goes
- * on. */
+/* In an ingress program of a standard cube: passes the packet to the stack of the netdev where it
+ * entered or, in a shadow cube, to its namespace through the port where it came in. In other
+ * programs: lets the packet continue. */
 PCN_INLINE int pcn_pkt_pass(struct CTXTYPE *ctx, struct pcn_md *md)
 {
 	(void)ctx;
@@ -32,8 +32,8 @@ PCN_INLINE int pcn_pkt_pass(struct CTXTYPE *ctx, struct pcn_md *md)
 	return PCN_PASS;
 }
 
-/* Gives the packet to the cube's namespace, where it comes in by the interface of the port. A cube
- * without one (SHADOW is 0) drops it as no-peer. TC, standard cubes. */
+/* Passes the packet to the cube's namespace, where it arrives on the interface of the port. A cube
+ * without a namespace (SHADOW is 0) drops it as no-peer. Standard cubes at TC only. */
 PCN_INLINE int pcn_pkt_namespace(struct CTXTYPE *ctx, struct pcn_md *md, __u16 port)
 {
 	(void)ctx;
@@ -49,19 +49,19 @@ PCN_INLINE int pcn_pkt_flood(struct CTXTYPE *ctx, struct pcn_md *md)
 	return PCN_FLOOD;
 }
 
-/* Sends a copy out of every port of a set but the one where the packet came in. The control plane
- * fills the cube's sets (cube.Floods); a set that is not there, or leads nowhere else, drops the
- * packet as no-peer. Ports that are tagged members get the frame with `tag` as its outer tag, the
- * others without: `tag` is a PCN_TAG, or 0 to leave the frame as it is for all; `tagged` tells
- * whether the frame has that tag at the moment. Tags further inside stay. The words md->md are
- * lost. Ingress programs of standard cubes only. */
+/* Sends a copy out of every port of a set except the one where the packet came in. The control
+ * plane writes the cube's sets (cube.Floods); if the set does not exist or has no other port with a
+ * peer, the packet is dropped as no-peer. Tagged members get the frame with `tag` as its outer tag,
+ * the others without: `tag` is a PCN_TAG, or 0 to leave the frame unchanged for all; `tagged` says
+ * whether the frame has that tag now. Inner tags stay. The words md->md are lost. Ingress programs
+ * of standard cubes only. */
 PCN_INLINE int pcn_pkt_flood_set(struct CTXTYPE *ctx, struct pcn_md *md, __u16 set, __u32 tag,
 				 int tagged)
 {
 	return pcn_core_to_set(ctx, md, set | (tagged ? PCN_SET_TAGGED : 0), tag);
 }
 
-/* Hands the packet to the cube's slow path. */
+/* Sends the packet to the cube's slow path. */
 PCN_INLINE int pcn_pkt_controller(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason)
 {
 	(void)ctx;
@@ -82,9 +82,10 @@ PCN_INLINE int pcn_pkt_controller_md(struct CTXTYPE *ctx, struct pcn_md *md, __u
 	return PCN_CONTROLLER;
 }
 
-/* Transparent cube, egress: the packet turns back, as if what is outside had returned it to the cube.
- * Its ingress program is next, then what is behind it; the words in md->md stay. Who is behind
- * takes a frame that has its address: swap the two in the Ethernet header. */
+/* In an egress program of a transparent cube: turns the packet around, as if the other side had
+ * returned it to the cube. It continues in the cube's ingress program, then inwards; the words in
+ * md->md stay. The receiver only accepts a frame with its own address: swap the two addresses in
+ * the Ethernet header. */
 PCN_INLINE int pcn_pkt_turn(struct CTXTYPE *ctx, struct pcn_md *md)
 {
 	(void)ctx;
@@ -92,10 +93,10 @@ PCN_INLINE int pcn_pkt_turn(struct CTXTYPE *ctx, struct pcn_md *md)
 	return PCN_TURN;
 }
 
-/* Standard cube, ingress: offers a packet that is for the cube itself to the transparent cubes of a
- * port, for one of them to turn it: then the cube receives it on that port. It does not leave. If none
- * turns it, this program gets it again, on the port where it came in, and pcn_offered() is true. Only
- * where pcn_offers is not 0. */
+/* In an ingress program of a standard cube: offers a packet that is addressed to the cube itself to
+ * the transparent cubes of a port, one of which may turn it; the cube then receives it on that
+ * port. The packet does not leave. If no cube turns it, this program gets it again, on the port
+ * where it came in, and pcn_offered() is true. Use it only if pcn_offers is not 0. */
 PCN_INLINE int pcn_pkt_offer(struct CTXTYPE *ctx, struct pcn_md *md, __u16 port)
 {
 	(void)ctx;
@@ -103,23 +104,23 @@ PCN_INLINE int pcn_pkt_offer(struct CTXTYPE *ctx, struct pcn_md *md, __u16 port)
 	return PCN_OFFER;
 }
 
-/* Not 0: the packet was offered. In the egress program of a transparent cube: it is for the cube itself
- * and will not leave, so turn it, or pass it on as it is. In the ingress program of a standard cube:
- * nobody turned it. */
+/* Not 0 if the packet was offered. In the egress program of a transparent cube: the packet is
+ * addressed to the standard cube and will not leave, so turn it, or pass it on unchanged. In the
+ * ingress program of a standard cube: no cube turned it. */
 PCN_INLINE int pcn_offered(const struct pcn_md *md)
 {
 	return md->flags & PCN_MD_OFFERED;
 }
 
-/* Not 0: a transparent cube of md->in_port turned the packet. It does not come from the link, and its
- * Ethernet header may be any. */
+/* Not 0 if a transparent cube of md->in_port turned the packet. It does not come from the link, and
+ * its Ethernet header may be arbitrary. */
 PCN_INLINE int pcn_turned(const struct pcn_md *md)
 {
 	return md->flags & PCN_MD_TURNED;
 }
 
-/* Goes on in another program of this cube and direction, by its index; does not come back. The
- * words in md->md stay. A packet for an index without a program is dropped as `no-program`. */
+/* Continues in another program of this cube and direction, selected by index; does not return. The
+ * words in md->md stay. If the index has no program, the packet is dropped as `no-program`. */
 PCN_INLINE int pcn_call_program(struct CTXTYPE *ctx, struct pcn_md *md, __u16 index)
 {
 	(void)ctx;
@@ -127,7 +128,8 @@ PCN_INLINE int pcn_call_program(struct CTXTYPE *ctx, struct pcn_md *md, __u16 in
 	return PCN_CALL;
 }
 
-/* Sends a copy to the slow path; the packet itself goes on. 0, or -1 if the copy was shed. */
+/* Sends a copy to the slow path; processing of the packet continues. Returns 0, or -1 if the copy
+ * was shed. */
 PCN_INLINE int pcn_pkt_copy(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason)
 {
 	return pcn_core_copy(ctx, md, reason);

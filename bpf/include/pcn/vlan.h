@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* 802.1Q and 802.1ad tags, the same at both hooks. At TC the outer tag usually lives in the
- * skb (vlan_tci), at XDP always in the bytes. Helpers work on the outer tag; tags further inside
- * stay as they are. */
+/* 802.1Q and 802.1ad tags, with the same functions at both hooks. At TC the outer tag is usually in
+ * the skb (vlan_tci), at XDP always in the packet data. The helpers process the outer tag; inner
+ * tags stay unchanged. */
 #ifndef PCN_VLAN_H
 #define PCN_VLAN_H
 
 #include <pcn/packet.h>
 
-/* The bits of a tag's tci, in host byte order: its id, its priority, and whether it may be dropped
- * first. */
+/* The fields of a tag's TCI, in host byte order: VLAN id, priority, drop eligible indicator. */
 #define PCN_VLAN_VID_MASK 0x0fff
 #define PCN_VLAN_PCP_MASK 0xe000
 #define PCN_VLAN_DEI 0x1000
 
-/* A tag as one number in host byte order, never 0: PCN_TAG(ETH_P_8021Q, vid), the ethertype that
- * announces it above, the tci below. */
+/* A tag as one number in host byte order, never 0: PCN_TAG(ETH_P_8021Q, vid) has the tag's
+ * EtherType in the upper half and the TCI in the lower half. */
 #define PCN_TAG(proto, tci) ((__u32)(proto) << 16 | ((tci)&0xffff))
 
 struct pcn_vlan_hdr {
@@ -22,32 +21,32 @@ struct pcn_vlan_hdr {
 	__be16 proto;
 };
 
-/* True for the ethertypes that announce a tag. */
+/* True for the EtherTypes of tags. */
 PCN_INLINE int pcn_is_vlan_proto(__be16 proto)
 {
 	return proto == bpf_htons(ETH_P_8021Q) || proto == bpf_htons(ETH_P_8021AD);
 }
 
-/* What announces a tag: ETH_P_8021Q or ETH_P_8021AD, in host byte order. */
+/* The EtherType of a tag: ETH_P_8021Q or ETH_P_8021AD, in host byte order. */
 PCN_INLINE __u16 pcn_tag_proto(__u32 tag)
 {
 	return tag >> 16;
 }
 
-/* The tci of a tag, in host byte order. */
+/* The TCI of a tag, in host byte order. */
 PCN_INLINE __u16 pcn_tag_tci(__u32 tag)
 {
 	return tag & 0xffff;
 }
 
-/* The id of a tag, 0..4095. */
+/* The VLAN id of a tag, 0..4095. */
 PCN_INLINE __u16 pcn_tag_vid(__u32 tag)
 {
 	return tag & PCN_VLAN_VID_MASK;
 }
 
-/* Reads the outer tag, as PCN_TAG; 0 when the frame has none. Packet pointers that were read
- * before are invalid then. */
+/* Reads the outer tag, as PCN_TAG; 0 if the frame has none. Invalidates packet pointers that were
+ * read before. */
 PCN_INLINE __u32 pcn_vlan_tag(struct CTXTYPE *ctx)
 {
 #ifdef PCN_TC
@@ -63,8 +62,8 @@ PCN_INLINE __u32 pcn_vlan_tag(struct CTXTYPE *ctx)
 	return tag ? PCN_TAG(bpf_ntohs(eth->h_proto), bpf_ntohs(tag->tci)) : 0;
 }
 
-/* Reads the outer tag: its id (0..4095), or -1 when the frame has none. Packet pointers that were
- * read before are invalid then. */
+/* Reads the VLAN id of the outer tag (0..4095); -1 if the frame has none. Invalidates packet
+ * pointers that were read before. */
 PCN_INLINE int pcn_get_vlan_id(struct CTXTYPE *ctx)
 {
 	__u32 tag = pcn_vlan_tag(ctx);
@@ -72,14 +71,14 @@ PCN_INLINE int pcn_get_vlan_id(struct CTXTYPE *ctx)
 	return tag ? pcn_tag_vid(tag) : -1;
 }
 
-/* True when the frame has a tag. Packet pointers that were read before are invalid then. */
+/* True if the frame has a tag. Invalidates packet pointers that were read before. */
 PCN_INLINE int pcn_is_vlan_present(struct CTXTYPE *ctx)
 {
 	return pcn_vlan_tag(ctx) != 0;
 }
 
-/* Puts a tag before what the frame has: 0, or negative when there is no room or no Ethernet
- * header. The length changes; moves packet bytes, so packet pointers are invalid then. */
+/* Pushes an outer tag: 0, or negative if there is no room or no Ethernet header. The length changes
+ * and packet bytes move, so packet pointers become invalid. */
 PCN_INLINE int pcn_vlan_push(struct CTXTYPE *ctx, __u32 tag)
 {
 #ifdef PCN_TC
@@ -99,8 +98,8 @@ PCN_INLINE int pcn_vlan_push(struct CTXTYPE *ctx, __u32 tag)
 #endif
 }
 
-/* Takes the outer tag off: 0, or negative when the frame has none. The length changes; moves
- * packet bytes, so packet pointers are invalid then. */
+/* Pops the outer tag: 0, or negative if the frame has none. The length changes and packet bytes
+ * move, so packet pointers become invalid. */
 PCN_INLINE int pcn_vlan_pop(struct CTXTYPE *ctx)
 {
 #ifdef PCN_TC
@@ -120,8 +119,8 @@ PCN_INLINE int pcn_vlan_pop(struct CTXTYPE *ctx)
 #endif
 }
 
-/* Makes the outer tag another one: 0, or negative when the frame has none. At TC it is taken off
- * and put on, so do it only where the tags differ. Packet pointers are invalid then. */
+/* Replaces the outer tag: 0, or negative if the frame has none. At TC it is popped and pushed, so
+ * only call this if the tags differ. Packet pointers become invalid. */
 PCN_INLINE int pcn_vlan_set(struct CTXTYPE *ctx, __u32 tag)
 {
 #ifdef PCN_TC
